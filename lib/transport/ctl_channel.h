@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ctl_channel.h - the client's end of a control connection: send one
+ * request, receive its reply, by a deadline.
+ *
+ * Units:    deadlines are points of fp_now_ns ().
+ * Errors:   0 or a negative errno value; fp_ctl_why () has a sentence for
+ *           people after an error: what the peer said, or what it did.
+ *             -ETIMEDOUT      no whole answer by the deadline
+ *             -EPROTO         the peer does not speak this protocol
+ *             -EPROTONOSUPPORT  another version of it
+ *             -ECONNRESET     it hung up
+ *             others          status of the reply (fp_status_to_errno)
+ *           After any error that is not a reply's status the channel is
+ *           broken: the only thing left to do is fp_ctl_free.
+ * Threads:  a channel belongs to one thread at a time.
+ * Memory:   only open allocates.
+ */
+
+#ifndef FP_CTL_CHANNEL_H
+#define FP_CTL_CHANNEL_H
+
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "proto/messages.h"
+
+struct fp_ctl;
+
+/* Connect the socket; says nothing yet. */
+int fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
+                 uint64_t deadline_ns);
+void fp_ctl_free (struct fp_ctl *c);
+void fp_ctl_freep (struct fp_ctl **cp);
+
+/* The socket, for poll(2): readable while no call is running means that
+ * the server hung up (or sent what nobody asked for).
+ */
+int fp_ctl_fd (const struct fp_ctl *c);
+bool fp_ctl_is_unix (const struct fp_ctl *c);
+const char *fp_ctl_why (const struct fp_ctl *c);
+
+int fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
+                  struct fp_hello_reply *p, uint64_t deadline_ns);
+int fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
+                        struct fp_open_reply *p, uint64_t deadline_ns);
+/* fds[i] belongs to grants[i], or is -1; the caller closes them. */
+int fp_ctl_list (struct fp_ctl *c, const struct fp_list *q,
+                 struct fp_grants *p, int fds[FP_MAX_GRANTS],
+                 uint64_t deadline_ns);
+int fp_ctl_grant (struct fp_ctl *c, uint32_t count, struct fp_grants *p,
+                  int fds[FP_MAX_GRANTS], uint64_t deadline_ns);
+int fp_ctl_label (struct fp_ctl *c, const struct fp_labels *q,
+                  uint64_t deadline_ns);
+int fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,
+                    uint64_t deadline_ns);
+int fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q,
+                 uint64_t deadline_ns);
+int fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p,
+                 uint64_t deadline_ns);
+int fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q,
+                uint64_t deadline_ns);
+int fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p,
+                 uint64_t deadline_ns);
+
+#endif /* FP_CTL_CHANNEL_H */

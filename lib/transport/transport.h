@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* transport.h - the active side of the data path: move bytes between
+ * memory of this process and memory that a server lent.
+ *
+ *   struct fp_queue   where completions of one lane arrive (a completion
+ *                     queue; a set of sockets).  One lane has one.
+ *   struct fp_conn    the lane's data connection to one server.
+ *   struct fp_op      one transfer, in memory of the caller.
+ *
+ * The transports are rdma (verbs_client.c), tcp (tcp_client.c), shm
+ * (shm_client.c) and fake (fake.c: in this process, with faults on demand).
+ *
+ * Life of an op: the caller fills in kind, local, length, raddr and rkey and
+ * calls post; kick rings the doorbells of everything posted since the last
+ * kick; poll yields it exactly once, with op->status set.  Between post and
+ * that moment its memory belongs to the transport, whatever happens to the
+ * connection: there is no cancel, only break, which makes every op of the
+ * connection complete with an error soon (promise 9).
+ *
+ * Errors:   0 or a negative errno value.
+ * Threads:  a queue and its connections are used by one thread at a time
+ *           (the lane's lock sees to that), except fp_conn_open, which
+ *           may run beside poll, and break, which any thread may call.
+ * Memory:   post, kick, poll, arm and break do not allocate.
+ */
+
+#ifndef FP_TRANSPORT_H
+#define FP_TRANSPORT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/addr.h"
+#include "proto/messages.h"
+
+enum fp_op_kind { FP_OP_READ, FP_OP_WRITE };
+
+struct fp_conn;
+struct fp_queue;
+
+struct fp_op {
+  enum fp_op_kind kind;
+  uint32_t length; /* bytes, 1..fp_queue.max_transfer */
+  void *local;     /* if fp_queue.registered: inside the queue's memory */
+  uint64_t raddr;  /* as fp_remote says, plus the offset */
+  uint64_t rkey;
+
+  int status;           /* set when it completed: 0 or -errno */
+  struct fp_conn *conn; /* set by post */
+
+  struct fp_op *next; /* the transport's while in flight, else the
+                         caller's */
+  uint32_t cookie;    /* the transport's */
+};
+
+/* Memory that a server lent, as this transport reaches it. */
+struct fp_remote {
+  uint64_t raddr;
+  uint64_t rkey;
+  uint64_t length;
+  void *map; /* shm: the mapping, else NULL */
+};
+
+struct fp_queue_params {
+  unsigned depth;      /* ops in flight at once, over all connections */
+  unsigned max_conns;
+  void *memory;        /* the bounce memory of the lane, page aligned */
+  size_t memory_size;
+};
+
+struct fp_conn_params {
+  const struct fp_addr *addr; /* where the data connection goes */
+  uint64_t session;
+  uint8_t token[FP_TOKEN_SIZE];
+  uint32_t lane;
+  unsigned depth;      /* ops in flight on this connection */
+  unsigned timeout_ms; /* a server that is silent this long is lost: sets
+                          ACK timeout and retries, TCP_USER_TIMEOUT */
+};
+
+struct fp_transport_ops {
+  const char *name;
+  unsigned bit; /* FP_TRANSPORT_* */
+
+  /* local must lie in the memory given to queue_new. */
+  bool registered;
+
+  /* Transfers are loads and stores: raddr is an address in this process,
+   * the caller may copy by itself and need not post.
+   */
+  bool direct;
+
+  uint32_t max_transfer; /* bytes in one op */
+
+  /* Is there what this transport needs (a device)?  0, or -ENODEV with a
+   * reason for people in *why.  Does not make anything; may be called
+   * before a fork.
+   */
+  int (*available) (const char **why);
+
+  int (*queue_new) (struct fp_queue **out, const struct fp_queue_params *p);
+  void (*queue_free) (struct fp_queue *q); /* no connections left */
+
+  /* Completed ops, linked by next; NULL if there are none.  Does not
+   * wait.  Also moves bytes, where a transport needs that (tcp).
+   */
+  struct fp_op *(*poll) (struct fp_queue *q);
+
+  /* Before sleeping: the fd becomes readable when poll has something to
+   * do.  Returns true if it may have something already: poll again.
+   */
+  bool (*arm) (struct fp_queue *q);
+  int (*fd) (const struct fp_queue *q);
+
+  /* Connect by deadline_ns (fp_now_ns clock).  Errors: -ETIMEDOUT,
+   * -ECONNREFUSED, -EACCES (token), whatever the system says.
+   */
+  int (*conn_open) (struct fp_conn **out, struct fp_queue *q,
+                    const struct fp_conn_params *p, uint64_t deadline_ns);
+
+  /* 0; -EAGAIN: as many in flight as it takes; -ENOTCONN: broken. */
+  int (*post) (struct fp_conn *c, struct fp_op *op);
+  void (*kick) (struct fp_queue *q);
+
+  /* Make everything in flight complete with an error; later posts fail
+   * with -ENOTCONN.  May be called twice.
+   */
+  void (*conn_break) (struct fp_conn *c);
+
+  /* In flight now.  0 after break: it may be freed. */
+  unsigned (*conn_inflight) (const struct fp_conn *c);
+  bool (*conn_broken) (const struct fp_conn *c);
+  void (*conn_free) (struct fp_conn *c); /* broken, nothing in flight */
+
+  /* Something that becomes readable when the connection may have died, to
+   * wait on beside the control socket (rdma: the CM event channel), or -1;
+   * and what to call then: breaks the connection if it did die.
+   */
+  int (*conn_event_fd) (const struct fp_conn *c);
+  void (*conn_event) (struct fp_conn *c);
+
+  /* Turn a grant into memory that can be reached.  fd is the memfd that
+   * came with it, or -1; it stays the caller's.
+   */
+  int (*import) (struct fp_remote *out, const struct fp_grant *g, int fd);
+  void (*unimport) (struct fp_remote *r);
+};
+
+/* The first member of every transport's own structures. */
+struct fp_queue {
+  const struct fp_transport_ops *ops;
+};
+struct fp_conn {
+  const struct fp_transport_ops *ops;
+  struct fp_queue *queue;
+};
+
+/* NULL: not built in.  transport is one FP_TRANSPORT_* bit. */
+const struct fp_transport_ops *fp_transport_get (unsigned transport);
+
+/* Every transport in this build that is available now. */
+unsigned fp_transports_available (void);
+
+#endif /* FP_TRANSPORT_H */
