@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Included first by every Makefile.am.
+
+NULL =
+CLEANFILES = *~
+AM_CFLAGS = $(WARNINGS_CFLAGS)
+AM_CPPFLAGS = -I$(top_srcdir)/lib
+
+# The parts of lib/, each from the top down to what it stands on: a static
+# library goes before those that it uses.
+LIBBASE = $(top_builddir)/lib/base/libbase.la
+LIBPROTO = $(top_builddir)/lib/proto/libproto.la $(LIBBASE)
+LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.la $(LIBPROTO)
+LIBVOLUME = $(top_builddir)/lib/volume/libvolume.la $(LIBTRANSPORT)
+
+# Man pages: name them in man_MANS and CLEANFILES, the .pod in EXTRA_DIST.
+# pod2man: a page that does not parse is an error.
+POD2MAN_V = $(POD2MAN_V_$(V))
+POD2MAN_V_ = $(POD2MAN_V_$(AM_DEFAULT_VERBOSITY))
+POD2MAN_V_0 = @echo "  POD2MAN " $@;
+SUFFIXES = .pod .1 .5 .7 .8
+define POD2MAN_RULE
+$(POD2MAN_V)rm -f $@ $@.tmp && \
+$(POD2MAN) --utf8 --errors=die --section=$(subst .,,$(suffix $@)) \
+    --name=$(notdir $(basename $@)) --center=farpage \
+    --release="farpage $(VERSION)" $< $@.tmp && \
+chmod 0444 $@.tmp && mv $@.tmp $@
+endef
+%.1: %.pod
+	$(POD2MAN_RULE)
+%.5: %.pod
+	$(POD2MAN_RULE)
+%.7: %.pod
+	$(POD2MAN_RULE)
+%.8: %.pod
+	$(POD2MAN_RULE)

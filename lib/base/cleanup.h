@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cleanup.h - release things when they go out of scope.
+ *
+ * FP_CLEANUP (fn) calls fn (&var) at the end of var's scope, on every
+ * path out of it.  FP_STEAL (var) empties var and yields its old value,
+ * which is how the success path hands the object to the caller:
+ *
+ *   FP_CLEANUP (region_freep) struct region *r = calloc (1, sizeof *r);
+ *   ...
+ *   *out = FP_STEAL (r);
+ *   return 0;
+ *
+ * Nothing here allocates; a mutex that cannot be locked or unlocked is a bug
+ * and aborts.
+ */
+
+#ifndef FP_CLEANUP_H
+#define FP_CLEANUP_H
+
+#include <errno.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define FP_CLEANUP(fn) __attribute__ ((__unused__, __cleanup__ (fn)))
+
+#define FP_STEAL(var)                                                         \
+  ({                                                                          \
+    __auto_type _stolen = (var);                                              \
+    (var) = NULL;                                                             \
+    _stolen;                                                                  \
+  })
+
+static inline pthread_mutex_t *
+fp_lock (pthread_mutex_t *lock)
+{
+  if (pthread_mutex_lock (lock) != 0)
+    abort ();
+  return lock;
+}
+
+static inline void
+fp_unlockp (pthread_mutex_t **lock)
+{
+  if (pthread_mutex_unlock (*lock) != 0)
+    abort ();
+}
+
+/* Hold a mutex until the end of the current scope; several in one scope are
+ * released last first.
+ */
+#define FP_LOCK_SCOPE(mutex)                                                  \
+  FP_CLEANUP (fp_unlockp)                                                     \
+  pthread_mutex_t *FP_UNIQUE_NAME (_scope_lock) = fp_lock (mutex)
+
+/* A name that no other use of the same macro in this scope has. */
+#define FP_UNIQUE_NAME(name) FP_PASTE (name, __COUNTER__)
+#define FP_PASTE(a, b) FP_PASTE_ (a, b)
+#define FP_PASTE_(a, b) a##b
+
+/* FP_CLEANUP (fp_free) char *s: for what malloc made. */
+static inline void
+fp_free (void *p)
+{
+  free (*(void **) p);
+}
+
+/* FP_CLEANUP (fp_closep) int fd: -1 is no file descriptor. errno is kept, so
+ * that it can be returned after the scope.
+ */
+static inline void
+fp_closep (int *fd)
+{
+  int saved = errno;
+
+  if (*fd >= 0)
+    close (*fd);
+  errno = saved;
+}
+
+#endif /* FP_CLEANUP_H */
