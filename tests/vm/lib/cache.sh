@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# The cache of what a guest is booted from: Debian's kernel with its modules,
+# an initramfs, and the verdict on KVM.  Sourced, never run.  Everything in
+# the cache is made in a temporary directory and renamed into place, so what
+# has its final name is complete, and is made under a lock, so that two runs
+# may start with an empty cache at once.
+#
+# Variables set for the caller:
+#   vm_cache    the cache directory
+#   vm_release  the kernel's release, such as 6.1.0-56-amd64
+#   vm_kernel   the directory with boot/ and lib/modules/ of that release
+#   vm_initrd   the initramfs
+#   vm_accel    an array: QEMU's options for the accelerator
+
+vm_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+vm_cache=${FARPAGE_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/farpage-vm}
+
+# The modules without which the root file system cannot be mounted; the rest
+# is loaded from there.
+vm_boot_modules=(virtio_pci 9p 9pnet_virtio overlay virtio_console)
+
+vm_say ()
+{
+    echo "${0##*/}: $*" >&2
+}
+
+# Ends the script because no guest can be had here; 125 is "no guest".
+vm_die ()
+{
+    vm_say "$*"
+    exit 125
+}
+
+# What is missing to run a guest here, one reason; status 1 if nothing is.
+vm_missing ()
+{
+    local tool
+
+    for tool in qemu-system-x86_64 modprobe depmod cpio flock getopt gzip; do
+        if ! command -v "$tool" >/dev/null; then
+            echo "$tool is not installed"
+            return 0
+        fi
+    done
+    [[ $(uname -m) == x86_64 ]] || {
+        echo "the guest's kernel is for x86_64 only"
+        return 0
+    }
+    return 1
+}
+
+# vm_locked COMMAND...: run it while holding the cache's lock.
+vm_locked ()
+{
+    mkdir -p "$vm_cache"
+    (
+        flock -w 900 9 || vm_die "another run holds $vm_cache/lock"
+        "$@"
+    ) 9>"$vm_cache/lock"
+}
+
+# vm_unpack_package DIRECTORY PACKAGE[=VERSION]...: fetch Debian packages
+# and unpack them there; nothing is installed.
+vm_unpack_package ()
+{
+    local into=$1 debs deb
+    shift
+
+    debs=$(mktemp -d "$vm_cache/tmp.XXXXXX")
+    # Without the switch apt complains that its own user may not write here.
+    if ! (cd "$debs" && apt-get -qq -o APT::Sandbox::User="$(id -un)" \
+                            download "$@" >&2); then
+        rm -rf "$debs"
+        vm_say "cannot fetch $* (is apt's index fresh? apt-get update)"
+        return 1
+    fi
+    for deb in "$debs"/*.deb; do
+        dpkg -x "$deb" "$into" || return 1
+    done
+    rm -rf "$debs"
+}
+
+# The newest kernel in the cache, so that a run needs no network; else the
+# one that Debian's metapackage names.  The cloud kernel has no RDMA.
+vm_choose_release ()
+{
+    local cached=()
+
+    if [[ -n ${FARPAGE_VM_KERNEL:-} ]]; then
+        echo "$FARPAGE_VM_KERNEL"
+        return
+    fi
+    shopt -s nullglob
+    cached=("$vm_cache"/kernel-*-amd64)
+    shopt -u nullglob
+    if (( ${#cached[@]} > 0 )); then
+        printf '%s\n' "${cached[@]##*/kernel-}" | sort -V | tail -n 1
+        return
+    fi
+    apt-cache depends linux-image-amd64 2>/dev/null |
+        sed -n 's/.*Depends: linux-image-\(6\.1\..*-amd64\)$/\1/p' |
+        sort -V | tail -n 1
+}
+
+vm_make_kernel ()
+{
+    local new package=linux-image-$vm_release
+
+    [[ ! -d $vm_kernel ]] || return 0
+    vm_say "fetching $package"
+    new=$(mktemp -d "$vm_cache/tmp.XXXXXX")
+    vm_unpack_package "$new" "$package" || vm_die "no kernel for the guest"
+    # build-modules needs the sources of this very version.
+    apt-cache show "$package" | sed -n 's/^Version: //p' | head -n 1 \
+        > "$new/version"
+    depmod -b "$new" "$vm_release"
+    chmod 755 "$new"
+    mv -T "$new" "$vm_kernel"
+}
+
+vm_make_busybox ()
+{
+    local new
+
+    [[ ! -d $vm_cache/busybox ]] || return 0
+    new=$(mktemp -d "$vm_cache/tmp.XXXXXX")
+    vm_unpack_package "$new" busybox-static || vm_die "no busybox-static"
+    mv -T "$new" "$vm_cache/busybox"
+}
+
+# The initramfs loads its modules in the order of their file names.
+vm_make_initrd ()
+{
+    local tree n=10 module path
+
+    [[ ! -f $vm_initrd ]] || return 0
+    vm_make_busybox
+    tree=$(mktemp -d "$vm_cache/tmp.XXXXXX")
+    mkdir -p "$tree"/{bin,modules,proc,sys,dev,lower,rw,root}
+    cp "$vm_cache/busybox/bin/busybox" "$tree/bin/busybox"
+    install -m 755 "$vm_dir/guest/initramfs-init" "$tree/init"
+    for module in "${vm_boot_modules[@]}"; do
+        modprobe -d "$vm_kernel" -S "$vm_release" --show-depends "$module"
+    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' \
+         > "$tree/modules.list"
+    while read -r path; do
+        cp "$path" "$tree/modules/$n-${path##*/}"
+        n=$((n + 1))
+    done < "$tree/modules.list"
+    rm "$tree/modules.list"
+    (cd "$tree" && find . | cpio --quiet -o -H newc | gzip -1) \
+        > "$tree.gz" || vm_die "cannot make the initramfs"
+    mv "$tree.gz" "$vm_initrd"
+    rm -rf "$tree"
+}
+
+# Under some hypervisors /dev/kvm is there and a guest hangs in early boot:
+# boot one that does nothing but end itself, with a deadline.
+vm_probe_kvm ()
+{
+    local status=0
+
+    [[ ! -s $vm_kvm_verdict ]] || return 0
+    if [[ -r /dev/kvm && -w /dev/kvm ]]; then
+        # In a shell of its own, which may complain to nobody of an abort.
+        (
+            ulimit -c 0
+            timeout -s KILL 10 qemu-system-x86_64 -accel kvm -cpu host \
+                -m 256 -nodefaults -display none -no-reboot \
+                -device isa-debug-exit,iobase=0xf4,iosize=0x04 \
+                -kernel "$vm_kernel/boot/vmlinuz-$vm_release" \
+                -initrd "$vm_initrd" -append "quiet panic=-1 vm_probe"
+            exit
+        ) </dev/null >/dev/null 2>&1 || status=$?
+    else
+        status=1
+    fi
+    rm -f "$vm_cache"/kvm-*
+    # The guest writes 16 to the exit port, which QEMU turns into 33.
+    if (( status == 33 )); then
+        echo kvm > "$vm_kvm_verdict"
+    else
+        echo tcg > "$vm_kvm_verdict"
+    fi
+}
+
+vm_fill_cache ()
+{
+    vm_make_kernel
+    vm_make_initrd
+    vm_probe_kvm
+}
+
+# Fills the cache where it has to, and sets the variables listed above.
+vm_prepare ()
+{
+    local reason sum verdict
+
+    if reason=$(vm_missing); then
+        vm_die "$reason"
+    fi
+    vm_release=$(vm_choose_release)
+    [[ -n $vm_release ]] || vm_die "no linux-image-*-amd64 known to apt-cache"
+    vm_kernel=$vm_cache/kernel-$vm_release
+    sum=$(cat "$vm_dir/guest/initramfs-init" "${BASH_SOURCE[0]}" | sha256sum)
+    vm_initrd=$vm_cache/initrd-$vm_release-${sum:0:12}.gz
+    vm_kvm_verdict=$vm_cache/kvm-$(cat /proc/sys/kernel/random/boot_id)
+    if [[ ! -d $vm_kernel || ! -f $vm_initrd || ! -s $vm_kvm_verdict ]]; then
+        vm_locked vm_fill_cache
+    fi
+    verdict=${FARPAGE_VM_ACCEL:-$(cat "$vm_kvm_verdict")}
+    case $verdict in
+    kvm) vm_accel=(-accel kvm -cpu host) ;;
+    tcg) vm_accel=(-accel 'tcg,thread=multi' -cpu max) ;;
+    *) vm_die "FARPAGE_VM_ACCEL is '$verdict', not kvm or tcg" ;;
+    esac
+}

@@ -1,0 +1,224 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2034,SC2154
+#
+# One guest, from its options to its verdict, for run and run-pair.  Sourced
+# after cache.sh.  A guest has a control directory, which it sees as /run/vm:
+#   settings, command, init    written here, read by the guest
+#   started, status            written by the guest; status is the command's
+#   setup-failed               written by the guest instead, with the reason
+#   klog, qemu.pid             written by QEMU
+
+vm_status_timeout=124
+vm_status_died=125
+vm_status_klog=126
+
+# What the kernel prints when something is wrong with it.  Not here, since
+# they tell of load and not of a bug: allocation failures, the OOM killer,
+# RCU stalls (an emulated CPU that waits for the host's looks like one).
+vm_klog_bad='BUG:|kernel BUG at|WARNING:|Oops|general protection fault'
+vm_klog_bad+='|INFO: task .* blocked|blocked for more than|soft lockup'
+vm_klog_bad+='|hard LOCKUP|refcount_t:|KASAN|UBSAN|Kernel panic'
+
+vm_options_help ()
+{
+    cat <<'END'
+  -m, --memory MIB         memory of a guest (2048)
+  -c, --cpus N             processors of a guest (2)
+  -t, --timeout SECONDS    end the run after that time (120)
+  -M, --modules "A B"      modules to load before the command
+  -e, --env NAME[=VALUE]   a variable for the command; may be repeated.
+                           FARPAGE_* of the caller's environment always are
+  -s, --share DIR          directory of the host that is /share in the guest,
+                           writable (default: a temporary one)
+  -k, --klog FILE          keep the kernel log there
+  -i, --ignore-klog REGEX  lines of the kernel log that are no failure
+                           (extended regular expression); may be repeated
+  -q, --qemu "ARGS"        more arguments for QEMU, such as a disk
+  -h, --help               show this text
+
+Exit status: the command's, or
+  2    bad usage
+  124  timeout
+  125  no guest could be started, or it died before the command ended
+  126  the command ended, but the kernel log has a BUG, WARNING, Oops, hung
+       task or the like; the lines are printed
+The kernel log is searched, and what is found printed, in all cases.
+
+Environment:
+  FARPAGE_VM_CACHE    cache directory ($XDG_CACHE_HOME/farpage-vm)
+  FARPAGE_VM_KERNEL   kernel release, such as 6.1.0-56-amd64 (default: the
+                      newest in the cache, else what linux-image-amd64 names)
+  FARPAGE_VM_ACCEL    kvm or tcg (default: kvm if a trial boot works)
+END
+}
+
+# vm_bad_usage TEXT
+vm_bad_usage ()
+{
+    vm_say "$* (see --help)"
+    exit 2
+}
+
+# vm_number OPTION VALUE
+vm_number ()
+{
+    [[ $2 =~ ^[1-9][0-9]*$ ]] || vm_bad_usage "$1: '$2' is not a number"
+}
+
+# Parses the options that run and run-pair have in common into opt_*; what
+# follows them goes to vm_rest.  The caller defines usage and opt_net, and
+# says in vm_networks what --net may be.
+vm_parse_options ()
+{
+    local parsed
+
+    opt_memory=2048 opt_cpus=2 opt_timeout=120 opt_modules='' opt_share=''
+    opt_klog='' opt_env=() opt_ignore=() opt_qemu=()
+    parsed=$(getopt -n "${0##*/}" -o +m:c:t:n:M:e:s:k:i:q:h -l \
+memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,help \
+        -- "$@") || exit 2
+    eval set -- "$parsed"
+    while :; do
+        case $1 in
+        -m | --memory) vm_number "$1" "$2"; opt_memory=$2 ;;
+        -c | --cpus) vm_number "$1" "$2"; opt_cpus=$2 ;;
+        -t | --timeout) vm_number "$1" "$2"; opt_timeout=$2 ;;
+        -n | --net)
+            [[ " $vm_networks " == *" $2 "* ]] ||
+                vm_bad_usage "$1: '$2' is none of: $vm_networks"
+            opt_net=$2
+            ;;
+        -M | --modules) opt_modules+=" $2" ;;
+        -e | --env)
+            [[ $2 =~ ^[A-Za-z_][A-Za-z_0-9]*(=|$) ]] ||
+                vm_bad_usage "$1: '$2' is not NAME or NAME=VALUE"
+            opt_env+=("$2")
+            ;;
+        -s | --share)
+            [[ -d $2 && -w $2 ]] ||
+                vm_bad_usage "$1: '$2' is not a writable directory"
+            opt_share=$(cd "$2" && pwd)
+            ;;
+        -k | --klog) opt_klog=$2 ;;
+        -i | --ignore-klog)
+            # grep's status is 2 for a bad expression.
+            grep -E -e "$2" </dev/null || (( $? == 1 )) ||
+                vm_bad_usage "$1: bad regular expression '$2'"
+            opt_ignore+=("$2")
+            ;;
+        -q | --qemu) read -r -a opt_qemu <<<"${opt_qemu[*]-} $2" ;;
+        -h | --help) usage; exit 0 ;;
+        --) shift; break ;;
+        esac
+        shift 2
+    done
+    # shellcheck disable=SC2034 # for the caller
+    vm_rest=("$@")
+}
+
+# vm_write_guest CONTROL NAME NET RDMA ADDRESS STAY: the guest's settings;
+# the command for it comes on standard input, as shell text.
+vm_write_guest ()
+{
+    local control=$1 name variable
+
+    mkdir "$control"
+    cp "$vm_dir/guest/init" "$control/init"
+    {
+        printf 'vm_name=%q vm_net=%q vm_rdma=%q vm_address=%q vm_stay=%q\n' \
+            "${@:2}"
+        printf 'vm_modules=%q vm_cwd=%q vm_bin=%q\n' \
+            "$opt_modules" "$PWD" "$vm_dir/guest/bin"
+    } > "$control/settings"
+    {
+        for name in $(compgen -e FARPAGE_); do
+            printf 'export %s=%q\n' "$name" "${!name}"
+        done
+        for variable in "${opt_env[@]}"; do
+            name=${variable%%=*}
+            if [[ $variable == *=* ]]; then
+                printf 'export %s=%q\n' "$name" "${variable#*=}"
+            elif [[ -n ${!name+set} ]]; then
+                printf 'export %s=%q\n' "$name" "${!name}"
+            fi
+        done
+        cat
+    } > "$control/command"
+}
+
+# vm_boot CONTROL SHARE SECONDS QEMU-ARGUMENT...: becomes the guest; to be
+# started in the background.  Its console is standard output.
+vm_boot ()
+{
+    local control=$1 share=$2 seconds=$3
+    shift 3
+
+    exec timeout -k 5 "$seconds" qemu-system-x86_64 "${vm_accel[@]}" \
+        -m "$opt_memory" -smp "$opt_cpus" -nodefaults -display none \
+        -no-reboot -pidfile "$control/qemu.pid" \
+        -kernel "$vm_kernel/boot/vmlinuz-$vm_release" -initrd "$vm_initrd" \
+        -append "console=ttyS0 loglevel=5 panic=-1 mitigations=off" \
+        -serial "file:$control/klog" \
+        -device virtio-serial-pci -chardev stdio,id=out,signal=off \
+        -device virtconsole,chardev=out \
+        -device isa-debug-exit,iobase=0xf4,iosize=0x04 \
+        -virtfs "$(vm_virtfs rootfs /),readonly=on" \
+        -virtfs "$(vm_virtfs modules \
+                       "$vm_kernel/lib/modules/$vm_release"),readonly=on" \
+        -virtfs "$(vm_virtfs control "$control")" \
+        -virtfs "$(vm_virtfs share "$share")" \
+        "${opt_qemu[@]}" "$@" </dev/null
+}
+
+# vm_virtfs TAG PATH; a comma in a path is doubled for QEMU.
+vm_virtfs ()
+{
+    echo "local,path=${2//,/,,},mount_tag=$1,security_model=none,multidevs=remap"
+}
+
+# Lines of the kernel log that are a failure; status 1 if there are none.
+vm_bad_lines ()
+{
+    local klog=$1 ignore args=()
+
+    for ignore in "${opt_ignore[@]}"; do
+        args+=(-e "$ignore")
+    done
+    if (( ${#args[@]} > 0 )); then
+        tr -d '\r' < "$klog" | grep -a -v -E "${args[@]}"
+    else
+        tr -d '\r' < "$klog"
+    fi | grep -a -E "$vm_klog_bad"
+}
+
+# vm_judge CONTROL NAME QEMU-STATUS: the verdict on a guest that ended, in
+# vm_verdict.  Says on standard error what went wrong, unless it was the
+# command.
+vm_judge ()
+{
+    local control=$1 name=$2 qemu_status=$3 bad line
+
+    if [[ -s $control/status ]]; then
+        vm_verdict=$(<"$control/status")
+    elif [[ -s $control/setup-failed ]]; then
+        vm_say "$name: set-up failed: $(<"$control/setup-failed")"
+        vm_verdict=$vm_status_died
+    elif (( qemu_status == 124 || qemu_status == 137 )); then
+        vm_say "$name: timeout"
+        vm_verdict=$vm_status_timeout
+    else
+        vm_say "$name: guest died; the end of its kernel log:"
+        [[ ! -f $control/klog ]] || tail -n 25 "$control/klog" >&2
+        vm_verdict=$vm_status_died
+    fi
+    if [[ -f $control/klog ]] && bad=$(vm_bad_lines "$control/klog"); then
+        vm_say "$name: bad lines in the kernel log" \
+            "(the command's status: $vm_verdict):"
+        while IFS= read -r line; do
+            echo "$name: klog: $line" >&2
+        done <<<"$bad"
+        if [[ -s $control/status ]]; then
+            vm_verdict=$vm_status_klog
+        fi
+    fi
+}
