@@ -29,6 +29,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/addr.h"
 #include "base/uuid.h"
 #include "proto/wire.h"
 
@@ -36,13 +37,11 @@
 #define FP_DATA_MAGIC UINT32_C (0x46506744) /* "FPgD", tcp data request */
 #define FP_DATA_REPLY_MAGIC UINT32_C (0x46506752) /* "FPgR" */
 #define FP_VERSION 1                        /* the only one so far */
-#define FP_DEFAULT_PORT 7471
 
 #define FP_HEADER_SIZE 24
 #define FP_BODY_MAX 16384 /* bytes; a longer message ends the session */
 #define FP_NAME_MAX 64    /* bytes of a name, without a NUL */
 #define FP_REASON_MAX 240
-#define FP_ADDR_MAX 128
 #define FP_TOKEN_SIZE 16
 #define FP_MAX_GRANTS 64 /* grants, labels or slabs in one message */
 #define FP_MAX_SESSIONS_LISTED 48

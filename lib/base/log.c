@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* log.c - what happened, for people. */
+
+#include <config.h>
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+static fp_log_sink *log_sink;
+static void *log_opaque;
+static enum fp_log_level log_level = FP_LOG_INFO;
+
+void
+fp_log_set_sink (fp_log_sink *sink, void *opaque)
+{
+  log_sink = sink;
+  log_opaque = opaque;
+}
+
+void
+fp_log_set_level (enum fp_log_level level)
+{
+  log_level = level;
+}
+
+bool
+fp_log_enabled (enum fp_log_level level)
+{
+  return log_sink != NULL && level <= log_level;
+}
+
+void
+fp_log_to_stderr (enum fp_log_level level, const char *message, void *opaque)
+{
+  char line[FP_LOG_MAX + 128];
+  int n;
+
+  (void) level;
+  n = snprintf (line, sizeof line, "%.100s: %s\n", (const char *) opaque,
+                message);
+  /* Who can be told that stderr is gone? */
+  if (n > 0 && write (STDERR_FILENO, line, (size_t) n) < 0)
+    return;
+}
+
+/* Format, and mark a message that was cut. */
+__attribute__ ((__format__ (__printf__, 2, 0))) static void
+format (char message[FP_LOG_MAX], const char *fmt, va_list args)
+{
+  if (vsnprintf (message, FP_LOG_MAX, fmt, args) >= FP_LOG_MAX)
+    memcpy (message + FP_LOG_MAX - 4, "...", 4);
+}
+
+void
+fp_log (enum fp_log_level level, const char *fmt, ...)
+{
+  char message[FP_LOG_MAX];
+  va_list args;
+
+  if (!fp_log_enabled (level))
+    return;
+  va_start (args, fmt);
+  format (message, fmt, args);
+  va_end (args);
+  log_sink (level, message, log_opaque);
+}
+
+/* Whether this message is the one of its second; *dropped: how many before it
+ * were not.
+ */
+static bool
+limit_passes (struct fp_log_limit *limit, uint64_t *dropped)
+{
+  uint64_t now = fp_now_ns ();
+  uint64_t next = atomic_load_explicit (&limit->next_ns, memory_order_relaxed);
+
+  if (now < next || !atomic_compare_exchange_strong (&limit->next_ns, &next,
+                                                     now + FP_NS_PER_S)) {
+    atomic_fetch_add_explicit (&limit->dropped, 1, memory_order_relaxed);
+    return false;
+  }
+  *dropped = atomic_exchange (&limit->dropped, 0);
+  return true;
+}
+
+void
+fp_log_limited (struct fp_log_limit *limit, enum fp_log_level level,
+                const char *fmt, ...)
+{
+  char message[FP_LOG_MAX];
+  uint64_t dropped;
+  va_list args;
+
+  if (!fp_log_enabled (level) || !limit_passes (limit, &dropped))
+    return;
+  va_start (args, fmt);
+  format (message, fmt, args);
+  va_end (args);
+  if (dropped == 0)
+    log_sink (level, message, log_opaque);
+  else
+    fp_log (level, "%.900s (and %" PRIu64 " more like it)", message, dropped);
+}
