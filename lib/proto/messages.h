@@ -36,7 +36,7 @@
 #define FP_MAGIC UINT32_C (0x46506743)      /* "FPgC", control */
 #define FP_DATA_MAGIC UINT32_C (0x46506744) /* "FPgD", tcp data request */
 #define FP_DATA_REPLY_MAGIC UINT32_C (0x46506752) /* "FPgR" */
-#define FP_VERSION 1                        /* the only one so far */
+#define FP_VERSION 1                              /* the only one so far */
 
 #define FP_HEADER_SIZE 24
 #define FP_BODY_MAX 16384 /* bytes; a longer message ends the session */
@@ -66,21 +66,21 @@ enum fp_msg_type {
 /* Status of a reply.  Numbers of the protocol, not of any system. */
 enum fp_status {
   FP_STATUS_OK = 0,
-  FP_STATUS_PROTO = 1,    /* -EPROTO: malformed, or out of turn */
-  FP_STATUS_VERSION = 2,  /* -EPROTONOSUPPORT */
-  FP_STATUS_INVAL = 3,    /* -EINVAL */
-  FP_STATUS_NOSPC = 4,    /* -ENOSPC: nothing left to lend */
-  FP_STATUS_BUSY = 5,     /* -EBUSY: another client has it */
-  FP_STATUS_NOENT = 6,    /* -ENOENT: no such volume or slab */
-  FP_STATUS_EXIST = 7,    /* -EEXIST */
-  FP_STATUS_PERM = 8,     /* -EPERM */
-  FP_STATUS_NOMEM = 9,    /* -ENOMEM */
+  FP_STATUS_PROTO = 1,     /* -EPROTO: malformed, or out of turn */
+  FP_STATUS_VERSION = 2,   /* -EPROTONOSUPPORT */
+  FP_STATUS_INVAL = 3,     /* -EINVAL */
+  FP_STATUS_NOSPC = 4,     /* -ENOSPC: nothing left to lend */
+  FP_STATUS_BUSY = 5,      /* -EBUSY: another client has it */
+  FP_STATUS_NOENT = 6,     /* -ENOENT: no such volume or slab */
+  FP_STATUS_EXIST = 7,     /* -EEXIST */
+  FP_STATUS_PERM = 8,      /* -EPERM */
+  FP_STATUS_NOMEM = 9,     /* -ENOMEM */
   FP_STATUS_SHUTDOWN = 10, /* -ESHUTDOWN: the server is stopping */
-  FP_STATUS_NOTSUP = 11,  /* -EOPNOTSUPP */
-  FP_STATUS_IO = 12       /* -EIO: anything else */
+  FP_STATUS_NOTSUP = 11,   /* -EOPNOTSUPP */
+  FP_STATUS_IO = 12        /* -EIO: anything else */
 };
 
-uint32_t fp_status_from_errno (int err); /* err is 0 or negative */
+uint32_t fp_status_from_errno (int err);  /* err is 0 or negative */
 int fp_status_to_errno (uint32_t status); /* unknown numbers are -EIO */
 
 /* "HELLO", "GRANT reply", ...; never NULL. */
@@ -105,8 +105,7 @@ struct fp_header {
 };
 
 /* Encode into exactly FP_HEADER_SIZE bytes. */
-void fp_header_encode (uint8_t out[FP_HEADER_SIZE],
-                       const struct fp_header *h);
+void fp_header_encode (uint8_t out[FP_HEADER_SIZE], const struct fp_header *h);
 /* -EPROTO: not our magic, or a body longer than FP_BODY_MAX.  The version
  * is not judged here: a HELLO of another version is answered.
  */
@@ -124,13 +123,13 @@ struct fp_hello {
 
 struct fp_hello_reply {
   uint16_t version;
-  uint32_t transports; /* what the server can offer this client */
-  uint64_t features;   /* 0 */
+  uint32_t transports;   /* what the server can offer this client */
+  uint64_t features;     /* 0 */
   struct fp_uuid server; /* a new one each time the server starts empty */
   char name[FP_NAME_MAX + 1];
-  uint64_t slab_size;   /* bytes */
+  uint64_t slab_size; /* bytes */
   uint64_t slabs_total;
-  uint64_t slabs_free;  /* could be granted, now or once scrubbed */
+  uint64_t slabs_free; /* could be granted, now or once scrubbed */
   uint32_t lease_ms;
   uint64_t session;
   uint8_t token[FP_TOKEN_SIZE]; /* what a data connection must show */
@@ -141,8 +140,8 @@ struct fp_hello_reply {
   char rdma[FP_MAX_RDMA_ADDRS][FP_ADDR_MAX + 1];
 };
 
-#define FP_OPEN_CREATE 1u   /* it must not exist yet */
-#define FP_OPEN_RESUME 2u   /* it must exist, left behind by its client */
+#define FP_OPEN_CREATE 1u    /* it must not exist yet */
+#define FP_OPEN_RESUME 2u    /* it must exist, left behind by its client */
 #define FP_OPEN_EPHEMERAL 4u /* gone when the lease ends or at BYE */
 #define FP_OPEN_FLAGS 7u
 
@@ -163,11 +162,11 @@ struct fp_open_reply {
 };
 
 struct fp_grant {
-  uint64_t slab;   /* the server's number for it */
-  uint64_t piece;  /* FP_PIECE_NONE: not labelled yet */
+  uint64_t slab;  /* the server's number for it */
+  uint64_t piece; /* FP_PIECE_NONE: not labelled yet */
   uint32_t copy;
   uint64_t generation;
-  uint64_t raddr;  /* what the transport's address of byte 0 is */
+  uint64_t raddr; /* what the transport's address of byte 0 is */
   uint64_t rkey;
   uint64_t length; /* bytes */
 };
@@ -215,7 +214,7 @@ struct fp_ping_reply { /* the request is empty */
   bool stopping;
 };
 
-struct fp_bye {       /* the reply is empty */
+struct fp_bye { /* the reply is empty */
   bool discard; /* free and scrub the volume now, do not wait for a lease */
 };
 

@@ -63,9 +63,9 @@ struct fp_remote {
 };
 
 struct fp_queue_params {
-  unsigned depth;      /* ops in flight at once, over all connections */
+  unsigned depth; /* ops in flight at once, over all connections */
   unsigned max_conns;
-  void *memory;        /* the bounce memory of the lane, page aligned */
+  void *memory; /* the bounce memory of the lane, page aligned */
   size_t memory_size;
 };
 

@@ -65,8 +65,8 @@ void fp_verbs_domain_free (struct fp_verbs_domain *d);
  * be leaked, not reused.
  */
 int fp_verbs_region_new (struct fp_verbs_region **out,
-                         struct fp_verbs_domain *d, void *addr,
-                         size_t length, bool writable);
+                         struct fp_verbs_domain *d, void *addr, size_t length,
+                         bool writable);
 int fp_verbs_region_free (struct fp_verbs_region *r);
 uint64_t fp_verbs_region_raddr (const struct fp_verbs_region *r);
 uint64_t fp_verbs_region_rkey (const struct fp_verbs_region *r);

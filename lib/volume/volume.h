@@ -45,9 +45,9 @@ struct fp_volume_params {
   unsigned nr_servers; /* 1..FP_MAX_SERVERS */
   struct fp_addr servers[FP_MAX_SERVERS];
 
-  uint64_t size;      /* bytes, > 0, a multiple of 512 */
-  uint64_t slab_size; /* 0: what the servers have */
-  unsigned copies;    /* 1 for now */
+  uint64_t size;              /* bytes, > 0, a multiple of 512 */
+  uint64_t slab_size;         /* 0: what the servers have */
+  unsigned copies;            /* 1 for now */
   char name[FP_NAME_MAX + 1]; /* "": ephemeral */
   /* Who this volume is.  All zero: a new one is drawn.  With resume, the
    * one of a client that died; its slabs are asked for by this.
@@ -156,7 +156,7 @@ struct fp_server_status {
   char addr[FP_ADDR_MAX + 1];
   char name[FP_NAME_MAX + 1];
   enum fp_server_state state;
-  unsigned transport; /* one bit, 0 when never connected */
+  unsigned transport;               /* one bit, 0 when never connected */
   uint64_t slabs_total, slabs_free; /* as it last said */
   uint64_t pieces;                  /* of this volume there */
   uint64_t reconnects;
