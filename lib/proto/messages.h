@@ -46,6 +46,7 @@
 #define FP_MAX_GRANTS 64 /* grants, labels or slabs in one message */
 #define FP_MAX_SESSIONS_LISTED 48
 #define FP_MAX_RDMA_ADDRS 4
+#define FP_WIRE_COPIES_MAX 16    /* copies of a piece; a copy is 0..15 */
 #define FP_PIECE_NONE UINT64_MAX /* a grant that has no label yet */
 
 enum fp_msg_type {
@@ -111,12 +112,12 @@ void fp_header_encode (uint8_t out[FP_HEADER_SIZE], const struct fp_header *h);
  */
 int fp_header_decode (struct fp_header *h, const uint8_t in[FP_HEADER_SIZE]);
 
-/* Each message: request and reply.  enc returns 0 or -EMSGSIZE. */
+/* Each message: request and reply. */
 
 struct fp_hello {
   uint16_t version_min, version_max;
-  uint32_t transports; /* what the client can use */
-  uint64_t features;   /* 0 */
+  uint32_t transports; /* what the client can use; dec drops unknown bits */
+  uint64_t features;   /* 0; unknown ones are not taken up */
   struct fp_uuid client;
   char name[FP_NAME_MAX + 1]; /* "host:pid", for people */
 };

@@ -1,0 +1,503 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* messages.c - the bodies of the control messages: for each one an encoder
+ * and a decoder, side by side.  A decoder reads every field, then decides
+ * once whether it believes them.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "proto/messages.h"
+
+#define SLAB_MIN 4096
+
+/* Visible ASCII without what has a meaning in an address, a path or a
+ * quoted string.
+ */
+static bool
+is_name_char (unsigned char c)
+{
+  return c > 0x20 && c < 0x7f && c != '/' && c != '"' && c != '\\';
+}
+
+bool
+fp_name_ok (const char *name)
+{
+  size_t n = strnlen (name, FP_NAME_MAX + 1);
+
+  if (n < 1 || n > FP_NAME_MAX)
+    return false;
+  for (size_t i = 0; i < n; i++)
+    if (!is_name_char ((unsigned char) name[i]))
+      return false;
+  return true;
+}
+
+static bool
+name_ok_or_empty (const char *name)
+{
+  return name[0] == '\0' || fp_name_ok (name);
+}
+
+static bool
+addr_ok (const char *addr)
+{
+  if (addr[0] == '\0')
+    return false;
+  for (; *addr != '\0'; addr++)
+    if (*addr <= 0x20 || *addr >= 0x7f)
+      return false;
+  return true;
+}
+
+static bool
+slab_size_ok (uint64_t size)
+{
+  return size >= SLAB_MIN && (size & (size - 1)) == 0;
+}
+
+static bool
+is_one_transport (uint32_t t)
+{
+  return t != 0 && (t & ~FP_TRANSPORT_WIRE_MASK) == 0 && (t & (t - 1)) == 0;
+}
+
+/* Does [start, start + length) exist, with length > 0? */
+static bool
+range_ok (uint64_t start, uint64_t length)
+{
+  return length > 0 && length - 1 <= UINT64_MAX - start;
+}
+
+static int
+verdict (const struct fp_reader *r, bool ok)
+{
+  return fp_reader_done (r) && ok ? 0 : -EPROTO;
+}
+
+/* A count that is too large is never encoded, so that the loops behind it
+ * stay inside their arrays.
+ */
+static uint32_t
+put_count (struct fp_writer *w, uint32_t count, uint32_t max)
+{
+  if (count > max) {
+    w->bad = true;
+    return 0;
+  }
+  fp_put_u32 (w, count);
+  return count;
+}
+
+static uint32_t
+get_count (struct fp_reader *r, uint32_t min, uint32_t max)
+{
+  uint32_t count = fp_get_u32 (r);
+
+  if (count < min || count > max) {
+    r->bad = true;
+    return 0;
+  }
+  return count;
+}
+
+static void
+put_uuid (struct fp_writer *w, const struct fp_uuid *u)
+{
+  _Static_assert(sizeof *u == 16, "a UUID is 16 bytes on the wire");
+  fp_put_bytes (w, u, sizeof *u);
+}
+
+static void
+get_uuid (struct fp_reader *r, struct fp_uuid *u)
+{
+  fp_get_bytes (r, u, sizeof *u);
+}
+
+void
+fp_enc_hello (struct fp_writer *w, const struct fp_hello *m)
+{
+  fp_put_u16 (w, m->version_min);
+  fp_put_u16 (w, m->version_max);
+  fp_put_u32 (w, m->transports);
+  fp_put_u64 (w, m->features);
+  put_uuid (w, &m->client);
+  fp_put_string (w, m->name, FP_NAME_MAX);
+}
+
+int
+fp_dec_hello (struct fp_reader *r, struct fp_hello *m)
+{
+  m->version_min = fp_get_u16 (r);
+  m->version_max = fp_get_u16 (r);
+  /* An offer: a newer client may have more to offer than we know. */
+  m->transports = fp_get_u32 (r) & FP_TRANSPORT_WIRE_MASK;
+  m->features = fp_get_u64 (r);
+  get_uuid (r, &m->client);
+  fp_get_string (r, m->name, FP_NAME_MAX);
+  return verdict (r, m->version_min >= 1 && m->version_min <= m->version_max &&
+                         fp_name_ok (m->name));
+}
+
+void
+fp_enc_hello_reply (struct fp_writer *w, const struct fp_hello_reply *m)
+{
+  uint32_t n;
+
+  fp_put_u16 (w, m->version);
+  fp_put_u32 (w, m->transports);
+  fp_put_u64 (w, m->features);
+  put_uuid (w, &m->server);
+  fp_put_string (w, m->name, FP_NAME_MAX);
+  fp_put_u64 (w, m->slab_size);
+  fp_put_u64 (w, m->slabs_total);
+  fp_put_u64 (w, m->slabs_free);
+  fp_put_u32 (w, m->lease_ms);
+  fp_put_u64 (w, m->session);
+  fp_put_bytes (w, m->token, sizeof m->token);
+  n = put_count (w, m->nr_rdma, FP_MAX_RDMA_ADDRS);
+  for (uint32_t i = 0; i < n; i++)
+    fp_put_string (w, m->rdma[i], FP_ADDR_MAX);
+}
+
+int
+fp_dec_hello_reply (struct fp_reader *r, struct fp_hello_reply *m)
+{
+  bool ok = true;
+
+  m->version = fp_get_u16 (r);
+  m->transports = fp_get_u32 (r);
+  m->features = fp_get_u64 (r);
+  get_uuid (r, &m->server);
+  fp_get_string (r, m->name, FP_NAME_MAX);
+  m->slab_size = fp_get_u64 (r);
+  m->slabs_total = fp_get_u64 (r);
+  m->slabs_free = fp_get_u64 (r);
+  m->lease_ms = fp_get_u32 (r);
+  m->session = fp_get_u64 (r);
+  fp_get_bytes (r, m->token, sizeof m->token);
+  m->nr_rdma = get_count (r, 0, FP_MAX_RDMA_ADDRS);
+  for (uint32_t i = 0; i < m->nr_rdma; i++) {
+    fp_get_string (r, m->rdma[i], FP_ADDR_MAX);
+    ok = ok && addr_ok (m->rdma[i]);
+  }
+  return verdict (r, ok && m->version >= 1 &&
+                         (m->transports & ~FP_TRANSPORT_WIRE_MASK) == 0 &&
+                         m->features == 0 && fp_name_ok (m->name) &&
+                         slab_size_ok (m->slab_size) &&
+                         m->slabs_free <= m->slabs_total && m->lease_ms > 0);
+}
+
+void
+fp_enc_open (struct fp_writer *w, const struct fp_open *m)
+{
+  fp_put_u32 (w, m->flags);
+  fp_put_u32 (w, m->transport);
+  put_uuid (w, &m->volume);
+  fp_put_string (w, m->name, FP_NAME_MAX);
+  fp_put_u64 (w, m->size);
+  fp_put_u64 (w, m->slab_size);
+  fp_put_u32 (w, m->copies);
+}
+
+int
+fp_dec_open (struct fp_reader *r, struct fp_open *m)
+{
+  m->flags = fp_get_u32 (r);
+  m->transport = fp_get_u32 (r);
+  get_uuid (r, &m->volume);
+  fp_get_string (r, m->name, FP_NAME_MAX);
+  m->size = fp_get_u64 (r);
+  m->slab_size = fp_get_u64 (r);
+  m->copies = fp_get_u32 (r);
+  return verdict (r, (m->flags & ~FP_OPEN_FLAGS) == 0 &&
+                         (m->flags & (FP_OPEN_CREATE | FP_OPEN_RESUME)) != 0 &&
+                         is_one_transport (m->transport) &&
+                         name_ok_or_empty (m->name) && m->size > 0 &&
+                         m->size <= INT64_MAX && slab_size_ok (m->slab_size) &&
+                         m->copies >= 1 && m->copies <= FP_WIRE_COPIES_MAX);
+}
+
+void
+fp_enc_open_reply (struct fp_writer *w, const struct fp_open_reply *m)
+{
+  fp_put_bool (w, m->resumed);
+  fp_put_u64 (w, m->epoch);
+  fp_put_u64 (w, m->labels);
+}
+
+int
+fp_dec_open_reply (struct fp_reader *r, struct fp_open_reply *m)
+{
+  m->resumed = fp_get_bool (r);
+  m->epoch = fp_get_u64 (r);
+  m->labels = fp_get_u64 (r);
+  return verdict (r, true);
+}
+
+void
+fp_enc_list (struct fp_writer *w, const struct fp_list *m)
+{
+  fp_put_u64 (w, m->start);
+  fp_put_u32 (w, m->max);
+}
+
+int
+fp_dec_list (struct fp_reader *r, struct fp_list *m)
+{
+  m->start = fp_get_u64 (r);
+  m->max = get_count (r, 1, FP_MAX_GRANTS);
+  return verdict (r, true);
+}
+
+void
+fp_enc_grant_req (struct fp_writer *w, const struct fp_grant_req *m)
+{
+  fp_put_u32 (w, m->count);
+}
+
+int
+fp_dec_grant_req (struct fp_reader *r, struct fp_grant_req *m)
+{
+  m->count = get_count (r, 1, FP_MAX_GRANTS);
+  return verdict (r, true);
+}
+
+void
+fp_enc_grants (struct fp_writer *w, const struct fp_grants *m)
+{
+  uint32_t n = put_count (w, m->count, FP_MAX_GRANTS);
+
+  for (uint32_t i = 0; i < n; i++) {
+    const struct fp_grant *g = &m->grants[i];
+
+    fp_put_u64 (w, g->slab);
+    fp_put_u64 (w, g->piece);
+    fp_put_u32 (w, g->copy);
+    fp_put_u64 (w, g->generation);
+    fp_put_u64 (w, g->raddr);
+    fp_put_u64 (w, g->rkey);
+    fp_put_u64 (w, g->length);
+  }
+}
+
+int
+fp_dec_grants (struct fp_reader *r, struct fp_grants *m)
+{
+  bool ok = true;
+
+  m->count = get_count (r, 0, FP_MAX_GRANTS);
+  for (uint32_t i = 0; i < m->count; i++) {
+    struct fp_grant *g = &m->grants[i];
+
+    g->slab = fp_get_u64 (r);
+    g->piece = fp_get_u64 (r);
+    g->copy = fp_get_u32 (r);
+    g->generation = fp_get_u64 (r);
+    g->raddr = fp_get_u64 (r);
+    g->rkey = fp_get_u64 (r);
+    g->length = fp_get_u64 (r);
+    ok = ok && g->copy < FP_WIRE_COPIES_MAX && range_ok (g->raddr, g->length);
+  }
+  return verdict (r, ok);
+}
+
+void
+fp_enc_labels (struct fp_writer *w, const struct fp_labels *m)
+{
+  uint32_t n = put_count (w, m->count, FP_MAX_GRANTS);
+
+  for (uint32_t i = 0; i < n; i++) {
+    const struct fp_label *l = &m->labels[i];
+
+    fp_put_u64 (w, l->slab);
+    fp_put_u64 (w, l->piece);
+    fp_put_u32 (w, l->copy);
+    fp_put_u64 (w, l->generation);
+  }
+}
+
+int
+fp_dec_labels (struct fp_reader *r, struct fp_labels *m)
+{
+  bool ok = true;
+
+  m->count = get_count (r, 1, FP_MAX_GRANTS);
+  for (uint32_t i = 0; i < m->count; i++) {
+    struct fp_label *l = &m->labels[i];
+
+    l->slab = fp_get_u64 (r);
+    l->piece = fp_get_u64 (r);
+    l->copy = fp_get_u32 (r);
+    l->generation = fp_get_u64 (r);
+    ok = ok && l->piece != FP_PIECE_NONE && l->copy < FP_WIRE_COPIES_MAX;
+  }
+  return verdict (r, ok);
+}
+
+void
+fp_enc_release (struct fp_writer *w, const struct fp_release *m)
+{
+  uint32_t n = put_count (w, m->count, FP_MAX_GRANTS);
+
+  for (uint32_t i = 0; i < n; i++)
+    fp_put_u64 (w, m->slabs[i]);
+}
+
+int
+fp_dec_release (struct fp_reader *r, struct fp_release *m)
+{
+  m->count = get_count (r, 1, FP_MAX_GRANTS);
+  for (uint32_t i = 0; i < m->count; i++)
+    m->slabs[i] = fp_get_u64 (r);
+  return verdict (r, true);
+}
+
+void
+fp_enc_zero (struct fp_writer *w, const struct fp_zero *m)
+{
+  fp_put_u64 (w, m->slab);
+  fp_put_u64 (w, m->offset);
+  fp_put_u64 (w, m->length);
+}
+
+int
+fp_dec_zero (struct fp_reader *r, struct fp_zero *m)
+{
+  m->slab = fp_get_u64 (r);
+  m->offset = fp_get_u64 (r);
+  m->length = fp_get_u64 (r);
+  return verdict (r, range_ok (m->offset, m->length));
+}
+
+void
+fp_enc_ping_reply (struct fp_writer *w, const struct fp_ping_reply *m)
+{
+  fp_put_u64 (w, m->slabs_total);
+  fp_put_u64 (w, m->slabs_free);
+  fp_put_bool (w, m->stopping);
+}
+
+int
+fp_dec_ping_reply (struct fp_reader *r, struct fp_ping_reply *m)
+{
+  m->slabs_total = fp_get_u64 (r);
+  m->slabs_free = fp_get_u64 (r);
+  m->stopping = fp_get_bool (r);
+  return verdict (r, m->slabs_free <= m->slabs_total);
+}
+
+void
+fp_enc_bye (struct fp_writer *w, const struct fp_bye *m)
+{
+  fp_put_bool (w, m->discard);
+}
+
+int
+fp_dec_bye (struct fp_reader *r, struct fp_bye *m)
+{
+  m->discard = fp_get_bool (r);
+  return verdict (r, true);
+}
+
+void
+fp_enc_stat_reply (struct fp_writer *w, const struct fp_stat_reply *m)
+{
+  uint32_t n;
+
+  fp_put_string (w, m->name, FP_NAME_MAX);
+  put_uuid (w, &m->server);
+  fp_put_u64 (w, m->slab_size);
+  fp_put_u64 (w, m->total);
+  fp_put_u64 (w, m->free);
+  fp_put_u64 (w, m->lent);
+  fp_put_u64 (w, m->scrubbing);
+  fp_put_u64 (w, m->unpopulated);
+  fp_put_u64 (w, m->uptime_s);
+  fp_put_bool (w, m->stopping);
+  fp_put_u32 (w, m->nr_all);
+  n = put_count (w, m->nr_sessions, FP_MAX_SESSIONS_LISTED);
+  for (uint32_t i = 0; i < n; i++) {
+    const struct fp_stat_session *s = &m->sessions[i];
+
+    fp_put_string (w, s->client, FP_NAME_MAX);
+    fp_put_string (w, s->volume, FP_NAME_MAX);
+    fp_put_u32 (w, s->transport);
+    fp_put_u64 (w, s->slabs);
+    fp_put_u64 (w, s->since);
+    fp_put_bool (w, s->attached);
+  }
+}
+
+int
+fp_dec_stat_reply (struct fp_reader *r, struct fp_stat_reply *m)
+{
+  bool ok = true;
+
+  fp_get_string (r, m->name, FP_NAME_MAX);
+  get_uuid (r, &m->server);
+  m->slab_size = fp_get_u64 (r);
+  m->total = fp_get_u64 (r);
+  m->free = fp_get_u64 (r);
+  m->lent = fp_get_u64 (r);
+  m->scrubbing = fp_get_u64 (r);
+  m->unpopulated = fp_get_u64 (r);
+  m->uptime_s = fp_get_u64 (r);
+  m->stopping = fp_get_bool (r);
+  m->nr_all = fp_get_u32 (r);
+  m->nr_sessions = get_count (r, 0, FP_MAX_SESSIONS_LISTED);
+  for (uint32_t i = 0; i < m->nr_sessions; i++) {
+    struct fp_stat_session *s = &m->sessions[i];
+
+    fp_get_string (r, s->client, FP_NAME_MAX);
+    fp_get_string (r, s->volume, FP_NAME_MAX);
+    s->transport = fp_get_u32 (r);
+    s->slabs = fp_get_u64 (r);
+    s->since = fp_get_u64 (r);
+    s->attached = fp_get_bool (r);
+    ok = ok && name_ok_or_empty (s->client) && name_ok_or_empty (s->volume) &&
+         (s->transport == 0 || is_one_transport (s->transport));
+  }
+  return verdict (r, ok && fp_name_ok (m->name) &&
+                         slab_size_ok (m->slab_size) &&
+                         m->nr_all >= m->nr_sessions);
+}
+
+void
+fp_enc_data_hello (struct fp_writer *w, const struct fp_data_hello *m)
+{
+  fp_put_u64 (w, m->session);
+  fp_put_bytes (w, m->token, sizeof m->token);
+  fp_put_u32 (w, m->lane);
+}
+
+int
+fp_dec_data_hello (struct fp_reader *r, struct fp_data_hello *m)
+{
+  m->session = fp_get_u64 (r);
+  fp_get_bytes (r, m->token, sizeof m->token);
+  m->lane = fp_get_u32 (r);
+  return verdict (r, true);
+}
+
+void
+fp_enc_reason (struct fp_writer *w, const char *reason)
+{
+  size_t n = strnlen (reason, FP_REASON_MAX);
+
+  fp_put_u16 (w, (uint16_t) n);
+  fp_put_bytes (w, reason, n);
+}
+
+int
+fp_dec_reason (struct fp_reader *r, char out[FP_REASON_MAX + 1])
+{
+  fp_get_string (r, out, FP_REASON_MAX);
+  /* It ends up on a terminal. */
+  for (char *p = out; *p != '\0'; p++)
+    if ((unsigned char) *p < 0x20 || *p == 0x7f)
+      *p = '?';
+  return verdict (r, true);
+}
