@@ -57,6 +57,8 @@ vm_locked ()
     mkdir -p "$vm_cache"
     (
         flock -w 900 9 || vm_die "another run holds $vm_cache/lock"
+        # What a run that was killed left behind.
+        rm -rf "$vm_cache"/tmp.*
         "$@"
     ) 9>"$vm_cache/lock"
 }
