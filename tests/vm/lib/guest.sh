@@ -191,12 +191,28 @@ vm_bad_lines ()
     fi | grep -a -E "$vm_klog_bad"
 }
 
+# vm_judge_klog CONTROL NAME: prints what is bad in the kernel log on standard
+# error, and leaves yes or no in vm_klog_is_bad.
+vm_judge_klog ()
+{
+    local control=$1 name=$2 bad line
+
+    vm_klog_is_bad=no
+    if [[ -f $control/klog ]] && bad=$(vm_bad_lines "$control/klog"); then
+        vm_klog_is_bad=yes
+        vm_say "$name: bad lines in the kernel log:"
+        while IFS= read -r line; do
+            echo "$name: klog: $line" >&2
+        done <<<"$bad"
+    fi
+}
+
 # vm_judge CONTROL NAME QEMU-STATUS: the verdict on a guest that ended, in
 # vm_verdict.  Says on standard error what went wrong, unless it was the
 # command.
 vm_judge ()
 {
-    local control=$1 name=$2 qemu_status=$3 bad line
+    local control=$1 name=$2 qemu_status=$3
 
     if [[ -s $control/status ]]; then
         vm_verdict=$(<"$control/status")
@@ -211,14 +227,17 @@ vm_judge ()
         [[ ! -f $control/klog ]] || tail -n 25 "$control/klog" >&2
         vm_verdict=$vm_status_died
     fi
-    if [[ -f $control/klog ]] && bad=$(vm_bad_lines "$control/klog"); then
-        vm_say "$name: bad lines in the kernel log" \
-            "(the command's status: $vm_verdict):"
-        while IFS= read -r line; do
-            echo "$name: klog: $line" >&2
-        done <<<"$bad"
-        if [[ -s $control/status ]]; then
-            vm_verdict=$vm_status_klog
-        fi
+    vm_judge_klog "$control" "$name"
+    if [[ $vm_klog_is_bad == yes && -s $control/status ]]; then
+        vm_say "$name: the command itself ended with status $vm_verdict"
+        vm_verdict=$vm_status_klog
+    fi
+}
+
+# vm_keep_klog CONTROL FILE: the kernel log, for a person.
+vm_keep_klog ()
+{
+    if [[ -f $1/klog ]]; then
+        tr -d '\r' < "$1/klog" > "$2"
     fi
 }
