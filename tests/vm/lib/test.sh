@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# shellcheck shell=bash disable=SC2034
+#
+# Sourced first by every test-*.sh here.  A test makes claims, each with a
+# PASS or FAIL line, and calls finish; one that cannot run calls skip.
+
+set -u
+vm=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/farpage-test.XXXXXX")
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+failures=0
+
+skip ()
+{
+    echo "SKIP: $*"
+    exit 77
+}
+
+pass ()
+{
+    echo "PASS: $*"
+}
+
+fail ()
+{
+    echo "FAIL: $*"
+    failures=$((failures + 1))
+}
+
+finish ()
+{
+    exit $((failures > 0))
+}
+
+# requires COMMAND...: programs that the guest needs from this host.
+requires ()
+{
+    local command
+
+    for command; do
+        command -v "$command" >/dev/null || skip "$command is not installed"
+    done
+}
+
+# Skips where no guest can be had: no QEMU, no kernel in reach.
+requires_guest ()
+{
+    local reason
+
+    # shellcheck source=/dev/null
+    reason=$(. "$vm/lib/cache.sh"; vm_prepare 2>&1) ||
+        skip "no guest here: ${reason##*$'\n'}"
+}
+
+# requires_module NAME: one that build-modules makes.
+requires_module ()
+{
+    "$vm/build-modules" "$1" > "$tmp/build" 2>&1 ||
+        skip "no module $1: $(tail -n 1 "$tmp/build")"
+}
+
+# claim STATUS WHAT COMMAND...: it is true if COMMAND ends with STATUS.  What
+# COMMAND printed is in $tmp/output, and is shown if the claim is false.
+claim ()
+{
+    local want=$1 what=$2 status=0
+    shift 2
+
+    "$@" > "$tmp/output" 2>&1 || status=$?
+    if (( status == want )); then
+        pass "$what"
+    else
+        fail "$what: status $status, not $want"
+        sed 's/^/    /' "$tmp/output"
+    fi
+}
+
+# claim_output REGEX WHAT: the last command's output has such a line.
+claim_output ()
+{
+    if grep -q -E -e "$1" "$tmp/output"; then
+        pass "$2"
+    else
+        fail "$2: no line like '$1' in the output"
+        sed 's/^/    /' "$tmp/output"
+    fi
+}
+
+# The memory hog, in $hog: that of the build tree, where one is known.
+requires_hog ()
+{
+    hog=${top_builddir:-}/tests/vm/hog
+    if [[ -z ${top_builddir:-} || ! -x $hog ]]; then
+        hog=$tmp/hog
+        "${CC:-cc}" -O2 -D_GNU_SOURCE -o "$hog" "$vm/hog.c" \
+            > "$tmp/build" 2>&1 ||
+            skip "hog cannot be built: $(tail -n 1 "$tmp/build")"
+    fi
+}
