@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memory.c - mlock, mapping by mapping.
+ *
+ * mlockall (MCL_CURRENT) would be one call, but nbdkit has three static
+ * buffers of 64 MiB for things that this plugin never lets it do (zeroing by
+ * writing, caching by reading, draining refused writes).  They would be 192
+ * MiB of VmLck, and of RLIMIT_MEMLOCK.  So each mapping is locked by itself,
+ * except those of that size.
+ */
+
+#include <config.h>
+
+#include "memory.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <malloc.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include "base/cleanup.h"
+#include "base/size.h"
+
+/* Mappings of at least this size, made before the volume was started, are
+ * nbdkit's static buffers.
+ */
+#define BIG (48u << 20)
+
+/* For the threads of nbdkit, which take pthreads' default: 8 MiB each would
+ * count as locked.  As in base/thread.h.
+ */
+#define STACK_SIZE (256u << 10)
+
+static void
+fclosep (FILE **fp)
+{
+  if (*fp)
+    fclose (*fp);
+}
+
+/* Call fn on each mapping that is to be locked; total gets their size. */
+static int
+each_mapping (int (*fn) (void *addr, size_t length), size_t *total)
+{
+  FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/self/maps", "re");
+  char line[512];
+
+  *total = 0;
+  if (fp == NULL)
+    return -errno;
+  while (fgets (line, sizeof line, fp) != NULL) {
+    uintptr_t start, end;
+    char prot[5];
+
+    if (strchr (line, '\n') == NULL) /* a very long path */
+      for (int c = getc (fp); c != '\n' && c != EOF;)
+        c = getc (fp);
+    if (sscanf (line, "%" SCNxPTR "-%" SCNxPTR " %4s", &start, &end, prot) !=
+        3)
+      return -EPROTO;
+    /* Guard pages have nothing to lock; [vvar] and [vsyscall] are the
+     * kernel's.
+     */
+    if (prot[0] != 'r' || strstr (line, "[v") != NULL || end - start >= BIG)
+      continue;
+    *total += end - start;
+    if (fn != NULL && fn ((void *) start, end - start) == -1)
+      return -errno;
+  }
+  return 0;
+}
+
+static int
+explain (int err, size_t need, char *why)
+{
+  char need_str[FP_SIZE_STR_MAX], limit_str[FP_SIZE_STR_MAX] = "unlimited";
+  struct rlimit limit;
+
+  if (getrlimit (RLIMIT_MEMLOCK, &limit) == 0 &&
+      limit.rlim_cur != RLIM_INFINITY)
+    fp_format_size (limit.rlim_cur, limit_str);
+  fp_format_size (need, need_str);
+  snprintf (why, FP_WHY_MAX,
+            "cannot lock %s of memory: %s. RLIMIT_MEMLOCK is %s: raise it "
+            "(ulimit -l, LimitMEMLOCK= of a systemd unit), start as root, or "
+            "give mlock=false if this will never be swap",
+            need_str, strerror (-err), limit_str);
+  return err;
+}
+
+int
+fp_memory_check (size_t more, char why[FP_WHY_MAX])
+{
+  size_t now, need;
+  void *p;
+  int r;
+
+  r = each_mapping (NULL, &now);
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "/proc/self/maps: %s", strerror (-r));
+    return r;
+  }
+  need = now + more;
+
+  /* Whether it is allowed is the kernel's to say (limit, capability, user
+   * namespace), so ask it; no page of this is ever touched.
+   */
+  p = mmap (NULL, need, PROT_READ | PROT_WRITE,
+            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED)
+    return explain (-errno, need, why);
+  r = mlock2 (p, need, MLOCK_ONFAULT) == -1 ? -errno : 0;
+  munmap (p, need);
+  return r < 0 ? explain (r, need, why) : 0;
+}
+
+static int
+lock_one (void *addr, size_t length)
+{
+  return mlock (addr, length);
+}
+
+int
+fp_memory_lock (char why[FP_WHY_MAX])
+{
+  pthread_attr_t attr;
+  size_t total;
+  int r;
+
+  /* One arena: another one takes 64 MiB of address space, and there is
+   * nothing to contend for, as the I/O path does not allocate.
+   */
+  mallopt (M_ARENA_MAX, 1);
+  r = pthread_getattr_default_np (&attr);
+  if (r == 0) {
+    pthread_attr_setstacksize (&attr, STACK_SIZE);
+    r = pthread_setattr_default_np (&attr);
+    pthread_attr_destroy (&attr);
+  }
+  if (r != 0) {
+    snprintf (why, FP_WHY_MAX, "default stack size: %s", strerror (r));
+    return -r;
+  }
+
+  /* Future mappings first, so that none falls between the two. On fault,
+   * as most of a stack is never touched.
+   */
+  if (mlockall (MCL_FUTURE | MCL_ONFAULT) == -1)
+    return explain (-errno, 0, why);
+  r = each_mapping (lock_one, &total);
+  if (r < 0)
+    return explain (r, total, why);
+  return 0;
+}
+
+bool
+fp_memory_io_flusher (void)
+{
+  return prctl (PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0;
+}
+
+uint64_t
+fp_memory_locked (void)
+{
+  FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/self/status", "re");
+  char line[256];
+  uint64_t kb;
+
+  while (fp != NULL && fgets (line, sizeof line, fp) != NULL)
+    if (sscanf (line, "VmLck: %" SCNu64, &kb) == 1)
+      return kb * 1024;
+  return 0;
+}
