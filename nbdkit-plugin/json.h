@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* json.h - the status document.  Names in it are stable: `farpage status`
+ * and other people's scripts read them; new ones may be added.
+ *
+ * Threads:  any.
+ * Memory:   allocates.
+ */
+
+#ifndef FP_JSON_H
+#define FP_JSON_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "volume/volume.h"
+
+/* The document, with a newline at its end; free() it.  NULL: no memory. */
+char *fp_json_status (const struct fp_volume_status *v,
+                      const struct fp_server_status *servers,
+                      uint64_t locked_bytes, bool io_flusher);
+
+#endif /* FP_JSON_H */
