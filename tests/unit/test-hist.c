@@ -53,6 +53,19 @@ test_uniform (void **state)
   ASSERT_NEAR (s.p999, 99900);
 }
 
+static void
+test_few (void **state)
+{
+  struct fp_hist_summary s;
+
+  (void) state;
+  for (uint64_t v = 1; v <= 10; v++)
+    fp_hist_add (&h, v);
+  fp_hist_summary (&h, &s);
+  assert_int_equal (s.p50, 5);
+  assert_int_equal (s.p99, 10);
+}
+
 /* Each power of two, its neighbours, and both ends of the range. */
 static void
 test_each_bucket (void **state)
@@ -146,6 +159,7 @@ main (void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup (test_empty, setup),
     cmocka_unit_test_setup (test_uniform, setup),
+    cmocka_unit_test_setup (test_few, setup),
     cmocka_unit_test_setup (test_each_bucket, setup),
     cmocka_unit_test_setup (test_tail, setup),
     cmocka_unit_test_setup (test_merge, setup),
