@@ -131,7 +131,13 @@ struct fp_io {
   /* The engine's. */
   uint32_t issued;   /* bytes handed to fragments */
   uint32_t inflight; /* fragments not yet back */
+  uint32_t tries;    /* times it was started over */
   bool done;
+  bool sync;   /* a thread waits for it: not for fp_lane_poll */
+  bool forced; /* goes to the server even where nothing was written */
+  bool queued; /* pending or parked */
+  bool redo;   /* a connection broke: all of it once more */
+  bool asked;  /* asked for memory for the piece that it waits for */
   uint64_t start_ns;
 };
 

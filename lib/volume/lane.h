@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lane.h - the I/O engine of one front-end connection.
+ *
+ * An io is cut into fragments: runs of bytes that lie in one piece and fit
+ * one slot.  Each fragment is one transfer on the lane's connection to the
+ * server that has the piece.  For transports that need registered memory
+ * the bytes go through the fragment's slot, and while one slot is on the
+ * wire the next is being filled.
+ *
+ *              issue                 last fragment back
+ *    pending ---------> in flight -----------------------> done
+ *      ^  |  no memory yet, server away     | a connection broke
+ *      |  v                                 v
+ *     parked <------------------------------+ (all of the io once more)
+ *
+ * A pending io that finds no free fragment stays where it is: that is the
+ * back-pressure.  A parked io is tried again when something changed, and
+ * fails when its deadline has passed.  One that was in flight is never given
+ * up before its transfers completed; its deadline breaks the connection.
+ *
+ * Of the threads that wait on a lane one polls for all; it sleeps on the
+ * completion channels when polling has not paid.
+ *
+ * Threads:  any, on every function; the lane's lock is inside.
+ * Memory:   only fp_lane_new, fp_lane_queue and fp_lane_connect allocate.
+ */
+
+#ifndef FP_LANE_H
+#define FP_LANE_H
+
+#include "transport/transport.h"
+#include "volume/volume.h"
+
+struct fp_lane_stats {
+  uint64_t reads, writes, errors, bytes_read, bytes_written;
+  uint64_t inflight, poll_hits, sleeps;
+};
+
+int fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index);
+void fp_lane_free (struct fp_lane *lane); /* no connections, no io */
+struct fp_volume *fp_lane_volume (const struct fp_lane *lane);
+
+/* Connect to server s with this transport and use that from now on.  Called
+ * by the server's link, while the lane has no connection to it.
+ */
+int fp_lane_connect (struct fp_lane *lane, unsigned s,
+                     const struct fp_transport_ops *ops,
+                     struct fp_conn_params *cp, uint64_t deadline_ns);
+
+/* Break the connection to server s, if there is one, collect everything
+ * that is in flight on it, and free it.
+ */
+void fp_lane_disconnect (struct fp_lane *lane, unsigned s);
+
+/* True if there is a connection and it is broken. */
+bool fp_lane_broken (struct fp_lane *lane, unsigned s);
+
+/* For poll(2) beside the control socket, or -1; and what to do then. */
+int fp_lane_event_fd (struct fp_lane *lane, unsigned s);
+void fp_lane_event (struct fp_lane *lane, unsigned s);
+
+/* Something changed that parked ios may wait for. */
+void fp_lane_wake (struct fp_lane *lane);
+
+/* Make the progress that a waiting thread would make, for the threads that
+ * change pieces: the lane's own may be away.
+ */
+void fp_lane_help (struct fp_lane *lane);
+
+/* A read of length bytes that goes to the server, whatever the written
+ * bits say, and is not counted: what makes earlier writes of the same queue
+ * pair visible.
+ */
+int fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
+                       uint64_t offset);
+
+/* Did the lane write to server s since the last call?  Where, then. */
+bool fp_lane_take_unflushed (struct fp_lane *lane, unsigned s,
+                             uint64_t *offset);
+
+void fp_lane_stats (struct fp_lane *lane, struct fp_lane_stats *st,
+                    struct fp_hist *reads, struct fp_hist *writes);
+unsigned fp_lane_users (const struct fp_lane *lane);
+/* Returns the new number. */
+unsigned fp_lane_use (struct fp_lane *lane, int change);
+
+#endif /* FP_LANE_H */

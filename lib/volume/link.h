@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* link.h - a client's life with one server: the control connection, its
+ * heartbeat, the lanes' data connections, and what the server lent.
+ *
+ *              control + data          any of it is lost
+ *    DOWN ---> CONNECTING ------> UP ------------------> DRAINING ---> DOWN
+ *                  |                                     (break, collect,
+ *                  +--> LOST: it does not know this       let go)
+ *                       volume any more
+ *
+ * Each link has a thread, because a server that does not answer must not
+ * keep others waiting.  It alone talks on the control socket; others leave a
+ * call with it and wait.
+ *
+ * Threads:  fp_link_count, fp_link_poke and fp_link_status: any.  Calls: any
+ *           but the link's own.
+ * Errors:   a call returns 0 or -errno; -ENOTCONN: the server is away.
+ *           Each call ends: when the server answered, or at the deadline of
+ *           the message, which also ends the session.
+ * Memory:   calls do not allocate.
+ */
+
+#ifndef FP_LINK_H
+#define FP_LINK_H
+
+#include "transport/transport.h"
+#include "volume/piece.h"
+#include "volume/volume.h"
+
+struct fp_link;
+
+int fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index);
+int fp_link_start (struct fp_link *l);
+/* Ask it to end (discard: the volume with it), then wait for that. */
+void fp_link_stop (struct fp_link *l, bool discard);
+void fp_link_join (struct fp_link *l);
+void fp_link_free (struct fp_link *l);
+
+/* Wait until the link is UP for the first time.  why says what kept it. */
+int fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns,
+                     char why[FP_WHY_MAX]);
+
+/* May memory be asked for here?  How many slabs were free when it last
+ * said, and which session that is (see fp_spare).
+ */
+bool fp_link_usable (struct fp_link *l, uint64_t *slabs_free,
+                     uint64_t *session);
+unsigned fp_link_index (const struct fp_link *l);
+
+/* Up to count grants, imported.  Returns how many, or -errno. */
+int fp_link_grant (struct fp_link *l, struct fp_copy *copies, unsigned count,
+                   uint64_t *session);
+/* The grants now hold these pieces, which are BUSY: on the server's record,
+ * and READY, when it returns 0; -ESTALE: the grants are of a session that
+ * is over.
+ */
+int fp_link_label (struct fp_link *l, const struct fp_copy *copies,
+                   const uint64_t *pieces, unsigned count, uint64_t session);
+/* Give back the memory of piece p, which is BUSY and drained.  Moves it to
+ * EMPTY, or on failure to READY or OFFLINE.
+ */
+int fp_link_release (struct fp_link *l, struct fp_piece *p);
+/* Forget a grant of a session that is over. */
+void fp_link_unimport (struct fp_link *l, struct fp_copy *copy);
+
+/* Zero a range of piece p, which is BUSY and drained.  Moves it to READY, or
+ * to OFFLINE if the session ended.
+ */
+int fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
+                  uint64_t length);
+
+/* Count a transfer. */
+void fp_link_count (struct fp_link *l, enum fp_op_kind kind, uint32_t length,
+                    int status);
+/* A data connection is broken or should be: have a look. */
+void fp_link_poke (struct fp_link *l);
+
+void fp_link_status (struct fp_link *l, struct fp_server_status *s);
+
+#endif /* FP_LINK_H */

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* piece.h - where each slab-sized piece of a volume is, and who is using
+ * it just now.
+ *
+ * A piece has one atomic word: its state and the number of operations that
+ * use its memory.  Whoever wants to use it enters, and leaves when the last
+ * byte has moved; whoever wants to change it shuts it first and waits until
+ * nobody is inside.  So a look-up takes no lock and costs one atomic
+ * addition, and nothing is ever released, moved or revoked under a transfer.
+ *
+ *            want          publish             shut
+ *     EMPTY ------> BUSY -----------> READY --------> BUSY -> ...
+ *                                       |  ^
+ *                         server down   v  |  server back, still has it
+ *                                     OFFLINE -----> LOST
+ *
+ * EMPTY was never written (or was trimmed): it reads as zeros and has no
+ * memory.  LOST had data that no server holds any more: every access is
+ * -EIO, for ever.  BUSY and OFFLINE are waited for.
+ *
+ * The written bits say which chunks may hold anything but zeros.  A clear
+ * bit is a promise about the server's memory, so it is set before the first
+ * write to a chunk is sent, and cleared only while the piece is shut and the
+ * server has zeroed it.
+ *
+ * Units:    bytes; pieces and servers are indexes from 0.
+ * Threads:  enter, leave and the bits: any.  The rest: the owner of the
+ *           piece, that is who made it BUSY, or the manager of its server.
+ * Memory:   only fp_pieces_new allocates.
+ */
+
+#ifndef FP_PIECE_H
+#define FP_PIECE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <pthread.h>
+
+#include "transport/transport.h"
+
+enum fp_piece_state {
+  FP_PIECE_EMPTY,
+  FP_PIECE_READY,
+  FP_PIECE_BUSY,
+  FP_PIECE_OFFLINE,
+  FP_PIECE_LOST,
+};
+
+/* One copy.  More than one copy a piece is for a later change; everything
+ * that touches a copy goes through fp_piece.copy, so that there is one place
+ * to make it an array.
+ */
+struct fp_copy {
+  unsigned server;
+  uint64_t slab; /* the server's number */
+  uint64_t generation;
+  struct fp_remote remote;
+};
+
+struct fp_piece {
+  _Atomic uint32_t word;   /* state << 24 | users */
+  _Atomic int err;         /* why it could not get memory, 0 or -errno */
+  bool releasing;          /* its server was told to take it back */
+  uint32_t next_wanted;    /* volume.c: queue of pieces that want memory */
+  _Atomic uint32_t server; /* copy.server, for those who only look */
+  struct fp_copy copy;     /* of who is inside, or owns it */
+};
+
+struct fp_pieces {
+  uint64_t size;       /* of the volume */
+  uint64_t piece_size; /* a power of two */
+  unsigned shift;      /* log2 of piece_size */
+  uint64_t nr;
+
+  uint32_t chunk_shift; /* log2 of the bytes that one written bit covers */
+  uint32_t chunks;      /* of a piece */
+  uint32_t words;       /* of 64 bits, of a piece */
+  _Atomic uint64_t *written;
+
+  struct fp_piece *p;
+
+  pthread_mutex_t lock; /* only to sleep in fp_piece_drained */
+  pthread_cond_t cond;
+};
+
+/* -EINVAL  piece_size is no power of two of at least 64 KiB, or there would
+ *          be more than FP_MAX_PIECES
+ */
+#define FP_MAX_PIECES (1u << 20)
+int fp_pieces_new (struct fp_pieces **out, uint64_t size, uint64_t piece_size);
+void fp_pieces_free (struct fp_pieces *t);
+
+#define FP_PIECE_USERS 0x00ffffffu
+
+static inline enum fp_piece_state
+fp_piece_state (const struct fp_piece *p)
+{
+  return (enum fp_piece_state) (atomic_load (&p->word) >> 24);
+}
+
+void fp_piece_leave (struct fp_pieces *t, struct fp_piece *p);
+
+/* Use it, if it is READY; otherwise say what it is, and nobody entered. */
+static inline enum fp_piece_state
+fp_piece_enter (struct fp_pieces *t, struct fp_piece *p)
+{
+  enum fp_piece_state s = fp_piece_state (p);
+  uint32_t w;
+
+  if (s != FP_PIECE_READY)
+    return s;
+  w = atomic_fetch_add_explicit (&p->word, 1, memory_order_acquire);
+  s = (enum fp_piece_state) (w >> 24);
+  if (s != FP_PIECE_READY)
+    fp_piece_leave (t, p);
+  return s;
+}
+
+/* One step from one state to another; false if it was not in the first. */
+bool fp_piece_move (struct fp_piece *p, enum fp_piece_state from,
+                    enum fp_piece_state to);
+
+/* Wait until nobody is inside, after a move that lets nobody in; at most
+ * wait_ms.  Returns true if so.
+ */
+bool fp_piece_drained (struct fp_pieces *t, struct fp_piece *p,
+                       unsigned wait_ms);
+
+/* [offset, offset + length) of piece i. */
+void fp_piece_set_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
+                           uint64_t length);
+/* Clear the chunks that lie wholly inside. */
+void fp_piece_clear_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
+                             uint64_t length);
+void fp_piece_set_all_written (struct fp_pieces *t, uint64_t i);
+
+/* Whether the chunk of offset was written, and how many bytes from offset
+ * to the end of the run of chunks (in this piece) that are the same, at
+ * most limit.
+ */
+bool fp_piece_run (struct fp_pieces *t, uint64_t i, uint64_t offset,
+                   uint64_t limit, uint64_t *run);
+
+#endif /* FP_PIECE_H */

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* session.h - open a control connection and agree: what the probe before
+ * the start and the link after it have in common.
+ *
+ * Errors:   0 or -errno, with a sentence in why that names the server.
+ * Threads:  one session, one thread.
+ */
+
+#ifndef FP_SESSION_H
+#define FP_SESSION_H
+
+#include "transport/ctl_channel.h"
+#include "transport/transport.h"
+#include "volume/volume.h"
+
+struct fp_session {
+  struct fp_ctl *ctl;
+  struct fp_hello_reply hello;
+  unsigned transports; /* what both ends can and the user allows */
+};
+
+/* Connect, HELLO, check version, slab size and transports. */
+int fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
+                     const struct fp_addr *addr, uint64_t deadline_ns,
+                     char why[FP_WHY_MAX]);
+void fp_session_close (struct fp_session *s);
+
+/* The best transport of the set, which is not empty. */
+const struct fp_transport_ops *fp_session_best (unsigned transports);
+
+/* Where this transport's data connections go. */
+int fp_session_data_addr (const struct fp_session *s,
+                          const struct fp_transport_ops *ops,
+                          const struct fp_addr *control, struct fp_addr *out);
+
+/* What conn_open needs, but for lane and depth. */
+void fp_session_conn_params (const struct fp_session *s,
+                             const struct fp_volume_params *p,
+                             const struct fp_addr *data,
+                             struct fp_conn_params *cp);
+
+#endif /* FP_SESSION_H */

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* volume_int.h - what the files of lib/volume share, and nobody else sees.
+ *
+ * Locks: fp_volume.lock before fp_link.lock before a lane's lock; none is
+ * held while waiting for a peer.
+ */
+
+#ifndef FP_VOLUME_INT_H
+#define FP_VOLUME_INT_H
+
+#include <stdatomic.h>
+
+#include <pthread.h>
+
+#include "base/thread.h"
+#include "volume/lane.h"
+#include "volume/piece.h"
+#include "volume/volume.h"
+
+struct fp_link;
+
+#define FP_NO_PIECE UINT32_MAX
+#define FP_MAX_SPARES 4
+
+struct fp_spare { /* memory that was granted and holds no piece yet */
+  struct fp_link *link;
+  uint64_t session; /* of the link: another one means that it is void */
+  struct fp_copy copy;
+};
+
+struct fp_volume {
+  struct fp_volume_params p;
+  struct fp_pieces *pieces;
+  unsigned nr_lanes;
+  struct fp_lane **lanes;
+  unsigned nr_links;
+  struct fp_link **links;
+  _Atomic unsigned next_lane;
+  _Atomic uint64_t zeros, trims, flushes;
+  _Atomic uint64_t allocated, lost; /* pieces */
+
+  /* The manager: gives pieces their memory. */
+  struct fp_thread manager;
+  bool manager_runs;
+  pthread_mutex_t lock; /* what follows */
+  pthread_cond_t cond;
+  bool stopping;
+  uint32_t wanted_head, wanted_tail; /* through fp_piece.next_wanted */
+  unsigned nr_spares;                /* manager thread only */
+  struct fp_spare spares[FP_MAX_SPARES];
+};
+
+/* manager.c */
+int fp_manager_start (struct fp_volume *v);
+void fp_manager_stop (struct fp_volume *v);
+/* Piece i, which is EMPTY, shall get memory.  Does not block. */
+void fp_manager_want (struct fp_volume *v, uint64_t i);
+/* All pieces get memory now: reserve=full. */
+int fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
+
+/* volume.c */
+void fp_volume_wake_lanes (struct fp_volume *v);
+/* The piece is in no state that lets anybody in: wait until all are out. */
+void fp_volume_drain_piece (struct fp_volume *v, struct fp_piece *p);
+
+#endif /* FP_VOLUME_INT_H */
