@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* verbs_queue.c - see verbs_queue.h. */
+
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "transport/verbs_err.h"
+#include "transport/verbs_queue.h"
+
+static int
+watch (const struct fp_verbs_queue *q, int fd)
+{
+  struct epoll_event e = { .events = EPOLLIN };
+
+  return epoll_ctl (q->epoll, EPOLL_CTL_ADD, fd, &e) == 0 ? 0 : -errno;
+}
+
+static void
+queue_freep (struct fp_verbs_queue **qp)
+{
+  fp_verbs_queue_free (*qp);
+}
+
+int
+fp_verbs_queue_new (struct fp_verbs_queue **out,
+                    const struct fp_queue_params *p)
+{
+  FP_CLEANUP (queue_freep) struct fp_verbs_queue *q = NULL;
+  int err;
+
+  if (p->depth == 0 || p->memory == NULL || p->memory_size == 0)
+    return -EINVAL;
+  q = calloc (1, sizeof *q);
+  if (q == NULL)
+    return -ENOMEM;
+  q->depth = p->depth;
+  q->memory = p->memory;
+  q->memory_size = p->memory_size;
+  q->done_tail = &q->done;
+  q->timer = -1;
+  q->epoll = epoll_create1 (EPOLL_CLOEXEC);
+  err = pthread_mutex_init (&q->lock, NULL);
+  if (err != 0)
+    abort (); /* of a default mutex it cannot fail */
+  if (q->epoll == -1)
+    return -errno;
+  q->timer = timerfd_create (CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (q->timer == -1)
+    return -errno;
+  err = watch (q, q->timer);
+  if (err != 0)
+    return err;
+  *out = FP_STEAL (q);
+  return 0;
+}
+
+/* Undo bind, wherever it stopped.  Nothing here can fail but by a bug: all
+ * queue pairs are gone.
+ */
+static void
+unbind (struct fp_verbs_queue *q, struct ibv_cq *cq)
+{
+  if (q->mr != NULL && ibv_dereg_mr (q->mr) != 0)
+    abort ();
+  if (cq != NULL && ibv_destroy_cq (cq) != 0)
+    abort ();
+  if (q->channel != NULL && ibv_destroy_comp_channel (q->channel) != 0)
+    abort ();
+  fp_verbs_device_put (q->device);
+  q->mr = NULL;
+  q->channel = NULL;
+  q->device = NULL;
+}
+
+void
+fp_verbs_queue_free (struct fp_verbs_queue *q)
+{
+  if (q == NULL)
+    return;
+  assert (q->conns == NULL);
+  unbind (q, atomic_load (&q->cq));
+  if (q->timer != -1)
+    close (q->timer);
+  if (q->epoll != -1)
+    close (q->epoll);
+  pthread_mutex_destroy (&q->lock);
+  free (q);
+}
+
+static int
+make_channel (struct fp_verbs_queue *q, struct ibv_context *context)
+{
+  int flags;
+
+  q->channel = ibv_create_comp_channel (context);
+  if (q->channel == NULL)
+    return fp_verbs_null ();
+  flags = fcntl (q->channel->fd, F_GETFL);
+  if (flags == -1 || fcntl (q->channel->fd, F_SETFL, flags | O_NONBLOCK) == -1)
+    return -errno;
+  return watch (q, q->channel->fd);
+}
+
+static int
+bind_parts (struct fp_verbs_queue *q, struct ibv_context *context,
+            struct ibv_cq **cq)
+{
+  int err;
+
+  err = fp_verbs_device_get (&q->device, context);
+  if (err == 0)
+    err = fp_verbs_device_pd (q->device, &q->pd);
+  if (err == 0)
+    err = make_channel (q, context);
+  if (err != 0)
+    return err;
+  if (q->depth > q->device->max_cqe)
+    return -EINVAL;
+  *cq = ibv_create_cq (context, (int) q->depth, NULL, q->channel, 0);
+  if (*cq == NULL)
+    return fp_verbs_null ();
+  q->mr = ibv_reg_mr (q->pd, q->memory, q->memory_size,
+                      fp_verbs_local_access (q->device));
+  if (q->mr == NULL)
+    return fp_verbs_null ();
+  /* Somebody may sleep on the fd already. */
+  return fp_verbs_ret (ibv_req_notify_cq (*cq, 0));
+}
+
+int
+fp_verbs_queue_bind (struct fp_verbs_queue *q, struct ibv_context *device)
+{
+  struct ibv_cq *cq = NULL;
+  int err;
+
+  FP_LOCK_SCOPE (&q->lock);
+  if (atomic_load (&q->cq) != NULL)
+    return q->device->context == device ? 0 : -EXDEV;
+  err = bind_parts (q, device, &cq);
+  if (err != 0)
+    unbind (q, cq);
+  else
+    atomic_store (&q->cq, cq);
+  return err;
+}
+
+int
+fp_verbs_queue_rearm (struct fp_verbs_queue *q)
+{
+  struct ibv_cq *cq = atomic_load_explicit (&q->cq, memory_order_acquire);
+  struct ibv_cq *event_cq;
+  void *context;
+  int err;
+
+  if (cq == NULL)
+    return 0;
+  while ((err = fp_rdma_ret (
+              ibv_get_cq_event (q->channel, &event_cq, &context))) == 0)
+    ibv_ack_cq_events (event_cq, 1);
+  if (err != -EAGAIN && err != -EINTR)
+    return err;
+  return fp_verbs_ret (ibv_req_notify_cq (cq, 0));
+}
+
+void
+fp_verbs_queue_timer (struct fp_verbs_queue *q, unsigned ms)
+{
+  struct itimerspec t = { 0 };
+
+  t.it_value.tv_sec = t.it_interval.tv_sec = ms / 1000;
+  t.it_value.tv_nsec = t.it_interval.tv_nsec = (long) (ms % 1000) * 1000000;
+  if (timerfd_settime (q->timer, 0, &t, NULL) != 0)
+    abort (); /* only a bad argument can fail */
+}
