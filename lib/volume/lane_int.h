@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lane_int.h - the inside of a lane, for the files that are one: lane.c makes
+ * and ends it, lane_issue.c cuts, sends and collects, lane_wait.c waits.
+ */
+
+#ifndef FP_LANE_INT_H
+#define FP_LANE_INT_H
+
+#include <poll.h>
+#include <stdatomic.h>
+
+#include <pthread.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "volume/link.h"
+#include "volume/sync.h"
+#include "volume/volume_int.h"
+
+#define NR_QUEUES 4 /* one for each transport bit */
+
+/* One transfer.  The op comes first: a completed op is its fragment. */
+struct frag {
+  struct fp_op op;
+  struct fp_io *io;
+  unsigned char *slot; /* bounce memory, of a registered transport */
+  unsigned char *user; /* where the bytes come from or go to */
+  uint64_t piece;
+  unsigned server;
+  uint64_t deadline_ns;
+  struct frag *prev, *next; /* active, oldest first; or free */
+};
+
+struct lane_conn {
+  struct fp_conn *conn;  /* NULL: away */
+  bool unflushed;        /* wrote since the last flush */
+  uint64_t flush_offset; /* somewhere it wrote */
+};
+
+struct io_list {
+  struct fp_io *head, **tail;
+};
+
+struct fp_lane {
+  struct fp_volume *v;
+  unsigned index;
+  _Atomic unsigned users;
+
+  _Atomic unsigned knocking; /* threads that want the lock: let them */
+  pthread_mutex_t lock;      /* everything below, until the counters */
+  pthread_cond_t cond;       /* an io is done, or nobody polls now */
+  bool polling;              /* a thread is polling or asleep for all */
+  unsigned sleepers;         /* threads in cond */
+
+  struct fp_queue *queues[NR_QUEUES];
+  bool posted[NR_QUEUES]; /* since the last kick */
+  unsigned char *slots;
+  struct frag *frags, *free_frags;
+  struct frag *active_head, *active_tail;
+  struct io_list pending, parked, completed;
+  unsigned outstanding; /* ios submitted and not taken back (async) */
+  struct lane_conn *conns;
+  uint64_t next_scan_ns;
+  uint64_t wait_ewma_ns; /* how long waits took lately */
+
+  int wake_fd;
+  _Atomic bool woken;
+
+  _Atomic uint64_t reads, writes, errors, bytes_read, bytes_written;
+  _Atomic uint64_t inflight, poll_hits, sleeps;
+  struct fp_hist read_ns, write_ns;
+};
+
+static inline void
+list_init (struct io_list *l)
+{
+  l->head = NULL;
+  l->tail = &l->head;
+}
+
+static inline void
+list_push (struct io_list *l, struct fp_io *io)
+{
+  io->next = NULL;
+  *l->tail = io;
+  l->tail = &io->next;
+}
+
+static inline struct fp_io *
+list_pop (struct io_list *l)
+{
+  struct fp_io *io = l->head;
+
+  if (io != NULL) {
+    l->head = io->next;
+    if (l->head == NULL)
+      l->tail = &l->head;
+    io->next = NULL;
+  }
+  return io;
+}
+
+/* Take the lock from whoever polls with it held. */
+static inline pthread_mutex_t *
+lane_lock (struct fp_lane *lane)
+{
+  atomic_fetch_add (&lane->knocking, 1);
+  fp_lock (&lane->lock);
+  atomic_fetch_sub (&lane->knocking, 1);
+  return &lane->lock;
+}
+
+static inline void
+lane_unlock (struct fp_lane *lane)
+{
+  pthread_mutex_t *m = &lane->lock;
+
+  fp_unlockp (&m);
+}
+
+#define LANE_LOCK_SCOPE(lane)                                                 \
+  FP_CLEANUP (fp_unlockp) pthread_mutex_t *_lane_lock = lane_lock (lane)
+
+static inline void
+count (_Atomic uint64_t *counter, uint64_t n)
+{
+  atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
+}
+
+/* lane_issue.c, with the lock held */
+
+/* One round: collect, decide, issue.  Returns true if anything completed. */
+bool lane_progress (struct fp_lane *lane);
+
+/* lane_wait.c, with the lock held */
+
+/* What to poll before sleeping, the wake-up first; true: do not sleep. */
+bool lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1],
+               nfds_t *nr);
+
+#endif /* FP_LANE_INT_H */

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "volume/lane_int.h"
+
+#define SCAN_NS 10000000u      /* parked ios are looked at this often */
+#define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
+
+static void
+complete (struct fp_lane *lane, struct fp_io *io, int status)
+{
+  assert (!io->done && io->inflight == 0 && !io->queued);
+  io->status = status;
+  if (!io->forced) {
+    uint64_t ns = fp_now_ns () - io->start_ns;
+
+    if (status < 0) {
+      count (&lane->errors, 1);
+    }
+    else if (io->kind == FP_IO_READ) {
+      count (&lane->reads, 1);
+      count (&lane->bytes_read, io->length);
+      fp_hist_add_shared (&lane->read_ns, ns);
+    }
+    else {
+      count (&lane->writes, 1);
+      count (&lane->bytes_written, io->length);
+      fp_hist_add_shared (&lane->write_ns, ns);
+    }
+  }
+  atomic_fetch_sub_explicit (&lane->inflight, 1, memory_order_relaxed);
+  if (!io->sync)
+    list_push (&lane->completed, io);
+  io->done = true;
+  if (lane->sleepers > 0)
+    pthread_cond_broadcast (&lane->cond);
+}
+
+static void
+park (struct fp_lane *lane, struct fp_io *io)
+{
+  io->queued = true;
+  list_push (&lane->parked, io);
+}
+
+/* Its last fragment came back, or it ended before it had any. */
+static void
+settle (struct fp_lane *lane, struct fp_io *io)
+{
+  if (io->inflight > 0 || io->queued)
+    return;
+  if (io->status < 0) {
+    complete (lane, io, io->status);
+  }
+  else if (io->redo) {
+    /* Reads and writes of the same bytes can be done twice. */
+    io->redo = false;
+    io->issued = 0;
+    io->tries++;
+    park (lane, io);
+  }
+  else if (io->issued == io->length) {
+    complete (lane, io, 0);
+  }
+}
+
+static void
+frag_put (struct fp_lane *lane, struct frag *f)
+{
+  f->next = lane->free_frags;
+  lane->free_frags = f;
+}
+
+static void
+active_remove (struct fp_lane *lane, struct frag *f)
+{
+  if (f->prev != NULL)
+    f->prev->next = f->next;
+  else
+    lane->active_head = f->next;
+  if (f->next != NULL)
+    f->next->prev = f->prev;
+  else
+    lane->active_tail = f->prev;
+}
+
+static void
+active_append (struct fp_lane *lane, struct frag *f)
+{
+  f->next = NULL;
+  f->prev = lane->active_tail;
+  if (f->prev != NULL)
+    f->prev->next = f;
+  else
+    lane->active_head = f;
+  lane->active_tail = f;
+}
+
+/* The transfer is over: its slot may be used again. */
+static void
+frag_done (struct fp_lane *lane, struct frag *f)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  struct fp_io *io = f->io;
+  int status = f->op.status;
+
+  if (status == 0 && f->op.kind == FP_OP_READ && f->op.local != f->user)
+    memcpy (f->user, f->op.local, f->op.length);
+  active_remove (lane, f);
+  fp_piece_leave (t, &t->p[f->piece]);
+  fp_link_count (lane->v->links[f->server], f->op.kind, f->op.length, status);
+  if (status < 0) {
+    /* A broken connection is mended by its link, and the io starts over.
+     * A transfer that was refused on a sound one would be refused again.
+     */
+    if (f->op.conn->ops->conn_broken (f->op.conn))
+      io->redo = true;
+    else
+      io->status = -EIO;
+    fp_link_poke (lane->v->links[f->server]);
+  }
+  io->inflight--;
+  frag_put (lane, f);
+  settle (lane, io);
+}
+
+enum issue { ISSUED, NO_SLOT, PARK, FAILED };
+
+/* Start the transfer of a run that lies in one READY piece, which was
+ * entered.  Returns its length, or 0 with *out saying why not.
+ */
+static uint32_t
+issue_frag (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint64_t in,
+            uint32_t left, enum issue *out)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  struct fp_copy *copy = &t->p[i].copy;
+  struct lane_conn *lc = &lane->conns[copy->server];
+  const struct fp_transport_ops *ops;
+  struct frag *f = lane->free_frags;
+  int r;
+
+  *out = PARK;
+  if (lc->conn == NULL)
+    return 0;
+  ops = lc->conn->ops;
+  *out = NO_SLOT;
+  if (f == NULL)
+    return 0;
+
+  if (left > ops->max_transfer)
+    left = ops->max_transfer;
+  if (ops->registered && left > lane->v->p.slot_size)
+    left = lane->v->p.slot_size;
+
+  f->io = io;
+  f->piece = i;
+  f->server = copy->server;
+  f->user = (unsigned char *) io->buf + io->issued;
+  f->op.kind = io->kind == FP_IO_READ ? FP_OP_READ : FP_OP_WRITE;
+  f->op.length = left;
+  f->op.local = ops->registered ? f->slot : f->user;
+  f->op.raddr = copy->remote.raddr + in;
+  f->op.rkey = copy->remote.rkey;
+  if (io->kind == FP_IO_WRITE) {
+    fp_piece_set_written (t, i, in, left);
+    if (ops->registered)
+      memcpy (f->slot, f->user, left);
+  }
+  r = ops->post (lc->conn, &f->op);
+  if (r == -EAGAIN)
+    return 0;
+  if (r < 0) {
+    fp_link_poke (lane->v->links[copy->server]);
+    *out = PARK;
+    return 0;
+  }
+  lane->free_frags = f->next;
+  f->deadline_ns = fp_now_ns () + (uint64_t) lane->v->p.timeout_ms * 1000000u;
+  active_append (lane, f);
+  if (io->kind == FP_IO_WRITE && ops->registered) {
+    lc->unflushed = true;
+    lc->flush_offset = (i << t->shift) + in;
+  }
+  lane->posted[__builtin_ctz (ops->bit)] = true;
+  if (left >= EARLY_KICK)
+    ops->kick (lc->conn->queue);
+  io->inflight++;
+  *out = ISSUED;
+  return left;
+}
+
+static enum issue
+fail_io (struct fp_io *io, int err)
+{
+  io->status = err;
+  return FAILED;
+}
+
+/* Hand as much of io to fragments as there are. */
+static enum issue
+issue (struct fp_lane *lane, struct fp_io *io)
+{
+  struct fp_pieces *t = lane->v->pieces;
+
+  while (io->issued < io->length && !io->redo && io->status == 0) {
+    uint64_t offset = io->offset + io->issued;
+    uint64_t i = offset >> t->shift, in = offset & (t->piece_size - 1);
+    struct fp_piece *p = &t->p[i];
+    unsigned char *user = (unsigned char *) io->buf + io->issued;
+    uint64_t left = t->piece_size - in, run;
+    enum issue why = ISSUED;
+
+    if (left > io->length - io->issued)
+      left = io->length - io->issued;
+
+    switch (fp_piece_enter (t, p)) {
+    case FP_PIECE_READY:
+      break;
+    case FP_PIECE_EMPTY:
+      if (io->kind == FP_IO_READ) {
+        memset (user, 0, left);
+        io->issued += (uint32_t) left;
+        continue;
+      }
+      if (io->asked && atomic_load (&p->err) != 0)
+        return fail_io (io, atomic_load (&p->err));
+      io->asked = true;
+      fp_manager_want (lane->v, i);
+      return PARK;
+    case FP_PIECE_LOST:
+      return fail_io (io, -EIO);
+    case FP_PIECE_BUSY:
+    case FP_PIECE_OFFLINE:
+    default:
+      return PARK;
+    }
+
+    io->asked = false;
+    if (io->kind == FP_IO_READ && !io->forced &&
+        !fp_piece_run (t, i, in, left, &run)) {
+      memset (user, 0, run);
+      io->issued += (uint32_t) run;
+    }
+    else if (p->copy.remote.map != NULL) {
+      unsigned char *far = (unsigned char *) p->copy.remote.map + in;
+
+      if (io->kind == FP_IO_READ) {
+        memcpy (user, far, left);
+      }
+      else {
+        fp_piece_set_written (t, i, in, left);
+        memcpy (far, user, left);
+      }
+      io->issued += (uint32_t) left;
+    }
+    else {
+      uint32_t n = issue_frag (lane, io, i, in, (uint32_t) left, &why);
+
+      if (n > 0) { /* the fragment is inside the piece now */
+        io->issued += n;
+        continue;
+      }
+    }
+    fp_piece_leave (t, p);
+    if (why != ISSUED)
+      return why;
+  }
+  return ISSUED;
+}
+
+static void
+issue_pending (struct fp_lane *lane)
+{
+  struct fp_io *io;
+
+  while ((io = lane->pending.head) != NULL) {
+    enum issue r = issue (lane, io);
+
+    if (r == NO_SLOT)
+      return;
+    list_pop (&lane->pending);
+    io->queued = false;
+    /* What is in flight finishes first; then settle takes all of it up
+     * again from where it stood.
+     */
+    if (r == PARK && !io->redo && io->status == 0)
+      park (lane, io);
+    else
+      settle (lane, io);
+  }
+}
+
+static void
+unpark_all (struct fp_lane *lane)
+{
+  struct fp_io *io;
+
+  while ((io = list_pop (&lane->parked)) != NULL)
+    list_push (&lane->pending, io);
+}
+
+/* Deadlines: break what is silent for too long, fail what waited in vain. */
+static void
+scan (struct fp_lane *lane, uint64_t now)
+{
+  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
+  struct fp_io *io;
+
+  lane->next_scan_ns = now + SCAN_NS;
+  for (struct frag *f = lane->active_head; f != NULL && f->deadline_ns <= now;
+       f = f->next) {
+    struct fp_conn *c = f->op.conn;
+
+    if (!c->ops->conn_broken (c)) {
+      c->ops->conn_break (c);
+      fp_link_poke (lane->v->links[f->server]);
+    }
+  }
+
+  while ((io = list_pop (&lane->parked)) != NULL) {
+    /* Once it was in flight it gets the same time again, because then the
+     * first part was spent on finding out that the server is silent.
+     */
+    uint64_t limit = io->start_ns + (io->tries > 0 ? 2 : 1) * timeout;
+
+    if (now >= limit && io->inflight == 0) {
+      io->queued = false;
+      complete (lane, io, -EIO);
+    }
+    else {
+      list_push (&lane->pending, io);
+    }
+  }
+}
+
+/* One round: collect, decide, issue.  Returns true if anything completed. */
+bool
+lane_progress (struct fp_lane *lane)
+{
+  bool any = false;
+  uint64_t now;
+
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    struct fp_op *op;
+
+    if (lane->queues[i] == NULL)
+      continue;
+    while ((op = lane->queues[i]->ops->poll (lane->queues[i])) != NULL) {
+      any = true;
+      while (op != NULL) {
+        struct fp_op *next = op->next;
+
+        frag_done (lane, (struct frag *) op);
+        op = next;
+      }
+    }
+  }
+  if (atomic_load_explicit (&lane->woken, memory_order_relaxed) &&
+      atomic_exchange (&lane->woken, false)) {
+    uint64_t n;
+
+    /* Only a wake-up: nothing to do if somebody else read it. */
+    if (read (lane->wake_fd, &n, sizeof n) == sizeof n)
+      any = true;
+    unpark_all (lane);
+  }
+  now = fp_now_ns ();
+  if (now >= lane->next_scan_ns)
+    scan (lane, now);
+  issue_pending (lane);
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    if (lane->posted[i]) {
+      lane->posted[i] = false;
+      lane->queues[i]->ops->kick (lane->queues[i]);
+    }
+  }
+  return any;
+}

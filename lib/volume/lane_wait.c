@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+
+#include "volume/lane_int.h"
+
+#define SLEEP_MAX_MS 50 /* longest sleep of the thread that polls */
+
+bool
+lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)
+{
+  *nr = 0;
+  fds[(*nr)++] = (struct pollfd) { .fd = lane->wake_fd, .events = POLLIN };
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    struct fp_queue *q = lane->queues[i];
+
+    if (q == NULL)
+      continue;
+    if (q->ops->arm (q))
+      return true;
+    if (q->ops->fd (q) >= 0)
+      fds[(*nr)++] =
+          (struct pollfd) { .fd = q->ops->fd (q), .events = POLLIN };
+  }
+  return false;
+}
+
+static bool
+satisfied (const struct fp_lane *lane, const struct fp_io *io)
+{
+  if (io != NULL)
+    return io->done;
+  return lane->completed.head != NULL || lane->outstanding == 0;
+}
+
+/* Poll for everybody until what this thread waits for has come. */
+static void
+poll_for_all (struct fp_lane *lane, const struct fp_io *io)
+{
+  uint64_t start = fp_now_ns (), now = start;
+  uint64_t budget = (uint64_t) lane->v->p.poll_us * 1000;
+  struct pollfd fds[NR_QUEUES + 1];
+  nfds_t nr;
+  bool slept = false;
+
+  /* Polling pays if the answer usually comes while we poll. */
+  if (lane->wait_ewma_ns > budget + budget / 2)
+    budget = 0;
+
+  for (;;) {
+    lane_progress (lane);
+    if (satisfied (lane, io))
+      break;
+    now = fp_now_ns ();
+    if (atomic_load_explicit (&lane->knocking, memory_order_relaxed) > 0) {
+      lane_unlock (lane);
+      sched_yield ();
+      fp_lock (&lane->lock);
+      continue;
+    }
+    if (now - start < budget)
+      continue;
+    if (lane_arm (lane, fds, &nr))
+      continue;
+    slept = true;
+    lane_unlock (lane);
+    /* An error or a timeout both mean: look again. */
+    (void) poll (fds, nr, SLEEP_MAX_MS);
+    fp_lock (&lane->lock);
+  }
+  now = fp_now_ns ();
+  lane->wait_ewma_ns += (now - start) / 8;
+  lane->wait_ewma_ns -= lane->wait_ewma_ns / 8;
+  count (slept ? &lane->sleeps : &lane->poll_hits, 1);
+}
+
+static void
+wait_for (struct fp_lane *lane, const struct fp_io *io)
+{
+  while (!satisfied (lane, io)) {
+    if (lane->polling) {
+      struct timespec until;
+
+      fp_timespec_after (&until, SLEEP_MAX_MS);
+      lane->sleepers++;
+      /* A timeout means only: look again. */
+      (void) pthread_cond_timedwait (&lane->cond, &lane->lock, &until);
+      lane->sleepers--;
+      continue;
+    }
+    lane->polling = true;
+    poll_for_all (lane, io);
+    lane->polling = false;
+    if (lane->sleepers > 0)
+      pthread_cond_broadcast (&lane->cond);
+  }
+}
+
+static void
+enqueue (struct fp_lane *lane, struct fp_io *io)
+{
+  io->status = 0;
+  io->issued = io->inflight = io->tries = 0;
+  io->done = io->redo = io->asked = false;
+  io->queued = true;
+  count (&lane->inflight, 1);
+  list_push (&lane->pending, io);
+}
+
+static bool
+in_volume (const struct fp_lane *lane, uint64_t length, uint64_t offset)
+{
+  uint64_t size = lane->v->pieces->size;
+
+  return length > 0 && offset <= size && length <= size - offset;
+}
+
+void
+fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
+{
+  io->sync = io->forced = false;
+  io->start_ns = fp_now_ns ();
+  LANE_LOCK_SCOPE (lane);
+  lane->outstanding++;
+  enqueue (lane, io);
+  if (!in_volume (lane, io->length, io->offset) || io->length > FP_MAX_IO)
+    io->status = -EINVAL;
+}
+
+struct fp_io *
+fp_lane_poll (struct fp_lane *lane, bool wait)
+{
+  struct fp_io *ios;
+
+  LANE_LOCK_SCOPE (lane);
+  if (wait)
+    wait_for (lane, NULL);
+  else if (!lane->polling)
+    lane_progress (lane);
+  ios = lane->completed.head;
+  for (struct fp_io *io = ios; io != NULL; io = io->next)
+    lane->outstanding--;
+  list_init (&lane->completed);
+  return ios;
+}
+
+static int
+run_sync (struct fp_lane *lane, struct fp_io *io)
+{
+  io->sync = true;
+  LANE_LOCK_SCOPE (lane);
+  enqueue (lane, io);
+  wait_for (lane, io);
+  return io->status;
+}
+
+/* Loads and stores, where the piece is mapped: no lock, no fragment. */
+static bool
+copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+             uint32_t length, uint64_t offset)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t i = offset >> t->shift, in = offset & (t->piece_size - 1);
+  struct fp_piece *p = &t->p[i];
+  bool did = false;
+  uint64_t run;
+
+  if (length > t->piece_size - in)
+    return false;
+  if (fp_piece_enter (t, p) != FP_PIECE_READY)
+    return false;
+  if (p->copy.remote.map != NULL) {
+    unsigned char *far = (unsigned char *) p->copy.remote.map + in;
+
+    did = true;
+    if (kind == FP_IO_WRITE) {
+      fp_piece_set_written (t, i, in, length);
+      memcpy (far, buf, length);
+    }
+    else if (!fp_piece_run (t, i, in, length, &run) && run == length) {
+      memset (buf, 0, length);
+    }
+    else {
+      memcpy (buf, far, length);
+    }
+  }
+  fp_piece_leave (t, p);
+  return did;
+}
+
+static int
+lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+         uint32_t length, uint64_t offset)
+{
+  uint64_t start = fp_now_ns ();
+  struct fp_io io;
+
+  if (length == 0)
+    return 0;
+  if (!in_volume (lane, length, offset) || length > FP_MAX_IO)
+    return -EINVAL;
+  if (copy_direct (lane, kind, buf, length, offset)) {
+    bool read = kind == FP_IO_READ;
+
+    count (read ? &lane->reads : &lane->writes, 1);
+    count (read ? &lane->bytes_read : &lane->bytes_written, length);
+    fp_hist_add_shared (read ? &lane->read_ns : &lane->write_ns,
+                        fp_now_ns () - start);
+    return 0;
+  }
+  io = (struct fp_io) {
+    .kind = kind,
+    .length = length,
+    .offset = offset,
+    .buf = buf,
+    .start_ns = start,
+  };
+  return run_sync (lane, &io);
+}
+
+int
+fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
+              uint64_t offset)
+{
+  return lane_io (lane, FP_IO_READ, buf, length, offset);
+}
+
+int
+fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
+               uint64_t offset)
+{
+  /* A write does not change buf: see the kinds above. */
+  return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset);
+}
+
+int
+fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
+                   uint64_t offset)
+{
+  struct fp_io io = {
+    .kind = FP_IO_READ,
+    .length = length,
+    .offset = offset,
+    .buf = buf,
+    .forced = true,
+    .start_ns = fp_now_ns (),
+  };
+
+  return run_sync (lane, &io);
+}

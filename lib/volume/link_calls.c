@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "volume/link_int.h"
+
+static int
+do_grant (struct fp_link *l, struct call *c)
+{
+  int r = fp_ctl_grant (l->s.ctl, c->count, &l->grants, l->grant_fds,
+                        fp_deadline_in_ms (LINK_SLOW_MS));
+  unsigned n = 0;
+
+  if (r < 0)
+    return r;
+  for (unsigned i = 0; r == 0 && i < l->grants.count && n < c->count; i++) {
+    r = link_import (l, i, &c->copies[n]);
+    if (r == 0)
+      n++;
+  }
+  link_close_grant_fds (l);
+  if (r < 0) {
+    while (n > 0)
+      l->ops->unimport (&c->copies[--n].remote);
+    return r;
+  }
+  FP_LOCK_SCOPE (&l->lock);
+  c->session = l->session;
+  l->slabs_free -= FP_MIN (l->slabs_free, (uint64_t) n);
+  return (int) n;
+}
+
+/* On the server's record first, then in ours: a write to the piece cannot be
+ * acknowledged before.  Here and not in the caller, so that the session
+ * cannot end between the two.
+ */
+static int
+do_label (struct fp_link *l, struct call *c)
+{
+  struct fp_pieces *t = l->v->pieces;
+  int r;
+
+  if (c->session != l->session)
+    return -ESTALE;
+  l->labels.count = c->count;
+  for (unsigned i = 0; i < c->count; i++) {
+    l->labels.labels[i] = (struct fp_label) {
+      .slab = c->copies[i].slab,
+      .piece = c->pieces[i],
+      .generation = c->copies[i].generation,
+    };
+  }
+  r = fp_ctl_label (l->s.ctl, &l->labels, fp_deadline_in_ms (LINK_SLOW_MS));
+  if (r < 0)
+    return r;
+  for (unsigned i = 0; i < c->count; i++) {
+    fp_piece_clear_written (t, c->pieces[i], 0, t->piece_size);
+    atomic_fetch_add (&l->v->allocated, 1);
+    atomic_fetch_add (&l->pieces, 1);
+    link_publish (l, &t->p[c->pieces[i]], &c->copies[i], FP_PIECE_BUSY);
+  }
+  return 0;
+}
+
+static int
+do_release (struct fp_link *l, struct call *c)
+{
+  struct fp_release q = { .count = 1, .slabs = { c->piece->copy.slab } };
+  int r;
+
+  c->piece->releasing = true;
+  r = fp_ctl_release (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
+  if (r < 0)
+    return r;
+  c->piece->releasing = false;
+  l->ops->unimport (&c->piece->copy.remote);
+  atomic_fetch_sub (&l->v->allocated, 1);
+  atomic_fetch_sub (&l->pieces, 1);
+  return 0;
+}
+
+static int
+do_zero (struct fp_link *l, struct call *c)
+{
+  struct fp_zero q = {
+    .slab = c->piece->copy.slab,
+    .offset = c->offset,
+    .length = c->length,
+  };
+
+  int r = fp_ctl_zero (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
+
+  if (r == 0)
+    fp_piece_clear_written (l->v->pieces,
+                            (uint64_t) (c->piece - l->v->pieces->p), c->offset,
+                            c->length);
+  return r;
+}
+
+/* A status that the server sent leaves the session sound; anything else
+ * ends it.
+ */
+static bool
+session_broken (int r)
+{
+  switch (r) {
+  case -ENOSPC:
+  case -EINVAL:
+  case -EBUSY:
+  case -ENOENT:
+  case -EPERM:
+  case -ENOMEM:
+  case -ESHUTDOWN:
+  case -ESTALE:
+  case -EEXIST:
+    return false;
+  default:
+    return r < 0;
+  }
+}
+
+static void
+finish_call (struct fp_link *l, struct call *c, int r, bool up)
+{
+  /* A piece whose release or zeroing failed still is what it was; if the
+   * server is away it is offline, and its list will tell.
+   */
+  if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
+    enum fp_piece_state to = up ? FP_PIECE_READY : FP_PIECE_OFFLINE;
+
+    if (r == 0 && c->kind == CALL_RELEASE)
+      to = FP_PIECE_EMPTY;
+    if (to == FP_PIECE_OFFLINE)
+      l->ops->unimport (&c->piece->copy.remote);
+    if (!fp_piece_move (c->piece, FP_PIECE_BUSY, to))
+      abort (); /* the caller owns it */
+  }
+  FP_LOCK_SCOPE (&l->lock);
+  c->result = r;
+  c->done = true;
+  pthread_cond_broadcast (&l->cond);
+}
+
+static struct call *
+next_call (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  struct call *c = l->calls;
+
+  if (c != NULL) {
+    l->calls = c->next;
+    if (l->calls == NULL)
+      l->calls_tail = &l->calls;
+  }
+  return c;
+}
+
+/* Returns a negative errno value if the session ended. */
+int
+link_do_calls (struct fp_link *l)
+{
+  struct call *c;
+
+  while ((c = next_call (l)) != NULL) {
+    int r = -EINVAL;
+
+    switch (c->kind) {
+    case CALL_GRANT:
+      r = do_grant (l, c);
+      break;
+    case CALL_LABEL:
+      r = do_label (l, c);
+      break;
+    case CALL_RELEASE:
+      r = do_release (l, c);
+      break;
+    case CALL_ZERO:
+      r = do_zero (l, c);
+      break;
+    }
+    if (session_broken (r)) {
+      link_set_why (l, fp_ctl_why (l->s.ctl));
+      finish_call (l, c, -ENOTCONN, false);
+      return r;
+    }
+    finish_call (l, c, r, true);
+  }
+  return 0;
+}
+
+void
+link_fail_calls (struct fp_link *l)
+{
+  struct call *c;
+
+  while ((c = next_call (l)) != NULL)
+    finish_call (l, c, -ENOTCONN, false);
+}
+
+static int
+run_call (struct fp_link *l, struct call *c)
+{
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    *l->calls_tail = c;
+    l->calls_tail = &c->next;
+  }
+  link_wake (l);
+  FP_LOCK_SCOPE (&l->lock);
+  while (!c->done)
+    pthread_cond_wait (&l->cond, &l->lock);
+  return c->result;
+}
+
+int
+fp_link_grant (struct fp_link *l, struct fp_copy *copies, unsigned count,
+               uint64_t *session)
+{
+  struct call c = { .kind = CALL_GRANT, .copies = copies, .count = count };
+  int r = run_call (l, &c);
+
+  *session = c.session;
+  return r;
+}
+
+int
+fp_link_label (struct fp_link *l, const struct fp_copy *copies,
+               const uint64_t *pieces, unsigned count, uint64_t session)
+{
+  struct call c = {
+    .kind = CALL_LABEL,
+    .copies = (struct fp_copy *) (uintptr_t) copies, /* only read */
+    .pieces = pieces,
+    .count = count,
+    .session = session,
+  };
+
+  return run_call (l, &c);
+}
+
+int
+fp_link_release (struct fp_link *l, struct fp_piece *p)
+{
+  struct call c = { .kind = CALL_RELEASE, .piece = p };
+
+  return run_call (l, &c);
+}
+
+int
+fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
+              uint64_t length)
+{
+  struct call c = {
+    .kind = CALL_ZERO,
+    .piece = p,
+    .offset = offset,
+    .length = length,
+  };
+
+  return run_call (l, &c);
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* link_int.h - the inside of a link, for the files that are one: link.c has
+ * its thread and its states, link_learn.c what the server holds, link_calls.c
+ * what others ask of it.
+ */
+
+#ifndef FP_LINK_INT_H
+#define FP_LINK_INT_H
+
+#include <poll.h>
+#include <stdatomic.h>
+
+#include <pthread.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "volume/link.h"
+#include "volume/session.h"
+#include "volume/sync.h"
+#include "volume/volume_int.h"
+
+/* Deadline of a message for which the server may have to populate, register
+ * or zero slabs, in milliseconds.
+ */
+#define LINK_SLOW_MS 15000
+
+enum call_kind { CALL_GRANT, CALL_LABEL, CALL_RELEASE, CALL_ZERO };
+
+/* On the stack of who waits for it. */
+struct call {
+  enum call_kind kind;
+  struct fp_copy *copies; /* GRANT: out; LABEL: in */
+  const uint64_t *pieces;
+  unsigned count;
+  uint64_t session;       /* in: LABEL; out: GRANT */
+  struct fp_piece *piece; /* RELEASE, ZERO */
+  uint64_t offset, length;
+
+  int result;
+  bool done;
+  struct call *next;
+};
+
+struct fp_link {
+  struct fp_volume *v;
+  unsigned index;
+  const struct fp_addr *addr;
+  struct fp_thread thread;
+  bool started;
+  int wake_fd;
+  _Atomic bool stop, discard;
+
+  pthread_mutex_t lock; /* until the thread's own */
+  pthread_cond_t cond;  /* a call is done, or the state changed */
+  enum fp_server_state state;
+  uint64_t session; /* counts the times it came up */
+  struct call *calls, **calls_tail;
+  unsigned transport;
+  char name[FP_NAME_MAX + 1];
+  char why[FP_WHY_MAX];
+  uint64_t slabs_total, slabs_free, reconnects;
+
+  /* The thread's own. */
+  struct fp_session s;
+  const struct fp_transport_ops *ops;
+  bool opened;  /* the volume is, or was, on this server */
+  bool learned; /* all that it held at the start was listed once */
+  bool lost;    /* it forgot a volume that it had */
+  unsigned ping_ms;
+  struct pollfd fds[2 + FP_MAX_LANES];
+  struct fp_grants grants; /* too large for a small stack */
+  int grant_fds[FP_MAX_GRANTS];
+  struct fp_labels labels;
+
+  _Atomic uint64_t pieces, bytes_read, bytes_written, ops_done, errors;
+};
+
+/* link.c, any thread */
+void link_wake (struct fp_link *l);
+void link_set_why (struct fp_link *l, const char *why);
+
+/* The rest: the link's own thread. */
+
+/* link_learn.c */
+
+/* Grant i of l->grants as a copy. */
+int link_import (struct fp_link *l, unsigned i, struct fp_copy *copy);
+void link_close_grant_fds (struct fp_link *l);
+/* Piece p, which is in that state and ours, is here now: READY. */
+void link_publish (struct fp_link *l, struct fp_piece *p,
+                   const struct fp_copy *copy, enum fp_piece_state from);
+/* Learn what the server holds of this volume. */
+int link_take_labels (struct fp_link *l, uint64_t total, uint64_t deadline);
+/* What is still OFFLINE here although the server listed all it has. */
+void link_judge_missing (struct fp_link *l);
+
+/* link_calls.c */
+
+/* Returns a negative errno value if the session ended. */
+int link_do_calls (struct fp_link *l);
+void link_fail_calls (struct fp_link *l);
+
+#endif /* FP_LINK_INT_H */

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "volume/link_int.h"
+
+void
+link_close_grant_fds (struct fp_link *l)
+{
+  for (unsigned i = 0; i < l->grants.count; i++) {
+    if (l->grant_fds[i] >= 0)
+      close (l->grant_fds[i]);
+    l->grant_fds[i] = -1;
+  }
+}
+
+int
+link_import (struct fp_link *l, unsigned i, struct fp_copy *copy)
+{
+  const struct fp_grant *g = &l->grants.grants[i];
+  int r;
+
+  if (g->length != l->v->p.slab_size)
+    return -EPROTO;
+  *copy = (struct fp_copy) {
+    .server = l->index,
+    .slab = g->slab,
+    .generation = g->generation,
+  };
+  r = l->ops->import (&copy->remote, g, l->grant_fds[i]);
+  return r;
+}
+
+void
+link_publish (struct fp_link *l, struct fp_piece *p,
+              const struct fp_copy *copy, enum fp_piece_state from)
+{
+  p->copy = *copy;
+  p->releasing = false;
+  atomic_store (&p->server, l->index);
+  if (!fp_piece_move (p, from, FP_PIECE_READY))
+    abort (); /* the caller owns it in that state */
+}
+
+/* The server says that a slab holds a piece.  Believe it where that is what
+ * we know, or where we know nothing yet; else the slab is a leftover of a
+ * label whose answer never came: *stray.
+ */
+static int
+take_label (struct fp_link *l, unsigned i, bool *stray)
+{
+  const struct fp_grant *g = &l->grants.grants[i];
+  struct fp_pieces *t = l->v->pieces;
+  struct fp_piece *p;
+  struct fp_copy copy;
+  int r;
+
+  *stray = false;
+  if (g->piece >= t->nr || g->copy != 0)
+    return -EPROTO;
+  p = &t->p[g->piece];
+  if (fp_piece_state (p) == FP_PIECE_OFFLINE &&
+      atomic_load (&p->server) == l->index && p->copy.slab == g->slab) {
+    r = link_import (l, i, &copy);
+    if (r == 0)
+      link_publish (l, p, &copy, FP_PIECE_OFFLINE);
+    return r;
+  }
+  if (l->learned) {
+    *stray = true;
+    return 0;
+  }
+  r = link_import (l, i, &copy);
+  if (r < 0)
+    return r;
+  /* Two servers that both claim a piece: do not guess. */
+  if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY)) {
+    l->ops->unimport (&copy.remote);
+    return -EPROTO;
+  }
+  fp_piece_set_all_written (t, g->piece);
+  atomic_fetch_add (&l->v->allocated, 1);
+  atomic_fetch_add (&l->pieces, 1);
+  link_publish (l, p, &copy, FP_PIECE_BUSY);
+  return 0;
+}
+
+/* Learn what the server holds of this volume. */
+int
+link_take_labels (struct fp_link *l, uint64_t total, uint64_t deadline)
+{
+  struct fp_release strays = { .count = 0 };
+  uint64_t seen = 0;
+  int r = 0;
+
+  while (r == 0 && seen < total) {
+    struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
+
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, deadline);
+    if (r < 0)
+      return r;
+    if (l->grants.count == 0)
+      r = -EPROTO;
+    for (unsigned i = 0; r == 0 && i < l->grants.count; i++) {
+      bool stray;
+
+      r = take_label (l, i, &stray);
+      if (stray && strays.count < FP_MAX_GRANTS)
+        strays.slabs[strays.count++] = l->grants.grants[i].slab;
+    }
+    seen += l->grants.count;
+    link_close_grant_fds (l);
+  }
+  if (r == 0)
+    l->learned = true;
+  if (r == 0 && strays.count > 0)
+    r = fp_ctl_release (l->s.ctl, &strays, deadline);
+  return r;
+}
+
+/* What is still OFFLINE here although the server listed all it has. */
+void
+link_judge_missing (struct fp_link *l)
+{
+  struct fp_pieces *t = l->v->pieces;
+
+  for (uint64_t i = 0; i < t->nr; i++) {
+    struct fp_piece *p = &t->p[i];
+
+    if (fp_piece_state (p) != FP_PIECE_OFFLINE ||
+        atomic_load (&p->server) != l->index)
+      continue;
+    atomic_fetch_sub (&l->v->allocated, 1);
+    atomic_fetch_sub (&l->pieces, 1);
+    if (p->releasing) {
+      p->releasing = false;
+      fp_piece_clear_written (t, i, 0, t->piece_size);
+      fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_EMPTY);
+    }
+    else {
+      atomic_fetch_add (&l->v->lost, 1);
+      fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_LOST);
+    }
+  }
+}
