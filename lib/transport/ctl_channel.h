@@ -5,6 +5,7 @@
  * Units:    deadlines are points of fp_now_ns ().
  * Errors:   0 or a negative errno value; fp_ctl_why () has a sentence for
  *           people after an error: what the peer said, or what it did.
+ *           It is meant to follow "ADDRESS: ".
  *             -ETIMEDOUT      no whole answer by the deadline
  *             -EPROTO         the peer does not speak this protocol
  *             -EPROTONOSUPPORT  another version of it
@@ -26,7 +27,11 @@
 
 struct fp_ctl;
 
-/* Connect the socket; says nothing yet. */
+/* Connect the socket; says nothing yet.  *out is set on failure too, so
+ * that fp_ctl_why can say why; it is to be freed then like any other.  (It is
+ * NULL after -ENOMEM, which fp_ctl_why and fp_ctl_free take.)  Looking up a
+ * host name may take longer than the deadline: that wait is the resolver's.
+ */
 int fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
                  uint64_t deadline_ns);
 void fp_ctl_free (struct fp_ctl *c);
@@ -43,7 +48,9 @@ int fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
                   struct fp_hello_reply *p, uint64_t deadline_ns);
 int fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
                         struct fp_open_reply *p, uint64_t deadline_ns);
-/* fds[i] belongs to grants[i], or is -1; the caller closes them. */
+/* fds[i] belongs to grants[i], or is -1; the caller closes them.  They come
+ * if the volume was opened for shm, one for each grant, and only then.
+ */
 int fp_ctl_list (struct fp_ctl *c, const struct fp_list *q,
                  struct fp_grants *p, int fds[FP_MAX_GRANTS],
                  uint64_t deadline_ns);
@@ -61,5 +68,12 @@ int fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q,
                 uint64_t deadline_ns);
 int fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p,
                  uint64_t deadline_ns);
+
+/* Turn this connection into a data connection of the tcp transport: after
+ * it, take the socket away and free the channel.
+ */
+int fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
+                       uint64_t deadline_ns);
+int fp_ctl_steal_fd (struct fp_ctl *c);
 
 #endif /* FP_CTL_CHANNEL_H */

@@ -156,6 +156,10 @@ struct fp_conn {
   struct fp_queue *queue;
 };
 
+extern const struct fp_transport_ops fp_transport_rdma; /* if HAVE_RDMA */
+extern const struct fp_transport_ops fp_transport_shm;
+extern const struct fp_transport_ops fp_transport_tcp;
+
 /* NULL: not built in.  transport is one FP_TRANSPORT_* bit. */
 const struct fp_transport_ops *fp_transport_get (unsigned transport);
 

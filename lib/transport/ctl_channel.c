@@ -1,0 +1,672 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ctl_channel.c - the client's end of a control connection.  All waiting is
+ * in wait_for: the socket does not block, and one deadline covers a whole
+ * exchange, so that a server that trickles bytes gains no time.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "transport/ctl_channel.h"
+
+#define WHY_MAX 400
+#define BANNER_MAX 60 /* of a peer that is no memory server */
+#define RETRY_MS 10   /* a Unix listener's backlog is full */
+#define KEEP_IDLE_S 5 /* back-up of the heartbeat, for a dead host */
+#define USER_TIMEOUT_MS 15000
+
+struct fp_ctl {
+  int fd;
+  bool is_unix;
+  bool broken;
+  bool passes_fds; /* the volume was opened for shm */
+  uint32_t sequence;
+
+  /* Of the exchange that is running. */
+  const char *asking; /* name of the request */
+  uint64_t started_ns;
+  struct fp_header header; /* of the reply */
+  int fds[FP_MAX_GRANTS];  /* received and not yet handed out */
+  unsigned nr_fds;
+
+  char why[WHY_MAX];
+  uint8_t buf[FP_HEADER_SIZE + FP_BODY_MAX];
+};
+
+static void
+close_fds (struct fp_ctl *c)
+{
+  while (c->nr_fds > 0)
+    close (c->fds[--c->nr_fds]);
+}
+
+/* Say why, and that there is no going on. */
+__attribute__ ((__format__ (__printf__, 3, 4))) static int
+broken (struct fp_ctl *c, int err, const char *fmt, ...)
+{
+  va_list ap;
+
+  va_start (ap, fmt);
+  vsnprintf (c->why, sizeof c->why, fmt, ap);
+  va_end (ap);
+  c->broken = true;
+  close_fds (c);
+  return err;
+}
+
+static int
+broken_errno (struct fp_ctl *c, int err, const char *what)
+{
+  if (err == -ECONNREFUSED)
+    return broken (c, err, "connection refused: nothing listens there");
+  if (err == -ENOENT && c->is_unix)
+    return broken (c, err, "there is no such socket");
+  if (err == -ECONNRESET || err == -EPIPE)
+    return broken (c, -ECONNRESET, "hung up before it answered %s", c->asking);
+  return broken (c, err, "%s: %s", what, strerror (-err));
+}
+
+static int
+timed_out (struct fp_ctl *c)
+{
+  double s = (double) (fp_now_ns () - c->started_ns) / (double) FP_NS_PER_S;
+
+  if (c->asking == NULL)
+    return broken (c, -ETIMEDOUT, "did not accept a connection within %.1f s",
+                   s);
+  if (c->sequence == 1)
+    return broken (c, -ETIMEDOUT,
+                   "accepted the connection but did not answer %s within "
+                   "%.1f s",
+                   c->asking, s);
+  return broken (c, -ETIMEDOUT, "did not answer %s within %.1f s", c->asking,
+                 s);
+}
+
+static int
+wait_for (int fd, short events, uint64_t deadline_ns)
+{
+  struct pollfd p = { .fd = fd, .events = events };
+  int n;
+
+  do {
+    int ms = fp_deadline_left_ms (deadline_ns);
+
+    if (ms == 0)
+      return -ETIMEDOUT;
+    n = poll (&p, 1, ms);
+  } while (n == 0 || (n == -1 && errno == EINTR));
+  return n == -1 ? -errno : 0;
+}
+
+static void
+set_int (int fd, int level, int name, int value)
+{
+  /* Each of these makes a good connection better; none is needed. */
+  (void) setsockopt (fd, level, name, &value, sizeof value);
+}
+
+static int
+connect_one (struct fp_ctl *c, const struct sockaddr *sa, socklen_t len,
+             uint64_t deadline_ns)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  socklen_t errlen = sizeof (int);
+  int err = 0, ret;
+
+  fd = socket (sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd == -1)
+    return -errno;
+  if (!c->is_unix) {
+    set_int (fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_int (fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_int (fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEP_IDLE_S);
+    set_int (fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEP_IDLE_S);
+    set_int (fd, IPPROTO_TCP, TCP_KEEPCNT, 2);
+    set_int (fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS);
+  }
+
+  while (connect (fd, sa, len) == -1) {
+    if (errno == EAGAIN) { /* Unix: the backlog is full; nothing to poll */
+      if (fp_deadline_passed (deadline_ns))
+        return -ETIMEDOUT;
+      poll (NULL, 0, RETRY_MS);
+      continue;
+    }
+    if (errno != EINPROGRESS && errno != EINTR)
+      return -errno;
+    ret = wait_for (fd, POLLOUT, deadline_ns);
+    if (ret < 0)
+      return ret;
+    if (getsockopt (fd, SOL_SOCKET, SO_ERROR, &err, &errlen) == -1)
+      return -errno;
+    if (err != 0)
+      return -err;
+    break;
+  }
+  c->fd = fd;
+  fd = -1;
+  return 0;
+}
+
+int
+fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
+             uint64_t deadline_ns)
+{
+  FP_CLEANUP (fp_free) struct fp_sockaddrs *list = NULL;
+  struct fp_ctl *c;
+  const char *why = NULL;
+  int ret;
+
+  *out = NULL;
+  c = calloc (1, sizeof *c);
+  list = calloc (1, sizeof *list);
+  if (c == NULL || list == NULL) {
+    free (c);
+    return -ENOMEM;
+  }
+  *out = c;
+  c->fd = -1;
+  c->is_unix = addr->is_unix;
+  c->started_ns = fp_now_ns ();
+
+  ret = fp_addr_resolve (addr, list, &why);
+  if (ret < 0)
+    return broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
+
+  for (unsigned i = 0; i < list->nr; i++) {
+    ret = connect_one (c, (const struct sockaddr *) &list->list[i].addr,
+                       list->list[i].len, deadline_ns);
+    if (ret == 0 || ret == -ETIMEDOUT)
+      break;
+  }
+  if (ret == -ETIMEDOUT)
+    return timed_out (c);
+  if (ret < 0)
+    return broken_errno (c, ret, "cannot connect");
+  return 0;
+}
+
+void
+fp_ctl_free (struct fp_ctl *c)
+{
+  if (c == NULL)
+    return;
+  close_fds (c);
+  if (c->fd >= 0)
+    close (c->fd);
+  free (c);
+}
+
+void
+fp_ctl_freep (struct fp_ctl **cp)
+{
+  fp_ctl_free (*cp);
+}
+
+int
+fp_ctl_fd (const struct fp_ctl *c)
+{
+  return c->fd;
+}
+
+int
+fp_ctl_steal_fd (struct fp_ctl *c)
+{
+  int fd = c->fd;
+
+  c->fd = -1;
+  c->broken = true;
+  return fd;
+}
+
+bool
+fp_ctl_is_unix (const struct fp_ctl *c)
+{
+  return c->is_unix;
+}
+
+const char *
+fp_ctl_why (const struct fp_ctl *c)
+{
+  return c == NULL ? "out of memory" : c->why;
+}
+
+static int
+send_all (struct fp_ctl *c, const uint8_t *p, size_t n, uint64_t deadline_ns)
+{
+  while (n > 0) {
+    ssize_t r = send (c->fd, p, n, MSG_NOSIGNAL);
+
+    if (r >= 0) {
+      p += r;
+      n -= (size_t) r;
+      continue;
+    }
+    if (errno == EINTR)
+      continue;
+    if (errno != EAGAIN)
+      return -errno;
+    int ret = wait_for (c->fd, POLLOUT, deadline_ns);
+    if (ret < 0)
+      return ret;
+  }
+  return 0;
+}
+
+/* Keep every file descriptor that came, up to what a reply can hold. */
+static int
+take_fds (struct fp_ctl *c, struct msghdr *msg)
+{
+  bool surplus = (msg->msg_flags & MSG_CTRUNC) != 0;
+
+  for (struct cmsghdr *h = CMSG_FIRSTHDR (msg); h; h = CMSG_NXTHDR (msg, h)) {
+    size_t n;
+
+    if (h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS)
+      continue;
+    n = (h->cmsg_len - CMSG_LEN (0)) / sizeof (int);
+    for (size_t i = 0; i < n; i++) {
+      int fd;
+
+      memcpy (&fd, CMSG_DATA (h) + i * sizeof fd, sizeof fd);
+      if (c->nr_fds < FP_MAX_GRANTS)
+        c->fds[c->nr_fds++] = fd;
+      else {
+        close (fd);
+        surplus = true;
+      }
+    }
+  }
+  return surplus ? -EPROTO : 0;
+}
+
+/* Some bytes, at most n; 0: the peer hung up. */
+static ssize_t
+recv_some (struct fp_ctl *c, void *p, size_t n, uint64_t deadline_ns)
+{
+  for (;;) {
+    union {
+      struct cmsghdr align;
+      char buf[CMSG_SPACE (FP_MAX_GRANTS * sizeof (int))];
+    } control;
+    struct iovec iov = { .iov_base = p, .iov_len = n };
+    struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+    ssize_t r;
+    int ret;
+
+    if (c->is_unix) {
+      msg.msg_control = control.buf;
+      msg.msg_controllen = sizeof control.buf;
+    }
+    r = recvmsg (c->fd, &msg, MSG_CMSG_CLOEXEC);
+    if (r >= 0) {
+      if (c->is_unix && take_fds (c, &msg) < 0)
+        return -EPROTO;
+      return r;
+    }
+    if (errno == EINTR)
+      continue;
+    if (errno != EAGAIN)
+      return -errno;
+    ret = wait_for (c->fd, POLLIN, deadline_ns);
+    if (ret < 0)
+      return ret;
+  }
+}
+
+static int
+recv_failed (struct fp_ctl *c, ssize_t err)
+{
+  if (err == -ETIMEDOUT)
+    return timed_out (c);
+  if (err == -EPROTO)
+    return broken (c, -EPROTO,
+                   "sent more file descriptors than it may, answering %s",
+                   c->asking);
+  return broken_errno (c, err == 0 ? -ECONNRESET : (int) err, "receiving");
+}
+
+/* What came first is not ours: show people what it is. */
+static int
+stranger (struct fp_ctl *c, size_t have)
+{
+  char shown[BANNER_MAX + 1];
+  size_t n = 0;
+  ssize_t r;
+
+  if (have < BANNER_MAX) {
+    r = recv (c->fd, c->buf + have, BANNER_MAX - have, MSG_DONTWAIT);
+    if (r > 0)
+      have += (size_t) r;
+  }
+  while (n < have && n < BANNER_MAX && c->buf[n] >= 0x20 && c->buf[n] < 0x7f)
+    shown[n] = (char) c->buf[n], n++;
+  shown[n] = '\0';
+  if (n == 0)
+    return broken (c, -EPROTO,
+                   "is not a farpage memory server: its answer to %s is not "
+                   "text and not ours",
+                   c->asking);
+  return broken (c, -EPROTO,
+                 "is not a farpage memory server: it answered \"%s\"", shown);
+}
+
+/* Header and body of the reply, the body behind the header in c->buf. */
+static int
+recv_reply (struct fp_ctl *c, unsigned type, uint64_t deadline_ns)
+{
+  static const uint8_t magic[4] = { FP_MAGIC >> 24, (FP_MAGIC >> 16) & 0xff,
+                                    (FP_MAGIC >> 8) & 0xff, FP_MAGIC & 0xff };
+  size_t have = 0, want = FP_HEADER_SIZE;
+
+  while (have < want) {
+    ssize_t r = recv_some (c, c->buf + have, want - have, deadline_ns);
+
+    if (r <= 0)
+      return recv_failed (c, r);
+    have += (size_t) r;
+    if (memcmp (c->buf, magic, FP_MIN (have, sizeof magic)) != 0)
+      return stranger (c, have);
+    if (have == FP_HEADER_SIZE && want == FP_HEADER_SIZE) {
+      if (fp_header_decode (&c->header, c->buf) < 0)
+        return broken (c, -EPROTO,
+                       "answered %s with %u bytes, which is more "
+                       "than there can be",
+                       c->asking, c->header.length);
+      want += c->header.length;
+    }
+  }
+
+  if (c->header.version != FP_VERSION && c->header.status == FP_STATUS_OK)
+    return broken (c, -EPROTONOSUPPORT,
+                   "speaks version %u; this client speaks version %d",
+                   c->header.version, FP_VERSION);
+  if (c->header.type != (type | FP_MSG_REPLY) ||
+      c->header.sequence != c->sequence)
+    return broken (c, -EPROTO, "answered %s (%u) with %s (%u)", c->asking,
+                   c->sequence, fp_msg_name (c->header.type),
+                   c->header.sequence);
+  return 0;
+}
+
+/* The server says no, and why. */
+static int
+refused (struct fp_ctl *c)
+{
+  char reason[FP_REASON_MAX + 1];
+  struct fp_reader r;
+  int err = fp_status_to_errno (c->header.status);
+
+  if (c->nr_fds > 0)
+    return broken (c, -EPROTO, "sent file descriptors with a refusal of %s",
+                   c->asking);
+  fp_reader_init (&r, c->buf + FP_HEADER_SIZE, c->header.length);
+  if (fp_dec_reason (&r, reason) < 0) {
+    if (c->header.status != FP_STATUS_VERSION)
+      return broken (c, -EPROTO, "refused %s with a malformed reason",
+                     c->asking);
+    reason[0] = '\0';
+  }
+  if (c->header.status == FP_STATUS_VERSION)
+    return broken (c, -EPROTONOSUPPORT,
+                   reason[0] != '\0'
+                       ? "%s; this client speaks version %d"
+                       : "%sspeaks another version; this client speaks %d",
+                   reason, FP_VERSION);
+  snprintf (c->why, sizeof c->why, "%s",
+            reason[0] != '\0' ? reason : strerror (-err));
+  return err;
+}
+
+static void
+begin (struct fp_ctl *c, struct fp_writer *w)
+{
+  fp_writer_init (w, c->buf + FP_HEADER_SIZE, FP_BODY_MAX);
+}
+
+/* Send what was encoded since begin and receive the reply.  0: it is OK,
+ * and r reads its body.  nr_fds are checked by the caller, in finish.
+ */
+static int
+call (struct fp_ctl *c, unsigned type, struct fp_writer *w,
+      struct fp_reader *r, uint64_t deadline_ns)
+{
+  struct fp_header h = { .version = FP_VERSION, .type = (uint16_t) type };
+  int ret;
+
+  if (c->broken)
+    return -ECONNRESET;
+  c->asking = fp_msg_name (type);
+  c->started_ns = fp_now_ns ();
+  c->why[0] = '\0';
+  /* The server closes the session over a malformed request: not sent. */
+  if (!fp_writer_ok (w)) {
+    snprintf (c->why, sizeof c->why, "%s does not fit a message", c->asking);
+    return -EMSGSIZE;
+  }
+  h.sequence = ++c->sequence;
+  h.length = (uint32_t) (FP_BODY_MAX - w->left);
+  fp_header_encode (c->buf, &h);
+
+  ret = send_all (c, c->buf, FP_HEADER_SIZE + h.length, deadline_ns);
+  if (ret == -ETIMEDOUT)
+    return timed_out (c);
+  /* It may have said why before it hung up: read that, if it is there. */
+  if (ret < 0 && ret != -EPIPE && ret != -ECONNRESET)
+    return broken_errno (c, ret, "sending");
+  ret = recv_reply (c, type, deadline_ns);
+  if (ret < 0)
+    return ret;
+  if (c->header.status != FP_STATUS_OK)
+    return refused (c);
+  fp_reader_init (r, c->buf + FP_HEADER_SIZE, c->header.length);
+  return 0;
+}
+
+/* The body was decoded with dec; the reply came with as many fds as it
+ * should.  Hands them out.
+ */
+static int
+finish (struct fp_ctl *c, int dec, unsigned want_fds, int *fds)
+{
+  if (dec < 0)
+    return broken (c, -EPROTO, "sent a malformed %s",
+                   fp_msg_name (c->header.type));
+  if (c->nr_fds != want_fds)
+    return broken (c, -EPROTO, "sent %u file descriptors with %s, not %u",
+                   c->nr_fds, fp_msg_name (c->header.type), want_fds);
+  for (unsigned i = 0; i < want_fds; i++)
+    fds[i] = c->fds[i];
+  c->nr_fds = 0;
+  return 0;
+}
+
+static int
+call_empty_reply (struct fp_ctl *c, unsigned type, struct fp_writer *w,
+                  uint64_t deadline_ns)
+{
+  struct fp_reader r;
+  int ret = call (c, type, w, &r, deadline_ns);
+
+  if (ret < 0)
+    return ret;
+  return finish (c, fp_reader_done (&r) ? 0 : -EPROTO, 0, NULL);
+}
+
+int
+fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
+              struct fp_hello_reply *p, uint64_t deadline_ns)
+{
+  struct fp_writer w;
+  struct fp_reader r;
+  int ret;
+
+  begin (c, &w);
+  fp_enc_hello (&w, q);
+  ret = call (c, FP_MSG_HELLO, &w, &r, deadline_ns);
+  if (ret < 0)
+    return ret;
+  ret = finish (c, fp_dec_hello_reply (&r, p), 0, NULL);
+  if (ret == 0 && (p->version < q->version_min || p->version > q->version_max))
+    return broken (c, -EPROTONOSUPPORT,
+                   "chose version %u, which this client did not offer",
+                   p->version);
+  return ret;
+}
+
+int
+fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
+                    struct fp_open_reply *p, uint64_t deadline_ns)
+{
+  struct fp_writer w;
+  struct fp_reader r;
+  int ret;
+
+  begin (c, &w);
+  fp_enc_open (&w, q);
+  ret = call (c, FP_MSG_OPEN, &w, &r, deadline_ns);
+  if (ret < 0)
+    return ret;
+  ret = finish (c, fp_dec_open_reply (&r, p), 0, NULL);
+  if (ret == 0)
+    c->passes_fds = q->transport == FP_TRANSPORT_SHM;
+  return ret;
+}
+
+static int
+call_grants (struct fp_ctl *c, unsigned type, struct fp_writer *w,
+             uint32_t min, uint32_t max, struct fp_grants *p,
+             int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
+{
+  struct fp_reader r;
+  int ret;
+
+  for (unsigned i = 0; i < FP_MAX_GRANTS; i++)
+    fds[i] = -1;
+  ret = call (c, type, w, &r, deadline_ns);
+  if (ret < 0)
+    return ret;
+  ret = fp_dec_grants (&r, p);
+  if (ret == 0 && (p->count < min || p->count > max))
+    ret = -EPROTO;
+  return finish (c, ret, ret == 0 && c->passes_fds ? p->count : 0, fds);
+}
+
+int
+fp_ctl_list (struct fp_ctl *c, const struct fp_list *q, struct fp_grants *p,
+             int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
+{
+  struct fp_writer w;
+
+  begin (c, &w);
+  fp_enc_list (&w, q);
+  return call_grants (c, FP_MSG_LIST, &w, 0, q->max, p, fds, deadline_ns);
+}
+
+int
+fp_ctl_grant (struct fp_ctl *c, uint32_t count, struct fp_grants *p,
+              int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
+{
+  const struct fp_grant_req q = { .count = count };
+  struct fp_writer w;
+
+  begin (c, &w);
+  fp_enc_grant_req (&w, &q);
+  return call_grants (c, FP_MSG_GRANT, &w, 1, count, p, fds, deadline_ns);
+}
+
+int
+fp_ctl_label (struct fp_ctl *c, const struct fp_labels *q,
+              uint64_t deadline_ns)
+{
+  struct fp_writer w;
+
+  begin (c, &w);
+  fp_enc_labels (&w, q);
+  return call_empty_reply (c, FP_MSG_LABEL, &w, deadline_ns);
+}
+
+int
+fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,
+                uint64_t deadline_ns)
+{
+  struct fp_writer w;
+
+  begin (c, &w);
+  fp_enc_release (&w, q);
+  return call_empty_reply (c, FP_MSG_RELEASE, &w, deadline_ns);
+}
+
+int
+fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q, uint64_t deadline_ns)
+{
+  struct fp_writer w;
+
+  begin (c, &w);
+  fp_enc_zero (&w, q);
+  return call_empty_reply (c, FP_MSG_ZERO, &w, deadline_ns);
+}
+
+int
+fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p, uint64_t deadline_ns)
+{
+  struct fp_writer w;
+  struct fp_reader r;
+  int ret;
+
+  begin (c, &w);
+  ret = call (c, FP_MSG_PING, &w, &r, deadline_ns);
+  if (ret < 0)
+    return ret;
+  return finish (c, fp_dec_ping_reply (&r, p), 0, NULL);
+}
+
+int
+fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q, uint64_t deadline_ns)
+{
+  struct fp_writer w;
+
+  begin (c, &w);
+  fp_enc_bye (&w, q);
+  return call_empty_reply (c, FP_MSG_BYE, &w, deadline_ns);
+}
+
+int
+fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
+{
+  struct fp_writer w;
+  struct fp_reader r;
+  int ret;
+
+  begin (c, &w);
+  ret = call (c, FP_MSG_STAT, &w, &r, deadline_ns);
+  if (ret < 0)
+    return ret;
+  return finish (c, fp_dec_stat_reply (&r, p), 0, NULL);
+}
+
+int
+fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
+                   uint64_t deadline_ns)
+{
+  struct fp_writer w;
+
+  begin (c, &w);
+  fp_enc_data_hello (&w, q);
+  return call_empty_reply (c, FP_MSG_DATA_HELLO, &w, deadline_ns);
+}

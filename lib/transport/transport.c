@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* transport.c - find a transport. */
+
+#include <config.h>
+
+#include "transport/transport.h"
+
+static const struct fp_transport_ops *const transports[] = {
+  &fp_transport_shm,
+  &fp_transport_tcp,
+};
+
+const struct fp_transport_ops *
+fp_transport_get (unsigned transport)
+{
+  for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
+    if (transports[i]->bit == transport)
+      return transports[i];
+  return NULL;
+}
+
+unsigned
+fp_transports_available (void)
+{
+  unsigned set = 0;
+
+  for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+    const char *why;
+
+    if (transports[i]->bit != FP_TRANSPORT_FAKE &&
+        transports[i]->available (&why) == 0)
+      set |= transports[i]->bit;
+  }
+  return set;
+}
