@@ -4,8 +4,14 @@
 #include <config.h>
 
 #include "transport/transport.h"
+#ifdef HAVE_RDMA
+#include "transport/verbs_client.h"
+#endif
 
 static const struct fp_transport_ops *const transports[] = {
+#ifdef HAVE_RDMA
+  &fp_transport_rdma,
+#endif
   &fp_transport_shm,
   &fp_transport_tcp,
 };

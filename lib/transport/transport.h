@@ -156,7 +156,6 @@ struct fp_conn {
   struct fp_queue *queue;
 };
 
-extern const struct fp_transport_ops fp_transport_rdma; /* if HAVE_RDMA */
 extern const struct fp_transport_ops fp_transport_shm;
 extern const struct fp_transport_ops fp_transport_tcp;
 
