@@ -1,40 +1,155 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* main.c - the farpage command. */
+/* main.c - the farpage command: finds the command that was asked for. */
 
 #include <config.h>
 
-#include <getopt.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-static const struct option options[] = {
-  { "help", no_argument, NULL, 'h' },
-  { "version", no_argument, NULL, 'V' },
-  { NULL, 0, NULL, 0 },
+#include "commands.h"
+
+static const struct command {
+  const char *name;
+  int (*run) (int argc, char *argv[]);
+  const char *help;
+} commands[] = {
+  { "attach", cmd_attach, "make a block device of other machines' memory" },
+  { "detach", cmd_detach, "give it back" },
+  { "swapon", cmd_swapon, "swap to an attached device" },
+  { "swapoff", cmd_swapoff, "stop swapping to it" },
+  { "status", cmd_status, "what is attached, and how it is doing" },
+  { "servers", cmd_servers, "what memory servers lend, and to whom" },
 };
+#define NR_COMMANDS (sizeof commands / sizeof commands[0])
+
+static void
+usage (FILE *fp)
+{
+  size_t i;
+
+  fprintf (fp, "Usage: farpage COMMAND [ARGUMENT]...\n\nCommands:\n");
+  for (i = 0; i < NR_COMMANDS; i++)
+    fprintf (fp, "  %-10s %s\n", commands[i].name, commands[i].help);
+  fprintf (fp, "\n'farpage COMMAND --help' says more about each;"
+               " farpage(1) says all.\n"
+               "  --help     show this text\n"
+               "  --version  show the version\n");
+}
+
+int
+say_error (const char *fmt, ...)
+{
+  va_list ap;
+
+  fputs ("farpage: ", stderr);
+  va_start (ap, fmt);
+  vfprintf (stderr, fmt, ap);
+  va_end (ap);
+  fputc ('\n', stderr);
+  return EXIT_FAILURE;
+}
+
+int
+say_usage (const char *command, const char *fmt, ...)
+{
+  va_list ap;
+
+  fprintf (stderr, "farpage: %s: ", command);
+  va_start (ap, fmt);
+  vfprintf (stderr, fmt, ap);
+  va_end (ap);
+  fprintf (stderr, "\nTry 'farpage %s --help'.\n", command);
+  return EXIT_USAGE;
+}
+
+void
+say_version (void)
+{
+  printf ("farpage %s\n", PACKAGE_VERSION);
+}
+
+bool
+common_option (int c, const char *command, const char *help, int *status)
+{
+  switch (c) {
+  case 'h':
+    fputs (help, stdout);
+    *status = EXIT_SUCCESS;
+    return true;
+  case 'V':
+    say_version ();
+    *status = EXIT_SUCCESS;
+    return true;
+  case '?':
+    fprintf (stderr, "Try 'farpage %s --help'.\n", command);
+    *status = EXIT_USAGE;
+    return true;
+  }
+  return false;
+}
+
+bool
+parse_number (const char *s, long min, long max, long *out)
+{
+  char *end;
+
+  errno = 0;
+  *out = strtol (s, &end, 10);
+  return errno == 0 && end != s && *end == '\0' && *out >= min && *out <= max;
+}
+
+/* getopt prints argv[0] with its messages: make that "farpage: attach". */
+static int
+run (const struct command *c, int argc, char *argv[])
+{
+  char name[32];
+
+  snprintf (name, sizeof name, "farpage: %s", c->name);
+  argv[0] = name;
+  return c->run (argc, argv);
+}
 
 static int
-usage (FILE *fp, int status)
+dispatch (int argc, char *argv[])
 {
-  fprintf (fp, "Usage: farpage [--help] [--version]\n");
-  return status;
+  const char *arg = argc > 1 ? argv[1] : NULL;
+  size_t i;
+
+  if (!arg) {
+    usage (stderr);
+    return EXIT_USAGE;
+  }
+  if (!strcmp (arg, "--help") || !strcmp (arg, "-h")) {
+    usage (stdout);
+    return EXIT_SUCCESS;
+  }
+  if (!strcmp (arg, "--version") || !strcmp (arg, "-V")) {
+    say_version ();
+    return EXIT_SUCCESS;
+  }
+  for (i = 0; i < NR_COMMANDS; i++)
+    if (!strcmp (arg, commands[i].name))
+      return run (&commands[i], argc - 1, argv + 1);
+
+  fprintf (stderr, "farpage: %s: no such %s\n", arg,
+           arg[0] == '-' ? "option" : "command");
+  fprintf (stderr, "Try 'farpage --help'.\n");
+  return EXIT_USAGE;
 }
 
 int
 main (int argc, char *argv[])
 {
-  int c;
+  int status;
 
-  while ((c = getopt_long (argc, argv, "hV", options, NULL)) != -1) {
-    switch (c) {
-    case 'h':
-      return usage (stdout, EXIT_SUCCESS);
-    case 'V':
-      printf ("farpage %s\n", PACKAGE_VERSION);
-      return EXIT_SUCCESS;
-    default:
-      return usage (stderr, 2);
-    }
-  }
-  return usage (stderr, 2);
+  /* A reader that went away is an error of the write, not a death. */
+  signal (SIGPIPE, SIG_IGN);
+  status = dispatch (argc, argv);
+  if ((fflush (stdout) != 0 || ferror (stdout)) && status == EXIT_SUCCESS)
+    status = say_error ("standard output: %s", strerror (errno));
+  return status;
 }

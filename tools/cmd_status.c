@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_status.c - farpage status: what is attached, and how it is doing. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/size.h"
+#include "commands.h"
+#include "plugin_status.h"
+#include "state.h"
+#include "sysfs.h"
+
+static const char help[] =
+    "Usage: farpage status [OPTION]... [/dev/nbdX]...\n"
+    "\n"
+    "Shows what 'farpage attach' attached: all of it, or these devices.\n"
+    "\n"
+    "      --socket PATH   ask one plugin, by its status=PATH; for an nbdkit\n"
+    "                      that farpage did not start\n"
+    "      --json          as JSON\n"
+    "      --help, --version\n";
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "socket", required_argument, NULL, 's' },
+  { "json", no_argument, NULL, 'j' },
+  { NULL, 0, NULL, 0 },
+};
+
+static void
+json_putp (struct json_object **op)
+{
+  json_object_put (*op);
+}
+
+static void
+print_json (struct json_object *o)
+{
+  printf ("%s\n",
+          json_object_to_json_string_ext (
+              o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+static int
+one_socket (const char *path, bool json)
+{
+  FP_CLEANUP (json_putp) struct json_object *o = NULL;
+  struct why w;
+
+  if (plugin_status_read (&o, path, &w) < 0)
+    return say_error ("status: %s", w.text);
+  if (json)
+    print_json (o);
+  else {
+    printf ("%s\n", path);
+    plugin_status_print (stdout, o);
+  }
+  return EXIT_SUCCESS;
+}
+
+/* What can be said of a device without asking its plugin. */
+struct facts {
+  struct state st;
+  bool supervised, connected;
+  struct swap_area swap;
+  struct why in_use; /* "": it is not */
+  struct why plugin_why;
+  struct json_object *plugin; /* NULL: plugin_why */
+};
+
+static void
+gather (struct facts *f, int index)
+{
+  struct why w;
+  char path[STATE_PATH_MAX];
+  int lock;
+
+  /* A lock that can be had is one that no supervisor holds. */
+  if (state_lock (&lock, index, &w) == 0)
+    close (lock);
+  else
+    f->supervised = true;
+  f->connected = nbd_connected (index);
+  (void) nbd_swap (index, &f->swap, NULL);
+  if (!nbd_in_use (index, &f->in_use))
+    f->in_use.text[0] = '\0';
+  state_path (path, index, "status.sock");
+  if (plugin_status_read (&f->plugin, path, &f->plugin_why) < 0)
+    f->plugin = NULL;
+}
+
+static void
+print_facts (const struct facts *f)
+{
+  char size[FP_SIZE_STR_MAX], used[FP_SIZE_STR_MAX];
+  unsigned i;
+
+  fp_format_size (f->st.size, size);
+  printf ("/dev/nbd%d  %s, %u connections", f->st.index, size,
+          f->st.connections);
+  if (f->swap.active) {
+    fp_format_size (f->swap.used, used);
+    printf (", swapped to: %s used, priority %ld", used, f->swap.priority);
+  }
+  else if (*f->in_use.text)
+    printf (", in use");
+  printf ("\n  parameters    ");
+  for (i = 0; i < f->st.nr_args; i++)
+    printf (" %s", f->st.args[i]);
+  printf ("\n  supervisor     pid %ld%s; nbdkit pid %ld; %u restarts, %u links"
+          " replaced\n",
+          (long) f->st.supervisor, f->supervised ? "" : " IS DEAD",
+          (long) f->st.nbdkit, f->st.restarts, f->st.reconnects);
+  printf ("  last event     %s\n", f->st.event);
+  if (!f->connected)
+    printf ("  NOT CONNECTED: 'farpage detach /dev/nbd%d' cleans up\n",
+            f->st.index);
+  else if (!f->supervised)
+    printf ("  Nobody would restart its nbdkit: stop using it, then 'farpage"
+            " detach /dev/nbd%d'\n",
+            f->st.index);
+  if (f->plugin)
+    plugin_status_print (stdout, f->plugin);
+  else
+    printf ("  plugin         does not answer: %s\n", f->plugin_why.text);
+}
+
+static struct json_object *
+facts_to_json (struct facts *f)
+{
+  struct json_object *o = state_to_json (&f->st);
+  struct json_object *swap = NULL;
+
+  json_object_object_add (o, "supervised",
+                          json_object_new_boolean (f->supervised));
+  json_object_object_add (o, "connected",
+                          json_object_new_boolean (f->connected));
+  json_object_object_add (o, "in_use",
+                          json_object_new_boolean (*f->in_use.text != '\0'));
+  if (f->swap.active) {
+    swap = json_object_new_object ();
+    json_object_object_add (swap, "size",
+                            json_object_new_uint64 (f->swap.size));
+    json_object_object_add (swap, "used",
+                            json_object_new_uint64 (f->swap.used));
+    json_object_object_add (swap, "priority",
+                            json_object_new_int64 (f->swap.priority));
+  }
+  json_object_object_add (o, "swap_area", swap);
+  json_object_object_add (o, "plugin", FP_STEAL (f->plugin));
+  return o;
+}
+
+/* Adds to devices, or prints. -errno if it is not one of ours. */
+static int
+show_device (int index, struct json_object *devices, struct why *w)
+{
+  struct facts f = { 0 };
+  int r = state_load (&f.st, index, w);
+
+  if (r < 0)
+    return r;
+  gather (&f, index);
+  if (devices)
+    json_object_array_add (devices, facts_to_json (&f));
+  else
+    print_facts (&f);
+  json_object_put (f.plugin);
+  state_clear (&f.st);
+  return 0;
+}
+
+/* Those without a state file were left half-made, or are being made. */
+static int
+show_all (struct json_object *devices)
+{
+  int i, shown = 0, status = EXIT_SUCCESS;
+  struct why w;
+
+  for (i = 0; i < STATE_MAX_DEVICES; i++) {
+    if (!state_exists (i))
+      continue;
+    if (show_device (i, devices, &w) < 0)
+      status = say_error ("status: /dev/nbd%d: %s", i, w.text);
+    shown++;
+  }
+  if (shown == 0 && !devices)
+    printf ("Nothing is attached.\n");
+  return status;
+}
+
+static int
+show (char *argv[], int n, bool json)
+{
+  FP_CLEANUP (json_putp) struct json_object *o = NULL;
+  struct json_object *devices = NULL;
+  int i, status = EXIT_SUCCESS;
+  struct why w;
+
+  if (json) {
+    o = json_object_new_object ();
+    devices = json_object_new_array ();
+    json_object_object_add (o, "version", json_object_new_int (1));
+    json_object_object_add (o, "devices", devices);
+  }
+  if (n == 0)
+    status = show_all (devices);
+  for (i = 0; i < n; i++)
+    if (show_device (nbd_index (argv[i]), devices, &w) < 0)
+      status = say_error ("status: %s", w.text);
+  if (json)
+    print_json (o);
+  return status;
+}
+
+int
+cmd_status (int argc, char *argv[])
+{
+  const char *socket = NULL;
+  bool json = false;
+  int c, i, status;
+
+  while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
+    if (common_option (c, "status", help, &status))
+      return status;
+    if (c == 's')
+      socket = optarg;
+    json = json || c == 'j';
+  }
+  if (socket && optind < argc)
+    return say_usage ("status", "a device or --socket, not both");
+  for (i = optind; i < argc; i++)
+    if (nbd_index (argv[i]) < 0)
+      return say_usage ("status", "%s: not a /dev/nbdX", argv[i]);
+  return socket ? one_socket (socket, json)
+                : show (argv + optind, argc - optind, json);
+}

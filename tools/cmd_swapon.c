@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_swapon.c - farpage swapon: make an attached device a swap area. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/swap.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/size.h"
+#include "commands.h"
+#include "nbdkit_proc.h"
+#include "state.h"
+#include "sysfs.h"
+
+#ifndef SWAP_FLAG_DISCARD_PAGES
+#define SWAP_FLAG_DISCARD_PAGES 0x40000
+#endif
+
+static const char help[] =
+    "Usage: farpage swapon [OPTION]... /dev/nbdX\n"
+    "\n"
+    "Writes a swap signature to a device that 'farpage attach' made, and\n"
+    "swaps to it. Whatever was on the device is lost; a file system is not\n"
+    "overwritten unless you say --force.\n"
+    "\n"
+    "  -p, --priority N   0 to 32767; the highest is used first"
+    " (the kernel's choice)\n"
+    "      --discard      give memory back when pages are freed\n"
+    "      --force        overwrite what is on the device\n"
+    "      --help, --version\n";
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "priority", required_argument, NULL, 'p' },
+  { "discard", no_argument, NULL, 'D' },
+  { "force", no_argument, NULL, 'f' },
+  { NULL, 0, NULL, 0 },
+};
+
+/* First line that a program prints; its exit status, or -errno. */
+static int
+run_program (char *line, size_t size, char *const argv[])
+{
+  FILE *fp;
+  int pipefd[2], status;
+  pid_t pid;
+
+  line[0] = '\0';
+  if (pipe (pipefd) == -1)
+    return -errno;
+  pid = fork ();
+  if (pid == 0) {
+    dup2 (pipefd[1], 1);
+    close (pipefd[0]);
+    close (pipefd[1]);
+    execvp (argv[0], argv);
+    fprintf (stderr, "farpage: cannot run %s: %s\n", argv[0],
+             strerror (errno));
+    _exit (127);
+  }
+  close (pipefd[1]);
+  fp = fdopen (pipefd[0], "r");
+  if (fp) {
+    if (fgets (line, (int) size, fp))
+      line[strcspn (line, "\n")] = '\0';
+    while (fgetc (fp) != EOF)
+      ;
+    fclose (fp);
+  }
+  if (pid == -1 || waitpid (pid, &status, 0) == -1)
+    return -errno;
+  return WIFEXITED (status) ? WEXITSTATUS (status) : 128;
+}
+
+/* What is on the device now, "" for nothing that blkid knows. */
+static int
+probe_signature (char *type, size_t size, char *device)
+{
+  char *argv[] = { "blkid", "-p", "-c",   "/dev/null", "-o",
+                   "value", "-s", "TYPE", device,      NULL };
+  char *table[] = { "blkid", "-p", "-c",     "/dev/null", "-o",
+                    "value", "-s", "PTTYPE", device,      NULL };
+  int r = run_program (type, size, argv);
+
+  if ((r == 0 || r == 2) && !*type)
+    r = run_program (type, size, table);
+  /* 2: nothing was found. 8: several things were. */
+  if (r == 8)
+    snprintf (type, size, "more than one signature");
+  return r == 0 || r == 2 || r == 8 ? 0 : -EIO;
+}
+
+static int
+check_content (char *device, bool force)
+{
+  char type[64];
+
+  if (force)
+    return EXIT_SUCCESS;
+  if (probe_signature (type, sizeof type, device) < 0)
+    return say_error ("swapon: cannot find out what is on %s", device);
+  if (*type && strcmp (type, "swap"))
+    return say_error ("swapon: %s holds data (%s): --force overwrites it",
+                      device, type);
+  return EXIT_SUCCESS;
+}
+
+static int
+make_swap (char *device)
+{
+  char *argv[] = { "mkswap", "--force", "--label", "farpage", device, NULL };
+  char line[128];
+
+  if (run_program (line, sizeof line, argv) != 0)
+    return say_error ("swapon: mkswap %s failed", device);
+  return EXIT_SUCCESS;
+}
+
+static int
+swap_on (struct state *st, long priority, bool discard, bool force)
+{
+  char device[32], size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
+  int flags = 0, status;
+  struct swap_area area;
+  struct why w;
+
+  snprintf (device, sizeof device, "/dev/nbd%d", st->index);
+  if (nbd_in_use (st->index, &w))
+    return say_error ("swapon: %s", w.text);
+  if (!nbd_connected (st->index))
+    return say_error ("swapon: %s is not connected: see 'farpage status'",
+                      device);
+  status = check_content (device, force);
+  if (status == EXIT_SUCCESS)
+    status = make_swap (device);
+  if (status != EXIT_SUCCESS)
+    return status;
+
+  /* Before the first page goes there, or the first shortage stalls. */
+  state_path (socket, st->index, "nbd.sock");
+  if (nbdkit_set_swap (st->nbdkit, socket) < 0)
+    fprintf (stderr, "farpage: swapon: nbdkit got no real-time priority:"
+                     " it may stall when memory is very short\n");
+
+  if (priority >= 0)
+    flags |= SWAP_FLAG_PREFER |
+             (int) ((priority << SWAP_FLAG_PRIO_SHIFT) & SWAP_FLAG_PRIO_MASK);
+  if (discard)
+    flags |= SWAP_FLAG_DISCARD | SWAP_FLAG_DISCARD_PAGES;
+  if (swapon (device, flags) == -1)
+    return say_error ("swapon: %s: %s", device, strerror (errno));
+  if (nbd_swap (st->index, &area, NULL) < 0 || !area.active)
+    return say_error ("swapon: the kernel does not list %s", device);
+  fp_format_size (area.size, size);
+  printf ("%s: swapping to %s of it, priority %ld%s\n", device, size,
+          area.priority, discard ? ", freed pages are discarded" : "");
+  return EXIT_SUCCESS;
+}
+
+int
+cmd_swapon (int argc, char *argv[])
+{
+  bool discard = false, force = false;
+  int c, index, status;
+  long priority = -1;
+  struct state st;
+  struct why w;
+
+  while ((c = getopt_long (argc, argv, "p:hV", long_options, NULL)) != -1) {
+    if (common_option (c, "swapon", help, &status))
+      return status;
+    if (c == 'p' && !parse_number (optarg, 0, 32767, &priority))
+      return say_usage ("swapon", "--priority: '%s' is not 0 to 32767",
+                        optarg);
+    discard = discard || c == 'D';
+    force = force || c == 'f';
+  }
+  if (optind != argc - 1)
+    return say_usage ("swapon", "one device, please");
+  index = nbd_index (argv[optind]);
+  if (index < 0)
+    return say_usage ("swapon", "%s: not a /dev/nbdX", argv[optind]);
+  if (state_load (&st, index, &w) < 0)
+    return say_error ("swapon: %s", w.text);
+  status = swap_on (&st, priority, discard, force);
+  state_clear (&st);
+  return status;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* commands.h - the commands of farpage: one table, one function each.
+ *
+ * A command gets its own argv (argv[0] is its name), parses it with
+ * getopt_long, and returns an exit status: EXIT_SUCCESS, EXIT_FAILURE, or
+ * EXIT_USAGE for a bad command line. It has said why on standard error.
+ */
+
+#ifndef FARPAGE_COMMANDS_H
+#define FARPAGE_COMMANDS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#define EXIT_USAGE 2
+
+int cmd_attach (int argc, char *argv[]);
+int cmd_detach (int argc, char *argv[]);
+int cmd_swapon (int argc, char *argv[]);
+int cmd_swapoff (int argc, char *argv[]);
+int cmd_status (int argc, char *argv[]);
+int cmd_servers (int argc, char *argv[]);
+
+/* "farpage: " and the sentence. say_usage adds how to get help, and returns
+ * EXIT_USAGE; say_error returns EXIT_FAILURE.
+ */
+int say_error (const char *fmt, ...) __attribute__ ((format (printf, 1, 2)));
+int say_usage (const char *command, const char *fmt, ...)
+    __attribute__ ((format (printf, 2, 3)));
+void say_version (void);
+
+/* What every command does with what getopt_long returned for a long option
+ * that it does not know itself: --help and --version. *status is the exit
+ * status if it returns true.
+ */
+bool common_option (int c, const char *command, const char *help, int *status);
+#define COMMON_OPTIONS                                                        \
+  { "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' }
+
+/* A whole number in [min, max], or false. */
+bool parse_number (const char *s, long min, long max, long *out);
+
+#endif /* FARPAGE_COMMANDS_H */

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* deadline.h - until when a step may take, and whether it is still wanted.
+ *
+ * Units:    milliseconds.
+ */
+
+#ifndef FARPAGE_DEADLINE_H
+#define FARPAGE_DEADLINE_H
+
+#include <signal.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+struct deadline {
+  int64_t at_ms;                     /* CLOCK_MONOTONIC */
+  const volatile sig_atomic_t *stop; /* set: it is over now; may be NULL */
+};
+
+static inline int64_t
+now_ms (void)
+{
+  return (int64_t) (fp_now_ns () / FP_NS_PER_MS);
+}
+
+static inline struct deadline
+deadline_in (int64_t ms, const volatile sig_atomic_t *stop)
+{
+  return (struct deadline) { .at_ms = now_ms () + ms, .stop = stop };
+}
+
+/* What is left, 0 if it is over; most at a time, so that stop is seen. */
+static inline int
+deadline_left (const struct deadline *d, int most)
+{
+  int64_t left = d->at_ms - now_ms ();
+
+  if (left <= 0 || (d->stop && *d->stop))
+    return 0;
+  return left < most ? (int) left : most;
+}
+
+static inline void
+sleep_ms (int ms)
+{
+  struct timespec ts = { ms / 1000, ms % 1000 * 1000000L };
+
+  nanosleep (&ts, NULL);
+}
+
+#endif /* FARPAGE_DEADLINE_H */

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* nbdkit_proc.c - one nbdkit with our plugin. */
+
+#include <config.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "nbdkit_proc.h"
+#include "sysfs.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
+#define STACK_SIZE (1024 * 1024)
+#define SWAP_PRIORITY 10
+
+/* In a build tree ./run says where the plugin is. */
+static const char *
+plugin_path (void)
+{
+  const char *s = getenv ("FARPAGE_PLUGIN");
+
+  return s && *s ? s : PLUGINDIR "/nbdkit-farpage-plugin.so";
+}
+
+/* Between fork and exec. What is not allowed here (no root) is missing from
+ * the robustness against swap pressure only.
+ */
+static void
+prepare_child (bool realtime, int output)
+{
+  struct rlimit stack = { STACK_SIZE, RLIM_INFINITY };
+  struct sched_param fifo = { .sched_priority = SWAP_PRIORITY };
+  int null = open ("/dev/null", O_RDWR);
+  sigset_t none;
+  int sig;
+
+  setsid ();
+  dup2 (null, 0);
+  dup2 (output, 1);
+  dup2 (output, 2);
+  for (sig = 1; sig < NSIG; sig++)
+    signal (sig, SIG_DFL);
+  sigemptyset (&none);
+  sigprocmask (SIG_SETMASK, &none, NULL);
+  setrlimit (RLIMIT_STACK, &stack);
+  (void) sysfs_write ("-1000", "/proc/self/oom_score_adj");
+  prctl (PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+  if (realtime)
+    sched_setscheduler (0, SCHED_FIFO, &fifo);
+}
+
+int
+nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
+              struct why *w)
+{
+  FP_CLEANUP (fp_closep) int theirs = -1;
+  char connections[32], uuid[64], status[128];
+  const char **argv;
+  size_t n = 0;
+  unsigned i;
+  int pipefd[2];
+  pid_t pid;
+
+  *p = (struct nbdkit_proc) NBDKIT_PROC_INIT;
+  argv = calloc (params->nr_args + 16, sizeof *argv);
+  if (!argv)
+    return why_set (w, -ENOMEM, "out of memory");
+  snprintf (connections, sizeof connections, "connections=%u",
+            params->connections);
+  snprintf (uuid, sizeof uuid, "uuid=%s", params->uuid);
+  snprintf (status, sizeof status, "status=%s", params->status_socket);
+  argv[n++] = "nbdkit";
+  argv[n++] = "-f";
+  argv[n++] = "-t";
+  argv[n++] = "1";
+  argv[n++] = "-U";
+  argv[n++] = params->socket;
+  argv[n++] = plugin_path ();
+  for (i = 0; i < params->nr_args; i++)
+    argv[n++] = params->args[i];
+  argv[n++] = connections;
+  argv[n++] = uuid;
+  argv[n++] = status;
+  if (params->swap)
+    argv[n++] = "swap=true";
+  if (params->resume)
+    argv[n++] = "resume=true";
+
+  /* Its side does not block: what it says must never stop its I/O. */
+  if (pipe2 (pipefd, O_CLOEXEC) == -1 ||
+      fcntl (pipefd[0], F_SETFL, O_NONBLOCK) == -1 ||
+      fcntl (pipefd[1], F_SETFL, O_NONBLOCK) == -1) {
+    free (argv);
+    return why_set (w, -errno, "pipe: %s", strerror (errno));
+  }
+  p->output = pipefd[0];
+  theirs = pipefd[1];
+
+  /* Of a predecessor that was killed. nbdkit would not replace it. */
+  unlink (params->socket);
+  unlink (params->status_socket);
+
+  pid = fork ();
+  if (pid == 0) {
+    prepare_child (params->realtime, theirs);
+    execvp (argv[0], (char **) argv);
+    fprintf (stderr, "cannot run nbdkit: %s\n", strerror (errno));
+    _exit (127);
+  }
+  free (argv);
+  if (pid == -1) {
+    close (p->output);
+    p->output = -1;
+    return why_set (w, -errno, "fork: %s", strerror (errno));
+  }
+  p->pid = pid;
+  p->pidfd = pidfd_open (pid, 0);
+  return 0;
+}
+
+static void
+keep_tail (struct nbdkit_proc *p, const char *s, size_t n)
+{
+  size_t max = sizeof p->tail - 1;
+
+  if (n > max) {
+    s += n - max;
+    n = max;
+  }
+  if (p->tail_len + n > max) {
+    size_t drop = p->tail_len + n - max;
+
+    memmove (p->tail, p->tail + drop, p->tail_len - drop);
+    p->tail_len -= drop;
+  }
+  memcpy (p->tail + p->tail_len, s, n);
+  p->tail_len += n;
+  p->tail[p->tail_len] = '\0';
+}
+
+void
+nbdkit_hear (struct nbdkit_proc *p)
+{
+  char buf[1024], *line, *save;
+  ssize_t n;
+
+  if (p->output == -1)
+    return;
+  while ((n = read (p->output, buf, sizeof buf - 1)) > 0) {
+    keep_tail (p, buf, (size_t) n);
+    buf[n] = '\0';
+    for (line = strtok_r (buf, "\n", &save); line;
+         line = strtok_r (NULL, "\n", &save))
+      fp_log (FP_LOG_INFO, "%s", line);
+  }
+  if (n == 0) {
+    close (p->output);
+    p->output = -1;
+  }
+}
+
+bool
+nbdkit_ended (struct nbdkit_proc *p)
+{
+  if (p->pid == 0)
+    return true;
+  if (waitpid (p->pid, &p->status, WNOHANG) != p->pid)
+    return false;
+  nbdkit_hear (p);
+  p->pid = 0;
+  if (p->pidfd != -1)
+    close (p->pidfd);
+  if (p->output != -1)
+    close (p->output);
+  p->pidfd = p->output = -1;
+  return true;
+}
+
+/* nbdkit's lines without their prefixes, joined. */
+static void
+readable (char *out, size_t size, const char *tail)
+{
+  char copy[sizeof ((struct nbdkit_proc *) 0)->tail];
+  char *line, *save, *s;
+  size_t used = 0;
+  int n;
+
+  snprintf (copy, sizeof copy, "%s", tail);
+  out[0] = '\0';
+  for (line = strtok_r (copy, "\n", &save); line && used < size;
+       line = strtok_r (NULL, "\n", &save)) {
+    s = strstr (line, "error: ");
+    s = s ? s + strlen ("error: ") : line;
+    n = snprintf (out + used, size - used, "%s%s", used ? "; " : "", s);
+    used += n < 0 ? 0 : (size_t) n;
+  }
+}
+
+int
+nbdkit_why (const struct nbdkit_proc *p, struct why *w)
+{
+  char said[sizeof p->tail];
+
+  readable (said, sizeof said, p->tail);
+  if (*said)
+    return why_set (w, -EIO, "nbdkit: %s", said);
+  if (WIFSIGNALED (p->status))
+    return why_set (w, -EIO, "nbdkit was killed by signal %d",
+                    WTERMSIG (p->status));
+  return why_set (w, -EIO, "nbdkit ended with exit status %d",
+                  WEXITSTATUS (p->status));
+}
+
+void
+nbdkit_stop (struct nbdkit_proc *p, int ms)
+{
+  struct deadline d = deadline_in (ms, NULL);
+  int left;
+
+  if (nbdkit_ended (p))
+    return;
+  kill (p->pid, SIGTERM);
+  while (!nbdkit_ended (p)) {
+    struct pollfd pfd[] = { { .fd = p->pidfd, .events = POLLIN },
+                            { .fd = p->output, .events = POLLIN } };
+
+    left = deadline_left (&d, 200);
+    if (left == 0) {
+      fp_log (FP_LOG_INFO, "nbdkit (pid %ld) did not end within %d s: killed",
+              (long) p->pid, ms / 1000);
+      kill (p->pid, SIGKILL);
+      d = deadline_in (ms, NULL);
+      left = 200;
+    }
+    poll (pfd, 2, left);
+    nbdkit_hear (p);
+  }
+}
+
+/* Whether that process is an nbdkit that was told to use this socket. */
+static bool
+is_ours (pid_t pid, const char *socket)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  char path[64], buf[2048];
+  ssize_t n, i;
+
+  if (pid <= 0)
+    return false;
+  snprintf (path, sizeof path, "/proc/%ld/cmdline", (long) pid);
+  fd = open (path, O_RDONLY | O_CLOEXEC);
+  if (fd == -1)
+    return false;
+  n = read (fd, buf, sizeof buf - 1);
+  if (n <= 0)
+    return false;
+  buf[n] = '\0';
+  for (i = 0; i < n; i += (ssize_t) strlen (buf + i) + 1)
+    if (!strcmp (buf + i, socket))
+      return true;
+  return false;
+}
+
+void
+nbdkit_stop_other (pid_t pid, const char *socket, int ms)
+{
+  FP_CLEANUP (fp_closep) int pidfd = pid > 0 ? pidfd_open (pid, 0) : -1;
+  struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
+
+  /* The pidfd first: then it is this process that is looked at. */
+  if (pidfd == -1 || !is_ours (pid, socket))
+    return;
+  pidfd_send_signal (pidfd, SIGTERM, NULL, 0);
+  if (poll (&pfd, 1, ms) == 0) {
+    pidfd_send_signal (pidfd, SIGKILL, NULL, 0);
+    poll (&pfd, 1, ms);
+  }
+}
+
+int
+nbdkit_set_swap (pid_t pid, const char *socket)
+{
+  struct sched_param fifo = { .sched_priority = SWAP_PRIORITY };
+  struct dirent *d;
+  char path[64];
+  DIR *tasks;
+  int r = 0;
+
+  if (!is_ours (pid, socket))
+    return -ESRCH;
+  snprintf (path, sizeof path, "/proc/%ld/task", (long) pid);
+  tasks = opendir (path);
+  if (!tasks)
+    return -errno;
+  while ((d = readdir (tasks)))
+    if (d->d_name[0] != '.' &&
+        sched_setscheduler (atoi (d->d_name), SCHED_FIFO, &fifo) == -1 &&
+        errno != ESRCH)
+      r = -errno;
+  closedir (tasks);
+  return r;
+}

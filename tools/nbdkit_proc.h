@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* nbdkit_proc.h - one nbdkit with our plugin: start it so that it can serve
+ * swap, hear what it says, stop it.
+ *
+ * It gets a session of its own (a terminal that goes away does not end it),
+ * a small stack for each thread, no OOM killer, and no I/O for its own
+ * allocations (PR_SET_IO_FLUSHER); for swap also SCHED_FIFO: such a task may
+ * use a part of the kernel's reserve, without which swap stalls.
+ *
+ * Errors:   0 or a negative errno value, and a sentence in w.
+ * Threads:  one.
+ */
+
+#ifndef FARPAGE_NBDKIT_PROC_H
+#define FARPAGE_NBDKIT_PROC_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "deadline.h"
+#include "why.h"
+
+struct nbdkit_proc {
+  pid_t pid;       /* 0: none */
+  int pidfd;       /* readable when it ended; -1 */
+  int output;      /* what it writes; -1 */
+  int status;      /* as waitpid says, once it ended */
+  char tail[1024]; /* the last it said */
+  size_t tail_len;
+};
+
+struct nbdkit_params {
+  const char *socket, *status_socket, *uuid;
+  bool resume;
+  bool swap;     /* give it swap=true: it was attached for that */
+  bool realtime; /* it serves swap */
+  unsigned connections;
+  unsigned nr_args;
+  char *const *args;
+};
+
+#define NBDKIT_PROC_INIT                                                      \
+  {                                                                           \
+    .pidfd = -1, .output = -1                                                 \
+  }
+
+/* Returns once it was forked: that it serves shows when a client gets an
+ * answer.
+ */
+int nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
+                  struct why *w);
+
+/* Reads what it wrote: logged by line, and kept in tail. */
+void nbdkit_hear (struct nbdkit_proc *p);
+
+/* True if it ended (then pid is 0), or was never started. */
+bool nbdkit_ended (struct nbdkit_proc *p);
+/* "exit status 1", "signal 9": of one that ended; and what it said. */
+int nbdkit_why (const struct nbdkit_proc *p, struct why *w);
+
+/* SIGTERM, and SIGKILL after ms. */
+void nbdkit_stop (struct nbdkit_proc *p, int ms);
+
+/* The same for one that another process started, if pid is still one that
+ * serves this socket.
+ */
+void nbdkit_stop_other (pid_t pid, const char *socket, int ms);
+
+/* Real-time priority for all threads of a running one. */
+int nbdkit_set_swap (pid_t pid, const char *socket);
+
+#endif /* FARPAGE_NBDKIT_PROC_H */

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* why.h - what went wrong, as one sentence for a person.
+ *
+ * Objects of the farpage command return 0 or a negative errno value and
+ * leave the sentence in the caller's struct why; only commands print it.
+ */
+
+#ifndef FARPAGE_WHY_H
+#define FARPAGE_WHY_H
+
+struct why {
+  char text[2048];
+};
+
+/* Both return err, so that 'return why_set (...)' ends a function. The
+ * second one replaces the text by "WHAT: TEXT".
+ */
+int why_set (struct why *w, int err, const char *fmt, ...)
+    __attribute__ ((format (printf, 3, 4)));
+int why_prefix (struct why *w, int err, const char *fmt, ...)
+    __attribute__ ((format (printf, 3, 4)));
+
+#endif /* FARPAGE_WHY_H */
