@@ -50,6 +50,7 @@ struct fp_lane {
   pthread_mutex_t lock;      /* everything below, until the counters */
   pthread_cond_t cond;       /* an io is done, or nobody polls now */
   bool polling;              /* a thread is polling or asleep for all */
+  bool asleep;               /* that thread is in poll(2) */
   unsigned sleepers;         /* threads in cond */
 
   struct fp_queue *queues[NR_QUEUES];

@@ -40,6 +40,9 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
   io->done = true;
   if (lane->sleepers > 0)
     pthread_cond_broadcast (&lane->cond);
+  /* Another thread collected what the sleeping one is waiting for. */
+  if (lane->asleep)
+    fp_lane_wake (lane);
 }
 
 static void

@@ -66,11 +66,12 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
       continue;
     if (lane_arm (lane, fds, &nr))
       continue;
-    slept = true;
+    slept = lane->asleep = true;
     lane_unlock (lane);
     /* An error or a timeout both mean: look again. */
     (void) poll (fds, nr, SLEEP_MAX_MS);
     fp_lock (&lane->lock);
+    lane->asleep = false;
   }
   now = fp_now_ns ();
   lane->wait_ewma_ns += (now - start) / 8;
@@ -137,10 +138,9 @@ fp_lane_poll (struct fp_lane *lane, bool wait)
   struct fp_io *ios;
 
   LANE_LOCK_SCOPE (lane);
+  lane_progress (lane);
   if (wait)
     wait_for (lane, NULL);
-  else if (!lane->polling)
-    lane_progress (lane);
   ios = lane->completed.head;
   for (struct fp_io *io = ios; io != NULL; io = io->next)
     lane->outstanding--;
@@ -154,6 +154,10 @@ run_sync (struct fp_lane *lane, struct fp_io *io)
   io->sync = true;
   LANE_LOCK_SCOPE (lane);
   enqueue (lane, io);
+  /* On its way before this thread waits: the one that polls for all may be
+   * asleep.
+   */
+  lane_progress (lane);
   wait_for (lane, io);
   return io->status;
 }

@@ -110,6 +110,13 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   };
   int r;
 
+  /* Of a new volume the server may have heard before, if its answer was
+   * lost.  One that it had is never made anew: that would be zeros.
+   */
+  if (!l->opened && !p->resume)
+    q.flags |= FP_OPEN_CREATE;
+  if (p->name[0] == '\0')
+    q.flags |= FP_OPEN_EPHEMERAL;
   memcpy (q.name, p->name, sizeof q.name);
   r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
   if (r == 0) {
