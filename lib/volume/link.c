@@ -100,8 +100,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
 {
   const struct fp_volume_params *p = &l->v->p;
   struct fp_open q = {
-    .flags = (l->opened || p->resume ? FP_OPEN_RESUME : FP_OPEN_CREATE) |
-             (p->name[0] == '\0' ? FP_OPEN_EPHEMERAL : 0),
+    .flags = FP_OPEN_RESUME,
     .transport = l->ops->bit,
     .volume = p->uuid,
     .size = p->size,
