@@ -21,7 +21,7 @@
 #define FP_TIMEOUT_MIN_MS 50
 #define FP_TIMEOUT_MAX_MS 600000
 #define FP_POLL_MAX_US 10000
-#define FP_SLAB_MIN 4096
+#define FP_SLAB_MIN 65536
 
 struct fp_params {
   struct fp_volume_params volume;

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-params.c - the plugin's parameters: each accepted form, each refusal,
+ * and what follows from the others.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "../../nbdkit-plugin/params.h"
+
+#define SERVER "server=127.0.0.1"
+
+/* Set each "key=value" of the space-separated list, then complete. */
+static int
+parse (struct fp_params *p, const char *list, char why[FP_WHY_MAX])
+{
+  char copy[1024];
+  char *save = NULL;
+
+  fp_params_init (p);
+  why[0] = '\0';
+  snprintf (copy, sizeof copy, "%s", list);
+  for (char *s = strtok_r (copy, " ", &save); s != NULL;
+       s = strtok_r (NULL, " ", &save)) {
+    char *eq = strchr (s, '=');
+    int r;
+
+    assert_non_null (eq);
+    *eq = '\0';
+    r = fp_params_set (p, s, eq + 1, why);
+    if (r < 0)
+      return r;
+  }
+  return fp_params_complete (p, why);
+}
+
+static void
+test_defaults (void **state)
+{
+  struct fp_params p;
+  char why[FP_WHY_MAX];
+  long cpus = sysconf (_SC_NPROCESSORS_ONLN);
+
+  (void) state;
+  assert_int_equal (parse (&p, "server=donor size=1G", why), 0);
+  assert_string_equal (why, "");
+  assert_int_equal (p.volume.nr_servers, 1);
+  assert_string_equal (p.volume.servers[0].host, "donor");
+  assert_int_equal (p.volume.servers[0].port, FP_DEFAULT_PORT);
+  assert_int_equal (p.volume.size, 1 << 30);
+  assert_int_equal (p.volume.slab_size, 0);
+  assert_int_equal (p.volume.transports, FP_TRANSPORT_WIRE_MASK);
+  assert_int_equal (p.volume.lanes, cpus > FP_MAX_LANES ? FP_MAX_LANES : cpus);
+  assert_true (fp_uuid_is_nil (&p.volume.uuid));
+  assert_false (p.volume.resume);
+  assert_false (p.volume.reserve_full);
+  assert_false (p.swap);
+  assert_true (p.mlock);
+  assert_false (p.keep);
+  assert_string_equal (p.status, "");
+}
+
+static void
+test_all (void **state)
+{
+  struct fp_params p;
+  char why[FP_WHY_MAX], uuid[FP_UUID_STR_MAX];
+
+  (void) state;
+  assert_int_equal (
+      parse (&p,
+             "server=[::1]:99 server=unix:/run/f.sock size=512 slab=4M "
+             "transport=shm timeout=50 poll=0 connections=64 reserve=thin "
+             "mlock=off uuid=01234567-89ab-cdef-0123-456789abcdef resume=1 "
+             "keep=yes status=/run/s.sock copies=1 takeover=false",
+             why),
+      0);
+  assert_int_equal (p.volume.nr_servers, 2);
+  assert_string_equal (p.volume.servers[0].host, "::1");
+  assert_int_equal (p.volume.servers[0].port, 99);
+  assert_true (p.volume.servers[1].is_unix);
+  assert_string_equal (p.volume.servers[1].host, "/run/f.sock");
+  assert_int_equal (p.volume.size, 512);
+  assert_int_equal (p.volume.slab_size, 4 << 20);
+  assert_int_equal (p.volume.transports, FP_TRANSPORT_SHM);
+  assert_int_equal (p.volume.timeout_ms, 50);
+  assert_int_equal (p.volume.poll_us, 0);
+  assert_int_equal (p.volume.lanes, 64);
+  assert_false (p.mlock);
+  fp_uuid_format (&p.volume.uuid, uuid);
+  assert_string_equal (uuid, "01234567-89ab-cdef-0123-456789abcdef");
+  assert_true (p.volume.resume);
+  assert_true (p.keep);
+  assert_string_equal (p.status, "/run/s.sock");
+}
+
+static void
+test_follows (void **state)
+{
+  struct fp_params p;
+  char why[FP_WHY_MAX], cwd[200], path[512];
+
+  (void) state;
+  assert_int_equal (parse (&p, SERVER " size=1G swap=true", why), 0);
+  assert_true (p.volume.reserve_full);
+
+  /* nbdkit will be in / when it reconnects. */
+  assert_non_null (getcwd (cwd, sizeof cwd));
+  assert_int_equal (chdir ("/tmp"), 0);
+  assert_int_equal (parse (&p, "server=unix:a/b size=1G status=c", why), 0);
+  assert_int_equal (chdir (cwd), 0);
+  assert_string_equal (p.volume.servers[0].host, "/tmp/a/b");
+  assert_string_equal (p.status, "/tmp/c");
+
+  /* The last character that a socket's name can have. */
+  snprintf (path, sizeof path, SERVER " size=1G status=/%0106d", 0);
+  assert_int_equal (parse (&p, path, why), 0);
+  assert_int_equal (strlen (p.status), 107);
+}
+
+static const struct {
+  const char *list;
+  const char *why; /* is in the message */
+} bad[] = {
+  { "", "server=ADDR is required" },
+  { "size=1G", "server=ADDR is required" },
+  { SERVER, "size=SIZE is required" },
+  { SERVER " size=1G colour=red", "unknown parameter 'colour'" },
+  { SERVER " size=1G =", "unknown parameter ''" },
+
+  { SERVER " size=", "size=" },
+  { SERVER " size=0", "multiple of 512" },
+  { SERVER " size=1000", "multiple of 512" },
+  { SERVER " size=lots", "size=lots" },
+  { SERVER " size=-1", "size=-1" },
+  { SERVER " size=99999999999999999999", "size=9999" },
+  { SERVER " size=8E", "size=8E" },
+
+  { "server= size=1G", "server=" },
+  { "server=[::1 size=1G", "server=[::1" },
+  { "server=a:b:c size=1G", "server=a:b:c" },
+  { "server=a:65536 size=1G", "server=a:65536" },
+  { "server=a:0 size=1G", "server=a:0" },
+  { "server=unix: size=1G", "server=unix:" },
+  { "server=0.0.0.0 size=1G", "not an address to connect to" },
+  { SERVER " " SERVER " size=1G", "given twice" },
+  { SERVER " " SERVER ":7471 size=1G", "given twice" },
+
+  { SERVER " size=1G slab=3M", "power of two" },
+  { SERVER " size=1G slab=0", "power of two" },
+  { SERVER " size=1G slab=32k", "power of two" },
+  { SERVER " size=1G slab=x", "slab=x" },
+  { SERVER " size=1G transport=pigeon", "auto, rdma, shm or tcp" },
+  { SERVER " size=1G transport=fake", "auto, rdma, shm or tcp" },
+  { SERVER " size=1G transport=shm", "needs server=unix:PATH" },
+  { SERVER " size=1G timeout=49", "from 50 to 600000" },
+  { SERVER " size=1G timeout=600001", "from 50 to 600000" },
+  { SERVER " size=1G timeout=1s", "from 50 to 600000" },
+  { SERVER " size=1G timeout=", "from 50 to 600000" },
+  { SERVER " size=1G timeout=4294967396", "from 50 to 600000" },
+  { SERVER " size=1G poll=10001", "from 0 to 10000" },
+  { SERVER " size=1G poll=-1", "from 0 to 10000" },
+  { SERVER " size=1G connections=0", "from 1 to 64" },
+  { SERVER " size=1G connections=65", "from 1 to 64" },
+  { SERVER " size=1G reserve=half", "full or thin" },
+  { SERVER " size=1G swap=maybe", "true or false" },
+  { SERVER " size=1G mlock=2", "true or false" },
+  { SERVER " size=1G keep=", "true or false" },
+  { SERVER " size=1G uuid=1234", "not a UUID" },
+  { SERVER " size=1G uuid=00000000-0000-0000-0000-000000000000",
+    "not a UUID" },
+  { SERVER " size=1G resume=true", "needs uuid=UUID" },
+  { SERVER " size=1G swap=true reserve=thin", "contradict" },
+  { SERVER " size=1G swap=true mlock=false", "contradict" },
+  { SERVER " size=1G status=", "empty" },
+
+  { SERVER " size=1G size=1G", "size was given before" },
+  { SERVER " size=1G slab=4M slab=4M", "slab was given before" },
+  { SERVER " size=1G transport=tcp transport=auto", "given before" },
+  { SERVER " size=1G swap=true swap=true", "given before" },
+
+  { SERVER " size=1G copies=2", "copies=2: not in this version" },
+  { SERVER " size=1G takeover=true", "takeover=true: not in this version" },
+  { SERVER " size=1G volume=v", "volume=v: not in this version" },
+};
+
+static void
+test_bad (void **state)
+{
+  (void) state;
+  for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    struct fp_params p;
+    char why[FP_WHY_MAX];
+
+    if (parse (&p, bad[i].list, why) != -EINVAL)
+      fail_msg ("'%s' was accepted", bad[i].list);
+    if (strstr (why, bad[i].why) == NULL || strchr (why, '\n') != NULL)
+      fail_msg ("'%s' got '%s', without '%s'", bad[i].list, why, bad[i].why);
+  }
+}
+
+static void
+test_bounds (void **state)
+{
+  struct fp_params p;
+  char why[FP_WHY_MAX], list[700];
+
+  (void) state;
+  snprintf (list, sizeof list, SERVER " size=1G status=/%0107d", 0);
+  assert_int_equal (parse (&p, list, why), -EINVAL);
+  assert_non_null (strstr (why, "too long"));
+
+  /* What is too long to repeat is cut. */
+  snprintf (list, sizeof list, SERVER " size=1G timeout=%0600d", 0);
+  assert_int_equal (parse (&p, list, why), -EINVAL);
+  assert_int_equal (strlen (why), FP_WHY_MAX - 1);
+
+  fp_params_init (&p);
+  for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
+    snprintf (list, sizeof list, "donor:%u", i + 1);
+    assert_int_equal (fp_params_set (&p, "server", list, why), 0);
+  }
+  assert_int_equal (fp_params_set (&p, "server", "one-more", why), -EINVAL);
+  assert_non_null (strstr (why, "more than 64 servers"));
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_defaults), cmocka_unit_test (test_all),
+    cmocka_unit_test (test_follows),  cmocka_unit_test (test_bad),
+    cmocka_unit_test (test_bounds),
+  };
+
+  return RUN_TESTS (tests);
+}
