@@ -1,40 +1,224 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* main.c - farpage-memserver lends this machine's memory. */
+/* main.c - farpage-memserver lends this machine's memory: check what can be
+ * checked, start, say where, run.
+ */
 
 #include <config.h>
 
-#include <getopt.h>
+#include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-static const struct option options[] = {
-  { "help", no_argument, NULL, 'h' },
-  { "version", no_argument, NULL, 'V' },
-  { NULL, 0, NULL, 0 },
-};
+#include "base/log.h"
+#include "base/size.h"
+#include "host.h"
+#include "listener.h"
+#include "options.h"
+#include "rdma.h"
+#include "server.h"
+
+#define MIB (UINT64_C (1) << 20)
+
+static int failed (const char *fmt, ...)
+    __attribute__ ((__format__ (__printf__, 1, 2)));
 
 static int
-usage (FILE *fp, int status)
+failed (const char *fmt, ...)
 {
-  fprintf (fp, "Usage: farpage-memserver [--help] [--version]\n");
-  return status;
+  va_list args;
+
+  fprintf (stderr, "farpage-memserver: ");
+  va_start (args, fmt);
+  vfprintf (stderr, fmt, args);
+  va_end (args);
+  fputc ('\n', stderr);
+  return -1;
+}
+
+/* Refuse what would drive this host out of memory. */
+static int
+check_memory (struct options *o)
+{
+  char size[FP_SIZE_STR_MAX], reserve[FP_SIZE_STR_MAX], left[FP_SIZE_STR_MAX],
+      fits[FP_SIZE_STR_MAX];
+  struct host_memory memory;
+  uint64_t huge = 0, room;
+  int r = host_memory (&memory, o->numa);
+
+  if (r == -ENODEV)
+    return failed ("numa: there is no node %d", o->numa);
+  if (r < 0)
+    return failed ("how much memory there is: %s", strerror (-r));
+  if (!o->reserve_given) {
+    o->reserve = memory.total / 16;
+    if (o->reserve > (UINT64_C (4) << 30))
+      o->reserve = UINT64_C (4) << 30;
+  }
+
+  /* Huge pages are set aside already. */
+  if (o->hugepages == HUGEPAGES_AUTO || o->hugepages == HUGEPAGES_2M)
+    huge += host_huge_free (2 * MIB);
+  if (o->slab >= 1024 * MIB &&
+      (o->hugepages == HUGEPAGES_AUTO || o->hugepages == HUGEPAGES_1G))
+    huge += host_huge_free (1024 * MIB);
+  if (huge >= o->size || o->hugepages == HUGEPAGES_2M ||
+      o->hugepages == HUGEPAGES_1G)
+    return 0;
+
+  room = memory.available > o->reserve ? memory.available - o->reserve : 0;
+  room = (room + huge) / o->slab * o->slab;
+  if (o->size <= room)
+    return 0;
+  fp_format_size (o->size, size);
+  fp_format_size (o->reserve, reserve);
+  fp_format_size (memory.available, left);
+  fp_format_size (room, fits);
+  return failed ("size: %s does not fit: %s %s available and %s %s reserved "
+                 "for it (--reserve); --size %s would fit",
+                 size, o->numa < 0 ? "this host has" : "this node has", left,
+                 reserve,
+                 o->reserve_given ? "are"
+                                  : "are, unless you say "
+                                    "otherwise,",
+                 fits);
+}
+
+static int
+check_limits (const struct options *o)
+{
+  uint64_t slabs = o->size / o->slab, limit;
+  uint64_t wanted = slabs + MAX_SESSIONS + MAX_FRESH + 2 * MAX_DATA_ALL + 64;
+
+  if (host_raise_nofile (wanted, &limit) < 0) {
+    /* With fewer sessions it will do. */
+    wanted = slabs + 256;
+    if (host_raise_nofile (wanted, &limit) < 0)
+      return failed ("%llu slabs need %llu file descriptors, and the limit "
+                     "is %llu: use a larger --slab, or raise it (ulimit -n, "
+                     "LimitNOFILE=)",
+                     (unsigned long long) slabs, (unsigned long long) wanted,
+                     (unsigned long long) limit);
+  }
+  return 0;
+}
+
+/* Registering memory with a device counts against the limit on locked
+ * memory.
+ */
+static int
+check_lock (const struct server *srv)
+{
+  const struct options *o = srv->options;
+  uint64_t limit;
+
+  if (host_may_lock (o->size + 64 * MIB, &limit))
+    return 0;
+  if (rdma_works (srv))
+    return failed ("rdma: this user may lock %llu MiB of memory, and %llu "
+                   "MiB are needed: raise RLIMIT_MEMLOCK (ulimit -l, "
+                   "limits.conf, LimitMEMLOCK=)",
+                   (unsigned long long) (limit / MIB),
+                   (unsigned long long) (o->size / MIB + 64));
+  return 0;
+}
+
+/* So that the server itself is never what was swapped out. */
+static void
+lock_memory (const struct options *o)
+{
+  uint64_t limit;
+
+  if (!host_may_lock (o->size + 64 * MIB, &limit))
+    return; /* MCL_FUTURE would make mmap fail; the pool will say it */
+  if (mlockall (MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0)
+    fp_log (FP_LOG_WARN, "the server's own memory is not locked: %s",
+            strerror (errno));
+}
+
+/* A file that is there in full or not at all. */
+static int
+write_file (const char *path, const char *text)
+{
+  char new[4096];
+  FILE *fp;
+  bool ok;
+
+  if (snprintf (new, sizeof new, "%s.new", path) >= (int) sizeof new)
+    return failed ("%s: %s", path, strerror (ENAMETOOLONG));
+  fp = fopen (new, "we");
+  if (!fp)
+    return failed ("%s: %s", new, strerror (errno));
+  ok = fputs (text, fp) >= 0;
+  if (fclose (fp) != 0 || !ok || rename (new, path) < 0) {
+    failed ("%s: %s", path, strerror (errno));
+    unlink (new);
+    return -1;
+  }
+  return 0;
+}
+
+static int
+say_where (const struct server *srv)
+{
+  const struct options *o = srv->options;
+  char addrs[MAX_LISTEN * (FP_ADDR_MAX + 2)], pid[32];
+  size_t used = 0;
+
+  for (unsigned i = 0; i < srv->nr_listeners; i++) {
+    char addr[FP_ADDR_MAX + 1];
+
+    fp_addr_format (listener_addr (srv->listeners[i]), addr);
+    fp_log (FP_LOG_INFO, "listening on %s", addr);
+    used +=
+        (size_t) snprintf (addrs + used, sizeof addrs - used, "%s\n", addr);
+  }
+  snprintf (pid, sizeof pid, "%ld\n", (long) getpid ());
+  if (o->pidfile && write_file (o->pidfile, pid) < 0)
+    return -1;
+  if (o->address_file && write_file (o->address_file, addrs) < 0)
+    return -1;
+  return 0;
+}
+
+static int
+run (struct options *o)
+{
+  static struct server srv;
+  char why[WHY_MAX];
+  int r = server_start (&srv, o, why);
+
+  if (r < 0)
+    failed ("%s", why[0] ? why : strerror (-r));
+  else
+    r = check_lock (&srv);
+  if (r == 0)
+    r = say_where (&srv);
+  if (r == 0)
+    r = server_run (&srv);
+  server_end (&srv);
+  if (o->pidfile)
+    unlink (o->pidfile);
+  if (o->address_file)
+    unlink (o->address_file);
+  return r;
 }
 
 int
 main (int argc, char *argv[])
 {
-  int c;
+  struct options o;
+  int r = options_parse (&o, argc, argv);
 
-  while ((c = getopt_long (argc, argv, "hV", options, NULL)) != -1) {
-    switch (c) {
-    case 'h':
-      return usage (stdout, EXIT_SUCCESS);
-    case 'V':
-      printf ("farpage-memserver %s\n", PACKAGE_VERSION);
-      return EXIT_SUCCESS;
-    default:
-      return usage (stderr, 2);
-    }
-  }
-  return usage (stderr, 2);
+  if (r != 0)
+    return r < 0 ? 2 : EXIT_SUCCESS;
+  fp_log_set_sink (fp_log_to_stderr, (void *) "farpage-memserver");
+  fp_log_set_level (o.log_level);
+  if (check_memory (&o) < 0 || check_limits (&o) < 0)
+    return EXIT_FAILURE;
+  lock_memory (&o);
+  return run (&o) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

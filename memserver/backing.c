@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* backing.c - the memory of one slab: a memfd of its own, mapped. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/memfd.h>
+#include <stddef.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifdef HAVE_NUMA
+#include <numa.h>
+#include <numaif.h>
+#endif
+
+#include "backing.h"
+#include "base/checked.h"
+#include "base/cleanup.h"
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+static const struct page_kind {
+  enum hugepages asked;
+  unsigned flags;
+  uint64_t size; /* 0: the system's */
+} page_kinds[] = {
+  { HUGEPAGES_1G, MFD_HUGETLB | MFD_HUGE_1GB, UINT64_C (1) << 30 },
+  { HUGEPAGES_2M, MFD_HUGETLB | MFD_HUGE_2MB, UINT64_C (2) << 20 },
+  { HUGEPAGES_OFF, 0, 0 },
+};
+
+static int
+bind_to_node (const struct backing *b, int node)
+{
+  if (node < 0)
+    return 0;
+#ifdef HAVE_NUMA
+  struct bitmask *mask = numa_allocate_nodemask ();
+  int r;
+
+  if (!mask)
+    return -ENOMEM;
+  numa_bitmask_setbit (mask, (unsigned) node);
+  /* A policy on a shared mapping belongs to the memfd: it holds for what a
+   * client faults in, too.
+   */
+  r = mbind (b->addr, b->size, MPOL_BIND, mask->maskp, mask->size + 1, 0) < 0
+          ? -errno
+          : 0;
+  numa_bitmask_free (mask);
+  return r;
+#else
+  (void) b;
+  return -EOPNOTSUPP;
+#endif
+}
+
+static int
+new_of_kind (struct backing *out, const struct backing_params *p,
+             const struct page_kind *kind)
+{
+  struct backing b = { .fd = -1, .size = p->size };
+  int r;
+
+  b.page_size = kind->size ? kind->size : (uint64_t) sysconf (_SC_PAGESIZE);
+  if (p->size % b.page_size != 0)
+    return -EINVAL;
+  b.fd = memfd_create ("farpage-slab",
+                       MFD_CLOEXEC | MFD_ALLOW_SEALING | kind->flags);
+  if (b.fd < 0)
+    return -errno;
+  if (ftruncate (b.fd, (off_t) p->size) < 0 ||
+      fcntl (b.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) <
+          0) {
+    r = -errno;
+    goto err;
+  }
+  /* Of huge pages, this is what reserves them. */
+  b.addr = mmap (NULL, p->size, PROT_READ | PROT_WRITE, MAP_SHARED, b.fd, 0);
+  if (b.addr == MAP_FAILED) {
+    r = -errno;
+    b.addr = NULL;
+    goto err;
+  }
+  r = bind_to_node (&b, p->numa);
+  if (r < 0)
+    goto err;
+  *out = b;
+  return 0;
+
+err:
+  backing_drop (&b);
+  return r;
+}
+
+int
+backing_new (struct backing *out, const struct backing_params *p)
+{
+  int r = -EINVAL;
+
+  for (size_t i = 0; i < sizeof page_kinds / sizeof page_kinds[0]; i++) {
+    if (p->hugepages != HUGEPAGES_AUTO && p->hugepages != page_kinds[i].asked)
+      continue;
+    r = new_of_kind (out, p, &page_kinds[i]);
+    if (r == 0)
+      return 0;
+  }
+  return r;
+}
+
+/* Faults pages in like a store does, but returns an error where a store would
+ * raise SIGBUS.
+ */
+static int
+kernel_zero (uint8_t *addr, uint64_t length)
+{
+  FP_CLEANUP (fp_closep) int fd = open ("/dev/zero", O_RDONLY | O_CLOEXEC);
+
+  if (fd < 0)
+    return -errno;
+  while (length > 0) {
+    ssize_t n = read (fd, addr, FP_MIN (length, (uint64_t) BACKING_STEP));
+
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return n < 0 ? -errno : -EIO;
+    addr += n;
+    length -= (uint64_t) n;
+  }
+  return 0;
+}
+
+int
+backing_populate (struct backing *b, uint64_t offset, uint64_t length,
+                  bool *locked)
+{
+  if (madvise (b->addr + offset, length, MADV_POPULATE_WRITE) < 0) {
+    int r = errno == EINVAL ? kernel_zero (b->addr + offset, length) : -errno;
+
+    if (r < 0)
+      return r;
+  }
+  if (mlock (b->addr + offset, length) < 0)
+    *locked = false;
+  return 0;
+}
+
+int
+backing_zero (struct backing *b, uint64_t offset, uint64_t length)
+{
+  return kernel_zero (b->addr + offset, length);
+}
+
+void
+backing_drop (struct backing *b)
+{
+  if (b->addr)
+    munmap (b->addr, b->size);
+  b->addr = NULL;
+  if (b->fd >= 0) {
+    /* What cannot be punched is freed when the last one closes it. */
+    (void) fallocate (b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                      (off_t) b->size);
+    close (b->fd);
+  }
+  b->fd = -1;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* backing.h - the memory of one slab: a memfd of its own, mapped.
+ *
+ * One memfd for each slab, so that a client that gets one over a Unix socket
+ * gets no more than that.  Its size is sealed: a client cannot cut it off
+ * under us.  But a client may punch holes into it; from the moment it was
+ * handed out our mapping may miss pages that no memory is left for, so it is
+ * only touched by calls that return an error then (backing_zero does), never
+ * by loads and stores.
+ *
+ * Units:    bytes.
+ * Errors:   0 or a negative errno value.
+ * Threads:  one at a time.
+ */
+
+#ifndef MEMSERVER_BACKING_H
+#define MEMSERVER_BACKING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define BACKING_STEP (16u << 20) /* of work between two looks at the clock */
+
+enum hugepages { HUGEPAGES_AUTO, HUGEPAGES_2M, HUGEPAGES_1G, HUGEPAGES_OFF };
+
+struct backing_params {
+  uint64_t size;
+  enum hugepages hugepages;
+  int numa; /* node, or -1: any */
+};
+
+struct backing {
+  int fd; /* -1: none */
+  uint8_t *addr;
+  uint64_t size;
+  uint64_t page_size;
+};
+
+/* Nothing is populated yet.  With HUGEPAGES_AUTO, the largest pages that
+ * there are enough of; -ENOMEM: not enough of the pages that were asked for.
+ */
+int backing_new (struct backing *out, const struct backing_params *p);
+
+/* Make [offset, offset + length) present, and lock it; zeros if it was not
+ * there before.  *locked is cleared if locking failed.
+ */
+int backing_populate (struct backing *b, uint64_t offset, uint64_t length,
+                      bool *locked);
+
+/* Also where a client has the memfd; any alignment. */
+int backing_zero (struct backing *b, uint64_t offset, uint64_t length);
+
+/* Give the memory back to the system, also where somebody else still has
+ * the memfd open or mapped.
+ */
+void backing_drop (struct backing *b);
+
+#endif /* MEMSERVER_BACKING_H */

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* conn.c - one socket that control messages come in on. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "conn.h"
+
+#define LINGER_MS 1000 /* for a client to read why it was refused */
+
+enum state {
+  READING,
+  ANSWERING, /* the owner's turn; only a hang-up is looked for */
+  WRITING,
+  LINGERING, /* what still comes in is thrown away */
+  ENDED
+};
+
+struct conn {
+  const struct conn_events *events;
+  void *owner;
+  int fd;
+  bool is_unix;
+  char peer[FP_ADDR_MAX + 1];
+  enum state state;
+  enum conn_after after;
+  struct event *readable, *writable, *closed, *timer;
+  const char *timeout_why;
+
+  struct fp_header header;
+  size_t in_done, in_want; /* of the header, then with the body */
+  size_t out_done, out_want;
+  unsigned nr_fds; /* not sent yet */
+  int fds[FP_MAX_GRANTS];
+  uint8_t in[FP_HEADER_SIZE + FP_BODY_MAX];
+  uint8_t out[FP_HEADER_SIZE + FP_BODY_MAX];
+};
+
+static void
+end (struct conn *c, const char *why)
+{
+  if (c->state == ENDED)
+    return;
+  c->state = ENDED;
+  event_del (c->readable);
+  event_del (c->writable);
+  event_del (c->closed);
+  event_del (c->timer);
+  c->events->ended (c, why);
+}
+
+static void
+want_message (struct conn *c)
+{
+  c->state = READING;
+  c->in_done = 0;
+  c->in_want = FP_HEADER_SIZE;
+  event_del (c->closed);
+  if (event_add (c->readable, NULL) < 0)
+    end (c, "out of memory");
+}
+
+static void
+got_message (struct conn *c)
+{
+  c->state = ANSWERING;
+  event_del (c->readable);
+  /* Without this a client that dies while we work for it would be noticed
+   * only afterwards.
+   */
+  event_add (c->closed, NULL);
+  c->events->message (c);
+}
+
+/* The header is there: is it one?  -EPROTO: no. */
+static int
+got_header (struct conn *c)
+{
+  if (fp_header_decode (&c->header, c->in) < 0 ||
+      c->header.length > FP_BODY_MAX || (c->header.type & FP_MSG_REPLY))
+    return -EPROTO;
+  c->in_want = FP_HEADER_SIZE + c->header.length;
+  return 0;
+}
+
+static void
+linger (struct conn *c)
+{
+  c->state = LINGERING;
+  c->timeout_why = "refused";
+  if (shutdown (c->fd, SHUT_WR) < 0 || event_add (c->readable, NULL) < 0) {
+    end (c, "refused");
+    return;
+  }
+  conn_set_deadline (c, LINGER_MS, "refused");
+}
+
+static void
+on_readable (evutil_socket_t fd, short what, void *arg)
+{
+  struct conn *c = arg;
+  ssize_t n;
+
+  (void) what;
+  if (c->state == LINGERING) {
+    n = recv (fd, c->in, sizeof c->in, 0);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+      end (c, "refused");
+    return;
+  }
+
+  n = recv (fd, c->in + c->in_done, c->in_want - c->in_done, 0);
+  if (n < 0) {
+    if (errno != EAGAIN && errno != EINTR)
+      end (c, strerror (errno));
+    return;
+  }
+  if (n == 0) {
+    end (c, c->in_done > 0 ? "hung up in the middle of a message" : "hung up");
+    return;
+  }
+  c->in_done += (size_t) n;
+  if (c->in_done == FP_HEADER_SIZE && c->in_want == FP_HEADER_SIZE &&
+      got_header (c) < 0) {
+    end (c, "does not speak this protocol");
+    return;
+  }
+  if (c->in_done == c->in_want)
+    got_message (c);
+}
+
+/* As much as goes; the file descriptors go with the first byte. */
+static ssize_t
+send_some (struct conn *c)
+{
+  struct iovec iov = { .iov_base = c->out + c->out_done,
+                       .iov_len = c->out_want - c->out_done };
+  struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
+  union {
+    struct cmsghdr align;
+    char buf[CMSG_SPACE (FP_MAX_GRANTS * sizeof (int))];
+  } control;
+
+  if (c->nr_fds > 0) {
+    size_t size = c->nr_fds * sizeof (int);
+    struct cmsghdr *cmsg;
+
+    memset (&control, 0, sizeof control);
+    msg.msg_control = control.buf;
+    msg.msg_controllen = CMSG_SPACE (size);
+    cmsg = CMSG_FIRSTHDR (&msg);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN (size);
+    memcpy (CMSG_DATA (cmsg), c->fds, size);
+  }
+  return sendmsg (c->fd, &msg, MSG_NOSIGNAL);
+}
+
+static void
+on_writable (evutil_socket_t fd, short what, void *arg)
+{
+  struct conn *c = arg;
+
+  (void) fd;
+  (void) what;
+  while (c->out_done < c->out_want) {
+    ssize_t n = send_some (c);
+
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0 && errno == EAGAIN) {
+      if (event_add (c->writable, NULL) < 0)
+        end (c, "out of memory");
+      return;
+    }
+    if (n < 0) {
+      end (c, strerror (errno));
+      return;
+    }
+    c->out_done += (size_t) n;
+    c->nr_fds = 0;
+  }
+  switch (c->after) {
+  case CONN_NEXT:
+    want_message (c);
+    break;
+  case CONN_CLOSE:
+    linger (c);
+    break;
+  case CONN_GIVE_AWAY:
+    c->events->give_away (c);
+    break;
+  }
+}
+
+static void
+on_closed (evutil_socket_t fd, short what, void *arg)
+{
+  struct conn *c = arg;
+
+  (void) fd;
+  (void) what;
+  end (c, "hung up");
+}
+
+static void
+on_timeout (evutil_socket_t fd, short what, void *arg)
+{
+  struct conn *c = arg;
+
+  (void) fd;
+  (void) what;
+  end (c, c->timeout_why);
+}
+
+int
+conn_new (struct conn **out, struct event_base *base, int fd,
+          const struct conn_events *events, void *owner)
+{
+  struct conn *c = calloc (1, sizeof *c);
+  struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
+  socklen_t len = sizeof sa;
+  struct fp_addr addr;
+
+  if (!c) {
+    close (fd);
+    return -ENOMEM;
+  }
+  c->events = events;
+  c->owner = owner;
+  c->fd = fd;
+  if (getpeername (fd, (struct sockaddr *) &sa, &len) == 0 &&
+      fp_addr_from_sockaddr (&addr, (struct sockaddr *) &sa, len) == 0)
+    fp_addr_format (&addr, c->peer);
+  c->is_unix = sa.ss_family == AF_UNIX;
+  if (c->is_unix) {
+    struct ucred cred;
+
+    len = sizeof cred;
+    if (getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
+      snprintf (c->peer, sizeof c->peer, "pid %ld", (long) cred.pid);
+  }
+  c->readable = event_new (base, fd, EV_READ | EV_PERSIST, on_readable, c);
+  c->writable = event_new (base, fd, EV_WRITE, on_writable, c);
+  c->closed = event_new (base, fd, EV_CLOSED, on_closed, c);
+  c->timer = evtimer_new (base, on_timeout, c);
+  if (!c->readable || !c->writable || !c->closed || !c->timer ||
+      event_add (c->readable, NULL) < 0) {
+    conn_free (c);
+    return -ENOMEM;
+  }
+  c->state = READING;
+  c->in_want = FP_HEADER_SIZE;
+  *out = c;
+  return 0;
+}
+
+void
+conn_free (struct conn *c)
+{
+  if (!c)
+    return;
+  if (c->readable)
+    event_free (c->readable);
+  if (c->writable)
+    event_free (c->writable);
+  if (c->closed)
+    event_free (c->closed);
+  if (c->timer)
+    event_free (c->timer);
+  fp_closep (&c->fd);
+  free (c);
+}
+
+void *
+conn_owner (const struct conn *c)
+{
+  return c->owner;
+}
+
+bool
+conn_is_unix (const struct conn *c)
+{
+  return c->is_unix;
+}
+
+const char *
+conn_peer (const struct conn *c)
+{
+  return c->peer;
+}
+
+int
+conn_set_deadline (struct conn *c, unsigned ms, const char *why)
+{
+  struct timeval tv = { .tv_sec = ms / 1000,
+                        .tv_usec = (suseconds_t) (ms % 1000) * 1000 };
+
+  c->timeout_why = why;
+  return event_add (c->timer, &tv) < 0 ? -ENOMEM : 0;
+}
+
+const struct fp_header *
+conn_header (const struct conn *c)
+{
+  return &c->header;
+}
+
+const uint8_t *
+conn_body (const struct conn *c)
+{
+  return c->in + FP_HEADER_SIZE;
+}
+
+uint8_t *
+conn_reply_body (struct conn *c)
+{
+  return c->out + FP_HEADER_SIZE;
+}
+
+void
+conn_reply (struct conn *c, uint32_t status, uint32_t length, const int *fds,
+            unsigned nr_fds, enum conn_after after)
+{
+  struct fp_header h = { .version = FP_VERSION,
+                         .type = c->header.type | FP_MSG_REPLY,
+                         .length = length,
+                         .sequence = c->header.sequence,
+                         .status = status };
+
+  if (c->state != ANSWERING)
+    return;
+  fp_header_encode (c->out, &h);
+  c->state = WRITING;
+  c->after = after;
+  c->out_done = 0;
+  c->out_want = FP_HEADER_SIZE + length;
+  c->nr_fds = nr_fds;
+  if (nr_fds > 0)
+    memcpy (c->fds, fds, nr_fds * sizeof *fds);
+  on_writable (c->fd, EV_WRITE, c);
+}
+
+int
+conn_take_fd (struct conn *c)
+{
+  int fd = c->fd;
+
+  event_del (c->readable);
+  event_del (c->writable);
+  event_del (c->closed);
+  event_del (c->timer);
+  c->state = ENDED;
+  c->fd = -1;
+  return fd;
+}

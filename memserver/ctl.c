@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ctl.c - the table of control messages, and what is the same for all: check
+ * that the message is allowed now, call its handler, send one reply.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "ctl.h"
+#include "session.h"
+
+static const struct {
+  ctl_handler *handler;
+  unsigned states; /* in which it is allowed */
+} table[] = {
+  [FP_MSG_HELLO] = { ctl_hello, SESSION_FRESH },
+  [FP_MSG_OPEN] = { ctl_open, SESSION_READY },
+  [FP_MSG_LIST] = { ctl_list, SESSION_OPEN },
+  [FP_MSG_GRANT] = { ctl_grant, SESSION_OPEN },
+  [FP_MSG_LABEL] = { ctl_label, SESSION_OPEN },
+  [FP_MSG_RELEASE] = { ctl_release, SESSION_OPEN },
+  [FP_MSG_ZERO] = { ctl_zero, SESSION_OPEN },
+  [FP_MSG_PING] = { ctl_ping, SESSION_READY | SESSION_OPEN },
+  [FP_MSG_BYE] = { ctl_bye, SESSION_READY | SESSION_OPEN },
+  [FP_MSG_STAT] = { ctl_stat, SESSION_READY | SESSION_OPEN },
+  [FP_MSG_DATA_HELLO] = { ctl_data_hello, SESSION_FRESH },
+};
+
+int
+ctl_fail (struct call *call, int err, const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (call->why, sizeof call->why, fmt, args);
+  va_end (args);
+  return err;
+}
+
+static int
+run_handler (struct call *call)
+{
+  unsigned type = call->header->type;
+
+  if (type >= sizeof table / sizeof table[0] || !table[type].handler)
+    return ctl_fail (call, -EPROTO, "no such message: %u", type);
+  if (!(call->session->state & table[type].states))
+    return ctl_fail (call, -EPROTO, "%s is out of turn", fp_msg_name (type));
+  if (call->header->version != FP_VERSION)
+    return ctl_fail (call, -EPROTONOSUPPORT,
+                     "this server speaks version %d of the protocol, not %u",
+                     FP_VERSION, call->header->version);
+  return table[type].handler (call);
+}
+
+void
+session_dispatch (struct session *s)
+{
+  static struct fp_log_limit limit;
+  struct call call = { .session = s, .header = conn_header (s->conn) };
+  uint8_t *body = conn_reply_body (s->conn);
+  int r;
+
+  fp_reader_init (&call.in, conn_body (s->conn), call.header->length);
+  fp_writer_init (&call.out, body, FP_BODY_MAX);
+  r = run_handler (&call);
+  if (r == CTL_WAIT && session_wait (s) == 0)
+    return;
+  if (r == CTL_WAIT)
+    r = -ENOMEM;
+  s->wait_over = false;
+  s->retried = false;
+
+  if (r == 0 && !fp_writer_ok (&call.out))
+    r = -EMSGSIZE;
+  if (r < 0) {
+    if (call.why[0] == '\0')
+      ctl_fail (&call, r, "%s: %s", fp_msg_name (call.header->type),
+                r == -EPROTO ? "malformed" : strerror (-r));
+    fp_log_limited (&limit, FP_LOG_INFO, "%s: %s refused: %s",
+                    s->name[0] ? s->name : conn_peer (s->conn),
+                    fp_msg_name (call.header->type), call.why);
+    call.nr_fds = 0;
+    fp_writer_init (&call.out, body, FP_BODY_MAX);
+    fp_enc_reason (&call.out, call.why);
+    /* Who is not in step, or has no right to be here, is shown out. */
+    call.after =
+        r == -EPROTO || s->state == SESSION_FRESH ? CONN_CLOSE : CONN_NEXT;
+  }
+  if (s->state != SESSION_FRESH)
+    session_renew (s);
+  conn_reply (s->conn, fp_status_from_errno (r),
+              (uint32_t) (FP_BODY_MAX - call.out.left), call.fds, call.nr_fds,
+              call.after);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ctl_slabs.c - the messages about slabs: LIST, GRANT, LABEL, RELEASE, ZERO.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "ctl.h"
+#include "data.h"
+#include "keys.h"
+#include "record.h"
+#include "session.h"
+
+/* Registering pins a slab page by page, here on the loop: tens of
+ * milliseconds for a large one.  A reply with less than was asked for is
+ * sent after this long.
+ */
+#define KEYS_NS (50 * FP_NS_PER_MS)
+
+#define ZERO_INLINE (1u << 20) /* bytes that are zeroed here on the loop */
+
+/* The session's slab of this number, or NULL. */
+static struct slab *
+find_slab (const struct call *call, uint64_t index)
+{
+  struct slab *s = pool_slab (call->session->server->pool, index);
+
+  return s && s->state == SLAB_LENT && s->record == call->session->record
+             ? s
+             : NULL;
+}
+
+static int
+no_slab (struct call *call, uint64_t index)
+{
+  return ctl_fail (call, -ENOENT, "slab %llu is not lent to this volume",
+                   (unsigned long long) index);
+}
+
+static int
+check_keys (struct call *call)
+{
+  int r = keys_ready (call->session);
+
+  if (r < 0)
+    return ctl_fail (call, r,
+                     "rdma: make a data connection first, it says on which "
+                     "device memory is to be registered");
+  return 0;
+}
+
+static int
+add_grant (struct call *call, struct fp_grants *p, struct slab *s)
+{
+  int r = keys_open (call->session, s);
+
+  if (r < 0)
+    return ctl_fail (call, r, "slab %u: no key for it", s->index);
+  if (call->session->record->transport == FP_TRANSPORT_SHM)
+    call->fds[call->nr_fds++] = s->backing.fd;
+  p->grants[p->count++] = (struct fp_grant) {
+    .slab = s->index,
+    .piece = s->label.piece,
+    .copy = s->label.copy,
+    .generation = s->label.generation,
+    .raddr = s->raddr,
+    .rkey = s->rkey,
+    .length = s->backing.size,
+  };
+  return 0;
+}
+
+int
+ctl_list (struct call *call)
+{
+  const struct record *rec = call->session->record;
+  uint64_t until = fp_now_ns () + KEYS_NS, labelled = 0;
+  struct fp_grants p = { .count = 0 };
+  struct fp_list q;
+  int r = fp_dec_list (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  r = check_keys (call);
+  if (r < 0)
+    return r;
+  for (uint32_t i = 0; i < rec->nr_slabs && p.count < q.max; i++) {
+    struct slab *s = rec->slabs[i];
+
+    if (s->label.piece == FP_PIECE_NONE || labelled++ < q.start)
+      continue;
+    r = add_grant (call, &p, s);
+    if (r < 0)
+      return r;
+    if (fp_deadline_passed (until))
+      break;
+  }
+  fp_enc_grants (&call->out, &p);
+  return 0;
+}
+
+/* One more slab for the volume.  -ENOSPC: there is none now. */
+static int
+grant_one (struct call *call, struct fp_grants *p)
+{
+  struct session *session = call->session;
+  struct slab *s = pool_take (session->server->pool);
+  int r;
+
+  if (!s)
+    return -ENOSPC;
+  r = record_add (session->record, s);
+  if (r < 0) {
+    pool_return (session->server->pool, s);
+    return r;
+  }
+  r = add_grant (call, p, s);
+  if (r < 0)
+    record_release (session->record, s);
+  return r;
+}
+
+int
+ctl_grant (struct call *call)
+{
+  struct session *s = call->session;
+  struct server *srv = s->server;
+  uint64_t until = fp_now_ns () + KEYS_NS;
+  struct fp_grants p = { .count = 0 };
+  struct fp_grant_req q;
+  int r = fp_dec_grant_req (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  if (srv->stopping)
+    return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
+  r = check_keys (call);
+  if (r < 0)
+    return r;
+  while (p.count < q.count && r == 0 &&
+         (p.count == 0 || !fp_deadline_passed (until)))
+    r = grant_one (call, &p);
+  if (p.count == 0 && r == -ENOSPC) {
+    struct pool_counts counts = pool_count (srv->pool);
+    uint32_t soon = pool_lendable (srv->pool);
+
+    if (soon > 0 && !s->wait_over)
+      return CTL_WAIT;
+    return ctl_fail (call, r, "all %u slabs are lent%s", counts.total - soon,
+                     soon > 0 ? ", others are not ready yet" : "");
+  }
+  if (p.count == 0)
+    return r;
+  fp_enc_grants (&call->out, &p);
+  return 0;
+}
+
+static int
+check_label (struct call *call, const struct fp_labels *q, uint32_t i)
+{
+  const struct record *rec = call->session->record;
+  const struct fp_label *l = &q->labels[i];
+  uint64_t pieces =
+      fp_div_round_up (rec->size, pool_slab_size (rec->server->pool));
+
+  if (!find_slab (call, l->slab))
+    return no_slab (call, l->slab);
+  if (l->piece >= pieces)
+    return ctl_fail (call, -EINVAL, "piece %llu: this volume has %llu",
+                     (unsigned long long) l->piece,
+                     (unsigned long long) pieces);
+  for (uint32_t j = 0; j < i; j++)
+    if (q->labels[j].slab == l->slab)
+      return ctl_fail (call, -EINVAL, "slab %llu is named twice",
+                       (unsigned long long) l->slab);
+  return 0;
+}
+
+int
+ctl_label (struct call *call)
+{
+  struct fp_labels q;
+  int r = fp_dec_labels (&call->in, &q);
+
+  for (uint32_t i = 0; r == 0 && i < q.count; i++)
+    r = check_label (call, &q, i);
+  if (r < 0)
+    return r;
+  for (uint32_t i = 0; i < q.count; i++)
+    find_slab (call, q.labels[i].slab)->label = q.labels[i];
+  return 0;
+}
+
+int
+ctl_release (struct call *call)
+{
+  struct session *session = call->session;
+  struct fp_release q;
+  bool held = false;
+  int r = fp_dec_release (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  for (uint32_t i = 0; i < q.count; i++) {
+    if (!find_slab (call, q.slabs[i]))
+      return no_slab (call, q.slabs[i]);
+    for (uint32_t j = 0; j < i; j++)
+      if (q.slabs[j] == q.slabs[i])
+        return ctl_fail (call, -EINVAL, "slab %llu is named twice",
+                         (unsigned long long) q.slabs[i]);
+  }
+
+  for (uint32_t i = 0; i < q.count; i++) {
+    struct slab *s = find_slab (call, q.slabs[i]);
+
+    if (keys_close (s) < 0) {
+      record_lose (session->record, s);
+      return ctl_fail (call, -EIO, "slab %u: its key cannot be revoked",
+                       s->index);
+    }
+    held = held || slab_is_held (s);
+  }
+  if (held) {
+    /* The client itself is in the middle of a transfer; one that does
+     * not end is ended.
+     */
+    if (session->wait_over)
+      data_stop_all (session);
+    return CTL_WAIT;
+  }
+  for (uint32_t i = 0; i < q.count; i++)
+    record_release (session->record, find_slab (call, q.slabs[i]));
+  return 0;
+}
+
+int
+ctl_zero (struct call *call)
+{
+  struct session *session = call->session;
+  struct fp_zero q;
+  struct slab *s;
+  int r = fp_dec_zero (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  if (session->zeroing)
+    return CTL_WAIT;
+  if (session->zeroed) {
+    session->zeroed = false;
+    return session->zero.status;
+  }
+  s = find_slab (call, q.slab);
+  if (!s)
+    return no_slab (call, q.slab);
+  if (!fp_range_ok (q.offset, q.length, s->backing.size))
+    return ctl_fail (call, -EINVAL, "ZERO: outside the slab");
+  if (q.length <= ZERO_INLINE)
+    return q.length ? backing_zero (&s->backing, q.offset, q.length) : 0;
+  session->zero.slab = s;
+  session->zero.offset = q.offset;
+  session->zero.length = q.length;
+  session->zeroing = true;
+  pool_zero (session->server->pool, &session->zero);
+  return CTL_WAIT;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* keys.h - what opens a slab to a session, for each transport: a registration
+ * (rdma), a key that data threads look up (tcp), a file descriptor (shm).
+ *
+ * Errors:   0 or a negative errno value.
+ * Threads:  the loop's.
+ */
+
+#ifndef MEMSERVER_KEYS_H
+#define MEMSERVER_KEYS_H
+
+struct session;
+struct slab;
+
+/* May keys be made now?  -EINVAL: rdma, and no data connection yet: the
+ * device to register on is the one that it comes in on.
+ */
+int keys_ready (const struct session *s);
+
+/* Make the key, if it has none. */
+int keys_open (struct session *s, struct slab *slab);
+
+/* The key opens nothing any more; but data threads may hold the slab.
+ * -errno: it could not be revoked, and the memory must be lost.
+ */
+int keys_close (struct slab *slab);
+
+#endif /* MEMSERVER_KEYS_H */

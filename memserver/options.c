@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* options.c - the command line and the configuration file: one table of
+ * names, the same in both.  The command line wins.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef HAVE_INIH
+#include <ini.h>
+#endif
+
+#include "base/checked.h"
+#include "base/size.h"
+#include "options.h"
+#include "slab.h"
+
+enum which {
+  SIZE,
+  LISTEN,
+  SLAB,
+  NAME,
+  RESERVE,
+  HUGEPAGES,
+  NUMA,
+  LEASE,
+  ADDRESS_FILE,
+  PIDFILE,
+  LOG_LEVEL,
+  NR_SETTINGS,
+  CONFIG = NR_SETTINGS,
+  HELP,
+  VERSION_
+};
+
+static const struct option names[] = {
+  { "size", required_argument, NULL, SIZE },
+  { "listen", required_argument, NULL, LISTEN },
+  { "slab", required_argument, NULL, SLAB },
+  { "name", required_argument, NULL, NAME },
+  { "reserve", required_argument, NULL, RESERVE },
+  { "hugepages", required_argument, NULL, HUGEPAGES },
+  { "numa", required_argument, NULL, NUMA },
+  { "lease", required_argument, NULL, LEASE },
+  { "address-file", required_argument, NULL, ADDRESS_FILE },
+  { "pidfile", required_argument, NULL, PIDFILE },
+  { "log-level", required_argument, NULL, LOG_LEVEL },
+  { "config", required_argument, NULL, CONFIG },
+  { "help", no_argument, NULL, HELP },
+  { "version", no_argument, NULL, VERSION_ },
+  { NULL, 0, NULL, 0 },
+};
+
+static const char *
+name_of (unsigned which)
+{
+  return names[which].name; /* they stand in the order of the enum */
+}
+
+static void
+usage (FILE *fp)
+{
+  fprintf (
+      fp,
+      "Usage: farpage-memserver --size SIZE [OPTION]...\n"
+      "Lend SIZE of this machine's memory to other machines.\n"
+      "\n"
+      "  --size SIZE         how much to lend (512M, 8G, ...)\n"
+      "  --listen ADDR       where: HOST, HOST:PORT, [V6]:PORT or unix:PATH;\n"
+      "                      may be repeated (default: everywhere, port "
+      "%d)\n"
+      "  --slab SIZE         in units of this, a power of two (default "
+      "256M)\n"
+      "  --name NAME         what clients see (default: the host's name)\n"
+      "  --reserve SIZE      memory to leave to this host\n"
+      "  --hugepages KIND    auto, 2M, 1G or off (default auto)\n"
+      "  --numa NODE         lend memory of this node only\n"
+      "  --lease SECONDS     keep what a lost client left (default %d)\n"
+      "  --config FILE       read options from FILE (size = 8G, ...)\n"
+      "  --address-file FILE write the addresses there, once they accept\n"
+      "  --pidfile FILE      write the process number there, likewise\n"
+      "  --log-level LEVEL   error, warn, info or debug (default info)\n"
+      "  --help, --version\n",
+      FP_DEFAULT_PORT, DEFAULT_LEASE_S);
+}
+
+static int bad (const char *fmt, ...)
+    __attribute__ ((__format__ (__printf__, 1, 2)));
+
+static int
+bad (const char *fmt, ...)
+{
+  va_list args;
+
+  fprintf (stderr, "farpage-memserver: ");
+  va_start (args, fmt);
+  vfprintf (stderr, fmt, args);
+  va_end (args);
+  fputc ('\n', stderr);
+  return -EINVAL;
+}
+
+static int
+set_size (uint64_t *out, unsigned which, const char *value)
+{
+  const char *why;
+
+  if (fp_parse_size (value, out, &why) < 0)
+    return bad ("%s: '%s' is no size: %s", name_of (which), value, why);
+  return 0;
+}
+
+static int
+set_number (unsigned *out, unsigned which, const char *value, unsigned min,
+            unsigned max)
+{
+  char *end;
+  unsigned long n;
+
+  errno = 0;
+  n = strtoul (value, &end, 10);
+  if (errno != 0 || *end != '\0' || *value < '0' || *value > '9' || n < min ||
+      n > max)
+    return bad ("%s: '%s' is no number from %u to %u", name_of (which), value,
+                min, max);
+  *out = (unsigned) n;
+  return 0;
+}
+
+/* One of a list of words; its place in the list. */
+static int
+set_word (unsigned *out, unsigned which, const char *value,
+          const char *const words[], const char *all)
+{
+  for (unsigned i = 0; words[i]; i++) {
+    if (strcmp (words[i], value) == 0) {
+      *out = i;
+      return 0;
+    }
+  }
+  return bad ("%s: '%s' is none of %s", name_of (which), value, all);
+}
+
+static int
+set_listen (struct options *o, const char *value)
+{
+  const char *why;
+
+  if (o->nr_listen == MAX_LISTEN)
+    return bad ("listen: more than %d addresses", MAX_LISTEN);
+  if (fp_addr_parse (&o->listen[o->nr_listen], value, &why) < 0)
+    return bad ("listen: '%s': %s", value, why);
+  for (unsigned i = 0; i < o->nr_listen; i++)
+    if (o->listen[i].port != 0 &&
+        fp_addr_eq (&o->listen[i], &o->listen[o->nr_listen]))
+      return bad ("listen: '%s' is there twice", value);
+  o->nr_listen++;
+  return 0;
+}
+
+/* value lives as long as the options. */
+static int
+set (struct options *o, unsigned which, const char *value)
+{
+  static const char *const hugepages[] = { [HUGEPAGES_AUTO] = "auto",
+                                           [HUGEPAGES_2M] = "2M",
+                                           [HUGEPAGES_1G] = "1G",
+                                           [HUGEPAGES_OFF] = "off",
+                                           NULL };
+  static const char *const levels[] = { [FP_LOG_ERROR] = "error",
+                                        [FP_LOG_WARN] = "warn",
+                                        [FP_LOG_INFO] = "info",
+                                        [FP_LOG_DEBUG] = "debug",
+                                        NULL };
+  unsigned n = 0;
+  int r = 0;
+
+  if (*value == '\0')
+    return bad ("%s: a value is missing", name_of (which));
+  switch (which) {
+  case SIZE:
+    return set_size (&o->size, which, value);
+  case SLAB:
+    return set_size (&o->slab, which, value);
+  case RESERVE:
+    o->reserve_given = true;
+    return set_size (&o->reserve, which, value);
+  case LISTEN:
+    return set_listen (o, value);
+  case NAME:
+    if (!fp_name_ok (value))
+      return bad ("name: '%s': 1 to %d letters, digits or signs, no space, "
+                  "'/', '\"' or '\\'",
+                  value, FP_NAME_MAX);
+    snprintf (o->name, sizeof o->name, "%s", value);
+    return 0;
+  case HUGEPAGES:
+    r = set_word (&n, which, value, hugepages, "auto, 2M, 1G, off");
+    if (r == 0)
+      o->hugepages = (enum hugepages) n;
+    return r;
+  case NUMA:
+    r = set_number (&n, which, value, 0, 1023);
+    if (r == 0)
+      o->numa = (int) n;
+    return r;
+  case LEASE:
+    return set_number (&o->lease_s, which, value, 1, MAX_LEASE_S);
+  case LOG_LEVEL:
+    r = set_word (&n, which, value, levels, "error, warn, info, debug");
+    if (r == 0)
+      o->log_level = (enum fp_log_level) n;
+    return r;
+  case ADDRESS_FILE:
+    o->address_file = value;
+    return 0;
+  case PIDFILE:
+    o->pidfile = value;
+    return 0;
+  default:
+    return bad ("%u is no option", which);
+  }
+}
+
+#ifdef HAVE_INIH
+struct file {
+  struct options *options;
+  const char *path;
+  unsigned seen;
+  int status;
+};
+
+/* inih: 0 is an error. */
+static int
+on_line (void *arg, const char *section, const char *key, const char *value)
+{
+  struct file *f = arg;
+  const struct option *n;
+  char *copy;
+
+  if (f->status < 0)
+    return 1;
+  for (n = names; n->name; n++)
+    if (n->val < NR_SETTINGS && strcmp (n->name, key) == 0)
+      break;
+  if (!n->name || *section)
+    f->status = bad ("%s: '%s%s%s' is no option", f->path, section,
+                     *section ? "." : "", key);
+  else if (n->val != LISTEN && (f->seen & (1u << n->val)))
+    f->status = bad ("%s: '%s' is there twice", f->path, key);
+  else {
+    f->seen |= 1u << n->val;
+    copy = strdup (value); /* until the process ends, as argv */
+    f->status = copy ? set (f->options, (unsigned) n->val, copy) : -ENOMEM;
+    if (n->val != ADDRESS_FILE && n->val != PIDFILE)
+      free (copy);
+    if (f->status < 0)
+      fprintf (stderr, "farpage-memserver: this was in %s\n", f->path);
+  }
+  return 1;
+}
+
+static int
+read_file (struct options *o, const char *path)
+{
+  struct file f = { .options = o, .path = path };
+  int r = ini_parse (path, on_line, &f);
+
+  if (f.status < 0)
+    return f.status;
+  if (r < 0)
+    return bad ("%s: %s", path, r == -1 ? strerror (errno) : "out of memory");
+  if (r > 0)
+    return bad ("%s: line %d: not NAME = VALUE", path, r);
+  return 0;
+}
+#else
+static int
+read_file (struct options *o, const char *path)
+{
+  (void) o;
+  return bad ("%s: built without libinih, cannot read it", path);
+}
+#endif
+
+static int
+check (struct options *o)
+{
+  char slab[FP_SIZE_STR_MAX];
+  uint64_t page = (uint64_t) sysconf (_SC_PAGESIZE);
+
+  fp_format_size (o->slab, slab);
+  if (o->size == 0)
+    return bad ("how much to lend?  --size SIZE (see --help)");
+  if (!fp_is_power_of_2 (o->slab) || o->slab < FP_MAX (MIN_SLAB, page))
+    return bad ("slab: %s is not a power of two of at least 1M", slab);
+  if (o->hugepages == HUGEPAGES_2M && o->slab < (UINT64_C (2) << 20))
+    return bad ("slab: %s is smaller than a huge page of 2M", slab);
+  if (o->hugepages == HUGEPAGES_1G && o->slab < (UINT64_C (1) << 30))
+    return bad ("slab: %s is smaller than a huge page of 1G", slab);
+  if (o->size % o->slab != 0)
+    return bad ("size: %llu bytes are not a multiple of the slab size, %s",
+                (unsigned long long) o->size, slab);
+  if (o->size / o->slab > SLAB_MAX)
+    return bad ("size: that would be %llu slabs; %u is the most: use a "
+                "larger --slab",
+                (unsigned long long) (o->size / o->slab), SLAB_MAX);
+  return 0;
+}
+
+static void
+default_name (struct options *o)
+{
+  if (gethostname (o->name, sizeof o->name) < 0)
+    o->name[0] = '\0';
+  o->name[sizeof o->name - 1] = '\0';
+  if (!fp_name_ok (o->name))
+    snprintf (o->name, sizeof o->name, "memserver");
+}
+
+int
+options_parse (struct options *o, int argc, char *argv[])
+{
+  const char *values[NR_SETTINGS] = { NULL }, *config = NULL;
+  const char *addrs[MAX_LISTEN];
+  unsigned nr_addrs = 0;
+  int c, r = 0;
+
+  *o = (struct options) { .slab = DEFAULT_SLAB,
+                          .lease_s = DEFAULT_LEASE_S,
+                          .numa = -1,
+                          .log_level = FP_LOG_INFO };
+  default_name (o);
+
+  while ((c = getopt_long (argc, argv, "", names, NULL)) != -1) {
+    const char **value = c == CONFIG ? &config : NULL;
+
+    switch (c) {
+    case '?':
+      return -EINVAL; /* getopt said it */
+    case HELP:
+      usage (stdout);
+      return 1;
+    case VERSION_:
+      printf ("farpage-memserver %s\n", PACKAGE_VERSION);
+      return 1;
+    case LISTEN:
+      if (nr_addrs == MAX_LISTEN)
+        return bad ("listen: more than %d addresses", MAX_LISTEN);
+      addrs[nr_addrs++] = optarg;
+      continue;
+    default:
+      if (!value)
+        value = &values[c];
+      if (*value)
+        return bad ("--%s is there twice", name_of ((unsigned) c));
+      *value = optarg;
+    }
+  }
+  if (optind < argc)
+    return bad ("'%s' is no option (see --help)", argv[optind]);
+
+  if (config)
+    r = read_file (o, config);
+  if (nr_addrs > 0)
+    o->nr_listen = 0;
+  for (unsigned i = 0; i < nr_addrs && r == 0; i++)
+    r = set (o, LISTEN, addrs[i]);
+  for (unsigned i = 0; i < NR_SETTINGS && r == 0; i++)
+    if (values[i])
+      r = set (o, i, values[i]);
+  return r < 0 ? r : check (o);
+}

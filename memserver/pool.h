@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pool.h - all slabs of this server, and the one thread that populates,
+ * scrubs and zeroes them, so that the event loop never touches their memory.
+ *
+ * A slab comes out of the pool present, locked and all zeros.  What was lent
+ * goes back scrubbed; a slab whose memfd a client had gets a new memfd, as
+ * nobody knows when the client will let go of the old one.
+ *
+ * Units:    bytes.
+ * Errors:   0 or a negative errno value.
+ * Threads:  the loop's.
+ * Memory:   only pool_new allocates.
+ */
+
+#ifndef MEMSERVER_POOL_H
+#define MEMSERVER_POOL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "backing.h"
+#include "mailbox.h"
+#include "slab.h"
+
+struct pool;
+
+struct pool_params {
+  struct backing_params slab;
+  uint32_t slabs;
+  uint64_t reserve; /* left to the host: populating waits below this */
+  struct mailbox *mailbox;
+  void (*freed) (void *ctx); /* there may be a slab to take */
+  void *ctx;
+};
+
+/* Reserves address space, and huge pages if any; touches no memory.  *made
+ * says how many slabs there were when it failed.
+ */
+int pool_new (struct pool **out, const struct pool_params *p, uint32_t *made);
+
+/* Populating begins. */
+int pool_start (struct pool *pool);
+
+/* Stops the thread; jobs that were not done are never done.  All memory is
+ * given back to the system.
+ */
+void pool_free (struct pool *pool);
+
+/* A free slab, now LENT; NULL: there is none at the moment. */
+struct slab *pool_take (struct pool *pool);
+
+/* It is scrubbed, then free.  Nobody has a key or a hold. */
+void pool_return (struct pool *pool, struct slab *s);
+
+/* It cannot be taken back: never touch or lend it again. */
+void pool_lose (struct pool *pool, struct slab *s);
+
+/* Zero a part of a slab; done then runs on the loop, with status set. */
+struct pool_zero {
+  struct note done;
+  struct slab *slab;
+  uint64_t offset, length;
+  int status;
+  struct pool_zero *next; /* the pool's */
+};
+void pool_zero (struct pool *pool, struct pool_zero *job);
+
+struct slab *pool_slab (struct pool *pool, uint64_t index); /* or NULL */
+
+struct pool_counts {
+  uint32_t total;
+  uint32_t in[SLAB_NR_STATES];
+};
+struct pool_counts pool_count (const struct pool *pool);
+
+/* Could be lent: now, or when the worker is done with them. */
+uint32_t pool_lendable (const struct pool *pool);
+
+uint64_t pool_slab_size (const struct pool *pool);
+
+#endif /* MEMSERVER_POOL_H */

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* record.c - what this server knows of a volume, and the slabs it has here. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "options.h"
+#include "record.h"
+#include "server.h"
+#include "session.h"
+
+struct record *
+record_find (struct server *srv, const struct fp_uuid *uuid)
+{
+  struct record *r;
+
+  TAILQ_FOREACH (r, &srv->records, entry)
+  if (fp_uuid_eq (&r->uuid, uuid))
+    return r;
+  return NULL;
+}
+
+static void
+forget (struct record *r)
+{
+  TAILQ_REMOVE (&r->server->records, r, entry);
+  r->server->nr_records--;
+  event_free (r->lease);
+  free (r->slabs);
+  free (r);
+}
+
+/* Give slabs back: those without a label, or all. */
+static uint32_t
+give_back (struct record *r, bool all)
+{
+  uint32_t kept = 0, given = 0;
+
+  for (uint32_t i = 0; i < r->nr_slabs; i++) {
+    struct slab *s = r->slabs[i];
+
+    if (!all && s->label.piece != FP_PIECE_NONE) {
+      r->slabs[kept++] = s;
+      continue;
+    }
+    s->record = NULL;
+    pool_return (r->server->pool, s);
+    given++;
+  }
+  r->nr_slabs = kept;
+  return given;
+}
+
+static void
+on_lease_over (evutil_socket_t fd, short what, void *arg)
+{
+  struct record *r = arg;
+  char title[FP_NAME_MAX + 1];
+  uint32_t given;
+
+  (void) fd;
+  (void) what;
+  record_title (r, title);
+  given = give_back (r, true);
+  fp_log (FP_LOG_INFO, "volume %s: %s did not come back: %u slabs freed",
+          title, r->client, given);
+  forget (r);
+}
+
+int
+record_new (struct record **out, struct server *srv, const struct fp_open *q)
+{
+  struct record *r;
+
+  if (srv->nr_records >= MAX_RECORDS)
+    return -ENOSPC;
+  r = calloc (1, sizeof *r);
+  if (!r)
+    return -ENOMEM;
+  r->server = srv;
+  r->uuid = q->volume;
+  memcpy (r->name, q->name, sizeof r->name);
+  r->size = q->size;
+  r->lease = evtimer_new (srv->base, on_lease_over, r);
+  if (!r->lease) {
+    free (r);
+    return -ENOMEM;
+  }
+  TAILQ_INSERT_TAIL (&srv->records, r, entry);
+  srv->nr_records++;
+  *out = r;
+  return 0;
+}
+
+void
+record_attach (struct record *r, struct session *s, const struct fp_open *q)
+{
+  event_del (r->lease);
+  r->holder = s;
+  r->transport = q->transport;
+  r->ephemeral = (q->flags & FP_OPEN_EPHEMERAL) != 0;
+  r->epoch++;
+  r->since = (uint64_t) time (NULL);
+  snprintf (r->client, sizeof r->client, "%s", s->name);
+}
+
+void
+record_detach (struct record *r, bool discard)
+{
+  const struct timeval lease = { .tv_sec = r->server->options->lease_s };
+  char title[FP_NAME_MAX + 1];
+  uint32_t given;
+
+  record_title (r, title);
+  r->holder = NULL;
+  r->since = (uint64_t) time (NULL);
+  given = give_back (r, discard);
+  if (!discard && event_add (r->lease, &lease) < 0) {
+    /* No lease without a clock. */
+    discard = true;
+    given += give_back (r, true);
+  }
+  if (discard)
+    fp_log (FP_LOG_INFO, "volume %s: %s is done with it: %u slabs freed",
+            title, r->client, given);
+  else
+    fp_log (FP_LOG_INFO,
+            "volume %s: left by %s: %u slabs freed, %u kept for %u s", title,
+            r->client, given, r->nr_slabs, r->server->options->lease_s);
+  if (discard)
+    forget (r);
+}
+
+int
+record_add (struct record *r, struct slab *s)
+{
+  if (r->nr_slabs == r->max_slabs) {
+    uint32_t max = FP_MAX (16u, 2 * r->max_slabs);
+    struct slab **slabs = realloc (r->slabs, max * sizeof *slabs);
+
+    if (!slabs)
+      return -ENOMEM;
+    r->slabs = slabs;
+    r->max_slabs = max;
+  }
+  r->slabs[r->nr_slabs++] = s;
+  s->record = r;
+  s->label = (struct fp_label) { .slab = s->index, .piece = FP_PIECE_NONE };
+  return 0;
+}
+
+static void
+take_out (struct record *r, struct slab *s)
+{
+  for (uint32_t i = 0; i < r->nr_slabs; i++) {
+    if (r->slabs[i] == s) {
+      memmove (&r->slabs[i], &r->slabs[i + 1],
+               (r->nr_slabs - i - 1) * sizeof *r->slabs);
+      r->nr_slabs--;
+      break;
+    }
+  }
+  s->record = NULL;
+}
+
+void
+record_release (struct record *r, struct slab *s)
+{
+  take_out (r, s);
+  pool_return (r->server->pool, s);
+}
+
+void
+record_lose (struct record *r, struct slab *s)
+{
+  fp_log (FP_LOG_ERROR, "slab %u is lost: its key cannot be revoked",
+          s->index);
+  take_out (r, s);
+  pool_lose (r->server->pool, s);
+}
+
+void
+record_title (const struct record *r, char out[FP_NAME_MAX + 1])
+{
+  char uuid[FP_UUID_STR_MAX];
+
+  fp_uuid_format (&r->uuid, uuid);
+  snprintf (out, FP_NAME_MAX + 1, "%s", r->name[0] ? r->name : uuid);
+}
+
+void
+record_free_all (struct server *srv)
+{
+  while (!TAILQ_EMPTY (&srv->records))
+    forget (TAILQ_FIRST (&srv->records));
+}

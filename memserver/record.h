@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* record.h - what this server knows of a volume, and the slabs it has here.
+ *
+ * A volume is attached to one session at most.  When that ends, slabs without
+ * a label go back to the pool; the record and what is labelled wait for the
+ * client to come back until the lease is over.
+ *
+ * Errors:   0 or a negative errno value.
+ * Threads:  the loop's.
+ * Memory:   a record, and a pointer for each slab.
+ */
+
+#ifndef MEMSERVER_RECORD_H
+#define MEMSERVER_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "base/uuid.h"
+#include "proto/messages.h"
+#include "slab.h"
+
+struct event;
+struct server;
+struct session;
+
+struct record {
+  TAILQ_ENTRY (record) entry;
+  struct server *server;
+  struct fp_uuid uuid;
+  char name[FP_NAME_MAX + 1]; /* may be empty */
+  uint64_t size;
+  uint32_t transport; /* of the session that has it, or had it last */
+  bool ephemeral;
+  uint64_t epoch;
+  struct session *holder;       /* NULL: its lease is running */
+  char client[FP_NAME_MAX + 1]; /* who has it, or had it last */
+  uint64_t since;               /* seconds since 1970 */
+  struct slab **slabs;
+  uint32_t nr_slabs, max_slabs;
+  struct event *lease;
+};
+
+struct record *record_find (struct server *srv, const struct fp_uuid *uuid);
+
+/* -ENOSPC: there are too many.  */
+int record_new (struct record **out, struct server *srv,
+                const struct fp_open *q);
+
+void record_attach (struct record *r, struct session *s,
+                    const struct fp_open *q);
+
+/* Nobody has a key to its slabs any more.  discard: scrub and forget it now,
+ * do not wait for the lease.
+ */
+void record_detach (struct record *r, bool discard);
+
+/* A slab just taken from the pool is its; -ENOMEM: it is not. */
+int record_add (struct record *r, struct slab *s);
+
+/* Back to the pool, which scrubs it.  Nobody has a key. */
+void record_release (struct record *r, struct slab *s);
+
+/* Neither the volume's nor the pool's any more: see pool_lose. */
+void record_lose (struct record *r, struct slab *s);
+
+/* Its name, or its UUID if it has none. */
+void record_title (const struct record *r, char out[FP_NAME_MAX + 1]);
+
+/* All records are forgotten, slabs and all; nothing is scrubbed.  At the end.
+ */
+void record_free_all (struct server *srv);
+
+#endif /* MEMSERVER_RECORD_H */

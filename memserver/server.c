@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* server.c - the event loop: where the server listens, who is there, and how
+ * it stops.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "host.h"
+#include "listener.h"
+#include "rdma.h"
+#include "record.h"
+#include "server.h"
+#include "session.h"
+
+#define STOP_MS 10000 /* for the threads to end in */
+
+/* ---- requests that wait ---- */
+
+static void
+on_poke (struct note *note)
+{
+  struct server *srv =
+      (struct server *) ((char *) note - offsetof (struct server, poke));
+  struct session *s;
+
+  /* Who has to wait again goes to the end: once round is enough. */
+  for (unsigned n = srv->nr_waiting; n > 0; n--) {
+    s = TAILQ_FIRST (&srv->waiting);
+    if (!s)
+      return;
+    s->waiting = false;
+    TAILQ_REMOVE (&srv->waiting, s, wait_entry);
+    srv->nr_waiting--;
+    session_dispatch (s);
+  }
+}
+
+void
+server_poke (struct server *srv)
+{
+  mailbox_post (srv->mailbox, &srv->poke);
+}
+
+static void
+on_slab_freed (void *ctx)
+{
+  server_poke (ctx);
+}
+
+/* ---- who is there ---- */
+
+/* In the same time whether it differs early or late. */
+static bool
+token_eq (const uint8_t *a, const uint8_t *b)
+{
+  uint8_t diff = 0;
+
+  for (unsigned i = 0; i < FP_TOKEN_SIZE; i++)
+    diff |= (uint8_t) (a[i] ^ b[i]);
+  return diff == 0;
+}
+
+struct session *
+server_find_session (struct server *srv, uint64_t id,
+                     const uint8_t token[FP_TOKEN_SIZE])
+{
+  struct session *s;
+
+  TAILQ_FOREACH (s, &srv->sessions, entry)
+  if (s->id == id)
+    return token_eq (s->token, token) ? s : NULL;
+  return NULL;
+}
+
+void
+server_log_state (struct server *srv)
+{
+  struct pool_counts c = pool_count (srv->pool);
+  struct record *r;
+
+  fp_log (FP_LOG_INFO,
+          "%u slabs: %u free, %u lent, %u being scrubbed, %u not populated, "
+          "%u lost; %u sessions, %u data connections",
+          c.total, c.in[SLAB_FREE], c.in[SLAB_LENT], c.in[SLAB_SCRUBBING],
+          c.in[SLAB_UNPOPULATED], c.in[SLAB_LOST], srv->nr_sessions,
+          srv->nr_data);
+  TAILQ_FOREACH (r, &srv->records, entry)
+  {
+    char title[FP_NAME_MAX + 1];
+
+    record_title (r, title);
+    fp_log (FP_LOG_INFO, "volume %s: %u slabs %s %s for %llu s", title,
+            r->nr_slabs, r->holder ? "held by" : "left behind by", r->client,
+            (unsigned long long) ((uint64_t) time (NULL) - r->since));
+  }
+}
+
+/* ---- stopping ---- */
+
+void
+server_session_gone (struct server *srv)
+{
+  server_poke (srv); /* its volume may be what another waits for */
+  if (srv->stopping && srv->nr_sessions == 0)
+    event_base_loopbreak (srv->base);
+}
+
+static void
+stop (struct server *srv)
+{
+  struct timeval limit = { .tv_sec = STOP_MS / 1000 };
+  struct session *s, *next;
+
+  srv->stopping = true;
+  fp_log (FP_LOG_INFO, "stopping");
+  server_log_state (srv);
+  for (unsigned i = 0; i < srv->nr_listeners; i++)
+    listener_free (srv->listeners[i]);
+  srv->nr_listeners = 0;
+  while (!TAILQ_EMPTY (&srv->fresh))
+    session_end (TAILQ_FIRST (&srv->fresh), "the server stops");
+  for (s = TAILQ_FIRST (&srv->sessions); s; s = next) {
+    next = TAILQ_NEXT (s, entry);
+    session_end (s, "the server stops");
+  }
+  if (srv->nr_sessions == 0)
+    event_base_loopbreak (srv->base);
+  else
+    event_base_loopexit (srv->base, &limit);
+}
+
+static void
+on_signal (evutil_socket_t signo, short what, void *arg)
+{
+  struct server *srv = arg;
+
+  (void) what;
+  if (signo == SIGUSR1)
+    server_log_state (srv);
+  else if (srv->stopping)
+    _exit (1);
+  else
+    stop (srv);
+}
+
+/* ---- life ---- */
+
+static int
+start_signals (struct server *srv)
+{
+  static const int signals[] = { SIGTERM, SIGINT, SIGUSR1 };
+
+  if (signal (SIGPIPE, SIG_IGN) == SIG_ERR)
+    return -errno;
+  for (unsigned i = 0; i < 3; i++) {
+    srv->signals[i] = evsignal_new (srv->base, signals[i], on_signal, srv);
+    if (!srv->signals[i] || event_add (srv->signals[i], NULL) < 0)
+      return -ENOMEM;
+  }
+  return 0;
+}
+
+static int
+start_pool (struct server *srv, char *why)
+{
+  const struct options *o = srv->options;
+  struct pool_params p = {
+    .slab = { .size = o->slab, .hugepages = o->hugepages, .numa = o->numa },
+    .slabs = (uint32_t) (o->size / o->slab),
+    .reserve = o->reserve,
+    .mailbox = srv->mailbox,
+    .freed = on_slab_freed,
+    .ctx = srv
+  };
+  uint32_t made;
+  int r = pool_new (&srv->pool, &p, &made);
+
+  if (r < 0 && (o->hugepages == HUGEPAGES_2M || o->hugepages == HUGEPAGES_1G))
+    snprintf (why, WHY_MAX,
+              "memory: only %u of %u slabs can be had in huge pages of %s: "
+              "reserve more (/sys/kernel/mm/hugepages), or lend less",
+              made, p.slabs, o->hugepages == HUGEPAGES_2M ? "2M" : "1G");
+  else if (r < 0)
+    snprintf (why, WHY_MAX, "memory: slab %u of %u: %s", made + 1, p.slabs,
+              strerror (-r));
+  return r;
+}
+
+static int
+listen_everywhere (struct server *srv, char *why)
+{
+  const struct options *o = srv->options;
+  struct fp_addr any = { .port = FP_DEFAULT_PORT, .host = "::" };
+  int r;
+
+  for (unsigned i = 0; i < o->nr_listen; i++) {
+    r = listener_open (srv, &o->listen[i], why);
+    if (r < 0)
+      return r;
+  }
+  if (o->nr_listen > 0)
+    return 0;
+  r = listener_open (srv, &any, why);
+  if (r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL) {
+    /* No IPv6 here. */
+    snprintf (any.host, sizeof any.host, "0.0.0.0");
+    why[0] = '\0';
+    r = listener_open (srv, &any, why);
+  }
+  return r;
+}
+
+int
+server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
+{
+  int r;
+
+  memset (srv, 0, sizeof *srv);
+  why[0] = '\0';
+  srv->options = o;
+  srv->start_ns = fp_now_ns ();
+  srv->poke.run = on_poke;
+  TAILQ_INIT (&srv->fresh);
+  TAILQ_INIT (&srv->sessions);
+  TAILQ_INIT (&srv->waiting);
+  TAILQ_INIT (&srv->records);
+  r = fp_uuid_generate (&srv->uuid);
+  if (r < 0)
+    return r;
+  srv->base = event_base_new ();
+  if (!srv->base)
+    return -ENOMEM;
+  r = mailbox_new (&srv->mailbox, srv->base);
+  if (r == 0)
+    r = start_signals (srv);
+  if (r == 0)
+    r = start_pool (srv, why);
+  if (r == 0)
+    r = listen_everywhere (srv, why);
+  if (r == 0)
+    r = pool_start (srv->pool);
+  return r;
+}
+
+int
+server_run (struct server *srv)
+{
+  int r = event_base_dispatch (srv->base);
+
+  if (srv->nr_sessions > 0) {
+    /* Their threads use what would be freed next. */
+    fp_log (FP_LOG_ERROR, "%u sessions did not end in time", srv->nr_sessions);
+    _exit (1);
+  }
+  return r < 0 ? -EIO : 0;
+}
+
+void
+server_end (struct server *srv)
+{
+  record_free_all (srv);
+  for (unsigned i = 0; i < srv->nr_listeners; i++)
+    listener_free (srv->listeners[i]);
+  rdma_free (srv->rdma);
+  pool_free (srv->pool);
+  mailbox_free (srv->mailbox);
+  for (unsigned i = 0; i < 3; i++)
+    if (srv->signals[i])
+      event_free (srv->signals[i]);
+  if (srv->base)
+    event_base_free (srv->base);
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* session.h - one client: from its connection until nothing of it is left.
+ *
+ *   FRESH --HELLO--> READY --OPEN--> OPEN --BYE--> READY
+ *     |                |               |
+ *     +----------------+---------------+-- its connection ended --> ENDING
+ *
+ * A session that is ENDING has no connection and no access any more; it is
+ * there until the threads of its data connections are.
+ *
+ * Errors:   0 or a negative errno value.
+ * Threads:  the loop's.
+ */
+
+#ifndef MEMSERVER_SESSION_H
+#define MEMSERVER_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "conn.h"
+#include "pool.h"
+#include "proto/messages.h"
+#include "server.h"
+
+#define SESSION_FRESH 1u
+#define SESSION_READY 2u
+#define SESSION_OPEN 4u
+#define SESSION_ENDING 8u
+
+struct data_conn;
+struct event;
+struct fp_verbs_domain;
+struct fp_verbs_peer;
+struct record;
+struct server;
+TAILQ_HEAD (data_list, data_conn);
+
+struct session {
+  TAILQ_ENTRY (session) entry; /* of server.fresh or server.sessions */
+  TAILQ_ENTRY (session) wait_entry;
+  struct server *server;
+  struct conn *conn; /* NULL while ENDING */
+  unsigned state;
+
+  /* Since HELLO. */
+  uint64_t id;
+  uint8_t token[FP_TOKEN_SIZE];
+  char name[FP_NAME_MAX + 1];
+  uint64_t since;      /* seconds since 1970 */
+  uint32_t transports; /* that it was offered */
+
+  /* While OPEN, and ENDING until it is drained. */
+  struct record *record;
+  bool closing; /* access was ended */
+  bool discard; /* and so is the volume, now */
+
+  /* FRESH, after DATA_HELLO: whose data connection it will be. */
+  uint64_t data_for;
+
+  struct data_list data;
+  unsigned nr_data;
+  struct fp_verbs_domain *domain;
+  struct fp_verbs_peer *peers[MAX_DATA];
+  unsigned nr_peers;
+
+  struct pool_zero zero;
+  bool zeroing; /* the worker has it */
+  bool zeroed;  /* and is done */
+
+  bool waiting;
+  bool wait_over; /* the request was tried for long enough */
+  bool retried;   /* the request waited before */
+  struct event *wait_timer;
+};
+
+/* Takes fd. */
+int session_new (struct server *srv, int fd);
+
+/* End its access now; the rest follows. */
+void session_end (struct session *s, const char *why);
+
+/* After HELLO: it is a session now.  -errno: no random bytes. */
+int session_begin (struct session *s, const struct fp_hello *q);
+
+/* End access to the volume, then let go of it.  False: threads are still in
+ * its memory; call again after a poke.
+ */
+bool session_close_volume (struct session *s);
+
+/* If it is ENDING and nothing keeps it: it is gone. */
+void session_drained (struct session *s);
+
+/* The request waits until the server is poked, or WAIT_MS. */
+int session_wait (struct session *s);
+
+/* Its lease begins anew. */
+void session_renew (struct session *s);
+
+/* Call the handler of the message that is waiting for an answer. */
+void session_dispatch (struct session *s);
+
+#endif /* MEMSERVER_SESSION_H */
