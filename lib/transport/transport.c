@@ -3,6 +3,7 @@
 
 #include <config.h>
 
+#include "transport/fake.h"
 #include "transport/transport.h"
 #ifdef HAVE_RDMA
 #include "transport/verbs_client.h"
@@ -14,6 +15,7 @@ static const struct fp_transport_ops *const transports[] = {
 #endif
   &fp_transport_shm,
   &fp_transport_tcp,
+  &fp_transport_fake,
 };
 
 const struct fp_transport_ops *

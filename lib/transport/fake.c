@@ -1,0 +1,587 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fake.c - memory servers in this process.  An op is in exactly one list:
+ * its queue's posted (until kick), its server's held, or its queue's done.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "transport/fake.h"
+
+#define GARBAGE 0xa5
+#define RADDR_BASE UINT64_C (0x100000000) /* an address is no offset */
+
+struct list {
+  struct fp_op *head, **tail;
+};
+
+struct fp_fake_server {
+  struct fp_fake_server *next;
+  struct fp_addr addr;
+  uint8_t *memory;
+  size_t length;
+  uint64_t rkey;
+  bool dead, hold;
+  struct list held;
+  struct fake_conn *conns;
+};
+
+struct fake_queue {
+  struct fp_queue base;
+  int fd; /* an eventfd: something is in done */
+  unsigned depth, inflight;
+  uint8_t *memory;
+  size_t memory_size;
+  struct list posted, done;
+};
+
+struct fake_conn {
+  struct fp_conn base;
+  struct fake_conn *next; /* of the same server */
+  struct fp_fake_server *server;
+  int event_fd;
+  bool broken;
+  unsigned depth, inflight;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct fp_fake_server *servers;
+static uint64_t next_rkey = 0xfa4e0001;
+static unsigned fault_n, fault_passed;
+static bool fault_fired;
+static enum fp_fake_fault fault_kind;
+
+static void
+list_init (struct list *l)
+{
+  l->head = NULL;
+  l->tail = &l->head;
+}
+
+static void
+list_add (struct list *l, struct fp_op *op)
+{
+  op->next = NULL;
+  *l->tail = op;
+  l->tail = &op->next;
+}
+
+/* Take out the op that *at points to. */
+static struct fp_op *
+list_take (struct list *l, struct fp_op **at)
+{
+  struct fp_op *op = *at;
+
+  *at = op->next;
+  if (l->tail == &op->next)
+    l->tail = at;
+  return op;
+}
+
+/* A fault point: is this the one? */
+static bool
+fault (enum fp_fake_fault *kind)
+{
+  fault_passed++;
+  if (fault_passed != fault_n)
+    return false;
+  fault_fired = true;
+  *kind = fault_kind;
+  return true;
+}
+
+static void
+signal_fd (int fd)
+{
+  const uint64_t one = 1;
+
+  /* Full means that it is readable already. */
+  if (write (fd, &one, sizeof one) == -1 && errno != EAGAIN)
+    abort ();
+}
+
+static void
+finish (struct fp_op *op, int status)
+{
+  struct fake_queue *q = (struct fake_queue *) op->conn->queue;
+
+  if (status != 0 && op->kind == FP_OP_READ)
+    memset (op->local, GARBAGE, op->length);
+  op->status = status;
+  list_add (&q->done, op);
+  signal_fd (q->fd);
+}
+
+/* What the server does; its status. */
+static int
+execute (struct fp_op *op)
+{
+  struct fp_fake_server *s = ((struct fake_conn *) op->conn)->server;
+
+  if (op->rkey != s->rkey || op->raddr < RADDR_BASE ||
+      !fp_range_ok (op->raddr - RADDR_BASE, op->length, s->length))
+    return -EPERM;
+  if (op->kind == FP_OP_READ)
+    memcpy (op->local, s->memory + (op->raddr - RADDR_BASE), op->length);
+  else
+    memcpy (s->memory + (op->raddr - RADDR_BASE), op->local, op->length);
+  return 0;
+}
+
+static void
+flush (struct list *l, const struct fake_conn *c)
+{
+  struct fp_op **at = &l->head;
+
+  while (*at != NULL)
+    if ((*at)->conn == &c->base)
+      finish (list_take (l, at), -ECONNRESET);
+    else
+      at = &(*at)->next;
+}
+
+static void
+do_break (struct fake_conn *c)
+{
+  struct fake_queue *q = (struct fake_queue *) c->base.queue;
+
+  if (c->broken)
+    return;
+  c->broken = true;
+  flush (&q->posted, c);
+  flush (&c->server->held, c);
+}
+
+/* An op that is in no list completes, or whatever the fault point says. */
+static void
+arrive (struct fp_op *op, bool may_hold)
+{
+  struct fake_conn *c = (struct fake_conn *) op->conn;
+  enum fp_fake_fault kind;
+
+  if (may_hold && c->server->hold) {
+    list_add (&c->server->held, op);
+    return;
+  }
+  if (!fault (&kind)) {
+    finish (op, execute (op));
+    return;
+  }
+  switch (kind) {
+  case FP_FAKE_ERROR:
+    finish (op, -EREMOTEIO);
+    break;
+  case FP_FAKE_BREAK:
+    execute (op);
+    finish (op, -ECONNRESET);
+    do_break (c);
+    break;
+  case FP_FAKE_DELAY:
+    list_add (&c->server->held, op);
+    break;
+  }
+}
+
+/* ---- the transport ---- */
+
+static int
+fake_available (const char **why)
+{
+  (void) why;
+  return 0;
+}
+
+static int
+fake_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
+{
+  struct fake_queue *q = calloc (1, sizeof *q);
+
+  if (q == NULL)
+    return -ENOMEM;
+  q->base.ops = &fp_transport_fake;
+  q->depth = p->depth;
+  q->memory = p->memory;
+  q->memory_size = p->memory_size;
+  list_init (&q->posted);
+  list_init (&q->done);
+  q->fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (q->fd == -1) {
+    int err = -errno;
+
+    free (q);
+    return err;
+  }
+  *out = &q->base;
+  return 0;
+}
+
+static void
+fake_queue_free (struct fp_queue *base)
+{
+  struct fake_queue *q = (struct fake_queue *) base;
+
+  close (q->fd);
+  free (q);
+}
+
+static struct fp_op *
+fake_poll (struct fp_queue *base)
+{
+  struct fake_queue *q = (struct fake_queue *) base;
+  struct fp_op *list;
+  uint64_t count;
+
+  FP_LOCK_SCOPE (&lock);
+  if (q->done.head != NULL && read (q->fd, &count, sizeof count) == -1)
+    abort (); /* finish signals under the same lock */
+  list = q->done.head;
+  list_init (&q->done);
+  for (struct fp_op *op = list; op != NULL; op = op->next) {
+    ((struct fake_conn *) op->conn)->inflight--;
+    q->inflight--;
+  }
+  return list;
+}
+
+static bool
+fake_arm (struct fp_queue *base)
+{
+  FP_LOCK_SCOPE (&lock);
+  return ((struct fake_queue *) base)->done.head != NULL;
+}
+
+static int
+fake_fd (const struct fp_queue *base)
+{
+  return ((const struct fake_queue *) base)->fd;
+}
+
+static int
+fake_conn_open (struct fp_conn **out, struct fp_queue *base,
+                const struct fp_conn_params *p, uint64_t deadline_ns)
+{
+  FP_LOCK_SCOPE (&lock);
+  enum fp_fake_fault kind;
+  struct fp_fake_server *s = servers;
+  struct fake_conn *c;
+
+  (void) deadline_ns;
+  while (s != NULL && !fp_addr_eq (&s->addr, p->addr))
+    s = s->next;
+  if (s == NULL || s->dead)
+    return -ECONNREFUSED;
+  if (fault (&kind) && kind != FP_FAKE_DELAY)
+    return kind == FP_FAKE_ERROR ? -ECONNREFUSED : -ETIMEDOUT;
+
+  c = calloc (1, sizeof *c);
+  if (c == NULL)
+    return -ENOMEM;
+  c->event_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (c->event_fd == -1) {
+    int err = -errno;
+
+    free (c);
+    return err;
+  }
+  c->base.ops = &fp_transport_fake;
+  c->base.queue = base;
+  c->depth = p->depth;
+  c->server = s;
+  c->next = s->conns;
+  s->conns = c;
+  *out = &c->base;
+  return 0;
+}
+
+static int
+fake_post (struct fp_conn *base, struct fp_op *op)
+{
+  struct fake_conn *c = (struct fake_conn *) base;
+  struct fake_queue *q = (struct fake_queue *) base->queue;
+  const uintptr_t start = (uintptr_t) q->memory;
+  const uintptr_t at = (uintptr_t) op->local;
+  enum fp_fake_fault kind = FP_FAKE_DELAY;
+
+  FP_LOCK_SCOPE (&lock);
+  if (c->broken)
+    return -ENOTCONN;
+  if (op->length == 0 || op->length > fp_transport_fake.max_transfer)
+    return -EINVAL;
+  if (at < start || !fp_range_ok (at - start, op->length, q->memory_size))
+    return -EFAULT;
+  if (c->inflight == c->depth || q->inflight == q->depth)
+    return -EAGAIN;
+  if (fault (&kind) && kind == FP_FAKE_ERROR) {
+    do_break (c);
+    return -ENOTCONN;
+  }
+  op->conn = base;
+  list_add (&q->posted, op);
+  c->inflight++;
+  q->inflight++;
+  if (kind == FP_FAKE_BREAK)
+    do_break (c);
+  return 0;
+}
+
+static void
+fake_kick (struct fp_queue *base)
+{
+  struct fake_queue *q = (struct fake_queue *) base;
+
+  FP_LOCK_SCOPE (&lock);
+  while (q->posted.head != NULL)
+    arrive (list_take (&q->posted, &q->posted.head), true);
+}
+
+static void
+fake_conn_break (struct fp_conn *base)
+{
+  FP_LOCK_SCOPE (&lock);
+  do_break ((struct fake_conn *) base);
+}
+
+static unsigned
+fake_conn_inflight (const struct fp_conn *base)
+{
+  FP_LOCK_SCOPE (&lock);
+  return ((const struct fake_conn *) base)->inflight;
+}
+
+static bool
+fake_conn_broken (const struct fp_conn *base)
+{
+  FP_LOCK_SCOPE (&lock);
+  return ((const struct fake_conn *) base)->broken;
+}
+
+static void
+fake_conn_free (struct fp_conn *base)
+{
+  struct fake_conn *c = (struct fake_conn *) base;
+  struct fake_conn **at;
+
+  FP_LOCK_SCOPE (&lock);
+  if (c->inflight > 0)
+    abort (); /* promise 9 is broken: its ops are still in a list */
+  for (at = &c->server->conns; *at != c; at = &(*at)->next)
+    ;
+  *at = c->next;
+  close (c->event_fd);
+  free (c);
+}
+
+static int
+fake_conn_event_fd (const struct fp_conn *base)
+{
+  return ((const struct fake_conn *) base)->event_fd;
+}
+
+static void
+fake_conn_event (struct fp_conn *base)
+{
+  struct fake_conn *c = (struct fake_conn *) base;
+  uint64_t count;
+
+  FP_LOCK_SCOPE (&lock);
+  if (read (c->event_fd, &count, sizeof count) == sizeof count)
+    do_break (c);
+}
+
+static int
+fake_import (struct fp_remote *out, const struct fp_grant *g, int fd)
+{
+  (void) fd;
+  *out = (struct fp_remote) { .raddr = g->raddr,
+                              .rkey = g->rkey,
+                              .length = g->length };
+  return 0;
+}
+
+static void
+fake_unimport (struct fp_remote *r)
+{
+  *r = (struct fp_remote) { 0 };
+}
+
+const struct fp_transport_ops fp_transport_fake = {
+  .name = "fake",
+  .bit = FP_TRANSPORT_FAKE,
+  .registered = true,
+  .max_transfer = 1u << 20,
+  .available = fake_available,
+  .queue_new = fake_queue_new,
+  .queue_free = fake_queue_free,
+  .poll = fake_poll,
+  .arm = fake_arm,
+  .fd = fake_fd,
+  .conn_open = fake_conn_open,
+  .post = fake_post,
+  .kick = fake_kick,
+  .conn_break = fake_conn_break,
+  .conn_inflight = fake_conn_inflight,
+  .conn_broken = fake_conn_broken,
+  .conn_free = fake_conn_free,
+  .conn_event_fd = fake_conn_event_fd,
+  .conn_event = fake_conn_event,
+  .import = fake_import,
+  .unimport = fake_unimport,
+};
+
+/* ---- the test's side ---- */
+
+struct fp_fake_server *
+fp_fake_server_new (const char *host, size_t length)
+{
+  struct fp_fake_server *s = calloc (1, sizeof *s);
+
+  if (s == NULL)
+    return NULL;
+  s->memory = calloc (1, length);
+  if (s->memory == NULL) {
+    free (s);
+    return NULL;
+  }
+  s->length = length;
+  s->addr.port = FP_DEFAULT_PORT;
+  snprintf (s->addr.host, sizeof s->addr.host, "%s", host);
+  list_init (&s->held);
+
+  FP_LOCK_SCOPE (&lock);
+  s->rkey = next_rkey++;
+  s->next = servers;
+  servers = s;
+  return s;
+}
+
+void
+fp_fake_server_free (struct fp_fake_server *s)
+{
+  struct fp_fake_server **at;
+
+  FP_LOCK_SCOPE (&lock);
+  if (s->conns != NULL)
+    abort ();
+  for (at = &servers; *at != s; at = &(*at)->next)
+    ;
+  *at = s->next;
+  free (s->memory);
+  free (s);
+}
+
+const struct fp_addr *
+fp_fake_server_addr (const struct fp_fake_server *s)
+{
+  return &s->addr;
+}
+
+uint8_t *
+fp_fake_server_memory (struct fp_fake_server *s)
+{
+  return s->memory;
+}
+
+void
+fp_fake_server_grant (struct fp_fake_server *s, uint64_t offset,
+                      uint64_t length, struct fp_grant *g)
+{
+  FP_LOCK_SCOPE (&lock);
+  g->raddr = RADDR_BASE + offset;
+  g->rkey = s->rkey;
+  g->length = length;
+}
+
+void
+fp_fake_server_revoke (struct fp_fake_server *s)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->rkey = next_rkey++;
+}
+
+void
+fp_fake_server_die (struct fp_fake_server *s)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->dead = true;
+  for (struct fake_conn *c = s->conns; c != NULL; c = c->next) {
+    do_break (c);
+    signal_fd (c->event_fd);
+  }
+}
+
+void
+fp_fake_server_revive (struct fp_fake_server *s)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->dead = false;
+}
+
+void
+fp_fake_server_hold (struct fp_fake_server *s, bool hold)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->hold = hold;
+}
+
+unsigned
+fp_fake_server_held (struct fp_fake_server *s)
+{
+  unsigned n = 0;
+
+  FP_LOCK_SCOPE (&lock);
+  for (struct fp_op *op = s->held.head; op != NULL; op = op->next)
+    n++;
+  return n;
+}
+
+bool
+fp_fake_server_release (struct fp_fake_server *s, unsigned i, int status)
+{
+  struct fp_op **at;
+  struct fp_op *op;
+
+  FP_LOCK_SCOPE (&lock);
+  for (at = &s->held.head; *at != NULL && i > 0; i--)
+    at = &(*at)->next;
+  if (*at == NULL)
+    return false;
+  op = list_take (&s->held, at);
+  if (status != 0)
+    finish (op, status);
+  else
+    arrive (op, false);
+  return true;
+}
+
+void
+fp_fake_fault_at (unsigned n, enum fp_fake_fault kind)
+{
+  FP_LOCK_SCOPE (&lock);
+  fault_n = n;
+  fault_kind = kind;
+  fault_passed = 0;
+  fault_fired = false;
+}
+
+bool
+fp_fake_fault_fired (void)
+{
+  FP_LOCK_SCOPE (&lock);
+  return fault_fired;
+}
+
+unsigned
+fp_fake_fault_points (void)
+{
+  FP_LOCK_SCOPE (&lock);
+  return fault_passed;
+}
