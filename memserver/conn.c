@@ -97,10 +97,10 @@ linger (struct conn *c)
   c->state = LINGERING;
   c->timeout_why = "refused";
   if (shutdown (c->fd, SHUT_WR) < 0 || event_add (c->readable, NULL) < 0) {
-    end (c, "refused");
+    end (c, "is done");
     return;
   }
-  conn_set_deadline (c, LINGER_MS, "refused");
+  conn_set_deadline (c, LINGER_MS, "is done");
 }
 
 static void
@@ -113,7 +113,7 @@ on_readable (evutil_socket_t fd, short what, void *arg)
   if (c->state == LINGERING) {
     n = recv (fd, c->in, sizeof c->in, 0);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-      end (c, "refused");
+      end (c, "is done");
     return;
   }
 

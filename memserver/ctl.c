@@ -73,8 +73,7 @@ session_dispatch (struct session *s)
     return;
   if (r == CTL_WAIT)
     r = -ENOMEM;
-  s->wait_over = false;
-  s->retried = false;
+  session_waited (s);
 
   if (r == 0 && !fp_writer_ok (&call.out))
     r = -EMSGSIZE;

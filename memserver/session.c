@@ -194,6 +194,14 @@ session_wait (struct session *s)
   return 0;
 }
 
+void
+session_waited (struct session *s)
+{
+  event_del (s->wait_timer);
+  s->wait_over = false;
+  s->retried = false;
+}
+
 /* The keys open nothing from here on. */
 static void
 close_access (struct session *s)

@@ -95,6 +95,9 @@ void session_drained (struct session *s);
 /* The request waits until the server is poked, or WAIT_MS. */
 int session_wait (struct session *s);
 
+/* It is answered now. */
+void session_waited (struct session *s);
+
 /* Its lease begins anew. */
 void session_renew (struct session *s);
 
