@@ -23,6 +23,7 @@ static const struct command {
   { "swapoff", cmd_swapoff, "stop swapping to it" },
   { "status", cmd_status, "what is attached, and how it is doing" },
   { "servers", cmd_servers, "what memory servers lend, and to whom" },
+  { "bench", cmd_bench, "measure each layer, from memcpy to the device" },
 };
 #define NR_COMMANDS (sizeof commands / sizeof commands[0])
 

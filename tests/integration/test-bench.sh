@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# farpage bench: its table and its JSON have the rows that were asked for with
+# figures in them, bad options are refused, and nothing stays behind.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+requires jq --version
+
+# Its temporary files go here, where we see whether they stay.
+export TMPDIR=$tmp/t
+mkdir "$TMPDIR"
+nothing_left ()
+{
+    [ -z "$(ls -A "$TMPDIR")" ] || fail "left behind: $(ls -A "$TMPDIR")"
+}
+short=(--seconds 0.02 --rounds 2 --size 64M)
+
+farpage bench "${short[@]}" --layers memcpy,engine-shm,engine-tcp --json \
+    >"$tmp/json" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
+nothing_left
+check ()
+{
+    jq -e "$1" <"$tmp/json" >/dev/null || fail "not so: $1"
+}
+check '.rows | length == 16'
+check '[.rows[] | select(.layer == "engine-tcp" and .size == 4096) |
+    "\(.op) \(.depth)"] == ["read 1", "write 1", "read 32", "write 32"]'
+check 'all(.rows[]; .iops > 0 and .mb_per_s > 0 and .p50_us > 0 and
+    .p50_us <= .p99_us and .p99_us <= .p999_us and .rounds == 2)'
+check 'all(.rows[] | select(.layer == "engine-tcp");
+    .donor_cpu_ms_per_gib > 0)'
+check '.ratios[0] | .layer == "engine-shm" and .against == "memcpy" and
+    .ratio > 0 and .goal == 1.5'
+
+farpage bench "${short[@]}" --layers engine-shm >"$tmp/out" 2>"$tmp/err" ||
+    fail "$(cat "$tmp/err")"
+[ "$(grep -Ec '^engine-shm +(read|write) +[0-9]+k +[0-9]+ +[1-9]' "$tmp/out")" \
+    = 6 ] || fail "the table is $(cat "$tmp/out")"
+nothing_left
+
+# STATUS WORD ARGUMENT...: it fails so, and says that word.
+refused ()
+{
+    local status=0 want=$1 word=$2
+    shift 2
+    farpage bench "$@" >/dev/null 2>"$tmp/err" || status=$?
+    [ $status = "$want" ] || fail "$*: exit $status, not $want"
+    grep -q -- "$word" "$tmp/err" || fail "$*: $(cat "$tmp/err")"
+    nothing_left
+}
+refused 2 no-such --layers memcpy,no-such
+refused 2 rounds --rounds 0
+refused 2 seconds --seconds -1
+refused 2 size --size 1
+refused 2 server --server host:port:
+refused 2 surplus surplus
+refused 1 nobody "${short[@]}" --layers engine-shm --server "unix:$tmp/nobody"
+
+# Interrupted: its memory server and its files go too.
+farpage bench --layers engine-shm --seconds 60 >/dev/null 2>"$tmp/err" &
+pid=$!
+wait_until 60 grep -q 'round 1' "$tmp/err"
+kill -TERM $pid
+status=0
+wait $pid || status=$?
+[ $status = 1 ] || fail "interrupted: exit $status, not 1"
+nothing_left

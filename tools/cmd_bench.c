@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_bench.c - farpage bench: measure every layer between a memcpy and a
+ * block device, in one run.
+ */
+
+#include <config.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/size.h"
+#include "bench.h"
+#include "commands.h"
+
+#define DEFAULT_SIZE (256u << 20)
+#define MIN_SIZE (64u << 20)
+#define DEFAULT_SECONDS 1
+#define DEFAULT_ROUNDS 5
+#define WARM_UP_MS 50 /* of each row, before the first round */
+
+volatile sig_atomic_t bench_stop;
+
+static const struct bench_layer *const layers[] = {
+  &bench_memcpy,
+  &bench_engine_shm,
+  &bench_engine_tcp,
+  &bench_engine_rdma,
+};
+#define NR_LAYERS (sizeof layers / sizeof layers[0])
+
+static const char help[] =
+    "Usage: farpage bench [OPTION]...\n"
+    "\n"
+    "Measure each layer between a memcpy and a block device, in one run.\n"
+    "\n"
+    "  --server ADDR    a memory server (default: one is started here)\n"
+    "  --layers LIST    only these, with commas: memcpy, engine-shm,\n"
+    "                   engine-tcp, engine-rdma\n"
+    "  --size SIZE      of the volume (default 256M)\n"
+    "  --seconds S      for each row, all rounds together (default 1)\n"
+    "  --rounds N       how often all is repeated; ratios are medians\n"
+    "                   (default 5)\n"
+    "  --json           print JSON\n"
+    "  --help           show this text\n"
+    "  --version        show the version\n";
+
+enum { SERVER = 1, LAYERS, SIZE, SECONDS, ROUNDS, JSON };
+static const struct option options[] = {
+  { "server", required_argument, NULL, SERVER },
+  { "layers", required_argument, NULL, LAYERS },
+  { "size", required_argument, NULL, SIZE },
+  { "seconds", required_argument, NULL, SECONDS },
+  { "rounds", required_argument, NULL, ROUNDS },
+  { "json", no_argument, NULL, JSON },
+  COMMON_OPTIONS,
+  { NULL, 0, NULL, 0 },
+};
+
+static void
+on_signal (int sig)
+{
+  (void) sig;
+  bench_stop = 1;
+}
+
+/* Those of a list with commas, NULL: all.  *bad is what is none of them. */
+static unsigned
+choose (const char *list, struct bench_entry *entries, const char **bad)
+{
+  bool wanted[NR_LAYERS] = { false };
+  unsigned nr = 0;
+
+  *bad = NULL;
+  for (const char *s = list; s != NULL;) {
+    size_t len = strcspn (s, ",");
+    bool known = false;
+
+    for (size_t i = 0; i < NR_LAYERS; i++) {
+      if (strlen (layers[i]->name) == len &&
+          memcmp (layers[i]->name, s, len) == 0)
+        known = wanted[i] = true;
+    }
+    if (!known) {
+      *bad = s;
+      return 0;
+    }
+    s = s[len] == ',' ? s + len + 1 : NULL;
+  }
+  for (size_t i = 0; i < NR_LAYERS; i++) {
+    if (list == NULL || wanted[i])
+      entries[nr++].layer = layers[i];
+  }
+  return nr;
+}
+
+/* One round of one row. */
+static int
+run_row (struct bench_entry *e, unsigned row, uint64_t ns,
+         struct bench_line *line)
+{
+  struct bench_result result = { .latency = &line->latency };
+  uint64_t before = 0, after = 0;
+  bool known;
+  int r;
+
+  known = e->layer->donor_ns != NULL &&
+          e->layer->donor_ns (e->state, &before) == 0;
+  r = e->layer->run (e->state, &e->layer->rows[row], fp_now_ns () + ns,
+                     &result, e->why);
+  if (r < 0)
+    return r;
+  if (known)
+    known = e->layer->donor_ns (e->state, &after) == 0;
+  line->ops += result.ops;
+  line->donor_known = known;
+  line->donor_ns += after - before;
+  line->ns_per_op[line->rounds++] =
+      (double) result.ns / (double) (result.ops > 0 ? result.ops : 1);
+  return 0;
+}
+
+static int
+run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
+            bool json)
+{
+  uint64_t ns = (uint64_t) (b->seconds * 1e9 / b->rounds);
+
+  /* Round 0 is the warm-up. */
+  for (unsigned round = 0; round <= b->rounds; round++) {
+    for (unsigned i = 0; i < nr; i++) {
+      struct bench_entry *e = &entries[i];
+
+      for (unsigned row = 0; e->state != NULL && row < e->layer->nr_rows;
+           row++) {
+        static struct bench_line warm_up;
+        bool warm = round == 0;
+        int r;
+
+        bench_progress ("round %u of %u: %s", round, b->rounds,
+                        e->layer->name);
+        memset (&warm_up, 0, sizeof warm_up);
+        r = run_row (e, row, warm ? WARM_UP_MS * FP_NS_PER_MS : ns,
+                     warm ? &warm_up : &e->lines[row]);
+        if (bench_stop)
+          return say_error ("interrupted");
+        if (r < 0)
+          return say_error ("%s: %s", e->layer->name, e->why);
+        if (round == b->rounds && !json)
+          bench_report_line (e, row);
+      }
+    }
+  }
+  return EXIT_SUCCESS;
+}
+
+static int
+open_layers (struct bench *b, struct bench_entry *entries, unsigned nr,
+             bool named, bool json)
+{
+  for (unsigned i = 0; i < nr; i++) {
+    struct bench_entry *e = &entries[i];
+    int r;
+
+    e->lines = calloc (e->layer->nr_rows, sizeof *e->lines);
+    if (e->lines == NULL)
+      return say_error ("%s", strerror (ENOMEM));
+    bench_progress ("%s: getting ready", e->layer->name);
+    r = e->layer->open (b, e->layer, &e->state, e->why);
+    if (bench_stop)
+      return say_error ("interrupted");
+    /* What was asked for by name is not skipped. */
+    if (r < 0 && (r != -ENODEV || named))
+      return say_error ("%s: %s", e->layer->name,
+                        e->why[0] != '\0' ? e->why : strerror (-r));
+    if (r < 0 && !json)
+      bench_report_skipped (e);
+  }
+  return EXIT_SUCCESS;
+}
+
+static void
+remove_dir (const char *path)
+{
+  DIR *dir = opendir (path);
+  struct dirent *d;
+
+  while (dir != NULL && (d = readdir (dir)) != NULL) {
+    if (strcmp (d->d_name, ".") != 0 && strcmp (d->d_name, "..") != 0)
+      unlinkat (dirfd (dir), d->d_name, 0);
+  }
+  if (dir != NULL)
+    closedir (dir);
+  rmdir (path);
+}
+
+static int
+bench (struct bench *b, struct bench_entry *entries, unsigned nr, bool named,
+       bool json)
+{
+  struct sigaction sa = { .sa_handler = on_signal };
+  const char *tmp = getenv ("TMPDIR");
+  int status;
+
+  /* Sockets go there, whose paths are short. */
+  if (snprintf (b->dir, sizeof b->dir, "%s/farpage-bench-XXXXXX",
+                tmp != NULL ? tmp : "/tmp") >= (int) sizeof b->dir)
+    return say_error ("TMPDIR is too long for a socket");
+  if (mkdtemp (b->dir) == NULL)
+    return say_error ("%s: %s", b->dir, strerror (errno));
+  sigaction (SIGINT, &sa, NULL);
+  sigaction (SIGTERM, &sa, NULL);
+
+  status = open_layers (b, entries, nr, named, json);
+  if (status == EXIT_SUCCESS && !json)
+    bench_report_header ();
+  if (status == EXIT_SUCCESS)
+    status = run_rounds (b, entries, nr, json);
+  if (status == EXIT_SUCCESS && !json)
+    bench_report_ratios (entries, nr);
+  if (status == EXIT_SUCCESS && json && bench_report_json (b, entries, nr) < 0)
+    status = say_error ("JSON: %s", strerror (ENOMEM));
+
+  for (unsigned i = nr; i > 0; i--) {
+    if (entries[i - 1].state != NULL)
+      entries[i - 1].layer->close (entries[i - 1].state);
+    free (entries[i - 1].lines);
+  }
+  bench_end (&b->donor);
+  remove_dir (b->dir);
+  return status;
+}
+
+int
+cmd_bench (int argc, char *argv[])
+{
+  static struct bench_entry entries[NR_LAYERS];
+  struct bench b = {
+    .size = DEFAULT_SIZE,
+    .seconds = DEFAULT_SECONDS,
+    .rounds = DEFAULT_ROUNDS,
+  };
+  const char *list = NULL, *bad, *why;
+  bool json = false;
+  struct fp_addr addr;
+  unsigned nr;
+  long n;
+  int c;
+
+  while ((c = getopt_long (argc, argv, "hV", options, NULL)) != -1) {
+    char *end;
+    int status;
+
+    switch (c) {
+    case SERVER:
+      if (fp_addr_parse (&addr, optarg, &why) < 0)
+        return say_usage ("bench", "--server %s: %s", optarg, why);
+      b.server = optarg;
+      break;
+    case LAYERS:
+      list = optarg;
+      break;
+    case SIZE:
+      if (fp_parse_size (optarg, &b.size, &why) < 0)
+        return say_usage ("bench", "--size %s: %s", optarg, why);
+      if (b.size < MIN_SIZE || b.size % (1u << 20) != 0)
+        return say_usage ("bench", "--size %s: not whole MiB, 64 at least",
+                          optarg);
+      break;
+    case SECONDS:
+      b.seconds = strtod (optarg, &end);
+      if (end == optarg || *end != '\0' || !(b.seconds >= 0.01) ||
+          b.seconds > 3600)
+        return say_usage ("bench", "--seconds %s: no number from 0.01 to 3600",
+                          optarg);
+      break;
+    case ROUNDS:
+      if (!parse_number (optarg, 1, BENCH_MAX_ROUNDS, &n))
+        return say_usage ("bench", "--rounds %s: no number from 1 to %d",
+                          optarg, BENCH_MAX_ROUNDS);
+      b.rounds = (unsigned) n;
+      break;
+    case JSON:
+      json = true;
+      break;
+    default:
+      if (common_option (c, "bench", help, &status))
+        return status;
+    }
+  }
+  if (optind < argc)
+    return say_usage ("bench", "%s: it takes no such argument", argv[optind]);
+  nr = choose (list, entries, &bad);
+  if (bad != NULL)
+    return say_usage ("bench", "--layers: no layer '%.*s'",
+                      (int) strcspn (bad, ","), bad);
+  return bench (&b, entries, nr, list != NULL, json);
+}
