@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fake-ctl.h - the control channel (transport/ctl_channel.h) to memory
+ * servers inside the test, which lend the memory of the fake transport.  A
+ * program that links fake-ctl.c gets these functions instead of the real ones.
+ *
+ * The servers keep what a real one keeps: which slabs are free, granted or
+ * labelled, and whether they know the volume.  What a session was granted and
+ * did not label is free again when the session ends, and keys die with it.
+ *
+ * Faults: the calls of all channels are counted; the n-th can be refused
+ * before it took effect, or lose its answer after it did.  Either breaks the
+ * channel, as a real one would.
+ */
+
+#ifndef FAKE_CTL_H
+#define FAKE_CTL_H
+
+#include <stdbool.h>
+
+#include "transport/ctl_channel.h"
+#include "transport/fake.h"
+
+struct fake_server;
+
+struct fake_server *fake_server_new (const char *host, uint64_t slab_size,
+                                     unsigned slabs);
+void fake_server_free (struct fake_server *s);
+const struct fp_addr *fake_server_addr (const struct fake_server *s);
+struct fp_fake_server *fake_server_data (struct fake_server *s);
+
+/* Data and control die; new connections are refused until revive.  What it
+ * holds is kept, as by a server whose network is cut.
+ */
+void fake_server_cut (struct fake_server *s);
+void fake_server_revive (struct fake_server *s);
+/* It starts again, empty: it knows no volume and its memory is zero. */
+void fake_server_forget (struct fake_server *s);
+
+unsigned fake_server_free_slabs (struct fake_server *s);
+unsigned fake_server_labelled (struct fake_server *s);
+
+enum fake_ctl_fault { FAKE_CTL_REFUSE, FAKE_CTL_LOSE_ANSWER };
+void fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault); /* 0: never */
+bool fake_ctl_fault_fired (void);
+
+#endif /* FAKE_CTL_H */
