@@ -52,6 +52,18 @@ park (struct fp_lane *lane, struct fp_io *io)
   list_push (&lane->parked, io);
 }
 
+/* When it is given up if it cannot be sent.  Once it was in flight it gets the
+ * same time again, because then the first part was spent on finding out that
+ * the server is silent.
+ */
+static uint64_t
+give_up_ns (const struct fp_lane *lane, const struct fp_io *io)
+{
+  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
+
+  return io->start_ns + (io->tries > 0 ? 2 : 1) * timeout;
+}
+
 /* Its last fragment came back, or it ended before it had any. */
 static void
 settle (struct fp_lane *lane, struct fp_io *io)
@@ -66,7 +78,10 @@ settle (struct fp_lane *lane, struct fp_io *io)
     io->redo = false;
     io->issued = 0;
     io->tries++;
-    park (lane, io);
+    if (fp_deadline_passed (give_up_ns (lane, io)))
+      complete (lane, io, -EIO);
+    else
+      park (lane, io);
   }
   else if (io->issued == io->length) {
     complete (lane, io, 0);
@@ -313,7 +328,6 @@ unpark_all (struct fp_lane *lane)
 static void
 scan (struct fp_lane *lane, uint64_t now)
 {
-  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
   struct fp_io *io;
 
   lane->next_scan_ns = now + SCAN_NS;
@@ -328,12 +342,7 @@ scan (struct fp_lane *lane, uint64_t now)
   }
 
   while ((io = list_pop (&lane->parked)) != NULL) {
-    /* Once it was in flight it gets the same time again, because then the
-     * first part was spent on finding out that the server is silent.
-     */
-    uint64_t limit = io->start_ns + (io->tries > 0 ? 2 : 1) * timeout;
-
-    if (now >= limit && io->inflight == 0) {
+    if (now >= give_up_ns (lane, io) && io->inflight == 0) {
       io->queued = false;
       complete (lane, io, -EIO);
     }

@@ -56,7 +56,9 @@ static int
 choose (struct fp_session *s, const struct fp_volume_params *p,
         const char *where, char why[FP_WHY_MAX])
 {
-  unsigned here = fp_transports_available () & p->transports;
+  /* The fake one is there for who names it; no server offers it. */
+  unsigned here =
+      (fp_transports_available () | FP_TRANSPORT_FAKE) & p->transports;
   char a[64], b[64];
   const char *reason = "";
 

@@ -466,3 +466,21 @@ fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
   (void) deadline_ns;
   return -EOPNOTSUPP; /* nothing in lib/volume asks */
 }
+
+/* Only the tcp transport calls these, and it is not used here. */
+int
+fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
+                   uint64_t deadline_ns)
+{
+  (void) c;
+  (void) q;
+  (void) deadline_ns;
+  return -EOPNOTSUPP;
+}
+
+int
+fp_ctl_steal_fd (struct fp_ctl *c)
+{
+  (void) c;
+  return -1;
+}

@@ -536,11 +536,19 @@ walk (bool control, int kind)
     r = fp_volume_start (&v, &p, why);
     if (r == 0) {
       script (&errors);
+      if (!control) {
+        fired = fp_fake_fault_fired ();
+        fp_fake_fault_at (0, FP_FAKE_ERROR);
+      }
       check_all ();
       fp_volume_stop (v, true);
       v = NULL;
     }
-    fired = control ? fake_ctl_fault_fired () : fp_fake_fault_fired ();
+    else if (!control) {
+      fired = fp_fake_fault_fired ();
+    }
+    if (control)
+      fired = fake_ctl_fault_fired ();
     assert_true (errors <= (kind == 0 && !control ? 1u : 0u));
     for (unsigned i = 0; i < NR_SERVERS; i++) {
       /* A lost goodbye leaves a volume for its lease. */
