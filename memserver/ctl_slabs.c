@@ -258,7 +258,7 @@ ctl_zero (struct call *call)
   if (!fp_range_ok (q.offset, q.length, s->backing.size))
     return ctl_fail (call, -EINVAL, "ZERO: outside the slab");
   if (q.length <= ZERO_INLINE)
-    return q.length ? backing_zero (&s->backing, q.offset, q.length) : 0;
+    return backing_zero (&s->backing, q.offset, q.length);
   session->zero.slab = s;
   session->zero.offset = q.offset;
   session->zero.length = q.length;

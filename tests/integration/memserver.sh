@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Sourced by the test-memserver-*.sh after functions.sh: a memory server on a
+# TCP and a Unix socket ($tcp, $unix), what it is doing, and clients.
+
+# shellcheck shell=bash disable=SC2034,SC2154 # used by the scripts that source this
+
+memclient="$top_builddir/tests/integration/memclient"
+[ -x "$memclient" ] || skip "memclient was not built"
+
+# serve LEASE MIB [ARG...]: 16 slabs of MIB MiB.
+serve ()
+{
+    local lease=$1 mib=$2
+    shift 2
+    start_memserver m --listen "unix:$tmp/m.sock" --size "$((16 * mib))M" --slab "${mib}M" \
+        --lease "$lease" --reserve 0 "$@"
+    tcp=$(head -n1 "$tmp/m.addr")
+    unix=unix:$tmp/m.sock
+    server_pid=$(cat "$tmp/m.pid")
+    wait_until 30 all_free
+}
+
+# client ADDR NAME WORD...: its output is in $tmp/NAME.out too.
+client ()
+{
+    local name=$2
+    timeout 60 "$memclient" "$@" >"$tmp/$name.out" 2>"$tmp/$name.err" || {
+        cat "$tmp/$name.out" "$tmp/$name.err"
+        fail "memclient $*"
+    }
+}
+
+# What STAT says, one line.
+server_stat () { "$memclient" "$unix" stat ping stat | grep '^total='; }
+all_free () { server_stat | grep -q '^total=16 free=16 '; }
+
+# The server's file descriptors and threads, two numbers.
+server_resources ()
+{
+    echo "$(find "/proc/$server_pid/fd" -mindepth 1 | wc -l)" \
+        "$(find "/proc/$server_pid/task" -mindepth 1 -maxdepth 1 | wc -l)"
+}
+
+# resources_are TEXT
+resources_are () { [ "$(server_resources)" = "$1" ]; }
+
+# hanging ADDR NAME WORD...: a client that does this and then waits; its pid
+# is in $hanging_pid.
+hanging ()
+{
+    local name=$2
+    "$memclient" "$@" hang >"$tmp/$name.out" 2>"$tmp/$name.err" &
+    hanging_pid=$!
+    cleanup_fn kill -9 $hanging_pid
+    wait_until 30 grep -q hanging "$tmp/$name.out"
+}

@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A bad command line or file: exit status 2, and one line that says what is
+# wrong with what. What cannot be had: exit status 1.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+# refused STATUS TEXT [ARG...]
+refused ()
+{
+    local status=0 expected=$1 text=$2
+    shift 2
+    timeout 20 farpage-memserver "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+    [ $status = "$expected" ] ||
+        { cat "$tmp/err"; fail "exit $status, not $expected: $*"; }
+    grep -qF -- "$text" "$tmp/err" ||
+        { cat "$tmp/err"; fail "does not say '$text': $*"; }
+    [ ! -s "$tmp/out" ] || fail "prints to stdout: $*"
+}
+
+refused 2 'how much to lend'
+refused 2 "'0x10' is no size" --size 0x10
+refused 2 'how much to lend' --size 0
+refused 2 'a value is missing' --size ''
+refused 2 'size is there twice' --size 1G --size 1G
+refused 2 'not a multiple' --size 300M
+refused 2 'not a power of two' --size 300M --slab 3M
+refused 2 'not a power of two' --size 512K --slab 512K
+refused 2 'use a larger --slab' --size 4096G --slab 1M
+refused 2 "'x y'" --size 1G --name 'x y'
+refused 2 "'4M' is none of" --size 1G --hugepages 4M
+refused 2 'smaller than a huge page' --size 1G --hugepages 1G
+refused 2 'is no number' --size 1G --numa one
+refused 2 'is no number' --size 1G --lease 0
+refused 2 'is none of' --size 1G --log-level loud
+refused 2 'unrecognized option' --size 1G --frob
+refused 2 "'extra' is no option" --size 1G extra
+refused 2 'listen' --size 1G --listen 'a:b:c'
+refused 2 'listen' --size 1G --listen 127.0.0.1:99999
+refused 2 'is there twice' --size 1G --listen 127.0.0.1 --listen 127.0.0.1
+
+refused 1 'would fit' --size 1024T --slab 1G
+refused 1 'would fit' --size 256M --reserve 1024T
+refused 1 'listen: ' --size 1M --slab 1M --listen "unix:$tmp/no/such/dir"
+refused 1 'numa' --size 1M --slab 1M --numa 1000
+refused 1 'slabs can be had in huge pages' --size 64G --slab 1G --hugepages 1G \
+    --listen "unix:$tmp/sock"
+
+if farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then
+    exit 0
+fi
+refused 2 'No such file' --config "$tmp/none"
+conf () { printf '%s\n' "$@" >"$tmp/conf"; }
+conf 'size = 1G' 'frob = 1'
+refused 2 "'frob' is no option" --config "$tmp/conf"
+conf 'size = 1G' 'size = 2G'
+refused 2 "'size' is there twice" --config "$tmp/conf"
+conf 'size = much'
+refused 2 "$tmp/conf" --config "$tmp/conf"
+conf '[memory]' 'size = 1G'
+refused 2 "'memory.size' is no option" --config "$tmp/conf"
+conf 'nothing'
+refused 2 'line 1' --config "$tmp/conf"
+
+# The command line wins over the file.
+conf 'size = 1024T' 'slab = 1M' 'lease = 7' "listen = unix:$tmp/file.sock" \
+    'reserve = 0' "address-file = $tmp/addr"
+farpage-memserver --config "$tmp/conf" --size 2M --name named \
+    2>"$tmp/server.log" &
+cleanup_fn stop $!
+wait_until 20 test -s "$tmp/addr"
+grep -qx "unix:$tmp/file.sock" "$tmp/addr" || fail "listens elsewhere"
+wait_until 20 grep -q 'ready: 2 slabs of 1M' "$tmp/server.log"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A thousand rude clients cost no slab, no file descriptor and no thread, and a
+# polite one is served all the while.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+# shellcheck source=tests/integration/memserver.sh
+. "$top_srcdir/tests/integration/memserver.sh"
+
+memrude="$top_builddir/tests/integration/memrude"
+serve 1 1
+before=$(server_resources)
+"$memrude" "$tcp" 1000 || fail "a rude client could not connect"
+client "$tcp" guest open:2:ce:tcp grant:1 check:0 fill:9 check:9 discard
+"$memrude" "$unix" 1000 || fail "a rude client could not connect"
+wait_until 60 all_free
+wait_until 30 resources_are "$before"
+
+# Slower than its lease lets it be; and silent for as long.
+"$memrude" "$tcp" trickle || fail "a trickling client was not dropped"
+client "$tcp" silent open:3:ce:tcp grant:3 wait-end
+wait_until 30 all_free
+wait_until 30 resources_are "$before"
+kill -0 "$server_pid" || fail "the server is gone"

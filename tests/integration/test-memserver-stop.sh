@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# SIGTERM: the server says who still holds what, ends them, leaves nothing
+# behind and exits 0.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+# shellcheck source=tests/integration/memserver.sh
+. "$top_srcdir/tests/integration/memserver.sh"
+
+serve 30 1 --pidfile "$tmp/pid"
+[ "$(cat "$tmp/pid")" = "$server_pid" ] || fail "pidfile"
+hanging "$tcp" one open:1:c:tcp grant:3 fill:1
+hanging "$unix" two open:2:c:shm grant:4 fill:1
+kill -USR1 "$server_pid"
+wait_until 10 grep -q 'volume volume1: 3 slabs held by one' "$tmp/m.log"
+"$memclient" "$tcp" three wait-end >/dev/null &
+waiter=$!
+wait_until 10 sh -c "'$memclient' $tcp asks stat | grep -q client=three"
+
+kill "$server_pid"
+status=0
+wait "$server_pid" || status=$?
+[ $status = 0 ] || fail "exit status $status"
+wait $waiter || fail "a client was not told"
+grep -q 'stopping' "$tmp/m.log" || fail "it does not say that it stops"
+grep -q 'volume volume2: 4 slabs held by two' "$tmp/m.log" ||
+    fail "it does not say who holds what"
+for f in pid m.addr m.sock; do
+    [ ! -e "$tmp/$f" ] || fail "$f was left behind"
+done
+
+# The socket file of a server that was killed is no obstacle; one of a server
+# that lives is.
+serve 30 1
+kill -9 "$server_pid"
+wait "$server_pid" || true
+[ -S "$tmp/m.sock" ] || fail "no socket file is left, this proves nothing"
+rm "$tmp/m.addr"
+serve 30 1
+status=0
+farpage-memserver --size 1M --slab 1M --listen "$unix" 2>"$tmp/second.log" ||
+    status=$?
+[ $status = 1 ] || fail "a second server on the same socket: exit $status"
+grep -q 'in use' "$tmp/second.log" || fail "no reason"
+client "$unix" still open:1:ce:shm grant:1 check:0
