@@ -11,14 +11,14 @@ requires ib_read_lat rdma
 claim 0 "ib_read_lat between two guests over rxe" \
     "$vm/run-pair" --net rxe 'vm-read-lat serve rxe0' \
     'vm-read-lat client rxe0'
-claim_output '^client: +4096 +1000 ' "latencies were measured over rxe"
+claim_output '^client: +4096 +300 ' "latencies were measured over rxe"
 grep -E 't_min|^client: +4096' "$tmp/output"
 
 if "$vm/build-modules" siw >/dev/null 2>&1; then
     claim 0 "ib_read_lat between two guests over siw" \
         "$vm/run-pair" --net siw 'vm-read-lat serve siw0' \
         'vm-read-lat client siw0'
-    claim_output '^client: +4096 +1000 ' "latencies were measured over siw"
+    claim_output '^client: +4096 +300 ' "latencies were measured over siw"
     grep -E 't_min|^client: +4096' "$tmp/output"
 else
     echo "SKIP: siw between two guests: the module cannot be built"
