@@ -20,6 +20,9 @@
  * channel, or an ACK timeout (verbs_connect.h) if something is in flight.
  * A port that goes down shows as an error of the next transfer.
  *
+ * The program must ignore SIGPIPE: soft-iWARP raises it in the thread that
+ * posts to a connection which the server has closed.
+ *
  * Nothing here but available may run before a fork: a device's doorbells
  * are not inherited.
  */
