@@ -177,9 +177,9 @@ say_where (const struct server *srv)
         (size_t) snprintf (addrs + used, sizeof addrs - used, "%s\n", addr);
   }
   snprintf (pid, sizeof pid, "%ld\n", (long) getpid ());
-  if (o->pidfile && write_file (o->pidfile, pid) < 0)
+  if (o->pidfile[0] && write_file (o->pidfile, pid) < 0)
     return -1;
-  if (o->address_file && write_file (o->address_file, addrs) < 0)
+  if (o->address_file[0] && write_file (o->address_file, addrs) < 0)
     return -1;
   return 0;
 }
@@ -200,9 +200,9 @@ run (struct options *o)
   if (r == 0)
     r = server_run (&srv);
   server_end (&srv);
-  if (o->pidfile)
+  if (o->pidfile[0])
     unlink (o->pidfile);
-  if (o->address_file)
+  if (o->address_file[0])
     unlink (o->address_file);
   return r;
 }

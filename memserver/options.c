@@ -165,7 +165,15 @@ set_listen (struct options *o, const char *value)
   return 0;
 }
 
-/* value lives as long as the options. */
+static int
+set_path (char out[OPTION_PATH_MAX], unsigned which, const char *value)
+{
+  if (strlen (value) >= OPTION_PATH_MAX)
+    return bad ("%s: the name is too long", name_of (which));
+  strcpy (out, value);
+  return 0;
+}
+
 static int
 set (struct options *o, unsigned which, const char *value)
 {
@@ -219,11 +227,9 @@ set (struct options *o, unsigned which, const char *value)
       o->log_level = (enum fp_log_level) n;
     return r;
   case ADDRESS_FILE:
-    o->address_file = value;
-    return 0;
+    return set_path (o->address_file, which, value);
   case PIDFILE:
-    o->pidfile = value;
-    return 0;
+    return set_path (o->pidfile, which, value);
   default:
     return bad ("%u is no option", which);
   }
@@ -243,7 +249,6 @@ on_line (void *arg, const char *section, const char *key, const char *value)
 {
   struct file *f = arg;
   const struct option *n;
-  char *copy;
 
   if (f->status < 0)
     return 1;
@@ -257,10 +262,7 @@ on_line (void *arg, const char *section, const char *key, const char *value)
     f->status = bad ("%s: '%s' is there twice", f->path, key);
   else {
     f->seen |= 1u << n->val;
-    copy = strdup (value); /* until the process ends, as argv */
-    f->status = copy ? set (f->options, (unsigned) n->val, copy) : -ENOMEM;
-    if (n->val != ADDRESS_FILE && n->val != PIDFILE)
-      free (copy);
+    f->status = set (f->options, (unsigned) n->val, value);
     if (f->status < 0)
       fprintf (stderr, "farpage-memserver: this was in %s\n", f->path);
   }

@@ -21,6 +21,7 @@
 #define MIN_SLAB (UINT64_C (1) << 20)
 #define DEFAULT_LEASE_S 30
 #define MAX_LEASE_S 86400
+#define OPTION_PATH_MAX 4096
 
 struct options {
   uint64_t size;
@@ -33,8 +34,8 @@ struct options {
   enum hugepages hugepages;
   int numa; /* -1: any */
   unsigned lease_s;
-  const char *address_file; /* or NULL */
-  const char *pidfile;      /* or NULL */
+  char address_file[OPTION_PATH_MAX]; /* "": none */
+  char pidfile[OPTION_PATH_MAX];      /* likewise */
   enum fp_log_level log_level;
 };
 

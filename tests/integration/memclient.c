@@ -72,6 +72,15 @@ say (int err, const char *what)
 
 /* ---- data ---- */
 
+/* Moving data renews no lease. */
+static int
+stay (void)
+{
+  struct fp_ping_reply p;
+
+  return fp_ctl_ping (ctl, &p, deadline ());
+}
+
 static int
 connect_data (const uint8_t token[FP_TOKEN_SIZE], uint64_t session)
 {
@@ -123,6 +132,8 @@ fill (uint8_t byte)
     for (uint64_t at = 0; at < grants[i].length; at += CHUNK) {
       int r = transfer (FP_OP_WRITE, i, at, CHUNK);
 
+      if (r == 0)
+        r = stay ();
       if (r < 0)
         return r;
     }
@@ -157,6 +168,8 @@ check (uint8_t byte)
   for (unsigned i = 0; i < nr_grants; i++) {
     int r = check_slab (i, byte, 0, 0);
 
+    if (r == 0)
+      r = stay ();
     if (r < 0)
       return r;
   }
@@ -323,14 +336,24 @@ bad_data (const char *what)
 {
   uint8_t token[FP_TOKEN_SIZE];
   uint64_t session = server.session;
+  int r;
 
+  if (conn) {
+    ops->conn_break (conn);
+    ops->conn_free (conn);
+    ops->queue_free (queue);
+    conn = NULL;
+  }
   memcpy (token, server.token, sizeof token);
   ops = fp_transport_get (FP_TRANSPORT_TCP);
   if (strcmp (what, "token") == 0)
     token[FP_TOKEN_SIZE - 1] ^= 1;
   else
     session ^= 1;
-  return connect_data (token, session);
+  r = connect_data (token, session);
+  ops->queue_free (queue);
+  queue = NULL;
+  return r;
 }
 
 static int

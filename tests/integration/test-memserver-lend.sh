@@ -8,7 +8,7 @@
 # shellcheck source=tests/integration/memserver.sh
 . "$top_srcdir/tests/integration/memserver.sh"
 
-serve 1 4
+serve 30 4
 before=$(server_resources)
 for round in 1 2 3; do
     client "$tcp" tcp$round open:1:ce:tcp grant-all expect-slabs:16 check:0 \
