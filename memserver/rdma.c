@@ -18,6 +18,8 @@
 
 #include "transport/verbs_server.h"
 
+#define MAX_GONE 64
+
 struct rdma_listener {
   struct rdma *rdma;
   struct fp_verbs_listener *verbs;
@@ -32,7 +34,7 @@ struct rdma {
   /* Queue pairs that are gone, to be freed when no event of theirs is
    * being handled.
    */
-  struct fp_verbs_peer *gone[64];
+  struct fp_verbs_peer *gone[MAX_GONE];
   unsigned nr_gone;
 };
 
@@ -50,19 +52,32 @@ on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
 }
 
 static void
-on_accepted (void *ctx, void *cookie, struct fp_verbs_peer *peer)
-{
-  struct session *s = cookie;
-
-  (void) ctx;
-  s->peers[s->nr_peers++] = peer;
-}
-
-static void
 free_gone (struct rdma *rdma)
 {
   while (rdma->nr_gone > 0)
     fp_verbs_peer_free (rdma->gone[--rdma->nr_gone]);
+}
+
+static void
+put_away (struct rdma *rdma, struct fp_verbs_peer *peer)
+{
+  /* The events of those before it were handled. */
+  if (rdma->nr_gone == MAX_GONE)
+    free_gone (rdma);
+  rdma->gone[rdma->nr_gone++] = peer;
+}
+
+static void
+on_accepted (void *ctx, void *cookie, struct fp_verbs_peer *peer)
+{
+  struct rdma *rdma = ctx;
+  struct session *s = cookie;
+
+  if (s->nr_peers == MAX_DATA) {
+    put_away (rdma, peer);
+    return;
+  }
+  s->peers[s->nr_peers++] = peer;
 }
 
 static void
@@ -77,7 +92,7 @@ on_gone (void *ctx, void *cookie, struct fp_verbs_peer *peer)
       break;
     }
   }
-  rdma->gone[rdma->nr_gone++] = peer;
+  put_away (rdma, peer);
 }
 
 static void
