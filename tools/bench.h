@@ -90,6 +90,8 @@ extern const struct bench_layer bench_memcpy;
 extern const struct bench_layer bench_engine_shm;
 extern const struct bench_layer bench_engine_tcp;
 extern const struct bench_layer bench_engine_rdma;
+extern const struct bench_layer bench_nbd_memory;
+extern const struct bench_layer bench_nbd_farpage;
 
 /* ---- bench_util.c ---- */
 
@@ -120,6 +122,12 @@ bench_offset (struct bench_random *r, uint64_t span, uint32_t size)
 int bench_map (void **out, size_t size);
 void bench_unmap (void *p, size_t size);
 
+/* How long this thread wanted a processor and had none, since it began; 0
+ * where the kernel does not say.  For layers that never sleep: what other
+ * programs take away is no part of what the layer costs.
+ */
+uint64_t bench_stolen_ns (void);
+
 /* 4096 as "4k". */
 void bench_size_name (uint32_t size, char out[16]);
 
@@ -140,9 +148,11 @@ void bench_find (const char *in_build_tree, const char *installed,
 /* Its output goes to dir/NAME.log.  It gets SIGTERM if this process dies. */
 int bench_spawn (struct bench *b, const char *name, char *const argv[],
                  pid_t *pid, char why[FP_WHY_MAX]);
-/* Whether it runs; if not, why gets the end of what it said. */
-bool bench_alive (struct bench *b, const char *name, pid_t *pid,
-                  char why[FP_WHY_MAX]);
+/* 0 as long as it runs; else -ENODEV if there is no such program, -EIO, and
+ * why gets the end of what it said.
+ */
+int bench_alive (struct bench *b, const char *name, pid_t *pid,
+                 char why[FP_WHY_MAX]);
 void bench_end (pid_t *pid);
 /* Processor time of a process, all threads. */
 int bench_cpu_ns (pid_t pid, uint64_t *ns);

@@ -19,6 +19,7 @@
 #include "bench.h"
 
 #define END_MS 5000
+#define NO_PROGRAM 127 /* exit status, as a shell has it */
 
 void
 bench_find (const char *in_build_tree, const char *installed, const char *name,
@@ -59,13 +60,13 @@ child (const char *log, char *const argv[], pid_t parent)
   if (null == -1 || out == -1 || dup2 (null, STDIN_FILENO) == -1 ||
       dup2 (out, STDOUT_FILENO) == -1 || dup2 (out, STDERR_FILENO) == -1 ||
       prctl (PR_SET_PDEATHSIG, SIGTERM) == -1 || getppid () != parent)
-    _exit (127);
+    _exit (NO_PROGRAM);
   /* Ctrl-C is for the parent, which ends this one when it is done. */
   if (setpgid (0, 0) == -1)
-    _exit (127);
+    _exit (NO_PROGRAM);
   execvp (argv[0], argv);
   dprintf (STDERR_FILENO, "%s: %s\n", argv[0], strerror (errno));
-  _exit (127);
+  _exit (NO_PROGRAM);
 }
 
 int
@@ -91,16 +92,17 @@ bench_spawn (struct bench *b, const char *name, char *const argv[], pid_t *pid,
   return 0;
 }
 
-bool
+int
 bench_alive (struct bench *b, const char *name, pid_t *pid,
              char why[FP_WHY_MAX])
 {
   char log[256], text[256];
+  int status = 0;
   size_t n = 0;
   FILE *fp;
 
-  if (*pid != 0 && waitpid (*pid, NULL, WNOHANG) != *pid)
-    return true;
+  if (*pid != 0 && waitpid (*pid, &status, WNOHANG) != *pid)
+    return 0;
   *pid = 0;
   log_path (b, name, log);
   fp = fopen (log, "re");
@@ -114,7 +116,8 @@ bench_alive (struct bench *b, const char *name, pid_t *pid,
     n--;
   text[n] = '\0';
   snprintf (why, FP_WHY_MAX, "%s ended%s%s", name, n > 0 ? ": " : "", text);
-  return false;
+  return WIFEXITED (status) && WEXITSTATUS (status) == NO_PROGRAM ? -ENODEV
+                                                                  : -EIO;
 }
 
 void

@@ -145,8 +145,9 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
   r = bench_spawn (b, "memserver", argv, &b->donor, why);
   while (r == 0 && access (path, R_OK) == -1) {
     bench_progress ("memory server: populating %s bytes", size);
-    if (!bench_alive (b, "memserver", &b->donor, why))
-      return -EIO;
+    r = bench_alive (b, "memserver", &b->donor, why);
+    if (r < 0)
+      return r;
     if (bench_stop || fp_deadline_passed (deadline)) {
       snprintf (why, FP_WHY_MAX, "memserver: not ready after %d s",
                 START_MS / 1000);

@@ -12,9 +12,9 @@
 #include <string.h>
 
 #include "base/addr.h"
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/checked.h"
 #include "bench.h"
 
 #define SAMPLE 16 /* as in bench_memcpy.c, for what is as fast */
@@ -157,6 +157,7 @@ run_sync (struct state *s, const struct bench_row *row, uint64_t deadline,
           struct bench_result *out, char why[FP_WHY_MAX])
 {
   struct bench_random random = BENCH_RANDOM_INIT;
+  uint64_t stolen = s->fast ? bench_stolen_ns () : 0;
   uint64_t start = fp_now_ns (), before, now = start;
   unsigned sample = s->fast ? SAMPLE : 1;
 
@@ -180,7 +181,8 @@ run_sync (struct state *s, const struct bench_row *row, uint64_t deadline,
     }
     out->ops += sample;
   } while (now < deadline && !bench_stop);
-  out->ns = now - start;
+  stolen = s->fast ? bench_stolen_ns () - stolen : 0;
+  out->ns = now - start - FP_MIN (stolen, now - start);
   return 0;
 }
 

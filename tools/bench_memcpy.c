@@ -12,6 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "bench.h"
@@ -76,6 +77,7 @@ memcpy_run (void *vp, const struct bench_row *row, uint64_t deadline,
             struct bench_result *out, char why[FP_WHY_MAX])
 {
   struct bench_random random = BENCH_RANDOM_INIT;
+  uint64_t stolen = bench_stolen_ns ();
   uint64_t start = fp_now_ns (), before, now = start;
   struct state *s = vp;
 
@@ -100,7 +102,8 @@ memcpy_run (void *vp, const struct bench_row *row, uint64_t deadline,
     }
     out->ops += SAMPLE;
   } while (now < deadline && !bench_stop);
-  out->ns = now - start;
+  stolen = bench_stolen_ns () - stolen;
+  out->ns = now - start - FP_MIN (stolen, now - start);
   return 0;
 }
 

@@ -115,9 +115,9 @@ static const struct ratio {
   { "engine-rdma", "raw-rdma", BENCH_WRITE, 4096, 32, RATE, 0 },
   { "raw-rdma", "two-sided", BENCH_READ, 4096, 1, TIME, 0 },
   { "raw-rdma", "two-sided", BENCH_READ, 4096, 32, RATE, 0 },
-  { "nbd-shm", "nbd-memory", BENCH_READ, 4096, 1, TIME, 0 },
-  { "nbd-shm", "nbd-memory", BENCH_READ, 4096, 32, RATE, 0.95 },
-  { "nbd-shm", "nbd-memory", BENCH_WRITE, 4096, 32, RATE, 0.95 },
+  { "nbd-farpage", "nbd-memory", BENCH_READ, 4096, 1, TIME, 0 },
+  { "nbd-farpage", "nbd-memory", BENCH_READ, 4096, 32, RATE, 0.95 },
+  { "nbd-farpage", "nbd-memory", BENCH_WRITE, 4096, 32, RATE, 0.95 },
 };
 #define NR_RATIOS (sizeof ratios / sizeof ratios[0])
 

@@ -56,6 +56,20 @@ bench_unmap (void *p, size_t size)
     munmap (p, size);
 }
 
+uint64_t
+bench_stolen_ns (void)
+{
+  unsigned long long ran, waited = 0;
+  FILE *fp = fopen ("/proc/thread-self/schedstat", "re");
+
+  if (fp == NULL)
+    return 0;
+  if (fscanf (fp, "%llu %llu", &ran, &waited) != 2)
+    waited = 0;
+  fclose (fp);
+  return waited;
+}
+
 void
 bench_size_name (uint32_t size, char out[16])
 {

@@ -7,6 +7,7 @@
 . "$FUNCTIONS"
 
 requires jq --version
+requires nbdkit --version
 
 # Its temporary files go here, where we see whether they stay.
 export TMPDIR=$tmp/t
@@ -17,14 +18,15 @@ nothing_left ()
 }
 short=(--seconds 0.02 --rounds 2 --size 64M)
 
-farpage bench "${short[@]}" --layers memcpy,engine-shm,engine-tcp --json \
+farpage bench "${short[@]}" --layers memcpy,engine-shm,engine-tcp,nbd-memory,nbd-farpage \
+    --json \
     >"$tmp/json" 2>"$tmp/err" || fail "$(cat "$tmp/err")"
 nothing_left
 check ()
 {
     jq -e "$1" <"$tmp/json" >/dev/null || fail "not so: $1"
 }
-check '.rows | length == 16'
+check '.rows | length == 28'
 check '[.rows[] | select(.layer == "engine-tcp" and .size == 4096) |
     "\(.op) \(.depth)"] == ["read 1", "write 1", "read 32", "write 32"]'
 check 'all(.rows[]; .iops > 0 and .mb_per_s > 0 and .p50_us > 0 and
