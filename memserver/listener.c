@@ -157,7 +157,7 @@ static void
 add_rdma (struct server *srv, const struct fp_addr *addr)
 {
   char text[FP_ADDR_MAX + 1];
-  int r = rdma_listen (srv, addr);
+  int r = rdma_serve_at (srv, addr);
 
   fp_addr_format (addr, text);
   if (r == -ENODEV)

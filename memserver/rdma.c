@@ -140,7 +140,7 @@ listen_on (struct rdma *rdma, const struct fp_addr *addr)
 }
 
 int
-rdma_listen (struct server *srv, const struct fp_addr *addr)
+rdma_serve_at (struct server *srv, const struct fp_addr *addr)
 {
   if (!srv->rdma) {
     srv->rdma = calloc (1, sizeof *srv->rdma);
@@ -227,7 +227,7 @@ rdma_end_domain (struct session *s)
 #else /* !HAVE_RDMA */
 
 int
-rdma_listen (struct server *srv, const struct fp_addr *addr)
+rdma_serve_at (struct server *srv, const struct fp_addr *addr)
 {
   (void) srv;
   (void) addr;

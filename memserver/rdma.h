@@ -23,7 +23,7 @@ struct slab;
 /* Listen beside a TCP listener, on the same address and port.  -ENODEV: no
  * device has that address.
  */
-int rdma_listen (struct server *srv, const struct fp_addr *addr);
+int rdma_serve_at (struct server *srv, const struct fp_addr *addr);
 
 /* Does it listen anywhere? */
 bool rdma_works (const struct server *srv);
