@@ -144,6 +144,30 @@ bad_number (const char *option)
                     optarg);
 }
 
+/* Deadlines nest: the plugin must have given up on a server before the kernel
+ * gives up on the plugin.
+ */
+static int
+check_timeouts (const struct options *o)
+{
+  static const char key[] = "timeout=";
+  unsigned i;
+  long ms;
+
+  if (o->st.dead_timeout < o->st.timeout)
+    return say_usage ("attach",
+                      "--dead-timeout must not be shorter than --timeout");
+  for (i = 0; i < o->st.nr_args; i++)
+    if (!strncmp (o->st.args[i], key, sizeof key - 1) &&
+        parse_number (o->st.args[i] + sizeof key - 1, 0, LONG_MAX / 4, &ms) &&
+        ms * 2 > (long) o->st.timeout * 1000)
+      return say_usage ("attach",
+                        "%s is the plugin's, in milliseconds: --timeout must"
+                        " be at least twice as long",
+                        o->st.args[i]);
+  return -1;
+}
+
 /* -1: go on. */
 static int
 parse (struct options *o, int argc, char *argv[])
@@ -196,11 +220,8 @@ parse (struct options *o, int argc, char *argv[])
       break;
     }
   }
-  if (o->st.dead_timeout < o->st.timeout)
-    return say_usage ("attach",
-                      "--dead-timeout must not be shorter than --timeout");
   r = check_parameters (o, argc - optind, argv + optind);
-  return r == EXIT_SUCCESS ? -1 : r;
+  return r == EXIT_SUCCESS ? check_timeouts (o) : r;
 }
 
 static void

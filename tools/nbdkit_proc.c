@@ -121,7 +121,7 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   if (pid == 0) {
     prepare_child (params->realtime, theirs);
     execvp (argv[0], (char **) argv);
-    fprintf (stderr, "cannot run nbdkit: %s\n", strerror (errno));
+    fprintf (stderr, "cannot be run: %s\n", strerror (errno));
     _exit (127);
   }
   free (argv);
@@ -155,20 +155,35 @@ keep_tail (struct nbdkit_proc *p, const char *s, size_t n)
   p->tail[p->tail_len] = '\0';
 }
 
+/* nbdkit writes a line in several pieces. */
+static void
+log_lines (struct nbdkit_proc *p, const char *s, size_t n)
+{
+  size_t i;
+
+  for (i = 0; i < n; i++) {
+    if (s[i] != '\n' && p->line_len < sizeof p->line - 1) {
+      p->line[p->line_len++] = s[i];
+      continue;
+    }
+    p->line[p->line_len] = '\0';
+    if (p->line_len > 0)
+      fp_log (FP_LOG_INFO, "%s", p->line);
+    p->line_len = 0;
+  }
+}
+
 void
 nbdkit_hear (struct nbdkit_proc *p)
 {
-  char buf[1024], *line, *save;
+  char buf[1024];
   ssize_t n;
 
   if (p->output == -1)
     return;
-  while ((n = read (p->output, buf, sizeof buf - 1)) > 0) {
+  while ((n = read (p->output, buf, sizeof buf)) > 0) {
     keep_tail (p, buf, (size_t) n);
-    buf[n] = '\0';
-    for (line = strtok_r (buf, "\n", &save); line;
-         line = strtok_r (NULL, "\n", &save))
-      fp_log (FP_LOG_INFO, "%s", line);
+    log_lines (p, buf, (size_t) n);
   }
   if (n == 0) {
     close (p->output);
@@ -218,12 +233,12 @@ nbdkit_why (const struct nbdkit_proc *p, struct why *w)
 {
   char said[sizeof p->tail];
 
-  readable (said, sizeof said, p->tail);
-  if (*said)
-    return why_set (w, -EIO, "nbdkit: %s", said);
   if (WIFSIGNALED (p->status))
     return why_set (w, -EIO, "nbdkit was killed by signal %d",
                     WTERMSIG (p->status));
+  readable (said, sizeof said, p->tail);
+  if (*said)
+    return why_set (w, -EIO, "nbdkit: %s", said);
   return why_set (w, -EIO, "nbdkit ended with exit status %d",
                   WEXITSTATUS (p->status));
 }

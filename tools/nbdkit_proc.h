@@ -27,6 +27,8 @@ struct nbdkit_proc {
   int status;      /* as waitpid says, once it ended */
   char tail[1024]; /* the last it said */
   size_t tail_len;
+  char line[512]; /* not finished yet */
+  size_t line_len;
 };
 
 struct nbdkit_params {

@@ -126,7 +126,10 @@ ended_soon (struct nbdkit_proc *p)
   return nbdkit_ended (p);
 }
 
-/* Some links died, nbdkit lives. */
+/* Some links died, nbdkit lives. If it does not answer a new one, it is
+ * stuck, and what it was asked may still happen later, after the kernel asked
+ * again: only its end makes sure of that.
+ */
 static void
 relink (struct attachment *a, unsigned n)
 {
@@ -134,7 +137,10 @@ relink (struct attachment *a, unsigned n)
   struct why w;
 
   if (attachment_reconnect (a, n, &d, &w) < 0) {
-    fp_log (FP_LOG_WARN, "%s", w.text);
+    fp_log (FP_LOG_WARN, "%u dead link%s, and %s", n, n == 1 ? "" : "s",
+            w.text);
+    if (!stop_wanted && a->nbdkit.pid)
+      kill (a->nbdkit.pid, SIGKILL);
     return;
   }
   a->st.reconnects += n;
@@ -200,12 +206,10 @@ stay (struct attachment *a)
         return status;
       continue;
     }
-    if (nbdkit_ended (&a->nbdkit)) {
-      restart (a);
-      continue;
-    }
     dead = nbd_genl_take (a->genl, a->st.index, a->st.connections);
-    if (dead > 0 && !ended_soon (&a->nbdkit))
+    if (nbdkit_ended (&a->nbdkit) || (dead > 0 && ended_soon (&a->nbdkit)))
+      restart (a);
+    else if (dead > 0)
       relink (a, dead < a->st.connections ? dead : a->st.connections);
   }
 }

@@ -30,13 +30,10 @@ client "$tcp" second fails:EBUSY open:1:r:tcp
 grep -q 'held by first since 2' "$tmp/second.out" ||
     fail "BUSY does not say by whom"
 
-kill -9 "$hanging_pid"
-five_lent () { server_stat | grep -q ' lent=5 '; }
-wait_until 10 five_lent
-
 # Killed, it comes back: five slabs are labelled, and hold what they held; two
 # were not and went back.
-client "$tcp" third open:1:r:tcp list:2 expect-slabs:5 \
+kill -9 "$hanging_pid"
+wait_until 10 "$memclient" "$tcp" third open:1:r:tcp list:2 expect-slabs:5 \
     check:33 bye
 client "$tcp" fourth fails:EEXIST open:1:c:tcp open:1:cr:tcp list:64 \
     expect-slabs:5 check:33 discard

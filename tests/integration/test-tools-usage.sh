@@ -52,6 +52,8 @@ done
 expect 2 "--timeout" attach --timeout=0 server=a size=1G
 expect 2 "must not be shorter" attach --timeout 30 --dead-timeout 29 \
     server=a size=1G
+expect 2 "at least twice as long" attach --timeout 3 \
+    server=a size=1G timeout=2000
 expect 2 "--wait" attach --wait never server=a size=1G
 
 expect 2 "which device" detach
