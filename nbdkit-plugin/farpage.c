@@ -27,6 +27,7 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 #include <nbdkit-plugin.h>
 
+#include "base/checked.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "memory.h"
@@ -382,18 +383,21 @@ farpage_trim (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 static bool
 zero_is_fast (uint64_t count, uint64_t offset, bool may_trim)
 {
-  uint64_t size = fp_volume_size (volume), end = offset + count;
-  uint64_t slab = params.volume.slab_size;
+  uint64_t end = offset + count, slab = params.volume.slab_size;
 
   while (offset < end) {
-    uint64_t length, next;
-    bool hole;
+    uint64_t piece_end =
+        FP_MIN ((offset / slab + 1) * slab, fp_volume_size (volume));
+    uint64_t next = FP_MIN (end, piece_end);
 
-    fp_volume_extent (volume, offset, &hole, &length);
-    next = length < end - offset ? offset + length : end;
-    if (!hole && (!may_trim || offset % slab != 0 ||
-                  (next % slab != 0 && next != size)))
-      return false;
+    if (!may_trim || offset % slab != 0 || next != piece_end) {
+      uint64_t length;
+      bool hole;
+
+      fp_volume_extent (volume, offset, &hole, &length);
+      if (!hole || length < next - offset)
+        return false;
+    }
     offset = next;
   }
   return true;
