@@ -209,6 +209,11 @@ shm_import (struct fp_remote *out, const struct fp_grant *g, int fd)
               (off_t) g->raddr);
   if (map == MAP_FAILED)
     return -errno;
+  /* Whoever lends it locks it.  In a process that locks all its mappings it
+   * would count a second time, as large as the volume; without a lock this
+   * does nothing.
+   */
+  (void) munlock (map, g->length);
   *out = (struct fp_remote) {
     .raddr = (uintptr_t) map, .rkey = g->rkey, .length = g->length, .map = map
   };
