@@ -123,8 +123,10 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
     return 0;
   }
   snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
-  /* A server that knows nothing of a volume that it had has lost it. */
-  if (r == -ENOENT && l->opened)
+  /* A server that knows nothing of a volume that it had has lost it: by a
+   * restart, or because its lease ended.
+   */
+  if (r == -ENOENT && (l->opened || p->resume))
     l->lost = true;
   return r;
 }
