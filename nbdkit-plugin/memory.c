@@ -5,7 +5,8 @@
  * buffers of 64 MiB for things that this plugin never lets it do (zeroing by
  * writing, caching by reading, draining refused writes).  They would be 192
  * MiB of VmLck, and of RLIMIT_MEMLOCK.  So each mapping is locked by itself,
- * except those of that size.
+ * and of the one that holds those buffers only what is in use, and around it:
+ * there are nbdkit's variables.
  */
 
 #include <config.h>
@@ -17,11 +18,14 @@
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/size.h"
 
@@ -29,6 +33,8 @@
  * nbdkit's static buffers.
  */
 #define BIG (48u << 20)
+/* In which they are locked. */
+#define CHUNK (64u << 10)
 
 /* For the threads of nbdkit, which take pthreads' default: 8 MiB each would
  * count as locked.  As in base/thread.h.
@@ -65,9 +71,10 @@ each_mapping (int (*fn) (void *addr, size_t length), size_t *total)
     /* Guard pages have nothing to lock; [vvar] and [vsyscall] are the
      * kernel's.
      */
-    if (prot[0] != 'r' || strstr (line, "[v") != NULL || end - start >= BIG)
+    if (prot[0] != 'r' || strstr (line, "[v") != NULL)
       continue;
-    *total += end - start;
+    if (end - start < BIG)
+      *total += end - start;
     if (fn != NULL && fn ((void *) start, end - start) == -1)
       return -errno;
   }
@@ -118,10 +125,45 @@ fp_memory_check (size_t more, char why[FP_WHY_MAX])
   return r < 0 ? explain (r, need, why) : 0;
 }
 
+static bool
+any_resident (const unsigned char *vec, size_t nr, size_t page)
+{
+  for (size_t i = 0; i < CHUNK / page && i < nr; i++)
+    if (vec[i] & 1)
+      return true;
+  return false;
+}
+
+/* Lock the chunks of a big mapping that are in use, their neighbours, and
+ * those at both ends.
+ */
+static int
+lock_used (char *addr, size_t length)
+{
+  size_t page = (size_t) sysconf (_SC_PAGESIZE), nr = length / page;
+  size_t step = CHUNK / page, chunks = (length + CHUNK - 1) / CHUNK;
+  FP_CLEANUP (fp_free) unsigned char *vec = malloc (nr);
+
+  if (vec == NULL || mincore (addr, length, vec) == -1)
+    return -1;
+  for (size_t c = 0; c < chunks; c++) {
+    size_t from = c == 0 ? 0 : c - 1, to = c + 1 < chunks ? c + 1 : c;
+    size_t start = c * CHUNK;
+    bool lock = c == 0 || c == chunks - 1;
+
+    for (size_t i = from; i <= to && !lock; i++)
+      lock = any_resident (vec + i * step, nr - i * step, page);
+    if (lock && mlock2 (addr + start, FP_MIN (CHUNK, length - start),
+                        MLOCK_ONFAULT) == -1)
+      return -1;
+  }
+  return 0;
+}
+
 static int
 lock_one (void *addr, size_t length)
 {
-  return mlock (addr, length);
+  return length >= BIG ? lock_used (addr, length) : mlock (addr, length);
 }
 
 int

@@ -120,7 +120,7 @@ make_socket (const char *path, char *why)
   umask (saved);
   if (r < 0)
     return say (r, why, "status=%s: %s", path, strerror (-r));
-  if (listen (fd, 16) == -1) {
+  if (listen (fd, SOMAXCONN) == -1) {
     r = -errno;
     unlink (path);
     return say (r, why, "status=%s: %s", path, strerror (-r));
