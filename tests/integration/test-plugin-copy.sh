@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Other people's programs on the device: nbdcopy of a sparse random disk and
+# back, qemu-io, fio with verify and several connections.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+requires nbdcopy --version
+requires nbdkit sparse-random --version
+start_memserver m --listen "unix:$tmp/m.usock" --size 128M --slab 4M
+tcp=$(grep -v '^unix:' "$tmp/m.addr")
+
+for server in "unix:$tmp/m.usock" "$tcp"; do
+    case $server in unix:*) n=shm ;; *) n=tcp ;; esac
+    start_nbdkit $n "$FARPAGE_PLUGIN" "$server" size=96M transport=$n "$MLOCK" \
+                 connections=4
+    uri="nbd+unix:///?socket=$tmp/$n.sock"
+
+    # sparse-random refuses what differs from what it gave out.
+    # shellcheck disable=SC2016 # $uri is for nbdkit
+    for i in 1 2; do
+        uri2=$uri nbdkit -U - sparse-random 96M seed=$((RANDOM)) --run \
+            'nbdcopy "$uri" "$uri2" && nbdcopy "$uri2" "$uri"' ||
+            fail "$n: the copy came back different ($i)"
+    done
+
+    if qemu-io --version >/dev/null 2>&1; then
+        qemu-io -f raw "$uri" -c 'write -P 7 4190000 9000' \
+            -c 'read -P 7 4190000 9000' -c 'write -z -u 4M 4M' \
+            -c 'read -P 0 4M 4M' -c 'aio_write -P 3 8M 16M' -c 'aio_flush' \
+            -c 'read -P 3 8M 16M' -c 'discard 8M 16M' -c 'read -P 0 8M 16M' \
+            -c 'flush' >"$tmp/qemu-io.log" || fail "$n: qemu-io"
+        # It exits 0 after a pattern that differs.
+        if grep -i -e failed -e error "$tmp/qemu-io.log"; then fail "$n: qemu-io"; fi
+    fi
+
+    if fio --enghelp=nbd >/dev/null 2>&1; then
+        fio --name=v --ioengine=nbd --uri="$uri" --thread --numjobs=4 \
+            --rw=randwrite --bssplit=512/20:4k/50:60k/20:1m/10 --bs_unaligned=1 \
+            --iodepth=8 --size=24M --offset_increment=24M --verify=crc32c \
+            --verify_fatal=1 --do_verify=1 >"$tmp/fio.log" 2>&1 ||
+            fail "$n: fio verify"
+    fi
+    stop "$(cat "$tmp/$n.pid")"
+done

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The plugin's memory is locked, in the foreground and in the background, and
+# little of it: an 8 GiB volume with 4 connections in use locks under 32 MiB.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+[ -z "$SANITIZER_PRELOAD" ] || skip "a sanitizer has too much memory to lock"
+[ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
+[ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" = 0 ] || skip "needs root"
+
+start_memserver m --listen "unix:$tmp/m.usock" --size 64M --slab 4M
+kb () { sed -nE "s/^$2:[[:space:]]+([0-9]+) kB$/\1/p" "/proc/$1/$3"; }
+
+# Four connections that each read and write, while VmLck is read.
+use ()
+{
+    pid=$1 uri="nbd+unix:///?socket=$2" "$NBDSH" -c - <<'EOF'
+import os
+import nbd
+conns = []
+for i in range(4):
+    c = nbd.NBD()
+    c.connect_uri(os.environ["uri"])
+    c.pwrite(bytes([i + 1]) * (1 << 20), i << 22)
+    conns.append(c)
+for c in conns:
+    assert c.pread(8, 0) == b"\1" * 8
+with open("/proc/%s/status" % os.environ["pid"]) as f:
+    print([l.split()[1] for l in f if l.startswith("VmLck")][0])
+EOF
+}
+
+for server in "unix:$tmp/m.usock" "$(grep -v '^unix:' "$tmp/m.addr")"; do
+    for mode in foreground background; do
+        sock=$tmp/$mode.sock
+        rm -f "$sock"
+        if [ $mode = foreground ]; then
+            start_nbdkit $mode "$FARPAGE_PLUGIN" "$server" size=8G connections=4
+            pid=$(cat "$tmp/$mode.pid")
+        else
+            "${nbdkit_cmd[@]}" -U "$sock" -P "$tmp/$mode.pid" "$FARPAGE_PLUGIN" \
+                "$server" size=8G connections=4
+            wait_until 10 nbdinfo --size "nbd+unix:///?socket=$sock"
+            pid=$(cat "$tmp/$mode.pid")
+            cleanup_fn stop "$pid"
+        fi
+        locked=$(use "$pid" "$sock")
+        echo "$server, $mode: VmLck $locked kB with 4 connections in use"
+        [ "$locked" -gt 4096 ] || fail "$mode: only $locked kB are locked"
+        [ "$locked" -lt 32768 ] || fail "$mode: $locked kB are locked"
+        # What is in memory is what is locked, but for nbdkit's buffers that
+        # nobody uses.
+        unlocked=$(awk '/^[0-9a-f]+-/ { rw = $2 ~ /^rw-p/ }
+            /^Anonymous:/ && rw { a = $2 } /^VmFlags:/ && rw && !/ lo / { s += a }
+            END { print s + 0 }' "/proc/$pid/smaps")
+        [ "$unlocked" = 0 ] || fail "$mode: $unlocked kB of anonymous memory are not locked"
+        stop "$pid"
+    done
+done
+
+# Told not to: nothing.
+start_nbdkit not "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=8G mlock=false
+[ "$(kb "$(cat "$tmp/not.pid")" VmLck status)" = 0 ] || fail "mlock=false locks"

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Bad parameters, through nbdkit, in the foreground and in the background: exit
+# status not 0, one error line that says what, and nothing left behind. (All
+# that params.c refuses by itself is in unit/test-params.c.)
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M
+tcp=$(grep -v '^unix:' "$tmp/m.addr")
+
+# refuse REGEX ARG...
+refuse ()
+{
+    local regex=$1 mode f status
+    shift
+    for mode in --foreground --newstyle; do # the second is the default
+        status=0
+        timeout 30 "${nbdkit_cmd[@]}" $mode -U "$tmp/n.sock" -P "$tmp/n.pid" \
+            "$FARPAGE_PLUGIN" "$@" "$MLOCK" status="$tmp/n.status" \
+            2>"$tmp/err" || status=$?
+        [ $status = 1 ] || fail "$*: exit status $status, not 1"
+        [ "$(grep -c 'error:' "$tmp/err")" = 1 ] ||
+            { cat "$tmp/err"; fail "$*: not one error line"; }
+        grep -qE "error: .*$regex" "$tmp/err" ||
+            { cat "$tmp/err"; fail "$*: does not say $regex"; }
+        for f in n.sock n.pid n.status; do
+            [ ! -e "$tmp/$f" ] || fail "$*: left $f behind"
+        done
+    done
+}
+
+refuse "server=ADDR is required" size=1G
+refuse "size=SIZE is required" "$tcp"
+refuse "unknown parameter 'colour'" "$tcp" size=16M colour=red
+refuse "size was given before" "$tcp" size=16M size=16M
+refuse "given twice" "$tcp" server="$tcp" size=16M
+refuse "multiple of 512" "$tcp" size=1000
+refuse "multiple of 512" "$tcp" size=0
+refuse "size=lots" "$tcp" size=lots
+refuse "server=a:b:c" server=a:b:c size=16M
+refuse "transport=pigeon.*auto, rdma, shm or tcp" "$tcp" size=16M transport=pigeon
+refuse "needs server=unix:PATH" "$tcp" size=16M transport=shm
+refuse "timeout=1" "$tcp" size=16M timeout=1
+refuse "not in this version" "$tcp" size=16M copies=2
+refuse "not in this version" "$tcp" size=16M volume=v
+refuse "not in this version" "$tcp" size=16M takeover=true
+refuse "contradict" "$tcp" size=16M swap=true reserve=thin
+
+# What only a server can tell.
+refuse "$tcp.*slab" "$tcp" size=16M slab=8M
+refuse "server.*(can )?lend .*(slabs)" "$tcp" size=36M reserve=full
+refuse "server.*(can )?lend .*(slabs)" "unix:$tmp/m.usock" size=36M reserve=full
+refuse "unix:$tmp/none.usock" "unix:$tmp/none.usock" size=16M
+if [ ! -d /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
+    refuse "rdma.*(device|RDMA)" "$tcp" size=16M transport=rdma
+fi
+
+# The status socket.
+echo data >"$tmp/file"
+if "${nbdkit_cmd[@]}" -f -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$tcp" size=16M \
+    "$MLOCK" status="$tmp/file" 2>"$tmp/err"; then fail "took a file for a socket"; fi
+grep -q 'error: .*no socket' "$tmp/err" || fail "does not say that it is no socket"
+[ "$(cat "$tmp/file")" = data ] || fail "damaged a file"
+
+# What was refused is not missing at the server.
+start_nbdkit all "$FARPAGE_PLUGIN" "$tcp" size=32M reserve=full "$MLOCK"
+refuse "lend" "$tcp" size=4M reserve=full

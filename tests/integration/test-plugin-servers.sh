@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Servers that are down, or something else: nbdkit does not start, and says
+# in one line which server and why, within seconds.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M
+good=$(grep -v '^unix:' "$tmp/m.addr")
+
+# refuse ADDR REGEX: alone, and beside one that is fine.
+refuse ()
+{
+    local addr=$1 regex=$2 servers f status
+    for servers in "$addr" "$good $addr"; do
+        status=0
+        SECONDS=0
+        # shellcheck disable=SC2046,SC2001 # one word for each server
+        timeout 30 "${nbdkit_cmd[@]}" -U "$tmp/n.sock" -P "$tmp/n.pid" \
+            "$FARPAGE_PLUGIN" $(echo "$servers" | sed 's/[^ ]*/server=&/g') \
+            size=16M timeout=500 "$MLOCK" 2>"$tmp/err" || status=$?
+        [ $status = 1 ] || fail "$addr: exit status $status, not 1"
+        [ $SECONDS -le 8 ] || fail "$addr: took $SECONDS s"
+        [ "$(grep -c 'error:' "$tmp/err")" = 1 ] ||
+            { cat "$tmp/err"; fail "$addr: not one error line"; }
+        grep -qF "$addr" "$tmp/err" || { cat "$tmp/err"; fail "does not name $addr"; }
+        grep -qiE "error: .*($regex)" "$tmp/err" ||
+            { cat "$tmp/err"; fail "$addr: does not say $regex"; }
+        for f in n.sock n.pid; do
+            [ ! -e "$tmp/$f" ] || fail "$addr: left $f behind"
+        done
+    done
+}
+
+fake ()
+{
+    python3 "$top_srcdir/tests/integration/fake-server.py" "$1" "$tmp/$1.addr" \
+        >"$tmp/$1.log" 2>&1 &
+    cleanup_fn kill $!
+    wait_until 10 test -s "$tmp/$1.addr"
+    refuse "$(cat "$tmp/$1.addr")" "$2"
+}
+
+fake ssh 'not.*(farpage|protocol)|does not speak|protocol'
+fake http 'not.*(farpage|protocol)|does not speak|protocol'
+fake hangup 'hung up|closed|reset'
+fake silent 'time|answer'
+fake half 'time|answer'
+fake version 'version'
+fake long 'more than there can be'
+fake zero 'protocol|does not speak|malformed'
+
+# Nobody listens.
+refuse 127.0.0.1:1 'refused'
+refuse "no-such-host.invalid:7471" 'host|name|resol'
+
+# One that stopped: the kernel accepts, and nobody answers.
+start_memserver stopped --size 32M --slab 4M
+kill -STOP "$(cat "$tmp/stopped.pid")"
+cleanup_fn kill -CONT "$(cat "$tmp/stopped.pid")"
+refuse "$(cat "$tmp/stopped.addr")" 'time|answer'

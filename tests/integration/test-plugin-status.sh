@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The status socket: a JSON document with the names that others rely on, for
+# any number of clients, also rude ones; its file; --dump-plugin; -D.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+[ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
+start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M --name donor
+status=$tmp/s.status
+
+# A socket that a killed plugin left is replaced; one that answers is not.
+start_nbdkit killed "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=8M "$MLOCK" \
+             status="$status"
+kill_9 "$(cat "$tmp/killed.pid")"
+[ -S "$status" ] || fail "no socket to replace"
+start_nbdkit n -D farpage.io=1 "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=18M \
+             "$MLOCK" connections=3 status="$status"
+if "${nbdkit_cmd[@]}" -U - "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=4M "$MLOCK" \
+    status="$status" --run true 2>"$tmp/err"
+then fail "took a status socket that answers"; fi
+grep -q 'error: .*another process answers' "$tmp/err" || fail "does not say so"
+[ "$(stat -c %a "$status")" = 600 ] || fail "mode $(stat -c %a "$status")"
+
+status=$status pid=$(cat "$tmp/n.pid") uri="nbd+unix:///?socket=$tmp/n.sock" \
+    "$NBDSH" -c - <<'EOF'
+import json
+import os
+import socket
+import nbd
+
+
+def ask():
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(os.environ["status"])
+    s.settimeout(10)
+    return s
+
+
+def get():
+    return json.loads(ask().makefile().read())
+
+
+latency = {"count", "mean", "p50", "p99", "p999", "max"}
+h.connect_uri(os.environ["uri"])
+a = get()
+assert a["version"] == 1 and a["pid"] == int(os.environ["pid"])
+v = a["volume"]
+assert {"uuid", "name", "size", "slab_size", "copies", "lanes", "pieces",
+        "pieces_allocated", "pieces_lost", "reads", "writes", "zeros", "trims",
+        "flushes", "errors", "bytes_read", "bytes_written", "inflight",
+        "poll_hits", "sleeps", "locked_bytes", "read_latency_ns",
+        "write_latency_ns"} <= set(v), v
+assert latency <= set(v["read_latency_ns"])
+assert latency <= set(v["write_latency_ns"])
+assert (v["size"], v["slab_size"], v["copies"], v["lanes"], v["pieces"]) == (
+    18 << 20, 4 << 20, 1, 3, 5), v
+assert v["pieces_allocated"] == 0 and v["pieces_lost"] == 0
+assert len(a["servers"]) == 1
+s = a["servers"][0]
+assert {"addr", "name", "state", "transport", "slabs_total", "slabs_free",
+        "pieces", "reconnects", "bytes_read", "bytes_written", "ops", "errors",
+        "why"} <= set(s), s
+assert s["addr"].startswith("unix:") and s["name"] == "donor", s
+assert (s["state"], s["transport"], s["why"]) == ("up", "shm", ""), s
+assert s["slabs_total"] == 8, s
+
+h.pwrite(b"a" * 10000, (4 << 20) - 5000)
+h.pread(3000, 0)
+h.pread(3000, 10 << 20)
+h.flush()
+h.trim(4096, 0)
+h.zero(4096, 1 << 20, nbd.CMD_FLAG_NO_HOLE)
+b = get()["volume"]
+assert b["pieces_allocated"] == 2, b
+for name, n in (("writes", 1), ("reads", 2), ("flushes", 1), ("trims", 1),
+                ("zeros", 1), ("bytes_written", 10000), ("bytes_read", 6000),
+                ("errors", 0)):
+    assert b[name] - v[name] == n, (name, b[name], v[name])
+assert b["write_latency_ns"]["count"] > v["write_latency_ns"]["count"]
+
+# Clients that hang up, that do not read, and many at once.
+for i in range(100):
+    ask().close()
+idle = [ask() for i in range(10)]
+assert get()["pid"] == a["pid"]
+for c in idle:
+    assert json.loads(c.makefile().read())["version"] == 1
+assert h.pread(1, (4 << 20)) == b"a"
+EOF
+grep -q "write 10000 at 4189304" "$tmp/n.log" || fail "-D farpage.io=1 shows nothing"
+stop "$(cat "$tmp/n.pid")"
+[ ! -e "$status" ] || fail "the socket was left behind"
+
+"${nbdkit_cmd[@]}" "$FARPAGE_PLUGIN" --dump-plugin >"$tmp/dump"
+for line in name=farpage 'farpage_transports=(rdma,)?shm,tcp' farpage_protocol=1 \
+    farpage_max_copies=1 farpage_max_servers=64 farpage_max_connections=64 \
+    farpage_max_io=33554432 magic_config_key=server errno_is_preserved=1; do
+    grep -qxE "$line" "$tmp/dump" || { cat "$tmp/dump"; fail "no $line"; }
+done
