@@ -410,7 +410,11 @@ link_main (void *arg)
       stay_up (l, why);
       if (why[0] != '\0')
         link_set_why (l, why);
-      if (atomic_load (&l->stop)) {
+      /* A volume without a name is gone at BYE: to be kept for its lease it
+       * is left by hanging up.
+       */
+      if (atomic_load (&l->stop) &&
+          (atomic_load (&l->discard) || l->v->p.name[0] != '\0')) {
         struct fp_bye bye = { .discard = atomic_load (&l->discard) };
 
         /* If it does not hear this, its lease ends the matter. */
