@@ -44,7 +44,8 @@ on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
   struct rdma *rdma = ctx;
   struct session *s = server_find_session (rdma->server, h->session, h->token);
 
-  if (!s || s->state != SESSION_OPEN || s->closing ||
+  /* Without a volume too: a client tries the transport before it has one. */
+  if (!s || !(s->state & (SESSION_READY | SESSION_OPEN)) || s->closing ||
       s->nr_peers == MAX_DATA || !(s->transports & FP_TRANSPORT_RDMA))
     return NULL;
   *cookie = s;

@@ -219,8 +219,11 @@ close_access (struct session *s)
 bool
 session_close_volume (struct session *s)
 {
-  if (!s->record)
+  if (!s->record) {
+    rdma_end_peers (s);
+    rdma_end_domain (s);
     return true;
+  }
   if (!s->closing)
     close_access (s);
   if (s->nr_data > 0 || s->zeroing)
