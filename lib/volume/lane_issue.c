@@ -135,9 +135,12 @@ frag_done (struct fp_lane *lane, struct frag *f)
   fp_link_count (lane->v->links[f->server], f->op.kind, f->op.length, status);
   if (status < 0) {
     /* A broken connection is mended by its link, and the io starts over.
-     * A transfer that was refused on a sound one would be refused again.
+     * So it does when a key was refused: the server may have ended the
+     * session, and this link may not have heard of it yet.  Anything else
+     * that goes wrong on a sound connection would go wrong again.
      */
-    if (f->op.conn->ops->conn_broken (f->op.conn))
+    if (f->op.conn->ops->conn_broken (f->op.conn) || status == -EPERM ||
+        status == -EACCES)
       io->redo = true;
     else
       io->status = -EIO;

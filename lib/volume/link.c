@@ -185,6 +185,7 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
   int r;
 
   move (l, FP_SERVER_CONNECTING);
+  l->attempt++;
   r = fp_session_open (&l->s, &l->v->p, l->addr, deadline, why);
   if (r < 0)
     return r;
@@ -250,7 +251,7 @@ let_go (struct fp_link *l)
     if (fp_piece_state (p) == FP_PIECE_OFFLINE &&
         atomic_load (&p->server) == l->index) {
       fp_volume_drain_piece (l->v, p);
-      l->ops->unimport (&p->copy.remote);
+      fp_copy_forget (&p->copy);
     }
   }
   fp_session_close (&l->s);
@@ -393,6 +394,7 @@ stay_lost (struct fp_link *l)
     (void) poll (&fd, 1, 1000);
     drain_wake (l);
     link_fail_calls (l);
+    link_judge_missing (l);
   }
 }
 
@@ -534,12 +536,6 @@ fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
     (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
   }
   return 0;
-}
-
-void
-fp_link_unimport (struct fp_link *l, struct fp_copy *copy)
-{
-  l->ops->unimport (&copy->remote);
 }
 
 bool

@@ -60,9 +60,6 @@ int fp_link_label (struct fp_link *l, const struct fp_copy *copies,
  * EMPTY, or on failure to READY or OFFLINE.
  */
 int fp_link_release (struct fp_link *l, struct fp_piece *p);
-/* Forget a grant of a session that is over. */
-void fp_link_unimport (struct fp_link *l, struct fp_copy *copy);
-
 /* Zero a range of piece p, which is BUSY and drained.  Moves it to READY, or
  * to OFFLINE if the session ended.
  */

@@ -25,7 +25,7 @@ do_grant (struct fp_link *l, struct call *c)
   link_close_grant_fds (l);
   if (r < 0) {
     while (n > 0)
-      l->ops->unimport (&c->copies[--n].remote);
+      fp_copy_forget (&c->copies[--n]);
     return r;
   }
   FP_LOCK_SCOPE (&l->lock);
@@ -76,10 +76,7 @@ do_release (struct fp_link *l, struct call *c)
   r = fp_ctl_release (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
   if (r < 0)
     return r;
-  c->piece->releasing = false;
-  l->ops->unimport (&c->piece->copy.remote);
-  atomic_fetch_sub (&l->v->allocated, 1);
-  atomic_fetch_sub (&l->pieces, 1);
+  fp_copy_forget (&c->piece->copy);
   return 0;
 }
 
@@ -130,14 +127,20 @@ finish_call (struct fp_link *l, struct call *c, int r, bool up)
    * server is away it is offline, and its list will tell.
    */
   if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
-    enum fp_piece_state to = up ? FP_PIECE_READY : FP_PIECE_OFFLINE;
+    struct fp_piece *p = c->piece;
 
-    if (r == 0 && c->kind == CALL_RELEASE)
-      to = FP_PIECE_EMPTY;
-    if (to == FP_PIECE_OFFLINE)
-      l->ops->unimport (&c->piece->copy.remote);
-    if (!fp_piece_move (c->piece, FP_PIECE_BUSY, to))
-      abort (); /* the caller owns it */
+    if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
+      p->releasing = c->kind == CALL_RELEASE;
+      link_forget (l, p, FP_PIECE_BUSY);
+    }
+    else {
+      /* Refused, so it still has it; or the next list will tell. */
+      if (up)
+        p->releasing = false;
+      if (!fp_piece_move (p, FP_PIECE_BUSY,
+                          up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
+        abort (); /* the caller owns it */
+    }
   }
   FP_LOCK_SCOPE (&l->lock);
   c->result = r;

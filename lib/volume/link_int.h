@@ -63,9 +63,10 @@ struct fp_link {
   /* The thread's own. */
   struct fp_session s;
   const struct fp_transport_ops *ops;
-  bool opened;  /* the volume is, or was, on this server */
-  bool learned; /* all that it held at the start was listed once */
-  bool lost;    /* it forgot a volume that it had */
+  bool opened;      /* the volume is, or was, on this server */
+  bool learned;     /* all that it held at the start was listed once */
+  bool lost;        /* it forgot a volume that it had */
+  uint32_t attempt; /* how often it tried to come up */
   unsigned ping_ms;
   struct pollfd fds[2 + FP_MAX_LANES];
   struct fp_grants grants; /* too large for a small stack */
@@ -91,7 +92,12 @@ void link_publish (struct fp_link *l, struct fp_piece *p,
                    const struct fp_copy *copy, enum fp_piece_state from);
 /* Learn what the server holds of this volume. */
 int link_take_labels (struct fp_link *l, uint64_t total, uint64_t deadline);
-/* What is still OFFLINE here although the server listed all it has. */
+/* The memory of piece p is no more: p is LOST, or EMPTY if that is what was
+ * asked for.
+ */
+void link_forget (struct fp_link *l, struct fp_piece *p,
+                  enum fp_piece_state from);
+/* What is still without memory here although the server listed all it has. */
 void link_judge_missing (struct fp_link *l);
 
 /* link_calls.c */

@@ -30,6 +30,7 @@ link_import (struct fp_link *l, unsigned i, struct fp_copy *copy)
     .server = l->index,
     .slab = g->slab,
     .generation = g->generation,
+    .ops = l->ops,
   };
   r = l->ops->import (&copy->remote, g, l->grant_fds[i]);
   return r;
@@ -41,6 +42,8 @@ link_publish (struct fp_link *l, struct fp_piece *p,
 {
   p->copy = *copy;
   p->releasing = false;
+  p->seen = l->attempt;
+  atomic_store (&p->held, true);
   atomic_store (&p->server, l->index);
   if (!fp_piece_move (p, from, FP_PIECE_READY))
     abort (); /* the caller owns it in that state */
@@ -70,6 +73,18 @@ take_label (struct fp_link *l, unsigned i, bool *stray)
       link_publish (l, p, &copy, FP_PIECE_OFFLINE);
     return r;
   }
+  /* Somebody has shut it and is about to ask this link to change it. */
+  if (fp_piece_state (p) == FP_PIECE_BUSY && atomic_load (&p->held) &&
+      atomic_load (&p->server) == l->index && p->copy.slab == g->slab) {
+    r = link_import (l, i, &copy);
+    if (r < 0)
+      return r;
+    fp_volume_drain_piece (l->v, p);
+    fp_copy_forget (&p->copy);
+    p->copy = copy;
+    p->seen = l->attempt;
+    return 0;
+  }
   if (l->learned) {
     *stray = true;
     return 0;
@@ -79,7 +94,7 @@ take_label (struct fp_link *l, unsigned i, bool *stray)
     return r;
   /* Two servers that both claim a piece: do not guess. */
   if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY)) {
-    l->ops->unimport (&copy.remote);
+    fp_copy_forget (&copy);
     return -EPROTO;
   }
   fp_piece_set_all_written (t, g->piece);
@@ -122,7 +137,25 @@ link_take_labels (struct fp_link *l, uint64_t total, uint64_t deadline)
   return r;
 }
 
-/* What is still OFFLINE here although the server listed all it has. */
+/* The memory of piece p is no more. */
+void
+link_forget (struct fp_link *l, struct fp_piece *p, enum fp_piece_state from)
+{
+  struct fp_pieces *t = l->v->pieces;
+  bool wanted = !p->releasing;
+
+  atomic_store (&p->held, false);
+  p->releasing = false;
+  atomic_fetch_sub (&l->v->allocated, 1);
+  atomic_fetch_sub (&l->pieces, 1);
+  if (wanted)
+    atomic_fetch_add (&l->v->lost, 1);
+  else
+    fp_piece_clear_written (t, (uint64_t) (p - t->p), 0, t->piece_size);
+  if (!fp_piece_move (p, from, wanted ? FP_PIECE_LOST : FP_PIECE_EMPTY))
+    abort (); /* the caller owns it in that state */
+}
+
 void
 link_judge_missing (struct fp_link *l)
 {
@@ -130,20 +163,14 @@ link_judge_missing (struct fp_link *l)
 
   for (uint64_t i = 0; i < t->nr; i++) {
     struct fp_piece *p = &t->p[i];
+    enum fp_piece_state s = fp_piece_state (p);
 
-    if (fp_piece_state (p) != FP_PIECE_OFFLINE ||
-        atomic_load (&p->server) != l->index)
+    if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;
-    atomic_fetch_sub (&l->v->allocated, 1);
-    atomic_fetch_sub (&l->pieces, 1);
-    if (p->releasing) {
-      p->releasing = false;
-      fp_piece_clear_written (t, i, 0, t->piece_size);
-      fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_EMPTY);
-    }
-    else {
-      atomic_fetch_add (&l->v->lost, 1);
-      fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_LOST);
-    }
+    if (s == FP_PIECE_OFFLINE)
+      link_forget (l, p, FP_PIECE_OFFLINE);
+    else if (s == FP_PIECE_BUSY && p->seen != l->attempt)
+      /* Its owner's call will find that there is nothing any more. */
+      atomic_store (&p->held, false);
   }
 }

@@ -92,7 +92,7 @@ take_spare (struct fp_volume *v, struct fp_spare *out)
     if (fp_link_usable (out->link, &ignored, &session) &&
         session == out->session)
       return true;
-    fp_link_unimport (out->link, &out->copy);
+    fp_copy_forget (&out->copy);
   }
   return false;
 }
@@ -113,7 +113,7 @@ give_memory (struct fp_volume *v, uint64_t i)
     if (r == 0)
       return 0;
     /* That server is away now, and its grant with it: the next one. */
-    fp_link_unimport (s.link, &s.copy);
+    fp_copy_forget (&s.copy);
     if (r != -ESTALE && r != -ENOTCONN)
       return r;
   }
@@ -209,7 +209,7 @@ fp_manager_stop (struct fp_volume *v)
   while (v->nr_spares > 0) {
     struct fp_spare *s = &v->spares[--v->nr_spares];
 
-    fp_link_unimport (s->link, &s->copy);
+    fp_copy_forget (&s->copy);
   }
 }
 
@@ -242,7 +242,7 @@ fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX])
           continue;
         }
         for (unsigned k = 0; k < got; k++)
-          fp_link_unimport (link, &copies[k]);
+          fp_copy_forget (&copies[k]);
       }
       for (unsigned k = done; k < n; k++)
         (void) fp_piece_move (&t->p[pieces[k]], FP_PIECE_BUSY,

@@ -56,13 +56,26 @@ struct fp_copy {
   unsigned server;
   uint64_t slab; /* the server's number */
   uint64_t generation;
+  const struct fp_transport_ops *ops; /* what remote was imported by */
   struct fp_remote remote;
 };
 
+/* Undo the import; the slab is the server's affair.  May be called twice. */
+static inline void
+fp_copy_forget (struct fp_copy *c)
+{
+  c->ops->unimport (&c->remote);
+}
+
 struct fp_piece {
-  _Atomic uint32_t word;   /* state << 24 | users */
-  _Atomic int err;         /* why it could not get memory, 0 or -errno */
+  _Atomic uint32_t word; /* state << 24 | users */
+  _Atomic int err;       /* why it could not get memory, 0 or -errno */
+  /* copy is memory that a server lent for this piece.  Of BUSY and OFFLINE
+   * pieces only this tells those that have something to lose.
+   */
+  _Atomic bool held;
   bool releasing;          /* its server was told to take it back */
+  uint32_t seen;           /* link: the last time its server listed it */
   uint32_t next_wanted;    /* volume.c: queue of pieces that want memory */
   _Atomic uint32_t server; /* copy.server, for those who only look */
   struct fp_copy copy;     /* of who is inside, or owns it */

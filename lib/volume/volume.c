@@ -266,7 +266,7 @@ zero_in_piece (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
     if (!fp_piece_move (p, FP_PIECE_READY, FP_PIECE_BUSY))
       continue; /* somebody was quicker */
     fp_volume_drain_piece (v, p);
-    link = v->links[p->copy.server];
+    link = v->links[atomic_load (&p->server)];
     if (whole && trim && !v->p.reserve_full)
       r = fp_link_release (link, p);
     else

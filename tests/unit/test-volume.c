@@ -150,6 +150,8 @@ random_op (struct fp_lane *lane, uint64_t *x, uint64_t from, uint64_t span,
     break;
   }
   if (r < 0) {
+    print_message ("operation at %llu: %s\n", (unsigned long long) offset,
+                   strerror (-r));
     ++*errors;
     for (unsigned tries = 0; length > 0 && tries < 100; tries++) {
       if (fp_lane_read (lane, shadow + offset, (uint32_t) length, offset) == 0)
@@ -617,5 +619,7 @@ main (void)
 
   seed = s != NULL ? strtoull (s, NULL, 0) : (uint64_t) time (NULL);
   printf ("FARPAGE_SEED=%llu\n", (unsigned long long) seed);
+  if (getenv ("FARPAGE_TEST") != NULL)
+    cmocka_set_test_filter (getenv ("FARPAGE_TEST"));
   return cmocka_run_group_tests (tests, NULL, NULL);
 }
