@@ -1,0 +1,97 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# nbdkit with our plugin over shm against nbdkit's own memory plugin, both on a
+# Unix socket with one thread, driven by fio's nbd engine: 4 KiB random reads
+# and writes at one depth.  Interleaved rounds; medians of the rounds' ratios.
+#
+#   ./run tests/bench/nbd-vs-memory.sh [DEPTH [ROUNDS [SECONDS]]]
+
+set -eu
+depth=${1:-16}
+rounds=${2:-5}
+seconds=${3:-3}
+size=256M
+tmp=$(mktemp -d /tmp/farpage-bench.XXXXXX)
+pids=()
+# The last one started first: the servers of memory after those who use it.
+end ()
+{
+    local i
+    for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
+        kill "${pids[i]}" 2>/dev/null || :
+        wait "${pids[i]}" || :
+    done
+    rm -rf "$tmp"
+}
+trap end EXIT
+trap 'exit 1' INT TERM
+
+# start READY-CMD... -- CMD...
+start ()
+{
+    local ready=() until=$((SECONDS + 30))
+    while [ "$1" != -- ]; do ready+=("$1"); shift; done
+    shift
+    "$@" >"$tmp/log" 2>&1 &
+    pids+=($!)
+    until "${ready[@]}" >/dev/null 2>&1; do
+        if [ $SECONDS -ge $until ] || ! kill -0 $!; then
+            cat "$tmp/log" >&2
+            exit 1
+        fi
+        sleep 0.05
+    done
+}
+
+start test -s "$tmp/addr" -- farpage-memserver --size 512M --slab 64M \
+    --listen "unix:$tmp/donor" --address-file "$tmp/addr"
+start nbdinfo --size "nbd+unix:///?socket=$tmp/farpage" -- \
+    nbdkit -f -t 1 -U "$tmp/farpage" "$FARPAGE_PLUGIN" \
+    server="unix:$tmp/donor" size=$size transport=shm connections=1 mlock=false
+start nbdinfo --size "nbd+unix:///?socket=$tmp/memory" -- \
+    nbdkit -f -t 1 -U "$tmp/memory" memory $size
+
+# run NAME RW SECONDS: IOPS
+run ()
+{
+    fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$tmp/$1" --rw="$2" \
+        --bs=4k --iodepth="$depth" --size=$size --time_based --runtime="$3" \
+        --ramp_time=0.5 --thread --output-format=json --output="$tmp/json" \
+        >"$tmp/fio" 2>&1 || { cat "$tmp/fio" >&2; exit 1; }
+    sed -n '/^{/,$p' "$tmp/json" | jq '.jobs[0] | .read.iops + .write.iops'
+}
+median ()
+{
+    sort -n "$1" | awk '{ v[NR] = $1 }
+        END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+# What was never written is a hole, and is read without touching memory.
+for i in farpage memory; do
+    fio --name=fill --ioengine=nbd --uri="nbd+unix:///?socket=$tmp/$i" \
+        --rw=write --bs=1M --iodepth=4 --size=$size --thread \
+        >"$tmp/fio" 2>&1 || { cat "$tmp/fio" >&2; exit 1; }
+done
+
+printf '%-6s %-10s %12s %12s %8s\n' round '' memory farpage ratio
+for ((i = 1; i <= rounds; i++)); do
+    for rw in randread randwrite; do
+        # Who goes first takes turns.
+        if ((i % 2)); then
+            memory=$(run memory $rw "$seconds")
+            farpage=$(run farpage $rw "$seconds")
+        else
+            farpage=$(run farpage $rw "$seconds")
+            memory=$(run memory $rw "$seconds")
+        fi
+        ratio=$(jq -n "$farpage / $memory")
+        echo "$ratio" >>"$tmp/$rw"
+        printf '%-6s %-10s %12.0f %12.0f %8.2f\n' "$i" $rw "$memory" \
+            "$farpage" "$ratio"
+    done
+done
+for rw in randread randwrite; do
+    printf 'farpage / memory, 4 KiB %s, depth %s: %.2f (goal: at least 0.95)\n' \
+        $rw "$depth" "$(median "$tmp/$rw")"
+done
