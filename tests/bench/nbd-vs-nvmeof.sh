@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# /dev/nbdX of 'farpage attach' over RDMA against NVMe-oF over RDMA (nvmet-rdma
+# on a brd disk), on the same RDMA device, both ends on this machine: fio,
+# random 4 KiB at depth 1 and 32, 128 KiB at depth 8, read and write.
+# Interleaved rounds; medians of the rounds' ratios.  Loads modules and writes
+# to devices, so run it in a guest:
+#
+#   tests/vm/run --net rxe -m 3072 -t 900 -M "nbd nvmet-rdma nvme-rdma" \
+#       BUILD/run tests/bench/nbd-vs-nvmeof.sh 10.0.0.1 [ROUNDS [SECONDS]]
+
+set -eu
+addr=${1:?the address of an RDMA device}
+rounds=${2:-5}
+seconds=${3:-4}
+mib=256
+nqn=nqn.2026-01.org.example:farpage-bench
+tmp=$(mktemp -d /tmp/farpage-bench.XXXXXX)
+donor=
+nbd=
+end ()
+{
+    nvme disconnect -n $nqn >/dev/null 2>&1 || :
+    [ -z "$nbd" ] || farpage detach "$nbd" || :
+    [ -z "$donor" ] || kill "$donor" || :
+    wait
+    rm -rf "$tmp"
+}
+trap end EXIT
+trap 'exit 1' INT TERM
+
+wait_for ()
+{
+    local end=$((SECONDS + 60))
+    until "$@" >/dev/null 2>&1; do
+        if [ $SECONDS -ge $end ]; then echo "timed out: $*" >&2; exit 1; fi
+        sleep 0.1
+    done
+}
+
+# The donor of NVMe-oF: a brd disk behind nvmet.
+modprobe brd rd_nr=1 rd_size=$((mib * 1024))
+modprobe -a nvmet nvmet-rdma nvme-rdma nbd
+mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
+c=/sys/kernel/config/nvmet
+mkdir "$c/subsystems/$nqn"
+echo 1 >"$c/subsystems/$nqn/attr_allow_any_host"
+mkdir "$c/subsystems/$nqn/namespaces/1"
+echo -n /dev/ram0 >"$c/subsystems/$nqn/namespaces/1/device_path"
+echo 1 >"$c/subsystems/$nqn/namespaces/1/enable"
+mkdir "$c/ports/1"
+echo rdma >"$c/ports/1/addr_trtype"
+echo ipv4 >"$c/ports/1/addr_adrfam"
+echo "$addr" >"$c/ports/1/addr_traddr"
+echo 4420 >"$c/ports/1/addr_trsvcid"
+ln -s "$c/subsystems/$nqn" "$c/ports/1/subsystems/$nqn"
+id=11111111-2222-3333-4444-555555555555
+nvme connect -t rdma -a "$addr" -s 4420 -n $nqn \
+    --hostnqn="nqn.2014-08.org.nvmexpress:uuid:$id" --hostid=$id >"$tmp/nvme" \
+    2>&1 || { cat "$tmp/nvme" >&2; exit 1; }
+nvme_there () { [ -b /dev/nvme0n1 ]; }
+wait_for nvme_there
+
+farpage-memserver --size ${mib}M --slab 64M --listen "$addr:0" \
+    --address-file "$tmp/addr" >"$tmp/memserver" 2>&1 &
+donor=$!
+wait_for test -s "$tmp/addr"
+nbd=$(farpage attach server="$(head -n 1 "$tmp/addr")" size=${mib}M \
+    transport=rdma 2>"$tmp/attach") || { cat "$tmp/attach" >&2; exit 1; }
+nbd=$(echo "$nbd" | grep -o '/dev/nbd[0-9]*' | head -n 1)
+
+# run DEVICE RW BS DEPTH SECONDS: IOPS, mean and p99 latency in us
+run ()
+{
+    fio --name=x --filename="$1" --ioengine=libaio --direct=1 --rw="$2" \
+        --bs="$3" --iodepth="$4" --time_based --runtime="$5" --ramp_time=0.5 \
+        --lat_percentiles=1 --output-format=json --output="$tmp/json" \
+        >"$tmp/fio" 2>&1 || { cat "$tmp/fio" "$tmp/memserver" >&2; exit 1; }
+    sed -n '/^{/,$p' "$tmp/json" | jq -r '.jobs[0] | if .read.total_ios > 0
+        then .read else .write end | "\(.iops) \(.lat_ns.mean / 1000)
+        \(.lat_ns.percentile["99.000000"] / 1000)" | gsub("\n *"; " ")'
+}
+median ()
+{
+    sort -n "$1" | awk '{ v[NR] = $1 }
+        END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+}
+
+# What was never written is a hole, and is read without the network.
+for i in "$nbd" /dev/nvme0n1; do
+    fio --name=fill --filename="$i" --ioengine=libaio --direct=1 --rw=write \
+        --bs=1M --iodepth=4 >"$tmp/fio" 2>&1 || { cat "$tmp/fio" >&2; exit 1; }
+done
+
+printf '%-5s %-9s %-4s %-5s %31s   %31s\n' round '' '' depth \
+    'nvme: IOPS / us / p99 us' 'nbd: IOPS / us / p99 us'
+for ((i = 1; i <= rounds; i++)); do
+    for row in randread:4k:1 randwrite:4k:1 randread:4k:32 randwrite:4k:32 \
+        randread:128k:8 randwrite:128k:8; do
+        IFS=: read -r rw bs depth <<<"$row"
+        read -r iops lat p99 < <(run /dev/nvme0n1 "$rw" "$bs" "$depth" "$seconds")
+        read -r our_iops our_lat our_p99 < \
+            <(run "$nbd" "$rw" "$bs" "$depth" "$seconds")
+        printf '%-5s %-9s %-4s %-5s %10.0f %10.0f %10.0f   %10.0f %10.0f %10.0f\n' \
+            "$i" "$rw" "$bs" "$depth" "$iops" "$lat" "$p99" \
+            "$our_iops" "$our_lat" "$our_p99"
+        if [ "$depth" = 1 ]; then
+            jq -n "$our_lat / $lat" >>"$tmp/$row"
+        else
+            jq -n "$our_iops / $iops" >>"$tmp/$row"
+        fi
+    done
+done
+for row in randread:4k:1 randwrite:4k:1; do
+    printf 'nbd / nvme-rdma, %s: %.2f of the latency (goal: at most 1.3)\n' \
+        "$row" "$(median "$tmp/$row")"
+done
+for row in randread:4k:32 randwrite:4k:32 randread:128k:8 randwrite:128k:8; do
+    printf 'nbd / nvme-rdma, %s: %.2f of the rate (goal: at least 1)\n' \
+        "$row" "$(median "$tmp/$row")"
+done
