@@ -90,6 +90,8 @@ extern const struct bench_layer bench_memcpy;
 extern const struct bench_layer bench_engine_shm;
 extern const struct bench_layer bench_engine_tcp;
 extern const struct bench_layer bench_engine_rdma;
+extern const struct bench_layer bench_raw_rdma;
+extern const struct bench_layer bench_two_sided;
 extern const struct bench_layer bench_nbd_memory;
 extern const struct bench_layer bench_nbd_farpage;
 
@@ -161,6 +163,9 @@ int bench_cpu_ns (pid_t pid, uint64_t *ns);
 
 /* Our own memory server, started when it is first asked for. */
 int bench_donor_start (struct bench *b, char why[FP_WHY_MAX]);
+
+/* The address of this machine that an RDMA device has; false: none. */
+bool bench_rdma_address (char out[FP_ADDR_MAX + 1]);
 
 /* ---- bench_report.c ---- */
 

@@ -64,9 +64,8 @@ netdev_address (const char *netdev, char out[FP_ADDR_MAX + 1])
   return found;
 }
 
-/* The address of this machine that an RDMA device has. */
-static bool
-rdma_address (char out[FP_ADDR_MAX + 1])
+bool
+bench_rdma_address (char out[FP_ADDR_MAX + 1])
 {
   DIR *dir = opendir ("/sys/class/infiniband");
   bool found = false;
@@ -136,7 +135,7 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
   argv[n++] = listen_unix;
   argv[n++] = (char *) "--listen";
   argv[n++] = (char *) "127.0.0.1:0";
-  if (rdma_address (b->donor_rdma)) {
+  if (bench_rdma_address (b->donor_rdma)) {
     snprintf (listen_rdma, sizeof listen_rdma, "%s:0", b->donor_rdma);
     argv[n++] = (char *) "--listen";
     argv[n++] = listen_rdma;

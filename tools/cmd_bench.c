@@ -27,9 +27,13 @@
 
 volatile sig_atomic_t bench_stop;
 
+/* In the order in which they are opened and run.  engine-rdma comes before
+ * the others on the device: a child of its probe would share a device that is
+ * open already, and leave things in it.
+ */
 static const struct bench_layer *const layers[] = {
-  &bench_memcpy,      &bench_engine_shm, &bench_engine_tcp,
-  &bench_engine_rdma, &bench_nbd_memory, &bench_nbd_farpage,
+  &bench_memcpy,   &bench_engine_shm, &bench_engine_tcp, &bench_engine_rdma,
+  &bench_raw_rdma, &bench_two_sided,  &bench_nbd_memory, &bench_nbd_farpage,
 };
 #define NR_LAYERS (sizeof layers / sizeof layers[0])
 
@@ -40,8 +44,8 @@ static const char help[] =
     "\n"
     "  --server ADDR    a memory server (default: one is started here)\n"
     "  --layers LIST    only these, with commas: memcpy, engine-shm,\n"
-    "                   engine-tcp, engine-rdma, nbd-memory,\n"
-    "                   nbd-farpage\n"
+    "                   engine-tcp, raw-rdma, engine-rdma, two-sided,\n"
+    "                   nbd-memory, nbd-farpage\n"
     "  --size SIZE      of the volume (default 256M)\n"
     "  --seconds S      for each row, all rounds together (default 1)\n"
     "  --rounds N       how often all is repeated; ratios are medians\n"
