@@ -38,10 +38,7 @@ bench_find (const char *in_build_tree, const char *installed, const char *name,
     if (access (out, R_OK) == 0)
       return;
   }
-  snprintf (out, 4096, "%s", installed);
-  if (access (out, R_OK) == 0)
-    return;
-  snprintf (out, 4096, "%s", name);
+  snprintf (out, 4096, "%s", access (installed, R_OK) == 0 ? installed : name);
 }
 
 static void
