@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,7 @@ struct fp_fake_server {
 struct fake_queue {
   struct fp_queue base;
   int fd; /* an eventfd: something is in done */
+  atomic_flag busy;
   unsigned depth, inflight;
   uint8_t *memory;
   size_t memory_size;
@@ -191,6 +193,27 @@ arrive (struct fp_op *op, bool may_hold)
   }
 }
 
+/* The other transports have no lock: a caller that lets two threads use a
+ * queue and its connections at once is caught here.
+ */
+static struct fake_queue *
+enter (struct fp_queue *base)
+{
+  struct fake_queue *q = (struct fake_queue *) base;
+
+  if (atomic_flag_test_and_set (&q->busy))
+    abort ();
+  return q;
+}
+
+static void
+leavep (struct fake_queue **q)
+{
+  atomic_flag_clear (&(*q)->busy);
+}
+
+#define ALONE FP_CLEANUP (leavep) struct fake_queue
+
 /* ---- the transport ---- */
 
 static int
@@ -236,7 +259,7 @@ fake_queue_free (struct fp_queue *base)
 static struct fp_op *
 fake_poll (struct fp_queue *base)
 {
-  struct fake_queue *q = (struct fake_queue *) base;
+  ALONE *q = enter (base);
   struct fp_op *list;
   uint64_t count;
 
@@ -255,8 +278,10 @@ fake_poll (struct fp_queue *base)
 static bool
 fake_arm (struct fp_queue *base)
 {
+  ALONE *q = enter (base);
+
   FP_LOCK_SCOPE (&lock);
-  return ((struct fake_queue *) base)->done.head != NULL;
+  return q->done.head != NULL;
 }
 
 static int
@@ -306,7 +331,7 @@ static int
 fake_post (struct fp_conn *base, struct fp_op *op)
 {
   struct fake_conn *c = (struct fake_conn *) base;
-  struct fake_queue *q = (struct fake_queue *) base->queue;
+  ALONE *q = enter (base->queue);
   const uintptr_t start = (uintptr_t) q->memory;
   const uintptr_t at = (uintptr_t) op->local;
   enum fp_fake_fault kind = FP_FAKE_DELAY;
@@ -336,7 +361,7 @@ fake_post (struct fp_conn *base, struct fp_op *op)
 static void
 fake_kick (struct fp_queue *base)
 {
-  struct fake_queue *q = (struct fake_queue *) base;
+  ALONE *q = enter (base);
 
   FP_LOCK_SCOPE (&lock);
   while (q->posted.head != NULL)
@@ -368,10 +393,11 @@ static void
 fake_conn_free (struct fp_conn *base)
 {
   struct fake_conn *c = (struct fake_conn *) base;
+  ALONE *q = enter (base->queue);
   struct fake_conn **at;
 
   FP_LOCK_SCOPE (&lock);
-  if (c->inflight > 0)
+  if (c->inflight > 0 || c->base.queue != &q->base)
     abort (); /* promise 9 is broken: its ops are still in a list */
   for (at = &c->server->conns; *at != c; at = &(*at)->next)
     ;

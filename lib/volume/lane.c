@@ -204,6 +204,8 @@ fp_lane_disconnect (struct fp_lane *lane, unsigned s)
       if (empty) {
         lane->conns[s].conn = NULL;
         lane->conns[s].unflushed = false;
+        /* Under the lock: a thread that polls walks over connections. */
+        c->ops->conn_free (c);
         break;
       }
       ready = lane_arm (lane, fds, &nr);
@@ -211,7 +213,6 @@ fp_lane_disconnect (struct fp_lane *lane, unsigned s)
     if (!ready)
       (void) poll (fds + 1, nr - 1, 1);
   }
-  c->ops->conn_free (c);
 }
 
 int
