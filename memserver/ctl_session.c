@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "ctl.h"
+#include "data.h"
 #include "options.h"
 #include "rdma.h"
 #include "record.h"
@@ -206,9 +207,16 @@ ctl_data_hello (struct call *call)
       owner->record->transport != FP_TRANSPORT_TCP)
     return ctl_fail (call, -EINVAL,
                      "this session has no volume open over tcp");
+  if (!data_replace (owner, q.lane)) {
+    if (!s->wait_over)
+      return CTL_WAIT;
+    return ctl_fail (call, -EBUSY, "lane %u: its last connection is not done",
+                     q.lane);
+  }
   if (owner->nr_data >= MAX_DATA || s->server->nr_data >= MAX_DATA_ALL)
     return ctl_fail (call, -EBUSY, "too many data connections");
   s->data_for = owner->id;
+  s->data_lane = q.lane;
   call->after = CONN_GIVE_AWAY;
   return 0;
 }

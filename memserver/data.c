@@ -24,6 +24,7 @@ struct data_conn {
   struct session *session; /* the loop's */
   struct server *server;
   uint64_t session_id;
+  uint32_t lane;
   int fd;
   struct fp_thread thread;
   struct note ended;
@@ -87,7 +88,7 @@ on_ended (struct note *note)
 }
 
 int
-data_start (struct session *s, int fd)
+data_start (struct session *s, uint32_t lane, int fd)
 {
   struct data_conn *d = calloc (1, sizeof *d);
   int flags = fcntl (fd, F_GETFL), r;
@@ -100,6 +101,7 @@ data_start (struct session *s, int fd)
   d->session = s;
   d->server = s->server;
   d->session_id = s->id;
+  d->lane = lane;
   d->fd = fd;
   d->ended.run = on_ended;
   r = fp_thread_create (&d->thread, "fp-data", serve, d);
@@ -112,6 +114,22 @@ data_start (struct session *s, int fd)
   s->nr_data++;
   s->server->nr_data++;
   return 0;
+}
+
+bool
+data_replace (struct session *s, uint32_t lane)
+{
+  struct data_conn *d;
+  bool none = true;
+
+  TAILQ_FOREACH (d, &s->data, entry)
+  {
+    if (d->lane != lane)
+      continue;
+    shutdown (d->fd, SHUT_RDWR);
+    none = false;
+  }
+  return none;
 }
 
 void

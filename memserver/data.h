@@ -10,10 +10,20 @@
 #ifndef MEMSERVER_DATA_H
 #define MEMSERVER_DATA_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 struct session;
 
 /* Takes fd, also when it fails. */
-int data_start (struct session *s, int fd);
+int data_start (struct session *s, uint32_t lane, int fd);
+
+/* Shut down what the session has of this lane.  A client makes a second
+ * connection for a lane when it has given up the first, and does over what it
+ * did not hear of: what is still under way on the first must not come after.
+ * True: there is none any more; false: call again after a poke.
+ */
+bool data_replace (struct session *s, uint32_t lane);
 
 /* Shut all of the session's down; their threads end soon, the server is poked
  * and the session told (session_drained) for each.

@@ -81,7 +81,7 @@ on_give_away (struct conn *c)
     break;
   if (!owner || owner->state != SESSION_OPEN || owner->closing)
     close (fd);
-  else if ((r = data_start (owner, fd)) < 0)
+  else if ((r = data_start (owner, s->data_lane, fd)) < 0)
     fp_log (FP_LOG_WARN, "%s: data connection: %s", owner->name,
             strerror (-r));
   drop_fresh (s);

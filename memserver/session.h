@@ -58,6 +58,7 @@ struct session {
 
   /* FRESH, after DATA_HELLO: whose data connection it will be. */
   uint64_t data_for;
+  uint32_t data_lane;
 
   struct data_list data;
   unsigned nr_data;

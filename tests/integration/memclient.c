@@ -16,6 +16,8 @@
  *   check-zeroed:OFFSET:LENGTH:BYTE  zeros there, BYTE in the rest of it
  *   release           all of them
  *   stale             after release: the keys open nothing
+ *   late              tcp: a WRITE whose connection was replaced changes
+ *                     nothing that was written after it
  *   data:MUTATION     a data connection with 'token' or 'session' wrong
  *   ping  stat  bye  discard
  *   hang              say 'hanging' on stdout, and wait to be killed
@@ -32,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/addr.h"
@@ -174,6 +177,88 @@ check (uint8_t byte)
       return r;
   }
   return 0;
+}
+
+/* A data connection of lane 1, bare. */
+static int
+bare_connection (void)
+{
+  struct fp_data_hello hello = { .session = server.session, .lane = 1 };
+  struct fp_ctl *c;
+  int r = fp_ctl_open (&c, &addr, deadline ());
+
+  memcpy (hello.token, server.token, sizeof hello.token);
+  if (r == 0)
+    r = fp_ctl_data_hello (c, &hello, deadline ());
+  if (r == 0)
+    r = fp_ctl_steal_fd (c);
+  fp_ctl_free (c);
+  return r;
+}
+
+/* The first part of a WRITE of the first chunk; returns how much is left. */
+static uint32_t
+begin_write (int fd, uint8_t byte, uint32_t length)
+{
+  uint8_t header[FP_DATA_REQ_SIZE];
+  const struct fp_data_req q = { .op = FP_DATA_WRITE,
+                                 .length = CHUNK,
+                                 .rkey = remotes[0].rkey,
+                                 .raddr = remotes[0].raddr };
+
+  fp_data_req_encode (header, &q);
+  memset (buffer, byte, CHUNK);
+  /* What cannot be sent any more needs not be: a reply is waited for. */
+  (void) send (fd, header, sizeof header, MSG_NOSIGNAL);
+  for (uint32_t done = 0; done < length;) {
+    ssize_t n = send (fd, buffer + done, length - done, MSG_NOSIGNAL);
+
+    if (n <= 0 && errno != EAGAIN)
+      break;
+    done += n > 0 ? (uint32_t) n : 0;
+  }
+  return CHUNK - length;
+}
+
+/* Its reply, or its end. */
+static bool
+was_done (int fd)
+{
+  uint8_t reply[FP_DATA_REPLY_SIZE];
+  struct pollfd p = { .fd = fd, .events = POLLIN };
+  struct fp_data_reply answer;
+
+  return poll (&p, 1, DEADLINE_MS) == 1 &&
+         recv (fd, reply, sizeof reply, 0) == sizeof reply &&
+         fp_data_reply_decode (&answer, reply) == 0 &&
+         answer.status == FP_STATUS_OK;
+}
+
+static int
+late (void)
+{
+  int old = bare_connection (), new, r = 0;
+  uint32_t left;
+
+  if (old < 0)
+    return old;
+  left = begin_write (old, 1, CHUNK / 2);
+  new = bare_connection ();
+  if (new < 0)
+    return new;
+  begin_write (new, 2, CHUNK);
+  if (!was_done (new))
+    r = -EIO;
+  memset (buffer, 1, left);
+  (void) send (old, buffer, left, MSG_NOSIGNAL);
+  (void) was_done (old);
+  close (old);
+  close (new);
+  if (r == 0)
+    r = transfer (FP_OP_READ, 0, 0, CHUNK);
+  for (uint32_t i = 0; r == 0 && i < CHUNK; i++)
+    r = buffer[i] == 2 ? 0 : -EBADMSG;
+  return r;
 }
 
 /* ---- control ---- */
@@ -450,6 +535,8 @@ do_word (const char *word)
     return release ();
   if (IS ("stale"))
     return stale ();
+  if (IS ("late"))
+    return late ();
   if (IS ("data"))
     return bad_data (args);
   if (IS ("ping"))

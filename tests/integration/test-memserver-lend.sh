@@ -27,6 +27,9 @@ client "$tcp" stale open:2:ce:tcp grant:2 fill:1 release stale discard
 client "$tcp" token open:3:ce:tcp fails:EACCES data:token
 client "$tcp" session open:3:cre:tcp fails:EACCES data:session
 
+# A write that was sent on a connection that its client gave up.
+client "$tcp" late open:2:ce:tcp grant:1 fill:0 late discard
+
 # ZERO, in the middle of things; small ones and large ones.
 for t in "$tcp tcp" "$unix shm"; do
     # shellcheck disable=SC2086
