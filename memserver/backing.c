@@ -162,11 +162,16 @@ backing_drop (struct backing *b)
   if (b->addr)
     munmap (b->addr, b->size);
   b->addr = NULL;
-  if (b->fd >= 0) {
-    /* What cannot be punched is freed when the last one closes it. */
-    (void) fallocate (b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                      (off_t) b->size);
+  if (b->fd >= 0)
     close (b->fd);
-  }
   b->fd = -1;
+}
+
+void
+backing_take_back (struct backing *b)
+{
+  /* What cannot be punched is freed when the last one closes it. */
+  (void) fallocate (b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                    (off_t) b->size);
+  backing_drop (b);
 }

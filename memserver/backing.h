@@ -50,9 +50,14 @@ int backing_populate (struct backing *b, uint64_t offset, uint64_t length,
 /* Also where a client has the memfd; any alignment. */
 int backing_zero (struct backing *b, uint64_t offset, uint64_t length);
 
-/* Give the memory back to the system, also where somebody else still has
- * the memfd open or mapped.
+/* Let go of it: the system has the memory back when nobody has the memfd open
+ * or mapped.
  */
 void backing_drop (struct backing *b);
+
+/* Give the memory back to the system at once.  Where it is still mapped there
+ * are zeros: only for clients that have done with it.
+ */
+void backing_take_back (struct backing *b);
 
 #endif /* MEMSERVER_BACKING_H */

@@ -278,8 +278,14 @@ scrub (struct pool *pool, struct slab *s)
 {
   s->status = 0;
   if (s->exposed) {
-    backing_drop (&s->backing);
-    s->exposed = false;
+    /* A client that was away for too long may read before it hears that
+     * this is no more its memory: better old bytes than zeros.
+     */
+    if (s->abandoned)
+      backing_drop (&s->backing);
+    else
+      backing_take_back (&s->backing);
+    s->exposed = s->abandoned = false;
     s->populated = 0;
     s->status = backing_new (&s->backing, &pool->params.slab);
   }

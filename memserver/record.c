@@ -69,6 +69,8 @@ on_lease_over (evutil_socket_t fd, short what, void *arg)
   (void) fd;
   (void) what;
   record_title (r, title);
+  for (uint32_t i = 0; i < r->nr_slabs; i++)
+    r->slabs[i]->abandoned = r->slabs[i]->exposed;
   given = give_back (r, true);
   fp_log (FP_LOG_INFO, "volume %s: %s did not come back: %u slabs freed",
           title, r->client, given);

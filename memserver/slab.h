@@ -43,6 +43,7 @@ struct slab {
   enum slab_state state;
   struct backing backing; /* the worker's while UNPOPULATED or SCRUBBING */
   bool exposed;           /* a client had the memfd */
+  bool abandoned;         /* and never said that it has done with it */
 
   /* While LENT: what it holds. */
   struct record *record;

@@ -21,6 +21,8 @@
  *   data:MUTATION     a data connection with 'token' or 'session' wrong
  *   ping  stat  bye  discard
  *   hang              say 'hanging' on stdout, and wait to be killed
+ *   hold              say 'hanging' too, and wait for the end of stdin
+ *   kept:BYTE         shm: it is still in what is mapped here
  *   wait-end          until the server hangs up
  *   fails:ERRNO       the next word fails with this (EBUSY, ...)
  *
@@ -478,6 +480,28 @@ hang (void)
 }
 
 static int
+hold (void)
+{
+  char c;
+
+  puts ("hanging");
+  fflush (stdout);
+  while (read (STDIN_FILENO, &c, 1) > 0)
+    ;
+  return 0;
+}
+
+static int
+kept (uint8_t byte)
+{
+  int r = 0;
+
+  for (unsigned i = 0; r == 0 && i < nr_grants; i++)
+    r = check_slab (i, byte, 0, 0);
+  return r;
+}
+
+static int
 zero (const char *args)
 {
   struct fp_zero q = { .slab = grants[0].slab };
@@ -545,6 +569,10 @@ do_word (const char *word)
     return stat_ ();
   if (IS ("hang"))
     hang ();
+  if (IS ("hold"))
+    return hold ();
+  if (IS ("kept"))
+    return kept ((uint8_t) n);
   if (IS ("wait-end"))
     return wait_end ();
   bye.discard = IS ("discard");

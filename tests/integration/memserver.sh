@@ -44,6 +44,25 @@ server_resources ()
 # resources_are TEXT
 resources_are () { [ "$(server_resources)" = "$1" ]; }
 
+# holding ADDR NAME BYTE: a client with two slabs of BYTE in its own memory.
+# Then kept NAME: they are still there, whatever the server did.
+holding ()
+{
+    local name=$2
+    mkfifo "$tmp/$name.fifo"
+    "$memclient" "$1" "$name" open:8:c:shm grant:2 label:1 "fill:$3" hold "kept:$3" \
+        <"$tmp/$name.fifo" >"$tmp/$name.out" 2>"$tmp/$name.err" &
+    holding_pid=$!
+    cleanup_fn kill -9 $holding_pid
+    exec 8>"$tmp/$name.fifo"
+    wait_until 30 grep -q hanging "$tmp/$name.out"
+}
+kept ()
+{
+    exec 8>&-
+    wait "$holding_pid" || fail "what $1 had mapped: $(cat "$tmp/$1.err")"
+}
+
 # hanging ADDR NAME WORD...: a client that does this and then waits; its pid
 # is in $hanging_pid.
 hanging ()

@@ -22,6 +22,11 @@ for i in 0 1 2 3 4 5 6 7 8 9; do
 done
 wait_until 30 resources_are "$before"
 
+# One that is only asleep wakes up to what it had, not to zeros.
+holding "$unix" sleeper 9
+wait_until 30 all_free
+kept sleeper
+
 # A second client is refused, and told who has it.
 stop "$server_pid"
 serve 20 1

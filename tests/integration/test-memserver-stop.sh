@@ -12,6 +12,7 @@ serve 30 1 --pidfile "$tmp/pid"
 [ "$(cat "$tmp/pid")" = "$server_pid" ] || fail "pidfile"
 hanging "$tcp" one open:1:c:tcp grant:3 fill:1
 hanging "$unix" two open:2:c:shm grant:4 fill:1
+holding "$unix" four 9
 kill -USR1 "$server_pid"
 wait_until 10 grep -q 'volume volume1: 3 slabs held by one' "$tmp/m.log"
 "$memclient" "$tcp" three wait-end >/dev/null &
@@ -22,6 +23,8 @@ kill "$server_pid"
 status=0
 wait "$server_pid" || status=$?
 [ $status = 0 ] || fail "exit status $status"
+# Nobody reads zeros before he hears that the server is gone.
+kept four
 wait $waiter || fail "a client was not told"
 grep -q 'stopping' "$tmp/m.log" || fail "it does not say that it stops"
 grep -q 'volume volume2: 4 slabs held by two' "$tmp/m.log" ||
