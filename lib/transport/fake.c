@@ -59,6 +59,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fp_fake_server *servers;
 static uint64_t next_rkey = 0xfa4e0001;
 static unsigned fault_n, fault_passed;
+static unsigned imports, import_fails_at;
 static bool fault_fired;
 static enum fp_fake_fault fault_kind;
 
@@ -427,6 +428,10 @@ static int
 fake_import (struct fp_remote *out, const struct fp_grant *g, int fd)
 {
   (void) fd;
+  FP_LOCK_SCOPE (&lock);
+  if (import_fails_at > 0 && --import_fails_at == 0)
+    return -ENOMEM;
+  imports++;
   *out = (struct fp_remote) { .raddr = g->raddr,
                               .rkey = g->rkey,
                               .length = g->length };
@@ -436,6 +441,8 @@ fake_import (struct fp_remote *out, const struct fp_grant *g, int fd)
 static void
 fake_unimport (struct fp_remote *r)
 {
+  FP_LOCK_SCOPE (&lock);
+  imports -= r->rkey != 0; /* or it was undone before */
   *r = (struct fp_remote) { 0 };
 }
 
@@ -586,6 +593,20 @@ fp_fake_server_release (struct fp_fake_server *s, unsigned i, int status)
   else
     arrive (op, false);
   return true;
+}
+
+unsigned
+fp_fake_imports (void)
+{
+  FP_LOCK_SCOPE (&lock);
+  return imports;
+}
+
+void
+fp_fake_import_fails_at (unsigned n)
+{
+  FP_LOCK_SCOPE (&lock);
+  import_fails_at = n;
 }
 
 void

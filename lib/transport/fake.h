@@ -65,6 +65,10 @@ unsigned fp_fake_server_held (struct fp_fake_server *s);
  */
 bool fp_fake_server_release (struct fp_fake_server *s, unsigned i, int status);
 
+/* Imports that were not undone.  The n-th from now fails; 0: none. */
+unsigned fp_fake_imports (void);
+void fp_fake_import_fails_at (unsigned n);
+
 enum fp_fake_fault {
   /* conn_open: -ECONNREFUSED.  post: -ENOTCONN, and the connection is
    * broken.  completion: -EREMOTEIO; the connection stays.

@@ -8,6 +8,17 @@
 #include "base/checked.h"
 #include "volume/link_int.h"
 
+/* The grants just received cannot be used here: others may want them. */
+static int
+return_grants (struct fp_link *l)
+{
+  struct fp_release q = { .count = l->grants.count };
+
+  for (unsigned i = 0; i < q.count; i++)
+    q.slabs[i] = l->grants.grants[i].slab;
+  return fp_ctl_release (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
+}
+
 static int
 do_grant (struct fp_link *l, struct call *c)
 {
@@ -24,9 +35,12 @@ do_grant (struct fp_link *l, struct call *c)
   }
   link_close_grant_fds (l);
   if (r < 0) {
+    int back;
+
     while (n > 0)
       fp_copy_forget (&c->copies[--n]);
-    return r;
+    back = return_grants (l);
+    return back < 0 ? -ECONNRESET : r;
   }
   FP_LOCK_SCOPE (&l->lock);
   c->session = l->session;
@@ -129,6 +143,9 @@ finish_call (struct fp_link *l, struct call *c, int r, bool up)
   if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
     struct fp_piece *p = c->piece;
 
+    /* let_go leaves a piece alone that somebody has shut. */
+    if (!up || !atomic_load (&p->held))
+      fp_copy_forget (&p->copy);
     if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
       p->releasing = c->kind == CALL_RELEASE;
       link_forget (l, p, FP_PIECE_BUSY);

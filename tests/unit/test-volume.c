@@ -6,6 +6,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "fake-ctl.h"
-#include "volume/volume.h"
+#include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)
 #define SLABS 24
@@ -96,7 +97,8 @@ teardown (void **state)
   (void) state;
   fp_volume_stop (v, true);
   v = NULL;
-  /* Everything that was lent is back. */
+  /* Everything that was lent is back, and nothing is mapped any more. */
+  assert_int_equal (fp_fake_imports (), 0);
   for (unsigned i = 0; i < NR_SERVERS; i++) {
     assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);
     fake_server_free (servers[i]);
@@ -292,6 +294,30 @@ test_reserve (void **state)
     assert_int_equal (fake_server_labelled (servers[i]), SLABS);
 }
 
+/* What cannot be used here is not kept from others. */
+static void
+test_import_fails (void **state)
+{
+  struct fp_lane *lane;
+  struct fp_volume_params p;
+  char why[FP_WHY_MAX];
+  unsigned lent = 0;
+
+  (void) state;
+  params (&p);
+  p.size = SLAB; /* no grants ahead */
+  fp_fake_import_fails_at (1);
+  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  lane = fp_volume_lane_get (v);
+  /* The manager has asked ahead, or does now: the second try works. */
+  while (fp_lane_write (lane, "data", 4, 0) < 0)
+    ;
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    lent += SLABS - fake_server_free_slabs (servers[i]);
+  assert_int_equal (lent, 1);
+  fp_volume_lane_put (lane);
+}
+
 #define DEPTH 32
 
 static void
@@ -378,6 +404,58 @@ test_silent (void **state)
     assert_int_equal (mine[i], 0x77);
   assert_int_equal (fp_lane_read (lane, mine, 4, 0), 0);
   assert_memory_equal (mine, "old", 4);
+  fp_volume_lane_put (lane);
+}
+
+static void
+trim_first (void *arg)
+{
+  int *result = arg;
+  struct fp_lane *lane = fp_volume_lane_get (v);
+
+  *result = fp_lane_zero (lane, SLAB, 0, true);
+  fp_volume_lane_put (lane);
+}
+
+static void
+await_first (enum fp_piece_state s)
+{
+  while (fp_piece_state (&v->pieces->p[0]) != s)
+    sched_yield ();
+}
+
+/* A piece that was shut when its server went away: what was mapped then is
+ * let go (see teardown), and the trim is done when the server is back.
+ */
+static void
+test_trim_while_away (void **state)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  struct fp_io io = { .kind = FP_IO_WRITE, .length = 4, .buf = buf };
+  struct fp_thread thread;
+  int result = 1;
+
+  (void) state;
+  memcpy (buf, "data", 4);
+  assert_int_equal (fp_lane_write (lane, buf, 4, 0), 0);
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fp_fake_server_hold (fake_server_data (servers[i]), true);
+  fp_lane_submit (lane, &io);
+  assert_null (fp_lane_poll (lane, false));
+  assert_int_equal (fp_thread_create (&thread, "trim", trim_first, &result),
+                    0);
+  await_first (FP_PIECE_BUSY);
+  for (unsigned i = 0; i < NR_SERVERS; i++) {
+    fp_fake_server_hold (fake_server_data (servers[i]), false);
+    fake_server_cut (servers[i]);
+  }
+  await_first (FP_PIECE_OFFLINE);
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fake_server_revive (servers[i]);
+  assert_int_equal (fp_thread_join (&thread), 0);
+  assert_int_equal (result, 0);
+  assert_ptr_equal (fp_lane_poll (lane, true), &io);
+  assert_int_equal (io.status, 0);
   fp_volume_lane_put (lane);
 }
 
@@ -605,9 +683,11 @@ main (void)
     TEST (test_thin),
     TEST_ALONE (test_full),
     TEST_ALONE (test_reserve),
+    TEST_ALONE (test_import_fails),
     TEST (test_async),
     TEST (test_flush),
     TEST (test_silent),
+    TEST (test_trim_while_away),
     TEST (test_lost),
     TEST (test_resume),
     TEST (test_cuts),
