@@ -156,10 +156,13 @@ fp_lane_wake (struct fp_lane *lane)
 {
   uint64_t one = 1;
 
-  atomic_store (&lane->woken, true);
-  /* The counter cannot overflow: it is read before. */
+  /* The counter cannot overflow: it is read before.  And it comes first: who
+   * found woken set, and nothing to read, would leave the fd readable and
+   * nobody could sleep on it any more.
+   */
   if (write (lane->wake_fd, &one, sizeof one) == -1)
     assert (errno == EAGAIN);
+  atomic_store (&lane->woken, true);
 }
 
 void
