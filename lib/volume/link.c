@@ -161,7 +161,7 @@ try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
   r = connect_lanes (l, deadline, why);
   if (r < 0)
     return r;
-  r = link_take_labels (l, reply.labels, fp_deadline_in_ms (LINK_SLOW_MS));
+  r = link_take_labels (l, reply.labels);
   if (r < 0) {
     const char *text = fp_ctl_why (l->s.ctl);
 

@@ -91,7 +91,7 @@ void link_close_grant_fds (struct fp_link *l);
 void link_publish (struct fp_link *l, struct fp_piece *p,
                    const struct fp_copy *copy, enum fp_piece_state from);
 /* Learn what the server holds of this volume. */
-int link_take_labels (struct fp_link *l, uint64_t total, uint64_t deadline);
+int link_take_labels (struct fp_link *l, uint64_t total);
 /* The memory of piece p is no more: p is LOST, or EMPTY if that is what was
  * asked for.
  */

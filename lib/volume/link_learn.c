@@ -106,7 +106,7 @@ take_label (struct fp_link *l, unsigned i, bool *stray)
 
 /* Learn what the server holds of this volume. */
 int
-link_take_labels (struct fp_link *l, uint64_t total, uint64_t deadline)
+link_take_labels (struct fp_link *l, uint64_t total)
 {
   struct fp_release strays = { .count = 0 };
   uint64_t seen = 0;
@@ -115,7 +115,11 @@ link_take_labels (struct fp_link *l, uint64_t total, uint64_t deadline)
   while (r == 0 && seen < total) {
     struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
 
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, deadline);
+    if (atomic_load (&l->stop))
+      return -ECANCELED;
+    /* To register a large volume takes longer than one message may. */
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds,
+                     fp_deadline_in_ms (LINK_SLOW_MS));
     if (r < 0)
       return r;
     if (l->grants.count == 0)
@@ -133,7 +137,7 @@ link_take_labels (struct fp_link *l, uint64_t total, uint64_t deadline)
   if (r == 0)
     l->learned = true;
   if (r == 0 && strays.count > 0)
-    r = fp_ctl_release (l->s.ctl, &strays, deadline);
+    r = fp_ctl_release (l->s.ctl, &strays, fp_deadline_in_ms (LINK_SLOW_MS));
   return r;
 }
 

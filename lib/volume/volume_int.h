@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* volume_int.h - what the files of lib/volume share, and nobody else sees.
  *
- * Locks: fp_volume.lock before fp_link.lock before a lane's lock; none is
- * held while waiting for a peer.
+ * Locks: a lane's lock before fp_volume.lock and fp_pieces.lock, under which
+ * no other is taken; fp_link.lock is never held together with another.  None
+ * is held while waiting for a peer.
  */
 
 #ifndef FP_VOLUME_INT_H
