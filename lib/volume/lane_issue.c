@@ -257,8 +257,11 @@ issue (struct fp_lane *lane, struct fp_io *io)
       return PARK;
     case FP_PIECE_LOST:
       return fail_io (io, -EIO);
-    case FP_PIECE_BUSY:
     case FP_PIECE_OFFLINE:
+      if (fp_link_given_up (lane->v->links[atomic_load (&p->server)]))
+        return fail_io (io, -EIO);
+      return PARK;
+    case FP_PIECE_BUSY:
     default:
       return PARK;
     }

@@ -92,6 +92,14 @@ fp_link_index (const struct fp_link *l)
   return l->index;
 }
 
+bool
+fp_link_given_up (const struct fp_link *l)
+{
+  uint64_t down = atomic_load (&l->down_ns);
+
+  return down != 0 && fp_now_ns () - down >= l->v->p.timeout_ms * FP_NS_PER_MS;
+}
+
 /* ---- coming up ---- */
 
 static int
@@ -221,6 +229,7 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
     if (l->session++ > 0)
       l->reconnects++;
   }
+  atomic_store (&l->down_ns, 0);
   move (l, FP_SERVER_UP);
   fp_volume_wake_lanes (l->v);
   return 0;
@@ -316,9 +325,11 @@ drain_wake (struct fp_link *l)
     assert (errno == EAGAIN);
 }
 
-/* UP: until the session ends or the link is stopped. */
+/* UP: until the session ends or the link is stopped.  *lost is when the
+ * first sign of that was seen, and not when it was certain.
+ */
 static void
-stay_up (struct fp_link *l, char why[FP_WHY_MAX])
+stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
 {
   uint64_t next_ping = fp_deadline_in_ms (l->ping_ms);
 
@@ -338,6 +349,7 @@ stay_up (struct fp_link *l, char why[FP_WHY_MAX])
       snprintf (why, FP_WHY_MAX, "poll: %s", strerror (errno));
       return;
     }
+    *lost = fp_now_ns ();
     drain_wake (l);
     for (unsigned i = 0; i < l->v->nr_lanes; i++) {
       if (l->fds[2 + i].revents != 0)
@@ -403,13 +415,15 @@ link_main (void *arg)
 {
   struct fp_link *l = arg;
   unsigned failures = 0;
+  uint64_t lost = 0;
   char why[FP_WHY_MAX];
 
   while (!atomic_load (&l->stop)) {
     why[0] = '\0';
     if (come_up (l, why) == 0) {
       failures = 0;
-      stay_up (l, why);
+      stay_up (l, &lost, why);
+      atomic_store (&l->down_ns, lost);
       if (why[0] != '\0')
         link_set_why (l, why);
       /* A volume without a name is gone at BYE: to be kept for its lease it

@@ -46,6 +46,10 @@ int fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns,
 bool fp_link_usable (struct fp_link *l, uint64_t *slabs_free,
                      uint64_t *session);
 unsigned fp_link_index (const struct fp_link *l);
+/* It was UP, and the timeout has passed since it was lost: what needs it
+ * fails, and does not wait once more.
+ */
+bool fp_link_given_up (const struct fp_link *l);
 
 /* Up to count grants, imported.  Returns how many, or -errno. */
 int fp_link_grant (struct fp_link *l, struct fp_copy *copies, unsigned count,

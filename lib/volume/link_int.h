@@ -60,6 +60,8 @@ struct fp_link {
   char why[FP_WHY_MAX];
   uint64_t slabs_total, slabs_free, reconnects;
 
+  _Atomic uint64_t down_ns; /* when it was lost; 0: it is UP, or never was */
+
   /* The thread's own. */
   struct fp_session s;
   const struct fp_transport_ops *ops;

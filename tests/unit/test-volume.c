@@ -459,6 +459,35 @@ test_trim_while_away (void **state)
   fp_volume_lane_put (lane);
 }
 
+/* Of a server that stays away for longer than the timeout each request fails
+ * at once, and does not wait for it anew; until it is back.
+ */
+static void
+test_away (void **state)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  uint64_t start, end;
+
+  (void) state;
+  assert_int_equal (fp_lane_write (lane, "old", 4, 0), 0);
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fake_server_cut (servers[i]);
+  start = fp_now_ns ();
+  assert_int_equal (fp_lane_read (lane, buf, 4, 0), -EIO);
+  for (unsigned i = 0; i < 10; i++) {
+    assert_int_equal (fp_lane_read (lane, buf, 4, 0), -EIO);
+    assert_int_equal (fp_lane_write (lane, "new", 4, 0), -EIO);
+  }
+  assert_in_range ((fp_now_ns () - start) / 1000000, 900, 2600);
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fake_server_revive (servers[i]);
+  end = fp_deadline_in_ms (5000);
+  while (fp_lane_read (lane, buf, 4, 0) < 0)
+    assert_false (fp_deadline_passed (end));
+  assert_memory_equal (buf, "old", 4);
+  fp_volume_lane_put (lane);
+}
+
 /* A server that comes back without what it held: EIO, and never zeros; what
  * the other one holds is as good as before.
  */
@@ -688,6 +717,7 @@ main (void)
     TEST (test_flush),
     TEST (test_silent),
     TEST (test_trim_while_away),
+    TEST (test_away),
     TEST (test_lost),
     TEST (test_resume),
     TEST (test_cuts),
