@@ -5,6 +5,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -58,7 +59,8 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
   int r = keys_open (call->session, s);
 
   if (r < 0)
-    return ctl_fail (call, r, "slab %u: no key for it", s->index);
+    return ctl_fail (call, r, "slab %u: no key for it: %s", s->index,
+                     strerror (-r));
   if (call->session->record->transport == FP_TRANSPORT_SHM)
     call->fds[call->nr_fds++] = s->backing.fd;
   p->grants[p->count++] = (struct fp_grant) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/memlock.h"
 #include "base/size.h"
 #include "host.h"
 #include "listener.h"
@@ -217,6 +218,7 @@ main (int argc, char *argv[])
     return r < 0 ? 2 : EXIT_SUCCESS;
   fp_log_set_sink (fp_log_to_stderr, (void *) "farpage-memserver");
   fp_log_set_level (o.log_level);
+  fp_raise_memlock ();
   if (check_memory (&o) < 0 || check_limits (&o) < 0)
     return EXIT_FAILURE;
   lock_memory (&o);

@@ -29,6 +29,7 @@
 
 #include "base/checked.h"
 #include "base/log.h"
+#include "base/memlock.h"
 #include "base/size.h"
 #include "memory.h"
 #include "params.h"
@@ -235,6 +236,7 @@ start (char *why)
   io_flusher = fp_memory_io_flusher ();
   if (!io_flusher)
     nbdkit_debug ("PR_SET_IO_FLUSHER: %m");
+  fp_raise_memlock ();
   if (params.mlock) {
     r = fp_memory_lock (why);
     if (r < 0)
