@@ -4,14 +4,14 @@
  *
  *   post   fills a work request of the connection and hangs it on its chain
  *   kick   one ibv_post_send for each connection: one doorbell
- *   poll   completions to ops; wr_id is the op
+ *   poll   completions to ops
  *
  * Every op in flight stands in its connection's table (conn->ops), and
  * leaves it exactly once: when its completion came; when ibv_post_send
- * refused it; or, if a broken queue pair does not flush it within FLUSH_MS,
- * after that queue pair was destroyed, because then nothing touches its
- * memory any more.  (soft-iWARP drops what is posted just after the queue
- * pair went to the error state.)
+ * refused it; or, if a broken queue pair does not flush it within
+ * FP_VERBS_FLUSH_MS, after that queue pair was destroyed, because then nothing
+ * touches its memory any more.  (soft-iWARP drops what is posted just after
+ * the queue pair went to the error state.)
  *
  * The first completion with an error is the cause and breaks the
  * connection; the others follow as flushes.
@@ -38,66 +38,13 @@
 #include "base/clock.h"
 #include "transport/transport.h"
 #include "transport/verbs_client.h"
-#include "transport/verbs_cm.h"
-#include "transport/verbs_connect.h"
+#include "transport/verbs_conn.h"
 #include "transport/verbs_device.h"
 #include "transport/verbs_err.h"
 #include "transport/verbs_queue.h"
 
 #define MAX_TRANSFER (1u << 20)
-/* How long a queue pair in the error state may take to flush; soft-RoCE
- * takes 1 ms.
- */
-#define FLUSH_MS 200
 #define POLL_BATCH 16
-
-/* Inline sizes to ask for, the first that the device takes; it copies them
- * into the work request, which saves it a read of our memory.  More than
- * this makes every work request large.
- */
-static const unsigned inline_sizes[] = { 256, 128, 64, 0 };
-
-struct fp_verbs_conn {
-  struct fp_conn base;
-  struct rdma_event_channel *channel;
-  struct rdma_cm_id *id;
-  uint32_t lkey;
-  unsigned max_inline;
-
-  /* These belong to the thread that posts and polls. */
-  unsigned depth;
-  unsigned nr_free;
-  uint32_t *free;     /* stack of the free slots */
-  struct fp_op **ops; /* slot -> op in flight, or NULL */
-  struct ibv_send_wr *wrs;
-  struct ibv_sge *sges;
-  struct ibv_send_wr *chain; /* posted, not yet kicked */
-  struct ibv_send_wr **chain_tail;
-  bool is_dirty;
-  struct fp_verbs_conn *next_dirty;
-
-  /* Taken to break, and to destroy the queue pair.  Not held together with
-   * queue->lock.
-   */
-  pthread_mutex_t lock;
-  struct ibv_qp *qp; /* NULL once destroyed */
-  atomic_bool broken;
-  _Atomic uint64_t flush_by_ns;
-
-  struct fp_verbs_conn *next; /* under queue->lock */
-};
-
-static struct fp_verbs_queue *
-to_queue (struct fp_queue *q)
-{
-  return (struct fp_verbs_queue *) q;
-}
-
-static struct fp_verbs_conn *
-to_conn (struct fp_conn *c)
-{
-  return (struct fp_verbs_conn *) c;
-}
 
 static int
 rdma_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
@@ -116,239 +63,47 @@ rdma_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
 static void
 rdma_queue_free (struct fp_queue *q)
 {
-  fp_verbs_queue_free (to_queue (q));
-}
-
-/* ---- ending ---- */
-
-static void
-rdma_conn_break (struct fp_conn *base)
-{
-  struct fp_verbs_conn *c = to_conn (base);
-  struct fp_verbs_queue *q = to_queue (base->queue);
-  struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
-
-  {
-    FP_LOCK_SCOPE (&c->lock);
-    if (atomic_load (&c->broken))
-      return;
-    atomic_store (&c->flush_by_ns, fp_deadline_in_ms (FLUSH_MS));
-    atomic_store (&c->broken, true);
-    /* By hand, because rdma_disconnect fails on a connection that is
-     * already ending, and then flushes nothing; and that, so that the
-     * server learns of it.  If both fail, destroying flushes.
-     */
-    (void) fp_verbs_ret (ibv_modify_qp (c->qp, &attr, IBV_QP_STATE));
-    (void) fp_rdma_ret (rdma_disconnect (c->id));
-  }
-  FP_LOCK_SCOPE (&q->lock);
-  atomic_store (&q->flushing, true);
-  fp_verbs_queue_timer (q, FLUSH_MS);
-}
-
-static unsigned
-rdma_conn_inflight (const struct fp_conn *base)
-{
-  const struct fp_verbs_conn *c = (const struct fp_verbs_conn *) base;
-
-  return c->depth - c->nr_free;
-}
-
-static bool
-rdma_conn_broken (const struct fp_conn *base)
-{
-  return atomic_load (&((const struct fp_verbs_conn *) base)->broken);
-}
-
-static int
-rdma_conn_event_fd (const struct fp_conn *base)
-{
-  return ((const struct fp_verbs_conn *) base)->channel->fd;
-}
-
-static void
-rdma_conn_event (struct fp_conn *base)
-{
-  struct fp_cm_event e;
-  int err;
-
-  while ((err = fp_cm_next (to_conn (base)->channel, &e)) == 0)
-    if (fp_cm_meaning (e.type) == FP_CM_DEAD)
-      rdma_conn_break (base);
-  if (err != -EAGAIN)
-    rdma_conn_break (base);
-}
-
-/* Unlink from the list at *at; it need not be there. */
-static void
-unlink_conn (struct fp_verbs_conn **at, const struct fp_verbs_conn *c)
-{
-  for (; *at != NULL; at = &(*at)->next)
-    if (*at == c) {
-      *at = c->next;
-      return;
-    }
-}
-
-static int
-destroy_qp (struct fp_verbs_conn *c)
-{
-  int err;
-
-  FP_LOCK_SCOPE (&c->lock);
-  if (c->qp == NULL)
-    return 0;
-  err = fp_verbs_ret (ibv_destroy_qp (c->qp));
-  if (err == 0)
-    c->qp = c->id->qp = NULL;
-  return err;
-}
-
-/* Also undoes a connection that was only half made. */
-static void
-conn_destroy (struct fp_verbs_conn *c)
-{
-  struct fp_verbs_queue *q;
-
-  if (c == NULL)
-    return;
-  q = to_queue (c->base.queue);
-  {
-    FP_LOCK_SCOPE (&q->lock);
-    unlink_conn (&q->conns, c);
-  }
-  if (destroy_qp (c) != 0)
-    abort (); /* nothing is in flight: it cannot fail but by a bug */
-  if (c->id != NULL)
-    rdma_destroy_id (c->id);
-  fp_cm_channel_freep (&c->channel);
-  pthread_mutex_destroy (&c->lock);
-  free (c->free);
-  free (c->ops);
-  free (c->wrs);
-  free (c->sges);
-  free (c);
-}
-
-static void
-conn_destroyp (struct fp_verbs_conn **cp)
-{
-  conn_destroy (*cp);
-}
-
-static void
-rdma_conn_free (struct fp_conn *base)
-{
-  if (base == NULL)
-    return;
-  assert (rdma_conn_inflight (base) == 0);
-  rdma_conn_break (base); /* says good-bye, if nobody has */
-  conn_destroy (to_conn (base));
-}
-
-/* ---- making ---- */
-
-static int
-make_qp (struct fp_verbs_conn *c, struct fp_verbs_queue *q)
-{
-  struct ibv_cq *cq = atomic_load (&q->cq);
-  struct ibv_qp_init_attr attr;
-  size_t i;
-  int err = -EINVAL;
-
-  for (i = 0; err != 0 && i < sizeof inline_sizes / sizeof inline_sizes[0];
-       i++) {
-    memset (&attr, 0, sizeof attr);
-    attr.qp_type = IBV_QPT_RC;
-    attr.send_cq = attr.recv_cq = cq;
-    attr.cap.max_send_wr = c->depth;
-    attr.cap.max_recv_wr = 1;
-    /* iWARP takes a READ with one SGE only; we never need more. */
-    attr.cap.max_send_sge = attr.cap.max_recv_sge = 1;
-    attr.cap.max_inline_data = inline_sizes[i];
-    err = fp_rdma_ret (rdma_create_qp (c->id, q->pd, &attr));
-  }
-  if (err != 0)
-    return err;
-  c->qp = c->id->qp;
-  c->max_inline = attr.cap.max_inline_data;
-  c->lkey = q->mr->lkey;
-  return 0;
-}
-
-static int
-make_tables (struct fp_verbs_conn *c)
-{
-  unsigned i;
-
-  c->free = calloc (c->depth, sizeof *c->free);
-  c->ops = calloc (c->depth, sizeof *c->ops);
-  c->wrs = calloc (c->depth, sizeof *c->wrs);
-  c->sges = calloc (c->depth, sizeof *c->sges);
-  if (c->free == NULL || c->ops == NULL || c->wrs == NULL || c->sges == NULL)
-    return -ENOMEM;
-  for (i = 0; i < c->depth; i++)
-    c->free[i] = c->depth - 1 - i;
-  c->nr_free = c->depth;
-  return 0;
-}
-
-static int
-rdma_conn_open (struct fp_conn **out, struct fp_queue *base,
-                const struct fp_conn_params *p, uint64_t deadline_ns)
-{
-  FP_CLEANUP (conn_destroyp) struct fp_verbs_conn *c = NULL;
-  struct fp_verbs_queue *q = to_queue (base);
-  struct fp_data_hello hello = { .session = p->session, .lane = p->lane };
-  int err;
-
-  if (p->depth == 0)
-    return -EINVAL;
-  memcpy (hello.token, p->token, sizeof hello.token);
-  c = calloc (1, sizeof *c);
-  if (c == NULL)
-    return -ENOMEM;
-  c->base.ops = &fp_transport_rdma;
-  c->base.queue = base;
-  c->depth = p->depth;
-  c->chain_tail = &c->chain;
-  err = pthread_mutex_init (&c->lock, NULL);
-  if (err != 0)
-    abort (); /* of a default mutex it cannot fail */
-
-  err = make_tables (c);
-  if (err == 0)
-    err = fp_cm_channel_new (&c->channel);
-  if (err == 0)
-    err = fp_verbs_resolve (&c->id, c->channel, p->addr, p->timeout_ms,
-                            deadline_ns);
-  if (err == 0)
-    err = fp_verbs_queue_bind (q, c->id->verbs);
-  if (err == 0)
-    err = make_qp (c, q);
-  if (err == 0)
-    err = fp_verbs_establish (c->id, q->device, &hello, deadline_ns);
-  if (err != 0)
-    return err;
-
-  {
-    FP_LOCK_SCOPE (&q->lock);
-    c->next = q->conns;
-    q->conns = c;
-  }
-  *out = &FP_STEAL (c)->base;
-  return 0;
+  fp_verbs_queue_free (fp_verbs_to_queue (q));
 }
 
 /* ---- transfers ---- */
 
+/* A work request is known by its place and by how often that was used, not
+ * by its op: soft-iWARP completes some of what it flushes twice, and by then
+ * the op may be another one's memory.
+ *
+ *   63          32 31    16 15     0
+ *   | pass of slot | conn  |  slot  |
+ */
+static uint64_t
+make_wr_id (const struct fp_verbs_conn *c, uint32_t slot)
+{
+  return (uint64_t) c->passes[slot] << 32 | c->index << 16 | slot;
+}
+
+/* NULL: it completed before. */
+static struct fp_op *
+op_of (struct fp_verbs_queue *q, uint64_t wr_id)
+{
+  const uint32_t index = wr_id >> 16 & 0xffff, slot = wr_id & 0xffff;
+  const struct fp_verbs_conn *c;
+
+  if (index >= q->max_conns)
+    return NULL;
+  c = atomic_load_explicit (&q->conns[index], memory_order_acquire);
+  if (c == NULL || slot >= c->depth || c->passes[slot] != wr_id >> 32)
+    return NULL;
+  return c->ops[slot];
+}
+
 static void
 finish (struct fp_verbs_queue *q, struct fp_op *op, int status)
 {
-  struct fp_verbs_conn *c = to_conn (op->conn);
+  struct fp_verbs_conn *c = fp_verbs_to_conn (op->conn);
 
   assert (c->ops[op->cookie] == op);
   c->ops[op->cookie] = NULL;
+  c->passes[op->cookie]++;
   c->free[c->nr_free++] = op->cookie;
   q->inflight--;
   op->status = status;
@@ -366,12 +121,35 @@ inside_memory (const struct fp_verbs_queue *q, const struct fp_op *op)
          at - start <= q->memory_size - op->length;
 }
 
+/* On iWARP a WRITE completes when TCP has taken it, long before it is in the
+ * server's memory, and whether or not it ever gets there (RFC 5040, 5.3).  A
+ * READ behind it on the same queue pair is answered after it was placed, so
+ * that is what completes the op; the WRITE only speaks up if it fails.
+ */
+static struct ibv_send_wr *
+add_fence (struct fp_verbs_conn *c, struct ibv_send_wr *write, uint32_t slot)
+{
+  struct ibv_send_wr *read = &c->wrs[c->depth + slot];
+
+  c->sges[c->depth + slot] = c->fence;
+  read->wr_id = write->wr_id;
+  read->next = NULL;
+  read->sg_list = &c->sges[c->depth + slot];
+  read->num_sge = 1;
+  read->opcode = IBV_WR_RDMA_READ;
+  read->send_flags = IBV_SEND_SIGNALED;
+  read->wr.rdma = write->wr.rdma;
+  write->send_flags &= ~(unsigned) IBV_SEND_SIGNALED;
+  write->next = read;
+  return read;
+}
+
 static int
 rdma_post (struct fp_conn *base, struct fp_op *op)
 {
-  struct fp_verbs_conn *c = to_conn (base);
-  struct fp_verbs_queue *q = to_queue (base->queue);
-  struct ibv_send_wr *wr;
+  struct fp_verbs_conn *c = fp_verbs_to_conn (base);
+  struct fp_verbs_queue *q = fp_verbs_to_queue (base->queue);
+  struct ibv_send_wr *wr, *last;
   uint32_t slot;
 
   if (atomic_load_explicit (&c->broken, memory_order_relaxed))
@@ -393,11 +171,12 @@ rdma_post (struct fp_conn *base, struct fp_op *op)
   c->sges[slot].length = op->length;
   c->sges[slot].lkey = c->lkey;
   wr = &c->wrs[slot];
-  wr->wr_id = (uintptr_t) op;
+  wr->wr_id = make_wr_id (c, slot);
   wr->next = NULL;
   wr->sg_list = &c->sges[slot];
   wr->num_sge = 1;
   wr->send_flags = IBV_SEND_SIGNALED;
+  last = wr;
   wr->wr.rdma.remote_addr = op->raddr;
   wr->wr.rdma.rkey = (uint32_t) op->rkey;
   if (op->kind == FP_OP_READ)
@@ -406,9 +185,11 @@ rdma_post (struct fp_conn *base, struct fp_op *op)
     wr->opcode = IBV_WR_RDMA_WRITE;
     if (op->length <= c->max_inline)
       wr->send_flags |= IBV_SEND_INLINE;
+    if (c->fenced)
+      last = add_fence (c, wr, slot);
   }
   *c->chain_tail = wr;
-  c->chain_tail = &wr->next;
+  c->chain_tail = &last->next;
 
   if (!c->is_dirty) {
     c->is_dirty = true;
@@ -418,15 +199,19 @@ rdma_post (struct fp_conn *base, struct fp_op *op)
   return 0;
 }
 
-/* wr and what hangs on it were not taken by the device. */
+/* wr and what hangs on it were not taken by the device.  If a fence is the
+ * first, its WRITE was: that one is finished by its flush, or by reap.
+ */
 static void
-finish_chain (struct fp_verbs_queue *q, struct ibv_send_wr *wr, int status)
+finish_chain (struct fp_verbs_queue *q, const struct fp_verbs_conn *c,
+              struct ibv_send_wr *wr, int status)
 {
   struct ibv_send_wr *next;
 
   for (; wr != NULL; wr = next) {
     next = wr->next;
-    finish (q, (struct fp_op *) (uintptr_t) wr->wr_id, status);
+    if (wr < c->wrs + c->depth) /* not a fence */
+      finish (q, op_of (q, wr->wr_id), status);
   }
 }
 
@@ -440,20 +225,20 @@ kick_conn (struct fp_verbs_queue *q, struct fp_verbs_conn *c)
   c->chain = NULL;
   c->chain_tail = &c->chain;
   if (atomic_load (&c->broken)) {
-    finish_chain (q, chain, -ECONNRESET);
+    finish_chain (q, c, chain, -ECONNRESET);
     return;
   }
   err = fp_verbs_ret (ibv_post_send (c->qp, chain, &bad));
   if (err != 0) {
-    rdma_conn_break (&c->base);
-    finish_chain (q, bad, err);
+    fp_verbs_conn_break (&c->base);
+    finish_chain (q, c, bad, err);
   }
 }
 
 static void
 rdma_kick (struct fp_queue *base)
 {
-  struct fp_verbs_queue *q = to_queue (base);
+  struct fp_verbs_queue *q = fp_verbs_to_queue (base);
   struct fp_verbs_conn *c;
 
   while ((c = q->dirty) != NULL) {
@@ -462,24 +247,23 @@ rdma_kick (struct fp_queue *base)
   }
 }
 
-/* Where to start to walk over the connections without the lock, as the
- * thread that polls may: others only put new ones in front, and it alone
- * frees.
+/* Walks without the lock, as the thread that polls may: others only put new
+ * ones in, and it alone frees.
  */
 static struct fp_verbs_conn *
-first_conn (struct fp_verbs_queue *q)
+nth_conn (struct fp_verbs_queue *q, unsigned i)
 {
-  FP_LOCK_SCOPE (&q->lock);
-  return q->conns;
+  return atomic_load_explicit (&q->conns[i], memory_order_acquire);
 }
 
 static void
 break_all (struct fp_verbs_queue *q)
 {
-  struct fp_verbs_conn *c;
+  unsigned i;
 
-  for (c = first_conn (q); c != NULL; c = c->next)
-    rdma_conn_break (&c->base);
+  for (i = 0; i < q->max_conns; i++)
+    if (nth_conn (q, i) != NULL)
+      fp_verbs_conn_break (&nth_conn (q, i)->base);
 }
 
 static void
@@ -495,10 +279,12 @@ poll_cq (struct fp_verbs_queue *q)
   do {
     n = ibv_poll_cq (cq, POLL_BATCH, wc);
     for (i = 0; i < n; i++) {
-      op = (struct fp_op *) (uintptr_t) wc[i].wr_id;
+      op = op_of (q, wc[i].wr_id);
+      if (op == NULL)
+        continue;
       err = fp_wc_errno (wc[i].status);
       if (err != 0)
-        rdma_conn_break (op->conn);
+        fp_verbs_conn_break (op->conn);
       finish (q, op, err);
     }
   } while (n == POLL_BATCH);
@@ -510,7 +296,17 @@ poll_cq (struct fp_verbs_queue *q)
 static bool
 is_flushing (const struct fp_verbs_conn *c)
 {
-  return atomic_load (&c->broken) && c->nr_free < c->depth;
+  return c != NULL && atomic_load (&c->broken) && c->nr_free < c->depth;
+}
+
+static void
+finish_all (struct fp_verbs_queue *q, struct fp_verbs_conn *c)
+{
+  unsigned i;
+
+  for (i = 0; i < c->depth; i++)
+    if (c->ops[i] != NULL)
+      finish (q, c->ops[i], -ECONNRESET);
 }
 
 /* Destroy the queue pairs of broken connections that did not flush in time,
@@ -525,24 +321,26 @@ reap (struct fp_verbs_queue *q)
   unsigned i;
 
   rdma_kick (&q->base); /* so that nothing hangs on a chain */
-  for (c = first_conn (q); c != NULL; c = c->next)
+  for (i = 0; i < q->max_conns; i++) {
+    c = nth_conn (q, i);
     if (is_flushing (c) && now >= atomic_load (&c->flush_by_ns))
-      (void) destroy_qp (c); /* else it is tried again */
+      (void) fp_verbs_conn_destroy_qp (c); /* else it is tried again */
+  }
 
   /* What they completed before they went is in the completion queue;
    * nothing more can come.
    */
   poll_cq (q);
-  for (c = first_conn (q); c != NULL; c = c->next)
-    if (c->qp == NULL)
-      for (i = 0; i < c->depth; i++)
-        if (c->ops[i] != NULL)
-          finish (q, c->ops[i], -ECONNRESET);
+  for (i = 0; i < q->max_conns; i++) {
+    c = nth_conn (q, i);
+    if (is_flushing (c) && c->qp == NULL)
+      finish_all (q, c);
+  }
 
   /* Under the lock, so that a break beside this is not forgotten. */
   FP_LOCK_SCOPE (&q->lock);
-  for (c = q->conns; c != NULL; c = c->next)
-    more |= is_flushing (c);
+  for (i = 0; i < q->max_conns; i++)
+    more |= is_flushing (nth_conn (q, i));
   if (!more) {
     atomic_store (&q->flushing, false);
     fp_verbs_queue_timer (q, 0);
@@ -552,7 +350,7 @@ reap (struct fp_verbs_queue *q)
 static struct fp_op *
 rdma_poll (struct fp_queue *base)
 {
-  struct fp_verbs_queue *q = to_queue (base);
+  struct fp_verbs_queue *q = fp_verbs_to_queue (base);
   struct fp_op *ops;
 
   poll_cq (q);
@@ -567,7 +365,7 @@ rdma_poll (struct fp_queue *base)
 static bool
 rdma_arm (struct fp_queue *base)
 {
-  struct fp_verbs_queue *q = to_queue (base);
+  struct fp_verbs_queue *q = fp_verbs_to_queue (base);
 
   if (fp_verbs_queue_rearm (q) != 0)
     break_all (q); /* no completion would wake us: the device is gone */
@@ -613,15 +411,15 @@ const struct fp_transport_ops fp_transport_rdma = {
   .poll = rdma_poll,
   .arm = rdma_arm,
   .fd = rdma_fd,
-  .conn_open = rdma_conn_open,
+  .conn_open = fp_verbs_conn_open,
   .post = rdma_post,
   .kick = rdma_kick,
-  .conn_break = rdma_conn_break,
-  .conn_inflight = rdma_conn_inflight,
-  .conn_broken = rdma_conn_broken,
-  .conn_free = rdma_conn_free,
-  .conn_event_fd = rdma_conn_event_fd,
-  .conn_event = rdma_conn_event,
+  .conn_break = fp_verbs_conn_break,
+  .conn_inflight = fp_verbs_conn_inflight,
+  .conn_broken = fp_verbs_conn_broken,
+  .conn_free = fp_verbs_conn_free,
+  .conn_event_fd = fp_verbs_conn_event_fd,
+  .conn_event = fp_verbs_conn_event,
   .import = rdma_import,
   .unimport = rdma_unimport,
 };

@@ -13,6 +13,8 @@
 #include "transport/verbs_device.h"
 #include "transport/verbs_err.h"
 
+#define SIW_VENDOR_ID 0x626d74 /* the kernel's siw.h */
+
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fp_verbs_device *devices; /* under devices_lock */
 
@@ -65,6 +67,7 @@ fp_verbs_device_get (struct fp_verbs_device **out, struct ibv_context *context)
     return -ENOMEM;
   d->context = context;
   d->iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
+  d->ignores_iova = d->iwarp && attr.vendor_id == SIW_VENDOR_ID;
   d->max_initiator_depth = cap_rd_atomic (attr.max_qp_init_rd_atom);
   d->max_responder_resources = cap_rd_atomic (attr.max_qp_rd_atom);
   d->max_cqe = attr.max_cqe > 0 ? (unsigned) attr.max_cqe : 1;
@@ -89,11 +92,8 @@ fp_verbs_device_put (struct fp_verbs_device *d)
   for (at = &devices; *at != d; at = &(*at)->next)
     ;
   *at = d->next;
-  /* It can fail only while something made in it exists, and whatever that
-   * is holds a reference to the device.
-   */
-  if (d->pd != NULL && ibv_dealloc_pd (d->pd) != 0)
-    abort ();
+  if (d->pd != NULL)
+    (void) fp_verbs_ret (ibv_dealloc_pd (d->pd));
   free (d);
 }
 

@@ -24,6 +24,10 @@ struct fp_verbs_device {
   struct ibv_context *context; /* librdmacm's: one for each device */
   struct ibv_pd *pd;           /* of the active side; NULL until asked for */
   bool iwarp;
+  /* soft-iWARP takes an iova at registration and then ignores it: peers
+   * must use the virtual address (siw_reg_user_mr, Linux 6.1).
+   */
+  bool ignores_iova;
   uint8_t max_initiator_depth;     /* as requester, capped as above */
   uint8_t max_responder_resources; /* as responder */
   unsigned max_cqe;

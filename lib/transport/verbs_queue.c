@@ -3,7 +3,6 @@
 
 #include <config.h>
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,6 +13,8 @@
 #include "base/cleanup.h"
 #include "transport/verbs_err.h"
 #include "transport/verbs_queue.h"
+
+#define FENCE_SIZE 4096 /* a page of its own: the peer may write there */
 
 static int
 watch (const struct fp_verbs_queue *q, int fd)
@@ -36,7 +37,8 @@ fp_verbs_queue_new (struct fp_verbs_queue **out,
   FP_CLEANUP (queue_freep) struct fp_verbs_queue *q = NULL;
   int err;
 
-  if (p->depth == 0 || p->memory == NULL || p->memory_size == 0)
+  if (p->depth == 0 || p->memory == NULL || p->memory_size == 0 ||
+      p->max_conns == 0 || p->max_conns > UINT16_MAX)
     return -EINVAL;
   q = calloc (1, sizeof *q);
   if (q == NULL)
@@ -52,6 +54,10 @@ fp_verbs_queue_new (struct fp_verbs_queue **out,
     abort (); /* of a default mutex it cannot fail */
   if (q->epoll == -1)
     return -errno;
+  q->max_conns = p->max_conns;
+  q->conns = calloc (q->max_conns, sizeof *q->conns);
+  if (q->conns == NULL)
+    return -ENOMEM;
   q->timer = timerfd_create (CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   if (q->timer == -1)
     return -errno;
@@ -62,19 +68,24 @@ fp_verbs_queue_new (struct fp_verbs_queue **out,
   return 0;
 }
 
-/* Undo bind, wherever it stopped.  Nothing here can fail but by a bug: all
- * queue pairs are gone.
+/* Undo bind, wherever it stopped.  What the device does not give up, though
+ * all queue pairs are gone, is left behind: nothing can use it.
  */
 static void
 unbind (struct fp_verbs_queue *q, struct ibv_cq *cq)
 {
-  if (q->mr != NULL && ibv_dereg_mr (q->mr) != 0)
-    abort ();
-  if (cq != NULL && ibv_destroy_cq (cq) != 0)
-    abort ();
-  if (q->channel != NULL && ibv_destroy_comp_channel (q->channel) != 0)
-    abort ();
+  if (q->mr != NULL)
+    (void) fp_verbs_ret (ibv_dereg_mr (q->mr));
+  if (q->fence_mr != NULL)
+    (void) fp_verbs_ret (ibv_dereg_mr (q->fence_mr));
+  if (cq != NULL)
+    (void) fp_verbs_ret (ibv_destroy_cq (cq));
+  if (q->channel != NULL)
+    (void) fp_verbs_ret (ibv_destroy_comp_channel (q->channel));
   fp_verbs_device_put (q->device);
+  free (q->fence);
+  q->fence = NULL;
+  q->fence_mr = NULL;
   q->mr = NULL;
   q->channel = NULL;
   q->device = NULL;
@@ -85,13 +96,13 @@ fp_verbs_queue_free (struct fp_verbs_queue *q)
 {
   if (q == NULL)
     return;
-  assert (q->conns == NULL);
   unbind (q, atomic_load (&q->cq));
   if (q->timer != -1)
     close (q->timer);
   if (q->epoll != -1)
     close (q->epoll);
   pthread_mutex_destroy (&q->lock);
+  free (q->conns);
   free (q);
 }
 
@@ -113,6 +124,7 @@ static int
 bind_parts (struct fp_verbs_queue *q, struct ibv_context *context,
             struct ibv_cq **cq)
 {
+  uint64_t cqe;
   int err;
 
   err = fp_verbs_device_get (&q->device, context);
@@ -122,15 +134,26 @@ bind_parts (struct fp_verbs_queue *q, struct ibv_context *context,
     err = make_channel (q, context);
   if (err != 0)
     return err;
-  if (q->depth > q->device->max_cqe)
+  /* A fenced WRITE that fails says so as well as its fence. */
+  cqe = q->device->iwarp ? 2 * (uint64_t) q->depth : q->depth;
+  if (cqe > q->device->max_cqe)
     return -EINVAL;
-  *cq = ibv_create_cq (context, (int) q->depth, NULL, q->channel, 0);
+  *cq = ibv_create_cq (context, (int) cqe, NULL, q->channel, 0);
   if (*cq == NULL)
     return fp_verbs_null ();
   q->mr = ibv_reg_mr (q->pd, q->memory, q->memory_size,
                       fp_verbs_local_access (q->device));
   if (q->mr == NULL)
     return fp_verbs_null ();
+  if (q->device->iwarp) {
+    q->fence = aligned_alloc (FENCE_SIZE, FENCE_SIZE);
+    if (q->fence == NULL)
+      return -ENOMEM;
+    q->fence_mr = ibv_reg_mr (q->pd, q->fence, FENCE_SIZE,
+                              fp_verbs_local_access (q->device));
+    if (q->fence_mr == NULL)
+      return fp_verbs_null ();
+  }
   /* Somebody may sleep on the fd already. */
   return fp_verbs_ret (ibv_req_notify_cq (*cq, 0));
 }

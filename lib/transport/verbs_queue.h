@@ -49,11 +49,14 @@ struct fp_verbs_queue {
   _Atomic (struct ibv_cq *) cq;
   struct ibv_comp_channel *channel;
   struct ibv_mr *mr;
+  void *fence; /* iWARP: a page that nobody reads, and its registration */
+  struct ibv_mr *fence_mr;
   struct fp_verbs_device *device;
   struct ibv_pd *pd;
 
-  pthread_mutex_t lock; /* bind, conns, the timer */
-  struct fp_verbs_conn *conns;
+  pthread_mutex_t lock; /* bind, changes of conns, the timer */
+  unsigned max_conns;
+  _Atomic (struct fp_verbs_conn *) *conns; /* NULL: a free place */
 };
 
 int fp_verbs_queue_new (struct fp_verbs_queue **out,

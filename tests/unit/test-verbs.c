@@ -56,6 +56,7 @@ struct fixture {
 };
 
 static char device_host[INET_ADDRSTRLEN];
+static bool device_is_iwarp;
 
 /* ---- the server ---- */
 
@@ -400,7 +401,9 @@ refused (struct fixture *f, unsigned bad)
   wait_for (f, DEPTH, true, 5000);
   assert_each_once (f);
   for (i = 0; i < DEPTH; i++)
-    if (i == bad)
+    if (i == bad && device_is_iwarp) /* which has no NAK: it hangs up */
+      assert_true (f->ops[i].status < 0);
+    else if (i == bad)
       assert_int_equal (f->ops[i].status, -EACCES);
     else if (f->ops[i].status != 0)
       assert_int_equal (f->ops[i].status, -ECONNRESET);
@@ -727,10 +730,13 @@ find_device_host (void)
     if (i->ifa_addr == NULL || i->ifa_addr->sa_family != AF_INET ||
         rdma_create_id (channel, &id, NULL, RDMA_PS_TCP) != 0)
       continue;
-    if (rdma_bind_addr (id, i->ifa_addr) == 0 && id->verbs != NULL)
+    if (rdma_bind_addr (id, i->ifa_addr) == 0 && id->verbs != NULL) {
+      device_is_iwarp =
+          id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
       found =
           inet_ntop (AF_INET, &((struct sockaddr_in *) i->ifa_addr)->sin_addr,
                      device_host, sizeof device_host) != NULL;
+    }
     rdma_destroy_id (id);
   }
   freeifaddrs (list);
@@ -775,5 +781,7 @@ main (int argc, char *argv[])
     printf ("SKIP: no RDMA device with an address\n");
     return 77;
   }
+  if (argc == 2) /* the name of one */
+    cmocka_set_test_filter (argv[1]);
   return RUN_TESTS (tests);
 }

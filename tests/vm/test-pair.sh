@@ -27,7 +27,7 @@ fi
 # There is no listener on that port: an answer is a refusal, at once.
 # shellcheck disable=SC2016 # for the guest
 script='
-reach () { timeout 5 bash -c "</dev/tcp/10.0.0.1/1" 2>/dev/null; echo "$1:$?"; }
+reach () { timeout 10 bash -c "</dev/tcp/10.0.0.1/1" 2>/dev/null; echo "$1:$?"; }
 ask () {
     touch "/share/$1-donor"
     for _ in $(seq 100); do [ -e "/share/$1-donor" ] || return 0; sleep 0.1; done

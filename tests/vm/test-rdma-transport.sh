@@ -4,19 +4,27 @@
 # The rdma transport over soft-RoCE and over soft-iWARP: the same test
 # program, the same code.
 
-set -euo pipefail
-here=$(cd "$(dirname "$0")" && pwd)
-build=${top_builddir:-$(cd "$here/../.." && pwd)}
+# shellcheck source=lib/test.sh
+. "$(dirname "$0")/lib/test.sh"
+
+build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 program=$build/tests/unit/test-verbs
+[[ -x $program ]] || skip "no $program: configure with rdma, make check"
+requires rdma
+requires_guest
+requires_module siw
 
-if [[ ! -x $program ]]; then
-    echo "SKIP: no $program: configure with rdma, then make check"
-    exit 77
-fi
-
+# siw counts locked memory even of root.
+# shellcheck disable=SC2016
+in_guest='ulimit -l unlimited; exec "$@"'
 for device in rxe siw; do
-    echo "-- $device"
-    # On v0's network nobody has this address.
-    "$here/run" --net "$device" env top_builddir="$build" \
-        FARPAGE_TEST_RDMA_DEAD=10.0.0.77 "$program"
+    # On v0's network nobody has the dead address.
+    if "$vm/run" --net "$device" sh -c "$in_guest" sh \
+        env top_builddir="$build" FARPAGE_TEST_RDMA_DEAD=10.0.0.77 \
+        "$program"; then
+        pass "the rdma transport over $device"
+    else
+        fail "the rdma transport over $device"
+    fi
 done
+finish

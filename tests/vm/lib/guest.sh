@@ -15,7 +15,7 @@ vm_status_klog=126
 # What the kernel prints when something is wrong with it.  Not here, since
 # they tell of load and not of a bug: allocation failures, the OOM killer,
 # RCU stalls (an emulated CPU that waits for the host's looks like one).
-vm_klog_bad='BUG:|kernel BUG at|WARNING:|Oops|general protection fault'
+vm_klog_bad='\bBUG:|kernel BUG at|WARNING:|Oops|general protection fault'
 vm_klog_bad+='|INFO: task .* blocked|blocked for more than|soft lockup'
 vm_klog_bad+='|hard LOCKUP|refcount_t:|KASAN|UBSAN|Kernel panic'
 
