@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-piece.c - nobody is inside a piece that was shut, and a chunk that was
+ * written never looks unwritten.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+
+#include "base/thread.h"
+#include "volume/piece.h"
+#include "volume/placement.h"
+
+#define MIB (1024 * 1024)
+
+static struct fp_pieces *t;
+
+static int
+setup (void **state)
+{
+  (void) state;
+  return fp_pieces_new (&t, 10 * MIB + 512, 4 * MIB);
+}
+
+static int
+teardown (void **state)
+{
+  (void) state;
+  fp_pieces_free (t);
+  return 0;
+}
+
+static void
+test_sizes (void **state)
+{
+  struct fp_pieces *x = NULL;
+
+  (void) state;
+  assert_int_equal (t->nr, 3);
+  assert_int_equal (fp_pieces_new (&x, 0, MIB), -EINVAL);
+  assert_int_equal (fp_pieces_new (&x, MIB, MIB - 1), -EINVAL);
+  assert_int_equal (fp_pieces_new (&x, MIB, 32768), -EINVAL);
+  assert_int_equal (
+      fp_pieces_new (&x, (uint64_t) FP_MAX_PIECES * 65536 + 1, 65536),
+      -EINVAL);
+  assert_null (x);
+  /* Bits are bounded, however large a piece is. */
+  assert_int_equal (fp_pieces_new (&x, UINT64_C (1) << 40, 1 << 30), 0);
+  assert_int_equal (x->words * sizeof (uint64_t), 512);
+  fp_pieces_free (x);
+}
+
+static void
+test_states (void **state)
+{
+  struct fp_piece *p = &t->p[1];
+
+  (void) state;
+  assert_int_equal (fp_piece_state (p), FP_PIECE_EMPTY);
+  assert_int_equal (fp_piece_enter (t, p), FP_PIECE_EMPTY);
+  assert_true (fp_piece_drained (t, p, 0));
+  assert_true (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY));
+  assert_false (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY));
+  assert_true (fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_READY));
+
+  assert_int_equal (fp_piece_enter (t, p), FP_PIECE_READY);
+  assert_int_equal (fp_piece_enter (t, p), FP_PIECE_READY);
+  assert_true (fp_piece_move (p, FP_PIECE_READY, FP_PIECE_BUSY));
+  assert_int_equal (fp_piece_enter (t, p), FP_PIECE_BUSY);
+  fp_piece_leave (t, p);
+  assert_false (fp_piece_drained (t, p, 1));
+  fp_piece_leave (t, p);
+  assert_true (fp_piece_drained (t, p, 0));
+  assert_int_equal (fp_piece_state (p), FP_PIECE_BUSY);
+}
+
+/* Two threads use a piece while this one shuts and opens it: nobody may see
+ * the owner's mark.
+ */
+static _Atomic bool stop;
+static unsigned long mark; /* deliberately not atomic: the piece guards it */
+static _Atomic unsigned long seen, entered;
+
+static void
+user (void *arg)
+{
+  (void) arg;
+  while (!atomic_load (&stop)) {
+    if (fp_piece_enter (t, &t->p[0]) != FP_PIECE_READY)
+      continue;
+    atomic_fetch_add (&seen, mark);
+    atomic_fetch_add (&entered, 1);
+    fp_piece_leave (t, &t->p[0]);
+  }
+}
+
+static void
+test_shut_keeps_users_out (void **state)
+{
+  struct fp_piece *p = &t->p[0];
+  struct fp_thread threads[2];
+
+  (void) state;
+  assert_true (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY));
+  assert_true (fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_READY));
+  for (unsigned i = 0; i < 2; i++)
+    assert_int_equal (fp_thread_create (&threads[i], "user", user, NULL), 0);
+  for (unsigned i = 0; i < 2000 || atomic_load (&entered) < 1000; i++) {
+    assert_true (fp_piece_move (p, FP_PIECE_READY, FP_PIECE_BUSY));
+    while (!fp_piece_drained (t, p, 1000))
+      ;
+    mark = 1;
+    mark = 0;
+    assert_true (fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_READY));
+  }
+  atomic_store (&stop, true);
+  for (unsigned i = 0; i < 2; i++)
+    assert_int_equal (fp_thread_join (&threads[i]), 0);
+  assert_int_equal (atomic_load (&seen), 0);
+}
+
+static void
+test_written (void **state)
+{
+  uint64_t run;
+
+  (void) state;
+  assert_false (fp_piece_run (t, 0, 0, 4 * MIB, &run));
+  assert_int_equal (run, 4 * MIB);
+  /* One byte marks its chunk of 64 KiB, and no other. */
+  fp_piece_set_written (t, 0, 65536 + 5, 1);
+  assert_false (fp_piece_run (t, 0, 10, 4 * MIB - 10, &run));
+  assert_int_equal (run, 65536 - 10);
+  assert_true (fp_piece_run (t, 0, 65536, 4 * MIB - 65536, &run));
+  assert_int_equal (run, 65536);
+  assert_true (fp_piece_run (t, 0, 65536, 100, &run));
+  assert_int_equal (run, 100);
+  /* Across a border: both; and the neighbour piece knows nothing. */
+  fp_piece_set_written (t, 0, 4 * MIB - 65536 - 1, 2);
+  assert_true (fp_piece_run (t, 0, 4 * MIB - 131072, 131072, &run));
+  assert_int_equal (run, 131072);
+  assert_false (fp_piece_run (t, 1, 0, 4 * MIB, &run));
+  /* Only whole chunks are cleared. */
+  fp_piece_set_all_written (t, 0);
+  fp_piece_clear_written (t, 0, 1, 3 * 65536 - 2);
+  assert_true (fp_piece_run (t, 0, 0, 4 * MIB, &run));
+  assert_int_equal (run, 65536);
+  assert_false (fp_piece_run (t, 0, 65536, 4 * MIB - 65536, &run));
+  assert_int_equal (run, 65536);
+  assert_true (fp_piece_run (t, 0, 131072, 4 * MIB - 131072, &run));
+}
+
+static void
+test_placement (void **state)
+{
+  uint64_t none[3] = { 0, 0, 0 }, one[3] = { 0, 7, 0 };
+  uint64_t uneven[4] = { 100, 0, 1, 50 };
+  unsigned hits[4] = { 0 };
+  uint64_t x = 1;
+
+  (void) state;
+  assert_int_equal (fp_place (none, 3, 12345), -1);
+  assert_int_equal (fp_place (one, 3, 12345), 1);
+  for (unsigned i = 0; i < 3000; i++) {
+    x = x * UINT64_C (6364136223846793005) + 1442695040888963407;
+    int s = fp_place (uneven, 4, x ^ (x >> 29));
+
+    assert_in_range (s, 0, 3);
+    hits[s]++;
+  }
+  /* Never the full one, never the worst of any two, mostly the emptiest. */
+  assert_int_equal (hits[1], 0);
+  assert_int_equal (hits[2], 0);
+  assert_in_range (hits[0], 1700, 2300);
+  assert_in_range (hits[3], 700, 1300);
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown (test_sizes, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_states, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_shut_keeps_users_out, setup,
+                                     teardown),
+    cmocka_unit_test_setup_teardown (test_written, setup, teardown),
+    cmocka_unit_test (test_placement),
+  };
+
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}
