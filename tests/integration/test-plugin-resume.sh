@@ -8,7 +8,8 @@
 . "$FUNCTIONS"
 
 requires qemu-io --version
-start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M --lease 3
+# Longer than an nbdkit takes to start, with a sanitizer on a busy machine.
+start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M --lease 10
 tcp=$(grep -v '^unix:' "$tmp/m.addr")
 uuid=01234567-89ab-cdef-0123-456789abcdef
 
@@ -60,7 +61,7 @@ for server in "unix:$tmp/m.usock" "$tcp"; do
     start_nbdkit ${n}4 "$FARPAGE_PLUGIN" "$server" size=16M "$MLOCK" uuid=$uuid \
                  reserve=full
     kill_9 "$(cat "$tmp/${n}4.pid")"
-    wait_until 20 timeout 20 "${nbdkit_cmd[@]}" -U - "$FARPAGE_PLUGIN" "$server" \
+    wait_until 40 timeout 20 "${nbdkit_cmd[@]}" -U - "$FARPAGE_PLUGIN" "$server" \
                size=32M reserve=full "$MLOCK" --run true
     refused 'no such|not|lease|gone' "$server"
 done
