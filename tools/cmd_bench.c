@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/memlock.h"
 #include "base/size.h"
 #include "bench.h"
 #include "commands.h"
@@ -211,6 +212,8 @@ bench (struct bench *b, struct bench_entry *entries, unsigned nr, bool named,
   const char *tmp = getenv ("TMPDIR");
   int status;
 
+  /* The engine and the raw device register their buffers. */
+  fp_raise_memlock ();
   /* Sockets go there, whose paths are short. */
   if (snprintf (b->dir, sizeof b->dir, "%s/farpage-bench-XXXXXX",
                 tmp != NULL ? tmp : "/tmp") >= (int) sizeof b->dir)
