@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 
+#include "base/checked.h"
 #include "volume/lane_int.h"
 
 /* ---- making and ending it ---- */
@@ -143,7 +144,7 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
     LANE_LOCK_SCOPE (lane);
     assert (lane->conns[s].conn == NULL);
     lane->conns[s].conn = conn;
-    lane->conns[s].unflushed = false;
+    lane->conns[s].flushed = lane->conns[s].written;
   }
   fp_lane_wake (lane);
   return 0;
@@ -206,7 +207,7 @@ fp_lane_disconnect (struct fp_lane *lane, unsigned s)
       empty = c->ops->conn_inflight (c) == 0;
       if (empty) {
         lane->conns[s].conn = NULL;
-        lane->conns[s].unflushed = false;
+        lane->conns[s].flushed = lane->conns[s].written;
         /* Under the lock: a thread that polls walks over connections. */
         c->ops->conn_free (c);
         break;
@@ -237,16 +238,23 @@ fp_lane_event (struct fp_lane *lane, unsigned s)
     c->ops->conn_event (c);
 }
 
-bool
-fp_lane_take_unflushed (struct fp_lane *lane, unsigned s, uint64_t *offset)
+uint64_t
+fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *offset)
 {
   LANE_LOCK_SCOPE (lane);
   struct lane_conn *lc = &lane->conns[s];
-  bool was = lc->unflushed;
 
-  lc->unflushed = false;
   *offset = lc->flush_offset;
-  return was;
+  return lc->flushed == lc->written ? 0 : lc->written;
+}
+
+void
+fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark)
+{
+  LANE_LOCK_SCOPE (lane);
+  struct lane_conn *lc = &lane->conns[s];
+
+  lc->flushed = FP_MAX (lc->flushed, mark);
 }
 
 void

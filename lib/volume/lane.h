@@ -74,9 +74,13 @@ void fp_lane_help (struct fp_lane *lane);
 int fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
                        uint64_t offset);
 
-/* Did the lane write to server s since the last call?  Where, then. */
-bool fp_lane_take_unflushed (struct fp_lane *lane, unsigned s,
-                             uint64_t *offset);
+/* Did the lane write to server s since the last flush?  0: no; else a mark, to
+ * be given to fp_lane_flushed when a READ was made at *offset, where the lane
+ * wrote.  Two flushes at once both make one: neither may answer for the other.
+ */
+uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s,
+                            uint64_t *offset);
+void fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
 
 void fp_lane_stats (struct fp_lane *lane, struct fp_lane_stats *st,
                     struct fp_hist *reads, struct fp_hist *writes);

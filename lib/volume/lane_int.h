@@ -33,7 +33,8 @@ struct frag {
 
 struct lane_conn {
   struct fp_conn *conn;  /* NULL: away */
-  bool unflushed;        /* wrote since the last flush */
+  uint64_t written;      /* writes sent on it, ever */
+  uint64_t flushed;      /* so many of them were followed by a READ */
   uint64_t flush_offset; /* somewhere it wrote */
 };
 

@@ -206,7 +206,7 @@ issue_frag (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint64_t in,
   f->deadline_ns = fp_now_ns () + (uint64_t) lane->v->p.timeout_ms * 1000000u;
   active_append (lane, f);
   if (io->kind == FP_IO_WRITE && ops->registered) {
-    lc->unflushed = true;
+    lc->written++;
     lc->flush_offset = (i << t->shift) + in;
   }
   lane->posted[__builtin_ctz (ops->bit)] = true;

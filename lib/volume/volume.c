@@ -345,15 +345,17 @@ fp_lane_flush (struct fp_lane *lane)
   for (unsigned i = 0; i < v->nr_lanes; i++) {
     for (unsigned s = 0; s < v->nr_links; s++) {
       unsigned char byte;
-      uint64_t offset;
+      uint64_t offset, mark;
       int r;
 
-      if (!fp_lane_take_unflushed (v->lanes[i], s, &offset) ||
-          !place_to_read (v, s, &offset))
+      mark = fp_lane_unflushed (v->lanes[i], s, &offset);
+      if (mark == 0 || !place_to_read (v, s, &offset))
         continue;
       r = fp_lane_sync_read (v->lanes[i], &byte, 1, offset);
       if (r < 0)
         result = r;
+      else
+        fp_lane_flushed (v->lanes[i], s, mark);
     }
   }
   return result;
