@@ -1,0 +1,31 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Memory server, volume and plugin over RDMA in one guest, over soft-RoCE and
+# over soft-iWARP. TEST_DEVICES may name one of rxe and siw.
+
+# shellcheck source=lib/test.sh
+. "$(dirname "$0")/lib/test.sh"
+requires_guest
+requires fio nbdkit nbdcopy nbdsh qemu-io rdma
+build=${top_builddir:-$(cd "$vm/../.." && pwd)}
+[[ -x $build/tests/integration/memclient ]] ||
+    skip "no build tree at $build: set top_builddir, and make check"
+
+cases=(chosen copy random resume clients_killed server_killed)
+for device in ${TEST_DEVICES:-rxe siw}; do
+    if [[ $device == siw ]] && ! "$vm/build-modules" siw >/dev/null 2>&1; then
+        echo "SKIP: over siw: the module cannot be built"
+        continue
+    fi
+    claim 0 "memory server and plugin over $device" \
+        "$vm/run" --net "$device" --memory 2048 --timeout 600 \
+        "$build/run" env top_srcdir="$(cd "$vm/../.." && pwd)" \
+        top_builddir="$build" FUNCTIONS="$build/tests/functions.sh" \
+        "$vm/guest/rdma-volume-cases" "${device}0" "${cases[@]}"
+    for c in "${cases[@]}" 'nothing left'; do
+        claim_output "^ok $c( |\$)" "over $device: $c"
+    done
+    grep '^the first error' "${tmp:?}/output"
+done
+finish
