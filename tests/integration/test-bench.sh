@@ -8,6 +8,8 @@
 
 requires jq --version
 requires nbdkit --version
+[ -z "$SANITIZER_PRELOAD" ] ||
+    skip "farpage bench starts nbdkit without the sanitizer's runtime"
 
 # Its temporary files go here, where we see whether they stay.
 export TMPDIR=$tmp/t
