@@ -4,7 +4,10 @@
 NULL =
 CLEANFILES = *~
 AM_CFLAGS = $(WARNINGS_CFLAGS)
-AM_CPPFLAGS = -I$(top_srcdir)/lib
+
+# configure fills arrows/DIRECTORY with links to the parts of lib/ that the
+# directory may include: another header is not found.
+AM_CPPFLAGS = -I$(top_builddir)/arrows/$(subdir)
 
 # The parts of lib/, each from the top down to what it stands on: a static
 # library goes before those that it uses.
