@@ -27,6 +27,7 @@
 #ifndef FP_TRANSPORT_H
 #define FP_TRANSPORT_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -150,6 +151,11 @@ struct fp_transport_ops {
 /* The first member of every transport's own structures. */
 struct fp_queue {
   const struct fp_transport_ops *ops;
+  /* Set once connections are open, if the work that is waited for is done by
+   * threads of this host (soft-RoCE's ksoftirqd): who polls keeps them from
+   * the CPU.
+   */
+  _Atomic bool sleep_at_once;
 };
 struct fp_conn {
   const struct fp_transport_ops *ops;

@@ -14,6 +14,7 @@
 #include "transport/verbs_err.h"
 
 #define SIW_VENDOR_ID 0x626d74 /* the kernel's siw.h */
+#define RXE_VENDOR_ID 0xffffff /* the kernel's rxe_param.h */
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fp_verbs_device *devices; /* under devices_lock */
@@ -68,6 +69,8 @@ fp_verbs_device_get (struct fp_verbs_device **out, struct ibv_context *context)
   d->context = context;
   d->iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
   d->ignores_iova = d->iwarp && attr.vendor_id == SIW_VENDOR_ID;
+  d->software =
+      attr.vendor_id == SIW_VENDOR_ID || attr.vendor_id == RXE_VENDOR_ID;
   d->max_initiator_depth = cap_rd_atomic (attr.max_qp_init_rd_atom);
   d->max_responder_resources = cap_rd_atomic (attr.max_qp_rd_atom);
   d->max_cqe = attr.max_cqe > 0 ? (unsigned) attr.max_cqe : 1;

@@ -28,6 +28,7 @@ struct fp_verbs_device {
    * must use the virtual address (siw_reg_user_mr, Linux 6.1).
    */
   bool ignores_iova;
+  bool software;                   /* this host's CPUs do the work: rxe, siw */
   uint8_t max_initiator_depth;     /* as requester, capped as above */
   uint8_t max_responder_resources; /* as responder */
   unsigned max_cqe;

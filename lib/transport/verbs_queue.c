@@ -170,8 +170,10 @@ fp_verbs_queue_bind (struct fp_verbs_queue *q, struct ibv_context *device)
   err = bind_parts (q, device, &cq);
   if (err != 0)
     unbind (q, cq);
-  else
+  else {
+    atomic_store (&q->base.sleep_at_once, q->device->software);
     atomic_store (&q->cq, cq);
+  }
   return err;
 }
 

@@ -50,6 +50,12 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
   /* Polling pays if the answer usually comes while we poll. */
   if (lane->wait_ewma_ns > budget + budget / 2)
     budget = 0;
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    if (lane->queues[i] != NULL &&
+        atomic_load_explicit (&lane->queues[i]->sleep_at_once,
+                              memory_order_relaxed))
+      budget = 0;
+  }
 
   for (;;) {
     lane_progress (lane);

@@ -157,7 +157,7 @@ vm_boot ()
         -m "$opt_memory" -smp "$opt_cpus" -nodefaults -display none \
         -no-reboot -pidfile "$control/qemu.pid" \
         -kernel "$vm_kernel/boot/vmlinuz-$vm_release" -initrd "$vm_initrd" \
-        -append "console=ttyS0 loglevel=5 panic=-1 mitigations=off" \
+        -append "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable" \
         -serial "file:$control/klog" \
         -device virtio-serial-pci -chardev stdio,id=out,signal=off \
         -device virtconsole,chardev=out \
