@@ -15,11 +15,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "bench.h"
+#include "transport/ctl_channel.h"
 
-#define START_MS 60000 /* it populates memory first */
+#define START_MS 60000
+#define ANSWER_MS 5000
+#define SLAB_MS 60000 /* to populate one more slab */
 #define SLAB (64u << 20)
 
 /* The name of the network device of the first port in a directory of
@@ -100,6 +104,59 @@ read_addresses (struct bench *b, const char *path)
   return 0;
 }
 
+/* It listens before it has populated its memory: wait for that, too. */
+static int
+wait_populated (struct bench *b, char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (fp_ctl_freep) struct fp_ctl *c = NULL;
+  struct fp_hello q = { .version_min = FP_VERSION,
+                        .version_max = FP_VERSION,
+                        .transports = FP_TRANSPORT_WIRE_MASK };
+  uint64_t until = fp_deadline_in_ms (SLAB_MS), left = UINT64_MAX;
+  uint64_t answer = fp_deadline_in_ms (ANSWER_MS);
+  struct timespec ms10 = { 0, 10000000 };
+  static struct fp_hello_reply hello;
+  static struct fp_stat_reply stat;
+  struct fp_addr addr;
+  const char *reason;
+  int r;
+
+  snprintf (q.name, sizeof q.name, "farpage:%ld", (long) getpid ());
+  r = fp_addr_parse (&addr, b->donor_unix, &reason);
+  if (r == 0)
+    r = fp_uuid_generate (&q.client);
+  if (r == 0)
+    r = fp_ctl_open (&c, &addr, answer);
+  if (r == 0)
+    r = fp_ctl_hello (c, &q, &hello, answer);
+  while (r == 0) {
+    r = fp_ctl_stat (c, &stat, fp_deadline_in_ms (ANSWER_MS));
+    if (r < 0 || stat.unpopulated == 0)
+      break;
+    if (stat.unpopulated < left) {
+      left = stat.unpopulated;
+      until = fp_deadline_in_ms (SLAB_MS);
+    }
+    bench_progress ("memory server: %llu MiB to populate",
+                    (unsigned long long) left * (SLAB >> 20));
+    if (bench_stop)
+      return -EINTR;
+    if (fp_deadline_passed (until)) {
+      snprintf (why, FP_WHY_MAX, "memserver: no slab populated for %d s",
+                SLAB_MS / 1000);
+      return -ETIMEDOUT;
+    }
+    nanosleep (&ms10, NULL);
+  }
+  if (r < 0)
+    snprintf (why, FP_WHY_MAX, "memserver: %s",
+              c != NULL ? fp_ctl_why (c) : strerror (-r));
+  else
+    (void) fp_ctl_bye (c, &(struct fp_bye) { .discard = false },
+                       fp_deadline_in_ms (ANSWER_MS));
+  return r;
+}
+
 int
 bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
 {
@@ -143,7 +200,7 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
   argv[n] = NULL;
   r = bench_spawn (b, "memserver", argv, &b->donor, why);
   while (r == 0 && access (path, R_OK) == -1) {
-    bench_progress ("memory server: populating %s bytes", size);
+    bench_progress ("memory server: starting");
     r = bench_alive (b, "memserver", &b->donor, why);
     if (r < 0)
       return r;
@@ -159,5 +216,5 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "%s: %s", path, strerror (-r));
   }
-  return r;
+  return r == 0 ? wait_populated (b, why) : r;
 }
