@@ -47,8 +47,8 @@ struct bench_result {
 struct bench {
   /* From the command line. */
   const char *server; /* NULL: our own */
-  const char *device; /* NULL: none */
-  bool overwrite;     /* the device may be written to */
+  const char *device; /* an attached /dev/nbdX, NULL: none */
+  bool overwrite;     /* also if it holds data */
   uint64_t size;      /* of the volume */
   double seconds;     /* for each row, all rounds together */
   unsigned rounds;
@@ -94,6 +94,7 @@ extern const struct bench_layer bench_raw_rdma;
 extern const struct bench_layer bench_two_sided;
 extern const struct bench_layer bench_nbd_memory;
 extern const struct bench_layer bench_nbd_farpage;
+extern const struct bench_layer bench_device;
 
 /* ---- bench_util.c ---- */
 
@@ -155,13 +156,21 @@ int bench_spawn (struct bench *b, const char *name, char *const argv[],
  */
 int bench_alive (struct bench *b, const char *name, pid_t *pid,
                  char why[FP_WHY_MAX]);
+/* Until it ends: 0 if it said it went well, else as bench_alive; -EINTR
+ * after bench_stop, -ETIMEDOUT after ms, and it still runs.
+ */
+int bench_wait (struct bench *b, const char *name, pid_t *pid, unsigned ms,
+                char why[FP_WHY_MAX]);
 void bench_end (pid_t *pid);
 /* Processor time of a process, all threads. */
 int bench_cpu_ns (pid_t pid, uint64_t *ns);
 
 /* ---- bench_donor.c ---- */
 
-/* Our own memory server, started when it is first asked for. */
+/* Our own memory server, started when it is first asked for; it has
+ * populated all its memory when this returns, so that no row is charged with
+ * that.
+ */
 int bench_donor_start (struct bench *b, char why[FP_WHY_MAX]);
 
 /* The address of this machine that an RDMA device has; false: none. */

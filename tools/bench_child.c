@@ -117,6 +117,36 @@ bench_alive (struct bench *b, const char *name, pid_t *pid,
                                                                   : -EIO;
 }
 
+int
+bench_wait (struct bench *b, const char *name, pid_t *pid, unsigned ms,
+            char why[FP_WHY_MAX])
+{
+  uint64_t deadline = fp_deadline_in_ms (ms);
+  struct timespec ms5 = { 0, 5000000 };
+
+  for (;;) {
+    siginfo_t info = { .si_pid = 0 };
+
+    /* It is left to be waited for: bench_alive reads the status too. */
+    if (waitid (P_PID, (id_t) *pid, &info, WEXITED | WNOHANG | WNOWAIT) == -1)
+      return -errno;
+    if (info.si_pid == *pid) {
+      if (info.si_code != CLD_EXITED || info.si_status != 0)
+        return bench_alive (b, name, pid, why);
+      waitpid (*pid, NULL, 0);
+      *pid = 0;
+      return 0;
+    }
+    if (bench_stop)
+      return -EINTR;
+    if (fp_deadline_passed (deadline)) {
+      snprintf (why, FP_WHY_MAX, "%s: not done after %u s", name, ms / 1000);
+      return -ETIMEDOUT;
+    }
+    nanosleep (&ms5, NULL);
+  }
+}
+
 void
 bench_end (pid_t *pid)
 {

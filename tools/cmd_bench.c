@@ -19,6 +19,7 @@
 #include "base/size.h"
 #include "bench.h"
 #include "commands.h"
+#include "sysfs.h"
 
 #define DEFAULT_SIZE (256u << 20)
 #define MIN_SIZE (64u << 20)
@@ -33,8 +34,9 @@ volatile sig_atomic_t bench_stop;
  * open already, and leave things in it.
  */
 static const struct bench_layer *const layers[] = {
-  &bench_memcpy,   &bench_engine_shm, &bench_engine_tcp, &bench_engine_rdma,
-  &bench_raw_rdma, &bench_two_sided,  &bench_nbd_memory, &bench_nbd_farpage,
+  &bench_memcpy,      &bench_engine_shm,  &bench_engine_tcp,
+  &bench_engine_rdma, &bench_raw_rdma,    &bench_two_sided,
+  &bench_nbd_memory,  &bench_nbd_farpage, &bench_device,
 };
 #define NR_LAYERS (sizeof layers / sizeof layers[0])
 
@@ -46,7 +48,10 @@ static const char help[] =
     "  --server ADDR    a memory server (default: one is started here)\n"
     "  --layers LIST    only these, with commas: memcpy, engine-shm,\n"
     "                   engine-tcp, raw-rdma, engine-rdma, two-sided,\n"
-    "                   nbd-memory, nbd-farpage\n"
+    "                   nbd-memory, nbd-farpage, device\n"
+    "  --device DEV     an attached /dev/nbdX, through fio: what is on it is\n"
+    "                   overwritten\n"
+    "  --overwrite      also if it holds data that blkid knows\n"
     "  --size SIZE      of the volume (default 256M)\n"
     "  --seconds S      for each row, all rounds together (default 1)\n"
     "  --rounds N       how often all is repeated; ratios are medians\n"
@@ -55,10 +60,12 @@ static const char help[] =
     "  --help           show this text\n"
     "  --version        show the version\n";
 
-enum { SERVER = 1, LAYERS, SIZE, SECONDS, ROUNDS, JSON };
+enum { SERVER = 1, LAYERS, DEVICE, OVERWRITE, SIZE, SECONDS, ROUNDS, JSON };
 static const struct option options[] = {
   { "server", required_argument, NULL, SERVER },
   { "layers", required_argument, NULL, LAYERS },
+  { "device", required_argument, NULL, DEVICE },
+  { "overwrite", no_argument, NULL, OVERWRITE },
   { "size", required_argument, NULL, SIZE },
   { "seconds", required_argument, NULL, SECONDS },
   { "rounds", required_argument, NULL, ROUNDS },
@@ -74,9 +81,12 @@ on_signal (int sig)
   bench_stop = 1;
 }
 
-/* Those of a list with commas, NULL: all.  *bad is what is none of them. */
+/* Those of a list with commas, NULL: all that there is something for.  *bad
+ * is what is none of them.
+ */
 static unsigned
-choose (const char *list, struct bench_entry *entries, const char **bad)
+choose (const struct bench *b, const char *list, struct bench_entry *entries,
+        const char **bad)
 {
   bool wanted[NR_LAYERS] = { false };
   unsigned nr = 0;
@@ -98,7 +108,8 @@ choose (const char *list, struct bench_entry *entries, const char **bad)
     s = s[len] == ',' ? s + len + 1 : NULL;
   }
   for (size_t i = 0; i < NR_LAYERS; i++) {
-    if (list == NULL || wanted[i])
+    if (list == NULL ? layers[i] != &bench_device || b->device != NULL
+                     : wanted[i])
       entries[nr++].layer = layers[i];
   }
   return nr;
@@ -272,6 +283,14 @@ cmd_bench (int argc, char *argv[])
     case LAYERS:
       list = optarg;
       break;
+    case DEVICE:
+      if (nbd_index (optarg) < 0)
+        return say_usage ("bench", "--device %s: not a /dev/nbdX", optarg);
+      b.device = optarg;
+      break;
+    case OVERWRITE:
+      b.overwrite = true;
+      break;
     case SIZE:
       if (fp_parse_size (optarg, &b.size, &why) < 0)
         return say_usage ("bench", "--size %s: %s", optarg, why);
@@ -302,9 +321,16 @@ cmd_bench (int argc, char *argv[])
   }
   if (optind < argc)
     return say_usage ("bench", "%s: it takes no such argument", argv[optind]);
-  nr = choose (list, entries, &bad);
+  nr = choose (&b, list, entries, &bad);
   if (bad != NULL)
     return say_usage ("bench", "--layers: no layer '%.*s'",
                       (int) strcspn (bad, ","), bad);
+  /* The device comes last. */
+  if ((b.device != NULL) != (entries[nr - 1].layer == &bench_device))
+    return say_usage ("bench", b.device != NULL
+                                   ? "--layers has no 'device' in it"
+                                   : "the layer 'device' needs --device");
+  if (b.overwrite && b.device == NULL)
+    return say_usage ("bench", "--overwrite needs --device");
   return bench (&b, entries, nr, list != NULL, json);
 }

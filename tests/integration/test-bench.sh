@@ -60,6 +60,12 @@ refused 2 seconds --seconds -1
 refused 2 size --size 1
 refused 2 server --server host:port:
 refused 2 surplus surplus
+refused 2 'not a /dev/nbdX' --device /dev/null
+refused 2 needs --layers memcpy,device
+refused 2 needs --overwrite
+refused 2 "no 'device'" --device /dev/nbd4000 --layers memcpy
+refused 1 'not attached by farpage' "${short[@]}" --device /dev/nbd4000 \
+    --layers device
 refused 1 nobody "${short[@]}" --layers engine-shm --server "unix:$tmp/nobody"
 
 # Interrupted: its memory server and its files go too.

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# farpage bench on an attached device: fio's figures come out as rows, and a
+# device that somebody uses, or that holds data, is left alone.
+
+# shellcheck source=lib/test.sh
+. "$(dirname "$0")/lib/test.sh"
+requires_guest
+requires jq fio nbdkit mkfs.ext4
+build=${top_builddir:-$(cd "$vm/../.." && pwd)}
+[[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
+
+json=${tmp:?}/share/bench
+mkdir "$tmp/share"
+claim 0 "farpage bench of a device over shm" \
+    "$vm/run" --timeout 300 --share "$tmp/share" \
+    "$build/run" "$vm/guest/bench-device-cases" /share/bench
+for c in no-fio data mounted swapped overwrite; do
+    claim_output "^ok $c\$" "$c"
+done
+
+holds ()
+{
+    if jq -e "$2" < "$json" > /dev/null; then pass "$1"; else fail "$1"; fi
+}
+holds "the device has its rows" \
+    '[.rows[] | "\(.layer) \(.op) \(.size) \(.depth)"] ==
+     ["device read 4096 1", "device write 4096 1",
+      "device read 4096 32", "device write 4096 32",
+      "device read 131072 8", "device write 131072 8"]'
+holds "all of them measured something" \
+    'all(.rows[]; .iops > 0 and .p50_us > 0 and .p50_us <= .p99_us and
+     .p99_us <= .p999_us and .rounds == 2)'
+holds "latency, rate and depth belong together" \
+    'all(.rows[]; .iops * .mean_us / 1e6 / .depth | . > 0.3 and . < 1.7)'
+holds "the donor's processor time is known, and is next to nothing" \
+    'all(.rows[]; has("donor_cpu_ms_per_gib")) and
+     all(.rows[] | select(.size == 131072); .donor_cpu_ms_per_gib < 1000)'
+jq -r '.rows[] | "\(.layer) \(.op) \(.size) x \(.depth): \(.iops)/s, " +
+    "p50 \(.p50_us) us, donor \(.donor_cpu_ms_per_gib) ms/GiB"' < "$json"
+finish
