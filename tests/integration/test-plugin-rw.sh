@@ -19,7 +19,9 @@ random_ops ()
     local name=$1
     shift
     seed=${SEED:-$RANDOM}
-    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$@" "$MLOCK" connections=2
+    # A sanitizer makes everything slow; what is measured here is not time.
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$@" "$MLOCK" connections=2 \
+                 ${SANITIZER_PRELOAD:+timeout=20000}
     uri="nbd+unix:///?socket=$tmp/$name.sock"
     "$NBDSH" -c - <"$top_srcdir/tests/integration/random-ops.py" >"$tmp/out" ||
         { cat "$tmp/out"; fail "$name: run again with SEED=$seed"; }
