@@ -157,13 +157,12 @@ fp_lane_wake (struct fp_lane *lane)
 {
   uint64_t one = 1;
 
-  /* The counter cannot overflow: it is read before.  And it comes first: who
-   * found woken set, and nothing to read, would leave the fd readable and
-   * nobody could sleep on it any more.
+  /* The flag first: lane_arm empties the fd, then looks at the flag, so
+   * that one of the two is seen by who is about to sleep.
    */
-  if (write (lane->wake_fd, &one, sizeof one) == -1)
-    assert (errno == EAGAIN);
   atomic_store (&lane->woken, true);
+  if (write (lane->wake_fd, &one, sizeof one) == -1)
+    assert (errno == EAGAIN); /* full: readable all the same */
 }
 
 void

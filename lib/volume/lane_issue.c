@@ -382,11 +382,7 @@ lane_progress (struct fp_lane *lane)
   }
   if (atomic_load_explicit (&lane->woken, memory_order_relaxed) &&
       atomic_exchange (&lane->woken, false)) {
-    uint64_t n;
-
-    /* Only a wake-up: nothing to do if somebody else read it. */
-    if (read (lane->wake_fd, &n, sizeof n) == sizeof n)
-      any = true;
+    any = true;
     unpark_all (lane);
   }
   now = fp_now_ns ();

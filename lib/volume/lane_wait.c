@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "volume/lane_int.h"
 
@@ -13,7 +14,13 @@
 bool
 lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)
 {
+  uint64_t ignored;
+
   *nr = 0;
+  if (read (lane->wake_fd, &ignored, sizeof ignored) == -1 && errno != EAGAIN)
+    return true; /* interrupted: look again */
+  if (atomic_load (&lane->woken))
+    return true;
   fds[(*nr)++] = (struct pollfd) { .fd = lane->wake_fd, .events = POLLIN };
   for (unsigned i = 0; i < NR_QUEUES; i++) {
     struct fp_queue *q = lane->queues[i];
