@@ -139,8 +139,11 @@ frag_done (struct fp_lane *lane, struct frag *f)
      * session, and this link may not have heard of it yet.  Anything else
      * that goes wrong on a sound connection would go wrong again.
      */
-    if (f->op.conn->ops->conn_broken (f->op.conn) || status == -EPERM ||
-        status == -EACCES)
+    if (f->op.conn->ops->conn_broken (f->op.conn)) {
+      fp_link_suspect (lane->v->links[f->server]);
+      io->redo = true;
+    }
+    else if (status == -EPERM || status == -EACCES)
       io->redo = true;
     else
       io->status = -EIO;
@@ -152,6 +155,16 @@ frag_done (struct fp_lane *lane, struct frag *f)
 }
 
 enum issue { ISSUED, NO_SLOT, PARK, FAILED };
+
+/* There is no connection: wait for one, unless it is gone for too long. */
+static enum issue
+no_connection (struct fp_lane *lane, struct fp_io *io, unsigned server)
+{
+  if (!fp_link_given_up (lane->v->links[server]))
+    return PARK;
+  io->status = -EIO;
+  return FAILED;
+}
 
 /* Start the transfer of a run that lies in one READY piece, which was
  * entered.  Returns its length, or 0 with *out saying why not.
@@ -167,9 +180,10 @@ issue_frag (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint64_t in,
   struct frag *f = lane->free_frags;
   int r;
 
-  *out = PARK;
-  if (lc->conn == NULL)
+  if (lc->conn == NULL) {
+    *out = no_connection (lane, io, copy->server);
     return 0;
+  }
   ops = lc->conn->ops;
   *out = NO_SLOT;
   if (f == NULL)
@@ -199,7 +213,7 @@ issue_frag (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint64_t in,
     return 0;
   if (r < 0) {
     fp_link_poke (lane->v->links[copy->server]);
-    *out = PARK;
+    *out = no_connection (lane, io, copy->server);
     return 0;
   }
   lane->free_frags = f->next;

@@ -92,6 +92,14 @@ fp_link_index (const struct fp_link *l)
   return l->index;
 }
 
+void
+fp_link_suspect (struct fp_link *l)
+{
+  uint64_t none = 0;
+
+  atomic_compare_exchange_strong (&l->down_ns, &none, fp_now_ns ());
+}
+
 bool
 fp_link_given_up (const struct fp_link *l)
 {
@@ -290,6 +298,8 @@ ping (struct fp_link *l)
 static int
 mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
 {
+  bool mended = false;
+
   for (unsigned i = 0; i < l->v->nr_lanes; i++) {
     struct fp_lane *lane = l->v->lanes[i];
     struct fp_conn_params cp;
@@ -310,9 +320,12 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
                 strerror (-r));
       return r;
     }
+    mended = true;
     FP_LOCK_SCOPE (&l->lock);
     l->reconnects++;
   }
+  if (mended)
+    atomic_store (&l->down_ns, 0);
   return 0;
 }
 
@@ -423,7 +436,8 @@ link_main (void *arg)
     if (come_up (l, why) == 0) {
       failures = 0;
       stay_up (l, &lost, why);
-      atomic_store (&l->down_ns, lost);
+      if (atomic_load (&l->down_ns) == 0)
+        atomic_store (&l->down_ns, lost);
       if (why[0] != '\0')
         link_set_why (l, why);
       /* A volume without a name is gone at BYE: to be kept for its lease it

@@ -46,6 +46,10 @@ int fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns,
 bool fp_link_usable (struct fp_link *l, uint64_t *slabs_free,
                      uint64_t *session);
 unsigned fp_link_index (const struct fp_link *l);
+/* A data connection broke: unless it is mended, the server was lost now, and
+ * not when the link, which may be waiting for an answer, finds out.
+ */
+void fp_link_suspect (struct fp_link *l);
 /* It was UP, and the timeout has passed since it was lost: what needs it
  * fails, and does not wait once more.
  */
