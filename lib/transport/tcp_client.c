@@ -50,6 +50,7 @@ struct tcp_conn {
   atomic_bool broken;
   bool wants_out; /* EPOLLOUT is on */
   bool gone;      /* out of the queue's epoll */
+  unsigned index; /* in the queue's conns */
   unsigned depth, inflight;
   uint32_t next_cookie;
 
@@ -151,6 +152,33 @@ frame_size (const struct fp_op *op)
   return FP_DATA_REQ_SIZE + (op->kind == FP_OP_WRITE ? op->length : 0);
 }
 
+/* Have the queue's epoll say that the socket takes more, or no longer. */
+static int
+watch_out (struct tcp_conn *c, bool on)
+{
+  struct epoll_event e = { .events = EPOLLIN | EPOLLRDHUP,
+                           .data.u32 = c->index };
+
+  if (c->gone || c->wants_out == on)
+    return 0;
+  if (on)
+    e.events |= EPOLLOUT;
+  if (epoll_ctl (queue_of (c)->fd, EPOLL_CTL_MOD, c->fd, &e) == -1)
+    return -errno;
+  c->wants_out = on;
+  return 0;
+}
+
+/* The socket is full.  Who polls for all may be asleep already, since before
+ * there was anything to send, and must wake up when there is room again.
+ */
+static void
+send_later (struct tcp_conn *c)
+{
+  if (watch_out (c, true) < 0)
+    tcp_conn_break (&c->base); /* that wakes it, too */
+}
+
 /* Send as much of to_send as the socket takes. */
 static void
 send_some (struct tcp_conn *c)
@@ -192,7 +220,9 @@ send_some (struct tcp_conn *c)
     if (r == -1) {
       if (errno == EINTR)
         continue;
-      if (errno != EAGAIN)
+      if (errno == EAGAIN)
+        send_later (c);
+      else
         tcp_conn_break (&c->base);
       return;
     }
@@ -202,8 +232,10 @@ send_some (struct tcp_conn *c)
       c->sent -= frame_size (c->to_send.head);
       list_add (&c->to_answer, list_take (&c->to_send));
     }
-    if ((size_t) r < total)
-      return; /* the socket is full */
+    if ((size_t) r < total) {
+      send_later (c);
+      return;
+    }
   }
 }
 
@@ -409,15 +441,9 @@ tcp_arm (struct fp_queue *base)
 
   for (unsigned i = 0; i < q->max_conns; i++) {
     struct tcp_conn *c = conn_at (q, i);
-    struct epoll_event e = { .events = EPOLLIN | EPOLLRDHUP, .data.u32 = i };
 
-    if (c == NULL || c->gone || c->wants_out == (c->to_send.head != NULL))
-      continue;
-    if (!c->wants_out)
-      e.events |= EPOLLOUT;
-    if (epoll_ctl (q->fd, EPOLL_CTL_MOD, c->fd, &e) == -1)
+    if (c != NULL && watch_out (c, c->to_send.head != NULL) < 0)
       return true; /* it would not wake up: keep polling */
-    c->wants_out = !c->wants_out;
   }
   q->armed = true;
   return q->done.head != NULL;
@@ -531,6 +557,7 @@ enter (struct tcp_queue *q, struct tcp_conn *c)
       atomic_store (&q->conns[i], NULL);
       return err;
     }
+    c->index = i;
     atomic_store_explicit (&q->conns[i], c, memory_order_release);
     return 0;
   }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -565,6 +566,92 @@ silent (struct server *s)
     ;
 }
 
+/* Takes DEPTH WRITEs of a stripe when it is told to, and answers when it is
+ * told to.
+ */
+static sem_t may_read, may_answer;
+
+static void
+sem_wait_patiently (sem_t *sem)
+{
+  struct timespec until;
+
+  assert_int_equal (clock_gettime (CLOCK_REALTIME, &until), 0);
+  until.tv_sec += 2 * PATIENCE_MS / 1000;
+  assert_int_equal (sem_timedwait (sem, &until), 0);
+}
+
+static void
+slow_reader (struct server *s)
+{
+  uint8_t header[FP_DATA_REQ_SIZE], reply[FP_DATA_REPLY_SIZE];
+  struct fp_data_req r;
+
+  sem_wait_patiently (&may_read);
+  for (unsigned i = 0; i < DEPTH; i++) {
+    read_full (s->fd, header, sizeof header);
+    assert_int_equal (fp_data_req_decode (&r, header), 0);
+    read_full (s->fd, slab + (r.raddr - RADDR), r.length);
+  }
+  sem_wait_patiently (&may_answer);
+  for (unsigned i = 0; i < DEPTH; i++) {
+    const struct fp_data_reply p = { .cookie = i };
+
+    fp_data_reply_encode (reply, &p);
+    assert_int_equal (send (s->fd, reply, sizeof reply, MSG_NOSIGNAL),
+                      sizeof reply);
+  }
+}
+
+/* Of a lane's threads one sleeps on the queue's fd while another posts more
+ * than the socket takes: the sleeper wakes up when there is room.
+ */
+static void
+test_room_wakes_sleeper (void **state)
+{
+  struct server s = { 0 };
+  struct fp_queue *q = queue_new ();
+  uint8_t *local = malloc (MEMORY);
+  struct fp_op ops[DEPTH];
+  struct fp_conn *c;
+  struct pollfd p;
+
+  (void) state;
+  assert_non_null (local);
+  memset (local, 3, MEMORY);
+  memset (slab, 1, MEMORY);
+  assert_int_equal (sem_init (&may_read, 0, 0), 0);
+  assert_int_equal (sem_init (&may_answer, 0, 0), 0);
+  server_start (&s, slow_reader);
+  assert_int_equal (conn_open (&c, q, &s), 0);
+
+  assert_false (tcp->arm (q)); /* the sleeper, before anything is posted */
+  assert_null (tcp->poll (q)); /* the other thread from here on */
+  for (unsigned i = 0; i < DEPTH; i++) {
+    ops[i] = (struct fp_op) { .kind = FP_OP_WRITE,
+                              .length = STRIPE,
+                              .local = local + i * (size_t) STRIPE,
+                              .raddr = RADDR + i * (size_t) STRIPE,
+                              .rkey = RKEY };
+    assert_int_equal (tcp->post (c, &ops[i]), 0);
+  }
+  tcp->kick (q);
+  p = (struct pollfd) { .fd = tcp->fd (q), .events = POLLIN };
+  assert_int_equal (sem_post (&may_read), 0);
+  assert_int_equal (poll (&p, 1, PATIENCE_MS), 1); /* no answer came yet */
+
+  assert_int_equal (sem_post (&may_answer), 0);
+  expect_done (q, DEPTH, 0);
+  assert_memory_equal (slab, local, MEMORY);
+  /* Nothing is left to send, and room is no reason to wake up. */
+  assert_false (tcp->arm (q));
+  assert_int_equal (poll (&p, 1, 0), 0);
+  conn_end (c);
+  server_stop (&s);
+  tcp->queue_free (q);
+  free (local);
+}
+
 static void
 break_main (void *conn)
 {
@@ -782,6 +869,7 @@ main (void)
     cmocka_unit_test (test_server_dies),
     cmocka_unit_test (test_server_lies),
     cmocka_unit_test (test_server_says_too_much),
+    cmocka_unit_test (test_room_wakes_sleeper),
     cmocka_unit_test (test_break_elsewhere),
     cmocka_unit_test (test_event),
     cmocka_unit_test (test_malformed),
