@@ -34,6 +34,15 @@ find_slab (const struct call *call, uint64_t index)
              : NULL;
 }
 
+/* Likewise, or one of its that was lost: its mark can be released. */
+static struct slab *
+find_slab_or_mark (const struct call *call, uint64_t index)
+{
+  struct slab *s = pool_slab (call->session->server->pool, index);
+
+  return s && s->record == call->session->record ? s : NULL;
+}
+
 static int
 no_slab (struct call *call, uint64_t index)
 {
@@ -56,8 +65,18 @@ check_keys (struct call *call)
 static int
 add_grant (struct call *call, struct fp_grants *p, struct slab *s)
 {
-  int r = keys_open (call->session, s);
+  int r;
 
+  if (s->state == SLAB_LOST) {
+    p->grants[p->count++] = (struct fp_grant) {
+      .slab = s->index,
+      .piece = s->label.piece,
+      .copy = s->label.copy,
+      .generation = s->label.generation,
+    };
+    return 0;
+  }
+  r = keys_open (call->session, s);
   if (r < 0)
     return ctl_fail (call, r, "slab %u: no key for it: %s", s->index,
                      strerror (-r));
@@ -207,7 +226,7 @@ ctl_release (struct call *call)
   if (r < 0)
     return r;
   for (uint32_t i = 0; i < q.count; i++) {
-    if (!find_slab (call, q.slabs[i]))
+    if (!find_slab_or_mark (call, q.slabs[i]))
       return no_slab (call, q.slabs[i]);
     for (uint32_t j = 0; j < i; j++)
       if (q.slabs[j] == q.slabs[i])
@@ -216,7 +235,7 @@ ctl_release (struct call *call)
   }
 
   for (uint32_t i = 0; i < q.count; i++) {
-    struct slab *s = find_slab (call, q.slabs[i]);
+    struct slab *s = find_slab_or_mark (call, q.slabs[i]);
 
     if (keys_close (s) < 0) {
       record_lose (session->record, s);
@@ -234,7 +253,7 @@ ctl_release (struct call *call)
     return CTL_WAIT;
   }
   for (uint32_t i = 0; i < q.count; i++)
-    record_release (session->record, find_slab (call, q.slabs[i]));
+    record_release (session->record, find_slab_or_mark (call, q.slabs[i]));
   return 0;
 }
 

@@ -38,7 +38,9 @@ forget (struct record *r)
   free (r);
 }
 
-/* Give slabs back: those without a label, or all. */
+/* Give slabs back: those without a label, or all.  Of the lost, the mark is
+ * what is kept or goes.
+ */
 static uint32_t
 give_back (struct record *r, bool all)
 {
@@ -52,6 +54,8 @@ give_back (struct record *r, bool all)
       continue;
     }
     s->record = NULL;
+    if (s->state == SLAB_LOST)
+      continue;
     pool_return (r->server->pool, s);
     given++;
   }
@@ -177,7 +181,8 @@ void
 record_release (struct record *r, struct slab *s)
 {
   take_out (r, s);
-  pool_return (r->server->pool, s);
+  if (s->state != SLAB_LOST)
+    pool_return (r->server->pool, s);
 }
 
 void
@@ -185,7 +190,8 @@ record_lose (struct record *r, struct slab *s)
 {
   fp_log (FP_LOG_ERROR, "slab %u is lost: its key cannot be revoked",
           s->index);
-  take_out (r, s);
+  if (s->label.piece == FP_PIECE_NONE)
+    take_out (r, s);
   pool_lose (r->server->pool, s);
 }
 

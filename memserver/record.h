@@ -59,10 +59,16 @@ void record_detach (struct record *r, bool discard);
 /* A slab just taken from the pool is its; -ENOMEM: it is not. */
 int record_add (struct record *r, struct slab *s);
 
-/* Back to the pool, which scrubs it.  Nobody has a key. */
+/* Back to the pool, which scrubs it; of a lost one, only the mark goes. Nobody
+ * has a key.
+ */
 void record_release (struct record *r, struct slab *s);
 
-/* Neither the volume's nor the pool's any more: see pool_lose. */
+/* Its key could not be revoked: see pool_lose.  The label stays, as a mark
+ * that what the piece held is lost, until the client releases it or the record
+ * is gone: a client that learns what is here must not take the piece for one
+ * that was never written.
+ */
 void record_lose (struct record *r, struct slab *s);
 
 /* Its name, or its UUID if it has none. */

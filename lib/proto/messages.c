@@ -283,6 +283,17 @@ fp_enc_grants (struct fp_writer *w, const struct fp_grants *m)
   }
 }
 
+/* A lost one names its piece, and no memory. */
+static bool
+grant_ok (const struct fp_grant *g)
+{
+  if (g->copy >= FP_WIRE_COPIES_MAX)
+    return false;
+  if (fp_grant_is_lost (g))
+    return g->piece != FP_PIECE_NONE && g->raddr == 0 && g->rkey == 0;
+  return range_ok (g->raddr, g->length);
+}
+
 int
 fp_dec_grants (struct fp_reader *r, struct fp_grants *m)
 {
@@ -299,7 +310,7 @@ fp_dec_grants (struct fp_reader *r, struct fp_grants *m)
     g->raddr = fp_get_u64 (r);
     g->rkey = fp_get_u64 (r);
     g->length = fp_get_u64 (r);
-    ok = ok && g->copy < FP_WIRE_COPIES_MAX && range_ok (g->raddr, g->length);
+    ok = ok && grant_ok (g);
   }
   return verdict (r, ok);
 }

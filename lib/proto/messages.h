@@ -13,8 +13,8 @@
  * string: the reason, for a person to read.
  *
  * Grants of a `shm` session carry file descriptors (SCM_RIGHTS), one memfd
- * for each grant in the order of the grants, with the first byte of the
- * reply.
+ * for each grant that is not lost, in the order of the grants, with the first
+ * byte of the reply.
  *
  * Errors:   decoders return 0 or -EPROTO; nothing is believed before the
  *           whole body was read and each count and range was checked.
@@ -169,8 +169,18 @@ struct fp_grant {
   uint64_t generation;
   uint64_t raddr; /* what the transport's address of byte 0 is */
   uint64_t rkey;
-  uint64_t length; /* bytes */
+  uint64_t length; /* bytes; 0: see fp_grant_is_lost */
 };
+
+/* Only in a reply to LIST: the slab held this piece, and the server had to
+ * give it up.  What the piece held is lost: it is not as if never written.
+ * RELEASE removes the mark.
+ */
+static inline bool
+fp_grant_is_lost (const struct fp_grant *g)
+{
+  return g->length == 0;
+}
 
 struct fp_list {
   uint64_t start; /* index of the first label wanted */

@@ -556,7 +556,9 @@ call_grants (struct fp_ctl *c, unsigned type, struct fp_writer *w,
              uint32_t min, uint32_t max, struct fp_grants *p,
              int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
 {
+  int with_memory[FP_MAX_GRANTS];
   struct fp_reader r;
+  unsigned live = 0, next = 0;
   int ret;
 
   for (unsigned i = 0; i < FP_MAX_GRANTS; i++)
@@ -567,7 +569,18 @@ call_grants (struct fp_ctl *c, unsigned type, struct fp_writer *w,
   ret = fp_dec_grants (&r, p);
   if (ret == 0 && (p->count < min || p->count > max))
     ret = -EPROTO;
-  return finish (c, ret, ret == 0 && c->passes_fds ? p->count : 0, fds);
+  for (unsigned i = 0; ret == 0 && i < p->count; i++)
+    live += !fp_grant_is_lost (&p->grants[i]);
+  /* One that is lost is no answer to who asks for memory. */
+  if (ret == 0 && type == FP_MSG_GRANT && live < p->count)
+    ret = -EPROTO;
+  ret = finish (c, ret, ret == 0 && c->passes_fds ? live : 0, with_memory);
+  if (ret < 0 || !c->passes_fds)
+    return ret;
+  for (unsigned i = 0; i < p->count; i++)
+    if (!fp_grant_is_lost (&p->grants[i]))
+      fds[i] = with_memory[next++];
+  return 0;
 }
 
 int

@@ -49,6 +49,40 @@ link_publish (struct fp_link *l, struct fp_piece *p,
     abort (); /* the caller owns it in that state */
 }
 
+/* The server held a piece and had to give its memory up: the piece is lost,
+ * and not one that was never written.  *stray: it was to be released anyway,
+ * or is somewhere else, and the mark is of no use.
+ */
+static int
+take_lost (struct fp_link *l, unsigned i, bool *stray)
+{
+  const struct fp_grant *g = &l->grants.grants[i];
+  struct fp_piece *p = &l->v->pieces->p[g->piece];
+  bool ours = atomic_load (&p->held) && atomic_load (&p->server) == l->index &&
+              p->copy.slab == g->slab;
+
+  if (ours && fp_piece_state (p) == FP_PIECE_OFFLINE) {
+    *stray = p->releasing;
+    link_forget (l, p, FP_PIECE_OFFLINE);
+    return 0;
+  }
+  if (ours && fp_piece_state (p) == FP_PIECE_BUSY) {
+    /* Its owner's call will find that there is nothing any more. */
+    atomic_store (&p->held, false);
+    return 0;
+  }
+  if (l->learned) {
+    *stray = fp_piece_state (p) != FP_PIECE_LOST;
+    return 0;
+  }
+  /* As in take_label: two servers that both claim a piece. */
+  if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_LOST))
+    return -EPROTO;
+  fp_piece_set_all_written (l->v->pieces, g->piece);
+  atomic_fetch_add (&l->v->lost, 1);
+  return 0;
+}
+
 /* The server says that a slab holds a piece.  Believe it where that is what
  * we know, or where we know nothing yet; else the slab is a leftover of a
  * label whose answer never came: *stray.
@@ -65,6 +99,8 @@ take_label (struct fp_link *l, unsigned i, bool *stray)
   *stray = false;
   if (g->piece >= t->nr || g->copy != 0)
     return -EPROTO;
+  if (fp_grant_is_lost (g))
+    return take_lost (l, i, stray);
   p = &t->p[g->piece];
   if (fp_piece_state (p) == FP_PIECE_OFFLINE &&
       atomic_load (&p->server) == l->index && p->copy.slab == g->slab) {

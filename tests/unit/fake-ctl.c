@@ -16,7 +16,7 @@
 #define MAX_SERVERS 4
 
 struct fake_slab {
-  enum { SLAB_FREE, SLAB_GRANTED, SLAB_LABELLED } state;
+  enum { SLAB_FREE, SLAB_GRANTED, SLAB_LABELLED, SLAB_LOST } state;
   uint64_t piece;
 };
 
@@ -158,6 +158,15 @@ fake_server_forget (struct fake_server *s)
   s->known = false;
   for (unsigned i = 0; i < s->slabs; i++)
     scrub (s, i);
+}
+
+void
+fake_server_lose (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&lock);
+  for (unsigned i = 0; i < s->slabs; i++)
+    if (s->slab[i].state == SLAB_LABELLED)
+      s->slab[i].state = SLAB_LOST;
 }
 
 static unsigned
@@ -316,6 +325,12 @@ fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
   });
 }
 
+static bool
+is_listed (const struct fake_slab *slab)
+{
+  return slab->state == SLAB_LABELLED || slab->state == SLAB_LOST;
+}
+
 int
 fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
                     struct fp_open_reply *p, uint64_t deadline_ns)
@@ -341,7 +356,7 @@ fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
     if (r == 0) {
       s->ctl = c;
       for (unsigned i = 0; i < s->slabs; i++)
-        p->labels += s->slab[i].state == SLAB_LABELLED;
+        p->labels += is_listed (&s->slab[i]);
     }
   });
 }
@@ -351,6 +366,10 @@ fill_grant (struct fake_server *s, unsigned i, struct fp_grant *g)
 {
   memset (g, 0, sizeof *g);
   g->slab = i;
+  if (s->slab[i].state == SLAB_LOST) {
+    g->piece = s->slab[i].piece;
+    return;
+  }
   g->piece =
       s->slab[i].state == SLAB_LABELLED ? s->slab[i].piece : FP_PIECE_NONE;
   fp_fake_server_grant (s->data, i * s->slab_size, s->slab_size, g);
@@ -366,7 +385,7 @@ fp_ctl_list (struct fp_ctl *c, const struct fp_list *q, struct fp_grants *p,
 
     p->count = 0;
     for (unsigned i = 0; i < s->slabs && p->count < q->max; i++) {
-      if (s->slab[i].state != SLAB_LABELLED || index++ < q->start)
+      if (!is_listed (&s->slab[i]) || index++ < q->start)
         continue;
       fds[p->count] = -1;
       fill_grant (s, i, &p->grants[p->count++]);

@@ -35,6 +35,9 @@ void fake_server_cut (struct fake_server *s);
 void fake_server_revive (struct fake_server *s);
 /* It starts again, empty: it knows no volume and its memory is zero. */
 void fake_server_forget (struct fake_server *s);
+/* It had to give up all that it held: a list names the pieces, and no memory.
+ */
+void fake_server_lose (struct fake_server *s);
 
 unsigned fake_server_free_slabs (struct fake_server *s);
 unsigned fake_server_labelled (struct fake_server *s);

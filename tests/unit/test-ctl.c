@@ -352,10 +352,14 @@ test_deadline (void **state)
   assert_true (took < LONG_MS * FP_NS_PER_MS);
 }
 
+static bool lists;      /* it is a LIST instead */
+static bool lost_first; /* and the first one is lost */
+
 /* GRANT of two slabs, by a session of this transport, with so many fds. */
 static int
 grant_with (unsigned transport, unsigned nr_fds, bool refuse)
 {
+  const struct fp_list list_q = { .max = 2 };
   static const uint8_t opened[17] = { 0 };
   static const uint8_t reason[] = { 0, 2, 'n', 'o' };
   struct fp_grants g = { .count = 2 };
@@ -371,7 +375,8 @@ grant_with (unsigned transport, unsigned nr_fds, bool refuse)
   int fds[FP_MAX_GRANTS], ret;
   struct fp_ctl *c;
 
-  g.grants[0].length = g.grants[1].length = 4096;
+  g.grants[0].length = lost_first ? 0 : 4096;
+  g.grants[1].length = 4096;
   fp_writer_init (&w, body, sizeof body);
   fp_enc_grants (&w, &g);
   list[1] = (struct step) { .body = body,
@@ -388,9 +393,13 @@ grant_with (unsigned transport, unsigned nr_fds, bool refuse)
   assert_int_equal (
       fp_ctl_volume_open (c, &open, &open_reply, fp_deadline_in_ms (LONG_MS)),
       0);
-  ret = fp_ctl_grant (c, 2, &g, fds, fp_deadline_in_ms (LONG_MS));
+  if (lists)
+    ret = fp_ctl_list (c, &list_q, &g, fds, fp_deadline_in_ms (LONG_MS));
+  else
+    ret = fp_ctl_grant (c, 2, &g, fds, fp_deadline_in_ms (LONG_MS));
   for (unsigned i = 0; i < FP_MAX_GRANTS; i++) {
-    bool has = ret == 0 && transport == FP_TRANSPORT_SHM && i < 2;
+    bool has = ret == 0 && transport == FP_TRANSPORT_SHM && i < 2 &&
+               !(i == 0 && lost_first);
 
     assert_int_equal (fds[i] >= 0, has);
     if (has) {
@@ -420,6 +429,16 @@ test_fds (void **state)
   assert_int_equal (grant_with (FP_TRANSPORT_TCP, 2, false), -EPROTO);
   assert_int_equal (grant_with (FP_TRANSPORT_SHM, 0, true), -ENOSPC);
   assert_int_equal (grant_with (FP_TRANSPORT_SHM, 2, true), -EPROTO);
+
+  /* What was lost has no memfd, and is nothing that one may be granted. */
+  lost_first = true;
+  assert_int_equal (grant_with (FP_TRANSPORT_SHM, 1, false), -EPROTO);
+  assert_int_equal (grant_with (FP_TRANSPORT_TCP, 0, false), -EPROTO);
+  lists = true;
+  assert_int_equal (grant_with (FP_TRANSPORT_SHM, 1, false), 0);
+  assert_int_equal (grant_with (FP_TRANSPORT_SHM, 2, false), -EPROTO);
+  assert_int_equal (grant_with (FP_TRANSPORT_TCP, 0, false), 0);
+  lists = lost_first = false;
   assert_int_equal (count_fds (), before);
 }
 

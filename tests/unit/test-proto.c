@@ -77,6 +77,10 @@ static struct fp_open_reply open_reply = { .resumed = true,
 static struct fp_list list = { .start = 64, .max = FP_MAX_GRANTS };
 static struct fp_grant_req grant_req = { .count = 5 };
 static struct fp_grants grants; /* full, see setup */
+static struct fp_grants lost = {
+  .count = 1,
+  .grants = { { .slab = 3, .piece = 7, .copy = 1, .generation = 2 } }
+};
 static struct fp_labels labels;
 static struct fp_release release_;
 static struct fp_zero zero = { .slab = 1, .offset = 4096, .length = 512 };
@@ -126,6 +130,7 @@ static const struct message {
   MESSAGE (bye, bye),
   MESSAGE (stat_reply, stat_reply),
   MESSAGE (data_hello, data_hello),
+  MESSAGE (grants, lost),
 };
 #define NR_MESSAGES (sizeof messages / sizeof messages[0])
 
@@ -350,7 +355,11 @@ test_ranges (void **state)
   REFUSED (grant_req, grant_req, count = 0);
   REFUSED (grant_req, grant_req, count = FP_MAX_GRANTS + 1);
   REFUSED (grants, grants, grants[63].copy = FP_WIRE_COPIES_MAX);
+  /* Lost, it has no address and no key, but it says what it held. */
   REFUSED (grants, grants, grants[63].length = 0);
+  REFUSED (grants, lost, grants[0].raddr = 1);
+  REFUSED (grants, lost, grants[0].rkey = 1);
+  REFUSED (grants, lost, grants[0].piece = FP_PIECE_NONE);
   REFUSED (grants, grants, grants[63].length = 4097); /* wraps */
   REFUSED (labels, labels, count = 0);
   REFUSED (labels, labels, labels[0].piece = FP_PIECE_NONE);

@@ -556,6 +556,41 @@ test_resume (void **state)
   fake_server_forget (servers[0]);
 }
 
+/* What a server had to give up is lost also to the next process: it does not
+ * read as if it had never been written.
+ */
+static void
+test_resume_lost (void **state)
+{
+  struct fp_volume_params p;
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  struct fp_volume_status st;
+  char why[FP_WHY_MAX];
+  uint64_t x = seed;
+
+  (void) state;
+  fill (shadow, SIZE / 2, &x);
+  assert_int_equal (fp_lane_write (lane, shadow, SIZE / 2, 0), 0);
+  params (&p);
+  p.uuid = *fp_volume_uuid (v);
+  fp_volume_lane_put (lane);
+  fp_volume_stop (v, false);
+
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fake_server_lose (servers[i]);
+  p.resume = true;
+  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  lane = fp_volume_lane_get (v);
+  for (uint64_t at = 0; at < SIZE; at += SLAB)
+    assert_int_equal (fp_lane_read (lane, buf, 4096, at),
+                      at < SIZE / 2 ? -EIO : 0);
+  assert_int_equal (fp_lane_write (lane, buf, 4096, 0), -EIO);
+  assert_int_equal (fp_lane_write (lane, buf, 4096, SIZE / 2), 0);
+  fp_volume_status (v, &st);
+  assert_int_equal (st.pieces_lost, SIZE / 2 / SLAB);
+  fp_volume_lane_put (lane);
+}
+
 /* Threads with a part of the volume each, while the network is cut and comes
  * back: no operation fails and no byte is wrong.
  */
@@ -720,6 +755,7 @@ main (void)
     TEST (test_away),
     TEST (test_lost),
     TEST (test_resume),
+    TEST (test_resume_lost),
     TEST (test_cuts),
     TEST_ALONE (test_walk_data_errors),
     TEST_ALONE (test_walk_data_breaks),

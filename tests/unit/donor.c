@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "donor.h"
+
+#define WAIT_S 10
+
+struct server donor;
+static struct options options;
+static struct donor_call dc; /* too large for a stack */
+
+static void
+on_freed (void *ctx)
+{
+  (void) ctx;
+}
+
+static void
+on_poke (struct note *note)
+{
+  (void) note;
+}
+
+void
+donor_start (uint32_t slabs, uint64_t slab_mib)
+{
+  struct pool_params p = {
+    .slab = { .size = slab_mib * MIB, .hugepages = HUGEPAGES_OFF, .numa = -1 },
+    .slabs = slabs,
+    .freed = on_freed,
+  };
+  uint32_t made;
+
+  memset (&donor, 0, sizeof donor);
+  options = (struct options) { .lease_s = 1, .slab = slab_mib * MIB };
+  donor.options = &options;
+  donor.poke.run = on_poke;
+  TAILQ_INIT (&donor.fresh);
+  TAILQ_INIT (&donor.sessions);
+  TAILQ_INIT (&donor.waiting);
+  TAILQ_INIT (&donor.records);
+  donor.base = event_base_new ();
+  assert_non_null (donor.base);
+  assert_int_equal (mailbox_new (&donor.mailbox, donor.base), 0);
+  p.mailbox = donor.mailbox;
+  assert_int_equal (pool_new (&donor.pool, &p, &made), 0);
+  assert_int_equal (made, slabs);
+  assert_int_equal (pool_start (donor.pool), 0);
+  donor_wait (donor_all_free);
+}
+
+void
+donor_stop (void)
+{
+  record_free_all (&donor);
+  pool_free (donor.pool);
+  mailbox_free (donor.mailbox);
+  event_base_free (donor.base);
+}
+
+void
+donor_wait (bool (*done) (void))
+{
+  const struct timeval tick = { .tv_usec = 2000 };
+  uint64_t deadline = fp_deadline_in_ms (WAIT_S * 1000);
+
+  while (!done ()) {
+    assert_false (fp_deadline_passed (deadline));
+    assert_int_equal (event_base_loopexit (donor.base, &tick), 0);
+    assert_int_not_equal (event_base_dispatch (donor.base), -1);
+  }
+}
+
+bool
+donor_all_free (void)
+{
+  struct pool_counts c = pool_count (donor.pool);
+
+  return c.in[SLAB_FREE] == c.total;
+}
+
+struct session *
+donor_attach (uint8_t id, unsigned transport)
+{
+  struct fp_open q = { .flags = FP_OPEN_CREATE | FP_OPEN_RESUME,
+                       .transport = transport,
+                       .volume = { .bytes = { id } },
+                       .size = 64 * options.slab,
+                       .slab_size = options.slab,
+                       .copies = 1 };
+  static struct session sessions[2];
+  struct session *s = &sessions[id % 2];
+  struct record *r = record_find (&donor, &q.volume);
+
+  memset (s, 0, sizeof *s);
+  s->server = &donor;
+  s->id = id;
+  s->state = SESSION_OPEN;
+  snprintf (s->name, sizeof s->name, "client%u", id);
+  TAILQ_INIT (&s->data);
+  if (r == NULL)
+    assert_int_equal (record_new (&r, &donor, &q), 0);
+  record_attach (r, s, &q);
+  s->record = r;
+  return s;
+}
+
+static void
+begin (struct session *s, struct fp_writer *w)
+{
+  memset (&dc.call, 0, sizeof dc.call);
+  dc.call.session = s;
+  dc.call.header = &dc.header;
+  fp_writer_init (w, dc.in, sizeof dc.in);
+  fp_writer_init (&dc.call.out, dc.out, sizeof dc.out);
+}
+
+static int
+ask (ctl_handler *handler, const struct fp_writer *w)
+{
+  assert_true (fp_writer_ok (w));
+  fp_reader_init (&dc.call.in, dc.in, sizeof dc.in - w->left);
+  return handler (&dc.call);
+}
+
+static int
+take_grants (int r, struct fp_grants *p)
+{
+  struct fp_reader in;
+
+  if (r != 0)
+    return r;
+  fp_reader_init (&in, dc.out, sizeof dc.out - dc.call.out.left);
+  return fp_dec_grants (&in, p);
+}
+
+int
+donor_list (struct session *s, struct fp_grants *p)
+{
+  const struct fp_list q = { .max = FP_MAX_GRANTS };
+  struct fp_writer w;
+
+  begin (s, &w);
+  fp_enc_list (&w, &q);
+  return take_grants (ask (ctl_list, &w), p);
+}
+
+int
+donor_grant (struct session *s, uint32_t count, struct fp_grants *p)
+{
+  const struct fp_grant_req q = { .count = count };
+  struct fp_writer w;
+
+  begin (s, &w);
+  fp_enc_grant_req (&w, &q);
+  return take_grants (ask (ctl_grant, &w), p);
+}
+
+int
+donor_label (struct session *s, uint64_t slab, uint64_t piece)
+{
+  const struct fp_labels q = {
+    .count = 1, .labels = { { .slab = slab, .piece = piece, .generation = 1 } }
+  };
+  struct fp_writer w;
+
+  begin (s, &w);
+  fp_enc_labels (&w, &q);
+  return ask (ctl_label, &w);
+}
+
+int
+donor_release (struct session *s, uint64_t slab)
+{
+  const struct fp_release q = { .count = 1, .slabs = { slab } };
+  struct fp_writer w;
+
+  begin (s, &w);
+  fp_enc_release (&w, &q);
+  return ask (ctl_release, &w);
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* donor.h - a memory server without sockets, for the tests of what is inside
+ * one: its event loop, its pool, and sessions that are asked by a call.
+ */
+
+#ifndef DONOR_H
+#define DONOR_H
+
+#include "ctl.h"
+#include "record.h"
+#include "server.h"
+#include "session.h"
+
+#define MIB (UINT64_C (1) << 20)
+
+extern struct server donor;
+
+/* So many slabs of that size, in MiB, all free. */
+void donor_start (uint32_t slabs, uint64_t slab_mib);
+void donor_stop (void);
+
+/* Run the loop until it says so, or fail after ten seconds. */
+void donor_wait (bool (*done) (void));
+bool donor_all_free (void);
+
+/* A session that has volume ID open, made or resumed, over a transport. */
+struct session *donor_attach (uint8_t id, unsigned transport);
+
+/* The handler of one message with the request that enc put in: what it
+ * returned, CTL_WAIT included; call->out has the body of the reply.
+ */
+struct donor_call {
+  struct call call;
+  struct fp_header header;
+  uint8_t in[FP_BODY_MAX], out[FP_BODY_MAX];
+};
+int donor_list (struct session *s, struct fp_grants *p);
+int donor_grant (struct session *s, uint32_t count, struct fp_grants *p);
+int donor_label (struct session *s, uint64_t slab, uint64_t piece);
+int donor_release (struct session *s, uint64_t slab);
+
+#endif /* DONOR_H */
