@@ -8,7 +8,13 @@
  *           -ENODEV: no RDMA device leads there.
  * Limits:   soft-iWARP connects its TCP socket inside rdma_connect, in the
  *           kernel: a host that answers ARP but drops SYNs blocks that call
- *           past the deadline.
+ *           past the deadline.  And it may not notice the first transfer
+ *           before another one follows: its siw_accept (siw_cm.c, Linux 6.1)
+ *           answers the client first and only then hangs siw_qp_llp_data_ready
+ *           on the socket; what comes in between stays in the socket.  That
+ *           looks like a silent server, and is treated like one: the
+ *           transfer's timeout breaks the connection, and the next one is
+ *           another throw of the dice.
  * Threads:  an id belongs to one thread at a time.
  */
 

@@ -37,6 +37,7 @@
 #define AREA 65536 /* of each slot, here and there */
 #define SERVER_MB 16
 #define TIMEOUT_MS 1000
+#define NOTICE_MS 500   /* siw answers a READ sooner, if it knows of it */
 #define TOKEN_BYTE 0x5a /* as verbs-server has it */
 
 static const struct fp_transport_ops *const t = &fp_transport_rdma;
@@ -56,7 +57,7 @@ struct fixture {
 };
 
 static char device_host[INET_ADDRSTRLEN];
-static bool device_is_iwarp;
+static bool device_is_iwarp, device_is_siw;
 
 /* ---- the server ---- */
 
@@ -116,52 +117,6 @@ open_conn (struct fixture *f, struct fp_conn **out, int token, unsigned ms)
   return t->conn_open (out, f->queue, &p, fp_deadline_in_ms (ms));
 }
 
-static int
-setup (void **state)
-{
-  struct fixture *f = calloc (1, sizeof *f);
-  struct fp_queue_params q = { .depth = DEPTH, .max_conns = 2 };
-  char line[256];
-
-  assert_non_null (f);
-  start_server (f);
-  f->memory_size = DEPTH * AREA;
-  f->memory = mmap (NULL, f->memory_size, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true (f->memory != MAP_FAILED);
-  q.memory = f->memory;
-  q.memory_size = f->memory_size;
-  assert_int_equal (t->queue_new (&f->queue, &q), 0);
-  assert_int_equal (open_conn (f, &f->conn, TOKEN_BYTE, 5000), 0);
-  ask (f, "regions", line, sizeof line);
-  assert_int_equal (
-      sscanf (line, "regions %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
-              &f->rw, &f->rw_key, &f->ro, &f->ro_key),
-      4);
-  *state = f;
-  return 0;
-}
-
-static int
-teardown (void **state)
-{
-  struct fixture *f = *state;
-  int status;
-
-  if (f->conn != NULL)
-    t->conn_free (f->conn);
-  t->queue_free (f->queue);
-  munmap (f->memory, f->memory_size);
-  fclose (f->to); /* the server stops at EOF */
-  if (f->pid > 0) {
-    assert_int_equal (waitpid (f->pid, &status, 0), f->pid);
-    assert_int_equal (status, 0);
-  }
-  fclose (f->from);
-  free (f);
-  return 0;
-}
-
 /* ---- ops ---- */
 
 static void
@@ -209,6 +164,88 @@ wait_for (struct fixture *f, unsigned n, bool sleepy, unsigned ms)
       assert_true (poll (&p, 1, fp_deadline_left_ms (deadline)) >= 0);
   }
   assert_int_equal (got, n);
+}
+
+/* The first READ of a connection.
+ *
+ * siw's siw_accept answers the client before it hangs its own functions on
+ * the socket, and a frame that comes in between is looked at only when another
+ * one comes (siw_cm.c, Linux 6.1).  A volume finds that out by its timeout,
+ * breaks the connection and makes another; here the other frame is sent, so
+ * that nothing but this passes for siw's fault.
+ */
+static void
+read_first (struct fixture *f, struct fp_conn *c)
+{
+  uint64_t patience = fp_deadline_in_ms (NOTICE_MS);
+
+  set_op (f, 0, FP_OP_READ, 0, 4096);
+  set_op (f, 1, FP_OP_READ, 0, 4096);
+  assert_int_equal (t->post (c, &f->ops[0]), 0);
+  t->kick (f->queue);
+  if (device_is_siw) {
+    while (collect (f) == 0) {
+      if (!fp_deadline_passed (patience))
+        continue;
+      print_message ("siw: a frame was not noticed, sending another\n");
+      assert_int_equal (t->post (c, &f->ops[1]), 0);
+      t->kick (f->queue);
+      wait_for (f, 2, false, 5000);
+      assert_int_equal (f->ops[1].status, 0);
+      break;
+    }
+  }
+  else {
+    wait_for (f, 1, false, 5000);
+  }
+  assert_int_equal (f->ops[0].status, 0);
+}
+
+static int
+setup (void **state)
+{
+  struct fixture *f = calloc (1, sizeof *f);
+  struct fp_queue_params q = { .depth = DEPTH, .max_conns = 2 };
+  char line[256];
+
+  assert_non_null (f);
+  start_server (f);
+  f->memory_size = DEPTH * AREA;
+  f->memory = mmap (NULL, f->memory_size, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true (f->memory != MAP_FAILED);
+  q.memory = f->memory;
+  q.memory_size = f->memory_size;
+  assert_int_equal (t->queue_new (&f->queue, &q), 0);
+  assert_int_equal (open_conn (f, &f->conn, TOKEN_BYTE, 5000), 0);
+  ask (f, "regions", line, sizeof line);
+  assert_int_equal (
+      sscanf (line, "regions %" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNu64,
+              &f->rw, &f->rw_key, &f->ro, &f->ro_key),
+      4);
+  read_first (f, f->conn);
+  *state = f;
+  return 0;
+}
+
+static int
+teardown (void **state)
+{
+  struct fixture *f = *state;
+  int status;
+
+  if (f->conn != NULL)
+    t->conn_free (f->conn);
+  t->queue_free (f->queue);
+  munmap (f->memory, f->memory_size);
+  fclose (f->to); /* the server stops at EOF */
+  if (f->pid > 0) {
+    assert_int_equal (waitpid (f->pid, &status, 0), f->pid);
+    assert_int_equal (status, 0);
+  }
+  fclose (f->from);
+  free (f);
+  return 0;
 }
 
 static void
@@ -621,13 +658,6 @@ test_no_leak (void **state)
   struct fp_conn *c;
   unsigned i, fds;
 
-  /* Over siw this failed once in a few runs, and it is not known whether
-   * that is siw or ours.
-   */
-  if (access ("/sys/class/infiniband/siw0", F_OK) == 0) {
-    print_message ("SKIP: 200 connections over siw: not reliable yet\n");
-    skip ();
-  }
   wait_for_peers (f, 1);
   kernel_objects (before, sizeof before);
   print_message ("%s", before);
@@ -637,11 +667,7 @@ test_no_leak (void **state)
                       i % 10 == 9 ? -EACCES : 0);
     if (i % 10 == 9)
       continue;
-    set_op (f, 0, FP_OP_READ, 0, 4096);
-    assert_int_equal (t->post (c, &f->ops[0]), 0);
-    t->kick (f->queue);
-    wait_for (f, 1, false, 5000);
-    assert_int_equal (f->ops[0].status, 0);
+    read_first (f, c);
     t->conn_free (c);
   }
   wait_for_peers (f, 1);
@@ -743,6 +769,8 @@ find_device_host (void)
     if (rdma_bind_addr (id, i->ifa_addr) == 0 && id->verbs != NULL) {
       device_is_iwarp =
           id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
+      device_is_siw =
+          strncmp (ibv_get_device_name (id->verbs->device), "siw", 3) == 0;
       found =
           inet_ntop (AF_INET, &((struct sockaddr_in *) i->ifa_addr)->sin_addr,
                      device_host, sizeof device_host) != NULL;
