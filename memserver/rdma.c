@@ -38,6 +38,29 @@ struct rdma {
   unsigned nr_gone;
 };
 
+static void
+free_gone (struct rdma *rdma)
+{
+  while (rdma->nr_gone > 0)
+    fp_verbs_peer_free (rdma->gone[--rdma->nr_gone]);
+}
+
+/* A client makes a second connection for a lane when it has given up the
+ * first, and does over what it did not hear of: what is still under way on the
+ * first must not come after.  Once its queue pair is destroyed nothing does.
+ * (tcp: data_replace.)
+ */
+static void
+end_lane (struct session *s, uint32_t lane)
+{
+  for (unsigned i = s->nr_peers; i-- > 0;) {
+    if (s->peers[i].lane != lane)
+      continue;
+    fp_verbs_peer_free (s->peers[i].verbs);
+    s->peers[i] = s->peers[--s->nr_peers];
+  }
+}
+
 static struct fp_verbs_domain **
 on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
 {
@@ -46,17 +69,15 @@ on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
 
   /* Without a volume too: a client tries the transport before it has one. */
   if (!s || !(s->state & (SESSION_READY | SESSION_OPEN)) || s->closing ||
-      s->nr_peers == MAX_DATA || !(s->transports & FP_TRANSPORT_RDMA))
+      !(s->transports & FP_TRANSPORT_RDMA))
+    return NULL;
+  /* One that is only put away still has its queue pair. */
+  free_gone (rdma);
+  end_lane (s, h->lane);
+  if (s->nr_peers == MAX_DATA)
     return NULL;
   *cookie = s;
   return &s->domain;
-}
-
-static void
-free_gone (struct rdma *rdma)
-{
-  while (rdma->nr_gone > 0)
-    fp_verbs_peer_free (rdma->gone[--rdma->nr_gone]);
 }
 
 static void
@@ -69,7 +90,8 @@ put_away (struct rdma *rdma, struct fp_verbs_peer *peer)
 }
 
 static void
-on_accepted (void *ctx, void *cookie, struct fp_verbs_peer *peer)
+on_accepted (void *ctx, void *cookie, const struct fp_data_hello *h,
+             struct fp_verbs_peer *peer)
 {
   struct rdma *rdma = ctx;
   struct session *s = cookie;
@@ -78,7 +100,8 @@ on_accepted (void *ctx, void *cookie, struct fp_verbs_peer *peer)
     put_away (rdma, peer);
     return;
   }
-  s->peers[s->nr_peers++] = peer;
+  s->peers[s->nr_peers].verbs = peer;
+  s->peers[s->nr_peers++].lane = h->lane;
 }
 
 static void
@@ -88,7 +111,7 @@ on_gone (void *ctx, void *cookie, struct fp_verbs_peer *peer)
   struct session *s = cookie;
 
   for (unsigned i = 0; i < s->nr_peers; i++) {
-    if (s->peers[i] == peer) {
+    if (s->peers[i].verbs == peer) {
       s->peers[i] = s->peers[--s->nr_peers];
       break;
     }
@@ -214,7 +237,7 @@ void
 rdma_end_peers (struct session *s)
 {
   while (s->nr_peers > 0)
-    fp_verbs_peer_free (s->peers[--s->nr_peers]);
+    fp_verbs_peer_free (s->peers[--s->nr_peers].verbs);
 }
 
 void

@@ -63,7 +63,10 @@ struct session {
   struct data_list data;
   unsigned nr_data;
   struct fp_verbs_domain *domain;
-  struct fp_verbs_peer *peers[MAX_DATA];
+  struct {
+    struct fp_verbs_peer *verbs;
+    uint32_t lane;
+  } peers[MAX_DATA];
   unsigned nr_peers;
 
   struct pool_zero zero;

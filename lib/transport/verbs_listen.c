@@ -250,7 +250,7 @@ try_accept (struct fp_verbs_listener *l, const struct fp_cm_event *e)
     return reject_for (err);
   p->cookie = cookie;
   remember (l, p);
-  l->handler.accepted (l->handler.ctx, cookie, p);
+  l->handler.accepted (l->handler.ctx, cookie, &hello, p);
   return 0;
 }
 

@@ -29,13 +29,15 @@ struct fp_verbs_handler {
   /* A client asks to connect and showed h.  Say whose it is: return the
    * place that holds the session's domain (NULL inside: it is made
    * there, on the device the request came in on), or NULL to reject.
-   * cookie comes back in the other calls.
+   * cookie comes back in the other calls.  It may free other peers, those
+   * that this one replaces.
    */
   struct fp_verbs_domain **(*request) (void *ctx,
                                        const struct fp_data_hello *h,
                                        void **cookie);
   /* It was accepted; the peer now belongs to the session. */
-  void (*accepted) (void *ctx, void *cookie, struct fp_verbs_peer *peer);
+  void (*accepted) (void *ctx, void *cookie, const struct fp_data_hello *h,
+                    struct fp_verbs_peer *peer);
   /* It is gone (disconnected, failed, device lost): call
    * fp_verbs_peer_free soon.  Not called for a peer that was freed.
    */

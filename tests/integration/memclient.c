@@ -16,6 +16,8 @@
  *   check-zeroed:OFFSET:LENGTH:BYTE  zeros there, BYTE in the rest of it
  *   release           all of them
  *   stale             after release: the keys open nothing
+ *   replaced          once there is a second connection of the same lane, a
+ *                     WRITE on the first is refused
  *   late              tcp: a WRITE whose connection was replaced changes
  *                     nothing that was written after it
  *   data:MUTATION     a data connection with 'token' or 'session' wrong
@@ -95,8 +97,16 @@ connect_data (const uint8_t token[FP_TOKEN_SIZE], uint64_t session)
   struct fp_conn_params cp = {
     .addr = &addr, .session = session, .depth = 4, .timeout_ms = DEADLINE_MS
   };
+  struct fp_addr rdma;
   int r = ops->queue_new (&queue, &qp);
 
+  for (uint32_t i = 0; r == 0 && ops->bit == FP_TRANSPORT_RDMA &&
+                       i < server.nr_rdma && cp.addr == &addr;
+       i++) {
+    r = fp_addr_parse (&rdma, server.rdma[i], NULL);
+    if (strcmp (rdma.host, addr.host) == 0)
+      cp.addr = &rdma;
+  }
   if (r < 0)
     return r;
   memcpy (cp.token, token, sizeof cp.token);
@@ -179,6 +189,39 @@ check (uint8_t byte)
       return r;
   }
   return 0;
+}
+
+static int
+write_all (uint8_t byte)
+{
+  memset (buffer, byte, CHUNK);
+  return transfer (FP_OP_WRITE, 0, 0, CHUNK);
+}
+
+static int
+replaced (void)
+{
+  struct fp_queue *queues[2] = { queue };
+  struct fp_conn *conns[2] = { conn };
+  int r = connect_data (server.token, server.session);
+
+  queues[1] = queue;
+  conns[1] = conn;
+  if (r == 0)
+    r = write_all (2);
+  if (r == 0) {
+    queue = queues[0];
+    conn = conns[0];
+    r = write_all (1) == 0 ? -EBADMSG : 0;
+    ops->conn_break (conn);
+    while (ops->conn_inflight (conn) > 0)
+      ops->poll (queue);
+    ops->conn_free (conn);
+    ops->queue_free (queue);
+  }
+  queue = queues[1];
+  conn = conns[1];
+  return r == 0 ? check_slab (0, 2, 0, 0) : r;
 }
 
 /* A data connection of lane 1, bare. */
@@ -559,6 +602,8 @@ do_word (const char *word)
     return release ();
   if (IS ("stale"))
     return stale ();
+  if (IS ("replaced"))
+    return replaced ();
   if (IS ("late"))
     return late ();
   if (IS ("data"))

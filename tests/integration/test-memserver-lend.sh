@@ -29,6 +29,7 @@ client "$tcp" session open:3:cre:tcp fails:EACCES data:session
 
 # A write that was sent on a connection that its client gave up.
 client "$tcp" late open:2:ce:tcp grant:1 fill:0 late discard
+client "$tcp" replaced open:2:ce:tcp grant:1 fill:2 replaced discard
 
 # ZERO, in the middle of things; small ones and large ones.
 for t in "$tcp tcp" "$unix shm"; do

@@ -58,11 +58,13 @@ on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
 }
 
 static void
-on_accepted (void *ctx, void *cookie, struct fp_verbs_peer *peer)
+on_accepted (void *ctx, void *cookie, const struct fp_data_hello *h,
+             struct fp_verbs_peer *peer)
 {
   struct server *s = ctx;
   int err;
 
+  (void) h;
   if (cookie != s)
     die ("cookie", -EINVAL);
   s->peers[s->nr_peers++] = peer;
