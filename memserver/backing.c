@@ -168,10 +168,9 @@ backing_drop (struct backing *b)
 }
 
 void
-backing_take_back (struct backing *b)
+backing_take_back (struct backing *b, uint64_t offset, uint64_t length)
 {
   /* What cannot be punched is freed when the last one closes it. */
-  (void) fallocate (b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
-                    (off_t) b->size);
-  backing_drop (b);
+  (void) fallocate (b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    (off_t) offset, (off_t) length);
 }

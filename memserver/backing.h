@@ -19,7 +19,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BACKING_STEP (16u << 20) /* of work between two looks at the clock */
+/* Work on a slab is done so many bytes at a time, or a page if that is more:
+ * milliseconds, after which something else may go first.
+ */
+#define BACKING_STEP (2u << 20)
 
 enum hugepages { HUGEPAGES_AUTO, HUGEPAGES_2M, HUGEPAGES_1G, HUGEPAGES_OFF };
 
@@ -55,9 +58,10 @@ int backing_zero (struct backing *b, uint64_t offset, uint64_t length);
  */
 void backing_drop (struct backing *b);
 
-/* Give the memory back to the system at once.  Where it is still mapped there
- * are zeros: only for clients that have done with it.
+/* Give [offset, offset + length), whole pages, back to the system at once.
+ * Where it is still mapped there are zeros: only for clients that have done
+ * with it.
  */
-void backing_take_back (struct backing *b);
+void backing_take_back (struct backing *b, uint64_t offset, uint64_t length);
 
 #endif /* MEMSERVER_BACKING_H */

@@ -2,8 +2,8 @@
 /* pool.c - all slabs of this server, and the thread that works on them.
  *
  * The worker takes, in this order: ranges that a client waits for to be
- * zeroed, slabs to scrub, slabs to populate; a slab in steps, so that what
- * comes first does not wait for long.
+ * zeroed, slabs to scrub, slabs to populate; each in steps, so that what comes
+ * first does not wait for long.  Ranges take turns.
  */
 
 #include <config.h>
@@ -137,6 +137,8 @@ void
 pool_return (struct pool *pool, struct slab *s)
 {
   set_state (s, SLAB_SCRUBBING);
+  s->status = 0;
+  s->scrubbed = 0;
   enqueue (pool, &pool->scrub, s);
 }
 
@@ -147,8 +149,8 @@ pool_lose (struct pool *pool, struct slab *s)
   set_state (s, SLAB_LOST);
 }
 
-void
-pool_zero (struct pool *pool, struct pool_zero *job)
+static void
+enqueue_zero (struct pool *pool, struct pool_zero *job)
 {
   FP_LOCK_SCOPE (&pool->lock);
 
@@ -156,6 +158,13 @@ pool_zero (struct pool *pool, struct pool_zero *job)
   *pool->zero_last = job;
   pool->zero_last = &job->next;
   pthread_cond_signal (&pool->wake);
+}
+
+void
+pool_zero (struct pool *pool, struct pool_zero *job)
+{
+  job->zeroed = 0;
+  enqueue_zero (pool, job);
 }
 
 struct slab *
@@ -185,14 +194,6 @@ pool_slab_size (const struct pool *pool)
 }
 
 /* ---- the worker's side ---- */
-
-static bool
-stopping (struct pool *pool)
-{
-  FP_LOCK_SCOPE (&pool->lock);
-
-  return pool->stop;
-}
 
 /* Is there memory for one more step?  Huge pages were set aside before. */
 static bool
@@ -239,6 +240,26 @@ populate_step (struct pool *pool, struct slab *s, uint64_t step)
 }
 
 static void
+done_with_first (struct pool *pool, struct list *l)
+{
+  struct slab *s = l->first;
+
+  {
+    FP_LOCK_SCOPE (&pool->lock);
+
+    list_remove_first (l);
+  }
+  mailbox_post (pool->params.mailbox, &s->note);
+}
+
+static uint64_t
+step_of (const struct slab *s, uint64_t done)
+{
+  return FP_MIN (FP_MAX ((uint64_t) BACKING_STEP, s->backing.page_size),
+                 s->backing.size - done);
+}
+
+static void
 first_time_done (struct pool *pool)
 {
   char size[FP_SIZE_STR_MAX];
@@ -254,59 +275,66 @@ first_time_done (struct pool *pool)
 static bool
 populate_some (struct pool *pool, struct slab *s)
 {
-  uint64_t step = FP_MAX ((uint64_t) BACKING_STEP, s->backing.page_size);
+  uint64_t step = step_of (s, s->populated);
 
-  step = FP_MIN (step, s->backing.size - s->populated);
   if (!memory_left (pool, s, step))
     return false;
   populate_step (pool, s, step);
   if (s->status == 0 && s->populated < s->backing.size)
     return true;
 
-  {
-    FP_LOCK_SCOPE (&pool->lock);
-
-    list_remove_first (&pool->populate);
-  }
   first_time_done (pool);
-  mailbox_post (pool->params.mailbox, &s->note);
+  done_with_first (pool, &pool->populate);
   return true;
 }
 
+/* A client had the memfd: new memory. */
 static void
-scrub (struct pool *pool, struct slab *s)
+replace (struct pool *pool, struct slab *s)
 {
-  s->status = 0;
-  if (s->exposed) {
+  backing_drop (&s->backing);
+  s->exposed = s->abandoned = false;
+  s->populated = 0;
+  s->status = backing_new (&s->backing, &pool->params.slab);
+}
+
+/* One step of the first slab to scrub. */
+static void
+scrub_some (struct pool *pool, struct slab *s)
+{
+  uint64_t step = step_of (s, s->scrubbed);
+
+  if (!s->exposed)
+    s->status = backing_zero (&s->backing, s->scrubbed, step);
+  else if (!s->abandoned)
+    backing_take_back (&s->backing, s->scrubbed, step);
+  else
     /* A client that was away for too long may read before it hears that
      * this is no more its memory: better old bytes than zeros.
      */
-    if (s->abandoned)
-      backing_drop (&s->backing);
-    else
-      backing_take_back (&s->backing);
-    s->exposed = s->abandoned = false;
-    s->populated = 0;
-    s->status = backing_new (&s->backing, &pool->params.slab);
-  }
-  else {
-    for (uint64_t at = 0; at < s->backing.size && s->status == 0;
-         at += BACKING_STEP) {
-      if (stopping (pool))
-        return;
-      s->status = backing_zero (
-          &s->backing, at,
-          FP_MIN ((uint64_t) BACKING_STEP, s->backing.size - at));
-    }
-  }
-  mailbox_post (pool->params.mailbox, &s->note);
+    step = s->backing.size - s->scrubbed;
+  s->scrubbed += step;
+  if (s->status == 0 && s->scrubbed < s->backing.size)
+    return;
+
+  if (s->exposed)
+    replace (pool, s);
+  done_with_first (pool, &pool->scrub);
 }
 
+/* One step of a range, which was taken out of the list. */
 static void
-zero (struct pool *pool, struct pool_zero *job)
+zero_some (struct pool *pool, struct pool_zero *job)
 {
-  job->status = backing_zero (&job->slab->backing, job->offset, job->length);
-  mailbox_post (pool->params.mailbox, &job->done);
+  uint64_t step = FP_MIN ((uint64_t) BACKING_STEP, job->length - job->zeroed);
+
+  job->status =
+      backing_zero (&job->slab->backing, job->offset + job->zeroed, step);
+  job->zeroed += step;
+  if (job->status == 0 && job->zeroed < job->length)
+    enqueue_zero (pool, job);
+  else
+    mailbox_post (pool->params.mailbox, &job->done);
 }
 
 /* Wait for something to do, or for a second if pause. */
@@ -348,16 +376,14 @@ work (void *arg)
         if (!z->next)
           pool->zero_last = &pool->zero_first;
       }
-      else if ((to_scrub = pool->scrub.first) != NULL)
-        list_remove_first (&pool->scrub);
-      else
+      else if ((to_scrub = pool->scrub.first) == NULL)
         to_populate = pool->populate.first;
     }
     pause = false;
     if (z)
-      zero (pool, z);
+      zero_some (pool, z);
     else if (to_scrub)
-      scrub (pool, to_scrub);
+      scrub_some (pool, to_scrub);
     else if (to_populate)
       pause = !populate_some (pool, to_populate);
   }

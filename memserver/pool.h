@@ -2,6 +2,10 @@
 /* pool.h - all slabs of this server, and the one thread that populates,
  * scrubs and zeroes them, so that the event loop never touches their memory.
  *
+ * The thread works in steps of milliseconds (BACKING_STEP, or one huge page).
+ * After each the most urgent work goes next, so that a range that a client
+ * waits for to be zeroed never waits for a whole slab, however large that is.
+ *
  * A slab comes out of the pool present, locked and all zeros.  What was lent
  * goes back scrubbed; a slab whose memfd a client had gets a new memfd, as
  * nobody knows when the client will let go of the old one.
@@ -61,7 +65,8 @@ struct pool_zero {
   struct slab *slab;
   uint64_t offset, length;
   int status;
-  struct pool_zero *next; /* the pool's */
+  uint64_t zeroed;        /* the pool's */
+  struct pool_zero *next; /* likewise */
 };
 void pool_zero (struct pool *pool, struct pool_zero *job);
 

@@ -62,6 +62,7 @@ struct slab {
   struct pool *pool;
   struct slab *next;
   uint64_t populated; /* bytes */
+  uint64_t scrubbed;  /* likewise */
   int status;
 };
 

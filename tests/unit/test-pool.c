@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-pool.c - slabs come out of the pool clean, and its thread does first
+ * what somebody waits for.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "donor.h"
+
+#define LARGE_MIB 128
+
+static int
+setup (void **state)
+{
+  (void) state;
+  donor_start (3, 4);
+  return 0;
+}
+
+static int
+setup_large (void **state)
+{
+  (void) state;
+  donor_start (1, LARGE_MIB);
+  return 0;
+}
+
+static int
+teardown (void **state)
+{
+  (void) state;
+  donor_stop ();
+  return 0;
+}
+
+static bool
+holds (const struct slab *s, uint64_t from, uint64_t to, uint8_t byte)
+{
+  for (uint64_t i = from; i < to; i++)
+    if (s->backing.addr[i] != byte)
+      return false;
+  return true;
+}
+
+static ino_t
+inode (const struct slab *s)
+{
+  struct stat st;
+
+  assert_int_equal (fstat (s->backing.fd, &st), 0);
+  return st.st_ino;
+}
+
+/* All can be taken, once, and what comes back is clean. */
+static void
+test_clean (void **state)
+{
+  struct slab *s[4];
+
+  (void) state;
+  for (unsigned round = 0; round < 2; round++) {
+    for (unsigned i = 0; i < 3; i++) {
+      s[i] = pool_take (donor.pool);
+      assert_non_null (s[i]);
+      assert_int_equal (s[i]->state, SLAB_LENT);
+      assert_true (holds (s[i], 0, 4 * MIB, 0));
+      memset (s[i]->backing.addr, 7, 4 * MIB);
+    }
+    assert_null (pool_take (donor.pool));
+    assert_int_equal (pool_lendable (donor.pool), 0);
+    for (unsigned i = 0; i < 3; i++)
+      pool_return (donor.pool, s[i]);
+    assert_int_equal (pool_lendable (donor.pool), 3);
+    donor_wait (donor_all_free);
+  }
+}
+
+/* What a client had the memfd of gets another one, and what the client has
+ * still mapped is cut off from it.
+ */
+static void
+test_exposed (void **state)
+{
+  struct slab *s = pool_take (donor.pool);
+  ino_t before = inode (s);
+  uint8_t *map;
+
+  (void) state;
+  map = mmap (NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, s->backing.fd,
+              0);
+  assert_true (map != MAP_FAILED);
+  for (unsigned abandoned = 0; abandoned < 2; abandoned++) {
+    memset (map, 9, 4 * MIB);
+    s->exposed = true;
+    s->abandoned = abandoned;
+    pool_return (donor.pool, s);
+    donor_wait (donor_all_free);
+    assert_false (s->exposed || s->abandoned);
+    assert_int_not_equal (inode (s), before);
+    map[5] = 1;
+    assert_true (holds (s, 0, 4 * MIB, 0));
+  }
+  munmap (map, 4 * MIB);
+}
+
+static void
+test_lost (void **state)
+{
+  struct slab *s = pool_take (donor.pool);
+
+  (void) state;
+  pool_lose (donor.pool, s);
+  assert_int_equal (pool_lendable (donor.pool), 2);
+  assert_non_null (pool_take (donor.pool));
+  assert_non_null (pool_take (donor.pool));
+  assert_null (pool_take (donor.pool));
+  assert_int_equal (pool_count (donor.pool).in[SLAB_LOST], 1);
+}
+
+static void
+test_index (void **state)
+{
+  (void) state;
+  assert_int_equal (pool_slab (donor.pool, 2)->index, 2);
+  assert_null (pool_slab (donor.pool, 3));
+  assert_null (pool_slab (donor.pool, UINT64_MAX));
+}
+
+static struct pool_zero job;
+static enum slab_state other; /* its state when the job was done */
+static struct slab *watched;
+static bool zeroed;
+
+static void
+on_zeroed (struct note *note)
+{
+  assert_ptr_equal (note, &job.done);
+  other = watched->state;
+  zeroed = true;
+}
+
+static bool
+is_zeroed (void)
+{
+  return zeroed;
+}
+
+static void
+start_zero (struct slab *s, uint64_t offset, uint64_t length)
+{
+  memset (&job, 0, sizeof job);
+  job.done.run = on_zeroed;
+  job.slab = s;
+  job.offset = offset;
+  job.length = length;
+  zeroed = false;
+  pool_zero (donor.pool, &job);
+}
+
+static void
+test_zero (void **state)
+{
+  static const uint64_t ranges[][2] = { { 0, 1 },
+                                        { 4095, 2 },
+                                        { 1, 4 * MIB - 2 },
+                                        { 2 * MIB - 1, MIB },
+                                        { 0, 4 * MIB } };
+  struct slab *s = watched = pool_take (donor.pool);
+
+  (void) state;
+  for (unsigned i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+    uint64_t from = ranges[i][0], to = from + ranges[i][1];
+
+    memset (s->backing.addr, 7, 4 * MIB);
+    start_zero (s, from, to - from);
+    donor_wait (is_zeroed);
+    assert_int_equal (job.status, 0);
+    assert_true (holds (s, 0, from, 7) && holds (s, from, to, 0) &&
+                 holds (s, to, 4 * MIB, 7));
+  }
+}
+
+/* Has the thread begun with it?  Asked of the memfd: the memory is the
+ * thread's.
+ */
+static bool
+begun (const struct slab *s)
+{
+  uint8_t byte;
+
+  assert_int_equal (pread (s->backing.fd, &byte, 1, 0), 1);
+  return byte == 0;
+}
+
+/* To scrub a slab takes as long as it is large; to zero a page does not, also
+ * while that goes on.  This thread may be put aside for as long as all of it
+ * takes, but not each time.
+ */
+static void
+test_zero_first (void **state)
+{
+  (void) state;
+  other = SLAB_FREE;
+  for (unsigned tries = 0; tries < 5 && other != SLAB_SCRUBBING; tries++) {
+    struct slab *s = watched = pool_take (donor.pool);
+
+    memset (s->backing.addr, 7, LARGE_MIB * MIB);
+    pool_return (donor.pool, s);
+    while (!begun (s))
+      ;
+    start_zero (s, 0, 4096);
+    donor_wait (is_zeroed);
+    assert_int_equal (job.status, 0);
+    donor_wait (donor_all_free);
+    assert_true (holds (s, 0, LARGE_MIB * MIB, 0));
+  }
+  assert_int_equal (other, SLAB_SCRUBBING);
+}
+
+/* The end does not wait for what is not done. */
+static void
+test_stop (void **state)
+{
+  (void) state;
+  pool_return (donor.pool, pool_take (donor.pool));
+}
+
+int
+main (void)
+{
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
+#define TEST_LARGE(t)                                                         \
+  cmocka_unit_test_setup_teardown (t, setup_large, teardown)
+  const struct CMUnitTest tests[] = {
+    TEST (test_clean),      TEST (test_exposed), TEST (test_lost),
+    TEST (test_index),      TEST (test_zero),    TEST_LARGE (test_zero_first),
+    TEST_LARGE (test_stop),
+  };
+
+  return RUN_TESTS (tests);
+}
