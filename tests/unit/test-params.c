@@ -54,6 +54,8 @@ test_defaults (void **state)
   assert_int_equal (p.volume.size, 1 << 30);
   assert_int_equal (p.volume.slab_size, 0);
   assert_int_equal (p.volume.transports, FP_TRANSPORT_WIRE_MASK);
+  assert_int_equal (p.volume.timeout_ms, 2000); /* as the man page says */
+  assert_int_equal (p.volume.poll_us, 100);
   assert_int_equal (p.volume.lanes, cpus > FP_MAX_LANES ? FP_MAX_LANES : cpus);
   assert_true (fp_uuid_is_nil (&p.volume.uuid));
   assert_false (p.volume.resume);
@@ -96,6 +98,44 @@ test_all (void **state)
   assert_true (p.volume.resume);
   assert_true (p.keep);
   assert_string_equal (p.status, "/run/s.sock");
+}
+
+static void
+test_words (void **state)
+{
+  static const char *const words[2][7] = {
+    { "0", "n", "no", "f", "false", "off", "False" },
+    { "1", "y", "yes", "t", "true", "on", "ON" },
+  };
+  static const struct {
+    const char *name;
+    unsigned transports;
+  } transports[] = {
+    { "auto", FP_TRANSPORT_WIRE_MASK },
+    { "rdma", FP_TRANSPORT_RDMA },
+    { "shm", FP_TRANSPORT_SHM },
+    { "tcp", FP_TRANSPORT_TCP },
+  };
+  struct fp_params p;
+  char why[FP_WHY_MAX], list[100];
+
+  (void) state;
+  for (unsigned b = 0; b < 2; b++)
+    for (unsigned i = 0; i < 7; i++) {
+      snprintf (list, sizeof list, SERVER " size=1G keep=%s mlock=%s",
+                words[b][i], words[b][i]);
+      if (parse (&p, list, why) != 0)
+        fail_msg ("'%s' got '%s'", list, why);
+      assert_int_equal (p.keep, b);
+      assert_int_equal (p.mlock, b);
+    }
+  for (unsigned i = 0; i < sizeof transports / sizeof transports[0]; i++) {
+    snprintf (list, sizeof list, "server=unix:/s size=1G transport=%s",
+              transports[i].name);
+    if (parse (&p, list, why) != 0)
+      fail_msg ("'%s' got '%s'", list, why);
+    assert_int_equal (p.volume.transports, transports[i].transports);
+  }
 }
 
 static void
@@ -149,6 +189,7 @@ static const struct {
   { "server=0.0.0.0 size=1G", "not an address to connect to" },
   { SERVER " " SERVER " size=1G", "given twice" },
   { SERVER " " SERVER ":7471 size=1G", "given twice" },
+  { "server=unix:/a server=unix:/a size=1G", "given twice" },
 
   { SERVER " size=1G slab=3M", "power of two" },
   { SERVER " size=1G slab=0", "power of two" },
@@ -233,8 +274,8 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_defaults), cmocka_unit_test (test_all),
-    cmocka_unit_test (test_follows),  cmocka_unit_test (test_bad),
-    cmocka_unit_test (test_bounds),
+    cmocka_unit_test (test_words),    cmocka_unit_test (test_follows),
+    cmocka_unit_test (test_bad),      cmocka_unit_test (test_bounds),
   };
 
   return RUN_TESTS (tests);
