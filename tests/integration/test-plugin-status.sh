@@ -28,6 +28,7 @@ status=$status pid=$(cat "$tmp/n.pid") uri="nbd+unix:///?socket=$tmp/n.sock" \
 import json
 import os
 import socket
+import time
 import nbd
 
 
@@ -67,18 +68,35 @@ assert (s["state"], s["transport"], s["why"]) == ("up", "shm", ""), s
 assert s["slabs_total"] == 8, s
 
 h.pwrite(b"a" * 10000, (4 << 20) - 5000)
+h.pwrite(b"a" * 2000, 5 << 20)  # to a piece that has its memory now
 h.pread(3000, 0)
 h.pread(3000, 10 << 20)
+h.pread(3000, 4 << 20)
 h.flush()
 h.trim(4096, 0)
+h.trim(4096, 8192)
 h.zero(4096, 1 << 20, nbd.CMD_FLAG_NO_HOLE)
 b = get()["volume"]
 assert b["pieces_allocated"] == 2, b
-for name, n in (("writes", 1), ("reads", 2), ("flushes", 1), ("trims", 1),
-                ("zeros", 1), ("bytes_written", 10000), ("bytes_read", 6000),
+for name, n in (("writes", 2), ("reads", 3), ("flushes", 1), ("trims", 2),
+                ("zeros", 1), ("bytes_written", 12000), ("bytes_read", 9000),
                 ("errors", 0)):
     assert b[name] - v[name] == n, (name, b[name], v[name])
-assert b["write_latency_ns"]["count"] > v["write_latency_ns"]["count"]
+for kind in "read", "write":
+    lat = b[kind + "_latency_ns"]
+    assert lat["count"] == b[kind + "s"], (kind, lat, b)
+    assert 0 < lat["p50"] <= lat["p99"] <= lat["p999"], (kind, lat)
+    assert 0 < lat["mean"] <= lat["max"], (kind, lat)
+
+# What the server still has is told by its next answer to a heartbeat.
+end = time.monotonic() + 20
+while True:
+    s = get()["servers"][0]
+    if s["slabs_free"] <= s["slabs_total"] - 2:
+        break
+    assert time.monotonic() < end, s
+    time.sleep(0.05)
+assert s["pieces"] == 2, s
 
 # Clients that hang up, that do not read, and many at once.
 for i in range(100):
