@@ -17,6 +17,8 @@ mkdir "$TMPDIR"
 nothing_left ()
 {
     [ -z "$(ls -A "$TMPDIR")" ] || fail "left behind: $(ls -A "$TMPDIR")"
+    # Its programs have their sockets there.
+    if pgrep -fa -- "$TMPDIR/"; then fail "left running"; fi
 }
 short=(--seconds 0.02 --rounds 2 --size 64M)
 
