@@ -56,6 +56,11 @@ for server in "unix:$tmp/m.usock" "$(grep -v '^unix:' "$tmp/m.addr")"; do
             /^Anonymous:/ && rw { a = $2 } /^VmFlags:/ && rw && !/ lo / { s += a }
             END { print s + 0 }' "/proc/$pid/smaps")
         [ "$unlocked" = 0 ] || fail "$mode: $unlocked kB of anonymous memory are not locked"
+        # And the code is there, not only locked once it is read from a disk.
+        absent=$(awk '/^[0-9a-f]+-/ { x = $2 == "r-xp" && $6 ~ /^\// }
+            x && /^Size:/ { s += $2 } x && /^Rss:/ { s -= $2 }
+            END { print s + 0 }' "/proc/$pid/smaps")
+        [ "$absent" = 0 ] || fail "$mode: $absent kB of code are not in memory"
         stop "$pid"
     done
 done
