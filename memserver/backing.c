@@ -156,6 +156,24 @@ backing_zero (struct backing *b, uint64_t offset, uint64_t length)
   return kernel_zero (b->addr + offset, length);
 }
 
+int
+backing_copy (struct backing *to, const struct backing *from, uint64_t offset,
+              uint64_t length)
+{
+  /* Not a memcpy: see backing.h.  Huge pages can be read, not written. */
+  while (length > 0) {
+    ssize_t n = pread (from->fd, to->addr + offset, length, (off_t) offset);
+
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return n < 0 ? -errno : -EIO;
+    offset += (uint64_t) n;
+    length -= (uint64_t) n;
+  }
+  return 0;
+}
+
 void
 backing_drop (struct backing *b)
 {

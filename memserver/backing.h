@@ -53,6 +53,12 @@ int backing_populate (struct backing *b, uint64_t offset, uint64_t length,
 /* Also where a client has the memfd; any alignment. */
 int backing_zero (struct backing *b, uint64_t offset, uint64_t length);
 
+/* The same bytes; both are populated, and as large.  -errno also where a
+ * client punched holes and no memory is left to fill them.
+ */
+int backing_copy (struct backing *to, const struct backing *from,
+                  uint64_t offset, uint64_t length);
+
 /* Let go of it: the system has the memory back when nobody has the memfd open
  * or mapped.
  */

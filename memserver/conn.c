@@ -28,7 +28,7 @@ struct conn {
   const struct conn_events *events;
   void *owner;
   int fd;
-  bool is_unix;
+  bool is_unix, hung_up;
   char peer[FP_ADDR_MAX + 1];
   enum state state;
   enum conn_after after;
@@ -55,6 +55,16 @@ end (struct conn *c, const char *why)
   event_del (c->closed);
   event_del (c->timer);
   c->events->ended (c, why);
+}
+
+/* A call on the socket failed with err, 0: it was closed. */
+static void
+end_failed (struct conn *c, int err)
+{
+  c->hung_up = err == 0 || err == ECONNRESET || err == EPIPE;
+  end (c, err != 0         ? strerror (err)
+          : c->in_done > 0 ? "hung up in the middle of a message"
+                           : "hung up");
 }
 
 static void
@@ -120,11 +130,11 @@ on_readable (evutil_socket_t fd, short what, void *arg)
   n = recv (fd, c->in + c->in_done, c->in_want - c->in_done, 0);
   if (n < 0) {
     if (errno != EAGAIN && errno != EINTR)
-      end (c, strerror (errno));
+      end_failed (c, errno);
     return;
   }
   if (n == 0) {
-    end (c, c->in_done > 0 ? "hung up in the middle of a message" : "hung up");
+    end_failed (c, 0);
     return;
   }
   c->in_done += (size_t) n;
@@ -183,7 +193,7 @@ on_writable (evutil_socket_t fd, short what, void *arg)
       return;
     }
     if (n < 0) {
-      end (c, strerror (errno));
+      end_failed (c, errno);
       return;
     }
     c->out_done += (size_t) n;
@@ -209,6 +219,7 @@ on_closed (evutil_socket_t fd, short what, void *arg)
 
   (void) fd;
   (void) what;
+  c->hung_up = true;
   end (c, "hung up");
 }
 
@@ -291,6 +302,12 @@ bool
 conn_is_unix (const struct conn *c)
 {
   return c->is_unix;
+}
+
+bool
+conn_hung_up (const struct conn *c)
+{
+  return c->hung_up;
 }
 
 const char *

@@ -51,6 +51,7 @@ void conn_free (struct conn *c);
 void *conn_owner (const struct conn *c);
 bool conn_is_unix (const struct conn *c);
 const char *conn_peer (const struct conn *c); /* its address, for people */
+bool conn_hung_up (const struct conn *c);     /* it is the peer who ended it */
 
 /* Call ended in so many milliseconds; replaces the last deadline, which cannot
  * fail.

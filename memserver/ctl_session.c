@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "ctl.h"
 #include "data.h"
 #include "options.h"
@@ -113,6 +114,9 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
       return CTL_WAIT;
     return refuse_busy (call, rec);
   }
+  if (rec && fp_now_ns () < rec->fenced_ns &&
+      !fp_uuid_eq (&rec->holder_uuid, &s->client))
+    return refuse_busy (call, rec);
   if (rec && !(q->flags & FP_OPEN_RESUME))
     return ctl_fail (call, -EEXIST, "this volume exists already");
   if (!rec && !(q->flags & FP_OPEN_CREATE))
@@ -182,6 +186,7 @@ ctl_bye (struct call *call)
 
   if (r < 0)
     return r;
+  s->orderly = true;
   if (s->record)
     s->discard = q.discard || s->record->ephemeral;
   if (!session_close_volume (s))

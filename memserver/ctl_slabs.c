@@ -94,6 +94,41 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
   return 0;
 }
 
+/* A slab that an earlier client may have mapped: not for another one as it is.
+ * CTL_WAIT: it is being copied.
+ */
+static int
+take_over (struct call *call, struct slab *s)
+{
+  struct session *session = call->session;
+
+  if (!s->abandoned || s->state == SLAB_LOST)
+    return 0;
+  if (fp_uuid_eq (&s->mapper, &session->client)) {
+    s->abandoned = false;
+    return 0;
+  }
+  if (session->moving)
+    return session->wait_over
+               ? ctl_fail (call, -EBUSY, "slab %u is still being copied",
+                           s->index)
+               : CTL_WAIT;
+  if (session->move.slab == s && session->move.status < 0) {
+    int r = session->move.status;
+
+    session->move.slab = NULL;
+    return ctl_fail (call, r,
+                     "slab %u: another client may have it mapped, and there "
+                     "is no memory to copy it to: %s",
+                     s->index, strerror (-r));
+  }
+  session->move.slab = s;
+  session->move.status = 0;
+  session->moving = true;
+  pool_move (session->server->pool, &session->move);
+  return CTL_WAIT;
+}
+
 int
 ctl_list (struct call *call)
 {
@@ -113,8 +148,12 @@ ctl_list (struct call *call)
 
     if (s->label.piece == FP_PIECE_NONE || labelled++ < q.start)
       continue;
-    r = add_grant (call, &p, s);
-    if (r < 0)
+    r = take_over (call, s);
+    if (r != 0 && p.count > 0)
+      break; /* what there is; the rest when it is asked for */
+    if (r == 0)
+      r = add_grant (call, &p, s);
+    if (r != 0)
       return r;
     if (fp_deadline_passed (until))
       break;
@@ -274,7 +313,7 @@ ctl_zero (struct call *call)
     return session->zero.status;
   }
   s = find_slab (call, q.slab);
-  if (!s)
+  if (!s || s->abandoned)
     return no_slab (call, q.slab);
   if (!fp_range_ok (q.offset, q.length, s->backing.size))
     return ctl_fail (call, -EINVAL, "ZERO: outside the slab");

@@ -89,6 +89,17 @@ host_memory (struct host_memory *out, int numa)
   return 0;
 }
 
+bool
+host_spares (uint64_t bytes, uint64_t reserve, int numa, uint64_t *available)
+{
+  struct host_memory memory;
+
+  if (host_memory (&memory, numa) < 0)
+    return true;
+  *available = memory.available;
+  return memory.available >= reserve && memory.available - reserve >= bytes;
+}
+
 uint64_t
 host_huge_free (uint64_t page_size)
 {

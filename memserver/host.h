@@ -19,6 +19,10 @@ struct host_memory {
 /* Of the machine, or of one NUMA node.  Allocates nothing. */
 int host_memory (struct host_memory *out, int numa);
 
+/* Is so much available and the reserve too?  True also if nobody knows. */
+bool host_spares (uint64_t bytes, uint64_t reserve, int numa,
+                  uint64_t *available);
+
 /* Free bytes in huge pages of page_size; 0 where there are none. */
 uint64_t host_huge_free (uint64_t page_size);
 

@@ -30,6 +30,7 @@ keys_open (struct session *s, struct slab *slab)
     break;
   case FP_TRANSPORT_SHM:
     slab->exposed = true;
+    slab->mapper = s->client;
     slab->raddr = 0;
     slab->rkey = 0;
     break;

@@ -17,7 +17,7 @@ struct slab;
  */
 int keys_ready (const struct session *s);
 
-/* Make the key, if it has none. */
+/* Make the key, if it has none.  The slab is not abandoned (slab.h). */
 int keys_open (struct session *s, struct slab *slab);
 
 /* The key opens nothing any more; but data threads may hold the slab.

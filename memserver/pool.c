@@ -2,8 +2,8 @@
 /* pool.c - all slabs of this server, and the thread that works on them.
  *
  * The worker takes, in this order: ranges that a client waits for to be
- * zeroed, slabs to scrub, slabs to populate; each in steps, so that what comes
- * first does not wait for long.  Ranges take turns.
+ * zeroed, slabs to move, slabs to scrub, slabs to populate; each in steps, so
+ * that what comes first does not wait for long.  Ranges take turns.
  */
 
 #include <config.h>
@@ -35,9 +35,12 @@ struct pool {
   struct list free; /* the loop's */
   struct pool_counts counts;
 
-  pthread_mutex_t lock; /* over the four below */
+  uint32_t doubtful; /* slabs that are; the loop's */
+
+  pthread_mutex_t lock; /* over the five below */
   pthread_cond_t wake;
   struct pool_zero *zero_first, **zero_last;
+  struct pool_move *move_first, **move_last;
   struct list scrub, populate;
   bool stop;
 
@@ -104,6 +107,10 @@ on_worked (struct note *note)
       (struct slab *) ((char *) note - offsetof (struct slab, note));
   struct pool *pool = s->pool;
 
+  if (s->doubtful && (s->status < 0 || s->populated == s->backing.size)) {
+    s->doubtful = false;
+    pool->doubtful--;
+  }
   if (s->status < 0) {
     set_state (s, SLAB_LOST);
     fp_log (FP_LOG_ERROR, "slab %u is lost: no memory for it: %s", s->index,
@@ -139,6 +146,8 @@ pool_return (struct pool *pool, struct slab *s)
   set_state (s, SLAB_SCRUBBING);
   s->status = 0;
   s->scrubbed = 0;
+  s->doubtful = s->exposed && s->abandoned;
+  pool->doubtful += s->doubtful;
   enqueue (pool, &pool->scrub, s);
 }
 
@@ -167,6 +176,36 @@ pool_zero (struct pool *pool, struct pool_zero *job)
   enqueue_zero (pool, job);
 }
 
+void
+pool_move (struct pool *pool, struct pool_move *job)
+{
+  job->pool = pool;
+  job->backing = (struct backing) { .fd = -1 };
+  job->at = 0;
+  job->next = NULL;
+
+  FP_LOCK_SCOPE (&pool->lock);
+
+  *pool->move_last = job;
+  pool->move_last = &job->next;
+  pthread_cond_signal (&pool->wake);
+}
+
+int
+pool_moved (struct pool_move *job)
+{
+  struct slab *s = job->slab;
+
+  if (job->status < 0) {
+    backing_drop (&job->backing);
+    return job->status;
+  }
+  backing_drop (&s->backing);
+  s->backing = job->backing;
+  s->exposed = s->abandoned = false;
+  return 0;
+}
+
 struct slab *
 pool_slab (struct pool *pool, uint64_t index)
 {
@@ -184,7 +223,8 @@ pool_lendable (const struct pool *pool)
 {
   const uint32_t *in = pool->counts.in;
 
-  return in[SLAB_FREE] + in[SLAB_SCRUBBING] + in[SLAB_UNPOPULATED];
+  return in[SLAB_FREE] + in[SLAB_SCRUBBING] + in[SLAB_UNPOPULATED] -
+         pool->doubtful;
 }
 
 uint64_t
@@ -197,16 +237,21 @@ pool_slab_size (const struct pool *pool)
 
 /* Is there memory for one more step?  Huge pages were set aside before. */
 static bool
-memory_left (struct pool *pool, const struct slab *s, uint64_t step)
+memory_left (const struct pool *pool, const struct backing *b, uint64_t step,
+             uint64_t *available)
 {
-  struct host_memory memory;
-  bool enough;
+  return b->page_size > 65536 ||
+         host_spares (step, pool->params.reserve, pool->params.slab.numa,
+                      available);
+}
 
-  if (s->backing.page_size > 65536 ||
-      host_memory (&memory, pool->params.slab.numa) < 0)
-    return true;
-  enough = memory.available >= pool->params.reserve &&
-           memory.available - pool->params.reserve >= step;
+/* Likewise, to populate: that waits, and says so. */
+static bool
+may_populate (struct pool *pool, const struct slab *s, uint64_t step)
+{
+  uint64_t available = 0;
+  bool enough = memory_left (pool, &s->backing, step, &available);
+
   if (enough == pool->short_of_memory) {
     pool->short_of_memory = !enough;
     if (enough)
@@ -215,7 +260,7 @@ memory_left (struct pool *pool, const struct slab *s, uint64_t step)
       fp_log (FP_LOG_WARN,
               "populating waits: this host has %llu MiB left, and %llu MiB "
               "are reserved for it",
-              (unsigned long long) memory.available >> 20,
+              (unsigned long long) available >> 20,
               (unsigned long long) pool->params.reserve >> 20);
   }
   return enough;
@@ -253,10 +298,10 @@ done_with_first (struct pool *pool, struct list *l)
 }
 
 static uint64_t
-step_of (const struct slab *s, uint64_t done)
+step_of (const struct backing *b, uint64_t done)
 {
-  return FP_MIN (FP_MAX ((uint64_t) BACKING_STEP, s->backing.page_size),
-                 s->backing.size - done);
+  return FP_MIN (FP_MAX ((uint64_t) BACKING_STEP, b->page_size),
+                 b->size - done);
 }
 
 static void
@@ -271,15 +316,40 @@ first_time_done (struct pool *pool)
   fp_log (FP_LOG_INFO, "ready: %u slabs of %s", pool->made, size);
 }
 
+/* All huge pages are in use, and some may be a client's that has not let go of
+ * them yet.  The other slabs get their turn: they may have pages.
+ */
+static void
+populate_later (struct pool *pool, struct slab *s)
+{
+  if (!pool->short_of_memory)
+    fp_log (FP_LOG_WARN, "populating waits: there is no huge page left");
+  pool->short_of_memory = true;
+
+  FP_LOCK_SCOPE (&pool->lock);
+
+  list_remove_first (&pool->populate);
+  list_append (&pool->populate, s);
+}
+
 /* One step of the first slab to populate; false: not now. */
 static bool
 populate_some (struct pool *pool, struct slab *s)
 {
-  uint64_t step = step_of (s, s->populated);
+  uint64_t step;
 
-  if (!memory_left (pool, s, step))
+  /* It was dropped. */
+  s->status =
+      s->backing.fd < 0 ? backing_new (&s->backing, &pool->params.slab) : 0;
+  if (s->status == -ENOMEM) {
+    populate_later (pool, s);
     return false;
-  populate_step (pool, s, step);
+  }
+  step = step_of (&s->backing, s->populated);
+  if (s->status == 0 && !may_populate (pool, s, step))
+    return false;
+  if (s->status == 0)
+    populate_step (pool, s, step);
   if (s->status == 0 && s->populated < s->backing.size)
     return true;
 
@@ -288,21 +358,11 @@ populate_some (struct pool *pool, struct slab *s)
   return true;
 }
 
-/* A client had the memfd: new memory. */
-static void
-replace (struct pool *pool, struct slab *s)
-{
-  backing_drop (&s->backing);
-  s->exposed = s->abandoned = false;
-  s->populated = 0;
-  s->status = backing_new (&s->backing, &pool->params.slab);
-}
-
 /* One step of the first slab to scrub. */
 static void
 scrub_some (struct pool *pool, struct slab *s)
 {
-  uint64_t step = step_of (s, s->scrubbed);
+  uint64_t step = step_of (&s->backing, s->scrubbed);
 
   if (!s->exposed)
     s->status = backing_zero (&s->backing, s->scrubbed, step);
@@ -317,8 +377,11 @@ scrub_some (struct pool *pool, struct slab *s)
   if (s->status == 0 && s->scrubbed < s->backing.size)
     return;
 
-  if (s->exposed)
-    replace (pool, s);
+  if (s->exposed) { /* it gets another memfd when it is populated */
+    backing_drop (&s->backing);
+    s->exposed = s->abandoned = false;
+    s->populated = 0;
+  }
   done_with_first (pool, &pool->scrub);
 }
 
@@ -335,6 +398,45 @@ zero_some (struct pool *pool, struct pool_zero *job)
     enqueue_zero (pool, job);
   else
     mailbox_post (pool->params.mailbox, &job->done);
+}
+
+static int
+move_some (struct pool *pool, struct pool_move *job)
+{
+  struct backing *b = &job->backing;
+  uint64_t step, available;
+  bool locked = true;
+  int r = 0;
+
+  if (b->fd < 0)
+    r = backing_new (b, &pool->params.slab);
+  if (r < 0)
+    return r;
+  step = step_of (b, job->at);
+  if (!memory_left (pool, b, step, &available))
+    return -ENOMEM;
+  r = backing_populate (b, job->at, step, &locked);
+  if (r == 0)
+    r = backing_copy (b, &job->slab->backing, job->at, step);
+  job->at += step;
+  return r;
+}
+
+/* One step of the first slab to move. */
+static void
+move_first (struct pool *pool, struct pool_move *job)
+{
+  job->status = move_some (pool, job);
+  if (job->status == 0 && job->at < job->backing.size)
+    return;
+  {
+    FP_LOCK_SCOPE (&pool->lock);
+
+    pool->move_first = job->next;
+    if (!job->next)
+      pool->move_last = &pool->move_first;
+  }
+  mailbox_post (pool->params.mailbox, &job->done);
 }
 
 /* Wait for something to do, or for a second if pause. */
@@ -360,13 +462,14 @@ work (void *arg)
 
   for (;;) {
     struct pool_zero *z = NULL;
+    struct pool_move *m = NULL;
     struct slab *to_scrub = NULL, *to_populate = NULL;
 
     {
       FP_LOCK_SCOPE (&pool->lock);
 
-      if (!pool->stop && !pool->zero_first && !pool->scrub.first &&
-          (!pool->populate.first || pause))
+      if (!pool->stop && !pool->zero_first && !pool->move_first &&
+          !pool->scrub.first && (!pool->populate.first || pause))
         wait_for_work (pool, pause);
       if (pool->stop)
         return;
@@ -376,12 +479,15 @@ work (void *arg)
         if (!z->next)
           pool->zero_last = &pool->zero_first;
       }
-      else if ((to_scrub = pool->scrub.first) == NULL)
+      else if ((m = pool->move_first) == NULL &&
+               (to_scrub = pool->scrub.first) == NULL)
         to_populate = pool->populate.first;
     }
     pause = false;
     if (z)
       zero_some (pool, z);
+    else if (m)
+      move_first (pool, m);
     else if (to_scrub)
       scrub_some (pool, to_scrub);
     else if (to_populate)
@@ -419,6 +525,7 @@ pool_new (struct pool **out, const struct pool_params *p, uint32_t *made)
   list_init (&pool->scrub);
   list_init (&pool->populate);
   pool->zero_last = &pool->zero_first;
+  pool->move_last = &pool->move_first;
   r = -pthread_mutex_init (&pool->lock, NULL);
   if (r == 0)
     r = init_wake (&pool->wake);

@@ -70,6 +70,26 @@ struct pool_zero {
 };
 void pool_zero (struct pool *pool, struct pool_zero *job);
 
+/* Give a lent slab that nobody has a key to new memory with the same contents;
+ * done then runs on the loop, with status set.  -ENOMEM: this host has none
+ * left for it, and the slab is as before.
+ */
+struct pool_move {
+  struct note done;
+  struct slab *slab;
+  int status;
+  struct pool *pool;      /* the pool's, until done */
+  struct backing backing; /* likewise */
+  struct pool_move *next;
+  uint64_t at;
+};
+void pool_move (struct pool *pool, struct pool_move *job);
+
+/* In done, and only there: the slab has the new memory from here on.  Returns
+ * job->status.
+ */
+int pool_moved (struct pool_move *job);
+
 struct slab *pool_slab (struct pool *pool, uint64_t index); /* or NULL */
 
 struct pool_counts {
@@ -78,7 +98,10 @@ struct pool_counts {
 };
 struct pool_counts pool_count (const struct pool *pool);
 
-/* Could be lent: now, or when the worker is done with them. */
+/* Could be lent: now, or when the worker is done with them.  Not one whose
+ * memory may still be mapped by a client that was away for too long: that slab
+ * takes twice its size from this host, and is counted when it has it.
+ */
 uint32_t pool_lendable (const struct pool *pool);
 
 uint64_t pool_slab_size (const struct pool *pool);

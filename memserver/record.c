@@ -73,8 +73,6 @@ on_lease_over (evutil_socket_t fd, short what, void *arg)
   (void) fd;
   (void) what;
   record_title (r, title);
-  for (uint32_t i = 0; i < r->nr_slabs; i++)
-    r->slabs[i]->abandoned = r->slabs[i]->exposed;
   given = give_back (r, true);
   fp_log (FP_LOG_INFO, "volume %s: %s did not come back: %u slabs freed",
           title, r->client, given);
@@ -111,6 +109,8 @@ record_attach (struct record *r, struct session *s, const struct fp_open *q)
 {
   event_del (r->lease);
   r->holder = s;
+  r->holder_uuid = s->client;
+  r->fenced_ns = 0;
   r->transport = q->transport;
   r->ephemeral = (q->flags & FP_OPEN_EPHEMERAL) != 0;
   r->epoch++;

@@ -36,7 +36,12 @@ struct record {
   uint64_t epoch;
   struct session *holder;       /* NULL: its lease is running */
   char client[FP_NAME_MAX + 1]; /* who has it, or had it last */
+  struct fp_uuid holder_uuid;   /* likewise */
   uint64_t since;               /* seconds since 1970 */
+  /* Until then (fp_now_ns) only the last client may come back: it may not have
+   * heard yet that its session has ended, and over shm go on.  0: it has.
+   */
+  uint64_t fenced_ns;
   struct slab **slabs;
   uint32_t nr_slabs, max_slabs;
   struct event *lease;

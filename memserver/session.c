@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "data.h"
@@ -66,7 +67,11 @@ on_message (struct conn *c)
 static void
 on_conn_ended (struct conn *c, const char *why)
 {
-  session_end (conn_owner (c), why);
+  struct session *s = conn_owner (c);
+
+  /* Over TCP nothing is mapped, and a hang-up may be the network's. */
+  s->orderly = s->orderly || (conn_is_unix (c) && conn_hung_up (c));
+  session_end (s, why);
 }
 
 /* The reply to DATA_HELLO is written: the socket is a data connection now. */
@@ -118,6 +123,28 @@ on_zeroed (struct note *note)
   session_drained (s);
 }
 
+static void
+on_moved (struct note *note)
+{
+  struct session *s =
+      (struct session *) ((char *) note -
+                          offsetof (struct session, move.done));
+  int r = pool_moved (&s->move);
+
+  if (r < 0)
+    fp_log (FP_LOG_WARN,
+            "slab %u: another client may have it mapped, and there is no "
+            "memory to copy it to: %s",
+            s->move.slab->index, strerror (-r));
+  else
+    fp_log (FP_LOG_INFO,
+            "slab %u: copied, as another client may have it mapped",
+            s->move.slab->index);
+  s->moving = false;
+  server_poke (s->server);
+  session_drained (s);
+}
+
 int
 session_new (struct server *srv, int fd)
 {
@@ -134,6 +161,7 @@ session_new (struct server *srv, int fd)
   s->server = srv;
   s->state = SESSION_FRESH;
   s->zero.done.run = on_zeroed;
+  s->move.done.run = on_moved;
   TAILQ_INIT (&s->data);
   r = conn_new (&s->conn, srv->base, fd, &conn_events, s);
   if (r == 0)
@@ -160,6 +188,7 @@ session_begin (struct session *s, const struct fp_hello *q)
     r = fp_random (s->token, sizeof s->token);
   if (r < 0)
     return r;
+  s->client = q->client;
   snprintf (s->name, sizeof s->name, "%s", q->name);
   s->since = (uint64_t) time (NULL);
   s->state = SESSION_READY;
@@ -175,6 +204,7 @@ session_begin (struct session *s, const struct fp_hello *q)
 void
 session_renew (struct session *s)
 {
+  s->renewed_ns = fp_now_ns ();
   conn_set_deadline (s->conn, s->server->options->lease_s * 1000,
                      "was silent for its whole lease");
 }
@@ -202,6 +232,21 @@ session_waited (struct session *s)
   s->retried = false;
 }
 
+/* What it has mapped, it may write to at any time. */
+static void
+abandon (struct session *s)
+{
+  struct record *r = s->record;
+
+  for (uint32_t i = 0; i < r->nr_slabs; i++)
+    if (r->slabs[i]->exposed && fp_uuid_eq (&r->slabs[i]->mapper, &s->client))
+      r->slabs[i]->abandoned = true;
+  /* A client believes in its lease for so long at most (link.c). */
+  if (r->transport == FP_TRANSPORT_SHM)
+    r->fenced_ns =
+        s->renewed_ns + s->server->options->lease_s * FP_NS_PER_S * 15 / 16;
+}
+
 /* The keys open nothing from here on. */
 static void
 close_access (struct session *s)
@@ -226,9 +271,11 @@ session_close_volume (struct session *s)
   }
   if (!s->closing)
     close_access (s);
-  if (s->nr_data > 0 || s->zeroing)
+  if (s->nr_data > 0 || s->zeroing || s->moving)
     return false;
   rdma_end_domain (s);
+  if (!s->orderly)
+    abandon (s);
   record_detach (s->record, s->discard);
   s->record = NULL;
   s->closing = false;

@@ -47,14 +47,17 @@ struct session {
   /* Since HELLO. */
   uint64_t id;
   uint8_t token[FP_TOKEN_SIZE];
+  struct fp_uuid client; /* the same again: nothing is mapped any more */
   char name[FP_NAME_MAX + 1];
   uint64_t since;      /* seconds since 1970 */
+  uint64_t renewed_ns; /* when its lease began anew */
   uint32_t transports; /* that it was offered */
 
   /* While OPEN, and ENDING until it is drained. */
   struct record *record;
   bool closing; /* access was ended */
   bool discard; /* and so is the volume, now */
+  bool orderly; /* the client has nothing mapped any more */
 
   /* FRESH, after DATA_HELLO: whose data connection it will be. */
   uint64_t data_for;
@@ -72,6 +75,8 @@ struct session {
   struct pool_zero zero;
   bool zeroing; /* the worker has it */
   bool zeroed;  /* and is done */
+  struct pool_move move;
+  bool moving; /* likewise */
 
   bool waiting;
   bool wait_over; /* the request was tried for long enough */

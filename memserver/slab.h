@@ -8,6 +8,16 @@
  *        |                LOST         |
  *        +--- if a client had its memfd (the pool makes a new one)
  *
+ * Over shm a client has the memory mapped, and that cannot be taken from it. A
+ * client that is stopped for longer than its lease may wake up and write into
+ * what it had: so nobody else is ever given memory that an earlier client may
+ * have mapped.  A client has done with it when it said BYE, when it hung up
+ * (it does that when nothing is mapped any more, and so does the kernel when
+ * it dies), or when it says HELLO again by the same UUID.  Else the slab is
+ * abandoned: for the next client of the volume its contents are copied
+ * (pool_move), and for another volume it gets new memory.  The old lives for
+ * as long as somebody has it mapped, and no longer.
+ *
  * A LENT slab belongs to one volume.  Its key is open while a session may use
  * it; the data threads hold the slab while they move bytes.
  *
@@ -42,8 +52,9 @@ struct slab {
   uint32_t index;
   enum slab_state state;
   struct backing backing; /* the worker's while UNPOPULATED or SCRUBBING */
-  bool exposed;           /* a client had the memfd */
-  bool abandoned;         /* and never said that it has done with it */
+  bool exposed;           /* clients had the memfd, the last one mapper */
+  bool abandoned;         /* which never said that it has done with it */
+  struct fp_uuid mapper;
 
   /* While LENT: what it holds. */
   struct record *record;
@@ -61,6 +72,7 @@ struct slab {
   struct note note;
   struct pool *pool;
   struct slab *next;
+  bool doubtful;      /* see pool_lendable */
   uint64_t populated; /* bytes */
   uint64_t scrubbed;  /* likewise */
   int status;

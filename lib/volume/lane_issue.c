@@ -296,7 +296,13 @@ issue (struct fp_lane *lane, struct fp_io *io)
         fp_piece_set_written (t, i, in, left);
         memcpy (far, user, left);
       }
-      io->issued += (uint32_t) left;
+      if (fp_link_lease_holds (lane->v->links[p->copy.server], fp_now_ns ())) {
+        io->issued += (uint32_t) left;
+      }
+      else {
+        fp_link_poke (lane->v->links[p->copy.server]);
+        why = PARK;
+      }
     }
     else {
       uint32_t n = issue_frag (lane, io, i, in, (uint32_t) left, &why);

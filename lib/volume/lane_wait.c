@@ -175,10 +175,12 @@ run_sync (struct fp_lane *lane, struct fp_io *io)
   return io->status;
 }
 
-/* Loads and stores, where the piece is mapped: no lock, no fragment. */
+/* Loads and stores, where the piece is mapped: no lock, no fragment.  *end is
+ * when they were done.
+ */
 static bool
 copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-             uint32_t length, uint64_t offset)
+             uint32_t length, uint64_t offset, uint64_t *end)
 {
   struct fp_pieces *t = lane->v->pieces;
   uint64_t i = offset >> t->shift, in = offset & (t->piece_size - 1);
@@ -193,7 +195,6 @@ copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
   if (p->copy.remote.map != NULL) {
     unsigned char *far = (unsigned char *) p->copy.remote.map + in;
 
-    did = true;
     if (kind == FP_IO_WRITE) {
       fp_piece_set_written (t, i, in, length);
       memcpy (far, buf, length);
@@ -204,6 +205,8 @@ copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     else {
       memcpy (buf, far, length);
     }
+    *end = fp_now_ns ();
+    did = fp_link_lease_holds (lane->v->links[p->copy.server], *end);
   }
   fp_piece_leave (t, p);
   return did;
@@ -213,20 +216,19 @@ static int
 lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
          uint32_t length, uint64_t offset)
 {
-  uint64_t start = fp_now_ns ();
+  uint64_t start = fp_now_ns (), end;
   struct fp_io io;
 
   if (length == 0)
     return 0;
   if (!in_volume (lane, length, offset) || length > FP_MAX_IO)
     return -EINVAL;
-  if (copy_direct (lane, kind, buf, length, offset)) {
+  if (copy_direct (lane, kind, buf, length, offset, &end)) {
     bool read = kind == FP_IO_READ;
 
     count (read ? &lane->reads : &lane->writes, 1);
     count (read ? &lane->bytes_read : &lane->bytes_written, length);
-    fp_hist_add_shared (read ? &lane->read_ns : &lane->write_ns,
-                        fp_now_ns () - start);
+    fp_hist_add_shared (read ? &lane->read_ns : &lane->write_ns, end - start);
     return 0;
   }
   io = (struct fp_io) {

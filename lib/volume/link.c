@@ -123,6 +123,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
     .slab_size = p->slab_size,
     .copies = p->copies,
   };
+  uint64_t asked;
   int r;
 
   /* Of a new volume the server may have heard before, if its answer was
@@ -133,8 +134,10 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   if (p->name[0] == '\0')
     q.flags |= FP_OPEN_EPHEMERAL;
   memcpy (q.name, p->name, sizeof q.name);
+  asked = fp_now_ns ();
   r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
   if (r == 0) {
+    link_renewed (l, asked);
     l->opened = true;
     return 0;
   }
@@ -202,7 +205,7 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
 
   move (l, FP_SERVER_CONNECTING);
   l->attempt++;
-  r = fp_session_open (&l->s, &l->v->p, l->addr, deadline, why);
+  r = fp_session_open (&l->s, &l->v->p, l->addr, &l->client, deadline, why);
   if (r < 0)
     return r;
   /* Once one transport worked for this server it stays with that. */
@@ -217,8 +220,8 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
       break;
     /* The next transport needs a session of its own. */
     let_go (l);
-    if (fp_session_open (&l->s, &l->v->p, l->addr, fp_deadline_in_ms (timeout),
-                         why) < 0)
+    if (fp_session_open (&l->s, &l->v->p, l->addr, &l->client,
+                         fp_deadline_in_ms (timeout), why) < 0)
       return r;
   }
   if (r < 0) {
@@ -246,13 +249,15 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
 /* ---- going down ---- */
 
 /* Nobody starts a transfer to this server any more; what is in flight ends;
- * then what it lent is let go.
+ * then what it lent is let go.  By hanging up, and by its name when it comes
+ * again, the server is told that nothing is under way to what was mapped.
  */
 static void
 let_go (struct fp_link *l)
 {
   struct fp_pieces *t = l->v->pieces;
 
+  atomic_store (&l->lease_ns, 0);
   for (uint64_t i = 0; i < t->nr; i++) {
     struct fp_piece *p = &t->p[i];
 
@@ -270,6 +275,10 @@ let_go (struct fp_link *l)
       fp_volume_drain_piece (l->v, p);
       fp_copy_forget (&p->copy);
     }
+    /* Its owner forgets it; nobody enters until then. */
+    else if (fp_piece_state (p) == FP_PIECE_BUSY && atomic_load (&p->held) &&
+             atomic_load (&p->server) == l->index)
+      fp_volume_drain_piece (l->v, p);
   }
   fp_session_close (&l->s);
 }
@@ -284,10 +293,12 @@ ping (struct fp_link *l)
    * when its lease would be, not as soon as it is slow to answer.
    */
   unsigned ms = FP_MAX (l->s.hello.lease_ms / 2, l->v->p.timeout_ms);
+  uint64_t asked = fp_now_ns ();
   int r = fp_ctl_ping (l->s.ctl, &reply, fp_deadline_in_ms (ms));
 
   if (r < 0)
     return r;
+  link_renewed (l, asked);
   FP_LOCK_SCOPE (&l->lock);
   l->slabs_total = reply.slabs_total;
   l->slabs_free = reply.stopping ? 0 : reply.slabs_free;
@@ -376,7 +387,8 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
       return;
     if (link_do_calls (l) < 0)
       return; /* which set the reason */
-    if (fp_deadline_passed (next_ping)) {
+    if (fp_deadline_passed (next_ping) ||
+        !fp_link_lease_holds (l, fp_now_ns ())) {
       if (ping (l) < 0) {
         snprintf (why, FP_WHY_MAX, "heartbeat: %s", fp_ctl_why (l->s.ctl));
         return;
@@ -483,6 +495,7 @@ int
 fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index)
 {
   FP_CLEANUP (link_freep) struct fp_link *l = NULL;
+  int r;
 
   l = calloc (1, sizeof *l);
   if (l == NULL)
@@ -493,6 +506,9 @@ fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index)
   l->calls_tail = &l->calls;
   fp_mutex_init (&l->lock);
   fp_cond_init (&l->cond);
+  r = fp_uuid_generate (&l->client);
+  if (r < 0)
+    return r;
   l->wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (l->wake_fd == -1)
     return -errno;
@@ -564,33 +580,4 @@ fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
     (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
   }
   return 0;
-}
-
-bool
-fp_link_usable (struct fp_link *l, uint64_t *slabs_free, uint64_t *session)
-{
-  FP_LOCK_SCOPE (&l->lock);
-  *slabs_free = l->slabs_free;
-  *session = l->session;
-  return l->state == FP_SERVER_UP;
-}
-
-void
-fp_link_status (struct fp_link *l, struct fp_server_status *s)
-{
-  memset (s, 0, sizeof *s);
-  fp_addr_format (l->addr, s->addr);
-  s->pieces = atomic_load (&l->pieces);
-  s->bytes_read = atomic_load (&l->bytes_read);
-  s->bytes_written = atomic_load (&l->bytes_written);
-  s->ops = atomic_load (&l->ops_done);
-  s->errors = atomic_load (&l->errors);
-  FP_LOCK_SCOPE (&l->lock);
-  memcpy (s->name, l->name, sizeof s->name);
-  s->state = l->state;
-  s->transport = l->transport;
-  s->slabs_total = l->slabs_total;
-  s->slabs_free = l->slabs_free;
-  s->reconnects = l->reconnects;
-  memcpy (s->why, l->why, sizeof s->why);
 }

@@ -55,6 +55,21 @@ void fp_link_suspect (struct fp_link *l);
  */
 bool fp_link_given_up (const struct fp_link *l);
 
+/* Over shm nobody refuses a load or a store to what is mapped here.  A client
+ * that was stopped for longer than its lease (SIGSTOP, a frozen cgroup) wakes
+ * up in the middle of a copy, to memory that may not be the volume's any more:
+ * another client may have taken the volume over, and written to a copy that
+ * the server made.  So no load or store counts unless the lease holds after
+ * it. While it does no server has let anybody else in; a store that comes
+ * later goes to old memory that nobody else is given.  If not, the transfer is
+ * done over when the link has asked the server, as after a broken connection.
+ *
+ * now is fp_now_ns () after the transfer.  The lease runs from when the last
+ * answered message was sent, less an eighth, by the clock that the server on
+ * this same host uses.
+ */
+bool fp_link_lease_holds (const struct fp_link *l, uint64_t now);
+
 /* Up to count grants, imported.  Returns how many, or -errno. */
 int fp_link_grant (struct fp_link *l, struct fp_copy *copies, unsigned count,
                    uint64_t *session);

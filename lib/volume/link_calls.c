@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "volume/link_int.h"
@@ -186,6 +187,7 @@ link_do_calls (struct fp_link *l)
   struct call *c;
 
   while ((c = next_call (l)) != NULL) {
+    uint64_t asked = fp_now_ns ();
     int r = -EINVAL;
 
     switch (c->kind) {
@@ -207,6 +209,7 @@ link_do_calls (struct fp_link *l)
       finish_call (l, c, -ENOTCONN, false);
       return r;
     }
+    link_renewed (l, asked);
     finish_call (l, c, r, true);
   }
   return 0;
@@ -282,4 +285,47 @@ fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
   };
 
   return run_call (l, &c);
+}
+
+void
+link_renewed (struct fp_link *l, uint64_t asked_ns)
+{
+  uint64_t lease_ns = l->s.hello.lease_ms * FP_NS_PER_MS;
+
+  atomic_store (&l->lease_ns, asked_ns + lease_ns - lease_ns / 8);
+}
+
+bool
+fp_link_lease_holds (const struct fp_link *l, uint64_t now)
+{
+  return now < atomic_load (&l->lease_ns);
+}
+
+bool
+fp_link_usable (struct fp_link *l, uint64_t *slabs_free, uint64_t *session)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  *slabs_free = l->slabs_free;
+  *session = l->session;
+  return l->state == FP_SERVER_UP;
+}
+
+void
+fp_link_status (struct fp_link *l, struct fp_server_status *s)
+{
+  memset (s, 0, sizeof *s);
+  fp_addr_format (l->addr, s->addr);
+  s->pieces = atomic_load (&l->pieces);
+  s->bytes_read = atomic_load (&l->bytes_read);
+  s->bytes_written = atomic_load (&l->bytes_written);
+  s->ops = atomic_load (&l->ops_done);
+  s->errors = atomic_load (&l->errors);
+  FP_LOCK_SCOPE (&l->lock);
+  memcpy (s->name, l->name, sizeof s->name);
+  s->state = l->state;
+  s->transport = l->transport;
+  s->slabs_total = l->slabs_total;
+  s->slabs_free = l->slabs_free;
+  s->reconnects = l->reconnects;
+  memcpy (s->why, l->why, sizeof s->why);
 }

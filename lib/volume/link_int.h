@@ -60,9 +60,11 @@ struct fp_link {
   char why[FP_WHY_MAX];
   uint64_t slabs_total, slabs_free, reconnects;
 
-  _Atomic uint64_t down_ns; /* when it was lost; 0: it is UP, or never was */
+  _Atomic uint64_t lease_ns; /* what is mapped is ours for so long */
+  _Atomic uint64_t down_ns;  /* when it was lost; 0: it is UP, or never was */
 
   /* The thread's own. */
+  struct fp_uuid client; /* what it is called in HELLO, each time */
   struct fp_session s;
   const struct fp_transport_ops *ops;
   bool opened;      /* the volume is, or was, on this server */
@@ -83,6 +85,9 @@ void link_wake (struct fp_link *l);
 void link_set_why (struct fp_link *l, const char *why);
 
 /* The rest: the link's own thread. */
+
+/* The server answered what was asked at asked_ns. */
+void link_renewed (struct fp_link *l, uint64_t asked_ns);
 
 /* link_learn.c */
 

@@ -150,6 +150,7 @@ link_take_labels (struct fp_link *l, uint64_t total)
 
   while (r == 0 && seen < total) {
     struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
+    uint64_t asked = fp_now_ns ();
 
     if (atomic_load (&l->stop))
       return -ECANCELED;
@@ -158,6 +159,7 @@ link_take_labels (struct fp_link *l, uint64_t total)
                      fp_deadline_in_ms (LINK_SLOW_MS));
     if (r < 0)
       return r;
+    link_renewed (l, asked);
     if (l->grants.count == 0)
       r = -EPROTO;
     for (unsigned i = 0; r == 0 && i < l->grants.count; i++) {

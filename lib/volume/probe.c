@@ -124,8 +124,8 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     struct fp_bye bye = { .discard = false };
     int r;
 
-    r = fp_session_open (&s, p, &p->servers[i], fp_deadline_in_ms (timeout_ms),
-                         why);
+    r = fp_session_open (&s, p, &p->servers[i], NULL,
+                         fp_deadline_in_ms (timeout_ms), why);
     if (r < 0)
       return r;
     /* The first one decides the slab size, unless the user did. */

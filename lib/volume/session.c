@@ -90,8 +90,8 @@ choose (struct fp_session *s, const struct fp_volume_params *p,
 
 int
 fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
-                 const struct fp_addr *addr, uint64_t deadline_ns,
-                 char why[FP_WHY_MAX])
+                 const struct fp_addr *addr, const struct fp_uuid *client,
+                 uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1];
   struct fp_hello q = {
@@ -105,7 +105,9 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
   why[0] = '\0';
   fp_addr_format (addr, where);
   client_name (q.name);
-  r = fp_uuid_generate (&q.client);
+  if (client != NULL)
+    q.client = *client;
+  r = client != NULL ? 0 : fp_uuid_generate (&q.client);
   if (r == 0)
     r = fp_ctl_open (&s->ctl, addr, deadline_ns);
   if (r == 0)

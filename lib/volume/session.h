@@ -19,10 +19,13 @@ struct fp_session {
   unsigned transports; /* what both ends can and the user allows */
 };
 
-/* Connect, HELLO, check version, slab size and transports. */
+/* Connect, HELLO, check version, slab size and transports.  client: the name
+ * of an earlier session, of which nothing is mapped any more; NULL: there is
+ * none.
+ */
 int fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
-                     const struct fp_addr *addr, uint64_t deadline_ns,
-                     char why[FP_WHY_MAX]);
+                     const struct fp_addr *addr, const struct fp_uuid *client,
+                     uint64_t deadline_ns, char why[FP_WHY_MAX]);
 void fp_session_close (struct fp_session *s);
 
 /* The best transport of the set, which is not empty. */

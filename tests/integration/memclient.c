@@ -25,6 +25,7 @@
  *   hang              say 'hanging' on stdout, and wait to be killed
  *   hold              say 'hanging' too, and wait for the end of stdin
  *   kept:BYTE         shm: it is still in what is mapped here
+ *   scribble:BYTE     shm: store this in what is mapped here, whoever has it
  *   wait-end          until the server hangs up
  *   fails:ERRNO       the next word fails with this (EBUSY, ...)
  *
@@ -544,6 +545,13 @@ kept (uint8_t byte)
   return r;
 }
 
+static void
+scribble (uint8_t byte)
+{
+  for (unsigned i = 0; i < nr_grants; i++)
+    memset (remotes[i].map, byte, remotes[i].length);
+}
+
 static int
 zero (const char *args)
 {
@@ -618,6 +626,10 @@ do_word (const char *word)
     return hold ();
   if (IS ("kept"))
     return kept ((uint8_t) n);
+  if (IS ("scribble") && ops->direct) {
+    scribble ((uint8_t) n);
+    return 0;
+  }
   if (IS ("wait-end"))
     return wait_end ();
   bye.discard = IS ("discard");

@@ -110,6 +110,72 @@ test_exposed (void **state)
   munmap (map, 4 * MIB);
 }
 
+/* What a client may still have mapped takes memory that it does not give back:
+ * the slab is counted when it has new.
+ */
+static void
+test_doubtful (void **state)
+{
+  struct slab *s = pool_take (donor.pool);
+
+  (void) state;
+  s->exposed = true;
+  pool_return (donor.pool, s);
+  assert_int_equal (pool_lendable (donor.pool), 3);
+  donor_wait (donor_all_free);
+  s = pool_take (donor.pool);
+  s->exposed = s->abandoned = true;
+  pool_return (donor.pool, s);
+  assert_int_equal (pool_lendable (donor.pool), 2);
+  donor_wait (donor_all_free);
+  assert_int_equal (pool_lendable (donor.pool), 3);
+}
+
+static struct pool_move move;
+static bool moved;
+
+static void
+on_moved (struct note *note)
+{
+  assert_ptr_equal (note, &move.done);
+  assert_int_equal (pool_moved (&move), 0);
+  moved = true;
+}
+
+static bool
+is_moved (void)
+{
+  return moved;
+}
+
+/* The same bytes, in memory that nobody has mapped. */
+static void
+test_move (void **state)
+{
+  struct slab *s = pool_take (donor.pool);
+  uint8_t *map;
+
+  (void) state;
+  map = mmap (NULL, 4 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, s->backing.fd,
+              0);
+  assert_true (map != MAP_FAILED);
+  memset (map, 9, 4 * MIB - 1);
+  map[4 * MIB - 1] = 8;
+  s->exposed = s->abandoned = true;
+  move.slab = s;
+  move.done.run = on_moved;
+  pool_move (donor.pool, &move);
+  donor_wait (is_moved);
+  memset (map, 1, 4 * MIB);
+  munmap (map, 4 * MIB);
+  assert_false (s->exposed || s->abandoned);
+  assert_true (holds (s, 0, 4 * MIB - 1, 9));
+  assert_int_equal (s->backing.addr[4 * MIB - 1], 8);
+  assert_int_equal (s->state, SLAB_LENT);
+  pool_return (donor.pool, s);
+  donor_wait (donor_all_free);
+}
+
 static void
 test_lost (void **state)
 {
@@ -239,8 +305,10 @@ main (void)
 #define TEST_LARGE(t)                                                         \
   cmocka_unit_test_setup_teardown (t, setup_large, teardown)
   const struct CMUnitTest tests[] = {
-    TEST (test_clean),      TEST (test_exposed), TEST (test_lost),
-    TEST (test_index),      TEST (test_zero),    TEST_LARGE (test_zero_first),
+    TEST (test_clean),      TEST (test_exposed),
+    TEST (test_doubtful),   TEST (test_move),
+    TEST (test_lost),       TEST (test_index),
+    TEST (test_zero),       TEST_LARGE (test_zero_first),
     TEST_LARGE (test_stop),
   };
 
