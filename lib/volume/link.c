@@ -261,8 +261,12 @@ let_go (struct fp_link *l)
   for (uint64_t i = 0; i < t->nr; i++) {
     struct fp_piece *p = &t->p[i];
 
-    if (fp_piece_state (p) == FP_PIECE_READY &&
-        atomic_load (&p->server) == l->index)
+    if (fp_piece_state (p) != FP_PIECE_READY ||
+        atomic_load (&p->server) != l->index)
+      continue;
+    /* While the volume starts another link may take it from us. */
+    FP_LOCK_SCOPE (&l->v->lock);
+    if (atomic_load (&p->server) == l->index)
       fp_piece_move (p, FP_PIECE_READY, FP_PIECE_OFFLINE);
   }
   for (unsigned i = 0; i < l->v->nr_lanes; i++)
@@ -273,7 +277,9 @@ let_go (struct fp_link *l)
     if (fp_piece_state (p) == FP_PIECE_OFFLINE &&
         atomic_load (&p->server) == l->index) {
       fp_volume_drain_piece (l->v, p);
-      fp_copy_forget (&p->copy);
+      FP_LOCK_SCOPE (&l->v->lock);
+      if (atomic_load (&p->server) == l->index)
+        fp_copy_forget (&p->copy);
     }
     /* Its owner forgets it; nobody enters until then. */
     else if (fp_piece_state (p) == FP_PIECE_BUSY && atomic_load (&p->held) &&
@@ -385,6 +391,10 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
     }
     if (mend_lanes (l, why) < 0)
       return;
+    if (atomic_load (&l->sweep) && link_sweep (l) < 0) {
+      snprintf (why, FP_WHY_MAX, "leftovers: %s", fp_ctl_why (l->s.ctl));
+      return;
+    }
     if (link_do_calls (l) < 0)
       return; /* which set the reason */
     if (fp_deadline_passed (next_ping) ||

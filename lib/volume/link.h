@@ -77,7 +77,7 @@ int fp_link_grant (struct fp_link *l, struct fp_copy *copies, unsigned count,
  * and READY, when it returns 0; -ESTALE: the grants are of a session that
  * is over.
  */
-int fp_link_label (struct fp_link *l, const struct fp_copy *copies,
+int fp_link_label (struct fp_link *l, struct fp_copy *copies,
                    const uint64_t *pieces, unsigned count, uint64_t session);
 /* Give back the memory of piece p, which is BUSY and drained.  Moves it to
  * EMPTY, or on failure to READY or OFFLINE.

@@ -63,6 +63,7 @@ do_label (struct fp_link *l, struct call *c)
     return -ESTALE;
   l->labels.count = c->count;
   for (unsigned i = 0; i < c->count; i++) {
+    c->copies[i].generation = fp_volume_next_generation (l->v);
     l->labels.labels[i] = (struct fp_label) {
       .slab = c->copies[i].slab,
       .piece = c->pieces[i],
@@ -251,12 +252,12 @@ fp_link_grant (struct fp_link *l, struct fp_copy *copies, unsigned count,
 }
 
 int
-fp_link_label (struct fp_link *l, const struct fp_copy *copies,
+fp_link_label (struct fp_link *l, struct fp_copy *copies,
                const uint64_t *pieces, unsigned count, uint64_t session)
 {
   struct call c = {
     .kind = CALL_LABEL,
-    .copies = (struct fp_copy *) (uintptr_t) copies, /* only read */
+    .copies = copies,
     .pieces = pieces,
     .count = count,
     .session = session,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* link_int.h - the inside of a link, for the files that are one: link.c has
- * its thread and its states, link_learn.c what the server holds, link_calls.c
+ * its thread and its states, link_learn.h what the server holds, link_calls.c
  * what others ask of it.
  */
 
@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "volume/link.h"
+#include "volume/link_learn.h"
 #include "volume/session.h"
 #include "volume/sync.h"
 #include "volume/volume_int.h"
@@ -49,6 +50,7 @@ struct fp_link {
   bool started;
   int wake_fd;
   _Atomic bool stop, discard;
+  _Atomic bool sweep; /* the server holds what we do not use */
 
   pthread_mutex_t lock; /* until the thread's own */
   pthread_cond_t cond;  /* a call is done, or the state changed */
@@ -88,24 +90,6 @@ void link_set_why (struct fp_link *l, const char *why);
 
 /* The server answered what was asked at asked_ns. */
 void link_renewed (struct fp_link *l, uint64_t asked_ns);
-
-/* link_learn.c */
-
-/* Grant i of l->grants as a copy. */
-int link_import (struct fp_link *l, unsigned i, struct fp_copy *copy);
-void link_close_grant_fds (struct fp_link *l);
-/* Piece p, which is in that state and ours, is here now: READY. */
-void link_publish (struct fp_link *l, struct fp_piece *p,
-                   const struct fp_copy *copy, enum fp_piece_state from);
-/* Learn what the server holds of this volume. */
-int link_take_labels (struct fp_link *l, uint64_t total);
-/* The memory of piece p is no more: p is LOST, or EMPTY if that is what was
- * asked for.
- */
-void link_forget (struct fp_link *l, struct fp_piece *p,
-                  enum fp_piece_state from);
-/* What is still without memory here although the server listed all it has. */
-void link_judge_missing (struct fp_link *l);
 
 /* link_calls.c */
 

@@ -54,8 +54,8 @@ enum fp_piece_state {
  */
 struct fp_copy {
   unsigned server;
-  uint64_t slab; /* the server's number */
-  uint64_t generation;
+  uint64_t slab;                      /* the server's number */
+  uint64_t generation;                /* of its label: see link_learn.h */
   const struct fp_transport_ops *ops; /* what remote was imported by */
   struct fp_remote remote;
 };

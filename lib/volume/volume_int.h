@@ -39,6 +39,7 @@ struct fp_volume {
   _Atomic unsigned next_lane;
   _Atomic uint64_t zeros, trims, flushes;
   _Atomic uint64_t allocated, lost; /* pieces */
+  _Atomic uint64_t generation;      /* the highest so far: link_learn.h */
 
   /* The manager: gives pieces their memory. */
   struct fp_thread manager;

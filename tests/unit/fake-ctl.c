@@ -6,18 +6,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 #include <sys/eventfd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "fake-ctl.h"
 
-#define MAX_SLABS 64
+#define MAX_SLABS 256
 #define MAX_SERVERS 4
 
 struct fake_slab {
   enum { SLAB_FREE, SLAB_GRANTED, SLAB_LABELLED, SLAB_LOST } state;
-  uint64_t piece;
+  uint64_t piece, generation;
 };
 
 struct fake_server {
@@ -25,9 +27,11 @@ struct fake_server {
   uint64_t slab_size;
   unsigned slabs;
   struct fake_slab slab[MAX_SLABS];
-  bool cut, known;
+  bool cut, known, dies_of_label;
   struct fp_uuid volume;
   struct fp_ctl *ctl; /* the session that has the volume open */
+  enum fake_silence silence;
+  unsigned silent_about; /* an fp_msg_type; 0: all */
 };
 
 struct fp_ctl {
@@ -38,6 +42,7 @@ struct fp_ctl {
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER; /* silence changed */
 static struct fake_server *servers[MAX_SERVERS];
 static unsigned calls, fault_at;
 static enum fake_ctl_fault fault_kind;
@@ -169,6 +174,47 @@ fake_server_lose (struct fake_server *s)
       s->slab[i].state = SLAB_LOST;
 }
 
+void
+fake_server_silence (struct fake_server *s, enum fake_silence silence,
+                     unsigned about)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->silence = silence;
+  s->silent_about = about;
+  pthread_cond_broadcast (&cond);
+}
+
+void
+fake_server_die_of_label (struct fake_server *s, bool on)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->dies_of_label = on;
+}
+
+void
+fake_server_plant (struct fake_server *s, unsigned slab, uint64_t piece,
+                   uint64_t generation)
+{
+  FP_LOCK_SCOPE (&lock);
+  assert (s->slab[slab].state == SLAB_FREE);
+  s->slab[slab] = (struct fake_slab) { .state = SLAB_LABELLED,
+                                       .piece = piece,
+                                       .generation = generation };
+}
+
+uint64_t
+fake_server_generation (struct fake_server *s, uint64_t piece)
+{
+  uint64_t g = 0;
+
+  FP_LOCK_SCOPE (&lock);
+  for (unsigned i = 0; i < s->slabs; i++)
+    if (s->slab[i].state == SLAB_LABELLED && s->slab[i].piece == piece &&
+        s->slab[i].generation > g)
+      g = s->slab[i].generation;
+  return g;
+}
+
 static unsigned
 count_slabs (struct fake_server *s, int state)
 {
@@ -268,11 +314,45 @@ break_channel (struct fp_ctl *c, const char *why)
   return -ECONNRESET;
 }
 
+/* True: nothing was heard until the deadline. */
+static bool
+heard_nothing (struct fp_ctl *c, unsigned type, enum fake_silence silence,
+               uint64_t deadline_ns)
+{
+  struct fake_server *s = c->server;
+
+  while (s->silence == silence &&
+         (s->silent_about == 0 || s->silent_about == type) && !c->broken) {
+    struct timespec until;
+
+    if (fp_deadline_passed (deadline_ns))
+      return true;
+    /* The condition follows the time of day; look often. */
+    clock_gettime (CLOCK_REALTIME, &until);
+    until.tv_nsec += 5000000;
+    if (until.tv_nsec >= 1000000000) {
+      until.tv_sec++;
+      until.tv_nsec -= 1000000000;
+    }
+    pthread_cond_timedwait (&cond, &lock, &until);
+  }
+  return false;
+}
+
+static int
+out_of_time (struct fp_ctl *c)
+{
+  break_channel (c, "did not answer in time");
+  return -ETIMEDOUT;
+}
+
 /* Before a call takes effect. */
 static int
-before (struct fp_ctl *c, bool *lose)
+before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
 {
   *lose = false;
+  if (!c->broken && heard_nothing (c, type, FAKE_DEAF, deadline_ns))
+    return out_of_time (c);
   if (c->broken || c->server->cut)
     return break_channel (c, "the server hung up");
   calls++;
@@ -287,21 +367,25 @@ before (struct fp_ctl *c, bool *lose)
 
 /* After it did. */
 static int
-after (struct fp_ctl *c, bool lose, int r)
+after (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool lose, int r)
 {
-  return lose ? break_channel (c, "answer lost by the test") : r;
+  if (lose)
+    return break_channel (c, "answer lost by the test");
+  if (heard_nothing (c, type, FAKE_MUTE, deadline_ns))
+    return out_of_time (c);
+  return c->broken ? break_channel (c, "the server hung up") : r;
 }
 
-#define CALL(c, body)                                                         \
+#define CALL(c, type, body)                                                   \
   do {                                                                        \
     FP_LOCK_SCOPE (&lock);                                                    \
     struct fake_server *s = (c)->server;                                      \
     bool lose;                                                                \
-    int r = before (c, &lose);                                                \
+    int r = before (c, type, deadline_ns, &lose);                             \
                                                                               \
     (void) s;                                                                 \
     if (r == 0) {                                                             \
-      body r = after (c, lose, r);                                            \
+      body r = after (c, type, deadline_ns, lose, r);                         \
     }                                                                         \
     return r;                                                                 \
   } while (0)
@@ -311,8 +395,7 @@ fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
               struct fp_hello_reply *p, uint64_t deadline_ns)
 {
   (void) q;
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_HELLO, {
     memset (p, 0, sizeof *p);
     p->version = FP_VERSION;
     p->transports = FP_TRANSPORT_FAKE;
@@ -335,8 +418,7 @@ int
 fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
                     struct fp_open_reply *p, uint64_t deadline_ns)
 {
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_OPEN, {
     memset (p, 0, sizeof *p);
     if (s->ctl != NULL) {
       r = -EBUSY;
@@ -366,6 +448,8 @@ fill_grant (struct fake_server *s, unsigned i, struct fp_grant *g)
 {
   memset (g, 0, sizeof *g);
   g->slab = i;
+  if (s->slab[i].state != SLAB_GRANTED)
+    g->generation = s->slab[i].generation;
   if (s->slab[i].state == SLAB_LOST) {
     g->piece = s->slab[i].piece;
     return;
@@ -379,8 +463,7 @@ int
 fp_ctl_list (struct fp_ctl *c, const struct fp_list *q, struct fp_grants *p,
              int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
 {
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_LIST, {
     uint64_t index = 0;
 
     p->count = 0;
@@ -397,8 +480,7 @@ int
 fp_ctl_grant (struct fp_ctl *c, uint32_t count, struct fp_grants *p,
               int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
 {
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_GRANT, {
     p->count = 0;
     for (unsigned i = 0; i < s->slabs && p->count < count; i++) {
       if (s->slab[i].state != SLAB_FREE)
@@ -416,12 +498,17 @@ int
 fp_ctl_label (struct fp_ctl *c, const struct fp_labels *q,
               uint64_t deadline_ns)
 {
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_LABEL, {
     for (uint32_t i = 0; i < q->count; i++) {
       assert (s->slab[q->labels[i].slab].state == SLAB_GRANTED);
       s->slab[q->labels[i].slab].state = SLAB_LABELLED;
       s->slab[q->labels[i].slab].piece = q->labels[i].piece;
+      s->slab[q->labels[i].slab].generation = q->labels[i].generation;
+    }
+    if (s->dies_of_label) {
+      s->cut = true;
+      fp_fake_server_die (s->data);
+      lose = true;
     }
   });
 }
@@ -430,8 +517,7 @@ int
 fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,
                 uint64_t deadline_ns)
 {
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_RELEASE, {
     for (uint32_t i = 0; i < q->count; i++) {
       assert (s->slab[q->slabs[i]].state != SLAB_FREE);
       scrub (s, (unsigned) q->slabs[i]);
@@ -442,8 +528,7 @@ fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,
 int
 fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q, uint64_t deadline_ns)
 {
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_ZERO, {
     assert (s->slab[q->slab].state == SLAB_LABELLED &&
             q->offset + q->length <= s->slab_size);
     memset (fp_fake_server_memory (s->data) + q->slab * s->slab_size +
@@ -455,8 +540,7 @@ fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q, uint64_t deadline_ns)
 int
 fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p, uint64_t deadline_ns)
 {
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_PING, {
     memset (p, 0, sizeof *p);
     p->slabs_total = s->slabs;
     for (unsigned i = 0; i < s->slabs; i++)
@@ -467,8 +551,7 @@ fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p, uint64_t deadline_ns)
 int
 fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q, uint64_t deadline_ns)
 {
-  (void) deadline_ns;
-  CALL (c, {
+  CALL (c, FP_MSG_BYE, {
     if (q->discard && s->ctl == c) {
       s->known = false;
       for (unsigned i = 0; i < s->slabs; i++)

@@ -39,6 +39,22 @@ void fake_server_forget (struct fake_server *s);
  */
 void fake_server_lose (struct fake_server *s);
 
+/* What it does not answer any more, until the caller's deadline or until it
+ * is told otherwise: DEAF: what is asked does not happen.  MUTE: it does.
+ */
+enum fake_silence { FAKE_SPEAKS, FAKE_DEAF, FAKE_MUTE };
+void fake_server_silence (struct fake_server *s, enum fake_silence silence,
+                          unsigned about); /* an fp_msg_type; 0: all */
+
+/* It is cut by the next LABEL, which takes effect. */
+void fake_server_die_of_label (struct fake_server *s, bool on);
+
+/* A label that some client has left, on a slab that is free. */
+void fake_server_plant (struct fake_server *s, unsigned slab, uint64_t piece,
+                        uint64_t generation);
+/* The highest that a label of this piece has; 0: none. */
+uint64_t fake_server_generation (struct fake_server *s, uint64_t piece);
+
 unsigned fake_server_free_slabs (struct fake_server *s);
 unsigned fake_server_labelled (struct fake_server *s);
 
