@@ -158,7 +158,7 @@ set_listen (struct options *o, const char *value)
   if (fp_addr_parse (&o->listen[o->nr_listen], value, &why) < 0)
     return bad ("listen: '%s': %s", value, why);
   for (unsigned i = 0; i < o->nr_listen; i++)
-    if (o->listen[i].port != 0 &&
+    if ((o->listen[i].is_unix || o->listen[i].port != 0) &&
         fp_addr_eq (&o->listen[i], &o->listen[o->nr_listen]))
       return bad ("listen: '%s' is there twice", value);
   o->nr_listen++;

@@ -39,11 +39,12 @@ refused 2 "'extra' is no option" --size 1G extra
 refused 2 'listen' --size 1G --listen 'a:b:c'
 refused 2 'listen' --size 1G --listen 127.0.0.1:99999
 refused 2 'is there twice' --size 1G --listen 127.0.0.1 --listen 127.0.0.1
+refused 2 'is there twice' --size 1G --listen "unix:$tmp/s" --listen "unix:$tmp/s"
 
 refused 1 'would fit' --size 1024T --slab 1G
 refused 1 'would fit' --size 256M --reserve 1024T
 refused 1 'listen: ' --size 1M --slab 1M --listen "unix:$tmp/no/such/dir"
-refused 1 'numa' --size 1M --slab 1M --numa 1000
+refused 1 'numa: there is no node 1000' --size 1M --slab 1M --numa 1000
 refused 1 'slabs can be had in huge pages' --size 64G --slab 1G --hugepages 1G \
     --listen "unix:$tmp/sock"
 

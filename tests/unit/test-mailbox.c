@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-mailbox.c - what other threads post runs on the loop, in order, once.
+ */
+
+#include "unit.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+#include <event2/event.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "mailbox.h"
+
+#define THREADS 4
+#define NOTES 1000
+
+static struct event_base *base;
+static struct mailbox *mailbox;
+
+static int
+setup (void **state)
+{
+  (void) state;
+  base = event_base_new ();
+  return base == NULL || mailbox_new (&mailbox, base) < 0;
+}
+
+static int
+teardown (void **state)
+{
+  (void) state;
+  mailbox_free (mailbox);
+  event_base_free (base);
+  return 0;
+}
+
+static void
+run_loop (void)
+{
+  assert_int_not_equal (event_base_loop (base, EVLOOP_NONBLOCK), -1);
+}
+
+static struct note notes[THREADS][NOTES];
+static unsigned ran[THREADS];
+
+static void
+on_note (struct note *note)
+{
+  unsigned t = (unsigned) ((note - &notes[0][0]) / NOTES);
+
+  /* Each thread's in the order in which it posted them. */
+  assert_ptr_equal (note, &notes[t][ran[t]]);
+  ran[t]++;
+}
+
+static void
+post_all (void *arg)
+{
+  struct note *mine = arg;
+
+  for (unsigned i = 0; i < NOTES; i++) {
+    mine[i].run = on_note;
+    mailbox_post (mailbox, &mine[i]);
+  }
+}
+
+static bool
+all_ran (void)
+{
+  for (unsigned t = 0; t < THREADS; t++)
+    if (ran[t] < NOTES)
+      return false;
+  return true;
+}
+
+static void
+test_threads (void **state)
+{
+  struct fp_thread threads[THREADS];
+  uint64_t deadline = fp_deadline_in_ms (10000);
+
+  (void) state;
+  memset (ran, 0, sizeof ran);
+  for (unsigned t = 0; t < THREADS; t++)
+    assert_int_equal (
+        fp_thread_create (&threads[t], "poster", post_all, notes[t]), 0);
+  while (!all_ran ()) {
+    assert_false (fp_deadline_passed (deadline));
+    run_loop ();
+  }
+  for (unsigned t = 0; t < THREADS; t++)
+    assert_int_equal (fp_thread_join (&threads[t]), 0);
+  run_loop ();
+  for (unsigned t = 0; t < THREADS; t++)
+    assert_int_equal (ran[t], NOTES);
+}
+
+static unsigned count;
+
+static void
+on_count (struct note *note)
+{
+  (void) note;
+  count++;
+}
+
+/* Twice while it waits is once; afterwards it runs again. */
+static void
+test_once (void **state)
+{
+  struct note note = { .run = on_count };
+
+  (void) state;
+  count = 0;
+  for (unsigned round = 1; round <= 3; round++) {
+    mailbox_post (mailbox, &note);
+    mailbox_post (mailbox, &note);
+    assert_int_equal (count, round - 1);
+    run_loop ();
+    assert_int_equal (count, round);
+  }
+  run_loop ();
+  assert_int_equal (count, 3);
+}
+
+static void
+on_again (struct note *note)
+{
+  if (++count < 3)
+    mailbox_post (mailbox, note);
+}
+
+/* One that is running may be posted, by itself too. */
+static void
+test_again (void **state)
+{
+  struct note note = { .run = on_again };
+
+  (void) state;
+  count = 0;
+  mailbox_post (mailbox, &note);
+  for (unsigned i = 0; i < 5; i++)
+    run_loop ();
+  assert_int_equal (count, 3);
+}
+
+/* What still waits at the end does not run. */
+static void
+test_end (void **state)
+{
+  static struct note left = { .run = on_count };
+
+  (void) state;
+  count = 0;
+  mailbox_post (mailbox, &left);
+  mailbox_free (mailbox);
+  mailbox = NULL;
+  run_loop ();
+  assert_int_equal (count, 0);
+}
+
+int
+main (void)
+{
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
+  const struct CMUnitTest tests[] = {
+    TEST (test_threads),
+    TEST (test_once),
+    TEST (test_again),
+    TEST (test_end),
+  };
+
+  return RUN_TESTS (tests);
+}
