@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Swap on /dev/nbdX of 'farpage attach' over RDMA against swap on NVMe-oF over
+# RDMA (nvmet-rdma on a brd disk), on the same RDMA device, both ends on this
+# machine: a program in a cgroup of 512 MiB fills 768 MiB, verifies them, and
+# touches pages at random.  Interleaved rounds; medians of the ratios of the
+# total times.  Loads modules and makes swap, so run it in a guest:
+#
+#   tests/vm/run --net rxe -m 4096 -t 1800 -M "nbd nvmet-rdma nvme-rdma" \
+#       BUILD/run tests/bench/swap-vs-nvmeof.sh 10.0.0.1 BUILD/tests/vm/hog \
+#       [ROUNDS [LIMIT [TOUCHED [RANDOM]]]]
+
+set -eu
+# shellcheck source=tests/bench/nvmeof
+. "$(dirname "$0")/nvmeof"
+addr=${1:?the address of an RDMA device}
+hog=${2:?the program tests/vm/hog of a build tree}
+rounds=${3:-5}
+limit=${4:-512}
+touched=${5:-768}
+random=${6:-4000}
+tmp=$(mktemp -d /tmp/farpage-bench.XXXXXX)
+donor=
+nbd=
+end ()
+{
+    swapoff -a || :
+    nvmeof_down
+    [ -z "$nbd" ] || farpage detach "$nbd" || :
+    [ -z "$donor" ] || kill "$donor" || :
+    wait
+    rm -rf "$tmp"
+}
+trap end EXIT
+trap 'exit 1' INT TERM
+
+modprobe nbd max_part=0
+nvmeof_up "$addr" "$touched"
+mkswap "$nvme_device" >"$tmp/mkswap" 2>&1 || { cat "$tmp/mkswap" >&2; exit 1; }
+
+farpage-memserver --size $(((touched + 127) / 64 * 64))M --slab 64M --listen "$addr:0" \
+    --address-file "$tmp/addr" >"$tmp/memserver" 2>&1 &
+donor=$!
+wait_for test -s "$tmp/addr"
+nbd=$(farpage attach --swap server="$(head -n 1 "$tmp/addr")" \
+    size="${touched}M" transport=rdma 2>"$tmp/attach") ||
+    { cat "$tmp/attach" >&2; exit 1; }
+nbd=$(echo "$nbd" | grep -o '/dev/nbd[0-9]*' | head -n 1)
+
+cg=/sys/fs/cgroup/swap-bench
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
+mkdir $cg
+echo "${limit}M" >$cg/memory.max
+
+# swap NAME: the seconds it took
+swap ()
+{
+    local began now status=0
+    began=$(date +%s.%N)
+    (echo $BASHPID >$cg/cgroup.procs
+     exec "$hog" --seed 1 --random "$random" "$touched") >"$tmp/$1" 2>&1 ||
+        status=$?
+    now=$(date +%s.%N)
+    # Of the hog and of the kernel: everything it wrote must be gone again.
+    if [ $status != 0 ] || ! grep -q 'contents OK' "$tmp/$1"; then
+        cat "$tmp/$1" >&2
+        exit 1
+    fi
+    jq -n "$now - $began"
+}
+
+printf '%-5s %12s %12s\n' round 'nvme: s' 'nbd: s'
+for ((i = 1; i <= rounds; i++)); do
+    swapon "$nvme_device"
+    theirs=$(swap nvme)
+    swapoff "$nvme_device"
+    farpage swapon "$nbd" >"$tmp/swapon"
+    ours=$(swap nbd)
+    farpage swapoff "$nbd" >"$tmp/swapoff"
+    printf '%-5s %12.1f %12.1f\n' "$i" "$theirs" "$ours"
+    jq -n "$theirs / $ours" >>"$tmp/ratios"
+    for who in nvme nbd; do
+        grep -E '^(fill|verify|random|fault)' "$tmp/$who" | sed "s/^/  $who: /"
+    done
+done
+printf 'nvme-rdma / nbd, swap of %s MiB in %s: %.2f of the time (goal: at least 1)\n' \
+    "$touched" "$limit" "$(median "$tmp/ratios")"
