@@ -11,17 +11,18 @@
 #       BUILD/run tests/bench/nbd-vs-nvmeof.sh 10.0.0.1 [ROUNDS [SECONDS]]
 
 set -eu
+# shellcheck source=tests/bench/nvmeof
+. "$(dirname "$0")/nvmeof"
 addr=${1:?the address of an RDMA device}
 rounds=${2:-5}
 seconds=${3:-4}
 mib=256
-nqn=nqn.2026-01.org.example:farpage-bench
 tmp=$(mktemp -d /tmp/farpage-bench.XXXXXX)
 donor=
 nbd=
 end ()
 {
-    nvme disconnect -n $nqn >/dev/null 2>&1 || :
+    nvmeof_down
     [ -z "$nbd" ] || farpage detach "$nbd" || :
     [ -z "$donor" ] || kill "$donor" || :
     wait
@@ -30,37 +31,8 @@ end ()
 trap end EXIT
 trap 'exit 1' INT TERM
 
-wait_for ()
-{
-    local end=$((SECONDS + 60))
-    until "$@" >/dev/null 2>&1; do
-        if [ $SECONDS -ge $end ]; then echo "timed out: $*" >&2; exit 1; fi
-        sleep 0.1
-    done
-}
-
-# The donor of NVMe-oF: a brd disk behind nvmet.
-modprobe brd rd_nr=1 rd_size=$((mib * 1024))
-modprobe -a nvmet nvmet-rdma nvme-rdma nbd
-mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config
-c=/sys/kernel/config/nvmet
-mkdir "$c/subsystems/$nqn"
-echo 1 >"$c/subsystems/$nqn/attr_allow_any_host"
-mkdir "$c/subsystems/$nqn/namespaces/1"
-echo -n /dev/ram0 >"$c/subsystems/$nqn/namespaces/1/device_path"
-echo 1 >"$c/subsystems/$nqn/namespaces/1/enable"
-mkdir "$c/ports/1"
-echo rdma >"$c/ports/1/addr_trtype"
-echo ipv4 >"$c/ports/1/addr_adrfam"
-echo "$addr" >"$c/ports/1/addr_traddr"
-echo 4420 >"$c/ports/1/addr_trsvcid"
-ln -s "$c/subsystems/$nqn" "$c/ports/1/subsystems/$nqn"
-id=11111111-2222-3333-4444-555555555555
-nvme connect -t rdma -a "$addr" -s 4420 -n $nqn \
-    --hostnqn="nqn.2014-08.org.nvmexpress:uuid:$id" --hostid=$id >"$tmp/nvme" \
-    2>&1 || { cat "$tmp/nvme" >&2; exit 1; }
-nvme_there () { [ -b /dev/nvme0n1 ]; }
-wait_for nvme_there
+modprobe nbd
+nvmeof_up "$addr" $mib
 
 farpage-memserver --size ${mib}M --slab 64M --listen "$addr:0" \
     --address-file "$tmp/addr" >"$tmp/memserver" 2>&1 &
@@ -81,14 +53,9 @@ run ()
         then .read else .write end | "\(.iops) \(.lat_ns.mean / 1000)
         \(.lat_ns.percentile["99.000000"] / 1000)" | gsub("\n *"; " ")'
 }
-median ()
-{
-    sort -n "$1" | awk '{ v[NR] = $1 }
-        END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
-}
 
 # What was never written is a hole, and is read without the network.
-for i in "$nbd" /dev/nvme0n1; do
+for i in "$nbd" "$nvme_device"; do
     fio --name=fill --filename="$i" --ioengine=libaio --direct=1 --rw=write \
         --bs=1M --iodepth=4 >"$tmp/fio" 2>&1 || { cat "$tmp/fio" >&2; exit 1; }
 done
@@ -99,7 +66,7 @@ for ((i = 1; i <= rounds; i++)); do
     for row in randread:4k:1 randwrite:4k:1 randread:4k:32 randwrite:4k:32 \
         randread:128k:8 randwrite:128k:8; do
         IFS=: read -r rw bs depth <<<"$row"
-        read -r iops lat p99 < <(run /dev/nvme0n1 "$rw" "$bs" "$depth" "$seconds")
+        read -r iops lat p99 < <(run "$nvme_device" "$rw" "$bs" "$depth" "$seconds")
         read -r our_iops our_lat our_p99 < \
             <(run "$nbd" "$rw" "$bs" "$depth" "$seconds")
         printf '%-5s %-9s %-4s %-5s %10.0f %10.0f %10.0f   %10.0f %10.0f %10.0f\n' \
