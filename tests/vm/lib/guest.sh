@@ -146,6 +146,19 @@ vm_write_guest ()
     } > "$control/command"
 }
 
+# An emulated guest has the host's time stamp counter.  One that finds out its
+# frequency by itself on a busy host is wrong by factors, and so is its clock
+# from then on: all its deadlines pass too soon.  Where the host cannot tell what
+# a processor's clock is now it tells that of the counter.
+vm_tsc ()
+{
+    [[ ${vm_accel[1]} == tcg* ]] || return 0
+    awk '/^flags/ { known = !/ aperfmperf/ && / constant_tsc/ }
+        /^cpu MHz/ { mhz = $4 }
+        known && mhz { printf "tsc_early_khz=%d", mhz * 1000; exit }' \
+        /proc/cpuinfo
+}
+
 # vm_boot CONTROL SHARE SECONDS QEMU-ARGUMENT...: becomes the guest; to be
 # started in the background.  Its console is standard output.
 vm_boot ()
@@ -157,7 +170,7 @@ vm_boot ()
         -m "$opt_memory" -smp "$opt_cpus" -nodefaults -display none \
         -no-reboot -pidfile "$control/qemu.pid" \
         -kernel "$vm_kernel/boot/vmlinuz-$vm_release" -initrd "$vm_initrd" \
-        -append "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable" \
+        -append "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable $(vm_tsc)" \
         -serial "file:$control/klog" \
         -device virtio-serial-pci -chardev stdio,id=out,signal=off \
         -device virtconsole,chardev=out \
