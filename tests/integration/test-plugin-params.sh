@@ -20,6 +20,7 @@ refuse ()
         timeout 30 "${nbdkit_cmd[@]}" $mode -U "$tmp/n.sock" -P "$tmp/n.pid" \
             "$FARPAGE_PLUGIN" "$@" "$MLOCK" status="$tmp/n.status" \
             2>"$tmp/err" || status=$?
+        [ $status != 124 ] || fail "$*: was accepted"
         [ $status = 1 ] || fail "$*: exit status $status, not 1"
         [ "$(grep -c 'error:' "$tmp/err")" = 1 ] ||
             { cat "$tmp/err"; fail "$*: not one error line"; }
@@ -59,8 +60,10 @@ fi
 
 # The status socket.
 echo data >"$tmp/file"
-if "${nbdkit_cmd[@]}" -f -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$tcp" size=16M \
-    "$MLOCK" status="$tmp/file" 2>"$tmp/err"; then fail "took a file for a socket"; fi
+status=0
+timeout 30 "${nbdkit_cmd[@]}" -f -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$tcp" \
+    size=16M "$MLOCK" status="$tmp/file" 2>"$tmp/err" || status=$?
+[ $status = 1 ] || fail "took a file for a socket: exit status $status, not 1"
 grep -q 'error: .*no socket' "$tmp/err" || fail "does not say that it is no socket"
 [ "$(cat "$tmp/file")" = data ] || fail "damaged a file"
 
