@@ -172,6 +172,30 @@ start_signals (struct server *srv)
   return 0;
 }
 
+/* auto takes what there is: say what that was. */
+static void
+log_pages (struct pool *pool, uint32_t slabs)
+{
+  static const uint64_t sizes[] = { UINT64_C (1) << 30, UINT64_C (2) << 20 };
+  uint32_t ordinary = slabs;
+
+  for (unsigned i = 0; i < 2; i++) {
+    uint32_t n = 0;
+
+    for (uint32_t j = 0; j < slabs; j++)
+      n += pool_slab (pool, j)->backing.page_size == sizes[i];
+    if (n > 0)
+      fp_log (FP_LOG_INFO, "%u of %u slabs are in huge pages of %s", n, slabs,
+              i == 0 ? "1G" : "2M");
+    ordinary -= n;
+  }
+  if (ordinary > 0)
+    fp_log (FP_LOG_INFO,
+            "%u of %u slabs are in ordinary pages: no more huge pages are "
+            "reserved (/sys/kernel/mm/hugepages)",
+            ordinary, slabs);
+}
+
 static int
 start_pool (struct server *srv, char *why)
 {
@@ -186,6 +210,9 @@ start_pool (struct server *srv, char *why)
   };
   uint32_t made;
   int r = pool_new (&srv->pool, &p, &made);
+
+  if (r == 0 && o->hugepages != HUGEPAGES_OFF)
+    log_pages (srv->pool, made);
 
   if (r < 0 && (o->hugepages == HUGEPAGES_2M || o->hugepages == HUGEPAGES_1G))
     snprintf (why, WHY_MAX,
