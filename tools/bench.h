@@ -69,12 +69,17 @@ struct bench_layer {
   const struct bench_row *rows;
   unsigned nr_rows;
 
+  /* What has to be done before any layer is opened; *state is what open gets.
+   * NULL: nothing.  A layer that fails here is not opened.
+   */
+  int (*prepare) (struct bench *b, const struct bench_layer *l, void **state,
+                  char why[FP_WHY_MAX]);
   int (*open) (struct bench *b, const struct bench_layer *l, void **state,
                char why[FP_WHY_MAX]);
   /* Run row until deadline_ns (fp_now_ns clock) or bench_stop. */
   int (*run) (void *state, const struct bench_row *row, uint64_t deadline_ns,
               struct bench_result *out, char why[FP_WHY_MAX]);
-  void (*close) (void *state);
+  void (*close) (void *state); /* also of what was only prepared */
   /* The processor time of the donor's process; NULL, or -ENODATA: nobody
    * knows it here.
    */
@@ -181,7 +186,8 @@ bool bench_rdma_address (char out[FP_ADDR_MAX + 1]);
 /* A layer in the run. */
 struct bench_entry {
   const struct bench_layer *layer;
-  void *state; /* NULL: not opened */
+  void *state;  /* what the layer made */
+  bool skipped; /* this machine has not what it needs */
   char why[FP_WHY_MAX];
   struct bench_line *lines; /* layer->nr_rows */
 };

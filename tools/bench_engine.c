@@ -21,6 +21,7 @@
 
 struct state {
   struct bench *b;
+  struct fp_volume_params params;
   struct fp_volume *volume;
   struct fp_lane *lane;
   uint64_t span;
@@ -103,12 +104,10 @@ fill (struct state *s, const char *name, char why[FP_WHY_MAX])
 }
 
 static int
-engine_open (struct bench *b, const struct bench_layer *l, void **out,
-             char why[FP_WHY_MAX])
+engine_prepare (struct bench *b, const struct bench_layer *l, void **out,
+                char why[FP_WHY_MAX])
 {
   FP_CLEANUP (closep) struct state *s = calloc (1, sizeof *s);
-  struct fp_volume_params p;
-  void *buf;
   int r;
 
   if (s == NULL)
@@ -116,18 +115,31 @@ engine_open (struct bench *b, const struct bench_layer *l, void **out,
   s->b = b;
   s->span = b->size;
   s->fast = l->variant == FP_TRANSPORT_SHM;
-  fp_volume_params_init (&p);
-  p.nr_servers = 1;
-  p.size = b->size;
-  p.transports = (unsigned) l->variant;
-  p.slots = 2 * BENCH_MAX_DEPTH;
-  r = address (b, p.transports, &p.servers[0], why);
+  fp_volume_params_init (&s->params);
+  s->params.nr_servers = 1;
+  s->params.size = b->size;
+  s->params.transports = (unsigned) l->variant;
+  s->params.slots = 2 * BENCH_MAX_DEPTH;
+  r = address (b, s->params.transports, &s->params.servers[0], why);
+  /* The probe finds the slab size. */
+  if (r == 0)
+    r = fp_volume_probe (&s->params, why);
   if (r < 0)
     return r;
-  /* The probe finds the slab size. */
-  r = fp_volume_probe (&p, why);
-  if (r == 0)
-    r = fp_volume_start (&s->volume, &p, why);
+  *out = FP_STEAL (s);
+  return 0;
+}
+
+static int
+engine_open (struct bench *b, const struct bench_layer *l, void **state,
+             char why[FP_WHY_MAX])
+{
+  struct state *s = *state;
+  void *buf;
+  int r;
+
+  (void) b;
+  r = fp_volume_start (&s->volume, &s->params, why);
   if (r < 0)
     return r;
   s->lane = fp_volume_lane_get (s->volume);
@@ -137,11 +149,7 @@ engine_open (struct bench *b, const struct bench_layer *l, void **out,
     return r;
   }
   s->buf = buf;
-  r = fill (s, l->name, why);
-  if (r < 0)
-    return r;
-  *out = FP_STEAL (s);
-  return 0;
+  return fill (s, l->name, why);
 }
 
 static int
@@ -257,6 +265,7 @@ engine_donor_ns (void *vp, uint64_t *ns)
     .what = text,                                                             \
     .rows = bench_rows,                                                       \
     .nr_rows = BENCH_NR_ROWS,                                                 \
+    .prepare = engine_prepare,                                                \
     .open = engine_open,                                                      \
     .run = engine_run,                                                        \
     .close = engine_close,                                                    \

@@ -101,7 +101,7 @@ rdma_run (void *vp, const struct bench_row *row, uint64_t deadline,
   for (inflight = 0; r == 0 && inflight < row->depth; inflight++)
     r = post (s, row, inflight, &random);
   while (r == 0 && inflight > 0) {
-    n = fp_verbs_bench_poll (s->verbs, slots, row->depth);
+    n = fp_verbs_bench_wait (s->verbs, slots, row->depth);
     if (n < 0) {
       r = n;
       break;

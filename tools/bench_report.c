@@ -332,7 +332,7 @@ bench_report_json (const struct bench *b, const struct bench_entry *entries,
   if (r == 0)
     r = add_array (root, "ratios", &list);
   for (unsigned i = 0; r == 0 && i < nr; i++) {
-    if (entries[i].state == NULL)
+    if (entries[i].skipped)
       r = json_skipped (skipped, &entries[i]);
     for (unsigned row = 0; r == 0 && row < entries[i].layer->nr_rows; row++) {
       if (entries[i].lines[row].rounds > 0)

@@ -29,14 +29,11 @@
 
 volatile sig_atomic_t bench_stop;
 
-/* In the order in which they are opened and run.  engine-rdma comes before
- * the others on the device: a child of its probe would share a device that is
- * open already, and leave things in it.
- */
+/* In the order in which they are opened and run. */
 static const struct bench_layer *const layers[] = {
-  &bench_memcpy,      &bench_engine_shm,  &bench_engine_tcp,
-  &bench_engine_rdma, &bench_raw_rdma,    &bench_two_sided,
-  &bench_nbd_memory,  &bench_nbd_farpage, &bench_device,
+  &bench_memcpy,     &bench_engine_shm,  &bench_engine_tcp,
+  &bench_raw_rdma,   &bench_engine_rdma, &bench_two_sided,
+  &bench_nbd_memory, &bench_nbd_farpage, &bench_device,
 };
 #define NR_LAYERS (sizeof layers / sizeof layers[0])
 
@@ -152,8 +149,7 @@ run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
     for (unsigned i = 0; i < nr; i++) {
       struct bench_entry *e = &entries[i];
 
-      for (unsigned row = 0; e->state != NULL && row < e->layer->nr_rows;
-           row++) {
+      for (unsigned row = 0; !e->skipped && row < e->layer->nr_rows; row++) {
         static struct bench_line warm_up;
         bool warm = round == 0;
         int r;
@@ -175,29 +171,56 @@ run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
   return EXIT_SUCCESS;
 }
 
+/* One step of a layer; *skip: it is left out. */
+static int
+take_step (struct bench *b, struct bench_entry *e,
+           int (*step) (struct bench *b, const struct bench_layer *l,
+                        void **state, char why[FP_WHY_MAX]),
+           bool named, bool *skip)
+{
+  int r;
+
+  *skip = false;
+  bench_progress ("%s: getting ready", e->layer->name);
+  r = step (b, e->layer, &e->state, e->why);
+  if (bench_stop)
+    return say_error ("interrupted");
+  /* What was asked for by name is not skipped. */
+  if (r < 0 && (r != -ENODEV || named))
+    return say_error ("%s: %s", e->layer->name,
+                      e->why[0] != '\0' ? e->why : strerror (-r));
+  *skip = r < 0;
+  return EXIT_SUCCESS;
+}
+
+/* The engine's probe forks, and a child inherits what the process has open on
+ * an RDMA device but cannot use it: so nothing is opened before all layers are
+ * prepared.
+ */
 static int
 open_layers (struct bench *b, struct bench_entry *entries, unsigned nr,
              bool named, bool json)
 {
-  for (unsigned i = 0; i < nr; i++) {
+  int status = EXIT_SUCCESS;
+
+  for (unsigned i = 0; status == EXIT_SUCCESS && i < nr; i++) {
     struct bench_entry *e = &entries[i];
-    int r;
 
     e->lines = calloc (e->layer->nr_rows, sizeof *e->lines);
     if (e->lines == NULL)
       return say_error ("%s", strerror (ENOMEM));
-    bench_progress ("%s: getting ready", e->layer->name);
-    r = e->layer->open (b, e->layer, &e->state, e->why);
-    if (bench_stop)
-      return say_error ("interrupted");
-    /* What was asked for by name is not skipped. */
-    if (r < 0 && (r != -ENODEV || named))
-      return say_error ("%s: %s", e->layer->name,
-                        e->why[0] != '\0' ? e->why : strerror (-r));
-    if (r < 0 && !json)
+    if (e->layer->prepare != NULL)
+      status = take_step (b, e, e->layer->prepare, named, &e->skipped);
+  }
+  for (unsigned i = 0; status == EXIT_SUCCESS && i < nr; i++) {
+    struct bench_entry *e = &entries[i];
+
+    if (!e->skipped)
+      status = take_step (b, e, e->layer->open, named, &e->skipped);
+    if (status == EXIT_SUCCESS && e->skipped && !json)
       bench_report_skipped (e);
   }
-  return EXIT_SUCCESS;
+  return status;
 }
 
 static void

@@ -38,6 +38,7 @@ struct end {
   struct rdma_event_channel *events;
   struct rdma_cm_id *id;
   bool has_qp;
+  unsigned sends; /* posted, ever */
   struct ibv_comp_channel *channel;
   struct ibv_cq *cq;
   struct ibv_mr *mr;
@@ -136,7 +137,6 @@ end_qp (struct fp_verbs_bench *b, struct end *e)
              .max_send_sge = 1,
              .max_recv_sge = 1 },
     .qp_type = IBV_QPT_RC,
-    .sq_sig_all = 1,
   };
   int err;
 
@@ -175,13 +175,18 @@ post_recv (struct end *e, void *memory, size_t size, uint64_t id)
   return fp_verbs_ret (ibv_post_recv (e->id->qp, &wr, &bad));
 }
 
+/* Nobody waits for the completion of a SEND, so it wakes nobody, but for one
+ * now and then that says that the queue has room again.
+ */
 static int
-post_send (struct end *e, void *memory, size_t size)
+post_send (struct fp_verbs_bench *b, struct end *e, void *memory, size_t size)
 {
+  bool signaled = ++e->sends % b->p.slots == 0;
   struct ibv_sge sge = { (uintptr_t) memory, (uint32_t) size, e->mr->lkey };
   struct ibv_send_wr wr = { .sg_list = &sge,
                             .num_sge = 1,
-                            .opcode = IBV_WR_SEND },
+                            .opcode = IBV_WR_SEND,
+                            .send_flags = signaled ? IBV_SEND_SIGNALED : 0 },
                      *bad;
 
   return fp_verbs_ret (ibv_post_send (e->id->qp, &wr, &bad));
@@ -206,7 +211,7 @@ answer (struct fp_verbs_bench *b, unsigned i)
   size = q.write ? 1 : q.size;
   /* First the room for the next request, then what lets it be sent. */
   err = post_recv (&b->far, buffer, b->stride, i);
-  return err == 0 ? post_send (&b->far, data, size) : err;
+  return err == 0 ? post_send (b, &b->far, data, size) : err;
 }
 
 static int
@@ -227,6 +232,7 @@ sleep_until_event (struct end *e)
 static int
 serve (struct fp_verbs_bench *b)
 {
+  const uint64_t poll_ns = b->device->software ? 0 : POLL_NS;
   uint64_t last = fp_now_ns ();
   bool armed = false;
   int err = 0;
@@ -250,7 +256,7 @@ serve (struct fp_verbs_bench *b)
       armed = false;
       last = fp_now_ns ();
     }
-    else if (fp_now_ns () - last > POLL_NS) {
+    else if (fp_now_ns () - last > poll_ns) {
       /* Once more between asking for an event and waiting for it. */
       err = fp_verbs_ret (ibv_req_notify_cq (b->far.cq, 0));
       armed = true;
@@ -355,7 +361,6 @@ fp_verbs_bench_new (struct fp_verbs_bench **out,
                     const struct fp_verbs_bench_params *p)
 {
   FP_CLEANUP (bench_freep) struct fp_verbs_bench *b = calloc (1, sizeof *b);
-  uint64_t deadline = fp_deadline_in_ms (CONNECT_MS);
   struct fp_addr where;
   int err;
 
@@ -369,11 +374,12 @@ fp_verbs_bench_new (struct fp_verbs_bench **out,
     err = fp_cm_channel_new (&b->near.events);
   if (err == 0)
     err = fp_verbs_resolve (&b->near.id, b->near.events, &where, CONNECT_MS,
-                            deadline);
+                            fp_deadline_in_ms (CONNECT_MS));
+  /* Populating the region takes as long as it takes. */
   if (err == 0)
     err = make_ends (b);
   if (err == 0)
-    err = join_ends (b, deadline);
+    err = join_ends (b, fp_deadline_in_ms (CONNECT_MS));
   if (err == 0 && p->two_sided) {
     err = fp_thread_create (&b->thread, "bench-far", far_thread, b);
     b->runs = err == 0;
@@ -401,7 +407,7 @@ post_two_sided (struct fp_verbs_bench *b, enum fp_verbs_bench_op op,
   err = post_recv (&b->near, memory + sizeof q, b->p.max_size, slot);
   if (err != 0)
     return err;
-  return post_send (&b->near, memory, sizeof q + (q.write ? size : 0));
+  return post_send (b, &b->near, memory, sizeof q + (q.write ? size : 0));
 }
 
 int
@@ -411,7 +417,10 @@ fp_verbs_bench_post (struct fp_verbs_bench *b, enum fp_verbs_bench_op op,
   uint64_t raddr = (uintptr_t) b->far.memory + offset;
   struct ibv_sge sge = { (uintptr_t) slot_memory (b, slot), size,
                          b->near.mr->lkey };
-  struct ibv_send_wr wr = { .wr_id = slot, .sg_list = &sge, .num_sge = 1 };
+  struct ibv_send_wr wr = { .wr_id = slot,
+                            .sg_list = &sge,
+                            .num_sge = 1,
+                            .send_flags = IBV_SEND_SIGNALED };
   struct ibv_send_wr *bad;
 
   if (b->p.two_sided)
@@ -434,12 +443,19 @@ fp_verbs_bench_post (struct fp_verbs_bench *b, enum fp_verbs_bench_op op,
 }
 
 int
-fp_verbs_bench_poll (struct fp_verbs_bench *b, unsigned *slots, unsigned max)
+fp_verbs_bench_wait (struct fp_verbs_bench *b, unsigned *slots, unsigned max)
 {
   struct ibv_wc wc[BATCH];
-  int n = ibv_poll_cq (b->near.cq, (int) FP_MIN (max, (unsigned) BATCH), wc);
+  int batch = (int) FP_MIN (max, (unsigned) BATCH);
+  int n = ibv_poll_cq (b->near.cq, batch, wc);
   int nr = 0, err = atomic_load (&b->far_err);
 
+  if (n == 0 && err == 0 && b->device->software) {
+    err = fp_verbs_ret (ibv_req_notify_cq (b->near.cq, 0));
+    n = ibv_poll_cq (b->near.cq, batch, wc);
+    if (n == 0 && err == 0)
+      err = sleep_until_event (&b->near);
+  }
   if (n < 0)
     return -EIO;
   for (int i = 0; err == 0 && i < n; i++) {

@@ -45,10 +45,12 @@ void fp_verbs_bench_free (struct fp_verbs_bench *b);
 int fp_verbs_bench_post (struct fp_verbs_bench *b, enum fp_verbs_bench_op op,
                          unsigned slot, uint32_t size, uint64_t offset);
 
-/* Slots whose requests completed, max of them at most: how many.  Does not
- * wait.
+/* Slots whose requests completed, max of them at most: how many; 0 sometimes.
+ * Both ends wait as the transport does: they poll, the far end for a while
+ * only, or sleep at once if this host's processors do the device's work, which
+ * who polls would keep from them.
  */
-int fp_verbs_bench_poll (struct fp_verbs_bench *b, unsigned *slots,
+int fp_verbs_bench_wait (struct fp_verbs_bench *b, unsigned *slots,
                          unsigned max);
 
 /* Processor time of the far end's thread; 0 if it has none. */

@@ -37,6 +37,22 @@ holds "two-sided costs the donor, and one-sided a tenth of it at most" \
      cost("two-sided") > 0 and
      cost("raw-rdma") <= cost("two-sided") / 10 and
      cost("engine-rdma") <= cost("two-sided") / 10'
+
+# The engine's probe forks. What its child makes on a device that this process
+# has open stays there: there is no queue pair but those of each layer alone.
+claim 0 "queue pairs of layers alone and together, in a guest with rxe" \
+    "$vm/run" --net rxe --timeout 400 "$build/run" \
+    "$vm/guest/bench-objects" raw-rdma engine-rdma raw-rdma,engine-rdma
+count () { sed -n "s/^$1: \([0-9]*\)\$/\1/p" "$tmp/output"; }
+none=$(count nothing) raw=$(count raw-rdma) engine=$(count engine-rdma)
+both=$(count raw-rdma,engine-rdma)
+if (( ${both:-0} == ${raw:-0} + ${engine:-0} - ${none:-0} &&
+      ${raw:-0} > ${none:-0} && ${engine:-0} > ${none:-0} )); then
+    pass "the probe leaves nothing on a device that is open"
+else
+    fail "queue pairs: $(cat "$tmp/output")"
+fi
+
 jq -r '.rows[] | "\(.layer) \(.op) \(.size) x \(.depth): \(.iops)/s, " +
     "p50 \(.p50_us) us, donor \(.donor_cpu_ms_per_gib) ms/GiB"' < "$json"
 finish
