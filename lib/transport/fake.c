@@ -17,13 +17,10 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "transport/fake.h"
+#include "transport/op_queue.h"
 
 #define GARBAGE 0xa5
 #define RADDR_BASE UINT64_C (0x100000000) /* an address is no offset */
-
-struct list {
-  struct fp_op *head, **tail;
-};
 
 struct fp_fake_server {
   struct fp_fake_server *next;
@@ -32,18 +29,16 @@ struct fp_fake_server {
   size_t length;
   uint64_t rkey;
   bool dead, hold;
-  struct list held;
+  struct fp_op_list held;
   struct fake_conn *conns;
 };
 
 struct fake_queue {
-  struct fp_queue base;
-  int fd; /* an eventfd: something is in done */
+  struct fp_op_queue common; /* its fd an eventfd: something is in done */
   atomic_flag busy;
-  unsigned depth, inflight;
   uint8_t *memory;
   size_t memory_size;
-  struct list posted, done;
+  struct fp_op_list posted;
 };
 
 struct fake_conn {
@@ -62,33 +57,6 @@ static unsigned fault_n, fault_passed;
 static unsigned imports, import_fails_at;
 static bool fault_fired;
 static enum fp_fake_fault fault_kind;
-
-static void
-list_init (struct list *l)
-{
-  l->head = NULL;
-  l->tail = &l->head;
-}
-
-static void
-list_add (struct list *l, struct fp_op *op)
-{
-  op->next = NULL;
-  *l->tail = op;
-  l->tail = &op->next;
-}
-
-/* Take out the op that *at points to. */
-static struct fp_op *
-list_take (struct list *l, struct fp_op **at)
-{
-  struct fp_op *op = *at;
-
-  *at = op->next;
-  if (l->tail == &op->next)
-    l->tail = at;
-  return op;
-}
 
 /* A fault point: is this the one? */
 static bool
@@ -120,8 +88,8 @@ finish (struct fp_op *op, int status)
   if (status != 0 && op->kind == FP_OP_READ)
     memset (op->local, GARBAGE, op->length);
   op->status = status;
-  list_add (&q->done, op);
-  signal_fd (q->fd);
+  fp_op_list_add (&q->common.done, op);
+  signal_fd (q->common.fd);
 }
 
 /* What the server does; its status. */
@@ -141,13 +109,13 @@ execute (struct fp_op *op)
 }
 
 static void
-flush (struct list *l, const struct fake_conn *c)
+flush (struct fp_op_list *l, const struct fake_conn *c)
 {
   struct fp_op **at = &l->head;
 
   while (*at != NULL)
     if ((*at)->conn == &c->base)
-      finish (list_take (l, at), -ECONNRESET);
+      finish (fp_op_list_take_at (l, at), -ECONNRESET);
     else
       at = &(*at)->next;
 }
@@ -172,7 +140,7 @@ arrive (struct fp_op *op, bool may_hold)
   enum fp_fake_fault kind;
 
   if (may_hold && c->server->hold) {
-    list_add (&c->server->held, op);
+    fp_op_list_add (&c->server->held, op);
     return;
   }
   if (!fault (&kind)) {
@@ -189,7 +157,7 @@ arrive (struct fp_op *op, bool may_hold)
     do_break (c);
     break;
   case FP_FAKE_DELAY:
-    list_add (&c->server->held, op);
+    fp_op_list_add (&c->server->held, op);
     break;
   }
 }
@@ -227,34 +195,19 @@ fake_available (const char **why)
 static int
 fake_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
 {
-  struct fake_queue *q = calloc (1, sizeof *q);
+  struct fp_op_queue *common;
+  struct fake_queue *q;
+  int r = fp_op_queue_new (&common, sizeof *q, &fp_transport_fake, p,
+                           eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK));
 
-  if (q == NULL)
-    return -ENOMEM;
-  q->base.ops = &fp_transport_fake;
-  q->depth = p->depth;
+  if (r < 0)
+    return r;
+  q = (struct fake_queue *) common;
   q->memory = p->memory;
   q->memory_size = p->memory_size;
-  list_init (&q->posted);
-  list_init (&q->done);
-  q->fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (q->fd == -1) {
-    int err = -errno;
-
-    free (q);
-    return err;
-  }
-  *out = &q->base;
+  fp_op_list_init (&q->posted);
+  *out = &common->base;
   return 0;
-}
-
-static void
-fake_queue_free (struct fp_queue *base)
-{
-  struct fake_queue *q = (struct fake_queue *) base;
-
-  close (q->fd);
-  free (q);
 }
 
 static struct fp_op *
@@ -265,13 +218,13 @@ fake_poll (struct fp_queue *base)
   uint64_t count;
 
   FP_LOCK_SCOPE (&lock);
-  if (q->done.head != NULL && read (q->fd, &count, sizeof count) == -1)
+  if (q->common.done.head != NULL &&
+      read (q->common.fd, &count, sizeof count) == -1)
     abort (); /* finish signals under the same lock */
-  list = q->done.head;
-  list_init (&q->done);
+  list = fp_op_list_take_all (&q->common.done);
   for (struct fp_op *op = list; op != NULL; op = op->next) {
     ((struct fake_conn *) op->conn)->inflight--;
-    q->inflight--;
+    q->common.inflight--;
   }
   return list;
 }
@@ -282,13 +235,7 @@ fake_arm (struct fp_queue *base)
   ALONE *q = enter (base);
 
   FP_LOCK_SCOPE (&lock);
-  return q->done.head != NULL;
-}
-
-static int
-fake_fd (const struct fp_queue *base)
-{
-  return ((const struct fake_queue *) base)->fd;
+  return q->common.done.head != NULL;
 }
 
 static int
@@ -344,16 +291,16 @@ fake_post (struct fp_conn *base, struct fp_op *op)
     return -EINVAL;
   if (at < start || !fp_range_ok (at - start, op->length, q->memory_size))
     return -EFAULT;
-  if (c->inflight == c->depth || q->inflight == q->depth)
+  if (c->inflight == c->depth || q->common.inflight == q->common.depth)
     return -EAGAIN;
   if (fault (&kind) && kind == FP_FAKE_ERROR) {
     do_break (c);
     return -ENOTCONN;
   }
   op->conn = base;
-  list_add (&q->posted, op);
+  fp_op_list_add (&q->posted, op);
   c->inflight++;
-  q->inflight++;
+  q->common.inflight++;
   if (kind == FP_FAKE_BREAK)
     do_break (c);
   return 0;
@@ -366,7 +313,7 @@ fake_kick (struct fp_queue *base)
 
   FP_LOCK_SCOPE (&lock);
   while (q->posted.head != NULL)
-    arrive (list_take (&q->posted, &q->posted.head), true);
+    arrive (fp_op_list_take (&q->posted), true);
 }
 
 static void
@@ -398,7 +345,7 @@ fake_conn_free (struct fp_conn *base)
   struct fake_conn **at;
 
   FP_LOCK_SCOPE (&lock);
-  if (c->inflight > 0 || c->base.queue != &q->base)
+  if (c->inflight > 0 || c->base.queue != &q->common.base)
     abort (); /* promise 9 is broken: its ops are still in a list */
   for (at = &c->server->conns; *at != c; at = &(*at)->next)
     ;
@@ -453,10 +400,10 @@ const struct fp_transport_ops fp_transport_fake = {
   .max_transfer = 1u << 20,
   .available = fake_available,
   .queue_new = fake_queue_new,
-  .queue_free = fake_queue_free,
+  .queue_free = fp_op_queue_free,
   .poll = fake_poll,
   .arm = fake_arm,
-  .fd = fake_fd,
+  .fd = fp_op_queue_fd,
   .conn_open = fake_conn_open,
   .post = fake_post,
   .kick = fake_kick,
@@ -487,7 +434,7 @@ fp_fake_server_new (const char *host, size_t length)
   s->length = length;
   s->addr.port = FP_DEFAULT_PORT;
   snprintf (s->addr.host, sizeof s->addr.host, "%s", host);
-  list_init (&s->held);
+  fp_op_list_init (&s->held);
 
   FP_LOCK_SCOPE (&lock);
   s->rkey = next_rkey++;
@@ -587,7 +534,7 @@ fp_fake_server_release (struct fp_fake_server *s, unsigned i, int status)
     at = &(*at)->next;
   if (*at == NULL)
     return false;
-  op = list_take (&s->held, at);
+  op = fp_op_list_take_at (&s->held, at);
   if (status != 0)
     finish (op, status);
   else

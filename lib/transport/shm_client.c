@@ -19,14 +19,8 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "transport/op_queue.h"
 #include "transport/transport.h"
-
-struct shm_queue {
-  struct fp_queue base;
-  int fd; /* never readable: nothing completes behind the caller's back */
-  unsigned depth, inflight;
-  struct fp_op *done, **done_tail;
-};
 
 struct shm_conn {
   struct fp_conn base;
@@ -41,60 +35,35 @@ shm_available (const char **why)
   return 0;
 }
 
+/* Its fd is never readable: nothing completes behind the caller's back. */
 static int
 shm_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
 {
-  struct shm_queue *q = calloc (1, sizeof *q);
+  struct fp_op_queue *q;
+  int r = fp_op_queue_new (&q, sizeof *q, &fp_transport_shm, p,
+                           eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK));
 
-  if (q == NULL)
-    return -ENOMEM;
-  q->base.ops = &fp_transport_shm;
-  q->depth = p->depth;
-  q->done_tail = &q->done;
-  q->fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (q->fd == -1) {
-    int err = -errno;
-
-    free (q);
-    return err;
-  }
-  *out = &q->base;
-  return 0;
-}
-
-static void
-shm_queue_free (struct fp_queue *base)
-{
-  struct shm_queue *q = (struct shm_queue *) base;
-
-  close (q->fd);
-  free (q);
+  if (r == 0)
+    *out = &q->base;
+  return r;
 }
 
 static struct fp_op *
 shm_poll (struct fp_queue *base)
 {
-  struct shm_queue *q = (struct shm_queue *) base;
-  struct fp_op *list = q->done;
+  struct fp_op_queue *q = (struct fp_op_queue *) base;
+  struct fp_op *list = fp_op_list_take_all (&q->done);
 
   for (struct fp_op *op = list; op != NULL; op = op->next)
     ((struct shm_conn *) op->conn)->inflight--;
   q->inflight = 0;
-  q->done = NULL;
-  q->done_tail = &q->done;
   return list;
 }
 
 static bool
 shm_arm (struct fp_queue *base)
 {
-  return ((struct shm_queue *) base)->done != NULL;
-}
-
-static int
-shm_fd (const struct fp_queue *base)
-{
-  return ((const struct shm_queue *) base)->fd;
+  return ((struct fp_op_queue *) base)->done.head != NULL;
 }
 
 static int
@@ -117,7 +86,7 @@ static int
 shm_post (struct fp_conn *base, struct fp_op *op)
 {
   struct shm_conn *c = (struct shm_conn *) base;
-  struct shm_queue *q = (struct shm_queue *) base->queue;
+  struct fp_op_queue *q = (struct fp_op_queue *) base->queue;
   void *remote = (void *) (uintptr_t) op->raddr; /* see import */
 
   if (atomic_load (&c->broken))
@@ -132,9 +101,7 @@ shm_post (struct fp_conn *base, struct fp_op *op)
     memcpy (remote, op->local, op->length);
   op->conn = base;
   op->status = 0;
-  op->next = NULL;
-  *q->done_tail = op;
-  q->done_tail = &op->next;
+  fp_op_list_add (&q->done, op);
   c->inflight++;
   q->inflight++;
   return 0;
@@ -237,10 +204,10 @@ const struct fp_transport_ops fp_transport_shm = {
   .max_transfer = 1u << 30,
   .available = shm_available,
   .queue_new = shm_queue_new,
-  .queue_free = shm_queue_free,
+  .queue_free = fp_op_queue_free,
   .poll = shm_poll,
   .arm = shm_arm,
-  .fd = shm_fd,
+  .fd = fp_op_queue_fd,
   .conn_open = shm_conn_open,
   .post = shm_post,
   .kick = shm_kick,

@@ -1,14 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tcp_client.c - the tcp transport, active side: READ and WRITE frames on
- * one socket for each connection, many in flight, answered in order.
- *
- *   post -> to_send -> kick, poll: sendmsg -> to_answer -> poll: recvmsg
- *        -> done -> poll's result
- *
- * Many requests go into one sendmsg, payloads straight from op->local.
- * Replies to small READs come through a buffer, as many as fit in one call;
- * a large READ is received straight into op->local, together with no more
- * than the header of the next reply.
+/* tcp_client.c - the tcp transport, active side: one socket for each
+ * connection, with READ and WRITE frames on it (tcp_stream.h), and one epoll
+ * for the queue.
  *
  * conns[] is written by conn_open (any thread, one compare-and-swap) and by
  * conn_free (the queue's thread); all else belongs to the queue's thread but
@@ -25,27 +18,20 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "transport/ctl_channel.h"
+#include "transport/op_queue.h"
+#include "transport/tcp_stream.h"
 #include "transport/transport.h"
 
-#define BUFFER 65536
-#define LARGE 16384 /* a READ worth receiving without a copy */
-#define BATCH 32    /* requests in one sendmsg */
 #define EVENTS 16
-
-struct list {
-  struct fp_op *head, **tail;
-};
 
 struct tcp_conn {
   struct fp_conn base;
-  int fd;
   int event_fd; /* an epoll of its own, for the hang-up alone */
   atomic_bool broken;
   bool wants_out; /* EPOLLOUT is on */
@@ -53,15 +39,7 @@ struct tcp_conn {
   unsigned index; /* in the queue's conns */
   unsigned depth, inflight;
   uint32_t next_cookie;
-
-  struct list to_send;
-  size_t sent; /* bytes of to_send.head's frame */
-  struct list to_answer;
-  bool in_payload; /* of to_answer.head; else in a header */
-  size_t received; /* bytes of that payload */
-
-  size_t pos, end; /* received and not yet handled: buf[pos, end) */
-  uint8_t buf[BUFFER];
+  struct fp_tcp_stream stream;
 };
 
 /* A place in conns[] whose connection is being entered. */
@@ -69,40 +47,11 @@ static char reserved;
 #define RESERVED ((struct tcp_conn *) &reserved)
 
 struct tcp_queue {
-  struct fp_queue base;
-  int fd;
+  struct fp_op_queue common; /* its fd is an epoll of all connections */
   bool armed; /* the next poll asks epoll, for idle connections' sake */
-  unsigned depth, inflight;
-  struct list done;
   unsigned max_conns;
   _Atomic (struct tcp_conn *) conns[];
 };
-
-static void
-list_init (struct list *l)
-{
-  l->head = NULL;
-  l->tail = &l->head;
-}
-
-static void
-list_add (struct list *l, struct fp_op *op)
-{
-  op->next = NULL;
-  *l->tail = op;
-  l->tail = &op->next;
-}
-
-static struct fp_op *
-list_take (struct list *l)
-{
-  struct fp_op *op = l->head;
-
-  l->head = op->next;
-  if (l->head == NULL)
-    l->tail = &l->head;
-  return op;
-}
 
 static struct tcp_queue *
 queue_of (const struct tcp_conn *c)
@@ -111,24 +60,31 @@ queue_of (const struct tcp_conn *c)
 }
 
 static void
-complete (struct tcp_conn *c, struct list *from, int status)
-{
-  struct tcp_queue *q = queue_of (c);
-  struct fp_op *op = list_take (from);
-
-  op->status = status;
-  c->inflight--;
-  q->inflight--;
-  list_add (&q->done, op);
-}
-
-static void
 tcp_conn_break (struct fp_conn *base)
 {
   struct tcp_conn *c = (struct tcp_conn *) base;
 
   atomic_store (&c->broken, true);
-  (void) shutdown (c->fd, SHUT_RDWR); /* may be so already */
+  (void) shutdown (c->stream.fd, SHUT_RDWR); /* may be so already */
+}
+
+static void
+count_done (struct tcp_conn *c, unsigned nr)
+{
+  c->inflight -= nr;
+  queue_of (c)->common.inflight -= nr;
+}
+
+static void
+give_back (struct tcp_conn *c, struct fp_op_list *l)
+{
+  while (l->head != NULL) {
+    struct fp_op *op = fp_op_list_take (l);
+
+    op->status = -ECONNRESET;
+    fp_op_list_add (&queue_of (c)->common.done, op);
+    count_done (c, 1);
+  }
 }
 
 /* After a break: nothing is received any more, so each op can go back. */
@@ -137,19 +93,12 @@ flush (struct tcp_conn *c)
 {
   if (!c->gone) {
     /* A dead socket stays readable and would keep the sleeper awake. */
-    (void) epoll_ctl (queue_of (c)->fd, EPOLL_CTL_DEL, c->fd, NULL);
+    (void) epoll_ctl (queue_of (c)->common.fd, EPOLL_CTL_DEL, c->stream.fd,
+                      NULL);
     c->gone = true;
   }
-  while (c->to_answer.head != NULL)
-    complete (c, &c->to_answer, -ECONNRESET);
-  while (c->to_send.head != NULL)
-    complete (c, &c->to_send, -ECONNRESET);
-}
-
-static size_t
-frame_size (const struct fp_op *op)
-{
-  return FP_DATA_REQ_SIZE + (op->kind == FP_OP_WRITE ? op->length : 0);
+  give_back (c, &c->stream.to_answer);
+  give_back (c, &c->stream.to_send);
 }
 
 /* Have the queue's epoll say that the socket takes more, or no longer. */
@@ -163,218 +112,43 @@ watch_out (struct tcp_conn *c, bool on)
     return 0;
   if (on)
     e.events |= EPOLLOUT;
-  if (epoll_ctl (queue_of (c)->fd, EPOLL_CTL_MOD, c->fd, &e) == -1)
+  if (epoll_ctl (queue_of (c)->common.fd, EPOLL_CTL_MOD, c->stream.fd, &e) ==
+      -1)
     return -errno;
   c->wants_out = on;
   return 0;
 }
 
-/* The socket is full.  Who polls for all may be asleep already, since before
- * there was anything to send, and must wake up when there is room again.
- */
-static void
-send_later (struct tcp_conn *c)
-{
-  if (watch_out (c, true) < 0)
-    tcp_conn_break (&c->base); /* that wakes it, too */
-}
-
-/* Send as much of to_send as the socket takes. */
 static void
 send_some (struct tcp_conn *c)
 {
-  while (c->to_send.head != NULL) {
-    uint8_t header[BATCH][FP_DATA_REQ_SIZE];
-    struct iovec iov[2 * BATCH];
-    struct msghdr msg = { .msg_iov = iov };
-    size_t skip = c->sent, total = 0;
-    unsigned n = 0;
-    ssize_t r;
+  int r = fp_tcp_stream_send (&c->stream);
 
-    for (struct fp_op *op = c->to_send.head; op != NULL && n < BATCH;
-         op = op->next, n++) {
-      const struct fp_data_req q = { .op = op->kind == FP_OP_READ
-                                               ? FP_DATA_READ
-                                               : FP_DATA_WRITE,
-                                     .cookie = op->cookie,
-                                     .length = op->length,
-                                     .rkey = op->rkey,
-                                     .raddr = op->raddr };
-
-      fp_data_req_encode (header[n], &q);
-      iov[msg.msg_iovlen++] = (struct iovec) { header[n], FP_DATA_REQ_SIZE };
-      if (op->kind == FP_OP_WRITE)
-        iov[msg.msg_iovlen++] = (struct iovec) { op->local, op->length };
-      total += frame_size (op);
-    }
-    total -= skip;
-    while (skip >= msg.msg_iov->iov_len) { /* sent > 0: not all of a frame */
-      skip -= msg.msg_iov->iov_len;
-      msg.msg_iov++;
-      msg.msg_iovlen--;
-    }
-    msg.msg_iov->iov_base = (uint8_t *) msg.msg_iov->iov_base + skip;
-    msg.msg_iov->iov_len -= skip;
-
-    r = sendmsg (c->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (r == -1) {
-      if (errno == EINTR)
-        continue;
-      if (errno == EAGAIN)
-        send_later (c);
-      else
-        tcp_conn_break (&c->base);
-      return;
-    }
-    c->sent += (size_t) r;
-    while (c->to_send.head != NULL &&
-           c->sent >= frame_size (c->to_send.head)) {
-      c->sent -= frame_size (c->to_send.head);
-      list_add (&c->to_answer, list_take (&c->to_send));
-    }
-    if ((size_t) r < total) {
-      send_later (c);
-      return;
-    }
-  }
-}
-
-/* Handle what is buffered.  -EPROTO: the server does not answer what it
- * was asked.
- */
-static int
-parse (struct tcp_conn *c)
-{
-  for (;;) {
-    struct fp_op *op = c->to_answer.head;
-    size_t have = c->end - c->pos;
-
-    if (have == 0)
-      return 0;
-    if (op == NULL)
-      return -EPROTO;
-    if (c->in_payload) {
-      size_t n = FP_MIN (have, op->length - c->received);
-
-      memcpy ((uint8_t *) op->local + c->received, c->buf + c->pos, n);
-      c->pos += n;
-      c->received += n;
-      if (c->received < op->length)
-        return 0;
-      c->in_payload = false;
-      complete (c, &c->to_answer, 0);
-    }
-    else {
-      struct fp_data_reply p;
-
-      if (have < FP_DATA_REPLY_SIZE)
-        return 0;
-      if (fp_data_reply_decode (&p, c->buf + c->pos) < 0 ||
-          p.cookie != op->cookie)
-        return -EPROTO;
-      c->pos += FP_DATA_REPLY_SIZE;
-      if (p.status != FP_STATUS_OK)
-        complete (c, &c->to_answer, fp_status_to_errno (p.status));
-      else if (p.length != (op->kind == FP_OP_READ ? op->length : 0))
-        return -EPROTO;
-      else if (op->kind == FP_OP_READ) {
-        c->in_payload = true;
-        c->received = 0;
-      }
-      else
-        complete (c, &c->to_answer, 0);
-    }
-  }
-}
-
-/* How many bytes of replies to take into the buffer behind the payload of
- * the first op (skip_first) or from here: up to and with the header of the
- * next large READ.
- */
-static size_t
-buffer_want (const struct tcp_conn *c, bool skip_first)
-{
-  const struct fp_op *op = c->to_answer.head;
-  size_t want = 0;
-
-  if (skip_first)
-    op = op->next;
-  for (; op != NULL && want < BUFFER; op = op->next) {
-    want += FP_DATA_REPLY_SIZE;
-    if (op->kind == FP_OP_READ) {
-      if (op->length >= LARGE)
-        break;
-      want += op->length;
-    }
-  }
-  return FP_MIN (want, (size_t) BUFFER);
+  /* Who polls for all may be asleep already, since before there was anything
+   * to send, and must wake up when the socket has room again.
+   */
+  if (r == -EAGAIN)
+    r = watch_out (c, true);
+  if (r < 0)
+    tcp_conn_break (&c->base); /* that wakes it, too */
 }
 
 static void
 receive_some (struct tcp_conn *c)
 {
-  bool more = true;
+  unsigned nr = 0;
+  int r = fp_tcp_stream_receive (&c->stream, &queue_of (c)->common.done, &nr);
 
-  while (more) {
-    struct iovec iov[2];
-    struct msghdr msg = { .msg_iov = iov };
-    struct fp_op *op = c->to_answer.head;
-    size_t direct = 0, want, asked;
-    ssize_t r;
-
-    if (c->in_payload) { /* the buffer is empty then */
-      direct = op->length - c->received;
-      iov[msg.msg_iovlen++] =
-          (struct iovec) { (uint8_t *) op->local + c->received, direct };
-      c->pos = c->end = 0;
-    }
-    else if (c->pos > 0) { /* at most a part of a header is left */
-      memmove (c->buf, c->buf + c->pos, c->end - c->pos);
-      c->end -= c->pos;
-      c->pos = 0;
-    }
-    /* Nothing is awaited: one byte, to see a hang-up, or a violation. */
-    want = op == NULL ? 1 : buffer_want (c, c->in_payload);
-    asked = direct + want - c->end;
-    if (want > c->end)
-      iov[msg.msg_iovlen++] =
-          (struct iovec) { c->buf + c->end, want - c->end };
-
-    r = recvmsg (c->fd, &msg, MSG_DONTWAIT);
-    if (r == -1 && errno == EINTR)
-      continue;
-    if (r == -1 && errno == EAGAIN)
-      return;
-    if (r <= 0) {
-      tcp_conn_break (&c->base);
-      return;
-    }
-    if (direct > 0) {
-      size_t n = FP_MIN ((size_t) r, direct);
-
-      c->received += n;
-      if (n == direct) {
-        c->in_payload = false;
-        complete (c, &c->to_answer, 0);
-      }
-      c->end = (size_t) r - n;
-    }
-    else
-      c->end += (size_t) r;
-    if (parse (c) < 0) {
-      tcp_conn_break (&c->base);
-      return;
-    }
-    /* Less than asked for: there is no more, now. */
-    more = (size_t) r == asked && c->to_answer.head != NULL;
-  }
+  count_done (c, nr);
+  if (r < 0)
+    tcp_conn_break (&c->base);
 }
 
 /* Both directions of one connection; then what a break left. */
 static void
 progress (struct tcp_conn *c)
 {
-  if (!atomic_load (&c->broken) && c->to_send.head != NULL)
+  if (!atomic_load (&c->broken) && c->stream.to_send.head != NULL)
     send_some (c);
   if (!atomic_load (&c->broken))
     receive_some (c);
@@ -396,7 +170,6 @@ static struct fp_op *
 tcp_poll (struct fp_queue *base)
 {
   struct tcp_queue *q = (struct tcp_queue *) base;
-  struct fp_op *list;
 
   for (unsigned i = 0; i < q->max_conns; i++) {
     struct tcp_conn *c = conn_at (q, i);
@@ -406,7 +179,7 @@ tcp_poll (struct fp_queue *base)
   }
   if (q->armed) {
     struct epoll_event events[EVENTS];
-    int n = epoll_wait (q->fd, events, EVENTS, 0);
+    int n = epoll_wait (q->common.fd, events, EVENTS, 0);
 
     for (int i = 0; i < n; i++) {
       struct tcp_conn *c = conn_at (q, events[i].data.u32);
@@ -416,9 +189,7 @@ tcp_poll (struct fp_queue *base)
     }
     q->armed = false;
   }
-  list = q->done.head;
-  list_init (&q->done);
-  return list;
+  return fp_op_list_take_all (&q->common.done);
 }
 
 static void
@@ -429,7 +200,8 @@ tcp_kick (struct fp_queue *base)
   for (unsigned i = 0; i < q->max_conns; i++) {
     struct tcp_conn *c = conn_at (q, i);
 
-    if (c != NULL && c->to_send.head != NULL && !atomic_load (&c->broken))
+    if (c != NULL && c->stream.to_send.head != NULL &&
+        !atomic_load (&c->broken))
       send_some (c);
   }
 }
@@ -442,17 +214,11 @@ tcp_arm (struct fp_queue *base)
   for (unsigned i = 0; i < q->max_conns; i++) {
     struct tcp_conn *c = conn_at (q, i);
 
-    if (c != NULL && watch_out (c, c->to_send.head != NULL) < 0)
+    if (c != NULL && watch_out (c, c->stream.to_send.head != NULL) < 0)
       return true; /* it would not wake up: keep polling */
   }
   q->armed = true;
-  return q->done.head != NULL;
-}
-
-static int
-tcp_fd (const struct fp_queue *base)
-{
-  return ((const struct tcp_queue *) base)->fd;
+  return q->common.done.head != NULL;
 }
 
 static int
@@ -465,33 +231,18 @@ tcp_available (const char **why)
 static int
 tcp_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
 {
-  struct tcp_queue *q =
-      calloc (1, sizeof *q + p->max_conns * sizeof q->conns[0]);
+  struct fp_op_queue *common;
+  struct tcp_queue *q;
+  int r =
+      fp_op_queue_new (&common, sizeof *q + p->max_conns * sizeof q->conns[0],
+                       &fp_transport_tcp, p, epoll_create1 (EPOLL_CLOEXEC));
 
-  if (q == NULL)
-    return -ENOMEM;
-  q->base.ops = &fp_transport_tcp;
-  q->depth = p->depth;
+  if (r < 0)
+    return r;
+  q = (struct tcp_queue *) common;
   q->max_conns = p->max_conns;
-  list_init (&q->done);
-  q->fd = epoll_create1 (EPOLL_CLOEXEC);
-  if (q->fd == -1) {
-    int err = -errno;
-
-    free (q);
-    return err;
-  }
-  *out = &q->base;
+  *out = &common->base;
   return 0;
-}
-
-static void
-tcp_queue_free (struct fp_queue *base)
-{
-  struct tcp_queue *q = (struct tcp_queue *) base;
-
-  close (q->fd);
-  free (q);
 }
 
 /* Only epoll may still know it. */
@@ -500,8 +251,8 @@ conn_destroy (struct tcp_conn *c)
 {
   if (c->event_fd >= 0)
     close (c->event_fd);
-  if (c->fd >= 0)
-    close (c->fd);
+  if (c->stream.fd >= 0)
+    close (c->stream.fd);
   free (c);
 }
 
@@ -529,13 +280,15 @@ handshake (struct tcp_conn *c, const struct fp_conn_params *p,
     ret = fp_ctl_data_hello (ctl, &hello, deadline_ns);
   if (ret < 0)
     return ret == -EPERM ? -EACCES : ret;
-  c->fd = fp_ctl_steal_fd (ctl);
+  c->stream.fd = fp_ctl_steal_fd (ctl);
 
   /* Not there on a Unix socket, whose peer cannot vanish. */
-  (void) setsockopt (c->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
+  (void) setsockopt (c->stream.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
                      sizeof timeout);
-  (void) setsockopt (c->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
-  (void) setsockopt (c->fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);
+  (void) setsockopt (c->stream.fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle,
+                     sizeof idle);
+  (void) setsockopt (c->stream.fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle,
+                     sizeof idle);
   return 0;
 }
 
@@ -551,7 +304,7 @@ enter (struct tcp_queue *q, struct tcp_conn *c)
 
     if (!atomic_compare_exchange_strong (&q->conns[i], &none, RESERVED))
       continue;
-    if (epoll_ctl (q->fd, EPOLL_CTL_ADD, c->fd, &e) == -1) {
+    if (epoll_ctl (q->common.fd, EPOLL_CTL_ADD, c->stream.fd, &e) == -1) {
       int err = -errno;
 
       atomic_store (&q->conns[i], NULL);
@@ -576,17 +329,15 @@ tcp_conn_open (struct fp_conn **out, struct fp_queue *base,
     return -ENOMEM;
   c->base.ops = &fp_transport_tcp;
   c->base.queue = base;
-  c->fd = -1;
+  fp_tcp_stream_init (&c->stream, -1);
   c->depth = p->depth;
-  list_init (&c->to_send);
-  list_init (&c->to_answer);
   c->event_fd = epoll_create1 (EPOLL_CLOEXEC);
   if (c->event_fd == -1)
     return -errno;
   ret = handshake (c, p, deadline_ns);
   if (ret < 0)
     return ret;
-  if (epoll_ctl (c->event_fd, EPOLL_CTL_ADD, c->fd, &e) == -1)
+  if (epoll_ctl (c->event_fd, EPOLL_CTL_ADD, c->stream.fd, &e) == -1)
     return -errno;
   ret = enter ((struct tcp_queue *) base, c);
   if (ret < 0)
@@ -605,13 +356,13 @@ tcp_post (struct fp_conn *base, struct fp_op *op)
     return -ENOTCONN;
   if (op->length == 0 || op->length > FP_DATA_MAX)
     return -EINVAL;
-  if (c->inflight == c->depth || q->inflight == q->depth)
+  if (c->inflight == c->depth || q->common.inflight == q->common.depth)
     return -EAGAIN;
   op->conn = base;
   op->cookie = c->next_cookie++;
-  list_add (&c->to_send, op);
+  fp_op_list_add (&c->stream.to_send, op);
   c->inflight++;
-  q->inflight++;
+  q->common.inflight++;
   return 0;
 }
 
@@ -677,10 +428,10 @@ const struct fp_transport_ops fp_transport_tcp = {
   .max_transfer = FP_DATA_MAX,
   .available = tcp_available,
   .queue_new = tcp_queue_new,
-  .queue_free = tcp_queue_free,
+  .queue_free = fp_op_queue_free,
   .poll = tcp_poll,
   .arm = tcp_arm,
-  .fd = tcp_fd,
+  .fd = fp_op_queue_fd,
   .conn_open = tcp_conn_open,
   .post = tcp_post,
   .kick = tcp_kick,

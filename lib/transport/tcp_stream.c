@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tcp_stream.c - see tcp_stream.h. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/checked.h"
+#include "proto/messages.h"
+#include "transport/tcp_stream.h"
+
+#define LARGE 16384 /* a READ worth receiving without a copy */
+#define BATCH 32    /* requests in one sendmsg */
+
+void
+fp_tcp_stream_init (struct fp_tcp_stream *s, int fd)
+{
+  s->fd = fd;
+  fp_op_list_init (&s->to_send);
+  fp_op_list_init (&s->to_answer);
+}
+
+static size_t
+frame_size (const struct fp_op *op)
+{
+  return FP_DATA_REQ_SIZE + (op->kind == FP_OP_WRITE ? op->length : 0);
+}
+
+int
+fp_tcp_stream_send (struct fp_tcp_stream *s)
+{
+  while (s->to_send.head != NULL) {
+    uint8_t header[BATCH][FP_DATA_REQ_SIZE];
+    struct iovec iov[2 * BATCH];
+    struct msghdr msg = { .msg_iov = iov };
+    size_t skip = s->sent, total = 0;
+    unsigned n = 0;
+    ssize_t r;
+
+    for (struct fp_op *op = s->to_send.head; op != NULL && n < BATCH;
+         op = op->next, n++) {
+      const struct fp_data_req q = { .op = op->kind == FP_OP_READ
+                                               ? FP_DATA_READ
+                                               : FP_DATA_WRITE,
+                                     .cookie = op->cookie,
+                                     .length = op->length,
+                                     .rkey = op->rkey,
+                                     .raddr = op->raddr };
+
+      fp_data_req_encode (header[n], &q);
+      iov[msg.msg_iovlen++] = (struct iovec) { header[n], FP_DATA_REQ_SIZE };
+      if (op->kind == FP_OP_WRITE)
+        iov[msg.msg_iovlen++] = (struct iovec) { op->local, op->length };
+      total += frame_size (op);
+    }
+    total -= skip;
+    while (skip >= msg.msg_iov->iov_len) { /* sent > 0: not all of a frame */
+      skip -= msg.msg_iov->iov_len;
+      msg.msg_iov++;
+      msg.msg_iovlen--;
+    }
+    msg.msg_iov->iov_base = (uint8_t *) msg.msg_iov->iov_base + skip;
+    msg.msg_iov->iov_len -= skip;
+
+    r = sendmsg (s->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (r == -1) {
+      if (errno == EINTR)
+        continue;
+      return -errno;
+    }
+    s->sent += (size_t) r;
+    while (s->to_send.head != NULL &&
+           s->sent >= frame_size (s->to_send.head)) {
+      s->sent -= frame_size (s->to_send.head);
+      fp_op_list_add (&s->to_answer, fp_op_list_take (&s->to_send));
+    }
+    if ((size_t) r < total)
+      return -EAGAIN;
+  }
+  return 0;
+}
+
+static void
+answered (struct fp_tcp_stream *s, struct fp_op_list *done, unsigned *nr,
+          int status)
+{
+  struct fp_op *op = fp_op_list_take (&s->to_answer);
+
+  op->status = status;
+  fp_op_list_add (done, op);
+  ++*nr;
+}
+
+/* Handle what is buffered.  -EPROTO: the server does not answer what it
+ * was asked.
+ */
+static int
+parse (struct fp_tcp_stream *s, struct fp_op_list *done, unsigned *nr)
+{
+  for (;;) {
+    struct fp_op *op = s->to_answer.head;
+    size_t have = s->end - s->pos;
+
+    if (have == 0)
+      return 0;
+    if (op == NULL)
+      return -EPROTO;
+    if (s->in_payload) {
+      size_t n = FP_MIN (have, op->length - s->received);
+
+      memcpy ((uint8_t *) op->local + s->received, s->buf + s->pos, n);
+      s->pos += n;
+      s->received += n;
+      if (s->received < op->length)
+        return 0;
+      s->in_payload = false;
+      answered (s, done, nr, 0);
+    }
+    else {
+      struct fp_data_reply p;
+
+      if (have < FP_DATA_REPLY_SIZE)
+        return 0;
+      if (fp_data_reply_decode (&p, s->buf + s->pos) < 0 ||
+          p.cookie != op->cookie)
+        return -EPROTO;
+      s->pos += FP_DATA_REPLY_SIZE;
+      if (p.status != FP_STATUS_OK)
+        answered (s, done, nr, fp_status_to_errno (p.status));
+      else if (p.length != (op->kind == FP_OP_READ ? op->length : 0))
+        return -EPROTO;
+      else if (op->kind == FP_OP_READ) {
+        s->in_payload = true;
+        s->received = 0;
+      }
+      else
+        answered (s, done, nr, 0);
+    }
+  }
+}
+
+/* How many bytes of replies to take into the buffer behind the payload of
+ * the first op (skip_first) or from here: up to and with the header of the
+ * next large READ.
+ */
+static size_t
+buffer_want (const struct fp_tcp_stream *s, bool skip_first)
+{
+  const struct fp_op *op = s->to_answer.head;
+  size_t want = 0;
+
+  if (skip_first)
+    op = op->next;
+  for (; op != NULL && want < FP_TCP_STREAM_BUFFER; op = op->next) {
+    want += FP_DATA_REPLY_SIZE;
+    if (op->kind == FP_OP_READ) {
+      if (op->length >= LARGE)
+        break;
+      want += op->length;
+    }
+  }
+  return FP_MIN (want, (size_t) FP_TCP_STREAM_BUFFER);
+}
+
+int
+fp_tcp_stream_receive (struct fp_tcp_stream *s, struct fp_op_list *done,
+                       unsigned *nr)
+{
+  bool more = true;
+
+  while (more) {
+    struct iovec iov[2];
+    struct msghdr msg = { .msg_iov = iov };
+    struct fp_op *op = s->to_answer.head;
+    size_t direct = 0, want, asked;
+    ssize_t r;
+    int ret;
+
+    if (s->in_payload) { /* the buffer is empty then */
+      direct = op->length - s->received;
+      iov[msg.msg_iovlen++] =
+          (struct iovec) { (uint8_t *) op->local + s->received, direct };
+      s->pos = s->end = 0;
+    }
+    else if (s->pos > 0) { /* at most a part of a header is left */
+      memmove (s->buf, s->buf + s->pos, s->end - s->pos);
+      s->end -= s->pos;
+      s->pos = 0;
+    }
+    /* Nothing is awaited: one byte, to see a hang-up, or a violation. */
+    want = op == NULL ? 1 : buffer_want (s, s->in_payload);
+    asked = direct + want - s->end;
+    if (want > s->end)
+      iov[msg.msg_iovlen++] =
+          (struct iovec) { s->buf + s->end, want - s->end };
+
+    r = recvmsg (s->fd, &msg, MSG_DONTWAIT);
+    if (r == -1 && errno == EINTR)
+      continue;
+    if (r == -1 && errno == EAGAIN)
+      return 0;
+    if (r <= 0)
+      return r == 0 ? -ECONNRESET : -errno;
+    if (direct > 0) {
+      size_t n = FP_MIN ((size_t) r, direct);
+
+      s->received += n;
+      if (n == direct) {
+        s->in_payload = false;
+        answered (s, done, nr, 0);
+      }
+      s->end = (size_t) r - n;
+    }
+    else
+      s->end += (size_t) r;
+    ret = parse (s, done, nr);
+    if (ret < 0)
+      return ret;
+    /* Less than asked for: there is no more, now. */
+    more = (size_t) r == asked && s->to_answer.head != NULL;
+  }
+  return 0;
+}
