@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_channel.c - the client's end of a control connection.  All waiting is
- * in wait_for: the socket does not block, and one deadline covers a whole
+/* ctl_channel.c - the client's end of a control connection: its socket, and
+ * one exchange on it; what is said is in ctl_calls.c.  All waiting is in
+ * wait_for: the socket does not block, and one deadline covers a whole
  * exchange, so that a server that trickles bytes gains no time.
  */
 
@@ -21,31 +22,12 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "transport/ctl_channel.h"
+#include "transport/ctl_int.h"
 
-#define WHY_MAX 400
 #define BANNER_MAX 60 /* of a peer that is no memory server */
 #define RETRY_MS 10   /* a Unix listener's backlog is full */
 #define KEEP_IDLE_S 5 /* back-up of the heartbeat, for a dead host */
 #define USER_TIMEOUT_MS 15000
-
-struct fp_ctl {
-  int fd;
-  bool is_unix;
-  bool broken;
-  bool passes_fds; /* the volume was opened for shm */
-  uint32_t sequence;
-
-  /* Of the exchange that is running. */
-  const char *asking; /* name of the request */
-  uint64_t started_ns, deadline_ns;
-  struct fp_header header; /* of the reply */
-  int fds[FP_MAX_GRANTS];  /* received and not yet handed out */
-  unsigned nr_fds;
-
-  char why[WHY_MAX];
-  uint8_t buf[FP_HEADER_SIZE + FP_BODY_MAX];
-};
 
 static void
 close_fds (struct fp_ctl *c)
@@ -54,9 +36,8 @@ close_fds (struct fp_ctl *c)
     close (c->fds[--c->nr_fds]);
 }
 
-/* Say why, and that there is no going on. */
-__attribute__ ((__format__ (__printf__, 3, 4))) static int
-broken (struct fp_ctl *c, int err, const char *fmt, ...)
+int
+fp_ctl_broken (struct fp_ctl *c, int err, const char *fmt, ...)
 {
   va_list ap;
 
@@ -72,12 +53,13 @@ static int
 broken_errno (struct fp_ctl *c, int err, const char *what)
 {
   if (err == -ECONNREFUSED)
-    return broken (c, err, "connection refused: nothing listens there");
+    return fp_ctl_broken (c, err, "connection refused: nothing listens there");
   if (err == -ENOENT && c->is_unix)
-    return broken (c, err, "there is no such socket");
+    return fp_ctl_broken (c, err, "there is no such socket");
   if (err == -ECONNRESET || err == -EPIPE)
-    return broken (c, -ECONNRESET, "hung up before it answered %s", c->asking);
-  return broken (c, err, "%s: %s", what, strerror (-err));
+    return fp_ctl_broken (c, -ECONNRESET, "hung up before it answered %s",
+                          c->asking);
+  return fp_ctl_broken (c, err, "%s: %s", what, strerror (-err));
 }
 
 static int
@@ -87,15 +69,16 @@ timed_out (struct fp_ctl *c)
   double s = (double) (c->deadline_ns - c->started_ns) / (double) FP_NS_PER_S;
 
   if (c->asking == NULL)
-    return broken (c, -ETIMEDOUT, "did not accept a connection within %.1f s",
-                   s);
+    return fp_ctl_broken (c, -ETIMEDOUT,
+                          "did not accept a connection within %.1f s", s);
   if (c->sequence == 1)
-    return broken (c, -ETIMEDOUT,
-                   "accepted the connection but did not answer %s within "
-                   "%.1f s",
-                   c->asking, s);
-  return broken (c, -ETIMEDOUT, "did not answer %s within %.1f s", c->asking,
-                 s);
+    return fp_ctl_broken (
+        c, -ETIMEDOUT,
+        "accepted the connection but did not answer %s within "
+        "%.1f s",
+        c->asking, s);
+  return fp_ctl_broken (c, -ETIMEDOUT, "did not answer %s within %.1f s",
+                        c->asking, s);
 }
 
 static int
@@ -188,7 +171,7 @@ fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
 
   ret = fp_addr_resolve (addr, list, &why);
   if (ret < 0)
-    return broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
+    return fp_ctl_broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
 
   for (unsigned i = 0; i < list->nr; i++) {
     ret = connect_one (c, (const struct sockaddr *) &list->list[i].addr,
@@ -337,9 +320,9 @@ recv_failed (struct fp_ctl *c, ssize_t err)
   if (err == -ETIMEDOUT)
     return timed_out (c);
   if (err == -EPROTO)
-    return broken (c, -EPROTO,
-                   "sent more file descriptors than it may, answering %s",
-                   c->asking);
+    return fp_ctl_broken (
+        c, -EPROTO, "sent more file descriptors than it may, answering %s",
+        c->asking);
   return broken_errno (c, err == 0 ? -ECONNRESET : (int) err, "receiving");
 }
 
@@ -360,12 +343,13 @@ stranger (struct fp_ctl *c, size_t have)
     shown[n] = (char) c->buf[n], n++;
   shown[n] = '\0';
   if (n == 0)
-    return broken (c, -EPROTO,
-                   "is not a farpage memory server: its answer to %s is not "
-                   "text and not ours",
-                   c->asking);
-  return broken (c, -EPROTO,
-                 "is not a farpage memory server: it answered \"%s\"", shown);
+    return fp_ctl_broken (
+        c, -EPROTO,
+        "is not a farpage memory server: its answer to %s is not "
+        "text and not ours",
+        c->asking);
+  return fp_ctl_broken (
+      c, -EPROTO, "is not a farpage memory server: it answered \"%s\"", shown);
 }
 
 /* Header and body of the reply, the body behind the header in c->buf. */
@@ -386,23 +370,23 @@ recv_reply (struct fp_ctl *c, unsigned type, uint64_t deadline_ns)
       return stranger (c, have);
     if (have == FP_HEADER_SIZE && want == FP_HEADER_SIZE) {
       if (fp_header_decode (&c->header, c->buf) < 0)
-        return broken (c, -EPROTO,
-                       "answered %s with %u bytes, which is more "
-                       "than there can be",
-                       c->asking, c->header.length);
+        return fp_ctl_broken (c, -EPROTO,
+                              "answered %s with %u bytes, which is more "
+                              "than there can be",
+                              c->asking, c->header.length);
       want += c->header.length;
     }
   }
 
   if (c->header.version != FP_VERSION && c->header.status == FP_STATUS_OK)
-    return broken (c, -EPROTONOSUPPORT,
-                   "speaks version %u; this client speaks version %d",
-                   c->header.version, FP_VERSION);
+    return fp_ctl_broken (c, -EPROTONOSUPPORT,
+                          "speaks version %u; this client speaks version %d",
+                          c->header.version, FP_VERSION);
   if (c->header.type != (type | FP_MSG_REPLY) ||
       c->header.sequence != c->sequence)
-    return broken (c, -EPROTO, "answered %s (%u) with %s (%u)", c->asking,
-                   c->sequence, fp_msg_name (c->header.type),
-                   c->header.sequence);
+    return fp_ctl_broken (c, -EPROTO, "answered %s (%u) with %s (%u)",
+                          c->asking, c->sequence, fp_msg_name (c->header.type),
+                          c->header.sequence);
   return 0;
 }
 
@@ -415,38 +399,35 @@ refused (struct fp_ctl *c)
   int err = fp_status_to_errno (c->header.status);
 
   if (c->nr_fds > 0)
-    return broken (c, -EPROTO, "sent file descriptors with a refusal of %s",
-                   c->asking);
+    return fp_ctl_broken (
+        c, -EPROTO, "sent file descriptors with a refusal of %s", c->asking);
   fp_reader_init (&r, c->buf + FP_HEADER_SIZE, c->header.length);
   if (fp_dec_reason (&r, reason) < 0) {
     if (c->header.status != FP_STATUS_VERSION)
-      return broken (c, -EPROTO, "refused %s with a malformed reason",
-                     c->asking);
+      return fp_ctl_broken (c, -EPROTO, "refused %s with a malformed reason",
+                            c->asking);
     reason[0] = '\0';
   }
   if (c->header.status == FP_STATUS_VERSION)
-    return broken (c, -EPROTONOSUPPORT,
-                   reason[0] != '\0'
-                       ? "%s; this client speaks version %d"
-                       : "%sspeaks another version; this client speaks %d",
-                   reason, FP_VERSION);
+    return fp_ctl_broken (
+        c, -EPROTONOSUPPORT,
+        reason[0] != '\0' ? "%s; this client speaks version %d"
+                          : "%sspeaks another version; this client speaks %d",
+        reason, FP_VERSION);
   snprintf (c->why, sizeof c->why, "%s",
             reason[0] != '\0' ? reason : strerror (-err));
   return err;
 }
 
-static void
-begin (struct fp_ctl *c, struct fp_writer *w)
+void
+fp_ctl_begin (struct fp_ctl *c, struct fp_writer *w)
 {
   fp_writer_init (w, c->buf + FP_HEADER_SIZE, FP_BODY_MAX);
 }
 
-/* Send what was encoded since begin and receive the reply.  0: it is OK,
- * and r reads its body.  nr_fds are checked by the caller, in finish.
- */
-static int
-call (struct fp_ctl *c, unsigned type, struct fp_writer *w,
-      struct fp_reader *r, uint64_t deadline_ns)
+int
+fp_ctl_exchange (struct fp_ctl *c, unsigned type, struct fp_writer *w,
+                 struct fp_reader *r, uint64_t deadline_ns)
 {
   struct fp_header h = { .version = FP_VERSION, .type = (uint16_t) type };
   int ret;
@@ -481,208 +462,18 @@ call (struct fp_ctl *c, unsigned type, struct fp_writer *w,
   return 0;
 }
 
-/* The body was decoded with dec; the reply came with as many fds as it
- * should.  Hands them out.
- */
-static int
-finish (struct fp_ctl *c, int dec, unsigned want_fds, int *fds)
+int
+fp_ctl_finish (struct fp_ctl *c, int dec, unsigned want_fds, int *fds)
 {
   if (dec < 0)
-    return broken (c, -EPROTO, "sent a malformed %s",
-                   fp_msg_name (c->header.type));
+    return fp_ctl_broken (c, -EPROTO, "sent a malformed %s",
+                          fp_msg_name (c->header.type));
   if (c->nr_fds != want_fds)
-    return broken (c, -EPROTO, "sent %u file descriptors with %s, not %u",
-                   c->nr_fds, fp_msg_name (c->header.type), want_fds);
+    return fp_ctl_broken (c, -EPROTO,
+                          "sent %u file descriptors with %s, not %u",
+                          c->nr_fds, fp_msg_name (c->header.type), want_fds);
   for (unsigned i = 0; i < want_fds; i++)
     fds[i] = c->fds[i];
   c->nr_fds = 0;
   return 0;
-}
-
-static int
-call_empty_reply (struct fp_ctl *c, unsigned type, struct fp_writer *w,
-                  uint64_t deadline_ns)
-{
-  struct fp_reader r;
-  int ret = call (c, type, w, &r, deadline_ns);
-
-  if (ret < 0)
-    return ret;
-  return finish (c, fp_reader_done (&r) ? 0 : -EPROTO, 0, NULL);
-}
-
-int
-fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
-              struct fp_hello_reply *p, uint64_t deadline_ns)
-{
-  struct fp_writer w;
-  struct fp_reader r;
-  int ret;
-
-  begin (c, &w);
-  fp_enc_hello (&w, q);
-  ret = call (c, FP_MSG_HELLO, &w, &r, deadline_ns);
-  if (ret < 0)
-    return ret;
-  ret = finish (c, fp_dec_hello_reply (&r, p), 0, NULL);
-  if (ret == 0 && (p->version < q->version_min || p->version > q->version_max))
-    return broken (c, -EPROTONOSUPPORT,
-                   "chose version %u, which this client did not offer",
-                   p->version);
-  return ret;
-}
-
-int
-fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
-                    struct fp_open_reply *p, uint64_t deadline_ns)
-{
-  struct fp_writer w;
-  struct fp_reader r;
-  int ret;
-
-  begin (c, &w);
-  fp_enc_open (&w, q);
-  ret = call (c, FP_MSG_OPEN, &w, &r, deadline_ns);
-  if (ret < 0)
-    return ret;
-  ret = finish (c, fp_dec_open_reply (&r, p), 0, NULL);
-  if (ret == 0)
-    c->passes_fds = q->transport == FP_TRANSPORT_SHM;
-  return ret;
-}
-
-static int
-call_grants (struct fp_ctl *c, unsigned type, struct fp_writer *w,
-             uint32_t min, uint32_t max, struct fp_grants *p,
-             int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
-{
-  int with_memory[FP_MAX_GRANTS];
-  struct fp_reader r;
-  unsigned live = 0, next = 0;
-  int ret;
-
-  for (unsigned i = 0; i < FP_MAX_GRANTS; i++)
-    fds[i] = -1;
-  ret = call (c, type, w, &r, deadline_ns);
-  if (ret < 0)
-    return ret;
-  ret = fp_dec_grants (&r, p);
-  if (ret == 0 && (p->count < min || p->count > max))
-    ret = -EPROTO;
-  for (unsigned i = 0; ret == 0 && i < p->count; i++)
-    live += !fp_grant_is_lost (&p->grants[i]);
-  /* One that is lost is no answer to who asks for memory. */
-  if (ret == 0 && type == FP_MSG_GRANT && live < p->count)
-    ret = -EPROTO;
-  ret = finish (c, ret, ret == 0 && c->passes_fds ? live : 0, with_memory);
-  if (ret < 0 || !c->passes_fds)
-    return ret;
-  for (unsigned i = 0; i < p->count; i++)
-    if (!fp_grant_is_lost (&p->grants[i]))
-      fds[i] = with_memory[next++];
-  return 0;
-}
-
-int
-fp_ctl_list (struct fp_ctl *c, const struct fp_list *q, struct fp_grants *p,
-             int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
-{
-  struct fp_writer w;
-
-  begin (c, &w);
-  fp_enc_list (&w, q);
-  return call_grants (c, FP_MSG_LIST, &w, 0, q->max, p, fds, deadline_ns);
-}
-
-int
-fp_ctl_grant (struct fp_ctl *c, uint32_t count, struct fp_grants *p,
-              int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
-{
-  const struct fp_grant_req q = { .count = count };
-  struct fp_writer w;
-
-  begin (c, &w);
-  fp_enc_grant_req (&w, &q);
-  return call_grants (c, FP_MSG_GRANT, &w, 1, count, p, fds, deadline_ns);
-}
-
-int
-fp_ctl_label (struct fp_ctl *c, const struct fp_labels *q,
-              uint64_t deadline_ns)
-{
-  struct fp_writer w;
-
-  begin (c, &w);
-  fp_enc_labels (&w, q);
-  return call_empty_reply (c, FP_MSG_LABEL, &w, deadline_ns);
-}
-
-int
-fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,
-                uint64_t deadline_ns)
-{
-  struct fp_writer w;
-
-  begin (c, &w);
-  fp_enc_release (&w, q);
-  return call_empty_reply (c, FP_MSG_RELEASE, &w, deadline_ns);
-}
-
-int
-fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q, uint64_t deadline_ns)
-{
-  struct fp_writer w;
-
-  begin (c, &w);
-  fp_enc_zero (&w, q);
-  return call_empty_reply (c, FP_MSG_ZERO, &w, deadline_ns);
-}
-
-int
-fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p, uint64_t deadline_ns)
-{
-  struct fp_writer w;
-  struct fp_reader r;
-  int ret;
-
-  begin (c, &w);
-  ret = call (c, FP_MSG_PING, &w, &r, deadline_ns);
-  if (ret < 0)
-    return ret;
-  return finish (c, fp_dec_ping_reply (&r, p), 0, NULL);
-}
-
-int
-fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q, uint64_t deadline_ns)
-{
-  struct fp_writer w;
-
-  begin (c, &w);
-  fp_enc_bye (&w, q);
-  return call_empty_reply (c, FP_MSG_BYE, &w, deadline_ns);
-}
-
-int
-fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
-{
-  struct fp_writer w;
-  struct fp_reader r;
-  int ret;
-
-  begin (c, &w);
-  ret = call (c, FP_MSG_STAT, &w, &r, deadline_ns);
-  if (ret < 0)
-    return ret;
-  return finish (c, fp_dec_stat_reply (&r, p), 0, NULL);
-}
-
-int
-fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
-                   uint64_t deadline_ns)
-{
-  struct fp_writer w;
-
-  begin (c, &w);
-  fp_enc_data_hello (&w, q);
-  return call_empty_reply (c, FP_MSG_DATA_HELLO, &w, deadline_ns);
 }
