@@ -656,7 +656,7 @@ script (unsigned *errors)
   static unsigned char tmp[SIZE];
   uint64_t x = seed;
 
-  for (unsigned i = 0; i < 12; i++)
+  for (unsigned i = 0; i < 30; i++)
     random_op (lane, &x, 0, 4 * SLAB, tmp, errors);
   fp_volume_lane_put (lane);
 }
