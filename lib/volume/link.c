@@ -258,6 +258,7 @@ let_go (struct fp_link *l)
   struct fp_pieces *t = l->v->pieces;
 
   atomic_store (&l->lease_ns, 0);
+  link_drop_spares (l);
   for (uint64_t i = 0; i < t->nr; i++) {
     struct fp_piece *p = &t->p[i];
 
@@ -363,6 +364,8 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
 {
   uint64_t next_ping = fp_deadline_in_ms (l->ping_ms);
 
+  if (link_refill (l) < 0)
+    return;
   while (!atomic_load (&l->stop)) {
     unsigned nr = 2;
 
@@ -395,7 +398,7 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
       snprintf (why, FP_WHY_MAX, "leftovers: %s", fp_ctl_why (l->s.ctl));
       return;
     }
-    if (link_do_calls (l) < 0)
+    if (link_do_calls (l) < 0 || link_do_places (l) < 0)
       return; /* which set the reason */
     if (fp_deadline_passed (next_ping) ||
         !fp_link_lease_holds (l, fp_now_ns ())) {
@@ -405,6 +408,8 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
       }
       next_ping = fp_deadline_in_ms (l->ping_ms);
     }
+    if (link_refill (l) < 0)
+      return; /* likewise */
   }
 }
 
@@ -514,6 +519,7 @@ fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index)
   l->index = index;
   l->addr = &v->p.servers[index];
   l->calls_tail = &l->calls;
+  l->want_head = FP_NO_PIECE;
   fp_mutex_init (&l->lock);
   fp_cond_init (&l->cond);
   r = fp_uuid_generate (&l->client);

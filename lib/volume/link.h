@@ -12,8 +12,8 @@
  * keep others waiting.  It alone talks on the control socket; others leave a
  * call with it and wait.
  *
- * Threads:  fp_link_count, fp_link_poke and fp_link_status: any.  Calls: any
- *           but the link's own.
+ * Threads:  fp_link_release and fp_link_zero, which wait: any but the link's
+ *           own.  The rest: any.
  * Errors:   a call returns 0 or -errno; -ENOTCONN: the server is away.
  *           Each call ends: when the server answered, or at the deadline of
  *           the message, which also ends the session.
@@ -40,11 +40,6 @@ void fp_link_free (struct fp_link *l);
 int fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns,
                      char why[FP_WHY_MAX]);
 
-/* May memory be asked for here?  How many slabs were free when it last
- * said, and which session that is (see fp_spare).
- */
-bool fp_link_usable (struct fp_link *l, uint64_t *slabs_free,
-                     uint64_t *session);
 unsigned fp_link_index (const struct fp_link *l);
 /* A data connection broke: unless it is mended, the server was lost now, and
  * not when the link, which may be waiting for an answer, finds out.
@@ -70,15 +65,24 @@ bool fp_link_given_up (const struct fp_link *l);
  */
 bool fp_link_lease_holds (const struct fp_link *l, uint64_t now);
 
-/* Up to count grants, imported.  Returns how many, or -errno. */
-int fp_link_grant (struct fp_link *l, struct fp_copy *copies, unsigned count,
-                   uint64_t *session);
-/* The grants now hold these pieces, which are BUSY: on the server's record,
- * and READY, when it returns 0; -ESTALE: the grants are of a session that
- * is over.
+/* Give piece i, which is BUSY and the manager's, its memory: it becomes READY
+ * once it is on the server's record, or comes back by fp_manager_return.
  */
-int fp_link_label (struct fp_link *l, struct fp_copy *copies,
-                   const uint64_t *pieces, unsigned count, uint64_t session);
+void fp_link_place (struct fp_link *l, uint64_t i);
+
+struct fp_link_room {
+  uint64_t free;     /* slabs, as the server last said */
+  unsigned pieces;   /* that wait for it */
+  bool mute;         /* some were withdrawn, and it has said nothing since */
+  uint64_t waits_ns; /* how long nothing has become of them */
+};
+/* False: it is not UP. */
+bool fp_link_room (struct fp_link *l, struct fp_link_room *room);
+/* Take back the pieces that were left here and that one of these servers (a
+ * set) was not yet asked for: the manager's again, linked by next_wanted.
+ */
+uint32_t fp_link_withdraw (struct fp_link *l, uint64_t servers);
+
 /* Give back the memory of piece p, which is BUSY and drained.  Moves it to
  * EMPTY, or on failure to READY or OFFLINE.
  */

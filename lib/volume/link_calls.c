@@ -9,79 +9,6 @@
 #include "base/checked.h"
 #include "volume/link_int.h"
 
-/* The grants just received cannot be used here: others may want them. */
-static int
-return_grants (struct fp_link *l)
-{
-  struct fp_release q = { .count = l->grants.count };
-
-  for (unsigned i = 0; i < q.count; i++)
-    q.slabs[i] = l->grants.grants[i].slab;
-  return fp_ctl_release (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
-}
-
-static int
-do_grant (struct fp_link *l, struct call *c)
-{
-  int r = fp_ctl_grant (l->s.ctl, c->count, &l->grants, l->grant_fds,
-                        fp_deadline_in_ms (LINK_SLOW_MS));
-  unsigned n = 0;
-
-  if (r < 0)
-    return r;
-  for (unsigned i = 0; r == 0 && i < l->grants.count && n < c->count; i++) {
-    r = link_import (l, i, &c->copies[n]);
-    if (r == 0)
-      n++;
-  }
-  link_close_grant_fds (l);
-  if (r < 0) {
-    int back;
-
-    while (n > 0)
-      fp_copy_forget (&c->copies[--n]);
-    back = return_grants (l);
-    return back < 0 ? -ECONNRESET : r;
-  }
-  FP_LOCK_SCOPE (&l->lock);
-  c->session = l->session;
-  l->slabs_free -= FP_MIN (l->slabs_free, (uint64_t) n);
-  return (int) n;
-}
-
-/* On the server's record first, then in ours: a write to the piece cannot be
- * acknowledged before.  Here and not in the caller, so that the session
- * cannot end between the two.
- */
-static int
-do_label (struct fp_link *l, struct call *c)
-{
-  struct fp_pieces *t = l->v->pieces;
-  int r;
-
-  if (c->session != l->session)
-    return -ESTALE;
-  l->labels.count = c->count;
-  for (unsigned i = 0; i < c->count; i++) {
-    c->copies[i].generation = fp_volume_next_generation (l->v);
-    l->labels.labels[i] = (struct fp_label) {
-      .slab = c->copies[i].slab,
-      .piece = c->pieces[i],
-      .generation = c->copies[i].generation,
-    };
-  }
-  r = fp_ctl_label (l->s.ctl, &l->labels, fp_deadline_in_ms (LINK_SLOW_MS));
-  if (r < 0)
-    return r;
-  for (unsigned i = 0; i < c->count; i++) {
-    fp_piece_clear_written (t, c->pieces[i], 0, t->piece_size);
-    atomic_fetch_add (&l->v->allocated, 1);
-    atomic_fetch_add (&l->pieces, 1);
-    link_publish (l, &t->p[c->pieces[i]], &c->copies[i], FP_PIECE_BUSY);
-  }
-  return 0;
-}
-
 static int
 do_release (struct fp_link *l, struct call *c)
 {
@@ -117,8 +44,8 @@ do_zero (struct fp_link *l, struct call *c)
 /* A status that the server sent leaves the session sound; anything else
  * ends it.
  */
-static bool
-session_broken (int r)
+bool
+link_session_broken (int r)
 {
   switch (r) {
   case -ENOSPC:
@@ -142,7 +69,7 @@ finish_call (struct fp_link *l, struct call *c, int r, bool up)
   /* A piece whose release or zeroing failed still is what it was; if the
    * server is away it is offline, and its list will tell.
    */
-  if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
+  {
     struct fp_piece *p = c->piece;
 
     /* let_go leaves a piece alone that somebody has shut. */
@@ -192,12 +119,6 @@ link_do_calls (struct fp_link *l)
     int r = -EINVAL;
 
     switch (c->kind) {
-    case CALL_GRANT:
-      r = do_grant (l, c);
-      break;
-    case CALL_LABEL:
-      r = do_label (l, c);
-      break;
     case CALL_RELEASE:
       r = do_release (l, c);
       break;
@@ -205,7 +126,7 @@ link_do_calls (struct fp_link *l)
       r = do_zero (l, c);
       break;
     }
-    if (session_broken (r)) {
+    if (link_session_broken (r)) {
       link_set_why (l, fp_ctl_why (l->s.ctl));
       finish_call (l, c, -ENOTCONN, false);
       return r;
@@ -223,6 +144,7 @@ link_fail_calls (struct fp_link *l)
 
   while ((c = next_call (l)) != NULL)
     finish_call (l, c, -ENOTCONN, false);
+  link_fail_places (l);
 }
 
 static int
@@ -238,32 +160,6 @@ run_call (struct fp_link *l, struct call *c)
   while (!c->done)
     pthread_cond_wait (&l->cond, &l->lock);
   return c->result;
-}
-
-int
-fp_link_grant (struct fp_link *l, struct fp_copy *copies, unsigned count,
-               uint64_t *session)
-{
-  struct call c = { .kind = CALL_GRANT, .copies = copies, .count = count };
-  int r = run_call (l, &c);
-
-  *session = c.session;
-  return r;
-}
-
-int
-fp_link_label (struct fp_link *l, struct fp_copy *copies,
-               const uint64_t *pieces, unsigned count, uint64_t session)
-{
-  struct call c = {
-    .kind = CALL_LABEL,
-    .copies = copies,
-    .pieces = pieces,
-    .count = count,
-    .session = session,
-  };
-
-  return run_call (l, &c);
 }
 
 int
@@ -294,21 +190,13 @@ link_renewed (struct fp_link *l, uint64_t asked_ns)
   uint64_t lease_ns = l->s.hello.lease_ms * FP_NS_PER_MS;
 
   atomic_store (&l->lease_ns, asked_ns + lease_ns - lease_ns / 8);
+  atomic_store (&l->mute, false);
 }
 
 bool
 fp_link_lease_holds (const struct fp_link *l, uint64_t now)
 {
   return now < atomic_load (&l->lease_ns);
-}
-
-bool
-fp_link_usable (struct fp_link *l, uint64_t *slabs_free, uint64_t *session)
-{
-  FP_LOCK_SCOPE (&l->lock);
-  *slabs_free = l->slabs_free;
-  *session = l->session;
-  return l->state == FP_SERVER_UP;
 }
 
 void

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "volume/link.h"
@@ -25,16 +26,17 @@
  */
 #define LINK_SLOW_MS 15000
 
-enum call_kind { CALL_GRANT, CALL_LABEL, CALL_RELEASE, CALL_ZERO };
+/* Of one that it answers at once. */
+#define LINK_QUICK_MS(l) FP_MAX ((l)->v->p.timeout_ms, 1000u)
+
+#define LINK_BATCH 16 /* pieces that get memory at a time */
+
+enum call_kind { CALL_RELEASE, CALL_ZERO };
 
 /* On the stack of who waits for it. */
 struct call {
   enum call_kind kind;
-  struct fp_copy *copies; /* GRANT: out; LABEL: in */
-  const uint64_t *pieces;
-  unsigned count;
-  uint64_t session;       /* in: LABEL; out: GRANT */
-  struct fp_piece *piece; /* RELEASE, ZERO */
+  struct fp_piece *piece;
   uint64_t offset, length;
 
   int result;
@@ -50,6 +52,7 @@ struct fp_link {
   bool started;
   int wake_fd;
   _Atomic bool stop, discard;
+  _Atomic bool mute;  /* see fp_link_room */
   _Atomic bool sweep; /* the server holds what we do not use */
 
   pthread_mutex_t lock; /* until the thread's own */
@@ -57,6 +60,12 @@ struct fp_link {
   enum fp_server_state state;
   uint64_t session; /* counts the times it came up */
   struct call *calls, **calls_tail;
+  /* Pieces that are to get memory here: waiting, and being worked at.  A
+   * number of the batch that was withdrawn is FP_NO_PIECE.
+   */
+  uint32_t want_head, want_tail, batch[LINK_BATCH];
+  unsigned nr_want, nr_batch;
+  uint64_t progress_ns; /* when something was last done about them */
   unsigned transport;
   char name[FP_NAME_MAX + 1];
   char why[FP_WHY_MAX];
@@ -79,6 +88,11 @@ struct fp_link {
   int grant_fds[FP_MAX_GRANTS];
   struct fp_labels labels;
 
+  unsigned nr_spares;
+  struct fp_copy spares[FP_LINK_SPARES];
+  struct fp_copy batch_copies[LINK_BATCH];
+  unsigned batch_slot[LINK_BATCH]; /* of batch, for each copy */
+
   _Atomic uint64_t pieces, bytes_read, bytes_written, ops_done, errors;
 };
 
@@ -96,5 +110,16 @@ void link_renewed (struct fp_link *l, uint64_t asked_ns);
 /* Returns a negative errno value if the session ended. */
 int link_do_calls (struct fp_link *l);
 void link_fail_calls (struct fp_link *l);
+/* Whether a call that ended so leaves the session unsound. */
+bool link_session_broken (int r);
+
+/* link_place.c */
+
+/* Likewise. */
+int link_do_places (struct fp_link *l);
+/* Grants ahead of need. */
+int link_refill (struct fp_link *l);
+void link_drop_spares (struct fp_link *l);
+void link_fail_places (struct fp_link *l);
 
 #endif /* FP_LINK_INT_H */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The manager: one thread of a volume that gives pieces their memory.  It
- * keeps a few grants ahead, so that a first write seldom waits for one.
+/* The manager: one thread of a volume that decides which server gives a piece
+ * its memory.  It waits for none of them: it leaves the piece with that
+ * server's link, and the piece comes READY, or back.  If the server is silent
+ * the manager withdraws the piece and leaves it with another one; should the
+ * first have labelled a slab with it after all, the generation tells which
+ * counts (link_learn.h).
  */
 
 #include <config.h>
@@ -11,49 +15,55 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "base/random.h"
 #include "volume/link.h"
 #include "volume/placement.h"
 #include "volume/sync.h"
 #include "volume/volume_int.h"
 
-#define SPARES 2 /* grants kept ahead, of FP_MAX_SPARES */
-#define BATCH 16 /* pieces at a time when all are reserved */
-
-/* Ask for count slabs where there is room.  Returns how many came, from
- * *link; -ENOSPC: nowhere any; -ENOTCONN: nobody to ask now.
+/* A server may take this part of `timeout` to give a piece its memory, as long
+ * as there is another one to ask; so that a write, which has all of it, can
+ * hear from two.
  */
-static int
-grant (struct fp_volume *v, struct fp_copy *copies, unsigned count,
-       struct fp_link **link, uint64_t *session)
+#define PATIENCE_PART 4
+#define PATIENCE_MIN_MS 20u
+
+#define WINDOW 256 /* pieces at a time when all are reserved */
+
+/* ---- grants ahead ---- */
+
+/* What has memory, or will have. */
+static uint64_t
+used (struct fp_volume *v)
 {
-  uint64_t room[FP_MAX_SERVERS], ignored;
-  bool full = false;
-
-  for (unsigned i = 0; i < v->nr_links; i++) {
-    if (!fp_link_usable (v->links[i], &room[i], &ignored))
-      room[i] = 0;
-    else if (room[i] == 0)
-      /* Its last word may be old: ask, but only where nobody has room. */
-      room[i] = 1;
-  }
-  for (;;) {
-    uint64_t random = 0;
-    int i, r;
-
-    if (fp_random (&random, sizeof random) < 0)
-      random = 0; /* then the first two */
-    i = fp_place (room, v->nr_links, random);
-    if (i < 0)
-      return full ? -ENOSPC : -ENOTCONN;
-    *link = v->links[i];
-    r = fp_link_grant (*link, copies, count, session);
-    if (r > 0)
-      return r;
-    full |= r == -ENOSPC || r == -ENOMEM || r == -ESHUTDOWN;
-    room[i] = 0;
-  }
+  return atomic_load (&v->allocated) + atomic_load (&v->lost) +
+         atomic_load (&v->placing);
 }
+
+bool
+fp_manager_claim (struct fp_volume *v, unsigned server, unsigned has)
+{
+  unsigned most = v->nr_links == 1 ? FP_LINK_SPARES : 1;
+
+  FP_LOCK_SCOPE (&v->lock);
+  if (has >= most || v->nr_claims >= FP_MAX_SPARES ||
+      used (v) + v->nr_claims >= v->pieces->nr)
+    return false;
+  v->claims[server]++;
+  v->nr_claims++;
+  return true;
+}
+
+void
+fp_manager_unclaim (struct fp_volume *v, unsigned server)
+{
+  FP_LOCK_SCOPE (&v->lock);
+  v->claims[server]--;
+  v->nr_claims--;
+}
+
+/* ---- who gives a piece its memory ---- */
 
 static void
 wanted_push (struct fp_volume *v, uint32_t i)
@@ -66,6 +76,7 @@ wanted_push (struct fp_volume *v, uint32_t i)
   else
     p[v->wanted_tail].next_wanted = i;
   v->wanted_tail = i;
+  pthread_cond_broadcast (&v->cond);
 }
 
 void
@@ -76,69 +87,146 @@ fp_manager_want (struct fp_volume *v, uint64_t i)
   if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY))
     return; /* somebody asked already */
   atomic_store (&p->err, 0);
+  p->tried = 0;
+  p->full = false;
+  atomic_fetch_add (&v->placing, 1);
   FP_LOCK_SCOPE (&v->lock);
   wanted_push (v, (uint32_t) i);
-  pthread_cond_signal (&v->cond);
 }
 
-/* A grant whose session still lasts. */
-static bool
-take_spare (struct fp_volume *v, struct fp_spare *out)
+void
+fp_manager_return (struct fp_volume *v, uint64_t i, unsigned server, int err)
 {
-  while (v->nr_spares > 0) {
-    uint64_t ignored, session;
+  struct fp_piece *p = &v->pieces->p[i];
 
-    *out = v->spares[--v->nr_spares];
-    if (fp_link_usable (out->link, &ignored, &session) &&
-        session == out->session)
-      return true;
-    fp_copy_forget (&out->copy);
+  p->tried |= UINT64_C (1) << server;
+  p->full |= err == -ENOSPC || err == -ENOMEM || err == -ESHUTDOWN;
+  FP_LOCK_SCOPE (&v->lock);
+  wanted_push (v, (uint32_t) i);
+}
+
+/* How much room each server has that was not asked for this piece; 0: do not
+ * ask.  Of those that are mute, or of the others.
+ */
+static void
+look_for_room (struct fp_volume *v, uint64_t tried, bool mute,
+               uint64_t room[FP_MAX_SERVERS])
+{
+  bool scarce, any_spare = false, spare[FP_MAX_SERVERS];
+
+  for (unsigned i = 0; i < v->nr_links; i++) {
+    struct fp_link_room l;
+
+    room[i] = 0;
+    spare[i] = false;
+    if (!fp_link_room (v->links[i], &l) || l.mute != mute ||
+        (tried & UINT64_C (1) << i) != 0)
+      continue;
+    FP_LOCK_SCOPE (&v->lock);
+    l.free += v->claims[i];
+    spare[i] = v->claims[i] > l.pieces;
+    any_spare |= spare[i];
+    /* Its last word may be old: it is asked, but it is the last. */
+    room[i] = l.free > l.pieces ? l.free - l.pieces : 1;
   }
-  return false;
+  {
+    FP_LOCK_SCOPE (&v->lock);
+    scarce = used (v) + v->nr_claims > v->pieces->nr;
+  }
+  /* Do not ask for more than the volume can use, while there are grants. */
+  for (unsigned i = 0; scarce && any_spare && i < v->nr_links; i++)
+    if (!spare[i])
+      room[i] = 0;
 }
 
 static int
-give_memory (struct fp_volume *v, uint64_t i)
+choose (struct fp_volume *v, uint64_t tried)
 {
-  for (;;) {
-    struct fp_spare s;
-    int r;
+  uint64_t room[FP_MAX_SERVERS], random = 0;
+  int i;
 
-    if (!take_spare (v, &s)) {
-      r = grant (v, &s.copy, 1, &s.link, &s.session);
-      if (r < 0)
-        return r;
-    }
-    r = fp_link_label (s.link, &s.copy, &i, 1, s.session);
-    if (r == 0)
-      return 0;
-    /* That server is away now, and its grant with it: the next one. */
-    fp_copy_forget (&s.copy);
-    if (r != -ESTALE && r != -ENOTCONN)
-      return r;
-  }
+  if (fp_random (&random, sizeof random) < 0)
+    random = 0; /* then the first two */
+  look_for_room (v, tried, false, room);
+  i = fp_place (room, v->nr_links, random);
+  if (i >= 0)
+    return i;
+  look_for_room (v, tried, true, room);
+  return fp_place (room, v->nr_links, random);
 }
 
 static void
-refill (struct fp_volume *v)
+place (struct fp_volume *v, uint64_t i)
 {
-  uint64_t used = atomic_load (&v->allocated) + atomic_load (&v->lost);
+  struct fp_piece *p = &v->pieces->p[i];
+  int server = choose (v, p->tried);
 
-  while (v->nr_spares < SPARES && used + v->nr_spares < v->pieces->nr) {
-    struct fp_spare *s = &v->spares[v->nr_spares];
+  if (server >= 0) {
+    fp_link_place (v->links[server], i);
+    return;
+  }
+  /* Full is final for who asked.  A server that is away may come back: without
+   * a reason the write asks again until its deadline.
+   */
+  atomic_store (&p->err, p->full ? -ENOSPC : 0);
+  atomic_fetch_sub (&v->placing, 1);
+  if (!fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_EMPTY))
+    abort (); /* it is ours */
+  if (atomic_load (&p->err) != 0)
+    fp_volume_wake_lanes (v);
+}
 
-    if (grant (v, &s->copy, 1, &s->link, &s->session) < 0)
-      return; /* a write will ask again, and hear why */
-    v->nr_spares++;
+static uint64_t
+patience_ns (const struct fp_volume *v)
+{
+  return FP_MAX (v->p.timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS) *
+         FP_NS_PER_MS;
+}
+
+/* What a silent server has kept for too long goes to others. */
+static void
+look_after (struct fp_volume *v)
+{
+  uint64_t answering = 0, silent = 0;
+
+  if (atomic_load (&v->placing) == 0)
+    return;
+  for (unsigned i = 0; i < v->nr_links; i++) {
+    struct fp_link_room room;
+    bool up = fp_link_room (v->links[i], &room);
+
+    if (room.waits_ns > patience_ns (v))
+      silent |= UINT64_C (1) << i;
+    else if (up && !room.mute)
+      answering |= UINT64_C (1) << i;
+  }
+  for (unsigned i = 0; silent != 0 && i < v->nr_links; i++) {
+    uint32_t head;
+
+    if (!(silent & UINT64_C (1) << i))
+      continue;
+    head = fp_link_withdraw (v->links[i], answering);
+    FP_LOCK_SCOPE (&v->lock);
+    while (head != FP_NO_PIECE) {
+      uint32_t next = v->pieces->p[head].next_wanted;
+
+      wanted_push (v, head);
+      head = next;
+    }
   }
 }
+
+/* ---- the thread ---- */
 
 static bool
 next_wanted (struct fp_volume *v, uint64_t *i)
 {
   struct timespec until;
+  unsigned ms = 1000;
 
-  fp_timespec_after (&until, 1000);
+  if (atomic_load (&v->placing) > 0)
+    ms = (unsigned) (patience_ns (v) / FP_NS_PER_MS / 4);
+  fp_timespec_after (&until, ms);
   FP_LOCK_SCOPE (&v->lock);
   if (v->wanted_head == FP_NO_PIECE && !v->stopping)
     /* A timeout is as good as a wake-up: the caller looks again. */
@@ -165,24 +253,9 @@ manager_main (void *arg)
   while (!is_stopping (v)) {
     uint64_t i;
 
-    if (next_wanted (v, &i)) {
-      struct fp_piece *p = &v->pieces->p[i];
-      int r = give_memory (v, i);
-
-      if (r < 0) {
-        /* Full is final for who asked.  A server that is away may come
-         * back: without a reason the write asks again until its deadline.
-         */
-        atomic_store (&p->err, r == -ENOTCONN ? 0 : r);
-        if (!fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_EMPTY))
-          abort (); /* it is ours */
-        if (r == -ENOTCONN)
-          continue;
-      }
-      fp_volume_wake_lanes (v);
-    }
-    if (!is_stopping (v))
-      refill (v);
+    if (next_wanted (v, &i))
+      place (v, i);
+    look_after (v);
   }
 }
 
@@ -201,15 +274,25 @@ fp_manager_stop (struct fp_volume *v)
   {
     FP_LOCK_SCOPE (&v->lock);
     v->stopping = true;
-    pthread_cond_signal (&v->cond);
+    pthread_cond_broadcast (&v->cond);
   }
   if (v->manager_runs && fp_thread_join (&v->manager) < 0)
     abort (); /* joined twice: a bug */
   v->manager_runs = false;
-  while (v->nr_spares > 0) {
-    struct fp_spare *s = &v->spares[--v->nr_spares];
+}
 
-    fp_copy_forget (&s->copy);
+/* Until every piece that was wanted has memory or was refused: each link gives
+ * its answer, or its server up, by a deadline.
+ */
+static void
+await_placed (struct fp_volume *v)
+{
+  struct timespec until;
+
+  while (atomic_load (&v->placing) > 0) {
+    fp_timespec_after (&until, 1);
+    FP_LOCK_SCOPE (&v->lock);
+    (void) pthread_cond_timedwait (&v->cond, &v->lock, &until);
   }
 }
 
@@ -217,36 +300,19 @@ int
 fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX])
 {
   struct fp_pieces *t = v->pieces;
-  uint64_t i = 0;
 
-  while (i < t->nr) {
-    struct fp_copy copies[BATCH];
-    uint64_t pieces[BATCH], session;
-    struct fp_link *link;
-    unsigned n = 0;
-    int r;
+  for (uint64_t first = 0; first < t->nr; first += WINDOW) {
+    uint64_t end = FP_MIN (first + WINDOW, t->nr);
 
-    while (i < t->nr && n < BATCH) {
-      if (fp_piece_move (&t->p[i], FP_PIECE_EMPTY, FP_PIECE_BUSY))
-        pieces[n++] = i;
-      i++;
-    }
-    for (unsigned done = 0; done < n;) {
-      r = grant (v, copies, n - done, &link, &session);
-      if (r > 0) {
-        unsigned got = (unsigned) r;
+    for (uint64_t i = first; i < end; i++)
+      fp_manager_want (v, i);
+    await_placed (v);
+    for (uint64_t i = first; i < end; i++) {
+      int r = atomic_load (&t->p[i].err);
 
-        r = fp_link_label (link, copies, pieces + done, got, session);
-        if (r == 0) {
-          done += got;
-          continue;
-        }
-        for (unsigned k = 0; k < got; k++)
-          fp_copy_forget (&copies[k]);
-      }
-      for (unsigned k = done; k < n; k++)
-        (void) fp_piece_move (&t->p[pieces[k]], FP_PIECE_BUSY,
-                              FP_PIECE_EMPTY); /* ours: it is BUSY */
+      if (fp_piece_state (&t->p[i]) != FP_PIECE_EMPTY)
+        continue;
+      r = r == 0 ? -ENOTCONN : r;
       snprintf (why, FP_WHY_MAX,
                 "reserve=full: %llu of %llu pieces got memory: %s",
                 (unsigned long long) atomic_load (&v->allocated),

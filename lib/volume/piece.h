@@ -76,7 +76,9 @@ struct fp_piece {
   _Atomic bool held;
   bool releasing;          /* its server was told to take it back */
   uint32_t seen;           /* link: the last time its server listed it */
-  uint32_t next_wanted;    /* volume.c: queue of pieces that want memory */
+  uint32_t next_wanted;    /* manager.c, link_place.c: their queues */
+  uint64_t tried;          /* while it waits for memory: who had none */
+  bool full;               /* and one of them because it is full */
   _Atomic uint32_t server; /* copy.server, for those who only look */
   struct fp_copy copy;     /* of who is inside, or owns it */
 };

@@ -119,13 +119,13 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
     snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
   for (unsigned i = 0; r == 0 && i < v->nr_links; i++)
     r = fp_link_wait_up (v->links[i], deadline, why);
-  if (r == 0 && p->reserve_full)
-    r = fp_manager_reserve_all (v, why);
   if (r == 0) {
     r = fp_manager_start (v);
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
   }
+  if (r == 0 && p->reserve_full)
+    r = fp_manager_reserve_all (v, why);
   if (r < 0) {
     /* A volume that never was is discarded; one that was taken up again
      * stays what it is.

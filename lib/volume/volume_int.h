@@ -21,13 +21,9 @@
 struct fp_link;
 
 #define FP_NO_PIECE UINT32_MAX
+/* Grants ahead of need: of one link, and of all. */
+#define FP_LINK_SPARES 2
 #define FP_MAX_SPARES 4
-
-struct fp_spare { /* memory that was granted and holds no piece yet */
-  struct fp_link *link;
-  uint64_t session; /* of the link: another one means that it is void */
-  struct fp_copy copy;
-};
 
 struct fp_volume {
   struct fp_volume_params p;
@@ -39,6 +35,7 @@ struct fp_volume {
   _Atomic unsigned next_lane;
   _Atomic uint64_t zeros, trims, flushes;
   _Atomic uint64_t allocated, lost; /* pieces */
+  _Atomic uint64_t placing;         /* pieces that wait for memory */
   _Atomic uint64_t generation;      /* the highest so far: link_learn.h */
 
   /* The manager: gives pieces their memory. */
@@ -48,8 +45,7 @@ struct fp_volume {
   pthread_cond_t cond;
   bool stopping;
   uint32_t wanted_head, wanted_tail; /* through fp_piece.next_wanted */
-  unsigned nr_spares;                /* manager thread only */
-  struct fp_spare spares[FP_MAX_SPARES];
+  unsigned nr_claims, claims[FP_MAX_SERVERS]; /* spares, or asked for */
 };
 
 /* manager.c */
@@ -57,6 +53,12 @@ int fp_manager_start (struct fp_volume *v);
 void fp_manager_stop (struct fp_volume *v);
 /* Piece i, which is EMPTY, shall get memory.  Does not block. */
 void fp_manager_want (struct fp_volume *v, uint64_t i);
+/* A link could not give it any: others are to be asked. */
+void fp_manager_return (struct fp_volume *v, uint64_t i, unsigned server,
+                        int err);
+/* May that link, which has so many, ask for one more grant ahead of need? */
+bool fp_manager_claim (struct fp_volume *v, unsigned server, unsigned has);
+void fp_manager_unclaim (struct fp_volume *v, unsigned server);
 /* All pieces get memory now: reserve=full. */
 int fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
 

@@ -349,6 +349,98 @@ test_many_leftovers (void **state)
     expect (i, "data");
 }
 
+/* ---- one server is silent ---- */
+
+/* Every first write finds the other server, well within the timeout, whatever
+ * the silent one does not answer.
+ */
+static void
+silent_server (enum fake_silence silence, unsigned about)
+{
+  uint64_t start = fp_now_ns ();
+
+  fake_server_silence (servers[0], silence, about);
+  for (unsigned i = 0; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_true (fp_now_ns () - start < 5000 * FP_NS_PER_MS);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
+  await_labelled (PIECES);
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
+  await_state (0, FP_SERVER_UP);
+}
+
+static void
+test_deaf (void **state)
+{
+  (void) state;
+  silent_server (FAKE_DEAF, 0);
+}
+
+static void
+test_mute (void **state)
+{
+  (void) state;
+  silent_server (FAKE_MUTE, 0);
+}
+
+static void
+test_deaf_to_grant (void **state)
+{
+  (void) state;
+  silent_server (FAKE_DEAF, FP_MSG_GRANT);
+}
+
+static void
+test_mute_about_label (void **state)
+{
+  (void) state;
+  silent_server (FAKE_MUTE, FP_MSG_LABEL);
+}
+
+/* The answer to a label comes when the piece is elsewhere. */
+static void
+test_late_label (void **state)
+{
+  struct fp_server_status before, after;
+  uint64_t i = 0;
+
+  (void) state;
+  fp_volume_server_status (v, 0, &before);
+  fake_server_silence (servers[0], FAKE_MUTE, FP_MSG_LABEL);
+  for (; fake_server_labelled (servers[0]) == 0; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_int_equal (fake_server_labelled (servers[1]), i);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  await_labelled ((unsigned) i);
+  fp_volume_server_status (v, 0, &after);
+  assert_int_equal (before.reconnects, after.reconnects);
+  for (uint64_t n = 0; n < i; n++)
+    expect (n, "data");
+}
+
+/* Of two servers one is dead: new pieces go to the other one, and to both
+ * again when it is back.
+ */
+static void
+test_dead_and_back (void **state)
+{
+  (void) state;
+  fake_server_cut (servers[0]);
+  for (unsigned i = 0; i < 10; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_int_equal (fake_server_labelled (servers[1]), 10);
+  fake_server_revive (servers[0]);
+  await_state (0, FP_SERVER_UP);
+  for (unsigned i = 10; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_in_range (fake_server_labelled (servers[0]), 1, 10);
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
+}
+
 int
 main (void)
 {
@@ -364,6 +456,12 @@ main (void)
     TEST (test_lost_is_newer),
     TEST (test_lost_is_older),
     TEST (test_many_leftovers),
+    TEST (test_deaf),
+    TEST (test_mute),
+    TEST (test_deaf_to_grant),
+    TEST (test_mute_about_label),
+    TEST (test_late_label),
+    TEST (test_dead_and_back),
   };
 
   if (getenv ("FARPAGE_TEST") != NULL)
