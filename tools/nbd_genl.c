@@ -70,6 +70,30 @@ nbd_genl_freep (struct nbd_genl **gp)
   nbd_genl_free (*gp);
 }
 
+static int
+no_memory (struct why *w)
+{
+  return why_set (w, -ENOMEM, "out of memory");
+}
+
+static int
+netlink_failed (int r, struct why *w)
+{
+  return why_set (w, from_nl (r), "netlink: %s", nl_geterror (r));
+}
+
+static int
+open_socket (struct nl_sock **out, struct why *w)
+{
+  int r;
+
+  *out = nl_socket_alloc ();
+  if (!*out)
+    return no_memory (w);
+  r = genl_connect (*out);
+  return r < 0 ? netlink_failed (r, w) : 0;
+}
+
 int
 nbd_genl_open (struct nbd_genl **out, struct why *w)
 {
@@ -78,13 +102,10 @@ nbd_genl_open (struct nbd_genl **out, struct why *w)
 
   g = calloc (1, sizeof *g);
   if (!g)
-    return why_set (w, -ENOMEM, "out of memory");
-  g->cmd = nl_socket_alloc ();
-  if (!g->cmd)
-    return why_set (w, -ENOMEM, "out of memory");
-  r = genl_connect (g->cmd);
+    return no_memory (w);
+  r = open_socket (&g->cmd, w);
   if (r < 0)
-    return why_set (w, from_nl (r), "netlink: %s", nl_geterror (r));
+    return r;
   g->family = genl_ctrl_resolve (g->cmd, NBD_GENL_FAMILY_NAME);
   if (g->family < 0)
     return why_set (w, -ENODEV,
@@ -141,49 +162,51 @@ call (struct nbd_genl *g, struct nl_msg *msg)
   return nl_wait_for_ack (g->cmd);
 }
 
-int
-nbd_genl_connect (struct nbd_genl *g, const struct nbd_connect *c,
-                  struct why *w)
+static int
+put_device (struct nl_msg *msg, const struct nbd_connect *c)
 {
-  FP_CLEANUP (msg_freep)
-  struct nl_msg *msg = new_msg (g, NBD_CMD_CONNECT, c->index);
-  int r;
-
-  if (!msg || nla_put_u64 (msg, NBD_ATTR_SIZE_BYTES, c->size) < 0 ||
+  if (nla_put_u64 (msg, NBD_ATTR_SIZE_BYTES, c->size) < 0 ||
       nla_put_u64 (msg, NBD_ATTR_BLOCK_SIZE_BYTES, c->block_size) < 0 ||
       nla_put_u64 (msg, NBD_ATTR_TIMEOUT, c->timeout) < 0 ||
       nla_put_u64 (msg, NBD_ATTR_DEAD_CONN_TIMEOUT, c->dead_timeout) < 0 ||
       nla_put_u64 (msg, NBD_ATTR_SERVER_FLAGS, c->flags) < 0 ||
-      nla_put_u64 (msg, NBD_ATTR_CLIENT_FLAGS, 0) < 0 ||
+      nla_put_u64 (msg, NBD_ATTR_CLIENT_FLAGS, 0) < 0)
+    return -1;
+  return 0;
+}
+
+/* Give the kernel the sockets of a new device, or of one that it has. */
+static int
+hand_over (struct nbd_genl *g, int cmd, const struct nbd_connect *c,
+           const char *what, struct why *w)
+{
+  FP_CLEANUP (msg_freep) struct nl_msg *msg = new_msg (g, cmd, c->index);
+  int r;
+
+  if (!msg || (cmd == NBD_CMD_CONNECT && put_device (msg, c) < 0) ||
       nla_put_string (msg, NBD_ATTR_BACKEND_IDENTIFIER, c->backend) < 0 ||
       put_socks (msg, c) < 0)
-    return why_set (w, -ENOMEM, "out of memory");
+    return no_memory (w);
   r = call (g, msg);
   if (r < 0)
     return why_set (w, from_nl (r),
-                    "the kernel did not take /dev/nbd%d's connections: %s",
-                    c->index, nl_geterror (r));
+                    "the kernel did not take /dev/nbd%d's %s: %s", c->index,
+                    what, nl_geterror (r));
   return 0;
+}
+
+int
+nbd_genl_connect (struct nbd_genl *g, const struct nbd_connect *c,
+                  struct why *w)
+{
+  return hand_over (g, NBD_CMD_CONNECT, c, "connections", w);
 }
 
 int
 nbd_genl_reconfigure (struct nbd_genl *g, const struct nbd_connect *c,
                       struct why *w)
 {
-  FP_CLEANUP (msg_freep)
-  struct nl_msg *msg = new_msg (g, NBD_CMD_RECONFIGURE, c->index);
-  int r;
-
-  if (!msg ||
-      nla_put_string (msg, NBD_ATTR_BACKEND_IDENTIFIER, c->backend) < 0 ||
-      put_socks (msg, c) < 0)
-    return why_set (w, -ENOMEM, "out of memory");
-  r = call (g, msg);
-  if (r < 0)
-    return why_set (w, from_nl (r),
-                    "the kernel did not take /dev/nbd%d's new connections: %s",
-                    c->index, nl_geterror (r));
-  return 0;
+  return hand_over (g, NBD_CMD_RECONFIGURE, c, "new connections", w);
 }
 
 int
@@ -194,7 +217,7 @@ nbd_genl_disconnect (struct nbd_genl *g, int index, struct why *w)
   int r;
 
   if (!msg)
-    return why_set (w, -ENOMEM, "out of memory");
+    return no_memory (w);
   r = call (g, msg);
   /* What has no server needs no disconnecting; the kernel calls it EINVAL. */
   if (r < 0 && from_nl (r) != -EINVAL && from_nl (r) != -ENODEV)
@@ -224,22 +247,17 @@ nbd_genl_listen (struct nbd_genl *g, struct why *w)
 {
   int group, r;
 
-  g->events = nl_socket_alloc ();
-  if (!g->events)
-    return why_set (w, -ENOMEM, "out of memory");
+  r = open_socket (&g->events, w);
+  if (r < 0)
+    return r;
   nl_socket_disable_seq_check (g->events);
   nl_socket_modify_cb (g->events, NL_CB_VALID, NL_CB_CUSTOM, on_event, g);
-  r = genl_connect (g->events);
-  if (r == 0) {
-    group = genl_ctrl_resolve_grp (g->cmd, NBD_GENL_FAMILY_NAME,
-                                   NBD_GENL_MCAST_GROUP_NAME);
-    r = group < 0 ? group : nl_socket_add_membership (g->events, group);
-  }
+  group = genl_ctrl_resolve_grp (g->cmd, NBD_GENL_FAMILY_NAME,
+                                 NBD_GENL_MCAST_GROUP_NAME);
+  r = group < 0 ? group : nl_socket_add_membership (g->events, group);
   if (r == 0)
     r = nl_socket_set_nonblocking (g->events);
-  if (r < 0)
-    return why_set (w, from_nl (r), "netlink: %s", nl_geterror (r));
-  return 0;
+  return r < 0 ? netlink_failed (r, w) : 0;
 }
 
 int
