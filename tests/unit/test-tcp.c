@@ -7,7 +7,6 @@
 #include "unit.h"
 
 #include <errno.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -18,117 +17,10 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "transport/tcp_server.h"
+#include "tcp-peer.h"
 #include "transport/transport.h"
 
-#define RKEY UINT64_C (0x1122334455667788)
-#define RADDR UINT64_C (0x7000000000)
-#define STRIPE (1u << 20)
-#define DEPTH 16
-#define MEMORY (DEPTH * (size_t) STRIPE)
-#define STALL_MS 300
 #define PATIENCE_MS 20000
-
-static unsigned seed = 1;
-static uint8_t *slab; /* what the server lends */
-
-static unsigned
-rnd (void)
-{
-  seed = seed * 1103515245 + 12345;
-  return seed >> 8;
-}
-
-/* ---- the passive side ---- */
-
-static atomic_int held;
-
-static void *
-mem_get (void *ctx, uint64_t rkey, uint64_t raddr, uint32_t length, bool write,
-         void **hold)
-{
-  (void) ctx;
-  (void) write;
-  if (rkey != RKEY || raddr < RADDR || raddr - RADDR > MEMORY ||
-      length > MEMORY - (raddr - RADDR))
-    return NULL;
-  atomic_fetch_add (&held, 1);
-  *hold = slab;
-  return slab + (raddr - RADDR);
-}
-
-static void
-mem_put (void *ctx, void *hold)
-{
-  (void) ctx;
-  assert_ptr_equal (hold, slab);
-  atomic_fetch_sub (&held, 1);
-}
-
-static const struct fp_tcp_memory memory = { .get = mem_get, .put = mem_put };
-
-struct server {
-  struct fp_thread thread;
-  int listener, fd;
-  struct fp_addr addr;
-  uint32_t hello_status;
-  void (*run) (struct server *s); /* what to do after the handshake */
-  const uint8_t *script;          /* send_script */
-  size_t script_length;
-  int result; /* serve */
-};
-
-static void
-read_full (int fd, void *p, size_t n)
-{
-  while (n > 0) {
-    ssize_t r = recv (fd, p, n, 0);
-
-    assert_true (r > 0);
-    p = (uint8_t *) p + r;
-    n -= (size_t) r;
-  }
-}
-
-static void
-server_main (void *arg)
-{
-  struct server *s = arg;
-  uint8_t buf[FP_HEADER_SIZE + 64];
-  struct fp_header h;
-  struct fp_data_hello hello;
-  struct fp_reader r;
-  struct fp_writer w;
-
-  s->fd = accept (s->listener, NULL, NULL);
-  assert_true (s->fd >= 0);
-  read_full (s->fd, buf, FP_HEADER_SIZE);
-  assert_int_equal (fp_header_decode (&h, buf), 0);
-  assert_int_equal (h.type, FP_MSG_DATA_HELLO);
-  assert_true (h.length <= 64);
-  read_full (s->fd, buf, h.length);
-  fp_reader_init (&r, buf, h.length);
-  assert_int_equal (fp_dec_data_hello (&r, &hello), 0);
-  assert_int_equal (hello.session, 42);
-
-  h.type |= FP_MSG_REPLY;
-  h.status = s->hello_status;
-  fp_writer_init (&w, buf + FP_HEADER_SIZE, 64);
-  if (h.status != FP_STATUS_OK)
-    fp_enc_reason (&w, "no");
-  h.length = (uint32_t) (64 - w.left);
-  fp_header_encode (buf, &h);
-  assert_int_equal (send (s->fd, buf, FP_HEADER_SIZE + h.length, MSG_NOSIGNAL),
-                    FP_HEADER_SIZE + h.length);
-  if (s->run != NULL)
-    s->run (s);
-}
-
-static void
-serve (struct server *s)
-{
-  s->result = fp_tcp_serve (s->fd, &memory, STALL_MS);
-}
 
 /* Read a little, answer with what the test wants, hang up. */
 static void
@@ -142,38 +34,6 @@ send_script (struct server *s)
                       s->script_length);
   shutdown (s->fd, SHUT_WR);
 }
-
-static void
-server_start (struct server *s, void (*run) (struct server *s))
-{
-  struct sockaddr_in in = { .sin_family = AF_INET,
-                            .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
-  socklen_t len = sizeof in;
-
-  s->run = run;
-  s->fd = -1;
-  s->listener = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  assert_true (s->listener >= 0);
-  assert_int_equal (bind (s->listener, (struct sockaddr *) &in, len), 0);
-  assert_int_equal (listen (s->listener, 4), 0);
-  assert_int_equal (getsockname (s->listener, (struct sockaddr *) &in, &len),
-                    0);
-  s->addr =
-      (struct fp_addr) { .port = ntohs (in.sin_port), .host = "127.0.0.1" };
-  assert_int_equal (fp_thread_create (&s->thread, "server", server_main, s),
-                    0);
-}
-
-static void
-server_stop (struct server *s)
-{
-  assert_int_equal (fp_thread_join (&s->thread), 0);
-  close (s->listener);
-  if (s->fd >= 0)
-    close (s->fd);
-}
-
-/* ---- the active side ---- */
 
 static const struct fp_transport_ops *tcp = &fp_transport_tcp;
 
@@ -240,22 +100,6 @@ conn_end (struct fp_conn *c)
   tcp->conn_free (c);
 }
 
-static int
-setup (void **state)
-{
-  (void) state;
-  slab = malloc (MEMORY);
-  return slab == NULL;
-}
-
-static int
-teardown (void **state)
-{
-  (void) state;
-  free (slab);
-  return 0;
-}
-
 /* Each op in flight has a stripe of its own, so that a model can say what
  * it must read.
  */
@@ -273,7 +117,7 @@ test_random_ops (void **state)
   (void) state;
   assert_non_null (model);
   assert_non_null (local);
-  memset (slab, 7, MEMORY);
+  memset (tcp_slab, 7, MEMORY);
   memset (model, 7, MEMORY);
   server_start (&s, serve);
   assert_int_equal (conn_open (&c, q, &s), 0);
@@ -283,20 +127,20 @@ test_random_ops (void **state)
       static const uint32_t sizes[] = { 4096,  4096,   4096,  512,
                                         16384, 131072, STRIPE };
       struct fp_op *op = &ops[i];
-      uint32_t max = sizes[rnd () % 7];
-      uint32_t length = rnd () % 4 == 0 ? 1 + rnd () % max : max;
-      size_t at = i * (size_t) STRIPE + rnd () % (STRIPE - length + 1);
+      uint32_t max = sizes[tcp_rnd () % 7];
+      uint32_t length = tcp_rnd () % 4 == 0 ? 1 + tcp_rnd () % max : max;
+      size_t at = i * (size_t) STRIPE + tcp_rnd () % (STRIPE - length + 1);
 
-      if (busy[i] || rnd () % 4 == 0 || (issued > 1000 && length > 131072))
+      if (busy[i] || tcp_rnd () % 4 == 0 || (issued > 1000 && length > 131072))
         continue;
-      *op = (struct fp_op) { .kind = rnd () % 2 ? FP_OP_READ : FP_OP_WRITE,
+      *op = (struct fp_op) { .kind = tcp_rnd () % 2 ? FP_OP_READ : FP_OP_WRITE,
                              .length = length,
                              .local = local + at,
                              .raddr = RADDR + at,
                              .rkey = RKEY };
       if (op->kind == FP_OP_WRITE) {
-        memset (local + at, (int) rnd (), length);
-        memset (local + at, (int) rnd (), length / 3);
+        memset (local + at, (int) tcp_rnd (), length);
+        memset (local + at, (int) tcp_rnd (), length / 3);
         memcpy (model + at, local + at, length);
       }
       else
@@ -307,7 +151,7 @@ test_random_ops (void **state)
       inflight++;
     }
     tcp->kick (q);
-    for (struct fp_op *op = next_done (q, rnd () % 2); op; op = op->next) {
+    for (struct fp_op *op = next_done (q, tcp_rnd () % 2); op; op = op->next) {
       size_t at = op->raddr - RADDR;
 
       assert_int_equal (op->status, 0);
@@ -322,8 +166,8 @@ test_random_ops (void **state)
   conn_end (c);
   server_stop (&s);
   assert_int_equal (s.result, 0);
-  assert_memory_equal (slab, model, MEMORY);
-  assert_int_equal (atomic_load (&held), 0);
+  assert_memory_equal (tcp_slab, model, MEMORY);
+  assert_int_equal (atomic_load (&tcp_held), 0);
   tcp->queue_free (q);
   free (model);
   free (local);
@@ -349,7 +193,7 @@ test_refused (void **state)
 
   (void) state;
   assert_non_null (local);
-  memset (slab, 1, MEMORY);
+  memset (tcp_slab, 1, MEMORY);
   server_start (&s, serve);
   assert_int_equal (conn_open (&c, q, &s), 0);
   for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -375,13 +219,13 @@ test_refused (void **state)
       expect_done (q, 1, 0);
       assert_int_equal (local[99], 1);
       if (cases[i].status != 0)
-        assert_int_equal (slab[0], 1);
+        assert_int_equal (tcp_slab[0], 1);
       else
-        assert_int_equal (slab[0], kind ? 2 : 1);
+        assert_int_equal (tcp_slab[0], kind ? 2 : 1);
     }
   conn_end (c);
   server_stop (&s);
-  assert_int_equal (atomic_load (&held), 0);
+  assert_int_equal (atomic_load (&tcp_held), 0);
   tcp->queue_free (q);
   free (local);
 }
@@ -591,7 +435,7 @@ slow_reader (struct server *s)
   for (unsigned i = 0; i < DEPTH; i++) {
     read_full (s->fd, header, sizeof header);
     assert_int_equal (fp_data_req_decode (&r, header), 0);
-    read_full (s->fd, slab + (r.raddr - RADDR), r.length);
+    read_full (s->fd, tcp_slab + (r.raddr - RADDR), r.length);
   }
   sem_wait_patiently (&may_answer);
   for (unsigned i = 0; i < DEPTH; i++) {
@@ -619,7 +463,7 @@ test_room_wakes_sleeper (void **state)
   (void) state;
   assert_non_null (local);
   memset (local, 3, MEMORY);
-  memset (slab, 1, MEMORY);
+  memset (tcp_slab, 1, MEMORY);
   assert_int_equal (sem_init (&may_read, 0, 0), 0);
   assert_int_equal (sem_init (&may_answer, 0, 0), 0);
   server_start (&s, slow_reader);
@@ -642,7 +486,7 @@ test_room_wakes_sleeper (void **state)
 
   assert_int_equal (sem_post (&may_answer), 0);
   expect_done (q, DEPTH, 0);
-  assert_memory_equal (slab, local, MEMORY);
+  assert_memory_equal (tcp_slab, local, MEMORY);
   /* Nothing is left to send, and room is no reason to wake up. */
   assert_false (tcp->arm (q));
   assert_int_equal (poll (&p, 1, 0), 0);
@@ -727,137 +571,6 @@ test_event (void **state)
   tcp->queue_free (q);
 }
 
-/* ---- fp_tcp_serve against a hostile client ---- */
-
-struct serving {
-  struct fp_thread thread;
-  int fd, result;
-};
-
-static void
-serving_main (void *arg)
-{
-  struct serving *s = arg;
-
-  s->result = fp_tcp_serve (s->fd, &memory, STALL_MS);
-  shutdown (s->fd, SHUT_RDWR);
-}
-
-/* Send bytes, hang up or wait, and return what serve returned. */
-static int
-hostile (const uint8_t *bytes, size_t length, bool hang_up)
-{
-  struct serving s;
-  uint8_t sink[4096];
-  int fds[2];
-
-  assert_int_equal (socketpair (AF_UNIX, SOCK_STREAM, 0, fds), 0);
-  s.fd = fds[1];
-  assert_int_equal (fp_thread_create (&s.thread, "serve", serving_main, &s),
-                    0);
-  while (length > 0) { /* it may hang up before it got all */
-    ssize_t r = send (fds[0], bytes, length, MSG_NOSIGNAL);
-
-    if (r <= 0)
-      break;
-    bytes += r;
-    length -= (size_t) r;
-  }
-  if (hang_up)
-    shutdown (fds[0], SHUT_WR);
-  while (recv (fds[0], sink, sizeof sink, 0) > 0)
-    ;
-  assert_int_equal (fp_thread_join (&s.thread), 0);
-  close (fds[0]);
-  close (fds[1]);
-  assert_int_equal (atomic_load (&held), 0);
-  return s.result;
-}
-
-static void
-test_malformed (void **state)
-{
-  const struct fp_data_req w = { .op = FP_DATA_WRITE,
-                                 .cookie = 1,
-                                 .length = 100,
-                                 .rkey = RKEY,
-                                 .raddr = RADDR };
-  const struct fp_data_req r = { .op = FP_DATA_READ,
-                                 .cookie = 2,
-                                 .length = 100,
-                                 .rkey = RKEY,
-                                 .raddr = RADDR };
-  uint8_t good[FP_DATA_REQ_SIZE * 2 + 100] = { 0 }, bad[sizeof good];
-
-  (void) state;
-  fp_data_req_encode (good, &w);
-  fp_data_req_encode (good + FP_DATA_REQ_SIZE + 100, &r);
-  assert_int_equal (hostile (good, sizeof good, true), 0);
-  for (size_t n = 1; n < sizeof good; n++) {
-    int want = n == FP_DATA_REQ_SIZE + 100 ? 0 : -ECONNRESET;
-
-    assert_int_equal (hostile (good, n, true), want);
-  }
-  for (unsigned i = 0; i < 600; i++) {
-    int ret;
-
-    memcpy (bad, good, sizeof good);
-    for (unsigned n = 1 + rnd () % 3; n > 0; n--)
-      bad[rnd () % sizeof bad] = (uint8_t) rnd ();
-    ret = hostile (bad, sizeof bad, true);
-    assert_true (ret == 0 || ret == -EPROTO || ret == -ECONNRESET);
-  }
-  for (unsigned i = 0; i < sizeof bad; i++)
-    bad[i] = (uint8_t) rnd ();
-  assert_int_equal (hostile (bad, sizeof bad, true), -EPROTO);
-}
-
-static void
-test_stall (void **state)
-{
-  const struct fp_data_req w = {
-    .op = FP_DATA_WRITE, .length = 100, .rkey = RKEY, .raddr = RADDR
-  };
-  static const size_t cuts[] = { 1, 31, 32, 33, 131 };
-  uint8_t bytes[FP_DATA_REQ_SIZE + 100] = { 0 };
-
-  (void) state;
-  fp_data_req_encode (bytes, &w);
-  for (size_t i = 0; i < sizeof cuts / sizeof cuts[0]; i++) {
-    uint64_t start = fp_now_ns ();
-
-    assert_int_equal (hostile (bytes, cuts[i], false), -ETIMEDOUT);
-    assert_true (fp_now_ns () - start >= STALL_MS * FP_NS_PER_MS);
-  }
-}
-
-/* A client that asks and never reads the answers. */
-static void
-test_deaf_client (void **state)
-{
-  struct serving s;
-  uint8_t req[FP_DATA_REQ_SIZE];
-  const struct fp_data_req r = {
-    .op = FP_DATA_READ, .length = FP_DATA_MAX, .rkey = RKEY, .raddr = RADDR
-  };
-  int fds[2];
-
-  (void) state;
-  assert_int_equal (socketpair (AF_UNIX, SOCK_STREAM, 0, fds), 0);
-  s.fd = fds[1];
-  assert_int_equal (fp_thread_create (&s.thread, "serve", serving_main, &s),
-                    0);
-  fp_data_req_encode (req, &r);
-  for (unsigned i = 0; i < 8; i++)
-    assert_int_equal (send (fds[0], req, sizeof req, MSG_NOSIGNAL),
-                      sizeof req);
-  assert_int_equal (fp_thread_join (&s.thread), 0);
-  assert_int_equal (s.result, -ETIMEDOUT);
-  assert_int_equal (atomic_load (&held), 0);
-  close (fds[0]);
-  close (fds[1]);
-}
-
 int
 main (void)
 {
@@ -872,10 +585,7 @@ main (void)
     cmocka_unit_test (test_room_wakes_sleeper),
     cmocka_unit_test (test_break_elsewhere),
     cmocka_unit_test (test_event),
-    cmocka_unit_test (test_malformed),
-    cmocka_unit_test (test_stall),
-    cmocka_unit_test (test_deaf_client),
   };
 
-  return cmocka_run_group_tests (tests, setup, teardown);
+  return cmocka_run_group_tests (tests, tcp_peer_setup, tcp_peer_teardown);
 }
