@@ -130,12 +130,16 @@ transfer (enum fp_op_kind kind, unsigned slab, uint64_t offset,
     return r;
   ops->kick (queue);
   while (ops->poll (queue) == NULL) {
-    struct pollfd p = { .fd = ops->fd (queue), .events = POLLIN };
+    struct pollfd p[2] = { { .fd = ops->fd (queue), .events = POLLIN },
+                           { .fd = ops->conn_event_fd (conn),
+                             .events = POLLIN } };
 
     if (ops->arm (queue))
       continue;
-    if (poll (&p, 1, fp_deadline_left_ms (end)) == 0)
+    if (poll (p, 2, fp_deadline_left_ms (end)) == 0)
       ops->conn_break (conn);
+    if (p[1].revents != 0)
+      ops->conn_event (conn);
   }
   return op.status;
 }
