@@ -98,6 +98,20 @@ check_open (struct call *call, const struct fp_open *q)
   return 0;
 }
 
+/* The same client asks for a volume that it has open: it has lost its session,
+ * and nobody has told this server.  End that one, as when its lease is over.
+ */
+static void
+end_former_session (struct session *s, const struct fp_uuid *volume)
+{
+  const struct record *rec = record_find (s->server, volume);
+
+  if (rec && rec->holder && rec->holder->state != SESSION_ENDING &&
+      !fp_uuid_is_nil (&s->client) &&
+      fp_uuid_eq (&rec->holder->client, &s->client))
+    session_end (rec->holder, "its client has come again");
+}
+
 /* -EBUSY, -EEXIST, -ENOENT, CTL_WAIT, or 0 and the record. */
 static int
 find_or_make (struct call *call, const struct fp_open *q, struct record **out,
@@ -148,8 +162,10 @@ ctl_open (struct call *call)
   if (s->server->stopping)
     return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
   r = check_open (call, &q);
-  if (r == 0)
+  if (r == 0) {
+    end_former_session (s, &q.volume);
     r = find_or_make (call, &q, &rec, &p.resumed);
+  }
   if (r != 0)
     return r;
 

@@ -29,6 +29,8 @@
  *   wait-end          until the server hangs up
  *   fails:ERRNO       the next word fails with this (EBUSY, ...)
  *
+ * MEMCLIENT_UUID is whom it says that it is; else somebody new.
+ *
  * Exit status 0: all went as the words say.
  */
 
@@ -650,11 +652,11 @@ errno_by_name (const char *name)
   static const struct {
     const char *name;
     int err;
-  } names[] = { { "EBUSY", EBUSY },          { "EEXIST", EEXIST },
-                { "ENOENT", ENOENT },        { "EINVAL", EINVAL },
-                { "ENOSPC", ENOSPC },        { "EPERM", EPERM },
-                { "EACCES", EACCES },        { "EPROTO", EPROTO },
-                { "EOPNOTSUPP", EOPNOTSUPP } };
+  } names[] = { { "EBUSY", EBUSY },           { "EEXIST", EEXIST },
+                { "ENOENT", ENOENT },         { "EINVAL", EINVAL },
+                { "ENOSPC", ENOSPC },         { "EPERM", EPERM },
+                { "EACCES", EACCES },         { "EPROTO", EPROTO },
+                { "EOPNOTSUPP", EOPNOTSUPP }, { "ECONNRESET", ECONNRESET } };
 
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
     if (strcmp (names[i].name, name) == 0)
@@ -694,7 +696,7 @@ main (int argc, char *argv[])
   struct fp_hello hello = { .version_min = FP_VERSION,
                             .version_max = FP_VERSION,
                             .transports = FP_TRANSPORT_WIRE_MASK };
-  const char *why;
+  const char *why, *uuid = getenv ("MEMCLIENT_UUID");
   int r;
 
   if (argc < 3 || fp_addr_parse (&addr, argv[1], &why) < 0) {
@@ -705,7 +707,8 @@ main (int argc, char *argv[])
   if (!buffer)
     return 1;
   snprintf (hello.name, sizeof hello.name, "%s", argv[2]);
-  r = fp_uuid_generate (&hello.client);
+  r = uuid ? fp_uuid_parse (&hello.client, uuid)
+           : fp_uuid_generate (&hello.client);
   if (r == 0)
     r = fp_ctl_open (&ctl, &addr, deadline ());
   if (r < 0) {

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A client whose session broke, which the server has not noticed: it is let in
+# again at once, its former session is over by then, and nobody else is let in.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+# shellcheck source=tests/integration/memserver.sh
+. "$top_srcdir/tests/integration/memserver.sh"
+
+serve 600 1
+me=01234567-89ab-cdef-0123-000000000001
+
+# What over shm is stored by a former session is that client's own affair.
+for how in "$tcp tcp" "$unix tcp" "$unix shm"; do
+    read -r addr transport <<<"$how"
+    last=(wait-end)
+    [ "$transport" = shm ] || last=(fails:ECONNRESET fill:7)
+    rm -f "$tmp/fifo"
+    mkfifo "$tmp/fifo"
+    MEMCLIENT_UUID=$me "$memclient" "$addr" former "open:1:c:$transport" grant:3 \
+        fill:9 label:1 grant:1 hold "${last[@]}" <"$tmp/fifo" >"$tmp/former.out" 2>&1 &
+    former=$!
+    cleanup_fn kill -9 $former
+    exec 7>"$tmp/fifo"
+    wait_until 30 grep -q hanging "$tmp/former.out"
+
+    client "$addr" stranger fails:EBUSY "open:1:r:$transport"
+    MEMCLIENT_UUID=$me client "$addr" again "open:1:r:$transport" list:64 \
+        expect-slabs:3 check:9 fill:5 bye
+    exec 7>&-
+    wait $former || fail "the former session: $(cat "$tmp/former.out")"
+    client "$addr" last "open:1:r:$transport" list:64 expect-slabs:3 check:5 discard
+    wait_until 30 all_free
+done
