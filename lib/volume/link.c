@@ -136,6 +136,11 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   memcpy (q.name, p->name, sizeof q.name);
   asked = fp_now_ns ();
   r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
+  if (r == -ENOENT && l->learned && !l->lost_any &&
+      atomic_load (&l->pieces) == 0) {
+    q.flags |= FP_OPEN_CREATE;
+    r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
+  }
   if (r == 0) {
     link_renewed (l, asked);
     l->opened = true;
@@ -143,7 +148,9 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   }
   snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
   /* A server that knows nothing of a volume that it had has lost it: by a
-   * restart, or because its lease ended.
+   * restart, or because its lease ended.  If nothing of ours was there it is
+   * as good as new.  Not if anything was lost with it earlier: who takes up
+   * the volume next is to hear of that by its knowing nothing.
    */
   if (r == -ENOENT && (l->opened || p->resume))
     l->lost = true;
@@ -571,29 +578,4 @@ fp_link_free (struct fp_link *l)
   pthread_cond_destroy (&l->cond);
   pthread_mutex_destroy (&l->lock);
   free (l);
-}
-
-int
-fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
-{
-  FP_LOCK_SCOPE (&l->lock);
-  while (l->session == 0) {
-    struct timespec until;
-    char where[FP_ADDR_MAX + 1];
-
-    if (l->state == FP_SERVER_LOST || fp_deadline_passed (deadline_ns)) {
-      fp_addr_format (l->addr, where);
-      if (strncmp (l->why, where, strlen (where)) == 0)
-        snprintf (why, FP_WHY_MAX, "%s", l->why);
-      else
-        snprintf (why, FP_WHY_MAX, "%s: %.*s", where,
-                  FP_WHY_MAX - FP_ADDR_MAX - 3,
-                  l->why[0] != '\0' ? l->why : "did not answer in time");
-      return -ENOTCONN;
-    }
-    fp_timespec_after (&until, 50);
-    /* A timeout means: look again. */
-    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
-  }
-  return 0;
 }

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -217,4 +218,29 @@ fp_link_status (struct fp_link *l, struct fp_server_status *s)
   s->slabs_free = l->slabs_free;
   s->reconnects = l->reconnects;
   memcpy (s->why, l->why, sizeof s->why);
+}
+
+int
+fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
+{
+  FP_LOCK_SCOPE (&l->lock);
+  while (l->session == 0) {
+    struct timespec until;
+    char where[FP_ADDR_MAX + 1];
+
+    if (l->state == FP_SERVER_LOST || fp_deadline_passed (deadline_ns)) {
+      fp_addr_format (l->addr, where);
+      if (strncmp (l->why, where, strlen (where)) == 0)
+        snprintf (why, FP_WHY_MAX, "%s", l->why);
+      else
+        snprintf (why, FP_WHY_MAX, "%s: %.*s", where,
+                  FP_WHY_MAX - FP_ADDR_MAX - 3,
+                  l->why[0] != '\0' ? l->why : "did not answer in time");
+      return -ENOTCONN;
+    }
+    fp_timespec_after (&until, 50);
+    /* A timeout means: look again. */
+    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
+  }
+  return 0;
 }

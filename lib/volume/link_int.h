@@ -81,6 +81,7 @@ struct fp_link {
   bool opened;      /* the volume is, or was, on this server */
   bool learned;     /* all that it held at the start was listed once */
   bool lost;        /* it forgot a volume that it had */
+  bool lost_any;    /* it held a piece that is LOST */
   uint32_t attempt; /* how often it tried to come up */
   unsigned ping_ms;
   struct pollfd fds[2 + FP_MAX_LANES];

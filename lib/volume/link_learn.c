@@ -179,6 +179,7 @@ take_lost (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
     if (!fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_LOST))
       abort (); /* ours, under the lock */
   }
+  l->lost_any = true;
   atomic_store (&p->server, l->index);
   p->copy = (struct fp_copy) { .server = l->index,
                                .slab = g->slab,
@@ -389,6 +390,7 @@ link_forget (struct fp_link *l, struct fp_piece *p, enum fp_piece_state from)
   p->releasing = false;
   atomic_fetch_sub (&l->v->allocated, 1);
   atomic_fetch_sub (&l->pieces, 1);
+  l->lost_any = l->lost_any || wanted;
   if (wanted)
     atomic_fetch_add (&l->v->lost, 1);
   else

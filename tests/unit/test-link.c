@@ -441,6 +441,79 @@ test_dead_and_back (void **state)
     expect (i, "data");
 }
 
+/* It is restarted, and its memory is new. */
+static void
+restart (unsigned server)
+{
+  fake_server_cut (servers[server]);
+  fake_server_forget (servers[server]);
+  fake_server_revive (servers[server]);
+}
+
+static void
+await_piece (uint64_t i, enum fp_piece_state state)
+{
+  uint64_t deadline = fp_deadline_in_ms (5000);
+
+  while (fp_piece_state (&v->pieces->p[i]) != state) {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (5);
+  }
+}
+
+/* A server that was restarted while nothing of ours was there is as good as
+ * any other.
+ */
+static void
+test_restarted_empty (void **state)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  char why[FP_WHY_MAX];
+
+  (void) state;
+  /* Something was, and was trimmed. */
+  for (unsigned i = 0; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_int_equal (fp_lane_zero (lane, SIZE, 0, true), 0);
+  fp_volume_lane_put (lane);
+  fake_server_cut (servers[0]);
+  for (unsigned i = 0; i < 10; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  restart (0);
+  await_state (0, FP_SERVER_UP);
+  for (unsigned i = 10; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_in_range (fake_server_labelled (servers[0]), 1, 10);
+  assert_int_equal (resume (why), 0);
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
+}
+
+/* Where anything was lost it stays LOST, or what comes next would read zeros
+ * for it.
+ */
+static void
+test_restarted_after_loss (void **state)
+{
+  char why[FP_WHY_MAX];
+  uint64_t i = 0;
+
+  (void) state;
+  for (; fake_server_labelled (servers[0]) == 0; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  i--;
+  fake_server_cut (servers[0]);
+  fake_server_lose (servers[0]);
+  fake_server_revive (servers[0]);
+  await_piece (i, FP_PIECE_LOST);
+  await_state (0, FP_SERVER_UP);
+  restart (0);
+  await_state (0, FP_SERVER_LOST);
+  assert_true (resume (why) < 0);
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    fake_server_forget (servers[s]);
+}
+
 int
 main (void)
 {
@@ -462,6 +535,8 @@ main (void)
     TEST (test_mute_about_label),
     TEST (test_late_label),
     TEST (test_dead_and_back),
+    TEST (test_restarted_empty),
+    TEST (test_restarted_after_loss),
   };
 
   if (getenv ("FARPAGE_TEST") != NULL)
