@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # farpage attach and its relatives, on a kernel that has /dev/nbd0: memory
-# server, nbdkit and device in one guest.  TEST_TRANSPORTS may name some of
-# shm, tcp and rdma.
+# server, nbdkit and device in one guest.  What does not depend on the transport
+# is tried over shm.  TEST_TRANSPORTS may name some of shm, tcp and rdma; then
+# more is tried over those.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -15,20 +16,19 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 
 # shellcheck disable=SC2154 # requires_hog sets it
 export FARPAGE_HOG=$hog
-for transport in ${TEST_TRANSPORTS:-shm}; do
+for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
     net=none
     [[ $transport != rdma ]] || net=rxe
-    cases=()
-    # What does not depend on the transport is tried once.
-    [[ $transport == shm ]] || cases=(files kill)
+    case $transport${TEST_TRANSPORTS:+ named} in
+    shm*) cases=(files kill stuck failures interrupted race orphan swap) ;;
+    *named) cases=(files kill swap) ;;
+    *) cases=(files) ;;
+    esac
     claim 0 "attach over $transport" \
         "$vm/run" --net $net --memory 3072 --timeout 600 \
         "$build/run" "$vm/guest/attach-cases" "$transport" "${cases[@]}"
-    for c in "${cases[@]:-files kill stuck failures interrupted race orphan}"
-    do
-        for one in $c; do
-            claim_output "^ok $one\$" "over $transport: $one"
-        done
+    for c in "${cases[@]}"; do
+        claim_output "^ok $c\$" "over $transport: $c"
     done
 done
 finish
