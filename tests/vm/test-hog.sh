@@ -35,6 +35,13 @@ grep -E '^(fill|verify|random|fault)' "$tmp/output"
 claim 1 "a spoilt bit is found" "${in_guest[@]}" --random 0 --corrupt 160
 claim_output '^page 20480 is CORRUPT$' "the page is named"
 
+# The first look finds it; of thousands of touches of 256 pages one does, and
+# writes that page anew; the second look finds nothing.
+claim 1 "a touch finds it, and makes it good" "$hog" --random 4000 --corrupt 1
+claim_output ' 2 bad checks, CORRUPT$' "the first look and the touch count"
+claim 1 "touches of others leave it" "$hog" --random 1 --corrupt 1
+claim_output ' 2 bad checks, CORRUPT$' "the second look counts"
+
 claim 2 "bad usage is told" "$hog" 0
 claim 2 "a number is a number" "$hog" 12x
 claim 0 "--help works" "$hog" --help
