@@ -141,6 +141,9 @@ fp_piece_clear_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
   uint64_t first = (offset + chunk - 1) >> t->chunk_shift;
   uint64_t end = (offset + length) >> t->chunk_shift;
 
+  /* Of the last chunk, what is behind the end of the volume does not count. */
+  if (offset + length >= t->size - (i << t->shift))
+    end = t->chunks;
   for (uint64_t c = first; c < end; c++)
     atomic_fetch_and (&bits[c / 64], ~(UINT64_C (1) << (c % 64)));
 }

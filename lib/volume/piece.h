@@ -146,7 +146,9 @@ bool fp_piece_drained (struct fp_pieces *t, struct fp_piece *p,
 /* [offset, offset + length) of piece i. */
 void fp_piece_set_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
                            uint64_t length);
-/* Clear the chunks that lie wholly inside. */
+/* Clear the chunks that lie wholly inside; to the end of the volume that is
+ * the last one, too.
+ */
 void fp_piece_clear_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
                              uint64_t length);
 void fp_piece_set_all_written (struct fp_pieces *t, uint64_t i);

@@ -50,6 +50,23 @@ test_sizes (void **state)
   fp_pieces_free (x);
 }
 
+/* The volume ends in the middle of a chunk. */
+static void
+test_last_chunk (void **state)
+{
+  const uint64_t end = 2 * MIB + 512;
+  uint64_t run;
+
+  (void) state;
+  fp_piece_set_written (t, 2, 0, end);
+  fp_piece_clear_written (t, 2, 0, end - 1);
+  assert_false (fp_piece_run (t, 2, 0, end, &run));
+  assert_int_equal (run, 2 * MIB);
+  fp_piece_clear_written (t, 2, 0, end);
+  assert_false (fp_piece_run (t, 2, 0, end, &run));
+  assert_int_equal (run, end);
+}
+
 static void
 test_states (void **state)
 {
@@ -180,6 +197,7 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown (test_sizes, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_last_chunk, setup, teardown),
     cmocka_unit_test_setup_teardown (test_states, setup, teardown),
     cmocka_unit_test_setup_teardown (test_shut_keeps_users_out, setup,
                                      teardown),
