@@ -21,8 +21,10 @@
 #include "base/clock.h"
 #include "volume/piece.h"
 #include "volume/session.h"
+#include "volume/volume_int.h"
 
 #define PROBE_MS 3000 /* at least, for each server */
+#define BUSY_MS 100   /* between two tries to open a volume */
 
 /* Make one data connection and end it. */
 static int
@@ -112,6 +114,44 @@ check_transport (struct fp_session *s, const struct fp_volume_params *p,
   return r;
 }
 
+/* Does the server still hold the volume that is to be taken up?  There is no
+ * message that only asks: it is opened, without the flag that would end it at
+ * BYE, and left again, which starts its lease anew.
+ */
+static int
+check_held (struct fp_session *s, const struct fp_volume_params *p,
+            const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  struct fp_open q = {
+    .flags = FP_OPEN_RESUME,
+    .transport = fp_session_best (s->transports)->bit,
+    .volume = p->uuid,
+    .size = p->size,
+    .slab_size = p->slab_size,
+    .copies = p->copies,
+  };
+  /* As long as the start itself would try. */
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_start_ms (p));
+  struct fp_open_reply reply;
+  char where[FP_ADDR_MAX + 1];
+  int r;
+
+  memcpy (q.name, p->name, sizeof q.name);
+  for (;;) {
+    r = fp_ctl_volume_open (s->ctl, &q, &reply, deadline);
+    /* Its client has died, and the server may not know yet. */
+    if (r != -EBUSY || fp_deadline_passed (deadline))
+      break;
+    poll (NULL, 0, BUSY_MS);
+  }
+  if (r == 0)
+    return 0;
+  fp_addr_format (addr, where);
+  snprintf (why, FP_WHY_MAX, "resume: %s: %s%s", where, fp_ctl_why (s->ctl),
+            r == -ENOENT ? ": its lease is over, or it never was" : "");
+  return r;
+}
+
 int
 fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
 {
@@ -132,6 +172,8 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     p->slab_size = s.hello.slab_size;
     room += s.hello.slabs_free;
     r = check_transport (&s, p, &p->servers[i], timeout_ms, why);
+    if (r == 0 && p->resume)
+      r = check_held (&s, p, &p->servers[i], why);
     /* It will notice our hanging up, too. */
     (void) fp_ctl_bye (s.ctl, &bye, fp_deadline_in_ms (timeout_ms));
     fp_session_close (&s);

@@ -104,7 +104,7 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
 {
   struct fp_volume *v = NULL;
   /* Each link tries again by itself until then. */
-  uint64_t deadline = fp_deadline_in_ms (FP_MAX (4 * p->timeout_ms, 8000u));
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_start_ms (p));
   int r;
 
   why[0] = '\0';

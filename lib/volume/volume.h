@@ -68,7 +68,8 @@ struct fp_volume_params {
 void fp_volume_params_init (struct fp_volume_params *p);
 
 /* Everything that can be found out without keeping anything: the servers
- * answer, agree on version, slab size and transport, and can lend enough;
+ * answer, agree on version, slab size and transport, can lend enough, and hold
+ * what is to be taken up again (which starts its lease anew);
  * for rdma, a child process makes a connection and ends it.  Leaves no
  * thread and no device open, so it may be called before a fork, in a
  * process with one thread.  Fills p->slab_size.  why gets a sentence that

@@ -62,6 +62,13 @@ void fp_manager_unclaim (struct fp_volume *v, unsigned server);
 /* All pieces get memory now: reserve=full. */
 int fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
 
+/* How long a volume may take to start. */
+static inline unsigned
+fp_volume_start_ms (const struct fp_volume_params *p)
+{
+  return 4 * p->timeout_ms > 8000u ? 4 * p->timeout_ms : 8000u;
+}
+
 /* volume.c */
 void fp_volume_wake_lanes (struct fp_volume *v);
 /* The piece is in no state that lets anybody in: wait until all are out. */

@@ -22,13 +22,14 @@ io () { # NAME COMMAND...
     if grep -i -e failed -e error "$tmp/io.log"; then fail "$uri: qemu-io"; fi
 }
 
-# refused WHY ARG...: nbdkit does not start, and says why.
+# refused WHY ARG...: nbdkit does not start, and says why: before it goes to the
+# background, where nobody would hear it.
 refused ()
 {
     local why=$1
     shift
     rm -f "$tmp/refused.sock"
-    if timeout 20 "${nbdkit_cmd[@]}" -f -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" \
+    if timeout 20 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" \
         size=16M "$MLOCK" uuid=$uuid resume=true "$@" 2>"$tmp/refused.log"
     then fail "a volume that is gone was taken up"; fi
     grep -qiE "error: .*($why)" "$tmp/refused.log" || fail "refused without: $why"

@@ -538,6 +538,31 @@ test_restarted_after_loss (void **state)
     fake_server_forget (servers[s]);
 }
 
+/* Before anything is started it is known that a volume is gone; and looking
+ * costs it nothing.
+ */
+static void
+test_probe_resume (void **state)
+{
+  struct fp_volume_params p;
+  char why[FP_WHY_MAX];
+
+  (void) state;
+  assert_int_equal (write_piece (0, "data"), 0);
+  params (&p);
+  p.resume = true;
+  p.uuid = *fp_volume_uuid (v);
+  fp_volume_stop (v, false);
+  assert_int_equal (fp_volume_probe (&p, why), 0);
+  assert_int_equal (fp_volume_probe (&p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  expect (0, "data");
+  fp_volume_stop (v, true);
+  v = NULL;
+  assert_int_equal (fp_volume_probe (&p, why), -ENOENT);
+  assert_non_null (strstr (why, "lease"));
+}
+
 int
 main (void)
 {
@@ -560,6 +585,7 @@ main (void)
     TEST (test_late_label),
     TEST (test_dead_and_back),
     TEST (test_silent_heartbeat),
+    TEST (test_probe_resume),
     TEST (test_restarted_empty),
     TEST (test_restarted_after_loss),
   };
