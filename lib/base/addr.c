@@ -183,6 +183,15 @@ fp_addr_is_wildcard (const struct fp_addr *addr)
   return false;
 }
 
+bool
+fp_addr_is_number (const struct fp_addr *addr)
+{
+  struct in_addr in;
+
+  return addr->is_unix || inet_pton (AF_INET, addr->host, &in) == 1 ||
+         is_v6 (addr->host);
+}
+
 static void
 free_addrinfo (struct addrinfo **ai)
 {

@@ -39,6 +39,9 @@ bool fp_addr_eq (const struct fp_addr *a, const struct fp_addr *b);
 /* 0.0.0.0 and ::, which say where to listen and never where to connect. */
 bool fp_addr_is_wildcard (const struct fp_addr *addr);
 
+/* No name server is needed to resolve it. */
+bool fp_addr_is_number (const struct fp_addr *addr);
+
 #define FP_MAX_SOCKADDRS 16
 
 struct fp_sockaddrs {
@@ -49,7 +52,8 @@ struct fp_sockaddrs {
   } list[FP_MAX_SOCKADDRS];
 };
 
-/* Stream socket addresses of addr, in the order to try them.
+/* Stream socket addresses of addr, in the order to try them.  May wait for a
+ * long time, unless it is a number: see resolve.h.
  * -ENOENT: no such host.  -EAGAIN: the resolver had no answer, for now.
  */
 int fp_addr_resolve (const struct fp_addr *addr, struct fp_sockaddrs *out,

@@ -22,6 +22,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/resolve.h"
 #include "transport/ctl_int.h"
 
 #define BANNER_MAX 60 /* of a peer that is no memory server */
@@ -169,7 +170,7 @@ fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
   c->started_ns = fp_now_ns ();
   c->deadline_ns = FP_MAX (deadline_ns, c->started_ns);
 
-  ret = fp_addr_resolve (addr, list, &why);
+  ret = fp_addr_resolve_by (addr, list, c->deadline_ns, &why);
   if (ret < 0)
     return fp_ctl_broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
 

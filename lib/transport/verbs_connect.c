@@ -7,6 +7,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/resolve.h"
 #include "transport/verbs_cm.h"
 #include "transport/verbs_connect.h"
 #include "transport/verbs_err.h"
@@ -83,7 +84,7 @@ fp_verbs_resolve (struct rdma_cm_id **out, struct rdma_event_channel *channel,
 
   if (addr->is_unix)
     return -EAFNOSUPPORT;
-  err = fp_addr_resolve (addr, &names, NULL);
+  err = fp_addr_resolve_by (addr, &names, deadline_ns, NULL);
   if (err != 0)
     return err;
   err = -EHOSTUNREACH;

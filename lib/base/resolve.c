@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* resolve.c - see resolve.h. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include <pthread.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/resolve.h"
+#include "base/thread.h"
+
+struct lookup {
+  struct lookup *next;
+  struct fp_addr addr;
+  struct fp_thread thread;
+  pthread_cond_t cond;
+  unsigned refs; /* those who wait, and the thread */
+  bool done;     /* and so is what follows */
+  int result;
+  const char *why;
+  struct fp_sockaddrs list;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct lookup *under_way;
+
+/* With the lock. */
+static void
+put (struct lookup *k)
+{
+  if (--k->refs > 0)
+    return;
+  pthread_cond_destroy (&k->cond);
+  free (k);
+}
+
+static void
+lookup_main (void *arg)
+{
+  struct lookup *k = arg, **kp;
+  int r = fp_addr_resolve (&k->addr, &k->list, &k->why);
+
+  FP_LOCK_SCOPE (&lock);
+  for (kp = &under_way; *kp != k; kp = &(*kp)->next)
+    ;
+  *kp = k->next;
+  k->result = r;
+  k->done = true;
+  pthread_cond_broadcast (&k->cond);
+  put (k);
+}
+
+/* With the lock. */
+static int
+start (struct lookup **out, const struct fp_addr *addr)
+{
+  struct lookup *k = calloc (1, sizeof *k);
+  pthread_condattr_t attr;
+  int r;
+
+  if (k == NULL)
+    return -ENOMEM;
+  if (pthread_condattr_init (&attr) != 0 ||
+      pthread_condattr_setclock (&attr, CLOCK_MONOTONIC) != 0 ||
+      pthread_cond_init (&k->cond, &attr) != 0)
+    abort (); /* cannot fail on Linux */
+  pthread_condattr_destroy (&attr);
+  k->addr = *addr;
+  k->refs = 2;
+  r = fp_thread_create (&k->thread, "fp-resolve", lookup_main, k);
+  if (r < 0) {
+    pthread_cond_destroy (&k->cond);
+    free (k);
+    return r;
+  }
+  k->next = under_way;
+  under_way = k;
+  *out = k;
+  return 0;
+}
+
+/* With the lock.  0, or -ETIMEDOUT. */
+static int
+wait_for (struct lookup *k, uint64_t deadline_ns)
+{
+  const struct timespec until = {
+    .tv_sec = (time_t) (deadline_ns / FP_NS_PER_S),
+    .tv_nsec = (long) (deadline_ns % FP_NS_PER_S),
+  };
+
+  while (!k->done) {
+    if (pthread_cond_timedwait (&k->cond, &lock, &until) == ETIMEDOUT)
+      return k->done ? 0 : -ETIMEDOUT;
+  }
+  return 0;
+}
+
+int
+fp_addr_resolve_by (const struct fp_addr *addr, struct fp_sockaddrs *out,
+                    uint64_t deadline_ns, const char **why)
+{
+  struct lookup *k;
+  bool ours = false;
+  pthread_t thread;
+  int waited, r;
+
+  if (fp_addr_is_number (addr))
+    return fp_addr_resolve (addr, out, why);
+  {
+    FP_LOCK_SCOPE (&lock);
+    for (k = under_way; k != NULL && !fp_addr_eq (&k->addr, addr); k = k->next)
+      ;
+    if (k != NULL) {
+      k->refs++;
+    }
+    else {
+      r = start (&k, addr);
+      if (r < 0)
+        return r;
+      ours = true;
+    }
+    thread = k->thread.id;
+    waited = wait_for (k, deadline_ns);
+    if (waited == 0) {
+      r = k->result;
+      *out = k->list;
+      if (r < 0 && why != NULL)
+        *why = k->why;
+    }
+    else {
+      r = waited;
+      if (why != NULL)
+        *why = "its name was not resolved in time";
+    }
+    put (k);
+  }
+  /* It has nothing left to do, or will do it without us. */
+  if (ours && (waited == 0 ? pthread_join (thread, NULL)
+                           : pthread_detach (thread)) != 0)
+    abort (); /* a bug: nobody else does that */
+  return r;
+}

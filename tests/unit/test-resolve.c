@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-resolve.c - host names, with a name server that is silent. */
+
+#include "unit.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pthread.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/resolve.h"
+#include "base/thread.h"
+#include "transport/ctl_channel.h"
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static unsigned asked, inside;
+static bool silent;
+
+/* In place of the C library's. */
+int
+getaddrinfo (const char *node, const char *service,
+             const struct addrinfo *hints, struct addrinfo **res)
+{
+  int (*real) (const char *, const char *, const struct addrinfo *,
+               struct addrinfo **);
+  void *symbol = dlsym (RTLD_NEXT, "getaddrinfo");
+
+  memcpy (&real, &symbol, sizeof real);
+  if (strcmp (node, "host.example") != 0)
+    return real (node, service, hints, res);
+  {
+    FP_LOCK_SCOPE (&lock);
+    asked++;
+    inside++;
+    while (silent)
+      pthread_cond_wait (&cond, &lock);
+    inside--;
+  }
+  return real ("127.0.0.1", service, hints, res);
+}
+
+static void
+set_silent (bool on)
+{
+  FP_LOCK_SCOPE (&lock);
+  silent = on;
+  asked = 0;
+  pthread_cond_broadcast (&cond);
+}
+
+static unsigned
+count (const unsigned *what)
+{
+  FP_LOCK_SCOPE (&lock);
+  return *what;
+}
+
+/* The look-ups that were given up come to their end. */
+static int
+teardown (void **state)
+{
+  uint64_t deadline = fp_deadline_in_ms (5000);
+
+  (void) state;
+  set_silent (false);
+  while (count (&inside) > 0 && !fp_deadline_passed (deadline))
+    poll (NULL, 0, 1);
+  return count (&inside) > 0;
+}
+
+static int
+resolve (const char *where, unsigned ms, const char **why)
+{
+  struct fp_sockaddrs list;
+  struct fp_addr a;
+  int r;
+
+  assert_int_equal (fp_addr_parse (&a, where, NULL), 0);
+  r = fp_addr_resolve_by (&a, &list, fp_deadline_in_ms (ms), why);
+  if (r == 0)
+    assert_true (list.nr > 0);
+  return r;
+}
+
+static void
+test_answers (void **state)
+{
+  const char *why = NULL;
+
+  (void) state;
+  assert_int_equal (resolve ("host.example:1", 5000, &why), 0);
+  assert_int_equal (count (&asked), 1);
+  assert_int_equal (resolve ("a..b:1", 5000, &why), -ENOENT);
+  assert_non_null (why);
+}
+
+/* A control connection is refused by its deadline. */
+static void
+test_connect (void **state)
+{
+  uint64_t start = fp_now_ns ();
+  struct fp_ctl *ctl;
+  struct fp_addr a;
+
+  (void) state;
+  set_silent (true);
+  assert_int_equal (fp_addr_parse (&a, "host.example:1", NULL), 0);
+  assert_int_equal (fp_ctl_open (&ctl, &a, fp_deadline_in_ms (100)),
+                    -ETIMEDOUT);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 100, 5000);
+  assert_non_null (strstr (fp_ctl_why (ctl), "name"));
+  fp_ctl_free (ctl);
+}
+
+/* However often it is tried, one thread waits; and a number needs none. */
+static void
+test_silent (void **state)
+{
+  const char *why = NULL;
+
+  (void) state;
+  set_silent (true);
+  for (unsigned i = 0; i < 10; i++)
+    assert_int_equal (resolve ("host.example:1", 10, &why), -ETIMEDOUT);
+  assert_int_equal (resolve ("host.example:2", 10, &why), -ETIMEDOUT);
+  assert_int_equal (resolve ("127.0.0.1:1", 0, &why), 0);
+  assert_int_equal (resolve ("[::1]:1", 0, &why), 0);
+  while (count (&inside) < 2)
+    poll (NULL, 0, 1);
+  assert_int_equal (count (&asked), 2);
+  /* What was given up is not waited for again when it has ended. */
+  assert_int_equal (teardown (state), 0);
+  assert_int_equal (resolve ("host.example:1", 5000, &why), 0);
+}
+
+static void
+speak_later (void *arg)
+{
+  (void) arg;
+  poll (NULL, 0, 50);
+  set_silent (false);
+}
+
+/* Who waits for longer gets what another one has given up. */
+static void
+test_joined (void **state)
+{
+  struct fp_thread thread;
+  const char *why = NULL;
+
+  (void) state;
+  set_silent (true);
+  assert_int_equal (resolve ("host.example:1", 5, &why), -ETIMEDOUT);
+  assert_int_equal (fp_thread_create (&thread, "later", speak_later, NULL), 0);
+  assert_int_equal (resolve ("host.example:1", 5000, &why), 0);
+  assert_int_equal (fp_thread_join (&thread), 0);
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+#define TEST(t) cmocka_unit_test_setup_teardown (t, NULL, teardown)
+    TEST (test_answers),
+    TEST (test_connect),
+    TEST (test_silent),
+    TEST (test_joined),
+  };
+
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}
