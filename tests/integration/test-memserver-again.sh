@@ -16,7 +16,7 @@ for how in "$tcp tcp" "$unix tcp" "$unix shm"; do
     read -r addr transport <<<"$how"
     last=(wait-end)
     [ "$transport" = shm ] || last=(fails:ECONNRESET fill:7)
-    rm -f "$tmp/fifo"
+    rm -f "$tmp/fifo" "$tmp/former.out"
     mkfifo "$tmp/fifo"
     MEMCLIENT_UUID=$me "$memclient" "$addr" former "open:1:c:$transport" grant:3 \
         fill:9 label:1 grant:1 hold "${last[@]}" <"$tmp/fifo" >"$tmp/former.out" 2>&1 &
