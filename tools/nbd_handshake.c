@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libnbd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <linux/nbd.h>
@@ -48,6 +49,20 @@ server_flags (struct nbd_handle *h)
   return flags;
 }
 
+/* Room for the largest request (max_sectors_kb in sysfs.c), and as much again
+ * for the kernel's own books: otherwise a process that swaps out sleeps in the
+ * middle of one, several times, until nbdkit has taken the first part.  It
+ * works with less room, too.
+ */
+static void
+widen (int fd)
+{
+  int room = 1024 * 1024; /* the kernel doubles it: socket(7) */
+
+  if (setsockopt (fd, SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room) == -1)
+    (void) setsockopt (fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+}
+
 int
 nbd_handshake (struct nbd_link *link, const char *socket_path,
                const struct deadline *d, struct why *w)
@@ -85,6 +100,7 @@ nbd_handshake (struct nbd_link *link, const char *socket_path,
     close (fd);
     return why_set (w, -EIO, "fcntl failed");
   }
+  widen (fd);
   link->fd = fd;
   return 0;
 }
