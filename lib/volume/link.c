@@ -303,10 +303,12 @@ static int
 ping (struct fp_link *l)
 {
   struct fp_ping_reply reply;
+  /* One-sided I/O goes on while a server process is stopped: it is lost
+   * when its lease would be, not as soon as it is slow to answer.
+   */
+  unsigned ms = FP_MAX (l->s.hello.lease_ms / 2, l->v->p.timeout_ms);
   uint64_t asked = fp_now_ns ();
-  /* Others wait behind it: a server silent for `timeout` is lost. */
-  int r =
-      fp_ctl_ping (l->s.ctl, &reply, fp_deadline_in_ms (LINK_QUICK_MS (l)));
+  int r = fp_ctl_ping (l->s.ctl, &reply, fp_deadline_in_ms (ms));
 
   if (r < 0)
     return r;

@@ -25,7 +25,7 @@ struct fake_slab {
 struct fake_server {
   struct fp_fake_server *data;
   uint64_t slab_size;
-  unsigned slabs, lease_ms;
+  unsigned slabs;
   struct fake_slab slab[MAX_SLABS];
   bool cut, known, dies_of_label;
   struct fp_uuid volume;
@@ -73,7 +73,6 @@ fake_server_new (const char *host, uint64_t slab_size, unsigned slabs)
   assert (s != NULL && slabs <= MAX_SLABS);
   s->slab_size = slab_size;
   s->slabs = slabs;
-  s->lease_ms = 400;
   s->data = fp_fake_server_new (host, slab_size * slabs);
   assert (s->data != NULL);
   for (unsigned i = 0; i < MAX_SERVERS; i++) {
@@ -183,13 +182,6 @@ fake_server_silence (struct fake_server *s, enum fake_silence silence,
   s->silence = silence;
   s->silent_about = about;
   pthread_cond_broadcast (&cond);
-}
-
-void
-fake_server_lease (struct fake_server *s, unsigned ms)
-{
-  FP_LOCK_SCOPE (&lock);
-  s->lease_ms = ms;
 }
 
 void
@@ -412,7 +404,7 @@ fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
     p->slabs_total = s->slabs;
     for (unsigned i = 0; i < s->slabs; i++)
       p->slabs_free += s->slab[i].state == SLAB_FREE;
-    p->lease_ms = s->lease_ms;
+    p->lease_ms = 400;
   });
 }
 

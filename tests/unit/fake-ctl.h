@@ -46,9 +46,6 @@ enum fake_silence { FAKE_SPEAKS, FAKE_DEAF, FAKE_MUTE };
 void fake_server_silence (struct fake_server *s, enum fake_silence silence,
                           unsigned about); /* an fp_msg_type; 0: all */
 
-/* Of sessions from now on; 400 ms unless told otherwise. */
-void fake_server_lease (struct fake_server *s, unsigned ms);
-
 /* It is cut by the next LABEL, which takes effect. */
 void fake_server_die_of_label (struct fake_server *s, bool on);
 

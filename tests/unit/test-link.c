@@ -441,30 +441,6 @@ test_dead_and_back (void **state)
     expect (i, "data");
 }
 
-/* A heartbeat is waited for no longer than `timeout`, however long the lease
- * is: what is asked of the server meanwhile waits behind it.
- */
-static void
-test_silent_heartbeat (void **state)
-{
-  struct fp_server_status s;
-  char why[FP_WHY_MAX];
-  uint64_t start;
-
-  (void) state;
-  fake_server_lease (servers[0], 8000); /* a heartbeat every 2 s */
-  assert_int_equal (resume (why), 0);
-  start = fp_now_ns ();
-  fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_PING);
-  do {
-    pause_ms (5);
-    fp_volume_server_status (v, 0, &s);
-    assert_true (fp_now_ns () - start < 4000 * FP_NS_PER_MS);
-  } while (s.state == FP_SERVER_UP && s.reconnects == 0);
-  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
-  await_state (0, FP_SERVER_UP);
-}
-
 /* It is restarted, and its memory is new. */
 static void
 restart (unsigned server)
@@ -584,7 +560,6 @@ main (void)
     TEST (test_mute_about_label),
     TEST (test_late_label),
     TEST (test_dead_and_back),
-    TEST (test_silent_heartbeat),
     TEST (test_probe_resume),
     TEST (test_restarted_empty),
     TEST (test_restarted_after_loss),
