@@ -33,8 +33,8 @@
 #define WEAK __attribute__ ((__weak__))
 void __tsan_acquire (void *addr) WEAK;
 void __tsan_release (void *addr) WEAK;
-void __tsan_read_range (void *addr, unsigned long size) WEAK;
-void __tsan_write_range (void *addr, unsigned long size) WEAK;
+void __tsan_read_range (void *addr, long size) WEAK;
+void __tsan_write_range (void *addr, long size) WEAK;
 
 static char order;
 
