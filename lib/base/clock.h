@@ -18,6 +18,11 @@
 /* CLOCK_MONOTONIC. */
 uint64_t fp_now_ns (void);
 
+/* The same clock as of the last tick: up to some 10 ms ago, and a tenth of the
+ * price.
+ */
+uint64_t fp_now_coarse_ns (void);
+
 /* A deadline so many milliseconds from now. */
 uint64_t fp_deadline_in_ms (unsigned ms);
 

@@ -59,9 +59,9 @@ bool fp_link_given_up (const struct fp_link *l);
  * later goes to old memory that nobody else is given.  If not, the transfer is
  * done over when the link has asked the server, as after a broken connection.
  *
- * now is fp_now_ns () after the transfer.  The lease runs from when the last
- * answered message was sent, less an eighth, by the clock that the server on
- * this same host uses.
+ * now is the time after the transfer, coarse or not.  The lease runs from when
+ * the last answered message was sent, less an eighth, by the clock that the
+ * server on this same host uses.
  */
 bool fp_link_lease_holds (const struct fp_link *l, uint64_t now);
 

@@ -84,7 +84,8 @@ for name, n in (("writes", 2), ("reads", 3), ("flushes", 1), ("trims", 2),
     assert b[name] - v[name] == n, (name, b[name], v[name])
 for kind in "read", "write":
     lat = b[kind + "_latency_ns"]
-    assert lat["count"] == b[kind + "s"], (kind, lat, b)
+    # Of those that are copies, over shm, one in eight is timed.
+    assert 0 < lat["count"] <= b[kind + "s"], (kind, lat, b)
     assert 0 < lat["p50"] <= lat["p99"] <= lat["p999"], (kind, lat)
     assert 0 < lat["mean"] <= lat["max"], (kind, lat)
 
