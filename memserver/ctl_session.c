@@ -76,6 +76,17 @@ refuse_busy (struct call *call, const struct record *rec)
 }
 
 static int
+refuse_former (struct call *call, const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+
+  record_title (rec, title);
+  return ctl_fail (call, -EPERM,
+                   "volume %s: another client has had it since, %s last",
+                   title, rec->client);
+}
+
+static int
 check_open (struct call *call, const struct fp_open *q)
 {
   const struct session *s = call->session;
@@ -112,7 +123,7 @@ end_former_session (struct session *s, const struct fp_uuid *volume)
     session_end (rec->holder, "its client has come again");
 }
 
-/* -EBUSY, -EEXIST, -ENOENT, CTL_WAIT, or 0 and the record. */
+/* -EBUSY, -EPERM, -EEXIST, -ENOENT, CTL_WAIT, or 0 and the record. */
 static int
 find_or_make (struct call *call, const struct fp_open *q, struct record **out,
               bool *resumed)
@@ -122,6 +133,8 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
   int r;
 
   *resumed = rec != NULL;
+  if (rec && record_is_former (rec, &s->client))
+    return refuse_former (call, rec);
   if (rec && rec->holder) {
     /* One that is ending will be gone soon. */
     if (rec->holder->state == SESSION_ENDING && !s->wait_over)

@@ -39,6 +39,8 @@ keys_open (struct session *s, struct slab *slab)
     break;
   }
   slab->keyed = r == 0;
+  if (r == 0)
+    record_used (s->record);
   return r;
 }
 

@@ -119,6 +119,25 @@ record_attach (struct record *r, struct session *s, const struct fp_open *q)
 }
 
 void
+record_used (struct record *r)
+{
+  if (fp_uuid_eq (&r->user, &r->holder_uuid))
+    return;
+  if (!fp_uuid_is_nil (&r->user))
+    r->former[r->nr_former++ % RECORD_FORMER] = r->user;
+  r->user = r->holder_uuid;
+}
+
+bool
+record_is_former (const struct record *r, const struct fp_uuid *client)
+{
+  for (unsigned i = 0; i < FP_MIN (r->nr_former, RECORD_FORMER); i++)
+    if (fp_uuid_eq (&r->former[i], client))
+      return true;
+  return false;
+}
+
+void
 record_detach (struct record *r, bool discard)
 {
   const struct timeval lease = { .tv_sec = r->server->options->lease_s };

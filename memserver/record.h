@@ -21,6 +21,8 @@
 #include "proto/messages.h"
 #include "slab.h"
 
+#define RECORD_FORMER 64u
+
 struct event;
 struct server;
 struct session;
@@ -42,6 +44,9 @@ struct record {
    * heard yet that its session has ended, and over shm go on.  0: it has.
    */
   uint64_t fenced_ns;
+  struct fp_uuid user;                  /* who was given a key last */
+  struct fp_uuid former[RECORD_FORMER]; /* who before, the last of them */
+  unsigned nr_former;                   /* ever */
   struct slab **slabs;
   uint32_t nr_slabs, max_slabs;
   struct event *lease;
@@ -55,6 +60,16 @@ int record_new (struct record **out, struct server *srv,
 
 void record_attach (struct record *r, struct session *s,
                     const struct fp_open *q);
+
+/* The session that has it was given a key. */
+void record_used (struct record *r);
+
+/* This client had a key before another one had: what it knows of the volume,
+ * which pieces are where and what was never written, may not be so any more.
+ * It would read zeros for what the other one wrote, and release what it does
+ * not know.
+ */
+bool record_is_former (const struct record *r, const struct fp_uuid *client);
 
 /* Nobody has a key to its slabs any more.  discard: scrub and forget it now,
  * do not wait for the lease.

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A client whose session broke, which the server has not noticed: it is let in
 # again at once, its former session is over by then, and nobody else is let in.
+# And who comes back when another client has had the volume since is not.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -33,3 +34,11 @@ for how in "$tcp tcp" "$unix tcp" "$unix shm"; do
     client "$addr" last "open:1:r:$transport" list:64 expect-slabs:3 check:5 discard
     wait_until 30 all_free
 done
+
+# It would take what the other one wrote for leftovers of its own.
+MEMCLIENT_UUID=$me client "$tcp" first open:2:c:tcp grant:2 label:1 fill:9
+client "$tcp" looks open:2:r:tcp bye
+MEMCLIENT_UUID=$me client "$tcp" back open:2:r:tcp list:64 expect-slabs:2 check:9
+client "$tcp" second open:2:r:tcp list:64 grant:1 label:2 fill:5
+MEMCLIENT_UUID=$me client "$tcp" late fails:EPERM open:2:r:tcp
+client "$tcp" third open:2:r:tcp list:64 expect-slabs:3 check:5 discard

@@ -129,6 +129,57 @@ test_lost (void **state)
   assert_int_equal (in_state (SLAB_FREE), 2);
 }
 
+static const struct fp_uuid a = { .bytes = { 1 } }, b = { .bytes = { 2 } };
+
+static struct session *
+attach_as (const struct fp_uuid *client)
+{
+  struct session *s = donor_attach (1, TCP);
+
+  s->client = *client;
+  s->record->holder_uuid = *client;
+  return s;
+}
+
+/* Once another client had a key the one before it is former, for good; not
+ * before, whoever opened the volume.
+ */
+static void
+test_former (void **state)
+{
+  struct session *s = attach_as (&a);
+  struct record *r = s->record;
+
+  (void) state;
+  assert_int_equal (donor_grant (s, 1, &grants), 0);
+  assert_int_equal (donor_label (s, grants.grants[0].slab, 7), 0);
+  assert_true (session_close_volume (s));
+  s = attach_as (&b);
+  assert_ptr_equal (s->record, r);
+  assert_false (record_is_former (r, &a));
+  assert_true (session_close_volume (s));
+
+  s = attach_as (&a);
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_true (session_close_volume (s));
+  assert_false (record_is_former (r, &a));
+  s = attach_as (&b);
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_true (record_is_former (r, &a));
+  assert_false (record_is_former (r, &b));
+  assert_true (session_close_volume (s));
+
+  for (unsigned i = 0; i < 2 * RECORD_FORMER; i++) {
+    struct fp_uuid other = { .bytes = { 3, (uint8_t) i } };
+
+    s = attach_as (&other);
+    assert_int_equal (donor_list (s, &grants), 0);
+    assert_true (session_close_volume (s));
+  }
+  assert_true (record_is_former (r, &r->former[RECORD_FORMER - 1]));
+  assert_false (record_is_former (r, &r->user));
+}
+
 /* And the mark goes with the volume. */
 static void
 test_lost_forgotten (void **state)
@@ -148,12 +199,10 @@ test_lost_forgotten (void **state)
 int
 main (void)
 {
-#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
   const struct CMUnitTest tests[] = {
-    TEST (test_kept),
-    TEST (test_forgotten),
-    TEST (test_lost),
-    TEST (test_lost_forgotten),
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
+    TEST (test_kept),           TEST (test_forgotten), TEST (test_lost),
+    TEST (test_lost_forgotten), TEST (test_former),
   };
 
   return RUN_TESTS (tests);
