@@ -22,12 +22,11 @@
 #include "volume/volume_int.h"
 
 /* Deadline of a message for which the server may have to populate, register
- * or zero slabs, in milliseconds.
+ * or zero slabs, in milliseconds.  Of LABEL, too: who waits for the piece
+ * waits no longer than the manager lets it, and all else that is on a server
+ * whose process is stopped can be read and written meanwhile.
  */
 #define LINK_SLOW_MS 15000
-
-/* Of one that it answers at once. */
-#define LINK_QUICK_MS(l) FP_MAX ((l)->v->p.timeout_ms, 1000u)
 
 #define LINK_BATCH 16 /* pieces that get memory at a time */
 

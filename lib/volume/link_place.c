@@ -297,8 +297,7 @@ place_batch (struct fp_link *l)
   }
   if (n > 0) {
     asked = fp_now_ns ();
-    r = fp_ctl_label (l->s.ctl, &l->labels,
-                      fp_deadline_in_ms (LINK_QUICK_MS (l)));
+    r = fp_ctl_label (l->s.ctl, &l->labels, fp_deadline_in_ms (LINK_SLOW_MS));
     if (link_session_broken (r)) {
       forget_copies (copies, n);
       return r;

@@ -421,6 +421,32 @@ test_late_label (void **state)
     expect (n, "data");
 }
 
+/* A server is stopped while it is asked for a label: longer than the timeout,
+ * but what it holds can be read and written, and it is not lost.
+ */
+static void
+test_stopped_at_label (void **state)
+{
+  struct fp_server_status before, after;
+  uint64_t held, i = 0;
+
+  (void) state;
+  while (fake_server_labelled (servers[0]) == 0)
+    assert_int_equal (write_piece (i++, "data"), 0);
+  held = i - 1;
+  fp_volume_server_status (v, 0, &before);
+  fake_server_silence (servers[0], FAKE_MUTE, FP_MSG_LABEL);
+  while (fake_server_labelled (servers[0]) == 1)
+    assert_int_equal (write_piece (i++, "data"), 0);
+  pause_ms (1500);
+  expect (held, "data");
+  fp_volume_server_status (v, 0, &after);
+  assert_int_equal (after.state, FP_SERVER_UP);
+  assert_int_equal (before.reconnects, after.reconnects);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  await_labelled ((unsigned) i);
+}
+
 /* Of two servers one is dead: new pieces go to the other one, and to both
  * again when it is back.
  */
@@ -559,6 +585,7 @@ main (void)
     TEST (test_deaf_to_grant),
     TEST (test_mute_about_label),
     TEST (test_late_label),
+    TEST (test_stopped_at_label),
     TEST (test_dead_and_back),
     TEST (test_probe_resume),
     TEST (test_restarted_empty),
