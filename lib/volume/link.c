@@ -371,6 +371,7 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
 {
   uint64_t next_ping = fp_deadline_in_ms (l->ping_ms);
 
+  *lost = fp_now_ns (); /* not the time before */
   if (link_refill (l) < 0)
     return;
   while (!atomic_load (&l->stop)) {

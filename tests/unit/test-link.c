@@ -467,6 +467,41 @@ test_dead_and_back (void **state)
     expect (i, "data");
 }
 
+static void
+revive_later (void *arg)
+{
+  pause_ms (200);
+  fake_server_revive (arg);
+}
+
+/* A server that is lost again before it has answered anything was lost now,
+ * and not when it was lost before: what needs it waits.
+ */
+static void
+test_lost_again (void **state)
+{
+  struct fp_thread thread;
+  uint64_t i = 0;
+
+  (void) state;
+  while (fake_server_labelled (servers[0]) == 0)
+    assert_int_equal (write_piece (i++, "data"), 0);
+  fake_server_cut (servers[0]);
+  pause_ms (1500); /* longer than the timeout */
+  fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_GRANT);
+  fake_server_revive (servers[0]);
+  await_state (0, FP_SERVER_UP);
+  pause_ms (50); /* it is asked for a grant ahead */
+  fake_server_cut (servers[0]);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  pause_ms (50);
+  assert_int_equal (
+      fp_thread_create (&thread, "later", revive_later, servers[0]), 0);
+  assert_int_equal (write_piece (i - 1, "more"), 0);
+  assert_int_equal (fp_thread_join (&thread), 0);
+  expect (i - 1, "more");
+}
+
 /* It is restarted, and its memory is new. */
 static void
 restart (unsigned server)
@@ -587,6 +622,7 @@ main (void)
     TEST (test_late_label),
     TEST (test_stopped_at_label),
     TEST (test_dead_and_back),
+    TEST (test_lost_again),
     TEST (test_probe_resume),
     TEST (test_restarted_empty),
     TEST (test_restarted_after_loss),
