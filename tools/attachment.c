@@ -162,7 +162,9 @@ attachment_serve (struct attachment *a, bool resume, const struct deadline *d,
     return r;
   a->st.nbdkit = a->nbdkit.pid;
   r = first_answer (a, d, w);
-  if (r < 0)
+  if (r < 0 && resume)
+    nbdkit_kill (&a->nbdkit, STOP_MS);
+  else if (r < 0)
     nbdkit_stop (&a->nbdkit, STOP_MS);
   return r;
 }

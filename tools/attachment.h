@@ -39,7 +39,7 @@ struct attachment {
 int attachment_claim (struct attachment *a, struct why *w);
 
 /* Start nbdkit, and wait until an NBD client gets an answer. resume: its
- * predecessor died and left its memory lent.
+ * predecessor died and left its memory lent. It is left so on failure, too.
  */
 int attachment_serve (struct attachment *a, bool resume,
                       const struct deadline *d, struct why *w);

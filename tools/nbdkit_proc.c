@@ -249,15 +249,15 @@ nbdkit_why (const struct nbdkit_proc *p, struct why *w)
                   WEXITSTATUS (p->status));
 }
 
-void
-nbdkit_stop (struct nbdkit_proc *p, int ms)
+static void
+end (struct nbdkit_proc *p, int signal, int ms)
 {
   struct deadline d = deadline_in (ms, NULL);
   int left;
 
   if (nbdkit_ended (p))
     return;
-  kill (p->pid, SIGTERM);
+  kill (p->pid, signal);
   while (!nbdkit_ended (p)) {
     struct pollfd pfd[] = { { .fd = p->pidfd, .events = POLLIN },
                             { .fd = p->output, .events = POLLIN } };
@@ -273,6 +273,18 @@ nbdkit_stop (struct nbdkit_proc *p, int ms)
     poll (pfd, 2, left);
     nbdkit_hear (p);
   }
+}
+
+void
+nbdkit_stop (struct nbdkit_proc *p, int ms)
+{
+  end (p, SIGTERM, ms);
+}
+
+void
+nbdkit_kill (struct nbdkit_proc *p, int ms)
+{
+  end (p, SIGKILL, ms);
 }
 
 /* Whether that process is an nbdkit that was told to use this socket. */

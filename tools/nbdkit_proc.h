@@ -60,8 +60,13 @@ bool nbdkit_ended (struct nbdkit_proc *p);
 /* "exit status 1", "signal 9": of one that ended; and what it said. */
 int nbdkit_why (const struct nbdkit_proc *p, struct why *w);
 
-/* SIGTERM, and SIGKILL after ms. */
+/* SIGTERM, and SIGKILL after ms.  It gives its volume's memory back: for good,
+ * what was there is gone.
+ */
 void nbdkit_stop (struct nbdkit_proc *p, int ms);
+
+/* SIGKILL: the next one can resume the volume. */
+void nbdkit_kill (struct nbdkit_proc *p, int ms);
 
 /* The same for one that another process started, if pid is still one that
  * serves this socket.

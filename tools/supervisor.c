@@ -106,7 +106,8 @@ restart (struct attachment *a)
                (double) (now_ms () - start) / 1000);
         return;
       }
-      nbdkit_stop (&a->nbdkit, RELINK_MS);
+      /* Stopped in order it would give back what the device holds. */
+      nbdkit_kill (&a->nbdkit, RELINK_MS);
     }
     fp_log (FP_LOG_WARN, "%s: next try in %.1f s", w.text, backoff / 1000.0);
     d = deadline_in (backoff, &stop_wanted);
