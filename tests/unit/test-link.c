@@ -482,6 +482,7 @@ test_lost_again (void **state)
 {
   struct fp_thread thread;
   uint64_t i = 0;
+  int r;
 
   (void) state;
   while (fake_server_labelled (servers[0]) == 0)
@@ -497,8 +498,9 @@ test_lost_again (void **state)
   pause_ms (50);
   assert_int_equal (
       fp_thread_create (&thread, "later", revive_later, servers[0]), 0);
-  assert_int_equal (write_piece (i - 1, "more"), 0);
+  r = write_piece (i - 1, "more");
   assert_int_equal (fp_thread_join (&thread), 0);
+  assert_int_equal (r, 0);
   expect (i - 1, "more");
 }
 
