@@ -216,13 +216,19 @@ farpage_get_ready (void)
 }
 
 static void
-farpage_cleanup (void)
+stop (bool discard)
 {
   fp_status_free (status);
   status = NULL;
   if (volume != NULL)
-    fp_volume_stop (volume, !params.keep);
+    fp_volume_stop (volume, discard);
   volume = NULL;
+}
+
+static void
+farpage_cleanup (void)
+{
+  stop (!params.keep);
 }
 
 static int
@@ -272,8 +278,9 @@ farpage_after_fork (void)
   char why[FP_WHY_MAX] = "";
   int r = start (why);
 
+  /* What was taken up again holds data; the next attempt may succeed. */
   if (r < 0)
-    farpage_cleanup ();
+    stop (!params.keep && !params.volume.resume);
   return complain (r, why);
 }
 

@@ -169,9 +169,9 @@ place (struct fp_volume *v, uint64_t i)
    * a reason the write asks again until its deadline.
    */
   atomic_store (&p->err, p->full ? -ENOSPC : 0);
-  atomic_fetch_sub (&v->placing, 1);
   if (!fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_EMPTY))
     abort (); /* it is ours */
+  atomic_fetch_sub (&v->placing, 1);
   if (atomic_load (&p->err) != 0)
     fp_volume_wake_lanes (v);
 }
