@@ -12,6 +12,7 @@ AM_CPPFLAGS = -I$(top_builddir)/arrows/$(subdir)
 # The parts of lib/, each from the top down to what it stands on: a static
 # library goes before those that it uses.
 LIBBASE = $(top_builddir)/lib/base/libbase.la
+LIBSCRAPE = $(top_builddir)/lib/base/libscrape.la
 LIBPROTO = $(top_builddir)/lib/proto/libproto.la $(LIBBASE)
 LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.la $(LIBPROTO)
 LIBVOLUME = $(top_builddir)/lib/volume/libvolume.la $(LIBTRANSPORT)
@@ -37,3 +38,11 @@ endef
 	$(POD2MAN_RULE)
 %.8: %.pod
 	$(POD2MAN_RULE)
+
+# Units, from their .in. Not by configure: there the directories are not known
+# in full.
+define UNIT_RULE
+$(AM_V_GEN)$(SED) -e 's|[@]bindir[@]|$(bindir)|g' \
+    -e 's|[@]libexecdir[@]|$(libexecdir)|g' \
+    -e 's|[@]sysconfdir[@]|$(sysconfdir)|g' $< >$@.tmp && mv $@.tmp $@
+endef

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* backing.c - the memory of one slab: a memfd of its own, mapped. */
+/* backing.c - the memory of one slab: a memfd or a file of its own, mapped. */
 
 #include <config.h>
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <linux/memfd.h>
+#include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #ifdef HAVE_NUMA
@@ -17,7 +22,6 @@
 
 #include "backing.h"
 #include "base/checked.h"
-#include "base/cleanup.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -97,19 +101,148 @@ err:
   return r;
 }
 
+/* ---- a file of a store ---- */
+
+void
+backing_name (uint32_t slab, uint32_t serial, char out[STORE_NAME_MAX])
+{
+  if (serial == 0)
+    snprintf (out, STORE_NAME_MAX, "slab-%u", slab);
+  else
+    snprintf (out, STORE_NAME_MAX, "slab-%u.%u", slab, serial);
+}
+
+int
+backing_remove (const struct backing_params *p)
+{
+  char name[STORE_NAME_MAX];
+
+  backing_name (p->index, p->serial, name);
+  return store_remove (p->store, name);
+}
+
+static int
+map_file (struct backing *out, const struct backing_params *p, int fd)
+{
+  struct backing b = { .fd = fd, .size = p->size, .serial = p->serial };
+  struct statfs fs;
+  int r = fstatfs (fd, &fs) < 0 ? -errno : 0;
+
+  b.page_size = r == 0 && fs.f_type == HUGETLBFS_MAGIC
+                    ? (uint64_t) fs.f_bsize
+                    : (uint64_t) sysconf (_SC_PAGESIZE);
+  if (r == 0) {
+    b.addr = mmap (NULL, p->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (b.addr == MAP_FAILED) {
+      r = -errno;
+      b.addr = NULL;
+    }
+  }
+  if (r == 0)
+    r = bind_to_node (&b, p->numa);
+  if (r == 0)
+    *out = b;
+  else
+    backing_drop (&b);
+  return r;
+}
+
+static int
+new_file (struct backing *out, const struct backing_params *p)
+{
+  int r = backing_remove (p), fd;
+  char name[STORE_NAME_MAX];
+
+  if (r < 0)
+    return r;
+  backing_name (p->index, p->serial, name);
+  fd = store_make (p->store, name);
+  if (fd < 0)
+    return fd;
+  r = ftruncate (fd, (off_t) p->size) < 0 ? -errno : 0;
+  if (r < 0)
+    close (fd);
+  else
+    r = map_file (out, p, fd);
+  if (r < 0) {
+    store_unmake (p->store, name);
+    return r;
+  }
+  r = store_keep (p->store, name, fd);
+  if (r < 0)
+    backing_drop (out);
+  return r;
+}
+
+/* A memfd, which the store is given. */
+static int
+keep_memfd (struct backing *b, const struct backing_params *p)
+{
+  char name[STORE_NAME_MAX];
+  int r;
+
+  b->serial = p->serial;
+  backing_name (p->index, p->serial, name);
+  r = store_keep (p->store, name, b->fd);
+  if (r < 0)
+    backing_drop (b);
+  return r;
+}
+
+/* Once and early: to scrub must not fail because no descriptor is left. */
+static pthread_once_t zero_once = PTHREAD_ONCE_INIT;
+static int zero_fd, zero_error;
+
+static void
+open_zero (void)
+{
+  zero_fd = open ("/dev/zero", O_RDONLY | O_CLOEXEC);
+  if (zero_fd < 0)
+    zero_error = -errno;
+}
+
 int
 backing_new (struct backing *out, const struct backing_params *p)
 {
-  int r = -EINVAL;
+  int r = pthread_once (&zero_once, open_zero);
 
+  if (r != 0 || zero_error < 0)
+    return r != 0 ? -r : zero_error;
+  if (p->store && !store_is_sealed (p->store))
+    return new_file (out, p);
+  r = -EINVAL;
   for (size_t i = 0; i < sizeof page_kinds / sizeof page_kinds[0]; i++) {
     if (p->hugepages != HUGEPAGES_AUTO && p->hugepages != page_kinds[i].asked)
       continue;
     r = new_of_kind (out, p, &page_kinds[i]);
     if (r == 0)
-      return 0;
+      return p->store ? keep_memfd (out, p) : 0;
   }
   return r;
+}
+
+int
+backing_again (struct backing *out, const struct backing_params *p)
+{
+  int r = pthread_once (&zero_once, open_zero), fd;
+  char name[STORE_NAME_MAX];
+  struct stat st;
+
+  if (r != 0 || zero_error < 0)
+    return r != 0 ? -r : zero_error;
+  backing_name (p->index, p->serial, name);
+  fd = store_get (p->store, name);
+  if (fd < 0)
+    return fd;
+  if (fstat (fd, &st) < 0)
+    r = -errno;
+  else if (!S_ISREG (st.st_mode) || (uint64_t) st.st_size != p->size)
+    r = -EINVAL;
+  if (r < 0) {
+    close (fd);
+    return r;
+  }
+  return map_file (out, p, fd);
 }
 
 /* Faults pages in like a store does, but returns an error where a store would
@@ -118,12 +251,8 @@ backing_new (struct backing *out, const struct backing_params *p)
 static int
 kernel_zero (uint8_t *addr, uint64_t length)
 {
-  FP_CLEANUP (fp_closep) int fd = open ("/dev/zero", O_RDONLY | O_CLOEXEC);
-
-  if (fd < 0)
-    return -errno;
   while (length > 0) {
-    ssize_t n = read (fd, addr, FP_MIN (length, (uint64_t) BACKING_STEP));
+    ssize_t n = read (zero_fd, addr, FP_MIN (length, (uint64_t) BACKING_STEP));
 
     if (n < 0 && errno == EINTR)
       continue;
@@ -185,10 +314,12 @@ backing_drop (struct backing *b)
   b->fd = -1;
 }
 
-void
+int
 backing_take_back (struct backing *b, uint64_t offset, uint64_t length)
 {
-  /* What cannot be punched is freed when the last one closes it. */
-  (void) fallocate (b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                    (off_t) offset, (off_t) length);
+  while (fallocate (b->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    (off_t) offset, (off_t) length) < 0)
+    if (errno != EINTR)
+      return -errno;
+  return 0;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* backing.h - the memory of one slab: a memfd of its own, mapped.
+/* backing.h - the memory of one slab: a memfd of its own, mapped; or a file of
+ * a store, which another server finds again (persist.h).
  *
  * One memfd for each slab, so that a client that gets one over a Unix socket
  * gets no more than that.  Its size is sealed: a client cannot cut it off
  * under us.  But a client may punch holes into it; from the moment it was
  * handed out our mapping may miss pages that no memory is left for, so it is
  * only touched by calls that return an error then (backing_zero does), never
- * by loads and stores.
+ * by loads and stores: of huge pages, or where the system does not overcommit,
+ * those end in SIGBUS.
  *
  * Units:    bytes.
  * Errors:   0 or a negative errno value.
@@ -19,6 +21,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "store.h"
+
 /* Work on a slab is done so many bytes at a time, or a page if that is more:
  * milliseconds, after which something else may go first.
  */
@@ -29,7 +33,9 @@ enum hugepages { HUGEPAGES_AUTO, HUGEPAGES_2M, HUGEPAGES_1G, HUGEPAGES_OFF };
 struct backing_params {
   uint64_t size;
   enum hugepages hugepages;
-  int numa; /* node, or -1: any */
+  int numa;            /* node, or -1: any */
+  struct store *store; /* for files, see backing_name; NULL: memfds */
+  uint32_t index, serial;
 };
 
 struct backing {
@@ -37,12 +43,35 @@ struct backing {
   uint8_t *addr;
   uint64_t size;
   uint64_t page_size;
+  uint32_t serial;
 };
+
+/* These pages were set aside for nobody else: the rest of this host has no
+ * more memory without them.
+ */
+static inline bool
+backing_is_huge (const struct backing *b)
+{
+  return b->page_size > 65536;
+}
 
 /* Nothing is populated yet.  With HUGEPAGES_AUTO, the largest pages that
  * there are enough of; -ENOMEM: not enough of the pages that were asked for.
  */
 int backing_new (struct backing *out, const struct backing_params *p);
+
+/* What the last server had in its file of this serial, as it is.  -ENOENT,
+ * -EINVAL: that is not there, or not as large.
+ */
+int backing_again (struct backing *out, const struct backing_params *p);
+
+/* Give up what is in its file, if anything; a new one has another file. */
+int backing_remove (const struct backing_params *p);
+
+/* The file of a slab.  Where memory is sealed each memory that it ever has is
+ * another serial, from 1 on: two of them may be there at the same time.
+ */
+void backing_name (uint32_t slab, uint32_t serial, char out[STORE_NAME_MAX]);
 
 /* Make [offset, offset + length) present, and lock it; zeros if it was not
  * there before.  *locked is cleared if locking failed.
@@ -60,14 +89,14 @@ int backing_copy (struct backing *to, const struct backing *from,
                   uint64_t offset, uint64_t length);
 
 /* Let go of it: the system has the memory back when nobody has the memfd open
- * or mapped.
+ * or mapped.  The file of a store stays.
  */
 void backing_drop (struct backing *b);
 
 /* Give [offset, offset + length), whole pages, back to the system at once.
  * Where it is still mapped there are zeros: only for clients that have done
- * with it.
+ * with it.  -errno: the bytes are what they were; drop it.
  */
-void backing_take_back (struct backing *b, uint64_t offset, uint64_t length);
+int backing_take_back (struct backing *b, uint64_t offset, uint64_t length);
 
 #endif /* MEMSERVER_BACKING_H */

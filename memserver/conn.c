@@ -5,6 +5,9 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,11 +15,15 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "conn.h"
+#include "transport/tls.h"
 
 #define LINGER_MS 1000 /* for a client to read why it was refused */
 
 enum state {
+  FIRST, /* TLS or not? */
+  SHAKING,
   READING,
   ANSWERING, /* the owner's turn; only a hang-up is looked for */
   WRITING,
@@ -28,7 +35,9 @@ struct conn {
   const struct conn_events *events;
   void *owner;
   int fd;
-  bool is_unix, hung_up;
+  struct fp_tls *tls_here;    /* NULL: not spoken */
+  struct fp_tls_session *tls; /* NULL: in clear */
+  bool is_unix, hung_up, closed_by_peer;
   char peer[FP_ADDR_MAX + 1];
   enum state state;
   enum conn_after after;
@@ -57,10 +66,32 @@ end (struct conn *c, const char *why)
   c->events->ended (c, why);
 }
 
+/* Under TLS that is an error as well, if the peer did not say so before. */
+static bool
+has_fin (const struct conn *c)
+{
+  struct tcp_info info = { .tcpi_state = TCP_CLOSE };
+  socklen_t length = sizeof info;
+
+  return getsockopt (c->fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+         info.tcpi_state == TCP_CLOSE_WAIT;
+}
+
+/* The peer's end of the stream, err 0, or an error.  A reset is by the peer as
+ * well, unless it may be the network's.
+ */
+static void
+note_end (struct conn *c, int err)
+{
+  c->closed_by_peer =
+      err == 0 || (c->is_unix ? err == ECONNRESET : has_fin (c));
+}
+
 /* A call on the socket failed with err, 0: it was closed. */
 static void
 end_failed (struct conn *c, int err)
 {
+  note_end (c, err);
   c->hung_up = err == 0 || err == ECONNRESET || err == EPIPE;
   end (c, err != 0         ? strerror (err)
           : c->in_done > 0 ? "hung up in the middle of a message"
@@ -76,6 +107,8 @@ want_message (struct conn *c)
   event_del (c->closed);
   if (event_add (c->readable, NULL) < 0)
     end (c, "out of memory");
+  else if (c->tls && fp_tls_pending (c->tls))
+    event_active (c->readable, EV_READ, 0); /* poll knows nothing of it */
 }
 
 static void
@@ -102,15 +135,89 @@ got_header (struct conn *c)
 }
 
 static void
-linger (struct conn *c)
+linger (struct conn *c, unsigned ms, const char *why)
 {
   c->state = LINGERING;
-  c->timeout_why = "refused";
-  if (shutdown (c->fd, SHUT_WR) < 0 || event_add (c->readable, NULL) < 0) {
-    end (c, "is done");
+  if (shutdown (c->fd, SHUT_WR) < 0 || event_add (c->readable, NULL) < 0 ||
+      conn_set_deadline (c, ms, why) < 0)
+    end (c, why);
+}
+
+void
+conn_dismiss (struct conn *c, unsigned ms, const char *why)
+{
+  if (c->state == ENDED)
     return;
+  event_del (c->writable);
+  event_del (c->closed);
+  linger (c, ms, why);
+}
+
+/* True: it is done.  False: it is not, or c is gone. */
+static bool
+shake (struct conn *c)
+{
+  static struct fp_log_limit limit;
+  int r = fp_tls_handshake (c->tls);
+
+  if (r == 0 || r == -EAGAIN) {
+    /* Only one of them: what it sends while we cannot would wake us again and
+     * again.
+     */
+    bool out = r < 0 && fp_tls_wants (c->tls) == POLLOUT;
+
+    event_del (out ? c->readable : c->writable);
+    if (event_add (out ? c->writable : c->readable, NULL) == 0) {
+      c->state = r == 0 ? READING : SHAKING;
+      return r == 0;
+    }
+    end (c, "out of memory");
+    return false;
   }
-  conn_set_deadline (c, LINGER_MS, "is done");
+  fp_log_limited (&limit, FP_LOG_INFO, "%s: TLS: %s", c->peer,
+                  fp_tls_why (c->tls));
+  c->hung_up = r == -ECONNRESET;
+  end (c, "no TLS with it");
+  return false;
+}
+
+/* Nothing is read yet: who is to be read by TLS is not to lose a byte.  False:
+ * it has not come, or c is gone.
+ */
+static bool
+first_byte (struct conn *c)
+{
+  uint8_t byte;
+  ssize_t n = recv (c->fd, &byte, 1, MSG_PEEK);
+
+  if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    return false;
+  if (n <= 0) {
+    end_failed (c, n < 0 ? errno : 0);
+    return false;
+  }
+  c->state = byte == FP_TLS_FIRST_BYTE ? SHAKING : READING;
+  if (c->state == SHAKING &&
+      fp_tls_begin (&c->tls, c->tls_here, c->fd, NULL) < 0) {
+    end (c, "out of memory");
+    return false;
+  }
+  return true;
+}
+
+/* As recv. */
+static ssize_t
+receive (struct conn *c, void *buf, size_t size)
+{
+  const struct iovec iov = { buf, size };
+  ssize_t n;
+
+  if (!c->tls)
+    return recv (c->fd, buf, size, 0);
+  n = fp_tls_recv (c->tls, &iov, 1);
+  if (n < 0)
+    errno = (int) -n;
+  return n < 0 ? -1 : n;
 }
 
 static void
@@ -122,29 +229,40 @@ on_readable (evutil_socket_t fd, short what, void *arg)
   (void) what;
   if (c->state == LINGERING) {
     n = recv (fd, c->in, sizeof c->in, 0);
-    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
-      end (c, "is done");
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+      note_end (c, n == 0 ? 0 : errno);
+      c->hung_up = c->closed_by_peer;
+      end (c, c->timeout_why);
+    }
     return;
   }
 
-  n = recv (fd, c->in + c->in_done, c->in_want - c->in_done, 0);
-  if (n < 0) {
-    if (errno != EAGAIN && errno != EINTR)
-      end_failed (c, errno);
+  if (c->state == FIRST && !first_byte (c))
     return;
-  }
-  if (n == 0) {
-    end_failed (c, 0);
+  if (c->state == SHAKING && !shake (c))
     return;
+  while (c->in_done < c->in_want) {
+    n = receive (c, c->in + c->in_done, c->in_want - c->in_done);
+    if (n < 0) {
+      if (errno != EAGAIN && errno != EINTR)
+        end_failed (c, errno);
+      return;
+    }
+    if (n == 0) {
+      end_failed (c, 0);
+      return;
+    }
+    c->in_done += (size_t) n;
+    if (c->in_done == FP_HEADER_SIZE && c->in_want == FP_HEADER_SIZE &&
+        got_header (c) < 0) {
+      end (c, "does not speak this protocol");
+      return;
+    }
+    if (c->in_done == c->in_want) {
+      got_message (c);
+      return;
+    }
   }
-  c->in_done += (size_t) n;
-  if (c->in_done == FP_HEADER_SIZE && c->in_want == FP_HEADER_SIZE &&
-      got_header (c) < 0) {
-    end (c, "does not speak this protocol");
-    return;
-  }
-  if (c->in_done == c->in_want)
-    got_message (c);
 }
 
 /* As much as goes; the file descriptors go with the first byte. */
@@ -159,6 +277,13 @@ send_some (struct conn *c)
     char buf[CMSG_SPACE (FP_MAX_GRANTS * sizeof (int))];
   } control;
 
+  if (c->tls) {
+    ssize_t n = fp_tls_send (c->tls, &iov, 1);
+
+    if (n < 0)
+      errno = (int) -n;
+    return n < 0 ? -1 : n;
+  }
   if (c->nr_fds > 0) {
     size_t size = c->nr_fds * sizeof (int);
     struct cmsghdr *cmsg;
@@ -182,6 +307,11 @@ on_writable (evutil_socket_t fd, short what, void *arg)
 
   (void) fd;
   (void) what;
+  if (c->state == SHAKING) {
+    if (shake (c))
+      event_active (c->readable, EV_READ, 0); /* something may have come */
+    return;
+  }
   while (c->out_done < c->out_want) {
     ssize_t n = send_some (c);
 
@@ -204,7 +334,7 @@ on_writable (evutil_socket_t fd, short what, void *arg)
     want_message (c);
     break;
   case CONN_CLOSE:
-    linger (c);
+    linger (c, LINGER_MS, "is done");
     break;
   case CONN_GIVE_AWAY:
     c->events->give_away (c);
@@ -216,9 +346,13 @@ static void
 on_closed (evutil_socket_t fd, short what, void *arg)
 {
   struct conn *c = arg;
+  int err = 0;
+  socklen_t length = sizeof err;
 
-  (void) fd;
   (void) what;
+  if (getsockopt (fd, SOL_SOCKET, SO_ERROR, &err, &length) < 0)
+    err = errno;
+  note_end (c, err);
   c->hung_up = true;
   end (c, "hung up");
 }
@@ -235,7 +369,7 @@ on_timeout (evutil_socket_t fd, short what, void *arg)
 
 int
 conn_new (struct conn **out, struct event_base *base, int fd,
-          const struct conn_events *events, void *owner)
+          struct fp_tls *tls, const struct conn_events *events, void *owner)
 {
   struct conn *c = calloc (1, sizeof *c);
   struct sockaddr_storage sa = { .ss_family = AF_UNSPEC };
@@ -269,7 +403,8 @@ conn_new (struct conn **out, struct event_base *base, int fd,
     conn_free (c);
     return -ENOMEM;
   }
-  c->state = READING;
+  c->tls_here = c->is_unix ? NULL : tls;
+  c->state = c->tls_here ? FIRST : READING;
   c->in_want = FP_HEADER_SIZE;
   *out = c;
   return 0;
@@ -288,6 +423,7 @@ conn_free (struct conn *c)
     event_free (c->closed);
   if (c->timer)
     event_free (c->timer);
+  fp_tls_end (c->tls);
   fp_closep (&c->fd);
   free (c);
 }
@@ -305,9 +441,27 @@ conn_is_unix (const struct conn *c)
 }
 
 bool
+conn_is_tls (const struct conn *c)
+{
+  return c->tls != NULL;
+}
+
+const char *
+conn_user (const struct conn *c)
+{
+  return c->tls ? fp_tls_user (c->tls) : "";
+}
+
+bool
 conn_hung_up (const struct conn *c)
 {
   return c->hung_up;
+}
+
+bool
+conn_closed_by_peer (const struct conn *c)
+{
+  return c->closed_by_peer;
 }
 
 const char *
@@ -368,9 +522,12 @@ conn_reply (struct conn *c, uint32_t status, uint32_t length, const int *fds,
 }
 
 int
-conn_take_fd (struct conn *c)
+conn_take_fd (struct conn *c, struct fp_tls_session **tls)
 {
   int fd = c->fd;
+
+  *tls = c->tls;
+  c->tls = NULL;
 
   event_del (c->readable);
   event_del (c->writable);

@@ -27,6 +27,8 @@
 
 struct conn;
 struct event_base;
+struct fp_tls;
+struct fp_tls_session;
 
 struct conn_events {
   /* A whole message: conn_message has it until the reply.  Answer it with
@@ -43,15 +45,23 @@ struct conn_events {
 
 enum conn_after { CONN_NEXT, CONN_CLOSE, CONN_GIVE_AWAY };
 
-/* Takes fd, which does not block, also when it fails. */
+/* Takes fd, which does not block, also when it fails.  tls: a peer over TCP
+ * whose first byte is TLS's gets a handshake, which is in the time of the
+ * first deadline; NULL: it is not spoken here.
+ */
 int conn_new (struct conn **out, struct event_base *base, int fd,
-              const struct conn_events *events, void *owner);
+              struct fp_tls *tls, const struct conn_events *events,
+              void *owner);
 void conn_free (struct conn *c);
 
 void *conn_owner (const struct conn *c);
 bool conn_is_unix (const struct conn *c);
 const char *conn_peer (const struct conn *c); /* its address, for people */
+bool conn_is_tls (const struct conn *c);
+const char *conn_user (const struct conn *c); /* that it proved to be; or "" */
 bool conn_hung_up (const struct conn *c);     /* it is the peer who ended it */
+/* And knows that, as it has closed its end. */
+bool conn_closed_by_peer (const struct conn *c);
 
 /* Call ended in so many milliseconds; replaces the last deadline, which cannot
  * fail.
@@ -70,7 +80,13 @@ uint8_t *conn_reply_body (struct conn *c);
 void conn_reply (struct conn *c, uint32_t status, uint32_t length,
                  const int *fds, unsigned nr_fds, enum conn_after after);
 
-/* Its socket, now the caller's. */
-int conn_take_fd (struct conn *c);
+/* Nothing is answered any more, and the peer sees the end of the stream: ended
+ * is called when it has hung up, or after so many milliseconds, with this why;
+ * or at once, by this call, if that cannot be done.
+ */
+void conn_dismiss (struct conn *c, unsigned ms, const char *why);
+
+/* Its socket, now the caller's, with the TLS on it; NULL: there is none. */
+int conn_take_fd (struct conn *c, struct fp_tls_session **tls);
 
 #endif /* MEMSERVER_CONN_H */

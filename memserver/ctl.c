@@ -13,13 +13,14 @@
 #include "base/log.h"
 #include "ctl.h"
 #include "session.h"
+#include "transport/tls.h"
 
 static const struct {
   ctl_handler *handler;
   unsigned states; /* in which it is allowed */
 } table[] = {
   [FP_MSG_HELLO] = { ctl_hello, SESSION_FRESH },
-  [FP_MSG_OPEN] = { ctl_open, SESSION_READY },
+  [FP_MSG_OPEN] = { ctl_open, SESSION_READY | SESSION_OPEN },
   [FP_MSG_LIST] = { ctl_list, SESSION_OPEN },
   [FP_MSG_GRANT] = { ctl_grant, SESSION_OPEN },
   [FP_MSG_LABEL] = { ctl_label, SESSION_OPEN },
@@ -29,6 +30,13 @@ static const struct {
   [FP_MSG_BYE] = { ctl_bye, SESSION_READY | SESSION_OPEN },
   [FP_MSG_STAT] = { ctl_stat, SESSION_READY | SESSION_OPEN },
   [FP_MSG_DATA_HELLO] = { ctl_data_hello, SESSION_FRESH },
+  [FP_MSG_LOOKUP] = { ctl_lookup, SESSION_READY | SESSION_OPEN },
+  [FP_MSG_MEMBERS] = { ctl_members, SESSION_OPEN },
+  [FP_MSG_MAP] = { ctl_map, SESSION_OPEN },
+  [FP_MSG_MAP_READ] = { ctl_map_read, SESSION_OPEN },
+  [FP_MSG_MAP_WRITE] = { ctl_map_write, SESSION_OPEN },
+  [FP_MSG_DELETE] = { ctl_delete, SESSION_READY | SESSION_OPEN },
+  [FP_MSG_VOLUMES] = { ctl_volumes, SESSION_READY | SESSION_OPEN },
 };
 
 int
@@ -42,6 +50,15 @@ ctl_fail (struct call *call, int err, const char *fmt, ...)
   return err;
 }
 
+/* Who has not shown who it is, where that is asked for. */
+static bool
+must_be_tls (const struct session *s)
+{
+  return s->state == SESSION_FRESH &&
+         fp_tls_mode (s->server->tls) == FP_TLS_REQUIRE &&
+         !conn_is_unix (s->conn) && !conn_is_tls (s->conn);
+}
+
 static int
 run_handler (struct call *call)
 {
@@ -51,7 +68,12 @@ run_handler (struct call *call)
     return ctl_fail (call, -EPROTO, "no such message: %u", type);
   if (!(call->session->state & table[type].states))
     return ctl_fail (call, -EPROTO, "%s is out of turn", fp_msg_name (type));
-  if (call->header->version != FP_VERSION)
+  if (must_be_tls (call->session))
+    return ctl_fail (call, -EPERM,
+                     "this server speaks TLS alone (--tls require): give "
+                     "tls-psk=FILE with its key, or tls-certificates=DIR");
+  /* HELLO says itself what is spoken, and is written alike in all versions. */
+  if (type != FP_MSG_HELLO && call->header->version != FP_VERSION)
     return ctl_fail (call, -EPROTONOSUPPORT,
                      "this server speaks version %d of the protocol, not %u",
                      FP_VERSION, call->header->version);
@@ -77,6 +99,7 @@ session_dispatch (struct session *s)
 
   if (r == 0 && !fp_writer_ok (&call.out))
     r = -EMSGSIZE;
+  metrics_request (s->server, call.header->type, r);
   if (r < 0) {
     if (call.why[0] == '\0')
       ctl_fail (&call, r, "%s: %s", fp_msg_name (call.header->type),

@@ -18,6 +18,7 @@
 #include "conn.h"
 #include "proto/messages.h"
 
+struct record;
 struct session;
 
 #define CTL_WAIT 1
@@ -41,9 +42,17 @@ ctl_handler ctl_hello, ctl_open, ctl_ping, ctl_bye, ctl_data_hello;
 ctl_handler ctl_list, ctl_grant, ctl_label, ctl_release, ctl_zero;
 /* ctl_stat.c */
 ctl_handler ctl_stat;
+/* ctl_volumes.c */
+ctl_handler ctl_lookup, ctl_members, ctl_map, ctl_map_read, ctl_map_write,
+    ctl_delete, ctl_volumes;
 
 /* Set call->why, return err. */
 int ctl_fail (struct call *call, int err, const char *fmt, ...)
     __attribute__ ((__format__ (__printf__, 3, 4)));
+
+/* Refuse what another client's having the volume is in the way of: -EBUSY,
+ * saying who that is.
+ */
+int ctl_refuse_busy (struct call *call, const struct record *rec);
 
 #endif /* MEMSERVER_CTL_H */

@@ -11,9 +11,12 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "ctl.h"
 #include "data.h"
 #include "options.h"
+#include "persist.h"
+#include "pressure.h"
 #include "rdma.h"
 #include "record.h"
 #include "session.h"
@@ -25,6 +28,7 @@ ctl_hello (struct call *call)
   struct server *srv = s->server;
   struct fp_hello q;
   struct fp_hello_reply p = { .version = FP_VERSION };
+  unsigned nr_data;
   int r = fp_dec_hello (&call->in, &q);
 
   if (r < 0)
@@ -37,9 +41,15 @@ ctl_hello (struct call *call)
   if (srv->nr_sessions >= MAX_SESSIONS)
     return ctl_fail (call, -EBUSY, "there are %u sessions already",
                      srv->nr_sessions);
+  if (session_count_of_peer (s, &nr_data) >= MAX_SESSIONS_PEER)
+    return ctl_fail (call, -EBUSY,
+                     "there are %u sessions from there already, which is all "
+                     "that one client host may have",
+                     MAX_SESSIONS_PEER);
 
   p.transports = FP_TRANSPORT_TCP;
-  if (conn_is_unix (s->conn))
+  if (conn_is_unix (s->conn) &&
+      (!srv->persist || store_is_sealed (persist_store (srv->persist))))
     p.transports |= FP_TRANSPORT_SHM;
   rdma_addresses (srv, conn_is_unix (s->conn), &p);
   if (p.nr_rdma > 0)
@@ -61,8 +71,8 @@ ctl_hello (struct call *call)
   return 0;
 }
 
-static int
-refuse_busy (struct call *call, const struct record *rec)
+int
+ctl_refuse_busy (struct call *call, const struct record *rec)
 {
   char title[FP_NAME_MAX + 1], since[32] = "?";
   time_t t = (time_t) rec->since;
@@ -81,6 +91,10 @@ refuse_former (struct call *call, const struct record *rec)
   char title[FP_NAME_MAX + 1];
 
   record_title (rec, title);
+  /* Who takes it over waits until this one is out. */
+  if (fp_uuid_eq (&rec->holder_uuid, &call->session->client))
+    return ctl_fail (call, -EPERM,
+                     "volume %s: another client is taking it over", title);
   return ctl_fail (call, -EPERM,
                    "volume %s: another client has had it since, %s last",
                    title, rec->client);
@@ -106,6 +120,12 @@ check_open (struct call *call, const struct fp_open *q)
                      (unsigned long long) q->slab_size);
   if (q->size == 0 || fp_uuid_is_nil (&q->volume))
     return ctl_fail (call, -EINVAL, "OPEN: a volume has a size and a UUID");
+  if ((q->size - 1) / slab_size >= MAX_PIECES)
+    return ctl_fail (call, -EINVAL,
+                     "a volume has at most %u pieces, so that with slabs of "
+                     "%llu bytes %llu bytes are too many",
+                     MAX_PIECES, (unsigned long long) slab_size,
+                     (unsigned long long) q->size);
   return 0;
 }
 
@@ -123,7 +143,156 @@ end_former_session (struct session *s, const struct fp_uuid *volume)
     session_end (rec->holder, "its client has come again");
 }
 
-/* -EBUSY, -EPERM, -EEXIST, -ENOENT, CTL_WAIT, or 0 and the record. */
+/* Another volume has the name. */
+static int
+refuse_name (struct call *call, const struct record *other)
+{
+  char uuid[FP_UUID_STR_MAX];
+
+  fp_uuid_format (&other->uuid, uuid);
+  return ctl_fail (call, -EEXIST, "volume %s: this name has the UUID %s here",
+                   other->name, uuid);
+}
+
+/* Is what is asked for what there is?  -EEXIST or -EINVAL: no. */
+static int
+check_same (struct call *call, const struct fp_open *q,
+            const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+
+  record_title (rec, title);
+  if (!(q->flags & FP_OPEN_RESUME))
+    return ctl_fail (call, -EEXIST, "this volume exists already");
+  if (strcmp (rec->name, q->name) != 0)
+    return ctl_fail (call, -EINVAL,
+                     "the volume of this UUID is %s here, "
+                     "not %s",
+                     title, q->name[0] != '\0' ? q->name : "without a name");
+  if (rec->kept && (q->flags & FP_OPEN_EPHEMERAL))
+    return ctl_fail (call, -EINVAL,
+                     "volume %s is there until it is deleted, it cannot be "
+                     "made ephemeral",
+                     title);
+  if (rec->size != q->size)
+    return ctl_fail (call, -EINVAL, "this volume has %llu bytes, not %llu",
+                     (unsigned long long) rec->size,
+                     (unsigned long long) q->size);
+  if (rec->stripe.width != q->stripe.width ||
+      rec->stripe.size != q->stripe.size)
+    return ctl_fail (call, -EINVAL,
+                     "this volume is striped over %u pieces by %llu bytes, "
+                     "not over %u by %llu",
+                     rec->stripe.width, (unsigned long long) rec->stripe.size,
+                     q->stripe.width, (unsigned long long) q->stripe.size);
+  /* What is on the others would read as never written; unless there is a list
+   * of them, from which a client learns what to ask.  Who has had the volume
+   * since it was counted knows better.
+   */
+  if ((q->flags & FP_OPEN_RECOUNT) &&
+      !fp_uuid_eq (&rec->holder_uuid, &call->session->client))
+    return ctl_fail (call, -EINVAL,
+                     "another client has counted the servers of this volume");
+  if (q->servers < rec->servers && !rec->members &&
+      !(q->flags & FP_OPEN_RECOUNT))
+    return ctl_fail (call, -EINVAL,
+                     "this volume is on %u servers, and %u were named: name "
+                     "all of them",
+                     rec->servers, q->servers);
+  return 0;
+}
+
+/* Now, and not when the first piece is to be recorded, which nobody could put
+ * right then.
+ */
+static int
+need_map (struct call *call, struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+  int r = record_need_map (rec);
+
+  if (r == 0)
+    return 0;
+  record_title (rec, title);
+  return ctl_fail (call, r,
+                   "volume %s: no room for the map of its %llu pieces: those "
+                   "of all volumes may take %u MiB here, so delete some, or "
+                   "give the servers a larger --slab",
+                   title, (unsigned long long) record_pieces (rec),
+                   MAX_MAP_WORDS >> 17);
+}
+
+static int
+make (struct call *call, const struct fp_open *q, struct record **out)
+{
+  struct server *srv = call->session->server;
+  const struct record *other =
+      q->name[0] != '\0' ? record_find_name (srv, q->name) : NULL;
+  int r;
+
+  if (!(q->flags & FP_OPEN_CREATE))
+    return ctl_fail (call, -ENOENT, "no such volume here");
+  if (other)
+    return refuse_name (call, other);
+  r = record_new (out, srv, q);
+  if (r < 0)
+    return ctl_fail (call, r, "no room for another volume");
+  r = need_map (call, *out);
+  if (r < 0)
+    record_unmake (*out);
+  return r;
+}
+
+/* OPEN with TAKEOVER: who has the volume loses it, if this client can have it.
+ * That its session is over is waited for like the end of any other.
+ */
+static int
+take_volume_over (struct call *call, const struct fp_open *q)
+{
+  struct session *s = call->session;
+  struct record *rec = record_find (s->server, &q->volume);
+  char title[FP_NAME_MAX + 1];
+  bool news;
+  int r;
+
+  if (!rec || !(q->flags & FP_OPEN_TAKEOVER) ||
+      fp_uuid_eq (&rec->holder_uuid, &s->client))
+    return 0;
+  if (record_is_former (rec, &s->client))
+    return refuse_former (call, rec);
+  r = check_same (call, q, rec);
+  if (r < 0)
+    return r;
+  news = record_shut_out (rec) && fp_now_ns () < rec->fenced_ns;
+  if (news || (rec->holder && !session_is_leaving (rec->holder))) {
+    record_title (rec, title);
+    fp_log (FP_LOG_INFO, "volume %s: taken over by %s (%s) from %s", title,
+            s->name, conn_peer (s->conn), rec->client);
+  }
+  if (rec->holder)
+    session_dismiss (rec->holder, "its volume was taken over");
+  return 0;
+}
+
+/* The last client may not have heard that it has the volume no more. */
+static int
+refuse_fenced (struct call *call, const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1], when[32] = "";
+  uint32_t ms = record_fenced_ms (rec);
+
+  if (rec->holder && !rec->holder->dismissed)
+    return ctl_refuse_busy (call, rec);
+  record_title (rec, title);
+  if (ms > 0)
+    snprintf (when, sizeof when, " in %u s", ms / 1000 + 1);
+  return ctl_fail (call, -EBUSY,
+                   "volume %s: %s may not know yet that it has lost it, until "
+                   "its lease of %u s is over: ask again%s",
+                   title, rec->client, rec->server->options->lease_s, when);
+}
+
+/* -EBUSY, -EPERM, -EEXIST, -ENOENT, -EINVAL, CTL_WAIT, or 0 and the record. */
 static int
 find_or_make (struct call *call, const struct fp_open *q, struct record **out,
               bool *resumed)
@@ -133,31 +302,42 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
   int r;
 
   *resumed = rec != NULL;
-  if (rec && record_is_former (rec, &s->client))
-    return refuse_former (call, rec);
-  if (rec && rec->holder) {
-    /* One that is ending will be gone soon. */
-    if (rec->holder->state == SESSION_ENDING && !s->wait_over)
-      return CTL_WAIT;
-    return refuse_busy (call, rec);
-  }
-  if (rec && fp_now_ns () < rec->fenced_ns &&
-      !fp_uuid_eq (&rec->holder_uuid, &s->client))
-    return refuse_busy (call, rec);
-  if (rec && !(q->flags & FP_OPEN_RESUME))
-    return ctl_fail (call, -EEXIST, "this volume exists already");
-  if (!rec && !(q->flags & FP_OPEN_CREATE))
-    return ctl_fail (call, -ENOENT, "no such volume here");
-  if (rec && rec->size != q->size)
-    return ctl_fail (call, -EINVAL, "this volume has %llu bytes, not %llu",
-                     (unsigned long long) rec->size,
-                     (unsigned long long) q->size);
-  if (!rec) {
-    r = record_new (&rec, s->server, q);
-    if (r < 0)
-      return ctl_fail (call, r, "no room for another volume");
-  }
+  if (!rec)
+    return make (call, q, out);
   *out = rec;
+  if (record_is_former (rec, &s->client))
+    return refuse_former (call, rec);
+  if (rec->holder) {
+    /* One that is ending will be gone soon. */
+    if (session_is_leaving (rec->holder) && !s->wait_over)
+      return CTL_WAIT;
+    return refuse_fenced (call, rec);
+  }
+  if (fp_now_ns () < rec->fenced_ns &&
+      !fp_uuid_eq (&rec->holder_uuid, &s->client))
+    return refuse_fenced (call, rec);
+  r = check_same (call, q, rec);
+  return r < 0 ? r : need_map (call, rec);
+}
+
+/* The volume of this session is on more servers now, or on fewer. */
+static int
+recount (struct call *call, const struct fp_open *q)
+{
+  struct record *rec = call->session->record;
+  struct fp_open_reply p = { .resumed = true };
+  int r;
+
+  if (!(q->flags & FP_OPEN_RECOUNT) || !rec ||
+      !fp_uuid_eq (&rec->uuid, &q->volume))
+    return ctl_fail (call, -EPROTO, "OPEN is out of turn");
+  r = check_same (call, q, rec);
+  if (r < 0)
+    return r;
+  record_recount (rec, q->servers);
+  p.epoch = rec->epoch;
+  p.labels = rec->nr_slabs;
+  fp_enc_open_reply (&call->out, &p);
   return 0;
 }
 
@@ -174,15 +354,23 @@ ctl_open (struct call *call)
     return r;
   if (s->server->stopping)
     return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
+  if (s->state == SESSION_OPEN)
+    return recount (call, &q);
   r = check_open (call, &q);
   if (r == 0) {
     end_former_session (s, &q.volume);
-    r = find_or_make (call, &q, &rec, &p.resumed);
+    r = take_volume_over (call, &q);
   }
+  if (r == 0)
+    r = find_or_make (call, &q, &rec, &p.resumed);
   if (r != 0)
     return r;
 
+  if (q.flags & FP_OPEN_RECOUNT)
+    rec->servers = q.servers;
   record_attach (rec, s, &q);
+  if (q.flags & FP_OPEN_TAKEOVER)
+    record_used (rec);
   s->record = rec;
   s->state = SESSION_OPEN;
   s->discard = false;
@@ -198,7 +386,8 @@ ctl_ping (struct call *call)
   const struct server *srv = call->session->server;
   struct fp_ping_reply p = { .slabs_total = pool_count (srv->pool).total,
                              .slabs_free = pool_lendable (srv->pool),
-                             .stopping = srv->stopping };
+                             .stopping = srv->stopping,
+                             .wanted = pressure_share (call->session) };
 
   if (!fp_reader_done (&call->in))
     return -EPROTO;
@@ -230,6 +419,7 @@ ctl_data_hello (struct call *call)
 {
   struct session *s = call->session, *owner;
   struct fp_data_hello q;
+  unsigned nr_data;
   int r = fp_dec_data_hello (&call->in, &q);
 
   if (r < 0)
@@ -237,6 +427,13 @@ ctl_data_hello (struct call *call)
   owner = server_find_session (s->server, q.session, q.token);
   if (!owner)
     return ctl_fail (call, -EPERM, "no such session, or not its token");
+  if (owner->conn && s->conn &&
+      (conn_is_tls (owner->conn) != conn_is_tls (s->conn) ||
+       strcmp (conn_user (owner->conn), conn_user (s->conn)) != 0))
+    return ctl_fail (call, -EPERM,
+                     "the data connections of a session are made as its "
+                     "control connection was: with TLS, as the same user, or "
+                     "without");
   if (owner->state != SESSION_OPEN || owner->closing ||
       owner->record->transport != FP_TRANSPORT_TCP)
     return ctl_fail (call, -EINVAL,
@@ -247,7 +444,9 @@ ctl_data_hello (struct call *call)
     return ctl_fail (call, -EBUSY, "lane %u: its last connection is not done",
                      q.lane);
   }
-  if (owner->nr_data >= MAX_DATA || s->server->nr_data >= MAX_DATA_ALL)
+  (void) session_count_of_peer (owner, &nr_data);
+  if (owner->nr_data >= MAX_DATA || nr_data >= MAX_DATA_PEER ||
+      s->server->nr_data >= MAX_DATA_ALL)
     return ctl_fail (call, -EBUSY, "too many data connections");
   s->data_for = owner->id;
   s->data_lane = q.lane;

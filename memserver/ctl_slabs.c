@@ -15,12 +15,6 @@
 #include "record.h"
 #include "session.h"
 
-/* Registering pins a slab page by page, here on the loop: tens of
- * milliseconds for a large one.  A reply with less than was asked for is
- * sent after this long.
- */
-#define KEYS_NS (50 * FP_NS_PER_MS)
-
 #define ZERO_INLINE (1u << 20) /* bytes that are zeroed here on the loop */
 
 /* The session's slab of this number, or NULL. */
@@ -94,17 +88,20 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
   return 0;
 }
 
-/* A slab that an earlier client may have mapped: not for another one as it is.
- * CTL_WAIT: it is being copied.
+/* A slab that must not be used as it is: an earlier client may have it mapped,
+ * and this is another one; or it is for tcp, whose threads load and store, and
+ * whoever has the memfd can punch a hole under them that no page is left to
+ * fill, which ends this process (backing.h).  CTL_WAIT: it is being copied.
  */
 static int
 take_over (struct call *call, struct slab *s)
 {
   struct session *session = call->session;
+  bool touched = s->exposed && session->record->transport == FP_TRANSPORT_TCP;
 
-  if (!s->abandoned || s->state == SLAB_LOST)
+  if (s->state == SLAB_LOST || (!s->abandoned && !touched))
     return 0;
-  if (fp_uuid_eq (&s->mapper, &session->client)) {
+  if (!touched && fp_uuid_eq (&s->mapper, &session->client)) {
     s->abandoned = false;
     return 0;
   }
@@ -118,7 +115,7 @@ take_over (struct call *call, struct slab *s)
 
     session->move.slab = NULL;
     return ctl_fail (call, r,
-                     "slab %u: another client may have it mapped, and there "
+                     "slab %u: a client may still have it mapped, and there "
                      "is no memory to copy it to: %s",
                      s->index, strerror (-r));
   }
@@ -209,11 +206,17 @@ ctl_grant (struct call *call)
 
     if (soon > 0 && !s->wait_over)
       return CTL_WAIT;
+    if (counts.in[SLAB_LENT] < counts.total && soon == 0)
+      return ctl_fail (call, r,
+                       "%u of %u slabs are lent, and the host can spare no "
+                       "memory for more",
+                       counts.in[SLAB_LENT], counts.total);
     return ctl_fail (call, r, "all %u slabs are lent%s", counts.total - soon,
                      soon > 0 ? ", others are not ready yet" : "");
   }
   if (p.count == 0)
     return r;
+  srv->counts.granted += p.count;
   fp_enc_grants (&call->out, &p);
   return 0;
 }
@@ -223,8 +226,7 @@ check_label (struct call *call, const struct fp_labels *q, uint32_t i)
 {
   const struct record *rec = call->session->record;
   const struct fp_label *l = &q->labels[i];
-  uint64_t pieces =
-      fp_div_round_up (rec->size, pool_slab_size (rec->server->pool));
+  uint64_t pieces = record_pieces (rec);
 
   if (!find_slab (call, l->slab))
     return no_slab (call, l->slab);
@@ -250,7 +252,8 @@ ctl_label (struct call *call)
   if (r < 0)
     return r;
   for (uint32_t i = 0; i < q.count; i++)
-    find_slab (call, q.labels[i].slab)->label = q.labels[i];
+    record_label (call->session->record, find_slab (call, q.labels[i].slab),
+                  &q.labels[i]);
   return 0;
 }
 
@@ -258,6 +261,7 @@ int
 ctl_release (struct call *call)
 {
   struct session *session = call->session;
+  uint64_t until = fp_now_ns () + KEYS_NS;
   struct fp_release q;
   bool held = false;
   int r = fp_dec_release (&call->in, &q);
@@ -276,6 +280,10 @@ ctl_release (struct call *call)
   for (uint32_t i = 0; i < q.count; i++) {
     struct slab *s = find_slab_or_mark (call, q.slabs[i]);
 
+    if (s->region && fp_deadline_passed (until)) {
+      server_poke (session->server); /* the rest when others had their turn */
+      return CTL_WAIT;
+    }
     if (keys_close (s) < 0) {
       record_lose (session->record, s);
       return ctl_fail (call, -EIO, "slab %u: its key cannot be revoked",
@@ -293,6 +301,7 @@ ctl_release (struct call *call)
   }
   for (uint32_t i = 0; i < q.count; i++)
     record_release (session->record, find_slab_or_mark (call, q.slabs[i]));
+  session->server->counts.released += q.count;
   return 0;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "ctl.h"
+#include "pressure.h"
 #include "record.h"
 #include "session.h"
 
@@ -66,6 +67,9 @@ ctl_stat (struct call *call)
     .unpopulated = counts.in[SLAB_UNPOPULATED],
     .uptime_s = (fp_now_ns () - srv->start_ns) / FP_NS_PER_S,
     .stopping = srv->stopping,
+    .pressed = pool_is_pressed (srv->pool),
+    .wanted = pressure_wanted (srv->pressure),
+    .returned = counts.given,
   };
 
   if (!fp_reader_done (&call->in))

@@ -18,6 +18,7 @@
 #include "server.h"
 #include "session.h"
 #include "transport/tcp_server.h"
+#include "transport/tls.h"
 
 struct data_conn {
   TAILQ_ENTRY (data_conn) entry;
@@ -26,6 +27,7 @@ struct data_conn {
   uint64_t session_id;
   uint32_t lane;
   int fd;
+  struct fp_tls_session *tls; /* NULL: in clear */
   struct fp_thread thread;
   struct note ended;
   int status;
@@ -43,7 +45,7 @@ get (void *ctx, uint64_t rkey, uint64_t raddr, uint32_t length, bool write,
   if (!s)
     return NULL;
   addr = slab_hold (s, d->session_id, rkey, raddr, length);
-  *hold = s;
+  *hold = addr != NULL ? s : NULL;
   return addr;
 }
 
@@ -62,7 +64,7 @@ serve (void *arg)
   struct data_conn *d = arg;
   const struct fp_tcp_memory memory = { .get = get, .put = put, .ctx = d };
 
-  d->status = fp_tcp_serve (d->fd, &memory, STALL_MS);
+  d->status = fp_tcp_serve (d->fd, d->tls, &memory, STALL_MS);
   mailbox_post (d->server->mailbox, &d->ended);
 }
 
@@ -81,6 +83,7 @@ on_ended (struct note *note)
   TAILQ_REMOVE (&s->data, d, entry);
   s->nr_data--;
   s->server->nr_data--;
+  fp_tls_end (d->tls);
   close (d->fd);
   free (d);
   server_poke (s->server);
@@ -88,12 +91,14 @@ on_ended (struct note *note)
 }
 
 int
-data_start (struct session *s, uint32_t lane, int fd)
+data_start (struct session *s, uint32_t lane, int fd,
+            struct fp_tls_session *tls)
 {
   struct data_conn *d = calloc (1, sizeof *d);
   int flags = fcntl (fd, F_GETFL), r;
 
   if (!d || flags < 0 || fcntl (fd, F_SETFL, flags & ~O_NONBLOCK) < 0) {
+    fp_tls_end (tls);
     free (d);
     close (fd);
     return -ENOMEM;
@@ -103,9 +108,11 @@ data_start (struct session *s, uint32_t lane, int fd)
   d->session_id = s->id;
   d->lane = lane;
   d->fd = fd;
+  d->tls = tls;
   d->ended.run = on_ended;
   r = fp_thread_create (&d->thread, "fp-data", serve, d);
   if (r < 0) {
+    fp_tls_end (tls);
     close (fd);
     free (d);
     return r;

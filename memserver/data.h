@@ -16,7 +16,10 @@
 struct session;
 
 /* Takes fd, also when it fails. */
-int data_start (struct session *s, uint32_t lane, int fd);
+struct fp_tls_session;
+
+int data_start (struct session *s, uint32_t lane, int fd,
+                struct fp_tls_session *tls);
 
 /* Shut down what the session has of this lane.  A client makes a second
  * connection for a lane when it has given up the first, and does over what it

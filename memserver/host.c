@@ -19,6 +19,7 @@
 #include "base/cleanup.h"
 #include "host.h"
 
+#define PRESSURE "/proc/pressure/memory"
 #define CAP_IPC_LOCK_BIT 14 /* linux/capability.h */
 
 static int
@@ -53,6 +54,39 @@ find_number (const char *text, const char *name, int base, uint64_t *out)
   return -ENOENT;
 }
 
+static int
+node_memory (struct host_memory *out, int node)
+{
+#ifdef HAVE_NUMA
+  static const char *const names[] = { "MemTotal", "MemFree", "Active(file)",
+                                       "Inactive(file)", "SReclaimable" };
+  uint64_t kib[sizeof names / sizeof names[0]];
+  char path[64], text[8192], name[48];
+  int r;
+
+  if (numa_available () < 0)
+    return -EOPNOTSUPP;
+  snprintf (path, sizeof path, "/sys/devices/system/node/node%d/meminfo",
+            node);
+  r = read_file (path, text, sizeof text);
+  if (r < 0)
+    return r == -ENOENT ? -ENODEV : r;
+  for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+    snprintf (name, sizeof name, "Node %d %s", node, names[i]);
+    r = find_number (text, name, 10, &kib[i]);
+    if (r < 0)
+      return r;
+  }
+  out->total = kib[0] * 1024;
+  out->available = (kib[1] + (kib[2] + kib[3] + kib[4]) / 2) * 1024;
+  return 0;
+#else
+  (void) out;
+  (void) node;
+  return -EOPNOTSUPP;
+#endif
+}
+
 int
 host_memory (struct host_memory *out, int numa)
 {
@@ -60,22 +94,8 @@ host_memory (struct host_memory *out, int numa)
   uint64_t total, available;
   int r;
 
-  if (numa >= 0) {
-#ifdef HAVE_NUMA
-    long long node_free, node_total;
-
-    if (numa_available () < 0)
-      return -EOPNOTSUPP;
-    node_total = numa_node_size64 (numa, &node_free);
-    if (node_total < 0)
-      return -ENODEV;
-    out->total = (uint64_t) node_total;
-    out->available = (uint64_t) node_free;
-    return 0;
-#else
-    return -EOPNOTSUPP;
-#endif
-  }
+  if (numa >= 0)
+    return node_memory (out, numa);
 
   r = read_file ("/proc/meminfo", text, sizeof text);
   if (r == 0)
@@ -98,6 +118,40 @@ host_spares (uint64_t bytes, uint64_t reserve, int numa, uint64_t *available)
     return true;
   *available = memory.available;
   return memory.available >= reserve && memory.available - reserve >= bytes;
+}
+
+int
+host_stalled_us (uint64_t *total)
+{
+  char text[512];
+  const char *field;
+  int r = read_file (PRESSURE, text, sizeof text);
+
+  if (r < 0)
+    return r;
+  /* some avg10=0.00 avg60=0.00 avg300=0.00 total=0 */
+  field = strncmp (text, "some ", 5) == 0 ? strstr (text, " total=") : NULL;
+  if (!field)
+    return -EINVAL;
+  *total = strtoull (field + strlen (" total="), NULL, 10);
+  return 0;
+}
+
+int
+host_stall_trigger (unsigned stall_us, unsigned window_us)
+{
+  FP_CLEANUP (fp_closep)
+  int fd = open (PRESSURE, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+  char text[64];
+  int n = snprintf (text, sizeof text, "some %u %u", stall_us, window_us);
+
+  if (fd < 0)
+    return -errno;
+  if (write (fd, text, (size_t) n + 1) < 0)
+    return -errno;
+  n = fd;
+  fd = -1;
+  return n;
 }
 
 uint64_t

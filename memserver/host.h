@@ -16,12 +16,27 @@ struct host_memory {
   uint64_t available;
 };
 
-/* Of the machine, or of one NUMA node.  Allocates nothing. */
+/* Of the machine, or of one NUMA node.  Allocates nothing.  Of a node, what is
+ * available is reckoned as the kernel does for the machine: half of the page
+ * cache counts, for it would be had back if it were needed.
+ */
 int host_memory (struct host_memory *out, int numa);
 
 /* Is so much available and the reserve too?  True also if nobody knows. */
 bool host_spares (uint64_t bytes, uint64_t reserve, int numa,
                   uint64_t *available);
+
+/* For how many microseconds, since the machine started, some task waited for
+ * memory (PSI, Documentation/accounting/psi.rst).  -errno: this kernel does
+ * not say.
+ */
+int host_stalled_us (uint64_t *total);
+
+/* A descriptor with POLLPRI set, once, whenever some task waited for memory
+ * for more than stall_us of window_us.  -errno: no such thing here; without
+ * CAP_SYS_RESOURCE it takes Linux 6.5, and a window of whole 2 s.
+ */
+int host_stall_trigger (unsigned stall_us, unsigned window_us);
 
 /* Free bytes in huge pages of page_size; 0 where there are none. */
 uint64_t host_huge_free (uint64_t page_size);

@@ -31,6 +31,9 @@ keys_open (struct session *s, struct slab *slab)
   case FP_TRANSPORT_SHM:
     slab->exposed = true;
     slab->mapper = s->client;
+    /* Before it has it: a server that comes after this one is to know. */
+    if (slab->label.piece != FP_PIECE_NONE)
+      record_keep_slab (s->record, slab);
     slab->raddr = 0;
     slab->rkey = 0;
     break;

@@ -9,6 +9,14 @@
 #ifndef MEMSERVER_KEYS_H
 #define MEMSERVER_KEYS_H
 
+#include "base/clock.h"
+
+/* Registering pins a slab page by page, and undoing that takes as long: tens
+ * of milliseconds for a large one, on the loop.  After so much of it others
+ * get their turn.
+ */
+#define KEYS_NS (50 * FP_NS_PER_MS)
+
 struct session;
 struct slab;
 

@@ -30,6 +30,30 @@ struct listener {
   struct event *readable, *pause;
 };
 
+/* accept(2): these are of a connection that is gone already, or that a
+ * firewall has ended; there may be others.
+ */
+static bool
+is_of_one_connection (int err)
+{
+  switch (err) {
+  case ECONNABORTED:
+  case EINTR:
+  case EPERM:
+  case EPROTO:
+  case ENOPROTOOPT:
+  case EOPNOTSUPP:
+  case ENETDOWN:
+  case ENETUNREACH:
+  case EHOSTDOWN:
+  case EHOSTUNREACH:
+  case ENONET:
+    return true;
+  default:
+    return false;
+  }
+}
+
 static void
 on_connection (evutil_socket_t fd, short what, void *arg)
 {
@@ -43,8 +67,16 @@ on_connection (evutil_socket_t fd, short what, void *arg)
     int sock = accept4 (fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), r;
 
     if (sock < 0) {
-      if (errno == EAGAIN || errno == ECONNABORTED || errno == EINTR)
+      if (errno == EAGAIN)
         return;
+      if (is_of_one_connection (errno))
+        continue;
+      /* Who has said nothing yet has no better right to a descriptor than who
+       * comes now: a flood would keep all others out for as long as it goes
+       * on.
+       */
+      if ((errno == EMFILE || errno == ENFILE) && session_shed (l->server))
+        continue;
       /* No descriptor is left: it would be ready again at once. */
       fp_log_limited (&limit, FP_LOG_ERROR, "accept: %s", strerror (errno));
       if (event_add (l->pause, &pause) == 0)
@@ -168,12 +200,64 @@ add_rdma (struct server *srv, const struct fp_addr *addr)
     fp_log (FP_LOG_INFO, "rdma: listening on %s", text);
 }
 
+/* Some resolvers name an address twice. */
+static bool
+named_before (const struct fp_sockaddrs *list, unsigned i)
+{
+  for (unsigned j = 0; j < i; j++)
+    if (list->list[j].len == list->list[i].len &&
+        memcmp (&list->list[j].addr, &list->list[i].addr, list->list[i].len) ==
+            0)
+      return true;
+  return false;
+}
+
+static void
+warn_of_one (const struct fp_sockaddrs *list, unsigned i, const char *name,
+             int err)
+{
+  char text[FP_ADDR_MAX + 1] = "?";
+  struct fp_addr addr;
+
+  if (fp_addr_from_sockaddr (&addr,
+                             (const struct sockaddr *) &list->list[i].addr,
+                             list->list[i].len) == 0)
+    fp_addr_format (&addr, text);
+  fp_log (FP_LOG_WARN, "listen: %s, which is %s too: %s; the others work",
+          text, name, strerror (-err));
+}
+
+/* Whose address it is, and how to find that out. */
+static void
+say_in_use (const struct fp_addr *addr, const char *text, char *why)
+{
+  struct stat st;
+
+  if (!addr->is_unix)
+    snprintf (why, WHY_MAX,
+              "listen: %s: %s: perhaps another farpage-memserver ('ss -tlnp "
+              "sport = :%u' shows which program): stop it, or take another "
+              "port with --listen HOST:PORT",
+              text, strerror (EADDRINUSE), addr->port);
+  else if (lstat (addr->host, &st) == 0 && !S_ISSOCK (st.st_mode))
+    snprintf (why, WHY_MAX,
+              "listen: %s: %s: there is something that is no socket: it is "
+              "left alone",
+              text, strerror (EADDRINUSE));
+  else
+    snprintf (why, WHY_MAX,
+              "listen: %s: %s: a program answers there, perhaps another "
+              "farpage-memserver: stop it, or take another path",
+              text, strerror (EADDRINUSE));
+}
+
 int
 listener_open (struct server *srv, const struct fp_addr *addr, char *why)
 {
   struct fp_sockaddrs list;
   char text[FP_ADDR_MAX + 1];
   const char *reason = NULL;
+  int errors[FP_MAX_SOCKADDRS] = { 0 };
   bool opened = false;
   int r, fd = -1;
 
@@ -184,10 +268,13 @@ listener_open (struct server *srv, const struct fp_addr *addr, char *why)
     return r;
   }
   for (unsigned i = 0; i < list.nr; i++) {
+    if (named_before (&list, i))
+      continue;
     r = bind_and_listen ((struct sockaddr *) &list.list[i].addr,
                          list.list[i].len, addr, &fd);
     if (r == 0)
       r = add (srv, fd);
+    errors[i] = r;
     if (r < 0)
       continue;
     opened = true;
@@ -196,9 +283,15 @@ listener_open (struct server *srv, const struct fp_addr *addr, char *why)
     if (addr->port == 0)
       break; /* the kernel would pick another one for the next */
   }
+  for (unsigned i = 0; i < list.nr && opened; i++)
+    if (errors[i] < 0)
+      warn_of_one (&list, i, text, errors[i]);
   if (opened)
     return 0;
-  snprintf (why, WHY_MAX, "listen: %s: %s", text, strerror (-r));
+  if (r == -EADDRINUSE)
+    say_in_use (addr, text, why);
+  else
+    snprintf (why, WHY_MAX, "listen: %s: %s", text, strerror (-r));
   return r;
 }
 

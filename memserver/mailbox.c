@@ -25,32 +25,41 @@ struct mailbox {
 };
 
 static struct note *
-take_first (struct mailbox *m)
+take_all (struct mailbox *m)
 {
   FP_LOCK_SCOPE (&m->lock);
-  struct note *note = m->first;
+  struct note *first = m->first;
 
-  if (note) {
-    m->first = note->next;
-    if (!m->first)
-      m->last = &m->first;
-    note->waiting = false;
-  }
-  return note;
+  m->first = NULL;
+  m->last = &m->first;
+  return first;
 }
 
+/* From here on it can be posted again; returns the one after it. */
+static struct note *
+take_out (struct mailbox *m, struct note *note)
+{
+  FP_LOCK_SCOPE (&m->lock);
+
+  note->waiting = false;
+  return note->next;
+}
+
+/* What is posted meanwhile has to wait until the loop comes by again. */
 static void
 on_readable (evutil_socket_t fd, short what, void *arg)
 {
   struct mailbox *m = arg;
   uint64_t count;
-  struct note *note;
+  struct note *note, *next;
 
   (void) what;
   if (read (fd, &count, sizeof count) < 0 && errno != EAGAIN)
     return;
-  while ((note = take_first (m)) != NULL)
+  for (note = take_all (m); note != NULL; note = next) {
+    next = take_out (m, note);
     note->run (note);
+  }
 }
 
 int

@@ -3,7 +3,9 @@
  * done.
  *
  * A note is memory of whoever posts it; it runs once on the loop for each
- * time it was posted while it was not waiting already.
+ * time it was posted while it was not waiting already.  A note that is posted
+ * by a note runs when the loop has looked at everything else: that is how long
+ * work is done in parts.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  mailbox_post from any; the rest on the loop's thread.

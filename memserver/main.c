@@ -6,6 +6,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <event2/event.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "alive.h"
 #include "base/log.h"
 #include "base/memlock.h"
 #include "base/size.h"
@@ -21,6 +23,7 @@
 #include "options.h"
 #include "rdma.h"
 #include "server.h"
+#include "store.h"
 
 #define MIB (UINT64_C (1) << 20)
 
@@ -47,6 +50,7 @@ check_memory (struct options *o)
   char size[FP_SIZE_STR_MAX], reserve[FP_SIZE_STR_MAX], left[FP_SIZE_STR_MAX],
       fits[FP_SIZE_STR_MAX];
   struct host_memory memory;
+  const bool files = o->backing[0] && !store_will_seal (o->backing);
   uint64_t huge = 0, room;
   int r = host_memory (&memory, o->numa);
 
@@ -60,10 +64,13 @@ check_memory (struct options *o)
       o->reserve = UINT64_C (4) << 30;
   }
 
-  /* Huge pages are set aside already. */
-  if (o->hugepages == HUGEPAGES_AUTO || o->hugepages == HUGEPAGES_2M)
+  /* Huge pages are set aside already.  (persist_open counts those.) */
+  if (files && store_page_at (o->backing) > STORE_SMALL_PAGE)
+    return 0;
+  if (!files &&
+      (o->hugepages == HUGEPAGES_AUTO || o->hugepages == HUGEPAGES_2M))
     huge += host_huge_free (2 * MIB);
-  if (o->slab >= 1024 * MIB &&
+  if (!files && o->slab >= 1024 * MIB &&
       (o->hugepages == HUGEPAGES_AUTO || o->hugepages == HUGEPAGES_1G))
     huge += host_huge_free (1024 * MIB);
   if (huge >= o->size || o->hugepages == HUGEPAGES_2M ||
@@ -71,6 +78,9 @@ check_memory (struct options *o)
     return 0;
 
   room = memory.available > o->reserve ? memory.available - o->reserve : 0;
+  /* So is what this server had before. */
+  if (o->backing[0])
+    huge += store_holds (o->backing, "slab-");
   room = (room + huge) / o->slab * o->slab;
   if (o->size <= room)
     return 0;
@@ -94,6 +104,15 @@ check_limits (const struct options *o)
   uint64_t slabs = o->size / o->slab, limit;
   uint64_t wanted = slabs + MAX_SESSIONS + MAX_FRESH + 2 * MAX_DATA_ALL + 64;
 
+  if (o->backing[0])
+    wanted += MAX_RECORDS;
+  if (store_will_seal (o->backing)) { /* it has one of each, too */
+    if (slabs > STORE_FDS_SLABS)
+      return failed ("backing: %s: that would be %llu slabs; %u is the most: "
+                     "use a larger --slab",
+                     o->backing, (unsigned long long) slabs, STORE_FDS_SLABS);
+    wanted += slabs + MAX_RECORDS;
+  }
   if (host_raise_nofile (wanted, &limit) < 0) {
     /* With fewer sessions it will do. */
     wanted = slabs + 256;
@@ -189,6 +208,7 @@ static int
 run (struct options *o)
 {
   static struct server srv;
+  struct event *alive = NULL;
   char why[WHY_MAX];
   int r = server_start (&srv, o, why);
 
@@ -198,8 +218,12 @@ run (struct options *o)
     r = check_lock (&srv);
   if (r == 0)
     r = say_where (&srv);
+  if (r == 0 && alive_start (&alive, srv.base) < 0)
+    r = failed ("out of memory");
   if (r == 0)
     r = server_run (&srv);
+  if (alive)
+    event_free (alive);
   server_end (&srv);
   if (o->pidfile[0])
     unlink (o->pidfile);

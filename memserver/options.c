@@ -18,9 +18,11 @@
 #endif
 
 #include "base/checked.h"
+#include "base/scrape.h"
 #include "base/size.h"
 #include "options.h"
 #include "slab.h"
+#include "store.h"
 
 enum which {
   SIZE,
@@ -33,7 +35,13 @@ enum which {
   LEASE,
   ADDRESS_FILE,
   PIDFILE,
+  BACKING,
+  METRICS,
   LOG_LEVEL,
+  TLS,
+  TLS_PSK,
+  TLS_CERTIFICATES,
+  TLS_VERIFY_PEER,
   NR_SETTINGS,
   CONFIG = NR_SETTINGS,
   HELP,
@@ -51,7 +59,13 @@ static const struct option names[] = {
   { "lease", required_argument, NULL, LEASE },
   { "address-file", required_argument, NULL, ADDRESS_FILE },
   { "pidfile", required_argument, NULL, PIDFILE },
+  { "backing", required_argument, NULL, BACKING },
+  { "metrics", required_argument, NULL, METRICS },
   { "log-level", required_argument, NULL, LOG_LEVEL },
+  { "tls", required_argument, NULL, TLS },
+  { "tls-psk", required_argument, NULL, TLS_PSK },
+  { "tls-certificates", required_argument, NULL, TLS_CERTIFICATES },
+  { "tls-verify-peer", no_argument, NULL, TLS_VERIFY_PEER },
   { "config", required_argument, NULL, CONFIG },
   { "help", no_argument, NULL, HELP },
   { "version", no_argument, NULL, VERSION_ },
@@ -79,10 +93,29 @@ usage (FILE *fp)
       "  --slab SIZE         in units of this, a power of two (default "
       "256M)\n"
       "  --name NAME         what clients see (default: the host's name)\n"
-      "  --reserve SIZE      memory to leave to this host\n"
+      "  --reserve SIZE      memory to leave to this host; with less it "
+      "lends\n"
+      "                      no more, and asks for what it lent\n"
       "  --hugepages KIND    auto, 2M, 1G or off (default auto)\n"
       "  --numa NODE         lend memory of this node only\n"
+      "  --backing DIR       keep it all in files of DIR, on a tmpfs or "
+      "hugetlbfs:\n"
+      "                      this server, started again, goes on with what is "
+      "there\n"
+      "                      (to start with nothing, remove what is in DIR);\n"
+      "                      with fdstore: instead of DIR, of systemd's\n"
+      "  --metrics ADDR      answer Prometheus there: HOST:PORT, [V6]:PORT "
+      "or\n"
+      "                      unix:PATH (default: nowhere)\n"
       "  --lease SECONDS     keep what a lost client left (default %d)\n"
+      "  --tls MODE          off, on or require (default: require where a key "
+      "or\n"
+      "                      certificates are given, else off)\n"
+      "  --tls-psk FILE      the clients' keys: see farpage keygen\n"
+      "  --tls-certificates DIR\n"
+      "                      with ca-cert.pem, server-cert.pem and "
+      "server-key.pem\n"
+      "  --tls-verify-peer   clients need a certificate of that CA, too\n"
       "  --config FILE       read options from FILE (size = 8G, ...)\n"
       "  --address-file FILE write the addresses there, once they accept\n"
       "  --pidfile FILE      write the process number there, likewise\n"
@@ -166,11 +199,40 @@ set_listen (struct options *o, const char *value)
 }
 
 static int
+set_metrics (struct options *o, const char *value)
+{
+  const char *why;
+
+  if (fp_scrape_parse (&o->metrics, value, &why) < 0)
+    return bad ("metrics: '%s': %s", value, why);
+  o->has_metrics = true;
+  return 0;
+}
+
+static int
 set_path (char out[OPTION_PATH_MAX], unsigned which, const char *value)
 {
   if (strlen (value) >= OPTION_PATH_MAX)
     return bad ("%s: the name is too long", name_of (which));
   strcpy (out, value);
+  return 0;
+}
+
+static int
+set_tls (struct options *o, unsigned which, const char *value)
+{
+  static const char *const words[] = { "false", "true", NULL };
+  char why[FP_TLS_WHY_MAX];
+  unsigned n = 0;
+
+  if (which == TLS_VERIFY_PEER) {
+    if (set_word (&n, which, value, words, "true, false") < 0)
+      return -EINVAL;
+    o->tls.verify_peer = n;
+    return 0;
+  }
+  if (fp_tls_params_set (&o->tls, name_of (which), value, why) < 0)
+    return bad ("%s", why);
   return 0;
 }
 
@@ -230,6 +292,19 @@ set (struct options *o, unsigned which, const char *value)
     return set_path (o->address_file, which, value);
   case PIDFILE:
     return set_path (o->pidfile, which, value);
+  case METRICS:
+    return set_metrics (o, value);
+  case BACKING:
+    if (strcmp (value, "fdstore") == 0)
+      return bad ("backing: '%s': did you mean fdstore:?  A directory of that "
+                  "name is ./%s",
+                  value, value);
+    return set_path (o->backing, which, value);
+  case TLS:
+  case TLS_PSK:
+  case TLS_CERTIFICATES:
+  case TLS_VERIFY_PEER:
+    return set_tls (o, which, value);
   default:
     return bad ("%u is no option", which);
   }
@@ -295,18 +370,22 @@ read_file (struct options *o, const char *path)
 static int
 check (struct options *o)
 {
-  char slab[FP_SIZE_STR_MAX];
+  char slab[FP_SIZE_STR_MAX], why[FP_TLS_WHY_MAX];
   uint64_t page = (uint64_t) sysconf (_SC_PAGESIZE);
 
   fp_format_size (o->slab, slab);
   if (o->size == 0)
     return bad ("how much to lend?  --size SIZE (see --help)");
   if (!fp_is_power_of_2 (o->slab) || o->slab < FP_MAX (MIN_SLAB, page))
-    return bad ("slab: %s is not a power of two of at least 1M", slab);
+    return bad ("slab: %s is not a power of two of at least 64K", slab);
   if (o->hugepages == HUGEPAGES_2M && o->slab < (UINT64_C (2) << 20))
     return bad ("slab: %s is smaller than a huge page of 2M", slab);
   if (o->hugepages == HUGEPAGES_1G && o->slab < (UINT64_C (1) << 30))
     return bad ("slab: %s is smaller than a huge page of 1G", slab);
+  if (o->backing[0] && !store_will_seal (o->backing) &&
+      o->hugepages != HUGEPAGES_AUTO && o->hugepages != HUGEPAGES_OFF)
+    return bad ("hugepages: with --backing that is for the file system to say "
+                "(mount -o huge=)");
   if (o->size % o->slab != 0)
     return bad ("size: %llu bytes are not a multiple of the slab size, %s",
                 (unsigned long long) o->size, slab);
@@ -314,6 +393,8 @@ check (struct options *o)
     return bad ("size: that would be %llu slabs; %u is the most: use a "
                 "larger --slab",
                 (unsigned long long) (o->size / o->slab), SLAB_MAX);
+  if (fp_tls_params_complete (&o->tls, true, why) < 0)
+    return bad ("%s", why);
   return 0;
 }
 
@@ -363,7 +444,7 @@ options_parse (struct options *o, int argc, char *argv[])
         value = &values[c];
       if (*value)
         return bad ("--%s is there twice", name_of ((unsigned) c));
-      *value = optarg;
+      *value = optarg ? optarg : "true";
     }
   }
   if (optind < argc)

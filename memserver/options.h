@@ -15,10 +15,11 @@
 #include "base/addr.h"
 #include "base/log.h"
 #include "proto/messages.h"
+#include "transport/tls.h"
 
 #define MAX_LISTEN 16
 #define DEFAULT_SLAB (UINT64_C (256) << 20)
-#define MIN_SLAB (UINT64_C (1) << 20)
+#define MIN_SLAB (UINT64_C (1) << 16) /* as the plugin has it */
 #define DEFAULT_LEASE_S 30
 #define MAX_LEASE_S 86400
 #define OPTION_PATH_MAX 4096
@@ -34,8 +35,12 @@ struct options {
   enum hugepages hugepages;
   int numa; /* -1: any */
   unsigned lease_s;
+  bool has_metrics;
+  struct fp_addr metrics;
   char address_file[OPTION_PATH_MAX]; /* "": none */
   char pidfile[OPTION_PATH_MAX];      /* likewise */
+  char backing[OPTION_PATH_MAX];      /* likewise */
+  struct fp_tls_params tls;
   enum fp_log_level log_level;
 };
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pool.c - all slabs of this server, and the thread that works on them.
- *
- * The worker takes, in this order: ranges that a client waits for to be
- * zeroed, slabs to move, slabs to scrub, slabs to populate; each in steps, so
- * that what comes first does not wait for long.  Ranges take turns.
+/* pool.c - all slabs of this server: which there are to lend, and what is to
+ * be done with the others.
  */
 
 #include <config.h>
@@ -12,78 +9,32 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
+#include <unistd.h>
 
-#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/log.h"
-#include "base/size.h"
-#include "base/thread.h"
-#include "host.h"
-#include "pool.h"
-#include "progress.h"
+#include "pool_int.h"
 
-struct list {
-  struct slab *first;
-  struct slab **last;
-};
-
-struct pool {
-  struct pool_params params;
-  struct slab *slabs;
-  uint32_t made;
-  struct list free; /* the loop's */
-  struct pool_counts counts;
-
-  uint32_t doubtful; /* slabs that are; the loop's */
-
-  pthread_mutex_t lock; /* over the five below */
-  pthread_cond_t wake;
-  struct pool_zero *zero_first, **zero_last;
-  struct pool_move *move_first, **move_last;
-  struct list scrub, populate;
-  bool stop;
-
-  struct fp_thread worker;
-  bool started;
-  /* The worker's. */
-  struct progress progress;
-  uint32_t first_time; /* slabs that were never populated so far */
-  bool unlocked;       /* and it has been said */
-  bool short_of_memory;
-};
-
-static void
-list_init (struct list *l)
+/* Its pages are the worker's to choose while it has none. */
+static bool
+is_ordinary (const struct slab *s, enum slab_state state)
 {
-  l->first = NULL;
-  l->last = &l->first;
-}
-
-static void
-list_append (struct list *l, struct slab *s)
-{
-  s->next = NULL;
-  *l->last = s;
-  l->last = &s->next;
-}
-
-static void
-list_remove_first (struct list *l)
-{
-  l->first = l->first->next;
-  if (!l->first)
-    l->last = &l->first;
+  return (state == SLAB_FREE || state == SLAB_LENT ||
+          state == SLAB_SCRUBBING) &&
+         !backing_is_huge (&s->backing);
 }
 
 static void
 set_state (struct slab *s, enum slab_state state)
 {
   struct pool_counts *counts = &s->pool->counts;
+  bool ordinary = is_ordinary (s, s->state);
 
   counts->in[s->state]--;
+  counts->ordinary[s->state] -= ordinary;
   s->state = state;
   counts->in[state]++;
+  counts->ordinary[state] += is_ordinary (s, state);
 }
 
 /* ---- the loop's side ---- */
@@ -97,8 +48,28 @@ enqueue (struct pool *pool, struct list *l, struct slab *s)
   pthread_cond_signal (&pool->wake);
 }
 
+/* Descriptors, huge pages (some may be a client's that has not let go of them
+ * yet) or memory have run out: the slab waits its turn for another try, and is
+ * not promised to anybody.  Nothing is lost with it.
+ */
+static void
+no_memory_yet (struct pool *pool, struct slab *s)
+{
+  static struct fp_log_limit limit;
+
+  fp_log_limited (&limit, FP_LOG_WARN,
+                  "populating waits: slab %u: no memory for it: %s", s->index,
+                  strerror (-s->status));
+  enqueue (pool, &pool->populate, s);
+  if (s->doubtful)
+    return;
+  s->doubtful = true;
+  pool->doubtful++;
+  pool->params.freed (pool->params.ctx); /* who waits need not */
+}
+
 /* The worker is done with a slab: populated, scrubbed, or about to get new
- * memory.
+ * memory, now or later.
  */
 static void
 on_worked (struct note *note)
@@ -107,14 +78,23 @@ on_worked (struct note *note)
       (struct slab *) ((char *) note - offsetof (struct slab, note));
   struct pool *pool = s->pool;
 
+  if (s->status < 0 && s->state == SLAB_UNPOPULATED &&
+      s->status != -EHWPOISON) {
+    no_memory_yet (pool, s);
+    return;
+  }
   if (s->doubtful && (s->status < 0 || s->populated == s->backing.size)) {
     s->doubtful = false;
     pool->doubtful--;
   }
+  pool->counts.given += s->given;
+  pool->counts.scrubbed +=
+      s->state == SLAB_SCRUBBING && s->status == 0 && !s->given;
+  s->given = false;
   if (s->status < 0) {
     set_state (s, SLAB_LOST);
-    fp_log (FP_LOG_ERROR, "slab %u is lost: no memory for it: %s", s->index,
-            strerror (-s->status));
+    fp_log (FP_LOG_ERROR, "slab %u is lost: its memory cannot be used: %s",
+            s->index, strerror (-s->status));
   }
   else if (s->populated < s->backing.size) {
     set_state (s, SLAB_UNPOPULATED);
@@ -123,7 +103,8 @@ on_worked (struct note *note)
   }
   else {
     set_state (s, SLAB_FREE);
-    list_append (&pool->free, s);
+    list_append (
+        backing_is_huge (&s->backing) ? &pool->free_huge : &pool->free, s);
   }
   pool->params.freed (pool->params.ctx);
 }
@@ -131,24 +112,61 @@ on_worked (struct note *note)
 struct slab *
 pool_take (struct pool *pool)
 {
-  struct slab *s = pool->free.first;
+  struct list *l = pool->free_huge.first ? &pool->free_huge : &pool->free;
+  struct slab *s = l->first;
 
-  if (!s)
+  if (!s || (l == &pool->free && pool->pressed))
     return NULL;
-  list_remove_first (&pool->free);
+  list_remove_first (l);
   set_state (s, SLAB_LENT);
   return s;
+}
+
+static void
+begin_scrub (struct slab *s)
+{
+  set_state (s, SLAB_SCRUBBING);
+  s->status = 0;
+  s->scrubbed = 0;
 }
 
 void
 pool_return (struct pool *pool, struct slab *s)
 {
-  set_state (s, SLAB_SCRUBBING);
-  s->status = 0;
-  s->scrubbed = 0;
+  begin_scrub (s);
   s->doubtful = s->exposed && s->abandoned;
   pool->doubtful += s->doubtful;
   enqueue (pool, &pool->scrub, s);
+}
+
+void
+pool_shed (struct pool *pool, uint32_t slabs)
+{
+  struct slab *s;
+
+  for (; slabs > 0 && (s = pool->free.first) != NULL; slabs--) {
+    list_remove_first (&pool->free);
+    begin_scrub (s);
+    s->populated = 0; /* as good as: see scrub_some */
+    enqueue (pool, &pool->scrub, s);
+  }
+}
+
+void
+pool_press (struct pool *pool, bool pressed, uint64_t floor)
+{
+  FP_LOCK_SCOPE (&pool->lock);
+
+  pool->floor = floor;
+  pool->pressed = pressed;
+  pool->gently = true;
+  pthread_cond_signal (&pool->wake);
+}
+
+bool
+pool_is_pressed (const struct pool *pool)
+{
+  return pool->pressed;
 }
 
 void
@@ -158,8 +176,8 @@ pool_lose (struct pool *pool, struct slab *s)
   set_state (s, SLAB_LOST);
 }
 
-static void
-enqueue_zero (struct pool *pool, struct pool_zero *job)
+void
+pool_enqueue_zero (struct pool *pool, struct pool_zero *job)
 {
   FP_LOCK_SCOPE (&pool->lock);
 
@@ -173,7 +191,7 @@ void
 pool_zero (struct pool *pool, struct pool_zero *job)
 {
   job->zeroed = 0;
-  enqueue_zero (pool, job);
+  pool_enqueue_zero (pool, job);
 }
 
 void
@@ -195,14 +213,21 @@ int
 pool_moved (struct pool_move *job)
 {
   struct slab *s = job->slab;
+  struct pool *pool = s->pool;
+
+  struct backing old = s->backing;
 
   if (job->status < 0) {
-    backing_drop (&job->backing);
+    pool_drop_backing (pool, s->index, &job->backing);
     return job->status;
   }
-  backing_drop (&s->backing);
+  pool->counts.ordinary[s->state] -= is_ordinary (s, s->state);
   s->backing = job->backing;
+  pool->counts.ordinary[s->state] += is_ordinary (s, s->state);
   s->exposed = s->abandoned = false;
+  if (pool->params.moved)
+    pool->params.moved (pool->params.ctx, s);
+  pool_drop_backing (pool, s->index, &old);
   return 0;
 }
 
@@ -221,278 +246,20 @@ pool_count (const struct pool *pool)
 uint32_t
 pool_lendable (const struct pool *pool)
 {
-  const uint32_t *in = pool->counts.in;
+  const struct pool_counts *c = &pool->counts;
+  uint32_t n = c->in[SLAB_FREE] + c->in[SLAB_SCRUBBING];
 
-  return in[SLAB_FREE] + in[SLAB_SCRUBBING] + in[SLAB_UNPOPULATED] -
-         pool->doubtful;
+  if (pool->pressed)
+    n -= c->ordinary[SLAB_FREE] + c->ordinary[SLAB_SCRUBBING];
+  else if (!pool->short_of_memory)
+    n += c->in[SLAB_UNPOPULATED];
+  return n > pool->doubtful ? n - pool->doubtful : 0;
 }
 
 uint64_t
 pool_slab_size (const struct pool *pool)
 {
   return pool->params.slab.size;
-}
-
-/* ---- the worker's side ---- */
-
-/* Is there memory for one more step?  Huge pages were set aside before. */
-static bool
-memory_left (const struct pool *pool, const struct backing *b, uint64_t step,
-             uint64_t *available)
-{
-  return b->page_size > 65536 ||
-         host_spares (step, pool->params.reserve, pool->params.slab.numa,
-                      available);
-}
-
-/* Likewise, to populate: that waits, and says so. */
-static bool
-may_populate (struct pool *pool, const struct slab *s, uint64_t step)
-{
-  uint64_t available = 0;
-  bool enough = memory_left (pool, &s->backing, step, &available);
-
-  if (enough == pool->short_of_memory) {
-    pool->short_of_memory = !enough;
-    if (enough)
-      fp_log (FP_LOG_INFO, "populating goes on");
-    else
-      fp_log (FP_LOG_WARN,
-              "populating waits: this host has %llu MiB left, and %llu MiB "
-              "are reserved for it",
-              (unsigned long long) available >> 20,
-              (unsigned long long) pool->params.reserve >> 20);
-  }
-  return enough;
-}
-
-static void
-populate_step (struct pool *pool, struct slab *s, uint64_t step)
-{
-  bool locked = true;
-
-  s->status = backing_populate (&s->backing, s->populated, step, &locked);
-  if (s->status < 0)
-    return;
-  s->populated += step;
-  if (!locked && !pool->unlocked) {
-    pool->unlocked = true;
-    fp_log (FP_LOG_WARN, "memory that is lent is not locked: raise "
-                         "RLIMIT_MEMLOCK (ulimit -l, LimitMEMLOCK=)");
-  }
-  if (pool->first_time > 0)
-    progress_add (&pool->progress, step);
-}
-
-static void
-done_with_first (struct pool *pool, struct list *l)
-{
-  struct slab *s = l->first;
-
-  {
-    FP_LOCK_SCOPE (&pool->lock);
-
-    list_remove_first (l);
-  }
-  mailbox_post (pool->params.mailbox, &s->note);
-}
-
-static uint64_t
-step_of (const struct backing *b, uint64_t done)
-{
-  return FP_MIN (FP_MAX ((uint64_t) BACKING_STEP, b->page_size),
-                 b->size - done);
-}
-
-static void
-first_time_done (struct pool *pool)
-{
-  char size[FP_SIZE_STR_MAX];
-
-  if (pool->first_time == 0 || --pool->first_time > 0)
-    return;
-  progress_end (&pool->progress);
-  fp_format_size (pool->params.slab.size, size);
-  fp_log (FP_LOG_INFO, "ready: %u slabs of %s", pool->made, size);
-}
-
-/* All huge pages are in use, and some may be a client's that has not let go of
- * them yet.  The other slabs get their turn: they may have pages.
- */
-static void
-populate_later (struct pool *pool, struct slab *s)
-{
-  if (!pool->short_of_memory)
-    fp_log (FP_LOG_WARN, "populating waits: there is no huge page left");
-  pool->short_of_memory = true;
-
-  FP_LOCK_SCOPE (&pool->lock);
-
-  list_remove_first (&pool->populate);
-  list_append (&pool->populate, s);
-}
-
-/* One step of the first slab to populate; false: not now. */
-static bool
-populate_some (struct pool *pool, struct slab *s)
-{
-  uint64_t step;
-
-  /* It was dropped. */
-  s->status =
-      s->backing.fd < 0 ? backing_new (&s->backing, &pool->params.slab) : 0;
-  if (s->status == -ENOMEM) {
-    populate_later (pool, s);
-    return false;
-  }
-  step = step_of (&s->backing, s->populated);
-  if (s->status == 0 && !may_populate (pool, s, step))
-    return false;
-  if (s->status == 0)
-    populate_step (pool, s, step);
-  if (s->status == 0 && s->populated < s->backing.size)
-    return true;
-
-  first_time_done (pool);
-  done_with_first (pool, &pool->populate);
-  return true;
-}
-
-/* One step of the first slab to scrub. */
-static void
-scrub_some (struct pool *pool, struct slab *s)
-{
-  uint64_t step = step_of (&s->backing, s->scrubbed);
-
-  if (!s->exposed)
-    s->status = backing_zero (&s->backing, s->scrubbed, step);
-  else if (!s->abandoned)
-    backing_take_back (&s->backing, s->scrubbed, step);
-  else
-    /* A client that was away for too long may read before it hears that
-     * this is no more its memory: better old bytes than zeros.
-     */
-    step = s->backing.size - s->scrubbed;
-  s->scrubbed += step;
-  if (s->status == 0 && s->scrubbed < s->backing.size)
-    return;
-
-  if (s->exposed) { /* it gets another memfd when it is populated */
-    backing_drop (&s->backing);
-    s->exposed = s->abandoned = false;
-    s->populated = 0;
-  }
-  done_with_first (pool, &pool->scrub);
-}
-
-/* One step of a range, which was taken out of the list. */
-static void
-zero_some (struct pool *pool, struct pool_zero *job)
-{
-  uint64_t step = FP_MIN ((uint64_t) BACKING_STEP, job->length - job->zeroed);
-
-  job->status =
-      backing_zero (&job->slab->backing, job->offset + job->zeroed, step);
-  job->zeroed += step;
-  if (job->status == 0 && job->zeroed < job->length)
-    enqueue_zero (pool, job);
-  else
-    mailbox_post (pool->params.mailbox, &job->done);
-}
-
-static int
-move_some (struct pool *pool, struct pool_move *job)
-{
-  struct backing *b = &job->backing;
-  uint64_t step, available;
-  bool locked = true;
-  int r = 0;
-
-  if (b->fd < 0)
-    r = backing_new (b, &pool->params.slab);
-  if (r < 0)
-    return r;
-  step = step_of (b, job->at);
-  if (!memory_left (pool, b, step, &available))
-    return -ENOMEM;
-  r = backing_populate (b, job->at, step, &locked);
-  if (r == 0)
-    r = backing_copy (b, &job->slab->backing, job->at, step);
-  job->at += step;
-  return r;
-}
-
-/* One step of the first slab to move. */
-static void
-move_first (struct pool *pool, struct pool_move *job)
-{
-  job->status = move_some (pool, job);
-  if (job->status == 0 && job->at < job->backing.size)
-    return;
-  {
-    FP_LOCK_SCOPE (&pool->lock);
-
-    pool->move_first = job->next;
-    if (!job->next)
-      pool->move_last = &pool->move_first;
-  }
-  mailbox_post (pool->params.mailbox, &job->done);
-}
-
-/* Wait for something to do, or for a second if pause. */
-static void
-wait_for_work (struct pool *pool, bool pause)
-{
-  struct timespec until;
-
-  if (!pause) {
-    pthread_cond_wait (&pool->wake, &pool->lock);
-    return;
-  }
-  clock_gettime (CLOCK_MONOTONIC, &until);
-  until.tv_sec++;
-  pthread_cond_timedwait (&pool->wake, &pool->lock, &until);
-}
-
-static void
-work (void *arg)
-{
-  struct pool *pool = arg;
-  bool pause = false;
-
-  for (;;) {
-    struct pool_zero *z = NULL;
-    struct pool_move *m = NULL;
-    struct slab *to_scrub = NULL, *to_populate = NULL;
-
-    {
-      FP_LOCK_SCOPE (&pool->lock);
-
-      if (!pool->stop && !pool->zero_first && !pool->move_first &&
-          !pool->scrub.first && (!pool->populate.first || pause))
-        wait_for_work (pool, pause);
-      if (pool->stop)
-        return;
-      z = pool->zero_first;
-      if (z) {
-        pool->zero_first = z->next;
-        if (!z->next)
-          pool->zero_last = &pool->zero_first;
-      }
-      else if ((m = pool->move_first) == NULL &&
-               (to_scrub = pool->scrub.first) == NULL)
-        to_populate = pool->populate.first;
-    }
-    pause = false;
-    if (z)
-      zero_some (pool, z);
-    else if (m)
-      move_first (pool, m);
-    else if (to_scrub)
-      scrub_some (pool, to_scrub);
-    else if (to_populate)
-      pause = !populate_some (pool, to_populate);
-  }
 }
 
 /* ---- life ---- */
@@ -512,6 +279,77 @@ init_wake (pthread_cond_t *cond)
 }
 
 int
+pool_new_backing (struct pool *pool, uint32_t index, struct backing *out)
+{
+  struct backing_params p = pool->params.slab;
+
+  p.index = index;
+  if (p.store && store_is_sealed (p.store))
+    p.serial = ++pool->slabs[index].serial;
+  return backing_new (out, &p);
+}
+
+void
+pool_drop_backing (struct pool *pool, uint32_t index, struct backing *b)
+{
+  struct backing_params p = pool->params.slab;
+
+  p.index = index;
+  p.serial = b->serial;
+  /* What cannot be removed now is by the next server: it does not count. */
+  if (p.store && b->fd >= 0)
+    (void) backing_remove (&p);
+  backing_drop (b);
+}
+
+/* What another server left of it: nothing is done with that but by the worker,
+ * as it takes its time.
+ */
+static int
+find_file (struct pool *pool, struct slab *s)
+{
+  struct backing_params p = pool->params.slab;
+
+  p.index = s->index;
+  s->backing = (struct backing) { .fd = -1,
+                                  .size = p.size,
+                                  .page_size = store_page (p.store) };
+  switch (pool->params.left (pool->params.ctx, s->index, &p.serial)) {
+  case POOL_LEFT_LENT:
+    s->populated = s->unpinned = p.size;
+    s->counted = true;
+    s->serial = p.serial;
+    return backing_again (&s->backing, &p);
+  case POOL_LEFT_LOST:
+    s->status = -EIO;
+    return backing_remove (&p);
+  default:
+    return store_is_sealed (p.store)
+               ? pool_new_backing (pool, s->index, &s->backing)
+               : 0;
+  }
+}
+
+/* What comes first for a slab of a new pool. */
+static void
+begin (struct pool *pool, struct slab *s)
+{
+  if (s->backing.fd >= 0 && s->populated > 0)
+    set_state (s, SLAB_LENT);
+  else if (s->status < 0)
+    set_state (s, SLAB_LOST);
+  else {
+    pool->first_time++;
+    if (s->backing.fd >= 0)
+      list_append (&pool->populate, s);
+    else {
+      set_state (s, SLAB_SCRUBBING);
+      list_append (&pool->scrub, s);
+    }
+  }
+}
+
+int
 pool_new (struct pool **out, const struct pool_params *p, uint32_t *made)
 {
   struct pool *pool = calloc (1, sizeof *pool);
@@ -521,7 +359,9 @@ pool_new (struct pool **out, const struct pool_params *p, uint32_t *made)
   if (!pool)
     return -ENOMEM;
   pool->params = *p;
+  pool->floor = p->reserve;
   list_init (&pool->free);
+  list_init (&pool->free_huge);
   list_init (&pool->scrub);
   list_init (&pool->populate);
   pool->zero_last = &pool->zero_first;
@@ -539,17 +379,17 @@ pool_new (struct pool **out, const struct pool_params *p, uint32_t *made)
     s->index = i;
     s->pool = pool;
     s->note.run = on_worked;
-    r = backing_new (&s->backing, &p->slab);
+    r = p->slab.store ? find_file (pool, s)
+                      : backing_new (&s->backing, &p->slab);
     if (r < 0)
       break;
     pool->made++;
+    pool->counts.total++;
+    pool->counts.in[SLAB_UNPOPULATED]++;
     r = -pthread_mutex_init (&s->lock, NULL);
-    list_append (&pool->populate, s);
+    begin (pool, s);
   }
   *made = pool->made;
-  pool->counts.total = pool->made;
-  pool->counts.in[SLAB_UNPOPULATED] = pool->made;
-  pool->first_time = pool->made;
   if (r < 0) {
     pool_free (pool);
     return r;
@@ -563,8 +403,10 @@ pool_start (struct pool *pool)
 {
   int r;
 
-  progress_start (&pool->progress, pool->made * pool->params.slab.size);
-  r = fp_thread_create (&pool->worker, "fp-worker", work, pool);
+  progress_start (&pool->progress, pool->first_time * pool->params.slab.size);
+  if (pool->first_time == 0)
+    fp_log (FP_LOG_INFO, "ready: all %u slabs are lent", pool->made);
+  r = fp_thread_create (&pool->worker, "fp-worker", pool_work, pool);
   pool->started = r == 0;
   return r;
 }

@@ -10,6 +10,11 @@
  * goes back scrubbed; a slab whose memfd a client had gets a new memfd, as
  * nobody knows when the client will let go of the old one.
  *
+ * In files (backing_params.store), a slab that is LENT from the start was so
+ * before, and what others hold may be anything: their files are removed, which
+ * takes the place of scrubbing.  (persist.c has removed them, where the store
+ * is sealed.)
+ *
  * Units:    bytes.
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
@@ -28,6 +33,12 @@
 
 struct pool;
 
+enum pool_left {
+  POOL_LEFT_FREE, /* it may hold anything, and goes */
+  POOL_LEFT_LENT, /* it is LENT, as it was */
+  POOL_LEFT_LOST  /* it is LOST, as it was, and goes */
+};
+
 struct pool_params {
   struct backing_params slab;
   uint32_t slabs;
@@ -35,6 +46,12 @@ struct pool_params {
   struct mailbox *mailbox;
   void (*freed) (void *ctx); /* there may be a slab to take */
   void *ctx;
+  /* With slab.store: what becomes of what another server left there, and its
+   * serial; for slab after slab.
+   */
+  enum pool_left (*left) (void *ctx, uint32_t index, uint32_t *serial);
+  /* It has other memory now: to be remembered before the old is given up. */
+  void (*moved) (void *ctx, struct slab *s);
 };
 
 /* Reserves address space, and huge pages if any; touches no memory.  *made
@@ -95,14 +112,34 @@ struct slab *pool_slab (struct pool *pool, uint64_t index); /* or NULL */
 struct pool_counts {
   uint32_t total;
   uint32_t in[SLAB_NR_STATES];
+  uint32_t ordinary[SLAB_NR_STATES]; /* of FREE, LENT and SCRUBBING ones, those
+                                      * in ordinary pages */
+  uint64_t given;                    /* ever, to a host that was short */
+  uint64_t scrubbed;                 /* ever, and not given */
 };
 struct pool_counts pool_count (const struct pool *pool);
 
 /* Could be lent: now, or when the worker is done with them.  Not one whose
  * memory may still be mapped by a client that was away for too long: that slab
- * takes twice its size from this host, and is counted when it has it.
+ * takes twice its size from this host, and is counted when it has it; not one
+ * that no memory was to be had for when it was tried last; and none that this
+ * host can spare no memory for now.
  */
 uint32_t pool_lendable (const struct pool *pool);
+
+/* This host is short of memory, or is no more.  While it is, what is in
+ * ordinary pages is neither lent nor populated, and what comes back goes to
+ * the host instead of being scrubbed.  Huge pages were set aside before, and
+ * are lent as ever.  Afterwards populating goes on slowly, and only as long as
+ * floor bytes are available.
+ */
+void pool_press (struct pool *pool, bool pressed, uint64_t floor);
+bool pool_is_pressed (const struct pool *pool);
+
+/* Give the memory of so many free slabs to the host, if there are so many in
+ * ordinary pages.
+ */
+void pool_shed (struct pool *pool, uint32_t slabs);
 
 uint64_t pool_slab_size (const struct pool *pool);
 

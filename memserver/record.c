@@ -28,11 +28,23 @@ record_find (struct server *srv, const struct fp_uuid *uuid)
   return NULL;
 }
 
+struct record *
+record_find_name (struct server *srv, const char *name)
+{
+  struct record *r;
+
+  TAILQ_FOREACH (r, &srv->records, entry)
+  if (strcmp (r->name, name) == 0)
+    return r;
+  return NULL;
+}
+
 static void
 forget (struct record *r)
 {
   TAILQ_REMOVE (&r->server->records, r, entry);
   r->server->nr_records--;
+  record_forget_volume (r);
   event_free (r->lease);
   free (r->slabs);
   free (r);
@@ -46,6 +58,9 @@ give_back (struct record *r, bool all)
 {
   uint32_t kept = 0, given = 0;
 
+  /* First: with some of its slabs it must not be found again. */
+  if (all)
+    record_doom (r);
   for (uint32_t i = 0; i < r->nr_slabs; i++) {
     struct slab *s = r->slabs[i];
 
@@ -54,12 +69,16 @@ give_back (struct record *r, bool all)
       continue;
     }
     s->record = NULL;
+    record_unkeep_slab (r, s);
     if (s->state == SLAB_LOST)
       continue;
     pool_return (r->server->pool, s);
     given++;
   }
   r->nr_slabs = kept;
+  /* Last: a label without a volume is one whose volume somebody has taken. */
+  if (all)
+    record_unkeep (r);
   return given;
 }
 
@@ -80,7 +99,7 @@ on_lease_over (evutil_socket_t fd, short what, void *arg)
 }
 
 int
-record_new (struct record **out, struct server *srv, const struct fp_open *q)
+record_make (struct record **out, struct server *srv, const struct fp_open *q)
 {
   struct record *r;
 
@@ -92,7 +111,12 @@ record_new (struct record **out, struct server *srv, const struct fp_open *q)
   r->server = srv;
   r->uuid = q->volume;
   memcpy (r->name, q->name, sizeof r->name);
+  r->kept = r->name[0] != '\0' && !(q->flags & FP_OPEN_EPHEMERAL);
   r->size = q->size;
+  r->created = (uint64_t) time (NULL);
+  r->copies = q->copies;
+  r->servers = q->servers;
+  r->stripe = q->stripe;
   r->lease = evtimer_new (srv->base, on_lease_over, r);
   if (!r->lease) {
     free (r);
@@ -102,6 +126,28 @@ record_new (struct record **out, struct server *srv, const struct fp_open *q)
   srv->nr_records++;
   *out = r;
   return 0;
+}
+
+int
+record_new (struct record **out, struct server *srv, const struct fp_open *q)
+{
+  struct record *r = NULL;
+  int e = record_make (&r, srv, q);
+
+  if (e == 0)
+    e = record_keep (r);
+  if (e == 0)
+    *out = r;
+  else if (r)
+    forget (r);
+  return e;
+}
+
+void
+record_unmake (struct record *r)
+{
+  record_unkeep (r);
+  forget (r);
 }
 
 void
@@ -116,16 +162,14 @@ record_attach (struct record *r, struct session *s, const struct fp_open *q)
   r->epoch++;
   r->since = (uint64_t) time (NULL);
   snprintf (r->client, sizeof r->client, "%s", s->name);
+  (void) record_keep (r); /* it was there before */
 }
 
 void
-record_used (struct record *r)
+record_recount (struct record *r, uint32_t servers)
 {
-  if (fp_uuid_eq (&r->user, &r->holder_uuid))
-    return;
-  if (!fp_uuid_is_nil (&r->user))
-    r->former[r->nr_former++ % RECORD_FORMER] = r->user;
-  r->user = r->holder_uuid;
+  r->servers = servers;
+  (void) record_keep (r); /* it was there before */
 }
 
 bool
@@ -135,6 +179,34 @@ record_is_former (const struct record *r, const struct fp_uuid *client)
     if (fp_uuid_eq (&r->former[i], client))
       return true;
   return false;
+}
+
+static bool
+add_former (struct record *r, const struct fp_uuid *client)
+{
+  if (fp_uuid_is_nil (client) || record_is_former (r, client))
+    return false;
+  r->former[r->nr_former++ % RECORD_FORMER] = *client;
+  return true;
+}
+
+void
+record_used (struct record *r)
+{
+  if (fp_uuid_eq (&r->user, &r->holder_uuid))
+    return;
+  add_former (r, &r->user);
+  r->user = r->holder_uuid;
+  (void) record_keep (r);
+}
+
+bool
+record_shut_out (struct record *r)
+{
+  if (!add_former (r, &r->holder_uuid))
+    return false;
+  (void) record_keep (r);
+  return true;
 }
 
 void
@@ -148,20 +220,38 @@ record_detach (struct record *r, bool discard)
   r->holder = NULL;
   r->since = (uint64_t) time (NULL);
   given = give_back (r, discard);
-  if (!discard && event_add (r->lease, &lease) < 0) {
+  if (!discard && !r->kept && event_add (r->lease, &lease) < 0) {
     /* No lease without a clock. */
     discard = true;
     given += give_back (r, true);
   }
+  if (!discard)
+    (void) record_keep (r); /* it was there before */
   if (discard)
     fp_log (FP_LOG_INFO, "volume %s: %s is done with it: %u slabs freed",
             title, r->client, given);
+  else if (r->kept)
+    fp_log (FP_LOG_INFO, "volume %s: left by %s: %u slabs freed, %u kept",
+            title, r->client, given, r->nr_slabs);
   else
     fp_log (FP_LOG_INFO,
             "volume %s: left by %s: %u slabs freed, %u kept for %u s", title,
             r->client, given, r->nr_slabs, r->server->options->lease_s);
   if (discard)
     forget (r);
+}
+
+void
+record_delete (struct record *r, const char *by)
+{
+  char title[FP_NAME_MAX + 1];
+  uint32_t given;
+
+  record_title (r, title);
+  given = give_back (r, true);
+  fp_log (FP_LOG_INFO, "volume %s: deleted by %s: %u slabs freed", title, by,
+          given);
+  forget (r);
 }
 
 int
@@ -200,8 +290,16 @@ void
 record_release (struct record *r, struct slab *s)
 {
   take_out (r, s);
+  record_unkeep_slab (r, s);
   if (s->state != SLAB_LOST)
     pool_return (r->server->pool, s);
+}
+
+void
+record_label (struct record *r, struct slab *s, const struct fp_label *l)
+{
+  s->label = *l;
+  record_keep_slab (r, s);
 }
 
 void
@@ -212,6 +310,8 @@ record_lose (struct record *r, struct slab *s)
   if (s->label.piece == FP_PIECE_NONE)
     take_out (r, s);
   pool_lose (r->server->pool, s);
+  if (s->record)
+    record_keep_slab (r, s);
 }
 
 void

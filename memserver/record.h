@@ -3,11 +3,15 @@
  *
  * A volume is attached to one session at most.  When that ends, slabs without
  * a label go back to the pool; the record and what is labelled wait for the
- * client to come back until the lease is over.
+ * client to come back until the lease is over.  One with a name waits until
+ * it is deleted; for it there is also what record_volume.c is about, the list
+ * of its servers and the map of its pieces.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
- * Memory:   a record, and a pointer for each slab.
+ * Memory:   a record, and a pointer for each slab; with a name also a list of
+ *           members, and from when it is opened on a bit for each piece,
+ *           MAX_MAP_WORDS for all volumes.
  */
 
 #ifndef MEMSERVER_RECORD_H
@@ -18,12 +22,13 @@
 #include <sys/queue.h>
 
 #include "base/uuid.h"
+#include "pool.h"
 #include "proto/messages.h"
-#include "slab.h"
 
 #define RECORD_FORMER 64u
 
 struct event;
+struct persist_volume;
 struct server;
 struct session;
 
@@ -32,11 +37,16 @@ struct record {
   struct server *server;
   struct fp_uuid uuid;
   char name[FP_NAME_MAX + 1]; /* may be empty */
+  bool kept;                  /* it has a name, and is there until deleted */
   uint64_t size;
+  uint64_t created; /* seconds since 1970 */
+  uint32_t copies;
+  struct fp_stripe stripe;
+  uint32_t servers;   /* that the volume is on, this one too */
   uint32_t transport; /* of the session that has it, or had it last */
   bool ephemeral;
   uint64_t epoch;
-  struct session *holder;       /* NULL: its lease is running */
+  struct session *holder;       /* NULL: its lease is running, or it is kept */
   char client[FP_NAME_MAX + 1]; /* who has it, or had it last */
   struct fp_uuid holder_uuid;   /* likewise */
   uint64_t since;               /* seconds since 1970 */
@@ -50,19 +60,42 @@ struct record {
   struct slab **slabs;
   uint32_t nr_slabs, max_slabs;
   struct event *lease;
+
+  struct fp_members *members; /* NULL: none yet */
+  uint64_t *map;              /* a bit for each piece; NULL: none exists, and
+                                 nobody has opened it since it is there */
+
+  struct persist_volume *persist; /* NULL: nothing outlives this process */
 };
 
 struct record *record_find (struct server *srv, const struct fp_uuid *uuid);
+struct record *record_find_name (struct server *srv, const char *name);
 
-/* -ENOSPC: there are too many.  */
+/* -ENOSPC: there are too many, or no room to keep another one (record_keep).
+ */
 int record_new (struct record **out, struct server *srv,
                 const struct fp_open *q);
+
+/* Likewise, and what is kept of it stays as it is. */
+int record_make (struct record **out, struct server *srv,
+                 const struct fp_open *q);
+
+/* It was made just now, and nobody has it: it is not after all. */
+void record_unmake (struct record *r);
 
 void record_attach (struct record *r, struct session *s,
                     const struct fp_open *q);
 
+/* Its client says on how many servers it is now. */
+void record_recount (struct record *r, uint32_t servers);
+
 /* The session that has it was given a key. */
 void record_used (struct record *r);
+
+/* Another client takes the volume: whoever has it, or had it last, is as one
+ * that had a key before, from here on.  False: it was so already.
+ */
+bool record_shut_out (struct record *r);
 
 /* This client had a key before another one had: what it knows of the volume,
  * which pieces are where and what was never written, may not be so any more.
@@ -72,12 +105,18 @@ void record_used (struct record *r);
 bool record_is_former (const struct record *r, const struct fp_uuid *client);
 
 /* Nobody has a key to its slabs any more.  discard: scrub and forget it now,
- * do not wait for the lease.
+ * do not wait for the lease, or for ever if it is kept.
  */
 void record_detach (struct record *r, bool discard);
 
+/* Scrub and forget it; nobody has it.  by is for the log. */
+void record_delete (struct record *r, const char *by);
+
 /* A slab just taken from the pool is its; -ENOMEM: it is not. */
 int record_add (struct record *r, struct slab *s);
+
+/* One of its slabs holds a piece. */
+void record_label (struct record *r, struct slab *s, const struct fp_label *l);
 
 /* Back to the pool, which scrubs it; of a lost one, only the mark goes. Nobody
  * has a key.
@@ -94,8 +133,61 @@ void record_lose (struct record *r, struct slab *s);
 /* Its name, or its UUID if it has none. */
 void record_title (const struct record *r, char out[FP_NAME_MAX + 1]);
 
+uint64_t record_pieces (const struct record *r);
+/* Bits of its map. */
+uint64_t record_bits (const struct record *r);
+
+/* All of what follows is about volumes with a name.
+ *
+ * -EINVAL: the list is not newer than the one there is, nor the same.
+ */
+int record_set_members (struct record *r, const struct fp_members *m);
+
+/* Whoever opens it has a map for certain: a piece that cannot be recorded
+ * later would be an I/O error.  -ENOSPC: the maps of all volumes take as much
+ * as they may.
+ */
+int record_need_map (struct record *r);
+
+/* -EINVAL: not all of them are pieces of the volume.  Then nothing was
+ * changed.
+ */
+int record_map (struct record *r, const struct fp_map_change *q);
+int record_map_write (struct record *r, const struct fp_map_words *q);
+void record_map_read (const struct record *r, const struct fp_map_read *q,
+                      struct fp_map_words *p);
+
+/* How long from now on nobody but its last client may have it; 0: it is not
+ * so, or somebody has it.
+ */
+uint32_t record_fenced_ms (const struct record *r);
+
+void record_describe (const struct record *r, struct fp_volume_entry *e);
+
+/* The list and the map are freed. */
+void record_forget_volume (struct record *r);
+
 /* All records are forgotten, slabs and all; nothing is scrubbed.  At the end.
+ * What is kept of them stays.
  */
 void record_free_all (struct server *srv);
+
+/* record_persist.c: what the next server finds of it, if any does.  The first
+ * time may fail.
+ */
+int record_keep (struct record *r);
+/* Neither it nor its slabs are found again, whatever of them is left; when
+ * these are unkept, it goes, too.
+ */
+void record_doom (struct record *r);
+void record_unkeep (struct record *r);
+void record_keep_slab (const struct record *r, const struct slab *s);
+void record_unkeep_slab (const struct record *r, const struct slab *s);
+
+/* What the last one left: of a slab, for pool_new; and then all. */
+enum pool_left record_left (void *ctx, uint32_t slab, uint32_t *serial);
+/* The slab has other memory. */
+void record_moved (void *ctx, struct slab *s);
+int record_take_up_all (struct server *srv);
 
 #endif /* MEMSERVER_RECORD_H */

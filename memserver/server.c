@@ -19,10 +19,13 @@
 #include "base/size.h"
 #include "host.h"
 #include "listener.h"
+#include "persist.h"
+#include "pressure.h"
 #include "rdma.h"
 #include "record.h"
 #include "server.h"
 #include "session.h"
+#include "transport/tls.h"
 
 #define STOP_MS 10000 /* for the threads to end in */
 
@@ -96,6 +99,11 @@ server_log_state (struct server *srv)
           c.total, c.in[SLAB_FREE], c.in[SLAB_LENT], c.in[SLAB_SCRUBBING],
           c.in[SLAB_UNPOPULATED], c.in[SLAB_LOST], srv->nr_sessions,
           srv->nr_data);
+  if (pool_is_pressed (srv->pool))
+    fp_log (FP_LOG_INFO,
+            "this host is short of memory: nothing is lent; %u slabs are "
+            "asked back",
+            pressure_wanted (srv->pressure));
   TAILQ_FOREACH (r, &srv->records, entry)
   {
     char title[FP_NAME_MAX + 1];
@@ -108,6 +116,27 @@ server_log_state (struct server *srv)
 }
 
 /* ---- stopping ---- */
+
+/* What will be there tomorrow, or was to be. */
+static void
+log_what_becomes (const struct server *srv)
+{
+  const struct record *r;
+
+  TAILQ_FOREACH (r, &srv->records, entry)
+  if (srv->persist) {
+    char title[FP_NAME_MAX + 1];
+
+    record_title (r, title);
+    fp_log (FP_LOG_INFO, "volume %s: it stays in %s, and %u slabs with it",
+            title, srv->options->backing, r->nr_slabs);
+  }
+  else if (r->kept)
+    fp_log (FP_LOG_WARN,
+            "volume %s: this server forgets it, and what it has of it in %u "
+            "slabs is lost",
+            r->name, r->nr_slabs);
+}
 
 void
 server_session_gone (struct server *srv)
@@ -126,6 +155,7 @@ stop (struct server *srv)
   srv->stopping = true;
   fp_log (FP_LOG_INFO, "stopping");
   server_log_state (srv);
+  log_what_becomes (srv);
   for (unsigned i = 0; i < srv->nr_listeners; i++)
     listener_free (srv->listeners[i]);
   srv->nr_listeners = 0;
@@ -141,6 +171,18 @@ stop (struct server *srv)
     event_base_loopexit (srv->base, &limit);
 }
 
+/* Who has no key any more keeps the sessions that it has. */
+static void
+read_keys (struct server *srv)
+{
+  char why[FP_TLS_WHY_MAX];
+
+  if (fp_tls_reload (srv->tls, &srv->options->tls, why) < 0)
+    fp_log (FP_LOG_ERROR, "SIGHUP: the keys are those of before: %s", why);
+  else
+    fp_log (FP_LOG_INFO, "SIGHUP: read the keys in %s", srv->options->tls.psk);
+}
+
 static void
 on_signal (evutil_socket_t signo, short what, void *arg)
 {
@@ -149,6 +191,8 @@ on_signal (evutil_socket_t signo, short what, void *arg)
   (void) what;
   if (signo == SIGUSR1)
     server_log_state (srv);
+  else if (signo == SIGHUP)
+    read_keys (srv);
   else if (srv->stopping)
     _exit (1);
   else
@@ -160,11 +204,14 @@ on_signal (evutil_socket_t signo, short what, void *arg)
 static int
 start_signals (struct server *srv)
 {
-  static const int signals[] = { SIGTERM, SIGINT, SIGUSR1 };
+  static const int signals[] = { SIGTERM, SIGINT, SIGUSR1, SIGHUP };
 
   if (signal (SIGPIPE, SIG_IGN) == SIG_ERR)
     return -errno;
-  for (unsigned i = 0; i < 3; i++) {
+  for (unsigned i = 0; i < NR_SIGNALS; i++) {
+    /* Of a terminal that is closed, as ever, where it has no other meaning. */
+    if (signals[i] == SIGHUP && !srv->tls)
+      continue;
     srv->signals[i] = evsignal_new (srv->base, signals[i], on_signal, srv);
     if (!srv->signals[i] || event_add (srv->signals[i], NULL) < 0)
       return -ENOMEM;
@@ -196,22 +243,47 @@ log_pages (struct pool *pool, uint32_t slabs)
             ordinary, slabs);
 }
 
+/* Who this is, and what it has had before, if that outlives it. */
+static int
+start_persist (struct server *srv, char *why)
+{
+  const struct options *o = srv->options;
+  struct persist_params p = { .dir = o->backing,
+                              .slab_size = o->slab,
+                              .slabs = (uint32_t) (o->size / o->slab),
+                              .lease_s = o->lease_s };
+  int r;
+
+  if (o->backing[0] == '\0')
+    return fp_uuid_generate (&srv->uuid);
+  r = persist_open (&srv->persist, &p, why);
+  if (r == 0)
+    srv->uuid = persist_server (srv->persist);
+  return r;
+}
+
 static int
 start_pool (struct server *srv, char *why)
 {
   const struct options *o = srv->options;
-  struct pool_params p = {
-    .slab = { .size = o->slab, .hugepages = o->hugepages, .numa = o->numa },
-    .slabs = (uint32_t) (o->size / o->slab),
-    .reserve = o->reserve,
-    .mailbox = srv->mailbox,
-    .freed = on_slab_freed,
-    .ctx = srv
-  };
+  struct store *store = srv->persist ? persist_store (srv->persist) : NULL;
+  struct pool_params p = { .slab = { .size = o->slab,
+                                     .hugepages = o->hugepages,
+                                     .numa = o->numa,
+                                     .store = store },
+                           .slabs = (uint32_t) (o->size / o->slab),
+                           .reserve = o->reserve,
+                           .mailbox = srv->mailbox,
+                           .freed = on_slab_freed,
+                           .ctx = srv,
+                           .left = record_left,
+                           .moved = record_moved };
   uint32_t made;
   int r = pool_new (&srv->pool, &p, &made);
 
-  if (r == 0 && o->hugepages != HUGEPAGES_OFF)
+  if (r == 0 && (store && !store_is_sealed (store)
+                     ? store_page (store) > STORE_SMALL_PAGE
+                     : o->hugepages != HUGEPAGES_OFF))
     log_pages (srv->pool, made);
 
   if (r < 0 && (o->hugepages == HUGEPAGES_2M || o->hugepages == HUGEPAGES_1G))
@@ -263,7 +335,9 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   TAILQ_INIT (&srv->sessions);
   TAILQ_INIT (&srv->waiting);
   TAILQ_INIT (&srv->records);
-  r = fp_uuid_generate (&srv->uuid);
+  r = fp_tls_new (&srv->tls, &o->tls, true, why);
+  if (r == 0)
+    r = start_persist (srv, why);
   if (r < 0)
     return r;
   srv->base = event_base_new ();
@@ -274,10 +348,16 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
     r = start_signals (srv);
   if (r == 0)
     r = start_pool (srv, why);
+  if (r == 0 && srv->persist)
+    r = record_take_up_all (srv);
   if (r == 0)
     r = listen_everywhere (srv, why);
   if (r == 0)
+    r = metrics_start (&srv->metrics, srv, why);
+  if (r == 0)
     r = pool_start (srv->pool);
+  if (r == 0)
+    r = pressure_start (&srv->pressure, srv);
   return r;
 }
 
@@ -300,12 +380,16 @@ server_end (struct server *srv)
   record_free_all (srv);
   for (unsigned i = 0; i < srv->nr_listeners; i++)
     listener_free (srv->listeners[i]);
+  metrics_free (srv->metrics);
+  pressure_free (srv->pressure);
   rdma_free (srv->rdma);
   pool_free (srv->pool);
+  persist_close (srv->persist);
   mailbox_free (srv->mailbox);
-  for (unsigned i = 0; i < 3; i++)
+  for (unsigned i = 0; i < NR_SIGNALS; i++)
     if (srv->signals[i])
       event_free (srv->signals[i]);
   if (srv->base)
     event_base_free (srv->base);
+  fp_tls_free (srv->tls);
 }

@@ -16,13 +16,22 @@
 
 #include "base/uuid.h"
 #include "mailbox.h"
+#include "metrics.h"
 #include "options.h"
 #include "pool.h"
 #include "proto/messages.h"
 
 #define MAX_SESSIONS 1024
 #define MAX_FRESH 128 /* connections that have not said HELLO */
+/* Of those, of sessions and of data connections one peer (peer.h) has a half
+ * at most.
+ */
+#define MAX_FRESH_PEER (MAX_FRESH / 2)
+#define MAX_SESSIONS_PEER (MAX_SESSIONS / 2)
+#define MAX_DATA_PEER (MAX_DATA_ALL / 2)
 #define MAX_RECORDS 4096
+#define MAX_PIECES (UINT32_C (1) << 20)    /* of one volume */
+#define MAX_MAP_WORDS (UINT32_C (8) << 20) /* of all volumes: 64 MiB */
 #define MAX_DATA 128 /* data connections of one session */
 #define MAX_DATA_ALL 1024
 #define HELLO_MS 10000  /* to say HELLO in */
@@ -32,12 +41,17 @@
 
 struct event;
 struct event_base;
+struct fp_tls;
 struct listener;
+struct persist;
+struct pressure;
 struct rdma;
 struct session;
 struct record;
 TAILQ_HEAD (session_list, session);
 TAILQ_HEAD (record_list, record);
+
+#define NR_SIGNALS 4
 
 struct server {
   const struct options *options;
@@ -46,10 +60,15 @@ struct server {
   struct event_base *base;
   struct mailbox *mailbox;
   struct pool *pool;
+  struct fp_tls *tls;        /* NULL: not spoken */
+  struct persist *persist;   /* NULL: nothing outlives this process */
+  struct pressure *pressure; /* NULL in tests: nobody watches */
+  struct metrics *metrics;   /* NULL: nobody is told */
+  struct metrics_counts counts;
   struct rdma *rdma;
   struct listener *listeners[MAX_LISTEN];
   unsigned nr_listeners;
-  struct event *signals[3];
+  struct event *signals[NR_SIGNALS];
   bool stopping;
 
   struct session_list fresh;    /* oldest first */
@@ -58,6 +77,7 @@ struct server {
   unsigned nr_fresh, nr_sessions, nr_waiting, nr_data;
   struct record_list records;
   unsigned nr_records;
+  uint64_t map_words; /* allocated */
 
   struct note poke;
 };

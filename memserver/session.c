@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "rdma.h"
 #include "record.h"
 #include "session.h"
+#include "transport/tls.h"
 
 static const char *
 title (const struct session *s)
@@ -69,8 +71,12 @@ on_conn_ended (struct conn *c, const char *why)
 {
   struct session *s = conn_owner (c);
 
-  /* Over TCP nothing is mapped, and a hang-up may be the network's. */
-  s->orderly = s->orderly || (conn_is_unix (c) && conn_hung_up (c));
+  /* Over TCP nothing is mapped, and a hang-up may be the network's; but not
+   * the answer to that of this server.
+   */
+  s->left = conn_closed_by_peer (c);
+  s->orderly =
+      s->orderly || ((conn_is_unix (c) || s->dismissed) && conn_hung_up (c));
   session_end (s, why);
 }
 
@@ -79,14 +85,17 @@ static void
 on_give_away (struct conn *c)
 {
   struct session *s = conn_owner (c), *owner;
-  int fd = conn_take_fd (c), r;
+  struct fp_tls_session *tls;
+  int fd = conn_take_fd (c, &tls), r;
 
   TAILQ_FOREACH (owner, &s->server->sessions, entry)
   if (owner->id == s->data_for)
     break;
-  if (!owner || owner->state != SESSION_OPEN || owner->closing)
+  if (!owner || owner->state != SESSION_OPEN || owner->closing) {
+    fp_tls_end (tls);
     close (fd);
-  else if ((r = data_start (owner, s->data_lane, fd)) < 0)
+  }
+  else if ((r = data_start (owner, s->data_lane, fd, tls)) < 0)
     fp_log (FP_LOG_WARN, "%s: data connection: %s", owner->name,
             strerror (-r));
   drop_fresh (s);
@@ -133,37 +142,109 @@ on_moved (struct note *note)
 
   if (r < 0)
     fp_log (FP_LOG_WARN,
-            "slab %u: another client may have it mapped, and there is no "
+            "slab %u: a client may still have it mapped, and there is no "
             "memory to copy it to: %s",
             s->move.slab->index, strerror (-r));
   else
     fp_log (FP_LOG_INFO,
-            "slab %u: copied, as another client may have it mapped",
+            "slab %u: copied, as a client may still have it mapped",
             s->move.slab->index);
   s->moving = false;
   server_poke (s->server);
   session_drained (s);
 }
 
+/* ---- too many who have not said HELLO ---- */
+
+/* Of a peer, the oldest; rather one that nothing was heard of. */
+static struct session *
+oldest_fresh (struct server *srv, const struct peer *peer, unsigned *nr)
+{
+  struct session *s, *oldest = NULL;
+
+  *nr = 0;
+  TAILQ_FOREACH (s, &srv->fresh, entry)
+  {
+    if (!peer_eq (&s->peer, peer))
+      continue;
+    ++*nr;
+    if (!oldest || (oldest->waiting && !s->waiting))
+      oldest = s;
+  }
+  return oldest;
+}
+
+/* Of the peer that has most of them.  Each is compared with each, only while
+ * there are as many as there can be.
+ */
+bool
+session_shed (struct server *srv)
+{
+  struct session *s, *oldest, *victim = NULL;
+  unsigned most = 0, nr;
+
+  TAILQ_FOREACH (s, &srv->fresh, entry)
+  {
+    oldest = oldest_fresh (srv, &s->peer, &nr);
+    if (nr > most) {
+      most = nr;
+      victim = oldest;
+    }
+  }
+  if (victim)
+    session_end (victim, "too many others came after it");
+  return victim != NULL;
+}
+
+static void
+make_room (struct server *srv, const struct peer *peer)
+{
+  unsigned nr;
+  struct session *oldest = oldest_fresh (srv, peer, &nr);
+
+  if (nr >= MAX_FRESH_PEER)
+    session_end (oldest, "too many others came after it from there");
+  else if (srv->nr_fresh >= MAX_FRESH)
+    (void) session_shed (srv);
+}
+
+unsigned
+session_count_of_peer (const struct session *s, unsigned *nr_data)
+{
+  const struct session *other;
+  unsigned n = 0;
+
+  *nr_data = 0;
+  TAILQ_FOREACH (other, &s->server->sessions, entry)
+  {
+    if (!peer_eq (&other->peer, &s->peer))
+      continue;
+    n++;
+    *nr_data += other->nr_data;
+  }
+  return n;
+}
+
 int
 session_new (struct server *srv, int fd)
 {
+  struct peer peer = peer_of_socket (fd);
   struct session *s;
   int r;
 
-  if (srv->nr_fresh >= MAX_FRESH)
-    session_end (TAILQ_FIRST (&srv->fresh), "too many others came after it");
+  make_room (srv, &peer);
   s = calloc (1, sizeof *s);
   if (!s) {
     close (fd);
     return -ENOMEM;
   }
   s->server = srv;
+  s->peer = peer;
   s->state = SESSION_FRESH;
   s->zero.done.run = on_zeroed;
   s->move.done.run = on_moved;
   TAILQ_INIT (&s->data);
-  r = conn_new (&s->conn, srv->base, fd, &conn_events, s);
+  r = conn_new (&s->conn, srv->base, fd, srv->tls, &conn_events, s);
   if (r == 0)
     r = conn_set_deadline (s->conn, HELLO_MS, "said no HELLO in time");
   s->wait_timer = evtimer_new (srv->base, on_wait_over, s);
@@ -196,8 +277,10 @@ session_begin (struct session *s, const struct fp_hello *q)
   srv->nr_fresh--;
   TAILQ_INSERT_TAIL (&srv->sessions, s, entry);
   srv->nr_sessions++;
-  fp_log (FP_LOG_DEBUG, "%s: session begins, from %s", s->name,
-          conn_peer (s->conn));
+  srv->counts.sessions++;
+  fp_log (FP_LOG_DEBUG, "%s: session begins, from %s%s%s%s", s->name,
+          conn_peer (s->conn), conn_is_tls (s->conn) ? ", over TLS" : "",
+          conn_user (s->conn)[0] ? " as " : "", conn_user (s->conn));
   return 0;
 }
 
@@ -232,7 +315,18 @@ session_waited (struct session *s)
   s->retried = false;
 }
 
-/* What it has mapped, it may write to at any time. */
+/* A client believes in its lease for so long at most (link.c). */
+static uint64_t
+believes_until (const struct session *s)
+{
+  return s->renewed_ns + s->server->options->lease_s * FP_NS_PER_S * 15 / 16;
+}
+
+/* What it has mapped, it may write to at any time; and over any transport it
+ * answers by itself what was never written, as long as it believes in its
+ * lease: until it hears that its session is over, which over TCP it may not if
+ * somebody in between has reset the connection.
+ */
 static void
 abandon (struct session *s)
 {
@@ -241,24 +335,57 @@ abandon (struct session *s)
   for (uint32_t i = 0; i < r->nr_slabs; i++)
     if (r->slabs[i]->exposed && fp_uuid_eq (&r->slabs[i]->mapper, &s->client))
       r->slabs[i]->abandoned = true;
-  /* A client believes in its lease for so long at most (link.c). */
-  if (r->transport == FP_TRANSPORT_SHM)
-    r->fenced_ns =
-        s->renewed_ns + s->server->options->lease_s * FP_NS_PER_S * 15 / 16;
+  /* When the server stops, one that has lost the network hears nothing. */
+  if (r->transport == FP_TRANSPORT_SHM || s->dismissed ||
+      s->server->stopping || !s->left)
+    r->fenced_ns = believes_until (s);
 }
 
-/* The keys open nothing from here on. */
+static bool close_access (struct session *s);
+
+/* They are closed a few at a time: the others get their turn between. */
 static void
+on_more_to_close (struct note *note)
+{
+  struct session *s =
+      (struct session *) ((char *) note - offsetof (struct session, more));
+
+  s->more_posted = false;
+  if (s->dismissed && s->state != SESSION_ENDING)
+    (void) close_access (s); /* it is what is left to do of it */
+  server_poke (s->server);
+  session_drained (s);
+}
+
+/* End access.  False: there are keys left that still are to be closed. */
+static bool
 close_access (struct session *s)
 {
   struct record *r = s->record;
+  uint64_t until = fp_now_ns () + KEYS_NS;
 
-  s->closing = true;
-  rdma_end_peers (s);
-  for (uint32_t i = r->nr_slabs; i-- > 0;)
-    if (keys_close (r->slabs[i]) < 0)
-      record_lose (r, r->slabs[i]);
+  if (!s->closing) {
+    s->closing = true;
+    s->to_close = r->nr_slabs;
+    /* Over rdma the queue pairs are what keys open anything to. */
+    rdma_end_peers (s);
+  }
+  while (s->to_close > 0) {
+    struct slab *slab = r->slabs[s->to_close - 1];
+    bool slow = slab->region != NULL;
+
+    if (slow && fp_deadline_passed (until)) {
+      s->more.run = on_more_to_close;
+      s->more_posted = true;
+      mailbox_post (s->server->mailbox, &s->more);
+      return false;
+    }
+    s->to_close--;
+    if (keys_close (slab) < 0)
+      record_lose (r, slab);
+  }
   data_stop_all (s);
+  return true;
 }
 
 bool
@@ -269,8 +396,9 @@ session_close_volume (struct session *s)
     rdma_end_domain (s);
     return true;
   }
-  if (!s->closing)
-    close_access (s);
+  if (s->more_posted ||
+      ((!s->closing || s->to_close > 0) && !close_access (s)))
+    return false;
   if (s->nr_data > 0 || s->zeroing || s->moving)
     return false;
   rdma_end_domain (s);
@@ -314,4 +442,27 @@ session_end (struct session *s, const char *why)
   conn_free (s->conn);
   s->conn = NULL;
   session_drained (s);
+}
+
+bool
+session_is_leaving (const struct session *s)
+{
+  return s->state == SESSION_ENDING || s->dismissed || s->closing;
+}
+
+void
+session_dismiss (struct session *s, const char *why)
+{
+  uint64_t until;
+
+  if (session_is_leaving (s))
+    return;
+  stop_waiting (s);
+  s->dismissed = true;
+  (void) close_access (s);
+  until = believes_until (s);
+  if (s->orderly || fp_deadline_passed (until))
+    session_end (s, why);
+  else
+    conn_dismiss (s->conn, (unsigned) fp_deadline_left_ms (until), why);
 }

@@ -8,6 +8,17 @@
  * A session that is ENDING has no connection and no access any more; it is
  * there until the threads of its data connections are.
  *
+ * Whatever ends it (a reset that only the network sent, too, of which the
+ * client knows nothing), no write of it lands after another client has the
+ * volume: keys are closed first, so that a frame that comes later is refused
+ * (tcp), and queue pairs are ended and memory is deregistered (rdma); a frame
+ * that is just being received holds its slab, and its thread is waited for;
+ * and only then has the volume no holder (session_close_volume).  So over tcp
+ * and rdma nothing is fenced by time.  What is not covered: until its next
+ * heartbeat such a client may answer reads of what was never written with
+ * zeros by itself, while another one has attached (not taken over) and written
+ * there.
+ *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
  */
@@ -20,6 +31,7 @@
 #include <sys/queue.h>
 
 #include "conn.h"
+#include "peer.h"
 #include "pool.h"
 #include "proto/messages.h"
 #include "server.h"
@@ -42,6 +54,7 @@ struct session {
   TAILQ_ENTRY (session) wait_entry;
   struct server *server;
   struct conn *conn; /* NULL while ENDING */
+  struct peer peer;
   unsigned state;
 
   /* Since HELLO. */
@@ -55,9 +68,14 @@ struct session {
 
   /* While OPEN, and ENDING until it is drained. */
   struct record *record;
-  bool closing; /* access was ended */
-  bool discard; /* and so is the volume, now */
-  bool orderly; /* the client has nothing mapped any more */
+  bool closing;      /* access is being ended, or was */
+  uint32_t to_close; /* so many of the record's slabs may have keys */
+  struct note more;  /* goes on with that */
+  bool more_posted;
+  bool discard;   /* and so is the volume, now */
+  bool orderly;   /* the client has nothing mapped any more */
+  bool left;      /* the client knows that the session is over */
+  bool dismissed; /* see session_dismiss */
 
   /* FRESH, after DATA_HELLO: whose data connection it will be. */
   uint64_t data_for;
@@ -84,17 +102,39 @@ struct session {
   struct event *wait_timer;
 };
 
-/* Takes fd. */
+/* Takes fd.  If there are too many that have not said HELLO, one that came
+ * before goes: of the same peer, if that has more than its share, else of the
+ * one that has most; the oldest.
+ */
 int session_new (struct server *srv, int fd);
+
+/* Descriptors have run out: one that has not said HELLO goes.  False: there is
+ * none.
+ */
+bool session_shed (struct server *srv);
+
+/* What the peer of s has, s itself too: sessions, and data connections. */
+unsigned session_count_of_peer (const struct session *s, unsigned *nr_data);
 
 /* End its access now; the rest follows. */
 void session_end (struct session *s, const char *why);
 
+/* Another client takes its volume: end its access.  It is told by the end of
+ * the stream, and its session ends when it hangs up, as it does when nothing
+ * of it is under way any more; or when it cannot believe in its lease any
+ * longer. Before that it may touch what it has mapped (shm), and answer by
+ * itself what it knows as never written (fp_volume_is_ours).
+ */
+void session_dismiss (struct session *s, const char *why);
+
+/* It has its volume no more, or soon. */
+bool session_is_leaving (const struct session *s);
+
 /* After HELLO: it is a session now.  -errno: no random bytes. */
 int session_begin (struct session *s, const struct fp_hello *q);
 
-/* End access to the volume, then let go of it.  False: threads are still in
- * its memory; call again after a poke.
+/* End access to the volume, then let go of it.  False: there are keys left to
+ * close, or threads are still in its memory; call again after a poke.
  */
 bool session_close_volume (struct session *s);
 

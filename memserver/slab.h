@@ -6,7 +6,8 @@
  *        ^                  |          |
  *        |                  v          |
  *        |                LOST         |
- *        +--- if a client had its memfd (the pool makes a new one)
+ *        +--- if a client had its memfd (the pool makes a new one),
+ *             or this host is short of memory: FREE ones too go that way
  *
  * Over shm a client has the memory mapped, and that cannot be taken from it. A
  * client that is stopped for longer than its lease may wake up and write into
@@ -16,7 +17,9 @@
  * it dies), or when it says HELLO again by the same UUID.  Else the slab is
  * abandoned: for the next client of the volume its contents are copied
  * (pool_move), and for another volume it gets new memory.  The old lives for
- * as long as somebody has it mapped, and no longer.
+ * as long as somebody has it mapped, and no longer.  It is copied for a
+ * session over tcp, too, whoever had it: data threads touch no memory whose
+ * memfd was ever handed out.
  *
  * A LENT slab belongs to one volume.  Its key is open while a session may use
  * it; the data threads hold the slab while they move bytes.
@@ -44,7 +47,7 @@ enum slab_state {
   SLAB_FREE,
   SLAB_LENT,
   SLAB_SCRUBBING,
-  SLAB_LOST, /* its memory could not be taken back safely, or made again */
+  SLAB_LOST, /* its memory could not be taken back safely, or is broken */
   SLAB_NR_STATES
 };
 
@@ -75,6 +78,10 @@ struct slab {
   bool doubtful;      /* see pool_lendable */
   uint64_t populated; /* bytes */
   uint64_t scrubbed;  /* likewise */
+  bool given;         /* its memory went to the host, which is short of it */
+  uint32_t serial;    /* of the last memory that it was given */
+  bool counted;       /* it was populated once */
+  uint64_t unpinned;  /* of what another server left: not yet made present */
   int status;
 };
 

@@ -14,13 +14,12 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-#include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #define NBDKIT_API_VERSION 2
@@ -31,9 +30,13 @@
 #include "base/log.h"
 #include "base/memlock.h"
 #include "base/size.h"
+#include "members.h"
 #include "memory.h"
+#include "metrics.h"
 #include "params.h"
+#include "say.h"
 #include "status.h"
+#include "transport/tls.h"
 #include "transport/transport.h"
 #include "volume/volume.h"
 
@@ -48,10 +51,20 @@ NBDKIT_DLL_PUBLIC int farpage_debug_io = 0;
 /* Read-only after .get_ready. */
 static struct fp_params params;
 
+/* Made before the fork, then those of metrics. */
+static struct fp_scrape_sockets metrics_sockets;
+
 /* Read-only after .after_fork. */
 static struct fp_volume *volume;
 static struct fp_status_thread *status;
+static struct fp_metrics *metrics;
+
+/* Read-only after .get_ready; NULL: in clear. */
+static struct fp_tls *tls;
 static char description[256];
+
+/* SIGUSR1 came: whoever asked to keep the volume is done with it. */
+static volatile sig_atomic_t done_with;
 
 /* Convert what the library returned.  NBD carries few errors, and nbdkit makes
  * EINVAL of all others: EIO says what happened.  ENOTSUP must not get out,
@@ -86,43 +99,19 @@ complain (int r, const char *why)
   return -1;
 }
 
-/* nbdkit has no level between an error and what only -v shows. */
-static void
-note (const char *message)
-{
-  struct stat st;
-
-  if (fstat (STDERR_FILENO, &st) == 0 && S_ISCHR (st.st_mode) &&
-      st.st_rdev == makedev (1, 3)) /* /dev/null: in the background */
-    syslog (LOG_DAEMON | LOG_INFO, "farpage: %s", message);
-  else
-    fprintf (stderr, "nbdkit: farpage: %s\n", message);
-}
-
-static void
-log_sink (enum fp_log_level level, const char *message, void *opaque)
-{
-  (void) opaque;
-  switch (level) {
-  case FP_LOG_ERROR:
-  case FP_LOG_WARN:
-    nbdkit_error ("%s", message);
-    return;
-  case FP_LOG_INFO:
-    note (message);
-    return;
-  case FP_LOG_DEBUG:
-    nbdkit_debug ("%s", message);
-    return;
-  }
-}
-
 static void
 farpage_load (void)
 {
-  fp_log_set_sink (log_sink, NULL);
+  fp_log_set_sink (fp_say, NULL);
   fp_log_set_level (FP_LOG_DEBUG); /* nbdkit -v decides */
   fp_params_init (&params);
+}
+
+/* If it never came to .after_fork. */
+static void
+farpage_unload (void)
+{
+  fp_scrape_close (&metrics_sockets);
 }
 
 static int
@@ -143,9 +132,20 @@ farpage_config_complete (void)
 
 #define farpage_config_help                                                   \
   "[server=]<ADDR>    (required) A farpage-memserver: HOST, HOST:PORT,\n"     \
-  "                   [V6]:PORT or unix:PATH.  May be repeated.\n"            \
-  "size=<SIZE>        (required) Size of the volume.\n"                       \
+  "                   [V6]:PORT or unix:PATH.  May be repeated, and be\n"     \
+  "                   followed by ,domain=NAME, its failure domain.\n"        \
+  "pool=<NAME>        A file that names servers: a path, or that of\n"        \
+  "                   /etc/farpage/pools.d/NAME.conf.\n"                      \
+  "size=<SIZE>        (required) Size of the volume; not of one that is\n"    \
+  "                   there already, by its name.\n"                          \
   "slab=<SIZE>        Slab size (default: what the servers have).\n"          \
+  "copies=<N>         Of each piece, on as many servers (default 1).\n"       \
+  "rebuild_delay=<SECONDS>\n"                                                 \
+  "                   A server is away for so long, before its copies are\n"  \
+  "                   made anew elsewhere (default 30).\n"                    \
+  "stripe=<SIZE>      Of each piece of a stripe in turn (default 128k).\n"    \
+  "stripe-width=<N>   Pieces of a stripe, on as many servers; 1: none\n"      \
+  "                   (default: the number of servers, 16 at most).\n"        \
   "transport=auto|rdma|shm|tcp\n"                                             \
   "                   How data moves (default auto: the best there is).\n"    \
   "timeout=<MS>       A server that is silent this long is lost.\n"           \
@@ -155,10 +155,26 @@ farpage_config_complete (void)
   "                   written (default thin).\n"                              \
   "swap=<BOOL>        This will be swap (default false).\n"                   \
   "mlock=<BOOL>       Lock this process in memory (default true).\n"          \
+  "tls=off|on|require TLS to the servers (default: require where there is\n"  \
+  "                   a key or certificates, else off).\n"                    \
+  "tls-psk=<FILE>     The key that the servers have too: farpage keygen.\n"   \
+  "tls-username=<NAME> Whose of that file, if there are several.\n"           \
+  "tls-certificates=<DIR> With ca-cert.pem, and client-cert.pem and\n"        \
+  "                   client-key.pem if the servers want them.\n"             \
+  "volume=<NAME>      A volume that outlives nbdkit: made or attached.\n"     \
+  "takeover=<BOOL>    Take the volume away from whoever has it.\n"            \
+  "degraded=<BOOL>    Attach it without servers that are away.\n"             \
+  "add=<BOOL>         Servers that are named and not its own join it.\n"      \
+  "remove=<ADDR>      That server is not its own any more.\n"                 \
+  "force=<BOOL>       Servers that leave and know more are dead for good.\n"  \
   "uuid=<UUID>        Who this volume is (default: drawn at random).\n"       \
   "resume=<BOOL>      Take up the volume of a client that died.\n"            \
+  "client=<UUID>      Who this client is to the servers (default: drawn).\n"  \
   "keep=<BOOL>        Leave the volume to its lease at the end.\n"            \
-  "status=<PATH>      Answer with a status document on this socket."
+  "members=<PATH>     Keep a list of the servers here, for resume=true.\n"    \
+  "status=<PATH>      Answer with a status document on this socket.\n"        \
+  "metrics=<ADDR>     Answer Prometheus there: HOST:PORT, [V6]:PORT or\n"     \
+  "                   unix:PATH."
 
 static void
 farpage_dump_plugin (void)
@@ -175,7 +191,7 @@ farpage_dump_plugin (void)
     }
   printf ("\n");
   printf ("farpage_protocol=%d\n", FP_VERSION);
-  printf ("farpage_max_copies=1\n");
+  printf ("farpage_max_copies=%d\n", FP_MAX_COPIES);
   printf ("farpage_max_servers=%d\n", FP_MAX_SERVERS);
   printf ("farpage_max_connections=%d\n", FP_MAX_LANES);
   printf ("farpage_max_io=%u\n", FP_MAX_IO);
@@ -193,9 +209,44 @@ farpage_thread_model (void)
              : NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS;
 }
 
+/* Whoever starts this wants to know what takes so long. */
+static void
+on_waits (const char *why, unsigned ms)
+{
+  const struct fp_volume_params *v = &params.volume;
+
+  fp_log (FP_LOG_INFO, "%s%s%s; going on to try, for %u s more at most",
+          v->takeover ? "who has had volume " : "",
+          v->takeover ? v->name : why,
+          v->takeover
+              ? " may not know yet that it was taken over, until its lease is "
+                "over"
+              : "",
+          (ms + 999) / 1000);
+}
+
+static void
+say_takeover (void)
+{
+  const struct fp_volume_params *v = &params.volume;
+  char since[32] = "?";
+  time_t t = (time_t) v->held_since;
+  struct tm tm;
+
+  if (v->holder[0] == '\0')
+    return;
+  if (localtime_r (&t, &tm) != NULL)
+    strftime (since, sizeof since, "%Y-%m-%d %H:%M:%S", &tm);
+  fp_log (FP_LOG_INFO,
+          "volume %s: taking it over from %s, which has it since %s; if that "
+          "does not let go of it this takes until its lease is over, %u s at "
+          "most",
+          v->name, v->holder, since, (v->lease_ms + 999) / 1000);
+}
+
 /* The last place whose errors reach whoever started nbdkit, so all that can
- * fail is tried here, and nothing is kept: no thread, device or lock
- * survives the fork.
+ * fail is tried here, and nothing is kept but sockets: no thread,
+ * device or lock survives the fork.
  */
 static int
 farpage_get_ready (void)
@@ -212,12 +263,27 @@ farpage_get_ready (void)
   if (params.status[0] != '\0' &&
       complain (fp_status_check (params.status, why), why) == -1)
     return -1;
-  return complain (fp_volume_probe (v, why), why);
+  if (params.has_metrics &&
+      complain (fp_scrape_listen (&metrics_sockets, &params.metrics, why),
+                why) == -1)
+    return -1;
+  if (complain (fp_tls_new (&tls, &params.tls, false, why), why) == -1)
+    return -1;
+  fp_tls_set_client (tls);
+  v->waits = on_waits;
+  if (complain (fp_volume_probe (v, why), why) == -1) {
+    fp_scrape_close (&metrics_sockets); /* nbdkit ends without .unload */
+    return -1;
+  }
+  say_takeover ();
+  return 0;
 }
 
 static void
 stop (bool discard)
 {
+  fp_metrics_free (metrics);
+  metrics = NULL;
   fp_status_free (status);
   status = NULL;
   if (volume != NULL)
@@ -228,7 +294,19 @@ stop (bool discard)
 static void
 farpage_cleanup (void)
 {
-  stop (!params.keep);
+  stop (!params.keep || done_with);
+}
+
+/* Of a volume with a name there may be others than were given. */
+static int
+keep_members (char *why)
+{
+  struct fp_server_names names;
+
+  if (params.members[0] == '\0')
+    return 0;
+  fp_volume_servers (volume, &names);
+  return fp_members_write (params.members, &names, why);
 }
 
 static int
@@ -252,7 +330,13 @@ start (char *why)
   r = fp_status_new (&status, params.status, why);
   if (r < 0)
     return r;
+  if (params.members[0] != '\0') {
+    params.volume.keep_servers = fp_members_write;
+    params.volume.opaque = params.members;
+  }
   r = fp_volume_start (&volume, &params.volume, why);
+  if (r == 0)
+    r = keep_members (why);
   if (r < 0)
     return r;
   r = fp_status_start (status, volume, io_flusher);
@@ -260,12 +344,65 @@ start (char *why)
     snprintf (why, FP_WHY_MAX, "status thread: %s", strerror (-r));
     return r;
   }
+  if (params.has_metrics) {
+    r = fp_metrics_start (&metrics, &metrics_sockets, volume, io_flusher, why);
+    if (r < 0)
+      return r;
+  }
 
   fp_uuid_format (fp_volume_uuid (volume), uuid);
   fp_format_size (fp_volume_size (volume), size);
   snprintf (description, sizeof description,
-            "farpage volume %s: %s of memory of %u servers", uuid, size,
-            params.volume.nr_servers);
+            "farpage volume %s%s%s: %s of memory of %u servers",
+            params.volume.name, params.volume.name[0] != '\0' ? " " : "", uuid,
+            size, params.volume.nr_servers);
+  if (params.volume.name[0] != '\0')
+    fp_log (FP_LOG_INFO, "volume %s: %s: %s of memory of %u server%s",
+            params.volume.name, params.volume.resume ? "attached" : "made",
+            size, params.volume.nr_servers,
+            params.volume.nr_servers == 1 ? "" : "s");
+  return 0;
+}
+
+/* nbdkit that is stopped answers each connection's next request with an error,
+ * and waits for it.  Whoever keeps the volume means to go on with the next
+ * nbdkit, and its client asks again what was not answered: so it gets none.
+ */
+static void
+on_end (int sig)
+{
+  (void) sig;
+  if (!done_with)
+    _exit (EXIT_FAILURE);
+}
+
+/* One signal and not two, as two may be handled in any order. */
+static void
+on_done_with (int sig)
+{
+  (void) sig;
+  done_with = 1;
+  nbdkit_shutdown (); /* all that nbdkit's own handler of SIGTERM does */
+}
+
+static int
+catch_end (void)
+{
+  static const struct {
+    int signal;
+    void (*handler) (int sig);
+  } table[] = {
+    { SIGTERM, on_end }, { SIGINT, on_end },        { SIGQUIT, on_end },
+    { SIGHUP, on_end },  { SIGUSR1, on_done_with },
+  };
+
+  for (unsigned i = 0; i < sizeof table / sizeof table[0]; i++) {
+    const struct sigaction sa = { .sa_handler = table[i].handler,
+                                  .sa_flags = SA_RESTART };
+
+    if (sigaction (table[i].signal, &sa, NULL) == -1)
+      return -errno;
+  }
   return 0;
 }
 
@@ -276,8 +413,11 @@ static int
 farpage_after_fork (void)
 {
   char why[FP_WHY_MAX] = "";
-  int r = start (why);
+  int r = params.keep ? catch_end () : 0;
 
+  if (r < 0)
+    return complain (r, "signals cannot be caught");
+  r = start (why);
   /* What was taken up again holds data; the next attempt may succeed. */
   if (r < 0)
     stop (!params.keep && !params.volume.resume);
@@ -295,6 +435,15 @@ static void
 farpage_close (void *handle)
 {
   fp_volume_lane_put (handle);
+}
+
+/* There is one volume, whatever name a client asks for. */
+static int
+farpage_list_exports (int readonly, int is_tls, struct nbdkit_exports *exports)
+{
+  (void) readonly;
+  (void) is_tls;
+  return nbdkit_add_export (exports, params.volume.name, description);
 }
 
 static const char *
@@ -386,32 +535,6 @@ farpage_trim (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
   return fail (fp_lane_zero (handle, count, offset, true));
 }
 
-/* Nothing goes over the wire for holes and for whole pieces that may become
- * holes.
- */
-static bool
-zero_is_fast (uint64_t count, uint64_t offset, bool may_trim)
-{
-  uint64_t end = offset + count, slab = params.volume.slab_size;
-
-  while (offset < end) {
-    uint64_t piece_end =
-        FP_MIN ((offset / slab + 1) * slab, fp_volume_size (volume));
-    uint64_t next = FP_MIN (end, piece_end);
-
-    if (!may_trim || offset % slab != 0 || next != piece_end) {
-      uint64_t length;
-      bool hole;
-
-      fp_volume_extent (volume, offset, &hole, &length);
-      if (!hole || length < next - offset)
-        return false;
-    }
-    offset = next;
-  }
-  return true;
-}
-
 static int
 farpage_zero (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
@@ -420,7 +543,7 @@ farpage_zero (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
   if (farpage_debug_io)
     nbdkit_debug ("zero %" PRIu32 " at %" PRIu64, count, offset);
   if ((flags & NBDKIT_FLAG_FAST_ZERO) &&
-      !zero_is_fast (count, offset, may_trim)) {
+      !fp_volume_zero_is_fast (volume, count, offset, may_trim)) {
     errno = ENOTSUP;
     return -1;
   }
@@ -438,7 +561,7 @@ farpage_extents (void *handle, uint32_t count, uint64_t offset, uint32_t flags,
     uint64_t length;
     bool hole;
 
-    fp_volume_extent (volume, offset, &hole, &length);
+    fp_volume_extent (volume, offset, end - offset, &hole, &length);
     if (nbdkit_add_extent (extents, offset, length,
                            hole ? NBDKIT_EXTENT_HOLE | NBDKIT_EXTENT_ZERO
                                 : 0) == -1)
@@ -454,6 +577,7 @@ static struct nbdkit_plugin plugin = {
   .version = PACKAGE_VERSION,
   .description = "a block device made of other machines' memory",
   .load = farpage_load,
+  .unload = farpage_unload,
   .config = farpage_config,
   .config_complete = farpage_config_complete,
   .config_help = farpage_config_help,
@@ -465,6 +589,7 @@ static struct nbdkit_plugin plugin = {
   .cleanup = farpage_cleanup,
   .open = farpage_open,
   .close = farpage_close,
+  .list_exports = farpage_list_exports,
   .export_description = farpage_export_description,
   .get_size = farpage_get_size,
   .block_size = farpage_block_size,

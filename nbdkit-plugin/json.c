@@ -68,10 +68,14 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     { "size", v->size },
     { "slab_size", v->slab_size },
     { "copies", v->copies },
+    { "stripe_size", v->stripe.size },
+    { "stripe_width", v->stripe.width },
     { "lanes", v->lanes },
     { "pieces", v->pieces },
     { "pieces_allocated", v->pieces_allocated },
     { "pieces_lost", v->pieces_lost },
+    { "pieces_degraded", v->pieces_degraded },
+    { "bytes_to_rebuild", v->bytes_to_rebuild },
     { "reads", v->reads },
     { "writes", v->writes },
     { "zeros", v->zeros },
@@ -83,6 +87,7 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     { "inflight", v->inflight },
     { "poll_hits", v->poll_hits },
     { "sleeps", v->sleeps },
+    { "members_version", v->members_version },
     { "locked_bytes", locked_bytes },
   };
   char uuid[FP_UUID_STR_MAX];
@@ -93,9 +98,39 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
   for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
     if (!put_u64 (o, numbers[i].key, numbers[i].value))
       return NULL;
+  if (!put (o, "taken", json_object_new_boolean (v->taken)) ||
+      !put_str (o, "taken_by", v->taken_by) ||
+      !put (o, "frozen", json_object_new_boolean (v->frozen)))
+    return NULL;
   if (!put (o, "read_latency_ns", summary (&v->read_ns)) ||
       !put (o, "write_latency_ns", summary (&v->write_ns)))
     return NULL;
+  return FP_STEAL (o);
+}
+
+static const char *
+drain_name (enum fp_drain_state s)
+{
+  return s == FP_DRAIN_MOVING ? "draining" : "drained";
+}
+
+/* NULL and *ok: it is not. */
+static struct json_object *
+drain (const struct fp_drain_status *d, bool *ok)
+{
+  FP_CLEANUP (json_freep) struct json_object *o = NULL;
+
+  *ok = d->state == FP_DRAIN_NONE;
+  if (*ok)
+    return NULL;
+  o = json_object_new_object ();
+  if (o == NULL ||
+      !put (o, "state", json_object_new_string (drain_name (d->state))) ||
+      !put_u64 (o, "pieces", d->pieces) || !put_u64 (o, "left", d->left) ||
+      !put_u64 (o, "bytes", d->bytes) || !put_u64 (o, "ns", d->since_ns) ||
+      !put_u64 (o, "left_ns", d->left_ns) || !put_str (o, "why", d->why))
+    return NULL;
+  *ok = true;
   return FP_STEAL (o);
 }
 
@@ -103,6 +138,8 @@ static struct json_object *
 server (const struct fp_server_status *s)
 {
   FP_CLEANUP (json_freep) struct json_object *o = json_object_new_object ();
+  struct json_object *d;
+  bool ok;
   const struct {
     const char *key;
     uint64_t value;
@@ -115,26 +152,74 @@ server (const struct fp_server_status *s)
     { "bytes_written", s->bytes_written },
     { "ops", s->ops },
     { "errors", s->errors },
+    { "slabs_wanted", s->give.wanted },
+    { "pieces_given", s->give.gave },
   };
 
   if (o == NULL || !put_str (o, "addr", s->addr) ||
       !put_str (o, "name", s->name) ||
       !put_str (o, "state", fp_server_state_name (s->state)) ||
       !put_str (o, "transport",
-                s->transport ? fp_transport_name (s->transport) : ""))
+                s->transport ? fp_transport_name (s->transport) : "") ||
+      !put_str (o, "control", s->control ? s->control : ""))
     return NULL;
   for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
     if (!put_u64 (o, numbers[i].key, numbers[i].value))
       return NULL;
-  if (!put_str (o, "why", s->why))
+  if (!put (o, "current", json_object_new_boolean (s->current)) ||
+      !put (o, "joining", json_object_new_boolean (s->joining)) ||
+      !put_str (o, "why", s->why) || !put_str (o, "wanted_why", s->give.why))
     return NULL;
+  d = drain (&s->drain, &ok);
+  if (!ok || json_object_object_add (o, "drain", d) < 0) {
+    json_object_put (d);
+    return NULL;
+  }
   return FP_STEAL (o);
 }
 
 char *
+fp_json_result (int r, const char *reason)
+{
+  FP_CLEANUP (json_freep) struct json_object *o = json_object_new_object ();
+  char why[FP_WHY_MAX];
+  const char *text;
+  char *out = NULL;
+
+  /* It may repeat what was asked, and JSON is UTF-8. */
+  snprintf (why, sizeof why, "%s", reason);
+  for (char *c = why; *c != '\0'; c++)
+    if (*c < ' ' || *c > '~')
+      *c = '?';
+  if (o == NULL || !put (o, "ok", json_object_new_boolean (r >= 0)) ||
+      (r >= 0 && why[0] != '\0' && !put_str (o, "note", why)) ||
+      (r < 0 && !put_str (o, "error", why[0] != '\0' ? why : strerror (-r))))
+    return NULL;
+  text = json_object_to_json_string_ext (
+      o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
+  if (text == NULL || asprintf (&out, "%s\n", text) == -1)
+    return NULL;
+  return out;
+}
+
+static bool
+put_change (struct json_object *list, const struct fp_change *c)
+{
+  FP_CLEANUP (json_freep) struct json_object *o = json_object_new_object ();
+
+  if (o == NULL || !put_str (o, "what", c->what) ||
+      !put_str (o, "addr", c->addr) || !put_u64 (o, "ns", c->ns) ||
+      json_object_array_add (list, o) < 0)
+    return false;
+  o = NULL;
+  return true;
+}
+
+char *
 fp_json_status (const struct fp_volume_status *v,
-                const struct fp_server_status *servers, uint64_t locked_bytes,
-                bool io_flusher)
+                const struct fp_server_status *servers,
+                const struct fp_change *changes, unsigned nr_changes,
+                uint64_t locked_bytes, bool io_flusher)
 {
   FP_CLEANUP (json_freep) struct json_object *doc = json_object_new_object ();
   struct json_object *list;
@@ -149,13 +234,22 @@ fp_json_status (const struct fp_volume_status *v,
     return NULL;
   list = json_object_object_get (doc, "servers");
   for (unsigned i = 0; i < v->nr_servers; i++) {
-    struct json_object *o = server (&servers[i]);
+    struct json_object *o;
 
+    if (servers[i].gone)
+      continue;
+    o = server (&servers[i]);
     if (o == NULL || json_object_array_add (list, o) < 0) {
       json_object_put (o);
       return NULL;
     }
   }
+  if (!put (doc, "changes", json_object_new_array ()))
+    return NULL;
+  list = json_object_object_get (doc, "changes");
+  for (unsigned i = 0; i < nr_changes; i++)
+    if (!put_change (list, &changes[i]))
+      return NULL;
   text = json_object_to_json_string_ext (
       doc, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_SPACED |
                JSON_C_TO_STRING_NOSLASHESCAPE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* status.c - the thread that answers and watches. */
+/* status.c - the thread that answers (answers.h) and watches. */
 
 #include <config.h>
 
@@ -18,15 +18,16 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "answers.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/size.h"
 #include "base/thread.h"
 #include "json.h"
 #include "memory.h"
 
 #define WATCH_MS 1000       /* between two looks at the volume */
-#define ANSWER_MS 1000      /* a client that does not read is left alone */
 #define ERRORS_MAX_LOOKS 60 /* between two reports of errors that go on */
 
 struct fp_status_thread {
@@ -37,6 +38,7 @@ struct fp_status_thread {
   bool io_flusher;
   struct fp_thread thread;
   struct fp_volume *volume;
+  struct fp_answers *answers;
 
   /* The thread's. */
   struct fp_volume_status now;
@@ -44,7 +46,13 @@ struct fp_status_thread {
   struct {
     enum fp_server_state state;
     unsigned transport;
+    bool left_out, joining, gone;
+    enum fp_drain_state drain;
+    bool wanted, stuck; /* see log_give */
   } logged[FP_MAX_SERVERS];
+  bool taken_logged, frozen_logged;
+  uint64_t lost_logged;
+  bool degraded_logged;
   uint64_t errors_logged;
   unsigned errors_wait; /* looks until errors are reported again */
   unsigned errors_next; /* and how many after that */
@@ -187,14 +195,58 @@ log_server (const struct fp_server_status *s)
 
   if (s->state == FP_SERVER_UP)
     fp_log (FP_LOG_INFO,
-            "server %s (%s): %s, transport %s, %" PRIu64 " of %" PRIu64
-            " slabs free",
+            "server %s (%s): %s, transport %s, control %s, %" PRIu64
+            " of %" PRIu64 " slabs free",
             s->addr, name, state,
             s->transport ? fp_transport_name (s->transport) : "none",
-            s->slabs_free, s->slabs_total);
+            s->control ? s->control : "none", s->slabs_free, s->slabs_total);
   else
     fp_log (FP_LOG_WARN, "server %s (%s): %s%s%s", s->addr, name, state,
             s->why[0] != '\0' ? ": " : "", s->why);
+}
+
+static void
+log_drain (const struct fp_server_status *s)
+{
+  switch (s->drain.state) {
+  case FP_DRAIN_NONE:
+    fp_log (FP_LOG_INFO, "server %s: is not drained any more", s->addr);
+    return;
+  case FP_DRAIN_MOVING:
+    fp_log (FP_LOG_INFO, "server %s: %" PRIu64 " pieces go to others", s->addr,
+            s->drain.left);
+    return;
+  case FP_DRAIN_DONE:
+    fp_log (FP_LOG_INFO, "server %s: drained: it holds nothing", s->addr);
+    return;
+  }
+}
+
+/* What a server asks back: when it begins, when it cannot be had, when it is
+ * over.
+ */
+static void
+log_give (const struct fp_server_status *s, bool *wanted, bool *stuck)
+{
+  const struct fp_give_status *g = &s->give;
+
+  if (g->wanted > 0 && !*wanted)
+    fp_log (FP_LOG_INFO,
+            "server %s: its host is short of memory: it asked for %" PRIu64
+            " slabs, which go to others",
+            s->addr, g->wanted);
+  if (g->why[0] != '\0' && !*stuck)
+    fp_log (FP_LOG_WARN,
+            "server %s: it asked for %" PRIu64 " slabs, nowhere to put them: "
+            "%s",
+            s->addr, g->wanted, g->why);
+  if (g->wanted == 0 && *wanted)
+    fp_log (FP_LOG_INFO,
+            "server %s: it asks for no more; %" PRIu64
+            " pieces went to others for it so far",
+            s->addr, g->gave);
+  *wanted = g->wanted > 0;
+  *stuck = *wanted && (*stuck || g->why[0] != '\0');
 }
 
 /* Errors are counted where they happen and reported here: at once, then
@@ -223,12 +275,125 @@ log_errors (struct fp_status_thread *s)
 }
 
 static void
+log_taken (struct fp_status_thread *s)
+{
+  if (!s->taken_logged)
+    fp_log (FP_LOG_ERROR,
+            "another client has taken the volume%s%s over: every request "
+            "fails from now on%s%s",
+            s->now.name[0] != '\0' ? " " : "", s->now.name,
+            s->now.taken_by[0] != '\0' ? ": " : "", s->now.taken_by);
+  s->taken_logged = true;
+}
+
+/* Which servers of a volume with a name do not know of every change. */
+static void
+log_members (struct fp_status_thread *s)
+{
+  if (s->now.members_version == 0)
+    return;
+  if (s->now.frozen && !s->frozen_logged)
+    fp_log (FP_LOG_WARN,
+            "volume %s: not more than half of the servers that knew of every "
+            "change are there: nothing is made or given back, and what the "
+            "others do not have cannot be read",
+            s->now.name);
+  s->frozen_logged = s->now.frozen;
+  for (unsigned i = 0; i < s->now.nr_servers; i++) {
+    const struct fp_server_status *server = &s->servers[i];
+    bool joining = server->joining, left_out = !server->current && !joining;
+
+    if (server->gone)
+      continue;
+    if (s->logged[i].joining && !joining)
+      fp_log (FP_LOG_INFO, "volume %s: server %s knows which pieces exist",
+              s->now.name, server->addr);
+    s->logged[i].joining = joining;
+    if (left_out != s->logged[i].left_out)
+      fp_log (left_out ? FP_LOG_WARN : FP_LOG_INFO, "volume %s: server %s %s",
+              s->now.name, server->addr,
+              left_out ? "is left out: it does not know of every change"
+                       : "knows of every change again");
+    s->logged[i].left_out = left_out;
+  }
+}
+
+/* It does not become less by itself, and nobody may have asked for them yet.
+ */
+static void
+log_lost (struct fp_status_thread *s)
+{
+  bool named = s->now.name[0] != '\0';
+
+  if (s->now.pieces_lost > s->lost_logged)
+    fp_log (FP_LOG_WARN,
+            "%s%s%s%" PRIu64 " of %" PRIu64
+            " pieces are lost: to read or write one is an I/O error",
+            named ? "volume " : "", s->now.name, named ? ": " : "",
+            s->now.pieces_lost, s->now.pieces);
+  s->lost_logged = s->now.pieces_lost;
+}
+
+/* Once when it begins, and once when it is over. */
+static void
+log_degraded (struct fp_status_thread *s)
+{
+  bool degraded = s->now.pieces_degraded > 0;
+  char size[FP_SIZE_STR_MAX];
+
+  if (degraded != s->degraded_logged && degraded) {
+    fp_format_size (s->now.bytes_to_rebuild, size);
+    fp_log (FP_LOG_WARN,
+            "volume %s: %" PRIu64 " of %" PRIu64
+            " pieces have fewer than %u copies: %s are to be copied",
+            s->now.name, s->now.pieces_degraded, s->now.pieces, s->now.copies,
+            size);
+  }
+  else if (degraded != s->degraded_logged) {
+    fp_log (FP_LOG_INFO, "volume %s: all pieces have %u copies again",
+            s->now.name, s->now.copies);
+  }
+  s->degraded_logged = degraded;
+}
+
+/* It is a server from now on, or none any more: false, and what was said of it
+ * does not count for the next one that gets its place.
+ */
+static bool
+log_membership (struct fp_status_thread *s, unsigned i)
+{
+  const struct fp_server_status *server = &s->servers[i];
+
+  if (server->gone && !s->logged[i].gone) {
+    fp_log (FP_LOG_INFO, "server %s: it has left the volume", server->addr);
+    memset (&s->logged[i], 0, sizeof s->logged[i]);
+    s->logged[i].state = FP_SERVER_CONNECTING;
+  }
+  else if (!server->gone &&
+           (s->logged[i].gone || (server->joining && !s->logged[i].joining)))
+    fp_log (FP_LOG_INFO, "server %s: it joins the volume", server->addr);
+  s->logged[i].gone = server->gone;
+  return !server->gone;
+}
+
+static void
 watch (struct fp_status_thread *s)
 {
   look (s);
+  if (s->now.taken) {
+    log_taken (s);
+    return; /* what its servers are is no news for us any more */
+  }
   for (unsigned i = 0; i < s->now.nr_servers; i++) {
     const struct fp_server_status *server = &s->servers[i];
 
+    if (!log_membership (s, i))
+      continue;
+    if (server->drain.state != s->logged[i].drain) {
+      s->logged[i].drain = server->drain.state;
+      log_drain (server);
+    }
+    log_give (server, &s->logged[i].wanted, &s->logged[i].stuck);
     /* On its way is no news: what it ends in is. */
     if (server->state == FP_SERVER_CONNECTING ||
         (server->state == s->logged[i].state &&
@@ -238,80 +403,61 @@ watch (struct fp_status_thread *s)
     s->logged[i].transport = server->transport;
     log_server (server);
   }
+  log_members (s);
+  log_lost (s);
+  log_degraded (s);
   log_errors (s);
 }
 
-/* False: nobody can be answered now (no file descriptors, say). */
-static bool
-answer (struct fp_status_thread *s)
+static char *
+document (void *opaque, const struct fp_change *changes, unsigned nr)
 {
-  FP_CLEANUP (fp_closep)
-  int fd = accept4 (s->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-  FP_CLEANUP (fp_free) char *text = NULL;
-  uint64_t deadline = fp_deadline_in_ms (ANSWER_MS);
-  size_t length, sent = 0;
+  struct fp_status_thread *s = opaque;
 
-  if (fd == -1) /* it may have left already */
-    return errno == EAGAIN || errno == ECONNABORTED || errno == EINTR;
   look (s);
-  text =
-      fp_json_status (&s->now, s->servers, fp_memory_locked (), s->io_flusher);
-  if (text == NULL)
-    return false;
-  length = strlen (text);
-  while (sent < length) {
-    ssize_t n = send (fd, text + sent, length - sent, MSG_NOSIGNAL);
-    struct pollfd p = { .fd = fd, .events = POLLOUT };
+  return fp_json_status (&s->now, s->servers, changes, nr, fp_memory_locked (),
+                         s->io_flusher);
+}
 
-    if (n >= 0)
-      sent += (size_t) n;
-    else if (errno != EAGAIN && errno != EINTR)
-      break;
-    else if (poll (&p, 1, fp_deadline_left_ms (deadline)) == 0)
-      break;
-  }
-  return true;
+static void
+changed (void *opaque)
+{
+  watch (opaque);
 }
 
 static void
 run (void *arg)
 {
   struct fp_status_thread *s = arg;
-  uint64_t next = fp_deadline_in_ms (WATCH_MS);
-  int listen_fd = s->listen_fd; /* -1 is passed over by poll */
 
-  for (;;) {
-    struct pollfd p[2] = {
-      { .fd = s->stop_fd, .events = POLLIN },
-      { .fd = listen_fd, .events = POLLIN },
-    };
-
-    if (poll (p, 2, fp_deadline_left_ms (next)) == -1 && errno != EINTR)
-      return;
-    if (p[0].revents != 0)
-      return;
-    if (p[1].revents != 0 && !answer (s))
-      listen_fd = -1; /* or this loop would spin */
-    if (fp_deadline_passed (next)) {
-      listen_fd = s->listen_fd;
-      watch (s);
-      next = fp_deadline_in_ms (WATCH_MS);
-    }
-  }
+  while (
+      fp_answers_serve (s->answers, s->stop_fd, fp_deadline_in_ms (WATCH_MS)))
+    watch (s);
 }
 
 int
 fp_status_start (struct fp_status_thread *s, struct fp_volume *volume,
                  bool io_flusher)
 {
+  struct fp_answers_params p;
   int r;
 
   s->volume = volume;
   s->io_flusher = io_flusher;
-  for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
+  look (s);
+  for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
     s->logged[i].state = FP_SERVER_CONNECTING; /* so that each is said once */
+    s->logged[i].gone = i >= s->now.nr_servers;
+  }
   watch (s);
-  r = fp_thread_create (&s->thread, "fp-status", run, s);
+  p = (struct fp_answers_params) { .listen_fd = s->listen_fd,
+                                   .volume = volume,
+                                   .opaque = s,
+                                   .document = document,
+                                   .changed = changed };
+  r = fp_answers_new (&s->answers, &p);
+  if (r == 0)
+    r = fp_thread_create (&s->thread, "fp-status", run, s);
   if (r == 0)
     s->started = true;
   return r;
@@ -326,6 +472,7 @@ fp_status_free (struct fp_status_thread *s)
     return;
   if (s->started && write (s->stop_fd, &one, sizeof one) == sizeof one)
     fp_thread_join (&s->thread);
+  fp_answers_free (s->answers);
   if (s->listen_fd >= 0)
     close (s->listen_fd);
   if (s->path[0] != '\0')

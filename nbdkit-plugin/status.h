@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* status.h - what the volume is doing, for people: a Unix socket that hands
- * a JSON document to whoever connects, and a log line for each thing that
- * changed.  One thread does both; it is not on the path of any request.
+/* status.h - what the volume is doing, for people: a Unix socket that answers
+ * a request (control.h) of whoever connects, mostly with the status document,
+ * and a log line for each thing that changed.  One thread does both; it is not
+ * on the path of any I/O.
  *
  * Errors:   0 or a negative errno value; why then has one sentence.
  * Threads:  one thread owns the struct.

@@ -22,12 +22,14 @@
 #include "attachment.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "plugin_status.h"
 #include "sysfs.h"
 
 #define MAX_LINKS 64
 #define STOP_MS 10000
 #define GONE_MS 10000
 #define FLUSH_PROBE_MS 2000
+#define PATIENCE_MS 1000 /* then it is said what is waited for */
 
 static void
 device_name (char out[32], int index)
@@ -76,7 +78,9 @@ attachment_claim (struct attachment *a, struct why *w)
   if (access ("/sys/module/nbd", F_OK) == -1 && !nbd_exists (0))
     return why_set (
         w, -ENODEV,
-        "this kernel has no NBD client: run 'modprobe nbd max_part=0'");
+        "this kernel has no NBD client: run 'modprobe nbd max_part=0'; where "
+        "there is no such module (containers, kernels for clouds) nbdkit with "
+        "the plugin, and a program that speaks NBD, do without /dev/nbdX");
   r = nbd_genl_open (&a->genl, w);
   if (r < 0)
     return r;
@@ -91,6 +95,11 @@ attachment_claim (struct attachment *a, struct why *w)
     if (r != -EBUSY)
       return r;
   }
+  if (i == 0)
+    return why_set (w, -ENODEV,
+                    "there is no /dev/nbdX, though this kernel has an NBD "
+                    "client: load its module anew, 'modprobe -r nbd; modprobe "
+                    "nbd max_part=0 nbds_max=16'");
   return why_set (w, -EBUSY,
                   "all %d devices /dev/nbdX are in use: load the module with"
                   " nbds_max=N for more",
@@ -103,6 +112,7 @@ attachment_claim (struct attachment *a, struct why *w)
 static int
 first_answer (struct attachment *a, const struct deadline *d, struct why *w)
 {
+  int64_t quiet_until = now_ms () + PATIENCE_MS;
   struct nbd_link link;
   struct pollfd pfd;
   int r, left;
@@ -112,6 +122,8 @@ first_answer (struct attachment *a, const struct deadline *d, struct why *w)
     nbdkit_hear (&a->nbdkit);
     if (r == 0)
       break;
+    if (a->aloud && !a->nbdkit.aloud && now_ms () >= quiet_until)
+      nbdkit_speak_up (&a->nbdkit, a->aloud);
     if (nbdkit_ended (&a->nbdkit))
       return nbdkit_why (&a->nbdkit, w);
     left = deadline_left (d, 20);
@@ -122,6 +134,7 @@ first_answer (struct attachment *a, const struct deadline *d, struct why *w)
     pfd = (struct pollfd) { .fd = a->nbdkit.pidfd, .events = POLLIN };
     poll (&pfd, 1, left);
   }
+  a->nbdkit.aloud = NULL;
   close (link.fd);
   if (a->shape.size && a->shape.size != link.size)
     return why_set (w, -EIO, "its size changed from %llu to %llu bytes",
@@ -135,15 +148,35 @@ first_answer (struct attachment *a, const struct deadline *d, struct why *w)
   return 0;
 }
 
+/* Which volume it is, for the next nbdkit.  One that does not say is known by
+ * its name alone.
+ */
+static void
+learn_volume (struct attachment *a, const char *status_socket)
+{
+  struct json_object *o, *volume, *uuid;
+  struct why w;
+
+  if (a->st.volume[0] || plugin_status_read (&o, status_socket, &w) < 0)
+    return;
+  if (json_object_object_get_ex (o, "volume", &volume) &&
+      json_object_object_get_ex (volume, "uuid", &uuid))
+    snprintf (a->st.volume, sizeof a->st.volume, "%s",
+              json_object_get_string (uuid));
+  json_object_put (o);
+}
+
 int
 attachment_serve (struct attachment *a, bool resume, const struct deadline *d,
                   struct why *w)
 {
-  char status_socket[STATE_PATH_MAX];
+  char status_socket[STATE_PATH_MAX], members[STATE_PATH_MAX];
   struct nbdkit_params params = {
     .socket = a->socket,
     .status_socket = status_socket,
+    .members = members,
     .uuid = a->st.uuid,
+    .volume = a->st.volume,
     .resume = resume,
     .swap = a->st.swap,
     .realtime = a->st.swap,
@@ -157,11 +190,14 @@ attachment_serve (struct attachment *a, bool resume, const struct deadline *d,
   if (nbd_swap (a->st.index, &area, NULL) == 0 && area.active)
     params.realtime = true;
   state_path (status_socket, a->st.index, "status.sock");
+  state_path (members, a->st.index, "members");
   r = nbdkit_start (&a->nbdkit, &params, w);
   if (r < 0)
     return r;
   a->st.nbdkit = a->nbdkit.pid;
   r = first_answer (a, d, w);
+  if (r == 0)
+    learn_volume (a, status_socket);
   if (r < 0 && resume)
     nbdkit_kill (&a->nbdkit, STOP_MS);
   else if (r < 0)
@@ -249,6 +285,28 @@ test_read (int index, const struct deadline *d, struct why *w)
   return why_set (w, -ETIMEDOUT, "%s did not answer a read in time", dev);
 }
 
+/* The bytes that are on all servers of a stripe in turn; 0: the plugin does
+ * not say.
+ */
+static uint64_t
+stripe_group (const struct attachment *a)
+{
+  struct json_object *o = NULL, *v = NULL, *width, *size;
+  char path[STATE_PATH_MAX];
+  uint64_t group = 0;
+  struct why w;
+
+  state_path (path, a->st.index, "status.sock");
+  if (plugin_status_read (&o, path, &w) < 0)
+    return 0;
+  if (json_object_object_get_ex (o, "volume", &v) &&
+      json_object_object_get_ex (v, "stripe_width", &width) &&
+      json_object_object_get_ex (v, "stripe_size", &size))
+    group = json_object_get_uint64 (width) * json_object_get_uint64 (size);
+  json_object_put (o);
+  return group;
+}
+
 int
 attachment_connect (struct attachment *a, const struct deadline *d,
                     struct why *w)
@@ -258,14 +316,16 @@ attachment_connect (struct attachment *a, const struct deadline *d,
   struct nbd_connect c = connect_params (a, socks, n);
   int r;
 
-  r = make_links (a, socks, n, d, w);
+  r = state_save_link (&a->st, w);
+  if (r == 0)
+    r = make_links (a, socks, n, d, w);
   if (r < 0)
     return r;
   r = nbd_genl_connect (a->genl, &c, w);
   close_links (socks, n);
   if (r < 0)
     return r;
-  nbd_tune (a->st.index);
+  nbd_tune (a->st.index, nbd_read_ahead_kb (stripe_group (a)));
   return test_read (a->st.index, d, w);
 }
 
@@ -386,6 +446,9 @@ attachment_undo (struct attachment *a, bool check, struct why *w)
   else
     nbdkit_stop_other (a->st.nbdkit, a->socket, STOP_MS);
   r2 = state_remove (a->st.index, r < 0 ? &later : w);
+  /* The kernel tells nobody that a device has gone: its link would stay. */
+  if (nbd_exists (a->st.index))
+    (void) sysfs_write ("change", "/sys/block/nbd%d/uevent", a->st.index);
   close (a->lock);
   a->lock = -1;
   return r < 0 ? r : r2;

@@ -33,6 +33,8 @@ struct attachment {
   struct nbd_link shape; /* size and flags; its fd is not used */
   char socket[STATE_PATH_MAX];
   char name[16]; /* nbdX, once claimed: for the log */
+  /* What nbdkit says while somebody waits for it; NULL: the log is enough. */
+  void (*aloud) (const char *line);
 };
 
 /* A device that nobody uses, ours alone from now on. */

@@ -144,6 +144,8 @@ void bench_size_name (uint32_t size, char out[16]);
  */
 void bench_progress (const char *fmt, ...)
     __attribute__ ((format (printf, 1, 2)));
+/* Nothing is left of it on a terminal. */
+void bench_progress_end (void);
 
 /* ---- bench_child.c ---- */
 

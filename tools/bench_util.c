@@ -98,3 +98,10 @@ bench_progress (const char *fmt, ...)
   if (!tty)
     fputc ('\n', stderr);
 }
+
+void
+bench_progress_end (void)
+{
+  if (isatty (STDERR_FILENO) == 1)
+    fputs ("\r\033[K", stderr);
+}

@@ -15,6 +15,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
 #include "attachment.h"
 #include "base/cleanup.h"
 #include "base/uuid.h"
@@ -32,6 +36,8 @@ static const char help[] =
     "plugin: see nbdkit-farpage-plugin(1).\n"
     "\n"
     "  -d, --device /dev/nbdX   this device (default: the first free one)\n"
+    "      --name NAME          make it /dev/farpage/NAME, too (default: the"
+    " volume's)\n"
     "      --connections N      NBD connections (default: one for each CPU)\n"
     "      --timeout S          send a request again after S seconds (30)\n"
     "      --dead-timeout S     fail requests after S seconds without nbdkit"
@@ -51,6 +57,7 @@ struct options {
 
 enum {
   OPT_CONNECTIONS = 256,
+  OPT_NAME,
   OPT_TIMEOUT,
   OPT_DEAD,
   OPT_WAIT,
@@ -62,6 +69,7 @@ enum {
 static const struct option long_options[] = {
   COMMON_OPTIONS,
   { "device", required_argument, NULL, 'd' },
+  { "name", required_argument, NULL, OPT_NAME },
   { "connections", required_argument, NULL, OPT_CONNECTIONS },
   { "timeout", required_argument, NULL, OPT_TIMEOUT },
   { "dead-timeout", required_argument, NULL, OPT_DEAD },
@@ -86,15 +94,22 @@ has_key (const char *arg, const char *key)
 static char *
 absolute (char *arg)
 {
-  static const char prefix[] = "server=unix:";
+  static const char *const prefixes[] = { "server=unix:", "tls-psk=",
+                                          "tls-certificates=", "pool=" };
   char cwd[PATH_MAX], *out;
 
-  if (strncmp (arg, prefix, sizeof prefix - 1) != 0 ||
-      arg[sizeof prefix - 1] == '/' || !getcwd (cwd, sizeof cwd))
-    return arg;
-  return asprintf (&out, "%s%s/%s", prefix, cwd, arg + sizeof prefix - 1) == -1
-             ? NULL
-             : out;
+  for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+    size_t n = strlen (prefixes[i]);
+
+    if (strncmp (arg, prefixes[i], n) != 0 || arg[n] == '/' ||
+        /* The name of a pool is no path. */
+        (!strcmp (prefixes[i], "pool=") && !strchr (arg, '/')) ||
+        !getcwd (cwd, sizeof cwd))
+      continue;
+    return asprintf (&out, "%s%s/%s", prefixes[i], cwd, arg + n) == -1 ? NULL
+                                                                       : out;
+  }
+  return arg;
 }
 
 /* Only what attach itself depends on is looked at: the plugin knows its
@@ -109,10 +124,13 @@ check_parameters (struct options *o, int argc, char *argv[])
     { "uuid", "attach sets this parameter itself" },
     { "resume", "attach sets this parameter itself" },
     { "status", "attach sets this parameter itself" },
+    { "members", "attach sets this parameter itself" },
+    { "keep", "attach sets this parameter itself" },
+    { "client", "attach sets this parameter itself" },
     { "connections", "use --connections" },
     { "swap", "use --swap" },
   };
-  bool server = false, size = false;
+  bool server = false, size = false; /* or a volume that has one */
   size_t k;
   int i;
 
@@ -122,14 +140,19 @@ check_parameters (struct options *o, int argc, char *argv[])
     for (k = 0; k < sizeof ours / sizeof ours[0]; k++)
       if (has_key (argv[i], ours[k].key))
         return say_usage ("attach", "%s: %s", argv[i], ours[k].instead);
-    server = server || has_key (argv[i], "server");
+    server =
+        server || has_key (argv[i], "server") || has_key (argv[i], "pool");
     argv[i] = absolute (argv[i]);
     if (!argv[i])
       return say_error ("attach: out of memory");
-    size = size || has_key (argv[i], "size");
+    size = size || has_key (argv[i], "size") || has_key (argv[i], "volume");
+    if (has_key (argv[i], "volume") && !*o->st.link &&
+        state_link_ok (strchr (argv[i], '=') + 1))
+      snprintf (o->st.link, sizeof o->st.link, "%s",
+                strchr (argv[i], '=') + 1);
   }
   if (!server)
-    return say_usage ("attach", "server=ADDR is missing");
+    return say_usage ("attach", "server=ADDR is missing, or pool=NAME");
   if (!size)
     return say_usage ("attach", "size=SIZE is missing");
   o->st.args = argv;
@@ -189,6 +212,14 @@ parse (struct options *o, int argc, char *argv[])
       o->st.index = nbd_index (optarg);
       if (o->st.index < 0)
         return say_usage ("attach", "%s: not a /dev/nbdX", optarg);
+      break;
+    case OPT_NAME:
+      if (!state_link_ok (optarg))
+        return say_usage ("attach",
+                          "--name: '%s': letters, digits and signs of"
+                          " _.:=@+- only, not '.' first, %d at most",
+                          optarg, STATE_LINK_MAX - 1);
+      snprintf (o->st.link, sizeof o->st.link, "%s", optarg);
       break;
     case OPT_CONNECTIONS:
       if (!parse_number (optarg, 1, 64, &n))
@@ -257,6 +288,9 @@ report_here (void *opaque, int err, const char *why)
     return true;
   }
   print_attached (f->o, &f->a->st);
+#ifdef HAVE_SYSTEMD
+  sd_notifyf (0, "READY=1\nSTATUS=/dev/nbd%d", f->a->st.index);
+#endif
   return fflush (stdout) == 0;
 }
 
@@ -290,6 +324,13 @@ report_to_parent (void *opaque, int err, const char *why)
   dup2 (null, 2);
   close (null);
   return heard;
+}
+
+/* The caller's standard error is ours until the report. */
+static void
+say_aloud (const char *line)
+{
+  fprintf (stderr, "farpage: attach: %s\n", line);
 }
 
 static pid_t child;
@@ -350,6 +391,7 @@ run_background (const struct options *o, struct attachment *a)
   if (chdir ("/") == -1)
     _exit (EXIT_FAILURE);
   syslog_sink_set (a->name);
+  a->aloud = say_aloud;
   _exit (supervise (a, (unsigned) o->wait, report_to_parent, &b));
 }
 

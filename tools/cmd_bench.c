@@ -19,6 +19,7 @@
 #include "base/size.h"
 #include "bench.h"
 #include "commands.h"
+#include "progress.h"
 #include "sysfs.h"
 
 #define DEFAULT_SIZE (256u << 20)
@@ -142,8 +143,12 @@ static int
 run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
             bool json)
 {
-  uint64_t ns = (uint64_t) (b->seconds * 1e9 / b->rounds);
+  uint64_t ns = (uint64_t) (b->seconds * 1e9 / b->rounds), rows = 0, done = 0;
+  struct progress_bar bar = progress_begin ("bench");
 
+  for (unsigned i = 0; i < nr; i++)
+    if (!entries[i].skipped)
+      rows += entries[i].layer->nr_rows;
   /* Round 0 is the warm-up. */
   for (unsigned round = 0; round <= b->rounds; round++) {
     for (unsigned i = 0; i < nr; i++) {
@@ -154,11 +159,13 @@ run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
         bool warm = round == 0;
         int r;
 
-        bench_progress ("round %u of %u: %s", round, b->rounds,
-                        e->layer->name);
+        progress_show (&bar, done++, rows * (b->rounds + 1),
+                       "round %u of %u: %s", round, b->rounds, e->layer->name);
         memset (&warm_up, 0, sizeof warm_up);
         r = run_row (e, row, warm ? WARM_UP_MS * FP_NS_PER_MS : ns,
                      warm ? &warm_up : &e->lines[row]);
+        if (bench_stop || r < 0 || (round == b->rounds && !json))
+          progress_end (&bar);
         if (bench_stop)
           return say_error ("interrupted");
         if (r < 0)
@@ -168,6 +175,7 @@ run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
       }
     }
   }
+  progress_end (&bar);
   return EXIT_SUCCESS;
 }
 
@@ -258,6 +266,7 @@ bench (struct bench *b, struct bench_entry *entries, unsigned nr, bool named,
   sigaction (SIGTERM, &sa, NULL);
 
   status = open_layers (b, entries, nr, named, json);
+  bench_progress_end ();
   if (status == EXIT_SUCCESS && !json)
     bench_report_header ();
   if (status == EXIT_SUCCESS)

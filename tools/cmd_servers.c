@@ -10,21 +10,27 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
-#include <json-c/json.h>
-
+#include "ask_server.h"
 #include "base/addr.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "commands.h"
-#include "transport/ctl_channel.h"
+#include "json_out.h"
+#include "pool_args.h"
+#include "servers_change.h"
+#include "suggest.h"
 
 static const char help[] =
-    "Usage: farpage servers [OPTION]... ADDR...\n"
+    "Usage: farpage servers [OPTION]... ADDR...|pool=NAME\n"
+    "       farpage servers add /dev/nbdX|SOCKET ADDR[,domain=NAME]...\n"
+    "       farpage servers remove /dev/nbdX|SOCKET ADDR...\n"
     "\n"
     "Asks memory servers what they lend, and to whom. ADDR is HOST,\n"
-    "HOST:PORT, [V6]:PORT or unix:PATH.\n"
+    "HOST:PORT, [V6]:PORT or unix:PATH; a pool is a file that names some. To\n"
+    "servers with TLS: tls-psk=FILE or tls-certificates=DIR, too. Or\n"
+    "adds servers to a volume that is used, or removes some: see farpage\n"
+    "servers add --help.\n"
     "\n"
     "      --json   as JSON\n"
     "      --help, --version\n";
@@ -35,32 +41,17 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
-#define ANSWER_MS 5000
-
 static int
 ask (const struct fp_addr *addr, struct fp_stat_reply *stat,
-     struct fp_hello_reply *hello, char *why, size_t size)
+     struct fp_hello_reply *hello, struct why *w)
 {
-  uint64_t deadline = fp_deadline_in_ms (ANSWER_MS);
-  struct fp_hello q = { .version_min = FP_VERSION,
-                        .version_max = FP_VERSION,
-                        .transports = FP_TRANSPORT_WIRE_MASK };
-  struct fp_ctl *c = NULL;
-  int r;
+  struct fp_ctl *c;
+  int r = ask_begin (&c, addr, hello, w);
 
-  snprintf (q.name, sizeof q.name, "farpage:%ld", (long) getpid ());
-  r = fp_uuid_generate (&q.client);
-  if (r == 0)
-    r = fp_ctl_open (&c, addr, deadline);
-  if (r == 0)
-    r = fp_ctl_hello (c, &q, hello, deadline);
-  if (r == 0)
-    r = fp_ctl_stat (c, stat, deadline);
   if (r < 0)
-    snprintf (why, size, "%s", c ? fp_ctl_why (c) : strerror (-r));
-  else
-    (void) fp_ctl_bye (c, &(struct fp_bye) { .discard = false }, deadline);
-  fp_ctl_free (c);
+    return r;
+  r = ask_why (c, fp_ctl_stat (c, stat, fp_deadline_in_ms (ASK_MS)), w);
+  ask_end (c);
   return r;
 }
 
@@ -76,6 +67,19 @@ transports (uint32_t set, char buf[64])
       used += (size_t) snprintf (buf + used, 64 - used, "%s%s",
                                  used ? " " : "", fp_transport_name (bit));
   return buf;
+}
+
+/* Without a name it has a UUID, and goes when its lease is over. */
+static const char *
+held_how (const struct fp_stat_session *e)
+{
+  struct fp_uuid uuid;
+
+  if (e->attached)
+    return "";
+  return fp_uuid_parse (&uuid, e->volume) == 0
+             ? "; left behind, its lease is running"
+             : "; not attached";
 }
 
 static void
@@ -100,6 +104,13 @@ print_server (const char *addr, const struct fp_stat_reply *s,
     printf (", %" PRIu64 " slabs not populated yet", s->unpopulated);
   printf ("; offers %s%s\n", transports (h->transports, set),
           s->stopping ? "; STOPPING" : "");
+  if (s->pressed)
+    printf ("  PRESSED: its host is short of memory, it lends nothing now; "
+            "%" PRIu64 " slabs asked back\n",
+            s->wanted);
+  if (s->returned)
+    printf ("  %" PRIu64 " slabs were given back to its host so far\n",
+            s->returned);
   for (i = 0; i < s->nr_sessions; i++) {
     const struct fp_stat_session *e = &s->sessions[i];
 
@@ -111,7 +122,7 @@ print_server (const char *addr, const struct fp_stat_reply *s,
     printf ("  %s to %s, volume %s%s%s, since %s%s\n", lent, e->client,
             e->volume, e->transport ? ", over " : "",
             e->transport ? fp_transport_name (e->transport) : "", since,
-            e->attached ? "" : "; left behind, its lease is running");
+            held_how (e));
   }
   if (s->nr_all > s->nr_sessions)
     printf ("  and %" PRIu32 " more\n", s->nr_all - s->nr_sessions);
@@ -126,45 +137,55 @@ server_to_json (const char *addr, const struct fp_stat_reply *s,
   char uuid[FP_UUID_STR_MAX], set[64];
   uint32_t i;
 
-#define STR(o, name, value)                                                   \
-  json_object_object_add (o, name, json_object_new_string (value))
-#define NUM(o, name, value)                                                   \
-  json_object_object_add (o, name, json_object_new_uint64 (value))
-#define BOOL(o, name, value)                                                  \
-  json_object_object_add (o, name, json_object_new_boolean (value))
   fp_uuid_format (&s->server, uuid);
-  STR (o, "addr", addr);
-  STR (o, "name", s->name);
-  STR (o, "uuid", uuid);
-  STR (o, "transports", transports (h->transports, set));
-  NUM (o, "slab_size", s->slab_size);
-  NUM (o, "slabs_total", s->total);
-  NUM (o, "slabs_free", s->free);
-  NUM (o, "slabs_lent", s->lent);
-  NUM (o, "slabs_scrubbing", s->scrubbing);
-  NUM (o, "slabs_unpopulated", s->unpopulated);
-  NUM (o, "uptime_s", s->uptime_s);
-  NUM (o, "lease_ms", h->lease_ms);
-  BOOL (o, "stopping", s->stopping);
+  json_add_str (o, "addr", addr);
+  json_add_str (o, "name", s->name);
+  json_add_str (o, "uuid", uuid);
+  json_add_str (o, "transports", transports (h->transports, set));
+  json_add_num (o, "slab_size", s->slab_size);
+  json_add_num (o, "slabs_total", s->total);
+  json_add_num (o, "slabs_free", s->free);
+  json_add_num (o, "slabs_lent", s->lent);
+  json_add_num (o, "slabs_scrubbing", s->scrubbing);
+  json_add_num (o, "slabs_unpopulated", s->unpopulated);
+  json_add_num (o, "uptime_s", s->uptime_s);
+  json_add_num (o, "lease_ms", h->lease_ms);
+  json_add_bool (o, "stopping", s->stopping);
+  json_add_bool (o, "pressed", s->pressed);
+  json_add_num (o, "slabs_wanted", s->wanted);
+  json_add_num (o, "slabs_returned", s->returned);
   for (i = 0; i < s->nr_sessions; i++) {
     e = json_object_new_object ();
-    STR (e, "client", s->sessions[i].client);
-    STR (e, "volume", s->sessions[i].volume);
-    STR (e, "transport",
-         s->sessions[i].transport
-             ? fp_transport_name (s->sessions[i].transport)
-             : "");
-    NUM (e, "slabs", s->sessions[i].slabs);
-    NUM (e, "since", s->sessions[i].since);
-    BOOL (e, "attached", s->sessions[i].attached);
+    json_add_str (e, "client", s->sessions[i].client);
+    json_add_str (e, "volume", s->sessions[i].volume);
+    json_add_str (e, "transport",
+                  s->sessions[i].transport
+                      ? fp_transport_name (s->sessions[i].transport)
+                      : "");
+    json_add_num (e, "slabs", s->sessions[i].slabs);
+    json_add_num (e, "since", s->sessions[i].since);
+    json_add_bool (e, "attached", s->sessions[i].attached);
     json_object_array_add (sessions, e);
   }
   json_object_object_add (o, "sessions", sessions);
-  NUM (o, "sessions_total", s->nr_all);
-#undef STR
-#undef NUM
-#undef BOOL
+  json_add_num (o, "sessions_total", s->nr_all);
   return o;
+}
+
+static const char *const words[] = { "add", "remove" };
+
+/* A host may have any name: that something else was meant is a guess for when
+ * there is no such host.
+ */
+static const char *
+or_meant (const char *first, char buf[64])
+{
+  const char *meant = suggest (first, words, sizeof words / sizeof words[0]);
+
+  buf[0] = '\0';
+  if (meant)
+    snprintf (buf, 64, "; or did you mean 'farpage servers %s'?", meant);
+  return buf;
 }
 
 static int
@@ -177,25 +198,26 @@ show (char *argv[], int n, bool json)
   int i, status = EXIT_SUCCESS;
   struct fp_addr addr;
   const char *parse_why;
-  char why[512];
+  char meant[64];
+  struct why w = { .text = "" };
 
   json_object_object_add (o, "version", json_object_new_int (1));
   json_object_object_add (o, "servers", list);
   for (i = 0; i < n; i++) {
     /* show's caller knows that it parses. */
     if (fp_addr_parse (&addr, argv[i], &parse_why) < 0 ||
-        ask (&addr, &stat, &hello, why, sizeof why) < 0)
-      status = say_error ("servers: %s: %s", argv[i], why);
+        ask (&addr, &stat, &hello, &w) < 0)
+      status = say_error ("servers: %s: %s%s", argv[i], w.text,
+                          i == 0 ? or_meant (argv[i], meant) : "");
     else if (json)
       json_object_array_add (list, server_to_json (argv[i], &stat, &hello));
     else
       print_server (argv[i], &stat, &hello);
   }
   if (json)
-    printf ("%s\n",
-            json_object_to_json_string_ext (
-                o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
-  json_object_put (o);
+    json_print (o);
+  else
+    json_object_put (o);
   return status;
 }
 
@@ -205,8 +227,11 @@ cmd_servers (int argc, char *argv[])
   struct fp_addr addr;
   bool json = false;
   const char *why;
+  char meant[64];
   int c, i, status;
 
+  if (argc > 1 && servers_is_change (argv[1]))
+    return servers_change (argc - 1, argv + 1);
   while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
     if (common_option (c, "servers", help, &status))
       return status;
@@ -214,8 +239,14 @@ cmd_servers (int argc, char *argv[])
   }
   if (optind == argc)
     return say_usage ("servers", "which servers? Give their addresses");
-  for (i = optind; i < argc; i++)
+  argv += optind;
+  argc -= optind;
+  status = pool_args ("servers", &argc, &argv);
+  if (status != EXIT_SUCCESS)
+    return status;
+  for (i = 0; i < argc; i++)
     if (fp_addr_parse (&addr, argv[i], &why) < 0)
-      return say_usage ("servers", "%s: %s", argv[i], why);
-  return show (argv + optind, argc - optind, json);
+      return say_usage ("servers", "%s: %s%s", argv[i], why,
+                        or_meant (argv[0], meant));
+  return show (argv, argc, json);
 }

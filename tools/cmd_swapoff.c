@@ -19,6 +19,7 @@
 #include "base/size.h"
 #include "commands.h"
 #include "deadline.h"
+#include "progress.h"
 #include "sysfs.h"
 
 static const char help[] =
@@ -36,9 +37,6 @@ static const struct option long_options[] = {
   { "force", no_argument, NULL, 'f' },
   { NULL, 0, NULL, 0 },
 };
-
-#define QUIET_MS 2000
-#define SAY_EVERY_MS 1000
 
 /* What the rest of the system must keep: a part of the memory for its own
  * use, as MemAvailable is an estimate.
@@ -72,7 +70,7 @@ check_room (int index, bool force, const struct swap_area *area,
 }
 
 static void
-show_progress (int index, uint64_t at_start)
+show_progress (struct progress_bar *bar, int index, uint64_t at_start)
 {
   char left[FP_SIZE_STR_MAX], all[FP_SIZE_STR_MAX];
   struct swap_area area;
@@ -81,14 +79,15 @@ show_progress (int index, uint64_t at_start)
     return;
   fp_format_size (area.used, left);
   fp_format_size (at_start, all);
-  fprintf (stderr, "farpage: swapoff: %s of %s left\n", left, all);
+  progress_show (bar, area.used < at_start ? at_start - area.used : 0,
+                 at_start, "%s of %s left", left, all);
 }
 
 /* swapoff(2) comes back when all is done, so a child waits in it. */
 static int
 swap_off (int index, uint64_t used)
 {
-  int64_t next = now_ms () + QUIET_MS;
+  struct progress_bar bar = progress_begin ("swapoff");
   int status;
   char device[32];
   pid_t pid, done;
@@ -105,11 +104,9 @@ swap_off (int index, uint64_t used)
   }
   while ((done = waitpid (pid, &status, WNOHANG)) == 0) {
     sleep_ms (50);
-    if (now_ms () >= next) {
-      show_progress (index, used);
-      next += SAY_EVERY_MS;
-    }
+    show_progress (&bar, index, used);
   }
+  progress_end (&bar);
   if (done == -1)
     return say_error ("swapoff: waitpid: %s", strerror (errno));
   if (!WIFEXITED (status))

@@ -10,9 +10,13 @@
 #include <string.h>
 #include <sys/swap.h>
 
+#include <json-c/json.h>
+
+#include "base/cleanup.h"
 #include "base/size.h"
 #include "commands.h"
 #include "nbdkit_proc.h"
+#include "plugin_status.h"
 #include "program.h"
 #include "state.h"
 #include "sysfs.h"
@@ -27,10 +31,14 @@ static const char help[] =
     "Writes a swap signature to a device that 'farpage attach' made, and\n"
     "swaps to it. Whatever was on the device is lost; a file system is not\n"
     "overwritten unless you say --force.\n"
+    "When a memory server dies, what only it had is lost, and so are the\n"
+    "programs that are swapped out to it; so a volume has to have more than\n"
+    "one copy, unless you say --single-copy.\n"
     "\n"
     "  -p, --priority N   0 to 32767; the highest is used first"
     " (the kernel's choice)\n"
     "      --discard      give memory back when pages are freed\n"
+    "      --single-copy  also if nothing has a second copy\n"
     "      --force        overwrite what is on the device\n"
     "      --help, --version\n";
 
@@ -38,9 +46,43 @@ static const struct option long_options[] = {
   COMMON_OPTIONS,
   { "priority", required_argument, NULL, 'p' },
   { "discard", no_argument, NULL, 'D' },
+  { "single-copy", no_argument, NULL, 's' },
   { "force", no_argument, NULL, 'f' },
   { NULL, 0, NULL, 0 },
 };
+
+static void
+json_putp (struct json_object **op)
+{
+  json_object_put (*op);
+}
+
+/* The death of one server must not be the death of this host. */
+static int
+check_copies (int index)
+{
+  FP_CLEANUP (json_putp) struct json_object *o = NULL;
+  struct json_object *volume = NULL, *copies = NULL;
+  char path[STATE_PATH_MAX];
+  struct why w;
+
+  state_path (path, index, "status.sock");
+  if (plugin_status_read (&o, path, &w) < 0)
+    return say_error ("swapon: its plugin does not say how many copies"
+                      " /dev/nbd%d has (--single-copy: swap to it all the"
+                      " same): %s",
+                      index, w.text);
+  if (json_object_object_get_ex (o, "volume", &volume) &&
+      json_object_object_get_ex (volume, "copies", &copies) &&
+      json_object_get_int64 (copies) > 1)
+    return EXIT_SUCCESS;
+  return say_error ("swapon: /dev/nbd%d has one copy of each page: when a"
+                    " memory server dies, so do the programs that are swapped"
+                    " out to it, and perhaps this host. Attach one with"
+                    " volume=NAME copies=2 and two servers, or accept that"
+                    " with --single-copy",
+                    index);
+}
 
 static int
 check_content (char *device, bool force)
@@ -68,8 +110,13 @@ make_swap (char *device)
   return EXIT_SUCCESS;
 }
 
+struct options {
+  long priority; /* -1: the kernel's choice */
+  bool discard, single_copy, force;
+};
+
 static int
-swap_on (struct state *st, long priority, bool discard, bool force)
+swap_on (struct state *st, const struct options *o)
 {
   char device[32], size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
   int flags = 0, status;
@@ -82,7 +129,9 @@ swap_on (struct state *st, long priority, bool discard, bool force)
   if (!nbd_connected (st->index))
     return say_error ("swapon: %s is not connected: see 'farpage status'",
                       device);
-  status = check_content (device, force);
+  status = check_content (device, o->force);
+  if (status == EXIT_SUCCESS && !o->single_copy)
+    status = check_copies (st->index);
   if (status == EXIT_SUCCESS)
     status = make_swap (device);
   if (status != EXIT_SUCCESS)
@@ -94,10 +143,10 @@ swap_on (struct state *st, long priority, bool discard, bool force)
     fprintf (stderr, "farpage: swapon: nbdkit got no real-time priority:"
                      " it may stall when memory is very short\n");
 
-  if (priority >= 0)
-    flags |= SWAP_FLAG_PREFER |
-             (int) ((priority << SWAP_FLAG_PRIO_SHIFT) & SWAP_FLAG_PRIO_MASK);
-  if (discard)
+  if (o->priority >= 0)
+    flags |= SWAP_FLAG_PREFER | (int) ((o->priority << SWAP_FLAG_PRIO_SHIFT) &
+                                       SWAP_FLAG_PRIO_MASK);
+  if (o->discard)
     flags |= SWAP_FLAG_DISCARD | SWAP_FLAG_DISCARD_PAGES;
   if (swapon (device, flags) == -1)
     return say_error ("swapon: %s: %s", device, strerror (errno));
@@ -105,27 +154,27 @@ swap_on (struct state *st, long priority, bool discard, bool force)
     return say_error ("swapon: the kernel does not list %s", device);
   fp_format_size (area.size, size);
   printf ("%s: swapping to %s of it, priority %ld%s\n", device, size,
-          area.priority, discard ? ", freed pages are discarded" : "");
+          area.priority, o->discard ? ", freed pages are discarded" : "");
   return EXIT_SUCCESS;
 }
 
 int
 cmd_swapon (int argc, char *argv[])
 {
-  bool discard = false, force = false;
+  struct options o = { .priority = -1 };
   int c, index, status;
-  long priority = -1;
   struct state st;
   struct why w;
 
   while ((c = getopt_long (argc, argv, "p:hV", long_options, NULL)) != -1) {
     if (common_option (c, "swapon", help, &status))
       return status;
-    if (c == 'p' && !parse_number (optarg, 0, 32767, &priority))
+    if (c == 'p' && !parse_number (optarg, 0, 32767, &o.priority))
       return say_usage ("swapon", "--priority: '%s' is not 0 to 32767",
                         optarg);
-    discard = discard || c == 'D';
-    force = force || c == 'f';
+    o.discard = o.discard || c == 'D';
+    o.single_copy = o.single_copy || c == 's';
+    o.force = o.force || c == 'f';
   }
   if (optind != argc - 1)
     return say_usage ("swapon", "one device, please");
@@ -134,7 +183,7 @@ cmd_swapon (int argc, char *argv[])
     return say_usage ("swapon", "%s: not a /dev/nbdX", argv[optind]);
   if (state_load (&st, index, &w) < 0)
     return say_error ("swapon: %s", w.text);
-  status = swap_on (&st, priority, discard, force);
+  status = swap_on (&st, &o);
   state_clear (&st);
   return status;
 }

@@ -19,8 +19,13 @@ int cmd_detach (int argc, char *argv[]);
 int cmd_swapon (int argc, char *argv[]);
 int cmd_swapoff (int argc, char *argv[]);
 int cmd_status (int argc, char *argv[]);
+int cmd_drain (int argc, char *argv[]);
 int cmd_servers (int argc, char *argv[]);
+int cmd_volumes (int argc, char *argv[]);
 int cmd_bench (int argc, char *argv[]);
+int cmd_keygen (int argc, char *argv[]);
+int cmd_doctor (int argc, char *argv[]);
+int cmd_top (int argc, char *argv[]);
 
 /* "farpage: " and the sentence. say_usage adds how to get help, and returns
  * EXIT_USAGE; say_error returns EXIT_FAILURE.

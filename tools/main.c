@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "commands.h"
+#include "suggest.h"
 
 static const struct command {
   const char *name;
@@ -22,8 +23,13 @@ static const struct command {
   { "swapon", cmd_swapon, "swap to an attached device" },
   { "swapoff", cmd_swapoff, "stop swapping to it" },
   { "status", cmd_status, "what is attached, and how it is doing" },
+  { "top", cmd_top, "the same, live: rates and latencies" },
   { "servers", cmd_servers, "what memory servers lend, and to whom" },
+  { "volumes", cmd_volumes, "which volumes they keep, and the end of one" },
+  { "drain", cmd_drain, "move what a server holds to the others" },
+  { "keygen", cmd_keygen, "make a key for the memory servers and clients" },
   { "bench", cmd_bench, "measure each layer, from memcpy to the device" },
+  { "doctor", cmd_doctor, "what would make it fail here, and what to do" },
 };
 #define NR_COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -36,7 +42,7 @@ usage (FILE *fp)
   for (i = 0; i < NR_COMMANDS; i++)
     fprintf (fp, "  %-10s %s\n", commands[i].name, commands[i].help);
   fprintf (fp, "\n'farpage COMMAND --help' says more about each;"
-               " farpage(1) says all.\n"
+               " farpage-COMMAND(1) says all.\n"
                "  --help     show this text\n"
                "  --version  show the version\n");
 }
@@ -115,6 +121,22 @@ run (const struct command *c, int argc, char *argv[])
 }
 
 static int
+no_such_command (const char *arg)
+{
+  const char *names[NR_COMMANDS], *meant;
+
+  for (size_t i = 0; i < NR_COMMANDS; i++)
+    names[i] = commands[i].name;
+  meant = suggest (arg, names, NR_COMMANDS);
+  fprintf (stderr, "farpage: %s: no such %s%s%s%s\n", arg,
+           arg[0] == '-' ? "option" : "command",
+           meant ? ": did you mean '" : "", meant ? meant : "",
+           meant ? "'?" : "");
+  fprintf (stderr, "Try 'farpage --help'.\n");
+  return EXIT_USAGE;
+}
+
+static int
 dispatch (int argc, char *argv[])
 {
   const char *arg = argc > 1 ? argv[1] : NULL;
@@ -135,11 +157,7 @@ dispatch (int argc, char *argv[])
   for (i = 0; i < NR_COMMANDS; i++)
     if (!strcmp (arg, commands[i].name))
       return run (&commands[i], argc - 1, argv + 1);
-
-  fprintf (stderr, "farpage: %s: no such %s\n", arg,
-           arg[0] == '-' ? "option" : "command");
-  fprintf (stderr, "Try 'farpage --help'.\n");
-  return EXIT_USAGE;
+  return no_such_command (arg);
 }
 
 int

@@ -32,12 +32,32 @@
 #define SWAP_PRIORITY 10
 
 /* In a build tree ./run says where the plugin is. */
-static const char *
-plugin_path (void)
+const char *
+nbdkit_plugin_path (void)
 {
   const char *s = getenv ("FARPAGE_PLUGIN");
 
   return s && *s ? s : PLUGINDIR "/nbdkit-farpage-plugin.so";
+}
+
+static bool
+has_key (const char *arg, const char *key)
+{
+  size_t n = strlen (key);
+
+  return strncmp (arg, key, n) == 0 && arg[n] == '=';
+}
+
+/* It was taken once: whoever has taken it from us since keeps it.  Who has
+ * left cannot leave again, and who joined is one of its servers.  Said once
+ * more, add=true would let one that just now answers with nothing take the
+ * place of a server that is only away, with all that this one has.
+ */
+static bool
+is_for_once (const char *arg)
+{
+  return has_key (arg, "takeover") || has_key (arg, "add") ||
+         has_key (arg, "remove") || has_key (arg, "force");
 }
 
 /* Between fork and exec. What is not allowed here (no root) is missing from
@@ -77,7 +97,9 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
               struct why *w)
 {
   FP_CLEANUP (fp_closep) int theirs = -1;
-  char connections[32], uuid[64], status[128];
+  char connections[32], uuid[64], client[64], status[128];
+  char members[128];
+  bool named = false;
   const char **argv;
   size_t n = 0;
   unsigned i;
@@ -85,25 +107,43 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   pid_t pid;
 
   *p = (struct nbdkit_proc) NBDKIT_PROC_INIT;
-  argv = calloc (params->nr_args + 16, sizeof *argv);
+  argv = calloc (params->nr_args + 20, sizeof *argv);
   if (!argv)
     return why_set (w, -ENOMEM, "out of memory");
   snprintf (connections, sizeof connections, "connections=%u",
             params->connections);
-  snprintf (uuid, sizeof uuid, "uuid=%s", params->uuid);
+  snprintf (client, sizeof client, "client=%s", params->uuid);
   snprintf (status, sizeof status, "status=%s", params->status_socket);
-  argv[n++] = "nbdkit";
+  snprintf (members, sizeof members, "members=%s", params->members);
+  /* systemd's last killing at shutdown leaves alone what has an '@' here: for
+   * what is unmounted only after it (ROOT_STORAGE_DAEMONS of systemd).
+   */
+  argv[n++] = "@nbdkit";
   argv[n++] = "-f";
   argv[n++] = "-t";
   argv[n++] = "1";
   argv[n++] = "-U";
   argv[n++] = params->socket;
-  argv[n++] = plugin_path ();
-  for (i = 0; i < params->nr_args; i++)
+  argv[n++] = nbdkit_plugin_path ();
+  for (i = 0; i < params->nr_args; i++) {
+    if (params->resume && is_for_once (params->args[i]))
+      continue;
+    named = named || has_key (params->args[i], "volume");
     argv[n++] = params->args[i];
+  }
   argv[n++] = connections;
-  argv[n++] = uuid;
+  /* A name says which volume it is, but not that it still is the same one, and
+   * that nobody else has used it.
+   */
+  snprintf (uuid, sizeof uuid, "uuid=%s",
+            named ? params->volume : params->uuid);
+  if (named)
+    argv[n++] = client;
+  if (!named || (params->resume && params->volume[0]))
+    argv[n++] = uuid;
   argv[n++] = status;
+  argv[n++] = members;
+  argv[n++] = "keep=true"; /* whoever else ends it: see nbdkit_stop */
   if (params->swap)
     argv[n++] = "swap=true";
   if (params->resume)
@@ -122,11 +162,13 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   /* Of a predecessor that was killed. nbdkit would not replace it. */
   unlink (params->socket);
   unlink (params->status_socket);
+  if (!params->resume)
+    unlink (params->members);
 
   pid = fork ();
   if (pid == 0) {
     prepare_child (params->realtime, theirs);
-    execvp (argv[0], (char **) argv);
+    execvp ("nbdkit", (char **) argv);
     fprintf (stderr, "cannot be run: %s\n", strerror (errno));
     _exit (127);
   }
@@ -175,6 +217,8 @@ log_lines (struct nbdkit_proc *p, const char *s, size_t n)
     p->line[p->line_len] = '\0';
     if (p->line_len > 0)
       fp_log (FP_LOG_INFO, "%s", p->line);
+    if (p->line_len > 0 && p->aloud)
+      p->aloud (p->line);
     p->line_len = 0;
   }
 }
@@ -195,6 +239,20 @@ nbdkit_hear (struct nbdkit_proc *p)
     close (p->output);
     p->output = -1;
   }
+}
+
+void
+nbdkit_speak_up (struct nbdkit_proc *p, void (*aloud) (const char *line))
+{
+  char said[sizeof p->tail];
+  char *line, *save;
+
+  nbdkit_hear (p);
+  snprintf (said, sizeof said, "%s", p->tail);
+  for (line = strtok_r (said, "\n", &save); line;
+       line = strtok_r (NULL, "\n", &save))
+    aloud (line);
+  p->aloud = aloud;
 }
 
 bool
@@ -275,10 +333,13 @@ end (struct nbdkit_proc *p, int signal, int ms)
   }
 }
 
+/* The device goes: nbdkit need not keep what it holds.  Too early, before the
+ * plugin listens to it, this ends it all the same, and it has no volume then.
+ */
 void
 nbdkit_stop (struct nbdkit_proc *p, int ms)
 {
-  end (p, SIGTERM, ms);
+  end (p, SIGUSR1, ms);
 }
 
 void
@@ -320,7 +381,7 @@ nbdkit_stop_other (pid_t pid, const char *socket, int ms)
   /* The pidfd first: then it is this process that is looked at. */
   if (pidfd == -1 || !is_ours (pid, socket))
     return;
-  pidfd_send_signal (pidfd, SIGTERM, NULL, 0);
+  pidfd_send_signal (pidfd, SIGUSR1, NULL, 0);
   if (poll (&pfd, 1, ms) == 0) {
     pidfd_send_signal (pidfd, SIGKILL, NULL, 0);
     poll (&pfd, 1, ms);

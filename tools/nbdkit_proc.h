@@ -29,10 +29,14 @@ struct nbdkit_proc {
   size_t tail_len;
   char line[512]; /* not finished yet */
   size_t line_len;
+  void (*aloud) (const char *line); /* NULL: the log is enough */
 };
 
 struct nbdkit_params {
-  const char *socket, *status_socket, *uuid;
+  const char *socket, *status_socket;
+  const char *members; /* the file with its servers */
+  const char *uuid;    /* of the volume; of the client, if that has a name */
+  const char *volume;  /* its UUID if it has a name; "": not known */
   bool resume;
   bool swap;     /* give it swap=true: it was attached for that */
   bool realtime; /* it serves swap */
@@ -46,6 +50,9 @@ struct nbdkit_params {
     .pidfd = -1, .output = -1                                                 \
   }
 
+/* Where the plugin is: in a build tree ./run says it, by FARPAGE_PLUGIN. */
+const char *nbdkit_plugin_path (void);
+
 /* Returns once it was forked: that it serves shows when a client gets an
  * answer.
  */
@@ -55,13 +62,17 @@ int nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
 /* Reads what it wrote: logged by line, and kept in tail. */
 void nbdkit_hear (struct nbdkit_proc *p);
 
+/* From now on to whoever waits for it, too; and at once what it said last. */
+void nbdkit_speak_up (struct nbdkit_proc *p, void (*aloud) (const char *line));
+
 /* True if it ended (then pid is 0), or was never started. */
 bool nbdkit_ended (struct nbdkit_proc *p);
 /* "exit status 1", "signal 9": of one that ended; and what it said. */
 int nbdkit_why (const struct nbdkit_proc *p, struct why *w);
 
-/* SIGTERM, and SIGKILL after ms.  It gives its volume's memory back: for good,
- * what was there is gone.
+/* SIGUSR1 and SIGTERM, and SIGKILL after ms.  It gives its volume's memory
+ * back: for good, what was there is gone.  SIGTERM alone, from anybody else,
+ * is as good as SIGKILL: the next one can resume the volume.
  */
 void nbdkit_stop (struct nbdkit_proc *p, int ms);
 

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -22,7 +23,16 @@
 #include "plugin_status.h"
 
 #define ANSWER_MS 5000
+#define REQUEST_MS 120000        /* servers have to answer, too */
 #define ANSWER_MAX (1024 * 1024) /* bytes */
+
+static bool
+is_no_socket (const char *path)
+{
+  struct stat st;
+
+  return stat (path, &st) == 0 && !S_ISSOCK (st.st_mode);
+}
 
 static int
 connect_to (int *out, const char *path, struct why *w)
@@ -34,6 +44,11 @@ connect_to (int *out, const char *path, struct why *w)
     return why_set (w, -ENAMETOOLONG, "%s: too long for a socket", path);
   memcpy (sa.sun_path, path, strlen (path) + 1);
   fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (is_no_socket (path))
+    return why_set (w, -ENOTSOCK,
+                    "%s: is no socket: the plugin's status=PATH "
+                    "makes one",
+                    path);
   if (fd == -1 || connect (fd, (struct sockaddr *) &sa, sizeof sa) == -1)
     return why_set (w, -errno, "%s: %s", path,
                     errno == ECONNREFUSED ? "its plugin is not running"
@@ -43,16 +58,63 @@ connect_to (int *out, const char *path, struct why *w)
   return 0;
 }
 
-int
-plugin_status_read (struct json_object **out, const char *path, struct why *w)
+/* A plugin that is older than requests answers all the same. */
+static int
+send_line (int fd, const char *path, const char *line, struct why *w)
+{
+  size_t length = strlen (line);
+  ssize_t n = send (fd, line, length, MSG_NOSIGNAL);
+
+  /* A line fits the buffer of a socket that is new. */
+  if (n == -1 && errno != EPIPE && errno != ECONNRESET)
+    return why_set (w, -errno, "%s: %s", path, strerror (errno));
+  if (n >= 0 && (size_t) n != length)
+    return why_set (w, -EIO, "%s: does not take requests", path);
+  return 0;
+}
+
+/* What answers is no plugin, or not on its status socket. */
+static int
+stranger (const char *path, const char *said, struct why *w)
+{
+  static const char nbd[] = "NBDMAGIC";
+
+  if (strncmp (said, nbd, sizeof nbd - 1) == 0)
+    return why_set (w, -EPROTO,
+                    "%s: is the NBD socket of nbdkit (-U): the one to ask is "
+                    "status=PATH of its plugin",
+                    path);
+  return why_set (w, -EPROTO,
+                  "%s: is not the status socket of a plugin (status=PATH): "
+                  "the answer is not a JSON document",
+                  path);
+}
+
+/* Its end does not come before ours if it waits for more, as these two do. */
+static int
+no_answer (const char *path, const char *said, int ms, struct why *w)
+{
+  if (said[0] != '\0')
+    return stranger (path, said, w);
+  return why_set (w, -ETIMEDOUT,
+                  "%s: no answer within %d s: is it the status socket of a "
+                  "plugin (status=PATH), and not a memory server's?",
+                  path, ms / 1000);
+}
+
+static int
+ask (struct json_object **out, const char *path, const char *line, int ms,
+     struct why *w)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   FP_CLEANUP (fp_free) char *buf = NULL;
-  struct deadline d = deadline_in (ANSWER_MS, NULL);
+  struct deadline d = deadline_in (ms, NULL);
   size_t used = 0;
   ssize_t n;
   int r = connect_to (&fd, path, w);
 
+  if (r == 0)
+    r = send_line (fd, path, line, w);
   if (r < 0)
     return r;
   buf = malloc (ANSWER_MAX + 1);
@@ -60,14 +122,17 @@ plugin_status_read (struct json_object **out, const char *path, struct why *w)
     return why_set (w, -ENOMEM, "out of memory");
   for (;;) {
     struct pollfd pfd = { .fd = fd, .events = POLLIN };
-    int left = deadline_left (&d, ANSWER_MS);
+    int left = deadline_left (&d, ms);
 
+    buf[used] = '\0';
     if (left == 0 || poll (&pfd, 1, left) == 0)
-      return why_set (w, -ETIMEDOUT, "%s: no answer within %d s", path,
-                      ANSWER_MS / 1000);
+      return no_answer (path, buf, ms, w);
     n = read (fd, buf + used, ANSWER_MAX - used);
     if (n == -1 && (errno == EAGAIN || errno == EINTR))
       continue;
+    /* It has read our line, or not; what matters is what it said. */
+    if (n == -1 && errno == ECONNRESET)
+      break;
     if (n == -1)
       return why_set (w, -errno, "%s: %s", path, strerror (errno));
     if (n == 0)
@@ -79,8 +144,14 @@ plugin_status_read (struct json_object **out, const char *path, struct why *w)
   buf[used] = '\0';
   *out = json_tokener_parse (buf);
   if (!*out || !json_object_is_type (*out, json_type_object))
-    return why_set (w, -EPROTO, "%s: the answer is not a JSON document", path);
+    return stranger (path, buf, w);
   return 0;
+}
+
+int
+plugin_status_read (struct json_object **out, const char *path, struct why *w)
+{
+  return ask (out, path, "status\n", ANSWER_MS, w);
 }
 
 static struct json_object *
@@ -118,6 +189,42 @@ us (struct json_object *latency, const char *name)
   return json_object_get_double (get (latency, name)) / 1000;
 }
 
+int
+plugin_request (const char *path, const char *line, struct why *w)
+{
+  struct json_object *o = NULL;
+  int r = ask (&o, path, line, REQUEST_MS, w);
+
+  if (r < 0)
+    return r;
+  if (!get (o, "ok"))
+    r = why_set (w, -EOPNOTSUPP, "%s: its plugin is too old for that", path);
+  else if (!json_object_get_boolean (get (o, "ok")))
+    r = why_set (w, -EINVAL, "%s", str (o, "error"));
+  else
+    snprintf (w->text, sizeof w->text, "%s", str (o, "note"));
+  json_object_put (o);
+  return r;
+}
+
+static void
+print_drain (FILE *fp, struct json_object *d)
+{
+  char bytes[FP_SIZE_STR_MAX];
+
+  if (!d)
+    return;
+  fprintf (fp,
+           "                 %s: %" PRIu64 " of %" PRIu64
+           " pieces are left, %s copied",
+           str (d, "state"), num (d, "left"), num (d, "pieces"),
+           size (d, "bytes", bytes));
+  if (num (d, "left_ns"))
+    fprintf (fp, ", about %" PRIu64 " s more",
+             num (d, "left_ns") / 1000000000 + 1);
+  fprintf (fp, "%s%s\n", *str (d, "why") ? ": " : "", str (d, "why"));
+}
+
 static void
 print_latency (FILE *fp, const char *what, struct json_object *l)
 {
@@ -130,8 +237,15 @@ print_latency (FILE *fp, const char *what, struct json_object *l)
            us (l, "max"));
 }
 
+static bool
+yes (struct json_object *o, const char *name)
+{
+  return json_object_get_boolean (get (o, name));
+}
+
+/* named: its servers keep what is to be known of the volume. */
 static void
-print_server (FILE *fp, struct json_object *s, uint64_t slab)
+print_server (FILE *fp, struct json_object *s, uint64_t slab, bool named)
 {
   char free_size[FP_SIZE_STR_MAX], total[FP_SIZE_STR_MAX];
   char in[FP_SIZE_STR_MAX], out[FP_SIZE_STR_MAX];
@@ -141,8 +255,12 @@ print_server (FILE *fp, struct json_object *s, uint64_t slab)
   fprintf (fp, "  server         %s", str (s, "addr"));
   if (*str (s, "name"))
     fprintf (fp, " (%s)", str (s, "name"));
-  fprintf (fp, " %s%s%s\n", str (s, "state"),
-           *str (s, "transport") ? " over " : "", str (s, "transport"));
+  fprintf (fp, " %s%s%s%s%s%s\n", str (s, "state"),
+           *str (s, "transport") ? " over " : "", str (s, "transport"),
+           *str (s, "control") ? ", control " : "", str (s, "control"),
+           yes (s, "joining")             ? ", joining"
+           : named && !yes (s, "current") ? ", LEFT OUT"
+                                          : "");
   fprintf (fp,
            "                 %" PRIu64 " pieces here, %s of %s free; read %s,"
            " written %s; %" PRIu64 " errors, %" PRIu64 " reconnects\n",
@@ -151,6 +269,38 @@ print_server (FILE *fp, struct json_object *s, uint64_t slab)
            num (s, "reconnects"));
   if (*str (s, "why"))
     fprintf (fp, "                 %s\n", str (s, "why"));
+  if (num (s, "slabs_wanted"))
+    fprintf (fp,
+             "                 its host is short of memory: asked for %" PRIu64
+             " slabs%s%s\n",
+             num (s, "slabs_wanted"),
+             *str (s, "wanted_why") ? ", nowhere to put them: " : "",
+             str (s, "wanted_why"));
+  print_drain (fp, get (s, "drain"));
+}
+
+/* What was asked of it and is not done. */
+static void
+print_changes (FILE *fp, struct json_object *list)
+{
+  size_t n = 0;
+
+  if (list && json_object_is_type (list, json_type_array))
+    n = json_object_array_length (list);
+  for (size_t i = 0; i < n; i++) {
+    struct json_object *c = json_object_array_get_idx (list, i);
+    const char *what = str (c, "what");
+
+    fprintf (fp, "  %-14s %s%s, for %" PRIu64 " s now\n",
+             strcmp (what, "add") == 0 || strcmp (what, "remove") == 0
+                 ? "server"
+                 : what,
+             str (c, "addr"),
+             strcmp (what, "add") == 0      ? ": joining"
+             : strcmp (what, "remove") == 0 ? ": leaving"
+                                            : "",
+             num (c, "ns") / 1000000000);
+  }
 }
 
 void
@@ -161,17 +311,36 @@ plugin_status_print (FILE *fp, struct json_object *status)
   char a[FP_SIZE_STR_MAX], b[FP_SIZE_STR_MAX], c[FP_SIZE_STR_MAX];
   size_t i, n = 0;
 
-  fprintf (fp, "  volume         %s, %s, in pieces of %s\n",
+  fprintf (fp, "  volume         %s, %s, in pieces of %s",
            *str (v, "name") ? str (v, "name") : str (v, "uuid"),
            size (v, "size", a), size (v, "slab_size", b));
+  if (num (v, "stripe_width") > 1)
+    fprintf (fp, ", striped over %" PRIu64 " of them by %s",
+             num (v, "stripe_width"), size (v, "stripe_size", a));
+  fputc ('\n', fp);
   fp_format_size (num (v, "pieces_allocated") * num (v, "slab_size"), a);
   fprintf (fp,
            "  memory         %" PRIu64 " of %" PRIu64
            " pieces have memory (%s); locked here %s",
            num (v, "pieces_allocated"), num (v, "pieces"), a,
            size (v, "locked_bytes", c));
-  if (num (v, "pieces_lost"))
+  /* Of what another client has now, nothing is lost. */
+  if (yes (v, "taken"))
+    fprintf (fp, "; TAKEN OVER by another client%s%s",
+             *str (v, "taken_by") ? ": " : "", str (v, "taken_by"));
+  else if (num (v, "pieces_lost"))
     fprintf (fp, "; %" PRIu64 " PIECES LOST", num (v, "pieces_lost"));
+  if (num (v, "copies") > 1 && num (v, "pieces_degraded") > 0)
+    fprintf (fp,
+             "\n  copies         DEGRADED: %" PRIu64
+             " pieces have fewer than %" PRIu64 "; %s are to be copied",
+             num (v, "pieces_degraded"), num (v, "copies"),
+             size (v, "bytes_to_rebuild", a));
+  else if (num (v, "copies") > 1)
+    fprintf (fp, "\n  copies         %" PRIu64 " of each piece",
+             num (v, "copies"));
+  if (yes (v, "frozen"))
+    fprintf (fp, "; FROZEN, as too many of its servers were away");
   fprintf (fp,
            "\n  requests       %" PRIu64 " reads (%s), %" PRIu64
            " writes (%s), %" PRIu64 " flushes, %" PRIu64 " trims, %" PRIu64
@@ -185,5 +354,6 @@ plugin_status_print (FILE *fp, struct json_object *status)
     n = json_object_array_length (servers);
   for (i = 0; i < n; i++)
     print_server (fp, json_object_array_get_idx (servers, i),
-                  num (v, "slab_size"));
+                  num (v, "slab_size"), num (v, "members_version") > 0);
+  print_changes (fp, get (status, "changes"));
 }

@@ -4,11 +4,16 @@
 #include <config.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "deadline.h"
 #include "program.h"
 
 int
@@ -43,6 +48,70 @@ run_program (char *line, size_t size, char *const argv[])
   if (pid == -1 || waitpid (pid, &status, 0) == -1)
     return -errno;
   return WIFEXITED (status) ? WEXITSTATUS (status) : 128;
+}
+
+/* Its output until it ends or the time is over. */
+static int
+hear (char *out, size_t size, int fd, int ms)
+{
+  struct deadline d = deadline_in (ms, NULL);
+  size_t used = 0;
+  char rest[512];
+
+  for (;;) {
+    struct pollfd pfd = { .fd = fd, .events = POLLIN };
+    int left = deadline_left (&d, ms);
+    bool full = used == size - 1;
+    ssize_t n;
+    int r = left == 0 ? 0 : poll (&pfd, 1, left);
+
+    if (r == 0)
+      return -ETIMEDOUT;
+    if (r == -1)
+      continue;
+    n = read (fd, full ? rest : out + used,
+              full ? sizeof rest : size - 1 - used);
+    if (n == -1 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return n == 0 ? 0 : -errno;
+    if (!full)
+      used += (size_t) n;
+    out[used] = '\0';
+  }
+}
+
+int
+run_program_within (char *out, size_t size, char *const argv[], int ms)
+{
+  int pipefd[2], status, r;
+  pid_t pid;
+
+  out[0] = '\0';
+  if (pipe2 (pipefd, O_CLOEXEC) == -1)
+    return -errno;
+  pid = fork ();
+  if (pid == 0) {
+    dup2 (pipefd[1], 1);
+    dup2 (pipefd[1], 2);
+    execvp (argv[0], argv);
+    _exit (errno == ENOENT ? 127 : 126);
+  }
+  close (pipefd[1]);
+  r = pid == -1 ? -errno : hear (out, size, pipefd[0], ms);
+  close (pipefd[0]);
+  if (pid == -1)
+    return r;
+  if (r < 0)
+    kill (pid, SIGKILL);
+  while (waitpid (pid, &status, 0) == -1)
+    if (errno != EINTR)
+      return -errno;
+  if (r < 0)
+    return r;
+  if (!WIFEXITED (status))
+    return 128;
+  return WEXITSTATUS (status) == 127 ? -ENOENT : WEXITSTATUS (status);
 }
 
 int

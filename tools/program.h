@@ -15,6 +15,12 @@
  */
 int run_program (char *line, size_t size, char *const argv[]);
 
+/* All that a program prints, to standard error too, as far as there is room;
+ * its exit status, -ENOENT if there is no such program, -ETIMEDOUT if it had
+ * to be killed after ms, or another -errno.
+ */
+int run_program_within (char *out, size_t size, char *const argv[], int ms);
+
 /* What is on a block device, as blkid(8) names it: "" for nothing that it
  * knows.
  */

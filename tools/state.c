@@ -123,6 +123,7 @@ state_to_json (const struct state *s)
   INT (supervisor);
   INT (nbdkit);
   json_object_object_add (o, "uuid", json_object_new_string (s->uuid));
+  json_object_object_add (o, "volume", json_object_new_string (s->volume));
   INT (size);
   INT (connections);
   INT (timeout);
@@ -150,6 +151,34 @@ state_save (const struct state *s, struct why *w)
                                    JSON_C_TO_STRING_NOSLASHESCAPE) == -1 ||
       rename (tmp, path) == -1)
     return why_set (w, -errno, "cannot write %s: %s", path, strerror (errno));
+  return 0;
+}
+
+bool
+state_link_ok (const char *name)
+{
+  static const char ok[] = "abcdefghijklmnopqrstuvwxyz"
+                           "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.:=@+-";
+
+  return *name && *name != '.' && strlen (name) < STATE_LINK_MAX &&
+         name[strspn (name, ok)] == '\0';
+}
+
+int
+state_save_link (const struct state *s, struct why *w)
+{
+  char path[STATE_PATH_MAX];
+  bool ok;
+  FILE *fp;
+
+  state_path (path, s->index, "udev");
+  fp = fopen (path, "we");
+  if (!fp)
+    return why_set (w, -errno, "cannot make %s: %s", path, strerror (errno));
+  ok = fprintf (fp, "FARPAGE=1\n") > 0 &&
+       (!*s->link || fprintf (fp, "FARPAGE_NAME=%s\n", s->link) > 0);
+  if (fclose (fp) != 0 || !ok)
+    return why_set (w, -EIO, "cannot write %s", path);
   return 0;
 }
 
@@ -192,6 +221,7 @@ state_load (struct state *s, int index, struct why *w)
   s->supervisor = (pid_t) get_int (o, "supervisor");
   s->nbdkit = (pid_t) get_int (o, "nbdkit");
   get_string (s->uuid, sizeof s->uuid, o, "uuid");
+  get_string (s->volume, sizeof s->volume, o, "volume");
   s->size = (uint64_t) get_int (o, "size");
   s->connections = (unsigned) get_int (o, "connections");
   s->timeout = (unsigned) get_int (o, "timeout");

@@ -6,6 +6,7 @@
  *   /run/farpage/nbd0.lock         held by the supervisor while it lives
  *   /run/farpage/nbd0/state.json   written by the supervisor, atomically
  *   /run/farpage/nbd0/nbd.sock, status.sock    nbdkit's
+ *   /run/farpage/nbd0/udev         for farpage.rules: what its link is called
  *
  * A lock file is never removed: whoever opened it before the removal would
  * hold a lock that nobody else sees.
@@ -27,15 +28,18 @@
 #define STATE_DIR "/run/farpage"
 #define STATE_PATH_MAX 64
 #define STATE_MAX_DEVICES 256
+#define STATE_LINK_MAX 68
 
 struct state {
   int index; /* of /dev/nbdX */
   pid_t supervisor, nbdkit;
   char uuid[40];
-  uint64_t size; /* bytes */
+  char volume[40]; /* UUID of the volume, if it has a name and one is known */
+  uint64_t size;   /* bytes */
   unsigned connections;
   unsigned timeout, dead_timeout; /* seconds */
   bool swap;                      /* attached for swap */
+  char link[STATE_LINK_MAX];      /* /dev/farpage/LINK; "": none */
   int64_t since;                  /* seconds since 1970 */
   unsigned restarts;              /* of nbdkit */
   unsigned reconnects;            /* of single links */
@@ -61,6 +65,11 @@ int state_save (const struct state *s, struct why *w);
 /* -ENOENT: the device is not one of ours. args are allocated. */
 int state_load (struct state *s, int index, struct why *w);
 void state_clear (struct state *s);
+
+/* Whether udev leaves such a name as it is. */
+bool state_link_ok (const char *name);
+/* What farpage.rules reads when the kernel tells of the device. */
+int state_save_link (const struct state *s, struct why *w);
 
 /* As it stands in the file: for --json. The caller puts it. */
 struct json_object *state_to_json (const struct state *s);

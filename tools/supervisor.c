@@ -50,6 +50,13 @@ catch_signals (void)
   sigaction (SIGPIPE, &none, NULL);
 }
 
+/* As nbdkit, see nbdkit_start. */
+static void
+survive_shutdown (void)
+{
+  *program_invocation_name = '@';
+}
+
 static void
 survive_pressure (void)
 {
@@ -245,6 +252,7 @@ supervise (struct attachment *a, unsigned start_seconds,
 
   catch_signals ();
   survive_pressure ();
+  survive_shutdown ();
   r = start (a, start_seconds, &w);
   if (r < 0) {
     if (attachment_undo (a, false, &undo) < 0)

@@ -18,6 +18,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "sysfs.h"
 
@@ -73,9 +74,15 @@ sysfs_write (const char *value, const char *fmt, ...)
 int
 nbd_index (const char *device)
 {
+  char to[PATH_MAX];
   unsigned long n;
   char *end;
 
+  if (!strncmp (device, NBD_LINK_DIR, strlen (NBD_LINK_DIR))) {
+    if (!realpath (device, to))
+      return -EINVAL;
+    device = to;
+  }
   if (!strncmp (device, "/dev/", 5))
     device += 5;
   if (strncmp (device, "nbd", 3) || device[3] < '0' || device[3] > '9')
@@ -112,10 +119,19 @@ nbd_connected (int index)
   return access (path, F_OK) == 0 || nbd_size (index) != 0;
 }
 
-void
-nbd_tune (int index)
+unsigned
+nbd_read_ahead_kb (uint64_t group)
 {
-  static const struct {
+  uint64_t kb = group / 1024 + (group % 1024 != 0);
+
+  return (unsigned) FP_MIN (FP_MAX (kb, UINT64_C (256)), UINT64_C (4096));
+}
+
+void
+nbd_tune (int index, unsigned read_ahead_kb)
+{
+  char kb[16];
+  const struct {
     const char *name, *value;
   } settings[] = {
     /* The far side has no head to move, and 'none' is not hit by the kernel
@@ -123,10 +139,11 @@ nbd_tune (int index)
      */
     { "scheduler", "none" },      { "rotational", "0" },
     { "add_random", "0" },        { "rq_affinity", "2" },
-    { "max_sectors_kb", "1024" }, { "read_ahead_kb", "256" },
+    { "max_sectors_kb", "1024" }, { "read_ahead_kb", kb },
   };
   size_t i;
 
+  snprintf (kb, sizeof kb, "%u", read_ahead_kb);
   for (i = 0; i < sizeof settings / sizeof settings[0]; i++)
     (void) sysfs_write (settings[i].value, "/sys/block/nbd%d/queue/%s", index,
                         settings[i].name);

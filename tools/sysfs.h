@@ -22,7 +22,12 @@ int sysfs_read (char *buf, size_t size, const char *fmt, ...)
 int sysfs_write (const char *value, const char *fmt, ...)
     __attribute__ ((format (printf, 2, 3)));
 
-/* /dev/nbd7 or nbd7 -> 7. -EINVAL: not such a name. */
+/* Links by name, made by udev: see farpage.rules. */
+#define NBD_LINK_DIR "/dev/farpage/"
+
+/* /dev/nbd7 or nbd7 -> 7, /dev/farpage/NAME likewise by what it points to.
+ * -EINVAL: not such a name, or it points to nothing.
+ */
 int nbd_index (const char *device);
 
 /* Whether /dev/nbdX exists, and whether the kernel has a server for it.
@@ -35,7 +40,12 @@ uint64_t nbd_size (int index);
 /* Scheduler, read-ahead, request size: what suits memory behind a network,
  * and swap. Values that this kernel refuses are left as they are.
  */
-void nbd_tune (int index);
+void nbd_tune (int index, unsigned read_ahead_kb);
+/* As much as is on all servers of a stripe in turn, of so many bytes: who
+ * reads from end to end, a page at a time, has all of them at work. 256 KiB at
+ * least, 4 MiB at most.
+ */
+unsigned nbd_read_ahead_kb (uint64_t group);
 
 /* 1 if it is mounted, swapped to, or held by another block device: by what
  * is in w. 0 if not.

@@ -111,6 +111,8 @@ parse_host (struct fp_addr *addr, const char *s, const char **why)
 {
   size_t len = strcspn (s, ":");
 
+  if (strchr (s, '/'))
+    return refuse (EINVAL, "a path? A Unix socket is unix:PATH", why);
   if (s[len] == ':' && strchr (s + len + 1, ':'))
     return refuse (EINVAL, "an IPv6 address needs brackets: [V6]:PORT", why);
   if (len == 0)

@@ -106,3 +106,20 @@ fp_hist_summary (const struct fp_hist *h, struct fp_hist_summary *out)
   out->p99 = quantile (h, out->count, 990, out->max);
   out->p999 = quantile (h, out->count, 999, out->max);
 }
+
+uint64_t
+fp_hist_below (const struct fp_hist *h, uint64_t value)
+{
+  unsigned end = value == UINT64_MAX ? FP_HIST_BUCKETS : bucket_of (value);
+  uint64_t n = 0;
+
+  for (unsigned i = 0; i < end; i++)
+    n += LOAD (&h->buckets[i]);
+  return n;
+}
+
+uint64_t
+fp_hist_sum (const struct fp_hist *h)
+{
+  return LOAD (&h->sum);
+}

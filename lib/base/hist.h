@@ -45,4 +45,10 @@ void fp_hist_merge (struct fp_hist *dst, const struct fp_hist *src);
 
 void fp_hist_summary (const struct fp_hist *h, struct fp_hist_summary *out);
 
+/* How many were less than value, which is where a bucket begins: a power of
+ * two from 16 on, or such a one and a half.  UINT64_MAX: all.
+ */
+uint64_t fp_hist_below (const struct fp_hist *h, uint64_t value);
+uint64_t fp_hist_sum (const struct fp_hist *h);
+
 #endif /* FP_HIST_H */

@@ -72,7 +72,7 @@ start (struct lookup **out, const struct fp_addr *addr)
   pthread_condattr_destroy (&attr);
   k->addr = *addr;
   k->refs = 2;
-  r = fp_thread_create (&k->thread, "fp-resolve", lookup_main, k);
+  r = fp_thread_create_large (&k->thread, "fp-resolve", lookup_main, k);
   if (r < 0) {
     pthread_cond_destroy (&k->cond);
     free (k);

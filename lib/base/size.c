@@ -77,7 +77,7 @@ fp_format_size (uint64_t size, char out[FP_SIZE_STR_MAX])
   unsigned tenths = (unsigned) (size % unit * 10 / unit) % 10;
 
   if (i == 0)
-    snprintf (out, FP_SIZE_STR_MAX, "%" PRIu64, size);
+    snprintf (out, FP_SIZE_STR_MAX, "%" PRIu64 "B", size);
   else if (tenths == 0)
     snprintf (out, FP_SIZE_STR_MAX, "%" PRIu64 "%c", size / unit,
               "-KMGTPE"[i]);

@@ -21,8 +21,8 @@ int fp_parse_size (const char *s, uint64_t *out, const char **why);
 
 #define FP_SIZE_STR_MAX 24 /* with the final NUL */
 
-/* "512", "8G", "1.5G": in the largest unit that leaves at least 1, exact if it
- * can be with one digit after the point, else rounded down to that.
+/* "512B", "8G", "1.5G": in the largest unit that leaves at least 1, exact if
+ * it can be with one digit after the point, else rounded down to that.
  */
 void fp_format_size (uint64_t size, char out[FP_SIZE_STR_MAX]);
 

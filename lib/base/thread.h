@@ -27,6 +27,9 @@ struct fp_thread {
 /* A longer name is cut.  All signals are blocked in the new thread. */
 int fp_thread_create (struct fp_thread *t, const char *name,
                       void (*run) (void *arg), void *arg);
+/* For code of others that may want more stack than ours does. */
+int fp_thread_create_large (struct fp_thread *t, const char *name,
+                            void (*run) (void *arg), void *arg);
 
 int fp_thread_join (struct fp_thread *t);
 

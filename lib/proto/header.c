@@ -69,6 +69,13 @@ fp_msg_name (unsigned type)
     NAMED (BYE);
     NAMED (STAT);
     NAMED (DATA_HELLO);
+    NAMED (LOOKUP);
+    NAMED (MEMBERS);
+    NAMED (MAP);
+    NAMED (MAP_READ);
+    NAMED (MAP_WRITE);
+    NAMED (DELETE);
+    NAMED (VOLUMES);
   default:
     return "unknown message";
   }

@@ -9,9 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "proto/messages.h"
-
-#define SLAB_MIN 4096
+#include "proto/encoding.h"
 
 /* Visible ASCII without what has a meaning in an address, a path or a
  * quoted string.
@@ -35,33 +33,12 @@ fp_name_ok (const char *name)
   return true;
 }
 
-static bool
-name_ok_or_empty (const char *name)
+bool
+fp_stripe_ok (const struct fp_stripe *s, uint64_t slab_size)
 {
-  return name[0] == '\0' || fp_name_ok (name);
-}
-
-static bool
-addr_ok (const char *addr)
-{
-  if (addr[0] == '\0')
-    return false;
-  for (; *addr != '\0'; addr++)
-    if (*addr <= 0x20 || *addr >= 0x7f)
-      return false;
-  return true;
-}
-
-static bool
-slab_size_ok (uint64_t size)
-{
-  return size >= SLAB_MIN && (size & (size - 1)) == 0;
-}
-
-static bool
-is_one_transport (uint32_t t)
-{
-  return t != 0 && (t & ~FP_TRANSPORT_WIRE_MASK) == 0 && (t & (t - 1)) == 0;
+  return s->width >= 1 && s->width <= FP_STRIPE_WIDTH_MAX &&
+         s->size >= FP_STRIPE_SIZE_MIN && (s->size & (s->size - 1)) == 0 &&
+         s->size <= slab_size && slab_size / s->size <= FP_STRIPE_ROWS_MAX;
 }
 
 /* Does [start, start + length) exist, with length > 0? */
@@ -69,51 +46,6 @@ static bool
 range_ok (uint64_t start, uint64_t length)
 {
   return length > 0 && length - 1 <= UINT64_MAX - start;
-}
-
-static int
-verdict (const struct fp_reader *r, bool ok)
-{
-  return fp_reader_done (r) && ok ? 0 : -EPROTO;
-}
-
-/* A count that is too large is never encoded, so that the loops behind it
- * stay inside their arrays.
- */
-static uint32_t
-put_count (struct fp_writer *w, uint32_t count, uint32_t max)
-{
-  if (count > max) {
-    w->bad = true;
-    return 0;
-  }
-  fp_put_u32 (w, count);
-  return count;
-}
-
-static uint32_t
-get_count (struct fp_reader *r, uint32_t min, uint32_t max)
-{
-  uint32_t count = fp_get_u32 (r);
-
-  if (count < min || count > max) {
-    r->bad = true;
-    return 0;
-  }
-  return count;
-}
-
-static void
-put_uuid (struct fp_writer *w, const struct fp_uuid *u)
-{
-  _Static_assert(sizeof *u == 16, "a UUID is 16 bytes on the wire");
-  fp_put_bytes (w, u, sizeof *u);
-}
-
-static void
-get_uuid (struct fp_reader *r, struct fp_uuid *u)
-{
-  fp_get_bytes (r, u, sizeof *u);
 }
 
 void
@@ -200,6 +132,8 @@ fp_enc_open (struct fp_writer *w, const struct fp_open *m)
   fp_put_u64 (w, m->size);
   fp_put_u64 (w, m->slab_size);
   fp_put_u32 (w, m->copies);
+  fp_put_u32 (w, m->servers);
+  put_stripe (w, &m->stripe);
 }
 
 int
@@ -212,12 +146,16 @@ fp_dec_open (struct fp_reader *r, struct fp_open *m)
   m->size = fp_get_u64 (r);
   m->slab_size = fp_get_u64 (r);
   m->copies = fp_get_u32 (r);
+  m->servers = fp_get_u32 (r);
+  get_stripe (r, &m->stripe);
   return verdict (r, (m->flags & ~FP_OPEN_FLAGS) == 0 &&
                          (m->flags & (FP_OPEN_CREATE | FP_OPEN_RESUME)) != 0 &&
                          is_one_transport (m->transport) &&
                          name_ok_or_empty (m->name) && m->size > 0 &&
                          m->size <= INT64_MAX && slab_size_ok (m->slab_size) &&
-                         m->copies >= 1 && m->copies <= FP_WIRE_COPIES_MAX);
+                         m->copies >= 1 && m->copies <= FP_WIRE_COPIES_MAX &&
+                         m->servers >= 1 &&
+                         fp_stripe_ok (&m->stripe, m->slab_size));
 }
 
 void
@@ -389,6 +327,7 @@ fp_enc_ping_reply (struct fp_writer *w, const struct fp_ping_reply *m)
   fp_put_u64 (w, m->slabs_total);
   fp_put_u64 (w, m->slabs_free);
   fp_put_bool (w, m->stopping);
+  fp_put_u64 (w, m->wanted);
 }
 
 int
@@ -397,6 +336,7 @@ fp_dec_ping_reply (struct fp_reader *r, struct fp_ping_reply *m)
   m->slabs_total = fp_get_u64 (r);
   m->slabs_free = fp_get_u64 (r);
   m->stopping = fp_get_bool (r);
+  m->wanted = fp_get_u64 (r);
   return verdict (r, m->slabs_free <= m->slabs_total);
 }
 
@@ -428,6 +368,9 @@ fp_enc_stat_reply (struct fp_writer *w, const struct fp_stat_reply *m)
   fp_put_u64 (w, m->unpopulated);
   fp_put_u64 (w, m->uptime_s);
   fp_put_bool (w, m->stopping);
+  fp_put_bool (w, m->pressed);
+  fp_put_u64 (w, m->wanted);
+  fp_put_u64 (w, m->returned);
   fp_put_u32 (w, m->nr_all);
   n = put_count (w, m->nr_sessions, FP_MAX_SESSIONS_LISTED);
   for (uint32_t i = 0; i < n; i++) {
@@ -457,6 +400,9 @@ fp_dec_stat_reply (struct fp_reader *r, struct fp_stat_reply *m)
   m->unpopulated = fp_get_u64 (r);
   m->uptime_s = fp_get_u64 (r);
   m->stopping = fp_get_bool (r);
+  m->pressed = fp_get_bool (r);
+  m->wanted = fp_get_u64 (r);
+  m->returned = fp_get_u64 (r);
   m->nr_all = fp_get_u32 (r);
   m->nr_sessions = get_count (r, 0, FP_MAX_SESSIONS_LISTED);
   for (uint32_t i = 0; i < m->nr_sessions; i++) {

@@ -36,7 +36,7 @@
 #define FP_MAGIC UINT32_C (0x46506743)      /* "FPgC", control */
 #define FP_DATA_MAGIC UINT32_C (0x46506744) /* "FPgD", tcp data request */
 #define FP_DATA_REPLY_MAGIC UINT32_C (0x46506752) /* "FPgR" */
-#define FP_VERSION 1                              /* the only one so far */
+#define FP_VERSION 2 /* docs/PROTOCOL.md says when to raise it */
 
 #define FP_HEADER_SIZE 24
 #define FP_BODY_MAX 16384 /* bytes; a longer message ends the session */
@@ -46,21 +46,44 @@
 #define FP_MAX_GRANTS 64 /* grants, labels or slabs in one message */
 #define FP_MAX_SESSIONS_LISTED 48
 #define FP_MAX_RDMA_ADDRS 4
-#define FP_WIRE_COPIES_MAX 16    /* copies of a piece; a copy is 0..15 */
-#define FP_PIECE_NONE UINT64_MAX /* a grant that has no label yet */
+#define FP_MAX_MEMBERS 64
+#define FP_MAP_WORDS 1024 /* of 64 pieces, in one message */
+#define FP_MAX_VOLUMES_LISTED 48
+#define FP_WIRE_COPIES_MAX 16 /* copies of a piece; a copy is 0..15 */
+/* The map of a volume has a bit for each copy of each piece: those of copy 0
+ * first.  Where there are several one more says that a client is at work.
+ */
+static inline uint64_t
+fp_map_bits (uint64_t pieces, uint32_t copies)
+{
+  return pieces * copies + (copies > 1);
+}
+
+#define FP_STRIPE_WIDTH_MAX 64
+#define FP_STRIPE_SIZE_MIN 4096
+#define FP_STRIPE_ROWS_MAX (1u << 24) /* stripe units in a slab */
+#define FP_PIECE_NONE UINT64_MAX      /* a grant that has no label yet */
 
 enum fp_msg_type {
-  FP_MSG_HELLO = 1,      /* who are you, what can you do */
-  FP_MSG_OPEN = 2,       /* attach a volume to this session */
-  FP_MSG_LIST = 3,       /* the labelled slabs of this volume, in pages */
-  FP_MSG_GRANT = 4,      /* lend me so many slabs */
-  FP_MSG_LABEL = 5,      /* these slabs now hold these pieces */
-  FP_MSG_RELEASE = 6,    /* take these slabs back */
-  FP_MSG_ZERO = 7,       /* zero a range of a slab */
-  FP_MSG_PING = 8,       /* heartbeat; renews the lease */
-  FP_MSG_BYE = 9,        /* end the session in order */
-  FP_MSG_STAT = 10,      /* what the server lends, and to whom */
-  FP_MSG_DATA_HELLO = 11 /* first message of a tcp data connection */
+  FP_MSG_HELLO = 1,       /* who are you, what can you do */
+  FP_MSG_OPEN = 2,        /* attach a volume to this session */
+  FP_MSG_LIST = 3,        /* the labelled slabs of this volume, in pages */
+  FP_MSG_GRANT = 4,       /* lend me so many slabs */
+  FP_MSG_LABEL = 5,       /* these slabs now hold these pieces */
+  FP_MSG_RELEASE = 6,     /* take these slabs back */
+  FP_MSG_ZERO = 7,        /* zero a range of a slab */
+  FP_MSG_PING = 8,        /* heartbeat; renews the lease */
+  FP_MSG_BYE = 9,         /* end the session in order */
+  FP_MSG_STAT = 10,       /* what the server lends, and to whom */
+  FP_MSG_DATA_HELLO = 11, /* first message of a tcp data connection */
+  /* Volumes with a name: */
+  FP_MSG_LOOKUP = 12,    /* what do you know of this volume */
+  FP_MSG_MEMBERS = 13,   /* these are its servers from now on */
+  FP_MSG_MAP = 14,       /* these pieces exist now, or do not */
+  FP_MSG_MAP_READ = 15,  /* which pieces exist, in pages */
+  FP_MSG_MAP_WRITE = 16, /* the same, from one who knows better */
+  FP_MSG_DELETE = 17,    /* scrub and forget a volume */
+  FP_MSG_VOLUMES = 18    /* which volumes there are, in pages */
 };
 #define FP_MSG_REPLY 0x8000
 
@@ -141,10 +164,26 @@ struct fp_hello_reply {
   char rdma[FP_MAX_RDMA_ADDRS][FP_ADDR_MAX + 1];
 };
 
+/* How the bytes of a volume lie in its pieces (lib/volume/stripe.h), from when
+ * it is made on.  The servers only keep it: who attaches the volume has to
+ * find them where they were put.
+ */
+struct fp_stripe {
+  uint32_t width; /* pieces, 1..FP_STRIPE_WIDTH_MAX; 1: one after the other */
+  uint64_t size;  /* bytes, a power of two: of each piece in turn */
+};
+
+/* As above, and neither larger than a slab nor too small for it. */
+bool fp_stripe_ok (const struct fp_stripe *s, uint64_t slab_size);
+
 #define FP_OPEN_CREATE 1u    /* it must not exist yet */
 #define FP_OPEN_RESUME 2u    /* it must exist, left behind by its client */
 #define FP_OPEN_EPHEMERAL 4u /* gone when the lease ends or at BYE */
-#define FP_OPEN_FLAGS 7u
+/* Whoever has it loses it first: its session ends, and with it every key. */
+#define FP_OPEN_TAKEOVER 8u
+/* Who has had it all along says on how many servers it is now. */
+#define FP_OPEN_RECOUNT 16u
+#define FP_OPEN_FLAGS 31u
 
 struct fp_open {
   uint32_t flags;     /* CREATE, RESUME, or both: either will do */
@@ -154,6 +193,8 @@ struct fp_open {
   uint64_t size;              /* bytes */
   uint64_t slab_size;         /* must be the server's */
   uint32_t copies;
+  uint32_t servers; /* of the whole volume */
+  struct fp_stripe stripe;
 };
 
 struct fp_open_reply {
@@ -196,6 +237,11 @@ struct fp_grants { /* reply to LIST and to GRANT */
   struct fp_grant grants[FP_MAX_GRANTS];
 };
 
+/* In a label's generation, which without it is below that: another server may
+ * have a label of the piece that counts instead, and has to be asked first.
+ */
+#define FP_GENERATION_OPEN (UINT64_C (1) << 63)
+
 struct fp_label {
   uint64_t slab;
   uint64_t piece;
@@ -223,6 +269,7 @@ struct fp_ping_reply { /* the request is empty */
   uint64_t slabs_total;
   uint64_t slabs_free;
   bool stopping;
+  uint64_t wanted; /* so many of this session's slabs it asks back for */
 };
 
 struct fp_bye { /* the reply is empty */
@@ -235,7 +282,7 @@ struct fp_stat_session {
   uint32_t transport;           /* 0: no volume open */
   uint64_t slabs;
   uint64_t since; /* seconds since 1970 */
-  bool attached;  /* false: left behind, its lease is running */
+  bool attached;  /* false: left behind, until its lease is over or for good */
 };
 
 struct fp_stat_reply { /* the request is empty */
@@ -245,6 +292,9 @@ struct fp_stat_reply { /* the request is empty */
   uint64_t total, free, lent, scrubbing, unpopulated; /* slabs */
   uint64_t uptime_s;
   bool stopping;
+  bool pressed;         /* its host is short of memory: it lends nothing now */
+  uint64_t wanted;      /* slabs that it asks back, of all clients */
+  uint64_t returned;    /* to its host because of that, since it started */
   uint32_t nr_sessions; /* listed here, FP_MAX_SESSIONS_LISTED at most */
   uint32_t nr_all;      /* there are */
   struct fp_stat_session sessions[FP_MAX_SESSIONS_LISTED];
@@ -254,6 +304,91 @@ struct fp_data_hello { /* the reply is empty */
   uint64_t session;
   uint8_t token[FP_TOKEN_SIZE];
   uint32_t lane;
+};
+
+/* ---- volumes with a name ----
+ *
+ * Such a volume outlives its client, so its servers keep two things about it,
+ * and no file of a client does: who they are (members), and which pieces exist
+ * (the map).  docs/PROTOCOL.md says what the order of changes has to be.
+ */
+
+struct fp_member {
+  struct fp_uuid server;        /* of its HELLO */
+  char addr[FP_ADDR_MAX + 1];   /* where the client that wrote this found it */
+  char domain[FP_NAME_MAX + 1]; /* failure domain; may be empty */
+  bool current;                 /* it has heard of every change of the map */
+};
+
+struct fp_members { /* the reply is empty */
+  uint64_t version; /* higher than the one that the server has, if another */
+  uint32_t count;   /* 1..FP_MAX_MEMBERS, no server twice */
+  struct fp_member members[FP_MAX_MEMBERS];
+};
+
+struct fp_lookup {
+  struct fp_uuid volume;      /* nil: by name */
+  char name[FP_NAME_MAX + 1]; /* "": by UUID */
+};
+
+struct fp_volume_entry {
+  struct fp_uuid uuid;
+  char name[FP_NAME_MAX + 1]; /* may be empty */
+  uint64_t size, slab_size;   /* bytes */
+  uint32_t copies;
+  struct fp_stripe stripe;
+  uint64_t slabs;   /* of it on this server, with a label */
+  uint64_t pieces;  /* that exist, as this server's map says */
+  uint32_t members; /* in its list of them; 0: it has none */
+  uint64_t created; /* seconds since 1970 */
+  bool ephemeral;
+  bool attached;                /* to client, since; else left by it */
+  char client[FP_NAME_MAX + 1]; /* "": nobody yet */
+  uint64_t since;               /* seconds since 1970 */
+};
+
+struct fp_lookup_reply { /* or NOENT */
+  struct fp_volume_entry volume;
+  uint64_t epoch;
+  /* For so long nobody but its last client gets it here; 0: not, or attached.
+   */
+  uint32_t fenced_ms;
+  struct fp_members members; /* version 0, none: nothing was written yet */
+};
+
+struct fp_map_change { /* all or none take effect; the reply is empty */
+  bool exist;
+  uint32_t count;
+  uint64_t pieces[FP_MAX_GRANTS];
+};
+
+struct fp_map_read {
+  uint64_t start; /* a piece, a multiple of 64 */
+  uint32_t count; /* of words, 1..FP_MAP_WORDS */
+};
+
+/* Reply to MAP_READ, with as many words as were asked for; and MAP_WRITE,
+ * whose reply is empty.  Bit n of word w is piece start + 64 * w + n; beyond
+ * the end of the volume all are 0.
+ */
+struct fp_map_words {
+  uint64_t start;
+  uint32_t count;
+  uint64_t words[FP_MAP_WORDS];
+};
+
+struct fp_delete { /* the reply is empty; BUSY: it is attached */
+  struct fp_uuid volume;
+};
+
+struct fp_volumes_req {
+  uint32_t start; /* index of the first one wanted */
+};
+
+struct fp_volumes {
+  uint32_t total; /* there are */
+  uint32_t count; /* in this reply */
+  struct fp_volume_entry volumes[FP_MAX_VOLUMES_LISTED];
 };
 
 /* In every pair: enc appends to w (check fp_writer_ok once after), dec
@@ -278,6 +413,20 @@ FP_MESSAGE (ping_reply);
 FP_MESSAGE (bye);
 FP_MESSAGE (stat_reply);
 FP_MESSAGE (data_hello);
+FP_MESSAGE (lookup);
+FP_MESSAGE (lookup_reply);
+FP_MESSAGE (members);
+FP_MESSAGE (map_change);
+FP_MESSAGE (map_read);
+FP_MESSAGE (map_words);
+FP_MESSAGE (delete);
+FP_MESSAGE (volumes_req);
+FP_MESSAGE (volumes);
+
+/* What the decoders ask of these, for who has them from elsewhere. */
+bool fp_volume_entry_ok (const struct fp_volume_entry *e);
+/* None, with version 0; or some, of whom one at least is current. */
+bool fp_members_ok (const struct fp_members *m);
 
 /* The reason that goes with a status that is not OK. */
 void fp_enc_reason (struct fp_writer *w, const char *reason);

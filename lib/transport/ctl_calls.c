@@ -69,6 +69,48 @@ fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
   CALL (FP_MSG_DATA_HELLO, ENCODE (fp_enc_data_hello), NOTHING_TO_HEAR);
 }
 
+int
+fp_ctl_lookup (struct fp_ctl *c, const struct fp_lookup *q,
+               struct fp_lookup_reply *p, uint64_t deadline_ns)
+{
+  CALL (FP_MSG_LOOKUP, ENCODE (fp_enc_lookup), DECODE (fp_dec_lookup_reply));
+}
+
+int
+fp_ctl_members (struct fp_ctl *c, const struct fp_members *q,
+                uint64_t deadline_ns)
+{
+  CALL (FP_MSG_MEMBERS, ENCODE (fp_enc_members), NOTHING_TO_HEAR);
+}
+
+int
+fp_ctl_map (struct fp_ctl *c, const struct fp_map_change *q,
+            uint64_t deadline_ns)
+{
+  CALL (FP_MSG_MAP, ENCODE (fp_enc_map_change), NOTHING_TO_HEAR);
+}
+
+int
+fp_ctl_map_write (struct fp_ctl *c, const struct fp_map_words *q,
+                  uint64_t deadline_ns)
+{
+  CALL (FP_MSG_MAP_WRITE, ENCODE (fp_enc_map_words), NOTHING_TO_HEAR);
+}
+
+int
+fp_ctl_delete (struct fp_ctl *c, const struct fp_delete *q,
+               uint64_t deadline_ns)
+{
+  CALL (FP_MSG_DELETE, ENCODE (fp_enc_delete), NOTHING_TO_HEAR);
+}
+
+int
+fp_ctl_volumes (struct fp_ctl *c, const struct fp_volumes_req *q,
+                struct fp_volumes *p, uint64_t deadline_ns)
+{
+  CALL (FP_MSG_VOLUMES, ENCODE (fp_enc_volumes_req), DECODE (fp_dec_volumes));
+}
+
 /* Their replies say more than what the decoder can check. */
 
 static int
@@ -106,6 +148,24 @@ fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
 
   if (ret == 0)
     c->passes_fds = q->transport == FP_TRANSPORT_SHM;
+  return ret;
+}
+
+static int
+map_read (struct fp_ctl *c, const struct fp_map_read *q,
+          struct fp_map_words *p, uint64_t deadline_ns)
+{
+  CALL (FP_MSG_MAP_READ, ENCODE (fp_enc_map_read), DECODE (fp_dec_map_words));
+}
+
+int
+fp_ctl_map_read (struct fp_ctl *c, const struct fp_map_read *q,
+                 struct fp_map_words *p, uint64_t deadline_ns)
+{
+  int ret = map_read (c, q, p, deadline_ns);
+
+  if (ret == 0 && (p->start != q->start || p->count != q->count))
+    return fp_ctl_broken (c, -EPROTO, "sent another part of the map");
   return ret;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ctl_channel.c - the client's end of a control connection: its socket, and
  * one exchange on it; what is said is in ctl_calls.c.  All waiting is in
- * wait_for: the socket does not block, and one deadline covers a whole
+ * fp_ctl_wait: the socket does not block, and one deadline covers a whole
  * exchange, so that a server that trickles bytes gains no time.
  */
 
@@ -50,6 +50,10 @@ fp_ctl_broken (struct fp_ctl *c, int err, const char *fmt, ...)
   return err;
 }
 
+/* Of what was not heard of before. */
+static const char doubt[] =
+    ": is it a farpage-memserver that listens there, and not something else?";
+
 static int
 broken_errno (struct fp_ctl *c, int err, const char *what)
 {
@@ -58,13 +62,13 @@ broken_errno (struct fp_ctl *c, int err, const char *what)
   if (err == -ENOENT && c->is_unix)
     return fp_ctl_broken (c, err, "there is no such socket");
   if (err == -ECONNRESET || err == -EPIPE)
-    return fp_ctl_broken (c, -ECONNRESET, "hung up before it answered %s",
-                          c->asking);
+    return fp_ctl_broken (c, -ECONNRESET, "hung up before it answered %s%s",
+                          c->asking, c->sequence == 1 ? doubt : "");
   return fp_ctl_broken (c, err, "%s: %s", what, strerror (-err));
 }
 
-static int
-timed_out (struct fp_ctl *c)
+int
+fp_ctl_timed_out (struct fp_ctl *c)
 {
   /* What it was given; what it took is more, on a busy machine. */
   double s = (double) (c->deadline_ns - c->started_ns) / (double) FP_NS_PER_S;
@@ -75,15 +79,14 @@ timed_out (struct fp_ctl *c)
   if (c->sequence == 1)
     return fp_ctl_broken (
         c, -ETIMEDOUT,
-        "accepted the connection but did not answer %s within "
-        "%.1f s",
-        c->asking, s);
+        "accepted the connection but did not answer %s within %.1f s%s",
+        c->asking, s, doubt);
   return fp_ctl_broken (c, -ETIMEDOUT, "did not answer %s within %.1f s",
                         c->asking, s);
 }
 
-static int
-wait_for (int fd, short events, uint64_t deadline_ns)
+int
+fp_ctl_wait (int fd, short events, uint64_t deadline_ns)
 {
   struct pollfd p = { .fd = fd, .events = events };
   int n;
@@ -134,7 +137,7 @@ connect_one (struct fp_ctl *c, const struct sockaddr *sa, socklen_t len,
     }
     if (errno != EINPROGRESS && errno != EINTR)
       return -errno;
-    ret = wait_for (fd, POLLOUT, deadline_ns);
+    ret = fp_ctl_wait (fd, POLLOUT, deadline_ns);
     if (ret < 0)
       return ret;
     if (getsockopt (fd, SOL_SOCKET, SO_ERROR, &err, &errlen) == -1)
@@ -146,6 +149,22 @@ connect_one (struct fp_ctl *c, const struct sockaddr *sa, socklen_t len,
   c->fd = fd;
   fd = -1;
   return 0;
+}
+
+static int
+connect_any (struct fp_ctl *c, const struct fp_sockaddrs *list)
+{
+  int ret = -ENOENT;
+
+  for (unsigned i = 0; i < list->nr; i++) {
+    ret = connect_one (c, (const struct sockaddr *) &list->list[i].addr,
+                       list->list[i].len, c->deadline_ns);
+    if (ret == 0 || ret == -ETIMEDOUT)
+      break;
+  }
+  if (ret == -ETIMEDOUT)
+    return fp_ctl_timed_out (c);
+  return ret < 0 ? broken_errno (c, ret, "cannot connect") : 0;
 }
 
 int
@@ -174,17 +193,16 @@ fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
   if (ret < 0)
     return fp_ctl_broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
 
-  for (unsigned i = 0; i < list->nr; i++) {
-    ret = connect_one (c, (const struct sockaddr *) &list->list[i].addr,
-                       list->list[i].len, deadline_ns);
-    if (ret == 0 || ret == -ETIMEDOUT)
-      break;
-  }
-  if (ret == -ETIMEDOUT)
-    return timed_out (c);
-  if (ret < 0)
-    return broken_errno (c, ret, "cannot connect");
-  return 0;
+  ret = connect_any (c, list);
+  if (ret == 0)
+    ret = fp_ctl_start_tls (c, addr->host);
+  if (ret <= 0)
+    return ret;
+  fp_ctl_end_tls (c);
+  close (c->fd);
+  c->fd = -1;
+  c->asking = NULL;
+  return connect_any (c, list);
 }
 
 void
@@ -193,6 +211,7 @@ fp_ctl_free (struct fp_ctl *c)
   if (c == NULL)
     return;
   close_fds (c);
+  fp_ctl_end_tls (c);
   if (c->fd >= 0)
     close (c->fd);
   free (c);
@@ -202,6 +221,13 @@ void
 fp_ctl_freep (struct fp_ctl **cp)
 {
   fp_ctl_free (*cp);
+}
+
+void
+fp_ctl_hang_up (struct fp_ctl *c)
+{
+  /* It may be down already. */
+  (void) shutdown (c->fd, SHUT_RDWR);
 }
 
 int
@@ -236,18 +262,25 @@ static int
 send_all (struct fp_ctl *c, const uint8_t *p, size_t n, uint64_t deadline_ns)
 {
   while (n > 0) {
-    ssize_t r = send (c->fd, p, n, MSG_NOSIGNAL);
+    const struct iovec iov = { (uint8_t *) (uintptr_t) p, n };
+    ssize_t r;
 
+    if (c->tls != NULL)
+      r = fp_tls_send (c->tls, &iov, 1);
+    else {
+      r = send (c->fd, p, n, MSG_NOSIGNAL);
+      r = r == -1 ? -errno : r;
+    }
     if (r >= 0) {
       p += r;
       n -= (size_t) r;
       continue;
     }
-    if (errno == EINTR)
+    if (r == -EINTR)
       continue;
-    if (errno != EAGAIN)
-      return -errno;
-    int ret = wait_for (c->fd, POLLOUT, deadline_ns);
+    if (r != -EAGAIN)
+      return (int) r;
+    int ret = fp_ctl_wait (c->fd, POLLOUT, deadline_ns);
     if (ret < 0)
       return ret;
   }
@@ -299,17 +332,22 @@ recv_some (struct fp_ctl *c, void *p, size_t n, uint64_t deadline_ns)
       msg.msg_control = control.buf;
       msg.msg_controllen = sizeof control.buf;
     }
-    r = recvmsg (c->fd, &msg, MSG_CMSG_CLOEXEC);
+    if (c->tls != NULL)
+      r = fp_tls_recv (c->tls, &iov, 1);
+    else {
+      r = recvmsg (c->fd, &msg, MSG_CMSG_CLOEXEC);
+      r = r == -1 ? -errno : r;
+    }
     if (r >= 0) {
       if (c->is_unix && take_fds (c, &msg) < 0)
         return -EPROTO;
       return r;
     }
-    if (errno == EINTR)
+    if (r == -EINTR)
       continue;
-    if (errno != EAGAIN)
-      return -errno;
-    ret = wait_for (c->fd, POLLIN, deadline_ns);
+    if (r != -EAGAIN)
+      return r;
+    ret = fp_ctl_wait (c->fd, POLLIN, deadline_ns);
     if (ret < 0)
       return ret;
   }
@@ -319,7 +357,9 @@ static int
 recv_failed (struct fp_ctl *c, ssize_t err)
 {
   if (err == -ETIMEDOUT)
-    return timed_out (c);
+    return fp_ctl_timed_out (c);
+  if (c->tls != NULL && (err == -EACCES || err == -EPROTO))
+    return fp_ctl_broken (c, (int) err, "%s", fp_tls_why (c->tls));
   if (err == -EPROTO)
     return fp_ctl_broken (
         c, -EPROTO, "sent more file descriptors than it may, answering %s",
@@ -327,15 +367,38 @@ recv_failed (struct fp_ctl *c, ssize_t err)
   return broken_errno (c, err == 0 ? -ECONNRESET : (int) err, "receiving");
 }
 
+/* Who begins like that, as far as we know. */
+static const char *
+guess (const uint8_t *p, size_t n)
+{
+  static const struct {
+    const char *begins, *is;
+  } known[] = {
+    { "SSH-", "an SSH server" },
+    { "HTTP/", "an HTTP server" },
+    { "NBDMAGIC", "NBD, which is nbdkit's" },
+    { "220", "a mail or FTP server" },
+    { "RFB ", "a VNC server" },
+    { "\x15\x03", "TLS" },
+  };
+
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+    if (n >= strlen (known[i].begins) &&
+        memcmp (p, known[i].begins, strlen (known[i].begins)) == 0)
+      return known[i].is;
+  return NULL;
+}
+
 /* What came first is not ours: show people what it is. */
 static int
 stranger (struct fp_ctl *c, size_t have)
 {
+  const char *like;
   char shown[BANNER_MAX + 1];
   size_t n = 0;
   ssize_t r;
 
-  if (have < BANNER_MAX) {
+  if (have < BANNER_MAX && c->tls == NULL) {
     r = recv (c->fd, c->buf + have, BANNER_MAX - have, MSG_DONTWAIT);
     if (r > 0)
       have += (size_t) r;
@@ -343,14 +406,15 @@ stranger (struct fp_ctl *c, size_t have)
   while (n < have && n < BANNER_MAX && c->buf[n] >= 0x20 && c->buf[n] < 0x7f)
     shown[n] = (char) c->buf[n], n++;
   shown[n] = '\0';
+  like = guess (c->buf, have);
   if (n == 0)
-    return fp_ctl_broken (
-        c, -EPROTO,
-        "is not a farpage memory server: its answer to %s is not "
-        "text and not ours",
-        c->asking);
+    return fp_ctl_broken (c, -EPROTO,
+                          "is not a farpage memory server: its answer to %s "
+                          "is %s, and not ours",
+                          c->asking, like != NULL ? like : "no text");
   return fp_ctl_broken (
-      c, -EPROTO, "is not a farpage memory server: it answered \"%s\"", shown);
+      c, -EPROTO, "is not a farpage memory server: it answered \"%s\"%s%s",
+      shown, like != NULL ? ", like " : "", like != NULL ? like : "");
 }
 
 /* Header and body of the reply, the body behind the header in c->buf. */
@@ -450,7 +514,7 @@ fp_ctl_exchange (struct fp_ctl *c, unsigned type, struct fp_writer *w,
 
   ret = send_all (c, c->buf, FP_HEADER_SIZE + h.length, deadline_ns);
   if (ret == -ETIMEDOUT)
-    return timed_out (c);
+    return fp_ctl_timed_out (c);
   /* It may have said why before it hung up: read that, if it is there. */
   if (ret < 0 && ret != -EPIPE && ret != -ECONNRESET)
     return broken_errno (c, ret, "sending");

@@ -26,8 +26,10 @@
 #include "proto/messages.h"
 
 struct fp_ctl;
+struct fp_tls_session;
 
-/* Connect the socket; says nothing yet.  *out is set on failure too, so
+/* Connect the socket, with TLS where fp_tls_set_client said so; says nothing
+ * yet.  *out is set on failure too, so
  * that fp_ctl_why can say why; it is to be freed then like any other.  (It is
  * NULL after -ENOMEM, which fp_ctl_why and fp_ctl_free take.)  Looking up a
  * host name may take longer than the deadline: that wait is the resolver's.
@@ -36,12 +38,18 @@ int fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
                  uint64_t deadline_ns);
 void fp_ctl_free (struct fp_ctl *c);
 void fp_ctl_freep (struct fp_ctl **cp);
+/* From any thread, before it is freed: the call that is running fails soon, as
+ * if the server had hung up, and so does every other.
+ */
+void fp_ctl_hang_up (struct fp_ctl *c);
 
 /* The socket, for poll(2): readable while no call is running means that
  * the server hung up (or sent what nobody asked for).
  */
 int fp_ctl_fd (const struct fp_ctl *c);
 bool fp_ctl_is_unix (const struct fp_ctl *c);
+/* "tls", "unix", or "plain": who is on the way can read and change it. */
+const char *fp_ctl_secured (const struct fp_ctl *c);
 const char *fp_ctl_why (const struct fp_ctl *c);
 
 int fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
@@ -69,11 +77,28 @@ int fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q,
 int fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p,
                  uint64_t deadline_ns);
 
+int fp_ctl_lookup (struct fp_ctl *c, const struct fp_lookup *q,
+                   struct fp_lookup_reply *p, uint64_t deadline_ns);
+int fp_ctl_members (struct fp_ctl *c, const struct fp_members *q,
+                    uint64_t deadline_ns);
+int fp_ctl_map (struct fp_ctl *c, const struct fp_map_change *q,
+                uint64_t deadline_ns);
+int fp_ctl_map_read (struct fp_ctl *c, const struct fp_map_read *q,
+                     struct fp_map_words *p, uint64_t deadline_ns);
+int fp_ctl_map_write (struct fp_ctl *c, const struct fp_map_words *q,
+                      uint64_t deadline_ns);
+int fp_ctl_delete (struct fp_ctl *c, const struct fp_delete *q,
+                   uint64_t deadline_ns);
+int fp_ctl_volumes (struct fp_ctl *c, const struct fp_volumes_req *q,
+                    struct fp_volumes *p, uint64_t deadline_ns);
+
 /* Turn this connection into a data connection of the tcp transport: after
- * it, take the socket away and free the channel.
+ * it, take the socket away, with the TLS on it (NULL: there is none), and free
+ * the channel.
  */
 int fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
                        uint64_t deadline_ns);
 int fp_ctl_steal_fd (struct fp_ctl *c);
+struct fp_tls_session *fp_ctl_steal_tls (struct fp_ctl *c);
 
 #endif /* FP_CTL_CHANNEL_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ctl_int.h - what ctl_channel.c, the socket, and ctl_calls.c, the messages,
- * know of each other.  A call is begin; encode; exchange; decode; finish.
+ * know of each other, and ctl_tls.c, what comes before them.  A call is begin;
+ * encode; exchange; decode; finish.
  */
 
 #ifndef FP_CTL_INT_H
@@ -11,11 +12,13 @@
 
 #include "proto/messages.h"
 #include "transport/ctl_channel.h"
+#include "transport/tls.h"
 
 #define FP_CTL_WHY_MAX 400
 
 struct fp_ctl {
   int fd;
+  struct fp_tls_session *tls; /* NULL: in clear */
   bool is_unix;
   bool broken;
   bool passes_fds; /* the volume was opened for shm */
@@ -35,6 +38,16 @@ struct fp_ctl {
 /* Say why, and that there is no going on.  Returns err. */
 __attribute__ ((__format__ (__printf__, 3, 4))) int fp_ctl_broken (
     struct fp_ctl *c, int err, const char *fmt, ...);
+
+/* The deadline of what is being done has passed: say so.  -ETIMEDOUT. */
+int fp_ctl_timed_out (struct fp_ctl *c);
+int fp_ctl_wait (int fd, short events, uint64_t deadline_ns);
+
+/* TLS on the socket, to whoever is at host, if this process is to use it
+ * there. 1: there is nobody who speaks it; connect again, and do without.
+ */
+int fp_ctl_start_tls (struct fp_ctl *c, const char *host);
+void fp_ctl_end_tls (struct fp_ctl *c);
 
 void fp_ctl_begin (struct fp_ctl *c, struct fp_writer *w);
 

@@ -5,7 +5,8 @@
  *
  * conns[] is written by conn_open (any thread, one compare-and-swap) and by
  * conn_free (the queue's thread); all else belongs to the queue's thread but
- * for conn->broken and shutdown(2), which break uses from anywhere.
+ * for conn->broken, connect(2) and shutdown(2), which break uses from
+ * anywhere.
  */
 
 #include <config.h>
@@ -48,8 +49,10 @@ static char reserved;
 
 struct tcp_queue {
   struct fp_op_queue common; /* its fd is an epoll of all connections */
-  bool armed; /* the next poll asks epoll, for idle connections' sake */
+  bool armed;      /* the next poll asks epoll, for idle connections' sake */
+  uint8_t *buffer; /* of all its connections: only one thread receives */
   unsigned max_conns;
+  _Atomic unsigned used; /* places beyond were never taken: poll stops there */
   _Atomic (struct tcp_conn *) conns[];
 };
 
@@ -59,12 +62,19 @@ queue_of (const struct tcp_conn *c)
   return (struct tcp_queue *) c->base.queue;
 }
 
+/* shutdown alone would still send what the socket holds, long after these
+ * WRITEs were said to have failed.  Connecting to nowhere throws that away and
+ * resets the connection; the fd stays, so that any thread may do it.  Of a
+ * Unix socket it is refused: what that holds is at the server already.
+ */
 static void
 tcp_conn_break (struct fp_conn *base)
 {
+  static const struct sockaddr nowhere = { .sa_family = AF_UNSPEC };
   struct tcp_conn *c = (struct tcp_conn *) base;
 
   atomic_store (&c->broken, true);
+  (void) connect (c->stream.fd, &nowhere, sizeof nowhere);
   (void) shutdown (c->stream.fd, SHUT_RDWR); /* may be so already */
 }
 
@@ -170,8 +180,9 @@ static struct fp_op *
 tcp_poll (struct fp_queue *base)
 {
   struct tcp_queue *q = (struct tcp_queue *) base;
+  unsigned used = atomic_load_explicit (&q->used, memory_order_acquire);
 
-  for (unsigned i = 0; i < q->max_conns; i++) {
+  for (unsigned i = 0; i < used; i++) {
     struct tcp_conn *c = conn_at (q, i);
 
     if (c != NULL && c->inflight > 0)
@@ -196,8 +207,9 @@ static void
 tcp_kick (struct fp_queue *base)
 {
   struct tcp_queue *q = (struct tcp_queue *) base;
+  unsigned used = atomic_load_explicit (&q->used, memory_order_acquire);
 
-  for (unsigned i = 0; i < q->max_conns; i++) {
+  for (unsigned i = 0; i < used; i++) {
     struct tcp_conn *c = conn_at (q, i);
 
     if (c != NULL && c->stream.to_send.head != NULL &&
@@ -210,8 +222,9 @@ static bool
 tcp_arm (struct fp_queue *base)
 {
   struct tcp_queue *q = (struct tcp_queue *) base;
+  unsigned used = atomic_load_explicit (&q->used, memory_order_acquire);
 
-  for (unsigned i = 0; i < q->max_conns; i++) {
+  for (unsigned i = 0; i < used; i++) {
     struct tcp_conn *c = conn_at (q, i);
 
     if (c != NULL && watch_out (c, c->stream.to_send.head != NULL) < 0)
@@ -241,8 +254,22 @@ tcp_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
     return r;
   q = (struct tcp_queue *) common;
   q->max_conns = p->max_conns;
+  q->buffer = malloc (FP_TCP_STREAM_BUFFER);
+  if (q->buffer == NULL) {
+    fp_op_queue_free (&common->base);
+    return -ENOMEM;
+  }
+  /* So that it is there, and not faulted in by the first request. */
+  memset (q->buffer, 0, FP_TCP_STREAM_BUFFER);
   *out = &common->base;
   return 0;
+}
+
+static void
+tcp_queue_free (struct fp_queue *base)
+{
+  free (((struct tcp_queue *) base)->buffer);
+  fp_op_queue_free (base);
 }
 
 /* Only epoll may still know it. */
@@ -251,6 +278,7 @@ conn_destroy (struct tcp_conn *c)
 {
   if (c->event_fd >= 0)
     close (c->event_fd);
+  fp_tls_end (c->stream.tls);
   if (c->stream.fd >= 0)
     close (c->stream.fd);
   free (c);
@@ -281,6 +309,7 @@ handshake (struct tcp_conn *c, const struct fp_conn_params *p,
   if (ret < 0)
     return ret == -EPERM ? -EACCES : ret;
   c->stream.fd = fp_ctl_steal_fd (ctl);
+  c->stream.tls = fp_ctl_steal_tls (ctl);
 
   /* Not there on a Unix socket, whose peer cannot vanish. */
   (void) setsockopt (c->stream.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
@@ -290,6 +319,15 @@ handshake (struct tcp_conn *c, const struct fp_conn_params *p,
   (void) setsockopt (c->stream.fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle,
                      sizeof idle);
   return 0;
+}
+
+static void
+raise_used (struct tcp_queue *q, unsigned n)
+{
+  unsigned now = atomic_load (&q->used);
+
+  while (now < n && !atomic_compare_exchange_weak (&q->used, &now, n))
+    ;
 }
 
 /* Enter c into its queue.  Its place is reserved first, so that poll, which
@@ -312,6 +350,7 @@ enter (struct tcp_queue *q, struct tcp_conn *c)
     }
     c->index = i;
     atomic_store_explicit (&q->conns[i], c, memory_order_release);
+    raise_used (q, i + 1);
     return 0;
   }
   return -EMFILE;
@@ -329,7 +368,7 @@ tcp_conn_open (struct fp_conn **out, struct fp_queue *base,
     return -ENOMEM;
   c->base.ops = &fp_transport_tcp;
   c->base.queue = base;
-  fp_tcp_stream_init (&c->stream, -1);
+  fp_tcp_stream_init (&c->stream, -1, ((struct tcp_queue *) base)->buffer);
   c->depth = p->depth;
   c->event_fd = epoll_create1 (EPOLL_CLOEXEC);
   if (c->event_fd == -1)
@@ -428,7 +467,7 @@ const struct fp_transport_ops fp_transport_tcp = {
   .max_transfer = FP_DATA_MAX,
   .available = tcp_available,
   .queue_new = tcp_queue_new,
-  .queue_free = fp_op_queue_free,
+  .queue_free = tcp_queue_free,
   .poll = tcp_poll,
   .arm = tcp_arm,
   .fd = fp_op_queue_fd,

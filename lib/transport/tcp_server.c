@@ -31,6 +31,7 @@
 
 struct server {
   int fd;
+  struct fp_tls_session *tls; /* NULL: in clear */
   const struct fp_tcp_memory *memory;
   unsigned stall_ms;
   bool expect_large; /* the last frame was: read the next header alone */
@@ -54,7 +55,7 @@ wait_for (const struct server *s, short events, uint64_t deadline_ns)
   struct pollfd p = { .fd = s->fd, .events = events };
 
   for (;;) {
-    int ms = fp_deadline_left_ms (deadline_ns);
+    int ms = deadline_ns != 0 ? fp_deadline_left_ms (deadline_ns) : -1;
     int n;
 
     if (ms == 0)
@@ -76,19 +77,25 @@ receive (struct server *s, struct iovec *iov, size_t nr, uint64_t deadline_ns)
   struct msghdr msg = { .msg_iov = iov, .msg_iovlen = nr };
 
   for (;;) {
-    ssize_t r = recvmsg (s->fd, &msg, deadline_ns ? MSG_DONTWAIT : 0);
+    ssize_t r;
 
+    if (s->tls != NULL)
+      r = fp_tls_recv (s->tls, iov, nr);
+    else {
+      r = recvmsg (s->fd, &msg, deadline_ns ? MSG_DONTWAIT : 0);
+      r = r == -1 ? -errno : r;
+    }
     if (r > 0)
       return r;
     if (r == 0)
       return -ECONNRESET;
-    if (errno == EAGAIN) {
+    if (r == -EAGAIN) {
       int ret = wait_for (s, POLLIN, deadline_ns);
       if (ret < 0)
         return ret;
     }
-    else if (errno != EINTR)
-      return -errno;
+    else if (r != -EINTR)
+      return r;
   }
 }
 
@@ -114,12 +121,18 @@ flush (struct server *s)
     return 0;
   deadline = fp_deadline_in_ms (s->stall_ms);
   while (msg.msg_iovlen > 0) {
-    ssize_t r = sendmsg (s->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t r;
 
-    if (r == -1) {
-      if (errno == EINTR)
+    if (s->tls != NULL)
+      r = fp_tls_send (s->tls, msg.msg_iov, msg.msg_iovlen);
+    else {
+      r = sendmsg (s->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+      r = r == -1 ? -errno : r;
+    }
+    if (r < 0) {
+      if (r == -EINTR)
         continue;
-      ret = errno == EAGAIN ? wait_for (s, POLLOUT, deadline) : -errno;
+      ret = r == -EAGAIN ? wait_for (s, POLLOUT, deadline) : (int) r;
       if (ret < 0)
         break;
       continue;
@@ -169,7 +182,7 @@ handle_read (struct server *s, const struct fp_data_req *q)
                                false, &hold);
 
   return reply (s, q, data != NULL ? FP_STATUS_OK : FP_STATUS_PERM, data,
-                hold);
+                data != NULL ? hold : NULL);
 }
 
 /* The payload of a WRITE: what is buffered, then the rest from the socket.
@@ -292,7 +305,8 @@ serve (struct server *s)
 }
 
 int
-fp_tcp_serve (int fd, const struct fp_tcp_memory *memory, unsigned stall_ms)
+fp_tcp_serve (int fd, struct fp_tls_session *tls,
+              const struct fp_tcp_memory *memory, unsigned stall_ms)
 {
   struct server s; /* not initialised as a whole: the buffer is large */
   int flags, ret;
@@ -303,6 +317,7 @@ fp_tcp_serve (int fd, const struct fp_tcp_memory *memory, unsigned stall_ms)
     return -errno;
 
   s.fd = fd;
+  s.tls = tls;
   s.memory = memory;
   s.stall_ms = stall_ms;
   s.expect_large = false;

@@ -4,7 +4,7 @@
  *
  * Threads:  fp_tcp_serve runs in a thread of its own; shutdown(2) of the
  *           socket from any thread ends it.
- * Memory:   it does not allocate.
+ * Memory:   it does not allocate, but for TLS (tls.h).
  */
 
 #ifndef FP_TCP_SERVER_H
@@ -12,6 +12,8 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "transport/tls.h"
 
 struct fp_tcp_memory {
   /* The address of [raddr, raddr + length) under rkey, held until put, so
@@ -27,9 +29,10 @@ struct fp_tcp_memory {
 /* Serve fd until the peer hangs up, errs, or stays silent in the middle of a
  * frame for stall_ms.  A frame that is refused is answered with its
  * status and ends nothing; one that is malformed ends the connection.
- * Returns 0 at an orderly end, else -errno.  Does not close fd.
+ * Returns 0 at an orderly end, else -errno.  Does not close fd.  tls: what it
+ * is in, that stays the caller's; NULL: in clear.
  */
-int fp_tcp_serve (int fd, const struct fp_tcp_memory *memory,
-                  unsigned stall_ms);
+int fp_tcp_serve (int fd, struct fp_tls_session *tls,
+                  const struct fp_tcp_memory *memory, unsigned stall_ms);
 
 #endif /* FP_TCP_SERVER_H */

@@ -16,11 +16,39 @@
 #define BATCH 32    /* requests in one sendmsg */
 
 void
-fp_tcp_stream_init (struct fp_tcp_stream *s, int fd)
+fp_tcp_stream_init (struct fp_tcp_stream *s, int fd, uint8_t *buf)
 {
   s->fd = fd;
+  s->buf = buf;
   fp_op_list_init (&s->to_send);
   fp_op_list_init (&s->to_answer);
+}
+
+/* As sendmsg and recvmsg, with or without TLS; -errno. */
+static ssize_t
+stream_send (struct fp_tcp_stream *s, const struct msghdr *msg)
+{
+  ssize_t r;
+
+  if (s->tls != NULL)
+    return fp_tls_send (s->tls, msg->msg_iov, msg->msg_iovlen);
+  do
+    r = sendmsg (s->fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (r == -1 && errno == EINTR);
+  return r == -1 ? -errno : r;
+}
+
+static ssize_t
+stream_receive (struct fp_tcp_stream *s, struct msghdr *msg)
+{
+  ssize_t r;
+
+  if (s->tls != NULL)
+    return fp_tls_recv (s->tls, msg->msg_iov, msg->msg_iovlen);
+  do
+    r = recvmsg (s->fd, msg, MSG_DONTWAIT);
+  while (r == -1 && errno == EINTR);
+  return r == -1 ? -errno : r;
 }
 
 static size_t
@@ -65,12 +93,10 @@ fp_tcp_stream_send (struct fp_tcp_stream *s)
     msg.msg_iov->iov_base = (uint8_t *) msg.msg_iov->iov_base + skip;
     msg.msg_iov->iov_len -= skip;
 
-    r = sendmsg (s->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (r == -1) {
-      if (errno == EINTR)
-        continue;
-      return -errno;
-    }
+    /* After -EAGAIN all of this is said again, as TLS wants it. */
+    r = stream_send (s, &msg);
+    if (r < 0)
+      return (int) r;
     s->sent += (size_t) r;
     while (s->to_send.head != NULL &&
            s->sent >= frame_size (s->to_send.head)) {
@@ -165,9 +191,8 @@ buffer_want (const struct fp_tcp_stream *s, bool skip_first)
   return FP_MIN (want, (size_t) FP_TCP_STREAM_BUFFER);
 }
 
-int
-fp_tcp_stream_receive (struct fp_tcp_stream *s, struct fp_op_list *done,
-                       unsigned *nr)
+static int
+receive (struct fp_tcp_stream *s, struct fp_op_list *done, unsigned *nr)
 {
   bool more = true;
 
@@ -197,13 +222,11 @@ fp_tcp_stream_receive (struct fp_tcp_stream *s, struct fp_op_list *done,
       iov[msg.msg_iovlen++] =
           (struct iovec) { s->buf + s->end, want - s->end };
 
-    r = recvmsg (s->fd, &msg, MSG_DONTWAIT);
-    if (r == -1 && errno == EINTR)
-      continue;
-    if (r == -1 && errno == EAGAIN)
+    r = stream_receive (s, &msg);
+    if (r == -EAGAIN)
       return 0;
     if (r <= 0)
-      return r == 0 ? -ECONNRESET : -errno;
+      return r == 0 ? -ECONNRESET : (int) r;
     if (direct > 0) {
       size_t n = FP_MIN ((size_t) r, direct);
 
@@ -223,4 +246,19 @@ fp_tcp_stream_receive (struct fp_tcp_stream *s, struct fp_op_list *done,
     more = (size_t) r == asked && s->to_answer.head != NULL;
   }
   return 0;
+}
+
+int
+fp_tcp_stream_receive (struct fp_tcp_stream *s, struct fp_op_list *done,
+                       unsigned *nr)
+{
+  int r;
+
+  memcpy (s->buf, s->rest, s->end);
+  r = receive (s, done, nr);
+  /* A part of a header, unless it is of no use any more. */
+  s->end = r < 0 ? 0 : s->end - s->pos;
+  memcpy (s->rest, s->buf + s->pos, s->end);
+  s->pos = 0;
+  return r;
 }

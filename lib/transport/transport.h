@@ -127,6 +127,12 @@ struct fp_transport_ops {
 
   /* Make everything in flight complete with an error; later posts fail
    * with -ENOTCONN.  May be called twice.
+   *
+   * What has not left this host by then never does.  What has may land after
+   * its op came back, until the server has accepted another connection of this
+   * lane or opened the volume to another session: either waits for the end of
+   * what came before.  So a write may be done over on the next connection of
+   * its lane, or under the next session, and nowhere before that.
    */
   void (*conn_break) (struct fp_conn *c);
 

@@ -21,7 +21,8 @@ lane_freep (struct fp_lane **lanep)
 }
 
 int
-fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index)
+fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
+             unsigned slots)
 {
   FP_CLEANUP (lane_freep) struct fp_lane *lane = NULL;
 
@@ -30,6 +31,7 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index)
     return -ENOMEM;
   lane->v = v;
   lane->index = index;
+  lane->nr_slots = slots;
   fp_mutex_init (&lane->lock);
   fp_cond_init (&lane->cond);
   list_init (&lane->pending);
@@ -38,11 +40,11 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index)
   lane->wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (lane->wake_fd == -1)
     return -errno;
-  lane->conns = calloc (v->nr_links, sizeof *lane->conns);
-  lane->frags = calloc (v->p.slots, sizeof *lane->frags);
+  lane->conns = calloc (FP_MAX_SERVERS, sizeof *lane->conns);
+  lane->frags = calloc (slots, sizeof *lane->frags);
   if (lane->conns == NULL || lane->frags == NULL)
     return -ENOMEM;
-  for (unsigned i = 0; i < v->p.slots; i++) {
+  for (unsigned i = 0; i < slots; i++) {
     lane->frags[i].next = lane->free_frags;
     lane->free_frags = &lane->frags[i];
   }
@@ -60,7 +62,7 @@ fp_lane_free (struct fp_lane *lane)
       lane->queues[i]->ops->queue_free (lane->queues[i]);
   }
   if (lane->slots != NULL)
-    munmap (lane->slots, (size_t) lane->v->p.slots * lane->v->p.slot_size);
+    munmap (lane->slots, (size_t) lane->nr_slots * lane->v->p.slot_size);
   if (lane->wake_fd > 0)
     close (lane->wake_fd);
   pthread_cond_destroy (&lane->cond);
@@ -80,7 +82,7 @@ fp_lane_volume (const struct fp_lane *lane)
 static int
 lane_slots (struct fp_lane *lane)
 {
-  size_t size = (size_t) lane->v->p.slots * lane->v->p.slot_size;
+  size_t size = (size_t) lane->nr_slots * lane->v->p.slot_size;
   void *m;
 
   if (lane->slots != NULL)
@@ -90,7 +92,7 @@ lane_slots (struct fp_lane *lane)
   if (m == MAP_FAILED)
     return -errno;
   lane->slots = m;
-  for (unsigned i = 0; i < lane->v->p.slots; i++)
+  for (unsigned i = 0; i < lane->nr_slots; i++)
     lane->frags[i].slot = lane->slots + (size_t) i * lane->v->p.slot_size;
   return 0;
 }
@@ -101,8 +103,8 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   unsigned i = (unsigned) __builtin_ctz (ops->bit);
   struct fp_queue *q = NULL;
   struct fp_queue_params qp = {
-    .depth = lane->v->p.slots,
-    .max_conns = lane->v->nr_links,
+    .depth = lane->nr_slots,
+    .max_conns = FP_MAX_SERVERS,
   };
   int r;
 
@@ -114,7 +116,7 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
     if (r < 0)
       return r;
     qp.memory = lane->slots;
-    qp.memory_size = (size_t) lane->v->p.slots * lane->v->p.slot_size;
+    qp.memory_size = (size_t) lane->nr_slots * lane->v->p.slot_size;
   }
   r = ops->queue_new (&q, &qp);
   if (r < 0)
@@ -135,7 +137,7 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
   if (r < 0)
     return r;
   cp->lane = lane->index;
-  cp->depth = lane->v->p.slots;
+  cp->depth = lane->nr_slots;
   r = ops->conn_open (&conn, lane->queues[__builtin_ctz (ops->bit)], cp,
                       deadline_ns);
   if (r < 0)
@@ -238,12 +240,12 @@ fp_lane_event (struct fp_lane *lane, unsigned s)
 }
 
 uint64_t
-fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *offset)
+fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at)
 {
   LANE_LOCK_SCOPE (lane);
   struct lane_conn *lc = &lane->conns[s];
 
-  *offset = lc->flush_offset;
+  *at = lc->flush_at;
   return lc->flushed == lc->written ? 0 : lc->written;
 }
 

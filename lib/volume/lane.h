@@ -15,8 +15,9 @@
  *
  * A pending io that finds no free fragment stays where it is: that is the
  * back-pressure.  A parked io is tried again when something changed, and
- * fails when its deadline has passed.  One that was in flight is never given
- * up before its transfers completed; its deadline breaks the connection.
+ * fails when that is in vain and its deadline has passed.  One that was in
+ * flight is never given up before its transfers completed; its deadline breaks
+ * the connection.
  *
  * Of the threads that wait on a lane one polls for all; it sleeps on the
  * completion channels when polling has not paid.
@@ -36,7 +37,8 @@ struct fp_lane_stats {
   uint64_t inflight, poll_hits, sleeps;
 };
 
-int fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index);
+int fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
+                 unsigned slots);
 void fp_lane_free (struct fp_lane *lane); /* no connections, no io */
 struct fp_volume *fp_lane_volume (const struct fp_lane *lane);
 
@@ -67,19 +69,27 @@ void fp_lane_wake (struct fp_lane *lane);
  */
 void fp_lane_help (struct fp_lane *lane);
 
-/* A read of length bytes that goes to the server, whatever the written
- * bits say, and is not counted: what makes earlier writes of the same queue
- * pair visible.
+/* A read of length bytes in one piece, at a linear address (stripe.h), that
+ * goes to the server, whatever the written bits say, and is not counted: what
+ * makes earlier writes of the same queue pair visible.
  */
 int fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
-                       uint64_t offset);
+                       uint64_t at);
+/* The same, for who has something else to do at a deadline: of what io says,
+ * which may be of a piece that is FROZEN.  It is the lane's until it is done;
+ * wait: until then.
+ */
+void fp_lane_sync_begin (struct fp_lane *lane, struct fp_io *io);
+bool fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait);
+/* A write likewise, which is counted. */
+int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
+                      uint64_t at);
 
 /* Did the lane write to server s since the last flush?  0: no; else a mark, to
- * be given to fp_lane_flushed when a READ was made at *offset, where the lane
+ * be given to fp_lane_flushed when a READ was made at *at, where the lane
  * wrote.  Two flushes at once both make one: neither may answer for the other.
  */
-uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s,
-                            uint64_t *offset);
+uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at);
 void fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
 
 void fp_lane_stats (struct fp_lane *lane, struct fp_lane_stats *st,

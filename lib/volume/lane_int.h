@@ -25,17 +25,29 @@ struct frag {
   struct fp_io *io;
   unsigned char *slot; /* bounce memory, of a registered transport */
   unsigned char *user; /* where the bytes come from or go to */
-  uint64_t piece;
+  struct fp_piece *piece;
+  uint64_t at; /* linear: stripe.h */
   unsigned server;
   uint64_t deadline_ns;
   struct frag *prev, *next; /* active, oldest first; or free */
+
+  /* Of a write to several copies: the first of its fragments, whose slot they
+   * share; else NULL.  It tells how many are under way, to which copies, and
+   * what is held of fp_volume.overlap.
+   */
+  struct frag *head;
+  unsigned under_way;
+  uint8_t copies;
+  uint64_t held_at;
+  uint32_t held;
 };
 
 struct lane_conn {
-  struct fp_conn *conn;  /* NULL: away */
-  uint64_t written;      /* writes sent on it, ever */
-  uint64_t flushed;      /* so many of them were followed by a READ */
-  uint64_t flush_offset; /* somewhere it wrote */
+  struct fp_conn *conn; /* NULL: away */
+  uint64_t written;     /* writes sent on it, ever */
+  uint64_t flushed;     /* so many of them were followed by a READ */
+  uint64_t flush_at;    /* somewhere it wrote */
+  unsigned inflight;    /* fragments */
 };
 
 struct io_list {
@@ -45,6 +57,7 @@ struct io_list {
 struct fp_lane {
   struct fp_volume *v;
   unsigned index;
+  unsigned nr_slots;
   _Atomic unsigned users;
 
   _Atomic unsigned knocking; /* threads that want the lock: let them */
@@ -129,7 +142,39 @@ count (_Atomic uint64_t *counter, uint64_t n)
   atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
 }
 
+enum issue { ISSUED, NO_SLOT, PARK, FAILED };
+
+/* lane_copies.c, with the lock held: pieces that have several copies */
+
+/* Of io the next `left` bytes, or fewer, which are at linear address at: what
+ * was done or is under way is counted in io->issued.
+ */
+enum issue lane_issue_copies (struct fp_lane *lane, struct fp_io *io,
+                              uint64_t at, uint64_t left);
+/* A fragment of a write to several copies is over, and inside its piece still.
+ */
+void lane_copy_written (struct fp_lane *lane, struct frag *f);
+/* All of them are, of which this is the head. */
+void lane_copies_written (struct fp_lane *lane, struct frag *head);
+
 /* lane_issue.c, with the lock held */
+
+void lane_frag_put (struct fp_lane *lane, struct frag *f);
+/* So much of left can go in one fragment to a copy that is reached by ops. */
+uint32_t lane_frag_size (const struct fp_lane *lane,
+                         const struct fp_transport_ops *ops, uint64_t left);
+/* Start the transfer of f, the first free fragment, whose op has kind, length
+ * and local, to or from the copy at p, which was entered; at: the address of
+ * that entry.
+ */
+enum issue lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
+                      struct fp_piece *p, uint64_t at);
+/* A run that lies in one READY copy, which was entered.  Returns its length,
+ * or 0 with *out saying why not.
+ */
+uint32_t lane_issue_frag (struct fp_lane *lane, struct fp_io *io,
+                          struct fp_piece *p, uint64_t at, uint32_t left,
+                          enum issue *out);
 
 /* One round: collect, decide, issue.  Returns true if anything completed. */
 bool lane_progress (struct fp_lane *lane);

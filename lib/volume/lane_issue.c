@@ -8,15 +8,37 @@
 #include <unistd.h>
 
 #include "volume/lane_int.h"
+#include "volume/mirror.h"
+#include "volume/stripe.h"
 
 #define SCAN_NS 10000000u      /* parked ios are looked at this often */
 #define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
+
+/* It may have reached some copies, and not others. */
+static void
+diverge (struct fp_lane *lane, const struct fp_io *io)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t run;
+
+  for (uint64_t n = 0; n < io->length; n += run) {
+    uint64_t at = io->offset + n;
+
+    if (!io->linear)
+      at = fp_stripe_at (t, at, &run);
+    else
+      run = t->piece_size - (at & (t->piece_size - 1));
+    fp_mirror_diverged (lane->v, at >> t->shift);
+  }
+}
 
 static void
 complete (struct fp_lane *lane, struct fp_io *io, int status)
 {
   assert (!io->done && io->inflight == 0 && !io->queued);
   io->status = status;
+  if (status < 0 && io->spread)
+    diverge (lane, io);
   if (!io->forced) {
     uint64_t ns = fp_now_ns () - io->start_ns;
 
@@ -88,8 +110,8 @@ settle (struct fp_lane *lane, struct fp_io *io)
   }
 }
 
-static void
-frag_put (struct fp_lane *lane, struct frag *f)
+void
+lane_frag_put (struct fp_lane *lane, struct frag *f)
 {
   f->next = lane->free_frags;
   lane->free_frags = f;
@@ -125,13 +147,20 @@ static void
 frag_done (struct fp_lane *lane, struct frag *f)
 {
   struct fp_pieces *t = lane->v->pieces;
+  struct frag *head = f->head;
   struct fp_io *io = f->io;
   int status = f->op.status;
 
   if (status == 0 && f->op.kind == FP_OP_READ && f->op.local != f->user)
     memcpy (f->user, f->op.local, f->op.length);
   active_remove (lane, f);
-  fp_piece_leave (t, &t->p[f->piece]);
+  /* However it ended, it may have landed. */
+  if (f->op.kind == FP_OP_WRITE && io->target == NULL)
+    fp_volume_wrote (lane->v, f->at >> t->shift, f->at, f->op.length);
+  if (head != NULL)
+    lane_copy_written (lane, f);
+  fp_piece_leave (t, f->piece);
+  lane->conns[f->server].inflight--;
   fp_link_count (lane->v->links[f->server], f->op.kind, f->op.length, status);
   if (status < 0) {
     /* A broken connection is mended by its link, and the io starts over.
@@ -141,6 +170,8 @@ frag_done (struct fp_lane *lane, struct frag *f)
      */
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
       fp_link_suspect (lane->v->links[f->server]);
+      if (fp_volume_is_mirrored (lane->v))
+        fp_mirror_poke (lane->v);
       io->redo = true;
     }
     else if (status == -EPERM || status == -EACCES)
@@ -150,85 +181,117 @@ frag_done (struct fp_lane *lane, struct frag *f)
     fp_link_poke (lane->v->links[f->server]);
   }
   io->inflight--;
-  frag_put (lane, f);
+  if (head != f)
+    lane_frag_put (lane, f);
+  if (head != NULL && --head->under_way == 0)
+    lane_copies_written (lane, head);
   settle (lane, io);
 }
 
-enum issue { ISSUED, NO_SLOT, PARK, FAILED };
+/* How long a transfer may take.  Where there is another copy the rest of the
+ * timeout is for going on with that one.
+ */
+static uint64_t
+lane_patience_ns (const struct fp_lane *lane)
+{
+  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
+
+  return fp_volume_is_mirrored (lane->v) ? timeout / 8 * 3 : timeout;
+}
 
 /* There is no connection: wait for one, unless it is gone for too long. */
 static enum issue
 no_connection (struct fp_lane *lane, struct fp_io *io, unsigned server)
 {
-  if (!fp_link_given_up (lane->v->links[server]))
+  if (fp_volume_is_mirrored (lane->v) ||
+      !fp_link_given_up (lane->v->links[server]))
     return PARK;
   io->status = -EIO;
   return FAILED;
 }
 
-/* Start the transfer of a run that lies in one READY piece, which was
- * entered.  Returns its length, or 0 with *out saying why not.
- */
-static uint32_t
-issue_frag (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint64_t in,
-            uint32_t left, enum issue *out)
+uint32_t
+lane_frag_size (const struct fp_lane *lane, const struct fp_transport_ops *ops,
+                uint64_t left)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  struct fp_copy *copy = &t->p[i].copy;
+  if (left > ops->max_transfer)
+    left = ops->max_transfer;
+  if (ops->registered && left > lane->v->p.slot_size)
+    left = lane->v->p.slot_size;
+  return (uint32_t) left;
+}
+
+enum issue
+lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
+           struct fp_piece *p, uint64_t at)
+{
+  struct fp_copy *copy = &p->copy;
   struct lane_conn *lc = &lane->conns[copy->server];
   const struct fp_transport_ops *ops;
-  struct frag *f = lane->free_frags;
   int r;
 
+  if (lc->conn == NULL)
+    return no_connection (lane, io, copy->server);
+  ops = lc->conn->ops;
+  f->io = io;
+  f->piece = p;
+  f->at = at;
+  f->server = copy->server;
+  f->op.raddr = copy->remote.raddr + (at & (lane->v->pieces->piece_size - 1));
+  f->op.rkey = copy->remote.rkey;
+  r = ops->post (lc->conn, &f->op);
+  if (r == -EAGAIN)
+    return NO_SLOT;
+  if (r < 0) {
+    fp_link_poke (lane->v->links[copy->server]);
+    return no_connection (lane, io, copy->server);
+  }
+  lane->free_frags = f->next;
+  f->deadline_ns = fp_now_ns () + lane_patience_ns (lane);
+  active_append (lane, f);
+  if (io->kind == FP_IO_WRITE && ops->registered) {
+    lc->written++;
+    lc->flush_at = at;
+  }
+  lc->inflight++;
+  lane->posted[__builtin_ctz (ops->bit)] = true;
+  if (f->op.length >= EARLY_KICK)
+    ops->kick (lc->conn->queue);
+  io->inflight++;
+  return ISSUED;
+}
+
+uint32_t
+lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+                 uint64_t at, uint32_t left, enum issue *out)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  struct lane_conn *lc = &lane->conns[p->copy.server];
+  const struct fp_transport_ops *ops;
+  struct frag *f = lane->free_frags;
+
   if (lc->conn == NULL) {
-    *out = no_connection (lane, io, copy->server);
+    *out = no_connection (lane, io, p->copy.server);
     return 0;
   }
   ops = lc->conn->ops;
   *out = NO_SLOT;
   if (f == NULL)
     return 0;
-
-  if (left > ops->max_transfer)
-    left = ops->max_transfer;
-  if (ops->registered && left > lane->v->p.slot_size)
-    left = lane->v->p.slot_size;
-
-  f->io = io;
-  f->piece = i;
-  f->server = copy->server;
+  left = lane_frag_size (lane, ops, left);
+  f->head = NULL;
   f->user = (unsigned char *) io->buf + io->issued;
   f->op.kind = io->kind == FP_IO_READ ? FP_OP_READ : FP_OP_WRITE;
   f->op.length = left;
   f->op.local = ops->registered ? f->slot : f->user;
-  f->op.raddr = copy->remote.raddr + in;
-  f->op.rkey = copy->remote.rkey;
   if (io->kind == FP_IO_WRITE) {
-    fp_piece_set_written (t, i, in, left);
+    if (io->target == NULL)
+      fp_piece_set_written (t, at >> t->shift, at & (t->piece_size - 1), left);
     if (ops->registered)
       memcpy (f->slot, f->user, left);
   }
-  r = ops->post (lc->conn, &f->op);
-  if (r == -EAGAIN)
-    return 0;
-  if (r < 0) {
-    fp_link_poke (lane->v->links[copy->server]);
-    *out = no_connection (lane, io, copy->server);
-    return 0;
-  }
-  lane->free_frags = f->next;
-  f->deadline_ns = fp_now_ns () + (uint64_t) lane->v->p.timeout_ms * 1000000u;
-  active_append (lane, f);
-  if (io->kind == FP_IO_WRITE && ops->registered) {
-    lc->written++;
-    lc->flush_offset = (i << t->shift) + in;
-  }
-  lane->posted[__builtin_ctz (ops->bit)] = true;
-  if (left >= EARLY_KICK)
-    ops->kick (lc->conn->queue);
-  io->inflight++;
-  *out = ISSUED;
-  return left;
+  *out = lane_post (lane, f, io, p, at);
+  return *out == ISSUED ? left : 0;
 }
 
 static enum issue
@@ -238,6 +301,27 @@ fail_io (struct fp_io *io, int err)
   return FAILED;
 }
 
+/* The mover reads while others write: what it gets of that is copied again
+ * (mover.h).  By itself, so that tests/tsan.supp can name it.
+ */
+__attribute__ ((noinline)) static void
+copy_while_written (void *to, const void *from, size_t length)
+{
+  memcpy (to, from, length);
+}
+
+/* The linear address that is next, of *run consecutive bytes. */
+static uint64_t
+address (const struct fp_pieces *t, const struct fp_io *io, uint64_t *run)
+{
+  uint64_t offset = io->offset + io->issued;
+
+  if (!io->linear)
+    return fp_stripe_at (t, offset, run);
+  *run = t->piece_size - (offset & (t->piece_size - 1));
+  return offset;
+}
+
 /* Hand as much of io to fragments as there are. */
 static enum issue
 issue (struct fp_lane *lane, struct fp_io *io)
@@ -245,21 +329,31 @@ issue (struct fp_lane *lane, struct fp_io *io)
   struct fp_pieces *t = lane->v->pieces;
 
   while (io->issued < io->length && !io->redo && io->status == 0) {
-    uint64_t offset = io->offset + io->issued;
-    uint64_t i = offset >> t->shift, in = offset & (t->piece_size - 1);
-    struct fp_piece *p = &t->p[i];
+    uint64_t left, run, at = address (t, io, &left);
+    uint64_t i = at >> t->shift, in = at & (t->piece_size - 1);
+    struct fp_piece *p = io->target != NULL ? io->target : &t->p[i];
     unsigned char *user = (unsigned char *) io->buf + io->issued;
-    uint64_t left = t->piece_size - in, run;
     enum issue why = ISSUED;
 
     if (left > io->length - io->issued)
       left = io->length - io->issued;
+    if (t->copies > 1 && io->target == NULL && !io->mover && !io->forced) {
+      why = lane_issue_copies (lane, io, at, left);
+      if (why != ISSUED)
+        return why;
+      continue;
+    }
 
-    switch (fp_piece_enter (t, p)) {
+    switch (io->mover ? fp_piece_enter_frozen (t, p) : fp_piece_enter (t, p)) {
     case FP_PIECE_READY:
       break;
     case FP_PIECE_EMPTY:
+      if (io->target != NULL ||
+          atomic_load_explicit (&lane->v->taken, memory_order_relaxed))
+        return fail_io (io, -EIO);
       if (io->kind == FP_IO_READ) {
+        if (!fp_volume_is_ours (lane->v))
+          return fp_volume_given_up (lane->v) ? fail_io (io, -EIO) : PARK;
         memset (user, 0, left);
         io->issued += (uint32_t) left;
         continue;
@@ -272,29 +366,45 @@ issue (struct fp_lane *lane, struct fp_io *io)
     case FP_PIECE_LOST:
       return fail_io (io, -EIO);
     case FP_PIECE_OFFLINE:
+      if (io->target != NULL)
+        return fail_io (io, -EIO);
       if (fp_link_given_up (lane->v->links[atomic_load (&p->server)]))
         return fail_io (io, -EIO);
       return PARK;
     case FP_PIECE_BUSY:
+    case FP_PIECE_FROZEN:
     default:
       return PARK;
     }
 
     io->asked = false;
-    if (io->kind == FP_IO_READ && !io->forced &&
-        !fp_piece_run (t, i, in, left, &run)) {
-      memset (user, 0, run);
-      io->issued += (uint32_t) run;
+    if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
+        !fp_piece_run (t, fp_piece_of (t, i), in, left, &run)) {
+      if (fp_link_lease_holds (lane->v->links[p->copy.server],
+                               fp_now_coarse_ns ())) {
+        memset (user, 0, run);
+        io->issued += (uint32_t) run;
+      }
+      else {
+        fp_link_poke (lane->v->links[p->copy.server]);
+        why = PARK;
+      }
     }
     else if (p->copy.remote.map != NULL) {
       unsigned char *far = (unsigned char *) p->copy.remote.map + in;
 
-      if (io->kind == FP_IO_READ) {
+      if (io->kind == FP_IO_READ && io->mover) {
+        copy_while_written (user, far, left);
+      }
+      else if (io->kind == FP_IO_READ) {
         memcpy (user, far, left);
       }
       else {
-        fp_piece_set_written (t, i, in, left);
+        if (io->target == NULL)
+          fp_piece_set_written (t, i, in, left);
         memcpy (far, user, left);
+        if (io->target == NULL)
+          fp_volume_wrote (lane->v, i, in, left);
       }
       if (fp_link_lease_holds (lane->v->links[p->copy.server], fp_now_ns ())) {
         io->issued += (uint32_t) left;
@@ -305,7 +415,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
       }
     }
     else {
-      uint32_t n = issue_frag (lane, io, i, in, (uint32_t) left, &why);
+      uint32_t n = lane_issue_frag (lane, io, p, at, (uint32_t) left, &why);
 
       if (n > 0) { /* the fragment is inside the piece now */
         io->issued += n;
@@ -334,8 +444,12 @@ issue_pending (struct fp_lane *lane)
     /* What is in flight finishes first; then settle takes all of it up
      * again from where it stood.
      */
-    if (r == PARK && !io->redo && io->status == 0)
-      park (lane, io);
+    if (r == PARK && !io->redo && io->status == 0) {
+      if (io->inflight == 0 && fp_deadline_passed (give_up_ns (lane, io)))
+        complete (lane, io, -EIO);
+      else
+        park (lane, io);
+    }
     else
       settle (lane, io);
   }
@@ -350,12 +464,12 @@ unpark_all (struct fp_lane *lane)
     list_push (&lane->pending, io);
 }
 
-/* Deadlines: break what is silent for too long, fail what waited in vain. */
+/* Deadlines: break what is silent for too long; try again what waits, which
+ * fails in issue_pending if that is in vain.
+ */
 static void
 scan (struct fp_lane *lane, uint64_t now)
 {
-  struct fp_io *io;
-
   lane->next_scan_ns = now + SCAN_NS;
   for (struct frag *f = lane->active_head; f != NULL && f->deadline_ns <= now;
        f = f->next) {
@@ -366,16 +480,7 @@ scan (struct fp_lane *lane, uint64_t now)
       fp_link_poke (lane->v->links[f->server]);
     }
   }
-
-  while ((io = list_pop (&lane->parked)) != NULL) {
-    if (now >= give_up_ns (lane, io) && io->inflight == 0) {
-      io->queued = false;
-      complete (lane, io, -EIO);
-    }
-    else {
-      list_push (&lane->pending, io);
-    }
-  }
+  unpark_all (lane);
 }
 
 /* One round: collect, decide, issue.  Returns true if anything completed. */

@@ -7,7 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "volume/lane_int.h"
+#include "volume/stripe.h"
 
 #define DIRECT_TIMED 8  /* of so many copies one is timed */
 #define SLEEP_MAX_MS 50 /* longest sleep of the thread that polls */
@@ -120,16 +122,18 @@ enqueue (struct fp_lane *lane, struct fp_io *io)
 {
   io->status = 0;
   io->issued = io->inflight = io->tries = 0;
-  io->done = io->redo = io->asked = false;
+  io->done = io->redo = io->asked = io->spread = false;
   io->queued = true;
   count (&lane->inflight, 1);
   list_push (&lane->pending, io);
 }
 
 static bool
-in_volume (const struct fp_lane *lane, uint64_t length, uint64_t offset)
+in_volume (const struct fp_lane *lane, bool linear, uint64_t length,
+           uint64_t offset)
 {
-  uint64_t size = lane->v->pieces->size;
+  const struct fp_pieces *t = lane->v->pieces;
+  uint64_t size = linear ? t->all << t->shift : t->size;
 
   return length > 0 && offset <= size && length <= size - offset;
 }
@@ -142,7 +146,8 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
   LANE_LOCK_SCOPE (lane);
   lane->outstanding++;
   enqueue (lane, io);
-  if (!in_volume (lane, io->length, io->offset) || io->length > FP_MAX_IO)
+  if (!in_volume (lane, io->linear, io->length, io->offset) ||
+      io->length > FP_MAX_IO)
     io->status = -EINVAL;
 }
 
@@ -176,19 +181,17 @@ run_sync (struct fp_lane *lane, struct fp_io *io)
   return io->status;
 }
 
-/* Loads and stores, where the piece is mapped: no lock, no fragment. */
-static bool
-copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-             uint32_t length, uint64_t offset)
+/* Of one piece. */
+static inline bool
+copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+          uint32_t length, uint64_t at)
 {
   struct fp_pieces *t = lane->v->pieces;
-  uint64_t i = offset >> t->shift, in = offset & (t->piece_size - 1);
+  uint64_t i = at >> t->shift, in = at & (t->piece_size - 1);
   struct fp_piece *p = &t->p[i];
   bool did = false;
   uint64_t run;
 
-  if (length > t->piece_size - in)
-    return false;
   if (fp_piece_enter (t, p) != FP_PIECE_READY)
     return false;
   if (p->copy.remote.map != NULL) {
@@ -197,6 +200,7 @@ copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     if (kind == FP_IO_WRITE) {
       fp_piece_set_written (t, i, in, length);
       memcpy (far, buf, length);
+      fp_volume_wrote (lane->v, i, in, length);
     }
     else if (!fp_piece_run (t, i, in, length, &run) && run == length) {
       memset (buf, 0, length);
@@ -213,6 +217,30 @@ copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
   }
   fp_piece_leave (t, p);
   return did;
+}
+
+/* Loads and stores, where the pieces are mapped: no lock, no fragment.  If one
+ * is not, what was copied is done over.
+ */
+static bool
+copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+             uint32_t length, uint64_t offset)
+{
+  const struct fp_pieces *t = lane->v->pieces;
+  unsigned char *user = buf;
+
+  for (;;) {
+    uint64_t run, at = fp_stripe_at (t, offset, &run);
+    uint32_t n = (uint32_t) FP_MIN ((uint64_t) length, run);
+
+    if (!copy_run (lane, kind, user, n, at))
+      return false;
+    if (n == length)
+      return true;
+    user += n;
+    offset += n;
+    length -= n;
+  }
 }
 
 /* What a copy costs is of the order of two looks at the clock: one in
@@ -246,9 +274,11 @@ lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
 
   if (length == 0)
     return 0;
-  if (!in_volume (lane, length, offset) || length > FP_MAX_IO)
+  if (!in_volume (lane, false, length, offset) || length > FP_MAX_IO)
     return -EINVAL;
-  if (io_direct (lane, kind, buf, length, offset))
+  /* Several copies take an order of the writes: lane_copies.c. */
+  if (lane->v->pieces->copies == 1 &&
+      io_direct (lane, kind, buf, length, offset))
     return 0;
   io = (struct fp_io) {
     .kind = kind,
@@ -276,17 +306,54 @@ fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
 }
 
 int
-fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
-                   uint64_t offset)
+fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
+                  uint64_t at)
 {
   struct fp_io io = {
-    .kind = FP_IO_READ,
+    .kind = FP_IO_WRITE,
     .length = length,
-    .offset = offset,
-    .buf = buf,
-    .forced = true,
+    .offset = at,
+    .buf = (void *) (uintptr_t) buf,
+    .linear = true,
     .start_ns = fp_now_ns (),
   };
 
   return run_sync (lane, &io);
+}
+
+int
+fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
+                   uint64_t at)
+{
+  struct fp_io io = {
+    .kind = FP_IO_READ,
+    .length = length,
+    .offset = at,
+    .buf = buf,
+    .forced = true,
+    .linear = true,
+    .start_ns = fp_now_ns (),
+  };
+
+  return run_sync (lane, &io);
+}
+
+void
+fp_lane_sync_begin (struct fp_lane *lane, struct fp_io *io)
+{
+  io->sync = true;
+  io->start_ns = fp_now_ns ();
+  LANE_LOCK_SCOPE (lane);
+  enqueue (lane, io);
+  lane_progress (lane);
+}
+
+bool
+fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait)
+{
+  LANE_LOCK_SCOPE (lane);
+  lane_progress (lane);
+  if (wait)
+    wait_for (lane, io);
+  return io->done;
 }

@@ -14,9 +14,9 @@
 #include "base/random.h"
 #include "volume/link_int.h"
 
+#define PING_WANTED_MS 1000u
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
-#define PING_MAX_MS 5000
 
 static const char *const state_names[] = {
   [FP_SERVER_DOWN] = "down", [FP_SERVER_CONNECTING] = "connecting",
@@ -31,8 +31,8 @@ fp_server_state_name (enum fp_server_state s)
 }
 
 /* The whole machine; a move that is not in it is a bug. */
-static void
-move (struct fp_link *l, enum fp_server_state to)
+void
+link_move (struct fp_link *l, enum fp_server_state to)
 {
   static const unsigned allowed[] = {
     [FP_SERVER_DOWN] = 1u << FP_SERVER_CONNECTING,
@@ -64,6 +64,22 @@ link_wake (struct fp_link *l)
   /* The counter cannot overflow: the thread reads it. */
   if (write (l->wake_fd, &one, sizeof one) == -1)
     assert (errno == EAGAIN);
+}
+
+static void
+set_busy (struct fp_link *l, uint64_t since_ns)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  l->busy_ns = since_ns;
+}
+
+void
+fp_link_hurry (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->asked != NULL && l->busy_ns != 0 &&
+      fp_now_ns () - l->busy_ns > LINK_HURRY_MS * FP_NS_PER_MS)
+    fp_ctl_hang_up (l->asked);
 }
 
 void
@@ -108,149 +124,28 @@ fp_link_given_up (const struct fp_link *l)
   return down != 0 && fp_now_ns () - down >= l->v->p.timeout_ms * FP_NS_PER_MS;
 }
 
-/* ---- coming up ---- */
-
-static int
-open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
-             char why[FP_WHY_MAX])
+uint64_t
+fp_link_away_ms (const struct fp_link *l)
 {
-  const struct fp_volume_params *p = &l->v->p;
-  struct fp_open q = {
-    .flags = FP_OPEN_RESUME,
-    .transport = l->ops->bit,
-    .volume = p->uuid,
-    .size = p->size,
-    .slab_size = p->slab_size,
-    .copies = p->copies,
-  };
-  uint64_t asked;
-  int r;
+  uint64_t down = atomic_load (&l->down_ns), now = fp_now_ns ();
 
-  /* Of a new volume the server may have heard before, if its answer was
-   * lost.  One that it had is never made anew: that would be zeros.
-   */
-  if (!l->opened && !p->resume)
-    q.flags |= FP_OPEN_CREATE;
-  if (p->name[0] == '\0')
-    q.flags |= FP_OPEN_EPHEMERAL;
-  memcpy (q.name, p->name, sizeof q.name);
-  asked = fp_now_ns ();
-  r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
-  if (r == -ENOENT && l->learned && !l->lost_any &&
-      atomic_load (&l->pieces) == 0) {
-    q.flags |= FP_OPEN_CREATE;
-    r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
-  }
-  if (r == 0) {
-    link_renewed (l, asked);
-    l->opened = true;
-    return 0;
-  }
-  snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
-  /* A server that knows nothing of a volume that it had has lost it: by a
-   * restart, or because its lease ended.  If nothing of ours was there it is
-   * as good as new.  Not if anything was lost with it earlier: who takes up
-   * the volume next is to hear of that by its knowing nothing.
-   */
-  if (r == -ENOENT && (l->opened || p->resume))
-    l->lost = true;
-  return r;
+  return down == 0 || now <= down ? 0 : (now - down) / FP_NS_PER_MS;
 }
 
-static int
-connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+void
+fp_link_cut (struct fp_link *l, unsigned ms)
 {
-  struct fp_conn_params cp;
-  struct fp_addr data;
-  int r;
-
-  r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
-  for (unsigned i = 0; r == 0 && i < l->v->nr_lanes; i++) {
-    fp_session_conn_params (&l->s, &l->v->p, &data, &cp);
-    r = fp_lane_connect (l->v->lanes[i], l->index, l->ops, &cp, deadline);
-  }
-  if (r < 0)
-    snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
-              strerror (-r));
-  return r;
+  if (fp_link_away_ms (l) < ms)
+    return;
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->asked != NULL && l->busy_ns != 0 && l->state == FP_SERVER_UP)
+    fp_ctl_hang_up (l->asked);
 }
 
-static int
-try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+void
+fp_link_away (struct fp_link *l)
 {
-  struct fp_open_reply reply;
-  int r;
-
-  r = open_volume (l, &reply, deadline, why);
-  if (r < 0)
-    return r;
-  r = connect_lanes (l, deadline, why);
-  if (r < 0)
-    return r;
-  r = link_take_labels (l, reply.labels);
-  if (r < 0) {
-    const char *text = fp_ctl_why (l->s.ctl);
-
-    snprintf (why, FP_WHY_MAX, "what it holds: %s",
-              text[0] != '\0' ? text : strerror (-r));
-    return r;
-  }
-  link_judge_missing (l);
-  return 0;
-}
-
-static void let_go (struct fp_link *l);
-
-/* DOWN to UP, or back. */
-static int
-come_up (struct fp_link *l, char why[FP_WHY_MAX])
-{
-  unsigned timeout = FP_MAX (l->v->p.timeout_ms, 1000u);
-  uint64_t deadline = fp_deadline_in_ms (timeout);
-  unsigned untried;
-  int r;
-
-  move (l, FP_SERVER_CONNECTING);
-  l->attempt++;
-  r = fp_session_open (&l->s, &l->v->p, l->addr, &l->client, deadline, why);
-  if (r < 0)
-    return r;
-  /* Once one transport worked for this server it stays with that. */
-  untried = l->learned ? l->ops->bit : l->s.transports;
-  untried &= l->s.transports;
-  r = -EOPNOTSUPP;
-  while (untried != 0) {
-    l->ops = fp_session_best (untried);
-    untried &= ~l->ops->bit;
-    r = try_transport (l, fp_deadline_in_ms (timeout), why);
-    if (r == 0 || l->lost || untried == 0)
-      break;
-    /* The next transport needs a session of its own. */
-    let_go (l);
-    if (fp_session_open (&l->s, &l->v->p, l->addr, &l->client,
-                         fp_deadline_in_ms (timeout), why) < 0)
-      return r;
-  }
-  if (r < 0) {
-    let_go (l);
-    return r;
-  }
-  l->ping_ms =
-      FP_MIN (FP_MAX (l->s.hello.lease_ms / 4, 100u), (unsigned) PING_MAX_MS);
-  {
-    FP_LOCK_SCOPE (&l->lock);
-    memcpy (l->name, l->s.hello.name, sizeof l->name);
-    l->transport = l->ops->bit;
-    l->slabs_total = l->s.hello.slabs_total;
-    l->slabs_free = l->s.hello.slabs_free;
-    l->why[0] = '\0';
-    if (l->session++ > 0)
-      l->reconnects++;
-  }
-  atomic_store (&l->down_ns, 0);
-  move (l, FP_SERVER_UP);
-  fp_volume_wake_lanes (l->v);
-  return 0;
+  atomic_store (&l->down_ns, fp_now_ns ());
 }
 
 /* ---- going down ---- */
@@ -259,41 +154,49 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
  * then what it lent is let go.  By hanging up, and by its name when it comes
  * again, the server is told that nothing is under way to what was mapped.
  */
-static void
-let_go (struct fp_link *l)
+void
+link_let_go (struct fp_link *l)
 {
   struct fp_pieces *t = l->v->pieces;
 
   atomic_store (&l->lease_ns, 0);
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    l->asked = NULL;
+  }
   link_drop_spares (l);
-  for (uint64_t i = 0; i < t->nr; i++) {
+  for (uint64_t i = 0; i < t->all; i++) {
     struct fp_piece *p = &t->p[i];
 
-    if (fp_piece_state (p) != FP_PIECE_READY ||
-        atomic_load (&p->server) != l->index)
+    if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;
-    /* While the volume starts another link may take it from us. */
+    /* While the volume starts another link may take it from us; later the
+     * mover, which also freezes and thaws it under this lock.
+     */
     FP_LOCK_SCOPE (&l->v->lock);
-    if (atomic_load (&p->server) == l->index)
-      fp_piece_move (p, FP_PIECE_READY, FP_PIECE_OFFLINE);
+    if (atomic_load (&p->server) == l->index &&
+        !fp_piece_move (p, FP_PIECE_READY, FP_PIECE_OFFLINE))
+      (void) fp_piece_move (p, FP_PIECE_FROZEN, FP_PIECE_OFFLINE);
   }
+  link_shut_target (l);
   for (unsigned i = 0; i < l->v->nr_lanes; i++)
     fp_lane_disconnect (l->v->lanes[i], l->index);
-  for (uint64_t i = 0; i < t->nr; i++) {
+  for (uint64_t i = 0; i < t->all; i++) {
     struct fp_piece *p = &t->p[i];
 
     if (fp_piece_state (p) == FP_PIECE_OFFLINE &&
-        atomic_load (&p->server) == l->index) {
-      fp_volume_drain_piece (l->v, p);
-      FP_LOCK_SCOPE (&l->v->lock);
-      if (atomic_load (&p->server) == l->index)
-        fp_copy_forget (&p->copy);
-    }
-    /* Its owner forgets it; nobody enters until then. */
-    else if (fp_piece_state (p) == FP_PIECE_BUSY && atomic_load (&p->held) &&
-             atomic_load (&p->server) == l->index)
-      fp_volume_drain_piece (l->v, p);
+        atomic_load (&p->server) == l->index)
+      link_forget_offline (l, p);
+    /* Its owner forgets it; nobody enters until then, or until it is
+     * elsewhere.
+     */
+    else
+      while (fp_piece_state (p) == FP_PIECE_BUSY && atomic_load (&p->held) &&
+             atomic_load (&p->server) == l->index &&
+             !fp_piece_drained (t, p, 1))
+        fp_volume_help_lanes (l->v);
   }
+  link_forget_target (l);
   fp_session_close (&l->s);
 }
 
@@ -316,7 +219,18 @@ ping (struct fp_link *l)
   FP_LOCK_SCOPE (&l->lock);
   l->slabs_total = reply.slabs_total;
   l->slabs_free = reply.stopping ? 0 : reply.slabs_free;
+  l->wanted = reply.wanted;
   return 0;
+}
+
+/* A server that is short of memory misses less with each slab that anybody
+ * gives back: ask it often.
+ */
+static unsigned
+ping_ms (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  return l->wanted > 0 ? FP_MIN (l->ping_ms, PING_WANTED_MS) : l->ping_ms;
 }
 
 /* Mend the lanes whose connection broke, under a session that is sound. */
@@ -333,6 +247,13 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
 
     if (!fp_lane_broken (lane, l->index))
       continue;
+    /* Others are waiting to go on without this server: to find out whether it
+     * is there takes a session.
+     */
+    if (fp_volume_is_mirrored (l->v)) {
+      snprintf (why, FP_WHY_MAX, "%s data connection broke", l->ops->name);
+      return -ENOTCONN;
+    }
     fp_lane_disconnect (lane, l->index);
     r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
     if (r == 0) {
@@ -372,10 +293,12 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
   uint64_t next_ping = fp_deadline_in_ms (l->ping_ms);
 
   *lost = fp_now_ns (); /* not the time before */
+  set_busy (l, *lost);
   if (link_refill (l) < 0)
     return;
   while (!atomic_load (&l->stop)) {
     unsigned nr = 2;
+    bool over;
 
     l->fds[0] = (struct pollfd) { .fd = l->wake_fd, .events = POLLIN };
     l->fds[1] =
@@ -385,12 +308,14 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
       l->fds[nr].events = POLLIN;
       l->fds[nr++].revents = 0;
     }
+    set_busy (l, 0);
     if (poll (l->fds, nr, fp_deadline_left_ms (next_ping)) == -1 &&
         errno != EINTR) {
       snprintf (why, FP_WHY_MAX, "poll: %s", strerror (errno));
       return;
     }
     *lost = fp_now_ns ();
+    set_busy (l, *lost);
     drain_wake (l);
     for (unsigned i = 0; i < l->v->nr_lanes; i++) {
       if (l->fds[2 + i].revents != 0)
@@ -402,19 +327,29 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
     }
     if (mend_lanes (l, why) < 0)
       return;
+    if (atomic_load (&l->v->taken)) {
+      snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
+      return;
+    }
+    if (link_recount (l, fp_deadline_in_ms (LINK_SLOW_MS)) < 0 ||
+        link_do_records (l) < 0)
+      return; /* which set the reason */
+    link_settle (l, true);
     if (atomic_load (&l->sweep) && link_sweep (l) < 0) {
       snprintf (why, FP_WHY_MAX, "leftovers: %s", fp_ctl_why (l->s.ctl));
       return;
     }
     if (link_do_calls (l) < 0 || link_do_places (l) < 0)
       return; /* which set the reason */
-    if (fp_deadline_passed (next_ping) ||
-        !fp_link_lease_holds (l, fp_now_ns ())) {
+    over = !fp_link_lease_holds (l, fp_now_ns ());
+    if (over || fp_deadline_passed (next_ping)) {
       if (ping (l) < 0) {
         snprintf (why, FP_WHY_MAX, "heartbeat: %s", fp_ctl_why (l->s.ctl));
         return;
       }
-      next_ping = fp_deadline_in_ms (l->ping_ms);
+      next_ping = fp_deadline_in_ms (ping_ms (l));
+      if (over)
+        fp_volume_wake_lanes (l->v);
     }
     if (link_refill (l) < 0)
       return; /* likewise */
@@ -468,9 +403,10 @@ link_main (void *arg)
 
   while (!atomic_load (&l->stop)) {
     why[0] = '\0';
-    if (come_up (l, why) == 0) {
+    if (link_come_up (l, why) == 0) {
       failures = 0;
       stay_up (l, &lost, why);
+      set_busy (l, 0);
       if (atomic_load (&l->down_ns) == 0)
         atomic_store (&l->down_ns, lost);
       if (why[0] != '\0')
@@ -482,27 +418,40 @@ link_main (void *arg)
           (atomic_load (&l->discard) || l->v->p.name[0] != '\0')) {
         struct fp_bye bye = { .discard = atomic_load (&l->discard) };
 
+        /* Of one with a name only what this start has made. */
+        if (l->v->p.name[0] != '\0' && !atomic_load (&l->forget) &&
+            (atomic_load (&l->v->started) || !l->made))
+          bye.discard = false;
+
         /* If it does not hear this, its lease ends the matter. */
         (void) fp_ctl_bye (l->s.ctl, &bye,
                            fp_deadline_in_ms (l->v->p.timeout_ms));
       }
-      move (l, FP_SERVER_DRAINING);
+      link_move (l, FP_SERVER_DRAINING);
+      fp_recorder_down (l->v, l->index);
       link_fail_calls (l);
-      let_go (l);
-      move (l, FP_SERVER_DOWN);
+      link_let_go (l);
+      link_move (l, FP_SERVER_DOWN);
+      fp_mirror_poke (l->v);
       fp_volume_wake_lanes (l->v);
       continue;
     }
     link_set_why (l, why);
     if (l->lost) {
-      move (l, FP_SERVER_LOST);
+      link_move (l, FP_SERVER_LOST);
       stay_lost (l);
       break;
     }
-    move (l, FP_SERVER_DOWN);
+    link_move (l, FP_SERVER_DOWN);
     link_fail_calls (l);
     back_off (l, failures++);
   }
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    l->ended = true;
+    pthread_cond_broadcast (&l->cond);
+  }
+  /* What comes now is answered by who calls (link_call). */
   link_fail_calls (l);
 }
 
@@ -528,9 +477,13 @@ fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index)
   l->addr = &v->p.servers[index];
   l->calls_tail = &l->calls;
   l->want_head = FP_NO_PIECE;
+  l->settle_head = FP_NO_PIECE;
   fp_mutex_init (&l->lock);
   fp_cond_init (&l->cond);
-  r = fp_uuid_generate (&l->client);
+  l->client = v->p.client;
+  r = fp_uuid_is_nil (&l->client) ? fp_uuid_generate (&l->client) : 0;
+  if (r == 0)
+    r = link_record_new (l);
   if (r < 0)
     return r;
   l->wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -547,6 +500,7 @@ fp_link_start (struct fp_link *l)
   int r;
 
   snprintf (name, sizeof name, "fp-link%u", l->index);
+  l->ended = false;
   r = fp_thread_create (&l->thread, name, link_main, l);
   l->started = r == 0;
   return r;
@@ -560,9 +514,23 @@ fp_link_stop (struct fp_link *l, bool discard)
   link_wake (l);
 }
 
+static bool
+await_end (struct fp_link *l, unsigned ms)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, ms);
+  FP_LOCK_SCOPE (&l->lock);
+  if (!l->ended)
+    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
+  return l->ended;
+}
+
 void
 fp_link_join (struct fp_link *l)
 {
+  while (l->started && !await_end (l, LINK_HURRY_MS / 4))
+    fp_link_hurry (l);
   if (l->started && fp_thread_join (&l->thread) < 0)
     abort (); /* joined twice: a bug */
   l->started = false;
@@ -576,6 +544,7 @@ fp_link_free (struct fp_link *l)
   assert (!l->started);
   if (l->wake_fd > 0)
     close (l->wake_fd);
+  link_record_free (l);
   pthread_cond_destroy (&l->cond);
   pthread_mutex_destroy (&l->lock);
   free (l);

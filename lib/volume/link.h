@@ -31,13 +31,40 @@ struct fp_link;
 
 int fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index);
 int fp_link_start (struct fp_link *l);
+/* It is the link of a server that joins while the volume is used: that server
+ * alone, which has nothing of the volume.  Of a link that has ended all is
+ * forgotten first.
+ */
+int fp_link_renew (struct fp_link *l, const struct fp_addr *addr,
+                   const struct fp_uuid *server);
+/* Nothing comes here any more, from now on; its place is closed.  -EBUSY:
+ * something is here, and nothing changed.  Waits, as a call does.
+ */
+int fp_link_shut (struct fp_link *l);
+void fp_link_unshut (struct fp_link *l);
+/* It ends as one whose server has left: that forgets the volume. */
+void fp_link_leave (struct fp_link *l, bool forget);
+/* It said once what it holds. */
+bool fp_link_heard (struct fp_link *l);
+/* Who it is, or was when it was last there; false: nobody knows yet. */
+bool fp_link_server (struct fp_link *l, struct fp_uuid *server);
+/* The server has recorded that the volume has so many. */
+bool fp_link_told (const struct fp_link *l, unsigned servers);
 /* Ask it to end (discard: the volume with it), then wait for that. */
 void fp_link_stop (struct fp_link *l, bool discard);
+/* The volume stops: if this link has waited for an answer for a second it
+ * hangs up.  The server keeps the volume for its lease then.
+ */
+void fp_link_hurry (struct fp_link *l);
 void fp_link_join (struct fp_link *l);
 void fp_link_free (struct fp_link *l);
 
-/* Wait until the link is UP for the first time.  why says what kept it. */
-int fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns,
+/* Wait until the link is UP for the first time; beyond the deadline while the
+ * server names what it has, but not longer than that much may take.  why says
+ * what kept it.  After a second fp_volume_params.waits is told, if told is not
+ * NULL and *told is false.
+ */
+int fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, bool *told,
                      char why[FP_WHY_MAX]);
 
 unsigned fp_link_index (const struct fp_link *l);
@@ -64,6 +91,10 @@ bool fp_link_given_up (const struct fp_link *l);
  * server on this same host uses.
  */
 bool fp_link_lease_holds (const struct fp_link *l, uint64_t now);
+/* Its lease holds, and nobody else had the volume since the start: see
+ * fp_volume_is_ours.
+ */
+bool fp_link_is_ours (const struct fp_link *l, uint64_t now);
 
 /* Give piece i, which is BUSY and the manager's, its memory: it becomes READY
  * once it is on the server's record, or comes back by fp_manager_return.
@@ -72,26 +103,51 @@ void fp_link_place (struct fp_link *l, uint64_t i);
 
 struct fp_link_room {
   uint64_t free;     /* slabs, as the server last said */
+  uint64_t wanted;   /* slabs of ours that it asked back, and still misses */
   unsigned pieces;   /* that wait for it */
   bool mute;         /* some were withdrawn, and it has said nothing since */
   uint64_t waits_ns; /* how long nothing has become of them */
+  uint64_t held;     /* pieces that are here */
 };
-/* False: it is not UP. */
+/* False: it is not UP; the numbers are right all the same. */
 bool fp_link_room (struct fp_link *l, struct fp_link_room *room);
+/* One slab that it asked for went back: not to be given twice, until it says
+ * what is missing now.
+ */
+void fp_link_gave (struct fp_link *l);
 /* Take back the pieces that were left here and that one of these servers (a
  * set) was not yet asked for: the manager's again, linked by next_wanted.
  */
 uint32_t fp_link_withdraw (struct fp_link *l, uint64_t servers);
 
 /* Give back the memory of piece p, which is BUSY and drained.  Moves it to
- * EMPTY, or on failure to READY or OFFLINE.
+ * EMPTY, or on failure to READY or OFFLINE.  -ETIMEDOUT: that will be later.
  */
-int fp_link_release (struct fp_link *l, struct fp_piece *p);
+int fp_link_release (struct fp_link *l, struct fp_piece *p,
+                     uint64_t deadline_ns);
 /* Zero a range of piece p, which is BUSY and drained.  Moves it to READY, or
- * to OFFLINE if the session ended.
+ * to OFFLINE if the session ended.  -ETIMEDOUT likewise.
  */
 int fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
-                  uint64_t length);
+                  uint64_t length, uint64_t deadline_ns);
+
+/* Piece i, which is BUSY, has its memory here and is recorded: make it READY,
+ * or OFFLINE if the server is away.
+ */
+void fp_link_settle (struct fp_link *l, uint64_t i);
+
+/* It was not there at the start, and nobody waits for it. */
+void fp_link_away (struct fp_link *l);
+
+/* How long it has been down, or a data connection of it; 0: it is not. */
+uint64_t fp_link_away_ms (const struct fp_link *l);
+/* It has been for so long, and its thread waits for an answer: end that. */
+void fp_link_cut (struct fp_link *l, unsigned ms);
+/* Entry k, which is no live copy, has no memory any more as far as we know:
+ * what its server has of it is released when that is back.  True: it is EMPTY
+ * now.
+ */
+bool fp_link_abandon (struct fp_volume *v, uint64_t k);
 
 /* Count a transfer. */
 void fp_link_count (struct fp_link *l, enum fp_op_kind kind, uint32_t length,

@@ -10,6 +10,8 @@
 #include "base/checked.h"
 #include "volume/link_int.h"
 
+#define PATIENCE_MS 1000 /* of who waits for the start, unless it is told */
+
 static int
 do_release (struct fp_link *l, struct call *c)
 {
@@ -35,7 +37,8 @@ do_zero (struct fp_link *l, struct call *c)
 
   int r = fp_ctl_zero (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
 
-  if (r == 0)
+  /* Of several copies others may not be zeros yet. */
+  if (r == 0 && l->v->pieces->copies == 1)
     fp_piece_clear_written (l->v->pieces,
                             (uint64_t) (c->piece - l->v->pieces->p), c->offset,
                             c->length);
@@ -70,7 +73,14 @@ finish_call (struct fp_link *l, struct call *c, int r, bool up)
   /* A piece whose release or zeroing failed still is what it was; if the
    * server is away it is offline, and its list will tell.
    */
-  {
+  if (c->kind == CALL_SHUT) {
+    if (!up)
+      r = link_do_shut (l); /* it needs no server */
+  }
+  else if (c->kind == CALL_REOPEN) {
+    r = link_finish_reopen (l, c, r, up);
+  }
+  else if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
     struct fp_piece *p = c->piece;
 
     /* let_go leaves a piece alone that somebody has shut. */
@@ -79,6 +89,12 @@ finish_call (struct fp_link *l, struct call *c, int r, bool up)
     if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
       p->releasing = c->kind == CALL_RELEASE;
       link_forget (l, p, FP_PIECE_BUSY);
+    }
+    else if (up && p->releasing && l->record != NULL &&
+             !fp_volume_is_mirrored (l->v)) {
+      /* Refused, and it is recorded that it does not exist any more. */
+      p->releasing = false;
+      fp_recorder_exists (l->v, (uint64_t) (p - l->v->pieces->p));
     }
     else {
       /* Refused, so it still has it; or the next list will tell. */
@@ -92,6 +108,8 @@ finish_call (struct fp_link *l, struct call *c, int r, bool up)
   FP_LOCK_SCOPE (&l->lock);
   c->result = r;
   c->done = true;
+  if (c->left)
+    c->kept = false;
   pthread_cond_broadcast (&l->cond);
 }
 
@@ -126,13 +144,26 @@ link_do_calls (struct fp_link *l)
     case CALL_ZERO:
       r = do_zero (l, c);
       break;
+    case CALL_TARGET:
+    case CALL_DROP_TARGET:
+    case CALL_TAKE:
+    case CALL_REOPEN:
+    case CALL_MARK:
+    case CALL_DROP:
+      r = link_do_move_call (l, c);
+      break;
+    case CALL_SHUT:
+      r = link_do_shut (l);
+      break;
     }
     if (link_session_broken (r)) {
       link_set_why (l, fp_ctl_why (l->s.ctl));
       finish_call (l, c, -ENOTCONN, false);
       return r;
     }
-    link_renewed (l, asked);
+    /* The others may have asked nothing. */
+    if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO)
+      link_renewed (l, asked);
     finish_call (l, c, r, true);
   }
   return 0;
@@ -146,34 +177,98 @@ link_fail_calls (struct fp_link *l)
   while ((c = next_call (l)) != NULL)
     finish_call (l, c, -ENOTCONN, false);
   link_fail_places (l);
+  link_fail_records (l);
+  link_settle (l, false);
 }
 
-static int
-run_call (struct fp_link *l, struct call *c)
+void
+link_call (struct fp_link *l, struct call *c)
 {
+  bool ended;
+
   {
     FP_LOCK_SCOPE (&l->lock);
-    *l->calls_tail = c;
-    l->calls_tail = &c->next;
+    ended = l->ended;
+    if (!ended) {
+      *l->calls_tail = c;
+      l->calls_tail = &c->next;
+    }
   }
-  link_wake (l);
+  /* Of one that has left: nobody looks into the queue any more. */
+  if (ended)
+    finish_call (l, c, -ENOTCONN, false);
+  else
+    link_wake (l);
+}
+
+int
+link_run_call (struct fp_link *l, struct call *c)
+{
+  link_call (l, c);
   FP_LOCK_SCOPE (&l->lock);
   while (!c->done)
     pthread_cond_wait (&l->cond, &l->lock);
   return c->result;
 }
 
+static struct call *
+keep_call (struct fp_link *l, const struct call *what)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  for (unsigned k = 0; k < LINK_KEPT; k++) {
+    struct call *c = &l->kept[k];
+
+    if (!c->kept) {
+      *c = *what;
+      c->kept = true;
+      return c;
+    }
+  }
+  return NULL;
+}
+
+/* Likewise, but not longer than until the deadline: -ETIMEDOUT, and the call
+ * goes on.  A server process may be stopped for a while, and what it lent is
+ * read and written meanwhile: its session is not ended for the sake of one
+ * call.  (Where as many are under way the next ones wait for as long as it
+ * takes.)
+ */
+static int
+run_call_by (struct fp_link *l, struct call *what, uint64_t deadline_ns)
+{
+  struct call *c = keep_call (l, what);
+  int r;
+
+  if (c == NULL)
+    return link_run_call (l, what);
+  link_call (l, c);
+  FP_LOCK_SCOPE (&l->lock);
+  while (!c->done) {
+    struct timespec until;
+
+    if (fp_deadline_passed (deadline_ns)) {
+      c->left = true;
+      return -ETIMEDOUT;
+    }
+    fp_timespec_after (&until, (unsigned) fp_deadline_left_ms (deadline_ns));
+    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
+  }
+  r = c->result;
+  c->kept = false;
+  return r;
+}
+
 int
-fp_link_release (struct fp_link *l, struct fp_piece *p)
+fp_link_release (struct fp_link *l, struct fp_piece *p, uint64_t deadline_ns)
 {
   struct call c = { .kind = CALL_RELEASE, .piece = p };
 
-  return run_call (l, &c);
+  return run_call_by (l, &c, deadline_ns);
 }
 
 int
 fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
-              uint64_t length)
+              uint64_t length, uint64_t deadline_ns)
 {
   struct call c = {
     .kind = CALL_ZERO,
@@ -182,7 +277,7 @@ fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
     .length = length,
   };
 
-  return run_call (l, &c);
+  return run_call_by (l, &c, deadline_ns);
 }
 
 void
@@ -192,6 +287,44 @@ link_renewed (struct fp_link *l, uint64_t asked_ns)
 
   atomic_store (&l->lease_ns, asked_ns + lease_ns - lease_ns / 8);
   atomic_store (&l->mute, false);
+}
+
+/* A client has the volume only when it has opened it at every server.  So one
+ * session that never ended, or between whose ends and beginnings the server
+ * let nobody else in (the epoch counts who), shows that nobody else had it. So
+ * does one that began while another such session lasted.  Where there is none,
+ * each server must have let us in again: one that another client has used
+ * refuses who had the volume before.
+ */
+void
+link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)
+{
+  struct fp_volume *v = l->v;
+  /* Where the volume has been before, who was not there cannot tell. */
+  bool ours = l->opened ? epoch == l->epoch + 1 : !l->joins, all = true;
+
+  FP_LOCK_SCOPE (&v->lock);
+  link_renewed (l, asked_ns);
+  for (unsigned i = 0; i < v->nr_links; i++) {
+    struct fp_link *other = v->links[i];
+    uint64_t now = fp_now_ns ();
+
+    if (atomic_load (&v->closed) >> i & 1)
+      continue;
+    ours |= other != l && fp_link_is_ours (other, now);
+    all &= other == l || fp_link_lease_holds (other, now);
+  }
+  atomic_store (&l->ours, ours);
+  for (unsigned i = 0; all && i < v->nr_links; i++)
+    atomic_store (&v->links[i]->ours, true);
+  l->opened = true;
+  l->epoch = epoch;
+}
+
+bool
+fp_link_is_ours (const struct fp_link *l, uint64_t now)
+{
+  return fp_link_lease_holds (l, now) && atomic_load (&l->ours);
 }
 
 bool
@@ -204,31 +337,37 @@ void
 fp_link_status (struct fp_link *l, struct fp_server_status *s)
 {
   memset (s, 0, sizeof *s);
-  fp_addr_format (l->addr, s->addr);
   s->pieces = atomic_load (&l->pieces);
   s->bytes_read = atomic_load (&l->bytes_read);
   s->bytes_written = atomic_load (&l->bytes_written);
   s->ops = atomic_load (&l->ops_done);
   s->errors = atomic_load (&l->errors);
   FP_LOCK_SCOPE (&l->lock);
+  fp_addr_format (l->addr, s->addr);
   memcpy (s->name, l->name, sizeof s->name);
   s->state = l->state;
   s->transport = l->transport;
+  s->control = l->control;
   s->slabs_total = l->slabs_total;
   s->slabs_free = l->slabs_free;
   s->reconnects = l->reconnects;
   memcpy (s->why, l->why, sizeof s->why);
 }
 
-int
-fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
+static int
+wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   FP_LOCK_SCOPE (&l->lock);
-  while (l->session == 0) {
+  /* It is counted a moment before it is UP. */
+  while (l->session == 0 || l->state == FP_SERVER_CONNECTING) {
     struct timespec until;
     char where[FP_ADDR_MAX + 1];
 
-    if (l->state == FP_SERVER_LOST || fp_deadline_passed (deadline_ns)) {
+    if (l->session > 0 && fp_deadline_passed (deadline_ns))
+      break;
+    if (l->state == FP_SERVER_LOST ||
+        (fp_deadline_passed (deadline_ns) &&
+         fp_deadline_passed (atomic_load (&l->learn_until_ns)))) {
       fp_addr_format (l->addr, where);
       if (strncmp (l->why, where, strlen (where)) == 0)
         snprintf (why, FP_WHY_MAX, "%s", l->why);
@@ -243,4 +382,23 @@ fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
     (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
   }
   return 0;
+}
+
+int
+fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, bool *told,
+                 char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &l->v->p;
+  uint64_t soon = FP_MIN (fp_deadline_in_ms (PATIENCE_MS), deadline_ns);
+  int r;
+
+  if (told == NULL || *told || p->waits == NULL)
+    return wait_up (l, deadline_ns, why);
+  r = wait_up (l, soon, why);
+  /* Before that it is no question of time. */
+  if (r == 0 || !fp_deadline_passed (soon) || fp_deadline_passed (deadline_ns))
+    return r;
+  *told = true;
+  p->waits (why, (unsigned) fp_deadline_left_ms (deadline_ns));
+  return wait_up (l, deadline_ns, why);
 }

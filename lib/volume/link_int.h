@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* link_int.h - the inside of a link, for the files that are one: link.c has
- * its thread and its states, link_learn.h what the server holds, link_calls.c
- * what others ask of it.
+ * its thread and its states, link_up.c how it comes up, link_learn.h what the
+ * server holds, link_calls.c what others ask of it, link_record.c what the
+ * recorder does.
  */
 
 #ifndef FP_LINK_INT_H
@@ -17,6 +18,8 @@
 #include "base/clock.h"
 #include "volume/link.h"
 #include "volume/link_learn.h"
+#include "volume/mirror.h"
+#include "volume/recorder.h"
 #include "volume/session.h"
 #include "volume/sync.h"
 #include "volume/volume_int.h"
@@ -30,18 +33,38 @@
 
 #define LINK_BATCH 16 /* pieces that get memory at a time */
 
-enum call_kind { CALL_RELEASE, CALL_ZERO };
+enum call_kind {
+  CALL_RELEASE,
+  CALL_ZERO,
+  /* link_move.h */
+  CALL_TARGET,
+  CALL_DROP_TARGET,
+  CALL_TAKE,
+  CALL_REOPEN,
+  CALL_MARK,
+  CALL_DROP,
+  CALL_SHUT, /* link_join.c */
+};
 
 /* On the stack of who waits for it. */
 struct call {
   enum call_kind kind;
   struct fp_piece *piece;
   uint64_t offset, length;
+  uint64_t slab; /* DROP */
+  bool relabel;  /* REOPEN */
+  bool open;     /* MARK */
 
   int result;
   bool done;
+  bool kept; /* of fp_link.kept, and taken */
+  bool left; /* nobody waits for it any more */
   struct call *next;
 };
+
+#define LINK_KEPT 16 /* calls whose callers may leave */
+
+struct link_record;
 
 struct fp_link {
   struct fp_volume *v;
@@ -51,39 +74,59 @@ struct fp_link {
   bool started;
   int wake_fd;
   _Atomic bool stop, discard;
-  _Atomic bool mute;  /* see fp_link_room */
-  _Atomic bool sweep; /* the server holds what we do not use */
+  _Atomic bool forget;   /* discard also what others had before */
+  _Atomic bool mute;     /* see fp_link_room */
+  _Atomic bool sweep;    /* the server holds what we do not use */
+  _Atomic bool lost_any; /* it held a piece that is LOST */
 
   pthread_mutex_t lock; /* until the thread's own */
   pthread_cond_t cond;  /* a call is done, or the state changed */
   enum fp_server_state state;
-  uint64_t session; /* counts the times it came up */
+  uint64_t session;     /* counts the times it came up */
+  bool ended;           /* the thread has */
+  struct fp_ctl *asked; /* in a session: for fp_link_hurry */
+  uint64_t busy_ns;     /* since when it asks things; 0: it waits for such */
   struct call *calls, **calls_tail;
+  struct call kept[LINK_KEPT];
   /* Pieces that are to get memory here: waiting, and being worked at.  A
    * number of the batch that was withdrawn is FP_NO_PIECE.
    */
   uint32_t want_head, want_tail, batch[LINK_BATCH];
   unsigned nr_want, nr_batch;
   uint64_t progress_ns; /* when something was last done about them */
+  /* Pieces that are recorded, and ours again: through next_wanted. */
+  uint32_t settle_head;
+  bool shut; /* what comes is sent back */
   unsigned transport;
+  const char *control; /* as fp_ctl_secured says; or NULL */
   char name[FP_NAME_MAX + 1];
+  struct fp_uuid server;
   char why[FP_WHY_MAX];
-  uint64_t slabs_total, slabs_free, reconnects;
+  uint64_t slabs_total, slabs_free, wanted, reconnects;
 
   _Atomic uint64_t lease_ns; /* what is mapped is ours for so long */
-  _Atomic uint64_t down_ns;  /* when it was lost; 0: it is UP, or never was */
+  _Atomic bool ours; /* nobody else had the volume before this session */
+  /* Until when its server may name what it has. */
+  _Atomic uint64_t learn_until_ns;
+  _Atomic uint64_t down_ns; /* when it was lost; 0: it is UP, or never was */
+  _Atomic unsigned told;    /* so many servers; 0: not known */
 
   /* The thread's own. */
   struct fp_uuid client; /* what it is called in HELLO, each time */
   struct fp_session s;
   const struct fp_transport_ops *ops;
-  bool opened;      /* the volume is, or was, on this server */
+  struct link_record *record; /* NULL: the volume has no name */
+  bool joins;                 /* while the volume is used */
+  struct fp_uuid expected;    /* joins: it has to be this one */
+  bool made;                  /* the volume was new to the server */
+  bool opened;                /* the volume is, or was, on this server */
+  uint64_t learn_end_ns;      /* learn_until_ns is never later */
+  uint64_t epoch;   /* of the volume there, when it was last opened */
   bool learned;     /* all that it held at the start was listed once */
   bool lost;        /* it forgot a volume that it had */
-  bool lost_any;    /* it held a piece that is LOST */
   uint32_t attempt; /* how often it tried to come up */
   unsigned ping_ms;
-  struct pollfd fds[2 + FP_MAX_LANES];
+  struct pollfd fds[2 + FP_MAX_LANES + 1];
   struct fp_grants grants; /* too large for a small stack */
   int grant_fds[FP_MAX_GRANTS];
   struct fp_labels labels;
@@ -96,6 +139,9 @@ struct fp_link {
   _Atomic uint64_t pieces, bytes_read, bytes_written, ops_done, errors;
 };
 
+/* Who stops the volume waits for so long for answers that others wait for. */
+#define LINK_HURRY_MS 1000
+
 /* link.c, any thread */
 void link_wake (struct fp_link *l);
 void link_set_why (struct fp_link *l, const char *why);
@@ -104,6 +150,15 @@ void link_set_why (struct fp_link *l, const char *why);
 
 /* The server answered what was asked at asked_ns. */
 void link_renewed (struct fp_link *l, uint64_t asked_ns);
+/* So, for OPEN. */
+void link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch);
+
+/* link.c */
+void link_move (struct fp_link *l, enum fp_server_state to);
+void link_let_go (struct fp_link *l);
+
+/* link_up.c: DOWN to UP, or back. */
+int link_come_up (struct fp_link *l, char why[FP_WHY_MAX]);
 
 /* link_calls.c */
 
@@ -113,11 +168,48 @@ void link_fail_calls (struct fp_link *l);
 /* Whether a call that ended so leaves the session unsound. */
 bool link_session_broken (int r);
 
+void link_call (struct fp_link *l, struct call *c);
+/* The same, and wait for its end. */
+int link_run_call (struct fp_link *l, struct call *c);
+
+/* link_join.c */
+int link_do_shut (struct fp_link *l);
+/* Tell the server how many there are, if it does not know. */
+int link_recount (struct fp_link *l, uint64_t deadline_ns);
+
+/* link_record.c */
+int link_record_new (struct fp_link *l);
+void link_record_free (struct fp_link *l);
+void link_record_renew (struct fp_link *l);
+/* What does the server know of the volume, before we change anything? */
+int link_lookup (struct fp_link *l, uint64_t deadline_ns);
+/* As link_do_calls. */
+int link_do_records (struct fp_link *l);
+void link_fail_records (struct fp_link *l);
+/* What was left by fp_link_settle; up: the session is sound. */
+void link_settle (struct fp_link *l, bool up);
+
+/* link_move.c */
+int link_do_move_call (struct fp_link *l, struct call *c);
+/* 0: the piece is not BUSY any more. */
+int link_finish_reopen (struct fp_link *l, struct call *c, int r, bool up);
+/* The mover's target, if it is here: nobody uses it any more, and when all
+ * are out it is forgotten.
+ */
+void link_shut_target (struct fp_link *l);
+void link_forget_target (struct fp_link *l);
+
 /* link_place.c */
 
-/* Likewise. */
+/* Up to count slabs, imported.  Returns how many, or -errno. */
+int link_ask_for_grants (struct fp_link *l, struct fp_copy *copies,
+                         unsigned count);
+/* These slabs cannot be used here: others may want them. */
+int link_give_back (struct fp_link *l, struct fp_copy *copies, unsigned n);
+
+/* Likewise; not all that are waiting at a time. */
 int link_do_places (struct fp_link *l);
-/* Grants ahead of need. */
+/* Grants ahead of need, when none is left. */
 int link_refill (struct fp_link *l);
 void link_drop_spares (struct fp_link *l);
 void link_fail_places (struct fp_link *l);

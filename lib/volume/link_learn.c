@@ -12,6 +12,9 @@
 /* More than any server has slabs: one that lists more never ends. */
 #define MAX_LABELS (1u << 20)
 
+/* Longer than it takes to register or to map one slab. */
+#define LABEL_MS 1000
+
 /* Far from where it would overflow. */
 #define MAX_GENERATION (UINT64_C (1) << 62)
 
@@ -21,8 +24,8 @@ fp_volume_next_generation (struct fp_volume *v)
   return atomic_fetch_add (&v->generation, 1) + 1;
 }
 
-static void
-raise_generation (struct fp_volume *v, uint64_t seen)
+void
+fp_volume_raise_generation (struct fp_volume *v, uint64_t seen)
 {
   uint64_t now = atomic_load (&v->generation);
 
@@ -60,8 +63,7 @@ link_import (struct fp_link *l, unsigned i, struct fp_copy *copy)
 }
 
 void
-link_publish (struct fp_link *l, struct fp_piece *p,
-              const struct fp_copy *copy, enum fp_piece_state from)
+link_assign (struct fp_link *l, struct fp_piece *p, const struct fp_copy *copy)
 {
   /* In this order, so that another link that sees held looks at copy only
    * if it is its own.
@@ -69,8 +71,16 @@ link_publish (struct fp_link *l, struct fp_piece *p,
   atomic_store (&p->server, l->index);
   p->copy = *copy;
   p->releasing = false;
+  atomic_store (&p->doubt, false);
   p->seen = l->attempt;
   atomic_store (&p->held, true);
+}
+
+void
+link_publish (struct fp_link *l, struct fp_piece *p,
+              const struct fp_copy *copy, enum fp_piece_state from)
+{
+  link_assign (l, p, copy);
   if (!fp_piece_move (p, from, FP_PIECE_READY))
     abort (); /* the caller owns it in that state */
 }
@@ -118,6 +128,7 @@ displace (struct fp_link *l, struct fp_piece *p, struct fp_copy *old)
   assert (fp_piece_state (p) == FP_PIECE_OFFLINE &&
           (atomic_load (&p->word) & FP_PIECE_USERS) == 0);
   atomic_store (&p->held, false);
+  atomic_store (&p->doubt, false);
   want_sweep (from);
 }
 
@@ -137,6 +148,45 @@ contest (struct fp_link *l, struct fp_piece *p, const struct fp_grant *g)
   return 0;
 }
 
+/* Piece p, whose memory was taken away, is LOST. */
+static void
+move_to_lost (struct fp_volume *v, struct fp_piece *p)
+{
+  atomic_fetch_sub (&v->allocated, 1);
+  atomic_fetch_add (&v->lost, 1);
+  if (!fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_LOST))
+    abort (); /* ours, under the lock */
+}
+
+/* This slab's label is the highest that is known of its piece, which is LOST.
+ */
+static int
+lose (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
+{
+  struct fp_piece *p = &l->v->pieces->p[g->piece];
+  int r;
+
+  if (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_LOST)) {
+    atomic_fetch_add (&l->v->lost, 1);
+  }
+  else {
+    r = contest (l, p, g);
+    if (r <= 0)
+      return r;
+    displace (l, p, old);
+    move_to_lost (l->v, p);
+  }
+  atomic_store (&l->lost_any, true);
+  atomic_store (&p->server, l->index);
+  p->copy = (struct fp_copy) { .server = l->index,
+                               .slab = g->slab,
+                               .generation = g->generation,
+                               .ops = l->ops };
+  fp_piece_set_all_written (l->v->pieces,
+                            fp_piece_of (l->v->pieces, g->piece));
+  return 0;
+}
+
 /* The server held a piece and had to give its memory up: the piece is lost,
  * and not one that was never written; unless it was to be released anyway, or
  * is somewhere else, and the mark is of no use.
@@ -145,7 +195,6 @@ static int
 take_lost (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
 {
   struct fp_piece *p = &l->v->pieces->p[g->piece];
-  int r;
 
   FP_LOCK_SCOPE (&l->v->lock);
   if (is_here (l, p, g->slab) && fp_piece_state (p) == FP_PIECE_OFFLINE) {
@@ -159,67 +208,89 @@ take_lost (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
     atomic_store (&p->held, false);
     return 0;
   }
-  if (fp_piece_state (p) == FP_PIECE_LOST && is_about (l, p, g->slab))
+  if (fp_piece_state (p) == FP_PIECE_LOST && is_about (l, p, g->slab)) {
+    atomic_store (&p->doubt, false);
     return 0;
-  if (l->learned) {
+  }
+  if (l->learned || !fp_recorder_may_exist (l->v, g->piece)) {
     atomic_store (&l->sweep, true);
     return 0;
   }
-
-  if (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_LOST)) {
-    atomic_fetch_add (&l->v->lost, 1);
-  }
-  else {
-    r = contest (l, p, g);
-    if (r <= 0)
-      return r;
-    displace (l, p, old);
-    atomic_fetch_sub (&l->v->allocated, 1);
-    atomic_fetch_add (&l->v->lost, 1);
-    if (!fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_LOST))
-      abort (); /* ours, under the lock */
-  }
-  l->lost_any = true;
-  atomic_store (&p->server, l->index);
-  p->copy = (struct fp_copy) { .server = l->index,
-                               .slab = g->slab,
-                               .generation = g->generation,
-                               .ops = l->ops };
-  fp_piece_set_all_written (l->v->pieces, g->piece);
-  return 0;
+  return lose (l, g, old);
 }
 
-/* Somebody has shut piece p, which is here, and is about to ask this link to
- * change it.
+/* Somebody has shut the piece, which is here, and is about to ask this link to
+ * change it, or the mover is about to publish it elsewhere: let_go has seen to
+ * it that nobody is inside.
  */
 static bool
-is_shut_here (const struct fp_link *l, struct fp_piece *p, uint64_t slab)
+take_shut (struct fp_link *l, const struct fp_grant *g,
+           const struct fp_copy *copy, struct fp_copy *old)
 {
-  return fp_piece_state (p) == FP_PIECE_BUSY && is_here (l, p, slab);
+  struct fp_piece *p = &l->v->pieces->p[g->piece];
+
+  FP_LOCK_SCOPE (&l->v->lock);
+  if (fp_piece_state (p) != FP_PIECE_BUSY || !is_here (l, p, g->slab))
+    return false;
+  *old = p->copy;
+  p->copy = *copy;
+  p->seen = l->attempt;
+  return true;
+}
+
+/* A member that comes late names a piece that nobody has whom we believe, and
+ * others are still to come.
+ */
+static bool
+is_doubtful (struct fp_link *l, struct fp_piece *p, bool open)
+{
+  enum fp_piece_state s = fp_piece_state (p);
+
+  return (s == FP_PIECE_EMPTY || s == FP_PIECE_LOST) &&
+         fp_recorder_doubts (l->v, l->index, open);
 }
 
 /* Believe it where that is what we know, or where we know nothing yet.  What
  * was imported and is not used any more is left in *old.
  */
 static int
-take_copy (struct fp_link *l, const struct fp_grant *g,
+take_copy (struct fp_link *l, const struct fp_grant *g, bool open,
            const struct fp_copy *copy, struct fp_copy *old)
 {
   struct fp_piece *p = &l->v->pieces->p[g->piece];
+  struct fp_copy none; /* what is LOST has nothing mapped */
   int r;
 
   FP_LOCK_SCOPE (&l->v->lock);
   if (is_here (l, p, g->slab)) {
     if (fp_piece_state (p) != FP_PIECE_OFFLINE)
       return -EPROTO; /* it was listed twice */
+    if (p->releasing && l->record != NULL) {
+      /* It is recorded that it does not exist: the sweep releases it. */
+      *old = *copy;
+      atomic_store (&l->sweep, true);
+      return 0;
+    }
     link_publish (l, p, copy, FP_PIECE_OFFLINE);
     return 0;
   }
-  if (l->learned) {
+  if (l->learned || !fp_recorder_may_exist (l->v, g->piece)) {
     /* A leftover of a label whose answer never came. */
     *old = *copy;
     atomic_store (&l->sweep, true);
     return 0;
+  }
+  if (atomic_load (&p->doubt) && fp_piece_state (p) == FP_PIECE_LOST &&
+      is_about (l, p, g->slab)) {
+    *old = *copy;
+    return 0;
+  }
+  if (is_doubtful (l, p, open)) {
+    *old = *copy;
+    r = lose (l, g, &none);
+    if (r == 0 && is_about (l, p, g->slab))
+      atomic_store (&p->doubt, true);
+    return r;
   }
   if (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_OFFLINE)) {
     atomic_fetch_add (&l->v->allocated, 1);
@@ -232,26 +303,39 @@ take_copy (struct fp_link *l, const struct fp_grant *g,
     }
     displace (l, p, old);
   }
-  fp_piece_set_all_written (l->v->pieces, g->piece);
+  fp_piece_set_all_written (l->v->pieces,
+                            fp_piece_of (l->v->pieces, g->piece));
   atomic_fetch_add (&l->pieces, 1);
   link_publish (l, p, copy, FP_PIECE_OFFLINE);
+  atomic_store (&p->doubt, open);
   return 0;
+}
+
+/* From here on its piece is the entry of that copy; false: there is none. */
+static bool
+to_entry (const struct fp_link *l, struct fp_grant *g)
+{
+  const struct fp_pieces *t = l->v->pieces;
+
+  if (g->piece >= t->nr || g->copy >= t->copies)
+    return false;
+  g->piece += g->copy * t->nr;
+  return true;
 }
 
 /* The server says that a slab holds a piece. */
 static int
 take_label (struct fp_link *l, unsigned i)
 {
-  const struct fp_grant *g = &l->grants.grants[i];
+  struct fp_grant *g = &l->grants.grants[i];
+  bool open = (g->generation & FP_GENERATION_OPEN) != 0;
   struct fp_copy copy, old = { .ops = NULL };
-  struct fp_piece *p;
   int r;
 
-  if (g->piece >= l->v->pieces->nr || g->copy != 0 ||
-      g->generation > MAX_GENERATION)
+  g->generation &= ~FP_GENERATION_OPEN;
+  if (!to_entry (l, g) || g->generation > MAX_GENERATION)
     return -EPROTO;
-  raise_generation (l->v, g->generation);
-  p = &l->v->pieces->p[g->piece];
+  fp_volume_raise_generation (l->v, g->generation);
   if (fp_grant_is_lost (g)) {
     r = take_lost (l, g, &old);
   }
@@ -259,14 +343,8 @@ take_label (struct fp_link *l, unsigned i)
     r = link_import (l, i, &copy);
     if (r < 0)
       return r;
-    if (is_shut_here (l, p, g->slab)) {
-      fp_volume_drain_piece (l->v, p);
-      old = p->copy;
-      p->copy = copy;
-      p->seen = l->attempt;
-    }
-    else {
-      r = take_copy (l, g, &copy, &old);
+    if (!take_shut (l, g, &copy, &old)) {
+      r = take_copy (l, g, open, &copy, &old);
       if (r < 0 && old.ops == NULL)
         old = copy;
     }
@@ -274,6 +352,24 @@ take_label (struct fp_link *l, unsigned i)
   if (old.ops != NULL)
     fp_copy_forget (&old);
   return r;
+}
+
+/* The server is asked for the next of so many labels: who waits for the start
+ * waits for the answer, as long as they all may take together; of which there
+ * are not many more than the volume has pieces.
+ */
+static void
+extend_start (struct fp_link *l, uint64_t total)
+{
+  uint64_t now = fp_now_ns ();
+
+  total = FP_MIN (total, 2 * l->v->pieces->all + FP_MAX_GRANTS);
+  if (l->learn_end_ns == 0)
+    l->learn_end_ns =
+        now +
+        (fp_volume_start_ms (&l->v->p) + total * LABEL_MS) * FP_NS_PER_MS;
+  atomic_store (&l->learn_until_ns,
+                FP_MIN (now + LINK_SLOW_MS * FP_NS_PER_MS, l->learn_end_ns));
 }
 
 int
@@ -288,6 +384,7 @@ link_take_labels (struct fp_link *l, uint64_t total)
 
     if (atomic_load (&l->stop))
       return -ECANCELED;
+    extend_start (l, total);
     /* To register a large volume takes longer than one message may. */
     r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds,
                      fp_deadline_in_ms (LINK_SLOW_MS));
@@ -304,7 +401,65 @@ link_take_labels (struct fp_link *l, uint64_t total)
   if (r < 0)
     return r;
   l->learned = true;
+  fp_recorder_heard (l->v, l->index);
   return atomic_load (&l->sweep) ? link_sweep (l) : 0;
+}
+
+/* Other copies may still have it: then whoever trims them all does this. */
+static void
+forget_written (struct fp_pieces *t, uint64_t k)
+{
+  if (t->copies == 1)
+    fp_piece_clear_written (t, k, 0, t->piece_size);
+}
+
+/* Somebody has p, which exists: is he to be believed? */
+static void
+judge_label (struct fp_volume *v, struct fp_piece *p, uint64_t doubt,
+             bool missing, struct fp_copy *old)
+{
+  unsigned server = atomic_load (&p->server);
+
+  if (!missing || !(atomic_load (&p->doubt) || (doubt >> server & 1)))
+    return;
+  displace (v->links[server], p, old);
+  move_to_lost (v, p);
+  atomic_store (&p->doubt, true);
+  atomic_store (&v->links[server]->lost_any, true);
+}
+
+void
+link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
+            bool missing, uint64_t *dropped)
+{
+  struct fp_piece *p = &v->pieces->p[i];
+  struct fp_copy old = { .ops = NULL };
+
+  FP_LOCK_SCOPE (&v->lock);
+  if (exists) {
+    if (fp_piece_state (p) != FP_PIECE_EMPTY &&
+        fp_piece_state (p) != FP_PIECE_LOST)
+      judge_label (v, p, doubt, missing, &old);
+    if (old.ops != NULL)
+      fp_copy_forget (&old);
+    if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_LOST))
+      return;
+    atomic_fetch_add (&v->lost, 1);
+    /* Any label that is heard of later is higher. */
+    p->copy = (struct fp_copy) { .slab = UINT64_MAX };
+    fp_piece_set_all_written (v->pieces, fp_piece_of (v->pieces, i));
+    return;
+  }
+  if (fp_piece_state (p) == FP_PIECE_EMPTY)
+    return;
+  *dropped |= UINT64_C (1) << atomic_load (&p->server);
+  displace (v->links[atomic_load (&p->server)], p, &old);
+  if (old.ops != NULL)
+    fp_copy_forget (&old);
+  forget_written (v->pieces, i);
+  atomic_fetch_sub (&v->allocated, 1);
+  if (!fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_EMPTY))
+    abort (); /* ours, under the lock */
 }
 
 /* ---- what is left over ---- */
@@ -316,8 +471,9 @@ is_stray (struct fp_link *l, const struct fp_grant *g)
 
   FP_LOCK_SCOPE (&l->v->lock);
   if (is_here (l, p, g->slab))
-    return false;
-  if (!fp_grant_is_lost (g))
+    return p->releasing && l->record != NULL &&
+           fp_piece_state (p) == FP_PIECE_OFFLINE;
+  if (!fp_grant_is_lost (g) && !atomic_load (&p->doubt))
     return true;
   /* The next client is to know of this, too. */
   return !(is_about (l, p, g->slab) && (fp_piece_state (p) == FP_PIECE_LOST ||
@@ -334,8 +490,11 @@ find_strays (struct fp_link *l, struct fp_release *out)
   while (out->count < FP_MAX_GRANTS && seen <= MAX_LABELS) {
     struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
     uint64_t asked = fp_now_ns ();
-    int r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds,
-                         fp_deadline_in_ms (LINK_SLOW_MS));
+    int r;
+
+    extend_start (l, 0); /* so much was said before */
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds,
+                     fp_deadline_in_ms (LINK_SLOW_MS));
 
     if (r < 0)
       return r;
@@ -343,7 +502,7 @@ find_strays (struct fp_link *l, struct fp_release *out)
     for (unsigned i = 0; i < l->grants.count; i++) {
       const struct fp_grant *g = &l->grants.grants[i];
 
-      if (g->piece >= l->v->pieces->nr)
+      if (!to_entry (l, &l->grants.grants[i]))
         r = -EPROTO;
       else if (out->count < FP_MAX_GRANTS && is_stray (l, g))
         out->slabs[out->count++] = g->slab;
@@ -380,6 +539,34 @@ link_sweep (struct fp_link *l)
   return -EPROTO;
 }
 
+bool
+fp_link_abandon (struct fp_volume *v, uint64_t k)
+{
+  struct fp_piece *p = &v->pieces->p[k];
+  struct fp_link *l = v->links[atomic_load (&p->server)];
+
+  FP_LOCK_SCOPE (&v->lock);
+  if (fp_piece_state (p) == FP_PIECE_OFFLINE && atomic_load (&p->held)) {
+    if ((atomic_load (&p->word) & FP_PIECE_USERS) != 0)
+      return false;
+    /* Its link may be about to do that. */
+    fp_copy_forget (&p->copy);
+    atomic_store (&p->held, false);
+    atomic_fetch_sub (&v->allocated, 1);
+    atomic_fetch_sub (&l->pieces, 1);
+    atomic_store (&l->sweep, true);
+    p->releasing = false;
+    return fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_EMPTY);
+  }
+  if (fp_piece_state (p) == FP_PIECE_LOST) {
+    atomic_store (&p->doubt, false);
+    atomic_fetch_sub (&v->lost, 1);
+    p->copy = (struct fp_copy) { .slab = UINT64_MAX };
+    return fp_piece_move (p, FP_PIECE_LOST, FP_PIECE_EMPTY);
+  }
+  return fp_piece_state (p) == FP_PIECE_EMPTY;
+}
+
 void
 link_forget (struct fp_link *l, struct fp_piece *p, enum fp_piece_state from)
 {
@@ -390,13 +577,32 @@ link_forget (struct fp_link *l, struct fp_piece *p, enum fp_piece_state from)
   p->releasing = false;
   atomic_fetch_sub (&l->v->allocated, 1);
   atomic_fetch_sub (&l->pieces, 1);
-  l->lost_any = l->lost_any || wanted;
+  if (wanted)
+    atomic_store (&l->lost_any, true);
   if (wanted)
     atomic_fetch_add (&l->v->lost, 1);
   else
-    fp_piece_clear_written (t, (uint64_t) (p - t->p), 0, t->piece_size);
+    forget_written (t, (uint64_t) (p - t->p));
   if (!fp_piece_move (p, from, wanted ? FP_PIECE_LOST : FP_PIECE_EMPTY))
     abort (); /* the caller owns it in that state */
+}
+
+void
+link_forget_offline (struct fp_link *l, struct fp_piece *p)
+{
+  for (;;) {
+    {
+      FP_LOCK_SCOPE (&l->v->lock);
+      if (fp_piece_state (p) != FP_PIECE_OFFLINE ||
+          atomic_load (&p->server) != l->index)
+        return;
+      if ((atomic_load (&p->word) & FP_PIECE_USERS) == 0) {
+        fp_copy_forget (&p->copy);
+        return;
+      }
+    }
+    fp_volume_drain_piece (l->v, p);
+  }
 }
 
 void
@@ -404,7 +610,7 @@ link_judge_missing (struct fp_link *l)
 {
   struct fp_pieces *t = l->v->pieces;
 
-  for (uint64_t i = 0; i < t->nr; i++) {
+  for (uint64_t i = 0; i < t->all; i++) {
     struct fp_piece *p = &t->p[i];
     enum fp_piece_state s;
 

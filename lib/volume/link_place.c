@@ -42,13 +42,20 @@ pop (struct fp_link *l)
 void
 fp_link_place (struct fp_link *l, uint64_t i)
 {
+  bool shut;
+
   {
     FP_LOCK_SCOPE (&l->lock);
-    if (l->nr_want == 0 && l->nr_batch == 0)
+    shut = l->shut;
+    if (!shut && l->nr_want == 0 && l->nr_batch == 0)
       l->progress_ns = fp_now_ns ();
-    push (l, (uint32_t) i);
+    if (!shut)
+      push (l, (uint32_t) i);
   }
-  link_wake (l);
+  if (shut)
+    fp_manager_return (l->v, i, l->index, -ENOTCONN);
+  else
+    link_wake (l);
 }
 
 bool
@@ -56,10 +63,19 @@ fp_link_room (struct fp_link *l, struct fp_link_room *room)
 {
   FP_LOCK_SCOPE (&l->lock);
   room->free = l->slabs_free;
+  room->wanted = l->wanted;
   room->pieces = l->nr_want + l->nr_batch;
+  room->held = atomic_load (&l->pieces);
   room->mute = atomic_load (&l->mute);
   room->waits_ns = room->pieces > 0 ? fp_now_ns () - l->progress_ns : 0;
   return l->state == FP_SERVER_UP;
+}
+
+void
+fp_link_gave (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  l->wanted -= l->wanted > 0;
 }
 
 /* Could another server be asked for piece i? */
@@ -104,9 +120,8 @@ fp_link_withdraw (struct fp_link *l, uint64_t servers)
 
 /* ---- the link's thread ---- */
 
-/* These slabs cannot be used here: others may want them. */
-static int
-give_back (struct fp_link *l, struct fp_copy *copies, unsigned n)
+int
+link_give_back (struct fp_link *l, struct fp_copy *copies, unsigned n)
 {
   struct fp_release q = { .count = n };
 
@@ -126,9 +141,8 @@ forget_copies (struct fp_copy *copies, unsigned n)
     fp_copy_forget (&copies[i]);
 }
 
-/* Up to count slabs, imported.  Returns how many, or -errno. */
-static int
-ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count)
+int
+link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count)
 {
   uint64_t asked = fp_now_ns ();
   int r = fp_ctl_grant (l->s.ctl, count, &l->grants, l->grant_fds,
@@ -192,15 +206,33 @@ fill_labels (struct fp_link *l, unsigned copies)
       continue;
     l->batch_copies[n].generation = fp_volume_next_generation (l->v);
     l->batch_slot[n] = k;
-    l->labels.labels[n] = (struct fp_label) {
-      .slab = l->batch_copies[n].slab,
-      .piece = l->batch[k],
-      .generation = l->batch_copies[n].generation,
-    };
+    l->labels.labels[n] =
+        fp_piece_label (l->v->pieces, l->batch[k], l->batch_copies[n].slab,
+                        l->batch_copies[n].generation);
     n++;
   }
   l->labels.count = n;
   return n;
+}
+
+/* It has its memory; of a volume with a name that is to be recorded, before it
+ * is READY.
+ */
+static void
+give (struct fp_link *l, uint32_t i, const struct fp_copy *copy)
+{
+  struct fp_pieces *t = l->v->pieces;
+  struct fp_piece *p = &t->p[i];
+
+  if (t->copies > 1)
+    fp_mirror_refill (l->v, i);
+  if (p->fresh)
+    fp_piece_clear_written (t, fp_piece_of (t, i), 0, t->piece_size);
+  /* A copy of what others have is not live before it was filled. */
+  if (l->record == NULL || !p->fresh)
+    link_publish (l, p, copy, FP_PIECE_BUSY);
+  else
+    link_assign (l, p, copy);
 }
 
 /* The labels are on the server's record: now on ours, so that a write cannot
@@ -212,9 +244,10 @@ static unsigned
 publish_batch (struct fp_link *l, unsigned n)
 {
   struct fp_pieces *t = l->v->pieces;
-  unsigned left = 0;
+  unsigned left = 0, nr = 0;
+  uint32_t given[LINK_BATCH];
 
-  FP_LOCK_SCOPE (&l->lock);
+  pthread_mutex_lock (&l->lock);
   for (unsigned j = 0; j < n; j++) {
     uint32_t *i = &l->batch[l->batch_slot[j]];
 
@@ -222,14 +255,20 @@ publish_batch (struct fp_link *l, unsigned n)
       l->batch_copies[left++] = l->batch_copies[j];
       continue;
     }
-    fp_piece_clear_written (t, *i, 0, t->piece_size);
     atomic_fetch_add (&l->v->allocated, 1);
     atomic_fetch_add (&l->pieces, 1);
-    link_publish (l, &t->p[*i], &l->batch_copies[j], FP_PIECE_BUSY);
+    if (t->p[*i].fresh)
+      given[nr++] = *i;
+    give (l, *i, &l->batch_copies[j]);
     *i = FP_NO_PIECE;
     atomic_fetch_sub (&l->v->placing, 1);
   }
   l->progress_ns = fp_now_ns ();
+  pthread_mutex_unlock (&l->lock);
+  for (unsigned j = 0; l->record != NULL && j < nr; j++)
+    fp_recorder_exists (l->v, given[j]);
+  if (t->copies > 1)
+    fp_mirror_poke (l->v);
   return left;
 }
 
@@ -255,7 +294,7 @@ return_batch (struct fp_link *l, int err)
     fp_manager_return (l->v, i, l->index, err);
 }
 
-/* Fewer slabs came than were asked for: the rest at the next round. */
+/* There were fewer slabs than pieces: the rest at the next round. */
 static void
 requeue_batch (struct fp_link *l)
 {
@@ -278,19 +317,18 @@ place_batch (struct fp_link *l)
     copies[have++] = l->spares[--l->nr_spares];
     fp_manager_unclaim (l->v, l->index);
   }
-  if (have < want) {
-    r = ask_for_grants (l, copies + have, want - have);
-    if (link_session_broken (r)) {
-      forget_copies (copies, have);
+  /* What is in hand is not kept waiting for what is not. */
+  if (have == 0) {
+    r = link_ask_for_grants (l, copies, want);
+    if (link_session_broken (r))
       return r;
-    }
-    if (r < 0)
-      err = r;
+    if (r > 0)
+      have = (unsigned) r;
     else
-      have += (unsigned) r;
+      err = r < 0 ? r : -ENOSPC; /* to ask on for nothing would not end */
   }
   n = fill_labels (l, have);
-  r = give_back (l, copies + n, have - n);
+  r = link_give_back (l, copies + n, have - n);
   if (r < 0) {
     forget_copies (copies, n);
     return -ECONNRESET;
@@ -306,11 +344,11 @@ place_batch (struct fp_link *l)
   }
   if (r < 0) {
     return_batch (l, r);
-    return give_back (l, copies, n) < 0 ? -ECONNRESET : 0;
+    return link_give_back (l, copies, n) < 0 ? -ECONNRESET : 0;
   }
   left = publish_batch (l, n);
   fp_volume_wake_lanes (l->v);
-  r = give_back (l, copies, left);
+  r = link_give_back (l, copies, left);
   if (err < 0)
     return_batch (l, err);
   else
@@ -318,47 +356,84 @@ place_batch (struct fp_link *l)
   return r < 0 ? -ECONNRESET : 0;
 }
 
+/* One batch: the link has other things to do, before the next one. */
 int
 link_do_places (struct fp_link *l)
 {
-  while (take_batch (l) > 0) {
-    int r = place_batch (l);
+  bool more;
+  int r;
 
-    if (r < 0) {
-      link_set_why (l, fp_ctl_why (l->s.ctl));
-      return r;
-    }
+  if (take_batch (l) == 0)
+    return 0;
+  r = place_batch (l);
+  if (r < 0) {
+    link_set_why (l, fp_ctl_why (l->s.ctl));
+    return r;
   }
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    more = l->want_head != FP_NO_PIECE;
+  }
+  if (more)
+    link_wake (l);
   return 0;
 }
 
+/* The server is being drained: what was granted ahead goes back. */
+static int
+return_spares (struct fp_link *l)
+{
+  unsigned n = l->nr_spares;
+  int r;
+
+  l->nr_spares = 0;
+  for (unsigned i = 0; i < n; i++) {
+    fp_manager_unclaim (l->v, l->index);
+    fp_link_gave (l);
+  }
+  r = link_give_back (l, l->spares, n);
+  if (r < 0)
+    link_set_why (l, fp_ctl_why (l->s.ctl));
+  return r < 0 ? -ECONNRESET : 0;
+}
+
+/* Only when there is none: a piece that comes while this waits for the server
+ * could not be given one that is in hand.
+ */
 int
 link_refill (struct fp_link *l)
 {
-  for (;;) {
-    int r;
+  unsigned n = 0;
+  bool wanted;
+  int r;
 
-    {
-      FP_LOCK_SCOPE (&l->lock);
-      if (l->slabs_free == 0 || l->want_head != FP_NO_PIECE ||
-          l->calls != NULL)
-        return 0;
-    }
-    if (l->nr_spares == FP_LINK_SPARES ||
-        !fp_manager_claim (l->v, l->index, l->nr_spares))
-      return 0;
-    r = ask_for_grants (l, &l->spares[l->nr_spares], 1);
-    if (r > 0) {
-      l->nr_spares++;
-      continue;
-    }
-    fp_manager_unclaim (l->v, l->index);
-    if (link_session_broken (r)) {
-      link_set_why (l, fp_ctl_why (l->s.ctl));
-      return r;
-    }
-    return 0; /* a write will ask again, and hear why */
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    wanted = l->wanted > 0;
   }
+  if (wanted || fp_volume_is_drained (l->v, l->index))
+    return return_spares (l);
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    if (l->slabs_free == 0 || l->want_head != FP_NO_PIECE || l->calls != NULL)
+      return 0;
+  }
+  if (l->nr_spares > 0)
+    return 0;
+  while (n < FP_LINK_SPARES && fp_manager_claim (l->v, l->index, n))
+    n++;
+  if (n == 0)
+    return 0;
+  r = link_ask_for_grants (l, l->spares, n);
+  if (r > 0)
+    l->nr_spares = (unsigned) r;
+  for (; n > l->nr_spares; n--)
+    fp_manager_unclaim (l->v, l->index);
+  if (link_session_broken (r)) {
+    link_set_why (l, fp_ctl_why (l->s.ctl));
+    return r;
+  }
+  return 0; /* a write will ask again, and hear why */
 }
 
 void

@@ -18,7 +18,9 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "volume/link.h"
+#include "volume/mirror.h"
 #include "volume/placement.h"
+#include "volume/stripe.h"
 #include "volume/sync.h"
 #include "volume/volume_int.h"
 
@@ -46,9 +48,11 @@ fp_manager_claim (struct fp_volume *v, unsigned server, unsigned has)
 {
   unsigned most = v->nr_links == 1 ? FP_LINK_SPARES : 1;
 
+  if (fp_volume_is_drained (v, server))
+    return false;
   FP_LOCK_SCOPE (&v->lock);
   if (has >= most || v->nr_claims >= FP_MAX_SPARES ||
-      used (v) + v->nr_claims >= v->pieces->nr)
+      used (v) + v->nr_claims >= v->pieces->all)
     return false;
   v->claims[server]++;
   v->nr_claims++;
@@ -84,13 +88,18 @@ fp_manager_want (struct fp_volume *v, uint64_t i)
 {
   struct fp_piece *p = &v->pieces->p[i];
 
-  if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY))
+  if (fp_piece_state (p) != FP_PIECE_EMPTY)
     return; /* somebody asked already */
-  atomic_store (&p->err, 0);
-  p->tried = 0;
-  p->full = false;
-  atomic_fetch_add (&v->placing, 1);
   FP_LOCK_SCOPE (&v->lock);
+  if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY))
+    return; /* likewise */
+  atomic_store (&p->err, 0);
+  atomic_store (&p->refused, false);
+  p->fresh = fp_mirror_live (v->pieces, fp_piece_of (v->pieces, i)) == 0;
+  p->tried = 0;
+  p->full = 0;
+  atomic_store (&p->asked, 0);
+  atomic_fetch_add (&v->placing, 1);
   wanted_push (v, (uint32_t) i);
 }
 
@@ -100,7 +109,8 @@ fp_manager_return (struct fp_volume *v, uint64_t i, unsigned server, int err)
   struct fp_piece *p = &v->pieces->p[i];
 
   p->tried |= UINT64_C (1) << server;
-  p->full |= err == -ENOSPC || err == -ENOMEM || err == -ESHUTDOWN;
+  if (err == -ENOSPC || err == -ENOMEM)
+    p->full |= UINT64_C (1) << server;
   FP_LOCK_SCOPE (&v->lock);
   wanted_push (v, (uint32_t) i);
 }
@@ -112,15 +122,17 @@ static void
 look_for_room (struct fp_volume *v, uint64_t tried, bool mute,
                uint64_t room[FP_MAX_SERVERS])
 {
-  bool scarce, any_spare = false, spare[FP_MAX_SERVERS];
+  bool scarce, any_spare = false, spare[FP_MAX_SERVERS] = { false };
 
+  /* There may be one more at the next look. */
+  memset (room, 0, FP_MAX_SERVERS * sizeof *room);
   for (unsigned i = 0; i < v->nr_links; i++) {
     struct fp_link_room l;
 
     room[i] = 0;
     spare[i] = false;
-    if (!fp_link_room (v->links[i], &l) || l.mute != mute ||
-        (tried & UINT64_C (1) << i) != 0)
+    if (fp_volume_is_drained (v, i) || !fp_link_room (v->links[i], &l) ||
+        l.mute != mute || (tried & UINT64_C (1) << i) != 0)
       continue;
     FP_LOCK_SCOPE (&v->lock);
     l.free += v->claims[i];
@@ -131,48 +143,134 @@ look_for_room (struct fp_volume *v, uint64_t tried, bool mute,
   }
   {
     FP_LOCK_SCOPE (&v->lock);
-    scarce = used (v) + v->nr_claims > v->pieces->nr;
+    scarce = used (v) + v->nr_claims > v->pieces->all;
   }
-  /* Do not ask for more than the volume can use, while there are grants. */
+  /* Do not ask for more than the volume can use, while there are grants; but
+   * those may be where another copy of the piece is.
+   */
+  scarce &= v->pieces->copies == 1;
   for (unsigned i = 0; scarce && any_spare && i < v->nr_links; i++)
     if (!spare[i])
       room[i] = 0;
 }
 
+/* Where a piece is, or will be; or -1. */
 static int
-choose (struct fp_volume *v, uint64_t tried)
+server_of (struct fp_piece *p)
 {
-  uint64_t room[FP_MAX_SERVERS], random = 0;
-  int i;
+  enum fp_piece_state s = fp_piece_state (p);
+
+  if (s == FP_PIECE_EMPTY || s == FP_PIECE_LOST)
+    return -1;
+  if (s == FP_PIECE_BUSY && !atomic_load (&p->held))
+    return (int) atomic_load (&p->asked) - 1;
+  return (int) atomic_load (&p->server);
+}
+
+/* Not where another copy of the piece is; nor, if that leaves any, in the same
+ * failure domain.
+ */
+static void
+keep_apart (struct fp_volume *v, uint64_t k, uint64_t *room)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t near = 0, rest = 0;
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    uint64_t other = fp_mirror_entry (t, fp_piece_of (t, k), c);
+    int s = other == k ? -1 : server_of (&t->p[other]);
+
+    if (s < 0)
+      continue;
+    room[s] = 0;
+    for (unsigned n = 0; n < v->nr_links; n++)
+      if (v->p.domains[s][0] != '\0' &&
+          strcmp (v->p.domains[n], v->p.domains[s]) == 0)
+        near |= UINT64_C (1) << n;
+  }
+  for (unsigned n = 0; n < v->nr_links; n++)
+    rest |= room[n] != 0 && !(near >> n & 1);
+  for (unsigned n = 0; rest != 0 && n < v->nr_links; n++)
+    if (near >> n & 1)
+      room[n] = 0;
+}
+
+int
+fp_manager_choose (struct fp_volume *v, uint64_t k, uint64_t *room)
+{
+  unsigned has[FP_MAX_SERVERS] = { 0 };
+  uint64_t first, random = 0, i = fp_piece_of (v->pieces, k);
+  uint32_t width;
 
   if (fp_random (&random, sizeof random) < 0)
     random = 0; /* then the first two */
-  look_for_room (v, tried, false, room);
-  i = fp_place (room, v->nr_links, random);
-  if (i >= 0)
-    return i;
-  look_for_room (v, tried, true, room);
+  first = fp_stripe_group (v->pieces, i, &width);
+  for (uint64_t n = first; n < first + width; n++) {
+    int s = n == i ? -1 : server_of (&v->pieces->p[k - i + n]);
+
+    if (s >= 0)
+      has[s]++;
+  }
+  if (v->pieces->copies > 1)
+    keep_apart (v, k, room);
+  fp_place_apart (room, has, v->nr_links);
   return fp_place (room, v->nr_links, random);
+}
+
+bool
+fp_manager_has_room (struct fp_volume *v, uint64_t k)
+{
+  uint64_t room[FP_MAX_SERVERS];
+
+  look_for_room (v, 0, false, room);
+  return fp_manager_choose (v, k, room) >= 0;
+}
+
+/* Is there a server that could not be asked, and may be again soon? */
+static bool
+may_have_room (struct fp_volume *v, uint64_t full)
+{
+  for (unsigned i = 0; i < v->nr_links; i++)
+    if (!(full >> i & 1) && !fp_volume_is_emptied (v, i) &&
+        !fp_link_given_up (v->links[i]))
+      return true;
+  return false;
+}
+
+static int
+choose (struct fp_volume *v, uint64_t i)
+{
+  uint64_t room[FP_MAX_SERVERS], tried = v->pieces->p[i].tried;
+  int s;
+
+  look_for_room (v, tried, false, room);
+  s = fp_manager_choose (v, i, room);
+  if (s >= 0)
+    return s;
+  look_for_room (v, tried, true, room);
+  return fp_manager_choose (v, i, room);
 }
 
 static void
 place (struct fp_volume *v, uint64_t i)
 {
   struct fp_piece *p = &v->pieces->p[i];
-  int server = choose (v, p->tried);
+  int server = choose (v, i);
 
+  atomic_store (&p->asked, (uint32_t) (server + 1));
   if (server >= 0) {
     fp_link_place (v->links[server], i);
     return;
   }
-  /* Full is final for who asked.  A server that is away may come back: without
-   * a reason the write asks again until its deadline.
+  /* A server that is away may come back, and have room: without a reason the
+   * write asks again until its deadline.  Else full is final for who asked.
    */
-  atomic_store (&p->err, p->full ? -ENOSPC : 0);
+  atomic_store (&p->err, p->full && !may_have_room (v, p->full) ? -ENOSPC : 0);
+  atomic_store (&p->refused, true);
   if (!fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_EMPTY))
     abort (); /* it is ours */
   atomic_fetch_sub (&v->placing, 1);
-  if (atomic_load (&p->err) != 0)
+  if (atomic_load (&p->err) != 0 || v->pieces->copies > 1)
     fp_volume_wake_lanes (v);
 }
 
@@ -219,16 +317,16 @@ look_after (struct fp_volume *v)
 /* ---- the thread ---- */
 
 static bool
-next_wanted (struct fp_volume *v, uint64_t *i)
+next_wanted (struct fp_volume *v, uint64_t *i, unsigned ms)
 {
   struct timespec until;
-  unsigned ms = 1000;
 
   if (atomic_load (&v->placing) > 0)
-    ms = (unsigned) (patience_ns (v) / FP_NS_PER_MS / 4);
+    ms = FP_MIN (ms, (unsigned) (patience_ns (v) / FP_NS_PER_MS / 4));
   fp_timespec_after (&until, ms);
   FP_LOCK_SCOPE (&v->lock);
-  if (v->wanted_head == FP_NO_PIECE && !v->stopping)
+  if (v->wanted_head == FP_NO_PIECE && !v->stopping &&
+      !atomic_load (&v->mirror_due))
     /* A timeout is as good as a wake-up: the caller looks again. */
     (void) pthread_cond_timedwait (&v->cond, &v->lock, &until);
   if (v->wanted_head == FP_NO_PIECE)
@@ -253,7 +351,7 @@ manager_main (void *arg)
   while (!is_stopping (v)) {
     uint64_t i;
 
-    if (next_wanted (v, &i))
+    if (next_wanted (v, &i, FP_MIN (fp_mirror_look (v), 1000u)))
       place (v, i);
     look_after (v);
   }
@@ -301,8 +399,8 @@ fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX])
 {
   struct fp_pieces *t = v->pieces;
 
-  for (uint64_t first = 0; first < t->nr; first += WINDOW) {
-    uint64_t end = FP_MIN (first + WINDOW, t->nr);
+  for (uint64_t first = 0; first < t->all; first += WINDOW) {
+    uint64_t end = FP_MIN (first + WINDOW, t->all);
 
     for (uint64_t i = first; i < end; i++)
       fp_manager_want (v, i);
@@ -316,7 +414,7 @@ fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX])
       snprintf (why, FP_WHY_MAX,
                 "reserve=full: %llu of %llu pieces got memory: %s",
                 (unsigned long long) atomic_load (&v->allocated),
-                (unsigned long long) t->nr,
+                (unsigned long long) t->all,
                 r == -ENOSPC ? "the servers are full" : strerror (-r));
       return r;
     }

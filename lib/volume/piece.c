@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "volume/piece.h"
+#include "volume/stripe.h"
 #include "volume/sync.h"
 
 /* A chunk is at least 64 KiB, and a piece has at most 4096 of them, so that
@@ -23,14 +23,16 @@ pieces_freep (struct fp_pieces **tp)
 }
 
 int
-fp_pieces_new (struct fp_pieces **out, uint64_t size, uint64_t piece_size)
+fp_pieces_new (struct fp_pieces **out, uint64_t size, uint64_t piece_size,
+               const struct fp_stripe *stripe, unsigned copies)
 {
   FP_CLEANUP (pieces_freep) struct fp_pieces *t = NULL;
 
   if (piece_size < (UINT64_C (1) << MIN_CHUNK_SHIFT) ||
       (piece_size & (piece_size - 1)) != 0 || size == 0)
     return -EINVAL;
-  if ((size - 1) / piece_size >= FP_MAX_PIECES)
+  if ((size - 1) / piece_size >= FP_MAX_PIECES / copies ||
+      !fp_stripe_ok (stripe, piece_size))
     return -EINVAL;
 
   t = calloc (1, sizeof *t);
@@ -40,6 +42,10 @@ fp_pieces_new (struct fp_pieces **out, uint64_t size, uint64_t piece_size)
   t->piece_size = piece_size;
   t->shift = (unsigned) __builtin_ctzll (piece_size);
   t->nr = (size - 1) / piece_size + 1;
+  t->copies = copies;
+  t->all = t->nr * copies;
+  t->width = stripe->width;
+  t->unit_shift = (unsigned) __builtin_ctzll (stripe->size);
   t->chunk_shift = MIN_CHUNK_SHIFT;
   while (piece_size >> t->chunk_shift > MAX_CHUNKS)
     t->chunk_shift++;
@@ -47,10 +53,16 @@ fp_pieces_new (struct fp_pieces **out, uint64_t size, uint64_t piece_size)
   t->words = (t->chunks + 63) / 64;
   fp_mutex_init (&t->lock);
   fp_cond_init (&t->cond);
-  t->p = calloc (t->nr, sizeof *t->p);
+  t->p = calloc (t->all, sizeof *t->p);
   t->written = calloc (t->nr * t->words, sizeof *t->written);
-  if (t->p == NULL || t->written == NULL)
+  t->live = calloc (t->nr, sizeof *t->live);
+  if (t->p == NULL || t->written == NULL || t->live == NULL)
     return -ENOMEM;
+  if (copies > 1) {
+    t->dirty = calloc (t->all * t->words, sizeof *t->dirty);
+    if (t->dirty == NULL)
+      return -ENOMEM;
+  }
   *out = FP_STEAL (t);
   return 0;
 }
@@ -62,6 +74,8 @@ fp_pieces_free (struct fp_pieces *t)
     return;
   pthread_cond_destroy (&t->cond);
   pthread_mutex_destroy (&t->lock);
+  free ((void *) t->dirty);
+  free ((void *) t->live);
   free ((void *) t->written);
   free (t->p);
   free (t);
@@ -99,7 +113,6 @@ fp_piece_drained (struct fp_pieces *t, struct fp_piece *p, unsigned wait_ms)
 {
   struct timespec until;
 
-  assert (fp_piece_state (p) != FP_PIECE_READY);
   fp_timespec_after (&until, wait_ms);
   FP_LOCK_SCOPE (&t->lock);
   while ((atomic_load (&p->word) & FP_PIECE_USERS) != 0) {
@@ -141,8 +154,8 @@ fp_piece_clear_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
   uint64_t first = (offset + chunk - 1) >> t->chunk_shift;
   uint64_t end = (offset + length) >> t->chunk_shift;
 
-  /* Of the last chunk, what is behind the end of the volume does not count. */
-  if (offset + length >= t->size - (i << t->shift))
+  /* Of the last chunk, what is behind the end does not count. */
+  if (offset + length >= fp_piece_length (t, i))
     end = t->chunks;
   for (uint64_t c = first; c < end; c++)
     atomic_fetch_and (&bits[c / 64], ~(UINT64_C (1) << (c % 64)));
@@ -151,7 +164,7 @@ fp_piece_clear_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
 void
 fp_piece_set_all_written (struct fp_pieces *t, uint64_t i)
 {
-  fp_piece_set_written (t, i, 0, t->piece_size);
+  fp_piece_set_written (t, i, 0, fp_piece_length (t, i));
 }
 
 bool

@@ -2,6 +2,8 @@
 
 #include <config.h>
 
+#include <limits.h>
+
 #include "volume/placement.h"
 
 /* The n-th server that can lend. */
@@ -33,4 +35,17 @@ fp_place (const uint64_t *free, unsigned nr, uint64_t random)
   if (b >= a)
     b = nth (free, nr, (unsigned) ((random >> 32) % (usable - 1)) + 1);
   return free[b] > free[a] ? b : a;
+}
+
+void
+fp_place_apart (uint64_t *free, const unsigned *has, unsigned nr)
+{
+  unsigned least = UINT_MAX;
+
+  for (unsigned i = 0; i < nr; i++)
+    if (free[i] > 0 && has[i] < least)
+      least = has[i];
+  for (unsigned i = 0; i < nr; i++)
+    if (has[i] > least)
+      free[i] = 0;
 }

@@ -18,4 +18,9 @@
  */
 int fp_place (const uint64_t *free, unsigned nr, uint64_t random);
 
+/* For a piece that others go with (stripe.h), of which server i has has[i]:
+ * only the servers with the fewest of them are left in free.
+ */
+void fp_place_apart (uint64_t *free, const unsigned *has, unsigned nr);
+
 #endif /* FP_PLACEMENT_H */

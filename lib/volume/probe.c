@@ -19,12 +19,27 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/size.h"
 #include "volume/piece.h"
+#include "volume/probe_int.h"
+#include "volume/probe_named.h"
 #include "volume/session.h"
 #include "volume/volume_int.h"
 
 #define PROBE_MS 3000 /* at least, for each server */
-#define BUSY_MS 100   /* between two tries to open a volume */
+/* A wider one would help few, and take as much memory for the first bytes. */
+#define AUTO_WIDTH_MAX 16
+#define BUSY_MS 100 /* between two tries to open a volume */
+#define OTHER_MAPS 4096
+
+static void
+fclosep (FILE **fpp)
+{
+  if (*fpp != NULL)
+    fclose (*fpp);
+}
+
+#define PORT_TRIES 5
 
 /* Make one data connection and end it. */
 static int
@@ -100,11 +115,18 @@ check_transport (struct fp_session *s, const struct fp_volume_params *p,
 {
   const struct fp_transport_ops *ops = fp_session_best (s->transports);
   char where[FP_ADDR_MAX + 1];
+  unsigned tries = 0;
   int r;
 
   if (!ops->registered || ops->bit == FP_TRANSPORT_FAKE)
     return 0;
-  r = try_in_child (s, p, ops, addr, timeout_ms);
+  /* soft-iWARP binds a TCP port that rdma_cm has drawn, which may be
+   * somebody's by then (drivers/infiniband/sw/siw/siw_cm.c): another one is
+   * drawn.
+   */
+  do
+    r = try_in_child (s, p, ops, addr, timeout_ms);
+  while (r == -EADDRINUSE && ++tries < PORT_TRIES);
   /* Where the user left the choice the next best one will be taken. */
   if (r == 0 || (s->transports & ~ops->bit) != 0)
     return 0;
@@ -112,6 +134,103 @@ check_transport (struct fp_session *s, const struct fp_volume_params *p,
   snprintf (why, FP_WHY_MAX, "%s: %s data connection: %s", where, ops->name,
             strerror (-r));
   return r;
+}
+
+/* ---- how it is striped ---- */
+
+int
+probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
+                   const char *where, char why[FP_WHY_MAX])
+{
+  char uuid[FP_UUID_STR_MAX], is[FP_SIZE_STR_MAX], said[FP_SIZE_STR_MAX];
+  const char *name = e->name;
+
+  if (name[0] == '\0') {
+    fp_uuid_format (&e->uuid, uuid);
+    name = uuid;
+  }
+  if (p->stripe.width != 0 && p->stripe.width != e->stripe.width)
+    return probe_say (-EINVAL, why,
+                      "stripe-width: volume %s is striped over %u pieces (on "
+                      "%s), not over %u: leave stripe-width= out to attach it",
+                      name, e->stripe.width, where, p->stripe.width);
+  fp_format_size (e->stripe.size, is);
+  fp_format_size (p->stripe.size, said);
+  if (p->stripe.size != 0 && p->stripe.size != e->stripe.size)
+    return probe_say (
+        -EINVAL, why,
+        "stripe: volume %s has stripes of %s (on %s), not of %s: "
+        "leave stripe= out to attach it",
+        name, is, where, said);
+  p->stripe = e->stripe;
+  return 0;
+}
+
+/* It is to be made: over all its servers, unless the user says otherwise. */
+static int
+choose_stripe (struct fp_volume_params *p, char why[FP_WHY_MAX])
+{
+  uint64_t pieces = (p->size - 1) / p->slab_size + 1;
+  char size[FP_SIZE_STR_MAX], slab[FP_SIZE_STR_MAX];
+
+  if (p->stripe.width == 0)
+    p->stripe.width = (uint32_t) FP_MIN (
+        FP_MIN ((uint64_t) p->nr_servers, pieces), (uint64_t) AUTO_WIDTH_MAX);
+  p->stripe = fp_volume_stripe (p);
+  fp_format_size (p->stripe.size, size);
+  fp_format_size (p->slab_size, slab);
+  if (!fp_stripe_ok (&p->stripe, p->slab_size))
+    return probe_say (-EINVAL, why,
+                      "stripe=%s: must be a part of a slab, and these have %s "
+                      "on the servers",
+                      size, slab);
+  return 0;
+}
+
+/* How the volume that is to be taken up was striped.  That there is none is
+ * for check_held to say.
+ */
+static int
+look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
+                const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (fp_free) struct fp_lookup_reply *said = malloc (sizeof *said);
+  const struct fp_lookup q = { .volume = p->uuid };
+  char where[FP_ADDR_MAX + 1];
+  int r;
+
+  if (said == NULL)
+    return probe_say (-ENOMEM, why, "%s", strerror (ENOMEM));
+  fp_addr_format (addr, where);
+  r = fp_ctl_lookup (s->ctl, &q, said,
+                     fp_deadline_in_ms (fp_volume_start_ms (p)));
+  if (r == -ENOENT)
+    return 0;
+  if (r < 0)
+    return probe_say (r, why, "resume: %s: %s", where, fp_ctl_why (s->ctl));
+  return probe_take_stripe (p, &said->volume, where, why);
+}
+
+/* Where pieces are mapped here, there may be as many as this kernel lets a
+ * process have mappings, less some for everything else.
+ */
+static int
+check_maps (const struct fp_volume_params *p, char why[FP_WHY_MAX])
+{
+  uint64_t pieces = (p->size - 1) / p->slab_size + 1;
+  FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/sys/vm/max_map_count", "re");
+  unsigned long limit;
+
+  if (fp == NULL || fscanf (fp, "%lu", &limit) != 1 ||
+      pieces + OTHER_MAPS <= limit)
+    return 0;
+  snprintf (why, FP_WHY_MAX,
+            "size: over shm each piece is a mapping, and %" PRIu64
+            " are more than this kernel lets a process have (%lu, "
+            "vm.max_map_count): give the servers a larger --slab, or take "
+            "transport=tcp",
+            pieces, limit);
+  return -EINVAL;
 }
 
 /* Does the server still hold the volume that is to be taken up?  There is no
@@ -129,6 +248,8 @@ check_held (struct fp_session *s, const struct fp_volume_params *p,
     .size = p->size,
     .slab_size = p->slab_size,
     .copies = p->copies,
+    .servers = p->nr_servers,
+    .stripe = fp_volume_stripe (p),
   };
   /* As long as the start itself would try. */
   uint64_t deadline = fp_deadline_in_ms (fp_volume_start_ms (p));
@@ -152,18 +273,57 @@ check_held (struct fp_session *s, const struct fp_volume_params *p,
   return r;
 }
 
+/* Is the i-th server one of those before it? */
+static int
+check_twice (const struct fp_volume_params *p, const struct fp_uuid *seen,
+             unsigned i, char why[FP_WHY_MAX])
+{
+  char a[FP_ADDR_MAX + 1], b[FP_ADDR_MAX + 1];
+
+  for (unsigned k = 0; k < i; k++) {
+    if (!fp_uuid_eq (&seen[k], &seen[i]))
+      continue;
+    fp_addr_format (&p->servers[k], a);
+    fp_addr_format (&p->servers[i], b);
+    snprintf (why, FP_WHY_MAX, "%s and %s are the same server: name it once",
+              a, b);
+    return -EINVAL;
+  }
+  return 0;
+}
+
 int
 fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
 {
+  struct fp_uuid seen[FP_MAX_SERVERS] = { { { 0 } } };
   unsigned timeout_ms = FP_MAX (p->timeout_ms, (unsigned) PROBE_MS);
   uint64_t room = 0;
   char where[FP_ADDR_MAX + 1];
+  char slab[FP_SIZE_STR_MAX], free_size[FP_SIZE_STR_MAX];
+  bool held = p->resume && p->name[0] == '\0'; /* by a lease */
+  bool maps = false;
+  int r;
 
+  if (p->name[0] != '\0') {
+    r = fp_probe_named (p, why);
+    if (r < 0)
+      return r;
+  }
+  if (p->copies == 0)
+    p->copies = 1;
+  if (p->copies > p->nr_servers && !p->resume) {
+    snprintf (why, FP_WHY_MAX,
+              "copies: each copy of a piece is on another server: %u need as "
+              "many servers, and %u %s named",
+              p->copies, p->nr_servers, p->nr_servers == 1 ? "is" : "are");
+    return -EINVAL;
+  }
   for (unsigned i = 0; i < p->nr_servers; i++) {
     struct fp_session s;
     struct fp_bye bye = { .discard = false };
-    int r;
 
+    if (p->away >> i & 1)
+      continue;
     r = fp_session_open (&s, p, &p->servers[i], NULL,
                          fp_deadline_in_ms (timeout_ms), why);
     if (r < 0)
@@ -171,8 +331,15 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     /* The first one decides the slab size, unless the user did. */
     p->slab_size = s.hello.slab_size;
     room += s.hello.slabs_free;
-    r = check_transport (&s, p, &p->servers[i], timeout_ms, why);
-    if (r == 0 && p->resume)
+    p->lease_ms = FP_MAX (p->lease_ms, s.hello.lease_ms);
+    seen[i] = s.hello.server;
+    maps |= fp_session_best (s.transports)->direct;
+    r = check_twice (p, seen, i, why);
+    if (r == 0)
+      r = check_transport (&s, p, &p->servers[i], timeout_ms, why);
+    if (r == 0 && held)
+      r = look_at_stripe (&s, p, &p->servers[i], why);
+    if (r == 0 && held)
       r = check_held (&s, p, &p->servers[i], why);
     /* It will notice our hanging up, too. */
     (void) fp_ctl_bye (s.ctl, &bye, fp_deadline_in_ms (timeout_ms));
@@ -189,19 +356,30 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
               where, p->slab_size);
     return -EPROTO;
   }
-  if ((p->size - 1) / p->slab_size >= FP_MAX_PIECES) {
+  fp_format_size (p->slab_size, slab);
+  if ((p->size - 1) / p->slab_size >= FP_MAX_PIECES / p->copies) {
     snprintf (why, FP_WHY_MAX,
-              "size: a volume has at most %u pieces of a slab (%" PRIu64
-              " bytes) each; give the servers a larger --slab",
-              FP_MAX_PIECES, p->slab_size);
+              "size: a volume has at most %u pieces of a slab (%s) each; give "
+              "the servers a larger --slab",
+              FP_MAX_PIECES / p->copies, slab);
     return -EINVAL;
   }
+  if (maps) {
+    r = check_maps (p, why);
+    if (r < 0)
+      return r;
+  }
+  r = choose_stripe (p, why);
+  if (r < 0)
+    return r;
   if (p->reserve_full && !p->resume &&
-      (p->size - 1) / p->slab_size + 1 > room) {
+      ((p->size - 1) / p->slab_size + 1) * p->copies > room) {
+    fp_format_size (room * p->slab_size, free_size);
     snprintf (why, FP_WHY_MAX,
-              "size: the servers can lend %" PRIu64 " bytes now (%" PRIu64
-              " slabs), the volume needs %" PRIu64 " slabs",
-              room * p->slab_size, room, (p->size - 1) / p->slab_size + 1);
+              "size: the servers can lend %s now (%" PRIu64
+              " slabs of %s), the volume needs %" PRIu64 " slabs",
+              free_size, room, slab,
+              ((p->size - 1) / p->slab_size + 1) * p->copies);
     return -ENOSPC;
   }
   why[0] = '\0';

@@ -3,12 +3,12 @@
 #include <config.h>
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/size.h"
 #include "volume/session.h"
 
 static const unsigned preference[] = { FP_TRANSPORT_FAKE, FP_TRANSPORT_RDMA,
@@ -121,10 +121,14 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
   }
 
   if (p->slab_size != 0 && s->hello.slab_size != p->slab_size) {
+    char theirs[FP_SIZE_STR_MAX], ours[FP_SIZE_STR_MAX];
+
+    fp_format_size (s->hello.slab_size, theirs);
+    fp_format_size (p->slab_size, ours);
     snprintf (why, FP_WHY_MAX,
-              "%s lends slabs of %" PRIu64 " bytes, not of %" PRIu64
-              ": all servers of a volume must have the same slab size",
-              where, s->hello.slab_size, p->slab_size);
+              "%s lends slabs of %s, not of %s: all servers of a volume must "
+              "have the same slab size",
+              where, theirs, ours);
     r = -EINVAL;
     goto fail;
   }

@@ -37,23 +37,60 @@
 #define FP_MAX_LANES 64
 #define FP_MAX_IO (32u << 20) /* bytes in one call */
 #define FP_WHY_MAX 512
+#define FP_STRIPE_SIZE (128u << 10) /* unless another one was said */
 
 struct fp_volume;
 struct fp_lane;
+struct fp_piece;
+struct fp_server_names;
 
 struct fp_volume_params {
   unsigned nr_servers; /* 1..FP_MAX_SERVERS */
   struct fp_addr servers[FP_MAX_SERVERS];
+  char domains[FP_MAX_SERVERS][FP_NAME_MAX + 1]; /* failure domains; or "" */
 
-  uint64_t size;              /* bytes, > 0, a multiple of 512 */
-  uint64_t slab_size;         /* 0: what the servers have */
-  unsigned copies;            /* 1 for now */
+  uint64_t size;      /* bytes, > 0, a multiple of 512 */
+  uint64_t slab_size; /* 0: what the servers have */
+  unsigned copies;    /* of each piece; 0: as it was made, or 1 */
+  /* How it is striped, if it is to be made; else what it has to be.  0: not
+   * said.  fp_volume_probe fills it in; where nobody did it is not striped.
+   */
+  struct fp_stripe stripe;
   char name[FP_NAME_MAX + 1]; /* "": ephemeral */
   /* Who this volume is.  All zero: a new one is drawn.  With resume, the
    * one of a client that died; its slabs are asked for by this.
    */
   struct fp_uuid uuid;
+  /* Who this client is to the servers.  Nil: one is drawn for each of them.  A
+   * process that takes the place of one that died says that it is the same:
+   * then it is not refused for what the other one had, but is for what others
+   * had since.
+   */
+  struct fp_uuid client;
   bool resume;
+  bool takeover; /* whoever has it loses it first */
+  bool
+      degraded; /* of a volume with a name: do without servers that are away */
+  /* What fp_volume_probe has found of a volume with a name, with uuid, size,
+   * and resume: its servers, in the order of `servers`, and which of them are
+   * away.  Version 0: it is to be made.
+   */
+  struct fp_members members;
+  uint64_t away; /* a set */
+  /* Of a volume with a name that is there: servers that are no members join it
+   * (add), and those at these addresses are none any more.  The probe fills
+   * in who that is, as sets: who joins is a member, and not current; who
+   * leaves is one for the last time.
+   */
+  bool add;
+  /* Also where the servers that are away and leave may know of a newer list
+   * than all others: they are dead for good.
+   */
+  bool force;
+  unsigned nr_remove;
+  struct fp_addr remove[FP_MAX_SERVERS];
+  uint64_t joins, leaves;
+  unsigned lease_ms; /* the longest that any of them has */
 
   unsigned transports; /* a set; more than one bit means: the best */
   unsigned timeout_ms; /* a server silent for this long is lost */
@@ -62,6 +99,29 @@ struct fp_volume_params {
   unsigned slots;      /* of each lane */
   uint32_t slot_size;  /* bytes, a multiple of 4096 */
   bool reserve_full;   /* all memory before the first request */
+  uint64_t move_rate;  /* bytes a second of fp_volume_drain; 0: any */
+  /* A server with copies of ours is away for so long, before they are made
+   * anew on others.
+   */
+  unsigned rebuild_delay_ms;
+
+  /* Who takes the volume up again has to know its servers. Called by who adds
+   * or removes one, before that counts; an error prevents it.  Or NULL.
+   */
+  int (*keep_servers) (void *opaque, const struct fp_server_names *servers,
+                       char why[FP_WHY_MAX]);
+  void *opaque;
+
+  /* With takeover, what fp_volume_probe has found: whom it is taken from, ""
+   * if nobody has it, and since when.
+   */
+  char holder[FP_NAME_MAX + 1];
+  uint64_t held_since; /* seconds since 1970 */
+  /* NULL, or called once by fp_volume_start if it takes more than a second,
+   * and once by fp_volume_probe if it waits for a lease: what for, and how
+   * long it may last.
+   */
+  void (*waits) (const char *why, unsigned ms);
 };
 
 /* Defaults for all but servers, nr_servers and size. */
@@ -102,18 +162,24 @@ int fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
 int fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
                    uint64_t offset);
 /* Afterwards the range reads as zeros.  trim: whole pieces go back to
- * their servers.  Any length.
+ * their servers.  Any length; waits for servers that are away, or there and
+ * silent, for 2 x timeout_ms in all.
  */
 int fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                   bool trim);
 /* Every write that any lane completed is in the servers' memory. */
 int fp_lane_flush (struct fp_lane *lane);
 
+/* Nothing would go over the wire for that, but the end of whole pieces. */
+bool fp_volume_zero_is_fast (struct fp_volume *v, uint64_t length,
+                             uint64_t offset, bool trim);
+
 /* What the range [offset, ...) is, for as long as it is the same: a hole
- * reads as zeros and has no data.
+ * reads as zeros and has no data.  No more than limit bytes (> 0) are looked
+ * at.
  */
-void fp_volume_extent (struct fp_volume *v, uint64_t offset, bool *hole,
-                       uint64_t *length);
+void fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
+                       bool *hole, uint64_t *length);
 
 /* The same without waiting, for front ends with a queue of their own
  * (benchmark, ublk).  An io is in memory of the caller from submit until
@@ -139,7 +205,14 @@ struct fp_io {
   bool queued; /* pending or parked */
   bool redo;   /* a connection broke: all of it once more */
   bool asked;  /* asked for memory for the piece that it waits for */
+  bool spread; /* some of it was sent to more than one copy */
   uint64_t start_ns;
+
+  bool linear; /* offset is a linear address: stripe.h */
+
+  /* The mover's; 0 else. */
+  bool mover;              /* it may use a piece that is FROZEN */
+  struct fp_piece *target; /* used instead of the volume's piece there */
 };
 
 void fp_lane_submit (struct fp_lane *lane, struct fp_io *io);
@@ -147,6 +220,57 @@ void fp_lane_submit (struct fp_lane *lane, struct fp_io *io);
  * is one (at most timeout_ms) if there is none.
  */
 struct fp_io *fp_lane_poll (struct fp_lane *lane, bool wait);
+
+/* ---- moving it while it is used: mover.h ---- */
+
+/* Server i, which is up or will be, shall hold nothing of this volume: it gets
+ * no new pieces, and what it has is moved to the others, in the background.
+ * What comes of it is in its status.  rate: bytes a second, from now on; 0: as
+ * move_rate says.  Before anything is moved: -EBUSY: it is the last one that
+ * is not drained; -ENOSPC: the others
+ * have no room for it; -EROFS: so much is missing of a volume with a name that
+ * nothing may be changed.
+ */
+int fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
+                     char why[FP_WHY_MAX]);
+/* Server i may be used again: what was moved stays where it is.  -ENOENT: it
+ * was not being drained.
+ */
+int fp_volume_drain_cancel (struct fp_volume *v, unsigned i,
+                            char why[FP_WHY_MAX]);
+
+/* ---- its servers, while it is used: servers.c ---- */
+
+struct fp_server_name {
+  struct fp_addr addr;
+  char domain[FP_NAME_MAX + 1];
+};
+struct fp_server_names {
+  unsigned nr;
+  struct fp_server_name names[FP_MAX_SERVERS];
+};
+void fp_volume_servers (struct fp_volume *v, struct fp_server_names *out);
+
+/* One more: it is asked what the probe asks, gets a link, becomes a member of
+ * a volume with a name, and only then gets pieces.  -EEXIST: it is one
+ * already, or has something of this volume; -ENOSPC: there are as many as
+ * there can be; -EROFS: so much is missing that nothing may be changed;
+ * -ETIMEDOUT: it is one as soon as the others have recorded that. Else nothing
+ * has changed.
+ */
+int fp_volume_add_server (struct fp_volume *v,
+                          const struct fp_server_name *name,
+                          char why[FP_WHY_MAX]);
+/* Server i, which holds nothing, is none any more, and forgets the volume if
+ * it can be reached.  -ENOTEMPTY: it is to be drained first; -EBUSY: it is the
+ * last one that is not drained; -ENOTCONN: all others have to be there.
+ * 0, and why is not "": what has to be said all the same.
+ */
+int fp_volume_remove_server (struct fp_volume *v, unsigned i,
+                             char why[FP_WHY_MAX]);
+/* Both may wait for about ten times timeout_ms, and one caller at a time makes
+ * these changes.
+ */
 
 /* ---- what it is doing ---- */
 
@@ -159,33 +283,73 @@ enum fp_server_state {
 };
 const char *fp_server_state_name (enum fp_server_state s);
 
+enum fp_drain_state {
+  FP_DRAIN_NONE,
+  FP_DRAIN_MOVING,
+  FP_DRAIN_DONE, /* it holds nothing */
+};
+struct fp_drain_status {
+  enum fp_drain_state state;
+  uint64_t pieces, left; /* at the start, and now */
+  uint64_t bytes;        /* copied */
+  uint64_t since_ns;     /* how long it has taken, or took */
+  uint64_t left_ns;      /* about; 0: not known */
+  char why[FP_WHY_MAX];  /* why it does not get on, or "" */
+};
+
+/* A server whose host is short of memory asks for some of it back: what was
+ * not used for the longest time goes to other servers, if they have room.
+ */
+struct fp_give_status {
+  uint64_t wanted;      /* slabs that it still asks for */
+  uint64_t gave;        /* pieces that were moved because of that, ever */
+  char why[FP_WHY_MAX]; /* why it does not get them, or "" */
+};
+
 struct fp_server_status {
   char addr[FP_ADDR_MAX + 1];
   char name[FP_NAME_MAX + 1];
   enum fp_server_state state;
-  unsigned transport;               /* one bit, 0 when never connected */
+  unsigned transport;  /* one bit, 0 when never connected */
+  const char *control; /* "tls", "unix" or "plain"; NULL: likewise */
   uint64_t slabs_total, slabs_free; /* as it last said */
   uint64_t pieces;                  /* of this volume there */
   uint64_t reconnects;
   uint64_t bytes_read, bytes_written, ops, errors;
+  bool current; /* it knows which pieces of a named volume exist */
+  bool joining; /* not yet, for the first time */
+  bool gone;    /* it is none (any more): nothing else is to be shown */
   char why[FP_WHY_MAX]; /* why it is not up */
+  struct fp_drain_status drain;
+  struct fp_give_status give;
 };
 
 struct fp_volume_status {
   struct fp_uuid uuid;
   char name[FP_NAME_MAX + 1];
   uint64_t size, slab_size;
+  struct fp_stripe stripe;
   unsigned copies, lanes, nr_servers;
   uint64_t pieces, pieces_allocated, pieces_lost;
+  /* Those with fewer copies than they should have, and what is to be copied.
+   */
+  uint64_t pieces_degraded, bytes_to_rebuild;
   uint64_t reads, writes, zeros, trims, flushes, errors;
   uint64_t bytes_read, bytes_written;
   uint64_t inflight;
+  bool taken;                /* another client has it now: all I/O fails */
+  char taken_by[FP_WHY_MAX]; /* what a server says of that; or "" */
+  uint64_t members_version;  /* of the list of servers; 0: it has no name */
+  /* Too many servers were away when it was attached: what they do not have
+   * is EIO, and no piece is made.
+   */
+  bool frozen;
   uint64_t poll_hits, sleeps; /* waits that ended while polling; others */
   struct fp_hist_summary read_ns, write_ns;
 };
 
 void fp_volume_status (struct fp_volume *v, struct fp_volume_status *s);
-/* i < nr_servers */
+/* i < nr_servers; some of them are gone. */
 void fp_volume_server_status (struct fp_volume *v, unsigned i,
                               struct fp_server_status *s);
 

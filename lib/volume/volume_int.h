@@ -2,8 +2,9 @@
 /* volume_int.h - what the files of lib/volume share, and nobody else sees.
  *
  * Locks: a lane's lock before fp_volume.lock and fp_pieces.lock, under which
- * no other is taken; fp_link.lock is never held together with another.  None
- * is held while waiting for a peer.
+ * no other is taken; fp_link.lock is never held together with these, but taken
+ * under count_lock.  The
+ * mover's comes before all of them.  None is held while waiting for a peer.
  */
 
 #ifndef FP_VOLUME_INT_H
@@ -19,6 +20,9 @@
 #include "volume/volume.h"
 
 struct fp_link;
+struct fp_mover;
+struct fp_overlap;
+struct fp_recorder;
 
 #define FP_NO_PIECE UINT32_MAX
 /* Grants ahead of need: of one link, and of all. */
@@ -28,15 +32,43 @@ struct fp_link;
 struct fp_volume {
   struct fp_volume_params p;
   struct fp_pieces *pieces;
-  unsigned nr_lanes;
+  unsigned nr_lanes; /* the front ends' (p.lanes), then the mover's */
   struct fp_lane **lanes;
-  unsigned nr_links;
+  /* A place for each server that there was or will be, FP_MAX_SERVERS of them.
+   * What is there stays until the end, so that nobody needs a lock to look at
+   * it: nr_links is raised when the link is complete, and of a server that has
+   * left the place is `gone`, until another one gets it (servers.c).
+   */
+  _Atomic unsigned nr_links;
   struct fp_link **links;
+  _Atomic uint64_t gone;   /* no servers (yet, any more): sets of places */
+  _Atomic uint64_t closed; /* they get nothing: joining, leaving, gone */
+  _Atomic uint64_t fresh;  /* joining, and never current yet */
+  /* With a name: perhaps in no list that whoever attaches it next will find,
+   * as who they are now; they get nothing either (recorder_change.c).
+   */
+  _Atomic uint64_t unlisted;
+  _Atomic unsigned servers; /* how many OPEN says that there are */
+  /* Closed, until the others know how many there are: servers_count.c. */
+  _Atomic uint64_t uncounted;
+  pthread_mutex_t count_lock;   /* who changes that */
+  struct fp_recorder *recorder; /* NULL: it has no name */
+  _Atomic bool started, taken;  /* by another client */
   _Atomic unsigned next_lane;
   _Atomic uint64_t zeros, trims, flushes;
   _Atomic uint64_t allocated, lost; /* pieces */
   _Atomic uint64_t placing;         /* pieces that wait for memory */
+  _Atomic uint64_t current;         /* members, of the last list; or none */
   _Atomic uint64_t generation;      /* the highest so far: link_learn.h */
+
+  struct fp_overlap *overlap;    /* NULL: one copy */
+  _Atomic bool mirror_due;       /* mirror.h: something is to be decided */
+  uint64_t mirror_ns, refill_ns; /* the manager's: when to look again */
+  struct fp_mover *mover;
+  _Atomic uint64_t moving;  /* the piece that is being copied: mover.h */
+  _Atomic uint64_t *dirty;  /* its chunks that are to be copied, again */
+  _Atomic uint64_t drained; /* a set of servers that get no pieces */
+  struct fp_piece target;   /* memory without a label: its link's, READY */
 
   /* The manager: gives pieces their memory. */
   struct fp_thread manager;
@@ -46,31 +78,131 @@ struct fp_volume {
   bool stopping;
   uint32_t wanted_head, wanted_tail; /* through fp_piece.next_wanted */
   unsigned nr_claims, claims[FP_MAX_SERVERS]; /* spares, or asked for */
+  char taken_by[FP_WHY_MAX]; /* what a server says of it; or "" */
 };
 
 /* manager.c */
 int fp_manager_start (struct fp_volume *v);
 void fp_manager_stop (struct fp_volume *v);
-/* Piece i, which is EMPTY, shall get memory.  Does not block. */
+/* Entry i, which is EMPTY, shall get memory.  Does not block. */
 void fp_manager_want (struct fp_volume *v, uint64_t i);
 /* A link could not give it any: others are to be asked. */
 void fp_manager_return (struct fp_volume *v, uint64_t i, unsigned server,
                         int err);
+/* Of the servers that have room the one for entry k, or -1; changes room. */
+int fp_manager_choose (struct fp_volume *v, uint64_t k, uint64_t *room);
+/* Is there a server for one more copy? */
+bool fp_manager_has_room (struct fp_volume *v, uint64_t k);
 /* May that link, which has so many, ask for one more grant ahead of need? */
 bool fp_manager_claim (struct fp_volume *v, unsigned server, unsigned has);
 void fp_manager_unclaim (struct fp_volume *v, unsigned server);
 /* All pieces get memory now: reserve=full. */
 int fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
 
-/* How long a volume may take to start. */
+/* How long a volume may take to start, beside the time that its servers need
+ * to name what they have of it.
+ */
 static inline unsigned
 fp_volume_start_ms (const struct fp_volume_params *p)
 {
   return 4 * p->timeout_ms > 8000u ? 4 * p->timeout_ms : 8000u;
 }
 
+/* How it is striped, once that is known or nobody said anything. */
+static inline struct fp_stripe
+fp_volume_stripe (const struct fp_volume_params *p)
+{
+  uint64_t size = FP_STRIPE_SIZE;
+
+  if (size < p->slab_size / FP_STRIPE_ROWS_MAX)
+    size = p->slab_size / FP_STRIPE_ROWS_MAX;
+  if (size > p->slab_size)
+    size = p->slab_size;
+  return (struct fp_stripe) {
+    .width = p->stripe.width != 0 ? p->stripe.width : 1,
+    .size = p->stripe.size != 0 ? p->stripe.size : size,
+  };
+}
+
+/* mover.c */
+
+/* A write of [offset, offset + length) of piece i is over, however it ended.
+ * Whoever calls this is inside, or has the piece shut.
+ */
+void fp_mover_mark (struct fp_volume *v, uint64_t offset, uint64_t length);
+static inline void
+fp_volume_wrote (struct fp_volume *v, uint64_t i, uint64_t offset,
+                 uint64_t length)
+{
+  if (atomic_load_explicit (&v->moving, memory_order_relaxed) == i)
+    fp_mover_mark (v, offset, length);
+}
+
+/* It is to hold nothing. */
+static inline bool
+fp_volume_is_emptied (struct fp_volume *v, unsigned server)
+{
+  return (atomic_load (&v->drained) | atomic_load (&v->closed)) >> server & 1;
+}
+
+/* It gets nothing: no new pieces, nor any that move. */
+static inline bool
+fp_volume_is_drained (struct fp_volume *v, unsigned server)
+{
+  return fp_volume_is_emptied (v, server) ||
+         (atomic_load (&v->unlisted) >> server & 1) != 0;
+}
+
+/* servers.c */
+
+/* These have left when the volume was started: end their links. */
+void fp_volume_let_leave (struct fp_volume *v, uint64_t servers);
+
+/* servers_count.c */
+
+/* Of a volume without a name: there are so many servers, and all those that
+ * are up, which is one at least, know that; all: all there are are up.  If not
+ * by a deadline of its own (-ENOTCONN), they are told as soon as can be.
+ */
+int fp_volume_recount (struct fp_volume *v, unsigned nr, bool all,
+                       char why[FP_WHY_MAX]);
+/* The place is opened as soon as that is so; at once, if the volume has a
+ * name.
+ */
+void fp_volume_open_counted (struct fp_volume *v, unsigned i);
+/* It may be so now: another server was told. */
+void fp_volume_counted (struct fp_volume *v);
+
 /* volume.c */
+
+static inline uint64_t
+fp_volume_all_links (const struct fp_volume *v)
+{
+  unsigned n = atomic_load (&v->nr_links);
+
+  return n == 64 ? UINT64_MAX : (UINT64_C (1) << n) - 1;
+}
+
+/* Zeros that no server is asked for are those of a piece that was never
+ * written, and of what was not written of a piece.  They count only while
+ * nobody can have taken the volume over from a client that was stopped for
+ * longer than its lease, and written there.  Who takes it over ends our
+ * session at every server first: so the lease of one of them is enough.  Who
+ * takes over a volume with a name without some of its servers (degraded=true)
+ * writes nothing new unless more than half of the current members are there:
+ * so it takes the leases of half of them. False: nobody knows now; the links
+ * were told to ask.
+ */
+bool fp_volume_is_ours (struct fp_volume *v);
+/* No server is worth waiting for: see fp_link_given_up. */
+bool fp_volume_given_up (const struct fp_volume *v);
+/* Another client has it now: nothing is answered any more.  by: what is known
+ * of who that is, or NULL.
+ */
+void fp_volume_taken (struct fp_volume *v, const char *by);
 void fp_volume_wake_lanes (struct fp_volume *v);
+/* fp_lane_help of all. */
+void fp_volume_help_lanes (struct fp_volume *v);
 /* The piece is in no state that lets anybody in: wait until all are out. */
 void fp_volume_drain_piece (struct fp_volume *v, struct fp_piece *p);
 

@@ -8,41 +8,12 @@
 #   ./run tests/bench/nbd-vs-memory.sh [DEPTH [ROUNDS [SECONDS]]]
 
 set -eu
+# shellcheck source=tests/bench/common
+. "$(dirname "$0")/common"
 depth=${1:-16}
 rounds=${2:-5}
 seconds=${3:-3}
 size=256M
-tmp=$(mktemp -d /tmp/farpage-bench.XXXXXX)
-pids=()
-# The last one started first: the servers of memory after those who use it.
-end ()
-{
-    local i
-    for ((i = ${#pids[@]} - 1; i >= 0; i--)); do
-        kill "${pids[i]}" 2>/dev/null || :
-        wait "${pids[i]}" || :
-    done
-    rm -rf "$tmp"
-}
-trap end EXIT
-trap 'exit 1' INT TERM
-
-# start READY-CMD... -- CMD...
-start ()
-{
-    local ready=() until=$((SECONDS + 30))
-    while [ "$1" != -- ]; do ready+=("$1"); shift; done
-    shift
-    "$@" >"$tmp/log" 2>&1 &
-    pids+=($!)
-    until "${ready[@]}" >/dev/null 2>&1; do
-        if [ $SECONDS -ge $until ] || ! kill -0 $!; then
-            cat "$tmp/log" >&2
-            exit 1
-        fi
-        sleep 0.05
-    done
-}
 
 start test -s "$tmp/addr" -- farpage-memserver --size 512M --slab 64M \
     --listen "unix:$tmp/donor" --address-file "$tmp/addr"
@@ -60,11 +31,6 @@ run ()
         --ramp_time=0.5 --thread --output-format=json --output="$tmp/json" \
         >"$tmp/fio" 2>&1 || { cat "$tmp/fio" >&2; exit 1; }
     sed -n '/^{/,$p' "$tmp/json" | jq '.jobs[0] | .read.iops + .write.iops'
-}
-median ()
-{
-    sort -n "$1" | awk '{ v[NR] = $1 }
-        END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
 }
 
 # What was never written is a hole, and is read without touching memory.

@@ -17,27 +17,12 @@ addr=${1:?the address of an RDMA device}
 rounds=${2:-5}
 seconds=${3:-4}
 mib=256
-tmp=$(mktemp -d /tmp/farpage-bench.XXXXXX)
-donor=
-nbd=
-end ()
-{
-    nvmeof_down
-    [ -z "$nbd" ] || farpage detach "$nbd" || :
-    [ -z "$donor" ] || kill "$donor" || :
-    wait
-    rm -rf "$tmp"
-}
-trap end EXIT
-trap 'exit 1' INT TERM
 
 modprobe nbd
 nvmeof_up "$addr" $mib
 
-farpage-memserver --size ${mib}M --slab 64M --listen "$addr:0" \
-    --address-file "$tmp/addr" >"$tmp/memserver" 2>&1 &
-donor=$!
-wait_for test -s "$tmp/addr"
+start test -s "$tmp/addr" -- farpage-memserver --size ${mib}M --slab 64M --listen "$addr:0" \
+    --address-file "$tmp/addr"
 nbd=$(farpage attach server="$(head -n 1 "$tmp/addr")" size=${mib}M \
     transport=rdma 2>"$tmp/attach") || { cat "$tmp/attach" >&2; exit 1; }
 nbd=$(echo "$nbd" | grep -o '/dev/nbd[0-9]*' | head -n 1)
@@ -48,7 +33,7 @@ run ()
     fio --name=x --filename="$1" --ioengine=libaio --direct=1 --rw="$2" \
         --bs="$3" --iodepth="$4" --time_based --runtime="$5" --ramp_time=0.5 \
         --lat_percentiles=1 --output-format=json --output="$tmp/json" \
-        >"$tmp/fio" 2>&1 || { cat "$tmp/fio" "$tmp/memserver" >&2; exit 1; }
+        >"$tmp/fio" 2>&1 || { cat "$tmp/fio" "$tmp/log" >&2; exit 1; }
     sed -n '/^{/,$p' "$tmp/json" | jq -r '.jobs[0] | if .read.total_ios > 0
         then .read else .write end | "\(.iops) \(.lat_ns.mean / 1000)
         \(.lat_ns.percentile["99.000000"] / 1000)" | gsub("\n *"; " ")'

@@ -13,21 +13,10 @@
 #   tests/vm/run --net rxe -t 600 BUILD/run tests/bench/rdma-vs-perftest.sh 10.0.0.1
 
 set -eu
+# shellcheck source=tests/bench/common
+. "$(dirname "$0")/common"
 addr=${1:?the address of an RDMA device}
 rounds=${2:-5}
-tmp=$(mktemp -d /tmp/farpage-bench.XXXXXX)
-pids=
-trap 'kill $pids 2>/dev/null || :; wait; rm -rf "$tmp"' EXIT
-trap 'exit 1' INT TERM
-
-wait_for ()
-{
-    local end=$((SECONDS + 30))
-    until "$@"; do
-        [ $SECONDS -lt $end ] || { echo "timed out: $*" >&2; exit 1; }
-        sleep 0.05
-    done
-}
 
 # perftest PROGRAM ARGUMENT...: its server, its client; the line of figures.
 listening () { rdma resource show cm_id | grep -q "lport $1 .*state LISTEN\|state LISTEN.*:$1 "; }
@@ -46,20 +35,13 @@ perftest ()
     grep -E '^ *4096 ' "$tmp/client"
 }
 
-farpage-memserver --size 128M --slab 64M --listen "$addr:0" \
-    --address-file "$tmp/addr" >"$tmp/memserver" 2>&1 &
-pids=$!
-wait_for test -s "$tmp/addr"
+start test -s "$tmp/addr" -- farpage-memserver --size 128M --slab 64M --listen "$addr:0" \
+    --address-file "$tmp/addr"
 
 row ()
 {
     jq ".rows[] | select(.op == \"read\" and .size == 4096 and .depth == $1)
         | $2" <"$tmp/json"
-}
-median ()
-{
-    sort -n "$1" | awk '{ v[NR] = $1 }
-        END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
 }
 
 printf '%-6s %28s %28s %26s\n' round 'depth 1: us, mean (median)' \
@@ -71,7 +53,7 @@ for ((i = 1; i <= rounds; i++)); do
     read -r _ _ _ _ rate _ < <(perftest ib_read_bw -t 32 -n 20000)
     farpage bench --server "$(head -n 1 "$tmp/addr")" --layers engine-rdma \
         --size 64M --rounds 1 --seconds 2 --json >"$tmp/json" 2>"$tmp/err" || {
-        cat "$tmp/err" "$tmp/memserver" >&2
+        cat "$tmp/err" "$tmp/log" >&2
         exit 1
     }
     mean=$(row 1 .mean_us)

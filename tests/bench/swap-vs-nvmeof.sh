@@ -20,29 +20,14 @@ rounds=${3:-5}
 limit=${4:-512}
 touched=${5:-768}
 random=${6:-4000}
-tmp=$(mktemp -d /tmp/farpage-bench.XXXXXX)
-donor=
-nbd=
-end ()
-{
-    swapoff -a || :
-    nvmeof_down
-    [ -z "$nbd" ] || farpage detach "$nbd" || :
-    [ -z "$donor" ] || kill "$donor" || :
-    wait
-    rm -rf "$tmp"
-}
-trap end EXIT
-trap 'exit 1' INT TERM
+trap 'swapoff -a || :; nvmeof_end' EXIT
 
 modprobe nbd max_part=0
 nvmeof_up "$addr" "$touched"
 mkswap "$nvme_device" >"$tmp/mkswap" 2>&1 || { cat "$tmp/mkswap" >&2; exit 1; }
 
-farpage-memserver --size $(((touched + 127) / 64 * 64))M --slab 64M --listen "$addr:0" \
-    --address-file "$tmp/addr" >"$tmp/memserver" 2>&1 &
-donor=$!
-wait_for test -s "$tmp/addr"
+start test -s "$tmp/addr" -- farpage-memserver --size $(((touched + 127) / 64 * 64))M --slab 64M --listen "$addr:0" \
+    --address-file "$tmp/addr"
 nbd=$(farpage attach --swap server="$(head -n 1 "$tmp/addr")" \
     size="${touched}M" transport=rdma 2>"$tmp/attach") ||
     { cat "$tmp/attach" >&2; exit 1; }
@@ -75,7 +60,7 @@ for ((i = 1; i <= rounds; i++)); do
     swapon "$nvme_device"
     theirs=$(swap nvme)
     swapoff "$nvme_device"
-    farpage swapon "$nbd" >"$tmp/swapon"
+    farpage swapon --single-copy "$nbd" >"$tmp/swapon"
     ours=$(swap nbd)
     farpage swapoff "$nbd" >"$tmp/swapoff"
     printf '%-5s %12.1f %12.1f\n' "$i" "$theirs" "$ours"
@@ -84,5 +69,5 @@ for ((i = 1; i <= rounds; i++)); do
         grep -E '^(fill|verify|random|fault)' "$tmp/$who" | sed "s/^/  $who: /"
     done
 done
-printf 'nvme-rdma / nbd, swap of %s MiB in %s: %.2f of the time (goal: at least 1)\n' \
+printf 'time of nvme-rdma / time of nbd, swap of %s MiB in %s: %.2f (goal: at least 1)\n' \
     "$touched" "$limit" "$(median "$tmp/ratios")"

@@ -3,12 +3,15 @@
 # listens on a port that the kernel picks and writes its address to PORT-FILE.
 
 import os
+import re
 import socket
 import struct
 import sys
 
 kind, out = sys.argv[1:]
 MAGIC, HELLO_REPLY, STATUS_VERSION = 0x46506743, 0x8001, 2
+with open(os.environ["top_srcdir"] + "/lib/proto/messages.h") as f:
+    VERSION = int(re.search(r"^#define FP_VERSION (\d+)", f.read(), re.M)[1])
 
 s = socket.socket()
 s.bind(("127.0.0.1", 0))
@@ -29,24 +32,33 @@ while True:
             c.sendall(b"HTTP/1.1 400 Bad Request\r\n"
                       b"Content-Type: text/plain\r\n\r\nno\n")
             c.shutdown(socket.SHUT_WR)
+        elif kind == "nbd":
+            c.sendall(b"NBDMAGICIHAVEOPT" + bytes([0, 3]))
+        elif kind == "tls":  # an alert: unexpected message
+            c.recv(4096)
+            c.sendall(bytes([0x15, 3, 3, 0, 2, 2, 10]))
         elif kind == "hangup":
             open_ones.pop().close()
         elif kind == "half":  # stops in the middle of its answer
             c.recv(4096)
-            c.sendall(struct.pack(">IHHII", MAGIC, 1, HELLO_REPLY, 100, 1))
+            c.sendall(struct.pack(">IHHII", MAGIC, VERSION, HELLO_REPLY, 100, 1))
         elif kind == "version":
             c.recv(4096)
             why = b"this server speaks version 9"
             body = struct.pack(">H", len(why)) + why
             c.sendall(struct.pack(">IHHIIII", MAGIC, 9, HELLO_REPLY, len(body),
                                   1, STATUS_VERSION, 0) + body)
+        elif kind == "older":  # it does not know that there are others
+            c.recv(4096)
+            c.sendall(struct.pack(">IHHIIII", MAGIC, VERSION - 1, HELLO_REPLY,
+                                  16, 1, 0, 0) + bytes(16))
         elif kind == "long":
             c.recv(4096)
-            c.sendall(struct.pack(">IHHIIII", MAGIC, 1, HELLO_REPLY,
+            c.sendall(struct.pack(">IHHIIII", MAGIC, VERSION, HELLO_REPLY,
                                   0xffffffff, 1, 0, 0) + bytes(4096))
         elif kind == "zero":  # a reply of the right length that says nothing
             c.recv(4096)
-            c.sendall(struct.pack(">IHHIIII", MAGIC, 1, HELLO_REPLY, 16, 1, 0,
+            c.sendall(struct.pack(">IHHIIII", MAGIC, VERSION, HELLO_REPLY, 16, 1, 0,
                                   0) + bytes(16))
         else:
             assert kind == "silent"

@@ -5,9 +5,13 @@
  *   memclient ADDR NAME WORD...
  *
  *   open:ID:FLAGS:TRANSPORT  attach volume ID (a digit); FLAGS are of c
- *                     (create), r (resume), e (ephemeral)
+ *                     (create), r (resume), e (ephemeral), t (take it over)
+ *   name:NAME  size:BYTES    of the volumes that are attached from now on; no
+ *                     name, and 2^40, unless said
+ *   stripe:WIDTHxBYTES       likewise; 1x65536
  *   grant:N           N slabs, or as many as there are
  *   grant-all         until there are none, and nothing is being scrubbed
+ *   time-grants:N     one slab N times; prints how long each took
  *   expect-slabs:N    it holds so many
  *   label:GEN         piece i is in the i-th slab, generation GEN
  *   list:MAX          forget what it holds; take it from LIST in such pages
@@ -22,11 +26,23 @@
  *                     nothing that was written after it
  *   data:MUTATION     a data connection with 'token' or 'session' wrong
  *   ping  stat  bye  discard
+ *   wait-wanted:N     until the server asks so many slabs back
  *   hang              say 'hanging' on stdout, and wait to be killed
  *   hold              say 'hanging' too, and wait for the end of stdin
  *   kept:BYTE         shm: it is still in what is mapped here
  *   scribble:BYTE     shm: store this in what is mapped here, whoever has it
+ *   storm:BYTE        say 'hanging', and store this all over what it holds,
+ *                     until the server does not let it any more
+ *   flood:BYTE        likewise, many at a time, not a word to the server
  *   wait-end          until the server hangs up
+ *   reset             end here, as if the network had reset the connection
+ *   lookup:NAME  lookup-id:ID   print what the server knows of it
+ *   members:VERSION:COUNT    the list of members; all but the last are current
+ *   roster:VERSION:UUID@ADDR[,UUID@ADDR...]  the same, of servers that there
+ * are map:EXIST:FROM-TO        these pieces exist (1) or not (0)
+ *   map-write:START:WORD     64 of them, WORD is in hexadecimal digits
+ *   expect-map:START:WORD    these are so, and the following do not exist
+ *   delete:ID  volumes       delete one; print all
  *   fails:ERRNO       the next word fails with this (EBUSY, ...)
  *
  * MEMCLIENT_UUID is whom it says that it is; else somebody new.
@@ -37,40 +53,31 @@
 #include <config.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/addr.h"
 #include "base/checked.h"
-#include "base/clock.h"
-#include "transport/ctl_channel.h"
-#include "transport/transport.h"
+#include "memclient.h"
 
-#define MAX_SLABS 4096
-#define DEADLINE_MS 30000
-#define CHUNK (UINT32_C (1) << 20)
-
-static struct fp_addr addr;
-static struct fp_ctl *ctl;
-static struct fp_hello_reply server;
-static struct fp_grant grants[MAX_SLABS];
-static struct fp_remote remotes[MAX_SLABS];
-static unsigned nr_grants;
-static const struct fp_transport_ops *ops;
-static struct fp_queue *queue;
-static struct fp_conn *conn;
-static uint8_t *buffer;
+struct fp_addr addr;
+struct fp_ctl *ctl;
+struct fp_hello_reply server;
+struct fp_grant grants[MAX_SLABS];
+struct fp_remote remotes[MAX_SLABS];
+unsigned nr_grants;
+const struct fp_transport_ops *ops;
+struct fp_queue *queue;
+struct fp_conn *conn;
+uint8_t *buffer;
 static char transport_name[16];
-
-static uint64_t
-deadline (void)
-{
-  return fp_deadline_in_ms (DEADLINE_MS);
-}
+static const char *volume_name = "";
+static uint64_t volume_size = UINT64_C (1) << 40;
+static struct fp_stripe stripe = { .width = 1, .size = 65536 };
 
 static int
 say (int err, const char *what)
@@ -79,240 +86,6 @@ say (int err, const char *what)
            fp_ctl_why (ctl));
   return err;
 }
-
-/* ---- data ---- */
-
-/* Moving data renews no lease. */
-static int
-stay (void)
-{
-  struct fp_ping_reply p;
-
-  return fp_ctl_ping (ctl, &p, deadline ());
-}
-
-static int
-connect_data (const uint8_t token[FP_TOKEN_SIZE], uint64_t session)
-{
-  struct fp_queue_params qp = {
-    .depth = 4, .max_conns = 1, .memory = buffer, .memory_size = CHUNK
-  };
-  struct fp_conn_params cp = {
-    .addr = &addr, .session = session, .depth = 4, .timeout_ms = DEADLINE_MS
-  };
-  struct fp_addr rdma;
-  int r = ops->queue_new (&queue, &qp);
-
-  for (uint32_t i = 0; r == 0 && ops->bit == FP_TRANSPORT_RDMA &&
-                       i < server.nr_rdma && cp.addr == &addr;
-       i++) {
-    r = fp_addr_parse (&rdma, server.rdma[i], NULL);
-    if (strcmp (rdma.host, addr.host) == 0)
-      cp.addr = &rdma;
-  }
-  if (r < 0)
-    return r;
-  memcpy (cp.token, token, sizeof cp.token);
-  return ops->conn_open (&conn, queue, &cp, deadline ());
-}
-
-static int
-transfer (enum fp_op_kind kind, unsigned slab, uint64_t offset,
-          uint32_t length)
-{
-  struct fp_op op = { .kind = kind,
-                      .length = length,
-                      .local = buffer,
-                      .raddr = remotes[slab].raddr + offset,
-                      .rkey = remotes[slab].rkey };
-  uint64_t end = deadline ();
-  int r = ops->post (conn, &op);
-
-  if (r < 0)
-    return r;
-  ops->kick (queue);
-  while (ops->poll (queue) == NULL) {
-    struct pollfd p[2] = { { .fd = ops->fd (queue), .events = POLLIN },
-                           { .fd = ops->conn_event_fd (conn),
-                             .events = POLLIN } };
-
-    if (ops->arm (queue))
-      continue;
-    if (poll (p, 2, fp_deadline_left_ms (end)) == 0)
-      ops->conn_break (conn);
-    if (p[1].revents != 0)
-      ops->conn_event (conn);
-  }
-  return op.status;
-}
-
-static int
-fill (uint8_t byte)
-{
-  memset (buffer, byte, CHUNK);
-  for (unsigned i = 0; i < nr_grants; i++)
-    for (uint64_t at = 0; at < grants[i].length; at += CHUNK) {
-      int r = transfer (FP_OP_WRITE, i, at, CHUNK);
-
-      if (r == 0)
-        r = stay ();
-      if (r < 0)
-        return r;
-    }
-  return 0;
-}
-
-/* [from, to) of the slab is zeros, the rest is byte. */
-static int
-check_slab (unsigned slab, uint8_t byte, uint64_t from, uint64_t to)
-{
-  for (uint64_t at = 0; at < grants[slab].length; at += CHUNK) {
-    int r = transfer (FP_OP_READ, slab, at, CHUNK);
-
-    if (r < 0)
-      return r;
-    for (uint32_t i = 0; i < CHUNK; i++) {
-      uint8_t want = at + i >= from && at + i < to ? 0 : byte;
-
-      if (buffer[i] != want) {
-        fprintf (stderr, "memclient: slab %u at %llu: %02x, not %02x\n", slab,
-                 (unsigned long long) (at + i), buffer[i], want);
-        return -EBADMSG;
-      }
-    }
-  }
-  return 0;
-}
-
-static int
-check (uint8_t byte)
-{
-  for (unsigned i = 0; i < nr_grants; i++) {
-    int r = check_slab (i, byte, 0, 0);
-
-    if (r == 0)
-      r = stay ();
-    if (r < 0)
-      return r;
-  }
-  return 0;
-}
-
-static int
-write_all (uint8_t byte)
-{
-  memset (buffer, byte, CHUNK);
-  return transfer (FP_OP_WRITE, 0, 0, CHUNK);
-}
-
-static int
-replaced (void)
-{
-  struct fp_queue *queues[2] = { queue };
-  struct fp_conn *conns[2] = { conn };
-  int r = connect_data (server.token, server.session);
-
-  queues[1] = queue;
-  conns[1] = conn;
-  if (r == 0)
-    r = write_all (2);
-  if (r == 0) {
-    queue = queues[0];
-    conn = conns[0];
-    r = write_all (1) == 0 ? -EBADMSG : 0;
-    ops->conn_break (conn);
-    while (ops->conn_inflight (conn) > 0)
-      ops->poll (queue);
-    ops->conn_free (conn);
-    ops->queue_free (queue);
-  }
-  queue = queues[1];
-  conn = conns[1];
-  return r == 0 ? check_slab (0, 2, 0, 0) : r;
-}
-
-/* A data connection of lane 1, bare. */
-static int
-bare_connection (void)
-{
-  struct fp_data_hello hello = { .session = server.session, .lane = 1 };
-  struct fp_ctl *c;
-  int r = fp_ctl_open (&c, &addr, deadline ());
-
-  memcpy (hello.token, server.token, sizeof hello.token);
-  if (r == 0)
-    r = fp_ctl_data_hello (c, &hello, deadline ());
-  if (r == 0)
-    r = fp_ctl_steal_fd (c);
-  fp_ctl_free (c);
-  return r;
-}
-
-/* The first part of a WRITE of the first chunk; returns how much is left. */
-static uint32_t
-begin_write (int fd, uint8_t byte, uint32_t length)
-{
-  uint8_t header[FP_DATA_REQ_SIZE];
-  const struct fp_data_req q = { .op = FP_DATA_WRITE,
-                                 .length = CHUNK,
-                                 .rkey = remotes[0].rkey,
-                                 .raddr = remotes[0].raddr };
-
-  fp_data_req_encode (header, &q);
-  memset (buffer, byte, CHUNK);
-  /* What cannot be sent any more needs not be: a reply is waited for. */
-  (void) send (fd, header, sizeof header, MSG_NOSIGNAL);
-  for (uint32_t done = 0; done < length;) {
-    ssize_t n = send (fd, buffer + done, length - done, MSG_NOSIGNAL);
-
-    if (n <= 0 && errno != EAGAIN)
-      break;
-    done += n > 0 ? (uint32_t) n : 0;
-  }
-  return CHUNK - length;
-}
-
-/* Its reply, or its end. */
-static bool
-was_done (int fd)
-{
-  uint8_t reply[FP_DATA_REPLY_SIZE];
-  struct pollfd p = { .fd = fd, .events = POLLIN };
-  struct fp_data_reply answer;
-
-  return poll (&p, 1, DEADLINE_MS) == 1 &&
-         recv (fd, reply, sizeof reply, 0) == sizeof reply &&
-         fp_data_reply_decode (&answer, reply) == 0 &&
-         answer.status == FP_STATUS_OK;
-}
-
-static int
-late (void)
-{
-  int old = bare_connection (), new, r = 0;
-  uint32_t left;
-
-  if (old < 0)
-    return old;
-  left = begin_write (old, 1, CHUNK / 2);
-  new = bare_connection ();
-  if (new < 0)
-    return new;
-  begin_write (new, 2, CHUNK);
-  if (!was_done (new))
-    r = -EIO;
-  memset (buffer, 1, left);
-  (void) send (old, buffer, left, MSG_NOSIGNAL);
-  (void) was_done (old);
-  close (old);
-  close (new);
-  if (r == 0)
-    r = transfer (FP_OP_READ, 0, 0, CHUNK);
-  for (uint32_t i = 0; r == 0 && i < CHUNK; i++)
-    r = buffer[i] == 2 ? 0 : -EBADMSG;
-  return r;
-}
-
 /* ---- control ---- */
 
 static int
@@ -348,6 +121,41 @@ grant (unsigned long count)
     if (r < 0)
       return r;
   }
+  return 0;
+}
+
+static int
+compare_ns (const void *a, const void *b)
+{
+  uint64_t x = *(const uint64_t *) a, y = *(const uint64_t *) b;
+
+  return x < y ? -1 : x > y;
+}
+
+/* From GRANT to its reply, without what the client then does with it. */
+static int
+time_grants (unsigned long n)
+{
+  static uint64_t ns[MAX_SLABS];
+
+  if (n == 0 || n > MAX_SLABS)
+    return -EINVAL;
+  for (unsigned long i = 0; i < n; i++) {
+    struct fp_grants p;
+    int fds[FP_MAX_GRANTS];
+    uint64_t start = fp_now_ns ();
+    int r = fp_ctl_grant (ctl, 1, &p, fds, deadline ());
+
+    ns[i] = fp_now_ns () - start;
+    if (r == 0)
+      r = take_grants (&p, fds);
+    if (r < 0)
+      return r;
+  }
+  qsort (ns, n, sizeof *ns, compare_ns);
+  printf ("grants=%lu median_us=%.1f p99_us=%.1f max_us=%.1f\n", n,
+          (double) ns[n / 2] / 1e3, (double) ns[(n - 1) * 99 / 100] / 1e3,
+          (double) ns[n - 1] / 1e3);
   return 0;
 }
 
@@ -441,22 +249,25 @@ stale (void)
 static int
 open_volume (const char *args)
 {
-  struct fp_open q = { .size = UINT64_C (1) << 40,
+  struct fp_open q = { .size = volume_size,
                        .slab_size = server.slab_size,
-                       .copies = 1 };
+                       .copies = 1,
+                       .servers = 1,
+                       .stripe = stripe };
   struct fp_open_reply p;
   char flags[8];
   unsigned id;
   int r;
 
-  if (sscanf (args, "%u:%7[cre]:%15s", &id, flags, transport_name) != 3)
+  if (sscanf (args, "%u:%7[cret]:%15s", &id, flags, transport_name) != 3)
     return -EINVAL;
   q.flags = (strchr (flags, 'c') ? FP_OPEN_CREATE : 0) |
             (strchr (flags, 'r') ? FP_OPEN_RESUME : 0) |
-            (strchr (flags, 'e') ? FP_OPEN_EPHEMERAL : 0);
+            (strchr (flags, 'e') ? FP_OPEN_EPHEMERAL : 0) |
+            (strchr (flags, 't') ? FP_OPEN_TAKEOVER : 0);
   q.transport = fp_transport_by_name (transport_name);
-  q.volume.bytes[0] = (uint8_t) (id + 1);
-  snprintf (q.name, sizeof q.name, "volume%u", id);
+  volume_by_id (&q.volume, id);
+  snprintf (q.name, sizeof q.name, "%s", volume_name);
   ops = fp_transport_get (q.transport);
   if (!ops)
     return -EINVAL;
@@ -501,10 +312,12 @@ stat_ (void)
 
   if (r < 0)
     return r;
-  printf ("total=%llu free=%llu lent=%llu scrubbing=%llu unpopulated=%llu\n",
+  printf ("total=%llu free=%llu lent=%llu scrubbing=%llu unpopulated=%llu "
+          "pressed=%d wanted=%llu returned=%llu\n",
           (unsigned long long) p.total, (unsigned long long) p.free,
           (unsigned long long) p.lent, (unsigned long long) p.scrubbing,
-          (unsigned long long) p.unpopulated);
+          (unsigned long long) p.unpopulated, p.pressed,
+          (unsigned long long) p.wanted, (unsigned long long) p.returned);
   for (unsigned i = 0; i < p.nr_sessions; i++)
     printf ("session client=%s volume=%s slabs=%llu attached=%d\n",
             p.sessions[i].client, p.sessions[i].volume,
@@ -520,6 +333,23 @@ wait_end (void)
   return poll (&p, 1, DEADLINE_MS) == 1 ? 0 : -ETIMEDOUT;
 }
 
+/* Until the server asks so many slabs back. */
+static int
+wait_wanted (unsigned long n)
+{
+  const uint64_t end = deadline ();
+  struct fp_ping_reply p = { .wanted = 0 };
+  int r = 0;
+
+  while (r == 0 && !fp_deadline_passed (end)) {
+    r = fp_ctl_ping (ctl, &p, end);
+    if (r == 0 && p.wanted == n)
+      return 0;
+    poll (NULL, 0, 20);
+  }
+  return r < 0 ? r : -ETIMEDOUT;
+}
+
 static _Noreturn void
 hang (void)
 {
@@ -527,6 +357,17 @@ hang (void)
   fflush (stdout);
   for (;;)
     pause ();
+}
+
+static _Noreturn void
+reset (void)
+{
+  const struct linger l = { .l_onoff = 1, .l_linger = 0 };
+
+  if (setsockopt (fp_ctl_fd (ctl), SOL_SOCKET, SO_LINGER, &l, sizeof l) < 0)
+    exit (1);
+  fflush (stdout);
+  _exit (0);
 }
 
 static int
@@ -556,6 +397,19 @@ scribble (uint8_t byte)
 {
   for (unsigned i = 0; i < nr_grants; i++)
     memset (remotes[i].map, byte, remotes[i].length);
+}
+
+static int
+storm (uint8_t byte)
+{
+  int r;
+
+  puts ("hanging");
+  fflush (stdout);
+  do
+    r = fill (byte);
+  while (r == 0);
+  return 0;
 }
 
 static int
@@ -590,12 +444,31 @@ do_word (const char *word)
   unsigned long n = args ? strtoul (args, NULL, 0) : 0;
   struct fp_bye bye = { .discard = false };
   struct fp_ping_reply pong;
+  bool known;
+  int r = volume_word (word, len, args, &known);
 
+  if (known)
+    return r;
 #define IS(w) (len == strlen (w) && strncmp (word, w, len) == 0)
   if (IS ("open"))
     return args ? open_volume (args) : -EINVAL;
+  if (IS ("name")) {
+    volume_name = args;
+    return args ? 0 : -EINVAL;
+  }
+  if (IS ("size")) {
+    volume_size = n;
+    return 0;
+  }
+  if (IS ("stripe"))
+    return args && sscanf (args, "%" SCNu32 "x%" SCNu64, &stripe.width,
+                           &stripe.size) == 2
+               ? 0
+               : -EINVAL;
   if (IS ("grant"))
     return grant (n);
+  if (IS ("time-grants"))
+    return time_grants (n);
   if (IS ("grant-all"))
     return grant_all ();
   if (IS ("expect-slabs"))
@@ -624,6 +497,8 @@ do_word (const char *word)
     return bad_data (args);
   if (IS ("ping"))
     return fp_ctl_ping (ctl, &pong, deadline ());
+  if (IS ("wait-wanted"))
+    return wait_wanted (n);
   if (IS ("stat"))
     return stat_ ();
   if (IS ("hang"))
@@ -636,8 +511,17 @@ do_word (const char *word)
     scribble ((uint8_t) n);
     return 0;
   }
+  if (IS ("storm"))
+    return storm ((uint8_t) n);
+  if (IS ("flood")) {
+    puts ("hanging");
+    fflush (stdout);
+    return flood ((uint8_t) n);
+  }
   if (IS ("wait-end"))
     return wait_end ();
+  if (IS ("reset"))
+    reset ();
   bye.discard = IS ("discard");
   if (IS ("bye") || IS ("discard"))
     return fp_ctl_bye (ctl, &bye, deadline ());
@@ -703,6 +587,9 @@ main (int argc, char *argv[])
     fprintf (stderr, "usage: memclient ADDR NAME WORD...\n");
     return 2;
   }
+  /* verbs_client.c says why. */
+  if (signal (SIGPIPE, SIG_IGN) == SIG_ERR)
+    return 1;
   buffer = aligned_alloc (4096, CHUNK);
   if (!buffer)
     return 1;

@@ -4,6 +4,11 @@
  *   memrude ADDR COUNT    connect so often, each time rude in the next way
  *   memrude ADDR trickle  say HELLO, then a byte each 50 ms: exit status 0 if
  *                         the server puts an end to it within 10 s
+ *   memrude ADDR slow     a byte of HELLO each second: likewise, within 20 s
+ *   memrude ADDR deaf     never read an answer: likewise, and the server did
+ * not take requests without end meanwhile memrude ADDR half     half a frame
+ * on a data connection, then hang up the control connection memrude ADDR flood
+ * COUNT  hold so many connections that say nothing
  */
 
 #include <config.h>
@@ -19,6 +24,8 @@
 #include "base/addr.h"
 #include "base/clock.h"
 #include "proto/messages.h"
+
+#define WAYS 13 /* to be rude */
 
 static struct fp_sockaddrs list;
 static uint8_t hello[FP_HEADER_SIZE + 512];
@@ -95,30 +102,73 @@ make_hello (void)
 }
 
 static void
-open_and_grant (int fd, unsigned nr)
+push_body (int fd, unsigned type, const uint8_t *body, size_t size)
 {
-  struct fp_open q = { .flags = FP_OPEN_CREATE | FP_OPEN_RESUME,
+  push_header (fd, type, (uint32_t) size);
+  push (fd, body, size);
+}
+
+static void
+open_volume (int fd, unsigned nr, const char *name)
+{
+  struct fp_open q = { .flags =
+                           FP_OPEN_CREATE | FP_OPEN_RESUME | FP_OPEN_EPHEMERAL,
                        .transport = FP_TRANSPORT_TCP,
-                       .name = "rude",
                        .size = 1 << 30,
                        .slab_size = 1 << 20,
-                       .copies = 1 };
+                       .copies = 1,
+                       .servers = 1,
+                       .stripe = { .width = 1, .size = 1 << 17 } };
+  uint8_t body[512];
+  struct fp_writer w;
+
+  snprintf (q.name, sizeof q.name, "%s", name);
+  q.volume.bytes[0] = 0xee;
+  q.volume.bytes[1] = (uint8_t) nr;
+  q.volume.bytes[2] = (uint8_t) (nr >> 8);
+  fp_writer_init (&w, body, sizeof body);
+  fp_enc_open (&w, &q);
+  push_body (fd, FP_MSG_OPEN, body, sizeof body - w.left);
+}
+
+static void
+open_and_grant (int fd, unsigned nr)
+{
   struct fp_grant_req g = { .count = 1 };
   uint8_t body[512];
   struct fp_writer w;
 
-  q.volume.bytes[0] = 0xee;
-  q.volume.bytes[1] = (uint8_t) nr;
-  q.volume.bytes[2] = (uint8_t) (nr >> 8);
   push (fd, hello, hello_size);
-  fp_writer_init (&w, body, sizeof body);
-  fp_enc_open (&w, &q);
-  push_header (fd, FP_MSG_OPEN, (uint32_t) (sizeof body - w.left));
-  push (fd, body, sizeof body - w.left);
+  open_volume (fd, nr, "");
   fp_writer_init (&w, body, sizeof body);
   fp_enc_grant_req (&w, &g);
-  push_header (fd, FP_MSG_GRANT, (uint32_t) (sizeof body - w.left));
-  push (fd, body, sizeof body - w.left);
+  push_body (fd, FP_MSG_GRANT, body, sizeof body - w.left);
+}
+
+/* Well-formed, and about pieces that are not there. */
+static void
+map_beyond (int fd)
+{
+  static const struct fp_map_change change = { .exist = true,
+                                               .count = 2,
+                                               .pieces = { 0, UINT64_MAX } };
+  static const struct fp_map_read read = { .start = UINT64_MAX - 63,
+                                           .count = FP_MAP_WORDS };
+  static struct fp_map_words words = { .count = FP_MAP_WORDS };
+  static uint8_t body[FP_BODY_MAX];
+  struct fp_writer w;
+
+  fp_writer_init (&w, body, sizeof body);
+  fp_enc_map_change (&w, &change);
+  push_body (fd, FP_MSG_MAP, body, sizeof body - w.left);
+  fp_writer_init (&w, body, sizeof body);
+  fp_enc_map_read (&w, &read);
+  push_body (fd, FP_MSG_MAP_READ, body, sizeof body - w.left);
+  words.start = UINT64_MAX - 63;
+  memset (words.words, 0xff, sizeof words.words);
+  fp_writer_init (&w, body, sizeof body);
+  fp_enc_map_words (&w, &words);
+  push_body (fd, FP_MSG_MAP_WRITE, body, sizeof body - w.left);
 }
 
 static void
@@ -135,13 +185,15 @@ be_rude (unsigned nr)
 {
   static const char http[] = "GET / HTTP/1.1\r\nHost: farpage\r\n\r\n";
   uint8_t garbage[200];
+  char name[16];
+  unsigned again = nr / WAYS;
   int fd = dial ();
 
-  switch (nr % 10) {
+  switch (nr % WAYS) {
   case 0: /* nothing at all */
     break;
   case 1: /* less than a message, a different part each time */
-    push (fd, hello, nr / 10 % hello_size);
+    push (fd, hello, again % hello_size);
     break;
   case 2:
     for (size_t i = 0; i < sizeof garbage; i++)
@@ -158,7 +210,7 @@ be_rude (unsigned nr)
     pull (fd);
     break;
   case 5: /* out of turn, or no message, empty */
-    push_header (fd, nr / 10 % 70000, 0);
+    push_header (fd, again % 70000, 0);
     pull (fd);
     break;
   case 6: /* in a hurry */
@@ -175,8 +227,29 @@ be_rude (unsigned nr)
     break;
   case 9: /* a body that does not fit its message */
     push (fd, hello, hello_size);
-    push_header (fd, 1 + nr / 10 % 11, 100);
-    push (fd, hello, 100);
+    push_body (fd, 1 + again % FP_MSG_VOLUMES, hello, 100);
+    pull (fd);
+    break;
+  case 10: /* the same of a volume, with a name or without */
+    push (fd, hello, hello_size);
+    snprintf (name, sizeof name, "rude%u", nr);
+    open_volume (fd, nr, again % 2 == 0 ? name : "");
+    pull (fd);
+    push_body (fd, FP_MSG_LOOKUP + again / 2 % 7, hello,
+               again % 3 == 0 ? 0 : 100);
+    pull (fd);
+    break;
+  case 11: /* a volume's, and none is attached */
+    push (fd, hello, hello_size);
+    pull (fd);
+    map_beyond (fd);
+    pull (fd);
+    break;
+  case 12:
+    push (fd, hello, hello_size);
+    snprintf (name, sizeof name, "rude%u", nr);
+    open_volume (fd, nr, name);
+    map_beyond (fd);
     pull (fd);
     break;
   }
@@ -209,6 +282,132 @@ trickle (void)
   return 1;
 }
 
+/* Until it ends, for so long at most; each interval a byte is sent. */
+static int
+await_end (int fd, const uint8_t *bytes, size_t size, unsigned interval_ms,
+           unsigned ms)
+{
+  uint64_t end = fp_deadline_in_ms (ms), next = 0;
+
+  while (!fp_deadline_passed (end)) {
+    struct pollfd p = { .fd = fd, .events = POLLRDHUP };
+
+    if (poll (&p, 1, (int) interval_ms) == 1 &&
+        (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0) {
+      close (fd);
+      return 0;
+    }
+    if (size > 0 && fp_deadline_passed (next)) {
+      push (fd, bytes++, 1);
+      size--;
+      next = fp_deadline_in_ms (interval_ms);
+    }
+  }
+  fprintf (stderr, "memrude: still connected\n");
+  return 1;
+}
+
+static int
+deaf (void)
+{
+  int fd = dial ();
+  struct fp_header h = { .version = FP_VERSION, .type = FP_MSG_STAT };
+  uint64_t end = fp_deadline_in_ms (10000);
+  uint8_t stat[FP_HEADER_SIZE];
+  size_t sent = 0;
+
+  fp_header_encode (stat, &h);
+  push (fd, hello, hello_size);
+  while (!fp_deadline_passed (end)) {
+    struct pollfd p = { .fd = fd, .events = POLLOUT };
+    ssize_t n;
+
+    if (poll (&p, 1, 100) == 1 && (p.revents & (POLLHUP | POLLERR)) != 0)
+      break;
+    n = send (fd, stat, sizeof stat, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0)
+      sent += (size_t) n;
+    else if (errno != EAGAIN)
+      break;
+  }
+  close (fd);
+  if (fp_deadline_passed (end) || sent > 64 << 20) {
+    fprintf (stderr, "memrude: deaf, and %zu bytes were taken\n", sent);
+    return 1;
+  }
+  return 0;
+}
+
+/* A whole reply; its body. */
+static size_t
+reply (int fd, uint8_t *body)
+{
+  uint8_t header[FP_HEADER_SIZE];
+  struct fp_header h;
+
+  if (recv (fd, header, sizeof header, MSG_WAITALL) != sizeof header ||
+      fp_header_decode (&h, header) < 0 || h.status != FP_STATUS_OK ||
+      recv (fd, body, h.length, MSG_WAITALL) != (ssize_t) h.length) {
+    fprintf (stderr, "memrude: was not answered\n");
+    exit (1);
+  }
+  return h.length;
+}
+
+static int
+half (void)
+{
+  static uint8_t body[FP_BODY_MAX];
+  static struct fp_hello_reply p;
+  static struct fp_grants g;
+  struct fp_grant_req one = { .count = 1 };
+  struct fp_data_hello d = { .lane = 1 };
+  struct fp_data_req q = { .op = FP_DATA_WRITE, .length = 65536 };
+  uint8_t frame[FP_DATA_REQ_SIZE];
+  int fd = dial (), data = dial ();
+  struct fp_reader r;
+  struct fp_writer w;
+
+  push (fd, hello, hello_size);
+  fp_reader_init (&r, body, reply (fd, body));
+  if (fp_dec_hello_reply (&r, &p) < 0)
+    return 1;
+  open_volume (fd, 1, "");
+  (void) reply (fd, body);
+  fp_writer_init (&w, body, sizeof body);
+  fp_enc_grant_req (&w, &one);
+  push_body (fd, FP_MSG_GRANT, body, sizeof body - w.left);
+  fp_reader_init (&r, body, reply (fd, body));
+  if (fp_dec_grants (&r, &g) < 0 || g.count != 1)
+    return 1;
+  d.session = p.session;
+  memcpy (d.token, p.token, sizeof d.token);
+  fp_writer_init (&w, body, sizeof body);
+  fp_enc_data_hello (&w, &d);
+  push_body (data, FP_MSG_DATA_HELLO, body, sizeof body - w.left);
+  (void) reply (data, body);
+  q.rkey = g.grants[0].rkey;
+  q.raddr = g.grants[0].raddr;
+  fp_data_req_encode (frame, &q);
+  push (data, frame, sizeof frame);
+  push (data, body, 1000);
+  close (fd);
+  return await_end (data, NULL, 0, 1000, 8000);
+}
+
+/* They are kept until this is killed, or standard input ends. */
+static int
+flood (unsigned count)
+{
+  char byte;
+
+  while (count-- > 0)
+    (void) dial ();
+  printf ("flooded\n");
+  fflush (stdout);
+  return read (STDIN_FILENO, &byte, 1) < 0;
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -216,14 +415,22 @@ main (int argc, char *argv[])
   const char *why = NULL;
   unsigned count;
 
-  if (argc != 3 || fp_addr_parse (&addr, argv[1], &why) < 0 ||
+  if (argc < 3 || fp_addr_parse (&addr, argv[1], &why) < 0 ||
       fp_addr_resolve (&addr, &list, &why) < 0) {
-    fprintf (stderr, "usage: memrude ADDR COUNT|trickle\n");
+    fprintf (stderr, "usage: memrude ADDR COUNT|trickle|...\n");
     return 2;
   }
   make_hello ();
   if (strcmp (argv[2], "trickle") == 0)
     return trickle ();
+  if (strcmp (argv[2], "slow") == 0)
+    return await_end (dial (), hello, hello_size - 1, 1000, 20000);
+  if (strcmp (argv[2], "deaf") == 0)
+    return deaf ();
+  if (strcmp (argv[2], "half") == 0)
+    return half ();
+  if (strcmp (argv[2], "flood") == 0 && argc == 4)
+    return flood ((unsigned) strtoul (argv[3], NULL, 10));
   count = (unsigned) strtoul (argv[2], NULL, 10);
   for (unsigned i = 0; i < count; i++)
     be_rude (i);

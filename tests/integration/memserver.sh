@@ -7,13 +7,13 @@
 memclient="$top_builddir/tests/integration/memclient"
 [ -x "$memclient" ] || skip "memclient was not built"
 
-# serve LEASE MIB [ARG...]: 16 slabs of MIB MiB.
+# serve LEASE MIB [ARG...]: 16 slabs of MIB MiB, with $reserve left to the host, or nothing.
 serve ()
 {
     local lease=$1 mib=$2
     shift 2
     start_memserver m --listen "unix:$tmp/m.sock" --size "$((16 * mib))M" --slab "${mib}M" \
-        --lease "$lease" --reserve 0 "$@"
+        --lease "$lease" --reserve "${reserve:-0}" "$@"
     tcp=$(head -n1 "$tmp/m.addr")
     unix=unix:$tmp/m.sock
     server_pid=$(cat "$tmp/m.pid")
@@ -24,7 +24,7 @@ serve ()
 client ()
 {
     local name=$2
-    timeout 60 "$memclient" "$@" >"$tmp/$name.out" 2>"$tmp/$name.err" || {
+    timeout 180 "$memclient" "$@" >"$tmp/$name.out" 2>"$tmp/$name.err" || {
         cat "$tmp/$name.out" "$tmp/$name.err"
         fail "memclient $*"
     }
@@ -72,4 +72,27 @@ hanging ()
     hanging_pid=$!
     cleanup_fn kill -9 $hanging_pid
     wait_until 30 grep -q hanging "$tmp/$name.out"
+}
+
+# waiting ADDR NAME WORD...: a client with 'hold' in its words waits there for
+# 'go_on NAME', which returns when it has done the rest.
+declare -A pids fifos
+waiting ()
+{
+    local addr=$1 name=$2 fd
+    shift 2
+    mkfifo "$tmp/$name.fifo"
+    "$memclient" "$addr" "$name" "$@" <"$tmp/$name.fifo" >"$tmp/$name.out" \
+        2>"$tmp/$name.err" &
+    pids[$name]=$!
+    cleanup_fn kill -9 $!
+    exec {fd}>"$tmp/$name.fifo"
+    fifos[$name]=$fd
+    wait_until 30 grep -q hanging "$tmp/$name.out"
+}
+go_on ()
+{
+    local fd=${fifos[$1]}
+    exec {fd}>&-
+    wait "${pids[$1]}" || fail "$1: $(cat "$tmp/$1.err")"
 }

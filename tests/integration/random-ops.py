@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Random requests on one volume through two connections, against a copy of it
-# in this process. Run by nbdsh. Environment: uri, seed, ops, slab (bytes).
+# in this process. Run by nbdsh. Environment: uri, seed, ops, slab (bytes), away.
 
 import os
 import random
@@ -9,6 +9,7 @@ import nbd
 seed = int(os.environ["seed"])
 ops = int(os.environ["ops"])
 slab = int(os.environ["slab"])
+may_be_away = "away" in os.environ  # the server, at times
 rnd = random.Random(seed)
 print("seed=%d" % seed)
 
@@ -103,7 +104,9 @@ def extents(c, n, o):
         if flags & nbd.STATE_ZERO:
             assert not any(shadow[at:end]), "data in a hole at %d" % at
         else:
-            assert touched.issuperset(pieces(end - at, at)), "no hole at %d" % at
+            # Nobody vouches for a hole while the server is away.
+            assert may_be_away or touched.issuperset(pieces(end - at, at)), \
+                "no hole at %d" % at
         at = end
     assert at > o
 
@@ -137,4 +140,4 @@ handles[1].block_status(size, 0, lambda m, o, e, err: found.extend(e) or 0)
 # (The volume knows what is a hole in units of a part of a piece.)
 data = sum(found[i] for i in range(0, len(found), 2)
            if found[i + 1] != nbd.STATE_HOLE | nbd.STATE_ZERO)
-assert data < 65536, found
+assert may_be_away or data < 65536, found

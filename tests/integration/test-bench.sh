@@ -20,6 +20,15 @@ nothing_left ()
     # Its programs have their sockets there.
     if pgrep -fa -- "$TMPDIR/"; then fail "left running"; fi
 }
+# A bar, on a terminal only; nothing of it is left before the table.
+if command -v script >/dev/null; then
+    timeout 60 script -qec "farpage bench --layers memcpy --seconds 0.8 --rounds 12" "$tmp/tty" \
+        >/dev/null </dev/null || fail "on a terminal: $(cat "$tmp/tty")"
+    tr '\r' '\n' <"$tmp/tty" | grep -q '\[##*\.*\] round [0-9]* of 12: memcpy' ||
+        fail "no bar: $(cat "$tmp/tty")"
+    tr '\r' '\n' <"$tmp/tty" | grep -E '^memcpy ' | grep -q . || fail "no table: $(cat "$tmp/tty")"
+fi
+
 short=(--seconds 0.02 --rounds 2 --size 64M)
 
 farpage bench "${short[@]}" --layers memcpy,engine-shm,engine-tcp,nbd-memory,nbd-farpage \

@@ -14,9 +14,42 @@ for prog in farpage farpage-memserver; do
     grep -q no-such-option "$tmp/err" || fail "$prog does not name the option"
 done
 
+# Each command has a page, and is in the page of all; the options are the same in
+# its --help, in its page, and in its table.
+pods=$top_srcdir/tools
+# Of lines that begin with an option: that one, and those of the same line after a comma.
+options () { grep -oE '^(-[a-zA-Z], )?--[a-z-]+(, --[a-z-]+)?' | grep -oE -e '-[a-zA-Z]\b|--[a-z-]+' | sort -u; }
+farpage --help | "$SED" -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort >"$tmp/commands"
+[ -s "$tmp/commands" ] || fail "--help lists no command"
+"$SED" -n 's/^=item L<farpage-\([a-z]*\)(1)>$/\1/p' "$pods/farpage.pod" | sort >"$tmp/listed"
+diff "$tmp/commands" "$tmp/listed" || fail "--help (<) and farpage.pod (>) list other commands"
+while read -r c; do
+    pod=$pods/farpage-$c.pod
+    podchecker "$pod" >"$tmp/pod" 2>&1 || { cat "$tmp/pod"; fail "$pod"; }
+    farpage "$c" --help | "$SED" 's/^ *//' | options >"$tmp/help.$c"
+    "$SED" -n '/^=head1 OPTIONS/,/^=head1 EXIT/s/^=item //p' "$pod" | "$SED" 's/[BF]<\([^>]*\)>/\1/g' |
+        options >"$tmp/page"
+    diff "$tmp/help.$c" "$tmp/page" || fail "farpage $c --help (<) and $pod (>) differ"
+    { echo --help; echo --version
+      "$SED" -nE 's/^  \{ "([a-z-]+)", (no|required)_argument.*/--\1/p' "$pods/cmd_$c.c"
+    } | sort -u >"$tmp/table"
+    grep -e "^--" "$tmp/help.$c" | diff - "$tmp/table" ||
+        fail "farpage $c --help (<) and cmd_$c.c (>) differ"
+done <"$tmp/commands"
+for pod in "$pods"/*.pod; do
+    c=${pod##*/farpage-}
+    case $pod in */farpage.pod|*/farpage.service.pod) ;; *) grep -qx "${c%.pod}" "$tmp/commands" || fail "$pod: of no command" ;; esac
+done
+
 # With nothing asked of it, it must not say that nothing is missing.
 status=0
 "$top_srcdir/tests/install-packages" >"$tmp/out" 2>"$tmp/err" || status=$?
 [ $status = 2 ] || fail "install-packages without an argument: exit $status"
 grep -q '^Usage: install-packages ' "$tmp/err" || fail "install-packages: no usage"
 [ ! -s "$tmp/out" ] || fail "install-packages says: $(cat "$tmp/out")"
+
+# In ./run nbdkit finds our plugin by its name, as where it is installed beside nbdkit's.
+if [ -z "$SANITIZER_PRELOAD" ]; then
+    "$top_builddir/run" nbdkit farpage --dump-plugin >"$tmp/dump" || fail "nbdkit farpage"
+    grep -q '^farpage_protocol=' "$tmp/dump" || fail "another plugin has the name"
+fi

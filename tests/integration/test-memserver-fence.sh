@@ -11,45 +11,23 @@
 # As long as a client takes to do something, on a busy machine.
 serve 4 1
 
-# waiting NAME WORD...: a client with 'hold' in its words waits there for
-# 'go_on NAME', which returns when it has done the rest.
-declare -A pids fifos
-waiting ()
-{
-    local name=$1 fd
-    shift
-    mkfifo "$tmp/$name.fifo"
-    "$memclient" "$unix" "$name" "$@" <"$tmp/$name.fifo" >"$tmp/$name.out" \
-        2>"$tmp/$name.err" &
-    pids[$name]=$!
-    cleanup_fn kill -9 $!
-    exec {fd}>"$tmp/$name.fifo"
-    fifos[$name]=$fd
-    wait_until 30 grep -q hanging "$tmp/$name.out"
-}
-go_on ()
-{
-    local fd=${fifos[$1]}
-    exec {fd}>&-
-    wait "${pids[$1]}" || fail "$1: $(cat "$tmp/$1.err")"
-}
 ended () { grep -q "$1: session ends" "$tmp/m.log"; }
 
 # The volume was taken over by another client: over shm, and over tcp.
 for t in "$unix shm" "$tcp tcp"; do
     # shellcheck disable=SC2086
     set -- $t
-    waiting "sleeper-$2" open:1:c:shm grant:2 label:1 fill:9 hold scribble:7
+    waiting "$unix" "sleeper-$2" open:1:c:shm grant:2 label:1 fill:9 hold scribble:7
     wait_until 20 ended "sleeper-$2"
     client "$1" "next-$2" "open:1:r:$2" list:64 expect-slabs:2 check:9 fill:5 bye
     go_on "sleeper-$2"
     client "$1" "last-$2" "open:1:r:$2" list:64 expect-slabs:2 check:5 discard
-    grep -q 'copied, as another client' "$tmp/m.log" || fail "nothing was copied"
+    grep -q 'copied, as a client' "$tmp/m.log" || fail "nothing was copied"
     wait_until 30 all_free
 done
 
 # Or its memory has gone to another volume, all there is of it.
-waiting owner open:2:c:shm grant:3 label:1 fill:9 grant:2 hold scribble:7
+waiting "$unix" owner open:2:c:shm grant:3 label:1 fill:9 grant:2 hold scribble:7
 wait_until 40 all_free
 client "$unix" other open:3:c:shm grant-all expect-slabs:16 check:0 label:1 \
     fill:5 bye
@@ -59,7 +37,7 @@ wait_until 30 all_free
 
 # A session that the server ended, and whose client may not know it yet: nobody
 # else has the volume until the client must.
-waiting rude open:4:c:shm grant:2 label:1 fill:9 fails:EPROTO open:4:r:shm hold
+waiting "$unix" rude open:4:c:shm grant:2 label:1 fill:9 fails:EPROTO open:4:r:shm hold
 wait_until 20 ended rude
 client "$unix" early fails:EBUSY open:4:r:shm
 wait_until 20 "$memclient" "$unix" late open:4:r:shm list:64 expect-slabs:2 \
@@ -86,12 +64,15 @@ h.pwrite(b"1" * 65536, 0)
 print("written", flush=True)
 sys.stdin.readline()
 buf = nbd.Buffer(4096)
+fresh = nbd.Buffer(4096)
 read = h.aio_pread(buf, 0)
+unwritten = h.aio_pread(fresh, 4 << 20)
 write = h.aio_pwrite(b"3" * 4096, 8192)
 while h.aio_get_direction() & nbd.AIO_DIRECTION_WRITE:
     h.poll(100)
 print("asked", flush=True)
-for name, cookie in ("read", read), ("write", write):
+for name, cookie, buf in (("read", read, buf), ("fresh", unwritten, fresh),
+                          ("write", write, buf)):
     try:
         while not h.aio_command_completed(cookie):
             h.poll(100)
@@ -108,7 +89,7 @@ cleanup_fn kill -CONT "$a_pid"
 wait_until 20 grep -q ":$a_pid: session ends: was silent" "$tmp/m.log"
 start_nbdkit b "$FARPAGE_PLUGIN" "$unix" "${volume[@]}" resume=true keep=true
 qemu-io -f raw "nbd+unix:///?socket=$tmp/b.sock" -c 'read -P 0x31 0 64k' \
-    -c 'write -P 0x32 0 64k' >"$tmp/io.log"
+    -c 'write -P 0x32 0 64k' -c 'write -P 0x34 4M 64k' >"$tmp/io.log"
 if grep -i -e failed -e error "$tmp/io.log"; then fail "the next one"; fi
 echo go >&7
 wait_until 30 grep -q asked "$tmp/answers.log"
@@ -116,6 +97,8 @@ kill -CONT "$a_pid"
 wait $asker || fail "$(cat "$tmp/answers.log")"
 cat "$tmp/answers.log"
 if grep -q 'read 1' "$tmp/answers.log"; then fail "it read what is no longer there"; fi
+# What it never wrote itself was written by then.
+grep -q 'fresh EIO' "$tmp/answers.log" || fail "it took for zeros what another has written"
 # The other one has it: this one does not come by it again.
 grep -q 'write EIO' "$tmp/answers.log" || fail "a write came to nothing, and was acknowledged"
 qemu-io -f raw "nbd+unix:///?socket=$tmp/b.sock" -c 'read -P 0x32 0 64k' >"$tmp/io.log"

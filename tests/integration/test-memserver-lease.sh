@@ -45,6 +45,18 @@ client "$tcp" fourth fails:EEXIST open:1:c:tcp open:1:cr:tcp list:64 \
 wait_until 30 all_free
 client "$tcp" fifth fails:ENOENT open:1:r:tcp ping
 
+# A connection that was reset, by whomever: its client may not have heard of
+# that, and answer by itself what it never wrote. Nobody else has the volume
+# until it must have heard.
+MEMCLIENT_UUID=8e8c0b8f-71f9-4c1b-9d2f-6b7d4c0a5e11
+export MEMCLIENT_UUID
+client "$tcp" cut open:1:c:tcp grant:1 fill:5 label:1 reset
+(unset MEMCLIENT_UUID; client "$tcp" other fails:EBUSY open:1:r:tcp)
+grep -q 'cut may not know yet that it has lost it' "$tmp/other.out" || { cat "$tmp/other.out"; fail "not fenced"; }
+client "$tcp" cut open:1:r:tcp list:2 expect-slabs:1 check:5 discard
+unset MEMCLIENT_UUID
+wait_until 30 all_free
+
 # LIST in pages, over shm, in the next session as well.
 client "$unix" sixth open:2:c:shm grant:16 fill:44 label:1 bye
 client "$unix" seventh open:2:r:shm list:3 expect-slabs:16 check:44 label:2 bye

@@ -26,7 +26,7 @@ refused 2 'a value is missing' --size ''
 refused 2 'size is there twice' --size 1G --size 1G
 refused 2 'not a multiple' --size 300M
 refused 2 'not a power of two' --size 300M --slab 3M
-refused 2 'not a power of two' --size 512K --slab 512K
+refused 2 'not a power of two' --size 32K --slab 32K
 refused 2 'use a larger --slab' --size 4096G --slab 1M
 refused 2 "'x y'" --size 1G --name 'x y'
 refused 2 "'4M' is none of" --size 1G --hugepages 4M
@@ -34,16 +34,23 @@ refused 2 'smaller than a huge page' --size 1G --hugepages 1G
 refused 2 'is no number' --size 1G --numa one
 refused 2 'is no number' --size 1G --lease 0
 refused 2 'is none of' --size 1G --log-level loud
+refused 2 'did you mean fdstore:?' --size 1G --backing fdstore
 refused 2 'unrecognized option' --size 1G --frob
 refused 2 "'extra' is no option" --size 1G extra
 refused 2 'listen' --size 1G --listen 'a:b:c'
 refused 2 'listen' --size 1G --listen 127.0.0.1:99999
 refused 2 'is there twice' --size 1G --listen 127.0.0.1 --listen 127.0.0.1
 refused 2 'is there twice' --size 1G --listen "unix:$tmp/s" --listen "unix:$tmp/s"
+refused 2 'a port is needed' --size 1G --metrics localhost
+refused 2 'a port is needed' --size 1G --metrics '[::1]'
+refused 2 "metrics: 'a:b'" --size 1G --metrics a:b
+refused 2 'metrics is there twice' --size 1G --metrics a:1 --metrics b:1
 
 refused 1 'would fit' --size 1024T --slab 1G
 refused 1 'would fit' --size 256M --reserve 1024T
 refused 1 'listen: ' --size 1M --slab 1M --listen "unix:$tmp/no/such/dir"
+refused 1 'metrics: ' --size 1M --slab 1M --reserve 0 --listen "unix:$tmp/sock" \
+    --metrics "unix:$tmp/no/such/dir"
 refused 1 'numa: there is no node 1000' --size 1M --slab 1M --numa 1000
 refused 1 'slabs can be had in huge pages' --size 64G --slab 1G --hugepages 1G \
     --listen "unix:$tmp/sock"

@@ -10,8 +10,8 @@
 
 serve 30 1 --pidfile "$tmp/pid"
 [ "$(cat "$tmp/pid")" = "$server_pid" ] || fail "pidfile"
-hanging "$tcp" one open:1:c:tcp grant:3 fill:1
-hanging "$unix" two open:2:c:shm grant:4 fill:1
+hanging "$tcp" one name:volume1 open:1:c:tcp grant:3 fill:1
+hanging "$unix" two name:volume2 open:2:c:shm grant:4 fill:1
 holding "$unix" four 9
 kill -USR1 "$server_pid"
 wait_until 10 grep -q 'volume volume1: 3 slabs held by one' "$tmp/m.log"

@@ -44,15 +44,27 @@ refuse "server=a:b:c" server=a:b:c size=16M
 refuse "transport=pigeon.*auto, rdma, shm or tcp" "$tcp" size=16M transport=pigeon
 refuse "needs server=unix:PATH" "$tcp" size=16M transport=shm
 refuse "timeout=1" "$tcp" size=16M timeout=1
-refuse "not in this version" "$tcp" size=16M copies=2
-refuse "not in this version" "$tcp" size=16M volume=v
-refuse "not in this version" "$tcp" size=16M takeover=true
+refuse "copies=2 needs volume=NAME" "$tcp" size=16M copies=2
+refuse "2 need as many servers, and 1 is named" "$tcp" size=16M copies=2 volume=v
+refuse "copies=5" "$tcp" size=16M copies=5 volume=v
+refuse "needs volume=NAME" "$tcp" size=16M takeover=true
+refuse "needs volume=NAME" "$tcp" size=16M degraded=true
+for name in '' a/b "$(printf 'a\033[31m')" 'a b' "$(printf '%0300d' 0)"; do
+    refuse "volume=NAME: a name is 1 to 64" "$tcp" size=16M volume="$name"
+done
+refuse "contradict" "$tcp" size=16M volume=v uuid=01234567-89ab-cdef-0123-456789abcdef
+refuse "volume v is gone" "$tcp" size=16M volume=v resume=true
 refuse "contradict" "$tcp" size=16M swap=true reserve=thin
 
 # What only a server can tell.
 refuse "$tcp.*slab" "$tcp" size=16M slab=8M
 refuse "server.*(can )?lend .*(slabs)" "$tcp" size=36M reserve=full
 refuse "server.*(can )?lend .*(slabs)" "unix:$tmp/m.usock" size=36M reserve=full
+maps=$(cat /proc/sys/vm/max_map_count)
+if [ "$maps" -lt 1000000 ]; then
+    refuse "over shm each piece is a mapping, and $maps .*max_map_count.*larger --slab" \
+        "unix:$tmp/m.usock" size=$((maps * 4))M
+fi
 refuse "unix:$tmp/none.usock" "unix:$tmp/none.usock" size=16M
 if [ ! -d /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
     refuse "rdma.*(device|RDMA)" "$tcp" size=16M transport=rdma

@@ -22,6 +22,17 @@ io () { # NAME COMMAND...
     if grep -i -e failed -e error "$tmp/io.log"; then fail "$uri: qemu-io"; fi
 }
 
+gone () { ! kill -0 "$1" 2>/dev/null; }
+
+# takes_all SERVER: a new volume can have all its memory. (Not -U -, which leaves
+# a directory in /tmp when it fails.)
+takes_all ()
+{
+    rm -f "$tmp/all.sock"
+    timeout 20 "${nbdkit_cmd[@]}" -U "$tmp/all.sock" "$FARPAGE_PLUGIN" "$1" size=32M \
+            reserve=full "$MLOCK" --run true
+}
+
 # refused WHY ARG...: nbdkit does not start, and says why: before it goes to the
 # background, where nobody would hear it.
 refused ()
@@ -58,11 +69,35 @@ for server in "unix:$tmp/m.usock" "$tcp"; do
     # Ended as it should: discarded.
     refused 'no such|not|lease|gone' "$server"
 
+    # To be kept, but told otherwise.
+    start_nbdkit ${n}5 "$FARPAGE_PLUGIN" "$server" size=16M "$MLOCK" uuid=$uuid \
+                 keep=true
+    io ${n}5 'write -P 1 0 1M'
+    pid=$(cat "$tmp/${n}5.pid")
+    kill -USR1 "$pid"
+    wait_until 20 gone "$pid"
+    refused 'no such|not|lease|gone' "$server"
+
     # The lease ends: all is free again.
     start_nbdkit ${n}4 "$FARPAGE_PLUGIN" "$server" size=16M "$MLOCK" uuid=$uuid \
                  reserve=full
     kill_9 "$(cat "$tmp/${n}4.pid")"
-    wait_until 40 timeout 20 "${nbdkit_cmd[@]}" -U - "$FARPAGE_PLUGIN" "$server" \
-               size=32M reserve=full "$MLOCK" --run true
+    wait_until 40 takes_all "$server"
     refused 'no such|not|lease|gone' "$server"
 done
+
+# Not all of its servers are named: what the others hold is not zeros.
+start_memserver n --listen "unix:$tmp/n.usock" --size 32M --slab 4M --lease 20
+other=$(grep -v '^unix:' "$tmp/n.addr")
+start_nbdkit two1 "$FARPAGE_PLUGIN" "$tcp" server="$other" size=16M "$MLOCK" \
+             uuid=$uuid reserve=full stripe=64k
+io two1 'write -P 5 0 16M'
+kill_9 "$(cat "$tmp/two1.pid")"
+refused 'is on 2 servers, and 1 were named' "$other"
+# Striped as it was, and not otherwise.
+refused 'is striped over 2 pieces .*, not over 1' "$other" server="$tcp" stripe-width=1
+refused 'has stripes of 64K .*, not of 128K' "$other" server="$tcp" stripe=128k
+start_nbdkit two2 "$FARPAGE_PLUGIN" "$other" server="$tcp" size=16M "$MLOCK" \
+             uuid=$uuid resume=true
+io two2 'read -P 5 0 16M'
+stop "$(cat "$tmp/two2.pid")"

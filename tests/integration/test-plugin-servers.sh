@@ -42,12 +42,15 @@ fake ()
     refuse "$(cat "$tmp/$1.addr")" "$2"
 }
 
-fake ssh 'not.*(farpage|protocol)|does not speak|protocol'
-fake http 'not.*(farpage|protocol)|does not speak|protocol'
-fake hangup 'hung up|closed|reset'
-fake silent 'time|answer'
+fake ssh 'not a farpage memory server.*"SSH-2.0.*like an SSH server'
+fake http 'not a farpage memory server.*"HTTP/1.1 400.*like an HTTP server'
+fake nbd 'not a farpage memory server.*like NBD, which is nbdkit'
+fake tls 'not a farpage memory server.*is TLS'
+fake hangup 'hung up .*is it a farpage-memserver'
+fake silent 'did not answer HELLO within 3.0 s: is it a farpage-memserver'
 fake half 'time|answer'
-fake version 'version'
+fake version 'this server speaks version 9; this client speaks version'
+fake older 'speaks version [0-9]+; this client speaks version'
 fake long 'more than there can be'
 fake zero 'protocol|does not speak|malformed'
 
@@ -60,3 +63,11 @@ start_memserver stopped --size 32M --slab 4M
 kill -STOP "$(cat "$tmp/stopped.pid")"
 cleanup_fn kill -CONT "$(cat "$tmp/stopped.pid")"
 refuse "$(cat "$tmp/stopped.addr")" 'time|answer'
+
+# One server by two addresses.
+start_memserver twice --listen "unix:$tmp/twice.usock" --size 32M --slab 4M
+if timeout 30 "${nbdkit_cmd[@]}" -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$MLOCK" size=16M \
+    "$(grep -v '^unix:' "$tmp/twice.addr")" server="unix:$tmp/twice.usock" 2>"$tmp/err"
+then fail "one server twice was taken"; fi
+grep -q 'error: .* are the same server: name it once' "$tmp/err" ||
+    { cat "$tmp/err"; fail "does not say that it is the same server"; }

@@ -17,8 +17,8 @@ kill_9 "$(cat "$tmp/killed.pid")"
 [ -S "$status" ] || fail "no socket to replace"
 start_nbdkit n -D farpage.io=1 "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=18M \
              "$MLOCK" connections=3 status="$status"
-if "${nbdkit_cmd[@]}" -U - "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=4M "$MLOCK" \
-    status="$status" --run true 2>"$tmp/err"
+if "${nbdkit_cmd[@]}" -U "$tmp/second.sock" "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" \
+    size=4M "$MLOCK" status="$status" --run true 2>"$tmp/err"
 then fail "took a status socket that answers"; fi
 grep -q 'error: .*another process answers' "$tmp/err" || fail "does not say so"
 [ "$(stat -c %a "$status")" = 600 ] || fail "mode $(stat -c %a "$status")"
@@ -49,10 +49,12 @@ a = get()
 assert a["version"] == 1 and a["pid"] == int(os.environ["pid"])
 v = a["volume"]
 assert {"uuid", "name", "size", "slab_size", "copies", "lanes", "pieces",
-        "pieces_allocated", "pieces_lost", "reads", "writes", "zeros", "trims",
+        "pieces_allocated", "pieces_lost", "pieces_degraded",
+        "bytes_to_rebuild", "reads", "writes", "zeros", "trims",
         "flushes", "errors", "bytes_read", "bytes_written", "inflight",
         "poll_hits", "sleeps", "locked_bytes", "read_latency_ns",
         "write_latency_ns"} <= set(v), v
+assert v["stripe_width"] == 1 and v["stripe_size"] == 128 << 10, v
 assert latency <= set(v["read_latency_ns"])
 assert latency <= set(v["write_latency_ns"])
 assert (v["size"], v["slab_size"], v["copies"], v["lanes"], v["pieces"]) == (
@@ -113,8 +115,8 @@ stop "$(cat "$tmp/n.pid")"
 [ ! -e "$status" ] || fail "the socket was left behind"
 
 "${nbdkit_cmd[@]}" "$FARPAGE_PLUGIN" --dump-plugin >"$tmp/dump"
-for line in name=farpage 'farpage_transports=(rdma,)?shm,tcp' farpage_protocol=1 \
-    farpage_max_copies=1 farpage_max_servers=64 farpage_max_connections=64 \
+for line in name=farpage 'farpage_transports=(rdma,)?shm,tcp' farpage_protocol=2 \
+    farpage_max_copies=4 farpage_max_servers=64 farpage_max_connections=64 \
     farpage_max_io=33554432 magic_config_key=server errno_is_preserved=1; do
     grep -qxE "$line" "$tmp/dump" || { cat "$tmp/dump"; fail "no $line"; }
 done

@@ -25,6 +25,8 @@ expect 2 "Usage: farpage"
 expect 2 "no such command" frobnicate
 expect 2 "farpage --help" frobnicate
 expect 2 "no such option" --frobnicate
+expect 2 "no such command: did you mean 'status'?" stauts
+expect 2 "no such command: did you mean 'volumes'?" volume
 
 commands=$(farpage --help | "$SED" -n 's/^  \([a-z]\{3,\}\) .*/\1/p')
 [ -n "$commands" ] || fail "--help lists no command"
@@ -67,16 +69,66 @@ expect 2 "not a /dev/nbdX" swapoff /dev/null
 expect 2 "not both" status --socket "$tmp/s" /dev/nbd0
 expect 2 "not a /dev/nbdX" status nothing
 
+expect 2 "--interval" top --interval 0
+expect 2 "--interval" top --interval 0.05
+expect 2 "--interval" top --interval nan
+expect 2 "--interval" top --interval 1s
+expect 2 "--count" top --count 0
+expect 2 "neither a /dev/nbdX nor a socket" top nothing
+expect 1 "not attached by farpage" top /dev/nbd4000
+expect 2 "one device or socket" drain
+expect 2 "one device or socket" drain /dev/nbd0
+expect 2 "one device or socket" drain /dev/nbd0 a b
+expect 2 "neither a /dev/nbdX nor a socket" drain nothing a
+expect 2 "neither a /dev/nbdX nor a socket" drain /dev/sda a
+expect 2 "drain: " drain /dev/nbd0 'a b'
+for word in add remove; do
+    expect 2 "one device or socket" servers $word
+    expect 2 "one device or socket" servers $word /dev/nbd0
+    expect 2 "neither a /dev/nbdX nor a socket" servers $word nothing a
+    expect 2 "servers $word: " servers $word /dev/nbd0 a 'a b'
+    expect 1 "not attached by farpage" servers $word /dev/nbd4000 a b
+done
+expect 2 "domain" servers add /dev/nbd0 a,domain=/
+expect 2 "domain" servers remove /dev/nbd0 a,domain=x
+expect 2 "--rate" drain --rate none /dev/nbd0 a
+expect 2 "--rate" drain --rate 0 /dev/nbd0 a
+expect 2 "not both" drain --rate 1M --cancel /dev/nbd0 a
+
 expect 2 "which servers" servers
 expect 2 "servers: " servers 'a b'
 expect 1 "servers: 127.0.0.1:1: " servers 127.0.0.1:1
 expect 1 "servers: unix:$tmp/none: " servers "unix:$tmp/none"
+expect 2 "servers: $tmp/none: a path? A Unix socket is unix:PATH" servers "$tmp/none"
+expect 1 "did you mean 'farpage volumes list'?" volumes lst 127.0.0.1:1
+expect 1 "did you mean 'farpage volumes delete'?" volumes rm 127.0.0.1:1
+expect 2 "for 'farpage volumes delete'" volumes rm --yes data 127.0.0.1:1
+expect 1 "did you mean 'farpage servers add'?" servers ad 127.0.0.1:1
+expect 2 "did you mean 'farpage servers add'?" servers ad /dev/nbd0 127.0.0.1:1
+expect 1 "did you mean 'farpage servers remove'?" servers del 127.0.0.1:1
+expect 2 "did you mean 'farpage servers remove'?" servers rm "$tmp/status" 127.0.0.1:1
 
 # A number that no machine has.
 expect 1 "not attached by farpage" swapon /dev/nbd4000
 expect 1 "not swapped to" swapoff /dev/nbd4000
 expect 1 "not attached by farpage" status /dev/nbd4000
+expect 1 "not attached by farpage" drain /dev/nbd4000 127.0.0.1
+expect 1 "No such file" drain "$tmp/no-such-socket" 127.0.0.1
 expect 1 "No such file" status --socket "$tmp/no-such-socket"
+# Something else than the status socket of a plugin.
+echo data >"$tmp/file"
+expect 1 "is no socket: the plugin's status=PATH makes one" status --socket "$tmp/file"
+nbdkit -f -U "$tmp/nbd" memory 1M >"$tmp/nbdkit.log" 2>&1 &
+cleanup_fn stop $!
+_wait_answer $! nbdkit nbdinfo --size "nbd+unix:///?socket=$tmp/nbd"
+expect 1 "is the NBD socket of nbdkit (-U)" status --socket "$tmp/nbd"
+expect 1 "is the NBD socket of nbdkit (-U)" drain "$tmp/nbd" 127.0.0.1
+# A name without a slash is a socket if there is one.
+cd "$tmp"
+expect 1 "is the NBD socket of nbdkit (-U)" drain nbd 127.0.0.1
+expect 1 "is the NBD socket of nbdkit (-U)" servers add nbd 127.0.0.1
+expect 1 "is the NBD socket of nbdkit (-U)" servers remove nbd 127.0.0.1
+cd "$OLDPWD"
 # What is not attached needs no detaching.
 farpage detach /dev/nbd4000 || fail "detach of what is not attached"
 

@@ -13,7 +13,7 @@ source_files ()
     if [ -e .git ] &&
        git -c safe.directory='*' ls-files -co --exclude-standard >"$tmp/files"
     then :; else
-        find . \( -name _build -o -name _inst -o -name autom4te.cache \
+        find . \( -name _build -o -name _inst -o -path ./build -o -name autom4te.cache \
                   -o -name build-aux -o -name m4 \) -prune -o \
              -type f ! -name Makefile.in ! -name aclocal.m4 ! -name configure \
              ! -name config.h.in -print | sed 's,^\./,,' >"$tmp/files"
@@ -36,7 +36,7 @@ shell_scripts ()
         line=
         IFS= read -r line <"$f" || :
         case $f:$line in
-        *.sh:*|*.sh.in:*|*:'#!'*bash*|*:'#!/bin/sh'*) echo "$f" ;;
+        *.sh:*|*.sh.in:*|*/completion/*|*:'#!'*bash*|*:'#!/bin/sh'*) echo "$f" ;;
         esac
     done 2>/dev/null
 }

@@ -57,6 +57,10 @@ while IFS= read -r f; do
             case $f in lib/transport/verbs_*) ;; *)
                 complain "only lib/transport/verbs_* may include $header: $f" ;;
             esac ;;
+        '<gnutls/'*)
+            case $f in lib/transport/tls_*) ;; *)
+                complain "only lib/transport/tls_* may include $header: $f" ;;
+            esac ;;
         esac
     done < <(sed -nE 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*(["<][^">]*).*/\1/p' "$f")
 done < <(c_files)

@@ -14,7 +14,7 @@
 
 struct server donor;
 static struct options options;
-static struct donor_call dc; /* too large for a stack */
+struct donor_call donor_call; /* too large for a stack */
 
 static void
 on_freed (void *ctx)
@@ -89,16 +89,25 @@ donor_all_free (void)
 struct session *
 donor_attach (uint8_t id, unsigned transport)
 {
+  return donor_attach_named (id, "", transport);
+}
+
+struct session *
+donor_attach_named (uint8_t id, const char *name, unsigned transport)
+{
   struct fp_open q = { .flags = FP_OPEN_CREATE | FP_OPEN_RESUME,
                        .transport = transport,
                        .volume = { .bytes = { id } },
                        .size = 64 * options.slab,
                        .slab_size = options.slab,
-                       .copies = 1 };
+                       .copies = 1,
+                       .servers = 1,
+                       .stripe = { .width = 1, .size = 4096 } };
   static struct session sessions[2];
   struct session *s = &sessions[id % 2];
   struct record *r = record_find (&donor, &q.volume);
 
+  snprintf (q.name, sizeof q.name, "%s", name);
   memset (s, 0, sizeof *s);
   s->server = &donor;
   s->id = id;
@@ -107,27 +116,36 @@ donor_attach (uint8_t id, unsigned transport)
   TAILQ_INIT (&s->data);
   if (r == NULL)
     assert_int_equal (record_new (&r, &donor, &q), 0);
+  assert_int_equal (record_need_map (r), 0);
   record_attach (r, s, &q);
   s->record = r;
   return s;
 }
 
-static void
-begin (struct session *s, struct fp_writer *w)
+void
+donor_begin (struct session *s, struct fp_writer *w)
 {
-  memset (&dc.call, 0, sizeof dc.call);
-  dc.call.session = s;
-  dc.call.header = &dc.header;
-  fp_writer_init (w, dc.in, sizeof dc.in);
-  fp_writer_init (&dc.call.out, dc.out, sizeof dc.out);
+  memset (&donor_call.call, 0, sizeof donor_call.call);
+  donor_call.call.session = s;
+  donor_call.call.header = &donor_call.header;
+  fp_writer_init (w, donor_call.in, sizeof donor_call.in);
+  fp_writer_init (&donor_call.call.out, donor_call.out, sizeof donor_call.out);
 }
 
-static int
-ask (ctl_handler *handler, const struct fp_writer *w)
+int
+donor_ask (ctl_handler *handler, const struct fp_writer *w)
 {
   assert_true (fp_writer_ok (w));
-  fp_reader_init (&dc.call.in, dc.in, sizeof dc.in - w->left);
-  return handler (&dc.call);
+  fp_reader_init (&donor_call.call.in, donor_call.in,
+                  sizeof donor_call.in - w->left);
+  return handler (&donor_call.call);
+}
+
+void
+donor_reply (struct fp_reader *out)
+{
+  fp_reader_init (out, donor_call.out,
+                  sizeof donor_call.out - donor_call.call.out.left);
 }
 
 static int
@@ -137,7 +155,7 @@ take_grants (int r, struct fp_grants *p)
 
   if (r != 0)
     return r;
-  fp_reader_init (&in, dc.out, sizeof dc.out - dc.call.out.left);
+  donor_reply (&in);
   return fp_dec_grants (&in, p);
 }
 
@@ -147,9 +165,9 @@ donor_list (struct session *s, struct fp_grants *p)
   const struct fp_list q = { .max = FP_MAX_GRANTS };
   struct fp_writer w;
 
-  begin (s, &w);
+  donor_begin (s, &w);
   fp_enc_list (&w, &q);
-  return take_grants (ask (ctl_list, &w), p);
+  return take_grants (donor_ask (ctl_list, &w), p);
 }
 
 int
@@ -158,9 +176,9 @@ donor_grant (struct session *s, uint32_t count, struct fp_grants *p)
   const struct fp_grant_req q = { .count = count };
   struct fp_writer w;
 
-  begin (s, &w);
+  donor_begin (s, &w);
   fp_enc_grant_req (&w, &q);
-  return take_grants (ask (ctl_grant, &w), p);
+  return take_grants (donor_ask (ctl_grant, &w), p);
 }
 
 int
@@ -171,18 +189,19 @@ donor_label (struct session *s, uint64_t slab, uint64_t piece)
   };
   struct fp_writer w;
 
-  begin (s, &w);
+  donor_begin (s, &w);
   fp_enc_labels (&w, &q);
-  return ask (ctl_label, &w);
+  return donor_ask (ctl_label, &w);
 }
 
 int
-donor_release (struct session *s, uint64_t slab)
+donor_release (struct session *s, uint32_t count, const uint64_t *slabs)
 {
-  const struct fp_release q = { .count = 1, .slabs = { slab } };
+  struct fp_release q = { .count = count };
   struct fp_writer w;
 
-  begin (s, &w);
+  memcpy (q.slabs, slabs, count * sizeof *slabs);
+  donor_begin (s, &w);
   fp_enc_release (&w, &q);
-  return ask (ctl_release, &w);
+  return donor_ask (ctl_release, &w);
 }

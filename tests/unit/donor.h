@@ -25,6 +25,9 @@ bool donor_all_free (void);
 
 /* A session that has volume ID open, made or resumed, over a transport. */
 struct session *donor_attach (uint8_t id, unsigned transport);
+/* Likewise, and the volume has a name. */
+struct session *donor_attach_named (uint8_t id, const char *name,
+                                    unsigned transport);
 
 /* The handler of one message with the request that enc put in: what it
  * returned, CTL_WAIT included; call->out has the body of the reply.
@@ -34,9 +37,14 @@ struct donor_call {
   struct fp_header header;
   uint8_t in[FP_BODY_MAX], out[FP_BODY_MAX];
 };
+/* donor_ask (ctl_X, &w) after donor_begin (s, &w) and fp_enc_X (&w, &q). */
+extern struct donor_call donor_call;
+void donor_begin (struct session *s, struct fp_writer *w);
+int donor_ask (ctl_handler *handler, const struct fp_writer *w);
+void donor_reply (struct fp_reader *out);
 int donor_list (struct session *s, struct fp_grants *p);
 int donor_grant (struct session *s, uint32_t count, struct fp_grants *p);
 int donor_label (struct session *s, uint64_t slab, uint64_t piece);
-int donor_release (struct session *s, uint64_t slab);
+int donor_release (struct session *s, uint32_t count, const uint64_t *slabs);
 
 #endif /* DONOR_H */

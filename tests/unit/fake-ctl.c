@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,36 +13,9 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "fake-ctl.h"
+#include "fake-ctl-int.h"
 
-#define MAX_SLABS 256
-#define MAX_SERVERS 4
-
-struct fake_slab {
-  enum { SLAB_FREE, SLAB_GRANTED, SLAB_LABELLED, SLAB_LOST } state;
-  uint64_t piece, generation;
-};
-
-struct fake_server {
-  struct fp_fake_server *data;
-  uint64_t slab_size;
-  unsigned slabs;
-  struct fake_slab slab[MAX_SLABS];
-  bool cut, known, dies_of_label;
-  struct fp_uuid volume;
-  struct fp_ctl *ctl; /* the session that has the volume open */
-  enum fake_silence silence;
-  unsigned silent_about; /* an fp_msg_type; 0: all */
-};
-
-struct fp_ctl {
-  struct fake_server *server;
-  int fd;
-  bool broken;
-  const char *why;
-};
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER; /* silence changed */
 static struct fake_server *servers[MAX_SERVERS];
 static unsigned calls, fault_at;
@@ -51,7 +25,7 @@ static bool fired;
 void
 fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault)
 {
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   calls = 0;
   fault_at = n;
   fault_kind = fault;
@@ -61,7 +35,7 @@ fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault)
 bool
 fake_ctl_fault_fired (void)
 {
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   return fired;
 }
 
@@ -72,6 +46,7 @@ fake_server_new (const char *host, uint64_t slab_size, unsigned slabs)
 
   assert (s != NULL && slabs <= MAX_SLABS);
   s->slab_size = slab_size;
+  assert (fp_uuid_generate (&s->uuid) == 0);
   s->slabs = slabs;
   s->data = fp_fake_server_new (host, slab_size * slabs);
   assert (s->data != NULL);
@@ -139,7 +114,7 @@ end_session (struct fake_server *s)
 void
 fake_server_cut (struct fake_server *s)
 {
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   s->cut = true;
   fp_fake_server_die (s->data);
   if (s->ctl != NULL) {
@@ -151,16 +126,27 @@ fake_server_cut (struct fake_server *s)
 void
 fake_server_revive (struct fake_server *s)
 {
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   s->cut = false;
   fp_fake_server_revive (s->data);
 }
 
 void
+fake_server_visit (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->epoch++;
+}
+
+void
 fake_server_forget (struct fake_server *s)
 {
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   s->known = false;
+  s->epoch = 0;
+  assert (fp_uuid_generate (&s->uuid) == 0);
+  memset (&s->members, 0, sizeof s->members);
+  memset (s->map, 0, sizeof s->map);
   for (unsigned i = 0; i < s->slabs; i++)
     scrub (s, i);
 }
@@ -168,7 +154,7 @@ fake_server_forget (struct fake_server *s)
 void
 fake_server_lose (struct fake_server *s)
 {
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   for (unsigned i = 0; i < s->slabs; i++)
     if (s->slab[i].state == SLAB_LABELLED)
       s->slab[i].state = SLAB_LOST;
@@ -178,64 +164,37 @@ void
 fake_server_silence (struct fake_server *s, enum fake_silence silence,
                      unsigned about)
 {
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   s->silence = silence;
   s->silent_about = about;
   pthread_cond_broadcast (&cond);
 }
 
 void
+fake_server_slow_list (struct fake_server *s, unsigned ms)
+{
+  atomic_store (&s->list_ms, ms);
+}
+
+void
 fake_server_die_of_label (struct fake_server *s, bool on)
 {
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   s->dies_of_label = on;
 }
 
 void
-fake_server_plant (struct fake_server *s, unsigned slab, uint64_t piece,
-                   uint64_t generation)
+fake_server_die_of_release (struct fake_server *s, bool on)
 {
-  FP_LOCK_SCOPE (&lock);
-  assert (s->slab[slab].state == SLAB_FREE);
-  s->slab[slab] = (struct fake_slab) { .state = SLAB_LABELLED,
-                                       .piece = piece,
-                                       .generation = generation };
+  FP_LOCK_SCOPE (&fake_lock);
+  s->dies_of_release = on;
 }
 
-uint64_t
-fake_server_generation (struct fake_server *s, uint64_t piece)
+void
+fake_server_want (struct fake_server *s, unsigned slabs)
 {
-  uint64_t g = 0;
-
-  FP_LOCK_SCOPE (&lock);
-  for (unsigned i = 0; i < s->slabs; i++)
-    if (s->slab[i].state == SLAB_LABELLED && s->slab[i].piece == piece &&
-        s->slab[i].generation > g)
-      g = s->slab[i].generation;
-  return g;
-}
-
-static unsigned
-count_slabs (struct fake_server *s, int state)
-{
-  unsigned n = 0;
-
-  FP_LOCK_SCOPE (&lock);
-  for (unsigned i = 0; i < s->slabs; i++)
-    n += (int) s->slab[i].state == state;
-  return n;
-}
-
-unsigned
-fake_server_free_slabs (struct fake_server *s)
-{
-  return count_slabs (s, SLAB_FREE);
-}
-
-unsigned
-fake_server_labelled (struct fake_server *s)
-{
-  return count_slabs (s, SLAB_LABELLED);
+  FP_LOCK_SCOPE (&fake_lock);
+  s->wanted = slabs;
 }
 
 /* ---- the functions of ctl_channel.h ---- */
@@ -247,11 +206,12 @@ fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
   struct fp_ctl *c;
 
   (void) deadline_ns;
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   for (unsigned i = 0; i < MAX_SERVERS; i++) {
     struct fake_server *s = servers[i];
 
-    if (s == NULL || !fp_addr_eq (addr, fp_fake_server_addr (s->data)))
+    if (s == NULL || (!fp_addr_eq (addr, fp_fake_server_addr (s->data)) &&
+                      strcmp (addr->host, s->alias) != 0))
       continue;
     if (s->cut)
       return -ECONNREFUSED;
@@ -272,7 +232,7 @@ fp_ctl_free (struct fp_ctl *c)
 {
   if (c == NULL)
     return;
-  FP_LOCK_SCOPE (&lock);
+  FP_LOCK_SCOPE (&fake_lock);
   if (c->server->ctl == c)
     end_session (c->server);
   close (c->fd);
@@ -283,6 +243,14 @@ void
 fp_ctl_freep (struct fp_ctl **cp)
 {
   fp_ctl_free (*cp);
+}
+
+void
+fp_ctl_hang_up (struct fp_ctl *c)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  c->broken = true;
+  pthread_cond_broadcast (&cond);
 }
 
 int
@@ -296,6 +264,13 @@ fp_ctl_is_unix (const struct fp_ctl *c)
 {
   (void) c;
   return false;
+}
+
+const char *
+fp_ctl_secured (const struct fp_ctl *c)
+{
+  (void) c;
+  return "plain";
 }
 
 const char *
@@ -334,7 +309,7 @@ heard_nothing (struct fp_ctl *c, unsigned type, enum fake_silence silence,
       until.tv_sec++;
       until.tv_nsec -= 1000000000;
     }
-    pthread_cond_timedwait (&cond, &lock, &until);
+    pthread_cond_timedwait (&cond, &fake_lock, &until);
   }
   return false;
 }
@@ -347,8 +322,8 @@ out_of_time (struct fp_ctl *c)
 }
 
 /* Before a call takes effect. */
-static int
-before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
+int
+fake_before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
 {
   *lose = false;
   if (!c->broken && heard_nothing (c, type, FAKE_DEAF, deadline_ns))
@@ -356,9 +331,10 @@ before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
   if (c->broken || c->server->cut)
     return break_channel (c, "the server hung up");
   calls++;
-  if (fault_at != 0 && calls == fault_at) {
+  if (fault_at != 0 && (calls == fault_at ||
+                        (calls > fault_at && fault_kind == FAKE_CTL_DIE))) {
     fired = true;
-    if (fault_kind == FAKE_CTL_REFUSE)
+    if (fault_kind != FAKE_CTL_LOSE_ANSWER)
       return break_channel (c, "refused by the test");
     *lose = true;
   }
@@ -366,8 +342,9 @@ before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
 }
 
 /* After it did. */
-static int
-after (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool lose, int r)
+int
+fake_after (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool lose,
+            int r)
 {
   if (lose)
     return break_channel (c, "answer lost by the test");
@@ -376,30 +353,18 @@ after (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool lose, int r)
   return c->broken ? break_channel (c, "the server hung up") : r;
 }
 
-#define CALL(c, type, body)                                                   \
-  do {                                                                        \
-    FP_LOCK_SCOPE (&lock);                                                    \
-    struct fake_server *s = (c)->server;                                      \
-    bool lose;                                                                \
-    int r = before (c, type, deadline_ns, &lose);                             \
-                                                                              \
-    (void) s;                                                                 \
-    if (r == 0) {                                                             \
-      body r = after (c, type, deadline_ns, lose, r);                         \
-    }                                                                         \
-    return r;                                                                 \
-  } while (0)
-
 int
 fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
               struct fp_hello_reply *p, uint64_t deadline_ns)
 {
-  (void) q;
   CALL (c, FP_MSG_HELLO, {
+    c->client = q->client;
+    memcpy (c->name, q->name, sizeof c->name);
     memset (p, 0, sizeof *p);
     p->version = FP_VERSION;
     p->transports = FP_TRANSPORT_FAKE;
     strcpy (p->name, "fake");
+    p->server = s->uuid;
     p->slab_size = s->slab_size;
     p->slabs_total = s->slabs;
     for (unsigned i = 0; i < s->slabs; i++)
@@ -420,16 +385,57 @@ fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
 {
   CALL (c, FP_MSG_OPEN, {
     memset (p, 0, sizeof *p);
-    if (s->ctl != NULL) {
+    if (s->ctl == c && (q->flags & FP_OPEN_RECOUNT)) {
+      s->opened.servers = q->servers;
+      p->resumed = true;
+      return fake_after (c, FP_MSG_OPEN, deadline_ns, lose, 0);
+    }
+    if (s->ctl != NULL && (q->flags & FP_OPEN_TAKEOVER) &&
+        fp_uuid_eq (&s->volume, &q->volume)) {
+      hang_up (s->ctl);
+      end_session (s);
+    }
+    if (s->known && fp_uuid_eq (&s->volume, &q->volume) &&
+        fp_uuid_eq (&s->former, &c->client)) {
+      r = -EPERM;
+      c->why = "another client has had it";
+    }
+    else if (s->ctl != NULL) {
       r = -EBUSY;
+      c->why = "another client has it";
+    }
+    else if (s->known && q->name[0] != '\0' &&
+             strcmp (s->opened.name, q->name) == 0 &&
+             !fp_uuid_eq (&s->volume, &q->volume)) {
+      r = -EEXIST;
+      c->why = "a volume of that name has another UUID";
+    }
+    else if (s->known && fp_uuid_eq (&s->volume, &q->volume) &&
+             (q->flags & FP_OPEN_RECOUNT) &&
+             !fp_uuid_eq (&s->client, &c->client)) {
+      r = -EINVAL;
+      c->why = "another client has counted the servers";
+    }
+    else if (s->known && fp_uuid_eq (&s->volume, &q->volume) &&
+             (s->opened.stripe.width != q->stripe.width ||
+              s->opened.stripe.size != q->stripe.size)) {
+      r = -EINVAL;
+      c->why = "it is striped in another way";
     }
     else if (s->known && fp_uuid_eq (&s->volume, &q->volume)) {
       r = q->flags & FP_OPEN_RESUME ? 0 : -EEXIST;
       p->resumed = true;
+      if (q->flags & FP_OPEN_RECOUNT)
+        s->opened.servers = q->servers;
+      if (r == 0 && q->servers < s->opened.servers && s->members.count == 0) {
+        r = -EINVAL;
+        c->why = "it is on more servers";
+      }
     }
     else if (q->flags & FP_OPEN_CREATE) {
       s->known = true;
       s->volume = q->volume;
+      s->opened = *q;
     }
     else {
       r = -ENOENT;
@@ -437,6 +443,11 @@ fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
     }
     if (r == 0) {
       s->ctl = c;
+      if (!fp_uuid_eq (&s->client, &c->client)) {
+        s->former = s->client;
+        s->client = c->client;
+      }
+      p->epoch = ++s->epoch;
       for (unsigned i = 0; i < s->slabs; i++)
         p->labels += is_listed (&s->slab[i]);
     }
@@ -448,6 +459,8 @@ fill_grant (struct fake_server *s, unsigned i, struct fp_grant *g)
 {
   memset (g, 0, sizeof *g);
   g->slab = i;
+  if (s->slab[i].state == SLAB_LABELLED || s->slab[i].state == SLAB_LOST)
+    g->copy = s->slab[i].copy;
   if (s->slab[i].state != SLAB_GRANTED)
     g->generation = s->slab[i].generation;
   if (s->slab[i].state == SLAB_LOST) {
@@ -463,11 +476,17 @@ int
 fp_ctl_list (struct fp_ctl *c, const struct fp_list *q, struct fp_grants *p,
              int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
 {
+  unsigned ms = atomic_load (&c->server->list_ms);
+  struct timespec t = { .tv_sec = ms / 1000,
+                        .tv_nsec = (long) (ms % 1000) * 1000000 };
+  unsigned max = ms > 0 ? 1 : q->max;
+
+  nanosleep (&t, NULL);
   CALL (c, FP_MSG_LIST, {
     uint64_t index = 0;
 
     p->count = 0;
-    for (unsigned i = 0; i < s->slabs && p->count < q->max; i++) {
+    for (unsigned i = 0; i < s->slabs && p->count < max; i++) {
       if (!is_listed (&s->slab[i]) || index++ < q->start)
         continue;
       fds[p->count] = -1;
@@ -483,7 +502,7 @@ fp_ctl_grant (struct fp_ctl *c, uint32_t count, struct fp_grants *p,
   CALL (c, FP_MSG_GRANT, {
     p->count = 0;
     for (unsigned i = 0; i < s->slabs && p->count < count; i++) {
-      if (s->slab[i].state != SLAB_FREE)
+      if (s->slab[i].state != SLAB_FREE || s->wanted > 0)
         continue;
       s->slab[i].state = SLAB_GRANTED;
       fds[p->count] = -1;
@@ -500,9 +519,11 @@ fp_ctl_label (struct fp_ctl *c, const struct fp_labels *q,
 {
   CALL (c, FP_MSG_LABEL, {
     for (uint32_t i = 0; i < q->count; i++) {
-      assert (s->slab[q->labels[i].slab].state == SLAB_GRANTED);
+      assert (s->slab[q->labels[i].slab].state == SLAB_GRANTED ||
+              s->slab[q->labels[i].slab].state == SLAB_LABELLED);
       s->slab[q->labels[i].slab].state = SLAB_LABELLED;
       s->slab[q->labels[i].slab].piece = q->labels[i].piece;
+      s->slab[q->labels[i].slab].copy = q->labels[i].copy;
       s->slab[q->labels[i].slab].generation = q->labels[i].generation;
     }
     if (s->dies_of_label) {
@@ -521,6 +542,12 @@ fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,
     for (uint32_t i = 0; i < q->count; i++) {
       assert (s->slab[q->slabs[i]].state != SLAB_FREE);
       scrub (s, (unsigned) q->slabs[i]);
+      s->wanted -= s->wanted > 0;
+    }
+    if (s->dies_of_release) {
+      s->cut = true;
+      fp_fake_server_die (s->data);
+      lose = true;
     }
   });
 }
@@ -544,7 +571,8 @@ fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p, uint64_t deadline_ns)
     memset (p, 0, sizeof *p);
     p->slabs_total = s->slabs;
     for (unsigned i = 0; i < s->slabs; i++)
-      p->slabs_free += s->slab[i].state == SLAB_FREE;
+      p->slabs_free += s->slab[i].state == SLAB_FREE && s->wanted == 0;
+    p->wanted = s->wanted;
   });
 }
 
@@ -554,6 +582,8 @@ fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q, uint64_t deadline_ns)
   CALL (c, FP_MSG_BYE, {
     if (q->discard && s->ctl == c) {
       s->known = false;
+      memset (&s->members, 0, sizeof s->members);
+      memset (s->map, 0, sizeof s->map);
       for (unsigned i = 0; i < s->slabs; i++)
         scrub (s, i);
     }
@@ -585,4 +615,11 @@ fp_ctl_steal_fd (struct fp_ctl *c)
 {
   (void) c;
   return -1;
+}
+
+struct fp_tls_session *
+fp_ctl_steal_tls (struct fp_ctl *c)
+{
+  (void) c;
+  return NULL;
 }

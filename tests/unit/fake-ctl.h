@@ -28,11 +28,21 @@ void fake_server_free (struct fake_server *s);
 const struct fp_addr *fake_server_addr (const struct fake_server *s);
 struct fp_fake_server *fake_server_data (struct fake_server *s);
 
+/* It answers as this host, too. */
+void fake_server_alias (struct fake_server *s, const char *host);
+/* It knows some volume; it was told that it is on so many servers. */
+bool fake_server_knows (struct fake_server *s);
+unsigned fake_server_counted (struct fake_server *s);
+
 /* Data and control die; new connections are refused until revive.  What it
  * holds is kept, as by a server whose network is cut.
  */
 void fake_server_cut (struct fake_server *s);
 void fake_server_revive (struct fake_server *s);
+/* While it is cut from us, another client has the volume and leaves. */
+void fake_server_visit (struct fake_server *s);
+/* So, and it only had a look. */
+void fake_server_probe (struct fake_server *s);
 /* It starts again, empty: it knows no volume and its memory is zero. */
 void fake_server_forget (struct fake_server *s);
 /* It had to give up all that it held: a list names the pieces, and no memory.
@@ -46,8 +56,15 @@ enum fake_silence { FAKE_SPEAKS, FAKE_DEAF, FAKE_MUTE };
 void fake_server_silence (struct fake_server *s, enum fake_silence silence,
                           unsigned about); /* an fp_msg_type; 0: all */
 
-/* It is cut by the next LABEL, which takes effect. */
+/* Its lists name one slab each, and take that long; 0: not any more. */
+void fake_server_slow_list (struct fake_server *s, unsigned ms);
+
+/* It is cut by the next LABEL, or RELEASE, which takes effect. */
 void fake_server_die_of_label (struct fake_server *s, bool on);
+void fake_server_die_of_release (struct fake_server *s, bool on);
+
+/* It asks for so many slabs back, and lends none until it has them. */
+void fake_server_want (struct fake_server *s, unsigned slabs);
 
 /* A label that some client has left, on a slab that is free. */
 void fake_server_plant (struct fake_server *s, unsigned slab, uint64_t piece,
@@ -55,10 +72,21 @@ void fake_server_plant (struct fake_server *s, unsigned slab, uint64_t piece,
 /* The highest that a label of this piece has; 0: none. */
 uint64_t fake_server_generation (struct fake_server *s, uint64_t piece);
 
+/* Of a volume with a name: the list that it has, how many of that are current,
+ * how many pieces it knows to exist.
+ */
+uint64_t fake_server_version (struct fake_server *s);
+unsigned fake_server_current (struct fake_server *s);
+unsigned fake_server_mapped (struct fake_server *s);
+void fake_server_set_list (struct fake_server *s,
+                           const struct fp_members *list);
+void fake_server_set_map (struct fake_server *s, uint64_t piece, bool exists);
+
 unsigned fake_server_free_slabs (struct fake_server *s);
 unsigned fake_server_labelled (struct fake_server *s);
 
-enum fake_ctl_fault { FAKE_CTL_REFUSE, FAKE_CTL_LOSE_ANSWER };
+/* DIE: this one and all that follow are refused. */
+enum fake_ctl_fault { FAKE_CTL_REFUSE, FAKE_CTL_LOSE_ANSWER, FAKE_CTL_DIE };
 void fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault); /* 0: never */
 bool fake_ctl_fault_fired (void);
 

@@ -11,13 +11,16 @@
 #include <sys/stat.h>
 
 #include "../../tools/attachment.h"
+#include "../../tools/sysfs.h"
 
-/* An nbdkit that never answers, and leaves a file when it is ended in order:
- * then a real one gives its memory back.
+/* An nbdkit that never answers, and leaves a file when it is ended as a real
+ * one is that gives its memory back.
  */
 static const char script[] = "#!/bin/sh\n"
                              "trap 'echo >\"$FAKE_NBDKIT/in-order\"; exit' "
-                             "TERM\n"
+                             "USR1\n"
+                             "echo \"$@\" >\"$FAKE_NBDKIT/args\"\n"
+                             "echo 'waiting for what'\n"
                              "echo >\"$FAKE_NBDKIT/ready\"\n"
                              "while :; do sleep 0.05; done\n";
 
@@ -68,8 +71,33 @@ teardown (void **state)
   return unlink (path) == -1 || rmdir (dir) == -1;
 }
 
+static char args[512];
+
 static void
-serve_in_vain (bool resume)
+read_args (void)
+{
+  char path[128];
+  FILE *fp;
+
+  path_of (path, sizeof path, "args");
+  fp = fopen (path, "r");
+  assert_non_null (fp);
+  assert_non_null (fgets (args, sizeof args, fp));
+  fclose (fp);
+  assert_true (was_made ("args"));
+}
+
+static unsigned heard;
+
+static void
+hear (const char *line)
+{
+  assert_string_equal (line, "waiting for what");
+  heard++;
+}
+
+static void
+serve_in_vain (bool resume, char *const *given, unsigned nr)
 {
   struct attachment a = { .lock = -1, .nbdkit = NBDKIT_PROC_INIT };
   struct deadline d = deadline_in (2000, NULL);
@@ -77,10 +105,17 @@ serve_in_vain (bool resume)
 
   a.st.index = STATE_MAX_DEVICES - 1;
   a.st.connections = 1;
+  a.st.args = (char **) given;
+  a.st.nr_args = nr;
+  strcpy (a.st.uuid, "the-uuid");
+  a.aloud = hear;
+  heard = 0;
   path_of (a.socket, sizeof a.socket, "nbd.sock");
   assert_int_equal (attachment_serve (&a, resume, &d, &w), -ETIMEDOUT);
   assert_int_equal (a.nbdkit.pid, 0);
   assert_true (was_made ("ready"));
+  assert_int_equal (heard, 1); /* whoever waits is told why, once */
+  read_args ();
 }
 
 /* Of a first start nothing is left behind. */
@@ -88,8 +123,10 @@ static void
 test_first (void **state)
 {
   (void) state;
-  serve_in_vain (false);
+  serve_in_vain (false, NULL, 0);
   assert_true (was_made ("in-order"));
+  assert_non_null (strstr (args, " uuid=the-uuid "));
+  assert_null (strstr (args, "resume="));
 }
 
 /* What a device that is in use holds is left to the next try. */
@@ -97,16 +134,71 @@ static void
 test_resume (void **state)
 {
   (void) state;
-  serve_in_vain (true);
+  serve_in_vain (true, NULL, 0);
   assert_false (was_made ("in-order"));
+  assert_non_null (strstr (args, " uuid=the-uuid "));
+  assert_non_null (strstr (args, " resume=true"));
+}
+
+/* A volume with a name is known by that; and taken away from others once. */
+static void
+test_named (void **state)
+{
+  char *const given[] = { "server=a", "volume=v", "takeover=true" };
+
+  (void) state;
+  serve_in_vain (false, given, 3);
+  assert_true (was_made ("in-order"));
+  assert_non_null (strstr (args, " server=a volume=v takeover=true "));
+  assert_non_null (strstr (args, " client=the-uuid "));
+  assert_null (strstr (args, " uuid="));
+  assert_null (strstr (args, "resume="));
+  serve_in_vain (true, given, 3);
+  assert_non_null (strstr (args, " server=a volume=v "));
+  assert_non_null (strstr (args, " client=the-uuid "));
+  assert_null (strstr (args, " uuid="));
+  /* It is there, or it is an error: never made anew under a device. */
+  assert_non_null (strstr (args, " resume=true"));
+  assert_null (strstr (args, "takeover="));
+}
+
+/* Who joins, or leaves, did that at the first start.  A server that is there
+ * with nothing by then is not to push out the one that it was.
+ */
+static void
+test_changes (void **state)
+{
+  char *const given[] = { "server=a", "server=b",   "volume=v",  "remove=c",
+                          "add=true", "force=true", "address=x", "timeout=9" };
+
+  (void) state;
+  serve_in_vain (false, given, 8);
+  assert_non_null (strstr (args, " remove=c add=true force=true "));
+  assert_true (was_made ("in-order"));
+  serve_in_vain (true, given, 8);
+  assert_non_null (
+      strstr (args, " server=a server=b volume=v address=x timeout=9 "));
+}
+
+static void
+test_read_ahead (void **state)
+{
+  (void) state;
+  assert_int_equal (nbd_read_ahead_kb (0), 256);
+  assert_int_equal (nbd_read_ahead_kb (128 * 1024), 256);
+  assert_int_equal (nbd_read_ahead_kb (4 * 128 * 1024), 512);
+  assert_int_equal (nbd_read_ahead_kb (300 * 1024 + 1), 301);
+  assert_int_equal (nbd_read_ahead_kb (UINT64_C (64) << 30), 4096);
+  assert_int_equal (nbd_read_ahead_kb (UINT64_MAX), 4096);
 }
 
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test (test_first),
-    cmocka_unit_test (test_resume),
+    cmocka_unit_test (test_first),      cmocka_unit_test (test_resume),
+    cmocka_unit_test (test_named),      cmocka_unit_test (test_changes),
+    cmocka_unit_test (test_read_ahead),
   };
 
   return cmocka_run_group_tests (tests, setup, teardown);

@@ -188,9 +188,38 @@ server_stop (void)
     unlink (addr.host);
 }
 
-static const struct fp_hello hello = {
-  .version_min = 1, .version_max = 1, .transports = 7, .name = "test"
-};
+static const struct fp_hello hello = { .version_min = FP_VERSION,
+                                       .version_max = FP_VERSION,
+                                       .transports = 7,
+                                       .name = "test" };
+
+/* Eight words of the map from piece 0 or, wrongly, 64 on. */
+#define MAP_PAGE(start)                                                       \
+  0, 0, 0, 0, 0, 0, 0, start, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 5
+
+static void
+test_map (void **state)
+{
+  static const uint8_t good[12 + 64] = { MAP_PAGE (0) };
+  static const uint8_t other[12 + 64] = { MAP_PAGE (64) };
+  const struct step list[] = { { .body = good, .length = sizeof good },
+                               { .body = other, .length = sizeof other } };
+  const struct fp_map_read q = { .start = 0, .count = 8 };
+  struct fp_map_words p;
+  struct fp_ctl *c;
+
+  (void) state;
+  server_start (list, 2, false);
+  assert_int_equal (fp_ctl_open (&c, &addr, fp_deadline_in_ms (LONG_MS)), 0);
+  assert_int_equal (fp_ctl_map_read (c, &q, &p, fp_deadline_in_ms (LONG_MS)),
+                    0);
+  assert_int_equal (p.words[0], 5);
+  assert_int_equal (fp_ctl_map_read (c, &q, &p, fp_deadline_in_ms (LONG_MS)),
+                    -EPROTO);
+  assert_non_null (strstr (fp_ctl_why (c), "another part"));
+  fp_ctl_free (c);
+  server_stop ();
+}
 
 static unsigned
 count_fds (void)
@@ -224,8 +253,8 @@ ping_says (const struct step *step, int want, unsigned ms, const char *why)
   server_stop ();
 }
 
-static const uint8_t pong[] = { 0, 0, 0, 0, 0, 0, 0, 2, 0,
-                                0, 0, 0, 0, 0, 0, 1, 0 };
+static const uint8_t pong[] = { 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0,
+                                0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0 };
 
 static void
 test_answers (void **state)
@@ -238,9 +267,13 @@ test_answers (void **state)
     { .body = opened, .length = sizeof opened },
     { .length = 0 },
   };
-  const struct fp_open open = {
-    .flags = 1, .transport = 4, .size = 1, .slab_size = 4096, .copies = 1
-  };
+  const struct fp_open open = { .flags = 1,
+                                .transport = 4,
+                                .size = 1,
+                                .slab_size = 4096,
+                                .copies = 1,
+                                .servers = 1,
+                                .stripe = { .width = 1, .size = 4096 } };
   struct fp_open_reply open_reply;
   struct fp_grants grants;
   struct fp_ping_reply p;
@@ -321,7 +354,7 @@ test_lies (void **state)
                               .version = 4,
                               .status = FP_STATUS_VERSION },
              -EPROTONOSUPPORT, LONG_MS,
-             "speaks version 3..4; this client speaks version 1");
+             "speaks version 3..4; this client speaks version 2");
   ping_says (&(struct step) { .body = pong,
                               .length = sizeof pong,
                               .sequence_add = 1 },
@@ -370,7 +403,9 @@ grant_with (unsigned transport, unsigned nr_fds, bool refuse)
                                 .transport = transport,
                                 .size = 1,
                                 .slab_size = 4096,
-                                .copies = 1 };
+                                .copies = 1,
+                                .servers = 1,
+                                .stripe = { .width = 1, .size = 4096 } };
   struct fp_open_reply open_reply;
   int fds[FP_MAX_GRANTS], ret;
   struct fp_ctl *c;
@@ -455,7 +490,7 @@ test_hello (void **state)
   uint8_t body[512];
 
   (void) state;
-  for (uint16_t v = 1; v <= 2; v++) {
+  for (uint16_t v = FP_VERSION - 1; v <= FP_VERSION + 1; v++) {
     struct fp_writer w;
     struct step step;
     struct fp_ctl *c;
@@ -468,7 +503,7 @@ test_hello (void **state)
     assert_int_equal (fp_ctl_open (&c, &addr, fp_deadline_in_ms (LONG_MS)), 0);
     assert_int_equal (
         fp_ctl_hello (c, &hello, &out, fp_deadline_in_ms (LONG_MS)),
-        v == 1 ? 0 : -EPROTONOSUPPORT);
+        v == FP_VERSION ? 0 : -EPROTONOSUPPORT);
     fp_ctl_free (c);
     server_stop ();
   }
@@ -552,9 +587,13 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test (test_answers), cmocka_unit_test (test_cannot_connect),
-    cmocka_unit_test (test_lies),    cmocka_unit_test (test_deadline),
-    cmocka_unit_test (test_fds),     cmocka_unit_test (test_hello),
+    cmocka_unit_test (test_map),
+    cmocka_unit_test (test_answers),
+    cmocka_unit_test (test_cannot_connect),
+    cmocka_unit_test (test_lies),
+    cmocka_unit_test (test_deadline),
+    cmocka_unit_test (test_fds),
+    cmocka_unit_test (test_hello),
     cmocka_unit_test (test_shm),
   };
 

@@ -127,7 +127,7 @@ test_refused (void **state)
     "--size 99999999999999999999",
     "--size 1G --size 1G",
     "--size 1G --slab 0",
-    "--size 1G --slab 512K",
+    "--size 1G --slab 32K",
     "--size 300M --slab 3M",
     "--size 257M --slab 256M",
     "--size 4096G --slab 1M",

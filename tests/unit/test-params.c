@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -53,6 +54,8 @@ test_defaults (void **state)
   assert_int_equal (p.volume.servers[0].port, FP_DEFAULT_PORT);
   assert_int_equal (p.volume.size, 1 << 30);
   assert_int_equal (p.volume.slab_size, 0);
+  assert_int_equal (p.volume.stripe.size, 0);
+  assert_int_equal (p.volume.stripe.width, 0);
   assert_int_equal (p.volume.transports, FP_TRANSPORT_WIRE_MASK);
   assert_int_equal (p.volume.timeout_ms, 2000); /* as the man page says */
   assert_int_equal (p.volume.poll_us, 100);
@@ -64,6 +67,23 @@ test_defaults (void **state)
   assert_true (p.mlock);
   assert_false (p.keep);
   assert_string_equal (p.status, "");
+  assert_false (p.has_metrics);
+}
+
+/* What is not said is as the volume was made, and the order does not matter.
+ */
+static void
+test_copies (void **state)
+{
+  struct fp_params p;
+  char why[FP_WHY_MAX];
+
+  (void) state;
+  assert_int_equal (parse (&p, SERVER " size=1G", why), 0);
+  assert_int_equal (p.volume.copies, 0);
+  assert_int_equal (
+      parse (&p, SERVER " volume=v copies=2 transport=auto", why), 0);
+  assert_int_equal (p.volume.copies, 2);
 }
 
 static void
@@ -76,9 +96,11 @@ test_all (void **state)
   assert_int_equal (
       parse (&p,
              "server=[::1]:99 server=unix:/run/f.sock size=512 slab=4M "
+             "stripe=64k stripe-width=5 "
              "transport=shm timeout=50 poll=0 connections=64 reserve=thin "
              "mlock=off uuid=01234567-89ab-cdef-0123-456789abcdef resume=1 "
-             "keep=yes status=/run/s.sock copies=1 takeover=false",
+             "keep=yes status=/run/s.sock copies=1 takeover=false "
+             "metrics=[::]:9472",
              why),
       0);
   assert_int_equal (p.volume.nr_servers, 2);
@@ -88,6 +110,8 @@ test_all (void **state)
   assert_string_equal (p.volume.servers[1].host, "/run/f.sock");
   assert_int_equal (p.volume.size, 512);
   assert_int_equal (p.volume.slab_size, 4 << 20);
+  assert_int_equal (p.volume.stripe.size, 64 << 10);
+  assert_int_equal (p.volume.stripe.width, 5);
   assert_int_equal (p.volume.transports, FP_TRANSPORT_SHM);
   assert_int_equal (p.volume.timeout_ms, 50);
   assert_int_equal (p.volume.poll_us, 0);
@@ -98,6 +122,9 @@ test_all (void **state)
   assert_true (p.volume.resume);
   assert_true (p.keep);
   assert_string_equal (p.status, "/run/s.sock");
+  assert_true (p.has_metrics);
+  assert_string_equal (p.metrics.host, "::");
+  assert_int_equal (p.metrics.port, 9472);
 }
 
 static void
@@ -151,10 +178,13 @@ test_follows (void **state)
   /* nbdkit will be in / when it reconnects. */
   assert_non_null (getcwd (cwd, sizeof cwd));
   assert_int_equal (chdir ("/tmp"), 0);
-  assert_int_equal (parse (&p, "server=unix:a/b size=1G status=c", why), 0);
+  assert_int_equal (
+      parse (&p, "server=unix:a/b size=1G status=c metrics=unix:d", why), 0);
   assert_int_equal (chdir (cwd), 0);
   assert_string_equal (p.volume.servers[0].host, "/tmp/a/b");
   assert_string_equal (p.status, "/tmp/c");
+  assert_true (p.metrics.is_unix);
+  assert_string_equal (p.metrics.host, "/tmp/d");
 
   /* The last character that a socket's name can have. */
   snprintf (path, sizeof path, SERVER " size=1G status=/%0106d", 0);
@@ -195,6 +225,12 @@ static const struct {
   { SERVER " size=1G slab=0", "power of two" },
   { SERVER " size=1G slab=32k", "power of two" },
   { SERVER " size=1G slab=x", "slab=x" },
+  { SERVER " size=1G stripe=3M", "power of two" },
+  { SERVER " size=1G stripe=2k", "power of two, at least 4096" },
+  { SERVER " size=1G stripe=x", "stripe=x" },
+  { SERVER " size=1G stripe-width=0", "from 1 to 64" },
+  { SERVER " size=1G stripe-width=65", "from 1 to 64" },
+  { SERVER " size=1G stripe-width=all", "from 1 to 64" },
   { SERVER " size=1G transport=pigeon", "auto, rdma, shm or tcp" },
   { SERVER " size=1G transport=fake", "auto, rdma, shm or tcp" },
   { SERVER " size=1G transport=shm", "needs server=unix:PATH" },
@@ -218,15 +254,39 @@ static const struct {
   { SERVER " size=1G swap=true reserve=thin", "contradict" },
   { SERVER " size=1G swap=true mlock=false", "contradict" },
   { SERVER " size=1G status=", "empty" },
+  { SERVER " size=1G metrics=", "metrics=:" },
+  { SERVER " size=1G metrics=localhost", "a port is needed" },
+  { SERVER " size=1G metrics=[::1]", "a port is needed" },
+  { SERVER " size=1G metrics=::1", "metrics=::1: " },
+  { SERVER " size=1G metrics=localhost:http", "not a number" },
+  { SERVER " size=1G metrics=unix:", "metrics=unix:" },
+  { SERVER " size=1G metrics=a:1 metrics=b:1", "given before" },
 
   { SERVER " size=1G size=1G", "size was given before" },
   { SERVER " size=1G slab=4M slab=4M", "slab was given before" },
   { SERVER " size=1G transport=tcp transport=auto", "given before" },
   { SERVER " size=1G swap=true swap=true", "given before" },
 
-  { SERVER " size=1G copies=2", "copies=2: not in this version" },
-  { SERVER " size=1G takeover=true", "takeover=true: not in this version" },
-  { SERVER " size=1G volume=v", "volume=v: not in this version" },
+  { SERVER " size=1G copies=2", "copies=2 needs volume=NAME" },
+  { SERVER " size=1G copies=5 volume=v", "copies=5:" },
+  { SERVER ",domain= size=1G", "server=127.0.0.1,domain=NAME: a name is" },
+  { SERVER ",domain=a/b size=1G", "server=127.0.0.1,domain=NAME: a name is" },
+  { SERVER " size=1G takeover=true", "takeover=true needs volume=NAME" },
+  { SERVER " size=1G degraded=true", "degraded=true needs volume=NAME" },
+  { SERVER " volume=v force=true", "force=true goes with remove=ADDR" },
+  { SERVER " size=1G add=true", "add=true needs volume=NAME" },
+  { SERVER " size=1G remove=b", "remove=ADDR needs volume=NAME" },
+  { SERVER " size=1G volume=v remove=b:0", "port 0" },
+  { SERVER " size=1G volume=v remove=b:c:d", "remove=b:c:d" },
+  { SERVER " volume=", "a name is 1 to 64 printable" },
+  { SERVER " volume=a/b", "a name is 1 to 64 printable" },
+  { SERVER " volume=a\x1b[31m", "a name is 1 to 64 printable" },
+  { SERVER " volume=a\"b", "a name is 1 to 64 printable" },
+  { SERVER " volume=v volume=w", "given before" },
+  { SERVER " volume=v uuid=01234567-89ab-cdef-0123-456789abcdef",
+    "uuid=UUID contradict" },
+  { SERVER " size=1G client=1-2", "client=1-2: not a UUID" },
+  { SERVER " volume=v takeover=perhaps", "must be true or false" },
 };
 
 static void
@@ -255,6 +315,13 @@ test_bounds (void **state)
   assert_int_equal (parse (&p, list, why), -EINVAL);
   assert_non_null (strstr (why, "too long"));
 
+  snprintf (list, sizeof list, SERVER " volume=%064d", 0);
+  assert_int_equal (parse (&p, list, why), 0);
+  assert_int_equal (strlen (p.volume.name), 64);
+  snprintf (list, sizeof list, SERVER " volume=%0300d", 0);
+  assert_int_equal (parse (&p, list, why), -EINVAL);
+  assert_non_null (strstr (why, "a name is 1 to 64"));
+
   /* What is too long to repeat is cut. */
   snprintf (list, sizeof list, SERVER " size=1G timeout=%0600d", 0);
   assert_int_equal (parse (&p, list, why), -EINVAL);
@@ -269,13 +336,151 @@ test_bounds (void **state)
   assert_non_null (strstr (why, "more than 64 servers"));
 }
 
+/* A pool file with these lines, and parameters before and after it; what it
+ * says of it.
+ */
+static int
+pool_between (struct fp_params *p, const char *before, const char *lines,
+              const char *more, char why[FP_WHY_MAX])
+{
+  char path[] = "/tmp/farpage-pool.XXXXXX", list[256];
+  int fd = mkstemp (path), r;
+
+  assert_true (fd >= 0);
+  assert_int_equal (write (fd, lines, strlen (lines)), strlen (lines));
+  close (fd);
+  snprintf (list, sizeof list, "%spool=%s %s", before, path, more);
+  r = parse (p, list, why);
+  unlink (path);
+  return r;
+}
+
+static int
+pool (struct fp_params *p, const char *lines, const char *more,
+      char why[FP_WHY_MAX])
+{
+  return pool_between (p, "", lines, more, why);
+}
+
+static void
+test_members (void **state)
+{
+  static const char lines[] = "a:1,domain=r1\nunix:/b\n";
+  char path[] = "/tmp/farpage-members.XXXXXX", list[256];
+  char why[FP_WHY_MAX];
+  int fd = mkstemp (path);
+  struct fp_params p;
+
+  (void) state;
+  assert_true (fd >= 0);
+  assert_int_equal (write (fd, lines, strlen (lines)), strlen (lines));
+  close (fd);
+  /* Only who takes the volume up again reads it. */
+  snprintf (list, sizeof list, "server=c size=1G members=%s", path);
+  assert_int_equal (parse (&p, list, why), 0);
+  assert_string_equal (p.members, path);
+  assert_int_equal (p.volume.nr_servers, 1);
+  assert_string_equal (p.volume.servers[0].host, "c");
+  snprintf (list, sizeof list,
+            "server=c,domain=x size=1G volume=v resume=true members=%s", path);
+  assert_int_equal (parse (&p, list, why), 0);
+  assert_int_equal (p.volume.nr_servers, 2);
+  assert_string_equal (p.volume.servers[0].host, "a");
+  assert_string_equal (p.volume.domains[0], "r1");
+  assert_string_equal (p.volume.servers[1].host, "/b");
+  assert_string_equal (p.volume.domains[1], "");
+  unlink (path);
+  /* There is none. */
+  assert_int_equal (parse (&p, list, why), 0);
+  assert_int_equal (p.volume.nr_servers, 1);
+  assert_string_equal (p.volume.servers[0].host, "c");
+}
+
+static void
+test_pool (void **state)
+{
+  struct fp_params p;
+  char why[FP_WHY_MAX];
+
+  (void) state;
+#ifndef HAVE_INIH
+  skip ();
+#endif
+  assert_int_equal (pool (&p,
+                          "# two racks\nserver = a:1,domain=r1\n\n"
+                          "server = [::1]:2\ntransport = tcp\n",
+                          "server=b,domain=r2 size=1G", why),
+                    0);
+  assert_int_equal (p.volume.nr_servers, 3);
+  assert_string_equal (p.volume.servers[0].host, "a");
+  assert_string_equal (p.volume.domains[0], "r1");
+  assert_int_equal (p.volume.servers[1].port, 2);
+  assert_string_equal (p.volume.domains[1], "");
+  assert_string_equal (p.volume.domains[2], "r2");
+  assert_int_equal (p.volume.transports, FP_TRANSPORT_TCP);
+
+  /* What is given beside it counts, wherever; the file says nothing twice. */
+  assert_int_equal (pool (&p, "server = a\ntransport = tcp\ntimeout = 500\n",
+                          "size=1G transport=auto timeout=700", why),
+                    0);
+  assert_int_equal (p.volume.transports, FP_TRANSPORT_WIRE_MASK);
+  assert_int_equal (p.volume.timeout_ms, 700);
+  assert_int_equal (pool_between (&p, "timeout=700 transport=rdma ",
+                                  "server = a\ntransport = tcp\n"
+                                  "timeout = 500\n",
+                                  "size=1G", why),
+                    0);
+  assert_int_equal (p.volume.transports, FP_TRANSPORT_RDMA);
+  assert_int_equal (p.volume.timeout_ms, 700);
+  assert_int_equal (
+      pool (&p, "server = a\nslab = 4M\nslab = 8M\n", "size=1G", why),
+      -EINVAL);
+  assert_non_null (strstr (why, ": line 3: slab=8M: slab was given before"));
+  assert_int_equal (
+      pool (&p, "server = a\nslab = 4M\n", "size=1G slab=8M slab=8M", why),
+      -EINVAL);
+  assert_non_null (strstr (why, "slab=8M: slab was given before"));
+
+  assert_int_equal (pool (&p, "server = a\n\n\nserver = b\n\n\nserver = :::\n",
+                          "size=1G", why),
+                    -EINVAL);
+  assert_non_null (strstr (why, ": line 7: server=:::"));
+  assert_int_equal (pool (&p, "server = a\nserver = a\n", "size=1G", why),
+                    -EINVAL);
+  assert_non_null (strstr (why, ": line 2: server=a: given twice"));
+  assert_int_equal (pool (&p, "server = a\nsize = 1G\n", "", why), -EINVAL);
+  assert_non_null (strstr (why, ": line 2: 'size'"));
+  assert_int_equal (pool (&p, "[x]\nserver = a\n", "size=1G", why), -EINVAL);
+  assert_non_null (strstr (why, ": line 2: 'x.server'"));
+  assert_int_equal (pool (&p, "server a\n", "size=1G", why), -EINVAL);
+  assert_non_null (strstr (why, ": line 1: not NAME = VALUE"));
+  assert_int_equal (pool (&p, "server = a\n\nserver b:7471\n", "", why),
+                    -EINVAL);
+  assert_non_null (
+      strstr (why, ": line 3: 'server b': not NAME = VALUE: there is no '='"));
+  /* The first of two, and what is wrong with that one. */
+  assert_int_equal (pool (&p, "server = a\nserver b\nsize = 1G\n", "", why),
+                    -EINVAL);
+  assert_non_null (strstr (why, ": line 2: not NAME = VALUE"));
+  assert_int_equal (pool (&p, "# none\n", "size=1G", why), -EINVAL);
+  assert_non_null (strstr (why, "no server in it"));
+
+  assert_int_equal (setenv ("FARPAGE_POOLS_DIR", "/nowhere", 1), 0);
+  assert_int_equal (parse (&p, "pool=rack7 size=1G", why), -ENOENT);
+  assert_non_null (strstr (why, "pool: /nowhere/rack7.conf: No such file"));
+  assert_int_equal (unsetenv ("FARPAGE_POOLS_DIR"), 0);
+  assert_int_equal (parse (&p, "pool= size=1G", why), -EINVAL);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test (test_defaults), cmocka_unit_test (test_all),
-    cmocka_unit_test (test_words),    cmocka_unit_test (test_follows),
-    cmocka_unit_test (test_bad),      cmocka_unit_test (test_bounds),
+    cmocka_unit_test (test_defaults), cmocka_unit_test (test_copies),
+    cmocka_unit_test (test_all),      cmocka_unit_test (test_members),
+    cmocka_unit_test (test_pool),     cmocka_unit_test (test_words),
+    cmocka_unit_test (test_follows),  cmocka_unit_test (test_bad),
+    cmocka_unit_test (test_bounds),
   };
 
   return RUN_TESTS (tests);

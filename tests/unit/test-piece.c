@@ -13,13 +13,14 @@
 
 #define MIB (1024 * 1024)
 
+static const struct fp_stripe unstriped = { .width = 1, .size = 4096 };
 static struct fp_pieces *t;
 
 static int
 setup (void **state)
 {
   (void) state;
-  return fp_pieces_new (&t, 10 * MIB + 512, 4 * MIB);
+  return fp_pieces_new (&t, 10 * MIB + 512, 4 * MIB, &unstriped, 1);
 }
 
 static int
@@ -37,15 +38,16 @@ test_sizes (void **state)
 
   (void) state;
   assert_int_equal (t->nr, 3);
-  assert_int_equal (fp_pieces_new (&x, 0, MIB), -EINVAL);
-  assert_int_equal (fp_pieces_new (&x, MIB, MIB - 1), -EINVAL);
-  assert_int_equal (fp_pieces_new (&x, MIB, 32768), -EINVAL);
-  assert_int_equal (
-      fp_pieces_new (&x, (uint64_t) FP_MAX_PIECES * 65536 + 1, 65536),
-      -EINVAL);
+  assert_int_equal (fp_pieces_new (&x, 0, MIB, &unstriped, 1), -EINVAL);
+  assert_int_equal (fp_pieces_new (&x, MIB, MIB - 1, &unstriped, 1), -EINVAL);
+  assert_int_equal (fp_pieces_new (&x, MIB, 32768, &unstriped, 1), -EINVAL);
+  assert_int_equal (fp_pieces_new (&x, (uint64_t) FP_MAX_PIECES * 65536 + 1,
+                                   65536, &unstriped, 1),
+                    -EINVAL);
   assert_null (x);
   /* Bits are bounded, however large a piece is. */
-  assert_int_equal (fp_pieces_new (&x, UINT64_C (1) << 40, 1 << 30), 0);
+  assert_int_equal (
+      fp_pieces_new (&x, UINT64_C (1) << 40, 1 << 30, &unstriped, 1), 0);
   assert_int_equal (x->words * sizeof (uint64_t), 512);
   fp_pieces_free (x);
 }

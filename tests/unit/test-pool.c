@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -110,6 +111,22 @@ test_exposed (void **state)
   munmap (map, 4 * MIB);
 }
 
+/* A client cannot cut off what it was handed the memfd of. */
+static void
+test_sealed (void **state)
+{
+  struct slab *s = pool_take (donor.pool);
+
+  (void) state;
+  assert_int_equal (ftruncate (s->backing.fd, 0), -1);
+  assert_int_equal (errno, EPERM);
+  assert_int_equal (ftruncate (s->backing.fd, 8 * MIB), -1);
+  assert_int_equal (errno, EPERM);
+  assert_int_equal (fcntl (s->backing.fd, F_ADD_SEALS, F_SEAL_WRITE), -1);
+  assert_int_equal (errno, EPERM);
+  pool_return (donor.pool, s);
+}
+
 /* What a client may still have mapped takes memory that it does not give back:
  * the slab is counted when it has new.
  */
@@ -127,6 +144,35 @@ test_doubtful (void **state)
   s->exposed = s->abandoned = true;
   pool_return (donor.pool, s);
   assert_int_equal (pool_lendable (donor.pool), 2);
+  donor_wait (donor_all_free);
+  assert_int_equal (pool_lendable (donor.pool), 3);
+}
+
+static bool
+waits_for_memory (void)
+{
+  assert_int_equal (pool_count (donor.pool).in[SLAB_LOST], 0);
+  return pool_count (donor.pool).in[SLAB_UNPOPULATED] == 1 &&
+         pool_lendable (donor.pool) == 2;
+}
+
+/* No descriptor is left, for a while: nothing is lost for that, nor promised.
+ */
+static void
+test_no_descriptor (void **state)
+{
+  struct slab *s = pool_take (donor.pool), *other = pool_take (donor.pool);
+  struct rlimit limit, none;
+
+  (void) state;
+  assert_int_equal (getrlimit (RLIMIT_NOFILE, &limit), 0);
+  none = (struct rlimit) { .rlim_cur = 3, .rlim_max = limit.rlim_max };
+  assert_int_equal (setrlimit (RLIMIT_NOFILE, &none), 0);
+  s->exposed = true;
+  pool_return (donor.pool, s);
+  pool_return (donor.pool, other);
+  donor_wait (waits_for_memory);
+  assert_int_equal (setrlimit (RLIMIT_NOFILE, &limit), 0);
   donor_wait (donor_all_free);
   assert_int_equal (pool_lendable (donor.pool), 3);
 }
@@ -305,10 +351,11 @@ main (void)
 #define TEST_LARGE(t)                                                         \
   cmocka_unit_test_setup_teardown (t, setup_large, teardown)
   const struct CMUnitTest tests[] = {
-    TEST (test_clean),      TEST (test_exposed),
-    TEST (test_doubtful),   TEST (test_move),
-    TEST (test_lost),       TEST (test_index),
-    TEST (test_zero),       TEST_LARGE (test_zero_first),
+    TEST (test_clean),         TEST (test_exposed),
+    TEST (test_sealed),        TEST (test_doubtful),
+    TEST (test_no_descriptor), TEST (test_move),
+    TEST (test_lost),          TEST (test_index),
+    TEST (test_zero),          TEST_LARGE (test_zero_first),
     TEST_LARGE (test_stop),
   };
 

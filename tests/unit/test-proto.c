@@ -36,6 +36,15 @@ WRAP (ping_reply)
 WRAP (bye)
 WRAP (stat_reply)
 WRAP (data_hello)
+WRAP (lookup)
+WRAP (lookup_reply)
+WRAP (members)
+WRAP (map_change)
+WRAP (map_read)
+WRAP (map_words)
+WRAP (delete)
+WRAP (volumes_req)
+WRAP (volumes)
 
 #define UUID                                                                  \
   {                                                                           \
@@ -70,7 +79,9 @@ static struct fp_open open_ = { .flags = FP_OPEN_CREATE | FP_OPEN_EPHEMERAL,
                                 .name = "vol",
                                 .size = UINT64_C (1) << 40,
                                 .slab_size = 1 << 20,
-                                .copies = 2 };
+                                .copies = 2,
+                                .servers = 3,
+                                .stripe = { .width = 3, .size = 65536 } };
 static struct fp_open_reply open_reply = { .resumed = true,
                                            .epoch = 7,
                                            .labels = 8 };
@@ -84,9 +95,9 @@ static struct fp_grants lost = {
 static struct fp_labels labels;
 static struct fp_release release_;
 static struct fp_zero zero = { .slab = 1, .offset = 4096, .length = 512 };
-static struct fp_ping_reply ping_reply = { .slabs_total = 4,
-                                           .slabs_free = 4,
-                                           .stopping = true };
+static struct fp_ping_reply ping_reply = {
+  .slabs_total = 4, .slabs_free = 4, .stopping = true, .wanted = 3
+};
 static struct fp_bye bye = { .discard = true };
 static struct fp_stat_reply stat_reply = { .name = "donor-1",
                                            .server = UUID,
@@ -98,12 +109,25 @@ static struct fp_stat_reply stat_reply = { .name = "donor-1",
                                            .unpopulated = 5,
                                            .uptime_s = 6,
                                            .stopping = true,
+                                           .pressed = true,
+                                           .wanted = 7,
+                                           .returned = 8,
                                            .nr_sessions =
                                                FP_MAX_SESSIONS_LISTED,
                                            .nr_all = 1000 };
 static struct fp_data_hello data_hello = { .session = 99,
                                            .token = "0123456789abcde",
                                            .lane = 3 };
+
+static struct fp_lookup lookup = { .name = "vol" };
+static struct fp_lookup_reply lookup_reply = { .epoch = 3, .fenced_ms = 7000 };
+static struct fp_members members = { .version = 9 };
+static struct fp_map_change map_change = { .exist = true };
+static struct fp_map_read map_read = { .start = 128, .count = FP_MAP_WORDS };
+static struct fp_map_words map_words = { .start = 64, .count = FP_MAP_WORDS };
+static struct fp_delete delete_ = { .volume = UUID };
+static struct fp_volumes_req volumes_req = { .start = 48 };
+static struct fp_volumes volumes = { .total = 1000 };
 
 static const struct message {
   const char *name;
@@ -131,13 +155,64 @@ static const struct message {
   MESSAGE (stat_reply, stat_reply),
   MESSAGE (data_hello, data_hello),
   MESSAGE (grants, lost),
+  MESSAGE (lookup, lookup),
+  MESSAGE (lookup_reply, lookup_reply),
+  MESSAGE (members, members),
+  MESSAGE (map_change, map_change),
+  MESSAGE (map_read, map_read),
+  MESSAGE (map_words, map_words),
+  MESSAGE (delete, delete_),
+  MESSAGE (volumes_req, volumes_req),
+  MESSAGE (volumes, volumes),
 };
 #define NR_MESSAGES (sizeof messages / sizeof messages[0])
+
+static const struct fp_volume_entry entry = { .uuid = UUID,
+                                              .size = 1 << 30,
+                                              .slab_size = 1 << 20,
+                                              .copies = 2,
+                                              .stripe = { .width = 64,
+                                                          .size = 4096 },
+                                              .slabs = 5,
+                                              .pieces = 1024,
+                                              .members = FP_MAX_MEMBERS,
+                                              .created = 1700000000,
+                                              .attached = true,
+                                              .since = 1700000001 };
+
+/* The longest there can be: the whole must still fit in a body. */
+static void
+setup_volumes (void)
+{
+  members.count = FP_MAX_MEMBERS;
+  for (uint32_t i = 0; i < FP_MAX_MEMBERS; i++) {
+    struct fp_member *m = &members.members[i];
+
+    m->server.bytes[0] = (uint8_t) (i + 1);
+    memset (m->addr, 'a', FP_ADDR_MAX);
+    memset (m->domain, 'd', FP_NAME_MAX);
+    m->current = i == 63;
+  }
+  lookup_reply.volume = entry;
+  lookup_reply.members = members;
+  map_change.count = FP_MAX_GRANTS;
+  for (uint32_t i = 0; i < FP_MAX_GRANTS; i++)
+    map_change.pieces[i] = i << 10;
+  for (uint32_t i = 0; i < FP_MAP_WORDS; i++)
+    map_words.words[i] = ~(uint64_t) i;
+  volumes.count = FP_MAX_VOLUMES_LISTED;
+  for (uint32_t i = 0; i < FP_MAX_VOLUMES_LISTED; i++) {
+    volumes.volumes[i] = entry;
+    memset (volumes.volumes[i].name, 'n', FP_NAME_MAX);
+    memset (volumes.volumes[i].client, 'c', FP_NAME_MAX);
+  }
+}
 
 static int
 setup (void **state)
 {
   (void) state;
+  setup_volumes ();
   grants.count = labels.count = release_.count = FP_MAX_GRANTS;
   for (uint32_t i = 0; i < FP_MAX_GRANTS; i++) {
     grants.grants[i] = (struct fp_grant) { .slab = i,
@@ -251,6 +326,30 @@ test_layout (void **state)
   assert_memory_equal (buf, want_header, sizeof want_header);
 }
 
+/* What each message looks like is what its version is the name of: whoever
+ * changes it looks at docs/PROTOCOL.md, 'Versions', and then here.
+ */
+static void
+test_version (void **state)
+{
+  static const uint64_t known = UINT64_C (0x11bd5d0265010643);
+  uint64_t sum = UINT64_C (0xcbf29ce484222325); /* FNV-1a */
+  uint8_t buf[FP_BODY_MAX];
+
+  (void) state;
+  assert_int_equal (FP_VERSION, 2);
+  for (size_t i = 0; i < NR_MESSAGES; i++) {
+    size_t n = encode (&messages[i], messages[i].sample, buf);
+
+    for (size_t k = 0; k < n; k++)
+      sum = (sum ^ buf[k]) * UINT64_C (0x100000001b3);
+  }
+  if (sum != known)
+    print_message ("The messages have changed (%#llx): is it version %d?\n",
+                   (unsigned long long) sum, FP_VERSION);
+  assert_true (sum == known);
+}
+
 static void
 test_cut_and_longer (void **state)
 {
@@ -340,7 +439,7 @@ test_ranges (void **state)
   REFUSED (hello_reply, hello_reply, rdma[1][3] = ' ');
   REFUSED (open, open_, flags = 0);
   REFUSED (open, open_, flags = FP_OPEN_EPHEMERAL);
-  REFUSED (open, open_, flags = FP_OPEN_CREATE | 8);
+  REFUSED (open, open_, flags = FP_OPEN_CREATE | 32);
   REFUSED (open, open_, transport = 0);
   REFUSED (open, open_, transport = 3);
   REFUSED (open, open_, transport = 8);
@@ -350,6 +449,37 @@ test_ranges (void **state)
   REFUSED (open, open_, slab_size = 3 << 20);
   REFUSED (open, open_, copies = 0);
   REFUSED (open, open_, copies = FP_WIRE_COPIES_MAX + 1);
+  REFUSED (open, open_, servers = 0);
+  REFUSED (open, open_, stripe.width = 0);
+  REFUSED (open, open_, stripe.width = FP_STRIPE_WIDTH_MAX + 1);
+  REFUSED (open, open_, stripe.size = 0);
+  REFUSED (open, open_, stripe.size = 2048);
+  REFUSED (open, open_, stripe.size = 3 << 14);
+  REFUSED (open, open_, stripe.size = 2 << 20);
+  REFUSED (open, open_, slab_size = UINT64_C (1) << 41);
+  REFUSED (lookup, lookup, name[0] = '\0');
+  REFUSED (lookup, lookup, volume.bytes[3] = 1);
+  REFUSED (lookup_reply, lookup_reply, volume.size = 0);
+  REFUSED (lookup_reply, lookup_reply, volume.slab_size = 3 << 20);
+  REFUSED (lookup_reply, lookup_reply, volume.copies = 0);
+  REFUSED (lookup_reply, lookup_reply, volume.pieces = 1025);
+  REFUSED (lookup_reply, lookup_reply, volume.members = FP_MAX_MEMBERS + 1);
+  REFUSED (lookup_reply, lookup_reply, volume.stripe.width = 0);
+  REFUSED (lookup_reply, lookup_reply, volume.stripe.size = 2 << 20);
+  REFUSED (lookup_reply, lookup_reply, members.version = 0);
+  REFUSED (lookup_reply, lookup_reply, members.count = 0);
+  REFUSED (members, members, version = 0);
+  REFUSED (members, members, members[63].current = false);
+  REFUSED (members, members, members[5].server = members.members[9].server);
+  REFUSED (members, members, members[5].server = (struct fp_uuid) { { 0 } });
+  REFUSED (members, members, members[5].addr[0] = '\0');
+  REFUSED (members, members, members[5].domain[3] = '/');
+  REFUSED (map_read, map_read, start = 32);
+  REFUSED (map_read, map_read, count = 0);
+  REFUSED (map_read, map_read, count = FP_MAP_WORDS + 1);
+  REFUSED (map_words, map_words, start = 1);
+  REFUSED (delete, delete_, volume = (struct fp_uuid) { { 0 } });
+  REFUSED (volumes, volumes, total = FP_MAX_VOLUMES_LISTED - 1);
   REFUSED (list, list, max = 0);
   REFUSED (list, list, max = FP_MAX_GRANTS + 1);
   REFUSED (grant_req, grant_req, count = 0);
@@ -391,7 +521,7 @@ test_counts (void **state)
     { &messages[7], FP_MAX_GRANTS, 0 },
     { &messages[8], FP_MAX_GRANTS, 0 },
     { &messages[12], FP_MAX_SESSIONS_LISTED,
-      2 + strlen (stat_reply.name) + 16 + 7 * 8 + 1 + 4 },
+      2 + strlen (stat_reply.name) + 16 + 9 * 8 + 2 + 4 },
   };
   uint8_t buf[FP_BODY_MAX];
 
@@ -560,7 +690,7 @@ test_cm_private (void **state)
   assert_int_equal (fp_cm_private_decode (&out, NULL, 0), -EPROTO);
   for (size_t n = 0; n < FP_CM_PRIVATE_SIZE; n++)
     assert_int_equal (fp_cm_private_decode (&out, buf, n), -EPROTO);
-  buf[5] = 2; /* version */
+  buf[5]++; /* version */
   assert_int_equal (fp_cm_private_decode (&out, buf, sizeof buf), -EPROTO);
 }
 
@@ -591,6 +721,7 @@ main (void)
     cmocka_unit_test (test_strings),        cmocka_unit_test (test_reason),
     cmocka_unit_test (test_header),         cmocka_unit_test (test_frames),
     cmocka_unit_test (test_cm_private),     cmocka_unit_test (test_numbers),
+    cmocka_unit_test (test_version),
   };
 
   return cmocka_run_group_tests (tests, setup, NULL);

@@ -6,8 +6,13 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "donor.h"
+#include "persist.h"
 
 #define TCP FP_TRANSPORT_TCP
 
@@ -57,9 +62,62 @@ test_kept (void **state)
   assert_int_equal (grants.grants[0].slab, slab);
   assert_int_equal (grants.grants[0].piece, 5);
   assert_int_equal (grants.grants[0].length, 1 * MIB);
-  assert_int_equal (donor_release (s, slab), 0);
-  assert_int_equal (donor_release (s, slab), -ENOENT);
+  assert_int_equal (donor_release (s, 1, &slab), 0);
+  assert_int_equal (donor_release (s, 1, &slab), -ENOENT);
   donor_wait (donor_all_free);
+}
+
+static struct session *mover;
+
+static void
+on_moved (struct note *note)
+{
+  assert_ptr_equal (note, &mover->move.done);
+  assert_int_equal (pool_moved (&mover->move), 0);
+  mover->moving = false;
+}
+
+static bool
+is_moved (void)
+{
+  return !mover->moving;
+}
+
+/* A client that had the memfd can punch holes into it at any time: the threads
+ * of tcp get a copy, also for the same client.
+ */
+static void
+test_shm_then_tcp (void **state)
+{
+  struct session *s = donor_attach (1, FP_TRANSPORT_SHM);
+  struct slab *slab;
+
+  (void) state;
+  assert_int_equal (donor_grant (s, 1, &grants), 0);
+  slab = pool_slab (donor.pool, grants.grants[0].slab);
+  assert_true (slab->exposed);
+  memset (slab->backing.addr, 6, 1 * MIB);
+  assert_int_equal (donor_label (s, slab->index, 3), 0);
+  s->orderly = true;
+  assert_true (session_close_volume (s));
+
+  s = donor_attach (1, FP_TRANSPORT_SHM);
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_true (slab->exposed);
+  s->orderly = true;
+  assert_true (session_close_volume (s));
+
+  mover = s = donor_attach (1, TCP);
+  s->move.done.run = on_moved;
+  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
+  donor_wait (is_moved);
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_int_equal (grants.count, 1);
+  assert_int_equal (grants.grants[0].slab, slab->index);
+  assert_false (slab->exposed);
+  assert_int_equal (slab->backing.addr[1 * MIB - 1], 6);
+  s->discard = true;
+  assert_true (session_close_volume (s));
 }
 
 static bool
@@ -121,8 +179,8 @@ test_lost (void **state)
 
   /* It takes no other label, and is never lent or scrubbed. */
   assert_int_equal (donor_label (s, labelled, 8), -ENOENT);
-  assert_int_equal (donor_release (s, bare), -ENOENT);
-  assert_int_equal (donor_release (s, labelled), 0);
+  assert_int_equal (donor_release (s, 1, &bare), -ENOENT);
+  assert_int_equal (donor_release (s, 1, &labelled), 0);
   assert_int_equal (donor_list (s, &grants), 0);
   assert_int_equal (grants.count, 0);
   assert_int_equal (in_state (SLAB_LOST), 2);
@@ -180,6 +238,32 @@ test_former (void **state)
   assert_false (record_is_former (r, &r->user));
 }
 
+/* A takeover: who had it is former at once, also if nobody ever had a key. */
+static void
+test_shut_out (void **state)
+{
+  struct session *s = attach_as (&a);
+  struct record *r = s->record;
+  static const struct fp_uuid nobody;
+
+  (void) state;
+  assert_true (record_shut_out (r));
+  assert_true (record_is_former (r, &a));
+  assert_false (record_shut_out (r));
+  assert_int_equal (r->nr_former, 1);
+  assert_true (session_close_volume (s));
+  s = attach_as (&b);
+  record_used (r);
+  assert_false (record_is_former (r, &b));
+  assert_true (record_shut_out (r));
+  assert_true (session_close_volume (s));
+  s = attach_as (&nobody);
+  assert_false (record_shut_out (r));
+  record_used (r);
+  assert_false (record_is_former (r, &nobody));
+  assert_int_equal (r->nr_former, 2);
+}
+
 /* And the mark goes with the volume. */
 static void
 test_lost_forgotten (void **state)
@@ -196,13 +280,67 @@ test_lost_forgotten (void **state)
   assert_int_equal (in_state (SLAB_FREE), 3);
 }
 
+/* Where what outlives the server is kept, it gives the room for maps back like
+ * any other.
+ */
+static void
+test_persist (void **state)
+{
+  char top[] = "/dev/shm/farpage-test.XXXXXX", why[STORE_WHY_MAX];
+  const struct persist_params p = {
+    .dir = top, .slab_size = MIB, .slabs = 4, .lease_s = 1
+  };
+  struct fp_map_change q = { .exist = true, .count = 1, .pieces = { 3 } };
+  char lock[64], file[128];
+  struct session *s;
+
+  (void) state;
+  if (!mkdtemp (top))
+    skip ();
+  if (persist_open (&donor.persist, &p, why) < 0) {
+    rmdir (top);
+    skip (); /* it is no tmpfs */
+  }
+  for (unsigned i = 0; i < 3; i++) {
+    s = donor_attach_named (1, "vol", TCP);
+    assert_int_equal (donor_grant (s, 1, &grants), 0);
+    assert_int_equal (donor_label (s, grants.grants[0].slab, 3), 0);
+    assert_int_equal (record_map (s->record, &q), 0);
+    assert_int_equal (persist_labelled (donor.persist, 0).state +
+                          persist_labelled (donor.persist, 1).state +
+                          persist_labelled (donor.persist, 2).state +
+                          persist_labelled (donor.persist, 3).state,
+                      PERSIST_LABELLED);
+    assert_int_equal (donor.map_words, 1);
+    if (i == 0)
+      s->discard = true;
+    assert_true (session_close_volume (s));
+    if (i == 1)
+      record_delete (record_find_name (&donor, "vol"), "test");
+    if (i == 2)
+      record_free_all (&donor);
+    assert_int_equal (donor.map_words, 0);
+  }
+  persist_close (donor.persist);
+  donor.persist = NULL;
+  snprintf (lock, sizeof lock, "%s/lock", top);
+  snprintf (file, sizeof file, "%s/state", top);
+  assert_int_equal (unlink (lock), 0);
+  assert_int_equal (unlink (file), 0);
+  snprintf (file, sizeof file,
+            "%s/volume-01000000-0000-0000-0000-000000000000", top);
+  assert_int_equal (unlink (file), 0);
+  assert_int_equal (rmdir (top), 0);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
     TEST (test_kept),           TEST (test_forgotten), TEST (test_lost),
-    TEST (test_lost_forgotten), TEST (test_former),
+    TEST (test_lost_forgotten), TEST (test_former),    TEST (test_shut_out),
+    TEST (test_shm_then_tcp),   TEST (test_persist),
   };
 
   return RUN_TESTS (tests);

@@ -25,7 +25,7 @@ serving_main (void *arg)
 {
   struct serving *s = arg;
 
-  s->result = fp_tcp_serve (s->fd, &tcp_memory, STALL_MS);
+  s->result = fp_tcp_serve (s->fd, NULL, &tcp_memory, STALL_MS);
   shutdown (s->fd, SHUT_RDWR);
 }
 
@@ -98,6 +98,24 @@ test_malformed (void **state)
   assert_int_equal (hostile (bad, sizeof bad, true), -EPROTO);
 }
 
+/* What was refused was not held, and is not let go. */
+static void
+test_refused (void **state)
+{
+  struct fp_data_req q = {
+    .cookie = 1, .length = 100, .rkey = RKEY + 1, .raddr = RADDR
+  };
+  uint8_t bytes[FP_DATA_REQ_SIZE + 100] = { 0 };
+
+  (void) state;
+  q.op = FP_DATA_READ;
+  fp_data_req_encode (bytes, &q);
+  assert_int_equal (hostile (bytes, FP_DATA_REQ_SIZE, true), 0);
+  q.op = FP_DATA_WRITE;
+  fp_data_req_encode (bytes, &q);
+  assert_int_equal (hostile (bytes, sizeof bytes, true), 0);
+}
+
 static void
 test_stall (void **state)
 {
@@ -149,6 +167,7 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_malformed),
+    cmocka_unit_test (test_refused),
     cmocka_unit_test (test_stall),
     cmocka_unit_test (test_deaf_client),
   };

@@ -20,84 +20,16 @@
 #include "tcp-peer.h"
 #include "transport/transport.h"
 
-#define PATIENCE_MS 20000
-
 /* Read a little, answer with what the test wants, hang up. */
 static void
 send_script (struct server *s)
 {
   uint8_t req[FP_DATA_REQ_SIZE];
 
-  read_full (s->fd, req, sizeof req);
+  server_read (s, req, sizeof req);
   if (s->script_length > 0)
-    assert_int_equal (send (s->fd, s->script, s->script_length, MSG_NOSIGNAL),
-                      s->script_length);
+    server_send (s, s->script, s->script_length);
   shutdown (s->fd, SHUT_WR);
-}
-
-static const struct fp_transport_ops *tcp = &fp_transport_tcp;
-
-static struct fp_queue *
-queue_new (void)
-{
-  const struct fp_queue_params p = { .depth = DEPTH, .max_conns = 4 };
-  struct fp_queue *q;
-
-  assert_int_equal (tcp->queue_new (&q, &p), 0);
-  return q;
-}
-
-static int
-conn_open (struct fp_conn **out, struct fp_queue *q, struct server *s)
-{
-  const struct fp_conn_params p = {
-    .addr = &s->addr, .session = 42, .depth = DEPTH, .timeout_ms = 2000
-  };
-
-  return tcp->conn_open (out, q, &p, fp_deadline_in_ms (PATIENCE_MS));
-}
-
-/* Whatever completed; waits for something if wait. */
-static struct fp_op *
-next_done (struct fp_queue *q, bool wait)
-{
-  uint64_t deadline = fp_deadline_in_ms (PATIENCE_MS);
-
-  for (;;) {
-    struct fp_op *list = tcp->poll (q);
-    struct pollfd p = { .fd = tcp->fd (q), .events = POLLIN };
-
-    if (list != NULL || !wait)
-      return list;
-    assert_false (fp_deadline_passed (deadline));
-    if (!tcp->arm (q))
-      assert_true (poll (&p, 1, fp_deadline_left_ms (deadline)) >= 0);
-  }
-}
-
-/* Wait for n ops; each has this status. */
-static void
-expect_done (struct fp_queue *q, unsigned n, int status)
-{
-  while (n > 0)
-    for (struct fp_op *op = next_done (q, true); op; op = op->next) {
-      assert_true (n > 0);
-      assert_int_equal (op->status, status);
-      op->status = 12345;
-      n--;
-    }
-  assert_null (tcp->poll (q));
-}
-
-static void
-conn_end (struct fp_conn *c)
-{
-  tcp->conn_break (c);
-  tcp->conn_break (c);
-  while (tcp->conn_inflight (c) > 0)
-    next_done (c->queue, true);
-  assert_true (tcp->conn_broken (c));
-  tcp->conn_free (c);
 }
 
 /* Each op in flight has a stripe of its own, so that a model can say what
@@ -400,30 +332,10 @@ test_server_says_too_much (void **state)
   tcp->queue_free (q);
 }
 
-/* A server that is alive and silent: only break ends that, from anywhere. */
-static void
-silent (struct server *s)
-{
-  uint8_t byte;
-
-  while (recv (s->fd, &byte, 1, 0) > 0)
-    ;
-}
-
 /* Takes DEPTH WRITEs of a stripe when it is told to, and answers when it is
  * told to.
  */
 static sem_t may_read, may_answer;
-
-static void
-sem_wait_patiently (sem_t *sem)
-{
-  struct timespec until;
-
-  assert_int_equal (clock_gettime (CLOCK_REALTIME, &until), 0);
-  until.tv_sec += 2 * PATIENCE_MS / 1000;
-  assert_int_equal (sem_timedwait (sem, &until), 0);
-}
 
 static void
 slow_reader (struct server *s)
@@ -433,17 +345,16 @@ slow_reader (struct server *s)
 
   sem_wait_patiently (&may_read);
   for (unsigned i = 0; i < DEPTH; i++) {
-    read_full (s->fd, header, sizeof header);
+    server_read (s, header, sizeof header);
     assert_int_equal (fp_data_req_decode (&r, header), 0);
-    read_full (s->fd, tcp_slab + (r.raddr - RADDR), r.length);
+    server_read (s, tcp_slab + (r.raddr - RADDR), r.length);
   }
   sem_wait_patiently (&may_answer);
   for (unsigned i = 0; i < DEPTH; i++) {
     const struct fp_data_reply p = { .cookie = i };
 
     fp_data_reply_encode (reply, &p);
-    assert_int_equal (send (s->fd, reply, sizeof reply, MSG_NOSIGNAL),
-                      sizeof reply);
+    server_send (s, reply, sizeof reply);
   }
 }
 
@@ -496,47 +407,6 @@ test_room_wakes_sleeper (void **state)
   free (local);
 }
 
-static void
-break_main (void *conn)
-{
-  tcp->conn_break (conn);
-}
-
-static void
-test_break_elsewhere (void **state)
-{
-  (void) state;
-  for (unsigned round = 0; round < 20; round++) {
-    struct server s = { 0 };
-    struct fp_queue *q = queue_new ();
-    uint8_t *local = calloc (DEPTH, 4096);
-    struct fp_op ops[DEPTH];
-    struct fp_thread breaker;
-    struct fp_conn *c;
-
-    assert_non_null (local);
-    server_start (&s, silent);
-    assert_int_equal (conn_open (&c, q, &s), 0);
-    for (unsigned i = 0; i < DEPTH; i++) {
-      ops[i] = (struct fp_op) { .kind = i % 2 ? FP_OP_READ : FP_OP_WRITE,
-                                .length = 4096,
-                                .local = local + i * (size_t) 4096 };
-      assert_int_equal (tcp->post (c, &ops[i]), 0);
-    }
-    if (round % 2)
-      tcp->kick (q);
-    assert_int_equal (fp_thread_create (&breaker, "breaker", break_main, c),
-                      0);
-    expect_done (q, DEPTH, -ECONNRESET);
-    assert_int_equal (fp_thread_join (&breaker), 0);
-    assert_int_equal (tcp->conn_inflight (c), 0);
-    tcp->conn_free (c);
-    server_stop (&s);
-    tcp->queue_free (q);
-    free (local);
-  }
-}
-
 /* An idle connection whose server hangs up is noticed by the event fd. */
 static void
 test_event (void **state)
@@ -583,9 +453,15 @@ main (void)
     cmocka_unit_test (test_server_lies),
     cmocka_unit_test (test_server_says_too_much),
     cmocka_unit_test (test_room_wakes_sleeper),
-    cmocka_unit_test (test_break_elsewhere),
     cmocka_unit_test (test_event),
   };
 
-  return cmocka_run_group_tests (tests, tcp_peer_setup, tcp_peer_teardown);
+  int failed =
+      cmocka_run_group_tests (tests, tcp_peer_setup, tcp_peer_teardown);
+
+#ifdef HAVE_GNUTLS
+  failed += cmocka_run_group_tests_name ("tls", tests, tcp_peer_setup_tls,
+                                         tcp_peer_teardown_tls);
+#endif
+  return failed;
 }

@@ -228,10 +228,10 @@ test_thin (void **state)
   for (unsigned i = 0; i < NR_SERVERS; i++)
     labelled += fake_server_labelled (servers[i]);
   assert_int_equal (labelled, 1);
-  fp_volume_extent (v, 0, &hole, &length);
+  fp_volume_extent (v, 0, UINT64_MAX, &hole, &length);
   assert_true (hole);
   assert_int_equal (length, 5 * SLAB);
-  fp_volume_extent (v, 5 * SLAB, &hole, &length);
+  fp_volume_extent (v, 5 * SLAB, UINT64_MAX, &hole, &length);
   assert_false (hole);
   assert_int_equal (length, 65536);
 
@@ -270,6 +270,102 @@ test_full (void **state)
   assert_int_equal (fp_lane_zero (lane, SLAB, 0, true), 0);
   assert_int_equal (fp_lane_write (lane, "more", 4, written * SLAB), 0);
   fp_volume_lane_put (lane);
+}
+
+/* A server that is there, and does not answer, keeps nobody for longer than
+ * twice the timeout; nor is it given up for that.
+ */
+static void
+test_trim_unanswered (void **state)
+{
+  struct fp_server_status s;
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  uint64_t begun, deadline;
+
+  (void) state;
+  assert_int_equal (fp_lane_write (lane, "data", 4, 0), 0);
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fake_server_silence (servers[i], FAKE_DEAF, FP_MSG_RELEASE);
+  begun = fp_now_ns ();
+  assert_int_equal (fp_lane_zero (lane, SLAB, 0, true), -EIO);
+  assert_in_range ((fp_now_ns () - begun) / FP_NS_PER_MS, 1500, 4000);
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fake_server_silence (servers[i], FAKE_SPEAKS, 0);
+  deadline = fp_deadline_in_ms (5000);
+  while (fp_lane_read (lane, buf, 4, 0) < 0)
+    assert_false (fp_deadline_passed (deadline));
+  assert_memory_equal (buf, shadow, 4);
+  assert_int_equal (fp_lane_write (lane, "data", 4, 0), 0);
+  for (unsigned i = 0; i < NR_SERVERS; i++) {
+    fp_volume_server_status (v, i, &s);
+    assert_int_equal (s.reconnects, 0);
+  }
+  fp_volume_lane_put (lane);
+}
+
+struct late_write {
+  struct fp_thread thread;
+  int result;
+};
+
+static void
+write_late (void *arg)
+{
+  struct late_write *w = arg;
+  struct fp_lane *lane = fp_volume_lane_get (v);
+
+  w->result = fp_lane_write (lane, "data", 4, 0);
+  fp_volume_lane_put (lane);
+}
+
+/* One server lends no more, and the other one is away for a moment; when it
+ * was asked, or before.
+ */
+static void
+full_and_away (bool asked)
+{
+  const struct timespec moment = { .tv_nsec = 200000000 };
+  struct late_write w = { .result = 1 };
+  struct fp_server_status s;
+
+  fake_server_want (servers[1], 1000);
+  do
+    fp_volume_server_status (v, 1, &s);
+  while (s.give.wanted == 0 || fake_server_free_slabs (servers[1]) < SLABS);
+  if (asked)
+    fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_LABEL);
+  else {
+    fake_server_cut (servers[0]);
+    do
+      fp_volume_server_status (v, 0, &s);
+    while (s.state == FP_SERVER_UP);
+  }
+  assert_int_equal (fp_thread_create (&w.thread, "write", write_late, &w), 0);
+  nanosleep (&moment, NULL);
+  if (asked) {
+    fake_server_cut (servers[0]);
+    fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+    nanosleep (&moment, NULL);
+  }
+  fake_server_revive (servers[0]);
+  assert_int_equal (fp_thread_join (&w.thread), 0);
+  fake_server_want (servers[1], 0);
+  assert_int_equal (w.result, 0);
+  assert_int_equal (fake_server_labelled (servers[0]), 1);
+}
+
+static void
+test_full_and_away (void **state)
+{
+  (void) state;
+  full_and_away (false);
+}
+
+static void
+test_full_and_gone (void **state)
+{
+  (void) state;
+  full_and_away (true);
 }
 
 static void
@@ -746,6 +842,9 @@ main (void)
     TEST (test_bounds),
     TEST (test_thin),
     TEST_ALONE (test_full),
+    TEST (test_trim_unanswered),
+    TEST (test_full_and_away),
+    TEST (test_full_and_gone),
     TEST_ALONE (test_reserve),
     TEST_ALONE (test_import_fails),
     TEST (test_async),

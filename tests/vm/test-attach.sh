@@ -20,8 +20,8 @@ for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
     net=none
     [[ $transport != rdma ]] || net=rxe
     case $transport${TEST_TRANSPORTS:+ named} in
-    shm*) cases=(files kill stuck failures interrupted race orphan swap) ;;
-    *named) cases=(files kill swap) ;;
+    shm*) cases=(files stripe kill named servers term stuck failures interrupted race orphan swap) ;;
+    *named) cases=(files kill named servers swap) ;;
     *) cases=(files) ;;
     esac
     claim 0 "attach over $transport" \

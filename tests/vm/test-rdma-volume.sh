@@ -12,7 +12,8 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/tests/integration/memclient ]] ||
     skip "no build tree at $build: set top_builddir, and make check"
 
-cases=(chosen copy random resume replaced clients_killed server_killed)
+cases=(chosen copy random resume replaced clients_killed server_killed restarted
+       takeover)
 for device in ${TEST_DEVICES:-rxe siw}; do
     if [[ $device == siw ]] && ! "$vm/build-modules" siw >/dev/null 2>&1; then
         echo "SKIP: over siw: the module cannot be built"

@@ -51,6 +51,8 @@ recipes=()
 for name in servers swap disk bench nbd-client; do
     text=$(recipe "$name")
     [[ -n $text ]] || fail "README.md has no recipe $name"
+    # The volume that it leaves.
+    if [[ $name == disk ]]; then text+=$'\n'$(recipe again); fi
     # The first has no device yet; the file must be there to be looked at.
     recipes+=("modprobe nbd max_part=0"$'\n'"$text")
 done
@@ -58,5 +60,6 @@ claim 0 "the recipes of README.md work" \
     "$vm/run" --net rxe --memory 3072 --timeout 280 \
     "$build/run" bash -c "$in_guest" recipes "$(recipe donor)" "${recipes[@]}"
 claim_output '^all recipes done$' "all of them ran"
+claim_output '^data: 512 *M.*left by' "a volume with a name stays"
 claim_output '^ +server +donor.* up over rdma$' "over rdma"
 finish

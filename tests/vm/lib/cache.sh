@@ -20,6 +20,7 @@ vm_cache=${FARPAGE_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/farpage-vm}
 # The modules without which the root file system cannot be mounted; the rest
 # is loaded from there.
 vm_boot_modules=(virtio_pci 9p 9pnet_virtio overlay virtio_console)
+vm_disk_modules=(virtio_blk ext4) # for --disk
 
 vm_say ()
 {
@@ -132,26 +133,35 @@ vm_make_busybox ()
     mv -T "$new" "$vm_cache/busybox"
 }
 
-# The initramfs loads its modules in the order of their file names.
+# vm_copy_modules DIRECTORY MODULE...: with all that they need, named in the
+# order in which they are to be loaded.
+vm_copy_modules ()
+{
+    local into=$1 n=10 module path
+    shift
+
+    for module; do
+        modprobe -d "$vm_kernel" -S "$vm_release" --show-depends "$module"
+    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' > "$into.list"
+    while read -r path; do
+        cp "$path" "$into/$n-${path##*/}"
+        n=$((n + 1))
+    done < "$into.list"
+    rm "$into.list"
+}
+
 vm_make_initrd ()
 {
-    local tree n=10 module path
+    local tree
 
     [[ ! -f $vm_initrd ]] || return 0
     vm_make_busybox
     tree=$(mktemp -d "$vm_cache/tmp.XXXXXX")
-    mkdir -p "$tree"/{bin,modules,proc,sys,dev,lower,rw,root}
+    mkdir -p "$tree"/{bin,modules,disk-modules,proc,sys,dev,lower,rw,root}
     cp "$vm_cache/busybox/bin/busybox" "$tree/bin/busybox"
     install -m 755 "$vm_dir/guest/initramfs-init" "$tree/init"
-    for module in "${vm_boot_modules[@]}"; do
-        modprobe -d "$vm_kernel" -S "$vm_release" --show-depends "$module"
-    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' \
-         > "$tree/modules.list"
-    while read -r path; do
-        cp "$path" "$tree/modules/$n-${path##*/}"
-        n=$((n + 1))
-    done < "$tree/modules.list"
-    rm "$tree/modules.list"
+    vm_copy_modules "$tree/modules" "${vm_boot_modules[@]}"
+    vm_copy_modules "$tree/disk-modules" "${vm_disk_modules[@]}"
     (cd "$tree" && find . | cpio --quiet -o -H newc | gzip -1) \
         > "$tree.gz" || vm_die "cannot make the initramfs"
     mv "$tree.gz" "$vm_initrd"

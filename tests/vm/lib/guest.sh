@@ -34,6 +34,11 @@ vm_options_help ()
   -i, --ignore-klog REGEX  lines of the kernel log that are no failure
                            (extended regular expression); may be repeated
   -q, --qemu "ARGS"        more arguments for QEMU, such as a disk
+  -d, --disk FILE          what the guest writes to its root file system is
+                           kept in FILE, for the next guest; made if need be
+      --systemd            the guest starts as a machine does: systemd is PID 1,
+                           COMMAND is run when multi-user.target is reached, and
+                           then the guest is shut down (run only)
   -h, --help               show this text
 
 Exit status: the command's, or
@@ -73,9 +78,9 @@ vm_parse_options ()
     local parsed
 
     opt_memory=2048 opt_cpus=2 opt_timeout=120 opt_modules='' opt_share=''
-    opt_klog='' opt_env=() opt_ignore=() opt_qemu=()
-    parsed=$(getopt -n "${0##*/}" -o +m:c:t:n:M:e:s:k:i:q:h -l \
-memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,help \
+    opt_disk='' opt_init=command opt_klog='' opt_env=() opt_ignore=() opt_qemu=()
+    parsed=$(getopt -n "${0##*/}" -o +m:c:t:n:M:e:s:k:i:q:d:h -l \
+memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,disk:,systemd,help \
         -- "$@") || exit 2
     eval set -- "$parsed"
     while :; do
@@ -100,6 +105,8 @@ memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,help \
             opt_share=$(cd "$2" && pwd)
             ;;
         -k | --klog) opt_klog=$2 ;;
+        -d | --disk) opt_disk=$2 ;;
+        --systemd) opt_init=systemd; shift; continue ;;
         -i | --ignore-klog)
             # grep's status is 2 for a bad expression.
             grep -E -e "$2" </dev/null || (( $? == 1 )) ||
@@ -127,8 +134,8 @@ vm_write_guest ()
     {
         printf 'vm_name=%q vm_net=%q vm_rdma=%q vm_address=%q vm_stay=%q\n' \
             "${@:2}"
-        printf 'vm_modules=%q vm_cwd=%q vm_bin=%q\n' \
-            "$opt_modules" "$PWD" "$vm_dir/guest/bin"
+        printf 'vm_modules=%q vm_cwd=%q vm_bin=%q vm_init=%q\n' \
+            "$opt_modules" "$PWD" "$vm_dir/guest/bin" "$opt_init"
     } > "$control/settings"
     {
         for name in $(compgen -e FARPAGE_); do
@@ -163,9 +170,16 @@ vm_tsc ()
 # started in the background.  Its console is standard output.
 vm_boot ()
 {
-    local control=$1 share=$2 seconds=$3
+    local control=$1 share=$2 seconds=$3 disk=()
     shift 3
 
+    if [[ -n $opt_disk ]]; then
+        if [[ ! -e $opt_disk ]]; then
+            truncate -s 2G "$opt_disk"
+            mkfs.ext4 -q -O ^has_journal "$opt_disk"
+        fi
+        disk=(-drive "file=${opt_disk//,/,,},if=virtio,format=raw,cache=unsafe")
+    fi
     exec timeout -k 5 "$seconds" qemu-system-x86_64 "${vm_accel[@]}" \
         -m "$opt_memory" -smp "$opt_cpus" -nodefaults -display none \
         -no-reboot -pidfile "$control/qemu.pid" \
@@ -180,7 +194,7 @@ vm_boot ()
                        "$vm_kernel/lib/modules/$vm_release"),readonly=on" \
         -virtfs "$(vm_virtfs control "$control")" \
         -virtfs "$(vm_virtfs share "$share")" \
-        "${opt_qemu[@]}" "$@" </dev/null
+        "${disk[@]}" "${opt_qemu[@]}" "$@" </dev/null
 }
 
 # vm_virtfs TAG PATH; a comma in a path is doubled for QEMU.
@@ -227,7 +241,10 @@ vm_judge ()
 {
     local control=$1 name=$2 qemu_status=$3
 
-    if [[ -s $control/status ]]; then
+    if [[ $opt_init == systemd ]] && (( qemu_status != 0 )) && [[ -s $control/status ]]; then
+        vm_say "$name: the command has ended, but the guest was not shut down in time"
+        vm_verdict=$vm_status_timeout
+    elif [[ -s $control/status ]]; then
         vm_verdict=$(<"$control/status")
     elif [[ -s $control/setup-failed ]]; then
         vm_say "$name: set-up failed: $(<"$control/setup-failed")"

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* prom.c - a page of metrics as Prometheus reads it. */
+
+#include <config.h>
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/prom.h"
+
+#define FIRST_ROOM 16384
+#define NS_PER_S UINT64_C (1000000000)
+/* The bounds of buckets, as powers of two of nanoseconds. */
+#define BUCKET_FIRST 10
+#define BUCKET_LAST 34
+
+/* So many bytes more. */
+static char *
+more (struct fp_prom *p, size_t bytes)
+{
+  size_t room = p->room != 0 ? p->room : FIRST_ROOM;
+  char *text;
+
+  if (p->failed || bytes > FP_PROM_MAX - p->used) {
+    p->failed = true;
+    return NULL;
+  }
+  while (room < p->used + bytes)
+    room *= 2;
+  if (room != p->room) {
+    text = realloc (p->text, room);
+    if (text == NULL) {
+      p->failed = true;
+      return NULL;
+    }
+    p->text = text;
+    p->room = room;
+  }
+  return p->text + p->used;
+}
+
+static void
+put (struct fp_prom *p, const char *s, size_t length)
+{
+  char *to = more (p, length);
+
+  if (to == NULL)
+    return;
+  memcpy (to, s, length);
+  p->used += length;
+}
+
+static void
+put_str (struct fp_prom *p, const char *s)
+{
+  put (p, s, strlen (s));
+}
+
+/* Short: numbers. */
+static void __attribute__ ((__format__ (__printf__, 2, 3)))
+print (struct fp_prom *p, const char *fmt, ...)
+{
+  char line[64];
+  va_list args;
+  int n;
+
+  va_start (args, fmt);
+  n = vsnprintf (line, sizeof line, fmt, args);
+  va_end (args);
+  if (n < 0 || (size_t) n >= sizeof line)
+    p->failed = true;
+  else
+    put (p, line, (size_t) n);
+}
+
+/* Digits and a point, whatever the locale: no printf of a double. */
+static void
+put_seconds (struct fp_prom *p, uint64_t ns)
+{
+  char fraction[16];
+  int n = snprintf (fraction, sizeof fraction, "%09" PRIu64, ns % NS_PER_S);
+
+  print (p, "%" PRIu64, ns / NS_PER_S);
+  while (n > 0 && fraction[n - 1] == '0')
+    n--;
+  if (n > 0) {
+    put_str (p, ".");
+    put (p, fraction, (size_t) n);
+  }
+}
+
+/* The length of the character of UTF-8 at s; 0: it is none. */
+static size_t
+utf8_length (const char *s)
+{
+  const unsigned char *u = (const unsigned char *) s;
+  uint32_t c;
+  size_t n;
+
+  if (u[0] < 0x80)
+    return 1;
+  n = u[0] < 0xc2   ? 0
+      : u[0] < 0xe0 ? 2
+      : u[0] < 0xf0 ? 3
+      : u[0] < 0xf5 ? 4
+                    : 0;
+  if (n == 0)
+    return 0;
+  c = u[0] & (0x7fu >> n);
+  for (size_t i = 1; i < n; i++) {
+    if ((u[i] & 0xc0) != 0x80) /* the end of the text, too */
+      return 0;
+    c = c << 6 | (u[i] & 0x3f);
+  }
+  if ((n == 3 && c < 0x800) || (n == 4 && (c < 0x10000 || c > 0x10ffff)) ||
+      (c >= 0xd800 && c < 0xe000))
+    return 0;
+  return n;
+}
+
+static void
+put_label_value (struct fp_prom *p, const char *s)
+{
+  while (*s != '\0') {
+    size_t n = utf8_length (s);
+
+    if (*s == '\n')
+      put (p, "\\n", 2);
+    else if (*s == '"' || *s == '\\') {
+      put (p, "\\", 1);
+      put (p, s, 1);
+    }
+    else if (n == 0 || (n == 1 && (*s < ' ' || *s == 0x7f)))
+      put (p, "?", 1);
+    else
+      put (p, s, n);
+    s += n != 0 ? n : 1;
+  }
+}
+
+/* One more, where more_value is not NULL: name="value". */
+static void
+begin_sample (struct fp_prom *p, const char *suffix,
+              const struct fp_prom_label *labels, const char *more_value)
+{
+  char open = '{';
+
+  put_str (p, p->family);
+  put_str (p, suffix);
+  for (; labels != NULL && labels->name != NULL; labels++) {
+    const char *value = labels->value != NULL ? labels->value : more_value;
+
+    put (p, &open, 1);
+    open = ',';
+    put_str (p, labels->name);
+    put_str (p, "=\"");
+    put_label_value (p, value != NULL ? value : "");
+    put_str (p, "\"");
+  }
+  put_str (p, open == ',' ? "} " : " ");
+}
+
+void
+fp_prom_family (struct fp_prom *p, const char *name, enum fp_prom_type type,
+                const char *help)
+{
+  static const char *const types[] = { [FP_PROM_COUNTER] = "counter",
+                                       [FP_PROM_GAUGE] = "gauge",
+                                       [FP_PROM_HISTOGRAM] = "histogram" };
+  const char *const words[] = { "# HELP ", name,        " ",
+                                help,      "\n# TYPE ", name,
+                                " ",       types[type], "\n" };
+
+  p->family = name;
+  for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
+    put_str (p, words[i]);
+}
+
+void
+fp_prom_value (struct fp_prom *p, uint64_t value,
+               const struct fp_prom_label *labels)
+{
+  begin_sample (p, "", labels, NULL);
+  print (p, "%" PRIu64 "\n", value);
+}
+
+void
+fp_prom_ns (struct fp_prom *p, uint64_t ns, const struct fp_prom_label *labels)
+{
+  begin_sample (p, "", labels, NULL);
+  put_seconds (p, ns);
+  put_str (p, "\n");
+}
+
+void
+fp_prom_states (struct fp_prom *p, const char *const *names, unsigned nr,
+                unsigned is, const struct fp_prom_label *labels)
+{
+  for (unsigned i = 0; i < nr; i++) {
+    begin_sample (p, "", labels, names[i]);
+    put_str (p, i == is ? "1\n" : "0\n");
+  }
+}
+
+/* The labels, and le. */
+static void
+begin_bucket (struct fp_prom *p, const struct fp_prom_label *labels)
+{
+  begin_sample (p, "_bucket", labels, NULL);
+  p->used -= p->failed ? 0 : 1; /* the blank */
+  if (!p->failed && p->text[p->used - 1] == '}') {
+    p->used--;
+    put_str (p, ",le=\"");
+  }
+  else
+    put_str (p, "{le=\"");
+}
+
+static void
+put_bucket (struct fp_prom *p, const struct fp_hist *h, uint64_t bound,
+            const struct fp_prom_label *labels)
+{
+  begin_bucket (p, labels);
+  put_seconds (p, bound);
+  print (p, "\"} %" PRIu64 "\n", fp_hist_below (h, bound));
+}
+
+void
+fp_prom_hist (struct fp_prom *p, const struct fp_hist *h,
+              const struct fp_prom_label *labels)
+{
+  uint64_t all = fp_hist_below (h, UINT64_MAX);
+
+  for (unsigned e = BUCKET_FIRST; e < BUCKET_LAST; e++) {
+    put_bucket (p, h, UINT64_C (2) << (e - 1), labels);
+    put_bucket (p, h, UINT64_C (3) << (e - 1), labels);
+  }
+  put_bucket (p, h, UINT64_C (1) << BUCKET_LAST, labels);
+  begin_bucket (p, labels);
+  print (p, "+Inf\"} %" PRIu64 "\n", all);
+  begin_sample (p, "_sum", labels, NULL);
+  put_seconds (p, fp_hist_sum (h));
+  put_str (p, "\n");
+  begin_sample (p, "_count", labels, NULL);
+  print (p, "%" PRIu64 "\n", all);
+}
+
+bool
+fp_prom_ok (const struct fp_prom *p)
+{
+  return !p->failed && p->text != NULL;
+}

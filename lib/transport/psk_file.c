@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* psk_file.c - a file of pre-shared keys.  Its text stays as it was read, in
+ * locked memory, and is looked through for each user: it is short, and so no
+ * key is ever anywhere else.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/secret.h"
+#include "transport/psk_file.h"
+
+struct fp_psk_file {
+  size_t length;
+  char text[FP_PSK_FILE_MAX + 1];
+};
+
+struct line {
+  const char *user, *key;
+  size_t user_length, key_length; /* of the key, in characters */
+};
+
+static int
+nibble (char c)
+{
+  return c >= '0' && c <= '9'   ? c - '0'
+         : c >= 'a' && c <= 'f' ? c - 'a' + 10
+         : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                : -1;
+}
+
+/* The line at *pos, which moves on to the next.  1: there is one; 0: the end.
+ * A line without ':' has no key.
+ */
+static int
+next_line (const struct fp_psk_file *f, size_t *pos, struct line *l)
+{
+  while (*pos < f->length) {
+    const char *p = f->text + *pos, *colon;
+    const char *end = memchr (p, '\n', f->length - *pos);
+    size_t n;
+
+    if (end == NULL)
+      end = f->text + f->length;
+    n = (size_t) (end - p);
+    *pos += n + 1;
+    if (n > 0 && p[n - 1] == '\r')
+      n--;
+    if (n == 0)
+      continue;
+    colon = memchr (p, ':', n);
+    l->user = p;
+    l->user_length = colon != NULL ? (size_t) (colon - p) : n;
+    l->key = colon != NULL ? colon + 1 : p + n;
+    l->key_length = (size_t) (p + n - l->key);
+    return 1;
+  }
+  return 0;
+}
+
+static bool
+user_ok (const struct line *l)
+{
+  char name[FP_NAME_MAX + 1];
+
+  if (l->user_length > FP_NAME_MAX || memchr (l->user, '\0', l->user_length))
+    return false;
+  memcpy (name, l->user, l->user_length);
+  name[l->user_length] = '\0';
+  /* GnuTLS takes '#' for a name in hexadecimal. */
+  return fp_name_ok (name) && name[0] != '#';
+}
+
+static bool
+key_ok (const struct line *l)
+{
+  if (l->key_length % 2 != 0 || l->key_length < 2 * FP_PSK_KEY_MIN ||
+      l->key_length > 2 * FP_PSK_KEY_MAX)
+    return false;
+  for (size_t i = 0; i < l->key_length; i++)
+    if (nibble (l->key[i]) < 0)
+      return false;
+  return true;
+}
+
+static bool
+is_user (const struct line *l, const char *user)
+{
+  return strlen (user) == l->user_length &&
+         memcmp (l->user, user, l->user_length) == 0;
+}
+
+static int
+check (const struct fp_psk_file *f, const char *path, char *why)
+{
+  unsigned n = 0;
+  size_t pos = 0, other;
+  struct line l, o;
+
+  while (next_line (f, &pos, &l)) {
+    n++;
+    if (!user_ok (&l) || !key_ok (&l)) {
+      snprintf (why, FP_PSK_WHY_MAX,
+                "%s: key %u: not USER:KEY, where USER is a name of up to %d "
+                "characters and KEY has %d to %d bytes in hexadecimal",
+                path, n, FP_NAME_MAX, FP_PSK_KEY_MIN, FP_PSK_KEY_MAX);
+      return -EINVAL;
+    }
+    for (other = pos; next_line (f, &other, &o);)
+      if (o.user_length == l.user_length &&
+          memcmp (o.user, l.user, l.user_length) == 0) {
+        snprintf (why, FP_PSK_WHY_MAX, "%s: user %.*s is there twice", path,
+                  (int) l.user_length, l.user);
+        return -EINVAL;
+      }
+  }
+  if (n > 0)
+    return 0;
+  snprintf (why, FP_PSK_WHY_MAX,
+            "%s: there is no key in it: farpage keygen makes one", path);
+  return -EINVAL;
+}
+
+static int
+read_all (struct fp_psk_file *f, int fd)
+{
+  while (f->length < sizeof f->text) {
+    ssize_t r = read (fd, f->text + f->length, sizeof f->text - f->length);
+
+    if (r == 0)
+      return 0;
+    if (r > 0)
+      f->length += (size_t) r;
+    else if (errno != EINTR)
+      return -errno;
+  }
+  return -EFBIG;
+}
+
+/* Of a file of keys: is it one that only those read who may? */
+static int
+check_mode (int fd, const char *path, char *why)
+{
+  struct stat st;
+
+  if (fstat (fd, &st) < 0) {
+    int err = -errno;
+
+    snprintf (why, FP_PSK_WHY_MAX, "%s: %s", path, strerror (-err));
+    return err;
+  }
+  if (!S_ISREG (st.st_mode)) {
+    snprintf (why, FP_PSK_WHY_MAX, "%s: is no file", path);
+    return -EINVAL;
+  }
+  if (st.st_mode & (S_IROTH | S_IWOTH)) {
+    snprintf (why, FP_PSK_WHY_MAX,
+              "%s: everybody may read or write it: chmod 600 %s, and make new "
+              "keys if there are other users on this machine",
+              path, path);
+    return -EACCES;
+  }
+  return 0;
+}
+
+int
+fp_psk_file_read (struct fp_psk_file **out, const char *path,
+                  char why[FP_PSK_WHY_MAX])
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  struct fp_psk_file *f;
+  void *p = NULL;
+  int r;
+
+  why[0] = '\0';
+  /* A fifo would be waited for. */
+  fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd == -1) {
+    r = -errno;
+    snprintf (why, FP_PSK_WHY_MAX, "%s: %s", path, strerror (-r));
+    return r;
+  }
+  r = check_mode (fd, path, why);
+  if (r < 0)
+    return r;
+  r = fp_secret_new (&p, sizeof *f);
+  if (r < 0) {
+    snprintf (why, FP_PSK_WHY_MAX,
+              "%s: no memory that can be locked for keys: %s (RLIMIT_MEMLOCK)",
+              path, strerror (-r));
+    return r;
+  }
+  f = p;
+  r = read_all (f, fd);
+  if (r < 0)
+    snprintf (why, FP_PSK_WHY_MAX, "%s: %s", path, strerror (-r));
+  else
+    r = check (f, path, why);
+  if (r < 0) {
+    fp_psk_file_free (f);
+    return r;
+  }
+  *out = f;
+  return 0;
+}
+
+void
+fp_psk_file_free (struct fp_psk_file *f)
+{
+  fp_secret_free (f, sizeof *f);
+}
+
+int
+fp_psk_file_lock (struct fp_psk_file *f)
+{
+  return fp_secret_lock (f, sizeof *f);
+}
+
+int
+fp_psk_file_key (const struct fp_psk_file *f, const char *user,
+                 uint8_t key[FP_PSK_KEY_MAX])
+{
+  size_t pos = 0;
+  struct line l;
+
+  while (next_line (f, &pos, &l)) {
+    if (!is_user (&l, user))
+      continue;
+    for (size_t i = 0; i < l.key_length / 2; i++)
+      key[i] =
+          (uint8_t) (nibble (l.key[2 * i]) << 4 | nibble (l.key[2 * i + 1]));
+    return (int) (l.key_length / 2);
+  }
+  return -ENOENT;
+}
+
+int
+fp_psk_file_only_user (const struct fp_psk_file *f, char user[FP_NAME_MAX + 1])
+{
+  size_t pos = 0;
+  struct line l, second;
+
+  if (!next_line (f, &pos, &l) || next_line (f, &pos, &second))
+    return -EINVAL;
+  memcpy (user, l.user, l.user_length);
+  user[l.user_length] = '\0';
+  return 0;
+}

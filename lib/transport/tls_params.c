@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tls_params.c - what people say of TLS, on the command line of a server, of
+ * the plugin or of a tool, or in a pool's file; and the client that this
+ * process is.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "transport/tls.h"
+
+static struct fp_tls *the_client;
+
+static int __attribute__ ((__format__ (__printf__, 2, 3)))
+refuse (char why[FP_TLS_WHY_MAX], const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (why, FP_TLS_WHY_MAX, fmt, args);
+  va_end (args);
+  return -EINVAL;
+}
+
+static int
+set_mode (struct fp_tls_params *p, const char *value, char *why)
+{
+  static const char *const words[] = {
+    [FP_TLS_OFF] = "off", [FP_TLS_ON] = "on", [FP_TLS_REQUIRE] = "require"
+  };
+
+  for (unsigned i = 0; i < sizeof words / sizeof words[0]; i++)
+    if (strcmp (value, words[i]) == 0) {
+      p->mode = (enum fp_tls_mode) i;
+      p->mode_given = true;
+      return 0;
+    }
+  return refuse (why, "tls: '%s' is none of off, on, require", value);
+}
+
+static int
+set_path (char out[FP_TLS_PATH_MAX], const char *key, const char *value,
+          char *why)
+{
+  if (value[0] == '\0')
+    return refuse (why, "%s: the name is missing", key);
+  if (strlen (value) >= FP_TLS_PATH_MAX)
+    return refuse (why, "%s: the name is too long", key);
+  strcpy (out, value);
+  return 0;
+}
+
+int
+fp_tls_params_set (struct fp_tls_params *p, const char *key, const char *value,
+                   char why[FP_TLS_WHY_MAX])
+{
+  if (strcmp (key, "tls") == 0)
+    return set_mode (p, value, why);
+  if (strcmp (key, "tls-psk") == 0)
+    return set_path (p->psk, key, value, why);
+  if (strcmp (key, "tls-certificates") == 0)
+    return set_path (p->certificates, key, value, why);
+  if (strcmp (key, "tls-username") == 0) {
+    if (!fp_name_ok (value))
+      return refuse (why,
+                     "tls-username: a name is 1 to %d printable ASCII "
+                     "characters, without blanks, '/', '\"' and '\\'",
+                     FP_NAME_MAX);
+    snprintf (p->username, sizeof p->username, "%s", value);
+    return 0;
+  }
+  return -ENOENT;
+}
+
+int
+fp_tls_params_complete (struct fp_tls_params *p, bool server,
+                        char why[FP_TLS_WHY_MAX])
+{
+  bool psk = p->psk[0] != '\0', certificates = p->certificates[0] != '\0';
+
+  if (psk && certificates)
+    return refuse (why, "tls-psk and tls-certificates: one of them");
+  if (p->username[0] != '\0' && !psk)
+    return refuse (why, "tls-username needs tls-psk");
+  if (p->verify_peer && !certificates)
+    return refuse (why, "tls-verify-peer needs tls-certificates");
+  if (!p->mode_given)
+    p->mode = psk || certificates ? FP_TLS_REQUIRE : FP_TLS_OFF;
+  if (p->mode != FP_TLS_OFF && !psk && !certificates)
+    return refuse (why,
+                   "tls needs tls-psk or tls-certificates: 'farpage keygen' "
+                   "makes a key, for %s",
+                   server ? "the clients too" : "the servers too");
+  return 0;
+}
+
+void
+fp_tls_set_client (struct fp_tls *t)
+{
+  the_client = t;
+}
+
+struct fp_tls *
+fp_tls_client (void)
+{
+  return the_client;
+}

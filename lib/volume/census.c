@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* census.c - what is counted only when somebody asks. */
+
+#include <config.h>
+
+#include <string.h>
+
+#include "volume/census.h"
+#include "volume/lane_int.h"
+
+static void
+count_transfers (struct fp_lane *lane, struct fp_census *out)
+{
+  LANE_LOCK_SCOPE (lane);
+
+  for (const struct frag *f = lane->active_head; f != NULL; f = f->next)
+    out->inflight[f->server]++;
+}
+
+void
+fp_volume_census (struct fp_volume *v, struct fp_census *out)
+{
+  struct fp_lane_stats st = { .reads = 0 };
+
+  memset (out, 0, sizeof *out);
+  for (uint64_t i = 0; i < v->pieces->all; i++)
+    out->pieces[fp_piece_state (&v->pieces->p[i])]++;
+  out->moving = atomic_load (&v->moving) < v->pieces->all;
+  for (unsigned i = 0; i < v->p.lanes; i++)
+    fp_lane_stats (v->lanes[i], &st, &out->read_ns, &out->write_ns);
+  for (unsigned i = 0; i < v->nr_lanes; i++)
+    count_transfers (v->lanes[i], out);
+}

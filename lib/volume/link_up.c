@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* link_up.c - a link comes up: the session, the volume, the lanes'
+ * connections, and what the server holds.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "volume/link_int.h"
+
+#define PING_MAX_MS 5000
+
+static int
+open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
+             char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &l->v->p;
+  struct fp_open q = {
+    .flags = FP_OPEN_RESUME,
+    .transport = l->ops->bit,
+    .volume = p->uuid,
+    .size = p->size,
+    .slab_size = p->slab_size,
+    .copies = p->copies,
+    .stripe = fp_volume_stripe (p),
+  };
+  unsigned nr = atomic_load (&l->v->servers), told = atomic_load (&l->told);
+  bool closed = atomic_load (&l->v->closed) >> l->index & 1;
+  uint64_t asked;
+  int r;
+
+  /* One that joins is counted when it is there, and one that leaves is not
+   * told that it does: it alone is not the volume.
+   */
+  if (closed)
+    nr = told != 0 ? told : nr + 1;
+  /* What the server knows may be more or less, if it was away.  That is mended
+   * when we have the volume there (link_recount), and not before: it may not
+   * believe us if somebody else has had a look meanwhile.
+   */
+  q.servers = l->opened ? FP_MAX_SERVERS : nr;
+  /* Only until it is ours: whoever takes it from us later keeps it. */
+  if (!l->opened && !l->joins && p->takeover && !(p->away >> l->index & 1))
+    q.flags |= FP_OPEN_TAKEOVER;
+  /* Of a new volume the server may have heard before, if its answer was
+   * lost.  One that it had is never made anew: that would be zeros.
+   */
+  if (!l->opened && (l->joins || !p->resume || (p->joins >> l->index & 1)))
+    q.flags |= FP_OPEN_CREATE;
+  if (p->name[0] == '\0')
+    q.flags |= FP_OPEN_EPHEMERAL;
+  memcpy (q.name, p->name, sizeof q.name);
+  asked = fp_now_ns ();
+  r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
+  /* It came back with nothing.  What it had of pieces with several copies is
+   * made anew, there or elsewhere: as long as any is left, the servers that
+   * keep the map know which.
+   */
+  if (r == -ENOENT && l->learned && fp_volume_is_mirrored (l->v)) {
+    link_judge_missing (l);
+    atomic_store (&l->lost_any, false);
+    if (atomic_load (&l->pieces) > 0) {
+      /* Whoever has that shut finds that it is no more. */
+      snprintf (why, FP_WHY_MAX,
+                "it came back with nothing, while what it had is changed");
+      return -EBUSY;
+    }
+  }
+  if (r == -ENOENT && l->learned && !atomic_load (&l->lost_any) &&
+      atomic_load (&l->pieces) == 0) {
+    q.flags |= FP_OPEN_CREATE;
+    q.servers = nr;
+    r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
+  }
+  if (r == 0) {
+    if (!l->opened)
+      l->made = !reply->resumed;
+    /* Of a volume that it has it keeps the number that it was told. */
+    if (!reply->resumed)
+      atomic_store (&l->told, q.servers);
+    link_opened (l, asked, reply->epoch);
+    return 0;
+  }
+  snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
+  /* A server that knows nothing of a volume that it had has lost it: by a
+   * restart, or because its lease ended.  If nothing of ours was there it is
+   * as good as new.  Not if anything was lost with it earlier: who takes up
+   * the volume next is to hear of that by its knowing nothing.
+   */
+  if (r == -ENOENT && (l->opened || p->resume))
+    l->lost = true;
+  /* Another client has had it: what we know of it does not count any more.
+   * BUSY is no sign of that: our own last session may be ending still, and a
+   * client that has it now, and has not used it, may let it go again.
+   */
+  if (l->opened && r == -EPERM) {
+    l->lost = true;
+    snprintf (why, FP_WHY_MAX, "another client has taken the volume over: %s",
+              fp_ctl_why (l->s.ctl));
+    fp_volume_taken (l->v, fp_ctl_why (l->s.ctl));
+  }
+  return r;
+}
+
+static int
+connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+{
+  struct fp_conn_params cp;
+  struct fp_addr data;
+  int r;
+
+  r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
+  for (unsigned i = 0; r == 0 && i < l->v->nr_lanes; i++) {
+    fp_session_conn_params (&l->s, &l->v->p, &data, &cp);
+    r = fp_lane_connect (l->v->lanes[i], l->index, l->ops, &cp, deadline);
+  }
+  if (r < 0)
+    snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
+              strerror (-r));
+  return r;
+}
+
+static int
+try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+{
+  struct fp_open_reply reply;
+  int r;
+
+  r = open_volume (l, &reply, deadline, why);
+  if (r < 0)
+    return r;
+  if (l->joins && !l->learned && reply.labels > 0) {
+    snprintf (why, FP_WHY_MAX, "it has pieces of this volume");
+    l->lost = true;
+    return -EEXIST;
+  }
+  /* Before it gets anything.  Of a volume that is taken up again, too: whoever
+   * had it may have died before all knew their number; that all who are named
+   * have it was looked at before any link was started.
+   */
+  r = link_recount (l, deadline);
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "how many there are: %s",
+              fp_ctl_why (l->s.ctl));
+    return r;
+  }
+  r = link_lookup (l, deadline);
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "what it knows: %s", fp_ctl_why (l->s.ctl));
+    return r;
+  }
+  r = connect_lanes (l, deadline, why);
+  if (r < 0)
+    return r;
+  r = link_take_labels (l, reply.labels);
+  if (r < 0) {
+    const char *text = fp_ctl_why (l->s.ctl);
+
+    snprintf (why, FP_WHY_MAX, "what it holds: %s",
+              text[0] != '\0' ? text : strerror (-r));
+    return r;
+  }
+  link_judge_missing (l);
+  return 0;
+}
+
+/* A volume with a name is known to be on this server, and not on another one
+ * that answers at its address now.
+ */
+static int
+check_server (struct fp_link *l, char why[FP_WHY_MAX])
+{
+  const struct fp_members *list = &l->v->p.members;
+  const struct fp_uuid *expected = l->joins ? &l->expected
+                                   : list->version > 0
+                                       ? &list->members[l->index].server
+                                       : NULL;
+
+  if (l->opened || expected == NULL ||
+      fp_uuid_eq (expected, &l->s.hello.server))
+    return 0;
+  snprintf (why, FP_WHY_MAX,
+            "it came back with nothing, or another server answers there");
+  link_let_go (l);
+  return -ENOENT;
+}
+
+/* It could not join: it shall not remember that it was asked. */
+static void
+undo_join (struct fp_link *l)
+{
+  struct fp_bye bye = { .discard = true };
+
+  if (l->joins && !l->learned && l->opened && l->made && l->s.ctl != NULL)
+    (void) fp_ctl_bye (l->s.ctl, &bye, fp_deadline_in_ms (l->v->p.timeout_ms));
+}
+
+/* From here on who stops the volume need not wait for this server: what it is
+ * asked of what it holds may take LINK_SLOW_MS.
+ */
+static void
+may_be_hurried (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  l->asked = l->s.ctl;
+  l->busy_ns = fp_now_ns ();
+}
+
+int
+link_come_up (struct fp_link *l, char why[FP_WHY_MAX])
+{
+  unsigned timeout = FP_MAX (l->v->p.timeout_ms, 1000u);
+  uint64_t deadline = fp_deadline_in_ms (timeout);
+  unsigned untried;
+  int r;
+
+  link_move (l, FP_SERVER_CONNECTING);
+  l->attempt++;
+  if (atomic_load (&l->v->taken)) {
+    snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
+    l->lost = true;
+    return -EPERM;
+  }
+  if (!l->joins && ((l->v->p.leaves & l->v->p.away) >> l->index & 1)) {
+    snprintf (why, FP_WHY_MAX, "it is no server of this volume any more");
+    l->lost = true;
+    return -ENOENT;
+  }
+  r = fp_session_open (&l->s, &l->v->p, l->addr, &l->client, deadline, why);
+  if (r == 0)
+    r = check_server (l, why);
+  if (r < 0)
+    return r;
+  may_be_hurried (l);
+  /* Once one transport worked for this server it stays with that. */
+  untried = l->learned ? l->ops->bit : l->s.transports;
+  untried &= l->s.transports;
+  r = -EOPNOTSUPP;
+  while (untried != 0) {
+    l->ops = fp_session_best (untried);
+    untried &= ~l->ops->bit;
+    r = try_transport (l, fp_deadline_in_ms (timeout), why);
+    if (r == 0 || l->lost || untried == 0)
+      break;
+    /* The next transport needs a session of its own. */
+    undo_join (l);
+    link_let_go (l);
+    if (fp_session_open (&l->s, &l->v->p, l->addr, &l->client,
+                         fp_deadline_in_ms (timeout), why) < 0)
+      return r;
+    may_be_hurried (l);
+  }
+  if (r < 0) {
+    undo_join (l);
+    link_let_go (l);
+    return r;
+  }
+  l->ping_ms =
+      FP_MIN (FP_MAX (l->s.hello.lease_ms / 4, 100u), (unsigned) PING_MAX_MS);
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    memcpy (l->name, l->s.hello.name, sizeof l->name);
+    l->server = l->s.hello.server;
+    l->transport = l->ops->bit;
+    l->control = fp_ctl_secured (l->s.ctl);
+    l->slabs_total = l->s.hello.slabs_total;
+    l->slabs_free = l->s.hello.slabs_free;
+    l->wanted = 0;
+    l->why[0] = '\0';
+    if (l->session++ > 0)
+      l->reconnects++;
+  }
+  atomic_store (&l->down_ns, 0);
+  fp_recorder_up (l->v, l->index, &l->s.hello.server);
+  link_move (l, FP_SERVER_UP);
+  fp_volume_counted (l->v);
+  fp_mirror_poke (l->v);
+  fp_volume_wake_lanes (l->v);
+  return 0;
+}

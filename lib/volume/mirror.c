@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "volume/link.h"
+#include "volume/mirror.h"
+#include "volume/mover.h"
+#include "volume/recorder.h"
+#include "volume/stripe.h"
+#include "volume/sync.h"
+
+/* A server is away for this part of `timeout` before its copies are left
+ * behind: one that is back at once has missed nothing.
+ */
+#define GRACE_PART 16
+#define GRACE_MIN_MS 10u
+#define SOON_MS 10 /* between two looks while something changes */
+#define LATER_MS 500
+#define REFILL_MS 1000 /* between two tries to find memory */
+
+static uint8_t
+bit (unsigned copy)
+{
+  return (uint8_t) (1u << copy);
+}
+
+/* ---- what the lanes ask ---- */
+
+void
+fp_mirror_poke (struct fp_volume *v)
+{
+  if (atomic_exchange (&v->mirror_due, true))
+    return;
+  FP_LOCK_SCOPE (&v->lock);
+  pthread_cond_broadcast (&v->cond);
+}
+
+void
+fp_mirror_want (struct fp_volume *v, uint64_t i)
+{
+  for (unsigned c = 0; c < v->pieces->copies; c++)
+    fp_manager_want (v, fp_mirror_entry (v->pieces, i, c));
+}
+
+/* The copies that piece i has got for a start.  -EAGAIN: it is not decided
+ * yet.
+ */
+static int
+fresh_copies (struct fp_pieces *t, uint64_t i, uint8_t *set, int *err)
+{
+  bool ready = false;
+
+  *set = 0;
+  for (unsigned c = 0; c < t->copies; c++) {
+    struct fp_piece *p = &t->p[fp_mirror_entry (t, i, c)];
+
+    switch (fp_piece_state (p)) {
+    case FP_PIECE_EMPTY:
+      if (!atomic_load (&p->refused))
+        return -EAGAIN;
+      *err = atomic_load (&p->err);
+      break;
+    case FP_PIECE_BUSY:
+    case FP_PIECE_FROZEN:
+      return -EAGAIN;
+    case FP_PIECE_READY:
+    case FP_PIECE_OFFLINE:
+    case FP_PIECE_LOST:
+    default:
+      /* Else it is what is left of something that was trimmed. */
+      if (p->fresh)
+        *set |= bit (c);
+      ready |= p->fresh && fp_piece_state (p) == FP_PIECE_READY;
+    }
+  }
+  return ready ? 0 : -EAGAIN;
+}
+
+bool
+fp_mirror_form (struct fp_volume *v, uint64_t i, int *err)
+{
+  struct fp_pieces *t = v->pieces;
+  uint8_t set;
+
+  FP_LOCK_SCOPE (&v->lock);
+  if (atomic_load (&t->live[i]) != 0)
+    return true;
+  if (fresh_copies (t, i, &set, err) < 0)
+    return false;
+  atomic_store (&t->live[i], set);
+  if (set != fp_mirror_all (t))
+    atomic_store (&v->mirror_due, true);
+  return true;
+}
+
+void
+fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
+                  uint64_t length, uint8_t reached)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t last = (in + length - 1) >> t->chunk_shift;
+
+  if (reached == fp_mirror_all (t))
+    return;
+  for (unsigned c = 0; c < t->copies; c++) {
+    _Atomic uint64_t *dirty = t->dirty + fp_mirror_entry (t, i, c) * t->words;
+
+    if (reached & bit (c))
+      continue;
+    for (uint64_t n = in >> t->chunk_shift; n <= last; n++)
+      atomic_fetch_or (&dirty[n / 64], UINT64_C (1) << (n % 64));
+  }
+}
+
+void
+fp_mirror_diverged (struct fp_volume *v, uint64_t i)
+{
+  atomic_store (&v->pieces->p[i].diverged, true);
+  fp_mirror_poke (v);
+}
+
+/* ---- what the manager decides ---- */
+
+static unsigned
+grace_ms (const struct fp_volume *v)
+{
+  return FP_MAX (v->p.timeout_ms / GRACE_PART, GRACE_MIN_MS);
+}
+
+/* Nobody can use this copy, and soon nobody will. */
+static bool
+is_dead (struct fp_volume *v, struct fp_piece *p)
+{
+  switch (fp_piece_state (p)) {
+  case FP_PIECE_LOST:
+    return true;
+  case FP_PIECE_OFFLINE:
+    return fp_link_away_ms (v->links[atomic_load (&p->server)]) >=
+           grace_ms (v);
+  case FP_PIECE_EMPTY:
+  case FP_PIECE_READY:
+  case FP_PIECE_BUSY:
+  case FP_PIECE_FROZEN:
+  default:
+    return false;
+  }
+}
+
+/* One that is READY and live, and recorded as such, and will be; or -1.  Else
+ * the last one that is recorded could go.
+ */
+static int
+a_ready_copy (struct fp_volume *v, uint64_t i, uint8_t live)
+{
+  struct fp_pieces *t = v->pieces;
+
+  for (unsigned c = 0; c < t->copies; c++)
+    if ((live & bit (c)) &&
+        fp_piece_state (&t->p[fp_mirror_entry (t, i, c)]) == FP_PIECE_READY &&
+        !fp_recorder_is_due (v, fp_mirror_entry (t, i, c)) &&
+        fp_recorder_may_exist (v, fp_mirror_entry (t, i, c)))
+      return (int) c;
+  return -1;
+}
+
+/* Piece i goes on without those that died, as soon as that is recorded. */
+static bool
+drop_dead (struct fp_volume *v, uint64_t i, uint8_t live)
+{
+  struct fp_pieces *t = v->pieces;
+  bool any = false;
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    uint64_t k = fp_mirror_entry (t, i, c);
+
+    if (!(live & bit (c)) || !is_dead (v, &t->p[k]))
+      continue;
+    any = true;
+    if (a_ready_copy (v, i, live) >= 0)
+      fp_recorder_drop (v, k);
+  }
+  return any;
+}
+
+/* A write that failed may be in some copies: all but one are made anew. */
+static void
+mend_diverged (struct fp_volume *v, uint64_t i, uint8_t live)
+{
+  struct fp_pieces *t = v->pieces;
+  int keep = a_ready_copy (v, i, live);
+
+  if (keep < 0)
+    return;
+  if (live == bit ((unsigned) keep)) {
+    atomic_store (&t->p[i].diverged, false);
+    return;
+  }
+  for (unsigned c = 0; c < t->copies; c++) {
+    uint64_t k = fp_mirror_entry (t, i, c);
+
+    if (!(live & bit (c)) || (int) c == keep)
+      continue;
+    fp_mirror_missed (v, i, 0, fp_piece_length (t, i), (uint8_t) ~bit (c));
+    fp_recorder_drop (v, k);
+  }
+}
+
+/* A copy of piece i that is not live shall be.  True: that is for the mover.
+ */
+static bool
+restore (struct fp_volume *v, uint64_t i, unsigned c)
+{
+  uint64_t k = fp_mirror_entry (v->pieces, i, c);
+  struct fp_piece *p = &v->pieces->p[k];
+
+  if (fp_recorder_is_due (v, k))
+    return false;
+  switch (fp_piece_state (p)) {
+  case FP_PIECE_READY:
+    return true;
+  case FP_PIECE_OFFLINE:
+    if (fp_link_away_ms (v->links[atomic_load (&p->server)]) <
+            v->p.rebuild_delay_ms ||
+        !fp_manager_has_room (v, k))
+      return false;
+    break;
+  case FP_PIECE_LOST:
+  case FP_PIECE_EMPTY:
+    if (fp_now_ns () < v->refill_ns || !fp_manager_has_room (v, k))
+      return false;
+    break;
+  case FP_PIECE_BUSY:
+  case FP_PIECE_FROZEN:
+  default:
+    return false;
+  }
+  if (fp_link_abandon (v, k))
+    fp_manager_want (v, k);
+  return false;
+}
+
+unsigned
+fp_mirror_look (struct fp_volume *v)
+{
+  struct fp_pieces *t = v->pieces;
+  bool soon = false, rebuild = false;
+  uint64_t now = fp_now_ns ();
+
+  if (!fp_volume_is_mirrored (v))
+    return LATER_MS;
+  if (!atomic_exchange (&v->mirror_due, false) && now < v->mirror_ns)
+    return (unsigned) fp_deadline_left_ms (v->mirror_ns);
+  for (unsigned i = 0; i < v->nr_links; i++)
+    fp_link_cut (v->links[i], grace_ms (v));
+  for (uint64_t i = 0; i < t->nr; i++) {
+    uint8_t live = fp_mirror_live (t, i);
+
+    if (live == 0)
+      continue;
+    if (atomic_load (&t->p[i].diverged)) {
+      soon = true;
+      mend_diverged (v, i, live);
+    }
+    if ((live & (live - 1)) != 0)
+      soon |= drop_dead (v, i, live);
+    for (unsigned c = 0; c < t->copies; c++)
+      if (!(live & bit (c)))
+        rebuild |= restore (v, i, c);
+      /* It was not the time for that when it became live. */
+      else if (!fp_recorder_may_exist (v, fp_mirror_entry (t, i, c)))
+        fp_recorder_live (v, fp_mirror_entry (t, i, c));
+  }
+  if (now >= v->refill_ns)
+    v->refill_ns = now + REFILL_MS * FP_NS_PER_MS;
+  if (rebuild)
+    fp_mover_wake (v->mover);
+  now = fp_now_ns ();
+  v->mirror_ns = now + (soon ? SOON_MS : LATER_MS) * FP_NS_PER_MS;
+  return soon ? SOON_MS : LATER_MS;
+}
+
+/* ---- what the others report ---- */
+
+void
+fp_mirror_dropped (struct fp_volume *v, uint64_t k)
+{
+  struct fp_pieces *t = v->pieces;
+
+  {
+    FP_LOCK_SCOPE (&v->lock);
+    atomic_fetch_and (&t->live[fp_piece_of (t, k)],
+                      (uint8_t) ~bit (fp_copy_of (t, k)));
+  }
+  fp_mirror_poke (v);
+}
+
+void
+fp_mirror_refill (struct fp_volume *v, uint64_t k)
+{
+  struct fp_pieces *t = v->pieces;
+  _Atomic uint64_t *dirty = t->dirty + k * t->words;
+  _Atomic uint64_t *written = t->written + fp_piece_of (t, k) * t->words;
+
+  /* First clear, then look: who writes meanwhile has set `written` before, or
+   * marks what is dirty after.
+   */
+  for (uint32_t w = 0; w < t->words; w++)
+    atomic_store (&dirty[w], 0);
+  for (uint32_t w = 0; w < t->words; w++)
+    atomic_fetch_or (&dirty[w], atomic_load (&written[w]));
+}
+
+static bool
+is_lost (struct fp_pieces *t, uint64_t i, uint8_t live)
+{
+  for (unsigned c = 0; c < t->copies; c++)
+    if ((live & bit (c)) &&
+        fp_piece_state (&t->p[fp_mirror_entry (t, i, c)]) != FP_PIECE_LOST)
+      return false;
+  return true;
+}
+
+void
+fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s)
+{
+  struct fp_pieces *t = v->pieces;
+
+  *s = (struct fp_mirror_status) { .degraded = 0 };
+  for (uint64_t i = 0; i < t->nr; i++) {
+    uint8_t live = fp_mirror_live (t, i);
+
+    s->allocated += live != 0;
+    s->lost += live != 0 && is_lost (t, i, live);
+    if (live == 0 || live == fp_mirror_all (t))
+      continue;
+    s->degraded++;
+    for (unsigned c = 0; c < t->copies; c++) {
+      uint64_t k = fp_mirror_entry (t, i, c);
+      enum fp_piece_state state = fp_piece_state (&t->p[k]);
+
+      if (live & bit (c))
+        continue;
+      for (uint32_t w = 0; w < t->words; w++)
+        s->missing +=
+            (uint64_t) __builtin_popcountll (atomic_load (
+                state == FP_PIECE_READY ? &t->dirty[k * t->words + w]
+                                        : &t->written[i * t->words + w]))
+            << t->chunk_shift;
+    }
+  }
+}

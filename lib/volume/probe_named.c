@@ -1,0 +1,602 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* probe_named.c - what is there of a volume with a name: asked of the servers
+ * that the user named, and then of those that they name.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/size.h"
+#include "volume/probe_int.h"
+#include "volume/probe_named.h"
+#include "volume/roster.h"
+#include "volume/session.h"
+
+#define PROBE_MS 3000 /* at least, for each server */
+/* A client that was killed is gone as soon as its server has heard of it. */
+#define ATTACHED_MS 2000
+#define ATTACHED_STEP_MS 100
+/* The lease of a client that may not know that it has lost the volume is worth
+ * waiting for, unless it is longer.
+ */
+#define FENCED_MS 60000
+#define FENCED_STEP_MS 500
+#define FENCED_MORE_MS 2000 /* for the looks themselves */
+
+int
+probe_say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (why, FP_WHY_MAX, fmt, args);
+  va_end (args);
+  return e;
+}
+
+static void
+look_at (struct looks *all, const struct fp_addr *addr, bool named,
+         const struct fp_uuid *uuid)
+{
+  struct look *k = &all->look[all->nr++];
+  char where[FP_ADDR_MAX + 1];
+  unsigned ms = FP_MAX (all->p->timeout_ms, (unsigned) PROBE_MS);
+  uint64_t deadline = fp_deadline_in_ms (ms);
+  struct fp_lookup q = { .name = "" };
+  struct fp_bye bye = { .discard = false };
+  struct fp_session s;
+  int r;
+
+  memset (k, 0, sizeof *k);
+  k->addr = *addr;
+  k->named = named;
+  fp_addr_format (addr, where);
+  memcpy (k->where, where, sizeof where);
+  r = fp_session_open (&s, all->p, addr, NULL, deadline, k->why);
+  if (r < 0)
+    return;
+  k->server = s.hello.server;
+  k->slab_size = s.hello.slab_size;
+  if (uuid != NULL)
+    q.volume = *uuid;
+  else
+    memcpy (q.name, all->p->name, sizeof q.name);
+  r = fp_ctl_lookup (s.ctl, &q, &k->said, deadline);
+  k->knows = r == 0;
+  k->answers = r == 0 || r == -ENOENT;
+  if (!k->answers)
+    snprintf (k->why, sizeof k->why, "%s: %s", where, fp_ctl_why (s.ctl));
+  else
+    /* It will notice our hanging up, too. */
+    (void) fp_ctl_bye (s.ctl, &bye, deadline);
+  fp_session_close (&s);
+}
+
+static const struct look *
+find_knows (const struct looks *all)
+{
+  for (unsigned i = 0; i < all->nr; i++)
+    if (all->look[i].knows)
+      return &all->look[i];
+  return NULL;
+}
+
+/* ---- what has to be so of the servers that were named ---- */
+
+static int
+check_twice (const struct looks *all, char why[FP_WHY_MAX])
+{
+  for (unsigned i = 0; i < all->nr; i++)
+    for (unsigned j = 0; j < i; j++)
+      if (all->look[i].answers && all->look[j].answers &&
+          fp_uuid_eq (&all->look[i].server, &all->look[j].server))
+        return probe_say (
+            -EINVAL, why,
+            "server=%s and server=%s are the same server: name it "
+            "once",
+            all->look[j].where, all->look[i].where);
+  return 0;
+}
+
+static int
+check_same_volume (const struct looks *all, char why[FP_WHY_MAX])
+{
+  const struct look *a = find_knows (all);
+  char one[FP_UUID_STR_MAX], other[FP_UUID_STR_MAX];
+
+  for (unsigned i = 0; i < all->nr; i++) {
+    const struct look *b = &all->look[i];
+
+    if (!b->knows || fp_uuid_eq (&a->said.volume.uuid, &b->said.volume.uuid))
+      continue;
+    fp_uuid_format (&a->said.volume.uuid, one);
+    fp_uuid_format (&b->said.volume.uuid, other);
+    return probe_say (-EEXIST, why,
+                      "the name %s is used by two volumes: %s on %s, %s on %s",
+                      all->p->name, one, a->where, other, b->where);
+  }
+  return 0;
+}
+
+static const char *
+size_text (uint64_t size, char out[FP_SIZE_STR_MAX])
+{
+  fp_format_size (size, out);
+  return out;
+}
+
+static int
+check_shape (const struct looks *all, char why[FP_WHY_MAX])
+{
+  struct fp_volume_params *p = all->p;
+  char a[FP_SIZE_STR_MAX], b[FP_SIZE_STR_MAX];
+  int r;
+
+  for (unsigned i = 0; i < all->nr; i++) {
+    const struct fp_volume_entry *v = &all->look[i].said.volume;
+
+    if (!all->look[i].knows)
+      continue;
+    if (v->ephemeral)
+      return probe_say (-EEXIST, why,
+                        "%s: its volume %s has no name of its own",
+                        all->look[i].where, p->name);
+    if (p->size != 0 && v->size != p->size)
+      return probe_say (-EINVAL, why,
+                        "size: volume %s has %" PRIu64
+                        " bytes (%s, on %s), not %" PRIu64
+                        " (%s): leave size= out to attach it",
+                        p->name, v->size, size_text (v->size, a),
+                        all->look[i].where, p->size, size_text (p->size, b));
+    if (p->slab_size != 0 && v->slab_size != p->slab_size)
+      return probe_say (-EINVAL, why,
+                        "slab: volume %s has slabs of %s (on %s), not of %s",
+                        p->name, size_text (v->slab_size, a),
+                        all->look[i].where, size_text (p->slab_size, b));
+    if (p->copies != 0 && v->copies != p->copies)
+      return probe_say (-EINVAL, why,
+                        "copies: volume %s has %u of each piece (on %s), not "
+                        "%u: leave copies= out to attach it",
+                        p->name, (unsigned) v->copies, all->look[i].where,
+                        p->copies);
+    if (v->copies > FP_MAX_COPIES)
+      return probe_say (-EPROTO, why, "%s: a volume of %u copies",
+                        all->look[i].where, (unsigned) v->copies);
+    p->copies = v->copies;
+    r = probe_take_stripe (p, v, all->look[i].where, why);
+    if (r < 0)
+      return r;
+    if (v->size == 0 || v->size % 512 != 0)
+      return probe_say (-EPROTO, why, "%s: a volume of %" PRIu64 " bytes",
+                        all->look[i].where, v->size);
+  }
+  return 0;
+}
+
+static void
+note_holder (struct fp_volume_params *p, const struct fp_volume_entry *v)
+{
+  memcpy (p->holder, v->client, sizeof p->holder);
+  p->held_since = v->since;
+}
+
+static int
+check_attached (const struct looks *all, char why[FP_WHY_MAX])
+{
+  for (unsigned i = 0; i < all->nr; i++) {
+    const struct fp_volume_entry *v = &all->look[i].said.volume;
+    char since[32] = "?";
+    time_t t = (time_t) v->since;
+    struct tm tm;
+
+    if (!all->look[i].knows || !v->attached)
+      continue;
+    if (all->p->takeover) {
+      note_holder (all->p, v);
+      continue;
+    }
+    if (localtime_r (&t, &tm) != NULL)
+      strftime (since, sizeof since, "%Y-%m-%d %H:%M:%S", &tm);
+    return probe_say (
+        -EBUSY, why,
+        "%s: volume %s is attached to %s since %s: detach it there, "
+        "or take it away with takeover=true",
+        all->look[i].where, all->p->name,
+        v->client[0] != '\0' ? v->client : "a client", since);
+  }
+  return 0;
+}
+
+/* ---- the list ---- */
+
+static void
+choose_list (struct looks *all)
+{
+  struct fp_seen seen[2 * FP_MAX_SERVERS];
+  int best;
+
+  for (unsigned i = 0; i < all->nr; i++)
+    seen[i] = (struct fp_seen) {
+      .server = &all->look[i].server,
+      .list = all->look[i].knows ? &all->look[i].said.members : NULL,
+    };
+  best = fp_roster_best (seen, all->nr);
+  all->list = best < 0 ? NULL : seen[best].list;
+  for (uint32_t m = 0; all->list != NULL && m < all->list->count; m++) {
+    all->at[m] = -1;
+    for (unsigned i = 0; i < all->nr; i++)
+      if (all->look[i].answers &&
+          fp_uuid_eq (&all->look[i].server, &all->list->members[m].server))
+        all->at[m] = (int) i;
+  }
+}
+
+/* The look at this address, or -1. */
+int
+probe_find_addr (const struct looks *all, const char *text)
+{
+  struct fp_addr addr;
+
+  if (fp_addr_parse (&addr, text, NULL) < 0)
+    return -1;
+  for (unsigned i = 0; i < all->nr; i++)
+    if (fp_addr_eq (&all->look[i].addr, &addr))
+      return (int) i;
+  return -1;
+}
+
+/* Ask members that were not named, where they were last.  True: somebody was
+ * asked, and may know of another list.
+ */
+static bool
+ask_members (struct looks *all, const struct fp_uuid *uuid)
+{
+  bool any = false;
+
+  for (uint32_t m = 0; m < all->list->count; m++) {
+    const char *text = all->list->members[m].addr;
+    struct fp_addr addr;
+
+    if (all->at[m] >= 0 || probe_find_addr (all, text) >= 0 ||
+        fp_addr_parse (&addr, text, NULL) < 0 || all->nr == 2 * FP_MAX_SERVERS)
+      continue;
+    look_at (all, &addr, false, uuid);
+    any = true;
+  }
+  return any;
+}
+
+static void
+names_of (const struct fp_members *list, char *buf, size_t size)
+{
+  size_t n = 0;
+
+  buf[0] = '\0';
+  for (uint32_t m = 0; m < list->count && n < size; m++)
+    n += (size_t) snprintf (buf + n, size - n, "%s%s", m > 0 ? ", " : "",
+                            list->members[m].addr);
+}
+
+/* Who was named is a member, or sits where one was. */
+static int
+check_members (const struct looks *all, char why[FP_WHY_MAX])
+{
+  char names[FP_WHY_MAX / 2];
+
+  for (unsigned i = 0; i < all->nr; i++) {
+    const struct look *k = &all->look[i];
+    bool known = false;
+
+    if (!k->named || !k->answers ||
+        fp_roster_find (all->list, &k->server) >= 0)
+      continue;
+    if (all->p->add) {
+      int r = probe_check_joins (all, find_knows (all), k, why);
+
+      if (r < 0)
+        return r;
+      continue;
+    }
+    for (uint32_t m = 0; m < all->list->count; m++)
+      known |= all->at[m] < 0 &&
+               probe_find_addr (all, all->list->members[m].addr) == (int) i;
+    if (known)
+      continue;
+    names_of (all->list, names, sizeof names);
+    return probe_say (
+        -EINVAL, why,
+        "server=%s is not one of the servers of volume %s: these are %s; "
+        "with add=true it joins them",
+        k->where, all->p->name, names);
+  }
+  return 0;
+}
+
+static int
+is_missing (const struct looks *all, uint32_t m, char why[FP_WHY_MAX])
+{
+  const char *addr = all->list->members[m].addr;
+  int i = all->at[m], there = probe_find_addr (all, addr);
+
+  if (i >= 0)
+    return probe_say (
+        -ENOENT, why,
+        "%s: it does not know volume %s any more: what it had is lost",
+        all->look[i].where, all->p->name);
+  if (there >= 0 && all->look[there].answers)
+    return probe_say (
+        -ENOENT, why,
+        "%s: it came back without volume %s, or is another server: "
+        "what it had is lost, unless server=ADDR names the right one; "
+        "with server=%s add=true it joins as a new one",
+        addr, all->p->name, addr);
+  return probe_say (
+      -ENOTCONN, why,
+      "volume %s: its server %s does not answer (%.*s): server=ADDR "
+      "may name it elsewhere",
+      all->p->name, addr, FP_WHY_MAX / 2,
+      there >= 0 ? all->look[there].why : "not an address for here");
+}
+
+/* What the user says about the domain of a server counts; else the list. Those
+ * that were named are the first looks, in the order of the parameters.
+ */
+static void
+take_domains (const struct looks *all, const struct fp_members *list,
+              struct fp_volume_params *p)
+{
+  char given[FP_MAX_SERVERS][FP_NAME_MAX + 1];
+
+  memcpy (given, p->domains, sizeof given);
+  for (uint32_t m = 0; m < list->count; m++) {
+    int at = all->at[m];
+    bool says = at >= 0 && all->look[at].named && given[at][0] != '\0';
+
+    memcpy (p->domains[m], says ? given[at] : list->members[m].domain,
+            FP_NAME_MAX + 1);
+  }
+  for (uint32_t m = list->count; m < p->members.count; m++)
+    memcpy (p->domains[m], given[all->joins[m - list->count]],
+            FP_NAME_MAX + 1);
+}
+
+/* The volume is there: all its servers, and which of them are not. */
+static int
+take_members (struct looks *all, char why[FP_WHY_MAX])
+{
+  struct fp_volume_params *p = all->p;
+  const struct fp_members *list = all->list;
+  bool any = false;
+  int r;
+
+  p->members = *list;
+  r = probe_find_leaves (all, why);
+  if (r == 0)
+    r = probe_add_joins (all, why);
+  if (r < 0)
+    return r;
+  take_domains (all, list, p);
+  p->nr_servers = p->members.count;
+  p->away = 0;
+  for (uint32_t m = 0; m < list->count; m++) {
+    const struct look *k = all->at[m] >= 0 ? &all->look[all->at[m]] : NULL;
+    int there = probe_find_addr (all, list->members[m].addr);
+
+    if (k != NULL && k->knows) {
+      p->servers[m] = k->addr;
+      any |= list->members[m].current;
+      continue;
+    }
+    is_missing (all, m, why);
+    if (!p->degraded && !(p->leaves >> m & 1)) {
+      size_t n = strlen (why);
+
+      snprintf (why + n, FP_WHY_MAX - n,
+                "; degraded=true attaches without it, and what only it has "
+                "is EIO");
+      return -ENOTCONN;
+    }
+    if (there >= 0)
+      p->servers[m] = all->look[there].addr;
+    else if (fp_addr_parse (&p->servers[m], list->members[m].addr, NULL) < 0)
+      return -EPROTO;
+    p->away |= UINT64_C (1) << m;
+  }
+  if (!any)
+    return probe_say (
+        -ENOTCONN, why,
+        "volume %s: none of the servers that know which pieces exist "
+        "is there",
+        p->name);
+  return probe_check_leaves (all, why);
+}
+
+static int
+silent_server (const struct looks *all, char why[FP_WHY_MAX])
+{
+  for (unsigned i = 0; i < all->nr; i++)
+    if (all->look[i].named && !all->look[i].answers)
+      return probe_say (-ENOTCONN, why, "%s", all->look[i].why);
+  return 0;
+}
+
+/* There is none, or one that was never used. */
+static int
+begin_volume (struct looks *all, const struct look *known,
+              char why[FP_WHY_MAX])
+{
+  struct fp_volume_params *p = all->p;
+  int r = silent_server (all, why);
+
+  if (r == 0 && (p->add || p->nr_remove > 0))
+    return probe_say (-ENOENT, why,
+                      "none of the servers that are named has volume %s: add= "
+                      "and remove= need one that has it",
+                      p->name);
+  if (r == 0 && known == NULL && p->takeover)
+    return probe_say (-ENOENT, why,
+                      "nobody knows volume %s: is %s one of its servers? "
+                      "Without takeover= it is made",
+                      p->name, all->look[0].where);
+  if (r < 0)
+    return r;
+  for (unsigned i = 0; i < all->nr; i++)
+    if (all->look[i].knows && all->look[i].said.volume.slabs > 0)
+      return probe_say (
+          -EIO, why,
+          "%s: it has pieces of volume %s, and no list of its servers",
+          all->look[i].where, p->name);
+  if (known == NULL && p->size == 0)
+    return probe_say (-ENOENT, why,
+                      "there is no volume %s: size=SIZE is needed to make it",
+                      p->name);
+  if (known != NULL) {
+    p->uuid = known->said.volume.uuid;
+    p->size = known->said.volume.size;
+  }
+  p->members.version = 0;
+  p->members.count = 0;
+  return 0;
+}
+
+static int
+attach (struct looks *all, char why[FP_WHY_MAX])
+{
+  struct fp_volume_params *p = all->p;
+  const struct look *known;
+  int r;
+
+  all->nr = 0;
+  for (unsigned i = 0; i < p->nr_servers; i++)
+    look_at (all, &p->servers[i], true, NULL);
+  r = check_twice (all, why);
+  if (r < 0)
+    return r;
+  known = find_knows (all);
+  if (known == NULL && all->again)
+    return silent_server (all, why) < 0
+               ? -ENOTCONN
+               : probe_say (
+                     -ENOENT, why,
+                     "volume %s is gone: it was deleted, or its servers were "
+                     "started anew",
+                     p->name);
+  if (known == NULL)
+    return begin_volume (all, NULL, why);
+  if (all->again && !fp_uuid_is_nil (&all->uuid) &&
+      !fp_uuid_eq (&all->uuid, &known->said.volume.uuid))
+    return probe_say (-ENOENT, why, "volume %s is gone: this is another one",
+                      p->name);
+  r = check_same_volume (all, why);
+  if (r < 0)
+    return r;
+  do
+    choose_list (all);
+  while (all->list != NULL && ask_members (all, &known->said.volume.uuid));
+
+  r = check_shape (all, why);
+  /* By whom died before us, perhaps: OPEN knows. */
+  if (r == 0 && !all->again)
+    r = check_attached (all, why);
+  if (r < 0)
+    return r;
+  if (all->list == NULL)
+    return begin_volume (all, known, why);
+  r = check_members (all, why);
+  if (r == 0)
+    r = take_members (all, why);
+  if (r < 0)
+    return r;
+  p->uuid = known->said.volume.uuid;
+  p->size = known->said.volume.size;
+  p->slab_size = known->said.volume.slab_size;
+  p->resume = true;
+  return 0;
+}
+
+/* A server that was away when its client left, or went itself, lets nobody
+ * else have the volume before the lease of that one is over.  To wait for that
+ * after the fork would be to fail there, unseen: so it is waited for here, if
+ * it was said that it is so, and seen if the client comes back.  -EAGAIN: look
+ * again; -EBUSY: it takes too long.
+ */
+static int
+await_fenced (const struct looks *all, uint64_t *deadline,
+              char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = all->p;
+  const struct look *k = NULL;
+  uint32_t ms = 0;
+
+  for (unsigned i = 0; i < all->nr; i++) {
+    if (!all->look[i].knows || all->look[i].said.fenced_ms <= ms)
+      continue;
+    k = &all->look[i];
+    ms = k->said.fenced_ms;
+  }
+  /* Who takes it over shuts that client out before it waits; and who takes the
+   * place of it may have it at once.
+   */
+  if (k == NULL || p->takeover || (all->again && !fp_uuid_is_nil (&p->client)))
+    return 0;
+  probe_say (-EBUSY, why,
+             "%s: %s may still believe that it has volume %s, until its lease "
+             "there is over",
+             k->where, k->said.volume.client, p->name);
+  if (*deadline == 0 && ms <= FENCED_MS) {
+    *deadline = fp_deadline_in_ms (ms + FENCED_MORE_MS);
+    if (p->waits != NULL)
+      p->waits (why, ms);
+  }
+  if (*deadline == 0 || fp_deadline_passed (*deadline)) {
+    size_t n = strlen (why);
+
+    snprintf (why + n, FP_WHY_MAX - n,
+              ": ask again in %u s, or let takeover=true wait for it",
+              ms / 1000 + 1);
+    return -EBUSY;
+  }
+  poll (NULL, 0, (int) FP_MIN (ms, (uint32_t) FENCED_STEP_MS));
+  return -EAGAIN;
+}
+
+int
+fp_probe_named (struct fp_volume_params *p, char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (fp_free) struct looks *all = calloc (1, sizeof *all);
+  uint64_t deadline = fp_deadline_in_ms (ATTACHED_MS), fenced = 0;
+  int r;
+
+  if (all == NULL)
+    return probe_say (-ENOMEM, why, "%s", strerror (ENOMEM));
+  all->p = p;
+  all->again = p->resume;
+  all->uuid = p->uuid;
+  p->resume = false;
+  p->away = 0;
+  all->was = *p;
+  for (;;) {
+    r = attach (all, why);
+    if (r == 0) {
+      r = await_fenced (all, &fenced, why);
+      if (r != -EAGAIN)
+        return r;
+      *p = all->was;
+      continue;
+    }
+    if (r != -EBUSY || fp_deadline_passed (deadline))
+      return r;
+    poll (NULL, 0, ATTACHED_STEP_MS);
+  }
+}

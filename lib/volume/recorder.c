@@ -1,0 +1,719 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "volume/mirror.h"
+#include "volume/recorder_int.h"
+#include "volume/sync.h"
+
+/* A member may take this part of `timeout` to answer, as long as there is
+ * another one.
+ */
+#define PATIENCE_PART 4
+#define PATIENCE_MIN_MS 20u
+#define REJOIN_MS 1000 /* between two tries */
+
+static uint64_t
+bit (unsigned server)
+{
+  return UINT64_C (1) << server;
+}
+
+static unsigned
+count (uint64_t set)
+{
+  return (unsigned) __builtin_popcountll (set);
+}
+
+unsigned
+recorder_patience_ms (const struct fp_recorder *r)
+{
+  return FP_MAX (r->v->p.timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS);
+}
+
+/* ---- from other threads ---- */
+
+static void
+push (struct fp_recorder *r, uint32_t i)
+{
+  struct fp_piece *p = r->v->pieces->p;
+
+  p[i].next_wanted = FP_NO_PIECE;
+  if (r->head == FP_NO_PIECE)
+    r->head = i;
+  else
+    p[r->tail].next_wanted = i;
+  r->tail = i;
+  pthread_cond_broadcast (&r->cond);
+}
+
+uint64_t
+fp_recorder_bits (const struct fp_volume *v)
+{
+  return fp_map_bits (v->pieces->nr, v->pieces->copies);
+}
+
+static void
+push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
+{
+  struct fp_recorder *r = v->recorder;
+  struct fp_piece *p = &v->pieces->p[k];
+
+  FP_LOCK_SCOPE (&r->lock);
+  /* Who has shut it may be about to push it; and one that is not live any
+   * more, which it ceases to be before nothing is due, is the manager's.
+   */
+  if (atomic_load (&p->record) != RECORD_NOTHING ||
+      fp_piece_state (p) == FP_PIECE_BUSY ||
+      !(fp_mirror_live (v->pieces, fp_piece_of (v->pieces, k)) >>
+            fp_copy_of (v->pieces, k) &
+        1))
+    return;
+  atomic_store (&p->record, what);
+  push (r, (uint32_t) k);
+}
+
+void
+fp_recorder_drop (struct fp_volume *v, uint64_t k)
+{
+  push_copy (v, k, RECORD_DROP);
+}
+
+void
+fp_recorder_live (struct fp_volume *v, uint64_t k)
+{
+  push_copy (v, k, RECORD_LIVE);
+}
+
+bool
+fp_recorder_is_due (struct fp_volume *v, uint64_t k)
+{
+  return atomic_load (&v->pieces->p[k].record) != RECORD_NOTHING;
+}
+
+int
+fp_recorder_settled (struct fp_volume *v, uint64_t k, uint64_t deadline_ns)
+{
+  struct fp_recorder *r = v->recorder;
+
+  FP_LOCK_SCOPE (&r->lock);
+  while (atomic_load (&v->pieces->p[k].record) != RECORD_NOTHING) {
+    if (fp_deadline_passed (deadline_ns))
+      return -ETIMEDOUT;
+    recorder_wait_ms (r, 20);
+  }
+  return 0;
+}
+
+void
+fp_recorder_exists (struct fp_volume *v, uint64_t i)
+{
+  struct fp_recorder *r = v->recorder;
+
+  FP_LOCK_SCOPE (&r->lock);
+  atomic_store (&v->pieces->p[i].record, RECORD_EXISTS);
+  push (r, (uint32_t) i);
+}
+
+void
+recorder_wait_ms (struct fp_recorder *r, unsigned ms)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, ms);
+  /* A timeout is as good as a wake-up: the caller looks again. */
+  (void) pthread_cond_timedwait (&r->cond, &r->lock, &until);
+}
+
+int
+fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
+{
+  struct fp_recorder *r = v->recorder;
+  struct fp_piece *p = &v->pieces->p[i];
+
+  if (r == NULL)
+    return 0;
+  if (r->frozen)
+    return -EROFS;
+  FP_LOCK_SCOPE (&r->lock);
+  atomic_store (&p->record, RECORD_GONE);
+  push (r, (uint32_t) i);
+  while (atomic_load (&p->record) == RECORD_GONE) {
+    if (fp_deadline_passed (deadline_ns)) {
+      /* Some may have heard of it by now. */
+      atomic_store (&p->record, RECORD_REVERSE);
+      return -EIO;
+    }
+    recorder_wait_ms (r, 20);
+  }
+  /* Should its server be away now, it will not be READY again after that. */
+  p->releasing = true;
+  return 0;
+}
+
+int
+fp_recorder_sync (struct fp_volume *v, uint64_t deadline_ns)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL)
+    return 0;
+  FP_LOCK_SCOPE (&r->lock);
+  while (r->head != FP_NO_PIECE || r->nr_batch > 0) {
+    if (fp_deadline_passed (deadline_ns))
+      return -ETIMEDOUT;
+    recorder_wait_ms (r, 20);
+  }
+  return 0;
+}
+
+void
+fp_recorder_wake (struct fp_volume *v)
+{
+  FP_LOCK_SCOPE (&v->recorder->lock);
+  v->recorder->answers++;
+  pthread_cond_broadcast (&v->recorder->cond);
+}
+
+bool
+fp_recorder_may_exist (struct fp_volume *v, uint64_t i)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL || r->frozen || !atomic_load (&r->known))
+    return true;
+  return atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
+}
+
+/* ---- asking ---- */
+
+uint64_t
+recorder_ask (struct fp_recorder *r, uint64_t servers, enum record_op op,
+              const void *what, uint64_t deadline_ns, uint64_t *refused)
+{
+  struct fp_link **links = r->v->links;
+  uint64_t asked = 0, open, done = 0;
+
+  for (unsigned i = 0; i < r->v->nr_links; i++)
+    if ((servers & bit (i)) && fp_link_record (links[i], op, what))
+      asked |= bit (i);
+  open = asked;
+  while (open != 0) {
+    uint64_t answers;
+
+    {
+      FP_LOCK_SCOPE (&r->lock);
+      answers = r->answers;
+    }
+    for (unsigned i = 0; i < r->v->nr_links; i++) {
+      int result;
+
+      if (!(open & bit (i)) || !fp_link_record_result (links[i], &result))
+        continue;
+      open &= ~bit (i);
+      if (result == 0)
+        done |= bit (i);
+      else if (refused != NULL && (result == -EINVAL || result == -EEXIST))
+        *refused |= bit (i);
+    }
+    if (open == 0 || fp_deadline_passed (deadline_ns))
+      break;
+    FP_LOCK_SCOPE (&r->lock);
+    if (r->stop)
+      break;
+    if (answers == r->answers)
+      recorder_wait_ms (r, 20);
+  }
+  for (unsigned i = 0; i < r->v->nr_links; i++)
+    if (open & bit (i))
+      fp_link_record_leave (links[i]);
+  return done;
+}
+
+/* ---- the list ---- */
+
+/* What is known of servers that came back with nothing: they are no members
+ * until they were given everything.
+ */
+static void
+note_restarted (struct fp_recorder *r, uint64_t *answered)
+{
+  uint64_t gone;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    gone = r->restarted;
+    r->restarted = 0;
+    for (unsigned i = 0; i < r->v->nr_links; i++)
+      if (gone & r->listed & bit (i))
+        r->list.members[i].server = r->uuid[i];
+  }
+  gone &= r->listed;
+  if (gone == 0)
+    return;
+  r->attempted = 0;
+  r->members &= ~gone;
+  r->durable &= ~gone;
+  r->anchor &= ~gone;
+  for (unsigned i = 0; i < r->nr_tried; i++)
+    r->tried[i].set &= ~gone;
+  /* All who could have heard of the last attempts are gone. */
+  if (r->anchor == 0)
+    r->anchor = r->durable;
+  *answered &= ~gone;
+  r->list_due = true;
+}
+
+bool
+recorder_may_shrink (const struct fp_recorder *r, unsigned was, unsigned is)
+{
+  return fp_roster_may_shrink (was, is, r->v->p.copies);
+}
+
+/* Is there a list that was sent and that more than half of its current members
+ * could come back with, of whom none is in the next one?
+ */
+static bool
+may_come_back (const struct fp_recorder *r, uint64_t next)
+{
+  for (unsigned i = 0; i < r->nr_tried; i++)
+    if (2 * count (r->tried[i].set & ~next) > r->tried[i].nr)
+      return true;
+  return false;
+}
+
+/* Such a list is sent now.  False: there are too many. */
+static bool
+note_tried (struct fp_recorder *r, uint64_t set)
+{
+  for (unsigned i = 0; i < r->nr_tried; i++)
+    if (r->tried[i].set == set && r->tried[i].nr == count (set))
+      return true;
+  if (r->nr_tried == RECORDER_TRIED)
+    return false;
+  r->tried[r->nr_tried].set = set;
+  r->tried[r->nr_tried++].nr = count (set);
+  return true;
+}
+
+/* May the next list be theirs alone? */
+static bool
+may_write (const struct fp_recorder *r, uint64_t set)
+{
+  if ((set & ~r->leaving) == 0)
+    return false;
+  if (r->durable == 0)
+    return true;
+  /* Else nobody would be left who is current in that list and the ones before
+   * (the anchor), and no list could be written any more.
+   */
+  return (set & r->anchor & ~r->leaving) != 0 && !may_come_back (r, set) &&
+         recorder_may_shrink (r, count (r->durable), count (set & r->durable));
+}
+
+static void
+compose_list (struct fp_recorder *r, uint64_t set)
+{
+  r->sent.version = r->list.version;
+  r->sent.count = 0;
+  for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
+    r->list.members[i].current = (set & bit (i)) != 0;
+    if (r->listed & ~r->leaving & bit (i))
+      r->sent.members[r->sent.count++] = r->list.members[i];
+  }
+}
+
+/* What is tried once more is the same list: it keeps its version, so that one
+ * server, if it alone hears all of the attempts, gets no further than the next
+ * client does.
+ */
+static void
+next_version (struct fp_recorder *r, uint64_t set)
+{
+  if (!r->begun)
+    r->list.version |= FP_ROSTER_ROUND - 1;
+  if (!r->begun || r->attempted != set)
+    r->list.version++;
+  r->begun = true;
+  r->attempted = set;
+}
+
+int
+recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
+{
+  r->list_due = true;
+  for (;;) {
+    uint64_t set = r->members, done, refused = 0;
+    uint64_t end = fp_deadline_in_ms (recorder_patience_ms (r));
+
+    if (!may_write (r, set) || !note_tried (r, set & ~r->leaving))
+      return -EAGAIN;
+    next_version (r, set);
+    compose_list (r, set);
+    /* Who leaves is asked, and is none of those that this list names. */
+    r->anchor &= set & ~r->leaving;
+    if (r->durable == 0)
+      r->anchor = set & ~r->leaving;
+    done = recorder_ask (r, set, RECORD_OP_MEMBERS, &r->sent,
+                         FP_MIN (end, deadline_ns), &refused);
+    if (refused != 0)
+      return -EPERM;
+    if (done == set) {
+      r->durable = r->anchor = set;
+      r->nr_tried = 0;
+      r->list_due = false;
+      r->attempted = 0;
+      FP_LOCK_SCOPE (&r->lock);
+      r->version = r->list.version;
+      recorder_changed (r);
+      r->current = r->durable;
+      atomic_store (&r->v->current, r->durable);
+      atomic_fetch_and (&r->v->fresh, ~r->durable);
+      return 0;
+    }
+    if (fp_deadline_passed (deadline_ns) || !may_write (r, done))
+      return -EAGAIN;
+    r->members = done;
+  }
+}
+
+/* The list is due.  Those that are away are left out, if enough are there. */
+static void
+mend_list (struct fp_recorder *r)
+{
+  uint64_t up;
+  int e;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    up = r->up;
+  }
+  if (may_write (r, r->members & up))
+    r->members &= up;
+  if ((r->members & ~up) != 0)
+    return; /* what they have may be the last list */
+  e = recorder_write_list (r,
+                           fp_deadline_in_ms (4 * recorder_patience_ms (r)));
+  if (e == -EPERM)
+    fp_volume_taken (r->v, NULL);
+}
+
+/* One that is up and no current member is given everything. */
+static void
+rejoin (struct fp_recorder *r)
+{
+  uint64_t out, up, done;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    up = r->up;
+    if (!fp_deadline_passed (r->rejoin_ns))
+      return;
+  }
+  out = up & ~r->members & r->listed & ~r->leaving;
+  if (out == 0)
+    return;
+  done = recorder_ask (r, out, RECORD_OP_MAP_WRITE, NULL,
+                       fp_deadline_in_ms (2 * recorder_patience_ms (r)), NULL);
+  if (done != 0) {
+    r->members |= done;
+    r->list_due = true;
+    mend_list (r);
+  }
+  if ((out & ~r->members) != 0 || r->list_due) {
+    FP_LOCK_SCOPE (&r->lock);
+    r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
+  }
+}
+
+/* ---- changes of the map ---- */
+
+/* The next pieces that are to be recorded alike. */
+static unsigned
+take_batch (struct fp_recorder *r)
+{
+  struct fp_piece *p = r->v->pieces->p;
+
+  FP_LOCK_SCOPE (&r->lock);
+  r->change.count = 0;
+  while (r->head != FP_NO_PIECE && r->change.count < FP_MAX_GRANTS) {
+    uint32_t i = r->head;
+    bool exist = atomic_load (&p[i].record) != RECORD_GONE &&
+                 atomic_load (&p[i].record) != RECORD_DROP;
+
+    if (r->change.count > 0 && exist != r->change.exist)
+      break;
+    r->change.exist = exist;
+    r->head = p[i].next_wanted;
+    r->batch[r->change.count] = i;
+    r->change.pieces[r->change.count++] = i;
+  }
+  r->nr_batch = r->change.count;
+  return r->nr_batch;
+}
+
+static void
+change_map (struct fp_recorder *r)
+{
+  for (uint32_t n = 0; n < r->change.count; n++) {
+    uint64_t i = r->change.pieces[n], mask = UINT64_C (1) << (i % 64);
+
+    if (r->change.exist)
+      atomic_fetch_or (&r->map[i / 64], mask);
+    else
+      atomic_fetch_and (&r->map[i / 64], ~mask);
+  }
+}
+
+/* Every current member has it. */
+static void
+finish_batch (struct fp_recorder *r)
+{
+  struct fp_volume *v = r->v;
+  struct fp_piece *p = v->pieces->p;
+  uint32_t settle[FP_MAX_GRANTS], dropped[FP_MAX_GRANTS];
+  unsigned n = 0, nr_dropped = 0;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    for (unsigned k = 0; k < r->nr_batch; k++) {
+      uint32_t i = r->batch[k];
+
+      if (r->change.exist) {
+        if (atomic_load (&p[i].record) != RECORD_LIVE)
+          settle[n++] = i;
+        atomic_store (&p[i].record, RECORD_NOTHING);
+      }
+      else if (atomic_load (&p[i].record) == RECORD_DROP) {
+        dropped[nr_dropped++] = i;
+      }
+      else if (atomic_load (&p[i].record) == RECORD_REVERSE) {
+        push (r, i);
+      }
+      else {
+        atomic_store (&p[i].record, RECORD_NOTHING);
+      }
+    }
+    r->nr_batch = 0;
+    pthread_cond_broadcast (&r->cond);
+  }
+  for (unsigned k = 0; k < n; k++)
+    fp_link_settle (v->links[atomic_load (&p[settle[k]].server)], settle[k]);
+  /* Not to be asked for anew before it has left. */
+  for (unsigned k = 0; k < nr_dropped; k++) {
+    fp_mirror_dropped (v, dropped[k]);
+    FP_LOCK_SCOPE (&r->lock);
+    atomic_store (&p[dropped[k]].record, RECORD_NOTHING);
+    pthread_cond_broadcast (&r->cond);
+  }
+  fp_volume_wake_lanes (v);
+}
+
+static bool
+is_stopping (struct fp_recorder *r)
+{
+  FP_LOCK_SCOPE (&r->lock);
+  return r->stop;
+}
+
+/* Members that are known to be away are not waited for. */
+static void
+leave_out_dead (struct fp_recorder *r)
+{
+  uint64_t up;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    up = r->up;
+  }
+  if ((r->members & ~up) != 0 && may_write (r, r->members & up))
+    r->list_due = true;
+}
+
+/* Until all current members have the batch, or nobody is left to ask for it
+ * just now.
+ */
+static void
+record_batch (struct fp_recorder *r)
+{
+  uint64_t since = fp_now_ns (), answered = 0;
+  uint64_t patience = recorder_patience_ms (r) * FP_NS_PER_MS;
+
+  change_map (r);
+  while (!is_stopping (r)) {
+    uint64_t left;
+
+    /* Who waits for this has another copy to go on with. */
+    if (fp_volume_is_mirrored (r->v))
+      leave_out_dead (r);
+    note_restarted (r, &answered);
+    recorder_note_changes (r);
+    if (r->list_due)
+      mend_list (r);
+    left = r->members & ~answered;
+    if (left == 0 && r->members != 0 && !r->list_due) {
+      finish_batch (r);
+      return;
+    }
+    if (left != 0)
+      answered |=
+          recorder_ask (r, left, RECORD_OP_MAP, &r->change,
+                        fp_deadline_in_ms (recorder_patience_ms (r)), NULL);
+    left = r->members & ~answered;
+    if (left == 0 && r->members != 0 && !r->list_due)
+      continue;
+    if (fp_now_ns () - since >= patience) {
+      if (left != 0 && may_write (r, r->members & answered)) {
+        r->members &= answered;
+        r->list_due = true;
+        continue;
+      }
+      rejoin (r);
+    }
+    FP_LOCK_SCOPE (&r->lock);
+    if (!r->stop)
+      recorder_wait_ms (r, 10);
+  }
+}
+
+/* ---- the thread ---- */
+
+static void
+recorder_main (void *arg)
+{
+  struct fp_recorder *r = arg;
+
+  while (!is_stopping (r)) {
+    uint64_t nobody = 0;
+
+    note_restarted (r, &nobody);
+    recorder_note_changes (r);
+    if (r->list_due)
+      mend_list (r);
+    rejoin (r);
+    if (take_batch (r) > 0) {
+      record_batch (r);
+      continue;
+    }
+    FP_LOCK_SCOPE (&r->lock);
+    if (!r->stop && r->head == FP_NO_PIECE && !recorder_asked (r))
+      recorder_wait_ms (r, r->list_due ? 50 : 500);
+  }
+}
+
+int
+recorder_run (struct fp_recorder *r)
+{
+  int e = fp_thread_create (&r->thread, "fp-record", recorder_main, r);
+
+  r->runs = e == 0;
+  return e;
+}
+
+/* It is the recorder's. */
+static bool
+has_memory (struct fp_piece *p)
+{
+  uint8_t what = atomic_load (&p->record);
+
+  return what != RECORD_DROP && what != RECORD_LIVE;
+}
+
+/* Nothing more is recorded: the pieces that waited for it are their links', so
+ * that these forget what they mapped.
+ */
+static void
+give_back (struct fp_recorder *r)
+{
+  struct fp_piece *p = r->v->pieces->p;
+
+  for (unsigned k = 0; k < r->nr_batch; k++)
+    if (has_memory (&p[r->batch[k]]))
+      fp_link_settle (r->v->links[atomic_load (&p[r->batch[k]].server)],
+                      r->batch[k]);
+  r->nr_batch = 0;
+  while (r->head != FP_NO_PIECE) {
+    uint32_t i = r->head;
+
+    r->head = p[i].next_wanted;
+    if (has_memory (&p[i]))
+      fp_link_settle (r->v->links[atomic_load (&p[i].server)], i);
+  }
+}
+
+bool
+fp_recorder_untouched (struct fp_volume *v)
+{
+  return v->recorder == NULL || v->recorder->list.version == 0;
+}
+
+void
+fp_recorder_stop (struct fp_volume *v)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL)
+    return;
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    r->stop = true;
+    pthread_cond_broadcast (&r->cond);
+  }
+  if (r->runs && fp_thread_join (&r->thread) < 0)
+    abort (); /* joined twice: a bug */
+  r->runs = false;
+  r->unsettled = r->head != FP_NO_PIECE || r->nr_batch > 0;
+  give_back (r);
+}
+
+int
+fp_recorder_new (struct fp_volume *v)
+{
+  struct fp_recorder *r;
+
+  if (v->p.name[0] == '\0')
+    return 0;
+  r = calloc (1, sizeof *r);
+  if (r == NULL)
+    return -ENOMEM;
+  r->v = v;
+  r->head = FP_NO_PIECE;
+  fp_mutex_init (&r->lock);
+  fp_cond_init (&r->cond);
+  for (uint32_t i = 0; i < v->p.members.count; i++)
+    r->uuid[i] = v->p.members.members[i].server;
+  atomic_store (&r->unheard, v->p.away);
+  v->recorder = r;
+  r->words = (fp_recorder_bits (v) + 63) / 64;
+  r->map = calloc (r->words, sizeof *r->map);
+  return r->map == NULL ? -ENOMEM : 0;
+}
+
+void
+fp_recorder_free (struct fp_volume *v)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL)
+    return;
+  assert (!r->runs);
+  /* Of a link that went on for a moment longer. */
+  while (r->head != FP_NO_PIECE) {
+    if (has_memory (&v->pieces->p[r->head]))
+      fp_copy_forget (&v->pieces->p[r->head].copy);
+    r->head = v->pieces->p[r->head].next_wanted;
+  }
+  pthread_cond_destroy (&r->cond);
+  pthread_mutex_destroy (&r->lock);
+  free ((void *) r->map);
+  free (r);
+  v->recorder = NULL;
+}

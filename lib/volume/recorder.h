@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* recorder.h - what the servers of a volume with a name keep about it, and
+ * how it is kept in step with what the client does: which pieces exist (the
+ * map), and who the servers are (the list of members).  docs/PROTOCOL.md,
+ * 'Volumes with a name', has the rules; this is who follows them.
+ *
+ * One thread, the recorder, decides what all the servers are told next; each
+ * link's thread tells its own.  A change of the map is over when every
+ * current member has it.  One that does not answer is left out of the list of
+ * members (a new version, at all the others), and taken in again when it is
+ * back and was given the whole map.  There is no failure: what cannot be
+ * recorded waits, its piece is BUSY, and who waits for that has a deadline.
+ *
+ * A list may be recorded in part, when its answers were lost.  So that whoever
+ * asks all current members of any list that some server has hears of the
+ * newest:
+ *
+ *  - each list that is tried has a version of its own, in a range that is the
+ *    client's (FP_ROSTER_ROUND);
+ *  - a new list is recorded at one at least of the current members of each
+ *    list that may be somewhere (`anchor`), at so many that no more than half
+ *    of these could come back without them, and at half of those of the last
+ *    one that all had, so that more than half of these know that it is old;
+ *  - after an attempt nothing that is recorded counts until one succeeded.
+ *
+ * Each attachment begins with a list of a higher version, and the labels that
+ * follow have generations above version * 2^32: so they are higher than those
+ * of a server that was not there to be asked.
+ *
+ * A volume that was attached without more than half of its current members
+ * (degraded=true) is `frozen`: there may be a newer list.  What is labelled
+ * can be read and written, nothing else; nothing is recorded.
+ *
+ * Threads:  any, but for start and stop.
+ * Memory:   only new allocates.
+ */
+
+#ifndef FP_RECORDER_H
+#define FP_RECORDER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/uuid.h"
+#include "volume/volume.h"
+
+struct fp_recorder;
+
+/* In v->recorder, for a volume with a name; the calls below do nothing for
+ * one without.
+ */
+int fp_recorder_new (struct fp_volume *v);
+void fp_recorder_free (struct fp_volume *v);
+
+/* The links are up that have to be: find out what exists, drop what does
+ * not, write the list, and start the thread.
+ */
+int fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
+                       char why[FP_WHY_MAX]);
+/* Pieces that wait go back to their links. */
+void fp_recorder_stop (struct fp_volume *v);
+/* It was stopped, and nothing is written any more: if all copies are alike,
+ * that is recorded, so that whoever comes next can believe them all.
+ */
+void fp_recorder_rest (struct fp_volume *v);
+
+/* No server was told of any list yet.  Of the start's thread. */
+bool fp_recorder_untouched (struct fp_volume *v);
+
+/* A link came up, to a server of that name; or is down. */
+void fp_recorder_up (struct fp_volume *v, unsigned server,
+                     const struct fp_uuid *uuid);
+void fp_recorder_down (struct fp_volume *v, unsigned server);
+/* A link has done what it was asked to. */
+void fp_recorder_wake (struct fp_volume *v);
+
+/* Piece i, which is BUSY and has its memory, is to be recorded; then its link
+ * makes it READY (fp_link_settle).
+ */
+void fp_recorder_exists (struct fp_volume *v, uint64_t i);
+/* Piece i, which is BUSY and drained, does not exist any more: its memory may
+ * be released.  -EROFS: frozen.  -EIO: not by then; the piece is the
+ * recorder's now, and will be READY again some time.
+ */
+int fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns);
+/* A piece that has several copies: entry k shall be recorded as one that is
+ * not live (then fp_mirror_dropped), or that is.  Nothing, if there is
+ * something to be recorded of it already.
+ */
+void fp_recorder_drop (struct fp_volume *v, uint64_t k);
+void fp_recorder_live (struct fp_volume *v, uint64_t k);
+/* Something is to be recorded of entry k. */
+bool fp_recorder_is_due (struct fp_volume *v, uint64_t k);
+/* Nothing is to be recorded of entry k, which nobody else can get at;
+ * -ETIMEDOUT.
+ */
+int fp_recorder_settled (struct fp_volume *v, uint64_t k,
+                         uint64_t deadline_ns);
+/* The map has so many bits: one for each entry, and where there are several
+ * copies one more, that a client is at work.
+ */
+uint64_t fp_recorder_bits (const struct fp_volume *v);
+
+/* Wait until nothing waits to be recorded. */
+int fp_recorder_sync (struct fp_volume *v, uint64_t deadline_ns);
+
+/* Can a label of piece i, heard of late, be more than a leftover? */
+bool fp_recorder_may_exist (struct fp_volume *v, uint64_t i);
+
+/* Server i has named all that it holds, for the first time.  Its thread. */
+void fp_recorder_heard (struct fp_volume *v, unsigned i);
+/* Server i comes late: is a label there, which may be open, in doubt because
+ * others were not heard yet?  (link_learn.h.)  Under fp_volume.lock.
+ */
+bool fp_recorder_doubts (struct fp_volume *v, unsigned i, bool open);
+
+/* Server i, whose link is not started yet, is this one. */
+void fp_recorder_expect (struct fp_volume *v, unsigned i,
+                         const struct fp_uuid *server);
+/* It is up: a member from now on, first not current.  -ETIMEDOUT: not by then,
+ * but as soon as that can be; -EBUSY: that is so of another one still.  Its
+ * place is not closed any more when it is.
+ */
+int fp_recorder_join (struct fp_volume *v, unsigned i,
+                      const struct fp_server_name *name, uint64_t deadline_ns);
+/* It is none any more; at the deadline (-ETIMEDOUT) it still is. */
+int fp_recorder_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns);
+
+struct fp_recorder_status {
+  uint64_t version; /* of the list */
+  uint64_t current; /* a set of servers */
+  bool frozen;
+};
+void fp_recorder_status (struct fp_volume *v, struct fp_recorder_status *s);
+
+#endif /* FP_RECORDER_H */

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* recorder_copies.c - which copies of each piece are live, when a volume is
+ * attached, and what is left for the next client when it is detached
+ * (mirror.h).
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "volume/mirror.h"
+#include "volume/recorder_int.h"
+#include "volume/stripe.h"
+
+static bool
+has_bit (const struct fp_recorder *r, uint64_t n)
+{
+  return atomic_load (&r->map[n / 64]) >> (n % 64) & 1;
+}
+
+static void
+set_bit (struct fp_recorder *r, uint64_t n, bool on)
+{
+  uint64_t mask = UINT64_C (1) << (n % 64);
+
+  if (on)
+    atomic_fetch_or (&r->map[n / 64], mask);
+  else
+    atomic_fetch_and (&r->map[n / 64], ~mask);
+}
+
+/* Its last client did not end in order: what it was writing may be in some of
+ * the copies.  One that is there is believed, the others are made anew.
+ */
+static uint8_t
+believe_one (struct fp_recorder *r, uint64_t i, uint8_t live)
+{
+  struct fp_pieces *t = r->v->pieces;
+  uint8_t one = 0;
+
+  for (unsigned c = 0; one == 0 && c < t->copies; c++) {
+    uint64_t k = fp_mirror_entry (t, i, c);
+
+    if ((live >> c & 1) && fp_piece_state (&t->p[k]) == FP_PIECE_READY)
+      one = (uint8_t) (1u << c);
+  }
+  if (one != 0)
+    return one;
+  /* As soon as one is. */
+  atomic_store (&t->p[i].diverged, true);
+  fp_mirror_missed (r->v, i, 0, fp_piece_length (t, i), 0);
+  return live;
+}
+
+static void
+take_piece (struct fp_recorder *r, uint64_t i, bool unclean)
+{
+  struct fp_pieces *t = r->v->pieces;
+  uint8_t live = 0, all;
+
+  for (unsigned c = 0; c < t->copies; c++)
+    if (has_bit (r, fp_mirror_entry (t, i, c)))
+      live |= (uint8_t) (1u << c);
+  all = live;
+  /* Whoever is dead for good may have known of it, and nobody else does. */
+  if (r->forced && live == 0)
+    all = live = 1;
+  if (unclean && (live & (live - 1)) != 0)
+    live = believe_one (r, i, live);
+  for (unsigned c = 0; c < t->copies; c++)
+    set_bit (r, fp_mirror_entry (t, i, c), live >> c & 1);
+  if (live == 0)
+    fp_piece_clear_written (t, i, 0, t->piece_size);
+  else
+    fp_piece_set_all_written (t, i);
+  if (all != live)
+    fp_mirror_missed (r->v, i, 0, fp_piece_length (t, i), live);
+  atomic_store (&t->live[i], live);
+}
+
+int
+recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
+                      char why[FP_WHY_MAX])
+{
+  struct fp_pieces *t = r->v->pieces;
+  uint64_t members = r->v->p.resume ? r->members : fp_volume_all_links (r->v);
+  bool unclean;
+
+  if (!fp_volume_is_mirrored (r->v))
+    return 0;
+  unclean = has_bit (r, t->all);
+  for (uint64_t i = 0; i < t->nr; i++)
+    take_piece (r, i, unclean);
+  set_bit (r, t->all, true);
+  if (recorder_ask_all (r, members, RECORD_OP_MAP_WRITE, deadline_ns) !=
+      members) {
+    snprintf (why, FP_WHY_MAX,
+              "volume %s: not all of its servers recorded which copies count",
+              r->v->p.name);
+    return -EIO;
+  }
+  return 0;
+}
+
+void
+fp_recorder_rest (struct fp_volume *v)
+{
+  struct fp_recorder *r = v->recorder;
+  uint64_t deadline;
+
+  if (r == NULL || !fp_volume_is_mirrored (v) || !atomic_load (&v->started) ||
+      atomic_load (&v->taken) || r->list_due || r->unsettled)
+    return;
+  for (uint64_t i = 0; i < v->pieces->nr; i++)
+    if (atomic_load (&v->pieces->p[i].diverged))
+      return;
+  r->stop = false; /* its thread has ended */
+  r->change = (struct fp_map_change) {
+    .exist = false,
+    .count = 1,
+    .pieces = { v->pieces->all },
+  };
+  deadline = fp_deadline_in_ms (v->p.timeout_ms);
+  /* Whoever does not hear of it says that it is so: which is safe. */
+  (void) recorder_ask (r, r->members, RECORD_OP_MAP, &r->change, deadline,
+                       NULL);
+}

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* recorder_start.c - what the servers have of a volume with a name, when it
+ * is attached.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "volume/link_learn.h"
+#include "volume/mirror.h"
+#include "volume/recorder_int.h"
+
+static int __attribute__ ((__format__ (__printf__, 3, 4)))
+say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (why, FP_WHY_MAX, fmt, args);
+  va_end (args);
+  return e;
+}
+
+static int
+changed (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  return say (-EAGAIN, why,
+              "volume %s: another client changed it meanwhile: try again",
+              r->v->p.name);
+}
+
+/* Nobody has written to it: the list is to be made. */
+static int
+begin_new (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &r->v->p;
+
+  if (p->resume)
+    return changed (r, why);
+  r->list.count = r->v->nr_links;
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    if (fp_link_said (r->v->links[i])->volume.slabs > 0)
+      return say (-EIO, why,
+                  "volume %s: a server has pieces of it, and no list of its "
+                  "servers",
+                  p->name);
+    r->list.members[i].server = r->uuid[i];
+    fp_addr_format (&p->servers[i], r->list.members[i].addr);
+    memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
+  }
+  r->members = fp_volume_all_links (r->v);
+  return 0;
+}
+
+/* In the order of the links, with the addresses and domains that we use. */
+static int
+take_list (struct fp_recorder *r, const struct fp_members *list,
+           char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &r->v->p;
+  unsigned away = 0;
+
+  if (!p->resume ||
+      list->count !=
+          p->members.count - (uint32_t) __builtin_popcountll (p->joins))
+    return changed (r, why);
+  if (list->version >= FP_ROSTER_VERSION_MAX)
+    return say (-EPROTO, why,
+                "volume %s: a list of servers of version %" PRIu64, p->name,
+                list->version);
+  r->list.version = list->version;
+  r->list.count = r->v->nr_links;
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    int at = fp_roster_find (list, &r->uuid[i]);
+
+    if (p->joins >> i & 1 && at < 0) {
+      r->list.members[i].server = r->uuid[i];
+      continue;
+    }
+    if (at < 0 || (p->joins >> i & 1))
+      return changed (r, why);
+    r->list.members[i] = list->members[at];
+    if (!list->members[at].current)
+      continue;
+    r->durable |= UINT64_C (1) << i;
+    if (p->away >> i & 1)
+      away++;
+    else
+      r->members |= UINT64_C (1) << i;
+  }
+  if (r->members == 0)
+    return changed (r, why);
+  r->frozen =
+      away > 0 && recorder_may_shrink (
+                      r, (unsigned) __builtin_popcountll (r->durable), away);
+  if (r->frozen && p->force && (p->away & ~p->leaves) == 0) {
+    r->frozen = false;
+    r->forced = true;
+    r->durable &= ~p->away;
+    r->list.version += FP_ROSTER_FORCED;
+    if (r->list.version >= FP_ROSTER_VERSION_MAX)
+      return say (-EOVERFLOW, why, "volume %s: force=true too often", p->name);
+  }
+  r->anchor = r->durable;
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    fp_addr_format (&p->servers[i], r->list.members[i].addr);
+    memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
+  }
+  return 0;
+}
+
+static int
+find_list (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  struct fp_seen seen[FP_MAX_SERVERS];
+  unsigned n = 0;
+  int best;
+
+  r->listed = fp_volume_all_links (r->v);
+  r->leaving = r->leave = r->v->p.leaves;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    if (r->restarted != 0 && r->v->p.resume)
+      return changed (r, why);
+    r->restarted = 0;
+  }
+  for (unsigned i = 0; i < r->v->nr_links; i++)
+    if (!(r->v->p.away >> i & 1))
+      seen[n++] = (struct fp_seen) {
+        .server = &r->uuid[i],
+        .list = &fp_link_said (r->v->links[i])->members,
+      };
+  best = fp_roster_best (seen, n);
+  return best < 0 ? begin_new (r, why) : take_list (r, seen[best].list, why);
+}
+
+/* Which one of them did not do it. */
+static int
+silent (struct fp_recorder *r, uint64_t missing, const char *what,
+        char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1];
+  unsigned i = (unsigned) __builtin_ctzll (missing);
+
+  fp_addr_format (&r->v->p.servers[i], where);
+  return say (-EIO, why, "%s: did not %s in time", where, what);
+}
+
+#define RETRY_MS 20
+
+/* Until all have done it. */
+uint64_t
+recorder_ask_all (struct fp_recorder *r, uint64_t servers, enum record_op op,
+                  uint64_t deadline_ns)
+{
+  uint64_t done = 0;
+
+  while (done != servers && !fp_deadline_passed (deadline_ns)) {
+    done |= recorder_ask (r, servers & ~done, op, NULL, deadline_ns, NULL);
+    if (done != servers)
+      poll (NULL, 0, RETRY_MS);
+  }
+  return done;
+}
+
+static int
+learn_map (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+{
+  uint64_t done =
+      recorder_ask_all (r, r->members, RECORD_OP_MAP_READ, deadline_ns);
+
+  if (done != r->members)
+    return silent (r, r->members & ~done, "say which pieces there are", why);
+  atomic_store (&r->known, true);
+  return 0;
+}
+
+/* ---- labels ---- */
+
+void
+fp_recorder_heard (struct fp_volume *v, unsigned i)
+{
+  if (v->recorder != NULL)
+    atomic_fetch_and (&v->recorder->unheard, ~(UINT64_C (1) << i));
+}
+
+bool
+fp_recorder_doubts (struct fp_volume *v, unsigned i, bool open)
+{
+  struct fp_recorder *r = v->recorder;
+
+  return r != NULL && r->judged && (open || (r->stale >> i & 1) != 0) &&
+         (atomic_load (&r->unheard) & ~(UINT64_C (1) << i)) != 0;
+}
+
+/* What exists and nobody has is lost; what somebody has and does not exist is
+ * given back, before its piece can get memory anew.
+ */
+static int
+judge (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+{
+  uint64_t dropped = 0, stale = fp_volume_all_links (r->v) & ~r->durable, done;
+  bool missing;
+
+  {
+    FP_LOCK_SCOPE (&r->v->lock);
+    r->stale = stale;
+    r->judged = true;
+    missing = atomic_load (&r->unheard) != 0;
+  }
+  for (uint64_t i = 0; i < r->v->pieces->all; i++) {
+    bool exists = atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
+
+    link_judge (r->v, i, r->frozen || r->forced || exists,
+                exists ? stale : UINT64_MAX, missing, &dropped);
+  }
+  if (r->v->p.leaves != 0) {
+    link_give_up_doubts (r->v, &dropped);
+    atomic_fetch_and (&r->unheard, ~r->v->p.leaves);
+  }
+  dropped &= ~r->v->p.away;
+  done = recorder_ask_all (r, dropped, RECORD_OP_SWEEP, deadline_ns);
+  if (done != dropped)
+    return silent (r, dropped & ~done, "release what does not exist", why);
+  /* What was moved and is where it should be; if that is not heard it is in
+   * doubt once more at the next start.
+   */
+  if (!missing)
+    (void) recorder_ask (
+        r, fp_volume_all_links (r->v), RECORD_OP_DOUBTS, NULL,
+        FP_MIN (deadline_ns, fp_deadline_in_ms (recorder_patience_ms (r))),
+        NULL);
+  return 0;
+}
+
+/* Who is dead for good may have known of any piece that nobody else knows of:
+ * these are lost, now and for whoever attaches the volume next.  Before the
+ * list without the dead: who has that and an old map would read zeros.
+ */
+static int
+record_unknown (struct fp_recorder *r, uint64_t deadline_ns,
+                char why[FP_WHY_MAX])
+{
+  uint64_t done;
+
+  for (uint64_t i = 0; i < r->v->pieces->all; i++)
+    atomic_fetch_or (&r->map[i / 64], UINT64_C (1) << (i % 64));
+  done = recorder_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
+  return done == r->members
+             ? 0
+             : silent (r, r->members & ~done, "record what is lost", why);
+}
+
+/* So there is no way back, also if the list then cannot be written. */
+static int
+begun_by_force (int e, char why[FP_WHY_MAX])
+{
+  size_t n = strlen (why);
+
+  snprintf (why + n, FP_WHY_MAX - n,
+            "; force=true has begun: what was never written may be an I/O "
+            "error for good now, even if the servers that leave come back");
+  return e;
+}
+
+/* They had nothing when the probe asked. */
+static bool
+leaves_hold_pieces (struct fp_recorder *r)
+{
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    struct fp_link_room room;
+
+    (void) fp_link_room (r->v->links[i], &room);
+    if ((r->v->p.leaves >> i & 1) && room.held > 0)
+      return true;
+  }
+  return false;
+}
+
+static int
+begin_list (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+{
+  for (;;) {
+    bool is_new = !r->v->p.resume;
+    int e;
+
+    if (is_new)
+      r->members =
+          fp_volume_all_links (r->v); /* nothing is before all have it */
+    e = recorder_write_list (r, deadline_ns);
+    if (e == -EPERM)
+      return changed (r, why);
+    if (e == 0 && (!is_new || r->durable == fp_volume_all_links (r->v)))
+      break;
+    if (fp_deadline_passed (deadline_ns))
+      return silent (
+          r, e < 0 ? r->members : fp_volume_all_links (r->v) & ~r->durable,
+          "record the servers of the volume", why);
+    poll (NULL, 0, RETRY_MS);
+  }
+  fp_volume_raise_generation (r->v, r->list.version << 32);
+  return 0;
+}
+
+int
+fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
+                   char why[FP_WHY_MAX])
+{
+  struct fp_recorder *r = v->recorder;
+  bool marked;
+  int e;
+
+  if (r == NULL)
+    return 0;
+  e = find_list (r, why);
+  if (e == 0)
+    e = learn_map (r, deadline_ns, why);
+  if (e == 0)
+    e = judge (r, deadline_ns, why);
+  if (e == 0 && v->p.leaves != 0 && (r->frozen || leaves_hold_pieces (r)))
+    return changed (r, why);
+  if (e == 0 && r->frozen && fp_volume_is_mirrored (v))
+    return say (-EIO, why,
+                "volume %s: so many of its servers are away that the copies "
+                "that are left may be old: start one more of them, or, if "
+                "they are gone for good, remove= them with force=true",
+                v->p.name);
+  if (r->frozen) {
+    FP_LOCK_SCOPE (&r->lock);
+    r->version = r->list.version;
+    r->current = r->durable;
+    return e;
+  }
+  if (e == 0)
+    e = recorder_take_copies (r, deadline_ns, why);
+  marked = e == 0 && r->forced;
+  if (marked && !fp_volume_is_mirrored (v)) /* else that is done */
+    e = record_unknown (r, deadline_ns, why);
+  if (e == 0)
+    e = begin_list (r, deadline_ns, why);
+  if (e < 0 && marked)
+    return begun_by_force (e, why);
+  if (e == 0) {
+    e = recorder_run (r);
+    if (e < 0)
+      say (e, why, "thread: %s", strerror (-e));
+  }
+  return e;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* alive.c - what systemd is told of this server. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stddef.h>
+
+#include "alive.h"
+
+#ifdef HAVE_SYSTEMD
+
+#include <stdint.h>
+#include <systemd/sd-daemon.h>
+
+/* From the loop, and not from a thread of its own: a loop that hangs is what
+ * the watchdog is for.
+ */
+static void
+on_time (evutil_socket_t fd, short what, void *arg)
+{
+  (void) fd;
+  (void) what;
+  (void) arg;
+  sd_notify (0, "WATCHDOG=1");
+}
+
+int
+alive_start (struct event **out, struct event_base *base)
+{
+  struct timeval every;
+  uint64_t us;
+
+  *out = NULL;
+  sd_notify (0, "READY=1");
+  if (sd_watchdog_enabled (0, &us) <= 0)
+    return 0;
+  us /= 3; /* one may come late */
+  every = (struct timeval) { .tv_sec = (time_t) (us / 1000000),
+                             .tv_usec = (suseconds_t) (us % 1000000) };
+  *out = event_new (base, -1, EV_PERSIST, on_time, NULL);
+  if (!*out)
+    return -ENOMEM;
+  if (event_add (*out, &every) < 0) {
+    event_free (*out);
+    *out = NULL;
+    return -ENOMEM;
+  }
+  return 0;
+}
+
+#else /* !HAVE_SYSTEMD */
+
+int
+alive_start (struct event **out, struct event_base *base)
+{
+  (void) base;
+  *out = NULL;
+  return 0;
+}
+
+#endif /* !HAVE_SYSTEMD */

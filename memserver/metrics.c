@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* metrics.c - what Prometheus is told of this server. */
+
+#include <config.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/scrape.h"
+#include "host.h"
+#include "metrics.h"
+#include "pressure.h"
+#include "record.h"
+#include "server.h"
+#include "session.h"
+
+_Static_assert(WHY_MAX >= SCRAPE_WHY_MAX, "why is long enough for both");
+
+struct metrics {
+  struct fp_scrape_sockets sockets;
+  struct fp_scrape *scrape;
+  uint64_t since; /* seconds since 1970 */
+};
+
+/* Why a request was refused; the last one is any other reason. */
+static const struct {
+  int err;
+  const char *name;
+} reasons[] = {
+  { -EPROTO, "malformed" },    { -EPROTONOSUPPORT, "version" },
+  { -EINVAL, "invalid" },      { -ENOSPC, "no_space" },
+  { -EBUSY, "busy" },          { -ENOENT, "not_found" },
+  { -EPERM, "not_permitted" }, { -ENOMEM, "no_memory" },
+  { -ESHUTDOWN, "stopping" },  { 0, "other" },
+};
+#define NR_REASONS (sizeof reasons / sizeof reasons[0])
+_Static_assert(NR_REASONS == METRICS_REASONS, "one counter of each");
+
+static const unsigned transports[] = { FP_TRANSPORT_RDMA, FP_TRANSPORT_SHM,
+                                       FP_TRANSPORT_TCP };
+#define NR_TRANSPORTS (sizeof transports / sizeof transports[0])
+
+static const char *const slab_states[SLAB_NR_STATES] = {
+  [SLAB_UNPOPULATED] = "unpopulated",
+  [SLAB_FREE] = "free",
+  [SLAB_LENT] = "lent",
+  [SLAB_SCRUBBING] = "scrubbing",
+  [SLAB_LOST] = "lost",
+};
+
+void
+metrics_request (struct server *srv, unsigned type, int r)
+{
+  unsigned i = 0;
+
+  srv->counts.requests[type < METRICS_MESSAGES ? type : 0]++;
+  if (r >= 0)
+    return;
+  while (i < NR_REASONS - 1 && reasons[i].err != r)
+    i++;
+  srv->counts.refused[i]++;
+}
+
+static void
+gauge (struct fp_prom *p, const char *name, uint64_t value, const char *help)
+{
+  fp_prom_family (p, name, FP_PROM_GAUGE, help);
+  fp_prom_value (p, value, NULL);
+}
+
+static void
+counter (struct fp_prom *p, const char *name, uint64_t value, const char *help)
+{
+  fp_prom_family (p, name, FP_PROM_COUNTER, help);
+  fp_prom_value (p, value, NULL);
+}
+
+static void
+put_server (struct fp_prom *p, const struct server *srv)
+{
+  char uuid[FP_UUID_STR_MAX];
+
+  fp_prom_family (p, "farpage_build_info", FP_PROM_GAUGE,
+                  "Which program this is; always 1.");
+  fp_prom_value (p, 1,
+                 FP_LABELS ({ "program", "farpage-memserver" },
+                            { "version", PACKAGE_VERSION }));
+  fp_uuid_format (&srv->uuid, uuid);
+  fp_prom_family (p, "farpage_memserver_info", FP_PROM_GAUGE,
+                  "What clients call this server; always 1.");
+  fp_prom_value (p, 1,
+                 FP_LABELS ({ "name", srv->options->name }, { "uuid", uuid }));
+  fp_prom_family (p, "farpage_memserver_start_time_seconds", FP_PROM_GAUGE,
+                  "When it started, in seconds since 1970.");
+  fp_prom_value (p, srv->metrics->since, NULL);
+}
+
+static void
+put_slabs (struct fp_prom *p, const struct server *srv)
+{
+  struct pool_counts c = pool_count (srv->pool);
+  uint64_t size = pool_slab_size (srv->pool);
+
+  gauge (p, "farpage_memserver_slab_size_bytes", size,
+         "The unit that is lent.");
+  fp_prom_family (p, "farpage_memserver_slabs", FP_PROM_GAUGE,
+                  "Slabs, by what is done with them.");
+  for (unsigned i = 0; i < SLAB_NR_STATES; i++)
+    fp_prom_value (p, c.in[i], FP_LABELS ({ "state", slab_states[i] }));
+  fp_prom_family (p, "farpage_memserver_memory_bytes", FP_PROM_GAUGE,
+                  "The same in bytes.");
+  for (unsigned i = 0; i < SLAB_NR_STATES; i++)
+    fp_prom_value (p, c.in[i] * size, FP_LABELS ({ "state", slab_states[i] }));
+  counter (p, "farpage_memserver_slabs_granted_total", srv->counts.granted,
+           "Slabs that were lent on request.");
+  counter (p, "farpage_memserver_slabs_released_total", srv->counts.released,
+           "Slabs that clients sent back.");
+  counter (p, "farpage_memserver_scrubbed_bytes_total", c.scrubbed * size,
+           "What was wiped before it is lent again.");
+}
+
+static void
+put_pressure (struct fp_prom *p, const struct server *srv)
+{
+  struct pool_counts c = pool_count (srv->pool);
+  struct host_memory memory;
+  uint64_t stalled;
+
+  gauge (p, "farpage_memserver_pressed", pool_is_pressed (srv->pool),
+         "1: this host is short of memory, and nothing is lent.");
+  gauge (p, "farpage_memserver_reserve_bytes", srv->options->reserve,
+         "What is left to this host.");
+  fp_prom_family (p, "farpage_memserver_host_available_bytes", FP_PROM_GAUGE,
+                  "MemAvailable of this host, or of the NUMA node.");
+  if (host_memory (&memory, srv->options->numa) == 0)
+    fp_prom_value (p, memory.available, NULL);
+  fp_prom_family (p, "farpage_memserver_host_stalled_seconds_total",
+                  FP_PROM_COUNTER,
+                  "How long some task of this host has waited for memory "
+                  "(PSI).");
+  if (host_stalled_us (&stalled) == 0)
+    fp_prom_ns (p, stalled * 1000, NULL);
+  gauge (p, "farpage_memserver_slabs_asked_back",
+         pressure_wanted (srv->pressure),
+         "Slabs that clients are asked to move to other servers.");
+  counter (p, "farpage_memserver_slabs_returned_total", c.given,
+           "Slabs whose memory went to this host as it was short of it.");
+}
+
+static void
+put_clients (struct fp_prom *p, const struct server *srv)
+{
+  uint64_t attached[NR_TRANSPORTS] = { 0 }, rdma = 0, open = 0, ending = 0;
+  const struct session *s;
+
+  TAILQ_FOREACH (s, &srv->sessions, entry)
+  {
+    rdma += s->nr_peers;
+    open += s->state == SESSION_OPEN;
+    ending += s->state == SESSION_ENDING;
+    for (unsigned i = 0; i < NR_TRANSPORTS; i++)
+      attached[i] += s->record && s->record->transport == transports[i];
+  }
+  fp_prom_family (p, "farpage_memserver_sessions", FP_PROM_GAUGE,
+                  "Control connections, by how far they have come.");
+  fp_prom_value (p, srv->nr_fresh, FP_LABELS ({ "state", "fresh" }));
+  fp_prom_value (p, srv->nr_sessions - open - ending,
+                 FP_LABELS ({ "state", "ready" }));
+  fp_prom_value (p, open, FP_LABELS ({ "state", "open" }));
+  fp_prom_value (p, ending, FP_LABELS ({ "state", "ending" }));
+  counter (p, "farpage_memserver_sessions_total", srv->counts.sessions,
+           "Sessions that began.");
+  fp_prom_family (p, "farpage_memserver_data_connections", FP_PROM_GAUGE,
+                  "Connections for reads and writes; shm needs none.");
+  fp_prom_value (p, rdma, FP_LABELS ({ "transport", "rdma" }));
+  fp_prom_value (p, srv->nr_data, FP_LABELS ({ "transport", "tcp" }));
+  fp_prom_family (p, "farpage_memserver_attached_volumes", FP_PROM_GAUGE,
+                  "Volumes that a client has, by transport.");
+  for (unsigned i = 0; i < NR_TRANSPORTS; i++)
+    fp_prom_value (
+        p, attached[i],
+        FP_LABELS ({ "transport", fp_transport_name (transports[i]) }));
+}
+
+static void
+put_requests (struct fp_prom *p, const struct server *srv)
+{
+  fp_prom_family (p, "farpage_memserver_requests_total", FP_PROM_COUNTER,
+                  "Control messages that were answered.");
+  for (unsigned i = 0; i < METRICS_MESSAGES; i++) {
+    char name[32] = "unknown";
+
+    if (i > 0)
+      snprintf (name, sizeof name, "%s", fp_msg_name (i));
+    for (char *c = name; *c != '\0'; c++)
+      *c = (char) tolower ((unsigned char) *c);
+    fp_prom_value (p, srv->counts.requests[i],
+                   FP_LABELS ({ "message", name }));
+  }
+  fp_prom_family (p, "farpage_memserver_refused_total", FP_PROM_COUNTER,
+                  "Those of them that were refused, by the reason.");
+  for (unsigned i = 0; i < NR_REASONS; i++)
+    fp_prom_value (p, srv->counts.refused[i],
+                   FP_LABELS ({ "reason", reasons[i].name }));
+}
+
+/* One sample for each volume.  The UUID makes them differ: a name may look
+ * like the title of another one.
+ */
+static void
+put_each (struct fp_prom *p, const struct server *srv,
+          void (*put) (struct fp_prom *p, const struct record *r,
+                       const struct fp_prom_label *labels))
+{
+  const struct record *r;
+
+  TAILQ_FOREACH (r, &srv->records, entry)
+  {
+    char title[FP_NAME_MAX + 1], uuid[FP_UUID_STR_MAX];
+
+    record_title (r, title);
+    fp_uuid_format (&r->uuid, uuid);
+    put (p, r, FP_LABELS ({ "volume", title }, { "uuid", uuid }));
+  }
+}
+
+static void
+put_volume_slabs (struct fp_prom *p, const struct record *r,
+                  const struct fp_prom_label *labels)
+{
+  fp_prom_value (p, r->nr_slabs, labels);
+}
+
+static void
+put_volume_bytes (struct fp_prom *p, const struct record *r,
+                  const struct fp_prom_label *labels)
+{
+  fp_prom_value (p, r->nr_slabs * pool_slab_size (r->server->pool), labels);
+}
+
+static void
+put_volume_attached (struct fp_prom *p, const struct record *r,
+                     const struct fp_prom_label *labels)
+{
+  fp_prom_value (p, r->holder != NULL, labels);
+}
+
+static void
+put_volume_lease (struct fp_prom *p, const struct record *r,
+                  const struct fp_prom_label *labels)
+{
+  if (r->holder != NULL)
+    fp_prom_ns (p, fp_now_ns () - r->holder->renewed_ns, labels);
+}
+
+static void
+put_volumes (struct fp_prom *p, const struct server *srv)
+{
+  gauge (p, "farpage_memserver_volumes", srv->nr_records,
+         "Volumes that this server knows.");
+  fp_prom_family (p, "farpage_memserver_volume_slabs", FP_PROM_GAUGE,
+                  "Slabs that a volume has here.");
+  put_each (p, srv, put_volume_slabs);
+  fp_prom_family (p, "farpage_memserver_volume_bytes", FP_PROM_GAUGE,
+                  "The same in bytes.");
+  put_each (p, srv, put_volume_bytes);
+  fp_prom_family (p, "farpage_memserver_volume_attached", FP_PROM_GAUGE,
+                  "1: a client has the volume.");
+  put_each (p, srv, put_volume_attached);
+  fp_prom_family (p, "farpage_memserver_volume_lease_age_seconds",
+                  FP_PROM_GAUGE,
+                  "How long ago the client that has it was last heard of.");
+  put_each (p, srv, put_volume_lease);
+}
+
+static void
+render (void *ctx, struct fp_prom *p)
+{
+  const struct server *srv = ctx;
+
+  put_server (p, srv);
+  put_slabs (p, srv);
+  put_pressure (p, srv);
+  put_clients (p, srv);
+  put_requests (p, srv);
+  put_volumes (p, srv);
+}
+
+int
+metrics_start (struct metrics **out, struct server *srv, char *why)
+{
+  char addr[FP_ADDR_MAX + 1];
+  struct metrics *m;
+  int r;
+
+  if (!srv->options->has_metrics)
+    return 0;
+  m = calloc (1, sizeof *m);
+  if (!m)
+    return -ENOMEM;
+  m->since = (uint64_t) time (NULL);
+  r = fp_scrape_listen (&m->sockets, &srv->options->metrics, why);
+  if (r == 0)
+    r = fp_scrape_new (&m->scrape, srv->base, &m->sockets, render, srv);
+  if (r < 0) {
+    metrics_free (m);
+    return r;
+  }
+  fp_addr_format (&m->sockets.addr, addr);
+  fp_log (FP_LOG_INFO, "metrics are at %s", addr);
+  *out = m;
+  return 0;
+}
+
+void
+metrics_free (struct metrics *m)
+{
+  if (!m)
+    return;
+  fp_scrape_free (m->scrape);
+  fp_scrape_close (&m->sockets);
+  free (m);
+}

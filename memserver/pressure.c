@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* pressure.c - the donor comes first: how short of memory this host is, and
+ * what this server does about it.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "host.h"
+#include "options.h"
+#include "pool.h"
+#include "pressure.h"
+#include "record.h"
+#include "server.h"
+#include "session.h"
+
+#define TICK_MS 250
+#define WINDOW_US 1000000 /* in which tasks have waited */
+#define STALL_US 100000   /* for so long */
+#define UNPRIVILEGED_WINDOW_US 2000000
+#define REMIND_S 60
+
+struct pressure {
+  struct server *server;
+  struct pressure_rules rules;
+  struct pressure_state state;
+  uint32_t wanted;
+  uint64_t given;       /* what pool_counts.given was when it began */
+  uint64_t asked_ns;    /* since when slabs are wanted; 0: none are */
+  uint64_t reminder_ns; /* when that is said again */
+
+  struct event *tick;
+
+  /* PSI: what was counted when the window began, and what came of it. */
+  bool counts;
+  uint64_t window_ns, window_us;
+  bool stalled;
+  int trigger, epoll; /* -1: none */
+  struct event *on_trigger;
+};
+
+/* ---- what is decided ---- */
+
+uint64_t
+pressure_margin (const struct pressure_rules *rules)
+{
+  return FP_MAX (rules->slab, rules->reserve / 8);
+}
+
+/* So many slabs make up for what is missing, apart from those on their way. */
+static uint64_t
+missing (uint64_t target, const struct pressure_sample *s, uint64_t slab)
+{
+  uint64_t n;
+
+  if (s->available >= target)
+    return 0;
+  n = (target - s->available - 1) / slab + 1;
+  return n > s->going ? n - s->going : 0;
+}
+
+struct pressure_verdict
+pressure_decide (struct pressure_state *state,
+                 const struct pressure_rules *rules,
+                 const struct pressure_sample *s)
+{
+  uint64_t enough = rules->reserve + pressure_margin (rules);
+  bool tight = s->stalled && s->available / 2 < rules->reserve;
+  struct pressure_verdict v = { .shed = 0 };
+  uint64_t shed, wanted;
+
+  if (s->available < rules->reserve || tight) {
+    state->pressed = true;
+    state->calm_ns = 0;
+  }
+  else if (s->available < enough)
+    state->calm_ns = 0;
+  else if (state->pressed) {
+    if (state->calm_ns == 0)
+      state->calm_ns = s->now_ns;
+    if (s->now_ns - state->calm_ns >= PRESSURE_CALM_S * FP_NS_PER_S)
+      state->pressed = false;
+  }
+  if (!state->pressed)
+    return v;
+
+  shed = missing (enough, s, rules->slab);
+  wanted = missing (rules->reserve, s, rules->slab);
+  if (tight && s->going == 0) {
+    /* One at a time, for as long as it lasts. */
+    shed = FP_MAX (shed, UINT64_C (1));
+    wanted = FP_MAX (wanted, UINT64_C (1));
+  }
+  v.shed = (uint32_t) FP_MIN (shed, (uint64_t) s->free);
+  wanted -= FP_MIN (wanted, (uint64_t) v.shed);
+  v.wanted = (uint32_t) FP_MIN (wanted, (uint64_t) s->lent);
+  v.wanted = FP_MIN (v.wanted, (uint32_t) PRESSURE_BATCH);
+  return v;
+}
+
+/* ---- what is said ---- */
+
+static unsigned long long
+mib (uint64_t bytes)
+{
+  return bytes >> 20;
+}
+
+static void
+say_change (struct pressure *p, uint64_t available)
+{
+  static struct fp_log_limit begins, ends;
+  struct pool_counts c = pool_count (p->server->pool);
+
+  if (p->state.pressed)
+    fp_log_limited (&begins, FP_LOG_WARN,
+                    "this host is short of memory: %llu MiB available, and "
+                    "%llu MiB are reserved for it%s: no more is lent, and "
+                    "what is free goes back to it",
+                    mib (available), mib (p->rules.reserve),
+                    p->stalled ? ", and tasks wait for memory" : "");
+  else
+    fp_log_limited (&ends, FP_LOG_INFO,
+                    "this host has memory again: %llu MiB available; %llu "
+                    "slabs were given to it; lending goes on",
+                    mib (available),
+                    (unsigned long long) (c.given - p->given));
+}
+
+/* It is only said: nothing is taken. */
+static void
+say_wanted (struct pressure *p, uint32_t wanted)
+{
+  static struct fp_log_limit limit;
+  uint64_t now = fp_now_ns ();
+
+  if (wanted == 0) {
+    p->asked_ns = 0;
+    return;
+  }
+  if (p->asked_ns == 0) {
+    p->asked_ns = now;
+    p->reminder_ns = now + REMIND_S * FP_NS_PER_S;
+    fp_log_limited (&limit, FP_LOG_INFO,
+                    "clients are asked to move %u slabs away, within %d s if "
+                    "they can",
+                    wanted, REMIND_S);
+  }
+  else if (fp_deadline_passed (p->reminder_ns)) {
+    /* Each time twice as long after the first. */
+    p->reminder_ns = now + (now - p->asked_ns);
+    fp_log (FP_LOG_WARN,
+            "clients were asked for memory %llu s ago, and this host still "
+            "misses %u slabs: they have no other place, or did not hear",
+            (unsigned long long) ((now - p->asked_ns) / FP_NS_PER_S), wanted);
+  }
+}
+
+/* ---- what is seen ---- */
+
+static void
+look_at_stalls (struct pressure *p)
+{
+  uint64_t now = fp_now_ns (), total;
+
+  if (!p->counts || now - p->window_ns < WINDOW_US * UINT64_C (1000))
+    return;
+  if (host_stalled_us (&total) < 0)
+    total = p->window_us;
+  p->stalled = total > p->window_us &&
+               total - p->window_us >=
+                   (now - p->window_ns) / 1000 / (WINDOW_US / STALL_US);
+  p->window_ns = now;
+  p->window_us = total;
+}
+
+static void
+look (struct pressure *p)
+{
+  struct server *srv = p->server;
+  struct pool_counts c = pool_count (srv->pool);
+  struct pressure_sample sample = {
+    .now_ns = fp_now_ns (),
+    .stalled = p->stalled,
+    .free = c.ordinary[SLAB_FREE],
+    .going = p->state.pressed ? c.ordinary[SLAB_SCRUBBING] : 0,
+    .lent = c.ordinary[SLAB_LENT],
+  };
+  struct host_memory memory;
+  struct pressure_verdict v;
+  bool before = p->state.pressed;
+
+  if (host_memory (&memory, srv->options->numa) < 0)
+    return; /* nobody knows */
+  sample.available = memory.available;
+  v = pressure_decide (&p->state, &p->rules, &sample);
+  if (p->state.pressed != before) {
+    if (p->state.pressed)
+      p->given = c.given;
+    say_change (p, memory.available);
+    pool_press (srv->pool, p->state.pressed,
+                p->rules.reserve + pressure_margin (&p->rules));
+    server_poke (srv); /* who waits for a slab need not, or may have one */
+  }
+  p->wanted = v.wanted;
+  say_wanted (p, v.wanted);
+  pool_shed (srv->pool, v.shed);
+}
+
+static void
+on_tick (evutil_socket_t fd, short what, void *arg)
+{
+  (void) fd;
+  (void) what;
+  look_at_stalls (arg);
+  look (arg);
+}
+
+/* The kernel saw more of a stall than it should: do not wait for the tick. */
+static void
+on_trigger (evutil_socket_t fd, short what, void *arg)
+{
+  struct pressure *p = arg;
+  struct epoll_event e;
+
+  (void) what;
+  if (epoll_wait (fd, &e, 1, 0) <= 0)
+    return;
+  if (e.events & EPOLLERR) {
+    event_del (p->on_trigger);
+    return;
+  }
+  p->stalled = true;
+  p->window_ns = fp_now_ns ();
+  (void) host_stalled_us (&p->window_us);
+  look (p);
+}
+
+/* ---- what clients are asked for ---- */
+
+uint32_t
+pressure_wanted (const struct pressure *p)
+{
+  return p ? p->wanted : 0;
+}
+
+/* In proportion to what each has, and never none: a client that has another
+ * place for it is asked for as long as it takes, whatever the others do.
+ */
+uint32_t
+pressure_share (const struct session *asks)
+{
+  const struct server *srv = asks->server;
+  uint64_t wanted = pressure_wanted (srv->pressure), all = 0, own;
+  const struct session *s;
+
+  if (wanted == 0 || !asks->record || asks->record->nr_slabs == 0)
+    return 0;
+  TAILQ_FOREACH (s, &srv->sessions, entry)
+  if (s->record)
+    all += s->record->nr_slabs;
+  own = asks->record->nr_slabs;
+  all = FP_MAX (all, own);
+  return (uint32_t) ((wanted * own - 1) / all + 1);
+}
+
+/* ---- life ---- */
+
+/* libevent does not know POLLPRI: an epoll of its own is between. */
+static void
+watch_trigger (struct pressure *p)
+{
+  struct epoll_event e = { .events = EPOLLPRI };
+
+  p->trigger = host_stall_trigger (STALL_US, WINDOW_US);
+  if (p->trigger < 0)
+    p->trigger =
+        host_stall_trigger (STALL_US * (UNPRIVILEGED_WINDOW_US / WINDOW_US),
+                            UNPRIVILEGED_WINDOW_US);
+  if (p->trigger < 0)
+    return;
+  p->epoll = epoll_create1 (EPOLL_CLOEXEC);
+  if (p->epoll < 0 || epoll_ctl (p->epoll, EPOLL_CTL_ADD, p->trigger, &e) < 0)
+    return;
+  p->on_trigger = event_new (p->server->base, p->epoll, EV_READ | EV_PERSIST,
+                             on_trigger, p);
+  if (p->on_trigger)
+    (void) event_add (p->on_trigger, NULL);
+}
+
+int
+pressure_start (struct pressure **out, struct server *srv)
+{
+  const struct timeval tick = { .tv_usec = TICK_MS * 1000 };
+  struct pressure *p = calloc (1, sizeof *p);
+
+  if (!p)
+    return -ENOMEM;
+  p->server = srv;
+  p->rules = (struct pressure_rules) { .reserve = srv->options->reserve,
+                                       .slab = srv->options->slab };
+  p->trigger = p->epoll = -1;
+  p->tick = event_new (srv->base, -1, EV_PERSIST, on_tick, p);
+  if (!p->tick || event_add (p->tick, &tick) < 0) {
+    pressure_free (p);
+    return -ENOMEM;
+  }
+  p->window_ns = fp_now_ns ();
+  p->counts = host_stalled_us (&p->window_us) == 0;
+  watch_trigger (p);
+  if (!p->counts)
+    fp_log (FP_LOG_INFO, "this kernel does not say when tasks wait for memory "
+                         "(PSI): what is available is all that is watched");
+  *out = p;
+  return 0;
+}
+
+void
+pressure_free (struct pressure *p)
+{
+  if (!p)
+    return;
+  if (p->tick)
+    event_free (p->tick);
+  if (p->on_trigger)
+    event_free (p->on_trigger);
+  if (p->epoll >= 0)
+    close (p->epoll);
+  if (p->trigger >= 0)
+    close (p->trigger);
+  free (p);
+}

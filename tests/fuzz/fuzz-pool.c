@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fuzz-pool.c - the file of a pool, as the plugin reads it for pool=PATH. */
+
+#include <config.h>
+
+#include <string.h>
+
+#include "../../nbdkit-plugin/params.h"
+#include "fuzz.h"
+
+const char fuzz_name[] = "fuzz-pool";
+const unsigned fuzz_runs = 20000;
+
+int
+LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
+{
+  static struct fp_params p;
+  char why[FP_WHY_MAX] = "";
+
+  fp_params_init (&p);
+  if (fp_params_set (&p, "pool", fuzz_file (data, size), why) < 0) {
+    FUZZ_CHECK (why[0] != '\0' && memchr (why, '\0', sizeof why) != NULL);
+    return 0;
+  }
+  FUZZ_CHECK (p.volume.nr_servers > 0);
+  FUZZ_CHECK (p.volume.nr_servers <= FP_MAX_SERVERS);
+  if (fp_params_set (&p, "size", "1G", why) == 0 &&
+      fp_params_complete (&p, why) < 0)
+    FUZZ_CHECK (why[0] != '\0');
+  return 0;
+}
+
+size_t
+fuzz_seed (unsigned nr, uint8_t *out)
+{
+  static const char *const files[] = {
+    ("server = donor-1\nserver=donor-2:1,domain=r1\nslab = 64M\n"
+     "transport = tcp\ntimeout = 500\n"),
+    "# nothing\n\n; nor here\nserver: [::1]:7471\n",
+    "\xef\xbb\xbfserver = unix:/run/a ; why not\n continued\n",
+    "[pool]\nserver = a\n",
+    "slab = 3\ntimeout\n",
+  };
+
+  if (nr >= sizeof files / sizeof files[0])
+    return 0;
+  memcpy (out, files[nr], strlen (files[nr]));
+  return strlen (files[nr]);
+}

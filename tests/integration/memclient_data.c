@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* memclient_data.c - memclient's data connections: read, write and compare. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "memclient.h"
+
+#define DEPTH 4
+
+int
+stay (void)
+{
+  struct fp_ping_reply p;
+
+  return fp_ctl_ping (ctl, &p, deadline ());
+}
+
+int
+connect_data (const uint8_t token[FP_TOKEN_SIZE], uint64_t session)
+{
+  struct fp_queue_params qp = {
+    .depth = DEPTH, .max_conns = 1, .memory = buffer, .memory_size = CHUNK
+  };
+  struct fp_conn_params cp = { .addr = &addr,
+                               .session = session,
+                               .depth = DEPTH,
+                               .timeout_ms = DEADLINE_MS };
+  struct fp_addr rdma;
+  int r = ops->queue_new (&queue, &qp);
+
+  for (uint32_t i = 0; r == 0 && ops->bit == FP_TRANSPORT_RDMA &&
+                       i < server.nr_rdma && cp.addr == &addr;
+       i++) {
+    r = fp_addr_parse (&rdma, server.rdma[i], NULL);
+    if (strcmp (rdma.host, addr.host) == 0)
+      cp.addr = &rdma;
+  }
+  if (r < 0)
+    return r;
+  memcpy (cp.token, token, sizeof cp.token);
+  return ops->conn_open (&conn, queue, &cp, deadline ());
+}
+
+/* What completed, one at least. */
+static struct fp_op *
+completed (uint64_t end)
+{
+  struct fp_op *list;
+
+  while ((list = ops->poll (queue)) == NULL) {
+    struct pollfd p[2] = { { .fd = ops->fd (queue), .events = POLLIN },
+                           { .fd = ops->conn_event_fd (conn),
+                             .events = POLLIN } };
+
+    if (ops->arm (queue))
+      continue;
+    if (poll (p, 2, fp_deadline_left_ms (end)) == 0)
+      ops->conn_break (conn);
+    if (p[1].revents != 0)
+      ops->conn_event (conn);
+  }
+  return list;
+}
+
+int
+transfer (enum fp_op_kind kind, unsigned slab, uint64_t offset,
+          uint32_t length)
+{
+  struct fp_op op = { .kind = kind,
+                      .length = length,
+                      .local = buffer,
+                      .raddr = remotes[slab].raddr + offset,
+                      .rkey = remotes[slab].rkey };
+  uint64_t end = deadline ();
+  int r = ops->post (conn, &op);
+
+  if (r < 0)
+    return r;
+  ops->kick (queue);
+  completed (end);
+  return op.status;
+}
+
+int
+fill (uint8_t byte)
+{
+  memset (buffer, byte, CHUNK);
+  for (unsigned i = 0; i < nr_grants; i++)
+    for (uint64_t at = 0; at < grants[i].length; at += CHUNK) {
+      int r = transfer (FP_OP_WRITE, i, at, CHUNK);
+
+      if (r == 0)
+        r = stay ();
+      if (r < 0)
+        return r;
+    }
+  return 0;
+}
+
+int
+check_slab (unsigned slab, uint8_t byte, uint64_t from, uint64_t to)
+{
+  for (uint64_t at = 0; at < grants[slab].length; at += CHUNK) {
+    int r = transfer (FP_OP_READ, slab, at, CHUNK);
+
+    if (r < 0)
+      return r;
+    for (uint32_t i = 0; i < CHUNK; i++) {
+      uint8_t want = at + i >= from && at + i < to ? 0 : byte;
+
+      if (buffer[i] != want) {
+        fprintf (stderr, "memclient: slab %u at %llu: %02x, not %02x\n", slab,
+                 (unsigned long long) (at + i), buffer[i], want);
+        return -EBADMSG;
+      }
+    }
+  }
+  return 0;
+}
+
+int
+check (uint8_t byte)
+{
+  for (unsigned i = 0; i < nr_grants; i++) {
+    int r = check_slab (i, byte, 0, 0);
+
+    if (r == 0)
+      r = stay ();
+    if (r < 0)
+      return r;
+  }
+  return 0;
+}
+
+static int
+write_all (uint8_t byte)
+{
+  memset (buffer, byte, CHUNK);
+  return transfer (FP_OP_WRITE, 0, 0, CHUNK);
+}
+
+/* WRITEs all over what it holds, as many at a time as there may be, and not a
+ * word to the server, until one fails.
+ */
+int
+flood (uint8_t byte)
+{
+  struct fp_op writes[DEPTH] = { { .length = 0 } };
+  struct fp_op *idle[DEPTH], *op;
+  unsigned nr_idle = DEPTH, slab = 0;
+  uint64_t at = 0, end = deadline ();
+  int r = 0;
+
+  memset (buffer, byte, CHUNK);
+  for (unsigned i = 0; i < DEPTH; i++)
+    idle[i] = &writes[i];
+  while (r == 0 && !fp_deadline_passed (end)) {
+    while (nr_idle > 0 && r == 0) {
+      op = idle[nr_idle - 1];
+      *op = (struct fp_op) { .kind = FP_OP_WRITE,
+                             .length = CHUNK / 4,
+                             .local = buffer,
+                             .raddr = remotes[slab].raddr + at,
+                             .rkey = remotes[slab].rkey };
+      r = ops->post (conn, op);
+      nr_idle -= r == 0;
+      at = (at + CHUNK / 4) % grants[slab].length;
+      slab = (slab + (at == 0)) % nr_grants;
+    }
+    ops->kick (queue);
+    if (nr_idle == DEPTH)
+      continue;
+    for (op = completed (end); op != NULL; op = op->next) {
+      r = op->status < 0 ? op->status : r;
+      idle[nr_idle++] = op;
+    }
+  }
+  ops->conn_break (conn);
+  while (ops->conn_inflight (conn) > 0)
+    completed (end);
+  return r < 0 ? 0 : -ETIMEDOUT;
+}
+
+int
+replaced (void)
+{
+  struct fp_queue *queues[2] = { queue };
+  struct fp_conn *conns[2] = { conn };
+  int r = connect_data (server.token, server.session);
+
+  queues[1] = queue;
+  conns[1] = conn;
+  if (r == 0)
+    r = write_all (2);
+  if (r == 0) {
+    queue = queues[0];
+    conn = conns[0];
+    r = write_all (1) == 0 ? -EBADMSG : 0;
+    ops->conn_break (conn);
+    while (ops->conn_inflight (conn) > 0)
+      ops->poll (queue);
+    ops->conn_free (conn);
+    ops->queue_free (queue);
+  }
+  queue = queues[1];
+  conn = conns[1];
+  return r == 0 ? check_slab (0, 2, 0, 0) : r;
+}
+
+/* A data connection of lane 1, bare. */
+static int
+bare_connection (void)
+{
+  struct fp_data_hello hello = { .session = server.session, .lane = 1 };
+  struct fp_ctl *c;
+  int r = fp_ctl_open (&c, &addr, deadline ());
+
+  memcpy (hello.token, server.token, sizeof hello.token);
+  if (r == 0)
+    r = fp_ctl_data_hello (c, &hello, deadline ());
+  if (r == 0)
+    r = fp_ctl_steal_fd (c);
+  fp_ctl_free (c);
+  return r;
+}
+
+/* The first part of a WRITE of the first chunk; returns how much is left. */
+static uint32_t
+begin_write (int fd, uint8_t byte, uint32_t length)
+{
+  uint8_t header[FP_DATA_REQ_SIZE];
+  const struct fp_data_req q = { .op = FP_DATA_WRITE,
+                                 .length = CHUNK,
+                                 .rkey = remotes[0].rkey,
+                                 .raddr = remotes[0].raddr };
+
+  fp_data_req_encode (header, &q);
+  memset (buffer, byte, CHUNK);
+  /* What cannot be sent any more needs not be: a reply is waited for. */
+  (void) send (fd, header, sizeof header, MSG_NOSIGNAL);
+  for (uint32_t done = 0; done < length;) {
+    ssize_t n = send (fd, buffer + done, length - done, MSG_NOSIGNAL);
+
+    if (n <= 0 && errno != EAGAIN)
+      break;
+    done += n > 0 ? (uint32_t) n : 0;
+  }
+  return CHUNK - length;
+}
+
+/* Its reply, or its end. */
+static bool
+was_done (int fd)
+{
+  uint8_t reply[FP_DATA_REPLY_SIZE];
+  struct pollfd p = { .fd = fd, .events = POLLIN };
+  struct fp_data_reply answer;
+
+  return poll (&p, 1, DEADLINE_MS) == 1 &&
+         recv (fd, reply, sizeof reply, 0) == sizeof reply &&
+         fp_data_reply_decode (&answer, reply) == 0 &&
+         answer.status == FP_STATUS_OK;
+}
+
+int
+late (void)
+{
+  int old = bare_connection (), new, r = 0;
+  uint32_t left;
+
+  if (old < 0)
+    return old;
+  left = begin_write (old, 1, CHUNK / 2);
+  new = bare_connection ();
+  if (new < 0)
+    return new;
+  begin_write (new, 2, CHUNK);
+  if (!was_done (new))
+    r = -EIO;
+  memset (buffer, 1, left);
+  (void) send (old, buffer, left, MSG_NOSIGNAL);
+  (void) was_done (old);
+  close (old);
+  close (new);
+  if (r == 0)
+    r = transfer (FP_OP_READ, 0, 0, CHUNK);
+  for (uint32_t i = 0; r == 0 && i < CHUNK; i++)
+    r = buffer[i] == 2 ? 0 : -EBADMSG;
+  return r;
+}

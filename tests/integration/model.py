@@ -1,0 +1,475 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# A volume with a name against a copy of it in this process: random requests,
+# some of them several at a time, and in between random things that happen to
+# its clients, to its servers, and to where its pieces are. Whatever happens, what was
+# acknowledged is read again. Run by nbdsh (test-plugin-model.sh), with the
+# environment:
+#
+#   servers  addresses, blank-separated    nbdkit      how to run it
+#   steps    how many requests and events  size, slab  bytes
+#   seed     of the random numbers         dir         for sockets and logs
+#   every    one step of so many is an event
+#   events   which may happen, blank-separated: see Model.EVENTS
+#   params   other parameters of the plugin
+#   pids     files with the process numbers of the servers, if somebody starts
+#            those again when they end
+#   hosts    files which the servers see as /proc/meminfo, if they do
+
+import collections
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import nbd
+
+env = os.environ
+rnd = random.Random(int(env["seed"]))
+print("seed=%s steps=%s" % (env["seed"], env["steps"]), flush=True)
+size, slab = int(env["size"]), int(env["slab"])
+addresses = env["servers"].split()
+copies = int(env.get("copies", "1"))
+PATIENCE = 60  # seconds: this finds wrong data, and what hangs, not what is slow
+
+BLOCK = 4096
+Flight = collections.namedtuple("Flight", "handle cookie n o data buffer")
+
+
+def server_pid(path):
+    try:
+        with open(path) as f:
+            return int(f.read())
+    except (OSError, ValueError):  # it is going, or coming
+        return None
+
+
+def blocks(n, o):
+    """Of a range: each block's number, and what of it lies there."""
+    for b in range(o // BLOCK, (o + n - 1) // BLOCK + 1):
+        yield b, max(o, b * BLOCK), min(o + n, (b + 1) * BLOCK)
+
+
+class Client:
+    """One nbdkit with the volume, and two connections to it."""
+
+    count = 0
+
+    def __init__(self, *args):
+        Client.count += 1
+        self.name = os.path.join(env["dir"], "c%d" % Client.count)
+        self.sock = self.name + ".sock"
+        self.log = open(self.name + ".log", "w+")
+        # To make it takes all of its servers, to find it any one.
+        named = addresses if Client.count == 1 else [rnd.choice(addresses)]
+        self.process = subprocess.Popen(
+            shlex.split(env["nbdkit"]) +
+            ["-f", "-U", self.sock, env["FARPAGE_PLUGIN"], "volume=model",
+             "connections=2", "status=" + self.name + ".status",
+             *env["params"].split(), *("server=" + a for a in named), *args],
+            stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        self.handles = []
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def is_too_early(self):
+        """A server that was started again waits for who had the volume."""
+        return "may not know yet" in self.said()
+
+    def connect(self):
+        end = time.monotonic() + PATIENCE
+        while len(self.handles) < 2:
+            h = nbd.NBD()
+            try:
+                h.connect_unix(self.sock)
+            except nbd.Error:
+                if self.process.poll() is not None and self.is_too_early():
+                    return None
+                if self.process.poll() is not None or time.monotonic() > end:
+                    raise SystemExit("client %s: %s" % (self.name, self.said()))
+                time.sleep(0.01)
+                continue
+            self.handles.append(h)
+        got = self.handles[0].get_size()
+        assert got == size, "size %d" % got
+        return self
+
+    def ask(self, line):
+        """Of the plugin, on its status socket."""
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(PATIENCE)
+            s.connect(self.name + ".status")
+            s.sendall(line.encode() + b"\n")
+            return json.loads(s.makefile().read())
+
+    def servers(self):
+        return {s["addr"]: s for s in self.ask("status")["servers"]}
+
+    def end(self, how):
+        if how == signal.SIGTERM:
+            for h in self.handles:
+                h.shutdown()
+        self.process.send_signal(how)
+        self.process.wait(PATIENCE)
+        self.handles = []
+        self.log.close()
+        for name in (self.sock, self.name + ".log", self.name + ".status"):
+            if os.path.exists(name):
+                os.unlink(name)
+
+
+class Model:
+    def __init__(self):
+        self.shadow = bytearray(size)
+        self.gone = {None}  # servers that were told to go
+        self.maybe = {}  # block -> [(offset, what may be there instead)]
+        self.flying = []
+        self.drained = set()
+        self.done = collections.Counter()
+        self.weak = -1 if env.get("weak") == "no" else rnd.randrange(len(addresses))  # whose host gets short of memory
+        self.host(False)
+        self.client = Client("size=%d" % size).connect()
+        for a in addresses:  # a host may have been short until now
+            self.until(a, lambda s: s["slabs_free"] > 0)
+
+    # ---- requests ----
+
+    def somewhere(self):
+        """A range: small, across the end of a piece, or one or two pieces."""
+        kind = rnd.randrange(4)
+        n, o = rnd.randint(1, 9000), rnd.randrange(size)
+        if kind == 1:
+            o = rnd.randrange(1, size // slab + 1) * slab - rnd.randrange(n)
+        elif kind == 2:
+            n, o = 4096 * rnd.randint(1, 16), 4096 * rnd.randrange(size // 4096)
+        elif kind == 3:
+            n, o = slab * rnd.randint(1, 2), slab * rnd.randrange(size // slab)
+        o = max(0, min(o, size - 1))
+        n = min(n, size - o)
+        self.land(n, o)
+        return n, o
+
+    def handle(self):
+        return rnd.choice(self.client.handles)
+
+    def check(self, got, o):
+        if got == self.shadow[o:o + len(got)]:
+            return
+        for b, lo, hi in blocks(len(got), o):
+            if got[lo - o:hi - o] == self.shadow[lo:hi]:
+                continue
+            for i in range(lo, hi):
+                if got[i - o] != self.shadow[i]:
+                    self.differs(got[i - o], b, i)
+
+    def differs(self, got, b, i):
+        # A write that was never acknowledged: it may be there, or not, and
+        # what was seen once stays.
+        if not any(o <= i < o + len(data) and data[i - o] == got
+                   for o, data in self.maybe.get(b, ())):
+            raise SystemExit("read: differs at %d: %d, not %d" %
+                             (i, got, self.shadow[i]))
+        self.shadow[i] = got
+
+    def settled(self, n, o):
+        if not self.maybe:
+            return
+        for b, _, _ in blocks(n, o):
+            left = []
+            for at, data in self.maybe.pop(b, ()):
+                if at < o:
+                    left.append((at, data[:o - at]))
+                if at + len(data) > o + n:
+                    left.append((max(at, o + n), data[max(0, o + n - at):]))
+            if left:
+                self.maybe[b] = left
+
+    def read(self):
+        n, o = self.somewhere()
+        got = self.handle().pread(n, o)
+        self.check(got, o)
+        self.settled(n, o)
+
+    def put(self, n, o, data):
+        self.shadow[o:o + n] = data
+        self.settled(n, o)
+
+    def write(self):
+        n, o = self.somewhere()
+        data = rnd.randbytes(n)
+        self.handle().pwrite(data, o)
+        self.put(n, o, data)
+
+    def zero(self):
+        n, o = self.somewhere()
+        self.handle().zero(n, o)
+        self.put(n, o, bytes(n))
+
+    def trim(self):
+        n, o = self.somewhere()
+        if rnd.randrange(2):  # whole pieces: their memory goes back
+            o -= o % slab
+            n = min(slab, size - o)
+            self.land(n, o)
+        self.handle().trim(n, o)
+        self.put(n, o, bytes(n))
+
+    def flush(self):
+        self.handle().flush()
+
+    def fly(self):
+        """A write that nobody waits for before somebody wants that range."""
+        n, o = self.somewhere()
+        data = rnd.randbytes(n)
+        h, buf = self.handle(), nbd.Buffer.from_bytearray(bytearray(data))
+        self.flying.append(Flight(h, h.aio_pwrite(buf, o), n, o, data, buf))
+        if len(self.flying) > 8:
+            self.land(1, self.flying[0].o)
+
+    def land(self, n=size, o=0):
+        """What was written there, or everywhere, is acknowledged."""
+        end = time.monotonic() + PATIENCE
+        for f in self.flying[:]:
+            if f.o >= o + n or f.o + f.n <= o:
+                continue
+            while not f.handle.aio_command_completed(f.cookie):
+                assert time.monotonic() < end, "a write is not answered"
+                f.handle.poll(100)
+            self.flying.remove(f)
+            self.put(f.n, f.o, f.data)
+
+    def abandon(self):
+        """Nobody hears any more whether they were acknowledged."""
+        for f in self.flying:
+            if f.handle.aio_command_completed(f.cookie):
+                self.put(f.n, f.o, f.data)
+                continue
+            for b, lo, hi in blocks(f.n, f.o):
+                self.maybe.setdefault(b, []).append((lo, f.data[lo - f.o:hi - f.o]))
+        self.flying = []
+
+    def read_all(self):
+        self.land()
+        for o in range(0, size, slab):
+            n = min(slab, size - o)
+            self.check(self.handle().pread(n, o), o)
+            self.settled(n, o)
+
+    # ---- events: clients ----
+
+    def all_servers_up(self):
+        """To find the volume takes all of its servers."""
+        end = time.monotonic() + PATIENCE
+        for path in env.get("pids", "").split():
+            while not os.path.exists(path) or server_pid(path) in self.gone:
+                assert time.monotonic() < end, path
+                time.sleep(0.01)
+
+    def next_client(self, *args):
+        end = time.monotonic() + PATIENCE
+        self.all_servers_up()
+        while True:
+            other = Client(*args)
+            if other.connect():
+                return other
+            assert time.monotonic() < end, other.said()
+            other.end(signal.SIGTERM)
+            time.sleep(0.1)
+
+    def next_has_it(self, *args):
+        self.client = self.next_client(*args)
+        self.drained = set()  # that is the client's
+        self.read_all()
+
+    def stop(self):
+        self.land()
+        self.count_moves()
+        self.client.end(signal.SIGTERM)
+        self.next_has_it(*rnd.choice([[], ["size=%d" % size]]))
+
+    def kill(self):
+        for _ in range(rnd.randrange(4)):
+            self.fly()
+        self.count_moves()
+        self.abandon()
+        self.client.end(signal.SIGKILL)
+        self.next_has_it()
+
+    def refused(self):
+        self.all_servers_up()
+        other = Client()
+        assert other.process.wait(PATIENCE) != 0
+        assert "is attached to" in other.said() or other.is_too_early(), other.said()
+        other.end(signal.SIGTERM)
+
+    def takeover(self):
+        old = self.client
+        self.count_moves()
+        self.abandon()
+        self.client = self.next_client("takeover=true")
+        self.drained = set()
+        n, o = self.somewhere()
+        try:
+            old.handles[0].pwrite(bytes([255]) * n, o)
+        except nbd.Error:
+            pass
+        else:
+            raise SystemExit("a write of who lost the volume was acknowledged")
+        self.read_all()
+        old.end(signal.SIGKILL)
+
+    # ---- events: servers ----
+
+    def restart(self):
+        """A server goes, and is there again: there is no error."""
+        for _ in range(rnd.randrange(4)):
+            self.fly()
+        self.all_servers_up()
+        pids = env["pids"].split()
+        i = rnd.randrange(len(pids))
+        if i == self.weak:
+            self.host(False)  # or it does not start
+        pid = server_pid(pids[i])
+        self.gone.add(pid)
+        os.kill(pid, rnd.choice([signal.SIGKILL, signal.SIGTERM]))
+
+    def host(self, short):
+        """Of one server, always the same: it is short of memory, or not."""
+        self.short = short
+        if env.get("hosts"):
+            kib = 1024 if short else 4 << 20
+            # As many bytes as before: it is read meanwhile.
+            with open(env["hosts"].split()[self.weak], "r+") as f:
+                text = re.sub("(?<=MemAvailable:) *[0-9]+", "%12d" % kib, f.read())
+                f.seek(0)
+                f.write(text)
+
+    def pressure(self):
+        self.all_servers_up()
+        self.host(not self.short)
+
+    def give_back(self):
+        """It asks for all that it lent, and gets it."""
+        self.all_servers_up()
+        self.host(True)
+        self.until(addresses[self.weak], lambda s: s["pieces"] == 0)
+        self.host(False)
+        self.read_all()
+
+    # ---- events: pieces ----
+
+    def count_moves(self):
+        """What this client's pieces went through, as far as it says it."""
+        for s in self.client.servers().values():
+            self.done["pieces given back"] += s["pieces_given"]
+            if s["drain"]:
+                self.done["pieces drained"] += s["drain"]["pieces"] - s["drain"]["left"]
+
+    def drain(self, rate=None):
+        """All that a server has goes elsewhere from now on."""
+        # One server always takes it: not one whose host may be short.
+        free = [a for i, a in enumerate(addresses)
+                if i != self.weak and a not in self.drained]
+        may = [a for a in addresses
+               if a not in self.drained and
+               len([b for b in free if b != a]) >= copies]
+        if not may:
+            return None
+        address = rnd.choice(may)
+        rate = rate or rnd.choice([0, 0, 4 << 20, 16 << 20])
+        answer = self.client.ask("drain %s %d" % (address, rate) if rate else
+                                 "drain %s" % address)
+        if not answer["ok"]:
+            # What has room is known from heartbeats.
+            assert "are missing" in answer["error"], answer
+            return None
+        self.drained.add(address)
+        return address
+
+    def undrain(self, address):
+        d = self.client.servers()[address]["drain"]
+        answer = self.client.ask("drain-cancel " + address)
+        assert answer["ok"], answer
+        self.done["pieces drained"] += d["pieces"] - d["left"]
+        self.drained.remove(address)
+
+    def cancel(self):
+        if self.drained:
+            self.undrain(rnd.choice(sorted(self.drained)))
+
+    def migrate(self):
+        """Some pieces move, slowly, and another one a part of the way."""
+        address = self.drain(rnd.choice([2, 4, 8]) << 20)
+        if not address:
+            return
+        n = rnd.randrange(4)
+        self.until(address, lambda s: s["drain"]["state"] == "drained" or
+                   s["drain"]["pieces"] - s["drain"]["left"] >= n)
+        for _ in range(rnd.randrange(40)):
+            self.request()
+        self.undrain(address)
+        self.read_all()
+
+    def drained_all(self):
+        """It has nothing any more, some time, and then may be used again."""
+        if not self.drained and not self.drain():
+            return
+        address = rnd.choice(sorted(self.drained))
+        s = self.until(address, lambda s: s["drain"]["state"] == "drained")
+        assert s["pieces"] == 0, s
+        self.undrain(address)
+        self.read_all()
+
+    def until(self, address, is_so):
+        """Requests until the client says that of a server."""
+        end = time.monotonic() + PATIENCE
+        while True:
+            s = self.client.servers()[address]
+            if is_so(s):
+                return s
+            assert time.monotonic() < end, s
+            self.request()
+
+    # ---- all of it ----
+
+    REQUESTS = [read] * 5 + [write] * 4 + [fly] * 3 + [zero, trim, trim, flush]
+    EVENTS = dict(stop=stop, kill=kill, refused=refused, takeover=takeover,
+                  restart=restart, pressure=pressure, drain=drain, cancel=cancel,
+                  migrate=migrate, drained=drained_all, give_back=give_back)
+
+    def request(self):
+        what = rnd.choice(self.REQUESTS)
+        self.done[what.__name__] += 1
+        what(self)
+
+    def run(self, steps):
+        events = env["events"].split()
+        for i in range(steps):
+            what = "request"
+            try:
+                if rnd.randrange(int(env["every"])) == 0:
+                    what = rnd.choice(events)
+                    self.done[what] += 1
+                    self.EVENTS[what](self)
+                else:
+                    self.request()
+            except BaseException:
+                print("step %d: %s, after %s; the client says:\n%s" %
+                      (i, what, dict(self.done), self.client.said()[-4000:]))
+                print(json.dumps(self.client.ask("status")), flush=True)
+                raise
+        self.read_all()
+        self.count_moves()
+        self.client.end(signal.SIGTERM)
+        self.host(False)
+        print("done: " + ", ".join("%s %d" % d for d in sorted(self.done.items())))
+
+
+Model().run(int(env["steps"]))
+sys.exit(0)

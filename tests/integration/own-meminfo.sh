@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Sourced first by tests of hosts that are short of memory: functions.sh, in a
+# mount namespace of the test's own, where it says what /proc/meminfo says.
+
+# shellcheck shell=bash disable=SC2034 # used by the scripts that source this
+
+# A user namespace has no right to lock memory, whatever it says.
+_ns=(unshare -m)
+[ "$(id -u)" = 0 ] || _ns=(unshare -rm setpriv --bounding-set=-ipc_lock)
+if [ -z "${FARPAGE_OWN_MEMINFO:-}" ] && "${_ns[@]}" true 2>/dev/null; then
+    FARPAGE_OWN_MEMINFO=1 exec "${_ns[@]}" "$0"
+fi
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+[ -n "${FARPAGE_OWN_MEMINFO:-}" ] || skip "no mount namespace for this user"
+
+# available MIB: from here on.
+available ()
+{
+    sed "s/^MemAvailable:.*/MemAvailable: $(($1 * 1024)) kB/" "$tmp/real" >"$tmp/new"
+    cat "$tmp/new" >"$tmp/meminfo" # the file that is mounted
+}
+# stalled US: so long tasks have waited for memory.
+stalled () { echo "some avg10=0.00 avg60=0.00 avg300=0.00 total=$1" >"$tmp/psi"; }
+
+cp /proc/meminfo "$tmp/real"
+touch "$tmp/meminfo"
+available 4096
+mount --bind "$tmp/meminfo" /proc/meminfo || skip "cannot mount over /proc/meminfo"
+# Not for triggers.
+psi=no
+stalled 0
+if [ -e /proc/pressure/memory ] && mount --bind "$tmp/psi" /proc/pressure/memory &&
+       mount -o remount,ro,bind "$tmp/psi" /proc/pressure/memory; then
+    psi=yes
+fi

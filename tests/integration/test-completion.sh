@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What bash completes: the commands and options of --help (the pages: test-help.sh),
+# the checks of 'farpage doctor', and what this machine has.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+# A machine with one device that is attached, one that is free, and a pool.
+export _farpage_run=$tmp/run _farpage_sys=$tmp/sys FARPAGE_POOLS_DIR=$tmp/pools
+mkdir -p "$tmp/run/nbd3" "$tmp/sys/block/nbd3" "$tmp/sys/block/nbd4" "$tmp/pools"
+echo 2048 >"$tmp/sys/block/nbd3/size"
+echo 0 >"$tmp/sys/block/nbd4/size"
+printf '  "args":[\n    "server=10.0.0.1:7500,domain=x",\n    "volume=data"\n  ]\n' \
+    >"$tmp/run/nbd3/state.json"
+printf '# two\nserver = donor1,domain=rack7\nserver=donor2\nslab=4M\n' >"$tmp/pools/rack.conf"
+
+# shellcheck source=tools/completion/farpage
+. "$top_srcdir/tools/completion/farpage"
+complete -p farpage | grep -q _farpage || fail "bash was not told"
+
+# completed LINE: what is offered behind it, sorted, in one line.
+completed ()
+{
+    COMP_LINE=$1 COMP_POINT=${#1} COMPREPLY=()
+    _farpage
+    printf '%s\n' "${COMPREPLY[@]}" | sort -u | paste -s -d ' '
+}
+# offers LINE WANTED
+offers ()
+{
+    local got
+    got=$(completed "$1")
+    [ "$got" = "$2" ] || fail "'$1': offers '$got', not '$2'"
+}
+sorted () { tr ' ' '\n' | sort -u | paste -s -d ' '; }
+
+# Commands and options, in both directions.
+commands=$(farpage --help | "$SED" -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort | paste -s -d ' ')
+[ -n "$commands" ] || fail "--help lists no command"
+offers "farpage " "$(echo "$commands --help --version" | sorted)"
+for c in $commands; do
+    wanted=$(farpage "$c" --help | "$SED" 's/^ *//' |
+        grep -oE '^(-[a-zA-Z], )?--[a-z-]+(, --[a-z-]+)?' |
+        grep -oE -e '-[a-zA-Z]\b|--[a-z-]+' | sort -u | paste -s -d ' ')
+    offers "farpage $c -" "$wanted"
+done
+farpage doctor --json 2>/dev/null | "$SED" -n 's/^ *"check":"\(.*\)",$/\1/p' | sort -u |
+    paste -s -d ' ' >"$tmp/checks"
+[ -s "$tmp/checks" ] || fail "doctor has no checks"
+offers "farpage doctor " "$(cat "$tmp/checks")"
+farpage bench --help | tr ', ' '\n' | grep -E '^(memcpy|device|[a-z]+-[a-z]+)$' |
+    grep -v -e '^--' | sort -u | paste -s -d ' ' >"$tmp/layers"
+offers "farpage bench --layers " "$(cat "$tmp/layers")"
+for p in $_farpage_parameters; do
+    grep -q "^  { \"${p%=}\", set_" "$top_srcdir/nbdkit-plugin/params.c" || fail "attach $p"
+done
+
+# What there is.
+offers "farpage sw" "swapoff swapon"
+offers "farpage top --b" "--batch"
+offers "farpage detach " "/dev/nbd3"
+offers "farpage attach -d " "/dev/nbd4"
+offers "farpage attach pool=" "rack"
+offers "farpage attach server=d" "donor1 donor2"
+offers "farpage attach server=10.0.0.1:" "7500"
+offers "farpage attach si" "size="
+offers "farpage attach transport=r" "rdma"
+offers "farpage bench --layers memcpy,eng" \
+    "memcpy,engine-rdma memcpy,engine-shm memcpy,engine-tcp"
+offers "farpage drain /dev/nbd3 don" "donor1 donor2"
+offers "farpage servers add " "/dev/nbd3"
+offers "farpage servers add /dev/nbd3 don" "donor1 donor2"
+offers "farpage servers p" "pool=rack"
+offers "farpage volumes delete " "data"
+offers "farpage volumes delete data donor1" "donor1"
+offers "farpage swapon -p " ""
+offers "farpage nothing " ""
+# Nothing is there.
+rm -r "$tmp/run" "$tmp/sys" "$tmp/pools"
+offers "farpage detach " ""
+offers "farpage attach -d " ""

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# farpage keygen: a file of mode 600 with a key that is another one each time;
+# nothing is overwritten, and nothing of a key is printed.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+# keygen STATUS TEXT ARG...
+keygen ()
+{
+    local wanted=$1 text=$2 status=0
+    shift 2
+    farpage keygen "$@" </dev/null >"$tmp/out" 2>&1 || status=$?
+    [ $status = "$wanted" ] || fail "keygen $*: exit $status: $(cat "$tmp/out")"
+    if [ -z "$text" ]; then
+        [ ! -s "$tmp/out" ] || fail "keygen $* says: $(cat "$tmp/out")"
+    else
+        grep -q -e "$text" "$tmp/out" || fail "keygen $*: no '$text' in: $(cat "$tmp/out")"
+    fi
+}
+
+cd "$tmp"
+(umask 0; farpage keygen)
+[ "$(stat -c %a farpage.psk)" = 600 ] || fail "its mode is $(stat -c %a farpage.psk)"
+grep -qxE 'farpage:[0-9a-f]{64}' farpage.psk || fail "no USER:KEY: $(cat farpage.psk)"
+cp farpage.psk before
+keygen 1 'farpage.psk: is there already' farpage.psk
+keygen 1 'user farpage has a key there already' --user farpage
+cmp farpage.psk before || fail "it was changed"
+keygen 0 '' --user alice
+# shellcheck disable=SC2059
+printf "$(cat farpage.psk)" >farpage.psk # without the end of its last line
+keygen 0 '' --user bob farpage.psk
+[ "$(cut -d: -f1 farpage.psk | tr '\n' ' ')" = "farpage alice bob " ] || fail "users: $(cut -d: -f1 farpage.psk)"
+[ "$(cut -d: -f2 farpage.psk | sort -u | wc -l)" = 3 ] || fail "a key is there twice"
+head -n 1 farpage.psk | cmp - before || fail "the first key was changed"
+keygen 0 '' --user 'x.y@z' "$tmp/new"
+grep -qxE 'x\.y@z:[0-9a-f]{64}' new || fail "no user x.y@z"
+
+(umask 077; echo nothing >other)
+keygen 1 'other: key 1: not USER:KEY' --user alice other
+[ "$(cat other)" = nothing ] || fail "it was changed"
+chmod 644 new
+keygen 1 'new: everybody may read' --user alice new
+keygen 1 'No such file' no/such/dir
+keygen 2 "one FILE, and not 'b' too" a b
+for user in a:b 'a b' '' '#6162' a/b; do
+    keygen 2 '--user' --user "$user" c
+    [ ! -e c ] || fail "user '$user' is taken"
+done

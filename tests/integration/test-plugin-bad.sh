@@ -1,0 +1,153 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Bad input is answered with one clear error, and changes nothing: neither what the
+# servers keep and lend, nor the volume that is attached meanwhile.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+requires qemu-io --version
+command -v jq >/dev/null || skip "no jq"
+declare -A tcp
+server () # NAME SLAB
+{
+    start_memserver "$1" --listen "unix:$tmp/$1.usock" --size 32M --slab "$2" --reserve 0 --name "$1"
+    tcp[$1]=$(grep -v '^unix:' "$tmp/$1.addr")
+}
+server a 1M
+server b 1M
+server c 2M
+
+plugin () # NAME ARG...
+{
+    local name=$1
+    shift
+    rm -f "$tmp/$name.sock"
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" status="$tmp/$name.status" "$@"
+}
+end () { stop "$(cat "$tmp/$1.pid")"; }
+io () # NAME COMMAND...
+{
+    local name=$1 c args=()
+    shift
+    for c; do args+=(-c "$c"); done
+    # It exits 0 after a pattern that differs.
+    if ! qemu-io -f raw "nbd+unix:///?socket=$tmp/$name.sock" "${args[@]}" >"$tmp/io.out" 2>&1 ||
+        grep -qi -e failed -e error "$tmp/io.out"; then
+        cat "$tmp/io.out"
+        fail "$name: $*"
+    fi
+}
+
+# Two volumes of one name, and one that is attached.
+for s in a b; do
+    plugin same "${tcp[$s]}" volume=same size=4M
+    io same "write -P $(printf '%d' "'$s") 0 3M"
+    end same
+done
+plugin live "${tcp[a]}" volume=live size=4M reserve=full
+io live 'write -P 7 0 4M'
+
+# All that there is.
+state ()
+{
+    local s
+    for s in a b c; do
+        farpage volumes --json "${tcp[$s]}" | jq -S '.volumes | sort_by(.uuid)'
+        farpage servers --json "${tcp[$s]}" |
+            jq -S '.servers[0] | {slabs_free, slabs_lent, slabs_scrubbing, sessions: [.sessions[] | {volume, slabs}]}'
+    done
+    farpage status --socket "$tmp/live.status" --json |
+        jq -S '{volume: .volume | {uuid, size, pieces_allocated, members_version, errors, taken},
+            servers: [.servers[] | {addr, state, pieces, drain}]}'
+}
+is_settled () { [ "$(state)" = "$(sleep 0.2; state)" ]; }
+wait_until 30 is_settled
+state >"$tmp/before"
+unchanged ()
+{
+    local until=$((SECONDS + 10)) # a session's end is heard of a moment later
+    until state >"$tmp/after" && cmp -s "$tmp/before" "$tmp/after"; do
+        [ $SECONDS -lt $until ] || { diff "$tmp/before" "$tmp/after"; fail "$1: this changed"; }
+        sleep 0.1
+    done
+}
+
+# refused REGEX ARG...: of nbdkit.
+refused ()
+{
+    local regex=$1 status=0 f
+    shift
+    timeout 30 "${nbdkit_cmd[@]}" -U "$tmp/n.sock" -P "$tmp/n.pid" "$FARPAGE_PLUGIN" "$MLOCK" \
+        timeout=500 status="$tmp/n.status" "$@" 2>"$tmp/err" || status=$?
+    [ $status = 1 ] || fail "$*: exit status $status, not 1"
+    [ "$(grep -c 'error:' "$tmp/err")" = 1 ] || { cat "$tmp/err"; fail "$*: not one error"; }
+    grep -qE "error: .*($regex)" "$tmp/err" || { cat "$tmp/err"; fail "$*: no '$regex'"; }
+    for f in n.sock n.pid n.status; do [ ! -e "$tmp/$f" ] || fail "$*: left $f behind"; done
+    grep 'error:' "$tmp/err"
+    unchanged "$*"
+}
+# bad STATUS REGEX ARG...: of farpage.
+bad ()
+{
+    local wanted=$1 regex=$2 status=0
+    shift 2
+    timeout 30 farpage "$@" </dev/null >"$tmp/out" 2>"$tmp/err" || status=$?
+    [ $status = "$wanted" ] || { cat "$tmp/err"; fail "farpage $*: exit status $status"; }
+    [ "$(grep -c '^farpage: ' "$tmp/err")" = 1 ] || { cat "$tmp/err"; fail "farpage $*: not one error"; }
+    grep -qE "^farpage: .*($regex)" "$tmp/err" || { cat "$tmp/err"; fail "farpage $*: no '$regex'"; }
+    grep '^farpage: ' "$tmp/err"
+    unchanged "farpage $*"
+}
+
+for name in '' a/b "$(printf 'a\033[31m')" 'a b' "$(printf '%0300d' 0)"; do
+    refused 'volume=NAME: a name is 1 to 64' "${tcp[a]}" size=4M volume="$name"
+    bad 2 'no name of a volume, and no UUID' volumes delete --yes "$name" "${tcp[a]}"
+    # What was given may be no text for a terminal.
+    if grep -q '[[:cntrl:]]' "$tmp/err"; then fail "control characters are shown"; fi
+done
+
+refused "${tcp[a]} lends slabs of 1M, not of 2M" "${tcp[a]}" size=4M volume=new slab=2M
+refused "${tcp[a]} lends slabs of 1M, not of 2M" "${tcp[a]}" volume=same slab=2M
+refused "${tcp[c]} lends slabs of 2M, not of 1M: all servers" "${tcp[a]}" server="${tcp[c]}" size=4M
+refused "server=${tcp[c]} lends slabs of 2M, volume same has slabs of 1M" "${tcp[a]}" server="${tcp[c]}" \
+    volume=same add=true
+refused "lends slabs of 2M, not of 1M" "${tcp[b]}" server="${tcp[c]}" size=4M volume=new
+
+refused 'given twice' "${tcp[a]}" server="${tcp[a]}" size=4M volume=new
+refused 'are the same server: name it once' "${tcp[a]}" server="unix:$tmp/a.usock" size=4M
+refused 'are the same server: name it once' "${tcp[a]}" server="unix:$tmp/a.usock" size=4M volume=new
+refused 'are the same server: name it once' "${tcp[a]}" server="localhost:${tcp[a]##*:}" \
+    size=4M volume=new
+
+# UUIDs decide.
+refused 'the name same is used by two volumes: [0-9a-f-]{36} on .*, [0-9a-f-]{36} on ' \
+    "${tcp[a]}" server="${tcp[b]}" volume=same
+refused 'the name same is used by two volumes' "${tcp[a]}" server="${tcp[b]}" volume=same \
+    takeover=true degraded=true add=true
+bad 1 'two volumes have this name, [0-9a-f-]{36} and [0-9a-f-]{36}: use the UUID' \
+    volumes delete --yes same "${tcp[a]}" "${tcp[b]}"
+
+refused 'volume live is attached to .* since ' "${tcp[a]}" volume=live
+bad 1 'live: attached to .* since .*: detach it first' volumes delete --yes live "${tcp[a]}"
+bad 1 'live: attached to .* since .*: detach it first' volumes delete --yes --partial live "${tcp[a]}"
+
+bad 1 'drain: .* is the last server of this volume' drain "$tmp/live.status" "${tcp[a]}"
+bad 1 'drain: .* is no server of this volume' drain "$tmp/live.status" "${tcp[b]}"
+
+{
+    echo '# a pool'
+    echo "server = ${tcp[a]}"
+    printf '\n\n\n\nserver = a:b:c\n'
+    echo "server = ${tcp[b]}"
+} >"$tmp/pool.conf"
+refused 'pool.conf: line 7: server=a:b:c' pool="$tmp/pool.conf" size=4M volume=new
+bad 2 'a:b:c: ' volumes pool="$tmp/pool.conf"
+
+io live 'read -P 7 0 4M'
+end live
+for s in a b; do
+    plugin same "${tcp[$s]}" volume=same
+    io same "read -P $(printf '%d' "'$s") 0 3M" 'read -P 0 3M 1M'
+    end same
+done

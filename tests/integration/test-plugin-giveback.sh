@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# A server whose host is short of memory asks for slabs; the volume moves them
+# to another server while it is written and verified, as many as are missing;
+# one that has no other server says so and keeps them.
+
+# shellcheck source=tests/integration/own-meminfo.sh
+. "$top_srcdir/tests/integration/own-meminfo.sh"
+
+[ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
+
+# field STATUS PYTHON: s is the first server of that document.
+field ()
+{
+    farpage status --socket "$tmp/$1.status" --json | /usr/bin/python3 -c '
+import json, sys
+s = json.load(sys.stdin)["servers"][0]
+print(eval(sys.argv[1]))' "$2"
+}
+# a_is PYTHON: likewise of what it says itself.
+a_is ()
+{
+    farpage servers --json "$a" | /usr/bin/python3 -c '
+import json, sys
+s = json.load(sys.stdin)["servers"][0]
+sys.exit(not eval(sys.argv[1]))' "$1"
+}
+is () { [ "$(field "$1" "$2")" = True ]; }
+
+# Both see the same host; only a wants something of it.  It has more room, so
+# that nearly all is there at first.
+start_memserver a --listen "unix:$tmp/a.usock" --size 64M --slab 1M --name a --reserve 64M \
+    --hugepages off --lease 4
+start_memserver b --listen "unix:$tmp/b.usock" --size 12M --slab 1M --name b --reserve 0 \
+    --hugepages off --lease 4
+a=$(grep -v ^unix: "$tmp/a.addr")
+b=$(grep -v ^unix: "$tmp/b.addr")
+start_nbdkit two "$FARPAGE_PLUGIN" "$a" "$b" size=8M stripe-width=1 transport=tcp \
+    status="$tmp/two.status" "$MLOCK"
+start_nbdkit alone "$FARPAGE_PLUGIN" "unix:$tmp/a.usock" size=4M transport=shm \
+    status="$tmp/alone.status" "$MLOCK"
+
+# Random requests to both until the file is there.
+"$NBDSH" -c - >"$tmp/io.log" 2>&1 <<PYTHON &
+import nbd, os, random
+hs = []
+for name, size in ("two", 8 << 20), ("alone", 4 << 20):
+    h = nbd.NBD()
+    h.connect_uri("nbd+unix:///?socket=$tmp/%s.sock" % name)
+    data = bytearray(os.urandom(size))
+    h.pwrite(data, 0)
+    hs.append((h, data))
+open("$tmp/written", "w").close()
+while not os.path.exists("$tmp/enough"):
+    for h, data in hs:
+        # The first half is cold.
+        n = random.randrange(1, 200000)
+        at = random.randrange(len(data) // 2, len(data) - n)
+        if random.random() < 0.5:
+            data[at:at + n] = os.urandom(n)
+            h.pwrite(data[at:at + n], at)
+        else:
+            assert h.pread(n, at) == data[at:at + n], at
+for h, data in hs:
+    assert h.pread(len(data), 0) == data
+PYTHON
+io=$!
+cleanup_fn kill -9 $io
+wait_until 30 test -e "$tmp/written"
+before=$(field two 's["pieces"]')
+[ "$before" -ge 6 ] || fail "$before pieces are where all should be"
+
+# What the server has, the host has not: 4M are missing when all that is free was
+# given back.
+resident () { awk '/^RssShmem:/ { print int(($2 + 1023) / 1024) }' "/proc/$(cat "$tmp/a.pid")/status"; }
+lent=$(farpage servers --json "$a" | /usr/bin/python3 -c '
+import json, sys
+print(json.load(sys.stdin)["servers"][0]["slabs_lent"])')
+while :; do
+    available $((60 + lent - $(resident)))
+    sleep 0.02
+done &
+host=$!
+cleanup_fn kill -9 $host
+wait_until 30 is two 's["pieces_given"] >= 1'
+wait_until 60 a_is 'not s["pressed"] or s["slabs_wanted"] == 0 and s["slabs_lent"] <= '$((lent - 4))
+wait_until 30 is two 's["slabs_wanted"] == 0'
+kill_9 $host
+wait_until 10 is two "s['pieces'] == $before - s['pieces_given']"
+is two 's["pieces"] > 0' || fail "all of it was given"
+
+# Nobody takes it by force.
+wait_until 30 is alone 's["slabs_wanted"] == 0'
+available 58
+says_so ()
+{
+    farpage status --socket "$tmp/alone.status" | grep -q \
+        'asked for [1-9][0-9]* slabs, nowhere to put them: the other servers have no room'
+}
+wait_until 30 says_so
+is alone 's["pieces"] == 4' || fail "pieces are gone"
+wait_until 30 grep -q 'nowhere to put them' "$tmp/alone.log"
+available 4096
+wait_until 30 is alone 's["slabs_wanted"] == 0'
+touch "$tmp/enough"
+wait $io || { cat "$tmp/io.log"; fail "a request failed, or data is wrong"; }

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What attaching costs: 64 GiB on 64 servers, and a volume with a name that has
+# 16384 pieces.  The figures are printed; the limit of the time is for a machine
+# that is three times slower, and busy.  Threads and descriptors are for servers
+# and connections, never for pieces; and little memory is locked.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+[ -z "$SANITIZER_PRELOAD" ] || skip "these are figures, and a sanitizer has its own"
+[ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
+command -v jq >/dev/null || skip "no jq"
+# shellcheck source=tests/bench/scale
+. "$top_srcdir/tests/bench/scale"
+
+# within_limits WHAT
+within_limits ()
+{
+    # shellcheck disable=SC2154 # see attach
+    [ "$ms" -lt 6000 ] || fail "$1: $ms ms until the first answer"
+    # shellcheck disable=SC2154
+    [ "$MLOCK" = mlock=false ] || [ "$locked_kb" -lt 32768 ] || fail "$1: $locked_kb kB are locked"
+}
+
+servers 64 2 4M
+for t in shm tcp; do
+    mapfile -t params < <(parameters $t 64)
+    attach "64 servers, $t" OFFSETS="$(at 32 $((2 << 30)))" -- "${params[@]}" size=64G
+    within_limits "64 servers, $t"
+done
+end_servers 64
+
+for n in 1 8; do
+    servers $n $((16640 / n)) 64K
+    for t in tcp shm; do
+        before=
+        for pieces in 1024 16384; do
+            [ $n = 1 ] || [ $pieces = 16384 ] || continue
+            what="$pieces pieces on $n servers, $t"
+            mapfile -t params < <(parameters $t $n)
+            attach "$what, made" OFFSETS=0 -- "${params[@]}" volume=v size=$((pieces * 64))K \
+                reserve=full
+            attach "$what" READS=1 OFFSETS=0 -- "${params[@]}" volume=v
+            within_limits "$what"
+            # shellcheck disable=SC2154
+            have="$threads threads, $descriptors descriptors"
+            [ "$have" = "${before:-$have}" ] || fail "$what: $have, and with 1024: $before"
+            before=$have
+            farpage volumes delete --yes v "${params[0]#server=}"
+        done
+    done
+    end_servers $n
+done

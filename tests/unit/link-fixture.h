@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* link-fixture.h - a volume on two servers that do what they are told: what
+ * the tests of links start with.
+ */
+
+#ifndef LINK_FIXTURE_H
+#define LINK_FIXTURE_H
+
+#include "fake-ctl.h"
+#include "volume/volume_int.h"
+
+#define SLAB (256 * 1024)
+#define SLABS 200 /* of each server */
+#define NR_SERVERS 2
+#define PIECES 20
+#define SIZE (PIECES * SLAB)
+
+extern struct fake_server *servers[NR_SERVERS];
+extern struct fp_volume *v;
+extern unsigned char buf[SLAB];
+
+void link_params (struct fp_volume_params *p);
+int link_setup (void **state);
+int link_setup_one (void **state); /* a volume on the first alone */
+int link_teardown (void **state);
+#define TEST(t) cmocka_unit_test_setup_teardown (t, link_setup, link_teardown)
+#define TEST_ONE(t)                                                           \
+  cmocka_unit_test_setup_teardown (t, link_setup_one, link_teardown)
+
+void pause_ms (unsigned ms);
+
+/* Five bytes at the beginning of piece i. */
+int write_piece (uint64_t i, const char *text);
+void expect (uint64_t i, const char *text);
+
+/* The process dies; the next one takes up its volume. */
+int link_resume (char why[FP_WHY_MAX]);
+
+/* Which server holds piece i; the generation of its label. */
+unsigned holder (uint64_t i, uint64_t *generation);
+
+void await_state (unsigned server, enum fp_server_state state);
+void await_piece (uint64_t i, enum fp_piece_state state);
+/* Until only that many slabs are labelled, on both. */
+void await_labelled (unsigned n);
+
+#endif /* LINK_FIXTURE_H */

@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-link-away.c - a volume whose servers go away and come back, with what
+ * they had or without, and one that was away for longer than its lease.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "link-fixture.h"
+
+/* Of two servers one is dead: new pieces go to the other one, and to both
+ * again when it is back.
+ */
+static void
+test_dead_and_back (void **state)
+{
+  (void) state;
+  fake_server_cut (servers[0]);
+  for (unsigned i = 0; i < 10; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_int_equal (fake_server_labelled (servers[1]), 10);
+  fake_server_revive (servers[0]);
+  await_state (0, FP_SERVER_UP);
+  for (unsigned i = 10; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_in_range (fake_server_labelled (servers[0]), 1, 10);
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
+}
+
+static void
+revive_later (void *arg)
+{
+  pause_ms (200);
+  fake_server_revive (arg);
+}
+
+/* A server that is lost again before it has answered anything was lost now,
+ * and not when it was lost before: what needs it waits.
+ */
+static void
+test_lost_again (void **state)
+{
+  struct fp_thread thread;
+  uint64_t i = 0;
+  int r;
+
+  (void) state;
+  while (fake_server_labelled (servers[0]) == 0)
+    assert_int_equal (write_piece (i++, "data"), 0);
+  fake_server_cut (servers[0]);
+  pause_ms (1500); /* longer than the timeout */
+  fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_GRANT);
+  fake_server_revive (servers[0]);
+  await_state (0, FP_SERVER_UP);
+  pause_ms (50); /* it is asked for a grant ahead */
+  fake_server_cut (servers[0]);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  pause_ms (50);
+  assert_int_equal (
+      fp_thread_create (&thread, "later", revive_later, servers[0]), 0);
+  r = write_piece (i - 1, "more");
+  assert_int_equal (fp_thread_join (&thread), 0);
+  assert_int_equal (r, 0);
+  expect (i - 1, "more");
+}
+
+static _Atomic bool reviving;
+
+static void
+revive_often (void *arg)
+{
+  while (atomic_load (&reviving)) {
+    pause_ms (600);
+    fake_server_revive (arg);
+  }
+}
+
+/* What trims many pieces waits for a server that goes away again and again as
+ * long as what trims one, in all; and not at all for one that is given up.
+ */
+static void
+test_trim_many (void **state)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  struct fp_thread thread;
+  uint64_t start;
+
+  (void) state;
+  for (unsigned i = 0; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  fake_server_die_of_release (servers[0], true);
+  atomic_store (&reviving, true);
+  assert_int_equal (
+      fp_thread_create (&thread, "revive", revive_often, servers[0]), 0);
+  start = fp_now_ns ();
+  assert_int_equal (fp_lane_zero (lane, SIZE, 0, true), -EIO);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 1000, 4000);
+  atomic_store (&reviving, false);
+  assert_int_equal (fp_thread_join (&thread), 0);
+  fake_server_die_of_release (servers[0], false);
+
+  await_state (0, FP_SERVER_UP);
+  fake_server_cut (servers[0]);
+  pause_ms (1200);
+  start = fp_now_ns ();
+  assert_int_equal (fp_lane_zero (lane, SLAB, SIZE - SLAB, true), -EIO);
+  assert_true (fp_now_ns () - start < 500 * FP_NS_PER_MS);
+  fake_server_revive (servers[0]);
+  await_state (0, FP_SERVER_UP);
+  assert_int_equal (fp_lane_zero (lane, SIZE, 0, true), 0);
+  assert_int_equal (fake_server_labelled (servers[0]), 0);
+  fp_volume_lane_put (lane);
+}
+
+/* What is past its deadline is tried once more before it fails: nobody may
+ * have looked at it since its server came back.
+ */
+static void
+test_last_try (void **state)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  struct fp_io io = { .kind = FP_IO_READ, .length = 4, .buf = buf };
+  uint64_t deadline = fp_deadline_in_ms (5000), begun;
+
+  (void) state;
+  for (unsigned i = 0; i < 6; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  fake_server_slow_list (servers[0], 400);
+  fake_server_cut (servers[0]);
+  await_piece (0, FP_PIECE_OFFLINE);
+  begun = fp_now_ns ();
+  fp_lane_submit (lane, &io);
+  assert_null (fp_lane_poll (lane, false));
+  fake_server_revive (servers[0]);
+  pause_ms (250);
+  assert_null (fp_lane_poll (lane, false)); /* connected, and not more */
+  while (fp_piece_state (&v->pieces->p[0]) != FP_PIECE_READY ||
+         fp_now_ns () - begun < 1100 * FP_NS_PER_MS) {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (5);
+  }
+  assert_ptr_equal (fp_lane_poll (lane, true), &io);
+  assert_int_equal (io.status, 0);
+  assert_memory_equal (buf, "data", 4);
+  fake_server_slow_list (servers[0], 0);
+  await_state (0, FP_SERVER_UP);
+  fp_volume_lane_put (lane);
+}
+
+/* It is restarted, and its memory is new. */
+static void
+restart (unsigned server)
+{
+  fake_server_cut (servers[server]);
+  fake_server_forget (servers[server]);
+  fake_server_revive (servers[server]);
+}
+
+/* A server that was restarted while nothing of ours was there is as good as
+ * any other.
+ */
+static void
+test_restarted_empty (void **state)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  char why[FP_WHY_MAX];
+
+  (void) state;
+  /* Something was, and was trimmed. */
+  for (unsigned i = 0; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_int_equal (fp_lane_zero (lane, SIZE, 0, true), 0);
+  fp_volume_lane_put (lane);
+  fake_server_cut (servers[0]);
+  for (unsigned i = 0; i < 10; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  restart (0);
+  await_state (0, FP_SERVER_UP);
+  for (unsigned i = 10; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  assert_in_range (fake_server_labelled (servers[0]), 1, 10);
+  assert_int_equal (link_resume (why), 0);
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
+}
+
+/* Where anything was lost it stays LOST, or what comes next would read zeros
+ * for it.
+ */
+static void
+test_restarted_after_loss (void **state)
+{
+  char why[FP_WHY_MAX];
+  uint64_t i = 0;
+
+  (void) state;
+  for (; fake_server_labelled (servers[0]) == 0; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  i--;
+  fake_server_cut (servers[0]);
+  fake_server_lose (servers[0]);
+  fake_server_revive (servers[0]);
+  await_piece (i, FP_PIECE_LOST);
+  await_state (0, FP_SERVER_UP);
+  restart (0);
+  await_state (0, FP_SERVER_LOST);
+  assert_true (link_resume (why) < 0);
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    fake_server_forget (servers[s]);
+}
+
+/* Before anything is started it is known that a volume is gone; and looking
+ * costs it nothing.
+ */
+static void
+test_probe_resume (void **state)
+{
+  struct fp_volume_params p;
+  char why[FP_WHY_MAX];
+
+  (void) state;
+  assert_int_equal (write_piece (0, "data"), 0);
+  link_params (&p);
+  p.resume = true;
+  p.uuid = *fp_volume_uuid (v);
+  fp_volume_stop (v, false);
+  assert_int_equal (fp_volume_probe (&p, why), 0);
+  assert_int_equal (fp_volume_probe (&p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  expect (0, "data");
+  fp_volume_stop (v, true);
+  v = NULL;
+  assert_int_equal (fp_volume_probe (&p, why), -ENOENT);
+  assert_non_null (strstr (why, "lease"));
+}
+
+/* ---- whether the volume still is ours ---- */
+
+static int
+read_at (uint64_t offset)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  int r = fp_lane_read (lane, buf, 5, offset);
+
+  fp_volume_lane_put (lane);
+  if (r == 0)
+    assert_memory_equal (buf, "\0\0\0\0\0", 5);
+  return r;
+}
+
+static int
+zero_at (uint64_t offset)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  int r = fp_lane_zero (lane, SLAB / 4, offset, false);
+
+  fp_volume_lane_put (lane);
+  return r;
+}
+
+static bool
+is_hole (uint64_t offset)
+{
+  uint64_t length;
+  bool hole;
+
+  fp_volume_extent (v, offset, UINT64_MAX, &hole, &length);
+  return hole;
+}
+
+static void
+silence_both (enum fake_silence silence)
+{
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    fake_server_silence (servers[s], silence, 0);
+}
+
+static void
+speak_soon (void *arg)
+{
+  (void) arg;
+  pause_ms (200);
+  silence_both (FAKE_SPEAKS);
+}
+
+/* After the lease nobody knows what another client has written: what we did
+ * not write is zeros only when a server has said that the volume is ours.
+ */
+static void
+test_lease_over (void **state)
+{
+  const uint64_t empty = 5 * SLAB, clear = 2 * SLAB / 4;
+  struct fp_thread thread;
+  uint64_t start;
+
+  (void) state;
+  assert_int_equal (write_piece (0, "data"), 0);
+  assert_int_equal (read_at (empty), 0);
+  assert_int_equal (read_at (clear), 0);
+  assert_true (is_hole (empty));
+
+  /* While one server answers nobody can have taken it over. */
+  fake_server_silence (servers[0], FAKE_DEAF, 0);
+  pause_ms (500);
+  assert_int_equal (read_at (empty), 0);
+  assert_int_equal (zero_at (empty), 0);
+  assert_true (is_hole (empty));
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  pause_ms (200);
+
+  /* None does, and then they do, in time. */
+  for (unsigned i = 0; i < 4; i++) {
+    silence_both (FAKE_DEAF);
+    pause_ms (500);
+    assert_false (is_hole (empty));
+    start = fp_now_ns ();
+    assert_int_equal (fp_thread_create (&thread, "soon", speak_soon, NULL), 0);
+    assert_int_equal (i == 0   ? read_at (empty)
+                      : i == 1 ? read_at (clear)
+                      : i == 2 ? zero_at (empty)
+                               : zero_at (clear),
+                      0);
+    assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 150, 800);
+    assert_int_equal (fp_thread_join (&thread), 0);
+    pause_ms (200);
+  }
+
+  /* Not in time. */
+  silence_both (FAKE_DEAF);
+  pause_ms (500);
+  start = fp_now_ns ();
+  assert_int_equal (read_at (empty), -EIO);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 400, 1500);
+  assert_int_equal (zero_at (empty), -EIO);
+  silence_both (FAKE_SPEAKS);
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    await_state (s, FP_SERVER_UP);
+  assert_int_equal (read_at (empty), 0);
+  assert_int_equal (read_at (clear), 0);
+  expect (0, "data");
+}
+
+/* All servers were away.  One that is back and let nobody else in meanwhile is
+ * enough.  If it did, the other one may have what was written then.
+ */
+static void
+test_visited (void **state)
+{
+  const uint64_t empty = 5 * SLAB;
+
+  (void) state;
+  for (unsigned visited = 0; visited < 2; visited++) {
+    for (unsigned s = 0; s < NR_SERVERS; s++)
+      fake_server_cut (servers[s]);
+    await_state (0, FP_SERVER_DOWN);
+    if (visited)
+      fake_server_visit (servers[0]);
+    fake_server_revive (servers[0]);
+    await_state (0, FP_SERVER_UP);
+    assert_int_equal (read_at (empty), visited ? -EIO : 0);
+    fake_server_revive (servers[1]);
+    await_state (1, FP_SERVER_UP);
+    assert_int_equal (read_at (empty), 0);
+  }
+  /* It is ours again, whichever goes away. */
+  fake_server_cut (servers[1]);
+  assert_int_equal (read_at (empty), 0);
+  fake_server_revive (servers[1]);
+  await_state (1, FP_SERVER_UP);
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST (test_dead_and_back),   TEST (test_lost_again),
+    TEST_ONE (test_trim_many),   TEST_ONE (test_last_try),
+    TEST (test_restarted_empty), TEST (test_restarted_after_loss),
+    TEST (test_probe_resume),    TEST (test_lease_over),
+    TEST (test_visited),
+  };
+
+  if (getenv ("FARPAGE_TEST") != NULL)
+    cmocka_set_test_filter (getenv ("FARPAGE_TEST"));
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-psk-file.c - a file of pre-shared keys: what is one, and that what is
+ * said of a bad one has nothing of what is in it.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "transport/psk_file.h"
+
+#define KEY "00112233445566778899aabbccddeeff"
+#define KEY2 "FF112233445566778899aabbccddee00FF112233445566778899aabbccddee00"
+
+static char dir[] = "/tmp/farpage-psk-XXXXXX";
+static char path[64], why[FP_PSK_WHY_MAX];
+
+static int
+setup (void **state)
+{
+  (void) state;
+  if (mkdtemp (dir) == NULL)
+    return -1;
+  snprintf (path, sizeof path, "%s/psk", dir);
+  return 0;
+}
+
+static int
+teardown (void **state)
+{
+  (void) state;
+  unlink (path);
+  return rmdir (dir);
+}
+
+static int
+read_text (struct fp_psk_file **f, const char *text, size_t n, mode_t mode)
+{
+  int fd = open (path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+
+  assert_true (fd >= 0);
+  assert_int_equal (write (fd, text, n), n);
+  assert_int_equal (fchmod (fd, mode), 0);
+  close (fd);
+  return fp_psk_file_read (f, path, why);
+}
+
+static void
+refused (int err, const char *text, const char *says)
+{
+  struct fp_psk_file *f = NULL;
+
+  assert_int_equal (read_text (&f, text, strlen (text), 0600), err);
+  assert_null (f);
+  assert_int_equal (strncmp (why, path, strlen (path)), 0);
+  assert_non_null (strstr (why, says));
+  assert_null (strstr (why, "00112233"));
+}
+
+static void
+test_good (void **state)
+{
+  static const char text[] = "alice:" KEY "\n\nbob:" KEY2 "\r\ncarol.x:" KEY;
+  static const uint8_t bob[] = { 0xff, 0x11, 0x22 };
+  uint8_t key[FP_PSK_KEY_MAX];
+  char user[FP_NAME_MAX + 1];
+  struct fp_psk_file *f;
+
+  (void) state;
+  assert_int_equal (read_text (&f, text, sizeof text - 1, 0640), 0);
+  assert_int_equal (fp_psk_file_key (f, "alice", key), 16);
+  assert_int_equal (key[15], 0xff);
+  assert_int_equal (fp_psk_file_key (f, "bob", key), 32);
+  assert_memory_equal (key, bob, sizeof bob);
+  assert_int_equal (fp_psk_file_key (f, "carol.x", key), 16);
+  assert_int_equal (fp_psk_file_key (f, "carol", key), -ENOENT);
+  assert_int_equal (fp_psk_file_key (f, "", key), -ENOENT);
+  assert_int_equal (fp_psk_file_only_user (f, user), -EINVAL);
+  fp_psk_file_free (f);
+
+  assert_int_equal (read_text (&f, text, strlen ("alice:" KEY), 0400), 0);
+  assert_int_equal (fp_psk_file_only_user (f, user), 0);
+  assert_string_equal (user, "alice");
+  assert_int_equal (fp_psk_file_lock (f), 0);
+  fp_psk_file_free (f);
+}
+
+static void
+test_bad (void **state)
+{
+  static char large[FP_PSK_FILE_MAX + 2];
+  struct fp_psk_file *f;
+
+  (void) state;
+  refused (-EINVAL, "", "there is no key");
+  refused (-EINVAL, "\n\n", "there is no key");
+  refused (-EINVAL, "alice", "key 1: not USER:KEY");
+  refused (-EINVAL, KEY "\n", "key 1: not USER:KEY");
+  refused (-EINVAL, ":" KEY "\n", "key 1: not USER:KEY");
+  refused (-EINVAL, "a b:" KEY "\n", "key 1: not USER:KEY");
+  refused (-EINVAL, "#6162:" KEY "\n", "key 1: not USER:KEY");
+  refused (-EINVAL, "a:" KEY "\nb:" KEY "0\n", "key 2: not USER:KEY");
+  refused (-EINVAL, "a:0011223344556677\n", "key 1: not USER:KEY");
+  refused (-EINVAL, "a:" KEY2 KEY2 "00\n", "key 1: not USER:KEY");
+  refused (-EINVAL, "a:" KEY "\nb:00112233445566778899aabbccddeefx\n",
+           "key 2: not USER:KEY");
+  refused (-EINVAL, "a:" KEY "\nb:" KEY "\na:" KEY2 "\n",
+           "user a is there twice");
+  memset (large, '\n', sizeof large);
+  assert_int_equal (read_text (&f, large, sizeof large - 1, 0600), -EFBIG);
+  assert_int_equal (read_text (&f, "a:" KEY "\n\0", 36, 0600), -EINVAL);
+  assert_int_equal (read_text (&f, "a\0b:" KEY, 36, 0600), -EINVAL);
+  /* A key that everybody may read is none. */
+  assert_int_equal (read_text (&f, "a:" KEY, 34, 0644), -EACCES);
+  assert_non_null (strstr (why, "chmod 600"));
+  assert_int_equal (fp_psk_file_read (&f, dir, why), -EINVAL);
+  assert_int_equal (fp_psk_file_read (&f, "/nowhere/at/all", why), -ENOENT);
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_good),
+    cmocka_unit_test (test_bad),
+  };
+
+  return cmocka_run_group_tests (tests, setup, teardown);
+}

@@ -1,0 +1,410 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-tls.c - TLS between two ends of a socketpair: who believes whom, and
+ * bytes that arrive as they were sent however little the socket takes.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gnutls/gnutls.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "tls-files.h"
+
+/* Two ends, and what became of them. */
+struct pair {
+  int fd[2]; /* of the client, of the server */
+  struct fp_tls *tls[2];
+  struct fp_tls_session *s[2];
+  int result[2];
+};
+
+static void
+connect_pair (struct pair *p, struct fp_tls *client, struct fp_tls *server,
+              const char *host)
+{
+  *p = (struct pair) { .tls = { client, server },
+                       .result = { -EAGAIN, -EAGAIN } };
+  assert_int_equal (
+      socketpair (AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, p->fd), 0);
+  assert_int_equal (fp_tls_begin (&p->s[0], client, p->fd[0], host), 0);
+  assert_int_equal (fp_tls_begin (&p->s[1], server, p->fd[1], NULL), 0);
+}
+
+/* A certificate of a client is looked at when the client thinks that it is
+ * done: it hears of that with the first thing that it reads.
+ */
+static void
+shake (struct pair *p)
+{
+  for (unsigned n = 0; n < 20; n++)
+    for (unsigned i = 0; i < 2; i++)
+      if (p->result[i] == -EAGAIN) {
+        p->result[i] = fp_tls_handshake (p->s[i]);
+        if (p->result[i] < 0 && p->result[i] != -EAGAIN)
+          shutdown (p->fd[i], SHUT_WR);
+      }
+}
+
+static void
+end_pair (struct pair *p)
+{
+  for (unsigned i = 0; i < 2; i++) {
+    fp_tls_end (p->s[i]);
+    fp_tls_free (p->tls[i]);
+    close (p->fd[i]);
+  }
+}
+
+/* What the two make of each other: "" is that they are content. */
+static void
+meet (struct fp_tls *client, struct fp_tls *server, const char *host,
+      const char *client_says, const char *server_says, const char *user)
+{
+  char c;
+  const struct iovec iov = { &c, 1 };
+  struct pair p;
+
+  connect_pair (&p, client, server, host);
+  shake (&p);
+  if (p.result[0] == 0 && client_says[0] != '\0')
+    p.result[0] = (int) fp_tls_recv (p.s[0], &iov, 1);
+  assert_int_equal (p.result[0], client_says[0] != '\0' ? -EACCES : 0);
+  assert_int_equal (p.result[1], server_says[0] != '\0' ? -EACCES : 0);
+  assert_non_null (strstr (fp_tls_why (p.s[0]), client_says));
+  assert_non_null (strstr (fp_tls_why (p.s[1]), server_says));
+  assert_string_equal (fp_tls_user (p.s[1]), user);
+  assert_false (fp_tls_is_stranger (p.s[1]));
+  end_pair (&p);
+}
+
+static struct fp_tls *
+client (const char *what, const char *user)
+{
+  return tls_of (false, what, user, false);
+}
+
+static struct fp_tls *
+server (const char *what)
+{
+  return tls_of (true, what, NULL, false);
+}
+
+static struct fp_tls *
+strict (const char *what)
+{
+  return tls_of (true, what, NULL, true);
+}
+
+static void
+test_keys (void **state)
+{
+  (void) state;
+  meet (client ("psk", "alice"), server ("psk"), NULL, "", "", "alice");
+  meet (client ("psk", "bob"), server ("psk"), NULL, "", "", "bob");
+  meet (client ("psk-alice", NULL), server ("psk"), NULL, "", "", "alice");
+  /* Another key, and a user that the server does not know, are the same. */
+  meet (client ("psk-other", NULL), server ("psk"), NULL, "not know the user",
+        "it has another key", "");
+  meet (client ("psk", "bob"), server ("psk-alice"), NULL, "not know the user",
+        "it has another key", "");
+  /* One has keys, the other certificates. */
+  meet (client ("psk-alice", NULL), server ("good"), NULL,
+        "certificates, and we have keys", "refuses TLS", "");
+  meet (client ("good", NULL), server ("psk"), "localhost", "refuses TLS",
+        "certificates, and we have keys", "");
+}
+
+static void
+test_certificates (void **state)
+{
+  (void) state;
+  meet (client ("good", NULL), server ("good"), "localhost", "", "", "");
+  meet (client ("bare", NULL), server ("good"), "127.0.0.1", "", "", "");
+  meet (client ("good", NULL), server ("good"), "127.0.0.2", "does not match",
+        "refuses TLS", "");
+  meet (client ("good", NULL), server ("good"), "example.com",
+        "does not match", "refuses TLS", "");
+  meet (client ("other", NULL), server ("good"), "localhost",
+        "issuer is unknown", "refuses TLS", "");
+  meet (client ("good", NULL), server ("expired"), "localhost", "expired",
+        "refuses TLS", "");
+
+  meet (client ("good", NULL), strict ("good"), "localhost", "", "", "alice");
+  meet (client ("bare", NULL), strict ("good"), "localhost", "refuses TLS",
+        "it has no certificate", "");
+  meet (client ("expired", NULL), strict ("good"), "localhost", "refuses TLS",
+        "expired", "");
+}
+
+/* A client of GnuTLS with priorities of its own. */
+static void
+foreign (const char *priority, const char *server_says)
+{
+  gnutls_certificate_credentials_t none;
+  gnutls_session_t session;
+  struct fp_tls_session *s;
+  struct fp_tls *t = server ("good");
+  int fd[2], r = GNUTLS_E_AGAIN, ours = -EAGAIN;
+
+  assert_int_equal (socketpair (AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd),
+                    0);
+  assert_int_equal (fp_tls_begin (&s, t, fd[1], NULL), 0);
+  gnutls_init (&session, GNUTLS_CLIENT | GNUTLS_NONBLOCK);
+  gnutls_certificate_allocate_credentials (&none);
+  gnutls_credentials_set (session, GNUTLS_CRD_CERTIFICATE, none);
+  assert_int_equal (gnutls_priority_set_direct (session, priority, NULL), 0);
+  gnutls_transport_set_int (session, fd[0]);
+  for (unsigned n = 0; n < 20; n++) {
+    if (r == GNUTLS_E_AGAIN)
+      r = gnutls_handshake (session);
+    if (ours == -EAGAIN)
+      ours = fp_tls_handshake (s);
+  }
+  if (server_says == NULL) {
+    assert_int_equal (r, 0);
+    assert_int_equal (ours, 0);
+    assert_int_equal (gnutls_protocol_get_version (session), GNUTLS_TLS1_3);
+  }
+  else {
+    assert_int_equal (r, GNUTLS_E_FATAL_ALERT_RECEIVED);
+    assert_int_equal (ours, -EACCES);
+    assert_non_null (strstr (fp_tls_why (s), server_says));
+  }
+  gnutls_deinit (session);
+  gnutls_certificate_free_credentials (none);
+  fp_tls_end (s);
+  fp_tls_free (t);
+  close (fd[0]);
+  close (fd[1]);
+}
+
+static void
+test_versions (void **state)
+{
+  (void) state;
+  foreign ("NORMAL", NULL);
+  foreign ("NORMAL:-VERS-ALL:+VERS-TLS1.2", "TLS: ");
+  foreign ("NORMAL:-VERS-ALL:+VERS-TLS1.1:+VERS-TLS1.0", "TLS: ");
+}
+
+/* Bytes that are no TLS, and TLS that is cut off. */
+static void
+test_garbage (void **state)
+{
+  static const char http[] = "GET / HTTP/1.1\r\nHost: somewhere.else\r\n\r\n";
+  static const uint8_t large[] = { 0x16, 3, 1, 0x40, 1, 1, 0, 0x3f, 0xfd };
+  struct pair p;
+  uint8_t hello[4096];
+  ssize_t n;
+
+  (void) state;
+  connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
+  assert_int_equal (send (p.fd[0], http, sizeof http, 0), sizeof http);
+  assert_int_equal (fp_tls_handshake (p.s[1]), -EPROTO);
+  assert_true (fp_tls_is_stranger (p.s[1]));
+  end_pair (&p);
+
+  connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
+  assert_int_equal (send (p.fd[1], http, sizeof http, 0), sizeof http);
+  assert_int_equal (fp_tls_handshake (p.s[0]), -EPROTO);
+  assert_true (fp_tls_is_stranger (p.s[0]));
+  end_pair (&p);
+
+  /* A record of more than there may be. */
+  connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
+  assert_int_equal (send (p.fd[0], large, sizeof large, 0), sizeof large);
+  for (unsigned i = 0; i < 8; i++) {
+    memset (hello, 0, sizeof hello);
+    assert_true (send (p.fd[0], hello, sizeof hello, 0) > 0);
+  }
+  assert_int_equal (fp_tls_handshake (p.s[1]), -EACCES);
+  end_pair (&p);
+
+  /* Half a handshake is none: it goes on waiting, and hears of the end. */
+  connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
+  assert_int_equal (fp_tls_handshake (p.s[0]), -EAGAIN);
+  n = recv (p.fd[1], hello, sizeof hello, MSG_PEEK);
+  assert_true (n > 20 && hello[0] == FP_TLS_FIRST_BYTE);
+  assert_int_equal (recv (p.fd[1], hello, sizeof hello, 0), n);
+  assert_int_equal (send (p.fd[0], hello, (size_t) n - 1, 0), n - 1);
+  assert_int_equal (fp_tls_handshake (p.s[1]), -EAGAIN);
+  assert_int_equal (fp_tls_wants (p.s[1]), POLLIN);
+  assert_int_equal (fp_tls_handshake (p.s[1]), -EAGAIN);
+  shutdown (p.fd[0], SHUT_WR);
+  assert_int_equal (fp_tls_handshake (p.s[1]), -ECONNRESET);
+  end_pair (&p);
+
+  /* Nothing was said at all. */
+  connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
+  assert_int_equal (fp_tls_handshake (p.s[0]), -EAGAIN);
+  shutdown (p.fd[1], SHUT_WR);
+  assert_int_equal (fp_tls_handshake (p.s[0]), -ECONNRESET);
+  assert_true (fp_tls_is_stranger (p.s[0]));
+  end_pair (&p);
+}
+
+#define TOTAL 400000
+
+/* A part of [from, TOTAL), in up to three pieces. */
+static size_t
+cut (struct iovec iov[3], uint8_t *base, size_t from)
+{
+  size_t n = 0;
+
+  while (n < 3 && from < TOTAL) {
+    size_t length = (size_t) rand () % 40000;
+
+    if (length > TOTAL - from)
+      length = TOTAL - from;
+    if (length == 0)
+      length = 1;
+    iov[n++] = (struct iovec) { base + from, length };
+    from += length;
+  }
+  return n;
+}
+
+static void
+test_data (void **state)
+{
+  static uint8_t out[TOTAL], in[TOTAL];
+  const int small = 4096;
+  struct iovec iov[3];
+  unsigned full = 0;
+  struct pair p;
+
+  (void) state;
+  connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
+  shake (&p);
+  for (unsigned i = 0; i < 2; i++) {
+    size_t sent = 0, got = 0;
+
+    assert_int_equal (
+        setsockopt (p.fd[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small), 0);
+    for (size_t b = 0; b < TOTAL; b++)
+      out[b] = (uint8_t) rand ();
+    while (got < TOTAL) {
+      ssize_t r;
+
+      if (sent < TOTAL) {
+        r = fp_tls_send (p.s[i], iov, cut (iov, out, sent));
+        if (r == -EAGAIN) {
+          assert_int_equal (fp_tls_wants (p.s[i]), POLLOUT);
+          full++;
+          r = 0;
+        }
+        assert_true (r >= 0);
+        sent += (size_t) r;
+      }
+      r = fp_tls_recv (p.s[1 - i], iov, cut (iov, in, got));
+      if (r == -EAGAIN)
+        r = 0;
+      assert_true (r >= 0);
+      got += (size_t) r;
+    }
+    assert_int_equal (sent, TOTAL);
+    assert_memory_equal (in, out, TOTAL);
+    iov[0] = (struct iovec) { in, 1 };
+    assert_int_equal (fp_tls_recv (p.s[1 - i], iov, 1), -EAGAIN);
+  }
+  assert_true (full > 0);
+
+  /* What poll(2) cannot see. */
+  iov[0] = (struct iovec) { out, 10 };
+  assert_int_equal (fp_tls_send (p.s[0], iov, 1), 10);
+  iov[0].iov_len = 4;
+  assert_int_equal (fp_tls_recv (p.s[1], iov, 1), 4);
+  assert_true (fp_tls_pending (p.s[1]));
+  iov[0].iov_len = 20;
+  assert_int_equal (fp_tls_recv (p.s[1], iov, 1), 6);
+  assert_false (fp_tls_pending (p.s[1]));
+
+  /* One bit that the network changed; then the end. */
+  iov[0].iov_len = 10;
+  assert_int_equal (fp_tls_send (p.s[1], iov, 1), 10);
+  assert_true (recv (p.fd[0], in, sizeof in, 0) > 10);
+  in[7] ^= 1;
+  assert_int_equal (send (p.fd[1], in, 32, 0), 32);
+  assert_int_equal (fp_tls_recv (p.s[0], iov, 1), -EACCES);
+  shutdown (p.fd[0], SHUT_WR);
+  iov[0].iov_len = 10;
+  assert_true (fp_tls_recv (p.s[1], iov, 1) <= 0);
+  end_pair (&p);
+}
+
+static void
+refused (const char *key, const char *value, const char *says)
+{
+  struct fp_tls_params p = { 0 };
+  char why[FP_TLS_WHY_MAX] = "";
+
+  assert_int_equal (fp_tls_params_set (&p, key, value, why), -EINVAL);
+  assert_non_null (strstr (why, says));
+}
+
+static void
+test_params (void **state)
+{
+  struct fp_tls_params p = { 0 };
+  char why[FP_TLS_WHY_MAX] = "";
+  struct fp_tls *t;
+
+  (void) state;
+  refused ("tls", "yes", "none of off, on, require");
+  refused ("tls-psk", "", "name is missing");
+  refused ("tls-username", "a b", "a name is");
+  assert_int_equal (fp_tls_params_set (&p, "server", "x", why), -ENOENT);
+
+  assert_int_equal (fp_tls_params_complete (&p, false, why), 0);
+  assert_int_equal (p.mode, FP_TLS_OFF);
+  assert_int_equal (fp_tls_new (&t, &p, false, why), 0);
+  assert_null (t);
+  assert_int_equal (fp_tls_params_set (&p, "tls", "on", why), 0);
+  assert_int_equal (fp_tls_params_complete (&p, false, why), -EINVAL);
+  assert_non_null (strstr (why, "tls needs tls-psk"));
+  assert_int_equal (fp_tls_params_set (&p, "tls-certificates", "/x", why), 0);
+  assert_int_equal (fp_tls_params_complete (&p, false, why), 0);
+  assert_int_equal (p.mode, FP_TLS_ON);
+  assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
+  assert_non_null (strstr (why, "/x/ca-cert.pem"));
+  assert_int_equal (fp_tls_params_set (&p, "tls-psk", "/y", why), 0);
+  assert_int_equal (fp_tls_params_complete (&p, false, why), -EINVAL);
+
+  /* Of keys or certificates alone it follows that they are wanted. */
+  p = (struct fp_tls_params) { 0 };
+  assert_int_equal (fp_tls_params_set (&p, "tls-psk", "/y", why), 0);
+  assert_int_equal (fp_tls_params_complete (&p, true, why), 0);
+  assert_int_equal (p.mode, FP_TLS_REQUIRE);
+  assert_int_equal (fp_tls_new (&t, &p, true, why), -ENOENT);
+  assert_non_null (strstr (why, "/y: "));
+
+  snprintf (p.psk, sizeof p.psk, "%s/psk", tls_dir);
+  assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
+  assert_non_null (strstr (why, "tls-username=NAME says which"));
+  snprintf (p.username, sizeof p.username, "carol");
+  assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
+  assert_non_null (strstr (why, "no key of user carol"));
+  p = (struct fp_tls_params) { .mode = FP_TLS_REQUIRE };
+  snprintf (p.certificates, sizeof p.certificates, "%s/bare", tls_dir);
+  assert_int_equal (fp_tls_new (&t, &p, true, why), -EINVAL);
+  assert_non_null (strstr (why, "server-cert.pem"));
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_params),       cmocka_unit_test (test_keys),
+    cmocka_unit_test (test_certificates), cmocka_unit_test (test_versions),
+    cmocka_unit_test (test_garbage),      cmocka_unit_test (test_data),
+  };
+
+  return cmocka_run_group_tests (tests, tls_files_setup, tls_files_teardown);
+}

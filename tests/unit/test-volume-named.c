@@ -1,0 +1,853 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-volume-named.c - volumes that outlive their client: whoever attaches
+ * one finds every acknowledged byte, or hears that it cannot be had.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "fake-ctl.h"
+#include "volume/roster.h"
+#include "volume/volume_int.h"
+
+#define SLAB (256 * 1024)
+#define SLABS 64
+#define NR_SERVERS 3
+#define PIECES 70 /* more than one word of the map */
+#define SIZE ((uint64_t) PIECES * SLAB)
+
+static struct fake_server *servers[NR_SERVERS];
+static struct fp_volume *v;
+static char why[FP_WHY_MAX];
+
+static void
+params_of (struct fp_volume_params *p, unsigned first, unsigned nr)
+{
+  fp_volume_params_init (p);
+  p->nr_servers = nr;
+  for (unsigned i = 0; i < nr; i++)
+    p->servers[i] = *fake_server_addr (servers[first + i]);
+  strcpy (p->name, "vol");
+  p->stripe.width = 1; /* piece i is at i * SLAB */
+  p->transports = FP_TRANSPORT_FAKE;
+  p->timeout_ms = 400;
+  p->slots = 4;
+  p->slot_size = 32 * 1024;
+}
+
+/* As nbdkit does it. */
+static int
+start (struct fp_volume_params *p)
+{
+  int r = fp_volume_probe (p, why);
+
+  return r < 0 ? r : fp_volume_start (&v, p, why);
+}
+
+/* Name nr servers from the first one on; size 0: it is there. */
+static int
+attach (unsigned first, unsigned nr, uint64_t size)
+{
+  struct fp_volume_params p;
+
+  params_of (&p, first, nr);
+  p.size = size;
+  return start (&p);
+}
+
+static int
+attach_degraded (unsigned first, unsigned nr)
+{
+  struct fp_volume_params p;
+
+  params_of (&p, first, nr);
+  p.degraded = true;
+  return start (&p);
+}
+
+static void
+must (int r)
+{
+  if (r < 0)
+    fprintf (stderr, "%d: %s\n", r, why);
+  assert_int_equal (r, 0);
+}
+
+static void
+detach (void)
+{
+  fp_volume_stop (v, true); /* which does not count for one with a name */
+  v = NULL;
+  assert_int_equal (fp_fake_imports (), 0);
+}
+
+static int
+setup (void **state)
+{
+  static const char *const names[] = { "a", "b", "c" };
+
+  (void) state;
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    servers[i] = fake_server_new (names[i], SLAB, SLABS);
+  return 0;
+}
+
+static int
+teardown (void **state)
+{
+  (void) state;
+  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
+  fp_volume_stop (v, false);
+  v = NULL;
+  assert_int_equal (fp_fake_imports (), 0);
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fake_server_free (servers[i]);
+  return 0;
+}
+
+static void
+pause_ms (unsigned ms)
+{
+  struct timespec t = { .tv_sec = ms / 1000,
+                        .tv_nsec = (long) (ms % 1000) * 1000000 };
+
+  nanosleep (&t, NULL);
+}
+
+static int
+write_piece (uint64_t i, const char *text)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  int r = fp_lane_write (lane, text, 5, i * SLAB);
+
+  fp_volume_lane_put (lane);
+  return r;
+}
+
+static int
+trim_piece (uint64_t i)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  int r = fp_lane_zero (lane, SLAB, i * SLAB, true);
+
+  fp_volume_lane_put (lane);
+  return r;
+}
+
+static int
+read_piece (uint64_t i, char text[6])
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  int r = fp_lane_read (lane, text, 5, i * SLAB);
+
+  text[5] = '\0';
+  fp_volume_lane_put (lane);
+  return r;
+}
+
+static void
+expect (uint64_t i, const char *text)
+{
+  char found[6];
+
+  assert_int_equal (read_piece (i, found), 0);
+  assert_string_equal (found, text);
+}
+
+static void
+expect_error (uint64_t i)
+{
+  char found[6];
+
+  assert_int_equal (read_piece (i, found), -EIO);
+}
+
+/* Which server has piece i. */
+static unsigned
+holder (uint64_t i)
+{
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    if (fake_server_generation (servers[s], i) != 0)
+      return s;
+  fail ();
+  return 0;
+}
+
+static unsigned
+labelled (void)
+{
+  unsigned n = 0;
+
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    n += fake_server_labelled (servers[s]);
+  return n;
+}
+
+static void
+text_of (uint64_t i, char text[6])
+{
+  snprintf (text, 6, "t%04u", (unsigned) i);
+}
+
+static void
+write_all (unsigned first, unsigned end)
+{
+  char text[6];
+
+  for (unsigned i = first; i < end; i++) {
+    text_of (i, text);
+    assert_int_equal (write_piece (i, text), 0);
+  }
+}
+
+static void
+expect_all (unsigned first, unsigned end)
+{
+  char text[6];
+
+  for (unsigned i = first; i < end; i++) {
+    text_of (i, text);
+    expect (i, text);
+  }
+}
+
+/* It has the newest list, on which so many are current. */
+static void
+await_current (unsigned server, unsigned n)
+{
+  uint64_t deadline = fp_deadline_in_ms (5000);
+
+  while (fake_server_current (servers[server]) != n ||
+         fake_server_version (servers[server]) !=
+             fake_server_version (servers[(server + 1) % NR_SERVERS])) {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (5);
+  }
+}
+
+/* ---- one that is well ---- */
+
+static void
+test_again (void **state)
+{
+  (void) state;
+  assert_int_equal (attach (0, 3, 0), -ENOENT);
+  assert_non_null (strstr (why, "size="));
+  must (attach (0, 3, SIZE));
+  assert_int_equal (fake_server_version (servers[0]), FP_ROSTER_ROUND);
+  write_all (0, 66);
+  expect (69, "");
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    assert_int_equal (fake_server_mapped (servers[s]), 66);
+  assert_int_equal (trim_piece (3), 0);
+  assert_int_equal (trim_piece (65), 0);
+  detach ();
+  for (unsigned s = 0; s < NR_SERVERS; s++) {
+    must (attach (s, 1, s == 1 ? SIZE : 0));
+    assert_int_equal (fp_volume_size (v), SIZE);
+    expect_all (0, 3);
+    expect (3, "");
+    expect_all (4, 65);
+    expect (65, "");
+    expect (66, "");
+    assert_int_equal (labelled (), 64);
+    assert_int_equal (fake_server_version (servers[0]),
+                      (2 + s) * FP_ROSTER_ROUND);
+    detach ();
+  }
+  assert_int_equal (attach (0, 3, SIZE / 2), -EINVAL);
+  assert_non_null (strstr (why, "18350080"));
+  assert_non_null (strstr (why, "9175040"));
+}
+
+static void
+test_one_server (void **state)
+{
+  (void) state;
+  must (attach (0, 1, SIZE));
+  write_all (0, 10);
+  assert_int_equal (trim_piece (0), 0);
+  assert_int_equal (fake_server_mapped (servers[0]), 9);
+  detach ();
+  must (attach (0, 1, 0));
+  expect (0, "");
+  expect_all (1, 10);
+  detach ();
+  assert_int_equal (attach (0, 2, 0), -EINVAL);
+  assert_non_null (strstr (why, "not one of the servers"));
+}
+
+static void
+test_no_name_no_message (void **state)
+{
+  struct fp_volume_params p;
+
+  (void) state;
+  params_of (&p, 0, 1);
+  p.name[0] = '\0';
+  p.size = SIZE;
+  must (start (&p));
+  write_all (0, 3);
+  assert_int_equal (trim_piece (0), 0);
+  assert_int_equal (fake_server_version (servers[0]), 0);
+  assert_int_equal (fake_server_mapped (servers[0]), 0);
+  fp_volume_stop (v, true);
+  v = NULL;
+  assert_int_equal (labelled (), 0);
+}
+
+/* A start that fails leaves nothing of a volume that it made. */
+static void
+test_failed_start (void **state)
+{
+  struct fp_volume_params p;
+
+  (void) state;
+  params_of (&p, 0, 3);
+  p.size = SIZE;
+  must (fp_volume_probe (&p, why));
+  fake_server_silence (servers[2], FAKE_DEAF, FP_MSG_LOOKUP);
+  assert_true (fp_volume_start (&v, &p, why) < 0);
+  assert_non_null (strstr (why, "c"));
+  fake_server_silence (servers[2], FAKE_SPEAKS, 0);
+  assert_int_equal (attach (0, 2, 0), -ENOENT);
+  must (attach (0, 2, SIZE));
+}
+
+/* ---- who has it ---- */
+
+static void
+test_busy (void **state)
+{
+  struct fp_volume *first;
+  char text[6];
+
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 10);
+  first = v;
+  v = NULL;
+  assert_int_equal (attach (0, 1, 0), -EBUSY);
+  assert_non_null (strstr (why, "is attached to"));
+  assert_non_null (strstr (why, "takeover"));
+  {
+    struct fp_volume_params p;
+    struct fp_volume *second;
+    uint64_t since;
+
+    params_of (&p, 1, 1);
+    p.takeover = true;
+    must (start (&p));
+    expect_all (0, 10);
+    assert_int_equal (write_piece (0, "new.."), 0);
+    assert_int_equal (write_piece (20, "new.."), 0);
+    second = v;
+    v = first;
+    assert_int_equal (write_piece (0, "old.."), -EIO);
+    since = fp_now_ns ();
+    assert_int_equal (write_piece (30, "old.."), -EIO);
+    assert_int_equal (read_piece (20, text), -EIO);
+    assert_int_equal (read_piece (40, text), -EIO);
+    assert_int_equal (trim_piece (1), -EIO);
+    assert_int_equal (trim_piece (41), -EIO);
+    /* At once: nothing is waited for. */
+    assert_true (fp_now_ns () - since < 300 * FP_NS_PER_MS);
+    v = second;
+    pause_ms (300);
+    fp_volume_stop (first, true);
+    expect (0, "new..");
+    expect (20, "new..");
+    expect (30, "");
+    expect_all (1, 10);
+  }
+}
+
+static void
+test_two_volumes (void **state)
+{
+  (void) state;
+  must (attach (0, 1, SIZE));
+  detach ();
+  must (attach (1, 1, SIZE));
+  detach ();
+  assert_int_equal (attach (0, 3, 0), -EEXIST);
+  assert_non_null (strstr (why, "two volumes"));
+}
+
+/* ---- servers that are not there ---- */
+
+static void
+test_degraded (void **state)
+{
+  unsigned gone, at[30];
+
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 30);
+  for (unsigned i = 0; i < 30; i++)
+    at[i] = holder (i);
+  detach ();
+  gone = at[0];
+  fake_server_cut (servers[gone]);
+  assert_int_equal (attach ((gone + 1) % 3, 1, 0), -ENOTCONN);
+  assert_non_null (strstr (why, "degraded=true"));
+  must (attach_degraded ((gone + 1) % 3, 1));
+  for (unsigned i = 0; i < 30; i++) {
+    if (at[i] == gone)
+      expect_error (i);
+    else
+      expect_all (i, i + 1);
+  }
+  for (unsigned i = 30; i < PIECES; i++)
+    expect (i, "");
+  /* It goes on. */
+  write_all (40, 50);
+  assert_int_equal (fake_server_current (servers[(gone + 1) % 3]), 2);
+  fake_server_revive (servers[gone]);
+  await_current (gone, 3);
+  expect_all (0, 30);
+  expect_all (40, 50);
+  write_all (50, 60);
+  detach ();
+  must (attach (gone, 1, 0));
+  expect_all (0, 30);
+  expect (30, "");
+  expect_all (40, 60);
+}
+
+/* A server that comes late has a label that was never acknowledged, and
+ * whose piece was made elsewhere since.
+ */
+static void
+test_late_label (void **state)
+{
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 30);
+  detach ();
+  fake_server_plant (servers[2], SLABS - 1, 50, (UINT64_C (1) << 32) + 1000);
+  fake_server_cut (servers[2]);
+  must (attach_degraded (0, 1));
+  write_all (50, 51);
+  fake_server_revive (servers[2]);
+  await_current (2, 3);
+  expect_all (50, 51);
+  expect_all (0, 30);
+  detach ();
+  must (attach (2, 1, 0));
+  expect_all (50, 51);
+}
+
+static void
+trim_later (void *arg)
+{
+  *(int *) arg = trim_piece (0);
+}
+
+/* It is recorded that a piece is no more, and its server is away before it has
+ * heard so: what is written later is not taken for a leftover.
+ */
+static void
+test_trim_cut (void **state)
+{
+  uint64_t deadline = fp_deadline_in_ms (5000);
+  struct fp_thread thread;
+  int result = 0;
+
+  (void) state;
+  must (attach (0, 1, SIZE));
+  write_all (0, 2);
+  fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_RELEASE);
+  assert_int_equal (fp_thread_create (&thread, "later", trim_later, &result),
+                    0);
+  while (fake_server_mapped (servers[0]) != 1)
+    assert_false (fp_deadline_passed (deadline));
+  pause_ms (50);
+  fake_server_cut (servers[0]);
+  assert_int_equal (fp_thread_join (&thread), 0);
+  assert_int_equal (result, -EIO);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  fake_server_revive (servers[0]);
+  while (write_piece (0, "new..") < 0)
+    assert_false (fp_deadline_passed (deadline));
+  detach ();
+  must (attach (0, 1, 0));
+  expect (0, "new..");
+  expect_all (1, 2);
+}
+
+/* Half of them may not know that there is a newer list: nothing reads as
+ * zeros, and nothing is recorded.
+ */
+static void
+test_frozen (void **state)
+{
+  unsigned gone;
+
+  (void) state;
+  must (attach (0, 2, SIZE));
+  write_all (0, 20);
+  gone = holder (0);
+  detach ();
+  fake_server_cut (servers[gone]);
+  assert_int_equal (attach (!gone, 1, 0), -ENOTCONN);
+  must (attach_degraded (!gone, 1));
+  for (unsigned i = 0; i < 20; i++) {
+    if (holder (i) == gone) {
+      expect_error (i);
+      assert_int_equal (write_piece (i, "lost."), -EIO);
+    }
+    else {
+      expect_all (i, i + 1);
+      assert_int_equal (write_piece (i, "here."), 0);
+    }
+  }
+  expect_error (30);
+  assert_int_equal (fake_server_version (servers[!gone]), FP_ROSTER_ROUND);
+  fake_server_revive (servers[gone]);
+  {
+    uint64_t deadline = fp_deadline_in_ms (5000);
+    char text[6];
+
+    while (read_piece (0, text) < 0)
+      assert_false (fp_deadline_passed (deadline));
+    assert_string_equal (text, "t0000");
+  }
+  for (unsigned i = 0; i < 20; i++)
+    if (holder (i) != gone) {
+      assert_int_equal (trim_piece (i), 0);
+      expect (i, "");
+    }
+  detach ();
+  must (attach (gone, 1, 0));
+  for (unsigned i = 0; i < 20; i++) {
+    if (holder (i) == gone)
+      expect_all (i, i + 1);
+    else
+      expect (i, "");
+  }
+  expect (30, "");
+}
+
+/* It came back with nothing: what it had is lost, and not zeros. */
+static void
+test_came_back_empty (void **state)
+{
+  unsigned gone, at[30];
+
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 30);
+  for (unsigned i = 0; i < 30; i++)
+    at[i] = holder (i);
+  gone = at[7];
+  detach ();
+  fake_server_forget (servers[gone]);
+  assert_int_equal (attach (0, 3, 0), -ENOTCONN);
+  assert_non_null (strstr (why, "lost"));
+  must (attach_degraded (0, 3));
+  for (unsigned i = 0; i < 30; i++) {
+    if (at[i] == gone)
+      expect_error (i);
+    else
+      expect_all (i, i + 1);
+  }
+  expect (40, "");
+  detach ();
+  /* It stays so. */
+  must (attach_degraded ((gone + 1) % 3, 1));
+  expect_error (7);
+  expect (40, "");
+}
+
+/* A list that one server alone hears of, as long as it is tried, gets not
+ * ahead of what the next client writes without that server.
+ */
+static void
+test_tried_often (void **state)
+{
+  uint64_t version;
+
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 10);
+  version = fake_server_version (servers[0]);
+  fake_server_cut (servers[1]);
+  fake_server_silence (servers[2], FAKE_DEAF, FP_MSG_MEMBERS);
+  assert_int_equal (write_piece (20, "lost."), -EIO);
+  assert_in_range (fake_server_version (servers[0]), version + 1, version + 5);
+  fake_server_silence (servers[2], FAKE_SPEAKS, 0);
+  fake_server_revive (servers[1]);
+  await_current (2, 3);
+  expect_all (0, 10);
+}
+
+/* A member that is away while pieces come and go is left out; when it is back
+ * it is given everything.
+ */
+static void
+test_left_out (void **state)
+{
+  uint64_t start;
+
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 10);
+  fake_server_cut (servers[2]);
+  start = fp_now_ns ();
+  for (unsigned i = 10; i < 20; i++)
+    assert_int_equal (write_piece (i, "later"), 0);
+  assert_true (fp_now_ns () - start < 2000 * FP_NS_PER_MS);
+  assert_int_equal (fake_server_current (servers[0]), 2);
+  assert_int_equal (fake_server_current (servers[2]), 3);
+  write_all (10, 20);
+  fake_server_revive (servers[2]);
+  await_current (2, 3);
+  expect_all (0, 20);
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    assert_int_equal (fake_server_mapped (servers[s]), 20);
+  detach ();
+  must (attach (2, 1, 0));
+  expect_all (0, 20);
+}
+
+/* Silent and not dead: the same. */
+static void
+test_silent_member (void **state)
+{
+  (void) state;
+  must (attach (0, 3, SIZE));
+  fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MAP);
+  write_all (0, 20);
+  fake_server_silence (servers[1], FAKE_SPEAKS, 0);
+  await_current (1, 3);
+  assert_int_equal (fake_server_mapped (servers[1]), 20);
+  detach ();
+  must (attach (1, 1, 0));
+  expect_all (0, 20);
+}
+
+/* One that knows an old list sends who asks it to those that know better. */
+static void
+test_old_list (void **state)
+{
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 10);
+  fake_server_cut (servers[2]);
+  for (unsigned i = 10; i < 40; i++)
+    assert_int_equal (write_piece (i, "late."), 0);
+  for (unsigned i = 0; i < 10; i++)
+    if (holder (i) != 2)
+      assert_int_equal (trim_piece (i), 0);
+  detach ();
+  fake_server_revive (servers[2]);
+  assert_int_equal (fake_server_current (servers[2]), 3);
+  must (attach (2, 1, 0));
+  for (unsigned i = 0; i < 10; i++) {
+    if (fake_server_generation (servers[2], i) == 0)
+      expect (i, "");
+    else
+      expect_all (i, i + 1);
+  }
+  for (unsigned i = 10; i < 40; i++)
+    expect (i, "late.");
+}
+
+/* Nobody is left who could record a new piece: an error, not a loss. */
+static void
+test_nobody_left (void **state)
+{
+  (void) state;
+  must (attach (0, 1, SIZE));
+  write_all (0, 5);
+  fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_MAP);
+  assert_int_equal (write_piece (5, "no..."), -EIO);
+  assert_int_equal (trim_piece (1), -EIO);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  {
+    uint64_t deadline = fp_deadline_in_ms (5000);
+
+    while (write_piece (5, "yes..") < 0)
+      assert_false (fp_deadline_passed (deadline));
+  }
+  expect_all (2, 5);
+  detach ();
+  must (attach (0, 1, 0));
+  expect (0, "t0000");
+  expect_all (2, 5);
+  expect (5, "yes..");
+}
+
+/* A single server that was restarted while nothing was there. */
+static void
+test_restarted_empty (void **state)
+{
+  uint64_t deadline = fp_deadline_in_ms (5000);
+
+  (void) state;
+  must (attach (0, 1, SIZE));
+  fake_server_cut (servers[0]);
+  fake_server_forget (servers[0]);
+  fake_server_revive (servers[0]);
+  while (write_piece (0, "t0000") < 0)
+    assert_false (fp_deadline_passed (deadline));
+  detach ();
+  must (attach (0, 1, 0));
+  expect_all (0, 1);
+}
+
+/* ---- what was begun and not finished ---- */
+
+static void
+test_label_without_bit (void **state)
+{
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 5);
+  detach ();
+  fake_server_plant (servers[0], SLABS - 1, 50, 1);
+  must (attach (0, 3, 0));
+  expect (50, "");
+  assert_int_equal (labelled (), 5);
+  write_all (50, 51);
+  detach ();
+  must (attach (0, 3, 0));
+  expect_all (0, 5);
+  expect_all (50, 51);
+}
+
+static void
+test_bit_without_label (void **state)
+{
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 5);
+  detach ();
+  fake_server_set_map (servers[1], 60, true);
+  must (attach (0, 3, 0));
+  expect_error (60);
+  expect (61, "");
+  expect_all (0, 5);
+}
+
+/* What the client acknowledged, of each piece: a text, "" for zeros, NULL if
+ * it does not know.
+ */
+static const char *known[8];
+
+static void
+story (unsigned nr, unsigned n, enum fake_ctl_fault fault)
+{
+  static const char *const text[] = { "one..", "two..", "three", "four." };
+
+  memset (known, 0, sizeof known);
+  for (unsigned i = 0; i < 8; i++)
+    known[i] = "";
+  if (fault != FAKE_CTL_DIE)
+    fake_ctl_fault_at (n, fault);
+  if (attach (0, nr, SIZE) < 0)
+    return;
+  if (fault == FAKE_CTL_DIE)
+    fake_ctl_fault_at (n, fault);
+  for (unsigned k = 0; k < 4; k++)
+    for (unsigned i = k; i < 6; i += 2) {
+      bool trim = (k + i) % 5 == 4;
+      int r = trim ? trim_piece (i) : write_piece (i, text[k]);
+
+      known[i] = r < 0 ? NULL : trim ? "" : text[k];
+      if (r < 0 && fault == FAKE_CTL_DIE)
+        return;
+    }
+}
+
+/* Every message of making, using and taking it up again fails once, before or
+ * after it took effect; then the client dies.
+ */
+static void
+walk (unsigned nr, enum fake_ctl_fault fault)
+{
+  bool fired = true;
+
+  for (unsigned n = 1; fired; n++) {
+    setup (NULL);
+    story (nr, n, fault);
+    fired = fake_ctl_fault_fired ();
+    fake_ctl_fault_at (0, fault);
+    fp_volume_stop (v, false);
+    v = NULL;
+    must (attach (n % nr, 1, SIZE));
+    for (unsigned i = 0; i < 8; i++) {
+      if (known[i] != NULL)
+        expect (i, known[i]);
+      else
+        assert_int_equal (write_piece (i, "again"), 0);
+    }
+    teardown (NULL);
+    assert_true (n < 2000);
+  }
+}
+
+static void
+test_walk_refused (void **state)
+{
+  (void) state;
+  for (unsigned nr = 1; nr <= NR_SERVERS; nr++)
+    walk (nr, FAKE_CTL_REFUSE);
+}
+
+static void
+test_walk_lost (void **state)
+{
+  (void) state;
+  for (unsigned nr = 1; nr <= NR_SERVERS; nr++)
+    walk (nr, FAKE_CTL_LOSE_ANSWER);
+}
+
+static void
+test_walk_death (void **state)
+{
+  (void) state;
+  for (unsigned nr = 1; nr <= NR_SERVERS; nr++)
+    walk (nr, FAKE_CTL_DIE);
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
+    TEST (test_again),
+    TEST (test_one_server),
+    TEST (test_no_name_no_message),
+    TEST (test_failed_start),
+    TEST (test_busy),
+    TEST (test_two_volumes),
+    TEST (test_degraded),
+    TEST (test_late_label),
+    TEST (test_trim_cut),
+    TEST (test_frozen),
+    TEST (test_came_back_empty),
+    TEST (test_tried_often),
+    TEST (test_left_out),
+    TEST (test_silent_member),
+    TEST (test_old_list),
+    TEST (test_nobody_left),
+    TEST (test_restarted_empty),
+    TEST (test_label_without_bit),
+    TEST (test_bit_without_label),
+    cmocka_unit_test (test_walk_refused),
+    cmocka_unit_test (test_walk_lost),
+    cmocka_unit_test (test_walk_death),
+  };
+
+  if (getenv ("FARPAGE_TEST") != NULL)
+    cmocka_set_test_filter (getenv ("FARPAGE_TEST"));
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}

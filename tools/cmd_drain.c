@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_drain.c - farpage drain: move what a memory server holds of a volume to
+ * the others, while the volume is used.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <json-c/json.h>
+
+#include "base/addr.h"
+#include "base/cleanup.h"
+#include "base/size.h"
+#include "commands.h"
+#include "deadline.h"
+#include "find_volume.h"
+#include "plugin_status.h"
+#include "progress.h"
+
+static const char help[] =
+    "Usage: farpage drain [OPTION]... /dev/nbdX|SOCKET SERVER\n"
+    "\n"
+    "Moves all that a memory server holds of a volume to the other servers "
+    "of\n"
+    "the volume, and waits for the end of that; reads and writes go on. It\n"
+    "gets nothing new for as long as this nbdkit runs; 'farpage servers "
+    "remove'\n"
+    "makes that last, and then the server can be stopped. SOCKET is the\n"
+    "status=PATH of a plugin that farpage did not start. Ctrl-C cancels it:\n"
+    "what was moved stays moved.\n"
+    "\n"
+    "      --rate SIZE    copy at most so many bytes a second\n"
+    "      --cancel       not any more: the server may be used again\n"
+    "      --json         print what was done as JSON\n"
+    "      --help, --version\n";
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "rate", required_argument, NULL, 'r' },
+  { "cancel", no_argument, NULL, 'c' },
+  { "json", no_argument, NULL, 'j' },
+  { NULL, 0, NULL, 0 },
+};
+
+#define LOOK_MS 100
+#define QUIET_MS 2000 /* so long nothing is said */
+#define BAR 30        /* characters */
+
+static volatile sig_atomic_t interrupted;
+
+static void
+on_signal (int sig)
+{
+  interrupted = sig;
+}
+
+struct progress {
+  char state[16], why[256];
+  bool there, named; /* the server; the volume has a name */
+  uint64_t pieces, left, bytes, ns, left_ns;
+};
+
+/* What is drained, as the user gave it. */
+struct job {
+  const char *volume, *socket;
+  struct fp_addr server;
+  bool json;
+};
+
+static void
+json_putp (struct json_object **op)
+{
+  json_object_put (*op);
+}
+
+static uint64_t
+num (struct json_object *o, const char *name)
+{
+  struct json_object *v = NULL;
+
+  return json_object_object_get_ex (o, name, &v) ? json_object_get_uint64 (v)
+                                                 : 0;
+}
+
+static void
+text (struct json_object *o, const char *name, char *out, size_t size)
+{
+  struct json_object *v = NULL;
+  const char *s = NULL;
+
+  if (json_object_object_get_ex (o, name, &v))
+    s = json_object_get_string (v);
+  snprintf (out, size, "%s", s ? s : "");
+}
+
+/* -ENOENT: the server is not drained (any more). */
+static int
+look (const char *socket, const struct fp_addr *server, struct progress *p,
+      struct why *w)
+{
+  FP_CLEANUP (json_putp) struct json_object *o = NULL;
+  struct json_object *servers = NULL, *volume = NULL;
+  char link[16], name[8] = "";
+  size_t i, n = 0;
+  int r = plugin_status_read (&o, socket, w);
+
+  if (r < 0)
+    return r;
+  if (json_object_object_get_ex (o, "volume", &volume))
+    text (volume, "name", name, sizeof name);
+  p->named = name[0] != '\0';
+  if (json_object_object_get_ex (o, "servers", &servers) &&
+      json_object_is_type (servers, json_type_array))
+    n = json_object_array_length (servers);
+  for (i = 0; i < n; i++) {
+    struct json_object *s = json_object_array_get_idx (servers, i), *d = NULL;
+    char addr[FP_ADDR_MAX + 1];
+    struct fp_addr a;
+
+    text (s, "addr", addr, sizeof addr);
+    if (fp_addr_parse (&a, addr, NULL) < 0 || !fp_addr_eq (&a, server))
+      continue;
+    if (!json_object_object_get_ex (s, "drain", &d) || !d)
+      break;
+    text (s, "state", link, sizeof link);
+    p->there = strcmp (link, "up") == 0;
+    text (d, "state", p->state, sizeof p->state);
+    text (d, "why", p->why, sizeof p->why);
+    p->pieces = num (d, "pieces");
+    p->left = num (d, "left");
+    p->bytes = num (d, "bytes");
+    p->ns = num (d, "ns");
+    p->left_ns = num (d, "left_ns");
+    return 0;
+  }
+  return why_set (w, -ENOENT, "somebody else has cancelled it");
+}
+
+static void
+show (struct progress_bar *bar, const struct progress *p)
+{
+  char bytes[FP_SIZE_STR_MAX], more[48] = "";
+  uint64_t done = p->pieces > p->left ? p->pieces - p->left : 0;
+
+  fp_format_size (p->bytes, bytes);
+  if (p->left_ns)
+    snprintf (more, sizeof more, ", about %" PRIu64 " s more",
+              p->left_ns / (uint64_t) FP_NS_PER_S + 1);
+  progress_show (bar, done, p->pieces,
+                 "%" PRIu64 " of %" PRIu64 " pieces, %s%s%s%s", done,
+                 p->pieces, bytes, more, *p->why ? ": " : "", p->why);
+}
+
+/* Said once: it may never be back. */
+static void
+say_not_there (const char *addr, const struct progress *p)
+{
+  fprintf (stderr,
+           "farpage: drain: %s is not there: this goes on when it is back; "
+           "Ctrl-C ends it%s%s%s\n",
+           addr,
+           p->named
+               ? "; if it is dead for good, detach the volume, and attach "
+                 "it with remove="
+               : "",
+           p->named ? addr : "",
+           p->named ? " degraded=true: what only it has is lost then" : "");
+}
+
+static int
+cancel (const char *socket, const char *addr, struct why *w)
+{
+  char line[FP_ADDR_MAX + 32];
+
+  snprintf (line, sizeof line, "drain-cancel %s\n", addr);
+  return plugin_request (socket, line, w);
+}
+
+static void
+report (const struct job *job, const char *addr, const struct progress *p)
+{
+  FP_CLEANUP (json_putp) struct json_object *o = NULL;
+  char bytes[FP_SIZE_STR_MAX];
+  double s = (double) p->ns / FP_NS_PER_S;
+
+  if (!job->json) {
+    fp_format_size (p->bytes, bytes);
+    printf ("%s: drained: %" PRIu64 " pieces moved, %s copied in %.1f s\n"
+            "This lasts as long as this nbdkit runs: before the server is "
+            "stopped, make it last with\n"
+            "  farpage servers remove %s %s\n",
+            addr, p->pieces, bytes, s, job->volume, addr);
+    return;
+  }
+  o = json_object_new_object ();
+  json_object_object_add (o, "version", json_object_new_int (1));
+  json_object_object_add (o, "server", json_object_new_string (addr));
+  json_object_object_add (o, "state", json_object_new_string (p->state));
+  json_object_object_add (o, "pieces", json_object_new_uint64 (p->pieces));
+  json_object_object_add (o, "bytes", json_object_new_uint64 (p->bytes));
+  json_object_object_add (o, "ns", json_object_new_uint64 (p->ns));
+  printf ("%s\n",
+          json_object_to_json_string_ext (
+              o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+}
+
+/* Until all of it is elsewhere. */
+static int
+watch (const struct job *job, const char *addr)
+{
+  struct progress_bar bar = progress_begin ("drain");
+  int64_t quiet = now_ms () + QUIET_MS;
+  bool told = false;
+  struct progress p;
+  struct why w;
+  int r;
+
+  for (;;) {
+    r = look (job->socket, &job->server, &p, &w);
+    if (r < 0 || strcmp (p.state, "drained") == 0)
+      break;
+    if (interrupted) {
+      r = cancel (job->socket, addr, &w);
+      if (r == 0)
+        r = why_set (&w, -EINTR,
+                     "cancelled: %" PRIu64 " of %" PRIu64
+                     " pieces were moved, and stay there",
+                     p.pieces > p.left ? p.pieces - p.left : 0, p.pieces);
+      break;
+    }
+    if (p.there)
+      told = false;
+    else if (!told && now_ms () >= quiet) {
+      progress_end (&bar);
+      say_not_there (addr, &p);
+      told = true;
+    }
+    show (&bar, &p);
+    sleep_ms (LOOK_MS);
+  }
+  progress_end (&bar);
+  if (r < 0)
+    return say_error ("drain: %s: %s", addr, w.text);
+  report (job, addr, &p);
+  return EXIT_SUCCESS;
+}
+
+static int
+drain (const struct job *job, uint64_t rate)
+{
+  struct sigaction sa = { .sa_handler = on_signal };
+  char line[FP_ADDR_MAX + 64], addr[FP_ADDR_MAX + 1];
+  struct why w;
+
+  fp_addr_format (&job->server, addr);
+  if (rate)
+    snprintf (line, sizeof line, "drain %s %" PRIu64 "\n", addr, rate);
+  else
+    snprintf (line, sizeof line, "drain %s\n", addr);
+  sigaction (SIGINT, &sa, NULL);
+  sigaction (SIGTERM, &sa, NULL);
+  if (plugin_request (job->socket, line, &w) < 0)
+    return say_error ("drain: %s", w.text);
+  return watch (job, addr);
+}
+
+int
+cmd_drain (int argc, char *argv[])
+{
+  bool undo = false;
+  char path[STATE_PATH_MAX], addr[FP_ADDR_MAX + 1];
+  const char *reason = "";
+  struct job job = { .json = false };
+  uint64_t rate = 0;
+  int c, status;
+  struct why w;
+
+  while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
+    if (common_option (c, "drain", help, &status))
+      return status;
+    if (c == 'r' && (fp_parse_size (optarg, &rate, &reason) < 0 || rate == 0))
+      return say_usage ("drain", "--rate: %s: not a number of bytes", optarg);
+    job.json = job.json || c == 'j';
+    undo = undo || c == 'c';
+  }
+  if (optind != argc - 2)
+    return say_usage ("drain", "one device or socket, and one server, please");
+  if (undo && rate)
+    return say_usage ("drain", "--rate or --cancel, not both");
+  if (fp_addr_parse (&job.server, argv[optind + 1], &reason) < 0)
+    return say_usage ("drain", "%s: %s", argv[optind + 1], reason);
+  job.volume = argv[optind];
+  if (!find_volume ("drain", job.volume, path, &job.socket, &status))
+    return status;
+  if (!undo)
+    return drain (&job, rate);
+  fp_addr_format (&job.server, addr);
+  if (cancel (job.socket, addr, &w) < 0)
+    return say_error ("drain: %s", w.text);
+  if (!job.json)
+    printf ("%s: may be used again\n", addr);
+  return EXIT_SUCCESS;
+}

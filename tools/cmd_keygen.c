@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_keygen.c - farpage keygen: make a pre-shared key. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/random.h"
+#include "base/secret.h"
+#include "commands.h"
+#include "transport/psk_file.h"
+
+#define DEFAULT_FILE "farpage.psk"
+#define DEFAULT_USER "farpage"
+#define KEY_BYTES 32
+
+static const char help[] =
+    "Usage: farpage keygen [OPTION]... [FILE]\n"
+    "\n"
+    "Makes a key for TLS: 32 random bytes, as USER:KEY in FILE (" DEFAULT_FILE
+    "\n"
+    "unless given), which nobody else may read. The same file goes to the\n"
+    "memory servers (--tls-psk FILE) and to the clients (tls-psk=FILE).\n"
+    "A file that is there already is not overwritten; with --user it gets "
+    "one\n"
+    "more user.\n"
+    "\n"
+    "      --user NAME   whose key it is (default: " DEFAULT_USER ")\n"
+    "      --help, --version\n";
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "user", required_argument, NULL, 'u' },
+  { NULL, 0, NULL, 0 },
+};
+
+/* The file is made, or it is one of keys, without this user: 0. */
+static int
+open_file (const char *path, const char *user, bool append, int *out,
+           bool *made)
+{
+  char why[FP_PSK_WHY_MAX];
+  struct fp_psk_file *f;
+  uint8_t *key;
+  void *p;
+  int r, fd = open (path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+
+  if (fd >= 0) {
+    *out = fd;
+    *made = true;
+    /* Whatever the umask takes away is missing, and nothing is added. */
+    return fchmod (fd, 0600) == 0
+               ? 0
+               : say_error ("keygen: %s: %s", path, strerror (errno));
+  }
+  if (errno != EEXIST)
+    return say_error ("keygen: %s: %s", path, strerror (errno));
+  if (!append)
+    return say_error ("keygen: %s: is there already, and is not overwritten; "
+                      "--user NAME adds one more user to it",
+                      path);
+  if (fp_psk_file_read (&f, path, why) < 0)
+    return say_error ("keygen: %s", why);
+  r = fp_secret_new (&p, FP_PSK_KEY_MAX);
+  if (r == 0) {
+    key = p;
+    r = fp_psk_file_key (f, user, key);
+    fp_secret_free (key, FP_PSK_KEY_MAX);
+  }
+  fp_psk_file_free (f);
+  if (r >= 0)
+    return say_error ("keygen: %s: user %s has a key there already", path,
+                      user);
+  if (r != -ENOENT)
+    return say_error ("keygen: %s", strerror (-r));
+  fd = open (path, O_RDWR | O_APPEND | O_CLOEXEC);
+  if (fd < 0)
+    return say_error ("keygen: %s: %s", path, strerror (errno));
+  *out = fd;
+  return 0;
+}
+
+/* Somebody's editor left the last line without its end. */
+static bool
+needs_newline (int fd)
+{
+  off_t end = lseek (fd, 0, SEEK_END);
+  char last = '\n';
+
+  return end > 0 && pread (fd, &last, 1, end - 1) == 1 && last != '\n';
+}
+
+static int
+write_key (int fd, const char *user)
+{
+  struct secret {
+    uint8_t key[KEY_BYTES];
+    char line[1 + FP_NAME_MAX + 1 + 2 * KEY_BYTES + 2];
+  } * s;
+  void *p;
+  int n, r = fp_secret_new (&p, sizeof *s);
+
+  if (r < 0)
+    return r;
+  s = p;
+  r = fp_random (s->key, sizeof s->key);
+  if (r == 0) {
+    n = snprintf (s->line, sizeof s->line,
+                  "%s%s:", needs_newline (fd) ? "\n" : "", user);
+    for (unsigned i = 0; i < KEY_BYTES; i++)
+      n += snprintf (s->line + n, sizeof s->line - (size_t) n, "%02x",
+                     s->key[i]);
+    s->line[n++] = '\n';
+    /* In one call: all of the line is there, or nothing. */
+    if (write (fd, s->line, (size_t) n) != n)
+      r = errno != 0 ? -errno : -EIO;
+    else if (fsync (fd) < 0)
+      r = -errno;
+  }
+  fp_secret_free (s, sizeof *s);
+  return r;
+}
+
+int
+cmd_keygen (int argc, char *argv[])
+{
+  const char *path = DEFAULT_FILE, *user = NULL;
+  FP_CLEANUP (fp_closep) int fd = -1;
+  bool made = false;
+  int c, status, r;
+
+  while ((c = getopt_long (argc, argv, "", long_options, NULL)) != -1) {
+    if (common_option (c, "keygen", help, &status))
+      return status;
+    user = optarg;
+  }
+  if (optind < argc)
+    path = argv[optind++];
+  if (optind < argc)
+    return say_usage ("keygen", "one FILE, and not '%s' too", argv[optind]);
+  if (user && (!fp_name_ok (user) || strchr (user, ':') || user[0] == '#'))
+    return say_usage ("keygen",
+                      "--user %s: a name is 1 to %d printable ASCII "
+                      "characters, without blanks, ':', '/', '\"' and '\\', "
+                      "and does not begin with '#'",
+                      user, FP_NAME_MAX);
+  status =
+      open_file (path, user ? user : DEFAULT_USER, user != NULL, &fd, &made);
+  if (status != 0)
+    return status;
+  r = write_key (fd, user ? user : DEFAULT_USER);
+  if (r < 0) {
+    if (made)
+      unlink (path);
+    return say_error ("keygen: %s: %s", path, strerror (-r));
+  }
+  return EXIT_SUCCESS;
+}

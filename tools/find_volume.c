@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <string.h>
+#include <sys/stat.h>
+
+#include "commands.h"
+#include "find_volume.h"
+#include "sysfs.h"
+
+/* A socket whose name has no slash is one, too. */
+static bool
+is_socket (const char *path)
+{
+  struct stat st;
+
+  return stat (path, &st) == 0 && S_ISSOCK (st.st_mode);
+}
+
+bool
+find_volume (const char *command, const char *arg, char path[STATE_PATH_MAX],
+             const char **out, int *status)
+{
+  int index = nbd_index (arg);
+
+  *out = arg;
+  if (index < 0 && ((strchr (arg, '/') && strncmp (arg, "/dev/", 5) != 0) ||
+                    is_socket (arg)))
+    return true;
+  if (index < 0) {
+    *status = say_usage (command, "%s: neither a /dev/nbdX nor a socket", arg);
+    return false;
+  }
+  if (!state_exists (index)) {
+    *status = say_error ("%s: %s is not attached by farpage", command, arg);
+    return false;
+  }
+  state_path (path, index, "status.sock");
+  *out = path;
+  return true;
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/addr.h"
+#include "commands.h"
+#include "find_volume.h"
+#include "json_out.h"
+#include "plugin_status.h"
+#include "proto/messages.h"
+#include "servers_change.h"
+
+static const char add_help[] =
+    "Usage: farpage servers add [OPTION]... /dev/nbdX|SOCKET"
+    " ADDR[,domain=NAME]...\n"
+    "\n"
+    "Adds memory servers to a volume that is used: it gets memory there from\n"
+    "now on; what it has stays where it is (farpage drain moves it). SOCKET "
+    "is\n"
+    "the status=PATH of a plugin that farpage did not start. ADDR is HOST,\n"
+    "HOST:PORT, [V6]:PORT or unix:PATH, and NAME its failure domain.\n"
+    "\n"
+    "      --json   print what was done as JSON\n"
+    "      --help, --version\n";
+
+static const char remove_help[] =
+    "Usage: farpage servers remove [OPTION]... /dev/nbdX|SOCKET ADDR...\n"
+    "\n"
+    "Removes memory servers from a volume that is used. They have to hold\n"
+    "nothing of it: farpage drain moves that to the others. All other "
+    "servers\n"
+    "have to be there. SOCKET is the status=PATH of a plugin that farpage "
+    "did\n"
+    "not start.\n"
+    "\n"
+    "      --json   print what was done as JSON\n"
+    "      --help, --version\n";
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "json", no_argument, NULL, 'j' },
+  { NULL, 0, NULL, 0 },
+};
+
+#define DOMAIN_MARK ",domain="
+/* "remove", an address, a domain, a newline */
+#define REQUEST_LINE_MAX (FP_ADDR_MAX + FP_NAME_MAX + 32)
+
+bool
+servers_is_change (const char *word)
+{
+  return strcmp (word, "add") == 0 || strcmp (word, "remove") == 0;
+}
+
+/* ADDR[,domain=NAME] as the plugin, which is elsewhere, is to read it. */
+static int
+make_request (char line[REQUEST_LINE_MAX], const char *word, const char *arg)
+{
+  const char *domain = strstr (arg, DOMAIN_MARK), *why;
+  char addr[FP_ADDR_MAX + 1], path[FP_ADDR_MAX + PATH_MAX + 8], cwd[PATH_MAX];
+  size_t n = domain ? (size_t) (domain - arg) : strlen (arg);
+  struct fp_addr a;
+  char command[32];
+
+  snprintf (command, sizeof command, "servers %s", word);
+  if (n >= sizeof addr)
+    return say_usage (command, "%s: longer than an address can be", arg);
+  if (domain && (strcmp (word, "add") != 0 ||
+                 !fp_name_ok (domain + strlen (DOMAIN_MARK))))
+    return say_usage (command, "%s: no name of a domain is expected here",
+                      arg);
+  snprintf (addr, sizeof addr, "%.*s", (int) n, arg);
+  if (fp_addr_parse (&a, addr, &why) < 0)
+    return say_usage (command, "%s: %s", addr, why);
+  if (a.is_unix && a.host[0] != '/' && getcwd (cwd, sizeof cwd)) {
+    snprintf (path, sizeof path, "unix:%s/%s", cwd, a.host);
+    if (fp_addr_parse (&a, path, &why) < 0)
+      return say_usage (command, "%s: %s", path, why);
+  }
+  fp_addr_format (&a, addr);
+  snprintf (line, REQUEST_LINE_MAX, "%s %s%.*s\n", word, addr,
+            FP_NAME_MAX + (int) strlen (DOMAIN_MARK), domain ? domain : "");
+  return EXIT_SUCCESS;
+}
+
+static bool
+change (const char *word, const char *socket, const char *arg,
+        struct json_object *list)
+{
+  struct json_object *o;
+  char line[REQUEST_LINE_MAX];
+  struct why w = { .text = "" };
+  int r;
+
+  if (make_request (line, word, arg) != EXIT_SUCCESS)
+    return false; /* it was checked before */
+  r = plugin_request (socket, line, &w);
+  if (r < 0)
+    say_error ("servers %s: %s", word, w.text);
+  if (!list) {
+    if (r == 0)
+      printf ("%s: %s%s%s\n", arg,
+              strcmp (word, "add") == 0 ? "added" : "removed",
+              *w.text ? "; " : "", w.text);
+    return r == 0;
+  }
+  o = json_object_new_object ();
+  json_add_str (o, "addr", arg);
+  json_add_bool (o, "done", r == 0);
+  json_add_str (o, r == 0 ? "note" : "error", w.text);
+  json_object_array_add (list, o);
+  return r == 0;
+}
+
+int
+servers_change (int argc, char *argv[])
+{
+  const char *word = argv[0], *socket;
+  bool adds = strcmp (word, "add") == 0, json = false;
+  struct json_object *o = NULL, *list = NULL;
+  char path[STATE_PATH_MAX], line[REQUEST_LINE_MAX], command[32];
+  int c, status, i;
+
+  snprintf (command, sizeof command, "servers %s", word);
+  optind = 0; /* a second command line: from its beginning */
+  while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
+    if (common_option (c, command, adds ? add_help : remove_help, &status))
+      return status;
+    json = json || c == 'j';
+  }
+  if (optind >= argc - 1)
+    return say_usage (command, "one device or socket, and servers, please");
+  for (i = optind + 1; i < argc; i++) {
+    status = make_request (line, word, argv[i]);
+    if (status != EXIT_SUCCESS)
+      return status;
+  }
+  if (!find_volume (command, argv[optind], path, &socket, &status))
+    return status;
+  if (json) {
+    o = json_object_new_object ();
+    list = json_object_new_array ();
+    json_object_object_add (o, "version", json_object_new_int (1));
+    json_object_object_add (o, "servers", list);
+  }
+  status = EXIT_SUCCESS;
+  for (i = optind + 1; i < argc; i++)
+    if (!change (word, socket, argv[i], list))
+      status = EXIT_FAILURE;
+  if (json)
+    json_print (o);
+  return status;
+}
