@@ -19,7 +19,7 @@
 #define MAX_CONNS 32
 #define MAX_CHANGES 8        /* that are asked for and not done; others ask */
 #define ANSWER_MS 1000       /* a client that does not read is left alone */
-#define REQUEST_MS 200       /* one that says nothing wants the status */
+#define REQUEST_MS 1000      /* one that says nothing wants the status */
 #define DEAF_MS 1000         /* after a connection that could not be taken */
 #define REST_MAX (64 * 1024) /* of what was sent and is not looked at */
 

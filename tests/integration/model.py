@@ -102,6 +102,14 @@ class Client:
 
     def ask(self, line):
         """Of the plugin, on its status socket."""
+        for _ in range(5):
+            try:
+                return self.ask_once(line)
+            except BrokenPipeError:
+                pass  # a second to say something was too short on this machine
+        raise SystemExit("nbdkit hears nothing of " + line)
+
+    def ask_once(self, line):
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(PATIENCE)
             s.connect(self.name + ".status")
