@@ -144,19 +144,47 @@ probe_find_leaves (struct looks *all, char why[FP_WHY_MAX])
   return r;
 }
 
+/* So many current members are away that they could have gone on by themselves,
+ * and those that are here are what was left behind.  Those that leave for good
+ * are away, too, unless force=true says that they never come back.
+ */
+static int
+check_newest (const struct looks *all, unsigned current, unsigned away,
+              char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = all->p;
+
+  if (away == 0 || !fp_roster_may_shrink (current, away, p->copies) ||
+      (p->force && (p->away & ~p->leaves) == 0))
+    return 0;
+  if (p->copies > 1)
+    return probe_say (-EROFS, why,
+                      "volume %s: so many of its servers are away that the "
+                      "copies that are here may be old: start one more of "
+                      "them, or, if they are gone for good, remove= them with "
+                      "force=true",
+                      p->name);
+  if (p->leaves == 0)
+    return 0; /* what can be read is: recorder.h, 'frozen' */
+  return probe_say (-EROFS, why,
+                    "volume %s: too few of the servers that stay know which "
+                    "pieces exist: copy what can be read (degraded=true) to "
+                    "another volume, or say with force=true that those that "
+                    "leave are dead for good",
+                    p->name);
+}
+
 /* One that is gone for good may be the one that knows: who stays has to.  All
  * of them are here, so that nobody comes later with what is not so any more.
  */
 int
-probe_check_leaves (const struct looks *all, char why[FP_WHY_MAX])
+probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = all->p;
   unsigned current = 0, away = 0, stay = 0;
 
-  if (p->leaves == 0)
-    return 0;
   for (uint32_t m = 0; m < all->list->count; m++) {
-    if ((p->away & ~p->leaves) >> m & 1)
+    if (p->leaves != 0 && ((p->away & ~p->leaves) >> m & 1))
       return probe_say (
           -ENOTCONN, why,
           "a server of volume %s can only be replaced or removed "
@@ -168,14 +196,11 @@ probe_check_leaves (const struct looks *all, char why[FP_WHY_MAX])
     away += p->away >> m & 1;
     stay += !(p->leaves >> m & 1);
   }
-  if (stay == 0 || (2 * away >= current && !p->force))
+  if (stay == 0)
     return probe_say (-EROFS, why,
-                      "volume %s: too few of the servers that stay know which "
-                      "pieces exist: copy what can be read (degraded=true) to "
-                      "another volume%s",
-                      p->name,
-                      stay == 0 ? ""
-                                : ", or say with force=true that those that "
-                                  "leave are dead for good");
-  return 0;
+                      "volume %s: none of the servers that stay knows which "
+                      "pieces exist: copy what can be read%s to another "
+                      "volume",
+                      p->name, p->copies > 1 ? "" : " (degraded=true)");
+  return check_newest (all, current, away, why);
 }

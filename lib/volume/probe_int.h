@@ -54,10 +54,10 @@ int probe_take_stripe (struct fp_volume_params *p,
 int probe_check_joins (const struct looks *all, const struct look *volume,
                        const struct look *k, char why[FP_WHY_MAX]);
 /* Fill p->leaves; then p->joins, and members behind those of the list; then
- * see whether that may be, with p->away.
+ * see whether those that are left, without p->away, are enough.
  */
 int probe_find_leaves (struct looks *all, char why[FP_WHY_MAX]);
 int probe_add_joins (struct looks *all, char why[FP_WHY_MAX]);
-int probe_check_leaves (const struct looks *all, char why[FP_WHY_MAX]);
+int probe_check_left (const struct looks *all, char why[FP_WHY_MAX]);
 
 #endif /* FP_PROBE_INT_H */

@@ -419,7 +419,7 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
         "volume %s: none of the servers that know which pieces exist "
         "is there",
         p->name);
-  return probe_check_leaves (all, why);
+  return probe_check_left (all, why);
 }
 
 static int

@@ -327,14 +327,11 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
     e = learn_map (r, deadline_ns, why);
   if (e == 0)
     e = judge (r, deadline_ns, why);
-  if (e == 0 && v->p.leaves != 0 && (r->frozen || leaves_hold_pieces (r)))
+  /* What the probe would have refused. */
+  if (e == 0 &&
+      ((r->frozen && (v->p.leaves != 0 || fp_volume_is_mirrored (v))) ||
+       leaves_hold_pieces (r)))
     return changed (r, why);
-  if (e == 0 && r->frozen && fp_volume_is_mirrored (v))
-    return say (-EIO, why,
-                "volume %s: so many of its servers are away that the copies "
-                "that are left may be old: start one more of them, or, if "
-                "they are gone for good, remove= them with force=true",
-                v->p.name);
   if (r->frozen) {
     FP_LOCK_SCOPE (&r->lock);
     r->version = r->list.version;

@@ -263,6 +263,18 @@ test_client_dies (void **state)
     all_have (i, 1 + (int) i);
 }
 
+/* Before anything is started, where somebody reads why. */
+static int
+probe_degraded (void)
+{
+  struct fp_volume_params p;
+
+  params_of (&p);
+  p.copies = 0;
+  p.degraded = true;
+  return fp_volume_probe (&p, why);
+}
+
 /* What one server missed is not read from it, by whoever comes next; not even
  * if nobody else is there.
  */
@@ -279,13 +291,51 @@ test_stale (void **state)
   fake_server_cut (servers[0]);
   fake_server_revive (servers[1]);
   assert_true (attach (0, false) < 0);
-  assert_true (attach (0, true) < 0);
+  assert_int_equal (probe_degraded (), -EROFS);
+  assert_non_null (strstr (why, "may be old: start one more of them"));
+  assert_non_null (strstr (why, "force=true"));
   fake_server_revive (servers[0]);
   must (attach (0, false));
   holds (2);
   await_whole ();
   /* Now it has all of it, and is enough. */
   fake_server_cut (servers[0]);
+  holds (2);
+}
+
+/* With three copies two may die at once: so two, or one that is to leave, may
+ * have gone on without the others.
+ */
+static void
+test_left_behind (void **state)
+{
+  struct fp_volume_params p;
+
+  (void) state;
+  copies = 3;
+  must (attach (SIZE, false));
+  fill (1);
+  fake_server_cut (servers[1]);
+  fake_server_cut (servers[2]);
+  fill (2);
+  detach ();
+  fake_server_revive (servers[1]);
+  fake_server_revive (servers[2]);
+  fake_server_cut (servers[0]);
+  assert_int_equal (probe_degraded (), -EROFS);
+  nr_named = 2;
+  params_of (&p);
+  for (unsigned i = 0; i < 2; i++)
+    p.servers[i] = *fake_server_addr (servers[1 + i]);
+  p.copies = 0;
+  p.degraded = true;
+  p.nr_remove = 1;
+  p.remove[0] = *fake_server_addr (servers[0]);
+  assert_int_equal (fp_volume_probe (&p, why), -EROFS);
+  assert_non_null (strstr (why, "force=true"));
+  nr_named = 3;
+  fake_server_revive (servers[0]);
+  must (attach (0, false));
   holds (2);
 }
 
@@ -480,6 +530,7 @@ main (void)
     cmocka_unit_test_setup_teardown (test_one_dies, setup, teardown),
     cmocka_unit_test_setup_teardown (test_client_dies, setup, teardown),
     cmocka_unit_test_setup_teardown (test_stale, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_left_behind, setup, teardown),
     cmocka_unit_test_setup_teardown (test_all_die, setup, teardown),
     cmocka_unit_test_setup_teardown (test_three_copies, setup, teardown),
     cmocka_unit_test_setup_teardown (test_made_anew, setup, teardown),
