@@ -6,7 +6,6 @@
 
 #include <config.h>
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
 
@@ -14,19 +13,6 @@
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
 #include "volume/overlap.h"
-
-static enum issue
-fail_io (struct fp_io *io, int err)
-{
-  io->status = err;
-  return FAILED;
-}
-
-static struct fp_piece *
-copy_at (struct fp_pieces *t, uint64_t i, unsigned c)
-{
-  return &t->p[fp_mirror_entry (t, i, c)];
-}
 
 /* No copy can be used now.  Will one be? */
 static enum issue
@@ -36,7 +22,7 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
   struct fp_pieces *t = lane->v->pieces;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = copy_at (t, i, c);
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
     enum fp_piece_state s = fp_piece_state (p);
 
     if ((live >> c & 1) && s != FP_PIECE_LOST &&
@@ -58,7 +44,7 @@ least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
   int best = -1;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = copy_at (t, i, c);
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
     struct lane_conn *lc = &lane->conns[atomic_load (&p->server)];
 
     if (!(set >> c & 1) || fp_piece_state (p) != FP_PIECE_READY)
@@ -118,7 +104,7 @@ read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
   int c;
 
   while ((c = least_busy (lane, i, set)) >= 0) {
-    struct fp_piece *p = copy_at (t, i, (unsigned) c);
+    struct fp_piece *p = fp_mirror_copy (t, i, (unsigned) c);
     bool entered = false;
 
     set &= (uint8_t) ~(1u << c);
@@ -155,7 +141,7 @@ leave_all (struct fp_pieces *t, uint64_t i, uint8_t set)
 {
   for (unsigned c = 0; c < t->copies; c++)
     if (set >> c & 1)
-      fp_piece_leave (t, copy_at (t, i, c));
+      fp_piece_leave (t, fp_mirror_copy (t, i, c));
 }
 
 /* All that are live, or none. */
@@ -165,7 +151,7 @@ enter_all (struct fp_pieces *t, uint64_t i, uint8_t live)
   for (unsigned c = 0; c < t->copies; c++) {
     if (!(live >> c & 1))
       continue;
-    if (fp_piece_enter (t, copy_at (t, i, c)) != FP_PIECE_READY) {
+    if (fp_piece_enter (t, fp_mirror_copy (t, i, c)) != FP_PIECE_READY) {
       leave_all (t, i, live & (uint8_t) ((1u << c) - 1));
       return false;
     }
@@ -186,7 +172,7 @@ write_size (struct fp_lane *lane, uint64_t i, uint8_t live, uint64_t left)
 
   left = FP_MIN (left, (uint64_t) FP_OVERLAP_MAX);
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = copy_at (t, i, c);
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
     struct fp_conn *conn;
 
     if (!(live >> c & 1) || p->copy.remote.map != NULL)
@@ -229,7 +215,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
   uint8_t missed = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = copy_at (t, i, c);
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
     struct frag *f = lane->free_frags;
     struct fp_conn *conn;
 
@@ -299,7 +285,7 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
   uint8_t missed = post_all (lane, io, i, set, at, n, &head), mapped = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = copy_at (t, i, c);
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
 
     if (!(set >> c & 1) || p->copy.remote.map == NULL)
       continue;

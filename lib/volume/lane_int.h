@@ -144,6 +144,13 @@ count (_Atomic uint64_t *counter, uint64_t n)
 
 enum issue { ISSUED, NO_SLOT, PARK, FAILED };
 
+static inline enum issue
+fail_io (struct fp_io *io, int err)
+{
+  io->status = err;
+  return FAILED;
+}
+
 /* lane_copies.c, with the lock held: pieces that have several copies */
 
 /* Of io the next `left` bytes, or fewer, which are at linear address at: what

@@ -294,13 +294,6 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   return *out == ISSUED ? left : 0;
 }
 
-static enum issue
-fail_io (struct fp_io *io, int err)
-{
-  io->status = err;
-  return FAILED;
-}
-
 /* The mover reads while others write: what it gets of that is copied again
  * (mover.h).  By itself, so that tests/tsan.supp can name it.
  */

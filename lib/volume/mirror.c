@@ -58,7 +58,7 @@ fresh_copies (struct fp_pieces *t, uint64_t i, uint8_t *set, int *err)
 
   *set = 0;
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = &t->p[fp_mirror_entry (t, i, c)];
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
 
     switch (fp_piece_state (p)) {
     case FP_PIECE_EMPTY:
@@ -162,7 +162,7 @@ a_ready_copy (struct fp_volume *v, uint64_t i, uint8_t live)
 
   for (unsigned c = 0; c < t->copies; c++)
     if ((live & bit (c)) &&
-        fp_piece_state (&t->p[fp_mirror_entry (t, i, c)]) == FP_PIECE_READY &&
+        fp_piece_state (fp_mirror_copy (t, i, c)) == FP_PIECE_READY &&
         !fp_recorder_is_due (v, fp_mirror_entry (t, i, c)) &&
         fp_recorder_may_exist (v, fp_mirror_entry (t, i, c)))
       return (int) c;
@@ -321,7 +321,7 @@ is_lost (struct fp_pieces *t, uint64_t i, uint8_t live)
 {
   for (unsigned c = 0; c < t->copies; c++)
     if ((live & bit (c)) &&
-        fp_piece_state (&t->p[fp_mirror_entry (t, i, c)]) != FP_PIECE_LOST)
+        fp_piece_state (fp_mirror_copy (t, i, c)) != FP_PIECE_LOST)
       return false;
   return true;
 }

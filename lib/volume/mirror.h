@@ -63,6 +63,12 @@ fp_mirror_entry (const struct fp_pieces *t, uint64_t i, unsigned copy)
   return copy * t->nr + i;
 }
 
+static inline struct fp_piece *
+fp_mirror_copy (struct fp_pieces *t, uint64_t i, unsigned copy)
+{
+  return &t->p[fp_mirror_entry (t, i, copy)];
+}
+
 /* Any thread: piece i, which has no live copy, shall have memory. */
 void fp_mirror_want (struct fp_volume *v, uint64_t i);
 /* Whether it has it: then its copies are live, all zeros.  *err: why it will

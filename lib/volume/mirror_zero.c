@@ -34,7 +34,7 @@ entry (const struct shut *s, unsigned c)
 static struct fp_piece *
 piece (const struct shut *s, unsigned c)
 {
-  return &s->v->pieces->p[entry (s, c)];
+  return fp_mirror_copy (s->v->pieces, s->i, c);
 }
 
 static struct fp_link *

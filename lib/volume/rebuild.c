@@ -17,18 +17,13 @@
 #include "volume/mover_int.h"
 #include "volume/recorder.h"
 
-static struct fp_piece *
-copy_at (struct fp_pieces *t, uint64_t i, unsigned c)
-{
-  return &t->p[fp_mirror_entry (t, i, c)];
-}
-
 /* A copy of piece i in such a set that is READY; or -1. */
 static int
 ready_of (struct fp_pieces *t, uint64_t i, uint8_t set)
 {
   for (unsigned c = 0; c < t->copies; c++)
-    if ((set >> c & 1) && fp_piece_state (copy_at (t, i, c)) == FP_PIECE_READY)
+    if ((set >> c & 1) &&
+        fp_piece_state (fp_mirror_copy (t, i, c)) == FP_PIECE_READY)
       return (int) c;
   return -1;
 }
@@ -83,10 +78,10 @@ make_live (struct fp_mover *m, uint64_t i, unsigned from, unsigned to,
   struct fp_pieces *t = v->pieces;
 
   FP_LOCK_SCOPE (&v->lock);
-  if (fp_piece_state (copy_at (t, i, from)) != FP_PIECE_FROZEN ||
+  if (fp_piece_state (fp_mirror_copy (t, i, from)) != FP_PIECE_FROZEN ||
       !(fp_mirror_live (t, i) >> from & 1) ||
-      fp_piece_state (copy_at (t, i, to)) != FP_PIECE_READY ||
-      copy_at (t, i, to)->copy.generation != generation ||
+      fp_piece_state (fp_mirror_copy (t, i, to)) != FP_PIECE_READY ||
+      fp_mirror_copy (t, i, to)->copy.generation != generation ||
       mover_count_dirty (m) != 0 || atomic_load (&v->taken))
     return -EAGAIN;
   atomic_fetch_or (&t->live[i], (uint8_t) (1u << to));
@@ -103,7 +98,7 @@ fill (struct fp_mover *m, uint64_t i, unsigned from, unsigned to)
   unsigned server, to_server;
   int r;
 
-  m->to_piece = copy_at (t, i, to);
+  m->to_piece = fp_mirror_copy (t, i, to);
   m->dirty = t->dirty + fp_mirror_entry (t, i, to) * t->words;
   memset (m->taken, 0, t->words * sizeof *m->taken);
   r = look_at (m, p, &server, &generation);
