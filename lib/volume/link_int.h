@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* link_int.h - the inside of a link, for the files that are one: link.c has
  * its thread and its states, link_up.c how it comes up, link_learn.h what the
- * server holds, link_calls.c what others ask of it, link_record.c what the
- * recorder does.
+ * server holds (link_forget.c, what it does not hold any more), link_calls.c
+ * what others ask of it, link_record.c what the recorder does.
  */
 
 #ifndef FP_LINK_INT_H

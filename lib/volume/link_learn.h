@@ -86,16 +86,6 @@ void link_publish (struct fp_link *l, struct fp_piece *p,
 int link_take_labels (struct fp_link *l, uint64_t total);
 /* Release what the server holds for us, and we do not use. */
 int link_sweep (struct fp_link *l);
-/* The memory of piece p is no more: p is LOST, or EMPTY if that is what was
- * asked for.
- */
-void link_forget (struct fp_link *l, struct fp_piece *p,
-                  enum fp_piece_state from);
-/* Forget what was mapped of piece p, if it is OFFLINE and ours.  While the
- * volume starts another link may make it READY at any time; but then nobody is
- * inside, and it need not be drained.
- */
-void link_forget_offline (struct fp_link *l, struct fp_piece *p);
 /* At the start of a volume with a name its servers have said whether piece i
  * exists: then it is LOST if nobody has it, and else whoever has it is to
  * release it, which is added to the set *dropped.  doubt: the servers whose
@@ -112,6 +102,23 @@ int link_label_doubts (struct fp_link *l, bool lost);
  * to be released, as in link_judge.
  */
 void link_give_up_doubts (struct fp_volume *v, uint64_t *dropped);
+
+/* link_forget.c */
+
+/* Entry k has no memory.  Other copies of its piece may still have it: then
+ * whoever trims them all clears what was written.
+ */
+void link_forget_written (struct fp_pieces *t, uint64_t k);
+/* The memory of piece p is no more: p is LOST, or EMPTY if that is what was
+ * asked for.
+ */
+void link_forget (struct fp_link *l, struct fp_piece *p,
+                  enum fp_piece_state from);
+/* Forget what was mapped of piece p, if it is OFFLINE and ours.  While the
+ * volume starts another link may make it READY at any time; but then nobody is
+ * inside, and it need not be drained.
+ */
+void link_forget_offline (struct fp_link *l, struct fp_piece *p);
 /* What is still without memory here although the server listed all it has. */
 void link_judge_missing (struct fp_link *l);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* probe_int.h - what was found out about a volume with a name: probe_named.c
- * asks, probe_change.c says who is to join and to leave; probe.c does the
- * rest.
+ * asks, probe_held.c says whether somebody has it, probe_change.c who is to
+ * join and to leave; probe.c does the rest.
  */
 
 #ifndef FP_PROBE_INT_H
@@ -47,6 +47,19 @@ int probe_find_addr (const struct looks *all, const char *text);
 int probe_take_stripe (struct fp_volume_params *p,
                        const struct fp_volume_entry *e, const char *where,
                        char why[FP_WHY_MAX]);
+
+/* probe_held.c */
+
+/* -EBUSY: another client has it; with takeover it is noted who. */
+int probe_check_attached (const struct looks *all, char why[FP_WHY_MAX]);
+/* A server that was away when its client left, or went itself, lets nobody
+ * else have the volume before the lease of that one is over.  To wait for that
+ * after the fork would be to fail there, unseen: so it is waited for here, if
+ * it was said that it is so, and seen if the client comes back.  -EAGAIN: look
+ * again; -EBUSY: it takes too long.
+ */
+int probe_await_fenced (const struct looks *all, uint64_t *deadline,
+                        char why[FP_WHY_MAX]);
 
 /* probe_change.c */
 

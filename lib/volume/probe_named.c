@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -27,12 +26,6 @@
 /* A client that was killed is gone as soon as its server has heard of it. */
 #define ATTACHED_MS 2000
 #define ATTACHED_STEP_MS 100
-/* The lease of a client that may not know that it has lost the volume is worth
- * waiting for, unless it is longer.
- */
-#define FENCED_MS 60000
-#define FENCED_STEP_MS 500
-#define FENCED_MORE_MS 2000 /* for the looks themselves */
 
 int
 probe_say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
@@ -180,40 +173,6 @@ check_shape (const struct looks *all, char why[FP_WHY_MAX])
     if (v->size == 0 || v->size % 512 != 0)
       return probe_say (-EPROTO, why, "%s: a volume of %" PRIu64 " bytes",
                         all->look[i].where, v->size);
-  }
-  return 0;
-}
-
-static void
-note_holder (struct fp_volume_params *p, const struct fp_volume_entry *v)
-{
-  memcpy (p->holder, v->client, sizeof p->holder);
-  p->held_since = v->since;
-}
-
-static int
-check_attached (const struct looks *all, char why[FP_WHY_MAX])
-{
-  for (unsigned i = 0; i < all->nr; i++) {
-    const struct fp_volume_entry *v = &all->look[i].said.volume;
-    char since[32] = "?";
-    time_t t = (time_t) v->since;
-    struct tm tm;
-
-    if (!all->look[i].knows || !v->attached)
-      continue;
-    if (all->p->takeover) {
-      note_holder (all->p, v);
-      continue;
-    }
-    if (localtime_r (&t, &tm) != NULL)
-      strftime (since, sizeof since, "%Y-%m-%d %H:%M:%S", &tm);
-    return probe_say (
-        -EBUSY, why,
-        "%s: volume %s is attached to %s since %s: detach it there, "
-        "or take it away with takeover=true",
-        all->look[i].where, all->p->name,
-        v->client[0] != '\0' ? v->client : "a client", since);
   }
   return 0;
 }
@@ -508,7 +467,7 @@ attach (struct looks *all, char why[FP_WHY_MAX])
   r = check_shape (all, why);
   /* By whom died before us, perhaps: OPEN knows. */
   if (r == 0 && !all->again)
-    r = check_attached (all, why);
+    r = probe_check_attached (all, why);
   if (r < 0)
     return r;
   if (all->list == NULL)
@@ -523,52 +482,6 @@ attach (struct looks *all, char why[FP_WHY_MAX])
   p->slab_size = known->said.volume.slab_size;
   p->resume = true;
   return 0;
-}
-
-/* A server that was away when its client left, or went itself, lets nobody
- * else have the volume before the lease of that one is over.  To wait for that
- * after the fork would be to fail there, unseen: so it is waited for here, if
- * it was said that it is so, and seen if the client comes back.  -EAGAIN: look
- * again; -EBUSY: it takes too long.
- */
-static int
-await_fenced (const struct looks *all, uint64_t *deadline,
-              char why[FP_WHY_MAX])
-{
-  const struct fp_volume_params *p = all->p;
-  const struct look *k = NULL;
-  uint32_t ms = 0;
-
-  for (unsigned i = 0; i < all->nr; i++) {
-    if (!all->look[i].knows || all->look[i].said.fenced_ms <= ms)
-      continue;
-    k = &all->look[i];
-    ms = k->said.fenced_ms;
-  }
-  /* Who takes it over shuts that client out before it waits; and who takes the
-   * place of it may have it at once.
-   */
-  if (k == NULL || p->takeover || (all->again && !fp_uuid_is_nil (&p->client)))
-    return 0;
-  probe_say (-EBUSY, why,
-             "%s: %s may still believe that it has volume %s, until its lease "
-             "there is over",
-             k->where, k->said.volume.client, p->name);
-  if (*deadline == 0 && ms <= FENCED_MS) {
-    *deadline = fp_deadline_in_ms (ms + FENCED_MORE_MS);
-    if (p->waits != NULL)
-      p->waits (why, ms);
-  }
-  if (*deadline == 0 || fp_deadline_passed (*deadline)) {
-    size_t n = strlen (why);
-
-    snprintf (why + n, FP_WHY_MAX - n,
-              ": ask again in %u s, or let takeover=true wait for it",
-              ms / 1000 + 1);
-    return -EBUSY;
-  }
-  poll (NULL, 0, (int) FP_MIN (ms, (uint32_t) FENCED_STEP_MS));
-  return -EAGAIN;
 }
 
 int
@@ -589,7 +502,7 @@ fp_probe_named (struct fp_volume_params *p, char why[FP_WHY_MAX])
   for (;;) {
     r = attach (all, why);
     if (r == 0) {
-      r = await_fenced (all, &fenced, why);
+      r = probe_await_fenced (all, &fenced, why);
       if (r != -EAGAIN)
         return r;
       *p = all->was;

@@ -1,4 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* recorder.c - the recorder's thread, and what it tells all members of pieces;
+ * who they are: recorder_list.c.
+ */
 
 #include <config.h>
 
@@ -19,18 +22,11 @@
  */
 #define PATIENCE_PART 4
 #define PATIENCE_MIN_MS 20u
-#define REJOIN_MS 1000 /* between two tries */
 
 static uint64_t
 bit (unsigned server)
 {
   return UINT64_C (1) << server;
-}
-
-static unsigned
-count (uint64_t set)
-{
-  return (unsigned) __builtin_popcountll (set);
 }
 
 unsigned
@@ -238,202 +234,6 @@ recorder_ask (struct fp_recorder *r, uint64_t servers, enum record_op op,
   return done;
 }
 
-/* ---- the list ---- */
-
-/* What is known of servers that came back with nothing: they are no members
- * until they were given everything.
- */
-static void
-note_restarted (struct fp_recorder *r, uint64_t *answered)
-{
-  uint64_t gone;
-
-  {
-    FP_LOCK_SCOPE (&r->lock);
-    gone = r->restarted;
-    r->restarted = 0;
-    for (unsigned i = 0; i < r->v->nr_links; i++)
-      if (gone & r->listed & bit (i))
-        r->list.members[i].server = r->uuid[i];
-  }
-  gone &= r->listed;
-  if (gone == 0)
-    return;
-  r->attempted = 0;
-  r->members &= ~gone;
-  r->durable &= ~gone;
-  r->anchor &= ~gone;
-  for (unsigned i = 0; i < r->nr_tried; i++)
-    r->tried[i].set &= ~gone;
-  /* All who could have heard of the last attempts are gone. */
-  if (r->anchor == 0)
-    r->anchor = r->durable;
-  *answered &= ~gone;
-  r->list_due = true;
-}
-
-bool
-recorder_may_shrink (const struct fp_recorder *r, unsigned was, unsigned is)
-{
-  return fp_roster_may_shrink (was, is, r->v->p.copies);
-}
-
-/* Is there a list that was sent and that more than half of its current members
- * could come back with, of whom none is in the next one?
- */
-static bool
-may_come_back (const struct fp_recorder *r, uint64_t next)
-{
-  for (unsigned i = 0; i < r->nr_tried; i++)
-    if (2 * count (r->tried[i].set & ~next) > r->tried[i].nr)
-      return true;
-  return false;
-}
-
-/* Such a list is sent now.  False: there are too many. */
-static bool
-note_tried (struct fp_recorder *r, uint64_t set)
-{
-  for (unsigned i = 0; i < r->nr_tried; i++)
-    if (r->tried[i].set == set && r->tried[i].nr == count (set))
-      return true;
-  if (r->nr_tried == RECORDER_TRIED)
-    return false;
-  r->tried[r->nr_tried].set = set;
-  r->tried[r->nr_tried++].nr = count (set);
-  return true;
-}
-
-/* May the next list be theirs alone? */
-static bool
-may_write (const struct fp_recorder *r, uint64_t set)
-{
-  if ((set & ~r->leaving) == 0)
-    return false;
-  if (r->durable == 0)
-    return true;
-  /* Else nobody would be left who is current in that list and the ones before
-   * (the anchor), and no list could be written any more.
-   */
-  return (set & r->anchor & ~r->leaving) != 0 && !may_come_back (r, set) &&
-         recorder_may_shrink (r, count (r->durable), count (set & r->durable));
-}
-
-static void
-compose_list (struct fp_recorder *r, uint64_t set)
-{
-  r->sent.version = r->list.version;
-  r->sent.count = 0;
-  for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
-    r->list.members[i].current = (set & bit (i)) != 0;
-    if (r->listed & ~r->leaving & bit (i))
-      r->sent.members[r->sent.count++] = r->list.members[i];
-  }
-}
-
-/* What is tried once more is the same list: it keeps its version, so that one
- * server, if it alone hears all of the attempts, gets no further than the next
- * client does.
- */
-static void
-next_version (struct fp_recorder *r, uint64_t set)
-{
-  if (!r->begun)
-    r->list.version |= FP_ROSTER_ROUND - 1;
-  if (!r->begun || r->attempted != set)
-    r->list.version++;
-  r->begun = true;
-  r->attempted = set;
-}
-
-int
-recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
-{
-  r->list_due = true;
-  for (;;) {
-    uint64_t set = r->members, done, refused = 0;
-    uint64_t end = fp_deadline_in_ms (recorder_patience_ms (r));
-
-    if (!may_write (r, set) || !note_tried (r, set & ~r->leaving))
-      return -EAGAIN;
-    next_version (r, set);
-    compose_list (r, set);
-    /* Who leaves is asked, and is none of those that this list names. */
-    r->anchor &= set & ~r->leaving;
-    if (r->durable == 0)
-      r->anchor = set & ~r->leaving;
-    done = recorder_ask (r, set, RECORD_OP_MEMBERS, &r->sent,
-                         FP_MIN (end, deadline_ns), &refused);
-    if (refused != 0)
-      return -EPERM;
-    if (done == set) {
-      r->durable = r->anchor = set;
-      r->nr_tried = 0;
-      r->list_due = false;
-      r->attempted = 0;
-      FP_LOCK_SCOPE (&r->lock);
-      r->version = r->list.version;
-      recorder_changed (r);
-      r->current = r->durable;
-      atomic_store (&r->v->current, r->durable);
-      atomic_fetch_and (&r->v->fresh, ~r->durable);
-      return 0;
-    }
-    if (fp_deadline_passed (deadline_ns) || !may_write (r, done))
-      return -EAGAIN;
-    r->members = done;
-  }
-}
-
-/* The list is due.  Those that are away are left out, if enough are there. */
-static void
-mend_list (struct fp_recorder *r)
-{
-  uint64_t up;
-  int e;
-
-  {
-    FP_LOCK_SCOPE (&r->lock);
-    up = r->up;
-  }
-  if (may_write (r, r->members & up))
-    r->members &= up;
-  if ((r->members & ~up) != 0)
-    return; /* what they have may be the last list */
-  e = recorder_write_list (r,
-                           fp_deadline_in_ms (4 * recorder_patience_ms (r)));
-  if (e == -EPERM)
-    fp_volume_taken (r->v, NULL);
-}
-
-/* One that is up and no current member is given everything. */
-static void
-rejoin (struct fp_recorder *r)
-{
-  uint64_t out, up, done;
-
-  {
-    FP_LOCK_SCOPE (&r->lock);
-    up = r->up;
-    if (!fp_deadline_passed (r->rejoin_ns))
-      return;
-  }
-  out = up & ~r->members & r->listed & ~r->leaving;
-  if (out == 0)
-    return;
-  done = recorder_ask (r, out, RECORD_OP_MAP_WRITE, NULL,
-                       fp_deadline_in_ms (2 * recorder_patience_ms (r)), NULL);
-  if (done != 0) {
-    r->members |= done;
-    r->list_due = true;
-    mend_list (r);
-  }
-  if ((out & ~r->members) != 0 || r->list_due) {
-    FP_LOCK_SCOPE (&r->lock);
-    r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
-  }
-}
-
 /* ---- changes of the map ---- */
 
 /* The next pieces that are to be recorded alike. */
@@ -524,20 +324,6 @@ is_stopping (struct fp_recorder *r)
   return r->stop;
 }
 
-/* Members that are known to be away are not waited for. */
-static void
-leave_out_dead (struct fp_recorder *r)
-{
-  uint64_t up;
-
-  {
-    FP_LOCK_SCOPE (&r->lock);
-    up = r->up;
-  }
-  if ((r->members & ~up) != 0 && may_write (r, r->members & up))
-    r->list_due = true;
-}
-
 /* Until all current members have the batch, or nobody is left to ask for it
  * just now.
  */
@@ -553,11 +339,11 @@ record_batch (struct fp_recorder *r)
 
     /* Who waits for this has another copy to go on with. */
     if (fp_volume_is_mirrored (r->v))
-      leave_out_dead (r);
-    note_restarted (r, &answered);
+      recorder_leave_out_dead (r);
+    recorder_note_restarted (r, &answered);
     recorder_note_changes (r);
     if (r->list_due)
-      mend_list (r);
+      recorder_mend_list (r);
     left = r->members & ~answered;
     if (left == 0 && r->members != 0 && !r->list_due) {
       finish_batch (r);
@@ -571,12 +357,12 @@ record_batch (struct fp_recorder *r)
     if (left == 0 && r->members != 0 && !r->list_due)
       continue;
     if (fp_now_ns () - since >= patience) {
-      if (left != 0 && may_write (r, r->members & answered)) {
+      if (left != 0 && recorder_may_write (r, r->members & answered)) {
         r->members &= answered;
         r->list_due = true;
         continue;
       }
-      rejoin (r);
+      recorder_rejoin (r);
     }
     FP_LOCK_SCOPE (&r->lock);
     if (!r->stop)
@@ -594,11 +380,11 @@ recorder_main (void *arg)
   while (!is_stopping (r)) {
     uint64_t nobody = 0;
 
-    note_restarted (r, &nobody);
+    recorder_note_restarted (r, &nobody);
     recorder_note_changes (r);
     if (r->list_due)
-      mend_list (r);
-    rejoin (r);
+      recorder_mend_list (r);
+    recorder_rejoin (r);
     if (take_batch (r) > 0) {
       record_batch (r);
       continue;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* recorder_int.h - the inside of the recorder: recorder.c has its thread,
- * recorder_start.c how it begins, link_record.c what a link does for it.
+ * recorder_list.c the list of members, recorder_start.c how it begins,
+ * link_record.c what a link does for it.
  */
 
 #ifndef FP_RECORDER_INT_H
@@ -114,10 +115,6 @@ const struct fp_lookup_reply *fp_link_said (const struct fp_link *l);
 uint64_t recorder_ask (struct fp_recorder *r, uint64_t servers,
                        enum record_op op, const void *what,
                        uint64_t deadline_ns, uint64_t *refused);
-/* Write the list of r->members.  -EAGAIN: it is still due; -EPERM: another
- * client has written a newer one.
- */
-int recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns);
 int recorder_run (struct fp_recorder *r);
 /* recorder_copies.c: which copies are live, as the map says at the start; and
  * a client is at work from now on.  Before anything is read or written.
@@ -127,11 +124,30 @@ int recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
 /* Until all have done it, or the deadline; returns who. */
 uint64_t recorder_ask_all (struct fp_recorder *r, uint64_t servers,
                            enum record_op op, uint64_t deadline_ns);
+unsigned recorder_patience_ms (const struct fp_recorder *r);
+void recorder_wait_ms (struct fp_recorder *r, unsigned ms); /* locked */
+
+/* ---- recorder_list.c, the recorder's thread ---- */
+
+/* Write the list of r->members.  -EAGAIN: it is still due; -EPERM: another
+ * client has written a newer one.
+ */
+int recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns);
 /* So many current members may be enough to go on: roster.h. */
 bool recorder_may_shrink (const struct fp_recorder *r, unsigned was,
                           unsigned is);
-unsigned recorder_patience_ms (const struct fp_recorder *r);
-void recorder_wait_ms (struct fp_recorder *r, unsigned ms); /* locked */
+/* May the next list be theirs alone? */
+bool recorder_may_write (const struct fp_recorder *r, uint64_t set);
+/* What is known of servers that came back with nothing: they are no members
+ * until they were given everything, and none of *answered.
+ */
+void recorder_note_restarted (struct fp_recorder *r, uint64_t *answered);
+/* The list is due.  Those that are away are left out, if enough are there. */
+void recorder_mend_list (struct fp_recorder *r);
+/* Members that are known to be away are not waited for. */
+void recorder_leave_out_dead (struct fp_recorder *r);
+/* One that is up and no current member is given everything. */
+void recorder_rejoin (struct fp_recorder *r);
 
 /* ---- recorder_change.c, the recorder's thread ---- */
 
