@@ -9,6 +9,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/tsan.h"
 #include "ctl.h"
 #include "data.h"
 #include "keys.h"
@@ -326,8 +327,12 @@ ctl_zero (struct call *call)
     return no_slab (call, q.slab);
   if (!fp_range_ok (q.offset, q.length, s->backing.size))
     return ctl_fail (call, -EINVAL, "ZERO: outside the slab");
-  if (q.length <= ZERO_INLINE)
-    return backing_zero (&s->backing, q.offset, q.length);
+  if (q.length <= ZERO_INLINE) {
+    fp_tsan_client_orders_begin ();
+    r = backing_zero (&s->backing, q.offset, q.length);
+    fp_tsan_client_orders_end ();
+    return r;
+  }
   session->zero.slab = s;
   session->zero.offset = q.offset;
   session->zero.length = q.length;

@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "base/tsan.h"
 #include "host.h"
 #include "pool_int.h"
 
@@ -279,8 +280,10 @@ zero_some (struct pool *pool, struct pool_zero *job)
 {
   uint64_t step = FP_MIN ((uint64_t) BACKING_STEP, job->length - job->zeroed);
 
+  fp_tsan_client_orders_begin ();
   job->status =
       backing_zero (&job->slab->backing, job->offset + job->zeroed, step);
+  fp_tsan_client_orders_end ();
   job->zeroed += step;
   if (job->status == 0 && job->zeroed < job->length)
     pool_enqueue_zero (pool, job);

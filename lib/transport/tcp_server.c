@@ -21,6 +21,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/tsan.h"
 #include "proto/messages.h"
 #include "transport/tcp_server.h"
 
@@ -195,8 +196,11 @@ take_payload (struct server *s, uint8_t *data, size_t length)
   uint64_t deadline = 0;
   int ret;
 
-  if (data != NULL)
+  if (data != NULL) {
+    fp_tsan_client_orders_begin ();
     memcpy (data, s->buf + s->pos, n);
+    fp_tsan_client_orders_end ();
+  }
   s->pos += n;
   if (n == length)
     return 0;
@@ -216,7 +220,9 @@ take_payload (struct server *s, uint8_t *data, size_t length)
     if (data != NULL) {
       iov[0] = (struct iovec) { data + n, left };
       iov[1] = (struct iovec) { s->buf, over };
+      fp_tsan_client_orders_begin ();
       r = receive (s, iov, 2, deadline);
+      fp_tsan_client_orders_end ();
     }
     else {
       iov[0] = (struct iovec) { s->buf, FP_MIN (left, (size_t) BUFFER) };

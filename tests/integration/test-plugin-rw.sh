@@ -7,16 +7,8 @@
 . "$FUNCTIONS"
 
 [ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
-# The order between two lanes of a client goes through the client, where
-# ThreadSanitizer does not see it. Here it is shown; other tests live with
-# tests/tsan.supp, but to compare each of so many reports with that takes the
-# server seconds, in which it does not answer.
-case $SANITIZER_PRELOAD in
-*tsan*) export LD_PRELOAD=$top_builddir/tests/.libs/tsan-order.so ;;
-esac
 start_memserver m1 --listen "unix:$tmp/m1.usock" --size 48M --slab 4M
 start_memserver m2 --listen "unix:$tmp/m2.usock" --size 48M --slab 4M
-unset LD_PRELOAD
 slab=$((4 << 20))
 ops=${OPS:-400}
 export uri seed ops slab

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* tsan.h - what ThreadSanitizer shall not look at.
+ *
+ * A client orders its own accesses to the memory that it was lent: it asks for
+ * zeros, or writes on another lane, when the reply to what came before has
+ * arrived.  ThreadSanitizer cannot see an order that goes through the client
+ * and back.  A suppression would hide the reports, but not spare their making,
+ * one for each word: a ZERO of some MiB took longer than the session's
+ * deadline.
+ *
+ * Between these two calls of one thread its writes are neither compared with
+ * others nor remembered.  Nothing otherwise.  The names are those of the
+ * runtime's interface (compiler-rt: lib/tsan/rtl/tsan_interface_ann.cpp).
+ */
+
+#ifndef BASE_TSAN_H
+#define BASE_TSAN_H
+
+#if defined __has_feature
+#if __has_feature(thread_sanitizer)
+#define FP_UNDER_TSAN 1
+#endif
+#endif
+#if defined __SANITIZE_THREAD__
+#define FP_UNDER_TSAN 1
+#endif
+
+#ifdef FP_UNDER_TSAN
+void AnnotateIgnoreWritesBegin (const char *file, int line);
+void AnnotateIgnoreWritesEnd (const char *file, int line);
+#endif
+
+static inline void
+fp_tsan_client_orders_begin (void)
+{
+#ifdef FP_UNDER_TSAN
+  AnnotateIgnoreWritesBegin (__FILE__, __LINE__);
+#endif
+}
+
+static inline void
+fp_tsan_client_orders_end (void)
+{
+#ifdef FP_UNDER_TSAN
+  AnnotateIgnoreWritesEnd (__FILE__, __LINE__);
+#endif
+}
+
+#endif
