@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_volumes.c - the messages about volumes with a name: LOOKUP, MEMBERS,
- * MAP, MAP_READ, MAP_WRITE, DELETE, VOLUMES.
+/* ctl_volumes.c - the messages about volumes that are recorded: LOOKUP,
+ * MEMBERS, MAP, MAP_READ, MAP_WRITE, DELETE, VOLUMES.
  */
 
 #include <config.h>
@@ -36,13 +36,13 @@ ctl_lookup (struct call *call)
 }
 
 static int
-check_named (struct call *call)
+check_map (struct call *call)
 {
-  return call->session->record->name[0] == '\0'
-             ? ctl_fail (call, -EINVAL,
-                         "this volume has no name: no members and no map are "
-                         "kept of it")
-             : 0;
+  return record_has_map (call->session->record)
+             ? 0
+             : ctl_fail (call, -EINVAL,
+                         "this volume has no name, and one copy of each "
+                         "piece: no members and no map are kept of it");
 }
 
 int
@@ -53,7 +53,7 @@ ctl_members (struct call *call)
   int r = fp_dec_members (&call->in, &q);
 
   if (r == 0)
-    r = check_named (call);
+    r = check_map (call);
   if (r < 0)
     return r;
   r = record_set_members (rec, &q);
@@ -86,7 +86,7 @@ ctl_map (struct call *call)
   int r = fp_dec_map_change (&call->in, &q);
 
   if (r == 0)
-    r = check_named (call);
+    r = check_map (call);
   if (r < 0)
     return r;
   return map_refused (call, record_map (call->session->record, &q));
@@ -100,7 +100,7 @@ ctl_map_read (struct call *call)
   int r = fp_dec_map_read (&call->in, &q);
 
   if (r == 0)
-    r = check_named (call);
+    r = check_map (call);
   if (r < 0)
     return r;
   record_map_read (call->session->record, &q, &p);
@@ -115,7 +115,7 @@ ctl_map_write (struct call *call)
   int r = fp_dec_map_words (&call->in, &q);
 
   if (r == 0)
-    r = check_named (call);
+    r = check_map (call);
   if (r < 0)
     return r;
   return map_refused (call, record_map_write (call->session->record, &q));

@@ -4,14 +4,15 @@
  * A volume is attached to one session at most.  When that ends, slabs without
  * a label go back to the pool; the record and what is labelled wait for the
  * client to come back until the lease is over.  One with a name waits until
- * it is deleted; for it there is also what record_volume.c is about, the list
- * of its servers and the map of its pieces.
+ * it is deleted.  For that, and for one with several copies of each piece,
+ * there is also what record_volume.c is about, the list of its servers and the
+ * map of its pieces.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
- * Memory:   a record, and a pointer for each slab; with a name also a list of
- *           members, and from when it is opened on a bit for each piece,
- *           MAX_MAP_WORDS for all volumes.
+ * Memory:   a record, and a pointer for each slab; where there is a map also a
+ *           list of members, and from when it is opened on a bit for each
+ *           copy of a piece, MAX_MAP_WORDS for all volumes.
  */
 
 #ifndef MEMSERVER_RECORD_H
@@ -137,7 +138,10 @@ uint64_t record_pieces (const struct record *r);
 /* Bits of its map. */
 uint64_t record_bits (const struct record *r);
 
-/* All of what follows is about volumes with a name.
+/* There is a list of its servers and a map of its pieces. */
+bool record_has_map (const struct record *r);
+
+/* All of what follows is about such volumes.
  *
  * -EINVAL: the list is not newer than the one there is, nor the same.
  */

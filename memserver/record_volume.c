@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record_volume.c - what a volume with a name has besides its slabs: the list
- * of its servers, and the map of its pieces.
+/* record_volume.c - what a volume that has a name, or several copies of each
+ * piece, has besides its slabs: the list of its servers, and the map of its
+ * pieces.
  */
 
 #include <config.h>
@@ -14,6 +15,12 @@
 #include "persist.h"
 #include "record.h"
 #include "server.h"
+
+bool
+record_has_map (const struct record *r)
+{
+  return r->name[0] != '\0' || r->copies > 1;
+}
 
 static bool
 same_member (const struct fp_member *a, const struct fp_member *b)
@@ -81,7 +88,7 @@ record_need_map (struct record *r)
 {
   uint64_t words = map_words (r);
 
-  if (r->map || r->name[0] == '\0')
+  if (r->map || !record_has_map (r))
     return 0;
   if (r->server->map_words + words > MAX_MAP_WORDS)
     return -ENOSPC;

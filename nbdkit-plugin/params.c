@@ -572,8 +572,6 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
                    "volume=%s and uuid=UUID contradict: the servers know a "
                    "volume with a name by that",
                    v->name);
-  if (v->copies > 1 && v->name[0] == '\0')
-    return refuse (why, "copies=%u needs volume=NAME", v->copies);
   if (v->name[0] == '\0' && (v->takeover || v->degraded))
     return refuse (why, "%s=true needs volume=NAME",
                    v->takeover ? "takeover" : "degraded");

@@ -42,6 +42,7 @@ struct fp_status_thread {
 
   /* The thread's. */
   struct fp_volume_status now;
+  char title[FP_NAME_MAX + 1]; /* its name, or its UUID */
   struct fp_server_status servers[FP_MAX_SERVERS];
   struct {
     enum fp_server_state state;
@@ -182,7 +183,12 @@ fp_status_new (struct fp_status_thread **out, const char *path,
 static void
 look (struct fp_status_thread *s)
 {
+  char uuid[FP_UUID_STR_MAX];
+
   fp_volume_status (s->volume, &s->now);
+  fp_uuid_format (&s->now.uuid, uuid);
+  snprintf (s->title, sizeof s->title, "%s",
+            s->now.name[0] != '\0' ? s->now.name : uuid);
   for (unsigned i = 0; i < s->now.nr_servers; i++)
     fp_volume_server_status (s->volume, i, &s->servers[i]);
 }
@@ -286,7 +292,7 @@ log_taken (struct fp_status_thread *s)
   s->taken_logged = true;
 }
 
-/* Which servers of a volume with a name do not know of every change. */
+/* Which servers of a volume that is recorded do not know of every change. */
 static void
 log_members (struct fp_status_thread *s)
 {
@@ -297,7 +303,7 @@ log_members (struct fp_status_thread *s)
             "volume %s: not more than half of the servers that knew of every "
             "change are there: nothing is made or given back, and what the "
             "others do not have cannot be read",
-            s->now.name);
+            s->title);
   s->frozen_logged = s->now.frozen;
   for (unsigned i = 0; i < s->now.nr_servers; i++) {
     const struct fp_server_status *server = &s->servers[i];
@@ -307,11 +313,11 @@ log_members (struct fp_status_thread *s)
       continue;
     if (s->logged[i].joining && !joining)
       fp_log (FP_LOG_INFO, "volume %s: server %s knows which pieces exist",
-              s->now.name, server->addr);
+              s->title, server->addr);
     s->logged[i].joining = joining;
     if (left_out != s->logged[i].left_out)
       fp_log (left_out ? FP_LOG_WARN : FP_LOG_INFO, "volume %s: server %s %s",
-              s->now.name, server->addr,
+              s->title, server->addr,
               left_out ? "is left out: it does not know of every change"
                        : "knows of every change again");
     s->logged[i].left_out = left_out;
@@ -346,12 +352,12 @@ log_degraded (struct fp_status_thread *s)
     fp_log (FP_LOG_WARN,
             "volume %s: %" PRIu64 " of %" PRIu64
             " pieces have fewer than %u copies: %s are to be copied",
-            s->now.name, s->now.pieces_degraded, s->now.pieces, s->now.copies,
+            s->title, s->now.pieces_degraded, s->now.pieces, s->now.copies,
             size);
   }
   else if (degraded != s->degraded_logged) {
     fp_log (FP_LOG_INFO, "volume %s: all pieces have %u copies again",
-            s->now.name, s->now.copies);
+            s->title, s->now.copies);
   }
   s->degraded_logged = degraded;
 }

@@ -79,8 +79,8 @@ check_copies (int index)
   return say_error ("swapon: /dev/nbd%d has one copy of each page: when a"
                     " memory server dies, so do the programs that are swapped"
                     " out to it, and perhaps this host. Attach one with"
-                    " volume=NAME copies=2 and two servers, or accept that"
-                    " with --single-copy",
+                    " copies=2 and two servers, or accept that with"
+                    " --single-copy",
                     index);
 }
 

@@ -252,8 +252,7 @@ look_at_swap (struct doctor *d, const struct doctor_volume *v)
                 index);
   if (volume && doctor_num (volume, "copies") < 2)
     doctor_say (d, DOCTOR_WARNING,
-                "attach one with volume=NAME copies=2, and at least two "
-                "servers",
+                "attach one with copies=2, and at least two servers",
                 "/dev/nbd%d has one copy: when a server dies, so do the "
                 "programs that are swapped out to it",
                 index);

@@ -115,7 +115,7 @@ struct fp_link {
   struct fp_uuid client; /* what it is called in HELLO, each time */
   struct fp_session s;
   const struct fp_transport_ops *ops;
-  struct link_record *record; /* NULL: the volume has no name */
+  struct link_record *record; /* NULL: the volume is not recorded */
   bool joins;                 /* while the volume is used */
   struct fp_uuid expected;    /* joins: it has to be this one */
   bool made;                  /* the volume was new to the server */
@@ -124,6 +124,7 @@ struct fp_link {
   uint64_t epoch;   /* of the volume there, when it was last opened */
   bool learned;     /* all that it held at the start was listed once */
   bool lost;        /* it forgot a volume that it had */
+  bool anew;        /* and is told of it once more */
   uint32_t attempt; /* how often it tried to come up */
   unsigned ping_ms;
   struct pollfd fds[2 + FP_MAX_LANES + 1];

@@ -32,7 +32,7 @@ fp_link_renew (struct fp_link *l, const struct fp_addr *addr,
   l->control = NULL;
   l->name[0] = l->why[0] = '\0';
   l->slabs_total = l->slabs_free = l->wanted = l->reconnects = 0;
-  l->shut = l->made = l->opened = l->learned = l->lost = false;
+  l->shut = l->made = l->opened = l->learned = l->lost = l->anew = false;
   l->learn_end_ns = l->epoch = 0;
   l->ops = NULL;
   atomic_store (&l->stop, false);
@@ -146,7 +146,7 @@ link_recount (struct fp_link *l, uint64_t deadline_ns)
   /* Of one that joins: until it is counted.  Of one that leaves it would be
    * the others.
    */
-  if (p->name[0] != '\0' || q.servers == atomic_load (&l->told) ||
+  if (fp_volume_is_recorded (p) || q.servers == atomic_load (&l->told) ||
       (atomic_load (&l->v->closed) >> l->index & 1)) {
     fp_volume_counted (l->v); /* another one may be down by now */
     return 0;

@@ -34,7 +34,7 @@ struct link_record {
 int
 link_record_new (struct fp_link *l)
 {
-  if (l->v->p.name[0] == '\0')
+  if (!fp_volume_is_recorded (&l->v->p))
     return 0;
   l->record = calloc (1, sizeof *l->record);
   return l->record == NULL ? -ENOMEM : 0;

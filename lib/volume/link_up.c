@@ -14,6 +14,20 @@
 
 #define PING_MAX_MS 5000
 
+/* A server that has nothing of a volume that will end with this client gets it
+ * anew, if nothing is known of what it may have had: it was away when the
+ * volume was taken up again, and all that only it can have had was found to be
+ * lost then.
+ */
+static bool
+comes_late (const struct fp_link *l)
+{
+  const struct fp_volume_params *p = &l->v->p;
+
+  return !l->opened && p->name[0] == '\0' && fp_volume_is_mirrored (l->v) &&
+         (p->away >> l->index & 1);
+}
+
 static int
 open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
              char why[FP_WHY_MAX])
@@ -70,8 +84,15 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
       return -EBUSY;
     }
   }
-  if (r == -ENOENT && l->learned && !atomic_load (&l->lost_any) &&
-      atomic_load (&l->pieces) == 0) {
+  if (r == -ENOENT && comes_late (l) && !atomic_load (&l->v->started)) {
+    snprintf (why, FP_WHY_MAX, "it has nothing of this volume");
+    return -ENOTCONN;
+  }
+  if (r == -ENOENT &&
+      (comes_late (l) || (l->learned && !atomic_load (&l->lost_any) &&
+                          atomic_load (&l->pieces) == 0))) {
+    /* If the answer is lost it looks as if it had been there all along. */
+    l->anew = true;
     q.flags |= FP_OPEN_CREATE;
     q.servers = nr;
     r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
@@ -181,7 +202,8 @@ check_server (struct fp_link *l, char why[FP_WHY_MAX])
                                        : NULL;
 
   if (l->opened || expected == NULL ||
-      fp_uuid_eq (expected, &l->s.hello.server))
+      fp_uuid_eq (expected, &l->s.hello.server) ||
+      (comes_late (l) && atomic_load (&l->v->started)))
     return 0;
   snprintf (why, FP_WHY_MAX,
             "it came back with nothing, or another server answers there");
@@ -275,7 +297,8 @@ link_come_up (struct fp_link *l, char why[FP_WHY_MAX])
       l->reconnects++;
   }
   atomic_store (&l->down_ns, 0);
-  fp_recorder_up (l->v, l->index, &l->s.hello.server);
+  fp_recorder_up (l->v, l->index, &l->s.hello.server, l->anew);
+  l->anew = false;
   link_move (l, FP_SERVER_UP);
   fp_volume_counted (l->v);
   fp_mirror_poke (l->v);

@@ -208,6 +208,12 @@ look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
     return 0;
   if (r < 0)
     return probe_say (r, why, "resume: %s: %s", where, fp_ctl_why (s->ctl));
+  if (said->volume.copies != p->copies)
+    return probe_say (-EINVAL, why,
+                      "copies: the volume has %u of each piece (on %s): say "
+                      "copies=%u to take it up again",
+                      (unsigned) said->volume.copies, where,
+                      (unsigned) said->volume.copies);
   return probe_take_stripe (p, &said->volume, where, why);
 }
 
@@ -300,11 +306,12 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   uint64_t room = 0;
   char where[FP_ADDR_MAX + 1];
   char slab[FP_SIZE_STR_MAX], free_size[FP_SIZE_STR_MAX];
-  bool held = p->resume && p->name[0] == '\0'; /* by a lease */
+  bool held = p->resume && !fp_volume_is_recorded (p); /* by a lease */
   bool maps = false;
   int r;
 
-  if (p->name[0] != '\0') {
+  /* There is nothing to ask about one that is to be made. */
+  if (p->name[0] != '\0' || (p->resume && p->copies > 1)) {
     r = fp_probe_named (p, why);
     if (r < 0)
       return r;

@@ -25,13 +25,13 @@ probe_check_joins (const struct looks *all, const struct look *volume,
         -EEXIST, why,
         "server=%s has pieces of volume %s of a time when it was one "
         "of its servers: start it anew, without them",
-        k->where, all->p->name);
+        k->where, all->title);
   if (k->slab_size != slab_size) {
     fp_format_size (k->slab_size, theirs);
     fp_format_size (slab_size, ours);
     return probe_say (-EINVAL, why,
                       "server=%s lends slabs of %s, volume %s has slabs of %s",
-                      k->where, theirs, all->p->name, ours);
+                      k->where, theirs, all->title, ours);
   }
   return 0;
 }
@@ -76,7 +76,7 @@ probe_add_joins (struct looks *all, char why[FP_WHY_MAX])
       continue;
     if (n == FP_MAX_MEMBERS || n == FP_MAX_SERVERS)
       return probe_say (-EINVAL, why,
-                        "volume %s has as many servers as it can", p->name);
+                        "volume %s has as many servers as it can", all->title);
     all->joins[n - all->list->count] = i;
     p->members.members[n] = (struct fp_member) { .server = k->server };
     p->servers[n] = k->addr;
@@ -99,14 +99,14 @@ leave (struct looks *all, const struct fp_addr *addr, char why[FP_WHY_MAX])
   if (m == all->list->count)
     return probe_say (-ENOENT, why,
                       "remove=%s: it is not one of the servers of volume %s",
-                      where, all->p->name);
+                      where, all->title);
   k = all->at[m] >= 0 ? &all->look[all->at[m]] : NULL;
   if (k != NULL && k->knows && k->said.volume.slabs > 0)
     return probe_say (-ENOTEMPTY, why,
                       "remove=%s: it holds %" PRIu64
                       " pieces of volume %s: move "
                       "them to the others first (farpage drain)",
-                      where, k->said.volume.slabs, all->p->name);
+                      where, k->said.volume.slabs, all->title);
   if ((k == NULL || !k->knows) && !all->p->degraded && !all->p->force)
     return probe_say (
         -ENOTCONN, why,
@@ -157,13 +157,19 @@ check_newest (const struct looks *all, unsigned current, unsigned away,
   if (away == 0 || !fp_roster_may_shrink (current, away, p->copies) ||
       (p->force && (p->away & ~p->leaves) == 0))
     return 0;
+  if (p->name[0] == '\0')
+    return probe_say (-EROFS, why,
+                      "volume %s: so many of its servers are away, or have "
+                      "forgotten it, that the copies that are here may be "
+                      "old: start one more of them, with what it had",
+                      all->title);
   if (p->copies > 1)
     return probe_say (-EROFS, why,
                       "volume %s: so many of its servers are away that the "
                       "copies that are here may be old: start one more of "
                       "them, or, if they are gone for good, remove= them with "
                       "force=true",
-                      p->name);
+                      all->title);
   if (p->leaves == 0)
     return 0; /* what can be read is: recorder.h, 'frozen' */
   return probe_say (-EROFS, why,
@@ -171,7 +177,7 @@ check_newest (const struct looks *all, unsigned current, unsigned away,
                     "pieces exist: copy what can be read (degraded=true) to "
                     "another volume, or say with force=true that those that "
                     "leave are dead for good",
-                    p->name);
+                    all->title);
 }
 
 /* One that is gone for good may be the one that knows: who stays has to.  All
@@ -189,7 +195,7 @@ probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
           -ENOTCONN, why,
           "a server of volume %s can only be replaced or removed "
           "while all the others are there: %s does not answer",
-          p->name, all->list->members[m].addr);
+          all->title, all->list->members[m].addr);
     if (!all->list->members[m].current)
       continue;
     current++;
@@ -201,6 +207,6 @@ probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
                       "volume %s: none of the servers that stay knows which "
                       "pieces exist: copy what can be read%s to another "
                       "volume",
-                      p->name, p->copies > 1 ? "" : " (degraded=true)");
+                      all->title, p->copies > 1 ? "" : " (degraded=true)");
   return check_newest (all, current, away, why);
 }

@@ -49,7 +49,7 @@ probe_check_attached (const struct looks *all, char why[FP_WHY_MAX])
         -EBUSY, why,
         "%s: volume %s is attached to %s since %s: detach it there, "
         "or take it away with takeover=true",
-        all->look[i].where, all->p->name,
+        all->look[i].where, all->title,
         v->client[0] != '\0' ? v->client : "a client", since);
   }
   return 0;
@@ -77,7 +77,7 @@ probe_await_fenced (const struct looks *all, uint64_t *deadline,
   probe_say (-EBUSY, why,
              "%s: %s may still believe that it has volume %s, until its lease "
              "there is over",
-             k->where, k->said.volume.client, p->name);
+             k->where, k->said.volume.client, all->title);
   if (*deadline == 0 && ms <= FENCED_MS) {
     *deadline = fp_deadline_in_ms (ms + FENCED_MORE_MS);
     if (p->waits != NULL)

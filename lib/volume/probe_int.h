@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* probe_int.h - what was found out about a volume with a name: probe_named.c
- * asks, probe_held.c says whether somebody has it, probe_change.c who is to
- * join and to leave; probe.c does the rest.
+/* probe_int.h - what was found out about a volume that is recorded:
+ * probe_named.c asks, probe_held.c says whether somebody has it,
+ * probe_change.c who is to join and to leave; probe.c does the rest.
  */
 
 #ifndef FP_PROBE_INT_H
@@ -26,6 +26,7 @@ struct looks {
   struct fp_volume_params was; /* *p, before it was filled in */
   bool again;                  /* resume: it has to be there */
   struct fp_uuid uuid;         /* and be that one, unless nil */
+  char title[FP_NAME_MAX + 1]; /* for who reads what is wrong */
   unsigned nr;
   const struct fp_members *list; /* the one that counts, or NULL */
   /* Who of the list is which look, or -1. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* probe_named.c - what is there of a volume with a name: asked of the servers
- * that the user named, and then of those that they name.
+/* probe_named.c - what is there of a volume that is recorded: asked of the
+ * servers that the user named, and then of those that they name.  One without
+ * a name is asked for to be taken up again, by its UUID.
  */
 
 #include <config.h>
@@ -21,6 +22,7 @@
 #include "volume/probe_named.h"
 #include "volume/roster.h"
 #include "volume/session.h"
+#include "volume/volume_int.h"
 
 #define PROBE_MS 3000 /* at least, for each server */
 /* A client that was killed is gone as soon as its server has heard of it. */
@@ -36,6 +38,15 @@ probe_say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
   vsnprintf (why, FP_WHY_MAX, fmt, args);
   va_end (args);
   return e;
+}
+
+/* There is no other way to come back to one that ends with its client, and
+ * nobody to say degraded=true.
+ */
+static bool
+may_do_without (const struct looks *all)
+{
+  return all->p->degraded || all->p->name[0] == '\0';
 }
 
 static void
@@ -117,7 +128,7 @@ check_same_volume (const struct looks *all, char why[FP_WHY_MAX])
     fp_uuid_format (&b->said.volume.uuid, other);
     return probe_say (-EEXIST, why,
                       "the name %s is used by two volumes: %s on %s, %s on %s",
-                      all->p->name, one, a->where, other, b->where);
+                      all->title, one, a->where, other, b->where);
   }
   return 0;
 }
@@ -141,27 +152,30 @@ check_shape (const struct looks *all, char why[FP_WHY_MAX])
 
     if (!all->look[i].knows)
       continue;
-    if (v->ephemeral)
+    if (v->ephemeral != (p->name[0] == '\0'))
       return probe_say (-EEXIST, why,
-                        "%s: its volume %s has no name of its own",
-                        all->look[i].where, p->name);
+                        v->ephemeral
+                            ? "%s: its volume %s has no name of its own"
+                            : "%s: its volume %s has a name, and is to "
+                              "be attached by that",
+                        all->look[i].where, all->title);
     if (p->size != 0 && v->size != p->size)
       return probe_say (-EINVAL, why,
                         "size: volume %s has %" PRIu64
                         " bytes (%s, on %s), not %" PRIu64
                         " (%s): leave size= out to attach it",
-                        p->name, v->size, size_text (v->size, a),
+                        all->title, v->size, size_text (v->size, a),
                         all->look[i].where, p->size, size_text (p->size, b));
     if (p->slab_size != 0 && v->slab_size != p->slab_size)
       return probe_say (-EINVAL, why,
                         "slab: volume %s has slabs of %s (on %s), not of %s",
-                        p->name, size_text (v->slab_size, a),
+                        all->title, size_text (v->slab_size, a),
                         all->look[i].where, size_text (p->slab_size, b));
     if (p->copies != 0 && v->copies != p->copies)
       return probe_say (-EINVAL, why,
                         "copies: volume %s has %u of each piece (on %s), not "
                         "%u: leave copies= out to attach it",
-                        p->name, (unsigned) v->copies, all->look[i].where,
+                        all->title, (unsigned) v->copies, all->look[i].where,
                         p->copies);
     if (v->copies > FP_MAX_COPIES)
       return probe_say (-EPROTO, why, "%s: a volume of %u copies",
@@ -277,7 +291,7 @@ check_members (const struct looks *all, char why[FP_WHY_MAX])
         -EINVAL, why,
         "server=%s is not one of the servers of volume %s: these are %s; "
         "with add=true it joins them",
-        k->where, all->p->name, names);
+        k->where, all->title, names);
   }
   return 0;
 }
@@ -292,19 +306,19 @@ is_missing (const struct looks *all, uint32_t m, char why[FP_WHY_MAX])
     return probe_say (
         -ENOENT, why,
         "%s: it does not know volume %s any more: what it had is lost",
-        all->look[i].where, all->p->name);
+        all->look[i].where, all->title);
   if (there >= 0 && all->look[there].answers)
     return probe_say (
         -ENOENT, why,
         "%s: it came back without volume %s, or is another server: "
         "what it had is lost, unless server=ADDR names the right one; "
         "with server=%s add=true it joins as a new one",
-        addr, all->p->name, addr);
+        addr, all->title, addr);
   return probe_say (
       -ENOTCONN, why,
       "volume %s: its server %s does not answer (%.*s): server=ADDR "
       "may name it elsewhere",
-      all->p->name, addr, FP_WHY_MAX / 2,
+      all->title, addr, FP_WHY_MAX / 2,
       there >= 0 ? all->look[there].why : "not an address for here");
 }
 
@@ -330,6 +344,16 @@ take_domains (const struct looks *all, const struct fp_members *list,
             FP_NAME_MAX + 1);
 }
 
+/* It has what there was of the volume.  One that ends with its client is gone
+ * when a lease is over, and whoever was given it anew knows it, and nothing of
+ * it, until it has a list.
+ */
+static bool
+has_all (const struct looks *all, const struct look *k)
+{
+  return k->knows && (all->p->name[0] != '\0' || k->said.members.version > 0);
+}
+
 /* The volume is there: all its servers, and which of them are not. */
 static int
 take_members (struct looks *all, char why[FP_WHY_MAX])
@@ -352,13 +376,13 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
     const struct look *k = all->at[m] >= 0 ? &all->look[all->at[m]] : NULL;
     int there = probe_find_addr (all, list->members[m].addr);
 
-    if (k != NULL && k->knows) {
+    if (k != NULL && has_all (all, k)) {
       p->servers[m] = k->addr;
       any |= list->members[m].current;
       continue;
     }
     is_missing (all, m, why);
-    if (!p->degraded && !(p->leaves >> m & 1)) {
+    if (!may_do_without (all) && !(p->leaves >> m & 1)) {
       size_t n = strlen (why);
 
       snprintf (why + n, FP_WHY_MAX - n,
@@ -377,7 +401,7 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
         -ENOTCONN, why,
         "volume %s: none of the servers that know which pieces exist "
         "is there",
-        p->name);
+        all->title);
   return probe_check_left (all, why);
 }
 
@@ -402,12 +426,12 @@ begin_volume (struct looks *all, const struct look *known,
     return probe_say (-ENOENT, why,
                       "none of the servers that are named has volume %s: add= "
                       "and remove= need one that has it",
-                      p->name);
+                      all->title);
   if (r == 0 && known == NULL && p->takeover)
     return probe_say (-ENOENT, why,
                       "nobody knows volume %s: is %s one of its servers? "
                       "Without takeover= it is made",
-                      p->name, all->look[0].where);
+                      all->title, all->look[0].where);
   if (r < 0)
     return r;
   for (unsigned i = 0; i < all->nr; i++)
@@ -415,11 +439,11 @@ begin_volume (struct looks *all, const struct look *known,
       return probe_say (
           -EIO, why,
           "%s: it has pieces of volume %s, and no list of its servers",
-          all->look[i].where, p->name);
+          all->look[i].where, all->title);
   if (known == NULL && p->size == 0)
     return probe_say (-ENOENT, why,
                       "there is no volume %s: size=SIZE is needed to make it",
-                      p->name);
+                      all->title);
   if (known != NULL) {
     p->uuid = known->said.volume.uuid;
     p->size = known->said.volume.size;
@@ -438,7 +462,8 @@ attach (struct looks *all, char why[FP_WHY_MAX])
 
   all->nr = 0;
   for (unsigned i = 0; i < p->nr_servers; i++)
-    look_at (all, &p->servers[i], true, NULL);
+    look_at (all, &p->servers[i], true,
+             p->name[0] == '\0' ? &all->uuid : NULL);
   r = check_twice (all, why);
   if (r < 0)
     return r;
@@ -450,13 +475,13 @@ attach (struct looks *all, char why[FP_WHY_MAX])
                      -ENOENT, why,
                      "volume %s is gone: it was deleted, or its servers were "
                      "started anew",
-                     p->name);
+                     all->title);
   if (known == NULL)
     return begin_volume (all, NULL, why);
   if (all->again && !fp_uuid_is_nil (&all->uuid) &&
       !fp_uuid_eq (&all->uuid, &known->said.volume.uuid))
     return probe_say (-ENOENT, why, "volume %s is gone: this is another one",
-                      p->name);
+                      all->title);
   r = check_same_volume (all, why);
   if (r < 0)
     return r;
@@ -496,6 +521,7 @@ fp_probe_named (struct fp_volume_params *p, char why[FP_WHY_MAX])
   all->p = p;
   all->again = p->resume;
   all->uuid = p->uuid;
+  fp_volume_title (p, all->title);
   p->resume = false;
   p->away = 0;
   all->was = *p;

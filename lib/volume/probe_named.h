@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* probe_named.h - the part of fp_volume_probe that is about volumes with a
- * name.
+/* probe_named.h - the part of fp_volume_probe that is about volumes that are
+ * recorded (fp_volume_is_recorded).
  */
 
 #ifndef FP_PROBE_NAMED_H
@@ -8,7 +8,8 @@
 
 #include "volume/volume.h"
 
-/* Is the volume p->name there, and on which servers?  Fills p->servers, uuid,
+/* Is the volume p->name there (or with resume that of p->uuid, if it has no
+ * name), and on which servers?  Fills p->servers, uuid,
  * size, slab_size, resume, members and away.
  */
 int fp_probe_named (struct fp_volume_params *p, char why[FP_WHY_MAX]);

@@ -465,7 +465,7 @@ fp_recorder_new (struct fp_volume *v)
 {
   struct fp_recorder *r;
 
-  if (v->p.name[0] == '\0')
+  if (!fp_volume_is_recorded (&v->p))
     return 0;
   r = calloc (1, sizeof *r);
   if (r == NULL)

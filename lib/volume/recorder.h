@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* recorder.h - what the servers of a volume with a name keep about it, and
- * how it is kept in step with what the client does: which pieces exist (the
- * map), and who the servers are (the list of members).  docs/PROTOCOL.md,
- * 'Volumes with a name', has the rules; this is who follows them.
+/* recorder.h - what the servers of a volume that has a name, or copies, keep
+ * about it, and how it is kept in step with what the client does: which pieces
+ * exist (the map), and who the servers are (the list of members).
+ * docs/PROTOCOL.md, 'Volumes with a name', has the rules; this is who follows
+ * them.
  *
  * One thread, the recorder, decides what all the servers are told next; each
  * link's thread tells its own.  A change of the map is over when every
@@ -46,8 +47,8 @@
 
 struct fp_recorder;
 
-/* In v->recorder, for a volume with a name; the calls below do nothing for
- * one without.
+/* In v->recorder, for a volume that is recorded (fp_volume_is_recorded); the
+ * calls below do nothing for another one.
  */
 int fp_recorder_new (struct fp_volume *v);
 void fp_recorder_free (struct fp_volume *v);
@@ -67,9 +68,11 @@ void fp_recorder_rest (struct fp_volume *v);
 /* No server was told of any list yet.  Of the start's thread. */
 bool fp_recorder_untouched (struct fp_volume *v);
 
-/* A link came up, to a server of that name; or is down. */
+/* A link came up, to a server of that name; or is down.  anew: it had
+ * forgotten the volume, and was told of it again.
+ */
 void fp_recorder_up (struct fp_volume *v, unsigned server,
-                     const struct fp_uuid *uuid);
+                     const struct fp_uuid *uuid, bool anew);
 void fp_recorder_down (struct fp_volume *v, unsigned server);
 /* A link has done what it was asked to. */
 void fp_recorder_wake (struct fp_volume *v);

@@ -30,7 +30,7 @@ bit (unsigned server)
 
 void
 fp_recorder_up (struct fp_volume *v, unsigned server,
-                const struct fp_uuid *uuid)
+                const struct fp_uuid *uuid, bool anew)
 {
   struct fp_recorder *r = v->recorder;
 
@@ -38,7 +38,7 @@ fp_recorder_up (struct fp_volume *v, unsigned server,
     return;
   FP_LOCK_SCOPE (&r->lock);
   r->up |= bit (server);
-  if (!fp_uuid_eq (&r->uuid[server], uuid)) {
+  if (anew || !fp_uuid_eq (&r->uuid[server], uuid)) {
     r->restarted |= bit (server);
     /* Before the first list nothing is given to anybody. */
     if (!fp_uuid_is_nil (&r->uuid[server]))

@@ -99,7 +99,7 @@ recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
       members) {
     snprintf (why, FP_WHY_MAX,
               "volume %s: not all of its servers recorded which copies count",
-              r->v->p.name);
+              r->v->title);
     return -EIO;
   }
   return 0;

@@ -35,7 +35,7 @@ changed (struct fp_recorder *r, char why[FP_WHY_MAX])
 {
   return say (-EAGAIN, why,
               "volume %s: another client changed it meanwhile: try again",
-              r->v->p.name);
+              r->v->title);
 }
 
 /* Nobody has written to it: the list is to be made. */
@@ -52,7 +52,7 @@ begin_new (struct fp_recorder *r, char why[FP_WHY_MAX])
       return say (-EIO, why,
                   "volume %s: a server has pieces of it, and no list of its "
                   "servers",
-                  p->name);
+                  r->v->title);
     r->list.members[i].server = r->uuid[i];
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
@@ -75,8 +75,8 @@ take_list (struct fp_recorder *r, const struct fp_members *list,
     return changed (r, why);
   if (list->version >= FP_ROSTER_VERSION_MAX)
     return say (-EPROTO, why,
-                "volume %s: a list of servers of version %" PRIu64, p->name,
-                list->version);
+                "volume %s: a list of servers of version %" PRIu64,
+                r->v->title, list->version);
   r->list.version = list->version;
   r->list.count = r->v->nr_links;
   for (unsigned i = 0; i < r->v->nr_links; i++) {
@@ -108,7 +108,8 @@ take_list (struct fp_recorder *r, const struct fp_members *list,
     r->durable &= ~p->away;
     r->list.version += FP_ROSTER_FORCED;
     if (r->list.version >= FP_ROSTER_VERSION_MAX)
-      return say (-EOVERFLOW, why, "volume %s: force=true too often", p->name);
+      return say (-EOVERFLOW, why, "volume %s: force=true too often",
+                  r->v->title);
   }
   r->anchor = r->durable;
   for (unsigned i = 0; i < r->v->nr_links; i++) {

@@ -54,9 +54,9 @@ bit (unsigned i)
 }
 
 static bool
-is_named (const struct fp_volume *v)
+is_recorded (const struct fp_volume *v)
 {
-  return v->p.name[0] != '\0';
+  return fp_volume_is_recorded (&v->p);
 }
 
 static bool
@@ -281,8 +281,8 @@ take_place (struct fp_volume *v, unsigned i, const struct fp_server_name *name,
 }
 
 static int
-join_named (struct fp_volume *v, unsigned i, const struct fp_server_name *name,
-            char why[FP_WHY_MAX])
+join_recorded (struct fp_volume *v, unsigned i,
+               const struct fp_server_name *name, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
   int r = fp_recorder_join (v, i, name, change_deadline (v));
@@ -358,8 +358,8 @@ fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
     return r;
   atomic_fetch_or (&v->fresh, bit ((unsigned) i));
   atomic_fetch_and (&v->gone, ~bit ((unsigned) i));
-  r = is_named (v) ? join_named (v, (unsigned) i, name, why)
-                   : join_counted (v, (unsigned) i, why);
+  r = is_recorded (v) ? join_recorded (v, (unsigned) i, name, why)
+                      : join_counted (v, (unsigned) i, why);
   fp_volume_wake_lanes (v);
   return r;
 }
@@ -407,7 +407,7 @@ check_lost (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
     if (fp_piece_state (p) != FP_PIECE_LOST ||
         atomic_load (&p->server) != server)
       continue;
-    if (!is_named (v))
+    if (!is_recorded (v))
       return say (-EIO, why,
                   "%s: what it had is lost, and nobody else knows that: it "
                   "stays, until the volume is detached",
@@ -426,6 +426,7 @@ static int
 empty (struct fp_volume *v, unsigned server, bool *was_drained,
        char why[FP_WHY_MAX])
 {
+  bool named = v->p.name[0] != '\0';
   uint64_t deadline = change_deadline (v);
   struct fp_drain_status d;
   struct fp_link_room room;
@@ -446,11 +447,10 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
                 "%s is not there, and holds %" PRIu64
                 " pieces of this volume, which would be lost%s%s%s",
                 where, room.held,
-                is_named (v) ? ": if it is dead for good, detach the volume, "
-                               "and attach it with remove="
-                             : "",
-                is_named (v) ? where : "",
-                is_named (v) ? " degraded=true" : "");
+                named ? ": if it is dead for good, detach the volume, "
+                        "and attach it with remove="
+                      : "",
+                named ? where : "", named ? " degraded=true" : "");
   if (d.state == FP_DRAIN_MOVING)
     return say (-ENOTEMPTY, why,
                 "%s is still being drained: %" PRIu64 " pieces are left",
@@ -477,7 +477,7 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
 }
 
 static int
-leave_named (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+leave_recorded (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
   /* First: who takes it up again must not name one that has left. */
@@ -544,7 +544,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
              where);
     goto reopen;
   }
-  r = is_named (v) ? leave_named (v, i, why) : leave_counted (v, i, why);
+  r = is_recorded (v) ? leave_recorded (v, i, why) : leave_counted (v, i, why);
   if (r < 0)
     goto reopen;
   up = is_up (v, i);

@@ -28,9 +28,9 @@
 #define COUNTED (-2)
 
 static bool
-is_named (const struct fp_volume *v)
+is_recorded (const struct fp_volume *v)
 {
-  return v->p.name[0] != '\0';
+  return fp_volume_is_recorded (&v->p);
 }
 
 /* COUNTED: all that are up know how many there are, and that is somebody.
@@ -44,7 +44,7 @@ look (struct fp_volume *v, bool all)
   unsigned nr = atomic_load (&v->servers), know = 0;
   int missing = NOBODY;
 
-  if (is_named (v))
+  if (is_recorded (v))
     return COUNTED;
   for (unsigned i = 0; i < atomic_load (&v->nr_links); i++) {
     struct fp_link_room room;
@@ -106,7 +106,7 @@ fp_volume_counted (struct fp_volume *v)
     for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
       if (set >> i & 1)
         fp_link_unshut (v->links[i]);
-    if (!is_named (v))
+    if (!is_recorded (v))
       atomic_fetch_and (&v->fresh, ~set);
     atomic_fetch_and (&v->closed, ~set);
     atomic_store (&v->uncounted, 0);

@@ -72,8 +72,7 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   if (p->nr_servers == 0 || p->nr_servers > FP_MAX_SERVERS || p->size == 0 ||
       p->size % 512 != 0 || p->lanes == 0 || p->lanes > FP_MAX_LANES ||
       p->slots == 0 || p->slot_size == 0 || p->slot_size % 4096 != 0 ||
-      p->copies == 0 || p->copies > FP_MAX_COPIES ||
-      (p->copies > 1 && p->name[0] == '\0'))
+      p->copies == 0 || p->copies > FP_MAX_COPIES)
     return -EINVAL;
   v = calloc (1, sizeof *v);
   if (v == NULL)
@@ -101,6 +100,7 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   }
   if (r == 0 && fp_uuid_is_nil (&v->p.uuid))
     r = fp_uuid_generate (&v->p.uuid);
+  fp_volume_title (&v->p, v->title);
   if (r == 0)
     r = fp_recorder_new (v);
   for (unsigned i = 0; r == 0 && i < v->nr_links; i++)
@@ -201,7 +201,9 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   fp_mover_stop (v->mover);
   fp_manager_stop (v);
   fp_recorder_stop (v);
-  fp_recorder_rest (v);
+  /* Nobody comes after who gives it up. */
+  if (!discard || v->p.name[0] != '\0')
+    fp_recorder_rest (v);
   for (unsigned i = 0; i < v->nr_links; i++)
     fp_link_stop (v->links[i], discard);
   for (unsigned i = 0; i < v->nr_links; i++)

@@ -11,6 +11,7 @@
 #define FP_VOLUME_INT_H
 
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include <pthread.h>
 
@@ -44,7 +45,7 @@ struct fp_volume {
   _Atomic uint64_t gone;   /* no servers (yet, any more): sets of places */
   _Atomic uint64_t closed; /* they get nothing: joining, leaving, gone */
   _Atomic uint64_t fresh;  /* joining, and never current yet */
-  /* With a name: perhaps in no list that whoever attaches it next will find,
+  /* If recorded: perhaps in no list that whoever attaches it next will find,
    * as who they are now; they get nothing either (recorder_change.c).
    */
   _Atomic uint64_t unlisted;
@@ -52,7 +53,8 @@ struct fp_volume {
   /* Closed, until the others know how many there are: servers_count.c. */
   _Atomic uint64_t uncounted;
   pthread_mutex_t count_lock;   /* who changes that */
-  struct fp_recorder *recorder; /* NULL: it has no name */
+  struct fp_recorder *recorder; /* NULL: it is not recorded */
+  char title[FP_NAME_MAX + 1];  /* its name, or its UUID */
   _Atomic bool started, taken;  /* by another client */
   _Atomic unsigned next_lane;
   _Atomic uint64_t zeros, trims, flushes;
@@ -98,6 +100,26 @@ bool fp_manager_claim (struct fp_volume *v, unsigned server, unsigned has);
 void fp_manager_unclaim (struct fp_volume *v, unsigned server);
 /* All pieces get memory now: reserve=full. */
 int fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
+
+/* Its servers keep a list of themselves and a map of what exists (recorder.h):
+ * of one that outlives its client, and of one with several copies of each
+ * piece, where it has to be known which of them count.
+ */
+static inline bool
+fp_volume_is_recorded (const struct fp_volume_params *p)
+{
+  return p->name[0] != '\0' || p->copies > 1;
+}
+
+/* Its name, or its UUID if it has none. */
+static inline void
+fp_volume_title (const struct fp_volume_params *p, char out[FP_NAME_MAX + 1])
+{
+  char uuid[FP_UUID_STR_MAX];
+
+  fp_uuid_format (&p->uuid, uuid);
+  snprintf (out, FP_NAME_MAX + 1, "%s", p->name[0] != '\0' ? p->name : uuid);
+}
 
 /* How long a volume may take to start, beside the time that its servers need
  * to name what they have of it.

@@ -14,6 +14,7 @@
 #   pids     files with the process numbers of the servers, if somebody starts
 #            those again when they end
 #   hosts    files which the servers see as /proc/meminfo, if they do
+#   uuid     of the volume, if it has no name: then a client can only be killed
 
 import collections
 import json
@@ -34,6 +35,7 @@ print("seed=%s steps=%s" % (env["seed"], env["steps"]), flush=True)
 size, slab = int(env["size"]), int(env["slab"])
 addresses = env["servers"].split()
 copies = int(env.get("copies", "1"))
+uuid = env.get("uuid")
 PATIENCE = 60  # seconds: this finds wrong data, and what hangs, not what is slow
 
 BLOCK = 4096
@@ -68,11 +70,18 @@ class Client:
         named = addresses if Client.count == 1 else [rnd.choice(addresses)]
         self.process = subprocess.Popen(
             shlex.split(env["nbdkit"]) +
-            ["-f", "-U", self.sock, env["FARPAGE_PLUGIN"], "volume=model",
+            ["-f", "-U", self.sock, env["FARPAGE_PLUGIN"], *self.volume(),
              "connections=2", "status=" + self.name + ".status",
              *env["params"].split(), *("server=" + a for a in named), *args],
             stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
         self.handles = []
+
+    def volume(self):
+        if not uuid:
+            return ["volume=model"]
+        # Made once, and from then on taken up again.
+        again = [] if Client.count == 1 else ["size=%d" % size, "resume=true"]
+        return ["uuid=" + uuid, *again]
 
     def said(self):
         self.log.seek(0)

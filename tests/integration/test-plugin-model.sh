@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # A volume with a name on three servers keeps what was acknowledged, whatever
 # happens to its clients, to its pieces, and to servers with --backing: random steps
-# against a model (model.py).
+# against a model (model.py). So does one without a name that has copies, whose
+# clients are killed, and whose next one is there before the lease is over.
 #
 #   MODEL="tcp shm"      over which transports; servers are at MODEL_HOST
 #   SEED=N STEPS=N       of each run; MODEL_TIMEOUT=MS of the volume
@@ -72,8 +73,13 @@ for i in 1 2 3; do
     (server $i --listen "$host:0" --listen "unix:$tmp/m$i.usock" \
         --address-file "$tmp/m$i.addr") >"$tmp/m$i.log" 2>&1 &
     cleanup_fn stop $!
+    # For a volume that is gone when the lease is over.
+    (server $i --listen "$host:0" --listen "unix:$tmp/e$i.usock" --lease 60 \
+        --address-file "$tmp/e$i.addr") >"$tmp/e$i.log" 2>&1 &
+    cleanup_fn stop $!
 done
 wait_until 30 servers_up m
+wait_until 30 servers_up e
 
 # ---- and such that are started again whenever they end ----
 
@@ -119,17 +125,30 @@ fi
 
 # ---- runs ----
 
-export copies weak pids servers slab size steps every events hosts nbdkit dir seed params
-# model TRANSPORT m|b COPIES: with servers that stay; or are started again.
+export copies uuid weak pids servers slab size steps every events hosts nbdkit dir seed params
+# none_at ADDR: nothing is left there of any volume.
+none_at ()
+{
+    farpage volumes --json "$1" | python3 -c '
+import json, sys
+sys.exit(json.load(sys.stdin)["volumes"] != [])'
+}
+# model TRANSPORT m|e|b COPIES: with servers that stay; likewise, and the volume has no
+# name; or with servers that are started again.
 model ()
 {
     local name="$1, servers that stay"
-    copies=${3:-1} weak=
+    copies=${3:-1} weak='' uuid=''
     servers="$(address "${2}1" "$1") $(address "${2}2" "$1") $(address "${2}3" "$1")"
     seed=${SEED:-$RANDOM$RANDOM}
     pids=
     params="$MLOCK transport=$1${timeout:+ timeout=$timeout}"
     events='stop kill refused takeover migrate migrate migrate drain drained cancel'
+    if [ "$2" = e ]; then
+        name="$1, no name"
+        uuid=0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0
+        events='kill kill migrate migrate migrate drain drained cancel'
+    fi
     if [ "$hosts" ]; then events="$events pressure give_back"; fi
     if [ "$2" = b ]; then
         name="$1, servers started again"
@@ -156,7 +175,11 @@ model ()
     "$NBDSH" -c - <"$top_srcdir/tests/integration/model.py" >"$tmp/out" 2>&1 ||
         { cat "$tmp/out"; fail "$name: run again with SEED=$seed STEPS=$steps"; }
     echo "$name: $SECONDS s, $(paste -s -d ' ' "$tmp/out")"
-    farpage volumes delete --yes model "${servers%% *}" >/dev/null
+    if [ "$2" = e ]; then
+        for i in 1 2 3; do wait_until 20 none_at "unix:$tmp/e$i.usock"; done
+    else
+        farpage volumes delete --yes model "${servers%% *}" >/dev/null
+    fi
 }
 
 # One copy or two, in turn, so that each kind of run gets both.
@@ -171,6 +194,10 @@ while :; do
             done
             run=$((run + 1))
         done
+        # As swap has it.
+        case ${MODEL_COPIES:-2} in
+        *2*) model "$transport" e 2 ;;
+        esac
     done
     [ $SECONDS -lt "$seconds" ] || break
 done

@@ -44,7 +44,7 @@ refuse "server=a:b:c" server=a:b:c size=16M
 refuse "transport=pigeon.*auto, rdma, shm or tcp" "$tcp" size=16M transport=pigeon
 refuse "needs server=unix:PATH" "$tcp" size=16M transport=shm
 refuse "timeout=1" "$tcp" size=16M timeout=1
-refuse "copies=2 needs volume=NAME" "$tcp" size=16M copies=2
+refuse "2 need as many servers, and 1 is named" "$tcp" size=16M copies=2
 refuse "2 need as many servers, and 1 is named" "$tcp" size=16M copies=2 volume=v
 refuse "copies=5" "$tcp" size=16M copies=5 volume=v
 refuse "needs volume=NAME" "$tcp" size=16M takeover=true

@@ -95,12 +95,19 @@ donor_attach (uint8_t id, unsigned transport)
 struct session *
 donor_attach_named (uint8_t id, const char *name, unsigned transport)
 {
+  return donor_attach_copies (id, name, 1, transport);
+}
+
+struct session *
+donor_attach_copies (uint8_t id, const char *name, uint32_t copies,
+                     unsigned transport)
+{
   struct fp_open q = { .flags = FP_OPEN_CREATE | FP_OPEN_RESUME,
                        .transport = transport,
                        .volume = { .bytes = { id } },
                        .size = 64 * options.slab,
                        .slab_size = options.slab,
-                       .copies = 1,
+                       .copies = copies,
                        .servers = 1,
                        .stripe = { .width = 1, .size = 4096 } };
   static struct session sessions[2];

@@ -28,6 +28,9 @@ struct session *donor_attach (uint8_t id, unsigned transport);
 /* Likewise, and the volume has a name. */
 struct session *donor_attach_named (uint8_t id, const char *name,
                                     unsigned transport);
+/* Likewise, with so many copies of each piece. */
+struct session *donor_attach_copies (uint8_t id, const char *name,
+                                     uint32_t copies, unsigned transport);
 
 /* The handler of one message with the request that enc put in: what it
  * returned, CTL_WAIT included; call->out has the body of the reply.

@@ -138,17 +138,30 @@ fake_server_visit (struct fake_server *s)
   s->epoch++;
 }
 
-void
-fake_server_forget (struct fake_server *s)
+static void
+forget (struct fake_server *s)
 {
-  FP_LOCK_SCOPE (&fake_lock);
   s->known = false;
   s->epoch = 0;
-  assert (fp_uuid_generate (&s->uuid) == 0);
   memset (&s->members, 0, sizeof s->members);
   memset (s->map, 0, sizeof s->map);
   for (unsigned i = 0; i < s->slabs; i++)
     scrub (s, i);
+}
+
+void
+fake_server_forget (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  forget (s);
+  assert (fp_uuid_generate (&s->uuid) == 0);
+}
+
+void
+fake_server_expire (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  forget (s);
 }
 
 void

@@ -45,6 +45,8 @@ void fake_server_visit (struct fake_server *s);
 void fake_server_probe (struct fake_server *s);
 /* It starts again, empty: it knows no volume and its memory is zero. */
 void fake_server_forget (struct fake_server *s);
+/* The lease of the volume is over: it is the same server, without it. */
+void fake_server_expire (struct fake_server *s);
 /* It had to give up all that it held: a list names the pieces, and no memory.
  */
 void fake_server_lose (struct fake_server *s);

@@ -384,14 +384,55 @@ test_volumes (void **state)
   assert_int_equal (list_from (s, UINT32_MAX, &p), 0);
 }
 
+static bool
+nothing_is_lent (void)
+{
+  return pool_count (donor.pool).in[SLAB_LENT] == 0;
+}
+
+/* With several copies one without a name has all of that, too, until its lease
+ * is over.
+ */
+static void
+test_copies_without_name (void **state)
+{
+  struct session *s = donor_attach_copies (1, "", 2, TCP);
+  struct fp_grants grants;
+
+  (void) state;
+  assert_int_equal (donor_grant (s, 1, &grants), 0);
+  assert_int_equal (donor_label (s, grants.grants[0].slab, 5), 0);
+  assert_int_equal (set_members (s, 3, 2), 0);
+  assert_int_equal (map (s, true, 5, 2 * PIECES), 0);
+  assert_true (map (s, true, 5, 2 * PIECES + 1) < 0);
+  assert_int_equal (lookup (s, "", 1), 0);
+  assert_true (found.volume.ephemeral);
+  assert_int_equal (found.volume.copies, 2);
+  assert_int_equal (found.members.version, 3);
+  assert_true (session_close_volume (s));
+
+  s = donor_attach_copies (1, "", 2, TCP);
+  assert_int_equal (map_word (s, 0, 2), 1);
+  assert_true (session_close_volume (s));
+  donor_wait (nothing_is_lent);
+  assert_int_equal (lookup (s, "", 1), -ENOENT);
+  assert_int_equal (donor.map_words, 0);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
-    TEST (test_delete),      TEST (test_volumes),      TEST (test_kept),
-    TEST (test_lookup),      TEST (test_members),      TEST (test_map),
-    TEST (test_map_bounded), TEST (test_without_name),
+    TEST (test_delete),
+    TEST (test_volumes),
+    TEST (test_kept),
+    TEST (test_lookup),
+    TEST (test_members),
+    TEST (test_map),
+    TEST (test_map_bounded),
+    TEST (test_without_name),
+    TEST (test_copies_without_name),
   };
 
   return RUN_TESTS (tests);

@@ -267,7 +267,6 @@ static const struct {
   { SERVER " size=1G transport=tcp transport=auto", "given before" },
   { SERVER " size=1G swap=true swap=true", "given before" },
 
-  { SERVER " size=1G copies=2", "copies=2 needs volume=NAME" },
   { SERVER " size=1G copies=5 volume=v", "copies=5:" },
   { SERVER ",domain= size=1G", "server=127.0.0.1,domain=NAME: a name is" },
   { SERVER ",domain=a/b size=1G", "server=127.0.0.1,domain=NAME: a name is" },

@@ -1,0 +1,618 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-volume-ephemeral-copies.c - a volume without a name, with several
+ * copies of each piece, as swap uses it: while one is left requests go on;
+ * who takes it up again after a crash finds what was last written, or is
+ * refused; and when it ends nothing of it is left anywhere.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "fake-ctl.h"
+#include "volume/mirror.h"
+#include "volume/volume_int.h"
+
+#define SLAB (256 * 1024)
+#define SLABS 64
+#define NR_SERVERS 4
+#define PIECES 5
+#define SIZE ((uint64_t) PIECES * SLAB)
+#define IO 8192u
+
+static struct fake_server *servers[NR_SERVERS];
+static struct fp_volume *v;
+static struct fp_uuid uuid; /* of the volume, once it was made */
+static char why[FP_WHY_MAX];
+static unsigned copies = 2, nr_named = 3;
+
+/* As nbdkit does it. */
+static int
+start (bool resume)
+{
+  struct fp_volume_params p;
+  int r;
+
+  fp_volume_params_init (&p);
+  p.nr_servers = nr_named;
+  for (unsigned i = 0; i < nr_named; i++)
+    p.servers[i] = *fake_server_addr (servers[i]);
+  p.size = SIZE;
+  p.copies = copies;
+  p.stripe.width = 1; /* piece i is at i * SLAB */
+  p.transports = FP_TRANSPORT_FAKE;
+  p.timeout_ms = 2000;
+  p.slots = 4;
+  p.slot_size = 32 * 1024;
+  p.rebuild_delay_ms = 0;
+  p.resume = resume;
+  if (resume)
+    p.uuid = uuid;
+  r = fp_volume_probe (&p, why);
+  if (r == 0)
+    r = fp_volume_start (&v, &p, why);
+  if (r == 0)
+    uuid = *fp_volume_uuid (v);
+  return r;
+}
+
+static void
+must (int r)
+{
+  if (r < 0)
+    fprintf (stderr, "%d: %s\n", r, why);
+  assert_int_equal (r, 0);
+}
+
+static void
+make (void)
+{
+  must (start (false));
+}
+
+/* It says nothing to any server at its end. */
+static void
+crash (void)
+{
+  fake_ctl_fault_at (1, FAKE_CTL_DIE);
+  fp_volume_stop (v, false);
+  v = NULL;
+  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
+  assert_int_equal (fp_fake_imports (), 0);
+}
+
+static void
+detach (void)
+{
+  fp_volume_stop (v, true);
+  v = NULL;
+  assert_int_equal (fp_fake_imports (), 0);
+}
+
+static int
+setup (void **state)
+{
+  static const char *const names[] = { "a", "b", "c", "d" };
+
+  (void) state;
+  copies = 2;
+  nr_named = 3;
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    servers[i] = fake_server_new (names[i], SLAB, SLABS);
+  return 0;
+}
+
+static int
+teardown (void **state)
+{
+  (void) state;
+  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
+  fp_volume_stop (v, false);
+  v = NULL;
+  assert_int_equal (fp_fake_imports (), 0);
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fake_server_free (servers[i]);
+  return 0;
+}
+
+static void
+pause_ms (unsigned ms)
+{
+  struct timespec t = { .tv_sec = ms / 1000,
+                        .tv_nsec = (long) (ms % 1000) * 1000000 };
+
+  nanosleep (&t, NULL);
+}
+
+static unsigned char bytes[IO], got[IO];
+
+static int
+put (uint64_t i, unsigned char byte)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  int r;
+
+  memset (bytes, byte, IO);
+  r = fp_lane_write (lane, bytes, IO, i * SLAB + 4096);
+  fp_volume_lane_put (lane);
+  return r;
+}
+
+/* The byte that all of it is, or -errno. */
+static int
+get (uint64_t i)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  int r = fp_lane_read (lane, got, IO, i * SLAB + 4096);
+
+  fp_volume_lane_put (lane);
+  for (unsigned n = 1; r == 0 && n < IO; n++)
+    assert_int_equal (got[n], got[0]);
+  return r < 0 ? r : got[0];
+}
+
+static void
+trim (uint64_t i)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+
+  assert_int_equal (fp_lane_zero (lane, SLAB, i * SLAB, true), 0);
+  fp_volume_lane_put (lane);
+}
+
+static void
+fill (unsigned char byte)
+{
+  for (uint64_t i = 0; i < PIECES; i++)
+    assert_int_equal (put (i, (unsigned char) (byte + i)), 0);
+}
+
+static void
+holds (unsigned char byte)
+{
+  for (uint64_t i = 0; i < PIECES; i++)
+    assert_int_equal (get (i), (unsigned char) (byte + i));
+}
+
+static uint64_t
+degraded (void)
+{
+  struct fp_mirror_status s;
+
+  fp_mirror_status (v, &s);
+  return s.degraded;
+}
+
+#define AWAIT(condition)                                                      \
+  do {                                                                        \
+    uint64_t end_ = fp_deadline_in_ms (20000);                                \
+                                                                              \
+    while (!(condition)) {                                                    \
+      assert_false (fp_deadline_passed (end_));                               \
+      pause_ms (5);                                                           \
+    }                                                                         \
+  } while (0)
+
+static void
+await_whole (void)
+{
+  AWAIT (degraded () == 0);
+}
+
+/* Each copy has the byte. */
+static void
+all_have (uint64_t i, int byte)
+{
+  struct fp_pieces *t = v->pieces;
+  uint8_t before = fp_mirror_live (t, i);
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    if (!(before >> c & 1))
+      continue;
+    atomic_store (&t->live[i], (uint8_t) (1u << c));
+    assert_int_equal (get (i), byte);
+  }
+  atomic_store (&t->live[i], before);
+}
+
+static void
+all_hold (unsigned char byte)
+{
+  for (uint64_t i = 0; i < PIECES; i++)
+    all_have (i, byte + (int) i);
+}
+
+static enum fp_server_state
+state_of (unsigned i)
+{
+  struct fp_server_status s;
+
+  fp_volume_server_status (v, i, &s);
+  return s.state;
+}
+
+/* ---- tests ---- */
+
+static void
+test_nothing_is_left (void **state)
+{
+  struct fp_pieces *t;
+
+  (void) state;
+  make ();
+  t = v->pieces;
+  assert_int_equal (get (0), 0);
+  fill (1);
+  holds (1);
+  for (uint64_t i = 0; i < PIECES; i++) {
+    assert_int_equal (fp_mirror_live (t, i), 3);
+    assert_int_not_equal (atomic_load (&t->p[i].server),
+                          atomic_load (&t->p[t->nr + i].server));
+  }
+  all_hold (1);
+  detach ();
+  for (unsigned i = 0; i < nr_named; i++) {
+    assert_false (fake_server_knows (servers[i]));
+    assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);
+    assert_int_equal (fake_server_mapped (servers[i]), 0);
+  }
+  assert_int_equal (start (true), -ENOENT);
+  assert_non_null (strstr (why, "is gone"));
+}
+
+/* With what it had; when its lease was over; with nothing. */
+static void
+test_one_dies (void **state)
+{
+  (void) state;
+  make ();
+  for (unsigned victim = 0; victim < 3; victim++) {
+    fill ((unsigned char) (10 * victim + 1));
+    fake_server_cut (servers[victim]);
+    fill ((unsigned char) (10 * victim + 2));
+    holds ((unsigned char) (10 * victim + 2));
+    if (victim == 1)
+      fake_server_expire (servers[victim]);
+    if (victim == 2)
+      fake_server_forget (servers[victim]);
+    fake_server_revive (servers[victim]);
+    await_whole ();
+    all_hold ((unsigned char) (10 * victim + 2));
+  }
+}
+
+/* Its server is gone for good, and there is another one. */
+static void
+test_made_anew (void **state)
+{
+  (void) state;
+  make ();
+  fill (1);
+  fake_server_cut (servers[0]);
+  fill (2);
+  await_whole ();
+  fake_server_cut (servers[1]);
+  holds (2);
+  assert_int_equal (put (0, 7), 0);
+  assert_int_equal (get (0), 7);
+}
+
+static void
+test_resume (void **state)
+{
+  (void) state;
+  make ();
+  fill (1);
+  trim (1);
+  crash ();
+  copies = 1;
+  assert_int_equal (start (true), -EINVAL);
+  assert_non_null (strstr (why, "say copies=2"));
+  copies = 3;
+  assert_int_equal (start (true), -EINVAL);
+  copies = 2;
+  must (start (true));
+  assert_int_equal (get (1), 0);
+  assert_int_equal (put (1, 2), 0);
+  holds (1);
+  await_whole ();
+  all_hold (1);
+  for (unsigned i = 0; i < nr_named; i++)
+    AWAIT (state_of (i) == FP_SERVER_UP);
+  detach ();
+  for (unsigned i = 0; i < nr_named; i++)
+    assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);
+}
+
+/* One of two dies, and then the client: the other one knows that it counts.
+ * Who was away comes back with nothing, and is filled.
+ */
+static void
+resume_without (void (*come_back) (struct fake_server *s))
+{
+  nr_named = 2;
+  make ();
+  fill (1);
+  fake_server_cut (servers[1]);
+  fill (2);
+  crash ();
+  must (start (true));
+  holds (2);
+  fill (3);
+  holds (3);
+  come_back (servers[1]);
+  fake_server_revive (servers[1]);
+  await_whole ();
+  all_hold (3);
+  /* It is a member as it was: with it alone. */
+  AWAIT (fake_server_current (servers[1]) == 2);
+  fake_server_cut (servers[0]);
+  holds (3);
+  fill (4);
+  crash ();
+  must (start (true));
+  holds (4);
+}
+
+static void
+test_resume_without_restarted (void **state)
+{
+  (void) state;
+  resume_without (fake_server_forget);
+}
+
+static void
+test_resume_without_expired (void **state)
+{
+  (void) state;
+  resume_without (fake_server_expire);
+}
+
+static void
+nothing (struct fake_server *s)
+{
+  (void) s;
+}
+
+static void
+test_resume_without_stale (void **state)
+{
+  (void) state;
+  resume_without (nothing);
+}
+
+/* Of three servers one dies with the client. */
+static void
+test_resume_two_of_three (void **state)
+{
+  (void) state;
+  make ();
+  fill (1);
+  crash ();
+  fake_server_cut (servers[2]);
+  must (start (true));
+  holds (1);
+  fill (2);
+  await_whole ();
+  all_hold (2);
+}
+
+/* One of two dies with the client: the other one may have been left behind
+ * before.
+ */
+static void
+test_resume_in_doubt (void **state)
+{
+  (void) state;
+  nr_named = 2;
+  make ();
+  fill (1);
+  crash ();
+  fake_server_cut (servers[0]);
+  assert_int_equal (start (true), -EROFS);
+  assert_non_null (strstr (why, "may be old"));
+  fake_server_revive (servers[0]);
+  must (start (true));
+  holds (1);
+  await_whole ();
+  all_hold (1);
+}
+
+/* Who was left behind is not believed, whatever became of the other one. */
+static void
+stale_alone (void (*end) (struct fake_server *s), bool revive)
+{
+  nr_named = 2;
+  make ();
+  fill (1);
+  fake_server_cut (servers[1]);
+  fill (2);
+  crash ();
+  end (servers[0]);
+  fake_server_revive (servers[1]);
+  if (revive)
+    fake_server_revive (servers[0]);
+  assert_int_equal (start (true), -EROFS);
+  assert_non_null (strstr (why, "may be old"));
+}
+
+static void
+test_stale (void **state)
+{
+  (void) state;
+  stale_alone (fake_server_cut, false);
+  fake_server_revive (servers[0]);
+  must (start (true));
+  holds (2);
+  await_whole ();
+  all_hold (2);
+}
+
+static void
+test_stale_and_expired (void **state)
+{
+  (void) state;
+  stale_alone (fake_server_expire, true);
+}
+
+static void
+test_stale_and_restarted (void **state)
+{
+  (void) state;
+  stale_alone (fake_server_forget, true);
+}
+
+/* The last one that had it all has forgotten it, and was given the volume
+ * anew; then the client dies.  The other one, of an older time, does not count
+ * because of that.
+ */
+static void
+test_stale_and_anew (void **state)
+{
+  (void) state;
+  nr_named = 2;
+  make ();
+  fill (1);
+  fake_server_cut (servers[1]);
+  fill (2);
+  fake_server_cut (servers[0]);
+  fake_server_expire (servers[0]);
+  fake_server_revive (servers[0]);
+  AWAIT (state_of (0) == FP_SERVER_UP);
+  assert_int_equal (get (0), -EIO);
+  crash ();
+  fake_server_revive (servers[1]);
+  if (start (true) == 0) {
+    for (uint64_t i = 0; i < PIECES; i++)
+      assert_int_equal (get (i), -EIO);
+  }
+}
+
+/* Its lease has ended while it held nothing that anybody missed: it is told
+ * all there is to know.
+ */
+static void
+test_expired_unnoticed (void **state)
+{
+  uint64_t version;
+
+  (void) state;
+  make ();
+  must (fp_volume_drain (v, 0, 0, why));
+  fill (1);
+  assert_int_equal (fake_server_labelled (servers[0]), 0);
+  fake_server_cut (servers[0]);
+  fake_server_expire (servers[0]);
+  fake_server_revive (servers[0]);
+  AWAIT (fake_server_version (servers[0]) > 0 &&
+         fake_server_mapped (servers[0]) == fake_server_mapped (servers[1]) &&
+         fake_server_current (servers[0]) == 3);
+  version = fake_server_version (servers[1]);
+  assert_int_equal (fake_server_version (servers[0]), version);
+  holds (1);
+  crash ();
+  fake_server_cut (servers[2]);
+  must (start (true));
+  holds (1);
+}
+
+/* Every fault point, one after the other: with one fault nobody hears of any
+ * error, and who takes the volume up again finds what was acknowledged.
+ */
+static void
+walk (bool control, int kind)
+{
+  bool fired = true;
+  unsigned n, begun = 0;
+
+  for (n = 1; fired; n++) {
+    unsigned char has[PIECES] = { 0 };
+    int r;
+
+    fp_fake_fault_at (control ? 0 : n, (enum fp_fake_fault) kind);
+    fake_ctl_fault_at (control ? n : 0, (enum fake_ctl_fault) kind);
+    r = start (false);
+    for (unsigned k = 1; r == 0 && k < 3 * PIECES; k++) {
+      uint64_t i = k * 3 % PIECES;
+
+      if (k % 9 == 8)
+        trim (i);
+      else
+        assert_int_equal (put (i, (unsigned char) k), 0);
+      has[i] = k % 9 == 8 ? 0 : (unsigned char) k;
+      assert_int_equal (get ((i + 1) % PIECES), has[(i + 1) % PIECES]);
+    }
+    fired = control ? fake_ctl_fault_fired () : fp_fake_fault_fired ();
+    fp_fake_fault_at (0, FP_FAKE_ERROR);
+    if (r == 0) {
+      begun++;
+      crash ();
+      must (start (true));
+      for (uint64_t i = 0; i < PIECES; i++)
+        assert_int_equal (get (i), has[i]);
+      await_whole ();
+      for (uint64_t i = 0; i < PIECES; i++)
+        all_have (i, has[i]);
+      detach ();
+    }
+    for (unsigned i = 0; i < NR_SERVERS; i++)
+      fake_server_forget (servers[i]);
+  }
+  printf ("walked %u %s fault points of kind %d\n", n - 2,
+          control ? "control" : "data", kind);
+  assert_true (n > 10 && begun > 5);
+}
+
+static void
+test_walk_breaks (void **state)
+{
+  (void) state;
+  walk (false, FP_FAKE_BREAK);
+}
+
+static void
+test_walk_refusals (void **state)
+{
+  (void) state;
+  walk (true, FAKE_CTL_REFUSE);
+}
+
+static void
+test_walk_lost_answers (void **state)
+{
+  (void) state;
+  walk (true, FAKE_CTL_LOSE_ANSWER);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown (f, setup, teardown)
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST (test_nothing_is_left),
+    TEST (test_one_dies),
+    TEST (test_made_anew),
+    TEST (test_resume),
+    TEST (test_resume_without_restarted),
+    TEST (test_resume_without_expired),
+    TEST (test_resume_without_stale),
+    TEST (test_resume_two_of_three),
+    TEST (test_resume_in_doubt),
+    TEST (test_stale),
+    TEST (test_stale_and_expired),
+    TEST (test_stale_and_restarted),
+    TEST (test_stale_and_anew),
+    TEST (test_expired_unnoticed),
+    TEST (test_walk_breaks),
+    TEST (test_walk_refusals),
+    TEST (test_walk_lost_answers),
+  };
+
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}
