@@ -50,7 +50,7 @@ server ()
 {
     local i=$1
     shift
-    set -- farpage-memserver --size 16M --slab 1M --lease 3 --hugepages off "$@"
+    set -- farpage-memserver --size 16M --slab 1M --lease "${lease:-3}" --hugepages off "$@"
     if [ "$hosts" ]; then exec "${own_host[@]}" "$tmp/host$i" "$@" --reserve 64M; fi
     exec "$@" --reserve 0
 }
@@ -74,7 +74,7 @@ for i in 1 2 3; do
         --address-file "$tmp/m$i.addr") >"$tmp/m$i.log" 2>&1 &
     cleanup_fn stop $!
     # For a volume that is gone when the lease is over.
-    (server $i --listen "$host:0" --listen "unix:$tmp/e$i.usock" --lease 60 \
+    (lease=60 && server $i --listen "$host:0" --listen "unix:$tmp/e$i.usock" \
         --address-file "$tmp/e$i.addr") >"$tmp/e$i.log" 2>&1 &
     cleanup_fn stop $!
 done
