@@ -8,9 +8,13 @@
  * one for each word: a ZERO of some MiB took longer than the session's
  * deadline.
  *
- * Between these two calls of one thread its writes are neither compared with
- * others nor remembered.  Nothing otherwise.  The names are those of the
- * runtime's interface (compiler-rt: lib/tsan/rtl/tsan_interface_ann.cpp).
+ * And the mover reads mapped memory that others write to meanwhile: what it
+ * gets of that is copied again (volume/mover.h).
+ *
+ * Between the two calls of a pair, by one thread, what that thread writes, or
+ * reads, is neither compared with others nor remembered.  Nothing otherwise.
+ * The names are those of the runtime's interface (compiler-rt:
+ * lib/tsan/rtl/tsan_interface_ann.cpp).
  */
 
 #ifndef BASE_TSAN_H
@@ -28,6 +32,8 @@
 #ifdef FP_UNDER_TSAN
 void AnnotateIgnoreWritesBegin (const char *file, int line);
 void AnnotateIgnoreWritesEnd (const char *file, int line);
+void AnnotateIgnoreReadsBegin (const char *file, int line);
+void AnnotateIgnoreReadsEnd (const char *file, int line);
 #endif
 
 static inline void
@@ -43,6 +49,22 @@ fp_tsan_client_orders_end (void)
 {
 #ifdef FP_UNDER_TSAN
   AnnotateIgnoreWritesEnd (__FILE__, __LINE__);
+#endif
+}
+
+static inline void
+fp_tsan_read_while_written_begin (void)
+{
+#ifdef FP_UNDER_TSAN
+  AnnotateIgnoreReadsBegin (__FILE__, __LINE__);
+#endif
+}
+
+static inline void
+fp_tsan_read_while_written_end (void)
+{
+#ifdef FP_UNDER_TSAN
+  AnnotateIgnoreReadsEnd (__FILE__, __LINE__);
 #endif
 }
 

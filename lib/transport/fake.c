@@ -28,7 +28,7 @@ struct fp_fake_server {
   uint8_t *memory;
   size_t length;
   uint64_t rkey;
-  bool dead, hold;
+  bool dead, hold, mapped;
   struct fp_op_list held;
   struct fake_conn *conns;
 };
@@ -371,6 +371,17 @@ fake_conn_event (struct fp_conn *base)
     do_break (c);
 }
 
+/* Where what is granted is mapped, or NULL. */
+static void *
+mapping (const struct fp_grant *g)
+{
+  for (struct fp_fake_server *s = servers; s != NULL; s = s->next)
+    if (s->mapped && s->rkey == g->rkey && g->raddr >= RADDR_BASE &&
+        fp_range_ok (g->raddr - RADDR_BASE, g->length, s->length))
+      return s->memory + (g->raddr - RADDR_BASE);
+  return NULL;
+}
+
 static int
 fake_import (struct fp_remote *out, const struct fp_grant *g, int fd)
 {
@@ -379,9 +390,9 @@ fake_import (struct fp_remote *out, const struct fp_grant *g, int fd)
   if (import_fails_at > 0 && --import_fails_at == 0)
     return -ENOMEM;
   imports++;
-  *out = (struct fp_remote) { .raddr = g->raddr,
-                              .rkey = g->rkey,
-                              .length = g->length };
+  *out = (struct fp_remote) {
+    .raddr = g->raddr, .rkey = g->rkey, .length = g->length, .map = mapping (g)
+  };
   return 0;
 }
 
@@ -478,6 +489,13 @@ fp_fake_server_grant (struct fp_fake_server *s, uint64_t offset,
   g->raddr = RADDR_BASE + offset;
   g->rkey = s->rkey;
   g->length = length;
+}
+
+void
+fp_fake_server_map (struct fp_fake_server *s)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->mapped = true;
 }
 
 void

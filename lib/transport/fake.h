@@ -47,6 +47,9 @@ uint8_t *fp_fake_server_memory (struct fp_fake_server *s);
 void fp_fake_server_grant (struct fp_fake_server *s, uint64_t offset,
                            uint64_t length, struct fp_grant *g);
 
+/* What is imported from now on is mapped, as it is over shm. */
+void fp_fake_server_map (struct fp_fake_server *s);
+
 /* Grants made so far open nothing any more. */
 void fp_fake_server_revoke (struct fp_fake_server *s);
 

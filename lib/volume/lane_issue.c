@@ -294,15 +294,6 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   return *out == ISSUED ? left : 0;
 }
 
-/* The mover reads while others write: what it gets of that is copied again
- * (mover.h).  By itself, so that tests/tsan.supp can name it.
- */
-__attribute__ ((noinline)) static void
-copy_while_written (void *to, const void *from, size_t length)
-{
-  memcpy (to, from, length);
-}
-
 /* The linear address that is next, of *run consecutive bytes. */
 static uint64_t
 address (const struct fp_pieces *t, const struct fp_io *io, uint64_t *run)
@@ -387,7 +378,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
       unsigned char *far = (unsigned char *) p->copy.remote.map + in;
 
       if (io->kind == FP_IO_READ && io->mover) {
-        copy_while_written (user, far, left);
+        fp_mover_copy_while_written (user, far, left);
       }
       else if (io->kind == FP_IO_READ) {
         memcpy (user, far, left);

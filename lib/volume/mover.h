@@ -10,7 +10,8 @@
  *   open      of a volume with a name: the source's label is marked as open,
  *             so that it does not count where the target cannot be asked
  *             (link_learn.h), whenever the source is heard of again
- *   rounds    the dirty chunks are copied, at first all that were written
+ *   rounds    the dirty chunks are copied, at first all that were written;
+ *             where both ends are mapped by loads and stores
  *   freeze    few are dirty, or copying does not get ahead of the writers:
  *             the piece is FROZEN, nobody but the mover is inside, and the
  *             rest is copied.  If that takes too long it is thawed again, and

@@ -190,18 +190,27 @@ rate_ms (const struct fp_mover *m)
              : (unsigned) fp_deadline_left_ms (m->next_ns);
 }
 
+/* So much is at the target. */
+static void
+count_copied (struct fp_mover *m, uint32_t length)
+{
+  int from = atomic_load (&m->from);
+
+  if (from >= 0)
+    atomic_fetch_add (&m->drains[from].bytes, length);
+}
+
 /* A transfer is over: what was read is written, what was written counts. */
 static int
 buf_done (struct fp_mover *m, struct mover_buf *b, bool go_on)
 {
-  int from = atomic_load (&m->from);
   bool read = b->state == BUF_READING;
 
   b->state = BUF_IDLE;
   if (b->io.status < 0)
     return read ? -EIO : -ENOTCONN;
-  if (!read && from >= 0)
-    atomic_fetch_add (&m->drains[from].bytes, b->io.length);
+  if (!read)
+    count_copied (m, b->io.length);
   if (read && go_on)
     submit (m, b, FP_IO_WRITE, m->to_piece, b->io.offset, b->io.length);
   return 0;
@@ -233,15 +242,19 @@ give_up_freeze (struct fp_mover *m, struct fp_piece *frozen)
   mover_thaw (m, frozen);
 }
 
-/* Start reading what the next free buffer takes.  False: nothing is left. */
+/* Copy what a free buffer takes, or start reading it.  False: nothing is left.
+ */
 static bool
-read_next (struct fp_mover *m, uint64_t i, uint64_t *at, struct mover_buf *b)
+copy_next (struct fp_mover *m, uint64_t i, uint64_t *at, struct mover_buf *b)
 {
   uint32_t n = next_run (m, i, at);
 
   if (n == 0)
     return false;
-  submit (m, b, FP_IO_READ, NULL, (i << m->v->pieces->shift) + *at, n);
+  if (mover_copy_mapped (m, i, *at, n))
+    count_copied (m, n);
+  else
+    submit (m, b, FP_IO_READ, NULL, (i << m->v->pieces->shift) + *at, n);
   use_rate (m, n);
   *at += n;
   return true;
@@ -289,12 +302,12 @@ mover_copy_round (struct fp_mover *m, uint64_t i, uint64_t deadline,
         continue;
       if (deadline == 0 && rate_ms (m) > 0)
         break;
-      more = read_next (m, i, &at, &m->bufs[k]);
-      busy += more;
+      more = copy_next (m, i, &at, &m->bufs[k]);
+      busy += m->bufs[k].state != BUF_IDLE;
     }
     if (busy > 0)
       busy -= go_on (m, frozen == NULL, &r);
-    else if (r == 0 && more)
+    else if (r == 0 && more && rate_ms (m) > 0)
       mover_pause (m, FP_MIN (rate_ms (m), MOVER_TURN_MS));
   }
   put_back (m);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* mover_int.h - the inside of the mover, for the files that are one: mover.c
- * moves a piece, rebuild.c makes copies anew, mover_copy.c copies, drain.c and
- * giveback.c decide what goes where.
+ * moves a piece, rebuild.c makes copies anew, mover_copy.c copies (where it
+ * can by mover_mapped.c), drain.c and giveback.c decide what goes where.
  */
 
 #ifndef FP_MOVER_INT_H
@@ -93,6 +93,14 @@ int mover_copy_round (struct fp_mover *m, uint64_t i, uint64_t deadline,
 int mover_read_back (struct fp_mover *m, uint64_t i, uint64_t deadline,
                      struct fp_piece *frozen);
 uint64_t mover_count_dirty (struct fp_mover *m); /* in bytes */
+
+/* mover_mapped.c: the thread's */
+
+/* Copy [in, in + length) of entry i to to_piece by loads and stores.  False:
+ * that cannot be done now, and what was done of it is worth nothing.
+ */
+bool mover_copy_mapped (struct fp_mover *m, uint64_t i, uint64_t in,
+                        uint32_t length);
 
 /* rebuild.c: the thread's */
 bool mover_rebuild_next (struct fp_mover *m);

@@ -160,6 +160,11 @@ fp_volume_wrote (struct fp_volume *v, uint64_t i, uint64_t offset,
     fp_mover_mark (v, offset, length);
 }
 
+/* mover_mapped.c: from memory that is mapped, which others write to: what is
+ * got of that is copied again.
+ */
+void fp_mover_copy_while_written (void *to, const void *from, size_t length);
+
 /* It is to hold nothing. */
 static inline bool
 fp_volume_is_emptied (struct fp_volume *v, unsigned server)

@@ -107,6 +107,30 @@ setup (void **state)
   return 0;
 }
 
+/* As over shm; and one that is reached by transfers. */
+static int
+setup_some_mapped (void **state, unsigned nr)
+{
+  if (setup_servers (state) != 0)
+    return 1;
+  for (unsigned i = 0; i < nr; i++)
+    fp_fake_server_map (fake_server_data (servers[i]));
+  start (0);
+  return 0;
+}
+
+static int
+setup_mapped (void **state)
+{
+  return setup_some_mapped (state, NR_SERVERS);
+}
+
+static int
+setup_mixed (void **state)
+{
+  return setup_some_mapped (state, NR_SERVERS - 1);
+}
+
 static void
 all_is_back (void)
 {
@@ -1221,11 +1245,18 @@ main (void)
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
 #define TEST_ALONE(t)                                                         \
   cmocka_unit_test_setup_teardown (t, setup_servers, teardown)
+#define TEST_MAPPED(t, how) { #t "_" #how, t, setup_##how, teardown, NULL }
     TEST (test_move),
     TEST (test_sparse),
     TEST (test_refused),
     TEST (test_used),
     TEST (test_used_cuts),
+    TEST_MAPPED (test_move, mapped),
+    TEST_MAPPED (test_move, mixed),
+    TEST_MAPPED (test_used, mapped),
+    TEST_MAPPED (test_used, mixed),
+    TEST_MAPPED (test_used_cuts, mapped),
+    TEST_MAPPED (test_drain, mapped),
     TEST_ALONE (test_write_under_way),
     TEST_ALONE (test_flush_stalls),
     TEST (test_label_lost),
