@@ -1,0 +1,131 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What README.md and docs/*.md point at is there: files behind links, options of
+# the programs, parameters of the plugin, metrics, and the tests that
+# docs/FAILURES.md names.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+requires nbdkit --version
+bad=0 links=0 options=0 names=0
+complain () { echo "$*"; bad=1; }
+pages=("$top_srcdir"/README.md "$top_srcdir"/docs/*.md)
+
+# ---- links ----
+
+for page in "${pages[@]}"; do
+    while read -r link; do
+        links=$((links + 1))
+        case $link in
+        *://*|mailto:*|'#'*) continue ;;
+        esac
+        [ -e "${page%/*}/${link%%#*}" ] || complain "${page#"$top_srcdir"/}: there is no $link"
+    done < <(grep -oE '\]\([^) ]+\)' "$page" | sed 's/^](//; s/)$//')
+done
+
+# ---- commands: in code spans, and in blocks ----
+
+LD_PRELOAD=$SANITIZER_PRELOAD nbdkit "$FARPAGE_PLUGIN" --help >"$tmp/plugin"
+farpage-memserver --help >"$tmp/farpage-memserver"
+cat "$top_srcdir/memserver/farpage-memserver.pod" >>"$tmp/farpage-memserver"
+
+# has_option HELP WORD: --lease=5 is --lease there.
+has_option () { grep -qE -e "(^|[^a-z-])$2([^a-z-]|\$)" "$1"; }
+
+# look PAGE WORD...: the options and parameters of a command of ours.
+look ()
+{
+    local page=${1#"$top_srcdir"/} help what w
+    shift
+    what=$1
+    shift
+    case $what in
+    farpage-memserver) help=$tmp/farpage-memserver ;;
+    farpage)
+        case ${1:-} in
+        -*|''|COMMAND) return ;;
+        esac
+        w=$1
+        what="farpage $w"
+        help=$tmp/farpage-$w
+        shift
+        if [ ! -e "$help" ]; then
+            if [ ! -e "$top_srcdir/tools/farpage-$w.pod" ] || ! farpage "$w" --help >"$help"; then
+                rm -f "$help"
+                complain "$page: there is no $what"
+                return
+            fi
+            cat "$top_srcdir/tools/farpage-$w.pod" >>"$help"
+        fi
+        case $w:${1:-} in
+        doctor:*)
+            for w; do
+                case $w in
+                [a-z]*) grep -q "^=item B<$w>\$" "$help" || complain "$page: $what has no check $w" ;;
+                esac
+            done ;;
+        esac ;;
+    esac
+    for w; do
+        case $w in
+        -*)
+            options=$((options + 1))
+            has_option "$help" "${w%%=*}" || complain "$page: $what has no option $w" ;;
+        [a-z]*=*)
+            options=$((options + 1))
+            grep -qE "^\[?${w%%=*}=" "$tmp/plugin" || complain "$page: the plugin has no parameter $w" ;;
+        esac
+    done
+}
+
+for page in "${pages[@]}"; do
+    # Spans, one a line, also those that end on the next line; and what is indented, or between fences.
+    # shellcheck disable=SC2016 # these are no expansions
+    awk '/^```/ { on = !on; next } on || /^    / { print }' "$page" >"$tmp/lines"
+    # shellcheck disable=SC2016
+    awk '/^```/ { on = !on; next } !on && !/^    /' "$page" | tr '\n' ' ' | grep -oE '`[^`]+`' |
+        tr -d '`' >>"$tmp/lines" || :
+    # A command ends at a comment, a pipe or another command; ./run and sudo are not part of it.
+    sed -e ':a' -e '/\\$/{N;s/\\\n */ /;ba}' "$tmp/lines" |
+        sed -E 's/^ *//; s/( |^)#.*//; s/[|;&)>].*//; s,^([A-Za-z./]*run|sudo) +,,' |
+        grep -E '^farpage(-memserver)? ' >"$tmp/commands" || :
+    while read -r -a words; do
+        look "$page" "${words[@]}"
+    done <"$tmp/commands"
+done
+
+# ---- metrics ----
+
+# A histogram has three names.
+while IFS=: read -r page name; do
+    names=$((names + 1))
+    name=${name%_bucket}
+    grep -q "^ $name (" "$top_srcdir/memserver/farpage-memserver.pod" \
+        "$top_srcdir/nbdkit-plugin/nbdkit-farpage-plugin.pod" || complain "${page##*/}: there is no metric $name"
+done < <(grep -oE '\bfarpage_(memserver|volume|server|plugin|build)_[a-z_]+' "${pages[@]}" \
+    "$top_srcdir/docs/grafana/farpage.json" | sort -u)
+
+# ---- tests of FAILURES.md ----
+
+# Each row ends with names, and with words that say more.
+while read -r name; do
+    names=$((names + 1))
+    found=
+    for file in "$top_srcdir"/tests/{unit,integration,vm}/"$name".{c,sh}; do
+        if [ -e "$file" ]; then found=$file; fi
+    done
+    [ -n "$found" ] || complain "docs/FAILURES.md: there is no $name"
+done < <(awk -F '|' '/^\|/ { print $(NF - 1) }' "$top_srcdir/docs/FAILURES.md" |
+    sed 's,tests/vm/,,g; s,\.sh,,g' | grep -oE '\btest-[a-z0-9-]+' | sort -u)
+# A function behind it, in brackets: made_anew of test-volume-copies is test_made_anew there.
+while read -r name function; do
+    names=$((names + 1))
+    grep -qE "^(test_)?$function \(" "$top_srcdir/tests/unit/$name.c" ||
+        complain "docs/FAILURES.md: $name has no $function"
+done < <(grep -oE 'test-[a-z-]+ \([a-z_]+\)' "$top_srcdir/docs/FAILURES.md" | tr -d '()')
+
+if [ $links -lt 10 ] || [ $options -lt 40 ] || [ $names -lt 30 ]; then
+    fail "found only $links links, $options options, $names names"
+fi
+[ $bad = 0 ] || fail "see above"
