@@ -523,6 +523,25 @@ await_moving (void)
   pause_ms (100);
 }
 
+/* What is stored into memory that the mover has copied already. */
+static void
+test_mapped_written (void **state)
+{
+  struct mover_call c;
+  uint64_t x = seed;
+
+  (void) state;
+  for (unsigned i = 0; i < NR_SERVERS; i++)
+    fp_fake_server_map (fake_server_data (servers[i]));
+  start (1024 * 1024);
+  write_shadow (SLAB, 0, &x);
+  begin_move (&c, 0, other (0));
+  await_moving ();
+  write_shadow (2 * CHUNK, 1000, &x);
+  assert_int_equal (end_move (&c), 0);
+  check_all ();
+}
+
 /* A write is under way for so long that the mover reads what it writes to,
  * once more even, before it lands.
  */
@@ -1257,6 +1276,7 @@ main (void)
     TEST_MAPPED (test_used, mixed),
     TEST_MAPPED (test_used_cuts, mapped),
     TEST_MAPPED (test_drain, mapped),
+    TEST_ALONE (test_mapped_written),
     TEST_ALONE (test_write_under_way),
     TEST_ALONE (test_flush_stalls),
     TEST (test_label_lost),
