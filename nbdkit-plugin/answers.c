@@ -115,7 +115,9 @@ list_changes (struct fp_answers *a, struct fp_change changes[MAX_CHANGES])
   for (struct conn *c = next_change (a, 0); c != NULL && n < MAX_CHANGES;
        c = next_change (a, c->asked_ns)) {
     changes[n].what = fp_request_name (c->request.kind);
-    fp_addr_format (&c->request.addr, changes[n].addr);
+    changes[n].addr[0] = '\0';
+    if (fp_request_has_server (c->request.kind))
+      fp_addr_format (&c->request.addr, changes[n].addr);
     changes[n++].ns = now - c->asked_ns;
   }
   return n;

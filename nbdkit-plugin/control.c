@@ -20,6 +20,8 @@ static const struct {
   { "drain-cancel", FP_REQUEST_DRAIN_CANCEL },
   { "add", FP_REQUEST_ADD },
   { "remove", FP_REQUEST_REMOVE },
+  { "check", FP_REQUEST_CHECK },
+  { "check-cancel", FP_REQUEST_CHECK_CANCEL },
 };
 #define NR_WORDS (sizeof words / sizeof words[0])
 
@@ -32,6 +34,37 @@ fp_request_name (enum fp_request_kind kind)
   return "";
 }
 
+bool
+fp_request_has_server (enum fp_request_kind kind)
+{
+  return kind == FP_REQUEST_DRAIN || kind == FP_REQUEST_DRAIN_CANCEL ||
+         kind == FP_REQUEST_ADD || kind == FP_REQUEST_REMOVE;
+}
+
+static int
+parse_rate (struct fp_request *q, const char *rate, char why[FP_WHY_MAX])
+{
+  const char *reason = "";
+
+  if (rate == NULL || fp_parse_size (rate, &q->rate, &reason) == 0)
+    return 0;
+  snprintf (why, FP_WHY_MAX, "rate %s: %s", rate, reason);
+  return -EINVAL;
+}
+
+/* Those of a check: "repair", a rate, both or none. */
+static int
+parse_check (struct fp_request *q, const char *a, const char *b,
+             char why[FP_WHY_MAX])
+{
+  q->repair = a != NULL && strcmp (a, "repair") == 0;
+  if (!q->repair && b != NULL) {
+    snprintf (why, FP_WHY_MAX, "check: too many words");
+    return -EINVAL;
+  }
+  return parse_rate (q, q->repair ? b : a, why);
+}
+
 static int
 parse_arguments (struct fp_request *q, char *addr, char *rate,
                  char why[FP_WHY_MAX])
@@ -39,6 +72,8 @@ parse_arguments (struct fp_request *q, char *addr, char *rate,
   const char *reason = "missing";
   int r;
 
+  if (q->kind == FP_REQUEST_CHECK)
+    return parse_check (q, addr, rate, why);
   if (q->kind == FP_REQUEST_ADD && addr != NULL)
     return fp_params_server (&q->addr, q->domain, "server", addr, why);
   r = addr == NULL ? -EINVAL : fp_addr_parse (&q->addr, addr, &reason);
@@ -47,12 +82,14 @@ parse_arguments (struct fp_request *q, char *addr, char *rate,
               reason);
     return -EINVAL;
   }
-  if (rate == NULL)
-    return 0;
-  r = fp_parse_size (rate, &q->rate, &reason);
-  if (r < 0)
-    snprintf (why, FP_WHY_MAX, "rate %s: %s", rate, reason);
-  return r < 0 ? -EINVAL : 0;
+  return parse_rate (q, rate, why);
+}
+
+/* Nothing follows its word. */
+static bool
+is_bare (enum fp_request_kind kind)
+{
+  return kind == FP_REQUEST_STATUS || kind == FP_REQUEST_CHECK_CANCEL;
 }
 
 int
@@ -74,13 +111,13 @@ fp_request_parse (struct fp_request *q, const char *line, char why[FP_WHY_MAX])
     if (strcmp (word, words[i].word) != 0)
       continue;
     q->kind = words[i].kind;
-    if (more != NULL || (q->kind == FP_REQUEST_STATUS && addr != NULL) ||
-        (q->kind != FP_REQUEST_DRAIN && rate != NULL)) {
+    if (more != NULL || (is_bare (q->kind) && addr != NULL) ||
+        (q->kind != FP_REQUEST_DRAIN && q->kind != FP_REQUEST_CHECK &&
+         rate != NULL)) {
       snprintf (why, FP_WHY_MAX, "%s: too many words", word);
       return -EINVAL;
     }
-    return q->kind == FP_REQUEST_STATUS ? 0
-                                        : parse_arguments (q, addr, rate, why);
+    return is_bare (q->kind) ? 0 : parse_arguments (q, addr, rate, why);
   }
   snprintf (why, FP_WHY_MAX, "no such request: %s", word == NULL ? "" : word);
   return -EINVAL;
@@ -118,6 +155,10 @@ fp_request_run (const struct fp_request *q, struct fp_volume *v,
   unsigned server;
   int r;
 
+  if (q->kind == FP_REQUEST_CHECK)
+    return fp_volume_check (v, q->repair, q->rate, why);
+  if (q->kind == FP_REQUEST_CHECK_CANCEL)
+    return fp_volume_check_cancel (v, why);
   if (q->kind == FP_REQUEST_ADD) {
     struct fp_server_name name = { .addr = q->addr };
 

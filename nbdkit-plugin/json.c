@@ -178,6 +178,65 @@ server (const struct fp_server_status *s)
   return FP_STEAL (o);
 }
 
+static const char *
+check_name (enum fp_check_state s)
+{
+  switch (s) {
+  case FP_CHECK_RUNNING:
+    return "running";
+  case FP_CHECK_DONE:
+    return "done";
+  case FP_CHECK_CANCELLED:
+    return "cancelled";
+  case FP_CHECK_FAILED:
+    return "failed";
+  case FP_CHECK_NONE:
+  default:
+    return "none";
+  }
+}
+
+static struct json_object *
+check (const struct fp_check_status *c)
+{
+  FP_CLEANUP (json_freep) struct json_object *o = json_object_new_object ();
+  struct json_object *list;
+  const struct {
+    const char *key;
+    uint64_t value;
+  } numbers[] = {
+    { "number", c->number },
+    { "block_size", c->block_size },
+    { "blocks", c->blocks },
+    { "blocks_compared", c->compared },
+    { "blocks_differ", c->differ },
+    { "blocks_repaired", c->repaired },
+    { "blocks_skipped", c->skipped },
+    { "pieces_degraded", c->degraded },
+    { "ns", c->since_ns },
+    { "left_ns", c->left_ns },
+  };
+
+  if (o == NULL || !put_str (o, "state", check_name (c->state)) ||
+      !put (o, "repair", json_object_new_boolean (c->repair)) ||
+      !put_str (o, "why", c->why) ||
+      !put (o, "offsets", json_object_new_array ()))
+    return NULL;
+  for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    if (!put_u64 (o, numbers[i].key, numbers[i].value))
+      return NULL;
+  list = json_object_object_get (o, "offsets");
+  for (unsigned i = 0; i < c->nr_offsets; i++) {
+    struct json_object *offset = json_object_new_uint64 (c->offsets[i]);
+
+    if (offset == NULL || json_object_array_add (list, offset) < 0) {
+      json_object_put (offset);
+      return NULL;
+    }
+  }
+  return FP_STEAL (o);
+}
+
 char *
 fp_json_result (int r, const char *reason)
 {
@@ -244,7 +303,8 @@ fp_json_status (const struct fp_volume_status *v,
       return NULL;
     }
   }
-  if (!put (doc, "changes", json_object_new_array ()))
+  if (!put (doc, "check", check (&v->check)) ||
+      !put (doc, "changes", json_object_new_array ()))
     return NULL;
   list = json_object_object_get (doc, "changes");
   for (unsigned i = 0; i < nr_changes; i++)

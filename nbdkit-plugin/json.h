@@ -17,9 +17,9 @@
 
 /* What somebody has asked for, and is not done yet. */
 struct fp_change {
-  const char *what; /* as in the request */
-  char addr[FP_ADDR_MAX + 1];
-  uint64_t ns; /* since then */
+  const char *what;           /* as in the request */
+  char addr[FP_ADDR_MAX + 1]; /* or "" */
+  uint64_t ns;                /* since then */
 };
 
 /* The document, with a newline at its end; free() it.  NULL: no memory. */

@@ -169,6 +169,13 @@ put_requests (const struct fp_metrics *m, struct fp_prom *p)
                   "How long requests took; of one in eight over shm.");
   fp_prom_hist (p, &m->census.read_ns, OF_VOLUME (m, { "op", "read" }));
   fp_prom_hist (p, &m->census.write_ns, OF_VOLUME (m, { "op", "write" }));
+  counter (m, p, "farpage_volume_check_compared_blocks_total",
+           v->check.all_compared,
+           "Blocks of which all copies were compared (farpage check).");
+  counter (m, p, "farpage_volume_check_differing_blocks_total",
+           v->check.all_differ, "Those of them whose copies differed.");
+  counter (m, p, "farpage_volume_check_repaired_blocks_total",
+           v->check.all_repaired, "Those of these that were mended.");
   fp_prom_family (p, "farpage_volume_waits_total", FP_PROM_COUNTER,
                   "Waits for servers, by how they ended.");
   fp_prom_value (p, v->poll_hits, OF_VOLUME (m, { "ended", "polling" }));

@@ -54,6 +54,7 @@ struct fp_status_thread {
   bool taken_logged, frozen_logged;
   uint64_t lost_logged;
   bool degraded_logged;
+  uint64_t check_logged; /* the number of the last one that was said to end */
   uint64_t errors_logged;
   unsigned errors_wait; /* looks until errors are reported again */
   unsigned errors_next; /* and how many after that */
@@ -362,6 +363,23 @@ log_degraded (struct fp_status_thread *s)
   s->degraded_logged = degraded;
 }
 
+/* Its end; its begin is somebody's wish. */
+static void
+log_check (struct fp_status_thread *s)
+{
+  const struct fp_check_status *c = &s->now.check;
+  const char *ended =
+      c->state == FP_CHECK_DONE ? "" : ", which did not come to its end";
+
+  if (c->state == FP_CHECK_RUNNING || c->number == s->check_logged)
+    return;
+  s->check_logged = c->number;
+  fp_log (c->differ > 0 ? FP_LOG_WARN : FP_LOG_INFO,
+          "volume %s: check%s: %" PRIu64 " blocks compared, %" PRIu64
+          " differ, %" PRIu64 " of them mended",
+          s->title, ended, c->compared, c->differ, c->repaired);
+}
+
 /* It is a server from now on, or none any more: false, and what was said of it
  * does not count for the next one that gets its place.
  */
@@ -412,6 +430,7 @@ watch (struct fp_status_thread *s)
   log_members (s);
   log_lost (s);
   log_degraded (s);
+  log_check (s);
   log_errors (s);
 }
 

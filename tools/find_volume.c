@@ -18,6 +18,29 @@ is_socket (const char *path)
   return stat (path, &st) == 0 && S_ISSOCK (st.st_mode);
 }
 
+/* The device whose volume has this name, or -1. */
+static int
+named_index (const char *name)
+{
+  static const char key[] = "volume=";
+  struct state st;
+  struct why w;
+
+  for (int i = 0; i < STATE_MAX_DEVICES; i++) {
+    bool found = false;
+
+    if (!state_exists (i) || state_load (&st, i, &w) < 0)
+      continue;
+    for (unsigned k = 0; k < st.nr_args; k++)
+      found = found || (strncmp (st.args[k], key, sizeof key - 1) == 0 &&
+                        strcmp (st.args[k] + sizeof key - 1, name) == 0);
+    state_clear (&st);
+    if (found)
+      return i;
+  }
+  return -1;
+}
+
 bool
 find_volume (const char *command, const char *arg, char path[STATE_PATH_MAX],
              const char **out, int *status)
@@ -28,8 +51,13 @@ find_volume (const char *command, const char *arg, char path[STATE_PATH_MAX],
   if (index < 0 && ((strchr (arg, '/') && strncmp (arg, "/dev/", 5) != 0) ||
                     is_socket (arg)))
     return true;
+  if (index < 0)
+    index = named_index (arg);
   if (index < 0) {
-    *status = say_usage (command, "%s: neither a /dev/nbdX nor a socket", arg);
+    *status = say_usage (command,
+                         "%s: neither a /dev/nbdX nor a socket, nor "
+                         "the name of a volume that is attached here",
+                         arg);
     return false;
   }
   if (!state_exists (index)) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* find_volume.h - the status socket of the volume that a command line means:
- * by the device, or by the socket of a plugin that farpage did not start.
+ * by the device, the name of one that is attached here, or by the socket of a
+ * plugin that farpage did not start.
  */
 
 #ifndef FARPAGE_FIND_VOLUME_H

@@ -27,6 +27,7 @@ static const struct command {
   { "servers", cmd_servers, "what memory servers lend, and to whom" },
   { "volumes", cmd_volumes, "which volumes they keep, and the end of one" },
   { "drain", cmd_drain, "move what a server holds to the others" },
+  { "check", cmd_check, "are the copies of a volume alike? mend them" },
   { "keygen", cmd_keygen, "make a key for the memory servers and clients" },
   { "bench", cmd_bench, "measure each layer, from memcpy to the device" },
   { "doctor", cmd_doctor, "what would make it fail here, and what to do" },

@@ -81,6 +81,10 @@ int fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
  */
 void fp_lane_sync_begin (struct fp_lane *lane, struct fp_io *io);
 bool fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait);
+/* It is not tried again: it is done, with an error, as soon as nothing of it
+ * is in flight any more.
+ */
+void fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io);
 /* A write likewise, which is counted. */
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
                       uint64_t at);

@@ -294,8 +294,10 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
       missed |= (uint8_t) (1u << c);
   }
   fp_mirror_missed (lane->v, i, in, n, set & (uint8_t) ~missed);
-  if (missed != 0)
+  if (missed != 0) {
+    lane_unsettle (lane, io);
     io->redo = true;
+  }
   leave_all (t, i, mapped | missed);
   if (head != NULL) {
     head->copies = set & (uint8_t) ~missed;

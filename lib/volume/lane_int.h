@@ -101,6 +101,15 @@ list_push (struct io_list *l, struct fp_io *io)
   l->tail = &io->next;
 }
 
+static inline void
+list_push_front (struct io_list *l, struct fp_io *io)
+{
+  io->next = l->head;
+  l->head = io;
+  if (io->next == NULL)
+    l->tail = &io->next;
+}
+
 static inline struct fp_io *
 list_pop (struct io_list *l)
 {
@@ -140,6 +149,17 @@ static inline void
 count (_Atomic uint64_t *counter, uint64_t n)
 {
   atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
+}
+
+/* Of a write to several copies, and before what is held of fp_volume.overlap
+ * is let go: it was not done everywhere.
+ */
+static inline void
+lane_unsettle (struct fp_lane *lane, struct fp_io *io)
+{
+  if (!io->unsettled)
+    atomic_fetch_add (&lane->v->unsettled, 1);
+  io->unsettled = true;
 }
 
 enum issue { ISSUED, NO_SLOT, PARK, FAILED };

@@ -39,6 +39,8 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
   io->status = status;
   if (status < 0 && io->spread)
     diverge (lane, io);
+  if (io->unsettled)
+    atomic_fetch_sub (&lane->v->unsettled, 1);
   if (!io->forced) {
     uint64_t ns = fp_now_ns () - io->start_ns;
 
@@ -168,6 +170,8 @@ frag_done (struct fp_lane *lane, struct frag *f)
      * session, and this link may not have heard of it yet.  Anything else
      * that goes wrong on a sound connection would go wrong again.
      */
+    if (head != NULL)
+      lane_unsettle (lane, io);
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
       fp_link_suspect (lane->v->links[f->server]);
       if (fp_volume_is_mirrored (lane->v))

@@ -122,10 +122,16 @@ enqueue (struct fp_lane *lane, struct fp_io *io)
 {
   io->status = 0;
   io->issued = io->inflight = io->tries = 0;
-  io->done = io->redo = io->asked = io->spread = false;
+  io->done = io->redo = io->asked = io->spread = io->unsettled = false;
   io->queued = true;
   count (&lane->inflight, 1);
-  list_push (&lane->pending, io);
+  /* What makes earlier writes visible does not wait for later ones, which may
+   * wait for who asked for it.
+   */
+  if (io->forced)
+    list_push_front (&lane->pending, io);
+  else
+    list_push (&lane->pending, io);
 }
 
 static bool
@@ -356,4 +362,17 @@ fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait)
   if (wait)
     wait_for (lane, io);
   return io->done;
+}
+
+void
+fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io)
+{
+  {
+    LANE_LOCK_SCOPE (lane);
+    if (io->done)
+      return;
+    if (io->status == 0)
+      io->status = -ECANCELED;
+  }
+  fp_lane_wake (lane); /* it may be parked */
 }

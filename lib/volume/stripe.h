@@ -57,6 +57,20 @@ fp_stripe_at (const struct fp_pieces *t, uint64_t offset, uint64_t *run)
          ((uint64_t) (n / width) << t->unit_shift) + in;
 }
 
+/* Where in the volume byte `in` of piece i is, if it is the volume's. */
+static inline uint64_t
+fp_stripe_offset (const struct fp_pieces *t, uint64_t i, uint64_t in)
+{
+  uint32_t width;
+  uint64_t first = fp_stripe_group (t, i, &width), unit = in >> t->unit_shift;
+
+  if (t->width == 1)
+    return (i << t->shift) + in;
+  return (first << t->shift) +
+         ((unit * width + (i - first)) << t->unit_shift) +
+         (in & ((UINT64_C (1) << t->unit_shift) - 1));
+}
+
 /* So much of piece i is the volume's. */
 static inline uint64_t
 fp_piece_length (const struct fp_pieces *t, uint64_t i)

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "volume/check.h"
 #include "volume/link.h"
 #include "volume/mirror.h"
 #include "volume/mover.h"
@@ -45,6 +46,7 @@ volume_free (struct fp_volume *v)
     fp_link_free (v->links[i]);
   for (unsigned i = 0; v->lanes != NULL && i < v->nr_lanes; i++)
     fp_lane_free (v->lanes[i]);
+  fp_check_free (v->check);
   fp_mover_free (v->mover);
   fp_recorder_free (v);
   fp_pieces_free (v->pieces);
@@ -112,6 +114,8 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
                      FP_MIN (p->slots, (unsigned) FP_MOVER_SLOTS));
   if (r == 0)
     r = fp_mover_new (&v->mover, v);
+  if (r == 0)
+    r = fp_check_new (&v->check, v);
   if (r < 0)
     return r;
   *out = FP_STEAL (v);
@@ -198,6 +202,7 @@ fp_volume_stop (struct fp_volume *v, bool discard)
 {
   if (v == NULL)
     return;
+  fp_check_stop (v->check);
   fp_mover_stop (v->mover);
   fp_manager_stop (v);
   fp_recorder_stop (v);
@@ -380,6 +385,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   fp_recorder_status (v, &record);
   s->members_version = record.version;
   s->frozen = record.frozen;
+  fp_check_status (v->check, &s->check);
   if (hist == NULL)
     return; /* counters without latencies are better than none */
   for (unsigned i = 0; i < v->p.lanes; i++)

@@ -208,6 +208,11 @@ struct fp_io {
   bool spread; /* some of it was sent to more than one copy */
   uint64_t start_ns;
 
+  /* A write that may be in some copies and not in others, until it is over:
+   * counted in fp_volume.unsettled.
+   */
+  bool unsettled;
+
   bool linear; /* offset is a linear address: stripe.h */
 
   /* The mover's; 0 else. */
@@ -238,6 +243,49 @@ int fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
  */
 int fp_volume_drain_cancel (struct fp_volume *v, unsigned i,
                             char why[FP_WHY_MAX]);
+
+/* ---- are its copies alike?  check.h ---- */
+
+enum fp_check_state {
+  FP_CHECK_NONE, /* never */
+  FP_CHECK_RUNNING,
+  FP_CHECK_DONE,
+  FP_CHECK_CANCELLED,
+  FP_CHECK_FAILED, /* why says why */
+};
+#define FP_CHECK_OFFSETS 16 /* so many are kept */
+
+/* Of the last one; the last three are of all that there were. */
+struct fp_check_status {
+  enum fp_check_state state;
+  uint64_t number; /* the how manieth it is: 1, 2, ... */
+  bool repair;
+  uint64_t block_size; /* bytes; at the end of a piece a block has fewer */
+  uint64_t blocks;     /* that are to be compared; about, as others write */
+  uint64_t compared, differ;
+  uint64_t repaired; /* of those that differ */
+  uint64_t skipped; /* of blocks: those of which two copies could not be had */
+  uint64_t degraded; /* pieces that had fewer live copies than they should */
+  /* Where in the volume the first byte is that differs, of the lowest such
+   * blocks, in order.
+   */
+  unsigned nr_offsets;
+  uint64_t offsets[FP_CHECK_OFFSETS];
+  uint64_t since_ns; /* how long it has taken, or took */
+  uint64_t left_ns;  /* about; 0: not known */
+  char why[FP_WHY_MAX];
+  uint64_t all_compared, all_differ, all_repaired;
+};
+
+/* Compare all copies in the background, while they are used; repair: what
+ * differs gets what the first live copy has.  rate: bytes a second of each
+ * copy; 0: as move_rate says.  -EINVAL: there is one copy; -EBUSY: one is
+ * under way.
+ */
+int fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
+                     char why[FP_WHY_MAX]);
+/* End it: it is over when its status says so.  -ENOENT: none is under way. */
+int fp_volume_check_cancel (struct fp_volume *v, char why[FP_WHY_MAX]);
 
 /* ---- its servers, while it is used: servers.c ---- */
 
@@ -346,6 +394,7 @@ struct fp_volume_status {
   bool frozen;
   uint64_t poll_hits, sleeps; /* waits that ended while polling; others */
   struct fp_hist_summary read_ns, write_ns;
+  struct fp_check_status check;
 };
 
 void fp_volume_status (struct fp_volume *v, struct fp_volume_status *s);

@@ -20,6 +20,7 @@
 #include "volume/piece.h"
 #include "volume/volume.h"
 
+struct fp_check;
 struct fp_link;
 struct fp_mover;
 struct fp_overlap;
@@ -63,7 +64,12 @@ struct fp_volume {
   _Atomic uint64_t current;         /* members, of the last list; or none */
   _Atomic uint64_t generation;      /* the highest so far: link_learn.h */
 
-  struct fp_overlap *overlap;    /* NULL: one copy */
+  struct fp_overlap *overlap; /* NULL: one copy */
+  /* Writes and zeros that failed in part and are tried again: until they are
+   * over what they wrote may be in some copies only.
+   */
+  _Atomic uint64_t unsettled;
+  struct fp_check *check;
   _Atomic bool mirror_due;       /* mirror.h: something is to be decided */
   uint64_t mirror_ns, refill_ns; /* the manager's: when to look again */
   struct fp_mover *mover;

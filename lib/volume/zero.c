@@ -104,35 +104,55 @@ is_whole (const struct fp_pieces *t, uint64_t i, uint64_t in, uint64_t length)
 }
 
 /* The deadline moves on by what is spent on what is done, and not by what is
- * spent on waiting.
+ * spent on waiting.  all: it is the whole piece, which is trimmed.  *tried:
+ * some copies may have got zeros, and others not yet; counted in v->unsettled.
  */
+static int
+zero_copies (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
+             uint64_t in, uint64_t length, bool all, uint64_t *deadline,
+             bool *tried)
+{
+  struct fp_pieces *t = v->pieces;
+
+  for (;;) {
+    uint64_t run;
+    int r;
+
+    if (fp_mirror_live (t, i) == 0 ||
+        (!all && !fp_piece_run (t, i, in, length, &run) && run == length)) {
+      r = zeros_already (v, *deadline);
+      if (r != 0)
+        return r < 0 ? r : 0;
+      continue;
+    }
+    if (!all && length <= ZERO_BY_WRITE)
+      return write_zeros (lane, length, (i << t->shift) + in);
+    if (!*tried)
+      atomic_fetch_add (&v->unsettled, 1);
+    *tried = true;
+    r = fp_mirror_zero (v, i, in, length, all && !v->p.reserve_full, deadline);
+    if (r != -EAGAIN)
+      return r;
+    pause_a_little (v);
+  }
+}
+
+/* The same deadline. */
 static int
 zero_in_piece (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
                uint64_t in, uint64_t length, bool trim, uint64_t *deadline)
 {
   struct fp_pieces *t = v->pieces;
   struct fp_piece *p = &t->p[i];
-  bool whole = is_whole (t, i, in, length);
+  bool whole = is_whole (t, i, in, length), tried = false;
 
-  while (fp_volume_is_mirrored (v)) {
-    uint64_t run;
-    int r;
+  if (fp_volume_is_mirrored (v)) {
+    int r =
+        zero_copies (v, lane, i, in, length, whole && trim, deadline, &tried);
 
-    if (fp_mirror_live (t, i) == 0 ||
-        (!(whole && trim) && !fp_piece_run (t, i, in, length, &run) &&
-         run == length)) {
-      r = zeros_already (v, *deadline);
-      if (r != 0)
-        return r < 0 ? r : 0;
-      continue;
-    }
-    if (!(whole && trim) && length <= ZERO_BY_WRITE)
-      return write_zeros (lane, length, (i << t->shift) + in);
-    r = fp_mirror_zero (v, i, in, length, whole && trim && !v->p.reserve_full,
-                        deadline);
-    if (r != -EAGAIN)
-      return r;
-    pause_a_little (v);
+    if (tried)
+      atomic_fetch_sub (&v->unsettled, 1);
+    return r;
   }
   for (;;) {
     struct fp_link *link;

@@ -45,6 +45,8 @@ fuzz_seed (unsigned nr, uint8_t *out)
     "add donor:1,domain=rack-1",
     "remove donor",
     "drain fe80::1%eth0 1",
+    "check repair 100M",
+    "check-cancel",
   };
 
   if (nr >= sizeof lines / sizeof lines[0])

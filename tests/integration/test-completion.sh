@@ -69,6 +69,8 @@ offers "farpage attach transport=r" "rdma"
 offers "farpage bench --layers memcpy,eng" \
     "memcpy,engine-rdma memcpy,engine-shm memcpy,engine-tcp"
 offers "farpage drain /dev/nbd3 don" "donor1 donor2"
+offers "farpage check " "/dev/nbd3 data"
+offers "farpage check --re" "--repair"
 offers "farpage servers add " "/dev/nbd3"
 offers "farpage servers add /dev/nbd3 don" "donor1 donor2"
 offers "farpage servers p" "pool=rack"

@@ -91,6 +91,10 @@ for word in add remove; do
 done
 expect 2 "domain" servers add /dev/nbd0 a,domain=/
 expect 2 "domain" servers remove /dev/nbd0 a,domain=x
+expect 2 "one device, volume or socket" check
+expect 2 "one device, volume or socket" check /dev/nbd0 a
+expect 2 "neither a /dev/nbdX nor a socket" check nothing
+expect 2 "--rate" check --rate 0 /dev/nbd0
 expect 2 "--rate" drain --rate none /dev/nbd0 a
 expect 2 "--rate" drain --rate 0 /dev/nbd0 a
 expect 2 "not both" drain --rate 1M --cancel /dev/nbd0 a
@@ -113,6 +117,8 @@ expect 1 "not attached by farpage" swapon /dev/nbd4000
 expect 1 "not swapped to" swapoff /dev/nbd4000
 expect 1 "not attached by farpage" status /dev/nbd4000
 expect 1 "not attached by farpage" drain /dev/nbd4000 127.0.0.1
+expect 1 "not attached by farpage" check /dev/nbd4000
+expect 1 "No such file" check "$tmp/no-such-socket"
 expect 1 "No such file" drain "$tmp/no-such-socket" 127.0.0.1
 expect 1 "No such file" status --socket "$tmp/no-such-socket"
 # Something else than the status socket of a plugin.
