@@ -394,6 +394,30 @@ await_placed (struct fp_volume *v)
   }
 }
 
+/* Entry i got none. */
+static int
+not_reserved (const struct fp_volume *v, uint64_t i, char why[FP_WHY_MAX])
+{
+  int r = atomic_load (&v->pieces->p[i].err);
+
+  r = r == 0 ? -ENOTCONN : r;
+  snprintf (why, FP_WHY_MAX,
+            "reserve=full: %llu of %llu pieces got memory: %s",
+            (unsigned long long) atomic_load (&v->allocated),
+            (unsigned long long) v->pieces->all,
+            r == -ENOSPC ? "the servers are full" : strerror (-r));
+  return r;
+}
+
+static bool
+has_any_copy (const struct fp_pieces *t, uint64_t i)
+{
+  for (unsigned c = 0; c < t->copies; c++)
+    if (fp_piece_state (&t->p[fp_mirror_entry (t, i, c)]) != FP_PIECE_EMPTY)
+      return true;
+  return false;
+}
+
 int
 fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX])
 {
@@ -405,19 +429,13 @@ fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX])
     for (uint64_t i = first; i < end; i++)
       fp_manager_want (v, i);
     await_placed (v);
-    for (uint64_t i = first; i < end; i++) {
-      int r = atomic_load (&t->p[i].err);
-
-      if (fp_piece_state (&t->p[i]) != FP_PIECE_EMPTY)
-        continue;
-      r = r == 0 ? -ENOTCONN : r;
-      snprintf (why, FP_WHY_MAX,
-                "reserve=full: %llu of %llu pieces got memory: %s",
-                (unsigned long long) atomic_load (&v->allocated),
-                (unsigned long long) t->all,
-                r == -ENOSPC ? "the servers are full" : strerror (-r));
-      return r;
-    }
+    for (uint64_t i = first; i < end && !v->p.resume; i++)
+      if (fp_piece_state (&t->p[i]) == FP_PIECE_EMPTY)
+        return not_reserved (v, i, why);
   }
+  /* Who takes it up goes on with the copies that there can be now. */
+  for (uint64_t i = 0; i < t->nr; i++)
+    if (!has_any_copy (t, i))
+      return not_reserved (v, i, why);
   return 0;
 }

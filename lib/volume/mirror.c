@@ -326,6 +326,16 @@ is_lost (struct fp_pieces *t, uint64_t i, uint8_t live)
   return true;
 }
 
+/* All that it is to have, written or not: reserve=full. */
+static bool
+is_reserved (struct fp_pieces *t, uint64_t i)
+{
+  for (unsigned c = 0; c < t->copies; c++)
+    if (fp_piece_state (&t->p[fp_mirror_entry (t, i, c)]) == FP_PIECE_EMPTY)
+      return false;
+  return true;
+}
+
 void
 fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s)
 {
@@ -335,7 +345,7 @@ fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s)
   for (uint64_t i = 0; i < t->nr; i++) {
     uint8_t live = fp_mirror_live (t, i);
 
-    s->allocated += live != 0;
+    s->allocated += live != 0 || is_reserved (t, i);
     s->lost += live != 0 && is_lost (t, i, live);
     if (live == 0 || live == fp_mirror_all (t))
       continue;

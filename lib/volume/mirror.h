@@ -106,7 +106,7 @@ int fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in,
                     uint64_t length, bool release, uint64_t *deadline);
 
 struct fp_mirror_status {
-  uint64_t allocated; /* pieces that are somewhere */
+  uint64_t allocated; /* pieces that have memory */
   uint64_t lost;      /* pieces that no server has any more */
   uint64_t degraded;  /* pieces with fewer live copies than they should have */
   uint64_t missing;   /* bytes that are to be copied for that */

@@ -30,6 +30,7 @@ static struct fp_volume *v;
 static struct fp_uuid uuid; /* of the volume, once it was made */
 static char why[FP_WHY_MAX];
 static unsigned copies = 2, nr_named = 3;
+static bool reserve;
 
 /* As nbdkit does it. */
 static int
@@ -50,6 +51,7 @@ start (bool resume)
   p.slots = 4;
   p.slot_size = 32 * 1024;
   p.rebuild_delay_ms = 0;
+  p.reserve_full = reserve;
   p.resume = resume;
   if (resume)
     p.uuid = uuid;
@@ -102,6 +104,7 @@ setup (void **state)
   (void) state;
   copies = 2;
   nr_named = 3;
+  reserve = false;
   for (unsigned i = 0; i < NR_SERVERS; i++)
     servers[i] = fake_server_new (names[i], SLAB, SLABS);
   return 0;
@@ -263,6 +266,50 @@ test_nothing_is_left (void **state)
   }
   assert_int_equal (start (true), -ENOENT);
   assert_non_null (strstr (why, "is gone"));
+}
+
+/* All has its memory before the first write, and again after a crash. */
+static void
+test_reserved (void **state)
+{
+  struct fp_volume_status s;
+
+  (void) state;
+  reserve = true;
+  make ();
+  fp_volume_status (v, &s);
+  assert_int_equal (s.pieces_allocated, PIECES);
+  assert_int_equal (get (0), 0);
+  assert_int_equal (put (2, 7), 0);
+  crash ();
+  must (start (true));
+  fp_volume_status (v, &s);
+  assert_int_equal (s.pieces_allocated, PIECES);
+  await_whole ();
+  assert_int_equal (get (2), 7);
+  assert_int_equal (get (0), 0);
+  all_have (2, 7);
+}
+
+/* There is no memory for the copies of who died: the others are enough. */
+static void
+test_reserved_without_one (void **state)
+{
+  (void) state;
+  reserve = true;
+  nr_named = 2;
+  make ();
+  assert_int_equal (put (2, 7), 0);
+  fake_server_cut (servers[1]);
+  assert_int_equal (put (2, 8), 0);
+  crash ();
+  must (start (true));
+  assert_int_equal (get (2), 8);
+  fill (1);
+  fake_server_forget (servers[1]);
+  fake_server_revive (servers[1]);
+  await_whole ();
+  all_hold (1);
 }
 
 /* With what it had; when its lease was over; with nothing. */
@@ -596,6 +643,8 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     TEST (test_nothing_is_left),
+    TEST (test_reserved),
+    TEST (test_reserved_without_one),
     TEST (test_one_dies),
     TEST (test_made_anew),
     TEST (test_resume),
