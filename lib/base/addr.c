@@ -75,6 +75,10 @@ parse_unix (struct fp_addr *addr, const char *path, const char **why)
 
   if (len == 0)
     return refuse (EINVAL, "there is no path after unix:", why);
+  /* Files and logs have one address a line. */
+  for (size_t i = 0; i < len; i++)
+    if ((unsigned char) path[i] < 0x20 || path[i] == 0x7f)
+      return refuse (EINVAL, "the path has a control character", why);
   if (len >= sizeof ((struct sockaddr_un *) NULL)->sun_path)
     return refuse (EINVAL, "the path of a Unix socket has at most 107 bytes",
                    why);

@@ -19,17 +19,6 @@ name_ok_or_empty (const char *name)
 }
 
 static inline bool
-addr_ok (const char *addr)
-{
-  if (addr[0] == '\0')
-    return false;
-  for (; *addr != '\0'; addr++)
-    if (*addr <= 0x20 || *addr >= 0x7f)
-      return false;
-  return true;
-}
-
-static inline bool
 slab_size_ok (uint64_t size)
 {
   return size >= SLAB_MIN && (size & (size - 1)) == 0;

@@ -34,6 +34,17 @@ fp_name_ok (const char *name)
 }
 
 bool
+fp_addr_text_ok (const char *addr)
+{
+  if (addr[0] == '\0')
+    return false;
+  for (; *addr != '\0'; addr++)
+    if (*addr <= 0x20 || *addr >= 0x7f)
+      return false;
+  return true;
+}
+
+bool
 fp_stripe_ok (const struct fp_stripe *s, uint64_t slab_size)
 {
   return s->width >= 1 && s->width <= FP_STRIPE_WIDTH_MAX &&
@@ -113,7 +124,7 @@ fp_dec_hello_reply (struct fp_reader *r, struct fp_hello_reply *m)
   m->nr_rdma = get_count (r, 0, FP_MAX_RDMA_ADDRS);
   for (uint32_t i = 0; i < m->nr_rdma; i++) {
     fp_get_string (r, m->rdma[i], FP_ADDR_MAX);
-    ok = ok && addr_ok (m->rdma[i]);
+    ok = ok && fp_addr_text_ok (m->rdma[i]);
   }
   return verdict (r, ok && m->version >= 1 &&
                          (m->transports & ~FP_TRANSPORT_WIRE_MASK) == 0 &&

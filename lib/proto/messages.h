@@ -437,6 +437,9 @@ int fp_dec_reason (struct fp_reader *r, char out[FP_REASON_MAX + 1]);
  */
 bool fp_name_ok (const char *name);
 
+/* An address as messages carry it: visible ASCII, and not empty. */
+bool fp_addr_text_ok (const char *addr);
+
 /* ---- frames of the tcp data transport, fixed size ---- */
 
 #define FP_DATA_REQ_SIZE 32

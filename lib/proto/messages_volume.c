@@ -43,7 +43,7 @@ fp_members_ok (const struct fp_members *m)
     const struct fp_member *e = &m->members[i];
 
     any_current |= e->current;
-    ok = !fp_uuid_is_nil (&e->server) && addr_ok (e->addr) &&
+    ok = !fp_uuid_is_nil (&e->server) && fp_addr_text_ok (e->addr) &&
          name_ok_or_empty (e->domain) && !is_listed_before (m, i);
   }
   return ok && (m->version > 0) == (m->count > 0) &&

@@ -299,6 +299,23 @@ check_twice (const struct fp_volume_params *p, const struct fp_uuid *seen,
 }
 
 int
+fp_check_kept_addr (const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1];
+
+  fp_addr_format (addr, where);
+  if (fp_addr_text_ok (where))
+    return 0;
+  snprintf (
+      why, FP_WHY_MAX,
+      "%s: the servers of a volume with a name, or with copies, keep each "
+      "other's addresses, which are visible ASCII characters without blanks: "
+      "use a path of such (a symbolic link will do)",
+      where);
+  return -EINVAL;
+}
+
+int
 fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
 {
   struct fp_uuid seen[FP_MAX_SERVERS] = { { { 0 } } };
@@ -310,6 +327,12 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   bool maps = false;
   int r;
 
+  for (unsigned i = 0; i < p->nr_servers; i++) {
+    r = fp_volume_is_recorded (p) ? fp_check_kept_addr (&p->servers[i], why)
+                                  : 0;
+    if (r < 0)
+      return r;
+  }
   /* There is nothing to ask about one that is to be made. */
   if (p->name[0] != '\0' || (p->resume && p->copies > 1)) {
     r = fp_probe_named (p, why);

@@ -14,4 +14,9 @@
  */
 int fp_probe_named (struct fp_volume_params *p, char why[FP_WHY_MAX]);
 
+/* Can the servers of a recorded volume keep this address of one of them?
+ * -EINVAL: no, and why.
+ */
+int fp_check_kept_addr (const struct fp_addr *addr, char why[FP_WHY_MAX]);
+
 #endif /* FP_PROBE_NAMED_H */

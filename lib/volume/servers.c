@@ -28,6 +28,7 @@
 #include "base/clock.h"
 #include "volume/link.h"
 #include "volume/mover.h"
+#include "volume/probe_named.h"
 #include "volume/recorder.h"
 #include "volume/session.h"
 #include "volume/volume_int.h"
@@ -341,6 +342,8 @@ fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
     r = check_uncounted (v, why);
   if (r == 0)
     r = check_twice (v, name, why);
+  if (r == 0 && is_recorded (v))
+    r = fp_check_kept_addr (&name->addr, why);
   if (r == 0 && i < 0)
     r = say (-ENOSPC, why, "the volume has %d servers: as many as it can",
              FP_MAX_SERVERS);

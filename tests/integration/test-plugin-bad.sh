@@ -128,6 +128,26 @@ refused 'the name same is used by two volumes' "${tcp[a]}" server="${tcp[b]}" vo
 bad 1 'two volumes have this name, [0-9a-f-]{36} and [0-9a-f-]{36}: use the UUID' \
     volumes delete --yes same "${tcp[a]}" "${tcp[b]}"
 
+# What the servers of a volume with a name could not keep; without a name it is good enough.
+for path in 'with a blank' $'\303\244' $'\377'; do
+    ln -s "$tmp/b.usock" "$tmp/$path"
+    refused 'visible ASCII .*symbolic link' "unix:$tmp/$path" size=4M volume=new
+    bad 1 'visible ASCII .*symbolic link' servers add "$tmp/live.status" "unix:$tmp/$path"
+done
+LC_ALL=C refused 'has a control character' $'unix:/a\tb' size=4M
+LC_ALL=C bad 2 'has a control character' servers $'unix:/a\tb'
+"${nbdkit_cmd[@]}" -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$MLOCK" "unix:$tmp/with a blank" size=4M --run true ||
+    fail "a path with a blank, of a volume without a name"
+rm -f "$tmp/n.sock"
+for path in 'quo"te' 'back\slash' "apo'strophe"; do
+    ln -s "$tmp/b.usock" "$tmp/$path"
+    "${nbdkit_cmd[@]}" -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$MLOCK" "unix:$tmp/$path" size=4M volume=odd --run true ||
+        fail "volume odd at $path"
+    rm -f "$tmp/n.sock"
+    farpage volumes delete --yes odd "unix:$tmp/$path" >/dev/null || fail "volume odd at $path is not deleted"
+done
+wait_until 30 is_settled
+
 refused 'volume live is attached to .* since ' "${tcp[a]}" volume=live
 bad 1 'live: attached to .* since .*: detach it first' volumes delete --yes live "${tcp[a]}"
 bad 1 'live: attached to .* since .*: detach it first' volumes delete --yes --partial live "${tcp[a]}"
