@@ -44,9 +44,13 @@ struct bench_result {
   struct fp_hist *latency; /* of the row, all rounds */
 };
 
+#define BENCH_MAX_TLS 4
+
 struct bench {
   /* From the command line. */
-  const char *server; /* NULL: our own */
+  const char *server;       /* NULL: our own */
+  char *tls[BENCH_MAX_TLS]; /* KEY=VALUE: how it is connected to */
+  unsigned nr_tls;
   const char *device; /* an attached /dev/nbdX, NULL: none */
   bool overwrite;     /* also if it holds data */
   uint64_t size;      /* of the volume */

@@ -72,7 +72,7 @@ start (struct bench *b, struct state *s, int variant, const char *socket,
        char why[FP_WHY_MAX])
 {
   char plugin[4096], server[FP_ADDR_MAX + 16], size[64];
-  char *argv[16];
+  char *argv[16 + BENCH_MAX_TLS];
   int n = 0, r;
 
   argv[n++] = (char *) "nbdkit";
@@ -99,6 +99,8 @@ start (struct bench *b, struct state *s, int variant, const char *socket,
     argv[n++] = plugin;
     snprintf (server, sizeof server, "server=%s", addr);
     argv[n++] = server;
+    for (unsigned i = 0; i < b->nr_tls; i++)
+      argv[n++] = b->tls[i];
     argv[n++] = (char *) "connections=1";
     /* The other one does not lock its memory either. */
     argv[n++] = (char *) "mlock=false";

@@ -94,7 +94,8 @@ has_key (const char *arg, const char *key)
 static char *
 absolute (char *arg)
 {
-  static const char *const prefixes[] = { "server=unix:", "tls-psk=",
+  static const char *const prefixes[] = { "server=unix:",      "remove=unix:",
+                                          "metrics=unix:",     "tls-psk=",
                                           "tls-certificates=", "pool=" };
   char cwd[PATH_MAX], *out;
 

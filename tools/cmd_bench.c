@@ -21,6 +21,7 @@
 #include "commands.h"
 #include "progress.h"
 #include "sysfs.h"
+#include "tls_args.h"
 
 #define DEFAULT_SIZE (256u << 20)
 #define MIN_SIZE (64u << 20)
@@ -39,11 +40,12 @@ static const struct bench_layer *const layers[] = {
 #define NR_LAYERS (sizeof layers / sizeof layers[0])
 
 static const char help[] =
-    "Usage: farpage bench [OPTION]...\n"
+    "Usage: farpage bench [OPTION]... [tls-psk=FILE]\n"
     "\n"
     "Measure each layer between a memcpy and a block device, in one run.\n"
     "\n"
-    "  --server ADDR    a memory server (default: one is started here)\n"
+    "  --server ADDR    a memory server (default: one is started here); with\n"
+    "                   TLS: tls-psk=FILE or tls-certificates=DIR, too\n"
     "  --layers LIST    only these, with commas: memcpy, engine-shm,\n"
     "                   engine-tcp, raw-rdma, engine-rdma, two-sided,\n"
     "                   nbd-memory, nbd-farpage, device\n"
@@ -299,12 +301,11 @@ cmd_bench (int argc, char *argv[])
   bool json = false;
   struct fp_addr addr;
   unsigned nr;
+  int c, left, status;
   long n;
-  int c;
 
   while ((c = getopt_long (argc, argv, "hV", options, NULL)) != -1) {
     char *end;
-    int status;
 
     switch (c) {
     case SERVER:
@@ -351,8 +352,21 @@ cmd_bench (int argc, char *argv[])
         return status;
     }
   }
-  if (optind < argc)
-    return say_usage ("bench", "%s: it takes no such argument", argv[optind]);
+  for (int i = optind; i < argc; i++) {
+    if (!tls_args_is (argv[i]))
+      return say_usage ("bench", "%s: it takes no such argument", argv[i]);
+    if (b.nr_tls == BENCH_MAX_TLS)
+      return say_usage ("bench", "%s: too many of them", argv[i]);
+    b.tls[b.nr_tls++] = argv[i];
+  }
+  left = argc - optind;
+  status = tls_args_take ("bench", &left, argv + optind);
+  if (status == EXIT_SUCCESS)
+    status = tls_args_use ("bench");
+  if (status != EXIT_SUCCESS)
+    return status;
+  if (b.nr_tls > 0 && b.server == NULL)
+    return say_usage ("bench", "%s needs --server", b.tls[0]);
   nr = choose (&b, list, entries, &bad);
   if (bad != NULL)
     return say_usage ("bench", "--layers: no layer '%.*s'",

@@ -13,15 +13,20 @@
 #include "commands.h"
 #include "deadline.h"
 #include "find_volume.h"
+#include "sysfs.h"
+#include "tls_args.h"
 #include "top.h"
 
 static const char help[] =
-    "Usage: farpage top [OPTION]... [/dev/nbdX|SOCKET]...\n"
+    "Usage: farpage top [OPTION]... [/dev/nbdX|SOCKET]... [tls-psk=FILE]\n"
     "\n"
     "Shows volumes and their servers as they work: all that 'farpage attach'\n"
     "attached, or these; SOCKET is the status=PATH of a plugin that farpage\n"
     "did not start. Keys: q ends it, s sorts by something else, arrows "
     "scroll.\n"
+    "Servers with TLS are asked with the key or the certificates that the\n"
+    "devices were attached with; of a SOCKET: tls-psk=FILE or\n"
+    "tls-certificates=DIR.\n"
     "\n"
     "      --interval S   seconds between two looks, 0.1 to 3600 (1)\n"
     "      --batch        as text, one look after the other, without keys\n"
@@ -141,6 +146,24 @@ watch_named (struct top *t, char *argv[], unsigned n)
   return EXIT_SUCCESS;
 }
 
+/* What the command line does not say of TLS the devices were told.  Those of
+ * whom that cannot be read are shown all the same, and their servers say why
+ * they cannot be asked.
+ */
+static int
+learn_tls (char *argv[], int n, bool said)
+{
+  char why[FP_WHY_MAX];
+
+  for (int i = 0; !said && i < n; i++)
+    if (nbd_index (argv[i]) >= 0)
+      (void) tls_args_of_device (nbd_index (argv[i]), why);
+  for (int i = 0; !said && n == 0 && i < STATE_MAX_DEVICES; i++)
+    if (state_exists (i))
+      (void) tls_args_of_device (i, why);
+  return tls_args_use ("top");
+}
+
 static int
 screen (struct top *t, unsigned count)
 {
@@ -162,7 +185,7 @@ cmd_top (int argc, char *argv[])
   static struct top t = { .interval_ms = 1000 };
   bool to_pipe = false;
   long count = 0;
-  int c, status;
+  int c, n, status;
 
   while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
     if (common_option (c, "top", help, &status))
@@ -174,9 +197,16 @@ cmd_top (int argc, char *argv[])
                         optarg);
     to_pipe = to_pipe || c == 'b';
   }
-  if (argc - optind > MAX_ARGS)
+  n = argc - optind;
+  status = tls_args_take ("top", &n, argv + optind);
+  if (status != EXIT_SUCCESS)
+    return status;
+  if (n > MAX_ARGS)
     return say_usage ("top", "not more than %d devices", MAX_ARGS);
-  nr_named = (unsigned) (argc - optind);
+  status = learn_tls (argv + optind, n, n < argc - optind);
+  if (status != EXIT_SUCCESS)
+    return status;
+  nr_named = (unsigned) n;
   status = watch_named (&t, argv + optind, nr_named);
   if (status != EXIT_SUCCESS)
     return status;

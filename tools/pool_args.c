@@ -8,7 +8,7 @@
 
 #include "commands.h"
 #include "pool_args.h"
-#include "transport/tls.h"
+#include "tls_args.h"
 #include "volume/pool_file.h"
 
 struct list {
@@ -35,16 +35,13 @@ add (struct list *l, const char *addr)
   return 0;
 }
 
-/* Of the words of a command, and of a pool. */
-static struct fp_tls_params tls_params;
-
 /* The rest of a pool is for who attaches.  What the command line says of TLS
  * counts, wherever it stands, as with nbdkit: so that is read last.
  */
 static int
 on_line (void *arg, const char *key, const char *value, char why[FP_WHY_MAX])
 {
-  int r = fp_tls_params_set (&tls_params, key, value, why);
+  int r = tls_args_set (key, value, why);
 
   if (r != -ENOENT)
     return r;
@@ -62,38 +59,12 @@ value_of (const char *arg, const char *key)
   return strncmp (arg, key, n) == 0 ? arg + n : NULL;
 }
 
-/* KEY=VALUE of TLS: 0; -ENOENT: it is something else. */
-static int
-tls_word (const char *arg, char why[FP_WHY_MAX])
-{
-  const char *equals = strchr (arg, '=');
-  char key[24] = "";
-
-  if (equals && (size_t) (equals - arg) < sizeof key)
-    memcpy (key, arg, (size_t) (equals - arg));
-  return fp_tls_params_set (&tls_params, key, equals ? equals + 1 : "", why);
-}
-
-/* This process is that client, until its end. */
-static int
-use_tls (const char *command)
-{
-  char why[FP_TLS_WHY_MAX];
-  struct fp_tls *t;
-
-  if (fp_tls_params_complete (&tls_params, false, why) < 0)
-    return say_usage (command, "%s", why);
-  if (fp_tls_new (&t, &tls_params, false, why) < 0)
-    return say_error ("%s: %s", command, why);
-  fp_tls_set_client (t);
-  return EXIT_SUCCESS;
-}
-
 int
 pool_args (const char *command, int *n, char ***argv)
 {
   char path[FP_POOL_PATH_MAX], why[FP_WHY_MAX];
   static struct list l; /* the words of the command, until its end */
+  int status;
 
   for (int i = 0; i < *n; i++) {
     const char *pool = value_of ((*argv)[i], "pool=");
@@ -105,23 +76,15 @@ pool_args (const char *command, int *n, char ***argv)
       return say_error ("%s: %s", command, why);
     if (pool)
       continue;
-    if (!server && strncmp ((*argv)[i], "tls", 3) == 0 &&
-        strchr ((*argv)[i], '='))
+    if (!server && tls_args_is ((*argv)[i]))
       continue;
     if (add (&l, server ? server : (*argv)[i]) < 0)
       return say_error ("%s: out of memory", command);
   }
-  for (int i = 0; i < *n; i++) {
-    int r;
-
-    if (strncmp ((*argv)[i], "tls", 3) != 0 || !strchr ((*argv)[i], '='))
-      continue;
-    r = tls_word ((*argv)[i], why);
-    if (r < 0)
-      return say_usage (command, "%s",
-                        r == -ENOENT ? "no such parameter of TLS" : why);
-  }
+  status = tls_args_take (command, n, *argv);
+  if (status != EXIT_SUCCESS)
+    return status;
   *n = l.n;
   *argv = l.args;
-  return use_tls (command);
+  return tls_args_use (command);
 }

@@ -88,6 +88,46 @@ says "pool: .*line 2: 'tls-key': a pool has" farpage servers "pool=$(printf 'ser
 farpage servers "unix:$tmp/psk.usock" | grep -q 'offers.*shm' || fail "over the Unix socket"
 farpage servers "unix:$tmp/psk.usock" tls=require "tls-psk=$tmp/key" >/dev/null || fail "unix, with a key"
 
+# What is done to a volume is asked of its plugin, which has the key; top and show ask the servers themselves.
+start_memserver psk2 --size 64M --slab 4M --reserve 0 --tls-psk "$tmp/key"
+psk2=$(cat "$tmp/psk2.addr")
+start_nbdkit used "$FARPAGE_PLUGIN" "$psk" transport=tcp "tls-psk=$tmp/key" volume=used size=16M reserve=full "$MLOCK" \
+    "status=$tmp/used.status" ${SANITIZER_PRELOAD:+timeout=20000}
+top_says () # REGEX ARG...: of the second look
+{
+    local text=$1
+    shift
+    timeout 60 farpage top --batch --interval 0.3 --count 2 "$@" >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "top"; }
+    grep -qE "$text" "$tmp/out" || { cat "$tmp/out"; fail "top without '$text': $*"; }
+}
+top_says "^$psk +tcp .* 48M " "$tmp/used.status" "tls-psk=$tmp/key"
+top_says "^$psk .*(no answer|speaks TLS alone)" "$tmp/used.status"
+says "no such parameter of TLS" farpage top --batch "$tmp/used.status" tls-key=x
+says "another key, or not know the user" farpage volumes show used "$psk" "tls-psk=$tmp/wrong"
+farpage volumes show used "$psk" "tls-psk=$tmp/key" | grep -q 'in step, 16M' || fail "farpage volumes show"
+farpage servers add "$tmp/used.status" "$psk2" >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "farpage servers add"; }
+farpage drain "$tmp/used.status" "$psk" >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "farpage drain"; }
+farpage servers remove "$tmp/used.status" "$psk" >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "farpage servers remove"; }
+stop "$(cat "$tmp/used.pid")"
+farpage volumes delete --yes used "$psk2" "tls-psk=$tmp/key" >"$tmp/out" 2>&1 ||
+    { cat "$tmp/out"; fail "farpage volumes delete"; }
+if farpage volumes "$psk2" "tls-psk=$tmp/key" | grep -q '^used: '; then fail "it was deleted"; fi
+if [ -z "$SANITIZER_PRELOAD" ]; then # farpage bench starts nbdkit without the sanitizer's runtime
+    start_memserver large --size 512M --slab 16M --reserve 0 --tls-psk "$tmp/key"
+    large=$(cat "$tmp/large.addr")
+    short="--seconds 0.02 --rounds 1 --size 64M --layers engine-tcp,nbd-farpage"
+    # shellcheck disable=SC2086 # several words
+    {
+        says 'speaks TLS alone' farpage bench $short --server "$large"
+        farpage bench $short --server "$large" "tls-psk=$tmp/key" >"$tmp/out" 2>&1 ||
+            { cat "$tmp/out"; fail "farpage bench"; }
+        [ "$(grep -cE '^(engine-tcp|nbd-farpage) ' "$tmp/out")" = 12 ] ||
+            { cat "$tmp/out"; fail "farpage bench has not all rows"; }
+        says 'needs --server' farpage bench $short "tls-psk=$tmp/key"
+    }
+    stop "$(cat "$tmp/large.pid")"
+fi
+
 # Who has no key, another one, or speaks something else.
 says 'speaks TLS alone' farpage servers "$psk"
 says 'speaks TLS alone' probe "$psk" transport=tcp
