@@ -126,10 +126,11 @@ uint32_t fp_link_withdraw (struct fp_link *l, uint64_t servers);
 int fp_link_release (struct fp_link *l, struct fp_piece *p,
                      uint64_t deadline_ns);
 /* Zero a range of piece p, which is BUSY and drained.  Moves it to READY, or
- * to OFFLINE if the session ended.  -ETIMEDOUT likewise.
+ * to OFFLINE if the session ended.  -ETIMEDOUT likewise.  last: its other live
+ * copies, if there are any, are zeros there, so that the range is unwritten.
  */
 int fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
-                  uint64_t length, uint64_t deadline_ns);
+                  uint64_t length, bool last, uint64_t deadline_ns);
 
 /* Piece i, which is BUSY, has its memory here and is recorded: make it READY,
  * or OFFLINE if the server is away.
@@ -148,6 +149,10 @@ void fp_link_cut (struct fp_link *l, unsigned ms);
  * now.
  */
 bool fp_link_abandon (struct fp_volume *v, uint64_t k);
+/* Likewise, if its piece has no live copy, and it is what is left of one that
+ * was trimmed: its server was away then, or did not release it.
+ */
+void fp_link_tidy (struct fp_volume *v, uint64_t k);
 
 /* Count a transfer. */
 void fp_link_count (struct fp_link *l, enum fp_op_kind kind, uint32_t length,

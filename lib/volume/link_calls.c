@@ -26,6 +26,20 @@ do_release (struct fp_link *l, struct call *c)
   return 0;
 }
 
+/* While it is shut all live copies of the piece are zeros there, since to
+ * write is to enter each of them: unless this one is not live any more.
+ */
+static void
+forget_range (struct fp_volume *v, const struct call *c)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t k = (uint64_t) (c->piece - t->p), i = fp_piece_of (t, k);
+
+  FP_LOCK_SCOPE (&v->lock);
+  if (t->copies == 1 || (fp_mirror_live (t, i) >> fp_copy_of (t, k) & 1))
+    fp_piece_clear_written (t, i, c->offset, c->length);
+}
+
 static int
 do_zero (struct fp_link *l, struct call *c)
 {
@@ -37,11 +51,8 @@ do_zero (struct fp_link *l, struct call *c)
 
   int r = fp_ctl_zero (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
 
-  /* Of several copies others may not be zeros yet. */
-  if (r == 0 && l->v->pieces->copies == 1)
-    fp_piece_clear_written (l->v->pieces,
-                            (uint64_t) (c->piece - l->v->pieces->p), c->offset,
-                            c->length);
+  if (r == 0 && c->last)
+    forget_range (l->v, c);
   return r;
 }
 
@@ -268,11 +279,12 @@ fp_link_release (struct fp_link *l, struct fp_piece *p, uint64_t deadline_ns)
 
 int
 fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
-              uint64_t length, uint64_t deadline_ns)
+              uint64_t length, bool last, uint64_t deadline_ns)
 {
   struct call c = {
     .kind = CALL_ZERO,
     .piece = p,
+    .last = last,
     .offset = offset,
     .length = length,
   };

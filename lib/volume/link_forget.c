@@ -16,32 +16,72 @@ link_forget_written (struct fp_pieces *t, uint64_t k)
     fp_piece_clear_written (t, k, 0, t->piece_size);
 }
 
-bool
-fp_link_abandon (struct fp_volume *v, uint64_t k)
+/* Entry k has memory, which is nothing to anybody: its server has to be told
+ * that, when it can be.  True: nobody is inside, or can get there.
+ */
+static bool
+shut_unused (struct fp_piece *p)
 {
-  struct fp_piece *p = &v->pieces->p[k];
-  struct fp_link *l = v->links[atomic_load (&p->server)];
+  uint32_t ready = (uint32_t) FP_PIECE_READY << 24;
 
-  FP_LOCK_SCOPE (&v->lock);
-  if (fp_piece_state (p) == FP_PIECE_OFFLINE && atomic_load (&p->held)) {
-    if ((atomic_load (&p->word) & FP_PIECE_USERS) != 0)
+  if (fp_piece_state (p) == FP_PIECE_OFFLINE)
+    return (atomic_load (&p->word) & FP_PIECE_USERS) == 0;
+  return atomic_compare_exchange_strong (&p->word, &ready,
+                                         (uint32_t) FP_PIECE_BUSY << 24);
+}
+
+/* Under fp_volume.lock. */
+static bool
+abandon (struct fp_volume *v, struct fp_piece *p)
+{
+  struct fp_link *l = v->links[atomic_load (&p->server)];
+  enum fp_piece_state s = fp_piece_state (p);
+
+  if ((s == FP_PIECE_OFFLINE || s == FP_PIECE_READY) &&
+      atomic_load (&p->held)) {
+    if (!shut_unused (p))
       return false;
     /* Its link may be about to do that. */
     fp_copy_forget (&p->copy);
     atomic_store (&p->held, false);
     atomic_fetch_sub (&v->allocated, 1);
     atomic_fetch_sub (&l->pieces, 1);
-    atomic_store (&l->sweep, true);
     p->releasing = false;
-    return fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_EMPTY);
+    atomic_store (&l->sweep, true);
+    link_wake (l);
+    return fp_piece_move (p, s == FP_PIECE_READY ? FP_PIECE_BUSY : s,
+                          FP_PIECE_EMPTY);
   }
-  if (fp_piece_state (p) == FP_PIECE_LOST) {
+  if (s == FP_PIECE_LOST) {
     atomic_store (&p->doubt, false);
     atomic_fetch_sub (&v->lost, 1);
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
     return fp_piece_move (p, FP_PIECE_LOST, FP_PIECE_EMPTY);
   }
-  return fp_piece_state (p) == FP_PIECE_EMPTY;
+  return s == FP_PIECE_EMPTY;
+}
+
+bool
+fp_link_abandon (struct fp_volume *v, uint64_t k)
+{
+  struct fp_piece *p = &v->pieces->p[k];
+
+  FP_LOCK_SCOPE (&v->lock);
+  return fp_piece_state (p) != FP_PIECE_READY && abandon (v, p);
+}
+
+void
+fp_link_tidy (struct fp_volume *v, uint64_t k)
+{
+  struct fp_pieces *t = v->pieces;
+  enum fp_piece_state s = fp_piece_state (&t->p[k]);
+
+  if (s == FP_PIECE_EMPTY || s == FP_PIECE_BUSY || s == FP_PIECE_FROZEN)
+    return;
+  FP_LOCK_SCOPE (&v->lock);
+  /* One that has memory for a start is what it will be made of. */
+  if (fp_mirror_live (t, fp_piece_of (t, k)) == 0 && !t->p[k].fresh)
+    (void) abandon (v, &t->p[k]);
 }
 
 void

@@ -54,6 +54,7 @@ struct call {
   uint64_t slab; /* DROP */
   bool relabel;  /* REOPEN */
   bool open;     /* MARK */
+  bool last;     /* ZERO: as in fp_link_zero */
 
   int result;
   bool done;

@@ -44,8 +44,10 @@ fp_mirror_poke (struct fp_volume *v)
 void
 fp_mirror_want (struct fp_volume *v, uint64_t i)
 {
-  for (unsigned c = 0; c < v->pieces->copies; c++)
+  for (unsigned c = 0; c < v->pieces->copies; c++) {
+    fp_link_tidy (v, fp_mirror_entry (v->pieces, i, c));
     fp_manager_want (v, fp_mirror_entry (v->pieces, i, c));
+  }
 }
 
 /* The copies that piece i has got for a start.  -EAGAIN: it is not decided
@@ -261,6 +263,8 @@ fp_mirror_look (struct fp_volume *v)
   for (uint64_t i = 0; i < t->nr; i++) {
     uint8_t live = fp_mirror_live (t, i);
 
+    for (unsigned c = 0; live == 0 && c < t->copies; c++)
+      fp_link_tidy (v, fp_mirror_entry (t, i, c));
     if (live == 0)
       continue;
     if (atomic_load (&t->p[i].diverged)) {

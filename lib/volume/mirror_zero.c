@@ -94,13 +94,14 @@ zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
   fp_mirror_missed (s->v, s->i, in, length, live);
   for (unsigned c = 0; c < s->v->pieces->copies; c++) {
     struct fp_piece *p = piece (s, c);
+    bool last = result == 0 && live >> (c + 1) == 0;
     int r;
 
     if (!(live >> c & 1))
       continue;
     fp_volume_wrote (s->v, entry (s, c), in, length);
     s->set &= (uint8_t) ~(1u << c); /* it is the link's now */
-    r = fp_link_zero (link_of (s, c), p, in, length, deadline);
+    r = fp_link_zero (link_of (s, c), p, in, length, last, deadline);
     if (r == 0)
       done |= (uint8_t) (1u << c);
     else if (result == 0 || r != -ENOTCONN)
@@ -179,7 +180,7 @@ release_all (struct shut *s, uint64_t deadline)
     if (!(s->set >> c & 1))
       continue;
     /* It does not exist any more: if a server does not hear of its release,
-     * that is made up for when it is back.
+     * or does not release it, that is made up for (fp_link_tidy).
      */
     piece (s, c)->releasing = true;
     (void) fp_link_release (link_of (s, c), piece (s, c), deadline);

@@ -93,7 +93,7 @@ release (struct fp_volume *v, struct fp_piece *p, uint64_t length,
   int r = fp_recorder_gone (v, (uint64_t) (p - v->pieces->p), deadline);
 
   if (r == -EROFS)
-    return fp_link_zero (link, p, 0, length, deadline);
+    return fp_link_zero (link, p, 0, length, true, deadline);
   return r < 0 ? r : fp_link_release (link, p, deadline);
 }
 
@@ -184,7 +184,7 @@ zero_in_piece (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
     if (whole && trim && !v->p.reserve_full)
       r = release (v, p, length, *deadline);
     else
-      r = fp_link_zero (link, p, in, length, *deadline);
+      r = fp_link_zero (link, p, in, length, true, *deadline);
     fp_volume_wake_lanes (v);
     if (r == 0)
       *deadline += fp_now_ns () - start;

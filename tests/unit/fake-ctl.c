@@ -204,6 +204,13 @@ fake_server_die_of_release (struct fake_server *s, bool on)
 }
 
 void
+fake_server_keep (struct fake_server *s, bool on)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->keeps = on;
+}
+
+void
 fake_server_want (struct fake_server *s, unsigned slabs)
 {
   FP_LOCK_SCOPE (&fake_lock);
@@ -552,7 +559,8 @@ fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,
                 uint64_t deadline_ns)
 {
   CALL (c, FP_MSG_RELEASE, {
-    for (uint32_t i = 0; i < q->count; i++) {
+    r = s->keeps ? -EBUSY : 0;
+    for (uint32_t i = 0; r == 0 && i < q->count; i++) {
       assert (s->slab[q->slabs[i]].state != SLAB_FREE);
       scrub (s, (unsigned) q->slabs[i]);
       s->wanted -= s->wanted > 0;

@@ -65,6 +65,9 @@ void fake_server_slow_list (struct fake_server *s, unsigned ms);
 void fake_server_die_of_label (struct fake_server *s, bool on);
 void fake_server_die_of_release (struct fake_server *s, bool on);
 
+/* It is told to release something, and refuses: -EBUSY. */
+void fake_server_keep (struct fake_server *s, bool on);
+
 /* It asks for so many slabs back, and lends none until it has them. */
 void fake_server_want (struct fake_server *s, unsigned slabs);
 

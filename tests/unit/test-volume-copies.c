@@ -8,144 +8,14 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
-#include "fake-ctl.h"
-#include "volume/mirror.h"
-#include "volume/volume_int.h"
+#include "volume-fixture.h"
 
-#define SLAB (256 * 1024)
-#define SLABS 64
-#define NR_SERVERS 4
-#define PIECES 6
-#define SIZE ((uint64_t) PIECES * SLAB)
-#define IO 8192u
-
-static struct fake_server *servers[NR_SERVERS];
-static struct fp_volume *v;
-static char why[FP_WHY_MAX];
-static unsigned copies = 2, nr_named = 3;
-
-static void
-params_of (struct fp_volume_params *p)
-{
-  fp_volume_params_init (p);
-  p->nr_servers = nr_named;
-  for (unsigned i = 0; i < nr_named; i++)
-    p->servers[i] = *fake_server_addr (servers[i]);
-  strcpy (p->name, "vol");
-  p->copies = copies;
-  p->stripe.width = 1; /* piece i is at i * SLAB */
-  p->transports = FP_TRANSPORT_FAKE;
-  p->timeout_ms = 400;
-  p->slots = 4;
-  p->slot_size = 32 * 1024;
-  p->rebuild_delay_ms = 0;
-}
-
-/* As nbdkit does it. */
-static int
-start (struct fp_volume_params *p)
-{
-  int r = fp_volume_probe (p, why);
-
-  return r < 0 ? r : fp_volume_start (&v, p, why);
-}
-
-static int
-attach (uint64_t size, bool degraded)
-{
-  struct fp_volume_params p;
-
-  params_of (&p);
-  p.size = size;
-  p.degraded = degraded;
-  if (size == 0)
-    p.copies = 0; /* as it was made */
-  return start (&p);
-}
-
-static void
-must (int r)
-{
-  if (r < 0)
-    fprintf (stderr, "%d: %s\n", r, why);
-  assert_int_equal (r, 0);
-}
-
-static void
-detach (void)
-{
-  fp_volume_stop (v, true); /* which does not count for one with a name */
-  v = NULL;
-  assert_int_equal (fp_fake_imports (), 0);
-}
-
-static int
-setup (void **state)
-{
-  static const char *const names[] = { "a", "b", "c", "d" };
-
-  (void) state;
-  copies = 2;
-  nr_named = 3;
-  for (unsigned i = 0; i < NR_SERVERS; i++)
-    servers[i] = fake_server_new (names[i], SLAB, SLABS);
-  return 0;
-}
-
-static int
-teardown (void **state)
-{
-  (void) state;
-  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
-  fp_fake_fault_at (0, FP_FAKE_ERROR);
-  fp_volume_stop (v, false);
-  v = NULL;
-  assert_int_equal (fp_fake_imports (), 0);
-  for (unsigned i = 0; i < NR_SERVERS; i++)
-    fake_server_free (servers[i]);
-  return 0;
-}
-
-static void
-pause_ms (unsigned ms)
-{
-  struct timespec t = { .tv_sec = ms / 1000,
-                        .tv_nsec = (long) (ms % 1000) * 1000000 };
-
-  nanosleep (&t, NULL);
-}
-
-static unsigned char bytes[IO], got[IO];
-
-static int
-put (uint64_t i, unsigned char byte)
-{
-  struct fp_lane *lane = fp_volume_lane_get (v);
-  int r;
-
-  memset (bytes, byte, IO);
-  r = fp_lane_write (lane, bytes, IO, i * SLAB + 4096);
-  fp_volume_lane_put (lane);
-  return r;
-}
-
-/* The byte that all of it is, or -errno. */
-static int
-get (uint64_t i)
-{
-  struct fp_lane *lane = fp_volume_lane_get (v);
-  int r = fp_lane_read (lane, got, IO, i * SLAB + 4096);
-
-  fp_volume_lane_put (lane);
-  for (unsigned n = 1; r == 0 && n < IO; n++)
-    assert_int_equal (got[n], got[0]);
-  return r < 0 ? r : got[0];
-}
+#define SLAB COPIES_SLAB
+#define PIECES COPIES_PIECES
+#define SIZE COPIES_SIZE
 
 static void
 fill (unsigned char byte)
@@ -161,42 +31,6 @@ holds (unsigned char byte)
     assert_int_equal (get (i), (unsigned char) (byte + i));
 }
 
-static uint64_t
-degraded (void)
-{
-  struct fp_mirror_status s;
-
-  fp_mirror_status (v, &s);
-  return s.degraded;
-}
-
-static void
-await_whole (void)
-{
-  uint64_t end = fp_deadline_in_ms (20000);
-
-  while (degraded () > 0) {
-    assert_false (fp_deadline_passed (end));
-    pause_ms (5);
-  }
-}
-
-/* Each copy has the byte. */
-static void
-all_have (uint64_t i, int byte)
-{
-  struct fp_pieces *t = v->pieces;
-  uint8_t before = fp_mirror_live (t, i);
-
-  for (unsigned c = 0; c < t->copies; c++) {
-    if (!(before >> c & 1))
-      continue;
-    atomic_store (&t->live[i], (uint8_t) (1u << c));
-    assert_int_equal (get (i), byte);
-  }
-  atomic_store (&t->live[i], before);
-}
-
 /* ---- tests ---- */
 
 static void
@@ -205,7 +39,7 @@ test_on_different_servers (void **state)
   struct fp_pieces *t;
 
   (void) state;
-  must (attach (SIZE, false));
+  must (copies_attach (SIZE, false));
   t = v->pieces;
   assert_int_equal (get (0), 0);
   fill (1);
@@ -217,7 +51,7 @@ test_on_different_servers (void **state)
     all_have (i, 1 + (int) i);
   }
   detach ();
-  must (attach (0, false));
+  must (copies_attach (0, false));
   assert_int_equal (v->p.copies, 2);
   assert_int_equal (degraded (), 0); /* it was left in order */
   holds (1);
@@ -227,7 +61,7 @@ static void
 test_one_dies (void **state)
 {
   (void) state;
-  must (attach (SIZE, false));
+  must (copies_attach (SIZE, false));
   for (unsigned victim = 0; victim < 3; victim++) {
     fill ((unsigned char) (10 * victim + 1));
     fake_server_cut (servers[victim]);
@@ -250,13 +84,10 @@ static void
 test_client_dies (void **state)
 {
   (void) state;
-  must (attach (SIZE, false));
+  must (copies_attach (SIZE, false));
   fill (1);
-  /* So it says nothing to any server at its end. */
-  fake_ctl_fault_at (1, FAKE_CTL_DIE);
-  detach ();
-  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
-  must (attach (0, false));
+  copies_die ();
+  must (copies_attach (0, false));
   holds (1);
   await_whole ();
   for (uint64_t i = 0; i < PIECES; i++)
@@ -269,7 +100,7 @@ probe_degraded (void)
 {
   struct fp_volume_params p;
 
-  params_of (&p);
+  copies_params (&p);
   p.copies = 0;
   p.degraded = true;
   return fp_volume_probe (&p, why);
@@ -283,19 +114,19 @@ test_stale (void **state)
 {
   (void) state;
   nr_named = 2;
-  must (attach (SIZE, false));
+  must (copies_attach (SIZE, false));
   fill (1);
   fake_server_cut (servers[1]);
   fill (2);
   detach ();
   fake_server_cut (servers[0]);
   fake_server_revive (servers[1]);
-  assert_true (attach (0, false) < 0);
+  assert_true (copies_attach (0, false) < 0);
   assert_int_equal (probe_degraded (), -EROFS);
   assert_non_null (strstr (why, "may be old: start one more of them"));
   assert_non_null (strstr (why, "force=true"));
   fake_server_revive (servers[0]);
-  must (attach (0, false));
+  must (copies_attach (0, false));
   holds (2);
   await_whole ();
   /* Now it has all of it, and is enough. */
@@ -312,8 +143,8 @@ test_left_behind (void **state)
   struct fp_volume_params p;
 
   (void) state;
-  copies = 3;
-  must (attach (SIZE, false));
+  nr_copies = 3;
+  must (copies_attach (SIZE, false));
   fill (1);
   fake_server_cut (servers[1]);
   fake_server_cut (servers[2]);
@@ -324,7 +155,7 @@ test_left_behind (void **state)
   fake_server_cut (servers[0]);
   assert_int_equal (probe_degraded (), -EROFS);
   nr_named = 2;
-  params_of (&p);
+  copies_params (&p);
   for (unsigned i = 0; i < 2; i++)
     p.servers[i] = *fake_server_addr (servers[1 + i]);
   p.copies = 0;
@@ -335,7 +166,7 @@ test_left_behind (void **state)
   assert_non_null (strstr (why, "force=true"));
   nr_named = 3;
   fake_server_revive (servers[0]);
-  must (attach (0, false));
+  must (copies_attach (0, false));
   holds (2);
 }
 
@@ -345,7 +176,7 @@ test_all_die (void **state)
 {
   (void) state;
   nr_named = 2;
-  must (attach (SIZE, false));
+  must (copies_attach (SIZE, false));
   fill (1);
   fake_server_cut (servers[0]);
   fill (2);
@@ -367,8 +198,8 @@ static void
 test_three_copies (void **state)
 {
   (void) state;
-  copies = 3;
-  must (attach (SIZE, false));
+  nr_copies = 3;
+  must (copies_attach (SIZE, false));
   fill (1);
   fake_server_cut (servers[0]);
   fake_server_cut (servers[2]);
@@ -388,7 +219,7 @@ static void
 test_made_anew (void **state)
 {
   (void) state;
-  must (attach (SIZE, false));
+  must (copies_attach (SIZE, false));
   fill (1);
   fake_server_cut (servers[0]);
   fill (2);
@@ -399,21 +230,12 @@ test_made_anew (void **state)
   assert_int_equal (get (0), 7);
 }
 
-static void
-trim (uint64_t i, uint64_t length)
-{
-  struct fp_lane *lane = fp_volume_lane_get (v);
-
-  assert_int_equal (fp_lane_zero (lane, length, i * SLAB, true), 0);
-  fp_volume_lane_put (lane);
-}
-
 /* A piece that was trimmed is not what a server that was away says. */
 static void
 test_trimmed_meanwhile (void **state)
 {
   (void) state;
-  must (attach (SIZE, false));
+  must (copies_attach (SIZE, false));
   fill (1);
   fake_server_cut (servers[0]);
   for (uint64_t i = 0; i < PIECES; i++)
@@ -424,9 +246,138 @@ test_trimmed_meanwhile (void **state)
   for (uint64_t i = 0; i < PIECES; i++)
     assert_int_equal (get (i), i == 1 ? 5 : 0);
   detach ();
-  must (attach (0, false));
+  must (copies_attach (0, false));
   for (uint64_t i = 0; i < PIECES; i++)
     assert_int_equal (get (i), i == 1 ? 5 : 0);
+}
+
+static void
+await_labelled (unsigned n)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  unsigned are;
+
+  do {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (5);
+    are = 0;
+    for (unsigned i = 0; i < FIXTURE_SERVERS; i++)
+      are += fake_server_labelled (servers[i]);
+  } while (are != n);
+}
+
+/* What a server had of it, which was away then, goes back when it is not. */
+static void
+test_trimmed_goes_back (void **state)
+{
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  await_labelled (2 * PIECES);
+  fake_server_cut (servers[0]);
+  for (uint64_t i = 0; i < PIECES; i++)
+    trim (i, SLAB);
+  fake_server_revive (servers[0]);
+  await_labelled (0);
+  assert_int_equal (put (1, 5), 0);
+  await_whole ();
+  all_have (1, 5);
+}
+
+/* What a server has not released does not keep the piece from having memory
+ * again.
+ */
+static void
+test_release_refused (void **state)
+{
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  for (unsigned i = 0; i < 2; i++)
+    fake_server_keep (servers[i], true);
+  trim (0, SLAB);
+  for (unsigned i = 0; i < 2; i++)
+    fake_server_keep (servers[i], false);
+  assert_int_equal (get (0), 0);
+  assert_int_equal (put (0, 9), 0);
+  await_whole ();
+  all_have (0, 9);
+  trim (0, SLAB);
+  await_labelled (2 * PIECES - 2);
+}
+
+static void
+zero (uint64_t i, uint64_t length)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+
+  assert_int_equal (fp_lane_zero (lane, length, i * SLAB, false), 0);
+  fp_volume_lane_put (lane);
+}
+
+static bool
+is_hole (uint64_t i, uint64_t length)
+{
+  uint64_t run;
+  bool hole;
+
+  fp_volume_extent (v, i * SLAB, length, &hole, &run);
+  return hole && run == length;
+}
+
+/* Of a chunk that was unwritten a few bytes are written now: each copy has
+ * zeros in the rest of it.
+ */
+static void
+rest_is_zeros (uint64_t i)
+{
+  struct fp_pieces *t = v->pieces;
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  unsigned char got[COPIES_IO] = { 7 }, none[COPIES_IO] = { 0 };
+  uint8_t live = fp_mirror_live (t, i);
+
+  for (uint64_t at = 4096; at < 4096 + COPIES_IO; at += 4096)
+    assert_int_equal (fp_lane_write (lane, got, 1, i * SLAB + at), 0);
+  none[0] = none[4096] = 7;
+  for (unsigned c = 0; c < t->copies; c++) {
+    atomic_store (&t->live[i], (uint8_t) (1u << c));
+    memset (got, 1, sizeof got);
+    assert_int_equal (fp_lane_read (lane, got, sizeof got, i * SLAB + 4096),
+                      0);
+    assert_memory_equal (got, none, sizeof got);
+  }
+  atomic_store (&t->live[i], live);
+  fp_volume_lane_put (lane);
+}
+
+/* A large range that was zeroed is a hole, as soon as all copies are zeros;
+ * and one that missed that is zeros, too, before it is read.
+ */
+static void
+test_zeroed (void **state)
+{
+  uint64_t large = SLAB - 65536;
+
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  assert_false (is_hole (0, large));
+  zero (0, large);
+  assert_true (is_hole (0, large));
+  assert_int_equal (get (0), 0);
+  rest_is_zeros (0);
+  fake_server_cut (servers[1]);
+  zero (1, large);
+  assert_true (is_hole (1, large));
+  fake_server_revive (servers[1]);
+  await_whole ();
+  rest_is_zeros (1);
+  assert_int_equal (put (1, 8), 0);
+  assert_false (is_hole (1, large));
+  all_have (1, 8);
 }
 
 /* A server that lies about pieces beyond the end stops nobody but itself. */
@@ -434,14 +385,14 @@ static void
 test_beyond_the_end (void **state)
 {
   (void) state;
-  must (attach (SIZE, false));
+  must (copies_attach (SIZE, false));
   fill (1);
   detach ();
   fake_server_set_map (servers[1], 2 * PIECES + 1, true);
-  assert_true (attach (0, false) < 0);
+  assert_true (copies_attach (0, false) < 0);
   assert_non_null (strstr (why, "say which pieces there are"));
   fake_server_set_map (servers[1], 2 * PIECES + 1, false);
-  must (attach (0, false));
+  must (copies_attach (0, false));
   holds (1);
 }
 
@@ -454,46 +405,12 @@ walk (bool control, int kind)
   bool fired = true;
   unsigned n;
 
+  copies_timeout_ms = 2000; /* it is about faults that are over at once */
   for (n = 1; fired; n++) {
-    unsigned char has[PIECES] = { 0 };
-    int r;
-
     fp_fake_fault_at (control ? 0 : n, (enum fp_fake_fault) kind);
     fake_ctl_fault_at (control ? n : 0, (enum fake_ctl_fault) kind);
-    r = attach (SIZE, false);
-    if (r == 0) {
-      for (unsigned k = 1; k < 3 * PIECES; k++) {
-        uint64_t i = k * 5 % PIECES;
-
-        if (k % 9 == 8) {
-          trim (i, SLAB);
-          has[i] = 0;
-        }
-        else {
-          assert_int_equal (put (i, (unsigned char) k), 0);
-          has[i] = (unsigned char) k;
-        }
-        assert_int_equal (get ((i + 1) % PIECES), has[(i + 1) % PIECES]);
-      }
-      fired = control ? fake_ctl_fault_fired () : fp_fake_fault_fired ();
-      await_whole ();
-      for (uint64_t i = 0; i < PIECES; i++) {
-        assert_int_equal (get (i), has[i]);
-        all_have (i, has[i]);
-      }
-      detach ();
-      fp_fake_fault_at (0, FP_FAKE_ERROR);
-      fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
-      must (attach (0, false));
-      for (uint64_t i = 0; i < PIECES; i++)
-        assert_int_equal (get (i), has[i]);
-      detach ();
-    }
-    else {
-      fired = control ? fake_ctl_fault_fired () : fp_fake_fault_fired ();
-    }
-    for (unsigned i = 0; i < NR_SERVERS; i++)
-      fake_server_forget (servers[i]);
+    copies_exercise (control ? fake_ctl_fault_fired : fp_fake_fault_fired,
+                     &fired);
   }
   printf ("walked %u %s fault points of kind %d\n", n - 2,
           control ? "control" : "data", kind);
@@ -521,24 +438,28 @@ test_walk_lost_answers (void **state)
   walk (true, FAKE_CTL_LOSE_ANSWER);
 }
 
+#define TEST(t) cmocka_unit_test_setup_teardown (t, copies_setup, fixture_down)
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test_setup_teardown (test_on_different_servers, setup,
-                                     teardown),
-    cmocka_unit_test_setup_teardown (test_one_dies, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_client_dies, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_stale, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_left_behind, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_all_die, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_three_copies, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_made_anew, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_trimmed_meanwhile, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_beyond_the_end, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_walk_breaks, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_walk_refusals, setup, teardown),
-    cmocka_unit_test_setup_teardown (test_walk_lost_answers, setup, teardown),
+    TEST (test_on_different_servers),
+    TEST (test_one_dies),
+    TEST (test_client_dies),
+    TEST (test_stale),
+    TEST (test_left_behind),
+    TEST (test_all_die),
+    TEST (test_three_copies),
+    TEST (test_made_anew),
+    TEST (test_trimmed_meanwhile),
+    TEST (test_beyond_the_end),
+    TEST (test_trimmed_goes_back),
+    TEST (test_release_refused),
+    TEST (test_zeroed),
+    TEST (test_walk_breaks),
+    TEST (test_walk_refusals),
+    TEST (test_walk_lost_answers),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -9,10 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
-#include "fake-ctl.h"
+#include "volume-fixture.h"
 #include "volume/roster.h"
 #include "volume/volume_int.h"
 
@@ -22,43 +21,15 @@
 #define PIECES 70 /* more than one word of the map */
 #define SIZE ((uint64_t) PIECES * SLAB)
 
-static struct fake_server *servers[NR_SERVERS];
-static struct fp_volume *v;
-static char why[FP_WHY_MAX];
-
-static void
-params_of (struct fp_volume_params *p, unsigned first, unsigned nr)
-{
-  fp_volume_params_init (p);
-  p->nr_servers = nr;
-  for (unsigned i = 0; i < nr; i++)
-    p->servers[i] = *fake_server_addr (servers[first + i]);
-  strcpy (p->name, "vol");
-  p->stripe.width = 1; /* piece i is at i * SLAB */
-  p->transports = FP_TRANSPORT_FAKE;
-  p->timeout_ms = 400;
-  p->slots = 4;
-  p->slot_size = 32 * 1024;
-}
-
-/* As nbdkit does it. */
-static int
-start (struct fp_volume_params *p)
-{
-  int r = fp_volume_probe (p, why);
-
-  return r < 0 ? r : fp_volume_start (&v, p, why);
-}
-
 /* Name nr servers from the first one on; size 0: it is there. */
 static int
 attach (unsigned first, unsigned nr, uint64_t size)
 {
   struct fp_volume_params p;
 
-  params_of (&p, first, nr);
+  fixture_params (&p, first, nr);
   p.size = size;
-  return start (&p);
+  return fixture_start (&p);
 }
 
 static int
@@ -66,58 +37,17 @@ attach_degraded (unsigned first, unsigned nr)
 {
   struct fp_volume_params p;
 
-  params_of (&p, first, nr);
+  fixture_params (&p, first, nr);
   p.degraded = true;
-  return start (&p);
-}
-
-static void
-must (int r)
-{
-  if (r < 0)
-    fprintf (stderr, "%d: %s\n", r, why);
-  assert_int_equal (r, 0);
-}
-
-static void
-detach (void)
-{
-  fp_volume_stop (v, true); /* which does not count for one with a name */
-  v = NULL;
-  assert_int_equal (fp_fake_imports (), 0);
+  return fixture_start (&p);
 }
 
 static int
 setup (void **state)
 {
-  static const char *const names[] = { "a", "b", "c" };
-
   (void) state;
-  for (unsigned i = 0; i < NR_SERVERS; i++)
-    servers[i] = fake_server_new (names[i], SLAB, SLABS);
+  fixture_up (NR_SERVERS, SLAB, SLABS);
   return 0;
-}
-
-static int
-teardown (void **state)
-{
-  (void) state;
-  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
-  fp_volume_stop (v, false);
-  v = NULL;
-  assert_int_equal (fp_fake_imports (), 0);
-  for (unsigned i = 0; i < NR_SERVERS; i++)
-    fake_server_free (servers[i]);
-  return 0;
-}
-
-static void
-pause_ms (unsigned ms)
-{
-  struct timespec t = { .tv_sec = ms / 1000,
-                        .tv_nsec = (long) (ms % 1000) * 1000000 };
-
-  nanosleep (&t, NULL);
 }
 
 static int
@@ -289,10 +219,10 @@ test_no_name_no_message (void **state)
   struct fp_volume_params p;
 
   (void) state;
-  params_of (&p, 0, 1);
+  fixture_params (&p, 0, 1);
   p.name[0] = '\0';
   p.size = SIZE;
-  must (start (&p));
+  must (fixture_start (&p));
   write_all (0, 3);
   assert_int_equal (trim_piece (0), 0);
   assert_int_equal (fake_server_version (servers[0]), 0);
@@ -309,7 +239,7 @@ test_failed_start (void **state)
   struct fp_volume_params p;
 
   (void) state;
-  params_of (&p, 0, 3);
+  fixture_params (&p, 0, 3);
   p.size = SIZE;
   must (fp_volume_probe (&p, why));
   fake_server_silence (servers[2], FAKE_DEAF, FP_MSG_LOOKUP);
@@ -341,9 +271,9 @@ test_busy (void **state)
     struct fp_volume *second;
     uint64_t since;
 
-    params_of (&p, 1, 1);
+    fixture_params (&p, 1, 1);
     p.takeover = true;
-    must (start (&p));
+    must (fixture_start (&p));
     expect_all (0, 10);
     assert_int_equal (write_piece (0, "new.."), 0);
     assert_int_equal (write_piece (20, "new.."), 0);
@@ -789,7 +719,7 @@ walk (unsigned nr, enum fake_ctl_fault fault)
       else
         assert_int_equal (write_piece (i, "again"), 0);
     }
-    teardown (NULL);
+    fixture_down (NULL);
     assert_true (n < 2000);
   }
 }
@@ -822,7 +752,7 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, fixture_down)
     TEST (test_again),
     TEST (test_one_server),
     TEST (test_no_name_no_message),

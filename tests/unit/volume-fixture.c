@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "volume-fixture.h"
+
+struct fake_server *servers[FIXTURE_SERVERS];
+struct fp_volume *v;
+char why[FP_WHY_MAX];
+unsigned nr_copies, nr_named, copies_timeout_ms;
+
+void
+fixture_up (unsigned nr, uint64_t slab_size, unsigned slabs)
+{
+  static const char *const names[FIXTURE_SERVERS] = { "a", "b", "c", "d" };
+
+  for (unsigned i = 0; i < nr; i++)
+    servers[i] = fake_server_new (names[i], slab_size, slabs);
+}
+
+int
+fixture_down (void **state)
+{
+  (void) state;
+  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
+  fp_fake_fault_at (0, FP_FAKE_ERROR);
+  fp_volume_stop (v, false);
+  v = NULL;
+  assert_int_equal (fp_fake_imports (), 0);
+  for (unsigned i = 0; i < FIXTURE_SERVERS; i++) {
+    if (servers[i] != NULL)
+      fake_server_free (servers[i]);
+    servers[i] = NULL;
+  }
+  return 0;
+}
+
+void
+fixture_params (struct fp_volume_params *p, unsigned first, unsigned nr)
+{
+  fp_volume_params_init (p);
+  p->nr_servers = nr;
+  for (unsigned i = 0; i < nr; i++)
+    p->servers[i] = *fake_server_addr (servers[first + i]);
+  strcpy (p->name, "vol");
+  p->stripe.width = 1;
+  p->transports = FP_TRANSPORT_FAKE;
+  p->timeout_ms = 400;
+  p->slots = 4;
+  p->slot_size = 32 * 1024;
+}
+
+int
+fixture_start (struct fp_volume_params *p)
+{
+  int r = fp_volume_probe (p, why);
+
+  return r < 0 ? r : fp_volume_start (&v, p, why);
+}
+
+void
+detach (void)
+{
+  fp_volume_stop (v, true); /* which does not count for one with a name */
+  v = NULL;
+  assert_int_equal (fp_fake_imports (), 0);
+}
+
+void
+must (int r)
+{
+  if (r < 0)
+    fprintf (stderr, "%d: %s\n", r, why);
+  assert_int_equal (r, 0);
+}
+
+void
+pause_ms (unsigned ms)
+{
+  struct timespec t = { .tv_sec = ms / 1000,
+                        .tv_nsec = (long) (ms % 1000) * 1000000 };
+
+  nanosleep (&t, NULL);
+}
+
+/* ---- a volume with several copies ---- */
+
+int
+copies_setup (void **state)
+{
+  (void) state;
+  nr_copies = 2;
+  nr_named = 3;
+  copies_timeout_ms = 400;
+  fixture_up (FIXTURE_SERVERS, COPIES_SLAB, 32);
+  return 0;
+}
+
+void
+copies_params (struct fp_volume_params *p)
+{
+  fixture_params (p, 0, nr_named);
+  p->copies = nr_copies;
+  p->timeout_ms = copies_timeout_ms;
+  p->rebuild_delay_ms = 0;
+}
+
+int
+copies_attach (uint64_t size, bool without)
+{
+  struct fp_volume_params p;
+
+  copies_params (&p);
+  p.size = size;
+  p.degraded = without;
+  if (size == 0)
+    p.copies = 0;
+  return fixture_start (&p);
+}
+
+void
+copies_die (void)
+{
+  fake_ctl_fault_at (1, FAKE_CTL_DIE);
+  detach ();
+  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
+}
+
+int
+put (uint64_t i, unsigned char byte)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  unsigned char bytes[COPIES_IO];
+  int r;
+
+  memset (bytes, byte, sizeof bytes);
+  r = fp_lane_write (lane, bytes, sizeof bytes, i * COPIES_SLAB + 4096);
+  fp_volume_lane_put (lane);
+  return r;
+}
+
+int
+get (uint64_t i)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  unsigned char got[COPIES_IO];
+  int r = fp_lane_read (lane, got, sizeof got, i * COPIES_SLAB + 4096);
+
+  fp_volume_lane_put (lane);
+  for (unsigned n = 1; r == 0 && n < sizeof got; n++)
+    assert_int_equal (got[n], got[0]);
+  return r < 0 ? r : got[0];
+}
+
+void
+trim (uint64_t i, uint64_t length)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+
+  assert_int_equal (fp_lane_zero (lane, length, i * COPIES_SLAB, true), 0);
+  fp_volume_lane_put (lane);
+}
+
+uint64_t
+degraded (void)
+{
+  struct fp_mirror_status s;
+
+  fp_mirror_status (v, &s);
+  return s.degraded;
+}
+
+void
+await_whole (void)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+
+  while (degraded () > 0) {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (5);
+  }
+}
+
+void
+all_have (uint64_t i, int byte)
+{
+  struct fp_pieces *t = v->pieces;
+  uint8_t before = fp_mirror_live (t, i);
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    if (!(before >> c & 1))
+      continue;
+    atomic_store (&t->live[i], (uint8_t) (1u << c));
+    assert_int_equal (get (i), byte);
+  }
+  atomic_store (&t->live[i], before);
+}
+
+static void
+write_some (unsigned char has[COPIES_PIECES])
+{
+  for (unsigned k = 1; k < 3 * COPIES_PIECES; k++) {
+    uint64_t i = k * 5 % COPIES_PIECES, other = (i + 1) % COPIES_PIECES;
+
+    if (k % 9 == 8) {
+      trim (i, COPIES_SLAB);
+      has[i] = 0;
+    }
+    else {
+      assert_int_equal (put (i, (unsigned char) k), 0);
+      has[i] = (unsigned char) k;
+    }
+    assert_int_equal (get (other), has[other]);
+  }
+}
+
+void
+copies_exercise (bool (*fired) (void), bool *any)
+{
+  unsigned char has[COPIES_PIECES] = { 0 };
+
+  if (copies_attach (COPIES_SIZE, false) == 0) {
+    write_some (has);
+    *any = fired ();
+    await_whole ();
+    for (uint64_t i = 0; i < COPIES_PIECES; i++) {
+      assert_int_equal (get (i), has[i]);
+      all_have (i, has[i]);
+    }
+    detach ();
+    fp_fake_fault_at (0, FP_FAKE_ERROR);
+    fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
+    must (copies_attach (0, false));
+    for (uint64_t i = 0; i < COPIES_PIECES; i++)
+      assert_int_equal (get (i), has[i]);
+    detach ();
+  }
+  else {
+    *any = fired ();
+  }
+  for (unsigned i = 0; i < FIXTURE_SERVERS; i++)
+    fake_server_forget (servers[i]);
+}
