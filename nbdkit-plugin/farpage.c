@@ -143,6 +143,9 @@ farpage_config_complete (void)
   "rebuild_delay=<SECONDS>\n"                                                 \
   "                   A server is away for so long, before its copies are\n"  \
   "                   made anew elsewhere (default 30).\n"                    \
+  "backup=<PATH>      One more copy here: a file that is made, or a block\n"  \
+  "                   device. It is read when no server has the data.\n"      \
+  "backup-lag=<SIZE>  So much may not be there yet (default 64M).\n"          \
   "stripe=<SIZE>      Of each piece of a stripe in turn (default 128k).\n"    \
   "stripe-width=<N>   Pieces of a stripe, on as many servers; 1: none\n"      \
   "                   (default: the number of servers, 16 at most).\n"        \
@@ -191,6 +194,11 @@ farpage_dump_plugin (void)
     }
   printf ("\n");
   printf ("farpage_protocol=%d\n", FP_VERSION);
+#ifdef HAVE_LIBURING
+  printf ("farpage_backup=yes\n");
+#else
+  printf ("farpage_backup=no\n");
+#endif
   printf ("farpage_max_copies=%d\n", FP_MAX_COPIES);
   printf ("farpage_max_servers=%d\n", FP_MAX_SERVERS);
   printf ("farpage_max_connections=%d\n", FP_MAX_LANES);
@@ -257,6 +265,7 @@ farpage_get_ready (void)
   if (params.mlock) {
     size_t slots = (size_t) v->lanes * v->slots * v->slot_size;
 
+    slots += fp_volume_backup_memory (v);
     if (complain (fp_memory_check (slots + MEMORY_RESERVE, why), why) == -1)
       return -1;
   }

@@ -57,6 +57,41 @@ summary (const struct fp_hist_summary *h)
   return FP_STEAL (o);
 }
 
+/* NULL and *ok: there is none. */
+static struct json_object *
+backup (const struct fp_backup_status *b, bool *ok)
+{
+  FP_CLEANUP (json_freep) struct json_object *o = NULL;
+  const struct {
+    const char *key;
+    uint64_t value;
+  } numbers[] = {
+    { "lag", b->lag },
+    { "behind", b->behind },
+    { "missing", b->missing },
+    { "local", b->local },
+    { "reads", b->reads },
+    { "writes", b->writes },
+    { "bytes_read", b->bytes_read },
+    { "bytes_written", b->bytes_written },
+  };
+
+  *ok = !b->on;
+  if (*ok)
+    return NULL;
+  o = json_object_new_object ();
+  if (o == NULL || !put_str (o, "path", b->path) ||
+      !put (o, "failed", json_object_new_boolean (b->failed)) ||
+      !put_str (o, "why", b->why) ||
+      !put (o, "serving", json_object_new_boolean (b->serving)))
+    return NULL;
+  for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    if (!put_u64 (o, numbers[i].key, numbers[i].value))
+      return NULL;
+  *ok = true;
+  return FP_STEAL (o);
+}
+
 static struct json_object *
 volume (const struct fp_volume_status *v, uint64_t locked_bytes)
 {
@@ -91,6 +126,8 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     { "locked_bytes", locked_bytes },
   };
   char uuid[FP_UUID_STR_MAX];
+  struct json_object *b;
+  bool ok;
 
   fp_uuid_format (&v->uuid, uuid);
   if (o == NULL || !put_str (o, "uuid", uuid) || !put_str (o, "name", v->name))
@@ -102,6 +139,11 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
       !put_str (o, "taken_by", v->taken_by) ||
       !put (o, "frozen", json_object_new_boolean (v->frozen)))
     return NULL;
+  b = backup (&v->backup, &ok);
+  if (!ok || json_object_object_add (o, "backup", b) < 0) {
+    json_object_put (b);
+    return NULL;
+  }
   if (!put (o, "read_latency_ns", summary (&v->read_ns)) ||
       !put (o, "write_latency_ns", summary (&v->write_ns)))
     return NULL;

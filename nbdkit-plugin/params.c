@@ -243,6 +243,27 @@ set_rebuild_delay (struct fp_params *p, const char *key, const char *value,
 }
 
 static int
+set_backup (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return make_absolute (p->volume.backup, sizeof p->volume.backup, key, value,
+                        why);
+}
+
+static int
+set_backup_lag (struct fp_params *p, const char *key, const char *value,
+                char *why)
+{
+  uint64_t n;
+
+  if (parse_size (key, value, &n, why) < 0)
+    return -EINVAL;
+  if (n < FP_BACKUP_LAG_MIN || n > FP_BACKUP_LAG_MAX)
+    return refuse (why, "%s=%s: must be from 1M to 1G", key, value);
+  p->volume.backup_lag = n;
+  return 0;
+}
+
+static int
 set_stripe (struct fp_params *p, const char *key, const char *value, char *why)
 {
   uint64_t n;
@@ -469,6 +490,8 @@ static const struct {
   { "slab", set_slab, false },
   { "copies", set_copies, false },
   { "rebuild_delay", set_rebuild_delay, false },
+  { "backup", set_backup, false },
+  { "backup-lag", set_backup_lag, false },
   { "stripe", set_stripe, false },
   { "stripe-width", set_stripe_width, false },
   { "transport", set_transport, false },
@@ -572,6 +595,13 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
                    "volume=%s and uuid=UUID contradict: the servers know a "
                    "volume with a name by that",
                    v->name);
+  if (v->backup[0] != '\0' && v->name[0] != '\0')
+    return refuse (why,
+                   "backup=PATH and volume=%s contradict: who attaches it "
+                   "elsewhere would not have what is there; give copies=2",
+                   v->name);
+  if (given (p, "backup-lag") && v->backup[0] == '\0')
+    return refuse (why, "backup-lag=SIZE needs backup=PATH");
   if (v->name[0] == '\0' && (v->takeover || v->degraded))
     return refuse (why, "%s=true needs volume=NAME",
                    v->takeover ? "takeover" : "degraded");

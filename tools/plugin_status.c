@@ -337,6 +337,39 @@ print_changes (FILE *fp, struct json_object *list)
   }
 }
 
+bool
+plugin_status_has_backup (struct json_object *volume)
+{
+  struct json_object *b = get (volume, "backup");
+
+  return b != NULL && !yes (b, "failed") && num (b, "missing") == 0;
+}
+
+static void
+print_backup (FILE *fp, struct json_object *b)
+{
+  char left[FP_SIZE_STR_MAX], alone[FP_SIZE_STR_MAX];
+
+  if (b == NULL)
+    return;
+  fprintf (fp, "\n  backup         ");
+  if (yes (b, "failed") && num (b, "local") > 0)
+    fprintf (fp, "BACKUP FAILED: %s: %s; %s that it alone had are lost",
+             str (b, "path"), str (b, "why"), size (b, "local", alone));
+  else if (yes (b, "failed"))
+    fprintf (fp, "BACKUP FAILED: %s: %s", str (b, "path"), str (b, "why"));
+  else if (yes (b, "serving"))
+    fprintf (fp, "SERVING FROM BACKUP: %s; %s of it are there alone",
+             str (b, "path"), size (b, "local", alone));
+  else
+    fprintf (fp, "%s", str (b, "path"));
+  if (!yes (b, "failed") && num (b, "missing") > 0)
+    fprintf (fp, "; %s are still to be copied there",
+             size (b, "missing", left));
+  if (!yes (b, "failed"))
+    fprintf (fp, "; %s behind", size (b, "behind", left));
+}
+
 void
 plugin_status_print (FILE *fp, struct json_object *status)
 {
@@ -373,6 +406,7 @@ plugin_status_print (FILE *fp, struct json_object *status)
   else if (num (v, "copies") > 1)
     fprintf (fp, "\n  copies         %" PRIu64 " of each piece",
              num (v, "copies"));
+  print_backup (fp, get (v, "backup"));
   if (yes (v, "frozen"))
     fprintf (fp, "; FROZEN, as too many of its servers were away");
   fprintf (fp,

@@ -85,7 +85,16 @@ bool fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait);
  * is in flight any more.
  */
 void fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io);
-/* A write likewise, which is counted. */
+/* A read or a write of the volume by its servers, if it has a backup: an error
+ * is not counted.  Of memory, and writes, as fp_lane_read and fp_lane_write.
+ */
+int fp_lane_remote (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+                    uint32_t length, uint64_t offset);
+/* zero.c, volume.c: the same of fp_lane_zero and fp_lane_flush. */
+int fp_lane_remote_zero (struct fp_lane *lane, uint64_t length,
+                         uint64_t offset, bool trim);
+int fp_lane_remote_flush (struct fp_lane *lane);
+/* A write as the sync read, which is counted. */
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
                       uint64_t at);
 

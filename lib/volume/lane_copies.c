@@ -357,6 +357,8 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
     if (!fp_mirror_form (v, i, &err)) {
       if (io->asked && err != 0)
         return fail_io (io, err);
+      if (io->backed && fp_volume_given_up (v))
+        return fail_io (io, -EIO);
       io->asked = true;
       fp_mirror_want (v, i);
       return PARK;

@@ -44,7 +44,10 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
   if (!io->forced) {
     uint64_t ns = fp_now_ns () - io->start_ns;
 
-    if (status < 0) {
+    if (status < 0 && io->backed) {
+      /* The backup may do it: backed.c counts. */
+    }
+    else if (status < 0) {
       count (&lane->errors, 1);
     }
     else if (io->kind == FP_IO_READ) {
@@ -348,6 +351,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
       }
       if (io->asked && atomic_load (&p->err) != 0)
         return fail_io (io, atomic_load (&p->err));
+      if (io->backed && fp_volume_given_up (lane->v))
+        return fail_io (io, -EIO);
       io->asked = true;
       fp_manager_want (lane->v, i);
       return PARK;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "volume/backed.h"
 #include "volume/lane_int.h"
 #include "volume/stripe.h"
 
@@ -155,6 +156,8 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
   if (!in_volume (lane, io->linear, io->length, io->offset) ||
       io->length > FP_MAX_IO)
     io->status = -EINVAL;
+  else if (lane->v->backed != NULL)
+    io->status = -EOPNOTSUPP;
 }
 
 struct fp_io *
@@ -274,7 +277,7 @@ io_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
 
 static int
 lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-         uint32_t length, uint64_t offset)
+         uint32_t length, uint64_t offset, bool backed)
 {
   struct fp_io io;
 
@@ -291,24 +294,37 @@ lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     .length = length,
     .offset = offset,
     .buf = buf,
+    .backed = backed,
     .start_ns = fp_now_ns (),
   };
   return run_sync (lane, &io);
 }
 
 int
+fp_lane_remote (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+                uint32_t length, uint64_t offset)
+{
+  return lane_io (lane, kind, buf, length, offset, true);
+}
+
+int
 fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
               uint64_t offset)
 {
-  return lane_io (lane, FP_IO_READ, buf, length, offset);
+  if (lane->v->backed != NULL)
+    return fp_backed_read (lane, buf, length, offset);
+  return lane_io (lane, FP_IO_READ, buf, length, offset, false);
 }
 
 int
 fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
                uint64_t offset)
 {
+  if (lane->v->backed != NULL)
+    return fp_backed_write (lane, buf, length, offset);
   /* A write does not change buf: see the kinds above. */
-  return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset);
+  return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset,
+                  false);
 }
 
 int
@@ -321,6 +337,7 @@ fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
     .offset = at,
     .buf = (void *) (uintptr_t) buf,
     .linear = true,
+    .backed = lane->v->backed != NULL,
     .start_ns = fp_now_ns (),
   };
 

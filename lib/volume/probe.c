@@ -20,6 +20,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/size.h"
+#include "volume/backed.h"
 #include "volume/piece.h"
 #include "volume/probe_int.h"
 #include "volume/probe_named.h"
@@ -413,5 +414,5 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     return -ENOSPC;
   }
   why[0] = '\0';
-  return 0;
+  return p->backup[0] != '\0' ? fp_backed_check (p, why) : 0;
 }

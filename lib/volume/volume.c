@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "volume/backed.h"
 #include "volume/check.h"
 #include "volume/link.h"
 #include "volume/mirror.h"
@@ -32,6 +33,7 @@ fp_volume_params_init (struct fp_volume_params *p)
     .slots = 16,
     .slot_size = 128 * 1024,
     .rebuild_delay_ms = 30000,
+    .backup_lag = 64u << 20,
   };
 }
 
@@ -74,7 +76,8 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   if (p->nr_servers == 0 || p->nr_servers > FP_MAX_SERVERS || p->size == 0 ||
       p->size % 512 != 0 || p->lanes == 0 || p->lanes > FP_MAX_LANES ||
       p->slots == 0 || p->slot_size == 0 || p->slot_size % 4096 != 0 ||
-      p->copies == 0 || p->copies > FP_MAX_COPIES)
+      p->copies == 0 || p->copies > FP_MAX_COPIES ||
+      (p->backup[0] != '\0' && p->name[0] != '\0'))
     return -EINVAL;
   v = calloc (1, sizeof *v);
   if (v == NULL)
@@ -177,6 +180,8 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
   }
   if (r == 0)
     fp_volume_let_leave (v, p->leaves);
+  if (r == 0 && p->backup[0] != '\0')
+    r = fp_backed_start (v, why);
   if (r == 0 && p->reserve_full)
     r = fp_manager_reserve_all (v, why);
   if (r == 0 && p->reserve_full) {
@@ -203,6 +208,7 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   if (v == NULL)
     return;
   fp_check_stop (v->check);
+  fp_backed_stop (v, discard);
   fp_mover_stop (v->mover);
   fp_manager_stop (v);
   fp_recorder_stop (v);
@@ -317,9 +323,19 @@ int
 fp_lane_flush (struct fp_lane *lane)
 {
   struct fp_volume *v = fp_lane_volume (lane);
-  int result = 0;
 
   atomic_fetch_add (&v->flushes, 1);
+  if (v->backed != NULL)
+    return fp_backed_flush (lane);
+  return fp_lane_remote_flush (lane);
+}
+
+int
+fp_lane_remote_flush (struct fp_lane *lane)
+{
+  struct fp_volume *v = fp_lane_volume (lane);
+  int result = 0;
+
   if (atomic_load (&v->taken))
     return -EIO;
   for (unsigned i = 0; i < v->p.lanes; i++) {
@@ -374,6 +390,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
     s->pieces_degraded = mirror.degraded;
     s->bytes_to_rebuild = mirror.missing;
   }
+  fp_backed_status (v, &s->backup);
   s->zeros = atomic_load (&v->zeros);
   s->trims = atomic_load (&v->trims);
   s->flushes = atomic_load (&v->flushes);

@@ -17,7 +17,8 @@
  * Threads:  everything that takes a lane or a started volume may be called
  *           from any thread at any time.
  * Memory:   nothing below the line 'I/O' allocates, opens a file, logs, or
- *           waits for longer than timeout_ms.
+ *           waits for longer than timeout_ms; with a backup also for its disk,
+ *           as backup.h says.
  */
 
 #ifndef FP_VOLUME_H
@@ -37,6 +38,9 @@
 #define FP_MAX_LANES 64
 #define FP_MAX_IO (32u << 20) /* bytes in one call */
 #define FP_WHY_MAX 512
+#define FP_BACKUP_PATH_MAX 256
+#define FP_BACKUP_LAG_MIN (1u << 20)
+#define FP_BACKUP_LAG_MAX (1u << 30)
 #define FP_STRIPE_SIZE (128u << 10) /* unless another one was said */
 
 struct fp_volume;
@@ -105,6 +109,12 @@ struct fp_volume_params {
    */
   unsigned rebuild_delay_ms;
 
+  /* One more copy, on this host: a path, absolute, of a file that is made or
+   * a block device; "": none.  Only of a volume without a name: backed.h.
+   */
+  char backup[FP_BACKUP_PATH_MAX];
+  uint64_t backup_lag; /* bytes that may not have been written there yet */
+
   /* Who takes the volume up again has to know its servers. Called by who adds
    * or removes one, before that counts; an error prevents it.  Or NULL.
    */
@@ -123,6 +133,9 @@ struct fp_volume_params {
    */
   void (*waits) (const char *why, unsigned ms);
 };
+
+/* What a backup needs of memory: 0 if there is none. */
+uint64_t fp_volume_backup_memory (const struct fp_volume_params *p);
 
 /* Defaults for all but servers, nr_servers and size. */
 void fp_volume_params_init (struct fp_volume_params *p);
@@ -167,7 +180,9 @@ int fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
  */
 int fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                   bool trim);
-/* Every write that any lane completed is in the servers' memory. */
+/* Every write that any lane completed is in the servers' memory, and in the
+ * backup, on stable storage; or in one of them, if the other cannot.
+ */
 int fp_lane_flush (struct fp_lane *lane);
 
 /* Nothing would go over the wire for that, but the end of whole pieces. */
@@ -183,7 +198,8 @@ void fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
 
 /* The same without waiting, for front ends with a queue of their own
  * (benchmark, ublk).  An io is in memory of the caller from submit until
- * poll yields it, with status set.
+ * poll yields it, with status set.  Of a volume with a backup that is
+ * -EOPNOTSUPP.
  */
 enum fp_io_kind { FP_IO_READ, FP_IO_WRITE };
 
@@ -205,6 +221,7 @@ struct fp_io {
   bool queued; /* pending or parked */
   bool redo;   /* a connection broke: all of it once more */
   bool asked;  /* asked for memory for the piece that it waits for */
+  bool backed; /* an error of it is not counted: lane.h */
   bool spread; /* some of it was sent to more than one copy */
   uint64_t start_ns;
 
@@ -372,6 +389,19 @@ struct fp_server_status {
   struct fp_give_status give;
 };
 
+struct fp_backup_status {
+  bool on; /* there is one: the rest */
+  char path[FP_BACKUP_PATH_MAX];
+  bool failed; /* it is not read from any more */
+  char why[FP_WHY_MAX];
+  bool serving;           /* the servers cannot, and have not what it has */
+  uint64_t lag, behind;   /* bytes that may be, and are, not on the disk yet */
+  uint64_t missing;       /* bytes that are still to be copied there */
+  uint64_t local;         /* bytes that are there alone */
+  uint64_t reads, writes; /* requests that it answered */
+  uint64_t bytes_read, bytes_written; /* of its disk */
+};
+
 struct fp_volume_status {
   struct fp_uuid uuid;
   char name[FP_NAME_MAX + 1];
@@ -392,6 +422,7 @@ struct fp_volume_status {
    * is EIO, and no piece is made.
    */
   bool frozen;
+  struct fp_backup_status backup;
   uint64_t poll_hits, sleeps; /* waits that ended while polling; others */
   struct fp_hist_summary read_ns, write_ns;
   struct fp_check_status check;

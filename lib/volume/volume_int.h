@@ -20,6 +20,7 @@
 #include "volume/piece.h"
 #include "volume/volume.h"
 
+struct fp_backed;
 struct fp_check;
 struct fp_link;
 struct fp_mover;
@@ -70,6 +71,7 @@ struct fp_volume {
    */
   _Atomic uint64_t unsettled;
   struct fp_check *check;
+  struct fp_backed *backed;      /* NULL: it has no backup */
   _Atomic bool mirror_due;       /* mirror.h: something is to be decided */
   uint64_t mirror_ns, refill_ns; /* the manager's: when to look again */
   struct fp_mover *mover;

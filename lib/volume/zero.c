@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "volume/backed.h"
 #include "volume/link.h"
 #include "volume/mirror.h"
 #include "volume/recorder.h"
@@ -233,18 +234,29 @@ zero_part (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t n, void *arg)
 }
 
 int
-fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-              bool trim)
+fp_lane_remote_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                     bool trim)
 {
   struct fp_volume *v = fp_lane_volume (lane);
   struct zeroing z = { .lane = lane,
                        .trim = trim,
                        .deadline = fp_deadline_in_ms (2 * v->p.timeout_ms) };
 
-  if (offset > v->pieces->size || length > v->pieces->size - offset)
+  return for_each_part (v, length, offset, zero_part, &z);
+}
+
+int
+fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+              bool trim)
+{
+  struct fp_volume *v = fp_lane_volume (lane);
+
+  if (!fp_range_ok (offset, length, v->pieces->size))
     return -EINVAL;
   atomic_fetch_add (trim ? &v->trims : &v->zeros, 1);
-  return for_each_part (v, length, offset, zero_part, &z);
+  if (v->backed != NULL)
+    return fp_backed_zero (lane, length, offset, trim);
+  return fp_lane_remote_zero (lane, length, offset, trim);
 }
 
 /* ---- extents ---- */
@@ -284,7 +296,8 @@ bool
 fp_volume_zero_is_fast (struct fp_volume *v, uint64_t length, uint64_t offset,
                         bool trim)
 {
-  return for_each_part (v, length, offset, is_slow, &trim) == 0;
+  return !fp_backed_any_local (v) &&
+         for_each_part (v, length, offset, is_slow, &trim) == 0;
 }
 
 void
@@ -309,6 +322,6 @@ fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
   }
   *length = at - offset;
   /* Then it has to be read. */
-  if (*hole && !fp_volume_is_ours (v))
+  if (*hole && (!fp_volume_is_ours (v) || fp_backed_any_local (v)))
     *hole = false;
 }
