@@ -194,7 +194,7 @@ int
 plugin_request (const char *path, const char *line, struct why *w)
 {
   struct json_object *o = NULL;
-  int r;
+  int r = 0;
 
   /* Who is not heard at once gets the status document (answers.c); so may we,
    * on a busy machine, and then the request was not taken.

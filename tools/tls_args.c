@@ -100,7 +100,7 @@ tls_args_of_device (int index, char why[FP_WHY_MAX])
   int r = state_load (&s, index, &w);
 
   if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "%s", w.text);
+    snprintf (why, FP_WHY_MAX, "%.*s", FP_WHY_MAX - 1, w.text);
     return r;
   }
   r = read_args (&s, &told, why);
