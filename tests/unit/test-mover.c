@@ -14,7 +14,6 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "base/tsan.h"
 #include "fake-ctl.h"
 #include "volume/mover.h"
 #include "volume/volume_int.h"
@@ -69,11 +68,7 @@ params (struct fp_volume_params *p)
   p->size = SIZE;
   p->slab_size = SLAB;
   p->transports = FP_TRANSPORT_FAKE;
-#ifdef FP_UNDER_TSAN
-  p->timeout_ms = 10000; /* it is slow, and this is not about time */
-#else
   p->timeout_ms = 1000;
-#endif
   p->lanes = 2;
   p->slots = 4;
   p->slot_size = 64 * 1024;
