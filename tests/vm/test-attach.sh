@@ -20,9 +20,9 @@ for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
     net=none
     [[ $transport != rdma ]] || net=rxe
     case $transport${TEST_TRANSPORTS:+ named} in
-    shm*) cases=(files stripe kill named servers term stuck failures interrupted race orphan swap copies) ;;
-    *named) cases=(files kill named servers swap copies) ;;
-    *) cases=(files copies) ;;
+    shm*) cases=(files stripe kill named servers term stuck failures interrupted race orphan swap) ;;
+    *named) cases=(files kill named servers swap) ;;
+    *) cases=(files) ;;
     esac
     claim 0 "attach over $transport" \
         "$vm/run" --net $net --memory 3072 --timeout 600 \
