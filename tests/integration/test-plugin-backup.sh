@@ -26,6 +26,8 @@ print(eval(sys.argv[2], {"d": d, "b": d["volume"]["backup"]}))
 END
 }
 
+# Some of fio's requests are done.
+busy () { [ "$(status "$1" 'd["volume"]["writes"]')" -gt 200 ]; }
 says () { [ "$(status "$1" "$2")" = "$3" ]; }
 
 # fio NAME SECONDS: writes and verifies, until nothing can be older or wrong
@@ -58,7 +60,7 @@ for t in tcp shm; do
     if command -v fio >/dev/null && fio --enghelp=nbd >/dev/null 2>&1; then
         verify $t 6 &
         fio=$!
-        sleep 2
+        wait_until 30 busy $t
         kill -KILL "$(cat "$tmp/m$t.pid")"
         wait $fio || { cat "$tmp/$t.fio"; fail "$t: fio"; }
     else
