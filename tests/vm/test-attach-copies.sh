@@ -6,6 +6,7 @@
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
+[[ ${TEST_ATTACH_COPIES:-no} = yes ]] || skip "takes minutes: set TEST_ATTACH_COPIES=yes"
 requires_guest
 requires jq nbdkit
 requires_hog
