@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* backup_int.h - the inside of a backup, for the files that are one: backup.c
- * knows what is here, backup_disk.c moves it, backup_file.c opens the file.
+ * knows what is here, backup_disk.c moves it, backup_file.c opens the file,
+ * and backup_start.c makes and ends all of it.
  */
 
 #ifndef FP_BACKUP_INT_H
@@ -119,6 +120,12 @@ static inline bool
 bit_of (const uint64_t *map, uint64_t block)
 {
   return map[block / 64] >> (block % 64) & 1;
+}
+
+static inline uint64_t
+blocks_of (uint64_t length)
+{
+  return fp_div_round_up (length, BLOCK);
 }
 
 /* backup_file.c */
