@@ -407,8 +407,8 @@ fp_backup_alone (struct fp_backup *b)
   uint64_t start = fp_now_ns ();
 
   FP_LOCK_SCOPE (&b->lock);
-  b->alone_wanted = true;
-  while (!atomic_load (&b->failed) && !b->alone)
+  b->state_wanted = FILE_ALONE;
+  while (!atomic_load (&b->failed) && b->state != FILE_ALONE)
     if (!await_disk (b, start, "header"))
       break;
   return atomic_load (&b->failed) ? -EIO : 0;

@@ -12,6 +12,9 @@
 
 #include "volume/backup_int.h"
 
+/* Those whose disk did not answer when they were to end. */
+static struct fp_backup *_Atomic left;
+
 static int
 map_memory (void **out, size_t size)
 {
@@ -99,6 +102,7 @@ fp_backup_new (struct fp_backup **out, const struct fp_backup_params *p,
   b->blocks = blocks_of (p->size);
   b->queue_tail = &b->queue;
   b->progress_ns = fp_now_ns ();
+  b->state = b->state_wanted = FILE_USED; /* backup_open writes that */
   fp_mutex_init (&b->lock);
   fp_cond_init (&b->cond);
   r = make_memory (b);
@@ -119,14 +123,20 @@ fp_backup_new (struct fp_backup **out, const struct fp_backup_params *p,
 void
 fp_backup_free (struct fp_backup *b, bool discard)
 {
+  enum file_state state = FILE_USED;
+
   if (b == NULL)
     return;
-  if (!backup_disk_stop (b, !discard && fp_backup_any_local (b)))
-    return; /* the kernel may still write there: so it stays */
-  if (discard) {
-    backup_header (b, FILE_FREE);
-    /* If that fails it is one that is overwritten all the same. */
-    (void) !pwrite (b->fd, b->header, BLOCK, 0);
+  if (discard)
+    state = FILE_FREE; /* if that fails it is overwritten all the same */
+  else if (fp_backup_any_local (b))
+    state = FILE_ALONE;
+  if (!backup_disk_stop (b, state == FILE_ALONE, state)) {
+    /* The kernel may still write there: so it stays. */
+    b->next_left = atomic_load (&left);
+    while (!atomic_compare_exchange_weak (&left, &b->next_left, b))
+      continue;
+    return;
   }
   backup_release (b);
 }
