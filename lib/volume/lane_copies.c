@@ -99,7 +99,7 @@ read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
           uint64_t at, uint64_t left)
 {
   struct fp_pieces *t = lane->v->pieces;
-  uint8_t set = live;
+  uint8_t set = live & (uint8_t) ~fp_mirror_bad (t, i, live);
   enum issue why = PARK;
   int c;
 

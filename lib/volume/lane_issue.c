@@ -147,6 +147,18 @@ active_append (struct fp_lane *lane, struct frag *f)
   lane->active_tail = f;
 }
 
+/* It failed, and would again.  Is there another copy to go on with? */
+static bool
+has_other_copy (struct fp_lane *lane, const struct frag *f)
+{
+  const struct fp_io *io = f->io;
+
+  return fp_volume_is_mirrored (lane->v) && io->target == NULL &&
+         fp_mirror_failed (lane->v,
+                           (uint64_t) (f->piece - lane->v->pieces->p)) &&
+         !io->mover;
+}
+
 /* The transfer is over: its slot may be used again. */
 static void
 frag_done (struct fp_lane *lane, struct frag *f)
@@ -181,7 +193,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
         fp_mirror_poke (lane->v);
       io->redo = true;
     }
-    else if (status == -EPERM || status == -EACCES)
+    else if (status == -EPERM || status == -EACCES || has_other_copy (lane, f))
       io->redo = true;
     else
       io->status = -EIO;

@@ -120,6 +120,31 @@ fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
   }
 }
 
+uint8_t
+fp_mirror_bad (struct fp_pieces *t, uint64_t i, uint8_t live)
+{
+  uint8_t bad = 0;
+
+  for (unsigned c = 0; c < t->copies; c++)
+    if ((live & bit (c)) && atomic_load (&fp_mirror_copy (t, i, c)->bad))
+      bad |= bit (c);
+  return bad;
+}
+
+bool
+fp_mirror_failed (struct fp_volume *v, uint64_t k)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t i = fp_piece_of (t, k);
+  uint8_t live = fp_mirror_live (t, i), it = bit (fp_copy_of (t, k));
+
+  if (!(live & it) || (live & ~it & ~fp_mirror_bad (t, i, live)) == 0)
+    return false;
+  atomic_store (&t->p[k].bad, true);
+  fp_mirror_poke (v);
+  return true;
+}
+
 void
 fp_mirror_diverged (struct fp_volume *v, uint64_t i)
 {
@@ -190,27 +215,46 @@ drop_dead (struct fp_volume *v, uint64_t i, uint8_t live)
   return any;
 }
 
+/* These are left behind, and get all of it from the others. */
+static void
+make_anew (struct fp_volume *v, uint64_t i, uint8_t set)
+{
+  struct fp_pieces *t = v->pieces;
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    if (!(set & bit (c)))
+      continue;
+    fp_mirror_missed (v, i, 0, fp_piece_length (t, i), (uint8_t) ~bit (c));
+    fp_recorder_drop (v, fp_mirror_entry (t, i, c));
+  }
+}
+
 /* A write that failed may be in some copies: all but one are made anew. */
 static void
 mend_diverged (struct fp_volume *v, uint64_t i, uint8_t live)
 {
-  struct fp_pieces *t = v->pieces;
   int keep = a_ready_copy (v, i, live);
 
   if (keep < 0)
     return;
-  if (live == bit ((unsigned) keep)) {
-    atomic_store (&t->p[i].diverged, false);
-    return;
-  }
-  for (unsigned c = 0; c < t->copies; c++) {
-    uint64_t k = fp_mirror_entry (t, i, c);
+  if (live == bit ((unsigned) keep))
+    atomic_store (&v->pieces->p[i].diverged, false);
+  else
+    make_anew (v, i, live & (uint8_t) ~bit ((unsigned) keep));
+}
 
-    if (!(live & bit (c)) || (int) c == keep)
-      continue;
-    fp_mirror_missed (v, i, 0, fp_piece_length (t, i), (uint8_t) ~bit (c));
-    fp_recorder_drop (v, k);
-  }
+/* The others are, too, if one of them could be used just now; the last one is
+ * what there is.
+ */
+static void
+mend_bad (struct fp_volume *v, uint64_t i, uint8_t live, uint8_t bad)
+{
+  struct fp_pieces *t = v->pieces;
+
+  if (a_ready_copy (v, i, live & (uint8_t) ~bad) >= 0)
+    make_anew (v, i, bad);
+  for (unsigned c = 0; live == bad && c < t->copies; c++)
+    atomic_store (&fp_mirror_copy (t, i, c)->bad, false);
 }
 
 /* A copy of piece i that is not live shall be.  True: that is for the mover.
@@ -261,7 +305,7 @@ fp_mirror_look (struct fp_volume *v)
   for (unsigned i = 0; i < v->nr_links; i++)
     fp_link_cut (v->links[i], grace_ms (v));
   for (uint64_t i = 0; i < t->nr; i++) {
-    uint8_t live = fp_mirror_live (t, i);
+    uint8_t live = fp_mirror_live (t, i), bad = fp_mirror_bad (t, i, live);
 
     for (unsigned c = 0; live == 0 && c < t->copies; c++)
       fp_link_tidy (v, fp_mirror_entry (t, i, c));
@@ -270,6 +314,10 @@ fp_mirror_look (struct fp_volume *v)
     if (atomic_load (&t->p[i].diverged)) {
       soon = true;
       mend_diverged (v, i, live);
+    }
+    if (bad != 0) {
+      soon = true;
+      mend_bad (v, i, live, bad);
     }
     if ((live & (live - 1)) != 0)
       soon |= drop_dead (v, i, live);
@@ -300,6 +348,7 @@ fp_mirror_dropped (struct fp_volume *v, uint64_t k)
     FP_LOCK_SCOPE (&v->lock);
     atomic_fetch_and (&t->live[fp_piece_of (t, k)],
                       (uint8_t) ~bit (fp_copy_of (t, k)));
+    atomic_store (&t->p[k].bad, false);
   }
   fp_mirror_poke (v);
 }

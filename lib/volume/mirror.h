@@ -83,6 +83,13 @@ void fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
                        uint64_t length, uint8_t reached);
 /* A write of it failed for good, perhaps not everywhere. */
 void fp_mirror_diverged (struct fp_volume *v, uint64_t i);
+/* A transfer to or from the live copy at entry k failed, on a connection that
+ * is sound, so that it would again: that copy is left behind, and made anew.
+ * False: it is no live copy, or there is no other one to go on with.
+ */
+bool fp_mirror_failed (struct fp_volume *v, uint64_t k);
+/* Of the live copies of piece i those that are to be left behind for that. */
+uint8_t fp_mirror_bad (struct fp_pieces *t, uint64_t i, uint8_t live);
 /* Something is to be decided: the manager looks at once. */
 void fp_mirror_poke (struct fp_volume *v);
 

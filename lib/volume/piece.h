@@ -82,6 +82,7 @@ struct fp_piece {
   bool fresh;             /* its memory was given while the piece had none */
   _Atomic bool refused;   /* asked for memory in vain */
   _Atomic bool diverged;  /* of copy 0: mirror.h */
+  _Atomic bool bad;       /* a live copy that cannot be used: mirror.h */
   _Atomic uint8_t record; /* recorder.c: what is to be recorded of it */
   uint32_t seen;          /* link: the last time its server listed it */
   uint32_t next_wanted;   /* manager.c, link_place.c: their queues */

@@ -424,6 +424,14 @@ test_walk_breaks (void **state)
   walk (false, FP_FAKE_BREAK);
 }
 
+/* What a server says of one transfer, on a connection that is sound. */
+static void
+test_walk_errors (void **state)
+{
+  (void) state;
+  walk (false, FP_FAKE_ERROR);
+}
+
 static void
 test_walk_refusals (void **state)
 {
@@ -458,6 +466,7 @@ main (void)
     TEST (test_release_refused),
     TEST (test_zeroed),
     TEST (test_walk_breaks),
+    TEST (test_walk_errors),
     TEST (test_walk_refusals),
     TEST (test_walk_lost_answers),
   };
