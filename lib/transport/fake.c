@@ -53,20 +53,25 @@ struct fake_conn {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct fp_fake_server *servers;
 static uint64_t next_rkey = 0xfa4e0001;
-static unsigned fault_n, fault_passed;
+static unsigned fault_n, again_n, fault_passed;
 static unsigned imports, import_fails_at;
 static bool fault_fired;
-static enum fp_fake_fault fault_kind;
+static enum fp_fake_fault fault_kind, again_kind;
 
 /* A fault point: is this the one? */
 static bool
 fault (enum fp_fake_fault *kind)
 {
   fault_passed++;
-  if (fault_passed != fault_n)
+  if (fault_passed == fault_n) {
+    fault_fired = again_n == 0;
+    *kind = fault_kind;
+    return true;
+  }
+  if (fault_passed != again_n)
     return false;
   fault_fired = true;
-  *kind = fault_kind;
+  *kind = again_kind;
   return true;
 }
 
@@ -580,8 +585,17 @@ fp_fake_fault_at (unsigned n, enum fp_fake_fault kind)
   FP_LOCK_SCOPE (&lock);
   fault_n = n;
   fault_kind = kind;
+  again_n = 0;
   fault_passed = 0;
   fault_fired = false;
+}
+
+void
+fp_fake_fault_again (unsigned n, enum fp_fake_fault kind)
+{
+  FP_LOCK_SCOPE (&lock);
+  again_n = n;
+  again_kind = kind;
 }
 
 bool

@@ -88,6 +88,8 @@ enum fp_fake_fault {
 
 /* From now on count points; do this at the n-th, once.  0: never. */
 void fp_fake_fault_at (unsigned n, enum fp_fake_fault fault);
+/* After that, and likewise: at a later one as well.  Fired: both have. */
+void fp_fake_fault_again (unsigned n, enum fp_fake_fault fault);
 bool fp_fake_fault_fired (void);
 unsigned fp_fake_fault_points (void); /* passed since fault_at */
 

@@ -18,8 +18,8 @@
 pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER; /* silence changed */
 static struct fake_server *servers[MAX_SERVERS];
-static unsigned calls, fault_at;
-static enum fake_ctl_fault fault_kind;
+static unsigned calls, fault_at, again_at;
+static enum fake_ctl_fault fault_kind, again_kind;
 static bool fired;
 
 void
@@ -29,7 +29,23 @@ fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault)
   calls = 0;
   fault_at = n;
   fault_kind = fault;
+  again_at = 0;
   fired = false;
+}
+
+void
+fake_ctl_fault_again (unsigned n, enum fake_ctl_fault fault)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  again_at = n;
+  again_kind = fault;
+}
+
+unsigned
+fake_ctl_fault_points (void)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  return calls;
 }
 
 bool
@@ -341,20 +357,37 @@ out_of_time (struct fp_ctl *c)
   return -ETIMEDOUT;
 }
 
+/* Is this call to have a fault? */
+static bool
+has_fault (enum fake_ctl_fault *kind)
+{
+  calls++;
+  *kind = fault_kind;
+  if (fault_at != 0 && (calls == fault_at ||
+                        (calls > fault_at && fault_kind == FAKE_CTL_DIE))) {
+    fired = again_at == 0;
+    return true;
+  }
+  *kind = again_kind;
+  if (again_at == 0 || calls != again_at)
+    return false;
+  fired = true;
+  return true;
+}
+
 /* Before a call takes effect. */
 int
 fake_before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
 {
+  enum fake_ctl_fault kind;
+
   *lose = false;
   if (!c->broken && heard_nothing (c, type, FAKE_DEAF, deadline_ns))
     return out_of_time (c);
   if (c->broken || c->server->cut)
     return break_channel (c, "the server hung up");
-  calls++;
-  if (fault_at != 0 && (calls == fault_at ||
-                        (calls > fault_at && fault_kind == FAKE_CTL_DIE))) {
-    fired = true;
-    if (fault_kind != FAKE_CTL_LOSE_ANSWER)
+  if (has_fault (&kind)) {
+    if (kind != FAKE_CTL_LOSE_ANSWER)
       return break_channel (c, "refused by the test");
     *lose = true;
   }

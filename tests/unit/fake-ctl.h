@@ -93,6 +93,9 @@ unsigned fake_server_labelled (struct fake_server *s);
 /* DIE: this one and all that follow are refused. */
 enum fake_ctl_fault { FAKE_CTL_REFUSE, FAKE_CTL_LOSE_ANSWER, FAKE_CTL_DIE };
 void fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault); /* 0: never */
+/* After that, and likewise: at a later one as well.  Fired: both have. */
+void fake_ctl_fault_again (unsigned n, enum fake_ctl_fault fault);
 bool fake_ctl_fault_fired (void);
+unsigned fake_ctl_fault_points (void); /* passed since fault_at */
 
 #endif /* FAKE_CTL_H */

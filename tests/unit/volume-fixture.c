@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
+#include <sys/wait.h>
 
 #include "base/clock.h"
 #include "volume-fixture.h"
@@ -89,6 +92,41 @@ pause_ms (unsigned ms)
   nanosleep (&t, NULL);
 }
 
+int
+fixture_run_side_by_side (const struct CMUnitTest *tests, unsigned nr)
+{
+  int failed = 0;
+
+  fflush (stdout);
+  for (unsigned i = 0; i < nr; i++) {
+    pid_t pid = fork ();
+
+    if (pid == 0) {
+      setvbuf (stdout, NULL, _IOLBF, 0);
+      exit (_cmocka_run_group_tests (tests[i].name, tests + i, 1, NULL, NULL));
+    }
+    failed += pid == -1;
+  }
+  for (;;) {
+    int status;
+
+    if (wait (&status) == -1)
+      return failed;
+    failed += status != 0;
+  }
+}
+
+unsigned
+fixture_seed (void)
+{
+  const char *s = getenv ("FARPAGE_TEST_SEED");
+  unsigned seed =
+      s != NULL ? (unsigned) strtoul (s, NULL, 10) : (unsigned) fp_now_ns ();
+
+  printf ("FARPAGE_TEST_SEED=%u\n", seed);
+  return seed;
+}
+
 /* ---- a volume with several copies ---- */
 
 int
@@ -98,7 +136,7 @@ copies_setup (void **state)
   nr_copies = 2;
   nr_named = 3;
   copies_timeout_ms = 400;
-  fixture_up (FIXTURE_SERVERS, COPIES_SLAB, 32);
+  fixture_up (FIXTURE_SERVERS, COPIES_SLAB, COPIES_SLABS);
   return 0;
 }
 
@@ -176,12 +214,24 @@ degraded (void)
   return s.degraded;
 }
 
+/* Something is known of a copy for which it is to be made anew. */
+static bool
+any_wrong (void)
+{
+  const struct fp_pieces *t = v->pieces;
+
+  for (uint64_t k = 0; k < t->all; k++)
+    if (atomic_load (&t->p[k].diverged) || atomic_load (&t->p[k].bad))
+      return true;
+  return false;
+}
+
 void
 await_whole (void)
 {
   uint64_t end = fp_deadline_in_ms (20000);
 
-  while (degraded () > 0) {
+  while (any_wrong () || degraded () > 0) {
     assert_false (fp_deadline_passed (end));
     pause_ms (5);
   }
@@ -202,43 +252,79 @@ all_have (uint64_t i, int byte)
   atomic_store (&t->live[i], before);
 }
 
+bool copies_may_fail;
+unsigned copies_failed;
+
+/* A piece has `byte`, or what was to be written last and was not. */
+struct content {
+  unsigned char byte, perhaps;
+};
+
 static void
-write_some (unsigned char has[COPIES_PIECES])
+write_one (struct content *c, uint64_t i, unsigned char byte)
+{
+  int r = put (i, byte);
+
+  c->perhaps = byte;
+  if (r == 0)
+    c->byte = byte;
+  else if (copies_may_fail)
+    copies_failed++;
+  else
+    assert_int_equal (r, 0);
+}
+
+static void
+read_one (struct content *c, uint64_t i)
+{
+  int is = get (i);
+
+  if (is < 0 && copies_may_fail) {
+    copies_failed++;
+    return;
+  }
+  if (is != c->perhaps)
+    assert_int_equal (is, c->byte);
+  c->byte = c->perhaps = (unsigned char) is;
+}
+
+static void
+write_some (struct content has[COPIES_PIECES])
 {
   for (unsigned k = 1; k < 3 * COPIES_PIECES; k++) {
     uint64_t i = k * 5 % COPIES_PIECES, other = (i + 1) % COPIES_PIECES;
 
     if (k % 9 == 8) {
       trim (i, COPIES_SLAB);
-      has[i] = 0;
+      has[i] = (struct content) { 0 };
     }
     else {
-      assert_int_equal (put (i, (unsigned char) k), 0);
-      has[i] = (unsigned char) k;
+      write_one (&has[i], i, (unsigned char) k);
     }
-    assert_int_equal (get (other), has[other]);
+    read_one (&has[other], other);
   }
 }
 
 void
 copies_exercise (bool (*fired) (void), bool *any)
 {
-  unsigned char has[COPIES_PIECES] = { 0 };
+  struct content has[COPIES_PIECES] = { { 0 } };
 
   if (copies_attach (COPIES_SIZE, false) == 0) {
     write_some (has);
-    *any = fired ();
     await_whole ();
-    for (uint64_t i = 0; i < COPIES_PIECES; i++) {
-      assert_int_equal (get (i), has[i]);
-      all_have (i, has[i]);
-    }
-    detach ();
+    *any = fired ();
     fp_fake_fault_at (0, FP_FAKE_ERROR);
     fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
+    await_whole ();
+    for (uint64_t i = 0; i < COPIES_PIECES; i++) {
+      read_one (&has[i], i);
+      all_have (i, has[i].byte);
+    }
+    detach ();
     must (copies_attach (0, false));
     for (uint64_t i = 0; i < COPIES_PIECES; i++)
-      assert_int_equal (get (i), has[i]);
+      assert_int_equal (get (i), has[i].byte);
     detach ();
   }
   else {

@@ -26,10 +26,18 @@ void detach (void);
 void must (int r);
 void pause_ms (unsigned ms);
 
+/* Tests that mostly wait: each in a process of its own, at the same time.
+ * Returns how many failed.
+ */
+int fixture_run_side_by_side (const struct CMUnitTest *tests, unsigned nr);
+/* FARPAGE_TEST_SEED, or one that is printed: of a test that chooses. */
+unsigned fixture_seed (void);
+
 /* ---- a volume with several copies ---- */
 
 #define COPIES_SLAB (512 * 1024)
 #define COPIES_PIECES 6
+#define COPIES_SLABS 16 /* of each server */
 #define COPIES_SIZE ((uint64_t) COPIES_PIECES * COPIES_SLAB)
 #define COPIES_IO 8192u
 
@@ -59,5 +67,10 @@ void all_have (uint64_t i, int byte);
  * it is called; fired is asked whether they have.
  */
 void copies_exercise (bool (*fired) (void), bool *any);
+/* What fails in it, because no copy could be used: then nothing is asserted of
+ * that but that it is what was there before, or what was to be.  0 at first.
+ */
+extern bool copies_may_fail;
+extern unsigned copies_failed;
 
 #endif /* VOLUME_FIXTURE_H */
