@@ -189,10 +189,12 @@ start_header (struct fp_backup *b)
 {
   struct transfer *t;
 
-  if (!b->alone_wanted || b->alone || nr_busy (b, HEADER) > 0)
+  if (b->state == FILE_CHANGING || b->state == b->state_wanted)
     return;
-  backup_header (b, FILE_ALONE);
+  backup_header (b, b->state_wanted);
+  b->state = FILE_CHANGING;
   t = transfer_get (b, HEADER);
+  t->state = b->state_wanted;
   t->at = 0;
   add_iov (t, b->header, BLOCK);
   submit (b, t);
@@ -295,7 +297,7 @@ transfer_done (struct fp_backup *b, struct transfer *t, int res)
   else if (t->kind == SYNC)
     b->synced = t->seq;
   else if (t->kind == HEADER)
-    b->alone = true;
+    b->state = t->state;
   if (t->kind == READ)
     fetch_done (b, t->fetch, res < 0 ? res : 0);
   pthread_cond_broadcast (&b->cond);
@@ -326,6 +328,17 @@ look_for_stuck (struct fp_backup *b)
 
 /* ---- the thread ---- */
 
+/* With the lock held: until something ends, or for a while. */
+static void
+pause_a_little (struct fp_backup *b)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, FP_MIN (b->p.stuck_ms, 100u));
+  /* A timeout means only: look again. */
+  (void) pthread_cond_timedwait (&b->cond, &b->lock, &until);
+}
+
 void
 backup_kick (struct fp_backup *b)
 {
@@ -345,7 +358,11 @@ goes_on (struct fp_backup *b)
 {
   if (!b->stop || in_flight (b))
     return true;
-  if (!b->drain || atomic_load (&b->failed))
+  if (atomic_load (&b->failed))
+    return false;
+  if (b->state != b->state_wanted)
+    return true;
+  if (!b->drain)
     return false;
   b->sync_wanted = b->seq;
   return b->queue != NULL || b->synced < b->seq;
@@ -366,9 +383,8 @@ collect (struct fp_backup *b)
 }
 
 static void
-run (void *arg)
+move_all (struct fp_backup *b)
 {
-  struct fp_backup *b = arg;
   struct __kernel_timespec ts = { .tv_nsec = LOOK_MS * 1000000 };
   uint64_t give_up = 0;
 
@@ -396,9 +412,21 @@ run (void *arg)
       backup_fail (b, r, "io_uring");
       if (b->stop)
         break;
+      pause_a_little (b);
     }
     collect (b);
   }
+}
+
+static void
+run (void *arg)
+{
+  struct fp_backup *b = arg;
+
+  move_all (b);
+  FP_LOCK_SCOPE (&b->lock);
+  b->ended = true;
+  pthread_cond_broadcast (&b->cond);
 }
 
 int
@@ -426,21 +454,46 @@ backup_disk_start (struct fp_backup *b, char why[FP_WHY_MAX])
   return r;
 }
 
+/* With the lock held.  The thread itself gives up when the disk does not move
+ * for stuck_ms; but it may be in the kernel, and not come back.
+ */
+static bool
+await_end (struct fp_backup *b)
+{
+  uint64_t start = fp_now_ns (), since;
+
+  while (!b->ended) {
+    pause_a_little (b);
+    since = FP_MAX (start, b->progress_ns);
+    if (fp_now_ns () - since > 3 * b->p.stuck_ms * FP_NS_PER_MS)
+      break;
+  }
+  return b->ended && !in_flight (b);
+}
+
 bool
-backup_disk_stop (struct fp_backup *b, bool drain)
+backup_disk_stop (struct fp_backup *b, bool drain, enum file_state state)
 {
   uint64_t one = 1;
+  bool over;
 
   {
     FP_LOCK_SCOPE (&b->lock);
     b->stop = true;
     b->drain = drain;
+    b->state_wanted = state;
     if (write (b->wake_fd, &one, sizeof one) == -1)
       assert (errno == EAGAIN);
+    over = await_end (b);
+  }
+  /* A thread does not end while a request that it has made sleeps in the
+   * kernel, so it is not waited for.
+   */
+  if (!over) {
+    (void) pthread_detach (b->thread.id);
+    return false;
   }
   if (fp_thread_join (&b->thread) < 0)
-    return false;
-  if (in_flight (b))
     return false;
   io_uring_queue_exit (&b->ring);
   return true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* backup_int.h - the inside of a backup, for the files that are one: backup.c
- * knows what is here, backup_disk.c moves it, backup_file.c opens the file.
+ * knows what is here, backup_disk.c moves it, backup_file.c opens the file,
+ * and backup_start.c makes and ends all of it.
  */
 
 #ifndef FP_BACKUP_INT_H
@@ -30,7 +31,12 @@
 #define FETCHES 16
 #define FETCH_MAX (128u << 10)
 
-enum file_state { FILE_FREE, FILE_USED, FILE_ALONE };
+enum file_state {
+  FILE_FREE,
+  FILE_USED,
+  FILE_ALONE,
+  FILE_CHANGING /* not in a file: it is being written */
+};
 
 /* One block in the ring. */
 struct slot {
@@ -64,7 +70,8 @@ struct transfer {
   uint64_t since_ns;
   uint64_t at; /* in the file */
   uint64_t length;
-  uint64_t seq; /* WRITE: the lowest; SYNC: what is covered */
+  uint64_t seq;          /* WRITE: the lowest; SYNC: what is covered */
+  enum file_state state; /* HEADER */
   struct slot *slots;
   struct fetch *fetch;
   struct iovec iov[MERGE];
@@ -93,9 +100,10 @@ struct fp_backup {
   pthread_cond_t cond;  /* something has come to an end */
   char why[FP_WHY_MAX];
   bool stop, drain;
+  bool ended; /* the thread does nothing any more */
   bool asleep;
-  bool alone, alone_wanted;
-  uint64_t nr_missing; /* blocks that are not valid */
+  enum file_state state, state_wanted; /* what the file says, and shall say */
+  uint64_t nr_missing;                 /* blocks that are not valid */
   uint64_t *valid, *stored, *local;
   size_t maps_size; /* of all three */
 
@@ -113,12 +121,19 @@ struct fp_backup {
   uint64_t bytes_written, bytes_read;
   struct fetch fetches[FETCHES];
   struct transfer transfers[TRANSFERS];
+  struct fp_backup *next_left; /* backup_start.c */
 };
 
 static inline bool
 bit_of (const uint64_t *map, uint64_t block)
 {
   return map[block / 64] >> (block % 64) & 1;
+}
+
+static inline uint64_t
+blocks_of (uint64_t length)
+{
+  return fp_div_round_up (length, BLOCK);
 }
 
 /* backup_file.c */
@@ -135,8 +150,10 @@ void backup_slot_done (struct fp_backup *b, struct slot *s);
 
 /* backup_disk.c */
 int backup_disk_start (struct fp_backup *b, char why[FP_WHY_MAX]);
-/* Nothing is in flight when this returns true. */
-bool backup_disk_stop (struct fp_backup *b, bool drain);
+/* drain: all is to be on the disk, if it can be; the file says state.  False:
+ * something is in flight still, or the thread does not answer: all of b stays.
+ */
+bool backup_disk_stop (struct fp_backup *b, bool drain, enum file_state state);
 /* With the lock held: there is something to do. */
 void backup_kick (struct fp_backup *b);
 

@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Some seconds of the soak (tests/bench/soak.sh): that it works, and sees no error; how long it
+# takes to see growth is not for here.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+[ -z "$SANITIZER_PRELOAD" ] || skip "nbdkit is started without the sanitizer"
+command -v jq >/dev/null || skip "no jq"
+requires fio --enghelp=nbd
+has_tmpfs || skip "/dev/shm is no tmpfs, or too small"
+bash "$top_srcdir/tests/bench/soak.sh" tcp "${SOAK_SECONDS:-20}" "${SEED:-$RANDOM}" >"$tmp/soak.log" 2>&1 ||
+    fail "the soak failed"
+tail -n 3 "$tmp/soak.log"
+grep -q ' ok$' "$tmp/soak.log" || fail "it does not say that it is well"
