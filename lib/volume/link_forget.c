@@ -79,8 +79,11 @@ fp_link_tidy (struct fp_volume *v, uint64_t k)
   if (s == FP_PIECE_EMPTY || s == FP_PIECE_BUSY || s == FP_PIECE_FROZEN)
     return;
   FP_LOCK_SCOPE (&v->lock);
-  /* One that has memory for a start is what it will be made of. */
-  if (fp_mirror_live (t, fp_piece_of (t, k)) == 0 && !t->p[k].fresh)
+  /* One that has memory for a start is what it will be made of, unless that
+   * was lost before the piece was written: then nothing was lost with it.
+   */
+  if (fp_mirror_live (t, fp_piece_of (t, k)) == 0 &&
+      (!t->p[k].fresh || fp_piece_state (&t->p[k]) == FP_PIECE_LOST))
     (void) abandon (v, &t->p[k]);
 }
 

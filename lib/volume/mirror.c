@@ -291,6 +291,21 @@ restore (struct fp_volume *v, uint64_t i, unsigned c)
   return false;
 }
 
+/* Entry k is of a piece that nobody has written: what is there and not for
+ * that is let go; and if it is to have its memory before that, it gets it
+ * again.
+ */
+static void
+tidy (struct fp_volume *v, uint64_t k)
+{
+  fp_link_tidy (v, k);
+  if (v->p.reserve_full && atomic_load (&v->started) &&
+      fp_now_ns () >= v->refill_ns &&
+      fp_piece_state (&v->pieces->p[k]) == FP_PIECE_EMPTY &&
+      fp_manager_has_room (v, k))
+    fp_manager_want (v, k);
+}
+
 unsigned
 fp_mirror_look (struct fp_volume *v)
 {
@@ -308,7 +323,7 @@ fp_mirror_look (struct fp_volume *v)
     uint8_t live = fp_mirror_live (t, i), bad = fp_mirror_bad (t, i, live);
 
     for (unsigned c = 0; live == 0 && c < t->copies; c++)
-      fp_link_tidy (v, fp_mirror_entry (t, i, c));
+      tidy (v, fp_mirror_entry (t, i, c));
     if (live == 0)
       continue;
     if (atomic_load (&t->p[i].diverged)) {

@@ -312,6 +312,33 @@ test_reserved_without_one (void **state)
   all_hold (1);
 }
 
+/* What was never written is lost with nobody, also if all servers start again
+ * with nothing, one after the other: it gets its memory anew.
+ */
+static void
+test_reserved_restarts (void **state)
+{
+  (void) state;
+  reserve = true;
+  make ();
+  assert_int_equal (put (2, 7), 0);
+  for (unsigned victim = 0; victim < nr_named; victim++) {
+    fake_server_cut (servers[victim]);
+    AWAIT (state_of (victim) != FP_SERVER_UP);
+    fake_server_forget (servers[victim]);
+    fake_server_revive (servers[victim]);
+    AWAIT (state_of (victim) == FP_SERVER_UP);
+    assert_int_equal (put (2, 7), 0);
+    await_whole ();
+  }
+  assert_int_equal (get (2), 7);
+  for (uint64_t k = 0; k < v->pieces->all; k++)
+    AWAIT (fp_piece_state (&v->pieces->p[k]) == FP_PIECE_READY);
+  fill (1);
+  await_whole ();
+  all_hold (1);
+}
+
 /* With what it had; when its lease was over; with nothing. */
 static void
 test_one_dies (void **state)
@@ -645,6 +672,7 @@ main (void)
     TEST (test_nothing_is_left),
     TEST (test_reserved),
     TEST (test_reserved_without_one),
+    TEST (test_reserved_restarts),
     TEST (test_one_dies),
     TEST (test_made_anew),
     TEST (test_resume),
