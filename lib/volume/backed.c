@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* backed.c - the requests to a volume that has a backup. */
 
 #include <config.h>
-
-#include "volume/backed.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,36 +9,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "volume/backup.h"
+#include "volume/backed_int.h"
 #include "volume/lane_int.h"
-
-#define BLOCK FP_BACKUP_BLOCK
-#define FILL_SIZE (128u << 10)
-#define FILL_LOOK (64u << 20) /* that is looked at at a time */
-#define FILL_PAUSE_MS 10      /* until the ring has room */
-#define FILL_AGAIN_MS 1000    /* until a server is there again */
-
-/* Whoever changes it: on the stack. */
-struct range {
-  uint64_t begin, end;
-  struct range *prev, *next;
-};
-
-struct fp_backed {
-  struct fp_volume *v;
-  struct fp_backup *store;
-  struct fp_thread thread; /* copies what is there at the start */
-  bool runs;
-  unsigned char *buf; /* its */
-  _Atomic bool used;  /* something was answered by the backup alone */
-  _Atomic uint64_t reads, writes;
-
-  pthread_mutex_t lock; /* what follows */
-  pthread_cond_t cond;
-  struct range *ranges;
-  unsigned waiting;
-  bool stop;
-};
 
 /* ---- one at a time ---- */
 
@@ -52,11 +23,10 @@ overlaps (const struct fp_backed *k, const struct range *r)
   return false;
 }
 
-/* [offset, offset + length), in whole blocks.  -EIO: at the deadline, which is
- * twice what any request may take.
- */
-static int
-hold (struct fp_backed *k, struct range *r, uint64_t length, uint64_t offset)
+/* The deadline is twice what any request may take. */
+int
+backed_hold (struct fp_backed *k, struct range *r, uint64_t length,
+             uint64_t offset)
 {
   struct timespec until;
 
@@ -81,8 +51,8 @@ hold (struct fp_backed *k, struct range *r, uint64_t length, uint64_t offset)
   return 0;
 }
 
-static void
-release (struct fp_backed *k, struct range *r)
+void
+backed_release (struct fp_backed *k, struct range *r)
 {
   FP_LOCK_SCOPE (&k->lock);
   if (r->prev != NULL)
@@ -156,11 +126,15 @@ read_all (struct fp_lane *lane, unsigned char *buf, uint32_t length,
                  fp_backup_is_local (k->store, offset, length, &run);
 
     r = local ? -EIO
-              : fp_lane_remote (lane, FP_IO_READ, buf, (uint32_t) run, offset);
+              : fp_lane_remote_read_now (lane, buf, (uint32_t) run, offset);
     if (r < 0 && is_away (lane->v, r)) {
       r = from_backup (k, buf, run, offset);
-      *here = true;
+      if (r == 0 || local)
+        *here = true;
     }
+    /* It is not there: so it is worth to wait for the servers. */
+    if (r < 0 && !local)
+      r = fp_lane_remote (lane, FP_IO_READ, buf, (uint32_t) run, offset);
     if (r < 0)
       return r;
     buf += run;
@@ -261,7 +235,7 @@ fp_backed_write (struct fp_lane *lane, const void *buf, uint32_t length,
     return -EINVAL;
   if (length == 0)
     return 0;
-  r = hold (k, &range, length, offset);
+  r = backed_hold (k, &range, length, offset);
   if (r < 0)
     return account (lane, FP_IO_WRITE, length, start, r);
   r = fp_lane_remote (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length,
@@ -269,7 +243,7 @@ fp_backed_write (struct fp_lane *lane, const void *buf, uint32_t length,
   away = r < 0;
   if (r == 0 || is_away (k->v, r))
     r = keep (lane, buf, length, offset, away);
-  release (k, &range);
+  backed_release (k, &range);
   if (away)
     atomic_fetch_add (&k->writes, 1);
   return r < 0 || away ? account (lane, FP_IO_WRITE, length, start, r) : 0;
@@ -289,7 +263,7 @@ zero_some (struct fp_lane *lane, uint64_t length, uint64_t offset, bool trim,
   bool away;
   int r;
 
-  r = hold (k, &range, length, offset);
+  r = backed_hold (k, &range, length, offset);
   if (r < 0)
     return r;
   r = fp_lane_remote_zero (lane, length, offset, trim);
@@ -300,11 +274,11 @@ zero_some (struct fp_lane *lane, uint64_t length, uint64_t offset, bool trim,
   else if (r == 0 || away) {
     r = away ? fp_backup_alone (k->store) : 0;
     if (r == 0)
-      fp_backup_zero (k->store, length, offset, away);
+      r = fp_backup_zero (k->store, length, offset, away);
     if (away)
       atomic_store (&k->used, true);
   }
-  release (k, &range);
+  backed_release (k, &range);
   return r;
 }
 
@@ -345,84 +319,6 @@ fp_backed_flush (struct fp_lane *lane)
     return 0;
   /* Of a backup that has failed: what is local is EIO, and so is this. */
   return fp_backup_any_local (k->store) ? -EIO : r;
-}
-
-/* ---- what is there at the start ---- */
-
-static bool
-stopping (struct fp_backed *k, unsigned ms)
-{
-  struct timespec until;
-
-  fp_timespec_after (&until, ms);
-  FP_LOCK_SCOPE (&k->lock);
-  if (!k->stop && ms > 0)
-    /* Woken early it looks early. */
-    (void) pthread_cond_timedwait (&k->cond, &k->lock, &until);
-  return k->stop;
-}
-
-/* Of what is not valid, length bytes or fewer.  Returns how many, or -errno.
- */
-static int64_t
-fill (struct fp_backed *k, uint64_t length, uint64_t offset)
-{
-  struct fp_volume *v = k->v;
-  uint64_t run = length;
-  struct range range;
-  bool hole;
-  int r;
-
-  r = hold (k, &range, length, offset);
-  if (r < 0)
-    return r;
-  if (!fp_backup_is_valid (k->store, offset, length, &run)) {
-    fp_volume_extent (v, offset, run, &hole, &run);
-    if (hole && run >= BLOCK) {
-      run = fp_round_down (run, BLOCK);
-      fp_backup_zero (k->store, run, offset, false);
-    }
-    else {
-      if (run < length)
-        run = FP_MIN (fp_div_round_up (run, BLOCK) * BLOCK, length);
-      r = fp_lane_remote (v->lanes[v->p.lanes], FP_IO_READ, k->buf,
-                          (uint32_t) run, offset);
-      if (r == 0)
-        r = fp_backup_put (k->store, k->buf, run, offset, false);
-    }
-  }
-  release (k, &range);
-  return r < 0 ? r : (int64_t) run;
-}
-
-static void
-fill_all (void *arg)
-{
-  struct fp_backed *k = arg;
-  uint64_t size = k->v->p.size, run;
-  bool again = true;
-
-  while (again && !fp_backup_failed (k->store)) {
-    again = false;
-    for (uint64_t at = 0; at < size && !stopping (k, 0); at += run) {
-      int64_t n;
-
-      if (fp_backup_is_valid (k->store, at, FP_MIN (size - at, FILL_LOOK),
-                              &run))
-        continue;
-      while (!fp_backup_has_room (k->store) && !fp_backup_failed (k->store) &&
-             !stopping (k, FILL_PAUSE_MS))
-        continue;
-      run = FP_MIN (run, (uint64_t) FILL_SIZE);
-      n = fill (k, run, at);
-      if (n < 0)
-        again = true;
-      else
-        run = (uint64_t) n;
-    }
-    if (stopping (k, again ? FILL_AGAIN_MS : 0))
-      break;
-  }
 }
 
 /* ---- start and stop ---- */
@@ -476,8 +372,8 @@ fp_backed_start (struct fp_volume *v, char why[FP_WHY_MAX])
     return -ENOMEM;
   }
   r = fp_backup_new (&k->store, &sp, why);
-  if (r == 0 && v->p.resume) {
-    r = fp_thread_create (&k->thread, "fp-backup-fill", fill_all, k);
+  if (r == 0) {
+    r = fp_thread_create (&k->thread, "fp-backup-fill", backed_mend, k);
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
     k->runs = r == 0;

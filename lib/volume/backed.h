@@ -7,9 +7,14 @@
  *    once from then on; -ENOSPC while one is away), it goes there alone: its
  *    blocks are local.
  *  - A read of what is local is made there.  All else is asked of the servers;
- *    if they fail it, it is made there, where it is valid.
+ *    if they fail it, or are known to be away, it is made there, where it is
+ *    valid.
  *  - A block is local until a write of it reaches the servers again, so what
- *    was older there is never read.
+ *    was older there is never read.  When they are back, a thread writes what
+ *    is local to them.
+ *  - A server that comes back with nothing is used again: what it had is local
+ *    then.  Only of volumes with one copy: of several, mirror.h makes another
+ *    one anew as long as one is left.
  *  - A flush is made by the servers and by the backup.  It fails if neither
  *    could.
  *  - If the backup has failed the volume is one without, but for what is

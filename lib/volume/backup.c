@@ -159,13 +159,31 @@ await_disk (struct fp_backup *b, uint64_t since, const char *what)
 
 /* ---- what is put here ---- */
 
-/* The servers have it now, and it is not here. */
-static void
-let_go (struct fp_backup *b, uint64_t first, uint64_t end)
+void
+fp_backup_home (struct fp_backup *b, uint64_t length, uint64_t offset)
 {
+  uint64_t first = offset / BLOCK, end = first + blocks_of (length);
+
   FP_LOCK_SCOPE (&b->lock);
   for (uint64_t i = first; i < end; i++)
     set_local (b, i, false);
+}
+
+/* With the lock held, which it lets go of meanwhile: until the file says
+ * ALONE, so that something may be local.  False: it has failed.
+ */
+static bool
+await_alone (struct fp_backup *b, uint64_t start)
+{
+  for (;;) {
+    if (atomic_load (&b->failed))
+      return false;
+    b->state_wanted = FILE_ALONE;
+    if (b->state == FILE_ALONE)
+      return true;
+    if (!await_disk (b, start, "header"))
+      return false;
+  }
 }
 
 /* One block; false: there is no slot. */
@@ -205,7 +223,7 @@ fp_backup_put (struct fp_backup *b, const void *buf, uint64_t length,
     for (unsigned n = 0; i < nr && n < COPY_BATCH; n++, i++) {
       uint64_t at = i * BLOCK;
 
-      while (!atomic_load (&b->failed) &&
+      while (!atomic_load (&b->failed) && (!local || await_alone (b, start)) &&
              !put_block (b, first + i, from + at,
                          FP_MIN (length - at, (uint64_t) BLOCK), local))
         if (!await_disk (b, start, "does not keep up"))
@@ -219,8 +237,9 @@ fp_backup_put (struct fp_backup *b, const void *buf, uint64_t length,
   }
   if (!atomic_load (&b->failed))
     return 0;
+  /* The servers have it now, and it is not here. */
   if (!local)
-    let_go (b, first, first + nr);
+    fp_backup_home (b, length, offset);
   return -EIO;
 }
 
@@ -251,32 +270,69 @@ drop (struct fp_backup *b, uint64_t first, uint64_t end, bool valid,
   }
 }
 
-static void
+static int
 drop_all (struct fp_backup *b, uint64_t length, uint64_t offset, bool valid,
           bool local)
 {
   uint64_t first = offset / BLOCK, end = first + blocks_of (length);
+  uint64_t start = fp_now_ns ();
 
   while (first < end) {
     uint64_t n = FP_MIN (end - first, (uint64_t) LOOK_BATCH);
     FP_LOCK_SCOPE (&b->lock);
 
+    if (local && !await_alone (b, start))
+      return -EIO;
     drop (b, first, first + n, valid, local);
     first += n;
   }
+  return 0;
 }
 
-void
+int
 fp_backup_zero (struct fp_backup *b, uint64_t length, uint64_t offset,
                 bool local)
 {
-  drop_all (b, length, offset, true, local);
+  return drop_all (b, length, offset, true, local);
 }
 
 void
 fp_backup_forget (struct fp_backup *b, uint64_t length, uint64_t offset)
 {
-  drop_all (b, length, offset, false, false);
+  (void) drop_all (b, length, offset, false, false);
+}
+
+static bool
+is_zeros (struct fp_backup *b, uint64_t block)
+{
+  const struct slot *s = find (b, block);
+
+  return s != NULL ? s->dead : !bit_of (b->stored, block);
+}
+
+int
+fp_backup_keep (struct fp_backup *b, uint64_t length, uint64_t offset)
+{
+  uint64_t first = offset / BLOCK, end = first + blocks_of (length);
+  uint64_t start = fp_now_ns (), i = first;
+
+  while (i < end) {
+    FP_LOCK_SCOPE (&b->lock);
+
+    for (unsigned n = 0; i < end && n < LOOK_BATCH; n++, i++)
+      if (!bit_of (b->valid, i))
+        return -EIO;
+  }
+  for (i = first; i < end;) {
+    FP_LOCK_SCOPE (&b->lock);
+
+    if (!await_alone (b, start))
+      return -EIO;
+    for (unsigned n = 0; i < end && n < LOOK_BATCH; n++, i++)
+      if (!is_zeros (b, i))
+        set_local (b, i, true);
+  }
+  return 0;
 }
 
 /* ---- what is read from here ---- */
@@ -407,11 +463,17 @@ fp_backup_alone (struct fp_backup *b)
   uint64_t start = fp_now_ns ();
 
   FP_LOCK_SCOPE (&b->lock);
-  b->state_wanted = FILE_ALONE;
-  while (!atomic_load (&b->failed) && b->state != FILE_ALONE)
-    if (!await_disk (b, start, "header"))
-      break;
-  return atomic_load (&b->failed) ? -EIO : 0;
+  return await_alone (b, start) ? 0 : -EIO;
+}
+
+void
+fp_backup_rest (struct fp_backup *b)
+{
+  FP_LOCK_SCOPE (&b->lock);
+  if (atomic_load (&b->nr_local) > 0 || b->state_wanted == FILE_USED)
+    return;
+  b->state_wanted = FILE_USED;
+  backup_kick (b);
 }
 
 /* ---- questions ---- */
@@ -444,6 +506,29 @@ fp_backup_is_valid (struct fp_backup *b, uint64_t offset, uint64_t limit,
                     uint64_t *run)
 {
   return run_of (b, b->valid, offset, limit, run);
+}
+
+bool
+fp_backup_is_zeros (struct fp_backup *b, uint64_t offset, uint64_t limit,
+                    uint64_t *run)
+{
+  uint64_t block = offset / BLOCK;
+  uint64_t end = fp_div_round_up (offset + limit, BLOCK), i = block + 1;
+  bool is;
+
+  FP_LOCK_SCOPE (&b->lock);
+  is = is_zeros (b, block);
+  while (i < end && is_zeros (b, i) == is)
+    i++;
+  *run = FP_MIN (i * BLOCK - offset, limit);
+  return is;
+}
+
+bool
+fp_backup_all_valid (struct fp_backup *b)
+{
+  FP_LOCK_SCOPE (&b->lock);
+  return b->nr_missing == 0;
 }
 
 bool

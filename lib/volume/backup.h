@@ -90,15 +90,23 @@ int fp_backup_put (struct fp_backup *b, const void *buf, uint64_t length,
 /* Any offset and length. */
 int fp_backup_get (struct fp_backup *b, void *buf, uint64_t length,
                    uint64_t offset);
-/* It is zeros from now on. */
-void fp_backup_zero (struct fp_backup *b, uint64_t length, uint64_t offset,
-                     bool local);
+/* It is zeros from now on.  -EIO: local, and it has failed. */
+int fp_backup_zero (struct fp_backup *b, uint64_t length, uint64_t offset,
+                    bool local);
 /* It is not valid any more. */
 void fp_backup_forget (struct fp_backup *b, uint64_t length, uint64_t offset);
 /* All that was put before is on stable storage. */
 int fp_backup_flush (struct fp_backup *b);
 /* The file says ALONE. */
 int fp_backup_alone (struct fp_backup *b);
+/* The servers have lost it: what is not zeros here is local now.  -EIO: not
+ * all of it is valid, or it has failed; nothing has changed.
+ */
+int fp_backup_keep (struct fp_backup *b, uint64_t length, uint64_t offset);
+/* The servers have it now. */
+void fp_backup_home (struct fp_backup *b, uint64_t length, uint64_t offset);
+/* If nothing is local the file says USED, after a while. */
+void fp_backup_rest (struct fp_backup *b);
 
 /* Is the block of offset local, and for how many bytes, limit at most, is that
  * the same?
@@ -108,8 +116,12 @@ bool fp_backup_is_local (struct fp_backup *b, uint64_t offset, uint64_t limit,
 /* The same of valid. */
 bool fp_backup_is_valid (struct fp_backup *b, uint64_t offset, uint64_t limit,
                          uint64_t *run);
-/* Is any? Costs one load. */
+/* The same of what is zeros, if it is valid. */
+bool fp_backup_is_zeros (struct fp_backup *b, uint64_t offset, uint64_t limit,
+                         uint64_t *run);
+/* Is any local? Costs one load. */
 bool fp_backup_any_local (const struct fp_backup *b);
+bool fp_backup_all_valid (struct fp_backup *b);
 bool fp_backup_failed (const struct fp_backup *b);
 /* Less than half of the ring is in use. */
 bool fp_backup_has_room (const struct fp_backup *b);

@@ -472,7 +472,7 @@ await_end (struct fp_backup *b)
 }
 
 bool
-backup_disk_stop (struct fp_backup *b, bool drain, enum file_state state)
+backup_disk_stop (struct fp_backup *b, bool drain, bool discard)
 {
   uint64_t one = 1;
   bool over;
@@ -481,7 +481,8 @@ backup_disk_stop (struct fp_backup *b, bool drain, enum file_state state)
     FP_LOCK_SCOPE (&b->lock);
     b->stop = true;
     b->drain = drain;
-    b->state_wanted = state;
+    if (discard)
+      b->state_wanted = FILE_FREE; /* if that fails it is overwritten, too */
     if (write (b->wake_fd, &one, sizeof one) == -1)
       assert (errno == EAGAIN);
     over = await_end (b);

@@ -150,10 +150,10 @@ void backup_slot_done (struct fp_backup *b, struct slot *s);
 
 /* backup_disk.c */
 int backup_disk_start (struct fp_backup *b, char why[FP_WHY_MAX]);
-/* drain: all is to be on the disk, if it can be; the file says state.  False:
+/* drain: all is to be on the disk, if it can be; discard: it is FREE.  False:
  * something is in flight still, or the thread does not answer: all of b stays.
  */
-bool backup_disk_stop (struct fp_backup *b, bool drain, enum file_state state);
+bool backup_disk_stop (struct fp_backup *b, bool drain, bool discard);
 /* With the lock held: there is something to do. */
 void backup_kick (struct fp_backup *b);
 

@@ -59,7 +59,7 @@ fp_backup_get (struct fp_backup *b, void *buf, uint64_t length,
   return -EOPNOTSUPP;
 }
 
-void
+int
 fp_backup_zero (struct fp_backup *b, uint64_t length, uint64_t offset,
                 bool local)
 {
@@ -67,6 +67,7 @@ fp_backup_zero (struct fp_backup *b, uint64_t length, uint64_t offset,
   (void) length;
   (void) offset;
   (void) local;
+  return -EOPNOTSUPP;
 }
 
 void
@@ -91,6 +92,29 @@ fp_backup_alone (struct fp_backup *b)
   return -EOPNOTSUPP;
 }
 
+int
+fp_backup_keep (struct fp_backup *b, uint64_t length, uint64_t offset)
+{
+  (void) b;
+  (void) length;
+  (void) offset;
+  return -EOPNOTSUPP;
+}
+
+void
+fp_backup_home (struct fp_backup *b, uint64_t length, uint64_t offset)
+{
+  (void) b;
+  (void) length;
+  (void) offset;
+}
+
+void
+fp_backup_rest (struct fp_backup *b)
+{
+  (void) b;
+}
+
 bool
 fp_backup_is_local (struct fp_backup *b, uint64_t offset, uint64_t limit,
                     uint64_t *run)
@@ -108,6 +132,23 @@ fp_backup_is_valid (struct fp_backup *b, uint64_t offset, uint64_t limit,
   (void) b;
   (void) offset;
   *run = limit;
+  return false;
+}
+
+bool
+fp_backup_is_zeros (struct fp_backup *b, uint64_t offset, uint64_t limit,
+                    uint64_t *run)
+{
+  (void) b;
+  (void) offset;
+  *run = limit;
+  return false;
+}
+
+bool
+fp_backup_all_valid (struct fp_backup *b)
+{
+  (void) b;
   return false;
 }
 

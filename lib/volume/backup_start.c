@@ -123,15 +123,12 @@ fp_backup_new (struct fp_backup **out, const struct fp_backup_params *p,
 void
 fp_backup_free (struct fp_backup *b, bool discard)
 {
-  enum file_state state = FILE_USED;
+  bool drain;
 
   if (b == NULL)
     return;
-  if (discard)
-    state = FILE_FREE; /* if that fails it is overwritten all the same */
-  else if (fp_backup_any_local (b))
-    state = FILE_ALONE;
-  if (!backup_disk_stop (b, state == FILE_ALONE, state)) {
+  drain = !discard && fp_backup_any_local (b);
+  if (!backup_disk_stop (b, drain, discard)) {
     /* The kernel may still write there: so it stays. */
     b->next_left = atomic_load (&left);
     while (!atomic_compare_exchange_weak (&left, &b->next_left, b))

@@ -90,6 +90,9 @@ void fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io);
  */
 int fp_lane_remote (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
                     uint32_t length, uint64_t offset);
+/* A read that is -EIO as soon as a server is known to be away. */
+int fp_lane_remote_read_now (struct fp_lane *lane, void *buf, uint32_t length,
+                             uint64_t offset);
 /* zero.c, volume.c: the same of fp_lane_zero and fp_lane_flush. */
 int fp_lane_remote_zero (struct fp_lane *lane, uint64_t length,
                          uint64_t offset, bool trim);

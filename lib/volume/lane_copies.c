@@ -27,7 +27,8 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 
     if ((live >> c & 1) && s != FP_PIECE_LOST &&
         !(s == FP_PIECE_OFFLINE &&
-          fp_link_given_up (lane->v->links[atomic_load (&p->server)])))
+          (io->hasty ||
+           fp_link_given_up (lane->v->links[atomic_load (&p->server)]))))
       return PARK;
   }
   return fail_io (io, -EIO);

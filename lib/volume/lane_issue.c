@@ -223,7 +223,7 @@ static enum issue
 no_connection (struct fp_lane *lane, struct fp_io *io, unsigned server)
 {
   if (fp_volume_is_mirrored (lane->v) ||
-      !fp_link_given_up (lane->v->links[server]))
+      (!io->hasty && !fp_link_given_up (lane->v->links[server])))
     return PARK;
   io->status = -EIO;
   return FAILED;
@@ -356,7 +356,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
         return fail_io (io, -EIO);
       if (io->kind == FP_IO_READ) {
         if (!fp_volume_is_ours (lane->v))
-          return fp_volume_given_up (lane->v) ? fail_io (io, -EIO) : PARK;
+          return io->hasty || fp_volume_given_up (lane->v) ? fail_io (io, -EIO)
+                                                           : PARK;
         memset (user, 0, left);
         io->issued += (uint32_t) left;
         continue;
@@ -371,7 +372,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
     case FP_PIECE_LOST:
       return fail_io (io, -EIO);
     case FP_PIECE_OFFLINE:
-      if (io->target != NULL)
+      if (io->target != NULL || io->hasty)
         return fail_io (io, -EIO);
       if (fp_link_given_up (lane->v->links[atomic_load (&p->server)]))
         return fail_io (io, -EIO);

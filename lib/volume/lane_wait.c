@@ -277,7 +277,7 @@ io_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
 
 static int
 lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-         uint32_t length, uint64_t offset, bool backed)
+         uint32_t length, uint64_t offset, bool backed, bool hasty)
 {
   struct fp_io io;
 
@@ -295,6 +295,7 @@ lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     .offset = offset,
     .buf = buf,
     .backed = backed,
+    .hasty = hasty,
     .start_ns = fp_now_ns (),
   };
   return run_sync (lane, &io);
@@ -304,7 +305,14 @@ int
 fp_lane_remote (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
                 uint32_t length, uint64_t offset)
 {
-  return lane_io (lane, kind, buf, length, offset, true);
+  return lane_io (lane, kind, buf, length, offset, true, false);
+}
+
+int
+fp_lane_remote_read_now (struct fp_lane *lane, void *buf, uint32_t length,
+                         uint64_t offset)
+{
+  return lane_io (lane, FP_IO_READ, buf, length, offset, true, true);
 }
 
 int
@@ -313,7 +321,7 @@ fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
 {
   if (lane->v->backed != NULL)
     return fp_backed_read (lane, buf, length, offset);
-  return lane_io (lane, FP_IO_READ, buf, length, offset, false);
+  return lane_io (lane, FP_IO_READ, buf, length, offset, false, false);
 }
 
 int
@@ -324,7 +332,7 @@ fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
     return fp_backed_write (lane, buf, length, offset);
   /* A write does not change buf: see the kinds above. */
   return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset,
-                  false);
+                  false, false);
 }
 
 int

@@ -222,6 +222,7 @@ struct fp_io {
   bool redo;   /* a connection broke: all of it once more */
   bool asked;  /* asked for memory for the piece that it waits for */
   bool backed; /* an error of it is not counted: lane.h */
+  bool hasty;  /* a read that does not wait for a server that is away */
   bool spread; /* some of it was sent to more than one copy */
   uint64_t start_ns;
 

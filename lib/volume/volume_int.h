@@ -71,7 +71,12 @@ struct fp_volume {
    */
   _Atomic uint64_t unsettled;
   struct fp_check *check;
-  struct fp_backed *backed;      /* NULL: it has no backup */
+  struct fp_backed *backed; /* NULL: it has no backup */
+  /* Servers that came back with nothing, while a backup has what they had;
+   * and those of them that may be used again, as the backup knows of it.
+   */
+  _Atomic uint64_t empty, refill;
+  _Atomic bool no_refill;        /* it has failed */
   _Atomic bool mirror_due;       /* mirror.h: something is to be decided */
   uint64_t mirror_ns, refill_ns; /* the manager's: when to look again */
   struct fp_mover *mover;

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # One memory server, and backup=PATH: it is killed while fio writes and
 # verifies. No request fails, the contents are right, and status says where
-# they come from. Then a disk that is full: the volume goes on with its server.
+# they come from. It comes back with nothing, and gets all of it again from the
+# backup. Then a disk that is full: the volume goes on with its server.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -79,6 +80,19 @@ assert h.pread(100000, 50 << 20) == bytes(100000)
     wait_until 20 grep -q 'SERVING FROM BACKUP' "$tmp/$t.log"
     farpage status --socket "$tmp/$t.status" >"$tmp/$t.text"
     grep -q "SERVING FROM BACKUP: $tmp/$t.disk" "$tmp/$t.text" || { cat "$tmp/$t.text"; fail "$t: status"; }
+
+    # The server is there again, with nothing.
+    rm -f "$tmp/m$t.usock"
+    start_memserver again$t --listen "${server#server=}" --size 96M --slab 4M
+    wait_until 60 says $t 'b["serving"], b["local"], d["volume"]["pieces_lost"]' '(False, 0, 0)'
+    reads=$(status $t 'b["reads"]')
+    "$NBDSH" -u "$uri" -c '
+assert h.pread(1 << 20, 60 << 20) == bytes(range(256)) * 4096
+assert h.pread(5000, 12345) == b"after" * 1000
+assert h.pread(100000, 50 << 20) == bytes(100000)
+'
+    says $t 'b["reads"], d["volume"]["errors"]' "($reads, 0)" || fail "$t: $(status $t d)"
+    wait_until 20 grep -q 'have all that is in the backup again' "$tmp/$t.log"
     stop "$(cat "$tmp/$t.pid")"
 done
 

@@ -7,6 +7,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -201,6 +202,28 @@ status (void)
   assert_int_equal (s.errors, 0);
 }
 
+/* The servers have all of it again, by themselves. */
+static void
+await_home (void)
+{
+  uint64_t end = fp_deadline_in_ms (60000), reads;
+
+  do {
+    usleep (5000);
+    status ();
+    if (fp_deadline_passed (end))
+      print_message ("local %llu, lost %llu\n",
+                     (unsigned long long) s.backup.local,
+                     (unsigned long long) s.pieces_lost);
+    assert_false (fp_deadline_passed (end));
+  } while (s.backup.local > 0 || s.backup.serving);
+  assert_int_equal (s.pieces_lost, 0);
+  reads = s.backup.reads;
+  check_all ();
+  status ();
+  assert_int_equal (s.backup.reads, reads);
+}
+
 /* All servers are gone for good, one after the other, while it is used. */
 static void
 test_die (void **state)
@@ -289,12 +312,105 @@ test_back (void **state)
   memset (shadow + 100, 2, 50);
   assert_int_equal (fp_lane_write (lane, shadow + 100, 50, 100), 0);
   check_all ();
+  await_home ();
   fill (shadow, SIZE, &x);
   assert_int_equal (fp_lane_write (lane, shadow, SIZE, 0), 0);
   status ();
   assert_int_equal (s.backup.local, 0);
   assert_false (s.backup.serving);
   check_all ();
+}
+
+/* A read does not wait for a server that is known to be away; a write does, as
+ * what goes to the backup alone has one copy.
+ */
+static void
+test_at_once (void **state)
+{
+  uint64_t x = seed, end;
+
+  stop (true);
+  p.timeout_ms = 5000;
+  p.copies = *state != NULL ? 2 : 1;
+  start ();
+  fill (shadow, SIZE, &x);
+  assert_int_equal (fp_lane_write (lane, shadow, SIZE, 0), 0);
+  cut_all ();
+  end = fp_deadline_in_ms (p.timeout_ms / 2);
+  check_all ();
+  assert_false (fp_deadline_passed (end));
+  revive_all ();
+  memset (shadow, 1, 4096);
+  assert_int_equal (fp_lane_write (lane, shadow, 4096, 0), 0);
+  status ();
+  assert_int_equal (s.backup.local, 0);
+  check_all ();
+}
+
+static void
+test_at_once_copies (void **state)
+{
+  bool copies = true;
+
+  *state = &copies;
+  test_at_once (state);
+}
+
+/* They come back with nothing, or with what they had, as often as they like.
+ */
+static void
+test_churn (void **state)
+{
+  uint64_t x = seed;
+
+  (void) state;
+  for (unsigned n = 0; n < 12; n++) {
+    struct fake_server *one = servers[rnd (&x) % NR_SERVERS];
+
+    random_ops (&x, 30);
+    switch (rnd (&x) % 4) {
+    case 0:
+      fake_server_cut (one);
+      random_ops (&x, 10);
+      fake_server_forget (one);
+      fake_server_revive (one);
+      break;
+    case 1:
+      fake_server_cut (one);
+      random_ops (&x, 10);
+      fake_server_revive (one);
+      break;
+    case 2:
+      fake_server_cut (one);
+      fake_server_expire (one);
+      fake_server_revive (one);
+      break;
+    default:
+      fake_server_cut (one);
+      fake_server_lose (one);
+      fake_server_revive (one);
+    }
+    if (rnd (&x) % 2 == 0)
+      check_all ();
+  }
+  await_up ();
+  await_home ();
+}
+
+/* The file says that nothing is in it that no server has. */
+static void
+await_used (void)
+{
+  uint64_t end = fp_deadline_in_ms (20000), state = 0;
+  int fd = open (p.backup, O_RDONLY | O_CLOEXEC);
+
+  assert_true (fd >= 0);
+  while (state != 1) {
+    usleep (5000);
+    assert_false (fp_deadline_passed (end));
+    assert_int_equal (pread (fd, &state, sizeof state, 24), sizeof state);
+  }
+  close (fd);
 }
 
 /* They come back with nothing. */
@@ -314,7 +430,17 @@ test_empty (void **state)
   random_ops (&x, 200);
   check_all ();
   status ();
-  assert_true (s.backup.serving);
+  assert_true (s.backup.reads > 0);
+  await_up ();
+  await_home ();
+  random_ops (&x, 200);
+  /* So nbdkit may die now: what it had is not the backup's alone. */
+  await_used ();
+  p.uuid = *fp_volume_uuid (v);
+  stop (false);
+  p.resume = true;
+  start ();
+  check_all ();
 }
 
 /* The disk fails first: it is a volume without a backup.  Then the servers
@@ -411,7 +537,10 @@ main (void)
     cmocka_unit_test_setup_teardown (test_die_copies, setup, teardown),
     cmocka_unit_test_setup_teardown (test_not_flushed, setup, teardown),
     cmocka_unit_test_setup_teardown (test_back, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_at_once, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_at_once_copies, setup, teardown),
     cmocka_unit_test_setup_teardown (test_empty, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_churn, setup, teardown),
     cmocka_unit_test_setup_teardown (test_disk_fails, setup, teardown),
     cmocka_unit_test_setup_teardown (test_resume, setup, teardown),
     cmocka_unit_test_setup_teardown (test_refused, setup, teardown),
