@@ -371,6 +371,7 @@ fp_backed_start (struct fp_volume *v, char why[FP_WHY_MAX])
     snprintf (why, FP_WHY_MAX, "backup: %s", strerror (ENOMEM));
     return -ENOMEM;
   }
+  memset (k->buf, 1, FILL_SIZE); /* touched; zeros would be left out */
   r = fp_backup_new (&k->store, &sp, why);
   if (r == 0) {
     r = fp_thread_create (&k->thread, "fp-backup-fill", backed_mend, k);

@@ -476,6 +476,18 @@ fp_backup_rest (struct fp_backup *b)
   backup_kick (b);
 }
 
+int
+backup_await_rest (struct fp_backup *b)
+{
+  uint64_t start = fp_now_ns ();
+
+  FP_LOCK_SCOPE (&b->lock);
+  while (b->state != FILE_USED)
+    if (!await_disk (b, start, "header"))
+      return -EIO;
+  return 0;
+}
+
 /* ---- questions ---- */
 
 static bool

@@ -275,8 +275,5 @@ backup_open (struct fp_backup *b, char why[FP_WHY_MAX])
   if (flags == -1 ||
       (fcntl (b->fd, F_SETFL, flags | O_DIRECT) == -1 && errno != EINVAL))
     return refuse_errno (&b->p, why);
-  backup_header (b, FILE_USED);
-  if (pwrite (b->fd, b->header, BLOCK, 0) != BLOCK || fdatasync (b->fd) == -1)
-    return refuse_errno (&b->p, why);
   return 0;
 }

@@ -142,7 +142,12 @@ blocks_of (uint64_t length)
 int backup_open (struct fp_backup *b, char why[FP_WHY_MAX]);
 void backup_header (const struct fp_backup *b, enum file_state state);
 
-/* backup.c, with the lock held */
+/* backup.c */
+
+/* The file says USED, after fp_backup_rest. */
+int backup_await_rest (struct fp_backup *b);
+
+/* With the lock held: */
 
 void backup_fail (struct fp_backup *b, int err, const char *what);
 /* It has landed, or will not be written. */

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -82,27 +81,46 @@ backup_release (struct fp_backup *b)
     close (b->wake_fd);
   pthread_cond_destroy (&b->cond);
   pthread_mutex_destroy (&b->lock);
-  free (b);
+  munmap (b, sizeof *b);
+}
+
+/* The header and a flush go the way of all requests, before there is one: so
+ * what the kernel makes for the first of them is there (a worker, a work
+ * queue), and a disk that cannot do it is found now.
+ */
+static int
+first_use (struct fp_backup *b, char why[FP_WHY_MAX])
+{
+  fp_backup_rest (b);
+  if (fp_backup_flush (b) == 0 && backup_await_rest (b) == 0)
+    return 0;
+  FP_LOCK_SCOPE (&b->lock);
+  snprintf (why, FP_WHY_MAX, "backup=%.200s: %.200s", b->p.path, b->why);
+  return -EIO;
 }
 
 int
 fp_backup_new (struct fp_backup **out, const struct fp_backup_params *p,
                char why[FP_WHY_MAX])
 {
-  struct fp_backup *b = calloc (1, sizeof *b);
+  struct fp_backup *b;
+  void *m = NULL;
   int r;
 
   why[0] = '\0';
-  if (b == NULL) {
-    snprintf (why, FP_WHY_MAX, "backup: %s", strerror (ENOMEM));
-    return -ENOMEM;
+  r = map_memory (&m, sizeof *b);
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "backup: %s", strerror (-r));
+    return r;
   }
+  b = m;
   b->p = *p;
   b->fd = b->wake_fd = -1;
   b->blocks = blocks_of (p->size);
   b->queue_tail = &b->queue;
   b->progress_ns = fp_now_ns ();
-  b->state = b->state_wanted = FILE_USED; /* backup_open writes that */
+  b->state = b->state_wanted = FILE_FREE;
+  b->seq = 1; /* there is something to flush */
   fp_mutex_init (&b->lock);
   fp_cond_init (&b->cond);
   r = make_memory (b);
@@ -114,6 +132,11 @@ fp_backup_new (struct fp_backup **out, const struct fp_backup_params *p,
     r = backup_disk_start (b, why);
   if (r < 0) {
     backup_release (b);
+    return r;
+  }
+  r = first_use (b, why);
+  if (r < 0) {
+    fp_backup_free (b, false);
     return r;
   }
   *out = b;
