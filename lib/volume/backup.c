@@ -115,6 +115,8 @@ enqueue (struct fp_backup *b, struct slot *s, uint64_t block,
   s->chain = *at;
   *at = s;
   s->next = NULL;
+  if (b->queue == NULL)
+    b->queued_ns = fp_now_ns ();
   *b->queue_tail = s;
   b->queue_tail = &s->next;
   atomic_fetch_add (&b->nr_used, 1);
@@ -231,7 +233,8 @@ fp_backup_put (struct fp_backup *b, const void *buf, uint64_t length,
       if (atomic_load (&b->failed))
         break;
     }
-    backup_kick (b);
+    if (backup_is_due (b))
+      backup_kick (b);
     if (atomic_load (&b->failed))
       break;
   }

@@ -15,8 +15,6 @@
 
 #include "volume/backup_int.h"
 
-#define LOOK_MS 250 /* for what is in flight for too long */
-
 /* ---- what is to be done, with the lock held ---- */
 
 static struct transfer *
@@ -125,6 +123,13 @@ start_writes (struct fp_backup *b)
 {
   unsigned busy = nr_busy (b, WRITE);
 
+  if (b->queue == NULL)
+    b->writing = false;
+  else if (backup_is_due (b) || b->sync_wanted > b->synced || b->stop ||
+           fp_now_ns () - b->queued_ns > LOOK_MS * FP_NS_PER_MS)
+    b->writing = true;
+  if (!b->writing)
+    return;
   while (b->queue != NULL && !b->queue->waits) {
     if (b->queue->dead) {
       backup_slot_done (b, queue_pop (b));

@@ -28,6 +28,11 @@
 
 #define MERGE 64 /* blocks that are written in one go */
 #define DEPTH 16 /* such writes at a time */
+/* So few blocks may wait for others, for LOOK_MS or two: to wake a thread for
+ * each costs who writes more than all the rest.
+ */
+#define FEW 256
+#define LOOK_MS 250 /* and for what is in flight for too long */
 #define FETCHES 16
 #define FETCH_MAX (128u << 10)
 
@@ -114,6 +119,8 @@ struct fp_backup {
   struct slot **hash;
   struct slot *free_slots;
   struct slot *queue, **queue_tail;
+  uint64_t queued_ns;   /* when the first of it came */
+  bool writing;         /* until it is empty */
   uint64_t seq;         /* the last one */
   uint64_t synced;      /* all until here is on stable storage */
   uint64_t sync_wanted; /* until here it is to be */
@@ -161,5 +168,11 @@ int backup_disk_start (struct fp_backup *b, char why[FP_WHY_MAX]);
 bool backup_disk_stop (struct fp_backup *b, bool drain, bool discard);
 /* With the lock held: there is something to do. */
 void backup_kick (struct fp_backup *b);
+/* There are enough blocks in the ring to write them. */
+static inline bool
+backup_is_due (const struct fp_backup *b)
+{
+  return atomic_load (&b->nr_used) >= FP_MIN (b->nr_slots / 2, (uint64_t) FEW);
+}
 
 #endif /* FP_BACKUP_INT_H */

@@ -177,6 +177,27 @@ test_flush (void **state)
   fp_backup_free (b, true);
 }
 
+/* Few blocks wait for others, but not for a flush. */
+static void
+test_few (void **state)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_backup *b = make ();
+  struct fp_backup_counts c;
+
+  (void) state;
+  memset (shadow, 3, 2 * BLOCK);
+  assert_int_equal (fp_backup_put (b, shadow, 2 * BLOCK, 0, false), 0);
+  do {
+    assert_false (fp_deadline_passed (end));
+    usleep (2000);
+    fp_backup_counts (b, &c);
+  } while (c.behind > 0);
+  assert_int_equal (c.bytes_written, 2 * BLOCK);
+  check_all (b);
+  fp_backup_free (b, true);
+}
+
 /* What was there before is not what it has. */
 static void
 test_again (void **state)
@@ -420,6 +441,7 @@ main (void)
   static const struct CMUnitTest tests[] = {
     cmocka_unit_test_setup_teardown (test_random, setup, teardown),
     cmocka_unit_test_setup_teardown (test_flush, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_few, setup, teardown),
     cmocka_unit_test_setup_teardown (test_again, setup, teardown),
     cmocka_unit_test_setup_teardown (test_local, setup, teardown),
     cmocka_unit_test_setup_teardown (test_refused, setup, teardown),
