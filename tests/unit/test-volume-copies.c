@@ -170,6 +170,32 @@ test_left_behind (void **state)
   holds (2);
 }
 
+/* It was away when the volume was attached, and has forgotten it: it is not
+ * given one that has a name anew, as that is for the user to say.
+ */
+static void
+test_forgets_while_away (void **state)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_server_status s;
+
+  (void) state;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  detach ();
+  fake_server_cut (servers[2]);
+  must (copies_attach (0, true));
+  fake_server_expire (servers[2]);
+  fake_server_revive (servers[2]);
+  do {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (5);
+    fp_volume_server_status (v, 2, &s);
+  } while (s.state != FP_SERVER_LOST);
+  assert_false (fake_server_knows (servers[2]));
+  holds (1);
+}
+
 /* Nobody is left: an error, and no zeros. */
 static void
 test_all_die (void **state)
@@ -457,6 +483,7 @@ main (void)
     TEST (test_client_dies),
     TEST (test_stale),
     TEST (test_left_behind),
+    TEST (test_forgets_while_away),
     TEST (test_all_die),
     TEST (test_three_copies),
     TEST (test_made_anew),

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "fake-ctl.h"
 #include "volume/mirror.h"
+#include "volume/recorder.h"
 #include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)
@@ -476,6 +477,59 @@ test_resume_two_of_three (void **state)
   all_hold (2);
 }
 
+/* Until all that is live is recorded to be: it is at one more server sooner
+ * than whoever comes next knows that.
+ */
+static bool
+is_recorded (void)
+{
+  struct fp_pieces *t = v->pieces;
+
+  for (uint64_t k = 0; k < t->all; k++)
+    if ((fp_mirror_live (t, fp_piece_of (t, k)) >> fp_copy_of (t, k) & 1) &&
+        (!fp_recorder_may_exist (v, k) || fp_recorder_is_due (v, k)))
+      return false;
+  return true;
+}
+
+/* One of three has forgotten it, and answers: it is given the volume anew, but
+ * not before who takes it up knows what the others have.
+ */
+static void
+resume_beside (void (*forget) (struct fake_server *s))
+{
+  make ();
+  for (unsigned n = 0; n < 6; n++) {
+    unsigned victim = n % nr_named;
+
+    fill ((unsigned char) (10 * n));
+    crash ();
+    fake_server_cut (servers[victim]);
+    forget (servers[victim]);
+    fake_server_revive (servers[victim]);
+    must (start (true));
+    holds ((unsigned char) (10 * n));
+    await_whole ();
+    all_hold ((unsigned char) (10 * n));
+    AWAIT (state_of (victim) == FP_SERVER_UP &&
+           fake_server_current (servers[victim]) == 3 && is_recorded ());
+  }
+}
+
+static void
+test_resume_beside_restarted (void **state)
+{
+  (void) state;
+  resume_beside (fake_server_forget);
+}
+
+static void
+test_resume_beside_expired (void **state)
+{
+  (void) state;
+  resume_beside (fake_server_expire);
+}
+
 /* One of two dies with the client: the other one may have been left behind
  * before.
  */
@@ -680,6 +734,8 @@ main (void)
     TEST (test_resume_without_expired),
     TEST (test_resume_without_stale),
     TEST (test_resume_two_of_three),
+    TEST (test_resume_beside_restarted),
+    TEST (test_resume_beside_expired),
     TEST (test_resume_in_doubt),
     TEST (test_stale),
     TEST (test_stale_and_expired),
