@@ -405,6 +405,15 @@ tcp_post (struct fp_conn *base, struct fp_op *op)
   return 0;
 }
 
+/* The stream looks at op->local whenever bytes have come, and keeps nothing of
+ * it in between.
+ */
+static void
+tcp_divert (struct fp_op *op, void *local)
+{
+  op->local = local;
+}
+
 static unsigned
 tcp_conn_inflight (const struct fp_conn *base)
 {
@@ -474,6 +483,7 @@ const struct fp_transport_ops fp_transport_tcp = {
   .conn_open = tcp_conn_open,
   .post = tcp_post,
   .kick = tcp_kick,
+  .divert = tcp_divert,
   .conn_break = tcp_conn_break,
   .conn_inflight = tcp_conn_inflight,
   .conn_broken = tcp_conn_broken,

@@ -15,13 +15,14 @@
  * kick; poll yields it exactly once, with op->status set.  Between post and
  * that moment its memory belongs to the transport, whatever happens to the
  * connection: there is no cancel, only break, which makes every op of the
- * connection complete with an error soon (promise 9).
+ * connection complete with an error soon (promise 9).  divert gives back the
+ * memory of a READ, for other memory.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  a queue and its connections are used by one thread at a time
  *           (the lane's lock sees to that), except fp_conn_open, which
  *           may run beside poll, and break, which any thread may call.
- * Memory:   post, kick, poll, arm and break do not allocate.
+ * Memory:   post, kick, divert, poll, arm and break do not allocate.
  */
 
 #ifndef FP_TRANSPORT_H
@@ -124,6 +125,12 @@ struct fp_transport_ops {
   /* 0; -EAGAIN: as many in flight as it takes; -ENOTCONN: broken. */
   int (*post) (struct fp_conn *c, struct fp_op *op);
   void (*kick) (struct fp_queue *q);
+
+  /* A READ that is in flight, or completed and not yet yielded: what has not
+   * arrived yet goes to this memory, of as many bytes, and op->local is the
+   * caller's again.  NULL: there is no way to do that.
+   */
+  void (*divert) (struct fp_op *op, void *local);
 
   /* Make everything in flight complete with an error; later posts fail
    * with -ENOTCONN.  May be called twice.

@@ -332,6 +332,84 @@ test_server_says_too_much (void **state)
   tcp->queue_free (q);
 }
 
+/* Answers two READs of DIVERT bytes, the first up to script_length bytes of
+ * its frame, and the rest when it is told to.
+ */
+#define DIVERT 20000u
+static sem_t may_go_on;
+
+static void
+answer_in_parts (struct server *s)
+{
+  static uint8_t answer[2][FP_DATA_REPLY_SIZE + DIVERT];
+  uint8_t req[2 * FP_DATA_REQ_SIZE];
+
+  for (unsigned i = 0; i < 2; i++) {
+    const struct fp_data_reply p = { .cookie = i, .length = DIVERT };
+
+    fp_data_reply_encode (answer[i], &p);
+    memset (answer[i] + FP_DATA_REPLY_SIZE, (int) i + 1, DIVERT);
+  }
+  server_read (s, req, sizeof req);
+  if (s->script_length > 0)
+    server_send (s, answer, s->script_length);
+  sem_wait_patiently (&may_go_on);
+  server_send (s, answer[0] + s->script_length,
+               sizeof answer - s->script_length);
+}
+
+/* What comes after the divert goes elsewhere, and only that. */
+static void
+test_divert (void **state)
+{
+  uint8_t *local = malloc (DIVERT), *other = malloc (DIVERT),
+          *second = malloc (DIVERT);
+
+  (void) state;
+  assert_non_null (local);
+  assert_non_null (other);
+  assert_non_null (second);
+  for (size_t sent = 0; sent < FP_DATA_REPLY_SIZE + DIVERT;
+       sent += sent < 20 ? 7 : 3000) {
+    struct server s = { .script_length = sent };
+    struct fp_queue *q = queue_new ();
+    struct fp_op op = { .length = DIVERT, .local = local };
+    struct fp_op next = { .length = DIVERT, .local = second };
+    struct fp_conn *c;
+    size_t got = 0;
+
+    memset (local, 0xee, DIVERT);
+    memset (other, 0xdd, DIVERT);
+    assert_int_equal (sem_init (&may_go_on, 0, 0), 0);
+    server_start (&s, answer_in_parts);
+    assert_int_equal (conn_open (&c, q, &s), 0);
+    assert_int_equal (tcp->post (c, &op), 0);
+    assert_int_equal (tcp->post (c, &next), 0);
+    tcp->kick (q);
+    while (sent > FP_DATA_REPLY_SIZE &&
+           local[sent - FP_DATA_REPLY_SIZE - 1] == 0xee)
+      assert_null (next_done (q, false));
+    tcp->divert (&op, other);
+    while (got < DIVERT && local[got] == 1)
+      got++;
+    memset (local, 0xee, DIVERT); /* it is somebody else's now */
+    sem_post (&may_go_on);
+    expect_done (q, 2, 0);
+    for (size_t i = 0; i < DIVERT; i++) {
+      assert_int_equal (local[i], 0xee);
+      assert_int_equal (other[i], i < got ? 0xdd : 1);
+      assert_int_equal (second[i], 2);
+    }
+    conn_end (c);
+    server_stop (&s);
+    tcp->queue_free (q);
+    sem_destroy (&may_go_on);
+  }
+  free (local);
+  free (other);
+  free (second);
+}
+
 /* Takes DEPTH WRITEs of a stripe when it is told to, and answers when it is
  * told to.
  */
@@ -452,6 +530,7 @@ main (void)
     cmocka_unit_test (test_server_dies),
     cmocka_unit_test (test_server_lies),
     cmocka_unit_test (test_server_says_too_much),
+    cmocka_unit_test (test_divert),
     cmocka_unit_test (test_room_wakes_sleeper),
     cmocka_unit_test (test_event),
   };
