@@ -153,6 +153,8 @@ farpage_config_complete (void)
   "                   How data moves (default auto: the best there is).\n"    \
   "timeout=<MS>       A server that is silent this long is lost.\n"           \
   "poll=<US>          Poll at most this long before sleeping.\n"              \
+  "hedge=p99|off      A read that takes longer than 99 of 100 is sent to\n"   \
+  "                   another copy, too (default off).\n"                     \
   "connections=<N>    Connections to prepare for (default: CPUs).\n"          \
   "reserve=full|thin  Take all memory at the start, or when it is\n"          \
   "                   written (default thin).\n"                              \
@@ -263,9 +265,8 @@ farpage_get_ready (void)
   char why[FP_WHY_MAX] = "";
 
   if (params.mlock) {
-    size_t slots = (size_t) v->lanes * v->slots * v->slot_size;
+    size_t slots = fp_volume_slot_memory (v) + fp_volume_backup_memory (v);
 
-    slots += fp_volume_backup_memory (v);
     if (complain (fp_memory_check (slots + MEMORY_RESERVE, why), why) == -1)
       return -1;
   }

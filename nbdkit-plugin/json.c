@@ -93,6 +93,18 @@ backup (const struct fp_backup_status *b, bool *ok)
 }
 
 static struct json_object *
+hedges (const struct fp_hedge_status *h)
+{
+  FP_CLEANUP (json_freep) struct json_object *o = json_object_new_object ();
+
+  if (o == NULL || !put (o, "on", json_object_new_boolean (h->on)) ||
+      !put_u64 (o, "sent", h->sent) || !put_u64 (o, "won", h->won) ||
+      !put_u64 (o, "lost", h->lost) || !put_u64 (o, "refused", h->refused))
+    return NULL;
+  return FP_STEAL (o);
+}
+
+static struct json_object *
 volume (const struct fp_volume_status *v, uint64_t locked_bytes)
 {
   FP_CLEANUP (json_freep) struct json_object *o = json_object_new_object ();
@@ -144,7 +156,8 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     json_object_put (b);
     return NULL;
   }
-  if (!put (o, "read_latency_ns", summary (&v->read_ns)) ||
+  if (!put (o, "hedges", hedges (&v->hedges)) ||
+      !put (o, "read_latency_ns", summary (&v->read_ns)) ||
       !put (o, "write_latency_ns", summary (&v->write_ns)))
     return NULL;
   return FP_STEAL (o);

@@ -199,6 +199,14 @@ put_requests (const struct fp_metrics *m, struct fp_prom *p)
                   "Waits for servers, by how they ended.");
   fp_prom_value (p, v->poll_hits, OF_VOLUME (m, { "ended", "polling" }));
   fp_prom_value (p, v->sleeps, OF_VOLUME (m, { "ended", "asleep" }));
+  counter (m, p, "farpage_volume_hedges_total", v->hedges.sent,
+           "Reads that were sent to another copy, too (hedge=p99).");
+  counter (m, p, "farpage_volume_hedges_won_total", v->hedges.won,
+           "Those of them where that copy answered first.");
+  counter (m, p, "farpage_volume_hedges_lost_total", v->hedges.lost,
+           "Those of them where it did not.");
+  counter (m, p, "farpage_volume_hedges_refused_total", v->hedges.refused,
+           "Reads that were not, as too many others were.");
 }
 
 /* ---- its servers ---- */

@@ -317,6 +317,15 @@ set_poll (struct fp_params *p, const char *key, const char *value, char *why)
 }
 
 static int
+set_hedge (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  p->volume.hedge = strcmp (value, "p99") == 0;
+  if (!p->volume.hedge && strcmp (value, "off") != 0)
+    return refuse (why, "%s=%s: must be p99 or off", key, value);
+  return 0;
+}
+
+static int
 set_connections (struct fp_params *p, const char *key, const char *value,
                  char *why)
 {
@@ -497,6 +506,7 @@ static const struct {
   { "transport", set_transport, false },
   { "timeout", set_timeout, false },
   { "poll", set_poll, false },
+  { "hedge", set_hedge, false },
   { "connections", set_connections, false },
   { "reserve", set_reserve, false },
   { "swap", set_swap, false },

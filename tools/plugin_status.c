@@ -346,6 +346,18 @@ plugin_status_has_backup (struct json_object *volume)
 }
 
 static void
+print_hedges (FILE *fp, struct json_object *h)
+{
+  if (yes (h, "on"))
+    fprintf (fp,
+             "  hedges         %" PRIu64 " reads were sent to another copy, "
+             "too: %" PRIu64 " got their answer there, %" PRIu64
+             " did not; %" PRIu64 " more were refused\n",
+             num (h, "sent"), num (h, "won"), num (h, "lost"),
+             num (h, "refused"));
+}
+
+static void
 print_backup (FILE *fp, struct json_object *b)
 {
   char left[FP_SIZE_STR_MAX], alone[FP_SIZE_STR_MAX];
@@ -418,6 +430,7 @@ plugin_status_print (FILE *fp, struct json_object *status)
            num (v, "zeros"), num (v, "inflight"), num (v, "errors"));
   print_latency (fp, "read ", get (v, "read_latency_ns"));
   print_latency (fp, "write", get (v, "write_latency_ns"));
+  print_hedges (fp, get (v, "hedges"));
   if (servers && json_object_is_type (servers, json_type_array))
     n = json_object_array_length (servers);
   for (i = 0; i < n; i++)

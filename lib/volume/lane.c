@@ -31,7 +31,12 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
     return -ENOMEM;
   lane->v = v;
   lane->index = index;
-  lane->nr_slots = slots;
+  lane->nr_frags = lane->nr_slots = slots;
+  /* Not the mover's. */
+  lane->hedging = v->p.hedge && v->pieces->copies > 1 && index < v->p.lanes;
+  if (lane->hedging)
+    lane->nr_frags += lane_hedge_spares (slots);
+  lane->next_look_ns = FP_NEVER;
   fp_mutex_init (&lane->lock);
   fp_cond_init (&lane->cond);
   list_init (&lane->pending);
@@ -41,12 +46,12 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
   if (lane->wake_fd == -1)
     return -errno;
   lane->conns = calloc (FP_MAX_SERVERS, sizeof *lane->conns);
-  lane->frags = calloc (slots, sizeof *lane->frags);
+  lane->frags = calloc (lane->nr_frags, sizeof *lane->frags);
   if (lane->conns == NULL || lane->frags == NULL)
     return -ENOMEM;
-  for (unsigned i = 0; i < slots; i++) {
-    lane->frags[i].next = lane->free_frags;
-    lane->free_frags = &lane->frags[i];
+  for (unsigned i = 0; i < lane->nr_frags; i++) {
+    lane->frags[i].spare = i >= slots;
+    lane_frag_put (lane, &lane->frags[i]);
   }
   *out = FP_STEAL (lane);
   return 0;
@@ -62,7 +67,7 @@ fp_lane_free (struct fp_lane *lane)
       lane->queues[i]->ops->queue_free (lane->queues[i]);
   }
   if (lane->slots != NULL)
-    munmap (lane->slots, (size_t) lane->nr_slots * lane->v->p.slot_size);
+    munmap (lane->slots, (size_t) lane->nr_frags * lane->v->p.slot_size);
   if (lane->wake_fd > 0)
     close (lane->wake_fd);
   pthread_cond_destroy (&lane->cond);
@@ -78,11 +83,19 @@ fp_lane_volume (const struct fp_lane *lane)
   return lane->v;
 }
 
+size_t
+fp_volume_slot_memory (const struct fp_volume_params *p)
+{
+  size_t slots = p->slots + (p->hedge ? lane_hedge_spares (p->slots) : 0);
+
+  return p->lanes * slots * p->slot_size;
+}
+
 /* The bounce memory, for the first transport that needs it. */
 static int
 lane_slots (struct fp_lane *lane)
 {
-  size_t size = (size_t) lane->nr_slots * lane->v->p.slot_size;
+  size_t size = (size_t) lane->nr_frags * lane->v->p.slot_size;
   void *m;
 
   if (lane->slots != NULL)
@@ -92,7 +105,7 @@ lane_slots (struct fp_lane *lane)
   if (m == MAP_FAILED)
     return -errno;
   lane->slots = m;
-  for (unsigned i = 0; i < lane->nr_slots; i++)
+  for (unsigned i = 0; i < lane->nr_frags; i++)
     lane->frags[i].slot = lane->slots + (size_t) i * lane->v->p.slot_size;
   return 0;
 }
@@ -103,7 +116,7 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   unsigned i = (unsigned) __builtin_ctz (ops->bit);
   struct fp_queue *q = NULL;
   struct fp_queue_params qp = {
-    .depth = lane->nr_slots,
+    .depth = lane->nr_frags,
     .max_conns = FP_MAX_SERVERS,
   };
   int r;
@@ -111,12 +124,15 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   LANE_LOCK_SCOPE (lane);
   if (lane->queues[i] != NULL)
     return 0;
-  if (ops->registered) {
+  /* What is hedged lands in a slot, whatever the transport. */
+  if (ops->registered || lane->hedging) {
     r = lane_slots (lane);
     if (r < 0)
       return r;
+  }
+  if (ops->registered) {
     qp.memory = lane->slots;
-    qp.memory_size = (size_t) lane->nr_slots * lane->v->p.slot_size;
+    qp.memory_size = (size_t) lane->nr_frags * lane->v->p.slot_size;
   }
   r = ops->queue_new (&q, &qp);
   if (r < 0)
@@ -137,7 +153,7 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
   if (r < 0)
     return r;
   cp->lane = lane->index;
-  cp->depth = lane->nr_slots;
+  cp->depth = lane->nr_frags;
   r = ops->conn_open (&conn, lane->queues[__builtin_ctz (ops->bit)], cp,
                       deadline_ns);
   if (r < 0)
@@ -270,6 +286,11 @@ fp_lane_stats (struct fp_lane *lane, struct fp_lane_stats *st,
   st->inflight += atomic_load (&lane->inflight);
   st->poll_hits += atomic_load (&lane->poll_hits);
   st->sleeps += atomic_load (&lane->sleeps);
+  st->hedges.on |= lane->hedging;
+  st->hedges.sent += atomic_load (&lane->hedges);
+  st->hedges.won += atomic_load (&lane->hedges_won);
+  st->hedges.lost += atomic_load (&lane->hedges_lost);
+  st->hedges.refused += atomic_load (&lane->hedges_refused);
   fp_hist_merge (reads, &lane->read_ns);
   fp_hist_merge (writes, &lane->write_ns);
 }

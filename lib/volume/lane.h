@@ -35,6 +35,7 @@
 struct fp_lane_stats {
   uint64_t reads, writes, errors, bytes_read, bytes_written;
   uint64_t inflight, poll_hits, sleeps;
+  struct fp_hedge_status hedges;
 };
 
 int fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,

@@ -36,7 +36,9 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 
 /* ---- reading ---- */
 
-/* Where it is READY, connected or mapped, and has the least to do; or -1. */
+/* Where it is READY, connected or mapped, and has the least to do; or -1.  One
+ * that was slow lately comes behind the others, if reads are hedged.
+ */
 static int
 least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
 {
@@ -47,12 +49,14 @@ least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
   for (unsigned c = 0; c < t->copies; c++) {
     struct fp_piece *p = fp_mirror_copy (t, i, c);
     struct lane_conn *lc = &lane->conns[atomic_load (&p->server)];
+    unsigned rank;
 
     if (!(set >> c & 1) || fp_piece_state (p) != FP_PIECE_READY)
       continue;
-    if (best < 0 || lc->inflight < least) {
+    rank = lane->hedging ? lane_hedge_rank (lane, lc) : lc->inflight;
+    if (best < 0 || rank < least) {
       best = (int) c;
-      least = lc->inflight;
+      least = rank;
     }
   }
   return best;
@@ -92,6 +96,8 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   n = lane_issue_frag (lane, io, p, at, (uint32_t) left, &why);
   *entered = n > 0;
   io->issued += n;
+  if (n > 0 && lane->hedging)
+    lane_hedge_watch (lane, lane->active_tail, i);
   return why;
 }
 

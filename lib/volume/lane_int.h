@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lane_int.h - the inside of a lane, for the files that are one: lane.c makes
- * and ends it, lane_issue.c cuts, sends and collects, lane_wait.c waits.
+ * and ends it, lane_issue.c cuts, sends and collects, lane_copies.c does that
+ * for several copies, lane_hedge.c asks a second one, lane_wait.c waits.
  */
 
 #ifndef FP_LANE_INT_H
@@ -22,13 +23,13 @@
 /* One transfer.  The op comes first: a completed op is its fragment. */
 struct frag {
   struct fp_op op;
-  struct fp_io *io;
+  struct fp_io *io;    /* NULL: a late one, which nobody waits for */
   unsigned char *slot; /* bounce memory, of a registered transport */
   unsigned char *user; /* where the bytes come from or go to */
   struct fp_piece *piece;
   uint64_t at; /* linear: stripe.h */
   unsigned server;
-  uint64_t deadline_ns;
+  uint64_t sent_ns, deadline_ns;
   struct frag *prev, *next; /* active, oldest first; or free */
 
   /* Of a write to several copies: the first of its fragments, whose slot they
@@ -40,7 +41,19 @@ struct frag {
   uint8_t copies;
   uint64_t held_at;
   uint32_t held;
+
+  /* Of a read that may be hedged: lane_hedge.c. */
+  bool spare;        /* it comes from fp_lane.spare_frags */
+  bool watched;      /* what follows counts */
+  bool hedged;       /* it was sent to another copy, too, or is that one */
+  bool refused;      /* it should have been, and could not */
+  bool judged;       /* whether it was slow */
+  struct frag *twin; /* the other one of the two, as long as there are two */
+  uint64_t after_ns; /* so long after sent_ns it is hedged; or FP_NEVER */
+  uint64_t look_ns;  /* when something is to be done about it; likewise */
 };
+
+#define FP_NEVER UINT64_MAX
 
 struct lane_conn {
   struct fp_conn *conn; /* NULL: away */
@@ -48,6 +61,15 @@ struct lane_conn {
   uint64_t flushed;     /* so many of them were followed by a READ */
   uint64_t flush_at;    /* somewhere it wrote */
   unsigned inflight;    /* fragments */
+
+  /* lane_hedge.c: what is known of its reads. */
+  uint64_t p99_ns;
+  unsigned samples;
+  unsigned watched;   /* in flight now */
+  unsigned points;    /* against it */
+  bool avoided;       /* another copy is read as long as there is one */
+  uint64_t probed_at; /* fp_lane.watched_reads, when it was last read all the
+                         same */
 };
 
 struct io_list {
@@ -57,7 +79,9 @@ struct io_list {
 struct fp_lane {
   struct fp_volume *v;
   unsigned index;
-  unsigned nr_slots;
+  unsigned nr_slots; /* spare ones not counted */
+  unsigned nr_frags; /* with them */
+  bool hedging;      /* lane_hedge.c is asked */
   _Atomic unsigned users;
 
   _Atomic unsigned knocking; /* threads that want the lock: let them */
@@ -71,6 +95,8 @@ struct fp_lane {
   bool posted[NR_QUEUES]; /* since the last kick */
   unsigned char *slots;
   struct frag *frags, *free_frags;
+  /* Hedges, and late answers: these take no fragment from requests. */
+  struct frag *spare_frags;
   struct frag *active_head, *active_tail;
   struct io_list pending, parked, completed;
   unsigned outstanding; /* ios submitted and not taken back (async) */
@@ -78,11 +104,19 @@ struct fp_lane {
   uint64_t next_scan_ns;
   uint64_t wait_ewma_ns; /* how long waits took lately */
 
+  /* lane_hedge.c */
+  uint64_t looked_ns;      /* when completions were last looked for */
+  uint64_t next_look_ns;   /* no frag.look_ns is earlier */
+  uint64_t sleep_until_ns; /* who is asleep wakes up by himself */
+  uint64_t watched_reads;
+  unsigned tokens;
+
   int wake_fd;
   _Atomic bool woken;
 
   _Atomic uint64_t reads, writes, errors, bytes_read, bytes_written;
   _Atomic uint64_t inflight, poll_hits, sleeps;
+  _Atomic uint64_t hedges, hedges_won, hedges_lost, hedges_refused;
   struct fp_hist read_ns, write_ns;
 };
 
@@ -184,15 +218,43 @@ void lane_copy_written (struct fp_lane *lane, struct frag *f);
 /* All of them are, of which this is the head. */
 void lane_copies_written (struct fp_lane *lane, struct frag *head);
 
+/* lane_hedge.c, with the lock held, if the lane is hedging */
+
+/* So many more fragments a lane with these slots needs for that. */
+static inline unsigned
+lane_hedge_spares (unsigned slots)
+{
+  return (slots + 1) / 2;
+}
+/* How much speaks against reading from there: the copy with the least is
+ * taken.
+ */
+unsigned lane_hedge_rank (struct fp_lane *lane, struct lane_conn *lc);
+/* f was just sent, a read of piece i. */
+void lane_hedge_watch (struct fp_lane *lane, struct frag *f, uint64_t i);
+/* f, which is watched, is over.  False: its io has its answer already, or will
+ * get it from f's twin.
+ */
+bool lane_hedge_done (struct fp_lane *lane, struct frag *f);
+/* Everything was collected just now: what has taken too long? */
+void lane_hedge_look (struct fp_lane *lane, uint64_t now);
+/* When to look again. */
+uint64_t lane_hedge_next (struct fp_lane *lane);
+
 /* lane_issue.c, with the lock held */
 
 void lane_frag_put (struct fp_lane *lane, struct frag *f);
+/* Those that are in flight, by their deadlines. */
+void lane_active_remove (struct fp_lane *lane, struct frag *f);
+void lane_active_append (struct fp_lane *lane, struct frag *f);
+/* How long a transfer may take. */
+uint64_t lane_patience_ns (const struct fp_lane *lane);
 /* So much of left can go in one fragment to a copy that is reached by ops. */
 uint32_t lane_frag_size (const struct fp_lane *lane,
                          const struct fp_transport_ops *ops, uint64_t left);
-/* Start the transfer of f, the first free fragment, whose op has kind, length
- * and local, to or from the copy at p, which was entered; at: the address of
- * that entry.
+/* Start the transfer of f, the first of its free fragments, whose op has kind,
+ * length and local, to or from the copy at p, which was entered; at: the
+ * address of that entry.
  */
 enum issue lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
                       struct fp_piece *p, uint64_t at);

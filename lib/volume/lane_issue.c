@@ -118,12 +118,14 @@ settle (struct fp_lane *lane, struct fp_io *io)
 void
 lane_frag_put (struct fp_lane *lane, struct frag *f)
 {
-  f->next = lane->free_frags;
-  lane->free_frags = f;
+  struct frag **list = f->spare ? &lane->spare_frags : &lane->free_frags;
+
+  f->next = *list;
+  *list = f;
 }
 
-static void
-active_remove (struct fp_lane *lane, struct frag *f)
+void
+lane_active_remove (struct fp_lane *lane, struct frag *f)
 {
   if (f->prev != NULL)
     f->prev->next = f->next;
@@ -135,8 +137,8 @@ active_remove (struct fp_lane *lane, struct frag *f)
     lane->active_tail = f->prev;
 }
 
-static void
-active_append (struct fp_lane *lane, struct frag *f)
+void
+lane_active_append (struct fp_lane *lane, struct frag *f)
 {
   f->next = NULL;
   f->prev = lane->active_tail;
@@ -153,6 +155,9 @@ has_other_copy (struct fp_lane *lane, const struct frag *f)
 {
   const struct fp_io *io = f->io;
 
+  if (io == NULL) /* late */
+    return fp_mirror_failed (lane->v,
+                             (uint64_t) (f->piece - lane->v->pieces->p));
   return fp_volume_is_mirrored (lane->v) && io->target == NULL &&
          fp_mirror_failed (lane->v,
                            (uint64_t) (f->piece - lane->v->pieces->p)) &&
@@ -167,10 +172,13 @@ frag_done (struct fp_lane *lane, struct frag *f)
   struct frag *head = f->head;
   struct fp_io *io = f->io;
   int status = f->op.status;
+  /* Else there is another answer, and io may be gone. */
+  bool counts = !f->watched || lane_hedge_done (lane, f);
 
-  if (status == 0 && f->op.kind == FP_OP_READ && f->op.local != f->user)
+  if (counts && status == 0 && f->op.kind == FP_OP_READ &&
+      f->op.local != f->user)
     memcpy (f->user, f->op.local, f->op.length);
-  active_remove (lane, f);
+  lane_active_remove (lane, f);
   /* However it ended, it may have landed. */
   if (f->op.kind == FP_OP_WRITE && io->target == NULL)
     fp_volume_wrote (lane->v, f->at >> t->shift, f->at, f->op.length);
@@ -191,26 +199,32 @@ frag_done (struct fp_lane *lane, struct frag *f)
       fp_link_suspect (lane->v->links[f->server]);
       if (fp_volume_is_mirrored (lane->v))
         fp_mirror_poke (lane->v);
-      io->redo = true;
+      if (counts)
+        io->redo = true;
     }
-    else if (status == -EPERM || status == -EACCES || has_other_copy (lane, f))
-      io->redo = true;
-    else
+    else if (status == -EPERM || status == -EACCES ||
+             has_other_copy (lane, f)) {
+      if (counts)
+        io->redo = true;
+    }
+    else if (counts)
       io->status = -EIO;
     fp_link_poke (lane->v->links[f->server]);
   }
-  io->inflight--;
   if (head != f)
     lane_frag_put (lane, f);
   if (head != NULL && --head->under_way == 0)
     lane_copies_written (lane, head);
-  settle (lane, io);
+  if (counts) {
+    io->inflight--;
+    settle (lane, io);
+  }
 }
 
 /* How long a transfer may take.  Where there is another copy the rest of the
  * timeout is for going on with that one.
  */
-static uint64_t
+uint64_t
 lane_patience_ns (const struct fp_lane *lane)
 {
   uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
@@ -265,9 +279,14 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
     fp_link_poke (lane->v->links[copy->server]);
     return no_connection (lane, io, copy->server);
   }
-  lane->free_frags = f->next;
-  f->deadline_ns = fp_now_ns () + lane_patience_ns (lane);
-  active_append (lane, f);
+  if (f->spare)
+    lane->spare_frags = f->next;
+  else
+    lane->free_frags = f->next;
+  f->watched = false;
+  f->sent_ns = fp_now_ns ();
+  f->deadline_ns = f->sent_ns + lane_patience_ns (lane);
+  lane_active_append (lane, f);
   if (io->kind == FP_IO_WRITE && ops->registered) {
     lc->written++;
     lc->flush_at = at;
@@ -517,6 +536,8 @@ lane_progress (struct fp_lane *lane)
     unpark_all (lane);
   }
   now = fp_now_ns ();
+  if (lane->hedging)
+    lane_hedge_look (lane, now);
   if (now >= lane->next_scan_ns)
     scan (lane, now);
   issue_pending (lane);

@@ -48,6 +48,23 @@ satisfied (const struct fp_lane *lane, const struct fp_io *io)
   return lane->completed.head != NULL || lane->outstanding == 0;
 }
 
+/* How long who polls may sleep: SLEEP_MAX_MS, or until a read is to be
+ * hedged.
+ */
+static struct timespec
+sleep_time (struct fp_lane *lane, uint64_t now)
+{
+  uint64_t ns = SLEEP_MAX_MS * FP_NS_PER_MS;
+
+  if (lane->hedging) {
+    uint64_t next = lane_hedge_next (lane);
+
+    ns = FP_MIN (ns, next > now ? next - now : 0);
+    lane->sleep_until_ns = now + ns;
+  }
+  return (struct timespec) { .tv_sec = 0, .tv_nsec = (long) ns };
+}
+
 /* Poll for everybody until what this thread waits for has come. */
 static void
 poll_for_all (struct fp_lane *lane, const struct fp_io *io)
@@ -55,6 +72,7 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
   uint64_t start = fp_now_ns (), now = start;
   uint64_t budget = (uint64_t) lane->v->p.poll_us * 1000;
   struct pollfd fds[NR_QUEUES + 1];
+  struct timespec until;
   nfds_t nr;
   bool slept = false;
 
@@ -84,9 +102,10 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
     if (lane_arm (lane, fds, &nr))
       continue;
     slept = lane->asleep = true;
+    until = sleep_time (lane, now);
     lane_unlock (lane);
     /* An error or a timeout both mean: look again. */
-    (void) poll (fds, nr, SLEEP_MAX_MS);
+    (void) ppoll (fds, nr, &until, NULL);
     fp_lock (&lane->lock);
     lane->asleep = false;
   }

@@ -414,6 +414,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->bytes_written = st.bytes_written;
   s->inflight = st.inflight;
   s->poll_hits = st.poll_hits;
+  s->hedges = st.hedges;
   s->sleeps = st.sleeps;
   fp_hist_summary (&hist[0], &s->read_ns);
   fp_hist_summary (&hist[1], &s->write_ns);

@@ -104,6 +104,10 @@ struct fp_volume_params {
   uint32_t slot_size;  /* bytes, a multiple of 4096 */
   bool reserve_full;   /* all memory before the first request */
   uint64_t move_rate;  /* bytes a second of fp_volume_drain; 0: any */
+  /* A read that takes long is sent to another copy, too: lane_hedge.c.  With
+   * one copy, or over shm, it changes nothing.
+   */
+  bool hedge;
   /* A server with copies of ours is away for so long, before they are made
    * anew on others.
    */
@@ -136,6 +140,9 @@ struct fp_volume_params {
 
 /* What a backup needs of memory: 0 if there is none. */
 uint64_t fp_volume_backup_memory (const struct fp_volume_params *p);
+
+/* What the buffers of its lanes need. */
+size_t fp_volume_slot_memory (const struct fp_volume_params *p);
 
 /* Defaults for all but servers, nr_servers and size. */
 void fp_volume_params_init (struct fp_volume_params *p);
@@ -403,6 +410,14 @@ struct fp_backup_status {
   uint64_t bytes_read, bytes_written; /* of its disk */
 };
 
+/* Reads that were sent to another copy, too. */
+struct fp_hedge_status {
+  bool on;
+  uint64_t sent;
+  uint64_t won, lost; /* those that came first, and those that did not */
+  uint64_t refused;   /* not sent: too many were */
+};
+
 struct fp_volume_status {
   struct fp_uuid uuid;
   char name[FP_NAME_MAX + 1];
@@ -425,6 +440,7 @@ struct fp_volume_status {
   bool frozen;
   struct fp_backup_status backup;
   uint64_t poll_hits, sleeps; /* waits that ended while polling; others */
+  struct fp_hedge_status hedges;
   struct fp_hist_summary read_ns, write_ns;
   struct fp_check_status check;
 };

@@ -53,7 +53,7 @@ assert {"uuid", "name", "size", "slab_size", "copies", "lanes", "pieces",
         "bytes_to_rebuild", "reads", "writes", "zeros", "trims",
         "flushes", "errors", "bytes_read", "bytes_written", "inflight",
         "poll_hits", "sleeps", "locked_bytes", "read_latency_ns",
-        "write_latency_ns"} <= set(v), v
+        "write_latency_ns", "hedges"} <= set(v), v
 assert v["stripe_width"] == 1 and v["stripe_size"] == 128 << 10, v
 assert latency <= set(v["read_latency_ns"])
 assert latency <= set(v["write_latency_ns"])

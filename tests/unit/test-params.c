@@ -59,6 +59,7 @@ test_defaults (void **state)
   assert_int_equal (p.volume.transports, FP_TRANSPORT_WIRE_MASK);
   assert_int_equal (p.volume.timeout_ms, 2000); /* as the man page says */
   assert_int_equal (p.volume.poll_us, 100);
+  assert_false (p.volume.hedge);
   assert_int_equal (p.volume.lanes, cpus > FP_MAX_LANES ? FP_MAX_LANES : cpus);
   assert_true (fp_uuid_is_nil (&p.volume.uuid));
   assert_false (p.volume.resume);
