@@ -313,9 +313,11 @@ fp_mirror_look (struct fp_volume *v)
   bool soon = false, rebuild = false;
   uint64_t now = fp_now_ns ();
 
+  bool due = atomic_exchange (&v->mirror_due, false);
+
   if (!fp_volume_is_mirrored (v))
     return LATER_MS;
-  if (!atomic_exchange (&v->mirror_due, false) && now < v->mirror_ns)
+  if (!due && now < v->mirror_ns)
     return (unsigned) fp_deadline_left_ms (v->mirror_ns);
   for (unsigned i = 0; i < v->nr_links; i++)
     fp_link_cut (v->links[i], grace_ms (v));
