@@ -78,7 +78,7 @@ struct fp_piece {
    */
   _Atomic bool held;
   _Atomic bool doubt;     /* its label counts only if link_learn.h says so */
-  bool releasing;         /* its server was told to take it back */
+  _Atomic bool releasing; /* its server was told to take it back */
   bool fresh;             /* its memory was given while the piece had none */
   _Atomic bool refused;   /* asked for memory in vain */
   _Atomic bool diverged;  /* of copy 0: mirror.h */
