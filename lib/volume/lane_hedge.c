@@ -26,8 +26,8 @@
  * read in COST has one, all of it lives in spare fragments, and who finds none
  * waits for nothing but its first answer.
  *
- * A server that was slow again and again is not asked first any more, but for
- * a read now and then, to see whether it is quick again.
+ * A server that was slow again and again is not asked first for a while; then
+ * with one read at a time, to see whether it is quick again.
  */
 
 #include <config.h>
@@ -45,25 +45,29 @@
 #define COST 20u
 #define BURST 16u
 
-/* A read that takes so many times after_ns was slow, and its server gets
- * points; each other read takes one back, or some while it is avoided.  So it
- * is if more than one read of 64 is slow; the tail of one that is well has one
- * in some thousands.
+/* A read that takes after_ns was late, one that takes so many times as long
+ * was slow, and its server gets points; each other read takes one back, or
+ * some while it is avoided.  So it is if more than one read of 17 is late, or
+ * one of 65 slow.  Of one that is well one of 100 is late, and one of some
+ * thousands slow.
  */
 #define SLOW 3u
 #define SLOW_POINTS 64u
+#define LATE_POINTS 16u
 #define AVOIDED_AT 128u
 #define TRUSTED_AT 64u
 #define PROBE_POINTS 8u
-/* One read of so many goes to a server that is avoided, one at a time. */
-#define PROBE_EVERY 64u
+/* A server that is avoided is read from again after so long, one read at a
+ * time.  It is not longer, as it may be the other one that is slow by then.
+ */
+#define AVOIDED_NS (250 * FP_NS_PER_MS)
 
 /* Nobody collected for so long: then a deadline has not passed. */
 #define AWAY_NS (100 * FP_NS_PER_MS)
 
 /* ---- what is usual ---- */
 
-/* A quantile that needs no memory: it goes up by a quarter for each one above,
+/* A quantile that needs no memory: it goes up by a half for each one above,
  * and comes down by so little for each other one that it stays where that is
  * one in a hundred.
  */
@@ -75,9 +79,9 @@ learn (struct lane_conn *lc, uint64_t ns)
     lc->p99_ns = FP_MAX (lc->p99_ns, ns);
   }
   else if (ns > lc->p99_ns)
-    lc->p99_ns += lc->p99_ns / 4;
+    lc->p99_ns += lc->p99_ns / 2;
   else
-    lc->p99_ns -= lc->p99_ns / 444;
+    lc->p99_ns -= lc->p99_ns / 250;
 }
 
 /* f has taken so long, at least; over: and that is all. */
@@ -91,10 +95,13 @@ judge (struct fp_lane *lane, struct frag *f, uint64_t ns, bool over)
   if (f->judged || f->after_ns == FP_NEVER || (!slow && !over))
     return;
   f->judged = true;
-  if (slow)
-    lc->points = FP_MIN (lc->points + SLOW_POINTS, AVOIDED_AT);
+  if (slow || ns >= f->after_ns)
+    lc->points =
+        FP_MIN (lc->points + (slow ? SLOW_POINTS : LATE_POINTS), AVOIDED_AT);
   else
     lc->points -= FP_MIN (lc->points, forgiven);
+  if (slow || ns >= f->after_ns)
+    lc->retry_ns = fp_now_ns () + AVOIDED_NS;
   if (lc->points == AVOIDED_AT)
     lc->avoided = true;
   else if (lc->points <= TRUSTED_AT)
@@ -106,9 +113,8 @@ lane_hedge_rank (struct fp_lane *lane, struct lane_conn *lc)
 {
   if (!lc->avoided)
     return 1 + lc->inflight;
-  if (lc->watched > 0 || lane->watched_reads - lc->probed_at < PROBE_EVERY)
+  if (lc->watched > 0 || lane->looked_ns < lc->retry_ns)
     return UINT32_MAX / 2 + lc->inflight;
-  lc->probed_at = lane->watched_reads;
   return 0;
 }
 
@@ -167,7 +173,6 @@ lane_hedge_watch (struct fp_lane *lane, struct frag *f, uint64_t i)
   f->hedged = f->refused = f->judged = false;
   f->twin = NULL;
   lane->conns[f->server].watched++;
-  lane->watched_reads++;
   lane->tokens = FP_MIN (lane->tokens + 1, BURST * COST);
   f->after_ns = after_ns (lane, i, f->server);
   f->look_ns = f->after_ns == FP_NEVER ? FP_NEVER : f->sent_ns + f->after_ns;
@@ -224,7 +229,8 @@ hedge (struct fp_lane *lane, struct frag *f)
 
     if (live >> c & 1)
       lc = other_conn (lane, p, f->server);
-    if (lc != NULL && lc->avoided && !lane->conns[f->server].avoided)
+    if (lc != NULL && lc->avoided && lc->watched > 0 &&
+        !lane->conns[f->server].avoided)
       continue;
     if (lc != NULL && (best == NULL || lc->inflight < least)) {
       best = p;

@@ -65,11 +65,10 @@ struct lane_conn {
   /* lane_hedge.c: what is known of its reads. */
   uint64_t p99_ns;
   unsigned samples;
-  unsigned watched;   /* in flight now */
-  unsigned points;    /* against it */
-  bool avoided;       /* another copy is read as long as there is one */
-  uint64_t probed_at; /* fp_lane.watched_reads, when it was last read all the
-                         same */
+  unsigned watched;  /* in flight now */
+  unsigned points;   /* against it */
+  bool avoided;      /* another copy is read as long as there is one */
+  uint64_t retry_ns; /* until then */
 };
 
 struct io_list {
@@ -108,7 +107,6 @@ struct fp_lane {
   uint64_t looked_ns;      /* when completions were last looked for */
   uint64_t next_look_ns;   /* no frag.look_ns is earlier */
   uint64_t sleep_until_ns; /* who is asleep wakes up by himself */
-  uint64_t watched_reads;
   unsigned tokens;
 
   int wake_fd;
