@@ -18,7 +18,6 @@
 #include "volume/check.h"
 #include "volume/mirror.h"
 #include "volume/mover.h"
-#include "volume/overlap.h"
 #include "volume/stripe.h"
 #include "volume/volume_int.h"
 
@@ -381,60 +380,6 @@ end_writing (void)
     assert_int_equal (fp_thread_join (&writers[n]), 0);
 }
 
-#define BORDER (FP_CHECK_BLOCK - 4096) /* of a write to two blocks */
-
-static void
-write_over_border (void *arg)
-{
-  *(int *) arg = put (BORDER, 77, 8192);
-}
-
-/* A write that one copy has refused waits for its next try, and lets others
- * do meanwhile what they like: what is in one copy only is no difference.
- */
-static void
-test_unsettled_write (void **state)
-{
-  struct fp_fake_server *second;
-  uint64_t end = fp_deadline_in_ms (20000);
-  struct fp_thread writer;
-  int r = 1;
-
-  (void) state;
-  start (2, 2);
-  fill ();
-  second = fake_server_data (server_of (0, 1));
-  fp_fake_server_hold (second, true);
-  assert_int_equal (
-      fp_thread_create (&writer, "writer", write_over_border, &r), 0);
-  while (fp_fake_server_held (second) == 0)
-    assert_false (fp_deadline_passed (end));
-  /* The second block is ours as soon as it is not the writer's: so it cannot
-   * try again.
-   */
-  while (!fp_overlap_hold (v->overlap, 0, FP_CHECK_BLOCK, 4096)) {
-    (void) fp_fake_server_release (second, 0, -EPERM);
-    assert_false (fp_deadline_passed (end));
-  }
-  fp_fake_server_hold (second, false);
-  assert_int_equal (*byte_of (0, 0, BORDER), 77);
-  assert_int_equal (*byte_of (0, 1, BORDER), 1);
-  assert_int_equal (fp_volume_check (v, true, 0, why), 0);
-  for (unsigned n = 0; n < 20; n++) {
-    pause_ms (5);
-    assert_true (is_running ());
-    assert_int_equal (s.compared + s.skipped, 0);
-  }
-  assert_int_equal (*byte_of (0, 1, BORDER), 1);
-  (void) fp_overlap_let_go (v->overlap, 0, FP_CHECK_BLOCK, 4096);
-  fp_volume_wake_lanes (v);
-  assert_int_equal (fp_thread_join (&writer), 0);
-  assert_int_equal (r, 0);
-  await_end ();
-  expect (BLOCKS, 0);
-  assert_int_equal (*byte_of (0, 1, BORDER), 77);
-}
-
 static void
 test_live_writes (void **state)
 {
@@ -643,7 +588,6 @@ main (void)
     TEST (test_first_copy_counts),
     TEST (test_offsets),
     TEST (test_mended_meanwhile),
-    TEST (test_unsettled_write),
     TEST (test_live_writes),
     TEST (test_faults),
     TEST (test_faults_mending),
