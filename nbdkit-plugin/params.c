@@ -17,6 +17,7 @@
 #include "base/scrape.h"
 #include "base/size.h"
 #include "members.h"
+#include "transport/transport.h"
 #include "volume/pool_file.h"
 
 /* An address and a domain; what is longer is neither. */
@@ -575,6 +576,15 @@ fp_params_set (struct fp_params *p, const char *key, const char *value,
 
 /* Only a process on the same machine can be handed a server's memory. */
 static bool
+may_use_rdma (const struct fp_volume_params *v)
+{
+  for (unsigned i = 0; i < v->nr_servers; i++)
+    if (!v->servers[i].is_unix)
+      return v->transports & FP_TRANSPORT_RDMA;
+  return false;
+}
+
+static bool
 any_unix_server (const struct fp_volume_params *v)
 {
   for (unsigned i = 0; i < v->nr_servers; i++)
@@ -631,6 +641,12 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
     if (!p->mlock)
       return refuse (why, "swap=true and mlock=false contradict: what serves"
                           " swap must not be swapped out");
+    if (v->timeout_ms < FP_RDMA_TIMEOUT_MIN_MS && may_use_rdma (v))
+      return refuse (why,
+                     "swap=true and timeout=%u do not go together over RDMA: "
+                     "a lost packet takes that long to be sent again; give "
+                     "timeout=%u or more, or transport=tcp",
+                     v->timeout_ms, (unsigned) FP_RDMA_TIMEOUT_MIN_MS);
     v->reserve_full = true;
   }
   if (!given (p, "connections")) {

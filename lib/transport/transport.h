@@ -36,6 +36,11 @@
 #include "base/addr.h"
 #include "proto/messages.h"
 
+/* Twice what the tries of one lost packet take over RDMA where they take least
+ * (verbs_connect.h): with a shorter timeout a lost packet is a lost server.
+ */
+#define FP_RDMA_TIMEOUT_MIN_MS 940
+
 enum fp_op_kind { FP_OP_READ, FP_OP_WRITE };
 
 struct fp_conn;

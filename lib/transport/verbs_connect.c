@@ -3,11 +3,13 @@
 
 #include <config.h>
 
+#include <assert.h>
 #include <errno.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/resolve.h"
+#include "transport/transport.h"
 #include "transport/verbs_cm.h"
 #include "transport/verbs_connect.h"
 #include "transport/verbs_err.h"
@@ -15,6 +17,11 @@
 #define ACK_TIMEOUT_UNIT_NS UINT64_C (4096)
 #define ACK_TIMEOUT_MIN 14
 #define ACK_TIMEOUT_MAX 24 /* 69 s a try */
+
+static_assert ((FP_VERBS_RETRIES + 1) *
+                       (ACK_TIMEOUT_UNIT_NS << ACK_TIMEOUT_MIN) * 2 <=
+                   FP_RDMA_TIMEOUT_MIN_MS * UINT64_C (1000000),
+               "a shorter timeout does not nest");
 
 uint8_t
 fp_verbs_ack_timeout (unsigned timeout_ms)

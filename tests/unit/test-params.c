@@ -175,6 +175,11 @@ test_follows (void **state)
   (void) state;
   assert_int_equal (parse (&p, SERVER " size=1G swap=true", why), 0);
   assert_true (p.volume.reserve_full);
+  assert_int_equal (parse (&p, SERVER " size=1G swap=true timeout=940", why),
+                    0);
+  assert_int_equal (
+      parse (&p, SERVER " size=1G swap=true timeout=50 transport=tcp", why),
+      0);
 
   /* nbdkit will be in / when it reconnects. */
   assert_non_null (getcwd (cwd, sizeof cwd));
@@ -259,6 +264,7 @@ static const struct {
   { SERVER " size=1G resume=true", "needs uuid=UUID" },
   { SERVER " size=1G swap=true reserve=thin", "contradict" },
   { SERVER " size=1G swap=true mlock=false", "contradict" },
+  { SERVER " size=1G swap=true timeout=939", "timeout=940 or more" },
   { SERVER " size=1G status=", "empty" },
   { SERVER " size=1G metrics=", "metrics=:" },
   { SERVER " size=1G metrics=localhost", "a port is needed" },
