@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fills memory with contents that do not compress, and checks every byte
- * again: first page by page, then at random, timing the page faults.  With
- * more memory than the machine or its cgroup has, all of it passes through
- * swap, so this is the judge of a swap device: the exit status is 1 if a
- * single page came back different.
+/* Fills memory with contents that do not compress (unless told), and checks
+ * every byte again: first page by page, then at random, timing the page
+ * faults.  With more memory than the machine or its cgroup has, all of it
+ * passes through swap, so this is the judge of a swap device: the exit status
+ * is 1 if a single page came back different.
  */
 
 #include <errno.h>
@@ -22,6 +22,7 @@
 #define PAGE 4096
 #define WORDS (PAGE / sizeof (uint64_t))
 #define MIB_PAGES 256
+#define QUARTER (WORDS / 4)
 /* 1 TiB; keeps every size below within 64 bits. */
 #define MAX_MIB (1024 * 1024)
 
@@ -99,12 +100,17 @@ next_word (uint64_t x)
   return x;
 }
 
+/* After so many words the sequence begins again. */
+static size_t period = WORDS;
+
 static void
 page_fill (uint64_t *page, uint64_t number, uint8_t generation)
 {
-  uint64_t x = mix (number << 8 | generation) | 1;
+  uint64_t start = mix (number << 8 | generation) | 1, x = start;
 
   for (size_t i = 0; i < WORDS; i++) {
+    if (i % period == 0)
+      x = start;
     x = next_word (x);
     page[i] = x;
   }
@@ -113,9 +119,11 @@ page_fill (uint64_t *page, uint64_t number, uint8_t generation)
 static bool
 page_is_right (const uint64_t *page, uint64_t number, uint8_t generation)
 {
-  uint64_t x = mix (number << 8 | generation) | 1;
+  uint64_t start = mix (number << 8 | generation) | 1, x = start;
 
   for (size_t i = 0; i < WORDS; i++) {
+    if (i % period == 0)
+      x = start;
     x = next_word (x);
     if (page[i] != x)
       return false;
@@ -292,6 +300,8 @@ usage (FILE *fp)
                "\n"
                "  -r, --random N    random touches (default 4000; 0: none)\n"
                "  -s, --seed N      seed of the random order (default 1)\n"
+               "      --repeat      contents that compress: a quarter of a "
+               "page, four times\n"
                "      --corrupt     spoil one bit after the fill, to see it "
                "found\n"
                "  -h, --help        show this text\n"
@@ -321,11 +331,12 @@ parse_number (const char *what, const char *text, uint64_t max)
 int
 main (int argc, char *argv[])
 {
-  enum { OPT_CORRUPT = 256 };
+  enum { OPT_CORRUPT = 256, OPT_REPEAT };
   static const struct option options[] = {
     { "random", required_argument, NULL, 'r' },
     { "seed", required_argument, NULL, 's' },
     { "corrupt", no_argument, NULL, OPT_CORRUPT },
+    { "repeat", no_argument, NULL, OPT_REPEAT },
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 }
   };
@@ -343,6 +354,9 @@ main (int argc, char *argv[])
       break;
     case OPT_CORRUPT:
       corrupt = true;
+      break;
+    case OPT_REPEAT:
+      period = QUARTER;
       break;
     case 'h':
       usage (stdout);

@@ -1,0 +1,37 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# The pressure laboratory in small: a machine that as a whole has too little
+# memory swaps to another one's, and lives; and the watchdog sees it when
+# nobody answers any more, and shows where every task is.  More:
+# tests/vm/pressure-lab --help, docs/SWAP.md.
+
+# shellcheck source=lib/test.sh
+. "$(dirname "$0")/lib/test.sh"
+requires_guest
+requires jq nbdkit mkswap
+build=${top_builddir:-$(cd "$vm/../.." && pwd)}
+[[ -x $build/run && -x $build/tests/vm/watchdog ]] ||
+    skip "no build tree at $build: set top_builddir"
+
+# Little goes over the network, to be quick under emulation.
+small=(--memory 256 --touch 160 --random 0 --deadline 250 --transport tcp)
+claim 0 "a whole machine out of memory lives on another one's" \
+    "$vm/pressure-lab" "${small[@]}" --logs "$tmp/good"
+claim_output 'result=finished .* contents=OK hung=0 oom=0 errors=0 ' "and its contents are right"
+claim_output ' out=[1-9][0-9]{3,} in=[1-9][0-9]{3,} ' "pages went, and came back"
+grep '^round' "$tmp/output"
+
+claim 1 "that nothing goes on is seen" \
+    "$vm/pressure-lab" "${small[@]}" --stall 8 --measure freeze=yes --logs "$tmp/stuck"
+claim_output 'result=stalled .* contents=unknown ' "and told"
+claim_output '  the stacks are in' "with the stacks"
+claim 0 "among them that of the program that waits" \
+    grep -a -A 30 'task:hog' "$tmp/stuck/001-tcp-hog.stacks"
+claim_output 'swap_readpage|swap_writepage|__swap_writepage|rq_qos_wait|blk_mq_get_tag|folio_wait|shrink_|nbd_queue_rq|balance|io_schedule' \
+    "in the kernel, for the swap"
+
+claim 2 "bad usage is told" "$vm/pressure-lab" --transport pigeon
+claim 2 "a measure has a name" "$vm/pressure-lab" --measure luck=yes
+claim 0 "--help works" "$vm/pressure-lab" --help
+finish
