@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -22,6 +23,7 @@
 
 #include "backing.h"
 #include "base/checked.h"
+#include "proto/messages.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
@@ -63,28 +65,35 @@ bind_to_node (const struct backing *b, int node)
 #endif
 }
 
+static uint64_t
+size_of (const struct backing_params *p, uint64_t page)
+{
+  return p->size + (p->tail && page <= STORE_SMALL_PAGE ? page : 0);
+}
+
 static int
 new_of_kind (struct backing *out, const struct backing_params *p,
              const struct page_kind *kind)
 {
-  struct backing b = { .fd = -1, .size = p->size };
+  struct backing b = { .fd = -1 };
   int r;
 
   b.page_size = kind->size ? kind->size : (uint64_t) sysconf (_SC_PAGESIZE);
   if (p->size % b.page_size != 0)
     return -EINVAL;
+  b.size = size_of (p, b.page_size);
   b.fd = memfd_create ("farpage-slab",
                        MFD_CLOEXEC | MFD_ALLOW_SEALING | kind->flags);
   if (b.fd < 0)
     return -errno;
-  if (ftruncate (b.fd, (off_t) p->size) < 0 ||
+  if (ftruncate (b.fd, (off_t) b.size) < 0 ||
       fcntl (b.fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) <
           0) {
     r = -errno;
     goto err;
   }
   /* Of huge pages, this is what reserves them. */
-  b.addr = mmap (NULL, p->size, PROT_READ | PROT_WRITE, MAP_SHARED, b.fd, 0);
+  b.addr = mmap (NULL, b.size, PROT_READ | PROT_WRITE, MAP_SHARED, b.fd, 0);
   if (b.addr == MAP_FAILED) {
     r = -errno;
     b.addr = NULL;
@@ -122,9 +131,10 @@ backing_remove (const struct backing_params *p)
 }
 
 static int
-map_file (struct backing *out, const struct backing_params *p, int fd)
+map_file (struct backing *out, const struct backing_params *p, int fd,
+          uint64_t size)
 {
-  struct backing b = { .fd = fd, .size = p->size, .serial = p->serial };
+  struct backing b = { .fd = fd, .size = size, .serial = p->serial };
   struct statfs fs;
   int r = fstatfs (fd, &fs) < 0 ? -errno : 0;
 
@@ -132,7 +142,7 @@ map_file (struct backing *out, const struct backing_params *p, int fd)
                     ? (uint64_t) fs.f_bsize
                     : (uint64_t) sysconf (_SC_PAGESIZE);
   if (r == 0) {
-    b.addr = mmap (NULL, p->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    b.addr = mmap (NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (b.addr == MAP_FAILED) {
       r = -errno;
       b.addr = NULL;
@@ -150,6 +160,7 @@ map_file (struct backing *out, const struct backing_params *p, int fd)
 static int
 new_file (struct backing *out, const struct backing_params *p)
 {
+  uint64_t size = size_of (p, store_page (p->store));
   int r = backing_remove (p), fd;
   char name[STORE_NAME_MAX];
 
@@ -159,11 +170,11 @@ new_file (struct backing *out, const struct backing_params *p)
   fd = store_make (p->store, name);
   if (fd < 0)
     return fd;
-  r = ftruncate (fd, (off_t) p->size) < 0 ? -errno : 0;
+  r = ftruncate (fd, (off_t) size) < 0 ? -errno : 0;
   if (r < 0)
     close (fd);
   else
-    r = map_file (out, p, fd);
+    r = map_file (out, p, fd, size);
   if (r < 0) {
     store_unmake (p->store, name);
     return r;
@@ -236,13 +247,14 @@ backing_again (struct backing *out, const struct backing_params *p)
     return fd;
   if (fstat (fd, &st) < 0)
     r = -errno;
-  else if (!S_ISREG (st.st_mode) || (uint64_t) st.st_size != p->size)
+  else if (!S_ISREG (st.st_mode) ||
+           !backing_fits ((uint64_t) st.st_size, p->size))
     r = -EINVAL;
   if (r < 0) {
     close (fd);
     return r;
   }
-  return map_file (out, p, fd);
+  return map_file (out, p, fd, (uint64_t) st.st_size);
 }
 
 /* Faults pages in like a store does, but returns an error where a store would
@@ -301,6 +313,25 @@ backing_copy (struct backing *to, const struct backing *from, uint64_t offset,
     length -= (uint64_t) n;
   }
   return 0;
+}
+
+int
+backing_fill_tail (struct backing *b, uint64_t size, uint8_t byte)
+{
+  uint8_t bytes[FP_TAIL_SIZE];
+
+  if (b->size < size + sizeof bytes)
+    return 0;
+  memset (bytes, byte, sizeof bytes);
+  for (;;) {
+    /* Pages are small: such a file can be written. */
+    ssize_t n = pwrite (b->fd, bytes, sizeof bytes, (off_t) size);
+
+    if (n == (ssize_t) sizeof bytes)
+      return 0;
+    if (n >= 0 || errno != EINTR)
+      return n < 0 ? -errno : -EIO;
+  }
 }
 
 void

@@ -10,6 +10,9 @@
  * by loads and stores: of huge pages, or where the system does not overcommit,
  * those end in SIGBUS.
  *
+ * The tail is there where a page is small: a huge one for a few hundred bytes
+ * would be too many.
+ *
  * Units:    bytes.
  * Errors:   0 or a negative errno value.
  * Threads:  one at a time.
@@ -32,6 +35,7 @@ enum hugepages { HUGEPAGES_AUTO, HUGEPAGES_2M, HUGEPAGES_1G, HUGEPAGES_OFF };
 
 struct backing_params {
   uint64_t size;
+  bool tail; /* a page more, for the client's use: proto/messages.h */
   enum hugepages hugepages;
   int numa;            /* node, or -1: any */
   struct store *store; /* for files, see backing_name; NULL: memfds */
@@ -41,7 +45,7 @@ struct backing_params {
 struct backing {
   int fd; /* -1: none */
   uint8_t *addr;
-  uint64_t size;
+  uint64_t size; /* with its tail, if it has one */
   uint64_t page_size;
   uint32_t serial;
 };
@@ -65,6 +69,13 @@ int backing_new (struct backing *out, const struct backing_params *p);
  */
 int backing_again (struct backing *out, const struct backing_params *p);
 
+/* A file of so many bytes may be the memory of a slab of that size. */
+static inline bool
+backing_fits (uint64_t bytes, uint64_t size)
+{
+  return bytes >= size && bytes - size <= STORE_SMALL_PAGE;
+}
+
 /* Give up what is in its file, if anything; a new one has another file. */
 int backing_remove (const struct backing_params *p);
 
@@ -82,11 +93,14 @@ int backing_populate (struct backing *b, uint64_t offset, uint64_t length,
 /* Also where a client has the memfd; any alignment. */
 int backing_zero (struct backing *b, uint64_t offset, uint64_t length);
 
-/* The same bytes; both are populated, and as large.  -errno also where a
+/* The same bytes; both are populated, and have so many.  -errno also where a
  * client punched holes and no memory is left to fill them.
  */
 int backing_copy (struct backing *to, const struct backing *from,
                   uint64_t offset, uint64_t length);
+
+/* All bytes of its tail, if it has one, are this. */
+int backing_fill_tail (struct backing *b, uint64_t size, uint8_t byte);
 
 /* Let go of it: the system has the memory back when nobody has the memfd open
  * or mapped.  The file of a store stays.

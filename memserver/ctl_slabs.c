@@ -57,9 +57,22 @@ check_keys (struct call *call)
   return 0;
 }
 
+/* A client that knows nothing of tails writes to the slab and not to them:
+ * what they say then is that anything may have been written.
+ */
+static int
+hide_tail (struct call *call, struct slab *s, uint64_t size)
+{
+  int r = backing_fill_tail (&s->backing, size, 0xff);
+
+  return r < 0 ? ctl_fail (call, r, "slab %u: %s", s->index, strerror (-r))
+               : 0;
+}
+
 static int
 add_grant (struct call *call, struct fp_grants *p, struct slab *s)
 {
+  uint64_t size = pool_slab_size (call->session->server->pool);
   int r;
 
   if (s->state == SLAB_LOST) {
@@ -70,6 +83,11 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
       .generation = s->label.generation,
     };
     return 0;
+  }
+  if (!call->session->tails) {
+    r = hide_tail (call, s, size);
+    if (r < 0)
+      return r;
   }
   r = keys_open (call->session, s);
   if (r < 0)
@@ -84,7 +102,7 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
     .generation = s->label.generation,
     .raddr = s->raddr,
     .rkey = s->rkey,
-    .length = s->backing.size,
+    .length = call->session->tails ? s->backing.size : size,
   };
   return 0;
 }
@@ -325,7 +343,8 @@ ctl_zero (struct call *call)
   s = find_slab (call, q.slab);
   if (!s || s->abandoned)
     return no_slab (call, q.slab);
-  if (!fp_range_ok (q.offset, q.length, s->backing.size))
+  if (!fp_range_ok (q.offset, q.length,
+                    pool_slab_size (session->server->pool)))
     return ctl_fail (call, -EINVAL, "ZERO: outside the slab");
   if (q.length <= ZERO_INLINE) {
     fp_tsan_client_orders_begin ();

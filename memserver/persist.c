@@ -157,7 +157,9 @@ check_room (const struct persist *p, char why[STORE_WHY_MAX])
 
   if (r < 0)
     return store_why (why, r, "backing: %s: %s", q->dir, strerror (-r));
-  need += page > STORE_SMALL_PAGE ? HUGE_SPARE * page : SPARE;
+  /* Each slab has a small page behind it: see backing.h. */
+  need +=
+      page > STORE_SMALL_PAGE ? HUGE_SPARE * page : SPARE + q->slabs * page;
   if (need <= room)
     return 0;
   if (page > STORE_SMALL_PAGE) {
@@ -303,7 +305,8 @@ check_file (struct persist *p, const char *name, char why[STORE_WHY_MAX])
     return store_why (why, r,
                       "backing: %s/%s: it is in use, and cannot be had: %s",
                       p->params.dir, name, strerror (-r));
-  if (!S_ISREG (st.st_mode) || (uint64_t) st.st_size != p->params.slab_size)
+  if (!S_ISREG (st.st_mode) ||
+      !backing_fits ((uint64_t) st.st_size, p->params.slab_size))
     return store_why (why, -EBADMSG,
                       "backing: %s/%s: it is in use, and its size is wrong",
                       p->params.dir, name);

@@ -279,11 +279,13 @@ init_wake (pthread_cond_t *cond)
 }
 
 int
-pool_new_backing (struct pool *pool, uint32_t index, struct backing *out)
+pool_new_backing (struct pool *pool, uint32_t index, bool tail,
+                  struct backing *out)
 {
   struct backing_params p = pool->params.slab;
 
   p.index = index;
+  p.tail = p.tail && tail;
   if (p.store && store_is_sealed (p.store))
     p.serial = ++pool->slabs[index].serial;
   return backing_new (out, &p);
@@ -309,6 +311,7 @@ static int
 find_file (struct pool *pool, struct slab *s)
 {
   struct backing_params p = pool->params.slab;
+  int r;
 
   p.index = s->index;
   s->backing = (struct backing) { .fd = -1,
@@ -316,16 +319,17 @@ find_file (struct pool *pool, struct slab *s)
                                   .page_size = store_page (p.store) };
   switch (pool->params.left (pool->params.ctx, s->index, &p.serial)) {
   case POOL_LEFT_LENT:
-    s->populated = s->unpinned = p.size;
     s->counted = true;
     s->serial = p.serial;
-    return backing_again (&s->backing, &p);
+    r = backing_again (&s->backing, &p);
+    s->populated = s->unpinned = s->backing.size;
+    return r;
   case POOL_LEFT_LOST:
     s->status = -EIO;
     return backing_remove (&p);
   default:
     return store_is_sealed (p.store)
-               ? pool_new_backing (pool, s->index, &s->backing)
+               ? pool_new_backing (pool, s->index, true, &s->backing)
                : 0;
   }
 }

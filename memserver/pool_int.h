@@ -54,7 +54,8 @@ struct pool {
 void pool_work (void *arg);
 
 /* New memory for it: by the worker, or before there is one. */
-int pool_new_backing (struct pool *pool, uint32_t index, struct backing *out);
+int pool_new_backing (struct pool *pool, uint32_t index, bool tail,
+                      struct backing *out);
 
 /* That memory is not to be found again, either. */
 void pool_drop_backing (struct pool *pool, uint32_t index, struct backing *b);

@@ -170,8 +170,9 @@ populate_some (struct pool *pool, struct slab *s)
     return;
   }
   /* It was dropped. */
-  s->status =
-      s->backing.fd < 0 ? pool_new_backing (pool, s->index, &s->backing) : 0;
+  s->status = s->backing.fd < 0
+                  ? pool_new_backing (pool, s->index, true, &s->backing)
+                  : 0;
   if (s->status == 0) {
     step = step_of (&s->backing, s->populated);
     if (!may_populate (pool, s, step)) {
@@ -301,7 +302,9 @@ move_some (struct pool *pool, struct pool_move *job)
 
   if (b->fd < 0)
     /* (Not of files that are not sealed: nobody else has those mapped.) */
-    r = pool_new_backing (pool, job->slab->index, b);
+    /* A tail that was not there would say that nothing was written. */
+    r = pool_new_backing (pool, job->slab->index,
+                          job->slab->backing.size > pool->params.slab.size, b);
   if (r < 0)
     return r;
   step = step_of (b, job->at);

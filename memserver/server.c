@@ -268,6 +268,7 @@ start_pool (struct server *srv, char *why)
   const struct options *o = srv->options;
   struct store *store = srv->persist ? persist_store (srv->persist) : NULL;
   struct pool_params p = { .slab = { .size = o->slab,
+                                     .tail = true,
                                      .hugepages = o->hugepages,
                                      .numa = o->numa,
                                      .store = store },

@@ -270,6 +270,7 @@ session_begin (struct session *s, const struct fp_hello *q)
   if (r < 0)
     return r;
   s->client = q->client;
+  s->tails = q->features & FP_FEATURE_TAIL;
   snprintf (s->name, sizeof s->name, "%s", q->name);
   s->since = (uint64_t) time (NULL);
   s->state = SESSION_READY;

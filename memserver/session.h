@@ -65,6 +65,7 @@ struct session {
   uint64_t since;      /* seconds since 1970 */
   uint64_t renewed_ns; /* when its lease began anew */
   uint32_t transports; /* that it was offered */
+  bool tails;          /* it knows FP_FEATURE_TAIL */
 
   /* While OPEN, and ENDING until it is drained. */
   struct record *record;

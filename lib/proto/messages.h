@@ -140,7 +140,7 @@ int fp_header_decode (struct fp_header *h, const uint8_t in[FP_HEADER_SIZE]);
 struct fp_hello {
   uint16_t version_min, version_max;
   uint32_t transports; /* what the client can use; dec drops unknown bits */
-  uint64_t features;   /* 0; unknown ones are not taken up */
+  uint64_t features;   /* FP_FEATURE_*; unknown ones are not taken up */
   struct fp_uuid client;
   char name[FP_NAME_MAX + 1]; /* "host:pid", for people */
 };
@@ -210,8 +210,15 @@ struct fp_grant {
   uint64_t generation;
   uint64_t raddr; /* what the transport's address of byte 0 is */
   uint64_t rkey;
-  uint64_t length; /* bytes; 0: see fp_grant_is_lost */
+  uint64_t length; /* bytes, with its tail; 0: see fp_grant_is_lost */
 };
+
+/* What is granted may be longer than a slab, if the client says in HELLO that
+ * it knows: these bytes at least, right behind the slab.  They are zeros when
+ * it is lent anew, and else as the client left them.
+ */
+#define FP_FEATURE_TAIL 1u
+#define FP_TAIL_SIZE 256u
 
 /* Only in a reply to LIST: the slab held this piece, and the server had to
  * give it up.  What the piece held is lost: it is not as if never written.

@@ -63,7 +63,7 @@ static bool
 fault (enum fp_fake_fault *kind)
 {
   fault_passed++;
-  if (fault_passed == fault_n) {
+  if (fault_passed == fault_n || (fault_fired && fault_kind == FP_FAKE_DIE)) {
     fault_fired = again_n == 0;
     *kind = fault_kind;
     return true;
@@ -162,6 +162,7 @@ arrive (struct fp_op *op, bool may_hold)
     do_break (c);
     break;
   case FP_FAKE_DELAY:
+  case FP_FAKE_DIE:
     fp_op_list_add (&c->server->held, op);
     break;
   }
@@ -258,7 +259,7 @@ fake_conn_open (struct fp_conn **out, struct fp_queue *base,
   if (s == NULL || s->dead)
     return -ECONNREFUSED;
   if (fault (&kind) && kind != FP_FAKE_DELAY)
-    return kind == FP_FAKE_ERROR ? -ECONNREFUSED : -ETIMEDOUT;
+    return kind == FP_FAKE_BREAK ? -ETIMEDOUT : -ECONNREFUSED;
 
   c = calloc (1, sizeof *c);
   if (c == NULL)
@@ -596,6 +597,13 @@ fp_fake_fault_again (unsigned n, enum fp_fake_fault kind)
   FP_LOCK_SCOPE (&lock);
   again_n = n;
   again_kind = kind;
+}
+
+bool
+fp_fake_died (void)
+{
+  FP_LOCK_SCOPE (&lock);
+  return fault_fired && fault_kind == FP_FAKE_DIE;
 }
 
 bool

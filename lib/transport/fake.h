@@ -83,7 +83,11 @@ enum fp_fake_fault {
    */
   FP_FAKE_BREAK,
   /* conn_open: nothing.  post: nothing.  completion: the op is held. */
-  FP_FAKE_DELAY
+  FP_FAKE_DELAY,
+  /* From there on nothing reaches any server: conn_open: -ECONNREFUSED, and
+   * each op is held.  So its memory is what a client that dies there leaves.
+   */
+  FP_FAKE_DIE
 };
 
 /* From now on count points; do this at the n-th, once.  0: never. */
@@ -91,6 +95,7 @@ void fp_fake_fault_at (unsigned n, enum fp_fake_fault fault);
 /* After that, and likewise: at a later one as well.  Fired: both have. */
 void fp_fake_fault_again (unsigned n, enum fp_fake_fault fault);
 bool fp_fake_fault_fired (void);
+bool fp_fake_died (void);             /* by FP_FAKE_DIE */
 unsigned fp_fake_fault_points (void); /* passed since fault_at */
 
 #endif /* FP_FAKE_H */

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "base/checked.h"
+#include "volume/intent.h"
 #include "volume/lane_int.h"
 
 /* ---- making and ending it ---- */
@@ -163,6 +164,8 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
     assert (lane->conns[s].conn == NULL);
     lane->conns[s].conn = conn;
     lane->conns[s].flushed = lane->conns[s].written;
+    if (lane->index == lane->v->p.lanes)
+      fp_intent_opened (lane->v, s);
   }
   fp_lane_wake (lane);
   return 0;

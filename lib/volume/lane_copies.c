@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "volume/intent.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
 #include "volume/overlap.h"
@@ -138,6 +139,7 @@ let_go (struct fp_lane *lane, uint64_t at, uint32_t length)
 {
   const struct fp_pieces *t = lane->v->pieces;
 
+  fp_intent_leave (lane->v, at >> t->shift, at & (t->piece_size - 1), length);
   if (fp_overlap_let_go (lane->v->overlap, at >> t->shift,
                          at & (t->piece_size - 1), length))
     fp_volume_wake_lanes (lane->v);
@@ -323,6 +325,9 @@ write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
             uint64_t at, uint64_t left)
 {
   struct fp_pieces *t = lane->v->pieces;
+  uint64_t in = at & (t->piece_size - 1);
+  uint8_t kept = 0;
+  enum issue why;
   uint32_t n;
 
   if (!enter_all (t, i, live)) {
@@ -331,12 +336,18 @@ write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
                                          : ISSUED; /* look again */
   }
   n = write_size (lane, i, live, left);
-  if (n == 0 ||
-      !fp_overlap_hold (lane->v->overlap, i, at & (t->piece_size - 1), n)) {
+  if (n == 0 || !fp_overlap_hold (lane->v->overlap, i, in, n)) {
     leave_all (t, i, live);
     return NO_SLOT;
   }
-  fp_piece_set_written (t, i, at & (t->piece_size - 1), n);
+  fp_intent_enter (lane->v, i, in, n);
+  why = lane_say_intent (lane, io, i, live, in, n, &kept);
+  if (why != ISSUED) {
+    let_go (lane, at, n);
+    leave_all (t, i, live & (uint8_t) ~kept);
+    return why;
+  }
+  fp_piece_set_written (t, i, in, n);
   write_all (lane, io, i, live, at, n);
   return ISSUED;
 }

@@ -51,6 +51,8 @@ struct frag {
   struct frag *twin; /* the other one of the two, as long as there are two */
   uint64_t after_ns; /* so long after sent_ns it is hedged; or FP_NEVER */
   uint64_t look_ns;  /* when something is to be done about it; likewise */
+
+  enum fp_tail tail; /* at, length: what of it; intent.h.  None, if free */
 };
 
 #define FP_NEVER UINT64_MAX
@@ -238,6 +240,20 @@ bool lane_hedge_done (struct fp_lane *lane, struct frag *f);
 void lane_hedge_look (struct fp_lane *lane, uint64_t now);
 /* When to look again. */
 uint64_t lane_hedge_next (struct fp_lane *lane);
+
+/* lane_intent.c, with the lock held: intent.h */
+
+/* The copies of the set, which were entered, all say that [in, in + n) of
+ * piece i is being written: ISSUED.  Else io waits; *kept: those of the set
+ * that fragments are inside of now.
+ */
+enum issue lane_say_intent (struct fp_lane *lane, struct fp_io *io, uint64_t i,
+                            uint8_t set, uint64_t in, uint64_t n,
+                            uint8_t *kept);
+/* An io that is about a tail. */
+enum issue lane_issue_tail (struct fp_lane *lane, struct fp_io *io);
+/* A fragment of a tail is over, and inside its piece still. */
+void lane_tail_done (struct fp_lane *lane, struct frag *f);
 
 /* lane_issue.c, with the lock held */
 

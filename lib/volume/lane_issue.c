@@ -120,6 +120,7 @@ lane_frag_put (struct fp_lane *lane, struct frag *f)
 {
   struct frag **list = f->spare ? &lane->spare_frags : &lane->free_frags;
 
+  f->tail = FP_TAIL_NONE;
   f->next = *list;
   *list = f;
 }
@@ -164,6 +165,15 @@ has_other_copy (struct fp_lane *lane, const struct frag *f)
          !io->mover;
 }
 
+static void
+unpark_all (struct fp_lane *lane)
+{
+  struct fp_io *io;
+
+  while ((io = list_pop (&lane->parked)) != NULL)
+    list_push (&lane->pending, io);
+}
+
 /* The transfer is over: its slot may be used again. */
 static void
 frag_done (struct fp_lane *lane, struct frag *f)
@@ -180,7 +190,9 @@ frag_done (struct fp_lane *lane, struct frag *f)
     memcpy (f->user, f->op.local, f->op.length);
   lane_active_remove (lane, f);
   /* However it ended, it may have landed. */
-  if (f->op.kind == FP_OP_WRITE && io->target == NULL)
+  if (f->tail != FP_TAIL_NONE)
+    lane_tail_done (lane, f);
+  else if (f->op.kind == FP_OP_WRITE && io->target == NULL)
     fp_volume_wrote (lane->v, f->at >> t->shift, f->at, f->op.length);
   if (head != NULL)
     lane_copy_written (lane, f);
@@ -210,7 +222,14 @@ frag_done (struct fp_lane *lane, struct frag *f)
     else if (counts)
       io->status = -EIO;
     fp_link_poke (lane->v->links[f->server]);
+    if (counts &&
+        io->tail != FP_TAIL_NONE) { /* whose memory may be another's soon */
+      io->redo = false;
+      io->status = -EIO;
+    }
   }
+  if (f->tail == FP_TAIL_SET && io->tail == FP_TAIL_NONE && --io->saying == 0)
+    unpark_all (lane);
   if (head != f)
     lane_frag_put (lane, f);
   if (head != NULL && --head->under_way == 0)
@@ -271,6 +290,8 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   f->at = at;
   f->server = copy->server;
   f->op.raddr = copy->remote.raddr + (at & (lane->v->pieces->piece_size - 1));
+  if (f->tail != FP_TAIL_NONE)
+    f->op.raddr += lane->v->pieces->piece_size;
   f->op.rkey = copy->remote.rkey;
   r = ops->post (lc->conn, &f->op);
   if (r == -EAGAIN)
@@ -350,6 +371,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
 {
   struct fp_pieces *t = lane->v->pieces;
 
+  if (io->tail != FP_TAIL_NONE)
+    return io->status == 0 ? lane_issue_tail (lane, io) : ISSUED;
   while (io->issued < io->length && !io->redo && io->status == 0) {
     uint64_t left, run, at = address (t, io, &left);
     uint64_t i = at >> t->shift, in = at & (t->piece_size - 1);
@@ -478,15 +501,6 @@ issue_pending (struct fp_lane *lane)
     else
       settle (lane, io);
   }
-}
-
-static void
-unpark_all (struct fp_lane *lane)
-{
-  struct fp_io *io;
-
-  while ((io = list_pop (&lane->parked)) != NULL)
-    list_push (&lane->pending, io);
 }
 
 /* Deadlines: break what is silent for too long; try again what waits, which

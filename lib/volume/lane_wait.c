@@ -141,7 +141,7 @@ static void
 enqueue (struct fp_lane *lane, struct fp_io *io)
 {
   io->status = 0;
-  io->issued = io->inflight = io->tries = 0;
+  io->issued = io->inflight = io->tries = io->saying = 0;
   io->done = io->redo = io->asked = io->spread = io->unsettled = false;
   io->queued = true;
   count (&lane->inflight, 1);

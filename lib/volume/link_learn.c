@@ -50,7 +50,7 @@ link_import (struct fp_link *l, unsigned i, struct fp_copy *copy)
   const struct fp_grant *g = &l->grants.grants[i];
   int r;
 
-  if (g->length != l->v->p.slab_size)
+  if (g->length < l->v->p.slab_size)
     return -EPROTO;
   *copy = (struct fp_copy) {
     .server = l->index,

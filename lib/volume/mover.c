@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "volume/intent.h"
 #include "volume/mover_int.h"
 #include "volume/recorder.h"
 
@@ -265,6 +266,8 @@ move_from (struct fp_mover *m, uint64_t i, unsigned server,
   struct fp_piece *p = &m->v->pieces->p[i];
   int r = fp_link_mark (links[server], p, true);
 
+  if (r == 0 && m->v->intent != NULL)
+    r = fp_intent_say_all (m->v, i, &m->v->target);
   if (r == 0)
     r = mover_copy_all (m, i, server, generation);
   if (r == 0)
@@ -342,8 +345,10 @@ mover_main (void *arg)
       bool any = mover_rebuild_next (m);
 
       any |= mover_drain_next (m);
-      if (!mover_give_next (m) && !any)
-        mover_pause (m, 1000);
+      any |= mover_give_next (m);
+      fp_intent_sweep (m->v, &m->stop);
+      if (!any)
+        mover_pause (m, FP_MIN (m->v->p.quiet_ms, 1000u));
     }
   }
   if (next_asked (m, &piece, &to))

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "volume/intent.h"
 #include "volume/mirror.h"
 #include "volume/mover_int.h"
 #include "volume/recorder.h"
@@ -104,6 +105,9 @@ fill (struct fp_mover *m, uint64_t i, unsigned from, unsigned to)
   r = look_at (m, p, &server, &generation);
   if (r == 0)
     r = look_at (m, m->to_piece, &to_server, &to_generation);
+  /* What is under way to yet another one may get to it from here. */
+  if (r == 0 && (fp_mirror_live (t, i) & ~(1u << from)) != 0)
+    r = fp_intent_say_all (m->v, fp_mirror_entry (t, i, to), m->to_piece);
   if (r == 0)
     r = mover_copy_all (m, source, server, generation);
   if (r == 0) {

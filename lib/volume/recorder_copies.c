@@ -11,6 +11,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "volume/intent.h"
 #include "volume/mirror.h"
 #include "volume/recorder_int.h"
 #include "volume/stripe.h"
@@ -52,7 +53,54 @@ believe_one (struct fp_recorder *r, uint64_t i, uint8_t live)
   /* As soon as one is. */
   atomic_store (&t->p[i].diverged, true);
   fp_mirror_missed (r->v, i, 0, fp_piece_length (t, i), 0);
+  atomic_fetch_add (&r->v->resync_bytes, fp_piece_length (t, i));
   return live;
+}
+
+/* What copy c, which was live, may have else than the one that is believed:
+ * where one of the two says that it was being written to.
+ */
+static uint64_t
+miss_intents (struct fp_recorder *r, uint64_t i, unsigned c, uint8_t one)
+{
+  struct fp_volume *v = r->v;
+  const struct fp_pieces *t = v->pieces;
+  const struct fp_intent *n = v->intent;
+  unsigned believed = (unsigned) __builtin_ctz (one);
+  unsigned char a[FP_TAIL_SIZE], b[FP_TAIL_SIZE];
+  uint64_t length = fp_piece_length (t, i), region = UINT64_C (1) << n->shift;
+  uint64_t all = 0;
+
+  if (!fp_intent_read (v, fp_mirror_entry (t, i, believed), a) ||
+      !fp_intent_read (v, fp_mirror_entry (t, i, c), b)) {
+    fp_mirror_missed (v, i, 0, length, (uint8_t) ~(1u << c));
+    return length;
+  }
+  for (uint64_t in = 0, k = 0; in < length; in += region, k++) {
+    uint64_t part = FP_MIN (region, length - in);
+
+    if (a[k] == 0 && b[k] == 0)
+      continue;
+    fp_mirror_missed (v, i, in, part, (uint8_t) ~(1u << c));
+    all += part;
+  }
+  return all;
+}
+
+/* These were live, and are not any more, since one is believed. */
+static void
+miss_unclean (struct fp_recorder *r, uint64_t i, uint8_t others, uint8_t one)
+{
+  struct fp_pieces *t = r->v->pieces;
+  uint64_t most = 0;
+
+  for (unsigned c = 0; c < t->copies; c++)
+    if (others >> c & 1) {
+      uint64_t length = miss_intents (r, i, c, one);
+
+      most = FP_MAX (most, length);
+    }
+  atomic_fetch_add (&r->v->resync_bytes, most);
 }
 
 static void
@@ -68,8 +116,10 @@ take_piece (struct fp_recorder *r, uint64_t i, bool unclean)
   /* Whoever is dead for good may have known of it, and nobody else does. */
   if (r->forced && live == 0)
     all = live = 1;
-  if (unclean && (live & (live - 1)) != 0)
+  if (unclean && (live & (live - 1)) != 0) {
+    atomic_fetch_add (&r->v->resync_of, fp_piece_length (t, i));
     live = believe_one (r, i, live);
+  }
   for (unsigned c = 0; c < t->copies; c++)
     set_bit (r, fp_mirror_entry (t, i, c), live >> c & 1);
   if (live == 0)
@@ -77,7 +127,7 @@ take_piece (struct fp_recorder *r, uint64_t i, bool unclean)
   else
     fp_piece_set_all_written (t, i);
   if (all != live)
-    fp_mirror_missed (r->v, i, 0, fp_piece_length (t, i), live);
+    miss_unclean (r, i, all & (uint8_t) ~live, live);
   atomic_store (&t->live[i], live);
 }
 
@@ -92,6 +142,7 @@ recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
   if (!fp_volume_is_mirrored (r->v))
     return 0;
   unclean = has_bit (r, t->all);
+  atomic_store (&r->v->unclean, unclean);
   for (uint64_t i = 0; i < t->nr; i++)
     take_piece (r, i, unclean);
   set_bit (r, t->all, true);

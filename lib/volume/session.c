@@ -95,6 +95,8 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
 {
   char where[FP_ADDR_MAX + 1];
   struct fp_hello q = {
+    /* What has one copy has nothing to say there: intent.h. */
+    .features = p->copies > 1 ? FP_FEATURE_TAIL : 0,
     .version_min = FP_VERSION,
     .version_max = FP_VERSION,
     .transports = FP_TRANSPORT_WIRE_MASK,

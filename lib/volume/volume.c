@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "volume/backed.h"
 #include "volume/check.h"
+#include "volume/intent.h"
 #include "volume/link.h"
 #include "volume/mirror.h"
 #include "volume/mover.h"
@@ -33,6 +34,7 @@ fp_volume_params_init (struct fp_volume_params *p)
     .slots = 16,
     .slot_size = 128 * 1024,
     .rebuild_delay_ms = 30000,
+    .quiet_ms = 5000,
     .backup_lag = 64u << 20,
   };
 }
@@ -51,6 +53,7 @@ volume_free (struct fp_volume *v)
   fp_check_free (v->check);
   fp_mover_free (v->mover);
   fp_recorder_free (v);
+  fp_intent_free (v);
   fp_pieces_free (v->pieces);
   free (v->overlap);
   pthread_cond_destroy (&v->cond);
@@ -101,7 +104,7 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
                      p->copies);
   if (r == 0 && p->copies > 1) {
     v->overlap = calloc (1, sizeof *v->overlap);
-    r = v->overlap == NULL ? -ENOMEM : 0;
+    r = v->overlap == NULL ? -ENOMEM : fp_intent_new (v);
   }
   if (r == 0 && fp_uuid_is_nil (&v->p.uuid))
     r = fp_uuid_generate (&v->p.uuid);
@@ -389,6 +392,10 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
     s->pieces_lost = mirror.lost;
     s->pieces_degraded = mirror.degraded;
     s->bytes_to_rebuild = mirror.missing;
+    s->unclean = atomic_load (&v->unclean);
+    s->resync_bytes = atomic_load (&v->resync_bytes);
+    s->resync_of = atomic_load (&v->resync_of);
+    s->bytes_marked = atomic_load (&v->intent->marked);
   }
   fp_backed_status (v, &s->backup);
   s->zeros = atomic_load (&v->zeros);

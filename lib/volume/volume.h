@@ -112,6 +112,10 @@ struct fp_volume_params {
    * anew on others.
    */
   unsigned rebuild_delay_ms;
+  /* What was not written to for so long is not looked at when the volume is
+   * attached after its client has died: intent.h.
+   */
+  unsigned quiet_ms;
 
   /* One more copy, on this host: a path, absolute, of a file that is made or
    * a block device; "": none.  Only of a volume without a name: backed.h.
@@ -210,6 +214,17 @@ void fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
  */
 enum fp_io_kind { FP_IO_READ, FP_IO_WRITE };
 
+/* Not the piece at that linear address, but the tail behind its memory, and
+ * there offset - (start of the piece): intent.h.
+ */
+enum fp_tail {
+  FP_TAIL_NONE,
+  FP_TAIL_RAW,
+  FP_TAIL_SET,
+  FP_TAIL_CLEAR,   /* who asks for it is inside of the piece */
+  FP_TAIL_CLEARED, /* likewise */
+};
+
 struct fp_io {
   enum fp_io_kind kind;
   uint32_t length;
@@ -239,6 +254,11 @@ struct fp_io {
   bool unsettled;
 
   bool linear; /* offset is a linear address: stripe.h */
+
+  enum fp_tail tail;
+  uint64_t
+      generation;  /* of a tail: it is labelled so; 0: it does not matter */
+  unsigned saying; /* fragments that set tails for it: lane_intent.c */
 
   /* The mover's; 0 else. */
   bool mover;              /* it may use a piece that is FROZEN */
@@ -428,6 +448,12 @@ struct fp_volume_status {
   /* Those with fewer copies than they should have, and what is to be copied.
    */
   uint64_t pieces_degraded, bytes_to_rebuild;
+  /* Of several copies.  When it was attached its last client had died: in so
+   * many bytes, of so many, they could differ.  And what they could if this
+   * one died, as of some seconds ago.
+   */
+  bool unclean;
+  uint64_t resync_bytes, resync_of, bytes_marked;
   uint64_t reads, writes, zeros, trims, flushes, errors;
   uint64_t bytes_read, bytes_written;
   uint64_t inflight;

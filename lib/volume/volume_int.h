@@ -22,6 +22,7 @@
 
 struct fp_backed;
 struct fp_check;
+struct fp_intent;
 struct fp_link;
 struct fp_mover;
 struct fp_overlap;
@@ -66,6 +67,10 @@ struct fp_volume {
   _Atomic uint64_t generation;      /* the highest so far: link_learn.h */
 
   struct fp_overlap *overlap; /* NULL: one copy */
+  struct fp_intent *intent;   /* likewise */
+  /* Of the start: volume.h. */
+  _Atomic bool unclean;
+  _Atomic uint64_t resync_bytes, resync_of;
   /* Writes and zeros that failed in part and are tried again: until they are
    * over what they wrote may be in some copies only.
    */

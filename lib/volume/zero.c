@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "volume/backed.h"
+#include "volume/intent.h"
 #include "volume/link.h"
 #include "volume/mirror.h"
 #include "volume/recorder.h"
@@ -104,6 +105,22 @@ is_whole (const struct fp_pieces *t, uint64_t i, uint64_t in, uint64_t length)
   return in == 0 && length == fp_piece_length (t, i);
 }
 
+/* A server zeroes its copy when it is told to: not before all of them say that
+ * they may differ there.
+ */
+static int
+zero_said (struct fp_volume *v, struct fp_lane *lane, uint64_t i, uint64_t in,
+           uint64_t length, uint64_t *deadline)
+{
+  if (fp_intent_say (lane, i, in, length) == 0)
+    return fp_mirror_zero (v, i, in, length, false, deadline);
+  fp_mirror_poke (v);
+  if (!fp_deadline_passed (*deadline))
+    return -EAGAIN;
+  fp_mirror_diverged (v, i);
+  return -EIO;
+}
+
 /* The deadline moves on by what is spent on what is done, and not by what is
  * spent on waiting.  all: it is the whole piece, which is trimmed.  *tried:
  * some copies may have got zeros, and others not yet; counted in v->unsettled.
@@ -131,7 +148,10 @@ zero_copies (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
     if (!*tried)
       atomic_fetch_add (&v->unsettled, 1);
     *tried = true;
-    r = fp_mirror_zero (v, i, in, length, all && !v->p.reserve_full, deadline);
+    if (all && !v->p.reserve_full)
+      r = fp_mirror_zero (v, i, in, length, true, deadline);
+    else
+      r = zero_said (v, lane, i, in, length, deadline);
     if (r != -EAGAIN)
       return r;
     pause_a_little (v);

@@ -40,6 +40,7 @@ struct fake_server {
   char client_name[FP_NAME_MAX + 1];
   struct fp_members members;
   uint64_t map[FAKE_MAP_WORDS];
+  bool no_tails;
   struct fp_ctl *ctl; /* the session that has the volume open */
   enum fake_silence silence;
   unsigned silent_about; /* an fp_msg_type; 0: all */

@@ -55,6 +55,19 @@ fake_ctl_fault_fired (void)
   return fired;
 }
 
+/* Each slab has its tail. */
+static uint64_t
+stride (const struct fake_server *s)
+{
+  return s->slab_size + FP_TAIL_SIZE;
+}
+
+void
+fake_server_no_tails (struct fake_server *s)
+{
+  s->no_tails = true;
+}
+
 struct fake_server *
 fake_server_new (const char *host, uint64_t slab_size, unsigned slabs)
 {
@@ -64,7 +77,7 @@ fake_server_new (const char *host, uint64_t slab_size, unsigned slabs)
   s->slab_size = slab_size;
   assert (fp_uuid_generate (&s->uuid) == 0);
   s->slabs = slabs;
-  s->data = fp_fake_server_new (host, slab_size * slabs);
+  s->data = fp_fake_server_new (host, stride (s) * slabs);
   assert (s->data != NULL);
   for (unsigned i = 0; i < MAX_SERVERS; i++) {
     if (servers[i] == NULL) {
@@ -112,7 +125,7 @@ hang_up (struct fp_ctl *c)
 static void
 scrub (struct fake_server *s, unsigned i)
 {
-  memset (fp_fake_server_memory (s->data) + i * s->slab_size, 0, s->slab_size);
+  memset (fp_fake_server_memory (s->data) + i * stride (s), 0, stride (s));
   s->slab[i].state = SLAB_FREE;
 }
 
@@ -384,7 +397,7 @@ fake_before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
   *lose = false;
   if (!c->broken && heard_nothing (c, type, FAKE_DEAF, deadline_ns))
     return out_of_time (c);
-  if (c->broken || c->server->cut)
+  if (c->broken || c->server->cut || fp_fake_died ())
     return break_channel (c, "the server hung up");
   if (has_fault (&kind)) {
     if (kind != FAKE_CTL_LOSE_ANSWER)
@@ -522,7 +535,8 @@ fill_grant (struct fake_server *s, unsigned i, struct fp_grant *g)
   }
   g->piece =
       s->slab[i].state == SLAB_LABELLED ? s->slab[i].piece : FP_PIECE_NONE;
-  fp_fake_server_grant (s->data, i * s->slab_size, s->slab_size, g);
+  fp_fake_server_grant (s->data, i * stride (s),
+                        s->no_tails ? s->slab_size : stride (s), g);
 }
 
 int
@@ -612,8 +626,7 @@ fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q, uint64_t deadline_ns)
   CALL (c, FP_MSG_ZERO, {
     assert (s->slab[q->slab].state == SLAB_LABELLED &&
             q->offset + q->length <= s->slab_size);
-    memset (fp_fake_server_memory (s->data) + q->slab * s->slab_size +
-                q->offset,
+    memset (fp_fake_server_memory (s->data) + q->slab * stride (s) + q->offset,
             0, q->length);
   });
 }

@@ -28,6 +28,8 @@ void fake_server_free (struct fake_server *s);
 const struct fp_addr *fake_server_addr (const struct fake_server *s);
 struct fp_fake_server *fake_server_data (struct fake_server *s);
 
+/* What it lends is no longer than a slab. */
+void fake_server_no_tails (struct fake_server *s);
 /* It answers as this host, too. */
 void fake_server_alias (struct fake_server *s, const char *host);
 /* It knows some volume; it was told that it is on so many servers. */

@@ -148,7 +148,7 @@ byte_of (uint64_t i, unsigned copy, uint64_t in)
   struct fp_piece *p = &v->pieces->p[fp_mirror_entry (v->pieces, i, copy)];
 
   return fp_fake_server_memory (fake_server_data (server_of (i, copy))) +
-         p->copy.slab * SLAB + in;
+         p->copy.slab * (SLAB + FP_TAIL_SIZE) + in;
 }
 
 static bool

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "volume/intent.h" /* before `v`, which would be shadowed */
 #include "volume-fixture.h"
 
 #define MAX_STEPS 5
@@ -131,6 +132,9 @@ write_in_part (struct fake_server *server)
       if (!(fp_mirror_live (v->pieces, i) >> c & 1) ||
           !fp_addr_eq (&v->p.servers[s], addr) ||
           fp_piece_state (p) != FP_PIECE_READY)
+        continue;
+      /* As a client does, that server was told first: intent.h. */
+      if (fp_intent_say_all (v, fp_mirror_entry (v->pieces, i, c), p) < 0)
         continue;
       memset (bytes, last, sizeof bytes);
       (void) one_copy (FP_IO_WRITE, i, c, START, sizeof bytes);
