@@ -123,6 +123,9 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     { "pieces_lost", v->pieces_lost },
     { "pieces_degraded", v->pieces_degraded },
     { "bytes_to_rebuild", v->bytes_to_rebuild },
+    { "bytes_marked", v->bytes_marked },
+    { "resync_bytes", v->resync_bytes },
+    { "resync_of_bytes", v->resync_of },
     { "reads", v->reads },
     { "writes", v->writes },
     { "zeros", v->zeros },
@@ -149,7 +152,8 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
       return NULL;
   if (!put (o, "taken", json_object_new_boolean (v->taken)) ||
       !put_str (o, "taken_by", v->taken_by) ||
-      !put (o, "frozen", json_object_new_boolean (v->frozen)))
+      !put (o, "frozen", json_object_new_boolean (v->frozen)) ||
+      !put (o, "unclean", json_object_new_boolean (v->unclean)))
     return NULL;
   b = backup (&v->backup, &ok);
   if (!ok || json_object_object_add (o, "backup", b) < 0) {

@@ -128,6 +128,10 @@ put_space (const struct fp_metrics *m, struct fp_prom *p)
          "Pieces with fewer copies than they should have.");
   gauge (m, p, "farpage_volume_rebuild_bytes", v->bytes_to_rebuild,
          "What is to be copied for that.");
+  gauge (m, p, "farpage_volume_marked_bytes", v->bytes_marked,
+         "What copies could differ in if this client died.");
+  gauge (m, p, "farpage_volume_resync_bytes", v->resync_bytes,
+         "What they could when it was attached, as its last client had died.");
   gauge (m, p, "farpage_volume_moving_pieces", m->census.moving,
          "Pieces that are being moved to another server.");
   gauge (m, p, "farpage_volume_taken", v->taken,

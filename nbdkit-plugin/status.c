@@ -54,6 +54,7 @@ struct fp_status_thread {
   bool taken_logged, frozen_logged;
   uint64_t lost_logged;
   bool degraded_logged;
+  bool unclean_logged;
   uint64_t check_logged; /* the number of the last one that was said to end */
   bool serving_logged, failed_logged;
   uint64_t errors_logged;
@@ -370,6 +371,23 @@ log_degraded (struct fp_status_thread *s)
   s->degraded_logged = degraded;
 }
 
+/* Once: it is so from the start. */
+static void
+log_unclean (struct fp_status_thread *s)
+{
+  char some[FP_SIZE_STR_MAX], all[FP_SIZE_STR_MAX];
+
+  if (!s->now.unclean || s->unclean_logged)
+    return;
+  s->unclean_logged = true;
+  fp_format_size (s->now.resync_bytes, some);
+  fp_format_size (s->now.resync_of, all);
+  fp_log (FP_LOG_INFO,
+          "volume %s: its last client did not end in order: copies may differ "
+          "in %s of %s, and these are made equal",
+          s->title, some, all);
+}
+
 /* Its end; its begin is somebody's wish. */
 static void
 log_check (struct fp_status_thread *s)
@@ -458,6 +476,7 @@ watch (struct fp_status_thread *s)
   }
   log_members (s);
   log_lost (s);
+  log_unclean (s);
   log_degraded (s);
   log_check (s);
   log_backup (s);

@@ -418,6 +418,11 @@ plugin_status_print (FILE *fp, struct json_object *status)
   else if (num (v, "copies") > 1)
     fprintf (fp, "\n  copies         %" PRIu64 " of each piece",
              num (v, "copies"));
+  if (yes (v, "unclean"))
+    fprintf (fp,
+             "\n  attached       after its last client's death: copies could "
+             "differ in %s of %s",
+             size (v, "resync_bytes", a), size (v, "resync_of_bytes", b));
   print_backup (fp, get (v, "backup"));
   if (yes (v, "frozen"))
     fprintf (fp, "; FROZEN, as too many of its servers were away");

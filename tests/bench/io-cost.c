@@ -3,10 +3,11 @@
  * library and of the kernel: allocations, over any transport, and, over shm,
  * system calls.  Neither is allowed.
  *
- *   io-cost ADDR shm|tcp|rdma [waste]
+ *   io-cost ADDR[,ADDR] shm|tcp|rdma [waste]
  *
- * Exits 0 if there were none, 1 if there were, 77 if it cannot tell.  With
- * 'waste' it makes one of each in between, to show that it sees them.
+ * On two servers there are two copies.  Exits 0 if there were none, 1 if there
+ * were, 77 if it cannot tell.  With 'waste' it makes one of each in between,
+ * to show that it sees them.
  *
  * Allocations are counted by functions that stand before the C library's;
  * system calls by a seccomp filter on this one thread, which turns each into
@@ -324,6 +325,7 @@ main (int argc, char *argv[])
   struct fp_volume_params p;
   struct work w = { .waste = argc > 3 };
   const char *why;
+  char *second;
 
 #ifdef SANITIZED
   printf ("io-cost: a sanitizer allocates memory by itself\n");
@@ -332,8 +334,14 @@ main (int argc, char *argv[])
   fp_volume_params_init (&p);
   p.nr_servers = 1;
   p.size = SIZE;
-  if (argc < 3 || fp_addr_parse (&p.servers[0], argv[1], &why) < 0) {
-    fprintf (stderr, "usage: io-cost ADDR shm|tcp|rdma [waste]\n");
+  second = argc < 3 ? NULL : strchr (argv[1], ',');
+  if (second != NULL) {
+    *second++ = '\0';
+    p.copies = p.nr_servers = 2;
+  }
+  if (argc < 3 || fp_addr_parse (&p.servers[0], argv[1], &why) < 0 ||
+      (second != NULL && fp_addr_parse (&p.servers[1], second, &why) < 0)) {
+    fprintf (stderr, "usage: io-cost ADDR[,ADDR] shm|tcp|rdma [waste]\n");
     return 2;
   }
   p.transports = strcmp (argv[2], "shm") == 0   ? FP_TRANSPORT_SHM

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Reads and writes of a volume allocate nothing, and over shm make no system
-# call: promise 4.
+# call: promise 4. With two copies neither, though they say where they are written.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
 io_cost=$top_builddir/tests/bench/io-cost
-start_memserver a --size 256M --slab 32M --hugepages off \
-    --listen "unix:$tmp/a.sock"
+for s in a b; do
+    start_memserver $s --size 256M --slab 32M --hugepages off --listen "unix:$tmp/$s.sock"
+done
 tcp=$(head -n 1 "$tmp/a.addr")
+two=$tcp,$(head -n 1 "$tmp/b.addr")
 
-for i in "shm unix:$tmp/a.sock" "tcp $tcp"; do
+for i in "shm unix:$tmp/a.sock" "tcp $tcp" "shm unix:$tmp/a.sock,unix:$tmp/b.sock" "tcp $two"; do
     read -r transport addr <<<"$i"
     status=0
     "$io_cost" "$addr" "$transport" || status=$?

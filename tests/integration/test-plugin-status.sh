@@ -50,7 +50,8 @@ assert a["version"] == 1 and a["pid"] == int(os.environ["pid"])
 v = a["volume"]
 assert {"uuid", "name", "size", "slab_size", "copies", "lanes", "pieces",
         "pieces_allocated", "pieces_lost", "pieces_degraded",
-        "bytes_to_rebuild", "reads", "writes", "zeros", "trims",
+        "bytes_to_rebuild", "bytes_marked", "resync_bytes",
+        "resync_of_bytes", "unclean", "reads", "writes", "zeros", "trims",
         "flushes", "errors", "bytes_read", "bytes_written", "inflight",
         "poll_hits", "sleeps", "locked_bytes", "read_latency_ns",
         "write_latency_ns", "hedges"} <= set(v), v
