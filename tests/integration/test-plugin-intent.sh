@@ -39,8 +39,8 @@ is first 'not v["unclean"] and v["resync_of_bytes"] == 0' || fail "$(field first
 "$NBDSH" -u "nbd+unix:///?socket=$tmp/first.sock" -c '
 for i in range(64):
     h.pwrite(bytes([i + 1]) * (1 << 20), i << 20)'
-# It says so of all; then of nothing, as it is quiet.
-wait_until 60 is first 'v["bytes_marked"] == 64 << 20'
+# It says so of that, which may have taken long; then of nothing, as it is quiet.
+wait_until 60 is first 'v["bytes_marked"] > 0'
 wait_until 60 is first 'v["bytes_marked"] == 0'
 
 # In two places: acknowledged, then one server stops, and what is written then gets
