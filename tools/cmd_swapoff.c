@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #include "commands.h"
 #include "deadline.h"
 #include "progress.h"
+#include "swap_settings.h"
 #include "sysfs.h"
 
 static const char help[] =
@@ -27,7 +29,8 @@ static const char help[] =
     "\n"
     "Stops swapping to a device, and waits until all that is there came\n"
     "back. Refused if it would not fit into memory and other swap. Can be\n"
-    "interrupted: then the device stays in use.\n"
+    "interrupted: then the device stays in use. Of the last device, the\n"
+    "kernel's settings that 'farpage swapon' changed are put back.\n"
     "\n"
     "      --force    even if it may not fit (the OOM killer may run)\n"
     "      --help, --version\n";
@@ -117,6 +120,20 @@ swap_off (int index, uint64_t used)
   return EXIT_SUCCESS;
 }
 
+static void
+restore_settings (void)
+{
+  struct swap_changes done;
+  struct why w;
+
+  if (swap_settings_needed ())
+    return;
+  if (swap_settings_restore (&done, "", &w) < 0)
+    fprintf (stderr, "farpage: swapoff: %s\n", w.text);
+  for (size_t i = 0; i < done.nr; i++)
+    printf ("%s: %" PRIu64 " again\n", done.of[i].name, done.of[i].to);
+}
+
 int
 cmd_swapoff (int argc, char *argv[])
 {
@@ -143,7 +160,9 @@ cmd_swapoff (int argc, char *argv[])
   if (status != EXIT_SUCCESS)
     return status;
   status = swap_off (index, area.used);
-  if (status == EXIT_SUCCESS)
+  if (status == EXIT_SUCCESS) {
     printf ("/dev/nbd%d: no longer swapped to\n", index);
+    restore_settings ();
+  }
   return status;
 }

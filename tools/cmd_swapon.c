@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@
 #include "plugin_status.h"
 #include "program.h"
 #include "state.h"
+#include "swap_settings.h"
 #include "sysfs.h"
 
 #ifndef SWAP_FLAG_DISCARD_PAGES
@@ -34,11 +36,15 @@ static const char help[] =
     "When a memory server dies, what only it had is lost, and so are the\n"
     "programs that are swapped out to it; so a volume has to have more than\n"
     "one copy, or a backup, unless you say --single-copy.\n"
+    "The kernel is told to keep a larger reserve of memory; 'farpage "
+    "swapoff'\n"
+    "puts that back.\n"
     "\n"
     "  -p, --priority N   0 to 32767; the highest is used first"
     " (the kernel's choice)\n"
     "      --discard      give memory back when pages are freed\n"
     "      --single-copy  also if nothing has a second copy\n"
+    "      --keep-settings  leave the kernel's settings as they are\n"
     "      --force        overwrite what is on the device\n"
     "      --help, --version\n";
 
@@ -47,6 +53,7 @@ static const struct option long_options[] = {
   { "priority", required_argument, NULL, 'p' },
   { "discard", no_argument, NULL, 'D' },
   { "single-copy", no_argument, NULL, 's' },
+  { "keep-settings", no_argument, NULL, 'k' },
   { "force", no_argument, NULL, 'f' },
   { NULL, 0, NULL, 0 },
 };
@@ -111,9 +118,23 @@ make_swap (char *device)
   return EXIT_SUCCESS;
 }
 
+/* It works without, if not as well under pressure: no reason to fail. */
+static void
+raise_settings (void)
+{
+  struct swap_changes done;
+  struct why w;
+
+  if (swap_settings_raise (&done, "", &w) < 0)
+    fprintf (stderr, "farpage: swapon: %s\n", w.text);
+  for (size_t i = 0; i < done.nr; i++)
+    printf ("%s: %" PRIu64 ", was %" PRIu64 "\n", done.of[i].name,
+            done.of[i].to, done.of[i].from);
+}
+
 struct options {
   long priority; /* -1: the kernel's choice */
-  bool discard, single_copy, force;
+  bool discard, single_copy, keep_settings, force;
 };
 
 static int
@@ -121,6 +142,7 @@ swap_on (struct state *st, const struct options *o)
 {
   char device[32], size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
   int flags = 0, status;
+  struct swap_changes done;
   struct swap_area area;
   struct why w;
 
@@ -143,14 +165,20 @@ swap_on (struct state *st, const struct options *o)
   if (nbdkit_set_swap (st->nbdkit, socket) < 0)
     fprintf (stderr, "farpage: swapon: nbdkit got no real-time priority:"
                      " it may stall when memory is very short\n");
+  if (!o->keep_settings)
+    raise_settings ();
 
   if (o->priority >= 0)
     flags |= SWAP_FLAG_PREFER | (int) ((o->priority << SWAP_FLAG_PRIO_SHIFT) &
                                        SWAP_FLAG_PRIO_MASK);
   if (o->discard)
     flags |= SWAP_FLAG_DISCARD | SWAP_FLAG_DISCARD_PAGES;
-  if (swapon (device, flags) == -1)
-    return say_error ("swapon: %s: %s", device, strerror (errno));
+  if (swapon (device, flags) == -1) {
+    status = say_error ("swapon: %s: %s", device, strerror (errno));
+    if (!swap_settings_needed ())
+      (void) swap_settings_restore (&done, "", &w);
+    return status;
+  }
   if (nbd_swap (st->index, &area, NULL) < 0 || !area.active)
     return say_error ("swapon: the kernel does not list %s", device);
   fp_format_size (area.size, size);
@@ -175,6 +203,7 @@ cmd_swapon (int argc, char *argv[])
                         optarg);
     o.discard = o.discard || c == 'D';
     o.single_copy = o.single_copy || c == 's';
+    o.keep_settings = o.keep_settings || c == 'k';
     o.force = o.force || c == 'f';
   }
   if (optind != argc - 1)

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-swap-settings.c - the kernel's settings are raised, and put back. */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "../../tools/swap_settings.h"
+
+#define RESERVE "/proc/sys/vm/min_free_kbytes"
+#define RECORD "/run/farpage/swap-settings"
+
+static char root[32];
+
+static void
+path_of (char *path, size_t size, const char *name)
+{
+  snprintf (path, size, "%s%s", root, name);
+}
+
+static void
+put (const char *name, const char *text)
+{
+  char path[128];
+  FILE *fp;
+
+  path_of (path, sizeof path, name);
+  fp = fopen (path, "w");
+  assert_non_null (fp);
+  assert_true (fputs (text, fp) >= 0);
+  assert_int_equal (fclose (fp), 0);
+}
+
+static uint64_t
+get (const char *name)
+{
+  char path[128], text[64] = "";
+  FILE *fp;
+
+  path_of (path, sizeof path, name);
+  fp = fopen (path, "r");
+  assert_non_null (fp);
+  assert_non_null (fgets (text, sizeof text, fp));
+  fclose (fp);
+  return strtoull (text, NULL, 10);
+}
+
+static bool
+exists (const char *name)
+{
+  char path[128];
+
+  path_of (path, sizeof path, name);
+  return access (path, F_OK) == 0;
+}
+
+static int
+setup (void **state)
+{
+  static const char *const dirs[] = { "/proc", "/proc/sys", "/proc/sys/vm",
+                                      "/run" };
+  char path[128];
+
+  (void) state;
+  strcpy (root, "/tmp/farpage-XXXXXX");
+  if (mkdtemp (root) == NULL)
+    return -1;
+  for (size_t i = 0; i < sizeof dirs / sizeof dirs[0]; i++) {
+    path_of (path, sizeof path, dirs[i]);
+    if (mkdir (path, 0700) == -1)
+      return -1;
+  }
+  put (RESERVE, "4096\n");
+  put ("/proc/meminfo", "MemTotal:         524288 kB\n");
+  return 0;
+}
+
+static int
+teardown (void **state)
+{
+  char command[64];
+
+  (void) state;
+  snprintf (command, sizeof command, "rm -rf %s", root);
+  return system (command);
+}
+
+static void
+raised_and_put_back (void **state)
+{
+  struct swap_changes done;
+  struct why w;
+
+  (void) state;
+  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (done.nr, 1);
+  assert_string_equal (done.of[0].name, "vm.min_free_kbytes");
+  assert_int_equal (done.of[0].from, 4096);
+  assert_int_equal (done.of[0].to, 32768);
+  assert_int_equal (get (RESERVE), done.of[0].to);
+
+  /* A second device: nothing left to do, and nothing forgotten. */
+  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (done.nr, 0);
+
+  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (done.nr, 1);
+  assert_int_equal (done.of[0].to, 4096);
+  assert_int_equal (get (RESERVE), 4096);
+  assert_false (exists (RECORD));
+  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (done.nr, 0);
+}
+
+/* More than enough is left alone, now and afterwards. */
+static void
+never_lowered (void **state)
+{
+  struct swap_changes done;
+  struct why w;
+
+  (void) state;
+  put (RESERVE, "90000\n");
+  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (done.nr, 0);
+  assert_int_equal (get (RESERVE), 90000);
+  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (get (RESERVE), 90000);
+}
+
+/* What the administrator has set meanwhile is not undone. */
+static void
+changed_by_others (void **state)
+{
+  struct swap_changes done;
+  struct why w;
+
+  (void) state;
+  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  put (RESERVE, "30000\n");
+  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (done.nr, 0);
+  assert_int_equal (get (RESERVE), 30000);
+  assert_false (exists (RECORD));
+}
+
+/* What was found first counts, also if it was raised twice. */
+static void
+raised_again (void **state)
+{
+  struct swap_changes done;
+  struct why w;
+
+  (void) state;
+  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  put (RESERVE, "8192\n");
+  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (done.of[0].from, 8192);
+  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (get (RESERVE), 4096);
+}
+
+/* A record that is not ours to read leads to no write. */
+static void
+strange_record (void **state)
+{
+  struct swap_changes done;
+  struct why w;
+
+  (void) state;
+  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  put (RECORD, "vm.overcommit_memory 1 0\nrubbish\n");
+  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (done.nr, 0);
+}
+
+/* A large machine does not give more than it needs for this. */
+static void
+never_too_much (void **state)
+{
+  struct swap_changes done;
+  struct why w;
+
+  (void) state;
+  put ("/proc/meminfo", "MemTotal:       67108864 kB\n");
+  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (get (RESERVE), 65536);
+}
+
+static void
+refused (void **state)
+{
+  struct swap_changes done;
+  struct why w;
+
+  (void) state;
+  put (RESERVE, "many\n");
+  assert_int_equal (swap_settings_raise (&done, root, &w), -EPROTO);
+  assert_non_null (strstr (w.text, "min_free_kbytes"));
+  assert_int_equal (done.nr, 0);
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test_setup_teardown (raised_and_put_back, setup, teardown),
+    cmocka_unit_test_setup_teardown (never_lowered, setup, teardown),
+    cmocka_unit_test_setup_teardown (changed_by_others, setup, teardown),
+    cmocka_unit_test_setup_teardown (raised_again, setup, teardown),
+    cmocka_unit_test_setup_teardown (strange_record, setup, teardown),
+    cmocka_unit_test_setup_teardown (never_too_much, setup, teardown),
+    cmocka_unit_test_setup_teardown (refused, setup, teardown),
+  };
+
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}
