@@ -9,6 +9,7 @@
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
 requires_guest
+[[ ${TEST_PRESSURE:-no} = yes ]] || skip "takes minutes: set TEST_PRESSURE=yes"
 requires jq nbdkit mkswap
 build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/run && -x $build/tests/vm/watchdog ]] ||
