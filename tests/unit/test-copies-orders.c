@@ -44,6 +44,10 @@ static const char letters[] = "abABExyzwt";
  * written since then in vain.
  */
 static bool may[BLOCKS][256];
+/* And if the client dies before a write that failed is settled: the one or the
+ * other, whichever was read meanwhile.  Only what was acknowledged is sure.
+ */
+static bool vain[BLOCKS][256];
 static unsigned char last, bytes[2 * BLOCK];
 static char order[16]; /* that is tried, or "" */
 static unsigned step;
@@ -54,6 +58,29 @@ has (unsigned n, unsigned char byte)
 {
   memset (may[n], 0, sizeof may[n]);
   may[n][byte] = true;
+}
+
+static void
+acknowledged (unsigned n, unsigned char byte)
+{
+  has (n, byte);
+  memset (vain[n], 0, sizeof vain[n]);
+}
+
+static void
+in_vain (unsigned n, unsigned char byte)
+{
+  may[n][byte] = true;
+  for (unsigned b = 0; b < 256; b++)
+    vain[n][b] = vain[n][b] || may[n][b];
+}
+
+static void
+client_died (void)
+{
+  for (unsigned n = 0; n < BLOCKS; n++)
+    for (unsigned b = 0; b < 256; b++)
+      may[n][b] = may[n][b] || vain[n][b];
 }
 
 static void
@@ -72,9 +99,9 @@ write_all (void)
     failed += r < 0;
     for (unsigned n = 2 * i; n < 2 * i + 2; n++)
       if (r == 0)
-        has (n, last);
+        acknowledged (n, last);
       else
-        may[n][last] = true;
+        in_vain (n, last);
   }
 }
 
@@ -88,9 +115,9 @@ trim_all (void)
     fp_volume_lane_put (lane);
     for (unsigned n = 2 * i; n < 2 * i + 2; n++)
       if (r == 0)
-        has (n, 0);
+        acknowledged (n, 0);
       else
-        may[n][0] = true;
+        in_vain (n, 0);
   }
 }
 
@@ -201,6 +228,8 @@ check (bool sound)
     if (again >= 0 && again != is)
       wrong ("another time block", n, again);
     has (n, (unsigned char) is);
+    if (!atomic_load (&v->pieces->p[n / 2].diverged))
+      memset (vain[n], 0, sizeof vain[n]);
   }
   if (v == NULL && sound)
     fail_msg ("%s, step %u: %s", order, step, why);
@@ -213,6 +242,7 @@ attach_again (bool sound)
 
   if (v != NULL)
     copies_die ();
+  client_died ();
   do {
     if (copies_attach (0, false) < 0 && !sound)
       (void) copies_attach (0, true);
@@ -298,7 +328,7 @@ begin (unsigned nr)
   last = 0;
   must (copies_attach (COPIES_SIZE, false));
   for (unsigned n = 0; n < BLOCKS; n++)
-    has (n, 0);
+    acknowledged (n, 0);
   write_all ();
 }
 
