@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "progress.h"
 
@@ -43,7 +44,8 @@ progress_add (struct progress *p, uint64_t bytes)
 {
   uint64_t now = fp_now_ns ();
 
-  p->done += bytes;
+  /* What is behind the slabs is not in the total. */
+  p->done = FP_MIN (p->done + bytes, p->total);
   if (now >= p->next_ns)
     show (p, now);
 }

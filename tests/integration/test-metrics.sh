@@ -52,8 +52,19 @@ try:
 except nbd.Error:
     pass
 '
-python3 "$metrics" get "$volume" >"$tmp/volume.page"
-python3 "$metrics" get "$donor" >"$tmp/donor.page"
+# A page that took long to write is shown for longer.
+flushed ()
+{
+    python3 "$metrics" get "$volume" >"$tmp/volume.page"
+    grep -q 'requests_total{volume="vol",op="flush"} 1' "$tmp/volume.page"
+}
+granted ()
+{
+    python3 "$metrics" get "$donor" >"$tmp/donor.page"
+    grep -q '^farpage_memserver_slabs_granted_total [1-9]' "$tmp/donor.page"
+}
+wait_until 60 flushed
+wait_until 60 granted
 while read -r line; do
     grep -qxF "$line" "$tmp/volume.page" || { cat "$tmp/volume.page"; fail "not $line"; }
 done <<'END'
