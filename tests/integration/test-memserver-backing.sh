@@ -58,6 +58,12 @@ wait_until 30 settled 16 # its slabs are populated after 'ready'
 refused 'another server has this directory' --backing "$dir"
 client "$unix" maker name:vol stripe:3x131072 open:1:c:tcp grant:3 label:7 fill:11 grant:2 \
     members:3:2 map:1:0-2 bye
+# That client knows nothing of what is behind the slabs: what is there says that anything
+# may have been written; and nothing of those that it has given back.
+wait_until 30 settled 13
+said=$(for f in "$dir"/slab-*; do tail -c 4096 "$f" | head -c 256 | od -An -v -tx1 | tr -d ' \n'; echo; done |
+    sort | uniq -c | awk '{ print $1, substr($2, 1, 2), gsub(substr($2, 1, 2), "", $2) }' | sort | tr '\n' ,)
+[ "$said" = '13 00 256,3 ff 256,' ] || fail "behind the slabs: $said"
 client "$tcp" other open:2:c:tcp size:1048576 grant:1
 client "$unix" noshm fails:EOPNOTSUPP open:3:c:shm
 says noshm 'transport shm is not offered'
