@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "ctl.h"
+#include "listener.h"
 #include "pressure.h"
 #include "record.h"
 #include "session.h"
@@ -68,6 +69,7 @@ ctl_stat (struct call *call)
     .uptime_s = (fp_now_ns () - srv->start_ns) / FP_NS_PER_S,
     .stopping = srv->stopping,
     .pressed = pool_is_pressed (srv->pool),
+    .insecure = listener_is_insecure (srv),
     .wanted = pressure_wanted (srv->pressure),
     .returned = counts.given,
   };

@@ -27,6 +27,7 @@ struct listener {
   struct server *server;
   int fd;
   struct fp_addr addr;
+  bool is_local; /* nobody else but this machine can come */
   struct event *readable, *pause;
 };
 
@@ -171,6 +172,7 @@ add (struct server *srv, int fd)
   r = fp_addr_from_sockaddr (&l->addr, (struct sockaddr *) &sa, len);
   if (r < 0)
     goto err;
+  l->is_local = fp_sockaddr_is_local ((struct sockaddr *) &sa);
   r = -ENOMEM;
   l->readable =
       event_new (srv->base, fd, EV_READ | EV_PERSIST, on_connection, l);
@@ -251,6 +253,57 @@ say_in_use (const struct fp_addr *addr, const char *text, char *why)
               text, strerror (EADDRINUSE));
 }
 
+/* -EACCES: not all that the address stands for is where it may listen. */
+static int
+check_reach (const struct options *o, const struct fp_sockaddrs *list,
+             const char *text, char *why)
+{
+  for (unsigned i = 0; i < list->nr; i++) {
+    if (options_may_listen (o, (const struct sockaddr *) &list->list[i].addr))
+      continue;
+    snprintf (why, WHY_MAX,
+              "listen: %s: %s, so whoever can reach that address could use "
+              "the memory, and read and change what others send: %s, or say "
+              "--insecure if that is how it shall be",
+              text,
+              o->tls.mode == FP_TLS_OFF
+                  ? "there is no TLS"
+                  : "--tls on takes clients without TLS, too",
+              o->tls.mode == FP_TLS_OFF
+                  ? "make a key (farpage keygen FILE) and give it with "
+                    "--tls-psk FILE"
+                  : "--tls require");
+    return -EACCES;
+  }
+  return 0;
+}
+
+int
+listener_check (const struct options *o, char *why)
+{
+  struct fp_sockaddrs list;
+  char text[FP_ADDR_MAX + 1];
+  int r = 0;
+
+  for (unsigned i = 0; i < o->nr_listen && r == 0; i++) {
+    fp_addr_format (&o->listen[i], text);
+    if (fp_addr_resolve (&o->listen[i], &list, NULL) == 0)
+      r = check_reach (o, &list, text, why);
+  }
+  return r;
+}
+
+bool
+listener_is_insecure (const struct server *srv)
+{
+  if (srv->options->tls.mode == FP_TLS_REQUIRE)
+    return false;
+  for (unsigned i = 0; i < srv->nr_listeners; i++)
+    if (!srv->listeners[i]->is_local)
+      return true;
+  return false;
+}
+
 int
 listener_open (struct server *srv, const struct fp_addr *addr, char *why)
 {
@@ -267,6 +320,10 @@ listener_open (struct server *srv, const struct fp_addr *addr, char *why)
     snprintf (why, WHY_MAX, "listen: %s: %s", text, reason);
     return r;
   }
+  /* A name may stand for something else than it did a moment ago. */
+  r = check_reach (srv->options, &list, text, why);
+  if (r < 0)
+    return r;
   for (unsigned i = 0; i < list.nr; i++) {
     if (named_before (&list, i))
       continue;

@@ -8,9 +8,12 @@
 #ifndef MEMSERVER_LISTENER_H
 #define MEMSERVER_LISTENER_H
 
+#include <stdbool.h>
+
 #include "base/addr.h"
 
 struct listener;
+struct options;
 struct server;
 
 /* Listen on what addr stands for, and on the same address with RDMA if there
@@ -18,6 +21,15 @@ struct server;
  * listens on any more is replaced.
  */
 int listener_open (struct server *srv, const struct fp_addr *addr, char *why);
+
+/* Before anything is started: -EACCES: one of those of the options is where
+ * the server may not listen (options_may_listen).  A name that cannot be
+ * looked up is for listener_open to complain about.
+ */
+int listener_check (const struct options *o, char *why);
+
+/* At one of the server's addresses other machines may come in clear. */
+bool listener_is_insecure (const struct server *srv);
 
 /* A Unix socket's file is removed. */
 void listener_free (struct listener *l);

@@ -204,6 +204,23 @@ say_where (const struct server *srv)
   return 0;
 }
 
+/* Who may come, where that is not what one would think. */
+static void
+say_who (const struct server *srv)
+{
+  const struct options *o = srv->options;
+
+  if (listener_is_insecure (srv))
+    fp_log (FP_LOG_WARN,
+            "INSECURE: without TLS whoever can reach these addresses may use "
+            "the memory, and who is on the way may read and change what is "
+            "sent");
+  else if (o->nr_listen == 0 && o->tls.mode != FP_TLS_REQUIRE)
+    fp_log (FP_LOG_INFO,
+            "only this machine is served: for others give a key (--tls-psk "
+            "FILE), or say --insecure");
+}
+
 static int
 run (struct options *o)
 {
@@ -218,6 +235,8 @@ run (struct options *o)
     r = check_lock (&srv);
   if (r == 0)
     r = say_where (&srv);
+  if (r == 0)
+    say_who (&srv);
   if (r == 0 && alive_start (&alive, srv.base) < 0)
     r = failed ("out of memory");
   if (r == 0)
@@ -236,8 +255,11 @@ int
 main (int argc, char *argv[])
 {
   struct options o;
+  char why[WHY_MAX];
   int r = options_parse (&o, argc, argv);
 
+  if (r == 0 && listener_check (&o, why) < 0)
+    r = failed ("%s", why);
   if (r != 0)
     return r < 0 ? 2 : EXIT_SUCCESS;
   fp_log_set_sink (fp_log_to_stderr, (void *) "farpage-memserver");

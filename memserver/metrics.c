@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/scrape.h"
 #include "host.h"
+#include "listener.h"
 #include "metrics.h"
 #include "pressure.h"
 #include "record.h"
@@ -99,6 +100,8 @@ put_server (struct fp_prom *p, const struct server *srv)
   fp_prom_family (p, "farpage_memserver_start_time_seconds", FP_PROM_GAUGE,
                   "When it started, in seconds since 1970.");
   fp_prom_value (p, srv->metrics->since, NULL);
+  gauge (p, "farpage_memserver_insecure", listener_is_insecure (srv),
+         "1: other machines may come without TLS.");
 }
 
 static void

@@ -42,6 +42,7 @@ enum which {
   TLS_PSK,
   TLS_CERTIFICATES,
   TLS_VERIFY_PEER,
+  INSECURE,
   NR_SETTINGS,
   CONFIG = NR_SETTINGS,
   HELP,
@@ -66,6 +67,7 @@ static const struct option names[] = {
   { "tls-psk", required_argument, NULL, TLS_PSK },
   { "tls-certificates", required_argument, NULL, TLS_CERTIFICATES },
   { "tls-verify-peer", no_argument, NULL, TLS_VERIFY_PEER },
+  { "insecure", no_argument, NULL, INSECURE },
   { "config", required_argument, NULL, CONFIG },
   { "help", no_argument, NULL, HELP },
   { "version", no_argument, NULL, VERSION_ },
@@ -88,8 +90,9 @@ usage (FILE *fp)
       "\n"
       "  --size SIZE         how much to lend (512M, 8G, ...)\n"
       "  --listen ADDR       where: HOST, HOST:PORT, [V6]:PORT or unix:PATH;\n"
-      "                      may be repeated (default: everywhere, port "
-      "%d)\n"
+      "                      may be repeated (default: port %d, everywhere; "
+      "on\n"
+      "                      this machine alone where TLS is not required)\n"
       "  --slab SIZE         in units of this, a power of two (default "
       "256M)\n"
       "  --name NAME         what clients see (default: the host's name)\n"
@@ -116,6 +119,9 @@ usage (FILE *fp)
       "                      with ca-cert.pem, server-cert.pem and "
       "server-key.pem\n"
       "  --tls-verify-peer   clients need a certificate of that CA, too\n"
+      "  --insecure          serve other machines without TLS: whoever can "
+      "reach\n"
+      "                      the server may use it\n"
       "  --config FILE       read options from FILE (size = 8G, ...)\n"
       "  --address-file FILE write the addresses there, once they accept\n"
       "  --pidfile FILE      write the process number there, likewise\n"
@@ -219,18 +225,22 @@ set_path (char out[OPTION_PATH_MAX], unsigned which, const char *value)
 }
 
 static int
-set_tls (struct options *o, unsigned which, const char *value)
+set_bool (bool *out, unsigned which, const char *value)
 {
   static const char *const words[] = { "false", "true", NULL };
-  char why[FP_TLS_WHY_MAX];
   unsigned n = 0;
+  int r = set_word (&n, which, value, words, "true, false");
 
-  if (which == TLS_VERIFY_PEER) {
-    if (set_word (&n, which, value, words, "true, false") < 0)
-      return -EINVAL;
-    o->tls.verify_peer = n;
-    return 0;
-  }
+  if (r == 0)
+    *out = n;
+  return r;
+}
+
+static int
+set_tls (struct options *o, unsigned which, const char *value)
+{
+  char why[FP_TLS_WHY_MAX];
+
   if (fp_tls_params_set (&o->tls, name_of (which), value, why) < 0)
     return bad ("%s", why);
   return 0;
@@ -300,10 +310,13 @@ set (struct options *o, unsigned which, const char *value)
                   "name is ./%s",
                   value, value);
     return set_path (o->backing, which, value);
+  case TLS_VERIFY_PEER:
+    return set_bool (&o->tls.verify_peer, which, value);
+  case INSECURE:
+    return set_bool (&o->insecure, which, value);
   case TLS:
   case TLS_PSK:
   case TLS_CERTIFICATES:
-  case TLS_VERIFY_PEER:
     return set_tls (o, which, value);
   default:
     return bad ("%u is no option", which);
@@ -460,4 +473,11 @@ options_parse (struct options *o, int argc, char *argv[])
     if (values[i])
       r = set (o, i, values[i]);
   return r < 0 ? r : check (o);
+}
+
+bool
+options_may_listen (const struct options *o, const struct sockaddr *sa)
+{
+  return o->insecure || o->tls.mode == FP_TLS_REQUIRE ||
+         fp_sockaddr_is_local (sa);
 }

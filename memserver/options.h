@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/socket.h>
 
 #include "backing.h"
 #include "base/addr.h"
@@ -31,7 +32,8 @@ struct options {
   uint64_t reserve;
   char name[FP_NAME_MAX + 1];
   struct fp_addr listen[MAX_LISTEN];
-  unsigned nr_listen; /* 0: everywhere, on the default port */
+  unsigned nr_listen; /* 0: everywhere that options_may_listen, port 7471 */
+  bool insecure;      /* see options_may_listen */
   enum hugepages hugepages;
   int numa; /* -1: any */
   unsigned lease_s;
@@ -48,5 +50,11 @@ struct options {
  * or the file is wrong, and it has been said how.
  */
 int options_parse (struct options *o, int argc, char *argv[]);
+
+/* Where clients may come in clear who comes is nobody known, and whoever is on
+ * the way can read and change what is said: so only on this machine, unless it
+ * was said that it shall be so (--insecure).
+ */
+bool options_may_listen (const struct options *o, const struct sockaddr *sa);
 
 #endif /* MEMSERVER_OPTIONS_H */

@@ -298,6 +298,22 @@ start_pool (struct server *srv, char *why)
   return r;
 }
 
+/* Nobody said where. */
+static int
+listen_here (struct server *srv, char *why)
+{
+  static const struct fp_addr both[] = {
+    { .port = FP_DEFAULT_PORT, .host = "127.0.0.1" },
+    { .port = FP_DEFAULT_PORT, .host = "::1" }
+  };
+  int r = listener_open (srv, &both[0], why), r6;
+
+  if (r < 0)
+    return r;
+  r6 = listener_open (srv, &both[1], why);
+  return r6 == -EAFNOSUPPORT || r6 == -EADDRNOTAVAIL ? 0 : r6;
+}
+
 static int
 listen_everywhere (struct server *srv, char *why)
 {
@@ -305,6 +321,8 @@ listen_everywhere (struct server *srv, char *why)
   struct fp_addr any = { .port = FP_DEFAULT_PORT, .host = "::" };
   int r;
 
+  if (o->nr_listen == 0 && o->tls.mode != FP_TLS_REQUIRE && !o->insecure)
+    return listen_here (srv, why);
   for (unsigned i = 0; i < o->nr_listen; i++) {
     r = listener_open (srv, &o->listen[i], why);
     if (r < 0)

@@ -194,6 +194,8 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
   argv[n++] = (char *) "127.0.0.1:0";
   if (bench_rdma_address (b->donor_rdma)) {
     snprintf (listen_rdma, sizeof listen_rdma, "%s:0", b->donor_rdma);
+    /* What is there is of no use to anybody, and soon gone. */
+    argv[n++] = (char *) "--insecure";
     argv[n++] = (char *) "--listen";
     argv[n++] = listen_rdma;
   }

@@ -104,6 +104,8 @@ print_server (const char *addr, const struct fp_stat_reply *s,
     printf (", %" PRIu64 " slabs not populated yet", s->unpopulated);
   printf ("; offers %s%s\n", transports (h->transports, set),
           s->stopping ? "; STOPPING" : "");
+  if (s->insecure)
+    printf ("  INSECURE: without TLS, whoever can reach it may use it\n");
   if (s->pressed)
     printf ("  PRESSED: its host is short of memory, it lends nothing now; "
             "%" PRIu64 " slabs asked back\n",
@@ -152,6 +154,7 @@ server_to_json (const char *addr, const struct fp_stat_reply *s,
   json_add_num (o, "lease_ms", h->lease_ms);
   json_add_bool (o, "stopping", s->stopping);
   json_add_bool (o, "pressed", s->pressed);
+  json_add_bool (o, "insecure", s->insecure);
   json_add_num (o, "slabs_wanted", s->wanted);
   json_add_num (o, "slabs_returned", s->returned);
   for (i = 0; i < s->nr_sessions; i++) {

@@ -265,3 +265,31 @@ fp_addr_from_sockaddr (struct fp_addr *out, const struct sockaddr *sa,
   *out = addr;
   return 0;
 }
+
+static bool
+is_loopback_v4 (const void *addr)
+{
+  return *(const uint8_t *) addr == IN_LOOPBACKNET;
+}
+
+bool
+fp_sockaddr_is_local (const struct sockaddr *sa)
+{
+  struct sockaddr_in in;
+  struct sockaddr_in6 in6;
+
+  switch (sa->sa_family) {
+  case AF_UNIX:
+    return true;
+  case AF_INET:
+    memcpy (&in, sa, sizeof in);
+    return is_loopback_v4 (&in.sin_addr);
+  case AF_INET6:
+    memcpy (&in6, sa, sizeof in6);
+    if (IN6_IS_ADDR_V4MAPPED (&in6.sin6_addr))
+      return is_loopback_v4 (in6.sin6_addr.s6_addr + 12);
+    return IN6_IS_ADDR_LOOPBACK (&in6.sin6_addr);
+  default:
+    return false;
+  }
+}

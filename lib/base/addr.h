@@ -65,4 +65,9 @@ int fp_addr_resolve (const struct fp_addr *addr, struct fp_sockaddrs *out,
 int fp_addr_from_sockaddr (struct fp_addr *out, const struct sockaddr *sa,
                            socklen_t len);
 
+/* What is said there stays on this machine: a Unix socket, 127.0.0.0/8 (also
+ * as IPv6 has it) or ::1.
+ */
+bool fp_sockaddr_is_local (const struct sockaddr *sa);
+
 #endif /* FP_ADDR_H */

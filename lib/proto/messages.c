@@ -380,6 +380,7 @@ fp_enc_stat_reply (struct fp_writer *w, const struct fp_stat_reply *m)
   fp_put_u64 (w, m->uptime_s);
   fp_put_bool (w, m->stopping);
   fp_put_bool (w, m->pressed);
+  fp_put_bool (w, m->insecure);
   fp_put_u64 (w, m->wanted);
   fp_put_u64 (w, m->returned);
   fp_put_u32 (w, m->nr_all);
@@ -412,6 +413,7 @@ fp_dec_stat_reply (struct fp_reader *r, struct fp_stat_reply *m)
   m->uptime_s = fp_get_u64 (r);
   m->stopping = fp_get_bool (r);
   m->pressed = fp_get_bool (r);
+  m->insecure = fp_get_bool (r);
   m->wanted = fp_get_u64 (r);
   m->returned = fp_get_u64 (r);
   m->nr_all = fp_get_u32 (r);

@@ -300,6 +300,7 @@ struct fp_stat_reply { /* the request is empty */
   uint64_t uptime_s;
   bool stopping;
   bool pressed;         /* its host is short of memory: it lends nothing now */
+  bool insecure;        /* other machines may come to it without TLS */
   uint64_t wanted;      /* slabs that it asks back, of all clients */
   uint64_t returned;    /* to its host because of that, since it started */
   uint32_t nr_sessions; /* listed here, FP_MAX_SESSIONS_LISTED at most */

@@ -147,6 +147,7 @@ connect_one (struct fp_ctl *c, const struct sockaddr *sa, socklen_t len,
     break;
   }
   c->fd = fd;
+  c->is_local = fp_sockaddr_is_local (sa);
   fd = -1;
   return 0;
 }

@@ -48,7 +48,9 @@ void fp_ctl_hang_up (struct fp_ctl *c);
  */
 int fp_ctl_fd (const struct fp_ctl *c);
 bool fp_ctl_is_unix (const struct fp_ctl *c);
-/* "tls", "unix", or "plain": who is on the way can read and change it. */
+/* "tls"; "local": it does not leave this machine; or "insecure": who is on the
+ * way can read and change it.
+ */
 const char *fp_ctl_secured (const struct fp_ctl *c);
 const char *fp_ctl_why (const struct fp_ctl *c);
 

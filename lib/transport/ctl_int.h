@@ -20,6 +20,7 @@ struct fp_ctl {
   int fd;
   struct fp_tls_session *tls; /* NULL: in clear */
   bool is_unix;
+  bool is_local; /* what is said does not leave this machine */
   bool broken;
   bool passes_fds; /* the volume was opened for shm */
   uint32_t sequence;

@@ -81,5 +81,5 @@ fp_ctl_steal_tls (struct fp_ctl *c)
 const char *
 fp_ctl_secured (const struct fp_ctl *c)
 {
-  return c->tls != NULL ? "tls" : c->is_unix ? "unix" : "plain";
+  return c->tls != NULL ? "tls" : c->is_local ? "local" : "insecure";
 }

@@ -404,7 +404,7 @@ struct fp_server_status {
   char name[FP_NAME_MAX + 1];
   enum fp_server_state state;
   unsigned transport;  /* one bit, 0 when never connected */
-  const char *control; /* "tls", "unix" or "plain"; NULL: likewise */
+  const char *control; /* as fp_ctl_secured says; NULL: likewise */
   uint64_t slabs_total, slabs_free; /* as it last said */
   uint64_t pieces;                  /* of this volume there */
   uint64_t reconnects;

@@ -25,7 +25,7 @@ mib=128
 
 for name in a b; do
     start test -s "$tmp/$name.addr" -- farpage-memserver \
-        --size $((mib * 4 * ${#transports[@]}))M --slab 16M --reserve 0 --listen "$address:0" \
+        --size $((mib * 4 * ${#transports[@]}))M --slab 16M --reserve 0 --insecure --listen "$address:0" \
         --listen "unix:$tmp/$name.usock" --address-file "$tmp/$name.addr"
 done
 

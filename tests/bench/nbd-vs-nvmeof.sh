@@ -21,7 +21,7 @@ mib=256
 modprobe nbd
 nvmeof_up "$addr" $mib
 
-start test -s "$tmp/addr" -- farpage-memserver --size ${mib}M --slab 64M --listen "$addr:0" \
+start test -s "$tmp/addr" -- farpage-memserver --size ${mib}M --slab 64M --insecure --listen "$addr:0" \
     --address-file "$tmp/addr"
 nbd=$(farpage attach server="$(head -n 1 "$tmp/addr")" size=${mib}M \
     transport=rdma 2>"$tmp/attach") || { cat "$tmp/attach" >&2; exit 1; }

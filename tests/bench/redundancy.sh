@@ -29,7 +29,7 @@ serve ()
     if [ "$transport" = shm ]; then listen=unix:$tmp/$name.usock; fi
     rm -f "$tmp/$name.addr"
     start test -s "$tmp/$name.addr" -- farpage-memserver --size $((mib + 64))M --slab 16M \
-        --reserve 0 --listen "${addr[$name]:-$listen}" --address-file "$tmp/$name.addr"
+        --reserve 0 --insecure --listen "${addr[$name]:-$listen}" --address-file "$tmp/$name.addr"
     pid[$name]=$!
     addr[$name]=$(grep "^${listen%:0}" "$tmp/$name.addr")
     until populated "${addr[$name]}" >/dev/null 2>&1; do sleep 0.2; done

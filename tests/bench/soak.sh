@@ -63,7 +63,7 @@ serve ()
 {
     local name=$1 args=() i until=$((SECONDS + 30))
     if [ "$name" = c ]; then args=(--backing "$backing/c"); fi
-    farpage-memserver --size $((2 * mib))M --slab 2M --reserve 0 \
+    farpage-memserver --size $((2 * mib))M --slab 2M --reserve 0 --insecure \
         --listen "${listen[$name]:-$address:0}" --listen "unix:$tmp/$name.usock" \
         --address-file "$tmp/$name.addr" "${args[@]}" >>"$tmp/$name.log" 2>&1 &
     pid[$name]=$!

@@ -26,7 +26,7 @@ modprobe nbd max_part=0
 nvmeof_up "$addr" "$touched"
 mkswap "$nvme_device" >"$tmp/mkswap" 2>&1 || { cat "$tmp/mkswap" >&2; exit 1; }
 
-start test -s "$tmp/addr" -- farpage-memserver --size $(((touched + 127) / 64 * 64))M --slab 64M --listen "$addr:0" \
+start test -s "$tmp/addr" -- farpage-memserver --size $(((touched + 127) / 64 * 64))M --slab 64M --insecure --listen "$addr:0" \
     --address-file "$tmp/addr"
 nbd=$(farpage attach --swap server="$(head -n 1 "$tmp/addr")" \
     size="${touched}M" transport=rdma 2>"$tmp/attach") ||

@@ -46,7 +46,8 @@ fuzz_seed (unsigned nr, uint8_t *out)
      "listen = unix:/run/m.sock\nreserve = 1G\nhugepages = auto\nnuma = 0\n"
      "lease = 30\nlog-level = debug\npidfile = /run/m.pid\n"
      "address-file = /run/m.addr\n"),
-    "size=1M\nslab=64K\nbacking=/dev/shm/farpage\nhugepages=off\n",
+    "size=1M\nslab=64K\nbacking=/dev/shm/farpage\nhugepages=off\n"
+    "insecure=true\ntls=off\n",
     "size=1M\nbacking=fdstore:\n[section]\nslab=1M\n",
     "size = 8E\nslab = 64K\n",
     "config = other\n",

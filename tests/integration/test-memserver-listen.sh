@@ -10,7 +10,7 @@
 
 serve 20 1
 port=${tcp##*:}
-common=(--size 1M --slab 1M --reserve 0 --log-level error)
+common=(--size 1M --slab 1M --reserve 0 --log-level error --insecure)
 
 # refused TEXT ADDR...: no server, and that is what it says about it.
 refused ()

@@ -50,7 +50,7 @@ server ()
 {
     local i=$1
     shift
-    set -- farpage-memserver --size 16M --slab 1M --lease "${lease:-3}" --hugepages off "$@"
+    set -- farpage-memserver --insecure --size 16M --slab 1M --lease "${lease:-3}" --hugepages off "$@"
     if [ "$hosts" ]; then exec "${own_host[@]}" "$tmp/host$i" "$@" --reserve 64M; fi
     exec "$@" --reserve 0
 }

@@ -169,7 +169,7 @@ says 'does not speak TLS .*and tls=require' farpage servers "$plain" "tls-psk=$t
 says 'does not speak TLS .*and tls=require' probe "$plain" tls=require "tls-psk=$tmp/key"
 # Who takes both gets on without, and it is shown.
 random_ops both "$plain" transport=tcp tls=on "tls-psk=$tmp/key"
-grep -q 'up over tcp, control plain' "$tmp/both.said" || fail "status: $(cat "$tmp/both.said")"
+grep -q 'up over tcp, control local' "$tmp/both.said" || fail "status: $(cat "$tmp/both.said")"
 start_memserver mixed --size 64M --slab 4M --reserve 0 --tls on --tls-psk "$tmp/key"
 mixed=$(cat "$tmp/mixed.addr")
 farpage servers "$mixed" >/dev/null || fail "--tls on, in clear"

@@ -188,13 +188,52 @@ test_from_sockaddr (void **state)
                     -EAFNOSUPPORT);
 }
 
+static void
+test_local (void **state)
+{
+  static const struct {
+    const char *addr;
+    bool local;
+  } cases[] = {
+    { "unix:/x", true },
+    { "127.0.0.1:1", true },
+    { "127.255.0.9:1", true },
+    { "[::1]:1", true },
+    { "[::ffff:127.0.0.1]:1", true },
+    { "[::ffff:10.0.0.1]:1", false },
+    { "10.0.0.1:1", false },
+    { "128.0.0.1:1", false },
+    { "0.0.0.0:1", false },
+    { "0.0.0.127:1", false },
+    { "[::]:1", false },
+    { "[fe80::1]:1", false },
+    { "[2001:db8::1]:1", false },
+    { "[7f00::1]:1", false },
+  };
+  static struct fp_sockaddrs list;
+  struct sockaddr other = { .sa_family = AF_NETLINK };
+
+  (void) state;
+  for (unsigned i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+    const char *why = NULL;
+    struct fp_addr a;
+
+    assert_int_equal (fp_addr_parse (&a, cases[i].addr, &why), 0);
+    assert_int_equal (fp_addr_resolve (&a, &list, &why), 0);
+    if (fp_sockaddr_is_local ((struct sockaddr *) &list.list[0].addr) !=
+        cases[i].local)
+      fail_msg ("%s", cases[i].addr);
+  }
+  assert_false (fp_sockaddr_is_local (&other));
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_table),         cmocka_unit_test (test_eq),
     cmocka_unit_test (test_wildcard),      cmocka_unit_test (test_resolve),
-    cmocka_unit_test (test_from_sockaddr),
+    cmocka_unit_test (test_from_sockaddr), cmocka_unit_test (test_local),
   };
 
   return RUN_TESTS (tests);

@@ -133,6 +133,21 @@ test_all_in_use (void **state)
   close (fd);
 }
 
+/* One of the addresses of a name is another machine's way in. */
+static void
+test_not_all_local (void **state)
+{
+  struct fp_addr name = { .host = "donor" };
+  char why[WHY_MAX] = "";
+
+  (void) state;
+  resolve_to (INADDR_LOOPBACK, 0);
+  resolve_to (0x0a000001, 0);
+  assert_int_equal (listener_open (&donor, &name, why), -EACCES);
+  assert_int_equal (donor.nr_listeners, 0);
+  assert_non_null (strstr (why, "--insecure"));
+}
+
 int
 main (void)
 {
@@ -140,6 +155,7 @@ main (void)
   const struct CMUnitTest tests[] = {
     TEST (test_some_in_use),
     TEST (test_all_in_use),
+    TEST (test_not_all_local),
   };
 
   return RUN_TESTS (tests);

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -62,6 +63,7 @@ test_defaults (void **state)
   assert_int_equal (o.log_level, FP_LOG_INFO);
   assert_false (o.reserve_given);
   assert_true (fp_name_ok (o.name));
+  assert_false (o.insecure);
   assert_string_equal (o.pidfile, "");
   assert_string_equal (o.address_file, "");
 }
@@ -150,6 +152,8 @@ test_refused (void **state)
     "--size 1G --listen unix:/s --listen unix:/s",
     "--size 1G extra",
     "--size 1G --config /no/such/file",
+    "--size 1G --insecure --insecure",
+    "--size 1G --insecure=yes",
   };
 
   (void) state;
@@ -184,6 +188,41 @@ test_any_port (void **state)
   assert_int_equal (o.nr_listen, 2);
 }
 
+/* Where without --insecure: docs/SECURITY.md. */
+static void
+test_may_listen (void **state)
+{
+  static const struct {
+    const char *args;
+    bool far;
+  } table[] = {
+    { "", false },
+    { "--tls off", false },
+    { "--insecure", true },
+    { "--tls-psk k", true },
+    { "--tls require --tls-certificates d", true },
+    { "--tls on --tls-psk k", false },
+    { "--tls off --tls-psk k", false },
+    { "--tls on --tls-psk k --insecure", true },
+  };
+  const struct sockaddr_in here = { .sin_family = AF_INET,
+                                    .sin_addr.s_addr = htonl (0x7f000001) };
+  const struct sockaddr_in there = { .sin_family = AF_INET,
+                                     .sin_addr.s_addr = htonl (0x0a000001) };
+
+  (void) state;
+  for (unsigned i = 0; i < sizeof table / sizeof table[0]; i++) {
+    char line[128];
+
+    snprintf (line, sizeof line, "--size 1G %s", table[i].args);
+    assert_int_equal (parse (line), 0);
+    assert_true (options_may_listen (&o, (const struct sockaddr *) &here));
+    if (options_may_listen (&o, (const struct sockaddr *) &there) !=
+        table[i].far)
+      fail_msg ("%s", line);
+  }
+}
+
 static void
 test_help (void **state)
 {
@@ -199,7 +238,7 @@ main (void)
     cmocka_unit_test (test_defaults),    cmocka_unit_test (test_all),
     cmocka_unit_test (test_words),       cmocka_unit_test (test_refused),
     cmocka_unit_test (test_many_listen), cmocka_unit_test (test_any_port),
-    cmocka_unit_test (test_help),
+    cmocka_unit_test (test_may_listen),  cmocka_unit_test (test_help),
   };
 
   return RUN_TESTS (tests);

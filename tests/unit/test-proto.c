@@ -110,6 +110,7 @@ static struct fp_stat_reply stat_reply = { .name = "donor-1",
                                            .uptime_s = 6,
                                            .stopping = true,
                                            .pressed = true,
+                                           .insecure = true,
                                            .wanted = 7,
                                            .returned = 8,
                                            .nr_sessions =
@@ -332,7 +333,7 @@ test_layout (void **state)
 static void
 test_version (void **state)
 {
-  static const uint64_t known = UINT64_C (0x11bd5d0265010643);
+  static const uint64_t known = UINT64_C (0xa36476b6c3b9c3a8);
   uint64_t sum = UINT64_C (0xcbf29ce484222325); /* FNV-1a */
   uint8_t buf[FP_BODY_MAX];
 
@@ -521,7 +522,7 @@ test_counts (void **state)
     { &messages[7], FP_MAX_GRANTS, 0 },
     { &messages[8], FP_MAX_GRANTS, 0 },
     { &messages[12], FP_MAX_SESSIONS_LISTED,
-      2 + strlen (stat_reply.name) + 16 + 9 * 8 + 2 + 4 },
+      2 + strlen (stat_reply.name) + 16 + 9 * 8 + 3 + 4 },
   };
   uint8_t buf[FP_BODY_MAX];
 

@@ -61,5 +61,5 @@ claim 0 "the recipes of README.md work" \
     "$build/run" bash -c "$in_guest" recipes "$(recipe donor)" "${recipes[@]}"
 claim_output '^all recipes done$' "all of them ran"
 claim_output '^data: 512 *M.*left by' "a volume with a name stays"
-claim_output '^ +server +donor.* up over rdma, control plain$' "over rdma"
+claim_output '^ +server +donor.* up over rdma, control insecure$' "over rdma"
 finish
