@@ -29,6 +29,7 @@ struct fp_fake_server {
   size_t length;
   uint64_t rkey;
   bool dead, hold, mapped;
+  int answer;
   struct fp_op_list held;
   struct fake_conn *conns;
 };
@@ -103,6 +104,8 @@ execute (struct fp_op *op)
 {
   struct fp_fake_server *s = ((struct fake_conn *) op->conn)->server;
 
+  if (s->answer != 0)
+    return s->answer;
   if (op->rkey != s->rkey || op->raddr < RADDR_BASE ||
       !fp_range_ok (op->raddr - RADDR_BASE, op->length, s->length))
     return -EPERM;
@@ -509,6 +512,13 @@ fp_fake_server_revoke (struct fp_fake_server *s)
 {
   FP_LOCK_SCOPE (&lock);
   s->rkey = next_rkey++;
+}
+
+void
+fp_fake_server_answer (struct fp_fake_server *s, int status)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->answer = status;
 }
 
 void

@@ -53,6 +53,11 @@ void fp_fake_server_map (struct fp_fake_server *s);
 /* Grants made so far open nothing any more. */
 void fp_fake_server_revoke (struct fp_fake_server *s);
 
+/* What it answers to each op from now on, on connections that stay: -errno, or
+ * 0: as it should.
+ */
+void fp_fake_server_answer (struct fp_fake_server *s, int status);
+
 /* Every connection breaks and its event fd becomes readable; conn_open is
  * refused until revive.
  */

@@ -163,6 +163,7 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
     LANE_LOCK_SCOPE (lane);
     assert (lane->conns[s].conn == NULL);
     lane->conns[s].conn = conn;
+    lane->conns[s].refused_ns = 0;
     lane->conns[s].flushed = lane->conns[s].written;
     if (lane->index == lane->v->p.lanes)
       fp_intent_opened (lane->v, s);

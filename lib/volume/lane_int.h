@@ -63,6 +63,7 @@ struct lane_conn {
   uint64_t flushed;     /* so many of them were followed by a READ */
   uint64_t flush_at;    /* somewhere it wrote */
   unsigned inflight;    /* fragments */
+  uint64_t refused_ns;  /* when a key was first refused on it; 0: never */
 
   /* lane_hedge.c: what is known of its reads. */
   uint64_t p99_ns;

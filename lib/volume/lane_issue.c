@@ -13,6 +13,8 @@
 
 #define SCAN_NS 10000000u      /* parked ios are looked at this often */
 #define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
+/* A server that ends a session closes its keys, then its connections. */
+#define ENDING_NS (10 * FP_NS_PER_MS)
 
 /* It may have reached some copies, and not others. */
 static void
@@ -165,6 +167,38 @@ has_other_copy (struct fp_lane *lane, const struct frag *f)
          !io->mover;
 }
 
+static bool
+is_refused (const struct frag *f)
+{
+  return f->op.status == -EPERM || f->op.status == -EACCES;
+}
+
+/* A key was refused on this connection just now, for the first time: the
+ * server may be about to end the session.
+ */
+static bool
+may_be_ending (struct lane_conn *lc)
+{
+  uint64_t now = fp_now_ns ();
+
+  if (lc->refused_ns == 0)
+    lc->refused_ns = now;
+  return now - lc->refused_ns < ENDING_NS;
+}
+
+/* f failed on a connection that is sound.  Is it done over?  Where there is no
+ * other copy, a key that is refused is waited for: the server may have ended
+ * the session, and its link may not have heard of it.  Anything else that goes
+ * wrong would go wrong again.
+ */
+static bool
+is_done_over (struct fp_lane *lane, const struct frag *f)
+{
+  if (is_refused (f) && may_be_ending (&lane->conns[f->server]))
+    return true;
+  return has_other_copy (lane, f) || (is_refused (f) && !f->io->mover);
+}
+
 static void
 unpark_all (struct fp_lane *lane)
 {
@@ -200,11 +234,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
   lane->conns[f->server].inflight--;
   fp_link_count (lane->v->links[f->server], f->op.kind, f->op.length, status);
   if (status < 0) {
-    /* A broken connection is mended by its link, and the io starts over.
-     * So it does when a key was refused: the server may have ended the
-     * session, and this link may not have heard of it yet.  Anything else
-     * that goes wrong on a sound connection would go wrong again.
-     */
+    /* A broken connection is mended by its link, and the io starts over. */
     if (head != NULL)
       lane_unsettle (lane, io);
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
@@ -214,13 +244,15 @@ frag_done (struct fp_lane *lane, struct frag *f)
       if (counts)
         io->redo = true;
     }
-    else if (status == -EPERM || status == -EACCES ||
-             has_other_copy (lane, f)) {
-      if (counts)
+    else if (counts) {
+      if (is_done_over (lane, f))
         io->redo = true;
+      else
+        io->status = -EIO;
     }
-    else if (counts)
-      io->status = -EIO;
+    else if (!is_refused (f)) {
+      (void) has_other_copy (lane, f);
+    }
     fp_link_poke (lane->v->links[f->server]);
     if (counts &&
         io->tail != FP_TAIL_NONE) { /* whose memory may be another's soon */

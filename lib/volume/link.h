@@ -106,6 +106,7 @@ struct fp_link_room {
   uint64_t wanted;   /* slabs of ours that it asked back, and still misses */
   unsigned pieces;   /* that wait for it */
   bool mute;         /* some were withdrawn, and it has said nothing since */
+  bool distrusted;   /* fp_link_distrust */
   uint64_t waits_ns; /* how long nothing has become of them */
   uint64_t held;     /* pieces that are here */
 };
@@ -149,8 +150,16 @@ void fp_link_cut (struct fp_link *l, unsigned ms);
  * now.
  */
 bool fp_link_abandon (struct fp_volume *v, uint64_t k);
-/* Likewise, if its piece has no live copy, and it is what is left of one that
- * was trimmed: its server was away then, or did not release it.
+/* Entry k, which is no live copy, has memory that cannot be used: it goes back
+ * to its server.
+ */
+void fp_link_discard (struct fp_volume *v, uint64_t k);
+/* That was so on a connection that is sound: for a while, or until it comes up
+ * again, no copy of what others have is made there.
+ */
+void fp_link_distrust (struct fp_link *l);
+/* As fp_link_abandon, if its piece has no live copy, and it is what is left of
+ * one that was trimmed: its server was away then, or did not release it.
  */
 void fp_link_tidy (struct fp_volume *v, uint64_t k);
 

@@ -71,6 +71,16 @@ fp_link_abandon (struct fp_volume *v, uint64_t k)
 }
 
 void
+fp_link_discard (struct fp_volume *v, uint64_t k)
+{
+  struct fp_pieces *t = v->pieces;
+
+  FP_LOCK_SCOPE (&v->lock);
+  if (!(fp_mirror_live (t, fp_piece_of (t, k)) >> fp_copy_of (t, k) & 1))
+    (void) abandon (v, &t->p[k]);
+}
+
+void
 fp_link_tidy (struct fp_volume *v, uint64_t k)
 {
   struct fp_pieces *t = v->pieces;

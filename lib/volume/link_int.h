@@ -111,6 +111,7 @@ struct fp_link {
   _Atomic uint64_t learn_until_ns;
   _Atomic uint64_t down_ns; /* when it was lost; 0: it is UP, or never was */
   _Atomic unsigned told;    /* so many servers; 0: not known */
+  _Atomic uint64_t distrust_ns; /* until then; 0: not */
 
   /* The thread's own. */
   struct fp_uuid client; /* what it is called in HELLO, each time */

@@ -11,6 +11,8 @@
 #include "base/checked.h"
 #include "volume/link_int.h"
 
+#define DISTRUST_MS 10000
+
 /* ---- what the manager does, which never waits ---- */
 
 static void
@@ -67,8 +69,15 @@ fp_link_room (struct fp_link *l, struct fp_link_room *room)
   room->pieces = l->nr_want + l->nr_batch;
   room->held = atomic_load (&l->pieces);
   room->mute = atomic_load (&l->mute);
+  room->distrusted = !fp_deadline_passed (atomic_load (&l->distrust_ns));
   room->waits_ns = room->pieces > 0 ? fp_now_ns () - l->progress_ns : 0;
   return l->state == FP_SERVER_UP;
+}
+
+void
+fp_link_distrust (struct fp_link *l)
+{
+  atomic_store (&l->distrust_ns, fp_deadline_in_ms (DISTRUST_MS));
 }
 
 void

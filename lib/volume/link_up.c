@@ -316,6 +316,7 @@ link_come_up (struct fp_link *l, char why[FP_WHY_MAX])
       l->reconnects++;
   }
   atomic_store (&l->down_ns, 0);
+  atomic_store (&l->distrust_ns, 0);
   fp_recorder_up (l->v, l->index, &l->s.hello.server, l->anew);
   l->anew = false;
   link_move (l, FP_SERVER_UP);

@@ -116,10 +116,10 @@ fp_manager_return (struct fp_volume *v, uint64_t i, unsigned server, int err)
 }
 
 /* How much room each server has that was not asked for this piece; 0: do not
- * ask.  Of those that are mute, or of the others.
+ * ask.  Of those that are mute, or of the others; trusted: of no other.
  */
 static void
-look_for_room (struct fp_volume *v, uint64_t tried, bool mute,
+look_for_room (struct fp_volume *v, uint64_t tried, bool mute, bool trusted,
                uint64_t room[FP_MAX_SERVERS])
 {
   bool scarce, any_spare = false, spare[FP_MAX_SERVERS] = { false };
@@ -132,7 +132,8 @@ look_for_room (struct fp_volume *v, uint64_t tried, bool mute,
     room[i] = 0;
     spare[i] = false;
     if (fp_volume_is_drained (v, i) || !fp_link_room (v->links[i], &l) ||
-        l.mute != mute || (tried & UINT64_C (1) << i) != 0)
+        l.mute != mute || (trusted && l.distrusted) ||
+        (tried & UINT64_C (1) << i) != 0)
       continue;
     FP_LOCK_SCOPE (&v->lock);
     l.free += v->claims[i];
@@ -222,7 +223,7 @@ fp_manager_has_room (struct fp_volume *v, uint64_t k)
 {
   uint64_t room[FP_MAX_SERVERS];
 
-  look_for_room (v, 0, false, room);
+  look_for_room (v, 0, false, true, room);
   return fp_manager_choose (v, k, room) >= 0;
 }
 
@@ -241,13 +242,15 @@ static int
 choose (struct fp_volume *v, uint64_t i)
 {
   uint64_t room[FP_MAX_SERVERS], tried = v->pieces->p[i].tried;
+  /* For a copy of what others have that can be waited for. */
+  bool trusted = !v->pieces->p[i].fresh;
   int s;
 
-  look_for_room (v, tried, false, room);
+  look_for_room (v, tried, false, trusted, room);
   s = fp_manager_choose (v, i, room);
   if (s >= 0)
     return s;
-  look_for_room (v, tried, true, room);
+  look_for_room (v, tried, true, trusted, room);
   return fp_manager_choose (v, i, room);
 }
 

@@ -84,6 +84,7 @@ struct fp_piece {
   _Atomic bool diverged;  /* of copy 0: mirror.h */
   _Atomic bool bad;       /* a live copy that cannot be used: mirror.h */
   _Atomic uint8_t record; /* recorder.c: what is to be recorded of it */
+  uint8_t failures;       /* rebuild.c: in a row, of its memory */
   uint32_t seen;          /* link: the last time its server listed it */
   uint32_t next_wanted;   /* manager.c, link_place.c: their queues */
   /* Of one that waits for memory: the server that was asked, + 1; or 0. */

@@ -89,6 +89,30 @@ make_live (struct fp_mover *m, uint64_t i, unsigned from, unsigned to,
   return 0;
 }
 
+/* So often before a copy gets other memory. */
+#define MOST_FAILURES 3
+
+/* Entry k was to be filled: what does that say of its memory?  If it cannot be
+ * written to, on a connection that is sound, it goes back.
+ */
+static void
+judge_memory (struct fp_mover *m, uint64_t k, int r)
+{
+  struct fp_volume *v = m->v;
+  struct fp_piece *p = &v->pieces->p[k];
+  struct fp_link *l = v->links[atomic_load (&p->server)];
+
+  if (r == 0)
+    p->failures = 0;
+  if (r != -ENOTCONN || fp_link_away_ms (l) > 0 ||
+      fp_piece_state (p) != FP_PIECE_READY || ++p->failures < MOST_FAILURES)
+    return;
+  p->failures = 0;
+  fp_link_distrust (l);
+  fp_link_discard (v, k);
+  fp_mirror_poke (v);
+}
+
 static int
 fill (struct fp_mover *m, uint64_t i, unsigned from, unsigned to)
 {
@@ -133,11 +157,14 @@ mover_rebuild_next (struct fp_mover *m)
 {
   unsigned from = 0, to = 0;
   uint64_t i = 0;
+  int r;
 
   if (!fp_volume_is_mirrored (m->v) || !most_endangered (m, &i, &from, &to))
     return false;
   m->rebuild_at = i + 1;
-  if (fill (m, i, from, to) < 0)
+  r = fill (m, i, from, to);
+  judge_memory (m, fp_mirror_entry (m->v->pieces, i, to), r);
+  if (r < 0)
     mover_pause (m, MOVER_FAILED_MS);
   return true;
 }
