@@ -72,7 +72,9 @@ void fp_lane_help (struct fp_lane *lane);
 
 /* A read of length bytes in one piece, at a linear address (stripe.h), that
  * goes to the server, whatever the written bits say, and is not counted: what
- * makes earlier writes of the same queue pair visible.
+ * makes earlier writes of the same queue pair visible.  Where there are
+ * several copies it is -EIO as soon as this one does not count any more, or
+ * its server is known to be away.
  */
 int fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
                        uint64_t at);

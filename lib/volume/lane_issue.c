@@ -414,6 +414,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
 
     if (left > io->length - io->issued)
       left = io->length - io->issued;
+    if (io->forced && io->hasty && !fp_mirror_counts (t, i))
+      return fail_io (io, -EIO);
     if (t->copies > 1 && io->target == NULL && !io->mover && !io->forced) {
       why = lane_issue_copies (lane, io, at, left);
       if (why != ISSUED)

@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "volume/backed.h"
 #include "volume/lane_int.h"
+#include "volume/mirror.h"
 #include "volume/stripe.h"
 
 #define DIRECT_TIMED 8  /* of so many copies one is timed */
@@ -382,6 +383,8 @@ fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
     .buf = buf,
     .forced = true,
     .linear = true,
+    /* Another copy has what this is for. */
+    .hasty = fp_volume_is_mirrored (lane->v),
     .start_ns = fp_now_ns (),
   };
 

@@ -76,7 +76,7 @@ fp_link_discard (struct fp_volume *v, uint64_t k)
   struct fp_pieces *t = v->pieces;
 
   FP_LOCK_SCOPE (&v->lock);
-  if (!(fp_mirror_live (t, fp_piece_of (t, k)) >> fp_copy_of (t, k) & 1))
+  if (!fp_mirror_counts (t, k))
     (void) abandon (v, &t->p[k]);
 }
 

@@ -69,6 +69,14 @@ fp_mirror_copy (struct fp_pieces *t, uint64_t i, unsigned copy)
   return &t->p[fp_mirror_entry (t, i, copy)];
 }
 
+/* Entry k is a copy that counts. */
+static inline bool
+fp_mirror_counts (const struct fp_pieces *t, uint64_t k)
+{
+  return t->copies == 1 ||
+         (fp_mirror_live (t, fp_piece_of (t, k)) >> fp_copy_of (t, k) & 1);
+}
+
 /* Any thread: piece i, which has no live copy, shall have memory. */
 void fp_mirror_want (struct fp_volume *v, uint64_t i);
 /* Whether it has it: then its copies are live, all zeros.  *err: why it will

@@ -286,10 +286,12 @@ fp_volume_drain_piece (struct fp_volume *v, struct fp_piece *p)
  * that wrote makes one small READ.
  */
 static bool
-is_on (struct fp_piece *p, unsigned server)
+is_on (struct fp_volume *v, uint64_t k, unsigned server)
 {
-  return fp_piece_state (p) == FP_PIECE_READY &&
-         atomic_load (&p->server) == server;
+  struct fp_pieces *t = v->pieces;
+
+  return fp_piece_state (&t->p[k]) == FP_PIECE_READY &&
+         atomic_load (&t->p[k].server) == server && fp_mirror_counts (t, k);
 }
 
 /* Somewhere to read on that server: near *at if that piece still is there,
@@ -300,26 +302,42 @@ place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
 {
   struct fp_pieces *t = v->pieces;
 
-  if (is_on (&t->p[*at >> t->shift], server))
+  if (is_on (v, *at >> t->shift, server))
     return true;
-  for (uint64_t i = 0; i < t->all; i++) {
-    if (is_on (&t->p[i], server)) {
-      *at = i << t->shift;
+  for (uint64_t k = 0; k < t->all; k++) {
+    if (is_on (v, k, server)) {
+      *at = k << t->shift;
       return true;
     }
   }
   return false; /* then nothing that was written is left there */
 }
 
-/* It is a copy that counts, and there. */
-static bool
-is_on_live (struct fp_volume *v, uint64_t at)
+/* What this lane wrote to that server.  If that has died others have it; and
+ * one copy there may have died alone.
+ */
+static int
+flush_queue (struct fp_lane *lane, unsigned server)
 {
-  struct fp_pieces *t = v->pieces;
-  uint64_t k = at >> t->shift;
+  struct fp_volume *v = fp_lane_volume (lane);
+  uint64_t deadline = fp_deadline_in_ms (2 * v->p.timeout_ms);
+  int r = 0;
 
-  return fp_piece_state (&t->p[k]) == FP_PIECE_READY &&
-         (fp_mirror_live (t, fp_piece_of (t, k)) >> fp_copy_of (t, k) & 1);
+  for (;;) {
+    unsigned char byte;
+    uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
+
+    if (mark == 0 || !place_to_read (v, server, &at))
+      return 0;
+    if (r < 0 && fp_deadline_passed (deadline))
+      return r;
+    r = fp_lane_sync_read (lane, &byte, 1, at);
+    if (r == 0)
+      fp_lane_flushed (lane, server, mark);
+    if (r == 0 || !fp_volume_is_mirrored (v) ||
+        is_on (v, at >> v->pieces->shift, server))
+      return r;
+  }
 }
 
 int
@@ -343,21 +361,9 @@ fp_lane_remote_flush (struct fp_lane *lane)
     return -EIO;
   for (unsigned i = 0; i < v->p.lanes; i++) {
     for (unsigned s = 0; s < v->nr_links; s++) {
-      unsigned char byte;
-      uint64_t at, mark;
-      int r;
+      int r = flush_queue (v->lanes[i], s);
 
-      mark = fp_lane_unflushed (v->lanes[i], s, &at);
-      if (mark == 0 || !place_to_read (v, s, &at))
-        continue;
-      r = fp_lane_sync_read (v->lanes[i], &byte, 1, at);
-      /* Then others have it. */
-      if (r < 0 && fp_volume_is_mirrored (v) && !is_on_live (v, at))
-        continue;
-      if (r < 0)
-        result = r;
-      else
-        fp_lane_flushed (v->lanes[i], s, mark);
+      result = r < 0 ? r : result;
     }
   }
   return result;

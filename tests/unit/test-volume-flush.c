@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-volume-flush.c - a flush, which reads from each server that was written
+ * to: one that dies meanwhile is waited for until it is known that it has, and
+ * not for the whole timeout, as another one has what was written.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "volume-fixture.h"
+
+#define PIECES COPIES_PIECES
+#define TIMEOUT_MS 2000u
+
+static int
+setup (void **state)
+{
+  int r = copies_setup (state);
+
+  copies_timeout_ms = TIMEOUT_MS;
+  nr_named = 2;
+  return r;
+}
+
+static void
+fill (unsigned char byte)
+{
+  for (uint64_t i = 0; i < PIECES; i++)
+    assert_int_equal (put (i, (unsigned char) (byte + i)), 0);
+}
+
+static void
+holds (unsigned char byte)
+{
+  for (uint64_t i = 0; i < PIECES; i++)
+    assert_int_equal (get (i), (unsigned char) (byte + i));
+}
+
+static struct fp_fake_server *
+data (unsigned s)
+{
+  return fake_server_data (servers[s]);
+}
+
+struct flush {
+  struct fp_thread thread;
+  int result;
+  uint64_t ns;
+};
+
+static void
+flush (void *arg)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  struct flush *f = arg;
+  uint64_t start = fp_now_ns ();
+
+  f->result = fp_lane_flush (lane);
+  f->ns = fp_now_ns () - start;
+  fp_volume_lane_put (lane);
+}
+
+static void
+begin (struct flush *f)
+{
+  assert_int_equal (fp_thread_create (&f->thread, "flush", flush, f), 0);
+}
+
+/* It did not fail, nor take so long. */
+static void
+must_end (struct flush *f, unsigned ms)
+{
+  assert_int_equal (fp_thread_join (&f->thread), 0);
+  assert_int_equal (f->result, 0);
+  assert_in_range (f->ns / FP_NS_PER_MS, 0, ms);
+}
+
+static void
+await_held (unsigned s)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+
+  while (fp_fake_server_held (data (s)) == 0) {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (1);
+  }
+}
+
+static void
+attach_and_fill (void)
+{
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+}
+
+static void
+test_all_are_read (void **state)
+{
+  struct flush f;
+
+  (void) state;
+  attach_and_fill ();
+  for (unsigned s = 0; s < 2; s++) {
+    fill (2);
+    fp_fake_server_hold (data (s), true);
+    begin (&f);
+    await_held (s);
+    fp_fake_server_hold (data (s), false);
+    assert_true (fp_fake_server_release (data (s), 0, 0));
+    must_end (&f, TIMEOUT_MS);
+  }
+  /* There is nothing to flush now. */
+  for (unsigned s = 0; s < 2; s++)
+    fp_fake_server_hold (data (s), true);
+  begin (&f);
+  must_end (&f, TIMEOUT_MS);
+  for (unsigned s = 0; s < 2; s++)
+    fp_fake_server_hold (data (s), false);
+}
+
+/* It is killed: every connection to it ends. */
+static void
+test_server_dies (void **state)
+{
+  struct flush f;
+
+  (void) state;
+  attach_and_fill ();
+  fp_fake_server_hold (data (1), true);
+  begin (&f);
+  await_held (1);
+  fake_server_cut (servers[1]);
+  must_end (&f, TIMEOUT_MS / 4);
+  fp_fake_server_hold (data (1), false);
+  holds (1);
+  begin (&f);
+  must_end (&f, TIMEOUT_MS / 4);
+  fake_server_revive (servers[1]);
+  await_whole ();
+}
+
+/* It is stopped: who waits for an answer does so for 3/8 of the timeout, and
+ * then it takes 1/16 until it is left behind.
+ */
+static void
+test_server_is_silent (void **state)
+{
+  struct flush f;
+
+  (void) state;
+  attach_and_fill ();
+  fp_fake_server_hold (data (1), true);
+  fake_server_silence (servers[1], FAKE_DEAF, 0);
+  begin (&f);
+  must_end (&f, TIMEOUT_MS / 4 * 3);
+  begin (&f);
+  must_end (&f, TIMEOUT_MS / 4);
+  holds (1);
+  fake_server_silence (servers[1], FAKE_SPEAKS, 0);
+  fp_fake_server_hold (data (1), false);
+  await_whole ();
+}
+
+/* It answers, and always with an error. */
+static void
+test_server_refuses (void **state)
+{
+  struct flush f;
+
+  (void) state;
+  attach_and_fill ();
+  fp_fake_server_answer (data (1), -EPERM);
+  begin (&f);
+  must_end (&f, TIMEOUT_MS / 4);
+  fp_fake_server_answer (data (1), 0);
+  holds (1);
+}
+
+/* There is no other: it is waited for, and then it is an error. */
+static void
+test_one_copy (void **state)
+{
+  struct flush f;
+
+  (void) state;
+  nr_copies = nr_named = 1;
+  copies_timeout_ms = 400;
+  attach_and_fill ();
+  fp_fake_server_hold (data (0), true);
+  begin (&f);
+  await_held (0);
+  fake_server_cut (servers[0]);
+  assert_int_equal (fp_thread_join (&f.thread), 0);
+  assert_int_equal (f.result, -EIO);
+  assert_true (f.ns >= 300 * FP_NS_PER_MS);
+  fp_fake_server_hold (data (0), false);
+  fake_server_revive (servers[0]);
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, fixture_down)
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST (test_all_are_read),     TEST (test_server_dies),
+    TEST (test_server_is_silent), TEST (test_server_refuses),
+    TEST (test_one_copy),
+  };
+
+  return fixture_run_side_by_side (tests, sizeof tests / sizeof tests[0]);
+}
