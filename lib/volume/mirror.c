@@ -406,6 +406,18 @@ is_reserved (struct fp_pieces *t, uint64_t i)
   return true;
 }
 
+/* It has all of its copies, and whoever comes next believes them. */
+static bool
+is_whole (struct fp_volume *v, uint64_t i, uint8_t live)
+{
+  if (live != fp_mirror_all (v->pieces))
+    return false;
+  for (unsigned c = 0; c < v->pieces->copies; c++)
+    if (!fp_recorder_has_live (v, fp_mirror_entry (v->pieces, i, c)))
+      return false;
+  return true;
+}
+
 void
 fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s)
 {
@@ -417,7 +429,7 @@ fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s)
 
     s->allocated += live != 0 || is_reserved (t, i);
     s->lost += live != 0 && is_lost (t, i, live);
-    if (live == 0 || live == fp_mirror_all (t))
+    if (live == 0 || is_whole (v, i, live))
       continue;
     s->degraded++;
     for (unsigned c = 0; c < t->copies; c++) {

@@ -123,8 +123,11 @@ int fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in,
 struct fp_mirror_status {
   uint64_t allocated; /* pieces that have memory */
   uint64_t lost;      /* pieces that no server has any more */
-  uint64_t degraded;  /* pieces with fewer live copies than they should have */
-  uint64_t missing;   /* bytes that are to be copied for that */
+  /* Pieces with fewer live copies than they should have, or of which that is
+   * not recorded yet.
+   */
+  uint64_t degraded;
+  uint64_t missing; /* bytes that are to be copied for that */
 };
 void fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s);
 

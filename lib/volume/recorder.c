@@ -189,6 +189,23 @@ fp_recorder_may_exist (struct fp_volume *v, uint64_t i)
   return atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
 }
 
+bool
+fp_recorder_has_live (struct fp_volume *v, uint64_t k)
+{
+  struct fp_piece *p = &v->pieces->p[k];
+
+  switch (atomic_load (&p->record)) {
+  case RECORD_LIVE:
+  case RECORD_DROP:
+    return false;
+  case RECORD_NOTHING:
+    /* What is shut may be about to be live no more: it is trimmed. */
+    return fp_piece_state (p) == FP_PIECE_BUSY || fp_recorder_may_exist (v, k);
+  default:
+    return true;
+  }
+}
+
 /* ---- asking ---- */
 
 uint64_t

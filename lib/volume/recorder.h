@@ -94,6 +94,8 @@ void fp_recorder_drop (struct fp_volume *v, uint64_t k);
 void fp_recorder_live (struct fp_volume *v, uint64_t k);
 /* Something is to be recorded of entry k. */
 bool fp_recorder_is_due (struct fp_volume *v, uint64_t k);
+/* Of entry k, which is a live copy: that is recorded, and stays so. */
+bool fp_recorder_has_live (struct fp_volume *v, uint64_t k);
 /* Nothing is to be recorded of entry k, which nobody else can get at;
  * -ETIMEDOUT.
  */

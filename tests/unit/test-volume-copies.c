@@ -134,6 +134,45 @@ test_stale (void **state)
   holds (2);
 }
 
+static bool
+all_are_live (void)
+{
+  for (uint64_t i = 0; i < PIECES; i++)
+    if (fp_mirror_live (v->pieces, i) != fp_mirror_all (v->pieces))
+      return false;
+  return true;
+}
+
+/* It is whole when whoever comes next would find it so. */
+static void
+test_whole_when_recorded (void **state)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_volume_status s;
+
+  (void) state;
+  nr_named = 2;
+  copies_timeout_ms = 4000;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  fake_server_cut (servers[1]);
+  fill (2);
+  for (unsigned n = 0; n < 2; n++)
+    fake_server_silence (servers[n], FAKE_DEAF, FP_MSG_MAP);
+  fake_server_revive (servers[1]);
+  while (!all_are_live ()) {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (1);
+  }
+  pause_ms (20);
+  fp_volume_status (v, &s);
+  assert_int_equal (s.pieces_degraded, PIECES);
+  assert_int_equal (s.bytes_to_rebuild, 0);
+  for (unsigned n = 0; n < 2; n++)
+    fake_server_silence (servers[n], FAKE_SPEAKS, 0);
+  await_whole ();
+}
+
 /* With three copies two may die at once: so two, or one that is to leave, may
  * have gone on without the others.
  */
@@ -482,6 +521,7 @@ main (void)
     TEST (test_one_dies),
     TEST (test_client_dies),
     TEST (test_stale),
+    TEST (test_whole_when_recorded),
     TEST (test_left_behind),
     TEST (test_forgets_while_away),
     TEST (test_all_die),
