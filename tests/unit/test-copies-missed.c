@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-copies-missed.c - a write that is in one copy and not in the other: it
+ * is made up for, is no difference to who compares them, and both say that
+ * they may differ, for as long as that lasts.
+ *
+ * Nobody but the test collects on its lane: what it has begun stays as it is.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "base/tsan.h"
+#include "volume/check.h" /* these before `v`, which would be shadowed */
+#include "volume/intent.h"
+#include "volume-fixture.h"
+
+#define SLAB COPIES_SLAB
+#define REGION (64 * 1024)
+#define IO 4096u
+#define AT (3 * REGION)    /* where it is written, in piece 0 */
+#define OTHER (5 * REGION) /* somewhere else */
+#define NEVER 100000
+
+static struct fp_lane *lane;
+static unsigned quiet_ms;
+
+static int
+setup (void **state)
+{
+  int r = copies_setup (state);
+
+  nr_named = 2;
+  copies_timeout_ms = 20000;
+  quiet_ms = NEVER;
+  return r;
+}
+
+static void
+attach (void)
+{
+  struct fp_volume_params p;
+
+  copies_params (&p);
+  p.size = COPIES_SIZE;
+  p.quiet_ms = quiet_ms;
+  must (fixture_start (&p));
+  lane = fp_volume_lane_get (v);
+  fp_volume_lane_put (lane);
+}
+
+static int
+write_at (uint64_t in, unsigned char byte)
+{
+  unsigned char bytes[IO];
+
+  memset (bytes, byte, sizeof bytes);
+  return fp_lane_write (lane, bytes, sizeof bytes, in);
+}
+
+/* Of copy c of piece 0. */
+static struct fp_fake_server *
+server_of (unsigned c)
+{
+  unsigned s = atomic_load (&fp_mirror_copy (v->pieces, 0, c)->server);
+
+  return fake_server_data (servers[s]);
+}
+
+static unsigned char
+byte_of (unsigned c, uint64_t in)
+{
+  const struct fp_piece *p = fp_mirror_copy (v->pieces, 0, c);
+  unsigned char it;
+
+  /* A server's memory is anybody's who has the key. */
+  fp_tsan_read_while_written_begin ();
+  it = fp_fake_server_memory (
+      server_of (c))[p->copy.slab * (SLAB + FP_TAIL_SIZE) + in];
+  fp_tsan_read_while_written_end ();
+  return it;
+}
+
+static bool
+says (unsigned c, uint64_t in)
+{
+  return byte_of (c, SLAB + in / REGION) != 0;
+}
+
+/* ---- a write, step by step ---- */
+
+struct writing {
+  struct fp_io io;
+  unsigned char bytes[IO];
+  bool done;
+};
+
+static void
+collect (void)
+{
+  struct fp_io *next;
+
+  for (struct fp_io *io = fp_lane_poll (lane, false); io != NULL; io = next) {
+    next = io->next;
+    ((struct writing *) io)->done = true;
+  }
+}
+
+static void
+begin (struct writing *w, uint64_t in, unsigned char byte)
+{
+  *w = (struct writing) {
+    .io = { .kind = FP_IO_WRITE, .length = IO, .offset = in, .buf = w->bytes }
+  };
+  memset (w->bytes, byte, sizeof w->bytes);
+  fp_lane_submit (lane, &w->io);
+  collect ();
+}
+
+static void
+finish (struct writing *w)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+
+  while (!w->done) {
+    assert_false (fp_deadline_passed (end));
+    collect ();
+  }
+  assert_int_equal (w->io.status, 0);
+}
+
+/* It is in copy 0, and on its way to copy 1, whose server holds it. */
+static void
+begin_held (struct writing *w, uint64_t in, unsigned char byte)
+{
+  for (unsigned n = 0; n < 100; n++) {
+    /* Both say so already, unless that is cleared just now. */
+    assert_int_equal (write_at (in, (unsigned char) (byte - 1)), 0);
+    fp_fake_server_hold (server_of (1), true);
+    begin (w, in, byte);
+    for (unsigned k = 0; k < 10 && byte_of (0, in) != byte; k++) {
+      pause_ms (1);
+      collect ();
+    }
+    if (byte_of (0, in) == byte)
+      break;
+    fp_fake_server_hold (server_of (1), false);
+    while (fp_fake_server_release (server_of (1), 0, 0))
+      ;
+    finish (w);
+  }
+  assert_int_equal (byte_of (0, in), byte);
+  assert_int_not_equal (byte_of (1, in), byte);
+  collect ();
+}
+
+/* And now it is to be done over, as soon as anybody collects. */
+static void
+fail_one (void)
+{
+  assert_true (fp_fake_server_release (server_of (1), 0, -EPERM));
+  collect ();
+  fp_fake_server_hold (server_of (1), false);
+}
+
+/* ---- what was missed is copied ---- */
+
+static void
+await_byte (unsigned c, uint64_t in, unsigned char byte)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+
+  while (byte_of (c, in) != byte) {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (1);
+  }
+}
+
+/* Copy 1 has a write that copy 0 does not have yet, and is made anew from that
+ * meanwhile: what it gets there is older than what it had, so it gets it once
+ * more when the write is over.
+ */
+static void
+test_made_anew_meanwhile (void **state)
+{
+  struct writing w, bad;
+  struct fp_fake_server *first;
+
+  (void) state;
+  attach ();
+  assert_int_equal (write_at (AT, 1), 0);
+  assert_int_equal (write_at (OTHER, 1), 0);
+  first = server_of (0);
+  fp_fake_server_hold (first, true);
+  begin (&w, AT, 2);
+  await_byte (1, AT, 2);
+  collect ();
+  assert_int_equal (fp_fake_server_held (first), 1);
+  fp_fake_server_hold (first, false);
+  /* Its server answers another write with an error. */
+  fp_fake_server_hold (server_of (1), true);
+  begin (&bad, OTHER, 2);
+  assert_true (fp_fake_server_release (server_of (1), 0, -EREMOTEIO));
+  collect ();
+  fp_fake_server_hold (server_of (1), false);
+  finish (&bad);
+  /* It is left behind, and cannot come back while the other is used. */
+  await_byte (1, AT, 1);
+  assert_true (fp_fake_server_release (first, 0, 0));
+  finish (&w);
+  await_whole ();
+  for (unsigned c = 0; c < 2; c++) {
+    assert_int_equal (byte_of (c, AT), 2);
+    assert_int_equal (byte_of (c, OTHER), 2);
+  }
+}
+
+/* ---- what is not over is no difference, and is said ---- */
+
+static void
+check_waits (struct writing *w)
+{
+  struct fp_check_status s;
+  uint64_t end = fp_deadline_in_ms (20000);
+
+  assert_int_equal (byte_of (0, AT), 9);
+  assert_int_equal (byte_of (1, AT), 8);
+  assert_int_equal (fp_volume_check (v, false, 0, why), 0);
+  pause_ms (200);
+  finish (w);
+  do {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (1);
+    fp_check_status (v->check, &s);
+  } while (s.state == FP_CHECK_RUNNING);
+  assert_int_equal (s.state, FP_CHECK_DONE);
+  assert_int_equal (s.differ, 0);
+  assert_int_equal (s.skipped, 0);
+  assert_int_equal (atomic_load (&v->unsettled), 0);
+  for (unsigned c = 0; c < 2; c++)
+    assert_int_equal (byte_of (c, AT), 9);
+}
+
+static void
+test_failed_is_no_difference (void **state)
+{
+  struct writing w;
+
+  (void) state;
+  attach ();
+  begin_held (&w, AT, 9);
+  fail_one ();
+  check_waits (&w);
+}
+
+/* It could not be sent to one of them. */
+static void
+test_not_sent_is_no_difference (void **state)
+{
+  struct writing w;
+
+  (void) state;
+  attach ();
+  assert_int_equal (write_at (AT, 8), 0);
+  fp_fake_fault_at (2, FP_FAKE_ERROR); /* what is posted to copy 1 */
+  begin (&w, AT, 9);
+  assert_true (fp_fake_fault_fired ());
+  /* There is another connection soon. */
+  assert_int_equal (fp_mirror_live (v->pieces, 0), 3);
+  check_waits (&w);
+}
+
+static void
+test_failed_is_said (void **state)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct writing w;
+
+  (void) state;
+  quiet_ms = 20;
+  attach ();
+  begin_held (&w, AT, 9);
+  fail_one ();
+  pause_ms (400); /* twenty times as long as what is quiet stays */
+  for (unsigned c = 0; c < 2; c++)
+    assert_true (says (c, AT));
+  finish (&w);
+  while (says (0, AT) || says (1, AT)) {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (2);
+  }
+}
+
+/* ---- zeros that servers make ---- */
+
+struct zeroing {
+  struct fp_thread thread;
+  int result;
+};
+
+static void
+zero (void *arg)
+{
+  ((struct zeroing *) arg)->result = fp_lane_zero (lane, SLAB, 0, false);
+}
+
+static void
+test_zeros_are_unsettled (void **state)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct zeroing z;
+  unsigned s;
+
+  (void) state;
+  attach ();
+  assert_int_equal (write_at (AT, 9), 0);
+  s = atomic_load (&fp_mirror_copy (v->pieces, 0, 1)->server);
+  fake_server_silence (servers[s], FAKE_DEAF, FP_MSG_ZERO);
+  assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
+  while (byte_of (0, AT) != 0) {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (1);
+  }
+  assert_int_equal (atomic_load (&v->unsettled), 1);
+  fake_server_silence (servers[s], FAKE_SPEAKS, 0);
+  assert_int_equal (fp_thread_join (&z.thread), 0);
+  assert_int_equal (z.result, 0);
+  assert_int_equal (byte_of (1, AT), 0);
+  assert_int_equal (atomic_load (&v->unsettled), 0);
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, fixture_down)
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST (test_made_anew_meanwhile),       TEST (test_failed_is_no_difference),
+    TEST (test_not_sent_is_no_difference), TEST (test_failed_is_said),
+    TEST (test_zeros_are_unsettled),
+  };
+
+  return fixture_run_side_by_side (tests, sizeof tests / sizeof tests[0]);
+}
