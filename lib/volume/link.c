@@ -132,14 +132,15 @@ fp_link_away_ms (const struct fp_link *l)
   return down == 0 || now <= down ? 0 : (now - down) / FP_NS_PER_MS;
 }
 
-void
+bool
 fp_link_cut (struct fp_link *l, unsigned ms)
 {
   if (fp_link_away_ms (l) < ms)
-    return;
+    return atomic_load (&l->down_ns) == 0;
   FP_LOCK_SCOPE (&l->lock);
   if (l->asked != NULL && l->busy_ns != 0 && l->state == FP_SERVER_UP)
     fp_ctl_hang_up (l->asked);
+  return true;
 }
 
 void

@@ -143,8 +143,10 @@ void fp_link_away (struct fp_link *l);
 
 /* How long it has been down, or a data connection of it; 0: it is not. */
 uint64_t fp_link_away_ms (const struct fp_link *l);
-/* It has been for so long, and its thread waits for an answer: end that. */
-void fp_link_cut (struct fp_link *l, unsigned ms);
+/* It has been for so long, and its thread waits for an answer: end that.
+ * False: not for so long yet.
+ */
+bool fp_link_cut (struct fp_link *l, unsigned ms);
 /* Entry k, which is no live copy, has no memory any more as far as we know:
  * what its server has of it is released when that is back.  True: it is EMPTY
  * now.

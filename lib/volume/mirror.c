@@ -320,7 +320,7 @@ fp_mirror_look (struct fp_volume *v)
   if (!due && now < v->mirror_ns)
     return (unsigned) fp_deadline_left_ms (v->mirror_ns);
   for (unsigned i = 0; i < v->nr_links; i++)
-    fp_link_cut (v->links[i], grace_ms (v));
+    soon |= !fp_link_cut (v->links[i], grace_ms (v));
   for (uint64_t i = 0; i < t->nr; i++) {
     uint8_t live = fp_mirror_live (t, i), bad = fp_mirror_bad (t, i, live);
 
