@@ -5,6 +5,7 @@
 
 #include "json.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -333,6 +334,15 @@ put_change (struct json_object *list, const struct fp_change *c)
   return true;
 }
 
+/* What I/O waits for, that is: base/thread.h has the rest. */
+static bool
+realtime (void)
+{
+  int policy = sched_getscheduler (getpid ());
+
+  return policy == SCHED_FIFO || policy == SCHED_RR;
+}
+
 char *
 fp_json_status (const struct fp_volume_status *v,
                 const struct fp_server_status *servers,
@@ -347,6 +357,7 @@ fp_json_status (const struct fp_volume_status *v,
   if (doc == NULL || !put_u64 (doc, "version", 1) ||
       !put_u64 (doc, "pid", (uint64_t) getpid ()) ||
       !put (doc, "io_flusher", json_object_new_boolean (io_flusher)) ||
+      !put (doc, "realtime", json_object_new_boolean (realtime ())) ||
       !put (doc, "volume", volume (v, locked_bytes)) ||
       !put (doc, "servers", json_object_new_array ()))
     return NULL;

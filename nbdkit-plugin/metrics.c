@@ -424,6 +424,7 @@ run (void *arg)
 {
   struct fp_metrics *m = arg;
 
+  fp_thread_step_aside ();
   (void) event_base_dispatch (m->base);
 }
 

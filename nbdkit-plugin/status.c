@@ -504,6 +504,7 @@ run (void *arg)
 {
   struct fp_status_thread *s = arg;
 
+  fp_thread_step_aside ();
   while (
       fp_answers_serve (s->answers, s->stop_fd, fp_deadline_in_ms (WATCH_MS)))
     watch (s);

@@ -120,8 +120,8 @@ swap_off (int index, uint64_t used)
   return EXIT_SUCCESS;
 }
 
-static void
-restore_settings (void)
+void
+restore_swap_settings (const char *command)
 {
   struct swap_changes done;
   struct why w;
@@ -129,7 +129,7 @@ restore_settings (void)
   if (swap_settings_needed ())
     return;
   if (swap_settings_restore (&done, "", &w) < 0)
-    fprintf (stderr, "farpage: swapoff: %s\n", w.text);
+    fprintf (stderr, "farpage: %s: %s\n", command, w.text);
   for (size_t i = 0; i < done.nr; i++)
     printf ("%s: %" PRIu64 " again\n", done.of[i].name, done.of[i].to);
 }
@@ -162,7 +162,7 @@ cmd_swapoff (int argc, char *argv[])
   status = swap_off (index, area.used);
   if (status == EXIT_SUCCESS) {
     printf ("/dev/nbd%d: no longer swapped to\n", index);
-    restore_settings ();
+    restore_swap_settings ("swapoff");
   }
   return status;
 }

@@ -38,7 +38,7 @@ static const char help[] =
     "one copy, or a backup, unless you say --single-copy.\n"
     "The kernel is told to keep a larger reserve of memory; 'farpage "
     "swapoff'\n"
-    "puts that back.\n"
+    "puts that back, and so does this if the kernel will not swap.\n"
     "\n"
     "  -p, --priority N   0 to 32767; the highest is used first"
     " (the kernel's choice)\n"
@@ -142,7 +142,6 @@ swap_on (struct state *st, const struct options *o)
 {
   char device[32], size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
   int flags = 0, status;
-  struct swap_changes done;
   struct swap_area area;
   struct why w;
 
@@ -162,7 +161,7 @@ swap_on (struct state *st, const struct options *o)
 
   /* Before the first page goes there, or the first shortage stalls. */
   state_path (socket, st->index, "nbd.sock");
-  if (nbdkit_set_swap (st->nbdkit, socket) < 0)
+  if (nbdkit_set_swap (st->nbdkit, socket, true) < 0)
     fprintf (stderr, "farpage: swapon: nbdkit got no real-time priority:"
                      " it may stall when memory is very short\n");
   if (!o->keep_settings)
@@ -175,8 +174,9 @@ swap_on (struct state *st, const struct options *o)
     flags |= SWAP_FLAG_DISCARD | SWAP_FLAG_DISCARD_PAGES;
   if (swapon (device, flags) == -1) {
     status = say_error ("swapon: %s: %s", device, strerror (errno));
-    if (!swap_settings_needed ())
-      (void) swap_settings_restore (&done, "", &w);
+    restore_swap_settings ("swapon");
+    if (!st->swap)
+      (void) nbdkit_set_swap (st->nbdkit, socket, false); /* as it was */
     return status;
   }
   if (nbd_swap (st->index, &area, NULL) < 0 || !area.active)

@@ -44,6 +44,12 @@ bool common_option (int c, const char *command, const char *help, int *status);
 #define COMMON_OPTIONS                                                        \
   { "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' }
 
+/* What 'farpage swapon' changed of the kernel's settings is put back if
+ * nothing of ours is swapped to, and said; and so is what could not be.
+ * cmd_swapoff.c.
+ */
+void restore_swap_settings (const char *command);
+
 /* A whole number in [min, max], or false. */
 bool parse_number (const char *s, long min, long max, long *out);
 

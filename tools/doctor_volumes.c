@@ -289,6 +289,12 @@ look_at_swap (struct doctor *d, const struct doctor_volume *v)
                 "/dev/nbd%d: nbdkit may wait for the memory that it is to "
                 "free (no PR_SET_IO_FLUSHER)",
                 index);
+  if (v->plugin && !yes (v->plugin, "realtime"))
+    doctor_say (d, DOCTOR_WARNING,
+                "let nbdkit have CAP_SYS_NICE, and run 'farpage swapon'",
+                "/dev/nbd%d: nbdkit has no real-time priority, and no part of "
+                "the kernel's reserve: it may stall when memory is very short",
+                index);
   if (volume && doctor_num (volume, "locked_bytes") == 0)
     doctor_say (d, DOCTOR_PROBLEM,
                 "swapoff, detach, and attach it without mlock=false",

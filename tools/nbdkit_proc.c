@@ -67,7 +67,7 @@ static void
 prepare_child (bool realtime, int output)
 {
   struct rlimit stack = { STACK_SIZE, RLIM_INFINITY };
-  struct sched_param fifo = { .sched_priority = SWAP_PRIORITY };
+  struct sched_param fifo = { .sched_priority = SWAP_PRIORITY }, usual = { 0 };
   int null = open ("/dev/null", O_RDWR);
   sigset_t none;
   int sig;
@@ -88,6 +88,8 @@ prepare_child (bool realtime, int output)
    * times a read it would take that processor from a thread of less.
    */
   setpriority (PRIO_PROCESS, 0, NICE);
+  /* Not what we have: SCHED_BATCH says something (nbdkit_set_swap). */
+  sched_setscheduler (0, SCHED_OTHER, &usual);
   if (realtime)
     sched_setscheduler (0, SCHED_FIFO, &fifo);
 }
@@ -389,9 +391,10 @@ nbdkit_stop_other (pid_t pid, const char *socket, int ms)
 }
 
 int
-nbdkit_set_swap (pid_t pid, const char *socket)
+nbdkit_set_swap (pid_t pid, const char *socket, bool on)
 {
-  struct sched_param fifo = { .sched_priority = SWAP_PRIORITY };
+  struct sched_param param = { .sched_priority = on ? SWAP_PRIORITY : 0 };
+  int policy = on ? SCHED_FIFO : SCHED_OTHER;
   struct dirent *d;
   char path[64];
   DIR *tasks;
@@ -403,9 +406,13 @@ nbdkit_set_swap (pid_t pid, const char *socket)
   tasks = opendir (path);
   if (!tasks)
     return -errno;
+  /* No I/O waits for a thread that has SCHED_BATCH (base/thread.h), and one
+   * that finds no memory would take a processor from those that free some.
+   */
   while ((d = readdir (tasks)))
     if (d->d_name[0] != '.' &&
-        sched_setscheduler (atoi (d->d_name), SCHED_FIFO, &fifo) == -1 &&
+        sched_getscheduler (atoi (d->d_name)) != SCHED_BATCH &&
+        sched_setscheduler (atoi (d->d_name), policy, &param) == -1 &&
         errno != ESRCH)
       r = -errno;
   closedir (tasks);

@@ -84,7 +84,9 @@ void nbdkit_kill (struct nbdkit_proc *p, int ms);
  */
 void nbdkit_stop_other (pid_t pid, const char *socket, int ms);
 
-/* Real-time priority for all threads of a running one. */
-int nbdkit_set_swap (pid_t pid, const char *socket);
+/* Real-time priority for all threads of a running one but those that say, by
+ * SCHED_BATCH, that no I/O waits for them; or none for any.
+ */
+int nbdkit_set_swap (pid_t pid, const char *socket, bool on);
 
 #endif /* FARPAGE_NBDKIT_PROC_H */

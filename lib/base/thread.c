@@ -4,9 +4,14 @@
 #include <config.h>
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/thread.h"
 
@@ -21,12 +26,66 @@
 #define STACK_SIZE (128u << 10)
 #define LARGE_STACK_SIZE (512u << 10)
 #endif
+/* The rest of it is for thread-local storage and for what others call. */
+#define STACK_USED (64u << 10)
+
+void
+fp_thread_step_aside (void)
+{
+  const struct sched_param none = { .sched_priority = 0 };
+
+  /* Less is always allowed.  On Linux 0 is this thread, and a nice value a
+   * thread's, too.
+   */
+  (void) sched_setscheduler (0, SCHED_BATCH, &none);
+  (void) setpriority (PRIO_PROCESS, 0, 0);
+}
+
+static bool fill_stacks;
+
+void
+fp_thread_fill_stacks (void)
+{
+  fill_stacks = true;
+}
+
+void
+fp_thread_fill_stack (void)
+{
+  volatile char page[STACK_USED];
+
+  if (fill_stacks)
+    for (size_t i = 0; i < sizeof page; i += 1024)
+      page[i] = 0;
+}
+
+/* Who is aside has created this thread, for others: as the first thread is.
+ * Where that takes a right that is gone by now it stays as it is.
+ */
+static void
+step_in (void)
+{
+  pid_t first = getpid ();
+  struct sched_param param;
+  int policy, nice;
+
+  if (sched_getscheduler (0) != SCHED_BATCH)
+    return;
+  policy = sched_getscheduler (first);
+  nice = getpriority (PRIO_PROCESS, (id_t) first);
+  if (policy == -1 || sched_getparam (first, &param) == -1)
+    return;
+  (void) setpriority (PRIO_PROCESS, 0, nice);
+  (void) sched_setscheduler (0, policy, &param);
+}
 
 static void *
 start (void *arg)
 {
   struct fp_thread *t = arg;
 
+  step_in ();
+  fp_thread_fill_stack ();
   /* A thread without its name works as well. */
   (void) pthread_setname_np (pthread_self (), t->name);
   t->run (t->arg);

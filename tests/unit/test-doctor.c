@@ -379,7 +379,8 @@ test_programs (void **state)
 static char *plugin_args[] = { "server=a", "timeout=2000" };
 
 static const char status[] =
-    "{ 'io_flusher': true, 'volume': { 'slab_size': 1048576, 'copies': 2,"
+    "{ 'io_flusher': true, 'realtime': true, 'volume': { 'slab_size': "
+    "1048576, 'copies': 2,"
     " 'pieces': 4, 'pieces_allocated': 4, 'pieces_lost': 0,"
     " 'pieces_degraded': 0,"
     " 'members_version': 1, 'locked_bytes': 4096, 'taken': false,"
@@ -501,6 +502,8 @@ test_swap (void **state)
   finds ("swap", DOCTOR_WARNING, "has one copy");
   attached ("'io_flusher': true", "'io_flusher': false");
   finds ("swap", DOCTOR_WARNING, "IO_FLUSHER");
+  attached ("'realtime': true", "'realtime': false");
+  finds ("swap", DOCTOR_WARNING, "no real-time priority");
   attached ("'locked_bytes': 4096", "'locked_bytes': 0");
   finds ("swap", DOCTOR_PROBLEM, "not locked");
   attached ("'pieces_allocated': 4", "'pieces_allocated': 1");

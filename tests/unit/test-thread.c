@@ -5,6 +5,8 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
+#include <sys/mman.h>
 
 #include "base/thread.h"
 
@@ -53,11 +55,43 @@ test_thread (void **state)
                     sigismember (&before, SIGTERM));
 }
 
+/* In memory before anything has used it. */
+static void
+is_there (void *arg)
+{
+  unsigned char *here = __builtin_frame_address (0), in_memory = 0;
+  uintptr_t page = (uintptr_t) sysconf (_SC_PAGESIZE), deep;
+  unsigned *nr = arg;
+
+  for (unsigned kib = 8; kib <= 48; kib += 4) {
+    deep = ((uintptr_t) here - (kib << 10)) & ~(page - 1);
+    if (mincore ((void *) deep, 1, &in_memory) == 0 && (in_memory & 1))
+      ++*nr;
+  }
+}
+
+static void
+test_filled (void **state)
+{
+  unsigned before = 0, nr = 0;
+  struct fp_thread t;
+
+  (void) state;
+  assert_int_equal (fp_thread_create (&t, "empty", is_there, &before), 0);
+  assert_int_equal (fp_thread_join (&t), 0);
+  fp_thread_fill_stacks ();
+  assert_int_equal (fp_thread_create (&t, "full", is_there, &nr), 0);
+  assert_int_equal (fp_thread_join (&t), 0);
+  assert_int_equal (nr, 11);
+  assert_true (before < nr);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_thread),
+    cmocka_unit_test (test_filled),
   };
 
   return RUN_TESTS (tests);

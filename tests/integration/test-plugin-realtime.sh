@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# Of an nbdkit with real-time priority every thread has it for which I/O may wait,
+# those of a server that is added later, too; and status and metrics have it not,
+# as who looks for memory at that priority keeps others from freeing some.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+requires python3 --version
+requires chrt -f 10 true
+
+start_memserver a --listen "unix:$tmp/a.usock" --size 32M --slab 4M
+start_memserver b --listen "unix:$tmp/b.usock" --size 32M --slab 4M
+start_memserver c --listen "unix:$tmp/c.usock" --size 32M --slab 4M
+
+# threads PID: NAME POLICY, of each
+threads ()
+{
+    local task
+    for task in "/proc/$1/task/"*; do
+        echo "$(cat "$task/comm") $(chrt -p "${task##*/}" | "$SED" -n 's/.*policy: //p')"
+    done | sort -u
+}
+
+# has NAME POLICY: that thread has it, and there is one.
+has ()
+{
+    [ "$("$SED" -n "s/^$1 //p" "$tmp/threads")" = "$2" ] ||
+        { cat "$tmp/threads"; fail "$1 is not $2"; }
+}
+
+look ()
+{
+    threads "$(cat "$tmp/n.pid")" >"$tmp/threads"
+    has fp-status SCHED_BATCH
+    has fp-metrics SCHED_BATCH
+    for name in "$@"; do has "$name" SCHED_FIFO; done
+    if grep -v '^fp-status \|^fp-metrics ' "$tmp/threads" | grep -v ' SCHED_FIFO$'; then
+        fail "no real-time priority"
+    fi
+}
+
+nbdkit_cmd=(chrt -f 10 "${nbdkit_cmd[@]}")
+start_nbdkit n "$FARPAGE_PLUGIN" "$MLOCK" transport=shm size=16M copies=2 swap=true \
+    "unix:$tmp/a.usock" server="unix:$tmp/b.usock" \
+    status="$tmp/status" metrics="unix:$tmp/metrics"
+look fp-link0 fp-link1 fp-manager fp-mover
+farpage status --socket "$tmp/status" --json | grep -q '"realtime": *true' || fail "status says no"
+timeout 60 farpage servers add "$tmp/status" "unix:$tmp/c.usock" >"$tmp/out" || fail "servers add"
+look fp-link0 fp-link1 fp-link2 fp-manager fp-mover
+stop "$(cat "$tmp/n.pid")"
+
+# Without it none has any.
+nbdkit_cmd=("${nbdkit_cmd[@]:3}")
+start_nbdkit o "$FARPAGE_PLUGIN" "$MLOCK" size=16M "unix:$tmp/a.usock" status="$tmp/status2"
+threads "$(cat "$tmp/o.pid")" >"$tmp/threads"
+has fp-link0 SCHED_OTHER
+has fp-status SCHED_BATCH
+farpage status --socket "$tmp/status2" --json | grep -q '"realtime": *false' || fail "status says yes"
