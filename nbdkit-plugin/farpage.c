@@ -30,6 +30,7 @@
 #include "base/log.h"
 #include "base/memlock.h"
 #include "base/size.h"
+#include "base/thread.h"
 #include "members.h"
 #include "memory.h"
 #include "metrics.h"
@@ -254,6 +255,14 @@ say_takeover (void)
           v->name, v->holder, since, (v->lease_ms + 999) / 1000);
 }
 
+/* What is allocated later, of swap. */
+static size_t
+heap_size (void)
+{
+  return params.mlock && params.swap ? fp_memory_later (params.volume.lanes)
+                                     : 0;
+}
+
 /* The last place whose errors reach whoever started nbdkit, so all that can
  * fail is tried here, and nothing is kept but sockets: no thread,
  * device or lock survives the fork.
@@ -267,6 +276,7 @@ farpage_get_ready (void)
   if (params.mlock) {
     size_t slots = fp_volume_slot_memory (v) + fp_volume_backup_memory (v);
 
+    slots += heap_size ();
     if (complain (fp_memory_check (slots + MEMORY_RESERVE, why), why) == -1)
       return -1;
   }
@@ -336,6 +346,8 @@ start (char *why)
     if (r < 0)
       return r;
   }
+  if (heap_size () > 0)
+    fp_thread_fill_stacks ();
 
   r = fp_status_new (&status, params.status, why);
   if (r < 0)
@@ -358,6 +370,13 @@ start (char *why)
     r = fp_metrics_start (&metrics, &metrics_sockets, volume, io_flusher, why);
     if (r < 0)
       return r;
+  }
+  if (heap_size () > 0) {
+    r = fp_memory_fill_heap (heap_size ());
+    if (r < 0) {
+      snprintf (why, FP_WHY_MAX, "memory for later: %s", strerror (-r));
+      return r;
+    }
   }
 
   fp_uuid_format (fp_volume_uuid (volume), uuid);
@@ -438,6 +457,7 @@ static void *
 farpage_open (int readonly)
 {
   (void) readonly; /* nbdkit -r refuses writes before they come here */
+  fp_thread_fill_stack ();
   return fp_volume_lane_get (volume);
 }
 

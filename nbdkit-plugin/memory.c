@@ -199,6 +199,55 @@ fp_memory_lock (char why[FP_WHY_MAX])
   return 0;
 }
 
+/* A buffer for the largest request of the kernel, which nbdkit makes by
+ * realloc; and what docs/SWAP.md lists.
+ */
+#define HEAP_OF_CONNECTION (1280u << 10)
+#define HEAP_OF_FAILOVER (2u << 20)
+
+size_t
+fp_memory_later (unsigned connections)
+{
+  return HEAP_OF_FAILOVER + (size_t) connections * HEAP_OF_CONNECTION;
+}
+
+/* The largest that malloc takes as M_MMAP_THRESHOLD. */
+#define HEAP_PIECE_MAX (32 << 20)
+
+int
+fp_memory_fill_heap (size_t bytes)
+{
+  size_t page = (size_t) sysconf (_SC_PAGESIZE);
+  void **all = NULL, **piece;
+  int r = 0;
+
+  if (mallopt (M_MMAP_THRESHOLD, HEAP_PIECE_MAX) == 0 ||
+      mallopt (M_TRIM_THRESHOLD, -1) == 0)
+    return -EINVAL;
+  while (r == 0 && bytes > 0) {
+    size_t n = FP_MIN (bytes, (size_t) HEAP_PIECE_MAX / 2);
+    volatile char *touched;
+
+    piece = malloc (FP_MAX (n, sizeof *piece));
+    if (piece == NULL) {
+      r = -ENOMEM;
+      break;
+    }
+    touched = (volatile char *) piece;
+    for (size_t i = 0; i < n; i += page)
+      touched[i] = 0;
+    *piece = all;
+    all = piece;
+    bytes -= n;
+  }
+  while (all != NULL) {
+    piece = all;
+    all = *piece;
+    free (piece);
+  }
+  return r;
+}
+
 bool
 fp_memory_io_flusher (void)
 {

@@ -27,6 +27,17 @@ int fp_memory_check (size_t more, char why[FP_WHY_MAX]);
  */
 int fp_memory_lock (char why[FP_WHY_MAX]);
 
+/* What will be allocated after the start, at most: by nbdkit for each of its
+ * connections, and by us when a server is connected to again.
+ */
+size_t fp_memory_later (unsigned connections);
+
+/* From now on so much more can be allocated than is now, in pieces of less
+ * than 32 MiB, without that the kernel is asked for anything; and what is
+ * freed is kept.  -ENOMEM, -EINVAL.
+ */
+int fp_memory_fill_heap (size_t bytes);
+
 /* Ask the kernel to never wait for block I/O when it allocates for this
  * thread and those that it starts.  False: not allowed to (CAP_SYS_RESOURCE).
  */

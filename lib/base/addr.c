@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stddef.h>
@@ -205,6 +206,39 @@ free_addrinfo (struct addrinfo **ai)
     freeaddrinfo (*ai);
 }
 
+/* getaddrinfo(3) allocates and reads files for a number, too.  False: it is
+ * none, or of an interface that there is not.
+ */
+static bool
+resolve_number (const struct fp_addr *addr, struct fp_sockaddrs *out)
+{
+  struct sockaddr_in *in = (struct sockaddr_in *) &out->list[0].addr;
+  struct sockaddr_in6 *in6 = (struct sockaddr_in6 *) &out->list[0].addr;
+  const char *scope = strchr (addr->host, '%');
+  char number[INET6_ADDRSTRLEN];
+
+  if (inet_pton (AF_INET, addr->host, &in->sin_addr) == 1) {
+    in->sin_family = AF_INET;
+    in->sin_port = htons (addr->port);
+    out->list[0].len = sizeof *in;
+  }
+  else if (is_v6 (addr->host)) {
+    snprintf (number, sizeof number, "%.*s", (int) strcspn (addr->host, "%"),
+              addr->host);
+    (void) inet_pton (AF_INET6, number, &in6->sin6_addr);
+    in6->sin6_family = AF_INET6;
+    in6->sin6_port = htons (addr->port);
+    in6->sin6_scope_id = scope == NULL ? 0 : if_nametoindex (scope + 1);
+    out->list[0].len = sizeof *in6;
+    if (scope != NULL && in6->sin6_scope_id == 0)
+      return false; /* a number of an interface, or none that there is */
+  }
+  else
+    return false;
+  out->nr = 1;
+  return true;
+}
+
 int
 fp_addr_resolve (const struct fp_addr *addr, struct fp_sockaddrs *out,
                  const char **why)
@@ -226,6 +260,9 @@ fp_addr_resolve (const struct fp_addr *addr, struct fp_sockaddrs *out,
     out->nr = 1;
     return 0;
   }
+  if (resolve_number (addr, out))
+    return 0;
+  memset (out, 0, sizeof *out);
   snprintf (port, sizeof port, "%u", addr->port);
   r = getaddrinfo (addr->host, port, &hints, &list);
   if (r != 0)

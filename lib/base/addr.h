@@ -53,7 +53,7 @@ struct fp_sockaddrs {
 };
 
 /* Stream socket addresses of addr, in the order to try them.  May wait for a
- * long time, unless it is a number: see resolve.h.
+ * long time, allocate and read files, unless it is a number: see resolve.h.
  * -ENOENT: no such host.  -EAGAIN: the resolver had no answer, for now.
  */
 int fp_addr_resolve (const struct fp_addr *addr, struct fp_sockaddrs *out,

@@ -2,6 +2,9 @@
 
 #include <config.h>
 
+#include <errno.h>
+#include <unistd.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include "base/memlock.h"
@@ -17,4 +20,19 @@ fp_raise_memlock (void)
   limit.rlim_cur = limit.rlim_max;
   /* Raising the one to the other is always allowed. */
   (void) setrlimit (RLIMIT_MEMLOCK, &limit);
+}
+
+int
+fp_map_filled (void **out, size_t size)
+{
+  size_t page = (size_t) sysconf (_SC_PAGESIZE);
+  void *m = mmap (NULL, size, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+  if (m == MAP_FAILED)
+    return -errno;
+  for (size_t at = 0; at < size; at += page)
+    ((volatile char *) m)[at] = 0;
+  *out = m;
+  return 0;
 }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* memlock.h - the limit on locked memory, which memory that a device may
- * reach counts against.
+ * reach counts against; and memory that is there.
  *
- * Threads:  it is the process's; call this early.
+ * Threads:  the limit is the process's: call that early.
  */
 
 #ifndef FP_MEMLOCK_H
 #define FP_MEMLOCK_H
+
+#include <stddef.h>
 
 /* Raise it: to none where this process may do so (CAP_SYS_RESOURCE), else as
  * far as the hard limit.  That a privileged process is not held to it is true
@@ -14,5 +16,12 @@
  * raised, what needs it fails and says so.
  */
 void fp_raise_memlock (void);
+
+/* So much memory, zeroed, and in memory: every page of it was touched.
+ * MAP_POPULATE does nothing, and says nothing, in a process that locks its
+ * memory as it is touched (MCL_ONFAULT; populate_vma_page_range in the
+ * kernel's mm/gup.c).  munmap(2) ends it.  -errno of mmap(2).
+ */
+int fp_map_filled (void **out, size_t size);
 
 #endif /* FP_MEMLOCK_H */

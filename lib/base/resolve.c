@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/resolve.h"
@@ -28,6 +29,82 @@ struct lookup {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lookup *under_way;
+
+/* Of names: what they were, and when that was said. */
+#define LOOK_AGAIN_S 30
+static struct known {
+  struct fp_addr addr;
+  unsigned nr; /* 0: not known */
+  uint64_t at_ns;
+  struct {
+    socklen_t len;
+    struct sockaddr_storage addr;
+  } list[FP_KNOWN_ADDRS];
+} known[FP_KNOWN_NAMES];
+
+/* With the lock; NULL: it was never looked up. */
+static struct known *
+find_known (const struct fp_addr *addr)
+{
+  for (unsigned i = 0; i < FP_KNOWN_NAMES; i++)
+    if (known[i].at_ns != 0 && fp_addr_eq (&known[i].addr, addr))
+      return &known[i];
+  return NULL;
+}
+
+/* With the lock.  In the place of the oldest if there is no other. */
+static void
+keep_known (const struct fp_addr *addr, const struct fp_sockaddrs *list)
+{
+  struct known *k = find_known (addr);
+
+  if (k == NULL) {
+    k = &known[0];
+    for (unsigned i = 1; i < FP_KNOWN_NAMES; i++)
+      if (known[i].at_ns < k->at_ns) /* 0: free */
+        k = &known[i];
+  }
+  k->addr = *addr;
+  k->at_ns = fp_now_ns ();
+  k->nr = FP_MIN (list->nr, (unsigned) FP_KNOWN_ADDRS);
+  for (unsigned i = 0; i < k->nr; i++) {
+    k->list[i].len = list->list[i].len;
+    k->list[i].addr = list->list[i].addr;
+  }
+}
+
+bool
+fp_addr_known (const struct fp_addr *addr, struct fp_sockaddrs *out)
+{
+  const struct known *k;
+
+  if (fp_addr_is_number (addr))
+    return fp_addr_resolve (addr, out, NULL) == 0;
+  FP_LOCK_SCOPE (&lock);
+  k = find_known (addr);
+  if (k == NULL || k->nr == 0)
+    return false;
+  out->nr = k->nr;
+  for (unsigned i = 0; i < k->nr; i++) {
+    out->list[i].len = k->list[i].len;
+    out->list[i].addr = k->list[i].addr;
+  }
+  return true;
+}
+
+bool
+fp_addr_doubt (const struct fp_addr *addr)
+{
+  struct known *k;
+
+  FP_LOCK_SCOPE (&lock);
+  k = find_known (addr);
+  if (k == NULL || k->nr == 0 ||
+      fp_now_ns () - k->at_ns < LOOK_AGAIN_S * FP_NS_PER_S)
+    return false;
+  k->nr = 0;
+  return true;
+}
 
 /* With the lock. */
 static void
@@ -50,6 +127,8 @@ lookup_main (void *arg)
     ;
   *kp = k->next;
   k->result = r;
+  if (r == 0)
+    keep_known (&k->addr, &k->list);
   k->done = true;
   pthread_cond_broadcast (&k->cond);
   put (k);

@@ -12,6 +12,9 @@
  * What was done in time leaves no thread behind, so that a process may fork
  * after it.  Addresses that are numbers need none.
  *
+ * What a name was found to be is kept, for who must not look it up: a client
+ * that swaps to a server has no memory for that when it has to connect again.
+ *
  * Errors:   those of fp_addr_resolve; -ETIMEDOUT: no answer by the deadline;
  *           -ENOMEM, or what pthread_create says.
  * Threads:  any.
@@ -24,5 +27,18 @@
 
 int fp_addr_resolve_by (const struct fp_addr *addr, struct fp_sockaddrs *out,
                         uint64_t deadline_ns, const char **why);
+
+/* What it was when it was last looked up, however long ago; of a number
+ * always. The first FP_KNOWN_ADDRS of them, of FP_KNOWN_NAMES names.  False:
+ * not known, or it is in doubt.  Waits for nobody and allocates nothing.
+ */
+#define FP_KNOWN_ADDRS 4
+#define FP_KNOWN_NAMES 64
+bool fp_addr_known (const struct fp_addr *addr, struct fp_sockaddrs *out);
+
+/* Nobody was there, or somebody else: it is to be looked up again, unless that
+ * was done within the last half minute.  True: it is not known any more.
+ */
+bool fp_addr_doubt (const struct fp_addr *addr);
 
 #endif /* FP_RESOLVE_H */

@@ -172,29 +172,29 @@ int
 fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
              uint64_t deadline_ns)
 {
-  FP_CLEANUP (fp_free) struct fp_sockaddrs *list = NULL;
+  struct fp_sockaddrs list;
   struct fp_ctl *c;
   const char *why = NULL;
   int ret;
 
   *out = NULL;
   c = calloc (1, sizeof *c);
-  list = calloc (1, sizeof *list);
-  if (c == NULL || list == NULL) {
-    free (c);
+  if (c == NULL)
     return -ENOMEM;
-  }
   *out = c;
   c->fd = -1;
   c->is_unix = addr->is_unix;
   c->started_ns = fp_now_ns ();
   c->deadline_ns = FP_MAX (deadline_ns, c->started_ns);
 
-  ret = fp_addr_resolve_by (addr, list, c->deadline_ns, &why);
+  if (!fp_addr_known (addr, &list)) {
+    ret = fp_addr_resolve_by (addr, &list, c->deadline_ns, &why);
+    if (ret < 0)
+      return fp_ctl_broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
+  }
+  ret = connect_any (c, &list);
   if (ret < 0)
-    return fp_ctl_broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
-
-  ret = connect_any (c, list);
+    (void) fp_addr_doubt (addr); /* the next attempt looks it up */
   if (ret == 0)
     ret = fp_ctl_start_tls (c, addr->host);
   if (ret <= 0)
@@ -203,7 +203,7 @@ fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
   close (c->fd);
   c->fd = -1;
   c->asking = NULL;
-  return connect_any (c, list);
+  return connect_any (c, &list);
 }
 
 void

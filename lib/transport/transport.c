@@ -3,6 +3,8 @@
 
 #include <config.h>
 
+#include <stdatomic.h>
+
 #include "transport/fake.h"
 #include "transport/transport.h"
 #ifdef HAVE_RDMA
@@ -28,16 +30,19 @@ fp_transport_get (unsigned transport)
 }
 
 unsigned
-fp_transports_available (void)
+fp_transports_available (unsigned among)
 {
-  unsigned set = 0;
+  static atomic_uint found;
+  unsigned set = atomic_load (&found) & among;
 
   for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++) {
     const char *why;
 
     if (transports[i]->bit != FP_TRANSPORT_FAKE &&
+        (transports[i]->bit & among & ~set) != 0 &&
         transports[i]->available (&why) == 0)
       set |= transports[i]->bit;
   }
+  atomic_fetch_or (&found, set);
   return set;
 }

@@ -187,7 +187,10 @@ extern const struct fp_transport_ops fp_transport_tcp;
 /* NULL: not built in.  transport is one FP_TRANSPORT_* bit. */
 const struct fp_transport_ops *fp_transport_get (unsigned transport);
 
-/* Every transport in this build that is available now. */
-unsigned fp_transports_available (void);
+/* Which of these are in this build, and available: now, or when this was asked
+ * before.  To ask whether there is a device takes files and memory, which who
+ * connects again may not have; that it is gone shows by connecting.
+ */
+unsigned fp_transports_available (unsigned among);
 
 #endif /* FP_TRANSPORT_H */

@@ -91,15 +91,19 @@ fp_verbs_resolve (struct rdma_cm_id **out, struct rdma_event_channel *channel,
 
   if (addr->is_unix)
     return -EAFNOSUPPORT;
-  err = fp_addr_resolve_by (addr, &names, deadline_ns, NULL);
-  if (err != 0)
-    return err;
+  if (!fp_addr_known (addr, &names)) {
+    err = fp_addr_resolve_by (addr, &names, deadline_ns, NULL);
+    if (err != 0)
+      return err;
+  }
   err = -EHOSTUNREACH;
   for (i = 0; id == NULL && i < names.nr; i++)
     err = resolve_one (&id, channel, (struct sockaddr *) &names.list[i].addr,
                        deadline_ns);
-  if (id == NULL)
+  if (id == NULL) {
+    (void) fp_addr_doubt (addr); /* the next attempt looks it up */
     return err;
+  }
 
   /* iWARP has none: there TCP decides when a peer is lost. */
   err = fp_rdma_ret (rdma_set_option (id, RDMA_OPTION_ID,

@@ -9,22 +9,11 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/memlock.h"
 #include "volume/backup_int.h"
 
 /* Those whose disk did not answer when they were to end. */
 static struct fp_backup *_Atomic left;
-
-static int
-map_memory (void **out, size_t size)
-{
-  void *m = mmap (NULL, size, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-
-  if (m == MAP_FAILED)
-    return -errno;
-  *out = m;
-  return 0;
-}
 
 static int
 make_memory (struct fp_backup *b)
@@ -37,7 +26,7 @@ make_memory (struct fp_backup *b)
   b->nr_slots = FP_MAX (b->p.lag / BLOCK, UINT64_C (1));
   b->buckets = UINT64_C (1) << (fp_log2 (b->nr_slots) + 1);
   b->maps_size = 3 * words * sizeof (uint64_t);
-  r = map_memory (&m, b->maps_size);
+  r = fp_map_filled (&m, b->maps_size);
   if (r < 0)
     return r;
   b->valid = m;
@@ -46,7 +35,7 @@ make_memory (struct fp_backup *b)
   b->memory_size = BLOCK + FETCHES * FETCH_MAX + b->nr_slots * BLOCK +
                    b->nr_slots * sizeof *b->slots +
                    b->buckets * sizeof (struct slot *);
-  r = map_memory (&m, b->memory_size);
+  r = fp_map_filled (&m, b->memory_size);
   if (r < 0)
     return r;
   b->memory = b->header = m;
@@ -108,7 +97,7 @@ fp_backup_new (struct fp_backup **out, const struct fp_backup_params *p,
   int r;
 
   why[0] = '\0';
-  r = map_memory (&m, sizeof *b);
+  r = fp_map_filled (&m, sizeof *b);
   if (r < 0) {
     snprintf (why, FP_WHY_MAX, "backup: %s", strerror (-r));
     return r;

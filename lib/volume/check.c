@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/memlock.h"
 #include "base/thread.h"
 #include "volume/check.h"
 #include "volume/link.h"
@@ -559,13 +560,14 @@ start (struct fp_check *c, bool repair, uint64_t rate)
 {
   struct fp_check_status *s = &c->status;
   size_t size = (size_t) FP_CHECK_BLOCK * c->v->pieces->copies;
+  void *memory;
   int r;
 
   join (c);
-  c->memory = mmap (NULL, size, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (c->memory == MAP_FAILED)
-    return -errno;
+  r = fp_map_filled (&memory, size);
+  if (r < 0)
+    return r;
+  c->memory = memory;
   *s = (struct fp_check_status) {
     .state = FP_CHECK_RUNNING,
     .number = s->number + 1,

@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "base/checked.h"
+#include "base/memlock.h"
 #include "volume/intent.h"
 #include "volume/lane_int.h"
 
@@ -98,13 +99,13 @@ lane_slots (struct fp_lane *lane)
 {
   size_t size = (size_t) lane->nr_frags * lane->v->p.slot_size;
   void *m;
+  int r;
 
   if (lane->slots != NULL)
     return 0;
-  m = mmap (NULL, size, PROT_READ | PROT_WRITE,
-            MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (m == MAP_FAILED)
-    return -errno;
+  r = fp_map_filled (&m, size);
+  if (r < 0)
+    return r;
   lane->slots = m;
   for (unsigned i = 0; i < lane->nr_frags; i++)
     lane->frags[i].slot = lane->slots + (size_t) i * lane->v->p.slot_size;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/resolve.h"
 #include "volume/link_int.h"
 
 #define PING_MAX_MS 5000
@@ -230,6 +231,21 @@ check_server (struct fp_link *l, char why[FP_WHY_MAX])
   return -ENOENT;
 }
 
+/* A name may lead elsewhere by now: look it up before that is taken for a
+ * server that came back with nothing.
+ */
+static int
+check_name (struct fp_link *l, char why[FP_WHY_MAX])
+{
+  if (!l->learned || fp_uuid_is_nil (&l->server) ||
+      fp_uuid_eq (&l->server, &l->s.hello.server) || !fp_addr_doubt (l->addr))
+    return 0;
+  snprintf (why, FP_WHY_MAX,
+            "another server answers there: its name is looked up again");
+  link_let_go (l);
+  return -EAGAIN;
+}
+
 /* It could not join: it shall not remember that it was asked. */
 static void
 undo_join (struct fp_link *l)
@@ -272,6 +288,8 @@ link_come_up (struct fp_link *l, char why[FP_WHY_MAX])
     return -ENOENT;
   }
   r = fp_session_open (&l->s, &l->v->p, l->addr, &l->client, deadline, why);
+  if (r == 0)
+    r = check_name (l, why);
   if (r == 0)
     r = check_server (l, why);
   if (r < 0)

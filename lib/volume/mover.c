@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/memlock.h"
 #include "volume/intent.h"
 #include "volume/mover_int.h"
 #include "volume/recorder.h"
@@ -411,10 +412,9 @@ fp_mover_new (struct fp_mover **out, struct fp_volume *v)
   r = fp_take_new (&m->take);
   if (m->todo == NULL || m->taken == NULL || v->dirty == NULL || r < 0)
     return -ENOMEM;
-  memory = mmap (NULL, MOVER_BUFS * MOVER_BUF_SIZE, PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-  if (memory == MAP_FAILED)
-    return -errno;
+  r = fp_map_filled (&memory, MOVER_BUFS * MOVER_BUF_SIZE);
+  if (r < 0)
+    return r;
   m->memory = memory;
   for (unsigned k = 0; k < MOVER_BUFS; k++)
     m->bufs[k].mem = m->memory + (size_t) k * MOVER_BUF_SIZE;

@@ -56,15 +56,16 @@ static int
 choose (struct fp_session *s, const struct fp_volume_params *p,
         const char *where, char why[FP_WHY_MAX])
 {
-  /* The fake one is there for who names it; no server offers it. */
-  unsigned here =
-      (fp_transports_available () | FP_TRANSPORT_FAKE) & p->transports;
+  unsigned both = p->transports & s->hello.transports, here;
   char a[64], b[64];
   const char *reason = "";
 
-  s->transports = here & s->hello.transports;
+  /* The fake one is there for who names it; no server offers it. */
+  s->transports = (fp_transports_available (both) | FP_TRANSPORT_FAKE) & both;
   if (s->transports != 0)
     return 0;
+  here = fp_transports_available (p->transports) |
+         (FP_TRANSPORT_FAKE & p->transports);
   if (here == 0) {
     const struct fp_transport_ops *ops = NULL;
 

@@ -146,6 +146,17 @@ test_resolve (void **state)
       0);
   assert_true (fp_addr_eq (&a, &back));
 
+  parse (&a, "[fe80::1%lo]:9");
+  assert_int_equal (fp_addr_resolve (&a, &list, &why), 0);
+  assert_int_equal (list.nr, 1);
+  assert_true (((struct sockaddr_in6 *) &list.list[0].addr)->sin6_scope_id >
+               0);
+  parse (&a, "[fe80::1%no-such-if]:9");
+  why = NULL;
+  assert_true (fp_addr_resolve (&a, &list, &why) < 0);
+  assert_non_null (why);
+  why = NULL;
+
   parse (&a, "unix:/x/y");
   assert_int_equal (fp_addr_resolve (&a, &list, &why), 0);
   assert_int_equal (list.nr, 1);

@@ -7,8 +7,13 @@
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/syscall.h>
 
 #include <pthread.h>
 
@@ -168,15 +173,82 @@ test_joined (void **state)
   assert_int_equal (fp_thread_join (&thread), 0);
 }
 
+/* Real, but for whom it is later. */
+static _Atomic unsigned later_s;
+
+int
+clock_gettime (clockid_t clock, struct timespec *ts)
+{
+  int r = (int) syscall (SYS_clock_gettime, clock, ts);
+
+  ts->tv_sec += (time_t) atomic_load (&later_s);
+  return r;
+}
+
+/* Nobody is there: that does not look the name up again, but for once in half
+ * a minute.
+ */
+static void
+test_known (void **state)
+{
+  struct fp_sockaddrs list;
+  struct fp_ctl *ctl;
+  struct fp_addr a;
+
+  (void) state;
+  set_silent (false);
+  assert_int_equal (fp_addr_parse (&a, "127.0.0.1:2", NULL), 0);
+  assert_true (fp_addr_known (&a, &list));
+  assert_int_equal (list.nr, 1);
+  assert_false (fp_addr_doubt (&a));
+
+  assert_int_equal (resolve ("host.example:1", 5000, NULL), 0);
+  assert_int_equal (fp_addr_parse (&a, "host.example:1", NULL), 0);
+  set_silent (false);
+  for (unsigned i = 0; i < 3; i++) {
+    atomic_store (&later_s, i * 31);
+    assert_true (fp_ctl_open (&ctl, &a, fp_deadline_in_ms (5000)) < 0);
+    fp_ctl_free (ctl);
+    /* The second attempt does not know better yet. */
+    assert_int_equal (count (&asked), i == 2);
+  }
+  atomic_store (&later_s, 63);
+  assert_true (fp_addr_known (&a, &list));
+  assert_false (fp_addr_doubt (&a));
+  atomic_store (&later_s, 99);
+  assert_true (fp_addr_doubt (&a));
+  assert_false (fp_addr_known (&a, &list));
+  atomic_store (&later_s, 0);
+}
+
+/* More than there is room for: the oldest goes. */
+static void
+test_many (void **state)
+{
+  struct fp_sockaddrs list;
+  struct fp_addr a;
+  char name[32];
+
+  (void) state;
+  for (unsigned i = 0; i <= FP_KNOWN_NAMES; i++) {
+    snprintf (name, sizeof name, "host.example:%u", 100 + i);
+    assert_int_equal (resolve (name, 5000, NULL), 0);
+  }
+  assert_int_equal (fp_addr_parse (&a, "host.example:101", NULL), 0);
+  assert_true (fp_addr_known (&a, &list));
+  assert_int_equal (fp_addr_parse (&a, "host.example:164", NULL), 0);
+  assert_true (fp_addr_known (&a, &list));
+  assert_int_equal (fp_addr_parse (&a, "host.example:1", NULL), 0);
+  assert_false (fp_addr_known (&a, &list));
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, NULL, teardown)
-    TEST (test_answers),
-    TEST (test_connect),
-    TEST (test_silent),
-    TEST (test_joined),
+    TEST (test_answers), TEST (test_connect), TEST (test_silent),
+    TEST (test_joined),  TEST (test_many),    TEST (test_known),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);
