@@ -3,7 +3,8 @@
 #
 # What a second copy costs: 4 KiB random reads and writes of depth 1 on volumes
 # with a name, of 1 and of 2 copies on the same two memory servers: by the engine
-# alone (copies-lat.c), then by fio's nbd engine through nbdkit. Interleaved
+# alone (copies-lat.c), then by fio's nbd engine through nbdkit; by the engine also
+# on a volume of 2 copies the server of one of which was killed. Interleaved
 # rounds; medians of the rounds' median latencies, and of the rounds' ratios.
 #
 #   make -C tests bench/copies-lat
@@ -62,11 +63,26 @@ run ()
 # said TEXT ONE TWO RATIO
 said () { printf '%s, depth 1: %.2f us, 2 copies %.2f us: %.2f\n' "$@"; }
 
+# victim TRANSPORT: a server that copies-lat may kill; its address and its process
+victim ()
+{
+    start test -s "$tmp/$1.c.addr" -- farpage-memserver \
+        --size 256M --slab 16M --reserve 0 --insecure --listen "$address:0" \
+        --listen "unix:$tmp/$1.c.usock" --address-file "$tmp/$1.c.addr" \
+        --pidfile "$tmp/$1.c.pid"
+    if [ "$1" = shm ]; then echo "unix:$tmp/$1.c.usock"
+    else grep -v '^unix:' "$tmp/$1.c.addr"; fi
+    cat "$tmp/$1.c.pid"
+}
+
 for transport in "${transports[@]}"; do
     mapfile -t addrs < <(servers "$transport")
-    "$lat" "$transport" $((rounds * seconds)) "${addrs[@]}" >"$tmp/lat"
-    while read -r rw one two ratio; do
+    victim "$transport" >"$tmp/victim"
+    mapfile -t victim <"$tmp/victim"
+    "$lat" "$transport" $((rounds * seconds)) "${addrs[@]}" "${victim[@]}" >"$tmp/lat"
+    while read -r rw one two ratio degraded; do
         said "engine over $transport, 4 KiB $rw" "$one" "$two" "$ratio"
+        echo "engine over $transport, 4 KiB $rw, depth 1: 2 copies, one of them gone: $degraded us"
     done <"$tmp/lat"
     for copies in 1 2; do
         volume=$transport$copies

@@ -3,12 +3,15 @@
  * random reads and writes of depth 1 on two volumes with a name on the same
  * servers, of 1 and of 2 copies, in turns of some milliseconds.
  *
- *   copies-lat shm|tcp|rdma SECONDS ADDR ADDR
+ *   copies-lat shm|tcp|rdma SECONDS ADDR ADDR [ADDR PID]
  *
  * Prints for reads and for writes the medians of the turns' medians, in us:
- * what one took with 1 copy, with 2, and the median of the turns' ratios.
+ * what one took with 1 copy, with 2, and the median of the turns' ratios. With
+ * a third server, and which process that is: then what one took on a volume of
+ * 2 copies, on the first and the third, when that was killed.
  */
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,9 +27,10 @@
 #define TURN_NS (20 * FP_NS_PER_MS)
 #define MAX_TURNS 100000u
 #define MAX_OPS 100000u
+#define VOLUMES 3 /* of 1 copy, of 2, of 2 one of which is gone */
 
 static double took[MAX_OPS];
-static double turns[2][2][MAX_TURNS], ratios[2][MAX_TURNS];
+static double turns[2][VOLUMES][MAX_TURNS], ratios[2][MAX_TURNS];
 static unsigned char buf[FILL];
 static uint64_t x = 88172645463325252u;
 
@@ -40,16 +44,27 @@ rnd (void)
 }
 
 static int
+fill (struct fp_volume *v)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  int r = 0;
+
+  for (uint64_t at = 0; r == 0 && at < SIZE; at += FILL)
+    r = fp_lane_write (lane, buf, FILL, at);
+  fp_volume_lane_put (lane);
+  return r;
+}
+
+static int
 open_one (struct fp_volume **v, const struct fp_volume_params *base,
-          unsigned copies)
+          unsigned copies, const char *name)
 {
   struct fp_volume_params p = *base;
   char why[FP_WHY_MAX] = "";
-  struct fp_lane *lane;
   int r;
 
   p.copies = copies;
-  snprintf (p.name, sizeof p.name, "copies-lat-%u", copies);
+  snprintf (p.name, sizeof p.name, "copies-lat-%s", name);
   r = fp_volume_probe (&p, why);
   if (r == 0)
     r = fp_volume_start (v, &p, why);
@@ -58,11 +73,7 @@ open_one (struct fp_volume **v, const struct fp_volume_params *base,
     return r;
   }
   /* What was never written is read without any copy. */
-  lane = fp_volume_lane_get (*v);
-  for (uint64_t at = 0; r == 0 && at < SIZE; at += FILL)
-    r = fp_lane_write (lane, buf, FILL, at);
-  fp_volume_lane_put (lane);
-  return r;
+  return fill (*v);
 }
 
 static int
@@ -106,18 +117,19 @@ turn (struct fp_lane *lane, bool write)
 }
 
 static int
-measure (struct fp_volume *v[2], uint64_t deadline)
+measure (struct fp_volume **v, unsigned nr, uint64_t deadline)
 {
   static const char *const names[] = { "randread", "randwrite" };
-  struct fp_lane *lanes[2] = { fp_volume_lane_get (v[0]),
-                               fp_volume_lane_get (v[1]) };
+  struct fp_lane *lanes[VOLUMES];
   unsigned n = 0;
   int r = 0;
 
+  for (unsigned c = 0; c < nr; c++)
+    lanes[c] = fp_volume_lane_get (v[c]);
   for (; r == 0 && n < MAX_TURNS && !fp_deadline_passed (deadline); n++)
     for (unsigned w = 0; r == 0 && w < 2; w++) {
-      for (unsigned k = 0; k < 2; k++) {
-        unsigned c = (n + k) % 2; /* who goes first takes turns */
+      for (unsigned k = 0; k < nr; k++) {
+        unsigned c = (n + k) % nr; /* who goes first takes turns */
 
         turns[w][c][n] = turn (lanes[c], w == 1);
         if (turns[w][c][n] < 0)
@@ -125,20 +137,56 @@ measure (struct fp_volume *v[2], uint64_t deadline)
       }
       ratios[w][n] = turns[w][1][n] / turns[w][0][n];
     }
-  for (unsigned w = 0; r == 0 && n > 0 && w < 2; w++)
-    printf ("%s %.2f %.2f %.2f\n", names[w], median (turns[w][0], n),
+  for (unsigned w = 0; r == 0 && n > 0 && w < 2; w++) {
+    printf ("%s %.2f %.2f %.2f", names[w], median (turns[w][0], n),
             median (turns[w][1], n), median (ratios[w], n));
-  for (unsigned c = 0; c < 2; c++)
+    if (nr > 2)
+      printf (" %.2f", median (turns[w][2], n));
+    putchar ('\n');
+  }
+  for (unsigned c = 0; c < nr; c++)
     fp_volume_lane_put (lanes[c]);
   return r;
+}
+
+/* One with two copies, whose second server is killed. */
+static int
+open_degraded (struct fp_volume **v, const struct fp_volume_params *base,
+               const char *addr, const char *pid)
+{
+  struct fp_volume_params p = *base;
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_volume_status s;
+  const char *why;
+  int r;
+
+  if (fp_addr_parse (&p.servers[1], addr, &why) < 0 || atoi (pid) <= 1) {
+    fprintf (stderr, "copies-lat: no address, or no process\n");
+    return -1;
+  }
+  r = open_one (v, &p, 2, pid); /* it has a name of its own */
+  if (r == 0)
+    r = kill (atoi (pid), SIGKILL);
+  /* They go on without it one by one. */
+  while (r == 0 && !fp_deadline_passed (end)) {
+    r = fill (*v);
+    fp_volume_status (*v, &s);
+    if (r == 0 && s.pieces_degraded == s.pieces)
+      return 0;
+  }
+  if (r < 0)
+    return r;
+  fprintf (stderr, "copies-lat: it has two copies still\n");
+  return -1;
 }
 
 int
 main (int argc, char *argv[])
 {
   struct fp_volume_params p;
-  struct fp_volume *v[2] = { NULL, NULL };
+  struct fp_volume *v[VOLUMES] = { NULL };
   const char *why;
+  unsigned nr = 2;
   int r;
 
   fp_volume_params_init (&p);
@@ -146,19 +194,24 @@ main (int argc, char *argv[])
   p.size = SIZE;
   if (argc < 5 || fp_addr_parse (&p.servers[0], argv[3], &why) < 0 ||
       fp_addr_parse (&p.servers[1], argv[4], &why) < 0) {
-    fprintf (stderr, "usage: copies-lat shm|tcp|rdma SECONDS ADDR ADDR\n");
+    fprintf (stderr, "usage: copies-lat shm|tcp|rdma SECONDS ADDR ADDR "
+                     "[ADDR PID]\n");
     return 2;
   }
   p.transports = strcmp (argv[1], "shm") == 0   ? FP_TRANSPORT_SHM
                  : strcmp (argv[1], "tcp") == 0 ? FP_TRANSPORT_TCP
                                                 : FP_TRANSPORT_RDMA;
   memset (buf, 0x5a, sizeof buf);
-  r = open_one (&v[0], &p, 1);
+  r = open_one (&v[0], &p, 1, "1");
   if (r == 0)
-    r = open_one (&v[1], &p, 2);
+    r = open_one (&v[1], &p, 2, "2");
+  if (r == 0 && argc > 6) {
+    nr = VOLUMES;
+    r = open_degraded (&v[2], &p, argv[5], argv[6]);
+  }
   if (r == 0)
-    r = measure (v, fp_deadline_in_ms ((unsigned) atoi (argv[2]) * 1000));
-  for (unsigned c = 0; c < 2; c++)
+    r = measure (v, nr, fp_deadline_in_ms ((unsigned) atoi (argv[2]) * 1000));
+  for (unsigned c = 0; c < nr; c++)
     if (v[c] != NULL)
       fp_volume_stop (v[c], true);
   return r < 0;
