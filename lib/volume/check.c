@@ -19,6 +19,7 @@
 #include "volume/mirror.h"
 #include "volume/mover_int.h"
 #include "volume/overlap.h"
+#include "volume/sealed.h"
 #include "volume/stripe.h"
 #include "volume/sync.h"
 
@@ -344,7 +345,8 @@ look_held (struct fp_check *c)
     return SAME;
   if (!is_settled (c))
     return -EAGAIN;
-  if (!c->repair)
+  /* Which of them is right is known elsewhere. */
+  if (!c->repair || fp_sealed_judges (c->v))
     return DIFFERS;
   c->seen = true;
   at = c->differs_at;
@@ -499,6 +501,9 @@ check_piece (struct fp_check *c)
     r = look (c);
     if (r == -ECANCELED || r == -ENOENT)
       return;
+    if (r == DIFFERS && c->repair && fp_sealed_judges (c->v) &&
+        fp_sealed_mend (c->v, c->i, c->in, c->length) == 0)
+      r = MENDED;
     note (c, r);
     c->tired = r == -ETIMEDOUT;
     if (r != -ENODATA)

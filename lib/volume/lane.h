@@ -100,6 +100,18 @@ int fp_lane_remote_read_now (struct fp_lane *lane, void *buf, uint32_t length,
 int fp_lane_remote_zero (struct fp_lane *lane, uint64_t length,
                          uint64_t offset, bool trim);
 int fp_lane_remote_flush (struct fp_lane *lane);
+/* A read and a write of the volume as its servers, or the backup, have it:
+ * what is below sealed.h.  And a read that goes to one of several copies only:
+ * -EIO if it is not live.
+ */
+int fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
+                      uint64_t offset);
+int fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
+                       uint64_t offset);
+int fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
+                       uint32_t length, uint64_t offset);
+int fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                      bool trim); /* zero.c */
 /* A write as the sync read, which is counted. */
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
                       uint64_t at);

@@ -22,6 +22,8 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 {
   struct fp_pieces *t = lane->v->pieces;
 
+  if (io->only != 0)
+    live &= io->only;
   for (unsigned c = 0; c < t->copies; c++) {
     struct fp_piece *p = fp_mirror_copy (t, i, c);
     enum fp_piece_state s = fp_piece_state (p);
@@ -97,7 +99,7 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   n = lane_issue_frag (lane, io, p, at, (uint32_t) left, &why);
   *entered = n > 0;
   io->issued += n;
-  if (n > 0 && lane->hedging)
+  if (n > 0 && lane->hedging && io->only == 0)
     lane_hedge_watch (lane, lane->active_tail, i);
   return why;
 }
@@ -111,6 +113,8 @@ read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
   enum issue why = PARK;
   int c;
 
+  if (io->only != 0)
+    set &= io->only;
   while ((c = least_busy (lane, i, set)) >= 0) {
     struct fp_piece *p = fp_mirror_copy (t, i, (unsigned) c);
     bool entered = false;

@@ -11,6 +11,7 @@
 #include "volume/backed.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
+#include "volume/sealed.h"
 #include "volume/stripe.h"
 
 #define DIRECT_TIMED 8  /* of so many copies one is timed */
@@ -176,7 +177,7 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
   if (!in_volume (lane, io->linear, io->length, io->offset) ||
       io->length > FP_MAX_IO)
     io->status = -EINVAL;
-  else if (lane->v->backed != NULL)
+  else if (lane->v->backed != NULL || lane->v->sealed != NULL)
     io->status = -EOPNOTSUPP;
 }
 
@@ -336,8 +337,26 @@ fp_lane_remote_read_now (struct fp_lane *lane, void *buf, uint32_t length,
 }
 
 int
-fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
-              uint64_t offset)
+fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
+                   uint32_t length, uint64_t offset)
+{
+  struct fp_io io = {
+    .kind = FP_IO_READ,
+    .length = length,
+    .offset = offset,
+    .buf = buf,
+    .only = (uint8_t) (1u << copy),
+    .backed = true, /* not counted: there are others */
+    .hasty = true,
+    .start_ns = fp_now_ns (),
+  };
+
+  return run_sync (lane, &io);
+}
+
+int
+fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
+                  uint64_t offset)
 {
   if (lane->v->backed != NULL)
     return fp_backed_read (lane, buf, length, offset);
@@ -345,14 +364,32 @@ fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
 }
 
 int
-fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
-               uint64_t offset)
+fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
+              uint64_t offset)
+{
+  if (lane->v->sealed != NULL)
+    return fp_sealed_read (lane, buf, length, offset);
+  return fp_lane_raw_read (lane, buf, length, offset);
+}
+
+int
+fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
+                   uint64_t offset)
 {
   if (lane->v->backed != NULL)
     return fp_backed_write (lane, buf, length, offset);
   /* A write does not change buf: see the kinds above. */
   return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset,
                   false, false);
+}
+
+int
+fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
+               uint64_t offset)
+{
+  if (lane->v->sealed != NULL)
+    return fp_sealed_write (lane, buf, length, offset);
+  return fp_lane_raw_write (lane, buf, length, offset);
 }
 
 int

@@ -24,6 +24,7 @@
 #include "volume/piece.h"
 #include "volume/probe_int.h"
 #include "volume/probe_named.h"
+#include "volume/sealed.h"
 #include "volume/session.h"
 #include "volume/volume_int.h"
 
@@ -414,5 +415,7 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     return -ENOSPC;
   }
   why[0] = '\0';
-  return p->backup[0] != '\0' ? fp_backed_check (p, why) : 0;
+  if (p->backup[0] != '\0')
+    r = fp_backed_check (p, why);
+  return r < 0 ? r : fp_sealed_check (p, why);
 }

@@ -19,6 +19,7 @@
 #include "volume/mover.h"
 #include "volume/overlap.h"
 #include "volume/recorder.h"
+#include "volume/sealed.h"
 #include "volume/sync.h"
 #include "volume/volume_int.h"
 
@@ -50,6 +51,7 @@ volume_free (struct fp_volume *v)
     fp_link_free (v->links[i]);
   for (unsigned i = 0; v->lanes != NULL && i < v->nr_lanes; i++)
     fp_lane_free (v->lanes[i]);
+  fp_sealed_stop (v);
   fp_check_free (v->check);
   fp_mover_free (v->mover);
   fp_recorder_free (v);
@@ -70,6 +72,18 @@ volume_freep (struct fp_volume **vp)
   volume_free (*vp);
 }
 
+/* What cannot be: volume.h. */
+static bool
+may_be_sealed (const struct fp_volume_params *p)
+{
+  bool ephemeral = p->encrypt == FP_ENCRYPT_EPHEMERAL;
+
+  if (p->name[0] != '\0' && (ephemeral || p->checksum != FP_CHECKSUM_NONE))
+    return false;
+  return !(p->integrity && !ephemeral) && !(ephemeral && p->resume) &&
+         (p->encrypt != FP_ENCRYPT_FILE || p->key != NULL);
+}
+
 static int
 make (struct fp_volume **out, const struct fp_volume_params *p)
 {
@@ -80,7 +94,7 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
       p->size % 512 != 0 || p->lanes == 0 || p->lanes > FP_MAX_LANES ||
       p->slots == 0 || p->slot_size == 0 || p->slot_size % 4096 != 0 ||
       p->copies == 0 || p->copies > FP_MAX_COPIES ||
-      (p->backup[0] != '\0' && p->name[0] != '\0'))
+      (p->backup[0] != '\0' && p->name[0] != '\0') || !may_be_sealed (p))
     return -EINVAL;
   v = calloc (1, sizeof *v);
   if (v == NULL)
@@ -162,6 +176,13 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
   if (r < 0) {
     snprintf (why, FP_WHY_MAX, "volume: %s", strerror (-r));
     return r;
+  }
+  if (fp_volume_is_sealed (p)) {
+    r = fp_sealed_start (v, why);
+    if (r < 0) {
+      volume_free (v);
+      return r;
+    }
   }
   for (unsigned i = 0; r == 0 && i < v->nr_links; i++)
     r = fp_link_start (v->links[i]);
@@ -404,6 +425,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
     s->bytes_marked = atomic_load (&v->intent->marked);
   }
   fp_backed_status (v, &s->backup);
+  fp_sealed_status (v, &s->seal);
   s->zeros = atomic_load (&v->zeros);
   s->trims = atomic_load (&v->trims);
   s->flushes = atomic_load (&v->flushes);

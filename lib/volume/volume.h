@@ -43,10 +43,21 @@
 #define FP_BACKUP_LAG_MAX (1u << 30)
 #define FP_STRIPE_SIZE (128u << 10) /* unless another one was said */
 
+#define FP_SEAL_KEY_USER "encrypt"
+
 struct fp_volume;
 struct fp_lane;
 struct fp_piece;
 struct fp_server_names;
+struct fp_seal_key;
+
+/* sealed.h */
+enum fp_checksum { FP_CHECKSUM_NONE, FP_CHECKSUM_CRC32C };
+enum fp_encrypt {
+  FP_ENCRYPT_NONE,
+  FP_ENCRYPT_EPHEMERAL, /* with a key that nobody ever sees */
+  FP_ENCRYPT_FILE,
+};
 
 struct fp_volume_params {
   unsigned nr_servers; /* 1..FP_MAX_SERVERS */
@@ -123,6 +134,15 @@ struct fp_volume_params {
   char backup[FP_BACKUP_PATH_MAX];
   uint64_t backup_lag; /* bytes that may not have been written there yet */
 
+  /* What its servers are not believed in.  A checksum, integrity and a key
+   * that nobody sees are of a volume without a name: what they need to know is
+   * in this process alone.
+   */
+  enum fp_checksum checksum;
+  enum fp_encrypt encrypt;
+  bool integrity;          /* needs FP_ENCRYPT_EPHEMERAL */
+  struct fp_seal_key *key; /* FP_ENCRYPT_FILE; stays the caller's */
+
   /* Who takes the volume up again has to know its servers. Called by who adds
    * or removes one, before that counts; an error prevents it.  Or NULL.
    */
@@ -144,6 +164,17 @@ struct fp_volume_params {
 
 /* What a backup needs of memory: 0 if there is none. */
 uint64_t fp_volume_backup_memory (const struct fp_volume_params *p);
+
+/* What its checksums or encryption need: likewise. */
+uint64_t fp_volume_seal_memory (const struct fp_volume_params *p);
+
+/* The key of a file, for FP_ENCRYPT_FILE: seal_key.h.  lock: in a child
+ * process; key may be NULL for that and for free.
+ */
+int fp_seal_key_read (struct fp_seal_key **out, const char *path,
+                      char why[FP_WHY_MAX]);
+int fp_seal_key_lock (struct fp_seal_key *key);
+void fp_seal_key_free (struct fp_seal_key *key);
 
 /* What the buffers of its lanes need. */
 size_t fp_volume_slot_memory (const struct fp_volume_params *p);
@@ -209,8 +240,8 @@ void fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
 
 /* The same without waiting, for front ends with a queue of their own
  * (benchmark, ublk).  An io is in memory of the caller from submit until
- * poll yields it, with status set.  Of a volume with a backup that is
- * -EOPNOTSUPP.
+ * poll yields it, with status set.  Of a volume with a backup, or that is
+ * sealed, that is -EOPNOTSUPP.
  */
 enum fp_io_kind { FP_IO_READ, FP_IO_WRITE };
 
@@ -253,7 +284,8 @@ struct fp_io {
    */
   bool unsettled;
 
-  bool linear; /* offset is a linear address: stripe.h */
+  bool linear;  /* offset is a linear address: stripe.h */
+  uint8_t only; /* of several copies these are read, a set; 0: any */
 
   enum fp_tail tail;
   uint64_t
@@ -430,6 +462,21 @@ struct fp_backup_status {
   uint64_t bytes_read, bytes_written; /* of its disk */
 };
 
+/* sealed.h */
+struct fp_seal_status {
+  bool on; /* the rest */
+  enum fp_checksum checksum;
+  enum fp_encrypt encrypt;
+  bool integrity;
+  /* Blocks that a server did not have as they were written to it; those that
+   * got what another copy had; and those that no copy was right of: -EIO.
+   */
+  uint64_t wrong, repaired, unreadable;
+  uint64_t
+      unchecked;   /* bytes that were written before this client was there */
+  uint64_t memory; /* bytes that it needs */
+};
+
 /* Reads that were sent to another copy, too. */
 struct fp_hedge_status {
   bool on;
@@ -465,6 +512,7 @@ struct fp_volume_status {
    */
   bool frozen;
   struct fp_backup_status backup;
+  struct fp_seal_status seal;
   uint64_t poll_hits, sleeps; /* waits that ended while polling; others */
   struct fp_hedge_status hedges;
   struct fp_hist_summary read_ns, write_ns;

@@ -27,6 +27,7 @@ struct fp_link;
 struct fp_mover;
 struct fp_overlap;
 struct fp_recorder;
+struct fp_sealed;
 
 #define FP_NO_PIECE UINT32_MAX
 /* Grants ahead of need: of one link, and of all. */
@@ -77,6 +78,7 @@ struct fp_volume {
   _Atomic uint64_t unsettled;
   struct fp_check *check;
   struct fp_backed *backed; /* NULL: it has no backup */
+  struct fp_sealed *sealed; /* NULL: it is neither encrypted nor checked */
   /* Servers that came back with nothing, while a backup has what they had;
    * and those of them that may be used again, as the backup knows of it.
    */

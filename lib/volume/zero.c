@@ -15,6 +15,7 @@
 #include "volume/link.h"
 #include "volume/mirror.h"
 #include "volume/recorder.h"
+#include "volume/sealed.h"
 #include "volume/stripe.h"
 #include "volume/sync.h"
 #include "volume/volume_int.h"
@@ -266,6 +267,15 @@ fp_lane_remote_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
 }
 
 int
+fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                  bool trim)
+{
+  if (fp_lane_volume (lane)->backed != NULL)
+    return fp_backed_zero (lane, length, offset, trim);
+  return fp_lane_remote_zero (lane, length, offset, trim);
+}
+
+int
 fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
               bool trim)
 {
@@ -274,9 +284,9 @@ fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
   if (!fp_range_ok (offset, length, v->pieces->size))
     return -EINVAL;
   atomic_fetch_add (trim ? &v->trims : &v->zeros, 1);
-  if (v->backed != NULL)
-    return fp_backed_zero (lane, length, offset, trim);
-  return fp_lane_remote_zero (lane, length, offset, trim);
+  if (v->sealed != NULL)
+    return fp_sealed_zero (lane, length, offset, trim);
+  return fp_lane_raw_zero (lane, length, offset, trim);
 }
 
 /* ---- extents ---- */
@@ -317,6 +327,7 @@ fp_volume_zero_is_fast (struct fp_volume *v, uint64_t length, uint64_t offset,
                         bool trim)
 {
   return !fp_backed_any_local (v) &&
+         !fp_sealed_zero_is_slow (v, length, offset) &&
          for_each_part (v, length, offset, is_slow, &trim) == 0;
 }
 

@@ -1,0 +1,873 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-sealed.c - volumes whose servers are not believed: what they change,
+ * exchange or keep back is an error or is got from another copy, never data;
+ * and what they do not change is what was written, whoever reads and writes at
+ * the same time.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/thread.h"
+#include "fake-ctl.h"
+#include "volume/holds.h"
+#include "volume/lane.h"
+#include "volume/mirror.h"
+#include "volume/seal_cipher.h"
+#include "volume/seal_table.h"
+#include "volume/sealed.h"
+
+#define SLAB (256 * 1024)
+#define SLABS 24
+#define NR_SERVERS 2
+#define SIZE (10 * SLAB + 512) /* it ends in the middle of a block */
+#define B FP_BLOCK
+
+enum { CRC = 1, XTS = 2, GCM = 4, COPIES = 8, MAPPED = 16, THE_FILE = 32 };
+
+static struct fake_server *servers[NR_SERVERS];
+static struct fp_volume *v;
+static struct fp_lane *lane;
+static struct fp_volume_params p;
+static unsigned char *shadow, *buf;
+static char why[FP_WHY_MAX];
+static char key_file[] = "/tmp/farpage-key-XXXXXX";
+static unsigned mode;
+
+static uint64_t
+rnd (uint64_t *x)
+{
+  *x ^= *x << 13;
+  *x ^= *x >> 7;
+  *x ^= *x << 17;
+  return *x;
+}
+
+static void
+fill (unsigned char *to, size_t n, uint64_t *x)
+{
+  for (size_t i = 0; i < n; i += 8) {
+    uint64_t r = rnd (x);
+
+    memcpy (to + i, &r, n - i < 8 ? n - i : 8);
+  }
+}
+
+static void
+start (unsigned how)
+{
+  static const char *const names[] = { "a", "b" };
+  int r;
+
+  mode = how;
+  fp_volume_params_init (&p);
+  p.nr_servers = NR_SERVERS;
+  for (unsigned i = 0; i < NR_SERVERS; i++) {
+    servers[i] = fake_server_new (names[i], SLAB, SLABS);
+    p.servers[i] = *fake_server_addr (servers[i]);
+    if (how & MAPPED)
+      fp_fake_server_map (fake_server_data (servers[i]));
+  }
+  p.size = SIZE;
+  p.slab_size = SLAB;
+  p.transports = FP_TRANSPORT_FAKE;
+  p.timeout_ms = 1000;
+  p.lanes = 2;
+  p.slots = 4;
+  p.slot_size = 32 * 1024;
+  p.copies = how & COPIES ? 2 : 1;
+  p.checksum = how & CRC ? FP_CHECKSUM_CRC32C : FP_CHECKSUM_NONE;
+  p.integrity = how & GCM;
+  if (how & (XTS | GCM))
+    p.encrypt = FP_ENCRYPT_EPHEMERAL;
+  if (how & THE_FILE) {
+    p.encrypt = FP_ENCRYPT_FILE;
+    r = fp_seal_key_read (&p.key, key_file, why);
+    if (r < 0)
+      print_message ("%s\n", why);
+    assert_int_equal (r, 0);
+  }
+  r = fp_volume_start (&v, &p, why);
+  if (r < 0)
+    print_message ("start: %s\n", why);
+  assert_int_equal (r, 0);
+  lane = fp_volume_lane_get (v);
+  shadow = calloc (1, SIZE);
+  buf = malloc (SIZE);
+  assert_non_null (shadow);
+  assert_non_null (buf);
+}
+
+static void
+stop (void)
+{
+  fp_volume_lane_put (lane);
+  fp_volume_stop (v, true);
+  fp_seal_key_free (p.key);
+  p.key = NULL;
+  v = NULL;
+  assert_int_equal (fp_fake_imports (), 0);
+  for (unsigned i = 0; i < NR_SERVERS; i++) {
+    fake_server_free (servers[i]);
+    servers[i] = NULL;
+  }
+  free (shadow);
+  free (buf);
+}
+
+static struct fp_seal_status
+seal (void)
+{
+  struct fp_volume_status s;
+
+  fp_volume_status (v, &s);
+  return s.seal;
+}
+
+static void
+put (uint64_t block, unsigned char byte)
+{
+  memset (buf, byte, B);
+  assert_int_equal (fp_lane_write (lane, buf, B, block * B), 0);
+}
+
+/* The byte that all of it is, or -errno. */
+static int
+get (uint64_t block)
+{
+  int r;
+
+  memset (buf, 0xee, B);
+  r = fp_lane_read (lane, buf, B, block * B);
+  for (unsigned i = 1; r == 0 && i < B; i++)
+    assert_int_equal (buf[i], buf[0]);
+  return r < 0 ? r : buf[0];
+}
+
+/* What a server does to what it has.  Of several copies, to this one. */
+static void
+raw (enum fp_io_kind kind, uint64_t block, unsigned char *bytes, unsigned copy)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t i = block * B / SLAB;
+  uint8_t live = fp_mirror_live (t, i);
+
+  if (t->copies > 1)
+    atomic_store (&t->live[i], (uint8_t) (1u << copy));
+  if (kind == FP_IO_READ)
+    assert_int_equal (fp_lane_raw_read (lane, bytes, B, block * B), 0);
+  else
+    assert_int_equal (fp_lane_raw_write (lane, bytes, B, block * B), 0);
+  if (t->copies > 1)
+    atomic_store (&t->live[i], live);
+}
+
+static void
+flip (uint64_t block, unsigned copy)
+{
+  unsigned char bytes[B];
+
+  raw (FP_IO_READ, block, bytes, copy);
+  bytes[1234] ^= 4;
+  raw (FP_IO_WRITE, block, bytes, copy);
+}
+
+/* ---- what is written is what is read ---- */
+
+static void
+some_op (uint64_t *x)
+{
+  uint64_t at = rnd (x) % SIZE, n = 1 + rnd (x) % 300000;
+  unsigned what = rnd (x) % 8;
+
+  if (what < 3) { /* as a file system does it */
+    at -= at % B;
+    n += B - n % B;
+  }
+  if (n > SIZE - at)
+    n = SIZE - at;
+  if (rnd (x) % 4 == 0) {
+    bool trim = rnd (x) % 2;
+
+    memset (shadow + at, 0, n);
+    assert_int_equal (fp_lane_zero (lane, n, at, trim), 0);
+  }
+  else {
+    fill (shadow + at, n, x);
+    assert_int_equal (fp_lane_write (lane, shadow + at, (uint32_t) n, at), 0);
+  }
+}
+
+static void
+check_some (uint64_t *x)
+{
+  uint64_t at = rnd (x) % SIZE, n = 1 + rnd (x) % (SIZE - at);
+
+  memset (buf, 0xee, n);
+  assert_int_equal (fp_lane_read (lane, buf, (uint32_t) n, at), 0);
+  assert_memory_equal (buf, shadow + at, n);
+}
+
+static void
+model (unsigned how)
+{
+  uint64_t x = 88172645463325252u;
+
+  start (how);
+  for (unsigned i = 0; i < 200; i++) {
+    check_some (&x);
+    some_op (&x);
+    check_some (&x);
+  }
+  assert_int_equal (fp_lane_zero (lane, SIZE, 0, true), 0);
+  memset (shadow, 0, SIZE);
+  for (unsigned i = 0; i < 20; i++)
+    check_some (&x);
+  assert_int_equal (seal ().wrong, 0);
+  assert_int_equal (seal ().unreadable, 0);
+  assert_int_equal (fp_lane_read (lane, buf, 2, SIZE - 1), -EINVAL);
+  assert_int_equal (fp_lane_write (lane, buf, 2, SIZE - 1), -EINVAL);
+  assert_int_equal (fp_lane_zero (lane, 2, SIZE - 1, false), -EINVAL);
+  assert_int_equal (fp_lane_read (lane, buf, 0, SIZE), 0);
+  stop ();
+}
+
+static const unsigned modes[] = {
+  CRC,          XTS,          GCM,          CRC | XTS,
+  THE_FILE,     CRC | COPIES, GCM | COPIES, XTS | COPIES,
+  XTS | MAPPED, GCM | MAPPED, CRC | MAPPED,
+};
+#define NR_MODES (sizeof modes / sizeof modes[0])
+
+static void
+test_model (void **state)
+{
+  (void) state;
+  for (unsigned i = 0; i < NR_MODES; i++)
+    model (modes[i]);
+}
+
+/* ---- what servers see ---- */
+
+static void
+test_ciphertext (void **state)
+{
+  static const char text[] = "nobody but the client sees this";
+  static const unsigned encrypting[] = { XTS, GCM, XTS | CRC, THE_FILE };
+
+  (void) state;
+  for (unsigned m = 0; m < 4; m++) {
+    unsigned char raw_bytes[B], again[B];
+
+    start (encrypting[m]);
+    memset (buf, 0, B);
+    memcpy (buf + 1000, text, sizeof text);
+    for (uint64_t b = 0; b < SIZE / B; b++)
+      assert_int_equal (fp_lane_write (lane, buf, B, b * B), 0);
+    for (unsigned i = 0; i < NR_SERVERS; i++)
+      assert_null (
+          memmem (fp_fake_server_memory (fake_server_data (servers[i])),
+                  SLAB * SLABS, text, sizeof text));
+    /* The same, elsewhere or again, is something else; in place, again, it is
+     * the same without a version of it.
+     */
+    raw (FP_IO_READ, 1, raw_bytes, 0);
+    raw (FP_IO_READ, 2, again, 0);
+    assert_memory_not_equal (raw_bytes, again, B);
+    put (1, 7);
+    raw (FP_IO_READ, 1, raw_bytes, 0);
+    put (1, 7);
+    raw (FP_IO_READ, 1, again, 0);
+    if (mode & GCM)
+      assert_memory_not_equal (raw_bytes, again, B);
+    else
+      assert_memory_equal (raw_bytes, again, B);
+    stop ();
+  }
+}
+
+/* ---- what they change ---- */
+
+static const unsigned checking[] = { CRC, GCM, CRC | XTS, GCM | MAPPED };
+#define NR_CHECKING (sizeof checking / sizeof checking[0])
+
+static void
+test_changed (void **state)
+{
+  (void) state;
+  for (unsigned m = 0; m < NR_CHECKING; m++) {
+    struct fp_volume_status s;
+    uint64_t errors;
+
+    start (checking[m]);
+    put (3, 1);
+    put (4, 2);
+    fp_volume_status (v, &s);
+    errors = s.errors;
+    flip (3, 0);
+    assert_int_equal (get (3), -EIO);
+    assert_int_equal (get (4), 2);
+    /* The whole request fails that has it. */
+    assert_int_equal (fp_lane_read (lane, buf, 3 * B, 2 * B), -EIO);
+    /* Nor is a part of it believed, nor what is left of it kept. */
+    assert_int_equal (fp_lane_read (lane, buf, 1, 3 * B), -EIO);
+    assert_int_equal (fp_lane_write (lane, buf, 1, 3 * B), -EIO);
+    assert_int_equal (fp_lane_zero (lane, 1, 3 * B, false), -EIO);
+    assert_int_equal (seal ().unreadable, 5);
+    assert_int_equal (seal ().wrong, 5);
+    assert_int_equal (seal ().repaired, 0);
+    fp_volume_status (v, &s);
+    assert_int_equal (s.errors, errors + 5);
+    /* It is written: so it is right again. */
+    put (3, 9);
+    assert_int_equal (get (3), 9);
+    flip (3, 0);
+    assert_int_equal (fp_lane_zero (lane, B, 3 * B, false), 0);
+    assert_int_equal (get (3), 0);
+    stop ();
+  }
+}
+
+/* What was right once. */
+static void
+test_old_and_exchanged (void **state)
+{
+  (void) state;
+  for (unsigned m = 0; m < NR_CHECKING; m++) {
+    unsigned char one[B], two[B];
+
+    start (checking[m]);
+    put (5, 1);
+    raw (FP_IO_READ, 5, one, 0);
+    put (5, 2);
+    raw (FP_IO_WRITE, 5, one, 0);
+    assert_int_equal (get (5), -EIO);
+    put (5, 3);
+    assert_int_equal (get (5), 3);
+
+    put (6, 4);
+    raw (FP_IO_READ, 5, one, 0);
+    raw (FP_IO_READ, 6, two, 0);
+    raw (FP_IO_WRITE, 5, two, 0);
+    raw (FP_IO_WRITE, 6, one, 0);
+    assert_int_equal (get (5), -EIO);
+    assert_int_equal (get (6), -EIO);
+    raw (FP_IO_WRITE, 5, one, 0);
+    assert_int_equal (get (5), 3);
+    /* Zeros are no data either. */
+    memset (one, 0, B);
+    raw (FP_IO_WRITE, 5, one, 0);
+    assert_int_equal (get (5), -EIO);
+    stop ();
+  }
+}
+
+/* Where nothing is, what a server has does not matter. */
+static void
+test_zeros (void **state)
+{
+  (void) state;
+  for (unsigned m = 0; m < NR_CHECKING; m++) {
+    start (checking[m]);
+    put (0, 1);
+    flip (1, 0);
+    assert_int_equal (get (1), 0);
+    put (2, 1);
+    assert_int_equal (fp_lane_zero (lane, 2 * B, B, false), 0);
+    flip (2, 0);
+    assert_int_equal (get (2), 0);
+    assert_int_equal (seal ().wrong, 0);
+    /* A part of one that is zeros. */
+    memset (buf, 7, 100);
+    assert_int_equal (fp_lane_write (lane, buf, 100, 2 * B + 50), 0);
+    assert_int_equal (fp_lane_read (lane, buf, B, 2 * B), 0);
+    assert_int_equal (buf[49], 0);
+    assert_int_equal (buf[50], 7);
+    assert_int_equal (buf[150], 0);
+    stop ();
+  }
+}
+
+/* ---- several copies ---- */
+
+/* farpage check --repair: it finds one, and mends it. */
+static void
+mend (void)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_volume_status s;
+
+  assert_int_equal (fp_volume_check (v, true, 0, why), 0);
+  do {
+    assert_false (fp_deadline_passed (end));
+    usleep (1000);
+    fp_volume_status (v, &s);
+  } while (s.check.state == FP_CHECK_RUNNING);
+  assert_int_equal (s.check.state, FP_CHECK_DONE);
+  assert_int_equal (s.check.differ, 1);
+  assert_int_equal (s.check.repaired, 1);
+}
+
+static void
+test_repair (void **state)
+{
+  static const unsigned with[] = { CRC | COPIES, GCM | COPIES,
+                                   CRC | XTS | COPIES };
+
+  (void) state;
+  for (unsigned m = 0; m < 3; m++) {
+    unsigned repaired = 0;
+
+    for (unsigned copy = 0; copy < 2; copy++) {
+      start (with[m]);
+      for (uint64_t b = 0; b < 16; b++)
+        put (b, (unsigned char) (b + 1));
+      flip (3, copy);
+      /* Until the one that is wrong was asked. */
+      for (unsigned i = 0; i < 100 && seal ().repaired == 0; i++)
+        assert_int_equal (get (3), 4);
+      repaired += seal ().repaired > 0;
+      if (seal ().repaired ==
+          0) { /* it never was: who looks for it finds it */
+        mend ();
+      }
+      assert_int_equal (seal ().wrong, 1);
+      assert_int_equal (seal ().repaired, 1);
+      assert_int_equal (seal ().unreadable, 0);
+      for (unsigned c = 0; c < 2; c++) {
+        atomic_store (&v->pieces->live[0], (uint8_t) (1u << c));
+        assert_int_equal (get (3), 4);
+      }
+      atomic_store (&v->pieces->live[0], 3);
+      /* What is zeros, and a server has something there. */
+      put (7, 7);
+      assert_int_equal (fp_lane_zero (lane, B, 7 * B, false), 0);
+      flip (7, copy);
+      mend ();
+      /* Both: then there is none. */
+      flip (5, 0);
+      flip (5, 1);
+      assert_int_equal (get (5), -EIO);
+      assert_int_equal (get (4), 5);
+      stop ();
+    }
+    /* One of the two is what is asked first. */
+    assert_true (repaired > 0);
+  }
+}
+
+/* ---- writes that fail ---- */
+
+/* A write is told that it failed: what was there before, or what was to be
+ * there, is read, and no error.
+ */
+static void
+test_failed_write (void **state)
+{
+  unsigned failed = 0;
+
+  (void) state;
+  for (unsigned m = 0; m < NR_CHECKING; m++) {
+    unsigned char bytes[B];
+
+    start (checking[m] & ~(unsigned) MAPPED);
+    put (8, 1);
+    for (unsigned n = 1; n < 8; n++) {
+      unsigned char byte = (unsigned char) (n + 1);
+      int r, is;
+
+      memset (buf, byte, B);
+      fp_fake_fault_at (2 + n % 2, FP_FAKE_ERROR);
+      r = fp_lane_write (lane, buf, B, 8 * B);
+      fp_fake_fault_at (0, FP_FAKE_ERROR);
+      failed += r < 0;
+      is = get (8);
+      assert_true (is >= 1 && is <= byte);
+      if (r == 0)
+        assert_int_equal (is, byte);
+    }
+    /* It never came: what is there is older, and right. */
+    put (9, 1);
+    raw (FP_IO_READ, 9, bytes, 0);
+    memset (buf, 2, B);
+    fp_fake_fault_at (2, FP_FAKE_ERROR);
+    if (fp_lane_write (lane, buf, B, 9 * B) < 0) {
+      assert_true (get (9) == 1 || get (9) == 2);
+      /* And something else is not. */
+      flip (9, 0);
+      assert_int_equal (get (9), -EIO);
+      raw (FP_IO_WRITE, 9, bytes, 0);
+      assert_int_equal (get (9), 1);
+      /* A write that does not fail ends that. */
+      fp_fake_fault_at (0, FP_FAKE_ERROR);
+      put (9, 3);
+      raw (FP_IO_WRITE, 9, bytes, 0);
+      assert_int_equal (get (9), -EIO);
+    }
+    fp_fake_fault_at (0, FP_FAKE_ERROR);
+    stop ();
+  }
+  assert_true (failed > 4);
+}
+
+/* ---- the table by itself ---- */
+
+static void
+test_table (void **state)
+{
+  struct fp_proof one = { .version = 1, .tag = { 2, 3 } }, is;
+  struct fp_seal_table *t;
+  uint64_t blocks = FP_TABLE_MORE + 100;
+
+  (void) state;
+  for (unsigned tags = 0; tags < 2; tags++) {
+    assert_int_equal (fp_seal_table_new (&t, blocks, tags, true), 0);
+    assert_int_equal (fp_seal_table_look (t, 7), FP_BLOCK_ZEROS);
+    fp_seal_table_wrote (t, 7, &one, true);
+    assert_int_equal (fp_seal_table_look (t, 7),
+                      FP_BLOCK_ZEROS | FP_BLOCK_PROOF);
+    fp_seal_table_wrote (t, 7, &one, true);
+    assert_int_equal (fp_seal_table_look (t, 7),
+                      FP_BLOCK_ZEROS | FP_BLOCK_PROOF | FP_BLOCK_MORE);
+    assert_true (fp_seal_table_more (t, 7, 0, &is));
+    assert_int_equal (is.tag[0], 2);
+    assert_false (fp_seal_table_more (t, 7, 1, &is));
+    assert_false (fp_seal_table_more (t, 7 + 1024, 0, &is));
+    fp_seal_table_wrote (t, 7, &one, false);
+    assert_int_equal (fp_seal_table_look (t, 7), FP_BLOCK_PROOF);
+    assert_false (fp_seal_table_more (t, 7, 0, &is));
+    fp_seal_table_zeroed (t, 7, true);
+    assert_int_equal (fp_seal_table_look (t, 7),
+                      FP_BLOCK_ZEROS | FP_BLOCK_PROOF);
+    fp_seal_table_zeroed (t, 7, false);
+    assert_int_equal (fp_seal_table_look (t, 7), FP_BLOCK_ZEROS);
+    /* As many as there can be, and one more. */
+    for (uint64_t b = 0; b < blocks; b++) {
+      fp_seal_table_wrote (t, b, &one, false);
+      fp_seal_table_wrote (t, b, &one, true);
+      assert_int_equal (fp_seal_table_look (t, b),
+                        b < FP_TABLE_MORE ? FP_BLOCK_PROOF | FP_BLOCK_MORE
+                                          : 0);
+    }
+    fp_seal_table_zeroed (t, blocks - 1, true);
+    assert_int_equal (fp_seal_table_look (t, blocks - 1), 0);
+    fp_seal_table_zeroed (t, 0, false);
+    fp_seal_table_wrote (t, blocks - 1, &one, false);
+    fp_seal_table_wrote (t, blocks - 1, &one, true);
+    assert_int_equal (fp_seal_table_look (t, blocks - 1),
+                      FP_BLOCK_PROOF | FP_BLOCK_MORE);
+    fp_seal_table_free (t);
+
+    assert_int_equal (fp_seal_table_new (&t, 10, tags, false), 0);
+    assert_int_equal (fp_seal_table_look (t, 9), FP_BLOCK_ANY);
+    assert_int_equal (fp_seal_table_unknown (t), 10);
+    fp_seal_table_wrote (t, 9, &one, true);
+    fp_seal_table_zeroed (t, 9, true);
+    assert_int_equal (fp_seal_table_look (t, 9), FP_BLOCK_ANY);
+    fp_seal_table_wrote (t, 9, &one, false);
+    fp_seal_table_zeroed (t, 8, false);
+    assert_int_equal (fp_seal_table_unknown (t), 8);
+    fp_seal_table_free (t);
+  }
+}
+
+/* ---- who has a block ---- */
+
+static struct fp_holds holds;
+
+static int
+take (struct fp_hold *h, uint64_t first, uint64_t end)
+{
+  return fp_hold_take (&holds, h, first, end, fp_deadline_in_ms (60));
+}
+
+static void
+test_holds (void **state)
+{
+  struct fp_hold wide, narrow, other;
+  uint64_t before, after;
+
+  (void) state;
+  fp_holds_init (&holds);
+  assert_true (fp_holds_sum (&holds, 0, 100, &before));
+  assert_int_equal (take (&narrow, 5, 9), 0);
+  assert_false (fp_holds_sum (&holds, 0, 100, &after));
+  assert_true (fp_holds_sum (&holds, 9, 100, &after));
+  assert_int_equal (take (&other, 8, 10), -EIO);
+  assert_int_equal (take (&other, 9, 10), 0);
+  assert_int_equal (take (&wide, 0, 1000), -EIO);
+  fp_hold_release (&holds, &other);
+  fp_hold_release (&holds, &narrow);
+  assert_true (fp_holds_sum (&holds, 0, 100, &after));
+  assert_true (after > before);
+
+  before = after;
+  assert_int_equal (take (&wide, 0, 1000), 0);
+  assert_false (fp_holds_sum (&holds, 2000, 2001, &after));
+  assert_int_equal (take (&narrow, 999, 1001), -EIO);
+  assert_int_equal (take (&narrow, 1000, 1001), 0);
+  fp_hold_release (&holds, &narrow);
+  assert_int_equal (take (&other, 500, 5000), -EIO);
+  assert_int_equal (take (&other, 1000, UINT64_C (1) << 40), 0);
+  fp_hold_release (&holds, &other);
+  fp_hold_release (&holds, &wide);
+  assert_true (fp_holds_sum (&holds, 0, 100, &after));
+  assert_true (after > before);
+  /* Around the end of the table. */
+  assert_int_equal (take (&narrow, FP_HOLDS - 2, FP_HOLDS + 2), 0);
+  assert_int_equal (take (&other, FP_HOLDS + 1, FP_HOLDS + 3), -EIO);
+  assert_int_equal (take (&other, FP_HOLDS - 10, FP_HOLDS - 1), -EIO);
+  fp_hold_release (&holds, &narrow);
+  assert_int_equal (take (&other, FP_HOLDS - 10, FP_HOLDS + 10), 0);
+  fp_hold_release (&holds, &other);
+  for (unsigned i = 0; i < FP_HOLDS; i++)
+    assert_int_equal (atomic_load (&holds.words[i]) % 2, 0);
+  fp_holds_destroy (&holds);
+}
+
+/* ---- everybody at once ---- */
+
+#define BLOCKS 24u
+#define ROUNDS 400u
+#define ROUNDS_OF_ONE 20000u
+
+struct worker {
+  struct fp_thread thread;
+  unsigned number, blocks, rounds;
+  bool writes;
+};
+
+/* Each block is one byte all over, whoever wrote it; blocks of one write need
+ * not be the same.
+ */
+static void
+work (void *arg)
+{
+  struct worker *w = arg;
+  struct fp_lane *mine = fp_volume_lane_get (v);
+  unsigned char *bytes = malloc (BLOCKS * B);
+  uint64_t x = 1000003u * (w->number + 1);
+
+  assert_non_null (bytes);
+  for (unsigned i = 0; i < w->rounds; i++) {
+    uint64_t first = rnd (&x) % w->blocks;
+    uint64_t n = 1 + rnd (&x) % (w->blocks - first);
+
+    if (w->writes && i % 16 == 15) {
+      assert_int_equal (fp_lane_zero (mine, n * B, first * B, i % 32 == 15),
+                        0);
+    }
+    else if (w->writes) {
+      memset (bytes, (int) (1 + rnd (&x) % 255), n * B);
+      assert_int_equal (
+          fp_lane_write (mine, bytes, (uint32_t) (n * B), first * B), 0);
+    }
+    else {
+      assert_int_equal (
+          fp_lane_read (mine, bytes, (uint32_t) (n * B), first * B), 0);
+      for (uint64_t k = 0; k < n * B; k++)
+        if (bytes[k] != bytes[k - k % B])
+          fail_msg ("block %u is torn", (unsigned) (first + k / B));
+    }
+  }
+  free (bytes);
+  fp_volume_lane_put (mine);
+}
+
+static void
+all_at_once (unsigned how, unsigned nr, unsigned blocks, unsigned rounds)
+{
+  struct worker w[4];
+
+  start (how);
+  for (unsigned i = 0; i < nr; i++) {
+    w[i].number = i;
+    w[i].blocks = blocks;
+    w[i].rounds = rounds;
+    w[i].writes = i % 2;
+    assert_int_equal (
+        fp_thread_create_large (&w[i].thread, "work", work, &w[i]), 0);
+  }
+  for (unsigned i = 0; i < nr; i++)
+    assert_int_equal (fp_thread_join (&w[i].thread), 0);
+  assert_int_equal (seal ().wrong, 0);
+  assert_int_equal (seal ().unreadable, 0);
+  stop ();
+}
+
+static void
+test_all_at_once (void **state)
+{
+  (void) state;
+  for (unsigned m = 0; m < NR_MODES; m++)
+    all_at_once (modes[m], 4, BLOCKS, ROUNDS);
+  /* Where a store is torn by a load. */
+  all_at_once (XTS | MAPPED, 2, 1, ROUNDS_OF_ONE);
+  all_at_once (GCM | MAPPED, 2, 1, ROUNDS_OF_ONE);
+}
+
+/* ---- keys and sums ---- */
+
+static void
+test_known_answers (void **state)
+{
+  /* RFC 3720, B.4. */
+  unsigned char ones[32], zeros[32] = { 0 };
+  /* IEEE 1619-2007, vector 10, of which the first 16 bytes. */
+  static const uint8_t key[64] = {
+    0x27, 0x18, 0x28, 0x18, 0x28, 0x45, 0x90, 0x45, 0x23, 0x53, 0x60,
+    0x28, 0x74, 0x71, 0x35, 0x26, 0x62, 0x49, 0x77, 0x57, 0x24, 0x70,
+    0x93, 0x69, 0x99, 0x59, 0x57, 0x49, 0x66, 0x96, 0x76, 0x27, 0x31,
+    0x41, 0x59, 0x26, 0x53, 0x58, 0x97, 0x93, 0x23, 0x84, 0x62, 0x64,
+    0x33, 0x83, 0x27, 0x95, 0x02, 0x88, 0x41, 0x97, 0x16, 0x93, 0x99,
+    0x37, 0x51, 0x05, 0x82, 0x09, 0x74, 0x94, 0x45, 0x92,
+  };
+  static const uint8_t first[16] = { 0x1c, 0x3b, 0x3a, 0x10, 0x2f, 0x77,
+                                     0x03, 0x86, 0xe4, 0x83, 0x6c, 0x99,
+                                     0xe3, 0x70, 0xcf, 0x9b };
+  unsigned char in[512], out[512];
+  struct fp_cipher *c;
+
+  (void) state;
+  memset (ones, 0xff, sizeof ones);
+  assert_int_equal (fp_crc32c (zeros, 32), 0x8a9136aa);
+  assert_int_equal (fp_crc32c (ones, 32), 0x62a8ab43);
+  assert_int_equal (fp_crc32c ("123456789", 9), 0xe3069283);
+
+  for (unsigned i = 0; i < sizeof in; i++)
+    in[i] = (unsigned char) i;
+  assert_int_equal (fp_cipher_new (&c, FP_CIPHER_XTS, key), 0);
+  assert_int_equal (fp_cipher_encrypt (c, out, in, sizeof in, 0xff, NULL), 0);
+  assert_memory_equal (out, first, sizeof first);
+  assert_int_equal (fp_cipher_decrypt (c, out, out, sizeof in, 0xff, NULL), 0);
+  assert_memory_equal (out, in, sizeof in);
+  fp_cipher_free (c);
+}
+
+static void
+write_key (const char *text)
+{
+  FILE *fp = fopen (key_file, "w");
+
+  assert_non_null (fp);
+  assert_true (fputs (text, fp) >= 0);
+  assert_int_equal (fclose (fp), 0);
+}
+
+#define KEY "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define OTHER_KEY                                                             \
+  "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+
+static void
+test_key_of_a_volume (void **state)
+{
+  struct fp_volume_params q;
+  struct fp_uuid uuid;
+  struct fp_seal_key *other, *key;
+
+  (void) state;
+  write_key ("alice:" KEY "\n");
+  assert_int_equal (fp_seal_key_read (&key, key_file, why), -EINVAL);
+  assert_non_null (strstr (why, "keygen --encrypt"));
+  write_key ("encrypt:" OTHER_KEY "\n");
+  assert_int_equal (fp_seal_key_read (&other, key_file, why), 0);
+  write_key ("encrypt:" KEY "\n");
+  assert_int_equal (fp_seal_key_read (&key, key_file, why), 0);
+
+  fp_volume_params_init (&q);
+  strcpy (q.name, "vol");
+  q.encrypt = FP_ENCRYPT_FILE;
+  q.key = key;
+  assert_int_equal (fp_sealed_check (&q, why), 0);
+  assert_false (fp_uuid_is_nil (&q.uuid));
+  uuid = q.uuid;
+  q.resume = true;
+  assert_int_equal (fp_sealed_check (&q, why), 0);
+  assert_true (fp_uuid_eq (&uuid, &q.uuid));
+  q.key = other;
+  assert_int_equal (fp_sealed_check (&q, why), -EKEYREJECTED);
+  assert_non_null (strstr (why, "another key"));
+  q.encrypt = FP_ENCRYPT_NONE;
+  assert_int_equal (fp_sealed_check (&q, why), -EKEYREJECTED);
+  assert_non_null (strstr (why, "is encrypted"));
+  assert_int_equal (fp_uuid_generate (&q.uuid), 0);
+  assert_int_equal (fp_sealed_check (&q, why), 0);
+  q.encrypt = FP_ENCRYPT_FILE;
+  assert_int_equal (fp_sealed_check (&q, why), -EKEYREJECTED);
+  assert_non_null (strstr (why, "is not encrypted"));
+  fp_seal_key_free (key);
+  fp_seal_key_free (other);
+}
+
+/* What cannot be does not start. */
+static void
+test_refused (void **state)
+{
+  struct fp_volume_params q;
+  struct fp_volume *none;
+
+  (void) state;
+  start (GCM);
+  q = p;
+  strcpy (q.name, "vol");
+  assert_int_equal (fp_volume_start (&none, &q, why), -EINVAL);
+  q = p;
+  q.resume = true;
+  assert_int_equal (fp_volume_start (&none, &q, why), -EINVAL);
+  q = p;
+  q.encrypt = FP_ENCRYPT_NONE;
+  assert_int_equal (fp_volume_start (&none, &q, why), -EINVAL);
+  q = p;
+  q.integrity = false;
+  q.encrypt = FP_ENCRYPT_FILE;
+  assert_int_equal (fp_volume_start (&none, &q, why), -EINVAL);
+  stop ();
+}
+
+static int
+group_setup (void **state)
+{
+  int fd = mkstemp (key_file);
+
+  (void) state;
+  if (fd == -1)
+    return 1;
+  close (fd);
+  write_key ("encrypt:" KEY "\n");
+  return 0;
+}
+
+static int
+group_teardown (void **state)
+{
+  (void) state;
+  return unlink (key_file);
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_known_answers),
+    cmocka_unit_test (test_table),
+    cmocka_unit_test (test_model),
+    cmocka_unit_test (test_ciphertext),
+    cmocka_unit_test (test_changed),
+    cmocka_unit_test (test_old_and_exchanged),
+    cmocka_unit_test (test_zeros),
+    cmocka_unit_test (test_repair),
+    cmocka_unit_test (test_failed_write),
+    cmocka_unit_test (test_holds),
+    cmocka_unit_test (test_all_at_once),
+    cmocka_unit_test (test_key_of_a_volume),
+    cmocka_unit_test (test_refused),
+  };
+
+  return cmocka_run_group_tests (tests, group_setup, group_teardown);
+}
