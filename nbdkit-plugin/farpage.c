@@ -147,6 +147,14 @@ farpage_config_complete (void)
   "backup=<PATH>      One more copy here: a file that is made, or a block\n"  \
   "                   device. It is read when no server has the data.\n"      \
   "backup-lag=<SIZE>  So much may not be there yet (default 64M).\n"          \
+  "checksum=crc32c|off Blocks are checked when they are read (default "       \
+  "off).\n"                                                                   \
+  "encrypt=ephemeral|<FILE>|off\n"                                            \
+  "                   Servers get blocks that are encrypted, with a key\n"    \
+  "                   that nobody sees, or that of a file: farpage keygen\n"  \
+  "                   --encrypt.\n"                                           \
+  "integrity=<BOOL>   With encrypt=ephemeral: what a server has changed is\n" \
+  "                   an error (default off).\n"                              \
   "stripe=<SIZE>      Of each piece of a stripe in turn (default 128k).\n"    \
   "stripe-width=<N>   Pieces of a stripe, on as many servers; 1: none\n"      \
   "                   (default: the number of servers, 16 at most).\n"        \
@@ -197,6 +205,16 @@ farpage_dump_plugin (void)
     }
   printf ("\n");
   printf ("farpage_protocol=%d\n", FP_VERSION);
+#ifdef HAVE_GNUTLS
+  printf ("farpage_encrypt=yes\n");
+#else
+  printf ("farpage_encrypt=no\n");
+#endif
+#ifdef HAVE_ISAL
+  printf ("farpage_checksum=yes\n");
+#else
+  printf ("farpage_checksum=no\n");
+#endif
 #ifdef HAVE_LIBURING
   printf ("farpage_backup=yes\n");
 #else
@@ -274,7 +292,8 @@ farpage_get_ready (void)
   char why[FP_WHY_MAX] = "";
 
   if (params.mlock) {
-    size_t slots = fp_volume_slot_memory (v) + fp_volume_backup_memory (v);
+    size_t slots = fp_volume_slot_memory (v) + fp_volume_backup_memory (v) +
+                   fp_volume_seal_memory (v);
 
     slots += heap_size ();
     if (complain (fp_memory_check (slots + MEMORY_RESERVE, why), why) == -1)
@@ -290,6 +309,10 @@ farpage_get_ready (void)
   if (complain (fp_tls_new (&tls, &params.tls, false, why), why) == -1)
     return -1;
   fp_tls_set_client (tls);
+  if (v->encrypt == FP_ENCRYPT_FILE &&
+      complain (fp_seal_key_read (&v->key, params.encrypt_file, why), why) ==
+          -1)
+    return -1;
   v->waits = on_waits;
   if (complain (fp_volume_probe (v, why), why) == -1) {
     fp_scrape_close (&metrics_sockets); /* nbdkit ends without .unload */
@@ -309,6 +332,8 @@ stop (bool discard)
   if (volume != NULL)
     fp_volume_stop (volume, discard);
   volume = NULL;
+  fp_seal_key_free (params.volume.key);
+  params.volume.key = NULL;
 }
 
 static void
@@ -349,6 +374,15 @@ start (char *why)
   if (heap_size () > 0)
     fp_thread_fill_stacks ();
 
+  if (params.volume.encrypt != FP_ENCRYPT_NONE) {
+    r = fp_memory_no_dumps ();
+    if (r == 0)
+      r = fp_seal_key_lock (params.volume.key);
+    if (r < 0) {
+      snprintf (why, FP_WHY_MAX, "keys in memory: %s", strerror (-r));
+      return r;
+    }
+  }
   r = fp_status_new (&status, params.status, why);
   if (r < 0)
     return r;

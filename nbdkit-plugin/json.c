@@ -93,6 +93,42 @@ backup (const struct fp_backup_status *b, bool *ok)
   return FP_STEAL (o);
 }
 
+/* NULL and *ok: likewise. */
+static struct json_object *
+seal (const struct fp_seal_status *s, bool *ok)
+{
+  static const char *const encrypts[] = {
+    [FP_ENCRYPT_NONE] = "off",
+    [FP_ENCRYPT_EPHEMERAL] = "ephemeral",
+    [FP_ENCRYPT_FILE] = "file",
+  };
+  FP_CLEANUP (json_freep) struct json_object *o = NULL;
+  const struct {
+    const char *key;
+    uint64_t value;
+  } numbers[] = {
+    { "wrong", s->wrong },           { "repaired", s->repaired },
+    { "unreadable", s->unreadable }, { "unchecked_bytes", s->unchecked },
+    { "memory", s->memory },
+  };
+
+  *ok = !s->on;
+  if (*ok)
+    return NULL;
+  o = json_object_new_object ();
+  if (o == NULL ||
+      !put_str (o, "checksum",
+                s->checksum == FP_CHECKSUM_CRC32C ? "crc32c" : "off") ||
+      !put_str (o, "encrypt", encrypts[s->encrypt]) ||
+      !put (o, "integrity", json_object_new_boolean (s->integrity)))
+    return NULL;
+  for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+    if (!put_u64 (o, numbers[i].key, numbers[i].value))
+      return NULL;
+  *ok = true;
+  return FP_STEAL (o);
+}
+
 static struct json_object *
 hedges (const struct fp_hedge_status *h)
 {
@@ -158,6 +194,11 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     return NULL;
   b = backup (&v->backup, &ok);
   if (!ok || json_object_object_add (o, "backup", b) < 0) {
+    json_object_put (b);
+    return NULL;
+  }
+  b = seal (&v->seal, &ok);
+  if (!ok || json_object_object_add (o, "sealed", b) < 0) {
     json_object_put (b);
     return NULL;
   }

@@ -254,6 +254,12 @@ fp_memory_io_flusher (void)
   return prctl (PR_SET_IO_FLUSHER, 1, 0, 0, 0) == 0;
 }
 
+int
+fp_memory_no_dumps (void)
+{
+  return prctl (PR_SET_DUMPABLE, 0, 0, 0, 0) == -1 ? -errno : 0;
+}
+
 uint64_t
 fp_memory_locked (void)
 {

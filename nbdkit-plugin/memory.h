@@ -43,6 +43,11 @@ int fp_memory_fill_heap (size_t bytes);
  */
 bool fp_memory_io_flusher (void);
 
+/* There are keys in this process, also in memory of libraries, and what they
+ * protect: no core is dumped, and nobody traces it but root.  -errno
+ */
+int fp_memory_no_dumps (void);
+
 /* What the kernel counts as locked. */
 uint64_t fp_memory_locked (void);
 

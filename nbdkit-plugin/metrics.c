@@ -162,6 +162,26 @@ put_backup (const struct fp_metrics *m, struct fp_prom *p)
 }
 
 static void
+put_seal (const struct fp_metrics *m, struct fp_prom *p)
+{
+  const struct fp_seal_status *s = &m->now.seal;
+
+  gauge (m, p, "farpage_volume_encrypted", s->encrypt != FP_ENCRYPT_NONE,
+         "1: what the servers hold is encrypted.");
+  gauge (m, p, "farpage_volume_checked",
+         s->integrity || s->checksum != FP_CHECKSUM_NONE,
+         "1: blocks are checked when they are read.");
+  gauge (m, p, "farpage_volume_unchecked_bytes", s->unchecked,
+         "What was written before this client was there, and is not checked.");
+  counter (m, p, "farpage_volume_wrong_blocks_total", s->wrong,
+           "Blocks that a server did not have as they were written.");
+  counter (m, p, "farpage_volume_repaired_blocks_total", s->repaired,
+           "Those of them that got what another copy had.");
+  counter (m, p, "farpage_volume_unreadable_blocks_total", s->unreadable,
+           "Reads of blocks that no copy had as they were written: errors.");
+}
+
+static void
 put_requests (const struct fp_metrics *m, struct fp_prom *p)
 {
   const struct fp_volume_status *v = &m->now;
@@ -403,6 +423,7 @@ render (void *ctx, struct fp_prom *p)
   put_infos (m, p);
   put_space (m, p);
   put_backup (m, p);
+  put_seal (m, p);
   put_requests (m, p);
   put_servers (m, p);
 }

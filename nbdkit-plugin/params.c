@@ -3,7 +3,7 @@
 
 #include <config.h>
 
-#include "params.h"
+#include "params_int.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -23,7 +23,7 @@
 /* An address and a domain; what is longer is neither. */
 #define SERVER_MAX (FP_ADDR_MAX + FP_NAME_MAX + 16)
 
-static int __attribute__ ((__format__ (__printf__, 2, 3)))
+int
 refuse (char why[FP_WHY_MAX], const char *fmt, ...)
 {
   va_list args;
@@ -35,7 +35,7 @@ refuse (char why[FP_WHY_MAX], const char *fmt, ...)
 }
 
 /* The words that nbdkit_parse_bool knows. */
-static int
+int
 parse_bool (const char *key, const char *value, bool *out, char *why)
 {
   static const char *const words[2][6] = {
@@ -78,8 +78,7 @@ parse_size (const char *key, const char *value, uint64_t *out, char *why)
   return 0;
 }
 
-/* nbdkit changes to / when it goes into the background. */
-static int
+int
 make_absolute (char *out, size_t size, const char *key, const char *path,
                char *why)
 {
@@ -502,6 +501,9 @@ static const struct {
   { "rebuild_delay", set_rebuild_delay, false },
   { "backup", set_backup, false },
   { "backup-lag", set_backup_lag, false },
+  { "checksum", set_checksum, false },
+  { "encrypt", set_encrypt, false },
+  { "integrity", set_integrity, false },
   { "stripe", set_stripe, false },
   { "stripe-width", set_stripe_width, false },
   { "transport", set_transport, false },
@@ -622,6 +624,8 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
                    v->name);
   if (given (p, "backup-lag") && v->backup[0] == '\0')
     return refuse (why, "backup-lag=SIZE needs backup=PATH");
+  if (complete_seal (p, why) < 0)
+    return -EINVAL;
   if (v->name[0] == '\0' && (v->takeover || v->degraded))
     return refuse (why, "%s=true needs volume=NAME",
                    v->takeover ? "takeover" : "degraded");

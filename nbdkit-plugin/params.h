@@ -24,6 +24,7 @@
 #define FP_POLL_MAX_US 10000
 #define FP_SLAB_MIN 65536
 #define FP_MEMBERS_PATH_MAX 256
+#define FP_ENCRYPT_PATH_MAX 1024
 
 struct fp_params {
   struct fp_volume_params volume;
@@ -39,6 +40,9 @@ struct fp_params {
 
   /* members=PATH, absolute; "": none. */
   char members[FP_MEMBERS_PATH_MAX];
+
+  /* encrypt=FILE, absolute; its key is read by who starts the volume. */
+  char encrypt_file[FP_ENCRYPT_PATH_MAX];
 
   /* Which of the table in params.c were given; by the pool's file only. */
   uint64_t seen, of_pool;

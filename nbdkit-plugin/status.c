@@ -57,6 +57,7 @@ struct fp_status_thread {
   bool unclean_logged;
   uint64_t check_logged; /* the number of the last one that was said to end */
   bool serving_logged, failed_logged;
+  uint64_t wrong_logged, unreadable_logged;
   uint64_t errors_logged;
   unsigned errors_wait; /* looks until errors are reported again */
   unsigned errors_next; /* and how many after that */
@@ -427,6 +428,23 @@ log_backup (struct fp_status_thread *s)
   s->serving_logged = b->serving;
 }
 
+/* Once for each look, however many they are. */
+static void
+log_wrong (struct fp_status_thread *s)
+{
+  const struct fp_seal_status *seal = &s->now.seal;
+
+  if (seal->wrong == s->wrong_logged)
+    return;
+  fp_log (seal->unreadable > s->unreadable_logged ? FP_LOG_ERROR : FP_LOG_WARN,
+          "%" PRIu64 " blocks were not what had been written there; %" PRIu64
+          " of them got what another copy had; %" PRIu64
+          " reads found no copy that was right",
+          seal->wrong, seal->repaired, seal->unreadable);
+  s->wrong_logged = seal->wrong;
+  s->unreadable_logged = seal->unreadable;
+}
+
 /* It is a server from now on, or none any more: false, and what was said of it
  * does not count for the next one that gets its place.
  */
@@ -480,6 +498,7 @@ watch (struct fp_status_thread *s)
   log_degraded (s);
   log_check (s);
   log_backup (s);
+  log_wrong (s);
   log_errors (s);
 }
 

@@ -94,9 +94,10 @@ has_key (const char *arg, const char *key)
 static char *
 absolute (char *arg)
 {
-  static const char *const prefixes[] = { "server=unix:",      "remove=unix:",
-                                          "metrics=unix:",     "tls-psk=",
-                                          "tls-certificates=", "pool=" };
+  static const char *const prefixes[] = {
+    "server=unix:",      "remove=unix:", "metrics=unix:", "tls-psk=",
+    "tls-certificates=", "pool=",        "encrypt="
+  };
   char cwd[PATH_MAX], *out;
 
   for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
@@ -105,6 +106,8 @@ absolute (char *arg)
     if (strncmp (arg, prefixes[i], n) != 0 || arg[n] == '/' ||
         /* The name of a pool is no path. */
         (!strcmp (prefixes[i], "pool=") && !strchr (arg, '/')) ||
+        /* Nor are these words. */
+        !strcmp (arg, "encrypt=ephemeral") || !strcmp (arg, "encrypt=off") ||
         !getcwd (cwd, sizeof cwd))
       continue;
     return asprintf (&out, "%s%s/%s", prefixes[i], cwd, arg + n) == -1 ? NULL

@@ -17,8 +17,10 @@
 #include "base/secret.h"
 #include "commands.h"
 #include "transport/psk_file.h"
+#include "volume/volume.h"
 
 #define DEFAULT_FILE "farpage.psk"
+#define ENCRYPT_FILE "farpage.key"
 #define DEFAULT_USER "farpage"
 #define KEY_BYTES 32
 
@@ -34,11 +36,16 @@ static const char help[] =
     "more user.\n"
     "\n"
     "      --user NAME   whose key it is (default: " DEFAULT_USER ")\n"
-    "      --help, --version\n";
+    "      --encrypt     not for TLS, but for volumes: encrypt=FILE\n"
+    "      --help, --version\n"
+    "\n"
+    "With --encrypt it is a key that no server gets (" ENCRYPT_FILE " unless\n"
+    "given): clients encrypt volumes with it. Without it they are lost.\n";
 
 static const struct option long_options[] = {
   COMMON_OPTIONS,
   { "user", required_argument, NULL, 'u' },
+  { "encrypt", no_argument, NULL, 'e' },
   { NULL, 0, NULL, 0 },
 };
 
@@ -132,15 +139,18 @@ write_key (int fd, const char *user)
 int
 cmd_keygen (int argc, char *argv[])
 {
-  const char *path = DEFAULT_FILE, *user = NULL;
+  const char *path = NULL, *user = NULL;
   FP_CLEANUP (fp_closep) int fd = -1;
-  bool made = false;
+  bool made = false, encrypt = false;
   int c, status, r;
 
   while ((c = getopt_long (argc, argv, "", long_options, NULL)) != -1) {
     if (common_option (c, "keygen", help, &status))
       return status;
-    user = optarg;
+    if (c == 'e')
+      encrypt = true;
+    else
+      user = optarg;
   }
   if (optind < argc)
     path = argv[optind++];
@@ -152,11 +162,17 @@ cmd_keygen (int argc, char *argv[])
                       "characters, without blanks, ':', '/', '\"' and '\\', "
                       "and does not begin with '#'",
                       user, FP_NAME_MAX);
+  if (user && encrypt)
+    return say_usage ("keygen",
+                      "--user is for keys for TLS, and --encrypt for "
+                      "others: a file has one or the other");
+  if (!path)
+    path = encrypt ? ENCRYPT_FILE : DEFAULT_FILE;
   status =
       open_file (path, user ? user : DEFAULT_USER, user != NULL, &fd, &made);
   if (status != 0)
     return status;
-  r = write_key (fd, user ? user : DEFAULT_USER);
+  r = write_key (fd, encrypt ? FP_SEAL_KEY_USER : user ? user : DEFAULT_USER);
   if (r < 0) {
     if (made)
       unlink (path);

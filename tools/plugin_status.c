@@ -382,6 +382,38 @@ print_backup (FILE *fp, struct json_object *b)
     fprintf (fp, "; %s behind", size (b, "behind", left));
 }
 
+static void
+print_seal (FILE *fp, struct json_object *s)
+{
+  char a[FP_SIZE_STR_MAX];
+
+  if (s == NULL)
+    return;
+  fprintf (fp, "\n  sealed         ");
+  if (strcmp (str (s, "encrypt"), "off") != 0)
+    fprintf (fp, "encrypted, with %s",
+             strcmp (str (s, "encrypt"), "file") == 0
+                 ? "the key of a file"
+                 : "a key of this nbdkit alone");
+  if (yes (s, "integrity"))
+    fprintf (fp, ", and authenticated");
+  if (strcmp (str (s, "checksum"), "off") != 0)
+    fprintf (fp, "%schecked by %s",
+             strcmp (str (s, "encrypt"), "off") != 0 ? ", and " : "",
+             str (s, "checksum"));
+  if (num (s, "unchecked_bytes") > 0)
+    fprintf (fp, "; %s are older, and not checked until they are written",
+             size (s, "unchecked_bytes", a));
+  if (num (s, "wrong") > 0)
+    fprintf (fp,
+             "; %" PRIu64 " WRONG BLOCKS came from servers, %" PRIu64
+             " of them were repaired",
+             num (s, "wrong"), num (s, "repaired"));
+  if (num (s, "unreadable") > 0)
+    fprintf (fp, "; %" PRIu64 " reads found NO RIGHT COPY",
+             num (s, "unreadable"));
+}
+
 void
 plugin_status_print (FILE *fp, struct json_object *status)
 {
@@ -424,6 +456,7 @@ plugin_status_print (FILE *fp, struct json_object *status)
              "differ in %s of %s",
              size (v, "resync_bytes", a), size (v, "resync_of_bytes", b));
   print_backup (fp, get (v, "backup"));
+  print_seal (fp, get (v, "sealed"));
   if (yes (v, "frozen"))
     fprintf (fp, "; FROZEN, as too many of its servers were away");
   fprintf (fp,

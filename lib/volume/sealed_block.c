@@ -190,21 +190,15 @@ give_up (struct fp_lane *lane)
   return -EIO;
 }
 
+/* -EBADMSG: what came is not right. */
 static int
-read_only_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
+read_any_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
 {
-  struct fp_sealed *k = lane->v->sealed;
-  uint32_t n = (uint32_t) sealed_block_size (k, block);
+  uint32_t n = (uint32_t) sealed_block_size (lane->v->sealed, block);
   unsigned char in[FP_BLOCK];
   int r = fp_lane_raw_read (lane, in, n, block * FP_BLOCK);
 
-  if (r < 0)
-    return r;
-  r = open_with_tool (lane, out, in, n, block);
-  if (r != -EBADMSG)
-    return r;
-  atomic_fetch_add (&k->wrong, 1);
-  return give_up (lane);
+  return r < 0 ? r : open_with_tool (lane, out, in, n, block);
 }
 
 /* Of the live copies of it each is read; those that are wrong get what the
@@ -249,25 +243,50 @@ read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
   return wrong > 0 ? give_up (lane) : err;
 }
 
+/* Of the copies of a block those that count; 0: there is one, or it is not
+ * known which is right.
+ */
+static uint8_t
+live_copies (const struct fp_sealed *k, uint64_t block)
+{
+  struct fp_pieces *t = k->v->pieces;
+  uint64_t run;
+
+  if (t->copies == 1 || k->table == NULL || k->v->backed != NULL)
+    return 0;
+  return fp_mirror_live (t,
+                         fp_stripe_at (t, block * FP_BLOCK, &run) >> t->shift);
+}
+
 int
-sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block)
+sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
+                  bool suspect)
 {
   struct fp_sealed *k = lane->v->sealed;
-  struct fp_pieces *t = k->v->pieces;
-  uint8_t live = 0;
-  uint64_t run;
+  uint8_t live = live_copies (k, block);
+  int r;
 
   if (k->table != NULL &&
       fp_seal_table_look (k->table, block) == FP_BLOCK_ZEROS) {
     memset (out, 0, sealed_block_size (k, block));
     return 0;
   }
-  if (t->copies > 1 && k->table != NULL && k->v->backed == NULL)
-    live = fp_mirror_live (t, fp_stripe_at (t, block * FP_BLOCK, &run) >>
-                                  t->shift);
-  /* Two of them, or more. */
-  return (live & (live - 1)) != 0 ? read_copies (lane, out, block, live)
-                                  : read_only_copy (lane, out, block);
+  if (!suspect || live == 0) {
+    r = read_any_copy (lane, out, block);
+    if (r != -EBADMSG)
+      return r;
+  }
+  /* Over rdma what another lane wrote, and was acknowledged, need not be seen
+   * by this one before that.
+   */
+  (void) fp_lane_remote_flush (lane);
+  if (live != 0)
+    return read_copies (lane, out, block, live);
+  r = read_any_copy (lane, out, block);
+  if (r != -EBADMSG)
+    return r;
+  atomic_fetch_add (&k->wrong, 1);
+  return give_up (lane);
 }
 
 int
@@ -282,7 +301,7 @@ sealed_read_block (struct fp_lane *lane, unsigned char *out, uint64_t block)
     count (&lane->errors, 1);
     return r;
   }
-  r = sealed_read_held (lane, out, block);
+  r = sealed_read_held (lane, out, block, true);
   fp_hold_release (&k->holds, &hold);
   return r;
 }
@@ -310,7 +329,7 @@ mend_held (struct fp_lane *lane, uint64_t block)
     return fp_lane_raw_zero (lane, n, block * FP_BLOCK, false);
   default:
     repaired = atomic_load (&k->repaired);
-    r = sealed_read_held (lane, out, block);
+    r = sealed_read_held (lane, out, block, true);
     return r == 0 && atomic_load (&k->repaired) == repaired ? -EAGAIN : r;
   }
 }
@@ -358,7 +377,7 @@ sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
   if (r < 0)
     count (&lane->errors, 1);
   if (r == 0) {
-    r = sealed_read_held (lane, all, block);
+    r = sealed_read_held (lane, all, block, false);
     if (r == 0) {
       if (buf != NULL)
         memcpy (all + in, buf, n);

@@ -85,9 +85,11 @@ int sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
 int sealed_open_blocks (struct fp_lane *lane, unsigned char *buf,
                         uint64_t length, uint64_t first);
 
-/* The block is held: what it is, into out, whichever copy has that. */
-int sealed_read_held (struct fp_lane *lane, unsigned char *out,
-                      uint64_t block);
+/* The block is held: what it is, into out, whichever copy has that.  suspect:
+ * it was read before, and was wrong then: all copies are looked at.
+ */
+int sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
+                      bool suspect);
 /* The same, of one that is not. */
 int sealed_read_block (struct fp_lane *lane, unsigned char *out,
                        uint64_t block);

@@ -3,11 +3,11 @@
  * library and of the kernel: allocations, over any transport, and, over shm,
  * system calls.  Neither is allowed.
  *
- *   io-cost ADDR[,ADDR] shm|tcp|rdma [waste]
+ *   io-cost ADDR[,ADDR] shm|tcp|rdma [waste|crc32c|xts|gcm]
  *
- * On two servers there are two copies.  Exits 0 if there were none, 1 if there
- * were, 77 if it cannot tell.  With 'waste' it makes one of each in between,
- * to show that it sees them.
+ * On two servers there are two copies.  The last three: of a sealed volume.
+ * Exits 0 if there were none, 1 if there were, 77 if it cannot tell.  With
+ * 'waste' it makes one of each in between, to show that it sees them.
  *
  * Allocations are counted by functions that stand before the C library's;
  * system calls by a seccomp filter on this one thread, which turns each into
@@ -199,7 +199,7 @@ clock_is_cheap (void)
 struct work {
   struct fp_lane *lane;
   unsigned char *buf;
-  bool trap, waste;
+  bool trap, waste, sealed;
   int err;
   struct fp_io ios[DEPTH];
 };
@@ -252,7 +252,7 @@ passes (struct work *w, unsigned nr)
     r = sync_pass (w, size, at);
     if (r == 0)
       r = sync_pass (w, size, SIZE / 2 - size / 2);
-    if (r == 0)
+    if (r == 0 && !w->sealed)
       r = async_pass (w, size, at);
   }
   return r;
@@ -323,7 +323,8 @@ int
 main (int argc, char *argv[])
 {
   struct fp_volume_params p;
-  struct work w = { .waste = argc > 3 };
+  const char *how = argc > 3 ? argv[3] : "";
+  struct work w = { .waste = strcmp (how, "waste") == 0 };
   const char *why;
   char *second;
 
@@ -341,9 +342,16 @@ main (int argc, char *argv[])
   }
   if (argc < 3 || fp_addr_parse (&p.servers[0], argv[1], &why) < 0 ||
       (second != NULL && fp_addr_parse (&p.servers[1], second, &why) < 0)) {
-    fprintf (stderr, "usage: io-cost ADDR[,ADDR] shm|tcp|rdma [waste]\n");
+    fprintf (stderr, "usage: io-cost ADDR[,ADDR] shm|tcp|rdma "
+                     "[waste|crc32c|xts|gcm]\n");
     return 2;
   }
+  p.integrity = strcmp (how, "gcm") == 0;
+  if (p.integrity || strcmp (how, "xts") == 0)
+    p.encrypt = FP_ENCRYPT_EPHEMERAL;
+  if (strcmp (how, "crc32c") == 0)
+    p.checksum = FP_CHECKSUM_CRC32C;
+  w.sealed = how[0] != '\0' && !w.waste;
   p.transports = strcmp (argv[2], "shm") == 0   ? FP_TRANSPORT_SHM
                  : strcmp (argv[2], "tcp") == 0 ? FP_TRANSPORT_TCP
                                                 : FP_TRANSPORT_RDMA;
