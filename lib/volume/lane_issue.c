@@ -11,7 +11,12 @@
 #include "volume/mirror.h"
 #include "volume/stripe.h"
 
-#define SCAN_NS 10000000u      /* parked ios are looked at this often */
+#define SCAN_NS 10000000u /* parked ios are looked at this often */
+/* So long a request may take while a live copy can be reached, or twice
+ * `timeout`, if that is more: less than the 30 s after which `farpage attach`
+ * has the kernel send it again.
+ */
+#define LIVING_NS (8 * UINT64_C (1000000000))
 #define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
 /* A server that ends a session closes its keys, then its connections. */
 #define ENDING_NS (10 * FP_NS_PER_MS)
@@ -93,6 +98,38 @@ give_up_ns (const struct fp_lane *lane, const struct fp_io *io)
   return io->start_ns + (io->tries > 0 ? 2 : 1) * timeout;
 }
 
+/* The linear address that is next, of *run consecutive bytes. */
+static uint64_t
+address (const struct fp_pieces *t, const struct fp_io *io, uint64_t *run)
+{
+  uint64_t offset = io->offset + io->issued;
+
+  if (!io->linear)
+    return fp_stripe_at (t, offset, run);
+  *run = t->piece_size - (offset & (t->piece_size - 1));
+  return offset;
+}
+
+/* It cannot be sent now, and shall not wait for that any longer.  Where a copy
+ * is live and can be reached there is no reason for an error, only for
+ * patience: to go on without the others has to be recorded, and on a host that
+ * is short of processors that may take longer than a short timeout.
+ */
+static bool
+in_vain (const struct fp_lane *lane, const struct fp_io *io)
+{
+  struct fp_volume *v = lane->v;
+  uint64_t now = fp_now_ns (), run;
+
+  if (now < give_up_ns (lane, io))
+    return false;
+  if (!fp_volume_is_mirrored (v) || io->target != NULL || io->mover ||
+      io->hasty || io->tail != FP_TAIL_NONE || now >= io->start_ns + LIVING_NS)
+    return true;
+  return !fp_mirror_goes_on (v, address (v->pieces, io, &run) >>
+                                    v->pieces->shift);
+}
+
 /* Its last fragment came back, or it ended before it had any. */
 static void
 settle (struct fp_lane *lane, struct fp_io *io)
@@ -107,7 +144,7 @@ settle (struct fp_lane *lane, struct fp_io *io)
     io->redo = false;
     io->issued = 0;
     io->tries++;
-    if (fp_deadline_passed (give_up_ns (lane, io)))
+    if (in_vain (lane, io))
       complete (lane, io, -EIO);
     else
       park (lane, io);
@@ -385,18 +422,6 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   return *out == ISSUED ? left : 0;
 }
 
-/* The linear address that is next, of *run consecutive bytes. */
-static uint64_t
-address (const struct fp_pieces *t, const struct fp_io *io, uint64_t *run)
-{
-  uint64_t offset = io->offset + io->issued;
-
-  if (!io->linear)
-    return fp_stripe_at (t, offset, run);
-  *run = t->piece_size - (offset & (t->piece_size - 1));
-  return offset;
-}
-
 /* Hand as much of io to fragments as there are. */
 static enum issue
 issue (struct fp_lane *lane, struct fp_io *io)
@@ -527,7 +552,7 @@ issue_pending (struct fp_lane *lane)
      * again from where it stood.
      */
     if (r == PARK && !io->redo && io->status == 0) {
-      if (io->inflight == 0 && fp_deadline_passed (give_up_ns (lane, io)))
+      if (io->inflight == 0 && in_vain (lane, io))
         complete (lane, io, -EIO);
       else
         park (lane, io);
@@ -535,6 +560,20 @@ issue_pending (struct fp_lane *lane)
     else
       settle (lane, io);
   }
+}
+
+/* Of the only live copy of its piece: it gets the whole timeout, as on a
+ * volume of one copy.
+ */
+static bool
+is_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t k = (uint64_t) (f->piece - t->p);
+
+  return fp_volume_is_mirrored (lane->v) &&
+         now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&
+         fp_mirror_live (t, fp_piece_of (t, k)) == 1u << fp_copy_of (t, k);
 }
 
 /* Deadlines: break what is silent for too long; try again what waits, which
@@ -548,7 +587,7 @@ scan (struct fp_lane *lane, uint64_t now)
        f = f->next) {
     struct fp_conn *c = f->op.conn;
 
-    if (!c->ops->conn_broken (c)) {
+    if (!c->ops->conn_broken (c) && !is_sole (lane, f, now)) {
       c->ops->conn_break (c);
       fp_link_poke (lane->v->links[f->server]);
     }

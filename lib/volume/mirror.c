@@ -145,6 +145,33 @@ fp_mirror_failed (struct fp_volume *v, uint64_t k)
   return true;
 }
 
+bool
+fp_mirror_goes_on (struct fp_volume *v, uint64_t i)
+{
+  struct fp_pieces *t = v->pieces;
+  uint8_t live = fp_mirror_live (t, i), usable;
+
+  usable = live & (uint8_t) ~fp_mirror_bad (t, i, live);
+  if (atomic_load (&v->stranded))
+    return false;
+  for (unsigned c = 0; c < t->copies; c++) {
+    if (!(usable >> c & 1))
+      continue;
+    switch (fp_piece_state (fp_mirror_copy (t, i, c))) {
+    case FP_PIECE_READY:
+    case FP_PIECE_BUSY:
+    case FP_PIECE_FROZEN:
+      return true;
+    case FP_PIECE_EMPTY:
+    case FP_PIECE_OFFLINE:
+    case FP_PIECE_LOST:
+    default:
+      break;
+    }
+  }
+  return false;
+}
+
 void
 fp_mirror_diverged (struct fp_volume *v, uint64_t i)
 {

@@ -17,8 +17,9 @@
  * Threads:  everything that takes a lane or a started volume may be called
  *           from any thread at any time.
  * Memory:   nothing below the line 'I/O' allocates, opens a file, logs, or
- *           waits for longer than timeout_ms; with a backup also for its disk,
- *           as backup.h says.
+ *           waits for longer than timeout_ms, twice that after an attempt that
+ *           was in vain, 8 s while a live copy can be reached (lane_issue.c);
+ *           with a backup also for its disk, as backup.h says.
  */
 
 #ifndef FP_VOLUME_H

@@ -65,7 +65,8 @@ struct fp_volume {
   _Atomic uint64_t allocated, lost; /* pieces */
   _Atomic uint64_t placing;         /* pieces that wait for memory */
   _Atomic uint64_t current;         /* members, of the last list; or none */
-  _Atomic uint64_t generation;      /* the highest so far: link_learn.h */
+  _Atomic bool stranded; /* too many of them are away to record without them */
+  _Atomic uint64_t generation; /* the highest so far: link_learn.h */
 
   struct fp_overlap *overlap; /* NULL: one copy */
   struct fp_intent *intent;   /* likewise */

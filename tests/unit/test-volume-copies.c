@@ -7,6 +7,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -256,6 +257,67 @@ test_all_die (void **state)
   assert_true (get (0) == 2 || get (0) == 9);
   for (uint64_t i = 1; i < PIECES; i++)
     assert_int_equal (get (i), 2 + (int) i);
+}
+
+static void *
+put_9 (void *out)
+{
+  *(int *) out = put (0, 9);
+  return NULL;
+}
+
+/* Who is left takes many timeouts to record that the other one is: a request
+ * waits for that, as there is a copy that lives.
+ */
+static void
+test_slow_record (void **state)
+{
+  pthread_t thread;
+  int r = 1;
+
+  (void) state;
+  nr_named = 2;
+  copies_timeout_ms = 100;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MAP);
+  fake_server_cut (servers[0]);
+  assert_int_equal (pthread_create (&thread, NULL, put_9, &r), 0);
+  pause_ms (8 * copies_timeout_ms);
+  fake_server_silence (servers[1], FAKE_SPEAKS, 0);
+  pthread_join (thread, NULL);
+  assert_int_equal (r, 0);
+  assert_int_equal (get (0), 9);
+}
+
+/* What is not too late for the only live copy would be for one of two. */
+static void
+test_sole_is_slow (void **state)
+{
+  struct fp_server_status s;
+  uint64_t before;
+  pthread_t thread;
+  int r = 1;
+
+  (void) state;
+  nr_named = 2;
+  copies_timeout_ms = 400;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  fake_server_cut (servers[0]);
+  fill (2);
+  fp_volume_server_status (v, 1, &s);
+  before = s.reconnects;
+  fp_fake_server_hold (fake_server_data (servers[1]), true);
+  assert_int_equal (pthread_create (&thread, NULL, put_9, &r), 0);
+  pause_ms (copies_timeout_ms / 8 * 5);
+  fp_fake_server_hold (fake_server_data (servers[1]), false);
+  while (fp_fake_server_release (fake_server_data (servers[1]), 0, 0))
+    ;
+  pthread_join (thread, NULL);
+  assert_int_equal (r, 0);
+  fp_volume_server_status (v, 1, &s);
+  assert_int_equal (s.reconnects, before);
 }
 
 /* Two of three servers at once. */
@@ -525,6 +587,8 @@ main (void)
     TEST (test_left_behind),
     TEST (test_forgets_while_away),
     TEST (test_all_die),
+    TEST (test_slow_record),
+    TEST (test_sole_is_slow),
     TEST (test_three_copies),
     TEST (test_made_anew),
     TEST (test_trimmed_meanwhile),
