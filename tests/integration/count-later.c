@@ -28,7 +28,7 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
-#define DEPTH 16
+#define DEPTH 40
 #define SKIP 2 /* note and who calls it */
 #define PLACES 1024
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # swap=true: what nbdkit needs it has at the start. From its first answers to its
 # end it is given requests, while a server is silent for a while, one dies, its
-# copies are made anew elsewhere, and it comes back: no thread that I/O waits for
+# copies are made anew elsewhere, and it comes back; with TLS, too: no thread that I/O waits for
 # touches a page for the first time, so that the kernel is asked for none; and what
 # is allocated, from memory that is there, is what docs/SWAP.md lists.
 
@@ -25,7 +25,7 @@ bounded='fp_ctl_open|tcp_conn_open|shm_conn_open|shm_import|fp_tls_|threadlocal_
 server () # NAME ADDR
 {
     start_memserver "$1" --listen "unix:$tmp/$1.usock" --size 96M --slab 4M --reserve 0 \
-                    --name "$1" ${2:+--listen "$2"}
+                    --name "$1" ${2:+--listen "$2"} "${tls[@]/#tls/--tls}"
 }
 
 doc () { farpage status --socket "$tmp/$name.status" --json; }
@@ -94,8 +94,13 @@ places ()
     echo
 }
 
-for transport in tcp shm; do
-    name=$transport
+farpage keygen "$tmp/key"
+for name in tcp shm tls; do
+    transport=$name tls=()
+    if [ $name = tls ]; then
+        grep -q '^#define HAVE_GNUTLS 1' "$top_builddir/config.h" || break
+        transport=tcp tls=("tls-psk=$tmp/key")
+    fi
     for s in a b c; do rm -f "$tmp/$s.addr"; server $s; done
     servers=()
     for s in a b c; do
@@ -108,7 +113,7 @@ for transport in tcp shm; do
     # As in operation: -v has it say, and allocate, something for each request.
     COUNT_LATER=$tmp/$name.count LD_PRELOAD=$preload nbdkit -f -t 1 -U "$tmp/$name.sock" \
         "$FARPAGE_PLUGIN" transport=$transport swap=true size=16M copies=2 connections=2 \
-        timeout=500 rebuild_delay=0 status="$tmp/$name.status" "${servers[@]}" >"$tmp/$name.log" 2>&1 &
+        timeout=500 rebuild_delay=0 status="$tmp/$name.status" "${servers[@]}" "${tls[@]}" >"$tmp/$name.log" 2>&1 &
     pid=$!
     cleanup_fn stop $pid
     wait_until 30 nbdinfo --size "nbd+unix:///?socket=$tmp/$name.sock"
@@ -141,21 +146,27 @@ for transport in tcp shm; do
     wait_until 10 grep -q ', fp-status$' "$tmp/$name.count.txt" # it would see them
 
     touch "$tmp/$name.enough"
-    wait $load || { cat "$tmp/$name.load"; fail "$transport: the load failed"; }
+    wait $load || { cat "$tmp/$name.load"; fail "$name: the load failed"; }
     stop "$pid"
-    echo "$transport: $(cat "$tmp/$name.load")"
+    echo "$name: $(cat "$tmp/$name.load")"
     places "$tmp/$name.count.txt" | grep -v ', fp-status:\|, fp-metrics:\|, fp-change:\|^$' \
         >"$tmp/$name.places" || :
-    echo "$transport: allocations after the start:"
-    cat "$tmp/$name.places"
+    echo "$name: allocations after the start:"
+    # GnuTLS has hundreds of places, for each connection and for each record.
+    if [ $name = tls ]; then
+        grep -cE 'fp_tls_' "$tmp/$name.places"
+        grep -vE 'fp_tls_' "$tmp/$name.places" || :
+    else
+        cat "$tmp/$name.places"
+    fi
     if grep -vE "$bounded" "$tmp/$name.places"; then
-        fail "$transport: these are not among those that there should be"
+        fail "$name: these are not among those that there should be"
     fi
     # Memory of another process that is mapped is no new memory.
     if [ $transport = tcp ]; then
         diff "$tmp/$name.before" "$tmp/$name.after" >"$tmp/$name.faults" || {
             cat "$tmp/$name.faults"
-            fail "$transport: pages were touched for the first time (thread, id, faults)"
+            fail "$name: pages were touched for the first time (thread, id, faults)"
         }
     fi
     for s in a b c; do stop "$(cat "$tmp/$s.pid")"; rm -f "$tmp/$s.usock"; done
