@@ -12,29 +12,31 @@
 
 #include "base/log.h"
 #include "ctl.h"
+#include "guard.h"
 #include "session.h"
 #include "transport/tls.h"
 
 static const struct {
   ctl_handler *handler;
   unsigned states; /* in which it is allowed */
+  bool changes;    /* the volume that is open */
 } table[] = {
   [FP_MSG_HELLO] = { ctl_hello, SESSION_FRESH },
   [FP_MSG_OPEN] = { ctl_open, SESSION_READY | SESSION_OPEN },
   [FP_MSG_LIST] = { ctl_list, SESSION_OPEN },
-  [FP_MSG_GRANT] = { ctl_grant, SESSION_OPEN },
-  [FP_MSG_LABEL] = { ctl_label, SESSION_OPEN },
-  [FP_MSG_RELEASE] = { ctl_release, SESSION_OPEN },
-  [FP_MSG_ZERO] = { ctl_zero, SESSION_OPEN },
+  [FP_MSG_GRANT] = { ctl_grant, SESSION_OPEN, true },
+  [FP_MSG_LABEL] = { ctl_label, SESSION_OPEN, true },
+  [FP_MSG_RELEASE] = { ctl_release, SESSION_OPEN, true },
+  [FP_MSG_ZERO] = { ctl_zero, SESSION_OPEN, true },
   [FP_MSG_PING] = { ctl_ping, SESSION_READY | SESSION_OPEN },
   [FP_MSG_BYE] = { ctl_bye, SESSION_READY | SESSION_OPEN },
   [FP_MSG_STAT] = { ctl_stat, SESSION_READY | SESSION_OPEN },
   [FP_MSG_DATA_HELLO] = { ctl_data_hello, SESSION_FRESH },
   [FP_MSG_LOOKUP] = { ctl_lookup, SESSION_READY | SESSION_OPEN },
-  [FP_MSG_MEMBERS] = { ctl_members, SESSION_OPEN },
-  [FP_MSG_MAP] = { ctl_map, SESSION_OPEN },
+  [FP_MSG_MEMBERS] = { ctl_members, SESSION_OPEN, true },
+  [FP_MSG_MAP] = { ctl_map, SESSION_OPEN, true },
   [FP_MSG_MAP_READ] = { ctl_map_read, SESSION_OPEN },
-  [FP_MSG_MAP_WRITE] = { ctl_map_write, SESSION_OPEN },
+  [FP_MSG_MAP_WRITE] = { ctl_map_write, SESSION_OPEN, true },
   [FP_MSG_DELETE] = { ctl_delete, SESSION_READY | SESSION_OPEN },
   [FP_MSG_VOLUMES] = { ctl_volumes, SESSION_READY | SESSION_OPEN },
 };
@@ -77,6 +79,8 @@ run_handler (struct call *call)
     return ctl_fail (call, -EPROTONOSUPPORT,
                      "this server speaks version %d of the protocol, not %u",
                      FP_VERSION, call->header->version);
+  if (table[type].changes && guard_change (call) < 0)
+    return -EPERM;
   return table[type].handler (call);
 }
 
@@ -88,6 +92,7 @@ session_dispatch (struct session *s)
   uint8_t *body = conn_reply_body (s->conn);
   int r;
 
+  session_close_sent (s);
   fp_reader_init (&call.in, conn_body (s->conn), call.header->length);
   fp_writer_init (&call.out, body, FP_BODY_MAX);
   r = run_handler (&call);

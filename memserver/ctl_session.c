@@ -10,10 +10,12 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "ctl.h"
 #include "data.h"
+#include "guard.h"
 #include "options.h"
 #include "persist.h"
 #include "pressure.h"
@@ -28,6 +30,7 @@ ctl_hello (struct call *call)
   struct server *srv = s->server;
   struct fp_hello q;
   struct fp_hello_reply p = { .version = FP_VERSION };
+  struct guard_room room;
   unsigned nr_data;
   int r = fp_dec_hello (&call->in, &q);
 
@@ -47,6 +50,10 @@ ctl_hello (struct call *call)
                      "that one client host may have",
                      MAX_SESSIONS_PEER);
 
+  r = guard_hello (call);
+  if (r < 0)
+    return r;
+
   p.transports = FP_TRANSPORT_TCP;
   if (conn_is_unix (s->conn) &&
       (!srv->persist || store_is_sealed (persist_store (srv->persist))))
@@ -62,8 +69,9 @@ ctl_hello (struct call *call)
   p.server = srv->uuid;
   snprintf (p.name, sizeof p.name, "%s", srv->options->name);
   p.slab_size = pool_slab_size (srv->pool);
-  p.slabs_total = pool_count (srv->pool).total;
-  p.slabs_free = pool_lendable (srv->pool);
+  room = guard_room (s);
+  p.slabs_total = FP_MIN ((uint64_t) pool_count (srv->pool).total, room.total);
+  p.slabs_free = FP_MIN ((uint64_t) pool_lendable (srv->pool), room.left);
   p.lease_ms = srv->options->lease_s * 1000;
   p.session = s->id;
   memcpy (p.token, s->token, sizeof p.token);
@@ -331,6 +339,9 @@ recount (struct call *call, const struct fp_open *q)
   if (!(q->flags & FP_OPEN_RECOUNT) || !rec ||
       !fp_uuid_eq (&rec->uuid, &q->volume))
     return ctl_fail (call, -EPROTO, "OPEN is out of turn");
+  r = guard_change (call);
+  if (r < 0)
+    return r;
   r = check_same (call, q, rec);
   if (r < 0)
     return r;
@@ -357,6 +368,8 @@ ctl_open (struct call *call)
   if (s->state == SESSION_OPEN)
     return recount (call, &q);
   r = check_open (call, &q);
+  if (r == 0)
+    r = guard_open (call, &q, &s->read_only);
   if (r == 0) {
     end_former_session (s, &q.volume);
     r = take_volume_over (call, &q);
@@ -366,7 +379,7 @@ ctl_open (struct call *call)
   if (r != 0)
     return r;
 
-  if (q.flags & FP_OPEN_RECOUNT)
+  if ((q.flags & FP_OPEN_RECOUNT) && !s->read_only)
     rec->servers = q.servers;
   record_attach (rec, s, &q);
   if (q.flags & FP_OPEN_TAKEOVER)
@@ -374,6 +387,7 @@ ctl_open (struct call *call)
   s->record = rec;
   s->state = SESSION_OPEN;
   s->discard = false;
+  guard_opened (s);
   p.epoch = rec->epoch;
   p.labels = rec->nr_slabs; /* what has no label was not kept */
   fp_enc_open_reply (&call->out, &p);
@@ -384,10 +398,14 @@ int
 ctl_ping (struct call *call)
 {
   const struct server *srv = call->session->server;
-  struct fp_ping_reply p = { .slabs_total = pool_count (srv->pool).total,
-                             .slabs_free = pool_lendable (srv->pool),
-                             .stopping = srv->stopping,
-                             .wanted = pressure_share (call->session) };
+  const struct guard_room room = guard_room (call->session);
+  struct fp_ping_reply p = {
+    .slabs_total =
+        FP_MIN ((uint64_t) pool_count (srv->pool).total, room.total),
+    .slabs_free = FP_MIN ((uint64_t) pool_lendable (srv->pool), room.left),
+    .stopping = srv->stopping,
+    .wanted = pressure_share (call->session)
+  };
 
   if (!fp_reader_done (&call->in))
     return -EPROTO;
@@ -402,11 +420,13 @@ ctl_bye (struct call *call)
   struct fp_bye q;
   int r = fp_dec_bye (&call->in, &q);
 
+  if (r == 0 && q.discard && s->record)
+    r = guard_discard (call);
   if (r < 0)
     return r;
   s->orderly = true;
   if (s->record)
-    s->discard = q.discard || s->record->ephemeral;
+    s->discard = (q.discard || s->record->ephemeral) && !s->read_only;
   if (!session_close_volume (s))
     return CTL_WAIT;
   s->state = SESSION_READY;

@@ -5,13 +5,17 @@
 #include <config.h>
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/tsan.h"
 #include "ctl.h"
 #include "data.h"
+#include "guard.h"
 #include "keys.h"
 #include "record.h"
 #include "session.h"
@@ -69,6 +73,31 @@ hide_tail (struct call *call, struct slab *s, uint64_t size)
                : 0;
 }
 
+/* Its memfd.  For who may only read, another file of the same memory that can
+ * only be mapped for that; and nobody else than this server's own user can
+ * open it anew, through /proc, for more.
+ */
+static int
+add_fd (struct call *call, const struct slab *s)
+{
+  struct session *session = call->session;
+  int fd = s->backing.fd;
+
+  if (session->read_only) {
+    char path[32];
+
+    snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
+    if (fchmod (fd, S_IRUSR | S_IWUSR) < 0 ||
+        (fd = open (path, O_RDONLY | O_CLOEXEC)) < 0)
+      return ctl_fail (call, -errno,
+                       "slab %u: cannot be opened to be read: %s", s->index,
+                       strerror (errno));
+    session->sent_fds[session->nr_sent_fds++] = fd;
+  }
+  call->fds[call->nr_fds++] = fd;
+  return 0;
+}
+
 static int
 add_grant (struct call *call, struct fp_grants *p, struct slab *s)
 {
@@ -84,7 +113,7 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
     };
     return 0;
   }
-  if (!call->session->tails) {
+  if (!call->session->tails && !call->session->read_only) {
     r = hide_tail (call, s, size);
     if (r < 0)
       return r;
@@ -93,8 +122,11 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
   if (r < 0)
     return ctl_fail (call, r, "slab %u: no key for it: %s", s->index,
                      strerror (-r));
-  if (call->session->record->transport == FP_TRANSPORT_SHM)
-    call->fds[call->nr_fds++] = s->backing.fd;
+  if (call->session->record->transport == FP_TRANSPORT_SHM) {
+    r = add_fd (call, s);
+    if (r < 0)
+      return r;
+  }
   p->grants[p->count++] = (struct fp_grant) {
     .slab = s->index,
     .piece = s->label.piece,
@@ -214,8 +246,11 @@ ctl_grant (struct call *call)
   if (srv->stopping)
     return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
   r = check_keys (call);
+  if (r == 0)
+    r = guard_grant (call);
   if (r < 0)
     return r;
+  q.count = (uint32_t) FP_MIN ((uint64_t) q.count, guard_room (s).left);
   while (p.count < q.count && r == 0 &&
          (p.count == 0 || !fp_deadline_passed (until)))
     r = grant_one (call, &p);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "ctl.h"
+#include "guard.h"
 #include "listener.h"
 #include "pressure.h"
 #include "record.h"
@@ -23,6 +24,13 @@ next (struct fp_stat_reply *p)
              : NULL;
 }
 
+/* Of one that has no volume. */
+static bool
+may_know (const struct session *asks, const struct session *s)
+{
+  return guard_rights (asks)->is_admin || who_eq (&asks->who, &s->who);
+}
+
 /* Who has memory first, then who is only connected. */
 static void
 list_sessions (const struct session *asks, struct fp_stat_reply *p)
@@ -34,7 +42,7 @@ list_sessions (const struct session *asks, struct fp_stat_reply *p)
 
   TAILQ_FOREACH (r, &srv->records, entry)
   {
-    if ((e = next (p)) == NULL)
+    if (!guard_sees (asks, r) || (e = next (p)) == NULL)
       continue;
     snprintf (e->client, sizeof e->client, "%s", r->client);
     record_title (r, e->volume);
@@ -45,7 +53,8 @@ list_sessions (const struct session *asks, struct fp_stat_reply *p)
   }
   TAILQ_FOREACH (s, &srv->sessions, entry)
   {
-    if (s->record || s == asks || (e = next (p)) == NULL)
+    if (s->record || s == asks || !may_know (asks, s) ||
+        (e = next (p)) == NULL)
       continue;
     snprintf (e->client, sizeof e->client, "%s", s->name);
     e->since = s->since;

@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "ctl.h"
+#include "guard.h"
 #include "record.h"
 #include "session.h"
 
@@ -24,7 +25,7 @@ ctl_lookup (struct call *call)
     return r;
   rec = q.name[0] != '\0' ? record_find_name (srv, q.name)
                           : record_find (srv, &q.volume);
-  if (!rec)
+  if (!guard_sees (call->session, rec))
     return ctl_fail (call, -ENOENT, "no such volume here");
   record_describe (rec, &p.volume);
   p.epoch = rec->epoch;
@@ -132,8 +133,11 @@ ctl_delete (struct call *call)
   if (r < 0)
     return r;
   rec = record_find (s->server, &q.volume);
-  if (!rec)
+  if (!guard_sees (s, rec))
     return ctl_fail (call, -ENOENT, "no such volume here");
+  r = guard_delete (call, rec);
+  if (r < 0)
+    return r;
   if (rec->holder) {
     if (session_is_leaving (rec->holder) && !s->wait_over)
       return CTL_WAIT;
@@ -147,20 +151,18 @@ int
 ctl_volumes (struct call *call)
 {
   const struct server *srv = call->session->server;
-  struct fp_volumes p = { .total = srv->nr_records };
+  struct fp_volumes p = { .total = 0 };
   const struct record *rec;
   struct fp_volumes_req q;
-  uint32_t i = 0;
   int r = fp_dec_volumes_req (&call->in, &q);
 
   if (r < 0)
     return r;
   TAILQ_FOREACH (rec, &srv->records, entry)
   {
-    if (i++ < q.start)
+    if (!guard_sees (call->session, rec) || p.total++ < q.start ||
+        p.count == FP_MAX_VOLUMES_LISTED)
       continue;
-    if (p.count == FP_MAX_VOLUMES_LISTED)
-      break;
     record_describe (rec, &p.volumes[p.count++]);
   }
   fp_enc_volumes (&call->out, &p);

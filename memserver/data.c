@@ -25,6 +25,7 @@ struct data_conn {
   struct session *session; /* the loop's */
   struct server *server;
   uint64_t session_id;
+  bool read_only;
   uint32_t lane;
   int fd;
   struct fp_tls_session *tls; /* NULL: in clear */
@@ -41,8 +42,7 @@ get (void *ctx, uint64_t rkey, uint64_t raddr, uint32_t length, bool write,
   struct slab *s = pool_slab (d->server->pool, slab_index_of_key (rkey));
   void *addr;
 
-  (void) write;
-  if (!s)
+  if (!s || (write && d->read_only))
     return NULL;
   addr = slab_hold (s, d->session_id, rkey, raddr, length);
   *hold = addr != NULL ? s : NULL;
@@ -106,6 +106,7 @@ data_start (struct session *s, uint32_t lane, int fd,
   d->session = s;
   d->server = s->server;
   d->session_id = s->id;
+  d->read_only = s->read_only; /* since OPEN, which was before */
   d->lane = lane;
   d->fd = fd;
   d->tls = tls;

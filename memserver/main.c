@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "access.h"
 #include "alive.h"
 #include "base/log.h"
 #include "base/memlock.h"
@@ -159,6 +160,17 @@ lock_memory (const struct options *o)
             strerror (errno));
 }
 
+/* A file that is wrong is like a wrong command line. */
+static int
+check_access (const struct options *o, char *why)
+{
+  struct access *a = NULL;
+  int r = o->access[0] ? access_read (&a, o->access, why) : 0;
+
+  access_free (a);
+  return r;
+}
+
 /* A file that is there in full or not at all. */
 static int
 write_file (const char *path, const char *text)
@@ -258,7 +270,7 @@ main (int argc, char *argv[])
   char why[WHY_MAX];
   int r = options_parse (&o, argc, argv);
 
-  if (r == 0 && listener_check (&o, why) < 0)
+  if (r == 0 && (listener_check (&o, why) < 0 || check_access (&o, why) < 0))
     r = failed ("%s", why);
   if (r != 0)
     return r < 0 ? 2 : EXIT_SUCCESS;

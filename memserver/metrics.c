@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/scrape.h"
+#include "guard.h"
 #include "host.h"
 #include "listener.h"
 #include "metrics.h"
@@ -191,6 +192,35 @@ put_clients (struct fp_prom *p, const struct server *srv)
         FP_LABELS ({ "transport", fp_transport_name (transports[i]) }));
 }
 
+/* Of each identity of --access; without that there are none. */
+static void
+put_identities (struct fp_prom *p, const struct server *srv)
+{
+  unsigned nr = srv->access ? access_count (srv->access) : 0, volumes;
+
+  fp_prom_family (p, "farpage_memserver_identity_bytes", FP_PROM_GAUGE,
+                  "Lent to the volumes of an identity of --access.");
+  for (unsigned i = 0; i < nr; i++) {
+    const struct access_rights *r = access_at (srv->access, i);
+    char who[WHO_STR_MAX];
+
+    who_format (&r->who, who);
+    fp_prom_value (
+        p, guard_lent (srv, &r->who, &volumes) * pool_slab_size (srv->pool),
+        FP_LABELS ({ "identity", who }));
+  }
+  fp_prom_family (p, "farpage_memserver_identity_quota_bytes", FP_PROM_GAUGE,
+                  "Its quota, if it has one.");
+  for (unsigned i = 0; i < nr; i++) {
+    const struct access_rights *r = access_at (srv->access, i);
+    char who[WHO_STR_MAX];
+
+    who_format (&r->who, who);
+    if (r->quota != UINT64_MAX)
+      fp_prom_value (p, r->quota, FP_LABELS ({ "identity", who }));
+  }
+}
+
 static void
 put_requests (struct fp_prom *p, const struct server *srv)
 {
@@ -292,6 +322,7 @@ render (void *ctx, struct fp_prom *p)
   put_pressure (p, srv);
   put_clients (p, srv);
   put_requests (p, srv);
+  put_identities (p, srv);
   put_volumes (p, srv);
 }
 

@@ -43,6 +43,7 @@ enum which {
   TLS_CERTIFICATES,
   TLS_VERIFY_PEER,
   INSECURE,
+  ACCESS,
   NR_SETTINGS,
   CONFIG = NR_SETTINGS,
   HELP,
@@ -68,6 +69,7 @@ static const struct option names[] = {
   { "tls-certificates", required_argument, NULL, TLS_CERTIFICATES },
   { "tls-verify-peer", no_argument, NULL, TLS_VERIFY_PEER },
   { "insecure", no_argument, NULL, INSECURE },
+  { "access", required_argument, NULL, ACCESS },
   { "config", required_argument, NULL, CONFIG },
   { "help", no_argument, NULL, HELP },
   { "version", no_argument, NULL, VERSION_ },
@@ -122,6 +124,8 @@ usage (FILE *fp)
       "  --insecure          serve other machines without TLS: whoever can "
       "reach\n"
       "                      the server may use it\n"
+      "  --access FILE       who may do what: quotas, volumes, read only, "
+      "...\n"
       "  --config FILE       read options from FILE (size = 8G, ...)\n"
       "  --address-file FILE write the addresses there, once they accept\n"
       "  --pidfile FILE      write the process number there, likewise\n"
@@ -302,6 +306,8 @@ set (struct options *o, unsigned which, const char *value)
     return set_path (o->address_file, which, value);
   case PIDFILE:
     return set_path (o->pidfile, which, value);
+  case ACCESS:
+    return set_path (o->access, which, value);
   case METRICS:
     return set_metrics (o, value);
   case BACKING:

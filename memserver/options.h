@@ -42,6 +42,7 @@ struct options {
   char address_file[OPTION_PATH_MAX]; /* "": none */
   char pidfile[OPTION_PATH_MAX];      /* likewise */
   char backing[OPTION_PATH_MAX];      /* likewise */
+  char access[OPTION_PATH_MAX];       /* likewise */
   struct fp_tls_params tls;
   enum fp_log_level log_level;
 };

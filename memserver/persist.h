@@ -4,8 +4,9 @@
  *
  *   state         its UUID, and for each slab the label, in cells (cell.h)
  *   slab-N        the memory of slab N (backing.h)
- *   volume-UUID   a record in a cell, the list of members in a cell, and the
- *                 map, whose words change each by one store
+ *   volume-UUID   a record in a cell, the owner in a cell (where older servers
+ *                 have zeros, which is none), the list of members in a cell,
+ *                 and the map, whose words change each by one store
  *
  * They are mapped, so that a change is made by stores, and is there after a
  * kill at any instruction.  After a power cut there is no tmpfs either.  On a
@@ -38,6 +39,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "access.h"
 #include "proto/messages.h"
 #include "store.h"
 
@@ -130,6 +132,8 @@ void persist_volume_save (struct persist_volume *v,
                           const struct persist_record *r);
 int persist_volume_set_members (struct persist_volume *v,
                                 const struct fp_members *m);
+void persist_volume_set_owner (struct persist_volume *v,
+                               const struct who *owner);
 /* Its map, of so many words, the same each time; stores to it are kept. */
 int persist_volume_map (struct persist_volume *v, uint64_t words,
                         uint64_t **map);
@@ -148,6 +152,7 @@ struct persist_found {
   struct persist_volume *v;
   struct persist_record record;
   struct fp_members members;
+  struct who owner; /* WHO_NOBODY: that is not known */
   uint64_t *map;
 };
 bool persist_next_found (struct persist *p, struct persist_found *out);

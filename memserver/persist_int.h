@@ -20,6 +20,7 @@ struct persist_volume {
   uint8_t *file; /* mapped */
   uint64_t bytes, map_bytes;
   struct cell *record;  /* in it */
+  struct cell *owner;   /* likewise */
   struct cell *members; /* likewise; NULL: not yet */
   uint64_t *map;        /* likewise */
 };

@@ -31,13 +31,22 @@ struct kept_members {
   struct kept_member members[FP_MAX_MEMBERS];
 };
 
+struct kept_owner {
+  uint32_t kind, uid; /* enum who_kind */
+  char name[72];
+};
+
+#define OWNER_AT CELL_SIZE (sizeof (struct persist_record))
 #define ROUND(n, to) (((n) + (to) -1) / (to) * (to))
 #define MEMBERS_AT ROUND (CELL_SIZE (sizeof (struct persist_record)), PAGE)
+_Static_assert(OWNER_AT + CELL_SIZE (sizeof (struct kept_owner)) <= MEMBERS_AT,
+               "it is in what is left of the record's page");
 #define MEMBERS_BYTES ROUND (CELL_SIZE (sizeof (struct kept_members)), PAGE)
 #define MAP_AT (MEMBERS_AT + MEMBERS_BYTES)
 
 _Static_assert(sizeof (struct persist_record) % 8 == 0 &&
-                   sizeof (struct kept_members) % 8 == 0,
+                   sizeof (struct kept_members) % 8 == 0 &&
+                   sizeof (struct kept_owner) % 8 == 0 && OWNER_AT % 8 == 0,
                "what is in a cell is a multiple of 8");
 
 const uint32_t persist_members_size = sizeof (struct kept_members);
@@ -102,6 +111,7 @@ map_volume (struct persist_volume *v)
     return r;
   v->file = map;
   v->record = map;
+  v->owner = (struct cell *) (v->file + OWNER_AT);
   return 0;
 }
 
@@ -193,6 +203,15 @@ persist_volume_set_members (struct persist_volume *v,
   }
   free (k);
   return r;
+}
+
+void
+persist_volume_set_owner (struct persist_volume *v, const struct who *owner)
+{
+  struct kept_owner k = { .kind = owner->kind, .uid = owner->uid };
+
+  snprintf (k.name, sizeof k.name, "%s", owner->name);
+  cell_write (v->owner, &k, sizeof k);
 }
 
 static bool
@@ -287,6 +306,25 @@ read_record (const struct persist_volume *v, struct persist_record *r)
   return record_ok (v, r) ? 0 : -EBADMSG;
 }
 
+/* One that was not written is not known. */
+static int
+read_owner (const struct persist_volume *v, struct who *out)
+{
+  struct kept_owner k;
+  int e = cell_read (v->owner, &k, sizeof k);
+
+  memset (out, 0, sizeof *out);
+  if (e == -ENOENT)
+    return 0;
+  if (e < 0 || k.kind > WHO_USER || !terminated (k.name, sizeof out->name) ||
+      (k.kind == WHO_TLS) != (fp_name_ok (k.name)))
+    return -EBADMSG;
+  out->kind = (enum who_kind) k.kind;
+  out->uid = k.uid;
+  memcpy (out->name, k.name, sizeof out->name);
+  return 0;
+}
+
 /* A hole in the file is no list, and no map. */
 static bool
 is_hole (int fd, off_t from, uint64_t bytes)
@@ -316,6 +354,7 @@ look_at (struct persist_volume *v)
 {
   struct fp_members *members;
   struct persist_record r;
+  struct who owner;
   struct stat st;
   uint64_t *words;
   int e;
@@ -328,6 +367,8 @@ look_at (struct persist_volume *v)
   e = map_volume (v);
   if (e == 0)
     e = read_record (v, &r);
+  if (e == 0)
+    e = read_owner (v, &owner);
   if (e < 0)
     return e;
   v->doomed = (r.flags & PERSIST_DELETING) != 0;
@@ -416,7 +457,7 @@ persist_next_found (struct persist *p, struct persist_found *out)
   TAILQ_REMOVE (&p->found, v, entry);
   out->v = v;
   /* They were read before. */
-  if (read_record (v, &out->record) < 0)
+  if (read_record (v, &out->record) < 0 || read_owner (v, &out->owner) < 0)
     abort ();
   if (!v->members || read_members (v, &out->members) < 0)
     out->members = (struct fp_members) { .version = 0 };

@@ -213,7 +213,7 @@ int
 rdma_register (struct session *s, struct slab *slab)
 {
   int r = fp_verbs_region_new (&slab->region, s->domain, slab->backing.addr,
-                               slab->backing.size, true);
+                               slab->backing.size, !s->read_only);
 
   if (r < 0) {
     slab->region = NULL;

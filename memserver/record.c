@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "options.h"
+#include "persist.h"
 #include "record.h"
 #include "server.h"
 #include "session.h"
@@ -163,6 +164,14 @@ record_attach (struct record *r, struct session *s, const struct fp_open *q)
   r->since = (uint64_t) time (NULL);
   snprintf (r->client, sizeof r->client, "%s", s->name);
   (void) record_keep (r); /* it was there before */
+}
+
+void
+record_own (struct record *r, const struct who *owner)
+{
+  r->owner = *owner;
+  if (r->persist)
+    persist_volume_set_owner (r->persist, owner);
 }
 
 void

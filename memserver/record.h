@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "access.h"
 #include "base/uuid.h"
 #include "pool.h"
 #include "proto/messages.h"
@@ -62,6 +63,8 @@ struct record {
   uint32_t nr_slabs, max_slabs;
   struct event *lease;
 
+  struct who owner; /* whose quota it counts for; see guard.h */
+
   struct fp_members *members; /* NULL: none yet */
   uint64_t *map;              /* a bit for each piece; NULL: none exists, and
                                  nobody has opened it since it is there */
@@ -86,6 +89,9 @@ void record_unmake (struct record *r);
 
 void record_attach (struct record *r, struct session *s,
                     const struct fp_open *q);
+
+/* It is this one's from now on. */
+void record_own (struct record *r, const struct who *owner);
 
 /* Its client says on how many servers it is now. */
 void record_recount (struct record *r, uint32_t servers);

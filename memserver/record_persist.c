@@ -180,6 +180,7 @@ take_up_volume (struct server *srv, struct persist_found *f)
   if (r->map)
     srv->map_words += fp_div_round_up (record_bits (r), 64);
   take_up_fields (r, &f->record);
+  r->owner = f->owner;
   /* While it is fenced nobody else can come back to it. */
   if (f->record.flags & PERSIST_ATTACHED)
     lease.tv_sec += persist_lease_s (srv->persist);

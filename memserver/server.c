@@ -17,6 +17,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/size.h"
+#include "access.h"
+#include "guard.h"
 #include "host.h"
 #include "listener.h"
 #include "persist.h"
@@ -26,6 +28,8 @@
 #include "server.h"
 #include "session.h"
 #include "transport/tls.h"
+
+_Static_assert(WHY_MAX >= ACCESS_WHY_MAX, "why is long enough for both");
 
 #define STOP_MS 10000 /* for the threads to end in */
 
@@ -113,6 +117,7 @@ server_log_state (struct server *srv)
             r->nr_slabs, r->holder ? "held by" : "left behind by", r->client,
             (unsigned long long) ((uint64_t) time (NULL) - r->since));
   }
+  guard_log (srv);
 }
 
 /* ---- stopping ---- */
@@ -191,8 +196,12 @@ on_signal (evutil_socket_t signo, short what, void *arg)
   (void) what;
   if (signo == SIGUSR1)
     server_log_state (srv);
-  else if (signo == SIGHUP)
-    read_keys (srv);
+  else if (signo == SIGHUP) {
+    if (srv->tls)
+      read_keys (srv);
+    if (srv->access)
+      guard_reread (srv);
+  }
   else if (srv->stopping)
     _exit (1);
   else
@@ -210,7 +219,7 @@ start_signals (struct server *srv)
     return -errno;
   for (unsigned i = 0; i < NR_SIGNALS; i++) {
     /* Of a terminal that is closed, as ever, where it has no other meaning. */
-    if (signals[i] == SIGHUP && !srv->tls)
+    if (signals[i] == SIGHUP && !srv->tls && !srv->access)
       continue;
     srv->signals[i] = evsignal_new (srv->base, signals[i], on_signal, srv);
     if (!srv->signals[i] || event_add (srv->signals[i], NULL) < 0)
@@ -343,7 +352,7 @@ listen_everywhere (struct server *srv, char *why)
 int
 server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
 {
-  int r;
+  int r = 0;
 
   memset (srv, 0, sizeof *srv);
   why[0] = '\0';
@@ -354,7 +363,10 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   TAILQ_INIT (&srv->sessions);
   TAILQ_INIT (&srv->waiting);
   TAILQ_INIT (&srv->records);
-  r = fp_tls_new (&srv->tls, &o->tls, true, why);
+  if (o->access[0])
+    r = access_read (&srv->access, o->access, why);
+  if (r == 0)
+    r = fp_tls_new (&srv->tls, &o->tls, true, why);
   if (r == 0)
     r = start_persist (srv, why);
   if (r < 0)
@@ -411,4 +423,5 @@ server_end (struct server *srv)
   if (srv->base)
     event_base_free (srv->base);
   fp_tls_free (srv->tls);
+  access_free (srv->access);
 }

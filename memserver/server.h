@@ -39,6 +39,7 @@
 #define WAIT_MS 5000    /* that a request waits for a slab, or for its turn */
 #define STALL_MS 10000  /* silence in the middle of a frame */
 
+struct access;
 struct event;
 struct event_base;
 struct fp_tls;
@@ -61,6 +62,7 @@ struct server {
   struct mailbox *mailbox;
   struct pool *pool;
   struct fp_tls *tls;        /* NULL: not spoken */
+  struct access *access;     /* NULL: everybody may do everything */
   struct persist *persist;   /* NULL: nothing outlives this process */
   struct pressure *pressure; /* NULL in tests: nobody watches */
   struct metrics *metrics;   /* NULL: nobody is told */

@@ -28,9 +28,17 @@ title (const struct session *s)
   return s->name[0] ? s->name : conn_peer (s->conn);
 }
 
+void
+session_close_sent (struct session *s)
+{
+  while (s->nr_sent_fds > 0)
+    close (s->sent_fds[--s->nr_sent_fds]);
+}
+
 static void
 session_free (struct session *s)
 {
+  session_close_sent (s);
   conn_free (s->conn);
   if (s->wait_timer)
     event_free (s->wait_timer);

@@ -30,6 +30,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "access.h"
 #include "conn.h"
 #include "peer.h"
 #include "pool.h"
@@ -66,9 +67,11 @@ struct session {
   uint64_t renewed_ns; /* when its lease began anew */
   uint32_t transports; /* that it was offered */
   bool tails;          /* it knows FP_FEATURE_TAIL */
+  struct who who;      /* as guard_hello found */
 
   /* While OPEN, and ENDING until it is drained. */
   struct record *record;
+  bool read_only;    /* it changes nothing of that */
   bool closing;      /* access is being ended, or was */
   uint32_t to_close; /* so many of the record's slabs may have keys */
   struct note more;  /* goes on with that */
@@ -81,6 +84,10 @@ struct session {
   /* FRESH, after DATA_HELLO: whose data connection it will be. */
   uint64_t data_for;
   uint32_t data_lane;
+
+  /* Sent with the last reply, and closed before the next. */
+  int sent_fds[FP_MAX_GRANTS];
+  unsigned nr_sent_fds;
 
   struct data_list data;
   unsigned nr_data;
@@ -150,6 +157,9 @@ void session_waited (struct session *s);
 
 /* Its lease begins anew. */
 void session_renew (struct session *s);
+
+/* What was opened only to be sent. */
+void session_close_sent (struct session *s);
 
 /* Call the handler of the message that is waiting for an answer. */
 void session_dispatch (struct session *s);

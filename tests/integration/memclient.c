@@ -18,6 +18,11 @@
  *   fill:BYTE  check:BYTE    write, compare every byte that it holds
  *   zero:OFFSET:LENGTH       in the first slab
  *   check-zeroed:OFFSET:LENGTH:BYTE  zeros there, BYTE in the rest of it
+ *   read-only:BYTE    tcp, rdma: the first slab reads as that, and a WRITE is
+ *                     refused and changes nothing
+ *   list-read-only:BYTE  shm: what LIST passes reads as that, and can only be
+ *                     mapped for reading; prints 'again=0' if it cannot be
+ *                     opened anew for writing, or else 1
  *   release           all of them
  *   stale             after release: the keys open nothing
  *   replaced          once there is a second connection of the same lane, a
@@ -45,7 +50,8 @@
  *   delete:ID  volumes       delete one; print all
  *   fails:ERRNO       the next word fails with this (EBUSY, ...)
  *
- * MEMCLIENT_UUID is whom it says that it is; else somebody new.
+ * MEMCLIENT_UUID is whom it says that it is; else somebody new.  MEMCLIENT_PSK
+ * is a file with its key for TLS.
  *
  * Exit status 0: all went as the words say.
  */
@@ -63,6 +69,7 @@
 
 #include "base/checked.h"
 #include "memclient.h"
+#include "transport/tls.h"
 
 struct fp_addr addr;
 struct fp_ctl *ctl;
@@ -485,6 +492,10 @@ do_word (const char *word)
     return args ? zero (args) : -EINVAL;
   if (IS ("check-zeroed"))
     return args ? check_zeroed (args) : -EINVAL;
+  if (IS ("read-only"))
+    return read_only ((uint8_t) n);
+  if (IS ("list-read-only"))
+    return list_read_only ((uint8_t) n);
   if (IS ("release"))
     return release ();
   if (IS ("stale"))
@@ -574,6 +585,26 @@ run (char *words[])
   return 0;
 }
 
+static int
+start_tls (const char *file)
+{
+  struct fp_tls_params p = { .mode_given = true, .mode = FP_TLS_REQUIRE };
+  char why[FP_TLS_WHY_MAX];
+  struct fp_tls *tls;
+  int r;
+
+  if (!file)
+    return 0;
+  r = fp_tls_params_set (&p, "tls-psk", file, why);
+  if (r == 0)
+    r = fp_tls_new (&tls, &p, false, why);
+  if (r < 0)
+    fprintf (stderr, "memclient: %s\n", why);
+  else
+    fp_tls_set_client (tls);
+  return r;
+}
+
 int
 main (int argc, char *argv[])
 {
@@ -596,6 +627,8 @@ main (int argc, char *argv[])
   snprintf (hello.name, sizeof hello.name, "%s", argv[2]);
   r = uuid ? fp_uuid_parse (&hello.client, uuid)
            : fp_uuid_generate (&hello.client);
+  if (r == 0)
+    r = start_tls (getenv ("MEMCLIENT_PSK"));
   if (r == 0)
     r = fp_ctl_open (&ctl, &addr, deadline ());
   if (r < 0) {

@@ -50,6 +50,8 @@ int check (uint8_t byte);
 int flood (uint8_t byte);
 int replaced (void);
 int late (void);
+int read_only (uint8_t byte);
+int list_read_only (uint8_t byte);
 
 /* memclient_volumes.c */
 

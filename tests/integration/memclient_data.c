@@ -4,9 +4,11 @@
 #include <config.h>
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -293,5 +295,74 @@ late (void)
     r = transfer (FP_OP_READ, 0, 0, CHUNK);
   for (uint32_t i = 0; r == 0 && i < CHUNK; i++)
     r = buffer[i] == 2 ? 0 : -EBADMSG;
+  return r;
+}
+
+int
+read_only (uint8_t byte)
+{
+  int r = check_slab (0, byte, 0, 0);
+
+  if (r == 0)
+    r = write_all ((uint8_t) ~byte) == 0 ? -EBADMSG : 0;
+  /* Over rdma the connection is at its end. */
+  if (r == 0 && ops->conn_broken (conn)) {
+    while (ops->conn_inflight (conn) > 0)
+      ops->poll (queue);
+    ops->conn_free (conn);
+    ops->queue_free (queue);
+    r = connect_data (server.token, server.session);
+  }
+  return r == 0 ? check_slab (0, byte, 0, 0) : r;
+}
+
+/* May it be mapped, or made, writable after all? */
+static int
+is_read_only (int fd, uint64_t length, uint8_t byte)
+{
+  uint8_t *map;
+  int r = 0;
+
+  if ((fcntl (fd, F_GETFL) & O_ACCMODE) != O_RDONLY ||
+      mmap (NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) !=
+          MAP_FAILED)
+    return -EBADMSG;
+  map = mmap (NULL, length, PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED)
+    return -errno;
+  if (mprotect (map, length, PROT_READ | PROT_WRITE) == 0 ||
+      fallocate (fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) ==
+          0 ||
+      pwrite (fd, "", 1, 0) >= 0)
+    r = -EBADMSG;
+  for (uint64_t i = 0; r == 0 && i < length; i++)
+    r = map[i] == byte ? 0 : -EBADMSG;
+  munmap (map, length);
+  return r;
+}
+
+int
+list_read_only (uint8_t byte)
+{
+  struct fp_list q = { .max = FP_MAX_GRANTS };
+  struct fp_grants p;
+  int fds[FP_MAX_GRANTS], again = -1;
+  int r = fp_ctl_list (ctl, &q, &p, fds, deadline ());
+
+  if (r == 0 && p.count == 0)
+    r = -ENOENT;
+  for (uint32_t i = 0; r == 0 && i < p.count; i++)
+    r = is_read_only (fds[i], p.grants[i].length, byte);
+  if (r == 0) {
+    char path[32];
+
+    snprintf (path, sizeof path, "/proc/self/fd/%d", fds[0]);
+    again = open (path, O_RDWR | O_CLOEXEC);
+    printf ("again=%d\n", again >= 0);
+    if (again >= 0)
+      close (again);
+  }
+  for (uint32_t i = 0; i < p.count; i++)
+    close (fds[i]);
   return r;
 }

@@ -490,6 +490,70 @@ test_refused_records (void **state)
   refused_record (too_large);
 }
 
+static struct who
+owner_of_1 (void)
+{
+  struct who owner = { .kind = WHO_USER, .uid = 77 };
+  struct persist *p = open_it ();
+  struct persist_found f;
+
+  while (persist_next_found (p, &f)) {
+    if (fp_uuid_eq (&f.record.uuid, &u1))
+      owner = f.owner;
+    persist_volume_close (f.v);
+  }
+  persist_close (p);
+  return owner;
+}
+
+static void
+own_1 (struct who owner)
+{
+  struct persist *p = open_it ();
+  struct persist_found f;
+
+  while (persist_next_found (p, &f)) {
+    if (fp_uuid_eq (&f.record.uuid, &u1))
+      persist_volume_set_owner (f.v, &owner);
+    persist_volume_close (f.v);
+  }
+  persist_close (p);
+}
+
+/* What an older server made has none; what cannot be is refused. */
+static void
+test_owner (void **state)
+{
+  const struct who alice = { .kind = WHO_TLS, .name = "alice" },
+                   user = { .kind = WHO_USER, .uid = 1000 };
+  const struct who bad[] = { { .kind = (enum who_kind) 9 },
+                             { .kind = WHO_TLS },
+                             { .kind = WHO_TLS, .name = "a b" },
+                             { .kind = WHO_USER, .name = "alice" } };
+  struct persist *p;
+  struct who found;
+
+  (void) state;
+  if (top[0] == '\0')
+    skip ();
+  close_all (with_all ());
+  found = owner_of_1 ();
+  assert_true (found.kind == WHO_NOBODY);
+  own_1 (alice);
+  found = owner_of_1 ();
+  assert_true (who_eq (&found, &alice));
+  own_1 (user);
+  found = owner_of_1 ();
+  assert_true (who_eq (&found, &user));
+  for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+    assert_int_equal (run ("rm -rf c && cp -a --sparse=always b c"), 0);
+    own_1 (bad[i]);
+    assert_int_equal (open_with (&p, SLAB, SLABS), -EBADMSG);
+    assert_non_null (strstr (why, "spoiled"));
+    assert_int_equal (run ("rm -rf b && mv c b"), 0);
+  }
+}
+
 static void
 test_refused_lists (void **state)
 {
@@ -620,6 +684,7 @@ main (void)
     TEST (test_tidy),
     TEST (test_refused),
     TEST (test_refused_records),
+    TEST (test_owner),
     TEST (test_refused_lists),
     TEST (test_refused_maps),
     TEST (test_refused_label),

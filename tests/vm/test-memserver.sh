@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The memory server on a machine with huge pages, two NUMA nodes, and a limit on
-# locked memory.
+# The memory server on a machine with huge pages, two NUMA nodes, a limit on
+# locked memory, and an RDMA device.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -12,7 +12,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/tests/integration/memclient ]] ||
     skip "no build tree at $build: set top_builddir, and make check"
 
-cases=(huge auto huge_held backing numa memlock)
+cases=(huge auto huge_held backing numa memlock access)
 claim 0 "memory server: pages, nodes, limits" \
     "$vm/run" --net rxe --memory 1536 --timeout 300 \
     --qemu "-object memory-backend-ram,size=1G,id=m0" \

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* guard.h - what a session may do, as the access file (access.h) says of who
+ * is at its other end.  Without a file: everything.
+ *
+ * A volume that it may not know of is answered for like one that does not
+ * exist, in the same words.
+ *
+ * Errors:   0 or a negative errno value; where there is a call, with its
+ *           reason.
+ * Threads:  the loop's.
+ */
+
+#ifndef MEMSERVER_GUARD_H
+#define MEMSERVER_GUARD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "access.h"
+
+struct call;
+struct record;
+struct server;
+struct session;
+
+/* SIGHUP: read the file again.  Whose right to what it has ends loses its
+ * session; if the file is wrong all is as it was, and that is logged.
+ */
+void guard_reread (struct server *srv);
+
+/* HELLO: who is it (session.who)?  -EPERM: nobody who may come. */
+int guard_hello (struct call *call);
+
+/* Never NULL. */
+const struct access_rights *guard_rights (const struct session *s);
+
+/* May it know of this volume?  rec may be NULL: there is none. */
+bool guard_sees (const struct session *s, const struct record *rec);
+
+/* Before OPEN does anything.  -ENOENT, as if there were no such volume;
+ * -EPERM.  *read_only: if there is, it may only read it.
+ */
+int guard_open (struct call *call, const struct fp_open *q, bool *read_only);
+
+/* It has the volume open now: it is its, if it is nobody's. */
+void guard_opened (struct session *s);
+
+/* A request that changes the volume it has open.  -EPERM. */
+int guard_change (struct call *call);
+
+/* DELETE of a volume that it sees, BYE with discard.  -EPERM. */
+int guard_delete (struct call *call, const struct record *rec);
+int guard_discard (struct call *call);
+
+/* So many slabs may its volume, or one that it would make, still be lent; and
+ * be lent in all.
+ */
+struct guard_room {
+  uint64_t left, total;
+};
+struct guard_room guard_room (const struct session *s);
+
+/* -ENOSPC: that is none. */
+int guard_grant (struct call *call);
+
+/* Lent to the volumes of this one, in slabs. */
+uint64_t guard_lent (const struct server *srv, const struct who *owner,
+                     unsigned *volumes);
+
+/* Who has how much of its quota, into the log. */
+void guard_log (const struct server *srv);
+
+#endif /* MEMSERVER_GUARD_H */

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* fuzz-access.c - the file of farpage-memserver --access. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "access.h"
+#include "fuzz.h"
+
+const char fuzz_name[] = "fuzz-access";
+const unsigned fuzz_runs = 20000;
+
+/* What follows from it holds together, whatever it says. */
+static void
+check_rights (const struct access *a, const struct access_rights *r)
+{
+  static const char *const names[] = { "", "a", "data", "golden" };
+  const struct who nobody = { .kind = WHO_NOBODY },
+                   other = { .kind = WHO_TLS, .name = "other" };
+
+  FUZZ_CHECK (access_find (a, &r->who) == r);
+  FUZZ_CHECK (r->who.kind != WHO_NOBODY);
+  FUZZ_CHECK (r->nr_patterns <= ACCESS_PATTERNS_MAX);
+  for (unsigned i = 0; i < r->nr_patterns; i++)
+    FUZZ_CHECK (fp_name_ok (r->patterns[i].text));
+  for (unsigned i = 0; i < sizeof names / sizeof names[0]; i++) {
+    enum access_level l = access_to (r, names[i], &nobody);
+
+    FUZZ_CHECK (l != ACCESS_WRITE || !r->read_only);
+    FUZZ_CHECK (access_sees (r, names[i], &nobody) ==
+                (l != ACCESS_NONE || r->is_admin));
+  }
+  FUZZ_CHECK (access_to (r, "", &other) == ACCESS_NONE ||
+              who_eq (&r->who, &other));
+}
+
+int
+LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
+{
+  const struct who nobody = { .kind = WHO_NOBODY };
+  char why[ACCESS_WHY_MAX] = "";
+  struct access *a = NULL;
+  int r = access_read (&a, fuzz_file (data, size), why);
+
+  if (r < 0) {
+    FUZZ_CHECK (r == -EINVAL && a == NULL);
+    FUZZ_CHECK (why[0] != '\0' && memchr (why, '\0', sizeof why) != NULL);
+    return 0;
+  }
+  FUZZ_CHECK (access_count (a) > 0 && access_count (a) <= ACCESS_MAX);
+  FUZZ_CHECK (access_find (a, &nobody) == NULL);
+  for (unsigned i = 0; i < access_count (a); i++)
+    check_rights (a, access_at (a, i));
+  access_free (a);
+  return 0;
+}
+
+size_t
+fuzz_seed (unsigned nr, uint8_t *out)
+{
+  static const char *const files[] = {
+    ("# who\n[alice]\nquota = 8G\nvolumes = alice-* shared data\n"
+     "read_only = golden-?\ndelete = yes\ntakeover = no\n[bob]\n"
+     "volumes = [a-m]*\nread_only = yes\n"),
+    "[uid:1000]\nvolumes=*\n[anonymous]\nquota=0\n[user:root]\nadmin=yes\n",
+    "[other]\nvolumes = a ; not\n  b\n",
+    "\xef\xbb\xbf[x]\nadmin = yes\n[x]\nquota = 1\n",
+    "[alice]\nnonsense\n[\nquota\n",
+  };
+
+  if (nr >= sizeof files / sizeof files[0])
+    return 0;
+  memcpy (out, files[nr], strlen (files[nr]));
+  return strlen (files[nr]);
+}
