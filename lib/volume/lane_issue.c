@@ -11,12 +11,7 @@
 #include "volume/mirror.h"
 #include "volume/stripe.h"
 
-#define SCAN_NS 10000000u /* parked ios are looked at this often */
-/* So long a request may take while a live copy can be reached, or twice
- * `timeout`, if that is more: less than the 30 s after which `farpage attach`
- * has the kernel send it again.
- */
-#define LIVING_NS (8 * UINT64_C (1000000000))
+#define SCAN_NS 10000000u      /* parked ios are looked at this often */
 #define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
 /* A server that ends a session closes its keys, then its connections. */
 #define ENDING_NS (10 * FP_NS_PER_MS)
@@ -124,7 +119,8 @@ in_vain (const struct fp_lane *lane, const struct fp_io *io)
   if (now < give_up_ns (lane, io))
     return false;
   if (!fp_volume_is_mirrored (v) || io->target != NULL || io->mover ||
-      io->hasty || io->tail != FP_TAIL_NONE || now >= io->start_ns + LIVING_NS)
+      io->hasty || io->tail != FP_TAIL_NONE ||
+      now >= io->start_ns + FP_LIVING_MS * FP_NS_PER_MS)
     return true;
   return !fp_mirror_goes_on (v, address (v->pieces, io, &run) >>
                                     v->pieces->shift);

@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "volume/backed.h"
 #include "volume/lane_int.h"
+#include "volume/mirror.h"
 #include "volume/sealed_int.h"
 
 uint64_t
@@ -16,6 +17,9 @@ sealed_deadline (const struct fp_sealed *k)
 {
   unsigned ms = 4 * k->v->p.timeout_ms;
 
+  /* Twice what the one before may take. */
+  if (fp_volume_is_mirrored (k->v))
+    ms = FP_MAX (ms, 2 * FP_LIVING_MS);
   return fp_deadline_in_ms (ms + (k->v->backed ? 2 * FP_BACKED_STUCK_MS : 0));
 }
 

@@ -142,6 +142,12 @@ fp_volume_title (const struct fp_volume_params *p, char out[FP_NAME_MAX + 1])
   snprintf (out, FP_NAME_MAX + 1, "%s", p->name[0] != '\0' ? p->name : uuid);
 }
 
+/* So long a request may take while a live copy can be reached, or twice
+ * `timeout`, if that is more: less than the 30 s after which `farpage attach`
+ * has the kernel send it again.
+ */
+#define FP_LIVING_MS 8000u
+
 /* How long a volume may take to start, beside the time that its servers need
  * to name what they have of it.
  */
