@@ -98,11 +98,13 @@ guard_open (struct call *call, const struct fp_open *q, bool *read_only)
     return q->flags & FP_OPEN_CREATE
                ? refuse (call, title, "may not have it here")
                : ctl_fail (call, -ENOENT, "no such volume here");
-  if (l == ACCESS_READ && !rec && (q->flags & FP_OPEN_CREATE))
+  *read_only = (q->flags & FP_OPEN_READ_ONLY) != 0;
+  if (!rec && (q->flags & FP_OPEN_CREATE) && (l == ACCESS_READ || *read_only))
     return refuse (call, title, "may not make it, only read it");
+  if (l == ACCESS_READ && !*read_only)
+    return refuse (call, title, "may only read it");
   if ((q->flags & FP_OPEN_TAKEOVER) && !rights->may_take_over)
     return refuse (call, title, "may not take it over");
-  *read_only = l == ACCESS_READ;
   return 0;
 }
 

@@ -38,7 +38,7 @@ const struct access_rights *guard_rights (const struct session *s);
 bool guard_sees (const struct session *s, const struct record *rec);
 
 /* Before OPEN does anything.  -ENOENT, as if there were no such volume;
- * -EPERM.  *read_only: if there is, it may only read it.
+ * -EPERM.  *read_only: it asked for no more than to read it.
  */
 int guard_open (struct call *call, const struct fp_open *q, bool *read_only);
 

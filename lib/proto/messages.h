@@ -183,7 +183,9 @@ bool fp_stripe_ok (const struct fp_stripe *s, uint64_t slab_size);
 #define FP_OPEN_TAKEOVER 8u
 /* Who has had it all along says on how many servers it is now. */
 #define FP_OPEN_RECOUNT 16u
-#define FP_OPEN_FLAGS 31u
+/* Only to read it: without this who may do no more is refused. */
+#define FP_OPEN_READ_ONLY 32u
+#define FP_OPEN_FLAGS 63u
 
 struct fp_open {
   uint32_t flags;     /* CREATE, RESUME, or both: either will do */

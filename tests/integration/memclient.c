@@ -5,7 +5,8 @@
  *   memclient ADDR NAME WORD...
  *
  *   open:ID:FLAGS:TRANSPORT  attach volume ID (a digit); FLAGS are of c
- *                     (create), r (resume), e (ephemeral), t (take it over)
+ *                     (create), r (resume), e (ephemeral), t (take it over),
+ *                     o (only read it)
  *   name:NAME  size:BYTES    of the volumes that are attached from now on; no
  *                     name, and 2^40, unless said
  *   stripe:WIDTHxBYTES       likewise; 1x65536
@@ -266,12 +267,13 @@ open_volume (const char *args)
   unsigned id;
   int r;
 
-  if (sscanf (args, "%u:%7[cret]:%15s", &id, flags, transport_name) != 3)
+  if (sscanf (args, "%u:%7[creto]:%15s", &id, flags, transport_name) != 3)
     return -EINVAL;
   q.flags = (strchr (flags, 'c') ? FP_OPEN_CREATE : 0) |
             (strchr (flags, 'r') ? FP_OPEN_RESUME : 0) |
             (strchr (flags, 'e') ? FP_OPEN_EPHEMERAL : 0) |
-            (strchr (flags, 't') ? FP_OPEN_TAKEOVER : 0);
+            (strchr (flags, 't') ? FP_OPEN_TAKEOVER : 0) |
+            (strchr (flags, 'o') ? FP_OPEN_READ_ONLY : 0);
   q.transport = fp_transport_by_name (transport_name);
   volume_by_id (&q.volume, id);
   snprintf (q.name, sizeof q.name, "%s", volume_name);

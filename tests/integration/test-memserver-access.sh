@@ -154,20 +154,24 @@ go_on has
 # ---- read only ----
 
 as alice name:golden open:6:c:tcp grant:2 label:1 fill:9 map:1:0-1 bye
-as bob name:golden open:6:r:tcp list:64 expect-slabs:2 read-only:9 fails:EPERM grant:1 \
+as bob name:golden fails:EPERM open:6:r:tcp open:6:ro:tcp list:64 expect-slabs:2 read-only:9 fails:EPERM grant:1 \
     fails:EPERM label:2 fails:EPERM zero:0:4096 fails:EPERM map:0:0-1 fails:EPERM map-write:0:0 \
     fails:EPERM members:9:1 fails:EPERM release fails:EPERM discard read-only:9 ping bye
-says 'volume golden: tls:bob may only read it'
+says '^open:6:r:tcp: volume golden: tls:bob may only read it'
+says '^release: volume golden: tls:bob may only read it'
 as bob fails:EPERM delete:6
 as bob name:golden2 fails:EPERM open:22:c:tcp
+# Who may do more may ask for no more.
+as alice name:golden open:6:ro:tcp list:64 read-only:9 fails:EPERM grant:1 fails:EPERM discard bye
+as alice name:a-9 fails:EPERM open:29:co:tcp
 as alice name:golden open:6:r:tcp list:64 expect-slabs:2 check:9 expect-map:0:3 discard
 # Over shared memory.
 as alice name:ro-1 open:7:c:tcp grant:2 label:1 fill:6 map:1:0-1 bye
-client "$unix" ro name:ro-1 fails:EPERM open:23:c:shm open:7:r:shm list-read-only:6 fails:EPERM grant:1 bye
+client "$unix" ro name:ro-1 fails:EPERM open:23:c:shm fails:EPERM open:7:r:shm open:7:ro:shm list-read-only:6 fails:EPERM grant:1 bye
 if [ "$me" = 0 ] && command -v setpriv >/dev/null; then
     chmod 711 "$tmp"
     chmod 777 "$tmp/m.sock"
-    if setpriv --reuid=$other --clear-groups timeout 60 "$memclient" "$unix" ro2 name:ro-1 open:7:r:shm \
+    if setpriv --reuid=$other --clear-groups timeout 60 "$memclient" "$unix" ro2 name:ro-1 open:7:ro:shm \
         list-read-only:6 bye >"$tmp/ro2.out" 2>&1; then
         grep -q again=0 "$tmp/ro2.out" || fail "another user opens it anew, to write"
     elif grep -q 'Permission denied\|No such file' "$tmp/ro2.out"; then

@@ -440,7 +440,7 @@ test_ranges (void **state)
   REFUSED (hello_reply, hello_reply, rdma[1][3] = ' ');
   REFUSED (open, open_, flags = 0);
   REFUSED (open, open_, flags = FP_OPEN_EPHEMERAL);
-  REFUSED (open, open_, flags = FP_OPEN_CREATE | 32);
+  REFUSED (open, open_, flags = FP_OPEN_CREATE | 64);
   REFUSED (open, open_, transport = 0);
   REFUSED (open, open_, transport = 3);
   REFUSED (open, open_, transport = 8);
