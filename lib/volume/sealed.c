@@ -71,7 +71,7 @@ fetch_held (struct fp_lane *lane, unsigned char *buf, uint64_t length,
   int r = 0;
 
   while (r == 0 && length > 0) {
-    uint64_t n = FP_MIN (length, (uint64_t) SUM_CHUNK);
+    uint64_t n = FP_MIN (length, (uint64_t) SEAL_LARGE);
     uint64_t end = first + fp_div_round_up (n, FP_BLOCK);
     struct fp_hold hold;
 
@@ -195,13 +195,14 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
   return r;
 }
 
-/* Whole blocks, SUM_CHUNK at most, or SEAL_CHUNK. */
+/* Whole blocks, SEAL_LARGE bytes at most. */
 static int
 write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
               uint64_t first)
 {
   struct fp_sealed *k = lane->v->sealed;
-  struct seal_tools *tools = &k->writers[lane->index];
+  struct seal_tools *tools =
+      length > SEAL_SMALL ? &k->large[lane->index] : &k->writers[lane->index];
   uint64_t deadline = sealed_deadline (k);
   struct seal_tool *tool = sealed_get (tools, deadline);
   struct fp_hold hold;
@@ -227,7 +228,7 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
                  uint64_t offset)
 {
   struct fp_sealed *k = lane->v->sealed;
-  uint64_t chunk = k->encrypts ? SEAL_CHUNK : SUM_CHUNK, left = length;
+  uint64_t left = length;
   const unsigned char *from = buf;
   int r = 0;
 
@@ -237,7 +238,8 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
     uint64_t block = offset / FP_BLOCK, n;
     uint32_t in, part;
 
-    n = FP_MIN (whole_blocks (k, left, offset, &in, &part), chunk);
+    n = FP_MIN (whole_blocks (k, left, offset, &in, &part),
+                (uint64_t) SEAL_LARGE);
     if (n > 0) {
       r = write_blocks (lane, from, (uint32_t) n, block);
     }

@@ -16,6 +16,9 @@
 #include "volume/sealed_int.h"
 #include "volume/sync.h"
 
+/* Of each lane. */
+#define BUFFERS (SEAL_WRITERS * SEAL_SMALL + SEAL_LARGE_WRITERS * SEAL_LARGE)
+
 static uint64_t
 nr_blocks (const struct fp_volume_params *p)
 {
@@ -37,10 +40,10 @@ fp_volume_seal_memory (const struct fp_volume_params *p)
     return 0;
   if (has_table (p))
     size += fp_seal_table_memory (nr_blocks (p), p->integrity);
-  size += p->lanes * (SEAL_WRITERS + SEAL_READERS) *
+  size += p->lanes * (SEAL_WRITERS + SEAL_LARGE_WRITERS + SEAL_READERS) *
           (uint64_t) sizeof (struct seal_tool);
   if (p->encrypt != FP_ENCRYPT_NONE)
-    size += p->lanes * (uint64_t) SEAL_WRITERS * SEAL_CHUNK;
+    size += p->lanes * (uint64_t) BUFFERS;
   return size + sizeof (struct fp_sealed);
 }
 
@@ -68,7 +71,7 @@ fp_sealed_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
 
 static int
 make_tools (struct seal_tools *t, const struct fp_sealed *k, unsigned nr,
-            const uint8_t *key, unsigned char *buffers)
+            const uint8_t *key, unsigned char *buffers, size_t each)
 {
   int r = 0;
 
@@ -84,7 +87,7 @@ make_tools (struct seal_tools *t, const struct fp_sealed *k, unsigned nr,
     if (k->encrypts)
       r = fp_cipher_new (&tool->cipher, k->kind, key);
     if (buffers != NULL)
-      tool->buf = buffers + (size_t) i * SEAL_CHUNK;
+      tool->buf = buffers + i * each;
     tool->next = t->free;
     t->free = tool;
   }
@@ -101,19 +104,38 @@ free_tools (struct seal_tools *t)
   pthread_mutex_destroy (&t->lock);
 }
 
+/* All three, also after an error: they will be freed. */
+static int
+make_tools_of_lane (struct fp_sealed *k, unsigned i, const uint8_t *key)
+{
+  unsigned char *small = NULL, *large = NULL;
+  int r, err;
+
+  if (k->buffers != NULL) {
+    small = (unsigned char *) k->buffers + (size_t) i * BUFFERS;
+    large = small + (size_t) SEAL_WRITERS * SEAL_SMALL;
+  }
+  r = make_tools (&k->writers[i], k, SEAL_WRITERS, key, small, SEAL_SMALL);
+  err =
+      make_tools (&k->large[i], k, SEAL_LARGE_WRITERS, key, large, SEAL_LARGE);
+  r = r < 0 ? r : err;
+  err = make_tools (&k->readers[i], k, SEAL_READERS, key, NULL, 0);
+  return r < 0 ? r : err;
+}
+
 static int
 make_all_tools (struct fp_sealed *k, const uint8_t *key)
 {
   unsigned lanes = k->v->p.lanes;
-  size_t each = (size_t) SEAL_WRITERS * SEAL_CHUNK;
   int r = 0;
 
   k->writers = calloc (lanes, sizeof *k->writers);
+  k->large = calloc (lanes, sizeof *k->large);
   k->readers = calloc (lanes, sizeof *k->readers);
-  if (k->writers == NULL || k->readers == NULL)
+  if (k->writers == NULL || k->large == NULL || k->readers == NULL)
     return -ENOMEM;
   if (k->encrypts) {
-    k->buffers_size = lanes * each;
+    k->buffers_size = lanes * (size_t) BUFFERS;
     k->buffers = mmap (NULL, k->buffers_size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (k->buffers == MAP_FAILED) {
@@ -121,17 +143,8 @@ make_all_tools (struct fp_sealed *k, const uint8_t *key)
       return -errno;
     }
   }
-  for (k->lanes = 0; r == 0 && k->lanes < lanes; k->lanes++) {
-    unsigned i = k->lanes;
-    unsigned char *buffers = k->buffers;
-
-    r = make_tools (&k->writers[i], k, SEAL_WRITERS, key,
-                    buffers != NULL ? buffers + i * each : NULL);
-    if (r == 0)
-      r = make_tools (&k->readers[i], k, SEAL_READERS, key, NULL);
-    else
-      make_tools (&k->readers[i], k, 0, key, NULL); /* it will be freed */
-  }
+  for (; r == 0 && k->lanes < lanes; k->lanes++)
+    r = make_tools_of_lane (k, k->lanes, key);
   return r;
 }
 
@@ -199,9 +212,11 @@ fp_sealed_stop (struct fp_volume *v)
     return;
   for (unsigned i = 0; i < k->lanes; i++) {
     free_tools (&k->writers[i]);
+    free_tools (&k->large[i]);
     free_tools (&k->readers[i]);
   }
   free (k->writers);
+  free (k->large);
   free (k->readers);
   if (k->buffers != NULL)
     munmap (k->buffers, k->buffers_size);
