@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/tsan.h"
 #include "volume/holds.h"
 #include "volume/sync.h"
 
@@ -169,8 +170,9 @@ take_narrow (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
 
     if (r < 0)
       return r;
-    /* What is changed now is seen after the odd word. */
-    atomic_thread_fence (memory_order_release);
+    /* What is changed after this is seen after the odd words: it loads, in the
+     * one order that all see, after they were stored.
+     */
     if (!is_listed (h, hold))
       return 0;
     fp_hold_release (h, hold);
@@ -245,8 +247,12 @@ fp_hold_release (struct fp_holds *h, struct fp_hold *hold)
 bool
 fp_holds_sum (struct fp_holds *h, uint64_t first, uint64_t end, uint64_t *sum)
 {
-  /* What was read before is not read after this. */
+  /* What was read before is not read after this.  (ThreadSanitizer knows no
+   * fences, and what they are for here is no memory of threads.)
+   */
+#ifndef FP_UNDER_TSAN
   atomic_thread_fence (memory_order_acquire);
+#endif
   *sum = 0;
   for (uint64_t b = first; b < end; b++) {
     uint32_t w = atomic_load (&h->words[b % FP_HOLDS]);
