@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "base/tsan.h"
 #include "fake-ctl.h"
 #include "volume/holds.h"
 #include "volume/lane.h"
@@ -706,10 +707,16 @@ test_all_at_once (void **state)
 {
   (void) state;
   for (unsigned m = 0; m < NR_MODES; m++)
-    all_at_once (modes[m], 4, BLOCKS, ROUNDS);
+    if (!(modes[m] & MAPPED))
+      all_at_once (modes[m], 4, BLOCKS, ROUNDS);
+#ifndef FP_UNDER_TSAN /* what is read while it is written is read again */
+  for (unsigned m = 0; m < NR_MODES; m++)
+    if (modes[m] & MAPPED)
+      all_at_once (modes[m], 4, BLOCKS, ROUNDS);
   /* Where a store is torn by a load. */
   all_at_once (XTS | MAPPED, 2, 1, ROUNDS_OF_ONE);
   all_at_once (GCM | MAPPED, 2, 1, ROUNDS_OF_ONE);
+#endif
 }
 
 /* ---- keys and sums ---- */
