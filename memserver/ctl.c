@@ -21,24 +21,24 @@ static const struct {
   unsigned states; /* in which it is allowed */
   bool changes;    /* the volume that is open */
 } table[] = {
-  [FP_MSG_HELLO] = { ctl_hello, SESSION_FRESH },
-  [FP_MSG_OPEN] = { ctl_open, SESSION_READY | SESSION_OPEN },
-  [FP_MSG_LIST] = { ctl_list, SESSION_OPEN },
+  [FP_MSG_HELLO] = { ctl_hello, SESSION_FRESH, false },
+  [FP_MSG_OPEN] = { ctl_open, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_LIST] = { ctl_list, SESSION_OPEN, false },
   [FP_MSG_GRANT] = { ctl_grant, SESSION_OPEN, true },
   [FP_MSG_LABEL] = { ctl_label, SESSION_OPEN, true },
   [FP_MSG_RELEASE] = { ctl_release, SESSION_OPEN, true },
   [FP_MSG_ZERO] = { ctl_zero, SESSION_OPEN, true },
-  [FP_MSG_PING] = { ctl_ping, SESSION_READY | SESSION_OPEN },
-  [FP_MSG_BYE] = { ctl_bye, SESSION_READY | SESSION_OPEN },
-  [FP_MSG_STAT] = { ctl_stat, SESSION_READY | SESSION_OPEN },
-  [FP_MSG_DATA_HELLO] = { ctl_data_hello, SESSION_FRESH },
-  [FP_MSG_LOOKUP] = { ctl_lookup, SESSION_READY | SESSION_OPEN },
+  [FP_MSG_PING] = { ctl_ping, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_BYE] = { ctl_bye, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_STAT] = { ctl_stat, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_DATA_HELLO] = { ctl_data_hello, SESSION_FRESH, false },
+  [FP_MSG_LOOKUP] = { ctl_lookup, SESSION_READY | SESSION_OPEN, false },
   [FP_MSG_MEMBERS] = { ctl_members, SESSION_OPEN, true },
   [FP_MSG_MAP] = { ctl_map, SESSION_OPEN, true },
-  [FP_MSG_MAP_READ] = { ctl_map_read, SESSION_OPEN },
+  [FP_MSG_MAP_READ] = { ctl_map_read, SESSION_OPEN, false },
   [FP_MSG_MAP_WRITE] = { ctl_map_write, SESSION_OPEN, true },
-  [FP_MSG_DELETE] = { ctl_delete, SESSION_READY | SESSION_OPEN },
-  [FP_MSG_VOLUMES] = { ctl_volumes, SESSION_READY | SESSION_OPEN },
+  [FP_MSG_DELETE] = { ctl_delete, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_VOLUMES] = { ctl_volumes, SESSION_READY | SESSION_OPEN, false },
 };
 
 int
