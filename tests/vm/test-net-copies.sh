@@ -8,7 +8,6 @@
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
 requires_guest
-[[ ${TEST_COPIES:-no} = yes ]] || skip "takes minutes: set TEST_COPIES=yes"
 requires jq nbdkit nbdsh rdma tc
 build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/run && -r $build/tests/functions.sh ]] ||
