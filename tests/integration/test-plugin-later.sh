@@ -162,12 +162,18 @@ for name in tcp shm tls; do
     if grep -vE "$bounded" "$tmp/$name.places"; then
         fail "$name: these are not among those that there should be"
     fi
-    # Memory of another process that is mapped is no new memory.
-    if [ $transport = tcp ]; then
-        diff "$tmp/$name.before" "$tmp/$name.after" >"$tmp/$name.faults" || {
+    # Memory of another process that is mapped is no new memory; and a kernel that
+    # looks which node uses a page takes it away to see that.
+    if [ $transport = tcp ] && [ "$(cat /proc/sys/kernel/numa_balancing 2>/dev/null || echo 0)" = 0 ]; then
+        # With TLS the mover has been seen to take two; docs/SWAP.md.
+        most=0
+        [ $name != tls ] || most=8
+        diff "$tmp/$name.before" "$tmp/$name.after" >"$tmp/$name.faults" || :
+        new=$(awk '$1 == "<" { n -= $4 } $1 == ">" { n += $4 } END { print n + 0 }' "$tmp/$name.faults")
+        if [ "$new" -gt $most ]; then
             cat "$tmp/$name.faults"
-            fail "$name: pages were touched for the first time (thread, id, faults)"
-        }
+            fail "$name: $new pages were touched for the first time (thread, id, faults)"
+        fi
     fi
     for s in a b c; do stop "$(cat "$tmp/$s.pid")"; rm -f "$tmp/$s.usock"; done
 done
