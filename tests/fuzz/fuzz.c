@@ -61,7 +61,8 @@ fuzz_file (const uint8_t *data, size_t size)
     fd = memfd_create ("fuzz", MFD_CLOEXEC);
     snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
   }
-  if (fd < 0 || ftruncate (fd, 0) < 0 ||
+  /* Some files are refused if everybody may write them. */
+  if (fd < 0 || fchmod (fd, S_IRUSR | S_IWUSR) < 0 || ftruncate (fd, 0) < 0 ||
       pwrite (fd, data, size, 0) != (ssize_t) size) {
     perror ("fuzz_file");
     exit (1);
