@@ -190,13 +190,15 @@ static bool
 has_other_copy (struct fp_lane *lane, const struct frag *f)
 {
   const struct fp_io *io = f->io;
+  uint64_t k = (uint64_t) (f->piece - lane->v->pieces->p);
 
   if (io == NULL) /* late */
-    return fp_mirror_failed (lane->v,
-                             (uint64_t) (f->piece - lane->v->pieces->p));
-  return fp_volume_is_mirrored (lane->v) && io->target == NULL &&
-         fp_mirror_failed (lane->v,
-                           (uint64_t) (f->piece - lane->v->pieces->p)) &&
+    return fp_mirror_failed (lane->v, k);
+  if (!fp_volume_is_mirrored (lane->v) || io->target != NULL)
+    return false;
+  /* It may have been left behind meanwhile. */
+  return (fp_mirror_failed (lane->v, k) ||
+          !fp_mirror_counts (lane->v->pieces, k)) &&
          !io->mover;
 }
 
