@@ -1,0 +1,32 @@
+#!/bin/bash
+# SPDX-License-Identifier: BSD-3-Clause
+#
+# Swap with two copies while one of its two donors dies with its host: a guest lends
+# memory, and so does a server in the client's own guest; a program there swaps to both, from
+# a cgroup that is too small for it, the guest is killed, and every byte is as it was. No
+# hung task in the client's kernel log. Over soft-RoCE; TEST_TRANSPORTS="rdma tcp": over tcp, too.
+
+# shellcheck source=lib/test.sh
+. "$(dirname "$0")/lib/test.sh"
+requires_guest
+requires jq nbdkit mkswap
+requires_hog
+build=${top_builddir:-$(cd "$vm/../.." && pwd)}
+[[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
+
+# shellcheck disable=SC2154 # requires_hog sets it
+export FARPAGE_HOG=$hog
+for transport in ${TEST_TRANSPORTS:-rdma}; do
+    env="FARPAGE_SWAP_KILL=yes FARPAGE_SWAP_TRANSPORT=$transport FARPAGE_SWAP_LIMIT=64 \
+FARPAGE_SWAP_TOUCHED=128 FARPAGE_SWAP_RANDOM=300"
+    claim 0 "swap outlives a donor's host over $transport" \
+        "$vm/run-pair" --net rxe --memory 1536 --timeout 900 \
+        "exec env $env $build/run $vm/guest/swap-pair donor" \
+        "exec env $env $build/run $vm/guest/swap-pair client"
+    claim_output '^client: the donor was killed with ' "it was killed in the middle"
+    claim_output '^client: .* contents OK$' "contents are right over $transport"
+    claim_output "^client: transport $transport\$" "the transport was $transport"
+    claim_output '^client: nothing is lent any more$' "the memory went back"
+    grep -E '^client: (the donor|fill|verify|random|fault|swap took)' "${tmp:?}/output"
+done
+finish
