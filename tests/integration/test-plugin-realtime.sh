@@ -7,6 +7,7 @@
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
+[ -z "$SANITIZER_PRELOAD" ] || skip "a sanitizer has too much memory to lock"
 requires python3 --version
 requires chrt -f 10 true
 
