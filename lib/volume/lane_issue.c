@@ -567,10 +567,13 @@ static bool
 is_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
 {
   struct fp_pieces *t = lane->v->pieces;
-  uint64_t k = (uint64_t) (f->piece - t->p);
+  uint64_t k;
 
-  return fp_volume_is_mirrored (lane->v) &&
-         now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&
+  if (!fp_volume_is_mirrored (lane->v) ||
+      (f->io != NULL && f->io->target != NULL)) /* where one is moved to */
+    return false;
+  k = (uint64_t) (f->piece - t->p);
+  return now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&
          fp_mirror_live (t, fp_piece_of (t, k)) == 1u << fp_copy_of (t, k);
 }
 

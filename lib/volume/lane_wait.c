@@ -177,7 +177,8 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
   if (!in_volume (lane, io->linear, io->length, io->offset) ||
       io->length > FP_MAX_IO)
     io->status = -EINVAL;
-  else if (lane->v->backed != NULL || lane->v->sealed != NULL)
+  /* The mover moves what the servers have. */
+  else if (!io->mover && (lane->v->backed != NULL || lane->v->sealed != NULL))
     io->status = -EOPNOTSUPP;
 }
 

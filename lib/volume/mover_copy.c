@@ -329,5 +329,8 @@ mover_read_back (struct fp_mover *m, uint64_t i, uint64_t deadline,
     mover_thaw (m, frozen);
   }
   b->state = BUF_IDLE;
-  return late || b->io.status < 0 ? -ENOTCONN : 0;
+  if (b->io.status < 0)
+    return -ENOTCONN;
+  /* It answers, so nothing is wrong with that memory. */
+  return late ? -EAGAIN : 0;
 }

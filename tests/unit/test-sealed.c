@@ -463,6 +463,47 @@ test_repair (void **state)
   }
 }
 
+static void
+await_whole (void)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_volume_status s;
+
+  do {
+    assert_false (fp_deadline_passed (end));
+    usleep (5000);
+    fp_volume_status (v, &s);
+  } while (s.pieces_degraded > 0);
+}
+
+/* A server that comes back with nothing gets what it is to have, and that is
+ * right.
+ */
+static void
+test_made_anew (void **state)
+{
+  static const unsigned with[] = { CRC | COPIES, GCM | COPIES, XTS | COPIES,
+                                   GCM | COPIES | MAPPED };
+
+  (void) state;
+  for (unsigned m = 0; m < sizeof with / sizeof with[0]; m++) {
+    start (with[m]);
+    for (uint64_t b = 0; b < 16; b++)
+      put (b, (unsigned char) (b + 1));
+    fake_server_cut (servers[0]);
+    put (3, 99);
+    fake_server_forget (servers[0]);
+    fake_server_revive (servers[0]);
+    await_whole ();
+    fake_server_cut (servers[1]);
+    for (uint64_t b = 0; b < 16; b++)
+      assert_int_equal (get (b), b == 3 ? 99 : b + 1);
+    assert_int_equal (seal ().wrong, 0);
+    fake_server_revive (servers[1]);
+    stop ();
+  }
+}
+
 /* ---- writes that fail ---- */
 
 /* A write is told that it failed: what was there before, or what was to be
@@ -869,6 +910,7 @@ main (void)
     cmocka_unit_test (test_old_and_exchanged),
     cmocka_unit_test (test_zeros),
     cmocka_unit_test (test_repair),
+    cmocka_unit_test (test_made_anew),
     cmocka_unit_test (test_failed_write),
     cmocka_unit_test (test_holds),
     cmocka_unit_test (test_all_at_once),

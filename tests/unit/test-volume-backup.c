@@ -356,6 +356,36 @@ test_at_once_copies (void **state)
   test_at_once (state);
 }
 
+/* One of two copies comes back with nothing, and is made anew from the other
+ * one: the backup is not needed.
+ */
+static void
+test_made_anew (void **state)
+{
+  uint64_t x = seed, end;
+
+  (void) state;
+  stop (true);
+  p.copies = 2;
+  start ();
+  fill (shadow, SIZE, &x);
+  assert_int_equal (fp_lane_write (lane, shadow, SIZE, 0), 0);
+  fake_server_cut (servers[0]);
+  random_ops (&x, 20);
+  fake_server_forget (servers[0]);
+  fake_server_revive (servers[0]);
+  end = fp_deadline_in_ms (20000);
+  do {
+    assert_false (fp_deadline_passed (end));
+    usleep (5000);
+    status ();
+  } while (s.pieces_degraded > 0);
+  fake_server_cut (servers[1]);
+  check_all ();
+  status ();
+  assert_int_equal (s.backup.reads, 0);
+}
+
 /* They come back with nothing, or with what they had, as often as they like.
  */
 static void
@@ -539,6 +569,7 @@ main (void)
     cmocka_unit_test_setup_teardown (test_back, setup, teardown),
     cmocka_unit_test_setup_teardown (test_at_once, setup, teardown),
     cmocka_unit_test_setup_teardown (test_at_once_copies, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_made_anew, setup, teardown),
     cmocka_unit_test_setup_teardown (test_empty, setup, teardown),
     cmocka_unit_test_setup_teardown (test_churn, setup, teardown),
     cmocka_unit_test_setup_teardown (test_disk_fails, setup, teardown),
