@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <strings.h>
 #include <time.h>
 
 #include <pthread.h>
@@ -30,19 +31,22 @@ struct lookup {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lookup *under_way;
 
-/* Of names: what they were, and when that was said. */
+/* Of names: what they were, and when that was said; when that was last asked,
+ * whatever came of it.
+ */
 #define LOOK_AGAIN_S 30
 static struct known {
   struct fp_addr addr;
-  unsigned nr; /* 0: not known */
-  uint64_t at_ns;
+  unsigned nr;
+  uint64_t at_ns, asked_ns; /* 0: free */
+  bool doubtful;
   struct {
     socklen_t len;
     struct sockaddr_storage addr;
   } list[FP_KNOWN_ADDRS];
 } known[FP_KNOWN_NAMES];
 
-/* With the lock; NULL: it was never looked up. */
+/* With the lock; NULL: it is not known. */
 static struct known *
 find_known (const struct fp_addr *addr)
 {
@@ -65,12 +69,30 @@ keep_known (const struct fp_addr *addr, const struct fp_sockaddrs *list)
         k = &known[i];
   }
   k->addr = *addr;
-  k->at_ns = fp_now_ns ();
+  k->at_ns = k->asked_ns = fp_now_ns ();
+  k->doubtful = false;
   k->nr = FP_MIN (list->nr, (unsigned) FP_KNOWN_ADDRS);
   for (unsigned i = 0; i < k->nr; i++) {
     k->list[i].len = list->list[i].len;
     k->list[i].addr = list->list[i].addr;
   }
+}
+
+/* With the lock. */
+static void
+copy_known (struct fp_sockaddrs *out, const struct known *k)
+{
+  out->nr = k->nr;
+  for (unsigned i = 0; i < k->nr; i++) {
+    out->list[i].len = k->list[i].len;
+    out->list[i].addr = k->list[i].addr;
+  }
+}
+
+static bool
+was_within (uint64_t ns)
+{
+  return fp_now_ns () - ns < LOOK_AGAIN_S * FP_NS_PER_S;
 }
 
 bool
@@ -82,13 +104,9 @@ fp_addr_known (const struct fp_addr *addr, struct fp_sockaddrs *out)
     return fp_addr_resolve (addr, out, NULL) == 0;
   FP_LOCK_SCOPE (&lock);
   k = find_known (addr);
-  if (k == NULL || k->nr == 0)
+  if (k == NULL || k->doubtful)
     return false;
-  out->nr = k->nr;
-  for (unsigned i = 0; i < k->nr; i++) {
-    out->list[i].len = k->list[i].len;
-    out->list[i].addr = k->list[i].addr;
-  }
+  copy_known (out, k);
   return true;
 }
 
@@ -99,11 +117,52 @@ fp_addr_doubt (const struct fp_addr *addr)
 
   FP_LOCK_SCOPE (&lock);
   k = find_known (addr);
-  if (k == NULL || k->nr == 0 ||
-      fp_now_ns () - k->at_ns < LOOK_AGAIN_S * FP_NS_PER_S)
+  if (k == NULL || was_within (k->at_ns))
     return false;
-  k->nr = 0;
+  if (!was_within (k->asked_ns))
+    k->doubtful = true;
   return true;
+}
+
+void
+fp_addr_forget (const struct fp_addr *addr)
+{
+  FP_LOCK_SCOPE (&lock);
+  for (unsigned i = 0; i < FP_KNOWN_NAMES; i++)
+    if (known[i].at_ns != 0 &&
+        strcasecmp (known[i].addr.host, addr->host) == 0)
+      known[i].at_ns = 0;
+}
+
+/* The thread of a look-up is not in the child, nor is who waits for it. */
+static void
+before_fork (void)
+{
+  pthread_mutex_lock (&lock);
+}
+
+static void
+after_fork (void)
+{
+  pthread_mutex_unlock (&lock);
+}
+
+static void
+after_fork_child (void)
+{
+  while (under_way != NULL) {
+    struct lookup *k = under_way;
+
+    under_way = k->next;
+    free (k); /* its condition would wait for those who wait for it */
+  }
+  pthread_mutex_unlock (&lock);
+}
+
+static void __attribute__ ((__constructor__)) watch_forks (void)
+{
+  if (pthread_atfork (before_fork, after_fork, after_fork_child) != 0)
+    abort (); /* no memory, and nothing has begun */
 }
 
 /* With the lock. */
@@ -223,4 +282,33 @@ fp_addr_resolve_by (const struct fp_addr *addr, struct fp_sockaddrs *out,
                            : pthread_detach (thread)) != 0)
     abort (); /* a bug: nobody else does that */
   return r;
+}
+
+int
+fp_addr_find (const struct fp_addr *addr, struct fp_sockaddrs *out,
+              uint64_t deadline_ns, const char **why)
+{
+  uint64_t now = fp_now_ns (), until = deadline_ns;
+  struct known *k;
+  int r;
+
+  if (fp_addr_known (addr, out))
+    return 0;
+  {
+    FP_LOCK_SCOPE (&lock);
+    /* What it was needs time to be connected to. */
+    if (find_known (addr) != NULL && deadline_ns > now)
+      until = now + (deadline_ns - now) / 2;
+  }
+  r = fp_addr_resolve_by (addr, out, until, why);
+  if (r == 0)
+    return 0;
+  FP_LOCK_SCOPE (&lock);
+  k = find_known (addr);
+  if (k == NULL)
+    return r;
+  k->asked_ns = fp_now_ns ();
+  k->doubtful = false;
+  copy_known (out, k);
+  return 0;
 }

@@ -10,10 +10,13 @@
  * however often it is tried again there is one thread for each name.
  *
  * What was done in time leaves no thread behind, so that a process may fork
- * after it.  Addresses that are numbers need none.
+ * after it.  If it forks earlier, the child looks it up anew.  Addresses that
+ * are numbers need none.
  *
  * What a name was found to be is kept, for who must not look it up: a client
  * that swaps to a server has no memory for that when it has to connect again.
+ * It is kept, too, when nobody was there: a server that starts again may be at
+ * the same address, while nobody can say what that is.
  *
  * Errors:   those of fp_addr_resolve; -ETIMEDOUT: no answer by the deadline;
  *           -ENOMEM, or what pthread_create says.
@@ -28,6 +31,13 @@
 int fp_addr_resolve_by (const struct fp_addr *addr, struct fp_sockaddrs *out,
                         uint64_t deadline_ns, const char **why);
 
+/* What is known and not in doubt; else what it is found to be; else, what it
+ * was: a look-up that fails has half of the time, and is not tried again for
+ * half a minute.
+ */
+int fp_addr_find (const struct fp_addr *addr, struct fp_sockaddrs *out,
+                  uint64_t deadline_ns, const char **why);
+
 /* What it was when it was last looked up, however long ago; of a number
  * always. The first FP_KNOWN_ADDRS of them, of FP_KNOWN_NAMES names.  False:
  * not known, or it is in doubt.  Waits for nobody and allocates nothing.
@@ -37,8 +47,14 @@ int fp_addr_resolve_by (const struct fp_addr *addr, struct fp_sockaddrs *out,
 bool fp_addr_known (const struct fp_addr *addr, struct fp_sockaddrs *out);
 
 /* Nobody was there, or somebody else: it is to be looked up again, unless that
- * was done within the last half minute.  True: it is not known any more.
+ * was tried within the last half minute.  True: it may lead elsewhere, for
+ * what is known of it was said earlier than that.
  */
 bool fp_addr_doubt (const struct fp_addr *addr);
+
+/* Whatever is known of this host, with any port: whoever asks next looks it
+ * up, and does not fall back to what it was.
+ */
+void fp_addr_forget (const struct fp_addr *addr);
 
 #endif /* FP_RESOLVE_H */

@@ -187,11 +187,9 @@ fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
   c->started_ns = fp_now_ns ();
   c->deadline_ns = FP_MAX (deadline_ns, c->started_ns);
 
-  if (!fp_addr_known (addr, &list)) {
-    ret = fp_addr_resolve_by (addr, &list, c->deadline_ns, &why);
-    if (ret < 0)
-      return fp_ctl_broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
-  }
+  ret = fp_addr_find (addr, &list, c->deadline_ns, &why);
+  if (ret < 0)
+    return fp_ctl_broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
   ret = connect_any (c, &list);
   if (ret < 0)
     (void) fp_addr_doubt (addr); /* the next attempt looks it up */

@@ -10,6 +10,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/resolve.h"
 #include "transport/verbs_client.h"
 #include "transport/verbs_cm.h"
 #include "transport/verbs_conn.h"
@@ -244,8 +245,11 @@ fp_verbs_conn_open (struct fp_conn **out, struct fp_queue *base,
     err = fp_verbs_queue_bind (q, c->id->verbs);
   if (err == 0)
     err = make_qp (c, q);
-  if (err == 0)
+  if (err == 0) {
     err = fp_verbs_establish (c->id, q->device, &hello, deadline_ns);
+    if (err != 0)
+      (void) fp_addr_doubt (p->addr); /* refused, or by nobody we know */
+  }
   if (err != 0)
     return err;
 

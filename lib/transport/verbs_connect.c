@@ -91,11 +91,9 @@ fp_verbs_resolve (struct rdma_cm_id **out, struct rdma_event_channel *channel,
 
   if (addr->is_unix)
     return -EAFNOSUPPORT;
-  if (!fp_addr_known (addr, &names)) {
-    err = fp_addr_resolve_by (addr, &names, deadline_ns, NULL);
-    if (err != 0)
-      return err;
-  }
+  err = fp_addr_find (addr, &names, deadline_ns, NULL);
+  if (err != 0)
+    return err;
   err = -EHOSTUNREACH;
   for (i = 0; id == NULL && i < names.nr; i++)
     err = resolve_one (&id, channel, (struct sockaddr *) &names.list[i].addr,

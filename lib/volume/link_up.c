@@ -231,8 +231,8 @@ check_server (struct fp_link *l, char why[FP_WHY_MAX])
   return -ENOENT;
 }
 
-/* A name may lead elsewhere by now: look it up before that is taken for a
- * server that came back with nothing.
+/* A name may lead elsewhere by now: it has to be looked up, however long that
+ * takes, before that is taken for a server that came back with nothing.
  */
 static int
 check_name (struct fp_link *l, char why[FP_WHY_MAX])
@@ -267,8 +267,8 @@ may_be_hurried (struct fp_link *l)
   l->busy_ns = fp_now_ns ();
 }
 
-int
-link_come_up (struct fp_link *l, char why[FP_WHY_MAX])
+static int
+come_up (struct fp_link *l, char why[FP_WHY_MAX])
 {
   unsigned timeout = FP_MAX (l->v->p.timeout_ms, 1000u);
   uint64_t deadline = fp_deadline_in_ms (timeout);
@@ -342,4 +342,15 @@ link_come_up (struct fp_link *l, char why[FP_WHY_MAX])
   fp_mirror_poke (l->v);
   fp_volume_wake_lanes (l->v);
   return 0;
+}
+
+int
+link_come_up (struct fp_link *l, char why[FP_WHY_MAX])
+{
+  int r = come_up (l, why);
+
+  /* Whatever it was: who answered there may be somebody else. */
+  if (r < 0)
+    (void) fp_addr_doubt (l->addr);
+  return r;
 }

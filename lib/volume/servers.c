@@ -26,6 +26,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/resolve.h"
 #include "volume/link.h"
 #include "volume/mover.h"
 #include "volume/probe_named.h"
@@ -159,8 +160,11 @@ look_at (struct fp_volume *v, const struct fp_addr *addr,
   struct fp_lookup q = { .volume = v->p.uuid };
   struct fp_bye bye = { .discard = false };
   struct fp_session s;
-  int r = fp_session_open (&s, &v->p, addr, NULL, deadline, why);
+  int r;
 
+  /* It may have been a server of ours, whose name leads elsewhere now. */
+  fp_addr_forget (addr);
+  r = fp_session_open (&s, &v->p, addr, NULL, deadline, why);
   if (r < 0)
     return r;
   *server = s.hello.server;

@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -13,7 +14,9 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include <pthread.h>
 
@@ -22,11 +25,12 @@
 #include "base/resolve.h"
 #include "base/thread.h"
 #include "transport/ctl_channel.h"
+#include "volume/link_int.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static unsigned asked, inside;
-static bool silent;
+static bool silent, broken;
 
 /* In place of the C library's. */
 int
@@ -47,6 +51,8 @@ getaddrinfo (const char *node, const char *service,
     while (silent)
       pthread_cond_wait (&cond, &lock);
     inside--;
+    if (broken)
+      return EAI_AGAIN;
   }
   return real ("127.0.0.1", service, hints, res);
 }
@@ -60,11 +66,32 @@ set_silent (bool on)
   pthread_cond_broadcast (&cond);
 }
 
+static void
+set_broken (bool on)
+{
+  FP_LOCK_SCOPE (&lock);
+  broken = on;
+}
+
 static unsigned
 count (const unsigned *what)
 {
   FP_LOCK_SCOPE (&lock);
   return *what;
+}
+
+/* Real, but for whom it is later, or earlier.  The waits of pthreads go by
+ * what it is for the kernel.
+ */
+static _Atomic int later_s;
+
+int
+clock_gettime (clockid_t clock, struct timespec *ts)
+{
+  int r = (int) syscall (SYS_clock_gettime, clock, ts);
+
+  ts->tv_sec += (time_t) atomic_load (&later_s);
+  return r;
 }
 
 /* The look-ups that were given up come to their end, but for some steps in the
@@ -78,6 +105,8 @@ teardown (void **state)
 
   (void) state;
   set_silent (false);
+  set_broken (false);
+  atomic_store (&later_s, 0);
   while (count (&inside) > 0 && !fp_deadline_passed (deadline))
     poll (NULL, 0, 1);
   return count (&inside) > 0;
@@ -173,18 +202,6 @@ test_joined (void **state)
   assert_int_equal (fp_thread_join (&thread), 0);
 }
 
-/* Real, but for whom it is later. */
-static _Atomic unsigned later_s;
-
-int
-clock_gettime (clockid_t clock, struct timespec *ts)
-{
-  int r = (int) syscall (SYS_clock_gettime, clock, ts);
-
-  ts->tv_sec += (time_t) atomic_load (&later_s);
-  return r;
-}
-
 /* Nobody is there: that does not look the name up again, but for once in half
  * a minute.
  */
@@ -206,7 +223,7 @@ test_known (void **state)
   assert_int_equal (fp_addr_parse (&a, "host.example:1", NULL), 0);
   set_silent (false);
   for (unsigned i = 0; i < 3; i++) {
-    atomic_store (&later_s, i * 31);
+    atomic_store (&later_s, (int) i * 31);
     assert_true (fp_ctl_open (&ctl, &a, fp_deadline_in_ms (5000)) < 0);
     fp_ctl_free (ctl);
     /* The second attempt does not know better yet. */
@@ -219,6 +236,184 @@ test_known (void **state)
   assert_true (fp_addr_doubt (&a));
   assert_false (fp_addr_known (&a, &list));
   atomic_store (&later_s, 0);
+}
+
+/* Nobody listens there yet, at a port that nobody else gets. */
+static int
+make_port (struct fp_addr *a)
+{
+  struct sockaddr_in in = { .sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
+  socklen_t len = sizeof in;
+  int fd = socket (AF_INET, SOCK_STREAM, 0);
+  struct fp_sockaddrs list;
+  char name[32];
+
+  assert_int_not_equal (fd, -1);
+  assert_int_equal (bind (fd, (struct sockaddr *) &in, len), 0);
+  assert_int_equal (getsockname (fd, (struct sockaddr *) &in, &len), 0);
+  snprintf (name, sizeof name, "host.example:%u", ntohs (in.sin_port));
+  assert_int_equal (fp_addr_parse (a, name, NULL), 0);
+  /* Of a time that is over pthreads waits for nothing. */
+  for (unsigned i = 0; i < 5000 && !fp_addr_known (a, &list); i++) {
+    (void) resolve (name, 5000, NULL);
+    poll (NULL, 0, 1);
+  }
+  assert_true (fp_addr_known (a, &list));
+  return fd;
+}
+
+static int
+connect_to (const struct fp_addr *a, unsigned ms)
+{
+  struct fp_ctl *ctl;
+  int r = fp_ctl_open (&ctl, a, fp_deadline_in_ms (ms));
+
+  fp_ctl_free (ctl);
+  return r;
+}
+
+/* A server starts again at the same address while the name server is down, or
+ * silent: it is found, and the name server is not asked each time.
+ */
+static void
+test_back (void **state)
+{
+  (void) state;
+  if (fp_now_ns () < 100 * FP_NS_PER_S)
+    skip (); /* there was no earlier */
+  for (unsigned mute = 0; mute < 2; mute++) {
+    struct fp_addr a;
+    int fd;
+
+    atomic_store (&later_s, -62);
+    fd = make_port (&a);
+    atomic_store (&later_s, -31);
+    assert_int_equal (connect_to (&a, 5000), -ECONNREFUSED);
+    set_broken (true);
+    set_silent (mute);
+    assert_int_equal (connect_to (&a, 1000), -ECONNREFUSED);
+    assert_int_equal (connect_to (&a, 1000), -ECONNREFUSED);
+    assert_int_equal (listen (fd, 8), 0);
+    assert_int_equal (connect_to (&a, 1000), 0);
+    while (count (&asked) < 1)
+      poll (NULL, 0, 1);
+    assert_int_equal (count (&asked), 1);
+    /* What it was may be somebody else's by now. */
+    assert_true (fp_addr_doubt (&a));
+
+    atomic_store (&later_s, 0);
+    assert_true (fp_addr_doubt (&a));
+    assert_int_equal (connect_to (&a, 2000), 0); /* there is time for that */
+    close (fd);
+    assert_int_equal (teardown (state), 0);
+  }
+}
+
+/* Somebody listens there, and is no server: that is no better than nobody. */
+static void
+test_stranger (void **state)
+{
+  static struct fp_volume v;
+  struct fp_sockaddrs list;
+  struct fp_link *l;
+  char why[FP_WHY_MAX];
+  int fd;
+
+  (void) state;
+  fp_volume_params_init (&v.p);
+  fd = make_port (&v.p.servers[0]);
+  assert_int_equal (listen (fd, 8), 0);
+  v.p.nr_servers = 1;
+  v.p.transports = FP_TRANSPORT_TCP;
+  v.p.timeout_ms = 1;
+  assert_int_equal (fp_link_new (&l, &v, 0), 0);
+
+  atomic_store (&later_s, 31);
+  assert_int_equal (link_come_up (l, why), -ETIMEDOUT);
+  assert_non_null (strstr (why, "HELLO"));
+  assert_false (fp_addr_known (&v.p.servers[0], &list));
+  link_move (l, FP_SERVER_DOWN);
+  set_silent (false);
+  assert_int_equal (link_come_up (l, why), -ETIMEDOUT);
+  assert_int_equal (count (&asked), 1);
+  assert_true (fp_addr_known (&v.p.servers[0], &list));
+
+  link_move (l, FP_SERVER_DOWN);
+  fp_link_free (l);
+  close (fd);
+  atomic_store (&later_s, 0);
+}
+
+/* The child of a fork succeeds. */
+static void
+expect_child (pid_t pid)
+{
+  int status;
+
+  assert_int_not_equal (pid, -1);
+  assert_int_equal (waitpid (pid, &status, 0), pid);
+  assert_int_equal (status, 0);
+}
+
+/* It forks while a name is looked up: the child has no such thread. */
+static void
+test_fork (void **state)
+{
+  pid_t pid;
+
+  (void) state;
+  set_silent (true);
+  assert_int_equal (resolve ("host.example:41", 20, NULL), -ETIMEDOUT);
+  while (count (&inside) < 1)
+    poll (NULL, 0, 1);
+  pid = fork ();
+  if (pid == 0) {
+    alarm (10);
+    set_silent (false);
+    _exit (resolve ("host.example:41", 2000, NULL) == 0 ? 0 : 1);
+  }
+  expect_child (pid);
+}
+
+static _Atomic bool asking;
+
+static void
+ask_often (void *arg)
+{
+  struct fp_sockaddrs list;
+
+  while (atomic_load (&asking))
+    (void) fp_addr_known (arg, &list);
+}
+
+/* Or while another thread has the lock. */
+static void
+test_fork_locked (void **state)
+{
+  struct fp_thread threads[2];
+  struct fp_addr a;
+
+  (void) state;
+  assert_int_equal (resolve ("host.example:42", 5000, NULL), 0);
+  assert_int_equal (fp_addr_parse (&a, "host.example:42", NULL), 0);
+  atomic_store (&asking, true);
+  for (unsigned i = 0; i < 2; i++)
+    assert_int_equal (fp_thread_create (&threads[i], "ask", ask_often, &a), 0);
+  for (unsigned i = 0; i < 50; i++) {
+    pid_t pid = fork ();
+
+    if (pid == 0) {
+      struct fp_sockaddrs list;
+
+      alarm (10);
+      _exit (fp_addr_known (&a, &list) ? 0 : 1);
+    }
+    expect_child (pid);
+  }
+  atomic_store (&asking, false);
+  for (unsigned i = 0; i < 2; i++)
+    assert_int_equal (fp_thread_join (&threads[i]), 0);
 }
 
 /* More than there is room for: the oldest goes. */
@@ -247,8 +442,10 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, NULL, teardown)
-    TEST (test_answers), TEST (test_connect), TEST (test_silent),
-    TEST (test_joined),  TEST (test_many),    TEST (test_known),
+    TEST (test_answers),     TEST (test_connect),  TEST (test_silent),
+    TEST (test_joined),      TEST (test_many),     TEST (test_known),
+    TEST (test_back),        TEST (test_stranger), TEST (test_fork),
+    TEST (test_fork_locked),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "base/resolve.h"
 #include "fake-ctl.h"
 #include "volume/link.h"
 #include "volume/mover.h"
@@ -345,6 +346,7 @@ static void
 test_refused (void **state)
 {
   struct fp_server_name name = { .domain = "" };
+  struct fp_sockaddrs list;
 
   (void) state;
   attach (2);
@@ -357,6 +359,15 @@ test_refused (void **state)
   strcpy (name.addr.host, "alias");
   assert_int_equal (fp_volume_add_server (v, &name, why), -EEXIST);
   assert_non_null (strstr (why, "same server"));
+  /* What a name was once is not taken for what it is. */
+  strcpy (name.addr.host, "localhost");
+  assert_int_equal (
+      fp_addr_resolve_by (&name.addr, &list, fp_deadline_in_ms (5000), NULL),
+      0);
+  assert_true (fp_addr_known (&name.addr, &list));
+  fake_server_alias (servers[1], "localhost");
+  (void) fp_volume_add_server (v, &name, why);
+  assert_false (fp_addr_known (&name.addr, &list));
   /* Not there. */
   fake_server_cut (servers[2]);
   assert_int_equal (add (2), -ECONNREFUSED);
