@@ -147,7 +147,8 @@ end_former_session (struct session *s, const struct fp_uuid *volume)
 
   if (rec && rec->holder && rec->holder->state != SESSION_ENDING &&
       !fp_uuid_is_nil (&s->client) &&
-      fp_uuid_eq (&rec->holder->client, &s->client))
+      fp_uuid_eq (&rec->holder->client, &s->client) &&
+      (!s->server->access || who_eq (&rec->holder->who, &s->who)))
     session_end (rec->holder, "its client has come again");
 }
 
@@ -197,8 +198,7 @@ check_same (struct call *call, const struct fp_open *q,
    * of them, from which a client learns what to ask.  Who has had the volume
    * since it was counted knows better.
    */
-  if ((q->flags & FP_OPEN_RECOUNT) &&
-      !fp_uuid_eq (&rec->holder_uuid, &call->session->client))
+  if ((q->flags & FP_OPEN_RECOUNT) && !record_was_had_by (rec, call->session))
     return ctl_fail (call, -EINVAL,
                      "another client has counted the servers of this volume");
   if (q->servers < rec->servers && !rec->members &&
@@ -263,8 +263,7 @@ take_volume_over (struct call *call, const struct fp_open *q)
   bool news;
   int r;
 
-  if (!rec || !(q->flags & FP_OPEN_TAKEOVER) ||
-      fp_uuid_eq (&rec->holder_uuid, &s->client))
+  if (!rec || !(q->flags & FP_OPEN_TAKEOVER) || record_was_had_by (rec, s))
     return 0;
   if (record_is_former (rec, &s->client))
     return refuse_former (call, rec);
@@ -321,8 +320,7 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
       return CTL_WAIT;
     return refuse_fenced (call, rec);
   }
-  if (fp_now_ns () < rec->fenced_ns &&
-      !fp_uuid_eq (&rec->holder_uuid, &s->client))
+  if (fp_now_ns () < rec->fenced_ns && !record_was_had_by (rec, s))
     return refuse_fenced (call, rec);
   r = check_same (call, q, rec);
   return r < 0 ? r : need_map (call, rec);

@@ -148,7 +148,9 @@ static int
 take_over (struct call *call, struct slab *s)
 {
   struct session *session = call->session;
-  bool touched = s->exposed && session->record->transport == FP_TRANSPORT_TCP;
+  bool touched =
+      s->exposed &&
+      (session->stranger || session->record->transport == FP_TRANSPORT_TCP);
 
   if (s->state == SLAB_LOST || (!s->abandoned && !touched))
     return 0;

@@ -113,7 +113,7 @@ guard_opened (struct session *s)
 {
   const struct access *a = s->server->access;
 
-  if (a && !access_find (a, &s->record->owner))
+  if (a && !s->read_only && !access_find (a, &s->record->owner))
     record_own (s->record, &s->who);
 }
 

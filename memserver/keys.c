@@ -42,7 +42,7 @@ keys_open (struct session *s, struct slab *slab)
     break;
   }
   slab->keyed = r == 0;
-  if (r == 0)
+  if (r == 0 && !s->read_only) /* who only looks has changed nothing */
     record_used (s->record);
   return r;
 }

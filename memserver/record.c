@@ -155,6 +155,11 @@ void
 record_attach (struct record *r, struct session *s, const struct fp_open *q)
 {
   event_del (r->lease);
+  s->stranger = s->server->access &&
+                (s->read_only || (r->holder_who.kind != WHO_NOBODY &&
+                                  !who_eq (&r->holder_who, &s->who)));
+  if (!s->read_only)
+    r->holder_who = s->who;
   r->holder = s;
   r->holder_uuid = s->client;
   r->fenced_ns = 0;
@@ -179,6 +184,14 @@ record_recount (struct record *r, uint32_t servers)
 {
   r->servers = servers;
   (void) record_keep (r); /* it was there before */
+}
+
+bool
+record_was_had_by (const struct record *r, const struct session *s)
+{
+  return fp_uuid_eq (&r->holder_uuid, &s->client) &&
+         (!s->server->access || r->holder_who.kind == WHO_NOBODY ||
+          who_eq (&r->holder_who, &s->who));
 }
 
 bool

@@ -51,6 +51,8 @@ struct record {
   struct session *holder;       /* NULL: its lease is running, or it is kept */
   char client[FP_NAME_MAX + 1]; /* who has it, or had it last */
   struct fp_uuid holder_uuid;   /* likewise */
+  struct who holder_who;        /* of the last one that could write; nobody
+                                 * knows after a restart */
   uint64_t since;               /* seconds since 1970 */
   /* Until then (fp_now_ns) only the last client may come back: it may not have
    * heard yet that its session has ended, and over shm go on.  0: it has.
@@ -92,6 +94,12 @@ void record_attach (struct record *r, struct session *s,
 
 /* It is this one's from now on. */
 void record_own (struct record *r, const struct who *owner);
+
+/* Is it this client that has it, or had it last?  What a client says of itself
+ * is believed of who TLS or the kernel says that it is, if there is an access
+ * file.
+ */
+bool record_was_had_by (const struct record *r, const struct session *s);
 
 /* Its client says on how many servers it is now. */
 void record_recount (struct record *r, uint32_t servers);

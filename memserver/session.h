@@ -72,6 +72,7 @@ struct session {
   /* While OPEN, and ENDING until it is drained. */
   struct record *record;
   bool read_only;    /* it changes nothing of that */
+  bool stranger;     /* and shall not share what others have mapped */
   bool closing;      /* access is being ended, or was */
   uint32_t to_close; /* so many of the record's slabs may have keys */
   struct note more;  /* goes on with that */

@@ -151,6 +151,12 @@ as bob name:shared fails:EPERM open:8:rt:tcp
 says 'may not take it over'
 go_on has
 
+# Who knows what another client calls itself is not that one.
+same=$(python3 -c 'import uuid; print(uuid.uuid4())')
+MEMCLIENT_UUID=$same keep alice same name:shared open:8:r:tcp hold ping bye
+MEMCLIENT_UUID=$same as bob name:shared fails:EBUSY open:8:r:tcp
+go_on same
+
 # ---- read only ----
 
 as alice name:golden open:6:c:tcp grant:2 label:1 fill:9 map:1:0-1 bye
@@ -160,6 +166,10 @@ as bob name:golden fails:EPERM open:6:r:tcp open:6:ro:tcp list:64 expect-slabs:2
 says '^open:6:r:tcp: volume golden: tls:bob may only read it'
 says '^release: volume golden: tls:bob may only read it'
 as bob fails:EPERM delete:6
+# Nor is whoever had it shut out because somebody has had a look.
+MEMCLIENT_UUID=$same as alice name:golden open:6:r:tcp list:64 check:9 bye
+as bob name:golden open:6:ro:tcp list:64 read-only:9 bye
+MEMCLIENT_UUID=$same as alice name:golden open:6:r:tcp list:64 check:9 bye
 as bob name:golden2 fails:EPERM open:22:c:tcp
 # Who may do more may ask for no more.
 as alice name:golden open:6:ro:tcp list:64 read-only:9 fails:EPERM grant:1 fails:EPERM discard bye
