@@ -196,7 +196,7 @@ line ()
         .volume.writes) lost=\(.volume.pieces_lost) reconnects=\([.servers[].reconnects] | add)"')
     say "faults: kill=${faults[kill]} term=${faults[term]} freeze=${faults[freeze]}" \
         "drain=${faults[drain]}; rss/lck/fds/threads:" \
-        "nbdkit=${max_rss[minute]}/${max_lck[minute]}/${max_fds[minute]}/${max_threads[minute]}$servers;" \
+        "nbdkit=${max_rss[minute]:-0}/${max_lck[minute]:-0}/${max_fds[minute]:-0}/${max_threads[minute]:-0}$servers;" \
         "fio: $(awk '{ e += $1 + $2; n += $3; if ($4 > m) m = $4 }
             END { printf "loops=%d errors=%d ios=%d max-ms=%d", NR, e, n, m }' "$tmp/loops");" \
         "volume: $volume;${objects:+ $objects;} whole after at most $whole_max s"
