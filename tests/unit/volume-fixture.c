@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.h"
+#include "volume/lane.h"
 #include "volume-fixture.h"
 
 struct fake_server *servers[FIXTURE_SERVERS];
@@ -240,16 +241,26 @@ await_whole (void)
 void
 all_have (uint64_t i, int byte)
 {
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  uint64_t end = fp_deadline_in_ms (20000);
   struct fp_pieces *t = v->pieces;
-  uint8_t before = fp_mirror_live (t, i);
+  unsigned char got[COPIES_IO];
 
   for (unsigned c = 0; c < t->copies; c++) {
-    if (!(before >> c & 1))
-      continue;
-    atomic_store (&t->live[i], (uint8_t) (1u << c));
-    assert_int_equal (get (i), byte);
+    /* One that leaves the set meanwhile does not count. */
+    while (fp_mirror_live (t, i) >> c & 1) {
+      memset (got, byte + 1, sizeof got);
+      if (fp_lane_read_copy (lane, c, got, sizeof got,
+                             i * COPIES_SLAB + 4096) == 0) {
+        for (unsigned n = 0; n < sizeof got; n++)
+          assert_int_equal (got[n], byte);
+        break;
+      }
+      assert_false (fp_deadline_passed (end));
+      pause_ms (2);
+    }
   }
-  atomic_store (&t->live[i], before);
+  fp_volume_lane_put (lane);
 }
 
 bool copies_may_fail;
