@@ -484,16 +484,27 @@ test_made_anew (void **state)
 {
   static const unsigned with[] = { CRC | COPIES, GCM | COPIES, XTS | COPIES,
                                    GCM | COPIES | MAPPED };
+  struct fp_server_status s;
+  uint64_t before, end;
 
   (void) state;
   for (unsigned m = 0; m < sizeof with / sizeof with[0]; m++) {
     start (with[m]);
     for (uint64_t b = 0; b < 16; b++)
       put (b, (unsigned char) (b + 1));
+    fp_volume_server_status (v, 0, &s);
+    before = s.reconnects;
     fake_server_cut (servers[0]);
     put (3, 99);
     fake_server_forget (servers[0]);
     fake_server_revive (servers[0]);
+    /* What is mapped can be written without anybody noticing. */
+    end = fp_deadline_in_ms (20000);
+    do {
+      assert_false (fp_deadline_passed (end));
+      usleep (2000);
+      fp_volume_server_status (v, 0, &s);
+    } while (s.reconnects == before || s.state != FP_SERVER_UP);
     await_whole ();
     fake_server_cut (servers[1]);
     for (uint64_t b = 0; b < 16; b++)
