@@ -115,7 +115,9 @@ try:
     assert False
 except nbd.Error as e:
     assert e.errnum == errno.EIO
-assert h.pread(4096, 3 * 4096)[:4] == text[:4]" ;;
+assert h.pread(4096, 3 * 4096)[:4] == text[:4]"
+            # It is said once a second.
+            wait_until 20 grep -q 'blocks were not what had been written' "$tmp/n.log" ;;
         esac
         end
         grep -q 'blocks were not what had been written' "$tmp/n.log" ||
