@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "volume/lane_int.h"
@@ -201,25 +202,43 @@ read_any_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
   return r < 0 ? r : open_with_tool (lane, out, in, n, block);
 }
 
-/* Of the live copies of it each is read; those that are wrong get what the
- * first right one has.
+/* Of the copies of a block those that count; 0: there is one, or it is not
+ * known which is right.
+ */
+static uint8_t
+live_copies (const struct fp_sealed *k, uint64_t block)
+{
+  struct fp_pieces *t = k->v->pieces;
+  uint64_t run;
+
+  if (t->copies == 1 || k->table == NULL || k->v->backed != NULL)
+    return 0;
+  return fp_mirror_live (t,
+                         fp_stripe_at (t, block * FP_BLOCK, &run) >> t->shift);
+}
+
+/* Of the copies of it each live one is read; those that are wrong get what the
+ * first right one has.  -EAGAIN: none of those that could be read is right,
+ * and there are others; last: these are not waited for.
  */
 static int
-read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
-             uint8_t live)
+try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
+            uint8_t live, bool last)
 {
   struct fp_sealed *k = lane->v->sealed;
   uint32_t n = (uint32_t) sealed_block_size (k, block);
   unsigned char in[FP_BLOCK], right[FP_BLOCK], other[FP_BLOCK];
+  bool found = false, away = false;
   unsigned wrong = 0;
-  bool found = false;
   int err = -EIO;
 
   for (unsigned c = 0; c < k->v->pieces->copies; c++) {
-    int r = -ENODEV;
+    int r;
 
+    r = -ENODEV;
     if (live >> c & 1)
       r = fp_lane_read_copy (lane, c, in, n, block * FP_BLOCK);
+    away |= r < 0;
     if (r < 0)
       continue;
     r = open_with_tool (lane, found ? other : out, in, n, block);
@@ -234,6 +253,8 @@ read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
       found = true;
     }
   }
+  if (!found && away && !last)
+    return -EAGAIN;
   atomic_fetch_add (&k->wrong, wrong);
   if (found && wrong > 0 &&
       fp_lane_raw_write (lane, right, n, block * FP_BLOCK) == 0)
@@ -243,19 +264,21 @@ read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
   return wrong > 0 ? give_up (lane) : err;
 }
 
-/* Of the copies of a block those that count; 0: there is one, or it is not
- * known which is right.
+/* A server that is away just now may have the right one, and when it is back
+ * its copy counts again, unless it was written meanwhile: that is waited for.
  */
-static uint8_t
-live_copies (const struct fp_sealed *k, uint64_t block)
+static int
+read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block)
 {
-  struct fp_pieces *t = k->v->pieces;
-  uint64_t run;
+  uint64_t deadline =
+      fp_deadline_in_ms (FP_MAX (2 * lane->v->p.timeout_ms, FP_LIVING_MS));
+  int r;
 
-  if (t->copies == 1 || k->table == NULL || k->v->backed != NULL)
-    return 0;
-  return fp_mirror_live (t,
-                         fp_stripe_at (t, block * FP_BLOCK, &run) >> t->shift);
+  while (
+      (r = try_copies (lane, out, block, live_copies (lane->v->sealed, block),
+                       fp_deadline_passed (deadline))) == -EAGAIN)
+    usleep (5000);
+  return r;
 }
 
 int
@@ -281,7 +304,7 @@ sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
    */
   (void) fp_lane_remote_flush (lane);
   if (live != 0)
-    return read_copies (lane, out, block, live);
+    return read_copies (lane, out, block);
   r = read_any_copy (lane, out, block);
   if (r != -EBADMSG)
     return r;
