@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lane_int.h - the inside of a lane, for the files that are one: lane.c makes
  * and ends it, lane_issue.c cuts, sends and collects, lane_copies.c does that
- * for several copies, lane_hedge.c asks a second one, lane_wait.c waits.
+ * for several copies, lane_fail.c judges what failed, lane_hedge.c asks a
+ * second one, lane_wait.c waits.
  */
 
 #ifndef FP_LANE_INT_H
@@ -255,6 +256,22 @@ enum issue lane_say_intent (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 enum issue lane_issue_tail (struct fp_lane *lane, struct fp_io *io);
 /* A fragment of a tail is over, and inside its piece still. */
 void lane_tail_done (struct fp_lane *lane, struct frag *f);
+
+/* lane_fail.c, with the lock held */
+
+/* The server answered that the key opens nothing. */
+bool lane_refused (const struct frag *f);
+/* f failed, and would again: that is held against its copy.  Is there another
+ * one to go on with?
+ */
+bool lane_other_copy (struct fp_lane *lane, const struct frag *f);
+/* f failed on a connection that is sound.  Is it done over? */
+bool lane_done_over (struct fp_lane *lane, const struct frag *f);
+/* It is late, and of the only live copy of its piece: it gets the whole
+ * timeout, as on a volume of one copy.
+ */
+bool lane_sole (const struct fp_lane *lane, const struct frag *f,
+                uint64_t now);
 
 /* lane_issue.c, with the lock held */
 

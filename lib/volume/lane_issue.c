@@ -13,8 +13,6 @@
 
 #define SCAN_NS 10000000u      /* parked ios are looked at this often */
 #define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
-/* A server that ends a session closes its keys, then its connections. */
-#define ENDING_NS (10 * FP_NS_PER_MS)
 
 /* It may have reached some copies, and not others. */
 static void
@@ -185,55 +183,6 @@ lane_active_append (struct fp_lane *lane, struct frag *f)
   lane->active_tail = f;
 }
 
-/* It failed, and would again.  Is there another copy to go on with? */
-static bool
-has_other_copy (struct fp_lane *lane, const struct frag *f)
-{
-  const struct fp_io *io = f->io;
-  uint64_t k = (uint64_t) (f->piece - lane->v->pieces->p);
-
-  if (io == NULL) /* late */
-    return fp_mirror_failed (lane->v, k);
-  if (!fp_volume_is_mirrored (lane->v) || io->target != NULL)
-    return false;
-  /* It may have been left behind meanwhile. */
-  return (fp_mirror_failed (lane->v, k) ||
-          !fp_mirror_counts (lane->v->pieces, k)) &&
-         !io->mover;
-}
-
-static bool
-is_refused (const struct frag *f)
-{
-  return f->op.status == -EPERM || f->op.status == -EACCES;
-}
-
-/* A key was refused on this connection just now, for the first time: the
- * server may be about to end the session.
- */
-static bool
-may_be_ending (struct lane_conn *lc)
-{
-  uint64_t now = fp_now_ns ();
-
-  if (lc->refused_ns == 0)
-    lc->refused_ns = now;
-  return now - lc->refused_ns < ENDING_NS;
-}
-
-/* f failed on a connection that is sound.  Is it done over?  Where there is no
- * other copy, a key that is refused is waited for: the server may have ended
- * the session, and its link may not have heard of it.  Anything else that goes
- * wrong would go wrong again.
- */
-static bool
-is_done_over (struct fp_lane *lane, const struct frag *f)
-{
-  if (is_refused (f) && may_be_ending (&lane->conns[f->server]))
-    return true;
-  return has_other_copy (lane, f) || (is_refused (f) && !f->io->mover);
-}
-
 static void
 unpark_all (struct fp_lane *lane)
 {
@@ -280,13 +229,13 @@ frag_done (struct fp_lane *lane, struct frag *f)
         io->redo = true;
     }
     else if (counts) {
-      if (is_done_over (lane, f))
+      if (lane_done_over (lane, f))
         io->redo = true;
       else
         io->status = -EIO;
     }
-    else if (!is_refused (f)) {
-      (void) has_other_copy (lane, f);
+    else if (!lane_refused (f)) {
+      (void) lane_other_copy (lane, f);
     }
     fp_link_poke (lane->v->links[f->server]);
     if (counts &&
@@ -560,23 +509,6 @@ issue_pending (struct fp_lane *lane)
   }
 }
 
-/* Of the only live copy of its piece: it gets the whole timeout, as on a
- * volume of one copy.
- */
-static bool
-is_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
-{
-  struct fp_pieces *t = lane->v->pieces;
-  uint64_t k;
-
-  if (!fp_volume_is_mirrored (lane->v) ||
-      (f->io != NULL && f->io->target != NULL)) /* where one is moved to */
-    return false;
-  k = (uint64_t) (f->piece - t->p);
-  return now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&
-         fp_mirror_live (t, fp_piece_of (t, k)) == 1u << fp_copy_of (t, k);
-}
-
 /* Deadlines: break what is silent for too long; try again what waits, which
  * fails in issue_pending if that is in vain.
  */
@@ -588,7 +520,7 @@ scan (struct fp_lane *lane, uint64_t now)
        f = f->next) {
     struct fp_conn *c = f->op.conn;
 
-    if (!c->ops->conn_broken (c) && !is_sole (lane, f, now)) {
+    if (!c->ops->conn_broken (c) && !lane_sole (lane, f, now)) {
       c->ops->conn_break (c);
       fp_link_poke (lane->v->links[f->server]);
     }
