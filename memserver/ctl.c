@@ -39,6 +39,7 @@ static const struct {
   [FP_MSG_MAP_WRITE] = { ctl_map_write, SESSION_OPEN, true },
   [FP_MSG_DELETE] = { ctl_delete, SESSION_READY | SESSION_OPEN, false },
   [FP_MSG_VOLUMES] = { ctl_volumes, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_TOKEN] = { ctl_token, SESSION_READY | SESSION_OPEN, false },
 };
 
 int

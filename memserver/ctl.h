@@ -37,7 +37,7 @@ struct call {
 typedef int ctl_handler (struct call *call);
 
 /* ctl_session.c */
-ctl_handler ctl_hello, ctl_open, ctl_ping, ctl_bye, ctl_data_hello;
+ctl_handler ctl_hello, ctl_open, ctl_ping, ctl_bye, ctl_token, ctl_data_hello;
 /* ctl_slabs.c */
 ctl_handler ctl_list, ctl_grant, ctl_label, ctl_release, ctl_zero;
 /* ctl_stat.c */

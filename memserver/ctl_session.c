@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ctl_session.c - the messages that begin and end things: HELLO, OPEN, PING,
- * BYE and DATA_HELLO.
+ * BYE, TOKEN and DATA_HELLO.
  */
 
 #include <config.h>
@@ -74,7 +74,6 @@ ctl_hello (struct call *call)
   p.slabs_free = FP_MIN ((uint64_t) pool_lendable (srv->pool), room.left);
   p.lease_ms = srv->options->lease_s * 1000;
   p.session = s->id;
-  memcpy (p.token, s->token, sizeof p.token);
   fp_enc_hello_reply (&call->out, &p);
   return 0;
 }
@@ -433,6 +432,48 @@ ctl_bye (struct call *call)
 }
 
 int
+ctl_token (struct call *call)
+{
+  struct session *s = call->session;
+  struct fp_token_req q;
+  struct fp_token p;
+  int r = fp_dec_token_req (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  r = tokens_make (&s->tokens, q.lane, fp_now_ns (), p.token);
+  if (r == -EBUSY)
+    return ctl_fail (call, r,
+                     "%u lanes have a token that no connection has shown",
+                     s->tokens.nr);
+  if (r == 0)
+    fp_enc_token (&call->out, &p);
+  return r;
+}
+
+/* Once for each connection, also if it then waits. */
+static int
+prove (struct call *call, const struct fp_data_hello *q)
+{
+  struct session *s = call->session;
+  struct session *owner = server_find_session (s->server, q->session);
+
+  if (!owner || !tokens_take (&owner->tokens, q->lane, fp_now_ns (), q->token))
+    return ctl_fail (call, -EPERM,
+                     "no such session, or not the token of this lane, which "
+                     "is good for one connection");
+  if (!guard_is_same (s, owner))
+    return ctl_fail (call, -EPERM,
+                     "the data connections of a session are made as its "
+                     "control connection was: with TLS, as the same user, or "
+                     "without");
+  s->proved = true;
+  s->data_for = owner->id;
+  s->data_lane = q->lane;
+  return 0;
+}
+
+int
 ctl_data_hello (struct call *call)
 {
   struct session *s = call->session, *owner;
@@ -440,18 +481,13 @@ ctl_data_hello (struct call *call)
   unsigned nr_data;
   int r = fp_dec_data_hello (&call->in, &q);
 
+  if (r == 0 && !s->proved)
+    r = prove (call, &q);
   if (r < 0)
     return r;
-  owner = server_find_session (s->server, q.session, q.token);
+  owner = server_find_session (s->server, s->data_for);
   if (!owner)
-    return ctl_fail (call, -EPERM, "no such session, or not its token");
-  if (owner->conn && s->conn &&
-      (conn_is_tls (owner->conn) != conn_is_tls (s->conn) ||
-       strcmp (conn_user (owner->conn), conn_user (s->conn)) != 0))
-    return ctl_fail (call, -EPERM,
-                     "the data connections of a session are made as its "
-                     "control connection was: with TLS, as the same user, or "
-                     "without");
+    return ctl_fail (call, -EPERM, "its session is over");
   if (owner->state != SESSION_OPEN || owner->closing ||
       owner->record->transport != FP_TRANSPORT_TCP)
     return ctl_fail (call, -EINVAL,
@@ -466,8 +502,6 @@ ctl_data_hello (struct call *call)
   if (owner->nr_data >= MAX_DATA || nr_data >= MAX_DATA_PEER ||
       s->server->nr_data >= MAX_DATA_ALL)
     return ctl_fail (call, -EBUSY, "too many data connections");
-  s->data_for = owner->id;
-  s->data_lane = q.lane;
   call->after = CONN_GIVE_AWAY;
   return 0;
 }

@@ -48,6 +48,18 @@ guard_hello (struct call *call)
   return ctl_fail (call, -EPERM, "%s may not use this server (--access)", who);
 }
 
+bool
+guard_is_same (const struct session *s, const struct session *owner)
+{
+  const struct who who = who_is (s);
+
+  /* Who the kernel did not name is like no other, but for this. */
+  if (owner->conn && conn_is_tls (owner->conn) != conn_is_tls (s->conn))
+    return false;
+  return who_eq (&who, &owner->who) ||
+         (who.kind == WHO_NOBODY && owner->who.kind == WHO_NOBODY);
+}
+
 const struct access_rights *
 guard_rights (const struct session *s)
 {

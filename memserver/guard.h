@@ -31,6 +31,11 @@ void guard_reread (struct server *srv);
 /* HELLO: who is it (session.who)?  -EPERM: nobody who may come. */
 int guard_hello (struct call *call);
 
+/* Has this connection, which says no HELLO, the same user as that session, as
+ * TLS or the kernel says, and TLS if that has it?
+ */
+bool guard_is_same (const struct session *s, const struct session *owner);
+
 /* Never NULL. */
 const struct access_rights *guard_rights (const struct session *s);
 

@@ -13,7 +13,7 @@
 
 #include "proto/messages.h"
 
-#define METRICS_MESSAGES (FP_MSG_VOLUMES + 1) /* 0: no such message */
+#define METRICS_MESSAGES (FP_MSG_TOKEN + 1) /* 0: no such message */
 #define METRICS_REASONS 10
 
 struct metrics;

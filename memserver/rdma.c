@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "rdma.h"
 #include "server.h"
@@ -65,11 +66,13 @@ static struct fp_verbs_domain **
 on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
 {
   struct rdma *rdma = ctx;
-  struct session *s = server_find_session (rdma->server, h->session, h->token);
+  struct session *s = server_find_session (rdma->server, h->session);
 
   /* Without a volume too: a client tries the transport before it has one. */
   if (!s || !(s->state & (SESSION_READY | SESSION_OPEN)) || s->closing ||
       !(s->transports & FP_TRANSPORT_RDMA))
+    return NULL;
+  if (!tokens_take (&s->tokens, h->lane, fp_now_ns (), h->token))
     return NULL;
   /* One that is only put away still has its queue pair. */
   free_gone (rdma);

@@ -103,8 +103,7 @@ void server_poke (struct server *srv);
 void server_session_gone (struct server *srv);
 
 /* NULL: there is none. */
-struct session *server_find_session (struct server *srv, uint64_t id,
-                                     const uint8_t token[FP_TOKEN_SIZE]);
+struct session *server_find_session (struct server *srv, uint64_t id);
 
 /* Say in the log what is lent, and to whom. */
 void server_log_state (struct server *srv);

@@ -96,9 +96,7 @@ on_give_away (struct conn *c)
   struct fp_tls_session *tls;
   int fd = conn_take_fd (c, &tls), r;
 
-  TAILQ_FOREACH (owner, &s->server->sessions, entry)
-  if (owner->id == s->data_for)
-    break;
+  owner = server_find_session (s->server, s->data_for);
   if (!owner || owner->state != SESSION_OPEN || owner->closing) {
     fp_tls_end (tls);
     close (fd);
@@ -273,8 +271,6 @@ session_begin (struct session *s, const struct fp_hello *q)
   struct server *srv = s->server;
   int r = fp_random (&s->id, sizeof s->id);
 
-  if (r == 0)
-    r = fp_random (s->token, sizeof s->token);
   if (r < 0)
     return r;
   s->client = q->client;

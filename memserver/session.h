@@ -36,6 +36,7 @@
 #include "pool.h"
 #include "proto/messages.h"
 #include "server.h"
+#include "tokens.h"
 
 #define SESSION_FRESH 1u
 #define SESSION_READY 2u
@@ -60,7 +61,7 @@ struct session {
 
   /* Since HELLO. */
   uint64_t id;
-  uint8_t token[FP_TOKEN_SIZE];
+  struct tokens tokens;  /* told, and not shown yet */
   struct fp_uuid client; /* the same again: nothing is mapped any more */
   char name[FP_NAME_MAX + 1];
   uint64_t since;      /* seconds since 1970 */
@@ -82,7 +83,10 @@ struct session {
   bool left;      /* the client knows that the session is over */
   bool dismissed; /* see session_dismiss */
 
-  /* FRESH, after DATA_HELLO: whose data connection it will be. */
+  /* FRESH, after DATA_HELLO: whose data connection it will be.  Its token is
+   * taken by then.
+   */
+  bool proved;
   uint64_t data_for;
   uint32_t data_lane;
 

@@ -76,6 +76,7 @@ fp_msg_name (unsigned type)
     NAMED (MAP_WRITE);
     NAMED (DELETE);
     NAMED (VOLUMES);
+    NAMED (TOKEN);
   default:
     return "unknown message";
   }

@@ -99,7 +99,6 @@ fp_enc_hello_reply (struct fp_writer *w, const struct fp_hello_reply *m)
   fp_put_u64 (w, m->slabs_free);
   fp_put_u32 (w, m->lease_ms);
   fp_put_u64 (w, m->session);
-  fp_put_bytes (w, m->token, sizeof m->token);
   n = put_count (w, m->nr_rdma, FP_MAX_RDMA_ADDRS);
   for (uint32_t i = 0; i < n; i++)
     fp_put_string (w, m->rdma[i], FP_ADDR_MAX);
@@ -120,7 +119,6 @@ fp_dec_hello_reply (struct fp_reader *r, struct fp_hello_reply *m)
   m->slabs_free = fp_get_u64 (r);
   m->lease_ms = fp_get_u32 (r);
   m->session = fp_get_u64 (r);
-  fp_get_bytes (r, m->token, sizeof m->token);
   m->nr_rdma = get_count (r, 0, FP_MAX_RDMA_ADDRS);
   for (uint32_t i = 0; i < m->nr_rdma; i++) {
     fp_get_string (r, m->rdma[i], FP_ADDR_MAX);
@@ -433,6 +431,32 @@ fp_dec_stat_reply (struct fp_reader *r, struct fp_stat_reply *m)
   return verdict (r, ok && fp_name_ok (m->name) &&
                          slab_size_ok (m->slab_size) &&
                          m->nr_all >= m->nr_sessions);
+}
+
+void
+fp_enc_token_req (struct fp_writer *w, const struct fp_token_req *m)
+{
+  fp_put_u32 (w, m->lane);
+}
+
+int
+fp_dec_token_req (struct fp_reader *r, struct fp_token_req *m)
+{
+  m->lane = fp_get_u32 (r);
+  return verdict (r, true);
+}
+
+void
+fp_enc_token (struct fp_writer *w, const struct fp_token *m)
+{
+  fp_put_bytes (w, m->token, sizeof m->token);
+}
+
+int
+fp_dec_token (struct fp_reader *r, struct fp_token *m)
+{
+  fp_get_bytes (r, m->token, sizeof m->token);
+  return verdict (r, true);
 }
 
 void

@@ -83,7 +83,9 @@ enum fp_msg_type {
   FP_MSG_MAP_READ = 15,  /* which pieces exist, in pages */
   FP_MSG_MAP_WRITE = 16, /* the same, from one who knows better */
   FP_MSG_DELETE = 17,    /* scrub and forget a volume */
-  FP_MSG_VOLUMES = 18    /* which volumes there are, in pages */
+  FP_MSG_VOLUMES = 18,   /* which volumes there are, in pages */
+
+  FP_MSG_TOKEN = 19 /* what the next data connection has to show */
 };
 #define FP_MSG_REPLY 0x8000
 
@@ -156,7 +158,6 @@ struct fp_hello_reply {
   uint64_t slabs_free; /* could be granted, now or once scrubbed */
   uint32_t lease_ms;
   uint64_t session;
-  uint8_t token[FP_TOKEN_SIZE]; /* what a data connection must show */
   /* Where rdma_cm listens.  An address whose host part is empty or a
    * wildcard means: the host that the control connection went to.
    */
@@ -310,9 +311,20 @@ struct fp_stat_reply { /* the request is empty */
   struct fp_stat_session sessions[FP_MAX_SESSIONS_LISTED];
 };
 
+/* Asked on the control connection before each data connection: one shows it,
+ * once.
+ */
+struct fp_token_req {
+  uint32_t lane;
+};
+
+struct fp_token {
+  uint8_t token[FP_TOKEN_SIZE];
+};
+
 struct fp_data_hello { /* the reply is empty */
   uint64_t session;
-  uint8_t token[FP_TOKEN_SIZE];
+  uint8_t token[FP_TOKEN_SIZE]; /* of this lane */
   uint32_t lane;
 };
 
@@ -422,6 +434,8 @@ FP_MESSAGE (zero);
 FP_MESSAGE (ping_reply);
 FP_MESSAGE (bye);
 FP_MESSAGE (stat_reply);
+FP_MESSAGE (token_req);
+FP_MESSAGE (token);
 FP_MESSAGE (data_hello);
 FP_MESSAGE (lookup);
 FP_MESSAGE (lookup_reply);

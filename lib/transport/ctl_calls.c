@@ -63,6 +63,13 @@ fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
 }
 
 int
+fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
+              struct fp_token *p, uint64_t deadline_ns)
+{
+  CALL (FP_MSG_TOKEN, ENCODE (fp_enc_token_req), DECODE (fp_dec_token));
+}
+
+int
 fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
                    uint64_t deadline_ns)
 {

@@ -94,6 +94,9 @@ int fp_ctl_delete (struct fp_ctl *c, const struct fp_delete *q,
 int fp_ctl_volumes (struct fp_ctl *c, const struct fp_volumes_req *q,
                     struct fp_volumes *p, uint64_t deadline_ns);
 
+/* What the next data connection of a lane has to show; it does so once. */
+int fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
+                  struct fp_token *p, uint64_t deadline_ns);
 /* Turn this connection into a data connection of the tcp transport: after
  * it, take the socket away, with the TLS on it (NULL: there is none), and free
  * the channel.

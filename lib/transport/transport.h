@@ -79,7 +79,7 @@ struct fp_queue_params {
 struct fp_conn_params {
   const struct fp_addr *addr; /* where the data connection goes */
   uint64_t session;
-  uint8_t token[FP_TOKEN_SIZE];
+  uint8_t token[FP_TOKEN_SIZE]; /* for this lane, and this attempt */
   uint32_t lane;
   unsigned depth;      /* ops in flight on this connection */
   unsigned timeout_ms; /* a server that is silent this long is lost: sets

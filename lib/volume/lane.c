@@ -154,7 +154,7 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
   r = lane_queue (lane, ops);
   if (r < 0)
     return r;
-  cp->lane = lane->index;
+  assert (cp->lane == lane->index);
   cp->depth = lane->nr_frags;
   r = ops->conn_open (&conn, lane->queues[__builtin_ctz (ops->bit)], cp,
                       deadline_ns);

@@ -244,6 +244,7 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
     struct fp_lane *lane = l->v->lanes[i];
     struct fp_conn_params cp;
     struct fp_addr data;
+    uint64_t deadline;
     int r;
 
     if (!fp_lane_broken (lane, l->index))
@@ -256,12 +257,13 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
       return -ENOTCONN;
     }
     fp_lane_disconnect (lane, l->index);
+    deadline = fp_deadline_in_ms (l->v->p.timeout_ms);
     r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
-    if (r == 0) {
-      fp_session_conn_params (&l->s, &l->v->p, &data, &cp);
-      r = fp_lane_connect (lane, l->index, l->ops, &cp,
-                           fp_deadline_in_ms (l->v->p.timeout_ms));
-    }
+    if (r == 0)
+      r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp,
+                                  deadline);
+    if (r == 0)
+      r = fp_lane_connect (lane, l->index, l->ops, &cp, deadline);
     if (r < 0) {
       snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
                 strerror (-r));

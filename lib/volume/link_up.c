@@ -156,8 +156,10 @@ connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
 
   r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
   for (unsigned i = 0; r == 0 && i < l->v->nr_lanes; i++) {
-    fp_session_conn_params (&l->s, &l->v->p, &data, &cp);
-    r = fp_lane_connect (l->v->lanes[i], l->index, l->ops, &cp, deadline);
+    r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp,
+                                deadline);
+    if (r == 0)
+      r = fp_lane_connect (l->v->lanes[i], l->index, l->ops, &cp, deadline);
   }
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,

@@ -45,20 +45,14 @@ fclosep (FILE **fpp)
 
 /* Make one data connection and end it. */
 static int
-try_connection (const struct fp_session *s, const struct fp_volume_params *p,
-                const struct fp_transport_ops *ops,
-                const struct fp_addr *control, uint64_t deadline)
+try_connection (const struct fp_transport_ops *ops, struct fp_conn_params *cp,
+                uint64_t deadline)
 {
   struct fp_queue_params qp = { .depth = 1, .max_conns = 1 };
-  struct fp_conn_params cp;
   struct fp_queue *q = NULL;
   struct fp_conn *c = NULL;
-  struct fp_addr data;
   int r;
 
-  r = fp_session_data_addr (s, ops, control, &data);
-  if (r < 0)
-    return r;
   qp.memory_size = 4096;
   qp.memory = mmap (NULL, qp.memory_size, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -67,9 +61,8 @@ try_connection (const struct fp_session *s, const struct fp_volume_params *p,
   r = ops->queue_new (&q, &qp);
   if (r < 0)
     return r;
-  fp_session_conn_params (s, p, &data, &cp);
-  cp.depth = 1;
-  return ops->conn_open (&c, q, &cp, deadline);
+  cp->depth = 1;
+  return ops->conn_open (&c, q, cp, deadline);
 }
 
 /* RDMA objects do not survive a fork, and this process is about to fork: a
@@ -81,10 +74,17 @@ try_in_child (const struct fp_session *s, const struct fp_volume_params *p,
               const struct fp_addr *control, unsigned timeout_ms)
 {
   uint64_t deadline = fp_deadline_in_ms (timeout_ms);
-  int fds[2], r = -ETIMEDOUT, status;
+  int fds[2], r, status;
+  struct fp_conn_params cp;
+  struct fp_addr data;
   struct pollfd pfd;
   pid_t pid;
 
+  r = fp_session_data_addr (s, ops, control, &data);
+  if (r == 0)
+    r = fp_session_conn_params (s, p, ops, &data, 0, &cp, deadline);
+  if (r < 0)
+    return r;
   if (pipe (fds) == -1)
     return -errno;
   pid = fork ();
@@ -95,7 +95,7 @@ try_in_child (const struct fp_session *s, const struct fp_volume_params *p,
     return r;
   }
   if (pid == 0) {
-    r = try_connection (s, p, ops, control, deadline);
+    r = try_connection (ops, &cp, deadline);
     _exit (write (fds[1], &r, sizeof r) == sizeof r ? 0 : 1);
   }
   close (fds[1]);

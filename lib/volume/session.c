@@ -186,15 +186,27 @@ fp_session_data_addr (const struct fp_session *s,
   return fp_addr_is_wildcard (out) ? -ENODEV : 0;
 }
 
-void
+int
 fp_session_conn_params (const struct fp_session *s,
                         const struct fp_volume_params *p,
-                        const struct fp_addr *data, struct fp_conn_params *cp)
+                        const struct fp_transport_ops *ops,
+                        const struct fp_addr *data, uint32_t lane,
+                        struct fp_conn_params *cp, uint64_t deadline_ns)
 {
+  const struct fp_token_req q = { .lane = lane };
+  struct fp_token token;
+  int r;
+
   *cp = (struct fp_conn_params) {
     .addr = data,
     .session = s->hello.session,
+    .lane = lane,
     .timeout_ms = p->timeout_ms,
   };
-  memcpy (cp->token, s->hello.token, sizeof cp->token);
+  if (ops->bit == FP_TRANSPORT_SHM)
+    return 0;
+  r = fp_ctl_token (s->ctl, &q, &token, deadline_ns);
+  if (r == 0)
+    memcpy (cp->token, token.token, sizeof cp->token);
+  return r;
 }

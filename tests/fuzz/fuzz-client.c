@@ -131,8 +131,10 @@ ask (struct fp_ctl *c, unsigned type)
     struct fp_lookup_reply lookup;
     struct fp_map_words words;
     struct fp_volumes volumes;
+    struct fp_token token;
   } p;
   const struct fp_volumes_req volumes = { .start = 0 };
+  const struct fp_token_req token = { .lane = 1 };
   const struct fp_delete delete = { .volume = { { 1 } } };
   const struct fp_map_change map = { .count = 1 };
   const uint64_t never = UINT64_MAX;
@@ -157,6 +159,8 @@ ask (struct fp_ctl *c, unsigned type)
     return fp_ctl_bye (c, &bye, never);
   case FP_MSG_STAT:
     return fp_ctl_stat (c, &p.stat, never);
+  case FP_MSG_TOKEN:
+    return fp_ctl_token (c, &token, &p.token, never);
   case FP_MSG_DATA_HELLO:
     return fp_ctl_data_hello (c, &data, never);
   case FP_MSG_LOOKUP:

@@ -61,6 +61,8 @@ WRAP (map_words)
 WRAP (delete)
 WRAP (volumes_req)
 WRAP (volumes)
+WRAP (token_req)
+WRAP (token)
 
 static const struct {
   void (*enc) (struct fp_writer *w);
@@ -101,6 +103,8 @@ static const struct {
   ASKS (delete, DELETE),
   ASKS (volumes_req, VOLUMES),
   ANSWERS (volumes, VOLUMES),
+  ASKS (token_req, TOKEN),
+  ANSWERS (token, TOKEN),
 };
 #define NR_KINDS (sizeof kinds / sizeof kinds[0])
 enum { HEADER = NR_KINDS, REASON, DATA_REQ, DATA_REPLY, CM_PRIVATE, NR_ALL };

@@ -5,10 +5,10 @@
  * must be right after each step (check_books).
  *
  *   steps of: what (1): bit 7: raw, else a header is made; bit 6: hang up
- *             afterwards; bit 5: DATA_HELLO gets a session and token that are
- *             there; bits 0-1: which connection (3: the first)
- *   raw:   length (2), bytes
- *   else:  type (1), length (2), body
+ *             afterwards; bit 5: DATA_HELLO gets the session of the first, and
+ *             the token that it was told last, and its lane; bits 0-1: which
+ * connection (3: the first) raw:   length (2), bytes else:  type (1), length
+ * (2), body
  */
 
 #include <config.h>
@@ -49,6 +49,7 @@ static struct client {
   int fd;
   bool is_data;
   uint64_t session;
+  uint32_t lane; /* that it asked a token for */
   uint8_t token[FP_TOKEN_SIZE];
   uint8_t in[4 * (FP_HEADER_SIZE + FP_BODY_MAX)];
   size_t have;
@@ -193,6 +194,7 @@ check_books (void)
     sessions++;
     FUZZ_CHECK (!s->record || s->record->holder == s);
     FUZZ_CHECK (s->state != SESSION_OPEN || s->record);
+    FUZZ_CHECK (s->tokens.nr <= MAX_DATA);
   }
   FUZZ_CHECK (records == srv.nr_records && sessions == srv.nr_sessions);
   FUZZ_CHECK (lent == pool_count (srv.pool).in[SLAB_LENT]);
@@ -212,6 +214,7 @@ check_reply (struct client *peer, const struct fp_header *h,
     struct fp_lookup_reply lookup;
     struct fp_map_words words;
     struct fp_volumes volumes;
+    struct fp_token token;
   } p;
   char reason[FP_REASON_MAX + 1];
   struct fp_reader r;
@@ -226,7 +229,10 @@ check_reply (struct client *peer, const struct fp_header *h,
   case FP_MSG_HELLO:
     e = fp_dec_hello_reply (&r, &p.hello);
     peer->session = p.hello.session;
-    memcpy (peer->token, p.hello.token, sizeof peer->token);
+    break;
+  case FP_MSG_TOKEN:
+    e = fp_dec_token (&r, &p.token);
+    memcpy (peer->token, p.token.token, sizeof peer->token);
     break;
   case FP_MSG_OPEN:
     e = fp_dec_open_reply (&r, &p.open);
@@ -332,12 +338,21 @@ step (struct fuzz_input *in)
     memmove (bytes, bytes + FP_HEADER_SIZE, n);
   else {
     if (h.type == FP_MSG_DATA_HELLO && what & 0x20) {
-      struct fp_data_hello d = { .session = peers[0].session, .lane = n & 1 };
+      struct fp_data_hello d = { .session = peers[0].session,
+                                 .lane = peers[0].lane };
 
       memcpy (d.token, peers[0].token, sizeof d.token);
       fp_writer_init (&w, bytes + FP_HEADER_SIZE, FP_BODY_MAX);
       fp_enc_data_hello (&w, &d);
       n = FP_BODY_MAX - w.left;
+    }
+    if (h.type == FP_MSG_TOKEN) {
+      struct fp_token_req q = { .lane = 0 };
+      struct fp_reader r;
+
+      fp_reader_init (&r, bytes + FP_HEADER_SIZE, n);
+      (void) fp_dec_token_req (&r, &q);
+      peer->lane = q.lane;
     }
     h.length = (uint32_t) n;
     fp_header_encode (bytes, &h);
@@ -435,6 +450,7 @@ fuzz_seed (unsigned nr, uint8_t *out)
     break;
   case 4: /* a data connection, and frames on it */
     p = open_on (p, 0, FP_TRANSPORT_TCP);
+    p = ask (p, 0, FP_MSG_TOKEN, 0);
     p = ask (p, 0x21, FP_MSG_DATA_HELLO, 0);
     for (unsigned i = 0; i < 2; i++) {
       p[0] = 0x81;
@@ -443,7 +459,9 @@ fuzz_seed (unsigned nr, uint8_t *out)
       fp_data_req_encode (p + 3, &frames[i]);
       p += 3 + FP_DATA_REQ_SIZE;
     }
-    p = ask (p, 0x22, FP_MSG_DATA_HELLO, 0);
+    p = ask (p, 0x22, FP_MSG_DATA_HELLO, 0); /* the same token again */
+    p = ask (p, 0, FP_MSG_TOKEN, 0);
+    p = ask (p, 0x22, FP_MSG_DATA_HELLO, 0); /* in its place */
     p = ask (p, 0, FP_MSG_BYE, 0);
     break;
   case 5: /* another token; and each message out of turn */

@@ -28,7 +28,6 @@ static const struct fp_hello_reply hello_reply = {
   .slabs_free = 9,
   .lease_ms = 30000,
   .session = 7,
-  .token = "0123456789abcde",
   .nr_rdma = 1,
   .rdma = { "[::1]:7471" },
 };
@@ -85,6 +84,8 @@ static const struct fp_stat_reply stat_reply = {
   .nr_all = 2,
   .sessions = { { .client = "c", .volume = "v", .transport = 1 } }
 };
+static const struct fp_token_req token_req = { .lane = 1 };
+static const struct fp_token token = { .token = "0123456789abcde" };
 static const struct fp_data_hello data_hello = { .session = 7, .lane = 3 };
 static const struct fp_lookup lookup = { .name = "vol" };
 static const struct fp_members members = { .version = 9,
@@ -146,6 +147,9 @@ sample_request (unsigned type, unsigned transport, uint8_t *out)
     break;
   case FP_MSG_BYE:
     fp_enc_bye (&w, &bye);
+    break;
+  case FP_MSG_TOKEN:
+    fp_enc_token_req (&w, &token_req);
     break;
   case FP_MSG_DATA_HELLO:
     fp_enc_data_hello (&w, &data_hello);
@@ -215,6 +219,9 @@ sample_reply (unsigned type, uint8_t *out)
     break;
   case FP_MSG_VOLUMES:
     fp_enc_volumes (&w, &volumes);
+    break;
+  case FP_MSG_TOKEN:
+    fp_enc_token (&w, &token);
     break;
   default: /* the others are empty */
     break;

@@ -30,7 +30,11 @@
  *                     WRITE on the first is refused
  *   late              tcp: a WRITE whose connection was replaced changes
  *                     nothing that was written after it
- *   data:MUTATION     a data connection with 'token' or 'session' wrong
+ *   data:WHAT         beside the first, a data connection that shows a wrong
+ *                     'token' or 'session', a token of another 'lane' or
+ *                     'other' session, one that was shown before ('replay') or
+ *                     was told before another ('old'); or 'good'
+ *   data-as:UID       tcp: a good one, as that user
  *   ping  stat  bye  discard
  *   wait-wanted:N     until the server asks so many slabs back
  *   hang              say 'hanging' on stdout, and wait to be killed
@@ -74,6 +78,9 @@
 
 struct fp_addr addr;
 struct fp_ctl *ctl;
+struct fp_hello hello = { .version_min = FP_VERSION,
+                          .version_max = FP_VERSION,
+                          .transports = FP_TRANSPORT_WIRE_MASK };
 struct fp_hello_reply server;
 struct fp_grant grants[MAX_SLABS];
 struct fp_remote remotes[MAX_SLABS];
@@ -285,32 +292,7 @@ open_volume (const char *args)
     return r;
   printf ("resumed=%d labels=%llu\n", p.resumed,
           (unsigned long long) p.labels);
-  return connect_data (server.token, server.session);
-}
-
-static int
-bad_data (const char *what)
-{
-  uint8_t token[FP_TOKEN_SIZE];
-  uint64_t session = server.session;
-  int r;
-
-  if (conn) {
-    ops->conn_break (conn);
-    ops->conn_free (conn);
-    ops->queue_free (queue);
-    conn = NULL;
-  }
-  memcpy (token, server.token, sizeof token);
-  ops = fp_transport_get (FP_TRANSPORT_TCP);
-  if (strcmp (what, "token") == 0)
-    token[FP_TOKEN_SIZE - 1] ^= 1;
-  else
-    session ^= 1;
-  r = connect_data (token, session);
-  ops->queue_free (queue);
-  queue = NULL;
-  return r;
+  return connect_data ();
 }
 
 static int
@@ -507,7 +489,9 @@ do_word (const char *word)
   if (IS ("late"))
     return late ();
   if (IS ("data"))
-    return bad_data (args);
+    return another_connection (args);
+  if (IS ("data-as"))
+    return connection_as ((unsigned) n);
   if (IS ("ping"))
     return fp_ctl_ping (ctl, &pong, deadline ());
   if (IS ("wait-wanted"))
@@ -610,9 +594,6 @@ start_tls (const char *file)
 int
 main (int argc, char *argv[])
 {
-  struct fp_hello hello = { .version_min = FP_VERSION,
-                            .version_max = FP_VERSION,
-                            .transports = FP_TRANSPORT_WIRE_MASK };
   const char *why, *uuid = getenv ("MEMCLIENT_UUID");
   int r;
 

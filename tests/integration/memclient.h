@@ -21,6 +21,7 @@
 
 extern struct fp_addr addr;
 extern struct fp_ctl *ctl;
+extern struct fp_hello hello;
 extern struct fp_hello_reply server;
 extern struct fp_grant grants[MAX_SLABS];
 extern struct fp_remote remotes[MAX_SLABS];
@@ -40,7 +41,9 @@ deadline (void)
 
 /* Moving data renews no lease: this does. */
 int stay (void);
-int connect_data (const uint8_t token[FP_TOKEN_SIZE], uint64_t session);
+int connect_data (void);
+int another_connection (const char *what);
+int connection_as (unsigned uid);
 int transfer (enum fp_op_kind kind, unsigned slab, uint64_t offset,
               uint32_t length);
 /* [from, to) of the slab is zeros, the rest is byte. */

@@ -10,11 +10,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "memclient.h"
 
 #define DEPTH 4
+
+static struct fp_data_hello shown; /* by the connection there is */
 
 int
 stay (void)
@@ -24,14 +27,29 @@ stay (void)
   return fp_ctl_ping (ctl, &p, deadline ());
 }
 
-int
-connect_data (const uint8_t token[FP_TOKEN_SIZE], uint64_t session)
+/* What a data connection of this lane has to show: a new token. */
+static int
+prove (struct fp_ctl *c, struct fp_data_hello *out, uint32_t lane)
+{
+  const struct fp_token_req q = { .lane = lane };
+  struct fp_token p;
+  int r = fp_ctl_token (c, &q, &p, deadline ());
+
+  *out = (struct fp_data_hello) { .session = server.session, .lane = lane };
+  if (r == 0)
+    memcpy (out->token, p.token, sizeof out->token);
+  return r;
+}
+
+static int
+connect_with (const struct fp_data_hello *proof)
 {
   struct fp_queue_params qp = {
     .depth = DEPTH, .max_conns = 1, .memory = buffer, .memory_size = CHUNK
   };
   struct fp_conn_params cp = { .addr = &addr,
-                               .session = session,
+                               .session = proof->session,
+                               .lane = proof->lane,
                                .depth = DEPTH,
                                .timeout_ms = DEADLINE_MS };
   struct fp_addr rdma;
@@ -46,8 +64,102 @@ connect_data (const uint8_t token[FP_TOKEN_SIZE], uint64_t session)
   }
   if (r < 0)
     return r;
-  memcpy (cp.token, token, sizeof cp.token);
+  memcpy (cp.token, proof->token, sizeof cp.token);
   return ops->conn_open (&conn, queue, &cp, deadline ());
+}
+
+int
+connect_data (void)
+{
+  int r = ops->direct ? 0 : prove (ctl, &shown, 0);
+
+  return r < 0 ? r : connect_with (&shown);
+}
+
+/* A token of another session of this client, as if it were of this one. */
+static int
+prove_as_other (struct fp_data_hello *out)
+{
+  struct fp_hello h = hello;
+  struct fp_hello_reply p;
+  struct fp_ctl *c;
+  int r = fp_ctl_open (&c, &addr, deadline ());
+
+  if (r == 0)
+    r = fp_uuid_generate (&h.client);
+  if (r == 0)
+    r = fp_ctl_hello (c, &h, &p, deadline ());
+  if (r == 0)
+    r = prove (c, out, 0);
+  fp_ctl_free (c);
+  return r;
+}
+
+/* The first stays as it is, whatever comes of it. */
+static int
+connect_beside (const struct fp_data_hello *proof)
+{
+  struct fp_queue *queue_before = queue;
+  struct fp_conn *conn_before = conn;
+  int r = connect_with (proof);
+
+  if (r == 0) {
+    ops->conn_break (conn);
+    ops->conn_free (conn);
+  }
+  ops->queue_free (queue);
+  queue = queue_before;
+  conn = conn_before;
+  return r;
+}
+
+int
+another_connection (const char *what)
+{
+  struct fp_data_hello proof = shown, later;
+  bool lane = strcmp (what, "lane") == 0;
+  int r = 0;
+
+  if (strcmp (what, "other") == 0)
+    r = prove_as_other (&proof);
+  else if (strcmp (what, "replay") != 0)
+    r = prove (ctl, &proof, lane ? 1 : 0);
+  if (r == 0 && strcmp (what, "old") == 0)
+    r = prove (ctl, &later, 0);
+  if (r < 0)
+    return r;
+  if (strcmp (what, "token") == 0)
+    proof.token[FP_TOKEN_SIZE - 1] ^= 1;
+  if (strcmp (what, "session") == 0)
+    proof.session ^= 1;
+  if (lane)
+    proof.lane = 0;
+  return connect_beside (&proof);
+}
+
+int
+connection_as (unsigned uid)
+{
+  struct fp_data_hello proof;
+  int r = prove (ctl, &proof, 2), status;
+  pid_t pid;
+
+  if (r < 0)
+    return r;
+  pid = fork ();
+  if (pid == 0) {
+    struct fp_ctl *c;
+
+    if (setresuid (uid, uid, uid) < 0)
+      _exit (EIO);
+    r = fp_ctl_open (&c, &addr, deadline ());
+    if (r == 0)
+      r = fp_ctl_data_hello (c, &proof, deadline ());
+    _exit (-r);
+  }
+  if (pid < 0 || waitpid (pid, &status, 0) != pid || !WIFEXITED (status))
+    return -ECHILD;
+  return -WEXITSTATUS (status);
 }
 
 /* What completed, one at least. */
@@ -195,7 +307,7 @@ replaced (void)
 {
   struct fp_queue *queues[2] = { queue };
   struct fp_conn *conns[2] = { conn };
-  int r = connect_data (server.token, server.session);
+  int r = connect_data ();
 
   queues[1] = queue;
   conns[1] = conn;
@@ -220,13 +332,15 @@ replaced (void)
 static int
 bare_connection (void)
 {
-  struct fp_data_hello hello = { .session = server.session, .lane = 1 };
+  struct fp_data_hello proof;
   struct fp_ctl *c;
-  int r = fp_ctl_open (&c, &addr, deadline ());
+  int r = prove (ctl, &proof, 1);
 
-  memcpy (hello.token, server.token, sizeof hello.token);
+  if (r < 0)
+    return r;
+  r = fp_ctl_open (&c, &addr, deadline ());
   if (r == 0)
-    r = fp_ctl_data_hello (c, &hello, deadline ());
+    r = fp_ctl_data_hello (c, &proof, deadline ());
   if (r == 0)
     r = fp_ctl_steal_fd (c);
   fp_ctl_free (c);
@@ -311,7 +425,7 @@ read_only (uint8_t byte)
       ops->poll (queue);
     ops->conn_free (conn);
     ops->queue_free (queue);
-    r = connect_data (server.token, server.session);
+    r = connect_data ();
   }
   return r == 0 ? check_slab (0, byte, 0, 0) : r;
 }

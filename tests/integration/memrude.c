@@ -227,7 +227,7 @@ be_rude (unsigned nr)
     break;
   case 9: /* a body that does not fit its message */
     push (fd, hello, hello_size);
-    push_body (fd, 1 + again % FP_MSG_VOLUMES, hello, 100);
+    push_body (fd, 1 + again % FP_MSG_TOKEN, hello, 100);
     pull (fd);
     break;
   case 10: /* the same of a volume, with a name or without */
@@ -361,7 +361,9 @@ half (void)
   static struct fp_hello_reply p;
   static struct fp_grants g;
   struct fp_grant_req one = { .count = 1 };
+  const struct fp_token_req t = { .lane = 1 };
   struct fp_data_hello d = { .lane = 1 };
+  struct fp_token token;
   struct fp_data_req q = { .op = FP_DATA_WRITE, .length = 65536 };
   uint8_t frame[FP_DATA_REQ_SIZE];
   int fd = dial (), data = dial ();
@@ -380,8 +382,14 @@ half (void)
   fp_reader_init (&r, body, reply (fd, body));
   if (fp_dec_grants (&r, &g) < 0 || g.count != 1)
     return 1;
+  fp_writer_init (&w, body, sizeof body);
+  fp_enc_token_req (&w, &t);
+  push_body (fd, FP_MSG_TOKEN, body, sizeof body - w.left);
+  fp_reader_init (&r, body, reply (fd, body));
+  if (fp_dec_token (&r, &token) < 0)
+    return 1;
   d.session = p.session;
-  memcpy (d.token, p.token, sizeof d.token);
+  memcpy (d.token, token.token, sizeof d.token);
   fp_writer_init (&w, body, sizeof body);
   fp_enc_data_hello (&w, &d);
   push_body (data, FP_MSG_DATA_HELLO, body, sizeof body - w.left);

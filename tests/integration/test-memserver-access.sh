@@ -189,6 +189,9 @@ if [ "$me" = 0 ] && command -v setpriv >/dev/null; then
     else
         cat "$tmp/ro2.out"; fail "ro2"
     fi
+    # A data connection is of the user of its session.
+    client "$unix" data open:24:ce:tcp grant:1 fill:1 fails:EPERM data-as:$other fails:EPERM data-as:65533 \
+        data-as:"$me" check:1 discard
     # Who is not in the file.
     if setpriv --reuid=65533 --clear-groups timeout 60 "$memclient" "$unix" ro3 ping >"$tmp/ro3.out" 2>&1; then
         fail "any user may come"

@@ -22,10 +22,14 @@ done
 wait_until 30 all_free
 wait_until 30 resources_are "$before"
 
-# A key that was given back opens nothing, and neither does a wrong token.
+# A key that was given back opens nothing, and neither does a wrong token, or one that was shown before; the session
+# and the connection that it has go on.
 client "$tcp" stale open:2:ce:tcp grant:2 fill:1 release stale discard
-client "$tcp" token open:3:ce:tcp fails:EACCES data:token
-client "$tcp" session open:3:cre:tcp fails:EACCES data:session
+for t in "$tcp" "$unix"; do
+    client "$t" token open:3:ce:tcp grant:1 fill:3 fails:EACCES data:replay check:3 fails:EACCES data:token \
+        fails:EACCES data:session fails:EACCES data:lane fails:EACCES data:other fails:EACCES data:old check:3 fill:4 \
+        data:good fails:ECONNRESET fill:5 discard
+done
 
 # A write that was sent on a connection that its client gave up.
 client "$tcp" late open:2:ce:tcp grant:1 fill:0 late discard

@@ -243,11 +243,19 @@ control = tls()
 status, reply = ask(control, 1, struct.pack(">HHIQ16sH", 2, 2, 7, 0, os.urandom(16), 5) + b"token")
 assert status == 0, reply
 name = struct.unpack_from(">H", reply, 30)[0]
-data_hello = reply[60 + name:84 + name] + bytes(4)
-status, reply = ask(plain(), 11, data_hello)
+session = reply[60 + name:68 + name]
+def proof():
+    status, reply = ask(control, 19, bytes(4))
+    assert status == 0 and len(reply) == 16, (status, reply)
+    return session + reply + bytes(4)
+status, reply = ask(plain(), 11, proof())
 assert status == 8 and b"as its control connection was" in reply, (status, reply)
+data_hello = proof()
 status, reply = ask(tls(), 11, data_hello)
 assert status == 3 and b"no volume open" in reply, (status, reply)
+# It has been shown.
+status, reply = ask(tls(), 11, data_hello)
+assert status == 8 and b"good for one connection" in reply, (status, reply)
 EOF
 
 status=0

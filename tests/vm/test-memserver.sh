@@ -12,7 +12,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/tests/integration/memclient ]] ||
     skip "no build tree at $build: set top_builddir, and make check"
 
-cases=(huge auto huge_held backing numa memlock access)
+cases=(huge auto huge_held backing numa memlock access tokens)
 claim 0 "memory server: pages, nodes, limits" \
     "$vm/run" --net rxe --memory 1536 --timeout 300 \
     --qemu "-object memory-backend-ram,size=1G,id=m0" \
