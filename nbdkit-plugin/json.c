@@ -155,6 +155,7 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     { "stripe_size", v->stripe.size },
     { "stripe_width", v->stripe.width },
     { "lanes", v->lanes },
+    { "timeout_ms", v->timeout_ms },
     { "pieces", v->pieces },
     { "pieces_allocated", v->pieces_allocated },
     { "pieces_lost", v->pieces_lost },

@@ -23,6 +23,12 @@
 /* An address and a domain; what is longer is neither. */
 #define SERVER_MAX (FP_ADDR_MAX + FP_NAME_MAX + 16)
 
+/* Twice that is less than the kernel's timeout, as "farpage attach" sets it
+ * (30 s).  A donor that is short of processors did not answer within 2 s
+ * (docs/SWAP.md), and was not dead.
+ */
+#define SWAP_TIMEOUT_MS 10000u
+
 int
 refuse (char why[FP_WHY_MAX], const char *fmt, ...)
 {
@@ -652,6 +658,10 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
                      "timeout=%u or more, or transport=tcp",
                      v->timeout_ms, (unsigned) FP_RDMA_TIMEOUT_MIN_MS);
     v->reserve_full = true;
+    /* Of a volume with a name it is not known yet how many copies it has. */
+    if (!given (p, "timeout") && v->copies < 2 && v->backup[0] == '\0' &&
+        v->name[0] == '\0')
+      v->timeout_ms = SWAP_TIMEOUT_MS;
   }
   if (!given (p, "connections")) {
     long cpus = sysconf (_SC_NPROCESSORS_ONLN);

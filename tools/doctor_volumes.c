@@ -164,23 +164,28 @@ doctor_volumes (struct doctor *d)
 
 /* ---- deadlines ---- */
 
+/* Of one that does not answer: what it was told. */
 static uint64_t
-plugin_timeout (const struct state *st)
+plugin_timeout (const struct doctor_volume *v)
 {
   static const char key[] = "timeout=";
-  uint64_t ms = PLUGIN_TIMEOUT_MS;
+  uint64_t ms = doctor_num (volume_of (v), "timeout_ms");
   unsigned i;
 
-  for (i = 0; i < st->nr_args; i++)
-    if (strncmp (st->args[i], key, sizeof key - 1) == 0)
-      ms = strtoull (st->args[i] + sizeof key - 1, NULL, 10);
+  if (ms > 0)
+    return ms;
+  ms = PLUGIN_TIMEOUT_MS;
+  for (i = 0; i < v->st.nr_args; i++)
+    if (strncmp (v->st.args[i], key, sizeof key - 1) == 0)
+      ms = strtoull (v->st.args[i] + sizeof key - 1, NULL, 10);
   return ms;
 }
 
 static void
-look_at_timeouts (struct doctor *d, const struct state *st)
+look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
 {
-  uint64_t plugin = plugin_timeout (st), kernel = 0, nbd;
+  const struct state *st = &v->st;
+  uint64_t plugin = plugin_timeout (v), kernel = 0, nbd;
   unsigned before = d->nr;
   int index = st->index;
 
@@ -224,7 +229,7 @@ doctor_timeouts (struct doctor *d)
     return;
   for (i = 0; i < d->nr_volumes; i++)
     if (!*d->volumes[i].state_why.text)
-      look_at_timeouts (d, &d->volumes[i].st);
+      look_at_timeouts (d, &d->volumes[i]);
 }
 
 /* ---- swap ---- */

@@ -406,6 +406,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->slab_size = v->p.slab_size;
   s->stripe = v->p.stripe;
   s->copies = v->p.copies;
+  s->timeout_ms = v->p.timeout_ms;
   s->lanes = v->p.lanes;
   s->nr_servers = v->nr_links;
   s->pieces = v->pieces->nr;

@@ -491,7 +491,7 @@ struct fp_volume_status {
   char name[FP_NAME_MAX + 1];
   uint64_t size, slab_size;
   struct fp_stripe stripe;
-  unsigned copies, lanes, nr_servers;
+  unsigned copies, lanes, nr_servers, timeout_ms;
   uint64_t pieces, pieces_allocated, pieces_lost;
   /* Those with fewer copies than they should have, and what is to be copied.
    */

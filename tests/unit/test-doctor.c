@@ -481,6 +481,9 @@ test_timeouts (void **state)
   v->st.nr_args = 1; /* the plugin's own */
   put ("/sys/block/nbd3/queue/io_timeout", "30000");
   finds ("timeouts", DOCTOR_OK, "plugin 2000 ms");
+  /* What it says itself counts. */
+  v = attached ("'copies': 2", "'copies': 2, 'timeout_ms': 16000");
+  finds ("timeouts", DOCTOR_PROBLEM, "after 16000 ms");
 }
 
 #define SWAPS                                                                 \

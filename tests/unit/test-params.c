@@ -175,8 +175,15 @@ test_follows (void **state)
   (void) state;
   assert_int_equal (parse (&p, SERVER " size=1G swap=true", why), 0);
   assert_true (p.volume.reserve_full);
+  /* Without a second copy an error is what costs most. */
+  assert_int_equal (p.volume.timeout_ms, 10000);
+  assert_int_equal (parse (&p, SERVER " size=1G swap=true copies=2", why), 0);
+  assert_int_equal (p.volume.timeout_ms, 2000);
+  assert_int_equal (parse (&p, SERVER " volume=x size=1G swap=true", why), 0);
+  assert_int_equal (p.volume.timeout_ms, 2000);
   assert_int_equal (parse (&p, SERVER " size=1G swap=true timeout=940", why),
                     0);
+  assert_int_equal (p.volume.timeout_ms, 940);
   assert_int_equal (
       parse (&p, SERVER " size=1G swap=true timeout=50 transport=tcp", why),
       0);
