@@ -226,6 +226,26 @@ hup 'SIGHUP: read .*: 1 identities'
 go_on gone
 go_on writes
 as alice lookup:ro-1 fails:EPERM delete:7
+# A volume whose owner is in the file no more is paid for by who next writes it, and not by who reads it.
+pays ()
+{
+    python3 "$top_srcdir/tests/integration/metrics.py" get "unix:$tmp/m.metrics" >"$tmp/page"
+    grep -qx "farpage_memserver_identity_bytes{identity=\"tls:$1\"} $2" "$tmp/page" ||
+        { grep identity_bytes "$tmp/page"; fail "$1 does not pay for $2 bytes"; }
+}
+printf '%s\n' '[bob]' 'volumes = b-*' 'read_only = ro-*' >"$tmp/access"
+kill -HUP "$server_pid"
+may ()
+{
+    MEMCLIENT_PSK=$tmp/bob "$memclient" "$tcp" bob name:ro-1 "open:7:$1:tcp" list:64 expect-slabs:2 check:6 bye \
+        >/dev/null 2>&1
+}
+wait_until 20 may ro
+pays bob 6291456 # b-1, and shared
+printf '%s\n' '[bob]' 'volumes = *' >"$tmp/access"
+kill -HUP "$server_pid"
+wait_until 20 may r
+pays bob 8388608
 access "${bob[@]}"
 hup 'identities'
 stop "$server_pid"
