@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-tcp-client.c - what a server answers on a tcp data connection, as the
- * client reads it (fp_tcp_stream).
+ * client reads it (fp_tcp_stream).  The network is played here: it gives and
+ * takes as few bytes at a time as it likes.
  *
+ *   pieces (1): how answers come in; 0: as much as there is room for; bit 7:
+ *             requests go out in such pieces, too
  *   number of requests (1), then for each its kind (bit 7: WRITE) and length
  *   (1): small ones, and from 96 on such as are received without a copy
  *   steps of: what (1): bit 7: raw bytes follow, else the reply to the next
@@ -16,21 +19,155 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "fuzz.h"
 #include "transport/tcp_stream.h"
 
 const char fuzz_name[] = "fuzz-tcp-client";
-const unsigned fuzz_runs = 10000;
+const unsigned fuzz_runs = 30000;
 
+#define SOCKET 4000 /* no descriptor at all */
 #define MAX_OPS 40u
+#define LENGTH_MAX (1 + 127 * 257u)
+#define ROOM (LENGTH_MAX + FUZZ_FENCE)
+#define PAYLOAD 0x5a
+#define SMALL 60u    /* pieces in one input; then all that there is */
+#define SMALL_OUT 6u /* after each, all requests that are left are made anew  \
+                      */
+#define QUEUE (1u << 20)
 
 static struct fp_op ops[MAX_OPS];
-static uint8_t *buffer;
+static uint8_t *buffer, *memory;
 static unsigned nr_done;
 static bool done[MAX_OPS];
+
+static struct wire {
+  uint8_t answers[QUEUE];
+  size_t sent, taken; /* by the server; by the client */
+  bool hung_up;
+  bool dry; /* so it was said since the last byte */
+  uint64_t dice;
+  unsigned pieces, small, small_out;
+
+  unsigned nr_asked; /* requests of which a byte has come */
+  size_t at, end;    /* bytes of the last one; all of it */
+  uint8_t header[FP_DATA_REQ_SIZE];
+} wire;
+
+/* ---- the network ---- */
+
+ssize_t __wrap_recvmsg (int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_sendmsg (int fd, const struct msghdr *msg, int flags);
+
+static size_t
+some (size_t most, unsigned *small)
+{
+  unsigned how = wire.pieces & 0x7f;
+
+  if (how == 0 || most <= 1 || *small == 0)
+    return most;
+  --*small;
+  wire.dice = wire.dice * UINT64_C (6364136223846793005) + 1442695040888963407;
+  return FP_MIN (most,
+                 1 + (size_t) (wire.dice >> 33) % ((size_t) 1 << (how % 17)));
+}
+
+ssize_t
+__wrap_recvmsg (int fd, struct msghdr *msg, int flags)
+{
+  size_t n = 0, most = 0;
+
+  FUZZ_CHECK (fd == SOCKET && msg->msg_iovlen > 0 && flags & MSG_DONTWAIT);
+  for (size_t i = 0; i < msg->msg_iovlen; i++)
+    most += msg->msg_iov[i].iov_len;
+  FUZZ_CHECK (most > 0);
+  most = FP_MIN (most, wire.sent - wire.taken);
+  if (most == 0 && wire.hung_up)
+    return 0;
+  if (most == 0) {
+    FUZZ_CHECK (!wire.dry); /* it does not try again by itself */
+    wire.dry = true;
+    errno = EAGAIN;
+    return -1;
+  }
+  most = some (most, &wire.small);
+  for (size_t i = 0; n < most; i++) {
+    size_t part = FP_MIN (most - n, msg->msg_iov[i].iov_len);
+
+    memcpy (msg->msg_iov[i].iov_base, wire.answers + wire.taken, part);
+    wire.taken += part;
+    n += part;
+  }
+  return (ssize_t) n;
+}
+
+/* They are the requests, whole and in their order. */
+static void
+look (const uint8_t *p, size_t n)
+{
+  while (n > 0) {
+    const struct fp_op *op = &ops[wire.nr_asked];
+    struct fp_data_req q;
+    size_t part;
+
+    FUZZ_CHECK (wire.nr_asked < MAX_OPS && op->local != NULL);
+    if (wire.at < sizeof wire.header) {
+      part = FP_MIN (n, sizeof wire.header - wire.at);
+      memcpy (wire.header + wire.at, p, part);
+      if (wire.at + part == sizeof wire.header) {
+        FUZZ_CHECK (fp_data_req_decode (&q, wire.header) == 0);
+        FUZZ_CHECK (q.cookie == op->cookie && q.length == op->length &&
+                    (q.op == FP_DATA_WRITE) == (op->kind == FP_OP_WRITE));
+      }
+    }
+    else {
+      part = FP_MIN (n, wire.end - wire.at);
+      FUZZ_CHECK (p == (uint8_t *) op->local + wire.at - sizeof wire.header);
+    }
+    wire.end = sizeof wire.header +
+               (op->kind == FP_OP_WRITE ? (size_t) op->length : 0);
+    p += part;
+    n -= part;
+    wire.at += part;
+    if (wire.at == wire.end) {
+      wire.nr_asked++;
+      wire.at = 0;
+    }
+  }
+}
+
+ssize_t
+__wrap_sendmsg (int fd, const struct msghdr *msg, int flags)
+{
+  size_t n = 0, most = 0;
+
+  FUZZ_CHECK (fd == SOCKET && msg->msg_iovlen > 0);
+  FUZZ_CHECK (flags & MSG_NOSIGNAL && flags & MSG_DONTWAIT);
+  for (size_t i = 0; i < msg->msg_iovlen; i++)
+    most += msg->msg_iov[i].iov_len;
+  if (wire.pieces & 0x80)
+    most = some (most, &wire.small_out);
+  for (size_t i = 0; n < most; i++) {
+    size_t part = FP_MIN (most - n, msg->msg_iov[i].iov_len);
+
+    look (msg->msg_iov[i].iov_base, part);
+    n += part;
+  }
+  return (ssize_t) n;
+}
+
+static void
+push (const void *data, size_t n)
+{
+  n = FP_MIN (n, QUEUE - wire.sent);
+  memcpy (wire.answers + wire.sent, data, n);
+  wire.sent += n;
+  if (n > 0)
+    wire.dry = false;
+}
+
+/* ---- the client ---- */
 
 static int
 receive (struct fp_tcp_stream *s)
@@ -40,6 +177,7 @@ receive (struct fp_tcp_stream *s)
   int r;
 
   fp_op_list_init (&list);
+  wire.dry = false;
   r = fp_tcp_stream_receive (s, &list, &nr);
   FUZZ_CHECK (r <= 0);
   for (struct fp_op *op = list.head; op; op = op->next) {
@@ -52,17 +190,11 @@ receive (struct fp_tcp_stream *s)
   return r;
 }
 
-static void
-push (int fd, const void *data, size_t n)
-{
-  (void) send (fd, data, n, MSG_DONTWAIT | MSG_NOSIGNAL);
-}
-
 /* A reply to the op that is the next one to be answered. */
 static void
-answer (int fd, const struct fp_op *op, unsigned what)
+answer (const struct fp_op *op, unsigned what)
 {
-  static const uint8_t payload[64 << 10];
+  static uint8_t payload[LENGTH_MAX + 1];
   struct fp_data_reply p = { .cookie = op->cookie, .status = what & 15 };
   uint8_t header[FP_DATA_REPLY_SIZE];
 
@@ -73,9 +205,10 @@ answer (int fd, const struct fp_op *op, unsigned what)
   if (what & 0x10)
     p.cookie++;
   fp_data_reply_encode (header, &p);
-  push (fd, header, sizeof header);
-  if (p.length > 0 && p.length <= sizeof payload)
-    push (fd, payload, p.length);
+  push (header, sizeof header);
+  if (payload[0] == 0)
+    memset (payload, PAYLOAD, sizeof payload);
+  push (payload, p.length);
 }
 
 static uint32_t
@@ -84,25 +217,57 @@ length_of (uint32_t n)
   return n < 96 ? 1 + n * 5 : 1 + n * 257;
 }
 
-static int
-begin (struct fp_tcp_stream *s, int fd, struct fuzz_input *in)
+static unsigned
+begin (struct fp_tcp_stream *s, struct fuzz_input *in)
 {
-  unsigned n = (unsigned) fuzz_take (in, 1) % (MAX_OPS + 1);
+  unsigned n;
 
+  wire.pieces = (unsigned) fuzz_take (in, 1);
+  wire.dice = wire.pieces;
+  wire.small = SMALL;
+  wire.small_out = SMALL_OUT;
+  wire.sent = wire.taken = wire.at = 0;
+  wire.nr_asked = 0;
+  wire.hung_up = false;
+  n = (unsigned) fuzz_take (in, 1) % (MAX_OPS + 1);
   nr_done = 0;
   memset (done, 0, sizeof done);
-  fp_tcp_stream_init (s, fd, buffer);
+  memset (ops, 0, sizeof ops);
+  fp_tcp_stream_init (s, SOCKET, buffer);
   for (unsigned i = 0; i < n; i++) {
     unsigned what = (unsigned) fuzz_take (in, 1);
 
     ops[i] = (struct fp_op) { .kind = what & 0x80 ? FP_OP_WRITE : FP_OP_READ,
                               .length = length_of (what & 0x7f),
                               .cookie = i };
-    ops[i].local = malloc (ops[i].length);
-    FUZZ_CHECK (ops[i].local != NULL);
+    ops[i].local = memory + i * ROOM;
+    memory[i * ROOM] = memory[i * ROOM + ops[i].length - 1] = 0;
+    fuzz_fence (memory + i * ROOM + ops[i].length);
     fp_op_list_add (&s->to_send, &ops[i]);
   }
-  return (int) n;
+  return n;
+}
+
+/* A server that only ever said what it was to say: raw bytes may say
+ * anything.
+ */
+static void
+check_end (const struct fp_tcp_stream *s, unsigned n, bool right)
+{
+  unsigned left = 0;
+
+  /* What was not answered is still on a list, for who owns the stream. */
+  for (struct fp_op *op = s->to_answer.head; op; op = op->next, left++)
+    FUZZ_CHECK (!done[op - ops]);
+  for (struct fp_op *op = s->to_send.head; op; op = op->next, left++)
+    FUZZ_CHECK (!done[op - ops]);
+  FUZZ_CHECK (nr_done + left == n);
+  for (unsigned i = 0; right && i < n; i++) {
+    const uint8_t *p = ops[i].local;
+
+    if (ops[i].kind == FP_OP_READ && done[i] && ops[i].status == 0)
+      FUZZ_CHECK (p[0] == PAYLOAD && p[ops[i].length - 1] == PAYLOAD);
+  }
 }
 
 int
@@ -110,52 +275,57 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
   struct fuzz_input in = { data, size };
   struct fp_tcp_stream s = { .fd = -1 };
-  static const int room = 4 << 20;
-  int sv[2], r = 0, n;
-  unsigned next = 0;
+  unsigned next = 0, n, answered;
+  bool right = true;
+  int r;
 
-  if (!buffer)
+  if (!buffer) {
     buffer = malloc (FP_TCP_STREAM_BUFFER);
-  FUZZ_CHECK (buffer != NULL);
-  FUZZ_CHECK (socketpair (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) == 0);
-  (void) setsockopt (sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-  (void) setsockopt (sv[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-  n = begin (&s, sv[0], &in);
-  r = fp_tcp_stream_send (&s);
-  while ((r == 0 || r == -EAGAIN) && in.left > 0) {
+    memory = calloc (MAX_OPS, ROOM);
+  }
+  FUZZ_CHECK (buffer && memory);
+  n = begin (&s, &in);
+  do
+    r = fp_tcp_stream_send (&s);
+  while (r == -EAGAIN);
+  FUZZ_CHECK (r == 0 && wire.nr_asked == n && wire.at == 0);
+  while (r == 0 && in.left > 0) {
     unsigned what = (unsigned) fuzz_take (&in, 1);
 
     if (what & 0x80) {
       size_t bytes = (size_t) fuzz_take (&in, 2);
       const uint8_t *p = fuzz_take_bytes (&in, &bytes);
 
-      push (sv[1], p, bytes);
+      push (p, bytes);
+      right = right && bytes == 0;
     }
-    else if (next < (unsigned) n)
-      answer (sv[1], &ops[next++], what);
+    else if (next < n) {
+      answer (&ops[next++], what);
+      right = right && (what & 0x30) == 0 && wire.sent < QUEUE;
+    }
     if (what & 0x40)
       r = receive (&s);
   }
-  if (r == 0 || r == -EAGAIN)
+  answered = next;
+  while (r == 0 && wire.taken < wire.sent)
     r = receive (&s);
-  close (sv[1]);
-  if (r == 0 || r == -EAGAIN)
+  wire.hung_up = true;
+  if (r == 0) {
     r = receive (&s);
-  /* What was not answered is still on a list, for who owns the stream. */
-  for (struct fp_op *op = s.to_answer.head; op; op = op->next)
-    FUZZ_CHECK (!done[op - ops] && ++nr_done <= (unsigned) n);
-  for (struct fp_op *op = s.to_send.head; op; op = op->next)
-    FUZZ_CHECK (!done[op - ops] && ++nr_done <= (unsigned) n);
-  FUZZ_CHECK (nr_done == (unsigned) n);
-  close (sv[0]);
-  for (int i = 0; i < n; i++)
-    free (ops[i].local);
+    FUZZ_CHECK (r < 0);
+  }
+  check_end (&s, n, right);
+  if (right) /* an error status has no payload: so nothing is left over */
+    FUZZ_CHECK (nr_done <= answered);
+  for (unsigned i = 0; i < n; i++)
+    fuzz_unfence ((uint8_t *) ops[i].local + ops[i].length);
   return 0;
 }
 
 size_t
 fuzz_seed (unsigned nr, uint8_t *out)
 {
+  static const uint8_t ways[] = { 0, 1, 0x83, 14, 0x8b };
   static const uint8_t seeds[][16] = {
     /* small, large, WRITE; all answered, in one go or one by one */
     { 3, 1, 100, 0x81, 0, 0, 0 },
@@ -169,17 +339,20 @@ fuzz_seed (unsigned nr, uint8_t *out)
     { 1, 3, 0xc0, 0, 5, 'F', 'P', 'g', 'R', 0 },
     { 0, 0x80, 0, 4, 'F', 'P', 'g', 'R' },
   };
+  const unsigned nr_seeds = sizeof seeds / sizeof seeds[0];
 
-  if (nr < sizeof seeds / sizeof seeds[0]) {
-    memcpy (out, seeds[nr], sizeof seeds[nr]);
-    return sizeof seeds[nr];
+  out[0] = ways[nr % sizeof ways];
+  nr /= sizeof ways;
+  if (nr < nr_seeds) {
+    memcpy (out + 1, seeds[nr], sizeof seeds[nr]);
+    return 1 + sizeof seeds[nr];
   }
-  if (nr > sizeof seeds / sizeof seeds[0])
+  if (nr > nr_seeds)
     return 0;
-  out[0] = MAX_OPS;
+  out[1] = MAX_OPS;
   for (unsigned i = 0; i < MAX_OPS; i++) {
-    out[1 + i] = (uint8_t) (i % 3 == 2 ? 0x80 + i : i);
-    out[1 + MAX_OPS + i] = i % 5 ? 0 : 0x40;
+    out[2 + i] = (uint8_t) (i % 3 == 2 ? 0x80 + i : i);
+    out[2 + MAX_OPS + i] = i % 5 ? 0 : 0x40;
   }
-  return 1 + 2 * MAX_OPS;
+  return 2 + 2 * MAX_OPS;
 }

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-tcp-server.c - what a client sends on a tcp data connection, as the
- * memory server reads it (fp_tcp_serve).
+ * memory server reads it (fp_tcp_serve).  The network is played here: it
+ * gives and takes as few bytes at a time as it likes.  Each answer must be the
+ * one to its request, and memory must hold what was written.
  *
+ *   pieces (1): how what is sent comes in; 0: as much as there is room for
+ *   window (1): how the client reads; 0: all; bit 7: this many KiB, then
+ *               never again
  *   steps of: what (1): bit 7: raw bytes follow, else a frame is made;
  *             bit 0: WRITE, bit 1: with less payload than it says
  *   raw:   length (2), bytes
@@ -11,25 +16,190 @@
 
 #include <config.h>
 
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
+#include "clock.h"
 #include "fuzz.h"
 #include "proto/messages.h"
 #include "transport/tcp_server.h"
 
 const char fuzz_name[] = "fuzz-tcp-server";
-const unsigned fuzz_runs = 10000;
+const unsigned fuzz_runs = 30000;
 
+#define SOCKET 4000 /* no descriptor at all */
 #define MEMORY 65536u
 #define KEY 1u /* the key to it; others open nothing */
 #define SENT_MAX 100000u
+#define STALL_MS 10000u
+#define FRAMES 72u /* made for one input: batches of answers, and more */
+#define SMALL 60u  /* pieces in one input; then all that there is */
+#define MAX_REQUESTS (SENT_MAX / FP_DATA_REQ_SIZE + 2)
 
-static uint8_t *memory;
+static uint8_t memory[MEMORY], expected[MEMORY];
+static size_t low, high; /* what may be no zeros */
 static unsigned holds;
+
+static struct wire {
+  uint8_t bytes[SENT_MAX + FUZZ_MAX + MEMORY + FP_DATA_REQ_SIZE];
+  size_t sent, taken; /* by the client; by the server */
+  uint64_t dice;
+  unsigned pieces, window;
+  uint64_t room;  /* that the client has for answers */
+  unsigned small; /* pieces left that are */
+  bool dry;       /* the last call said EAGAIN */
+} wire;
+
+static struct expect {
+  struct fp_data_reply reply;
+  const uint8_t *data;
+} expects[MAX_REQUESTS];
+static unsigned nr_expects;
+static bool in_order; /* the client never spoke nonsense */
+
+static struct seen {
+  unsigned nr; /* answers of which the header has come */
+  uint64_t at; /* bytes of this one */
+  uint8_t header[FP_DATA_REPLY_SIZE];
+} seen;
+
+/* ---- the network ---- */
+
+ssize_t __wrap_recvmsg (int fd, struct msghdr *msg, int flags);
+ssize_t __wrap_sendmsg (int fd, const struct msghdr *msg, int flags);
+int __wrap_poll (struct pollfd *fds, nfds_t nr, int ms);
+int __wrap_fcntl (int fd, int what, ...);
+
+static size_t
+some (unsigned how, size_t most)
+{
+  if (how == 0 || most <= 1 || wire.small == 0)
+    return most;
+  wire.small--;
+  wire.dice = wire.dice * UINT64_C (6364136223846793005) + 1442695040888963407;
+  return FP_MIN (most,
+                 1 + (size_t) (wire.dice >> 33) % ((size_t) 1 << (how % 17)));
+}
+
+static bool
+dries_up (unsigned how, int flags)
+{
+  wire.dry = !wire.dry && how & 0x20 && wire.small > 0 && flags & MSG_DONTWAIT;
+  return wire.dry;
+}
+
+ssize_t
+__wrap_recvmsg (int fd, struct msghdr *msg, int flags)
+{
+  size_t n = 0, most = 0;
+
+  FUZZ_CHECK (fd == SOCKET && msg->msg_iovlen > 0);
+  for (size_t i = 0; i < msg->msg_iovlen; i++)
+    most += msg->msg_iov[i].iov_len;
+  FUZZ_CHECK (most > 0);
+  if (dries_up (wire.pieces, flags)) {
+    errno = EAGAIN;
+    return -1;
+  }
+  most = some (wire.pieces, FP_MIN (most, wire.sent - wire.taken));
+  for (size_t i = 0; n < most; i++) {
+    size_t part = FP_MIN (most - n, msg->msg_iov[i].iov_len);
+
+    memcpy (msg->msg_iov[i].iov_base, wire.bytes + wire.taken, part);
+    wire.taken += part;
+    n += part;
+  }
+  return (ssize_t) n;
+}
+
+/* So many bytes of answers: the ones to the requests, in their order. */
+static void
+look (const uint8_t *p, size_t n)
+{
+  while (n > 0) {
+    const struct expect *e = &expects[seen.nr];
+    struct fp_data_reply r;
+    size_t part;
+
+    FUZZ_CHECK (seen.nr < nr_expects);
+    if (seen.at < sizeof seen.header) {
+      part = FP_MIN (n, sizeof seen.header - (size_t) seen.at);
+      memcpy (seen.header + seen.at, p, part);
+      if (seen.at + part == sizeof seen.header) {
+        FUZZ_CHECK (fp_data_reply_decode (&r, seen.header) == 0);
+        FUZZ_CHECK (r.cookie == e->reply.cookie &&
+                    r.status == e->reply.status &&
+                    r.length == e->reply.length);
+      }
+    }
+    else { /* of that memory, as it is */
+      size_t at = (size_t) seen.at - sizeof seen.header;
+
+      part = FP_MIN (n, e->reply.length - at);
+      FUZZ_CHECK (p == e->data + at);
+    }
+    p += part;
+    n -= part;
+    seen.at += part;
+    if (seen.at == sizeof seen.header + e->reply.length) {
+      seen.nr++;
+      seen.at = 0;
+    }
+  }
+}
+
+ssize_t
+__wrap_sendmsg (int fd, const struct msghdr *msg, int flags)
+{
+  size_t n = 0, most = 0;
+
+  FUZZ_CHECK (fd == SOCKET && msg->msg_iovlen > 0);
+  FUZZ_CHECK (flags & MSG_NOSIGNAL && flags & MSG_DONTWAIT);
+  for (size_t i = 0; i < msg->msg_iovlen; i++)
+    most += msg->msg_iov[i].iov_len;
+  if (wire.room == 0 || dries_up (wire.window, flags)) {
+    errno = EAGAIN;
+    return -1;
+  }
+  most = FP_MIN (most, wire.room);
+  most = wire.window & 0x80 ? most : some (wire.window, most);
+  for (size_t i = 0; n < most; i++) {
+    size_t part = FP_MIN (most - n, msg->msg_iov[i].iov_len);
+
+    look (msg->msg_iov[i].iov_base, part);
+    n += part;
+  }
+  wire.room -= n;
+  return (ssize_t) n;
+}
+
+int
+__wrap_poll (struct pollfd *fds, nfds_t nr, int ms)
+{
+  FUZZ_CHECK (nr == 1 && fds->fd == SOCKET && ms > 0);
+  FUZZ_CHECK ((unsigned) ms <= STALL_MS);
+  if (fds->events == POLLOUT && wire.room == 0) {
+    fuzz_now_ns += (uint64_t) ms * FP_NS_PER_MS;
+    return 0;
+  }
+  fuzz_now_ns += FP_NS_PER_MS;
+  return 1;
+}
+
+int
+__wrap_fcntl (int fd, int what, ...)
+{
+  FUZZ_CHECK (fd == SOCKET && (what == F_GETFL || what == F_SETFL));
+  return what == F_GETFL ? O_RDWR | O_NONBLOCK : 0;
+}
+
+/* ---- memory ---- */
 
 static void *
 get (void *ctx, uint64_t rkey, uint64_t raddr, uint32_t length, bool write,
@@ -53,12 +223,55 @@ put (void *ctx, void *hold)
   holds--;
 }
 
+/* What has to come of the bytes that are sent, by the plainest way. */
+static void
+expect (void)
+{
+  size_t at = 0;
+
+  nr_expects = 0;
+  in_order = true;
+  while (at < wire.sent) {
+    struct expect *e = &expects[nr_expects];
+    struct fp_data_req q;
+    bool granted;
+
+    in_order = wire.sent - at >= FP_DATA_REQ_SIZE &&
+               fp_data_req_decode (&q, wire.bytes + at) == 0;
+    if (!in_order)
+      return;
+    at += FP_DATA_REQ_SIZE;
+    granted =
+        q.rkey == KEY && q.raddr <= MEMORY - 1 && q.length <= MEMORY - q.raddr;
+    if (q.op == FP_DATA_WRITE) {
+      in_order = wire.sent - at >= q.length;
+      if (granted) { /* a part of it may be written, too */
+        size_t n = FP_MIN ((size_t) q.length, wire.sent - at);
+
+        memcpy (expected + q.raddr, wire.bytes + at, n);
+        low = FP_MIN (low, (size_t) q.raddr);
+        high = FP_MAX (high, (size_t) q.raddr + n);
+      }
+      if (!in_order)
+        return;
+      at += q.length;
+    }
+    e->reply = (struct fp_data_reply) {
+      .cookie = q.cookie,
+      .status = granted ? FP_STATUS_OK : FP_STATUS_PERM,
+      .length = granted && q.op == FP_DATA_READ ? q.length : 0
+    };
+    e->data = memory + (granted ? q.raddr : 0);
+    nr_expects++;
+  }
+}
+
 static size_t
 make (struct fuzz_input *in, uint8_t *out)
 {
   size_t used = 0, n;
 
-  while (in->left > 0 && used < SENT_MAX) {
+  for (unsigned i = 0; in->left > 0 && used < SENT_MAX && i < FRAMES; i++) {
     unsigned what = (unsigned) fuzz_take (in, 1);
     const uint8_t *p;
 
@@ -93,31 +306,36 @@ int
 LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
   static const struct fp_tcp_memory mem = { .get = get, .put = put };
-  static uint8_t bytes[SENT_MAX + FUZZ_MAX + MEMORY + FP_DATA_REQ_SIZE];
   struct fuzz_input in = { data, size };
-  static const int room = 4 << 20;
-  size_t n = make (&in, bytes), sent = 0;
-  int sv[2];
+  int r;
 
-  if (!memory)
-    memory = calloc (1, MEMORY);
-  FUZZ_CHECK (memory != NULL);
-  FUZZ_CHECK (socketpair (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv) == 0);
-  (void) setsockopt (sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-  (void) setsockopt (sv[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-  while (sent < n) {
-    ssize_t r = send (sv[0], bytes + sent, n - sent, MSG_DONTWAIT);
+  wire.pieces = (unsigned) fuzz_take (&in, 1);
+  wire.window = (unsigned) fuzz_take (&in, 1);
+  wire.room = wire.window & 0x80 ? (wire.window & 0x7fu) << 10 : UINT64_MAX;
+  wire.taken = 0;
+  wire.small = SMALL;
+  wire.dry = false;
+  wire.dice = wire.pieces + 256 * wire.window;
+  wire.sent = make (&in, wire.bytes);
+  seen.nr = 0;
+  seen.at = 0;
+  low = MEMORY;
+  high = 0;
+  expect ();
 
-    if (r <= 0)
-      break; /* cut off: that is an input, too */
-    sent += (size_t) r;
+  r = fp_tcp_serve (SOCKET, NULL, &mem, STALL_MS);
+  FUZZ_CHECK (r <= 0 && holds == 0);
+  if (wire.room > 0) {
+    FUZZ_CHECK ((r == 0) == in_order);
+    if (r == 0)
+      FUZZ_CHECK (seen.nr == nr_expects && seen.at == 0);
+    FUZZ_CHECK (low >= high ||
+                memcmp (memory + low, expected + low, high - low) == 0);
   }
-  FUZZ_CHECK (shutdown (sv[0], SHUT_WR) == 0);
-  /* Nobody reads the answers: what does not fit ends it, in 1 ms. */
-  FUZZ_CHECK (fp_tcp_serve (sv[1], NULL, &mem, 1) <= 0);
-  FUZZ_CHECK (holds == 0);
-  close (sv[0]);
-  close (sv[1]);
+  if (low < high) {
+    memset (memory + low, 0, high - low);
+    memset (expected + low, 0, high - low);
+  }
   return 0;
 }
 
@@ -147,9 +365,14 @@ frame (uint8_t *p, unsigned what, uint32_t length, unsigned key,
 size_t
 fuzz_seed (unsigned nr, uint8_t *out)
 {
+  static const uint8_t ways[][2] = { { 0, 0 },    { 3, 4 },    { 0x2c, 0x2b },
+                                     { 0, 0x84 }, { 0x21, 0 }, { 14, 15 } };
+  const unsigned nr_ways = sizeof ways / sizeof ways[0];
   uint8_t *p = out;
 
-  switch (nr) {
+  memcpy (p, ways[nr % nr_ways], 2);
+  p += 2;
+  switch (nr / nr_ways) {
   case 0: /* all is well */
     p = frame (p, 1, 512, KEY, 0);
     p = frame (p, 0, 512, KEY, 0);
@@ -190,7 +413,7 @@ fuzz_seed (unsigned nr, uint8_t *out)
     }
     break;
   default:
-    break;
+    return 0;
   }
   return (size_t) (p - out);
 }

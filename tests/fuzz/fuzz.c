@@ -70,6 +70,40 @@ fuzz_file (const uint8_t *data, size_t size)
   return path;
 }
 
+#if defined __has_feature
+#if __has_feature(address_sanitizer)
+#define UNDER_ASAN 1
+#endif
+#endif
+#if defined __SANITIZE_ADDRESS__
+#define UNDER_ASAN 1
+#endif
+#ifdef UNDER_ASAN
+void __asan_poison_memory_region (void const volatile *at, size_t n);
+void __asan_unpoison_memory_region (void const volatile *at, size_t n);
+#endif
+
+#define FENCE 0xfe
+
+void
+fuzz_fence (uint8_t *at)
+{
+  memset (at, FENCE, FUZZ_FENCE);
+#ifdef UNDER_ASAN
+  __asan_poison_memory_region (at, FUZZ_FENCE);
+#endif
+}
+
+void
+fuzz_unfence (uint8_t *at)
+{
+#ifdef UNDER_ASAN
+  __asan_unpoison_memory_region (at, FUZZ_FENCE);
+#endif
+  for (unsigned i = 0; i < FUZZ_FENCE; i++)
+    FUZZ_CHECK (at[i] == FENCE);
+}
+
 void
 fuzz_quiet (bool quiet)
 {
