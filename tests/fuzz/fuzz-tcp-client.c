@@ -32,9 +32,10 @@ const unsigned fuzz_runs = 30000;
 #define LENGTH_MAX (1 + 127 * 257u)
 #define ROOM (LENGTH_MAX + FUZZ_FENCE)
 #define PAYLOAD 0x5a
-#define SMALL 60u    /* pieces in one input; then all that there is */
-#define SMALL_OUT 6u /* after each, all requests that are left are made anew  \
-                      */
+#define SMALL 60u /* pieces in one input; then all that there is */
+#define SMALL_OUT                                                             \
+  6u /* after each, all requests that are left are made anew                  \
+      */
 #define QUEUE (1u << 20)
 
 static struct fp_op ops[MAX_OPS];
@@ -242,7 +243,7 @@ begin (struct fp_tcp_stream *s, struct fuzz_input *in)
                               .cookie = i };
     ops[i].local = memory + i * ROOM;
     memory[i * ROOM] = memory[i * ROOM + ops[i].length - 1] = 0;
-    fuzz_fence (memory + i * ROOM + ops[i].length);
+    fuzz_fence (memory + i * ROOM + ops[i].length, FUZZ_FENCE);
     fp_op_list_add (&s->to_send, &ops[i]);
   }
   return n;
@@ -318,7 +319,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   if (right) /* an error status has no payload: so nothing is left over */
     FUZZ_CHECK (nr_done <= answered);
   for (unsigned i = 0; i < n; i++)
-    fuzz_unfence ((uint8_t *) ops[i].local + ops[i].length);
+    fuzz_unfence ((uint8_t *) ops[i].local + ops[i].length, FUZZ_FENCE);
   return 0;
 }
 

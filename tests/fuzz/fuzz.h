@@ -46,12 +46,13 @@ const uint8_t *fuzz_take_bytes (struct fuzz_input *in, size_t *n);
 /* A file with these bytes; its name stays valid until the next call. */
 const char *fuzz_file (const uint8_t *data, size_t size);
 
-/* Who touches these bytes behind something fails: at once with
- * AddressSanitizer, in fuzz_unfence else.
+/* Who touches these n bytes behind something fails: at once with
+ * AddressSanitizer, else in fuzz_unfence if it changed the first FUZZ_FENCE,
+ * which have to be there.
  */
 #define FUZZ_FENCE 64
-void fuzz_fence (uint8_t *at);
-void fuzz_unfence (uint8_t *at);
+void fuzz_fence (uint8_t *at, size_t n);
+void fuzz_unfence (uint8_t *at, size_t n);
 
 /* What a program says on stderr for people is nothing here. */
 void fuzz_quiet (bool quiet);
