@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -341,23 +342,32 @@ static int
 flush_queue (struct fp_lane *lane, unsigned server)
 {
   struct fp_volume *v = fp_lane_volume (lane);
-  uint64_t deadline = fp_deadline_in_ms (2 * v->p.timeout_ms);
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_patience_ms (v));
   int r = 0;
 
   for (;;) {
     unsigned char byte;
     uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
+    bool on;
 
     if (mark == 0 || !place_to_read (v, server, &at))
       return 0;
     if (r < 0 && fp_deadline_passed (deadline))
       return r;
     r = fp_lane_sync_read (lane, &byte, 1, at);
-    if (r == 0)
+    on = is_on (v, at >> v->pieces->shift, server);
+    if (r == 0 && on) {
       fp_lane_flushed (lane, server, mark);
-    if (r == 0 || !fp_volume_is_mirrored (v) ||
-        is_on (v, at >> v->pieces->shift, server))
+      return 0;
+    }
+    if (r < 0 && !fp_volume_is_mirrored (v))
       return r;
+    /* It was moved away, and another server may have answered; or it is not
+     * known yet that this one is gone.
+     */
+    if (r < 0)
+      usleep (1000);
+    r = -EIO;
   }
 }
 

@@ -219,7 +219,7 @@ int fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
                    uint64_t offset);
 /* Afterwards the range reads as zeros.  trim: whole pieces go back to
  * their servers.  Any length; waits for servers that are away, or there and
- * silent, for 2 x timeout_ms in all.
+ * silent, for 2 x timeout_ms in all; with copies for 8 s, if that is more.
  */
 int fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                   bool trim);

@@ -147,6 +147,14 @@ fp_volume_title (const struct fp_volume_params *p, char out[FP_NAME_MAX + 1])
  * has the kernel send it again.
  */
 #define FP_LIVING_MS 8000u
+/* The same, of what has no end of its own: flush, zero, trim. */
+static inline unsigned
+fp_volume_patience_ms (const struct fp_volume *v)
+{
+  unsigned ms = 2 * v->p.timeout_ms;
+
+  return v->p.copies > 1 && ms < FP_LIVING_MS ? FP_LIVING_MS : ms;
+}
 
 /* How long a volume may take to start, beside the time that its servers need
  * to name what they have of it.

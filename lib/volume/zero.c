@@ -261,7 +261,8 @@ fp_lane_remote_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
   struct fp_volume *v = fp_lane_volume (lane);
   struct zeroing z = { .lane = lane,
                        .trim = trim,
-                       .deadline = fp_deadline_in_ms (2 * v->p.timeout_ms) };
+                       .deadline =
+                           fp_deadline_in_ms (fp_volume_patience_ms (v)) };
 
   return for_each_part (v, length, offset, zero_part, &z);
 }

@@ -267,28 +267,58 @@ put_9 (void *out)
   return NULL;
 }
 
+static void *
+zero_all (void *out)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+
+  *(int *) out = fp_lane_zero (lane, SIZE, 0, false);
+  fp_volume_lane_put (lane);
+  return NULL;
+}
+
+static void *
+flush_all (void *out)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+
+  *(int *) out = fp_lane_flush (lane);
+  fp_volume_lane_put (lane);
+  return NULL;
+}
+
 /* Who is left takes many timeouts to record that the other one is: a request
  * waits for that, as there is a copy that lives.
  */
 static void
 test_slow_record (void **state)
 {
-  pthread_t thread;
-  int r = 1;
+  static const struct {
+    void *(*request) (void *);
+    int after;
+  } requests[] = { { put_9, 9 }, { zero_all, 0 }, { flush_all, 1 } };
 
   (void) state;
   nr_named = 2;
   copies_timeout_ms = 100;
   must (copies_attach (SIZE, false));
-  fill (1);
-  fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MAP);
-  fake_server_cut (servers[0]);
-  assert_int_equal (pthread_create (&thread, NULL, put_9, &r), 0);
-  pause_ms (8 * copies_timeout_ms);
-  fake_server_silence (servers[1], FAKE_SPEAKS, 0);
-  pthread_join (thread, NULL);
-  assert_int_equal (r, 0);
-  assert_int_equal (get (0), 9);
+  for (unsigned i = 0; i < 3; i++) {
+    pthread_t thread;
+    int r = 1;
+
+    fill (1);
+    fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MAP);
+    fake_server_cut (servers[0]);
+    assert_int_equal (pthread_create (&thread, NULL, requests[i].request, &r),
+                      0);
+    pause_ms (8 * copies_timeout_ms);
+    fake_server_silence (servers[1], FAKE_SPEAKS, 0);
+    pthread_join (thread, NULL);
+    assert_int_equal (r, 0);
+    assert_int_equal (get (0), requests[i].after);
+    fake_server_revive (servers[0]);
+    await_whole ();
+  }
 }
 
 /* What is not too late for the only live copy would be for one of two. */
