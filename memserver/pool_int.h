@@ -52,6 +52,10 @@ struct pool {
 
 /* The worker's thread; arg is the pool. */
 void pool_work (void *arg);
+/* One step of what is most urgent; wait: until there is something.  False:
+ * there is nothing to do now, or the pool stops.
+ */
+bool pool_step (struct pool *pool, bool wait);
 
 /* New memory for it: by the worker, or before there is one. */
 int pool_new_backing (struct pool *pool, uint32_t index, bool tail,

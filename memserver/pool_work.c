@@ -349,46 +349,53 @@ wait_for_work (struct pool *pool)
   pthread_cond_timedwait (&pool->wake, &pool->lock, &until);
 }
 
+bool
+pool_step (struct pool *pool, bool wait)
+{
+  struct pool_zero *z = NULL;
+  struct pool_move *m = NULL;
+  struct slab *to_scrub = NULL, *to_populate = NULL;
+  bool pin = false;
+
+  {
+    FP_LOCK_SCOPE (&pool->lock);
+
+    if (!pool->stop && !pool->zero_first && !pool->move_first &&
+        !pool->scrub.first && pool->to_pin == pool->made &&
+        !populate_is_due (pool)) {
+      if (!wait)
+        return false;
+      wait_for_work (pool);
+    }
+    if (pool->stop)
+      return false;
+    z = pool->zero_first;
+    if (z) {
+      pool->zero_first = z->next;
+      if (!z->next)
+        pool->zero_last = &pool->zero_first;
+    }
+    else if ((m = pool->move_first) == NULL &&
+             (to_scrub = pool->scrub.first) == NULL &&
+             !(pin = pool->to_pin < pool->made) && populate_is_due (pool))
+      to_populate = pool->populate.first;
+  }
+  if (z)
+    zero_some (pool, z);
+  else if (m)
+    move_first (pool, m);
+  else if (to_scrub)
+    scrub_some (pool, to_scrub);
+  else if (pin)
+    pin_some (pool);
+  else if (to_populate)
+    populate_some (pool, to_populate);
+  return true;
+}
+
 void
 pool_work (void *arg)
 {
-  struct pool *pool = arg;
-
-  for (;;) {
-    struct pool_zero *z = NULL;
-    struct pool_move *m = NULL;
-    struct slab *to_scrub = NULL, *to_populate = NULL;
-    bool pin = false;
-
-    {
-      FP_LOCK_SCOPE (&pool->lock);
-
-      if (!pool->stop && !pool->zero_first && !pool->move_first &&
-          !pool->scrub.first && pool->to_pin == pool->made &&
-          !populate_is_due (pool))
-        wait_for_work (pool);
-      if (pool->stop)
-        return;
-      z = pool->zero_first;
-      if (z) {
-        pool->zero_first = z->next;
-        if (!z->next)
-          pool->zero_last = &pool->zero_first;
-      }
-      else if ((m = pool->move_first) == NULL &&
-               (to_scrub = pool->scrub.first) == NULL &&
-               !(pin = pool->to_pin < pool->made) && populate_is_due (pool))
-        to_populate = pool->populate.first;
-    }
-    if (z)
-      zero_some (pool, z);
-    else if (m)
-      move_first (pool, m);
-    else if (to_scrub)
-      scrub_some (pool, to_scrub);
-    else if (pin)
-      pin_some (pool);
-    else if (to_populate)
-      populate_some (pool, to_populate);
-  }
+  while (pool_step (arg, true))
+    ;
 }
