@@ -44,8 +44,9 @@ const unsigned fuzz_runs = 20000;
 #define SLABS 16u
 #define CONNS 3u
 #define CTL_LIMIT 24u /* steps of one input */
-#define PASSES_S 12u  /* more than HELLO may take; three times, than a lease  \
-                       */
+#define PASSES_S                                                              \
+  12u /* more than HELLO may take; three times, than a lease                  \
+       */
 #define PATIENCE_S 100u
 
 static struct server srv;
