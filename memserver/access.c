@@ -125,6 +125,15 @@ access_sees (const struct access_rights *r, const char *name,
   return r->is_admin || access_to (r, name, owner) != ACCESS_NONE;
 }
 
+bool
+access_lists (const struct access_rights *r, const char *name,
+              const struct who *owner)
+{
+  if (name[0] == '\0' && owner->kind == WHO_NOBODY)
+    return r->is_admin;
+  return access_sees (r, name, owner);
+}
+
 /* ---- the file ---- */
 
 void

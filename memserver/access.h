@@ -9,7 +9,8 @@
  *
  * Units:    bytes.
  * Errors:   0 or a negative errno value; why says more, for people.
- * Threads:  no shared state; access_read may wait for NSS (user:NAME).
+ * Threads:  no shared state; access_read may wait for NSS (user:NAME), so
+ *           it is not for the loop.
  * Memory:   access_read allocates, ACCESS_MAX identities at most; nothing else
  *           does.
  */
@@ -94,6 +95,12 @@ enum access_level access_to (const struct access_rights *r, const char *name,
 /* May it know that there is such a volume? */
 bool access_sees (const struct access_rights *r, const char *name,
                   const struct who *owner);
+
+/* Is it told of it, without asking for this one?  Who is no admin is not,
+ * where a volume has no name and nobody knows whose it is.
+ */
+bool access_lists (const struct access_rights *r, const char *name,
+                   const struct who *owner);
 
 /* Who may do nothing. */
 extern const struct access_rights access_nobody;

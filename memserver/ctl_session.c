@@ -241,6 +241,9 @@ make (struct call *call, const struct fp_open *q, struct record **out)
     return ctl_fail (call, -ENOENT, "no such volume here");
   if (other)
     return refuse_name (call, other);
+  r = guard_make (call);
+  if (r < 0)
+    return r;
   r = record_new (out, srv, q);
   if (r < 0)
     return ctl_fail (call, r, "no room for another volume");

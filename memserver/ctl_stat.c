@@ -42,7 +42,7 @@ list_sessions (const struct session *asks, struct fp_stat_reply *p)
 
   TAILQ_FOREACH (r, &srv->records, entry)
   {
-    if (!guard_sees (asks, r) || (e = next (p)) == NULL)
+    if (!guard_lists (asks, r) || (e = next (p)) == NULL)
       continue;
     snprintf (e->client, sizeof e->client, "%s", r->client);
     record_title (r, e->volume);

@@ -160,7 +160,7 @@ ctl_volumes (struct call *call)
     return r;
   TAILQ_FOREACH (rec, &srv->records, entry)
   {
-    if (!guard_sees (call->session, rec) || p.total++ < q.start ||
+    if (!guard_lists (call->session, rec) || p.total++ < q.start ||
         p.count == FP_MAX_VOLUMES_LISTED)
       continue;
     record_describe (rec, &p.volumes[p.count++]);

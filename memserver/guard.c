@@ -82,6 +82,12 @@ guard_sees (const struct session *s, const struct record *rec)
   return rec && access_sees (guard_rights (s), rec->name, &rec->owner);
 }
 
+bool
+guard_lists (const struct session *s, const struct record *rec)
+{
+  return access_lists (guard_rights (s), rec->name, &rec->owner);
+}
+
 static int
 refuse (struct call *call, const char *name, const char *what)
 {
@@ -189,6 +195,26 @@ guard_lent (const struct server *srv, const struct who *owner,
   return slabs;
 }
 
+/* What holds nothing costs no quota. */
+int
+guard_make (struct call *call)
+{
+  const struct session *s = call->session;
+  char who[WHO_STR_MAX];
+  unsigned volumes;
+
+  if (!s->server->access)
+    return 0;
+  (void) guard_lent (s->server, &s->who, &volumes);
+  if (volumes < MAX_RECORDS_OWNER)
+    return 0;
+  who_format (&s->who, who);
+  return ctl_fail (call, -ENOSPC,
+                   "%s has %u volumes here, which is all that one may have: "
+                   "delete some",
+                   who, volumes);
+}
+
 /* Whose quota it is about. */
 static const struct who *
 payer (const struct session *s)
@@ -279,20 +305,13 @@ ends_why (const struct session *s)
 }
 
 void
-guard_reread (struct server *srv)
+guard_replace (struct server *srv, struct access *a)
 {
-  const char *path = srv->options->access;
   struct session *s, *next;
-  char why[ACCESS_WHY_MAX];
-  struct access *a;
 
-  if (access_read (&a, path, why) < 0) {
-    fp_log (FP_LOG_ERROR, "SIGHUP: who may do what is as it was: %s", why);
-    return;
-  }
   access_free (srv->access);
   srv->access = a;
-  fp_log (FP_LOG_INFO, "SIGHUP: read %s: %u identities", path,
+  fp_log (FP_LOG_INFO, "SIGHUP: read %s: %u identities", srv->options->access,
           access_count (a));
   for (s = TAILQ_FIRST (&srv->sessions); s; s = next) {
     const char *ends = s->state == SESSION_ENDING ? NULL : ends_why (s);

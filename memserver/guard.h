@@ -23,10 +23,16 @@ struct record;
 struct server;
 struct session;
 
-/* SIGHUP: read the file again.  Whose right to what it has ends loses its
- * session; if the file is wrong all is as it was, and that is logged.
+/* SIGHUP: read the file again, in a thread; until that is done all is as it
+ * was, and if the file is wrong afterwards, too, and that is logged.
  */
 void guard_reread (struct server *srv);
+/* Waits for that thread: as long as NSS takes. */
+void guard_reread_end (struct server *srv);
+/* This is what they may do from here on; a is srv's now.  Whose right to what
+ * it has ends loses its session.
+ */
+void guard_replace (struct server *srv, struct access *a);
 
 /* HELLO: who is it (session.who)?  -EPERM: nobody who may come. */
 int guard_hello (struct call *call);
@@ -41,6 +47,8 @@ const struct access_rights *guard_rights (const struct session *s);
 
 /* May it know of this volume?  rec may be NULL: there is none. */
 bool guard_sees (const struct session *s, const struct record *rec);
+/* Is it told of this one when it asks for all? */
+bool guard_lists (const struct session *s, const struct record *rec);
 
 /* Before OPEN does anything.  -ENOENT, as if there were no such volume;
  * -EPERM.  *read_only: it asked for no more than to read it.
@@ -64,6 +72,9 @@ struct guard_room {
   uint64_t left, total;
 };
 struct guard_room guard_room (const struct session *s);
+
+/* -ENOSPC: it has as many volumes as one may have. */
+int guard_make (struct call *call);
 
 /* -ENOSPC: that is none. */
 int guard_grant (struct call *call);

@@ -404,6 +404,7 @@ server_end (struct server *srv)
   rdma_free (srv->rdma);
   pool_free (srv->pool);
   persist_close (srv->persist);
+  guard_reread_end (srv);
   mailbox_free (srv->mailbox);
   for (unsigned i = 0; i < NR_SIGNALS; i++)
     if (srv->signals[i])

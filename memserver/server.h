@@ -30,8 +30,9 @@
 #define MAX_SESSIONS_PEER (MAX_SESSIONS / 2)
 #define MAX_DATA_PEER (MAX_DATA_ALL / 2)
 #define MAX_RECORDS 4096
-#define MAX_PIECES (UINT32_C (1) << 20)    /* of one volume */
-#define MAX_MAP_WORDS (UINT32_C (8) << 20) /* of all volumes: 64 MiB */
+#define MAX_RECORDS_OWNER (MAX_RECORDS / 4) /* of one, with an access file */
+#define MAX_PIECES (UINT32_C (1) << 20)     /* of one volume */
+#define MAX_MAP_WORDS (UINT32_C (8) << 20)  /* of all volumes: 64 MiB */
 #define MAX_DATA 128 /* data connections of one session */
 #define MAX_DATA_ALL 1024
 #define HELLO_MS 10000  /* to say HELLO in */
@@ -42,6 +43,7 @@
 struct access;
 struct event;
 struct event_base;
+struct guard_reread;
 struct fp_tls;
 struct listener;
 struct persist;
@@ -61,11 +63,12 @@ struct server {
   struct event_base *base;
   struct mailbox *mailbox;
   struct pool *pool;
-  struct fp_tls *tls;        /* NULL: not spoken */
-  struct access *access;     /* NULL: everybody may do everything */
-  struct persist *persist;   /* NULL: nothing outlives this process */
-  struct pressure *pressure; /* NULL in tests: nobody watches */
-  struct metrics *metrics;   /* NULL: nobody is told */
+  struct fp_tls *tls;          /* NULL: not spoken */
+  struct access *access;       /* NULL: everybody may do everything */
+  struct guard_reread *reread; /* of that; NULL: it was never needed */
+  struct persist *persist;     /* NULL: nothing outlives this process */
+  struct pressure *pressure;   /* NULL in tests: nobody watches */
+  struct metrics *metrics;     /* NULL: nobody is told */
   struct metrics_counts counts;
   struct rdma *rdma;
   struct listener *listeners[MAX_LISTEN];

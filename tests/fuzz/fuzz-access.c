@@ -31,6 +31,9 @@ check_rights (const struct access *a, const struct access_rights *r)
     FUZZ_CHECK (l != ACCESS_WRITE || !r->read_only);
     FUZZ_CHECK (access_sees (r, names[i], &nobody) ==
                 (l != ACCESS_NONE || r->is_admin));
+    FUZZ_CHECK (access_lists (r, names[i], &nobody) ==
+                (names[i][0] == '\0' ? r->is_admin
+                                     : access_sees (r, names[i], &nobody)));
   }
   FUZZ_CHECK (access_to (r, "", &other) == ACCESS_NONE ||
               who_eq (&r->who, &other));

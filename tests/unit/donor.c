@@ -39,7 +39,9 @@ donor_start (uint32_t slabs, uint64_t slab_mib)
   uint32_t made;
 
   memset (&donor, 0, sizeof donor);
-  options = (struct options) { .lease_s = 1, .slab = slab_mib * MIB };
+  options = (struct options) { .lease_s = 1,
+                               .slab = slab_mib * MIB,
+                               .name = "donor" };
   donor.options = &options;
   donor.poke.run = on_poke;
   TAILQ_INIT (&donor.fresh);

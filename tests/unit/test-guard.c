@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-guard.c - what sessions may do where there is an access file: what
+ * follows from it in the handlers.  What the file says is test-access's.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <pwd.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "access.h"
+#include "donor.h"
+#include "guard.h"
+#include "options.h"
+
+static struct session clients[3];
+static char file[64];
+enum { ALICE, BOB, BOSS };
+
+static int
+setup (void **state)
+{
+  static const char text[] = "[alice]\nvolumes = *\n[bob]\nvolumes = *\n"
+                             "[boss]\nadmin = yes\n";
+  static const char *const names[] = { "alice", "bob", "boss" };
+  char why[ACCESS_WHY_MAX];
+  int fd, r;
+
+  (void) state;
+  snprintf (file, sizeof file, "/tmp/farpage-test-guard.XXXXXX");
+  fd = mkstemp (file);
+  assert_true (fd >= 0);
+  assert_int_equal (write (fd, text, strlen (text)), strlen (text));
+  donor_start (2, 1);
+  r = access_read (&donor.access, file, why);
+  close (fd);
+#ifndef HAVE_INIH
+  assert_int_equal (r, -EINVAL);
+  skip ();
+#endif
+  assert_int_equal (r, 0);
+  memset (clients, 0, sizeof clients);
+  for (unsigned i = 0; i < 3; i++) {
+    struct session *s = &clients[i];
+
+    s->server = &donor;
+    s->state = SESSION_READY;
+    s->transports = FP_TRANSPORT_TCP;
+    s->who.kind = WHO_TLS;
+    snprintf (s->who.name, sizeof s->who.name, "%s", names[i]);
+    TAILQ_INIT (&s->data);
+  }
+  return 0;
+}
+
+static int
+teardown (void **state)
+{
+  (void) state;
+  access_free (donor.access);
+  donor.access = NULL;
+  donor_stop ();
+  unlink (file);
+  return 0;
+}
+
+/* Volume nr, with a name if it is not 0; then its client leaves it. */
+static int
+make (struct session *s, unsigned nr)
+{
+  struct fp_open q = { .flags = FP_OPEN_CREATE,
+                       .transport = FP_TRANSPORT_TCP,
+                       .volume = { .bytes = { 9, (uint8_t) (nr >> 8),
+                                              (uint8_t) nr } },
+                       .size = MIB,
+                       .slab_size = MIB,
+                       .copies = 1,
+                       .servers = 1,
+                       .stripe = { .width = 1, .size = 4096 } };
+  struct fp_writer w;
+  int r;
+
+  if (nr > 0)
+    snprintf (q.name, sizeof q.name, "v%u", nr);
+  donor_begin (s, &w);
+  fp_enc_open (&w, &q);
+  r = donor_ask (ctl_open, &w);
+  if (r == 0) {
+    record_detach (s->record, false);
+    s->record = NULL;
+    s->state = SESSION_READY;
+  }
+  return r;
+}
+
+/* ---- SIGHUP ---- */
+
+/* A directory of users that answers when it is told to. */
+static atomic_bool answers;
+static pthread_t the_loop;
+int __wrap_getpwnam_r (const char *name, struct passwd *entry, char *buf,
+                       size_t size, struct passwd **out);
+
+int
+__wrap_getpwnam_r (const char *name, struct passwd *entry, char *buf,
+                   size_t size, struct passwd **out)
+{
+  (void) name;
+  (void) buf;
+  (void) size;
+  assert_false (pthread_equal (pthread_self (), the_loop));
+  while (!answers)
+    usleep (1000);
+  *entry = (struct passwd) { .pw_uid = 4711 };
+  *out = entry;
+  return 0;
+}
+
+static bool
+knows_4711 (void)
+{
+  const struct who who = { .kind = WHO_USER, .uid = 4711 };
+
+  return access_find (donor.access, &who) != NULL;
+}
+
+static bool
+is_empty (void)
+{
+  return access_count (donor.access) == 1;
+}
+
+static void
+write_file (const char *text)
+{
+  FILE *fp = fopen (file, "we");
+
+  assert_non_null (fp);
+  assert_true (fputs (text, fp) >= 0);
+  assert_int_equal (fclose (fp), 0);
+}
+
+static void
+test_slow_names (void **state)
+{
+  struct options o = *donor.options;
+
+  (void) state;
+  the_loop = pthread_self ();
+  answers = false;
+  snprintf (o.access, sizeof o.access, "%s", file);
+  donor.options = &o;
+  write_file ("[alice]\nvolumes = *\n[user:someone]\nvolumes = *\n");
+  guard_reread (&donor);
+  /* All goes on meanwhile, and as it was. */
+  assert_int_equal (make (&clients[BOB], 1), 0);
+  assert_false (knows_4711 ());
+  /* And once more, before that is done. */
+  write_file ("[user:someone]\nvolumes = *\n");
+  guard_reread (&donor);
+  answers = true;
+  donor_wait (is_empty);
+  assert_true (knows_4711 ());
+  assert_int_equal (make (&clients[BOB], 2), -EPERM);
+  /* What is wrong changes nothing. */
+  write_file ("[user:someone]\nnonsense = *\n");
+  guard_reread (&donor);
+  guard_reread_end (&donor);
+  assert_true (knows_4711 ());
+}
+
+static void
+test_volumes_of_one (void **state)
+{
+  (void) state;
+  for (unsigned i = 1; i <= MAX_RECORDS_OWNER; i++)
+    assert_int_equal (make (&clients[ALICE], i), 0);
+  assert_int_equal (make (&clients[ALICE], MAX_RECORDS_OWNER + 1), -ENOSPC);
+  assert_non_null (strstr (donor_call.call.why, "tls:alice"));
+  /* Nobody else has to do with that, and it has them all as before. */
+  assert_int_equal (make (&clients[BOB], MAX_RECORDS_OWNER + 1), 0);
+  record_delete (record_find_name (&donor, "v7"), "test");
+  assert_int_equal (make (&clients[ALICE], 7), 0);
+}
+
+static uint32_t
+listed (struct session *s)
+{
+  const struct fp_volumes_req q = { .start = 0 };
+  static struct fp_volumes volumes;
+  static struct fp_stat_reply stat;
+  struct fp_reader in;
+  struct fp_writer w;
+
+  donor_begin (s, &w);
+  fp_enc_volumes_req (&w, &q);
+  assert_int_equal (donor_ask (ctl_volumes, &w), 0);
+  donor_reply (&in);
+  assert_int_equal (fp_dec_volumes (&in, &volumes), 0);
+  donor_begin (s, &w);
+  assert_int_equal (donor_ask (ctl_stat, &w), 0);
+  donor_reply (&in);
+  assert_int_equal (fp_dec_stat_reply (&in, &stat), 0);
+  assert_int_equal (stat.nr_sessions, volumes.count);
+  return volumes.count;
+}
+
+/* Nobody knows whose it is: who knows its UUID may ask for it, but it is shown
+ * to none but an admin.
+ */
+static void
+test_unowned_volumes (void **state)
+{
+  const struct who nobody = { .kind = WHO_NOBODY };
+  struct fp_lookup q = { .volume = { .bytes = { 9 } } };
+  struct fp_writer w;
+
+  (void) state;
+  assert_int_equal (make (&clients[ALICE], 0), 0);
+  assert_int_equal (listed (&clients[ALICE]), 1);
+  assert_int_equal (listed (&clients[BOB]), 0);
+  record_own (record_find (&donor, &q.volume), &nobody);
+  assert_int_equal (listed (&clients[BOSS]), 1);
+  assert_int_equal (listed (&clients[ALICE]), 0);
+  assert_int_equal (listed (&clients[BOB]), 0);
+  donor_begin (&clients[BOB], &w);
+  fp_enc_lookup (&w, &q);
+  assert_int_equal (donor_ask (ctl_lookup, &w), 0);
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST (test_volumes_of_one),
+    TEST (test_unowned_volumes),
+    TEST (test_slow_names),
+  };
+
+  return RUN_TESTS (tests);
+}
