@@ -76,3 +76,59 @@ fp_derive_key (uint8_t *out, size_t size, const uint8_t *key, size_t key_size,
   (void) purpose;
   return -EOPNOTSUPP;
 }
+
+int
+fp_mac_new (struct fp_mac **out, const uint8_t key[FP_MAC_KEY])
+{
+  (void) out;
+  (void) key;
+  return -EOPNOTSUPP;
+}
+
+void
+fp_mac_free (struct fp_mac *m)
+{
+  (void) m;
+}
+
+int
+fp_mac (struct fp_mac *m, const void *in, size_t n, uint8_t out[FP_HASH])
+{
+  (void) m;
+  (void) in;
+  (void) n;
+  (void) out;
+  return -EOPNOTSUPP;
+}
+
+int
+fp_digest_new (struct fp_digest **out)
+{
+  (void) out;
+  return -EOPNOTSUPP;
+}
+
+void
+fp_digest_free (struct fp_digest *d)
+{
+  (void) d;
+}
+
+int
+fp_digest (struct fp_digest *d, const void *in, size_t n, uint8_t out[FP_HASH])
+{
+  (void) d;
+  (void) in;
+  (void) n;
+  (void) out;
+  return -EOPNOTSUPP;
+}
+
+bool
+fp_same_secret (const void *a, const void *b, size_t n)
+{
+  (void) a;
+  (void) b;
+  (void) n;
+  return false;
+}

@@ -10,6 +10,7 @@
 #include "volume/backed.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
+#include "volume/rooted_int.h"
 #include "volume/sealed_int.h"
 
 uint64_t
@@ -55,6 +56,31 @@ sealed_put (struct seal_tools *t, struct seal_tool *tool)
   t->free = tool;
   if (t->waiting > 0)
     pthread_cond_signal (&t->cond);
+}
+
+int
+sealed_begin (struct fp_sealed *k, struct seal_tools *tools,
+              struct seal_tool **tool, uint64_t deadline)
+{
+  int r = rooted_enter (k->rooted, deadline);
+
+  if (r < 0)
+    return r;
+  *tool = sealed_get (tools, deadline);
+  if (*tool != NULL)
+    return 0;
+  rooted_leave (k->rooted);
+  return -EIO;
+}
+
+void
+sealed_end (struct fp_sealed *k, struct seal_tools *tools,
+            struct seal_tool *tool)
+{
+  if (tool == NULL)
+    return;
+  sealed_put (tools, tool);
+  rooted_leave (k->rooted);
 }
 
 /* ---- reading ---- */
@@ -119,7 +145,7 @@ whole_blocks (const struct fp_sealed *k, uint64_t length, uint64_t offset,
   uint64_t whole = length;
 
   *in = (uint32_t) (offset % FP_BLOCK);
-  if (offset + length != k->v->p.size)
+  if (offset + length != k->size)
     whole = fp_round_down (length, FP_BLOCK);
   if (*in == 0 && whole > 0)
     return whole;
@@ -136,7 +162,7 @@ fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
   uint64_t left = length;
   int r = 0;
 
-  if (!fp_range_ok (offset, length, k->v->p.size) || length > FP_MAX_IO)
+  if (!fp_range_ok (offset, length, k->size) || length > FP_MAX_IO)
     return -EINVAL;
   while (r == 0 && left > 0) {
     uint64_t block = offset / FP_BLOCK, n;
@@ -170,10 +196,16 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
   unsigned nr = (unsigned) fp_div_round_up (length, FP_BLOCK);
   const unsigned char *sent = k->encrypts ? tool->buf : buf;
   uint64_t version = 0;
-  int r;
+  int r = 0;
 
-  if (k->gcm)
+  if (k->rooted != NULL)
+    version = rooted_draw (k->rooted, nr);
+  else if (k->gcm)
     version = atomic_fetch_add (&k->version, nr) + 1;
+  if (k->gcm && version == 0) {
+    count (&lane->errors, 1);
+    return -EIO;
+  }
   for (unsigned i = 0; i < nr; i++) {
     struct fp_proof *proof = &tool->proofs[i];
     size_t at = (size_t) i * FP_BLOCK, n = FP_MIN (length - at, FP_BLOCK);
@@ -189,9 +221,15 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
     if (k->table != NULL && !k->gcm)
       proof->tag[0] = fp_crc32c (sent + at, n);
   }
-  r = fp_lane_raw_write (lane, sent, length, first * FP_BLOCK);
-  for (unsigned i = 0; k->table != NULL && i < nr; i++)
-    fp_seal_table_wrote (k->table, first + i, &tool->proofs[i], r < 0);
+  if (k->rooted != NULL)
+    r = rooted_put (lane, tool, first, nr);
+  if (r == 0) {
+    r = fp_lane_raw_write (lane, sent, length, first * FP_BLOCK);
+    for (unsigned i = 0; k->table != NULL && i < nr; i++)
+      fp_seal_table_wrote (k->table, first + i, &tool->proofs[i], r < 0);
+  }
+  if (k->rooted != NULL)
+    rooted_wrote (k->rooted, tool, first, nr, r < 0);
   return r;
 }
 
@@ -204,9 +242,9 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
   struct seal_tools *tools =
       length > SEAL_SMALL ? &k->large[lane->index] : &k->writers[lane->index];
   uint64_t deadline = sealed_deadline (k);
-  struct seal_tool *tool = sealed_get (tools, deadline);
+  struct seal_tool *tool = NULL;
   struct fp_hold hold;
-  int r = tool == NULL ? -EIO : 0;
+  int r = sealed_begin (k, tools, &tool, deadline);
 
   if (r == 0)
     r = fp_hold_take (&k->holds, &hold, first,
@@ -218,8 +256,7 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
   else {
     count (&lane->errors, 1);
   }
-  if (tool != NULL)
-    sealed_put (tools, tool);
+  sealed_end (k, tools, tool);
   return r;
 }
 
@@ -232,7 +269,7 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
   const unsigned char *from = buf;
   int r = 0;
 
-  if (!fp_range_ok (offset, length, k->v->p.size) || length > FP_MAX_IO)
+  if (!fp_range_ok (offset, length, k->size) || length > FP_MAX_IO)
     return -EINVAL;
   while (r == 0 && left > 0) {
     uint64_t block = offset / FP_BLOCK, n;
@@ -273,6 +310,34 @@ zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
   return r;
 }
 
+/* What the servers have there does not matter any more when they have the
+ * records; that it goes back to them is as it can be.
+ */
+static int
+zero_rooted (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  struct seal_tools *tools = &k->writers[lane->index];
+  uint64_t deadline = sealed_deadline (k), end = first + length / FP_BLOCK;
+  struct seal_tool *tool = NULL;
+  struct fp_hold hold;
+  int r = sealed_begin (k, tools, &tool, deadline);
+
+  if (r == 0)
+    r = fp_hold_take (&k->holds, &hold, first, end, deadline);
+  if (r == 0) {
+    r = rooted_zero (lane, tool, first, end);
+    if (r == 0)
+      r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim);
+    fp_hold_release (&k->holds, &hold);
+  }
+  else {
+    count (&lane->errors, 1);
+  }
+  sealed_end (k, tools, tool);
+  return r;
+}
+
 int
 fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                 bool trim)
@@ -280,11 +345,18 @@ fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
   struct fp_sealed *k = lane->v->sealed;
   int r = 0;
 
+  if (!fp_range_ok (offset, length, k->size))
+    return -EINVAL;
+
   while (r == 0 && length > 0) {
     uint32_t in, part;
     uint64_t n = whole_blocks (k, length, offset, &in, &part);
 
-    if (n > 0) {
+    if (n > 0 && k->rooted != NULL) {
+      n = FP_MIN (n, SEAL_ZERO_MAX);
+      r = zero_rooted (lane, n, offset / FP_BLOCK, trim);
+    }
+    else if (n > 0) {
       r = zero_blocks (lane, n, offset / FP_BLOCK, trim);
     }
     else {
@@ -303,5 +375,24 @@ fp_sealed_zero_is_slow (const struct fp_volume *v, uint64_t length,
 {
   return v->sealed != NULL &&
          (offset % FP_BLOCK != 0 ||
-          (length % FP_BLOCK != 0 && offset + length != v->p.size));
+          (length % FP_BLOCK != 0 && offset + length != v->sealed->size));
+}
+
+void
+fp_sealed_extent (const struct fp_volume *v, uint64_t offset, uint64_t limit,
+                  bool *hole, uint64_t *length)
+{
+  const struct fp_sealed *k = v->sealed;
+  uint64_t end = FP_MIN (k->size - offset, limit) + offset, at = offset;
+
+  *hole = false;
+  while (at < end) {
+    bool h = fp_seal_table_look (k->table, at / FP_BLOCK) == FP_BLOCK_ZEROS;
+
+    if (at > offset && h != *hole)
+      break;
+    *hole = h;
+    at = FP_MIN ((at / FP_BLOCK + 1) * FP_BLOCK, end);
+  }
+  *length = at - offset;
 }

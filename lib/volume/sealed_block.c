@@ -390,10 +390,10 @@ sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
   struct fp_sealed *k = lane->v->sealed;
   struct seal_tools *tools = &k->writers[lane->index];
   uint64_t deadline = sealed_deadline (k);
-  struct seal_tool *tool = sealed_get (tools, deadline);
+  struct seal_tool *tool = NULL;
   unsigned char all[FP_BLOCK];
   struct fp_hold hold;
-  int r = tool == NULL ? -EIO : 0;
+  int r = sealed_begin (k, tools, &tool, deadline);
 
   if (r == 0)
     r = fp_hold_take (&k->holds, &hold, block, block + 1, deadline);
@@ -411,7 +411,6 @@ sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
     }
     fp_hold_release (&k->holds, &hold);
   }
-  if (tool != NULL)
-    sealed_put (tools, tool);
+  sealed_end (k, tools, tool);
   return r;
 }

@@ -20,6 +20,7 @@
 #include "volume/mover.h"
 #include "volume/overlap.h"
 #include "volume/recorder.h"
+#include "volume/rooted.h"
 #include "volume/sealed.h"
 #include "volume/sync.h"
 #include "volume/volume_int.h"
@@ -78,10 +79,16 @@ static bool
 may_be_sealed (const struct fp_volume_params *p)
 {
   bool ephemeral = p->encrypt == FP_ENCRYPT_EPHEMERAL;
+  bool rooted = fp_volume_is_rooted (p);
 
   if (p->name[0] != '\0' && (ephemeral || p->checksum != FP_CHECKSUM_NONE))
     return false;
-  return !(p->integrity && !ephemeral) && !(ephemeral && p->resume) &&
+  if (rooted &&
+      (p->name[0] == '\0' || !p->integrity || p->encrypt != FP_ENCRYPT_FILE ||
+       p->device_size == 0 || fp_rooted_whole (p->device_size) != p->size))
+    return false;
+  return !(p->integrity && !ephemeral && !rooted) &&
+         !(ephemeral && p->resume) &&
          (p->encrypt != FP_ENCRYPT_FILE || p->key != NULL);
 }
 
@@ -215,6 +222,8 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
       snprintf (why, FP_WHY_MAX,
                 "reserve=full: the servers did not record it in time");
   }
+  if (r == 0)
+    r = fp_sealed_attach (v, why);
   if (r < 0) {
     /* A volume that never was is discarded; one that was taken up again
      * stays what it is.
@@ -233,6 +242,7 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   if (v == NULL)
     return;
   fp_check_stop (v->check);
+  fp_sealed_finish (v);
   fp_backed_stop (v, discard);
   fp_mover_stop (v->mover);
   fp_manager_stop (v);
@@ -250,7 +260,7 @@ fp_volume_stop (struct fp_volume *v, bool discard)
 uint64_t
 fp_volume_size (const struct fp_volume *v)
 {
-  return v->p.size;
+  return v->p.device_size != 0 ? v->p.device_size : v->p.size;
 }
 
 const struct fp_uuid *
@@ -379,6 +389,8 @@ fp_lane_flush (struct fp_lane *lane)
   atomic_fetch_add (&v->flushes, 1);
   if (v->backed != NULL)
     return fp_backed_flush (lane);
+  if (fp_sealed_is_rooted (v))
+    return fp_sealed_flush (lane);
   return fp_lane_remote_flush (lane);
 }
 
@@ -412,7 +424,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   memset (s, 0, sizeof *s);
   s->uuid = v->p.uuid;
   memcpy (s->name, v->p.name, sizeof s->name);
-  s->size = v->p.size;
+  s->size = fp_volume_size (v);
   s->slab_size = v->p.slab_size;
   s->stripe = v->p.stripe;
   s->copies = v->p.copies;
@@ -458,6 +470,9 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->errors = st.errors;
   s->bytes_read = st.bytes_read;
   s->bytes_written = st.bytes_written;
+  /* What is known of blocks is no request. */
+  s->writes -= FP_MIN (s->writes, s->seal.table_writes);
+  s->bytes_written -= FP_MIN (s->bytes_written, s->seal.table_bytes);
   s->inflight = st.inflight;
   s->poll_hits = st.poll_hits;
   s->hedges = st.hedges;

@@ -45,6 +45,7 @@
 #define FP_STRIPE_SIZE (128u << 10) /* unless another one was said */
 
 #define FP_SEAL_KEY_USER "encrypt"
+#define FP_ROOT_PATH_MAX 256
 
 struct fp_volume;
 struct fp_lane;
@@ -135,14 +136,21 @@ struct fp_volume_params {
   char backup[FP_BACKUP_PATH_MAX];
   uint64_t backup_lag; /* bytes that may not have been written there yet */
 
-  /* What its servers are not believed in.  A checksum, integrity and a key
-   * that nobody sees are of a volume without a name: what they need to know is
-   * in this process alone.
+  /* What its servers are not believed in.  A checksum, and a key that nobody
+   * sees, are of a volume without a name: what they need to know is in this
+   * process alone.  So is integrity without a root; with one it is of a volume
+   * with a name and FP_ENCRYPT_FILE.
    */
   enum fp_checksum checksum;
   enum fp_encrypt encrypt;
-  bool integrity;          /* needs FP_ENCRYPT_EPHEMERAL */
+  bool integrity;          /* needs encryption */
   struct fp_seal_key *key; /* FP_ENCRYPT_FILE; stays the caller's */
+  /* The root file, absolute, or "": rooted.h.  Then size is what its servers
+   * have, after the probe, and device_size what can be read and written.
+   */
+  char root[FP_ROOT_PATH_MAX];
+  bool reroot; /* what the servers have now is believed */
+  uint64_t device_size;
 
   /* Who takes the volume up again has to know its servers. Called by who adds
    * or removes one, before that counts; an error prevents it.  Or NULL.
@@ -476,6 +484,15 @@ struct fp_seal_status {
   uint64_t
       unchecked;   /* bytes that were written before this client was there */
   uint64_t memory; /* bytes that it needs */
+
+  /* rooted.h.  Roots that were made durable; blocks that were written after
+   * the last flush of the client before, and those that were torn, ever; those
+   * whose write failed, until the next flush.
+   */
+  bool rooted;
+  uint64_t roots, doubts, torn, troubled;
+  uint64_t table_writes, table_bytes; /* beside those of the volume */
+  char why[FP_WHY_MAX];               /* the last flush failed so; or "" */
 };
 
 /* Reads that were sent to another copy, too. */
