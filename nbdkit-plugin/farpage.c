@@ -153,8 +153,11 @@ farpage_config_complete (void)
   "                   Servers get blocks that are encrypted, with a key\n"    \
   "                   that nobody sees, or that of a file: farpage keygen\n"  \
   "                   --encrypt.\n"                                           \
-  "integrity=<BOOL>   With encrypt=ephemeral: what a server has changed is\n" \
-  "                   an error (default off).\n"                              \
+  "integrity=<BOOL>   With encrypt=: what a server has changed is an error\n" \
+  "                   (default off).\n"                                       \
+  "root=<FILE>        With integrity=on and volume=: says here what the\n"    \
+  "                   servers should have.\n"                                 \
+  "reroot=<BOOL>      It is lost: believe what they have now.\n"              \
   "stripe=<SIZE>      Of each piece of a stripe in turn (default 128k).\n"    \
   "stripe-width=<N>   Pieces of a stripe, on as many servers; 1: none\n"      \
   "                   (default: the number of servers, 16 at most).\n"        \

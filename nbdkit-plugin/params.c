@@ -510,6 +510,8 @@ static const struct {
   { "checksum", set_checksum, false },
   { "encrypt", set_encrypt, false },
   { "integrity", set_integrity, false },
+  { "root", set_root, false },
+  { "reroot", set_reroot, false },
   { "stripe", set_stripe, false },
   { "stripe-width", set_stripe_width, false },
   { "transport", set_transport, false },

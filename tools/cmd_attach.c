@@ -96,7 +96,7 @@ absolute (char *arg)
 {
   static const char *const prefixes[] = {
     "server=unix:",      "remove=unix:", "metrics=unix:", "tls-psk=",
-    "tls-certificates=", "pool=",        "encrypt="
+    "tls-certificates=", "pool=",        "encrypt=",      "root="
   };
   char cwd[PATH_MAX], *out;
 

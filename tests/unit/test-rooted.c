@@ -200,6 +200,20 @@ down (void)
   unlink (root_file);
 }
 
+/* After a test that failed, too. */
+static int
+clean (void **state)
+{
+  (void) state;
+  atomic_store (&disk_hangs, false);
+  atomic_store (&rename_fails, 0);
+  if (v != NULL)
+    die ();
+  write_key ("encrypt:" KEY "\n");
+  down ();
+  return 0;
+}
+
 static struct fp_seal_status
 seal (void)
 {
@@ -312,6 +326,7 @@ test_roles (void **state)
     uint64_t slots[FP_RECORDS] = { 0 }, next = 1, version = 0;
     struct fp_bounds b = { 0, 0 };
     uint8_t roles = 0;
+    bool trouble = false;
 
     for (unsigned i = 0; i < 300; i++) {
       unsigned what = (unsigned) (rnd (&x) % 5);
@@ -320,7 +335,7 @@ test_roles (void **state)
 
       next += rnd (&x) % 3; /* others write */
       assert_int_not_equal (set, 0);
-      if (what == 0 && b.closed == b.durable) {
+      if (what == 0 && b.closed == b.durable && !trouble) {
         b.closed = next - 1;
       }
       else if (what == 1) {
@@ -341,8 +356,10 @@ test_roles (void **state)
         slots[slot] = next;
         if (rnd (&x) % 4 == 0) { /* it fails: what it was is not known */
           next++;
+          trouble = true;
           continue;
         }
+        trouble = false;
         version = next++;
         roles = fp_roles_wrote (now, slot);
       }
@@ -594,8 +611,14 @@ test_table_changed (void **state)
     must (attach (false));
     flip (at + i);
     die ();
-    assert_int_equal (attach (false), -EUCLEAN);
-    assert_non_null (strstr (why, "last flushed"));
+    if (i < 24) {
+      assert_int_equal (attach (false), -EUCLEAN);
+      assert_non_null (strstr (why, "last flushed"));
+    }
+    else { /* its code says nothing that the root does not say */
+      must (attach (false));
+      end ();
+    }
     restore (whole);
   }
   must (attach (false));
@@ -752,7 +775,7 @@ exercise (void)
 {
   int r = 0;
 
-  for (unsigned i = 0; i < 3; i++) {
+  for (unsigned i = 0; i < 2; i++) {
     unsigned char c = (unsigned char) (10 * i + 1);
 
     r = r < 0 ? r : do_put (1, 2, c);
@@ -820,10 +843,11 @@ static void
 test_dies_again (void **state)
 {
   (void) state;
-  for (unsigned first = 20; first < 60; first += 13) {
+  for (unsigned first = 20; first < 60; first += 19) {
     bool fired = true;
 
-    for (unsigned n = 1; fired && n < 200; n += 1 + n / 6) {
+    /* When it has connected. */
+    for (unsigned n = 8; fired && n < 200; n += 1 + n / 5) {
       up ();
       begin_legal ();
       fp_fake_fault_at (first, FP_FAKE_DIE);
@@ -836,6 +860,7 @@ test_dies_again (void **state)
       fp_fake_fault_at (0, FP_FAKE_ERROR);
       must (attach (false));
       all_legal ();
+      assert_int_equal (seal ().torn, 0);
       down ();
     }
   }
@@ -1254,31 +1279,25 @@ group_teardown (void **state)
   return rmdir (dir);
 }
 
+#define TEST(f) cmocka_unit_test_teardown (f, clean)
+
 int
-main (void)
+main (int argc, char *argv[])
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test (test_hashes),
-    cmocka_unit_test (test_roles),
-    cmocka_unit_test (test_record),
-    cmocka_unit_test (test_tree),
-    cmocka_unit_test (test_sizes),
-    cmocka_unit_test (test_model),
-    cmocka_unit_test (test_changed),
-    cmocka_unit_test (test_table_changed),
-    cmocka_unit_test (test_replayed),
-    cmocka_unit_test (test_reroot),
-    cmocka_unit_test (test_dies),
-    cmocka_unit_test (test_dies_again),
-    cmocka_unit_test (test_doubt_changed),
-    cmocka_unit_test (test_failed_writes),
-    cmocka_unit_test (test_root_file),
-    cmocka_unit_test (test_without),
-    cmocka_unit_test (test_root_fails),
-    cmocka_unit_test (test_slow_disk),
-    cmocka_unit_test (test_all_at_once),
-    cmocka_unit_test (test_extents),
+    TEST (test_hashes),        TEST (test_roles),
+    TEST (test_record),        TEST (test_tree),
+    TEST (test_sizes),         TEST (test_model),
+    TEST (test_changed),       TEST (test_table_changed),
+    TEST (test_replayed),      TEST (test_reroot),
+    TEST (test_dies),          TEST (test_dies_again),
+    TEST (test_doubt_changed), TEST (test_failed_writes),
+    TEST (test_root_file),     TEST (test_without),
+    TEST (test_root_fails),    TEST (test_slow_disk),
+    TEST (test_all_at_once),   TEST (test_extents),
   };
 
+  if (argc > 1) /* some of them */
+    cmocka_set_test_filter (argv[1]);
   return cmocka_run_group_tests (tests, group_setup, group_teardown);
 }
