@@ -41,7 +41,7 @@ fp_seal_tree_memory (uint64_t blocks)
   size *= sizeof (uint64_t);
   for (uint64_t n = leaves;; n = fp_div_round_up (n, FP_LEAF)) {
     size += n * FP_HASH + words (n) * sizeof (uint64_t);
-    if (n == 1)
+    if (n <= 1)
       return size;
   }
 }
