@@ -129,10 +129,10 @@ finish (struct fp_rooted *r)
   struct fp_root root = { .uuid = r->uuid,
                           .size = r->k->size,
                           .durable = atomic_load (&r->closed) };
-  int err = rooted_root (r, root.hash);
+  int err = fp_lane_remote_flush (v->lanes[0]);
 
   if (err == 0)
-    err = fp_lane_remote_flush (v->lanes[0]);
+    err = rooted_root (r, root.hash);
   /* Who has it now has its file, too. */
   if (err == 0 && (atomic_load (&v->taken) || r->file == NULL))
     err = -EIO;

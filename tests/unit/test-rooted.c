@@ -49,6 +49,8 @@ int __real_renameat (int a, const char *from, int b, const char *to);
 int __wrap_renameat (int a, const char *from, int b, const char *to);
 int __real_fsync (int fd);
 int __wrap_fsync (int fd);
+int __real_fp_lane_remote_flush (struct fp_lane *l);
+int __wrap_fp_lane_remote_flush (struct fp_lane *l);
 
 /* Nonces of one volume. */
 #define SEEN (1u << 18)
@@ -82,7 +84,7 @@ __wrap_fp_cipher_encrypt (struct fp_cipher *c, void *out, const void *in,
 }
 
 static _Atomic int rename_fails; /* so often; -1: it is done, and fails */
-static _Atomic bool disk_hangs;
+static _Atomic bool disk_hangs, servers_hang; /* before anything is hashed */
 
 int
 __wrap_renameat (int a, const char *from, int b, const char *to)
@@ -105,6 +107,14 @@ __wrap_fsync (int fd)
     usleep (1000);
   (void) fd;
   return 0;
+}
+
+int
+__wrap_fp_lane_remote_flush (struct fp_lane *l)
+{
+  while (atomic_load (&servers_hang))
+    usleep (1000);
+  return __real_fp_lane_remote_flush (l);
 }
 
 /* ---- a volume ---- */
@@ -206,6 +216,7 @@ clean (void **state)
 {
   (void) state;
   atomic_store (&disk_hangs, false);
+  atomic_store (&servers_hang, false);
   atomic_store (&rename_fails, 0);
   if (v != NULL)
     die ();
@@ -1098,13 +1109,16 @@ test_slow_disk (void **state)
   uint64_t deadline;
 
   (void) state;
-  for (unsigned dies = 0; dies < 2; dies++) {
+  for (unsigned i = 0; i < 4; i++) {
+    _Atomic bool *hangs = i / 2 ? &servers_hang : &disk_hangs;
+    bool dies = i % 2;
+
     up ();
     begin_legal ();
     assert_int_equal (do_put (0, 200, 1), 0);
     assert_int_equal (do_flush (), 0);
     assert_int_equal (do_put (0, 200, 2), 0);
-    atomic_store (&disk_hangs, true);
+    atomic_store (hangs, true);
     atomic_store (&flush_result, 1);
     assert_int_equal (fp_thread_create_large (&t, "flush", flush_once, lane),
                       0);
@@ -1113,21 +1127,21 @@ test_slow_disk (void **state)
            atomic_load (&v->sealed->rooted->durable))
       assert_false (fp_deadline_passed (deadline));
     /* Nobody else waits for it. */
-    for (unsigned i = 0; i < 8; i++) {
-      assert_int_equal (do_put (i * 20, 100, (unsigned char) (i + 3)), 0);
-      assert_int_equal (get_byte (i * 20), i + 3);
+    for (unsigned k = 0; k < 8; k++) {
+      assert_int_equal (do_put (k * 20, 100, (unsigned char) (k + 3)), 0);
+      assert_int_equal (get_byte (k * 20), k + 3);
     }
     assert_int_equal (do_zero (10, 5, true), 0);
     assert_int_equal (atomic_load (&flush_result), 1);
     if (dies) { /* before it is there */
       copy_file (root_file, saved_file);
-      atomic_store (&disk_hangs, false);
+      atomic_store (hangs, false);
       assert_int_equal (fp_thread_join (&t), 0);
       die ();
       copy_file (saved_file, root_file);
     }
     else {
-      atomic_store (&disk_hangs, false);
+      atomic_store (hangs, false);
       assert_int_equal (fp_thread_join (&t), 0);
       assert_int_equal (atomic_load (&flush_result), 0);
       die ();
