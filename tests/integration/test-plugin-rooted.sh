@@ -192,6 +192,20 @@ assert h.pread(4096, 3 * 4096)[:4] == text[:4]"
     sh "assert h.pread(5 * 4096, 0) == b'newer' * 4096"
     end
 
+    # Whoever takes it over has the file as soon as the other one has noticed.
+    plugin "${vol[@]}"
+    sh "h.pwrite(b'mine' * 1024, 0)"
+    first=$(cat "$tmp/n.pid")
+    mv "$tmp/n.sock" "$tmp/first.sock"
+    rm -f "$tmp/n.status"
+    start_nbdkit n "$FARPAGE_PLUGIN" "$MLOCK" connections=2 status="$tmp/n.status" "${vol[@]}" takeover=true
+    sh "assert h.pread(4096, 0) == b'mine' * 1024; h.pwrite(b'ours' * 1024, 0); h.flush()"
+    kill_9 "$first"
+    end
+    plugin "${vol[@]}"
+    sh "assert h.pread(4096, 0) == b'ours' * 1024"
+    end
+
     # With what it was not made with.
     refuse 'made with integrity=on' "server=$a" volume=v-$transport "$key"
     refuse 'give encrypt=FILE' "server=$a" volume=v-$transport
