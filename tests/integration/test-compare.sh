@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# The report with peers: what tools/bench/compare measures, leaves out, and refuses.
+
+# shellcheck source=tests/functions.sh.in
+. "$FUNCTIONS"
+
+requires fio --enghelp=nbd
+requires python3 --version
+command -v jq >/dev/null || skip "no jq"
+[ -z "$SANITIZER_PRELOAD" ] ||
+    skip "tools/bench/compare starts nbdkit without the sanitizer's runtime"
+# Its temporary files go here, where we see whether they stay.
+export TMPDIR=$tmp/t
+mkdir "$TMPDIR"
+compare=$top_srcdir/tools/bench/compare
+
+"$compare" --list >"$tmp/list"
+grep -q '^socket  farpage shm$' "$tmp/list" || fail "farpage is no peer"
+for bad in '--rounds 0' '--size 1' '--depth 3' '--peer nobody'; do
+    status=0
+    # shellcheck disable=SC2086 # several words
+    "$compare" $bad --out "$tmp/none" 2>"$tmp/err" || status=$?
+    if [ $status != 2 ]; then fail "$bad: status $status"; fi
+done
+if [ -e "$tmp/none" ]; then fail "what was refused left a directory"; fi
+
+# Two rounds of what needs no kernel module; one that cannot run here is left out.
+"$compare" --out "$tmp/out" --rounds 2 --seconds 0.3 --size 64 \
+    --depth 1 --peer 'nbdkit memory, unix' --peer 'farpage shm' 2>"$tmp/err" >"$tmp/said" ||
+    { cat "$tmp/err"; fail "compare failed"; }
+jq -e '[.io[] | select(.iops > 0 and .mean_ns > 0 and .machine_us > 0)] | length == 12' \
+    "$tmp/out/results.json" >"$tmp/jq" || fail "not 3 peers, 2 jobs, 2 rounds"
+jq -e '[.io[] | select(.peer == "farpage shm, 2 copies")] | length == 4' "$tmp/out/results.json" \
+    >"$tmp/jq" || fail "no farpage with two copies"
+[ "$(find "$tmp/out/raw" -name '*.json' | wc -l)" = 12 ] || fail "fio's own output is not kept"
+grep -q '^| farpage shm |' "$tmp/out/report.md" || fail "no farpage in the table"
+if command -v gnuplot >/dev/null; then
+    grep -q '<svg' "$tmp/out/report.html" || fail "no plot in the page"
+fi
+[ -z "$(ls -A "$TMPDIR")" ] || fail "left: $(ls -A "$TMPDIR")"
+if pgrep -f "farpage-memserver .*$TMPDIR" >/dev/null; then fail "a server is left"; fi

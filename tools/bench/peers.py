@@ -1,0 +1,408 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""What is measured against farpage: each peer sets itself up, names what fio is
+to be pointed at, and takes itself down.  A peer that this machine cannot run
+says why, and is left out.  Nothing here measures."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+
+NQN = "nqn.2026-01.org.example:farpage-peers"
+HOST_ID = "11111111-2222-3333-4444-555555555555"
+NVMET = "/sys/kernel/config/nvmet"
+DEADLINE_S = 60
+
+
+class Unavailable(Exception):
+    """This machine cannot run that peer; the text says why."""
+
+
+def call(*argv):
+    """Runs a program to its end; returns what it printed, raises with its error."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False,
+                          timeout=DEADLINE_S)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout
+
+
+def wait_for(what, ready):
+    until = time.monotonic() + DEADLINE_S
+    while not ready():
+        if time.monotonic() > until:
+            raise RuntimeError(f"no {what} within {DEADLINE_S} s")
+        time.sleep(0.05)
+
+
+def need_program(*names):
+    for name in names:
+        if shutil.which(name) is None:
+            raise Unavailable(f"{name} is not installed")
+
+
+def need_module(*names):
+    if os.geteuid() != 0:
+        raise Unavailable("only root can load modules")
+    for name in names:
+        if subprocess.run(["modprobe", "-q", name], check=False).returncode != 0:
+            raise Unavailable(f"no kernel module {name}")
+
+
+def write(path, text):
+    with open(path, "w", encoding="ascii") as f:
+        f.write(text)
+
+
+class Setup:
+    """Of one run: where files go, how large things are, which address has RDMA."""
+
+    def __init__(self, directory, mib, address):
+        self.dir, self.mib, self.address = directory, mib, address
+
+
+class Peer:
+    """client and donor are the names of the programs whose processor time is the
+    client's and the donor's; what the kernel spends is in neither."""
+    name = ""
+    device = False  # a block device, not an NBD server
+    client = ()
+    donor = ()
+
+    def __init__(self, setup):
+        self.setup = setup
+        self.processes = []
+
+    def up(self):
+        """Returns what fio is pointed at: a device or an NBD URI."""
+        raise NotImplementedError
+
+    def down(self):
+        for p in reversed(self.processes):
+            p.send_signal(signal.SIGTERM)
+            try:
+                p.wait(DEADLINE_S)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                p.wait()
+        self.processes.clear()
+
+    def start(self, *argv):
+        log = self.path(os.path.basename(argv[0]) + ".log")
+        with open(log, "ab") as f:
+            self.processes.append(subprocess.Popen(argv, stdout=f, stderr=f))
+
+    def logs(self):
+        """The last line that each of its programs said."""
+        said = ""
+        for name in sorted(os.listdir(self.setup.dir)):
+            if name.endswith(".log"):
+                with open(os.path.join(self.setup.dir, name), encoding="utf-8",
+                          errors="replace") as f:
+                    lines = f.read().split("\n")
+                said += "".join(f"; {line}" for line in lines[-2:-1])
+        return said
+
+    def path(self, name):
+        return os.path.join(self.setup.dir, f"{self.name.replace(' ', '-')}.{name}")
+
+    def wait_for_path(self, path):
+        def there():
+            if self.processes and self.processes[-1].poll() is not None:
+                raise RuntimeError(f"{self.processes[-1].args[0]} ended at once")
+            return os.path.exists(path) and (
+                not path.endswith(".addr") or os.path.getsize(path) > 0)
+        wait_for(path, there)
+
+    def pids(self, names):
+        cut, found = [n[:15] for n in names], []  # the kernel's TASK_COMM_LEN
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/comm", encoding="ascii", errors="replace") as f:
+                    if f.read().strip() in cut:
+                        found.append(int(pid))
+        return found
+
+
+class NbdkitMemory(Peer):
+    client = ("nbdkit",)
+
+    def up(self):
+        need_program("nbdkit")
+        sock = self.path("sock")
+        args = ["nbdkit", "-f", "memory", f"{self.setup.mib}M"]
+        if self.tcp:
+            args[2:2] = ["-i", "127.0.0.1", "-p", "10899"]
+            self.start(*args)
+            uri = "nbd://127.0.0.1:10899"
+        else:
+            args[2:2] = ["-U", sock]
+            self.start(*args)
+            uri = f"nbd+unix:///?socket={sock}"
+        wait_for("answer of nbdkit", lambda: subprocess.run(
+            ["nbdinfo", "--size", uri], capture_output=True, check=False).returncode == 0)
+        return uri
+
+
+class NbdkitMemoryUnix(NbdkitMemory):
+    name = "nbdkit memory, unix"
+    tcp = False
+
+
+class NbdkitMemoryTcp(NbdkitMemory):
+    name = "nbdkit memory, tcp"
+    tcp = True
+
+
+class NbdServer(Peer):
+    """On a file of a tmpfs."""
+    name = "nbd-server, tcp"
+    client = ("nbd-server",)
+
+    def up(self):
+        need_program("nbd-server")
+        self.file = f"/dev/shm/farpage-peers.{os.getpid()}"
+        with open(self.file, "wb") as f:
+            f.truncate(self.setup.mib << 20)
+        conf = self.path("conf")
+        write(conf, "[generic]\nlistenaddr = 127.0.0.1\nport = 10898\n"
+              f"[x]\nexportname = {self.file}\nflush = true\n")
+        # In the foreground it serves one client, and ends.
+        self.pidfile = self.path("pid")
+        call("nbd-server", "-C", conf, "-p", self.pidfile)
+        uri = "nbd://127.0.0.1:10898/x"
+        wait_for("answer of nbd-server", lambda: subprocess.run(
+            ["nbdinfo", "--size", uri], capture_output=True, check=False).returncode == 0)
+        return uri
+
+    def down(self):
+        with contextlib.suppress(FileNotFoundError, AttributeError, ProcessLookupError):
+            with open(self.pidfile, encoding="ascii") as f:
+                os.kill(int(f.read()), signal.SIGTERM)
+        with contextlib.suppress(FileNotFoundError, AttributeError):
+            os.unlink(self.file)
+
+
+class Farpage(Peer):
+    """Behind nbdkit on a Unix socket."""
+    client = ("nbdkit",)
+    donor = ("farpage-memserver",)
+    transport = ""
+    copies = 1
+
+    def servers(self):
+        need_program("nbdkit", "farpage-memserver")
+        addresses = []
+        for i in range(self.copies):
+            usock, addr = self.path(f"{i}.usock"), self.path(f"{i}.addr")
+            self.start("farpage-memserver", "--size", f"{self.setup.mib + 128}M", "--slab", "64M",
+                       "--reserve", "0",
+                       "--listen", f"{self.setup.address or '127.0.0.1'}:0",
+                       "--listen", f"unix:{usock}", "--address-file", addr)
+            self.wait_for_path(addr)
+            with open(addr, encoding="ascii") as f:
+                lines = f.read().split()
+            shm = self.transport == "shm"
+            addresses.append(next(a for a in lines if a.startswith("unix:") == shm))
+            self.populated(addresses[-1])
+        return addresses
+
+    @staticmethod
+    def populated(address):
+        def done():
+            out = subprocess.run(["farpage", "servers", "--json", address],
+                                 capture_output=True, text=True, check=False)
+            return out.returncode == 0 and \
+                json.loads(out.stdout)["servers"][0]["slabs_unpopulated"] == 0
+        wait_for("populated memory", done)
+
+    def params(self, addresses):
+        return [f"server={a}" for a in addresses] + [
+            f"size={self.setup.mib}M", f"transport={self.transport}"] + (
+                [f"copies={self.copies}"] if self.copies > 1 else [])
+
+    def up(self):
+        plugin = os.environ.get("FARPAGE_PLUGIN", "farpage")
+        sock = self.path("sock")
+        addresses = self.servers()
+        self.start("nbdkit", "-f", "-U", sock, plugin, *self.params(addresses))
+        self.wait_for_path(sock)
+        return f"nbd+unix:///?socket={sock}"
+
+
+class FarpageShm(Farpage):
+    name = "farpage shm"
+    transport = "shm"
+
+
+class FarpageShm2(FarpageShm):
+    name = "farpage shm, 2 copies"
+    copies = 2
+
+
+class FarpageTcp(Farpage):
+    name = "farpage tcp"
+    transport = "tcp"
+
+
+class FarpageTcp2(FarpageTcp):
+    name = "farpage tcp, 2 copies"
+    copies = 2
+
+
+class FarpageDevice(Farpage):
+    """/dev/nbdX of farpage attach."""
+    device = True
+
+    def up(self):
+        need_module("nbd")
+        if self.transport == "rdma" and not self.setup.address:
+            raise Unavailable("no RDMA device (--address)")
+        self.nbd = None
+        addresses = self.servers()
+        said = call("farpage", "attach", *self.params(addresses))
+        self.nbd = next(w for w in said.split() if w.startswith("/dev/nbd")).rstrip(":")
+        return self.nbd
+
+    def down(self):
+        if getattr(self, "nbd", None):
+            call("farpage", "detach", self.nbd)
+            self.nbd = None
+        super().down()
+
+
+class FarpageDeviceRdma(FarpageDevice):
+    name = "farpage rdma, /dev/nbdX"
+    transport = "rdma"
+
+
+class FarpageDeviceRdma2(FarpageDeviceRdma):
+    name = "farpage rdma, 2 copies, /dev/nbdX"
+    copies = 2
+
+
+class FarpageDeviceTcp(FarpageDevice):
+    name = "farpage tcp, /dev/nbdX"
+    transport = "tcp"
+
+
+class NbdClient(Peer):
+    """The kernel's client with nbdkit's memory plugin."""
+    device = True
+    client = ("nbdkit",)
+
+    def up(self):
+        need_program("nbdkit", "nbd-client")
+        need_module("nbd")
+        self.start("nbdkit", "-f", "-i", "127.0.0.1", "-p", "10897", "memory",
+                   f"{self.setup.mib}M")
+        wait_for("answer of nbdkit", lambda: subprocess.run(
+            ["nbdinfo", "--size", "nbd://127.0.0.1:10897"],
+            capture_output=True, check=False).returncode == 0)
+        call("nbd-client", "127.0.0.1", "10897", "/dev/nbd9", "-C", "2", "-b", "4096")
+        self.connected = True
+        return "/dev/nbd9"
+
+    name = "nbdkit memory, tcp, nbd-client"
+
+    def down(self):
+        if getattr(self, "connected", False):
+            call("nbd-client", "-d", "/dev/nbd9")
+        super().down()
+
+
+class Brd(Peer):
+    """The floor: the kernel's RAM disk."""
+    name = "brd"
+    device = True
+
+    def up(self):
+        need_module("brd")
+        call("modprobe", "-r", "brd")
+        call("modprobe", "brd", "rd_nr=1", f"rd_size={self.setup.mib * 1024}")
+        return "/dev/ram0"
+
+    def down(self):
+        call("modprobe", "-r", "brd")
+
+
+class Zram(Peer):
+    """It compresses; what fio writes here does not."""
+    name = "zram"
+    device = True
+
+    def up(self):
+        need_module("zram")
+        need_program("zramctl")
+        self.zram = call("zramctl", "-f", "-s", f"{self.setup.mib}M").strip()
+        return self.zram
+
+    def down(self):
+        if getattr(self, "zram", None):
+            call("zramctl", "-r", self.zram)
+            self.zram = None
+
+
+class Nvmeof(Brd):
+    """nvmet on a brd disk, both ends on this machine."""
+    trtype = ""
+
+    def up(self):
+        need_program("nvme")
+        need_module("nvmet", f"nvmet-{self.trtype}", f"nvme-{self.trtype}")
+        if self.trtype == "rdma" and not self.setup.address:
+            raise Unavailable("no RDMA device (--address)")
+        address = self.setup.address or "127.0.0.1"
+        ram = super().up()
+        subprocess.run(["mount", "-t", "configfs", "none", "/sys/kernel/config"],
+                       capture_output=True, check=False)
+        sub, port = f"{NVMET}/subsystems/{NQN}", f"{NVMET}/ports/1"
+        os.makedirs(f"{sub}/namespaces/1")
+        write(f"{sub}/attr_allow_any_host", "1")
+        write(f"{sub}/namespaces/1/device_path", ram)
+        write(f"{sub}/namespaces/1/enable", "1")
+        os.makedirs(port)
+        for key, value in (("trtype", self.trtype), ("adrfam", "ipv4"),
+                           ("traddr", address), ("trsvcid", "4420")):
+            write(f"{port}/addr_{key}", value)
+        os.symlink(sub, f"{port}/subsystems/{NQN}")
+        before = set(os.listdir("/dev"))
+        call("nvme", "connect", "-t", self.trtype, "-a", address, "-s", "4420", "-n", NQN,
+             f"--hostnqn=nqn.2014-08.org.nvmexpress:uuid:{HOST_ID}", f"--hostid={HOST_ID}")
+        fresh = []
+
+        def there():
+            fresh[:] = [d for d in set(os.listdir("/dev")) - before
+                        if d.startswith("nvme") and d.endswith("n1")]
+            return bool(fresh)
+        wait_for("NVMe namespace", there)
+        return "/dev/" + fresh[0]
+
+    def down(self):
+        sub, port = f"{NVMET}/subsystems/{NQN}", f"{NVMET}/ports/1"
+        subprocess.run(["nvme", "disconnect", "-n", NQN], capture_output=True, check=False)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{port}/subsystems/{NQN}")
+            os.rmdir(port)
+            write(f"{sub}/namespaces/1/enable", "0")
+            os.rmdir(f"{sub}/namespaces/1")
+            os.rmdir(sub)
+        super().down()
+
+
+class NvmeRdma(Nvmeof):
+    name = "NVMe-oF RDMA"
+    trtype = "rdma"
+
+
+class NvmeTcp(Nvmeof):
+    name = "NVMe-oF TCP"
+    trtype = "tcp"
+
+
+ALL = (NbdkitMemoryUnix, NbdkitMemoryTcp, NbdServer, FarpageShm, FarpageShm2, FarpageTcp,
+       FarpageTcp2, Brd, Zram, NvmeRdma, NvmeTcp, NbdClient, FarpageDeviceRdma,
+       FarpageDeviceRdma2, FarpageDeviceTcp)
