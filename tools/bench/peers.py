@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 
 NQN = "nqn.2026-01.org.example:farpage-peers"
@@ -23,11 +24,15 @@ class Unavailable(Exception):
 
 def call(*argv):
     """Runs a program to its end; returns what it printed, raises with its error."""
-    done = subprocess.run(argv, capture_output=True, text=True, check=False,
-                          timeout=DEADLINE_S)
+    # Files, not pipes: what stays in the background keeps those open (nbd-client).
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        done = subprocess.run(argv, stdout=out, stderr=err, check=False, timeout=DEADLINE_S)
+        out.seek(0)
+        err.seek(0)
+        said, error = out.read(), err.read()
     if done.returncode != 0:
-        raise RuntimeError(f"{' '.join(argv)}: {(done.stderr or done.stdout).strip()}")
-    return done.stdout
+        raise RuntimeError(f"{' '.join(argv)}: {(error or said).strip()}")
+    return said
 
 
 def wait_for(what, ready):
@@ -107,7 +112,7 @@ class Peer:
         return said
 
     def path(self, name):
-        return os.path.join(self.setup.dir, f"{self.name.replace(' ', '-')}.{name}")
+        return os.path.join(self.setup.dir, name)
 
     def wait_for_path(self, path):
         def there():
