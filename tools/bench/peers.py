@@ -6,6 +6,7 @@ says why, and is left out.  Nothing here measures."""
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -63,10 +64,11 @@ def write(path, text):
 
 
 class Setup:
-    """Of one run: where files go, how large things are, which address has RDMA."""
+    """Of one run: where files go, how large things are, which address has RDMA, and
+    which disk is there for this."""
 
-    def __init__(self, directory, mib, address):
-        self.dir, self.mib, self.address = directory, mib, address
+    def __init__(self, directory, mib, address, disk=None):
+        self.dir, self.mib, self.address, self.disk = directory, mib, address, disk
 
 
 class Peer:
@@ -204,7 +206,7 @@ class Farpage(Peer):
         for i in range(self.copies):
             usock, addr = self.path(f"{i}.usock"), self.path(f"{i}.addr")
             self.start("farpage-memserver", "--size", f"{self.setup.mib + 128}M", "--slab", "64M",
-                       "--reserve", "0",
+                       "--reserve", "0", "--insecure",
                        "--listen", f"{self.setup.address or '127.0.0.1'}:0",
                        "--listen", f"unix:{usock}", "--address-file", addr)
             self.wait_for_path(addr)
@@ -294,6 +296,16 @@ class FarpageDeviceTcp(FarpageDevice):
     transport = "tcp"
 
 
+class FarpageDeviceTcp2(FarpageDeviceTcp):
+    name = "farpage tcp, 2 copies, /dev/nbdX"
+    copies = 2
+
+
+class FarpageDeviceShm(FarpageDevice):
+    name = "farpage shm, /dev/nbdX"
+    transport = "shm"
+
+
 class NbdClient(Peer):
     """The kernel's client with nbdkit's memory plugin."""
     device = True
@@ -312,6 +324,25 @@ class NbdClient(Peer):
         return "/dev/nbd9"
 
     name = "nbdkit memory, tcp, nbd-client"
+
+    def down(self):
+        if getattr(self, "connected", False):
+            call("nbd-client", "-d", "/dev/nbd9")
+        super().down()
+
+
+class NbdServerClient(NbdServer):
+    """nbd-server with the kernel's client."""
+    name = "nbd-server, tcp, nbd-client"
+    device = True
+
+    def up(self):
+        need_program("nbd-client")
+        need_module("nbd")
+        super().up()
+        call("nbd-client", "127.0.0.1", "10898", "/dev/nbd9", "-N", "x", "-C", "1", "-b", "4096")
+        self.connected = True
+        return "/dev/nbd9"
 
     def down(self):
         if getattr(self, "connected", False):
@@ -398,6 +429,82 @@ class Nvmeof(Brd):
         super().down()
 
 
+class Iser(Brd):
+    """The kernel's iSCSI target on a brd disk, by RDMA, both ends on this machine."""
+    name = "iSER"
+    IQN = "iqn.2026-01.org.example:farpage-peers"
+    TARGET = "/sys/kernel/config/target"
+
+    def admin(self, *argv):
+        return call("iscsiadm", "-m", "node", "-T", self.IQN, "-p",
+                    f"{self.setup.address}:3260,1", *argv)
+
+    def up(self):
+        if not self.setup.address:
+            raise Unavailable("no RDMA device (--address)")
+        need_program("iscsiadm", "iscsid")
+        need_module("iscsi_target_mod", "target_core_iblock", "ib_isert", "ib_iser", "sd_mod")
+        ram = super().up()
+        core, tpg = f"{self.TARGET}/core/iblock_0/ram", f"{self.TARGET}/iscsi/{self.IQN}/tpgt_1"
+        os.makedirs(core)
+        write(f"{core}/control", f"udev_path={ram}")
+        write(f"{core}/enable", "1")
+        os.makedirs(f"{tpg}/lun/lun_0")
+        os.symlink(core, f"{tpg}/lun/lun_0/ram")
+        os.makedirs(f"{tpg}/np/{self.setup.address}:3260")
+        write(f"{tpg}/np/{self.setup.address}:3260/iser", "1")
+        for key, value in (("authentication", "0"), ("generate_node_acls", "1"),
+                           ("demo_mode_write_protect", "0")):
+            write(f"{tpg}/attrib/{key}", value)
+        write(f"{tpg}/enable", "1")
+        os.makedirs("/run/lock/iscsi", exist_ok=True)
+        os.makedirs("/etc/iscsi", exist_ok=True)
+        write("/etc/iscsi/initiatorname.iscsi", f"InitiatorName={self.IQN}.initiator\n")
+        if not self.pids(["iscsid"]):
+            call("iscsid")
+        before = set(os.listdir("/dev"))
+        self.admin("-o", "new", "-I", "iser")
+        self.admin("--login", "-I", "iser")
+        fresh = []
+
+        def there():
+            fresh[:] = [d for d in set(os.listdir("/dev")) - before if re.fullmatch("sd[a-z]+", d)]
+            return bool(fresh)
+        wait_for("disk of iSER", there)
+        return "/dev/" + fresh[0]
+
+    def down(self):
+        core, base = f"{self.TARGET}/core/iblock_0", f"{self.TARGET}/iscsi/{self.IQN}"
+        tpg = f"{base}/tpgt_1"
+        if os.path.exists(base):
+            with contextlib.suppress(RuntimeError):
+                self.admin("--logout", "-I", "iser")
+            with contextlib.suppress(RuntimeError):
+                self.admin("-o", "delete")
+            with contextlib.suppress(FileNotFoundError):
+                write(f"{tpg}/enable", "0")
+                os.rmdir(f"{tpg}/np/{self.setup.address}:3260")
+                os.unlink(f"{tpg}/lun/lun_0/ram")
+                os.rmdir(f"{tpg}/lun/lun_0")
+                os.rmdir(tpg)
+                os.rmdir(base)
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(f"{core}/ram")
+            os.rmdir(core)
+        super().down()
+
+
+class Disk(Peer):
+    """A disk that is there already, and is overwritten."""
+    name = "disk"
+    device = True
+
+    def up(self):
+        if not self.setup.disk:
+            raise Unavailable("no disk was named (--disk)")
+        return self.setup.disk
+
+
 class NvmeRdma(Nvmeof):
     name = "NVMe-oF RDMA"
     trtype = "rdma"
@@ -409,5 +516,6 @@ class NvmeTcp(Nvmeof):
 
 
 ALL = (NbdkitMemoryUnix, NbdkitMemoryTcp, NbdServer, FarpageShm, FarpageShm2, FarpageTcp,
-       FarpageTcp2, Brd, Zram, NvmeRdma, NvmeTcp, NbdClient, FarpageDeviceRdma,
-       FarpageDeviceRdma2, FarpageDeviceTcp)
+       FarpageTcp2, Brd, Zram, Disk, NvmeRdma, NvmeTcp, Iser, NbdClient, NbdServerClient,
+       FarpageDeviceShm, FarpageDeviceTcp, FarpageDeviceTcp2, FarpageDeviceRdma,
+       FarpageDeviceRdma2)
