@@ -40,3 +40,26 @@ if command -v gnuplot >/dev/null; then
 fi
 [ -z "$(ls -A "$TMPDIR")" ] || fail "left: $(ls -A "$TMPDIR")"
 if pgrep -f "farpage-memserver .*$TMPDIR" >/dev/null; then fail "a server is left"; fi
+
+# Results of several runs, and of other kinds, become one report.
+mkdir "$tmp/swap"
+jq '.kind = "swap" | .io = [] | .swap = [
+    {peer: "x", program: "touch and verify", local_percent: 100, seconds: 1},
+    {peer: "x", program: "touch and verify", local_percent: 50, seconds: 2,
+     mean: 3, p50: 2, p99: 9},
+    {peer: "x", program: "sort", local_percent: 25, note: "no end within 3 s"}]' \
+    "$tmp/out/results.json" >"$tmp/swap/results.json"
+"$compare" --report "$tmp/out/results.json" "$tmp/out/results.json" "$tmp/swap/results.json" \
+    --out "$tmp/one" || fail "no report of several runs"
+jq -e '.io | length == 24' "$tmp/one/sockets.json" >"$tmp/jq" || fail "rounds are lost"
+for line in '| x | touch and verify | 50 % | 2.0 | 3/2/9 |' \
+    '| x | sort | 25 % | no end within 3 s |  |'; do
+    grep -qF "$line" "$tmp/one/report.md" || fail "not in the report: $line"
+done
+"$compare-all" --help | grep -q '^Usage: compare-all ' || fail "compare-all: no help"
+for bad in '' '--rounds 0 x y' '--nonsense'; do
+    status=0
+    # shellcheck disable=SC2086 # several words
+    "$compare-all" $bad >"$tmp/said" 2>"$tmp/err" || status=$?
+    if [ $status != 2 ]; then fail "compare-all $bad: status $status"; fi
+done
