@@ -74,7 +74,7 @@ open_file (const char *path, const char *user, bool append, int *out,
     return say_error ("keygen: %s: is there already, and is not overwritten; "
                       "--user NAME adds one more user to it",
                       path);
-  if (fp_psk_file_read (&f, path, why) < 0)
+  if (fp_psk_file_read_tls (&f, path, why) < 0)
     return say_error ("keygen: %s", why);
   r = fp_secret_new (&p, FP_PSK_KEY_MAX);
   if (r == 0) {
@@ -162,6 +162,11 @@ cmd_keygen (int argc, char *argv[])
                       "characters, without blanks, ':', '/', '\"' and '\\', "
                       "and does not begin with '#'",
                       user, FP_NAME_MAX);
+  if (user && strcmp (user, FP_PSK_VOLUMES) == 0)
+    return say_usage ("keygen",
+                      "--user %s: so the key of volumes is marked; --encrypt "
+                      "makes one",
+                      user);
   if (user && encrypt)
     return say_usage ("keygen",
                       "--user is for keys for TLS, and --encrypt for "
@@ -172,7 +177,7 @@ cmd_keygen (int argc, char *argv[])
       open_file (path, user ? user : DEFAULT_USER, user != NULL, &fd, &made);
   if (status != 0)
     return status;
-  r = write_key (fd, encrypt ? FP_SEAL_KEY_USER : user ? user : DEFAULT_USER);
+  r = write_key (fd, encrypt ? FP_PSK_VOLUMES : user ? user : DEFAULT_USER);
   if (r < 0) {
     if (made)
       unlink (path);

@@ -242,6 +242,31 @@ fp_psk_file_key (const struct fp_psk_file *f, const char *user,
 }
 
 int
+fp_psk_file_read_tls (struct fp_psk_file **out, const char *path,
+                      char why[FP_PSK_WHY_MAX])
+{
+  struct fp_psk_file *f;
+  size_t pos = 0;
+  struct line l;
+  int r = fp_psk_file_read (&f, path, why);
+
+  if (r < 0)
+    return r;
+  while (next_line (f, &pos, &l))
+    if (is_user (&l, FP_PSK_VOLUMES)) {
+      snprintf (why, FP_PSK_WHY_MAX,
+                "%s: has the key of volumes (encrypt=FILE), which no server "
+                "is to get, and is no file of keys for TLS: farpage keygen "
+                "makes one of these",
+                path);
+      fp_psk_file_free (f);
+      return -EINVAL;
+    }
+  *out = f;
+  return 0;
+}
+
+int
 fp_psk_file_only_user (const struct fp_psk_file *f, char user[FP_NAME_MAX + 1])
 {
   size_t pos = 0;

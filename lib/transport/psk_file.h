@@ -33,6 +33,14 @@ void fp_psk_file_free (struct fp_psk_file *f);
 /* In a child process: lock it again. */
 int fp_psk_file_lock (struct fp_psk_file *f);
 
+/* No user, but what stands there for the key of volumes (encrypt=FILE): who
+ * gives that to a server has given all away.
+ */
+#define FP_PSK_VOLUMES "encrypt"
+/* As fp_psk_file_read; -EINVAL, too: it has that one. */
+int fp_psk_file_read_tls (struct fp_psk_file **out, const char *path,
+                          char why[FP_PSK_WHY_MAX]);
+
 /* The key of a user; its length, or -ENOENT. */
 int fp_psk_file_key (const struct fp_psk_file *f, const char *user,
                      uint8_t key[FP_PSK_KEY_MAX]);

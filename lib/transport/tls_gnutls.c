@@ -23,6 +23,7 @@
 #include "base/checked.h"
 #include "transport/psk_file.h"
 #include "transport/tls.h"
+#include "transport/tls_name.h"
 
 #define PSK_PRIORITY                                                          \
   "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK:+DHE-PSK"
@@ -139,7 +140,7 @@ static int
 load_psk (struct fp_tls *t, const struct fp_tls_params *p, char *why)
 {
   uint8_t key[FP_PSK_KEY_MAX];
-  int r = fp_psk_file_read (&t->keys, p->psk, why);
+  int r = fp_psk_file_read_tls (&t->keys, p->psk, why);
 
   if (r < 0)
     return r;
@@ -286,7 +287,7 @@ fp_tls_reload (struct fp_tls *t, const struct fp_tls_params *p,
     snprintf (why, FP_TLS_WHY_MAX, "certificates are read at the start alone");
     return -EOPNOTSUPP;
   }
-  r = fp_psk_file_read (&keys, p->psk, why);
+  r = fp_psk_file_read_tls (&keys, p->psk, why);
   if (r < 0)
     return r;
   fp_psk_file_free (t->keys);
@@ -448,7 +449,6 @@ static void
 note_user (struct fp_tls_session *s)
 {
   const struct fp_tls *t = s->tls;
-  size_t n = sizeof s->user;
   const gnutls_datum_t *list;
   gnutls_x509_crt_t crt;
   const char *name;
@@ -464,9 +464,7 @@ note_user (struct fp_tls_session *s)
       gnutls_x509_crt_init (&crt) < 0)
     return;
   if (gnutls_x509_crt_import (crt, &list[0], GNUTLS_X509_FMT_DER) < 0 ||
-      gnutls_x509_crt_get_dn_by_oid (crt, GNUTLS_OID_X520_COMMON_NAME, 0, 0,
-                                     s->user, &n) < 0 ||
-      !fp_name_ok (s->user))
+      !fp_tls_name_in (crt, s->user, sizeof s->user))
     s->user[0] = '\0'; /* it is good, but not what could be shown */
   gnutls_x509_crt_deinit (crt);
 }

@@ -34,11 +34,11 @@ fp_seal_key_read (struct fp_seal_key **out, const char *path,
   if (r < 0)
     return r;
   if (fp_psk_file_only_user (f, user) < 0 ||
-      strcmp (user, FP_SEAL_KEY_USER) != 0) {
+      strcmp (user, FP_PSK_VOLUMES) != 0) {
     snprintf (why, FP_WHY_MAX,
               "%s: is no file with the key of volumes, which is one line of "
               "%s:KEY: farpage keygen --encrypt makes one",
-              path, FP_SEAL_KEY_USER);
+              path, FP_PSK_VOLUMES);
     fp_psk_file_free (f);
     return -EINVAL;
   }

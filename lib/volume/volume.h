@@ -44,7 +44,6 @@
 #define FP_BACKUP_LAG_MAX (1u << 30)
 #define FP_STRIPE_SIZE (128u << 10) /* unless another one was said */
 
-#define FP_SEAL_KEY_USER "encrypt"
 #define FP_ROOT_PATH_MAX 256
 
 struct fp_volume;

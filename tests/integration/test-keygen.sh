@@ -49,3 +49,10 @@ for user in a:b 'a b' '' '#6162' a/b; do
     keygen 2 '--user' --user "$user" c
     [ ! -e c ] || fail "user '$user' is taken"
 done
+
+# A key of volumes is none for TLS, and the other way round: no server is to get it.
+keygen 2 'user encrypt: so the key of volumes is marked' --user encrypt c
+keygen 0 '' --encrypt volumes
+cp volumes before
+keygen 1 'volumes: has the key of volumes' --user alice volumes
+cmp volumes before || fail "it was changed"

@@ -123,12 +123,33 @@ test_bad (void **state)
   assert_int_equal (fp_psk_file_read (&f, "/nowhere/at/all", why), -ENOENT);
 }
 
+/* The key of volumes is not to get to a server. */
+static void
+test_volumes (void **state)
+{
+  static const char text[] = "alice:" KEY "\nencrypt:" KEY2 "\n";
+  struct fp_psk_file *f = NULL;
+
+  (void) state;
+  assert_int_equal (read_text (&f, text, strlen (text), 0600), 0);
+  fp_psk_file_free (f);
+  f = NULL;
+  assert_int_equal (fp_psk_file_read_tls (&f, path, why), -EINVAL);
+  assert_null (f);
+  assert_non_null (strstr (why, "has the key of volumes"));
+  assert_int_equal (read_text (&f, text, 6 + strlen (KEY), 0600), 0);
+  fp_psk_file_free (f);
+  assert_int_equal (fp_psk_file_read_tls (&f, path, why), 0);
+  fp_psk_file_free (f);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_good),
     cmocka_unit_test (test_bad),
+    cmocka_unit_test (test_volumes),
   };
 
   return cmocka_run_group_tests (tests, setup, teardown);

@@ -143,6 +143,24 @@ test_certificates (void **state)
         "expired", "");
 }
 
+/* Names besides the CN. */
+static void
+test_other_names (void **state)
+{
+  (void) state;
+  meet (client ("good", NULL), server ("san"), "elsewhere.example", "", "",
+        "");
+  meet (client ("good", NULL), server ("san"), "localhost", "does not match",
+        "refuses TLS", "");
+  meet (client ("good", NULL), server ("san"), "127.0.0.1", "does not match",
+        "refuses TLS", "");
+  meet (client ("san", NULL), strict ("good"), "localhost", "", "", "carol");
+  meet (client ("mail", NULL), strict ("good"), "localhost", "", "",
+        "dave@example.com");
+  /* What is not looked at is nobody's name. */
+  meet (client ("san", NULL), server ("good"), "localhost", "", "", "");
+}
+
 /* A client of GnuTLS with priorities of its own. */
 static void
 foreign (const char *priority, const char *server_says)
@@ -391,6 +409,11 @@ test_params (void **state)
   snprintf (p.username, sizeof p.username, "carol");
   assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
   assert_non_null (strstr (why, "no key of user carol"));
+  snprintf (p.psk, sizeof p.psk, "%s/psk-volumes", tls_dir);
+  for (unsigned i = 0; i < 2; i++) {
+    assert_int_equal (fp_tls_new (&t, &p, i == 1, why), -EINVAL);
+    assert_non_null (strstr (why, "has the key of volumes"));
+  }
   p = (struct fp_tls_params) { .mode = FP_TLS_REQUIRE };
   snprintf (p.certificates, sizeof p.certificates, "%s/bare", tls_dir);
   assert_int_equal (fp_tls_new (&t, &p, true, why), -EINVAL);
@@ -402,8 +425,9 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_params),       cmocka_unit_test (test_keys),
-    cmocka_unit_test (test_certificates), cmocka_unit_test (test_versions),
-    cmocka_unit_test (test_garbage),      cmocka_unit_test (test_data),
+    cmocka_unit_test (test_certificates), cmocka_unit_test (test_other_names),
+    cmocka_unit_test (test_versions),     cmocka_unit_test (test_garbage),
+    cmocka_unit_test (test_data),
   };
 
   return cmocka_run_group_tests (tests, tls_files_setup, tls_files_teardown);

@@ -20,7 +20,8 @@
 char tls_dir[] = "/tmp/farpage-tls-XXXXXX";
 
 static const char *const directories[] = { "good", "other", "expired",
-                                           "bare" };
+                                           "bare", "san",   "mail" };
+#define NR_DIRECTORIES (sizeof directories / sizeof directories[0])
 
 static void
 put (const char *name, const void *text, size_t n)
@@ -50,10 +51,12 @@ struct identity {
   gnutls_x509_crt_t crt;
 };
 
-/* Signed by ca, or by itself. */
+/* Signed by ca, or by itself.  name: its CN; NULL: it has none.  san NULL: it
+ * is this host.
+ */
 static void
-make (struct identity *id, const char *name, const struct identity *ca,
-      time_t end)
+make (struct identity *id, const char *name, const char *san,
+      const struct identity *ca, time_t end)
 {
   static const uint8_t loopback[] = { 127, 0, 0, 1 };
   static uint8_t serial;
@@ -68,13 +71,19 @@ make (struct identity *id, const char *name, const struct identity *ca,
   gnutls_x509_crt_set_version (id->crt, 3);
   gnutls_x509_crt_set_serial (id->crt, &serial, 1);
   gnutls_x509_crt_set_key (id->crt, id->key);
-  gnutls_x509_crt_set_dn_by_oid (id->crt, GNUTLS_OID_X520_COMMON_NAME, 0, name,
-                                 (unsigned) strlen (name));
+  if (name != NULL)
+    gnutls_x509_crt_set_dn_by_oid (id->crt, GNUTLS_OID_X520_COMMON_NAME, 0,
+                                   name, (unsigned) strlen (name));
   gnutls_x509_crt_set_activation_time (id->crt, time (NULL) - 10 * DAY);
   gnutls_x509_crt_set_expiration_time (id->crt, end);
   gnutls_x509_crt_set_ca_status (id->crt, ca == NULL);
   if (ca == NULL)
     gnutls_x509_crt_set_key_usage (id->crt, GNUTLS_KEY_KEY_CERT_SIGN);
+  else if (san != NULL)
+    gnutls_x509_crt_set_subject_alt_name (
+        id->crt,
+        strchr (san, '@') != NULL ? GNUTLS_SAN_RFC822NAME : GNUTLS_SAN_DNSNAME,
+        san, (unsigned) strlen (san), GNUTLS_FSAN_APPEND);
   else {
     gnutls_x509_crt_set_subject_alt_name (id->crt, GNUTLS_SAN_DNSNAME,
                                           "localhost", 9, GNUTLS_FSAN_APPEND);
@@ -116,10 +125,27 @@ save_both (const char *dir, const struct identity *ca, time_t when)
   struct identity id;
 
   save (dir, "ca", ca, false);
-  make (&id, "localhost", ca, when);
+  make (&id, "localhost", NULL, ca, when);
   save (dir, "server", &id, true);
   end (&id);
-  make (&id, "alice", ca, when);
+  make (&id, "alice", NULL, ca, when);
+  save (dir, "client", &id, true);
+  end (&id);
+}
+
+/* The server's CN is localhost, but that does not count beside another SAN. */
+static void
+save_san (const char *dir, const struct identity *ca, const char *server,
+          const char *client)
+{
+  const time_t when = time (NULL) + 10 * DAY;
+  struct identity id;
+
+  save (dir, "ca", ca, false);
+  make (&id, "localhost", server, ca, when);
+  save (dir, "server", &id, true);
+  end (&id);
+  make (&id, NULL, client, ca, when);
   save (dir, "client", &id, true);
   end (&id);
 }
@@ -130,6 +156,7 @@ tls_files_setup (void **state)
   static const char keys[] = "alice:00112233445566778899aabbccddeeff\n"
                              "bob:ff112233445566778899aabbccddee00\n";
   static const char other[] = "alice:99112233445566778899aabbccddee99\n";
+  static const char volumes[] = "encrypt:99112233445566778899aabbccddee99\n";
   const time_t now = time (NULL);
   struct identity ca, other_ca;
   char path[64];
@@ -137,19 +164,22 @@ tls_files_setup (void **state)
   (void) state;
   if (mkdtemp (tls_dir) == NULL)
     return -1;
-  for (unsigned i = 0; i < 4; i++) {
+  for (unsigned i = 0; i < NR_DIRECTORIES; i++) {
     snprintf (path, sizeof path, "%s/%s", tls_dir, directories[i]);
     assert_int_equal (mkdir (path, 0700), 0);
   }
   put ("psk", keys, sizeof keys - 1);
   put ("psk-alice", keys, 39);
   put ("psk-other", other, sizeof other - 1);
-  make (&ca, "one authority", NULL, now + 10 * DAY);
-  make (&other_ca, "another authority", NULL, now + 10 * DAY);
+  put ("psk-volumes", volumes, sizeof volumes - 1);
+  make (&ca, "one authority", NULL, NULL, now + 10 * DAY);
+  make (&other_ca, "another authority", NULL, NULL, now + 10 * DAY);
   save_both ("good", &ca, now + 10 * DAY);
   save_both ("other", &other_ca, now + 10 * DAY);
   save_both ("expired", &ca, now - DAY);
   save ("bare", "ca", &ca, false);
+  save_san ("san", &ca, "elsewhere.example", "carol");
+  save_san ("mail", &ca, "elsewhere.example", "dave@example.com");
   end (&ca);
   end (&other_ca);
   return 0;
@@ -162,15 +192,16 @@ tls_files_teardown (void **state)
     "ca-cert.pem",     "server-cert.pem", "server-key.pem",
     "client-cert.pem", "client-key.pem",  "",
   };
-  static const char *const keys[] = { "psk", "psk-alice", "psk-other" };
+  static const char *const keys[] = { "psk", "psk-alice", "psk-other",
+                                      "psk-volumes" };
   char path[128];
 
   (void) state;
-  for (unsigned i = 0; i < 3; i++) {
+  for (unsigned i = 0; i < sizeof keys / sizeof keys[0]; i++) {
     snprintf (path, sizeof path, "%s/%s", tls_dir, keys[i]);
     unlink (path);
   }
-  for (unsigned i = 0; i < 4; i++)
+  for (unsigned i = 0; i < NR_DIRECTORIES; i++)
     for (unsigned j = 0; j < sizeof files / sizeof files[0]; j++) {
       snprintf (path, sizeof path, "%s/%s/%s", tls_dir, directories[i],
                 files[j]);

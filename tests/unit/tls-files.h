@@ -5,10 +5,13 @@
  *   psk           alice and bob
  *   psk-alice     alice alone
  *   psk-other     alice, with another key
+ *   psk-volumes   a key of volumes, which is none for TLS
  *   good/         one authority's: server (localhost, 127.0.0.1), client
  *   other/        another authority's, otherwise the same
  *   expired/      the first authority's; server and client ended yesterday
  *   bare/         the first authority alone
+ *   san/, mail/   the first authority's: server of elsewhere.example; the
+ * client has no CN, but is carol, and dave@example.com
  */
 
 #ifndef TLS_FILES_H
