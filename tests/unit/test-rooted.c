@@ -1190,6 +1190,64 @@ test_slow_disk (void **state)
   }
 }
 
+/* ---- the gate ---- */
+
+static _Atomic int write_result;
+
+static void
+write_once (void *arg)
+{
+  unsigned char bytes[B];
+
+  memset (bytes, 9, B);
+  atomic_store (&write_result, fp_lane_write (arg, bytes, B, B));
+}
+
+static void
+hold_servers (bool on)
+{
+  for (unsigned i = 0; i < NR_SERVERS; i++) {
+    fp_fake_server_hold (fake_server_data (servers[i]), on);
+    while (!on && fp_fake_server_release (fake_server_data (servers[i]), 0, 0))
+      continue;
+  }
+}
+
+/* A flush is of no write that is half done. */
+static void
+test_gate (void **state)
+{
+  struct fp_thread w, f;
+  uint64_t closed;
+
+  (void) state;
+  up ();
+  put_byte (1, 1);
+  assert_int_equal (fp_lane_flush (lane), 0);
+  put_byte (2, 2);
+  closed = atomic_load (&v->sealed->rooted->closed);
+  hold_servers (true);
+  assert_int_equal (fp_thread_create_large (&w, "write", write_once, lane), 0);
+  for (unsigned held = 0; held == 0; usleep (1000))
+    for (unsigned i = 0; i < NR_SERVERS; i++)
+      held += fp_fake_server_held (fake_server_data (servers[i]));
+  assert_int_equal (fp_thread_create_large (&f, "flush", flush_once, lane), 0);
+  usleep (100000);
+  assert_int_equal (atomic_load (&v->sealed->rooted->closed), closed);
+  hold_servers (false);
+  assert_int_equal (fp_thread_join (&w), 0);
+  assert_int_equal (fp_thread_join (&f), 0);
+  assert_int_equal (atomic_load (&write_result), 0);
+  assert_int_equal (atomic_load (&flush_result), 0);
+  assert_true (atomic_load (&v->sealed->rooted->closed) > closed);
+  die ();
+  must (attach (false));
+  assert_int_equal (get_byte (1), 9);
+  assert_int_equal (get_byte (2), 2);
+  assert_int_equal (seal ().doubts, 0);
+  down ();
+}
+
 /* ---- everybody at once ---- */
 
 #define WORKERS 3u
@@ -1349,8 +1407,8 @@ main (int argc, char *argv[])
     TEST (test_dies_again),    TEST (test_doubt_changed),
     TEST (test_failed_writes), TEST (test_root_file),
     TEST (test_without),       TEST (test_root_fails),
-    TEST (test_slow_disk),     TEST (test_all_at_once),
-    TEST (test_extents),
+    TEST (test_slow_disk),     TEST (test_gate),
+    TEST (test_all_at_once),   TEST (test_extents),
   };
 
   if (argc > 1) { /* some of them */
