@@ -50,9 +50,9 @@ jq '.kind = "swap" | .io = [] | .swap = [
     {peer: "x", program: "sort", local_percent: 25, note: "no end within 3 s"}]' \
     "$tmp/out/results.json" >"$tmp/swap/results.json"
 "$compare" --report "$tmp/out/results.json" "$tmp/out/results.json" "$tmp/swap/results.json" \
-    --out "$tmp/one" || fail "no report of several runs"
+    --note 'read this first' --out "$tmp/one" || fail "no report of several runs"
 jq -e '.io | length == 24' "$tmp/one/sockets.json" >"$tmp/jq" || fail "rounds are lost"
-for line in '| x | touch and verify | 50 % | 2.0 | 3/2/9 |' \
+for line in 'read this first' '| x | touch and verify | 50 % | 2.0 | 3/2/9 |' \
     '| x | sort | 25 % | no end within 3 s |  |'; do
     grep -qF "$line" "$tmp/one/report.md" || fail "not in the report: $line"
 done

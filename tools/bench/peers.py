@@ -203,9 +203,10 @@ class Farpage(Peer):
     def servers(self):
         need_program("nbdkit", "farpage-memserver")
         addresses = []
+        size = (self.setup.mib + 63) // 64 * 64 + 128  # whole slabs, and some to spare
         for i in range(self.copies):
             usock, addr = self.path(f"{i}.usock"), self.path(f"{i}.addr")
-            self.start("farpage-memserver", "--size", f"{self.setup.mib + 128}M", "--slab", "64M",
+            self.start("farpage-memserver", "--size", f"{size}M", "--slab", "64M",
                        "--reserve", "0", "--insecure",
                        "--listen", f"{self.setup.address or '127.0.0.1'}:0",
                        "--listen", f"unix:{usock}", "--address-file", addr)

@@ -67,11 +67,12 @@ def gnuplot(directory, name, script):
     subprocess.run(["gnuplot"], input="\n".join(head + script["lines"]), text=True, check=True,
                    cwd=directory, timeout=60)
     with open(os.path.join(directory, f"{name}.svg"), encoding="utf-8") as f:
-        return f.read()
+        return name, f.read()
 
 
 def plot(directory, name, title, xlabel, ylabel, curves, extra=""):
-    """curves: (label, [(x, y)]).  Returns the SVG's text, or None without gnuplot."""
+    """curves: (label, [(x, y)]).  Returns the SVG's name and text, or None without
+    gnuplot."""
     curves = [c for c in curves if c[1]]
     if shutil.which("gnuplot") is None or not curves:
         return None
@@ -92,7 +93,7 @@ def bars(directory, name, title, xlabel, head, rows, log=False):
         return None
     rows, n = rows[::-1], len(head)
     lines = [f'set title "{title}"', f'set xlabel "{xlabel}"', "unset grid", "set grid x",
-             "set key outside right reverse Left invert", f"set yrange [-0.6:{len(rows) - 0.4}]",
+             "set key outside right reverse Left", f"set yrange [-0.6:{len(rows) - 0.4}]",
              "set style fill solid 0.8 noborder", "set xrange [0:*]" if not log else "",
              "set logscale x" if log else "",
              "set ytics (" + ", ".join(f'"{r[0]}" {i}' for i, r in enumerate(rows)) + ")"]
@@ -242,12 +243,14 @@ def sections(run, directory):
 def markdown(kind, what):
     if kind == "list":
         return "\n".join(f"* {x}" for x in what)
+    if kind == "svg":
+        return f"![{what[0]}]({what[0]}.svg)"
     return {"h1": "# ", "h2": "## ", "h3": "### "}.get(kind, "") + what
 
 
-def write(runs, directory):
+def write(runs, directory, note=""):
     title = f"farpage and its peers, {runs[0]['date']}"
-    parts = [("h1", title), ("p", NOTE)]
+    parts = [("h1", title), *([("p", note)] if note else []), ("p", NOTE)]
     for run in runs:
         parts += sections(run, directory)
         if len(runs) > 1:
@@ -255,7 +258,7 @@ def write(runs, directory):
     if not any(kind == "svg" for kind, _ in parts):
         parts.append(("p", "No plots: gnuplot is not installed."))
     with open(os.path.join(directory, "report.md"), "w", encoding="utf-8") as f:
-        f.write("\n\n".join(markdown(*x) for x in parts if x[0] != "svg") + "\n")
+        f.write("\n\n".join(markdown(*x) for x in parts) + "\n")
     with open(os.path.join(directory, "report.html"), "w", encoding="utf-8") as f:
         f.write(page(title, parts))
 
@@ -273,7 +276,7 @@ def page(title, parts):
     for kind, what in parts:
         if kind == "svg":
             # gnuplot's XML declaration has no place inside a page.
-            items.append(what[what.index("<svg"):])
+            items.append(what[1][what[1].index("<svg"):])
         elif kind == "table":
             items.append(html_table(what))
         elif kind == "list":
