@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* farpage.c - the nbdkit callbacks: each becomes one call of lib/volume.
  *
- * What is not here is what nbdkit does right by itself: .can_write,
- * .can_flush, .can_trim, .can_zero and .can_extents are true because their
- * calls exist; a disk is not rotational unless it says so; and a write with
- * FUA is followed by .flush, which is all that doing it here could do (an
- * acknowledged write is in the servers' memory; flush is what orders it
- * against reads on other queue pairs).
+ * What is not here is what nbdkit does right by itself: .can_flush, .can_trim,
+ * .can_zero and .can_extents are true because their calls exist; a disk is not
+ * rotational unless it says so; and a write with FUA is followed by .flush,
+ * which is all that doing it here could do (an acknowledged write is in the
+ * servers' memory; flush is what orders it against reads on other queue
+ * pairs).
  */
 
 #include <config.h>
@@ -181,6 +181,7 @@ farpage_config_complete (void)
   "volume=<NAME>      A volume that outlives nbdkit: made or attached.\n"     \
   "takeover=<BOOL>    Take the volume away from whoever has it.\n"            \
   "degraded=<BOOL>    Attach it without servers that are away.\n"             \
+  "readonly=<BOOL>    Attach it to read it; its servers let it do no more.\n" \
   "add=<BOOL>         Servers that are named and not its own join it.\n"      \
   "remove=<ADDR>      That server is not its own any more.\n"                 \
   "force=<BOOL>       Servers that leave and know more are dead for good.\n"  \
@@ -424,7 +425,10 @@ start (char *why)
             size, params.volume.nr_servers);
   if (params.volume.name[0] != '\0')
     fp_log (FP_LOG_INFO, "volume %s: %s: %s of memory of %u server%s",
-            params.volume.name, params.volume.resume ? "attached" : "made",
+            params.volume.name,
+            params.volume.read_only ? "attached to be read"
+            : params.volume.resume  ? "attached"
+                                    : "made",
             size, params.volume.nr_servers,
             params.volume.nr_servers == 1 ? "" : "s");
   return 0;
@@ -536,6 +540,16 @@ farpage_block_size (void *handle, uint32_t *minimum, uint32_t *preferred,
   *preferred = 4096;
   *maximum = FP_MAX_IO;
   return 0;
+}
+
+/* nbdkit -r is not known before there is a client, and the volume is attached
+ * by then: it has the right to write, and nbdkit does not use it.
+ */
+static int
+farpage_can_write (void *handle)
+{
+  (void) handle;
+  return !params.volume.read_only;
 }
 
 /* Every connection sees the same bytes at once. */
@@ -660,6 +674,7 @@ static struct nbdkit_plugin plugin = {
   .export_description = farpage_export_description,
   .get_size = farpage_get_size,
   .block_size = farpage_block_size,
+  .can_write = farpage_can_write,
   .can_multi_conn = farpage_can_multi_conn,
   .can_fast_zero = farpage_can_fast_zero,
   .can_cache = farpage_can_cache,

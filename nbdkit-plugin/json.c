@@ -195,6 +195,7 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
   if (!put (o, "taken", json_object_new_boolean (v->taken)) ||
       !put_str (o, "taken_by", v->taken_by) ||
       !put (o, "frozen", json_object_new_boolean (v->frozen)) ||
+      !put (o, "read_only", json_object_new_boolean (v->read_only)) ||
       !put (o, "unclean", json_object_new_boolean (v->unclean)))
     return NULL;
   b = backup (&v->backup, &ok);

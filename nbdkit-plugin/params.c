@@ -407,6 +407,36 @@ set_client (struct fp_params *p, const char *key, const char *value, char *why)
 }
 
 static int
+set_readonly (struct fp_params *p, const char *key, const char *value,
+              char *why)
+{
+  return parse_bool (key, value, &p->volume.read_only, why);
+}
+
+/* What changes a volume, or what it is for. */
+static int
+check_readonly (const struct fp_params *p, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *v = &p->volume;
+  const char *other = v->takeover          ? "takeover=true"
+                      : p->swap            ? "swap=true"
+                      : v->reserve_full    ? "reserve=full"
+                      : v->add             ? "add=true"
+                      : v->nr_remove > 0   ? "remove=ADDR"
+                      : v->root[0] != '\0' ? "root=FILE"
+                                           : NULL;
+
+  if (!v->read_only)
+    return 0;
+  if (v->name[0] == '\0')
+    return refuse (why, "readonly=true needs volume=NAME: one without a name"
+                        " is new, and there is nothing to read");
+  if (other != NULL)
+    return refuse (why, "readonly=true and %s contradict", other);
+  return 0;
+}
+
+static int
 set_resume (struct fp_params *p, const char *key, const char *value, char *why)
 {
   return parse_bool (key, value, &p->volume.resume, why);
@@ -529,6 +559,7 @@ static const struct {
   { "volume", set_volume, false },
   { "takeover", set_takeover, false },
   { "degraded", set_degraded, false },
+  { "readonly", set_readonly, false },
   { "add", set_add, false },
   { "remove", set_remove, true },
   { "force", set_force, false },
@@ -633,6 +664,8 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
   if (given (p, "backup-lag") && v->backup[0] == '\0')
     return refuse (why, "backup-lag=SIZE needs backup=PATH");
   if (complete_seal (p, why) < 0)
+    return -EINVAL;
+  if (check_readonly (p, why) < 0)
     return -EINVAL;
   if (v->name[0] == '\0' && (v->takeover || v->degraded))
     return refuse (why, "%s=true needs volume=NAME",

@@ -45,6 +45,7 @@ static const char help[] =
     "      --wait S             give up if it does not work after S seconds"
     " (60)\n"
     "      --swap               it will be swapped to: real-time priority\n"
+    "      --read-only          of a volume that is there: only read it\n"
     "      --foreground         do not go into the background\n"
     "      --json               print what was attached as JSON\n"
     "      --help, --version\n";
@@ -52,7 +53,7 @@ static const char help[] =
 struct options {
   struct state st;
   long wait;
-  bool foreground, json;
+  bool foreground, json, read_only;
 };
 
 enum {
@@ -62,6 +63,7 @@ enum {
   OPT_DEAD,
   OPT_WAIT,
   OPT_SWAP,
+  OPT_READ_ONLY,
   OPT_FOREGROUND,
   OPT_JSON
 };
@@ -75,6 +77,7 @@ static const struct option long_options[] = {
   { "dead-timeout", required_argument, NULL, OPT_DEAD },
   { "wait", required_argument, NULL, OPT_WAIT },
   { "swap", no_argument, NULL, OPT_SWAP },
+  { "read-only", no_argument, NULL, OPT_READ_ONLY },
   { "foreground", no_argument, NULL, OPT_FOREGROUND },
   { "json", no_argument, NULL, OPT_JSON },
   { NULL, 0, NULL, 0 },
@@ -114,6 +117,29 @@ absolute (char *arg)
                                                                        : out;
   }
   return arg;
+}
+
+/* The plugin's own parameter for it, unless it is there; it has to be known to
+ * the next nbdkit, too.
+ */
+static int
+add_readonly (struct options *o)
+{
+  static char readonly[] = "readonly=true";
+  static char **args; /* as long as the program */
+
+  if (o->st.swap)
+    return say_usage ("attach", "--swap and --read-only contradict");
+  for (unsigned i = 0; i < o->st.nr_args; i++)
+    if (!strcmp (o->st.args[i], readonly))
+      return EXIT_SUCCESS;
+  args = calloc (o->st.nr_args + 1, sizeof *args);
+  if (!args)
+    return say_error ("attach: out of memory");
+  memcpy (args, o->st.args, o->st.nr_args * sizeof *args);
+  args[o->st.nr_args++] = readonly;
+  o->st.args = args;
+  return EXIT_SUCCESS;
 }
 
 /* Only what attach itself depends on is looked at: the plugin knows its
@@ -161,7 +187,7 @@ check_parameters (struct options *o, int argc, char *argv[])
     return say_usage ("attach", "size=SIZE is missing");
   o->st.args = argv;
   o->st.nr_args = (unsigned) argc;
-  return EXIT_SUCCESS;
+  return o->read_only ? add_readonly (o) : EXIT_SUCCESS;
 }
 
 static int
@@ -246,6 +272,9 @@ parse (struct options *o, int argc, char *argv[])
       break;
     case OPT_SWAP:
       o->st.swap = true;
+      break;
+    case OPT_READ_ONLY:
+      o->read_only = true;
       break;
     case OPT_FOREGROUND:
       o->foreground = true;

@@ -468,6 +468,8 @@ plugin_status_print (FILE *fp, struct json_object *status)
              size (v, "resync_bytes", a), size (v, "resync_of_bytes", b));
   print_backup (fp, get (v, "backup"));
   print_seal (fp, get (v, "sealed"));
+  if (yes (v, "read_only"))
+    fprintf (fp, "; attached to be read");
   if (yes (v, "frozen"))
     fprintf (fp, "; FROZEN, as too many of its servers were away");
   fprintf (fp,

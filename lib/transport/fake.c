@@ -392,8 +392,10 @@ mapping (const struct fp_grant *g)
 }
 
 static int
-fake_import (struct fp_remote *out, const struct fp_grant *g, int fd)
+fake_import (struct fp_remote *out, const struct fp_grant *g, int fd,
+             bool read_only)
 {
+  (void) read_only;
   (void) fd;
   FP_LOCK_SCOPE (&lock);
   if (import_fails_at > 0 && --import_fails_at == 0)

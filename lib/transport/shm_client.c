@@ -155,7 +155,8 @@ shm_conn_event (struct fp_conn *c)
  * must be sealed against that.
  */
 static int
-shm_import (struct fp_remote *out, const struct fp_grant *g, int fd)
+shm_import (struct fp_remote *out, const struct fp_grant *g, int fd,
+            bool read_only)
 {
   struct stat st;
   uint64_t end;
@@ -172,8 +173,8 @@ shm_import (struct fp_remote *out, const struct fp_grant *g, int fd)
   if (g->length == 0 || fp_add_u64 (g->raddr, g->length, &end) < 0 ||
       end > (uint64_t) st.st_size)
     return -ERANGE;
-  map = mmap (NULL, g->length, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-              (off_t) g->raddr);
+  map = mmap (NULL, g->length, read_only ? PROT_READ : PROT_READ | PROT_WRITE,
+              MAP_SHARED, fd, (off_t) g->raddr);
   if (map == MAP_FAILED)
     return -errno;
   /* Whoever lends it locks it.  In a process that locks all its mappings it

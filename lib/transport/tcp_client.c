@@ -455,8 +455,10 @@ tcp_conn_event (struct fp_conn *base)
 }
 
 static int
-tcp_import (struct fp_remote *out, const struct fp_grant *g, int fd)
+tcp_import (struct fp_remote *out, const struct fp_grant *g, int fd,
+            bool read_only)
 {
+  (void) read_only;
   (void) fd;
   *out = (struct fp_remote) { .raddr = g->raddr,
                               .rkey = g->rkey,

@@ -161,9 +161,11 @@ struct fp_transport_ops {
   void (*conn_event) (struct fp_conn *c);
 
   /* Turn a grant into memory that can be reached.  fd is the memfd that
-   * came with it, or -1; it stays the caller's.
+   * came with it, or -1; it stays the caller's.  read_only: nothing will be
+   * stored there; else it is an error if that could not be.
    */
-  int (*import) (struct fp_remote *out, const struct fp_grant *g, int fd);
+  int (*import) (struct fp_remote *out, const struct fp_grant *g, int fd,
+                 bool read_only);
   void (*unimport) (struct fp_remote *r);
 };
 

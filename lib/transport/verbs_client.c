@@ -380,8 +380,10 @@ rdma_fd (const struct fp_queue *base)
 }
 
 static int
-rdma_import (struct fp_remote *out, const struct fp_grant *g, int fd)
+rdma_import (struct fp_remote *out, const struct fp_grant *g, int fd,
+             bool read_only)
 {
+  (void) read_only;
   (void) fd;
   if (g->rkey > UINT32_MAX || g->length == 0 ||
       g->raddr > UINT64_MAX - g->length)

@@ -606,6 +606,11 @@ fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
   int r;
 
   why[0] = '\0';
+  if (v->p.read_only) {
+    snprintf (why, FP_WHY_MAX,
+              FP_READ_ONLY_WHY "its copies are compared where it is written");
+    return -EROFS;
+  }
   if (!fp_volume_is_mirrored (v)) {
     snprintf (why, FP_WHY_MAX,
               "the volume has one copy of each piece (copies=1): there is "

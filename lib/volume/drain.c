@@ -233,6 +233,10 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
   int r;
 
   why[0] = '\0';
+  if (v->p.read_only) {
+    snprintf (why, FP_WHY_MAX, FP_READ_ONLY_WHY "nothing can be moved");
+    return -EROFS;
+  }
   if (mover_is_frozen (m)) {
     snprintf (why, FP_WHY_MAX,
               "the volume was attached without more than half"

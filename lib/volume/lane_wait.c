@@ -180,6 +180,8 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
   /* The mover moves what the servers have. */
   else if (!io->mover && (lane->v->backed != NULL || lane->v->sealed != NULL))
     io->status = -EOPNOTSUPP;
+  else if (io->kind == FP_IO_WRITE && lane->v->p.read_only)
+    io->status = -EROFS;
 }
 
 struct fp_io *
@@ -388,6 +390,8 @@ int
 fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
                uint64_t offset)
 {
+  if (lane->v->p.read_only)
+    return -EROFS;
   if (lane->v->sealed != NULL)
     return fp_sealed_write (lane, buf, length, offset);
   return fp_lane_raw_write (lane, buf, length, offset);

@@ -58,7 +58,7 @@ link_import (struct fp_link *l, unsigned i, struct fp_copy *copy)
     .generation = g->generation,
     .ops = l->ops,
   };
-  r = l->ops->import (&copy->remote, g, l->grant_fds[i]);
+  r = l->ops->import (&copy->remote, g, l->grant_fds[i], l->v->p.read_only);
   return r;
 }
 
@@ -512,6 +512,10 @@ find_strays (struct fp_link *l, struct fp_release *out)
 int
 link_sweep (struct fp_link *l)
 {
+  if (l->v->p.read_only) {
+    atomic_store (&l->sweep, false);
+    return 0; /* that is for who writes it next */
+  }
   /* A server cannot make this last for ever. */
   for (unsigned n = 0; n <= MAX_LABELS / FP_MAX_GRANTS; n++) {
     struct fp_release strays;

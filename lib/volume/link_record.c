@@ -301,7 +301,7 @@ link_lookup (struct fp_link *l, uint64_t deadline_ns)
 {
   struct fp_lookup q = { .volume = l->v->p.uuid };
 
-  if (l->record == NULL || l->learned)
+  if (l->record == NULL || (l->learned && !l->v->p.read_only))
     return 0;
   return fp_ctl_lookup (l->s.ctl, &q, &l->record->said, deadline_ns);
 }

@@ -12,6 +12,7 @@
 #include "base/checked.h"
 #include "base/resolve.h"
 #include "volume/link_int.h"
+#include "volume/recorder_int.h"
 
 #define PING_MAX_MS 5000
 
@@ -69,6 +70,8 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
    */
   q.servers = l->opened ? FP_MAX_SERVERS : nr;
   /* Only until it is ours: whoever takes it from us later keeps it. */
+  if (p->read_only)
+    q.flags |= FP_OPEN_READ_ONLY;
   if (!l->opened && !l->joins && p->takeover && !(p->away >> l->index & 1))
     q.flags |= FP_OPEN_TAKEOVER;
   /* Of a new volume the server may have heard before, if its answer was
@@ -106,7 +109,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
     snprintf (why, FP_WHY_MAX, "it has nothing of this volume");
     return -ENOTCONN;
   }
-  if (r == -ENOENT &&
+  if (r == -ENOENT && !p->read_only &&
       (comes_late (l) || (l->learned && !atomic_load (&l->lost_any) &&
                           atomic_load (&l->pieces) == 0))) {
     /* If the answer is lost it looks as if it had been there all along. */
@@ -167,6 +170,31 @@ connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
   return r;
 }
 
+/* Who writes the volume begins with a new list of its members.  What a reader
+ * knows of it, which pieces are where and which copies are live, is of no use
+ * after that; the server asks nothing of it, so it has to look.
+ */
+static int
+look_again (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+{
+  bool reads_on = l->learned && l->v->p.read_only;
+  uint64_t was = reads_on ? fp_link_said (l)->members.version : 0;
+  int r = link_lookup (l, deadline);
+
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "what it knows: %s", fp_ctl_why (l->s.ctl));
+    return r;
+  }
+  if (!reads_on || fp_link_said (l)->members.version == was)
+    return 0;
+  snprintf (why, FP_WHY_MAX,
+            "another client has written the volume since it was attached: "
+            "attach it again");
+  l->lost = true;
+  fp_volume_taken (l->v, why);
+  return -EPERM;
+}
+
 static int
 try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
@@ -191,11 +219,9 @@ try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
               fp_ctl_why (l->s.ctl));
     return r;
   }
-  r = link_lookup (l, deadline);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "what it knows: %s", fp_ctl_why (l->s.ctl));
+  r = look_again (l, deadline, why);
+  if (r < 0)
     return r;
-  }
   r = connect_lanes (l, deadline, why);
   if (r < 0)
     return r;

@@ -48,7 +48,7 @@ fp_manager_claim (struct fp_volume *v, unsigned server, unsigned has)
 {
   unsigned most = v->nr_links == 1 ? FP_LINK_SPARES : 1;
 
-  if (fp_volume_is_drained (v, server))
+  if (v->p.read_only || fp_volume_is_drained (v, server))
     return false;
   FP_LOCK_SCOPE (&v->lock);
   if (has >= most || v->nr_claims >= FP_MAX_SPARES ||

@@ -348,6 +348,10 @@ fp_mirror_look (struct fp_volume *v)
     return (unsigned) fp_deadline_left_ms (v->mirror_ns);
   for (unsigned i = 0; i < v->nr_links; i++)
     soon |= !fp_link_cut (v->links[i], grace_ms (v));
+  if (v->p.read_only) {
+    v->mirror_ns = now + (soon ? SOON_MS : LATER_MS) * FP_NS_PER_MS;
+    return soon ? SOON_MS : LATER_MS;
+  }
   for (uint64_t i = 0; i < t->nr; i++) {
     uint8_t live = fp_mirror_live (t, i), bad = fp_mirror_bad (t, i, live);
 

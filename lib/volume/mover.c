@@ -55,7 +55,7 @@ mover_is_frozen (struct fp_mover *m)
   struct fp_recorder_status s;
 
   fp_recorder_status (m->v, &s);
-  return s.frozen;
+  return s.frozen || m->v->p.read_only;
 }
 
 unsigned

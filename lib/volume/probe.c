@@ -242,16 +242,12 @@ check_maps (const struct fp_volume_params *p, char why[FP_WHY_MAX])
   return -EINVAL;
 }
 
-/* Does the server still hold the volume that is to be taken up?  There is no
- * message that only asks: it is opened, without the flag that would end it at
- * BYE, and left again, which starts its lease anew.
- */
-static int
-check_held (struct fp_session *s, const struct fp_volume_params *p,
-            const struct fp_addr *addr, char why[FP_WHY_MAX])
+/* As the volume will be opened, but to keep it. */
+static struct fp_open
+open_request (const struct fp_session *s, const struct fp_volume_params *p)
 {
   struct fp_open q = {
-    .flags = FP_OPEN_RESUME,
+    .flags = FP_OPEN_RESUME | (p->read_only ? FP_OPEN_READ_ONLY : 0),
     .transport = fp_session_best (s->transports)->bit,
     .volume = p->uuid,
     .size = p->size,
@@ -260,26 +256,77 @@ check_held (struct fp_session *s, const struct fp_volume_params *p,
     .servers = p->nr_servers,
     .stripe = fp_volume_stripe (p),
   };
+
+  memcpy (q.name, p->name, sizeof q.name);
+  return q;
+}
+
+static int
+open_patiently (struct fp_session *s, const struct fp_open *q,
+                uint64_t deadline)
+{
+  struct fp_open_reply reply;
+  int r;
+
+  for (;;) {
+    r = fp_ctl_volume_open (s->ctl, q, &reply, deadline);
+    /* Its client has died, and the server may not know yet. */
+    if (r != -EBUSY || fp_deadline_passed (deadline))
+      return r;
+    poll (NULL, 0, BUSY_MS);
+  }
+}
+
+/* Does the server still hold the volume that is to be taken up?  There is no
+ * message that only asks: it is opened, without the flag that would end it at
+ * BYE, and left again, which starts its lease anew.
+ */
+static int
+check_held (struct fp_session *s, const struct fp_volume_params *p,
+            const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  const struct fp_open q = open_request (s, p);
   /* As long as the start itself would try. */
   uint64_t deadline = fp_deadline_in_ms (fp_volume_start_ms (p));
-  struct fp_open_reply reply;
   char where[FP_ADDR_MAX + 1];
   int r;
 
-  memcpy (q.name, p->name, sizeof q.name);
-  for (;;) {
-    r = fp_ctl_volume_open (s->ctl, &q, &reply, deadline);
-    /* Its client has died, and the server may not know yet. */
-    if (r != -EBUSY || fp_deadline_passed (deadline))
-      break;
-    poll (NULL, 0, BUSY_MS);
-  }
+  r = open_patiently (s, &q, deadline);
   if (r == 0)
     return 0;
   fp_addr_format (addr, where);
   snprintf (why, FP_WHY_MAX, "resume: %s: %s%s", where, fp_ctl_why (s->ctl),
             r == -ENOENT ? ": its lease is over, or it never was" : "");
   return r;
+}
+
+/* Of several copies that are to be read, and not made alike, before: did who
+ * wrote last end in order?  The last bit of the map says it (recorder.h).
+ */
+static int
+check_in_order (struct fp_session *s, const struct fp_volume_params *p,
+                const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (fp_free) struct fp_map_words *words = malloc (sizeof *words);
+  const struct fp_open q = open_request (s, p);
+  uint64_t bit = ((p->size - 1) / p->slab_size + 1) * p->copies;
+  const struct fp_map_read map = { .start = bit & ~UINT64_C (63), .count = 1 };
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_start_ms (p));
+  char where[FP_ADDR_MAX + 1];
+  int r;
+
+  if (words == NULL)
+    return probe_say (-ENOMEM, why, "%s", strerror (ENOMEM));
+  r = open_patiently (s, &q, deadline);
+  if (r == 0)
+    r = fp_ctl_map_read (s->ctl, &map, words, deadline);
+  if (r < 0) {
+    fp_addr_format (addr, where);
+    return probe_say (r, why, "readonly: %s: %s", where, fp_ctl_why (s->ctl));
+  }
+  if (words->words[0] >> (bit % 64) & 1)
+    return probe_say (-EROFS, why, FP_NOT_IN_ORDER_WHY, p->name);
+  return 0;
 }
 
 /* Is the i-th server one of those before it? */
@@ -376,6 +423,9 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
       r = look_at_stripe (&s, p, &p->servers[i], why);
     if (r == 0 && held)
       r = check_held (&s, p, &p->servers[i], why);
+    if (r == 0 && p->read_only && p->copies > 1 &&
+        p->members.members[i].current)
+      r = check_in_order (&s, p, &p->servers[i], why);
     /* It will notice our hanging up, too. */
     (void) fp_ctl_bye (s.ctl, &bye, fp_deadline_in_ms (timeout_ms));
     fp_session_close (&s);

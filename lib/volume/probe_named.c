@@ -427,6 +427,14 @@ begin_volume (struct looks *all, const struct look *known,
                       "none of the servers that are named has volume %s: add= "
                       "and remove= need one that has it",
                       all->title);
+  if (r == 0 && p->read_only)
+    return probe_say (-ENOENT, why,
+                      known == NULL
+                          ? "nobody knows volume %s, and readonly=true makes "
+                            "none: is %s one of its servers?"
+                          : "volume %s has no data yet that could be read "
+                            "(on %s): attach it to write first",
+                      all->title, all->look[0].where);
   if (r == 0 && known == NULL && p->takeover)
     return probe_say (-ENOENT, why,
                       "nobody knows volume %s: is %s one of its servers? "

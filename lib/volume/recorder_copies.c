@@ -156,14 +156,34 @@ recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
   return 0;
 }
 
+int
+recorder_read_copies (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  struct fp_pieces *t = r->v->pieces;
+
+  if (!fp_volume_is_mirrored (r->v))
+    return 0;
+  /* Of what was being written when its client died one copy may have it and
+   * another not, and which counts is to be recorded before it is read.
+   */
+  if (has_bit (r, t->all)) {
+    snprintf (why, FP_WHY_MAX, FP_NOT_IN_ORDER_WHY, r->v->title);
+    return -EROFS;
+  }
+  for (uint64_t i = 0; i < t->nr; i++)
+    take_piece (r, i, false);
+  return 0;
+}
+
 void
 fp_recorder_rest (struct fp_volume *v)
 {
   struct fp_recorder *r = v->recorder;
   uint64_t deadline;
 
-  if (r == NULL || !fp_volume_is_mirrored (v) || !atomic_load (&v->started) ||
-      atomic_load (&v->taken) || r->list_due || r->unsettled)
+  if (r == NULL || !fp_volume_is_mirrored (v) || v->p.read_only ||
+      !atomic_load (&v->started) || atomic_load (&v->taken) || r->list_due ||
+      r->unsettled)
     return;
   for (uint64_t i = 0; i < v->pieces->nr; i++)
     if (atomic_load (&v->pieces->p[i].diverged))

@@ -121,6 +121,10 @@ int recorder_run (struct fp_recorder *r);
  */
 int recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
                           char why[FP_WHY_MAX]);
+/* The same, for who only reads: nothing is recorded, so it has to have been
+ * left with its copies alike.
+ */
+int recorder_read_copies (struct fp_recorder *r, char why[FP_WHY_MAX]);
 /* Until all have done it, or the deadline; returns who. */
 uint64_t recorder_ask_all (struct fp_recorder *r, uint64_t servers,
                            enum record_op op, uint64_t deadline_ns);

@@ -44,7 +44,7 @@ begin_new (struct fp_recorder *r, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &r->v->p;
 
-  if (p->resume)
+  if (p->resume || p->read_only)
     return changed (r, why);
   r->list.count = r->v->nr_links;
   for (unsigned i = 0; i < r->v->nr_links; i++) {
@@ -229,6 +229,8 @@ judge (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
     link_give_up_doubts (r->v, &dropped);
     atomic_fetch_and (&r->unheard, ~r->v->p.leaves);
   }
+  if (r->v->p.read_only)
+    return 0; /* whoever writes it next gives that back */
   dropped &= ~r->v->p.away;
   done = recorder_ask_all (r, dropped, RECORD_OP_SWEEP, deadline_ns);
   if (done != dropped)
@@ -333,10 +335,14 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
       ((r->frozen && (v->p.leaves != 0 || fp_volume_is_mirrored (v))) ||
        leaves_hold_pieces (r)))
     return changed (r, why);
-  if (r->frozen) {
+  if (e == 0 && v->p.read_only)
+    e = recorder_read_copies (r, why);
+  if (r->frozen || v->p.read_only) {
     FP_LOCK_SCOPE (&r->lock);
     r->version = r->list.version;
     r->current = r->durable;
+    if (!r->frozen)
+      atomic_store (&v->current, r->durable);
     return e;
   }
   if (e == 0)

@@ -87,6 +87,8 @@ check_may_change (struct fp_volume *v, char why[FP_WHY_MAX])
   struct fp_recorder_status s;
 
   fp_recorder_status (v, &s);
+  if (v->p.read_only)
+    return say (-EROFS, why, FP_READ_ONLY_WHY "its servers cannot be changed");
   if (s.frozen)
     return say (-EROFS, why,
                 "the volume was attached without more than half of its "

@@ -102,7 +102,10 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
       p->size % 512 != 0 || p->lanes == 0 || p->lanes > FP_MAX_LANES ||
       p->slots == 0 || p->slot_size == 0 || p->slot_size % 4096 != 0 ||
       p->copies == 0 || p->copies > FP_MAX_COPIES ||
-      (p->backup[0] != '\0' && p->name[0] != '\0') || !may_be_sealed (p))
+      (p->backup[0] != '\0' && p->name[0] != '\0') || !may_be_sealed (p) ||
+      (p->read_only &&
+       (!p->resume || p->name[0] == '\0' || p->takeover || p->reserve_full ||
+        p->joins != 0 || p->leaves != 0 || p->root[0] != '\0')))
     return -EINVAL;
   v = calloc (1, sizeof *v);
   if (v == NULL)
@@ -205,7 +208,7 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
   }
-  if (r == 0) {
+  if (r == 0 && !p->read_only) {
     r = fp_mover_start (v->mover);
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
@@ -460,6 +463,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   fp_recorder_status (v, &record);
   s->members_version = record.version;
   s->frozen = record.frozen;
+  s->read_only = v->p.read_only;
   fp_check_status (v->check, &s->check);
   if (hist == NULL)
     return; /* counters without latencies are better than none */

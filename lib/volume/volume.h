@@ -85,6 +85,13 @@ struct fp_volume_params {
   struct fp_uuid client;
   bool resume;
   bool takeover; /* whoever has it loses it first */
+  /* Of a volume with a name that is there: the servers give no right to write,
+   * and nothing of it is changed: not what they record of it, nor what they
+   * would be asked to give back or to move.  It is attached all the same: one
+   * client has it at a time.  If another one has had it after a connection was
+   * lost, that is as if it had been taken over: what is where may be another.
+   */
+  bool read_only;
   bool
       degraded; /* of a volume with a name: do without servers that are away */
   /* What fp_volume_probe has found of a volume with a name, with uuid, size,
@@ -222,6 +229,7 @@ void fp_volume_lane_put (struct fp_lane *lane);
 
 int fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
                   uint64_t offset);
+/* And fp_lane_zero: -EROFS of a volume that is only read. */
 int fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
                    uint64_t offset);
 /* Afterwards the range reads as zeros.  trim: whole pieces go back to
@@ -528,6 +536,7 @@ struct fp_volume_status {
    * is EIO, and no piece is made.
    */
   bool frozen;
+  bool read_only;
   struct fp_backup_status backup;
   struct fp_seal_status seal;
   uint64_t poll_hits, sleeps; /* waits that ended while polling; others */

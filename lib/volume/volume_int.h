@@ -30,6 +30,10 @@ struct fp_recorder;
 struct fp_sealed;
 
 #define FP_NO_PIECE UINT32_MAX
+#define FP_NOT_IN_ORDER_WHY                                                   \
+  "readonly: volume %s was not left in order, and its copies may differ: "    \
+  "attach it once to write, so that they are made alike"
+#define FP_READ_ONLY_WHY "the volume is attached to be read (readonly=true): "
 /* Grants ahead of need: of one link, and of all. */
 #define FP_LINK_SPARES 2
 #define FP_MAX_SPARES 4

@@ -284,6 +284,8 @@ fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
 
   if (!fp_range_ok (offset, length, v->pieces->size))
     return -EINVAL;
+  if (v->p.read_only)
+    return -EROFS;
   atomic_fetch_add (trim ? &v->trims : &v->zeros, 1);
   if (v->sealed != NULL)
     return fp_sealed_zero (lane, length, offset, trim);

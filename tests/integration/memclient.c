@@ -111,7 +111,7 @@ take_grants (const struct fp_grants *p, int fds[FP_MAX_GRANTS])
   for (unsigned i = 0; i < p->count; i++) {
     if (r == 0 && nr_grants < MAX_SLABS) {
       grants[nr_grants] = p->grants[i];
-      r = ops->import (&remotes[nr_grants], &p->grants[i], fds[i]);
+      r = ops->import (&remotes[nr_grants], &p->grants[i], fds[i], false);
       nr_grants += r == 0;
     }
     if (fds[i] >= 0)

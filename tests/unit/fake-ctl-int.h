@@ -53,6 +53,7 @@ struct fp_ctl {
   char name[FP_NAME_MAX + 1];
   int fd;
   bool broken;
+  bool read_only; /* it opened the volume so */
   const char *why;
 };
 

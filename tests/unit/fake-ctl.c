@@ -395,6 +395,20 @@ fake_before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
   enum fake_ctl_fault kind;
 
   *lose = false;
+  /* A real one refuses that; a client has no reason to try. */
+  switch (type) {
+  case FP_MSG_GRANT:
+  case FP_MSG_LABEL:
+  case FP_MSG_RELEASE:
+  case FP_MSG_ZERO:
+  case FP_MSG_MEMBERS:
+  case FP_MSG_MAP:
+  case FP_MSG_MAP_WRITE:
+    assert (!c->read_only);
+    break;
+  default:
+    break;
+  }
   if (!c->broken && heard_nothing (c, type, FAKE_DEAF, deadline_ns))
     return out_of_time (c);
   if (c->broken || c->server->cut || fp_fake_died ())
@@ -509,7 +523,8 @@ fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
     }
     if (r == 0) {
       s->ctl = c;
-      if (!fp_uuid_eq (&s->client, &c->client)) {
+      c->read_only = q->flags & FP_OPEN_READ_ONLY;
+      if (!c->read_only && !fp_uuid_eq (&s->client, &c->client)) {
         s->former = s->client;
         s->client = c->client;
       }
@@ -647,6 +662,7 @@ int
 fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q, uint64_t deadline_ns)
 {
   CALL (c, FP_MSG_BYE, {
+    assert (!q->discard || !c->read_only);
     if (q->discard && s->ctl == c) {
       s->known = false;
       memset (&s->members, 0, sizeof s->members);

@@ -87,6 +87,10 @@ unsigned fake_server_current (struct fake_server *s);
 unsigned fake_server_mapped (struct fake_server *s);
 void fake_server_set_list (struct fake_server *s,
                            const struct fp_members *list);
+/* While it is cut from us, another client has begun to write. */
+void fake_server_newer_list (struct fake_server *s);
+/* Whoever has the volume open there has it to read. */
+bool fake_server_is_read (struct fake_server *s);
 void fake_server_set_map (struct fake_server *s, uint64_t piece, bool exists);
 
 unsigned fake_server_free_slabs (struct fake_server *s);

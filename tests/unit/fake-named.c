@@ -124,6 +124,20 @@ fake_server_set_list (struct fake_server *s, const struct fp_members *list)
 }
 
 void
+fake_server_newer_list (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->members.version++;
+}
+
+bool
+fake_server_is_read (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  return s->ctl != NULL && s->ctl->read_only;
+}
+
+void
 fake_server_set_map (struct fake_server *s, uint64_t piece, bool exists)
 {
   uint64_t bit = UINT64_C (1) << (piece % 64);

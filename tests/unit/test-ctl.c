@@ -531,16 +531,16 @@ test_shm (void **state)
   (void) state;
   assert_true (fd >= 0);
   assert_int_equal (ftruncate (fd, 12288), 0);
-  assert_int_equal (t->import (&none, &g, -1), -EBADF);
-  assert_int_equal (t->import (&none, &g, fd), -EPERM); /* not sealed */
+  assert_int_equal (t->import (&none, &g, -1, false), -EBADF);
+  assert_int_equal (t->import (&none, &g, fd, false), -EPERM); /* not sealed */
   assert_int_equal (fcntl (fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
   g.length = 8193;
-  assert_int_equal (t->import (&none, &g, fd), -ERANGE);
+  assert_int_equal (t->import (&none, &g, fd, false), -ERANGE);
   g.raddr = UINT64_MAX - 4095;
-  assert_int_equal (t->import (&none, &g, fd), -ERANGE);
+  assert_int_equal (t->import (&none, &g, fd, false), -ERANGE);
   g.raddr = 4096;
   g.length = 8192;
-  assert_int_equal (t->import (&r, &g, fd), 0);
+  assert_int_equal (t->import (&r, &g, fd, false), 0);
   assert_true (t->direct);
   assert_int_equal (r.raddr, (uintptr_t) r.map);
 

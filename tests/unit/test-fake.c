@@ -47,7 +47,7 @@ setup (void **state)
   assert_int_equal (t->queue_new (&queue, &qp), 0);
   assert_int_equal (open_conn (), 0);
   fp_fake_server_grant (server, 0, SIZE, &g);
-  assert_int_equal (t->import (&remote, &g, -1), 0);
+  assert_int_equal (t->import (&remote, &g, -1, false), 0);
   for (unsigned i = 0; i < DEPTH; i++)
     ops[i] = (struct fp_op) { .kind = FP_OP_WRITE,
                               .length = 4096,

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-volume-readonly.c - volumes that are attached to be read: what was
+ * written is there, nothing is changed at any server (the fake ones abort when
+ * they are asked to), and what is not known to be the last is not read.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "volume-fixture.h"
+#include "volume/volume_int.h"
+
+#define PIECES COPIES_PIECES
+#define SIZE COPIES_SIZE
+
+static int
+setup (void **state)
+{
+  (void) copies_setup (state);
+  nr_copies = 1;
+  nr_named = 2;
+  return 0;
+}
+
+static int
+attach_read_only (bool without)
+{
+  struct fp_volume_params p;
+
+  copies_params (&p);
+  p.copies = 0;
+  p.degraded = without;
+  p.read_only = true;
+  return fixture_start (&p);
+}
+
+static void
+await_up (unsigned server)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_server_status s;
+
+  do {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (2);
+    fp_volume_server_status (v, server, &s);
+  } while (s.state != FP_SERVER_UP);
+}
+
+static void
+write_some_pieces (unsigned char byte)
+{
+  must (copies_attach (fake_server_knows (servers[0]) ? 0 : SIZE, false));
+  for (uint64_t i = 0; i + 1 < PIECES; i++)
+    assert_int_equal (put (i, (unsigned char) (byte + i)), 0);
+  detach ();
+}
+
+static void
+holds (unsigned char byte)
+{
+  for (uint64_t i = 0; i + 1 < PIECES; i++)
+    assert_int_equal (get (i), (unsigned char) (byte + i));
+  assert_int_equal (get (PIECES - 1), 0);
+}
+
+static void
+cannot_be_changed (void)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  struct fp_volume_status s;
+  struct fp_io io = { .kind = FP_IO_WRITE, .length = 512, .buf = why };
+
+  assert_int_equal (put (0, 9), -EROFS);
+  assert_int_equal (put (PIECES - 1, 9), -EROFS);
+  assert_int_equal (fp_lane_zero (lane, COPIES_SLAB, 0, true), -EROFS);
+  assert_int_equal (fp_lane_zero (lane, 4096, 0, false), -EROFS);
+  assert_int_equal (fp_lane_flush (lane), 0);
+  fp_lane_submit (lane, &io);
+  assert_ptr_equal (fp_lane_poll (lane, true), &io);
+  assert_int_equal (io.status, -EROFS);
+  fp_volume_lane_put (lane);
+  assert_int_equal (fp_volume_drain (v, 0, 0, why), -EROFS);
+  assert_non_null (strstr (why, "readonly=true"));
+  assert_int_equal (fp_volume_check (v, true, 0, why), -EROFS);
+  fp_volume_status (v, &s);
+  assert_true (s.read_only);
+}
+
+static void
+test_reads (void **state)
+{
+  uint64_t version, mapped;
+
+  (void) state;
+  write_some_pieces (1);
+  version = fake_server_version (servers[0]);
+  mapped = fake_server_mapped (servers[0]);
+  /* Some client has left what is no piece of it, as its answer was lost. */
+  fake_server_plant (servers[1], COPIES_SLABS - 1, PIECES - 1, 1);
+  for (unsigned n = 0; n < 2; n++) {
+    must (attach_read_only (false));
+    assert_true (fake_server_is_read (servers[0]));
+    assert_true (fake_server_is_read (servers[1]));
+    holds (1);
+    cannot_be_changed ();
+    holds (1);
+    assert_int_not_equal (fake_server_generation (servers[1], PIECES - 1), 0);
+    detach ();
+  }
+  assert_int_equal (fake_server_version (servers[0]), version);
+  assert_int_equal (fake_server_mapped (servers[0]), mapped);
+  write_some_pieces (2);
+  must (attach_read_only (false));
+  holds (2);
+}
+
+static void
+test_makes_none (void **state)
+{
+  struct fp_volume_params p;
+
+  (void) state;
+  assert_int_equal (attach_read_only (false), -ENOENT);
+  assert_non_null (strstr (why, "readonly=true makes none"));
+  assert_false (fake_server_knows (servers[0]));
+  copies_params (&p);
+  p.size = SIZE;
+  p.slab_size = COPIES_SLAB;
+  p.read_only = true;
+  assert_int_equal (fp_volume_start (&v, &p, why), -EINVAL);
+}
+
+/* A connection is lost, and nobody else has written meanwhile; or somebody has
+ * had a look.
+ */
+static void
+test_comes_back (void **state)
+{
+  (void) state;
+  write_some_pieces (1);
+  must (attach_read_only (false));
+  holds (1);
+  fake_server_cut (servers[1]);
+  fake_server_visit (servers[1]);
+  fake_server_revive (servers[1]);
+  await_up (1);
+  holds (1);
+  cannot_be_changed ();
+}
+
+/* Another client has written: what is known here of its pieces is old. */
+static void
+test_written_meanwhile (void **state)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_volume_status s;
+
+  (void) state;
+  write_some_pieces (1);
+  must (attach_read_only (false));
+  holds (1);
+  for (unsigned i = 0; i < 2; i++)
+    fake_server_cut (servers[i]);
+  for (unsigned i = 0; i < 2; i++) {
+    fake_server_newer_list (servers[i]);
+    fake_server_revive (servers[i]);
+  }
+  do {
+    assert_false (fp_deadline_passed (end));
+    for (uint64_t i = 0; i < PIECES; i++)
+      assert_int_equal (get (i), -EIO);
+    fp_volume_status (v, &s);
+  } while (!s.taken);
+  assert_non_null (strstr (s.taken_by, "has written the volume since"));
+}
+
+/* One server is away: what it has is an error, and not zeros. */
+static void
+test_degraded (void **state)
+{
+  unsigned good = 0;
+
+  (void) state;
+  write_some_pieces (1);
+  fake_server_cut (servers[1]);
+  assert_int_equal (attach_read_only (false), -ENOTCONN);
+  must (attach_read_only (true));
+  for (uint64_t i = 0; i + 1 < PIECES; i++) {
+    int r = get (i);
+
+    assert_true (r == -EIO || r == 1 + (int) i);
+    assert_int_equal (r != -EIO, fake_server_generation (servers[0], i) != 0);
+    good += r != -EIO;
+  }
+  assert_true (good > 0 && good + 1 < PIECES);
+}
+
+static void
+test_copies (void **state)
+{
+  uint64_t version;
+
+  (void) state;
+  nr_copies = 2;
+  nr_named = 3;
+  write_some_pieces (1);
+  version = fake_server_version (servers[0]);
+  must (attach_read_only (false));
+  holds (1);
+  cannot_be_changed ();
+  /* It goes on without one of them, and does not record that. */
+  for (unsigned victim = 0; victim < 3; victim++) {
+    fake_server_cut (servers[victim]);
+    for (uint64_t i = 0; i + 1 < PIECES; i++)
+      assert_int_equal (get (i), 1 + (int) i);
+    pause_ms (300);
+    fake_server_revive (servers[victim]);
+    await_up (victim);
+    holds (1);
+  }
+  detach ();
+  assert_int_equal (fake_server_version (servers[0]), version);
+  /* And whoever comes next believes them all. */
+  must (copies_attach (0, false));
+  assert_int_equal (degraded (), 0);
+  holds (1);
+}
+
+/* Its copies may differ, and which counts cannot be recorded. */
+static void
+test_copies_not_left_in_order (void **state)
+{
+  (void) state;
+  nr_copies = 2;
+  nr_named = 3;
+  must (copies_attach (SIZE, false));
+  assert_int_equal (put (0, 1), 0);
+  copies_die ();
+  assert_int_equal (attach_read_only (false), -EROFS);
+  assert_non_null (strstr (why, "was not left in order"));
+  must (copies_attach (0, false));
+  await_whole ();
+  detach ();
+  must (attach_read_only (false));
+  assert_int_equal (get (0), 1);
+}
+
+/* What one copy missed is not read from it. */
+static void
+test_copies_stale (void **state)
+{
+  (void) state;
+  nr_copies = 2;
+  nr_named = 2;
+  write_some_pieces (1);
+  must (copies_attach (0, false));
+  fake_server_cut (servers[1]);
+  for (uint64_t i = 0; i + 1 < PIECES; i++)
+    assert_int_equal (put (i, (unsigned char) (20 + i)), 0);
+  detach ();
+  fake_server_revive (servers[1]);
+  for (unsigned n = 0; n < 3; n++) {
+    must (attach_read_only (false));
+    holds (20);
+    pause_ms (100);
+    holds (20);
+    assert_int_equal (degraded (), PIECES - 1);
+    detach ();
+  }
+}
+
+#define TEST(f)                                                               \
+  {                                                                           \
+#f, f, setup, fixture_down, NULL                                          \
+  }
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST (test_reads),
+    TEST (test_makes_none),
+    TEST (test_comes_back),
+    TEST (test_written_meanwhile),
+    TEST (test_degraded),
+    TEST (test_copies),
+    TEST (test_copies_not_left_in_order),
+    TEST (test_copies_stale),
+  };
+
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}
