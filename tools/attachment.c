@@ -22,6 +22,7 @@
 #include "attachment.h"
 #include "base/cleanup.h"
 #include "base/log.h"
+#include "nbd_links.h"
 #include "plugin_status.h"
 #include "sysfs.h"
 
@@ -30,6 +31,8 @@
 #define GONE_MS 10000
 #define FLUSH_PROBE_MS 2000
 #define PATIENCE_MS 1000 /* then it is said what is waited for */
+#define LINK_MS 3000     /* for a first answer, on each connection */
+#define CONNECTS 4
 
 static void
 device_name (char out[32], int index)
@@ -307,22 +310,76 @@ stripe_group (const struct attachment *a)
   return group;
 }
 
-int
-attachment_connect (struct attachment *a, const struct deadline *d,
-                    struct why *w)
+static int
+wait_gone (int index, struct why *w)
+{
+  struct deadline d = deadline_in (GONE_MS, NULL);
+
+  while (nbd_connected (index)) {
+    if (deadline_left (&d, 1) == 0)
+      return why_set (w, -ETIMEDOUT,
+                      "/dev/nbd%d is still there %d s after it was"
+                      " disconnected: a program has it open",
+                      index, GONE_MS / 1000);
+    sleep_ms (20);
+  }
+  return 0;
+}
+
+static int
+connect_all (struct attachment *a, const struct deadline *d, struct why *w)
 {
   int socks[MAX_LINKS];
   unsigned n = a->st.connections < MAX_LINKS ? a->st.connections : MAX_LINKS;
   struct nbd_connect c = connect_params (a, socks, n);
-  int r;
+  int r = make_links (a, socks, n, d, w);
 
-  r = state_save_link (&a->st, w);
-  if (r == 0)
-    r = make_links (a, socks, n, d, w);
   if (r < 0)
     return r;
   r = nbd_genl_connect (a->genl, &c, w);
   close_links (socks, n);
+  return r;
+}
+
+static int
+disconnect_all (struct attachment *a, struct why *w)
+{
+  int r = nbd_genl_disconnect (a->genl, a->st.index, w);
+
+  return r < 0 ? r : wait_gone (a->st.index, w);
+}
+
+/* 1 if the kernel receives on some of them, and not on others (nbd_links.h):
+ * it has more workers next time.  If none answers it is not that.
+ */
+static int
+some_are_silent (struct attachment *a)
+{
+  unsigned all;
+  int silent = nbd_links_silent (a->st.index, LINK_MS, &all);
+
+  if (silent <= 0 || (unsigned) silent == all)
+    return 0;
+  fp_log (FP_LOG_WARN,
+          "/dev/nbd%d: the kernel does not receive on %d of %u connections:"
+          " connecting again",
+          a->st.index, silent, all);
+  return 1;
+}
+
+int
+attachment_connect (struct attachment *a, const struct deadline *d,
+                    struct why *w)
+{
+  int r = state_save_link (&a->st, w);
+
+  if (r == 0)
+    r = connect_all (a, d, w);
+  for (unsigned i = 1; r == 0 && i < CONNECTS && some_are_silent (a); i++) {
+    r = disconnect_all (a, w);
+    if (r == 0)
+      r = connect_all (a, d, w);
+  }
   if (r < 0)
     return r;
   nbd_tune (a->st.index, nbd_read_ahead_kb (stripe_group (a)));
@@ -370,22 +427,6 @@ open_exclusive (int *fd, int index, struct why *w)
   *fd = open (dev, O_RDWR | O_EXCL | O_CLOEXEC);
   if (*fd == -1 && errno == EBUSY)
     return why_set (w, -EBUSY, "%s is in use", dev);
-  return 0;
-}
-
-static int
-wait_gone (int index, struct why *w)
-{
-  struct deadline d = deadline_in (GONE_MS, NULL);
-
-  while (nbd_connected (index)) {
-    if (deadline_left (&d, 1) == 0)
-      return why_set (w, -ETIMEDOUT,
-                      "/dev/nbd%d is still there %d s after it was"
-                      " disconnected: a program has it open",
-                      index, GONE_MS / 1000);
-    sleep_ms (20);
-  }
   return 0;
 }
 

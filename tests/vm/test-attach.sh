@@ -20,7 +20,7 @@ for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
     net=none
     [[ $transport != rdma ]] || net=rxe
     case $transport${TEST_TRANSPORTS:+ named} in
-    shm*) cases=(files stripe kill named servers term stuck failures interrupted race orphan swap) ;;
+    shm*) cases=(workers files stripe kill named servers term stuck failures interrupted race orphan swap) ;;
     *named) cases=(files kill named servers swap) ;;
     *) cases=(files) ;;
     esac

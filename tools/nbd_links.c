@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* nbd_links.c - see nbd_links.h. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "deadline.h"
+#include "nbd_links.h"
+#include "sysfs.h"
+
+#define MAX_QUEUES 64
+
+/* Each connection has a queue of its own, which some processors use; -1 if
+ * none does.
+ */
+static int
+processor_of (int index, unsigned queue)
+{
+  char line[256], *end;
+  long cpu;
+
+  if (sysfs_read (line, sizeof line, "/sys/block/nbd%d/mq/%u/cpu_list", index,
+                  queue) < 0)
+    return -1;
+  cpu = strtol (line, &end, 10);
+  return end == line || cpu < 0 || cpu >= CPU_SETSIZE ? -1 : (int) cpu;
+}
+
+/* Any answer will do. */
+static void
+read_there (int index, int cpu, int out)
+{
+  char dev[32];
+  cpu_set_t set;
+  void *buf;
+  int fd;
+
+  CPU_ZERO (&set);
+  CPU_SET (cpu, &set);
+  snprintf (dev, sizeof dev, "/dev/nbd%d", index);
+  fd = open (dev, O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (fd == -1 || posix_memalign (&buf, 4096, 4096) != 0)
+    return;
+  /* Where that is not allowed it asks another connection. */
+  (void) sched_setaffinity (0, sizeof set, &set);
+  (void) !pread (fd, buf, 4096, 0);
+  (void) !write (out, "", 1);
+}
+
+/* A read cannot be interrupted: who makes it is nobody's child, and ends when
+ * it is answered, or the device is disconnected.
+ */
+static int
+begin_read (int index, int cpu, int out)
+{
+  pid_t pid = fork ();
+
+  if (pid == -1)
+    return -errno;
+  if (pid == 0) {
+    if (fork () == 0)
+      read_there (index, cpu, out);
+    _exit (0);
+  }
+  return waitpid (pid, NULL, 0) == pid ? 0 : -errno;
+}
+
+int
+nbd_links_silent (int index, unsigned ms, unsigned *all)
+{
+  FP_CLEANUP (fp_closep) int in = -1;
+  struct deadline d = deadline_in (ms, NULL);
+  unsigned answered = 0;
+  int fds[2], left, r = 0;
+
+  *all = 0;
+  if (pipe2 (fds, O_CLOEXEC) == -1)
+    return -errno;
+  in = fds[0];
+  for (unsigned i = 0; r == 0 && i < MAX_QUEUES; i++) {
+    int cpu = processor_of (index, i);
+
+    if (cpu < 0)
+      continue;
+    r = begin_read (index, cpu, fds[1]);
+    *all += r == 0;
+  }
+  close (fds[1]);
+  while (r == 0 && answered < *all && (left = deadline_left (&d, 200)) > 0) {
+    struct pollfd pfd = { .fd = in, .events = POLLIN };
+    char bytes[MAX_QUEUES];
+    ssize_t n;
+
+    if (poll (&pfd, 1, left) <= 0)
+      continue;
+    n = read (in, bytes, sizeof bytes);
+    if (n <= 0)
+      break; /* all have ended */
+    answered += (unsigned) n;
+  }
+  return r < 0 ? r : (int) (*all - answered);
+}
