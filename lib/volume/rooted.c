@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/random.h"
 #include "base/secret.h"
 #include "volume/lane_int.h"
 #include "volume/rooted_int.h"
@@ -29,10 +30,14 @@ static int
 create_file (struct fp_rooted *r, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &r->k->v->p;
-  struct fp_root root = { .uuid = p->uuid,
-                          .size = r->k->size,
-                          .limit = 1 + FP_ROOTED_STEP };
-  int err = rooted_root (r, root.hash);
+  struct fp_root root = { .uuid = p->uuid, .size = r->k->size };
+  uint64_t first;
+  int err = fp_random (&first, sizeof first);
+
+  first = 1 + first % FP_ROOTED_FIRST;
+  root.limit = first + FP_ROOTED_STEP;
+  if (err == 0)
+    err = rooted_root (r, root.hash);
 
   if (err < 0) {
     snprintf (why, FP_WHY_MAX, "root=%s: %s", p->root, strerror (-err));
@@ -42,7 +47,7 @@ create_file (struct fp_rooted *r, char why[FP_WHY_MAX])
   if (err < 0)
     return err;
   r->made = true;
-  atomic_store (&r->next, 1);
+  atomic_store (&r->next, first);
   atomic_store (&r->limit, root.limit);
   return 0;
 }
@@ -85,7 +90,7 @@ rooted_new (struct fp_sealed *k, char why[FP_WHY_MAX])
     return err;
   }
   /* Before the servers know the volume: there is none without a root. */
-  if (p->members.version == 0 &&
+  if (p->members.version == 0 && !p->uuid_said &&
       fp_root_read (p->root, r->mac, &root, why) == -ENOENT)
     return create_file (r, why);
   return 0;
@@ -96,7 +101,7 @@ rooted_free (struct fp_rooted *r)
 {
   if (r == NULL)
     return;
-  if (r->made && !r->attached)
+  if (r->made && !r->stays)
     fp_root_remove (r->file);
   else
     fp_root_close (r->file);
@@ -368,7 +373,6 @@ rooted_mend (struct fp_rooted *r, uint64_t block)
 {
   struct fp_sealed *k = r->k;
   struct fp_lane *lane = k->v->lanes[0];
-  uint64_t unreadable = atomic_load (&k->unreadable);
   unsigned char all[FP_BLOCK];
   struct fp_hold hold;
   int err =
@@ -380,10 +384,10 @@ rooted_mend (struct fp_rooted *r, uint64_t block)
     err = rooted_zero (lane, r->tool, block, block + 1);
   }
   else {
-    err = sealed_read_held (lane, all, block, true);
+    err = sealed_look_held (lane, all, block, true);
     if (err == 0)
       err = sealed_put_blocks (lane, r->tool, all, FP_BLOCK, block);
-    else if (atomic_load (&k->unreadable) != unreadable)
+    else if (err == -EBADMSG)
       err = put_torn (lane, r, block);
   }
   fp_hold_release (&k->holds, &hold);

@@ -21,9 +21,10 @@
  * nothing is known of.  (That is one more round trip to the servers.)
  *
  * A flush
- *   1. shuts the gate: requests that change something wait, and those that are
- *      under way are waited for; no longer than they take
- *   2. mends what writes that failed have left: below
+ *   1. mends what writes that failed have left: below
+ *   2. shuts the gate: requests that change something wait, and those that are
+ *      under way are waited for; no longer than they take.  What they have
+ * left is mended, too
  *   3. closes: what has a version up to now is what the next root is of; opens
  *      the gate
  *   4. makes what was written visible (fp_lane_remote_flush), hashes what was
@@ -53,11 +54,19 @@
  * used (limit), and is written before any is; FP_ROOTED_STEP at a time.  This
  * holds only while nobody puts an older file in its place: that shows where
  * the servers have a record that is newer than `limit`, and does not where
- * they lie.  So a root file is not restored from a backup.
+ * they lie.  So a root file is not restored from a backup, nor copied: two
+ * clients that go on from the same one jump ahead by a random number each, and
+ * that is a chance, no proof.
  *
- * Without the file (reroot=true) all records are of later versions than any
- * root, and all blocks are read.  Versions then go on from a random number
- * above all that is seen, as it is not known which were used.
+ * The key of the blocks is of the UUID, and a new file begins anew: so a
+ * volume is only made under a UUID that was drawn for it here, and never under
+ * one that servers say.
+ *
+ * Without the file, or if the servers have not what it says (reroot=true), all
+ * records are of later versions than any root, and all blocks are read.
+ * Versions then go on from a random number above all that is seen, as it is
+ * not known which were used.  A file says that this is not over yet until what
+ * was found is flushed: whoever comes next goes on with it.
  *
  * What binds a tag to its block is the code of the record, not the nonce or
  * other data of AES-GCM: a version is of one block only.  Of zeros nothing is
@@ -77,6 +86,13 @@
 #include "volume/volume.h"
 
 #define FP_ROOTED_STEP (UINT64_C (1) << 36)
+/* The first version is below that, at random: nobody can bring it about that
+ * two volumes go on from the same one.  A client goes on from its root's limit
+ * and up to so many more; without a root, from what is seen and up to so many.
+ */
+#define FP_ROOTED_FIRST (UINT64_C (1) << 56)
+#define FP_ROOTED_JUMP (UINT64_C (1) << 44)
+#define FP_ROOTED_LEAP (UINT64_C (1) << 50)
 
 static inline bool
 fp_volume_is_rooted (const struct fp_volume_params *p)

@@ -303,6 +303,14 @@ refuse_table (const struct attach *a, const char *path, char why[FP_WHY_MAX])
   return -EUCLEAN;
 }
 
+static void
+touch_all (struct fp_rooted *r)
+{
+  for (uint64_t i = 0; i < fp_seal_tree_leaves (r->tree); i++)
+    fp_seal_tree_touch (r->tree, i);
+  fp_seal_tree_close (r->tree);
+}
+
 /* What the root is of. */
 static int
 verify (struct attach *a, const struct fp_root *root, char why[FP_WHY_MAX])
@@ -326,14 +334,14 @@ verify (struct attach *a, const struct fp_root *root, char why[FP_WHY_MAX])
       break;
     if (memcmp (hash, root->hash, FP_HASH) == 0)
       return 0;
-    for (uint64_t i = 0; i < fp_seal_tree_leaves (a->r->tree); i++)
-      fp_seal_tree_touch (a->r->tree, i);
-    fp_seal_tree_close (a->r->tree);
+    touch_all (a->r);
   }
   return refuse_table (a, path, why);
 }
 
-/* Without a root: nothing is durable, and versions go on where none can be. */
+/* Without a root: nothing is durable, and versions go on where none can be.
+ * Until that is over the file says so, and whoever comes next goes on.
+ */
 static int
 believe (struct attach *a, struct fp_root *root, char why[FP_WHY_MAX])
 {
@@ -344,6 +352,7 @@ believe (struct attach *a, struct fp_root *root, char why[FP_WHY_MAX])
   a->believes = true;
   a->durable = 0;
   a->limit = FP_VERSION_MAX;
+  touch_all (a->r);
   if (err == 0)
     err = load (a, true);
   if (err == 0)
@@ -358,9 +367,16 @@ believe (struct attach *a, struct fp_root *root, char why[FP_WHY_MAX])
   root->uuid = p->uuid;
   root->size = a->r->k->size;
   root->durable = 0;
-  root->limit = a->last + FP_ROOTED_STEP + chance % (FP_VERSION_MAX / 16);
+  root->believes = true;
+  root->limit =
+      FP_MAX (a->last, root->limit) + FP_ROOTED_STEP + chance % FP_ROOTED_LEAP;
   a->limit = root->limit;
-  return fp_root_create (&a->r->file, p->root, a->r->mac, root, true, why);
+  if (a->r->file == NULL)
+    return fp_root_create (&a->r->file, p->root, a->r->mac, root, true, why);
+  err = fp_root_write (a->r->file, a->r->mac, root);
+  if (err < 0)
+    snprintf (why, FP_WHY_MAX, "root=%s: %s", p->root, strerror (-err));
+  return err;
 }
 
 static int
@@ -374,19 +390,24 @@ open_file (struct attach *a, struct fp_root *root, char why[FP_WHY_MAX])
 }
 
 /* It says what it said, and that from now on versions are used that were not
- * used before.
+ * used before; nor, as is likely, by somebody who has a copy of the file.
  */
 static int
 begin (struct attach *a, struct fp_root *root, char why[FP_WHY_MAX])
 {
   struct fp_rooted *r = a->r;
-  int err;
+  uint64_t chance;
+  int err = fp_random (&chance, sizeof chance);
 
+  if (err == 0 && root->limit > FP_VERSION_MAX - 2 * FP_ROOTED_JUMP)
+    err = -EOVERFLOW;
+  root->limit += chance % FP_ROOTED_JUMP;
   atomic_store (&r->next, root->limit);
   atomic_store (&r->durable, root->durable);
   atomic_store (&r->closed, root->durable);
   root->limit += FP_ROOTED_STEP;
-  err = fp_root_write (r->file, r->mac, root);
+  if (err == 0)
+    err = fp_root_write (r->file, r->mac, root);
   if (err < 0) {
     snprintf (why, FP_WHY_MAX, "root=%s: %s", r->k->v->p.root,
               strerror (-err));
@@ -400,24 +421,25 @@ static int
 attach (struct attach *a, char why[FP_WHY_MAX])
 {
   struct fp_rooted *r = a->r;
-  struct fp_root root;
-  int err;
+  struct fp_root root = { .limit = 0 };
+  int err = open_file (a, &root, why);
+  bool is = err == 0; /* a root of it */
 
-  if (r->k->v->p.reroot) {
-    err = believe (a, &root, why);
-  }
-  else {
-    err = open_file (a, &root, why);
+  if (is) {
     a->durable = root.durable;
     a->limit = root.limit;
-    if (err == 0)
-      err = verify (a, &root, why);
+    a->believes = root.believes;
+    err = verify (a, &root, why);
   }
+  /* What need not be believed is not. */
+  if (r->k->v->p.reroot &&
+      (is ? err == -EUCLEAN : err == -ENOENT || err == -EBADMSG))
+    err = believe (a, &root, why);
   if (err == 0)
     err = begin (a, &root, why);
   if (err < 0)
     return err;
-  if (atomic_load (&r->doubts) == 0)
+  if (atomic_load (&r->doubts) == 0 && !a->believes)
     return 0;
   err = settle (a);
   if (err == 0)
@@ -459,6 +481,6 @@ rooted_attach (struct fp_rooted *r, char why[FP_WHY_MAX])
     if (err < 0)
       snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-err));
   }
-  r->attached = err == 0;
+  r->stays |= err == 0;
   return err;
 }

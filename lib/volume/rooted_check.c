@@ -89,14 +89,36 @@ rooted_is_of (const struct fp_root *root, const struct fp_volume_params *p,
 {
   char is[FP_UUID_STR_MAX], has[FP_UUID_STR_MAX];
 
-  if (fp_uuid_eq (&root->uuid, &p->uuid) && root->size == p->device_size)
+  if (!fp_uuid_eq (&root->uuid, &p->uuid)) {
+    fp_uuid_format (&root->uuid, is);
+    fp_uuid_format (&p->uuid, has);
+    snprintf (
+        why, FP_WHY_MAX,
+        "root=%s: is of volume %s, and volume %s is %s: name another file",
+        p->root, is, p->name, has);
+    return -EEXIST;
+  }
+  if (root->size == p->device_size)
     return 0;
-  fp_uuid_format (&root->uuid, is);
-  fp_uuid_format (&p->uuid, has);
   snprintf (why, FP_WHY_MAX,
-            "root=%s: is of volume %s, and volume %s is %s: name another file",
-            p->root, is, p->name, has);
+            "root=%s: is of a volume of %" PRIu64 " bytes, and the servers "
+            "say that volume %s has %" PRIu64,
+            p->root, root->size, p->name, p->device_size);
   return -EEXIST;
+}
+
+/* Versions begin anew with a new file, and the key is of the UUID: servers
+ * that say one that had a file would have nonces used twice.
+ */
+static int
+refuse_said (const struct fp_volume_params *p, char why[FP_WHY_MAX])
+{
+  snprintf (why, FP_WHY_MAX,
+            "volume %s: its servers know it, and root=%s is not there.  Its "
+            "UUID is to be drawn here: name the file, or delete the volume "
+            "(farpage volumes)",
+            p->name, p->root);
+  return -EKEYREJECTED;
 }
 
 static int
@@ -112,6 +134,8 @@ check_file (const struct fp_volume_params *p, struct fp_mac *mac,
   r = fp_root_read (p->root, mac, &root, why);
   if (r == 0)
     r = rooted_is_of (&root, p, why);
+  if (r == -ENOENT && made && p->uuid_said)
+    return refuse_said (p, why);
   if (r == -ENOENT && made)
     r = 0;
   else if (r == -ENOENT)

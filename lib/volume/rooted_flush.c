@@ -96,7 +96,7 @@ open_again (struct fp_rooted *r)
 
 /* Writes that failed.  There are few, and they are seldom. */
 static int
-mend_all (struct fp_rooted *r)
+mend_all (struct fp_rooted *r, uint64_t deadline)
 {
   int err = 0;
 
@@ -104,8 +104,25 @@ mend_all (struct fp_rooted *r)
        err == 0 && b < r->blocks && atomic_load (&r->troubled) > 0; b++)
     if (atomic_load_explicit (&r->roles[b], memory_order_relaxed) &
         ROOTED_TROUBLE)
-      err = rooted_mend (r, b);
+      err = fp_deadline_passed (deadline) ? -EIO : rooted_mend (r, b);
   return err;
+}
+
+/* Nobody is inside, nothing is in trouble, and the gate is shut; else -EIO.
+ * What is in trouble is mended before, as others may write meanwhile: then
+ * there is little left of it, or nothing.
+ */
+static int
+settle_down (struct fp_rooted *r)
+{
+  int err = mend_all (r, UINT64_MAX);
+  uint64_t deadline;
+
+  if (err < 0)
+    return err;
+  deadline = sealed_deadline (r->k) + rooted_patience_ms (r) * 1000000;
+  err = shut (r, deadline);
+  return err < 0 ? err : mend_all (r, deadline);
 }
 
 /* ---- a root ---- */
@@ -161,9 +178,7 @@ rooted_commit (struct fp_rooted *r)
     err = finish (r);
   if (err < 0)
     return err;
-  err = shut (r, sealed_deadline (r->k));
-  if (err == 0 && atomic_load (&r->troubled) > 0)
-    err = mend_all (r);
+  err = settle_down (r);
   if (err == 0) {
     uint64_t last = atomic_load (&r->next) - 1;
 
@@ -200,7 +215,7 @@ commit_for (struct fp_rooted *r, uint64_t number)
 static bool
 is_due (const struct fp_rooted *r)
 {
-  return atomic_load (&r->limit) - atomic_load (&r->next) < FP_ROOTED_STEP / 2;
+  return atomic_load (&r->next) + FP_ROOTED_STEP / 2 > atomic_load (&r->limit);
 }
 
 /* The number of the flush that is to be made. */
@@ -253,8 +268,8 @@ rooted_run (struct fp_rooted *r)
 int
 rooted_flush (struct fp_rooted *r)
 {
-  uint64_t deadline =
-               sealed_deadline (r->k) + (uint64_t) ROOTED_STUCK_MS * 1000000,
+  uint64_t deadline = sealed_deadline (r->k) +
+                      (rooted_patience_ms (r) + ROOTED_STUCK_MS) * 1000000,
            number;
 
   FP_LOCK_SCOPE (&r->lock);
@@ -273,9 +288,12 @@ rooted_flush (struct fp_rooted *r)
 }
 
 void
-rooted_end (struct fp_rooted *r)
+rooted_end (struct fp_rooted *r, bool discard)
 {
-  if (r == NULL || !r->runs)
+  if (r == NULL)
+    return;
+  r->stays |= !discard;
+  if (!r->runs)
     return;
   if (!atomic_load (&r->k->v->taken))
     (void) rooted_flush (r);

@@ -45,7 +45,7 @@ struct fp_rooted {
   struct seal_tool *tool; /* likewise */
 
   struct fp_root_file *file; /* NULL: it was lost to another client */
-  bool made, attached;       /* the file, by us; and it is in use */
+  bool made, stays;          /* the file, by us; and is one to be kept */
 
   _Atomic uint64_t next, limit; /* versions */
   _Atomic uint64_t durable, closed;
@@ -89,6 +89,15 @@ int rooted_new (struct fp_sealed *k, char why[FP_WHY_MAX]);
 void rooted_free (struct fp_rooted *r);
 uint64_t rooted_memory (uint64_t blocks);
 
+/* So much longer than a request that changes something may wait for others, a
+ * flush waits for those that are under way; and twice as much, they for it.
+ */
+static inline uint64_t
+rooted_patience_ms (const struct fp_rooted *r)
+{
+  return r == NULL ? 0 : fp_volume_patience_ms (r->k->v);
+}
+
 /* Around a request that changes something, before it has any block or tool.
  * -EIO: not before the deadline.  r NULL: nothing.
  */
@@ -121,8 +130,10 @@ int rooted_root (struct fp_rooted *r, uint8_t hash[FP_HASH]);
 int rooted_flush (struct fp_rooted *r);
 int rooted_run (struct fp_rooted *r);
 void rooted_status (struct fp_rooted *r, struct fp_seal_status *s);
-/* Flush, and end the thread. */
-void rooted_end (struct fp_rooted *r);
+/* Flush, and end the thread.  discard: one that was made here, and never came
+ * to be, has no file then.
+ */
+void rooted_end (struct fp_rooted *r, bool discard);
 
 /* ---- rooted_attach.c ---- */
 

@@ -17,6 +17,7 @@
 #include "volume/seal_root.h"
 
 #define MAGIC 16u
+#define FLAGS_AT (MAGIC - 1)
 #define MAC_AT (MAGIC + 16u + 3 * 8u + FP_HASH)
 #define BYTES (MAC_AT + FP_HASH)
 #define LOOK_MS 100u
@@ -62,6 +63,7 @@ encode (struct fp_mac *mac, const struct fp_root *root, uint8_t out[BYTES])
   uint8_t *p = out + MAGIC;
 
   memcpy (out, magic, MAGIC);
+  out[FLAGS_AT] = root->believes;
   memcpy (p, root->uuid.bytes, sizeof root->uuid.bytes);
   p += sizeof root->uuid.bytes;
   put64 (&p, root->size);
@@ -80,7 +82,7 @@ decode (struct fp_mac *mac, const uint8_t in[BYTES], struct fp_root *root)
 
   if (r < 0)
     return r;
-  if (memcmp (in, magic, MAGIC) != 0 ||
+  if (memcmp (in, magic, FLAGS_AT) != 0 || in[FLAGS_AT] > 1 ||
       !fp_same_secret (code, in + MAC_AT, FP_HASH))
     return -EBADMSG;
   memcpy (root->uuid.bytes, p, sizeof root->uuid.bytes);
@@ -89,6 +91,7 @@ decode (struct fp_mac *mac, const uint8_t in[BYTES], struct fp_root *root)
   root->durable = get64 (&p);
   root->limit = get64 (&p);
   memcpy (root->hash, p, FP_HASH);
+  root->believes = in[FLAGS_AT];
   return root->durable < root->limit ? 0 : -EBADMSG;
 }
 
@@ -137,32 +140,57 @@ split (const char *path, char dir[FP_ROOT_PATH_MAX], const char **name)
             slash == NULL ? "." : path);
 }
 
+/* What the name leads to, if it is there: that is replaced, and not a link to
+ * it.
+ */
+static int
+resolve (const char *path, char out[FP_ROOT_PATH_MAX])
+{
+  FP_CLEANUP (fp_free) char *real = realpath (path, NULL);
+  const char *is = real == NULL ? path : real;
+
+  if (strlen (is) >= FP_ROOT_PATH_MAX)
+    return -ENAMETOOLONG;
+  strcpy (out, is);
+  return 0;
+}
+
 int
 fp_root_may_write (const char *path, char why[FP_WHY_MAX])
 {
-  char dir[FP_ROOT_PATH_MAX];
+  char dir[FP_ROOT_PATH_MAX], real[FP_ROOT_PATH_MAX];
   const char *name;
+  int err = resolve (path, real);
 
-  split (path, dir, &name);
+  if (err < 0)
+    return failed (path, -err, why);
+  split (real, dir, &name);
   if (access (dir, W_OK | X_OK) == 0)
     return 0;
+  err = errno;
   snprintf (why, FP_WHY_MAX,
             "root=%s: its directory is to be written to, as the file is "
             "replaced at each flush: %s",
-            path, strerror (errno));
-  return -errno;
+            path, strerror (err));
+  return -err;
 }
 
 static int
 open_dir (struct fp_root_file **out, const char *path, char why[FP_WHY_MAX])
 {
   struct fp_root_file *f = calloc (1, sizeof *f);
-  char dir[FP_ROOT_PATH_MAX];
+  char dir[FP_ROOT_PATH_MAX], real[FP_ROOT_PATH_MAX];
   const char *name;
+  int r;
 
   if (f == NULL)
     return failed (path, ENOMEM, why);
-  split (path, dir, &name);
+  r = resolve (path, real);
+  if (r < 0) {
+    free (f);
+    return failed (path, -r, why);
+  }
+  split (real, dir, &name);
   snprintf (f->name, sizeof f->name, "%s", name);
   snprintf (f->other, sizeof f->other, "%s" SUFFIX, name);
   f->fd = -1;
@@ -177,7 +205,7 @@ open_dir (struct fp_root_file **out, const char *path, char why[FP_WHY_MAX])
   return 0;
 }
 
-/* The file that has the name, or -1: another one has it now. */
+/* Is it the file that has the name? */
 static bool
 is_there (const struct fp_root_file *f, int fd, const char *name)
 {
@@ -187,11 +215,13 @@ is_there (const struct fp_root_file *f, int fd, const char *name)
          a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* -EAGAIN: another process has it. */
+/* -EAGAIN: another process has it.  To be written: over NFS that is a lock of
+ * bytes, which needs it (flock(2)).
+ */
 static int
 lock_it (struct fp_root_file *f)
 {
-  int fd = openat (f->dir, f->name, O_RDONLY | O_CLOEXEC | O_NOCTTY), r = 0;
+  int fd = openat (f->dir, f->name, O_RDWR | O_CLOEXEC | O_NOCTTY), r = 0;
 
   if (fd == -1)
     return -errno;
@@ -276,22 +306,37 @@ make_other (struct fp_root_file *f, int *out)
   return r;
 }
 
+/* Another one has the name: so somebody else has the volume, or the user has
+ * put it there, and either is not to be undone.
+ */
+static bool
+is_replaced (const struct fp_root_file *f)
+{
+  return f->fd != -1 && faccessat (f->dir, f->name, F_OK, 0) == 0 &&
+         !is_there (f, f->fd, f->name);
+}
+
 int
 fp_root_write (struct fp_root_file *f, struct fp_mac *mac,
                const struct fp_root *root)
 {
   uint8_t bytes[BYTES];
+  bool has = false; /* the name */
   int fd = -1, r = encode (mac, root, bytes);
 
+  if (r == 0 && is_replaced (f))
+    r = -ESTALE;
   if (r < 0)
     return r;
   r = make_other (f, &fd);
   if (r < 0)
     return r;
   r = write_all (fd, bytes, sizeof bytes);
-  if (r == 0 && renameat (f->dir, f->other, f->dir, f->name) == -1)
+  if (r == 0 && renameat (f->dir, f->other, f->dir, f->name) == -1) {
     r = -errno;
-  if (r < 0) {
+    has = is_there (f, fd, f->name); /* all the same */
+  }
+  if (r < 0 && !has) {
     unlinkat (f->dir, f->other, 0);
     close (fd);
     return r;
@@ -299,6 +344,8 @@ fp_root_write (struct fp_root_file *f, struct fp_mac *mac,
   if (f->fd != -1)
     close (f->fd);
   f->fd = fd;
+  if (r < 0)
+    return r;
   return fsync (f->dir) == -1 ? -errno : 0;
 }
 
@@ -314,6 +361,10 @@ fp_root_create (struct fp_root_file **out, const char *path,
     return r;
   if (!replace && faccessat (f->dir, f->name, F_OK, 0) == 0)
     r = -EEXIST;
+  if (replace) { /* nobody has it */
+    r = lock_it (f);
+    r = r == -EAGAIN ? -EBUSY : r == -ENOENT ? 0 : r;
+  }
   if (r == 0)
     r = fp_root_write (f, mac, root);
   if (r < 0) {

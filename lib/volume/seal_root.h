@@ -2,7 +2,8 @@
 /* seal_root.h - the root file of a volume (root=FILE): what its client knows
  * of it when nothing else is known.
  *
- *    16 "farpage root 1", zeros
+ *    15 "farpage root 1", zero
+ *     1 0; or 1: what the servers have is believed, and that is not over
  *    16 UUID of the volume
  *     8 size of the device, bytes     } little-endian
  *     8 durable                       }
@@ -16,7 +17,8 @@
  * It is replaced by another file, which is complete and on stable storage
  * before it has the name, and after it has the name is, too, when a write is
  * over.  Who has it open has a lock on it (flock(2)), so that of two clients
- * on this host that believe that they have the volume one does not get it.
+ * on this host that believe that they have the volume one does not get it.  If
+ * its name is that of a symbolic link, what that leads to is replaced.
  *
  * Errors:   0 or -errno, and why.
  * Threads:  one at a time.  A write waits for a disk: nobody who answers
@@ -33,6 +35,7 @@ struct fp_root {
   struct fp_uuid uuid;
   uint64_t size, durable, limit;
   uint8_t hash[FP_HASH];
+  bool believes; /* reroot=true is not over */
 };
 
 struct fp_root_file;
@@ -51,10 +54,13 @@ int fp_root_may_write (const char *path, char why[FP_WHY_MAX]);
 int fp_root_open (struct fp_root_file **out, const char *path,
                   struct fp_mac *mac, struct fp_root *root,
                   uint64_t deadline_ns, char why[FP_WHY_MAX]);
-/* Make it.  -EEXIST, unless it may be replaced. */
+/* Make it.  -EEXIST, unless it may be replaced; -EBUSY: another process has
+ * the one that is there.
+ */
 int fp_root_create (struct fp_root_file **out, const char *path,
                     struct fp_mac *mac, const struct fp_root *root,
                     bool replace, char why[FP_WHY_MAX]);
+/* -ESTALE: another file has its name now, which is left alone. */
 int fp_root_write (struct fp_root_file *f, struct fp_mac *mac,
                    const struct fp_root *root);
 /* f may be NULL.  It stays as it is. */

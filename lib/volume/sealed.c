@@ -62,7 +62,8 @@ int
 sealed_begin (struct fp_sealed *k, struct seal_tools *tools,
               struct seal_tool **tool, uint64_t deadline)
 {
-  int r = rooted_enter (k->rooted, deadline);
+  int r = rooted_enter (
+      k->rooted, deadline + 2 * rooted_patience_ms (k->rooted) * 1000000);
 
   if (r < 0)
     return r;
@@ -327,6 +328,9 @@ zero_rooted (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
     r = fp_hold_take (&k->holds, &hold, first, end, deadline);
   if (r == 0) {
     r = rooted_zero (lane, tool, first, end);
+    /* A flush need not wait for the rest. */
+    sealed_end (k, tools, tool);
+    tool = NULL;
     if (r == 0)
       r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim);
     fp_hold_release (&k->holds, &hold);

@@ -53,8 +53,10 @@ int fp_sealed_start (struct fp_volume *v, char why[FP_WHY_MAX]);
  * they have is checked.
  */
 int fp_sealed_attach (struct fp_volume *v, char why[FP_WHY_MAX]);
-/* No request comes any more, and its servers are still there. */
-void fp_sealed_finish (struct fp_volume *v);
+/* No request comes any more, and its servers are still there.  Unless it is
+ * discarded there, too, its root file stays.
+ */
+void fp_sealed_finish (struct fp_volume *v, bool discard);
 void fp_sealed_stop (struct fp_volume *v);
 
 /* As those of volume.h. */

@@ -183,12 +183,13 @@ sealed_open_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
 
 /* ---- one that is not ---- */
 
+/* Nothing that is there is right. */
 static int
 give_up (struct fp_lane *lane)
 {
   atomic_fetch_add (&lane->v->sealed->unreadable, 1);
   count (&lane->errors, 1);
-  return -EIO;
+  return -EBADMSG;
 }
 
 /* -EBADMSG: what came is not right. */
@@ -282,7 +283,7 @@ read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block)
 }
 
 int
-sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
+sealed_look_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
                   bool suspect)
 {
   struct fp_sealed *k = lane->v->sealed;
@@ -310,6 +311,15 @@ sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
     return r;
   atomic_fetch_add (&k->wrong, 1);
   return give_up (lane);
+}
+
+int
+sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
+                  bool suspect)
+{
+  int r = sealed_look_held (lane, out, block, suspect);
+
+  return r == -EBADMSG ? -EIO : r;
 }
 
 int

@@ -113,7 +113,11 @@ int sealed_open_blocks (struct fp_lane *lane, unsigned char *buf,
  */
 int sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
                       bool suspect);
-/* The same, of one that is not. */
+/* The same; -EBADMSG: what is there is not right, -EIO: it could not be read.
+ */
+int sealed_look_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
+                      bool suspect);
+/* As the first, of one that is not held. */
 int sealed_read_block (struct fp_lane *lane, unsigned char *out,
                        uint64_t block);
 /* [in, in + n) of the block, which is not all of it: buf, or zeros. */

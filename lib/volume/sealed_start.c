@@ -270,10 +270,10 @@ fp_sealed_flush (struct fp_lane *lane)
 }
 
 void
-fp_sealed_finish (struct fp_volume *v)
+fp_sealed_finish (struct fp_volume *v, bool discard)
 {
   if (fp_sealed_is_rooted (v))
-    rooted_end (v->sealed->rooted);
+    rooted_end (v->sealed->rooted, discard);
 }
 
 void

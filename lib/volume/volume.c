@@ -245,7 +245,7 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   if (v == NULL)
     return;
   fp_check_stop (v->check);
-  fp_sealed_finish (v);
+  fp_sealed_finish (v, discard);
   fp_backed_stop (v, discard);
   fp_mover_stop (v->mover);
   fp_manager_stop (v);

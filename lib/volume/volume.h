@@ -77,6 +77,10 @@ struct fp_volume_params {
    * one of a client that died; its slabs are asked for by this.
    */
   struct fp_uuid uuid;
+  /* Of the probe: it is what servers say, and was not drawn here for a volume
+   * that is to be made.
+   */
+  bool uuid_said;
   /* Who this client is to the servers.  Nil: one is drawn for each of them.  A
    * process that takes the place of one that died says that it is the same:
    * then it is not refused for what the other one had, but is for what others

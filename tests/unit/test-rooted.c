@@ -53,6 +53,83 @@ int __wrap_fsync (int fd);
 int __real_fp_lane_remote_flush (struct fp_lane *l);
 int __wrap_fp_lane_remote_flush (struct fp_lane *l);
 
+int __real_fp_ctl_lookup (struct fp_ctl *c, const struct fp_lookup *q,
+                          struct fp_lookup_reply *a, uint64_t deadline);
+int __wrap_fp_ctl_lookup (struct fp_ctl *c, const struct fp_lookup *q,
+                          struct fp_lookup_reply *a, uint64_t deadline);
+int __real_fp_lane_raw_read (struct fp_lane *l, void *out, uint32_t n,
+                             uint64_t at);
+int __wrap_fp_lane_raw_read (struct fp_lane *l, void *out, uint32_t n,
+                             uint64_t at);
+int __real_fp_lane_raw_zero (struct fp_lane *l, uint64_t n, uint64_t at,
+                             bool trim);
+int __wrap_fp_lane_raw_zero (struct fp_lane *l, uint64_t n, uint64_t at,
+                             bool trim);
+int __real_fp_thread_create_large (struct fp_thread *t, const char *name,
+                                   void (*run) (void *), void *arg);
+int __wrap_fp_thread_create_large (struct fp_thread *t, const char *name,
+                                   void (*run) (void *), void *arg);
+
+/* Servers that know a volume under that name, and have nothing of it. */
+static bool lookups_lie;
+static struct fp_uuid lie;
+
+int
+__wrap_fp_ctl_lookup (struct fp_ctl *c, const struct fp_lookup *q,
+                      struct fp_lookup_reply *a, uint64_t deadline)
+{
+  if (!lookups_lie)
+    return __real_fp_ctl_lookup (c, q, a, deadline);
+  memset (a, 0, sizeof *a);
+  a->volume.uuid = lie;
+  strcpy (a->volume.name, q->name);
+  a->volume.size = fp_rooted_whole (SIZE);
+  a->volume.slab_size = SLAB;
+  a->volume.copies = 1;
+  a->volume.stripe.width = 1;
+  return 0;
+}
+
+/* The next read fails, and meanwhile somebody else's finds a block that is
+ * wrong.
+ */
+static _Atomic bool read_fails, zero_hangs, no_thread;
+static _Atomic unsigned zeros_hang;
+static _Atomic int reads_left = -1; /* then they fail */
+
+int
+__wrap_fp_lane_raw_read (struct fp_lane *l, void *out, uint32_t n, uint64_t at)
+{
+  int left = atomic_load (&reads_left);
+
+  if (left == 0)
+    return -EIO;
+  if (left > 0)
+    atomic_store (&reads_left, left - 1);
+  if (!atomic_exchange (&read_fails, false))
+    return __real_fp_lane_raw_read (l, out, n, at);
+  atomic_fetch_add (&v->sealed->unreadable, 1);
+  return -EIO;
+}
+
+int
+__wrap_fp_lane_raw_zero (struct fp_lane *l, uint64_t n, uint64_t at, bool trim)
+{
+  atomic_fetch_add (&zeros_hang, 1);
+  while (atomic_load (&zero_hangs))
+    usleep (1000);
+  return __real_fp_lane_raw_zero (l, n, at, trim);
+}
+
+int
+__wrap_fp_thread_create_large (struct fp_thread *t, const char *name,
+                               void (*run) (void *), void *arg)
+{
+  if (atomic_load (&no_thread) && strcmp (name, "root") == 0)
+    return -EAGAIN;
+  return __real_fp_thread_create_large (t, name, run, arg);
+}
+
 /* Nonces of one volume. */
 #define SEEN (1u << 18)
 static _Atomic uint64_t seen[SEEN];
@@ -219,6 +296,11 @@ clean (void **state)
   atomic_store (&disk_hangs, false);
   atomic_store (&servers_hang, false);
   atomic_store (&rename_fails, 0);
+  atomic_store (&read_fails, false);
+  atomic_store (&zero_hangs, false);
+  atomic_store (&no_thread, false);
+  atomic_store (&reads_left, -1);
+  lookups_lie = false;
   impatient = false;
   if (v != NULL)
     die ();
@@ -718,6 +800,126 @@ test_reroot (void **state)
   down ();
 }
 
+/* Of one that died, or could not go on, nothing is taken for zeros either. */
+static void
+test_reroot_again (void **state)
+{
+  (void) state;
+  for (int reads = 5; reads < 9; reads++) {
+    int r;
+
+    up ();
+    for (uint64_t b = 0; b < 20; b++)
+      put_byte (b, 1);
+    flip (5 * B + 9);
+    end ();
+    unlink (root_file);
+    set_params (false);
+    p.reroot = true;
+    atomic_store (&reads_left, reads);
+    r = start ();
+    atomic_store (&reads_left, -1);
+    if (r == 0)
+      die ();
+    must (attach (false));
+    assert_int_equal (get_byte (2), 1);
+    assert_int_equal (get_byte (5), -EIO);
+    end ();
+    must (attach (false));
+    assert_int_equal (get_byte (2), 1);
+    assert_int_equal (get_byte (5), -EIO);
+    assert_int_equal (get_byte (100), 0);
+    down ();
+  }
+}
+
+/* Where nothing has to be believed it changes nothing. */
+static void
+test_reroot_needless (void **state)
+{
+  uint64_t before;
+  int fd;
+
+  (void) state;
+  up ();
+  for (uint64_t b = 0; b < 20; b++)
+    put_byte (b, 1);
+  assert_int_equal (fp_lane_flush (lane), 0);
+  flip (5 * B + 9);
+  before = atomic_load (&v->sealed->rooted->next);
+  end ();
+  for (unsigned i = 0; i < 30; i++) {
+    set_params (false);
+    p.reroot = true;
+    must (start ());
+    assert_int_equal (seal ().doubts, 0);
+    assert_int_equal (get_byte (2), 1);
+    end ();
+  }
+  must (attach (false));
+  assert_true (atomic_load (&v->sealed->rooted->next) - before < UINT64_C (1)
+                                                                     << 50);
+  end ();
+  /* Another process has it. */
+  fd = open (root_file, O_RDONLY);
+  assert_int_equal (flock (fd, LOCK_EX | LOCK_NB), 0);
+  set_params (false);
+  p.reroot = true;
+  assert_int_equal (start (), -EBUSY);
+  close (fd);
+  down ();
+}
+
+/* ---- what servers say before there is a root ---- */
+
+static void
+test_lying_lookup (void **state)
+{
+  (void) state;
+  up ();
+  lie = *fp_volume_uuid (v);
+  put_byte (1, 1);
+  end ();
+  unlink (root_file);
+  /* A volume is to be made, and is said to be known as that one. */
+  lookups_lie = true;
+  assert_int_equal (attach (true), -EKEYREJECTED);
+  assert_non_null (strstr (why, "drawn"));
+  assert_int_equal (access (root_file, F_OK), -1);
+  lookups_lie = false;
+  down ();
+  /* Not even the user's own memory goes on from the same version. */
+  up ();
+  assert_true (atomic_load (&v->sealed->rooted->next) > 1000000);
+  down ();
+}
+
+/* The root of a volume that stays stays, too. */
+static void
+test_made_in_part (void **state)
+{
+  (void) state;
+  for (unsigned full = 0; full < 2; full++) {
+    bool known;
+
+    forget_nonces ();
+    fixture_up (NR_SERVERS, SLAB, SLABS);
+    set_params (true);
+    p.reserve_full = full;
+    atomic_store (&no_thread, true);
+    assert_int_equal (start (), -EAGAIN);
+    atomic_store (&no_thread, false);
+    known = fake_server_knows (servers[0]) || fake_server_knows (servers[1]);
+    assert_int_equal (access (root_file, F_OK) == 0, known);
+    must (attach (!known));
+    put_byte (1, 1);
+    end ();
+    must (attach (false));
+    assert_int_equal (get_byte (1), 1);
+    down ();
+  }
+}
+
 /* ---- its client dies ---- */
 
 /* What a block was at the last flush that was over, and every byte that was
@@ -987,6 +1189,29 @@ test_failed_writes (void **state)
   print_message ("%u points, %u failed\n", n - 1, failed);
 }
 
+/* A block that could not be read when it was to be mended is as it was. */
+static void
+test_mend_later (void **state)
+{
+  int is;
+
+  (void) state;
+  up ();
+  put_byte (1, 1);
+  assert_int_equal (fp_lane_flush (lane), 0);
+  fp_fake_fault_at (2, FP_FAKE_ERROR); /* of the block, not of the record */
+  assert_int_not_equal (try_put (1, 2), 0);
+  fp_fake_fault_at (0, FP_FAKE_ERROR);
+  assert_int_equal (seal ().troubled, 1);
+  atomic_store (&read_fails, true);
+  assert_int_equal (fp_lane_flush (lane), -EIO);
+  assert_int_equal (seal ().torn, 0);
+  assert_int_equal (fp_lane_flush (lane), 0);
+  is = get_byte (1);
+  assert_true (is == 1 || is == 2);
+  down ();
+}
+
 /* ---- the root file ---- */
 
 static void
@@ -1071,6 +1296,44 @@ test_root_file (void **state)
     assert_int_equal (access (other, F_OK), -1);
     end ();
   }
+  down ();
+}
+
+/* It is where the name leads to; and one that was replaced by another
+ * process's is not replaced again.
+ */
+static void
+test_root_name (void **state)
+{
+  char real[80];
+  struct stat st;
+
+  (void) state;
+  up ();
+  put_byte (1, 1);
+  end ();
+  snprintf (real, sizeof real, "%s.real", root_file);
+  assert_int_equal (rename (root_file, real), 0);
+  assert_int_equal (symlink (real, root_file), 0);
+  must (attach (false));
+  put_byte (1, 2);
+  assert_int_equal (fp_lane_flush (lane), 0);
+  assert_int_equal (lstat (root_file, &st), 0);
+  assert_true (S_ISLNK (st.st_mode));
+  end ();
+  unlink (root_file);
+  assert_int_equal (rename (real, root_file), 0);
+
+  must (attach (false));
+  copy_file (root_file, saved_file);
+  assert_int_equal (unlink (root_file), 0);
+  copy_file (saved_file, root_file);
+  put_byte (1, 3);
+  assert_int_equal (fp_lane_flush (lane), -EIO);
+  assert_non_null (strstr (seal ().why, strerror (ESTALE)));
+  die ();
+  must (attach (false));
+  assert_true (get_byte (1) == 3 || get_byte (1) == 2);
   down ();
 }
 
@@ -1248,6 +1511,40 @@ test_gate (void **state)
   down ();
 }
 
+static void
+zero_once (void *arg)
+{
+  atomic_store (&write_result, fp_lane_zero (arg, 100 * B, 0, false));
+}
+
+/* Nor does it wait for servers to zero what they have: the records say so. */
+static void
+test_gate_zero (void **state)
+{
+  struct fp_thread t;
+
+  (void) state;
+  impatient = true;
+  up ();
+  for (uint64_t b = 0; b < 100; b++)
+    put_byte (b, 1);
+  assert_int_equal (fp_lane_flush (lane), 0);
+  atomic_store (&zeros_hang, 0);
+  atomic_store (&zero_hangs, true);
+  assert_int_equal (fp_thread_create_large (&t, "zero", zero_once, lane), 0);
+  while (atomic_load (&zeros_hang) == 0)
+    usleep (1000);
+  assert_int_equal (fp_lane_flush (lane), 0);
+  put_byte (200, 3);
+  atomic_store (&zero_hangs, false);
+  assert_int_equal (fp_thread_join (&t), 0);
+  assert_int_equal (atomic_load (&write_result), 0);
+  die ();
+  must (attach (false));
+  assert_int_equal (get_byte (1), 0);
+  down ();
+}
+
 /* ---- everybody at once ---- */
 
 #define WORKERS 3u
@@ -1409,6 +1706,10 @@ main (int argc, char *argv[])
     TEST (test_without),       TEST (test_root_fails),
     TEST (test_slow_disk),     TEST (test_gate),
     TEST (test_all_at_once),   TEST (test_extents),
+    TEST (test_reroot_again),  TEST (test_reroot_needless),
+    TEST (test_lying_lookup),  TEST (test_made_in_part),
+    TEST (test_mend_later),    TEST (test_gate_zero),
+    TEST (test_root_name),
   };
 
   if (argc > 1) { /* some of them */
