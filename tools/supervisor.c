@@ -26,6 +26,7 @@
 #define BACKOFF_FIRST_MS 100
 #define BACKOFF_MAX_MS 5000
 #define RESTART_MS 20000
+#define RESTART_MAX_MS 3600000
 #define RELINK_MS 5000
 #define DEATH_MS 300
 
@@ -93,6 +94,7 @@ static void
 restart (struct attachment *a)
 {
   int64_t start = now_ms ();
+  int64_t patience = RESTART_MS;
   int backoff = BACKOFF_FIRST_MS;
   struct deadline d;
   struct why w;
@@ -101,7 +103,7 @@ restart (struct attachment *a)
   nbdkit_why (&a->nbdkit, &w);
   fp_log (FP_LOG_WARN, "%s: starting it again", w.text);
   while (!stop_wanted) {
-    d = deadline_in (RESTART_MS, &stop_wanted);
+    d = deadline_in (patience, &stop_wanted);
     r = attachment_serve (a, true, &d, &w);
     if (r == 0) {
       /* News of links that died until now; later ones are seen later. */
@@ -116,6 +118,11 @@ restart (struct attachment *a)
       /* Stopped in order it would give back what the device holds. */
       nbdkit_kill (&a->nbdkit, RELINK_MS);
     }
+    /* A volume with a root that is large reads for long before it answers,
+     * and has to come to an end.
+     */
+    if (deadline_left (&d, 1) <= 0)
+      patience = patience * 2 < RESTART_MAX_MS ? patience * 2 : RESTART_MAX_MS;
     fp_log (FP_LOG_WARN, "%s: next try in %.1f s", w.text, backoff / 1000.0);
     d = deadline_in (backoff, &stop_wanted);
     while (deadline_left (&d, 100) > 0)
