@@ -13,6 +13,7 @@
 #include "base/secret.h"
 #include "volume/lane_int.h"
 #include "volume/rooted_int.h"
+#include "volume/stripe.h"
 #include "volume/sync.h"
 
 #define EACH (sizeof (uint64_t) + 1) /* bytes of a block */
@@ -48,6 +49,7 @@ create_file (struct fp_rooted *r, char why[FP_WHY_MAX])
     return err;
   r->made = true;
   atomic_store (&r->next, first);
+  atomic_store (&r->kept, first);
   atomic_store (&r->limit, root.limit);
   return 0;
 }
@@ -68,6 +70,7 @@ rooted_new (struct fp_sealed *k, char why[FP_WHY_MAX])
   r->k = k;
   r->blocks = k->size / FP_BLOCK;
   r->table_at = k->size;
+  r->behind = FP_ROOTED_BEHIND;
   fp_mutex_init (&r->hash_lock);
   fp_mutex_init (&r->lock);
   fp_cond_init (&r->cond);
@@ -368,6 +371,17 @@ put_torn (struct fp_lane *lane, struct fp_rooted *r, uint64_t block)
   return err;
 }
 
+bool
+rooted_is_lost (const struct fp_rooted *r, uint64_t block)
+{
+  struct fp_pieces *t = r->k->v->pieces;
+  uint64_t run;
+  struct fp_piece *p =
+      &t->p[fp_stripe_at (t, block * FP_BLOCK, &run) >> t->shift];
+
+  return fp_piece_state (p) == FP_PIECE_LOST && !atomic_load (&p->doubt);
+}
+
 int
 rooted_mend (struct fp_rooted *r, uint64_t block)
 {
@@ -387,7 +401,7 @@ rooted_mend (struct fp_rooted *r, uint64_t block)
     err = sealed_look_held (lane, all, block, true);
     if (err == 0)
       err = sealed_put_blocks (lane, r->tool, all, FP_BLOCK, block);
-    else if (err == -EBADMSG)
+    else if (err == -EBADMSG || rooted_is_lost (r, block))
       err = put_torn (lane, r, block);
   }
   fp_hold_release (&k->holds, &hold);

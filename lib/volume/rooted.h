@@ -37,8 +37,8 @@
  * A write that failed may have left a record that is newer than what the block
  * is.  Whoever attaches the volume would believe that; so before a close such
  * a block is read and written anew, with a newer version.  If it cannot be
- * read, as it was torn, it gets a record that nothing is right for: it is -EIO
- * until it is written.  If its servers are away the flush fails.
+ * read, as it was torn or is lost, it gets a record that nothing is right for:
+ * it is -EIO until it is written.  If its servers are away the flush fails.
  *
  * Who attaches the volume takes of each block the newest record up to
  * `durable`, hashes all, and compares that to the root file.  If it is not the
@@ -93,6 +93,10 @@
 #define FP_ROOTED_FIRST (UINT64_C (1) << 56)
 #define FP_ROOTED_JUMP (UINT64_C (1) << 44)
 #define FP_ROOTED_LEAP (UINT64_C (1) << 50)
+/* So many blocks are written between two flushes, 4 GiB, and what comes in a
+ * second or two: then one is made that nobody asked for.
+ */
+#define FP_ROOTED_BEHIND (UINT64_C (1) << 20)
 
 static inline bool
 fp_volume_is_rooted (const struct fp_volume_params *p)

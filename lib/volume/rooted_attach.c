@@ -245,6 +245,26 @@ is_doubtful (const struct fp_rooted *r, uint64_t block)
   return atomic_load (&r->roles[block]) & ROOTED_DOUBT;
 }
 
+/* Of [from, to) of a leaf, block by block: what is lost is nothing. */
+static int
+read_what_is_left (struct attach *a, uint64_t first, uint64_t from,
+                   uint64_t to)
+{
+  int err = 0;
+
+  for (uint64_t i = from; err == 0 && i < to; i++) {
+    unsigned char *in = a->data + (i - from) * FP_BLOCK;
+
+    memset (in, 0, FP_BLOCK);
+    if (!is_doubtful (a->r, first + i))
+      continue;
+    err = fp_lane_raw_read (a->lane, in, FP_BLOCK, (first + i) * FP_BLOCK);
+    if (err < 0 && rooted_is_lost (a->r, first + i))
+      err = 0;
+  }
+  return err;
+}
+
 static int
 settle_leaf (struct attach *a, uint64_t first, uint64_t n)
 {
@@ -260,10 +280,13 @@ settle_leaf (struct attach *a, uint64_t first, uint64_t n)
   if (from >= to)
     return 0;
   err = read_records (a, first, n);
-  if (err == 0)
-    err = fp_lane_raw_read (a->lane, a->data,
-                            (uint32_t) ((to - from) * FP_BLOCK),
-                            (first + from) * FP_BLOCK);
+  if (err < 0)
+    return err;
+  err =
+      fp_lane_raw_read (a->lane, a->data, (uint32_t) ((to - from) * FP_BLOCK),
+                        (first + from) * FP_BLOCK);
+  if (err < 0)
+    err = read_what_is_left (a, first, from, to);
   for (uint64_t i = from; err == 0 && i < to; i++)
     if (is_doubtful (r, first + i))
       settle_block (a, first + i, i, a->data + (i - from) * FP_BLOCK);
@@ -403,6 +426,7 @@ begin (struct attach *a, struct fp_root *root, char why[FP_WHY_MAX])
     err = -EOVERFLOW;
   root->limit += chance % FP_ROOTED_JUMP;
   atomic_store (&r->next, root->limit);
+  atomic_store (&r->kept, root->limit);
   atomic_store (&r->durable, root->durable);
   atomic_store (&r->closed, root->durable);
   root->limit += FP_ROOTED_STEP;

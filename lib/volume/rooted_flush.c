@@ -161,6 +161,7 @@ finish (struct fp_rooted *r)
     return say (r, "the root file cannot be written", err);
   atomic_store (&r->limit, root.limit);
   atomic_store (&r->durable, root.durable);
+  atomic_store (&r->kept, root.durable + 1);
   atomic_fetch_add (&r->roots, 1);
   {
     FP_LOCK_SCOPE (&r->lock);
@@ -211,10 +212,14 @@ commit_for (struct fp_rooted *r, uint64_t number)
   pthread_cond_broadcast (&r->cond);
 }
 
-/* Versions become scarce. */
+/* Versions become scarce; or so much was written that whoever attached the
+ * volume after this client died would read for long before it answers.
+ */
 static bool
 is_due (const struct fp_rooted *r)
 {
+  if (atomic_load (&r->next) - atomic_load (&r->kept) > r->behind)
+    return true;
   return atomic_load (&r->next) + FP_ROOTED_STEP / 2 > atomic_load (&r->limit);
 }
 

@@ -49,6 +49,8 @@ struct fp_rooted {
 
   _Atomic uint64_t next, limit; /* versions */
   _Atomic uint64_t durable, closed;
+  _Atomic uint64_t kept;     /* versions below it are durable, or not used */
+  uint64_t behind;           /* so many that are not are flushed unasked */
   _Atomic uint64_t troubled; /* blocks */
 
   pthread_mutex_t hash_lock; /* tree, digest */
@@ -118,6 +120,8 @@ void rooted_wrote (struct fp_rooted *r, struct seal_tool *tool, uint64_t first,
 /* They are zeros: any number, held. */
 int rooted_zero (struct fp_lane *lane, struct seal_tool *tool, uint64_t first,
                  uint64_t end);
+/* Its data is on no server any more, and none that is away may have it. */
+bool rooted_is_lost (const struct fp_rooted *r, uint64_t block);
 /* What a block is, which may be in trouble, is its newest record. */
 int rooted_mend (struct fp_rooted *r, uint64_t block);
 

@@ -1511,6 +1511,81 @@ test_gate (void **state)
   down ();
 }
 
+/* A server has lost what it had: that is EIO, and all else is as it was. */
+static void
+test_lost (void **state)
+{
+  (void) state;
+  for (unsigned attached = 0; attached < 2; attached++) {
+    struct fp_pieces *t;
+    unsigned lost, n = 0;
+
+    up ();
+    for (uint64_t b = 0; b < BLOCKS; b++)
+      put_byte (b, 1);
+    assert_int_equal (fp_lane_flush (lane), 0);
+    for (uint64_t b = 0; b < BLOCKS; b++)
+      put_byte (b, 2);
+    t = v->pieces;
+    /* The records are behind the last block. */
+    lost = 1 - atomic_load (&t->p[SIZE / SLAB].server);
+    if (attached) {
+      fake_server_cut (servers[lost]);
+      fake_server_lose (servers[lost]);
+      fake_server_revive (servers[lost]);
+      for (uint64_t b = 0; b < BLOCKS; b++)
+        (void) try_put (b, 3);
+      assert_int_equal (fp_lane_flush (lane), 0);
+      assert_int_equal (fp_lane_flush (lane), 0);
+      end ();
+    }
+    else {
+      die ();
+      fake_server_lose (servers[lost]);
+    }
+    must (attach (false));
+    for (uint64_t b = 0; b < BLOCKS; b++) {
+      int is = get_byte (b);
+
+      n += is == -EIO;
+      if (is != -EIO)
+        assert_int_equal (is, attached ? 3 : 2);
+    }
+    assert_true (n > 0 && n < BLOCKS);
+    assert_int_equal (seal ().torn > 0, !attached);
+    assert_int_equal (fp_lane_flush (lane), 0);
+    down ();
+  }
+}
+
+/* Nobody flushes: so much is not in doubt when it dies that it takes long. */
+static void
+test_unasked (void **state)
+{
+  uint64_t deadline, roots;
+
+  (void) state;
+  up ();
+  roots = seal ().roots;
+  v->sealed->rooted->behind = 50;
+  for (uint64_t b = 0; b < 40; b++)
+    put_byte (b, 1);
+  usleep (1500000);
+  assert_int_equal (seal ().roots, roots);
+  for (uint64_t b = 40; b < 100; b++)
+    put_byte (b, 1);
+  deadline = fp_deadline_in_ms (20000);
+  while (seal ().roots == roots)
+    assert_false (fp_deadline_passed (deadline));
+  usleep (2500000);
+  assert_true (seal ().roots - roots <= 2);
+  die ();
+  must (attach (false));
+  assert_true (seal ().doubts < 100);
+  assert_int_equal (get_byte (99), 1);
+  down ();
+}
+
 static void
 zero_once (void *arg)
 {
@@ -1709,7 +1784,8 @@ main (int argc, char *argv[])
     TEST (test_reroot_again),  TEST (test_reroot_needless),
     TEST (test_lying_lookup),  TEST (test_made_in_part),
     TEST (test_mend_later),    TEST (test_gate_zero),
-    TEST (test_root_name),
+    TEST (test_root_name),     TEST (test_unasked),
+    TEST (test_lost),
   };
 
   if (argc > 1) { /* some of them */
