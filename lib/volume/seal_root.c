@@ -236,6 +236,53 @@ lock_it (struct fp_root_file *f)
   return r;
 }
 
+/* Who has that lock; 0: it is not known, as over NFS.  Lines of /proc/locks
+ * are "1: FLOCK  ADVISORY  WRITE 4711 08:02:123 0 EOF" (proc(5)); those of who
+ * waits have "->" there.
+ */
+static long
+who_has (const struct fp_root_file *f)
+{
+  FILE *fp = fopen ("/proc/locks", "re");
+  struct stat st;
+  char line[256];
+  long has = 0;
+
+  if (fp == NULL)
+    return 0;
+  if (fstatat (f->dir, f->name, &st, 0) == -1)
+    st.st_ino = 0;
+  while (has == 0 && fgets (line, sizeof line, fp) != NULL) {
+    unsigned long inode;
+    long pid;
+
+    if (sscanf (line, "%*s FLOCK %*s %*s %ld %*x:%*x:%lu", &pid, &inode) ==
+            2 &&
+        inode == st.st_ino)
+      has = pid;
+  }
+  fclose (fp);
+  return has;
+}
+
+static int
+busy (const struct fp_root_file *f, const char *path, char why[FP_WHY_MAX])
+{
+  long pid = who_has (f);
+
+  if (pid > 0)
+    snprintf (why, FP_WHY_MAX,
+              "root=%s: process %ld on this host has it, and the volume that "
+              "it is of: end it (kill -KILL %ld, if it is stopped or stuck)",
+              path, pid, pid);
+  else
+    snprintf (why, FP_WHY_MAX,
+              "root=%s: another process on this host has it, and the volume "
+              "that it is of",
+              path);
+  return -EBUSY;
+}
+
 int
 fp_root_open (struct fp_root_file **out, const char *path, struct fp_mac *mac,
               struct fp_root *root, uint64_t deadline_ns, char why[FP_WHY_MAX])
@@ -248,11 +295,7 @@ fp_root_open (struct fp_root_file **out, const char *path, struct fp_mac *mac,
   while ((r = lock_it (f)) == -EAGAIN && !fp_deadline_passed (deadline_ns))
     usleep (LOOK_MS * 1000);
   if (r == -EAGAIN) {
-    snprintf (why, FP_WHY_MAX,
-              "root=%s: another process on this host has it, and the volume "
-              "that it is of",
-              path);
-    r = -EBUSY;
+    r = busy (f, path, why);
   }
   else if (r < 0) {
     failed (path, -r, why);

@@ -1289,6 +1289,8 @@ test_root_file (void **state)
 
     assert_int_equal (flock (fd, LOCK_EX | LOCK_NB), 0);
     assert_int_equal (attach (false), -EBUSY);
+    snprintf (other, sizeof other, "process %ld ", (long) getpid ());
+    assert_non_null (strstr (why, other));
     close (fd);
     snprintf (other, sizeof other, "%s.new", root_file);
     copy_file (key_file, other);
