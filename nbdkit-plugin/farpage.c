@@ -326,6 +326,26 @@ farpage_get_ready (void)
   return 0;
 }
 
+/* Nobody else is told if that fails. */
+static void
+flush_last (void)
+{
+  struct fp_volume_status s;
+  struct fp_lane *lane;
+  bool failed;
+
+  if (params.volume.root[0] == '\0')
+    return;
+  lane = fp_volume_lane_get (volume);
+  failed = fp_lane_flush (lane) < 0;
+  fp_volume_status (volume, &s);
+  if (failed && !s.taken)
+    nbdkit_error ("volume %s: what was written since its last flush could not "
+                  "be flushed at the end, and is as after a power cut: %s",
+                  params.volume.name, s.seal.why);
+  fp_volume_lane_put (lane);
+}
+
 static void
 stop (bool discard)
 {
@@ -333,8 +353,10 @@ stop (bool discard)
   metrics = NULL;
   fp_status_free (status);
   status = NULL;
-  if (volume != NULL)
+  if (volume != NULL) {
+    flush_last ();
     fp_volume_stop (volume, discard);
+  }
   volume = NULL;
   fp_seal_key_free (params.volume.key);
   params.volume.key = NULL;

@@ -159,6 +159,14 @@ assert h.pread(4096, 3 * 4096)[:4] == text[:4]"
         sh "$check"
         is "s['unreadable'] == s['torn']" True
     done
+    # At its end it says if that is not so, and nobody's file is replaced.
+    cp "$tmp/$transport.root" "$tmp/other.root"
+    mv "$tmp/other.root" "$tmp/$transport.root"
+    sh "h.pwrite(h.pread(4096, 0), 0)"
+    end
+    grep -q 'could not be flushed at the end.*Stale' "$tmp/n.log" || fail "it ends without a word"
+    plugin "${vol[@]}"
+    sh "$check"
     # Nothing was flushed since: so what was found is what stays.
     kill_9 "$(cat "$tmp/n.pid")"
     plugin "${vol[@]}"
