@@ -352,10 +352,9 @@ place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
  * one copy there may have died alone.
  */
 static int
-flush_queue (struct fp_lane *lane, unsigned server)
+flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
 {
   struct fp_volume *v = fp_lane_volume (lane);
-  uint64_t deadline = fp_deadline_in_ms (fp_volume_patience_ms (v));
   int r = 0;
 
   for (;;) {
@@ -401,14 +400,17 @@ int
 fp_lane_remote_flush (struct fp_lane *lane)
 {
   struct fp_volume *v = fp_lane_volume (lane);
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_patience_ms (v));
   int result = 0;
 
   if (atomic_load (&v->taken))
     return -EIO;
   for (unsigned i = 0; i < v->p.lanes; i++) {
     for (unsigned s = 0; s < v->nr_links; s++) {
-      int r = flush_queue (v->lanes[i], s);
+      int r = flush_queue (v->lanes[i], s, deadline);
 
+      if (r < 0 && fp_deadline_passed (deadline))
+        return r;
       result = r < 0 ? r : result;
     }
   }
