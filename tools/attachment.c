@@ -32,7 +32,7 @@
 #define FLUSH_PROBE_MS 2000
 #define PATIENCE_MS 1000 /* then it is said what is waited for */
 #define LINK_MS 3000     /* for a first answer, on each connection */
-#define CONNECTS 4
+#define CONNECTS 3       /* again */
 
 static void
 device_name (char out[32], int index)
@@ -349,22 +349,33 @@ disconnect_all (struct attachment *a, struct why *w)
   return r < 0 ? r : wait_gone (a->st.index, w);
 }
 
-/* 1 if the kernel receives on some of them, and not on others (nbd_links.h):
- * it has more workers next time.  If none answers it is not that.
+/* True if the kernel receives on some of them, and not on others
+ * (nbd_links.h): it has more workers next time.  If none answers it is not
+ * that.
  */
-static int
-some_are_silent (struct attachment *a)
+static bool
+some_are_silent (struct attachment *a, const struct deadline *until)
 {
+  struct deadline d = deadline_in (LINK_MS, until->stop);
   unsigned all;
-  int silent = nbd_links_silent (a->st.index, LINK_MS, &all);
+  int silent = nbd_links_silent (a->st.index, &d, &all);
 
   if (silent <= 0 || (unsigned) silent == all)
-    return 0;
+    return false;
   fp_log (FP_LOG_WARN,
-          "/dev/nbd%d: the kernel does not receive on %d of %u connections:"
-          " connecting again",
+          "/dev/nbd%d: the kernel does not receive on %d of %u connections",
           a->st.index, silent, all);
-  return 1;
+  return true;
+}
+
+/* Who has mounted it by now waits for its requests to time out, and goes on.
+ */
+static bool
+may_connect_again (struct attachment *a, const struct deadline *d)
+{
+  struct why w;
+
+  return deadline_left (d, 1) > 0 && !nbd_in_use (a->st.index, &w);
 }
 
 int
@@ -375,7 +386,10 @@ attachment_connect (struct attachment *a, const struct deadline *d,
 
   if (r == 0)
     r = connect_all (a, d, w);
-  for (unsigned i = 1; r == 0 && i < CONNECTS && some_are_silent (a); i++) {
+  for (unsigned i = 0; r == 0 && some_are_silent (a, d); i++) {
+    if (i == CONNECTS || !may_connect_again (a, d))
+      break;
+    fp_log (FP_LOG_WARN, "/dev/nbd%d: connecting again", a->st.index);
     r = disconnect_all (a, w);
     if (r == 0)
       r = connect_all (a, d, w);

@@ -119,27 +119,34 @@ absolute (char *arg)
   return arg;
 }
 
-/* The plugin's own parameter for it, unless it is there; it has to be known to
- * the next nbdkit, too.
+/* The plugin's own parameter, unless it is there; it has to be known to the
+ * next nbdkit, too.
  */
 static int
-add_readonly (struct options *o)
+add_parameter (struct options *o, char *parameter)
 {
-  static char readonly[] = "readonly=true";
-  static char **args; /* as long as the program */
+  char **args; /* as long as the program */
 
-  if (o->st.swap)
-    return say_usage ("attach", "--swap and --read-only contradict");
   for (unsigned i = 0; i < o->st.nr_args; i++)
-    if (!strcmp (o->st.args[i], readonly))
+    if (!strcmp (o->st.args[i], parameter))
       return EXIT_SUCCESS;
   args = calloc (o->st.nr_args + 1, sizeof *args);
   if (!args)
     return say_error ("attach: out of memory");
   memcpy (args, o->st.args, o->st.nr_args * sizeof *args);
-  args[o->st.nr_args++] = readonly;
+  args[o->st.nr_args++] = parameter;
   o->st.args = args;
   return EXIT_SUCCESS;
+}
+
+static int
+add_readonly (struct options *o)
+{
+  static char readonly[] = "readonly=true";
+
+  if (o->st.swap)
+    return say_usage ("attach", "--swap and --read-only contradict");
+  return add_parameter (o, readonly);
 }
 
 /* Only what attach itself depends on is looked at: the plugin knows its
@@ -195,6 +202,31 @@ bad_number (const char *option)
 {
   return say_usage ("attach", "%s: '%s' is not a number that will do", option,
                     optarg);
+}
+
+static bool
+has_any (const struct options *o, const char *const *keys)
+{
+  for (; *keys; keys++)
+    for (unsigned i = 0; i < o->st.nr_args; i++)
+      if (has_key (o->st.args[i], *keys))
+        return true;
+  return false;
+}
+
+/* Of swap with one copy the plugin waits for 10 s, unless it is told
+ * (SWAP_TIMEOUT_MS in its params.c), and the kernel must wait for longer.
+ */
+static int
+nest_swap (struct options *o)
+{
+  static const char *const told[] = { "timeout", "copies", "backup",
+                                      "volume",  "pool",   NULL };
+  static char usual[] = "timeout=2000";
+
+  if (!o->st.swap || o->st.timeout >= 20 || has_any (o, told))
+    return EXIT_SUCCESS;
+  return add_parameter (o, usual);
 }
 
 /* Deadlines nest: the plugin must have given up on a server before the kernel
@@ -285,6 +317,8 @@ parse (struct options *o, int argc, char *argv[])
     }
   }
   r = check_parameters (o, argc - optind, argv + optind);
+  if (r == EXIT_SUCCESS)
+    r = nest_swap (o);
   return r == EXIT_SUCCESS ? check_timeouts (o) : r;
 }
 

@@ -35,6 +35,14 @@ processor_of (int index, unsigned queue)
   return end == line || cpu < 0 || cpu >= CPU_SETSIZE ? -1 : (int) cpu;
 }
 
+enum { ANSWERED, NOT_ASKED };
+
+static void
+tell (int out, char what)
+{
+  (void) !write (out, &what, 1);
+}
+
 /* Any answer will do. */
 static void
 read_there (int index, int cpu, int out)
@@ -48,12 +56,28 @@ read_there (int index, int cpu, int out)
   CPU_SET (cpu, &set);
   snprintf (dev, sizeof dev, "/dev/nbd%d", index);
   fd = open (dev, O_RDONLY | O_DIRECT | O_CLOEXEC);
-  if (fd == -1 || posix_memalign (&buf, 4096, 4096) != 0)
+  if (fd == -1 || posix_memalign (&buf, 4096, 4096) != 0) {
+    tell (out, NOT_ASKED);
     return;
+  }
   /* Where that is not allowed it asks another connection. */
   (void) sched_setaffinity (0, sizeof set, &set);
   (void) !pread (fd, buf, 4096, 0);
-  (void) !write (out, "", 1);
+  tell (out, ANSWERED);
+}
+
+/* It may be there for longer than who asks: it keeps no lock, and nobody's
+ * output open.
+ */
+static int
+keep_only (int out)
+{
+  int r;
+
+  if (out > 0 && close_range (0, (unsigned) out - 1, 0) == -1)
+    return -errno;
+  r = close_range ((unsigned) out + 1, ~0U, 0);
+  return r == -1 ? -errno : 0;
 }
 
 /* A read cannot be interrupted: who makes it is nobody's child, and ends when
@@ -62,23 +86,30 @@ read_there (int index, int cpu, int out)
 static int
 begin_read (int index, int cpu, int out)
 {
-  pid_t pid = fork ();
+  pid_t pid = fork (), reader;
 
   if (pid == -1)
     return -errno;
   if (pid == 0) {
-    if (fork () == 0)
+    reader = fork ();
+    if (reader == -1)
+      tell (out, NOT_ASKED);
+    if (reader == 0 && keep_only (out) == 0)
       read_there (index, cpu, out);
+    else if (reader == 0)
+      tell (out, NOT_ASKED);
     _exit (0);
   }
-  return waitpid (pid, NULL, 0) == pid ? 0 : -errno;
+  while (waitpid (pid, NULL, 0) == -1)
+    if (errno != EINTR)
+      return -errno;
+  return 0;
 }
 
 int
-nbd_links_silent (int index, unsigned ms, unsigned *all)
+nbd_links_silent (int index, const struct deadline *d, unsigned *all)
 {
   FP_CLEANUP (fp_closep) int in = -1;
-  struct deadline d = deadline_in (ms, NULL);
   unsigned answered = 0;
   int fds[2], left, r = 0;
 
@@ -95,7 +126,7 @@ nbd_links_silent (int index, unsigned ms, unsigned *all)
     *all += r == 0;
   }
   close (fds[1]);
-  while (r == 0 && answered < *all && (left = deadline_left (&d, 200)) > 0) {
+  while (r == 0 && answered < *all && (left = deadline_left (d, 200)) > 0) {
     struct pollfd pfd = { .fd = in, .events = POLLIN };
     char bytes[MAX_QUEUES];
     ssize_t n;
@@ -105,7 +136,12 @@ nbd_links_silent (int index, unsigned ms, unsigned *all)
     n = read (in, bytes, sizeof bytes);
     if (n <= 0)
       break; /* all have ended */
-    answered += (unsigned) n;
+    for (ssize_t k = 0; k < n; k++) {
+      if (bytes[k] == ANSWERED)
+        answered++;
+      else
+        --*all;
+    }
   }
   return r < 0 ? r : (int) (*all - answered);
 }

@@ -17,9 +17,11 @@
 #ifndef FARPAGE_NBD_LINKS_H
 #define FARPAGE_NBD_LINKS_H
 
-/* How many connections have not answered a read within ms milliseconds, of
- * those that a processor of this machine uses; *all: how many these are.
+#include "deadline.h"
+
+/* How many connections have not answered a read by the deadline, of those that
+ * a processor of this machine uses; *all: how many of these could be asked.
  */
-int nbd_links_silent (int index, unsigned ms, unsigned *all);
+int nbd_links_silent (int index, const struct deadline *d, unsigned *all);
 
 #endif /* FARPAGE_NBD_LINKS_H */
