@@ -148,6 +148,9 @@ fp_enc_open (struct fp_writer *w, const struct fp_open *m)
 int
 fp_dec_open (struct fp_reader *r, struct fp_open *m)
 {
+  /* Who only reads shuts nobody out who may write. */
+  const uint32_t never = FP_OPEN_READ_ONLY | FP_OPEN_TAKEOVER;
+
   m->flags = fp_get_u32 (r);
   m->transport = fp_get_u32 (r);
   get_uuid (r, &m->volume);
@@ -157,14 +160,14 @@ fp_dec_open (struct fp_reader *r, struct fp_open *m)
   m->copies = fp_get_u32 (r);
   m->servers = fp_get_u32 (r);
   get_stripe (r, &m->stripe);
-  return verdict (r, (m->flags & ~FP_OPEN_FLAGS) == 0 &&
-                         (m->flags & (FP_OPEN_CREATE | FP_OPEN_RESUME)) != 0 &&
-                         is_one_transport (m->transport) &&
-                         name_ok_or_empty (m->name) && m->size > 0 &&
-                         m->size <= INT64_MAX && slab_size_ok (m->slab_size) &&
-                         m->copies >= 1 && m->copies <= FP_WIRE_COPIES_MAX &&
-                         m->servers >= 1 &&
-                         fp_stripe_ok (&m->stripe, m->slab_size));
+  return verdict (
+      r, (m->flags & ~FP_OPEN_FLAGS) == 0 && (m->flags & never) != never &&
+             (m->flags & (FP_OPEN_CREATE | FP_OPEN_RESUME)) != 0 &&
+             is_one_transport (m->transport) && name_ok_or_empty (m->name) &&
+             m->size > 0 && m->size <= INT64_MAX &&
+             slab_size_ok (m->slab_size) && m->copies >= 1 &&
+             m->copies <= FP_WIRE_COPIES_MAX && m->servers >= 1 &&
+             fp_stripe_ok (&m->stripe, m->slab_size));
 }
 
 void

@@ -446,6 +446,9 @@ test_ranges (void **state)
   REFUSED (open, open_, flags = 0);
   REFUSED (open, open_, flags = FP_OPEN_EPHEMERAL);
   REFUSED (open, open_, flags = FP_OPEN_CREATE | 64);
+  /* To shut out who writes, and then not to write. */
+  REFUSED (open, open_,
+           flags = FP_OPEN_RESUME | FP_OPEN_READ_ONLY | FP_OPEN_TAKEOVER);
   REFUSED (open, open_, transport = 0);
   REFUSED (open, open_, transport = 3);
   REFUSED (open, open_, transport = 8);
