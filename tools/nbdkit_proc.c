@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/capability.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -22,6 +21,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "nbdkit_proc.h"
+#include "privileges.h"
 #include "sysfs.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -63,29 +63,6 @@ is_for_once (const char *arg)
          has_key (arg, "reroot");
 }
 
-/* What nbdkit does not need it cannot have, whatever becomes of it: it talks
- * to other machines. It locks memory, also for RDMA (IPC_LOCK), raises limits
- * and its standing in the I/O path (SYS_RESOURCE), and what a user other than
- * root has made for it is opened: keys, and sockets of memory servers
- * (DAC_OVERRIDE). Its threads keep their priority (SYS_NICE).
- */
-static void
-drop_privileges (void)
-{
-  static const unsigned kept[] = { CAP_IPC_LOCK, CAP_SYS_NICE,
-                                   CAP_SYS_RESOURCE, CAP_DAC_OVERRIDE };
-
-  for (unsigned cap = 0; prctl (PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++) {
-    bool keep = false;
-
-    for (unsigned i = 0; i < sizeof kept / sizeof kept[0]; i++)
-      keep = keep || kept[i] == cap;
-    if (!keep)
-      prctl (PR_CAPBSET_DROP, cap, 0, 0, 0);
-  }
-  prctl (PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
-}
-
 /* Between fork and exec. What is not allowed here (no root) is missing from
  * the robustness against swap pressure only.
  */
@@ -96,7 +73,7 @@ prepare_child (bool realtime, int output)
   struct sched_param fifo = { .sched_priority = SWAP_PRIORITY }, usual = { 0 };
   int null = open ("/dev/null", O_RDWR);
   sigset_t none;
-  int sig;
+  int sig, r;
 
   setsid ();
   dup2 (null, 0);
@@ -118,7 +95,11 @@ prepare_child (bool realtime, int output)
   sched_setscheduler (0, SCHED_OTHER, &usual);
   if (realtime)
     sched_setscheduler (0, SCHED_FIFO, &fifo);
-  drop_privileges ();
+  r = privileges_drop ();
+  if (r < 0)
+    dprintf (STDERR_FILENO,
+             "nbdkit: error: it keeps more privileges than it needs: %s\n",
+             strerror (-r));
 }
 
 int
