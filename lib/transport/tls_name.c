@@ -21,12 +21,12 @@ fp_tls_name_in (gnutls_x509_crt_t crt, char *out, size_t room)
     n = room - 1;
     memset (out, 0, room); /* it need not be terminated */
     type = gnutls_x509_crt_get_subject_alt_name (crt, i, out, &n, NULL);
-    if (type == GNUTLS_E_REQUESTED_DATA_NOT_AVAILABLE)
-      return false;
+    if (type == GNUTLS_E_SHORT_MEMORY_BUFFER)
+      continue; /* such as a URI: no name of ours is that long */
+    if (type < 0)
+      return false; /* there are no more, or it cannot be read */
     if (type == GNUTLS_SAN_DNSNAME || type == GNUTLS_SAN_RFC822NAME)
       r = strlen (out) == n ? 0 : GNUTLS_E_ASN1_VALUE_NOT_VALID;
-    else if (type == GNUTLS_E_SHORT_MEMORY_BUFFER)
-      return false;
   }
   return r == 0 && fp_name_ok (out);
 }

@@ -157,6 +157,7 @@ test_other_names (void **state)
   meet (client ("san", NULL), strict ("good"), "localhost", "", "", "carol");
   meet (client ("mail", NULL), strict ("good"), "localhost", "", "",
         "dave@example.com");
+  meet (client ("uri", NULL), strict ("good"), "localhost", "", "", "erin");
   /* What is not looked at is nobody's name. */
   meet (client ("san", NULL), server ("good"), "localhost", "", "", "");
 }

@@ -19,8 +19,8 @@
 
 char tls_dir[] = "/tmp/farpage-tls-XXXXXX";
 
-static const char *const directories[] = { "good", "other", "expired",
-                                           "bare", "san",   "mail" };
+static const char *const directories[] = { "good", "other", "expired", "bare",
+                                           "san",  "mail",  "uri" };
 #define NR_DIRECTORIES (sizeof directories / sizeof directories[0])
 
 static void
@@ -51,6 +51,8 @@ struct identity {
   gnutls_x509_crt_t crt;
 };
 
+static const char *uri; /* what comes before the next ones' san, or NULL */
+
 /* Signed by ca, or by itself.  name: its CN; NULL: it has none.  san NULL: it
  * is this host.
  */
@@ -79,11 +81,16 @@ make (struct identity *id, const char *name, const char *san,
   gnutls_x509_crt_set_ca_status (id->crt, ca == NULL);
   if (ca == NULL)
     gnutls_x509_crt_set_key_usage (id->crt, GNUTLS_KEY_KEY_CERT_SIGN);
-  else if (san != NULL)
+  else if (san != NULL) {
+    if (uri != NULL)
+      gnutls_x509_crt_set_subject_alt_name (id->crt, GNUTLS_SAN_URI, uri,
+                                            (unsigned) strlen (uri),
+                                            GNUTLS_FSAN_APPEND);
     gnutls_x509_crt_set_subject_alt_name (
         id->crt,
         strchr (san, '@') != NULL ? GNUTLS_SAN_RFC822NAME : GNUTLS_SAN_DNSNAME,
         san, (unsigned) strlen (san), GNUTLS_FSAN_APPEND);
+  }
   else {
     gnutls_x509_crt_set_subject_alt_name (id->crt, GNUTLS_SAN_DNSNAME,
                                           "localhost", 9, GNUTLS_FSAN_APPEND);
@@ -159,7 +166,7 @@ tls_files_setup (void **state)
   static const char volumes[] = "encrypt:99112233445566778899aabbccddee99\n";
   const time_t now = time (NULL);
   struct identity ca, other_ca;
-  char path[64];
+  char path[64], longer[1024] = "";
 
   (void) state;
   if (mkdtemp (tls_dir) == NULL)
@@ -180,6 +187,11 @@ tls_files_setup (void **state)
   save ("bare", "ca", &ca, false);
   save_san ("san", &ca, "elsewhere.example", "carol");
   save_san ("mail", &ca, "elsewhere.example", "dave@example.com");
+  memset (longer, 'x', sizeof longer - 1);
+  memcpy (longer, "spiffe://", 9);
+  uri = longer;
+  save_san ("uri", &ca, "elsewhere.example", "erin");
+  uri = NULL;
   end (&ca);
   end (&other_ca);
   return 0;

@@ -12,6 +12,7 @@
  *   bare/         the first authority alone
  *   san/, mail/   the first authority's: server of elsewhere.example; the
  * client has no CN, but is carol, and dave@example.com
+ *   uri/          likewise, but it is erin, after a URI longer than any name
  */
 
 #ifndef TLS_FILES_H
