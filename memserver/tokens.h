@@ -25,7 +25,10 @@
 #include "proto/messages.h"
 #include "server.h"
 
-/* Longer than a client waits for a connection. */
+/* Longer than a client waits for a connection, unless its timeout= is more
+ * (600 s is allowed): whose connection takes that long is refused, and asks
+ * for another token with its next attempt.
+ */
 #define TOKENS_MS 60000
 
 struct tokens {

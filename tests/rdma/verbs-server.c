@@ -6,6 +6,7 @@
  *   (start)   port N
  *   regions   regions RADDR RKEY RADDR RKEY   writable, then read-only; once
  *                                             somebody has connected
+ *   memory    memory ADDRESS   where both are, in this process
  *   revoke    ok      the writable region's key opens nothing any more
  *   peers     peers N
  *   (EOF)     everything is freed, exit 0
@@ -108,6 +109,8 @@ on_command (struct server *s, const char *line)
     printf ("regions %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
             fp_verbs_region_raddr (s->rw), fp_verbs_region_rkey (s->rw),
             fp_verbs_region_raddr (s->ro), fp_verbs_region_rkey (s->ro));
+  else if (strcmp (line, "memory\n") == 0)
+    printf ("memory %" PRIuPTR "\n", (uintptr_t) s->memory);
   else if (strcmp (line, "revoke\n") == 0 && s->rw != NULL) {
     free_region (&s->rw);
     printf ("ok\n");

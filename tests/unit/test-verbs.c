@@ -482,6 +482,24 @@ test_read_only (void **state)
   refused (f, 3);
 }
 
+/* Both regions are of the same memory, and neither address tells where that
+ * is.
+ */
+static void
+test_addresses (void **state)
+{
+  struct fixture *f = *state;
+  char line[64];
+  uint64_t at;
+
+  ask (f, "memory", line, sizeof line);
+  assert_int_equal (sscanf (line, "memory %" SCNu64, &at), 1);
+  if (device_is_siw) /* ignores them: verbs_device.h */
+    skip ();
+  assert_true (f->rw != f->ro);
+  assert_true (f->rw != at && f->ro != at);
+}
+
 static void
 test_revoked (void **state)
 {
@@ -799,6 +817,7 @@ main (int argc, char *argv[])
     WITH_SERVER (test_dead_address),
     WITH_SERVER (test_out_of_bounds),
     WITH_SERVER (test_read_only),
+    WITH_SERVER (test_addresses),
     WITH_SERVER (test_revoked),
     WITH_SERVER (test_break_from_another_thread),
     WITH_SERVER (test_no_leak),
