@@ -243,6 +243,7 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
   for (unsigned i = 0; i < l->v->nr_lanes; i++) {
     struct fp_lane *lane = l->v->lanes[i];
     struct fp_conn_params cp;
+    const char *said = NULL;
     struct fp_addr data;
     uint64_t deadline;
     int r;
@@ -261,12 +262,12 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
     r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
     if (r == 0)
       r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp,
-                                  deadline);
+                                  &said, deadline);
     if (r == 0)
       r = fp_lane_connect (lane, l->index, l->ops, &cp, deadline);
     if (r < 0) {
       snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
-                strerror (-r));
+                said != NULL ? said : strerror (-r));
       return r;
     }
     mended = true;

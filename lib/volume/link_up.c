@@ -154,20 +154,31 @@ static int
 connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
   struct fp_conn_params cp;
+  const char *said = NULL;
   struct fp_addr data;
   int r;
 
   r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
   for (unsigned i = 0; r == 0 && i < l->v->nr_lanes; i++) {
-    r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp,
+    r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp, &said,
                                 deadline);
     if (r == 0)
       r = fp_lane_connect (l->v->lanes[i], l->index, l->ops, &cp, deadline);
   }
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
-              strerror (-r));
+              said != NULL ? said : strerror (-r));
   return r;
+}
+
+/* The list of members that the volume was attached with. */
+static uint64_t
+attached_version (const struct fp_link *l)
+{
+  struct fp_recorder_status s;
+
+  fp_recorder_status (l->v, &s);
+  return s.version != 0 ? s.version : l->v->p.members.version;
 }
 
 /* Who writes the volume begins with a new list of its members.  What a reader
@@ -177,21 +188,42 @@ connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
 static int
 look_again (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
-  bool reads_on = l->learned && l->v->p.read_only;
-  uint64_t was = reads_on ? fp_link_said (l)->members.version : 0;
+  bool reads = l->record != NULL && l->v->p.read_only;
+  bool reads_on = reads && l->learned;
+  uint64_t was = reads_on ? fp_link_said (l)->members.version : 0, is;
   int r = link_lookup (l, deadline);
 
   if (r < 0) {
     snprintf (why, FP_WHY_MAX, "what it knows: %s", fp_ctl_why (l->s.ctl));
     return r;
   }
-  if (!reads_on || fp_link_said (l)->members.version == was)
+  if (!reads)
+    return 0;
+  /* One that was away when it was attached may have an older one. */
+  is = fp_link_said (l)->members.version;
+  if (is <= attached_version (l) && (!reads_on || is == was))
     return 0;
   snprintf (why, FP_WHY_MAX,
             "another client has written the volume since it was attached: "
             "attach it again");
   l->lost = true;
   fp_volume_taken (l->v, why);
+  return -EPERM;
+}
+
+/* Another client has it: to read it, too, or to write, for as long as it
+ * likes.  The servers that can be read meanwhile may be those that it does
+ * without, whose copies are old.
+ */
+static int
+look_at_busy (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+{
+  char text[FP_WHY_MAX];
+
+  if (!l->v->p.read_only || !atomic_load (&l->v->started) ||
+      look_again (l, deadline, text) == 0 || !atomic_load (&l->v->taken))
+    return -EBUSY;
+  memcpy (why, text, sizeof text);
   return -EPERM;
 }
 
@@ -202,6 +234,8 @@ try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
   int r;
 
   r = open_volume (l, &reply, deadline, why);
+  if (r == -EBUSY)
+    r = look_at_busy (l, deadline, why);
   if (r < 0)
     return r;
   if (l->joins && !l->learned && reply.labels > 0) {

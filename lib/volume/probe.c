@@ -72,7 +72,8 @@ try_connection (const struct fp_transport_ops *ops, struct fp_conn_params *cp,
 static int
 try_in_child (const struct fp_session *s, const struct fp_volume_params *p,
               const struct fp_transport_ops *ops,
-              const struct fp_addr *control, unsigned timeout_ms)
+              const struct fp_addr *control, unsigned timeout_ms,
+              const char **said)
 {
   uint64_t deadline = fp_deadline_in_ms (timeout_ms);
   int fds[2], r, status;
@@ -83,7 +84,7 @@ try_in_child (const struct fp_session *s, const struct fp_volume_params *p,
 
   r = fp_session_data_addr (s, ops, control, &data);
   if (r == 0)
-    r = fp_session_conn_params (s, p, ops, &data, 0, &cp, deadline);
+    r = fp_session_conn_params (s, p, ops, &data, 0, &cp, said, deadline);
   if (r < 0)
     return r;
   if (pipe (fds) == -1)
@@ -118,6 +119,7 @@ check_transport (struct fp_session *s, const struct fp_volume_params *p,
 {
   const struct fp_transport_ops *ops = fp_session_best (s->transports);
   char where[FP_ADDR_MAX + 1];
+  const char *said = NULL;
   unsigned tries = 0;
   int r;
 
@@ -128,14 +130,14 @@ check_transport (struct fp_session *s, const struct fp_volume_params *p,
    * drawn.
    */
   do
-    r = try_in_child (s, p, ops, addr, timeout_ms);
+    r = try_in_child (s, p, ops, addr, timeout_ms, &said);
   while (r == -EADDRINUSE && ++tries < PORT_TRIES);
   /* Where the user left the choice the next best one will be taken. */
   if (r == 0 || (s->transports & ~ops->bit) != 0)
     return 0;
   fp_addr_format (addr, where);
   snprintf (why, FP_WHY_MAX, "%s: %s data connection: %s", where, ops->name,
-            strerror (-r));
+            said != NULL ? said : strerror (-r));
   return r;
 }
 

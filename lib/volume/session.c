@@ -191,7 +191,8 @@ fp_session_conn_params (const struct fp_session *s,
                         const struct fp_volume_params *p,
                         const struct fp_transport_ops *ops,
                         const struct fp_addr *data, uint32_t lane,
-                        struct fp_conn_params *cp, uint64_t deadline_ns)
+                        struct fp_conn_params *cp, const char **said,
+                        uint64_t deadline_ns)
 {
   const struct fp_token_req q = { .lane = lane };
   struct fp_token token;
@@ -208,5 +209,7 @@ fp_session_conn_params (const struct fp_session *s,
   r = fp_ctl_token (s->ctl, &q, &token, deadline_ns);
   if (r == 0)
     memcpy (cp->token, token.token, sizeof cp->token);
+  else if (fp_ctl_why (s->ctl)[0] != '\0')
+    *said = fp_ctl_why (s->ctl);
   return r;
 }

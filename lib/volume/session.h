@@ -38,12 +38,14 @@ int fp_session_data_addr (const struct fp_session *s,
 
 /* What conn_open needs for one attempt, but for the depth.  Asks the server
  * for a token, where the transport's connections have to show one; *data is to
- * stay as long as *cp does.  Does not allocate.
+ * stay as long as *cp does.  Does not allocate.  *said: if there is none, why,
+ * as long as nothing else is asked; else it is left alone.
  */
 int fp_session_conn_params (const struct fp_session *s,
                             const struct fp_volume_params *p,
                             const struct fp_transport_ops *ops,
                             const struct fp_addr *data, uint32_t lane,
-                            struct fp_conn_params *cp, uint64_t deadline_ns);
+                            struct fp_conn_params *cp, const char **said,
+                            uint64_t deadline_ns);
 
 #endif /* FP_SESSION_H */

@@ -480,7 +480,7 @@ fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
       r = -EPERM;
       c->why = "another client has had it";
     }
-    else if (s->ctl != NULL) {
+    else if (s->ctl != NULL || s->held) {
       r = -EBUSY;
       c->why = "another client has it";
     }
@@ -682,6 +682,13 @@ fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
   return -EOPNOTSUPP; /* nothing in lib/volume asks */
 }
 
+void
+fake_server_stingy (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->stingy = true;
+}
+
 /* Nobody looks at what is shown. */
 int
 fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
@@ -691,6 +698,10 @@ fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
     (void) q;
     (void) s;
     memset (p, 1, sizeof *p);
+    if (s->stingy) {
+      r = -EBUSY;
+      c->why = "too many lanes have one";
+    }
   });
 }
 

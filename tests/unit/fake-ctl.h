@@ -70,6 +70,9 @@ void fake_server_die_of_release (struct fake_server *s, bool on);
 /* It is told to release something, and refuses: -EBUSY. */
 void fake_server_keep (struct fake_server *s, bool on);
 
+/* It has no token for a data connection. */
+void fake_server_stingy (struct fake_server *s);
+
 /* It asks for so many slabs back, and lends none until it has them. */
 void fake_server_want (struct fake_server *s, unsigned slabs);
 
@@ -89,6 +92,8 @@ void fake_server_set_list (struct fake_server *s,
                            const struct fp_members *list);
 /* While it is cut from us, another client has begun to write. */
 void fake_server_newer_list (struct fake_server *s);
+/* Another client has the volume and stays. */
+void fake_server_hold (struct fake_server *s);
 /* Whoever has the volume open there has it to read. */
 bool fake_server_is_read (struct fake_server *s);
 void fake_server_set_map (struct fake_server *s, uint64_t piece, bool exists);

@@ -130,6 +130,13 @@ fake_server_newer_list (struct fake_server *s)
   s->members.version++;
 }
 
+void
+fake_server_hold (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->held = true;
+}
+
 bool
 fake_server_is_read (struct fake_server *s)
 {

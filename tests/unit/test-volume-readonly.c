@@ -152,6 +152,82 @@ test_comes_back (void **state)
   cannot_be_changed ();
 }
 
+/* What was read before is not asked for: the other copies may be old. */
+static void
+await_taken (void)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_volume_status s;
+
+  do {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (2);
+    fp_volume_status (v, &s);
+  } while (!s.taken);
+  assert_non_null (strstr (s.taken_by, "has written the volume since"));
+  for (uint64_t i = 0; i < PIECES; i++)
+    assert_int_equal (get (i), -EIO);
+}
+
+/* Whoever writes has two of three servers, and keeps them: the third one is
+ * still there to be read, and has old copies.
+ */
+static void
+test_written_elsewhere (void **state)
+{
+  (void) state;
+  nr_copies = 2;
+  nr_named = 3;
+  write_some_pieces (1);
+  must (attach_read_only (false));
+  holds (1);
+  for (unsigned i = 1; i < 3; i++) {
+    fake_server_cut (servers[i]);
+    fake_server_newer_list (servers[i]);
+  }
+  pause_ms (100);
+  fake_server_hold (servers[1]);
+  fake_server_revive (servers[1]); /* one that says so is enough */
+  await_taken ();
+}
+
+/* Another client has it to read, too: that is no sign of anything. */
+static void
+test_held_elsewhere (void **state)
+{
+  struct fp_volume_status s;
+
+  (void) state;
+  nr_copies = 2;
+  nr_named = 3;
+  write_some_pieces (1);
+  must (attach_read_only (false));
+  fake_server_cut (servers[1]);
+  fake_server_hold (servers[1]);
+  fake_server_revive (servers[1]);
+  for (unsigned n = 0; n < 10; n++) {
+    pause_ms (50);
+    holds (1);
+  }
+  fp_volume_status (v, &s);
+  assert_false (s.taken);
+}
+
+/* A server that was away when it was attached knows better. */
+static void
+test_written_before (void **state)
+{
+  (void) state;
+  nr_copies = 2;
+  nr_named = 3;
+  write_some_pieces (1);
+  fake_server_cut (servers[1]);
+  must (attach_read_only (true));
+  fake_server_newer_list (servers[1]);
+  fake_server_revive (servers[1]);
+  await_taken ();
+}
+
 /* Another client has written: what is known here of its pieces is old. */
 static void
 test_written_meanwhile (void **state)
@@ -176,6 +252,27 @@ test_written_meanwhile (void **state)
     fp_volume_status (v, &s);
   } while (!s.taken);
   assert_non_null (strstr (s.taken_by, "has written the volume since"));
+}
+
+/* No data connection: the server says why. */
+static void
+test_no_token (void **state)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_server_status s;
+
+  (void) state;
+  write_some_pieces (1);
+  must (attach_read_only (false));
+  fake_server_cut (servers[1]);
+  fake_server_stingy (servers[1]);
+  fake_server_revive (servers[1]);
+  do {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (2);
+    fp_volume_server_status (v, 1, &s);
+  } while (strstr (s.why, "data connection: ") == NULL);
+  assert_non_null (strstr (s.why, "too many lanes have one"));
 }
 
 /* One server is away: what it has is an error, and not zeros. */
@@ -286,6 +383,10 @@ main (void)
     TEST (test_makes_none),
     TEST (test_comes_back),
     TEST (test_written_meanwhile),
+    TEST (test_written_elsewhere),
+    TEST (test_held_elsewhere),
+    TEST (test_written_before),
+    TEST (test_no_token),
     TEST (test_degraded),
     TEST (test_copies),
     TEST (test_copies_not_left_in_order),
