@@ -112,6 +112,7 @@ loop_base (void)
 
 static struct wire {
   bool open;             /* at the server */
+  bool held;             /* at the client */
   bool left;             /* the client's end is closed */
   bool shut_rd, shut_wr; /* by the server */
   bool clogged;
@@ -402,9 +403,10 @@ int
 loop_connect (const struct loop_peer *peer)
 {
   struct wire *w = wires;
-  struct wire fresh = { .open = true, .peer = *peer };
+  struct wire fresh = { .open = true, .held = true, .peer = *peer };
 
-  while (w->open)
+  /* The server may have closed one whose client has not noticed. */
+  while (w->open || w->held)
     FUZZ_CHECK (++w < wires + MAX_WIRES);
   fresh.in = w->in ? w->in : malloc (ROOM);
   fresh.out = w->out ? w->out : malloc (ROOM);
@@ -450,6 +452,7 @@ void
 loop_hang_up (int fd)
 {
   wires[fd - FIRST_FD].left = true;
+  wires[fd - FIRST_FD].held = false;
 }
 
 unsigned
