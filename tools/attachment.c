@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -310,90 +311,70 @@ stripe_group (const struct attachment *a)
   return group;
 }
 
-static int
-wait_gone (int index, struct why *w)
+/* Those that were shut down are dead when the kernel says so. */
+static unsigned
+wait_dead (struct attachment *a, unsigned n)
 {
-  struct deadline d = deadline_in (GONE_MS, NULL);
+  struct deadline d = deadline_in (LINK_MS, NULL);
+  unsigned dead = 0;
+  int left;
 
-  while (nbd_connected (index)) {
-    if (deadline_left (&d, 1) == 0)
-      return why_set (w, -ETIMEDOUT,
-                      "/dev/nbd%d is still there %d s after it was"
-                      " disconnected: a program has it open",
-                      index, GONE_MS / 1000);
-    sleep_ms (20);
+  while (dead < n && (left = deadline_left (&d, 200)) > 0) {
+    struct pollfd pfd = { .fd = nbd_genl_fd (a->genl), .events = POLLIN };
+
+    if (poll (&pfd, 1, left) > 0)
+      dead += nbd_genl_take (a->genl, a->st.index, n - dead);
   }
-  return 0;
+  return dead;
 }
 
-static int
-connect_all (struct attachment *a, const struct deadline *d, struct why *w)
-{
-  int socks[MAX_LINKS];
-  unsigned n = a->st.connections < MAX_LINKS ? a->st.connections : MAX_LINKS;
-  struct nbd_connect c = connect_params (a, socks, n);
-  int r = make_links (a, socks, n, d, w);
-
-  if (r < 0)
-    return r;
-  r = nbd_genl_connect (a->genl, &c, w);
-  close_links (socks, n);
-  return r;
-}
-
-static int
-disconnect_all (struct attachment *a, struct why *w)
-{
-  int r = nbd_genl_disconnect (a->genl, a->st.index, w);
-
-  return r < 0 ? r : wait_gone (a->st.index, w);
-}
-
-/* True if the kernel receives on some of them, and not on others
- * (nbd_links.h): it has more workers next time.  If none answers it is not
- * that.
+/* The kernel may receive on some connections and not on others (nbd_links.h).
+ * Then the former are shut down: who receives there for ever ends, and goes on
+ * to the others, so that no request fails; and new ones take their place.
  */
-static bool
-some_are_silent (struct attachment *a, const struct deadline *until)
+static void
+see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
+                     const struct deadline *until)
 {
   struct deadline d = deadline_in (LINK_MS, until->stop);
-  unsigned all;
-  int silent = nbd_links_silent (a->st.index, &d, &all);
-
-  if (silent <= 0 || (unsigned) silent == all)
-    return false;
-  fp_log (FP_LOG_WARN,
-          "/dev/nbd%d: the kernel does not receive on %d of %u connections",
-          a->st.index, silent, all);
-  return true;
-}
-
-/* Who has mounted it by now waits for its requests to time out, and goes on.
- */
-static bool
-may_connect_again (struct attachment *a, const struct deadline *d)
-{
+  uint64_t answered;
+  int silent = nbd_links_silent (a->st.index, &d, &answered);
+  unsigned cut = 0;
   struct why w;
 
-  return deadline_left (d, 1) > 0 && !nbd_in_use (a->st.index, &w);
+  /* If none answers it is not that. */
+  if (silent <= 0 || answered == 0)
+    return;
+  fp_log (FP_LOG_WARN,
+          "/dev/nbd%d: the kernel does not receive on %d of %u connections:"
+          " the others are made anew",
+          a->st.index, silent, n);
+  (void) nbd_genl_take (a->genl, a->st.index, 0);
+  for (unsigned i = 0; i < n; i++)
+    if (answered >> i & 1 && shutdown (socks[i], SHUT_RDWR) == 0)
+      cut++;
+  if (attachment_reconnect (a, wait_dead (a, cut), until, &w) < 0)
+    fp_log (FP_LOG_WARN, "/dev/nbd%d: %s", a->st.index, w.text);
 }
 
 int
 attachment_connect (struct attachment *a, const struct deadline *d,
                     struct why *w)
 {
-  int r = state_save_link (&a->st, w);
+  int socks[MAX_LINKS];
+  unsigned n = a->st.connections < MAX_LINKS ? a->st.connections : MAX_LINKS;
+  struct nbd_connect c = connect_params (a, socks, n);
+  int r;
 
+  r = state_save_link (&a->st, w);
   if (r == 0)
-    r = connect_all (a, d, w);
-  for (unsigned i = 0; r == 0 && some_are_silent (a, d); i++) {
-    if (i == CONNECTS || !may_connect_again (a, d))
-      break;
-    fp_log (FP_LOG_WARN, "/dev/nbd%d: connecting again", a->st.index);
-    r = disconnect_all (a, w);
-    if (r == 0)
-      r = connect_all (a, d, w);
-  }
+    r = make_links (a, socks, n, d, w);
+  if (r < 0)
+    return r;
+  r = nbd_genl_connect (a->genl, &c, w);
+  if (r == 0)
+    see_that_all_answer (a, socks, n, d);
+  close_links (socks, n);
   if (r < 0)
     return r;
   nbd_tune (a->st.index, nbd_read_ahead_kb (stripe_group (a)));
@@ -441,6 +422,22 @@ open_exclusive (int *fd, int index, struct why *w)
   *fd = open (dev, O_RDWR | O_EXCL | O_CLOEXEC);
   if (*fd == -1 && errno == EBUSY)
     return why_set (w, -EBUSY, "%s is in use", dev);
+  return 0;
+}
+
+static int
+wait_gone (int index, struct why *w)
+{
+  struct deadline d = deadline_in (GONE_MS, NULL);
+
+  while (nbd_connected (index)) {
+    if (deadline_left (&d, 1) == 0)
+      return why_set (w, -ETIMEDOUT,
+                      "/dev/nbd%d is still there %d s after it was"
+                      " disconnected: a program has it open",
+                      index, GONE_MS / 1000);
+    sleep_ms (20);
+  }
   return 0;
 }
 

@@ -35,17 +35,20 @@ processor_of (int index, unsigned queue)
   return end == line || cpu < 0 || cpu >= CPU_SETSIZE ? -1 : (int) cpu;
 }
 
-enum { ANSWERED, NOT_ASKED };
+/* A byte for each that was asked: its number, or that it could not be. */
+#define NOT_ASKED 0xff
 
 static void
-tell (int out, char what)
+tell (int out, unsigned what)
 {
-  (void) !write (out, &what, 1);
+  unsigned char byte = (unsigned char) what;
+
+  (void) !write (out, &byte, 1);
 }
 
 /* Any answer will do. */
 static void
-read_there (int index, int cpu, int out)
+read_there (int index, unsigned queue, int cpu, int out)
 {
   char dev[32];
   cpu_set_t set;
@@ -63,7 +66,7 @@ read_there (int index, int cpu, int out)
   /* Where that is not allowed it asks another connection. */
   (void) sched_setaffinity (0, sizeof set, &set);
   (void) !pread (fd, buf, 4096, 0);
-  tell (out, ANSWERED);
+  tell (out, queue);
 }
 
 /* It may be there for longer than who asks: it keeps no lock, and nobody's
@@ -84,7 +87,7 @@ keep_only (int out)
  * it is answered, or the device is disconnected.
  */
 static int
-begin_read (int index, int cpu, int out)
+begin_read (int index, unsigned queue, int cpu, int out)
 {
   pid_t pid = fork (), reader;
 
@@ -95,7 +98,7 @@ begin_read (int index, int cpu, int out)
     if (reader == -1)
       tell (out, NOT_ASKED);
     if (reader == 0 && keep_only (out) == 0)
-      read_there (index, cpu, out);
+      read_there (index, queue, cpu, out);
     else if (reader == 0)
       tell (out, NOT_ASKED);
     _exit (0);
@@ -107,13 +110,12 @@ begin_read (int index, int cpu, int out)
 }
 
 int
-nbd_links_silent (int index, const struct deadline *d, unsigned *all)
+nbd_links_silent (int index, const struct deadline *d, uint64_t *answered)
 {
   FP_CLEANUP (fp_closep) int in = -1;
-  unsigned answered = 0;
-  int fds[2], left, r = 0;
+  int fds[2], left, r = 0, waiting = 0;
 
-  *all = 0;
+  *answered = 0;
   if (pipe2 (fds, O_CLOEXEC) == -1)
     return -errno;
   in = fds[0];
@@ -122,13 +124,13 @@ nbd_links_silent (int index, const struct deadline *d, unsigned *all)
 
     if (cpu < 0)
       continue;
-    r = begin_read (index, cpu, fds[1]);
-    *all += r == 0;
+    r = begin_read (index, i, cpu, fds[1]);
+    waiting += r == 0;
   }
   close (fds[1]);
-  while (r == 0 && answered < *all && (left = deadline_left (d, 200)) > 0) {
+  while (r == 0 && waiting > 0 && (left = deadline_left (d, 200)) > 0) {
     struct pollfd pfd = { .fd = in, .events = POLLIN };
-    char bytes[MAX_QUEUES];
+    unsigned char bytes[MAX_QUEUES];
     ssize_t n;
 
     if (poll (&pfd, 1, left) <= 0)
@@ -136,12 +138,10 @@ nbd_links_silent (int index, const struct deadline *d, unsigned *all)
     n = read (in, bytes, sizeof bytes);
     if (n <= 0)
       break; /* all have ended */
-    for (ssize_t k = 0; k < n; k++) {
-      if (bytes[k] == ANSWERED)
-        answered++;
-      else
-        --*all;
-    }
+    waiting -= (int) n;
+    for (ssize_t k = 0; k < n; k++)
+      if (bytes[k] != NOT_ASKED)
+        *answered |= UINT64_C (1) << bytes[k];
   }
-  return r < 0 ? r : (int) (*all - answered);
+  return r < 0 ? r : waiting;
 }

@@ -19,9 +19,11 @@
 
 #include "deadline.h"
 
+#include <stdint.h>
+
 /* How many connections have not answered a read by the deadline, of those that
- * a processor of this machine uses; *all: how many of these could be asked.
+ * a processor of this machine uses; bit i of *answered: connection i has.
  */
-int nbd_links_silent (int index, const struct deadline *d, unsigned *all);
+int nbd_links_silent (int index, const struct deadline *d, uint64_t *answered);
 
 #endif /* FARPAGE_NBD_LINKS_H */
