@@ -96,7 +96,13 @@ with open(sys.argv[1], "wb") as f:
     pickle.dump(may, f)
 END
 
-whole () { farpage status --socket "$tmp/$1.status" --json | grep -q '"pieces_degraded":0,'; }
+# Of pieces that it has not heard of yet it says nothing.
+whole ()
+{
+    farpage status --socket "$tmp/$1.status" --json >"$tmp/whole"
+    grep -q '"pieces_degraded":0,' "$tmp/whole" &&
+        { [ "$i" = 0 ] || ! grep -q '"pieces_allocated":0,' "$tmp/whole"; }
+}
 
 for t in tcp shm; do
     servers=()
