@@ -332,19 +332,18 @@ wait_dead (struct attachment *a, unsigned n)
  * Then the former are shut down: who receives there for ever ends, and goes on
  * to the others, so that no request fails; and new ones take their place.
  */
-static void
+static int
 see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
-                     const struct deadline *until)
+                     const struct deadline *until, struct why *w)
 {
   struct deadline d = deadline_in (LINK_MS, until->stop);
   uint64_t answered;
   int silent = nbd_links_silent (a->st.index, &d, &answered);
-  unsigned cut = 0;
-  struct why w;
+  unsigned cut = 0, dead;
 
   /* If none answers it is not that. */
   if (silent <= 0 || answered == 0)
-    return;
+    return 0;
   fp_log (FP_LOG_WARN,
           "/dev/nbd%d: the kernel does not receive on %d of %u connections:"
           " the others are made anew",
@@ -353,8 +352,8 @@ see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
   for (unsigned i = 0; i < n; i++)
     if (answered >> i & 1 && shutdown (socks[i], SHUT_RDWR) == 0)
       cut++;
-  if (attachment_reconnect (a, wait_dead (a, cut), until, &w) < 0)
-    fp_log (FP_LOG_WARN, "/dev/nbd%d: %s", a->st.index, w.text);
+  dead = wait_dead (a, cut); /* of later ones the supervisor hears */
+  return dead == 0 ? 0 : attachment_reconnect (a, dead, until, w);
 }
 
 int
@@ -373,7 +372,7 @@ attachment_connect (struct attachment *a, const struct deadline *d,
     return r;
   r = nbd_genl_connect (a->genl, &c, w);
   if (r == 0)
-    see_that_all_answer (a, socks, n, d);
+    r = see_that_all_answer (a, socks, n, d, w);
   close_links (socks, n);
   if (r < 0)
     return r;
