@@ -157,10 +157,11 @@ kill_9 "$(cat "$tmp/n.pid")"
 [ -S "$tmp/n.metrics" ] || fail "no socket to replace"
 "${nbdkit_cmd[@]}" -U "$tmp/b.sock" -P "$tmp/b.pid" "$FARPAGE_PLUGIN" "unix:$odd" size=4M \
     "$MLOCK" "metrics=unix:$tmp/n.metrics"
-cleanup_fn stop "$(cat "$tmp/b.pid")"
+b=$(pid_in "$tmp/b.pid")
+cleanup_fn stop "$b"
 python3 "$metrics" get "$volume" >"$tmp/odd.page" || fail "not in the background"
 # Only a label's own quotes end it, and the byte that is no UTF-8 is gone.
 grep -qF "server=\"unix:$tmp/a \\\"b\\\"\\\\c?.sock\"} 1" "$tmp/odd.page" ||
     { grep server_up "$tmp/odd.page"; fail "the label is wrong"; }
-stop "$(cat "$tmp/b.pid")"
+stop "$b"
 [ ! -e "$tmp/n.metrics" ] || fail "n.metrics was left behind"

@@ -57,7 +57,7 @@ grep -q 'volume v: left by' "$tmp/p.log" || fail "it has not left"
 begin=${EPOCHREALTIME/./}
 serve r --backing "$dir" --listen "$r"
 background new "$p" volume=v || { cat "$tmp/new.log"; fail "it is refused"; }
-new=$(cat "$tmp/new.pid")
+new=$(pid_in "$tmp/new.pid")
 end_new () { if [ "$new" ]; then kill -9 "$new" 2>/dev/null || :; fi; }
 cleanup_fn end_new
 [ $((${EPOCHREALTIME/./} - begin)) -ge $((lease * 1000000)) ] || fail "it did not wait before the fork"

@@ -43,7 +43,7 @@ for server in "unix:$tmp/m.usock" "$(grep -v '^unix:' "$tmp/m.addr")"; do
             "${nbdkit_cmd[@]}" -U "$sock" -P "$tmp/$mode.pid" "$FARPAGE_PLUGIN" \
                 "$server" size=8G connections=4
             wait_until 10 nbdinfo --size "nbd+unix:///?socket=$sock"
-            pid=$(cat "$tmp/$mode.pid")
+            pid=$(pid_in "$tmp/$mode.pid")
             cleanup_fn stop "$pid"
         fi
         locked=$(use "$pid" "$sock")

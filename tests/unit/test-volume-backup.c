@@ -87,7 +87,7 @@ setup (void **state)
   p.size = SIZE;
   p.slab_size = SLAB;
   p.transports = FP_TRANSPORT_FAKE;
-  p.timeout_ms = 500;
+  p.timeout_ms = 1500;
   p.lanes = 2;
   p.slots = 4;
   p.slot_size = 32 * 1024;

@@ -85,26 +85,50 @@ vm_unpack_package ()
     rm -rf "$debs"
 }
 
-# The newest kernel in the cache, so that a run needs no network; else the
-# one that Debian's metapackage names.  The cloud kernel has no RDMA.
-vm_choose_release ()
+# vm_known_release SERIES: print the newest release of a series (6.1, 6.12) that
+# apt's index names; nothing if it names none. The cloud kernel has no RDMA.
+vm_known_release ()
+{
+    { apt-cache depends linux-image-amd64 "linux-image-$1-amd64" 2>/dev/null || :; } |
+        sed -n "s/.*Depends: linux-image-\(${1//./\\.}\..*-amd64\)\$/\1/p" |
+        sort -V | tail -n 1
+}
+
+# vm_cached_release SERIES: print the newest release of a series in the cache.
+vm_cached_release ()
 {
     local cached=()
 
-    if [[ -n ${FARPAGE_VM_KERNEL:-} ]]; then
-        echo "$FARPAGE_VM_KERNEL"
-        return
-    fi
     shopt -s nullglob
-    cached=("$vm_cache"/kernel-*-amd64)
+    cached=("$vm_cache/kernel-$1."*-amd64)
     shopt -u nullglob
-    if (( ${#cached[@]} > 0 )); then
-        printf '%s\n' "${cached[@]##*/kernel-}" | sort -V | tail -n 1
+    printf '%s\n' "${cached[@]##*/kernel-}" | sort -V | tail -n 1
+}
+
+# Set vm_release and vm_kernel; fetch that kernel if the cache does not have it. A
+# series stands for its newest release that apt knows or, if that cannot be fetched,
+# for the newest one in the cache, with a notice.
+vm_choose_release ()
+{
+    local series=${FARPAGE_VM_KERNEL:-6.1} cached
+
+    if [[ ! $series =~ ^[0-9]+\.[0-9]+$ ]]; then
+        vm_release=$series
+        vm_kernel=$vm_cache/kernel-$vm_release
+        [[ -d $vm_kernel ]] || vm_locked vm_make_kernel || vm_die "no kernel $vm_release"
         return
     fi
-    apt-cache depends linux-image-amd64 2>/dev/null |
-        sed -n 's/.*Depends: linux-image-\(6\.1\..*-amd64\)$/\1/p' |
-        sort -V | tail -n 1
+    vm_release=$(vm_known_release "$series")
+    vm_kernel=$vm_cache/kernel-$vm_release
+    if [[ -n $vm_release ]] && { [[ -d $vm_kernel ]] || vm_locked vm_make_kernel; }; then
+        return
+    fi
+    cached=$(vm_cached_release "$series")
+    [[ -n $cached ]] ||
+        vm_die "no kernel $series for the guest: apt knows ${vm_release:-none} (apt-get update)"
+    vm_say "kernel ${vm_release:-$series} cannot be fetched: $cached of the cache instead"
+    vm_release=$cached
+    vm_kernel=$vm_cache/kernel-$vm_release
 }
 
 vm_make_kernel ()
@@ -114,11 +138,11 @@ vm_make_kernel ()
     [[ ! -d $vm_kernel ]] || return 0
     vm_say "fetching $package"
     new=$(mktemp -d "$vm_cache/tmp.XXXXXX")
-    vm_unpack_package "$new" "$package" || vm_die "no kernel for the guest"
+    vm_unpack_package "$new" "$package" || return 1
     # build-modules needs the sources of this very version.
     apt-cache show "$package" | sed -n 's/^Version: //p' | head -n 1 \
         > "$new/version"
-    depmod -b "$new" "$vm_release"
+    depmod -b "$new" "$vm_release" || return 1
     chmod 755 "$new"
     mv -T "$new" "$vm_kernel"
 }
@@ -200,7 +224,6 @@ vm_probe_kvm ()
 
 vm_fill_cache ()
 {
-    vm_make_kernel
     vm_make_initrd
     vm_probe_kvm
 }
@@ -213,13 +236,11 @@ vm_prepare ()
     if reason=$(vm_missing); then
         vm_die "$reason"
     fi
-    vm_release=$(vm_choose_release)
-    [[ -n $vm_release ]] || vm_die "no linux-image-*-amd64 known to apt-cache"
-    vm_kernel=$vm_cache/kernel-$vm_release
+    vm_choose_release
     sum=$(cat "$vm_dir/guest/initramfs-init" "${BASH_SOURCE[0]}" | sha256sum)
     vm_initrd=$vm_cache/initrd-$vm_release-${sum:0:12}.gz
     vm_kvm_verdict=$vm_cache/kvm-$(cat /proc/sys/kernel/random/boot_id)
-    if [[ ! -d $vm_kernel || ! -f $vm_initrd || ! -s $vm_kvm_verdict ]]; then
+    if [[ ! -f $vm_initrd || ! -s $vm_kvm_verdict ]]; then
         vm_locked vm_fill_cache
     fi
     verdict=${FARPAGE_VM_ACCEL:-$(cat "$vm_kvm_verdict")}

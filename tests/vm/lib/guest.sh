@@ -51,8 +51,8 @@ The kernel log is searched, and what is found printed, in all cases.
 
 Environment:
   FARPAGE_VM_CACHE    cache directory ($XDG_CACHE_HOME/farpage-vm)
-  FARPAGE_VM_KERNEL   kernel release, such as 6.1.0-56-amd64 (default: the
-                      newest in the cache, else what linux-image-amd64 names)
+  FARPAGE_VM_KERNEL   6.1 (default) or 6.12: the newest kernel of that series
+                      that apt knows; or a release, such as 6.1.0-56-amd64
   FARPAGE_VM_ACCEL    kvm or tcg (default: kvm if a trial boot works)
 END
 }
