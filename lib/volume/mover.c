@@ -320,6 +320,19 @@ next_asked (struct fp_mover *m, uint64_t *piece, unsigned *to)
   return m->asked;
 }
 
+/* Wait until a move is asked for, or until it is time to look for work. */
+static void
+await_asked (struct fp_mover *m)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, FP_MIN (m->v->p.quiet_ms, 1000u));
+  FP_LOCK_SCOPE (&m->lock);
+  if (!m->asked && !m->woken && !atomic_load (&m->stop))
+    (void) pthread_cond_timedwait (&m->cond, &m->lock, &until);
+  m->woken = false;
+}
+
 static void
 answer (struct fp_mover *m, int result)
 {
@@ -349,7 +362,7 @@ mover_main (void *arg)
       any |= mover_give_next (m);
       fp_intent_sweep (m->v, &m->stop);
       if (!any)
-        mover_pause (m, FP_MIN (m->v->p.quiet_ms, 1000u));
+        await_asked (m);
     }
   }
   if (next_asked (m, &piece, &to))
