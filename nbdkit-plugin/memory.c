@@ -214,9 +214,30 @@ fp_memory_later (unsigned connections)
 /* The largest that malloc takes as M_MMAP_THRESHOLD. */
 #define HEAP_PIECE_MAX (32 << 20)
 
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+
+/* Populate the pages of the mapping if it is the heap, which ends at sbrk(0).
+ * Other threads use the heap now, so the kernel must do it.  Kernels before
+ * 5.14 cannot.
+ */
+static int
+fill_if_heap (void *addr, size_t length)
+{
+  uintptr_t start = (uintptr_t) addr, top = (uintptr_t) sbrk (0);
+
+  if (top <= start || top > start + length)
+    return 0;
+  if (madvise (addr, length, MADV_POPULATE_WRITE) == -1 && errno != EINVAL)
+    return -1;
+  return 0;
+}
+
 int
 fp_memory_fill_heap (size_t bytes)
 {
+  size_t total;
   size_t page = (size_t) sysconf (_SC_PAGESIZE);
   void **all = NULL, **piece;
   int r = 0;
@@ -245,7 +266,10 @@ fp_memory_fill_heap (size_t bytes)
     all = *piece;
     free (piece);
   }
-  return r;
+  /* malloc prefers smaller pieces that were free before, and some of their
+   * pages were never touched.
+   */
+  return r < 0 ? r : each_mapping (fill_if_heap, &total);
 }
 
 bool

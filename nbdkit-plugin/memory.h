@@ -34,7 +34,8 @@ size_t fp_memory_later (unsigned connections);
 
 /* From now on so much more can be allocated than is now, in pieces of less
  * than 32 MiB, without that the kernel is asked for anything; and what is
- * freed is kept.  -ENOMEM, -EINVAL.
+ * freed is kept.  -ENOMEM, -EINVAL, or an error of reading
+ * /proc/self/maps.
  */
 int fp_memory_fill_heap (size_t bytes);
 
