@@ -260,7 +260,7 @@ static int
 trickle (void)
 {
   int fd = dial ();
-  uint64_t end = fp_deadline_in_ms (10000);
+  uint64_t end = fp_deadline_in_ms (60000);
   struct fp_header h = { .version = FP_VERSION, .type = FP_MSG_PING };
   uint8_t ping[FP_HEADER_SIZE];
   size_t sent = 0;
@@ -312,7 +312,7 @@ deaf (void)
 {
   int fd = dial ();
   struct fp_header h = { .version = FP_VERSION, .type = FP_MSG_STAT };
-  uint64_t end = fp_deadline_in_ms (10000);
+  uint64_t end = fp_deadline_in_ms (60000);
   uint8_t stat[FP_HEADER_SIZE];
   size_t sent = 0;
 
@@ -400,7 +400,7 @@ half (void)
   push (data, frame, sizeof frame);
   push (data, body, 1000);
   close (fd);
-  return await_end (data, NULL, 0, 1000, 8000);
+  return await_end (data, NULL, 0, 1000, 60000);
 }
 
 /* They are kept until this is killed, or standard input ends. */

@@ -120,7 +120,7 @@ def connect(addr):
         s = socket.socket()
         host, port = addr.rsplit(":", 1)
         where = (host, int(port))
-    s.settimeout(20)
+    s.settimeout(60)
     s.connect(where)
     return s
 
@@ -223,7 +223,7 @@ def rude(addr):
     parse(get(addr))
     print("a page after %.1f s" % (time.monotonic() - begin))
     # One of those that were in the way has had to leave.
-    crowd[0].settimeout(5)
+    crowd[0].settimeout(60)
     if crowd[0].recv(1):
         raise Bad("who asked for nothing got something")
     for s in crowd:

@@ -50,7 +50,7 @@ keep ()
 refused ()
 {
     local status=0
-    timeout 20 farpage-memserver --size 1M --slab 1M --reserve 0 --listen "unix:$tmp/no" --access "$1" 2>"$tmp/err" ||
+    timeout 60 farpage-memserver --size 1M --slab 1M --reserve 0 --listen "unix:$tmp/no" --access "$1" 2>"$tmp/err" ||
         status=$?
     [ $status = 2 ] || { cat "$tmp/err"; fail "exit status $status"; }
     grep -q "access: $2" "$tmp/err" || { cat "$tmp/err"; fail "no '$2'"; }

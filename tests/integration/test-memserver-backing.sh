@@ -34,7 +34,7 @@ refused ()
     local text=$1 before
     shift
     before=$(ls -l -I lock "$dir" 2>&1; cat "$dir"/state "$dir"/volume-* 2>/dev/null | cksum)
-    if timeout 20 farpage-memserver --listen "unix:$tmp/refused.sock" --reserve 0 \
+    if timeout 60 farpage-memserver --listen "unix:$tmp/refused.sock" --reserve 0 \
                --size "${size:-16M}" --slab "${slab:-1M}" "$@" >"$tmp/refused.log" 2>&1; then fail "it started: $*"; fi
     grep -q -e "$text" "$tmp/refused.log" || fail "not '$text': $(cat "$tmp/refused.log")"
     [ "$before" = "$(ls -l -I lock "$dir" 2>&1; cat "$dir"/state "$dir"/volume-* 2>/dev/null | cksum)" ] ||
@@ -165,7 +165,7 @@ says stranger 'may not know yet that it has lost it'
 let_in ()
 {
     MEMCLIENT_UUID=11234567-89ab-cdef-0123-456789abcdef \
-        timeout 20 "$memclient" "$tcp" stranger name:n open:6:rt:tcp list:64 \
+        timeout 60 "$memclient" "$tcp" stranger name:n open:6:rt:tcp list:64 \
         expect-slabs:2 check:14 >"$tmp/stranger.out" 2>&1
 }
 wait_until 30 let_in

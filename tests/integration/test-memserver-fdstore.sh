@@ -12,7 +12,7 @@
 server=$(type -P farpage-memserver)
 refuses () # ARG...
 {
-    if timeout 20 "$server" --listen "unix:$tmp/none" --backing fdstore: "$@" 2>"$tmp/err"
+    if timeout 60 "$server" --listen "unix:$tmp/none" --backing fdstore: "$@" 2>"$tmp/err"
     then fail "it started: $*"; fi
 }
 refuses --size 16M --slab 1M
@@ -50,7 +50,7 @@ refused () # TEXT
     local names
     names=$(store names)
     status=0
-    timeout 20 python3 "$top_srcdir/tests/integration/fdstore.py" start "$tmp" "$server" \
+    timeout 60 python3 "$top_srcdir/tests/integration/fdstore.py" start "$tmp" "$server" \
         --size 16M --slab 1M --listen "unix:$tmp/none" --reserve 0 --backing fdstore: \
         2>"$tmp/err" || status=$?
     [ $status = 1 ] || fail "$1: exit status $status"
@@ -107,7 +107,7 @@ for name in $(store names); do store drop "$name"; done
 
 # The one that was stopped for all that time stores in what it has mapped, whenever
 # that is; the same client, come again, has its memory as it was.
-lease=3
+lease=10 # longer than refused clients take on a busy machine
 again
 wait_until 30 settled 16
 export MEMCLIENT_UUID=$old
@@ -126,7 +126,7 @@ for transport in shm tcp; do
 done
 let_in ()
 {
-    MEMCLIENT_UUID=$new timeout 20 "$memclient" "$unix" new name:vol open:1:rt:shm list:64 \
+    MEMCLIENT_UUID=$new timeout 60 "$memclient" "$unix" new name:vol open:1:rt:shm list:64 \
         expect-slabs:3 check:9 fill:5 >"$tmp/new.out" 2>&1
 }
 wait_until 30 let_in

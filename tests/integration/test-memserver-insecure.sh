@@ -13,7 +13,7 @@ refused ()
 {
     local status=0 text=$1
     shift
-    timeout 20 farpage-memserver "${size[@]}" "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+    timeout 60 farpage-memserver "${size[@]}" "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
     [ $status = 2 ] || { cat "$tmp/err"; fail "exit status $status: $*"; }
     [ "$(wc -l <"$tmp/err")" = 1 ] || { cat "$tmp/err"; fail "not one line: $*"; }
     grep -q -e "$text" "$tmp/err" || { cat "$tmp/err"; fail "no '$text': $*"; }

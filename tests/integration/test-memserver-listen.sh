@@ -18,7 +18,7 @@ refused ()
     local text=$1 status=0 a args=()
     shift
     for a; do args+=(--listen "$a"); done
-    timeout 20 farpage-memserver "${common[@]}" "${args[@]}" 2>"$tmp/err" || status=$?
+    timeout 60 farpage-memserver "${common[@]}" "${args[@]}" 2>"$tmp/err" || status=$?
     [ $status = 1 ] || fail "$*: exit status $status"
     [ "$(wc -l <"$tmp/err")" = 1 ] || { cat "$tmp/err"; fail "$*: not one line"; }
     grep -qE "^farpage-memserver: listen: $text\$" "$tmp/err" ||
@@ -37,7 +37,7 @@ works ()
     cleanup_fn stop $!
     wait_until 20 test -s "$tmp/$name.addr"
     while read -r a; do
-        timeout 20 "$memclient" "$a" "$name" stat >"$tmp/out" 2>&1 ||
+        timeout 60 "$memclient" "$a" "$name" stat >"$tmp/out" 2>&1 ||
             { cat "$tmp/out"; fail "$name: $a does not answer"; }
     done <"$tmp/$name.addr"
 }

@@ -11,7 +11,7 @@ refused ()
 {
     local status=0 expected=$1 text=$2
     shift 2
-    timeout 20 farpage-memserver "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+    timeout 60 farpage-memserver "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
     [ $status = "$expected" ] ||
         { cat "$tmp/err"; fail "exit $status, not $expected: $*"; }
     grep -qF -- "$text" "$tmp/err" ||

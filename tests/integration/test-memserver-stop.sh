@@ -8,7 +8,7 @@
 # shellcheck source=tests/integration/memserver.sh
 . "$top_srcdir/tests/integration/memserver.sh"
 
-serve 30 1 --pidfile "$tmp/pid"
+serve 600 1 --pidfile "$tmp/pid"
 [ "$(cat "$tmp/pid")" = "$server_pid" ] || fail "pidfile"
 hanging "$tcp" one name:volume1 open:1:c:tcp grant:3 fill:1
 hanging "$unix" two name:volume2 open:2:c:shm grant:4 fill:1

@@ -19,8 +19,8 @@ import socket, struct, sys
 host, port = sys.argv[1].rsplit(":", 1)
 header, least, most = map(int, sys.argv[2:])
 body = struct.pack(">HHIQ", least, most, 7, 0) + bytes(16) + struct.pack(">H", 3) + b"old"
-s = socket.create_connection((host, int(port)), 10)
-s.settimeout(10)
+s = socket.create_connection((host, int(port)), 60)
+s.settimeout(60)
 s.sendall(struct.pack(">IHHIIII", 0x46506743, header, 1, len(body), 1, 0, 0) + body)
 f = s.makefile("rb")
 magic, version, kind, length, sequence, status, _ = struct.unpack(">IHHIIII", f.read(24))

@@ -23,7 +23,7 @@ refused ()
 {
     local expected=$1 text=$2 status=0
     shift 2
-    timeout 20 "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+    timeout 60 "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
     [ $status = "$expected" ] || { cat "$tmp/err"; fail "exit $status: $*"; }
     grep -qF -- "$text" "$tmp/err" || { cat "$tmp/err"; fail "no '$text': $*"; }
     [ "$(grep -c metrics "$tmp/err")" = 1 ] || { cat "$tmp/err"; fail "not one line"; }
@@ -123,9 +123,9 @@ python3 -m json.tool "$top_srcdir/docs/grafana/farpage.json" "$tmp/json" || fail
 fds () { find "/proc/$(cat "$tmp/m.pid")/fd" -mindepth 1 | wc -l; }
 before=$(fds)
 few_fds () { [ "$(fds)" -le "$before" ]; }
-timeout 60 python3 "$metrics" rude "$donor" &
+timeout 120 python3 "$metrics" rude "$donor" &
 rude=$!
-timeout 60 python3 "$metrics" rude "$volume"
+timeout 120 python3 "$metrics" rude "$volume"
 wait $rude
 wait_until 20 few_fds
 

@@ -44,7 +44,7 @@ for t in tcp shm; do
     if [ $t = shm ]; then server=unix:$tmp/m$t.usock
     else server=$(grep -v '^unix:' "$tmp/m$t.addr"); fi
     start_nbdkit $t "$FARPAGE_PLUGIN" "$server" size=64M transport=$t \
-                 timeout=500 reserve=full backup="$tmp/$t.disk" backup-lag=4M \
+                 timeout=5000 reserve=full backup="$tmp/$t.disk" backup-lag=4M \
                  status="$tmp/$t.status" "$MLOCK"
     says $t 'b["serving"], b["failed"], b["missing"]' '(False, False, 0)' ||
         fail "$t: $(status $t d)"
@@ -103,7 +103,7 @@ if [ "$(id -u)" = 0 ] && mount -t tmpfs -o size=12M small "$tmp/small" 2>/dev/nu
     cleanup_fn umount "$tmp/small"
     start_memserver mfull --size 64M --slab 4M
     server=$(grep -v '^unix:' "$tmp/mfull.addr")
-    start_nbdkit full "$FARPAGE_PLUGIN" "$server" size=32M transport=tcp timeout=500 \
+    start_nbdkit full "$FARPAGE_PLUGIN" "$server" size=32M transport=tcp timeout=5000 \
                  backup="$tmp/small/disk" backup-lag=1M status="$tmp/full.status" "$MLOCK"
     # A file that has to be there as a whole is refused at once.
     if LD_PRELOAD=$SANITIZER_PRELOAD nbdkit -U - "$FARPAGE_PLUGIN" "$server" size=20M transport=tcp \

@@ -61,12 +61,21 @@ state ()
         jq -S '{volume: .volume | {uuid, size, pieces_allocated, members_version, errors, taken},
             servers: [.servers[] | {addr, state, pieces, drain}]}'
 }
-is_settled () { [ "$(state)" = "$(sleep 0.2; state)" ]; }
+# All memory that is not lent is ready to be lent.
+is_clean ()
+{
+    local s
+    for s in a b c; do
+        farpage servers --json "${tcp[$s]}" |
+            jq -e '.servers[0] | .slabs_scrubbing == 0 and .slabs_unpopulated == 0' >"$tmp/clean" || return 1
+    done
+}
+is_settled () { is_clean && [ "$(state)" = "$(sleep 0.2; state)" ]; }
 wait_until 30 is_settled
 state >"$tmp/before"
 unchanged ()
 {
-    local until=$((SECONDS + 10)) # a session's end is heard of a moment later
+    local until=$((SECONDS + 60)) # a session's end is heard of a moment later
     until state >"$tmp/after" && cmp -s "$tmp/before" "$tmp/after"; do
         [ $SECONDS -lt $until ] || { diff "$tmp/before" "$tmp/after"; fail "$1: this changed"; }
         sleep 0.1
@@ -78,8 +87,8 @@ refused ()
 {
     local regex=$1 status=0 f
     shift
-    timeout 30 "${nbdkit_cmd[@]}" -U "$tmp/n.sock" -P "$tmp/n.pid" "$FARPAGE_PLUGIN" "$MLOCK" \
-        timeout=500 status="$tmp/n.status" "$@" 2>"$tmp/err" || status=$?
+    timeout 60 "${nbdkit_cmd[@]}" -U "$tmp/n.sock" -P "$tmp/n.pid" "$FARPAGE_PLUGIN" "$MLOCK" \
+        timeout=5000 status="$tmp/n.status" "$@" 2>"$tmp/err" || status=$?
     [ $status = 1 ] || fail "$*: exit status $status, not 1"
     [ "$(grep -c 'error:' "$tmp/err")" = 1 ] || { cat "$tmp/err"; fail "$*: not one error"; }
     grep -qE "error: .*($regex)" "$tmp/err" || { cat "$tmp/err"; fail "$*: no '$regex'"; }
@@ -92,7 +101,7 @@ bad ()
 {
     local wanted=$1 regex=$2 status=0
     shift 2
-    timeout 30 farpage "$@" </dev/null >"$tmp/out" 2>"$tmp/err" || status=$?
+    timeout 60 farpage "$@" </dev/null >"$tmp/out" 2>"$tmp/err" || status=$?
     [ $status = "$wanted" ] || { cat "$tmp/err"; fail "farpage $*: exit status $status"; }
     [ "$(grep -c '^farpage: ' "$tmp/err")" = 1 ] || { cat "$tmp/err"; fail "farpage $*: not one error"; }
     grep -qE "^farpage: .*($regex)" "$tmp/err" || { cat "$tmp/err"; fail "farpage $*: no '$regex'"; }

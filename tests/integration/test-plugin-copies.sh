@@ -14,8 +14,6 @@ echo "seed=$seed"
 RANDOM=$seed
 
 # A sanitizer makes everything slow; what is measured here is not time.
-timeout=2000
-if [ -n "$SANITIZER_PRELOAD" ]; then timeout=20000; fi
 
 serve () # NAME
 {
@@ -29,7 +27,7 @@ plugin () # NAME [ARG...]
     local name=$1
     shift
     rm -f "$tmp/$name.sock"
-    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=$timeout connections=2 \
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=20000 connections=2 \
                  server="unix:$tmp/a.usock" server="unix:$tmp/b.usock" \
                  server="unix:$tmp/c.usock" status="$tmp/$name.status" "$@"
 }

@@ -169,7 +169,7 @@ import socket
 def ask(line):
     s = socket.socket(socket.AF_UNIX)
     s.connect(os.environ["status"])
-    s.settimeout(10)
+    s.settimeout(60)
     s.sendall(line)
     return json.loads(s.makefile().read())
 

@@ -15,8 +15,8 @@ uuid=89abcdef-0123-4567-89ab-cdef01234567
 lease=10
 
 # A sanitizer makes everything slow; what is measured here is not time.
-timeout=2000 writes=96M
-if [ -n "$SANITIZER_PRELOAD" ]; then timeout=20000 writes=32M; fi
+writes=96M
+if [ -n "$SANITIZER_PRELOAD" ]; then writes=32M; fi
 
 serve () # NAME
 {
@@ -31,7 +31,7 @@ plugin () # NAME [ARG...]
     local name=$1
     shift
     rm -f "$tmp/$name.sock"
-    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=$timeout connections=2 size=20M \
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=20000 connections=2 size=20M \
                  copies=2 rebuild_delay=0 transport="$transport" uuid=$uuid \
                  status="$tmp/$name.status" "${named[@]}" "$@"
 }

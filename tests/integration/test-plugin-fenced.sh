@@ -33,18 +33,19 @@ background ()
     local name=$1
     shift
     timeout 120 "${nbdkit_cmd[@]}" -U "$tmp/$name.sock" -P "$tmp/$name.pid" "$FARPAGE_PLUGIN" \
-        "$MLOCK" timeout=500 "$@" >"$tmp/$name.log" 2>&1
+        "$MLOCK" timeout=5000 "$@" >"$tmp/$name.log" 2>&1
 }
 says () { grep -qE "$2" "$tmp/$1.log" || { cat "$tmp/$1.log"; fail "$1 does not say '$2'"; }; }
 nbd () { uri="nbd+unix:///?socket=$tmp/$1.sock" "$NBDSH" -c - || fail "$1"; }
 
-lease=${LEASE:-4}
+# The lease is longer than nbdkit takes to start on a busy machine.
+lease=${LEASE:-10}
 serve p
 serve r --backing "$dir"
 p=$(head -n1 "$tmp/p.addr")
 r=$(head -n1 "$tmp/r.addr")
 
-start_nbdkit old "$FARPAGE_PLUGIN" "$MLOCK" "$p" server="$r" volume=v size=4M timeout=500
+start_nbdkit old "$FARPAGE_PLUGIN" "$MLOCK" "$p" server="$r" volume=v size=4M timeout=5000
 nbd old <<'PY'
 import os
 h.connect_uri(os.environ["uri"])
@@ -74,7 +75,7 @@ wait_until 20 gone
 new=
 
 # Its client is alive, and nobody but this server could know.
-start_nbdkit alive "$FARPAGE_PLUGIN" "$MLOCK" "$r" volume=w size=2M timeout=500
+start_nbdkit alive "$FARPAGE_PLUGIN" "$MLOCK" "$r" volume=w size=2M timeout=5000
 alive=$(cat "$tmp/alive.pid")
 cleanup_fn kill -CONT "$alive"
 kill -STOP "$alive"

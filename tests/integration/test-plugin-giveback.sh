@@ -30,9 +30,9 @@ is () { [ "$(field "$1" "$2")" = True ]; }
 # Both see the same host; only a wants something of it.  It has more room, so
 # that nearly all is there at first.
 start_memserver a --listen "unix:$tmp/a.usock" --size 64M --slab 1M --name a --reserve 64M \
-    --hugepages off --lease 4
+    --hugepages off --lease 12
 start_memserver b --listen "unix:$tmp/b.usock" --size 12M --slab 1M --name b --reserve 0 \
-    --hugepages off --lease 4
+    --hugepages off --lease 12
 a=$(grep -v ^unix: "$tmp/a.addr")
 b=$(grep -v ^unix: "$tmp/b.addr")
 start_nbdkit two "$FARPAGE_PLUGIN" "$a" "$b" size=8M stripe-width=1 transport=tcp \

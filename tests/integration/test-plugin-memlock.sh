@@ -24,7 +24,7 @@ as_nobody ()
     (
         cd "$tmp/n" || exit
         ulimit -l "$kb"
-        exec timeout 30 setpriv --reuid=65534 --regid=65534 --clear-groups \
+        exec timeout 60 setpriv --reuid=65534 --regid=65534 --clear-groups \
              "${nbdkit_cmd[@]}" -U "$tmp/n/sock" -P "$tmp/n/pid" ./farpage.so \
              "$tcp" size=16M connections=2 "$@"
     )

@@ -22,7 +22,7 @@ plugin () { # NAME ARG...
     local name=$1
     shift
     rm -f "$tmp/$name.sock"
-    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=1000 \
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=5000 \
                  status="$tmp/$name.status" "$@"
 }
 
@@ -47,7 +47,7 @@ refused ()
     local why=$1
     shift
     rm -f "$tmp/refused.sock" # (-U - leaves a directory in /tmp)
-    if timeout 30 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" "$MLOCK" timeout=500 \
+    if timeout 60 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" "$MLOCK" timeout=5000 \
         "$@" --run true 2>"$tmp/refused"; then fail "accepted: $*"; fi
     if [ "$(grep -c 'error:' "$tmp/refused")" != 1 ] ||
         ! grep -qE "error: .*($why)" "$tmp/refused"; then
@@ -203,7 +203,7 @@ io other 'write -P 51 0 1M'
 end other
 # (Only the session that is kept is told this, after nbdkit has forked.)
 rm -f "$tmp/refused.sock"
-if timeout 30 "${nbdkit_cmd[@]}" -f -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" "$MLOCK" \
+if timeout 60 "${nbdkit_cmd[@]}" -f -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" "$MLOCK" \
     "$tcp" volume=live client=$client uuid="$uuid" resume=true 2>"$tmp/refused"
 then fail "who had the volume before another client got it again"; fi
 grep -q 'another client has had it since' "$tmp/refused" ||

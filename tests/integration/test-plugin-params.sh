@@ -17,7 +17,7 @@ refuse ()
     shift
     for mode in --foreground --newstyle; do # the second is the default
         status=0
-        timeout 30 "${nbdkit_cmd[@]}" $mode -U "$tmp/n.sock" -P "$tmp/n.pid" \
+        timeout 60 "${nbdkit_cmd[@]}" $mode -U "$tmp/n.sock" -P "$tmp/n.pid" \
             "$FARPAGE_PLUGIN" "$@" "$MLOCK" status="$tmp/n.status" \
             2>"$tmp/err" || status=$?
         [ $status != 124 ] || fail "$*: was accepted"
@@ -77,7 +77,7 @@ fi
 # The status socket.
 echo data >"$tmp/file"
 status=0
-timeout 30 "${nbdkit_cmd[@]}" -f -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$tcp" \
+timeout 60 "${nbdkit_cmd[@]}" -f -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$tcp" \
     size=16M "$MLOCK" status="$tmp/file" 2>"$tmp/err" || status=$?
 [ $status = 1 ] || fail "took a file for a socket: exit status $status, not 1"
 grep -q 'error: .*no socket' "$tmp/err" || fail "does not say that it is no socket"

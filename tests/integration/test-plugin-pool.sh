@@ -51,7 +51,7 @@ domains 'rack1 rack9'
 end other
 
 echo 'size = 16M' >>"$tmp/pools.d/lab.conf"
-if timeout 20 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" \
+if timeout 60 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" \
     pool="$tmp/pools.d/lab.conf" size=16M --run true 2>"$tmp/err"
 then fail "a bad line was taken"; fi
 grep -q "error: pool: $tmp/pools.d/lab.conf: line 6: 'size'" "$tmp/err" ||

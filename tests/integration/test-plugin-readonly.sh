@@ -20,7 +20,7 @@ plugin () { # NAME ARG...
     local name=$1
     shift
     rm -f "$tmp/$name.sock"
-    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=1000 status="$tmp/$name.status" "$@"
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=5000 status="$tmp/$name.status" "$@"
 }
 end () { stop "$(cat "$tmp/$1.pid")"; }
 qio () { # NAME COMMAND...
@@ -36,7 +36,7 @@ refused () # WHY ARG...
     local why=$1
     shift
     rm -f "$tmp/refused.sock"
-    if timeout 30 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" "$MLOCK" timeout=500 "$@" --run true \
+    if timeout 60 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" "$MLOCK" timeout=5000 "$@" --run true \
         2>"$tmp/refused"; then fail "accepted: $*"; fi
     grep -qE "error: .*($why)" "$tmp/refused" || { cat "$tmp/refused"; fail "$*: refused without: $why"; }
 }

@@ -29,7 +29,7 @@ gone () { ! kill -0 "$1" 2>/dev/null; }
 takes_all ()
 {
     rm -f "$tmp/all.sock"
-    timeout 20 "${nbdkit_cmd[@]}" -U "$tmp/all.sock" "$FARPAGE_PLUGIN" "$1" size=32M \
+    timeout 60 "${nbdkit_cmd[@]}" -U "$tmp/all.sock" "$FARPAGE_PLUGIN" "$1" size=32M \
             reserve=full "$MLOCK" --run true
 }
 
@@ -40,7 +40,7 @@ refused ()
     local why=$1
     shift
     rm -f "$tmp/refused.sock"
-    if timeout 20 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" \
+    if timeout 60 "${nbdkit_cmd[@]}" -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" \
         size=16M "$MLOCK" uuid=$uuid resume=true "$@" 2>"$tmp/refused.log"
     then fail "a volume that is gone was taken up"; fi
     grep -qiE "error: .*($why)" "$tmp/refused.log" || fail "refused without: $why"

@@ -20,7 +20,7 @@ volumes ()
 is () { [ "$(farpage volumes "$@" --json | jq -c "$filter")" = "$wanted" ] ||
     fail "$filter is not $wanted: $(farpage volumes "$@" --json)"; }
 
-serve 30 1
+serve 600 1
 volumes 0 '^no volumes$' "$tcp"
 client "$tcp" maker name:vol open:1:c:tcp grant:3 label:1 members:1:2 map:1:0-2 bye
 hanging "$unix" user name:other open:2:ce:shm grant:2 label:1

@@ -343,5 +343,5 @@ main (void)
     TEST (test_zeros_are_unsettled),
   };
 
-  return fixture_run_side_by_side (tests, sizeof tests / sizeof tests[0]);
+  return RUN_TESTS (tests);
 }

@@ -547,5 +547,5 @@ main (void)
     TEST (test_three_patient),
   };
 
-  return fixture_run_side_by_side (tests, sizeof tests / sizeof tests[0]);
+  return RUN_TESTS (tests);
 }

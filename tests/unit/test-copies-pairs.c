@@ -217,5 +217,5 @@ main (void)
     TEST (test_silence),
   };
 
-  return fixture_run_side_by_side (tests, sizeof tests / sizeof tests[0]);
+  return RUN_TESTS (tests);
 }

@@ -280,9 +280,8 @@ test_first_wins (void **state)
   free (buf);
 }
 
-/* Who sleeps wakes up for it, and not only every 50 ms; also who went to sleep
- * before there was anything to hedge, for a write.  (The best of some times:
- * other processes may be slow, too.)
+/* A sleeping lane wakes up when a hedge is due, not at the end of its 50 ms.
+ * So does a lane that a write put to sleep before the read came.
  */
 static void *
 write_piece (void *arg)
@@ -293,11 +292,9 @@ write_piece (void *arg)
 }
 
 static void
-best_of (bool beside_write)
+wakes (bool beside_write)
 {
-  uint64_t best = UINT64_MAX;
-
-  for (unsigned n = 0; n < 20 && best > 30 * FP_NS_PER_MS; n++) {
+  for (unsigned n = 0; n < 20; n++) {
     unsigned char got[IO];
     uint64_t start;
     pthread_t writer;
@@ -309,6 +306,8 @@ best_of (bool beside_write)
 
       assert_int_equal (pthread_create (&writer, NULL, write_piece, NULL), 0);
       while (!asleep) {
+        pause_ms (
+            1); /* a thread that waits for the lock keeps the lane awake */
         LANE_LOCK_SCOPE (lane);
         asleep = lane->asleep;
       }
@@ -317,7 +316,7 @@ best_of (bool beside_write)
     }
     start = fp_now_ns ();
     assert_int_equal (fp_lane_read (lane, got, IO, piece * SLAB + 4096), 0);
-    best = FP_MIN (best, fp_now_ns () - start);
+    assert_true (fp_now_ns () - start < 5 * FP_NS_PER_MS);
     assert_int_equal (got[0], piece + 1);
     if (beside_write) {
       LANE_LOCK_SCOPE (lane);
@@ -330,22 +329,21 @@ best_of (bool beside_write)
       pthread_join (writer, NULL);
     all_free ();
   }
-  assert_true (counts ().won > 0);
-  assert_true (best <= 30 * FP_NS_PER_MS);
+  assert_int_equal (counts ().won, 20);
 }
 
 static void
 test_wakes_up (void **state)
 {
   (void) state;
-  best_of (false);
+  wakes (false);
 }
 
 static void
 test_wakes_sleeper (void **state)
 {
   (void) state;
-  best_of (true);
+  wakes (true);
 }
 
 /* An error of one of them is none. */

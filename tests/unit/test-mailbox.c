@@ -79,7 +79,7 @@ static void
 test_threads (void **state)
 {
   struct fp_thread threads[THREADS];
-  uint64_t deadline = fp_deadline_in_ms (10000);
+  uint64_t deadline = fp_deadline_in_ms (60000);
 
   (void) state;
   memset (ran, 0, sizeof ran);

@@ -1019,7 +1019,7 @@ begin_legal (void)
   }
 }
 
-/* Every fourth point: they mostly wait, and are run at the same time. */
+/* Every fourth point, in each of four tests. */
 #define DIES 4u
 
 static void
@@ -1792,7 +1792,7 @@ main (int argc, char *argv[])
 
   if (argc > 1) { /* some of them */
     cmocka_set_test_filter (argv[1]);
-    return cmocka_run_group_tests (tests, NULL, NULL);
+    return RUN_TESTS (tests);
   }
-  return fixture_run_side_by_side (tests, sizeof tests / sizeof tests[0]);
+  return RUN_TESTS (tests);
 }

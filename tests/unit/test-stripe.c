@@ -624,7 +624,7 @@ test_default (void **state)
 int
 main (void)
 {
-  const char *s = getenv ("FARPAGE_SEED");
+  const char *s = getenv ("FARPAGE_TEST_SEED");
   const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
     cmocka_unit_test (test_bijective),
@@ -642,8 +642,8 @@ main (void)
     cmocka_unit_test_setup_teardown (test_default, setup_servers, teardown),
   };
 
-  seed = s != NULL ? strtoull (s, NULL, 0) : (uint64_t) time (NULL);
-  printf ("FARPAGE_SEED=%llu\n", (unsigned long long) seed);
+  seed = s != NULL ? strtoull (s, NULL, 0) : 1;
+  printf ("FARPAGE_TEST_SEED=%llu\n", (unsigned long long) seed);
   if (getenv ("FARPAGE_TEST") != NULL)
     cmocka_set_test_filter (getenv ("FARPAGE_TEST"));
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -214,5 +214,5 @@ main (void)
     TEST (test_one_copy),
   };
 
-  return fixture_run_side_by_side (tests, sizeof tests / sizeof tests[0]);
+  return RUN_TESTS (tests);
 }

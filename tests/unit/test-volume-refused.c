@@ -241,5 +241,5 @@ main (void)
     TEST (test_both_refuse),
   };
 
-  return fixture_run_side_by_side (tests, sizeof tests / sizeof tests[0]);
+  return RUN_TESTS (tests);
 }

@@ -833,7 +833,7 @@ test_walk_control_answers (void **state)
 int
 main (void)
 {
-  const char *s = getenv ("FARPAGE_SEED");
+  const char *s = getenv ("FARPAGE_TEST_SEED");
   const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
 #define TEST_ALONE(t)                                                         \
@@ -862,8 +862,8 @@ main (void)
     TEST_ALONE (test_walk_control_answers),
   };
 
-  seed = s != NULL ? strtoull (s, NULL, 0) : (uint64_t) time (NULL);
-  printf ("FARPAGE_SEED=%llu\n", (unsigned long long) seed);
+  seed = s != NULL ? strtoull (s, NULL, 0) : 1;
+  printf ("FARPAGE_TEST_SEED=%llu\n", (unsigned long long) seed);
   if (getenv ("FARPAGE_TEST") != NULL)
     cmocka_set_test_filter (getenv ("FARPAGE_TEST"));
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -26,11 +26,7 @@ void detach (void);
 void must (int r);
 void pause_ms (unsigned ms);
 
-/* Tests that mostly wait: each in a process of its own, at the same time.
- * Returns how many failed.
- */
-int fixture_run_side_by_side (const struct CMUnitTest *tests, unsigned nr);
-/* FARPAGE_TEST_SEED, or one that is printed: of a test that chooses. */
+/* FARPAGE_TEST_SEED, or 1: of a test that chooses. */
 unsigned fixture_seed (void);
 
 /* ---- a volume with several copies ---- */

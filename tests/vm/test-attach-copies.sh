@@ -19,7 +19,7 @@ for transport in ${TEST_TRANSPORTS:-shm}; do
     net=none
     [[ $transport != rdma ]] || net=rxe
     claim 0 "swap with two copies over $transport" \
-        "$vm/run" --net $net --memory 3072 --timeout 500 \
+        "$vm/run" --net $net --memory 3072 --timeout 1600 \
         "$build/run" "$vm/guest/attach-cases" "$transport" copies
     claim_output '^ok copies$' "over $transport: copies"
 done

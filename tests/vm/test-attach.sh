@@ -20,12 +20,14 @@ for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
     net=none
     [[ $transport != rdma ]] || net=rxe
     case $transport${TEST_TRANSPORTS:+ named} in
-    shm*) cases=(workers files stripe kill named servers term stuck failures interrupted race orphan swap) ;;
-    *named) cases=(files kill named servers swap) ;;
-    *) cases=(files) ;;
+    shm*)
+        cases=(workers files stripe kill named servers term stuck failures interrupted race orphan swap)
+        limit=1000 ;;
+    *named) cases=(files kill named servers swap) limit=600 ;;
+    *) cases=(files) limit=350 ;;
     esac
     claim 0 "attach over $transport" \
-        "$vm/run" --net $net --memory 3072 --timeout 600 \
+        "$vm/run" --net $net --memory 3072 --timeout "$limit" \
         "$build/run" "$vm/guest/attach-cases" "$transport" "${cases[@]}"
     for c in "${cases[@]}"; do
         claim_output "^ok $c\$" "over $transport: $c"

@@ -12,7 +12,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
 
 cases=(refused lives errors)
-claim 0 "a backup on a block device" "$vm/run" --timeout 400 -M null_blk \
+claim 0 "a backup on a block device" "$vm/run" --timeout 1200 -M null_blk \
     "$build/run" env top_srcdir="$(cd "$vm/../.." && pwd)" \
     top_builddir="$build" FUNCTIONS="$build/tests/functions.sh" \
     "$vm/guest/backup-device-cases" "${cases[@]}"

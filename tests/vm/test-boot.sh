@@ -14,7 +14,7 @@ mkdir share
 # shellcheck disable=SC2016 # for the guest
 FARPAGE_TEST='two  words
 two lines' claim 42 "the command's status passes through" \
-    "$vm/run" --net rxe --share share -e OTHER=x --cpus 2 bash -c '
+    "$vm/run" --net rxe --timeout 300 --share share -e OTHER=x --cpus 2 bash -c '
         echo to-stdout; echo to-stderr >&2; pwd
         echo "variable:$FARPAGE_TEST:$OTHER:"
         echo from-guest > /share/file
@@ -63,14 +63,14 @@ claim 0 "--ignore-klog forgives it" \
 
 # A write to a frozen file system sleeps without being killable.
 claim 126 "a hung task fails the run" \
-    "$vm/run" -M brd bash -c '
+    "$vm/run" --timeout 300 -M brd bash -c '
         sysctl -n kernel.hung_task_timeout_secs
         sysctl -q kernel.hung_task_timeout_secs=3 \
             kernel.hung_task_check_interval_secs=1
         mkfs.ext4 -q /dev/ram0 && mount /dev/ram0 /mnt || exit 1
         fsfreeze -f /mnt
         touch /mnt/file &
-        dmesg --follow | timeout 30 grep -q "blocked for more than"'
+        dmesg --follow | timeout 120 grep -q "blocked for more than"'
 claim_output '^30$' "hung task detection is on"
 
 claim 125 "a crash is a death" "$vm/run" sh -c 'echo c > /proc/sysrq-trigger'

@@ -16,7 +16,7 @@ side="'$build/run' env top_srcdir='$(cd "$vm/../.." && pwd)' \
 top_builddir='$build' FUNCTIONS='$build/tests/functions.sh' \
 '$vm/guest/giveback-pair-cases'"
 claim 0 "a donor with a hog, and its client" \
-    "$vm/run-pair" --net rxe --memory 1024 --timeout 400 \
+    "$vm/run-pair" --net rxe --memory 1024 --timeout 1200 \
     "$side donor" "$side client"
 claim_output '^donor: ok donor$' "the donor's host has its memory"
 claim_output '^client: ok client: ' "every byte is right"

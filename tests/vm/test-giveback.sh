@@ -17,7 +17,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 export FARPAGE_HOG=$hog
 cases=(hog stalls)
 for c in "${cases[@]}"; do
-    claim 0 "giving memory back: $c" "$vm/run" --memory 1024 --timeout 240 -M zram \
+    claim 0 "giving memory back: $c" "$vm/run" --memory 1024 --timeout 800 -M zram \
         "$build/run" env top_srcdir="$(cd "$vm/../.." && pwd)" \
         top_builddir="$build" FUNCTIONS="$build/tests/functions.sh" \
         "$vm/guest/giveback-cases" "$c"

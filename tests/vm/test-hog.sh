@@ -24,7 +24,7 @@ status=$?
 echo $$ > /sys/fs/cgroup/cgroup.procs
 swapoff /dev/zram0 || exit 9
 exit $status'
-in_guest=("$vm/run" -M zram bash -c "$swap_and_run" hog "$hog")
+in_guest=("$vm/run" --timeout 600 -M zram bash -c "$swap_and_run" hog "$hog")
 
 claim 0 "contents come back from swap as they were" \
     "${in_guest[@]}" --random 500 160

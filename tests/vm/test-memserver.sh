@@ -14,7 +14,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 
 cases=(huge auto huge_held backing numa memlock access tokens)
 claim 0 "memory server: pages, nodes, limits" \
-    "$vm/run" --net rxe --memory 1536 --timeout 300 \
+    "$vm/run" --net rxe --memory 1536 --timeout 1200 \
     --qemu "-object memory-backend-ram,size=1G,id=m0" \
     --qemu "-object memory-backend-ram,size=512M,id=m1" \
     --qemu "-numa node,memdev=m0,cpus=0-1 -numa node,memdev=m1" \

@@ -15,7 +15,7 @@ build=${top_builddir:-$src}
 
 for device in ${TEST_DEVICES:-rxe}; do
     claim 0 "requests and events against a model over $device" \
-        "$vm/run" --net "$device" --memory 2048 --timeout 400 "$build/run" env \
+        "$vm/run" --net "$device" --memory 2048 --timeout 1500 "$build/run" env \
         top_srcdir="$src" top_builddir="$build" FUNCTIONS="$build/tests/functions.sh" \
         MODEL=rdma MODEL_HOST=10.0.0.1 MODEL_TIMEOUT=20000 \
         STEPS="${STEPS:-80}" ${SEED:+SEED="$SEED"} \

@@ -18,7 +18,7 @@ top_builddir='$build' FUNCTIONS='$build/tests/functions.sh' \
 '$vm/guest/net-copies-cases'"
 read -r -a transports <<<"${TEST_TRANSPORTS:-rdma}"
 claim 0 "two copies, and faults of the network" \
-    "$vm/run-pair" --net rxe --memory 1024 --timeout 800 \
+    "$vm/run-pair" --net rxe --memory 1024 --timeout 1700 \
     "$side donor" "$side client ${transports[*]}"
 for t in "${transports[@]}"; do
     for c in down_there dropped delayed reordered cut_out cut_in 'nothing left'; do

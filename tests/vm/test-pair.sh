@@ -9,14 +9,14 @@ requires_guest
 requires ib_read_lat rdma
 
 claim 0 "ib_read_lat between two guests over rxe" \
-    "$vm/run-pair" --net rxe 'vm-read-lat serve rxe0' \
+    "$vm/run-pair" --net rxe --timeout 500 'vm-read-lat serve rxe0' \
     'vm-read-lat client rxe0'
 claim_output '^client: +4096 +300 ' "latencies were measured over rxe"
 grep -E 't_min|^client: +4096' "$tmp/output"
 
 if "$vm/build-modules" siw >/dev/null 2>&1; then
     claim 0 "ib_read_lat between two guests over siw" \
-        "$vm/run-pair" --net siw 'vm-read-lat serve siw0' \
+        "$vm/run-pair" --net siw --timeout 500 'vm-read-lat serve siw0' \
         'vm-read-lat client siw0'
     claim_output '^client: +4096 +300 ' "latencies were measured over siw"
     grep -E 't_min|^client: +4096' "$tmp/output"
@@ -27,18 +27,18 @@ fi
 # There is no listener on that port: an answer is a refusal, at once.
 # shellcheck disable=SC2016 # for the guest
 script='
-reach () { timeout 10 bash -c "</dev/tcp/10.0.0.1/1" 2>/dev/null; echo "$1:$?"; }
+reach () { timeout 30 bash -c "</dev/tcp/10.0.0.1/1" 2>/dev/null; echo "$1:$?"; }
 ask () {
     touch "/share/$1-donor"
-    for _ in $(seq 100); do [ -e "/share/$1-donor" ] || return 0; sleep 0.1; done
+    for _ in $(seq 600); do [ -e "/share/$1-donor" ] || return 0; sleep 0.1; done
     echo "no $1"
 }
-vm-wait /share/donor-is-up 60
+vm-wait /share/donor-is-up 120
 reach alive; ask freeze; reach frozen; ask thaw; reach thawed
 ask kill; reach killed
 exit 7'
 claim 7 "the client outlives the donor, and its status counts" \
-    "$vm/run-pair" --net none 'touch /share/donor-is-up; sleep 1000' "$script"
+    "$vm/run-pair" --net none --timeout 400 'touch /share/donor-is-up; sleep 1000' "$script"
 claim_output '^client: alive:1$' "a donor that runs answers"
 claim_output '^client: frozen:124$' "a frozen donor does not"
 claim_output '^client: thawed:1$' "a thawed donor does again"

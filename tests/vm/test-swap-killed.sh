@@ -20,7 +20,7 @@ for transport in ${TEST_TRANSPORTS:-rdma}; do
     env="FARPAGE_SWAP_KILL=yes FARPAGE_SWAP_TRANSPORT=$transport FARPAGE_SWAP_LIMIT=64 \
 FARPAGE_SWAP_TOUCHED=128 FARPAGE_SWAP_RANDOM=300"
     claim 0 "swap outlives a donor's host over $transport" \
-        "$vm/run-pair" --net rxe --memory 1536 --timeout 900 \
+        "$vm/run-pair" --net rxe --memory 1536 --timeout 1700 \
         "exec env $env $build/run $vm/guest/swap-pair donor" \
         "exec env $env $build/run $vm/guest/swap-pair client"
     claim_output '^client: the donor was killed with ' "it was killed in the middle"

@@ -34,7 +34,7 @@ for device in ${TEST_DEVICES:-rxe siw}; do
         continue
     fi
     claim 0 "swap to another guest's memory over $device" \
-        "$vm/run-pair" --net "$device" --memory 1536 --timeout 900 \
+        "$vm/run-pair" --net "$device" --memory 1536 --timeout 850 \
         "exec env ${sizes[*]} $build/run $vm/guest/swap-pair donor" \
         "exec env ${sizes[*]} $build/run $vm/guest/swap-pair client"
     claim_output '^client: .* contents OK$' "contents are right over $device"

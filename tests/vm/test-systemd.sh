@@ -13,7 +13,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
     skip "no build tree at $build: set top_builddir, and make check"
 grep -q 'define HAVE_SYSTEMD 1' "$build/config.h" || skip "built without libsystemd"
 
-claim 0 "memory server under systemd" "$vm/run" --memory 1024 --timeout 240 \
+claim 0 "memory server under systemd" "$vm/run" --memory 1024 --timeout 1000 \
     "$vm/guest/systemd-cases" "$build"
 for c in restart killed hung deleted stopped; do
     claim_output "^ok $c\$" "$c"

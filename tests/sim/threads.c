@@ -1,0 +1,628 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* threads.c - a scheduler that runs the threads of a test on virtual time.
+ *
+ * A program linked with this file and $(sim_wrap) of Makefile.am runs one
+ * thread at a time.  A thread gives up its turn only where it waits, locks,
+ * polls or reads the clock.  The next thread is drawn from a seed:
+ * FARPAGE_TEST_SEED, default 1.
+ *
+ * Time:     The clock advances by READ_NS at each read and by TURN_NS at each
+ *           turn.  Computation takes no time.  If all threads wait, the clock
+ *           jumps to the first deadline.  So no deadline passes because the
+ *           machine is busy, and the same seed gives the same run.
+ * Threads:  Each one is a kernel thread that waits for its turn on a futex.
+ *           All state in this file belongs to the thread that has the turn.
+ *           ThreadSanitizer does not see the turns (UNSEEN), so it still
+ *           reports two threads that share data without a lock.
+ * Wrapped:  pthread_create, _join, _mutex_lock, _trylock, _unlock, _cond_wait,
+ *           _timedwait, _signal, _broadcast; clock_gettime, nanosleep, usleep,
+ *           poll, ppoll, sched_yield, getrandom.
+ * Limits:   poll waits only for descriptors that another thread of the program
+ *           makes ready, such as an eventfd.
+ * Errors:   A deadlock ends the program with abort, and so does a thread that
+ *           makes no wrapped call for STUCK_S seconds of real time.  A line
+ *           for each thread is printed first.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/futex.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+
+#define MAX_THREADS 512u
+#define NEVER UINT64_MAX
+/* CLOCK_REALTIME minus CLOCK_MONOTONIC. */
+#define EPOCH_NS (UINT64_C (1700000000) * FP_NS_PER_S)
+#define YIELD_ONCE_IN 16u
+#define LOOK_ONCE_IN 8u
+#define STUCK_S 60u
+/* Virtual time taken by a read of the clock and by a turn. */
+#define READ_NS 1000u
+#define TURN_NS 10000u
+
+/* Keep ThreadSanitizer out of this function. */
+#define UNSEEN __attribute__ ((no_sanitize_thread))
+
+enum wait { RUNS, ON_COND, ON_MUTEX, ON_FDS, ON_JOIN, SLEEPS, ENDED };
+
+static const char *const wait_names[] = {
+  [RUNS] = "runs",
+  [ON_COND] = "waits for a condition",
+  [ON_MUTEX] = "waits for a mutex",
+  [ON_FDS] = "polls",
+  [ON_JOIN] = "joins a thread",
+  [SLEEPS] = "sleeps",
+  [ENDED] = "has ended",
+};
+
+struct thread {
+  pthread_t id;
+  uint32_t turn; /* futex: 1 while this thread has the turn */
+  enum wait wait;
+  const void *on; /* the condition, the mutex, or the thread */
+  struct pollfd *fds;
+  nfds_t nr_fds;
+  uint64_t until_ns; /* end of the wait, or NEVER */
+  bool timed_out;
+  void *(*run) (void *arg);
+  void *arg;
+};
+
+static struct thread *threads[MAX_THREADS];
+static unsigned nr_threads;
+static struct thread *current;
+static uint64_t now_ns = 1000 * FP_NS_PER_S, seed;
+static _Atomic unsigned long turns; /* read by the watchdog */
+
+int __real_pthread_create (pthread_t *id, const pthread_attr_t *attr,
+                           void *(*run) (void *), void *arg);
+int __wrap_pthread_create (pthread_t *id, const pthread_attr_t *attr,
+                           void *(*run) (void *), void *arg);
+int __real_pthread_join (pthread_t id, void **result);
+int __wrap_pthread_join (pthread_t id, void **result);
+int __wrap_pthread_mutex_lock (pthread_mutex_t *m);
+int __real_pthread_mutex_trylock (pthread_mutex_t *m);
+int __wrap_pthread_mutex_trylock (pthread_mutex_t *m);
+int __real_pthread_mutex_unlock (pthread_mutex_t *m);
+int __wrap_pthread_mutex_unlock (pthread_mutex_t *m);
+int __wrap_pthread_cond_wait (pthread_cond_t *c, pthread_mutex_t *m);
+int __wrap_pthread_cond_timedwait (pthread_cond_t *c, pthread_mutex_t *m,
+                                   const struct timespec *until);
+int __wrap_pthread_cond_signal (pthread_cond_t *c);
+int __wrap_pthread_cond_broadcast (pthread_cond_t *c);
+int __wrap_clock_gettime (clockid_t clock, struct timespec *t);
+ssize_t __wrap_getrandom (void *buf, size_t length, unsigned flags);
+int __real_nanosleep (const struct timespec *t, struct timespec *left);
+int __wrap_nanosleep (const struct timespec *t, struct timespec *left);
+int __wrap_usleep (useconds_t us);
+int __real_poll (struct pollfd *fds, nfds_t nr, int ms);
+int __wrap_poll (struct pollfd *fds, nfds_t nr, int ms);
+int __wrap___poll_chk (struct pollfd *fds, nfds_t nr, int ms, size_t size);
+int __wrap_ppoll (struct pollfd *fds, nfds_t nr, const struct timespec *t,
+                  const sigset_t *set);
+int __wrap___ppoll_chk (struct pollfd *fds, nfds_t nr,
+                        const struct timespec *t, const sigset_t *set,
+                        size_t size);
+int __wrap_sched_yield (void);
+
+UNSEEN static unsigned
+dice (unsigned n)
+{
+  seed ^= seed << 13;
+  seed ^= seed >> 7;
+  seed ^= seed << 17;
+  return (unsigned) (seed % n);
+}
+
+UNSEEN static _Noreturn void
+give_up (const char *why)
+{
+  fprintf (stderr, "threads: %s, at %llu.%06llu s:\n", why,
+           (unsigned long long) (now_ns / FP_NS_PER_S),
+           (unsigned long long) (now_ns % FP_NS_PER_S / 1000));
+  for (unsigned i = 0; i < nr_threads; i++) {
+    const struct thread *t = threads[i];
+    char name[16] = "";
+
+    if (t->wait == ENDED)
+      continue;
+    (void) pthread_getname_np (t->id, name, sizeof name);
+    fprintf (stderr, "  %u %s %s", i, name, wait_names[t->wait]);
+    if (t->on != NULL)
+      fprintf (stderr, " %p", t->on);
+    if (t->until_ns != NEVER)
+      fprintf (stderr, " until %llu.%06llu s",
+               (unsigned long long) (t->until_ns / FP_NS_PER_S),
+               (unsigned long long) (t->until_ns % FP_NS_PER_S / 1000));
+    fprintf (stderr, "%s\n", t == current ? " (its turn)" : "");
+  }
+  abort ();
+}
+
+/* Make each thread runnable whose poll has something to report. */
+UNSEEN static bool
+look_at_fds (void)
+{
+  bool found = false;
+
+  for (unsigned i = 0; i < nr_threads; i++) {
+    struct thread *t = threads[i];
+
+    if (t->wait == ON_FDS &&
+        syscall (SYS_poll, t->fds, (unsigned long) t->nr_fds, 0) > 0) {
+      t->wait = RUNS;
+      found = true;
+    }
+  }
+  return found;
+}
+
+/* Make each thread runnable whose deadline has passed.  Return the first
+ * deadline of the others.
+ */
+UNSEEN static uint64_t
+look_at_deadlines (void)
+{
+  uint64_t first = NEVER;
+
+  for (unsigned i = 0; i < nr_threads; i++) {
+    struct thread *t = threads[i];
+
+    if (t->wait == RUNS || t->wait == ENDED)
+      continue;
+    if (t->until_ns <= now_ns) {
+      t->wait = RUNS;
+      t->timed_out = true;
+    }
+    else
+      first = FP_MIN (first, t->until_ns);
+  }
+  return first;
+}
+
+UNSEEN static struct thread *
+draw (void)
+{
+  unsigned nr = 0, n;
+
+  for (unsigned i = 0; i < nr_threads; i++)
+    nr += threads[i]->wait == RUNS;
+  if (nr == 0)
+    return NULL;
+  n = nr > 1 ? dice (nr) : 0;
+  for (unsigned i = 0;; i++)
+    if (threads[i]->wait == RUNS && n-- == 0)
+      return threads[i];
+}
+
+/* Return the next thread to run. */
+UNSEEN static struct thread *
+choose (void)
+{
+  struct thread *t;
+  uint64_t first;
+
+  turns++;
+  now_ns += TURN_NS;
+  first = look_at_deadlines ();
+  if (dice (LOOK_ONCE_IN) == 0)
+    (void) look_at_fds ();
+  t = draw ();
+  if (t != NULL)
+    return t;
+  if (look_at_fds ())
+    return draw ();
+  if (first == NEVER)
+    give_up ("all threads wait for ever");
+  now_ns = first;
+  (void) look_at_deadlines ();
+  return draw ();
+}
+
+UNSEEN static void
+give_turn (struct thread *t)
+{
+  current = t;
+  __atomic_store_n (&t->turn, 1, __ATOMIC_RELEASE);
+  (void) syscall (SYS_futex, &t->turn, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
+}
+
+UNSEEN static void
+take_turn (struct thread *t)
+{
+  while (__atomic_exchange_n (&t->turn, 0, __ATOMIC_ACQUIRE) == 0)
+    (void) syscall (SYS_futex, &t->turn, FUTEX_WAIT_PRIVATE, 0, NULL, NULL, 0);
+}
+
+/* Give the turn away; return when the calling thread has it again. */
+UNSEEN static void
+switch_away (void)
+{
+  struct thread *me = current, *next;
+  int err = errno;
+
+  next = choose ();
+  if (next != me) {
+    give_turn (next);
+    take_turn (me);
+  }
+  errno = err;
+}
+
+/* Wait; return false if until_ns came first. */
+UNSEEN static bool
+wait_for (enum wait what, const void *on, uint64_t until_ns)
+{
+  struct thread *me = current;
+
+  me->wait = what;
+  me->on = on;
+  me->until_ns = until_ns;
+  me->timed_out = false;
+  switch_away ();
+  me->on = NULL;
+  me->until_ns = NEVER;
+  return !me->timed_out;
+}
+
+UNSEEN static void
+yield (void)
+{
+  (void) wait_for (RUNS, NULL, NEVER);
+}
+
+UNSEEN static void
+perhaps_yield (void)
+{
+  if (nr_threads > 1 && dice (YIELD_ONCE_IN) == 0)
+    yield ();
+}
+
+UNSEEN static uint64_t
+to_ns (const struct timespec *t)
+{
+  return (uint64_t) t->tv_sec * FP_NS_PER_S + (uint64_t) t->tv_nsec;
+}
+
+/* ---- start ---- */
+
+UNSEEN static struct thread *
+thread_new (void)
+{
+  struct thread *t = NULL;
+
+  /* Use the place of a thread that was joined. */
+  for (unsigned i = 0; i < nr_threads && t == NULL; i++)
+    if (threads[i]->wait == ENDED && threads[i]->run == NULL)
+      t = threads[i];
+  if (t == NULL) {
+    if (nr_threads == MAX_THREADS)
+      give_up ("too many threads");
+    t = calloc (1, sizeof *t);
+    if (t == NULL)
+      abort ();
+    threads[nr_threads++] = t;
+  }
+  t->wait = RUNS;
+  t->on = NULL;
+  t->until_ns = NEVER;
+  return t;
+}
+
+/* Abort if no turn ends for STUCK_S seconds of real time. */
+UNSEEN static void *
+watch (void *arg)
+{
+  unsigned long seen = 0;
+
+  (void) arg;
+  for (unsigned s = 0; s < STUCK_S; s++) {
+    const struct timespec second = { .tv_sec = 1 };
+
+    (void) __real_nanosleep (&second, NULL);
+    if (turns != seen)
+      s = 0;
+    seen = turns;
+  }
+  give_up ("a thread runs and does not end");
+}
+
+UNSEEN static void
+start_watch (void)
+{
+  pthread_t id;
+
+  if (__real_pthread_create (&id, NULL, watch, NULL) != 0)
+    abort ();
+  pthread_detach (id);
+}
+
+/* Keep only the calling thread: a child of fork has no other. */
+UNSEEN static void
+in_child (void)
+{
+  threads[0] = current;
+  nr_threads = 1;
+  start_watch ();
+}
+
+__attribute__ ((constructor)) UNSEEN static void
+start (void)
+{
+  const char *s = getenv ("FARPAGE_TEST_SEED");
+  cpu_set_t cpu;
+
+  seed = s != NULL ? strtoull (s, NULL, 0) : 1;
+  fprintf (stderr, "FARPAGE_TEST_SEED=%llu\n", (unsigned long long) seed);
+  seed = (seed + 1) * UINT64_C (0x9e3779b97f4a7c15);
+  current = thread_new ();
+  current->id = pthread_self ();
+  if (pthread_atfork (NULL, NULL, in_child) != 0)
+    abort ();
+  /* Waking a thread on another processor takes ten times as long. */
+  CPU_ZERO (&cpu);
+  CPU_SET ((unsigned) sched_getcpu (), &cpu);
+  (void) sched_setaffinity (0, sizeof cpu, &cpu);
+  start_watch ();
+}
+
+/* ---- threads ---- */
+
+UNSEEN static void *
+run_thread (void *arg)
+{
+  struct thread *me = arg;
+  void *result;
+
+  take_turn (me);
+  result = me->run (me->arg);
+  me->wait = ENDED;
+  for (unsigned i = 0; i < nr_threads; i++)
+    if (threads[i]->wait == ON_JOIN && threads[i]->on == me)
+      threads[i]->wait = RUNS;
+  give_turn (choose ());
+  return result;
+}
+
+UNSEEN int
+__wrap_pthread_create (pthread_t *id, const pthread_attr_t *attr,
+                       void *(*run) (void *), void *arg)
+{
+  struct thread *t;
+  int r;
+
+  t = thread_new ();
+  t->run = run;
+  t->arg = arg;
+  r = __real_pthread_create (&t->id, attr, run_thread, t);
+  if (r != 0) {
+    t->wait = ENDED;
+    t->run = NULL;
+    return r;
+  }
+  *id = t->id;
+  perhaps_yield ();
+  return 0;
+}
+
+UNSEEN int
+__wrap_pthread_join (pthread_t id, void **result)
+{
+  struct thread *t = NULL;
+  int r;
+
+  for (unsigned i = 0; i < nr_threads; i++)
+    if (threads[i]->run != NULL && pthread_equal (threads[i]->id, id))
+      t = threads[i];
+  if (t == NULL)
+    return ESRCH;
+  if (t->wait != ENDED)
+    (void) wait_for (ON_JOIN, t, NEVER);
+  r = __real_pthread_join (id, result);
+  t->run = NULL;
+  return r;
+}
+
+UNSEEN int
+__wrap_sched_yield (void)
+{
+  yield ();
+  return 0;
+}
+
+/* ---- locks ---- */
+
+UNSEEN int
+__wrap_pthread_mutex_lock (pthread_mutex_t *m)
+{
+  int r;
+
+  perhaps_yield ();
+  while ((r = __real_pthread_mutex_trylock (m)) == EBUSY)
+    (void) wait_for (ON_MUTEX, m, NEVER);
+  return r;
+}
+
+UNSEEN int
+__wrap_pthread_mutex_trylock (pthread_mutex_t *m)
+{
+  int r = __real_pthread_mutex_trylock (m);
+
+  if (r == EBUSY)
+    yield (); /* the caller may try in a loop */
+  return r;
+}
+
+UNSEEN int
+__wrap_pthread_mutex_unlock (pthread_mutex_t *m)
+{
+  int r = __real_pthread_mutex_unlock (m);
+
+  for (unsigned i = 0; i < nr_threads; i++)
+    if (threads[i]->wait == ON_MUTEX && threads[i]->on == m)
+      threads[i]->wait = RUNS;
+  return r;
+}
+
+UNSEEN static int
+cond_wait (pthread_cond_t *c, pthread_mutex_t *m, uint64_t until_ns)
+{
+  bool woken;
+  int r = __wrap_pthread_mutex_unlock (m);
+
+  if (r != 0)
+    return r;
+  woken = wait_for (ON_COND, c, until_ns);
+  r = __wrap_pthread_mutex_lock (m);
+  return r != 0 ? r : woken ? 0 : ETIMEDOUT;
+}
+
+UNSEEN int
+__wrap_pthread_cond_wait (pthread_cond_t *c, pthread_mutex_t *m)
+{
+  return cond_wait (c, m, NEVER);
+}
+
+/* The size of a time shows which clock it belongs to. */
+UNSEEN int
+__wrap_pthread_cond_timedwait (pthread_cond_t *c, pthread_mutex_t *m,
+                               const struct timespec *until)
+{
+  uint64_t ns = to_ns (until);
+
+  return cond_wait (c, m, ns >= EPOCH_NS ? ns - EPOCH_NS : ns);
+}
+
+/* Wake exactly one waiter: a program that needs a second wake-up is wrong. */
+UNSEEN int
+__wrap_pthread_cond_signal (pthread_cond_t *c)
+{
+  unsigned nr = 0, n;
+
+  for (unsigned i = 0; i < nr_threads; i++)
+    nr += threads[i]->wait == ON_COND && threads[i]->on == c;
+  if (nr == 0)
+    return 0;
+  n = dice (nr);
+  for (unsigned i = 0;; i++)
+    if (threads[i]->wait == ON_COND && threads[i]->on == c && n-- == 0) {
+      threads[i]->wait = RUNS;
+      return 0;
+    }
+}
+
+UNSEEN int
+__wrap_pthread_cond_broadcast (pthread_cond_t *c)
+{
+  for (unsigned i = 0; i < nr_threads; i++)
+    if (threads[i]->wait == ON_COND && threads[i]->on == c)
+      threads[i]->wait = RUNS;
+  return 0;
+}
+
+/* ---- time ---- */
+
+UNSEEN int
+__wrap_clock_gettime (clockid_t clock, struct timespec *t)
+{
+  uint64_t ns;
+
+  now_ns += READ_NS;
+  ns = clock == CLOCK_REALTIME ? now_ns + EPOCH_NS : now_ns;
+  t->tv_sec = (time_t) (ns / FP_NS_PER_S);
+  t->tv_nsec = (long) (ns % FP_NS_PER_S);
+  perhaps_yield ();
+  return 0;
+}
+
+UNSEEN int
+__wrap_nanosleep (const struct timespec *t, struct timespec *left)
+{
+  (void) left;
+  (void) wait_for (SLEEPS, NULL, now_ns + to_ns (t));
+  return 0;
+}
+
+UNSEEN int
+__wrap_usleep (useconds_t us)
+{
+  (void) wait_for (SLEEPS, NULL, now_ns + (uint64_t) us * 1000);
+  return 0;
+}
+
+/* ---- chance ---- */
+
+UNSEEN ssize_t
+__wrap_getrandom (void *buf, size_t length, unsigned flags)
+{
+  unsigned char *p = buf;
+
+  (void) flags;
+  for (size_t i = 0; i < length; i++)
+    p[i] = (unsigned char) dice (256);
+  return (ssize_t) length;
+}
+
+/* ---- descriptors ---- */
+
+UNSEEN static int
+poll_until (struct pollfd *fds, nfds_t nr, uint64_t until_ns)
+{
+  struct thread *me = current;
+
+  perhaps_yield ();
+  for (;;) {
+    int r = __real_poll (fds, nr, 0);
+
+    if (r != 0 || until_ns <= now_ns)
+      return r;
+    me->fds = fds;
+    me->nr_fds = nr;
+    (void) wait_for (ON_FDS, NULL, until_ns);
+  }
+}
+
+UNSEEN int
+__wrap_poll (struct pollfd *fds, nfds_t nr, int ms)
+{
+  return poll_until (fds, nr,
+                     ms < 0 ? NEVER : now_ns + (uint64_t) ms * FP_NS_PER_MS);
+}
+
+UNSEEN int
+__wrap___poll_chk (struct pollfd *fds, nfds_t nr, int ms, size_t size)
+{
+  (void) size;
+  return __wrap_poll (fds, nr, ms);
+}
+
+UNSEEN int
+__wrap_ppoll (struct pollfd *fds, nfds_t nr, const struct timespec *t,
+              const sigset_t *set)
+{
+  (void) set;
+  return poll_until (fds, nr, t == NULL ? NEVER : now_ns + to_ns (t));
+}
+
+UNSEEN int
+__wrap___ppoll_chk (struct pollfd *fds, nfds_t nr, const struct timespec *t,
+                    const sigset_t *set, size_t size)
+{
+  (void) size;
+  return __wrap_ppoll (fds, nr, t, set);
+}
