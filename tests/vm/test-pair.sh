@@ -24,10 +24,16 @@ else
     echo "SKIP: siw between two guests: the module cannot be built"
 fi
 
-# There is no listener on that port: an answer is a refusal, at once.
+# There is no listener on that port: an answer is a refusal, at once. Without one
+# the kernel gives up after a while, as the address of the donor has no owner.
 # shellcheck disable=SC2016 # for the guest
 script='
-reach () { timeout 30 bash -c "</dev/tcp/10.0.0.1/1" 2>/dev/null; echo "$1:$?"; }
+reach () {
+    case $(timeout 30 bash -c "</dev/tcp/10.0.0.1/1" 2>&1) in
+    *refused*) echo "$1: answers" ;;
+    *) echo "$1: silent" ;;
+    esac
+}
 ask () {
     touch "/share/$1-donor"
     for _ in $(seq 600); do [ -e "/share/$1-donor" ] || return 0; sleep 0.1; done
@@ -39,10 +45,10 @@ ask kill; reach killed
 exit 7'
 claim 7 "the client outlives the donor, and its status counts" \
     "$vm/run-pair" --net none --timeout 400 'touch /share/donor-is-up; sleep 1000' "$script"
-claim_output '^client: alive:1$' "a donor that runs answers"
-claim_output '^client: frozen:124$' "a frozen donor does not"
-claim_output '^client: thawed:1$' "a thawed donor does again"
-claim_output '^client: killed:124$' "a killed donor does not"
+claim_output '^client: alive: answers$' "a donor that runs answers"
+claim_output '^client: frozen: silent$' "a frozen donor does not"
+claim_output '^client: thawed: answers$' "a thawed donor does again"
+claim_output '^client: killed: silent$' "a killed donor does not"
 
 claim 126 "the donor's kernel log counts" \
     "$vm/run-pair" --net none \

@@ -135,8 +135,8 @@ vm_write_guest ()
     {
         printf 'vm_name=%q vm_net=%q vm_rdma=%q vm_address=%q vm_stay=%q\n' \
             "${@:2}"
-        printf 'vm_modules=%q vm_cwd=%q vm_bin=%q vm_init=%q\n' \
-            "$opt_modules" "$PWD" "$vm_dir/guest/bin" "$opt_init"
+        printf 'vm_modules=%q vm_cwd=%q vm_bin=%q vm_init=%q vm_timeout=%q\n' \
+            "$opt_modules" "$PWD" "$vm_dir/guest/bin" "$opt_init" "$opt_timeout"
     } > "$control/settings"
     {
         for name in $(compgen -e FARPAGE_); do
@@ -251,7 +251,8 @@ vm_judge ()
         vm_say "$name: set-up failed: $(<"$control/setup-failed")"
         vm_verdict=$vm_status_died
     elif (( qemu_status == 124 || qemu_status == 137 )); then
-        vm_say "$name: timeout"
+        vm_say "$name: timeout; the end of its kernel log:"
+        [[ ! -f $control/klog ]] || tail -n 25 "$control/klog" >&2
         vm_verdict=$vm_status_timeout
     else
         vm_say "$name: guest died; the end of its kernel log:"
