@@ -20,8 +20,8 @@ static const char script[] = "#!/bin/sh\n"
                              "trap 'echo >\"$FAKE_NBDKIT/in-order\"; exit' "
                              "USR1\n"
                              "echo \"$@\" >\"$FAKE_NBDKIT/args\"\n"
-                             "echo 'waiting for what'\n"
                              "echo >\"$FAKE_NBDKIT/ready\"\n"
+                             "echo 'waiting for what'\n"
                              "while :; do sleep 0.05; done\n";
 
 static char dir[32];
@@ -88,19 +88,21 @@ read_args (void)
 }
 
 static unsigned heard;
+static struct deadline patience;
 
+/* End the wait when it is known what for. */
 static void
 hear (const char *line)
 {
   assert_string_equal (line, "waiting for what");
   heard++;
+  patience.at_ms = 0;
 }
 
 static void
 serve_in_vain (bool resume, char *const *given, unsigned nr)
 {
   struct attachment a = { .lock = -1, .nbdkit = NBDKIT_PROC_INIT };
-  struct deadline d = deadline_in (2000, NULL);
   struct why w;
 
   a.st.index = STATE_MAX_DEVICES - 1;
@@ -110,8 +112,9 @@ serve_in_vain (bool resume, char *const *given, unsigned nr)
   strcpy (a.st.uuid, "the-uuid");
   a.aloud = hear;
   heard = 0;
+  patience = deadline_in (60000, NULL);
   path_of (a.socket, sizeof a.socket, "nbd.sock");
-  assert_int_equal (attachment_serve (&a, resume, &d, &w), -ETIMEDOUT);
+  assert_int_equal (attachment_serve (&a, resume, &patience, &w), -ETIMEDOUT);
   assert_int_equal (a.nbdkit.pid, 0);
   assert_true (was_made ("ready"));
   assert_int_equal (heard, 1); /* whoever waits is told why, once */
