@@ -9,7 +9,7 @@
 . "$top_srcdir/tests/integration/memserver.sh"
 
 # As long as a client takes to do something, on a busy machine.
-serve 4 1
+serve 12 1
 
 ended () { grep -q "$1: session ends" "$tmp/m.log"; }
 

@@ -7,7 +7,7 @@
 . "$FUNCTIONS"
 
 requires qemu-io --version
-[ "${FARPAGE_BENCH:-}" = yes ] || skip "a share of a processor: FARPAGE_BENCH=yes"
+[ "${FARPAGE_BENCH:-}" = yes ] || skip "how much of a processor it takes depends on the machine: set FARPAGE_BENCH=yes"
 hz=$(getconf CLK_TCK)
 
 ticks () { awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$1/stat"; }

@@ -35,7 +35,7 @@ def errno_of(f):
         f()
     except nbd.Error as e:
         took = time.monotonic() - start
-        assert took < 8 or os.environ.get("FARPAGE_BENCH") != "yes", "took %.1f s" % took
+        assert took < (8 if os.environ.get("FARPAGE_BENCH") == "yes" else 68), "took %.1f s" % took
         return e.errno
     return None
 

@@ -8,7 +8,7 @@
 #   MODEL="tcp shm"      over which transports; servers are at MODEL_HOST
 #   SEED=N STEPS=N       of each run; MODEL_TIMEOUT=MS of the volume
 #   MODEL_COPIES="1 2"   of each piece; in turn, if nothing is said
-#   MODEL_SECONDS=3600   run after run for so long, each with a seed of its own:
+#   MODEL_SECONDS=3600   round after round for so long, each with the next seed:
 #                        MODEL_SECONDS=3600 make check TESTS=integration/test-plugin-model.sh
 #                        says how far it is in tests/integration/test-plugin-model.log
 
@@ -140,7 +140,7 @@ model ()
     local name="$1, servers that stay"
     copies=${3:-1} weak='' uuid=''
     servers="$(address "${2}1" "$1") $(address "${2}2" "$1") $(address "${2}3" "$1")"
-    seed=${SEED:-$RANDOM$RANDOM}
+    seed=$((${SEED:-$RANDOM} + round))
     pids=
     params="$MLOCK transport=$1${timeout:+ timeout=$timeout}"
     events='stop kill refused takeover migrate migrate migrate drain drained cancel'
@@ -185,6 +185,7 @@ model ()
 # One copy or two, in turn, so that each kind of run gets both.
 turns=(1 2 2 1 2 1 1 2)
 run=0
+round=0
 while :; do
     for transport in ${MODEL:-tcp shm}; do
         for kind in m b; do
@@ -199,5 +200,6 @@ while :; do
         *2*) model "$transport" e 2 ;;
         esac
     done
+    round=$((round + 1))
     [ $SECONDS -lt "$seconds" ] || break
 done

@@ -97,8 +97,9 @@ top_shows () # REGEX ARG...: the second look prints a match of REGEX
 {
     local text=$1
     shift
-    timeout 60 farpage top --batch --interval 0.3 --count 2 "$@" >"$tmp/top.log" 2>&1 &&
-        grep -qE "$text" "$tmp/top.log"
+    timeout 60 farpage top --batch --interval 0.3 --count 2 "$@" >"$tmp/top.log" 2>&1 ||
+        fail "farpage top: exit $?"
+    grep -qE "$text" "$tmp/top.log"
 }
 # farpage top does not wait for a slow server, so look again.
 top_says () { wait_until 60 top_shows "$@"; }

@@ -6,6 +6,8 @@
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
+# The make that runs this test may have been given TESTS=.
+unset MAKEFLAGS MAKEOVERRIDES MFLAGS
 mkdir "$tmp/build" "$tmp/build/tests" "$tmp/build/tests/unit" "$tmp/build/tests/integration"
 printf '#!/bin/sh\nexec "$@"\n' >"$tmp/build/run"
 chmod +x "$tmp/build/run"
@@ -17,10 +19,11 @@ check-some check:
 	    log=$${t%.sh}.log; trs=$${t%.sh}.trs; \
 	    r=$$(head -n 1 $$t.runs); sed -i 1d $$t.runs; \
 	    echo "the output of $$t" >$$log; \
-	    case $$r in REPORT) echo 'ERROR: AddressSanitizer: x' >>$$log; r=FAIL ;; esac; \
-	    echo "$$r $$t (exit status: 1)" >>$$log; echo ":test-result: $$r" >$$trs; \
+	    e=1; case $$r in REPORT) echo 'ERROR: AddressSanitizer: x' >>$$log; r=FAIL ;; \
+	        CRASH) e=139; r=FAIL ;; BREAK) exit 1 ;; esac; \
+	    echo "$$r $$t (exit status: $$e)" >>$$log; echo ":test-result: $$r" >$$trs; \
 	    echo "$$r: $$t"; case $$r in FAIL|ERROR) bad=1 ;; esac; \
-	done; exit $$bad
+	done; echo >test-suite.log; exit $$bad
 END
 
 # run STATUS 'NAME RESULT...'...: what check-again ends with, for such tests.
@@ -66,6 +69,13 @@ grep -qx ':test-result: FAIL' "$tmp/build/tests/unit/test-a.trs" || fail "a skip
 
 run 2 'unit/test-a REPORT PASS' 'unit/test-b ERROR PASS'
 ran ' unit/test-a unit/test-b'
+
+run 2 'unit/test-a CRASH PASS' 'unit/test-b PASS'
+ran ' unit/test-a unit/test-b'
+
+# A make that stops in between has not run all.
+run 2 'unit/test-a FAIL PASS' 'unit/test-b BREAK' 'unit/test-c PASS'
+ran ' unit/test-a unit/test-b unit/test-c'
 
 run 2 'unit/test-'{1..9}' FAIL PASS'
 [ -z "$(flaky)" ] || fail "nine failures were taken for an accident"

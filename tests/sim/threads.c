@@ -17,11 +17,11 @@
  * Wrapped:  pthread_create, _join, _mutex_lock, _trylock, _unlock, _cond_wait,
  *           _timedwait, _signal, _broadcast; clock_gettime, nanosleep, usleep,
  *           poll, ppoll, sched_yield, getrandom.
- * Limits:   poll waits only for descriptors that another thread of the program
- *           makes ready, such as an eventfd.
- * Errors:   A deadlock ends the program with abort, and so does a thread that
- *           makes no wrapped call for STUCK_S seconds of real time.  A line
- *           for each thread is printed first.
+ * Limits:   A test may poll only descriptors that its own threads make ready,
+ *           such as an eventfd.  No turn waits for another process.
+ * Errors:   A deadlock ends the program with abort, and so does a turn that
+ *           has not ended after STUCK_S seconds of real time.  A line for
+ *           each thread is printed first.
  */
 
 #include <config.h>
@@ -374,7 +374,9 @@ start (void)
   current->id = pthread_self ();
   if (pthread_atfork (NULL, NULL, in_child) != 0)
     abort ();
-  /* Waking a thread on another processor takes ten times as long. */
+  /* Run all threads on one processor: waking one on another takes ten times as
+   * long.
+   */
   CPU_ZERO (&cpu);
   CPU_SET ((unsigned) sched_getcpu (), &cpu);
   (void) sched_setaffinity (0, sizeof cpu, &cpu);
@@ -498,7 +500,9 @@ __wrap_pthread_cond_wait (pthread_cond_t *c, pthread_mutex_t *m)
   return cond_wait (c, m, NEVER);
 }
 
-/* The size of a time shows which clock it belongs to. */
+/* A time of EPOCH_NS or later belongs to CLOCK_REALTIME, an earlier one to
+ * CLOCK_MONOTONIC.
+ */
 UNSEEN int
 __wrap_pthread_cond_timedwait (pthread_cond_t *c, pthread_mutex_t *m,
                                const struct timespec *until)

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "donor.h"
 
-#define WAIT_S 10
+#define WAIT_S 60
 
 struct server donor;
 static struct options options;

@@ -247,7 +247,7 @@ int
 conn_open (struct fp_conn **out, struct fp_queue *q, struct server *s)
 {
   const struct fp_conn_params p = {
-    .addr = &s->addr, .session = 42, .depth = DEPTH, .timeout_ms = 2000
+    .addr = &s->addr, .session = 42, .depth = DEPTH, .timeout_ms = PATIENCE_MS
   };
 
   return tcp->conn_open (out, q, &p, fp_deadline_in_ms (PATIENCE_MS));

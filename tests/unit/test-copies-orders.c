@@ -10,10 +10,10 @@
  *   y z  it dies while it writes: only server A, or B, has that; attach
  *   w    write                               t    trim
  *
- * FARPAGE_TEST_ALL=N has all orders of up to N steps, of which 3 take minutes
- * and 5 the night; FARPAGE_TEST_ORDER=abxAw that one alone.  Otherwise all of
- * two are tried, and some longer ones at random: FARPAGE_TEST_SEED=N has the
- * same ones.
+ * By default: all orders of up to two steps, and some longer ones that are
+ * drawn from FARPAGE_TEST_SEED.  FARPAGE_TEST_ALL=N tries all orders of up to
+ * N steps, of which 3 take minutes and 5 the night; FARPAGE_TEST_ORDER=abxAw
+ * tries that one alone.
  */
 
 #include "unit.h"

@@ -24,7 +24,7 @@
 #include "transport/transport.h"
 
 #define SHORT_MS 200
-#define LONG_MS 60000 /* that only a hang reaches */
+#define LONG_MS 60000 /* only a hang reaches it */
 
 /* What the server does: reads one request for each step and answers it. */
 struct step {

@@ -1019,7 +1019,7 @@ begin_legal (void)
   }
 }
 
-/* Every fourth point, in each of four tests. */
+/* Each of four tests tries every fourth fault point. */
 #define DIES 4u
 
 static void

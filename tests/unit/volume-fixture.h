@@ -26,7 +26,7 @@ void detach (void);
 void must (int r);
 void pause_ms (unsigned ms);
 
-/* FARPAGE_TEST_SEED, or 1: of a test that chooses. */
+/* Print and return the seed of this test: FARPAGE_TEST_SEED, or 1. */
 unsigned fixture_seed (void);
 
 /* ---- a volume with several copies ---- */

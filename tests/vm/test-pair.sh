@@ -24,8 +24,8 @@ else
     echo "SKIP: siw between two guests: the module cannot be built"
 fi
 
-# There is no listener on that port: an answer is a refusal, at once. Without one
-# the kernel gives up after a while, as the address of the donor has no owner.
+# No program listens on that port, so a donor that runs refuses the connection at
+# once. If no donor answers, the kernel gives up after a while.
 # shellcheck disable=SC2016 # for the guest
 script='
 reach () {
