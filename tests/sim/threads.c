@@ -88,6 +88,7 @@ static unsigned nr_threads;
 static struct thread *current;
 static uint64_t now_ns = 1000 * FP_NS_PER_S, seed;
 static _Atomic unsigned long turns; /* read by the watchdog */
+static _Atomic bool watched;        /* set by it */
 
 int __real_pthread_create (pthread_t *id, const pthread_attr_t *attr,
                            void *(*run) (void *), void *arg);
@@ -331,6 +332,7 @@ watch (void *arg)
   unsigned long seen = 0;
 
   (void) arg;
+  watched = true;
   for (unsigned s = 0; s < STUCK_S; s++) {
     const struct timespec second = { .tv_sec = 1 };
 
@@ -342,14 +344,21 @@ watch (void *arg)
   give_up ("a thread runs and does not end");
 }
 
+/* Return when the watchdog runs.  While a thread starts it has locks of the
+ * sanitizer's runtime, and the child of a fork would have them for ever.
+ */
 UNSEEN static void
 start_watch (void)
 {
+  const struct timespec ms = { .tv_nsec = 1000000 };
   pthread_t id;
 
+  watched = false;
   if (__real_pthread_create (&id, NULL, watch, NULL) != 0)
     abort ();
   pthread_detach (id);
+  while (!watched)
+    (void) __real_nanosleep (&ms, NULL);
 }
 
 /* Keep only the calling thread: a child of fork has no other. */
