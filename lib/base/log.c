@@ -6,7 +6,10 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <syslog.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -35,15 +38,37 @@ fp_log_enabled (enum fp_log_level level)
   return log_sink != NULL && level <= log_level;
 }
 
+/* Is stderr still the journal?  $JOURNAL_STREAM (systemd.exec(5)) has its
+ * device and inode.
+ */
+static bool
+is_journal (void)
+{
+  const char *given = getenv ("JOURNAL_STREAM");
+  char is[64];
+  struct stat st;
+
+  if (given == NULL || fstat (STDERR_FILENO, &st) < 0)
+    return false;
+  snprintf (is, sizeof is, "%ju:%ju", (uintmax_t) st.st_dev,
+            (uintmax_t) st.st_ino);
+  return strcmp (given, is) == 0;
+}
+
 void
 fp_log_to_stderr (enum fp_log_level level, const char *message, void *opaque)
 {
-  char line[FP_LOG_MAX + 128];
+  static const int priorities[] = { [FP_LOG_ERROR] = LOG_ERR,
+                                    [FP_LOG_WARN] = LOG_WARNING,
+                                    [FP_LOG_INFO] = LOG_INFO,
+                                    [FP_LOG_DEBUG] = LOG_DEBUG };
+  char line[FP_LOG_MAX + 128], priority[8] = "";
   int n;
 
-  (void) level;
-  n = snprintf (line, sizeof line, "%.100s: %s\n", (const char *) opaque,
-                message);
+  if (is_journal ())
+    snprintf (priority, sizeof priority, "<%d>", priorities[level]);
+  n = snprintf (line, sizeof line, "%s%.100s: %s\n", priority,
+                (const char *) opaque, message);
   /* Who can be told that stderr is gone? */
   if (n > 0 && write (STDERR_FILENO, line, (size_t) n) < 0)
     return;

@@ -33,7 +33,9 @@ void fp_log_set_sink (fp_log_sink *sink, void *opaque);
 void fp_log_set_level (enum fp_log_level level);
 bool fp_log_enabled (enum fp_log_level level);
 
-/* "PROGRAM: MESSAGE\n" on stderr, in one write; opaque is the name. */
+/* "PROGRAM: MESSAGE\n" on stderr, in one write; opaque is the name.  If
+ * stderr is the journal "<N>" comes first, the level (sd-daemon(3)).
+ */
 fp_log_sink fp_log_to_stderr;
 
 void fp_log (enum fp_log_level level, const char *fmt, ...)

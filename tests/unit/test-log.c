@@ -3,8 +3,11 @@
 
 #include "unit.h"
 
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -90,23 +93,42 @@ test_limit (void **state)
 }
 
 static void
-test_stderr (void **state)
+says (enum fp_log_level level, const char *expected)
 {
   char line[64] = "";
   int pipefd[2], saved;
+  struct stat st;
+  char stream[64];
 
-  (void) state;
   assert_int_equal (pipe (pipefd), 0);
+  assert_int_equal (fstat (pipefd[1], &st), 0);
+  /* This pipe is the journal if a priority is expected; else another file. */
+  snprintf (stream, sizeof stream, "%ju:%ju", (uintmax_t) st.st_dev,
+            (uintmax_t) st.st_ino + (expected[0] != '<'));
+  assert_int_equal (setenv ("JOURNAL_STREAM", stream, 1), 0);
   saved = dup (STDERR_FILENO);
   assert_true (saved >= 0);
   assert_true (dup2 (pipefd[1], STDERR_FILENO) >= 0);
-  fp_log_to_stderr (FP_LOG_ERROR, "what: why", (void *) "prog");
+  fp_log_to_stderr (level, "what: why", (void *) "prog");
   assert_true (dup2 (saved, STDERR_FILENO) >= 0);
-  assert_int_equal (read (pipefd[0], line, sizeof line - 1), 16);
-  assert_string_equal (line, "prog: what: why\n");
+  assert_int_equal (read (pipefd[0], line, sizeof line - 1),
+                    strlen (expected));
+  assert_string_equal (line, expected);
+  unsetenv ("JOURNAL_STREAM");
   close (saved);
   close (pipefd[0]);
   close (pipefd[1]);
+}
+
+static void
+test_stderr (void **state)
+{
+  (void) state;
+  says (FP_LOG_ERROR, "prog: what: why\n");
+  says (FP_LOG_ERROR, "<3>prog: what: why\n");
+  says (FP_LOG_WARN, "<4>prog: what: why\n");
+  says (FP_LOG_INFO, "<6>prog: what: why\n");
+  says (FP_LOG_DEBUG, "<7>prog: what: why\n");
 }
 
 int
