@@ -9,6 +9,7 @@
 
 #include "ask_server.h"
 #include "base/clock.h"
+#include "transport/tls.h"
 #include "volumes.h"
 
 /* More than any server has: one that lists more never ends. */
@@ -277,6 +278,10 @@ look_at_member (struct volume_view *v, const struct fp_member *m,
   snprintf (p->addr, sizeof p->addr, "%s", m->addr);
   if (fp_addr_parse (&addr, m->addr, &reason) < 0)
     r = why_set (w, -EINVAL, "%s", reason);
+  else if (!fp_tls_may_ask (&addr))
+    r = why_set (w, -EACCES,
+                 "not asked: tls=require trusts a Unix socket only if it is "
+                 "named");
   else
     r = look (v, &addr, false, q, members, w);
   if (r == -ENOTUNIQ)

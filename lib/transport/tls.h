@@ -23,6 +23,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
+#include "base/addr.h"
 #include "proto/messages.h"
 
 #define FP_TLS_WHY_MAX 512
@@ -83,6 +84,12 @@ enum fp_tls_mode fp_tls_mode (const struct fp_tls *t); /* NULL: off */
  */
 void fp_tls_set_client (struct fp_tls *t);
 struct fp_tls *fp_tls_client (void);
+
+/* May it be used though only a list of servers names it?  A Unix socket has no
+ * TLS (ctl_tls.c): a malicious server could list a path to make this client
+ * talk in clear, where the user requires TLS.
+ */
+bool fp_tls_may_ask (const struct fp_addr *addr);
 
 /* ---- one connection ---- */
 

@@ -109,3 +109,9 @@ fp_tls_client (void)
 {
   return the_client;
 }
+
+bool
+fp_tls_may_ask (const struct fp_addr *addr)
+{
+  return !addr->is_unix || fp_tls_mode (the_client) != FP_TLS_REQUIRE;
+}

@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/size.h"
+#include "transport/tls.h"
 #include "volume/probe_int.h"
 #include "volume/probe_named.h"
 #include "volume/roster.h"
@@ -242,7 +243,8 @@ ask_members (struct looks *all, const struct fp_uuid *uuid)
     struct fp_addr addr;
 
     if (all->at[m] >= 0 || probe_find_addr (all, text) >= 0 ||
-        fp_addr_parse (&addr, text, NULL) < 0 || all->nr == 2 * FP_MAX_SERVERS)
+        fp_addr_parse (&addr, text, NULL) < 0 || !fp_tls_may_ask (&addr) ||
+        all->nr == 2 * FP_MAX_SERVERS)
       continue;
     look_at (all, &addr, false, uuid);
     any = true;
@@ -301,7 +303,15 @@ is_missing (const struct looks *all, uint32_t m, char why[FP_WHY_MAX])
 {
   const char *addr = all->list->members[m].addr;
   int i = all->at[m], there = probe_find_addr (all, addr);
+  struct fp_addr listed;
 
+  if (i < 0 && there < 0 && fp_addr_parse (&listed, addr, NULL) == 0 &&
+      !fp_tls_may_ask (&listed))
+    return probe_say (
+        -EACCES, why,
+        "volume %s: its server %s was not asked: with tls=require a Unix "
+        "socket is used only if it is named: add server=%s",
+        all->title, addr, addr);
   if (i >= 0)
     return probe_say (
         -ENOENT, why,
@@ -381,7 +391,8 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
       any |= list->members[m].current;
       continue;
     }
-    is_missing (all, m, why);
+    if (is_missing (all, m, why) == -EACCES)
+      return -EACCES;
     if (!may_do_without (all) && !(p->leaves >> m & 1)) {
       size_t n = strlen (why);
 

@@ -88,6 +88,15 @@ says "pool: .*line 2: 'tls-key': a pool has" farpage servers "pool=$(printf 'ser
 farpage servers "unix:$tmp/psk.usock" | grep -q 'offers.*shm' || fail "over the Unix socket"
 farpage servers "unix:$tmp/psk.usock" tls=require "tls-psk=$tmp/key" >/dev/null || fail "unix, with a key"
 
+# With tls=require a Unix socket, which is in clear, is used only if it is named.
+start_memserver beside --listen "unix:$tmp/beside.usock" --size 64M --slab 4M --reserve 0 --tls-psk "$tmp/key"
+start_nbdkit listed "$FARPAGE_PLUGIN" "$psk" "server=unix:$tmp/beside.usock" transport=tcp tls=require \
+    "tls-psk=$tmp/key" volume=listed size=4M "$MLOCK"
+stop "$(cat "$tmp/listed.pid")"
+says 'used only if it is named: add server=unix:' probe "$psk" transport=tcp tls=require "tls-psk=$tmp/key" volume=listed
+probe "$psk" "server=unix:$tmp/beside.usock" transport=tcp tls=require "tls-psk=$tmp/key" volume=listed ||
+    fail "both servers are named"
+
 # What is done to a volume is asked of its plugin, which has the key; top and show ask the servers themselves.
 start_memserver psk2 --size 64M --slab 4M --reserve 0 --tls-psk "$tmp/key"
 psk2=$(cat "$tmp/psk2.addr")

@@ -213,6 +213,30 @@ test_versions (void **state)
   foreign ("NORMAL:-VERS-ALL:+VERS-TLS1.1:+VERS-TLS1.0", "TLS: ");
 }
 
+/* Slow groups are refused. */
+static void
+test_groups (void **state)
+{
+  (void) state;
+  foreign ("NORMAL:-GROUP-ALL:+GROUP-X25519", NULL);
+  foreign ("NORMAL:-GROUP-ALL:+GROUP-SECP256R1", NULL);
+  foreign ("NORMAL:-GROUP-ALL:+GROUP-FFDHE8192", "TLS: ");
+  foreign ("NORMAL:-GROUP-ALL:+GROUP-FFDHE2048", "TLS: ");
+}
+
+/* A certificate for one role is refused in the other. */
+static void
+test_purposes (void **state)
+{
+  (void) state;
+  meet (client ("purposes", NULL), strict ("purposes"), "localhost", "", "",
+        "alice");
+  meet (client ("swapped", NULL), strict ("purposes"), "localhost",
+        "refuses TLS", "intended purpose", "");
+  meet (client ("purposes", NULL), server ("swapped"), "localhost",
+        "intended purpose", "refuses TLS", "");
+}
+
 /* Bytes that are no TLS, and TLS that is cut off. */
 static void
 test_garbage (void **state)
@@ -428,7 +452,8 @@ main (void)
     cmocka_unit_test (test_params),       cmocka_unit_test (test_keys),
     cmocka_unit_test (test_certificates), cmocka_unit_test (test_other_names),
     cmocka_unit_test (test_versions),     cmocka_unit_test (test_garbage),
-    cmocka_unit_test (test_data),
+    cmocka_unit_test (test_data),         cmocka_unit_test (test_groups),
+    cmocka_unit_test (test_purposes),
   };
 
   return cmocka_run_group_tests (tests, tls_files_setup, tls_files_teardown);

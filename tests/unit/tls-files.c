@@ -19,8 +19,9 @@
 
 char tls_dir[] = "/tmp/farpage-tls-XXXXXX";
 
-static const char *const directories[] = { "good", "other", "expired", "bare",
-                                           "san",  "mail",  "uri" };
+static const char *const directories[] = { "good", "other",    "expired",
+                                           "bare", "san",      "mail",
+                                           "uri",  "purposes", "swapped" };
 #define NR_DIRECTORIES (sizeof directories / sizeof directories[0])
 
 static void
@@ -51,7 +52,8 @@ struct identity {
   gnutls_x509_crt_t crt;
 };
 
-static const char *uri; /* what comes before the next ones' san, or NULL */
+static const char *purpose; /* of the next ones, or NULL: they say none */
+static const char *uri;     /* what comes before the next ones' san, or NULL */
 
 /* Signed by ca, or by itself.  name: its CN; NULL: it has none.  san NULL: it
  * is this host.
@@ -79,6 +81,8 @@ make (struct identity *id, const char *name, const char *san,
   gnutls_x509_crt_set_activation_time (id->crt, time (NULL) - 10 * DAY);
   gnutls_x509_crt_set_expiration_time (id->crt, end);
   gnutls_x509_crt_set_ca_status (id->crt, ca == NULL);
+  if (purpose != NULL)
+    gnutls_x509_crt_set_key_purpose_oid (id->crt, purpose, 0);
   if (ca == NULL)
     gnutls_x509_crt_set_key_usage (id->crt, GNUTLS_KEY_KEY_CERT_SIGN);
   else if (san != NULL) {
@@ -157,6 +161,25 @@ save_san (const char *dir, const struct identity *ca, const char *server,
   end (&id);
 }
 
+static void
+save_purposes (const char *dir, const struct identity *ca, const char *server,
+               const char *client)
+{
+  const time_t when = time (NULL) + 10 * DAY;
+  struct identity id;
+
+  save (dir, "ca", ca, false);
+  purpose = server;
+  make (&id, "localhost", NULL, ca, when);
+  save (dir, "server", &id, true);
+  end (&id);
+  purpose = client;
+  make (&id, "alice", NULL, ca, when);
+  save (dir, "client", &id, true);
+  end (&id);
+  purpose = NULL;
+}
+
 int
 tls_files_setup (void **state)
 {
@@ -192,6 +215,10 @@ tls_files_setup (void **state)
   uri = longer;
   save_san ("uri", &ca, "elsewhere.example", "erin");
   uri = NULL;
+  save_purposes ("purposes", &ca, GNUTLS_KP_TLS_WWW_SERVER,
+                 GNUTLS_KP_TLS_WWW_CLIENT);
+  save_purposes ("swapped", &ca, GNUTLS_KP_TLS_WWW_CLIENT,
+                 GNUTLS_KP_TLS_WWW_SERVER);
   end (&ca);
   end (&other_ca);
   return 0;

@@ -13,6 +13,8 @@
  *   san/, mail/   the first authority's: server of elsewhere.example; the
  * client has no CN, but is carol, and dave@example.com
  *   uri/          likewise, but it is erin, after a URI longer than any name
+ *   purposes/     like good/; each says what it is for
+ *   swapped/      likewise, with the purposes swapped
  */
 
 #ifndef TLS_FILES_H
