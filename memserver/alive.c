@@ -8,6 +8,7 @@
 #include <stddef.h>
 
 #include "alive.h"
+#include "event_loop.h"
 
 #ifdef HAVE_SYSTEMD
 
@@ -42,6 +43,7 @@ alive_start (struct event **out, struct event_base *base)
   *out = event_new (base, -1, EV_PERSIST, on_time, NULL);
   if (!*out)
     return -ENOMEM;
+  event_loop_urgent (*out);
   if (event_add (*out, &every) < 0) {
     event_free (*out);
     *out = NULL;

@@ -65,6 +65,19 @@ bind_to_node (const struct backing *b, int node)
 #endif
 }
 
+/* Map its file, and keep clients' data out of core dumps. */
+static int
+map (struct backing *b)
+{
+  void *addr =
+      mmap (NULL, b->size, PROT_READ | PROT_WRITE, MAP_SHARED, b->fd, 0);
+
+  if (addr == MAP_FAILED)
+    return -errno;
+  b->addr = addr;
+  return madvise (addr, b->size, MADV_DONTDUMP) < 0 ? -errno : 0;
+}
+
 static uint64_t
 size_of (const struct backing_params *p, uint64_t page)
 {
@@ -93,13 +106,9 @@ new_of_kind (struct backing *out, const struct backing_params *p,
     goto err;
   }
   /* Of huge pages, this is what reserves them. */
-  b.addr = mmap (NULL, b.size, PROT_READ | PROT_WRITE, MAP_SHARED, b.fd, 0);
-  if (b.addr == MAP_FAILED) {
-    r = -errno;
-    b.addr = NULL;
-    goto err;
-  }
-  r = bind_to_node (&b, p->numa);
+  r = map (&b);
+  if (r == 0)
+    r = bind_to_node (&b, p->numa);
   if (r < 0)
     goto err;
   *out = b;
@@ -141,13 +150,8 @@ map_file (struct backing *out, const struct backing_params *p, int fd,
   b.page_size = r == 0 && fs.f_type == HUGETLBFS_MAGIC
                     ? (uint64_t) fs.f_bsize
                     : (uint64_t) sysconf (_SC_PAGESIZE);
-  if (r == 0) {
-    b.addr = mmap (NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    if (b.addr == MAP_FAILED) {
-      r = -errno;
-      b.addr = NULL;
-    }
-  }
+  if (r == 0)
+    r = map (&b);
   if (r == 0)
     r = bind_to_node (&b, p->numa);
   if (r == 0)

@@ -247,7 +247,9 @@ make (struct call *call, const struct fp_open *q, struct record **out)
   r = record_new (out, srv, q);
   if (r < 0)
     return ctl_fail (call, r, "no room for another volume");
-  r = need_map (call, *out);
+  r = guard_map (call, *out);
+  if (r == 0)
+    r = need_map (call, *out);
   if (r < 0)
     record_unmake (*out);
   return r;
@@ -301,6 +303,19 @@ refuse_fenced (struct call *call, const struct record *rec)
                    title, rec->client, rec->server->options->lease_s, when);
 }
 
+/* The last client may be about to reconnect. */
+static int
+refuse_awaited (struct call *call, const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+
+  record_title (rec, title);
+  return ctl_fail (call, -EBUSY,
+                   "volume %s: %s hung up without BYE, and may come back: "
+                   "ask again in %u s, or use takeover=true",
+                   title, rec->client, record_fenced_ms (rec) / 1000 + 1);
+}
+
 /* -EBUSY, -EPERM, -EEXIST, -ENOENT, -EINVAL, CTL_WAIT, or 0 and the record. */
 static int
 find_or_make (struct call *call, const struct fp_open *q, struct record **out,
@@ -324,6 +339,9 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
   }
   if (fp_now_ns () < rec->fenced_ns && !record_was_had_by (rec, s))
     return refuse_fenced (call, rec);
+  if (fp_now_ns () < rec->awaited_ns && !record_was_had_by (rec, s) &&
+      !(q->flags & FP_OPEN_TAKEOVER))
+    return refuse_awaited (call, rec);
   r = check_same (call, q, rec);
   return r < 0 ? r : need_map (call, rec);
 }

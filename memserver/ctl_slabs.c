@@ -49,6 +49,22 @@ no_slab (struct call *call, uint64_t index)
                    (unsigned long long) index);
 }
 
+/* Return 0 unless it is being copied (take_over), else CTL_WAIT or -EBUSY.  A
+ * change made now would be lost; a scrub would race with pool_moved.
+ */
+static int
+check_not_moving (struct call *call, const struct slab *s)
+{
+  const struct session *session = call->session;
+
+  if (!session->moving || session->move.slab != s)
+    return 0;
+  return session->wait_over
+             ? ctl_fail (call, -EBUSY,
+                         "slab %u is still being copied: try again", s->index)
+             : CTL_WAIT;
+}
+
 static int
 check_keys (struct call *call)
 {
@@ -143,26 +159,25 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
  * and this is another one; or it is for tcp, whose threads load and store, and
  * whoever has the memfd can punch a hole under them that no page is left to
  * fill, which ends this process (backing.h).  CTL_WAIT: it is being copied.
+ * A slab whose key is open stays as it is: a copy would have no key, and would
+ * not count as exposed although this session has it mapped.
  */
 static int
 take_over (struct call *call, struct slab *s)
 {
   struct session *session = call->session;
   bool touched =
-      s->exposed &&
-      (session->stranger || session->record->transport == FP_TRANSPORT_TCP);
+      s->exposed && (session->stranger || s->shared ||
+                     session->record->transport == FP_TRANSPORT_TCP);
 
-  if (s->state == SLAB_LOST || (!s->abandoned && !touched))
+  if (s->state == SLAB_LOST || s->keyed || (!s->abandoned && !touched))
     return 0;
   if (!touched && fp_uuid_eq (&s->mapper, &session->client)) {
     s->abandoned = false;
     return 0;
   }
   if (session->moving)
-    return session->wait_over
-               ? ctl_fail (call, -EBUSY, "slab %u is still being copied",
-                           s->index)
-               : CTL_WAIT;
+    return check_not_moving (call, session->move.slab);
   if (session->move.slab == s && session->move.status < 0) {
     int r = session->move.status;
 
@@ -325,8 +340,13 @@ ctl_release (struct call *call)
   if (r < 0)
     return r;
   for (uint32_t i = 0; i < q.count; i++) {
-    if (!find_slab_or_mark (call, q.slabs[i]))
+    const struct slab *s = find_slab_or_mark (call, q.slabs[i]);
+
+    if (!s)
       return no_slab (call, q.slabs[i]);
+    r = check_not_moving (call, s);
+    if (r != 0)
+      return r;
     for (uint32_t j = 0; j < i; j++)
       if (q.slabs[j] == q.slabs[i])
         return ctl_fail (call, -EINVAL, "slab %llu is named twice",
@@ -380,6 +400,9 @@ ctl_zero (struct call *call)
   s = find_slab (call, q.slab);
   if (!s || s->abandoned)
     return no_slab (call, q.slab);
+  r = check_not_moving (call, s);
+  if (r != 0)
+    return r;
   if (!fp_range_ok (q.offset, q.length,
                     pool_slab_size (session->server->pool)))
     return ctl_fail (call, -EINVAL, "ZERO: outside the slab");

@@ -223,6 +223,28 @@ payer (const struct session *s)
                                                           : &s->who;
 }
 
+int
+guard_map (struct call *call, const struct record *rec)
+{
+  const struct session *s = call->session;
+  uint64_t words = record_map_words (rec);
+  const struct record *other;
+  char who[WHO_STR_MAX];
+
+  if (!s->server->access || !record_has_map (rec))
+    return 0;
+  TAILQ_FOREACH (other, &s->server->records, entry)
+  if (other->map && who_eq (&other->owner, &s->who))
+    words += record_map_words (other);
+  if (words <= MAX_MAP_WORDS_OWNER)
+    return 0;
+  who_format (&s->who, who);
+  return ctl_fail (call, -ENOSPC,
+                   "no room for its map: the maps of %s may take %u MiB here, "
+                   "so delete volumes",
+                   who, MAX_MAP_WORDS_OWNER >> 17);
+}
+
 struct guard_room
 guard_room (const struct session *s)
 {

@@ -76,6 +76,11 @@ struct guard_room guard_room (const struct session *s);
 /* -ENOSPC: it has as many volumes as one may have. */
 int guard_make (struct call *call);
 
+/* Check that the map of a new volume fits the share of who makes it.  -ENOSPC:
+ * it does not.
+ */
+int guard_map (struct call *call, const struct record *rec);
+
 /* -ENOSPC: that is none. */
 int guard_grant (struct call *call);
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +38,35 @@ read_file (const char *path, char *buf, size_t size)
   return 0;
 }
 
+/* A file that is read repeatedly.  It stays open, because a host that is short
+ * of memory may be out of descriptors, too.
+ */
+struct kept {
+  _Atomic int fd; /* the descriptor + 1; 0: not opened yet */
+};
+
+static int
+read_kept (struct kept *k, const char *path, char *buf, size_t size)
+{
+  int fd = k->fd - 1, none = 0;
+  ssize_t n;
+
+  if (fd < 0) {
+    fd = open (path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+      return -errno;
+    if (!atomic_compare_exchange_strong (&k->fd, &none, fd + 1)) {
+      close (fd); /* another thread was faster */
+      fd = none - 1;
+    }
+  }
+  n = pread (fd, buf, size - 1, 0);
+  if (n < 0)
+    return read_file (path, buf, size); /* that file may be gone */
+  buf[n] = '\0';
+  return 0;
+}
+
 /* The number after "NAME:" at the start of a line. */
 static int
 find_number (const char *text, const char *name, int base, uint64_t *out)
@@ -60,6 +90,7 @@ node_memory (struct host_memory *out, int node)
 #ifdef HAVE_NUMA
   static const char *const names[] = { "MemTotal", "MemFree", "Active(file)",
                                        "Inactive(file)", "SReclaimable" };
+  static struct kept meminfo; /* a server asks about one node only */
   uint64_t kib[sizeof names / sizeof names[0]];
   char path[64], text[8192], name[48];
   int r;
@@ -68,7 +99,7 @@ node_memory (struct host_memory *out, int node)
     return -EOPNOTSUPP;
   snprintf (path, sizeof path, "/sys/devices/system/node/node%d/meminfo",
             node);
-  r = read_file (path, text, sizeof text);
+  r = read_kept (&meminfo, path, text, sizeof text);
   if (r < 0)
     return r == -ENOENT ? -ENODEV : r;
   for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -90,6 +121,7 @@ node_memory (struct host_memory *out, int node)
 int
 host_memory (struct host_memory *out, int numa)
 {
+  static struct kept meminfo;
   char text[4096];
   uint64_t total, available;
   int r;
@@ -97,7 +129,7 @@ host_memory (struct host_memory *out, int numa)
   if (numa >= 0)
     return node_memory (out, numa);
 
-  r = read_file ("/proc/meminfo", text, sizeof text);
+  r = read_kept (&meminfo, "/proc/meminfo", text, sizeof text);
   if (r == 0)
     r = find_number (text, "MemTotal", 10, &total);
   if (r == 0)
@@ -123,9 +155,10 @@ host_spares (uint64_t bytes, uint64_t reserve, int numa, uint64_t *available)
 int
 host_stalled_us (uint64_t *total)
 {
+  static struct kept pressure;
   char text[512];
   const char *field;
-  int r = read_file (PRESSURE, text, sizeof text);
+  int r = read_kept (&pressure, PRESSURE, text, sizeof text);
 
   if (r < 0)
     return r;

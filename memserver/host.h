@@ -16,7 +16,8 @@ struct host_memory {
   uint64_t available;
 };
 
-/* Of the machine, or of one NUMA node.  Allocates nothing.  Of a node, what is
+/* Of the machine, or of one NUMA node, the same one in each call.  Allocates
+ * nothing, and opens files only in the first call.  Of a node, what is
  * available is reckoned as the kernel does for the machine: half of the page
  * cache counts, for it would be had back if it were needed.
  */

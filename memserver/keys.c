@@ -31,6 +31,7 @@ keys_open (struct session *s, struct slab *slab)
   case FP_TRANSPORT_SHM:
     slab->exposed = true;
     slab->mapper = s->client;
+    slab->shared = slab->shared || (s->read_only && s->server->access);
     /* Before it has it: a server that comes after this one is to know. */
     if (slab->label.piece != FP_PIECE_NONE)
       record_keep_slab (s->record, slab);

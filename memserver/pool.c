@@ -224,7 +224,7 @@ pool_moved (struct pool_move *job)
   pool->counts.ordinary[s->state] -= is_ordinary (s, s->state);
   s->backing = job->backing;
   pool->counts.ordinary[s->state] += is_ordinary (s, s->state);
-  s->exposed = s->abandoned = false;
+  s->exposed = s->abandoned = s->shared = false;
   if (pool->params.moved)
     pool->params.moved (pool->params.ctx, s);
   pool_drop_backing (pool, s->index, &old);
@@ -398,6 +398,7 @@ pool_new (struct pool **out, const struct pool_params *p, uint32_t *made)
     pool_free (pool);
     return r;
   }
+  progress_start (&pool->progress, pool->first_time * p->slab.size);
   *out = pool;
   return 0;
 }
@@ -407,7 +408,6 @@ pool_start (struct pool *pool)
 {
   int r;
 
-  progress_start (&pool->progress, pool->first_time * pool->params.slab.size);
   if (pool->first_time == 0)
     fp_log (FP_LOG_INFO, "ready: all %u slabs are lent", pool->made);
   r = fp_thread_create (&pool->worker, "fp-worker", pool_work, pool);

@@ -14,6 +14,16 @@
 #include "progress.h"
 #include "slab_list.h"
 
+/* Kinds of work of the worker, the most urgent first. */
+enum pool_work_kind {
+  POOL_ZERO,
+  POOL_MOVE,
+  POOL_SCRUB,
+  POOL_PIN,
+  POOL_POPULATE,
+  POOL_NR_WORKS /* also: none is due */
+};
+
 struct pool {
   struct pool_params params;
   struct slab *slabs;
@@ -42,6 +52,7 @@ struct pool {
   struct fp_thread worker;
   bool started;
   /* The worker's. */
+  uint8_t turns[POOL_NR_WORKS]; /* steps that each kind has left */
   struct progress progress;
   uint32_t to_pin;     /* slabs from this one on may be to be made present */
   uint32_t first_time; /* slabs that were never populated so far */

@@ -4,16 +4,18 @@
  * It takes, in this order: ranges that a client waits for to be zeroed, slabs
  * to move, slabs to scrub, slabs that another server left, slabs to populate;
  * each in steps, so that what comes first does not wait for long.  Ranges take
- * turns.
+ * turns, and so do the kinds of work (weighted round robin), so that a client
+ * that zeroes without end holds up no other work.
  *
  * While this host is short of memory (pool_press) it populates nothing: a slab
  * that is half populated shrinks again, and one that is to be scrubbed loses
- * its memory, which scrubs it, too.
+ * its memory, which scrubs it, too; that comes first.
  */
 
 #include <config.h>
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/checked.h"
@@ -246,7 +248,7 @@ scrub_some (struct pool *pool, struct slab *s)
 
   if (s->exposed) { /* it gets another memfd when it is populated */
     pool_drop_backing (pool, s->index, &s->backing);
-    s->exposed = s->abandoned = false;
+    s->exposed = s->abandoned = s->shared = false;
     s->populated = 0;
   }
   done_with_first (pool, &pool->scrub);
@@ -349,47 +351,121 @@ wait_for_work (struct pool *pool)
   pthread_cond_timedwait (&pool->wake, &pool->lock, &until);
 }
 
+/* Is there work of this kind?  With the lock held. */
+static bool
+is_due (const struct pool *pool, enum pool_work_kind kind)
+{
+  switch (kind) {
+  case POOL_ZERO:
+    return pool->zero_first != NULL;
+  case POOL_MOVE:
+    return pool->move_first != NULL;
+  case POOL_SCRUB:
+    return pool->scrub.first != NULL;
+  case POOL_PIN:
+    return pool->to_pin < pool->made;
+  case POOL_POPULATE:
+    return populate_is_due (pool);
+  case POOL_NR_WORKS:
+    break;
+  }
+  return false;
+}
+
+/* Would a step of this kind take long?  One huge page of 1G does.  With the
+ * lock held.
+ */
+static bool
+is_long (const struct pool *pool, enum pool_work_kind kind)
+{
+  const struct slab *s = kind == POOL_PIN        ? &pool->slabs[pool->to_pin]
+                         : kind == POOL_POPULATE ? pool->populate.first
+                                                 : NULL;
+
+  return s && s->backing.page_size > BACKING_STEP;
+}
+
+/* Return the first kind that is due and has a turn left; if none has, refill
+ * the turns of all.  With the lock held.
+ */
+static enum pool_work_kind
+next_work (struct pool *pool)
+{
+  static const uint8_t turns[POOL_NR_WORKS] = { 16, 4, 4, 1, 1 };
+  enum pool_work_kind due = POOL_NR_WORKS;
+
+  /* Under memory pressure scrubbing gives memory back: its turns first. */
+  if (pool->pressed && is_due (pool, POOL_SCRUB) &&
+      pool->turns[POOL_SCRUB] > 0) {
+    pool->turns[POOL_SCRUB]--;
+    return POOL_SCRUB;
+  }
+  for (unsigned i = 0; i < POOL_NR_WORKS; i++) {
+    if (!is_due (pool, i) ||
+        (is_long (pool, i) && (pool->zero_first || pool->move_first)))
+      continue;
+    if (pool->turns[i] > 0) {
+      pool->turns[i]--;
+      return i;
+    }
+    if (due == POOL_NR_WORKS)
+      due = i;
+  }
+  if (due == POOL_NR_WORKS)
+    return due;
+  memcpy (pool->turns, turns, sizeof turns);
+  pool->turns[due]--;
+  return due;
+}
+
+/* Take the first range off the list.  With the lock held. */
+static struct pool_zero *
+take_zero (struct pool *pool)
+{
+  struct pool_zero *job = pool->zero_first;
+
+  pool->zero_first = job->next;
+  if (!job->next)
+    pool->zero_last = &pool->zero_first;
+  return job;
+}
+
 bool
 pool_step (struct pool *pool, bool wait)
 {
-  struct pool_zero *z = NULL;
-  struct pool_move *m = NULL;
-  struct slab *to_scrub = NULL, *to_populate = NULL;
-  bool pin = false;
+  enum pool_work_kind kind;
+  struct pool_zero *zero = NULL;
 
   {
     FP_LOCK_SCOPE (&pool->lock);
 
-    if (!pool->stop && !pool->zero_first && !pool->move_first &&
-        !pool->scrub.first && pool->to_pin == pool->made &&
-        !populate_is_due (pool)) {
-      if (!wait)
-        return false;
+    kind = pool->stop ? POOL_NR_WORKS : next_work (pool);
+    if (kind == POOL_NR_WORKS && !pool->stop && wait)
       wait_for_work (pool);
-    }
     if (pool->stop)
       return false;
-    z = pool->zero_first;
-    if (z) {
-      pool->zero_first = z->next;
-      if (!z->next)
-        pool->zero_last = &pool->zero_first;
-    }
-    else if ((m = pool->move_first) == NULL &&
-             (to_scrub = pool->scrub.first) == NULL &&
-             !(pin = pool->to_pin < pool->made) && populate_is_due (pool))
-      to_populate = pool->populate.first;
+    if (kind == POOL_ZERO)
+      zero = take_zero (pool);
   }
-  if (z)
-    zero_some (pool, z);
-  else if (m)
-    move_first (pool, m);
-  else if (to_scrub)
-    scrub_some (pool, to_scrub);
-  else if (pin)
+  switch (kind) {
+  case POOL_ZERO:
+    zero_some (pool, zero);
+    break;
+  case POOL_MOVE:
+    move_first (pool, pool->move_first);
+    break;
+  case POOL_SCRUB:
+    scrub_some (pool, pool->scrub.first);
+    break;
+  case POOL_PIN:
     pin_some (pool);
-  else if (to_populate)
-    populate_some (pool, to_populate);
+    break;
+  case POOL_POPULATE:
+    populate_some (pool, pool->populate.first);
+    break;
+  case POOL_NR_WORKS:
+    return wait;
+  }
   return true;
 }
 

@@ -16,6 +16,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "event_loop.h"
 #include "host.h"
 #include "options.h"
 #include "pool.h"
@@ -294,8 +295,10 @@ watch_trigger (struct pressure *p)
     return;
   p->on_trigger = event_new (p->server->base, p->epoll, EV_READ | EV_PERSIST,
                              on_trigger, p);
-  if (p->on_trigger)
-    (void) event_add (p->on_trigger, NULL);
+  if (!p->on_trigger)
+    return;
+  event_loop_urgent (p->on_trigger);
+  (void) event_add (p->on_trigger, NULL);
 }
 
 int
@@ -303,6 +306,7 @@ pressure_start (struct pressure **out, struct server *srv)
 {
   const struct timeval tick = { .tv_usec = TICK_MS * 1000 };
   struct pressure *p = calloc (1, sizeof *p);
+  struct host_memory memory;
 
   if (!p)
     return -ENOMEM;
@@ -311,12 +315,15 @@ pressure_start (struct pressure **out, struct server *srv)
                                        .slab = srv->options->slab };
   p->trigger = p->epoll = -1;
   p->tick = event_new (srv->base, -1, EV_PERSIST, on_tick, p);
+  if (p->tick)
+    event_loop_urgent (p->tick);
   if (!p->tick || event_add (p->tick, &tick) < 0) {
     pressure_free (p);
     return -ENOMEM;
   }
   p->window_ns = fp_now_ns ();
   p->counts = host_stalled_us (&p->window_us) == 0;
+  (void) host_memory (&memory, srv->options->numa); /* opens its file */
   watch_trigger (p);
   if (!p->counts)
     fp_log (FP_LOG_INFO, "this kernel does not say when tasks wait for memory "

@@ -162,10 +162,10 @@ record_attach (struct record *r, struct session *s, const struct fp_open *q)
     r->holder_who = s->who;
   r->holder = s;
   r->holder_uuid = s->client;
-  r->fenced_ns = 0;
+  r->fenced_ns = r->awaited_ns = 0;
   r->transport = q->transport;
   r->ephemeral = (q->flags & FP_OPEN_EPHEMERAL) != 0;
-  r->epoch++;
+  r->epoch += !s->read_only;
   r->since = (uint64_t) time (NULL);
   snprintf (r->client, sizeof r->client, "%s", s->name);
   (void) record_keep (r); /* it was there before */
@@ -227,6 +227,7 @@ record_shut_out (struct record *r)
 {
   if (!add_former (r, &r->holder_uuid))
     return false;
+  r->epoch++; /* who is forgotten for that can tell: docs/PROTOCOL.md, PERM */
   (void) record_keep (r);
   return true;
 }

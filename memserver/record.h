@@ -27,7 +27,7 @@
 #include "pool.h"
 #include "proto/messages.h"
 
-#define RECORD_FORMER 64u
+#define RECORD_FORMER FP_FORMER_MIN
 
 struct event;
 struct persist_volume;
@@ -58,6 +58,10 @@ struct record {
    * heard yet that its session has ended, and over shm go on.  0: it has.
    */
   uint64_t fenced_ns;
+  /* Until then (fp_now_ns) other clients need a takeover: the last one hung up
+   * without BYE, and may reconnect.
+   */
+  uint64_t awaited_ns;
   struct fp_uuid user;                  /* who was given a key last */
   struct fp_uuid former[RECORD_FORMER]; /* who before, the last of them */
   unsigned nr_former;                   /* ever */
@@ -70,6 +74,7 @@ struct record {
   struct fp_members *members; /* NULL: none yet */
   uint64_t *map;              /* a bit for each piece; NULL: none exists, and
                                  nobody has opened it since it is there */
+  uint64_t existing;          /* pieces with a copy in the map */
 
   struct persist_volume *persist; /* NULL: nothing outlives this process */
 };
@@ -161,6 +166,12 @@ bool record_has_map (const struct record *r);
  */
 int record_set_members (struct record *r, const struct fp_members *m);
 
+/* Return the size of its map, made or not, in words. */
+uint64_t record_map_words (const struct record *r);
+
+/* Make map its map: count its pieces, and charge it to the server. */
+void record_take_map (struct record *r, uint64_t *map);
+
 /* Whoever opens it has a map for certain: a piece that cannot be recorded
  * later would be an I/O error.  -ENOSPC: the maps of all volumes take as much
  * as they may.
@@ -175,8 +186,8 @@ int record_map_write (struct record *r, const struct fp_map_words *q);
 void record_map_read (const struct record *r, const struct fp_map_read *q,
                       struct fp_map_words *p);
 
-/* How long from now on nobody but its last client may have it; 0: it is not
- * so, or somebody has it.
+/* Return for how many ms OPEN by another client is BUSY; 0: it is not, or
+ * somebody has it.  A takeover ends the wait of awaited_ns, not fenced_ns.
  */
 uint32_t record_fenced_ms (const struct record *r);
 

@@ -102,8 +102,9 @@ record_unkeep (struct record *r)
   persist_volume_delete (r->persist);
   r->persist = NULL;
   if (r->map)
-    r->server->map_words -= fp_div_round_up (record_bits (r), 64);
+    r->server->map_words -= record_map_words (r);
   r->map = NULL;
+  r->existing = 0;
 }
 
 /* ---- the next server ---- */
@@ -176,9 +177,8 @@ take_up_volume (struct server *srv, struct persist_found *f)
     return e;
   }
   r->persist = f->v;
-  r->map = f->map;
-  if (r->map)
-    srv->map_words += fp_div_round_up (record_bits (r), 64);
+  if (f->map)
+    record_take_map (r, f->map);
   take_up_fields (r, &f->record);
   r->owner = f->owner;
   /* While it is fenced nobody else can come back to it. */

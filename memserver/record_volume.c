@@ -77,32 +77,86 @@ record_bits (const struct record *r)
   return fp_map_bits (record_pieces (r), r->copies);
 }
 
-static uint64_t
-map_words (const struct record *r)
+uint64_t
+record_map_words (const struct record *r)
 {
   return fp_div_round_up (record_bits (r), 64);
+}
+
+/* Does one of the first copies of this piece exist, if word w of the map is
+ * this?
+ */
+static bool
+exists (const struct record *r, uint64_t piece, uint64_t copies, uint64_t w,
+        uint64_t word)
+{
+  uint64_t pieces = record_pieces (r);
+
+  for (uint64_t bit = piece; bit < copies * pieces; bit += pieces)
+    if ((bit / 64 == w ? word : r->map[bit / 64]) >> (bit % 64) & 1)
+      return true;
+  return false;
+}
+
+void
+record_take_map (struct record *r, uint64_t *map)
+{
+  uint64_t pieces = record_pieces (r), bit;
+
+  r->map = map;
+  r->server->map_words += record_map_words (r);
+  r->existing = 0;
+  for (uint64_t w = 0; w < record_map_words (r); w++)
+    for (uint64_t word = map[w]; word != 0; word &= word - 1) {
+      bit = w * 64 + (uint64_t) __builtin_ctzll (word);
+      r->existing += bit < pieces * r->copies &&
+                     !exists (r, bit % pieces, bit / pieces, w, map[w]);
+    }
+}
+
+/* By one store (persist.h). */
+static void
+set_word (struct record *r, uint64_t w, uint64_t word)
+{
+  uint64_t pieces = record_pieces (r), now = r->map[w], bit, mask;
+
+  for (uint64_t changed = now ^ word; changed != 0; changed &= changed - 1) {
+    bit = w * 64 + (uint64_t) __builtin_ctzll (changed);
+    mask = UINT64_C (1) << (bit % 64);
+    now &= ~mask;
+    /* The last bit belongs to no piece: see fp_map_bits. */
+    if (bit < pieces * r->copies &&
+        !exists (r, bit % pieces, r->copies, w, now)) {
+      if (word & mask)
+        r->existing++;
+      else
+        r->existing--;
+    }
+    now |= word & mask;
+  }
+  r->map[w] = word;
 }
 
 int
 record_need_map (struct record *r)
 {
-  uint64_t words = map_words (r);
+  uint64_t words = record_map_words (r), *map = NULL;
 
   if (r->map || !record_has_map (r))
     return 0;
   if (r->server->map_words + words > MAX_MAP_WORDS)
     return -ENOSPC;
   if (r->persist) {
-    int e = persist_volume_map (r->persist, words, &r->map);
+    int e = persist_volume_map (r->persist, words, &map);
 
     if (e < 0)
       return e;
   }
   else
-    r->map = calloc (words, sizeof *r->map);
-  if (!r->map)
+    map = calloc (words, sizeof *map);
+  if (!map)
     return -ENOMEM;
-  r->server->map_words += words;
+  record_take_map (r, map);
   return 0;
 }
 
@@ -121,10 +175,10 @@ record_map (struct record *r, const struct fp_map_change *q)
   if (ret < 0)
     return ret;
   for (uint32_t i = 0; i < q->count; i++) {
-    uint64_t *word = &r->map[q->pieces[i] / 64];
+    uint64_t w = q->pieces[i] / 64;
     uint64_t bit = UINT64_C (1) << (q->pieces[i] % 64);
 
-    *word = q->exist ? *word | bit : *word & ~bit;
+    set_word (r, w, q->exist ? r->map[w] | bit : r->map[w] & ~bit);
   }
   return 0;
 }
@@ -135,7 +189,7 @@ valid_bits (const struct record *r, uint64_t w)
 {
   uint64_t bits = record_bits (r);
 
-  if (w >= map_words (r))
+  if (w >= record_map_words (r))
     return 0;
   return bits - w * 64 >= 64 ? UINT64_MAX
                              : (UINT64_C (1) << (bits - w * 64)) - 1;
@@ -157,8 +211,8 @@ record_map_write (struct record *r, const struct fp_map_words *q)
   ret = record_need_map (r);
   if (ret < 0)
     return ret;
-  for (uint32_t i = 0; i < q->count && first + i < map_words (r); i++)
-    r->map[first + i] = q->words[i];
+  for (uint32_t i = 0; i < q->count && first + i < record_map_words (r); i++)
+    set_word (r, first + i, q->words[i]);
   return 0;
 }
 
@@ -171,34 +225,20 @@ record_map_read (const struct record *r, const struct fp_map_read *q,
   p->start = q->start;
   p->count = q->count;
   for (uint32_t i = 0; i < q->count; i++)
-    p->words[i] = r->map && first + i < map_words (r) ? r->map[first + i] : 0;
+    p->words[i] =
+        r->map && first + i < record_map_words (r) ? r->map[first + i] : 0;
 }
 
 uint32_t
 record_fenced_ms (const struct record *r)
 {
   uint64_t now = fp_now_ns (), ms;
+  uint64_t until = FP_MAX (r->fenced_ns, r->awaited_ns);
 
-  if (r->holder || now >= r->fenced_ns)
+  if (r->holder || now >= until)
     return 0;
-  ms = fp_div_round_up (r->fenced_ns - now, FP_NS_PER_MS);
+  ms = fp_div_round_up (until - now, FP_NS_PER_MS);
   return (uint32_t) FP_MIN (ms, (uint64_t) UINT32_MAX);
-}
-
-/* Pieces that some copy of exists. */
-static uint64_t
-existing (const struct record *r)
-{
-  uint64_t pieces = record_pieces (r), n = 0;
-
-  for (uint64_t i = 0; i < pieces; i++) {
-    bool any = false;
-
-    for (uint64_t k = i; !any && k < pieces * r->copies; k += pieces)
-      any = r->map[k / 64] >> (k % 64) & 1;
-    n += any;
-  }
-  return n;
 }
 
 void
@@ -214,10 +254,10 @@ record_describe (const struct record *r, struct fp_volume_entry *e)
     .ephemeral = !r->kept,
     .attached = r->holder != NULL,
     .since = r->since,
+    .pieces = r->existing,
   };
   if (r->members)
     e->members = r->members->count;
-  e->pieces = r->map ? existing (r) : 0;
   memcpy (e->name, r->name, sizeof e->name);
   memcpy (e->client, r->client, sizeof e->client);
   for (uint32_t i = 0; i < r->nr_slabs; i++)
@@ -231,7 +271,7 @@ record_forget_volume (struct record *r)
   free (r->members);
   r->members = NULL;
   if (r->map)
-    r->server->map_words -= map_words (r);
+    r->server->map_words -= record_map_words (r);
   if (r->persist)
     persist_volume_close (r->persist); /* its map, too */
   else

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "access.h"
+#include "event_loop.h"
 #include "guard.h"
 #include "host.h"
 #include "listener.h"
@@ -210,7 +211,10 @@ start_signals (struct server *srv)
     if (signals[i] == SIGHUP && !srv->tls && !srv->access)
       continue;
     srv->signals[i] = evsignal_new (srv->base, signals[i], on_signal, srv);
-    if (!srv->signals[i] || event_add (srv->signals[i], NULL) < 0)
+    if (!srv->signals[i])
+      return -ENOMEM;
+    event_loop_urgent (srv->signals[i]);
+    if (event_add (srv->signals[i], NULL) < 0)
       return -ENOMEM;
   }
   return 0;
@@ -359,7 +363,7 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
     r = start_persist (srv, why);
   if (r < 0)
     return r;
-  srv->base = event_base_new ();
+  srv->base = event_loop_new ();
   if (!srv->base)
     return -ENOMEM;
   r = mailbox_new (&srv->mailbox, srv->base);

@@ -33,12 +33,14 @@
 #define MAX_RECORDS_OWNER (MAX_RECORDS / 4) /* of one, with an access file */
 #define MAX_PIECES (UINT32_C (1) << 20)     /* of one volume */
 #define MAX_MAP_WORDS (UINT32_C (8) << 20)  /* of all volumes: 64 MiB */
+#define MAX_MAP_WORDS_OWNER (MAX_MAP_WORDS / 4) /* see MAX_RECORDS_OWNER */
 #define MAX_DATA 128 /* data connections of one session */
 #define MAX_DATA_ALL 1024
 #define HELLO_MS 10000  /* to say HELLO in */
 #define ANSWER_MS 60000 /* longer than any answer takes */
 #define WAIT_MS 5000    /* that a request waits for a slab, or for its turn */
 #define STALL_MS 10000  /* silence in the middle of a frame */
+#define RETURN_MS 3000  /* that a volume waits for a client that hung up */
 
 struct access;
 struct event;

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -83,6 +84,7 @@ on_conn_ended (struct conn *c, const char *why)
    * the answer to that of this server.
    */
   s->left = conn_closed_by_peer (c);
+  s->returns = s->left && !s->orderly;
   s->orderly =
       s->orderly || ((conn_is_unix (c) || s->dismissed) && conn_hung_up (c));
   session_end (s, why);
@@ -346,6 +348,20 @@ abandon (struct session *s)
     r->fenced_ns = believes_until (s);
 }
 
+/* Keep the volume for its client, which closes its old connection before it
+ * reconnects: a client that polls OPEN must not shut it out in between.  (One
+ * without a name is asked for by who knows its UUID, which the next nbdkit of
+ * the same device does, as another client.)
+ */
+static void
+await_return (struct session *s)
+{
+  uint64_t lease_ms = s->server->options->lease_s * UINT64_C (1000);
+
+  s->record->awaited_ns =
+      fp_now_ns () + FP_MIN (lease_ms, (uint64_t) RETURN_MS) * FP_NS_PER_MS;
+}
+
 static bool close_access (struct session *s);
 
 /* They are closed a few at a time: the others get their turn between. */
@@ -409,6 +425,8 @@ session_close_volume (struct session *s)
   rdma_end_domain (s);
   if (!s->orderly)
     abandon (s);
+  if (s->returns && !s->dismissed && !s->read_only && s->record->kept)
+    await_return (s);
   record_detach (s->record, s->discard);
   s->record = NULL;
   s->closing = false;

@@ -14,10 +14,11 @@
  * (tcp), and queue pairs are ended and memory is deregistered (rdma); a frame
  * that is just being received holds its slab, and its thread is waited for;
  * and only then has the volume no holder (session_close_volume).  So over tcp
- * and rdma nothing is fenced by time.  What is not covered: until its next
- * heartbeat such a client may answer reads of what was never written with
- * zeros by itself, while another one has attached (not taken over) and written
- * there.
+ * and rdma nothing has to be fenced by time; that a volume whose client hung
+ * up without BYE waits for it (record.awaited_ns) is a courtesy.  What is not
+ * covered: until its next heartbeat such a client may answer reads of what was
+ * never written with zeros by itself, while another one has attached (not
+ * taken over) and written there.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
@@ -81,6 +82,7 @@ struct session {
   bool discard;   /* and so is the volume, now */
   bool orderly;   /* the client has nothing mapped any more */
   bool left;      /* the client knows that the session is over */
+  bool returns;   /* it hung up without BYE, and may reconnect */
   bool dismissed; /* see session_dismiss */
 
   /* FRESH, after DATA_HELLO: whose data connection it will be.  Its token is

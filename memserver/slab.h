@@ -17,9 +17,11 @@
  * it dies), or when it says HELLO again by the same UUID.  Else the slab is
  * abandoned: for the next client of the volume its contents are copied
  * (pool_move), and for another volume it gets new memory.  The old lives for
- * as long as somebody has it mapped, and no longer.  It is copied for a
- * session over tcp, too, whoever had it: data threads touch no memory whose
- * memfd was ever handed out.
+ * as long as somebody has it mapped, and no longer.  With --access it is
+ * also copied if the next client is another user, or if a client that may only
+ * read had it mapped: that one is not trusted to have unmapped it, as its
+ * right may have ended.  It is copied for a session over tcp, too, whoever had
+ * it: data threads touch no memory whose memfd was ever handed out.
  *
  * A LENT slab belongs to one volume.  Its key is open while a session may use
  * it; the data threads hold the slab while they move bytes.
@@ -57,6 +59,7 @@ struct slab {
   struct backing backing; /* the worker's while UNPOPULATED or SCRUBBING */
   bool exposed;           /* clients had the memfd, the last one mapper */
   bool abandoned;         /* which never said that it has done with it */
+  bool shared;            /* one of them may only read (--access) */
   struct fp_uuid mapper;
 
   /* While LENT: what it holds. */

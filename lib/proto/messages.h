@@ -49,6 +49,10 @@
 #define FP_MAX_MEMBERS 64
 #define FP_MAP_WORDS 1024 /* of 64 pieces, in one message */
 #define FP_MAX_VOLUMES_LISTED 48
+/* Least number of former clients of a volume that a server remembers:
+ * docs/PROTOCOL.md, OPEN, PERM.
+ */
+#define FP_FORMER_MIN 64u
 #define FP_WIRE_COPIES_MAX 16 /* copies of a piece; a copy is 0..15 */
 /* The map of a volume has a bit for each copy of each piece: those of copy 0
  * first.  Where there are several one more says that a client is at work.
@@ -202,7 +206,7 @@ struct fp_open {
 
 struct fp_open_reply {
   bool resumed;
-  uint64_t epoch;  /* one more at each attach */
+  uint64_t epoch;  /* one more at each attach by who may write */
   uint64_t labels; /* how many labelled slabs LIST will show */
 };
 

@@ -31,6 +31,7 @@
 
 #define BACKLOG 64
 #define EXPIRE_S 1 /* how often half-open peers are looked at */
+#define TURN 16    /* events a call, so that the caller's other work goes on */
 
 struct fp_verbs_listener {
   struct fp_verbs_handler handler;
@@ -293,7 +294,7 @@ fp_verbs_listener_dispatch (struct fp_verbs_listener *l)
 {
   struct fp_cm_event e;
 
-  while (fp_cm_next (l->channel, &e) == 0)
+  for (unsigned n = 0; n < TURN && fp_cm_next (l->channel, &e) == 0; n++)
     on_event (l, &e);
   expire (l);
 }

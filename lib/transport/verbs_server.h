@@ -53,7 +53,9 @@ void fp_verbs_listener_free (struct fp_verbs_listener *l); /* no peers left */
 int fp_verbs_listener_fd (const struct fp_verbs_listener *l);
 /* The port that it got, when asked for port 0. */
 uint16_t fp_verbs_listener_port (const struct fp_verbs_listener *l);
-/* Handle every CM event that is waiting; does not block. */
+/* Handle a few waiting CM events; does not block.  The descriptor stays
+ * readable while more wait, so that no peer holds the caller's loop.
+ */
 void fp_verbs_listener_dispatch (struct fp_verbs_listener *l);
 
 void fp_verbs_peer_free (struct fp_verbs_peer *p);

@@ -11,6 +11,7 @@
 #include "volume/link_int.h"
 
 #define PATIENCE_MS 1000 /* of who waits for the start, unless it is told */
+#define FORMER_MARGIN 4  /* of FP_FORMER_MIN */
 
 static int
 do_release (struct fp_link *l, struct call *c)
@@ -303,20 +304,22 @@ link_renewed (struct fp_link *l, uint64_t asked_ns)
 
 /* A client has the volume only when it has opened it at every server.  So one
  * session that never ended, or between whose ends and beginnings the server
- * let nobody else in (the epoch counts who), shows that nobody else had it. So
- * does one that began while another such session lasted.  Where there is none,
- * each server must have let us in again: one that another client has used
- * refuses who had the volume before.
+ * let nobody else in (the epoch counts who may write), shows that nobody else
+ * had it.  So does one that began while another such session lasted.  Where
+ * there is none, each server must have let us in again: one that another
+ * client has used refuses who had the volume before.  But it remembers only so
+ * many former clients (FP_FORMER_MIN), about one for each epoch: after nearly
+ * as many it may have forgotten this one.
  */
-void
+int
 link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)
 {
   struct fp_volume *v = l->v;
   /* Where the volume has been before, who was not there cannot tell. */
-  bool ours = l->opened ? epoch == l->epoch + 1 : !l->joins, all = true;
+  bool ours = l->opened ? epoch == l->epoch + !v->p.read_only : !l->joins;
+  bool all = true;
 
   FP_LOCK_SCOPE (&v->lock);
-  link_renewed (l, asked_ns);
   for (unsigned i = 0; i < v->nr_links; i++) {
     struct fp_link *other = v->links[i];
     uint64_t now = fp_now_ns ();
@@ -326,11 +329,16 @@ link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)
     ours |= other != l && fp_link_is_ours (other, now);
     all &= other == l || fp_link_lease_holds (other, now);
   }
+  if (!ours && l->opened && !v->p.read_only && epoch > l->epoch &&
+      epoch - l->epoch > FP_FORMER_MIN - FORMER_MARGIN)
+    return -EPERM;
+  link_renewed (l, asked_ns);
   atomic_store (&l->ours, ours);
   for (unsigned i = 0; all && i < v->nr_links; i++)
     atomic_store (&v->links[i]->ours, true);
   l->opened = true;
   l->epoch = epoch;
+  return 0;
 }
 
 bool

@@ -153,8 +153,8 @@ void link_set_why (struct fp_link *l, const char *why);
 
 /* The server answered what was asked at asked_ns. */
 void link_renewed (struct fp_link *l, uint64_t asked_ns);
-/* So, for OPEN. */
-void link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch);
+/* Likewise, to OPEN.  -EPERM: another client may have used the volume. */
+int link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch);
 
 /* link.c */
 void link_move (struct fp_link *l, enum fp_server_state to);

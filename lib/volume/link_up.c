@@ -6,6 +6,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -126,8 +127,16 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
     /* Of a volume that it has it keeps the number that it was told. */
     if (!reply->resumed)
       atomic_store (&l->told, q.servers);
-    link_opened (l, asked, reply->epoch);
-    return 0;
+    r = link_opened (l, asked, reply->epoch);
+    if (r == 0)
+      return 0;
+    snprintf (why, FP_WHY_MAX,
+              "other clients have opened the volume %" PRIu64
+              " times since: one may have changed it, attach it again",
+              reply->epoch - l->epoch - 1);
+    l->lost = true;
+    fp_volume_taken (l->v, why);
+    return r;
   }
   snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
   /* A server that knows nothing of a volume that it had has lost it: by a

@@ -75,8 +75,8 @@ probe_await_fenced (const struct looks *all, uint64_t *deadline,
   if (k == NULL || p->takeover || (all->again && !fp_uuid_is_nil (&p->client)))
     return 0;
   probe_say (-EBUSY, why,
-             "%s: %s may still believe that it has volume %s, until its lease "
-             "there is over",
+             "%s: %s may still believe that it has volume %s, or come back to "
+             "it, until its lease there is over",
              k->where, k->said.volume.client, all->title);
   if (*deadline == 0 && ms <= FENCED_MS) {
     *deadline = fp_deadline_in_ms (ms + FENCED_MORE_MS);

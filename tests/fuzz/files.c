@@ -57,6 +57,7 @@ off_t __wrap_lseek (int fd, off_t from, int whence);
 void *__wrap_mmap (void *at, size_t n, int prot, int flags, int fd,
                    off_t from);
 int __wrap_munmap (void *at, size_t n);
+int __wrap_madvise (void *at, size_t n, int advice);
 int __wrap_close (int fd);
 int __real_fstat (int fd, struct stat *st);
 int __real_fstatfs (int fd, struct statfs *fs);
@@ -66,6 +67,7 @@ off_t __real_lseek (int fd, off_t from, int whence);
 void *__real_mmap (void *at, size_t n, int prot, int flags, int fd,
                    off_t from);
 int __real_munmap (void *at, size_t n);
+int __real_madvise (void *at, size_t n, int advice);
 int __real_close (int fd);
 
 /* NULL: it is a descriptor of the kernel's. */
@@ -409,6 +411,13 @@ __wrap_mmap (void *at, size_t n, int prot, int flags, int fd, off_t from)
     return __real_mmap (at, n, prot, flags, fd, from);
   FUZZ_CHECK (flags == MAP_SHARED && from == 0 && n > 0 && n <= FILES_ROOM);
   return f->is_blank ? blank : f->bytes;
+}
+
+/* Ordinary memory, of which the kernel refuses that. */
+int
+__wrap_madvise (void *at, size_t n, int advice)
+{
+  return advice == MADV_DONTDUMP ? 0 : __real_madvise (at, n, advice);
 }
 
 int

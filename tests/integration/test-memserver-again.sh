@@ -36,9 +36,9 @@ for how in "$tcp tcp" "$unix tcp" "$unix shm"; do
 done
 
 # It would take what the other one wrote for leftovers of its own.
-MEMCLIENT_UUID=$me client "$tcp" first open:2:c:tcp grant:2 label:1 fill:9
+MEMCLIENT_UUID=$me client "$tcp" first open:2:c:tcp grant:2 label:1 fill:9 bye
 client "$tcp" looks open:2:r:tcp bye
-MEMCLIENT_UUID=$me client "$tcp" back open:2:r:tcp list:64 expect-slabs:2 check:9
-client "$tcp" second open:2:r:tcp list:64 grant:1 label:2 fill:5
+MEMCLIENT_UUID=$me client "$tcp" back open:2:r:tcp list:64 expect-slabs:2 check:9 bye
+client "$tcp" second open:2:r:tcp list:64 grant:1 label:2 fill:5 bye
 MEMCLIENT_UUID=$me client "$tcp" late fails:EPERM open:2:r:tcp
 client "$tcp" third open:2:r:tcp list:64 expect-slabs:3 check:5 discard

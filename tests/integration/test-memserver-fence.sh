@@ -43,10 +43,10 @@ client "$unix" early fails:EBUSY open:4:r:shm
 wait_until 20 "$memclient" "$unix" late open:4:r:shm list:64 expect-slabs:2 \
     check:9 discard
 go_on rude
-# One that hung up has nothing mapped any more: it need not be waited for.
+# One that hung up has nothing mapped any more: that need not be copied.
 client "$unix" polite open:5:c:shm grant:2 label:1 fill:9
 before=$(grep -c 'copied, as' "$tmp/m.log")
-client "$unix" second open:5:r:shm list:64 expect-slabs:2 check:9 discard
+wait_until 20 "$memclient" "$unix" second open:5:r:shm list:64 expect-slabs:2 check:9 discard
 [ "$(grep -c 'copied, as' "$tmp/m.log")" = "$before" ] || fail "copied without need"
 
 # The plugin: stopped for too long, with a connection that has a request for it.

@@ -42,7 +42,7 @@ says asks 'session client=maker volume=vol slabs=3 attached=0'
 if [ $lease = 10 ]; then client "$tcp" silent name:vol open:1:r:tcp wait-end; fi
 client "$tcp" again name:vol open:1:r:tcp list:64 expect-slabs:3 check:11 \
     expect-map:0:7 bye
-client "$unix" again2 name:other open:2:r:shm list:64 expect-slabs:2 check:22 \
+wait_until 20 "$memclient" "$unix" again2 name:other open:2:r:shm list:64 expect-slabs:2 check:22 \
     expect-map:0:3
 
 # The list, and the map; a change is all or nothing.
@@ -82,6 +82,10 @@ client "$tcp" refused name:vol fails:EBUSY open:1:r:tcp
 says refused 'volume vol: held by first since 2'
 kill -9 "$hanging_pid"
 wait_until 10 left 1
+
+# It hung up without BYE: nobody else has the volume for some seconds.
+free_again () { "$memclient" "$tcp" tries name:vol open:1:r:tcp bye >/dev/null 2>&1; }
+wait_until 20 free_again
 
 # DELETE: not what is attached; by whom, is said.  What was deleted can be lent
 # again, as zeros.

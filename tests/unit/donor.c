@@ -29,7 +29,7 @@ on_poke (struct note *note)
 }
 
 void
-donor_start (uint32_t slabs, uint64_t slab_mib)
+donor_start_idle (uint32_t slabs, uint64_t slab_mib)
 {
   struct pool_params p = {
     .slab = { .size = slab_mib * MIB, .hugepages = HUGEPAGES_OFF, .numa = -1 },
@@ -54,6 +54,12 @@ donor_start (uint32_t slabs, uint64_t slab_mib)
   p.mailbox = donor.mailbox;
   assert_int_equal (pool_new (&donor.pool, &p, &made), 0);
   assert_int_equal (made, slabs);
+}
+
+void
+donor_start (uint32_t slabs, uint64_t slab_mib)
+{
+  donor_start_idle (slabs, slab_mib);
   assert_int_equal (pool_start (donor.pool), 0);
   donor_wait (donor_all_free);
 }

@@ -17,6 +17,9 @@ extern struct server donor;
 
 /* So many slabs of that size, in MiB, all free. */
 void donor_start (uint32_t slabs, uint64_t slab_mib);
+/* Make so many slabs, none populated, and no worker: the test calls pool_step.
+ */
+void donor_start_idle (uint32_t slabs, uint64_t slab_mib);
 void donor_stop (void);
 
 /* Run the loop until it says so, or fail after ten seconds. */

@@ -528,7 +528,7 @@ fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
         s->former = s->client;
         s->client = c->client;
       }
-      p->epoch = ++s->epoch;
+      p->epoch = s->epoch += !c->read_only;
       for (unsigned i = 0; i < s->slabs; i++)
         p->labels += is_listed (&s->slab[i]);
     }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "access.h"
+#include "base/clock.h"
 #include "donor.h"
 #include "guard.h"
 #include "options.h"
@@ -26,7 +27,8 @@ enum { ALICE, BOB, BOSS };
 static int
 setup (void **state)
 {
-  static const char text[] = "[alice]\nvolumes = *\n[bob]\nvolumes = *\n"
+  static const char text[] = "[alice]\nvolumes = *\n"
+                             "[bob]\nvolumes = *\ntakeover = yes\n"
                              "[boss]\nadmin = yes\n";
   static const char *const names[] = { "alice", "bob", "boss" };
   char why[ACCESS_WHY_MAX];
@@ -52,6 +54,7 @@ setup (void **state)
     s->server = &donor;
     s->state = SESSION_READY;
     s->transports = FP_TRANSPORT_TCP;
+    s->client.bytes[0] = (uint8_t) (i + 1);
     s->who.kind = WHO_TLS;
     snprintf (s->who.name, sizeof s->who.name, "%s", names[i]);
     TAILQ_INIT (&s->data);
@@ -72,15 +75,15 @@ teardown (void **state)
 
 /* Volume nr, with a name if it is not 0; then its client leaves it. */
 static int
-make (struct session *s, unsigned nr)
+make_large (struct session *s, unsigned nr, uint64_t size, uint32_t copies)
 {
   struct fp_open q = { .flags = FP_OPEN_CREATE,
                        .transport = FP_TRANSPORT_TCP,
                        .volume = { .bytes = { 9, (uint8_t) (nr >> 8),
                                               (uint8_t) nr } },
-                       .size = MIB,
+                       .size = size,
                        .slab_size = MIB,
-                       .copies = 1,
+                       .copies = copies,
                        .servers = 1,
                        .stripe = { .width = 1, .size = 4096 } };
   struct fp_writer w;
@@ -97,6 +100,155 @@ make (struct session *s, unsigned nr)
     s->state = SESSION_READY;
   }
   return r;
+}
+
+static int
+make (struct session *s, unsigned nr)
+{
+  return make_large (s, nr, MIB, 1);
+}
+
+/* Open volume nr, and stay. */
+static int
+open_it (struct session *s, unsigned nr, uint32_t transport, uint32_t flags)
+{
+  struct fp_open q = { .flags = flags,
+                       .transport = transport,
+                       .volume = { .bytes = { 8, (uint8_t) nr } },
+                       .size = MIB,
+                       .slab_size = MIB,
+                       .copies = 1,
+                       .servers = 1,
+                       .stripe = { .width = 1, .size = 4096 } };
+  struct fp_writer w;
+
+  snprintf (q.name, sizeof q.name, "s%u", nr);
+  s->transports = FP_TRANSPORT_TCP | FP_TRANSPORT_SHM;
+  donor_begin (s, &w);
+  fp_enc_open (&w, &q);
+  return donor_ask (ctl_open, &w);
+}
+
+static void
+stay (struct session *s, unsigned nr, uint32_t transport, uint32_t flags)
+{
+  assert_int_equal (open_it (s, nr, transport, flags), 0);
+}
+
+static void
+leave (struct session *s)
+{
+  s->orderly = true;
+  assert_true (session_close_volume (s));
+  session_close_sent (s);
+  s->orderly = false;
+  s->state = SESSION_READY;
+}
+
+static struct session *mover;
+
+static void
+on_moved (struct note *note)
+{
+  assert_ptr_equal (note, &mover->move.done);
+  assert_int_equal (pool_moved (&mover->move), 0);
+  mover->moving = false;
+}
+
+static bool
+is_moved (void)
+{
+  return !mover->moving;
+}
+
+/* List its one slab; expect a copy in other memory. */
+static void
+list_copied (struct session *s)
+{
+  static struct fp_grants grants;
+  const struct slab *slab = s->record->slabs[0];
+  int before = slab->backing.fd;
+
+  mover = s;
+  s->move.done.run = on_moved;
+  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
+  donor_wait (is_moved);
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_int_equal (grants.count, 1);
+  assert_int_not_equal (slab->backing.fd, before);
+}
+
+/* A client that may only read may lie that it has unmapped a slab: it must not
+ * see what is written later.
+ */
+static void
+test_reader_gone (void **state)
+{
+  static struct fp_grants grants;
+  struct session *writer = &clients[ALICE], *reader = &clients[BOB];
+  uint64_t slab;
+
+  (void) state;
+  stay (writer, 1, FP_TRANSPORT_SHM, FP_OPEN_CREATE);
+  assert_int_equal (donor_grant (writer, 1, &grants), 0);
+  slab = grants.grants[0].slab;
+  assert_int_equal (donor_label (writer, slab, 0), 0);
+  leave (writer);
+  stay (writer, 1, FP_TRANSPORT_SHM, FP_OPEN_RESUME);
+  assert_int_equal (donor_list (writer, &grants), 0);
+  leave (writer);
+
+  stay (reader, 1, FP_TRANSPORT_SHM, FP_OPEN_RESUME | FP_OPEN_READ_ONLY);
+  list_copied (reader);
+  leave (reader);
+  stay (writer, 1, FP_TRANSPORT_SHM, FP_OPEN_RESUME);
+  list_copied (writer);
+  assert_false (pool_slab (donor.pool, slab)->shared);
+  leave (writer);
+}
+
+/* Hang up without BYE. */
+static void
+hang_up (struct session *s)
+{
+  s->left = s->returns = true;
+  assert_true (session_close_volume (s));
+  s->left = s->returns = false;
+  s->state = SESSION_READY;
+}
+
+/* A client that hung up may be about to reconnect: nobody else gets in between
+ * without a takeover.  Who only read is not waited for.
+ */
+static void
+test_awaited (void **state)
+{
+  struct session *writer = &clients[ALICE], *other = &clients[BOB];
+  struct record *r;
+  uint64_t before;
+
+  (void) state;
+  stay (writer, 1, FP_TRANSPORT_TCP, FP_OPEN_CREATE);
+  r = writer->record;
+  before = fp_now_ns ();
+  hang_up (writer);
+  /* The lease is shorter than RETURN_MS. */
+  assert_in_range (r->awaited_ns, before + FP_NS_PER_S,
+                   fp_now_ns () + FP_NS_PER_S);
+  r->awaited_ns = UINT64_MAX; /* no time passes */
+  assert_int_equal (open_it (other, 1, FP_TRANSPORT_TCP, FP_OPEN_RESUME),
+                    -EBUSY);
+  assert_non_null (strstr (donor_call.call.why, "may come back"));
+  stay (writer, 1, FP_TRANSPORT_TCP, FP_OPEN_RESUME);
+  leave (writer);
+
+  stay (other, 1, FP_TRANSPORT_TCP, FP_OPEN_RESUME | FP_OPEN_READ_ONLY);
+  hang_up (other);
+  stay (writer, 1, FP_TRANSPORT_TCP, FP_OPEN_RESUME);
+  hang_up (writer);
+  r->awaited_ns = UINT64_MAX;
+  stay (other, 1, FP_TRANSPORT_TCP, FP_OPEN_RESUME | FP_OPEN_TAKEOVER);
+  leave (other);
 }
 
 /* ---- SIGHUP ---- */
@@ -234,15 +386,37 @@ test_unowned_volumes (void **state)
   assert_int_equal (donor_ask (ctl_lookup, &w), 0);
 }
 
+/* Empty volumes cost no quota, but their maps take memory: one user leaves
+ * room for those of others.
+ */
+static void
+test_maps_of_one (void **state)
+{
+  const uint64_t size = MAX_PIECES * MIB;
+  unsigned n = 0;
+
+  (void) state;
+  while (make_large (&clients[ALICE], n + 1, size, FP_WIRE_COPIES_MAX) == 0)
+    n++;
+  assert_in_range (n, 1, MAX_RECORDS_OWNER - 1);
+  assert_true (donor.map_words <= MAX_MAP_WORDS_OWNER);
+  assert_non_null (strstr (donor_call.call.why, "alice may take 16 MiB"));
+  assert_int_equal (donor.nr_records, n);
+  /* Her volumes stay, and others get theirs. */
+  assert_int_equal (make (&clients[ALICE], 0), 0);
+  assert_int_equal (make_large (&clients[BOB], 900, size, FP_WIRE_COPIES_MAX),
+                    0);
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
 
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_volumes_of_one),
-    TEST (test_unowned_volumes),
-    TEST (test_slow_names),
+    TEST (test_volumes_of_one),  TEST (test_maps_of_one),
+    TEST (test_reader_gone),     TEST (test_awaited),
+    TEST (test_unowned_volumes), TEST (test_slow_names),
   };
 
   return RUN_TESTS (tests);

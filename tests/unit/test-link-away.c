@@ -376,6 +376,41 @@ test_visited (void **state)
   await_state (1, FP_SERVER_UP);
 }
 
+/* After many other clients a server has forgotten that it shut us out, and
+ * lets us in: what we know of the volume may be stale.
+ */
+static void
+test_visited_often (void **state)
+{
+  const unsigned least = FP_FORMER_MIN - 4; /* with our own OPEN */
+  uint64_t deadline;
+
+  (void) state;
+  for (unsigned visits = least - 1; visits <= least; visits++) {
+    for (unsigned s = 0; s < NR_SERVERS; s++)
+      fake_server_cut (servers[s]);
+    await_state (0, FP_SERVER_DOWN);
+    await_state (1, FP_SERVER_DOWN);
+    for (unsigned i = 0; i < visits; i++)
+      for (unsigned s = 0; s < NR_SERVERS; s++)
+        fake_server_visit (servers[s]);
+    for (unsigned s = 0; s < NR_SERVERS; s++)
+      fake_server_revive (servers[s]);
+    if (visits == least)
+      break;
+    await_state (0, FP_SERVER_UP);
+    await_state (1, FP_SERVER_UP);
+    assert_int_equal (read_at (0), 0);
+  }
+  deadline = fp_deadline_in_ms (60000);
+  while (!atomic_load (&v->taken)) {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (10);
+  }
+  assert_int_equal (read_at (0), -EIO);
+  assert_int_equal (write_piece (0, "data"), -EIO);
+}
+
 int
 main (void)
 {
@@ -384,7 +419,7 @@ main (void)
     TEST_ONE (test_trim_many),   TEST_ONE (test_last_try),
     TEST (test_restarted_empty), TEST (test_restarted_after_loss),
     TEST (test_probe_resume),    TEST (test_lease_over),
-    TEST (test_visited),
+    TEST (test_visited),         TEST (test_visited_often),
   };
 
   if (getenv ("FARPAGE_TEST") != NULL)

@@ -6,7 +6,10 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <event2/event.h>
 #include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -14,6 +17,7 @@
 #include <unistd.h>
 
 #include "donor.h"
+#include "pool_int.h"
 
 #define LARGE_MIB 128
 
@@ -30,6 +34,14 @@ setup_large (void **state)
 {
   (void) state;
   donor_start (1, LARGE_MIB);
+  return 0;
+}
+
+static int
+setup_idle (void **state)
+{
+  (void) state;
+  donor_start_idle (3, 4);
   return 0;
 }
 
@@ -336,6 +348,85 @@ test_zero_first (void **state)
   assert_int_equal (other, SLAB_SCRUBBING);
 }
 
+static struct pool_zero again[2];
+static bool stop_zeroing;
+
+/* A client that zeroes the same slab for ever. */
+static void
+on_zeroed_again (struct note *note)
+{
+  for (unsigned i = 0; i < 2; i++)
+    if (note == &again[i].done && !stop_zeroing)
+      pool_zero (donor.pool, &again[i]);
+}
+
+/* One step of the worker, and what the loop makes of it. */
+static bool
+step (void)
+{
+  bool did = pool_step (donor.pool, false);
+
+  assert_int_not_equal (event_base_loop (donor.base, EVLOOP_NONBLOCK), -1);
+  return did;
+}
+
+/* A client that zeroes without end does not stop scrubbing. */
+static void
+test_zero_is_fair (void **state)
+{
+  struct slab *zeroed_slab, *returned;
+  unsigned steps = 0;
+
+  (void) state;
+  while (step ())
+    ;
+  assert_true (donor_all_free ());
+  zeroed_slab = pool_take (donor.pool);
+  returned = pool_take (donor.pool);
+  stop_zeroing = false;
+  for (unsigned i = 0; i < 2; i++) {
+    again[i] = (struct pool_zero) { .done.run = on_zeroed_again,
+                                    .slab = zeroed_slab,
+                                    .length = 4 * MIB };
+    pool_zero (donor.pool, &again[i]);
+  }
+  pool_return (donor.pool, returned);
+  while (returned->state != SLAB_FREE && steps < 200) {
+    assert_true (step ());
+    steps++;
+  }
+  stop_zeroing = true;
+  while (step ())
+    ;
+  assert_in_range (steps, 2, 100);
+}
+
+/* Slabs are left out of core dumps. */
+static void
+test_not_dumped (void **state)
+{
+  const struct slab *s = pool_slab (donor.pool, 0);
+  char line[512], *end;
+  bool here = false;
+  FILE *f = fopen ("/proc/self/smaps", "r");
+
+  (void) state;
+  if (!f)
+    skip ();
+  while (fgets (line, sizeof line, f)) {
+    uintptr_t from = strtoull (line, &end, 16);
+
+    if (*end == '-')
+      here = from <= (uintptr_t) s->backing.addr &&
+             strtoull (end + 1, NULL, 16) > (uintptr_t) s->backing.addr;
+    else if (here && strncmp (line, "VmFlags:", 8) == 0)
+      break;
+  }
+  fclose (f);
+  assert_true (here);
+  assert_non_null (strstr (line, " dd"));
+}
+
 /* The end does not wait for what is not done. */
 static void
 test_stop (void **state)
@@ -348,6 +439,7 @@ int
 main (void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
+#define TEST_IDLE(t) cmocka_unit_test_setup_teardown (t, setup_idle, teardown)
 #define TEST_LARGE(t)                                                         \
   cmocka_unit_test_setup_teardown (t, setup_large, teardown)
   const struct CMUnitTest tests[] = {
@@ -356,7 +448,8 @@ main (void)
     TEST (test_no_descriptor), TEST (test_move),
     TEST (test_lost),          TEST (test_index),
     TEST (test_zero),          TEST_LARGE (test_zero_first),
-    TEST_LARGE (test_stop),
+    TEST_LARGE (test_stop),    TEST_IDLE (test_zero_is_fair),
+    TEST (test_not_dumped),
   };
 
   return RUN_TESTS (tests);

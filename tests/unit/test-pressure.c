@@ -6,10 +6,12 @@
 #include "unit.h"
 
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 #include "donor.h"
+#include "host.h"
 #include "pressure.h"
 
 #define N(a) (sizeof (a) / sizeof (a)[0])
@@ -313,6 +315,29 @@ test_move (void **state)
   assert_int_equal (pool_count (donor.pool).ordinary[SLAB_LENT], 1);
 }
 
+/* Memory is watched when no descriptor is left, too. */
+static void
+test_no_descriptor (void **state)
+{
+  struct rlimit limit, none;
+  struct host_memory memory;
+  uint64_t us;
+  int counts;
+
+  (void) state;
+  assert_int_equal (host_memory (&memory, -1), 0);
+  counts = host_stalled_us (&us);
+  assert_int_equal (getrlimit (RLIMIT_NOFILE, &limit), 0);
+  none = (struct rlimit) { .rlim_cur = 3, .rlim_max = limit.rlim_max };
+  assert_int_equal (setrlimit (RLIMIT_NOFILE, &none), 0);
+  memset (&memory, 0, sizeof memory);
+  assert_int_equal (host_memory (&memory, -1), 0);
+  if (counts == 0) /* else there is no such file */
+    assert_int_equal (host_stalled_us (&us), 0);
+  assert_int_equal (setrlimit (RLIMIT_NOFILE, &limit), 0);
+  assert_true (memory.available > 0 && memory.available <= memory.total);
+}
+
 int
 main (void)
 {
@@ -323,6 +348,7 @@ main (void)
     cmocka_unit_test (test_calm),
     cmocka_unit_test (test_stalled),
     cmocka_unit_test (test_no_reserve),
+    cmocka_unit_test (test_no_descriptor),
     TEST (test_shed),
     TEST (test_shed_exposed),
     TEST (test_floor),

@@ -120,6 +120,142 @@ test_shm_then_tcp (void **state)
   assert_true (session_close_volume (s));
 }
 
+/* A client may ask for its list again: what it has mapped stays exposed, so
+ * that it is not lent to anybody else with that mapping.
+ */
+static void
+test_listed_twice (void **state)
+{
+  struct session *s = donor_attach (1, FP_TRANSPORT_SHM);
+  struct slab *slab;
+  int fd;
+
+  (void) state;
+  assert_int_equal (donor_grant (s, 1, &grants), 0);
+  slab = pool_slab (donor.pool, grants.grants[0].slab);
+  assert_int_equal (donor_label (s, slab->index, 3), 0);
+  s->orderly = true;
+  assert_true (session_close_volume (s));
+
+  mover = s = donor_attach (1, FP_TRANSPORT_SHM);
+  s->stranger = true; /* as record_attach says where there is --access */
+  s->move.done.run = on_moved;
+  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
+  donor_wait (is_moved);
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_true (slab->exposed);
+  fd = slab->backing.fd;
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_int_equal (grants.count, 1);
+  assert_false (s->moving);
+  assert_true (slab->exposed);
+  assert_int_equal (slab->backing.fd, fd);
+  s->discard = true;
+  assert_true (session_close_volume (s));
+}
+
+/* While a slab is being copied nothing else is done to it. */
+static void
+test_busy_while_copied (void **state)
+{
+  struct session *s = donor_attach (1, FP_TRANSPORT_SHM);
+  struct fp_zero zero = { .length = 4096 };
+  uint64_t slabs[2];
+  struct fp_writer w;
+
+  (void) state;
+  assert_int_equal (donor_grant (s, 2, &grants), 0);
+  for (unsigned i = 0; i < 2; i++) {
+    slabs[i] = grants.grants[i].slab;
+    memset (pool_slab (donor.pool, slabs[i])->backing.addr, 6, 1 * MIB);
+    assert_int_equal (donor_label (s, slabs[i], i), 0);
+  }
+  s->orderly = true;
+  assert_true (session_close_volume (s));
+
+  /* The loop does not run: the copy may be done, but pool_moved has not run.
+   */
+  mover = s = donor_attach (1, TCP);
+  s->move.done.run = on_moved;
+  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
+  assert_true (s->moving);
+  assert_int_equal (donor_release (s, 2, slabs), CTL_WAIT);
+  zero.slab = slabs[0];
+  donor_begin (s, &w);
+  fp_enc_zero (&w, &zero);
+  assert_int_equal (donor_ask (ctl_zero, &w), CTL_WAIT);
+  s->wait_over = true;
+  assert_int_equal (donor_release (s, 2, slabs), -EBUSY);
+  donor_begin (s, &w);
+  fp_enc_zero (&w, &zero);
+  assert_int_equal (donor_ask (ctl_zero, &w), -EBUSY);
+  assert_int_equal (in_state (SLAB_LENT), 2);
+
+  s->wait_over = false;
+  donor_wait (is_moved);
+  assert_int_equal (donor_release (s, 1, slabs), 0);
+  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
+  donor_wait (is_moved);
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_int_equal (grants.count, 1);
+  assert_int_equal (grants.grants[0].slab, slabs[1]);
+  s->discard = true;
+  assert_true (session_close_volume (s));
+  donor_wait (donor_all_free);
+}
+
+static uint64_t
+pieces_told (const struct record *r)
+{
+  struct fp_volume_entry e;
+
+  record_describe (r, &e);
+  return e.pieces;
+}
+
+/* A piece counts once, however many of its copies exist. */
+static void
+test_existing (void **state)
+{
+  struct session *s = donor_attach_copies (1, "v", 3, TCP);
+  struct record *r = s->record;
+  struct fp_map_change q = { .exist = true,
+                             .count = 4,
+                             .pieces = { 5, 64 + 5, 128 + 6, 5 } };
+  struct fp_map_words words = { .start = 0, .count = 4 };
+  uint64_t *map;
+
+  (void) state;
+  assert_int_equal (record_pieces (r), 64);
+  assert_int_equal (pieces_told (r), 0);
+  assert_int_equal (record_map (r, &q), 0);
+  assert_int_equal (pieces_told (r), 2);
+  q = (struct fp_map_change) { .exist = false, .count = 1, .pieces = { 5 } };
+  assert_int_equal (record_map (r, &q), 0);
+  assert_int_equal (pieces_told (r), 2);
+  q.pieces[0] = 64 + 5;
+  assert_int_equal (record_map (r, &q), 0);
+  assert_int_equal (record_map (r, &q), 0);
+  assert_int_equal (pieces_told (r), 1);
+  words.words[0] = 0xff;
+  words.words[1] = 0xff00;
+  words.words[2] = 0x81;
+  words.words[3] = 1; /* of no piece */
+  assert_int_equal (record_map_write (r, &words), 0);
+  assert_int_equal (pieces_told (r), 16);
+
+  /* A restarted server counts the same. */
+  map = r->map;
+  donor.map_words = 0;
+  record_take_map (r, map);
+  assert_int_equal (pieces_told (r), 16);
+  words.words[0] = words.words[1] = words.words[2] = 0;
+  assert_int_equal (record_map_write (r, &words), 0);
+  assert_int_equal (pieces_told (r), 0);
+  s->discard = true;
+  assert_true (session_close_volume (s));
+}
+
 static bool
 forgotten (void)
 {
@@ -199,8 +335,8 @@ attach_as (const struct fp_uuid *client)
   return s;
 }
 
-/* Once another client had a key the one before it is former, for good; not
- * before, whoever opened the volume.
+/* Once another client had a key the one before it is former, until many others
+ * are; not before, whoever opened the volume.
  */
 static void
 test_former (void **state)
@@ -251,6 +387,7 @@ test_shut_out (void **state)
   assert_true (record_is_former (r, &a));
   assert_false (record_shut_out (r));
   assert_int_equal (r->nr_former, 1);
+  assert_int_equal (r->epoch, 2);
   assert_true (session_close_volume (s));
   s = attach_as (&b);
   record_used (r);
@@ -262,6 +399,21 @@ test_shut_out (void **state)
   record_used (r);
   assert_false (record_is_former (r, &nobody));
   assert_int_equal (r->nr_former, 2);
+}
+
+/* A volume without a name waits for nobody: the next nbdkit of its device is
+ * another client.
+ */
+static void
+test_unnamed_returns (void **state)
+{
+  struct session *s = attach_as (&a);
+  struct record *r = s->record;
+
+  (void) state;
+  s->left = s->returns = true;
+  assert_true (session_close_volume (s));
+  assert_int_equal (record_fenced_ms (r), 0);
 }
 
 /* And the mark goes with the volume. */
@@ -338,9 +490,12 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
-    TEST (test_kept),           TEST (test_forgotten), TEST (test_lost),
-    TEST (test_lost_forgotten), TEST (test_former),    TEST (test_shut_out),
-    TEST (test_shm_then_tcp),   TEST (test_persist),
+    TEST (test_kept),         TEST (test_forgotten),
+    TEST (test_lost),         TEST (test_lost_forgotten),
+    TEST (test_former),       TEST (test_shut_out),
+    TEST (test_shm_then_tcp), TEST (test_persist),
+    TEST (test_listed_twice), TEST (test_busy_while_copied),
+    TEST (test_existing),     TEST (test_unnamed_returns),
   };
 
   return RUN_TESTS (tests);
