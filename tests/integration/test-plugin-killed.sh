@@ -99,9 +99,9 @@ END
 # Of pieces that it has not heard of yet it says nothing.
 whole ()
 {
-    farpage status --socket "$tmp/$1.status" --json >"$tmp/whole"
-    grep -q '"pieces_degraded":0,' "$tmp/whole" &&
-        { [ "$i" = 0 ] || ! grep -q '"pieces_allocated":0,' "$tmp/whole"; }
+    farpage status --socket "$tmp/$1.status" --json |
+        jq -e ".volume | .pieces_degraded == 0 and
+            ($i == 0 or .pieces_allocated > 0)" >/dev/null
 }
 
 for t in tcp shm; do

@@ -122,7 +122,8 @@ not_in_order () { refused 'was not left in order' "${both[@]}" volume=tcp-2 read
 not_in_order
 plugin mends "${both[@]}" volume=tcp-2
 io mends 'read -P 5 0 4k'
-whole () { farpage status --socket "$tmp/mends.status" --json | grep -q '"pieces_degraded": *0'; }
+whole () { farpage status --socket "$tmp/mends.status" --json |
+    jq -e '.volume.pieces_degraded == 0' >/dev/null; }
 wait_until 30 whole
 end mends
 plugin reads "${both[@]}" volume=tcp-2 readonly=true
