@@ -66,6 +66,7 @@ ctl_hello (struct call *call)
   if (r < 0)
     return r;
   s->transports = p.transports;
+  p.features = q.features & FP_FEATURE_AHEAD;
   p.server = srv->uuid;
   snprintf (p.name, sizeof p.name, "%s", srv->options->name);
   p.slab_size = pool_slab_size (srv->pool);

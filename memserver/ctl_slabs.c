@@ -275,7 +275,7 @@ ctl_grant (struct call *call)
     struct pool_counts counts = pool_count (srv->pool);
     uint32_t soon = pool_lendable (srv->pool);
 
-    if (soon > 0 && !s->wait_over)
+    if (soon > 0 && !q.ahead && !s->wait_over)
       return CTL_WAIT;
     if (counts.in[SLAB_LENT] < counts.total && soon == 0)
       return ctl_fail (call, r,

@@ -18,6 +18,7 @@
 #include "listener.h"
 #include "metrics.h"
 #include "pressure.h"
+#include "rdma.h"
 #include "record.h"
 #include "server.h"
 #include "session.h"
@@ -161,6 +162,7 @@ static void
 put_clients (struct fp_prom *p, const struct server *srv)
 {
   uint64_t attached[NR_TRANSPORTS] = { 0 }, rdma = 0, open = 0, ending = 0;
+  unsigned listens, away;
   const struct session *s;
 
   TAILQ_FOREACH (s, &srv->sessions, entry)
@@ -184,6 +186,11 @@ put_clients (struct fp_prom *p, const struct server *srv)
                   "Connections for reads and writes; shm needs none.");
   fp_prom_value (p, rdma, FP_LABELS ({ "transport", "rdma" }));
   fp_prom_value (p, srv->nr_data, FP_LABELS ({ "transport", "tcp" }));
+  rdma_count (srv, &listens, &away);
+  fp_prom_family (p, "farpage_memserver_rdma_listeners", FP_PROM_GAUGE,
+                  "Addresses for rdma; away: the device was taken away.");
+  fp_prom_value (p, listens, FP_LABELS ({ "state", "up" }));
+  fp_prom_value (p, away, FP_LABELS ({ "state", "away" }));
   fp_prom_family (p, "farpage_memserver_attached_volumes", FP_PROM_GAUGE,
                   "Volumes that a client has, by transport.");
   for (unsigned i = 0; i < NR_TRANSPORTS; i++)

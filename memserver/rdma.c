@@ -26,6 +26,7 @@ struct rdma_listener {
   struct fp_verbs_listener *verbs;
   struct event *readable;
   struct fp_addr addr;
+  bool away; /* its device was taken away */
 };
 
 struct rdma {
@@ -123,6 +124,29 @@ on_gone (void *ctx, void *cookie, struct fp_verbs_peer *peer)
 }
 
 static void
+on_listens (void *ctx, struct fp_verbs_listener *verbs, bool does)
+{
+  struct rdma *rdma = ctx;
+
+  for (unsigned i = 0; i < rdma->nr; i++) {
+    struct rdma_listener *l = &rdma->listeners[i];
+    char where[FP_ADDR_MAX + 1];
+
+    if (l->verbs != verbs)
+      continue;
+    l->away = !does;
+    fp_addr_format (&l->addr, where);
+    if (does)
+      fp_log (FP_LOG_INFO, "rdma: listens at %s again", where);
+    else
+      fp_log (FP_LOG_WARN,
+              "rdma: the device of %s was taken away: nobody connects to it "
+              "until there is one",
+              where);
+  }
+}
+
+static void
 on_readable (evutil_socket_t fd, short what, void *arg)
 {
   struct rdma_listener *l = arg;
@@ -140,6 +164,7 @@ listen_on (struct rdma *rdma, const struct fp_addr *addr)
   const struct fp_verbs_handler handler = { .request = on_request,
                                             .accepted = on_accepted,
                                             .gone = on_gone,
+                                            .listens = on_listens,
                                             .ctx = rdma };
   int r;
 
@@ -187,6 +212,14 @@ rdma_works (const struct server *srv)
 }
 
 void
+rdma_count (const struct server *srv, unsigned *listens, unsigned *away)
+{
+  *listens = *away = 0;
+  for (unsigned i = 0; srv->rdma && i < srv->rdma->nr; i++)
+    ++*(srv->rdma->listeners[i].away ? away : listens);
+}
+
+void
 rdma_free (struct rdma *rdma)
 {
   if (!rdma)
@@ -206,6 +239,8 @@ rdma_addresses (const struct server *srv, bool unix_client,
   for (unsigned i = 0; srv->rdma && i < srv->rdma->nr; i++) {
     const struct fp_addr *addr = &srv->rdma->listeners[i].addr;
 
+    if (srv->rdma->listeners[i].away)
+      continue;
     /* 'The host that you came to' says nothing on a Unix socket. */
     if (!unix_client || !fp_addr_is_wildcard (addr))
       fp_addr_format (addr, p->rdma[p->nr_rdma++]);
@@ -266,6 +301,13 @@ rdma_works (const struct server *srv)
 {
   (void) srv;
   return false;
+}
+
+void
+rdma_count (const struct server *srv, unsigned *listens, unsigned *away)
+{
+  (void) srv;
+  *listens = *away = 0;
 }
 
 void

@@ -28,6 +28,11 @@ int rdma_serve_at (struct server *srv, const struct fp_addr *addr);
 /* Does it listen anywhere? */
 bool rdma_works (const struct server *srv);
 
+/* At so many addresses it listens now; at the others the device was taken
+ * away.
+ */
+void rdma_count (const struct server *srv, unsigned *listens, unsigned *away);
+
 /* No peers left. */
 void rdma_free (struct rdma *rdma);
 

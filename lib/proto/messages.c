@@ -126,8 +126,8 @@ fp_dec_hello_reply (struct fp_reader *r, struct fp_hello_reply *m)
   }
   return verdict (r, ok && m->version >= 1 &&
                          (m->transports & ~FP_TRANSPORT_WIRE_MASK) == 0 &&
-                         m->features == 0 && fp_name_ok (m->name) &&
-                         slab_size_ok (m->slab_size) &&
+                         (m->features & ~(uint64_t) FP_FEATURE_AHEAD) == 0 &&
+                         fp_name_ok (m->name) && slab_size_ok (m->slab_size) &&
                          m->slabs_free <= m->slabs_total && m->lease_ms > 0);
 }
 
@@ -206,13 +206,16 @@ void
 fp_enc_grant_req (struct fp_writer *w, const struct fp_grant_req *m)
 {
   fp_put_u32 (w, m->count);
+  if (m->ahead)
+    fp_put_bool (w, true);
 }
 
 int
 fp_dec_grant_req (struct fp_reader *r, struct fp_grant_req *m)
 {
   m->count = get_count (r, 1, FP_MAX_GRANTS);
-  return verdict (r, true);
+  m->ahead = r->left > 0;
+  return verdict (r, !m->ahead || fp_get_bool (r));
 }
 
 void

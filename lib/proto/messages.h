@@ -154,7 +154,7 @@ struct fp_hello {
 struct fp_hello_reply {
   uint16_t version;
   uint32_t transports;   /* what the server can offer this client */
-  uint64_t features;     /* 0 */
+  uint64_t features;     /* what both know of FP_FEATURE_AHEAD */
   struct fp_uuid server; /* a new one each time the server starts empty */
   char name[FP_NAME_MAX + 1];
   uint64_t slab_size; /* bytes */
@@ -242,8 +242,17 @@ struct fp_list {
   uint32_t max;   /* 1..FP_MAX_GRANTS */
 };
 
+/* In HELLO the client says that it asks ahead of need, and in the reply the
+ * server that it knows what that is.
+ */
+#define FP_FEATURE_AHEAD 2u
+
 struct fp_grant_req {
   uint32_t count; /* 1..FP_MAX_GRANTS; fewer may come, none is NOSPC */
+  /* Nobody waits for them: what is not ready is not waited for.  Not sent to a
+   * server that does not know it.
+   */
+  bool ahead;
 };
 
 struct fp_grants { /* reply to LIST and to GRANT */

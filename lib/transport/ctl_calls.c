@@ -222,12 +222,12 @@ fp_ctl_list (struct fp_ctl *c, const struct fp_list *q, struct fp_grants *p,
 }
 
 int
-fp_ctl_grant (struct fp_ctl *c, uint32_t count, struct fp_grants *p,
-              int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
+fp_ctl_grant (struct fp_ctl *c, const struct fp_grant_req *q,
+              struct fp_grants *p, int fds[FP_MAX_GRANTS],
+              uint64_t deadline_ns)
 {
-  const struct fp_grant_req req = { .count = count }, *q = &req;
   struct fp_writer w;
 
   ENCODE (fp_enc_grant_req);
-  return call_grants (c, FP_MSG_GRANT, &w, 1, count, p, fds, deadline_ns);
+  return call_grants (c, FP_MSG_GRANT, &w, 1, q->count, p, fds, deadline_ns);
 }

@@ -64,8 +64,9 @@ int fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
 int fp_ctl_list (struct fp_ctl *c, const struct fp_list *q,
                  struct fp_grants *p, int fds[FP_MAX_GRANTS],
                  uint64_t deadline_ns);
-int fp_ctl_grant (struct fp_ctl *c, uint32_t count, struct fp_grants *p,
-                  int fds[FP_MAX_GRANTS], uint64_t deadline_ns);
+int fp_ctl_grant (struct fp_ctl *c, const struct fp_grant_req *q,
+                  struct fp_grants *p, int fds[FP_MAX_GRANTS],
+                  uint64_t deadline_ns);
 int fp_ctl_label (struct fp_ctl *c, const struct fp_labels *q,
                   uint64_t deadline_ns);
 int fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,

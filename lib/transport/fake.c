@@ -29,6 +29,7 @@ struct fp_fake_server {
   size_t length;
   uint64_t rkey;
   bool dead, hold, mapped;
+  unsigned device;
   int answer;
   struct fp_op_list held;
   struct fake_conn *conns;
@@ -37,6 +38,8 @@ struct fp_fake_server {
 struct fake_queue {
   struct fp_op_queue common; /* its fd an eventfd: something is in done */
   atomic_flag busy;
+  bool bound;
+  unsigned device; /* if so */
   uint8_t *memory;
   size_t memory_size;
   struct fp_op_list posted;
@@ -253,6 +256,7 @@ fake_conn_open (struct fp_conn **out, struct fp_queue *base,
 {
   FP_LOCK_SCOPE (&lock);
   enum fp_fake_fault kind;
+  struct fake_queue *q = (struct fake_queue *) base;
   struct fp_fake_server *s = servers;
   struct fake_conn *c;
 
@@ -263,6 +267,11 @@ fake_conn_open (struct fp_conn **out, struct fp_queue *base,
     return -ECONNREFUSED;
   if (fault (&kind) && kind != FP_FAKE_DELAY)
     return kind == FP_FAKE_BREAK ? -ETIMEDOUT : -ECONNREFUSED;
+
+  if (q->bound && q->device != s->device)
+    return -EXDEV;
+  q->bound = true;
+  q->device = s->device;
 
   c = calloc (1, sizeof *c);
   if (c == NULL)
@@ -507,6 +516,13 @@ fp_fake_server_map (struct fp_fake_server *s)
 {
   FP_LOCK_SCOPE (&lock);
   s->mapped = true;
+}
+
+void
+fp_fake_server_device (struct fp_fake_server *s, unsigned device)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->device = device;
 }
 
 void

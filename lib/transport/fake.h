@@ -50,6 +50,11 @@ void fp_fake_server_grant (struct fp_fake_server *s, uint64_t offset,
 /* What is imported from now on is mapped, as it is over shm. */
 void fp_fake_server_map (struct fp_fake_server *s);
 
+/* It is reached over this device from now on, at first 0: a queue has one, its
+ * first connection's, and another one is -EXDEV.
+ */
+void fp_fake_server_device (struct fp_fake_server *s, unsigned device);
+
 /* Grants made so far open nothing any more. */
 void fp_fake_server_revoke (struct fp_fake_server *s);
 

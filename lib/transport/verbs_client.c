@@ -68,12 +68,13 @@ rdma_queue_free (struct fp_queue *q)
 
 /* ---- transfers ---- */
 
-/* A work request is known by its place and by how often that was used, not
- * by its op: soft-iWARP completes some of what it flushes twice, and by then
- * the op may be another one's memory.
+/* A work request is known by its place and by a number that the queue gives
+ * to one at a time, not by its op: soft-iWARP completes some of what it
+ * flushes twice, and by then the op may be another one's memory, and the place
+ * another connection's.
  *
  *   63          32 31    16 15     0
- *   | pass of slot | conn  |  slot  |
+ *   |    pass     | conn  |  slot  |
  */
 static uint64_t
 make_wr_id (const struct fp_verbs_conn *c, uint32_t slot)
@@ -103,7 +104,6 @@ finish (struct fp_verbs_queue *q, struct fp_op *op, int status)
 
   assert (c->ops[op->cookie] == op);
   c->ops[op->cookie] = NULL;
-  c->passes[op->cookie]++;
   c->free[c->nr_free++] = op->cookie;
   q->inflight--;
   op->status = status;
@@ -163,6 +163,7 @@ rdma_post (struct fp_conn *base, struct fp_op *op)
   slot = c->free[--c->nr_free];
   q->inflight++;
   c->ops[slot] = op;
+  c->passes[slot] = q->next_pass++;
   op->conn = base;
   op->cookie = slot;
   op->next = NULL;

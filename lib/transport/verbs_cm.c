@@ -144,7 +144,7 @@ rejected_errno (const struct fp_cm_event *e)
     case FP_CM_REJECT_BUSY:
       return -EBUSY;
     case FP_CM_REJECT_DEVICE:
-      return -EXDEV;
+      return -ENXIO;
     case FP_CM_REJECT_MEMORY:
       return -ENOMEM;
     default:

@@ -56,7 +56,7 @@ enum fp_cm_reject {
   FP_CM_REJECT_TOKEN = 1,  /* -EACCES: no session has this token */
   FP_CM_REJECT_PROTO = 2,  /* -EPROTO: not one of our requests */
   FP_CM_REJECT_BUSY = 3,   /* -EBUSY: too many connections */
-  FP_CM_REJECT_DEVICE = 4, /* -EXDEV: the session is on another device */
+  FP_CM_REJECT_DEVICE = 4, /* -ENXIO: the session is on another device */
   FP_CM_REJECT_MEMORY = 5, /* -ENOMEM: it cannot make what it needs */
 };
 int fp_cm_reject (struct rdma_cm_id *id, enum fp_cm_reject why);

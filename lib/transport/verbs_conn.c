@@ -91,7 +91,7 @@ fp_verbs_conn_destroy_qp (struct fp_verbs_conn *c)
   FP_LOCK_SCOPE (&c->lock);
   if (c->qp == NULL)
     return 0;
-  err = fp_verbs_ret (ibv_destroy_qp (c->qp));
+  err = fp_verbs_destroy_ret (c->qp->context, ibv_destroy_qp (c->qp));
   if (err == 0)
     c->qp = c->id->qp = NULL;
   return err;

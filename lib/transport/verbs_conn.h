@@ -40,7 +40,7 @@ struct fp_verbs_conn {
   unsigned nr_free;
   uint32_t *free;            /* stack of the free slots */
   struct fp_op **ops;        /* slot -> op in flight, or NULL */
-  uint32_t *passes;          /* how often each slot was used */
+  uint32_t *passes;          /* of what was last posted in each slot */
   struct ibv_send_wr *wrs;   /* by slot; behind these, the fences */
   struct ibv_sge *sges;      /* the same */
   bool fenced;               /* iWARP: a READ confirms each WRITE */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verbs_device.c - see verbs_device.h.  librdmacm opens each device once in
- * a process and never closes it, so its context is a good key.
+ * a process, so its context is a good key.
  */
 
 #include <config.h>
@@ -8,6 +8,8 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+
+#include <rdma/rdma_cma.h>
 
 #include "base/cleanup.h"
 #include "transport/verbs_device.h"
@@ -67,6 +69,7 @@ fp_verbs_device_get (struct fp_verbs_device **out, struct ibv_context *context)
   if (d == NULL)
     return -ENOMEM;
   d->context = context;
+  d->held = rdma_get_devices (NULL); /* or NULL: there is no memory */
   d->iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
   d->ignores_iova = d->iwarp && attr.vendor_id == SIW_VENDOR_ID;
   d->software =
@@ -97,6 +100,8 @@ fp_verbs_device_put (struct fp_verbs_device *d)
   *at = d->next;
   if (d->pd != NULL)
     (void) fp_verbs_ret (ibv_dealloc_pd (d->pd));
+  if (d->held != NULL)
+    rdma_free_devices (d->held);
   free (d);
 }
 

@@ -34,6 +34,10 @@ struct fp_verbs_device {
   unsigned max_cqe;
   unsigned max_qp_wr;
 
+  /* Of a device that was taken away librdmacm closes the context when it finds
+   * another one in its place, unless somebody has this list, which counts.
+   */
+  struct ibv_context **held;
   unsigned refs;
   struct fp_verbs_device *next;
 };

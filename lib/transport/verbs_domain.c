@@ -123,7 +123,7 @@ fp_verbs_region_free (struct fp_verbs_region *r)
 
   if (r == NULL)
     return 0;
-  err = fp_verbs_ret (ibv_dereg_mr (r->mr));
+  err = fp_verbs_destroy_ret (r->mr->context, ibv_dereg_mr (r->mr));
   if (err == 0)
     free (r);
   return err;

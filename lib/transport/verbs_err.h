@@ -29,6 +29,22 @@ fp_verbs_ret (int r)
   return r == 0 ? 0 : r > 0 ? -r : errno > 0 ? -errno : -EIO;
 }
 
+/* Of ibv_dereg_mr and ibv_destroy_qp.  When the driver of a device lets go of
+ * it the kernel destroys all that was made on it, and answers EIO to whatever
+ * is asked of it then (disassociate_ucontext, drivers/infiniband/core).  One
+ * that still answers something else may reach the memory.
+ */
+static inline int
+fp_verbs_destroy_ret (struct ibv_context *device, int r)
+{
+  struct ibv_device_attr attr;
+  int err = fp_verbs_ret (r);
+
+  return err == -EIO && fp_verbs_ret (ibv_query_device (device, &attr)) == -EIO
+             ? 0
+             : err;
+}
+
 /* After a call that returned NULL: some drivers leave errno alone. */
 static inline int
 fp_verbs_null (void)

@@ -8,10 +8,10 @@
  *                                                         v
  *                                          handler's gone (), once
  *
- * A device that is taken away under a listener of one address ends that
- * listener for good: its peers are reported gone, and nobody connects until
- * the program is started again.  A port that goes down is not looked at:
- * clients notice by themselves, and their lease does the rest.
+ * When a device is taken away under a listener of one address its peers are
+ * reported gone, and each second the address is looked for again.  A port that
+ * goes down is not looked at: clients notice by themselves, and their lease
+ * does the rest.
  */
 
 #include <config.h>
@@ -19,6 +19,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
@@ -36,9 +37,10 @@
 struct fp_verbs_listener {
   struct fp_verbs_handler handler;
   struct rdma_event_channel *channel;
-  struct rdma_cm_id *id;
+  struct rdma_cm_id *id;        /* NULL: its device was taken away */
+  struct sockaddr_storage addr; /* where it listens, or is to */
   int epoll;
-  int timer; /* runs while there are half-open peers */
+  int timer; /* runs while there are half-open peers, or no id */
   unsigned nr_half_open;
   struct fp_verbs_peer *half_open; /* newest first */
 };
@@ -76,6 +78,7 @@ watch (const struct fp_verbs_listener *l, int fd)
 static int
 bind_and_listen (struct fp_verbs_listener *l, const struct fp_addr *addr)
 {
+  const struct sockaddr *bound;
   struct fp_sockaddrs names;
   const char *why;
   unsigned i;
@@ -96,7 +99,13 @@ bind_and_listen (struct fp_verbs_listener *l, const struct fp_addr *addr)
         rdma_bind_addr (l->id, (struct sockaddr *) &names.list[i].addr));
   if (err == 0)
     err = fp_rdma_ret (rdma_listen (l->id, BACKLOG));
-  return err;
+  if (err != 0)
+    return err;
+  bound = rdma_get_local_addr (l->id);
+  memcpy (&l->addr, bound,
+          bound->sa_family == AF_INET6 ? sizeof (struct sockaddr_in6)
+                                       : sizeof (struct sockaddr_in));
+  return 0;
 }
 
 int
@@ -138,14 +147,16 @@ fp_verbs_listener_fd (const struct fp_verbs_listener *l)
 uint16_t
 fp_verbs_listener_port (const struct fp_verbs_listener *l)
 {
-  return ntohs (rdma_get_src_port (l->id));
+  /* At the same place in both kinds of address. */
+  return ntohs (((const struct sockaddr_in *) &l->addr)->sin_port);
 }
 
 /* ---- half-open peers ---- */
 
 static void
-run_timer (struct fp_verbs_listener *l, time_t interval_s)
+run_timer (struct fp_verbs_listener *l)
 {
+  time_t interval_s = l->nr_half_open > 0 || l->id == NULL ? EXPIRE_S : 0;
   struct itimerspec t = { .it_interval = { .tv_sec = interval_s },
                           .it_value = { .tv_sec = interval_s } };
 
@@ -165,7 +176,7 @@ remember (struct fp_verbs_listener *l, struct fp_verbs_peer *p)
     p->next->at = &p->next;
   l->half_open = p;
   if (l->nr_half_open++ == 0)
-    run_timer (l, EXPIRE_S);
+    run_timer (l);
 }
 
 void
@@ -178,7 +189,7 @@ fp_verbs_listener_forget (struct fp_verbs_peer *p)
   if (p->next != NULL)
     p->next->at = p->at;
   if (--p->listener->nr_half_open == 0)
-    run_timer (p->listener, 0);
+    run_timer (p->listener);
 }
 
 /* p may be freed by the handler. */
@@ -194,6 +205,36 @@ peer_gone (struct fp_verbs_peer *p)
   l->handler.gone (l->handler.ctx, p->cookie, p);
 }
 
+/* ---- a device that was taken away ---- */
+
+static void
+stop_listening (struct fp_verbs_listener *l)
+{
+  rdma_destroy_id (l->id);
+  l->id = NULL;
+  run_timer (l);
+  if (l->handler.listens != NULL)
+    l->handler.listens (l->handler.ctx, l, false);
+}
+
+static void
+try_to_listen (struct fp_verbs_listener *l)
+{
+  if (rdma_create_id (l->channel, &l->id, l, RDMA_PS_TCP) != 0) {
+    l->id = NULL;
+    return;
+  }
+  if (rdma_bind_addr (l->id, (struct sockaddr *) &l->addr) != 0 ||
+      rdma_listen (l->id, BACKLOG) != 0) {
+    rdma_destroy_id (l->id);
+    l->id = NULL;
+    return;
+  }
+  run_timer (l);
+  if (l->handler.listens != NULL)
+    l->handler.listens (l->handler.ctx, l, true);
+}
+
 static void
 expire (struct fp_verbs_listener *l)
 {
@@ -204,6 +245,8 @@ expire (struct fp_verbs_listener *l)
   /* Only so that the fd is not readable for ever. */
   if (read (l->timer, &ticks, sizeof ticks) != sizeof ticks)
     return;
+  if (l->id == NULL)
+    try_to_listen (l);
   for (;;) {
     /* From the start again each time: the handler may free any peer. */
     for (p = l->half_open; p != NULL && now < p->half_open_by_ns; p = p->next)
@@ -274,8 +317,11 @@ on_event (struct fp_verbs_listener *l, const struct fp_cm_event *e)
     on_request (l, e);
     return;
   }
-  if (e->id == l->id) /* DEVICE_REMOVAL: nothing more will come */
+  if (e->id == l->id) {
+    if (e->type == RDMA_CM_EVENT_DEVICE_REMOVAL)
+      stop_listening (l);
     return;
+  }
   switch (fp_cm_meaning (e->type)) {
   case FP_CM_PROGRESS:
     fp_verbs_listener_forget (e->id->context);

@@ -39,6 +39,7 @@ struct fp_verbs_queue {
 
   /* These belong to the thread that posts and polls. */
   unsigned inflight;
+  uint32_t next_pass;
   struct fp_op *done; /* completed, not yet yielded */
   struct fp_op **done_tail;
   struct fp_verbs_conn *dirty; /* posted to since the last kick */

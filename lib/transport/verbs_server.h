@@ -42,6 +42,9 @@ struct fp_verbs_handler {
    * fp_verbs_peer_free soon.  Not called for a peer that was freed.
    */
   void (*gone) (void *ctx, void *cookie, struct fp_verbs_peer *peer);
+  /* The device of a listener was taken away, or is there again.  May be NULL.
+   */
+  void (*listens) (void *ctx, struct fp_verbs_listener *l, bool does);
   void *ctx;
 };
 

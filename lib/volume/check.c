@@ -127,7 +127,7 @@ hold (struct fp_check *c)
     return -ENOENT;
   if ((c->set & (c->set - 1)) == 0)
     return -ENODATA;
-  if (!enter (c)) {
+  if (fp_mirror_bad (t, c->i, c->set) != 0 || !enter (c)) {
     fp_mirror_poke (c->v); /* as who writes: one may have died */
     return -EAGAIN;
   }
@@ -316,6 +316,13 @@ mend (struct fp_check *c, uint8_t differ)
     if (differ >> k & 1)
       fp_volume_wrote (v, fp_mirror_entry (v->pieces, c->i, k), c->in,
                        c->length);
+  /* What was sent and failed may land later, on top of what another lane has
+   * written by then.  The copy is made anew over this lane, whose next
+   * connection the server accepts when the last one is over.
+   */
+  for (unsigned k = 0; k < v->pieces->copies; k++)
+    if ((differ >> k & 1) && c->ios[k].failed)
+      (void) fp_mirror_failed (v, fp_mirror_entry (v->pieces, c->i, k));
   fp_mirror_missed (v, c->i, c->in, c->length, c->set);
   if (r == 0)
     r = read_all (c);

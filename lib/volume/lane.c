@@ -112,6 +112,7 @@ lane_slots (struct fp_lane *lane)
   return 0;
 }
 
+/* With the lock held. */
 static int
 lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
 {
@@ -123,7 +124,6 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   };
   int r;
 
-  LANE_LOCK_SCOPE (lane);
   if (lane->queues[i] != NULL)
     return 0;
   /* What is hedged lands in a slot, whatever the transport. */
@@ -143,26 +143,75 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   return 0;
 }
 
+/* The device that the first connection of queue q led over is not the one any
+ * more, and there is no connection: the next queue is bound to another one.
+ * True: it may be tried again.
+ */
+static bool
+drop_queue (struct fp_lane *lane, unsigned i, const struct fp_queue *q)
+{
+  LANE_LOCK_SCOPE (lane);
+  lane_progress (lane);
+  if (lane->queues[i] != q)
+    return true; /* another link was quicker */
+  if (lane->opening[i] > 0)
+    return false;
+  for (unsigned s = 0; s < FP_MAX_SERVERS; s++)
+    if (lane->conns[s].conn != NULL &&
+        lane->conns[s].conn->queue == lane->queues[i])
+      return false;
+  lane->queues[i]->ops->queue_free (lane->queues[i]);
+  lane->queues[i] = NULL;
+  return true;
+}
+
+/* On success its queue *q is opening until the connection is one of the
+ * lane's.
+ */
+static int
+open_conn (struct fp_lane *lane, unsigned i,
+           const struct fp_transport_ops *ops, struct fp_conn_params *cp,
+           uint64_t deadline_ns, struct fp_conn **conn, struct fp_queue **q)
+{
+  int r;
+
+  {
+    LANE_LOCK_SCOPE (lane);
+    r = lane_queue (lane, ops);
+    if (r < 0)
+      return r;
+    *q = lane->queues[i];
+    lane->opening[i]++;
+  }
+  r = ops->conn_open (conn, *q, cp, deadline_ns);
+  if (r < 0) {
+    LANE_LOCK_SCOPE (lane);
+    lane->opening[i]--;
+  }
+  return r;
+}
+
 int
 fp_lane_connect (struct fp_lane *lane, unsigned s,
                  const struct fp_transport_ops *ops, struct fp_conn_params *cp,
                  uint64_t deadline_ns)
 {
+  unsigned i = (unsigned) __builtin_ctz (ops->bit);
   struct fp_conn *conn = NULL;
+  struct fp_queue *q;
   int r;
 
-  r = lane_queue (lane, ops);
-  if (r < 0)
-    return r;
   assert (cp->lane == lane->index);
   cp->depth = lane->nr_frags;
-  r = ops->conn_open (&conn, lane->queues[__builtin_ctz (ops->bit)], cp,
-                      deadline_ns);
+  r = open_conn (lane, i, ops, cp, deadline_ns, &conn, &q);
+  if (r == -EXDEV && drop_queue (lane, i, q))
+    r = open_conn (lane, i, ops, cp, deadline_ns, &conn, &q);
   if (r < 0)
     return r;
   {
     LANE_LOCK_SCOPE (lane);
     assert (lane->conns[s].conn == NULL);
+    lane->opening[i]--;
     lane->conns[s].conn = conn;
     lane->conns[s].refused_ns = 0;
     lane->conns[s].flushed = lane->conns[s].written;
@@ -193,6 +242,15 @@ fp_lane_help (struct fp_lane *lane)
 {
   LANE_LOCK_SCOPE (lane);
   lane_progress (lane);
+}
+
+bool
+fp_lane_has_queue_pair (struct fp_lane *lane, unsigned s)
+{
+  LANE_LOCK_SCOPE (lane);
+  struct fp_conn *c = lane->conns[s].conn;
+
+  return c != NULL && c->ops->registered;
 }
 
 bool

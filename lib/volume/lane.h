@@ -44,7 +44,8 @@ void fp_lane_free (struct fp_lane *lane); /* no connections, no io */
 struct fp_volume *fp_lane_volume (const struct fp_lane *lane);
 
 /* Connect to server s with this transport and use that from now on.  Called
- * by the server's link, while the lane has no connection to it.
+ * by the server's link, while the lane has no connection to it.  -EXDEV: it is
+ * reached over another device than what is connected.
  */
 int fp_lane_connect (struct fp_lane *lane, unsigned s,
                      const struct fp_transport_ops *ops,
@@ -54,6 +55,9 @@ int fp_lane_connect (struct fp_lane *lane, unsigned s,
  * that is in flight on it, and free it.
  */
 void fp_lane_disconnect (struct fp_lane *lane, unsigned s);
+
+/* True if there is a connection, over a device. */
+bool fp_lane_has_queue_pair (struct fp_lane *lane, unsigned s);
 
 /* True if there is a connection and it is broken. */
 bool fp_lane_broken (struct fp_lane *lane, unsigned s);

@@ -72,7 +72,8 @@ lane_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
   uint64_t k;
 
   if (!fp_volume_is_mirrored (lane->v) ||
-      (f->io != NULL && f->io->target != NULL)) /* where one is moved to */
+      (f->io != NULL && f->io->target != NULL &&
+       !f->io->owner)) /* where one is moved to */
     return false;
   k = (uint64_t) (f->piece - t->p);
   return now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&

@@ -95,7 +95,8 @@ struct fp_lane {
   unsigned sleepers;         /* threads in cond */
 
   struct fp_queue *queues[NR_QUEUES];
-  bool posted[NR_QUEUES]; /* since the last kick */
+  unsigned opening[NR_QUEUES]; /* threads that make a connection on each */
+  bool posted[NR_QUEUES];      /* since the last kick */
   unsigned char *slots;
   struct frag *frags, *free_frags;
   /* Hedges, and late answers: these take no fragment from requests. */

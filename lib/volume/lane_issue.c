@@ -218,6 +218,8 @@ frag_done (struct fp_lane *lane, struct frag *f)
   lane->conns[f->server].inflight--;
   fp_link_count (lane->v->links[f->server], f->op.kind, f->op.length, status);
   if (status < 0) {
+    if (counts)
+      io->failed = true;
     /* A broken connection is mended by its link, and the io starts over. */
     if (head != NULL)
       lane_unsettle (lane, io);
@@ -395,7 +397,9 @@ issue (struct fp_lane *lane, struct fp_io *io)
       continue;
     }
 
-    switch (io->mover ? fp_piece_enter_frozen (t, p) : fp_piece_enter (t, p)) {
+    switch (io->owner   ? fp_piece_enter_busy (t, p)
+            : io->mover ? fp_piece_enter_frozen (t, p)
+                        : fp_piece_enter (t, p)) {
     case FP_PIECE_READY:
       break;
     case FP_PIECE_EMPTY:

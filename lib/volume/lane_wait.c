@@ -144,7 +144,8 @@ enqueue (struct fp_lane *lane, struct fp_io *io)
 {
   io->status = 0;
   io->issued = io->inflight = io->tries = io->saying = 0;
-  io->done = io->redo = io->asked = io->spread = io->unsettled = false;
+  io->done = io->redo = io->failed = io->asked = false;
+  io->spread = io->unsettled = false;
   io->queued = true;
   count (&lane->inflight, 1);
   /* What makes earlier writes visible does not wait for later ones, which may

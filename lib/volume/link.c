@@ -71,6 +71,34 @@ set_busy (struct fp_link *l, uint64_t since_ns)
 {
   FP_LOCK_SCOPE (&l->lock);
   l->busy_ns = since_ns;
+  l->asks_ns = 0;
+}
+
+static void
+set_asks (struct fp_link *l, uint64_t since_ns)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  l->asks_ns = since_ns;
+}
+
+void
+link_answered (struct fp_link *l)
+{
+  set_asks (l, 0);
+}
+
+uint64_t
+link_soon (struct fp_link *l)
+{
+  set_asks (l, fp_now_ns ());
+  return fp_deadline_in_ms (LINK_SLOW_MS);
+}
+
+uint64_t
+link_slow (struct fp_link *l)
+{
+  link_answered (l);
+  return fp_deadline_in_ms (LINK_SLOW_MS);
 }
 
 void
@@ -212,8 +240,10 @@ ping (struct fp_link *l)
    */
   unsigned ms = FP_MAX (l->s.hello.lease_ms / 2, l->v->p.timeout_ms);
   uint64_t asked = fp_now_ns ();
-  int r = fp_ctl_ping (l->s.ctl, &reply, fp_deadline_in_ms (ms));
+  int r;
 
+  (void) link_soon (l); /* it is answered as soon as anything */
+  r = fp_ctl_ping (l->s.ctl, &reply, fp_deadline_in_ms (ms));
   if (r < 0)
     return r;
   link_renewed (l, asked);
@@ -267,7 +297,7 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
       r = fp_lane_connect (lane, l->index, l->ops, &cp, deadline);
     if (r < 0) {
       snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
-                said != NULL ? said : strerror (-r));
+                said != NULL ? said : fp_session_conn_error (r));
       return r;
     }
     mended = true;
@@ -277,6 +307,19 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
   if (mended)
     atomic_store (&l->down_ns, 0);
   return 0;
+}
+
+int
+link_mend_lanes (struct fp_link *l)
+{
+  char why[FP_WHY_MAX] = "";
+  int r = mend_lanes (l, why);
+
+  if (r == -EXDEV)
+    link_look_at_others (l);
+  if (r < 0)
+    link_set_why (l, why);
+  return r;
 }
 
 static void
@@ -329,14 +372,13 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
       snprintf (why, FP_WHY_MAX, "the server ended the session");
       return;
     }
-    if (mend_lanes (l, why) < 0)
-      return;
+    if (link_mend_lanes (l) < 0)
+      return; /* which set the reason */
     if (atomic_load (&l->v->taken)) {
       snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
       return;
     }
-    if (link_recount (l, fp_deadline_in_ms (LINK_SLOW_MS)) < 0 ||
-        link_do_records (l) < 0)
+    if (link_recount (l, link_slow (l)) < 0 || link_do_records (l) < 0)
       return; /* which set the reason */
     link_settle (l, true);
     if (atomic_load (&l->sweep) && link_sweep (l) < 0) {
@@ -346,7 +388,8 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
     if (link_do_calls (l) < 0 || link_do_places (l) < 0)
       return; /* which set the reason */
     over = !fp_link_lease_holds (l, fp_now_ns ());
-    if (over || fp_deadline_passed (next_ping)) {
+    if (atomic_exchange (&l->ping_now, false) || over ||
+        fp_deadline_passed (next_ping)) {
       if (ping (l) < 0) {
         snprintf (why, FP_WHY_MAX, "heartbeat: %s", fp_ctl_why (l->s.ctl));
         return;

@@ -123,6 +123,8 @@ uint32_t fp_link_withdraw (struct fp_link *l, uint64_t servers);
 
 /* Give back the memory of piece p, which is BUSY and drained.  Moves it to
  * EMPTY, or on failure to READY or OFFLINE.  -ETIMEDOUT: that will be later.
+ * If another live copy is at a server that answers, of each piece, one that
+ * does not for 3/8 of the timeout, 1 to 4 s, is cut off.
  */
 int fp_link_release (struct fp_link *l, struct fp_piece *p,
                      uint64_t deadline_ns);

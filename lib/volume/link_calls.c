@@ -6,12 +6,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "volume/link_int.h"
+#include "volume/link_move.h"
 
 #define PATIENCE_MS 1000 /* of who waits for the start, unless it is told */
 #define FORMER_MARGIN 4  /* of FP_FORMER_MIN */
+
+/* So much is zeroed by one message, which takes a server some milliseconds. */
+#define ZERO_SIZE (UINT64_C (16) << 20)
+#define SILENT_MIN_MS 1000u
+#define SILENT_MAX_MS 4000u
+#define LOOK_NS 50000 /* between two looks while a piece is kept shut */
+#define SILENT_LOOK_MS 20u
+#define SILENT_PARTS 4
 
 static int
 do_release (struct fp_link *l, struct call *c)
@@ -20,7 +30,7 @@ do_release (struct fp_link *l, struct call *c)
   int r;
 
   c->piece->releasing = true;
-  r = fp_ctl_release (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
+  r = fp_ctl_release (l->s.ctl, &q, link_soon (l));
   if (r < 0)
     return r;
   fp_copy_forget (&c->piece->copy);
@@ -41,17 +51,140 @@ forget_range (struct fp_volume *v, const struct call *c)
     fp_piece_clear_written (t, i, c->offset, c->length);
 }
 
+/* ---- one byte of a server, over a lane ---- */
+
+struct probe {
+  struct fp_io io;
+  unsigned char byte;
+  struct fp_link *by;
+  struct fp_lane *lane;
+  unsigned server;
+  struct fp_piece *piece;
+};
+
+/* Of entry at >> shift; or of target, which is shut. */
+static void
+probe_begin (struct fp_link *l, struct probe *b, struct fp_lane *lane,
+             unsigned server, uint64_t at, struct fp_piece *target)
+{
+  struct fp_pieces *t = l->v->pieces;
+
+  b->by = l;
+  b->lane = lane;
+  b->server = server;
+  b->piece = target != NULL ? target : &t->p[at >> t->shift];
+  b->io = (struct fp_io) {
+    .kind = FP_IO_READ,
+    .length = 1,
+    .offset = at,
+    .buf = &b->byte,
+    .forced = true,
+    .linear = true,
+    .hasty = target == NULL,
+    .mover = target != NULL,
+    .owner = target != NULL,
+    .target = target,
+  };
+  fp_lane_sync_begin (lane, &b->io);
+}
+
+/* Nobody waits here for what another link has to do: a connection that is made
+ * anew, a piece that is opened again.
+ */
+static bool
+may_wait (const struct probe *b)
+{
+  if (fp_lane_broken (b->lane, b->server))
+    return false;
+  return b->io.owner || (fp_lane_has_queue_pair (b->lane, b->server) &&
+                         fp_piece_state (b->piece) == FP_PIECE_READY &&
+                         !atomic_load (&b->by->stop));
+}
+
+static int
+probe_end (struct probe *b)
+{
+  const struct timespec t = { .tv_nsec = LOOK_NS };
+  bool late = false;
+
+  while (!fp_lane_sync_done (b->lane, &b->io, late)) {
+    late = !may_wait (b);
+    if (late)
+      fp_lane_sync_cancel (b->lane, &b->io);
+    else
+      nanosleep (&t, NULL);
+  }
+  return b->io.status;
+}
+
+void
+link_look_at_others (struct fp_link *l)
+{
+  struct fp_volume *v = l->v;
+  unsigned nr = 0;
+  struct probe *b = calloc ((size_t) v->nr_lanes * v->nr_links, sizeof *b);
+
+  if (b == NULL)
+    return; /* it is tried again */
+  for (unsigned i = 0; i < v->nr_lanes; i++)
+    for (unsigned s = 0; s < v->nr_links; s++) {
+      uint64_t at = 0;
+
+      if (s != l->index && fp_lane_has_queue_pair (v->lanes[i], s) &&
+          fp_volume_place_to_read (v, s, &at))
+        probe_begin (l, &b[nr++], v->lanes[i], s, at, NULL);
+    }
+  for (unsigned n = 0; n < nr; n++)
+    (void) probe_end (&b[n]);
+  free (b);
+}
+
+/* What a lane wrote is in the server's memory when its queue pair has read a
+ * byte of piece p, which is shut (volume.c, flush, says why).  If that has
+ * broken there is nothing of it any more as soon as there is another one.
+ */
+static int
+place_writes (struct fp_link *l, struct fp_lane *lane, struct fp_piece *p)
+{
+  struct fp_pieces *t = l->v->pieces;
+  uint64_t at, mark = fp_lane_unflushed (lane, l->index, &at);
+  struct probe b;
+
+  if (mark == 0)
+    return 0;
+  probe_begin (l, &b, lane, l->index, (uint64_t) (p - t->p) << t->shift, p);
+  if (probe_end (&b) == 0) {
+    fp_lane_flushed (lane, l->index, mark);
+    return 0;
+  }
+  if (fp_lane_broken (lane, l->index) && link_mend_lanes (l) == 0)
+    return 0;
+  return -ECONNRESET;
+}
+
 static int
 do_zero (struct fp_link *l, struct call *c)
 {
-  struct fp_zero q = {
-    .slab = c->piece->copy.slab,
-    .offset = c->offset,
-    .length = c->length,
-  };
+  struct fp_zero q = { .slab = c->piece->copy.slab };
+  uint64_t deadline;
+  int r = 0;
 
-  int r = fp_ctl_zero (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
+  link_answered (l);
+  /* Else it is of a session that is over, which has placed them. */
+  for (unsigned i = 0;
+       r == 0 && atomic_load (&c->piece->held) && i < l->v->nr_lanes; i++)
+    r = place_writes (l, l->v->lanes[i], c->piece);
+  deadline = link_slow (l);
+  for (uint64_t n = 0; r == 0 && n < c->length; n += q.length) {
+    uint64_t asked = fp_now_ns ();
 
+    q.offset = c->offset + n;
+    q.length = FP_MIN (c->length - n, ZERO_SIZE);
+    (void) link_soon (l);
+    r = fp_ctl_zero (l->s.ctl, &q, deadline);
+    if (r == 0)
+      link_renewed (l, asked);
+  }
   if (r == 0 && c->last)
     forget_range (l->v, c);
   return r;
@@ -169,7 +302,8 @@ link_do_calls (struct fp_link *l)
       break;
     }
     if (link_session_broken (r)) {
-      link_set_why (l, fp_ctl_why (l->s.ctl));
+      if (fp_ctl_why (l->s.ctl)[0] != '\0')
+        link_set_why (l, fp_ctl_why (l->s.ctl));
       finish_call (l, c, -ENOTCONN, false);
       return r;
     }
@@ -239,35 +373,175 @@ keep_call (struct fp_link *l, const struct call *what)
   return NULL;
 }
 
+/* Others wait for what is asked of piece p, and could go on without this
+ * server: there is another live copy, or it shall have no memory any more.
+ */
+static bool
+others_go_on (struct fp_volume *v, const struct call *c)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t i;
+
+  if (!fp_volume_is_mirrored (v))
+    return false;
+  i = fp_piece_of (t, (uint64_t) (c->piece - t->p));
+  for (unsigned k = 0; k < t->copies; k++) {
+    const struct fp_piece *other = fp_mirror_copy (t, i, k);
+    enum fp_piece_state s = fp_piece_state (other);
+
+    if (other != c->piece && (fp_mirror_live (t, i) >> k & 1) &&
+        (s == FP_PIECE_READY || s == FP_PIECE_FROZEN || s == FP_PIECE_BUSY))
+      return true;
+  }
+  return c->kind == CALL_RELEASE;
+}
+
+/* It has answered what it was asked after that. */
+static bool
+answers (struct fp_link *l, uint64_t since_ns)
+{
+  return fp_link_session (l) != 0 && atomic_load (&l->proof_ns) >= since_ns;
+}
+
+/* Whoever is not asked anything is asked now. */
+static void
+ask_others (const struct fp_link *l)
+{
+  for (unsigned s = 0; s < l->v->nr_links; s++)
+    if (s != l->index) {
+      atomic_store (&l->v->links[s]->ping_now, true);
+      link_wake (l->v->links[s]);
+    }
+}
+
+/* What has a live copy there has another one, at a server that has answered
+ * since then: to go on without this one has to be recorded there.
+ */
+static bool
+may_do_without (const struct fp_link *l, uint64_t since_ns)
+{
+  struct fp_volume *v = l->v;
+  struct fp_pieces *t = v->pieces;
+  uint64_t sound = 0;
+
+  for (unsigned s = 0; s < v->nr_links; s++)
+    if (s != l->index && answers (v->links[s], since_ns))
+      sound |= UINT64_C (1) << s;
+  for (uint64_t i = 0; i < t->nr; i++) {
+    uint8_t live = fp_mirror_live (t, i), bad = fp_mirror_bad (t, i, live);
+    bool here = false, elsewhere = false;
+
+    for (unsigned c = 0; c < t->copies; c++) {
+      const struct fp_piece *p = fp_mirror_copy (t, i, c);
+      unsigned server = atomic_load (&p->server);
+      enum fp_piece_state s = fp_piece_state (p);
+
+      if (!(live >> c & 1))
+        continue;
+      here |= server == l->index;
+      elsewhere |=
+          server != l->index && (sound >> server & 1) && !(bad >> c & 1) &&
+          (s == FP_PIECE_READY || s == FP_PIECE_FROZEN || s == FP_PIECE_BUSY);
+    }
+    if (here && !elsewhere)
+      return false;
+  }
+  return sound != 0;
+}
+
+struct silence {
+  uint64_t asks_ns;   /* fp_link.asks_ns, when it was last looked at */
+  uint64_t looked_ns; /* that was when */
+  uint64_t ns;        /* it was that for so long, while we ran */
+  bool others;        /* those were asked meanwhile */
+};
+
+/* Under the lock.  Returns how long it is silent, in parts of the time that is
+ * too long.
+ */
+static unsigned
+silence (struct fp_link *l, struct silence *s)
+{
+  unsigned ms = FP_MIN (FP_MAX (l->v->p.timeout_ms / 8 * 3, SILENT_MIN_MS),
+                        SILENT_MAX_MS);
+  uint64_t now = fp_now_ns ();
+
+  if (l->asks_ns == 0 || l->asks_ns != s->asks_ns) {
+    s->ns = 0;
+    s->others = false;
+  }
+  else
+    s->ns += FP_MIN (now - s->looked_ns, 2 * SILENT_LOOK_MS * FP_NS_PER_MS);
+  s->asks_ns = l->asks_ns;
+  s->looked_ns = now;
+  return (unsigned) (s->ns / (ms * FP_NS_PER_MS / SILENT_PARTS));
+}
+
+/* What others wait for is with a server that does not answer: it is done
+ * without that one.  (Of what may take a sound server so long nothing follows:
+ * link_slow.)
+ */
+static void
+cut_if_silent (struct fp_link *l, const struct call *c, struct silence *s)
+{
+  unsigned parts;
+
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    parts = silence (l, s);
+  }
+  if (parts >= SILENT_PARTS / 2 && !s->others) {
+    ask_others (l);
+    s->others = true;
+  }
+  if (parts < SILENT_PARTS || !others_go_on (l->v, c) ||
+      !may_do_without (l, s->asks_ns))
+    return;
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->asked != NULL && l->state == FP_SERVER_UP &&
+      l->asks_ns == s->asks_ns) {
+    fp_link_away (l); /* from now on, and not since it was asked */
+    fp_ctl_hang_up (l->asked);
+  }
+}
+
 /* Likewise, but not longer than until the deadline: -ETIMEDOUT, and the call
  * goes on.  A server process may be stopped for a while, and what it lent is
  * read and written meanwhile: its session is not ended for the sake of one
- * call.  (Where as many are under way the next ones wait for as long as it
- * takes.)
+ * call, unless there is another copy of the piece, which nobody can use before
+ * the call is over.  (Where as many are under way the next ones wait for as
+ * long as it takes.)
  */
 static int
 run_call_by (struct fp_link *l, struct call *what, uint64_t deadline_ns)
 {
   struct call *c = keep_call (l, what);
-  int r;
+  bool may_cut = others_go_on (l->v, what);
+  struct silence silent = { 0 };
 
   if (c == NULL)
     return link_run_call (l, what);
   link_call (l, c);
-  FP_LOCK_SCOPE (&l->lock);
-  while (!c->done) {
+  for (;;) {
     struct timespec until;
+    int ms;
 
-    if (fp_deadline_passed (deadline_ns)) {
+    if (may_cut)
+      cut_if_silent (l, what, &silent);
+    FP_LOCK_SCOPE (&l->lock);
+    if (c->done) {
+      c->kept = false;
+      return c->result;
+    }
+    ms = fp_deadline_left_ms (deadline_ns);
+    if (ms == 0) {
       c->left = true;
       return -ETIMEDOUT;
     }
-    fp_timespec_after (&until, (unsigned) fp_deadline_left_ms (deadline_ns));
+    fp_timespec_after (&until, may_cut ? FP_MIN ((unsigned) ms, SILENT_LOOK_MS)
+                                       : (unsigned) ms);
     (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
   }
-  r = c->result;
-  c->kept = false;
-  return r;
 }
 
 int
@@ -297,8 +571,13 @@ void
 link_renewed (struct fp_link *l, uint64_t asked_ns)
 {
   uint64_t lease_ns = l->s.hello.lease_ms * FP_NS_PER_MS;
+  uint64_t until = asked_ns + lease_ns - lease_ns / 8;
 
-  atomic_store (&l->lease_ns, asked_ns + lease_ns - lease_ns / 8);
+  /* What was asked before may have been answered after. */
+  if (until > atomic_load (&l->lease_ns))
+    atomic_store (&l->lease_ns, until);
+  if (asked_ns > atomic_load (&l->proof_ns))
+    atomic_store (&l->proof_ns, asked_ns);
   atomic_store (&l->mute, false);
 }
 

@@ -38,7 +38,7 @@ link_label_doubts (struct fp_link *l, bool lost)
   int r = 0;
 
   while (r == 0 && fill_doubts (l, lost, &i) > 0)
-    r = fp_ctl_label (l->s.ctl, &l->labels, fp_deadline_in_ms (LINK_SLOW_MS));
+    r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
   return r;
 }
 

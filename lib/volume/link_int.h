@@ -29,7 +29,7 @@
  * waits no longer than the manager lets it, and all else that is on a server
  * whose process is stopped can be read and written meanwhile.
  */
-#define LINK_SLOW_MS 15000
+#define LINK_SLOW_MS 15000 /* link_soon, link_slow */
 
 #define LINK_BATCH 16 /* pieces that get memory at a time */
 
@@ -87,6 +87,7 @@ struct fp_link {
   bool ended;           /* the thread has */
   struct fp_ctl *asked; /* in a session: for fp_link_hurry */
   uint64_t busy_ns;     /* since when it asks things; 0: it waits for such */
+  uint64_t asks_ns;     /* of link_soon, until there is an answer; or 0 */
   struct call *calls, **calls_tail;
   struct call kept[LINK_KEPT];
   /* Pieces that are to get memory here: waiting, and being worked at.  A
@@ -105,6 +106,8 @@ struct fp_link {
   char why[FP_WHY_MAX];
   uint64_t slabs_total, slabs_free, wanted, reconnects;
 
+  _Atomic uint64_t proof_ns; /* what was asked then is answered */
+  _Atomic bool ping_now;
   _Atomic uint64_t lease_ns; /* what is mapped is ours for so long */
   _Atomic bool ours; /* nobody else had the volume before this session */
   /* Until when its server may name what it has. */
@@ -157,6 +160,26 @@ void link_renewed (struct fp_link *l, uint64_t asked_ns);
 int link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch);
 
 /* link.c */
+
+/* Deadline of a message that a sound server answers soon: as long as it does
+ * not, fp_link_zero and fp_link_release look whether to cut it off.
+ */
+uint64_t link_soon (struct fp_link *l);
+/* Of one for which it may have much to do: GRANT, unless it is ahead; LIST;
+ * many slabs.
+ */
+uint64_t link_slow (struct fp_link *l);
+/* It waits for no answer now. */
+void link_answered (struct fp_link *l);
+/* Connect anew the lanes whose connection broke, under a session that is
+ * sound. -errno: it is not any more, and why is set.
+ */
+int link_mend_lanes (struct fp_link *l);
+/* link_calls.c: a lane cannot be connected, as it is to others over another
+ * device.  If those are idle, nobody knows whether that is there still: each
+ * reads a byte, and who waits for a broken one sees what came of it.
+ */
+void link_look_at_others (struct fp_link *l);
 void link_move (struct fp_link *l, enum fp_server_state to);
 void link_let_go (struct fp_link *l);
 
@@ -204,9 +227,11 @@ void link_forget_target (struct fp_link *l);
 
 /* link_place.c */
 
-/* Up to count slabs, imported.  Returns how many, or -errno. */
+/* Up to count slabs, imported.  ahead: nobody waits for them.  Returns how
+ * many, or -errno.
+ */
 int link_ask_for_grants (struct fp_link *l, struct fp_copy *copies,
-                         unsigned count);
+                         unsigned count, bool ahead);
 /* These slabs cannot be used here: others may want them. */
 int link_give_back (struct fp_link *l, struct fp_copy *copies, unsigned n);
 

@@ -386,8 +386,7 @@ link_take_labels (struct fp_link *l, uint64_t total)
       return -ECANCELED;
     extend_start (l, total);
     /* To register a large volume takes longer than one message may. */
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds,
-                     fp_deadline_in_ms (LINK_SLOW_MS));
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
     if (r < 0)
       return r;
     link_renewed (l, asked);
@@ -485,8 +484,7 @@ find_strays (struct fp_link *l, struct fp_release *out)
     int r;
 
     extend_start (l, 0); /* so much was said before */
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds,
-                     fp_deadline_in_ms (LINK_SLOW_MS));
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
 
     if (r < 0)
       return r;
@@ -528,7 +526,7 @@ link_sweep (struct fp_link *l)
     if (r == 0 && strays.count == 0)
       return 0;
     if (r == 0)
-      r = fp_ctl_release (l->s.ctl, &strays, fp_deadline_in_ms (LINK_SLOW_MS));
+      r = fp_ctl_release (l->s.ctl, &strays, link_slow (l));
     if (r < 0)
       return r;
   }

@@ -89,7 +89,7 @@ do_target (struct fp_link *l)
     fp_manager_unclaim (l->v, l->index);
   }
   else {
-    r = link_ask_for_grants (l, &copy, 1);
+    r = link_ask_for_grants (l, &copy, 1, false);
     if (r <= 0)
       return r < 0 ? r : -ENOSPC;
   }
@@ -166,7 +166,7 @@ do_take (struct fp_link *l, struct fp_take *take)
   l->labels.labels[0] = fp_piece_label (
       l->v->pieces, (uint64_t) (take->call.piece - l->v->pieces->p),
       t->copy.slab, generation | (l->record != NULL ? FP_GENERATION_OPEN : 0));
-  r = fp_ctl_label (l->s.ctl, &l->labels, fp_deadline_in_ms (LINK_SLOW_MS));
+  r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
   if (link_session_broken (r))
     return r;
   link_renewed (l, asked);
@@ -206,7 +206,7 @@ do_reopen (struct fp_link *l, struct call *c)
   l->labels.labels[0] =
       fp_piece_label (l->v->pieces, (uint64_t) (p - l->v->pieces->p),
                       p->copy.slab, generation);
-  r = fp_ctl_label (l->s.ctl, &l->labels, fp_deadline_in_ms (LINK_SLOW_MS));
+  r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
   if (r == 0)
     p->copy.generation = generation;
   return r;
@@ -254,7 +254,7 @@ do_mark (struct fp_link *l, struct call *c)
         l->v->pieces, (uint64_t) (p - l->v->pieces->p), p->copy.slab,
         p->copy.generation | (c->open ? FP_GENERATION_OPEN : 0));
   }
-  r = fp_ctl_label (l->s.ctl, &l->labels, fp_deadline_in_ms (LINK_SLOW_MS));
+  r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
   if (!link_session_broken (r))
     link_renewed (l, asked);
   return r;
@@ -288,7 +288,7 @@ do_drop (struct fp_link *l, uint64_t slab)
 
   if (is_used (l, slab))
     return 0;
-  return fp_ctl_release (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
+  return fp_ctl_release (l->s.ctl, &q, link_soon (l));
 }
 
 int

@@ -140,7 +140,7 @@ link_give_back (struct fp_link *l, struct fp_copy *copies, unsigned n)
     q.slabs[i] = copies[i].slab;
     fp_copy_forget (&copies[i]);
   }
-  return fp_ctl_release (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS));
+  return fp_ctl_release (l->s.ctl, &q, link_soon (l));
 }
 
 static void
@@ -151,11 +151,16 @@ forget_copies (struct fp_copy *copies, unsigned n)
 }
 
 int
-link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count)
+link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count,
+                     bool ahead)
 {
+  const struct fp_grant_req q = {
+    .count = count,
+    .ahead = ahead && (l->s.hello.features & FP_FEATURE_AHEAD),
+  };
   uint64_t asked = fp_now_ns ();
-  int r = fp_ctl_grant (l->s.ctl, count, &l->grants, l->grant_fds,
-                        fp_deadline_in_ms (LINK_SLOW_MS));
+  int r = fp_ctl_grant (l->s.ctl, &q, &l->grants, l->grant_fds,
+                        q.ahead ? link_soon (l) : link_slow (l));
   unsigned n = 0;
 
   if (r < 0) {
@@ -173,16 +178,15 @@ link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count)
   }
   link_close_grant_fds (l);
   if (r < 0) {
-    struct fp_release q = { .count = l->grants.count };
+    struct fp_release back = { .count = l->grants.count };
 
     forget_copies (copies, n);
-    if (q.count > count)
+    if (back.count > count)
       return r;
-    for (unsigned i = 0; i < q.count; i++)
-      q.slabs[i] = l->grants.grants[i].slab;
-    return fp_ctl_release (l->s.ctl, &q, fp_deadline_in_ms (LINK_SLOW_MS)) < 0
-               ? -ECONNRESET
-               : r;
+    for (unsigned i = 0; i < back.count; i++)
+      back.slabs[i] = l->grants.grants[i].slab;
+    return fp_ctl_release (l->s.ctl, &back, link_soon (l)) < 0 ? -ECONNRESET
+                                                               : r;
   }
   FP_LOCK_SCOPE (&l->lock);
   l->slabs_free -= FP_MIN (l->slabs_free, (uint64_t) n);
@@ -328,7 +332,7 @@ place_batch (struct fp_link *l)
   }
   /* What is in hand is not kept waiting for what is not. */
   if (have == 0) {
-    r = link_ask_for_grants (l, copies, want);
+    r = link_ask_for_grants (l, copies, want, false);
     if (link_session_broken (r))
       return r;
     if (r > 0)
@@ -344,7 +348,7 @@ place_batch (struct fp_link *l)
   }
   if (n > 0) {
     asked = fp_now_ns ();
-    r = fp_ctl_label (l->s.ctl, &l->labels, fp_deadline_in_ms (LINK_SLOW_MS));
+    r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
     if (link_session_broken (r)) {
       forget_copies (copies, n);
       return r;
@@ -433,7 +437,7 @@ link_refill (struct fp_link *l)
     n++;
   if (n == 0)
     return 0;
-  r = link_ask_for_grants (l, l->spares, n);
+  r = link_ask_for_grants (l, l->spares, n, true);
   if (r > 0)
     l->nr_spares = (unsigned) r;
   for (; n > l->nr_spares; n--)

@@ -133,12 +133,6 @@ fp_link_settle (struct fp_link *l, uint64_t i)
 
 /* ---- the link's thread ---- */
 
-static uint64_t
-slow (void)
-{
-  return fp_deadline_in_ms (LINK_SLOW_MS);
-}
-
 /* The bits of this word that the map has. */
 static uint64_t
 valid_bits (const struct fp_volume *v, uint64_t word)
@@ -160,7 +154,7 @@ read_map (struct fp_link *l, struct fp_map_words *w)
       .count = (uint32_t) FP_MIN (r->words - at, (uint64_t) FP_MAP_WORDS),
     };
 
-    e = fp_ctl_map_read (l->s.ctl, &q, w, slow ());
+    e = fp_ctl_map_read (l->s.ctl, &q, w, link_soon (l));
     if (e == 0 && (w->start != q.start || w->count != q.count))
       e = -EPROTO;
     /* All the others would refuse what is beyond the end. */
@@ -184,7 +178,7 @@ write_map (struct fp_link *l, struct fp_map_words *w)
     w->count = (uint32_t) FP_MIN (r->words - at, (uint64_t) FP_MAP_WORDS);
     for (uint32_t i = 0; i < w->count; i++)
       w->words[i] = atomic_load (&r->map[at + i]);
-    e = fp_ctl_map_write (l->s.ctl, w, slow ());
+    e = fp_ctl_map_write (l->s.ctl, w, link_soon (l));
   }
   return e;
 }
@@ -197,14 +191,14 @@ do_record (struct fp_link *l)
 
   switch (r->op) {
   case RECORD_OP_MAP:
-    return fp_ctl_map (l->s.ctl, &r->change, slow ());
+    return fp_ctl_map (l->s.ctl, &r->change, link_soon (l));
   case RECORD_OP_MAP_READ:
     return read_map (l, &r->words);
   case RECORD_OP_MAP_WRITE:
     e = link_label_doubts (l, true);
     return e < 0 ? e : write_map (l, &r->words);
   case RECORD_OP_MEMBERS:
-    return fp_ctl_members (l->s.ctl, &r->members, slow ());
+    return fp_ctl_members (l->s.ctl, &r->members, link_soon (l));
   case RECORD_OP_SWEEP:
     return link_sweep (l);
   case RECORD_OP_DOUBTS:

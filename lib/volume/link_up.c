@@ -176,7 +176,7 @@ connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
   }
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
-              said != NULL ? said : strerror (-r));
+              said != NULL ? said : fp_session_conn_error (r));
   return r;
 }
 
@@ -266,6 +266,8 @@ try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
   if (r < 0)
     return r;
   r = connect_lanes (l, deadline, why);
+  if (r == -EXDEV)
+    link_look_at_others (l);
   if (r < 0)
     return r;
   r = link_take_labels (l, reply.labels);

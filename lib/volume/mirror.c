@@ -96,8 +96,10 @@ fp_mirror_form (struct fp_volume *v, uint64_t i, int *err)
   if (fresh_copies (t, i, &set, err) < 0)
     return false;
   atomic_store (&t->live[i], set);
-  if (set != fp_mirror_all (t))
+  if (set != fp_mirror_all (t)) {
     atomic_store (&v->mirror_due, true);
+    pthread_cond_broadcast (&v->cond);
+  }
   return true;
 }
 

@@ -176,6 +176,19 @@ fp_piece_enter_frozen (struct fp_pieces *t, struct fp_piece *p)
   return s;
 }
 
+/* The same for who has made it BUSY. */
+static inline enum fp_piece_state
+fp_piece_enter_busy (struct fp_pieces *t, struct fp_piece *p)
+{
+  uint32_t w = atomic_fetch_add_explicit (&p->word, 1, memory_order_acquire);
+  enum fp_piece_state s = (enum fp_piece_state) (w >> 24);
+
+  if (s == FP_PIECE_BUSY)
+    return FP_PIECE_READY;
+  fp_piece_leave (t, p);
+  return s == FP_PIECE_READY ? FP_PIECE_LOST : s;
+}
+
 /* One step from one state to another; false if it was not in the first. */
 bool fp_piece_move (struct fp_piece *p, enum fp_piece_state from,
                     enum fp_piece_state to);

@@ -25,8 +25,8 @@
  *  - after an attempt nothing that is recorded counts until one succeeded.
  *
  * Each attachment begins with a list of a higher version, and the labels that
- * follow have generations above version * 2^32: so they are higher than those
- * of a server that was not there to be asked.
+ * follow have generations above fp_roster_generation: so they are higher than
+ * those of a server that was not there to be asked.
  *
  * A volume that was attached without more than half of its current members
  * (degraded=true) is `frozen`: there may be a newer list.  What is labelled

@@ -311,7 +311,7 @@ begin_list (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
           "record the servers of the volume", why);
     poll (NULL, 0, RETRY_MS);
   }
-  fp_volume_raise_generation (r->v, r->list.version << 32);
+  fp_volume_raise_generation (r->v, fp_roster_generation (r->list.version));
   return 0;
 }
 

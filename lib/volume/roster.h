@@ -14,13 +14,27 @@
 #include "base/uuid.h"
 #include "proto/messages.h"
 
-/* A version is a part of each label's generation: see recorder.h. */
-#define FP_ROSTER_VERSION_MAX (UINT64_C (1) << 29)
+/* 2^27 attachments: one a second for four years. */
+#define FP_ROSTER_VERSION_MAX (UINT64_C (1) << 37)
 /* Each client begins with the next multiple of this.  What an earlier one sent
  * to a server that was not there to be asked is then lower, though it was
  * never heard of.
  */
 #define FP_ROSTER_ROUND (UINT64_C (1) << 10)
+/* The labels that follow a list of this version have generations above that:
+ * see recorder.h.  A volume that has been attached 2^19 times, which once
+ * was the end, goes on in smaller steps, of 2^34 labels an attachment.  Of the
+ * last version it is less than 2^62, the most that a generation may be.
+ */
+#define FP_ROSTER_WIDE (UINT64_C (1) << 29)
+static inline uint64_t
+fp_roster_generation (uint64_t version)
+{
+  return version <= FP_ROSTER_WIDE
+             ? version << 32
+             : (FP_ROSTER_WIDE << 32) + ((version - FP_ROSTER_WIDE) << 24);
+}
+
 /* Somebody has said that those who may have a newer list are dead for good
  * (force=true).  If they are not, theirs shall not count: it would take them
  * so many rounds.

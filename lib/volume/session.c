@@ -97,7 +97,7 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
   char where[FP_ADDR_MAX + 1];
   struct fp_hello q = {
     /* What has one copy has nothing to say there: intent.h. */
-    .features = p->copies > 1 ? FP_FEATURE_TAIL : 0,
+    .features = FP_FEATURE_AHEAD | (p->copies > 1 ? FP_FEATURE_TAIL : 0),
     .version_min = FP_VERSION,
     .version_max = FP_VERSION,
     .transports = FP_TRANSPORT_WIRE_MASK,
@@ -212,4 +212,12 @@ fp_session_conn_params (const struct fp_session *s,
   else if (fp_ctl_why (s->ctl)[0] != '\0')
     *said = fp_ctl_why (s->ctl);
   return r;
+}
+
+const char *
+fp_session_conn_error (int err)
+{
+  return err == -EXDEV ? "over another RDMA device than what is connected: "
+                         "a volume uses one at a time"
+                       : strerror (-err);
 }

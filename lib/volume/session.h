@@ -48,4 +48,7 @@ int fp_session_conn_params (const struct fp_session *s,
                             struct fp_conn_params *cp, const char **said,
                             uint64_t deadline_ns);
 
+/* Why conn_open failed, unless somebody has said it. */
+const char *fp_session_conn_error (int err);
+
 #endif /* FP_SESSION_H */

@@ -329,11 +329,8 @@ is_on (struct fp_volume *v, uint64_t k, unsigned server)
          atomic_load (&t->p[k].server) == server && fp_mirror_counts (t, k);
 }
 
-/* Somewhere to read on that server: near *at if that piece still is there,
- * else anywhere.
- */
-static bool
-place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
+bool
+fp_volume_place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
 {
   struct fp_pieces *t = v->pieces;
 
@@ -362,7 +359,7 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
     uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
     bool on;
 
-    if (mark == 0 || !place_to_read (v, server, &at))
+    if (mark == 0 || !fp_volume_place_to_read (v, server, &at))
       return 0;
     if (r < 0 && fp_deadline_passed (deadline))
       return r;

@@ -293,6 +293,7 @@ struct fp_io {
   bool forced; /* goes to the server even where nothing was written */
   bool queued; /* pending or parked */
   bool redo;   /* a connection broke: all of it once more */
+  bool failed; /* something that was sent of it did */
   bool asked;  /* asked for memory for the piece that it waits for */
   bool backed; /* an error of it is not counted: lane.h */
   bool hasty;  /* a read that does not wait for a server that is away */
@@ -314,6 +315,7 @@ struct fp_io {
 
   /* The mover's; 0 else. */
   bool mover;              /* it may use a piece that is FROZEN */
+  bool owner;              /* it uses the target, which is BUSY */
   struct fp_piece *target; /* used instead of the volume's piece there */
 };
 

@@ -271,5 +271,10 @@ void fp_volume_wake_lanes (struct fp_volume *v);
 void fp_volume_help_lanes (struct fp_volume *v);
 /* The piece is in no state that lets anybody in: wait until all are out. */
 void fp_volume_drain_piece (struct fp_volume *v, struct fp_piece *p);
+/* Somewhere to read on that server: near *at if that piece still is there,
+ * else anywhere.  False: there is nothing of the volume.
+ */
+bool fp_volume_place_to_read (struct fp_volume *v, unsigned server,
+                              uint64_t *at);
 
 #endif /* FP_VOLUME_INT_H */

@@ -84,10 +84,11 @@ grants (struct fp_ctl *c, unsigned type)
 {
   static struct fp_grants p;
   const struct fp_list q = { .max = FP_MAX_GRANTS };
+  const struct fp_grant_req two = { .count = 2 };
   int fds[FP_MAX_GRANTS], r;
 
   r = type == FP_MSG_LIST ? fp_ctl_list (c, &q, &p, fds, UINT64_MAX)
-                          : fp_ctl_grant (c, 2, &p, fds, UINT64_MAX);
+                          : fp_ctl_grant (c, &two, &p, fds, UINT64_MAX);
   for (unsigned i = 0; i < FP_MAX_GRANTS; i++) {
     FUZZ_CHECK (r == 0 || fds[i] == -1);
     if (fds[i] < 0)

@@ -128,8 +128,10 @@ grant (unsigned long count)
   while (nr_grants < want) {
     struct fp_grants p;
     int fds[FP_MAX_GRANTS];
-    uint32_t ask = (uint32_t) FP_MIN (want - nr_grants, 64ul);
-    int r = fp_ctl_grant (ctl, ask, &p, fds, deadline ());
+    struct fp_grant_req q = {
+      .count = (uint32_t) FP_MIN (want - nr_grants, 64ul),
+    };
+    int r = fp_ctl_grant (ctl, &q, &p, fds, deadline ());
 
     if (r == 0)
       r = take_grants (&p, fds);
@@ -158,8 +160,9 @@ time_grants (unsigned long n)
   for (unsigned long i = 0; i < n; i++) {
     struct fp_grants p;
     int fds[FP_MAX_GRANTS];
+    const struct fp_grant_req one = { .count = 1 };
     uint64_t start = fp_now_ns ();
-    int r = fp_ctl_grant (ctl, 1, &p, fds, deadline ());
+    int r = fp_ctl_grant (ctl, &one, &p, fds, deadline ());
 
     ns[i] = fp_now_ns () - start;
     if (r == 0)

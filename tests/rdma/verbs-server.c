@@ -136,8 +136,9 @@ int
 main (int argc, char *argv[])
 {
   static struct server s;
-  const struct fp_verbs_handler handler = { on_request, on_accepted, on_gone,
-                                            &s };
+  const struct fp_verbs_handler handler = {
+    .request = on_request, .accepted = on_accepted, .gone = on_gone, .ctx = &s
+  };
   struct pollfd p[2] = { { .events = POLLIN }, { .events = POLLIN } };
   struct fp_addr addr;
   char line[64];

@@ -46,7 +46,7 @@ struct fake_server {
   struct fp_ctl *ctl; /* the session that has the volume open */
   enum fake_silence silence;
   unsigned silent_about; /* an fp_msg_type; 0: all */
-  _Atomic unsigned list_ms;
+  _Atomic unsigned list_ms, grant_ms;
 };
 
 struct fp_ctl {

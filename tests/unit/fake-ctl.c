@@ -22,6 +22,8 @@ static unsigned calls, fault_at, again_at;
 static enum fake_ctl_fault fault_kind, again_kind;
 static bool fired;
 
+unsigned fake_lease_ms = 400;
+
 void
 fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault)
 {
@@ -216,6 +218,12 @@ void
 fake_server_slow_list (struct fake_server *s, unsigned ms)
 {
   atomic_store (&s->list_ms, ms);
+}
+
+void
+fake_server_not_ready (struct fake_server *s, unsigned ms)
+{
+  atomic_store (&s->grant_ms, ms);
 }
 
 void
@@ -443,13 +451,14 @@ fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
     memset (p, 0, sizeof *p);
     p->version = FP_VERSION;
     p->transports = FP_TRANSPORT_FAKE;
+    p->features = q->features & FP_FEATURE_AHEAD;
     strcpy (p->name, "fake");
     p->server = s->uuid;
     p->slab_size = s->slab_size;
     p->slabs_total = s->slabs;
     for (unsigned i = 0; i < s->slabs; i++)
       p->slabs_free += s->slab[i].state == SLAB_FREE;
-    p->lease_ms = 400;
+    p->lease_ms = fake_lease_ms;
   });
 }
 
@@ -578,13 +587,20 @@ fp_ctl_list (struct fp_ctl *c, const struct fp_list *q, struct fp_grants *p,
 }
 
 int
-fp_ctl_grant (struct fp_ctl *c, uint32_t count, struct fp_grants *p,
-              int fds[FP_MAX_GRANTS], uint64_t deadline_ns)
+fp_ctl_grant (struct fp_ctl *c, const struct fp_grant_req *q,
+              struct fp_grants *p, int fds[FP_MAX_GRANTS],
+              uint64_t deadline_ns)
 {
+  unsigned ms = atomic_load (&c->server->grant_ms);
+  struct timespec t = { .tv_sec = ms / 1000,
+                        .tv_nsec = (long) (ms % 1000) * 1000000 };
+
+  if (!q->ahead)
+    nanosleep (&t, NULL);
   CALL (c, FP_MSG_GRANT, {
     p->count = 0;
-    for (unsigned i = 0; i < s->slabs && p->count < count; i++) {
-      if (s->slab[i].state != SLAB_FREE || s->wanted > 0)
+    for (unsigned i = 0; i < s->slabs && p->count < q->count; i++) {
+      if (s->slab[i].state != SLAB_FREE || s->wanted > 0 || ms > 0)
         continue;
       s->slab[i].state = SLAB_GRANTED;
       fds[p->count] = -1;

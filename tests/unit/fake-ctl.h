@@ -63,6 +63,11 @@ void fake_server_silence (struct fake_server *s, enum fake_silence silence,
 /* Its lists name one slab each, and take that long; 0: not any more. */
 void fake_server_slow_list (struct fake_server *s, unsigned ms);
 
+/* None of its slabs is ready: who needs one waits that long for it in vain,
+ * and who asks ahead of need does not wait; 0: not any more.
+ */
+void fake_server_not_ready (struct fake_server *s, unsigned ms);
+
 /* It is cut by the next LABEL, or RELEASE, which takes effect. */
 void fake_server_die_of_label (struct fake_server *s, bool on);
 void fake_server_die_of_release (struct fake_server *s, bool on);
@@ -92,11 +97,16 @@ void fake_server_set_list (struct fake_server *s,
                            const struct fp_members *list);
 /* While it is cut from us, another client has begun to write. */
 void fake_server_newer_list (struct fake_server *s);
+/* So many clients have attached the volume and left it, at all servers. */
+void fake_server_attached (struct fake_server *s, uint64_t times);
 /* Another client has the volume and stays. */
 void fake_server_hold (struct fake_server *s);
 /* Whoever has the volume open there has it to read. */
 bool fake_server_is_read (struct fake_server *s);
 void fake_server_set_map (struct fake_server *s, uint64_t piece, bool exists);
+
+/* Of all servers, for sessions that begin. */
+extern unsigned fake_lease_ms;
 
 unsigned fake_server_free_slabs (struct fake_server *s);
 unsigned fake_server_labelled (struct fake_server *s);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "fake-ctl-int.h"
+#include "volume/roster.h"
 
 void
 fake_server_alias (struct fake_server *s, const char *host)
@@ -121,6 +122,13 @@ fake_server_set_list (struct fake_server *s, const struct fp_members *list)
 {
   FP_LOCK_SCOPE (&fake_lock);
   s->members = *list;
+}
+
+void
+fake_server_attached (struct fake_server *s, uint64_t times)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->members.version += times * FP_ROSTER_ROUND;
 }
 
 void

@@ -16,6 +16,7 @@
 #include "base/thread.h"
 #include "fake-ctl.h"
 #include "volume/check.h"
+#include "volume/link.h"
 #include "volume/mirror.h"
 #include "volume/mover.h"
 #include "volume/stripe.h"
@@ -442,6 +443,53 @@ test_faults_mending (void **state)
   assert_true (mended > 0);
 }
 
+static uint64_t
+written_to (struct fake_server *to)
+{
+  struct fp_server_status it;
+
+  for (unsigned i = 0; i < v->nr_links; i++)
+    if (fp_addr_eq (&v->p.servers[i], fake_server_addr (to))) {
+      fp_link_status (v->links[i], &it);
+      return it.bytes_written;
+    }
+  fail ();
+  return 0;
+}
+
+/* A mending write that fails may land later: the copy gets all of it anew, and
+ * not that block alone.
+ */
+static void
+test_failed_mend (void **state)
+{
+  struct fake_server *second;
+  uint64_t most = 0;
+
+  (void) state;
+  start (2, 3);
+  fill ();
+  second = server_of (0, 1);
+  for (unsigned n = 1; n < 20; n++) {
+    uint64_t before = written_to (second), end = fp_deadline_in_ms (20000);
+
+    *byte_of (0, 1, 1000) ^= 0xff;
+    fp_fake_fault_at (n, FP_FAKE_ERROR);
+    check (true);
+    fp_fake_fault_at (0, FP_FAKE_ERROR);
+    while (fp_mirror_bad (v->pieces, 0, 3) != 0) {
+      assert_false (fp_deadline_passed (end));
+      pause_ms (1);
+    }
+    await_whole ();
+    most = FP_MAX (most, written_to (second) - before);
+    check (true);
+    check (false);
+    expect (BLOCKS, 0);
+  }
+  assert_true (most >= SLAB);
+}
+
 /* Pieces are moved from server to server. */
 static void
 test_moves (void **state)
@@ -591,6 +639,7 @@ main (void)
     TEST (test_live_writes),
     TEST (test_faults),
     TEST (test_faults_mending),
+    TEST (test_failed_mend),
     TEST (test_moves),
     TEST (test_death),
     TEST (test_all_dead),

@@ -36,6 +36,7 @@ setup (void **state)
   nr_named = 2;
   copies_timeout_ms = 20000;
   quiet_ms = NEVER;
+  fake_lease_ms = 400;
   return r;
 }
 
@@ -307,6 +308,78 @@ zero (void *arg)
   ((struct zeroing *) arg)->result = fp_lane_zero (lane, SLAB, 0, false);
 }
 
+/* A server does not answer, and one that does has the other copy: who writes
+ * goes on with that one, and the zeros are there, too.
+ */
+static void
+zeros_at_hung (unsigned c)
+{
+  struct zeroing z;
+  unsigned s;
+  uint64_t start;
+
+  copies_timeout_ms = 2000;
+  fake_lease_ms = 30000; /* the heartbeat finds nothing out */
+  attach ();
+  assert_int_equal (write_at (AT, 9), 0);
+  s = atomic_load (&fp_mirror_copy (v->pieces, 0, c)->server);
+  fake_server_silence (servers[s], FAKE_DEAF, 0);
+  assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
+  pause_ms (100);
+  start = fp_now_ns ();
+  assert_int_equal (write_at (AT + IO, 5), 0);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0, 3000);
+  assert_int_equal (fp_thread_join (&z.thread), 0);
+  assert_int_equal (z.result, 0);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0, 3500);
+  fake_server_silence (servers[s], FAKE_SPEAKS, 0);
+  await_whole ();
+  for (unsigned n = 0; n < 2; n++)
+    assert_int_equal (byte_of (n, AT), 0);
+}
+
+static void
+test_zeros_at_first_hung (void **state)
+{
+  (void) state;
+  zeros_at_hung (0);
+}
+
+static void
+test_zeros_at_second_hung (void **state)
+{
+  (void) state;
+  zeros_at_hung (1);
+}
+
+/* Neither process answers, and their memory can be used as before: to cut one
+ * off would be of no use, as the other one cannot record it.
+ */
+static void
+test_zeros_at_both_hung (void **state)
+{
+  struct zeroing z;
+  uint64_t start;
+
+  (void) state;
+  copies_timeout_ms = 4000;
+  fake_lease_ms = 30000;
+  attach ();
+  assert_int_equal (write_at (AT, 9), 0);
+  assert_int_equal (write_at (SLAB + AT, 9), 0);
+  for (unsigned s = 0; s < 2; s++)
+    fake_server_silence (servers[s], FAKE_DEAF, 0);
+  assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
+  pause_ms (2500); /* longer than one is waited for */
+  start = fp_now_ns ();
+  assert_int_equal (write_at (SLAB + AT, 5), 0);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0, 100);
+  for (unsigned s = 0; s < 2; s++)
+    fake_server_silence (servers[s], FAKE_SPEAKS, 0);
+  assert_int_equal (fp_thread_join (&z.thread), 0);
+  assert_int_equal (z.result, 0);
+}
+
 static void
 test_zeros_are_unsettled (void **state)
 {
@@ -340,7 +413,8 @@ main (void)
   const struct CMUnitTest tests[] = {
     TEST (test_made_anew_meanwhile),       TEST (test_failed_is_no_difference),
     TEST (test_not_sent_is_no_difference), TEST (test_failed_is_said),
-    TEST (test_zeros_are_unsettled),
+    TEST (test_zeros_are_unsettled),       TEST (test_zeros_at_first_hung),
+    TEST (test_zeros_at_second_hung),      TEST (test_zeros_at_both_hung),
   };
 
   return RUN_TESTS (tests);

@@ -277,6 +277,7 @@ test_answers (void **state)
   struct fp_open_reply open_reply;
   struct fp_grants grants;
   struct fp_ping_reply p;
+  const struct fp_grant_req one = { .count = 1 };
   int fds[FP_MAX_GRANTS];
   struct fp_ctl *c;
 
@@ -287,7 +288,8 @@ test_answers (void **state)
   assert_int_equal (p.slabs_total, 2);
   /* A refusal does not break the channel. */
   assert_int_equal (
-      fp_ctl_grant (c, 1, &grants, fds, fp_deadline_in_ms (LONG_MS)), -ENOSPC);
+      fp_ctl_grant (c, &one, &grants, fds, fp_deadline_in_ms (LONG_MS)),
+      -ENOSPC);
   assert_string_equal (fp_ctl_why (c), "full");
   assert_int_equal (
       fp_ctl_volume_open (c, &open, &open_reply, fp_deadline_in_ms (LONG_MS)),
@@ -393,6 +395,7 @@ static int
 grant_with (unsigned transport, unsigned nr_fds, bool refuse)
 {
   const struct fp_list list_q = { .max = 2 };
+  const struct fp_grant_req two = { .count = 2 };
   static const uint8_t opened[17] = { 0 };
   static const uint8_t reason[] = { 0, 2, 'n', 'o' };
   struct fp_grants g = { .count = 2 };
@@ -431,7 +434,7 @@ grant_with (unsigned transport, unsigned nr_fds, bool refuse)
   if (lists)
     ret = fp_ctl_list (c, &list_q, &g, fds, fp_deadline_in_ms (LONG_MS));
   else
-    ret = fp_ctl_grant (c, 2, &g, fds, fp_deadline_in_ms (LONG_MS));
+    ret = fp_ctl_grant (c, &two, &g, fds, fp_deadline_in_ms (LONG_MS));
   for (unsigned i = 0; i < FP_MAX_GRANTS; i++) {
     bool has = ret == 0 && transport == FP_TRANSPORT_SHM && i < 2 &&
                !(i == 0 && lost_first);

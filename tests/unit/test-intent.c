@@ -343,7 +343,9 @@ test_second_has_it (void **state)
   one_has_it (0);
 }
 
-/* A server zeroes its copy when it is told to, the other has died. */
+/* A server zeroes its copy when it is told to, and before the other one is
+ * nobody hears anything of the client any more.
+ */
 static void
 test_zeroed_in_one (void **state)
 {
@@ -352,12 +354,13 @@ test_zeroed_in_one (void **state)
   copies_timeout_ms = 200;
   must (attach (false));
   fill_and_settle ();
-  for (unsigned n = 0; n < 2; n++)
-    fake_server_silence (server_of (4, 1), FAKE_DEAF, FP_MSG_ZERO);
+  fake_ctl_fault_at (2, FAKE_CTL_DIE);
   assert_int_equal (zero_at (4, 0, SLAB), -EIO);
+  assert_true (fake_ctl_fault_fired ());
+  assert_int_equal (memory_of (4, 0)[REGION], 0);
+  assert_int_not_equal (memory_of (4, 1)[REGION], 0);
   die ();
-  for (unsigned s = 0; s < FIXTURE_SERVERS; s++)
-    fake_server_silence (servers[s], FAKE_SPEAKS, 0);
+  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
   quiet_ms = NEVER;
   must (attach (true));
   all_alike ();

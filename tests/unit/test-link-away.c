@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "volume/link.h" /* before `v`, which would be shadowed */
+
 #include "link-fixture.h"
 
 /* Of two servers one is dead: new pieces go to the other one, and to both
@@ -152,6 +154,111 @@ test_last_try (void **state)
   fake_server_slow_list (servers[0], 0);
   await_state (0, FP_SERVER_UP);
   fp_volume_lane_put (lane);
+}
+
+/* A server that has no slab ready is asked for one ahead of need: what is more
+ * urgent does not wait for that.
+ */
+static void
+test_not_ready (void **state)
+{
+  uint64_t deadline = fp_deadline_in_ms (5000);
+
+  (void) state;
+  while (fake_server_free_slabs (servers[0]) != SLABS - FP_LINK_SPARES) {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (5);
+  }
+  fake_server_not_ready (servers[0], 5000);
+  for (unsigned i = 0; i < FP_LINK_SPARES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  pause_ms (50);
+  fp_fake_fault_at (1, FP_FAKE_BREAK);
+  expect (0, "data");
+  assert_true (fp_fake_fault_fired ());
+  fake_server_not_ready (servers[0], 0);
+}
+
+static void
+awaits_device (unsigned server)
+{
+  struct fp_server_status s;
+
+  pause_ms (300);
+  fp_link_status (v->links[server], &s);
+  assert_int_not_equal (s.state, FP_SERVER_UP);
+  assert_non_null (strstr (s.why, "another RDMA device"));
+}
+
+/* The client's device is another one when it comes back, or another one leads
+ * there.
+ */
+static void
+test_another_device (void **state)
+{
+  (void) state;
+  for (unsigned i = 0; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  fake_server_cut (servers[0]);
+  fp_fake_server_device (fake_server_data (servers[0]), 1);
+  fake_server_revive (servers[0]);
+  awaits_device (0);
+  fake_server_cut (servers[1]);
+  fp_fake_server_device (fake_server_data (servers[1]), 1);
+  await_state (0, FP_SERVER_UP);
+  fake_server_revive (servers[1]);
+  await_state (1, FP_SERVER_UP);
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
+}
+
+/* So it is for another server, too, with which there is a connection over the
+ * last one: nothing comes over that any more, and nobody has used it.
+ */
+static void
+test_device_gone (void **state)
+{
+  struct fp_server_status s = { .state = FP_SERVER_DOWN };
+  uint64_t deadline = fp_deadline_in_ms (60000);
+
+  (void) state;
+  for (unsigned i = 0; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  fp_fake_server_hold (fake_server_data (servers[1]), true);
+  fake_server_cut (servers[0]);
+  for (unsigned i = 0; i < 2; i++)
+    fp_fake_server_device (fake_server_data (servers[i]), 1);
+  fake_server_revive (servers[0]);
+  while (s.state != FP_SERVER_UP) {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (50);
+    fp_link_status (v->links[0], &s);
+  }
+  fp_fake_server_hold (fake_server_data (servers[1]), false);
+  await_state (1, FP_SERVER_UP);
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
+}
+
+/* Two links find that out at once. */
+static void
+test_devices_at_once (void **state)
+{
+  (void) state;
+  for (unsigned i = 0; i < PIECES; i++)
+    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned n = 1; n < 20; n++) {
+    for (unsigned s = 0; s < NR_SERVERS; s++) {
+      fake_server_cut (servers[s]);
+      fp_fake_server_device (fake_server_data (servers[s]), n);
+    }
+    for (unsigned s = 0; s < NR_SERVERS; s++)
+      fake_server_revive (servers[s]);
+    for (unsigned s = 0; s < NR_SERVERS; s++)
+      await_state (s, FP_SERVER_UP);
+  }
+  for (unsigned i = 0; i < PIECES; i++)
+    expect (i, "data");
 }
 
 /* It is restarted, and its memory is new. */
@@ -417,6 +524,8 @@ main (void)
   const struct CMUnitTest tests[] = {
     TEST (test_dead_and_back),   TEST (test_lost_again),
     TEST_ONE (test_trim_many),   TEST_ONE (test_last_try),
+    TEST_ONE (test_not_ready),   TEST (test_another_device),
+    TEST (test_device_gone),     TEST (test_devices_at_once),
     TEST (test_restarted_empty), TEST (test_restarted_after_loss),
     TEST (test_probe_resume),    TEST (test_lease_over),
     TEST (test_visited),         TEST (test_visited_often),

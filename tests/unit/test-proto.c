@@ -435,7 +435,7 @@ test_ranges (void **state)
   REFUSED (hello, hello, name[1] = '\n');
   REFUSED (hello_reply, hello_reply, version = 0);
   REFUSED (hello_reply, hello_reply, transports = 8);
-  REFUSED (hello_reply, hello_reply, features = 1);
+  REFUSED (hello_reply, hello_reply, features = 3);
   REFUSED (hello_reply, hello_reply, slab_size = 0);
   REFUSED (hello_reply, hello_reply, slab_size = 2048);
   REFUSED (hello_reply, hello_reply, slab_size = 4096 + 8192);
@@ -512,6 +512,31 @@ test_ranges (void **state)
   REFUSED (stat_reply, stat_reply, nr_all = FP_MAX_SESSIONS_LISTED - 1);
   REFUSED (stat_reply, stat_reply, sessions[2].transport = 6);
   REFUSED (stat_reply, stat_reply, sessions[2].client[5] = '"');
+}
+
+/* What only those send and take that know of it. */
+static void
+test_ahead (void **state)
+{
+  static const uint8_t want[] = { 0, 0, 0, 2, 1 };
+  const struct fp_grant_req q = { .count = 2, .ahead = true };
+  const struct message *m = &messages[5];
+  struct fp_grant_req back;
+  uint8_t buf[FP_BODY_MAX];
+
+  (void) state;
+  assert_string_equal (m->name, "grant_req");
+  assert_int_equal (encode (m, &q, buf), sizeof want);
+  assert_memory_equal (buf, want, sizeof want);
+  assert_int_equal (decode (m, buf, sizeof want, &back), 0);
+  assert_int_equal (back.count, 2);
+  assert_true (back.ahead);
+  assert_int_equal (decode (m, buf, 4, &back), 0);
+  assert_false (back.ahead);
+  buf[4] = 0;
+  assert_int_equal (decode (m, buf, sizeof want, &back), -EPROTO);
+  buf[4] = 1;
+  assert_int_equal (decode (m, buf, sizeof want + 1, &back), -EPROTO);
 }
 
 /* A count that is larger than the array is neither written nor read. */
@@ -729,7 +754,7 @@ main (void)
     cmocka_unit_test (test_strings),        cmocka_unit_test (test_reason),
     cmocka_unit_test (test_header),         cmocka_unit_test (test_frames),
     cmocka_unit_test (test_cm_private),     cmocka_unit_test (test_numbers),
-    cmocka_unit_test (test_version),
+    cmocka_unit_test (test_version),        cmocka_unit_test (test_ahead),
   };
 
   return cmocka_run_group_tests (tests, setup, NULL);

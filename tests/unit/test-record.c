@@ -485,6 +485,26 @@ test_persist (void **state)
   assert_int_equal (rmdir (top), 0);
 }
 
+/* A slab that is not ready is waited for, unless nobody waits for the answer.
+ */
+static void
+test_ahead (void **state)
+{
+  const struct fp_grant_req q = { .count = 1, .ahead = true };
+  struct fp_writer w;
+  struct session *s;
+
+  (void) state;
+  donor_stop ();
+  donor_start_idle (2, 1);
+  s = donor_attach (1, TCP);
+  assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
+  donor_begin (s, &w);
+  fp_enc_grant_req (&w, &q);
+  assert_int_equal (donor_ask (ctl_grant, &w), -ENOSPC);
+  assert_true (session_close_volume (s));
+}
+
 int
 main (void)
 {
@@ -496,6 +516,7 @@ main (void)
     TEST (test_shm_then_tcp), TEST (test_persist),
     TEST (test_listed_twice), TEST (test_busy_while_copied),
     TEST (test_existing),     TEST (test_unnamed_returns),
+    TEST (test_ahead),
   };
 
   return RUN_TESTS (tests);

@@ -100,13 +100,37 @@ test_shrink (void **state)
     }
 }
 
+/* Higher with each version, as it always was for the low ones. */
+static void
+test_generation (void **state)
+{
+  const uint64_t wide = UINT64_C (1) << 29;
+  uint64_t last = 0;
+
+  (void) state;
+  assert_true (fp_roster_generation (FP_ROSTER_ROUND) == UINT64_C (1) << 42);
+  assert_true (fp_roster_generation (wide) == UINT64_C (1) << 61);
+  for (uint64_t v = 1; v < FP_ROSTER_VERSION_MAX; v += v / 64 + 1) {
+    uint64_t g = fp_roster_generation (v);
+
+    assert_true (g > last);
+    assert_true (fp_roster_generation (v + 1) > g);
+    last = g;
+  }
+  assert_true (fp_roster_generation (wide - 1) < fp_roster_generation (wide));
+  assert_true (fp_roster_generation (wide + 1) > fp_roster_generation (wide));
+  assert_true (fp_roster_generation (FP_ROSTER_VERSION_MAX) < UINT64_C (1)
+                                                                  << 62);
+  assert_true (FP_ROSTER_VERSION_MAX / FP_ROSTER_ROUND >= 100000000);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_none),   cmocka_unit_test (test_highest),
     cmocka_unit_test (test_tie),    cmocka_unit_test (test_find),
-    cmocka_unit_test (test_shrink),
+    cmocka_unit_test (test_shrink), cmocka_unit_test (test_generation),
   };
 
   return cmocka_run_group_tests (tests, setup, NULL);

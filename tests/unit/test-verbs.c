@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "transport/transport.h"
 #include "transport/verbs_client.h"
+#include "transport/verbs_conn.h"
 #include "transport/verbs_connect.h"
 
 #define DEPTH 32
@@ -693,6 +694,26 @@ test_no_leak (void **state)
   assert_same_objects (before);
 }
 
+/* Of a connection that is gone something may complete once more, when another
+ * one has its place: nothing of that one is called the same.
+ */
+static void
+test_called_anew (void **state)
+{
+  uint64_t names[3];
+  struct fixture *f = *state;
+  struct fp_conn *c;
+
+  for (unsigned n = 0; n < 3; n++) {
+    assert_int_equal (open_conn (f, &c, TOKEN_BYTE, 5000), 0);
+    read_first (f, c);
+    names[n] = fp_verbs_to_conn (c)->wrs[f->ops[0].cookie].wr_id;
+    for (unsigned k = 0; k < n; k++)
+      assert_true (names[k] != names[n]);
+    t->conn_free (c);
+  }
+}
+
 /* Clients that die at every stage: the server loses nothing. */
 static void
 test_clients_vanish (void **state)
@@ -821,6 +842,7 @@ main (int argc, char *argv[])
     WITH_SERVER (test_revoked),
     WITH_SERVER (test_break_from_another_thread),
     WITH_SERVER (test_no_leak),
+    WITH_SERVER (test_called_anew),
     WITH_SERVER (test_clients_vanish),
     WITH_SERVER (test_server_killed),
     WITH_SERVER (test_server_killed_idle),

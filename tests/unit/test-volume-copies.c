@@ -79,6 +79,31 @@ test_one_dies (void **state)
   }
 }
 
+/* A piece has got fewer copies than it should have just when one of their
+ * servers dies: that is seen at once, and not when the manager looks anyway.
+ */
+static void
+test_dies_when_formed (void **state)
+{
+  uint64_t start;
+
+  (void) state;
+  nr_copies = 3;
+  copies_timeout_ms = 2000;
+  fake_server_not_ready (servers[2], 1);
+  must (copies_attach (SIZE, false));
+  assert_int_equal (put (0, 1), 0);
+  assert_int_equal (fp_mirror_live (v->pieces, 0), 3);
+  fake_server_cut (servers[0]);
+  start = fp_now_ns ();
+  assert_int_equal (put (0, 2), 0);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0, 400);
+  fake_server_not_ready (servers[2], 0);
+  fake_server_revive (servers[0]);
+  await_whole ();
+  all_have (0, 2);
+}
+
 /* Its last client died in the middle of things: one copy of each piece is
  * believed.
  */
@@ -608,6 +633,7 @@ main (void)
   const struct CMUnitTest tests[] = {
     TEST (test_on_different_servers),
     TEST (test_one_dies),
+    TEST (test_dies_when_formed),
     TEST (test_client_dies),
     TEST (test_stale),
     TEST (test_whole_when_recorded),

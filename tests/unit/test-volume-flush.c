@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "volume/link_move.h" /* before `v`, which would be shadowed */
 #include "volume-fixture.h"
 
 #define PIECES COPIES_PIECES
@@ -122,6 +123,81 @@ test_all_are_read (void **state)
     fp_fake_server_hold (data (s), false);
 }
 
+static void
+zero (void *arg)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  struct flush *f = arg;
+  uint64_t start = fp_now_ns ();
+
+  /* So much that the servers do it. */
+  f->result = fp_lane_zero (lane, COPIES_SLAB - COPIES_IO, 0, false);
+  f->ns = fp_now_ns () - start;
+  fp_volume_lane_put (lane);
+}
+
+/* A server zeroes its memory with its processor: what was acknowledged is
+ * there before.
+ */
+static void
+zero_reads (void)
+{
+  struct fp_volume_params p;
+
+  copies_params (&p);
+  p.size = COPIES_SIZE;
+  p.quiet_ms = 1000000; /* the copies go on saying that they may differ */
+  must (fixture_start (&p));
+  for (unsigned s = 0; s < nr_named; s++) {
+    struct flush f;
+
+    fill (3);
+    assert_int_equal (fp_thread_create (&f.thread, "zero", zero, &f), 0);
+    must_end (&f, TIMEOUT_MS);
+    fill (3);
+    fp_fake_server_hold (data (s), true);
+    assert_int_equal (fp_thread_create (&f.thread, "zero", zero, &f), 0);
+    await_held (s);
+    fp_fake_server_hold (data (s), false);
+    assert_true (fp_fake_server_release (data (s), 0, 0));
+    must_end (&f, TIMEOUT_MS);
+    assert_int_equal (get (0), 0);
+  }
+}
+
+/* The queue pair is gone, and nobody knew: it is made anew, and no more. */
+static void
+zero_meets_break (void)
+{
+  uint64_t session = fp_link_session (v->links[0]);
+  struct flush f;
+
+  fill (4);
+  fp_fake_fault_at (1, FP_FAKE_BREAK);
+  assert_int_equal (fp_thread_create (&f.thread, "zero", zero, &f), 0);
+  must_end (&f, TIMEOUT_MS);
+  assert_true (fp_fake_fault_fired ());
+  fp_fake_fault_at (0, FP_FAKE_ERROR);
+  assert_int_equal (fp_link_session (v->links[0]), session);
+  assert_int_equal (get (0), 0);
+}
+
+static void
+test_zero_reads (void **state)
+{
+  (void) state;
+  zero_reads ();
+}
+
+static void
+test_zero_of_one_reads (void **state)
+{
+  (void) state;
+  nr_copies = nr_named = 1;
+  zero_reads ();
+  zero_meets_break ();
+}
+
 /* It is killed: every connection to it ends. */
 static void
 test_server_dies (void **state)
@@ -209,9 +285,10 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_all_are_read),     TEST (test_server_dies),
-    TEST (test_server_is_silent), TEST (test_server_refuses),
-    TEST (test_one_copy),
+    TEST (test_all_are_read),      TEST (test_server_dies),
+    TEST (test_server_is_silent),  TEST (test_server_refuses),
+    TEST (test_one_copy),          TEST (test_zero_reads),
+    TEST (test_zero_of_one_reads),
   };
 
   return RUN_TESTS (tests);

@@ -374,6 +374,35 @@ test_late_label (void **state)
   expect_all (50, 51);
 }
 
+/* It was attached as often as only a supervisor does it. */
+static void
+test_attached_often (void **state)
+{
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 30);
+  detach ();
+  for (unsigned n = 0; n < 3; n++) {
+    for (unsigned s = 0; s < NR_SERVERS; s++)
+      fake_server_attached (servers[s], UINT64_C (1) << 19);
+    must (attach (n, 1, 0));
+    expect_all (0, 30 + n);
+    write_all (30 + n, 31 + n);
+    detach ();
+    /* The last client labelled that, and nobody heard of it. */
+    fake_server_plant (
+        servers[2], SLABS - 1 - n, 50 + n,
+        fp_roster_generation (fake_server_version (servers[2])) + 1000);
+    fake_server_cut (servers[2]);
+    must (attach_degraded (0, 1));
+    write_all (50 + n, 51 + n);
+    fake_server_revive (servers[2]);
+    await_current (2, 3);
+    expect_all (50, 51 + n);
+    detach ();
+  }
+}
+
 static void
 trim_later (void *arg)
 {
@@ -761,6 +790,7 @@ main (void)
     TEST (test_two_volumes),
     TEST (test_degraded),
     TEST (test_late_label),
+    TEST (test_attached_often),
     TEST (test_trim_cut),
     TEST (test_frozen),
     TEST (test_came_back_empty),

@@ -19,14 +19,17 @@ for device in ${TEST_DEVICES:-rxe siw}; do
         echo "SKIP: over siw: the module cannot be built"
         continue
     fi
+    in_guest=("$build/run" env top_srcdir="$(cd "$vm/../.." && pwd)"
+        top_builddir="$build" FUNCTIONS="$build/tests/functions.sh"
+        "$vm/guest/rdma-volume-cases" "${device}0")
     claim 0 "memory server and plugin over $device" \
-        "$vm/run" --net "$device" --memory 2048 --timeout 850 \
-        "$build/run" env top_srcdir="$(cd "$vm/../.." && pwd)" \
-        top_builddir="$build" FUNCTIONS="$build/tests/functions.sh" \
-        "$vm/guest/rdma-volume-cases" "${device}0" "${cases[@]}"
+        "$vm/run" --net "$device" --memory 2048 --timeout 850 "${in_guest[@]}" "${cases[@]}"
     for c in "${cases[@]}" 'nothing left'; do
         claim_output "^ok $c( |\$)" "over $device: $c"
     done
     grep -E '^(the first error|later requests)' "${tmp:?}/output"
+    [[ $device == rxe ]] || continue
+    claim 0 "the device is taken away" "$vm/run" --net rxe --memory 2048 "${in_guest[@]}" device
+    claim_output "^ok device\$" "over another one, with its address"
 done
 finish
