@@ -193,8 +193,10 @@ write_file (const char *path, const char *text)
   return 0;
 }
 
+/* The last thing at the start: who finds the files finds all the log says of
+ * the start as well. */
 static int
-say_where (const struct server *srv)
+write_where (const struct server *srv)
 {
   const struct options *o = srv->options;
   char addrs[MAX_LISTEN * (FP_ADDR_MAX + 2)], pid[32];
@@ -204,7 +206,6 @@ say_where (const struct server *srv)
     char addr[FP_ADDR_MAX + 1];
 
     fp_addr_format (listener_addr (srv->listeners[i]), addr);
-    fp_log (FP_LOG_INFO, "listening on %s", addr);
     used +=
         (size_t) snprintf (addrs + used, sizeof addrs - used, "%s\n", addr);
   }
@@ -216,12 +217,19 @@ say_where (const struct server *srv)
   return 0;
 }
 
-/* Who may come, where that is not what one would think. */
+/* Where it listens; and who may come, where that is not what one would think.
+ */
 static void
-say_who (const struct server *srv)
+say_where (const struct server *srv)
 {
   const struct options *o = srv->options;
 
+  for (unsigned i = 0; i < srv->nr_listeners; i++) {
+    char addr[FP_ADDR_MAX + 1];
+
+    fp_addr_format (listener_addr (srv->listeners[i]), addr);
+    fp_log (FP_LOG_INFO, "listening on %s", addr);
+  }
   if (listener_is_insecure (srv))
     fp_log (FP_LOG_WARN,
             "INSECURE: without TLS whoever can reach these addresses may use "
@@ -246,9 +254,9 @@ run (struct options *o)
   else
     r = check_lock (&srv);
   if (r == 0)
-    r = say_where (&srv);
+    say_where (&srv);
   if (r == 0)
-    say_who (&srv);
+    r = write_where (&srv);
   if (r == 0 && alive_start (&alive, srv.base) < 0)
     r = failed ("out of memory");
   if (r == 0)

@@ -249,8 +249,8 @@ struct fp_list {
 
 struct fp_grant_req {
   uint32_t count; /* 1..FP_MAX_GRANTS; fewer may come, none is NOSPC */
-  /* Nobody waits for them: what is not ready is not waited for.  Not sent to a
-   * server that does not know it.
+  /* The slabs are needed only later: if none is ready the reply is NOSPC at
+   * once.  Sent only to a server that knows it (FP_FEATURE_AHEAD).
    */
   bool ahead;
 };

@@ -88,8 +88,8 @@ probe_begin (struct fp_link *l, struct probe *b, struct fp_lane *lane,
   fp_lane_sync_begin (lane, &b->io);
 }
 
-/* Nobody waits here for what another link has to do: a connection that is made
- * anew, a piece that is opened again.
+/* A probe waits for completions only.  It does not wait for the work of
+ * another link's thread: to connect a queue pair, or to open a piece.
  */
 static bool
 may_wait (const struct probe *b)
@@ -403,7 +403,7 @@ answers (struct fp_link *l, uint64_t since_ns)
   return fp_link_session (l) != 0 && atomic_load (&l->proof_ns) >= since_ns;
 }
 
-/* Whoever is not asked anything is asked now. */
+/* Send a PING to each other server that has no request under way. */
 static void
 ask_others (const struct fp_link *l)
 {
@@ -505,11 +505,11 @@ cut_if_silent (struct fp_link *l, const struct call *c, struct silence *s)
   }
 }
 
-/* Likewise, but not longer than until the deadline: -ETIMEDOUT, and the call
- * goes on.  A server process may be stopped for a while, and what it lent is
- * read and written meanwhile: its session is not ended for the sake of one
- * call, unless there is another copy of the piece, which nobody can use before
- * the call is over.  (Where as many are under way the next ones wait for as
+/* Likewise, but return -ETIMEDOUT at the deadline; the call goes on.  While a
+ * server process is stopped its memory is still read and written, so its
+ * session is not ended for one late call.  The exception is a call that keeps
+ * a piece shut which has another copy: until the call is over nobody can use
+ * that copy either.  (Where as many are under way the next ones wait for as
  * long as it takes.)
  */
 static int
@@ -582,13 +582,13 @@ link_renewed (struct fp_link *l, uint64_t asked_ns)
 }
 
 /* A client has the volume only when it has opened it at every server.  So one
- * session that never ended, or between whose ends and beginnings the server
- * let nobody else in (the epoch counts who may write), shows that nobody else
- * had it.  So does one that began while another such session lasted.  Where
- * there is none, each server must have let us in again: one that another
- * client has used refuses who had the volume before.  But it remembers only so
- * many former clients (FP_FORMER_MIN), about one for each epoch: after nearly
- * as many it may have forgotten this one.
+ * session that never ended, or a server whose epoch is the same as when the
+ * last session ended (each client that opens the volume raises it), shows that
+ * nobody else had it.  So does one that began while another such session
+ * lasted.  Where there is none, each server must have let us in again: one
+ * that another client has used refuses who had the volume before.  But it
+ * remembers only so many former clients (FP_FORMER_MIN), about one for each
+ * epoch: after nearly as many it may have forgotten this one.
  */
 int
 link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)

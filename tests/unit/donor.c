@@ -185,6 +185,46 @@ donor_list (struct session *s, struct fp_grants *p)
   return take_grants (donor_ask (ctl_list, &w), p);
 }
 
+static struct session *mover;
+
+static void
+on_moved (struct note *note)
+{
+  assert_ptr_equal (note, &mover->move.done);
+  assert_int_equal (pool_moved (&mover->move), 0);
+  mover->moving = false;
+}
+
+static bool
+is_moved (void)
+{
+  return !mover->moving;
+}
+
+void
+donor_list_moves (struct session *s)
+{
+  static struct fp_grants unused;
+
+  mover = s;
+  s->move.done.run = on_moved;
+  assert_int_equal (donor_list (s, &unused), CTL_WAIT);
+}
+
+void
+donor_wait_moved (void)
+{
+  donor_wait (is_moved);
+}
+
+void
+donor_list_moved (struct session *s, struct fp_grants *p)
+{
+  donor_list_moves (s);
+  donor_wait_moved ();
+  assert_int_equal (donor_list (s, p), 0);
+}
+
 int
 donor_grant (struct session *s, uint32_t count, struct fp_grants *p)
 {

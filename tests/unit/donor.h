@@ -49,6 +49,12 @@ void donor_begin (struct session *s, struct fp_writer *w);
 int donor_ask (ctl_handler *handler, const struct fp_writer *w);
 void donor_reply (struct fp_reader *out);
 int donor_list (struct session *s, struct fp_grants *p);
+/* LIST where a slab has to be copied first: it does not answer yet; until
+ * that slab is copied; both, and then the list.
+ */
+void donor_list_moves (struct session *s);
+void donor_wait_moved (void);
+void donor_list_moved (struct session *s, struct fp_grants *p);
 int donor_grant (struct session *s, uint32_t count, struct fp_grants *p);
 int donor_label (struct session *s, uint64_t slab, uint64_t piece);
 int donor_release (struct session *s, uint32_t count, const uint64_t *slabs);

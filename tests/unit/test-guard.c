@@ -145,22 +145,6 @@ leave (struct session *s)
   s->state = SESSION_READY;
 }
 
-static struct session *mover;
-
-static void
-on_moved (struct note *note)
-{
-  assert_ptr_equal (note, &mover->move.done);
-  assert_int_equal (pool_moved (&mover->move), 0);
-  mover->moving = false;
-}
-
-static bool
-is_moved (void)
-{
-  return !mover->moving;
-}
-
 /* List its one slab; expect a copy in other memory. */
 static void
 list_copied (struct session *s)
@@ -169,11 +153,7 @@ list_copied (struct session *s)
   const struct slab *slab = s->record->slabs[0];
   int before = slab->backing.fd;
 
-  mover = s;
-  s->move.done.run = on_moved;
-  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
-  donor_wait (is_moved);
-  assert_int_equal (donor_list (s, &grants), 0);
+  donor_list_moved (s, &grants);
   assert_int_equal (grants.count, 1);
   assert_int_not_equal (slab->backing.fd, before);
 }

@@ -67,22 +67,6 @@ test_kept (void **state)
   donor_wait (donor_all_free);
 }
 
-static struct session *mover;
-
-static void
-on_moved (struct note *note)
-{
-  assert_ptr_equal (note, &mover->move.done);
-  assert_int_equal (pool_moved (&mover->move), 0);
-  mover->moving = false;
-}
-
-static bool
-is_moved (void)
-{
-  return !mover->moving;
-}
-
 /* A client that had the memfd can punch holes into it at any time: the threads
  * of tcp get a copy, also for the same client.
  */
@@ -107,11 +91,8 @@ test_shm_then_tcp (void **state)
   s->orderly = true;
   assert_true (session_close_volume (s));
 
-  mover = s = donor_attach (1, TCP);
-  s->move.done.run = on_moved;
-  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
-  donor_wait (is_moved);
-  assert_int_equal (donor_list (s, &grants), 0);
+  s = donor_attach (1, TCP);
+  donor_list_moved (s, &grants);
   assert_int_equal (grants.count, 1);
   assert_int_equal (grants.grants[0].slab, slab->index);
   assert_false (slab->exposed);
@@ -137,12 +118,9 @@ test_listed_twice (void **state)
   s->orderly = true;
   assert_true (session_close_volume (s));
 
-  mover = s = donor_attach (1, FP_TRANSPORT_SHM);
+  s = donor_attach (1, FP_TRANSPORT_SHM);
   s->stranger = true; /* as record_attach says where there is --access */
-  s->move.done.run = on_moved;
-  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
-  donor_wait (is_moved);
-  assert_int_equal (donor_list (s, &grants), 0);
+  donor_list_moved (s, &grants);
   assert_true (slab->exposed);
   fd = slab->backing.fd;
   assert_int_equal (donor_list (s, &grants), 0);
@@ -175,9 +153,8 @@ test_busy_while_copied (void **state)
 
   /* The loop does not run: the copy may be done, but pool_moved has not run.
    */
-  mover = s = donor_attach (1, TCP);
-  s->move.done.run = on_moved;
-  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
+  s = donor_attach (1, TCP);
+  donor_list_moves (s);
   assert_true (s->moving);
   assert_int_equal (donor_release (s, 2, slabs), CTL_WAIT);
   zero.slab = slabs[0];
@@ -192,11 +169,9 @@ test_busy_while_copied (void **state)
   assert_int_equal (in_state (SLAB_LENT), 2);
 
   s->wait_over = false;
-  donor_wait (is_moved);
+  donor_wait_moved ();
   assert_int_equal (donor_release (s, 1, slabs), 0);
-  assert_int_equal (donor_list (s, &grants), CTL_WAIT);
-  donor_wait (is_moved);
-  assert_int_equal (donor_list (s, &grants), 0);
+  donor_list_moved (s, &grants);
   assert_int_equal (grants.count, 1);
   assert_int_equal (grants.grants[0].slab, slabs[1]);
   s->discard = true;
