@@ -26,7 +26,9 @@
 #define THREAD_MODEL NBDKIT_THREAD_MODEL_PARALLEL
 #include <nbdkit-plugin.h>
 
+#include "age.h"
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memlock.h"
 #include "base/size.h"
@@ -164,6 +166,8 @@ farpage_config_complete (void)
   "transport=auto|rdma|shm|tcp\n"                                             \
   "                   How data moves (default auto: the best there is).\n"    \
   "timeout=<MS>       A server that is silent this long is lost.\n"           \
+  "await=<MS>         A request waits this long for servers that are away\n"  \
+  "                   (default 25000, or twice timeout).\n"                   \
   "poll=<US>          Poll at most this long before sleeping.\n"              \
   "hedge=p99|off      A read that takes longer than 99 of 100 is sent to\n"   \
   "                   another copy, too (default off).\n"                     \
@@ -516,18 +520,36 @@ farpage_after_fork (void)
   return complain (r, why);
 }
 
+/* One NBD connection. */
+struct conn {
+  struct fp_lane *lane;
+  struct fp_age age;
+};
+
 static void *
 farpage_open (int readonly)
 {
+  struct conn *c = malloc (sizeof *c);
+
   (void) readonly; /* nbdkit -r refuses writes before they come here */
+  if (c == NULL) {
+    nbdkit_error ("out of memory");
+    return NULL;
+  }
   fp_thread_fill_stack ();
-  return fp_volume_lane_get (volume);
+  c->lane = fp_volume_lane_get (volume);
+  fp_age_init (&c->age);
+  return c;
 }
 
 static void
 farpage_close (void *handle)
 {
-  fp_volume_lane_put (handle);
+  struct conn *c = handle;
+
+  fp_volume_lane_put (c->lane);
+  fp_age_destroy (&c->age);
+  free (c);
 }
 
 /* There is one volume, whatever name a client asks for. */
@@ -600,48 +622,89 @@ farpage_can_cache (void *handle)
   return NBDKIT_CACHE_NATIVE;
 }
 
+struct request {
+  struct conn *conn;
+  uint64_t made_ns; /* at the earliest: age.h */
+  uint64_t start_ns, waits;
+};
+
+static struct request
+begin (void *handle)
+{
+  struct conn *c = handle;
+
+  return (struct request) {
+    .conn = c,
+    .made_ns = fp_age_begin (&c->age),
+    .start_ns = fp_now_ns (),
+    .waits = fp_volume_waits (volume),
+  };
+}
+
+/* If it took long, and any request waited meanwhile, this one did. */
+static int
+end (const struct request *q, int r)
+{
+  bool waited = fp_now_ns () - q->start_ns >= FP_WAITED_MS * FP_NS_PER_MS &&
+                fp_volume_waits (volume) != q->waits;
+
+  fp_age_end (&q->conn->age, q->made_ns, waited);
+  return fail (r);
+}
+
 static int
 farpage_pread (void *handle, void *buf, uint32_t count, uint64_t offset,
                uint32_t flags)
 {
+  struct request q = begin (handle);
+
   (void) flags;
   if (farpage_debug_io)
     nbdkit_debug ("read %" PRIu32 " at %" PRIu64, count, offset);
-  return fail (fp_lane_read (handle, buf, count, offset));
+  return end (&q, fp_lane_read (q.conn->lane, buf, count, offset));
 }
 
 static int
 farpage_pwrite (void *handle, const void *buf, uint32_t count, uint64_t offset,
                 uint32_t flags)
 {
+  struct request q = begin (handle);
+
   (void) flags;
   if (farpage_debug_io)
     nbdkit_debug ("write %" PRIu32 " at %" PRIu64, count, offset);
-  return fail (fp_lane_write (handle, buf, count, offset));
+  return end (
+      &q, fp_lane_write_made (q.conn->lane, buf, count, offset, q.made_ns));
 }
 
 static int
 farpage_flush (void *handle, uint32_t flags)
 {
+  struct request q = begin (handle);
+
   (void) flags;
   if (farpage_debug_io)
     nbdkit_debug ("flush");
-  return fail (fp_lane_flush (handle));
+  return end (&q, fp_lane_flush (q.conn->lane));
 }
 
 static int
 farpage_trim (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
+  struct request q = begin (handle);
+
   (void) flags;
   if (farpage_debug_io)
     nbdkit_debug ("trim %" PRIu32 " at %" PRIu64, count, offset);
-  return fail (fp_lane_zero (handle, count, offset, true));
+  return end (
+      &q, fp_lane_zero_made (q.conn->lane, count, offset, true, q.made_ns));
 }
 
 static int
 farpage_zero (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
 {
   bool may_trim = flags & NBDKIT_FLAG_MAY_TRIM;
+  struct request q;
 
   if (farpage_debug_io)
     nbdkit_debug ("zero %" PRIu32 " at %" PRIu64, count, offset);
@@ -650,7 +713,9 @@ farpage_zero (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
     errno = ENOTSUP;
     return -1;
   }
-  return fail (fp_lane_zero (handle, count, offset, may_trim));
+  q = begin (handle);
+  return end (&q, fp_lane_zero_made (q.conn->lane, count, offset, may_trim,
+                                     q.made_ns));
 }
 
 static int

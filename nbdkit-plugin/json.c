@@ -160,6 +160,7 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     { "stripe_width", v->stripe.width },
     { "lanes", v->lanes },
     { "timeout_ms", v->timeout_ms },
+    { "await_ms", v->await_ms },
     { "pieces", v->pieces },
     { "pieces_allocated", v->pieces_allocated },
     { "pieces_lost", v->pieces_lost },

@@ -14,6 +14,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/scrape.h"
 #include "base/size.h"
 #include "members.h"
@@ -28,6 +29,10 @@
  * (docs/SWAP.md), and was not dead.
  */
 #define SWAP_TIMEOUT_MS 10000u
+/* Less than the 30 s after which the kernel's NBD client sends a request
+ * again, as `farpage attach` sets it.
+ */
+#define AWAIT_MS 25000u
 
 int
 refuse (char why[FP_WHY_MAX], const char *fmt, ...)
@@ -317,6 +322,13 @@ set_timeout (struct fp_params *p, const char *key, const char *value,
 }
 
 static int
+set_await (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_number (key, value, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
+                       &p->volume.await_ms, why);
+}
+
+static int
 set_poll (struct fp_params *p, const char *key, const char *value, char *why)
 {
   return parse_number (key, value, 0, FP_POLL_MAX_US, &p->volume.poll_us, why);
@@ -546,6 +558,7 @@ static const struct {
   { "stripe-width", set_stripe_width, false },
   { "transport", set_transport, false },
   { "timeout", set_timeout, false },
+  { "await", set_await, false },
   { "poll", set_poll, false },
   { "hedge", set_hedge, false },
   { "connections", set_connections, false },
@@ -698,6 +711,8 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
         v->name[0] == '\0')
       v->timeout_ms = SWAP_TIMEOUT_MS;
   }
+  if (!given (p, "await"))
+    v->await_ms = FP_MAX (AWAIT_MS, 2 * v->timeout_ms);
   if (!given (p, "connections")) {
     long cpus = sysconf (_SC_NPROCESSORS_ONLN);
 

@@ -229,27 +229,60 @@ nest_swap (struct options *o)
   return add_parameter (o, usual);
 }
 
+#define AWAIT_MAX_MS 600000u /* FP_TIMEOUT_MAX_MS of the plugin */
+
+/* Let a request wait for servers nearly as long as the kernel waits for
+ * nbdkit.
+ */
+static int
+nest_await (struct options *o)
+{
+  static const char *const told[] = { "await", NULL };
+  static char await[32];
+  unsigned ms;
+
+  if (has_any (o, told))
+    return EXIT_SUCCESS;
+  ms = o->st.timeout * 1000 / 6 * 5;
+  snprintf (await, sizeof await, "await=%u",
+            ms < AWAIT_MAX_MS ? ms : AWAIT_MAX_MS);
+  return add_parameter (o, await);
+}
+
+/* Return true if argument i is key with a number, which *ms gets. */
+static bool
+is_ms (const struct options *o, unsigned i, const char *key, long *ms)
+{
+  size_t n = strlen (key);
+
+  return !strncmp (o->st.args[i], key, n) &&
+         parse_number (o->st.args[i] + n, 0, LONG_MAX / 4, ms);
+}
+
 /* Deadlines nest: the plugin must have given up on a server before the kernel
  * gives up on the plugin.
  */
 static int
 check_timeouts (const struct options *o)
 {
-  static const char key[] = "timeout=";
-  unsigned i;
+  const long nbd_ms = (long) o->st.timeout * 1000;
   long ms;
 
   if (o->st.dead_timeout < o->st.timeout)
     return say_usage ("attach",
                       "--dead-timeout must not be shorter than --timeout");
-  for (i = 0; i < o->st.nr_args; i++)
-    if (!strncmp (o->st.args[i], key, sizeof key - 1) &&
-        parse_number (o->st.args[i] + sizeof key - 1, 0, LONG_MAX / 4, &ms) &&
-        ms * 2 > (long) o->st.timeout * 1000)
+  for (unsigned i = 0; i < o->st.nr_args; i++) {
+    if (is_ms (o, i, "timeout=", &ms) && ms * 2 > nbd_ms)
       return say_usage ("attach",
                         "%s is the plugin's, in milliseconds: --timeout must"
                         " be at least twice as long",
                         o->st.args[i]);
+    if (is_ms (o, i, "await=", &ms) && ms >= nbd_ms)
+      return say_usage ("attach",
+                        "%s is the plugin's, in milliseconds: --timeout must"
+                        " be longer",
+                        o->st.args[i]);
+  }
   return -1;
 }
 
@@ -319,6 +352,8 @@ parse (struct options *o, int argc, char *argv[])
   r = check_parameters (o, argc - optind, argv + optind);
   if (r == EXIT_SUCCESS)
     r = nest_swap (o);
+  if (r == EXIT_SUCCESS)
+    r = nest_await (o);
   return r == EXIT_SUCCESS ? check_timeouts (o) : r;
 }
 

@@ -207,6 +207,13 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
                 " ms, and the kernel the plugin after %" PRIu64
                 " ms: that must be twice as long at least",
                 index, plugin, nbd);
+  if (doctor_num (volume_of (v), "await_ms") >= nbd)
+    doctor_say (d, DOCTOR_PROBLEM,
+                "attach it with a longer --timeout, or a shorter await= of "
+                "the plugin",
+                "/dev/nbd%d: the plugin holds a request for up to %" PRIu64
+                " ms, and the kernel sends it again after %" PRIu64 " ms",
+                index, doctor_num (volume_of (v), "await_ms"), nbd);
   if ((uint64_t) st->dead_timeout * 1000 < nbd)
     doctor_say (d, DOCTOR_PROBLEM, "attach it with a longer --dead-timeout",
                 "/dev/nbd%d: requests fail after %u s without nbdkit, which "

@@ -226,14 +226,17 @@ start (struct lookup **out, const struct fp_addr *addr)
 static int
 wait_for (struct lookup *k, uint64_t deadline_ns)
 {
-  const struct timespec until = {
-    .tv_sec = (time_t) (deadline_ns / FP_NS_PER_S),
-    .tv_nsec = (long) (deadline_ns % FP_NS_PER_S),
-  };
-
   while (!k->done) {
-    if (pthread_cond_timedwait (&k->cond, &lock, &until) == ETIMEDOUT)
-      return k->done ? 0 : -ETIMEDOUT;
+    uint64_t left = (uint64_t) fp_deadline_left_ms (deadline_ns), until_ns;
+    struct timespec until;
+
+    if (left == 0)
+      return -ETIMEDOUT;
+    until_ns = fp_mono_ns () + left * FP_NS_PER_MS;
+    until = (struct timespec) { .tv_sec = (time_t) (until_ns / FP_NS_PER_S),
+                                .tv_nsec = (long) (until_ns % FP_NS_PER_S) };
+    /* A timeout means: look again. */
+    (void) pthread_cond_timedwait (&k->cond, &lock, &until);
   }
   return 0;
 }

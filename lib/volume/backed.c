@@ -266,7 +266,7 @@ zero_some (struct fp_lane *lane, uint64_t length, uint64_t offset, bool trim,
   r = backed_hold (k, &range, length, offset);
   if (r < 0)
     return r;
-  r = fp_lane_remote_zero (lane, length, offset, trim);
+  r = fp_lane_remote_zero (lane, length, offset, trim, 0);
   away = r < 0 && is_away (k->v, r);
   if ((r == 0 || away) && !whole) {
     r = keep (lane, zeros, length, offset, away);

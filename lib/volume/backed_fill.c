@@ -176,7 +176,7 @@ go_home (struct fp_backed *k, uint64_t length, uint64_t offset)
     return r;
   if (fp_backup_is_local (k->store, offset, length, &run)) {
     if (fp_backup_is_zeros (k->store, offset, run, &run)) {
-      r = fp_lane_remote_zero (v->lanes[v->p.lanes], run, offset, true);
+      r = fp_lane_remote_zero (v->lanes[v->p.lanes], run, offset, true, 0);
     }
     else {
       run = FP_MIN (run, (uint64_t) FILL_SIZE);

@@ -259,7 +259,7 @@ fp_lane_broken (struct fp_lane *lane, unsigned s)
   LANE_LOCK_SCOPE (lane);
   struct fp_conn *c = lane->conns[s].conn;
 
-  return c != NULL && c->ops->conn_broken (c);
+  return c == NULL || c->ops->conn_broken (c);
 }
 
 void

@@ -59,7 +59,7 @@ void fp_lane_disconnect (struct fp_lane *lane, unsigned s);
 /* True if there is a connection, over a device. */
 bool fp_lane_has_queue_pair (struct fp_lane *lane, unsigned s);
 
-/* True if there is a connection and it is broken. */
+/* Return true if there is no connection, or a broken one. */
 bool fp_lane_broken (struct fp_lane *lane, unsigned s);
 
 /* For poll(2) beside the control socket, or -1; and what to do then. */
@@ -102,7 +102,7 @@ int fp_lane_remote_read_now (struct fp_lane *lane, void *buf, uint32_t length,
                              uint64_t offset);
 /* zero.c, volume.c: the same of fp_lane_zero and fp_lane_flush. */
 int fp_lane_remote_zero (struct fp_lane *lane, uint64_t length,
-                         uint64_t offset, bool trim);
+                         uint64_t offset, bool trim, uint64_t made_ns);
 int fp_lane_remote_flush (struct fp_lane *lane);
 /* A read and a write of the volume as its servers, or the backup, have it:
  * what is below sealed.h.  And a read that goes to one of several copies only:
@@ -111,14 +111,14 @@ int fp_lane_remote_flush (struct fp_lane *lane);
 int fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
                       uint64_t offset);
 int fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
-                       uint64_t offset);
+                       uint64_t offset, uint64_t made_ns);
 int fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
                        uint32_t length, uint64_t offset);
 int fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                      bool trim); /* zero.c */
-/* A write as the sync read, which is counted. */
+                      bool trim, uint64_t made_ns); /* zero.c */
+/* Write to a linear address, and count it. */
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
-                      uint64_t at);
+                      uint64_t at, uint64_t made_ns);
 
 /* Did the lane write to server s since the last flush?  0: no; else a mark, to
  * be given to fp_lane_flushed when a READ was made at *at, where the lane

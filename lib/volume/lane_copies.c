@@ -31,7 +31,7 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
     if ((live >> c & 1) && s != FP_PIECE_LOST &&
         !(s == FP_PIECE_OFFLINE &&
           (io->hasty ||
-           fp_link_given_up (lane->v->links[atomic_load (&p->server)]))))
+           lane_backup_does (lane, io, atomic_load (&p->server)))))
       return PARK;
   }
   return fail_io (io, -EIO);
@@ -79,7 +79,7 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   uint32_t n;
 
   if (!fp_piece_run (t, i, in, left, &run)) {
-    if (!fp_link_lease_holds (link, fp_now_coarse_ns ())) {
+    if (!fp_link_zeros_hold (link, fp_boot_ns ())) {
       fp_link_poke (link);
       return PARK;
     }
@@ -89,7 +89,7 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   }
   if (p->copy.remote.map != NULL) {
     memcpy (user, (unsigned char *) p->copy.remote.map + in, left);
-    if (!fp_link_lease_holds (link, fp_now_ns ())) {
+    if (!fp_link_lease_holds (link, fp_mono_ns ())) {
       fp_link_poke (link);
       return PARK;
     }
@@ -210,7 +210,7 @@ store (struct fp_lane *lane, struct fp_piece *p, uint64_t in,
 
   memcpy ((unsigned char *) p->copy.remote.map + in, user, n);
   fp_volume_wrote (lane->v, (uint64_t) (p - lane->v->pieces->p), in, n);
-  if (fp_link_lease_holds (link, fp_now_ns ()))
+  if (fp_link_lease_holds (link, fp_mono_ns ()))
     return true;
   fp_link_poke (link);
   return false;
@@ -371,7 +371,8 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
       return fail_io (io, -EIO);
     if (io->kind == FP_IO_READ) {
       if (!fp_volume_is_ours (v))
-        return fp_volume_given_up (v) ? fail_io (io, -EIO) : PARK;
+        return io->backed && fp_volume_given_up (v) ? fail_io (io, -EIO)
+                                                    : PARK;
       memset ((unsigned char *) io->buf + io->issued, 0, left);
       io->issued += (uint32_t) left;
       return ISSUED;

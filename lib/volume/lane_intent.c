@@ -26,7 +26,7 @@ transfer_mapped (struct fp_lane *lane, struct fp_piece *p,
     memcpy (far, buf, nr);
   /* Before what is stored next, for whoever finds both. */
   atomic_thread_fence (memory_order_seq_cst);
-  if (fp_link_lease_holds (link, fp_now_ns ()))
+  if (fp_link_lease_holds (link, fp_mono_ns ()))
     return true;
   fp_link_poke (link);
   return false;

@@ -41,6 +41,8 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
     diverge (lane, io);
   if (io->unsettled)
     atomic_fetch_sub (&lane->v->unsettled, 1);
+  if (io->waited)
+    atomic_fetch_add (&lane->v->waits, 1);
   if (!io->forced) {
     uint64_t ns = fp_now_ns () - io->start_ns;
 
@@ -76,19 +78,30 @@ static void
 park (struct fp_lane *lane, struct fp_io *io)
 {
   io->queued = true;
+  io->waited |= fp_now_ns () - io->start_ns >= FP_WAITED_MS * FP_NS_PER_MS;
   list_push (&lane->parked, io);
 }
 
-/* When it is given up if it cannot be sent.  Once it was in flight it gets the
- * same time again, because then the first part was spent on finding out that
- * the server is silent.
+/* Return true if the caller has another way if the server is away: the
+ * backup's disk, or the mover's next attempt.
+ */
+static bool
+has_other_way (const struct fp_io *io)
+{
+  return io->backed || io->target != NULL || io->mover || io->hasty ||
+         io->tail != FP_TAIL_NONE;
+}
+
+/* Return how long io waits for servers that are away.  If it has another way
+ * and was in flight, it gets that time twice: the first was spent on finding
+ * out that the server is silent.
  */
 static uint64_t
-give_up_ns (const struct fp_lane *lane, const struct fp_io *io)
+patience_ns (const struct fp_lane *lane, const struct fp_io *io)
 {
-  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
-
-  return io->start_ns + (io->tries > 0 ? 2 : 1) * timeout;
+  if (has_other_way (io))
+    return (io->tries > 0 ? 2 : 1) * lane->v->p.timeout_ms * FP_NS_PER_MS;
+  return fp_volume_await_ms (lane->v) * FP_NS_PER_MS;
 }
 
 /* The linear address that is next, of *run consecutive bytes. */
@@ -103,25 +116,24 @@ address (const struct fp_pieces *t, const struct fp_io *io, uint64_t *run)
   return offset;
 }
 
-/* It cannot be sent now, and shall not wait for that any longer.  Where a copy
- * is live and can be reached there is no reason for an error, only for
- * patience: to go on without the others has to be recorded, and on a host that
- * is short of processors that may take longer than a short timeout.
- */
+/* Return true if io is a front end's write that must not be sent any more. */
+static bool
+is_stale (const struct fp_lane *lane, const struct fp_io *io)
+{
+  return io->front && fp_volume_is_stale (lane->v, io->made_ns);
+}
+
+/* Return true if io, which cannot be sent now, has waited long enough. */
 static bool
 in_vain (const struct fp_lane *lane, const struct fp_io *io)
 {
-  struct fp_volume *v = lane->v;
-  uint64_t now = fp_now_ns (), run;
+  uint64_t patience = patience_ns (lane, io);
 
-  if (now < give_up_ns (lane, io))
-    return false;
-  if (!fp_volume_is_mirrored (v) || io->target != NULL || io->mover ||
-      io->hasty || io->tail != FP_TAIL_NONE ||
-      now >= io->start_ns + FP_LIVING_MS * FP_NS_PER_MS)
+  if (atomic_load_explicit (&lane->v->taken, memory_order_relaxed))
     return true;
-  return !fp_mirror_goes_on (v, address (v->pieces, io, &run) >>
-                                    v->pieces->shift);
+  if (fp_now_ns () - io->start_ns < patience && !is_stale (lane, io))
+    return false;
+  return has_other_way (io) || !fp_volume_is_learning (lane->v);
 }
 
 /* Its last fragment came back, or it ended before it had any. */
@@ -269,15 +281,21 @@ lane_patience_ns (const struct fp_lane *lane)
   return fp_volume_is_mirrored (lane->v) ? timeout / 8 * 3 : timeout;
 }
 
-/* There is no connection: wait for one, unless it is gone for too long. */
+bool
+lane_backup_does (const struct fp_lane *lane, const struct fp_io *io,
+                  unsigned server)
+{
+  return io->backed && fp_link_given_up (lane->v->links[server]);
+}
+
+/* There is no connection: wait for one. */
 static enum issue
 no_connection (struct fp_lane *lane, struct fp_io *io, unsigned server)
 {
   if (fp_volume_is_mirrored (lane->v) ||
-      (!io->hasty && !fp_link_given_up (lane->v->links[server])))
+      (!io->hasty && !lane_backup_does (lane, io, server)))
     return PARK;
-  io->status = -EIO;
-  return FAILED;
+  return fail_io (io, -EIO);
 }
 
 uint32_t
@@ -377,6 +395,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
 {
   struct fp_pieces *t = lane->v->pieces;
 
+  if (is_stale (lane, io))
+    return PARK;
   if (io->tail != FP_TAIL_NONE)
     return io->status == 0 ? lane_issue_tail (lane, io) : ISSUED;
   while (io->issued < io->length && !io->redo && io->status == 0) {
@@ -408,8 +428,9 @@ issue (struct fp_lane *lane, struct fp_io *io)
         return fail_io (io, -EIO);
       if (io->kind == FP_IO_READ) {
         if (!fp_volume_is_ours (lane->v))
-          return io->hasty || fp_volume_given_up (lane->v) ? fail_io (io, -EIO)
-                                                           : PARK;
+          return io->hasty || (io->backed && fp_volume_given_up (lane->v))
+                     ? fail_io (io, -EIO)
+                     : PARK;
         memset (user, 0, left);
         io->issued += (uint32_t) left;
         continue;
@@ -424,9 +445,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
     case FP_PIECE_LOST:
       return fail_io (io, -EIO);
     case FP_PIECE_OFFLINE:
-      if (io->target != NULL || io->hasty)
-        return fail_io (io, -EIO);
-      if (fp_link_given_up (lane->v->links[atomic_load (&p->server)]))
+      if (io->target != NULL || io->hasty ||
+          lane_backup_does (lane, io, atomic_load (&p->server)))
         return fail_io (io, -EIO);
       return PARK;
     case FP_PIECE_BUSY:
@@ -438,8 +458,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
     io->asked = false;
     if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
         !fp_piece_run (t, fp_piece_of (t, i), in, left, &run)) {
-      if (fp_link_lease_holds (lane->v->links[p->copy.server],
-                               fp_now_coarse_ns ())) {
+      if (fp_link_zeros_hold (lane->v->links[p->copy.server], fp_boot_ns ())) {
         memset (user, 0, run);
         io->issued += (uint32_t) run;
       }
@@ -464,7 +483,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
         if (io->target == NULL)
           fp_volume_wrote (lane->v, i, in, left);
       }
-      if (fp_link_lease_holds (lane->v->links[p->copy.server], fp_now_ns ())) {
+      if (fp_link_lease_holds (lane->v->links[p->copy.server],
+                               fp_mono_ns ())) {
         io->issued += (uint32_t) left;
       }
       else {
@@ -513,6 +533,16 @@ issue_pending (struct fp_lane *lane)
   }
 }
 
+/* Return true if f takes too long, by our clock or by the front end's. */
+static bool
+is_late (const struct fp_lane *lane, const struct frag *f, uint64_t now)
+{
+  if (f->io != NULL && f->io->front &&
+      fp_volume_is_overdue (lane->v, f->io->made_ns))
+    return true;
+  return f->deadline_ns <= now && !lane_sole (lane, f, now);
+}
+
 /* Deadlines: break what is silent for too long; try again what waits, which
  * fails in issue_pending if that is in vain.
  */
@@ -520,11 +550,10 @@ static void
 scan (struct fp_lane *lane, uint64_t now)
 {
   lane->next_scan_ns = now + SCAN_NS;
-  for (struct frag *f = lane->active_head; f != NULL && f->deadline_ns <= now;
-       f = f->next) {
+  for (struct frag *f = lane->active_head; f != NULL; f = f->next) {
     struct fp_conn *c = f->op.conn;
 
-    if (!c->ops->conn_broken (c) && !lane_sole (lane, f, now)) {
+    if (!c->ops->conn_broken (c) && is_late (lane, f, now)) {
       c->ops->conn_break (c);
       fp_link_poke (lane->v->links[f->server]);
     }

@@ -71,7 +71,8 @@ sleep_time (struct fp_lane *lane, uint64_t now)
 static void
 poll_for_all (struct fp_lane *lane, const struct fp_io *io)
 {
-  uint64_t start = fp_now_ns (), now = start;
+  /* Not fp_now_ns: it stands still until another thread, fp-clock, runs. */
+  uint64_t start = fp_mono_ns (), now = start;
   uint64_t budget = (uint64_t) lane->v->p.poll_us * 1000;
   struct pollfd fds[NR_QUEUES + 1];
   struct timespec until;
@@ -92,7 +93,7 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
     lane_progress (lane);
     if (satisfied (lane, io))
       break;
-    now = fp_now_ns ();
+    now = fp_mono_ns ();
     if (atomic_load_explicit (&lane->knocking, memory_order_relaxed) > 0) {
       lane_unlock (lane);
       sched_yield ();
@@ -104,14 +105,14 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
     if (lane_arm (lane, fds, &nr))
       continue;
     slept = lane->asleep = true;
-    until = sleep_time (lane, now);
+    until = sleep_time (lane, fp_now_ns ());
     lane_unlock (lane);
     /* An error or a timeout both mean: look again. */
     (void) ppoll (fds, nr, &until, NULL);
     fp_lock (&lane->lock);
     lane->asleep = false;
   }
-  now = fp_now_ns ();
+  now = fp_mono_ns ();
   lane->wait_ewma_ns += (now - start) / 8;
   lane->wait_ewma_ns -= lane->wait_ewma_ns / 8;
   count (slept ? &lane->sleeps : &lane->poll_hits, 1);
@@ -145,8 +146,10 @@ enqueue (struct fp_lane *lane, struct fp_io *io)
   io->status = 0;
   io->issued = io->inflight = io->tries = io->saying = 0;
   io->done = io->redo = io->failed = io->asked = false;
-  io->spread = io->unsettled = false;
+  io->spread = io->unsettled = io->waited = false;
   io->queued = true;
+  if (io->front && io->made_ns == 0)
+    io->made_ns = fp_mono_ns ();
   count (&lane->inflight, 1);
   /* What makes earlier writes visible does not wait for later ones, which may
    * wait for who asked for it.
@@ -172,6 +175,8 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
 {
   io->sync = io->forced = false;
   io->start_ns = fp_now_ns ();
+  io->made_ns = 0;
+  io->front = io->kind == FP_IO_WRITE && !io->mover;
   LANE_LOCK_SCOPE (lane);
   lane->outstanding++;
   enqueue (lane, io);
@@ -247,7 +252,7 @@ copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
      * this.
      */
     did = fp_link_lease_holds (lane->v->links[p->copy.server],
-                               fp_now_coarse_ns ());
+                               fp_mono_coarse_ns ());
   }
   fp_piece_leave (t, p);
   return did;
@@ -302,7 +307,8 @@ io_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
 
 static int
 lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-         uint32_t length, uint64_t offset, bool backed, bool hasty)
+         uint32_t length, uint64_t offset, bool backed, bool hasty,
+         uint64_t made_ns)
 {
   struct fp_io io;
 
@@ -312,6 +318,7 @@ lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     return -EINVAL;
   /* Several copies take an order of the writes: lane_copies.c. */
   if (lane->v->pieces->copies == 1 &&
+      !(made_ns != 0 && fp_volume_is_stale (lane->v, made_ns)) &&
       io_direct (lane, kind, buf, length, offset))
     return 0;
   io = (struct fp_io) {
@@ -322,6 +329,8 @@ lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     .backed = backed,
     .hasty = hasty,
     .start_ns = fp_now_ns (),
+    .made_ns = made_ns,
+    .front = kind == FP_IO_WRITE,
   };
   return run_sync (lane, &io);
 }
@@ -330,14 +339,14 @@ int
 fp_lane_remote (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
                 uint32_t length, uint64_t offset)
 {
-  return lane_io (lane, kind, buf, length, offset, true, false);
+  return lane_io (lane, kind, buf, length, offset, true, false, 0);
 }
 
 int
 fp_lane_remote_read_now (struct fp_lane *lane, void *buf, uint32_t length,
                          uint64_t offset)
 {
-  return lane_io (lane, FP_IO_READ, buf, length, offset, true, true);
+  return lane_io (lane, FP_IO_READ, buf, length, offset, true, true, 0);
 }
 
 int
@@ -364,7 +373,7 @@ fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
 {
   if (lane->v->backed != NULL)
     return fp_backed_read (lane, buf, length, offset);
-  return lane_io (lane, FP_IO_READ, buf, length, offset, false, false);
+  return lane_io (lane, FP_IO_READ, buf, length, offset, false, false, 0);
 }
 
 int
@@ -378,29 +387,36 @@ fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
 
 int
 fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
-                   uint64_t offset)
+                   uint64_t offset, uint64_t made_ns)
 {
   if (lane->v->backed != NULL)
     return fp_backed_write (lane, buf, length, offset);
   /* A write does not change buf: see the kinds above. */
   return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset,
-                  false, false);
+                  false, false, made_ns);
+}
+
+int
+fp_lane_write_made (struct fp_lane *lane, const void *buf, uint32_t length,
+                    uint64_t offset, uint64_t made_ns)
+{
+  if (lane->v->p.read_only)
+    return -EROFS;
+  if (lane->v->sealed != NULL)
+    return fp_sealed_write (lane, buf, length, offset, made_ns);
+  return fp_lane_raw_write (lane, buf, length, offset, made_ns);
 }
 
 int
 fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
                uint64_t offset)
 {
-  if (lane->v->p.read_only)
-    return -EROFS;
-  if (lane->v->sealed != NULL)
-    return fp_sealed_write (lane, buf, length, offset);
-  return fp_lane_raw_write (lane, buf, length, offset);
+  return fp_lane_write_made (lane, buf, length, offset, fp_mono_ns ());
 }
 
 int
 fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
-                  uint64_t at)
+                  uint64_t at, uint64_t made_ns)
 {
   struct fp_io io = {
     .kind = FP_IO_WRITE,
@@ -410,6 +426,8 @@ fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
     .linear = true,
     .backed = lane->v->backed != NULL,
     .start_ns = fp_now_ns (),
+    .made_ns = made_ns,
+    .front = true,
   };
 
   return run_sync (lane, &io);
@@ -426,6 +444,7 @@ fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
     .buf = buf,
     .forced = true,
     .linear = true,
+    .backed = lane->v->backed != NULL,
     /* Another copy has what this is for. */
     .hasty = fp_volume_is_mirrored (lane->v),
     .start_ns = fp_now_ns (),
@@ -438,6 +457,8 @@ void
 fp_lane_sync_begin (struct fp_lane *lane, struct fp_io *io)
 {
   io->sync = true;
+  io->front = false;
+  io->made_ns = 0;
   io->start_ns = fp_now_ns ();
   LANE_LOCK_SCOPE (lane);
   enqueue (lane, io);

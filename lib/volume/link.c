@@ -15,6 +15,7 @@
 #include "volume/link_int.h"
 
 #define PING_WANTED_MS 1000u
+#define MEND_AGAIN_MS 200 /* between two attempts to connect a lane */
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
 
@@ -90,7 +91,7 @@ link_answered (struct fp_link *l)
 uint64_t
 link_soon (struct fp_link *l)
 {
-  set_asks (l, fp_now_ns ());
+  set_asks (l, fp_mono_ns ());
   return fp_deadline_in_ms (LINK_SLOW_MS);
 }
 
@@ -152,6 +153,13 @@ fp_link_given_up (const struct fp_link *l)
   return down != 0 && fp_now_ns () - down >= l->v->p.timeout_ms * FP_NS_PER_MS;
 }
 
+bool
+fp_link_is_learning (const struct fp_link *l)
+{
+  return atomic_load (&l->down_ns) != 0 &&
+         !fp_deadline_passed (atomic_load (&l->learn_until_ns));
+}
+
 uint64_t
 fp_link_away_ms (const struct fp_link *l)
 {
@@ -189,6 +197,8 @@ link_let_go (struct fp_link *l)
   struct fp_pieces *t = l->v->pieces;
 
   atomic_store (&l->lease_ns, 0);
+  atomic_store (&l->zeros_ns, 0);
+  atomic_store (&l->learn_until_ns, 0);
   {
     FP_LOCK_SCOPE (&l->lock);
     l->asked = NULL;
@@ -239,7 +249,7 @@ ping (struct fp_link *l)
    * when its lease would be, not as soon as it is slow to answer.
    */
   unsigned ms = FP_MAX (l->s.hello.lease_ms / 2, l->v->p.timeout_ms);
-  uint64_t asked = fp_now_ns ();
+  uint64_t asked = fp_boot_ns ();
   int r;
 
   (void) link_soon (l); /* it is answered as soon as anything */
@@ -264,46 +274,76 @@ ping_ms (struct fp_link *l)
   return l->wanted > 0 ? FP_MIN (l->ping_ms, PING_WANTED_MS) : l->ping_ms;
 }
 
-/* Mend the lanes whose connection broke, under a session that is sound. */
+/* Connect lane i again.  Set *sound to whether the session can go on. */
+static int
+mend_lane (struct fp_link *l, unsigned i, uint64_t deadline, bool *sound,
+           char why[FP_WHY_MAX])
+{
+  struct fp_lane *lane = l->v->lanes[i];
+  struct fp_conn_params cp;
+  const char *said = NULL;
+  struct fp_addr data;
+  int r;
+
+  fp_lane_disconnect (lane, l->index);
+  r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
+  if (r == 0)
+    r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp, &said,
+                                deadline);
+  *sound = !link_session_broken (r);
+  if (r == 0)
+    r = fp_lane_connect (lane, l->index, l->ops, &cp, deadline);
+  if (r < 0)
+    snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
+              said != NULL ? said : fp_session_conn_error (r));
+  return r;
+}
+
+static bool
+any_lane_works (struct fp_link *l)
+{
+  for (unsigned i = 0; i < l->v->nr_lanes; i++)
+    if (!fp_lane_broken (l->v->lanes[i], l->index))
+      return true;
+  return false;
+}
+
+/* Connect the lanes again whose connections broke.  With one copy a lane that
+ * fails leaves the others alone, and is tried again soon.  With several copies
+ * the session ends, so that requests go on without this server.
+ */
 static int
 mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
 {
-  bool mended = false;
+  struct fp_volume *v = l->v;
+  bool mirrored = fp_volume_is_mirrored (v), mended = false;
+  unsigned ms = mirrored ? fp_mirror_grace_ms (v) : v->p.timeout_ms;
+  unsigned first = l->mend_first;
 
-  for (unsigned i = 0; i < l->v->nr_lanes; i++) {
-    struct fp_lane *lane = l->v->lanes[i];
-    struct fp_conn_params cp;
-    const char *said = NULL;
-    struct fp_addr data;
-    uint64_t deadline;
+  if (!fp_deadline_passed (l->mend_ns))
+    return 0;
+  for (unsigned n = 0; n < v->nr_lanes; n++) {
+    unsigned i = (first + n) % v->nr_lanes;
+    bool sound;
     int r;
 
-    if (!fp_lane_broken (lane, l->index))
+    if (!fp_lane_broken (v->lanes[i], l->index))
       continue;
-    /* Others are waiting to go on without this server: to find out whether it
-     * is there takes a session.
-     */
-    if (fp_volume_is_mirrored (l->v)) {
-      snprintf (why, FP_WHY_MAX, "%s data connection broke", l->ops->name);
-      return -ENOTCONN;
-    }
-    fp_lane_disconnect (lane, l->index);
-    deadline = fp_deadline_in_ms (l->v->p.timeout_ms);
-    r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
-    if (r == 0)
-      r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp,
-                                  &said, deadline);
-    if (r == 0)
-      r = fp_lane_connect (lane, l->index, l->ops, &cp, deadline);
-    if (r < 0) {
-      snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
-                said != NULL ? said : fp_session_conn_error (r));
+    r = mend_lane (l, i, fp_deadline_in_ms (ms), &sound, why);
+    if (r < 0 && (mirrored || !sound || !any_lane_works (l)))
       return r;
+    if (r < 0) {
+      if (r == -EXDEV)
+        link_look_at_others (l);
+      l->mend_ns = fp_deadline_in_ms (MEND_AGAIN_MS);
+      l->mend_first = i + 1; /* let the others be tried, too */
+      return 0;
     }
     mended = true;
     FP_LOCK_SCOPE (&l->lock);
     l->reconnects++;
   }
+  l->mend_ns = 0;
   if (mended)
     atomic_store (&l->down_ns, 0);
   return 0;
@@ -331,13 +371,35 @@ drain_wake (struct fp_link *l)
     assert (errno == EAGAIN);
 }
 
+/* The lease runs while this process is stopped.  So PINGs follow fp_mono_ns.
+ */
+static uint64_t
+ping_in_ms (unsigned ms)
+{
+  return fp_mono_ns () + ms * FP_NS_PER_MS;
+}
+
+/* Return for how long the link has nothing to do by itself: no PING, and no
+ * lane to connect.
+ */
+static int
+turn_ms (const struct fp_link *l, uint64_t ping_ns)
+{
+  uint64_t now = fp_mono_ns ();
+  int ms = 0;
+
+  if (now < ping_ns)
+    ms = (int) fp_div_round_up (ping_ns - now, FP_NS_PER_MS);
+  return l->mend_ns == 0 ? ms : FP_MIN (ms, fp_deadline_left_ms (l->mend_ns));
+}
+
 /* UP: until the session ends or the link is stopped.  *lost is when the
  * first sign of that was seen, and not when it was certain.
  */
 static void
 stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
 {
-  uint64_t next_ping = fp_deadline_in_ms (l->ping_ms);
+  uint64_t next_ping = ping_in_ms (l->ping_ms);
 
   *lost = fp_now_ns (); /* not the time before */
   set_busy (l, *lost);
@@ -356,8 +418,7 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
       l->fds[nr++].revents = 0;
     }
     set_busy (l, 0);
-    if (poll (l->fds, nr, fp_deadline_left_ms (next_ping)) == -1 &&
-        errno != EINTR) {
+    if (poll (l->fds, nr, turn_ms (l, next_ping)) == -1 && errno != EINTR) {
       snprintf (why, FP_WHY_MAX, "poll: %s", strerror (errno));
       return;
     }
@@ -387,14 +448,15 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
     }
     if (link_do_calls (l) < 0 || link_do_places (l) < 0)
       return; /* which set the reason */
-    over = !fp_link_lease_holds (l, fp_now_ns ());
+    over = !fp_link_lease_holds (l, fp_mono_ns ()) ||
+           !fp_link_zeros_hold (l, fp_boot_ns ());
     if (atomic_exchange (&l->ping_now, false) || over ||
-        fp_deadline_passed (next_ping)) {
+        fp_mono_ns () >= next_ping) {
       if (ping (l) < 0) {
         snprintf (why, FP_WHY_MAX, "heartbeat: %s", fp_ctl_why (l->s.ctl));
         return;
       }
-      next_ping = fp_deadline_in_ms (ping_ms (l));
+      next_ping = ping_in_ms (ping_ms (l));
       if (over)
         fp_volume_wake_lanes (l->v);
     }

@@ -72,8 +72,8 @@ unsigned fp_link_index (const struct fp_link *l);
  * not when the link, which may be waiting for an answer, finds out.
  */
 void fp_link_suspect (struct fp_link *l);
-/* It was UP, and the timeout has passed since it was lost: what needs it
- * fails, and does not wait once more.
+/* Return true if it was UP and `timeout` has passed since it was lost: a
+ * caller with another way uses that.
  */
 bool fp_link_given_up (const struct fp_link *l);
 
@@ -86,15 +86,19 @@ bool fp_link_given_up (const struct fp_link *l);
  * later goes to old memory that nobody else is given.  If not, the transfer is
  * done over when the link has asked the server, as after a broken connection.
  *
- * now is the time after the transfer, coarse or not.  The lease runs from when
- * the last answered message was sent, less an eighth, by the clock that the
- * server on this same host uses.
+ * mono_ns is the time after the transfer, coarse or not.  The lease runs from
+ * when the last answered message was sent, less an eighth, by the clock that
+ * the server on this same host uses: it stops while the host is suspended.
  */
-bool fp_link_lease_holds (const struct fp_link *l, uint64_t now);
-/* Its lease holds, and nobody else had the volume since the start: see
- * fp_volume_is_ours.
+bool fp_link_lease_holds (const struct fp_link *l, uint64_t mono_ns);
+/* Return true if the lease holds by fp_boot_ns, which counts a suspended host.
+ * Until then no other client can have written to this volume.
  */
-bool fp_link_is_ours (const struct fp_link *l, uint64_t now);
+bool fp_link_zeros_hold (const struct fp_link *l, uint64_t boot_ns);
+/* Return true if the lease holds by fp_boot_ns and no other client had the
+ * volume since the start: see fp_volume_is_ours.
+ */
+bool fp_link_is_ours (const struct fp_link *l, uint64_t boot_ns);
 
 /* Give piece i, which is BUSY and the manager's, its memory: it becomes READY
  * once it is on the server's record, or comes back by fp_manager_return.
@@ -139,6 +143,11 @@ int fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
  * or OFFLINE if the server is away.
  */
 void fp_link_settle (struct fp_link *l, uint64_t i);
+
+/* Return true if it was lost, is back, and is listing its slabs.  It may have
+ * to register all of them first.
+ */
+bool fp_link_is_learning (const struct fp_link *l);
 
 /* It was not there at the start, and nobody waits for it. */
 void fp_link_away (struct fp_link *l);

@@ -149,17 +149,24 @@ place_writes (struct fp_link *l, struct fp_lane *lane, struct fp_piece *p)
   struct fp_pieces *t = l->v->pieces;
   uint64_t at, mark = fp_lane_unflushed (lane, l->index, &at);
   struct probe b;
+  int r = 0;
 
-  if (mark == 0)
-    return 0;
-  probe_begin (l, &b, lane, l->index, (uint64_t) (p - t->p) << t->shift, p);
-  if (probe_end (&b) == 0) {
-    fp_lane_flushed (lane, l->index, mark);
-    return 0;
+  if (mark != 0) {
+    probe_begin (l, &b, lane, l->index, (uint64_t) (p - t->p) << t->shift, p);
+    if (probe_end (&b) == 0) {
+      fp_lane_flushed (lane, l->index, mark);
+      return 0;
+    }
+    if (!fp_lane_broken (lane, l->index))
+      return -ECONNRESET;
   }
-  if (fp_lane_broken (lane, l->index) && link_mend_lanes (l) == 0)
+  if (fp_lane_broken (lane, l->index))
+    r = link_mend_lanes (l);
+  if (!fp_lane_broken (lane, l->index))
     return 0;
-  return -ECONNRESET;
+  /* With one copy the session goes on: try this again when the lane is there.
+   */
+  return r == 0 && !fp_volume_is_mirrored (l->v) ? -EBUSY : -ECONNRESET;
 }
 
 static int
@@ -176,7 +183,7 @@ do_zero (struct fp_link *l, struct call *c)
     r = place_writes (l, l->v->lanes[i], c->piece);
   deadline = link_slow (l);
   for (uint64_t n = 0; r == 0 && n < c->length; n += q.length) {
-    uint64_t asked = fp_now_ns ();
+    uint64_t asked = fp_boot_ns ();
 
     q.offset = c->offset + n;
     q.length = FP_MIN (c->length - n, ZERO_SIZE);
@@ -279,7 +286,7 @@ link_do_calls (struct fp_link *l)
   struct call *c;
 
   while ((c = next_call (l)) != NULL) {
-    uint64_t asked = fp_now_ns ();
+    uint64_t asked = fp_boot_ns ();
     int r = -EINVAL;
 
     switch (c->kind) {
@@ -307,8 +314,8 @@ link_do_calls (struct fp_link *l)
       finish_call (l, c, -ENOTCONN, false);
       return r;
     }
-    /* The others may have asked nothing. */
-    if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO)
+    /* The others may have asked nothing, or do this themselves. */
+    if (c->kind == CALL_RELEASE)
       link_renewed (l, asked);
     finish_call (l, c, r, true);
   }
@@ -567,17 +574,28 @@ fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
   return run_call_by (l, &c, deadline_ns);
 }
 
+/* Store `to` if it is later: answers may come out of order. */
+static void
+raise_to (_Atomic uint64_t *ns, uint64_t to)
+{
+  if (to > atomic_load (ns))
+    atomic_store (ns, to);
+}
+
 void
 link_renewed (struct fp_link *l, uint64_t asked_ns)
 {
   uint64_t lease_ns = l->s.hello.lease_ms * FP_NS_PER_MS;
-  uint64_t until = asked_ns + lease_ns - lease_ns / 8;
+  /* asked_ns by the other clock; not later, if the clocks are read in this
+   * order.
+   */
+  uint64_t mono_ns = fp_mono_ns (), took_ns = fp_boot_ns () - asked_ns;
+  uint64_t asked_mono_ns = mono_ns - FP_MIN (mono_ns, took_ns);
 
-  /* What was asked before may have been answered after. */
-  if (until > atomic_load (&l->lease_ns))
-    atomic_store (&l->lease_ns, until);
-  if (asked_ns > atomic_load (&l->proof_ns))
-    atomic_store (&l->proof_ns, asked_ns);
+  lease_ns -= lease_ns / 8;
+  raise_to (&l->lease_ns, asked_mono_ns + lease_ns);
+  raise_to (&l->zeros_ns, asked_ns + lease_ns);
+  raise_to (&l->proof_ns, asked_mono_ns);
   atomic_store (&l->mute, false);
 }
 
@@ -601,12 +619,12 @@ link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)
   FP_LOCK_SCOPE (&v->lock);
   for (unsigned i = 0; i < v->nr_links; i++) {
     struct fp_link *other = v->links[i];
-    uint64_t now = fp_now_ns ();
+    uint64_t now = fp_boot_ns ();
 
     if (atomic_load (&v->closed) >> i & 1)
       continue;
     ours |= other != l && fp_link_is_ours (other, now);
-    all &= other == l || fp_link_lease_holds (other, now);
+    all &= other == l || fp_link_zeros_hold (other, now);
   }
   if (!ours && l->opened && !v->p.read_only && epoch > l->epoch &&
       epoch - l->epoch > FP_FORMER_MIN - FORMER_MARGIN)
@@ -621,15 +639,21 @@ link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)
 }
 
 bool
-fp_link_is_ours (const struct fp_link *l, uint64_t now)
+fp_link_is_ours (const struct fp_link *l, uint64_t boot_ns)
 {
-  return fp_link_lease_holds (l, now) && atomic_load (&l->ours);
+  return fp_link_zeros_hold (l, boot_ns) && atomic_load (&l->ours);
 }
 
 bool
-fp_link_lease_holds (const struct fp_link *l, uint64_t now)
+fp_link_lease_holds (const struct fp_link *l, uint64_t mono_ns)
 {
-  return now < atomic_load (&l->lease_ns);
+  return mono_ns < atomic_load (&l->lease_ns);
+}
+
+bool
+fp_link_zeros_hold (const struct fp_link *l, uint64_t boot_ns)
+{
+  return boot_ns < atomic_load (&l->zeros_ns);
 }
 
 void

@@ -87,7 +87,7 @@ struct fp_link {
   bool ended;           /* the thread has */
   struct fp_ctl *asked; /* in a session: for fp_link_hurry */
   uint64_t busy_ns;     /* since when it asks things; 0: it waits for such */
-  uint64_t asks_ns;     /* of link_soon, until there is an answer; or 0 */
+  uint64_t asks_ns;     /* link_soon, until there is an answer: or 0 */
   struct call *calls, **calls_tail;
   struct call kept[LINK_KEPT];
   /* Pieces that are to get memory here: waiting, and being worked at.  A
@@ -106,9 +106,12 @@ struct fp_link {
   char why[FP_WHY_MAX];
   uint64_t slabs_total, slabs_free, wanted, reconnects;
 
-  _Atomic uint64_t proof_ns; /* what was asked then is answered */
+  _Atomic uint64_t proof_ns; /* what was asked then is answered; as asks_ns */
   _Atomic bool ping_now;
-  _Atomic uint64_t lease_ns; /* what is mapped is ours for so long */
+  /* End of the lease: for mapped memory, by fp_mono_ns; for unwritten zeros,
+   * by fp_boot_ns.
+   */
+  _Atomic uint64_t lease_ns, zeros_ns;
   _Atomic bool ours; /* nobody else had the volume before this session */
   /* Until when its server may name what it has. */
   _Atomic uint64_t learn_until_ns;
@@ -125,13 +128,15 @@ struct fp_link {
   struct fp_uuid expected;    /* joins: it has to be this one */
   bool made;                  /* the volume was new to the server */
   bool opened;                /* the volume is, or was, on this server */
-  uint64_t learn_end_ns;      /* learn_until_ns is never later */
+  uint64_t learn_end_ns;      /* the latest learn_until_ns of a session */
   uint64_t epoch;   /* of the volume there, when it was last opened */
   bool learned;     /* all that it held at the start was listed once */
   bool lost;        /* it forgot a volume that it had */
   bool anew;        /* and is told of it once more */
   uint32_t attempt; /* how often it tried to come up */
   unsigned ping_ms;
+  unsigned mend_first; /* which lane to connect first */
+  uint64_t mend_ns;    /* when to connect a lane again that failed; 0: none */
   struct pollfd fds[2 + FP_MAX_LANES + 1];
   struct fp_grants grants; /* too large for a small stack */
   int grant_fds[FP_MAX_GRANTS];
@@ -154,7 +159,7 @@ void link_set_why (struct fp_link *l, const char *why);
 
 /* The rest: the link's own thread. */
 
-/* The server answered what was asked at asked_ns. */
+/* The server answered what was asked at asked_ns, by fp_boot_ns. */
 void link_renewed (struct fp_link *l, uint64_t asked_ns);
 /* Likewise, to OPEN.  -EPERM: another client may have used the volume. */
 int link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch);
@@ -171,8 +176,8 @@ uint64_t link_soon (struct fp_link *l);
 uint64_t link_slow (struct fp_link *l);
 /* It waits for no answer now. */
 void link_answered (struct fp_link *l);
-/* Connect anew the lanes whose connection broke, under a session that is
- * sound. -errno: it is not any more, and why is set.
+/* Connect the lanes again whose connections broke, as many as possible, while
+ * the session is sound.  Return -errno, with why set, if the session must end.
  */
 int link_mend_lanes (struct fp_link *l);
 /* link_calls.c: a lane cannot be connected, as it is to others over another

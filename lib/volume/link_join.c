@@ -139,7 +139,7 @@ link_recount (struct fp_link *l, uint64_t deadline_ns)
     .servers = atomic_load (&l->v->servers),
     .stripe = fp_volume_stripe (p),
   };
-  uint64_t asked = fp_now_ns ();
+  uint64_t asked = fp_boot_ns ();
   struct fp_open_reply reply;
   int r;
 

@@ -380,7 +380,7 @@ link_take_labels (struct fp_link *l, uint64_t total)
 
   while (r == 0 && seen < total) {
     struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
-    uint64_t asked = fp_now_ns ();
+    uint64_t asked = fp_boot_ns ();
 
     if (atomic_load (&l->stop))
       return -ECANCELED;
@@ -480,7 +480,7 @@ find_strays (struct fp_link *l, struct fp_release *out)
   out->count = 0;
   while (out->count < FP_MAX_GRANTS && seen <= MAX_LABELS) {
     struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
-    uint64_t asked = fp_now_ns ();
+    uint64_t asked = fp_boot_ns ();
     int r;
 
     extend_start (l, 0); /* so much was said before */

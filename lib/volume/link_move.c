@@ -153,7 +153,7 @@ do_take (struct fp_link *l, struct fp_take *take)
 {
   struct fp_piece *t = &l->v->target;
   uint64_t generation = fp_volume_next_generation (l->v);
-  uint64_t asked = fp_now_ns ();
+  uint64_t asked = fp_boot_ns ();
   struct fp_copy old;
   int r;
 
@@ -238,7 +238,7 @@ static int
 do_mark (struct fp_link *l, struct call *c)
 {
   struct fp_piece *p = c->piece;
-  uint64_t asked = fp_now_ns ();
+  uint64_t asked = fp_boot_ns ();
   int r;
 
   if (l->record == NULL)

@@ -158,7 +158,7 @@ link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count,
     .count = count,
     .ahead = ahead && (l->s.hello.features & FP_FEATURE_AHEAD),
   };
-  uint64_t asked = fp_now_ns ();
+  uint64_t asked = fp_boot_ns ();
   int r = fp_ctl_grant (l->s.ctl, &q, &l->grants, l->grant_fds,
                         q.ahead ? link_soon (l) : link_slow (l));
   unsigned n = 0;
@@ -347,7 +347,7 @@ place_batch (struct fp_link *l)
     return -ECONNRESET;
   }
   if (n > 0) {
-    asked = fp_now_ns ();
+    asked = fp_boot_ns ();
     r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
     if (link_session_broken (r)) {
       forget_copies (copies, n);

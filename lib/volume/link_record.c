@@ -233,7 +233,7 @@ end (struct fp_link *l, int result)
 int
 link_do_records (struct fp_link *l)
 {
-  uint64_t asked = fp_now_ns ();
+  uint64_t asked = fp_boot_ns ();
   int e;
 
   if (l->record == NULL || !begin (l))

@@ -83,7 +83,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   if (p->name[0] == '\0')
     q.flags |= FP_OPEN_EPHEMERAL;
   memcpy (q.name, p->name, sizeof q.name);
-  asked = fp_now_ns ();
+  asked = fp_boot_ns ();
   r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
   if (r == -ENOENT && has_backup (l) &&
       !(atomic_load (&l->v->refill) >> l->index & 1)) {
@@ -159,8 +159,11 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   return r;
 }
 
+/* Connect all lanes, each within ms: a host that is short of memory connects
+ * them slowly, and there may be many.
+ */
 static int
-connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+connect_lanes (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
 {
   struct fp_conn_params cp;
   const char *said = NULL;
@@ -169,6 +172,10 @@ connect_lanes (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
 
   r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
   for (unsigned i = 0; r == 0 && i < l->v->nr_lanes; i++) {
+    uint64_t deadline = fp_deadline_in_ms (ms);
+
+    if (atomic_load (&l->stop))
+      return -ECANCELED;
     r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp, &said,
                                 deadline);
     if (r == 0)
@@ -237,8 +244,9 @@ look_at_busy (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
 }
 
 static int
-try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
 {
+  uint64_t deadline = fp_deadline_in_ms (ms);
   struct fp_open_reply reply;
   int r;
 
@@ -265,7 +273,7 @@ try_transport (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
   r = look_again (l, deadline, why);
   if (r < 0)
     return r;
-  r = connect_lanes (l, deadline, why);
+  r = connect_lanes (l, ms, why);
   if (r == -EXDEV)
     link_look_at_others (l);
   if (r < 0)
@@ -350,6 +358,10 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
 
   link_move (l, FP_SERVER_CONNECTING);
   l->attempt++;
+  l->mend_ns = 0;
+  /* The start of the volume waits for one list, not for one each attempt. */
+  if (l->learned)
+    l->learn_end_ns = 0;
   if (atomic_load (&l->v->taken)) {
     snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
     l->lost = true;
@@ -375,7 +387,7 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
   while (untried != 0) {
     l->ops = fp_session_best (untried);
     untried &= ~l->ops->bit;
-    r = try_transport (l, fp_deadline_in_ms (timeout), why);
+    r = try_transport (l, timeout, why);
     if (r == 0 || l->lost || untried == 0)
       break;
     /* The next transport needs a session of its own. */
@@ -407,6 +419,7 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
       l->reconnects++;
   }
   atomic_store (&l->down_ns, 0);
+  atomic_store (&l->learn_until_ns, 0);
   atomic_store (&l->distrust_ns, 0);
   fp_recorder_up (l->v, l->index, &l->s.hello.server, l->anew);
   l->anew = false;

@@ -233,7 +233,7 @@ may_have_room (struct fp_volume *v, uint64_t full)
 {
   for (unsigned i = 0; i < v->nr_links; i++)
     if (!(full >> i & 1) && !fp_volume_is_emptied (v, i) &&
-        !fp_link_given_up (v->links[i]))
+        fp_link_away_ms (v->links[i]) < fp_volume_await_ms (v))
       return true;
   return false;
 }

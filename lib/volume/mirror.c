@@ -15,10 +15,7 @@
 #include "volume/stripe.h"
 #include "volume/sync.h"
 
-/* A server is away for this part of `timeout` before its copies are left
- * behind: one that is back at once has missed nothing.
- */
-#define GRACE_PART 16
+#define GRACE_PART 16 /* of `timeout`: fp_mirror_grace_ms */
 #define GRACE_MIN_MS 10u
 #define SOON_MS 10 /* between two looks while something changes */
 #define LATER_MS 500
@@ -147,33 +144,6 @@ fp_mirror_failed (struct fp_volume *v, uint64_t k)
   return true;
 }
 
-bool
-fp_mirror_goes_on (struct fp_volume *v, uint64_t i)
-{
-  struct fp_pieces *t = v->pieces;
-  uint8_t live = fp_mirror_live (t, i), usable;
-
-  usable = live & (uint8_t) ~fp_mirror_bad (t, i, live);
-  if (atomic_load (&v->stranded))
-    return false;
-  for (unsigned c = 0; c < t->copies; c++) {
-    if (!(usable >> c & 1))
-      continue;
-    switch (fp_piece_state (fp_mirror_copy (t, i, c))) {
-    case FP_PIECE_READY:
-    case FP_PIECE_BUSY:
-    case FP_PIECE_FROZEN:
-      return true;
-    case FP_PIECE_EMPTY:
-    case FP_PIECE_OFFLINE:
-    case FP_PIECE_LOST:
-    default:
-      break;
-    }
-  }
-  return false;
-}
-
 void
 fp_mirror_diverged (struct fp_volume *v, uint64_t i)
 {
@@ -183,8 +153,8 @@ fp_mirror_diverged (struct fp_volume *v, uint64_t i)
 
 /* ---- what the manager decides ---- */
 
-static unsigned
-grace_ms (const struct fp_volume *v)
+unsigned
+fp_mirror_grace_ms (const struct fp_volume *v)
 {
   return FP_MAX (v->p.timeout_ms / GRACE_PART, GRACE_MIN_MS);
 }
@@ -198,7 +168,7 @@ is_dead (struct fp_volume *v, struct fp_piece *p)
     return true;
   case FP_PIECE_OFFLINE:
     return fp_link_away_ms (v->links[atomic_load (&p->server)]) >=
-           grace_ms (v);
+           fp_mirror_grace_ms (v);
   case FP_PIECE_EMPTY:
   case FP_PIECE_READY:
   case FP_PIECE_BUSY:
@@ -349,7 +319,7 @@ fp_mirror_look (struct fp_volume *v)
   if (!due && now < v->mirror_ns)
     return (unsigned) fp_deadline_left_ms (v->mirror_ns);
   for (unsigned i = 0; i < v->nr_links; i++)
-    soon |= !fp_link_cut (v->links[i], grace_ms (v));
+    soon |= !fp_link_cut (v->links[i], fp_mirror_grace_ms (v));
   if (v->p.read_only) {
     v->mirror_ns = now + (soon ? SOON_MS : LATER_MS) * FP_NS_PER_MS;
     return soon ? SOON_MS : LATER_MS;

@@ -98,10 +98,10 @@ void fp_mirror_diverged (struct fp_volume *v, uint64_t i);
 bool fp_mirror_failed (struct fp_volume *v, uint64_t k);
 /* Of the live copies of piece i those that are to be left behind for that. */
 uint8_t fp_mirror_bad (struct fp_pieces *t, uint64_t i, uint8_t live);
-/* A live copy of piece i can be reached, and those that cannot be can be left
- * behind: who waits has something to wait for.
+/* Return how long a server may be away before its copies are dropped.  One
+ * that is back before that has missed nothing.
  */
-bool fp_mirror_goes_on (struct fp_volume *v, uint64_t i);
+unsigned fp_mirror_grace_ms (const struct fp_volume *v);
 /* Something is to be decided: the manager looks at once. */
 void fp_mirror_poke (struct fp_volume *v);
 

@@ -59,7 +59,7 @@ copy_mapped (struct fp_mover *m, const struct fp_copy *from,
   map_ahead (far, length);
   fp_mover_copy_while_written (
       far, (const unsigned char *) from->remote.map + in, length);
-  now = fp_now_ns ();
+  now = fp_mono_ns ();
   return fp_link_lease_holds (links[from->server], now) &&
          fp_link_lease_holds (links[to->server], now);
 }

@@ -27,7 +27,7 @@ fp_volume_taken (struct fp_volume *v, const char *by)
 bool
 fp_volume_is_ours (struct fp_volume *v)
 {
-  uint64_t now = fp_now_coarse_ns (), current = atomic_load (&v->current);
+  uint64_t now = fp_boot_ns (), current = atomic_load (&v->current);
   int members = __builtin_popcountll (current), held = 0;
 
   for (unsigned i = 0; i < v->nr_links; i++) {
@@ -41,6 +41,21 @@ fp_volume_is_ours (struct fp_volume *v)
   }
   for (unsigned i = 0; i < v->nr_links; i++)
     fp_link_poke (v->links[i]);
+  return false;
+}
+
+uint64_t
+fp_volume_waits (const struct fp_volume *v)
+{
+  return atomic_load (&v->waits);
+}
+
+bool
+fp_volume_is_learning (const struct fp_volume *v)
+{
+  for (unsigned i = 0; i < v->nr_links; i++)
+    if (fp_link_is_learning (v->links[i]))
+      return true;
   return false;
 }
 

@@ -322,7 +322,6 @@ finish_batch (struct fp_recorder *r)
     r->nr_batch = 0;
     pthread_cond_broadcast (&r->cond);
   }
-  atomic_store (&v->stranded, false);
   for (unsigned k = 0; k < n; k++)
     fp_link_settle (v->links[atomic_load (&p[settle[k]].server)], settle[k]);
   /* Not to be asked for anew before it has left. */

@@ -218,17 +218,12 @@ recorder_rejoin (struct fp_recorder *r)
 void
 recorder_leave_out_dead (struct fp_recorder *r)
 {
-  bool may = false, away;
   uint64_t up;
 
   {
     FP_LOCK_SCOPE (&r->lock);
     up = r->up;
   }
-  away = (r->members & ~up) != 0;
-  if (away)
-    may = recorder_may_write (r, r->members & up);
-  if (may)
+  if ((r->members & ~up) != 0 && recorder_may_write (r, r->members & up))
     r->list_due = true;
-  atomic_store (&r->v->stranded, away && !may);
 }

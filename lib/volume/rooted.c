@@ -229,7 +229,8 @@ send_records (struct fp_lane *lane, struct fp_rooted *r,
               unsigned slot)
 {
   uint32_t n = nr * FP_RECORD;
-  int err = fp_lane_raw_write (lane, records, n, rooted_at (r, slot, first));
+  int err =
+      fp_lane_raw_write (lane, records, n, rooted_at (r, slot, first), 0);
 
   if (err == 0) {
     atomic_fetch_add (&r->table_ops, 1);

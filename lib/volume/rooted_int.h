@@ -97,7 +97,7 @@ uint64_t rooted_memory (uint64_t blocks);
 static inline uint64_t
 rooted_patience_ms (const struct fp_rooted *r)
 {
-  return r == NULL ? 0 : fp_volume_patience_ms (r->k->v);
+  return r == NULL ? 0 : fp_volume_await_ms (r->k->v);
 }
 
 /* Around a request that changes something, before it has any block or tool.

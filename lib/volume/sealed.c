@@ -16,11 +16,9 @@
 uint64_t
 sealed_deadline (const struct fp_sealed *k)
 {
-  unsigned ms = 4 * k->v->p.timeout_ms;
-
   /* Twice what the one before may take. */
-  if (fp_volume_is_mirrored (k->v))
-    ms = FP_MAX (ms, 2 * FP_LIVING_MS);
+  unsigned ms = 2 * fp_volume_await_ms (k->v);
+
   return fp_deadline_in_ms (ms + (k->v->backed ? 2 * FP_BACKED_STUCK_MS : 0));
 }
 
@@ -189,6 +187,18 @@ fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
 
 /* ---- writing ---- */
 
+/* Return true, and count an error, if a front end's write must not be sent any
+ * more: then nothing may be recorded of it either.
+ */
+static bool
+is_stale (struct fp_lane *lane, uint64_t made_ns)
+{
+  if (made_ns == 0 || !fp_volume_is_stale (lane->v, made_ns))
+    return false;
+  count (&lane->errors, 1);
+  return true;
+}
+
 int
 sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
                    const unsigned char *buf, uint32_t length, uint64_t first)
@@ -199,6 +209,8 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
   uint64_t version = 0;
   int r = 0;
 
+  if (is_stale (lane, tool->made_ns))
+    return -EIO;
   if (k->rooted != NULL)
     version = rooted_draw (k->rooted, nr);
   else if (k->gcm)
@@ -225,7 +237,8 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
   if (k->rooted != NULL)
     r = rooted_put (lane, tool, first, nr);
   if (r == 0) {
-    r = fp_lane_raw_write (lane, sent, length, first * FP_BLOCK);
+    r = fp_lane_raw_write (lane, sent, length, first * FP_BLOCK,
+                           tool->made_ns);
     for (unsigned i = 0; k->table != NULL && i < nr; i++)
       fp_seal_table_wrote (k->table, first + i, &tool->proofs[i], r < 0);
   }
@@ -237,7 +250,7 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
 /* Whole blocks, SEAL_LARGE bytes at most. */
 static int
 write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
-              uint64_t first)
+              uint64_t first, uint64_t made_ns)
 {
   struct fp_sealed *k = lane->v->sealed;
   struct seal_tools *tools =
@@ -251,6 +264,7 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
     r = fp_hold_take (&k->holds, &hold, first,
                       first + fp_div_round_up (length, FP_BLOCK), deadline);
   if (r == 0) {
+    tool->made_ns = made_ns;
     r = sealed_put_blocks (lane, tool, buf, length, first);
     fp_hold_release (&k->holds, &hold);
   }
@@ -263,7 +277,7 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
 
 int
 fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
-                 uint64_t offset)
+                 uint64_t offset, uint64_t made_ns)
 {
   struct fp_sealed *k = lane->v->sealed;
   uint64_t left = length;
@@ -279,11 +293,11 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
     n = FP_MIN (whole_blocks (k, left, offset, &in, &part),
                 (uint64_t) SEAL_LARGE);
     if (n > 0) {
-      r = write_blocks (lane, from, (uint32_t) n, block);
+      r = write_blocks (lane, from, (uint32_t) n, block, made_ns);
     }
     else {
       n = part;
-      r = sealed_write_part (lane, from, block, in, part);
+      r = sealed_write_part (lane, from, block, in, part, made_ns);
     }
     from += n;
     offset += n;
@@ -295,7 +309,8 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
 /* ---- zeros ---- */
 
 static int
-zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
+zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
+             uint64_t made_ns)
 {
   struct fp_sealed *k = lane->v->sealed;
   uint64_t end = first + fp_div_round_up (length, FP_BLOCK);
@@ -304,7 +319,11 @@ zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
 
   if (r < 0)
     return r;
-  r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim);
+  if (is_stale (lane, made_ns)) {
+    fp_hold_release (&k->holds, &hold);
+    return -EIO;
+  }
+  r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim, made_ns);
   for (uint64_t b = first; k->table != NULL && b < end; b++)
     fp_seal_table_zeroed (k->table, b, r < 0);
   fp_hold_release (&k->holds, &hold);
@@ -315,7 +334,8 @@ zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
  * records; that it goes back to them is as it can be.
  */
 static int
-zero_rooted (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
+zero_rooted (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
+             uint64_t made_ns)
 {
   struct fp_sealed *k = lane->v->sealed;
   struct seal_tools *tools = &k->writers[lane->index];
@@ -327,12 +347,12 @@ zero_rooted (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
   if (r == 0)
     r = fp_hold_take (&k->holds, &hold, first, end, deadline);
   if (r == 0) {
-    r = rooted_zero (lane, tool, first, end);
+    r = is_stale (lane, made_ns) ? -EIO : rooted_zero (lane, tool, first, end);
     /* A flush need not wait for the rest. */
     sealed_end (k, tools, tool);
     tool = NULL;
     if (r == 0)
-      r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim);
+      r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim, made_ns);
     fp_hold_release (&k->holds, &hold);
   }
   else {
@@ -344,7 +364,7 @@ zero_rooted (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim)
 
 int
 fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                bool trim)
+                bool trim, uint64_t made_ns)
 {
   struct fp_sealed *k = lane->v->sealed;
   int r = 0;
@@ -358,14 +378,14 @@ fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
 
     if (n > 0 && k->rooted != NULL) {
       n = FP_MIN (n, SEAL_ZERO_MAX);
-      r = zero_rooted (lane, n, offset / FP_BLOCK, trim);
+      r = zero_rooted (lane, n, offset / FP_BLOCK, trim, made_ns);
     }
     else if (n > 0) {
-      r = zero_blocks (lane, n, offset / FP_BLOCK, trim);
+      r = zero_blocks (lane, n, offset / FP_BLOCK, trim, made_ns);
     }
     else {
       n = part;
-      r = sealed_write_part (lane, NULL, offset / FP_BLOCK, in, part);
+      r = sealed_write_part (lane, NULL, offset / FP_BLOCK, in, part, made_ns);
     }
     offset += n;
     length -= n;

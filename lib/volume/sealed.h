@@ -63,9 +63,9 @@ void fp_sealed_stop (struct fp_volume *v);
 int fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
                     uint64_t offset);
 int fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
-                     uint64_t offset);
+                     uint64_t offset, uint64_t made_ns);
 int fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                    bool trim);
+                    bool trim, uint64_t made_ns);
 
 /* What is flushed is also so for whoever attaches it next. */
 bool fp_sealed_is_rooted (const struct fp_volume *v);

@@ -258,7 +258,7 @@ try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
     return -EAGAIN;
   atomic_fetch_add (&k->wrong, wrong);
   if (found && wrong > 0 &&
-      fp_lane_raw_write (lane, right, n, block * FP_BLOCK) == 0)
+      fp_lane_raw_write (lane, right, n, block * FP_BLOCK, 0) == 0)
     atomic_fetch_add (&k->repaired, wrong);
   if (found)
     return 0;
@@ -271,8 +271,7 @@ try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
 static int
 read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block)
 {
-  uint64_t deadline =
-      fp_deadline_in_ms (FP_MAX (2 * lane->v->p.timeout_ms, FP_LIVING_MS));
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_await_ms (lane->v));
   int r;
 
   while (
@@ -359,7 +358,7 @@ mend_held (struct fp_lane *lane, uint64_t block)
   case FP_BLOCK_ANY:
     return -EAGAIN;
   case FP_BLOCK_ZEROS:
-    return fp_lane_raw_zero (lane, n, block * FP_BLOCK, false);
+    return fp_lane_raw_zero (lane, n, block * FP_BLOCK, false, 0);
   default:
     repaired = atomic_load (&k->repaired);
     r = sealed_read_held (lane, out, block, true);
@@ -395,7 +394,7 @@ fp_sealed_mend (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
 
 int
 sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
-                   uint64_t block, uint32_t in, uint32_t n)
+                   uint64_t block, uint32_t in, uint32_t n, uint64_t made_ns)
 {
   struct fp_sealed *k = lane->v->sealed;
   struct seal_tools *tools = &k->writers[lane->index];
@@ -410,6 +409,7 @@ sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
   if (r < 0)
     count (&lane->errors, 1);
   if (r == 0) {
+    tool->made_ns = made_ns;
     r = sealed_read_held (lane, all, block, false);
     if (r == 0) {
       if (buf != NULL)

@@ -38,6 +38,7 @@ struct seal_tool {
   struct fp_cipher *cipher; /* or NULL */
   unsigned char *buf;       /* of a writer, if it encrypts */
   struct fp_proof proofs[FP_HOLD_MAX];
+  uint64_t made_ns; /* of the request of a writer, as in fp_io */
   /* With a root, of a writer. */
   struct fp_mac *mac;
   unsigned char *records; /* FP_HOLD_MAX */
@@ -122,6 +123,7 @@ int sealed_read_block (struct fp_lane *lane, unsigned char *out,
                        uint64_t block);
 /* [in, in + n) of the block, which is not all of it: buf, or zeros. */
 int sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
-                       uint64_t block, uint32_t in, uint32_t n);
+                       uint64_t block, uint32_t in, uint32_t n,
+                       uint64_t made_ns);
 
 #endif /* FP_SEALED_INT_H */

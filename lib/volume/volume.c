@@ -188,10 +188,17 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
     snprintf (why, FP_WHY_MAX, "volume: %s", strerror (-r));
     return r;
   }
+  r = fp_clock_start ();
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
+    volume_free (v);
+    return r;
+  }
   if (fp_volume_is_sealed (p)) {
     r = fp_sealed_start (v, why);
     if (r < 0) {
       volume_free (v);
+      fp_clock_stop ();
       return r;
     }
   }
@@ -258,6 +265,7 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   for (unsigned i = 0; i < v->nr_links; i++)
     fp_link_join (v->links[i]);
   volume_free (v);
+  fp_clock_stop ();
 }
 
 uint64_t
@@ -397,7 +405,7 @@ int
 fp_lane_remote_flush (struct fp_lane *lane)
 {
   struct fp_volume *v = fp_lane_volume (lane);
-  uint64_t deadline = fp_deadline_in_ms (fp_volume_patience_ms (v));
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_await_ms (v));
   int result = 0;
 
   if (atomic_load (&v->taken))
@@ -431,6 +439,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->stripe = v->p.stripe;
   s->copies = v->p.copies;
   s->timeout_ms = v->p.timeout_ms;
+  s->await_ms = fp_volume_await_ms (v);
   s->lanes = v->p.lanes;
   s->nr_servers = v->nr_links;
   s->pieces = v->pieces->nr;

@@ -11,15 +11,15 @@
  * nothing has to be made later; more callers than lanes share them.
  *
  * Units:    offset, length and sizes are bytes; times say theirs.
- * Errors:   0 or a negative errno value: -EIO (lost, or no server
- *           answered within timeout_ms), -EINVAL (outside the volume),
+ * Errors:   0 or a negative errno value: -EIO (lost, or no server that
+ *           has it came back within await_ms), -EINVAL (outside the volume),
  *           -ENOSPC (no server has room for a piece), -ESHUTDOWN.
  * Threads:  everything that takes a lane or a started volume may be called
  *           from any thread at any time.
  * Memory:   nothing below the line 'I/O' allocates, opens a file, logs, or
- *           waits for longer than timeout_ms, twice that after an attempt that
- *           was in vain, 8 s while a live copy can be reached (lane_issue.c);
- *           with a backup also for its disk, as backup.h says.
+ *           waits for longer than await_ms, beside what was in flight
+ *           (timeout_ms) and servers that name what they have; with a backup
+ *           also for its disk, as backup.h says.
  */
 
 #ifndef FP_VOLUME_H
@@ -121,12 +121,17 @@ struct fp_volume_params {
 
   unsigned transports; /* a set; more than one bit means: the best */
   unsigned timeout_ms; /* a server silent for this long is lost */
-  unsigned poll_us;    /* poll at most this long before sleeping */
-  unsigned lanes;      /* 1..FP_MAX_LANES */
-  unsigned slots;      /* of each lane */
-  uint32_t slot_size;  /* bytes, a multiple of 4096 */
-  bool reserve_full;   /* all memory before the first request */
-  uint64_t move_rate;  /* bytes a second of fp_volume_drain; 0: any */
+  /* How long a request waits for servers that are away.  The front end must
+   * not send a request again before that.  0: 2 x timeout_ms; with copies at
+   * least 8 s.
+   */
+  unsigned await_ms;
+  unsigned poll_us;   /* poll at most this long before sleeping */
+  unsigned lanes;     /* 1..FP_MAX_LANES */
+  unsigned slots;     /* of each lane */
+  uint32_t slot_size; /* bytes, a multiple of 4096 */
+  bool reserve_full;  /* all memory before the first request */
+  uint64_t move_rate; /* bytes a second of fp_volume_drain; 0: any */
   /* A read that takes long is sent to another copy, too: lane_hedge.c.  With
    * one copy, or over shm, it changes nothing.
    */
@@ -238,10 +243,22 @@ int fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
                    uint64_t offset);
 /* Afterwards the range reads as zeros.  trim: whole pieces go back to
  * their servers.  Any length; waits for servers that are away, or there and
- * silent, for 2 x timeout_ms in all; with copies for 8 s, if that is more.
+ * silent, for await_ms in all.
  */
 int fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                   bool trim);
+/* Write and zero for a front end whose request may be older than this call:
+ * made_ns, by fp_mono_ns, is when it was made at the earliest.
+ */
+int fp_lane_write_made (struct fp_lane *lane, const void *buf, uint32_t length,
+                        uint64_t offset, uint64_t made_ns);
+int fp_lane_zero_made (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                       bool trim, uint64_t made_ns);
+/* Return the number of requests that waited for servers that were away, for at
+ * least FP_WAITED_MS.
+ */
+#define FP_WAITED_MS 1000u
+uint64_t fp_volume_waits (const struct fp_volume *v);
 /* Every write that any lane completed is in the servers' memory, and in the
  * backup, on stable storage; or in one of them, if the other cannot.
  */
@@ -299,6 +316,9 @@ struct fp_io {
   bool hasty;  /* a read that does not wait for a server that is away */
   bool spread; /* some of it was sent to more than one copy */
   uint64_t start_ns;
+  uint64_t made_ns; /* when it was made, by fp_mono_ns; only if front */
+  bool front;       /* a front end's write: it must end within await_ms */
+  bool waited;      /* it waited for servers that were away */
 
   /* A write that may be in some copies and not in others, until it is over:
    * counted in fp_volume.unsettled.
@@ -521,7 +541,7 @@ struct fp_volume_status {
   char name[FP_NAME_MAX + 1];
   uint64_t size, slab_size;
   struct fp_stripe stripe;
-  unsigned copies, lanes, nr_servers, timeout_ms;
+  unsigned copies, lanes, nr_servers, timeout_ms, await_ms;
   uint64_t pieces, pieces_allocated, pieces_lost;
   /* Those with fewer copies than they should have, and what is to be copied.
    */

@@ -15,6 +15,7 @@
 
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "volume/lane.h"
 #include "volume/piece.h"
@@ -66,11 +67,11 @@ struct fp_volume {
   _Atomic bool started, taken;  /* by another client */
   _Atomic unsigned next_lane;
   _Atomic uint64_t zeros, trims, flushes;
+  _Atomic uint64_t waits;           /* fp_volume_waits */
   _Atomic uint64_t allocated, lost; /* pieces */
   _Atomic uint64_t placing;         /* pieces that wait for memory */
   _Atomic uint64_t current;         /* members, of the last list; or none */
-  _Atomic bool stranded; /* too many of them are away to record without them */
-  _Atomic uint64_t generation; /* the highest so far: link_learn.h */
+  _Atomic uint64_t generation;      /* the highest so far: link_learn.h */
 
   struct fp_overlap *overlap; /* NULL: one copy */
   struct fp_intent *intent;   /* likewise */
@@ -146,18 +147,41 @@ fp_volume_title (const struct fp_volume_params *p, char out[FP_NAME_MAX + 1])
   snprintf (out, FP_NAME_MAX + 1, "%s", p->name[0] != '\0' ? p->name : uuid);
 }
 
-/* So long a request may take while a live copy can be reached, or twice
- * `timeout`, if that is more: less than the 30 s after which `farpage attach`
- * has the kernel send it again.
- */
-#define FP_LIVING_MS 8000u
-/* The same, of what has no end of its own: flush, zero, trim. */
+/* Return how long a request waits for servers that are away. */
 static inline unsigned
-fp_volume_patience_ms (const struct fp_volume *v)
+fp_volume_await_ms (const struct fp_volume *v)
 {
   unsigned ms = 2 * v->p.timeout_ms;
 
-  return v->p.copies > 1 && ms < FP_LIVING_MS ? FP_LIVING_MS : ms;
+  /* A backup goes on soon. */
+  if (v->p.await_ms != 0 && v->p.backup[0] == '\0')
+    return v->p.await_ms;
+  return v->p.copies > 1 && ms < 8000 ? 8000 : ms;
+}
+
+/* A front end without an answer may send a write again, get its answer, and
+ * then write something else to the same place.  Its clock runs while this
+ * process is stopped: NBD uses the kernel's.  So a write that was made at
+ * made_ns, by fp_mono_ns, must have ended after await_ms.
+ *
+ * Return true if that time is over: break what is still in flight.
+ */
+static inline bool
+fp_volume_is_overdue (const struct fp_volume *v, uint64_t made_ns)
+{
+  return fp_mono_coarse_ns () >=
+         made_ns + fp_volume_await_ms (v) * FP_NS_PER_MS;
+}
+
+/* Return true if little of that time is left: do not send the write any more.
+ */
+static inline bool
+fp_volume_is_stale (const struct fp_volume *v, uint64_t made_ns)
+{
+  unsigned ms = fp_volume_await_ms (v);
+  unsigned margin = ms / 4 < v->p.timeout_ms ? ms / 4 : v->p.timeout_ms;
+
+  return fp_mono_coarse_ns () >= made_ns + (ms - margin) * FP_NS_PER_MS;
 }
 
 /* How long a volume may take to start, beside the time that its servers need
@@ -260,8 +284,10 @@ fp_volume_all_links (const struct fp_volume *v)
  * were told to ask.
  */
 bool fp_volume_is_ours (struct fp_volume *v);
-/* No server is worth waiting for: see fp_link_given_up. */
+/* Return true if all servers are given up: the backup must do it. */
 bool fp_volume_given_up (const struct fp_volume *v);
+/* Return true if a server that was away is listing its slabs. */
+bool fp_volume_is_learning (const struct fp_volume *v);
 /* Another client has it now: nothing is answered any more.  by: what is known
  * of who that is, or NULL.
  */

@@ -27,12 +27,36 @@
 
 static const unsigned char zeros[64 * 1024];
 
+/* One request of a front end. */
+struct zeroing {
+  struct fp_lane *lane;
+  bool trim;
+  /* Time spent on work moves it, time spent on waiting does not. */
+  uint64_t deadline_ns, start_ns;
+  uint64_t made_ns; /* as fp_io.made_ns */
+  bool waited;      /* likewise */
+};
+
+static bool
+is_over (const struct fp_volume *v, const struct zeroing *z)
+{
+  return fp_deadline_passed (z->deadline_ns) || atomic_load (&v->taken) ||
+         fp_volume_is_stale (v, z->made_ns);
+}
+
+/* Return true if the server is given up and the backup's disk must do it. */
+static bool
+backup_does (const struct fp_volume *v, const struct fp_link *l)
+{
+  return v->backed != NULL && fp_link_given_up (l);
+}
+
 static int
-write_zeros (struct fp_lane *lane, uint64_t length, uint64_t at)
+write_zeros (const struct zeroing *z, uint64_t length, uint64_t at)
 {
   while (length > 0) {
     uint32_t n = (uint32_t) FP_MIN (length, (uint64_t) sizeof zeros);
-    int r = fp_lane_write_at (lane, zeros, n, at);
+    int r = fp_lane_write_at (z->lane, zeros, n, at, z->made_ns);
 
     if (r < 0)
       return r;
@@ -44,9 +68,11 @@ write_zeros (struct fp_lane *lane, uint64_t length, uint64_t at)
 
 /* There is no event for every change that is waited for: look often. */
 static void
-pause_a_little (struct fp_volume *v)
+pause_a_little (struct fp_volume *v, struct zeroing *z)
 {
   struct timespec until;
+
+  z->waited |= fp_now_ns () - z->start_ns >= FP_WAITED_MS * FP_NS_PER_MS;
 
   fp_timespec_after (&until, 1);
   FP_LOCK_SCOPE (&v->lock);
@@ -57,33 +83,32 @@ pause_a_little (struct fp_volume *v)
  * by now; -EIO at the deadline.
  */
 static int
-zeros_already (struct fp_volume *v, uint64_t deadline)
+zeros_already (struct fp_volume *v, struct zeroing *z)
 {
   if (fp_volume_is_ours (v))
     return 1;
-  if (fp_deadline_passed (deadline) || fp_volume_given_up (v))
+  if (is_over (v, z) || (v->backed != NULL && fp_volume_given_up (v)))
     return -EIO;
-  pause_a_little (v);
+  pause_a_little (v, z);
   return 0;
 }
 
 /* Wait for a piece that somebody else has shut, or whose server is away.
- * Returns its state when it is none of these any more; -EIO at the deadline,
- * or when the server is given up.
+ * Returns its state when it is none of these any more; -EIO at the deadline.
  */
 static int
-settled_state (struct fp_volume *v, struct fp_piece *p, uint64_t deadline)
+settled_state (struct fp_volume *v, struct fp_piece *p, struct zeroing *z)
 {
   for (;;) {
     enum fp_piece_state s = fp_piece_state (p);
 
     if (s != FP_PIECE_BUSY && s != FP_PIECE_FROZEN && s != FP_PIECE_OFFLINE)
       return (int) s;
-    if (fp_deadline_passed (deadline) ||
+    if (is_over (v, z) ||
         (s == FP_PIECE_OFFLINE &&
-         fp_link_given_up (v->links[atomic_load (&p->server)])))
+         backup_does (v, v->links[atomic_load (&p->server)])))
       return -EIO;
-    pause_a_little (v);
+    pause_a_little (v, z);
   }
 }
 
@@ -110,26 +135,24 @@ is_whole (const struct fp_pieces *t, uint64_t i, uint64_t in, uint64_t length)
  * they may differ there.
  */
 static int
-zero_said (struct fp_volume *v, struct fp_lane *lane, uint64_t i, uint64_t in,
-           uint64_t length, uint64_t *deadline)
+zero_said (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
+           uint64_t length)
 {
-  if (fp_intent_say (lane, i, in, length) == 0)
-    return fp_mirror_zero (v, i, in, length, false, deadline);
+  if (fp_intent_say (z->lane, i, in, length) == 0)
+    return fp_mirror_zero (v, i, in, length, false, &z->deadline_ns);
   fp_mirror_poke (v);
-  if (!fp_deadline_passed (*deadline))
+  if (!is_over (v, z))
     return -EAGAIN;
   fp_mirror_diverged (v, i);
   return -EIO;
 }
 
-/* The deadline moves on by what is spent on what is done, and not by what is
- * spent on waiting.  all: it is the whole piece, which is trimmed.  *tried:
- * some copies may have got zeros, and others not yet; counted in v->unsettled.
+/* all: it is the whole piece, which is trimmed.  *tried: some copies may have
+ * got zeros, and others not yet; counted in v->unsettled.
  */
 static int
-zero_copies (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
-             uint64_t in, uint64_t length, bool all, uint64_t *deadline,
-             bool *tried)
+zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
+             uint64_t length, bool all, bool *tried)
 {
   struct fp_pieces *t = v->pieces;
 
@@ -139,38 +162,42 @@ zero_copies (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
 
     if (fp_mirror_live (t, i) == 0 ||
         (!all && !fp_piece_run (t, i, in, length, &run) && run == length)) {
-      r = zeros_already (v, *deadline);
+      r = zeros_already (v, z);
       if (r != 0)
         return r < 0 ? r : 0;
       continue;
     }
     if (!all && length <= ZERO_BY_WRITE)
-      return write_zeros (lane, length, (i << t->shift) + in);
+      return write_zeros (z, length, (i << t->shift) + in);
+    if (fp_volume_is_stale (v, z->made_ns)) {
+      if (*tried && !all)
+        fp_mirror_diverged (v, i);
+      return -EIO;
+    }
     if (!*tried)
       atomic_fetch_add (&v->unsettled, 1);
     *tried = true;
     if (all && !v->p.reserve_full)
-      r = fp_mirror_zero (v, i, in, length, true, deadline);
+      r = fp_mirror_zero (v, i, in, length, true, &z->deadline_ns);
     else
-      r = zero_said (v, lane, i, in, length, deadline);
+      r = zero_said (v, z, i, in, length);
     if (r != -EAGAIN)
       return r;
-    pause_a_little (v);
+    pause_a_little (v, z);
   }
 }
 
-/* The same deadline. */
 static int
-zero_in_piece (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
-               uint64_t in, uint64_t length, bool trim, uint64_t *deadline)
+zero_in_piece (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
+               void *arg)
 {
+  struct zeroing *z = arg;
   struct fp_pieces *t = v->pieces;
   struct fp_piece *p = &t->p[i];
-  bool whole = is_whole (t, i, in, length), tried = false;
+  bool all = z->trim && is_whole (t, i, in, length), tried = false;
 
   if (fp_volume_is_mirrored (v)) {
-    int r =
-        zero_copies (v, lane, i, in, length, whole && trim, deadline, &tried);
+    int r = zero_copies (v, z, i, in, length, all, &tried);
 
     if (tried)
       atomic_fetch_sub (&v->unsettled, 1);
@@ -179,41 +206,42 @@ zero_in_piece (struct fp_volume *v, struct fp_lane *lane, uint64_t i,
   for (;;) {
     struct fp_link *link;
     uint64_t run, start;
-    int s = settled_state (v, p, *deadline), r;
+    int s = settled_state (v, p, z), r;
 
     if (s < 0)
       return s;
     if (s == FP_PIECE_LOST)
       return -EIO;
     if (s == FP_PIECE_EMPTY ||
-        (!(whole && trim) && !fp_piece_run (t, i, in, length, &run) &&
-         run == length)) {
-      r = zeros_already (v, *deadline);
+        (!all && !fp_piece_run (t, i, in, length, &run) && run == length)) {
+      r = zeros_already (v, z);
       if (r != 0)
         return r < 0 ? r : 0;
       continue;
     }
-    if (!(whole && trim)) {
-      if (length <= ZERO_BY_WRITE)
-        return write_zeros (lane, length, (i << t->shift) + in);
-    }
+    if (!all && length <= ZERO_BY_WRITE)
+      return write_zeros (z, length, (i << t->shift) + in);
+    if (fp_volume_is_stale (v, z->made_ns))
+      return -EIO;
     if (!fp_piece_move (p, FP_PIECE_READY, FP_PIECE_BUSY))
       continue; /* somebody was quicker */
     start = fp_now_ns ();
     fp_volume_drain_piece (v, p);
     fp_volume_wrote (v, i, in, length);
     link = v->links[atomic_load (&p->server)];
-    if (whole && trim && !v->p.reserve_full)
-      r = release (v, p, length, *deadline);
+    if (all && !v->p.reserve_full)
+      r = release (v, p, length, z->deadline_ns);
     else
-      r = fp_link_zero (link, p, in, length, true, *deadline);
+      r = fp_link_zero (link, p, in, length, true, z->deadline_ns);
     fp_volume_wake_lanes (v);
     if (r == 0)
-      *deadline += fp_now_ns () - start;
-    if (r != -ENOTCONN)
+      z->deadline_ns += fp_now_ns () - start;
+    if (r != -ENOTCONN && r != -EBUSY)
       return r < 0 ? -EIO : 0;
-    if (fp_deadline_passed (*deadline))
+    if (is_over (v, z))
       return -EIO;
+    if (r == -EBUSY) /* a connection is to be made first */
+      pause_a_little (v, z);
   }
 }
 
@@ -240,45 +268,37 @@ for_each_part (struct fp_volume *v, uint64_t length, uint64_t offset,
   return r;
 }
 
-struct zeroing {
-  struct fp_lane *lane;
-  bool trim;
-  uint64_t deadline;
-};
-
-static int
-zero_part (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t n, void *arg)
-{
-  struct zeroing *z = arg;
-
-  return zero_in_piece (v, z->lane, i, in, n, z->trim, &z->deadline);
-}
-
 int
 fp_lane_remote_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                     bool trim)
+                     bool trim, uint64_t made_ns)
 {
   struct fp_volume *v = fp_lane_volume (lane);
-  struct zeroing z = { .lane = lane,
-                       .trim = trim,
-                       .deadline =
-                           fp_deadline_in_ms (fp_volume_patience_ms (v)) };
+  struct zeroing z = {
+    .lane = lane,
+    .trim = trim,
+    .start_ns = fp_now_ns (),
+    .deadline_ns = fp_deadline_in_ms (fp_volume_await_ms (v)),
+    .made_ns = made_ns != 0 ? made_ns : fp_mono_ns (),
+  };
+  int r = for_each_part (v, length, offset, zero_in_piece, &z);
 
-  return for_each_part (v, length, offset, zero_part, &z);
+  if (z.waited)
+    atomic_fetch_add (&v->waits, 1);
+  return r;
 }
 
 int
 fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                  bool trim)
+                  bool trim, uint64_t made_ns)
 {
   if (fp_lane_volume (lane)->backed != NULL)
     return fp_backed_zero (lane, length, offset, trim);
-  return fp_lane_remote_zero (lane, length, offset, trim);
+  return fp_lane_remote_zero (lane, length, offset, trim, made_ns);
 }
 
 int
-fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-              bool trim)
+fp_lane_zero_made (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                   bool trim, uint64_t made_ns)
 {
   struct fp_volume *v = fp_lane_volume (lane);
 
@@ -288,8 +308,15 @@ fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
     return -EROFS;
   atomic_fetch_add (trim ? &v->trims : &v->zeros, 1);
   if (v->sealed != NULL)
-    return fp_sealed_zero (lane, length, offset, trim);
-  return fp_lane_raw_zero (lane, length, offset, trim);
+    return fp_sealed_zero (lane, length, offset, trim, made_ns);
+  return fp_lane_raw_zero (lane, length, offset, trim, made_ns);
+}
+
+int
+fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+              bool trim)
+{
+  return fp_lane_zero_made (lane, length, offset, trim, fp_mono_ns ());
 }
 
 /* ---- extents ---- */

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A soak: fio writes and verifies a volume of two copies on three memory servers, and every 5 to
-# 20 s one of them is killed, told to stop, frozen for a while, or drained. A server that was
-# killed or told to stop comes back on its address with nothing; but c, which has --backing.
+# A soak: fio writes and verifies a volume of two copies on three memory servers. Every 5 to
+# 20 s there is a fault. One server is killed, told to stop, frozen for a while, or drained.
+# Or the client is hurt: its network is cut from all servers for 2 to 15 s, nbdkit is stopped
+# for 1 to 15 s, or nbdkit and fio are both suspended for 35 to 60 s, longer than their lease.
+# A server that was killed or told to stop comes back on its address with nothing; but c, which
+# has --backing.
 # No two faults at a time: the next one waits until no piece lacks a copy.
+# For tcp on 127.0.0.1, as root, the servers run in a network namespace of their own: only then
+# the network is cut.
 # Each minute a line; at the end what was wrong. That is: an error of fio or of the volume, a
 # program that ended, or growth of nbdkit from the first ten minutes to the last ten.
 #
@@ -31,8 +36,12 @@ if [ "$seconds" -ge 600 ]; then io=24M; else io=2M; fi
 mlock=false
 if [ "$(id -u)" = 0 ] && [ -z "${LD_PRELOAD:-}" ]; then mlock=true; fi
 
-declare -A pid=() addr=() index=() faults=([kill]=0 [term]=0 [freeze]=0 [drain]=0)
-frozen=''
+kinds=(kill term freeze drain stop)
+if [ "$seconds" -ge 600 ]; then kinds+=(suspend); fi
+there=() # how to run a server
+cable=fps$$
+declare -A pid=() addr=() index=() faults=()
+frozen=()
 backing=$(mktemp -d /dev/shm/farpage-soak.XXXXXX)
 
 finish ()
@@ -41,7 +50,7 @@ finish ()
     trap '' INT TERM
     : >"$tmp/enough"
     # One that is frozen would not hear that it shall end.
-    if [ -n "$frozen" ]; then kill -CONT "${pid[$frozen]}" 2>/dev/null || :; fi
+    if [ ${#frozen[@]} -gt 0 ]; then kill -CONT "${frozen[@]}" 2>/dev/null || :; fi
     if [ $status != 0 ]; then
         for log in a b c nbdkit; do
             echo "== $log.log"
@@ -51,6 +60,7 @@ finish ()
     # All of a job's own children, fio among them, are gone before its directory is.
     end
     rm -rf "$backing"
+    if [ ${#there[@]} -gt 0 ]; then ip netns del "$cable"; fi
     exit $status
 }
 trap finish EXIT
@@ -63,7 +73,7 @@ serve ()
 {
     local name=$1 args=() i until=$((SECONDS + 30))
     if [ "$name" = c ]; then args=(--backing "$backing/c"); fi
-    farpage-memserver --size $((2 * mib))M --slab 2M --reserve 0 --insecure \
+    "${there[@]}" farpage-memserver --size $((2 * mib))M --slab 2M --reserve 0 --insecure \
         --listen "${listen[$name]:-$address:0}" --listen "unix:$tmp/$name.usock" \
         --address-file "$tmp/$name.addr" "${args[@]}" >>"$tmp/$name.log" 2>&1 &
     pid[$name]=$!
@@ -77,6 +87,20 @@ serve ()
     done
 }
 
+if [ "$transport" = tcp ] && [ "$address" = 127.0.0.1 ] && [ "$(id -u)" = 0 ] &&
+    ip netns add "$cable"; then
+    there=(ip netns exec "$cable")
+    net=10.$((64 + $$ / 256 % 64)).$(($$ % 256))
+    address=$net.2
+    ip link add "$cable" type veth peer name there netns "$cable"
+    ip addr add $net.1/24 dev "$cable"
+    ip link set "$cable" up
+    ip -n "$cable" addr add $address/24 dev there
+    ip -n "$cable" link set there up
+    kinds+=(cut)
+fi
+for kind in "${kinds[@]}"; do faults[$kind]=0; done
+
 declare -A listen=()
 for n in "${names[@]}"; do
     serve "$n"
@@ -84,10 +108,11 @@ for n in "${names[@]}"; do
     if [ "$transport" = shm ]; then addr[$n]=unix:$tmp/$n.usock
     else addr[$n]=${listen[$n]}; fi
 done
+# fio has no timeout, so requests may wait for as long as the client is suspended.
 uri="nbd+unix:///?socket=$tmp/nbd"
 nbdkit -f -U "$tmp/nbd" "$FARPAGE_PLUGIN" "${addr[a]}" "${addr[b]}" "${addr[c]}" \
     volume=soak size=${mib}M copies=2 rebuild_delay=2 transport="$transport" connections=2 \
-    mlock=$mlock status="$tmp/status" >"$tmp/nbdkit.log" 2>&1 &
+    await=120000 mlock=$mlock status="$tmp/status" >"$tmp/nbdkit.log" 2>&1 &
 nbdkit=$!
 pids+=("$nbdkit")
 wait_for nbdinfo --size "$uri"
@@ -194,8 +219,8 @@ line ()
     fi
     volume=$(status | jq -r '"errors=\(.volume.errors) reads=\(.volume.reads) writes=\(
         .volume.writes) lost=\(.volume.pieces_lost) reconnects=\([.servers[].reconnects] | add)"')
-    say "faults: kill=${faults[kill]} term=${faults[term]} freeze=${faults[freeze]}" \
-        "drain=${faults[drain]}; rss/lck/fds/threads:" \
+    say "faults:$(for n in "${kinds[@]}"; do printf ' %s=%d' "$n" "${faults[$n]}"; done);" \
+        "rss/lck/fds/threads:" \
         "nbdkit=${max_rss[minute]:-0}/${max_lck[minute]:-0}/${max_fds[minute]:-0}/${max_threads[minute]:-0}$servers;" \
         "fio: $(awk '{ e += $1 + $2; n += $3; if ($4 > m) m = $4 }
             END { printf "loops=%d errors=%d ios=%d max-ms=%d", NR, e, n, m }' "$tmp/loops");" \
@@ -245,11 +270,31 @@ gone ()
 }
 freeze ()
 {
-    frozen=$1
-    kill -STOP "${pid[$1]}"
-    sleep "$((RANDOM % 5)).$((2 + RANDOM % 8))"
-    kill -CONT "${pid[$1]}"
-    frozen=''
+    halt "$((RANDOM % 5)).$((2 + RANDOM % 8))" "${pid[$1]}"
+}
+# halt SECONDS PID...
+halt ()
+{
+    local s=$1
+    shift
+    frozen=("$@")
+    kill -STOP "$@"
+    sleep "$s"
+    kill -CONT "$@"
+    frozen=()
+}
+stop () { halt "$((1 + RANDOM % 15)).$((RANDOM % 10))" $nbdkit; }
+suspend ()
+{
+    local fio
+    mapfile -t fio < <(pgrep -P "$load" -x fio)
+    halt $((35 + RANDOM % 26)) $nbdkit "${fio[@]}"
+}
+cut ()
+{
+    ip link set "$cable" down
+    sleep "$((2 + RANDOM % 14)).$((RANDOM % 10))"
+    ip link set "$cable" up
 }
 drain ()
 {
@@ -273,14 +318,14 @@ await whole
 while [ $((SECONDS - began)) -lt "$seconds" ]; do
     next=$((SECONDS + 5 + RANDOM % 16))
     n=${names[RANDOM % 3]}
-    kinds=(kill term freeze drain)
-    kind=${kinds[RANDOM % 4]}
+    kind=${kinds[RANDOM % ${#kinds[@]}]}
     hurt=$SECONDS
     case $kind in
     kill) gone "$n" KILL ;;
     term) gone "$n" TERM ;;
     freeze) freeze "$n" ;;
     drain) drain "$n" ;;
+    *) $kind ;;
     esac
     faults[$kind]=$((faults[$kind] + 1))
     await whole

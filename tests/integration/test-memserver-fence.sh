@@ -53,7 +53,7 @@ wait_until 20 "$memclient" "$unix" second open:5:r:shm list:64 expect-slabs:2 ch
 # In the meantime somebody else has the volume and writes.
 requires qemu-io --version
 volume=(size=8M "$MLOCK" uuid=01234567-89ab-cdef-0123-456789abcdef)
-start_nbdkit a "$FARPAGE_PLUGIN" "$unix" "${volume[@]}"
+start_nbdkit a "$FARPAGE_PLUGIN" "$unix" "${volume[@]}" await=2000
 a_pid=$(cat "$tmp/a.pid")
 mkfifo "$tmp/asks"
 export uri="nbd+unix:///?socket=$tmp/a.sock"

@@ -43,6 +43,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "sim/threads.h"
 
 #define MAX_THREADS 512u
 #define NEVER UINT64_MAX
@@ -576,6 +577,12 @@ __wrap_usleep (useconds_t us)
 {
   (void) wait_for (SLEEPS, NULL, now_ns + (uint64_t) us * 1000);
   return 0;
+}
+
+UNSEEN void
+sim_stop_ms (unsigned ms)
+{
+  now_ns += ms * FP_NS_PER_MS;
 }
 
 /* ---- chance ---- */

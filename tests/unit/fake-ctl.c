@@ -699,10 +699,10 @@ fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
 }
 
 void
-fake_server_stingy (struct fake_server *s)
+fake_server_stingy (struct fake_server *s, bool on)
 {
   FP_LOCK_SCOPE (&fake_lock);
-  s->stingy = true;
+  s->stingy = on;
 }
 
 /* Nobody looks at what is shown. */

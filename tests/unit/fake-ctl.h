@@ -76,7 +76,7 @@ void fake_server_die_of_release (struct fake_server *s, bool on);
 void fake_server_keep (struct fake_server *s, bool on);
 
 /* It has no token for a data connection. */
-void fake_server_stingy (struct fake_server *s);
+void fake_server_stingy (struct fake_server *s, bool on);
 
 /* It asks for so many slabs back, and lends none until it has them. */
 void fake_server_want (struct fake_server *s, unsigned slabs);

@@ -62,9 +62,9 @@ int __real_fp_lane_raw_read (struct fp_lane *l, void *out, uint32_t n,
 int __wrap_fp_lane_raw_read (struct fp_lane *l, void *out, uint32_t n,
                              uint64_t at);
 int __real_fp_lane_raw_zero (struct fp_lane *l, uint64_t n, uint64_t at,
-                             bool trim);
+                             bool trim, uint64_t made_ns);
 int __wrap_fp_lane_raw_zero (struct fp_lane *l, uint64_t n, uint64_t at,
-                             bool trim);
+                             bool trim, uint64_t made_ns);
 int __real_fp_thread_create_large (struct fp_thread *t, const char *name,
                                    void (*run) (void *), void *arg);
 int __wrap_fp_thread_create_large (struct fp_thread *t, const char *name,
@@ -113,12 +113,13 @@ __wrap_fp_lane_raw_read (struct fp_lane *l, void *out, uint32_t n, uint64_t at)
 }
 
 int
-__wrap_fp_lane_raw_zero (struct fp_lane *l, uint64_t n, uint64_t at, bool trim)
+__wrap_fp_lane_raw_zero (struct fp_lane *l, uint64_t n, uint64_t at, bool trim,
+                         uint64_t made_ns)
 {
   atomic_fetch_add (&zeros_hang, 1);
   while (atomic_load (&zero_hangs))
     usleep (1000);
-  return __real_fp_lane_raw_zero (l, n, at, trim);
+  return __real_fp_lane_raw_zero (l, n, at, trim, made_ns);
 }
 
 int
@@ -350,7 +351,7 @@ flip (uint64_t offset)
 
   assert_int_equal (fp_lane_raw_read (lane, &byte, 1, offset), 0);
   byte ^= 16;
-  assert_int_equal (fp_lane_raw_write (lane, &byte, 1, offset), 0);
+  assert_int_equal (fp_lane_raw_write (lane, &byte, 1, offset, 0), 0);
 }
 
 /* All that the servers have, or had. */
@@ -655,12 +656,12 @@ test_changed (void **state)
   /* Older, and exchanged. */
   assert_int_equal (fp_lane_raw_read (lane, one, B, 5 * B), 0);
   put_byte (5, 100);
-  assert_int_equal (fp_lane_raw_write (lane, one, B, 5 * B), 0);
+  assert_int_equal (fp_lane_raw_write (lane, one, B, 5 * B, 0), 0);
   assert_int_equal (get_byte (5), -EIO);
   assert_int_equal (fp_lane_raw_read (lane, one, B, 6 * B), 0);
   assert_int_equal (fp_lane_raw_read (lane, two, B, 7 * B), 0);
-  assert_int_equal (fp_lane_raw_write (lane, two, B, 6 * B), 0);
-  assert_int_equal (fp_lane_raw_write (lane, one, B, 7 * B), 0);
+  assert_int_equal (fp_lane_raw_write (lane, two, B, 6 * B, 0), 0);
+  assert_int_equal (fp_lane_raw_write (lane, one, B, 7 * B, 0), 0);
   assert_int_equal (get_byte (6), -EIO);
   assert_int_equal (get_byte (7), -EIO);
   assert_int_equal (seal ().unreadable, 4);

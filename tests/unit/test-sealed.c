@@ -164,7 +164,7 @@ raw (enum fp_io_kind kind, uint64_t block, unsigned char *bytes, unsigned copy)
   if (kind == FP_IO_READ)
     assert_int_equal (fp_lane_raw_read (lane, bytes, B, block * B), 0);
   else
-    assert_int_equal (fp_lane_raw_write (lane, bytes, B, block * B), 0);
+    assert_int_equal (fp_lane_raw_write (lane, bytes, B, block * B, 0), 0);
   if (t->copies > 1)
     atomic_store (&t->live[i], live);
 }

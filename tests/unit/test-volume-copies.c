@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "volume/lane.h"
+#include "volume/link_move.h"
 #include "volume-fixture.h"
 
 #define SLAB COPIES_SLAB
@@ -283,6 +284,67 @@ test_all_die (void **state)
   assert_true (get (0) == 2 || get (0) == 9);
   for (uint64_t i = 1; i < PIECES; i++)
     assert_int_equal (get (i), 2 + (int) i);
+}
+
+static void
+revive_both (void *arg)
+{
+  (void) arg;
+  pause_ms (3000);
+  for (unsigned s = 0; s < 2; s++)
+    fake_server_revive (servers[s]);
+}
+
+/* The client's own network is down for a while.  No request fails. */
+static void
+test_all_come_back (void **state)
+{
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  for (unsigned n = 0; n < 3; n++) {
+    struct fp_thread thread;
+
+    for (unsigned s = 0; s < 2; s++)
+      fake_server_cut (servers[s]);
+    assert_int_equal (fp_thread_create (&thread, "revive", revive_both, NULL),
+                      0);
+    pause_ms (n * 600);
+    if (n == 0)
+      assert_int_equal (get (0), 1);
+    else if (n == 1)
+      assert_int_equal (put (0, 1), 0);
+    else
+      trim (1, COPIES_SLAB / 2);
+    assert_int_equal (fp_thread_join (&thread), 0);
+    await_whole ();
+    assert_int_equal (get (0), 1);
+  }
+}
+
+/* A connection that is made again at once costs no copy. */
+static void
+test_lane_mended (void **state)
+{
+  uint64_t sessions[2];
+
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (SIZE, false));
+  fill (1);
+  await_whole ();
+  for (unsigned s = 0; s < 2; s++)
+    sessions[s] = fp_link_session (v->links[s]);
+  for (unsigned n = 1; n < 6; n++) {
+    fp_fake_fault_at (n, FP_FAKE_BREAK);
+    assert_int_equal (put (0, 2), 0);
+    fp_fake_fault_at (0, FP_FAKE_BREAK);
+    assert_int_equal (degraded (), 0);
+    all_have (0, 2);
+  }
+  for (unsigned s = 0; s < 2; s++)
+    assert_int_equal (fp_link_session (v->links[s]), sessions[s]);
 }
 
 static void *
@@ -640,6 +702,8 @@ main (void)
     TEST (test_left_behind),
     TEST (test_forgets_while_away),
     TEST (test_all_die),
+    TEST (test_all_come_back),
+    TEST (test_lane_mended),
     TEST (test_slow_record),
     TEST (test_sole_is_slow),
     TEST (test_three_copies),

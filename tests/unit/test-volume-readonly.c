@@ -270,7 +270,7 @@ test_no_token (void **state)
   write_some_pieces (1);
   must (attach_read_only (false));
   fake_server_cut (servers[1]);
-  fake_server_stingy (servers[1]);
+  fake_server_stingy (servers[1], true);
   fake_server_revive (servers[1]);
   do {
     assert_false (fp_deadline_passed (end));

@@ -24,6 +24,7 @@ for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
         cases=(workers files stripe kill named servers term stuck failures interrupted race orphan swap)
         limit=1000 ;;
     *named) cases=(files kill named servers swap) limit=600 ;;
+    tcp*) cases=(files cut) limit=600 ;;
     *) cases=(files) limit=350 ;;
     esac
     claim 0 "attach over $transport" \

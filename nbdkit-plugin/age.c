@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <stdlib.h>
+
+#include "age.h"
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+
+void
+fp_age_init (struct fp_age *a)
+{
+  *a = (struct fp_age) { .active = 0 };
+  if (pthread_mutex_init (&a->lock, NULL) != 0)
+    abort ();
+}
+
+void
+fp_age_destroy (struct fp_age *a)
+{
+  pthread_mutex_destroy (&a->lock);
+}
+
+uint64_t
+fp_age_begin (struct fp_age *a)
+{
+  uint64_t made_ns = fp_mono_ns ();
+
+  FP_LOCK_SCOPE (&a->lock);
+  if (a->active == 0 &&
+      fp_now_ns () - a->end_ns >= FP_AGE_IDLE_MS * FP_NS_PER_MS) {
+    a->behind = 0;
+    a->again = false;
+  }
+  a->active++;
+  return a->behind > 0 ? a->behind_ns : made_ns;
+}
+
+static void
+start_batch (struct fp_age *a, uint64_t made_ns)
+{
+  a->behind = FP_AGE_BEHIND;
+  a->behind_ns = made_ns;
+  a->again = false;
+}
+
+void
+fp_age_end (struct fp_age *a, uint64_t made_ns, bool waited)
+{
+  FP_LOCK_SCOPE (&a->lock);
+  a->active--;
+  a->end_ns = fp_now_ns ();
+  if (a->behind > 0)
+    a->behind--;
+  /* What comes after the batch was sent after its first request ended. */
+  if (a->behind == 0 && a->again) {
+    start_batch (a, a->first_end_ns);
+    a->first_end_ns = a->last_end_ns;
+  }
+  if (!waited)
+    return;
+  a->last_end_ns = fp_mono_ns ();
+  if (a->behind > 0) {
+    a->again = true;
+    return;
+  }
+  start_batch (a, made_ns);
+  a->first_end_ns = a->last_end_ns;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* age.h - the age of a request when nbdkit hands it over.
+ *
+ * An NBD client's timeout starts when the client puts a request into the
+ * socket.  That is usually some milliseconds before nbdkit reads the request.
+ * If a request waits here for servers that are away, others wait in the socket
+ * behind it.  A client has at most FP_AGE_BEHIND requests under way on one
+ * connection (Linux, drivers/block/nbd.c: tag_set.queue_depth).  So after such
+ * a wait that many requests count from when the one that waited was made.  An
+ * idle connection has nothing in its socket: after FP_AGE_IDLE_MS a request
+ * counts from when it arrives.
+ *
+ * Units:    nanoseconds of fp_mono_ns.
+ * Threads:  any; the lock is inside.
+ * Memory:   none.
+ */
+
+#ifndef FP_AGE_H
+#define FP_AGE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <pthread.h>
+
+#define FP_AGE_BEHIND 128u
+#define FP_AGE_IDLE_MS 100u
+
+struct fp_age {
+  pthread_mutex_t lock;
+  unsigned active; /* requests that have begun and not ended */
+  /* The batch: this number of requests may be as old as behind_ns. */
+  unsigned behind;
+  uint64_t behind_ns;
+  bool again; /* a request of the batch waited, too */
+  /* When the request ended that began the batch, and the last one that waited.
+   */
+  uint64_t first_end_ns, last_end_ns;
+  uint64_t end_ns; /* when any request last ended, by fp_now_ns */
+};
+
+void fp_age_init (struct fp_age *a);
+void fp_age_destroy (struct fp_age *a);
+/* Begin a request; return when it was made at the earliest. */
+uint64_t fp_age_begin (struct fp_age *a);
+/* End it.  waited: it waited for servers that were away. */
+void fp_age_end (struct fp_age *a, uint64_t made_ns, bool waited);
+
+#endif /* FP_AGE_H */
