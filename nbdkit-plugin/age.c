@@ -23,17 +23,26 @@ fp_age_destroy (struct fp_age *a)
   pthread_mutex_destroy (&a->lock);
 }
 
+/* Return true if the socket is empty, after this pause without a request. */
+static bool
+is_empty (struct fp_age *a, uint64_t pause_ns)
+{
+  a->gaps = pause_ns >= FP_AGE_GAP_MS * FP_NS_PER_MS ? a->gaps + 1 : 0;
+  return pause_ns >= FP_AGE_IDLE_MS * FP_NS_PER_MS || a->gaps >= FP_AGE_GAPS;
+}
+
 uint64_t
 fp_age_begin (struct fp_age *a)
 {
   uint64_t made_ns = fp_mono_ns ();
 
   FP_LOCK_SCOPE (&a->lock);
-  if (a->active == 0 &&
-      fp_now_ns () - a->end_ns >= FP_AGE_IDLE_MS * FP_NS_PER_MS) {
+  if (a->active == 0 && is_empty (a, fp_now_ns () - a->end_ns)) {
     a->behind = 0;
     a->again = false;
   }
+  else if (a->active > 0)
+    a->gaps = 0;
   a->active++;
   return a->behind > 0 ? a->behind_ns : made_ns;
 }
@@ -43,6 +52,7 @@ start_batch (struct fp_age *a, uint64_t made_ns)
 {
   a->behind = FP_AGE_BEHIND;
   a->behind_ns = made_ns;
+  a->gaps = 0;
   a->again = false;
 }
 
@@ -61,6 +71,7 @@ fp_age_end (struct fp_age *a, uint64_t made_ns, bool waited)
   }
   if (!waited)
     return;
+  a->gaps = 0; /* the socket had time to fill */
   a->last_end_ns = fp_mono_ns ();
   if (a->behind > 0) {
     a->again = true;

@@ -6,9 +6,13 @@
  * If a request waits here for servers that are away, others wait in the socket
  * behind it.  A client has at most FP_AGE_BEHIND requests under way on one
  * connection (Linux, drivers/block/nbd.c: tag_set.queue_depth).  So after such
- * a wait that many requests count from when the one that waited was made.  An
- * idle connection has nothing in its socket: after FP_AGE_IDLE_MS a request
- * counts from when it arrives.
+ * a wait that many requests count from when the one that waited was made.
+ *
+ * While the socket holds a request, nbdkit reads it as soon as it has sent a
+ * reply.  So the socket is empty after a pause of FP_AGE_IDLE_MS without a
+ * request, or after FP_AGE_GAPS pauses of FP_AGE_GAP_MS in a row: a thread
+ * that has to wait for a processor may pause once, but hardly at the same
+ * place again.  From then on a request counts from when it arrives.
  *
  * Units:    nanoseconds of fp_mono_ns.
  * Threads:  any; the lock is inside.
@@ -25,6 +29,8 @@
 
 #define FP_AGE_BEHIND 128u
 #define FP_AGE_IDLE_MS 100u
+#define FP_AGE_GAP_MS 20u
+#define FP_AGE_GAPS 3u
 
 struct fp_age {
   pthread_mutex_t lock;
@@ -37,6 +43,7 @@ struct fp_age {
    */
   uint64_t first_end_ns, last_end_ns;
   uint64_t end_ns; /* when any request last ended, by fp_now_ns */
+  unsigned gaps;   /* pauses of FP_AGE_GAP_MS in a row */
 };
 
 void fp_age_init (struct fp_age *a);

@@ -28,7 +28,7 @@ struct fp_fake_server {
   uint8_t *memory;
   size_t length;
   uint64_t rkey;
-  bool dead, hold, mapped;
+  bool dead, hold, mapped, breaks;
   unsigned device;
   int answer;
   struct fp_op_list held;
@@ -155,7 +155,13 @@ arrive (struct fp_op *op, bool may_hold)
     return;
   }
   if (!fault (&kind)) {
-    finish (op, execute (op));
+    int r = execute (op);
+
+    finish (op, r);
+    if (r < 0 && c->server->breaks) {
+      do_break (c);
+      signal_fd (c->event_fd);
+    }
     return;
   }
   switch (kind) {
@@ -537,6 +543,13 @@ fp_fake_server_answer (struct fp_fake_server *s, int status)
 {
   FP_LOCK_SCOPE (&lock);
   s->answer = status;
+}
+
+void
+fp_fake_server_break (struct fp_fake_server *s, bool on)
+{
+  FP_LOCK_SCOPE (&lock);
+  s->breaks = on;
 }
 
 void

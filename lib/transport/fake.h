@@ -62,6 +62,8 @@ void fp_fake_server_revoke (struct fp_fake_server *s);
  * 0: as it should.
  */
 void fp_fake_server_answer (struct fp_fake_server *s, int status);
+/* Likewise, and each op that fails breaks its connection, as over rdma. */
+void fp_fake_server_break (struct fp_fake_server *s, bool on);
 
 /* Every connection breaks and its event fd becomes readable; conn_open is
  * refused until revive.

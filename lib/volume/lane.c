@@ -214,6 +214,7 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
     lane->opening[i]--;
     lane->conns[s].conn = conn;
     lane->conns[s].refused_ns = 0;
+    lane->conns[s].revoked = false;
     lane->conns[s].flushed = lane->conns[s].written;
     if (lane->index == lane->v->p.lanes)
       fp_intent_opened (lane->v, s);
@@ -251,6 +252,13 @@ fp_lane_has_queue_pair (struct fp_lane *lane, unsigned s)
   struct fp_conn *c = lane->conns[s].conn;
 
   return c != NULL && c->ops->registered;
+}
+
+bool
+fp_lane_revoked (struct fp_lane *lane, unsigned s)
+{
+  LANE_LOCK_SCOPE (lane);
+  return lane->conns[s].revoked;
 }
 
 bool

@@ -61,6 +61,8 @@ bool fp_lane_has_queue_pair (struct fp_lane *lane, unsigned s);
 
 /* Return true if there is no connection, or a broken one. */
 bool fp_lane_broken (struct fp_lane *lane, unsigned s);
+/* Return true if its last connection to s broke as a key was refused. */
+bool fp_lane_revoked (struct fp_lane *lane, unsigned s);
 
 /* For poll(2) beside the control socket, or -1; and what to do then. */
 int fp_lane_event_fd (struct fp_lane *lane, unsigned s);

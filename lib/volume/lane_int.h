@@ -65,6 +65,7 @@ struct lane_conn {
   uint64_t flush_at;    /* somewhere it wrote */
   unsigned inflight;    /* fragments */
   uint64_t refused_ns;  /* when a key was first refused on it; 0: never */
+  bool revoked;         /* it broke as a key was refused */
 
   /* lane_hedge.c: what is known of its reads. */
   uint64_t p99_ns;

@@ -11,6 +11,8 @@
 #include "volume/mirror.h"
 #include "volume/stripe.h"
 
+/* Then a copy is left behind whose connections break. */
+#define MANY_TRIES 3u
 #define SCAN_NS 10000000u      /* parked ios are looked at this often */
 #define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
 
@@ -204,6 +206,24 @@ unpark_all (struct fp_lane *lane)
     list_push (&lane->pending, io);
 }
 
+/* A connection that is mended may break at each transfer.  Then this copy is
+ * left behind, or is not made there.
+ */
+static void
+breaks_again (struct fp_lane *lane, const struct frag *f)
+{
+  struct fp_io *io = f->io;
+
+  if (io->tries < MANY_TRIES || !fp_volume_is_mirrored (lane->v))
+    io->redo = true;
+  else if (io->target != NULL)
+    io->status = -EIO;
+  else {
+    (void) lane_other_copy (lane, f);
+    io->redo = true;
+  }
+}
+
 /* The transfer is over: its slot may be used again. */
 static void
 frag_done (struct fp_lane *lane, struct frag *f)
@@ -236,11 +256,12 @@ frag_done (struct fp_lane *lane, struct frag *f)
     if (head != NULL)
       lane_unsettle (lane, io);
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
+      lane->conns[f->server].revoked |= lane_refused (f);
       fp_link_suspect (lane->v->links[f->server]);
       if (fp_volume_is_mirrored (lane->v))
         fp_mirror_poke (lane->v);
       if (counts)
-        io->redo = true;
+        breaks_again (lane, f);
     }
     else if (counts) {
       if (lane_done_over (lane, f))

@@ -286,6 +286,12 @@ mend_lane (struct fp_link *l, unsigned i, uint64_t deadline, bool *sound,
   int r;
 
   fp_lane_disconnect (lane, l->index);
+  if (fp_lane_revoked (lane, l->index)) {
+    /* Another session has other keys. */
+    *sound = false;
+    snprintf (why, FP_WHY_MAX, "its keys were revoked");
+    return -EACCES;
+  }
   r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
   if (r == 0)
     r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp, &said,
@@ -540,6 +546,10 @@ link_main (void *arg)
       fp_recorder_down (l->v, l->index);
       link_fail_calls (l);
       link_let_go (l);
+      /* A caller that waited until the last transfer ended may have queued its
+       * call since then, and the next attempt to connect may take long.
+       */
+      link_fail_calls (l);
       link_move (l, FP_SERVER_DOWN);
       fp_mirror_poke (l->v);
       fp_volume_wake_lanes (l->v);

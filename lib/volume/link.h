@@ -120,10 +120,14 @@ bool fp_link_room (struct fp_link *l, struct fp_link_room *room);
  * what is missing now.
  */
 void fp_link_gave (struct fp_link *l);
-/* Take back the pieces that were left here and that one of these servers (a
- * set) was not yet asked for: the manager's again, linked by next_wanted.
+/* Take back the entries that wait for memory here and that may_go returns true
+ * for: they are the manager's again, linked by next_wanted.  may_go is called
+ * with the link's lock held, and takes no lock.
  */
-uint32_t fp_link_withdraw (struct fp_link *l, uint64_t servers);
+uint32_t fp_link_withdraw (struct fp_link *l,
+                           bool (*may_go) (struct fp_volume *v, uint64_t k,
+                                           const void *arg),
+                           const void *arg);
 
 /* Give back the memory of piece p, which is BUSY and drained.  Moves it to
  * EMPTY, or on failure to READY or OFFLINE.  -ETIMEDOUT: that will be later.

@@ -219,12 +219,40 @@ link_session_broken (int r)
   }
 }
 
+/* A piece whose release or zeroing failed still is what it was; if the server
+ * is away it is offline, and its list will tell.
+ */
+static void
+finish_piece (struct fp_link *l, struct call *c, int r, bool up)
+{
+  struct fp_piece *p = c->piece;
+
+  /* let_go leaves a piece alone that somebody has shut. */
+  if (!up || !atomic_load (&p->held))
+    fp_copy_forget (&p->copy);
+  if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
+    p->releasing = c->kind == CALL_RELEASE;
+    link_forget (l, p, FP_PIECE_BUSY);
+  }
+  else if (up && p->releasing && l->record != NULL &&
+           !fp_volume_is_mirrored (l->v)) {
+    /* Refused, and it is recorded that it does not exist any more. */
+    p->releasing = false;
+    fp_recorder_exists (l->v, (uint64_t) (p - l->v->pieces->p));
+  }
+  else {
+    /* Refused, so it still has it; or the next list will tell. */
+    if (up)
+      p->releasing = false;
+    if (!fp_piece_move (p, FP_PIECE_BUSY,
+                        up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
+      abort (); /* the caller owns it */
+  }
+}
+
 static void
 finish_call (struct fp_link *l, struct call *c, int r, bool up)
 {
-  /* A piece whose release or zeroing failed still is what it was; if the
-   * server is away it is offline, and its list will tell.
-   */
   if (c->kind == CALL_SHUT) {
     if (!up)
       r = link_do_shut (l); /* it needs no server */
@@ -233,29 +261,7 @@ finish_call (struct fp_link *l, struct call *c, int r, bool up)
     r = link_finish_reopen (l, c, r, up);
   }
   else if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
-    struct fp_piece *p = c->piece;
-
-    /* let_go leaves a piece alone that somebody has shut. */
-    if (!up || !atomic_load (&p->held))
-      fp_copy_forget (&p->copy);
-    if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
-      p->releasing = c->kind == CALL_RELEASE;
-      link_forget (l, p, FP_PIECE_BUSY);
-    }
-    else if (up && p->releasing && l->record != NULL &&
-             !fp_volume_is_mirrored (l->v)) {
-      /* Refused, and it is recorded that it does not exist any more. */
-      p->releasing = false;
-      fp_recorder_exists (l->v, (uint64_t) (p - l->v->pieces->p));
-    }
-    else {
-      /* Refused, so it still has it; or the next list will tell. */
-      if (up)
-        p->releasing = false;
-      if (!fp_piece_move (p, FP_PIECE_BUSY,
-                          up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
-        abort (); /* the caller owns it */
-    }
+    finish_piece (l, c, r, up);
   }
   FP_LOCK_SCOPE (&l->lock);
   c->result = r;
@@ -334,6 +340,28 @@ link_fail_calls (struct fp_link *l)
   link_settle (l, false);
 }
 
+/* End c as link_fail_calls does, with the lock held, if it keeps a piece shut
+ * and the link is away.  Else a write to the other copies would wait until an
+ * attempt to connect is over.  Return false if c is for the link's thread.
+ */
+static bool
+fail_now (struct fp_link *l, struct call *c)
+{
+  bool reopens = c->kind == CALL_REOPEN && !c->relabel;
+
+  if (!reopens && c->kind != CALL_RELEASE && c->kind != CALL_ZERO)
+    return false;
+  if (!link_can_fail_now (l, c->piece))
+    return false;
+  c->result = -ENOTCONN;
+  if (reopens)
+    c->result = link_finish_reopen (l, c, -ENOTCONN, false);
+  else
+    finish_piece (l, c, -ENOTCONN, false); /* no lock is taken if not up */
+  c->done = true;
+  return true;
+}
+
 void
 link_call (struct fp_link *l, struct call *c)
 {
@@ -341,6 +369,8 @@ link_call (struct fp_link *l, struct call *c)
 
   {
     FP_LOCK_SCOPE (&l->lock);
+    if (fail_now (l, c))
+      return;
     ended = l->ended;
     if (!ended) {
       *l->calls_tail = c;

@@ -153,6 +153,21 @@ struct fp_link {
 /* Who stops the volume waits for so long for answers that others wait for. */
 #define LINK_HURRY_MS 1000
 
+/* Return true if the calling thread may make piece p OFFLINE itself, because
+ * the link's thread may connect for long.  p is BUSY, and its memory is here.
+ * The caller has the link's lock: until it lets go of that no session begins.
+ * Without one the server lists nothing, and link_judge_missing does not run.
+ * A LOST link does run that, and answers soon.  With one copy a call waits:
+ * there is no other copy to go on with.
+ */
+static inline bool
+link_can_fail_now (const struct fp_link *l, const struct fp_piece *p)
+{
+  return fp_volume_is_mirrored (l->v) && l->asked == NULL &&
+         l->state != FP_SERVER_LOST &&
+         (atomic_load (&p->word) & FP_PIECE_USERS) == 0;
+}
+
 /* link.c, any thread */
 void link_wake (struct fp_link *l);
 void link_set_why (struct fp_link *l, const char *why);
@@ -214,6 +229,8 @@ void link_record_free (struct fp_link *l);
 void link_record_renew (struct fp_link *l);
 /* What does the server know of the volume, before we change anything? */
 int link_lookup (struct fp_link *l, uint64_t deadline_ns);
+/* Likewise, also when it was asked before. */
+int link_lookup_again (struct fp_link *l, uint64_t deadline_ns);
 /* As link_do_calls. */
 int link_do_records (struct fp_link *l);
 void link_fail_records (struct fp_link *l);

@@ -87,17 +87,11 @@ fp_link_gave (struct fp_link *l)
   l->wanted -= l->wanted > 0;
 }
 
-/* Could another server be asked for piece i? */
-static bool
-has_other (struct fp_link *l, uint32_t i, uint64_t servers)
-{
-  const struct fp_piece *p = &l->v->pieces->p[i];
-
-  return (servers & ~p->tried & ~(UINT64_C (1) << l->index)) != 0;
-}
-
 uint32_t
-fp_link_withdraw (struct fp_link *l, uint64_t servers)
+fp_link_withdraw (struct fp_link *l,
+                  bool (*may_go) (struct fp_volume *v, uint64_t k,
+                                  const void *arg),
+                  const void *arg)
 {
   struct fp_piece *p = l->v->pieces->p;
   uint32_t out = FP_NO_PIECE, n;
@@ -106,7 +100,7 @@ fp_link_withdraw (struct fp_link *l, uint64_t servers)
   for (n = l->nr_want; n > 0; n--) {
     uint32_t i = pop (l);
 
-    if (!has_other (l, i, servers)) {
+    if (!may_go (l->v, i, arg)) {
       push (l, i);
       continue;
     }
@@ -116,7 +110,7 @@ fp_link_withdraw (struct fp_link *l, uint64_t servers)
   for (unsigned k = 0; k < l->nr_batch; k++) {
     uint32_t i = l->batch[k];
 
-    if (i == FP_NO_PIECE || !has_other (l, i, servers))
+    if (i == FP_NO_PIECE || !may_go (l->v, i, arg))
       continue;
     l->batch[k] = FP_NO_PIECE;
     p[i].next_wanted = out;

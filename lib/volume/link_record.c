@@ -109,6 +109,21 @@ fp_link_said (const struct fp_link *l)
   return &l->record->said;
 }
 
+/* Make piece p, which was left with the link, READY; or OFFLINE if the session
+ * is not up.  Forget it if its memory is no more.
+ */
+static void
+settle (struct fp_link *l, struct fp_piece *p, bool up)
+{
+  if (!up || !atomic_load (&p->held))
+    fp_copy_forget (&p->copy);
+  if (!atomic_load (&p->held))
+    link_forget (l, p, FP_PIECE_BUSY);
+  else if (!fp_piece_move (p, FP_PIECE_BUSY,
+                           up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
+    abort (); /* it was left with us */
+}
+
 void
 fp_link_settle (struct fp_link *l, uint64_t i)
 {
@@ -123,6 +138,11 @@ fp_link_settle (struct fp_link *l, uint64_t i)
     if (l->state == FP_SERVER_UP && atomic_load (&p[i].held)) {
       if (!fp_piece_move (&p[i], FP_PIECE_BUSY, FP_PIECE_READY))
         abort (); /* it was left with us */
+      return;
+    }
+    /* Likewise, as its thread may connect for long. */
+    if (link_can_fail_now (l, &p[i])) {
+      settle (l, &p[i], false);
       return;
     }
     p[i].next_wanted = l->settle_head;
@@ -275,27 +295,25 @@ link_settle (struct fp_link *l, bool up)
   uint32_t i;
 
   while ((i = next_settled (l)) != FP_NO_PIECE) {
-    struct fp_piece *p = &l->v->pieces->p[i];
-
     any = true;
-    if (!up || !atomic_load (&p->held))
-      fp_copy_forget (&p->copy);
-    if (!atomic_load (&p->held))
-      link_forget (l, p, FP_PIECE_BUSY);
-    else if (!fp_piece_move (p, FP_PIECE_BUSY,
-                             up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
-      abort (); /* it was left with us */
+    settle (l, &l->v->pieces->p[i], up);
   }
   if (any)
     fp_volume_wake_lanes (l->v);
 }
 
 int
-link_lookup (struct fp_link *l, uint64_t deadline_ns)
+link_lookup_again (struct fp_link *l, uint64_t deadline_ns)
 {
   struct fp_lookup q = { .volume = l->v->p.uuid };
 
+  return fp_ctl_lookup (l->s.ctl, &q, &l->record->said, deadline_ns);
+}
+
+int
+link_lookup (struct fp_link *l, uint64_t deadline_ns)
+{
   if (l->record == NULL || (l->learned && !l->v->p.read_only))
     return 0;
-  return fp_ctl_lookup (l->s.ctl, &q, &l->record->said, deadline_ns);
+  return link_lookup_again (l, deadline_ns);
 }

@@ -41,6 +41,30 @@ has_backup (const struct fp_link *l)
          !atomic_load (&v->no_refill);
 }
 
+/* The list of members that the volume was attached with. */
+static uint64_t
+attached_version (const struct fp_link *l)
+{
+  struct fp_recorder_status s;
+
+  fp_recorder_status (l->v, &s);
+  return s.version != 0 ? s.version : l->v->p.members.version;
+}
+
+/* Return true if the server refused OPEN although nobody else has opened the
+ * volume there: its access file was changed.  Each client that takes the
+ * volume, or opens it to write, raises the epoch.
+ */
+static bool
+is_only_barred (struct fp_link *l, uint64_t deadline)
+{
+  if (l->record == NULL || !atomic_load (&l->v->started) ||
+      link_lookup_again (l, deadline) < 0)
+    return false;
+  return fp_link_said (l)->epoch == l->epoch &&
+         fp_link_said (l)->members.version <= attached_version (l);
+}
+
 static int
 open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
              char why[FP_WHY_MAX])
@@ -150,11 +174,14 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
    * BUSY is no sign of that: our own last session may be ending still, and a
    * client that has it now, and has not used it, may let it go again.
    */
-  if (l->opened && r == -EPERM) {
+  if (l->opened && r == -EPERM && !is_only_barred (l, deadline)) {
+    char said[FP_WHY_MAX - 64];
+
     l->lost = true;
+    snprintf (said, sizeof said, "%.*s", (int) sizeof said - 1, why);
     snprintf (why, FP_WHY_MAX, "another client has taken the volume over: %s",
-              fp_ctl_why (l->s.ctl));
-    fp_volume_taken (l->v, fp_ctl_why (l->s.ctl));
+              said);
+    fp_volume_taken (l->v, said);
   }
   return r;
 }
@@ -185,16 +212,6 @@ connect_lanes (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
     snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
               said != NULL ? said : fp_session_conn_error (r));
   return r;
-}
-
-/* The list of members that the volume was attached with. */
-static uint64_t
-attached_version (const struct fp_link *l)
-{
-  struct fp_recorder_status s;
-
-  fp_recorder_status (l->v, &s);
-  return s.version != 0 ? s.version : l->v->p.members.version;
 }
 
 /* Who writes the volume begins with a new list of its members.  What a reader

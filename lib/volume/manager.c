@@ -4,7 +4,8 @@
  * server's link, and the piece comes READY, or back.  If the server is silent
  * the manager withdraws the piece and leaves it with another one; should the
  * first have labelled a slab with it after all, the generation tells which
- * counts (link_learn.h).
+ * counts (link_learn.h).  If no other server can be asked for a copy of a new
+ * piece that has another copy, the piece begins without it.
  */
 
 #include <config.h>
@@ -25,8 +26,8 @@
 #include "volume/volume_int.h"
 
 /* A server may take this part of `timeout` to give a piece its memory, as long
- * as there is another one to ask; so that a write, which has all of it, can
- * hear from two.
+ * as there is another one to ask, or another copy; so that a write, which has
+ * all of it, can hear from two.
  */
 #define PATIENCE_PART 4
 #define PATIENCE_MIN_MS 20u
@@ -168,6 +169,46 @@ server_of (struct fp_piece *p)
   return (int) atomic_load (&p->server);
 }
 
+/* Return the set of servers where the other copies of entry k's piece are, or
+ * will be.
+ */
+static uint64_t
+servers_of_others (struct fp_volume *v, uint64_t k)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t i = fp_piece_of (t, k), set = 0;
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    uint64_t other = fp_mirror_entry (t, i, c);
+    int s = other == k ? -1 : server_of (&t->p[other]);
+
+    if (s >= 0)
+      set |= UINT64_C (1) << s;
+  }
+  return set;
+}
+
+/* Return true if entry k need not wait for a silent server: its piece is new,
+ * and another copy of it is READY.
+ */
+static bool
+can_do_without (struct fp_volume *v, uint64_t k)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t i = fp_piece_of (t, k);
+
+  /* The start with reserve=full waits for all copies. */
+  if (!t->p[k].fresh || (v->p.reserve_full && !atomic_load (&v->started)))
+    return false;
+  for (unsigned c = 0; c < t->copies; c++) {
+    uint64_t other = fp_mirror_entry (t, i, c);
+
+    if (other != k && fp_piece_state (&t->p[other]) == FP_PIECE_READY)
+      return true;
+  }
+  return false;
+}
+
 /* Not where another copy of the piece is; nor, if that leaves any, in the same
  * failure domain.
  */
@@ -248,7 +289,7 @@ choose (struct fp_volume *v, uint64_t i)
 
   look_for_room (v, tried, false, trusted, room);
   s = fp_manager_choose (v, i, room);
-  if (s >= 0)
+  if (s >= 0 || can_do_without (v, i))
     return s;
   look_for_room (v, tried, true, trusted, room);
   return fp_manager_choose (v, i, room);
@@ -273,7 +314,10 @@ place (struct fp_volume *v, uint64_t i)
   if (!fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_EMPTY))
     abort (); /* it is ours */
   atomic_fetch_sub (&v->placing, 1);
-  if (atomic_load (&p->err) != 0 || v->pieces->copies > 1)
+  /* A lane that cannot go on asks again.  If it were woken for that, it and
+   * this thread would take turns without a pause; it looks again by itself.
+   */
+  if (fp_mirror_is_decided (v, fp_piece_of (v->pieces, i)))
     fp_volume_wake_lanes (v);
 }
 
@@ -284,11 +328,34 @@ patience_ns (const struct fp_volume *v)
          FP_NS_PER_MS;
 }
 
+/* Servers that may take what a silent one has kept: sets. */
+struct others {
+  uint64_t answering; /* all of them */
+  uint64_t trusted;   /* those that may have copies of what others have */
+  bool late;          /* the silent one has had all of `timeout` */
+};
+
+/* Return true if entry k, which a silent server has kept for too long, can be
+ * left with another one, or can be done without.  This must agree with choose:
+ * an entry that goes back to the same server would be withdrawn again at once.
+ */
+static bool
+may_withdraw (struct fp_volume *v, uint64_t k, const void *arg)
+{
+  const struct others *o = arg;
+  const struct fp_piece *p = &v->pieces->p[k];
+  uint64_t set = p->fresh ? o->answering : o->trusted;
+
+  return (set & ~p->tried & ~servers_of_others (v, k)) != 0 ||
+         (o->late && can_do_without (v, k));
+}
+
 /* What a silent server has kept for too long goes to others. */
 static void
 look_after (struct fp_volume *v)
 {
-  uint64_t answering = 0, silent = 0;
+  struct others others = { 0 };
+  uint64_t silent = 0, late = 0;
 
   if (atomic_load (&v->placing) == 0)
     return;
@@ -296,17 +363,23 @@ look_after (struct fp_volume *v)
     struct fp_link_room room;
     bool up = fp_link_room (v->links[i], &room);
 
+    if (room.waits_ns > v->p.timeout_ms * FP_NS_PER_MS)
+      late |= UINT64_C (1) << i;
     if (room.waits_ns > patience_ns (v))
       silent |= UINT64_C (1) << i;
-    else if (up && !room.mute)
-      answering |= UINT64_C (1) << i;
+    else if (up && !room.mute && !fp_volume_is_drained (v, i)) {
+      others.answering |= UINT64_C (1) << i;
+      if (!room.distrusted)
+        others.trusted |= UINT64_C (1) << i;
+    }
   }
   for (unsigned i = 0; silent != 0 && i < v->nr_links; i++) {
     uint32_t head;
 
     if (!(silent & UINT64_C (1) << i))
       continue;
-    head = fp_link_withdraw (v->links[i], answering);
+    others.late = late >> i & 1;
+    head = fp_link_withdraw (v->links[i], may_withdraw, &others);
     FP_LOCK_SCOPE (&v->lock);
     while (head != FP_NO_PIECE) {
       uint32_t next = v->pieces->p[head].next_wanted;

@@ -100,6 +100,16 @@ fp_mirror_form (struct fp_volume *v, uint64_t i, int *err)
   return true;
 }
 
+bool
+fp_mirror_is_decided (struct fp_volume *v, uint64_t i)
+{
+  uint8_t set;
+  int err = 0;
+
+  FP_LOCK_SCOPE (&v->lock);
+  return fresh_copies (v->pieces, i, &set, &err) == 0 || err != 0;
+}
+
 void
 fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
                   uint64_t length, uint8_t reached)
@@ -232,8 +242,11 @@ make_anew (struct fp_volume *v, uint64_t i, uint8_t set)
 static void
 mend_diverged (struct fp_volume *v, uint64_t i, uint8_t live)
 {
-  int keep = a_ready_copy (v, i, live);
+  uint8_t bad = fp_mirror_bad (v->pieces, i, live);
+  int keep = a_ready_copy (v, i, live & (uint8_t) ~bad);
 
+  if (keep < 0 && live == bad)
+    keep = a_ready_copy (v, i, live);
   if (keep < 0)
     return;
   if (live == bit ((unsigned) keep))

@@ -83,6 +83,10 @@ void fp_mirror_want (struct fp_volume *v, uint64_t i);
  * not, 0 or -errno.
  */
 bool fp_mirror_form (struct fp_volume *v, uint64_t i, int *err);
+/* Return true if fp_mirror_form could form piece i now, or would set *err.
+ * With one copy: if its memory was refused, and the reason is known.
+ */
+bool fp_mirror_is_decided (struct fp_volume *v, uint64_t i);
 
 /* Any thread that is inside of a live copy, or has them shut: a write of
  * [in, in + length) of piece i may not have reached any but these.

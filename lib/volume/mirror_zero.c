@@ -207,7 +207,11 @@ fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
     return 0;
   }
   fp_mirror_poke (v);
-  if ((r == -EAGAIN || r == -ENOTCONN) && !fp_deadline_passed (*deadline))
+  /* -EROFS: it could not be recorded.  The caller zeroes it if that is still
+   * so.
+   */
+  if ((r == -EAGAIN || r == -ENOTCONN || r == -EROFS) &&
+      !fp_deadline_passed (*deadline))
     return -EAGAIN;
   if (!release)
     fp_mirror_diverged (v, i);

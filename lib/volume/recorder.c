@@ -129,6 +129,51 @@ recorder_wait_ms (struct fp_recorder *r, unsigned ms)
   (void) pthread_cond_timedwait (&r->cond, &r->lock, &until);
 }
 
+/* Return true if a change can be recorded without the members that are down;
+ * false if it has to wait for some of them.  The lock is held.
+ */
+static bool
+may_record (const struct fp_recorder *r)
+{
+  return r->current == 0 ||
+         recorder_may_shrink (
+             r, (unsigned) __builtin_popcountll (r->current),
+             (unsigned) __builtin_popcountll (r->current & r->up));
+}
+
+bool
+fp_recorder_may_record (struct fp_volume *v)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL)
+    return true;
+  FP_LOCK_SCOPE (&r->lock);
+  return may_record (r);
+}
+
+/* Take entry i out of the queue.  False: it is in the batch, and some members
+ * may have heard of it.  The lock is held.
+ */
+static bool
+withdraw (struct fp_recorder *r, uint32_t i)
+{
+  struct fp_piece *p = r->v->pieces->p;
+  uint32_t *next = &r->head, last = FP_NO_PIECE;
+
+  while (*next != i && *next != FP_NO_PIECE) {
+    last = *next;
+    next = &p[last].next_wanted;
+  }
+  if (*next == FP_NO_PIECE)
+    return false;
+  *next = p[i].next_wanted;
+  if (r->tail == i)
+    r->tail = last;
+  atomic_store (&p[i].record, RECORD_NOTHING);
+  return true;
+}
+
 int
 fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
 {
@@ -143,6 +188,9 @@ fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
   atomic_store (&p->record, RECORD_GONE);
   push (r, (uint32_t) i);
   while (atomic_load (&p->record) == RECORD_GONE) {
+    /* Else the piece could not be used before these members are back. */
+    if (!may_record (r) && withdraw (r, (uint32_t) i))
+      return -EROFS;
     if (fp_deadline_passed (deadline_ns)) {
       /* Some may have heard of it by now. */
       atomic_store (&p->record, RECORD_REVERSE);

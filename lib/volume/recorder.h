@@ -81,11 +81,17 @@ void fp_recorder_wake (struct fp_volume *v);
  * makes it READY (fp_link_settle).
  */
 void fp_recorder_exists (struct fp_volume *v, uint64_t i);
-/* Piece i, which is BUSY and drained, does not exist any more: its memory may
- * be released.  -EROFS: frozen.  -EIO: not by then; the piece is the
- * recorder's now, and will be READY again some time.
+/* Record that piece i, which is BUSY and drained, does not exist any more:
+ * then its memory may be released.  -EROFS: the volume is frozen, or so many
+ * members are down that it would have to wait for them; no member was told of
+ * it, and the piece is still the caller's.  -EIO: not by then; the piece is
+ * the recorder's now, and will be READY again some time.
  */
 int fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns);
+/* Return false if so many members are known to be down that a change would
+ * have to wait for them.
+ */
+bool fp_recorder_may_record (struct fp_volume *v);
 /* A piece that has several copies: entry k shall be recorded as one that is
  * not live (then fp_mirror_dropped), or that is.  Nothing, if there is
  * something to be recorded of it already.

@@ -122,8 +122,9 @@ struct fp_volume_params {
   unsigned transports; /* a set; more than one bit means: the best */
   unsigned timeout_ms; /* a server silent for this long is lost */
   /* How long a request waits for servers that are away.  The front end must
-   * not send a request again before that.  0: 2 x timeout_ms; with copies at
-   * least 8 s.
+   * not send a request again before that.  A write is given up
+   * min (await_ms / 4, timeout_ms) earlier: once sent it must end in time.
+   * 0: 2 x timeout_ms; with copies at least 8 s.
    */
   unsigned await_ms;
   unsigned poll_us;   /* poll at most this long before sleeping */

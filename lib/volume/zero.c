@@ -112,7 +112,9 @@ settled_state (struct fp_volume *v, struct fp_piece *p, struct zeroing *z)
   }
 }
 
-/* Piece p, which is BUSY and drained, shall have no memory any more. */
+/* Piece p, which is BUSY and drained, shall have no memory any more.  If that
+ * cannot be recorded now it keeps it, and becomes zeros.
+ */
 static int
 release (struct fp_volume *v, struct fp_piece *p, uint64_t length,
          uint64_t deadline)
@@ -155,6 +157,7 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
              uint64_t length, bool all, bool *tried)
 {
   struct fp_pieces *t = v->pieces;
+  bool zeroed = false; /* some copies may have got zeros in place */
 
   for (;;) {
     uint64_t run;
@@ -170,17 +173,23 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
     if (!all && length <= ZERO_BY_WRITE)
       return write_zeros (z, length, (i << t->shift) + in);
     if (fp_volume_is_stale (v, z->made_ns)) {
-      if (*tried && !all)
+      if (zeroed)
         fp_mirror_diverged (v, i);
       return -EIO;
     }
     if (!*tried)
       atomic_fetch_add (&v->unsettled, 1);
     *tried = true;
-    if (all && !v->p.reserve_full)
+    /* A piece that is released while that cannot be recorded could not be
+     * used until it can.
+     */
+    if (all && !zeroed && !v->p.reserve_full && fp_recorder_may_record (v)) {
       r = fp_mirror_zero (v, i, in, length, true, &z->deadline_ns);
-    else
+    }
+    else {
+      zeroed = true;
       r = zero_said (v, z, i, in, length);
+    }
     if (r != -EAGAIN)
       return r;
     pause_a_little (v, z);
@@ -240,7 +249,7 @@ zero_in_piece (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
       return r < 0 ? -EIO : 0;
     if (is_over (v, z))
       return -EIO;
-    if (r == -EBUSY) /* a connection is to be made first */
+    if (r == -EBUSY) /* its connections are not all there */
       pause_a_little (v, z);
   }
 }

@@ -31,7 +31,7 @@ struct fake_server {
   char alias[FP_ADDR_MAX + 1]; /* another address of it */
   struct fake_slab slab[MAX_SLABS];
   bool cut, known, dies_of_label, dies_of_release, keeps;
-  bool stingy;
+  bool stingy, barred;
   bool held;       /* by a client that is not of this process */
   unsigned wanted; /* and it lends nothing meanwhile */
   uint64_t epoch;  /* counts the times that the volume was opened */

@@ -484,8 +484,12 @@ fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
       hang_up (s->ctl);
       end_session (s);
     }
-    if (s->known && fp_uuid_eq (&s->volume, &q->volume) &&
-        fp_uuid_eq (&s->former, &c->client)) {
+    if (s->barred) {
+      r = -EPERM;
+      c->why = "may only read it";
+    }
+    else if (s->known && fp_uuid_eq (&s->volume, &q->volume) &&
+             fp_uuid_eq (&s->former, &c->client)) {
       r = -EPERM;
       c->why = "another client has had it";
     }
@@ -696,6 +700,13 @@ fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
   (void) p;
   (void) deadline_ns;
   return -EOPNOTSUPP; /* nothing in lib/volume asks */
+}
+
+void
+fake_server_bar (struct fake_server *s, bool on)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->barred = on;
 }
 
 void

@@ -75,6 +75,9 @@ void fake_server_die_of_release (struct fake_server *s, bool on);
 /* It is told to release something, and refuses: -EBUSY. */
 void fake_server_keep (struct fake_server *s, bool on);
 
+/* The client may not have the volume there. */
+void fake_server_bar (struct fake_server *s, bool on);
+
 /* It has no token for a data connection. */
 void fake_server_stingy (struct fake_server *s, bool on);
 

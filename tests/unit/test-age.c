@@ -108,6 +108,40 @@ test_idle (void **state)
   fp_age_end (&age, second, false);
 }
 
+/* A client that sends its next request some time after each reply has nothing
+ * in the socket: it is found out soon, long before FP_AGE_BEHIND requests.
+ */
+static void
+test_gaps (void **state)
+{
+  uint64_t first;
+
+  (void) state;
+  first = serve (18000, true);
+  for (unsigned n = 1; n < FP_AGE_GAPS; n++) {
+    usleep (50000);
+    assert_int_equal (serve (10, false), first);
+  }
+  usleep (50000);
+  assert_true (is_fresh (serve (10, false), 10));
+  assert_true (is_fresh (serve (10, false), 10));
+  /* One pause here and there says nothing. */
+  first = serve (18000, true);
+  for (unsigned n = 0; n < FP_AGE_BEHIND; n++) {
+    if (n % FP_AGE_GAPS != 0)
+      usleep (25000);
+    assert_int_equal (serve (10, false), first);
+  }
+  /* A request that waited again says that the socket may have filled. */
+  first = serve (5000, true);
+  for (unsigned n = 1; n < FP_AGE_GAPS; n++) {
+    usleep (25000);
+    assert_int_equal (serve (n == 1 ? 10 : 5000, n > 1), first);
+  }
+  usleep (25000);
+  assert_int_equal (serve (10, false), first);
+}
+
 int
 main (void)
 {
@@ -116,6 +150,7 @@ main (void)
     cmocka_unit_test_setup_teardown (test_behind, setup, teardown),
     cmocka_unit_test_setup_teardown (test_behind_again, setup, teardown),
     cmocka_unit_test_setup_teardown (test_idle, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_gaps, setup, teardown),
   };
 
   return RUN_TESTS (tests);

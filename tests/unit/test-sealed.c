@@ -612,6 +612,34 @@ test_failed_write (void **state)
   assert_true (failed > 4);
 }
 
+/* A write that was made too long ago is not sent.  Then nothing of it counts
+ * as written either: a server that has it all the same is not believed.
+ */
+static void
+test_stale (void **state)
+{
+  static const unsigned char zeros[B];
+
+  (void) state;
+  for (unsigned m = 0; m < NR_CHECKING; m++) {
+    start (checking[m] & ~(unsigned) MAPPED);
+    put (8, 1);
+    memset (buf, 2, B);
+    assert_int_equal (fp_lane_write_made (lane, buf, B, 8 * B, 1), -EIO);
+    assert_int_equal (get (8), 1);
+    assert_int_equal (fp_lane_zero_made (lane, B, 8 * B, false, 1), -EIO);
+    assert_int_equal (get (8), 1);
+    raw (FP_IO_WRITE, 8, (unsigned char *) zeros, 0);
+    assert_int_equal (get (8), -EIO);
+    if (checking[m] == CRC) {
+      memset (buf, 2, B);
+      raw (FP_IO_WRITE, 8, buf, 0);
+      assert_int_equal (get (8), -EIO);
+    }
+    stop ();
+  }
+}
+
 /* ---- the table by itself ---- */
 
 static void
@@ -967,6 +995,7 @@ main (void)
     cmocka_unit_test (test_right_one_is_away),
     cmocka_unit_test (test_made_anew),
     cmocka_unit_test (test_failed_write),
+    cmocka_unit_test (test_stale),
     cmocka_unit_test (test_holds),
     cmocka_unit_test (test_all_at_once),
     cmocka_unit_test (test_key_of_a_volume),

@@ -34,6 +34,21 @@ holds (unsigned char byte)
     assert_int_equal (get (i), (unsigned char) (byte + i));
 }
 
+static void
+await_labelled (unsigned n)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  unsigned are;
+
+  do {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (5);
+    are = 0;
+    for (unsigned i = 0; i < FIXTURE_SERVERS; i++)
+      are += fake_server_labelled (servers[i]);
+  } while (are != n);
+}
+
 /* ---- tests ---- */
 
 static void
@@ -438,6 +453,161 @@ test_sole_is_slow (void **state)
   assert_int_equal (s.reconnects, before);
 }
 
+/* ---- memory for new pieces ---- */
+
+/* One of two servers does not answer LABEL.  Each new piece begins with the
+ * copy at the other one, well before its write would fail.
+ */
+static void
+write_beside_silent (enum fake_silence silence, unsigned nr)
+{
+  nr_named = 2;
+  must (copies_attach (SIZE, false));
+  fake_server_silence (servers[1], silence, FP_MSG_LABEL);
+  for (uint64_t i = 0; i < nr; i++) {
+    uint64_t start = fp_now_ns ();
+
+    assert_int_equal (put (i, (unsigned char) (1 + i)), 0);
+    assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0,
+                     2 * copies_timeout_ms);
+    assert_int_equal (__builtin_popcount (fp_mirror_live (v->pieces, i)), 1);
+  }
+}
+
+static void
+silent_when_formed (enum fake_silence silence)
+{
+  write_beside_silent (silence, PIECES);
+  holds (1);
+  fake_server_silence (servers[1], FAKE_SPEAKS, 0);
+  await_whole ();
+  for (uint64_t i = 0; i < PIECES; i++)
+    all_have (i, 1 + (int) i);
+  await_labelled (2 * PIECES); /* what was withdrawn was released */
+}
+
+static void
+test_deaf_when_formed (void **state)
+{
+  (void) state;
+  silent_when_formed (FAKE_DEAF);
+}
+
+static void
+test_mute_when_formed (void **state)
+{
+  (void) state;
+  silent_when_formed (FAKE_MUTE);
+}
+
+/* The client dies after that: the label of the copy that the piece did without
+ * is on the server still, and the next client has it released.
+ */
+static void
+test_stray_label (void **state)
+{
+  (void) state;
+  write_beside_silent (FAKE_MUTE, 1);
+  copies_die ();
+  fake_server_silence (servers[1], FAKE_SPEAKS, 0);
+  assert_int_equal (fake_server_labelled (servers[1]), 1);
+  must (copies_attach (0, false));
+  assert_int_equal (get (0), 1);
+  await_whole ();
+  all_have (0, 1);
+  await_labelled (2);
+}
+
+/* Return in how many of so many milliseconds the manager found no server for
+ * copy 0 of piece 0.
+ */
+static unsigned
+count_refusals (unsigned ms)
+{
+  unsigned n = 0;
+
+  for (; ms > 0; ms--) {
+    n += atomic_exchange (&v->pieces->p[0].refused, false);
+    pause_ms (1);
+  }
+  return n;
+}
+
+/* While no server is there, a write to a new piece asks now and then. */
+static void
+test_nobody_to_ask (void **state)
+{
+  pthread_t thread;
+  int r = 1;
+
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (SIZE, false));
+  for (unsigned s = 0; s < 2; s++)
+    fake_server_cut (servers[s]);
+  assert_int_equal (pthread_create (&thread, NULL, put_9, &r), 0);
+  pause_ms (100);
+  assert_in_range (count_refusals (1000), 1, 200);
+  for (unsigned s = 0; s < 2; s++)
+    fake_server_revive (servers[s]);
+  pthread_join (thread, NULL);
+  assert_int_equal (r, 0);
+  await_whole ();
+  all_have (0, 9);
+}
+
+/* ---- a server that is connected to for long ---- */
+
+static void *
+trim_first (void *out)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+
+  *(int *) out = fp_lane_zero (lane, SLAB, 0, true);
+  fp_volume_lane_put (lane);
+  return NULL;
+}
+
+/* A piece is shut, and the link to one of its servers is lost: a release there
+ * does not wait until an attempt to connect is over.
+ */
+static void
+test_released_while_connecting (void **state)
+{
+  pthread_t thread;
+  uint64_t start;
+  int r = 1;
+
+  (void) state;
+  nr_named = 2;
+  copies_timeout_ms = 4000; /* so long the attempt takes */
+  must (copies_attach (SIZE, false));
+  assert_int_equal (put (0, 1), 0);
+  await_whole ();
+  /* The trim waits until this is recorded there. */
+  fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MAP);
+  assert_int_equal (pthread_create (&thread, NULL, trim_first, &r), 0);
+  pause_ms (100);
+  for (unsigned c = 0; c < 2; c++)
+    assert_int_equal (fp_piece_state (fp_mirror_copy (v->pieces, 0, c)),
+                      FP_PIECE_BUSY);
+  fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_HELLO);
+  fake_server_cut (servers[0]);
+  fake_server_revive (servers[0]);
+  pause_ms (100);
+  start = fp_now_ns ();
+  fake_server_silence (servers[1], FAKE_SPEAKS, 0);
+  pthread_join (thread, NULL);
+  assert_int_equal (r, 0);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0, 2000);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  assert_int_equal (get (0), 0);
+  assert_int_equal (put (0, 9), 0);
+  await_whole ();
+  all_have (0, 9);
+  await_labelled (2);
+}
+
 /* Two of three servers at once. */
 static void
 test_three_copies (void **state)
@@ -496,21 +666,6 @@ test_trimmed_meanwhile (void **state)
     assert_int_equal (get (i), i == 1 ? 5 : 0);
 }
 
-static void
-await_labelled (unsigned n)
-{
-  uint64_t end = fp_deadline_in_ms (20000);
-  unsigned are;
-
-  do {
-    assert_false (fp_deadline_passed (end));
-    pause_ms (5);
-    are = 0;
-    for (unsigned i = 0; i < FIXTURE_SERVERS; i++)
-      are += fake_server_labelled (servers[i]);
-  } while (are != n);
-}
-
 /* What a server had of it, which was away then, goes back when it is not. */
 static void
 test_trimmed_goes_back (void **state)
@@ -551,6 +706,60 @@ test_release_refused (void **state)
   all_have (0, 9);
   trim (0, SLAB);
   await_labelled (2 * PIECES - 2);
+}
+
+static void
+await_down (unsigned server)
+{
+  uint64_t end = fp_deadline_in_ms (20000);
+  struct fp_server_status s;
+
+  do {
+    assert_false (fp_deadline_passed (end));
+    pause_ms (5);
+    fp_volume_server_status (v, server, &s);
+  } while (s.state != FP_SERVER_DOWN);
+}
+
+/* Of five servers three die at once.  The two with all copies of a piece may
+ * not record that it is gone: it becomes zeros on both, and can be used.
+ */
+static void
+test_trim_unrecorded (void **state)
+{
+  struct fake_server *all[5];
+  struct fp_volume_params p;
+  unsigned has[2];
+
+  (void) state;
+  nr_named = 4;
+  copies_params (&p);
+  memcpy (all, servers, 4 * sizeof *all);
+  all[4] = fake_server_new ("e", SLAB, COPIES_SLABS);
+  p.servers[p.nr_servers++] = *fake_server_addr (all[4]);
+  p.size = SIZE;
+  must (fixture_start (&p));
+  fill (1);
+  for (unsigned c = 0; c < 2; c++)
+    has[c] = atomic_load (&fp_mirror_copy (v->pieces, 0, c)->server);
+  for (unsigned s = 0; s < 5; s++)
+    if (s != has[0] && s != has[1])
+      fake_server_cut (all[s]);
+  for (unsigned s = 0; s < 5; s++)
+    if (s != has[0] && s != has[1])
+      await_down (s);
+  trim (0, SLAB);
+  assert_int_equal (get (0), 0);
+  assert_int_equal (put (0, 9), 0);
+  all_have (0, 9);
+  for (unsigned s = 0; s < 5; s++)
+    fake_server_revive (all[s]);
+  await_whole ();
+  all_have (0, 9);
+  for (uint64_t i = 1; i < PIECES; i++)
+    assert_int_equal (get (i), 1 + (int) i);
+  detach ();
+  fake_server_free (all[4]);
 }
 
 static void
@@ -706,12 +915,18 @@ main (void)
     TEST (test_lane_mended),
     TEST (test_slow_record),
     TEST (test_sole_is_slow),
+    TEST (test_deaf_when_formed),
+    TEST (test_mute_when_formed),
+    TEST (test_stray_label),
+    TEST (test_nobody_to_ask),
+    TEST (test_released_while_connecting),
     TEST (test_three_copies),
     TEST (test_made_anew),
     TEST (test_trimmed_meanwhile),
     TEST (test_beyond_the_end),
     TEST (test_trimmed_goes_back),
     TEST (test_release_refused),
+    TEST (test_trim_unrecorded),
     TEST (test_zeroed),
     TEST (test_walk_breaks),
     TEST (test_walk_errors),

@@ -122,7 +122,7 @@ labelled (void)
 static void
 text_of (uint64_t i, char text[6])
 {
-  snprintf (text, 6, "t%04u", (unsigned) i);
+  snprintf (text, 6, "t%04u", (unsigned) (i % 10000));
 }
 
 static void
@@ -156,6 +156,21 @@ await_current (unsigned server, unsigned n)
   while (fake_server_current (servers[server]) != n ||
          fake_server_version (servers[server]) !=
              fake_server_version (servers[(server + 1) % NR_SERVERS])) {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (5);
+  }
+}
+
+static void
+await_state (unsigned server, enum fp_server_state state)
+{
+  uint64_t deadline = fp_deadline_in_ms (10000);
+  struct fp_server_status s;
+
+  for (;;) {
+    fp_volume_server_status (v, server, &s);
+    if (s.state == state)
+      return;
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
   }
@@ -439,6 +454,112 @@ test_trim_cut (void **state)
   must (attach (0, 1, 0));
   expect (0, "new..");
   expect_all (1, 2);
+}
+
+/* The server that is left may not record without the two others that a piece
+ * is gone.  The piece becomes zeros, and can be used at once.
+ */
+static void
+test_trim_alone (void **state)
+{
+  uint64_t since;
+  unsigned at;
+
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 10);
+  at = holder (0);
+  for (unsigned n = 1; n < 3; n++) {
+    fake_server_cut (servers[(at + n) % 3]);
+    await_state ((at + n) % 3, FP_SERVER_DOWN);
+  }
+  since = fp_now_ns ();
+  assert_int_equal (trim_piece (0), 0);
+  expect (0, "");
+  assert_int_equal (write_piece (0, "new.."), 0);
+  expect (0, "new..");
+  assert_true (fp_now_ns () - since < 400 * FP_NS_PER_MS);
+  assert_int_equal (fake_server_mapped (servers[at]), 10);
+
+  for (unsigned n = 1; n < 3; n++) {
+    fake_server_revive (servers[(at + n) % 3]);
+    await_state ((at + n) % 3, FP_SERVER_UP);
+  }
+  expect (0, "new..");
+  expect_all (1, 10);
+  detach ();
+  must (attach (at, 1, 0));
+  expect (0, "new..");
+  expect_all (1, 10);
+  /* All are there: its memory goes back. */
+  assert_int_equal (trim_piece (0), 0);
+  assert_int_equal (labelled (), 9);
+}
+
+struct trim {
+  struct fp_thread thread;
+  uint64_t piece;
+  int result;
+};
+
+static void
+do_trim (void *arg)
+{
+  struct trim *t = arg;
+
+  t->result = trim_piece (t->piece);
+}
+
+/* Two trims are under way when the two other servers die: one that was sent to
+ * a server, and one that waits behind it.  Only the first is undone.
+ */
+static void
+test_trim_queued (void **state)
+{
+  struct trim sent = { .piece = 0 }, queued = { .piece = 1 };
+  uint64_t deadline = fp_deadline_in_ms (20000);
+  char text[6];
+  unsigned at;
+
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 30);
+  at = holder (0);
+  while (holder (queued.piece) != at)
+    queued.piece++;
+  for (unsigned n = 1; n < 3; n++)
+    fake_server_silence (servers[(at + n) % 3], FAKE_DEAF, FP_MSG_MAP);
+  assert_int_equal (fp_thread_create (&sent.thread, "sent", do_trim, &sent),
+                    0);
+  while (fake_server_mapped (servers[at]) != 29)
+    assert_false (fp_deadline_passed (deadline));
+  assert_int_equal (
+      fp_thread_create (&queued.thread, "queued", do_trim, &queued), 0);
+  pause_ms (100);
+  for (unsigned n = 1; n < 3; n++)
+    fake_server_cut (servers[(at + n) % 3]);
+  assert_int_equal (fp_thread_join (&queued.thread), 0);
+  assert_int_equal (queued.result, 0);
+  expect (queued.piece, "");
+  assert_int_equal (write_piece (queued.piece, "new.."), 0);
+  assert_int_equal (fp_thread_join (&sent.thread), 0);
+  assert_int_equal (sent.result, -EIO);
+
+  for (unsigned n = 1; n < 3; n++) {
+    fake_server_silence (servers[(at + n) % 3], FAKE_SPEAKS, 0);
+    fake_server_revive (servers[(at + n) % 3]);
+  }
+  while (read_piece (0, text) < 0)
+    assert_false (fp_deadline_passed (deadline));
+  assert_string_equal (text, "t0000");
+  expect (queued.piece, "new..");
+  detach ();
+  must (attach (0, 3, 0));
+  expect_all (0, 1);
+  expect (queued.piece, "new..");
+  for (unsigned i = 1; i < 30; i++)
+    if (i != queued.piece)
+      expect_all (i, i + 1);
 }
 
 /* Half of them may not know that there is a newer list: nothing reads as
@@ -792,6 +913,8 @@ main (void)
     TEST (test_late_label),
     TEST (test_attached_often),
     TEST (test_trim_cut),
+    TEST (test_trim_alone),
+    TEST (test_trim_queued),
     TEST (test_frozen),
     TEST (test_came_back_empty),
     TEST (test_tried_often),

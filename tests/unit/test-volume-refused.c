@@ -131,6 +131,136 @@ test_revoked (void **state)
     all_have (i, 2 + (int) i);
 }
 
+/* Likewise, where a key that opens nothing breaks the connection: one that is
+ * made again in the same session would break as well.
+ */
+static void
+test_revoked_breaks (void **state)
+{
+  uint64_t start;
+  unsigned s;
+
+  (void) state;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  s = some_server ();
+  fp_fake_server_break (fake_server_data (servers[s]), true);
+  fp_fake_server_revoke (fake_server_data (servers[s]));
+  start = fp_now_ns ();
+  fill (2);
+  holds (2);
+  assert_true (fp_now_ns () - start < TIMEOUT_MS / 2 * FP_NS_PER_MS);
+  await_whole ();
+  for (uint64_t i = 0; i < PIECES; i++)
+    all_have (i, 2 + (int) i);
+}
+
+static void
+test_revoked_alone (void **state)
+{
+  (void) state;
+  nr_copies = nr_named = 1;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  fp_fake_server_break (fake_server_data (servers[0]), true);
+  fp_fake_server_revoke (fake_server_data (servers[0]));
+  holds (1);
+  fill (2);
+  holds (2);
+}
+
+/* Connections are made again each time, and break at the next transfer. */
+static void
+breaks (int status)
+{
+  unsigned s;
+
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  s = some_server ();
+  fp_fake_server_break (fake_server_data (servers[s]), true);
+  answer (s, status);
+  goes_on_without (s);
+}
+
+static void
+test_breaks (void **state)
+{
+  (void) state;
+  breaks (-EIO);
+}
+
+static void
+test_breaks_refused (void **state)
+{
+  (void) state;
+  breaks (-EACCES);
+}
+
+/* One server lets the client in no more (its access file was changed): the
+ * volume goes on at the others, and there when it may.
+ */
+static void
+test_barred (void **state)
+{
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  fake_server_bar (servers[0], true);
+  fake_server_cut (servers[0]);
+  fake_server_revive (servers[0]);
+  pause_ms (TIMEOUT_MS);
+  fill (2);
+  holds (2);
+  assert_false (atomic_load (&v->taken));
+  assert_int_equal (degraded (), PIECES);
+  fake_server_bar (servers[0], false);
+  await_whole ();
+  for (uint64_t i = 0; i < PIECES; i++)
+    all_have (i, 2 + (int) i);
+}
+
+/* All of them do: requests fail after a while, and the volume is there again
+ * when it may.
+ */
+static void
+test_all_barred (void **state)
+{
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  for (unsigned s = 0; s < 2; s++) {
+    fake_server_bar (servers[s], true);
+    fake_server_cut (servers[s]);
+    fake_server_revive (servers[s]);
+  }
+  assert_int_equal (put (0, 9), -EIO);
+  assert_false (atomic_load (&v->taken));
+  for (unsigned s = 0; s < 2; s++)
+    fake_server_bar (servers[s], false);
+  fill (2);
+  holds (2);
+}
+
+/* Another client has opened the volume at one of them, and had a key. */
+static void
+test_visited (void **state)
+{
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  fake_server_cut (servers[0]);
+  fake_server_visit (servers[0]);
+  fake_server_bar (servers[0], true);
+  fake_server_revive (servers[0]);
+  pause_ms (TIMEOUT_MS);
+  assert_int_equal (put (0, 9), -EIO);
+  assert_true (atomic_load (&v->taken));
+}
+
 /* What is zeroed by the servers is said before that by one-sided writes. */
 static void
 test_zeroed (void **state)
@@ -236,9 +366,13 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_refuses),     TEST (test_fails),    TEST (test_revoked),
-    TEST (test_zeroed),      TEST (test_recorded), TEST (test_one_copy),
-    TEST (test_both_refuse),
+    TEST (test_refuses),        TEST (test_fails),
+    TEST (test_revoked),        TEST (test_zeroed),
+    TEST (test_recorded),       TEST (test_one_copy),
+    TEST (test_both_refuse),    TEST (test_revoked_breaks),
+    TEST (test_revoked_alone),  TEST (test_breaks),
+    TEST (test_breaks_refused), TEST (test_barred),
+    TEST (test_all_barred),     TEST (test_visited),
   };
 
   return RUN_TESTS (tests);
