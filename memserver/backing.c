@@ -295,6 +295,16 @@ backing_populate (struct backing *b, uint64_t offset, uint64_t length,
   return 0;
 }
 
+bool
+backing_pin (struct backing *b, uint64_t offset, uint64_t length)
+{
+  /* Makes room for what is missing of a file, which mlock need not do; kernels
+   * before 5.14 cannot, and it is faulted in when it is used.
+   */
+  (void) madvise (b->addr + offset, length, MADV_POPULATE_WRITE);
+  return mlock (b->addr + offset, length) == 0;
+}
+
 int
 backing_zero (struct backing *b, uint64_t offset, uint64_t length)
 {

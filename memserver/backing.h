@@ -90,6 +90,11 @@ void backing_name (uint32_t slab, uint32_t serial, char out[STORE_NAME_MAX]);
 int backing_populate (struct backing *b, uint64_t offset, uint64_t length,
                       bool *locked);
 
+/* Make memory that another server left present, and lock it.  Store nothing,
+ * as clients may use it.  Return false if part of it is not locked.
+ */
+bool backing_pin (struct backing *b, uint64_t offset, uint64_t length);
+
 /* Also where a client has the memfd; any alignment. */
 int backing_zero (struct backing *b, uint64_t offset, uint64_t length);
 

@@ -72,7 +72,7 @@ ctl_hello (struct call *call)
   p.slab_size = pool_slab_size (srv->pool);
   room = guard_room (s);
   p.slabs_total = FP_MIN ((uint64_t) pool_count (srv->pool).total, room.total);
-  p.slabs_free = FP_MIN ((uint64_t) pool_lendable (srv->pool), room.left);
+  p.slabs_free = guard_free (s);
   p.lease_ms = srv->options->lease_s * 1000;
   p.session = s->id;
   fp_enc_hello_reply (&call->out, &p);
@@ -240,17 +240,26 @@ make (struct call *call, const struct fp_open *q, struct record **out)
 
   if (!(q->flags & FP_OPEN_CREATE))
     return ctl_fail (call, -ENOENT, "no such volume here");
-  if (other)
+  if (other && !record_is_orphan (other))
     return refuse_name (call, other);
   r = guard_make (call);
   if (r < 0)
     return r;
+  record_forget_orphan (record_find (srv, &q->volume));
+  if (q->name[0] != '\0')
+    record_forget_orphan (record_find_name (srv, q->name));
+  while (srv->nr_records >= MAX_RECORDS &&
+         record_reclaim (srv, NULL, RECLAIM_ANY) >= 0)
+    ;
   r = record_new (out, srv, q);
   if (r < 0)
     return ctl_fail (call, r, "no room for another volume");
   r = guard_map (call, *out);
   if (r == 0)
-    r = need_map (call, *out);
+    do
+      r = need_map (call, *out);
+    while (r == -ENOSPC && record_map_would_fit (*out) &&
+           record_reclaim (srv, NULL, RECLAIM_MAP) >= 0);
   if (r < 0)
     record_unmake (*out);
   return r;
@@ -263,7 +272,7 @@ static int
 take_volume_over (struct call *call, const struct fp_open *q)
 {
   struct session *s = call->session;
-  struct record *rec = record_find (s->server, &q->volume);
+  struct record *rec = record_find_for (s, &q->volume);
   char title[FP_NAME_MAX + 1];
   bool news;
   int r;
@@ -323,7 +332,7 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
               bool *resumed)
 {
   struct session *s = call->session;
-  struct record *rec = record_find (s->server, &q->volume);
+  struct record *rec = record_find_for (s, &q->volume);
   int r;
 
   *resumed = rec != NULL;
@@ -418,13 +427,12 @@ ctl_ping (struct call *call)
 {
   const struct server *srv = call->session->server;
   const struct guard_room room = guard_room (call->session);
-  struct fp_ping_reply p = {
-    .slabs_total =
-        FP_MIN ((uint64_t) pool_count (srv->pool).total, room.total),
-    .slabs_free = FP_MIN ((uint64_t) pool_lendable (srv->pool), room.left),
-    .stopping = srv->stopping,
-    .wanted = pressure_share (call->session)
-  };
+  struct fp_ping_reply p = { .slabs_total = FP_MIN (
+                                 (uint64_t) pool_count (srv->pool).total,
+                                 room.total),
+                             .slabs_free = guard_free (call->session),
+                             .stopping = srv->stopping,
+                             .wanted = pressure_share (call->session) };
 
   if (!fp_reader_done (&call->in))
     return -EPROTO;

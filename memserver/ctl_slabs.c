@@ -248,6 +248,23 @@ grant_one (struct call *call, struct fp_grants *p)
   return r;
 }
 
+/* Make room for a slab that is needed now: return true if one may come of it.
+ * A slab whose client may still have it mapped has to get other memory first:
+ * for a request only one volume of such slabs is forgotten, and none if there
+ * is no memory.
+ */
+static bool
+forget_orphan (struct session *s)
+{
+  struct server *srv = s->server;
+
+  if (record_reclaim (srv, NULL, RECLAIM_LENDABLE) >= 0 || s->reclaimed)
+    return true;
+  s->reclaimed = pool_may_populate (srv->pool) &&
+                 record_reclaim (srv, NULL, RECLAIM_SLABS) >= 0;
+  return s->reclaimed;
+}
+
 int
 ctl_grant (struct call *call)
 {
@@ -264,7 +281,7 @@ ctl_grant (struct call *call)
     return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
   r = check_keys (call);
   if (r == 0)
-    r = guard_grant (call);
+    r = guard_grant (call, q.ahead);
   if (r < 0)
     return r;
   q.count = (uint32_t) FP_MIN ((uint64_t) q.count, guard_room (s).left);
@@ -275,6 +292,8 @@ ctl_grant (struct call *call)
     struct pool_counts counts = pool_count (srv->pool);
     uint32_t soon = pool_lendable (srv->pool);
 
+    if (soon == 0 && !q.ahead && !s->wait_over && forget_orphan (s))
+      return CTL_WAIT;
     if (soon > 0 && !q.ahead && !s->wait_over)
       return CTL_WAIT;
     if (counts.in[SLAB_LENT] < counts.total && soon == 0)

@@ -23,8 +23,9 @@ ctl_lookup (struct call *call)
 
   if (r < 0)
     return r;
-  rec = q.name[0] != '\0' ? record_find_name (srv, q.name)
-                          : record_find (srv, &q.volume);
+  rec = record_for (call->session, q.name[0] != '\0'
+                                       ? record_find_name (srv, q.name)
+                                       : record_find (srv, &q.volume));
   if (!guard_sees (call->session, rec))
     return ctl_fail (call, -ENOENT, "no such volume here");
   record_describe (rec, &p.volume);

@@ -103,21 +103,26 @@ guard_open (struct call *call, const struct fp_open *q, bool *read_only)
   const struct session *s = call->session;
   const struct access_rights *rights = guard_rights (s);
   const struct record *rec = record_find (s->server, &q->volume);
-  enum access_level l = access_to (rights, q->name, &s->who);
+  bool is_there = record_find_for (s, &q->volume) != NULL;
+  enum access_level l = access_to (rights, q->name, &s->who), of_record;
   char title[FP_NAME_MAX + 1];
 
   if (q->name[0] != '\0')
     snprintf (title, sizeof title, "%s", q->name);
   else
     fp_uuid_format (&q->volume, title);
-  if (rec && l != ACCESS_NONE)
-    l = level (s, rec);
+  if (rec && l != ACCESS_NONE) {
+    of_record = level (s, rec);
+    /* In place of another client's orphan a new volume is made. */
+    l = is_there ? of_record : FP_MIN (l, of_record);
+  }
   if (l == ACCESS_NONE)
     return q->flags & FP_OPEN_CREATE
                ? refuse (call, title, "may not have it here")
                : ctl_fail (call, -ENOENT, "no such volume here");
   *read_only = (q->flags & FP_OPEN_READ_ONLY) != 0;
-  if (!rec && (q->flags & FP_OPEN_CREATE) && (l == ACCESS_READ || *read_only))
+  if (!is_there && (q->flags & FP_OPEN_CREATE) &&
+      (l == ACCESS_READ || *read_only))
     return refuse (call, title, "may not make it, only read it");
   if (l == ACCESS_READ && !*read_only)
     return refuse (call, title, "may only read it");
@@ -205,9 +210,11 @@ guard_make (struct call *call)
 
   if (!s->server->access)
     return 0;
-  (void) guard_lent (s->server, &s->who, &volumes);
-  if (volumes < MAX_RECORDS_OWNER)
-    return 0;
+  do {
+    (void) guard_lent (s->server, &s->who, &volumes);
+    if (volumes < MAX_RECORDS_OWNER)
+      return 0;
+  } while (record_reclaim (s->server, &s->who, RECLAIM_ANY) >= 0);
   who_format (&s->who, who);
   return ctl_fail (call, -ENOSPC,
                    "%s has %u volumes here, which is all that one may have: "
@@ -227,17 +234,23 @@ int
 guard_map (struct call *call, const struct record *rec)
 {
   const struct session *s = call->session;
-  uint64_t words = record_map_words (rec);
   const struct record *other;
   char who[WHO_STR_MAX];
+  uint64_t words, fixed;
 
   if (!s->server->access || !record_has_map (rec))
     return 0;
-  TAILQ_FOREACH (other, &s->server->records, entry)
-  if (other->map && who_eq (&other->owner, &s->who))
-    words += record_map_words (other);
-  if (words <= MAX_MAP_WORDS_OWNER)
-    return 0;
+  do {
+    words = fixed = record_map_words (rec);
+    TAILQ_FOREACH (other, &s->server->records, entry)
+    if (other->map && who_eq (&other->owner, &s->who)) {
+      words += record_map_words (other);
+      fixed += record_is_orphan (other) ? 0 : record_map_words (other);
+    }
+    if (words <= MAX_MAP_WORDS_OWNER)
+      return 0;
+  } while (fixed <= MAX_MAP_WORDS_OWNER &&
+           record_reclaim (s->server, &s->who, RECLAIM_MAP) >= 0);
   who_format (&s->who, who);
   return ctl_fail (call, -ENOSPC,
                    "no room for its map: the maps of %s may take %u MiB here, "
@@ -264,17 +277,51 @@ guard_room (const struct session *s)
   return room;
 }
 
+uint64_t
+guard_free (const struct session *s)
+{
+  const struct server *srv = s->server;
+  const struct guard_room room = guard_room (s);
+  uint64_t left = room.left, ready = pool_lendable (srv->pool);
+
+  if (left != UINT64_MAX)
+    left = FP_MIN (left + record_reclaimable (srv, payer (s)), room.total);
+  return FP_MIN (left, ready + record_reclaimable (srv, NULL));
+}
+
+/* Forget an orphan of the owner who pays, if a slab can be granted then. */
+static bool
+free_quota (const struct session *s, uint64_t quota)
+{
+  struct server *srv = s->server;
+  enum reclaim what =
+      pool_lendable (srv->pool) > 0 ? RECLAIM_SLABS : RECLAIM_LENDABLE;
+  const struct record *rec;
+  uint64_t in_use = 0;
+
+  TAILQ_FOREACH (rec, &srv->records, entry)
+  if (who_eq (&rec->owner, payer (s)) && !record_is_orphan (rec))
+    in_use += rec->nr_slabs;
+  if (in_use >= quota)
+    return false;
+  return record_reclaim (srv, payer (s), what) >= 0;
+}
+
 int
-guard_grant (struct call *call)
+guard_grant (struct call *call, bool ahead)
 {
   const struct session *s = call->session;
+  struct guard_room room;
   const struct access_rights *r;
   char who[WHO_STR_MAX], quota[FP_SIZE_STR_MAX], has[FP_SIZE_STR_MAX];
   unsigned volumes;
   uint64_t lent;
 
-  if (guard_room (s).left > 0)
-    return 0;
+  do {
+    room = guard_room (s);
+    if (room.left > 0)
+      return 0;
+  } while (!ahead && free_quota (s, room.total));
   r = access_find (s->server->access, payer (s));
   lent = guard_lent (s->server, payer (s), &volumes);
   who_format (payer (s), who);

@@ -73,6 +73,15 @@ struct guard_room {
 };
 struct guard_room guard_room (const struct session *s);
 
+/* Return how many slabs it could be granted: now, once they are scrubbed, or
+ * in place of orphans.
+ */
+uint64_t guard_free (const struct session *s);
+
+/* Each of the next three functions forgets orphans of the same owner before it
+ * refuses, if that helps.
+ */
+
 /* -ENOSPC: it has as many volumes as one may have. */
 int guard_make (struct call *call);
 
@@ -81,8 +90,8 @@ int guard_make (struct call *call);
  */
 int guard_map (struct call *call, const struct record *rec);
 
-/* -ENOSPC: that is none. */
-int guard_grant (struct call *call);
+/* Return -ENOSPC if no slab is left.  With ahead no orphan is forgotten. */
+int guard_grant (struct call *call, bool ahead);
 
 /* Lent to the volumes of this one, in slabs. */
 uint64_t guard_lent (const struct server *srv, const struct who *owner,

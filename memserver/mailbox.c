@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "mailbox.h"
 
 struct mailbox {
@@ -24,41 +25,65 @@ struct mailbox {
   struct event *ev;
 };
 
-static struct note *
-take_all (struct mailbox *m)
+static void
+wake (struct mailbox *m)
 {
-  FP_LOCK_SCOPE (&m->lock);
-  struct note *first = m->first;
+  static const uint64_t one = 1;
 
-  m->first = NULL;
-  m->last = &m->first;
-  return first;
+  /* It fails only when the counter is full, and then the loop will look. */
+  if (write (m->fd, &one, sizeof one) < 0)
+    return;
 }
 
-/* From here on it can be posted again; returns the one after it. */
+/* Take the first note; it may be posted again from now on.  Set *is_end if it
+ * was the last one when end was read.  Return NULL if the list is empty.
+ */
 static struct note *
-take_out (struct mailbox *m, struct note *note)
+take_first (struct mailbox *m, struct note *const *end, bool *is_end)
 {
   FP_LOCK_SCOPE (&m->lock);
+  struct note *note = m->first;
 
+  if (!note)
+    return NULL;
+  *is_end = &note->next == end;
   note->waiting = false;
-  return note->next;
+  m->first = note->next;
+  if (!m->first)
+    m->last = &m->first;
+  return note;
 }
 
-/* What is posted meanwhile has to wait until the loop comes by again. */
+static struct note **
+end_of (struct mailbox *m)
+{
+  FP_LOCK_SCOPE (&m->lock);
+
+  return m->last;
+}
+
+/* Run the notes that are listed now.  Later ones, and the rest after TURN_MS,
+ * run in the next turn of the loop.
+ */
 static void
 on_readable (evutil_socket_t fd, short what, void *arg)
 {
+  uint64_t count, until = fp_deadline_in_ms (TURN_MS);
   struct mailbox *m = arg;
-  uint64_t count;
-  struct note *note, *next;
+  struct note *const *end;
+  bool is_end = false;
+  struct note *note;
 
   (void) what;
   if (read (fd, &count, sizeof count) < 0 && errno != EAGAIN)
     return;
-  for (note = take_all (m); note != NULL; note = next) {
-    next = take_out (m, note);
+  end = end_of (m); /* after the read: what is posted then wakes the loop */
+  while (!is_end && (note = take_first (m, end, &is_end)) != NULL) {
     note->run (note);
+    if (!is_end && fp_deadline_passed (until)) {
+      wake (m);
+      return;
+    }
   }
 }
 
@@ -103,8 +128,6 @@ mailbox_free (struct mailbox *m)
 void
 mailbox_post (struct mailbox *m, struct note *note)
 {
-  static const uint64_t one = 1;
-
   {
     FP_LOCK_SCOPE (&m->lock);
 
@@ -115,7 +138,5 @@ mailbox_post (struct mailbox *m, struct note *note)
     *m->last = note;
     m->last = &note->next;
   }
-  /* It fails only when the counter is full, and then the loop will look. */
-  if (write (m->fd, &one, sizeof one) < 0)
-    return;
+  wake (m);
 }

@@ -5,7 +5,7 @@
  * A note is memory of whoever posts it; it runs once on the loop for each
  * time it was posted while it was not waiting already.  A note that is posted
  * by a note runs when the loop has looked at everything else: that is how long
- * work is done in parts.
+ * work is done in parts.  So does the rest of the list when TURN_MS are over.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  mailbox_post from any; the rest on the loop's thread.
@@ -16,6 +16,8 @@
 #define MEMSERVER_MAILBOX_H
 
 #include <stdbool.h>
+
+#define TURN_MS 50 /* after that other events of the loop have their turn */
 
 struct event_base;
 struct mailbox;

@@ -122,6 +122,8 @@ put_slabs (struct fp_prom *p, const struct server *srv)
                   "The same in bytes.");
   for (unsigned i = 0; i < SLAB_NR_STATES; i++)
     fp_prom_value (p, c.in[i] * size, FP_LABELS ({ "state", slab_states[i] }));
+  gauge (p, "farpage_memserver_orphan_slabs", record_reclaimable (srv, NULL),
+         "Lent slabs that are freed when another client needs them.");
   counter (p, "farpage_memserver_slabs_granted_total", srv->counts.granted,
            "Slabs that were lent on request.");
   counter (p, "farpage_memserver_slabs_released_total", srv->counts.released,

@@ -33,6 +33,7 @@ enum which {
   HUGEPAGES,
   NUMA,
   LEASE,
+  ORPHAN_TIME,
   ADDRESS_FILE,
   PIDFILE,
   BACKING,
@@ -59,6 +60,7 @@ static const struct option names[] = {
   { "hugepages", required_argument, NULL, HUGEPAGES },
   { "numa", required_argument, NULL, NUMA },
   { "lease", required_argument, NULL, LEASE },
+  { "orphan-time", required_argument, NULL, ORPHAN_TIME },
   { "address-file", required_argument, NULL, ADDRESS_FILE },
   { "pidfile", required_argument, NULL, PIDFILE },
   { "backing", required_argument, NULL, BACKING },
@@ -113,6 +115,10 @@ usage (FILE *fp)
       "or\n"
       "                      unix:PATH (default: nowhere)\n"
       "  --lease SECONDS     keep what a lost client left (default %d)\n"
+      "  --orphan-time SECONDS\n"
+      "                      after that keep it for its client alone, while "
+      "no\n"
+      "                      other needs the memory (default %d)\n"
       "  --tls MODE          off, on or require (default: require where a key "
       "or\n"
       "                      certificates are given, else off)\n"
@@ -131,7 +137,7 @@ usage (FILE *fp)
       "  --pidfile FILE      write the process number there, likewise\n"
       "  --log-level LEVEL   error, warn, info or debug (default info)\n"
       "  --help, --version\n",
-      FP_DEFAULT_PORT, DEFAULT_LEASE_S);
+      FP_DEFAULT_PORT, DEFAULT_LEASE_S, DEFAULT_ORPHAN_S);
 }
 
 static int bad (const char *fmt, ...)
@@ -297,6 +303,8 @@ set (struct options *o, unsigned which, const char *value)
     return r;
   case LEASE:
     return set_number (&o->lease_s, which, value, 1, MAX_LEASE_S);
+  case ORPHAN_TIME:
+    return set_number (&o->orphan_s, which, value, 0, MAX_ORPHAN_S);
   case LOG_LEVEL:
     r = set_word (&n, which, value, levels, "error, warn, info, debug");
     if (r == 0)
@@ -437,6 +445,7 @@ options_parse (struct options *o, int argc, char *argv[])
 
   *o = (struct options) { .slab = DEFAULT_SLAB,
                           .lease_s = DEFAULT_LEASE_S,
+                          .orphan_s = DEFAULT_ORPHAN_S,
                           .numa = -1,
                           .log_level = FP_LOG_INFO };
   default_name (o);

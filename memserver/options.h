@@ -23,6 +23,8 @@
 #define MIN_SLAB (UINT64_C (1) << 16) /* as the plugin has it */
 #define DEFAULT_LEASE_S 30
 #define MAX_LEASE_S 86400
+#define DEFAULT_ORPHAN_S 86400
+#define MAX_ORPHAN_S (366 * 86400)
 #define OPTION_PATH_MAX 4096
 
 struct options {
@@ -37,6 +39,7 @@ struct options {
   enum hugepages hugepages;
   int numa; /* -1: any */
   unsigned lease_s;
+  unsigned orphan_s; /* after the lease: see record_is_orphan */
   bool has_metrics;
   struct fp_addr metrics;
   char address_file[OPTION_PATH_MAX]; /* "": none */

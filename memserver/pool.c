@@ -24,17 +24,40 @@ is_ordinary (const struct slab *s, enum slab_state state)
          !backing_is_huge (&s->backing);
 }
 
+bool
+pool_is_ordinary (const struct slab *s)
+{
+  return is_ordinary (s, s->state);
+}
+
+static void
+count (struct slab *s, uint32_t by)
+{
+  struct pool *pool = s->pool;
+  bool ordinary = is_ordinary (s, s->state);
+
+  pool->counts.in[s->state] += by;
+  pool->counts.ordinary[s->state] += ordinary ? by : 0;
+  if (s->doubtful) {
+    pool->doubtful[s->state] += by;
+    pool->doubtful_ordinary += ordinary ? by : 0;
+  }
+}
+
 static void
 set_state (struct slab *s, enum slab_state state)
 {
-  struct pool_counts *counts = &s->pool->counts;
-  bool ordinary = is_ordinary (s, s->state);
-
-  counts->in[s->state]--;
-  counts->ordinary[s->state] -= ordinary;
+  count (s, UINT32_MAX); /* one less */
   s->state = state;
-  counts->in[state]++;
-  counts->ordinary[state] += is_ordinary (s, state);
+  count (s, 1);
+}
+
+static void
+set_doubtful (struct slab *s, bool doubtful)
+{
+  count (s, UINT32_MAX);
+  s->doubtful = doubtful;
+  count (s, 1);
 }
 
 /* ---- the loop's side ---- */
@@ -63,8 +86,7 @@ no_memory_yet (struct pool *pool, struct slab *s)
   enqueue (pool, &pool->populate, s);
   if (s->doubtful)
     return;
-  s->doubtful = true;
-  pool->doubtful++;
+  set_doubtful (s, true);
   pool->params.freed (pool->params.ctx); /* who waits need not */
 }
 
@@ -83,10 +105,8 @@ on_worked (struct note *note)
     no_memory_yet (pool, s);
     return;
   }
-  if (s->doubtful && (s->status < 0 || s->populated == s->backing.size)) {
-    s->doubtful = false;
-    pool->doubtful--;
-  }
+  if (s->status < 0 || s->populated == s->backing.size)
+    set_doubtful (s, false);
   pool->counts.given += s->given;
   pool->counts.scrubbed +=
       s->state == SLAB_SCRUBBING && s->status == 0 && !s->given;
@@ -134,8 +154,7 @@ void
 pool_return (struct pool *pool, struct slab *s)
 {
   begin_scrub (s);
-  s->doubtful = s->exposed && s->abandoned;
-  pool->doubtful += s->doubtful;
+  set_doubtful (s, s->exposed && s->abandoned);
   enqueue (pool, &pool->scrub, s);
 }
 
@@ -247,13 +266,22 @@ uint32_t
 pool_lendable (const struct pool *pool)
 {
   const struct pool_counts *c = &pool->counts;
-  uint32_t n = c->in[SLAB_FREE] + c->in[SLAB_SCRUBBING];
+  const uint32_t *doubtful = pool->doubtful;
+  uint32_t n =
+      c->in[SLAB_FREE] + c->in[SLAB_SCRUBBING] - doubtful[SLAB_SCRUBBING];
 
   if (pool->pressed)
-    n -= c->ordinary[SLAB_FREE] + c->ordinary[SLAB_SCRUBBING];
+    n -= c->ordinary[SLAB_FREE] + c->ordinary[SLAB_SCRUBBING] -
+         pool->doubtful_ordinary;
   else if (!pool->short_of_memory)
-    n += c->in[SLAB_UNPOPULATED];
-  return n > pool->doubtful ? n - pool->doubtful : 0;
+    n += c->in[SLAB_UNPOPULATED] - doubtful[SLAB_UNPOPULATED];
+  return n;
+}
+
+bool
+pool_may_populate (const struct pool *pool)
+{
+  return !pool->pressed && !pool->short_of_memory;
 }
 
 uint64_t

@@ -109,6 +109,9 @@ int pool_moved (struct pool_move *job);
 
 struct slab *pool_slab (struct pool *pool, uint64_t index); /* or NULL */
 
+/* Return true if s is in ordinary pages, which the host can use. */
+bool pool_is_ordinary (const struct slab *s);
+
 struct pool_counts {
   uint32_t total;
   uint32_t in[SLAB_NR_STATES];
@@ -126,6 +129,9 @@ struct pool_counts pool_count (const struct pool *pool);
  * host can spare no memory for now.
  */
 uint32_t pool_lendable (const struct pool *pool);
+
+/* Return true if the worker may populate slabs now. */
+bool pool_may_populate (const struct pool *pool);
 
 /* This host is short of memory, or is no more.  While it is, what is in
  * ordinary pages is neither lent nor populated, and what comes back goes to

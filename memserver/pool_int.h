@@ -32,7 +32,8 @@ struct pool {
   struct list free, free_huge;
   struct pool_counts counts;
 
-  uint32_t doubtful; /* slabs that are; the loop's */
+  uint32_t doubtful[SLAB_NR_STATES]; /* of counts.in; the loop's */
+  uint32_t doubtful_ordinary;        /* likewise, of counts.ordinary */
 
   /* See pool_press.  The loop's, for the worker to read. */
   _Atomic bool pressed;

@@ -261,7 +261,6 @@ static void
 pin_some (struct pool *pool)
 {
   struct slab *s = &pool->slabs[pool->to_pin];
-  bool locked = true;
   uint64_t step;
 
   if (s->unpinned == 0) {
@@ -270,11 +269,9 @@ pin_some (struct pool *pool)
   }
   step = step_of (&s->backing, s->backing.size - s->unpinned);
   /* What does not work now does not when it is needed, and is said then. */
-  if (backing_populate (&s->backing, s->backing.size - s->unpinned, step,
-                        &locked) < 0)
-    locked = false;
+  say_unlocked (
+      pool, backing_pin (&s->backing, s->backing.size - s->unpinned, step));
   s->unpinned -= step;
-  say_unlocked (pool, locked);
 }
 
 /* One step of a range, which was taken out of the list. */

@@ -185,6 +185,23 @@ look_at_stalls (struct pressure *p)
   p->window_us = total;
 }
 
+/* Forget orphans until at least `wanted` slabs went back.  Return their
+ * number.
+ */
+static uint32_t
+reclaim (struct pressure *p, uint32_t wanted)
+{
+  uint32_t back = 0;
+  int r = 0;
+
+  while (r >= 0 && back < wanted) {
+    r = record_reclaim (p->server, NULL, RECLAIM_ORDINARY);
+    if (r > 0)
+      back += (uint32_t) r;
+  }
+  return back;
+}
+
 static void
 look (struct pressure *p)
 {
@@ -213,6 +230,7 @@ look (struct pressure *p)
                 p->rules.reserve + pressure_margin (&p->rules));
     server_poke (srv); /* who waits for a slab need not, or may have one */
   }
+  v.wanted -= FP_MIN (v.wanted, reclaim (p, v.wanted));
   p->wanted = v.wanted;
   say_wanted (p, v.wanted);
   pool_shed (srv->pool, v.shed);

@@ -9,7 +9,8 @@
  *
  * While PRESSED nothing more is lent or populated (pool_press).  Free slabs go
  * back to the host, which costs nobody anything, until the margin is there,
- * too.  If that is not enough the clients are asked, with each answer to a
+ * too.  If that is not enough orphans are forgotten (record.h), and if that is
+ * not enough the clients are asked, with each answer to a
  * PING, to move so many slabs to other servers, until the reserve is there.
  * Which ones is for them to say: one-sided I/O is not seen here, so that this
  * server does not know what was used last.  Nothing is ever taken: it may be

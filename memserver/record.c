@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/checked.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "options.h"
 #include "persist.h"
@@ -83,20 +84,156 @@ give_back (struct record *r, bool all)
   return given;
 }
 
-static void
-on_lease_over (evutil_socket_t fd, short what, void *arg)
+/* Return how many slabs go back to the pool. */
+static uint32_t
+forget_left (struct record *r, const char *why)
 {
-  struct record *r = arg;
+  uint32_t given = give_back (r, true);
   char title[FP_NAME_MAX + 1];
-  uint32_t given;
 
+  record_title (r, title);
+  fp_log (FP_LOG_INFO, "volume %s: %s did not come back%s: %u slabs freed",
+          title, r->client, why, given);
+  forget (r);
+  return given;
+}
+
+static void
+on_orphan_time_over (evutil_socket_t fd, short what, void *arg)
+{
   (void) fd;
   (void) what;
-  record_title (r, title);
-  given = give_back (r, true);
-  fp_log (FP_LOG_INFO, "volume %s: %s did not come back: %u slabs freed",
-          title, r->client, given);
-  forget (r);
+  forget_left (arg, "");
+}
+
+/* ---- orphans ---- */
+
+bool
+record_is_orphan (const struct record *r)
+{
+  return !r->kept && !r->holder && fp_now_ns () >= r->orphan_ns;
+}
+
+struct record *
+record_for (const struct session *s, struct record *r)
+{
+  bool known;
+
+  if (!r || !record_is_orphan (r))
+    return r;
+  /* A session that got no key does not change which client may come back. */
+  known = record_was_had_by (r, s) || fp_uuid_eq (&r->user, &s->client) ||
+          record_is_former (r, &s->client); /* which is told so */
+  return known && !fp_uuid_is_nil (&s->client) ? r : NULL;
+}
+
+struct record *
+record_find_for (const struct session *s, const struct fp_uuid *uuid)
+{
+  return record_for (s, record_find (s->server, uuid));
+}
+
+static bool
+is_orphan_of (const struct record *r, const struct who *owner)
+{
+  return record_is_orphan (r) && (!owner || who_eq (&r->owner, owner));
+}
+
+/* What is in ordinary pages goes to the host while that is short of memory. */
+static uint32_t
+lendable (const struct record *r)
+{
+  return pool_is_pressed (r->server->pool) ? r->nr_sound_huge : r->nr_sound;
+}
+
+uint32_t
+record_reclaimable (const struct server *srv, const struct who *owner)
+{
+  const struct record *r;
+  uint32_t slabs = 0;
+
+  TAILQ_FOREACH (r, &srv->records, entry)
+  if (is_orphan_of (r, owner))
+    slabs += lendable (r);
+  return slabs;
+}
+
+bool
+record_map_would_fit (const struct record *r)
+{
+  const struct server *srv = r->server;
+  uint64_t words = srv->map_words + record_map_words (r);
+  const struct record *other;
+
+  TAILQ_FOREACH (other, &srv->records, entry)
+  if (record_is_orphan (other) && other->map)
+    words -= record_map_words (other);
+  return words <= MAX_MAP_WORDS;
+}
+
+static bool
+yields (const struct record *r, enum reclaim what)
+{
+  switch (what) {
+  case RECLAIM_MAP:
+    return r->map != NULL;
+  case RECLAIM_SLABS:
+    return r->nr_slabs > 0;
+  case RECLAIM_LENDABLE:
+    return lendable (r) > 0;
+  case RECLAIM_ORDINARY:
+    return r->nr_sound > r->nr_sound_huge;
+  default:
+    return true;
+  }
+}
+
+void
+record_forget_orphan (struct record *r)
+{
+  if (r && record_is_orphan (r))
+    forget_left (r, ", and another client makes it anew");
+}
+
+int
+record_reclaim (struct server *srv, const struct who *owner, enum reclaim what)
+{
+  struct record *r, *first = NULL;
+
+  TAILQ_FOREACH (r, &srv->records, entry)
+  if (is_orphan_of (r, owner) && (!first || r->orphan_ns < first->orphan_ns) &&
+      yields (r, what))
+    first = r;
+  return first ? (int) forget_left (first, ", and its memory is needed")
+               : -ENOENT;
+}
+
+void
+record_left_with (struct record *r, const struct slab *s)
+{
+  if (s->state != SLAB_LENT || s->abandoned)
+    return;
+  r->nr_sound++;
+  r->nr_sound_huge += !pool_is_ordinary (s);
+}
+
+int
+record_leave (struct record *r, unsigned lease_s, uint64_t ago_s)
+{
+  uint64_t all_s = (uint64_t) lease_s + r->server->options->orphan_s;
+  uint64_t now = fp_now_ns (), ago = FP_MIN (ago_s, all_s);
+  /* After a restart its client has the time of a lease to come back in. */
+  const struct timeval tv = { .tv_sec = (time_t) FP_MAX (all_s - ago,
+                                                         (uint64_t) lease_s) };
+
+  if (ago < lease_s)
+    r->orphan_ns = now + (lease_s - ago) * FP_NS_PER_S;
+  else
+    r->orphan_ns = now - FP_MIN (now, (ago - lease_s) * FP_NS_PER_S);
+  r->nr_sound = r->nr_sound_huge = 0;
+  for (uint32_t i = 0; i < r->nr_slabs; i++)
+    record_left_with (r, r->slabs[i]);
+  return event_add (r->lease, &tv) < 0 ? -ENOMEM : 0;
 }
 
 int
@@ -118,7 +255,8 @@ record_make (struct record **out, struct server *srv, const struct fp_open *q)
   r->copies = q->copies;
   r->servers = q->servers;
   r->stripe = q->stripe;
-  r->lease = evtimer_new (srv->base, on_lease_over, r);
+  r->orphan_ns = UINT64_MAX; /* nobody has left it */
+  r->lease = evtimer_new (srv->base, on_orphan_time_over, r);
   if (!r->lease) {
     free (r);
     return -ENOMEM;
@@ -235,7 +373,7 @@ record_shut_out (struct record *r)
 void
 record_detach (struct record *r, bool discard)
 {
-  const struct timeval lease = { .tv_sec = r->server->options->lease_s };
+  const struct options *o = r->server->options;
   char title[FP_NAME_MAX + 1];
   uint32_t given;
 
@@ -243,7 +381,7 @@ record_detach (struct record *r, bool discard)
   r->holder = NULL;
   r->since = (uint64_t) time (NULL);
   given = give_back (r, discard);
-  if (!discard && !r->kept && event_add (r->lease, &lease) < 0) {
+  if (!discard && !r->kept && record_leave (r, o->lease_s, 0) < 0) {
     /* No lease without a clock. */
     discard = true;
     given += give_back (r, true);
@@ -258,8 +396,9 @@ record_detach (struct record *r, bool discard)
             title, r->client, given, r->nr_slabs);
   else
     fp_log (FP_LOG_INFO,
-            "volume %s: left by %s: %u slabs freed, %u kept for %u s", title,
-            r->client, given, r->nr_slabs, r->server->options->lease_s);
+            "volume %s: left by %s: %u slabs freed, %u kept for %u s, and for "
+            "%u s more while nobody needs them",
+            title, r->client, given, r->nr_slabs, o->lease_s, o->orphan_s);
   if (discard)
     forget (r);
 }

@@ -3,10 +3,22 @@
  *
  * A volume is attached to one session at most.  When that ends, slabs without
  * a label go back to the pool; the record and what is labelled wait for the
- * client to come back until the lease is over.  One with a name waits until
- * it is deleted.  For that, and for one with several copies of each piece,
- * there is also what record_volume.c is about, the list of its servers and the
- * map of its pieces.
+ * client to come back.  One with a name waits until it is deleted.  For that,
+ * and for one with several copies of each piece, there is also what
+ * record_volume.c is about, the list of its servers and the map of its pieces.
+ *
+ * A volume that is not kept (one without a name, or EPHEMERAL) is an orphan
+ * when the lease is over:
+ *
+ *   ATTACHED --session ends--> LEFT --lease over--> ORPHAN --> forgotten
+ *      ^                        |                     |
+ *      +---- OPEN by any client-+   OPEN by the same -+
+ *
+ * An orphan is there for the client that left it, which may have been
+ * suspended, and for nobody else: other servers of the volume may have
+ * forgotten it, so that another client could not tell whether the copies here
+ * are current.  It is forgotten when its memory is needed (record_reclaim), or
+ * after --orphan-time.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
@@ -62,6 +74,14 @@ struct record {
    * without BYE, and may reconnect.
    */
   uint64_t awaited_ns;
+  /* Time (fp_now_ns) from which a volume that is not kept and has no session
+   * is an orphan.
+   */
+  uint64_t orphan_ns;
+  /* Slabs that it had when it was left and that were not abandoned; and those
+   * of them that are in huge pages.
+   */
+  uint32_t nr_sound, nr_sound_huge;
   struct fp_uuid user;                  /* who was given a key last */
   struct fp_uuid former[RECORD_FORMER]; /* who before, the last of them */
   unsigned nr_former;                   /* ever */
@@ -82,6 +102,37 @@ struct record {
 struct record *record_find (struct server *srv, const struct fp_uuid *uuid);
 struct record *record_find_name (struct server *srv, const char *name);
 
+/* Return r, or NULL if r is the orphan of another client. */
+struct record *record_for (const struct session *s, struct record *r);
+struct record *record_find_for (const struct session *s,
+                                const struct fp_uuid *uuid);
+
+bool record_is_orphan (const struct record *r);
+
+/* Forget r if it is an orphan: a new volume takes its UUID or name. */
+void record_forget_orphan (struct record *r);
+
+/* Return how many slabs the pool could lend if all orphans were forgotten, of
+ * this owner, or with NULL of any.
+ */
+uint32_t record_reclaimable (const struct server *srv,
+                             const struct who *owner);
+
+/* Resource that forgetting an orphan must free: */
+enum reclaim {
+  RECLAIM_ANY,      /* its place in the list */
+  RECLAIM_MAP,      /* memory for maps */
+  RECLAIM_SLABS,    /* its part of a quota; slabs, some time */
+  RECLAIM_LENDABLE, /* slabs that can be lent once they are scrubbed */
+  RECLAIM_ORDINARY  /* ordinary pages that go back to this host */
+};
+
+/* Forget the orphan that was left first: of this owner, or with NULL of any.
+ * Return how many of its slabs go back to the pool.  -ENOENT: there is none.
+ */
+int record_reclaim (struct server *srv, const struct who *owner,
+                    enum reclaim what);
+
 /* -ENOSPC: there are too many, or no room to keep another one (record_keep).
  */
 int record_new (struct record **out, struct server *srv,
@@ -90,6 +141,17 @@ int record_new (struct record **out, struct server *srv,
 /* Likewise, and what is kept of it stays as it is. */
 int record_make (struct record **out, struct server *srv,
                  const struct fp_open *q);
+
+/* Start the lease of r, which its client left ago_s seconds ago.  Return
+ * -ENOMEM if there is no timer.
+ */
+int record_leave (struct record *r, unsigned lease_s, uint64_t ago_s);
+
+/* Count s among the slabs with which r was left. */
+void record_left_with (struct record *r, const struct slab *s);
+
+/* Return true if the map of r fits once all orphans are forgotten. */
+bool record_map_would_fit (const struct record *r);
 
 /* It was made just now, and nobody has it: it is not after all. */
 void record_unmake (struct record *r);

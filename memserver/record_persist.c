@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -161,7 +162,8 @@ take_up_fields (struct record *r, const struct persist_record *p)
 static int
 take_up_volume (struct server *srv, struct persist_found *f)
 {
-  struct timeval lease = { .tv_sec = srv->options->lease_s };
+  unsigned lease_s = srv->options->lease_s;
+  time_t ago_s;
   struct fp_open q = { .volume = f->record.uuid,
                        .size = f->record.size,
                        .copies = f->record.copies,
@@ -183,16 +185,21 @@ take_up_volume (struct server *srv, struct persist_found *f)
   r->owner = f->owner;
   /* While it is fenced nobody else can come back to it. */
   if (f->record.flags & PERSIST_ATTACHED)
-    lease.tv_sec += persist_lease_s (srv->persist);
+    lease_s += persist_lease_s (srv->persist);
   if (f->members.version > 0) {
     r->members = malloc (sizeof *r->members);
     if (!r->members)
       return -ENOMEM;
     *r->members = f->members;
   }
-  if (!r->kept && event_add (r->lease, &lease) < 0)
-    return -ENOMEM;
-  return record_keep (r);
+  if (f->record.flags & PERSIST_ATTACHED)
+    r->since = (uint64_t) time (NULL); /* it was left just now */
+  ago_s = time (NULL) - (time_t) r->since;
+  /* Unless it was an orphan already the lease begins anew. */
+  if (ago_s < (time_t) lease_s)
+    ago_s = 0;
+  e = r->kept ? 0 : record_leave (r, lease_s, (uint64_t) ago_s);
+  return e < 0 ? e : record_keep (r);
 }
 
 static int
@@ -217,6 +224,7 @@ take_up_slab (struct server *srv, uint32_t i)
   /* Whether the last one has done with it died with the server that knew. */
   s->exposed = s->abandoned = !fp_uuid_is_nil (&l.mapper);
   s->mapper = l.mapper;
+  record_left_with (r, s);
   return 0;
 }
 

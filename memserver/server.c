@@ -41,23 +41,33 @@ on_poke (struct note *note)
 {
   struct server *srv =
       (struct server *) ((char *) note - offsetof (struct server, poke));
+  uint64_t until = fp_deadline_in_ms (TURN_MS);
   struct session *s;
 
-  /* Who has to wait again goes to the end: once round is enough. */
-  for (unsigned n = srv->nr_waiting; n > 0; n--) {
+  /* A session that has to wait again goes to the end: once round is enough. */
+  if (atomic_exchange (&srv->poked, false))
+    srv->poke_left = srv->nr_waiting;
+  for (; srv->poke_left > 0; srv->poke_left--) {
     s = TAILQ_FIRST (&srv->waiting);
     if (!s)
+      break;
+    if (fp_deadline_passed (until)) {
+      /* Other events have their turn, and then the rest of the round. */
+      mailbox_post (srv->mailbox, &srv->poke);
       return;
+    }
     s->waiting = false;
     TAILQ_REMOVE (&srv->waiting, s, wait_entry);
     srv->nr_waiting--;
     session_dispatch (s);
   }
+  srv->poke_left = 0;
 }
 
 void
 server_poke (struct server *srv)
 {
+  atomic_store (&srv->poked, true);
   mailbox_post (srv->mailbox, &srv->poke);
 }
 

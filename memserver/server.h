@@ -10,6 +10,7 @@
 #ifndef MEMSERVER_SERVER_H
 #define MEMSERVER_SERVER_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/queue.h>
@@ -87,6 +88,8 @@ struct server {
   uint64_t map_words; /* allocated */
 
   struct note poke;
+  _Atomic bool poked; /* something changed: another round is due */
+  unsigned poke_left; /* sessions that are still to be tried in this round */
 };
 
 /* On failure *why, if not "", says what to do about it. */

@@ -320,6 +320,7 @@ session_waited (struct session *s)
   event_del (s->wait_timer);
   s->wait_over = false;
   s->retried = false;
+  s->reclaimed = false;
 }
 
 /* A client believes in its lease for so long at most (link.c). */

@@ -114,6 +114,7 @@ struct session {
   bool waiting;
   bool wait_over; /* the request was tried for long enough */
   bool retried;   /* the request waited before */
+  bool reclaimed; /* it has had an orphan forgotten that has to get memory */
   struct event *wait_timer;
 };
 

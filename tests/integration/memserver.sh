@@ -7,13 +7,14 @@
 memclient="$top_builddir/tests/integration/memclient"
 [ -x "$memclient" ] || skip "memclient was not built"
 
-# serve LEASE MIB [ARG...]: 16 slabs of MIB MiB, with $reserve left to the host, or nothing.
+# serve LEASE MIB [ARG...]: 16 slabs of MIB MiB, with $reserve left to the host, or nothing. What a
+# client left is kept for $orphan_time after the lease, or not at all.
 serve ()
 {
     local lease=$1 mib=$2
     shift 2
     start_memserver m --listen "unix:$tmp/m.sock" --size "$((16 * mib))M" --slab "${mib}M" \
-        --lease "$lease" --reserve "${reserve:-0}" "$@"
+        --lease "$lease" --orphan-time "${orphan_time:-0}" --reserve "${reserve:-0}" "$@"
     tcp=$(head -n1 "$tmp/m.addr")
     unix=unix:$tmp/m.sock
     server_pid=$(cat "$tmp/m.pid")

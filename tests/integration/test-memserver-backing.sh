@@ -14,12 +14,13 @@ top=$(mktemp -d /dev/shm/farpage-test.XXXXXX)
 cleanup_fn rm -rf "$top"
 dir=$top/b
 
-# again: the server, as it was, with $size and $lease.
+# again: the server, as it was, with $size, $lease and $orphan_time.
 again ()
 {
     rm -f "$tmp/m.addr"
     start_memserver m --listen "unix:$tmp/m.sock" --size "${size:-16M}" --slab 1M \
-        --reserve 0 --backing "$dir" --lease "${lease:-30}"
+        --reserve 0 --backing "$dir" --lease "${lease:-30}" \
+        --orphan-time "${orphan_time:-0}" --metrics "unix:$tmp/m.metrics"
     tcp=$(head -n1 "$tmp/m.addr")
     unix=unix:$tmp/m.sock
     server_pid=$(cat "$tmp/m.pid")
@@ -177,6 +178,32 @@ gone () { ! "$memclient" "$unix" asks lookup-id:5 >"$tmp/gone.log" 2>&1; }
 wait_until 30 gone
 wait_until 10 settled 14
 client "$tcp" deletes delete:6
+
+# ---- an orphan stays one ----
+
+orphan_time=600
+orphan_slabs_are ()
+{
+    [ "$(python3 "$top_srcdir/tests/integration/metrics.py" value "unix:$tmp/m.metrics" \
+        farpage_memserver_orphan_slabs)" = "$1" ]
+}
+if python3 --version >/dev/null; then
+    kill_9 "$server_pid"
+    lease=1
+    again
+    export MEMCLIENT_UUID=31234567-89ab-cdef-0123-456789abcdef
+    client "$tcp" sleeps open:5:c:tcp grant:4 label:1 fill:15 reset
+    wait_until 30 orphan_slabs_are 4
+    kill_9 "$server_pid"
+    again
+    orphan_slabs_are 4 || fail "the orphan was taken for a volume that was left just now"
+    (unset MEMCLIENT_UUID; client "$tcp" other fails:ENOENT lookup-id:5)
+    client "$tcp" wakes open:5:r:tcp list:64 expect-slabs:4 check:15 discard
+    unset MEMCLIENT_UUID
+    wait_until 30 settled 16
+    lease=3
+fi
+orphan_time=0
 
 # ---- killed at any time ----
 

@@ -37,7 +37,7 @@ again ()
 {
     rm -f "$tmp/m.addr"
     start_memserver m --listen "unix:$tmp/m.sock" --size 16M --slab 1M --reserve 0 \
-        --hugepages off --backing fdstore: --lease "${lease:-30}"
+        --hugepages off --backing fdstore: --lease "${lease:-30}" --orphan-time 0
     tcp=$(head -n1 "$tmp/m.addr")
     unix=unix:$tmp/m.sock
     server_pid=$(cat "$tmp/m.pid")

@@ -72,3 +72,16 @@ if [ $psi = yes ]; then
     wait_until 30 waits
     log_has 'tasks wait for memory'
 fi
+
+# What a client left and nobody asks for goes before clients are asked.
+stop "$server_pid"
+available 4096
+stalled 0
+orphan_time=600 serve 1 1
+client "$tcp" gone open:1:c:tcp grant:4 label:1 fill:11 reset
+wait_until 30 "$memclient" "$tcp" other fails:ENOENT lookup-id:1
+stat_says 'free=12 lent=4 ' || fail "$(server_stat)"
+available 62
+until_stat 'free=0 lent=0 scrubbing=0 unpopulated=16 pressed=1 wanted=0 returned=16'
+log_has 'gone did not come back, and its memory is needed: 4 slabs freed'
+! grep -q 'asked to move' "$tmp/m.log" || fail "clients were asked"

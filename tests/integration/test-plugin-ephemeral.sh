@@ -22,7 +22,7 @@ serve () # NAME
 {
     rm -f "$tmp/$1.addr"
     start_memserver "$1" --listen "unix:$tmp/$1.usock" --size 64M --slab 1M --reserve 0 \
-                    --lease $lease
+                    --lease $lease --orphan-time 0
 }
 pid_of () { cat "$tmp/$1.pid"; }
 

@@ -56,6 +56,7 @@ expect 2 "must not be shorter" attach --timeout 30 --dead-timeout 29 \
     server=a size=1G
 expect 2 "at least twice as long" attach --timeout 3 \
     server=a size=1G timeout=2000
+expect 2 "--timeout must be longer" attach --timeout 10 await=10000 server=a size=1G
 expect 2 "--wait" attach --wait never server=a size=1G
 
 expect 2 "which device" detach

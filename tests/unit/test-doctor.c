@@ -484,6 +484,8 @@ test_timeouts (void **state)
   /* What it says itself counts. */
   v = attached ("'copies': 2", "'copies': 2, 'timeout_ms': 16000");
   finds ("timeouts", DOCTOR_PROBLEM, "after 16000 ms");
+  v = attached ("'copies': 2", "'copies': 2, 'await_ms': 30000");
+  finds ("timeouts", DOCTOR_PROBLEM, "holds a request for up to 30000 ms");
 }
 
 #define SWAPS                                                                 \

@@ -39,7 +39,7 @@ setup (void **state)
   fd = mkstemp (file);
   assert_true (fd >= 0);
   assert_int_equal (write (fd, text, strlen (text)), strlen (text));
-  donor_start (2, 1);
+  donor_start (4, 1);
   r = access_read (&donor.access, file, why);
   close (fd);
 #ifndef HAVE_INIH
@@ -321,6 +321,57 @@ test_volumes_of_one (void **state)
   assert_int_equal (make (&clients[ALICE], 7), 0);
 }
 
+static int
+grant_ahead (struct session *s)
+{
+  const struct fp_grant_req q = { .count = 1, .ahead = true };
+  struct fp_writer w;
+
+  donor_begin (s, &w);
+  fp_enc_grant_req (&w, &q);
+  return donor_ask (ctl_grant, &w);
+}
+
+/* A client with a quota of two slabs has an orphan that fills it: that is not
+ * in its way, and that of another one stays.
+ */
+static void
+test_quota_of_orphans (void **state)
+{
+  static const char text[] = "[alice]\nvolumes = *\nquota = 2M\n"
+                             "[bob]\nvolumes = *\n";
+  const uint32_t flags = FP_OPEN_CREATE | FP_OPEN_EPHEMERAL;
+  struct session *s = &clients[ALICE];
+  static struct fp_grants grants;
+  char why[ACCESS_WHY_MAX];
+  struct record *r[2];
+
+  (void) state;
+  write_file (text);
+  access_free (donor.access);
+  assert_int_equal (access_read (&donor.access, file, why), 0);
+  for (unsigned i = 0; i < 2; i++) {
+    struct session *owner = &clients[i == 0 ? BOB : ALICE];
+
+    assert_int_equal (open_it (owner, i + 1, FP_TRANSPORT_TCP, flags), 0);
+    r[i] = owner->record;
+    assert_int_equal (donor_grant (owner, i + 1, &grants), 0);
+    for (unsigned j = 0; j <= i; j++)
+      assert_int_equal (donor_label (owner, grants.grants[j].slab, 0), 0);
+    hang_up (owner);
+    r[i]->orphan_ns = 0;
+  }
+  assert_int_equal (open_it (s, 3, FP_TRANSPORT_TCP, flags), 0);
+  assert_int_equal (guard_room (s).left, 0);
+  assert_int_equal (guard_free (s), 2);
+  assert_int_equal (grant_ahead (s), -ENOSPC);
+  assert_int_equal (donor.nr_records, 3);
+  assert_int_equal (donor_grant (s, 1, &grants), 0);
+  assert_int_equal (donor.nr_records, 2);
+  assert_ptr_equal (TAILQ_FIRST (&donor.records), r[0]);
+  hang_up (s);
+}
+
 static uint32_t
 listed (struct session *s)
 {
@@ -394,9 +445,10 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_volumes_of_one),  TEST (test_maps_of_one),
-    TEST (test_reader_gone),     TEST (test_awaited),
-    TEST (test_unowned_volumes), TEST (test_slow_names),
+    TEST (test_volumes_of_one),   TEST (test_maps_of_one),
+    TEST (test_reader_gone),      TEST (test_awaited),
+    TEST (test_unowned_volumes),  TEST (test_slow_names),
+    TEST (test_quota_of_orphans),
   };
 
   return RUN_TESTS (tests);

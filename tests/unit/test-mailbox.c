@@ -6,6 +6,7 @@
 
 #include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <event2/event.h>
 
@@ -165,15 +166,85 @@ test_end (void **state)
   assert_int_equal (count, 0);
 }
 
+static struct note *post_at_read; /* by another thread, so to speak */
+
+ssize_t __real_read (int fd, void *buf, size_t size);
+ssize_t __wrap_read (int fd, void *buf, size_t size);
+
+ssize_t
+__wrap_read (int fd, void *buf, size_t size)
+{
+  struct note *note = post_at_read;
+
+  post_at_read = NULL;
+  if (note != NULL)
+    mailbox_post (mailbox, note);
+  return __real_read (fd, buf, size);
+}
+
+/* A note is posted just when the loop looks: it is not forgotten. */
+static void
+test_posted_at_read (void **state)
+{
+  static struct note first = { .run = on_count }, second = { .run = on_count };
+
+  (void) state;
+  count = 0;
+  mailbox_post (mailbox, &first);
+  post_at_read = &second;
+  run_loop ();
+  assert_int_equal (count, 2);
+}
+
+static unsigned slow_ran, slow_before_other;
+
+static void
+on_slow (struct note *note)
+{
+  (void) note;
+  usleep (10000);
+  slow_ran++;
+}
+
+static void
+on_other (evutil_socket_t fd, short what, void *arg)
+{
+  (void) fd;
+  (void) what;
+  (void) arg;
+  slow_before_other = slow_ran;
+}
+
+/* Many notes that take long, and something else is ready. */
+static void
+test_turns (void **state)
+{
+  struct event *other = event_new (base, -1, 0, on_other, NULL);
+  static struct note slow[100];
+
+  (void) state;
+  assert_non_null (other);
+  for (unsigned i = 0; i < 100; i++) {
+    slow[i].run = on_slow;
+    mailbox_post (mailbox, &slow[i]);
+  }
+  assert_int_not_equal (event_base_loop (base, EVLOOP_NONBLOCK | EVLOOP_ONCE),
+                        -1);
+  assert_in_range (slow_ran, 1, 50);
+  event_active (other, EV_TIMEOUT, 0);
+  while (slow_ran < 100)
+    run_loop ();
+  assert_in_range (slow_before_other, 1, 50);
+  event_free (other);
+}
+
 int
 main (void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
   const struct CMUnitTest tests[] = {
-    TEST (test_threads),
-    TEST (test_once),
-    TEST (test_again),
-    TEST (test_end),
+    TEST (test_threads), TEST (test_once),  TEST (test_again),
+    TEST (test_end),     TEST (test_turns), TEST (test_posted_at_read),
   };
 
   return RUN_TESTS (tests);

@@ -160,6 +160,65 @@ test_doubtful (void **state)
   assert_int_equal (pool_lendable (donor.pool), 3);
 }
 
+static bool old_kernel;
+
+int __real_madvise (void *addr, size_t length, int advice);
+int __wrap_madvise (void *addr, size_t length, int advice);
+
+int
+__wrap_madvise (void *addr, size_t length, int advice)
+{
+  if (old_kernel && advice == 23 /* MADV_POPULATE_WRITE */) {
+    errno = EINVAL;
+    return -1;
+  }
+  return __real_madvise (addr, length, advice);
+}
+
+static bool
+are_unpopulated (void)
+{
+  return pool_count (donor.pool).in[SLAB_UNPOPULATED] == 2;
+}
+
+/* What is not promised anyway is not taken from what is. */
+static void
+test_doubtful_and_short (void **state)
+{
+  struct slab *s[2];
+
+  (void) state;
+  pool_press (donor.pool, false, UINT64_MAX);
+  for (unsigned i = 0; i < 2; i++) {
+    s[i] = pool_take (donor.pool);
+    s[i]->exposed = s[i]->abandoned = true;
+  }
+  for (unsigned i = 0; i < 2; i++)
+    pool_return (donor.pool, s[i]);
+  donor_wait (are_unpopulated);
+  assert_int_equal (pool_lendable (donor.pool), 1);
+  assert_non_null (pool_take (donor.pool));
+  assert_int_equal (pool_lendable (donor.pool), 0);
+}
+
+/* Kernels before 5.14 cannot populate: what another server left stays as it
+ * is.
+ */
+static void
+test_pin (void **state)
+{
+  struct slab *s = pool_take (donor.pool);
+
+  (void) state;
+  memset (s->backing.addr, 7, s->backing.size);
+  old_kernel = true;
+  (void) backing_pin (&s->backing, 0, s->backing.size);
+  old_kernel = false;
+  for (uint64_t i = 0; i < s->backing.size; i++)
+    assert_int_equal (s->backing.addr[i], 7);
+  pool_return (donor.pool, s);
+}
+
 static bool
 waits_for_memory (void)
 {
@@ -449,7 +508,8 @@ main (void)
     TEST (test_lost),          TEST (test_index),
     TEST (test_zero),          TEST_LARGE (test_zero_first),
     TEST_LARGE (test_stop),    TEST_IDLE (test_zero_is_fair),
-    TEST (test_not_dumped),
+    TEST (test_not_dumped),    TEST (test_doubtful_and_short),
+    TEST (test_pin),
   };
 
   return RUN_TESTS (tests);

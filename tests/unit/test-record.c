@@ -460,6 +460,51 @@ test_persist (void **state)
   assert_int_equal (rmdir (top), 0);
 }
 
+/* A volume that a client had for long when the server was killed was left just
+ * then, also if the server is killed once more before the client is back.
+ */
+static void
+test_killed_twice (void **state)
+{
+  char top[] = "/dev/shm/farpage-test.XXXXXX", why[STORE_WHY_MAX], file[64];
+  const struct persist_params p = {
+    .dir = top, .slab_size = MIB, .slabs = 4, .lease_s = 1
+  };
+  const struct fp_uuid uuid = { .bytes = { 1 } };
+  struct session *s;
+
+  (void) state;
+  if (!mkdtemp (top))
+    skip ();
+  if (persist_open (&donor.persist, &p, why) < 0) {
+    rmdir (top);
+    skip (); /* it is no tmpfs */
+  }
+  s = donor_attach (1, TCP);
+  s->record->since = 1000;
+  assert_int_equal (record_keep (s->record), 0);
+  for (unsigned i = 0; i < 2; i++) {
+    struct record *r;
+
+    record_free_all (&donor);
+    persist_close (donor.persist);
+    assert_int_equal (persist_open (&donor.persist, &p, why), 0);
+    assert_int_equal (record_take_up_all (&donor), 0);
+    r = record_find (&donor, &uuid);
+    assert_non_null (r);
+    assert_true (r->since > 1000);
+    assert_false (record_is_orphan (r));
+  }
+  record_delete (record_find (&donor, &uuid), "test");
+  persist_close (donor.persist);
+  donor.persist = NULL;
+  snprintf (file, sizeof file, "%s/lock", top);
+  assert_int_equal (unlink (file), 0);
+  snprintf (file, sizeof file, "%s/state", top);
+  assert_int_equal (unlink (file), 0);
+  assert_int_equal (rmdir (top), 0);
+}
+
 /* A slab that is not ready is waited for, unless nobody waits for the answer.
  */
 static void
@@ -491,7 +536,7 @@ main (void)
     TEST (test_shm_then_tcp), TEST (test_persist),
     TEST (test_listed_twice), TEST (test_busy_while_copied),
     TEST (test_existing),     TEST (test_unnamed_returns),
-    TEST (test_ahead),
+    TEST (test_ahead),        TEST (test_killed_twice),
   };
 
   return RUN_TESTS (tests);

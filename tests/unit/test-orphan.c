@@ -1,0 +1,455 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* test-orphan.c - volumes without a name whose client is away for longer than
+ * the lease: who may come back to them, and when they are forgotten.
+ */
+
+#include "unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "donor.h"
+#include "guard.h"
+
+#define TCP FP_TRANSPORT_TCP
+
+static struct fp_grants grants;
+static struct options options;
+
+static int
+setup (void **state)
+{
+  (void) state;
+  donor_start (4, 1);
+  options = *donor.options;
+  options.lease_s = options.orphan_s = 3600; /* the tests end it */
+  donor.options = &options;
+  return 0;
+}
+
+static int
+teardown (void **state)
+{
+  (void) state;
+  donor_stop ();
+  return 0;
+}
+
+static struct fp_uuid
+volume (uint8_t id)
+{
+  return (struct fp_uuid) { .bytes = { id } };
+}
+
+static struct record *
+find (uint8_t id)
+{
+  const struct fp_uuid uuid = volume (id);
+
+  return record_find (&donor, &uuid);
+}
+
+static uint32_t
+in_state (enum slab_state s)
+{
+  return pool_count (donor.pool).in[s];
+}
+
+static void
+leave (struct session *s)
+{
+  s->left = true;
+  assert_true (session_close_volume (s));
+}
+
+/* Client id has so many slabs of volume id, and vanishes. */
+static struct record *
+make_left (uint8_t id, uint32_t slabs, unsigned transport)
+{
+  struct session *s = donor_attach (id, transport);
+  struct record *r = s->record;
+
+  s->client = r->holder_uuid = volume (id);
+  if (slabs > 0) {
+    assert_int_equal (donor_grant (s, slabs, &grants), 0);
+    assert_int_equal (grants.count, slabs);
+  }
+  for (uint32_t i = 0; i < slabs; i++)
+    assert_int_equal (donor_label (s, grants.grants[i].slab, i), 0);
+  leave (s);
+  return r;
+}
+
+/* Likewise, and its lease is over; the smaller age, the longer. */
+static struct record *
+make_orphan (uint8_t id, uint32_t slabs, uint64_t age)
+{
+  struct record *r = make_left (id, slabs, TCP);
+
+  assert_false (record_is_orphan (r));
+  r->orphan_ns = age;
+  assert_true (record_is_orphan (r));
+  return r;
+}
+
+static struct session *
+client (uint8_t id)
+{
+  static struct session s;
+
+  memset (&s, 0, sizeof s);
+  s.server = &donor;
+  s.state = SESSION_READY;
+  s.transports = TCP;
+  s.client = volume (id);
+  TAILQ_INIT (&s.data);
+  return &s;
+}
+
+static const char *name = "";
+
+static int
+open_volume (struct session *s, uint8_t id, uint32_t flags)
+{
+  struct fp_open q = { .flags = flags,
+                       .transport = TCP,
+                       .volume = volume (id),
+                       .size = 64 * MIB,
+                       .slab_size = MIB,
+                       .copies = 1,
+                       .servers = 1,
+                       .stripe = { .width = 1, .size = 4096 } };
+  struct fp_writer w;
+
+  snprintf (q.name, sizeof q.name, "%s", name);
+  donor_begin (s, &w);
+  fp_enc_open (&w, &q);
+  return donor_ask (ctl_open, &w);
+}
+
+static int
+look_up (struct session *s, uint8_t id)
+{
+  const struct fp_lookup q = { .volume = volume (id) };
+  struct fp_writer w;
+
+  donor_begin (s, &w);
+  fp_enc_lookup (&w, &q);
+  return donor_ask (ctl_lookup, &w);
+}
+
+/* Others cannot know whether what is here is current. */
+static void
+test_comes_back (void **state)
+{
+  struct session *s = client (2);
+
+  (void) state;
+  make_orphan (1, 2, 1);
+  assert_int_equal (look_up (s, 1), -ENOENT);
+  assert_int_equal (open_volume (s, 1, FP_OPEN_RESUME), -ENOENT);
+  assert_int_equal (open_volume (s, 1, FP_OPEN_RESUME | FP_OPEN_TAKEOVER),
+                    -ENOENT);
+  assert_int_equal (in_state (SLAB_LENT), 2);
+
+  s = client (1);
+  assert_int_equal (look_up (s, 1), 0);
+  assert_int_equal (open_volume (s, 1, FP_OPEN_RESUME), 0);
+  assert_false (record_is_orphan (s->record));
+  assert_int_equal (donor_list (s, &grants), 0);
+  assert_int_equal (grants.count, 2);
+  leave (s);
+  assert_false (record_is_orphan (find (1)));
+}
+
+/* Who had a key last comes back, also if another client looked at the volume
+ * since and never had one.
+ */
+static void
+test_looked_at (void **state)
+{
+  struct session *s;
+
+  (void) state;
+  make_left (1, 1, TCP);
+  s = client (2);
+  assert_int_equal (open_volume (s, 1, FP_OPEN_RESUME), 0);
+  leave (s);
+  find (1)->orphan_ns = 1;
+  assert_int_equal (open_volume (client (3), 1, FP_OPEN_RESUME), -ENOENT);
+  assert_int_equal (open_volume (client (1), 1, FP_OPEN_RESUME), 0);
+}
+
+/* A client whose volume was taken over is told so; it makes nothing anew in
+ * the place of the next one's orphan.
+ */
+static void
+test_former (void **state)
+{
+  struct session *s;
+
+  (void) state;
+  make_left (1, 1, TCP);
+  s = client (3);
+  assert_int_equal (open_volume (s, 1, FP_OPEN_RESUME | FP_OPEN_TAKEOVER), 0);
+  leave (s);
+  find (1)->orphan_ns = 1;
+  s = client (1);
+  assert_int_equal (open_volume (s, 1, FP_OPEN_RESUME), -EPERM);
+  assert_int_equal (open_volume (s, 1, FP_OPEN_RESUME | FP_OPEN_CREATE),
+                    -EPERM);
+  assert_int_equal (find (1)->nr_slabs, 1);
+  assert_int_equal (open_volume (client (3), 1, FP_OPEN_RESUME), 0);
+}
+
+/* Who may only read does not make another volume of it. */
+static void
+test_read_only (void **state)
+{
+  const uint32_t flags = FP_OPEN_CREATE | FP_OPEN_RESUME | FP_OPEN_READ_ONLY;
+
+  (void) state;
+  make_orphan (1, 2, 1);
+  assert_int_equal (open_volume (client (2), 1, flags), -EPERM);
+  assert_int_equal (find (1)->nr_slabs, 2);
+}
+
+/* With a name, but ephemeral. */
+static void
+test_name (void **state)
+{
+  struct fp_lookup q = { .name = "swap" };
+  struct session *s = client (2);
+  struct fp_writer w;
+  struct record *r;
+
+  (void) state;
+  r = make_orphan (1, 2, 1);
+  snprintf (r->name, sizeof r->name, "swap");
+  donor_begin (s, &w);
+  fp_enc_lookup (&w, &q);
+  assert_int_equal (donor_ask (ctl_lookup, &w), -ENOENT);
+  name = "swap";
+  assert_int_equal (open_volume (s, 4, FP_OPEN_CREATE), 0);
+  name = "";
+  assert_null (find (1));
+}
+
+/* One that does not say who it is cannot be told from another. */
+static void
+test_nobody (void **state)
+{
+  struct session *s = client (0);
+  struct record *r;
+
+  (void) state;
+  r = make_orphan (1, 1, 1);
+  r->holder_uuid = s->client;
+  assert_int_equal (open_volume (s, 1, FP_OPEN_RESUME), -ENOENT);
+}
+
+static void
+test_made_anew (void **state)
+{
+  struct session *s = client (2);
+
+  (void) state;
+  make_orphan (1, 2, 1);
+  assert_int_equal (open_volume (s, 1, FP_OPEN_CREATE | FP_OPEN_RESUME), 0);
+  assert_int_equal (s->record->nr_slabs, 0);
+  assert_int_equal (donor.nr_records, 1);
+  assert_int_equal (in_state (SLAB_LENT), 0);
+  leave (s);
+}
+
+static bool
+one_is_free (void)
+{
+  return in_state (SLAB_FREE) > 0;
+}
+
+static int
+grant_ahead (struct session *s)
+{
+  const struct fp_grant_req q = { .count = 1, .ahead = true };
+  struct fp_writer w;
+
+  donor_begin (s, &w);
+  fp_enc_grant_req (&w, &q);
+  return donor_ask (ctl_grant, &w);
+}
+
+/* The one that was left first goes, when there is nothing else, and nothing
+ * more than is needed.
+ */
+static void
+test_memory_needed (void **state)
+{
+  struct session *s;
+
+  (void) state;
+  make_orphan (1, 1, 7);
+  make_orphan (3, 1, 5);
+  make_left (5, 1, TCP);
+  assert_int_equal (record_reclaimable (&donor, NULL), 2);
+  s = donor_attach (2, TCP);
+  assert_int_equal (guard_free (s), 3);
+  assert_int_equal (donor_grant (s, 4, &grants), 0);
+  assert_int_equal (grants.count, 1);
+  assert_int_equal (donor.nr_records, 4);
+
+  assert_int_equal (grant_ahead (s), -ENOSPC);
+  assert_int_equal (donor.nr_records, 4);
+  assert_int_equal (donor_grant (s, 4, &grants), CTL_WAIT);
+  assert_null (find (3));
+  assert_non_null (find (1));
+  /* It is being scrubbed, or was: another one is not forgotten for it. */
+  donor_wait (one_is_free);
+  assert_int_equal (donor_grant (s, 1, &grants), 0);
+  assert_non_null (find (1));
+  assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
+  assert_null (find (1));
+  donor_wait (one_is_free);
+  assert_int_equal (donor_grant (s, 1, &grants), 0);
+  /* The lease of 5 is not over. */
+  assert_int_equal (donor_grant (s, 1, &grants), -ENOSPC);
+  assert_non_null (find (5));
+  leave (s);
+}
+
+/* What goes back would go to this host, and not to who asks. */
+static void
+test_pressed (void **state)
+{
+  struct session *s;
+
+  (void) state;
+  make_orphan (1, 4, 1);
+  s = donor_attach (2, TCP);
+  pool_press (donor.pool, true, 0);
+  assert_int_equal (record_reclaimable (&donor, NULL), 0);
+  assert_int_equal (donor_grant (s, 1, &grants), -ENOSPC);
+  assert_non_null (find (1));
+  /* Huge pages are lent all the same. */
+  find (1)->nr_sound_huge = 4;
+  assert_int_equal (record_reclaimable (&donor, NULL), 4);
+  assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
+  assert_null (find (1));
+  pool_press (donor.pool, false, 0);
+  leave (s);
+}
+
+/* What its client may still have mapped is no memory yet, neither for a client
+ * nor for this host: it goes last.
+ */
+static void
+test_mapped (void **state)
+{
+  struct session *s;
+  struct record *r;
+
+  (void) state;
+  r = make_left (1, 2, FP_TRANSPORT_SHM);
+  r->orphan_ns = 1;
+  make_orphan (3, 2, 9);
+  assert_int_equal (record_reclaimable (&donor, NULL), 2);
+  s = donor_attach (2, TCP);
+  assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
+  assert_null (find (3));
+  donor_wait (one_is_free);
+  assert_int_equal (record_reclaim (&donor, NULL, RECLAIM_ORDINARY), -ENOENT);
+  assert_int_equal (record_reclaim (&donor, NULL, RECLAIM_LENDABLE), -ENOENT);
+  assert_int_equal (record_reclaim (&donor, NULL, RECLAIM_SLABS), 2);
+  leave (s);
+}
+
+/* Of such only one is forgotten for a request, and none where its memory would
+ * not come soon.
+ */
+static void
+test_mapped_twice (void **state)
+{
+  struct session *s;
+
+  (void) state;
+  for (uint8_t id = 1; id <= 5; id += 2)
+    make_left (id, 1, FP_TRANSPORT_SHM)->orphan_ns = id;
+  s = donor_attach (2, TCP);
+  assert_int_equal (donor_grant (s, 1, &grants), 0);
+  pool_press (donor.pool, true, 0);
+  assert_int_equal (donor_grant (s, 1, &grants), -ENOSPC);
+  assert_int_equal (donor.nr_records, 4);
+  pool_press (donor.pool, false, 0);
+  assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
+  assert_int_equal (donor.nr_records, 3);
+  assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
+  assert_int_equal (donor.nr_records, 3);
+  leave (s);
+}
+
+/* Orphans have no map, or too small ones: then they are left alone. */
+static void
+test_maps_needed (void **state)
+{
+  struct session *s = client (2);
+  uint64_t words;
+  struct record *r;
+
+  (void) state;
+  make_orphan (1, 1, 1);
+  name = "vol";
+  donor.map_words = MAX_MAP_WORDS;
+  assert_int_equal (open_volume (s, 4, FP_OPEN_CREATE), -ENOSPC);
+  assert_int_equal (donor.nr_records, 1);
+
+  donor.map_words = 0;
+  r = donor_attach_copies (3, "", 2, TCP)->record;
+  assert_non_null (r->map);
+  words = record_map_words (r);
+  leave (r->holder);
+  r->orphan_ns = 1;
+  donor.map_words = MAX_MAP_WORDS;
+  assert_int_equal (open_volume (s, 4, FP_OPEN_CREATE), 0);
+  assert_non_null (find (1));
+  assert_null (find (3));
+  donor.map_words = words;
+  name = "";
+  leave (s);
+}
+
+/* So many of them that there is no place for another volume. */
+static void
+test_records_needed (void **state)
+{
+  struct session *s = client (2);
+
+  (void) state;
+  make_orphan (1, 1, 2);
+  make_orphan (3, 0, 1);
+  donor.nr_records += MAX_RECORDS - 2;
+  assert_int_equal (open_volume (s, 4, FP_OPEN_CREATE), 0);
+  donor.nr_records -= MAX_RECORDS - 2;
+  assert_null (find (3));
+  assert_non_null (find (1));
+  leave (s);
+}
+
+#define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    TEST (test_comes_back),     TEST (test_nobody),
+    TEST (test_made_anew),      TEST (test_memory_needed),
+    TEST (test_pressed),        TEST (test_mapped),
+    TEST (test_records_needed), TEST (test_looked_at),
+    TEST (test_former),         TEST (test_read_only),
+    TEST (test_name),           TEST (test_mapped_twice),
+    TEST (test_maps_needed),
+  };
+
+  return RUN_TESTS (tests);
+}
