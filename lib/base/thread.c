@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* thread.c - a named thread with a small stack, deaf to signals. */
+/* thread.c - a named thread with a small stack that handles no signals. */
 
 #include <config.h>
 
@@ -111,6 +111,7 @@ create (struct fp_thread *t, const char *name, size_t stack,
   if (r == 0) {
     /* A new thread inherits the mask, so no signal can slip in between. */
     sigfillset (&all);
+    sigdelset (&all, SIGBUS);
     r = pthread_sigmask (SIG_SETMASK, &all, &before);
   }
   if (r == 0) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* thread.h - a named thread with a small stack, deaf to signals.
+/* thread.h - a named thread with a small stack that handles no signals.
  *
  * A stack is 256 KiB (64 for the work, the rest for thread-local storage of
  * the libraries) and a guard page below it: with locked memory, the 8 MiB that
@@ -30,7 +30,9 @@ struct fp_thread {
   void *arg;
 };
 
-/* A longer name is cut.  All signals are blocked in the new thread. */
+/* A longer name is cut.  All signals but SIGBUS are blocked in the new thread
+ * (transport/mapped.h).
+ */
 int fp_thread_create (struct fp_thread *t, const char *name,
                       void (*run) (void *arg), void *arg);
 /* For code of others that may want more stack than ours does. */

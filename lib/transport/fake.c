@@ -17,6 +17,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "transport/fake.h"
+#include "transport/mapped.h"
 #include "transport/op_queue.h"
 
 #define GARBAGE 0xa5
@@ -401,8 +402,10 @@ mapping (const struct fp_grant *g)
 {
   for (struct fp_fake_server *s = servers; s != NULL; s = s->next)
     if (s->mapped && s->rkey == g->rkey && g->raddr >= RADDR_BASE &&
-        fp_range_ok (g->raddr - RADDR_BASE, g->length, s->length))
+        fp_range_ok (g->raddr - RADDR_BASE, g->length, s->length)) {
+      fp_mapped_guard ();
       return s->memory + (g->raddr - RADDR_BASE);
+    }
   return NULL;
 }
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_client.c - the shm transport: slabs of a server on this machine, mapped
- * from the memfds that came over its Unix socket.  An op is a memcpy, done
- * when post returns; there is no connection, the session is the control
- * socket.
+ * from the memfds that came over its Unix socket.  An op is a copy, done when
+ * post returns.  There is no connection: the session is the control socket.
  */
 
 #include <config.h>
@@ -19,6 +18,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "transport/mapped.h"
 #include "transport/op_queue.h"
 #include "transport/transport.h"
 
@@ -95,12 +95,10 @@ shm_post (struct fp_conn *base, struct fp_op *op)
     return -EINVAL;
   if (c->inflight == c->depth || q->inflight == q->depth)
     return -EAGAIN;
-  if (op->kind == FP_OP_READ)
-    memcpy (op->local, remote, op->length);
-  else
-    memcpy (remote, op->local, op->length);
   op->conn = base;
-  op->status = 0;
+  op->status = op->kind == FP_OP_READ
+                   ? fp_mapped_copy (op->local, remote, op->length)
+                   : fp_mapped_copy (remote, op->local, op->length);
   fp_op_list_add (&q->done, op);
   c->inflight++;
   q->inflight++;
@@ -150,9 +148,9 @@ shm_conn_event (struct fp_conn *c)
   (void) c;
 }
 
-/* g->raddr is where in the memfd byte 0 lies.  Memory that the server could
- * take away by truncating the file would kill this process with SIGBUS: it
- * must be sealed against that.
+/* g->raddr is the offset of byte 0 in the memfd.  The file must be sealed
+ * against truncation.  No seal that leaves it writable forbids holes
+ * (mapped.h).
  */
 static int
 shm_import (struct fp_remote *out, const struct fp_grant *g, int fd,
@@ -177,6 +175,7 @@ shm_import (struct fp_remote *out, const struct fp_grant *g, int fd,
               MAP_SHARED, fd, (off_t) g->raddr);
   if (map == MAP_FAILED)
     return -errno;
+  fp_mapped_guard ();
   /* Whoever lends it locks it.  In a process that locks all its mappings it
    * would count a second time, as large as the volume; without a lock this
    * does nothing.

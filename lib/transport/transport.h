@@ -94,8 +94,8 @@ struct fp_transport_ops {
   bool registered;
 
   /* Transfers are loads and stores: raddr is an address in this process,
-   * the caller may copy by itself and need not post.  Nothing can cut off who
-   * does that: see fp_link_lease_holds.
+   * the caller may copy by itself (mapped.h) and need not post.  Nothing can
+   * cut off a caller that does that: see fp_link_lease_holds.
    */
   bool direct;
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "transport/mapped.h"
 #include "volume/intent.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
@@ -88,7 +89,9 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
     return ISSUED;
   }
   if (p->copy.remote.map != NULL) {
-    memcpy (user, (unsigned char *) p->copy.remote.map + in, left);
+    if (fp_mapped_copy (user, (unsigned char *) p->copy.remote.map + in,
+                        left) < 0)
+      return lane_missing (lane, io, p);
     if (!fp_link_lease_holds (link, fp_mono_ns ())) {
       fp_link_poke (link);
       return PARK;
@@ -201,19 +204,23 @@ write_size (struct fp_lane *lane, uint64_t i, uint8_t live, uint64_t left)
   return (uint32_t) left;
 }
 
-/* To copy p, which is mapped.  False: it does not count. */
-static bool
+/* Store in copy p, which is mapped.  -EAGAIN: it does not count, and the write
+ * is done again.  -EIO: it failed.
+ */
+static int
 store (struct fp_lane *lane, struct fp_piece *p, uint64_t in,
        const unsigned char *user, uint32_t n)
 {
   struct fp_link *link = lane->v->links[p->copy.server];
+  int r = fp_mapped_copy ((unsigned char *) p->copy.remote.map + in, user, n);
 
-  memcpy ((unsigned char *) p->copy.remote.map + in, user, n);
   fp_volume_wrote (lane->v, (uint64_t) (p - lane->v->pieces->p), in, n);
+  if (r < 0)
+    return lane_leave_behind (lane, p) ? -EAGAIN : -EIO;
   if (fp_link_lease_holds (link, fp_mono_ns ()))
-    return true;
+    return 0;
   fp_link_poke (link);
-  return false;
+  return -EAGAIN;
 }
 
 /* The copies of the set, which were entered, but for those that are mapped.
@@ -299,12 +306,16 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
 
   for (unsigned c = 0; c < t->copies; c++) {
     struct fp_piece *p = fp_mirror_copy (t, i, c);
+    int r;
 
     if (!(set >> c & 1) || p->copy.remote.map == NULL)
       continue;
     mapped |= (uint8_t) (1u << c);
-    if (!store (lane, p, in, (unsigned char *) io->buf + io->issued, n))
+    r = store (lane, p, in, (unsigned char *) io->buf + io->issued, n);
+    if (r < 0)
       missed |= (uint8_t) (1u << c);
+    if (r == -EIO)
+      io->status = -EIO;
   }
   fp_mirror_missed (lane->v, i, in, n, set & (uint8_t) ~missed);
   if (missed != 0) {

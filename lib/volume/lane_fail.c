@@ -34,6 +34,27 @@ lane_other_copy (struct fp_lane *lane, const struct frag *f)
 }
 
 bool
+lane_leave_behind (struct fp_lane *lane, const struct fp_piece *p)
+{
+  const struct fp_pieces *t = lane->v->pieces;
+  uint64_t k = (uint64_t) (p - t->p);
+
+  /* The copy may have been dropped meanwhile. */
+  return fp_volume_is_mirrored (lane->v) &&
+         (fp_mirror_failed (lane->v, k) || !fp_mirror_counts (t, k));
+}
+
+enum issue
+lane_missing (struct fp_lane *lane, struct fp_io *io, const struct fp_piece *p)
+{
+  io->failed = true;
+  return io->target == NULL && lane_leave_behind (lane, p) && !io->mover &&
+                 !io->forced
+             ? PARK
+             : fail_io (io, -EIO);
+}
+
+bool
 lane_refused (const struct frag *f)
 {
   return f->op.status == -EPERM || f->op.status == -EACCES;

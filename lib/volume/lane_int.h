@@ -269,6 +269,15 @@ bool lane_refused (const struct frag *f);
 bool lane_other_copy (struct fp_lane *lane, const struct frag *f);
 /* f failed on a connection that is sound.  Is it done over? */
 bool lane_done_over (struct fp_lane *lane, const struct frag *f);
+/* Hold it against copy p, which is no target of a move, that some of its
+ * mapped memory is missing.  Return true if requests go on with other copies.
+ */
+bool lane_leave_behind (struct fp_lane *lane, const struct fp_piece *p);
+/* Some of the mapped memory of p is missing.  Return PARK if another copy can
+ * do io, else FAILED.
+ */
+enum issue lane_missing (struct fp_lane *lane, struct fp_io *io,
+                         const struct fp_piece *p);
 /* It is late, and of the only live copy of its piece: it gets the whole
  * timeout, as on a volume of one copy.
  */

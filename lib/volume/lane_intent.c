@@ -8,28 +8,31 @@
 #include <errno.h>
 #include <string.h>
 
+#include "transport/mapped.h"
 #include "volume/intent.h"
 #include "volume/lane_int.h"
 
-/* In memory that is mapped.  False: it does not count. */
-static bool
+/* Read or write in mapped memory.  -EFAULT: it is missing.  -EAGAIN: that does
+ * not count.
+ */
+static int
 transfer_mapped (struct fp_lane *lane, struct fp_piece *p,
                  enum fp_io_kind kind, unsigned first, void *buf, unsigned nr)
 {
   unsigned char *far = (unsigned char *) p->copy.remote.map +
                        lane->v->pieces->piece_size + first;
   struct fp_link *link = lane->v->links[p->copy.server];
+  int r = kind == FP_IO_READ ? fp_mapped_copy (buf, far, nr)
+                             : fp_mapped_copy (far, buf, nr);
 
-  if (kind == FP_IO_READ)
-    memcpy (buf, far, nr);
-  else
-    memcpy (far, buf, nr);
+  if (r < 0)
+    return r;
   /* Before what is stored next, for whoever finds both. */
   atomic_thread_fence (memory_order_seq_cst);
   if (fp_link_lease_holds (link, fp_mono_ns ()))
-    return true;
+    return 0;
   fp_link_poke (link);
-  return false;
+  return -EAGAIN;
 }
 
 /* Regions of entry k, whose copy was entered; the fragment is inside then. */
@@ -83,7 +86,11 @@ say_some (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   enum issue why;
 
   if (p->copy.remote.map != NULL) {
-    if (!transfer_mapped (lane, p, FP_IO_WRITE, first, ones, nr))
+    int r = transfer_mapped (lane, p, FP_IO_WRITE, first, ones, nr);
+
+    if (r == -EFAULT && !lane_leave_behind (lane, p))
+      return fail_io (io, -EIO);
+    if (r < 0)
       return PARK;
     fp_intent_was_set (lane->v, k, first, nr);
     return ISSUED;
@@ -185,7 +192,12 @@ do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
            uint64_t k, unsigned first)
 {
   struct fp_volume *v = lane->v;
-  bool did = transfer_mapped (lane, p, io->kind, first, io->buf, io->length);
+  int r = transfer_mapped (lane, p, io->kind, first, io->buf, io->length);
+  bool did = r == 0;
+
+  /* The zeroing that asks for this goes on with the other copies. */
+  if (r == -EFAULT && io->target == NULL)
+    (void) lane_leave_behind (lane, p);
 
   if (did && io->tail == FP_TAIL_SET)
     fp_intent_was_set (v, k, first, io->length);

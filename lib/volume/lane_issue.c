@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "transport/mapped.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
 #include "volume/stripe.h"
@@ -490,22 +491,26 @@ issue (struct fp_lane *lane, struct fp_io *io)
     }
     else if (p->copy.remote.map != NULL) {
       unsigned char *far = (unsigned char *) p->copy.remote.map + in;
+      int r;
 
       if (io->kind == FP_IO_READ && io->mover) {
-        fp_mover_copy_while_written (user, far, left);
+        r = fp_mover_copy_while_written (user, far, left);
       }
       else if (io->kind == FP_IO_READ) {
-        memcpy (user, far, left);
+        r = fp_mapped_copy (user, far, left);
       }
       else {
         if (io->target == NULL)
           fp_piece_set_written (t, i, in, left);
-        memcpy (far, user, left);
+        r = fp_mapped_copy (far, user, left);
         if (io->target == NULL)
           fp_volume_wrote (lane->v, i, in, left);
       }
-      if (fp_link_lease_holds (lane->v->links[p->copy.server],
-                               fp_mono_ns ())) {
+      if (r < 0) {
+        why = lane_missing (lane, io, p);
+      }
+      else if (fp_link_lease_holds (lane->v->links[p->copy.server],
+                                    fp_mono_ns ())) {
         io->issued += (uint32_t) left;
       }
       else {

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "transport/mapped.h"
 #include "volume/backed.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
@@ -235,24 +236,25 @@ copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     return false;
   if (p->copy.remote.map != NULL) {
     unsigned char *far = (unsigned char *) p->copy.remote.map + in;
+    int r = 0;
 
     if (kind == FP_IO_WRITE) {
       fp_piece_set_written (t, i, in, length);
-      memcpy (far, buf, length);
+      r = fp_mapped_copy (far, buf, length);
       fp_volume_wrote (lane->v, i, in, length);
     }
     else if (!fp_piece_run (t, i, in, length, &run) && run == length) {
       memset (buf, 0, length);
     }
     else {
-      memcpy (buf, far, length);
+      r = fp_mapped_copy (buf, far, length);
     }
     /* The coarse clock is behind by a tick at most, the lease kept short by
      * an eighth for such things, and the precise one costs a tenth of all
      * this.
      */
-    did = fp_link_lease_holds (lane->v->links[p->copy.server],
-                               fp_mono_coarse_ns ());
+    did = r == 0 && fp_link_lease_holds (lane->v->links[p->copy.server],
+                                         fp_mono_coarse_ns ());
   }
   fp_piece_leave (t, p);
   return did;

@@ -5,11 +5,11 @@
 
 #include <config.h>
 
-#include <string.h>
 #include <sys/mman.h>
 
 #include "base/clock.h"
 #include "base/tsan.h"
+#include "transport/mapped.h"
 #include "volume/mover_int.h"
 
 #ifndef MADV_POPULATE_READ
@@ -19,12 +19,15 @@
 /* Pages are aligned to this at least. */
 #define PAGE 4096u
 
-void
+int
 fp_mover_copy_while_written (void *to, const void *from, size_t length)
 {
+  int r;
+
   fp_tsan_read_while_written_begin ();
-  memcpy (to, from, length);
+  r = fp_mapped_copy (to, from, length);
   fp_tsan_read_while_written_end ();
+  return r;
 }
 
 /* A mapping that is new has none of its pages: a store to each would fault,
@@ -57,8 +60,9 @@ copy_mapped (struct fp_mover *m, const struct fp_copy *from,
     return false;
   far = (unsigned char *) to->remote.map + in;
   map_ahead (far, length);
-  fp_mover_copy_while_written (
-      far, (const unsigned char *) from->remote.map + in, length);
+  if (fp_mover_copy_while_written (
+          far, (const unsigned char *) from->remote.map + in, length) < 0)
+    return false; /* by the lanes it fails, too, and they say which copy */
   now = fp_mono_ns ();
   return fp_link_lease_holds (links[from->server], now) &&
          fp_link_lease_holds (links[to->server], now);

@@ -223,10 +223,10 @@ fp_volume_wrote (struct fp_volume *v, uint64_t i, uint64_t offset,
     fp_mover_mark (v, offset, length);
 }
 
-/* mover_mapped.c: from memory that is mapped, which others write to: what is
- * got of that is copied again.
+/* mover_mapped.c: fp_mapped_copy from memory that other threads write to
+ * meanwhile.  What they wrote is copied again later.
  */
-void fp_mover_copy_while_written (void *to, const void *from, size_t length);
+int fp_mover_copy_while_written (void *to, const void *from, size_t length);
 
 /* It is to hold nothing. */
 static inline bool

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-refused.c - a server that answers, and always with an error: a
- * volume with several copies goes on without it at once, and makes its copies
- * anew; one with a single copy waits.
+/* test-volume-refused.c - a server that answers, and always with an error, or
+ * whose mapped memory is missing.  A volume with several copies goes on
+ * without it at once, and makes its copies on other servers; one with a single
+ * copy waits.
  */
 
 #include "unit.h"
@@ -261,20 +262,16 @@ test_visited (void **state)
   assert_true (atomic_load (&v->taken));
 }
 
-/* What is zeroed by the servers is said before that by one-sided writes. */
+/* Zero all pieces, some of whose tails cannot be written: the servers zero
+ * them, and that is said before by one-sided writes.
+ */
 static void
-test_zeroed (void **state)
+zero_all (void)
 {
-  struct fp_lane *lane;
-  uint64_t start;
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  uint64_t start = fp_now_ns ();
   int r;
 
-  (void) state;
-  must (copies_attach (COPIES_SIZE, false));
-  fill (1);
-  answer (some_server (), -EPERM);
-  lane = fp_volume_lane_get (v);
-  start = fp_now_ns ();
   r = fp_lane_zero (lane, COPIES_SIZE - 8192, 4096, false);
   fp_volume_lane_put (lane);
   assert_int_equal (r, 0);
@@ -284,6 +281,16 @@ test_zeroed (void **state)
   await_whole ();
   for (uint64_t i = 0; i < PIECES; i++)
     all_have (i, 0);
+}
+
+static void
+test_zeroed (void **state)
+{
+  (void) state;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  answer (some_server (), -EPERM);
+  zero_all ();
 }
 
 /* It was recorded before the write was acknowledged. */
@@ -360,19 +367,202 @@ test_both_refuse (void **state)
     all_have (i, 2 + (int) i);
 }
 
+/* ---- mapped memory that is missing ---- */
+
+#define STRIDE ((uintptr_t) COPIES_SLAB + FP_TAIL_SIZE)
+
+/* The server whose mapped memory is missing, or -1; with the tails or without.
+ */
+static _Atomic int taker = -1;
+static _Atomic bool takes_tails;
+
+static bool
+is_missing (const void *p)
+{
+  int s = atomic_load (&taker);
+  uintptr_t at = (uintptr_t) p, memory;
+
+  if (s < 0)
+    return false;
+  memory = (uintptr_t) fp_fake_server_memory (fake_server_data (servers[s]));
+  return at >= memory && at - memory < COPIES_SLABS * STRIDE &&
+         (takes_tails || (at - memory) % STRIDE < COPIES_SLAB);
+}
+
+int __real_fp_mapped_copy (void *to, const void *from, size_t length);
+int __wrap_fp_mapped_copy (void *to, const void *from, size_t length);
+
+int
+__wrap_fp_mapped_copy (void *to, const void *from, size_t length)
+{
+  return is_missing (to) || is_missing (from)
+             ? -EFAULT
+             : __real_fp_mapped_copy (to, from, length);
+}
+
+static int
+setup_mapped (void **state)
+{
+  int r = setup (state);
+
+  for (unsigned s = 0; s < FIXTURE_SERVERS; s++)
+    fp_fake_server_map (fake_server_data (servers[s]));
+  return r;
+}
+
+static int
+down_mapped (void **state)
+{
+  atomic_store (&taker, -1);
+  return fixture_down (state);
+}
+
+static void
+missing (bool tails)
+{
+  unsigned s;
+
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  s = some_server ();
+  atomic_store (&takes_tails, tails);
+  atomic_store (&taker, (int) s);
+  goes_on_without (s);
+}
+
+static void
+test_missing (void **state)
+{
+  (void) state;
+  missing (true);
+}
+
+static void
+test_missing_data (void **state)
+{
+  (void) state;
+  missing (false);
+}
+
+/* The first request that finds it missing writes. */
+static void
+missing_to_write (bool tails)
+{
+  unsigned s;
+
+  must (copies_attach (COPIES_SIZE, false));
+  fill (0);
+  pause_ms (60000); /* the tails are cleared by then */
+  s = some_server ();
+  atomic_store (&takes_tails, tails);
+  atomic_store (&taker, (int) s);
+  fill (1);
+  goes_on_without (s);
+}
+
+static void
+test_missing_to_write (void **state)
+{
+  (void) state;
+  missing_to_write (false);
+}
+
+static void
+test_missing_to_say (void **state)
+{
+  (void) state;
+  missing_to_write (true);
+}
+
+static void
+test_missing_zeroed (void **state)
+{
+  (void) state;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  atomic_store (&takes_tails, true);
+  atomic_store (&taker, (int) some_server ());
+  zero_all ();
+}
+
+/* If the other servers are away, the only copy that is left is needed: a
+ * request that meets missing memory fails at once.
+ */
+static void
+test_missing_last (void **state)
+{
+  uint64_t start;
+
+  (void) state;
+  nr_named = 2;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  fake_server_cut (servers[1]);
+  fill (2);
+  while (degraded () < PIECES)
+    pause_ms (5);
+  atomic_store (&taker, 0);
+  start = fp_now_ns ();
+  for (unsigned n = 0; n < 2; n++) {
+    atomic_store (&takes_tails, n == 0);
+    assert_int_equal (get (0), -EIO);
+    assert_int_equal (put (0, 9), -EIO);
+  }
+  assert_true (fp_now_ns () - start < TIMEOUT_MS / 2 * FP_NS_PER_MS);
+  atomic_store (&taker, -1);
+  assert_int_equal (get (1), 3);
+}
+
+/* With one copy requests fail at once, and the volume goes on. */
+static void
+test_missing_alone (void **state)
+{
+  uint64_t start;
+
+  (void) state;
+  nr_copies = nr_named = 1;
+  must (copies_attach (COPIES_SIZE, false));
+  fill (1);
+  atomic_store (&taker, 0);
+  start = fp_now_ns ();
+  assert_int_equal (get (0), -EIO);
+  assert_int_equal (put (0, 9), -EIO);
+  assert_true (fp_now_ns () - start < TIMEOUT_MS / 2 * FP_NS_PER_MS);
+  atomic_store (&taker, -1);
+  holds (1);
+  fill (2);
+  holds (2);
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, fixture_down)
+#define TEST_MAPPED(t)                                                        \
+  cmocka_unit_test_setup_teardown (t, setup_mapped, down_mapped)
 
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_refuses),        TEST (test_fails),
-    TEST (test_revoked),        TEST (test_zeroed),
-    TEST (test_recorded),       TEST (test_one_copy),
-    TEST (test_both_refuse),    TEST (test_revoked_breaks),
-    TEST (test_revoked_alone),  TEST (test_breaks),
-    TEST (test_breaks_refused), TEST (test_barred),
-    TEST (test_all_barred),     TEST (test_visited),
+    TEST (test_refuses),
+    TEST (test_fails),
+    TEST (test_revoked),
+    TEST (test_zeroed),
+    TEST (test_recorded),
+    TEST (test_one_copy),
+    TEST (test_both_refuse),
+    TEST (test_revoked_breaks),
+    TEST (test_revoked_alone),
+    TEST (test_breaks),
+    TEST (test_breaks_refused),
+    TEST (test_barred),
+    TEST (test_all_barred),
+    TEST (test_visited),
+    TEST_MAPPED (test_missing),
+    TEST_MAPPED (test_missing_data),
+    TEST_MAPPED (test_missing_to_write),
+    TEST_MAPPED (test_missing_to_say),
+    TEST_MAPPED (test_missing_zeroed),
+    TEST_MAPPED (test_missing_last),
+    TEST_MAPPED (test_missing_alone),
   };
 
   return RUN_TESTS (tests);
