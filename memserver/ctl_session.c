@@ -265,25 +265,31 @@ make (struct call *call, const struct fp_open *q, struct record **out)
   return r;
 }
 
-/* OPEN with TAKEOVER: who has the volume loses it, if this client can have it.
- * That its session is over is waited for like the end of any other.
+/* End the session that has the volume, if this client can have it instead:
+ * because of TAKEOVER, or because that session gives way.  find_or_make waits
+ * for its end.
  */
 static int
 take_volume_over (struct call *call, const struct fp_open *q)
 {
   struct session *s = call->session;
   struct record *rec = record_find_for (s, &q->volume);
+  bool first = rec && guard_comes_first (s, rec), news;
   char title[FP_NAME_MAX + 1];
-  bool news;
   int r;
 
-  if (!rec || !(q->flags & FP_OPEN_TAKEOVER) || record_was_had_by (rec, s))
+  if (!first &&
+      (!rec || !(q->flags & FP_OPEN_TAKEOVER) || record_was_had_by (rec, s)))
     return 0;
   if (record_is_former (rec, &s->client))
     return refuse_former (call, rec);
   r = check_same (call, q, rec);
   if (r < 0)
     return r;
+  if (first) {
+    session_end (rec->holder, "a client that may write its volume opens it");
+    return 0;
+  }
   news = record_shut_out (rec) && fp_now_ns () < rec->fenced_ns;
   if (news || (rec->holder && !session_is_leaving (rec->holder))) {
     record_title (rec, title);

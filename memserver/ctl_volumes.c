@@ -31,6 +31,8 @@ ctl_lookup (struct call *call)
   record_describe (rec, &p.volume);
   p.epoch = rec->epoch;
   p.fenced_ms = record_fenced_ms (rec);
+  if (guard_comes_first (call->session, rec))
+    p.volume.attached = false;
   if (rec->members)
     p.members = *rec->members;
   fp_enc_lookup_reply (&call->out, &p);
@@ -139,6 +141,12 @@ ctl_delete (struct call *call)
   r = guard_delete (call, rec);
   if (r < 0)
     return r;
+  if (guard_comes_first (s, rec)) {
+    session_end (rec->holder, "a client that may write its volume deletes it");
+    rec = record_find (s->server, &q.volume);
+    if (!rec)
+      return 0; /* forgotten at the end of the session */
+  }
   if (rec->holder) {
     if (session_is_leaving (rec->holder) && !s->wait_over)
       return CTL_WAIT;

@@ -131,6 +131,19 @@ guard_open (struct call *call, const struct fp_open *q, bool *read_only)
   return 0;
 }
 
+bool
+guard_gives_way (const struct session *s)
+{
+  return s->read_only && level (s, s->record) != ACCESS_WRITE;
+}
+
+bool
+guard_comes_first (const struct session *s, const struct record *rec)
+{
+  return rec->holder && guard_gives_way (rec->holder) &&
+         level (s, rec) == ACCESS_WRITE;
+}
+
 void
 guard_opened (struct session *s)
 {

@@ -55,6 +55,15 @@ bool guard_lists (const struct session *s, const struct record *rec);
  */
 int guard_open (struct call *call, const struct fp_open *q, bool *read_only);
 
+/* Return true if the session, which has a volume open, reads it and may not
+ * write it.  Then it gives way to a session that may.
+ */
+bool guard_gives_way (const struct session *s);
+/* Return true if such a session has the volume, and s may write it: then OPEN
+ * and DELETE by s end that session first, and LOOKUP does not show it.
+ */
+bool guard_comes_first (const struct session *s, const struct record *rec);
+
 /* It has the volume open now: it is its, if it is nobody's. */
 void guard_opened (struct session *s);
 

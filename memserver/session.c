@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "data.h"
+#include "guard.h"
 #include "keys.h"
 #include "rdma.h"
 #include "record.h"
@@ -343,6 +344,9 @@ abandon (struct session *s)
   for (uint32_t i = 0; i < r->nr_slabs; i++)
     if (r->slabs[i]->exposed && fp_uuid_eq (&r->slabs[i]->mapper, &s->client))
       r->slabs[i]->abandoned = true;
+  /* No writer waits for a client that may only read. */
+  if (guard_gives_way (s))
+    return;
   /* When the server stops, one that has lost the network hears nothing. */
   if (r->transport == FP_TRANSPORT_SHM || s->dismissed ||
       s->server->stopping || !s->left)

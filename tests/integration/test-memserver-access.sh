@@ -171,10 +171,40 @@ MEMCLIENT_UUID=$same as alice name:golden open:6:r:tcp list:64 check:9 bye
 as bob name:golden open:6:ro:tcp list:64 read-only:9 bye
 MEMCLIENT_UUID=$same as alice name:golden open:6:r:tcp list:64 check:9 bye
 as bob name:golden2 fails:EPERM open:22:c:tcp
+# A client that may only read keeps no writer out, whatever it does.
+keep bob reads name:golden open:6:ro:tcp list:64 hold wait-end
+as bob lookup:golden
+says 'attached=1'
+as alice lookup:golden name:golden open:6:r:tcp list:64 check:9 ping bye
+says 'attached=0'
+go_on reads
+grep -q 'reads: session ends: a client that may write its volume opens it' "$tmp/m.log" || fail "no reason in the log"
+# A client that calls itself like the writer, and one that takes the volume over.
+same2=$(python3 -c 'import uuid; print(uuid.uuid4())')
+MEMCLIENT_UUID=$same2 keep bob reads-same name:golden open:6:ro:tcp hold wait-end
+MEMCLIENT_UUID=$same2 as alice name:golden open:6:r:tcp bye
+go_on reads-same
+keep bob reads-on name:golden open:6:ro:tcp hold wait-end
+as alice name:golden open:6:rt:tcp bye
+go_on reads-on
+# It does not end a writer, or a client that chose to read, or a reader for another reader.
+keep alice writes-golden name:golden open:6:r:tcp hold ping bye
+as bob name:golden fails:EBUSY open:6:ro:tcp
+go_on writes-golden
+keep alice chose name:golden open:6:ro:tcp hold ping bye
+as alice lookup:golden name:golden fails:EBUSY open:6:r:tcp
+says 'attached=1'
+go_on chose
+keep bob reads-2 name:golden open:6:ro:tcp hold ping bye
+as bob name:golden fails:EBUSY open:6:ro:tcp
+go_on reads-2
 # Who may do more may ask for no more.
 as alice name:golden open:6:ro:tcp list:64 read-only:9 fails:EPERM grant:1 fails:EPERM discard bye
 as alice name:a-9 fails:EPERM open:29:co:tcp
-as alice name:golden open:6:r:tcp list:64 expect-slabs:2 check:9 expect-map:0:3 discard
+as alice name:golden open:6:r:tcp list:64 expect-slabs:2 check:9 expect-map:0:3 bye
+keep bob reads-3 name:golden open:6:ro:tcp hold wait-end
+as alice delete:6 fails:ENOENT lookup:golden
+go_on reads-3
 # Over shared memory.
 as alice name:ro-1 open:7:c:tcp grant:2 label:1 fill:6 map:1:0-1 bye
 client "$unix" ro name:ro-1 fails:EPERM open:23:c:shm fails:EPERM open:7:r:shm open:7:ro:shm list-read-only:6 fails:EPERM grant:1 bye

@@ -197,6 +197,42 @@ hang_up (struct session *s)
   s->state = SESSION_READY;
 }
 
+static void
+write_file (const char *text)
+{
+  FILE *fp = fopen (file, "we");
+
+  assert_non_null (fp);
+  assert_true (fputs (text, fp) >= 0);
+  assert_int_equal (fclose (fp), 0);
+}
+
+/* A client whose session ends unheard may believe in its lease: the next one
+ * waits for a writer, also for one that may only read by then, and for no
+ * reader.
+ */
+static void
+test_fenced (void **state)
+{
+  static const char text[] = "[alice]\nread_only = *\n[bob]\nread_only = *\n";
+  struct session *writer = &clients[ALICE], *reader = &clients[BOB];
+  char why[ACCESS_WHY_MAX];
+  struct record *r;
+
+  (void) state;
+  stay (writer, 1, FP_TRANSPORT_TCP, FP_OPEN_CREATE);
+  r = writer->record;
+  write_file (text);
+  access_free (donor.access);
+  assert_int_equal (access_read (&donor.access, file, why), 0);
+  assert_true (session_close_volume (writer));
+  assert_true (r->fenced_ns > 0);
+  r->fenced_ns = 0;
+  stay (reader, 1, FP_TRANSPORT_TCP, FP_OPEN_RESUME | FP_OPEN_READ_ONLY);
+  assert_true (session_close_volume (reader));
+  assert_int_equal (r->fenced_ns, 0);
+}
+
 /* A client that hung up may be about to reconnect: nobody else gets in between
  * without a takeover.  Who only read is not waited for.
  */
@@ -266,16 +302,6 @@ static bool
 is_empty (void)
 {
   return access_count (donor.access) == 1;
-}
-
-static void
-write_file (const char *text)
-{
-  FILE *fp = fopen (file, "we");
-
-  assert_non_null (fp);
-  assert_true (fputs (text, fp) >= 0);
-  assert_int_equal (fclose (fp), 0);
 }
 
 static void
@@ -445,10 +471,10 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_volumes_of_one),   TEST (test_maps_of_one),
-    TEST (test_reader_gone),      TEST (test_awaited),
-    TEST (test_unowned_volumes),  TEST (test_slow_names),
-    TEST (test_quota_of_orphans),
+    TEST (test_volumes_of_one), TEST (test_maps_of_one),
+    TEST (test_reader_gone),    TEST (test_awaited),
+    TEST (test_fenced),         TEST (test_unowned_volumes),
+    TEST (test_slow_names),     TEST (test_quota_of_orphans),
   };
 
   return RUN_TESTS (tests);
