@@ -32,6 +32,8 @@ struct fake_server {
   struct fake_slab slab[MAX_SLABS];
   bool cut, known, dies_of_label, dies_of_release, keeps;
   bool stingy, barred;
+  /* The only lane that it is stingy to, counted from 1; 0: none. */
+  unsigned stingy_to;
   bool held;       /* by a client that is not of this process */
   unsigned wanted; /* and it lends nothing meanwhile */
   uint64_t epoch;  /* counts the times that the volume was opened */

@@ -716,16 +716,21 @@ fake_server_stingy (struct fake_server *s, bool on)
   s->stingy = on;
 }
 
+void
+fake_server_stingy_to (struct fake_server *s, unsigned lane, bool on)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->stingy_to = on ? lane + 1 : 0;
+}
+
 /* Nobody looks at what is shown. */
 int
 fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
               struct fp_token *p, uint64_t deadline_ns)
 {
   CALL (c, FP_MSG_TOKEN, {
-    (void) q;
-    (void) s;
     memset (p, 1, sizeof *p);
-    if (s->stingy) {
+    if (s->stingy || q->lane + 1 == s->stingy_to) {
       r = -EBUSY;
       c->why = "too many lanes have one";
     }

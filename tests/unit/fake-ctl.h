@@ -80,6 +80,8 @@ void fake_server_bar (struct fake_server *s, bool on);
 
 /* It has no token for a data connection. */
 void fake_server_stingy (struct fake_server *s, bool on);
+/* Refuse a token to this lane alone.  It can be set for one lane at a time. */
+void fake_server_stingy_to (struct fake_server *s, unsigned lane, bool on);
 
 /* It asks for so many slabs back, and lends none until it has them. */
 void fake_server_want (struct fake_server *s, unsigned slabs);

@@ -17,12 +17,14 @@
 #include "volume/check.h" /* these before `v`, which would be shadowed */
 #include "volume/intent.h"
 #include "volume-fixture.h"
+#include "sim/threads.h"
 
 #define SLAB COPIES_SLAB
 #define REGION (64 * 1024)
 #define IO 4096u
 #define AT (3 * REGION)    /* where it is written, in piece 0 */
 #define OTHER (5 * REGION) /* somewhere else */
+#define PUT_AT 4096        /* where put and all_have look, in each piece */
 #define NEVER 100000
 
 static struct fp_lane *lane;
@@ -405,6 +407,61 @@ test_zeros_are_unsettled (void **state)
   assert_int_equal (atomic_load (&v->unsettled), 0);
 }
 
+static void
+zero_two (void *arg)
+{
+  ((struct zeroing *) arg)->result = fp_lane_zero (lane, 2 * SLAB, 0, false);
+}
+
+/* Zero pieces 0 and 1.  The time for that runs out when copy 0 of piece 0 is
+ * zeros and copy 1 is not.  cut: the request to copy 1 fails, and its server
+ * is back at once.  Else copy 1 becomes zeros, too.
+ */
+static void
+zeros_stale (bool cut)
+{
+  struct zeroing z;
+  unsigned s;
+
+  attach ();
+  for (uint64_t i = 0; i < 2; i++)
+    assert_int_equal (put (i, 9), 0);
+  s = atomic_load (&fp_mirror_copy (v->pieces, 0, 1)->server);
+  fake_server_silence (servers[s], FAKE_DEAF, FP_MSG_ZERO);
+  assert_int_equal (fp_thread_create (&z.thread, "zero", zero_two, &z), 0);
+  await_byte (0, PUT_AT, 0);
+  pause_ms (50); /* the server of copy 1 is asked by now */
+  assert_int_equal (byte_of (1, PUT_AT), 9);
+  sim_stop_ms (fp_volume_await_ms (v) / 4 * 3);
+  if (cut)
+    fake_server_cut (servers[s]);
+  fake_server_silence (servers[s], FAKE_SPEAKS, 0);
+  if (cut)
+    fake_server_revive (servers[s]);
+  assert_int_equal (fp_thread_join (&z.thread), 0);
+  assert_int_equal (z.result, -EIO);
+  assert_int_equal (atomic_load (&v->unsettled), 0);
+  await_whole ();
+  all_have (0, 0);
+  all_have (1, 9);
+  for (unsigned c = 0; c < 2; c++)
+    assert_int_equal (byte_of (c, PUT_AT), 0);
+}
+
+static void
+test_stale_between_copies (void **state)
+{
+  (void) state;
+  zeros_stale (true);
+}
+
+static void
+test_stale_between_pieces (void **state)
+{
+  (void) state;
+  zeros_stale (false);
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, fixture_down)
 
 int
@@ -415,6 +472,7 @@ main (void)
     TEST (test_not_sent_is_no_difference), TEST (test_failed_is_said),
     TEST (test_zeros_are_unsettled),       TEST (test_zeros_at_first_hung),
     TEST (test_zeros_at_second_hung),      TEST (test_zeros_at_both_hung),
+    TEST (test_stale_between_copies),      TEST (test_stale_between_pieces),
   };
 
   return RUN_TESTS (tests);

@@ -166,10 +166,11 @@ attach_again (unsigned lanes, unsigned await_ms)
   struct fp_volume_params p;
   char why[FP_WHY_MAX];
 
-  fp_volume_stop (v, true);
   link_params (&p);
+  p.nr_servers = v->p.nr_servers;
   p.lanes = lanes;
   p.await_ms = await_ms;
+  fp_volume_stop (v, true);
   assert_int_equal (fp_volume_start (&v, &p, why), 0);
 }
 
@@ -295,6 +296,43 @@ test_one_lane (void **state)
                     session);
 }
 
+/* Break lanes 0 and 2, and refuse lane 0 each time: lane 2 is connected again
+ * all the same.
+ */
+static void
+test_other_lane (void **state)
+{
+  static struct fp_io ios[3];
+  static unsigned char got[3][4];
+  uint64_t deadline;
+
+  (void) state;
+  attach_again (3, 60000);
+  assert_int_equal (write_piece (0, "data"), 0);
+  fake_server_stingy_to (servers[0], 0, true);
+  /* Lane 0 breaks first, so it is never the second one to be connected. */
+  for (unsigned i = 0; i < 3; i += 2) {
+    ios[i] = (struct fp_io) { .kind = FP_IO_READ, .length = 4, .buf = got[i] };
+    fp_fake_fault_at (1, FP_FAKE_BREAK);
+    fp_lane_submit (v->lanes[i], &ios[i]);
+    assert_null (fp_lane_poll (v->lanes[i], false));
+    assert_true (fp_fake_fault_fired ());
+  }
+  deadline = fp_deadline_in_ms (5000);
+  while (fp_lane_poll (v->lanes[2], false) == NULL) {
+    assert_false (fp_deadline_passed (deadline));
+    assert_null (fp_lane_poll (v->lanes[0], false));
+    pause_ms (5);
+  }
+  assert_int_equal (ios[2].status, 0);
+  assert_memory_equal (got[2], "data", 4);
+  assert_true (fp_lane_broken (v->lanes[0], 0));
+  fake_server_stingy_to (servers[0], 0, false);
+  assert_ptr_equal (fp_lane_poll (v->lanes[0], true), &ios[0]);
+  assert_int_equal (ios[0].status, 0);
+  assert_memory_equal (got[0], "data", 4);
+}
+
 /* A transfer that is in flight while this process is stopped goes on. */
 static void
 test_stopped (void **state)
@@ -320,6 +358,35 @@ test_stopped (void **state)
   assert_memory_equal (buf, "data", 4);
   assert_int_equal (status_of (s).reconnects, reconnects);
   fp_volume_lane_put (lane);
+}
+
+/* Stop the process for less than its lease.  The PING that was due meanwhile
+ * is sent at once, and the next one is not late either.
+ */
+static void
+test_pings_after_stop (void **state)
+{
+  uint64_t deadline;
+
+  (void) state;
+  fake_lease_ms = 40000; /* a PING every 5 s */
+  attach_again (1, 0);
+  fake_lease_ms = 400;
+  pause_ms (1000);
+  /* From now on there are only PINGs.  Count them. */
+  fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
+  deadline = fp_deadline_in_ms (6000);
+  while (fake_ctl_fault_points () == 0) {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (5);
+  }
+  pause_ms (100);
+  assert_int_equal (fake_ctl_fault_points (), 1);
+  sim_stop_ms (20000);
+  pause_ms (100);
+  assert_int_equal (fake_ctl_fault_points (), 2);
+  pause_ms (5000);
+  assert_int_equal (fake_ctl_fault_points (), 3);
 }
 
 /* A front end whose clock went on may have repeated a write, and written
@@ -758,7 +825,8 @@ main (void)
     TEST (test_dead_and_back),   TEST (test_lost_again),
     TEST_ONE (test_trim_many),   TEST_ONE (test_last_try),
     TEST (test_away_for_long),   TEST (test_registers_slowly),
-    TEST (test_one_lane),        TEST (test_stopped),
+    TEST (test_one_lane),        TEST_ONE (test_other_lane),
+    TEST (test_stopped),         TEST_ONE (test_pings_after_stop),
     TEST (test_stale),           TEST (test_stopped_beyond_lease),
     TEST_ONE (test_not_ready),   TEST (test_another_device),
     TEST (test_device_gone),     TEST (test_devices_at_once),
