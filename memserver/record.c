@@ -255,7 +255,7 @@ record_make (struct record **out, struct server *srv, const struct fp_open *q)
   r->copies = q->copies;
   r->servers = q->servers;
   r->stripe = q->stripe;
-  r->orphan_ns = UINT64_MAX; /* nobody has left it */
+  r->orphan_ns = UINT64_MAX; /* no client has left it */
   r->lease = evtimer_new (srv->base, on_orphan_time_over, r);
   if (!r->lease) {
     free (r);

@@ -14,11 +14,10 @@
  *      ^                        |                     |
  *      +---- OPEN by any client-+   OPEN by the same -+
  *
- * An orphan is there for the client that left it, which may have been
- * suspended, and for nobody else: other servers of the volume may have
- * forgotten it, so that another client could not tell whether the copies here
- * are current.  It is forgotten when its memory is needed (record_reclaim), or
- * after --orphan-time.
+ * Only the client that left an orphan can open it: it may have been suspended.
+ * Other servers of the volume may have forgotten it, so another client could
+ * not tell whether the copies here are current.  An orphan is forgotten when
+ * its memory is needed (record_reclaim), or after --orphan-time.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.

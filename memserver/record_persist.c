@@ -195,7 +195,7 @@ take_up_volume (struct server *srv, struct persist_found *f)
   if (f->record.flags & PERSIST_ATTACHED)
     r->since = (uint64_t) time (NULL); /* it was left just now */
   ago_s = time (NULL) - (time_t) r->since;
-  /* Unless it was an orphan already the lease begins anew. */
+  /* The lease starts again, unless the volume was an orphan already. */
   if (ago_s < (time_t) lease_s)
     ago_s = 0;
   e = r->kept ? 0 : record_leave (r, lease_s, (uint64_t) ago_s);

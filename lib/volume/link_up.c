@@ -51,9 +51,9 @@ attached_version (const struct fp_link *l)
   return s.version != 0 ? s.version : l->v->p.members.version;
 }
 
-/* Return true if the server refused OPEN although nobody else has opened the
- * volume there: its access file was changed.  Each client that takes the
- * volume, or opens it to write, raises the epoch.
+/* Return true if the server refused OPEN and no other client has opened the
+ * volume there since: then its access file was changed.  Each client that
+ * takes the volume, or opens it to write, raises the epoch.
  */
 static bool
 is_only_barred (struct fp_link *l, uint64_t deadline)

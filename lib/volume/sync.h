@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* sync.h - mutexes and conditions whose timed waits follow the monotonic
- * clock, so that nobody's timeout depends on the time of day.
+ * clock, so that no timeout depends on the time of day.
+ *
+ * The mutexes do not inherit priority.  If two threads meet at a mutex that
+ * does, the kernel may allocate (kernel/futex/pi.c, refill_pi_state_cache),
+ * and this host may be out of memory.  A thread without real-time priority
+ * holds a mutex only while it copies what that protects (base/thread.h).  So a
+ * waiter waits until the scheduler lets that thread run, and no longer.
  *
  * Errors:   initialising them cannot fail on Linux; if it does, abort.
  */
