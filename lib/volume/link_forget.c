@@ -53,7 +53,11 @@ abandon (struct fp_volume *v, struct fp_piece *p)
                           FP_PIECE_EMPTY);
   }
   if (s == FP_PIECE_LOST) {
-    atomic_store (&p->doubt, false);
+    /* A label in doubt would be believed once its server is current. */
+    if (atomic_exchange (&p->doubt, false)) {
+      atomic_store (&l->sweep, true);
+      link_wake (l);
+    }
     atomic_fetch_sub (&v->lost, 1);
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
     return fp_piece_move (p, FP_PIECE_LOST, FP_PIECE_EMPTY);

@@ -41,14 +41,16 @@ has_backup (const struct fp_link *l)
          !atomic_load (&v->no_refill);
 }
 
-/* The list of members that the volume was attached with. */
+/* Return the version of the list of members that the volume was attached with;
+ * or of a newer one that was there and did not count.
+ */
 static uint64_t
 attached_version (const struct fp_link *l)
 {
   struct fp_recorder_status s;
 
   fp_recorder_status (l->v, &s);
-  return s.version != 0 ? s.version : l->v->p.members.version;
+  return s.version != 0 ? s.version : l->v->p.newest;
 }
 
 /* Return true if the server refused OPEN and no other client has opened the

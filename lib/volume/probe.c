@@ -425,8 +425,7 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
       r = look_at_stripe (&s, p, &p->servers[i], why);
     if (r == 0 && held)
       r = check_held (&s, p, &p->servers[i], why);
-    if (r == 0 && p->read_only && p->copies > 1 &&
-        p->members.members[i].current)
+    if (r == 0 && p->read_only && p->copies > 1 && (p->believed >> i & 1))
       r = check_in_order (&s, p, &p->servers[i], why);
     /* It will notice our hanging up, too. */
     (void) fp_ctl_bye (s.ctl, &bye, fp_deadline_in_ms (timeout_ms));

@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "volume/probe_int.h"
 #include "volume/roster.h"
+#include "volume/volume_int.h"
 
 /* It is to be a member. */
 int
@@ -153,10 +154,16 @@ check_newest (const struct looks *all, unsigned current, unsigned away,
               char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = all->p;
+  bool few = away > 0 && fp_roster_may_shrink (current, away, p->copies);
 
-  if (away == 0 || !fp_roster_may_shrink (current, away, p->copies) ||
-      (p->force && (p->away & ~p->leaves) == 0))
+  if ((!few && all->enough) || (p->force && (p->away & ~p->leaves) == 0))
     return 0;
+  if (!all->enough)
+    return probe_say (
+        -EROFS, why, FP_TOO_FEW_LISTS_WHY "%s", all->title,
+        p->name[0] == '\0'
+            ? ""
+            : ", or, if they are gone for good, remove= them with force=true");
   if (p->name[0] == '\0')
     return probe_say (-EROFS, why,
                       "volume %s: so many of its servers are away, or have "
@@ -200,9 +207,9 @@ probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
       continue;
     current++;
     away += p->away >> m & 1;
-    stay += !(p->leaves >> m & 1);
+    stay += (all->believed & ~p->leaves) >> m & 1;
   }
-  if (stay == 0)
+  if (stay == 0 && (all->enough || p->force))
     return probe_say (-EROFS, why,
                       "volume %s: none of the servers that stay knows which "
                       "pieces exist: copy what can be read%s to another "

@@ -15,6 +15,7 @@ struct look {
   char where[FP_ADDR_MAX + 1];
   bool named; /* by the user */
   bool answers, knows;
+  bool passed_over; /* as if it did not answer: pass_over */
   struct fp_uuid server;
   uint64_t slab_size;
   struct fp_lookup_reply said; /* if it knows the volume */
@@ -28,7 +29,14 @@ struct looks {
   struct fp_uuid uuid;         /* and be that one, unless nil */
   char title[FP_NAME_MAX + 1]; /* for who reads what is wrong */
   unsigned nr;
-  const struct fp_members *list; /* the one that counts, or NULL */
+  /* The base, with the members of the lists that count beside it (roster.h),
+   * which are not current; or NULL.
+   */
+  const struct fp_members *list;
+  struct fp_members merged;
+  int base;          /* which look has the base */
+  uint64_t believed; /* places in the list */
+  bool sure, enough; /* roster.h */
   /* Who of the list is which look, or -1. */
   int at[FP_MAX_MEMBERS];
   unsigned joins[FP_MAX_MEMBERS]; /* which look, behind the list */

@@ -195,19 +195,66 @@ check_shape (const struct looks *all, char why[FP_WHY_MAX])
 /* ---- the list ---- */
 
 static void
-choose_list (struct looks *all)
+see_lists (const struct looks *all, struct fp_seen seen[2 * FP_MAX_SERVERS])
 {
-  struct fp_seen seen[2 * FP_MAX_SERVERS];
-  int best;
-
   for (unsigned i = 0; i < all->nr; i++)
     seen[i] = (struct fp_seen) {
       .server = &all->look[i].server,
-      .list = all->look[i].knows ? &all->look[i].said.members : NULL,
+      .list = all->look[i].knows && !all->look[i].passed_over
+                  ? &all->look[i].said.members
+                  : NULL,
     };
-  best = fp_roster_best (seen, all->nr);
-  all->list = best < 0 ? NULL : seen[best].list;
-  for (uint32_t m = 0; all->list != NULL && m < all->list->count; m++) {
+}
+
+/* Return the place of the list's member at this address, or count. */
+static uint32_t
+find_place (const struct fp_members *list, const char *addr)
+{
+  uint32_t m = 0;
+
+  while (m < list->count && strcmp (list->members[m].addr, addr) != 0)
+    m++;
+  return m;
+}
+
+/* A server that another list names may know of a later one, or have pieces. It
+ * has nothing if it is at the address of another one, as that one is when it
+ * comes back with nothing: had it been in a complete list, the base had it.
+ */
+static void
+merge (struct fp_members *list, const struct fp_members *other)
+{
+  for (uint32_t m = 0; m < other->count && list->count < FP_MAX_MEMBERS; m++)
+    if (fp_roster_find (list, &other->members[m].server) < 0 &&
+        find_place (list, other->members[m].addr) == list->count) {
+      list->members[list->count] = other->members[m];
+      list->members[list->count++].current = false;
+    }
+}
+
+static void
+choose_list (struct looks *all)
+{
+  struct fp_seen seen[2 * FP_MAX_SERVERS];
+  unsigned base, copies;
+
+  see_lists (all, seen);
+  all->list = NULL;
+  all->base = fp_roster_best (seen, all->nr);
+  if (all->base < 0)
+    return;
+  base = (unsigned) all->base;
+  copies = all->look[base].said.volume.copies;
+  all->believed = fp_roster_believed (seen, all->nr, base, copies);
+  all->enough = fp_roster_enough (seen, all->nr, base, copies);
+  all->sure = fp_roster_is_sure (seen, all->nr, base, copies);
+  all->merged = *seen[base].list;
+  for (unsigned i = 0; i < all->nr && !all->sure; i++)
+    if (seen[i].list != NULL &&
+        fp_roster_counts (seen[base].list, seen[i].list))
+      merge (&all->merged, seen[i].list);
+  all->list = &all->merged;
+  for (uint32_t m = 0; m < all->list->count; m++) {
     all->at[m] = -1;
     for (unsigned i = 0; i < all->nr; i++)
       if (all->look[i].answers &&
@@ -364,6 +411,80 @@ has_all (const struct looks *all, const struct look *k)
   return k->knows && (all->p->name[0] != '\0' || k->said.members.version > 0);
 }
 
+static bool
+is_here (const struct looks *all, uint32_t m)
+{
+  const struct look *k = all->at[m] >= 0 ? &all->look[all->at[m]] : NULL;
+
+  return k != NULL && has_all (all, k) && !k->passed_over;
+}
+
+/* Return true if the list can be attached by those that are here. */
+static bool
+is_settled (const struct looks *all)
+{
+  unsigned current = 0, away = 0;
+  bool any = false;
+
+  for (uint32_t m = 0; m < all->list->count; m++) {
+    current += all->list->members[m].current;
+    away += all->list->members[m].current && !is_here (all, m);
+    any |= is_here (all, m) && (all->believed >> m & 1);
+  }
+  return any && all->enough &&
+         (away == 0 ||
+          !fp_roster_may_shrink (current, away,
+                                 all->look[all->base].said.volume.copies));
+}
+
+/* Lists that contradict each other may allow nothing while all servers are
+ * here, and something if one of them were away: that would be no less right.
+ * So one of them is passed over if that helps: it gets its list when it comes
+ * later (outdo, in recorder_list.c).
+ */
+static void
+pass_over (struct looks *all)
+{
+  if (all->enough || all->p->add || all->p->nr_remove > 0)
+    return;
+  for (unsigned i = 0; i < all->nr; i++) {
+    if (!all->look[i].knows)
+      continue;
+    all->look[i].passed_over = true;
+    choose_list (all);
+    if (all->list != NULL && is_settled (all))
+      return;
+    all->look[i].passed_over = false;
+  }
+  choose_list (all);
+}
+
+/* Return the highest version that any server has, whether it counts or not. */
+static uint64_t
+newest_version (const struct looks *all)
+{
+  uint64_t version = 0;
+
+  for (unsigned i = 0; i < all->nr; i++)
+    if (all->look[i].knows)
+      version = FP_MAX (version, all->look[i].said.members.version);
+  return version;
+}
+
+/* The version of the list that each member has now: recorder_start.c. */
+static void
+note_versions (const struct looks *all, struct fp_volume_params *p)
+{
+  for (uint32_t m = 0; m < p->members.count; m++) {
+    int at = m < all->list->count ? all->at[m]
+                                  : (int) all->joins[m - all->list->count];
+
+    p->had[m] = at >= 0 && all->look[at].knows
+                    ? all->look[at].said.members.version
+                    : 0;
+  }
+}
+
 /* The volume is there: all its servers, and which of them are not. */
 static int
 take_members (struct looks *all, char why[FP_WHY_MAX])
@@ -374,21 +495,28 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
   int r;
 
   p->members = *list;
+  p->believed = all->believed;
+  p->sure = all->sure;
+  p->enough = all->enough;
+  p->newest = newest_version (all);
   r = probe_find_leaves (all, why);
   if (r == 0)
     r = probe_add_joins (all, why);
   if (r < 0)
     return r;
+  note_versions (all, p);
   take_domains (all, list, p);
   p->nr_servers = p->members.count;
   p->away = 0;
   for (uint32_t m = 0; m < list->count; m++) {
-    const struct look *k = all->at[m] >= 0 ? &all->look[all->at[m]] : NULL;
     int there = probe_find_addr (all, list->members[m].addr);
 
-    if (k != NULL && has_all (all, k)) {
-      p->servers[m] = k->addr;
-      any |= list->members[m].current;
+    if (all->at[m] >= 0 && has_all (all, &all->look[all->at[m]])) {
+      p->servers[m] = all->look[all->at[m]].addr;
+      if (is_here (all, m))
+        any |= all->believed >> m & 1;
+      else
+        p->away |= UINT64_C (1) << m;
       continue;
     }
     if (is_missing (all, m, why) == -EACCES)
@@ -407,7 +535,7 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
       return -EPROTO;
     p->away |= UINT64_C (1) << m;
   }
-  if (!any)
+  if (!any && all->enough)
     return probe_say (
         -ENOTCONN, why,
         "volume %s: none of the servers that know which pieces exist "
@@ -470,6 +598,7 @@ begin_volume (struct looks *all, const struct look *known,
   p->uuid_said = known != NULL;
   p->members.version = 0;
   p->members.count = 0;
+  p->newest = 0;
   return 0;
 }
 
@@ -517,6 +646,7 @@ attach (struct looks *all, char why[FP_WHY_MAX])
     return r;
   if (all->list == NULL)
     return begin_volume (all, known, why);
+  pass_over (all);
   r = check_members (all, why);
   if (r == 0)
     r = take_members (all, why);

@@ -422,8 +422,10 @@ record_batch (struct fp_recorder *r)
     if (left == 0 && r->members != 0 && !r->list_due)
       continue;
     if (fp_now_ns () - since >= patience) {
-      if (left != 0 && recorder_may_write (r, r->members & answered)) {
-        r->members &= answered;
+      uint64_t next = recorder_next (r, r->members & answered);
+
+      if (left != 0 && next != 0) {
+        r->members = next;
         r->list_due = true;
         continue;
       }

@@ -22,7 +22,14 @@
  *    list that may be somewhere (`anchor`), at so many that no more than half
  *    of these could come back without them, and at half of those of the last
  *    one that all had, so that more than half of these know that it is old;
+ *  - a list that takes members in, or has some that a list since the last
+ *    complete one was without, has enough in common with each of these lists
+ *    that no two clients can attach by different ones and miss each other;
  *  - after an attempt nothing that is recorded counts until one succeeded.
+ *
+ * The next client may find several lists, of which only the first may have
+ * been complete: roster.h says whom it believes.  Until its own first list is
+ * complete all of these may be somewhere, as if it had sent them.
  *
  * Each attachment begins with a list of a higher version, and the labels that
  * follow have generations above fp_roster_generation: so they are higher than

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "volume/recorder_int.h"
@@ -37,6 +38,8 @@ fp_recorder_up (struct fp_volume *v, unsigned server,
   if (r == NULL)
     return;
   FP_LOCK_SCOPE (&r->lock);
+  r->newest =
+      FP_MAX (r->newest, fp_link_said (v->links[server])->members.version);
   r->up |= bit (server);
   if (anew || !fp_uuid_eq (&r->uuid[server], uuid)) {
     r->restarted |= bit (server);

@@ -28,8 +28,10 @@ enum {
   RECORD_LIVE,    /* one that is, again */
 };
 
-/* Different lists that not all had; then none but these is tried. */
-#define RECORDER_TRIED 64
+/* Different lists that not all had; then none but these is tried.  Those that
+ * were found at the start are no more than there are servers.
+ */
+#define RECORDER_TRIED (64 + FP_MAX_SERVERS)
 
 struct fp_recorder {
   struct fp_volume *v;
@@ -56,6 +58,7 @@ struct fp_recorder {
   uint64_t answers;   /* counts what links were asked and have done */
   uint64_t up;        /* servers */
   uint64_t restarted; /* likewise: they know nothing any more */
+  uint64_t newest;    /* of the lists that they had when they came up first */
   struct fp_uuid uuid[FP_MAX_SERVERS];
   uint64_t version, current; /* for who only looks */
   /* What is asked for by recorder_change.c.  Listed: who is in the lists that
@@ -68,14 +71,19 @@ struct fp_recorder {
   uint64_t leaving;         /* listed, and not in the next list */
   uint64_t members;         /* current, as is to be */
   uint64_t durable, anchor; /* see recorder.h */
+  uint64_t failed; /* were to be taken in last, and did not take the map */
   /* The lists that were sent since the durable one, and may be somewhere: of
-   * nr current members, these are still who they were.
+   * nr current members, these are still who they were.  Until the first list
+   * of this client is complete also the lists that were found and count, if
+   * they are several (roster.h): of the current members these may have it.
+   * Then `durable` are only those that are believed.
    */
   struct {
     uint64_t set;
     unsigned nr;
   } tried[RECORDER_TRIED];
   unsigned nr_tried;
+  bool several; /* such lists were found, and are among them */
   bool list_due;
   bool unsettled;     /* it was stopped while something was to be recorded */
   bool begun;         /* a list of this client was sent */
@@ -142,6 +150,14 @@ bool recorder_may_shrink (const struct fp_recorder *r, unsigned was,
                           unsigned is);
 /* May the next list be theirs alone? */
 bool recorder_may_write (const struct fp_recorder *r, uint64_t set);
+/* Return the servers of `set` that may be the current members of the next
+ * list; 0: they are too few.  One that is taken in may have to wait.
+ */
+uint64_t recorder_next (const struct fp_recorder *r, uint64_t set);
+/* Note that a list of nr current members was sent, which these may have.
+ * Return false if there are too many.
+ */
+bool recorder_note_tried (struct fp_recorder *r, uint64_t set, unsigned nr);
 /* What is known of servers that came back with nothing: they are no members
  * until they were given everything, and none of *answered.
  */

@@ -13,6 +13,7 @@
 #include "volume/recorder_int.h"
 #include "volume/sync.h"
 
+#define TAKEN_IN_AT_ONCE 8
 #define REJOIN_MS 1000 /* between two tries */
 
 static uint64_t
@@ -62,29 +63,57 @@ recorder_may_shrink (const struct fp_recorder *r, unsigned was, unsigned is)
   return fp_roster_may_shrink (was, is, r->v->p.copies);
 }
 
-/* Is there a list that was sent and that more than half of its current members
- * could come back with, of whom none is in the next one?
+/* Is there a list that was sent and that enough of its current members could
+ * come back with, of whom none is in the next one?
  */
 static bool
 may_come_back (const struct fp_recorder *r, uint64_t next)
 {
   for (unsigned i = 0; i < r->nr_tried; i++)
-    if (2 * count (r->tried[i].set & ~next) > r->tried[i].nr)
+    if (count (r->tried[i].set & ~next) >=
+        fp_roster_quorum (r->tried[i].nr, r->v->p.copies))
       return true;
   return false;
 }
 
-/* Such a list is sent now.  False: there are too many. */
 static bool
-note_tried (struct fp_recorder *r, uint64_t set)
+meets (const struct fp_recorder *r, uint64_t set, unsigned nr, uint64_t next)
+{
+  return fp_roster_meet (nr, count (next), count (set | next), r->v->p.copies);
+}
+
+/* Return true if there is a list that was sent, such that one client could
+ * attach by that and another one by the next list, without a server that both
+ * ask.  If neither list is complete, neither client would hear of the other.
+ *
+ * A list that only leaves out members is not held up: with up to four members
+ * it has enough of each list before, and with more a volume should go on when
+ * two of five die at once.
+ */
+static bool
+may_part (const struct fp_recorder *r, uint64_t next)
+{
+  next &= ~r->leaving;
+  if ((next & ~r->anchor) == 0)
+    return false;
+  if (!r->several && !meets (r, r->durable, count (r->durable), next))
+    return true;
+  for (unsigned i = 0; i < r->nr_tried; i++)
+    if (!meets (r, r->tried[i].set, r->tried[i].nr, next))
+      return true;
+  return false;
+}
+
+bool
+recorder_note_tried (struct fp_recorder *r, uint64_t set, unsigned nr)
 {
   for (unsigned i = 0; i < r->nr_tried; i++)
-    if (r->tried[i].set == set && r->tried[i].nr == count (set))
+    if (r->tried[i].set == set && r->tried[i].nr == nr)
       return true;
   if (r->nr_tried == RECORDER_TRIED)
     return false;
   r->tried[r->nr_tried].set = set;
-  r->tried[r->nr_tried++].nr = count (set);
+  r->tried[r->nr_tried++].nr = nr;
   return true;
 }
 
@@ -94,12 +123,44 @@ recorder_may_write (const struct fp_recorder *r, uint64_t set)
   if ((set & ~r->leaving) == 0)
     return false;
   if (r->durable == 0)
-    return true;
+    return !may_come_back (r, set);
   /* Else nobody would be left who is current in that list and the ones before
    * (the anchor), and no list could be written any more.
    */
   return (set & r->anchor & ~r->leaving) != 0 && !may_come_back (r, set) &&
+         !may_part (r, set) &&
          recorder_may_shrink (r, count (r->durable), count (set & r->durable));
+}
+
+/* Return the largest set of `base` and some of `added` that may be written; 0:
+ * there is none.  Of more than a few the others wait.
+ */
+static uint64_t
+largest (const struct fp_recorder *r, uint64_t base, uint64_t added)
+{
+  uint64_t best = 0, some;
+
+  while (count (added) > TAKEN_IN_AT_ONCE)
+    added &= added - 1;
+  some = added;
+  do {
+    if (count (base | some) > count (best) &&
+        recorder_may_write (r, base | some))
+      best = base | some;
+    some = (some - 1) & added;
+  } while (some != added);
+  return best;
+}
+
+uint64_t
+recorder_next (const struct fp_recorder *r, uint64_t set)
+{
+  uint64_t added = set & ~r->anchor & ~r->leaving, base = set & ~added, next;
+
+  if (recorder_may_write (r, set))
+    return set;
+  next = largest (r, base, added & ~r->failed);
+  return (next & added) != 0 ? next : largest (r, base, added);
 }
 
 static void
@@ -134,10 +195,11 @@ recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
 {
   r->list_due = true;
   for (;;) {
-    uint64_t set = r->members, done, refused = 0;
+    uint64_t set = r->members, done, refused = 0, next;
     uint64_t end = fp_deadline_in_ms (recorder_patience_ms (r));
 
-    if (!recorder_may_write (r, set) || !note_tried (r, set & ~r->leaving))
+    if (!recorder_may_write (r, set) ||
+        !recorder_note_tried (r, set & ~r->leaving, count (set & ~r->leaving)))
       return -EAGAIN;
     next_version (r, set);
     compose_list (r, set);
@@ -152,6 +214,7 @@ recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
     if (done == set) {
       r->durable = r->anchor = set;
       r->nr_tried = 0;
+      r->several = false;
       r->list_due = false;
       r->attempted = 0;
       FP_LOCK_SCOPE (&r->lock);
@@ -162,24 +225,26 @@ recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
       atomic_fetch_and (&r->v->fresh, ~r->durable);
       return 0;
     }
-    if (fp_deadline_passed (deadline_ns) || !recorder_may_write (r, done))
+    next = recorder_next (r, done);
+    if (fp_deadline_passed (deadline_ns) || next == 0)
       return -EAGAIN;
-    r->members = done;
+    r->members = next;
   }
 }
 
 void
 recorder_mend_list (struct fp_recorder *r)
 {
-  uint64_t up;
+  uint64_t up, next;
   int e;
 
   {
     FP_LOCK_SCOPE (&r->lock);
     up = r->up;
   }
-  if (recorder_may_write (r, r->members & up))
-    r->members &= up;
+  next = recorder_next (r, r->members & up);
+  if (next != 0)
+    r->members = next;
   if ((r->members & ~up) != 0)
     return; /* what they have may be the last list */
   e = recorder_write_list (r,
@@ -188,28 +253,55 @@ recorder_mend_list (struct fp_recorder *r)
     fp_volume_taken (r->v, NULL);
 }
 
+/* A server that was away at the start has come with a newer list than ours.
+ * Either a client before us sent it, and died before others had it: then ours
+ * have to be newer.  Or a client after us has the volume: then it has opened
+ * it at more than half of our current members, and these refuse us.  So if the
+ * current members take one more list of ours, no other client has the volume.
+ * Before that the server is not given our map.
+ */
+static bool
+outdo (struct fp_recorder *r, uint64_t newest)
+{
+  if (newest >= FP_ROSTER_VERSION_MAX)
+    return false;
+  r->list_due = true;
+  recorder_mend_list (r);
+  if (r->list_due)
+    return false;
+  if (r->list.version < newest)
+    r->list.version = newest;
+  return true;
+}
+
 void
 recorder_rejoin (struct fp_recorder *r)
 {
-  uint64_t out, up, done;
+  uint64_t out, up, newest, now, done = 0;
 
   {
     FP_LOCK_SCOPE (&r->lock);
     up = r->up;
+    newest = r->newest;
     if (!fp_deadline_passed (r->rejoin_ns))
       return;
   }
   out = up & ~r->members & r->listed & ~r->leaving;
   if (out == 0)
     return;
-  done = recorder_ask (r, out, RECORD_OP_MAP_WRITE, NULL,
-                       fp_deadline_in_ms (2 * recorder_patience_ms (r)), NULL);
+  now = recorder_next (r, r->members | out) & out;
+  if (now != 0 && (newest <= r->list.version || outdo (r, newest)))
+    done =
+        recorder_ask (r, now, RECORD_OP_MAP_WRITE, NULL,
+                      fp_deadline_in_ms (2 * recorder_patience_ms (r)), NULL);
+  r->failed = now & ~done;
   if (done != 0) {
     r->members |= done;
     r->list_due = true;
     recorder_mend_list (r);
   }
-  if ((out & ~r->members) != 0 || r->list_due) {
+  /* Those that had to wait for others are next. */
+  if (now == 0 || (now & ~r->members) != 0 || r->list_due) {
     FP_LOCK_SCOPE (&r->lock);
     r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
   }
@@ -224,6 +316,6 @@ recorder_leave_out_dead (struct fp_recorder *r)
     FP_LOCK_SCOPE (&r->lock);
     up = r->up;
   }
-  if ((r->members & ~up) != 0 && recorder_may_write (r, r->members & up))
+  if ((r->members & ~up) != 0 && recorder_next (r, r->members & up) != 0)
     r->list_due = true;
 }

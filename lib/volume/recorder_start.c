@@ -61,23 +61,38 @@ begin_new (struct fp_recorder *r, char why[FP_WHY_MAX])
   return 0;
 }
 
-/* In the order of the links, with the addresses and domains that we use. */
+/* What was found of the lists: roster.h. */
+struct found {
+  struct fp_seen seen[FP_MAX_SERVERS];
+  unsigned nr;
+  const struct fp_members *base;
+  uint64_t believed; /* places in the base */
+  bool sure, enough;
+  uint64_t newest;
+};
+
+/* In the order of the links, with the addresses and domains that we use.  A
+ * list of ours has to be newer than any that a server has, or that server
+ * would refuse it.
+ */
 static int
-take_list (struct fp_recorder *r, const struct fp_members *list,
-           char why[FP_WHY_MAX])
+take_list (struct fp_recorder *r, const struct found *f, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &r->v->p;
-  unsigned away = 0;
+  const struct fp_members *list = f->base;
+  unsigned current = 0, away = 0;
 
+  /* The probe has added who joins. */
   if (!p->resume ||
-      list->count !=
-          p->members.count - (uint32_t) __builtin_popcountll (p->joins))
+      (list != &p->members &&
+       list->count !=
+           p->members.count - (uint32_t) __builtin_popcountll (p->joins)))
     return changed (r, why);
-  if (list->version >= FP_ROSTER_VERSION_MAX)
+  if (f->newest >= FP_ROSTER_VERSION_MAX)
     return say (-EPROTO, why,
                 "volume %s: a list of servers of version %" PRIu64,
-                r->v->title, list->version);
-  r->list.version = list->version;
+                r->v->title, f->newest);
+  r->list.version = f->newest;
   r->list.count = r->v->nr_links;
   for (unsigned i = 0; i < r->v->nr_links; i++) {
     int at = fp_roster_find (list, &r->uuid[i]);
@@ -86,22 +101,23 @@ take_list (struct fp_recorder *r, const struct fp_members *list,
       r->list.members[i].server = r->uuid[i];
       continue;
     }
-    if (at < 0 || (p->joins >> i & 1))
+    if (at < 0 || ((p->joins >> i & 1) && list != &p->members))
       return changed (r, why);
     r->list.members[i] = list->members[at];
     if (!list->members[at].current)
       continue;
+    current++;
+    away += p->away >> i & 1;
+    if (!(f->believed >> at & 1))
+      continue;
     r->durable |= UINT64_C (1) << i;
-    if (p->away >> i & 1)
-      away++;
-    else
+    if (!(p->away >> i & 1))
       r->members |= UINT64_C (1) << i;
   }
   if (r->members == 0)
     return changed (r, why);
   r->frozen =
-      away > 0 && recorder_may_shrink (
-                      r, (unsigned) __builtin_popcountll (r->durable), away);
+      (away > 0 && recorder_may_shrink (r, current, away)) || !f->enough;
   if (r->frozen && p->force && (p->away & ~p->leaves) == 0) {
     r->frozen = false;
     r->forced = true;
@@ -119,12 +135,82 @@ take_list (struct fp_recorder *r, const struct fp_members *list,
   return 0;
 }
 
+/* If the base is not sure, and several lists count, each of them is one that
+ * may be somewhere, like those that we send ourselves.  Servers that are dead
+ * for good have none.
+ */
+static void
+note_lists (struct fp_recorder *r, const struct found *f)
+{
+  for (unsigned i = 0; i < f->nr && !f->sure; i++)
+    for (unsigned k = 0; k < i; k++)
+      r->several =
+          r->several || (f->seen[i].list->version >= f->base->version &&
+                         f->seen[k].list->version >= f->base->version &&
+                         !fp_roster_same (f->seen[i].list, f->seen[k].list));
+  for (unsigned i = 0; i < f->nr && r->several; i++) {
+    const struct fp_members *list = f->seen[i].list;
+    uint64_t set = 0;
+
+    if (list->version < f->base->version)
+      continue;
+    for (unsigned k = 0; k < r->v->nr_links; k++) {
+      int at = fp_roster_find (list, &r->uuid[k]);
+
+      if (at >= 0 && list->members[at].current &&
+          fp_roster_may_have (f->seen, f->nr, &r->uuid[k], list))
+        set |= UINT64_C (1) << k;
+    }
+    if (r->forced)
+      set &= ~r->v->p.away;
+    /* There is room for one list of each server: RECORDER_TRIED. */
+    (void) recorder_note_tried (r, set, fp_roster_current (list));
+  }
+}
+
+/* Choose the list as the probe has, if the servers have what they had then: it
+ * has also seen lists of servers that are none of this volume.  Else somebody
+ * has changed it meanwhile, and what these have counts.  0: there is none.
+ */
+static int
+choose_list (struct fp_recorder *r, struct found *f, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &r->v->p;
+  bool as_was = p->resume;
+  int best;
+
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    const struct fp_members *list = &fp_link_said (r->v->links[i])->members;
+
+    if (p->away >> i & 1)
+      continue;
+    f->seen[f->nr++] = (struct fp_seen) { &r->uuid[i], list };
+    as_was = as_was && list->version == p->had[i];
+  }
+  f->newest = FP_MAX (p->newest, fp_roster_newest (f->seen, f->nr));
+  f->base = &p->members;
+  f->believed = p->believed;
+  f->sure = p->sure;
+  f->enough = p->enough;
+  if (as_was)
+    return 1;
+  best = fp_roster_best (f->seen, f->nr);
+  if (best < 0)
+    return 0;
+  f->base = f->seen[best].list;
+  f->believed =
+      fp_roster_believed (f->seen, f->nr, (unsigned) best, p->copies);
+  f->sure = fp_roster_is_sure (f->seen, f->nr, (unsigned) best, p->copies);
+  return fp_roster_enough (f->seen, f->nr, (unsigned) best, p->copies)
+             ? 1
+             : changed (r, why);
+}
+
 static int
 find_list (struct fp_recorder *r, char why[FP_WHY_MAX])
 {
-  struct fp_seen seen[FP_MAX_SERVERS];
-  unsigned n = 0;
-  int best;
+  struct found f = { .nr = 0 };
+  int e;
 
   r->listed = fp_volume_all_links (r->v);
   r->leaving = r->leave = r->v->p.leaves;
@@ -135,14 +221,13 @@ find_list (struct fp_recorder *r, char why[FP_WHY_MAX])
       return changed (r, why);
     r->restarted = 0;
   }
-  for (unsigned i = 0; i < r->v->nr_links; i++)
-    if (!(r->v->p.away >> i & 1))
-      seen[n++] = (struct fp_seen) {
-        .server = &r->uuid[i],
-        .list = &fp_link_said (r->v->links[i])->members,
-      };
-  best = fp_roster_best (seen, n);
-  return best < 0 ? begin_new (r, why) : take_list (r, seen[best].list, why);
+  e = choose_list (r, &f, why);
+  if (e <= 0)
+    return e < 0 ? e : begin_new (r, why);
+  e = take_list (r, &f, why);
+  if (e == 0)
+    note_lists (r, &f);
+  return e;
 }
 
 /* Which one of them did not do it. */
@@ -246,22 +331,45 @@ judge (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
   return 0;
 }
 
-/* Who is dead for good may have known of any piece that nobody else knows of:
+/* Without the servers that are not believed one of the lists that were found
+ * might come back: then these are given the map, and are current in the first
+ * list, too.
+ */
+static int
+take_in (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &r->v->p;
+  uint64_t next;
+
+  if (!r->several || r->frozen || p->read_only ||
+      recorder_may_write (r, r->members))
+    return 0;
+  next = recorder_next (
+      r, r->members | (r->listed & ~p->away & ~p->joins & ~r->leaving));
+  if (next == 0)
+    return say (-EROFS, why, FP_TOO_FEW_LISTS_WHY, r->v->title);
+  r->members = next;
+  return 0;
+}
+
+/* The last change of the map may be at one member alone.  Here it counts, so
+ * it has to outlive that member.
+ *
+ * Who is dead for good may have known of any piece that nobody else knows of:
  * these are lost, now and for whoever attaches the volume next.  Before the
  * list without the dead: who has that and an old map would read zeros.
  */
 static int
-record_unknown (struct fp_recorder *r, uint64_t deadline_ns,
-                char why[FP_WHY_MAX])
+share_map (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   uint64_t done;
 
-  for (uint64_t i = 0; i < r->v->pieces->all; i++)
+  for (uint64_t i = 0; r->forced && i < r->v->pieces->all; i++)
     atomic_fetch_or (&r->map[i / 64], UINT64_C (1) << (i % 64));
   done = recorder_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
-  return done == r->members
-             ? 0
-             : silent (r, r->members & ~done, "record what is lost", why);
+  return done == r->members ? 0
+                            : silent (r, r->members & ~done,
+                                      "record which pieces there are", why);
 }
 
 /* So there is no way back, also if the list then cannot be written. */
@@ -295,11 +403,11 @@ begin_list (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   for (;;) {
     bool is_new = !r->v->p.resume;
+    uint64_t next = recorder_next (r, fp_volume_all_links (r->v));
     int e;
 
-    if (is_new)
-      r->members =
-          fp_volume_all_links (r->v); /* nothing is before all have it */
+    if (is_new && next != 0)
+      r->members = next; /* nothing is before all have it */
     e = recorder_write_list (r, deadline_ns);
     if (e == -EPERM)
       return changed (r, why);
@@ -330,6 +438,8 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
     e = learn_map (r, deadline_ns, why);
   if (e == 0)
     e = judge (r, deadline_ns, why);
+  if (e == 0)
+    e = take_in (r, why);
   /* What the probe would have refused. */
   if (e == 0 &&
       ((r->frozen && (v->p.leaves != 0 || fp_volume_is_mirrored (v))) ||
@@ -348,8 +458,8 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
   if (e == 0)
     e = recorder_take_copies (r, deadline_ns, why);
   marked = e == 0 && r->forced;
-  if (marked && !fp_volume_is_mirrored (v)) /* else that is done */
-    e = record_unknown (r, deadline_ns, why);
+  if (e == 0 && v->p.resume && !fp_volume_is_mirrored (v))
+    e = share_map (r, deadline_ns, why); /* else that is done */
   if (e == 0)
     e = begin_list (r, deadline_ns, why);
   if (e < 0 && marked)

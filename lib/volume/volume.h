@@ -104,6 +104,14 @@ struct fp_volume_params {
    */
   struct fp_members members;
   uint64_t away; /* a set */
+  /* And of their lists (roster.h): the members that are believed, whether the
+   * base is sure, whether enough servers answer, the highest version that any
+   * server has, and the version that each member has.
+   */
+  uint64_t believed; /* a set */
+  bool sure, enough;
+  uint64_t newest;
+  uint64_t had[FP_MAX_SERVERS];
   /* Of a volume with a name that is there: servers that are no members join it
    * (add), and those at these addresses are none any more.  The probe fills
    * in who that is, as sets: who joins is a member, and not current; who

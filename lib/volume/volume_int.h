@@ -34,6 +34,10 @@ struct fp_sealed;
 #define FP_NOT_IN_ORDER_WHY                                                   \
   "readonly: volume %s was not left in order, and its copies may differ: "    \
   "attach it once to write, so that they are made alike"
+#define FP_TOO_FEW_LISTS_WHY                                                  \
+  "volume %s: its last client died while it changed the list of its "         \
+  "servers, and those that answer cannot tell which list counts: start more " \
+  "of them"
 #define FP_READ_ONLY_WHY "the volume is attached to be read (readonly=true): "
 /* Grants ahead of need: of one link, and of all. */
 #define FP_LINK_SPARES 2

@@ -346,6 +346,14 @@ break_channel (struct fp_ctl *c, const char *why)
   return -ECONNRESET;
 }
 
+static bool
+is_about (const struct fake_server *s, enum fake_silence silence,
+          unsigned type)
+{
+  return s->silence == silence &&
+         (s->silent_about == 0 || s->silent_about == type);
+}
+
 /* True: nothing was heard until the deadline. */
 static bool
 heard_nothing (struct fp_ctl *c, unsigned type, enum fake_silence silence,
@@ -353,8 +361,7 @@ heard_nothing (struct fp_ctl *c, unsigned type, enum fake_silence silence,
 {
   struct fake_server *s = c->server;
 
-  while (s->silence == silence &&
-         (s->silent_about == 0 || s->silent_about == type) && !c->broken) {
+  while (is_about (s, silence, type) && !c->broken) {
     struct timespec until;
 
     if (fp_deadline_passed (deadline_ns))
@@ -426,7 +433,7 @@ fake_before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
       return break_channel (c, "refused by the test");
     *lose = true;
   }
-  return 0;
+  return is_about (c->server, FAKE_FULL, type) ? -ENOSPC : 0;
 }
 
 /* After it did. */

@@ -55,8 +55,9 @@ void fake_server_lose (struct fake_server *s);
 
 /* What it does not answer any more, until the caller's deadline or until it
  * is told otherwise: DEAF: what is asked does not happen.  MUTE: it does.
+ * FULL: it answers -ENOSPC, and nothing happens.
  */
-enum fake_silence { FAKE_SPEAKS, FAKE_DEAF, FAKE_MUTE };
+enum fake_silence { FAKE_SPEAKS, FAKE_DEAF, FAKE_MUTE, FAKE_FULL };
 void fake_server_silence (struct fake_server *s, enum fake_silence silence,
                           unsigned about); /* an fp_msg_type; 0: all */
 

@@ -47,17 +47,107 @@ test_none (void **state)
   seen[1].list = &list[1];
 }
 
+/* The list of the highest version that no current member lacks. */
 static void
 test_highest (void **state)
 {
   (void) state;
   fill (0, 5, 3, 7);
-  fill (1, 6, 3, 1);
+  fill (1, 6, 3, 2);
   fill (2, 4, 3, 7);
   assert_int_equal (fp_roster_best (seen, 3), 1);
+  assert_int_equal (fp_roster_newest (seen, 3), 6);
+  /* Server 0 has not heard of it, nor server 2 of the one before. */
+  fill (1, 6, 3, 1);
+  assert_int_equal (fp_roster_best (seen, 3), 2);
   seen[1].list = NULL;
+  assert_int_equal (fp_roster_best (seen, 3), 2);
+  assert_int_equal (fp_roster_newest (seen, 3), 5);
+  fill (2, 5, 3, 7);
   assert_int_equal (fp_roster_best (seen, 3), 0);
   seen[1].list = &list[1];
+}
+
+/* A current member with an older list lacks this one, and one with another
+ * list of the same version.  One with a newer list, or with none, may have had
+ * it.
+ */
+static void
+test_lacked (void **state)
+{
+  (void) state;
+  fill (0, 5, 3, 7);
+  fill (1, 5, 3, 6);
+  assert_true (fp_roster_is_lacked (seen, 2, &list[0]));
+  assert_false (fp_roster_is_lacked (seen, 2, &list[1]));
+  assert_int_equal (fp_roster_best (seen, 2), 1);
+  fill (2, 0, 0, 0);
+  assert_false (fp_roster_is_lacked (seen, 3, &list[1]));
+  fill (2, 4, 3, 7);
+  assert_true (fp_roster_is_lacked (seen, 3, &list[1]));
+  fill (2, 6, 3, 4);
+  assert_false (fp_roster_is_lacked (seen, 3, &list[1]));
+  assert_int_equal (fp_roster_best (seen, 3), 2);
+}
+
+/* Each of two lists is lacked: the oldest is the base, and both count. */
+static void
+test_all_lacked (void **state)
+{
+  (void) state;
+  fill (0, 5, 3, 3);
+  fill (1, 5, 3, 7);
+  assert_int_equal (fp_roster_best (seen, 2), 0);
+  assert_int_equal (fp_roster_believed (seen, 2, 0, 2), 3);
+  assert_true (fp_roster_enough (seen, 2, 0, 2));
+  fill (2, 6, 3, 7);
+  assert_int_equal (fp_roster_best (seen, 3), 0);
+}
+
+/* The newest list is at two of three members, and the third one has an older
+ * list, in which a member is current that has missed something since: that one
+ * is not believed.
+ */
+static void
+test_believed (void **state)
+{
+  (void) state;
+  fill (0, 5, 4, 15);
+  fill (1, 7, 4, 14);
+  fill (2, 7, 4, 14);
+  fill (3, 5, 4, 15);
+  assert_int_equal (fp_roster_best (seen, 4), 0);
+  assert_false (fp_roster_is_sure (seen, 4, 0, 2));
+  assert_int_equal (fp_roster_believed (seen, 4, 0, 2), 14);
+  assert_true (fp_roster_enough (seen, 4, 0, 2));
+  /* So many have the base that there is no later complete one. */
+  fill (2, 5, 4, 15);
+  assert_int_equal (fp_roster_best (seen, 4), 0);
+  assert_true (fp_roster_is_sure (seen, 4, 0, 2));
+  assert_int_equal (fp_roster_believed (seen, 4, 0, 2), 15);
+}
+
+/* Each list that counts needs its quorum. */
+static void
+test_enough (void **state)
+{
+  (void) state;
+  fill (0, 5, 4, 7);
+  assert_true (fp_roster_enough (seen, 1, 0, 2)); /* left to the caller */
+  fill (1, 6, 4, 15);
+  assert_int_equal (fp_roster_best (seen, 2), 0);
+  assert_int_equal (fp_roster_believed (seen, 2, 0, 2), 7);
+  assert_false (fp_roster_enough (seen, 2, 0, 2));
+  fill (2, 6, 4, 15);
+  assert_true (fp_roster_enough (seen, 3, 0, 2));
+  /* No member is current in both. */
+  fill (0, 5, 4, 3);
+  fill (1, 4, 4, 15);
+  fill (2, 6, 4, 12);
+  fill (3, 4, 4, 15);
+  assert_int_equal (fp_roster_best (seen, 4), 1);
+  assert_int_equal (fp_roster_believed (seen, 4, 1, 2), 0);
+  assert_false (fp_roster_enough (seen, 4, 1, 2));
 }
 
 /* Two attempts of one version: what all whom it names have is what counts. */
@@ -100,6 +190,34 @@ test_shrink (void **state)
     }
 }
 
+/* What is missing when a quorum is there may not have shrunk the list; with
+ * one member less there it may.  Up to four members, a list that has shrunk
+ * can only be attached by members of whom each quorum of the old one has one.
+ */
+static void
+test_quorum (void **state)
+{
+  (void) state;
+  for (unsigned copies = 1; copies <= 4; copies++)
+    for (unsigned n = 1; n <= 64; n++) {
+      unsigned quorum = fp_roster_quorum (n, copies);
+
+      assert_in_range (quorum, 1, n);
+      assert_false (fp_roster_may_shrink (n, n - quorum, copies));
+      if (quorum > 1)
+        assert_true (fp_roster_may_shrink (n, n - quorum + 1, copies));
+      for (unsigned is = 1; n <= 4 && is <= n; is++)
+        if (fp_roster_may_shrink (n, is, copies))
+          assert_true (fp_roster_meet (n, is, n, copies));
+    }
+  /* One that grows by one does, too; by two it may not. */
+  for (unsigned n = 1; n < 64; n++)
+    assert_true (fp_roster_meet (n, n + 1, n + 1, 2));
+  assert_false (fp_roster_meet (1, 3, 3, 2));
+  assert_false (fp_roster_meet (3, 3, 4, 2));
+  assert_true (fp_roster_meet (2, 2, 3, 2));
+}
+
 /* Higher with each version, as it always was for the low ones. */
 static void
 test_generation (void **state)
@@ -128,9 +246,12 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test (test_none),   cmocka_unit_test (test_highest),
-    cmocka_unit_test (test_tie),    cmocka_unit_test (test_find),
-    cmocka_unit_test (test_shrink), cmocka_unit_test (test_generation),
+    cmocka_unit_test (test_none),       cmocka_unit_test (test_highest),
+    cmocka_unit_test (test_lacked),     cmocka_unit_test (test_all_lacked),
+    cmocka_unit_test (test_believed),   cmocka_unit_test (test_enough),
+    cmocka_unit_test (test_tie),        cmocka_unit_test (test_find),
+    cmocka_unit_test (test_shrink),     cmocka_unit_test (test_quorum),
+    cmocka_unit_test (test_generation),
   };
 
   return cmocka_run_group_tests (tests, setup, NULL);

@@ -534,6 +534,42 @@ test_resume_beside_expired (void **state)
   resume_beside (fake_server_expire);
 }
 
+/* A server restarts, and one of the others alone hears of the list that names
+ * it as it is now.  Both lists have one server at its address.
+ */
+static void
+test_resume_named_twice (void **state)
+{
+  uint64_t version;
+
+  (void) state;
+  make ();
+  fill (10);
+  await_whole ();
+  AWAIT (is_recorded ());
+  version = fake_server_version (servers[1]);
+  fake_server_silence (servers[1], FAKE_MUTE, FP_MSG_MEMBERS);
+  fake_server_silence (servers[2], FAKE_DEAF, FP_MSG_MEMBERS);
+  fake_server_cut (servers[0]);
+  fake_server_forget (servers[0]);
+  fake_server_revive (servers[0]);
+  AWAIT (fake_server_version (servers[1]) > version);
+  crash ();
+  assert_int_equal (fake_server_version (servers[2]), version);
+  fake_server_silence (servers[1], FAKE_SPEAKS, 0);
+  fake_server_silence (servers[2], FAKE_SPEAKS, 0);
+
+  for (unsigned n = 0; n < 2; n++) {
+    must (start (true));
+    assert_int_equal (v->nr_links, 3);
+    holds (10);
+    await_whole ();
+    for (unsigned i = 0; i < nr_named; i++)
+      AWAIT (fake_server_current (servers[i]) == 3);
+    crash ();
+  }
+}
+
 /* One of two dies with the client: the other one may have been left behind
  * before.
  */
@@ -737,6 +773,7 @@ main (void)
     TEST (test_resume_two_of_three),
     TEST (test_resume_beside_restarted),
     TEST (test_resume_beside_expired),
+    TEST (test_resume_named_twice),
     TEST (test_resume_in_doubt),
     TEST (test_stale),
     TEST (test_stale_and_expired),

@@ -817,6 +817,33 @@ test_bit_without_label (void **state)
   expect_all (0, 5);
 }
 
+/* A client dies when one of two servers alone has heard of a piece.  The next
+ * one finds it and uses it, and goes on without that server.
+ */
+static void
+test_bit_at_one_server (void **state)
+{
+  uint64_t i = 0;
+
+  (void) state;
+  must (attach (0, 2, SIZE));
+  write_all (0, 20);
+  while (holder (i) != 1)
+    i++;
+  detach ();
+  fake_server_set_map (servers[1], i, false);
+  must (attach (0, 2, 0));
+  assert_int_equal (write_piece (i, "new.."), 0);
+  fake_server_cut (servers[0]);
+  for (unsigned n = 20; fake_server_current (servers[1]) != 1; n++) {
+    assert_true (n < PIECES);
+    (void) write_piece (n, "other");
+  }
+  detach ();
+  must (attach_degraded (1, 1));
+  expect (i, "new..");
+}
+
 /* What the client acknowledged, of each piece: a text, "" for zeros, NULL if
  * it does not know.
  */
@@ -925,6 +952,7 @@ main (void)
     TEST (test_restarted_empty),
     TEST (test_label_without_bit),
     TEST (test_bit_without_label),
+    TEST (test_bit_at_one_server),
     cmocka_unit_test (test_walk_refused),
     cmocka_unit_test (test_walk_lost),
     cmocka_unit_test (test_walk_death),
