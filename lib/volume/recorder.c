@@ -414,7 +414,11 @@ record_batch (struct fp_recorder *r)
       finish_batch (r);
       return;
     }
-    if (left != 0)
+    /* Who has a list that is not complete may be believed by a client that
+     * does not see the others: it hears of nothing that is later than that
+     * list.
+     */
+    if (left != 0 && !r->list_due)
       answered |=
           recorder_ask (r, left, RECORD_OP_MAP, &r->change,
                         fp_deadline_in_ms (recorder_patience_ms (r)), NULL);

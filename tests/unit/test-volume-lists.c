@@ -608,6 +608,31 @@ test_taken_in_turns (void **state)
   }
 }
 
+/* Nobody hears of a change while a list may be at some members and is not
+ * complete.
+ */
+static void
+test_list_before_map (void **state)
+{
+  uint64_t version;
+  unsigned mapped;
+
+  (void) state;
+  make (3, A, C);
+  must (attach ());
+  version = version_of (A);
+  mapped = fake_server_mapped (servers[A]);
+  silence (1u << B, FAKE_DEAF);
+  fake_server_cut (servers[C]);
+  (void) put ((uint64_t) find_piece (A, C), 2);
+  AWAIT (version_of (A) > version);
+  pause_ms (2000);
+  assert_int_equal (fake_server_mapped (servers[A]), mapped);
+  assert_int_equal (fake_server_mapped (servers[B]), mapped);
+  silence (1u << B, FAKE_SPEAKS);
+  AWAIT (fake_server_mapped (servers[A]) != mapped);
+}
+
 /* A copy is on B, which misses what is written: it is made anew on D.  The
  * next client does not see D, so that what B has is in doubt, and the copy is
  * made anew on C.  Then B is current again, and C is away.
@@ -829,6 +854,7 @@ main (void)
     TEST (test_left_out_twice),
     TEST (test_taken_in),
     TEST (test_taken_in_turns),
+    TEST (test_list_before_map),
     TEST (test_doubt_is_over),
     TEST (test_leaves),
     TEST (test_stays),
