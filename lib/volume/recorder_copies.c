@@ -103,15 +103,44 @@ miss_unclean (struct fp_recorder *r, uint64_t i, uint8_t others, uint8_t one)
   atomic_fetch_add (&r->v->resync_bytes, most);
 }
 
+/* Of the live copies those at a server that is not believed, if one is there
+ * at a server that is.  The map does not tell them from a later copy with the
+ * same entry, which a server may have had that came back with nothing.
+ */
+static uint8_t
+stale_copies (struct fp_recorder *r, uint64_t i, uint8_t live)
+{
+  struct fp_pieces *t = r->v->pieces;
+  uint8_t stale = 0, believed = 0;
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
+
+    if (!(live >> c & 1) || fp_piece_state (p) != FP_PIECE_READY)
+      continue;
+    if (r->stale >> atomic_load (&p->server) & 1)
+      stale |= (uint8_t) (1u << c);
+    else
+      believed |= (uint8_t) (1u << c);
+  }
+  return believed != 0 ? stale : 0;
+}
+
 static void
 take_piece (struct fp_recorder *r, uint64_t i, bool unclean)
 {
   struct fp_pieces *t = r->v->pieces;
-  uint8_t live = 0, all;
+  uint8_t live = 0, stale, all;
 
   for (unsigned c = 0; c < t->copies; c++)
     if (has_bit (r, fp_mirror_entry (t, i, c)))
       live |= (uint8_t) (1u << c);
+  stale = stale_copies (r, i, live);
+  live &= (uint8_t) ~stale;
+  if (stale != 0) {
+    fp_mirror_missed (r->v, i, 0, fp_piece_length (t, i), (uint8_t) ~stale);
+    atomic_fetch_add (&r->v->resync_bytes, fp_piece_length (t, i));
+  }
   all = live;
   /* Whoever is dead for good may have known of it, and nobody else does. */
   if (r->forced && live == 0)
