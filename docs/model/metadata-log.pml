@@ -78,7 +78,7 @@ inline tried(set, nr) { tr[quorum(nr)] = tr[quorum(nr)] | BIT(set) }
 inline forget_tried() { tr[1] = 0; tr[2] = 0; tr[3] = 0 }
 /* sure: the set may be the current members of the next view (recorder_may_write). */
 inline allowed(set) {
-  g = ((set & ~an) == 0 || given(BREAK_MEET) || given(BREAK_ANCHOR)); /* it takes nobody in */
+  g = ((set & ~an) == 0 || given(BREAK_MEET) || given(BREAK_ANCHOR)); /* it adds no member */
   sure = (set != 0 && (given(BREAK_ANCHOR) || (set & an) != 0) &&
           (given(BREAK_HALF) || enough(cnt(du), cnt(set & du))) &&
           (g != 0 || several || quorum(cnt(du)) + quorum(cnt(set)) > cnt(du | (set))));
@@ -111,7 +111,7 @@ inline views() {
 }
 
 proctype client(byte me) {
-  /* The view as it is to be: current, members, version.  The last complete one
+  /* The view to be sent next: current, members, version.  The last complete one
    * (du); those that have all views since then (an); and what these were: b of
    * the set j are enough to attach by one of them if tr[b] has bit j.  Several: views
    * were found that count, and are among these.
@@ -246,12 +246,12 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
           du = du & ~BIT(m); an = ((an & ~BIT(m)) != 0 -> an & ~BIT(m) : du)
        :: busy && mn == 0 && r != 0 && has(live[me] & want & ~r, m) -> /* copy m is dropped */
           want = want & ~BIT(m);
-          if /* DRBD 2: it was made anew meanwhile, so nothing is recorded */
+          if /* DRBD 2: it was rebuilt meanwhile, so nothing is recorded */
           :: given(BREAK_BUMP) && has(redo, m) -> live[me] = live[me] & want
           :: else -> mn = cu
           fi
        :: busy && settled && wr == 0 && r != 0 && cnt(live[me]) < COPIES &&
-          has(du & x & ~(live[me] | want), m) -> /* copy m is made anew */
+          has(du & x & ~(live[me] | want), m) -> /* copy m is rebuilt */
           data[m] = q; live[me] = live[me] | BIT(m); want = want | BIT(m); mn = cu;
           redo = redo | (given(BREAK_BUMP) -> BIT(m) : 0)
        :: wr != 0 && has(live[me] & x & ~got, m) && data[m] != 0 -> /* WRITE */

@@ -43,7 +43,7 @@ link_label_doubts (struct fp_link *l, bool lost)
 }
 
 void
-link_give_up_doubts (struct fp_volume *v, uint64_t *dropped)
+link_give_up_doubts (struct fp_volume *v)
 {
   FP_LOCK_SCOPE (&v->lock);
   for (uint64_t i = 0; i < v->pieces->all; i++) {
@@ -51,7 +51,7 @@ link_give_up_doubts (struct fp_volume *v, uint64_t *dropped)
 
     if (!atomic_load (&p->doubt) || fp_piece_state (p) != FP_PIECE_LOST)
       continue;
-    *dropped |= UINT64_C (1) << atomic_load (&p->server);
+    atomic_store (&v->links[atomic_load (&p->server)]->sweep, true);
     atomic_store (&p->doubt, false);
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
   }

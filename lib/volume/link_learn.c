@@ -140,6 +140,12 @@ contest (struct fp_link *l, struct fp_piece *p, const struct fp_grant *g)
 {
   enum fp_piece_state s = fp_piece_state (p);
 
+  /* The start has decided, and what is believed may have been written since.
+   */
+  if (s != FP_PIECE_LOST && fp_recorder_has_judged (l->v)) {
+    atomic_store (&l->sweep, true);
+    return 0;
+  }
   if (s == FP_PIECE_BUSY || g->generation == p->copy.generation)
     return -EPROTO;
   if (g->generation > p->copy.generation)
@@ -421,7 +427,7 @@ judge_label (struct fp_volume *v, struct fp_piece *p, uint64_t doubt,
 
 void
 link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
-            bool missing, uint64_t *dropped)
+            bool missing)
 {
   struct fp_piece *p = &v->pieces->p[i];
   struct fp_copy old = { .ops = NULL };
@@ -443,7 +449,6 @@ link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
   }
   if (fp_piece_state (p) == FP_PIECE_EMPTY)
     return;
-  *dropped |= UINT64_C (1) << atomic_load (&p->server);
   displace (v->links[atomic_load (&p->server)], p, &old);
   if (old.ops != NULL)
     fp_copy_forget (&old);
@@ -456,11 +461,8 @@ link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
 /* ---- what is left over ---- */
 
 static bool
-is_stray (struct fp_link *l, const struct fp_grant *g)
+is_unused (struct fp_link *l, struct fp_piece *p, const struct fp_grant *g)
 {
-  struct fp_piece *p = &l->v->pieces->p[g->piece];
-
-  FP_LOCK_SCOPE (&l->v->lock);
   if (is_here (l, p, g->slab))
     return p->releasing && l->record != NULL &&
            fp_piece_state (p) == FP_PIECE_OFFLINE;
@@ -469,6 +471,13 @@ is_stray (struct fp_link *l, const struct fp_grant *g)
   /* The next client is to know of this, too. */
   return !(is_about (l, p, g->slab) && (fp_piece_state (p) == FP_PIECE_LOST ||
                                         fp_piece_state (p) == FP_PIECE_BUSY));
+}
+
+static bool
+is_stray (struct fp_link *l, const struct fp_grant *g)
+{
+  FP_LOCK_SCOPE (&l->v->lock);
+  return is_unused (l, &l->v->pieces->p[g->piece], g);
 }
 
 /* The next strays, as many as one message takes. */
@@ -507,6 +516,64 @@ find_strays (struct fp_link *l, struct fp_release *out)
   return seen > MAX_LABELS ? -EPROTO : 0;
 }
 
+/* The labels of one list, of which the strays are made open. */
+static int
+open_listed (struct fp_link *l)
+{
+  l->labels.count = 0;
+  for (unsigned i = 0; i < l->grants.count; i++) {
+    struct fp_grant *g = &l->grants.grants[i];
+
+    if (!to_entry (l, g))
+      return -EPROTO;
+    if (!fp_grant_is_lost (g) && !(g->generation & FP_GENERATION_OPEN) &&
+        is_stray (l, g))
+      l->labels.labels[l->labels.count++] = fp_piece_label (
+          l->v->pieces, g->piece, g->slab, g->generation | FP_GENERATION_OPEN);
+  }
+  return l->labels.count == 0
+             ? 0
+             : fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
+}
+
+int
+link_open_strays (struct fp_link *l)
+{
+  uint64_t seen = 0;
+  int r = 0;
+
+  while (r == 0 && seen <= MAX_LABELS) {
+    struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
+    uint64_t asked = fp_boot_ns ();
+
+    if (atomic_load (&l->stop))
+      return -ECANCELED;
+    extend_start (l, 0);
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
+    if (r < 0)
+      return r;
+    link_renewed (l, asked);
+    link_close_grant_fds (l);
+    if (l->grants.count == 0)
+      return 0;
+    seen += l->grants.count;
+    r = open_listed (l);
+  }
+  return r < 0 ? r : -EPROTO;
+}
+
+uint64_t
+link_with_strays (struct fp_volume *v)
+{
+  unsigned nr = atomic_load (&v->nr_links);
+  uint64_t set = 0;
+
+  for (unsigned i = 0; i < nr; i++)
+    if (atomic_load (&v->links[i]->sweep))
+      set |= UINT64_C (1) << i;
+  return set;
+}
+
 int
 link_sweep (struct fp_link *l)
 {
@@ -514,6 +581,8 @@ link_sweep (struct fp_link *l)
     atomic_store (&l->sweep, false);
     return 0; /* that is for who writes it next */
   }
+  if (!fp_recorder_may_release (l->v))
+    return 0; /* later: that is still wanted */
   /* A server cannot make this last for ever. */
   for (unsigned n = 0; n <= MAX_LABELS / FP_MAX_GRANTS; n++) {
     struct fp_release strays;

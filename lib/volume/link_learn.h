@@ -52,7 +52,8 @@
  * are open.
  *
  * What is dropped goes back to its server by a sweep: list again, release
- * what we do not use.  Nothing depends on when that happens.
+ * what we do not use.  Before its server is given the map that is
+ * over, or the label is open: else it would count there as what the map names.
  *
  * Threads:  the link's own.  While the volume starts, another link may take a
  *           piece away from this one: that, and everything here that depends
@@ -84,24 +85,31 @@ void link_publish (struct fp_link *l, struct fp_piece *p,
                    const struct fp_copy *copy, enum fp_piece_state from);
 /* Learn what the server holds of this volume: total slabs, it said. */
 int link_take_labels (struct fp_link *l, uint64_t total);
-/* Release what the server holds for us, and we do not use. */
+/* Release what the server holds for us, and we do not use.  Nothing is
+ * done before that may be (fp_recorder_may_release).
+ */
 int link_sweep (struct fp_link *l);
+/* Label that as open, before its server is given the map, which may name it;
+ * it may not be released yet.
+ */
+int link_open_strays (struct fp_link *l);
+/* Return the servers of which that is known. */
+uint64_t link_with_strays (struct fp_volume *v);
 /* At the start of a volume with a name its servers have said whether piece i
- * exists: then it is LOST if nobody has it, and else whoever has it is to
- * release it, which is added to the set *dropped.  doubt: the servers whose
- * labels are in doubt, beside those that are open; missing: not all members
- * were heard.
+ * exists: then it is LOST if nobody has it.  If it does not, the next sweep of
+ * whoever has it releases it.  doubt: the servers whose labels are in doubt,
+ * beside those that are open; missing: not all members were heard.
  */
 void link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
-                 bool missing, uint64_t *dropped);
+                 bool missing);
 /* Label what is in doubt here, and is LOST because of that, as open; or what
  * is believed as what it is, while nothing is moved yet.
  */
 int link_label_doubts (struct fp_link *l, bool lost);
-/* Nobody can say any more whether what is in doubt counts: it does not, and is
- * to be released, as in link_judge.
+/* Nobody can say any more whether what is in doubt counts: it does not, and
+ * the next sweep releases it.
  */
-void link_give_up_doubts (struct fp_volume *v, uint64_t *dropped);
+void link_give_up_doubts (struct fp_volume *v);
 
 /* link_forget.c */
 

@@ -217,7 +217,8 @@ do_record (struct fp_link *l)
   case RECORD_OP_MAP_WRITE:
     e = link_label_doubts (l, true);
     if (e == 0 && atomic_load (&l->sweep))
-      e = link_sweep (l);
+      e = fp_recorder_may_release (l->v) ? link_sweep (l)
+                                         : link_open_strays (l);
     return e < 0 ? e : write_map (l, &r->words);
   case RECORD_OP_MEMBERS:
     return fp_ctl_members (l->s.ctl, &r->members, link_soon (l));

@@ -262,6 +262,45 @@ look_at_busy (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
   return -EPERM;
 }
 
+static bool
+is_first_after_start (const struct fp_link *l)
+{
+  return l->record != NULL && !l->learned && !l->v->p.read_only &&
+         (l->v->p.away >> l->index & 1);
+}
+
+/* A server that was away at the start may have been another client's since
+ * then.  Until it is known that it was not, nothing is changed there: it is
+ * not opened, and what the other client has there is not released.
+ */
+static int
+check_list (struct fp_link *l, char why[FP_WHY_MAX])
+{
+  if (!is_first_after_start (l) ||
+      !fp_recorder_is_behind (l->v, fp_link_said (l)->members.version))
+    return 0;
+  snprintf (why, FP_WHY_MAX,
+            "it has a newer list of the volume's servers: the other servers "
+            "have to say first that no other client has written it");
+  return -EAGAIN;
+}
+
+/* It was opened. */
+static int
+check_ours (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+{
+  int r = check_list (l, why);
+
+  if (r == 0 && is_first_after_start (l) && !l->anew)
+    r = fp_recorder_confirm (l->v, l->index, &l->stop, deadline);
+  if (r != -ETIMEDOUT)
+    return r;
+  snprintf (why, FP_WHY_MAX,
+            "the other servers did not confirm in time that no other client "
+            "has the volume");
+  return -EAGAIN;
+}
+
 static int
 try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
 {
@@ -269,6 +308,14 @@ try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
   struct fp_open_reply reply;
   int r;
 
+  if (is_first_after_start (l)) {
+    r = look_again (l, deadline, why);
+    if (r == 0)
+      r = check_list (l, why);
+    /* One that does not know the volume has no list. */
+    if (r < 0 && r != -ENOENT)
+      return r;
+  }
   r = open_volume (l, &reply, deadline, why);
   if (r == -EBUSY)
     r = look_at_busy (l, deadline, why);
@@ -290,6 +337,8 @@ try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
     return r;
   }
   r = look_again (l, deadline, why);
+  if (r == 0)
+    r = check_ours (l, deadline, why);
   if (r < 0)
     return r;
   r = connect_lanes (l, ms, why);
@@ -407,7 +456,8 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
     l->ops = fp_session_best (untried);
     untried &= ~l->ops->bit;
     r = try_transport (l, timeout, why);
-    if (r == 0 || l->lost || untried == 0)
+    /* -EAGAIN: that is no matter of the transport. */
+    if (r == 0 || r == -EAGAIN || l->lost || untried == 0)
       break;
     /* The next transport needs a session of its own. */
     undo_join (l);

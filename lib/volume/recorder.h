@@ -60,8 +60,8 @@ struct fp_recorder;
 int fp_recorder_new (struct fp_volume *v);
 void fp_recorder_free (struct fp_volume *v);
 
-/* The links are up that have to be: find out what exists, drop what does
- * not, write the list, and start the thread.
+/* The links are up that have to be: find out what exists, write the list,
+ * release what does not exist, and start the thread.
  */
 int fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
                        char why[FP_WHY_MAX]);
@@ -81,6 +81,17 @@ bool fp_recorder_untouched (struct fp_volume *v);
 void fp_recorder_up (struct fp_volume *v, unsigned server,
                      const struct fp_uuid *uuid, bool anew);
 void fp_recorder_down (struct fp_volume *v, unsigned server);
+/* A server that was away at the start has a list of this version.  Return true
+ * if it may be that of a client that has the volume now: then the server may
+ * not be opened.  That is decided as soon as it can be.
+ */
+bool fp_recorder_is_behind (struct fp_volume *v, uint64_t version);
+/* It was opened.  Wait until the current members have taken one more list:
+ * then no other client has the volume, and what is left over at the server may
+ * be released.  -ETIMEDOUT: not by then, or *stop is set.  Its thread.
+ */
+int fp_recorder_confirm (struct fp_volume *v, unsigned server,
+                         const _Atomic bool *stop, uint64_t deadline_ns);
 /* A link has done what it was asked to. */
 void fp_recorder_wake (struct fp_volume *v);
 
@@ -124,6 +135,16 @@ int fp_recorder_sync (struct fp_volume *v, uint64_t deadline_ns);
 
 /* Can a label of piece i, heard of late, be more than a leftover? */
 bool fp_recorder_may_exist (struct fp_volume *v, uint64_t i);
+
+/* May what is left over at the servers be released?  Not before the first list
+ * is complete: until then the next client may follow an older one, by which it
+ * exists; nor if the volume is frozen.
+ */
+bool fp_recorder_may_release (struct fp_volume *v);
+/* Was it decided which of the labels count that were heard at the start? Under
+ * fp_volume.lock.
+ */
+bool fp_recorder_has_judged (struct fp_volume *v);
 
 /* Server i has named all that it holds, for the first time.  Its thread. */
 void fp_recorder_heard (struct fp_volume *v, unsigned i);

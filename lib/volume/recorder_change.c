@@ -38,8 +38,6 @@ fp_recorder_up (struct fp_volume *v, unsigned server,
   if (r == NULL)
     return;
   FP_LOCK_SCOPE (&r->lock);
-  r->newest =
-      FP_MAX (r->newest, fp_link_said (v->links[server])->members.version);
   r->up |= bit (server);
   if (anew || !fp_uuid_eq (&r->uuid[server], uuid)) {
     r->restarted |= bit (server);
@@ -50,6 +48,45 @@ fp_recorder_up (struct fp_volume *v, unsigned server,
   }
   r->rejoin_ns = 0;
   pthread_cond_broadcast (&r->cond);
+}
+
+bool
+fp_recorder_is_behind (struct fp_volume *v, uint64_t version)
+{
+  struct fp_recorder *r = v->recorder;
+
+  /* If it is frozen no list is written, and nothing is released. */
+  if (r == NULL || r->frozen)
+    return false;
+  FP_LOCK_SCOPE (&r->lock);
+  if (version <= FP_MAX (v->p.newest, FP_MAX (r->version, r->outdone)))
+    return false;
+  r->newest = FP_MAX (r->newest, version);
+  r->rejoin_ns = 0;
+  pthread_cond_broadcast (&r->cond);
+  return true;
+}
+
+int
+fp_recorder_confirm (struct fp_volume *v, unsigned server,
+                     const _Atomic bool *stop, uint64_t deadline_ns)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL || r->frozen)
+    return 0; /* likewise */
+  FP_LOCK_SCOPE (&r->lock);
+  r->confirm |= bit (server);
+  r->rejoin_ns = 0;
+  pthread_cond_broadcast (&r->cond);
+  while (r->confirm & bit (server)) {
+    if (fp_deadline_passed (deadline_ns) || r->stop || atomic_load (stop)) {
+      r->confirm &= ~bit (server);
+      return -ETIMEDOUT;
+    }
+    recorder_wait_ms (r, 20);
+  }
+  return 0;
 }
 
 void

@@ -217,7 +217,10 @@ fp_recorder_rest (struct fp_volume *v)
   for (uint64_t i = 0; i < v->pieces->nr; i++)
     if (atomic_load (&v->pieces->p[i].diverged))
       return;
-  r->stop = false; /* its thread has ended */
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    r->stop = false; /* its thread has ended */
+  }
   r->change = (struct fp_map_change) {
     .exist = false,
     .count = 1,

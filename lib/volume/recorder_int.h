@@ -37,10 +37,11 @@ struct fp_recorder {
   struct fp_volume *v;
   struct fp_thread thread;
   bool runs;
-  bool frozen; /* since the start */
+  _Atomic bool frozen; /* since the start */
   /* Of the start: whoever may know more is dead for good, by force=true. */
   bool forced;
-  _Atomic bool known; /* the map is what the servers have */
+  _Atomic bool known;        /* the map is what the servers have */
+  _Atomic bool begun_by_all; /* the first list of this client is complete */
   uint64_t words;
   _Atomic uint64_t *map;
   _Atomic uint64_t unheard; /* servers that did not name what they hold yet */
@@ -58,7 +59,11 @@ struct fp_recorder {
   uint64_t answers;   /* counts what links were asked and have done */
   uint64_t up;        /* servers */
   uint64_t restarted; /* likewise: they know nothing any more */
-  uint64_t newest;    /* of the lists that they had when they came up first */
+  /* Of the lists of servers that were away at the start; and up to which
+   * version the current members have said that ours counts.
+   */
+  uint64_t newest, outdone;
+  uint64_t confirm; /* servers that wait for a complete list: any thread's */
   struct fp_uuid uuid[FP_MAX_SERVERS];
   uint64_t version, current; /* for who only looks */
   /* What is asked for by recorder_change.c.  Listed: who is in the lists that
@@ -71,6 +76,10 @@ struct fp_recorder {
   uint64_t leaving;         /* listed, and not in the next list */
   uint64_t members;         /* current, as is to be */
   uint64_t durable, anchor; /* see recorder.h */
+  /* The current members of the last complete list, with those that came back
+   * with nothing since: whoever has that list counts them.
+   */
+  unsigned nr_durable;
   uint64_t failed; /* were to be taken in last, and did not take the map */
   /* The lists that were sent since the durable one, and may be somewhere: of
    * nr current members, these are still who they were.  Until the first list

@@ -96,7 +96,7 @@ may_part (const struct fp_recorder *r, uint64_t next)
   next &= ~r->leaving;
   if ((next & ~r->anchor) == 0)
     return false;
-  if (!r->several && !meets (r, r->durable, count (r->durable), next))
+  if (!r->several && !meets (r, r->durable, r->nr_durable, next))
     return true;
   for (unsigned i = 0; i < r->nr_tried; i++)
     if (!meets (r, r->tried[i].set, r->tried[i].nr, next))
@@ -117,6 +117,19 @@ recorder_note_tried (struct fp_recorder *r, uint64_t set, unsigned nr)
   return true;
 }
 
+/* Return true if no other client can have attached by the last complete list
+ * without a member that is still in the next one, or was told of it.  Who came
+ * back with nothing may have been one of those that it attached with, and
+ * cannot tell.  If all are in the next list that still know the last one, what
+ * such a client wrote is gone with those that forgot it.
+ */
+static bool
+keeps_durable (const struct fp_recorder *r, uint64_t set)
+{
+  return (r->durable & ~set) == 0 ||
+         recorder_may_shrink (r, r->nr_durable, count (set & r->durable));
+}
+
 bool
 recorder_may_write (const struct fp_recorder *r, uint64_t set)
 {
@@ -128,8 +141,7 @@ recorder_may_write (const struct fp_recorder *r, uint64_t set)
    * (the anchor), and no list could be written any more.
    */
   return (set & r->anchor & ~r->leaving) != 0 && !may_come_back (r, set) &&
-         !may_part (r, set) &&
-         recorder_may_shrink (r, count (r->durable), count (set & r->durable));
+         !may_part (r, set) && keeps_durable (r, set);
 }
 
 /* Return the largest set of `base` and some of `added` that may be written; 0:
@@ -190,12 +202,19 @@ next_version (struct fp_recorder *r, uint64_t set)
   r->attempted = set;
 }
 
+static uint64_t
+waiting (struct fp_recorder *r)
+{
+  FP_LOCK_SCOPE (&r->lock);
+  return r->confirm;
+}
+
 int
 recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
 {
   r->list_due = true;
   for (;;) {
-    uint64_t set = r->members, done, refused = 0, next;
+    uint64_t set = r->members, done, refused = 0, next, asked;
     uint64_t end = fp_deadline_in_ms (recorder_patience_ms (r));
 
     if (!recorder_may_write (r, set) ||
@@ -203,6 +222,7 @@ recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
       return -EAGAIN;
     next_version (r, set);
     compose_list (r, set);
+    asked = waiting (r);
     /* Who leaves is asked, and is none of those that this list names. */
     r->anchor &= set & ~r->leaving;
     if (r->durable == 0)
@@ -213,12 +233,14 @@ recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
       return -EPERM;
     if (done == set) {
       r->durable = r->anchor = set;
+      r->nr_durable = count (set & ~r->leaving);
       r->nr_tried = 0;
       r->several = false;
       r->list_due = false;
       r->attempted = 0;
       FP_LOCK_SCOPE (&r->lock);
       r->version = r->list.version;
+      r->confirm &= ~asked;
       recorder_changed (r);
       r->current = r->durable;
       atomic_store (&r->v->current, r->durable);
@@ -253,12 +275,13 @@ recorder_mend_list (struct fp_recorder *r)
     fp_volume_taken (r->v, NULL);
 }
 
-/* A server that was away at the start has come with a newer list than ours.
- * Either a client before us sent it, and died before others had it: then ours
- * have to be newer.  Or a client after us has the volume: then it has opened
- * it at more than half of our current members, and these refuse us.  So if the
- * current members take one more list of ours, no other client has the volume.
- * Before that the server is not given our map.
+/* A server that was away at the start has come.  Its list may be newer than
+ * ours.  Either a client before us sent it, and died before others had it:
+ * then ours have to be newer.  Or a client after us has the volume: then it
+ * has opened it at more than half of our current members, and these refuse us.
+ * So if the current members take one more list of ours, no other client has
+ * the volume.  Before that nothing is changed at the server
+ * (fp_recorder_confirm).
  */
 static bool
 outdo (struct fp_recorder *r, uint64_t newest)
@@ -271,26 +294,34 @@ outdo (struct fp_recorder *r, uint64_t newest)
     return false;
   if (r->list.version < newest)
     r->list.version = newest;
+  FP_LOCK_SCOPE (&r->lock);
+  r->outdone = newest;
   return true;
 }
 
 void
 recorder_rejoin (struct fp_recorder *r)
 {
-  uint64_t out, up, newest, now, done = 0;
+  uint64_t out, up, newest, confirm, now, done = 0;
 
   {
     FP_LOCK_SCOPE (&r->lock);
     up = r->up;
     newest = r->newest;
+    confirm = r->confirm;
     if (!fp_deadline_passed (r->rejoin_ns))
       return;
   }
   out = up & ~r->members & r->listed & ~r->leaving;
+  if ((newest > r->list.version || confirm != 0) && !outdo (r, newest)) {
+    FP_LOCK_SCOPE (&r->lock);
+    r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
+    return;
+  }
   if (out == 0)
     return;
   now = recorder_next (r, r->members | out) & out;
-  if (now != 0 && (newest <= r->list.version || outdo (r, newest)))
+  if (now != 0)
     done =
         recorder_ask (r, now, RECORD_OP_MAP_WRITE, NULL,
                       fp_deadline_in_ms (2 * recorder_patience_ms (r)), NULL);

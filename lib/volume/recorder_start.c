@@ -128,6 +128,7 @@ take_list (struct fp_recorder *r, const struct found *f, char why[FP_WHY_MAX])
                   r->v->title);
   }
   r->anchor = r->durable;
+  r->nr_durable = (unsigned) __builtin_popcountll (r->durable);
   for (unsigned i = 0; i < r->v->nr_links; i++) {
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
@@ -289,13 +290,25 @@ fp_recorder_doubts (struct fp_volume *v, unsigned i, bool open)
          (atomic_load (&r->unheard) & ~(UINT64_C (1) << i)) != 0;
 }
 
-/* What exists and nobody has is lost; what somebody has and does not exist is
- * given back, before its piece can get memory anew.
- */
-static int
-judge (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+bool
+fp_recorder_may_release (struct fp_volume *v)
 {
-  uint64_t dropped = 0, stale = fp_volume_all_links (r->v) & ~r->durable, done;
+  return v->recorder == NULL || atomic_load (&v->recorder->begun_by_all);
+}
+
+bool
+fp_recorder_has_judged (struct fp_volume *v)
+{
+  return v->recorder != NULL && v->recorder->judged;
+}
+
+/* What exists and nobody has is lost; what somebody has and does not exist is
+ * to be released.  Return true if some servers were not heard.
+ */
+static bool
+judge (struct fp_recorder *r)
+{
+  uint64_t stale = fp_volume_all_links (r->v) & ~r->durable;
   bool missing;
 
   {
@@ -308,18 +321,28 @@ judge (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
     bool exists = atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
 
     link_judge (r->v, i, r->frozen || r->forced || exists,
-                exists ? stale : UINT64_MAX, missing, &dropped);
+                exists ? stale : UINT64_MAX, missing);
   }
   if (r->v->p.leaves != 0) {
-    link_give_up_doubts (r->v, &dropped);
+    link_give_up_doubts (r->v);
     atomic_fetch_and (&r->unheard, ~r->v->p.leaves);
   }
-  if (r->v->p.read_only)
-    return 0; /* whoever writes it next gives that back */
-  dropped &= ~r->v->p.away;
-  done = recorder_ask_all (r, dropped, RECORD_OP_SWEEP, deadline_ns);
-  if (done != dropped)
-    return silent (r, dropped & ~done, "release what does not exist", why);
+  return missing;
+}
+
+/* Our list is complete.  Release what does not exist, before its piece can get
+ * memory anew.
+ */
+static int
+release (struct fp_recorder *r, bool missing, uint64_t deadline_ns,
+         char why[FP_WHY_MAX])
+{
+  uint64_t stray = link_with_strays (r->v) & ~r->v->p.away, done;
+
+  atomic_store (&r->begun_by_all, true);
+  done = recorder_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
+  if (done != stray)
+    return silent (r, stray & ~done, "release what does not exist", why);
   /* What was moved and is where it should be; if that is not heard it is in
    * doubt once more at the next start.
    */
@@ -428,7 +451,7 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
                    char why[FP_WHY_MAX])
 {
   struct fp_recorder *r = v->recorder;
-  bool marked;
+  bool marked, missing = false;
   int e;
 
   if (r == NULL)
@@ -437,7 +460,7 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
   if (e == 0)
     e = learn_map (r, deadline_ns, why);
   if (e == 0)
-    e = judge (r, deadline_ns, why);
+    missing = judge (r);
   if (e == 0)
     e = take_in (r, why);
   /* What the probe would have refused. */
@@ -462,6 +485,8 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
     e = share_map (r, deadline_ns, why); /* else that is done */
   if (e == 0)
     e = begin_list (r, deadline_ns, why);
+  if (e == 0)
+    e = release (r, missing, deadline_ns, why);
   if (e < 0 && marked)
     return begun_by_force (e, why);
   if (e == 0) {

@@ -107,6 +107,8 @@ void fake_server_newer_list (struct fake_server *s);
 void fake_server_attached (struct fake_server *s, uint64_t times);
 /* Another client has the volume and stays. */
 void fake_server_hold (struct fake_server *s);
+/* Return how often it was opened to write. */
+uint64_t fake_server_opened (struct fake_server *s);
 /* Whoever has the volume open there has it to read. */
 bool fake_server_is_read (struct fake_server *s);
 void fake_server_set_map (struct fake_server *s, uint64_t piece, bool exists);

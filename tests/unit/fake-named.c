@@ -145,6 +145,13 @@ fake_server_hold (struct fake_server *s)
   s->held = true;
 }
 
+uint64_t
+fake_server_opened (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  return s->epoch;
+}
+
 bool
 fake_server_is_read (struct fake_server *s)
 {

@@ -460,10 +460,12 @@ doubt_two_of_four (void)
   assert_true (i >= 0);
   AWAIT (is_live ((unsigned) i));
   (void) write_all (2);
-  version = version_of (B);
-  silence (1u << A | 1u << C | 1u << D, FAKE_DEAF);
-  silence (1u << B, FAKE_MUTE);
+  fake_server_silence (servers[A], FAKE_FULL, FP_MSG_MAP_WRITE);
   fake_server_revive (servers[A]);
+  AWAIT (status_of (A).state == FP_SERVER_UP);
+  version = version_of (B);
+  silence (1u << B, FAKE_MUTE);
+  silence (1u << A | 1u << C | 1u << D, FAKE_DEAF);
   AWAIT (version_of (B) > version && fake_server_current (servers[B]) == 4);
   fake_server_cut (servers[A]);
   fake_server_cut (servers[B]);
@@ -788,12 +790,13 @@ test_outdone (void **state)
 }
 
 /* It may be of a client that has the volume now: as long as the members do not
- * say that ours is the one, its map is left alone.
+ * say that ours is the one, nothing is changed there.
  */
 static void
 test_not_ours (void **state)
 {
-  unsigned mapped;
+  unsigned mapped, labelled;
+  uint64_t opened;
 
   (void) state;
   make (3, A, B);
@@ -804,10 +807,124 @@ test_not_ours (void **state)
   fake_server_cut (servers[C]);
   fake_server_attached (servers[A], 3);
   mapped = fake_server_mapped (servers[A]);
+  labelled = fake_server_labelled (servers[A]);
+  opened = fake_server_opened (servers[A]);
   fake_server_revive (servers[A]);
-  AWAIT (status_of (A).state == FP_SERVER_UP);
+  AWAIT (strstr (status_of (A).why, "newer list") != NULL);
   pause_ms (5000);
   assert_int_equal (fake_server_mapped (servers[A]), mapped);
+  assert_int_equal (fake_server_labelled (servers[A]), labelled);
+  assert_int_equal (fake_server_opened (servers[A]), opened);
+}
+
+/* Also if its list is an old one: that client may do without it, and have lent
+ * it memory for all that.
+ */
+static void
+test_not_confirmed (void **state)
+{
+  unsigned labelled;
+
+  (void) state;
+  make (3, A, B);
+  labelled = fake_server_labelled (servers[A]);
+  fake_server_cut (servers[A]);
+  must (attach ());
+  assert_true (write_all (2) > 0);
+  fake_server_cut (servers[B]);
+  fake_server_cut (servers[C]);
+  fake_server_revive (servers[A]);
+  AWAIT (strstr (status_of (A).why, "confirm") != NULL);
+  pause_ms (5000);
+  assert_int_equal (fake_server_labelled (servers[A]), labelled);
+  fake_server_revive (servers[B]);
+  fake_server_revive (servers[C]);
+  AWAIT (fake_server_current (servers[A]) == 3);
+  detach ();
+  nothing_is_lost ();
+}
+
+/* B and C may have been another client's, and B came back with nothing.  Who
+ * has A and B does not go on with A alone, as half of A and C.
+ */
+static void
+test_forgotten (void **state)
+{
+  uint64_t version;
+
+  (void) state;
+  make (3, A, B);
+  must (attach ());
+  version = version_of (A);
+  fake_server_cut (servers[C]);
+  fake_server_cut (servers[B]);
+  fake_server_forget (servers[B]);
+  fake_server_revive (servers[B]);
+  AWAIT (status_of (B).state == FP_SERVER_UP);
+  (void) write_all (2);
+  assert_int_equal (version_of (A), version);
+  fake_server_revive (servers[C]);
+  AWAIT (fake_server_current (servers[A]) == 3 &&
+         fake_server_current (servers[B]) == 3);
+  assert_int_equal (write_all (3), PIECES);
+  detach ();
+  nothing_is_lost ();
+}
+
+/* A start that fails has released nothing: the next client may follow a list
+ * of the time before.
+ */
+static void
+test_not_released (void **state)
+{
+  unsigned labelled;
+
+  (void) state;
+  make (3, A, B);
+  must (copies_attach (0, false));
+  fake_server_cut (servers[A]);
+  assert_int_equal (write_all (2), PIECES);
+  await_whole ();
+  copies_die ();
+  labelled = fake_server_labelled (servers[A]);
+  fake_server_revive (servers[A]);
+  silence (1u << B | 1u << C, FAKE_DEAF);
+  assert_true (attach () < 0);
+  silence (ALL, FAKE_SPEAKS);
+  assert_int_equal (fake_server_labelled (servers[A]), labelled);
+  must (attach ());
+  AWAIT (fake_server_labelled (servers[A]) < labelled);
+  check (true);
+}
+
+/* A copy on C, which misses what is written, is made anew on B.  B forgets
+ * that, and the client dies before it has noted it.  The map is true of what C
+ * has, too, but A has what was written last.
+ */
+static void
+test_stale_copy (void **state)
+{
+  (void) state;
+  make (3, C, A);
+  must (copies_attach (0, false));
+  fake_server_cut (servers[C]);
+  assert_int_equal (write_all (2), PIECES);
+  await_whole ();
+  silence (1u << A, FAKE_MUTE);
+  fake_server_cut (servers[B]);
+  fake_server_forget (servers[B]);
+  fake_server_revive (servers[B]);
+  AWAIT (fake_server_current (servers[A]) == 1 &&
+         fake_server_knows (servers[B]));
+  pause_ms (5000);
+  copies_die ();
+  silence (1u << A, FAKE_SPEAKS);
+
+  fake_server_revive (servers[C]);
+  must (attach ());
+  check (true);
+  for (unsigned i = 0; i < PIECES; i++)
+    all_have (i, (int) (2 + i));
 }
 
 /* Who only reads the volume knows that there is such a list, and that it does
@@ -860,6 +977,10 @@ main (void)
     TEST (test_stays),
     TEST (test_outdone),
     TEST (test_not_ours),
+    TEST (test_not_confirmed),
+    TEST (test_forgotten),
+    TEST (test_not_released),
+    TEST (test_stale_copy),
     TEST (test_reader),
   };
 
