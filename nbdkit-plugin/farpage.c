@@ -146,9 +146,6 @@ farpage_config_complete (void)
   "rebuild_delay=<SECONDS>\n"                                                 \
   "                   A server is away for so long, before its copies are\n"  \
   "                   made anew elsewhere (default 30).\n"                    \
-  "backup=<PATH>      One more copy here: a file that is made, or a block\n"  \
-  "                   device. It is read when no server has the data.\n"      \
-  "backup-lag=<SIZE>  So much may not be there yet (default 64M).\n"          \
   "checksum=crc32c|off Blocks are checked when they are read (default "       \
   "off).\n"                                                                   \
   "encrypt=ephemeral|<FILE>|off\n"                                            \
@@ -223,11 +220,6 @@ farpage_dump_plugin (void)
 #else
   printf ("farpage_checksum=no\n");
 #endif
-#ifdef HAVE_LIBURING
-  printf ("farpage_backup=yes\n");
-#else
-  printf ("farpage_backup=no\n");
-#endif
   printf ("farpage_max_copies=%d\n", FP_MAX_COPIES);
   printf ("farpage_max_servers=%d\n", FP_MAX_SERVERS);
   printf ("farpage_max_connections=%d\n", FP_MAX_LANES);
@@ -300,8 +292,7 @@ farpage_get_ready (void)
   char why[FP_WHY_MAX] = "";
 
   if (params.mlock) {
-    size_t slots = fp_volume_slot_memory (v) + fp_volume_backup_memory (v) +
-                   fp_volume_seal_memory (v);
+    size_t slots = fp_volume_slot_memory (v) + fp_volume_seal_memory (v);
 
     slots += heap_size ();
     if (complain (fp_memory_check (slots + MEMORY_RESERVE, why), why) == -1)

@@ -58,42 +58,7 @@ summary (const struct fp_hist_summary *h)
   return FP_STEAL (o);
 }
 
-/* NULL and *ok: there is none. */
-static struct json_object *
-backup (const struct fp_backup_status *b, bool *ok)
-{
-  FP_CLEANUP (json_freep) struct json_object *o = NULL;
-  const struct {
-    const char *key;
-    uint64_t value;
-  } numbers[] = {
-    { "lag", b->lag },
-    { "behind", b->behind },
-    { "missing", b->missing },
-    { "local", b->local },
-    { "reads", b->reads },
-    { "writes", b->writes },
-    { "bytes_read", b->bytes_read },
-    { "bytes_written", b->bytes_written },
-  };
-
-  *ok = !b->on;
-  if (*ok)
-    return NULL;
-  o = json_object_new_object ();
-  if (o == NULL || !put_str (o, "path", b->path) ||
-      !put (o, "failed", json_object_new_boolean (b->failed)) ||
-      !put_str (o, "why", b->why) ||
-      !put (o, "serving", json_object_new_boolean (b->serving)))
-    return NULL;
-  for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
-    if (!put_u64 (o, numbers[i].key, numbers[i].value))
-      return NULL;
-  *ok = true;
-  return FP_STEAL (o);
-}
-
-/* NULL and *ok: likewise. */
+/* NULL and *ok: it is not sealed. */
 static struct json_object *
 seal (const struct fp_seal_status *s, bool *ok)
 {
@@ -184,7 +149,7 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     { "locked_bytes", locked_bytes },
   };
   char uuid[FP_UUID_STR_MAX];
-  struct json_object *b;
+  struct json_object *sealed;
   bool ok;
 
   fp_uuid_format (&v->uuid, uuid);
@@ -199,14 +164,9 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
       !put (o, "read_only", json_object_new_boolean (v->read_only)) ||
       !put (o, "unclean", json_object_new_boolean (v->unclean)))
     return NULL;
-  b = backup (&v->backup, &ok);
-  if (!ok || json_object_object_add (o, "backup", b) < 0) {
-    json_object_put (b);
-    return NULL;
-  }
-  b = seal (&v->seal, &ok);
-  if (!ok || json_object_object_add (o, "sealed", b) < 0) {
-    json_object_put (b);
+  sealed = seal (&v->seal, &ok);
+  if (!ok || json_object_object_add (o, "sealed", sealed) < 0) {
+    json_object_put (sealed);
     return NULL;
   }
   if (!put (o, "hedges", hedges (&v->hedges)) ||

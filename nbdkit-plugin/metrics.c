@@ -143,25 +143,6 @@ put_space (const struct fp_metrics *m, struct fp_prom *p)
 }
 
 static void
-put_backup (const struct fp_metrics *m, struct fp_prom *p)
-{
-  const struct fp_backup_status *b = &m->now.backup;
-
-  gauge (m, p, "farpage_volume_backup", b->on,
-         "1: it has a copy on local storage.");
-  gauge (m, p, "farpage_volume_backup_failed", b->failed,
-         "1: that has failed, and is not used any more.");
-  gauge (m, p, "farpage_volume_backup_serving", b->serving,
-         "1: requests are answered from the backup, as the servers cannot.");
-  gauge (m, p, "farpage_volume_backup_behind_bytes", b->behind,
-         "What is not on the backup's disk yet.");
-  gauge (m, p, "farpage_volume_backup_missing_bytes", b->missing,
-         "What is still to be copied to the backup.");
-  gauge (m, p, "farpage_volume_backup_local_bytes", b->local,
-         "What the backup alone has.");
-}
-
-static void
 put_seal (const struct fp_metrics *m, struct fp_prom *p)
 {
   const struct fp_seal_status *s = &m->now.seal;
@@ -429,7 +410,6 @@ render (void *ctx, struct fp_prom *p)
 
   put_infos (m, p);
   put_space (m, p);
-  put_backup (m, p);
   put_seal (m, p);
   put_requests (m, p);
   put_servers (m, p);

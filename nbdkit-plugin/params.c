@@ -254,27 +254,6 @@ set_rebuild_delay (struct fp_params *p, const char *key, const char *value,
 }
 
 static int
-set_backup (struct fp_params *p, const char *key, const char *value, char *why)
-{
-  return make_absolute (p->volume.backup, sizeof p->volume.backup, key, value,
-                        why);
-}
-
-static int
-set_backup_lag (struct fp_params *p, const char *key, const char *value,
-                char *why)
-{
-  uint64_t n;
-
-  if (parse_size (key, value, &n, why) < 0)
-    return -EINVAL;
-  if (n < FP_BACKUP_LAG_MIN || n > FP_BACKUP_LAG_MAX)
-    return refuse (why, "%s=%s: must be from 1M to 1G", key, value);
-  p->volume.backup_lag = n;
-  return 0;
-}
-
-static int
 set_stripe (struct fp_params *p, const char *key, const char *value, char *why)
 {
   uint64_t n;
@@ -547,8 +526,6 @@ static const struct {
   { "slab", set_slab, false },
   { "copies", set_copies, false },
   { "rebuild_delay", set_rebuild_delay, false },
-  { "backup", set_backup, false },
-  { "backup-lag", set_backup_lag, false },
   { "checksum", set_checksum, false },
   { "encrypt", set_encrypt, false },
   { "integrity", set_integrity, false },
@@ -669,13 +646,6 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
                    "volume=%s and uuid=UUID contradict: the servers know a "
                    "volume with a name by that",
                    v->name);
-  if (v->backup[0] != '\0' && v->name[0] != '\0')
-    return refuse (why,
-                   "backup=PATH and volume=%s contradict: who attaches it "
-                   "elsewhere would not have what is there; give copies=2",
-                   v->name);
-  if (given (p, "backup-lag") && v->backup[0] == '\0')
-    return refuse (why, "backup-lag=SIZE needs backup=PATH");
   if (complete_seal (p, why) < 0)
     return -EINVAL;
   if (check_readonly (p, why) < 0)
@@ -707,8 +677,7 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
                      v->timeout_ms, (unsigned) FP_RDMA_TIMEOUT_MIN_MS);
     v->reserve_full = true;
     /* Of a volume with a name it is not known yet how many copies it has. */
-    if (!given (p, "timeout") && v->copies < 2 && v->backup[0] == '\0' &&
-        v->name[0] == '\0')
+    if (!given (p, "timeout") && v->copies < 2 && v->name[0] == '\0')
       v->timeout_ms = SWAP_TIMEOUT_MS;
   }
   if (!given (p, "await"))

@@ -56,7 +56,7 @@ struct fp_status_thread {
   bool degraded_logged;
   bool unclean_logged;
   uint64_t check_logged; /* the number of the last one that was said to end */
-  bool serving_logged, failed_logged, flush_logged;
+  bool flush_logged;
   uint64_t wrong_logged, unreadable_logged;
   uint64_t errors_logged;
   unsigned errors_wait; /* looks until errors are reported again */
@@ -335,13 +335,7 @@ log_lost (struct fp_status_thread *s)
 {
   bool named = s->now.name[0] != '\0';
 
-  if (s->now.pieces_lost > s->lost_logged && s->now.backup.on &&
-      !s->now.backup.failed)
-    fp_log (FP_LOG_WARN,
-            "%" PRIu64 " of %" PRIu64
-            " pieces are lost: what they had is in the backup alone",
-            s->now.pieces_lost, s->now.pieces);
-  else if (s->now.pieces_lost > s->lost_logged)
+  if (s->now.pieces_lost > s->lost_logged)
     fp_log (FP_LOG_WARN,
             "%s%s%s%" PRIu64 " of %" PRIu64
             " pieces are lost: to read or write one is an I/O error",
@@ -404,28 +398,6 @@ log_check (struct fp_status_thread *s)
           "volume %s: check%s: %" PRIu64 " blocks compared, %" PRIu64
           " differ, %" PRIu64 " of them mended",
           s->title, ended, c->compared, c->differ, c->repaired);
-}
-
-/* Loudly: what is served from one disk has no second copy any more. */
-static void
-log_backup (struct fp_status_thread *s)
-{
-  const struct fp_backup_status *b = &s->now.backup;
-
-  if (b->failed && !s->failed_logged)
-    fp_log (FP_LOG_ERROR,
-            "BACKUP FAILED: %s: %s: there is no copy on local storage any "
-            "more",
-            b->path, b->why);
-  s->failed_logged = b->failed;
-  if (b->serving && !s->serving_logged)
-    fp_log (FP_LOG_ERROR,
-            "SERVING FROM BACKUP: no server has the data: requests are "
-            "answered from %s, the last copy, at its speed",
-            b->path);
-  else if (!b->serving && s->serving_logged && !b->failed)
-    fp_log (FP_LOG_INFO, "the servers have all that is in the backup again");
-  s->serving_logged = b->serving;
 }
 
 /* Once for each look, however many they are. */
@@ -506,7 +478,6 @@ watch (struct fp_status_thread *s)
   log_unclean (s);
   log_degraded (s);
   log_check (s);
-  log_backup (s);
   log_wrong (s);
   log_errors (s);
 }

@@ -220,8 +220,8 @@ has_any (const struct options *o, const char *const *keys)
 static int
 nest_swap (struct options *o)
 {
-  static const char *const told[] = { "timeout", "copies", "backup",
-                                      "volume",  "pool",   NULL };
+  static const char *const told[] = { "timeout", "copies", "volume", "pool",
+                                      NULL };
   static char usual[] = "timeout=2000";
 
   if (!o->st.swap || o->st.timeout >= 20 || has_any (o, told))

@@ -35,7 +35,7 @@ static const char help[] =
     "overwritten unless you say --force.\n"
     "When a memory server dies, what only it had is lost, and so are the\n"
     "programs that are swapped out to it; so a volume has to have more than\n"
-    "one copy, or a backup, unless you say --single-copy.\n"
+    "one copy, unless you say --single-copy.\n"
     "The kernel is told to keep a larger reserve of memory; 'farpage "
     "swapoff'\n"
     "puts that back, and so does this if the kernel will not swap.\n"
@@ -80,15 +80,14 @@ check_copies (int index)
                       " same): %s",
                       index, w.text);
   if (json_object_object_get_ex (o, "volume", &volume) &&
-      ((json_object_object_get_ex (volume, "copies", &copies) &&
-        json_object_get_int64 (copies) > 1) ||
-       plugin_status_has_backup (volume)))
+      json_object_object_get_ex (volume, "copies", &copies) &&
+      json_object_get_int64 (copies) > 1)
     return EXIT_SUCCESS;
   return say_error ("swapon: /dev/nbd%d has one copy of each page: when a"
                     " memory server dies, so do the programs that are swapped"
                     " out to it, and perhaps this host. Attach one with"
-                    " copies=2 and two servers, or with backup=PATH, or accept"
-                    " that with --single-copy",
+                    " copies=2 and two servers, or accept that with"
+                    " --single-copy",
                     index);
 }
 

@@ -69,31 +69,6 @@ look_at_server (struct doctor *d, int index, struct json_object *s, bool named)
                 index, doctor_str (s, "addr"));
 }
 
-static bool
-has_backup (struct json_object *volume)
-{
-  struct json_object *b = doctor_get (volume, "backup");
-
-  return b != NULL && !yes (b, "failed") && doctor_num (b, "missing") == 0;
-}
-
-static void
-look_at_backup (struct doctor *d, int index, struct json_object *b)
-{
-  if (b == NULL)
-    return;
-  if (yes (b, "failed"))
-    doctor_say (d, DOCTOR_PROBLEM, "attach it again, with a disk that works",
-                "/dev/nbd%d: its backup has failed: %.200s", index,
-                doctor_str (b, "why"));
-  else if (yes (b, "serving"))
-    doctor_say (d, DOCTOR_PROBLEM,
-                "bring its servers back, or copy what is there, and detach it",
-                "/dev/nbd%d: no server has its data: it is served from its "
-                "backup, the last copy",
-                index);
-}
-
 static void
 look_at_volume (struct doctor *d, const struct doctor_volume *v)
 {
@@ -119,12 +94,11 @@ look_at_volume (struct doctor *d, const struct doctor_volume *v)
     doctor_say (d, DOCTOR_PROBLEM, "unmount and detach it",
                 "/dev/nbd%d: another client has taken the volume over: %.100s",
                 index, doctor_str (volume, "taken_by"));
-  else if (doctor_num (volume, "pieces_lost") > 0 && !has_backup (volume))
+  else if (doctor_num (volume, "pieces_lost") > 0)
     doctor_say (d, DOCTOR_PROBLEM,
                 "what was there is gone with its server: restore it",
                 "/dev/nbd%d: %" PRIu64 " pieces are lost", index,
                 doctor_num (volume, "pieces_lost"));
-  look_at_backup (d, index, doctor_get (volume, "backup"));
   if (doctor_num (volume, "pieces_degraded") > 0)
     doctor_say (d, DOCTOR_WARNING,
                 "they are copied again when there is a server for them: "
@@ -288,10 +262,9 @@ look_at_swap (struct doctor *d, const struct doctor_volume *v)
                 "/dev/nbd%d was not attached for swap: it asks for memory "
                 "when there is none",
                 index);
-  if (volume && doctor_num (volume, "copies") < 2 && !has_backup (volume))
+  if (volume && doctor_num (volume, "copies") < 2)
     doctor_say (d, DOCTOR_WARNING,
-                "attach one with copies=2, and at least two servers, or with "
-                "backup=PATH",
+                "attach one with copies=2, and at least two servers",
                 "/dev/nbd%d has one copy: when a server dies, so do the "
                 "programs that are swapped out to it",
                 index);

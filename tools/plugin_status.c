@@ -337,14 +337,6 @@ print_changes (FILE *fp, struct json_object *list)
   }
 }
 
-bool
-plugin_status_has_backup (struct json_object *volume)
-{
-  struct json_object *b = get (volume, "backup");
-
-  return b != NULL && !yes (b, "failed") && num (b, "missing") == 0;
-}
-
 static void
 print_hedges (FILE *fp, struct json_object *h)
 {
@@ -355,31 +347,6 @@ print_hedges (FILE *fp, struct json_object *h)
              " did not; %" PRIu64 " more were refused\n",
              num (h, "sent"), num (h, "won"), num (h, "lost"),
              num (h, "refused"));
-}
-
-static void
-print_backup (FILE *fp, struct json_object *b)
-{
-  char left[FP_SIZE_STR_MAX], alone[FP_SIZE_STR_MAX];
-
-  if (b == NULL)
-    return;
-  fprintf (fp, "\n  backup         ");
-  if (yes (b, "failed") && num (b, "local") > 0)
-    fprintf (fp, "BACKUP FAILED: %s: %s; %s that it alone had are lost",
-             str (b, "path"), str (b, "why"), size (b, "local", alone));
-  else if (yes (b, "failed"))
-    fprintf (fp, "BACKUP FAILED: %s: %s", str (b, "path"), str (b, "why"));
-  else if (yes (b, "serving"))
-    fprintf (fp, "SERVING FROM BACKUP: %s; %s of it are there alone",
-             str (b, "path"), size (b, "local", alone));
-  else
-    fprintf (fp, "%s", str (b, "path"));
-  if (!yes (b, "failed") && num (b, "missing") > 0)
-    fprintf (fp, "; %s are still to be copied there",
-             size (b, "missing", left));
-  if (!yes (b, "failed"))
-    fprintf (fp, "; %s behind", size (b, "behind", left));
 }
 
 static void
@@ -466,7 +433,6 @@ plugin_status_print (FILE *fp, struct json_object *status)
              "\n  attached       after its last client's death: copies could "
              "differ in %s of %s",
              size (v, "resync_bytes", a), size (v, "resync_of_bytes", b));
-  print_backup (fp, get (v, "backup"));
   print_seal (fp, get (v, "sealed"));
   if (yes (v, "read_only"))
     fprintf (fp, "; attached to be read");

@@ -10,7 +10,6 @@
 #ifndef FARPAGE_PLUGIN_STATUS_H
 #define FARPAGE_PLUGIN_STATUS_H
 
-#include <stdbool.h>
 #include <stdio.h>
 
 #include <json-c/json.h>
@@ -25,9 +24,6 @@ int plugin_status_read (struct json_object **out, const char *socket_path,
  * is to be said all the same, or "".
  */
 int plugin_request (const char *socket_path, const char *line, struct why *w);
-
-/* Of a document the volume: it has a copy on local storage, all of it. */
-bool plugin_status_has_backup (struct json_object *volume);
 
 /* As a person reads it, each line indented. */
 void plugin_status_print (FILE *fp, struct json_object *status);

@@ -44,7 +44,7 @@ struct top_volume {
   uint64_t size, slab_size, pieces, pieces_allocated, pieces_lost, copies;
   uint64_t pieces_degraded, to_rebuild;
   uint64_t read_p50, read_p99, write_p50, write_p99; /* ns */
-  bool taken, frozen, serving, backup_failed;        /* from its backup */
+  bool taken, frozen;
   unsigned nr_links;
   struct top_link links[FP_MAX_SERVERS];
 };

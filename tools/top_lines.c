@@ -133,10 +133,6 @@ volume_state (const struct top_volume *v, char out[32])
     away += strcmp (v->links[i].state, "up") != 0;
   if (v->taken)
     return "TAKEN";
-  if (v->backup_failed)
-    return "NO BACKUP";
-  if (v->serving)
-    return "BACKUP";
   if (v->pieces_lost > 0)
     snprintf (out, 32, "LOST %" PRIu64, v->pieces_lost);
   else if (v->frozen)

@@ -80,7 +80,6 @@ read_volume (struct top_volume *v, struct json_object *o)
 {
   struct json_object *volume = get (o, "volume");
   struct json_object *servers = get (o, "servers");
-  struct json_object *backup = get (volume, "backup");
   struct json_object *r = get (volume, "read_latency_ns");
   struct json_object *w = get (volume, "write_latency_ns");
   size_t n = servers && json_object_is_type (servers, json_type_array)
@@ -110,8 +109,6 @@ read_volume (struct top_volume *v, struct json_object *o)
   v->write_p99 = num (w, "p99");
   v->taken = yes (volume, "taken");
   v->frozen = yes (volume, "frozen");
-  v->serving = yes (backup, "serving");
-  v->backup_failed = yes (backup, "failed");
   for (size_t i = 0; i < n && i < FP_MAX_SERVERS; i++)
     read_link (&v->links[v->nr_links++],
                json_object_array_get_idx (servers, i),

@@ -55,10 +55,6 @@ done
 refuse "contradict" "$tcp" size=16M volume=v uuid=01234567-89ab-cdef-0123-456789abcdef
 refuse "volume v is gone" "$tcp" size=16M volume=v resume=true
 refuse "contradict" "$tcp" size=16M swap=true reserve=thin
-refuse "contradict" "$tcp" size=16M volume=v backup="$tmp/backup"
-echo letters >"$tmp/letters"
-refuse "backup=$tmp/letters: (exists, and is no backup|this was built without liburing)" \
-    "$tcp" size=16M backup="$tmp/letters"
 
 # What only a server can tell.
 refuse "$tcp.*slab" "$tcp" size=16M slab=8M

@@ -117,7 +117,7 @@ stop "$(cat "$tmp/n.pid")"
 
 "${nbdkit_cmd[@]}" "$FARPAGE_PLUGIN" --dump-plugin >"$tmp/dump"
 for line in name=farpage 'farpage_transports=(rdma,)?shm,tcp' farpage_protocol=2 \
-    'farpage_backup=(yes|no)' farpage_max_copies=4 farpage_max_servers=64 farpage_max_connections=64 \
+    farpage_max_copies=4 farpage_max_servers=64 farpage_max_connections=64 \
     farpage_max_io=33554432 magic_config_key=server errno_is_preserved=1; do
     grep -qxE "$line" "$tmp/dump" || { cat "$tmp/dump"; fail "no $line"; }
 done

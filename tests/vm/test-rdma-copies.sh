@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # Volumes with two copies over RDMA in one guest: what happens to a server, to its
-# keys and to nbdkit, under requests; check, and backup=. Over soft-RoCE;
+# keys and to nbdkit, under requests; and check. Over soft-RoCE;
 # TEST_DEVICES="rxe siw" for soft-iWARP, too.
 
 # shellcheck source=lib/test.sh
@@ -13,7 +13,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -e $build/tests/.libs/revoke.so ]] ||
     skip "no build tree at $build: set top_builddir, and make check"
 
-read -r -a cases <<<"${TEST_CASES:-killed stopped revoked client_killed check backup}"
+read -r -a cases <<<"${TEST_CASES:-killed stopped revoked client_killed check}"
 for device in ${TEST_DEVICES:-rxe}; do
     if [[ $device == siw ]] && ! "$vm/build-modules" siw >/dev/null 2>&1; then
         echo "SKIP: over siw: the module cannot be built"
