@@ -94,21 +94,9 @@ bool fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait);
  * is in flight any more.
  */
 void fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io);
-/* A read or a write of the volume by its servers, if it has a backup: an error
- * is not counted.  Of memory, and writes, as fp_lane_read and fp_lane_write.
- */
-int fp_lane_remote (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-                    uint32_t length, uint64_t offset);
-/* A read that is -EIO as soon as a server is known to be away. */
-int fp_lane_remote_read_now (struct fp_lane *lane, void *buf, uint32_t length,
-                             uint64_t offset);
-/* zero.c, volume.c: the same of fp_lane_zero and fp_lane_flush. */
-int fp_lane_remote_zero (struct fp_lane *lane, uint64_t length,
-                         uint64_t offset, bool trim, uint64_t made_ns);
-int fp_lane_remote_flush (struct fp_lane *lane);
-/* A read and a write of the volume as its servers, or the backup, have it:
- * what is below sealed.h.  And a read that goes to one of several copies only:
- * -EIO if it is not live.
+/* Read and write the volume as its servers have it: what is below sealed.h.
+ * And a read that goes to one of several copies only: -EIO if it is not live
+ * or its server is away; an error of it is not counted.
  */
 int fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
                       uint64_t offset);
@@ -118,6 +106,7 @@ int fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
                        uint32_t length, uint64_t offset);
 int fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                       bool trim, uint64_t made_ns); /* zero.c */
+int fp_lane_remote_flush (struct fp_lane *lane);    /* volume.c */
 /* Write to a linear address, and count it. */
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
                       uint64_t at, uint64_t made_ns);

@@ -30,9 +30,7 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
     enum fp_piece_state s = fp_piece_state (p);
 
     if ((live >> c & 1) && s != FP_PIECE_LOST &&
-        !(s == FP_PIECE_OFFLINE &&
-          (io->hasty ||
-           lane_backup_does (lane, io, atomic_load (&p->server)))))
+        !(s == FP_PIECE_OFFLINE && io->hasty))
       return PARK;
   }
   return fail_io (io, -EIO);
@@ -382,8 +380,7 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
       return fail_io (io, -EIO);
     if (io->kind == FP_IO_READ) {
       if (!fp_volume_is_ours (v))
-        return io->backed && fp_volume_given_up (v) ? fail_io (io, -EIO)
-                                                    : PARK;
+        return PARK;
       memset ((unsigned char *) io->buf + io->issued, 0, left);
       io->issued += (uint32_t) left;
       return ISSUED;
@@ -391,8 +388,6 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
     if (!fp_mirror_form (v, i, &err)) {
       if (io->asked && err != 0)
         return fail_io (io, err);
-      if (io->backed && fp_volume_given_up (v))
-        return fail_io (io, -EIO);
       io->asked = true;
       fp_mirror_want (v, i);
       return PARK;

@@ -286,9 +286,6 @@ bool lane_sole (const struct fp_lane *lane, const struct frag *f,
 
 /* lane_issue.c, with the lock held */
 
-/* Return true if the server is given up and the backup's disk must do io. */
-bool lane_backup_does (const struct fp_lane *lane, const struct fp_io *io,
-                       unsigned server);
 void lane_frag_put (struct fp_lane *lane, struct frag *f);
 /* Those that are in flight, by their deadlines. */
 void lane_active_remove (struct fp_lane *lane, struct frag *f);

@@ -49,8 +49,8 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
   if (!io->forced) {
     uint64_t ns = fp_now_ns () - io->start_ns;
 
-    if (status < 0 && io->backed) {
-      /* The backup may do it: backed.c counts. */
+    if (status < 0 && io->only != 0) {
+      /* Another copy may have it. */
     }
     else if (status < 0) {
       count (&lane->errors, 1);
@@ -85,13 +85,13 @@ park (struct fp_lane *lane, struct fp_io *io)
   list_push (&lane->parked, io);
 }
 
-/* Return true if the caller has another way if the server is away: the
- * backup's disk, or the mover's next attempt.
+/* Return true if the caller has another way if the server is away: another
+ * copy, or the mover's next attempt.
  */
 static bool
 has_other_way (const struct fp_io *io)
 {
-  return io->backed || io->target != NULL || io->mover || io->hasty ||
+  return io->target != NULL || io->mover || io->hasty ||
          io->tail != FP_TAIL_NONE;
 }
 
@@ -303,19 +303,11 @@ lane_patience_ns (const struct fp_lane *lane)
   return fp_volume_is_mirrored (lane->v) ? timeout / 8 * 3 : timeout;
 }
 
-bool
-lane_backup_does (const struct fp_lane *lane, const struct fp_io *io,
-                  unsigned server)
-{
-  return io->backed && fp_link_given_up (lane->v->links[server]);
-}
-
 /* There is no connection: wait for one. */
 static enum issue
-no_connection (struct fp_lane *lane, struct fp_io *io, unsigned server)
+no_connection (const struct fp_lane *lane, struct fp_io *io)
 {
-  if (fp_volume_is_mirrored (lane->v) ||
-      (!io->hasty && !lane_backup_does (lane, io, server)))
+  if (fp_volume_is_mirrored (lane->v) || !io->hasty)
     return PARK;
   return fail_io (io, -EIO);
 }
@@ -341,7 +333,7 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   int r;
 
   if (lc->conn == NULL)
-    return no_connection (lane, io, copy->server);
+    return no_connection (lane, io);
   ops = lc->conn->ops;
   f->io = io;
   f->piece = p;
@@ -356,7 +348,7 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
     return NO_SLOT;
   if (r < 0) {
     fp_link_poke (lane->v->links[copy->server]);
-    return no_connection (lane, io, copy->server);
+    return no_connection (lane, io);
   }
   if (f->spare)
     lane->spare_frags = f->next;
@@ -388,7 +380,7 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   struct frag *f = lane->free_frags;
 
   if (lc->conn == NULL) {
-    *out = no_connection (lane, io, p->copy.server);
+    *out = no_connection (lane, io);
     return 0;
   }
   ops = lc->conn->ops;
@@ -450,25 +442,20 @@ issue (struct fp_lane *lane, struct fp_io *io)
         return fail_io (io, -EIO);
       if (io->kind == FP_IO_READ) {
         if (!fp_volume_is_ours (lane->v))
-          return io->hasty || (io->backed && fp_volume_given_up (lane->v))
-                     ? fail_io (io, -EIO)
-                     : PARK;
+          return io->hasty ? fail_io (io, -EIO) : PARK;
         memset (user, 0, left);
         io->issued += (uint32_t) left;
         continue;
       }
       if (io->asked && atomic_load (&p->err) != 0)
         return fail_io (io, atomic_load (&p->err));
-      if (io->backed && fp_volume_given_up (lane->v))
-        return fail_io (io, -EIO);
       io->asked = true;
       fp_manager_want (lane->v, i);
       return PARK;
     case FP_PIECE_LOST:
       return fail_io (io, -EIO);
     case FP_PIECE_OFFLINE:
-      if (io->target != NULL || io->hasty ||
-          lane_backup_does (lane, io, atomic_load (&p->server)))
+      if (io->target != NULL || io->hasty)
         return fail_io (io, -EIO);
       return PARK;
     case FP_PIECE_BUSY:

@@ -9,7 +9,6 @@
 
 #include "base/checked.h"
 #include "transport/mapped.h"
-#include "volume/backed.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
 #include "volume/sealed.h"
@@ -185,7 +184,7 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
       io->length > FP_MAX_IO)
     io->status = -EINVAL;
   /* The mover moves what the servers have. */
-  else if (!io->mover && (lane->v->backed != NULL || lane->v->sealed != NULL))
+  else if (!io->mover && lane->v->sealed != NULL)
     io->status = -EOPNOTSUPP;
   else if (io->kind == FP_IO_WRITE && lane->v->p.read_only)
     io->status = -EROFS;
@@ -309,8 +308,7 @@ io_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
 
 static int
 lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-         uint32_t length, uint64_t offset, bool backed, bool hasty,
-         uint64_t made_ns)
+         uint32_t length, uint64_t offset, uint64_t made_ns)
 {
   struct fp_io io;
 
@@ -328,27 +326,11 @@ lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     .length = length,
     .offset = offset,
     .buf = buf,
-    .backed = backed,
-    .hasty = hasty,
     .start_ns = fp_now_ns (),
     .made_ns = made_ns,
     .front = kind == FP_IO_WRITE,
   };
   return run_sync (lane, &io);
-}
-
-int
-fp_lane_remote (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-                uint32_t length, uint64_t offset)
-{
-  return lane_io (lane, kind, buf, length, offset, true, false, 0);
-}
-
-int
-fp_lane_remote_read_now (struct fp_lane *lane, void *buf, uint32_t length,
-                         uint64_t offset)
-{
-  return lane_io (lane, FP_IO_READ, buf, length, offset, true, true, 0);
 }
 
 int
@@ -361,7 +343,6 @@ fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
     .offset = offset,
     .buf = buf,
     .only = (uint8_t) (1u << copy),
-    .backed = true, /* not counted: there are others */
     .hasty = true,
     .start_ns = fp_now_ns (),
   };
@@ -373,9 +354,7 @@ int
 fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
                   uint64_t offset)
 {
-  if (lane->v->backed != NULL)
-    return fp_backed_read (lane, buf, length, offset);
-  return lane_io (lane, FP_IO_READ, buf, length, offset, false, false, 0);
+  return lane_io (lane, FP_IO_READ, buf, length, offset, 0);
 }
 
 int
@@ -391,11 +370,9 @@ int
 fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
                    uint64_t offset, uint64_t made_ns)
 {
-  if (lane->v->backed != NULL)
-    return fp_backed_write (lane, buf, length, offset);
   /* A write does not change buf: see the kinds above. */
   return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset,
-                  false, false, made_ns);
+                  made_ns);
 }
 
 int
@@ -426,7 +403,6 @@ fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
     .offset = at,
     .buf = (void *) (uintptr_t) buf,
     .linear = true,
-    .backed = lane->v->backed != NULL,
     .start_ns = fp_now_ns (),
     .made_ns = made_ns,
     .front = true,
@@ -446,7 +422,6 @@ fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
     .buf = buf,
     .forced = true,
     .linear = true,
-    .backed = lane->v->backed != NULL,
     /* Another copy has what this is for. */
     .hasty = fp_volume_is_mirrored (lane->v),
     .start_ns = fp_now_ns (),

@@ -31,16 +31,6 @@ comes_late (const struct fp_link *l)
          (p->away >> l->index & 1);
 }
 
-/* backed_fill.c makes anew what it had of pieces with one copy. */
-static bool
-has_backup (const struct fp_link *l)
-{
-  const struct fp_volume *v = l->v;
-
-  return v->p.backup[0] != '\0' && l->learned && !fp_volume_is_mirrored (v) &&
-         !atomic_load (&v->no_refill);
-}
-
 /* Return the version of the list of members that the volume was attached with;
  * or of a newer one that was there and did not count.
  */
@@ -111,18 +101,11 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   memcpy (q.name, p->name, sizeof q.name);
   asked = fp_boot_ns ();
   r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
-  if (r == -ENOENT && has_backup (l) &&
-      !(atomic_load (&l->v->refill) >> l->index & 1)) {
-    atomic_fetch_or (&l->v->empty, UINT64_C (1) << l->index);
-    snprintf (why, FP_WHY_MAX, "it came back with nothing");
-    return -EBUSY;
-  }
   /* It came back with nothing.  What it had of pieces with several copies is
    * made anew, there or elsewhere: as long as any is left, the servers that
-   * keep the map know which.  So is what a backup has.
+   * keep the map know which.
    */
-  if (r == -ENOENT && l->learned &&
-      (fp_volume_is_mirrored (l->v) || has_backup (l))) {
+  if (r == -ENOENT && l->learned && fp_volume_is_mirrored (l->v)) {
     link_judge_missing (l);
     atomic_store (&l->lost_any, false);
     if (atomic_load (&l->pieces) > 0) {
@@ -146,8 +129,6 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
     r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
   }
   if (r == 0) {
-    atomic_fetch_and (&l->v->refill, ~(UINT64_C (1) << l->index));
-    atomic_fetch_and (&l->v->empty, ~(UINT64_C (1) << l->index));
     if (!l->opened)
       l->made = !reply->resumed;
     /* Of a volume that it has it keeps the number that it was told. */

@@ -58,14 +58,3 @@ fp_volume_is_learning (const struct fp_volume *v)
       return true;
   return false;
 }
-
-bool
-fp_volume_given_up (const struct fp_volume *v)
-{
-  for (unsigned i = 0; i < v->nr_links; i++) {
-    if (!(atomic_load (&v->gone) >> i & 1) &&
-        !fp_link_given_up (v->links[i]) && !atomic_load (&v->taken))
-      return false;
-  }
-  return true;
-}

@@ -20,7 +20,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/size.h"
-#include "volume/backed.h"
 #include "volume/piece.h"
 #include "volume/probe_int.h"
 #include "volume/probe_named.h"
@@ -469,7 +468,5 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     return -ENOSPC;
   }
   why[0] = '\0';
-  if (p->backup[0] != '\0')
-    r = fp_backed_check (p, why);
-  return r < 0 ? r : fp_sealed_check (p, why);
+  return fp_sealed_check (p, why);
 }

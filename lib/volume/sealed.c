@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "volume/backed.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
 #include "volume/rooted_int.h"
@@ -17,9 +16,7 @@ uint64_t
 sealed_deadline (const struct fp_sealed *k)
 {
   /* Twice what the one before may take. */
-  unsigned ms = 2 * fp_volume_await_ms (k->v);
-
-  return fp_deadline_in_ms (ms + (k->v->backed ? 2 * FP_BACKED_STUCK_MS : 0));
+  return fp_deadline_in_ms (2 * fp_volume_await_ms (k->v));
 }
 
 /* ---- tools ---- */

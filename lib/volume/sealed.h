@@ -4,7 +4,7 @@
  * the client (encrypt=), or both, or encrypted and authenticated
  * (integrity=on).
  *
- *     fp_lane_read --> sealed.c --> the lanes, or the backup --> servers
+ *     fp_lane_read --> sealed.c --> the lanes --> servers
  *                 plain          ciphertext
  *
  * Below this nobody needs a key: what is moved, copied, compared and kept is

@@ -212,7 +212,7 @@ live_copies (const struct fp_sealed *k, uint64_t block)
   struct fp_pieces *t = k->v->pieces;
   uint64_t run;
 
-  if (t->copies == 1 || k->table == NULL || k->v->backed != NULL)
+  if (t->copies == 1 || k->table == NULL)
     return 0;
   return fp_mirror_live (t,
                          fp_stripe_at (t, block * FP_BLOCK, &run) >> t->shift);

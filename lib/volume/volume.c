@@ -12,7 +12,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "volume/backed.h"
 #include "volume/check.h"
 #include "volume/intent.h"
 #include "volume/link.h"
@@ -38,7 +37,6 @@ fp_volume_params_init (struct fp_volume_params *p)
     .slot_size = 128 * 1024,
     .rebuild_delay_ms = 30000,
     .quiet_ms = 5000,
-    .backup_lag = 64u << 20,
   };
 }
 
@@ -101,8 +99,7 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   if (p->nr_servers == 0 || p->nr_servers > FP_MAX_SERVERS || p->size == 0 ||
       p->size % 512 != 0 || p->lanes == 0 || p->lanes > FP_MAX_LANES ||
       p->slots == 0 || p->slot_size == 0 || p->slot_size % 4096 != 0 ||
-      p->copies == 0 || p->copies > FP_MAX_COPIES ||
-      (p->backup[0] != '\0' && p->name[0] != '\0') || !may_be_sealed (p) ||
+      p->copies == 0 || p->copies > FP_MAX_COPIES || !may_be_sealed (p) ||
       (p->read_only &&
        (!p->resume || p->name[0] == '\0' || p->takeover || p->reserve_full ||
         p->joins != 0 || p->leaves != 0 || p->root[0] != '\0')))
@@ -222,8 +219,6 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
   }
   if (r == 0)
     fp_volume_let_leave (v, p->leaves);
-  if (r == 0 && p->backup[0] != '\0')
-    r = fp_backed_start (v, why);
   if (r == 0 && p->reserve_full)
     r = fp_manager_reserve_all (v, why);
   if (r == 0 && p->reserve_full) {
@@ -253,7 +248,6 @@ fp_volume_stop (struct fp_volume *v, bool discard)
     return;
   fp_check_stop (v->check);
   fp_sealed_finish (v, discard);
-  fp_backed_stop (v, discard);
   fp_mover_stop (v->mover);
   fp_manager_stop (v);
   fp_recorder_stop (v);
@@ -394,8 +388,6 @@ fp_lane_flush (struct fp_lane *lane)
   struct fp_volume *v = fp_lane_volume (lane);
 
   atomic_fetch_add (&v->flushes, 1);
-  if (v->backed != NULL)
-    return fp_backed_flush (lane);
   if (fp_sealed_is_rooted (v))
     return fp_sealed_flush (lane);
   return fp_lane_remote_flush (lane);
@@ -458,7 +450,6 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
     s->resync_of = atomic_load (&v->resync_of);
     s->bytes_marked = atomic_load (&v->intent->marked);
   }
-  fp_backed_status (v, &s->backup);
   fp_sealed_status (v, &s->seal);
   s->zeros = atomic_load (&v->zeros);
   s->trims = atomic_load (&v->trims);

@@ -18,8 +18,7 @@
  *           from any thread at any time.
  * Memory:   nothing below the line 'I/O' allocates, opens a file, logs, or
  *           waits for longer than await_ms, beside what was in flight
- *           (timeout_ms) and servers that name what they have; with a backup
- *           also for its disk, as backup.h says.
+ *           (timeout_ms) and servers that name what they have.
  */
 
 #ifndef FP_VOLUME_H
@@ -39,9 +38,6 @@
 #define FP_MAX_LANES 64
 #define FP_MAX_IO (32u << 20) /* bytes in one call */
 #define FP_WHY_MAX 512
-#define FP_BACKUP_PATH_MAX 256
-#define FP_BACKUP_LAG_MIN (1u << 20)
-#define FP_BACKUP_LAG_MAX (1u << 30)
 #define FP_STRIPE_SIZE (128u << 10) /* unless another one was said */
 
 #define FP_ROOT_PATH_MAX 256
@@ -154,12 +150,6 @@ struct fp_volume_params {
    */
   unsigned quiet_ms;
 
-  /* One more copy, on this host: a path, absolute, of a file that is made or
-   * a block device; "": none.  Only of a volume without a name: backed.h.
-   */
-  char backup[FP_BACKUP_PATH_MAX];
-  uint64_t backup_lag; /* bytes that may not have been written there yet */
-
   /* What its servers are not believed in.  A checksum, and a key that nobody
    * sees, are of a volume without a name: what they need to know is in this
    * process alone.  So is integrity without a root; with one it is of a volume
@@ -195,10 +185,9 @@ struct fp_volume_params {
   void (*waits) (const char *why, unsigned ms);
 };
 
-/* What a backup needs of memory: 0 if there is none. */
-uint64_t fp_volume_backup_memory (const struct fp_volume_params *p);
-
-/* What its checksums or encryption need: likewise. */
+/* Return how many bytes of memory its checksums or encryption need: 0 if there
+ * are none.
+ */
 uint64_t fp_volume_seal_memory (const struct fp_volume_params *p);
 
 /* The key of a file, for FP_ENCRYPT_FILE: seal_key.h.  lock: in a child
@@ -268,9 +257,7 @@ int fp_lane_zero_made (struct fp_lane *lane, uint64_t length, uint64_t offset,
  */
 #define FP_WAITED_MS 1000u
 uint64_t fp_volume_waits (const struct fp_volume *v);
-/* Every write that any lane completed is in the servers' memory, and in the
- * backup, on stable storage; or in one of them, if the other cannot.
- */
+/* Every write that any lane completed is in the servers' memory. */
 int fp_lane_flush (struct fp_lane *lane);
 
 /* Nothing would go over the wire for that, but the end of whole pieces. */
@@ -286,8 +273,8 @@ void fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
 
 /* The same without waiting, for front ends with a queue of their own
  * (benchmark, ublk).  An io is in memory of the caller from submit until
- * poll yields it, with status set.  Of a volume with a backup, or that is
- * sealed, that is -EOPNOTSUPP.
+ * poll yields it, with status set.  Of a volume that is sealed that is
+ * -EOPNOTSUPP.
  */
 enum fp_io_kind { FP_IO_READ, FP_IO_WRITE };
 
@@ -321,7 +308,6 @@ struct fp_io {
   bool redo;   /* a connection broke: all of it once more */
   bool failed; /* something that was sent of it did */
   bool asked;  /* asked for memory for the piece that it waits for */
-  bool backed; /* an error of it is not counted: lane.h */
   bool hasty;  /* a read that does not wait for a server that is away */
   bool spread; /* some of it was sent to more than one copy */
   uint64_t start_ns;
@@ -335,7 +321,8 @@ struct fp_io {
   bool unsettled;
 
   bool linear;  /* offset is a linear address: stripe.h */
-  uint8_t only; /* of several copies these are read, a set; 0: any */
+  uint8_t only; /* of several copies these are read, a set, and an error is
+                   not counted; 0: any */
 
   enum fp_tail tail;
   uint64_t
@@ -500,19 +487,6 @@ struct fp_server_status {
   struct fp_give_status give;
 };
 
-struct fp_backup_status {
-  bool on; /* there is one: the rest */
-  char path[FP_BACKUP_PATH_MAX];
-  bool failed; /* it is not read from any more */
-  char why[FP_WHY_MAX];
-  bool serving;           /* the servers cannot, and have not what it has */
-  uint64_t lag, behind;   /* bytes that may be, and are, not on the disk yet */
-  uint64_t missing;       /* bytes that are still to be copied there */
-  uint64_t local;         /* bytes that are there alone */
-  uint64_t reads, writes; /* requests that it answered */
-  uint64_t bytes_read, bytes_written; /* of its disk */
-};
-
 /* sealed.h */
 struct fp_seal_status {
   bool on; /* the rest */
@@ -572,7 +546,6 @@ struct fp_volume_status {
    */
   bool frozen;
   bool read_only;
-  struct fp_backup_status backup;
   struct fp_seal_status seal;
   uint64_t poll_hits, sleeps; /* waits that ended while polling; others */
   struct fp_hedge_status hedges;

@@ -21,7 +21,6 @@
 #include "volume/piece.h"
 #include "volume/volume.h"
 
-struct fp_backed;
 struct fp_check;
 struct fp_intent;
 struct fp_link;
@@ -87,13 +86,7 @@ struct fp_volume {
    */
   _Atomic uint64_t unsettled;
   struct fp_check *check;
-  struct fp_backed *backed; /* NULL: it has no backup */
-  struct fp_sealed *sealed; /* NULL: it is neither encrypted nor checked */
-  /* Servers that came back with nothing, while a backup has what they had;
-   * and those of them that may be used again, as the backup knows of it.
-   */
-  _Atomic uint64_t empty, refill;
-  _Atomic bool no_refill;        /* it has failed */
+  struct fp_sealed *sealed;      /* NULL: neither encrypted nor checked */
   _Atomic bool mirror_due;       /* mirror.h: something is to be decided */
   uint64_t mirror_ns, refill_ns; /* the manager's: when to look again */
   struct fp_mover *mover;
@@ -157,8 +150,7 @@ fp_volume_await_ms (const struct fp_volume *v)
 {
   unsigned ms = 2 * v->p.timeout_ms;
 
-  /* A backup goes on soon. */
-  if (v->p.await_ms != 0 && v->p.backup[0] == '\0')
+  if (v->p.await_ms != 0)
     return v->p.await_ms;
   return v->p.copies > 1 && ms < 8000 ? 8000 : ms;
 }
@@ -288,8 +280,6 @@ fp_volume_all_links (const struct fp_volume *v)
  * were told to ask.
  */
 bool fp_volume_is_ours (struct fp_volume *v);
-/* Return true if all servers are given up: the backup must do it. */
-bool fp_volume_given_up (const struct fp_volume *v);
 /* Return true if a server that was away is listing its slabs. */
 bool fp_volume_is_learning (const struct fp_volume *v);
 /* Another client has it now: nothing is answered any more.  by: what is known

@@ -10,7 +10,6 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "volume/backed.h"
 #include "volume/intent.h"
 #include "volume/link.h"
 #include "volume/mirror.h"
@@ -42,13 +41,6 @@ is_over (const struct fp_volume *v, const struct zeroing *z)
 {
   return fp_deadline_passed (z->deadline_ns) || atomic_load (&v->taken) ||
          fp_volume_is_stale (v, z->made_ns);
-}
-
-/* Return true if the server is given up and the backup's disk must do it. */
-static bool
-backup_does (const struct fp_volume *v, const struct fp_link *l)
-{
-  return v->backed != NULL && fp_link_given_up (l);
 }
 
 static int
@@ -87,7 +79,7 @@ zeros_already (struct fp_volume *v, struct zeroing *z)
 {
   if (fp_volume_is_ours (v))
     return 1;
-  if (is_over (v, z) || (v->backed != NULL && fp_volume_given_up (v)))
+  if (is_over (v, z))
     return -EIO;
   pause_a_little (v, z);
   return 0;
@@ -104,9 +96,7 @@ settled_state (struct fp_volume *v, struct fp_piece *p, struct zeroing *z)
 
     if (s != FP_PIECE_BUSY && s != FP_PIECE_FROZEN && s != FP_PIECE_OFFLINE)
       return (int) s;
-    if (is_over (v, z) ||
-        (s == FP_PIECE_OFFLINE &&
-         backup_does (v, v->links[atomic_load (&p->server)])))
+    if (is_over (v, z))
       return -EIO;
     pause_a_little (v, z);
   }
@@ -278,8 +268,8 @@ for_each_part (struct fp_volume *v, uint64_t length, uint64_t offset,
 }
 
 int
-fp_lane_remote_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                     bool trim, uint64_t made_ns)
+fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                  bool trim, uint64_t made_ns)
 {
   struct fp_volume *v = fp_lane_volume (lane);
   struct zeroing z = {
@@ -294,15 +284,6 @@ fp_lane_remote_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
   if (z.waited)
     atomic_fetch_add (&v->waits, 1);
   return r;
-}
-
-int
-fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                  bool trim, uint64_t made_ns)
-{
-  if (fp_lane_volume (lane)->backed != NULL)
-    return fp_backed_zero (lane, length, offset, trim);
-  return fp_lane_remote_zero (lane, length, offset, trim, made_ns);
 }
 
 int
@@ -365,8 +346,7 @@ bool
 fp_volume_zero_is_fast (struct fp_volume *v, uint64_t length, uint64_t offset,
                         bool trim)
 {
-  return !fp_backed_any_local (v) &&
-         !fp_sealed_zero_is_slow (v, length, offset) &&
+  return !fp_sealed_zero_is_slow (v, length, offset) &&
          for_each_part (v, length, offset, is_slow, &trim) == 0;
 }
 
@@ -398,6 +378,6 @@ fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
   }
   *length = at - offset;
   /* Then it has to be read. */
-  if (*hole && (!fp_volume_is_ours (v) || fp_backed_any_local (v)))
+  if (*hole && !fp_volume_is_ours (v))
     *hole = false;
 }
