@@ -152,11 +152,8 @@ farpage_config_complete (void)
   "                   Servers get blocks that are encrypted, with a key\n"    \
   "                   that nobody sees, or that of a file: farpage keygen\n"  \
   "                   --encrypt.\n"                                           \
-  "integrity=<BOOL>   With encrypt=: what a server has changed is an error\n" \
-  "                   (default off).\n"                                       \
-  "root=<FILE>        With integrity=on and volume=: says here what the\n"    \
-  "                   servers should have.\n"                                 \
-  "reroot=<BOOL>      It is lost: believe what they have now.\n"              \
+  "integrity=<BOOL>   With encrypt=ephemeral: what a server has changed is\n" \
+  "                   an error (default off).\n"                              \
   "stripe=<SIZE>      Of each piece of a stripe in turn (default 128k).\n"    \
   "stripe-width=<N>   Pieces of a stripe, on as many servers; 1: none\n"      \
   "                   (default: the number of servers, 16 at most).\n"        \
@@ -321,26 +318,6 @@ farpage_get_ready (void)
   return 0;
 }
 
-/* Nobody else is told if that fails. */
-static void
-flush_last (void)
-{
-  struct fp_volume_status s;
-  struct fp_lane *lane;
-  bool failed;
-
-  if (params.volume.root[0] == '\0')
-    return;
-  lane = fp_volume_lane_get (volume);
-  failed = fp_lane_flush (lane) < 0;
-  fp_volume_status (volume, &s);
-  if (failed && !s.taken)
-    nbdkit_error ("volume %s: what was written since its last flush could not "
-                  "be flushed at the end, and is as after a power cut: %s",
-                  params.volume.name, s.seal.why);
-  fp_volume_lane_put (lane);
-}
-
 static void
 stop (bool discard)
 {
@@ -348,10 +325,7 @@ stop (bool discard)
   metrics = NULL;
   fp_status_free (status);
   status = NULL;
-  if (volume != NULL) {
-    flush_last ();
-    fp_volume_stop (volume, discard);
-  }
+  fp_volume_stop (volume, discard);
   volume = NULL;
   fp_seal_key_free (params.volume.key);
   params.volume.key = NULL;

@@ -74,9 +74,7 @@ seal (const struct fp_seal_status *s, bool *ok)
   } numbers[] = {
     { "wrong", s->wrong },           { "repaired", s->repaired },
     { "unreadable", s->unreadable }, { "unchecked_bytes", s->unchecked },
-    { "memory", s->memory },         { "roots", s->roots },
-    { "doubts", s->doubts },         { "torn", s->torn },
-    { "troubled", s->troubled },
+    { "memory", s->memory },
   };
 
   *ok = !s->on;
@@ -87,9 +85,7 @@ seal (const struct fp_seal_status *s, bool *ok)
       !put_str (o, "checksum",
                 s->checksum == FP_CHECKSUM_CRC32C ? "crc32c" : "off") ||
       !put_str (o, "encrypt", encrypts[s->encrypt]) ||
-      !put (o, "integrity", json_object_new_boolean (s->integrity)) ||
-      !put (o, "rooted", json_object_new_boolean (s->rooted)) ||
-      !put_str (o, "flush_failed", s->why))
+      !put (o, "integrity", json_object_new_boolean (s->integrity)))
     return NULL;
   for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
     if (!put_u64 (o, numbers[i].key, numbers[i].value))

@@ -160,13 +160,6 @@ put_seal (const struct fp_metrics *m, struct fp_prom *p)
            "Those of them that got what another copy had.");
   counter (m, p, "farpage_volume_unreadable_blocks_total", s->unreadable,
            "Reads of blocks that no copy had as they were written: errors.");
-  counter (m, p, "farpage_volume_roots_total", s->roots,
-           "Root files that were written.");
-  gauge (m, p, "farpage_volume_root_failed", s->why[0] != '\0',
-         "1: the last flush could not make one durable.");
-  gauge (m, p, "farpage_volume_torn_blocks", s->torn,
-         "Blocks that the last client was writing when it died, and that are "
-         "errors until they are written.");
 }
 
 static void

@@ -409,13 +409,12 @@ static int
 check_readonly (const struct fp_params *p, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *v = &p->volume;
-  const char *other = v->takeover          ? "takeover=true"
-                      : p->swap            ? "swap=true"
-                      : v->reserve_full    ? "reserve=full"
-                      : v->add             ? "add=true"
-                      : v->nr_remove > 0   ? "remove=ADDR"
-                      : v->root[0] != '\0' ? "root=FILE"
-                                           : NULL;
+  const char *other = v->takeover        ? "takeover=true"
+                      : p->swap          ? "swap=true"
+                      : v->reserve_full  ? "reserve=full"
+                      : v->add           ? "add=true"
+                      : v->nr_remove > 0 ? "remove=ADDR"
+                                         : NULL;
 
   if (!v->read_only)
     return 0;
@@ -529,8 +528,6 @@ static const struct {
   { "checksum", set_checksum, false },
   { "encrypt", set_encrypt, false },
   { "integrity", set_integrity, false },
-  { "root", set_root, false },
-  { "reroot", set_reroot, false },
   { "stripe", set_stripe, false },
   { "stripe-width", set_stripe_width, false },
   { "transport", set_transport, false },

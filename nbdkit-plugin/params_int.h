@@ -23,10 +23,6 @@ int set_encrypt (struct fp_params *p, const char *key, const char *value,
                  char *why);
 int set_integrity (struct fp_params *p, const char *key, const char *value,
                    char *why);
-int set_root (struct fp_params *p, const char *key, const char *value,
-              char *why);
-int set_reroot (struct fp_params *p, const char *key, const char *value,
-                char *why);
 /* What contradicts. */
 int complete_seal (const struct fp_params *p, char why[FP_WHY_MAX]);
 

@@ -3,7 +3,6 @@
 
 #include <config.h>
 
-#include <errno.h>
 #include <string.h>
 
 #include "params_int.h"
@@ -46,55 +45,6 @@ set_integrity (struct fp_params *p, const char *key, const char *value,
 }
 
 int
-set_root (struct fp_params *p, const char *key, const char *value, char *why)
-{
-  return make_absolute (p->volume.root, sizeof p->volume.root, key, value,
-                        why);
-}
-
-int
-set_reroot (struct fp_params *p, const char *key, const char *value, char *why)
-{
-  return parse_bool (key, value, &p->volume.reroot, why);
-}
-
-static int
-complete_root (const struct fp_volume_params *v, char why[FP_WHY_MAX])
-{
-  bool root = v->root[0] != '\0';
-
-  if (v->reroot && !root)
-    return refuse (why, "reroot=true needs root=FILE, the file to be made "
-                        "anew");
-  if (root && (!v->integrity || v->name[0] == '\0'))
-    return refuse (why, "root=FILE is for integrity=on and a volume with a "
-                        "name (volume=NAME): else nothing outlives this "
-                        "nbdkit");
-  if (v->reroot && v->resume)
-    return refuse (why, "reroot=true and resume=true contradict: who goes on "
-                        "after a crash has the file; attach the volume once "
-                        "with reroot=true by itself");
-  if (!v->integrity || (v->name[0] == '\0' && v->encrypt != FP_ENCRYPT_FILE))
-    return 0;
-  if (v->name[0] == '\0')
-    return refuse (why, "integrity=on with encrypt=FILE is for a volume with "
-                        "a name: give volume=NAME and root=FILE, or "
-                        "encrypt=ephemeral");
-  if (!root)
-    return refuse (why,
-                   "integrity=on with volume=%s needs root=FILE, a file "
-                   "on this host that says what its servers should have",
-                   v->name);
-  if (v->encrypt != FP_ENCRYPT_FILE)
-    return refuse (why, "integrity=on with volume=%s needs encrypt=FILE",
-                   v->name);
-  if (v->copies > 1)
-    return refuse (why, "integrity=on with volume=%s is for copies=1 yet",
-                   v->name);
-  return 0;
-}
-
-int
 complete_seal (const struct fp_params *p, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *v = &p->volume;
@@ -112,12 +62,17 @@ complete_seal (const struct fp_params *p, char why[FP_WHY_MAX])
                    "the nbdkit that has died is gone with it, and nobody can "
                    "read what it wrote; give encrypt=FILE to a volume that is "
                    "to outlive its nbdkit");
-  if (v->integrity && v->encrypt == FP_ENCRYPT_NONE && !named)
+  if (v->integrity && named)
+    return refuse (why,
+                   "integrity=on and volume=%s contradict: what is known of "
+                   "its blocks is in this nbdkit alone, and the volume "
+                   "outlives it; put dm-crypt over the device "
+                   "(docs/RECIPES.md)",
+                   v->name);
+  if (v->integrity && v->encrypt != FP_ENCRYPT_EPHEMERAL)
     return refuse (why, "integrity=on needs encrypt=ephemeral; for errors of "
                         "memory and of networks alone there is "
                         "checksum=crc32c");
-  if (complete_root (v, why) < 0)
-    return -EINVAL;
   if (v->checksum != FP_CHECKSUM_NONE && v->integrity)
     return refuse (why, "checksum=crc32c and integrity=on: the second does "
                         "all that the first does; leave it out");

@@ -56,7 +56,6 @@ struct fp_status_thread {
   bool degraded_logged;
   bool unclean_logged;
   uint64_t check_logged; /* the number of the last one that was said to end */
-  bool flush_logged;
   uint64_t wrong_logged, unreadable_logged;
   uint64_t errors_logged;
   unsigned errors_wait; /* looks until errors are reported again */
@@ -405,16 +404,7 @@ static void
 log_wrong (struct fp_status_thread *s)
 {
   const struct fp_seal_status *seal = &s->now.seal;
-  bool failed = seal->why[0] != '\0';
 
-  if (failed && !s->flush_logged)
-    fp_log (FP_LOG_ERROR,
-            "FLUSH FAILED: %s: if this host fails now, what was written since "
-            "the last one is in doubt",
-            seal->why);
-  else if (!failed && s->flush_logged)
-    fp_log (FP_LOG_INFO, "what was written is flushed again");
-  s->flush_logged = failed;
   if (seal->wrong == s->wrong_logged)
     return;
   fp_log (seal->unreadable > s->unreadable_logged ? FP_LOG_ERROR : FP_LOG_WARN,

@@ -99,7 +99,7 @@ absolute (char *arg)
 {
   static const char *const prefixes[] = {
     "server=unix:",      "remove=unix:", "metrics=unix:", "tls-psk=",
-    "tls-certificates=", "pool=",        "encrypt=",      "root="
+    "tls-certificates=", "pool=",        "encrypt="
   };
   char cwd[PATH_MAX], *out;
 

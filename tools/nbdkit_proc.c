@@ -52,15 +52,13 @@ has_key (const char *arg, const char *key)
 /* It was taken once: whoever has taken it from us since keeps it.  Who has
  * left cannot leave again, and who joined is one of its servers.  Said once
  * more, add=true would let one that just now answers with nothing take the
- * place of a server that is only away, with all that this one has.  And what
- * servers had was believed once: there is a root since.
+ * place of a server that is only away, with all that this one has.
  */
 static bool
 is_for_once (const char *arg)
 {
   return has_key (arg, "takeover") || has_key (arg, "add") ||
-         has_key (arg, "remove") || has_key (arg, "force") ||
-         has_key (arg, "reroot");
+         has_key (arg, "remove") || has_key (arg, "force");
 }
 
 /* Between fork and exec. What is not allowed here (no root) is missing from

@@ -363,8 +363,7 @@ print_seal (FILE *fp, struct json_object *s)
                  ? "the key of a file"
                  : "a key of this nbdkit alone");
   if (yes (s, "integrity"))
-    fprintf (fp, yes (s, "rooted") ? ", and authenticated, with a root"
-                                   : ", and authenticated");
+    fprintf (fp, ", and authenticated");
   if (strcmp (str (s, "checksum"), "off") != 0)
     fprintf (fp, "%schecked by %s",
              strcmp (str (s, "encrypt"), "off") != 0 ? ", and " : "",
@@ -380,16 +379,6 @@ print_seal (FILE *fp, struct json_object *s)
   if (num (s, "unreadable") > 0)
     fprintf (fp, "; %" PRIu64 " reads found NO RIGHT COPY",
              num (s, "unreadable"));
-  if (num (s, "doubts") > 0)
-    fprintf (fp,
-             "; %" PRIu64 " blocks were written after the last flush of the "
-             "client before",
-             num (s, "doubts"));
-  if (num (s, "torn") > 0)
-    fprintf (fp, "; %" PRIu64 " blocks WERE TORN, until they are written",
-             num (s, "torn"));
-  if (str (s, "flush_failed")[0] != '\0')
-    fprintf (fp, "; the last FLUSH FAILED: %s", str (s, "flush_failed"));
 }
 
 void

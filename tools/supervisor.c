@@ -118,9 +118,7 @@ restart (struct attachment *a)
       /* Stopped in order it would give back what the device holds. */
       nbdkit_kill (&a->nbdkit, RELINK_MS);
     }
-    /* A volume with a root that is large reads for long before it answers,
-     * and has to come to an end.
-     */
+    /* A start that takes longer than this has to come to an end. */
     if (deadline_left (&d, 1) <= 0)
       patience = patience * 2 < RESTART_MAX_MS ? patience * 2 : RESTART_MAX_MS;
     fp_log (FP_LOG_WARN, "%s: next try in %.1f s", w.text, backoff / 1000.0);

@@ -147,22 +147,19 @@ test_resume (void **state)
 static void
 test_named (void **state)
 {
-  char *const given[] = { "server=a", "volume=v", "takeover=true",
-                          "reroot=true" };
+  char *const given[] = { "server=a", "volume=v", "takeover=true" };
 
   (void) state;
-  serve_in_vain (false, given, 4);
+  serve_in_vain (false, given, 3);
   assert_true (was_made ("in-order"));
-  assert_non_null (
-      strstr (args, " server=a volume=v takeover=true reroot=true "));
+  assert_non_null (strstr (args, " server=a volume=v takeover=true "));
   assert_non_null (strstr (args, " client=the-uuid "));
   assert_null (strstr (args, " uuid="));
   assert_null (strstr (args, "resume="));
-  serve_in_vain (true, given, 4);
+  serve_in_vain (true, given, 3);
   assert_non_null (strstr (args, " server=a volume=v "));
   assert_non_null (strstr (args, " client=the-uuid "));
   assert_null (strstr (args, " uuid="));
-  assert_null (strstr (args, "reroot="));
   /* It is there, or it is an error: never made anew under a device. */
   assert_non_null (strstr (args, " resume=true"));
   assert_null (strstr (args, "takeover="));
