@@ -106,7 +106,7 @@ int fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
                        uint32_t length, uint64_t offset);
 int fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                       bool trim, uint64_t made_ns); /* zero.c */
-int fp_lane_remote_flush (struct fp_lane *lane);    /* volume.c */
+int fp_lane_raw_flush (struct fp_lane *lane);       /* volume.c */
 /* Write to a linear address, and count it. */
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
                       uint64_t at, uint64_t made_ns);

@@ -23,7 +23,6 @@
 #include "volume/piece.h"
 #include "volume/probe_int.h"
 #include "volume/probe_named.h"
-#include "volume/rooted.h"
 #include "volume/sealed.h"
 #include "volume/session.h"
 #include "volume/volume_int.h"
@@ -376,10 +375,8 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   char slab[FP_SIZE_STR_MAX], free_size[FP_SIZE_STR_MAX];
   bool held = p->resume && !fp_volume_is_recorded (p); /* by a lease */
   bool maps = false;
-  int r = fp_rooted_before (p, why);
+  int r;
 
-  if (r < 0)
-    return r;
   for (unsigned i = 0; i < p->nr_servers; i++) {
     r = fp_volume_is_recorded (p) ? fp_check_kept_addr (&p->servers[i], why)
                                   : 0;

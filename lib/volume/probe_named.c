@@ -595,7 +595,6 @@ begin_volume (struct looks *all, const struct look *known,
     p->uuid = known->said.volume.uuid;
     p->size = known->said.volume.size;
   }
-  p->uuid_said = known != NULL;
   p->members.version = 0;
   p->members.count = 0;
   p->newest = 0;
@@ -655,7 +654,6 @@ attach (struct looks *all, char why[FP_WHY_MAX])
   p->uuid = known->said.volume.uuid;
   p->size = known->said.volume.size;
   p->slab_size = known->said.volume.slab_size;
-  p->uuid_said = true;
   p->resume = true;
   return 0;
 }

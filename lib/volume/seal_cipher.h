@@ -16,7 +16,6 @@
 #ifndef FP_SEAL_CIPHER_H
 #define FP_SEAL_CIPHER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -49,23 +48,6 @@ int fp_cipher_decrypt (struct fp_cipher *c, void *out, const void *in,
 int fp_derive_key (uint8_t *out, size_t size, const uint8_t *key,
                    size_t key_size, const void *salt, size_t salt_size,
                    const char *purpose);
-
-/* HMAC-SHA256 (RFC 2104) and SHA-256 of some bytes, one at a time. */
-#define FP_HASH 32
-#define FP_MAC_KEY 32
-
-struct fp_mac;
-struct fp_digest;
-
-int fp_mac_new (struct fp_mac **out, const uint8_t key[FP_MAC_KEY]);
-void fp_mac_free (struct fp_mac *m);
-int fp_mac (struct fp_mac *m, const void *in, size_t n, uint8_t out[FP_HASH]);
-int fp_digest_new (struct fp_digest **out);
-void fp_digest_free (struct fp_digest *d);
-int fp_digest (struct fp_digest *d, const void *in, size_t n,
-               uint8_t out[FP_HASH]);
-/* Takes as long whether they are the same or not. */
-bool fp_same_secret (const void *a, const void *b, size_t n);
 
 /* -EOPNOTSUPP: built without what they need; or 0. */
 int fp_cipher_supported (void);

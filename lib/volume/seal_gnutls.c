@@ -16,6 +16,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -134,86 +135,4 @@ fp_derive_key (uint8_t *out, size_t size, const uint8_t *key, size_t key_size,
     r = gnutls_hkdf_expand (GNUTLS_MAC_SHA256, &prk, &info, out, size);
   explicit_bzero (first, sizeof first);
   return r < 0 ? -EINVAL : 0;
-}
-
-/* ---- hashes: an output leaves them as they were made ---- */
-
-struct fp_mac {
-  gnutls_hmac_hd_t handle;
-};
-
-struct fp_digest {
-  gnutls_hash_hd_t handle;
-};
-
-int
-fp_mac_new (struct fp_mac **out, const uint8_t key[FP_MAC_KEY])
-{
-  struct fp_mac *m = calloc (1, sizeof *m);
-
-  if (m == NULL)
-    return -ENOMEM;
-  if (gnutls_hmac_init (&m->handle, GNUTLS_MAC_SHA256, key, FP_MAC_KEY) < 0) {
-    free (m);
-    return -ENOMEM;
-  }
-  *out = m;
-  return 0;
-}
-
-void
-fp_mac_free (struct fp_mac *m)
-{
-  if (m == NULL)
-    return;
-  gnutls_hmac_deinit (m->handle, NULL);
-  free (m);
-}
-
-int
-fp_mac (struct fp_mac *m, const void *in, size_t n, uint8_t out[FP_HASH])
-{
-  if (gnutls_hmac (m->handle, in, n) < 0)
-    return -EIO;
-  gnutls_hmac_output (m->handle, out);
-  return 0;
-}
-
-int
-fp_digest_new (struct fp_digest **out)
-{
-  struct fp_digest *d = calloc (1, sizeof *d);
-
-  if (d == NULL)
-    return -ENOMEM;
-  if (gnutls_hash_init (&d->handle, GNUTLS_DIG_SHA256) < 0) {
-    free (d);
-    return -ENOMEM;
-  }
-  *out = d;
-  return 0;
-}
-
-void
-fp_digest_free (struct fp_digest *d)
-{
-  if (d == NULL)
-    return;
-  gnutls_hash_deinit (d->handle, NULL);
-  free (d);
-}
-
-int
-fp_digest (struct fp_digest *d, const void *in, size_t n, uint8_t out[FP_HASH])
-{
-  if (gnutls_hash (d->handle, in, n) < 0)
-    return -EIO;
-  gnutls_hash_output (d->handle, out);
-  return 0;
-}
-
-bool
-fp_same_secret (const void *a, const void *b, size_t n)
-{
-  return gnutls_memcmp (a, b, n) == 0;
 }

@@ -72,16 +72,11 @@ fp_seal_key_free (struct fp_seal_key *key)
 
 int
 fp_seal_key_derive (const struct fp_seal_key *key, const struct fp_uuid *uuid,
-                    enum fp_seal_purpose purpose, uint8_t *out)
+                    uint8_t *out)
 {
-  static const char *const purposes[] = {
-    [FP_SEAL_BLOCKS] = "farpage: blocks of a volume, AES-256-XTS",
-    [FP_SEAL_ROOTED] = "farpage: blocks of a volume with a root, AES-256-GCM",
-    [FP_SEAL_RECORDS] = "farpage: records and root of a volume, HMAC-SHA256",
-  };
-
   return fp_derive_key (out, FP_CIPHER_KEY_MAX, key->bytes, key->size,
-                        uuid->bytes, sizeof uuid->bytes, purposes[purpose]);
+                        uuid->bytes, sizeof uuid->bytes,
+                        "farpage: blocks of a volume, AES-256-XTS");
 }
 
 /* ---- the UUID ---- */
@@ -94,34 +89,33 @@ is_marked (const struct fp_uuid *uuid)
 
 static int
 mark_of (const struct fp_seal_key *key, const struct fp_uuid *uuid,
-         bool rooted, uint8_t mark[MARK])
+         uint8_t mark[MARK])
 {
   return fp_derive_key (mark, MARK, key->bytes, key->size, uuid->bytes, CHANCE,
-                        rooted ? "farpage: which key a volume with a root has"
-                               : "farpage: which key a volume has");
+                        "farpage: which key a volume has");
 }
 
 static int
-draw (const struct fp_seal_key *key, struct fp_uuid *uuid, bool rooted)
+draw (const struct fp_seal_key *key, struct fp_uuid *uuid)
 {
   int r = fp_uuid_generate (uuid);
 
   uuid->bytes[6] = (uuid->bytes[6] & 0x0f) | 0x80;
-  return r < 0 ? r : mark_of (key, uuid, rooted, uuid->bytes + CHANCE);
+  return r < 0 ? r : mark_of (key, uuid, uuid->bytes + CHANCE);
 }
 
 int
 fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
 {
   bool encrypts = p->encrypt == FP_ENCRYPT_FILE;
-  uint8_t mark[MARK], other[MARK];
+  uint8_t mark[MARK];
   int r = 0;
 
   if (p->name[0] == '\0')
     return 0;
   /* Nobody knows it: it is to be made. */
   if (encrypts && fp_uuid_is_nil (&p->uuid)) {
-    r = draw (p->key, &p->uuid, p->integrity);
+    r = draw (p->key, &p->uuid);
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
     return r;
@@ -144,22 +138,10 @@ fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
   }
   if (!encrypts)
     return 0;
-  r = mark_of (p->key, &p->uuid, p->integrity, mark);
-  if (r == 0)
-    r = mark_of (p->key, &p->uuid, !p->integrity, other);
+  r = mark_of (p->key, &p->uuid, mark);
   if (r < 0) {
     snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
     return r;
-  }
-  if (memcmp (other, p->uuid.bytes + CHANCE, MARK) == 0) {
-    snprintf (why, FP_WHY_MAX,
-              p->integrity
-                  ? "volume %s was made without integrity=on, and stays so: "
-                    "attach it without"
-                  : "volume %s was made with integrity=on: give that, and "
-                    "root=FILE, the file that it was last attached with",
-              p->name);
-    return -EKEYREJECTED;
   }
   if (memcmp (mark, p->uuid.bytes + CHANCE, MARK) != 0) {
     snprintf (why, FP_WHY_MAX,

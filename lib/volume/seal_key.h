@@ -11,8 +11,7 @@
  *
  *     48 bits of chance | 8, 12 of chance | variant, 14 of chance | 48 of HMAC
  *
- * so neither another key nor none at all is taken for the right one, nor is
- * one with a root (rooted.h), which has another mark, for one without.
+ * so neither another key nor none at all is taken for the right one.
  *
  * Errors:   0 or -errno, and why, which has nothing of the key.
  * Threads:  who starts a volume.
@@ -27,14 +26,8 @@
 /* p->uuid is what the servers say; see fp_sealed_check. */
 int fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX]);
 
-/* FP_CIPHER_KEY_MAX bytes for this volume, and this of it. */
-enum fp_seal_purpose {
-  FP_SEAL_BLOCKS,  /* AES-256-XTS */
-  FP_SEAL_ROOTED,  /* AES-256-GCM, of a volume with a root: rooted.h */
-  FP_SEAL_RECORDS, /* HMAC-SHA256, of what is known of its blocks */
-};
+/* Derive the key of this volume's blocks: FP_CIPHER_KEY_MAX bytes. */
 int fp_seal_key_derive (const struct fp_seal_key *key,
-                        const struct fp_uuid *uuid,
-                        enum fp_seal_purpose purpose, uint8_t *out);
+                        const struct fp_uuid *uuid, uint8_t *out);
 
 #endif /* FP_SEAL_KEY_H */

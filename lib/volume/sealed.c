@@ -9,7 +9,6 @@
 #include "base/checked.h"
 #include "volume/lane_int.h"
 #include "volume/mirror.h"
-#include "volume/rooted_int.h"
 #include "volume/sealed_int.h"
 
 uint64_t
@@ -51,32 +50,6 @@ sealed_put (struct seal_tools *t, struct seal_tool *tool)
   t->free = tool;
   if (t->waiting > 0)
     pthread_cond_signal (&t->cond);
-}
-
-int
-sealed_begin (struct fp_sealed *k, struct seal_tools *tools,
-              struct seal_tool **tool, uint64_t deadline)
-{
-  int r = rooted_enter (
-      k->rooted, deadline + 2 * rooted_patience_ms (k->rooted) * 1000000);
-
-  if (r < 0)
-    return r;
-  *tool = sealed_get (tools, deadline);
-  if (*tool != NULL)
-    return 0;
-  rooted_leave (k->rooted);
-  return -EIO;
-}
-
-void
-sealed_end (struct fp_sealed *k, struct seal_tools *tools,
-            struct seal_tool *tool)
-{
-  if (tool == NULL)
-    return;
-  sealed_put (tools, tool);
-  rooted_leave (k->rooted);
 }
 
 /* ---- reading ---- */
@@ -141,7 +114,7 @@ whole_blocks (const struct fp_sealed *k, uint64_t length, uint64_t offset,
   uint64_t whole = length;
 
   *in = (uint32_t) (offset % FP_BLOCK);
-  if (offset + length != k->size)
+  if (offset + length != k->v->p.size)
     whole = fp_round_down (length, FP_BLOCK);
   if (*in == 0 && whole > 0)
     return whole;
@@ -158,7 +131,7 @@ fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
   uint64_t left = length;
   int r = 0;
 
-  if (!fp_range_ok (offset, length, k->size) || length > FP_MAX_IO)
+  if (!fp_range_ok (offset, length, k->v->p.size) || length > FP_MAX_IO)
     return -EINVAL;
   while (r == 0 && left > 0) {
     uint64_t block = offset / FP_BLOCK, n;
@@ -185,7 +158,7 @@ fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
 /* ---- writing ---- */
 
 /* Return true, and count an error, if a front end's write must not be sent any
- * more: then nothing may be recorded of it either.
+ * more: then the table must not have it either.
  */
 static bool
 is_stale (struct fp_lane *lane, uint64_t made_ns)
@@ -204,18 +177,12 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
   unsigned nr = (unsigned) fp_div_round_up (length, FP_BLOCK);
   const unsigned char *sent = k->encrypts ? tool->buf : buf;
   uint64_t version = 0;
-  int r = 0;
+  int r;
 
   if (is_stale (lane, tool->made_ns))
     return -EIO;
-  if (k->rooted != NULL)
-    version = rooted_draw (k->rooted, nr);
-  else if (k->gcm)
+  if (k->gcm)
     version = atomic_fetch_add (&k->version, nr) + 1;
-  if (k->gcm && version == 0) {
-    count (&lane->errors, 1);
-    return -EIO;
-  }
   for (unsigned i = 0; i < nr; i++) {
     struct fp_proof *proof = &tool->proofs[i];
     size_t at = (size_t) i * FP_BLOCK, n = FP_MIN (length - at, FP_BLOCK);
@@ -231,16 +198,9 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
     if (k->table != NULL && !k->gcm)
       proof->tag[0] = fp_crc32c (sent + at, n);
   }
-  if (k->rooted != NULL)
-    r = rooted_put (lane, tool, first, nr);
-  if (r == 0) {
-    r = fp_lane_raw_write (lane, sent, length, first * FP_BLOCK,
-                           tool->made_ns);
-    for (unsigned i = 0; k->table != NULL && i < nr; i++)
-      fp_seal_table_wrote (k->table, first + i, &tool->proofs[i], r < 0);
-  }
-  if (k->rooted != NULL)
-    rooted_wrote (k->rooted, tool, first, nr, r < 0);
+  r = fp_lane_raw_write (lane, sent, length, first * FP_BLOCK, tool->made_ns);
+  for (unsigned i = 0; k->table != NULL && i < nr; i++)
+    fp_seal_table_wrote (k->table, first + i, &tool->proofs[i], r < 0);
   return r;
 }
 
@@ -253,9 +213,9 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
   struct seal_tools *tools =
       length > SEAL_SMALL ? &k->large[lane->index] : &k->writers[lane->index];
   uint64_t deadline = sealed_deadline (k);
-  struct seal_tool *tool = NULL;
+  struct seal_tool *tool = sealed_get (tools, deadline);
   struct fp_hold hold;
-  int r = sealed_begin (k, tools, &tool, deadline);
+  int r = tool == NULL ? -EIO : 0;
 
   if (r == 0)
     r = fp_hold_take (&k->holds, &hold, first,
@@ -268,7 +228,8 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
   else {
     count (&lane->errors, 1);
   }
-  sealed_end (k, tools, tool);
+  if (tool != NULL)
+    sealed_put (tools, tool);
   return r;
 }
 
@@ -281,7 +242,7 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
   const unsigned char *from = buf;
   int r = 0;
 
-  if (!fp_range_ok (offset, length, k->size) || length > FP_MAX_IO)
+  if (!fp_range_ok (offset, length, k->v->p.size) || length > FP_MAX_IO)
     return -EINVAL;
   while (r == 0 && left > 0) {
     uint64_t block = offset / FP_BLOCK, n;
@@ -327,38 +288,6 @@ zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
   return r;
 }
 
-/* What the servers have there does not matter any more when they have the
- * records; that it goes back to them is as it can be.
- */
-static int
-zero_rooted (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
-             uint64_t made_ns)
-{
-  struct fp_sealed *k = lane->v->sealed;
-  struct seal_tools *tools = &k->writers[lane->index];
-  uint64_t deadline = sealed_deadline (k), end = first + length / FP_BLOCK;
-  struct seal_tool *tool = NULL;
-  struct fp_hold hold;
-  int r = sealed_begin (k, tools, &tool, deadline);
-
-  if (r == 0)
-    r = fp_hold_take (&k->holds, &hold, first, end, deadline);
-  if (r == 0) {
-    r = is_stale (lane, made_ns) ? -EIO : rooted_zero (lane, tool, first, end);
-    /* A flush need not wait for the rest. */
-    sealed_end (k, tools, tool);
-    tool = NULL;
-    if (r == 0)
-      r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim, made_ns);
-    fp_hold_release (&k->holds, &hold);
-  }
-  else {
-    count (&lane->errors, 1);
-  }
-  sealed_end (k, tools, tool);
-  return r;
-}
-
 int
 fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                 bool trim, uint64_t made_ns)
@@ -366,18 +295,14 @@ fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
   struct fp_sealed *k = lane->v->sealed;
   int r = 0;
 
-  if (!fp_range_ok (offset, length, k->size))
+  if (!fp_range_ok (offset, length, k->v->p.size))
     return -EINVAL;
 
   while (r == 0 && length > 0) {
     uint32_t in, part;
     uint64_t n = whole_blocks (k, length, offset, &in, &part);
 
-    if (n > 0 && k->rooted != NULL) {
-      n = FP_MIN (n, SEAL_ZERO_MAX);
-      r = zero_rooted (lane, n, offset / FP_BLOCK, trim, made_ns);
-    }
-    else if (n > 0) {
+    if (n > 0) {
       r = zero_blocks (lane, n, offset / FP_BLOCK, trim, made_ns);
     }
     else {
@@ -396,24 +321,5 @@ fp_sealed_zero_is_slow (const struct fp_volume *v, uint64_t length,
 {
   return v->sealed != NULL &&
          (offset % FP_BLOCK != 0 ||
-          (length % FP_BLOCK != 0 && offset + length != v->sealed->size));
-}
-
-void
-fp_sealed_extent (const struct fp_volume *v, uint64_t offset, uint64_t limit,
-                  bool *hole, uint64_t *length)
-{
-  const struct fp_sealed *k = v->sealed;
-  uint64_t end = FP_MIN (k->size - offset, limit) + offset, at = offset;
-
-  *hole = false;
-  while (at < end) {
-    bool h = fp_seal_table_look (k->table, at / FP_BLOCK) == FP_BLOCK_ZEROS;
-
-    if (at > offset && h != *hole)
-      break;
-    *hole = h;
-    at = FP_MIN ((at / FP_BLOCK + 1) * FP_BLOCK, end);
-  }
-  *length = at - offset;
+          (length % FP_BLOCK != 0 && offset + length != v->p.size));
 }

@@ -19,8 +19,8 @@
  *    by itself, while nobody writes it.  What is wrong then is, and is
  *    counted.  Of several copies each is read, and those that are wrong get
  *    what the right one has.  No copy is right: -EIO.
- *  - With a root (rooted.h) the table outlives the client, and a write is also
- *    one of that; else it begins with what nobody has written.
+ *  - The table does not outlive the client: it begins with what nobody has
+ *    written.
  *  - Zeros are zeros: where there is a table it says so, and what a server has
  *    there does not matter.  Else a block that is all zeros at the server was
  *    never written, or was zeroed (of what was encrypted one of 2^32768 is):
@@ -49,14 +49,6 @@ fp_volume_is_sealed (const struct fp_volume_params *p)
  */
 int fp_sealed_check (struct fp_volume_params *p, char why[FP_WHY_MAX]);
 int fp_sealed_start (struct fp_volume *v, char why[FP_WHY_MAX]);
-/* When its servers are there, before any request: of one with a root, what
- * they have is checked.
- */
-int fp_sealed_attach (struct fp_volume *v, char why[FP_WHY_MAX]);
-/* No request comes any more, and its servers are still there.  Unless it is
- * discarded there, too, its root file stays.
- */
-void fp_sealed_finish (struct fp_volume *v, bool discard);
 void fp_sealed_stop (struct fp_volume *v);
 
 /* As those of volume.h. */
@@ -66,13 +58,6 @@ int fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
                      uint64_t offset, uint64_t made_ns);
 int fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
                     bool trim, uint64_t made_ns);
-
-/* What is flushed is also so for whoever attaches it next. */
-bool fp_sealed_is_rooted (const struct fp_volume *v);
-int fp_sealed_flush (struct fp_lane *lane);
-/* Of one with a root, as fp_volume_extent. */
-void fp_sealed_extent (const struct fp_volume *v, uint64_t offset,
-                       uint64_t limit, bool *hole, uint64_t *length);
 
 /* Is there a table, that knows which of several copies is right? */
 bool fp_sealed_judges (const struct fp_volume *v);

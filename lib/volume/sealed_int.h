@@ -13,7 +13,6 @@
 
 #include "volume/holds.h"
 #include "volume/seal_cipher.h"
-#include "volume/seal_record.h"
 #include "volume/seal_table.h"
 #include "volume/sealed.h"
 #include "volume/volume_int.h"
@@ -24,8 +23,6 @@
  */
 #define SEAL_SMALL (128u << 10)
 #define SEAL_LARGE (FP_HOLD_MAX * FP_BLOCK)
-/* With a root so much is zeroed at a time, as a flush waits for that. */
-#define SEAL_ZERO_MAX (UINT64_C (16) << 30)
 /* Of each lane: so many write at a time, and decrypt.  These are not the same,
  * as who writes has his until the servers have answered.
  */
@@ -39,11 +36,6 @@ struct seal_tool {
   unsigned char *buf;       /* of a writer, if it encrypts */
   struct fp_proof proofs[FP_HOLD_MAX];
   uint64_t made_ns; /* of the request of a writer, as in fp_io */
-  /* With a root, of a writer. */
-  struct fp_mac *mac;
-  unsigned char *records; /* FP_HOLD_MAX */
-  uint8_t slots[FP_HOLD_MAX];
-  struct fp_bounds bounds;
   struct seal_tool *next;
 };
 
@@ -55,18 +47,13 @@ struct seal_tools {
   unsigned nr;
 };
 
-struct fp_rooted;
-
 struct fp_sealed {
   struct fp_volume *v;
-  uint64_t size; /* of the device */
   enum fp_cipher_kind kind;
   bool encrypts, gcm;
   struct fp_seal_table *table; /* NULL: xts alone */
-  struct fp_rooted *rooted;    /* or NULL */
   struct fp_holds holds;
   struct seal_tools *writers, *large, *readers; /* of each lane */
-  struct seal_tools *own;                       /* with a root: of one */
   unsigned lanes;                               /* that have theirs */
   void *buffers;
   size_t buffers_size;
@@ -76,14 +63,6 @@ struct fp_sealed {
 
 /* How long a request may wait for what others have. */
 uint64_t sealed_deadline (const struct fp_sealed *k);
-/* What a request that changes something begins with: the gate of one with a
- * root, and then a tool; -EIO: not before the deadline.  And its end: tool may
- * be NULL, if it did not begin.
- */
-int sealed_begin (struct fp_sealed *k, struct seal_tools *tools,
-                  struct seal_tool **tool, uint64_t deadline);
-void sealed_end (struct fp_sealed *k, struct seal_tools *tools,
-                 struct seal_tool *tool);
 /* NULL: not before the deadline. */
 struct seal_tool *sealed_get (struct seal_tools *t, uint64_t deadline);
 void sealed_put (struct seal_tools *t, struct seal_tool *tool);
@@ -91,7 +70,7 @@ void sealed_put (struct seal_tools *t, struct seal_tool *tool);
 static inline uint64_t
 sealed_block_size (const struct fp_sealed *k, uint64_t block)
 {
-  uint64_t left = k->size - block * FP_BLOCK;
+  uint64_t left = k->v->p.size - block * FP_BLOCK;
 
   return left < FP_BLOCK ? left : FP_BLOCK;
 }
@@ -114,11 +93,7 @@ int sealed_open_blocks (struct fp_lane *lane, unsigned char *buf,
  */
 int sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
                       bool suspect);
-/* The same; -EBADMSG: what is there is not right, -EIO: it could not be read.
- */
-int sealed_look_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
-                      bool suspect);
-/* As the first, of one that is not held. */
+/* The same, of one that is not held. */
 int sealed_read_block (struct fp_lane *lane, unsigned char *out,
                        uint64_t block);
 /* [in, in + n) of the block, which is not all of it: buf, or zeros. */

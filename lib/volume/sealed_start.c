@@ -12,7 +12,6 @@
 #include "base/checked.h"
 #include "base/random.h"
 #include "base/secret.h"
-#include "volume/rooted_int.h"
 #include "volume/seal_key.h"
 #include "volume/sealed_int.h"
 #include "volume/sync.h"
@@ -20,13 +19,10 @@
 /* Of each lane. */
 #define BUFFERS (SEAL_WRITERS * SEAL_SMALL + SEAL_LARGE_WRITERS * SEAL_LARGE)
 
-#define RECORDS (FP_HOLD_MAX * FP_RECORD)
-
 static uint64_t
 nr_blocks (const struct fp_volume_params *p)
 {
-  return fp_div_round_up (p->device_size != 0 ? p->device_size : p->size,
-                          FP_BLOCK);
+  return fp_div_round_up (p->size, FP_BLOCK);
 }
 
 static bool
@@ -48,10 +44,6 @@ fp_volume_seal_memory (const struct fp_volume_params *p)
           (uint64_t) sizeof (struct seal_tool);
   if (p->encrypt != FP_ENCRYPT_NONE)
     size += p->lanes * (uint64_t) BUFFERS;
-  if (fp_volume_is_rooted (p))
-    size +=
-        rooted_memory (nr_blocks (p)) +
-        p->lanes * (SEAL_WRITERS + SEAL_LARGE_WRITERS) * (uint64_t) RECORDS;
   return size + sizeof (struct fp_sealed);
 }
 
@@ -60,8 +52,6 @@ fp_volume_seal_memory (const struct fp_volume_params *p)
 int
 fp_sealed_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
 {
-  int r;
-
   if (p->checksum != FP_CHECKSUM_NONE && fp_crc32c_supported () < 0) {
     snprintf (why, FP_WHY_MAX,
               "checksum=crc32c: this was built without ISA-L (Debian: "
@@ -74,20 +64,10 @@ fp_sealed_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
               "libgnutls28-dev)");
     return -EOPNOTSUPP;
   }
-  r = fp_seal_key_check (p, why);
-  if (r == 0)
-    r = fp_rooted_after (p, why);
-  return r < 0 ? r : fp_rooted_check (p, why);
+  return fp_seal_key_check (p, why);
 }
 
 /* ---- start ---- */
-
-static int
-make_records (struct seal_tool *tool, const struct fp_sealed *k)
-{
-  tool->records = calloc (1, RECORDS);
-  return tool->records == NULL ? -ENOMEM : rooted_mac (&tool->mac, &k->v->p);
-}
 
 static int
 make_tools (struct seal_tools *t, const struct fp_sealed *k, unsigned nr,
@@ -108,8 +88,6 @@ make_tools (struct seal_tools *t, const struct fp_sealed *k, unsigned nr,
       r = fp_cipher_new (&tool->cipher, k->kind, key);
     if (buffers != NULL)
       tool->buf = buffers + i * each;
-    if (r == 0 && buffers != NULL && k->rooted != NULL)
-      r = make_records (tool, k);
     tool->next = t->free;
     t->free = tool;
   }
@@ -119,11 +97,8 @@ make_tools (struct seal_tools *t, const struct fp_sealed *k, unsigned nr,
 static void
 free_tools (struct seal_tools *t)
 {
-  for (unsigned i = 0; i < t->nr; i++) {
+  for (unsigned i = 0; i < t->nr; i++)
     fp_cipher_free (t->all[i].cipher);
-    fp_mac_free (t->all[i].mac);
-    free (t->all[i].records);
-  }
   free (t->all);
   pthread_cond_destroy (&t->cond);
   pthread_mutex_destroy (&t->lock);
@@ -161,8 +136,6 @@ make_all_tools (struct fp_sealed *k, const uint8_t *key)
     return -ENOMEM;
   if (k->encrypts) {
     k->buffers_size = lanes * (size_t) BUFFERS;
-    if (k->rooted != NULL)
-      k->buffers_size += SEAL_SMALL;
     k->buffers = mmap (NULL, k->buffers_size, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (k->buffers == MAP_FAILED) {
@@ -172,17 +145,6 @@ make_all_tools (struct fp_sealed *k, const uint8_t *key)
   }
   for (; r == 0 && k->lanes < lanes; k->lanes++)
     r = make_tools_of_lane (k, k->lanes, key);
-  if (r < 0 || k->rooted == NULL)
-    return r;
-  /* One more, of who makes roots. */
-  k->own = calloc (1, sizeof *k->own);
-  if (k->own == NULL)
-    return -ENOMEM;
-  r = make_tools (k->own, k, 1, key,
-                  (unsigned char *) k->buffers + lanes * (size_t) BUFFERS,
-                  SEAL_SMALL);
-  if (r == 0)
-    k->rooted->tool = &k->own->all[0];
   return r;
 }
 
@@ -200,8 +162,7 @@ start_ciphers (struct fp_sealed *k)
   if (k->v->p.encrypt == FP_ENCRYPT_EPHEMERAL)
     r = fp_random (key, FP_CIPHER_KEY_MAX);
   else if (k->encrypts)
-    r = fp_seal_key_derive (k->v->p.key, &k->v->p.uuid,
-                            k->gcm ? FP_SEAL_ROOTED : FP_SEAL_BLOCKS, key);
+    r = fp_seal_key_derive (k->v->p.key, &k->v->p.uuid, key);
   if (r == 0)
     r = make_all_tools (k, key);
   fp_secret_free (key, FP_CIPHER_KEY_MAX);
@@ -220,15 +181,13 @@ fp_sealed_start (struct fp_volume *v, char why[FP_WHY_MAX])
     return -ENOMEM;
   }
   k->v = v;
-  k->size = fp_volume_size (v);
   k->encrypts = p->encrypt != FP_ENCRYPT_NONE;
   k->gcm = p->integrity;
   k->kind = k->gcm ? FP_CIPHER_GCM : FP_CIPHER_XTS;
   fp_holds_init (&k->holds);
   v->sealed = k;
   if (has_table (p)) {
-    r = fp_seal_table_new (&k->table, nr_blocks (p), k->gcm,
-                           !p->resume || fp_volume_is_rooted (p));
+    r = fp_seal_table_new (&k->table, nr_blocks (p), k->gcm, !p->resume);
     if (r < 0) {
       snprintf (why, FP_WHY_MAX,
                 "%s: no memory that can be locked for %llu blocks: %s "
@@ -238,42 +197,10 @@ fp_sealed_start (struct fp_volume *v, char why[FP_WHY_MAX])
       return r;
     }
   }
-  if (fp_volume_is_rooted (p)) {
-    r = rooted_new (k, why);
-    if (r < 0)
-      return r;
-  }
   r = start_ciphers (k);
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
   return r;
-}
-
-int
-fp_sealed_attach (struct fp_volume *v, char why[FP_WHY_MAX])
-{
-  if (!fp_sealed_is_rooted (v))
-    return 0;
-  return rooted_attach (v->sealed->rooted, why);
-}
-
-bool
-fp_sealed_is_rooted (const struct fp_volume *v)
-{
-  return v->sealed != NULL && v->sealed->rooted != NULL;
-}
-
-int
-fp_sealed_flush (struct fp_lane *lane)
-{
-  return rooted_flush (fp_lane_volume (lane)->sealed->rooted);
-}
-
-void
-fp_sealed_finish (struct fp_volume *v, bool discard)
-{
-  if (fp_sealed_is_rooted (v))
-    rooted_end (v->sealed->rooted, discard);
 }
 
 void
@@ -288,10 +215,6 @@ fp_sealed_stop (struct fp_volume *v)
     free_tools (&k->large[i]);
     free_tools (&k->readers[i]);
   }
-  if (k->own != NULL)
-    free_tools (k->own);
-  free (k->own);
-  rooted_free (k->rooted);
   free (k->writers);
   free (k->large);
   free (k->readers);
@@ -319,8 +242,6 @@ fp_sealed_status (struct fp_volume *v, struct fp_seal_status *s)
   s->wrong = atomic_load (&k->wrong);
   s->repaired = atomic_load (&k->repaired);
   s->unreadable = atomic_load (&k->unreadable);
-  if (k->rooted != NULL)
-    rooted_status (k->rooted, s);
   if (k->table != NULL)
     s->unchecked = fp_seal_table_unknown (k->table) * FP_BLOCK;
   s->memory = fp_volume_seal_memory (&v->p);

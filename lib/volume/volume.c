@@ -19,7 +19,6 @@
 #include "volume/mover.h"
 #include "volume/overlap.h"
 #include "volume/recorder.h"
-#include "volume/rooted.h"
 #include "volume/sealed.h"
 #include "volume/sync.h"
 #include "volume/volume_int.h"
@@ -77,16 +76,10 @@ static bool
 may_be_sealed (const struct fp_volume_params *p)
 {
   bool ephemeral = p->encrypt == FP_ENCRYPT_EPHEMERAL;
-  bool rooted = fp_volume_is_rooted (p);
 
   if (p->name[0] != '\0' && (ephemeral || p->checksum != FP_CHECKSUM_NONE))
     return false;
-  if (rooted &&
-      (p->name[0] == '\0' || !p->integrity || p->encrypt != FP_ENCRYPT_FILE ||
-       p->device_size == 0 || fp_rooted_whole (p->device_size) != p->size))
-    return false;
-  return !(p->integrity && !ephemeral && !rooted) &&
-         !(ephemeral && p->resume) &&
+  return !(p->integrity && !ephemeral) && !(ephemeral && p->resume) &&
          (p->encrypt != FP_ENCRYPT_FILE || p->key != NULL);
 }
 
@@ -100,9 +93,8 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
       p->size % 512 != 0 || p->lanes == 0 || p->lanes > FP_MAX_LANES ||
       p->slots == 0 || p->slot_size == 0 || p->slot_size % 4096 != 0 ||
       p->copies == 0 || p->copies > FP_MAX_COPIES || !may_be_sealed (p) ||
-      (p->read_only &&
-       (!p->resume || p->name[0] == '\0' || p->takeover || p->reserve_full ||
-        p->joins != 0 || p->leaves != 0 || p->root[0] != '\0')))
+      (p->read_only && (!p->resume || p->name[0] == '\0' || p->takeover ||
+                        p->reserve_full || p->joins != 0 || p->leaves != 0)))
     return -EINVAL;
   v = calloc (1, sizeof *v);
   if (v == NULL)
@@ -227,8 +219,6 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
       snprintf (why, FP_WHY_MAX,
                 "reserve=full: the servers did not record it in time");
   }
-  if (r == 0)
-    r = fp_sealed_attach (v, why);
   if (r < 0) {
     /* A volume that never was is discarded; one that was taken up again
      * stays what it is.
@@ -247,7 +237,6 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   if (v == NULL)
     return;
   fp_check_stop (v->check);
-  fp_sealed_finish (v, discard);
   fp_mover_stop (v->mover);
   fp_manager_stop (v);
   fp_recorder_stop (v);
@@ -265,7 +254,7 @@ fp_volume_stop (struct fp_volume *v, bool discard)
 uint64_t
 fp_volume_size (const struct fp_volume *v)
 {
-  return v->p.device_size != 0 ? v->p.device_size : v->p.size;
+  return v->p.size;
 }
 
 const struct fp_uuid *
@@ -388,13 +377,11 @@ fp_lane_flush (struct fp_lane *lane)
   struct fp_volume *v = fp_lane_volume (lane);
 
   atomic_fetch_add (&v->flushes, 1);
-  if (fp_sealed_is_rooted (v))
-    return fp_sealed_flush (lane);
-  return fp_lane_remote_flush (lane);
+  return fp_lane_raw_flush (lane);
 }
 
 int
-fp_lane_remote_flush (struct fp_lane *lane)
+fp_lane_raw_flush (struct fp_lane *lane)
 {
   struct fp_volume *v = fp_lane_volume (lane);
   uint64_t deadline = fp_deadline_in_ms (fp_volume_await_ms (v));
@@ -473,9 +460,6 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->errors = st.errors;
   s->bytes_read = st.bytes_read;
   s->bytes_written = st.bytes_written;
-  /* What is known of blocks is no request. */
-  s->writes -= FP_MIN (s->writes, s->seal.table_writes);
-  s->bytes_written -= FP_MIN (s->bytes_written, s->seal.table_bytes);
   s->inflight = st.inflight;
   s->poll_hits = st.poll_hits;
   s->hedges = st.hedges;

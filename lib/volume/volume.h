@@ -40,8 +40,6 @@
 #define FP_WHY_MAX 512
 #define FP_STRIPE_SIZE (128u << 10) /* unless another one was said */
 
-#define FP_ROOT_PATH_MAX 256
-
 struct fp_volume;
 struct fp_lane;
 struct fp_piece;
@@ -73,10 +71,6 @@ struct fp_volume_params {
    * one of a client that died; its slabs are asked for by this.
    */
   struct fp_uuid uuid;
-  /* Of the probe: it is what servers say, and was not drawn here for a volume
-   * that is to be made.
-   */
-  bool uuid_said;
   /* Who this client is to the servers.  Nil: one is drawn for each of them.  A
    * process that takes the place of one that died says that it is the same:
    * then it is not refused for what the other one had, but is for what others
@@ -150,21 +144,14 @@ struct fp_volume_params {
    */
   unsigned quiet_ms;
 
-  /* What its servers are not believed in.  A checksum, and a key that nobody
-   * sees, are of a volume without a name: what they need to know is in this
-   * process alone.  So is integrity without a root; with one it is of a volume
-   * with a name and FP_ENCRYPT_FILE.
+  /* Protection against faulty or malicious donors.  A checksum, integrity and
+   * a key that nobody sees are of a volume without a name: what they need to
+   * know is in this process alone.
    */
   enum fp_checksum checksum;
   enum fp_encrypt encrypt;
-  bool integrity;          /* needs encryption */
+  bool integrity;          /* needs FP_ENCRYPT_EPHEMERAL */
   struct fp_seal_key *key; /* FP_ENCRYPT_FILE; stays the caller's */
-  /* The root file, absolute, or "": rooted.h.  Then size is what its servers
-   * have, after the probe, and device_size what can be read and written.
-   */
-  char root[FP_ROOT_PATH_MAX];
-  bool reroot; /* what the servers have now is believed */
-  uint64_t device_size;
 
   /* Who takes the volume up again has to know its servers. Called by who adds
    * or removes one, before that counts; an error prevents it.  Or NULL.
@@ -500,15 +487,6 @@ struct fp_seal_status {
   uint64_t
       unchecked;   /* bytes that were written before this client was there */
   uint64_t memory; /* bytes that it needs */
-
-  /* rooted.h.  Roots that were made durable; blocks that were written after
-   * the last flush of the client before, and those that were torn, ever; those
-   * whose write failed, until the next flush.
-   */
-  bool rooted;
-  uint64_t roots, doubts, torn, troubled;
-  uint64_t table_writes, table_bytes; /* beside those of the volume */
-  char why[FP_WHY_MAX];               /* the last flush failed so; or "" */
 };
 
 /* Reads that were sent to another copy, too. */

@@ -359,12 +359,6 @@ fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
   uint64_t at = offset;
 
   *hole = false;
-  /* Nobody else is believed what is zeros. */
-  if (fp_sealed_is_rooted (v)) {
-    fp_sealed_extent (v, offset, limit, hole, length);
-    *hole = *hole && fp_volume_is_ours (v);
-    return;
-  }
   while (at < end) {
     uint64_t run, linear = fp_stripe_at (t, at, &run);
     bool h;

@@ -3,10 +3,9 @@
  * library and of the kernel: allocations, over any transport, and, over shm,
  * system calls.  Neither is allowed.
  *
- *   io-cost ADDR[,ADDR] shm|tcp|rdma [waste|crc32c|xts|gcm|root KEY ROOT]
+ *   io-cost ADDR[,ADDR] shm|tcp|rdma [waste|crc32c|xts|gcm]
  *
- * On two servers there are two copies.  The last four: of a sealed volume, the
- * last one with a name, the key of a file, and a root file that is made.
+ * On two servers there are two copies.  The last three: of a sealed volume.
  * Exits 0 if there were none, 1 if there were, 77 if it cannot tell.  With
  * 'waste' it makes one of each in between, to show that it sees them.
  *
@@ -326,7 +325,6 @@ main (int argc, char *argv[])
   struct fp_volume_params p;
   const char *how = argc > 3 ? argv[3] : "";
   struct work w = { .waste = strcmp (how, "waste") == 0 };
-  char reason[FP_WHY_MAX] = "";
   const char *why;
   char *second;
 
@@ -345,22 +343,12 @@ main (int argc, char *argv[])
   if (argc < 3 || fp_addr_parse (&p.servers[0], argv[1], &why) < 0 ||
       (second != NULL && fp_addr_parse (&p.servers[1], second, &why) < 0)) {
     fprintf (stderr, "usage: io-cost ADDR[,ADDR] shm|tcp|rdma "
-                     "[waste|crc32c|xts|gcm|root KEY ROOT]\n");
+                     "[waste|crc32c|xts|gcm]\n");
     return 2;
   }
   p.integrity = strcmp (how, "gcm") == 0;
   if (p.integrity || strcmp (how, "xts") == 0)
     p.encrypt = FP_ENCRYPT_EPHEMERAL;
-  if (strcmp (how, "root") == 0 && argc == 6) {
-    if (fp_seal_key_read (&p.key, argv[4], reason) < 0) {
-      fprintf (stderr, "io-cost: %s\n", reason);
-      return 1;
-    }
-    snprintf (p.name, sizeof p.name, "io-cost-%u", (unsigned) getpid ());
-    snprintf (p.root, sizeof p.root, "%s", argv[5]);
-    p.encrypt = FP_ENCRYPT_FILE;
-    p.integrity = true;
-  }
   if (strcmp (how, "crc32c") == 0)
     p.checksum = FP_CHECKSUM_CRC32C;
   w.sealed = how[0] != '\0' && !w.waste;
@@ -378,7 +366,6 @@ main (int argc, char *argv[])
   if (run (&p, &w) < 0)
     return 1;
   free (w.buf);
-  fp_seal_key_free (p.key);
   printf ("%s: %lu allocations, ", argv[2], allocations);
   if (w.trap)
     printf ("%d system calls (the last one: %d)\n", (int) syscalls,

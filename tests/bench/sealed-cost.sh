@@ -18,10 +18,9 @@ lat=${top_builddir:-.}/tests/bench/sealed-lat
 
 start test -s "$tmp/a.addr" -- farpage-memserver --size 512M --slab 16M --reserve 0 \
     --listen 127.0.0.1:0 --listen "unix:$tmp/a.usock" --address-file "$tmp/a.addr"
-farpage keygen --encrypt "$tmp/key"
 for transport in "${transports[@]}"; do
     if [ "$transport" = shm ]; then addr=unix:$tmp/a.usock
     else addr=$(grep -v '^unix:' "$tmp/a.addr"); fi
     echo "$transport:"
-    "$lat" "$transport" "$seconds" "$addr" "$tmp/key" "$tmp/$transport.root"
+    "$lat" "$transport" "$seconds" "$addr"
 done

@@ -3,9 +3,7 @@
  * encrypt blocks: 4 KiB random reads and writes of depth 1, and 1 MiB ones, on
  * volumes of one server, in turns of some milliseconds.
  *
- *   sealed-lat shm|tcp|rdma SECONDS ADDR KEY ROOT
- *
- * KEY is a file as of farpage keygen --encrypt; ROOT is made.
+ *   sealed-lat shm|tcp|rdma SECONDS ADDR
  *
  * Prints for each way, of reads and of writes of either size, the median of
  * the turns' medians, in us, and the median of what that is more than of a
@@ -15,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/addr.h"
 #include "base/checked.h"
@@ -39,7 +36,6 @@ static const struct {
   { "xts", FP_CHECKSUM_NONE, FP_ENCRYPT_EPHEMERAL, false },
   { "xts+crc32c", FP_CHECKSUM_CRC32C, FP_ENCRYPT_EPHEMERAL, false },
   { "gcm", FP_CHECKSUM_NONE, FP_ENCRYPT_EPHEMERAL, true },
-  { "gcm+root", FP_CHECKSUM_NONE, FP_ENCRYPT_FILE, true },
 };
 #define WAYS (sizeof ways / sizeof ways[0])
 
@@ -80,10 +76,6 @@ open_one (struct fp_volume **v, struct fp_volume_params p, unsigned way)
   p.checksum = ways[way].checksum;
   p.encrypt = ways[way].encrypt;
   p.integrity = ways[way].integrity;
-  if (p.encrypt == FP_ENCRYPT_FILE)
-    snprintf (p.name, sizeof p.name, "bench-%u", (unsigned) getpid ());
-  else
-    p.root[0] = '\0';
   r = fp_volume_probe (&p, why);
   if (r == 0)
     r = fp_volume_start (v, &p, why);
@@ -170,22 +162,16 @@ main (int argc, char *argv[])
 {
   struct fp_volume *v[WAYS] = { NULL };
   struct fp_volume_params p;
-  char reason[FP_WHY_MAX] = "";
   const char *why;
   int r = 0;
 
   fp_volume_params_init (&p);
   p.nr_servers = 1;
   p.size = SIZE;
-  if (argc != 6 || fp_addr_parse (&p.servers[0], argv[3], &why) < 0) {
-    fprintf (stderr, "usage: sealed-lat shm|tcp|rdma SECONDS ADDR KEY ROOT\n");
+  if (argc != 4 || fp_addr_parse (&p.servers[0], argv[3], &why) < 0) {
+    fprintf (stderr, "usage: sealed-lat shm|tcp|rdma SECONDS ADDR\n");
     return 2;
   }
-  if (fp_seal_key_read (&p.key, argv[4], reason) < 0) {
-    fprintf (stderr, "sealed-lat: %s\n", reason);
-    return 1;
-  }
-  snprintf (p.root, sizeof p.root, "%s", argv[5]);
   p.transports = strcmp (argv[1], "shm") == 0   ? FP_TRANSPORT_SHM
                  : strcmp (argv[1], "tcp") == 0 ? FP_TRANSPORT_TCP
                                                 : FP_TRANSPORT_RDMA;
@@ -197,6 +183,5 @@ main (int argc, char *argv[])
     r = measure (v, fp_deadline_in_ms (1000 * (unsigned) atoi (argv[2])));
   for (unsigned w = 0; w < WAYS; w++)
     fp_volume_stop (v[w], true);
-  fp_seal_key_free (p.key);
   return r < 0;
 }

@@ -26,14 +26,6 @@ for i in "shm unix:$tmp/a.sock" "tcp $tcp" "shm unix:$tmp/a.sock,unix:$tmp/b.soc
         if grep -q 'was built without' "$tmp/out"; then continue; fi
         [ $status = 0 ] || { cat "$tmp/out"; fail "$how over $transport: exit $status"; }
     done
-    # And with a root; of one copy yet.
-    rm -f "$tmp/root" "$tmp/key"
-    if [[ $addr != *,* ]] && farpage keygen --encrypt "$tmp/key" 2>"$tmp/out"; then
-        "$io_cost" "$addr" "$transport" root "$tmp/key" "$tmp/root" >"$tmp/out" 2>&1 ||
-            grep -q 'was built without' "$tmp/out" ||
-            { cat "$tmp/out"; fail "with a root over $transport"; }
-        cat "$tmp/out"
-    fi
     # It would see them.
     status=0
     "$io_cost" "$addr" "$transport" waste >"$tmp/out" || status=$?
