@@ -100,7 +100,7 @@ hear (const char *line)
 }
 
 static void
-serve_in_vain (bool resume, char *const *given, unsigned nr)
+serve_fails (bool resume, char *const *given, unsigned nr)
 {
   struct attachment a = { .lock = -1, .nbdkit = NBDKIT_PROC_INIT };
   struct why w;
@@ -126,7 +126,7 @@ static void
 test_first (void **state)
 {
   (void) state;
-  serve_in_vain (false, NULL, 0);
+  serve_fails (false, NULL, 0);
   assert_true (was_made ("in-order"));
   assert_non_null (strstr (args, " uuid=the-uuid "));
   assert_null (strstr (args, "resume="));
@@ -137,7 +137,7 @@ static void
 test_resume (void **state)
 {
   (void) state;
-  serve_in_vain (true, NULL, 0);
+  serve_fails (true, NULL, 0);
   assert_false (was_made ("in-order"));
   assert_non_null (strstr (args, " uuid=the-uuid "));
   assert_non_null (strstr (args, " resume=true"));
@@ -150,13 +150,13 @@ test_named (void **state)
   char *const given[] = { "server=a", "volume=v", "takeover=true" };
 
   (void) state;
-  serve_in_vain (false, given, 3);
+  serve_fails (false, given, 3);
   assert_true (was_made ("in-order"));
   assert_non_null (strstr (args, " server=a volume=v takeover=true "));
   assert_non_null (strstr (args, " client=the-uuid "));
   assert_null (strstr (args, " uuid="));
   assert_null (strstr (args, "resume="));
-  serve_in_vain (true, given, 3);
+  serve_fails (true, given, 3);
   assert_non_null (strstr (args, " server=a volume=v "));
   assert_non_null (strstr (args, " client=the-uuid "));
   assert_null (strstr (args, " uuid="));
@@ -175,10 +175,10 @@ test_changes (void **state)
                           "add=true", "force=true", "address=x", "timeout=9" };
 
   (void) state;
-  serve_in_vain (false, given, 8);
+  serve_fails (false, given, 8);
   assert_non_null (strstr (args, " remove=c add=true force=true "));
   assert_true (was_made ("in-order"));
-  serve_in_vain (true, given, 8);
+  serve_fails (true, given, 8);
   assert_non_null (
       strstr (args, " server=a server=b volume=v address=x timeout=9 "));
 }
