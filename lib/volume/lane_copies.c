@@ -380,7 +380,7 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
       return fail_io (io, -EIO);
     if (io->kind == FP_IO_READ) {
       if (!fp_volume_is_ours (v))
-        return PARK;
+        return io->hasty ? fail_io (io, -EIO) : PARK;
       memset ((unsigned char *) io->buf + io->issued, 0, left);
       io->issued += (uint32_t) left;
       return ISSUED;
