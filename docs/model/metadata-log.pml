@@ -182,7 +182,7 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
       ok = (ok && (r & x) != 0 && (given(BREAK_ATTACH) || enough(cnt(r), cnt(r & x))));
       several = (n != 0 && !sure && !given(BREAK_BASE)); du = r; an = r; r = r & x; cu = r;
       v = (y | (ROUND - 1)) + 1;
-      allowed(cu); cu = (several && !sure -> x & bv : cu); /* who is not believed is taken in */
+      allowed(cu); cu = (several && !sure -> x & bv : cu); /* the others join later */
       for (i : 0 .. LAST) {
         allowed(cu); cu = (several && !sure && has(cu & ~r, i) -> cu & ~BIT(i) : cu)
       };

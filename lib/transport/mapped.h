@@ -3,8 +3,8 @@
  * mapped here (shm).
  *
  * The server can take pages away: fallocate(2) punches holes into its file.
- * If no huge page is free, access to such a hole raises SIGBUS.  So does
- * access to a page that the hardware lost (sigaction(2), BUS_MCEERR_AR).
+ * If no huge page is free, a load or store in such a hole raises SIGBUS.  So
+ * does one in a page that the hardware lost (sigaction(2), BUS_MCEERR_AR).
  * fp_mapped_copy returns an error then.  So all loads and stores of that
  * memory go through it.  libwayland guards memory of its clients in a like
  * way (wl_shm_buffer_begin_access).

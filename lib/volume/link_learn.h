@@ -96,9 +96,10 @@ int link_open_strays (struct fp_link *l);
 /* Return the servers of which that is known. */
 uint64_t link_with_strays (struct fp_volume *v);
 /* At the start of a volume with a name its servers have said whether piece i
- * exists: then it is LOST if nobody has it.  If it does not, the next sweep of
- * whoever has it releases it.  doubt: the servers whose labels are in doubt,
- * beside those that are open; missing: not all members were heard.
+ * exists: then it is LOST if nobody has it.  If it does not, the next
+ * link_sweep of each server that has it releases it.  doubt: the servers whose
+ * labels are in doubt, beside those that are open; missing: not all members
+ * were heard.
  */
 void link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
                  bool missing);
@@ -106,8 +107,8 @@ void link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
  * is believed as what it is, while nothing is moved yet.
  */
 int link_label_doubts (struct fp_link *l, bool lost);
-/* Nobody can say any more whether what is in doubt counts: it does not, and
- * the next sweep releases it.
+/* The servers that could settle what is in doubt are gone for good.  So it
+ * does not count, and the next link_sweep releases it.
  */
 void link_give_up_doubts (struct fp_volume *v);
 

@@ -414,9 +414,8 @@ record_batch (struct fp_recorder *r)
       finish_batch (r);
       return;
     }
-    /* Who has a list that is not complete may be believed by a client that
-     * does not see the others: it hears of nothing that is later than that
-     * list.
+    /* A client that reaches only servers with a list that is not complete
+     * may believe them.  So they hear of no change that is later than it.
      */
     if (left != 0 && !r->list_due)
       answered |=
