@@ -64,10 +64,10 @@ complete_seal (const struct fp_params *p, char why[FP_WHY_MAX])
                    "to outlive its nbdkit");
   if (v->integrity && named)
     return refuse (why,
-                   "integrity=on and volume=%s contradict: what is known of "
-                   "its blocks is in this nbdkit alone, and the volume "
-                   "outlives it; put dm-crypt over the device "
-                   "(docs/RECIPES.md)",
+                   "integrity=on and volume=%s contradict: the tags of its "
+                   "blocks are only in this nbdkit, and the volume outlives "
+                   "it; leave out integrity=on, or put dm-crypt with "
+                   "dm-integrity over the device",
                    v->name);
   if (v->integrity && v->encrypt != FP_ENCRYPT_EPHEMERAL)
     return refuse (why, "integrity=on needs encrypt=ephemeral; for errors of "

@@ -145,7 +145,9 @@ fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
   }
   if (memcmp (mark, p->uuid.bytes + CHANCE, MARK) != 0) {
     snprintf (why, FP_WHY_MAX,
-              "volume %s was made with another key than that of encrypt=FILE",
+              "volume %s was made with another key than that of encrypt=FILE, "
+              "or with root=FILE, which this version does not have: attach it "
+              "with the version that made it",
               p->name);
     return -EKEYREJECTED;
   }
