@@ -67,7 +67,7 @@ while read -r -a words; do
     ../configure)
         "$top_srcdir/configure" --help >"$tmp/help"
         has_options "$tmp/help" "$program" "${args[@]}" ;;
-    apt|autoreconf|cat|echo|printf|systemctl|cd|date|dd|fio|kill|make|mkdir|mkfs.ext4|modprobe|mount) ;;
+    apt|autoreconf|cat|chown|echo|printf|systemctl|cd|date|dd|fio|kill|make|mkdir|mkfs.ext4|modprobe|mount) ;;
     nbd-client|umount) ;;
     *) complain "unknown program in: ${words[*]}" ;;
     esac
