@@ -5,9 +5,10 @@ NULL =
 CLEANFILES = *~
 AM_CFLAGS = $(WARNINGS_CFLAGS)
 
-# configure fills arrows/DIRECTORY with links to the parts of lib/ that the
-# directory may include: another header is not found.
-AM_CPPFLAGS = -I$(top_builddir)/arrows/$(subdir)
+# Headers are included as "FOLDER/NAME.h": a folder of lib/, or the whole path of
+# one in memserver/ or tools/. tests/meta/test-arrows.sh says which folder may
+# include which.
+AM_CPPFLAGS = -I$(top_srcdir)/lib -I$(top_srcdir)
 
 # The parts of lib/, each from the top down to what it stands on: a static
 # library goes before those that it uses.
@@ -15,7 +16,8 @@ LIBBASE = $(top_builddir)/lib/base/libbase.la
 LIBSCRAPE = $(top_builddir)/lib/base/libscrape.la
 LIBPROTO = $(top_builddir)/lib/proto/libproto.la $(LIBBASE)
 LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.la $(LIBPROTO)
-LIBVOLUME = $(top_builddir)/lib/volume/libvolume.la $(LIBTRANSPORT)
+LIBVOLUME = $(top_builddir)/lib/libvolume.la $(LIBTRANSPORT)
+LIBFRONT = $(top_builddir)/lib/libfront.la $(LIBSCRAPE) $(LIBVOLUME)
 
 # Man pages: name them in man_MANS and CLEANFILES, the .pod in EXTRA_DIST.
 # pod2man: a page that does not parse is an error.

@@ -7,8 +7,8 @@
 #include <event2/event.h>
 #include <stddef.h>
 
-#include "alive.h"
-#include "event_loop.h"
+#include "memserver/alive.h"
+#include "memserver/event_loop.h"
 
 #ifdef HAVE_SYSTEMD
 

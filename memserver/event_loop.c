@@ -6,7 +6,7 @@
 #include <event2/event.h>
 #include <stddef.h>
 
-#include "event_loop.h"
+#include "memserver/event_loop.h"
 
 enum { URGENT, ORDINARY, NR_PRIORITIES };
 

@@ -14,17 +14,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "access.h"
-#include "alive.h"
 #include "base/log.h"
 #include "base/memlock.h"
 #include "base/size.h"
-#include "host.h"
-#include "listener.h"
-#include "options.h"
-#include "rdma.h"
-#include "server.h"
-#include "store.h"
+#include "memserver/alive.h"
+#include "memserver/auth/access.h"
+#include "memserver/options.h"
+#include "memserver/pool/host.h"
+#include "memserver/server.h"
+#include "memserver/session/listener.h"
+#include "memserver/session/rdma.h"
+#include "memserver/store/store.h"
 
 #define MIB (UINT64_C (1) << 20)
 

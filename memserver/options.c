@@ -20,9 +20,9 @@
 #include "base/checked.h"
 #include "base/scrape.h"
 #include "base/size.h"
-#include "options.h"
-#include "slab.h"
-#include "store.h"
+#include "memserver/options.h"
+#include "memserver/pool/slab.h"
+#include "memserver/store/store.h"
 
 enum which {
   SIZE,

@@ -12,9 +12,9 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "backing.h"
 #include "base/addr.h"
 #include "base/log.h"
+#include "memserver/pool/backing.h"
 #include "proto/messages.h"
 #include "transport/tls.h"
 

@@ -16,14 +16,14 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "event_loop.h"
-#include "host.h"
-#include "options.h"
-#include "pool.h"
-#include "pressure.h"
-#include "record.h"
-#include "server.h"
-#include "session.h"
+#include "memserver/event_loop.h"
+#include "memserver/options.h"
+#include "memserver/pool/host.h"
+#include "memserver/pool/pool.h"
+#include "memserver/pressure.h"
+#include "memserver/server.h"
+#include "memserver/session/session.h"
+#include "memserver/store/record.h"
 
 #define TICK_MS 250
 #define WINDOW_US 1000000 /* in which tasks have waited */

@@ -16,10 +16,10 @@
 #include <sys/queue.h>
 
 #include "base/uuid.h"
-#include "mailbox.h"
-#include "metrics.h"
-#include "options.h"
-#include "pool.h"
+#include "memserver/metrics.h"
+#include "memserver/options.h"
+#include "memserver/pool/mailbox.h"
+#include "memserver/pool/pool.h"
 #include "proto/messages.h"
 
 #define MAX_SESSIONS 1024

@@ -17,12 +17,12 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/size.h"
-#include "commands.h"
-#include "deadline.h"
-#include "find_volume.h"
-#include "json_out.h"
-#include "plugin_status.h"
-#include "progress.h"
+#include "tools/common/commands.h"
+#include "tools/common/deadline.h"
+#include "tools/common/find_volume.h"
+#include "tools/common/json_out.h"
+#include "tools/common/plugin_status.h"
+#include "tools/common/progress.h"
 
 static const char help[] =
     "Usage: farpage check [OPTION]... /dev/nbdX|VOLUME|SOCKET\n"

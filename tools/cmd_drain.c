@@ -19,11 +19,11 @@
 #include "base/addr.h"
 #include "base/cleanup.h"
 #include "base/size.h"
-#include "commands.h"
-#include "deadline.h"
-#include "find_volume.h"
-#include "plugin_status.h"
-#include "progress.h"
+#include "tools/common/commands.h"
+#include "tools/common/deadline.h"
+#include "tools/common/find_volume.h"
+#include "tools/common/plugin_status.h"
+#include "tools/common/progress.h"
 
 static const char help[] =
     "Usage: farpage drain [OPTION]... /dev/nbdX|SOCKET SERVER\n"

@@ -15,7 +15,7 @@
 #include "base/cleanup.h"
 #include "base/random.h"
 #include "base/secret.h"
-#include "commands.h"
+#include "tools/common/commands.h"
 #include "transport/psk_file.h"
 #include "volume/volume.h"
 

@@ -11,15 +11,15 @@
 #include <string.h>
 #include <time.h>
 
-#include "ask_server.h"
 #include "base/addr.h"
 #include "base/clock.h"
 #include "base/size.h"
-#include "commands.h"
-#include "json_out.h"
-#include "pool_args.h"
-#include "servers_change.h"
-#include "suggest.h"
+#include "tools/common/ask_server.h"
+#include "tools/common/commands.h"
+#include "tools/common/json_out.h"
+#include "tools/common/suggest.h"
+#include "tools/pool_args.h"
+#include "tools/servers_change.h"
 
 static const char help[] =
     "Usage: farpage servers [OPTION]... ADDR...|pool=NAME\n"

@@ -13,10 +13,10 @@
 
 #include "base/cleanup.h"
 #include "base/size.h"
-#include "commands.h"
-#include "plugin_status.h"
-#include "state.h"
-#include "sysfs.h"
+#include "tools/common/commands.h"
+#include "tools/common/plugin_status.h"
+#include "tools/common/state.h"
+#include "tools/common/sysfs.h"
 
 static const char help[] =
     "Usage: farpage status [OPTION]... [/dev/nbdX]...\n"

@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #include "base/size.h"
-#include "commands.h"
-#include "json_out.h"
-#include "pool_args.h"
-#include "suggest.h"
-#include "volumes.h"
+#include "tools/common/commands.h"
+#include "tools/common/json_out.h"
+#include "tools/common/suggest.h"
+#include "tools/pool_args.h"
+#include "tools/volumes.h"
 
 static const char help[] =
     "Usage: farpage volumes [list] [--json] ADDR...|pool=NAME\n"

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands.h"
-#include "suggest.h"
+#include "tools/common/commands.h"
+#include "tools/common/suggest.h"
 
 static const struct command {
   const char *name;

@@ -6,10 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands.h"
-#include "pool_args.h"
-#include "tls_args.h"
-#include "volume/pool_file.h"
+#include "attach/pool_file.h"
+#include "tools/common/commands.h"
+#include "tools/common/tls_args.h"
+#include "tools/pool_args.h"
 
 struct list {
   int n;

@@ -10,12 +10,12 @@
 #include <unistd.h>
 
 #include "base/addr.h"
-#include "commands.h"
-#include "find_volume.h"
-#include "json_out.h"
-#include "plugin_status.h"
 #include "proto/messages.h"
-#include "servers_change.h"
+#include "tools/common/commands.h"
+#include "tools/common/find_volume.h"
+#include "tools/common/json_out.h"
+#include "tools/common/plugin_status.h"
+#include "tools/servers_change.h"
 
 static const char add_help[] =
     "Usage: farpage servers add [OPTION]... /dev/nbdX|SOCKET"

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ask_server.h"
 #include "base/clock.h"
+#include "tools/common/ask_server.h"
+#include "tools/volumes.h"
 #include "transport/tls.h"
-#include "volumes.h"
 
 /* More than any server has: one that lists more never ends. */
 #define MAX_VOLUMES 65536u

@@ -12,7 +12,7 @@
 
 #include "base/addr.h"
 #include "proto/messages.h"
-#include "why.h"
+#include "tools/common/why.h"
 
 /* A volume on one server. */
 struct volume_place {

@@ -9,7 +9,7 @@
  * deadline.
  *
  * And the mover reads mapped memory that others write to meanwhile: what it
- * gets of that is copied again (volume/mover.h).
+ * gets of that is copied again (heal/migrate.h).
  *
  * Between the two calls of a pair, by one thread, what that thread writes, or
  * reads, is neither compared with others nor remembered.  Nothing otherwise.

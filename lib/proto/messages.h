@@ -169,7 +169,7 @@ struct fp_hello_reply {
   char rdma[FP_MAX_RDMA_ADDRS][FP_ADDR_MAX + 1];
 };
 
-/* How the bytes of a volume lie in its pieces (lib/volume/stripe.h), from when
+/* How the bytes of a volume lie in its pieces (lib/extent/stripe.h), from when
  * it is made on.  The servers only keep it: who attaches the volume has to
  * find them where they were put.
  */

@@ -5,8 +5,8 @@
 
 #include <string.h>
 
+#include "engine/lane_int.h"
 #include "volume/census.h"
-#include "volume/lane_int.h"
 
 static void
 count_transfers (struct fp_lane *lane, struct fp_census *out)

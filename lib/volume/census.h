@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "base/hist.h"
-#include "volume/piece.h"
+#include "extent/extent.h"
 #include "volume/volume.h"
 
 struct fp_census {

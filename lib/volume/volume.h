@@ -94,9 +94,9 @@ struct fp_volume_params {
    */
   struct fp_members members;
   uint64_t away; /* a set */
-  /* And of their lists (roster.h): the members that are believed, whether the
-   * base is sure, whether enough servers answer, the highest version that any
-   * server has, and the version that each member has.
+  /* And of their lists (membership.h): the members that are believed, whether
+   * the base is sure, whether enough servers answer, the highest version that
+   * any server has, and the version that each member has.
    */
   uint64_t believed; /* a set */
   bool sure, enough;
@@ -140,7 +140,7 @@ struct fp_volume_params {
    */
   unsigned rebuild_delay_ms;
   /* What was not written to for so long is not looked at when the volume is
-   * attached after its client has died: intent.h.
+   * attached after its client has died: dirty_log.h.
    */
   unsigned quiet_ms;
 
@@ -266,7 +266,7 @@ void fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
 enum fp_io_kind { FP_IO_READ, FP_IO_WRITE };
 
 /* Not the piece at that linear address, but the tail behind its memory, and
- * there offset - (start of the piece): intent.h.
+ * there offset - (start of the piece): dirty_log.h.
  */
 enum fp_tail {
   FP_TAIL_NONE,
@@ -314,7 +314,7 @@ struct fp_io {
   enum fp_tail tail;
   uint64_t
       generation;  /* of a tail: it is labelled so; 0: it does not matter */
-  unsigned saying; /* fragments that set tails for it: lane_intent.c */
+  unsigned saying; /* fragments that set tails for it: lane_dirty_log.c */
 
   /* The mover's; 0 else. */
   bool mover;              /* it may use a piece that is FROZEN */
@@ -328,7 +328,7 @@ void fp_lane_submit (struct fp_lane *lane, struct fp_io *io);
  */
 struct fp_io *fp_lane_poll (struct fp_lane *lane, bool wait);
 
-/* ---- moving it while it is used: mover.h ---- */
+/* ---- moving it while it is used: migrate.h ---- */
 
 /* Server i, which is up or will be, shall hold nothing of this volume: it gets
  * no new pieces, and what it has is moved to the others, in the background.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* volume_int.h - what the files of lib/volume share, and nobody else sees.
+/* volume_int.h - what the folders of libvolume.la share, and front ends do
+ * not see.
  *
  * Locks: a lane's lock before fp_volume.lock and fp_pieces.lock, under which
  * no other is taken; fp_link.lock is never held together with these, but taken
@@ -17,8 +18,8 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "volume/lane.h"
-#include "volume/piece.h"
+#include "engine/lane.h"
+#include "extent/extent.h"
 #include "volume/volume.h"
 
 struct fp_check;
@@ -58,7 +59,7 @@ struct fp_volume {
   _Atomic uint64_t closed; /* they get nothing: joining, leaving, gone */
   _Atomic uint64_t fresh;  /* joining, and never current yet */
   /* If recorded: perhaps in no list that whoever attaches it next will find,
-   * as who they are now; they get nothing either (recorder_change.c).
+   * as who they are now; they get nothing either (meta_log_change.c).
    */
   _Atomic uint64_t unlisted;
   _Atomic unsigned servers; /* how many OPEN says that there are */
@@ -74,7 +75,7 @@ struct fp_volume {
   _Atomic uint64_t allocated, lost; /* pieces */
   _Atomic uint64_t placing;         /* pieces that wait for memory */
   _Atomic uint64_t current;         /* members, of the last list; or none */
-  _Atomic uint64_t generation;      /* the highest so far: link_learn.h */
+  _Atomic uint64_t generation;      /* the highest so far: peer_learn.h */
 
   struct fp_overlap *overlap; /* NULL: one copy */
   struct fp_intent *intent;   /* likewise */
@@ -90,7 +91,7 @@ struct fp_volume {
   _Atomic bool mirror_due;       /* mirror.h: something is to be decided */
   uint64_t mirror_ns, refill_ns; /* the manager's: when to look again */
   struct fp_mover *mover;
-  _Atomic uint64_t moving;  /* the piece that is being copied: mover.h */
+  _Atomic uint64_t moving;  /* the piece that is being copied: migrate.h */
   _Atomic uint64_t *dirty;  /* its chunks that are to be copied, again */
   _Atomic uint64_t drained; /* a set of servers that get no pieces */
   struct fp_piece target;   /* memory without a label: its link's, READY */
@@ -106,7 +107,7 @@ struct fp_volume {
   char taken_by[FP_WHY_MAX]; /* what a server says of it; or "" */
 };
 
-/* manager.c */
+/* allocator.c */
 int fp_manager_start (struct fp_volume *v);
 void fp_manager_stop (struct fp_volume *v);
 /* Entry i, which is EMPTY, shall get memory.  Does not block. */
@@ -124,7 +125,7 @@ void fp_manager_unclaim (struct fp_volume *v, unsigned server);
 /* All pieces get memory now: reserve=full. */
 int fp_manager_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
 
-/* Its servers keep a list of themselves and a map of what exists (recorder.h):
+/* Its servers keep a list of themselves and a map of what exists (meta_log.h):
  * of one that outlives its client, and of one with several copies of each
  * piece, where it has to be known which of them count.
  */
@@ -205,7 +206,7 @@ fp_volume_stripe (const struct fp_volume_params *p)
   };
 }
 
-/* mover.c */
+/* migrate.c */
 
 /* A write of [offset, offset + length) of piece i is over, however it ended.
  * Whoever calls this is inside, or has the piece shut.
@@ -219,7 +220,7 @@ fp_volume_wrote (struct fp_volume *v, uint64_t i, uint64_t offset,
     fp_mover_mark (v, offset, length);
 }
 
-/* mover_mapped.c: fp_mapped_copy from memory that other threads write to
+/* migrate_mapped.c: fp_mapped_copy from memory that other threads write to
  * meanwhile.  What they wrote is copied again later.
  */
 int fp_mover_copy_while_written (void *to, const void *from, size_t length);

@@ -16,7 +16,7 @@
 #include "base/checked.h"
 #include "files.h"
 #include "fuzz.h"
-#include "store.h"
+#include "memserver/store/store.h"
 
 #define FIRST_FD 4000 /* no descriptor at all */
 #define PAGES (FILES_ROOM / FILES_PAGE)

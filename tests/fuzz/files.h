@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* files.h - a store (memserver/store.h) whose files are memory of this
+/* files.h - a store (memserver/store/store.h) whose files are memory of this
  * process: nothing is opened, mapped or removed in earnest.  A touch behind
  * the last page of a file, which would be a SIGBUS, is one of memory that is
  * not there for AddressSanitizer.

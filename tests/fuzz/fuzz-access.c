@@ -6,8 +6,8 @@
 #include <errno.h>
 #include <string.h>
 
-#include "access.h"
 #include "fuzz.h"
+#include "memserver/auth/access.h"
 
 const char fuzz_name[] = "fuzz-access";
 const unsigned fuzz_runs = 20000;

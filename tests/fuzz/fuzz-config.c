@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "fuzz.h"
-#include "options.h"
-#include "slab.h"
+#include "memserver/options.h"
+#include "memserver/pool/slab.h"
 
 const char fuzz_name[] = "fuzz-config";
 const unsigned fuzz_runs = 20000;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "../../nbdkit-plugin/control.h"
+#include "front/control.h"
 #include "fuzz.h"
 
 const char fuzz_name[] = "fuzz-control";

@@ -19,13 +19,13 @@
 
 #include "base/checked.h"
 #include "base/log.h"
-#include "cell.h"
 #include "files.h"
 #include "fuzz.h"
-#include "persist_int.h"
-#include "record.h"
+#include "memserver/server.h"
+#include "memserver/store/cell.h"
+#include "memserver/store/persist_int.h"
+#include "memserver/store/record.h"
 #include "samples.h"
-#include "server.h"
 
 const char fuzz_name[] = "fuzz-persist";
 const unsigned fuzz_runs = 20000;

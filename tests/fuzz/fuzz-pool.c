@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "../../nbdkit-plugin/params.h"
+#include "front/params.h"
 #include "fuzz.h"
 
 const char fuzz_name[] = "fuzz-pool";

@@ -23,20 +23,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "access.h"
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "clock.h"
-#include "ctl.h"
 #include "fuzz.h"
 #include "loop.h"
 #include "memories.h"
-#include "pool_int.h"
-#include "record.h"
+#include "memserver/auth/access.h"
+#include "memserver/pool/pool_int.h"
+#include "memserver/server.h"
+#include "memserver/session/ctl.h"
+#include "memserver/session/session.h"
+#include "memserver/store/record.h"
 #include "samples.h"
-#include "server.h"
-#include "session.h"
 
 const char fuzz_name[] = "fuzz-session";
 const unsigned fuzz_runs = 20000;

@@ -53,7 +53,7 @@ farpage bench --help | tr ', ' '\n' | grep -E '^(memcpy|device|[a-z]+-[a-z]+)$' 
     grep -v -e '^--' | sort -u | paste -s -d ' ' >"$tmp/layers"
 offers "farpage bench --layers " "$(cat "$tmp/layers")"
 for p in $_farpage_parameters; do
-    grep -q "^  { \"${p%=}\", set_" "$top_srcdir/nbdkit-plugin/params.c" || fail "attach $p"
+    grep -q "^  { \"${p%=}\", set_" "$top_srcdir/lib/front/params.c" || fail "attach $p"
 done
 
 # What there is.

@@ -31,7 +31,8 @@ while read -r c; do
         options >"$tmp/page"
     diff "$tmp/help.$c" "$tmp/page" || fail "farpage $c --help (<) and $pod (>) differ"
     { echo --help; echo --version
-      "$SED" -nE 's/^  \{ "([a-z-]+)", (no|required)_argument.*/--\1/p' "$pods/cmd_$c.c"
+      find "$pods" -name "cmd_$c.c" -exec \
+          "$SED" -nE 's/^  \{ "([a-z-]+)", (no|required)_argument.*/--\1/p' {} +
     } | sort -u >"$tmp/table"
     grep -e "^--" "$tmp/help.$c" | diff - "$tmp/table" ||
         fail "farpage $c --help (<) and cmd_$c.c (>) differ"

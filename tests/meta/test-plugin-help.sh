@@ -16,7 +16,7 @@ sed -nE 's/^(\[?)([a-z_-]+)=\]?[^ ]*( .*)?$/\2/p' "$tmp/all" | sort >"$tmp/help"
 sed -nE 's/^=item \[?B<([a-z_-]+)=>.*/\1/p' "$pod" | sort >"$tmp/items"
 sed -n '/^=head1 SYNOPSIS/,/^=head1 DESC/p' "$pod" |
     sed 's/,[a-z]*=[A-Z]*//g' | grep -oE '[a-z_-]+=' | tr -d = | sort -u >"$tmp/synopsis"
-sed -nE 's/^  \{ "([a-z_-]+)", set_.*/\1/p' "$dir/params.c" | sort >"$tmp/parser"
+sed -nE 's/^  \{ "([a-z_-]+)", set_.*/\1/p' "$top_srcdir/lib/front/params.c" | sort >"$tmp/parser"
 
 [ -s "$tmp/parser" ] || fail "found no table in params.c"
 for f in help items synopsis; do

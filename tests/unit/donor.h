@@ -6,10 +6,10 @@
 #ifndef DONOR_H
 #define DONOR_H
 
-#include "ctl.h"
-#include "record.h"
-#include "server.h"
-#include "session.h"
+#include "memserver/server.h"
+#include "memserver/session/ctl.h"
+#include "memserver/session/session.h"
+#include "memserver/store/record.h"
 
 #define MIB (UINT64_C (1) << 20)
 

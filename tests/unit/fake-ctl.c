@@ -706,7 +706,7 @@ fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
   (void) c;
   (void) p;
   (void) deadline_ns;
-  return -EOPNOTSUPP; /* nothing in lib/volume asks */
+  return -EOPNOTSUPP; /* nothing in lib/ asks */
 }
 
 void

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "fake-ctl-int.h"
-#include "volume/roster.h"
+#include "meta/membership.h"
 
 void
 fake_server_alias (struct fake_server *s, const char *host)

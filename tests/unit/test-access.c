@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "access.h"
+#include "memserver/auth/access.h"
 
 static char path[64], why[ACCESS_WHY_MAX];
 static struct access *file;

@@ -7,8 +7,8 @@
 
 #include <unistd.h>
 
-#include "../../nbdkit-plugin/age.h"
 #include "base/clock.h"
+#include "nbdkit-plugin/age.h"
 
 static struct fp_age age;
 

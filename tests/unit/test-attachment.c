@@ -10,8 +10,8 @@
 #include <unistd.h>
 #include <sys/stat.h>
 
-#include "../../tools/attachment.h"
-#include "../../tools/sysfs.h"
+#include "tools/attach/attachment.h"
+#include "tools/common/sysfs.h"
 
 /* An nbdkit that never answers, and leaves a file when it is ended as a real
  * one is that gives its memory back.

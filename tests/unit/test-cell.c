@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "cell.h"
+#include "memserver/store/cell.h"
 
 #define LENGTH 64
 #define BYTES CELL_SIZE (LENGTH)

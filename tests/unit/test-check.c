@@ -14,12 +14,12 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "engine/mirror.h"
+#include "extent/stripe.h"
 #include "fake-ctl.h"
-#include "volume/check.h"
-#include "volume/link.h"
-#include "volume/mirror.h"
-#include "volume/mover.h"
-#include "volume/stripe.h"
+#include "heal/check.h"
+#include "heal/migrate.h"
+#include "peer/peer.h"
 #include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)

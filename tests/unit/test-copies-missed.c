@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/tsan.h"
-#include "volume/check.h" /* these before `v`, which would be shadowed */
-#include "volume/intent.h"
+#include "heal/check.h" /* these before `v`, which would be shadowed */
+#include "engine/dirty_log.h"
 #include "volume-fixture.h"
 #include "sim/threads.h"
 

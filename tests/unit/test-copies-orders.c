@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "volume/intent.h" /* before `v`, which would be shadowed */
+#include "engine/dirty_log.h" /* before `v`, which would be shadowed */
 #include "volume-fixture.h"
 
 #define MAX_STEPS 5
@@ -161,7 +161,7 @@ write_in_part (struct fake_server *server)
           !fp_addr_eq (&v->p.servers[s], addr) ||
           fp_piece_state (p) != FP_PIECE_READY)
         continue;
-      /* As a client does, that server was told first: intent.h. */
+      /* As a client does, that server was told first: dirty_log.h. */
       if (fp_intent_say_all (v, fp_mirror_entry (v->pieces, i, c), p) < 0)
         continue;
       memset (bytes, last, sizeof bytes);

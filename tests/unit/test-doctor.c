@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../tools/doctor.h"
+#include "tools/doctor/doctor.h"
 
 static char root[64];
 static struct doctor d;

@@ -7,7 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "event_loop.h"
+#include "memserver/event_loop.h"
 
 #define READY (8 * EVENT_LOOP_TURN)
 

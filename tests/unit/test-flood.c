@@ -19,9 +19,9 @@
 #include "base/addr.h"
 #include "base/clock.h"
 #include "donor.h"
-#include "listener.h"
-#include "peer.h"
-#include "rdma.h"
+#include "memserver/auth/peer.h"
+#include "memserver/session/listener.h"
+#include "memserver/session/rdma.h"
 
 #define FLOOD 300
 #define WAIT_S 5 /* less than HELLO_MS, after which all are dropped anyway */

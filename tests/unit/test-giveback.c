@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "fake-ctl.h"
-#include "volume/mover.h"
+#include "heal/migrate.h"
 #include "volume/volume_int.h"
 
 #define SLAB (512 * 1024)

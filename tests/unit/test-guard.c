@@ -14,11 +14,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "access.h"
 #include "base/clock.h"
 #include "donor.h"
-#include "guard.h"
-#include "options.h"
+#include "memserver/auth/access.h"
+#include "memserver/auth/guard.h"
+#include "memserver/options.h"
 
 static struct session clients[3];
 static char file[64];

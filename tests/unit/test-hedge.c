@@ -13,8 +13,8 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/thread.h"
+#include "engine/lane_int.h"
 #include "volume-fixture.h"
-#include "volume/lane_int.h"
 
 #define SLAB COPIES_SLAB
 #define PIECES COPIES_PIECES

@@ -14,8 +14,8 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/tsan.h"
-#include "volume/intent.h" /* these before `v`, which would be shadowed */
-#include "volume/mover.h"
+#include "engine/dirty_log.h" /* these before `v`, which would be shadowed */
+#include "heal/migrate.h"
 #include "volume-fixture.h"
 
 #define SLAB COPIES_SLAB

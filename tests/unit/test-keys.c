@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "donor.h"
-#include "keys.h"
-#include "rdma.h"
+#include "memserver/session/keys.h"
+#include "memserver/session/rdma.h"
 
 #define SLABS 40
 #define REVOKE_MS 10

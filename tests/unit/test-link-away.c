@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "volume/link_move.h" /* before `v`, which would be shadowed */
+#include "peer/peer_migrate.h" /* before `v`, which would be shadowed */
 
 #include "link-fixture.h"
 #include "sim/threads.h"

@@ -14,8 +14,8 @@
 
 #include "base/log.h"
 #include "donor.h"
-#include "listener.h"
-#include "rdma.h"
+#include "memserver/session/listener.h"
+#include "memserver/session/rdma.h"
 
 static struct fp_sockaddrs resolved;
 static char warning[512];

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "mailbox.h"
+#include "memserver/pool/mailbox.h"
 
 #define THREADS 4
 #define NOTES 1000

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "../../nbdkit-plugin/memory.h"
+#include "front/memory.h"
 
 /* Below M_MMAP_THRESHOLD (mallopt(3)), so in the heap. */
 #define PIECE ((size_t) 100 << 10)

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "options.h"
+#include "memserver/options.h"
 
 #define MAX_ARGS 64
 

@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "donor.h"
-#include "guard.h"
+#include "memserver/auth/guard.h"
 
 #define TCP FP_TRANSPORT_TCP
 

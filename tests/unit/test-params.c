@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "../../nbdkit-plugin/params.h"
+#include "front/params.h"
 
 #define SERVER "server=127.0.0.1"
 

@@ -16,7 +16,7 @@
 #include <sys/vfs.h>
 
 #include "base/uuid.h"
-#include "persist.h"
+#include "memserver/store/persist.h"
 
 #define SLABS 8u
 #define SLAB (UINT64_C (1) << 20)

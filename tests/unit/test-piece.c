@@ -8,8 +8,8 @@
 #include <errno.h>
 
 #include "base/thread.h"
-#include "volume/piece.h"
-#include "volume/placement.h"
+#include "extent/extent.h"
+#include "place/placement.h"
 
 #define MIB (1024 * 1024)
 

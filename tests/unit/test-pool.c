@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "donor.h"
-#include "pool_int.h"
+#include "memserver/pool/pool_int.h"
 
 #define LARGE_MIB 128
 

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "donor.h"
-#include "host.h"
-#include "pressure.h"
+#include "memserver/pool/host.h"
+#include "memserver/pressure.h"
 
 #define N(a) (sizeof (a) / sizeof (a)[0])
 

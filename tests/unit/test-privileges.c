@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "../../tools/privileges.h"
+#include "tools/attach/privileges.h"
 
 #define KEPT 0x01804002u /* IPC_LOCK, SYS_NICE, SYS_RESOURCE, DAC_OVERRIDE */
 

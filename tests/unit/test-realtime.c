@@ -18,8 +18,8 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "../../tools/nbdkit_proc.h"
 #include "base/thread.h"
+#include "tools/attach/nbdkit_proc.h"
 
 #define PRIORITY 10 /* as nbdkit_proc.h says */
 

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "donor.h"
-#include "persist.h"
+#include "memserver/store/persist.h"
 
 #define TCP FP_TRANSPORT_TCP
 

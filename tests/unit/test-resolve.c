@@ -25,8 +25,8 @@
 #include "base/resolve.h"
 #include "base/thread.h"
 #include "base/tsan.h"
+#include "peer/peer_int.h"
 #include "transport/ctl_channel.h"
-#include "volume/link_int.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "volume/roster.h"
+#include "meta/membership.h"
 
 static struct fp_uuid uuid[4];
 static struct fp_members list[4];

@@ -16,13 +16,13 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/tsan.h"
+#include "engine/lane.h"
+#include "engine/mirror.h"
+#include "extent/range_seqlock.h"
 #include "fake-ctl.h"
-#include "volume/holds.h"
-#include "volume/lane.h"
-#include "volume/mirror.h"
-#include "volume/seal_cipher.h"
-#include "volume/seal_table.h"
-#include "volume/sealed.h"
+#include "filter/seal_cipher.h"
+#include "filter/seal_table.h"
+#include "filter/sealed.h"
 
 #define SLAB (256 * 1024)
 #define SLABS 24

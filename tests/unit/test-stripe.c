@@ -12,10 +12,10 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "extent/stripe.h"
 #include "fake-ctl.h"
-#include "volume/mover.h"
-#include "volume/placement.h"
-#include "volume/stripe.h"
+#include "heal/migrate.h"
+#include "place/placement.h"
 #include "volume/volume_int.h"
 
 static uint64_t seed;

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "../../tools/swap_settings.h"
+#include "tools/swap/swap_settings.h"
 
 #define RESERVE "/proc/sys/vm/min_free_kbytes"
 #define RECORD "/run/farpage/swap-settings"

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "tokens.h"
+#include "memserver/session/tokens.h"
 
 #define LANE 3u
 

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "volume/lane.h"
-#include "volume/link_move.h"
+#include "engine/lane.h"
+#include "peer/peer_migrate.h"
 #include "volume-fixture.h"
 
 #define SLAB COPIES_SLAB

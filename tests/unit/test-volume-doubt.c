@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "fake-ctl.h"
-#include "volume/mover.h"
+#include "heal/migrate.h"
 #include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)

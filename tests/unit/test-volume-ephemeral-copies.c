@@ -14,10 +14,10 @@
 #include <time.h>
 
 #include "base/clock.h"
-#include "volume/lane.h"
+#include "engine/lane.h"
 #include "fake-ctl.h"
-#include "volume/mirror.h"
-#include "volume/recorder.h"
+#include "engine/mirror.h"
+#include "meta/meta_log.h"
 #include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)

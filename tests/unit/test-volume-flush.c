@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "volume/link_move.h" /* before `v`, which would be shadowed */
+#include "peer/peer_migrate.h" /* before `v`, which would be shadowed */
 #include "volume-fixture.h"
 
 #define PIECES COPIES_PIECES

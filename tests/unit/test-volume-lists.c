@@ -12,8 +12,8 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "volume/recorder.h"
-#include "volume/roster.h"
+#include "meta/meta_log.h"
+#include "meta/membership.h"
 #include "volume-fixture.h"
 
 #define PIECES COPIES_PIECES

@@ -11,8 +11,8 @@
 
 #include "base/clock.h"
 #include "fake-ctl.h"
-#include "volume/mover.h"
-#include "volume/recorder.h"
+#include "heal/migrate.h"
+#include "meta/meta_log.h"
 #include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)

@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "meta/membership.h"
 #include "volume-fixture.h"
-#include "volume/roster.h"
 #include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)

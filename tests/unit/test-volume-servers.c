@@ -17,9 +17,9 @@
 #include "base/clock.h"
 #include "base/resolve.h"
 #include "fake-ctl.h"
-#include "volume/link.h"
-#include "volume/mover.h"
-#include "volume/recorder.h"
+#include "heal/migrate.h"
+#include "meta/meta_log.h"
+#include "peer/peer.h"
 #include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)

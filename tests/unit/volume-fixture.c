@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "volume/lane.h"
+#include "engine/lane.h"
 #include "volume-fixture.h"
 
 struct fake_server *servers[FIXTURE_SERVERS];

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HAVE_INIH
+#include <ini.h>
+#endif
+
+#include "attach/pool_file.h"
+#include "base/cleanup.h"
+#include "proto/messages.h"
+
+int
+fp_pool_path (char out[FP_POOL_PATH_MAX], const char *name,
+              char why[FP_WHY_MAX])
+{
+  const char *dir = getenv ("FARPAGE_POOLS_DIR");
+  int n;
+
+  if (strchr (name, '/') != NULL)
+    n = snprintf (out, FP_POOL_PATH_MAX, "%s", name);
+  else if (!fp_name_ok (name))
+    n = -1;
+  else
+    n = snprintf (out, FP_POOL_PATH_MAX, "%s/%s.conf",
+                  dir != NULL ? dir : FP_POOLS_DIR, name);
+  if (n >= 0 && n < FP_POOL_PATH_MAX)
+    return 0;
+  snprintf (why, FP_WHY_MAX, "no name of a pool, and no path");
+  return -EINVAL;
+}
+
+#ifdef HAVE_INIH
+static const char *const allowed[] = {
+  "server", "slab",    "transport",    "timeout",
+  "tls",    "tls-psk", "tls-username", "tls-certificates",
+};
+
+struct file {
+  FILE *fp;
+  int line, err;
+  int (*set) (void *arg, const char *key, const char *value, char *why);
+  void *arg;
+  unsigned servers;
+  int bad_line; /* the first that inih could read, and set does not take */
+  char why[FP_WHY_MAX];
+};
+
+static void
+file_close (FILE **fpp)
+{
+  if (*fpp != NULL)
+    fclose (*fpp);
+}
+
+/* inih counts lines, and does not tell its handler. */
+static char *
+next_line (char *buf, int size, void *stream)
+{
+  struct file *f = stream;
+  char *s = fgets (buf, size, f->fp);
+
+  f->line++;
+  if (s == NULL && ferror (f->fp))
+    f->err = errno;
+  return s;
+}
+
+static bool
+is_allowed (const char *key)
+{
+  for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++)
+    if (strcmp (allowed[i], key) == 0)
+      return true;
+  return false;
+}
+
+/* 0 is an error for inih. */
+static int
+on_line (void *arg, const char *section, const char *key, const char *value)
+{
+  struct file *f = arg;
+  int r = -EINVAL;
+
+  if (f->bad_line > 0)
+    return 1;
+  if (section[0] == '\0' && is_allowed (key))
+    r = f->set (f->arg, key, value, f->why);
+  else if (strpbrk (key, " \t") != NULL)
+    /* Up to a colon, which inih takes, too. */
+    snprintf (f->why, sizeof f->why,
+              "'%.64s': not NAME = VALUE: there is no '='", key);
+  else
+    snprintf (f->why, sizeof f->why,
+              "'%.64s%s%.64s': a pool has server, slab, transport, "
+              "timeout and tls...",
+              section, section[0] != '\0' ? "." : "", key);
+  if (r < 0)
+    f->bad_line = f->line;
+  f->servers += r == 0 && strcmp (key, "server") == 0;
+  return r == 0;
+}
+
+int
+fp_pool_read (const char *path,
+              int (*set) (void *arg, const char *key, const char *value,
+                          char why[FP_WHY_MAX]),
+              void *arg, char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (file_close) FILE *fp = fopen (path, "re");
+  struct file f = { .fp = fp, .set = set, .arg = arg };
+  int line, err = errno;
+
+  if (fp == NULL) {
+    snprintf (why, FP_WHY_MAX, "pool: %s: %s", path, strerror (err));
+    return -err;
+  }
+  line = ini_parse_stream (next_line, &f, on_line, &f);
+  if (line < 0 || f.err != 0) {
+    err = line < 0 ? ENOMEM : f.err;
+    snprintf (why, FP_WHY_MAX, "pool: %s: %s", path, strerror (err));
+    return -err;
+  }
+  if (line > 0) {
+    snprintf (
+        why, FP_WHY_MAX, "pool: %s: line %d: %.*s", path, line, FP_WHY_MAX / 2,
+        line == f.bad_line ? f.why : "not NAME = VALUE: there is no '='");
+    return -EINVAL;
+  }
+  if (f.servers == 0) {
+    snprintf (why, FP_WHY_MAX, "pool: %s: there is no server in it", path);
+    return -EINVAL;
+  }
+  return 0;
+}
+#else
+int
+fp_pool_read (const char *path,
+              int (*set) (void *arg, const char *key, const char *value,
+                          char why[FP_WHY_MAX]),
+              void *arg, char why[FP_WHY_MAX])
+{
+  (void) set;
+  (void) arg;
+  snprintf (why, FP_WHY_MAX, "pool: %s: built without libinih, cannot read it",
+            path);
+  return -EOPNOTSUPP;
+}
+#endif

@@ -1,0 +1,469 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The look at all servers before anything is started.  Here everything that
+ * can fail should fail, because here somebody reads the message.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "attach/probe_int.h"
+#include "attach/probe_named.h"
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/size.h"
+#include "extent/extent.h"
+#include "filter/sealed.h"
+#include "peer/session.h"
+#include "volume/volume_int.h"
+
+#define PROBE_MS 3000 /* at least, for each server */
+/* A wider one would help few, and take as much memory for the first bytes. */
+#define AUTO_WIDTH_MAX 16
+#define BUSY_MS 100 /* between two tries to open a volume */
+#define OTHER_MAPS 4096
+
+static void
+fclosep (FILE **fpp)
+{
+  if (*fpp != NULL)
+    fclose (*fpp);
+}
+
+#define PORT_TRIES 5
+
+/* Make one data connection and end it. */
+static int
+try_connection (const struct fp_transport_ops *ops, struct fp_conn_params *cp,
+                uint64_t deadline)
+{
+  struct fp_queue_params qp = { .depth = 1, .max_conns = 1 };
+  struct fp_queue *q = NULL;
+  struct fp_conn *c = NULL;
+  int r;
+
+  qp.memory_size = 4096;
+  qp.memory = mmap (NULL, qp.memory_size, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (qp.memory == MAP_FAILED)
+    return -errno;
+  r = ops->queue_new (&q, &qp);
+  if (r < 0)
+    return r;
+  cp->depth = 1;
+  return ops->conn_open (&c, q, cp, deadline);
+}
+
+/* RDMA objects do not survive a fork, and this process is about to fork: a
+ * child tries, and its exit takes everything down that it made.
+ */
+static int
+try_in_child (const struct fp_session *s, const struct fp_volume_params *p,
+              const struct fp_transport_ops *ops,
+              const struct fp_addr *control, unsigned timeout_ms,
+              const char **said)
+{
+  uint64_t deadline = fp_deadline_in_ms (timeout_ms);
+  int fds[2], r, status;
+  struct fp_conn_params cp;
+  struct fp_addr data;
+  struct pollfd pfd;
+  pid_t pid;
+
+  r = fp_session_data_addr (s, ops, control, &data);
+  if (r == 0)
+    r = fp_session_conn_params (s, p, ops, &data, 0, &cp, said, deadline);
+  if (r < 0)
+    return r;
+  if (pipe (fds) == -1)
+    return -errno;
+  pid = fork ();
+  if (pid == -1) {
+    r = -errno;
+    close (fds[0]);
+    close (fds[1]);
+    return r;
+  }
+  if (pid == 0) {
+    r = try_connection (ops, &cp, deadline);
+    _exit (write (fds[1], &r, sizeof r) == sizeof r ? 0 : 1);
+  }
+  close (fds[1]);
+  pfd = (struct pollfd) { .fd = fds[0], .events = POLLIN };
+  if (poll (&pfd, 1, fp_deadline_left_ms (deadline) + 500) != 1 ||
+      read (fds[0], &r, sizeof r) != sizeof r)
+    r = -ETIMEDOUT;
+  close (fds[0]);
+  kill (pid, SIGKILL);
+  while (waitpid (pid, &status, 0) == -1 && errno == EINTR)
+    ;
+  return r;
+}
+
+static int
+check_transport (struct fp_session *s, const struct fp_volume_params *p,
+                 const struct fp_addr *addr, unsigned timeout_ms,
+                 char why[FP_WHY_MAX])
+{
+  const struct fp_transport_ops *ops = fp_session_best (s->transports);
+  char where[FP_ADDR_MAX + 1];
+  const char *said = NULL;
+  unsigned tries = 0;
+  int r;
+
+  if (!ops->registered || ops->bit == FP_TRANSPORT_FAKE)
+    return 0;
+  /* soft-iWARP binds a TCP port that rdma_cm has drawn, which may be
+   * somebody's by then (drivers/infiniband/sw/siw/siw_cm.c): another one is
+   * drawn.
+   */
+  do
+    r = try_in_child (s, p, ops, addr, timeout_ms, &said);
+  while (r == -EADDRINUSE && ++tries < PORT_TRIES);
+  /* Where the user left the choice the next best one will be taken. */
+  if (r == 0 || (s->transports & ~ops->bit) != 0)
+    return 0;
+  fp_addr_format (addr, where);
+  snprintf (why, FP_WHY_MAX, "%s: %s data connection: %s", where, ops->name,
+            said != NULL ? said : strerror (-r));
+  return r;
+}
+
+/* ---- how it is striped ---- */
+
+int
+probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
+                   const char *where, char why[FP_WHY_MAX])
+{
+  char uuid[FP_UUID_STR_MAX], is[FP_SIZE_STR_MAX], said[FP_SIZE_STR_MAX];
+  const char *name = e->name;
+
+  if (name[0] == '\0') {
+    fp_uuid_format (&e->uuid, uuid);
+    name = uuid;
+  }
+  if (p->stripe.width != 0 && p->stripe.width != e->stripe.width)
+    return probe_say (-EINVAL, why,
+                      "stripe-width: volume %s is striped over %u pieces (on "
+                      "%s), not over %u: leave stripe-width= out to attach it",
+                      name, e->stripe.width, where, p->stripe.width);
+  fp_format_size (e->stripe.size, is);
+  fp_format_size (p->stripe.size, said);
+  if (p->stripe.size != 0 && p->stripe.size != e->stripe.size)
+    return probe_say (
+        -EINVAL, why,
+        "stripe: volume %s has stripes of %s (on %s), not of %s: "
+        "leave stripe= out to attach it",
+        name, is, where, said);
+  p->stripe = e->stripe;
+  return 0;
+}
+
+/* It is to be made: over all its servers, unless the user says otherwise. */
+static int
+choose_stripe (struct fp_volume_params *p, char why[FP_WHY_MAX])
+{
+  uint64_t pieces = (p->size - 1) / p->slab_size + 1;
+  char size[FP_SIZE_STR_MAX], slab[FP_SIZE_STR_MAX];
+
+  if (p->stripe.width == 0)
+    p->stripe.width = (uint32_t) FP_MIN (
+        FP_MIN ((uint64_t) p->nr_servers, pieces), (uint64_t) AUTO_WIDTH_MAX);
+  p->stripe = fp_volume_stripe (p);
+  fp_format_size (p->stripe.size, size);
+  fp_format_size (p->slab_size, slab);
+  if (!fp_stripe_ok (&p->stripe, p->slab_size))
+    return probe_say (-EINVAL, why,
+                      "stripe=%s: must be a part of a slab, and these have %s "
+                      "on the servers",
+                      size, slab);
+  return 0;
+}
+
+/* How the volume that is to be taken up was striped.  That there is none is
+ * for check_held to say.
+ */
+static int
+look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
+                const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (fp_free) struct fp_lookup_reply *said = malloc (sizeof *said);
+  const struct fp_lookup q = { .volume = p->uuid };
+  char where[FP_ADDR_MAX + 1];
+  int r;
+
+  if (said == NULL)
+    return probe_say (-ENOMEM, why, "%s", strerror (ENOMEM));
+  fp_addr_format (addr, where);
+  r = fp_ctl_lookup (s->ctl, &q, said,
+                     fp_deadline_in_ms (fp_volume_start_ms (p)));
+  if (r == -ENOENT)
+    return 0;
+  if (r < 0)
+    return probe_say (r, why, "resume: %s: %s", where, fp_ctl_why (s->ctl));
+  if (said->volume.copies != p->copies)
+    return probe_say (-EINVAL, why,
+                      "copies: the volume has %u of each piece (on %s): say "
+                      "copies=%u to take it up again",
+                      (unsigned) said->volume.copies, where,
+                      (unsigned) said->volume.copies);
+  return probe_take_stripe (p, &said->volume, where, why);
+}
+
+/* Where pieces are mapped here, there may be as many as this kernel lets a
+ * process have mappings, less some for everything else.
+ */
+static int
+check_maps (const struct fp_volume_params *p, char why[FP_WHY_MAX])
+{
+  uint64_t pieces = (p->size - 1) / p->slab_size + 1;
+  FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/sys/vm/max_map_count", "re");
+  unsigned long limit;
+
+  if (fp == NULL || fscanf (fp, "%lu", &limit) != 1 ||
+      pieces + OTHER_MAPS <= limit)
+    return 0;
+  snprintf (why, FP_WHY_MAX,
+            "size: over shm each piece is a mapping, and %" PRIu64
+            " are more than this kernel lets a process have (%lu, "
+            "vm.max_map_count): give the servers a larger --slab, or take "
+            "transport=tcp",
+            pieces, limit);
+  return -EINVAL;
+}
+
+/* As the volume will be opened, but to keep it. */
+static struct fp_open
+open_request (const struct fp_session *s, const struct fp_volume_params *p)
+{
+  struct fp_open q = {
+    .flags = FP_OPEN_RESUME | (p->read_only ? FP_OPEN_READ_ONLY : 0),
+    .transport = fp_session_best (s->transports)->bit,
+    .volume = p->uuid,
+    .size = p->size,
+    .slab_size = p->slab_size,
+    .copies = p->copies,
+    .servers = p->nr_servers,
+    .stripe = fp_volume_stripe (p),
+  };
+
+  memcpy (q.name, p->name, sizeof q.name);
+  return q;
+}
+
+static int
+open_patiently (struct fp_session *s, const struct fp_open *q,
+                uint64_t deadline)
+{
+  struct fp_open_reply reply;
+  int r;
+
+  for (;;) {
+    r = fp_ctl_volume_open (s->ctl, q, &reply, deadline);
+    /* Its client has died, and the server may not know yet. */
+    if (r != -EBUSY || fp_deadline_passed (deadline))
+      return r;
+    poll (NULL, 0, BUSY_MS);
+  }
+}
+
+/* Does the server still hold the volume that is to be taken up?  There is no
+ * message that only asks: it is opened, without the flag that would end it at
+ * BYE, and left again, which starts its lease anew.
+ */
+static int
+check_held (struct fp_session *s, const struct fp_volume_params *p,
+            const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  const struct fp_open q = open_request (s, p);
+  /* As long as the start itself would try. */
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_start_ms (p));
+  char where[FP_ADDR_MAX + 1];
+  int r;
+
+  r = open_patiently (s, &q, deadline);
+  if (r == 0)
+    return 0;
+  fp_addr_format (addr, where);
+  snprintf (why, FP_WHY_MAX, "resume: %s: %s%s", where, fp_ctl_why (s->ctl),
+            r == -ENOENT ? ": its lease is over, or it never was" : "");
+  return r;
+}
+
+/* Of several copies that are to be read, and not made alike, before: did who
+ * wrote last end in order?  The last bit of the map says it (meta_log.h).
+ */
+static int
+check_in_order (struct fp_session *s, const struct fp_volume_params *p,
+                const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (fp_free) struct fp_map_words *words = malloc (sizeof *words);
+  const struct fp_open q = open_request (s, p);
+  uint64_t bit = ((p->size - 1) / p->slab_size + 1) * p->copies;
+  const struct fp_map_read map = { .start = bit & ~UINT64_C (63), .count = 1 };
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_start_ms (p));
+  char where[FP_ADDR_MAX + 1];
+  int r;
+
+  if (words == NULL)
+    return probe_say (-ENOMEM, why, "%s", strerror (ENOMEM));
+  r = open_patiently (s, &q, deadline);
+  if (r == 0)
+    r = fp_ctl_map_read (s->ctl, &map, words, deadline);
+  if (r < 0) {
+    fp_addr_format (addr, where);
+    return probe_say (r, why, "readonly: %s: %s", where, fp_ctl_why (s->ctl));
+  }
+  if (words->words[0] >> (bit % 64) & 1)
+    return probe_say (-EROFS, why, FP_NOT_IN_ORDER_WHY, p->name);
+  return 0;
+}
+
+/* Is the i-th server one of those before it? */
+static int
+check_twice (const struct fp_volume_params *p, const struct fp_uuid *seen,
+             unsigned i, char why[FP_WHY_MAX])
+{
+  char a[FP_ADDR_MAX + 1], b[FP_ADDR_MAX + 1];
+
+  for (unsigned k = 0; k < i; k++) {
+    if (!fp_uuid_eq (&seen[k], &seen[i]))
+      continue;
+    fp_addr_format (&p->servers[k], a);
+    fp_addr_format (&p->servers[i], b);
+    snprintf (why, FP_WHY_MAX, "%s and %s are the same server: name it once",
+              a, b);
+    return -EINVAL;
+  }
+  return 0;
+}
+
+int
+fp_check_kept_addr (const struct fp_addr *addr, char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1];
+
+  fp_addr_format (addr, where);
+  if (fp_addr_text_ok (where))
+    return 0;
+  snprintf (
+      why, FP_WHY_MAX,
+      "%s: the servers of a volume with a name, or with copies, keep each "
+      "other's addresses, which are visible ASCII characters without blanks: "
+      "use a path of such (a symbolic link will do)",
+      where);
+  return -EINVAL;
+}
+
+int
+fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
+{
+  struct fp_uuid seen[FP_MAX_SERVERS] = { { { 0 } } };
+  unsigned timeout_ms = FP_MAX (p->timeout_ms, (unsigned) PROBE_MS);
+  uint64_t room = 0;
+  char where[FP_ADDR_MAX + 1];
+  char slab[FP_SIZE_STR_MAX], free_size[FP_SIZE_STR_MAX];
+  bool held = p->resume && !fp_volume_is_recorded (p); /* by a lease */
+  bool maps = false;
+  int r;
+
+  for (unsigned i = 0; i < p->nr_servers; i++) {
+    r = fp_volume_is_recorded (p) ? fp_check_kept_addr (&p->servers[i], why)
+                                  : 0;
+    if (r < 0)
+      return r;
+  }
+  /* There is nothing to ask about one that is to be made. */
+  if (p->name[0] != '\0' || (p->resume && p->copies > 1)) {
+    r = fp_probe_named (p, why);
+    if (r < 0)
+      return r;
+  }
+  if (p->copies == 0)
+    p->copies = 1;
+  if (p->copies > p->nr_servers && !p->resume) {
+    snprintf (why, FP_WHY_MAX,
+              "copies: each copy of a piece is on another server: %u need as "
+              "many servers, and %u %s named",
+              p->copies, p->nr_servers, p->nr_servers == 1 ? "is" : "are");
+    return -EINVAL;
+  }
+  for (unsigned i = 0; i < p->nr_servers; i++) {
+    struct fp_session s;
+    struct fp_bye bye = { .discard = false };
+
+    if (p->away >> i & 1)
+      continue;
+    r = fp_session_open (&s, p, &p->servers[i], NULL,
+                         fp_deadline_in_ms (timeout_ms), why);
+    if (r < 0)
+      return r;
+    /* The first one decides the slab size, unless the user did. */
+    p->slab_size = s.hello.slab_size;
+    room += s.hello.slabs_free;
+    p->lease_ms = FP_MAX (p->lease_ms, s.hello.lease_ms);
+    seen[i] = s.hello.server;
+    maps |= fp_session_best (s.transports)->direct;
+    r = check_twice (p, seen, i, why);
+    if (r == 0)
+      r = check_transport (&s, p, &p->servers[i], timeout_ms, why);
+    if (r == 0 && held)
+      r = look_at_stripe (&s, p, &p->servers[i], why);
+    if (r == 0 && held)
+      r = check_held (&s, p, &p->servers[i], why);
+    if (r == 0 && p->read_only && p->copies > 1 && (p->believed >> i & 1))
+      r = check_in_order (&s, p, &p->servers[i], why);
+    /* It will notice our hanging up, too. */
+    (void) fp_ctl_bye (s.ctl, &bye, fp_deadline_in_ms (timeout_ms));
+    fp_session_close (&s);
+    if (r < 0)
+      return r;
+  }
+
+  fp_addr_format (&p->servers[0], where);
+  if (p->slab_size < 65536 || !fp_is_power_of_2 (p->slab_size)) {
+    snprintf (why, FP_WHY_MAX,
+              "%s lends slabs of %" PRIu64
+              " bytes: not a power of two of at least 64 KiB",
+              where, p->slab_size);
+    return -EPROTO;
+  }
+  fp_format_size (p->slab_size, slab);
+  if ((p->size - 1) / p->slab_size >= FP_MAX_PIECES / p->copies) {
+    snprintf (why, FP_WHY_MAX,
+              "size: a volume has at most %u pieces of a slab (%s) each; give "
+              "the servers a larger --slab",
+              FP_MAX_PIECES / p->copies, slab);
+    return -EINVAL;
+  }
+  if (maps) {
+    r = check_maps (p, why);
+    if (r < 0)
+      return r;
+  }
+  r = choose_stripe (p, why);
+  if (r < 0)
+    return r;
+  if (p->reserve_full && !p->resume &&
+      ((p->size - 1) / p->slab_size + 1) * p->copies > room) {
+    fp_format_size (room * p->slab_size, free_size);
+    snprintf (why, FP_WHY_MAX,
+              "size: the servers can lend %s now (%" PRIu64
+              " slabs of %s), the volume needs %" PRIu64 " slabs",
+              free_size, room, slab,
+              ((p->size - 1) / p->slab_size + 1) * p->copies);
+    return -ENOSPC;
+  }
+  why[0] = '\0';
+  return fp_sealed_check (p, why);
+}

@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* servers.c - servers are added to a volume that is used, and removed from it.
+ *
+ * A server that joins gets a place among the links (fp_volume.links), which is
+ * closed: no piece, no zeros that are vouched for.  It is opened when whoever
+ * takes the volume up next hears of it: of a volume with a name by the list of
+ * members; of one without by what the other servers then know, that there is
+ * one more (servers_count.c), and by whatever keep_servers does.  One that
+ * leaves is closed first.  Whoever dies in the middle leaves a volume with a
+ * server that holds nothing, or without it.
+ *
+ * Threads:  the caller's, one at a time; the links' and the recorder's do
+ *           what they are asked.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attach/probe_named.h"
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/resolve.h"
+#include "heal/migrate.h"
+#include "meta/meta_log.h"
+#include "peer/peer.h"
+#include "peer/session.h"
+#include "volume/volume_int.h"
+
+#define LOOK_MS 10
+#define ANSWER_MS 1000u /* at least, for one server */
+#define CHANGE_MS 1000u /* at least, for all of them */
+
+static int __attribute__ ((__format__ (__printf__, 3, 4)))
+say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (why, FP_WHY_MAX, fmt, args);
+  va_end (args);
+  return e;
+}
+
+static uint64_t
+bit (unsigned i)
+{
+  return UINT64_C (1) << i;
+}
+
+static bool
+is_recorded (const struct fp_volume *v)
+{
+  return fp_volume_is_recorded (&v->p);
+}
+
+static bool
+is_server (const struct fp_volume *v, unsigned i)
+{
+  return i < atomic_load (&v->nr_links) && !(atomic_load (&v->gone) & bit (i));
+}
+
+static bool
+is_up (struct fp_volume *v, unsigned i)
+{
+  struct fp_link_room room;
+
+  return fp_link_room (v->links[i], &room);
+}
+
+static uint64_t
+change_deadline (const struct fp_volume *v)
+{
+  return fp_deadline_in_ms (FP_MAX (4 * v->p.timeout_ms, CHANGE_MS));
+}
+
+static int
+check_may_change (struct fp_volume *v, char why[FP_WHY_MAX])
+{
+  struct fp_recorder_status s;
+
+  fp_recorder_status (v, &s);
+  if (v->p.read_only)
+    return say (-EROFS, why, FP_READ_ONLY_WHY "its servers cannot be changed");
+  if (s.frozen)
+    return say (-EROFS, why,
+                "the volume was attached without more than half of its "
+                "servers: they cannot be changed");
+  if (atomic_load (&v->taken))
+    return say (-EPERM, why, "another client has taken the volume over");
+  return 0;
+}
+
+/* The last change, which did not come to its end in time. */
+static int
+check_uncounted (struct fp_volume *v, char why[FP_WHY_MAX])
+{
+  uint64_t set = atomic_load (&v->uncounted);
+  char where[FP_ADDR_MAX + 1];
+
+  if (set == 0)
+    return 0;
+  fp_addr_format (&v->p.servers[__builtin_ctzll (set)], where);
+  return say (-EBUSY, why,
+              "%s is one of the servers, and the others have not recorded "
+              "that yet: try again",
+              where);
+}
+
+void
+fp_volume_servers (struct fp_volume *v, struct fp_server_names *out)
+{
+  out->nr = 0;
+  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++) {
+    struct fp_server_name *name = &out->names[out->nr];
+
+    if (!is_server (v, i))
+      continue;
+    name->addr = v->p.servers[i];
+    memcpy (name->domain, v->p.domains[i], sizeof name->domain);
+    out->nr++;
+  }
+}
+
+/* Those of now, but without this one; -1: with all. */
+static int
+keep (struct fp_volume *v, int without, char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (fp_free) struct fp_server_names *names = NULL;
+  unsigned n = 0;
+
+  if (v->p.keep_servers == NULL)
+    return 0;
+  names = malloc (sizeof *names);
+  if (names == NULL)
+    return say (-ENOMEM, why, "%s", strerror (ENOMEM));
+  fp_volume_servers (v, names);
+  for (unsigned k = 0; k < names->nr; k++)
+    if (without < 0 ||
+        !fp_addr_eq (&names->names[k].addr, &v->p.servers[without]))
+      names->names[n++] = names->names[k];
+  names->nr = n;
+  return v->p.keep_servers (v->p.opaque, names, why);
+}
+
+/* ---- one more ---- */
+
+/* What is there at that address. */
+static int
+look_at (struct fp_volume *v, const struct fp_addr *addr,
+         struct fp_uuid *server, struct fp_lookup_reply *said,
+         char why[FP_WHY_MAX])
+{
+  uint64_t deadline = fp_deadline_in_ms (FP_MAX (v->p.timeout_ms, ANSWER_MS));
+  struct fp_lookup q = { .volume = v->p.uuid };
+  struct fp_bye bye = { .discard = false };
+  struct fp_session s;
+  int r;
+
+  /* It may have been a server of ours, whose name leads elsewhere now. */
+  fp_addr_forget (addr);
+  r = fp_session_open (&s, &v->p, addr, NULL, deadline, why);
+  if (r < 0)
+    return r;
+  *server = s.hello.server;
+  r = fp_ctl_lookup (s.ctl, &q, said, deadline);
+  if (r == -ENOENT) {
+    memset (said, 0, sizeof *said);
+    r = 0;
+  }
+  if (r < 0) {
+    char where[FP_ADDR_MAX + 1];
+
+    fp_addr_format (addr, where);
+    say (r, why, "%s: %s", where, fp_ctl_why (s.ctl));
+  }
+  else
+    /* It will notice our hanging up, too. */
+    (void) fp_ctl_bye (s.ctl, &bye, deadline);
+  fp_session_close (&s);
+  return r;
+}
+
+static int
+check_twice (struct fp_volume *v, const struct fp_server_name *name,
+             char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1];
+
+  fp_addr_format (&name->addr, where);
+  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
+    if (is_server (v, i) && fp_addr_eq (&v->p.servers[i], &name->addr))
+      return say (-EEXIST, why, "%s is a server of this volume already",
+                  where);
+  return 0;
+}
+
+static int
+check_new (struct fp_volume *v, const struct fp_server_name *name,
+           const struct fp_uuid *server, const struct fp_lookup_reply *said,
+           char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1], other[FP_ADDR_MAX + 1];
+  struct fp_recorder_status s;
+
+  fp_addr_format (&name->addr, where);
+  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++) {
+    struct fp_uuid uuid;
+
+    if (!is_server (v, i) || !fp_link_server (v->links[i], &uuid) ||
+        !fp_uuid_eq (&uuid, server))
+      continue;
+    fp_addr_format (&v->p.servers[i], other);
+    return say (-EEXIST, why,
+                "%s is the same server as %s, which is one of this volume "
+                "already",
+                where, other);
+  }
+  if (said->volume.slabs > 0)
+    return say (-EEXIST, why,
+                "%s has pieces of this volume of a time when it was one of "
+                "its servers: start it anew, without them",
+                where);
+  fp_recorder_status (v, &s);
+  if (said->members.version > s.version)
+    return say (-EEXIST, why,
+                "%s has a newer list of the servers of this volume: another "
+                "client has used it there",
+                where);
+  return 0;
+}
+
+/* A place that nobody has, or a new one; -1: there is none. */
+static int
+find_place (struct fp_volume *v)
+{
+  uint64_t gone = atomic_load (&v->gone);
+  unsigned nr = atomic_load (&v->nr_links);
+
+  if (gone != 0)
+    return __builtin_ctzll (gone);
+  return nr < FP_MAX_SERVERS ? (int) nr : -1;
+}
+
+static void
+leave_place (struct fp_volume *v, unsigned i, bool forget)
+{
+  atomic_fetch_or (&v->closed, bit (i));
+  atomic_fetch_or (&v->gone, bit (i));
+  fp_link_leave (v->links[i], forget);
+  atomic_fetch_and (&v->fresh, ~bit (i));
+}
+
+/* Its link is up, and the place is closed. */
+static int
+take_place (struct fp_volume *v, unsigned i, const struct fp_server_name *name,
+            const struct fp_uuid *server, char why[FP_WHY_MAX])
+{
+  bool is_new = i == atomic_load (&v->nr_links);
+  int r = 0;
+
+  atomic_fetch_or (&v->closed, bit (i));
+  atomic_fetch_or (&v->gone, bit (i));
+  memcpy (v->p.domains[i], name->domain, sizeof v->p.domains[i]);
+  if (is_new && v->links[i] == NULL)
+    r = fp_link_new (&v->links[i], v, i);
+  if (r == 0)
+    r = fp_link_renew (v->links[i], &name->addr, server);
+  if (r < 0)
+    return say (r, why, "%s", strerror (-r));
+  fp_recorder_expect (v, i, server);
+  if (is_new)
+    atomic_store (&v->nr_links, i + 1);
+  r = fp_link_start (v->links[i]);
+  if (r < 0)
+    return say (r, why, "thread: %s", strerror (-r));
+  r = fp_link_wait_up (v->links[i], change_deadline (v), NULL, why);
+  if (r < 0)
+    leave_place (v, i, true);
+  return r;
+}
+
+static int
+join_recorded (struct fp_volume *v, unsigned i,
+               const struct fp_server_name *name, char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
+  int r = fp_recorder_join (v, i, name, change_deadline (v));
+
+  fp_addr_format (&name->addr, where);
+  if (r == -EBUSY) {
+    leave_place (v, i, true);
+    return say (r, why,
+                "another server is being added, and the others have "
+                "not recorded that yet");
+  }
+  if (r < 0)
+    return say (r, why,
+                "%s: the others did not record in time that it joins: it "
+                "does as soon as they do",
+                where);
+  /* The list on the servers says it, too. */
+  (void) keep (v, -1, ignored);
+  return 0;
+}
+
+static int
+join_counted (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
+  int r = keep (v, -1, why);
+
+  if (r < 0) {
+    leave_place (v, i, true);
+    (void) keep (v, -1, ignored);
+    return r;
+  }
+  r = fp_volume_recount (v, atomic_load (&v->servers) + 1, false, ignored);
+  /* Some may know of it now, or will: they refuse whoever does not name it. */
+  fp_volume_open_counted (v, i);
+  if (r == 0)
+    return 0;
+  fp_addr_format (&v->p.servers[i], where);
+  return say (-ETIMEDOUT, why,
+              "%s: the others did not record in time that it joins: it does "
+              "as soon as they do",
+              where);
+}
+
+int
+fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
+                      char why[FP_WHY_MAX])
+{
+  FP_CLEANUP (fp_free) struct fp_lookup_reply *said = NULL;
+  struct fp_uuid server;
+  int i = find_place (v), r;
+
+  why[0] = '\0';
+  r = check_may_change (v, why);
+  if (r == 0)
+    r = check_uncounted (v, why);
+  if (r == 0)
+    r = check_twice (v, name, why);
+  if (r == 0 && is_recorded (v))
+    r = fp_check_kept_addr (&name->addr, why);
+  if (r == 0 && i < 0)
+    r = say (-ENOSPC, why, "the volume has %d servers: as many as it can",
+             FP_MAX_SERVERS);
+  if (r < 0)
+    return r;
+  said = malloc (sizeof *said);
+  if (said == NULL)
+    return say (-ENOMEM, why, "%s", strerror (ENOMEM));
+  r = look_at (v, &name->addr, &server, said, why);
+  if (r == 0)
+    r = check_new (v, name, &server, said, why);
+  if (r == 0)
+    r = take_place (v, (unsigned) i, name, &server, why);
+  if (r < 0)
+    return r;
+  atomic_fetch_or (&v->fresh, bit ((unsigned) i));
+  atomic_fetch_and (&v->gone, ~bit ((unsigned) i));
+  r = is_recorded (v) ? join_recorded (v, (unsigned) i, name, why)
+                      : join_counted (v, (unsigned) i, why);
+  fp_volume_wake_lanes (v);
+  return r;
+}
+
+/* ---- one less ---- */
+
+/* All others are there, and one of them may be used. */
+static int
+check_others (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1];
+  bool any = false;
+
+  fp_addr_format (&v->p.servers[server], where);
+  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
+    any |= i != server && !fp_volume_is_emptied (v, i);
+  if (!any)
+    return say (-EBUSY, why,
+                "%s is the last server of this volume that is not drained",
+                where);
+  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++) {
+    if (i == server || !is_server (v, i) || is_up (v, i))
+      continue;
+    fp_addr_format (&v->p.servers[i], where);
+    return say (-ENOTCONN, why,
+                "%s is not there: a server can only be removed while all the "
+                "others are",
+                where);
+  }
+  return 0;
+}
+
+/* What only it can tell, once the others are all there. */
+static int
+check_lost (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+{
+  struct fp_pieces *t = v->pieces;
+  char where[FP_ADDR_MAX + 1];
+
+  fp_addr_format (&v->p.servers[server], where);
+  FP_LOCK_SCOPE (&v->lock);
+  for (uint64_t k = 0; k < t->all; k++) {
+    struct fp_piece *p = &t->p[k];
+
+    if (fp_piece_state (p) != FP_PIECE_LOST ||
+        atomic_load (&p->server) != server)
+      continue;
+    if (!is_recorded (v))
+      return say (-EIO, why,
+                  "%s: what it had is lost, and nobody else knows that: it "
+                  "stays, until the volume is detached",
+                  where);
+    if (atomic_load (&p->doubt))
+      return say (-EIO, why,
+                  "%s: it may have pieces that are lost as long as other "
+                  "servers are away: attach the volume with all of them",
+                  where);
+  }
+  return 0;
+}
+
+/* It holds nothing, and nothing more goes there: drained, to the end. */
+static int
+empty (struct fp_volume *v, unsigned server, bool *was_drained,
+       char why[FP_WHY_MAX])
+{
+  bool named = v->p.name[0] != '\0';
+  uint64_t deadline = change_deadline (v);
+  struct fp_drain_status d;
+  struct fp_link_room room;
+  char where[FP_ADDR_MAX + 1];
+  int r = 0;
+
+  fp_addr_format (&v->p.servers[server], where);
+  fp_mover_status (v->mover, server, &d);
+  *was_drained = d.state != FP_DRAIN_NONE;
+  (void) fp_link_room (v->links[server], &room);
+  if (!fp_link_heard (v->links[server]))
+    return say (-ENOTEMPTY, why,
+                "%s was not there since the volume was attached, and may hold "
+                "pieces of it, which would be lost",
+                where);
+  if (room.held > 0 && !is_up (v, server))
+    return say (-ENOTEMPTY, why,
+                "%s is not there, and holds %" PRIu64
+                " pieces of this volume, which would be lost%s%s%s",
+                where, room.held,
+                named ? ": if it is dead for good, detach the volume, "
+                        "and attach it with remove="
+                      : "",
+                named ? where : "", named ? " degraded=true" : "");
+  if (d.state == FP_DRAIN_MOVING)
+    return say (-ENOTEMPTY, why,
+                "%s is still being drained: %" PRIu64 " pieces are left",
+                where, d.left);
+  if (room.held + room.pieces > 0)
+    return say (-ENOTEMPTY, why,
+                "%s holds %" PRIu64 " pieces of this volume: move them to the "
+                "others first (farpage drain)",
+                where, room.held + room.pieces);
+  if (!*was_drained)
+    r = fp_volume_drain (v, server, 0, why);
+  while (r == 0) {
+    fp_mover_status (v->mover, server, &d);
+    if (d.state == FP_DRAIN_DONE)
+      return 0;
+    if (fp_deadline_passed (deadline))
+      return say (-ENOTEMPTY, why,
+                  "%s holds pieces of this volume: move them "
+                  "to the others first (farpage drain)",
+                  where);
+    poll (NULL, 0, LOOK_MS);
+  }
+  return r;
+}
+
+static int
+leave_recorded (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
+  /* First: who takes it up again must not name one that has left. */
+  int r = keep (v, (int) server, why);
+
+  if (r == 0 && fp_recorder_leave (v, server, change_deadline (v)) < 0) {
+    fp_addr_format (&v->p.servers[server], where);
+    r = say (-ENOTCONN, why,
+             "%s: the others did not record in time that it leaves", where);
+  }
+  if (r < 0)
+    (void) keep (v, -1, ignored);
+  return r;
+}
+
+static int
+leave_counted (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+{
+  unsigned nr = atomic_load (&v->servers);
+  char ignored[FP_WHY_MAX];
+  int r = fp_volume_recount (v, nr - 1, true, why);
+
+  if (r < 0) {
+    atomic_store (&v->servers, nr);
+    return r;
+  }
+  r = keep (v, (int) server, why);
+  if (r < 0)
+    (void) fp_volume_recount (v, nr, false, ignored);
+  return r;
+}
+
+int
+fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
+  bool was_drained = true, up;
+  int r;
+
+  why[0] = '\0';
+  r = check_may_change (v, why);
+  fp_addr_format (&v->p.servers[i], where);
+  if (r == 0 && !is_server (v, i))
+    r = say (-ENOENT, why, "%s is no server of this volume", where);
+  if (r == 0)
+    r = check_uncounted (v, why);
+  if (r == 0 && (atomic_load (&v->closed) & bit (i)))
+    r = say (-EBUSY, why,
+             "%s is being added: the others have not recorded "
+             "that yet",
+             where);
+  if (r == 0)
+    r = check_others (v, i, why);
+  if (r == 0)
+    r = check_lost (v, i, why);
+  if (r == 0)
+    r = empty (v, i, &was_drained, why);
+  if (r < 0)
+    goto undrain;
+
+  atomic_fetch_or (&v->closed, bit (i));
+  if (fp_link_shut (v->links[i]) < 0) {
+    r = say (-ENOTEMPTY, why, "%s was given a piece just now: try again",
+             where);
+    goto reopen;
+  }
+  r = is_recorded (v) ? leave_recorded (v, i, why) : leave_counted (v, i, why);
+  if (r < 0)
+    goto reopen;
+  up = is_up (v, i);
+  leave_place (v, i, true);
+  (void) fp_volume_drain_cancel (v, i, ignored);
+  fp_mover_forget (v->mover, i);
+  if (!up)
+    say (0, why, "%s is not there: it may remember the volume", where);
+  return 0;
+
+reopen:
+  fp_volume_open_counted (v, i);
+undrain:
+  if (!was_drained)
+    (void) fp_volume_drain_cancel (v, i, ignored);
+  return r;
+}
+
+void
+fp_volume_let_leave (struct fp_volume *v, uint64_t servers)
+{
+  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
+    if (servers & bit (i))
+      leave_place (v, i, false);
+}

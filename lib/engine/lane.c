@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include "base/checked.h"
+#include "base/memlock.h"
+#include "engine/dirty_log.h"
+#include "engine/lane_int.h"
+
+/* ---- making and ending it ---- */
+
+static void
+lane_freep (struct fp_lane **lanep)
+{
+  fp_lane_free (*lanep);
+}
+
+int
+fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
+             unsigned slots)
+{
+  FP_CLEANUP (lane_freep) struct fp_lane *lane = NULL;
+
+  lane = calloc (1, sizeof *lane);
+  if (lane == NULL)
+    return -ENOMEM;
+  lane->v = v;
+  lane->index = index;
+  lane->nr_frags = lane->nr_slots = slots;
+  /* Not the mover's. */
+  lane->hedging = v->p.hedge && v->pieces->copies > 1 && index < v->p.lanes;
+  if (lane->hedging)
+    lane->nr_frags += lane_hedge_spares (slots);
+  lane->next_look_ns = FP_NEVER;
+  fp_mutex_init (&lane->lock);
+  fp_cond_init (&lane->cond);
+  list_init (&lane->pending);
+  list_init (&lane->parked);
+  list_init (&lane->completed);
+  lane->wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (lane->wake_fd == -1)
+    return -errno;
+  lane->conns = calloc (FP_MAX_SERVERS, sizeof *lane->conns);
+  lane->frags = calloc (lane->nr_frags, sizeof *lane->frags);
+  if (lane->conns == NULL || lane->frags == NULL)
+    return -ENOMEM;
+  for (unsigned i = 0; i < lane->nr_frags; i++) {
+    lane->frags[i].spare = i >= slots;
+    lane_frag_put (lane, &lane->frags[i]);
+  }
+  *out = FP_STEAL (lane);
+  return 0;
+}
+
+void
+fp_lane_free (struct fp_lane *lane)
+{
+  if (lane == NULL)
+    return;
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    if (lane->queues[i] != NULL)
+      lane->queues[i]->ops->queue_free (lane->queues[i]);
+  }
+  if (lane->slots != NULL)
+    munmap (lane->slots, (size_t) lane->nr_frags * lane->v->p.slot_size);
+  if (lane->wake_fd > 0)
+    close (lane->wake_fd);
+  pthread_cond_destroy (&lane->cond);
+  pthread_mutex_destroy (&lane->lock);
+  free (lane->frags);
+  free (lane->conns);
+  free (lane);
+}
+
+struct fp_volume *
+fp_lane_volume (const struct fp_lane *lane)
+{
+  return lane->v;
+}
+
+size_t
+fp_volume_slot_memory (const struct fp_volume_params *p)
+{
+  size_t slots = p->slots + (p->hedge ? lane_hedge_spares (p->slots) : 0);
+
+  return p->lanes * slots * p->slot_size;
+}
+
+/* The bounce memory, for the first transport that needs it. */
+static int
+lane_slots (struct fp_lane *lane)
+{
+  size_t size = (size_t) lane->nr_frags * lane->v->p.slot_size;
+  void *m;
+  int r;
+
+  if (lane->slots != NULL)
+    return 0;
+  r = fp_map_filled (&m, size);
+  if (r < 0)
+    return r;
+  lane->slots = m;
+  for (unsigned i = 0; i < lane->nr_frags; i++)
+    lane->frags[i].slot = lane->slots + (size_t) i * lane->v->p.slot_size;
+  return 0;
+}
+
+/* With the lock held. */
+static int
+lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
+{
+  unsigned i = (unsigned) __builtin_ctz (ops->bit);
+  struct fp_queue *q = NULL;
+  struct fp_queue_params qp = {
+    .depth = lane->nr_frags,
+    .max_conns = FP_MAX_SERVERS,
+  };
+  int r;
+
+  if (lane->queues[i] != NULL)
+    return 0;
+  /* What is hedged lands in a slot, whatever the transport. */
+  if (ops->registered || lane->hedging) {
+    r = lane_slots (lane);
+    if (r < 0)
+      return r;
+  }
+  if (ops->registered) {
+    qp.memory = lane->slots;
+    qp.memory_size = (size_t) lane->nr_frags * lane->v->p.slot_size;
+  }
+  r = ops->queue_new (&q, &qp);
+  if (r < 0)
+    return r;
+  lane->queues[i] = q;
+  return 0;
+}
+
+/* The device that the first connection of queue q led over is not the one any
+ * more, and there is no connection: the next queue is bound to another one.
+ * True: it may be tried again.
+ */
+static bool
+drop_queue (struct fp_lane *lane, unsigned i, const struct fp_queue *q)
+{
+  LANE_LOCK_SCOPE (lane);
+  lane_progress (lane);
+  if (lane->queues[i] != q)
+    return true; /* another link was quicker */
+  if (lane->opening[i] > 0)
+    return false;
+  for (unsigned s = 0; s < FP_MAX_SERVERS; s++)
+    if (lane->conns[s].conn != NULL &&
+        lane->conns[s].conn->queue == lane->queues[i])
+      return false;
+  lane->queues[i]->ops->queue_free (lane->queues[i]);
+  lane->queues[i] = NULL;
+  return true;
+}
+
+/* On success its queue *q is opening until the connection is one of the
+ * lane's.
+ */
+static int
+open_conn (struct fp_lane *lane, unsigned i,
+           const struct fp_transport_ops *ops, struct fp_conn_params *cp,
+           uint64_t deadline_ns, struct fp_conn **conn, struct fp_queue **q)
+{
+  int r;
+
+  {
+    LANE_LOCK_SCOPE (lane);
+    r = lane_queue (lane, ops);
+    if (r < 0)
+      return r;
+    *q = lane->queues[i];
+    lane->opening[i]++;
+  }
+  r = ops->conn_open (conn, *q, cp, deadline_ns);
+  if (r < 0) {
+    LANE_LOCK_SCOPE (lane);
+    lane->opening[i]--;
+  }
+  return r;
+}
+
+int
+fp_lane_connect (struct fp_lane *lane, unsigned s,
+                 const struct fp_transport_ops *ops, struct fp_conn_params *cp,
+                 uint64_t deadline_ns)
+{
+  unsigned i = (unsigned) __builtin_ctz (ops->bit);
+  struct fp_conn *conn = NULL;
+  struct fp_queue *q;
+  int r;
+
+  assert (cp->lane == lane->index);
+  cp->depth = lane->nr_frags;
+  r = open_conn (lane, i, ops, cp, deadline_ns, &conn, &q);
+  if (r == -EXDEV && drop_queue (lane, i, q))
+    r = open_conn (lane, i, ops, cp, deadline_ns, &conn, &q);
+  if (r < 0)
+    return r;
+  {
+    LANE_LOCK_SCOPE (lane);
+    assert (lane->conns[s].conn == NULL);
+    lane->opening[i]--;
+    lane->conns[s].conn = conn;
+    lane->conns[s].refused_ns = 0;
+    lane->conns[s].revoked = false;
+    lane->conns[s].flushed = lane->conns[s].written;
+    if (lane->index == lane->v->p.lanes)
+      fp_intent_opened (lane->v, s);
+  }
+  fp_lane_wake (lane);
+  return 0;
+}
+
+/* ---- for the links and the manager ---- */
+
+void
+fp_lane_wake (struct fp_lane *lane)
+{
+  uint64_t one = 1;
+
+  /* The flag first: lane_arm empties the fd, then looks at the flag, so
+   * that one of the two is seen by who is about to sleep.
+   */
+  atomic_store (&lane->woken, true);
+  if (write (lane->wake_fd, &one, sizeof one) == -1)
+    assert (errno == EAGAIN); /* full: readable all the same */
+}
+
+void
+fp_lane_help (struct fp_lane *lane)
+{
+  LANE_LOCK_SCOPE (lane);
+  lane_progress (lane);
+}
+
+bool
+fp_lane_has_queue_pair (struct fp_lane *lane, unsigned s)
+{
+  LANE_LOCK_SCOPE (lane);
+  struct fp_conn *c = lane->conns[s].conn;
+
+  return c != NULL && c->ops->registered;
+}
+
+bool
+fp_lane_revoked (struct fp_lane *lane, unsigned s)
+{
+  LANE_LOCK_SCOPE (lane);
+  return lane->conns[s].revoked;
+}
+
+bool
+fp_lane_broken (struct fp_lane *lane, unsigned s)
+{
+  LANE_LOCK_SCOPE (lane);
+  struct fp_conn *c = lane->conns[s].conn;
+
+  return c == NULL || c->ops->conn_broken (c);
+}
+
+void
+fp_lane_disconnect (struct fp_lane *lane, unsigned s)
+{
+  struct fp_conn *c;
+  bool empty = false;
+
+  {
+    LANE_LOCK_SCOPE (lane);
+    c = lane->conns[s].conn;
+    if (c == NULL)
+      return;
+    c->ops->conn_break (c);
+  }
+  /* The completions come by themselves now (promise 9). */
+  while (!empty) {
+    struct pollfd fds[NR_QUEUES + 1];
+    nfds_t nr;
+    bool ready;
+
+    {
+      LANE_LOCK_SCOPE (lane);
+      lane_progress (lane);
+      empty = c->ops->conn_inflight (c) == 0;
+      if (empty) {
+        lane->conns[s].conn = NULL;
+        lane->conns[s].flushed = lane->conns[s].written;
+        /* Under the lock: a thread that polls walks over connections. */
+        c->ops->conn_free (c);
+        break;
+      }
+      ready = lane_arm (lane, fds, &nr);
+    }
+    if (!ready)
+      (void) poll (fds + 1, nr - 1, 1);
+  }
+}
+
+int
+fp_lane_event_fd (struct fp_lane *lane, unsigned s)
+{
+  LANE_LOCK_SCOPE (lane);
+  struct fp_conn *c = lane->conns[s].conn;
+
+  return c == NULL ? -1 : c->ops->conn_event_fd (c);
+}
+
+void
+fp_lane_event (struct fp_lane *lane, unsigned s)
+{
+  LANE_LOCK_SCOPE (lane);
+  struct fp_conn *c = lane->conns[s].conn;
+
+  if (c != NULL)
+    c->ops->conn_event (c);
+}
+
+uint64_t
+fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at)
+{
+  LANE_LOCK_SCOPE (lane);
+  struct lane_conn *lc = &lane->conns[s];
+
+  *at = lc->flush_at;
+  return lc->flushed == lc->written ? 0 : lc->written;
+}
+
+void
+fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark)
+{
+  LANE_LOCK_SCOPE (lane);
+  struct lane_conn *lc = &lane->conns[s];
+
+  lc->flushed = FP_MAX (lc->flushed, mark);
+}
+
+void
+fp_lane_stats (struct fp_lane *lane, struct fp_lane_stats *st,
+               struct fp_hist *reads, struct fp_hist *writes)
+{
+  st->reads += atomic_load (&lane->reads);
+  st->writes += atomic_load (&lane->writes);
+  st->errors += atomic_load (&lane->errors);
+  st->bytes_read += atomic_load (&lane->bytes_read);
+  st->bytes_written += atomic_load (&lane->bytes_written);
+  st->inflight += atomic_load (&lane->inflight);
+  st->poll_hits += atomic_load (&lane->poll_hits);
+  st->sleeps += atomic_load (&lane->sleeps);
+  st->hedges.on |= lane->hedging;
+  st->hedges.sent += atomic_load (&lane->hedges);
+  st->hedges.won += atomic_load (&lane->hedges_won);
+  st->hedges.lost += atomic_load (&lane->hedges_lost);
+  st->hedges.refused += atomic_load (&lane->hedges_refused);
+  fp_hist_merge (reads, &lane->read_ns);
+  fp_hist_merge (writes, &lane->write_ns);
+}
+
+unsigned
+fp_lane_users (const struct fp_lane *lane)
+{
+  return atomic_load (&lane->users);
+}
+
+unsigned
+fp_lane_use (struct fp_lane *lane, int change)
+{
+  return atomic_fetch_add (&lane->users, (unsigned) change) +
+         (unsigned) change;
+}

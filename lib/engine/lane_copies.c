@@ -1,0 +1,400 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lane_copies.c - the part of lane_issue.c for pieces that have several
+ * copies: a write goes to all that are live, a read to the one that is the
+ * least busy (mirror.h).
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "engine/dirty_log.h"
+#include "engine/lane_int.h"
+#include "engine/mirror.h"
+#include "extent/range_lock.h"
+#include "transport/mapped.h"
+
+/* No copy can be used now.  Will one be? */
+static enum issue
+wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
+               uint8_t live)
+{
+  struct fp_pieces *t = lane->v->pieces;
+
+  if (io->only != 0)
+    live &= io->only;
+  for (unsigned c = 0; c < t->copies; c++) {
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    enum fp_piece_state s = fp_piece_state (p);
+
+    if ((live >> c & 1) && s != FP_PIECE_LOST &&
+        !(s == FP_PIECE_OFFLINE && io->hasty))
+      return PARK;
+  }
+  return fail_io (io, -EIO);
+}
+
+/* ---- reading ---- */
+
+/* Where it is READY, connected or mapped, and has the least to do; or -1.  One
+ * that was slow lately comes behind the others, if reads are hedged.
+ */
+static int
+least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  unsigned least = 0;
+  int best = -1;
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct lane_conn *lc = &lane->conns[atomic_load (&p->server)];
+    unsigned rank;
+
+    if (!(set >> c & 1) || fp_piece_state (p) != FP_PIECE_READY)
+      continue;
+    rank = lane->hedging ? lane_hedge_rank (lane, lc) : lc->inflight;
+    if (best < 0 || rank < least) {
+      best = (int) c;
+      least = rank;
+    }
+  }
+  return best;
+}
+
+/* From copy p, which was entered. */
+static enum issue
+read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+           uint64_t at, uint64_t left, bool *entered)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  struct fp_link *link = lane->v->links[p->copy.server];
+  uint64_t i = fp_piece_of (t, (uint64_t) (p - t->p)), run;
+  uint64_t in = at & (t->piece_size - 1);
+  unsigned char *user = (unsigned char *) io->buf + io->issued;
+  enum issue why = ISSUED;
+  uint32_t n;
+
+  if (!fp_piece_run (t, i, in, left, &run)) {
+    if (!fp_link_zeros_hold (link, fp_boot_ns ())) {
+      fp_link_poke (link);
+      return PARK;
+    }
+    memset (user, 0, run);
+    io->issued += (uint32_t) run;
+    return ISSUED;
+  }
+  if (p->copy.remote.map != NULL) {
+    if (fp_mapped_copy (user, (unsigned char *) p->copy.remote.map + in,
+                        left) < 0)
+      return lane_missing (lane, io, p);
+    if (!fp_link_lease_holds (link, fp_mono_ns ())) {
+      fp_link_poke (link);
+      return PARK;
+    }
+    io->issued += (uint32_t) left;
+    return ISSUED;
+  }
+  n = lane_issue_frag (lane, io, p, at, (uint32_t) left, &why);
+  *entered = n > 0;
+  io->issued += n;
+  if (n > 0 && lane->hedging && io->only == 0)
+    lane_hedge_watch (lane, lane->active_tail, i);
+  return why;
+}
+
+static enum issue
+read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
+          uint64_t at, uint64_t left)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint8_t set = live & (uint8_t) ~fp_mirror_bad (t, i, live);
+  enum issue why = PARK;
+  int c;
+
+  if (io->only != 0)
+    set &= io->only;
+  while ((c = least_busy (lane, i, set)) >= 0) {
+    struct fp_piece *p = fp_mirror_copy (t, i, (unsigned) c);
+    bool entered = false;
+
+    set &= (uint8_t) ~(1u << c);
+    if (fp_piece_enter (t, p) != FP_PIECE_READY)
+      continue;
+    /* It may have been left behind before it was entered. */
+    if (!(fp_mirror_live (t, i) >> c & 1)) {
+      fp_piece_leave (t, p);
+      continue;
+    }
+    why = read_from (lane, io, p, at, left, &entered);
+    if (!entered)
+      fp_piece_leave (t, p);
+    if (why != PARK)
+      return why;
+  }
+  return wait_for_copy (lane, io, i, live);
+}
+
+/* ---- writing ---- */
+
+static void
+let_go (struct fp_lane *lane, uint64_t at, uint32_t length)
+{
+  const struct fp_pieces *t = lane->v->pieces;
+
+  fp_intent_leave (lane->v, at >> t->shift, at & (t->piece_size - 1), length);
+  if (fp_overlap_let_go (lane->v->overlap, at >> t->shift,
+                         at & (t->piece_size - 1), length))
+    fp_volume_wake_lanes (lane->v);
+}
+
+static void
+leave_all (struct fp_pieces *t, uint64_t i, uint8_t set)
+{
+  for (unsigned c = 0; c < t->copies; c++)
+    if (set >> c & 1)
+      fp_piece_leave (t, fp_mirror_copy (t, i, c));
+}
+
+/* All that are live, or none. */
+static bool
+enter_all (struct fp_pieces *t, uint64_t i, uint8_t live)
+{
+  for (unsigned c = 0; c < t->copies; c++) {
+    if (!(live >> c & 1))
+      continue;
+    if (fp_piece_enter (t, fp_mirror_copy (t, i, c)) != FP_PIECE_READY) {
+      leave_all (t, i, live & (uint8_t) ((1u << c) - 1));
+      return false;
+    }
+  }
+  /* One that is live since then missed what is written now. */
+  if (fp_mirror_live (t, i) == live)
+    return true;
+  leave_all (t, i, live);
+  return false;
+}
+
+/* So much goes to all of them in one go; 0: there is no room just now. */
+static uint32_t
+write_size (struct fp_lane *lane, uint64_t i, uint8_t live, uint64_t left)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  struct frag *f = lane->free_frags;
+
+  left = FP_MIN (left, (uint64_t) FP_OVERLAP_MAX);
+  for (unsigned c = 0; c < t->copies; c++) {
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct fp_conn *conn;
+
+    if (!(live >> c & 1) || p->copy.remote.map != NULL)
+      continue;
+    conn = lane->conns[p->copy.server].conn;
+    if (conn == NULL)
+      continue; /* that will be seen */
+    if (f == NULL)
+      return 0;
+    f = f->next;
+    left = lane_frag_size (lane, conn->ops, left);
+  }
+  return (uint32_t) left;
+}
+
+/* Store in copy p, which is mapped.  -EAGAIN: it does not count, and the write
+ * is done again.  -EIO: it failed.
+ */
+static int
+store (struct fp_lane *lane, struct fp_piece *p, uint64_t in,
+       const unsigned char *user, uint32_t n)
+{
+  struct fp_link *link = lane->v->links[p->copy.server];
+  int r = fp_mapped_copy ((unsigned char *) p->copy.remote.map + in, user, n);
+
+  fp_volume_wrote (lane->v, (uint64_t) (p - lane->v->pieces->p), in, n);
+  if (r < 0)
+    return lane_leave_behind (lane, p) ? -EAGAIN : -EIO;
+  if (fp_link_lease_holds (link, fp_mono_ns ()))
+    return 0;
+  fp_link_poke (link);
+  return -EAGAIN;
+}
+
+/* The copies of the set, which were entered, but for those that are mapped.
+ * Returns those that it could not be sent to.
+ */
+static uint8_t
+post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
+          uint64_t at, uint32_t n, struct frag **head)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  unsigned char *user = (unsigned char *) io->buf + io->issued;
+  uint8_t missed = 0;
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct frag *f = lane->free_frags;
+    struct fp_conn *conn;
+
+    if (!(set >> c & 1) || p->copy.remote.map != NULL)
+      continue;
+    conn = lane->conns[p->copy.server].conn;
+    if (conn == NULL || f == NULL) {
+      fp_link_poke (lane->v->links[p->copy.server]);
+      missed |= (uint8_t) (1u << c);
+      continue;
+    }
+    f->head = *head != NULL ? *head : f;
+    f->user = user;
+    f->op.kind = FP_OP_WRITE;
+    f->op.length = n;
+    f->op.local = user;
+    if (conn->ops->registered) {
+      /* One of another transport may have come before, with the slot unused.
+       */
+      f->op.local = f->head->slot;
+      memcpy (f->head->slot, user, n);
+    }
+    if (lane_post (lane, f, io, p, at + ((uint64_t) c * t->nr << t->shift)) !=
+        ISSUED) {
+      missed |= (uint8_t) (1u << c);
+      continue;
+    }
+    if (*head == NULL) {
+      f->under_way = 0;
+      *head = f;
+    }
+    (*head)->under_way++;
+  }
+  return missed;
+}
+
+void
+lane_copy_written (struct fp_lane *lane, struct frag *f)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t k = f->at >> t->shift, in = f->at & (t->piece_size - 1);
+  /* One that was left behind meanwhile may be made anew from this one, which
+   * has it only now.
+   */
+  uint8_t reached = f->head->copies & fp_mirror_live (t, fp_piece_of (t, k));
+
+  if (f->op.status < 0)
+    reached &= (uint8_t) ~(1u << fp_copy_of (t, k));
+  fp_mirror_missed (lane->v, fp_piece_of (t, k), in, f->op.length, reached);
+}
+
+void
+lane_copies_written (struct fp_lane *lane, struct frag *head)
+{
+  let_go (lane, head->held_at, head->held);
+  lane_frag_put (lane, head);
+}
+
+/* To all of the set, which were entered; they are left by and by. */
+static void
+write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
+           uint64_t at, uint32_t n)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t in = at & (t->piece_size - 1);
+  struct frag *head = NULL;
+  uint8_t missed = post_all (lane, io, i, set, at, n, &head), mapped = 0;
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    int r;
+
+    if (!(set >> c & 1) || p->copy.remote.map == NULL)
+      continue;
+    mapped |= (uint8_t) (1u << c);
+    r = store (lane, p, in, (unsigned char *) io->buf + io->issued, n);
+    if (r < 0)
+      missed |= (uint8_t) (1u << c);
+    if (r == -EIO)
+      io->status = -EIO;
+  }
+  fp_mirror_missed (lane->v, i, in, n, set & (uint8_t) ~missed);
+  if (missed != 0) {
+    lane_unsettle (lane, io);
+    io->redo = true;
+  }
+  leave_all (t, i, mapped | missed);
+  if (head != NULL) {
+    head->copies = set & (uint8_t) ~missed;
+    head->held_at = at;
+    head->held = n;
+  }
+  else {
+    let_go (lane, at, n);
+  }
+  io->spread = true;
+  io->issued += n;
+}
+
+static enum issue
+write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
+            uint64_t at, uint64_t left)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t in = at & (t->piece_size - 1);
+  uint8_t kept = 0;
+  enum issue why;
+  uint32_t n;
+
+  if (!enter_all (t, i, live)) {
+    fp_mirror_poke (lane->v);
+    return fp_mirror_live (t, i) == live ? wait_for_copy (lane, io, i, live)
+                                         : ISSUED; /* look again */
+  }
+  n = write_size (lane, i, live, left);
+  if (n == 0 || !fp_overlap_hold (lane->v->overlap, i, in, n)) {
+    leave_all (t, i, live);
+    return NO_SLOT;
+  }
+  fp_intent_enter (lane->v, i, in, n);
+  why = lane_say_intent (lane, io, i, live, in, n, &kept);
+  if (why != ISSUED) {
+    let_go (lane, at, n);
+    leave_all (t, i, live & (uint8_t) ~kept);
+    return why;
+  }
+  fp_piece_set_written (t, i, in, n);
+  write_all (lane, io, i, live, at, n);
+  return ISSUED;
+}
+
+enum issue
+lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
+                   uint64_t left)
+{
+  struct fp_volume *v = lane->v;
+  struct fp_pieces *t = v->pieces;
+  uint64_t i = at >> t->shift;
+  uint8_t live = fp_mirror_live (t, i);
+  int err = 0;
+
+  if (live == 0) {
+    if (atomic_load_explicit (&v->taken, memory_order_relaxed))
+      return fail_io (io, -EIO);
+    if (io->kind == FP_IO_READ) {
+      if (!fp_volume_is_ours (v))
+        return io->hasty ? fail_io (io, -EIO) : PARK;
+      memset ((unsigned char *) io->buf + io->issued, 0, left);
+      io->issued += (uint32_t) left;
+      return ISSUED;
+    }
+    if (!fp_mirror_form (v, i, &err)) {
+      if (io->asked && err != 0)
+        return fail_io (io, err);
+      io->asked = true;
+      fp_mirror_want (v, i);
+      return PARK;
+    }
+    live = fp_mirror_live (t, i);
+  }
+  io->asked = false;
+  return io->kind == FP_IO_READ ? read_one (lane, io, i, live, at, left)
+                                : write_some (lane, io, i, live, at, left);
+}

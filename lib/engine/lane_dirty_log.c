@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lane_dirty_log.c - the part of lane_issue.c for what the copies of a piece
+ * say of themselves (dirty_log.h): bytes in their tails.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "engine/dirty_log.h"
+#include "engine/lane_int.h"
+#include "transport/mapped.h"
+
+/* Read or write in mapped memory.  -EFAULT: it is missing.  -EAGAIN: that does
+ * not count.
+ */
+static int
+transfer_mapped (struct fp_lane *lane, struct fp_piece *p,
+                 enum fp_io_kind kind, unsigned first, void *buf, unsigned nr)
+{
+  unsigned char *far = (unsigned char *) p->copy.remote.map +
+                       lane->v->pieces->piece_size + first;
+  struct fp_link *link = lane->v->links[p->copy.server];
+  int r = kind == FP_IO_READ ? fp_mapped_copy (buf, far, nr)
+                             : fp_mapped_copy (far, buf, nr);
+
+  if (r < 0)
+    return r;
+  /* Before what is stored next, for whoever finds both. */
+  atomic_thread_fence (memory_order_seq_cst);
+  if (fp_link_lease_holds (link, fp_mono_ns ()))
+    return 0;
+  fp_link_poke (link);
+  return -EAGAIN;
+}
+
+/* Regions of entry k, whose copy was entered; the fragment is inside then. */
+static enum issue
+post (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p, uint64_t k,
+      enum fp_tail tail, unsigned first, unsigned nr, unsigned char *user)
+{
+  const struct fp_pieces *t = lane->v->pieces;
+  struct fp_conn *conn = lane->conns[p->copy.server].conn;
+  struct frag *f = lane->free_frags;
+  const struct fp_intent *n = lane->v->intent;
+  enum issue why;
+
+  if (conn == NULL) {
+    fp_link_poke (lane->v->links[p->copy.server]);
+    return PARK;
+  }
+  if (f == NULL)
+    return NO_SLOT;
+  f->head = NULL;
+  f->tail = tail;
+  f->user = user;
+  f->op.kind = io->tail != FP_TAIL_NONE && io->kind == FP_IO_READ
+                   ? FP_OP_READ
+                   : FP_OP_WRITE;
+  f->op.length = nr;
+  f->op.local = conn->ops->registered ? f->slot : user;
+  if (conn->ops->registered && f->op.kind == FP_OP_WRITE)
+    memcpy (f->slot, user, nr);
+  if (tail == FP_TAIL_SET)
+    fp_intent_enter (lane->v, fp_piece_of (t, k), (uint64_t) first << n->shift,
+                     (uint64_t) nr << n->shift);
+  why = lane_post (lane, f, io, p, (k << t->shift) + first);
+  if (why == ISSUED && tail == FP_TAIL_CLEAR)
+    fp_intent_sent (lane->v, p->copy.server);
+  if (why != ISSUED)
+    f->tail = FP_TAIL_NONE;
+  if (why != ISSUED && tail == FP_TAIL_SET)
+    fp_intent_leave (lane->v, fp_piece_of (t, k), (uint64_t) first << n->shift,
+                     (uint64_t) nr << n->shift);
+  return why;
+}
+
+static unsigned char ones[FP_TAIL_SIZE] = { [0 ... FP_TAIL_SIZE - 1] = 1 };
+
+/* Regions of one copy, which was entered; in that way or at once. */
+static enum issue
+say_some (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+          uint64_t k, unsigned first, unsigned nr, bool *inside)
+{
+  enum issue why;
+
+  if (p->copy.remote.map != NULL) {
+    int r = transfer_mapped (lane, p, FP_IO_WRITE, first, ones, nr);
+
+    if (r == -EFAULT && !lane_leave_behind (lane, p))
+      return fail_io (io, -EIO);
+    if (r < 0)
+      return PARK;
+    fp_intent_was_set (lane->v, k, first, nr);
+    return ISSUED;
+  }
+  why = post (lane, io, p, k, FP_TAIL_SET, first, nr, ones);
+  if (why != ISSUED)
+    return why;
+  io->saying++;
+  *inside = true;
+  return PARK;
+}
+
+/* All of one copy, likewise. */
+static enum issue
+say_one (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+         uint64_t k, uint64_t in, uint64_t n, bool *inside)
+{
+  unsigned first, nr;
+
+  for (;;) {
+    unsigned from, end;
+    enum issue why;
+
+    switch (fp_intent_look (lane->v, k, &p->copy, in, n, &first, &nr)) {
+    case FP_INTENT_READY:
+      return ISSUED;
+    case FP_INTENT_WAIT:
+      return PARK;
+    case FP_INTENT_SAY:
+    default:
+      break;
+    }
+    from = first;
+    end = first + nr;
+    fp_intent_widen (lane->v, k, &first, &nr);
+    why = say_some (lane, io, p, k, first, nr, inside);
+    fp_intent_let_go (lane->v, k, first, from - first);
+    fp_intent_let_go (lane->v, k, end, first + nr - end);
+    if (why != ISSUED)
+      return why;
+  }
+}
+
+enum issue
+lane_say_intent (struct fp_lane *lane, struct fp_io *io, uint64_t i,
+                 uint8_t set, uint64_t in, uint64_t n, uint8_t *kept)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  enum issue all = ISSUED;
+
+  *kept = 0;
+  if (io->saying > 0)
+    return PARK; /* what it said is not heard yet */
+  for (unsigned c = 0; c < t->copies; c++) {
+    uint64_t k = c * t->nr + i;
+    bool inside = false;
+    enum issue why;
+
+    if (!(set >> c & 1))
+      continue;
+    why = say_one (lane, io, &t->p[k], k, in, n, &inside);
+    if (inside)
+      *kept |= (uint8_t) (1u << c);
+    if (why == FAILED)
+      return FAILED;
+    if (all == ISSUED || why == PARK)
+      all = why == ISSUED ? all : why;
+  }
+  return all;
+}
+
+void
+lane_tail_done (struct fp_lane *lane, struct frag *f)
+{
+  const struct fp_pieces *t = lane->v->pieces;
+  const struct fp_intent *n = lane->v->intent;
+  uint64_t k = f->at >> t->shift;
+  unsigned first = (unsigned) (f->at & (t->piece_size - 1));
+  unsigned nr = f->op.length;
+
+  if (f->tail == FP_TAIL_SET) {
+    if (f->op.status == 0)
+      fp_intent_was_set (lane->v, k, first, nr);
+    fp_intent_leave (lane->v, fp_piece_of (t, k), (uint64_t) first << n->shift,
+                     (uint64_t) nr << n->shift);
+  }
+  else if (f->tail == FP_TAIL_CLEARED && f->op.status == 0) {
+    fp_intent_was_cleared (lane->v, k, first, nr);
+  }
+  else if (f->tail != FP_TAIL_RAW && f->op.status < 0) {
+    fp_intent_not_cleared (lane->v, k, first, nr,
+                           f->op.conn->ops->conn_broken (f->op.conn));
+  }
+}
+
+/* The same for what was done at once. */
+static bool
+do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+           uint64_t k, unsigned first)
+{
+  struct fp_volume *v = lane->v;
+  int r = transfer_mapped (lane, p, io->kind, first, io->buf, io->length);
+  bool did = r == 0;
+
+  /* The zeroing that asks for this goes on with the other copies. */
+  if (r == -EFAULT && io->target == NULL)
+    (void) lane_leave_behind (lane, p);
+
+  if (did && io->tail == FP_TAIL_SET)
+    fp_intent_was_set (v, k, first, io->length);
+  else if (did && io->tail == FP_TAIL_CLEARED)
+    fp_intent_was_cleared (v, k, first, io->length);
+  else if (!did && (io->tail == FP_TAIL_CLEAR || io->tail == FP_TAIL_CLEARED))
+    fp_intent_not_cleared (v, k, first, io->length, false);
+  return did;
+}
+
+static bool
+enter (struct fp_pieces *t, struct fp_piece *p, const struct fp_io *io)
+{
+  if (io->tail == FP_TAIL_CLEAR || io->tail == FP_TAIL_CLEARED) {
+    atomic_fetch_add (&p->word, 1); /* beside who asks */
+    return true;
+  }
+  return fp_piece_enter_frozen (t, p) == FP_PIECE_READY;
+}
+
+enum issue
+lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t k = io->offset >> t->shift;
+  unsigned first = (unsigned) (io->offset & (t->piece_size - 1));
+  struct fp_piece *p = io->target != NULL ? io->target : &t->p[k];
+  enum issue why = ISSUED;
+
+  if (!enter (t, p, io))
+    return fail_io (io, -EIO);
+  if (!fp_intent_is_kept (lane->v, &p->copy))
+    why = fail_io (io, -EOPNOTSUPP);
+  else if (io->generation != 0 && io->generation != p->copy.generation)
+    why = fail_io (io, -EAGAIN);
+  else if (p->copy.remote.map != NULL) {
+    if (!do_mapped (lane, io, p, k, first))
+      why = fail_io (io, -EIO);
+    else
+      io->issued = io->length;
+  }
+  else if (io->tail == FP_TAIL_CLEARED &&
+           !fp_intent_is_same (lane->v, p->copy.server))
+    why = fail_io (io, -EAGAIN);
+  else {
+    why = post (lane, io, p, k, io->tail, first, io->length, io->buf);
+    if (why == ISSUED) { /* the fragment is inside now */
+      io->issued = io->length;
+      return ISSUED;
+    }
+    /* It does not wait: its memory may be another's by then. */
+    if (why == PARK)
+      why = fail_io (io, -ENOTCONN);
+  }
+  fp_piece_leave (t, p);
+  return why;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lane_fail.c - a transfer failed, or is late: what of that is held against
+ * its server, or its copy.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+
+#include "base/checked.h"
+#include "engine/lane_int.h"
+#include "engine/mirror.h"
+
+/* A server that ends a session closes its keys, then its connections: at least
+ * so long after it, on a host that is not short of processors.
+ */
+#define ENDING_NS (10 * FP_NS_PER_MS)
+
+bool
+lane_other_copy (struct fp_lane *lane, const struct frag *f)
+{
+  const struct fp_io *io = f->io;
+  uint64_t k;
+
+  if (io != NULL && (!fp_volume_is_mirrored (lane->v) || io->target != NULL))
+    return false;
+  k = (uint64_t) (f->piece - lane->v->pieces->p);
+  if (io == NULL) /* late */
+    return fp_mirror_failed (lane->v, k);
+  /* It may have been left behind meanwhile. */
+  return (fp_mirror_failed (lane->v, k) ||
+          !fp_mirror_counts (lane->v->pieces, k)) &&
+         !io->mover;
+}
+
+bool
+lane_leave_behind (struct fp_lane *lane, const struct fp_piece *p)
+{
+  const struct fp_pieces *t = lane->v->pieces;
+  uint64_t k = (uint64_t) (p - t->p);
+
+  /* The copy may have been dropped meanwhile. */
+  return fp_volume_is_mirrored (lane->v) &&
+         (fp_mirror_failed (lane->v, k) || !fp_mirror_counts (t, k));
+}
+
+enum issue
+lane_missing (struct fp_lane *lane, struct fp_io *io, const struct fp_piece *p)
+{
+  io->failed = true;
+  return io->target == NULL && lane_leave_behind (lane, p) && !io->mover &&
+                 !io->forced
+             ? PARK
+             : fail_io (io, -EIO);
+}
+
+bool
+lane_refused (const struct frag *f)
+{
+  return f->op.status == -EPERM || f->op.status == -EACCES;
+}
+
+/* A key was refused on this connection just now, for the first time: the
+ * server may be about to end the session.
+ */
+static bool
+may_be_ending (const struct fp_lane *lane, struct lane_conn *lc)
+{
+  uint64_t now = fp_now_ns ();
+  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * FP_NS_PER_MS;
+
+  if (lc->refused_ns == 0)
+    lc->refused_ns = now;
+  return now - lc->refused_ns < FP_MAX (ENDING_NS, timeout / 16);
+}
+
+/* Where there is no other copy, a key that is refused is waited for: the
+ * server may have ended the session, and its link may not have heard of it.
+ * Anything else that goes wrong would go wrong again.
+ */
+bool
+lane_done_over (struct fp_lane *lane, const struct frag *f)
+{
+  if (lane_refused (f) && may_be_ending (lane, &lane->conns[f->server]))
+    return true;
+  return lane_other_copy (lane, f) || (lane_refused (f) && !f->io->mover);
+}
+
+bool
+lane_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t k;
+
+  if (!fp_volume_is_mirrored (lane->v) ||
+      (f->io != NULL && f->io->target != NULL &&
+       !f->io->owner)) /* where one is moved to */
+    return false;
+  k = (uint64_t) (f->piece - t->p);
+  return now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&
+         fp_mirror_live (t, fp_piece_of (t, k)) == 1u << fp_copy_of (t, k);
+}

@@ -1,0 +1,617 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine/lane_int.h"
+#include "engine/mirror.h"
+#include "extent/stripe.h"
+#include "transport/mapped.h"
+
+/* Then a copy is left behind whose connections break. */
+#define MANY_TRIES 3u
+#define SCAN_NS 10000000u      /* parked ios are looked at this often */
+#define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
+
+/* It may have reached some copies, and not others. */
+static void
+diverge (struct fp_lane *lane, const struct fp_io *io)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t run;
+
+  for (uint64_t n = 0; n < io->length; n += run) {
+    uint64_t at = io->offset + n;
+
+    if (!io->linear)
+      at = fp_stripe_at (t, at, &run);
+    else
+      run = t->piece_size - (at & (t->piece_size - 1));
+    fp_mirror_diverged (lane->v, at >> t->shift);
+  }
+}
+
+static void
+complete (struct fp_lane *lane, struct fp_io *io, int status)
+{
+  assert (!io->done && io->inflight == 0 && !io->queued);
+  io->status = status;
+  if (status < 0 && io->spread)
+    diverge (lane, io);
+  if (io->unsettled)
+    atomic_fetch_sub (&lane->v->unsettled, 1);
+  if (io->waited)
+    atomic_fetch_add (&lane->v->waits, 1);
+  if (!io->forced) {
+    uint64_t ns = fp_now_ns () - io->start_ns;
+
+    if (status < 0 && io->only != 0) {
+      /* Another copy may have it. */
+    }
+    else if (status < 0) {
+      count (&lane->errors, 1);
+    }
+    else if (io->kind == FP_IO_READ) {
+      count (&lane->reads, 1);
+      count (&lane->bytes_read, io->length);
+      fp_hist_add_shared (&lane->read_ns, ns);
+    }
+    else {
+      count (&lane->writes, 1);
+      count (&lane->bytes_written, io->length);
+      fp_hist_add_shared (&lane->write_ns, ns);
+    }
+  }
+  atomic_fetch_sub_explicit (&lane->inflight, 1, memory_order_relaxed);
+  if (!io->sync)
+    list_push (&lane->completed, io);
+  io->done = true;
+  if (lane->sleepers > 0)
+    pthread_cond_broadcast (&lane->cond);
+  /* Another thread collected what the sleeping one is waiting for. */
+  if (lane->asleep)
+    fp_lane_wake (lane);
+}
+
+static void
+park (struct fp_lane *lane, struct fp_io *io)
+{
+  io->queued = true;
+  io->waited |= fp_now_ns () - io->start_ns >= FP_WAITED_MS * FP_NS_PER_MS;
+  list_push (&lane->parked, io);
+}
+
+/* Return true if the caller has another way if the server is away: another
+ * copy, or the mover's next attempt.
+ */
+static bool
+has_other_way (const struct fp_io *io)
+{
+  return io->target != NULL || io->mover || io->hasty ||
+         io->tail != FP_TAIL_NONE;
+}
+
+/* Return how long io waits for servers that are away.  If it has another way
+ * and was in flight, it gets that time twice: the first was spent on finding
+ * out that the server is silent.
+ */
+static uint64_t
+patience_ns (const struct fp_lane *lane, const struct fp_io *io)
+{
+  if (has_other_way (io))
+    return (io->tries > 0 ? 2 : 1) * lane->v->p.timeout_ms * FP_NS_PER_MS;
+  return fp_volume_await_ms (lane->v) * FP_NS_PER_MS;
+}
+
+/* The linear address that is next, of *run consecutive bytes. */
+static uint64_t
+address (const struct fp_pieces *t, const struct fp_io *io, uint64_t *run)
+{
+  uint64_t offset = io->offset + io->issued;
+
+  if (!io->linear)
+    return fp_stripe_at (t, offset, run);
+  *run = t->piece_size - (offset & (t->piece_size - 1));
+  return offset;
+}
+
+/* Return true if io is a front end's write that must not be sent any more. */
+static bool
+is_stale (const struct fp_lane *lane, const struct fp_io *io)
+{
+  return io->front && fp_volume_is_stale (lane->v, io->made_ns);
+}
+
+/* Return true if io, which cannot be sent now, has waited long enough. */
+static bool
+in_vain (const struct fp_lane *lane, const struct fp_io *io)
+{
+  uint64_t patience = patience_ns (lane, io);
+
+  if (atomic_load_explicit (&lane->v->taken, memory_order_relaxed))
+    return true;
+  if (fp_now_ns () - io->start_ns < patience && !is_stale (lane, io))
+    return false;
+  return has_other_way (io) || !fp_volume_is_learning (lane->v);
+}
+
+/* Its last fragment came back, or it ended before it had any. */
+static void
+settle (struct fp_lane *lane, struct fp_io *io)
+{
+  if (io->inflight > 0 || io->queued)
+    return;
+  if (io->status < 0) {
+    complete (lane, io, io->status);
+  }
+  else if (io->redo) {
+    /* Reads and writes of the same bytes can be done twice. */
+    io->redo = false;
+    io->issued = 0;
+    io->tries++;
+    if (in_vain (lane, io))
+      complete (lane, io, -EIO);
+    else
+      park (lane, io);
+  }
+  else if (io->issued == io->length) {
+    complete (lane, io, 0);
+  }
+}
+
+void
+lane_frag_put (struct fp_lane *lane, struct frag *f)
+{
+  struct frag **list = f->spare ? &lane->spare_frags : &lane->free_frags;
+
+  f->tail = FP_TAIL_NONE;
+  f->next = *list;
+  *list = f;
+}
+
+void
+lane_active_remove (struct fp_lane *lane, struct frag *f)
+{
+  if (f->prev != NULL)
+    f->prev->next = f->next;
+  else
+    lane->active_head = f->next;
+  if (f->next != NULL)
+    f->next->prev = f->prev;
+  else
+    lane->active_tail = f->prev;
+}
+
+void
+lane_active_append (struct fp_lane *lane, struct frag *f)
+{
+  f->next = NULL;
+  f->prev = lane->active_tail;
+  if (f->prev != NULL)
+    f->prev->next = f;
+  else
+    lane->active_head = f;
+  lane->active_tail = f;
+}
+
+static void
+unpark_all (struct fp_lane *lane)
+{
+  struct fp_io *io;
+
+  while ((io = list_pop (&lane->parked)) != NULL)
+    list_push (&lane->pending, io);
+}
+
+/* A connection that is mended may break at each transfer.  Then this copy is
+ * left behind, or is not made there.
+ */
+static void
+breaks_again (struct fp_lane *lane, const struct frag *f)
+{
+  struct fp_io *io = f->io;
+
+  if (io->tries < MANY_TRIES || !fp_volume_is_mirrored (lane->v))
+    io->redo = true;
+  else if (io->target != NULL)
+    io->status = -EIO;
+  else {
+    (void) lane_other_copy (lane, f);
+    io->redo = true;
+  }
+}
+
+/* The transfer is over: its slot may be used again. */
+static void
+frag_done (struct fp_lane *lane, struct frag *f)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  struct frag *head = f->head;
+  struct fp_io *io = f->io;
+  int status = f->op.status;
+  /* Else there is another answer, and io may be gone. */
+  bool counts = !f->watched || lane_hedge_done (lane, f);
+
+  if (counts && status == 0 && f->op.kind == FP_OP_READ &&
+      f->op.local != f->user)
+    memcpy (f->user, f->op.local, f->op.length);
+  lane_active_remove (lane, f);
+  /* However it ended, it may have landed. */
+  if (f->tail != FP_TAIL_NONE)
+    lane_tail_done (lane, f);
+  else if (f->op.kind == FP_OP_WRITE && io->target == NULL)
+    fp_volume_wrote (lane->v, f->at >> t->shift, f->at, f->op.length);
+  if (head != NULL)
+    lane_copy_written (lane, f);
+  fp_piece_leave (t, f->piece);
+  lane->conns[f->server].inflight--;
+  fp_link_count (lane->v->links[f->server], f->op.kind, f->op.length, status);
+  if (status < 0) {
+    if (counts)
+      io->failed = true;
+    /* A broken connection is mended by its link, and the io starts over. */
+    if (head != NULL)
+      lane_unsettle (lane, io);
+    if (f->op.conn->ops->conn_broken (f->op.conn)) {
+      lane->conns[f->server].revoked |= lane_refused (f);
+      fp_link_suspect (lane->v->links[f->server]);
+      if (fp_volume_is_mirrored (lane->v))
+        fp_mirror_poke (lane->v);
+      if (counts)
+        breaks_again (lane, f);
+    }
+    else if (counts) {
+      if (lane_done_over (lane, f))
+        io->redo = true;
+      else
+        io->status = -EIO;
+    }
+    else if (!lane_refused (f)) {
+      (void) lane_other_copy (lane, f);
+    }
+    fp_link_poke (lane->v->links[f->server]);
+    if (counts &&
+        io->tail != FP_TAIL_NONE) { /* whose memory may be another's soon */
+      io->redo = false;
+      io->status = -EIO;
+    }
+  }
+  if (f->tail == FP_TAIL_SET && io->tail == FP_TAIL_NONE && --io->saying == 0)
+    unpark_all (lane);
+  if (head != f)
+    lane_frag_put (lane, f);
+  if (head != NULL && --head->under_way == 0)
+    lane_copies_written (lane, head);
+  if (counts) {
+    io->inflight--;
+    settle (lane, io);
+  }
+}
+
+/* How long a transfer may take.  Where there is another copy the rest of the
+ * timeout is for going on with that one.
+ */
+uint64_t
+lane_patience_ns (const struct fp_lane *lane)
+{
+  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
+
+  return fp_volume_is_mirrored (lane->v) ? timeout / 8 * 3 : timeout;
+}
+
+/* There is no connection: wait for one. */
+static enum issue
+no_connection (const struct fp_lane *lane, struct fp_io *io)
+{
+  if (fp_volume_is_mirrored (lane->v) || !io->hasty)
+    return PARK;
+  return fail_io (io, -EIO);
+}
+
+uint32_t
+lane_frag_size (const struct fp_lane *lane, const struct fp_transport_ops *ops,
+                uint64_t left)
+{
+  if (left > ops->max_transfer)
+    left = ops->max_transfer;
+  if (ops->registered && left > lane->v->p.slot_size)
+    left = lane->v->p.slot_size;
+  return (uint32_t) left;
+}
+
+enum issue
+lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
+           struct fp_piece *p, uint64_t at)
+{
+  struct fp_copy *copy = &p->copy;
+  struct lane_conn *lc = &lane->conns[copy->server];
+  const struct fp_transport_ops *ops;
+  int r;
+
+  if (lc->conn == NULL)
+    return no_connection (lane, io);
+  ops = lc->conn->ops;
+  f->io = io;
+  f->piece = p;
+  f->at = at;
+  f->server = copy->server;
+  f->op.raddr = copy->remote.raddr + (at & (lane->v->pieces->piece_size - 1));
+  if (f->tail != FP_TAIL_NONE)
+    f->op.raddr += lane->v->pieces->piece_size;
+  f->op.rkey = copy->remote.rkey;
+  r = ops->post (lc->conn, &f->op);
+  if (r == -EAGAIN)
+    return NO_SLOT;
+  if (r < 0) {
+    fp_link_poke (lane->v->links[copy->server]);
+    return no_connection (lane, io);
+  }
+  if (f->spare)
+    lane->spare_frags = f->next;
+  else
+    lane->free_frags = f->next;
+  f->watched = false;
+  f->sent_ns = fp_now_ns ();
+  f->deadline_ns = f->sent_ns + lane_patience_ns (lane);
+  lane_active_append (lane, f);
+  if (io->kind == FP_IO_WRITE && ops->registered) {
+    lc->written++;
+    lc->flush_at = at;
+  }
+  lc->inflight++;
+  lane->posted[__builtin_ctz (ops->bit)] = true;
+  if (f->op.length >= EARLY_KICK)
+    ops->kick (lc->conn->queue);
+  io->inflight++;
+  return ISSUED;
+}
+
+uint32_t
+lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+                 uint64_t at, uint32_t left, enum issue *out)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  struct lane_conn *lc = &lane->conns[p->copy.server];
+  const struct fp_transport_ops *ops;
+  struct frag *f = lane->free_frags;
+
+  if (lc->conn == NULL) {
+    *out = no_connection (lane, io);
+    return 0;
+  }
+  ops = lc->conn->ops;
+  *out = NO_SLOT;
+  if (f == NULL)
+    return 0;
+  left = lane_frag_size (lane, ops, left);
+  f->head = NULL;
+  f->user = (unsigned char *) io->buf + io->issued;
+  f->op.kind = io->kind == FP_IO_READ ? FP_OP_READ : FP_OP_WRITE;
+  f->op.length = left;
+  f->op.local = ops->registered ? f->slot : f->user;
+  if (io->kind == FP_IO_WRITE) {
+    if (io->target == NULL)
+      fp_piece_set_written (t, at >> t->shift, at & (t->piece_size - 1), left);
+    if (ops->registered)
+      memcpy (f->slot, f->user, left);
+  }
+  *out = lane_post (lane, f, io, p, at);
+  return *out == ISSUED ? left : 0;
+}
+
+/* Hand as much of io to fragments as there are. */
+static enum issue
+issue (struct fp_lane *lane, struct fp_io *io)
+{
+  struct fp_pieces *t = lane->v->pieces;
+
+  if (is_stale (lane, io))
+    return PARK;
+  if (io->tail != FP_TAIL_NONE)
+    return io->status == 0 ? lane_issue_tail (lane, io) : ISSUED;
+  while (io->issued < io->length && !io->redo && io->status == 0) {
+    uint64_t left, run, at = address (t, io, &left);
+    uint64_t i = at >> t->shift, in = at & (t->piece_size - 1);
+    struct fp_piece *p = io->target != NULL ? io->target : &t->p[i];
+    unsigned char *user = (unsigned char *) io->buf + io->issued;
+    enum issue why = ISSUED;
+
+    if (left > io->length - io->issued)
+      left = io->length - io->issued;
+    if (io->forced && io->hasty && !fp_mirror_counts (t, i))
+      return fail_io (io, -EIO);
+    if (t->copies > 1 && io->target == NULL && !io->mover && !io->forced) {
+      why = lane_issue_copies (lane, io, at, left);
+      if (why != ISSUED)
+        return why;
+      continue;
+    }
+
+    switch (io->owner   ? fp_piece_enter_busy (t, p)
+            : io->mover ? fp_piece_enter_frozen (t, p)
+                        : fp_piece_enter (t, p)) {
+    case FP_PIECE_READY:
+      break;
+    case FP_PIECE_EMPTY:
+      if (io->target != NULL ||
+          atomic_load_explicit (&lane->v->taken, memory_order_relaxed))
+        return fail_io (io, -EIO);
+      if (io->kind == FP_IO_READ) {
+        if (!fp_volume_is_ours (lane->v))
+          return io->hasty ? fail_io (io, -EIO) : PARK;
+        memset (user, 0, left);
+        io->issued += (uint32_t) left;
+        continue;
+      }
+      if (io->asked && atomic_load (&p->err) != 0)
+        return fail_io (io, atomic_load (&p->err));
+      io->asked = true;
+      fp_manager_want (lane->v, i);
+      return PARK;
+    case FP_PIECE_LOST:
+      return fail_io (io, -EIO);
+    case FP_PIECE_OFFLINE:
+      if (io->target != NULL || io->hasty)
+        return fail_io (io, -EIO);
+      return PARK;
+    case FP_PIECE_BUSY:
+    case FP_PIECE_FROZEN:
+    default:
+      return PARK;
+    }
+
+    io->asked = false;
+    if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
+        !fp_piece_run (t, fp_piece_of (t, i), in, left, &run)) {
+      if (fp_link_zeros_hold (lane->v->links[p->copy.server], fp_boot_ns ())) {
+        memset (user, 0, run);
+        io->issued += (uint32_t) run;
+      }
+      else {
+        fp_link_poke (lane->v->links[p->copy.server]);
+        why = PARK;
+      }
+    }
+    else if (p->copy.remote.map != NULL) {
+      unsigned char *far = (unsigned char *) p->copy.remote.map + in;
+      int r;
+
+      if (io->kind == FP_IO_READ && io->mover) {
+        r = fp_mover_copy_while_written (user, far, left);
+      }
+      else if (io->kind == FP_IO_READ) {
+        r = fp_mapped_copy (user, far, left);
+      }
+      else {
+        if (io->target == NULL)
+          fp_piece_set_written (t, i, in, left);
+        r = fp_mapped_copy (far, user, left);
+        if (io->target == NULL)
+          fp_volume_wrote (lane->v, i, in, left);
+      }
+      if (r < 0) {
+        why = lane_missing (lane, io, p);
+      }
+      else if (fp_link_lease_holds (lane->v->links[p->copy.server],
+                                    fp_mono_ns ())) {
+        io->issued += (uint32_t) left;
+      }
+      else {
+        fp_link_poke (lane->v->links[p->copy.server]);
+        why = PARK;
+      }
+    }
+    else {
+      uint32_t n = lane_issue_frag (lane, io, p, at, (uint32_t) left, &why);
+
+      if (n > 0) { /* the fragment is inside the piece now */
+        io->issued += n;
+        continue;
+      }
+    }
+    fp_piece_leave (t, p);
+    if (why != ISSUED)
+      return why;
+  }
+  return ISSUED;
+}
+
+static void
+issue_pending (struct fp_lane *lane)
+{
+  struct fp_io *io;
+
+  while ((io = lane->pending.head) != NULL) {
+    enum issue r = issue (lane, io);
+
+    if (r == NO_SLOT)
+      return;
+    list_pop (&lane->pending);
+    io->queued = false;
+    /* What is in flight finishes first; then settle takes all of it up
+     * again from where it stood.
+     */
+    if (r == PARK && !io->redo && io->status == 0) {
+      if (io->inflight == 0 && in_vain (lane, io))
+        complete (lane, io, -EIO);
+      else
+        park (lane, io);
+    }
+    else
+      settle (lane, io);
+  }
+}
+
+/* Return true if f takes too long, by our clock or by the front end's. */
+static bool
+is_late (const struct fp_lane *lane, const struct frag *f, uint64_t now)
+{
+  if (f->io != NULL && f->io->front &&
+      fp_volume_is_overdue (lane->v, f->io->made_ns))
+    return true;
+  return f->deadline_ns <= now && !lane_sole (lane, f, now);
+}
+
+/* Deadlines: break what is silent for too long; try again what waits, which
+ * fails in issue_pending if that is in vain.
+ */
+static void
+scan (struct fp_lane *lane, uint64_t now)
+{
+  lane->next_scan_ns = now + SCAN_NS;
+  for (struct frag *f = lane->active_head; f != NULL; f = f->next) {
+    struct fp_conn *c = f->op.conn;
+
+    if (!c->ops->conn_broken (c) && is_late (lane, f, now)) {
+      c->ops->conn_break (c);
+      fp_link_poke (lane->v->links[f->server]);
+    }
+  }
+  unpark_all (lane);
+}
+
+/* One round: collect, decide, issue.  Returns true if anything completed. */
+bool
+lane_progress (struct fp_lane *lane)
+{
+  bool any = false;
+  uint64_t now;
+
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    struct fp_op *op;
+
+    if (lane->queues[i] == NULL)
+      continue;
+    while ((op = lane->queues[i]->ops->poll (lane->queues[i])) != NULL) {
+      any = true;
+      while (op != NULL) {
+        struct fp_op *next = op->next;
+
+        frag_done (lane, (struct frag *) op);
+        op = next;
+      }
+    }
+  }
+  if (atomic_load_explicit (&lane->woken, memory_order_relaxed) &&
+      atomic_exchange (&lane->woken, false)) {
+    any = true;
+    unpark_all (lane);
+  }
+  now = fp_now_ns ();
+  if (lane->hedging)
+    lane_hedge_look (lane, now);
+  if (now >= lane->next_scan_ns)
+    scan (lane, now);
+  issue_pending (lane);
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    if (lane->posted[i]) {
+      lane->posted[i] = false;
+      lane->queues[i]->ops->kick (lane->queues[i]);
+    }
+  }
+  return any;
+}

@@ -1,0 +1,466 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "engine/lane_int.h"
+#include "engine/mirror.h"
+#include "extent/stripe.h"
+#include "filter/sealed.h"
+#include "transport/mapped.h"
+
+#define DIRECT_TIMED 8  /* of so many copies one is timed */
+#define SLEEP_MAX_MS 50 /* longest sleep of the thread that polls */
+
+bool
+lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)
+{
+  uint64_t ignored;
+
+  *nr = 0;
+  if (read (lane->wake_fd, &ignored, sizeof ignored) == -1 && errno != EAGAIN)
+    return true; /* interrupted: look again */
+  if (atomic_load (&lane->woken))
+    return true;
+  fds[(*nr)++] = (struct pollfd) { .fd = lane->wake_fd, .events = POLLIN };
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    struct fp_queue *q = lane->queues[i];
+
+    if (q == NULL)
+      continue;
+    if (q->ops->arm (q))
+      return true;
+    if (q->ops->fd (q) >= 0)
+      fds[(*nr)++] =
+          (struct pollfd) { .fd = q->ops->fd (q), .events = POLLIN };
+  }
+  return false;
+}
+
+static bool
+satisfied (const struct fp_lane *lane, const struct fp_io *io)
+{
+  if (io != NULL)
+    return io->done;
+  return lane->completed.head != NULL || lane->outstanding == 0;
+}
+
+/* How long who polls may sleep: SLEEP_MAX_MS, or until a read is to be
+ * hedged.
+ */
+static struct timespec
+sleep_time (struct fp_lane *lane, uint64_t now)
+{
+  uint64_t ns = SLEEP_MAX_MS * FP_NS_PER_MS;
+
+  if (lane->hedging) {
+    uint64_t next = lane_hedge_next (lane);
+
+    ns = FP_MIN (ns, next > now ? next - now : 0);
+    lane->sleep_until_ns = now + ns;
+  }
+  return (struct timespec) { .tv_sec = 0, .tv_nsec = (long) ns };
+}
+
+/* Poll for everybody until what this thread waits for has come. */
+static void
+poll_for_all (struct fp_lane *lane, const struct fp_io *io)
+{
+  /* Not fp_now_ns: it stands still until another thread, fp-clock, runs. */
+  uint64_t start = fp_mono_ns (), now = start;
+  uint64_t budget = (uint64_t) lane->v->p.poll_us * 1000;
+  struct pollfd fds[NR_QUEUES + 1];
+  struct timespec until;
+  nfds_t nr;
+  bool slept = false;
+
+  /* Polling pays if the answer usually comes while we poll. */
+  if (lane->wait_ewma_ns > budget + budget / 2)
+    budget = 0;
+  for (unsigned i = 0; i < NR_QUEUES; i++) {
+    if (lane->queues[i] != NULL &&
+        atomic_load_explicit (&lane->queues[i]->sleep_at_once,
+                              memory_order_relaxed))
+      budget = 0;
+  }
+
+  for (;;) {
+    lane_progress (lane);
+    if (satisfied (lane, io))
+      break;
+    now = fp_mono_ns ();
+    if (atomic_load_explicit (&lane->knocking, memory_order_relaxed) > 0) {
+      lane_unlock (lane);
+      sched_yield ();
+      fp_lock (&lane->lock);
+      continue;
+    }
+    if (now - start < budget)
+      continue;
+    if (lane_arm (lane, fds, &nr))
+      continue;
+    slept = lane->asleep = true;
+    until = sleep_time (lane, fp_now_ns ());
+    lane_unlock (lane);
+    /* An error or a timeout both mean: look again. */
+    (void) ppoll (fds, nr, &until, NULL);
+    fp_lock (&lane->lock);
+    lane->asleep = false;
+  }
+  now = fp_mono_ns ();
+  lane->wait_ewma_ns += (now - start) / 8;
+  lane->wait_ewma_ns -= lane->wait_ewma_ns / 8;
+  count (slept ? &lane->sleeps : &lane->poll_hits, 1);
+}
+
+static void
+wait_for (struct fp_lane *lane, const struct fp_io *io)
+{
+  while (!satisfied (lane, io)) {
+    if (lane->polling) {
+      struct timespec until;
+
+      fp_timespec_after (&until, SLEEP_MAX_MS);
+      lane->sleepers++;
+      /* A timeout means only: look again. */
+      (void) pthread_cond_timedwait (&lane->cond, &lane->lock, &until);
+      lane->sleepers--;
+      continue;
+    }
+    lane->polling = true;
+    poll_for_all (lane, io);
+    lane->polling = false;
+    if (lane->sleepers > 0)
+      pthread_cond_broadcast (&lane->cond);
+  }
+}
+
+static void
+enqueue (struct fp_lane *lane, struct fp_io *io)
+{
+  io->status = 0;
+  io->issued = io->inflight = io->tries = io->saying = 0;
+  io->done = io->redo = io->failed = io->asked = false;
+  io->spread = io->unsettled = io->waited = false;
+  io->queued = true;
+  if (io->front && io->made_ns == 0)
+    io->made_ns = fp_mono_ns ();
+  count (&lane->inflight, 1);
+  /* What makes earlier writes visible does not wait for later ones, which may
+   * wait for who asked for it.
+   */
+  if (io->forced)
+    list_push_front (&lane->pending, io);
+  else
+    list_push (&lane->pending, io);
+}
+
+static bool
+in_volume (const struct fp_lane *lane, bool linear, uint64_t length,
+           uint64_t offset)
+{
+  const struct fp_pieces *t = lane->v->pieces;
+  uint64_t size = linear ? t->all << t->shift : t->size;
+
+  return length > 0 && offset <= size && length <= size - offset;
+}
+
+void
+fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
+{
+  io->sync = io->forced = false;
+  io->start_ns = fp_now_ns ();
+  io->made_ns = 0;
+  io->front = io->kind == FP_IO_WRITE && !io->mover;
+  LANE_LOCK_SCOPE (lane);
+  lane->outstanding++;
+  enqueue (lane, io);
+  if (!in_volume (lane, io->linear, io->length, io->offset) ||
+      io->length > FP_MAX_IO)
+    io->status = -EINVAL;
+  /* The mover moves what the servers have. */
+  else if (!io->mover && lane->v->sealed != NULL)
+    io->status = -EOPNOTSUPP;
+  else if (io->kind == FP_IO_WRITE && lane->v->p.read_only)
+    io->status = -EROFS;
+}
+
+struct fp_io *
+fp_lane_poll (struct fp_lane *lane, bool wait)
+{
+  struct fp_io *ios;
+
+  LANE_LOCK_SCOPE (lane);
+  lane_progress (lane);
+  if (wait)
+    wait_for (lane, NULL);
+  ios = lane->completed.head;
+  for (struct fp_io *io = ios; io != NULL; io = io->next)
+    lane->outstanding--;
+  list_init (&lane->completed);
+  return ios;
+}
+
+static int
+run_sync (struct fp_lane *lane, struct fp_io *io)
+{
+  io->sync = true;
+  LANE_LOCK_SCOPE (lane);
+  enqueue (lane, io);
+  /* On its way before this thread waits: the one that polls for all may be
+   * asleep.
+   */
+  lane_progress (lane);
+  wait_for (lane, io);
+  return io->status;
+}
+
+/* Of one piece. */
+static inline bool
+copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+          uint32_t length, uint64_t at)
+{
+  struct fp_pieces *t = lane->v->pieces;
+  uint64_t i = at >> t->shift, in = at & (t->piece_size - 1);
+  struct fp_piece *p = &t->p[i];
+  bool did = false;
+  uint64_t run;
+
+  if (fp_piece_enter (t, p) != FP_PIECE_READY)
+    return false;
+  if (p->copy.remote.map != NULL) {
+    unsigned char *far = (unsigned char *) p->copy.remote.map + in;
+    int r = 0;
+
+    if (kind == FP_IO_WRITE) {
+      fp_piece_set_written (t, i, in, length);
+      r = fp_mapped_copy (far, buf, length);
+      fp_volume_wrote (lane->v, i, in, length);
+    }
+    else if (!fp_piece_run (t, i, in, length, &run) && run == length) {
+      memset (buf, 0, length);
+    }
+    else {
+      r = fp_mapped_copy (buf, far, length);
+    }
+    /* The coarse clock is behind by a tick at most, the lease kept short by
+     * an eighth for such things, and the precise one costs a tenth of all
+     * this.
+     */
+    did = r == 0 && fp_link_lease_holds (lane->v->links[p->copy.server],
+                                         fp_mono_coarse_ns ());
+  }
+  fp_piece_leave (t, p);
+  return did;
+}
+
+/* Loads and stores, where the pieces are mapped: no lock, no fragment.  If one
+ * is not, what was copied is done over.
+ */
+static bool
+copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+             uint32_t length, uint64_t offset)
+{
+  const struct fp_pieces *t = lane->v->pieces;
+  unsigned char *user = buf;
+
+  for (;;) {
+    uint64_t run, at = fp_stripe_at (t, offset, &run);
+    uint32_t n = (uint32_t) FP_MIN ((uint64_t) length, run);
+
+    if (!copy_run (lane, kind, user, n, at))
+      return false;
+    if (n == length)
+      return true;
+    user += n;
+    offset += n;
+    length -= n;
+  }
+}
+
+/* What a copy costs is of the order of two looks at the clock: one in
+ * DIRECT_TIMED is timed, beginning with the first.
+ */
+static bool
+io_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+           uint32_t length, uint64_t offset)
+{
+  bool read = kind == FP_IO_READ;
+  _Atomic uint64_t *ios = read ? &lane->reads : &lane->writes;
+  bool timed =
+      atomic_load_explicit (ios, memory_order_relaxed) % DIRECT_TIMED == 0;
+  uint64_t start = timed ? fp_now_ns () : 0;
+
+  if (!copy_direct (lane, kind, buf, length, offset))
+    return false;
+  count (ios, 1);
+  count (read ? &lane->bytes_read : &lane->bytes_written, length);
+  if (timed)
+    fp_hist_add_shared (read ? &lane->read_ns : &lane->write_ns,
+                        fp_now_ns () - start);
+  return true;
+}
+
+static int
+lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
+         uint32_t length, uint64_t offset, uint64_t made_ns)
+{
+  struct fp_io io;
+
+  if (length == 0)
+    return 0;
+  if (!in_volume (lane, false, length, offset) || length > FP_MAX_IO)
+    return -EINVAL;
+  /* Several copies take an order of the writes: lane_copies.c. */
+  if (lane->v->pieces->copies == 1 &&
+      !(made_ns != 0 && fp_volume_is_stale (lane->v, made_ns)) &&
+      io_direct (lane, kind, buf, length, offset))
+    return 0;
+  io = (struct fp_io) {
+    .kind = kind,
+    .length = length,
+    .offset = offset,
+    .buf = buf,
+    .start_ns = fp_now_ns (),
+    .made_ns = made_ns,
+    .front = kind == FP_IO_WRITE,
+  };
+  return run_sync (lane, &io);
+}
+
+int
+fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
+                   uint32_t length, uint64_t offset)
+{
+  struct fp_io io = {
+    .kind = FP_IO_READ,
+    .length = length,
+    .offset = offset,
+    .buf = buf,
+    .only = (uint8_t) (1u << copy),
+    .hasty = true,
+    .start_ns = fp_now_ns (),
+  };
+
+  return run_sync (lane, &io);
+}
+
+int
+fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
+                  uint64_t offset)
+{
+  return lane_io (lane, FP_IO_READ, buf, length, offset, 0);
+}
+
+int
+fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
+              uint64_t offset)
+{
+  if (lane->v->sealed != NULL)
+    return fp_sealed_read (lane, buf, length, offset);
+  return fp_lane_raw_read (lane, buf, length, offset);
+}
+
+int
+fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
+                   uint64_t offset, uint64_t made_ns)
+{
+  /* A write does not change buf: see the kinds above. */
+  return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset,
+                  made_ns);
+}
+
+int
+fp_lane_write_made (struct fp_lane *lane, const void *buf, uint32_t length,
+                    uint64_t offset, uint64_t made_ns)
+{
+  if (lane->v->p.read_only)
+    return -EROFS;
+  if (lane->v->sealed != NULL)
+    return fp_sealed_write (lane, buf, length, offset, made_ns);
+  return fp_lane_raw_write (lane, buf, length, offset, made_ns);
+}
+
+int
+fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
+               uint64_t offset)
+{
+  return fp_lane_write_made (lane, buf, length, offset, fp_mono_ns ());
+}
+
+int
+fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
+                  uint64_t at, uint64_t made_ns)
+{
+  struct fp_io io = {
+    .kind = FP_IO_WRITE,
+    .length = length,
+    .offset = at,
+    .buf = (void *) (uintptr_t) buf,
+    .linear = true,
+    .start_ns = fp_now_ns (),
+    .made_ns = made_ns,
+    .front = true,
+  };
+
+  return run_sync (lane, &io);
+}
+
+int
+fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
+                   uint64_t at)
+{
+  struct fp_io io = {
+    .kind = FP_IO_READ,
+    .length = length,
+    .offset = at,
+    .buf = buf,
+    .forced = true,
+    .linear = true,
+    /* Another copy has what this is for. */
+    .hasty = fp_volume_is_mirrored (lane->v),
+    .start_ns = fp_now_ns (),
+  };
+
+  return run_sync (lane, &io);
+}
+
+void
+fp_lane_sync_begin (struct fp_lane *lane, struct fp_io *io)
+{
+  io->sync = true;
+  io->front = false;
+  io->made_ns = 0;
+  io->start_ns = fp_now_ns ();
+  LANE_LOCK_SCOPE (lane);
+  enqueue (lane, io);
+  lane_progress (lane);
+}
+
+bool
+fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait)
+{
+  LANE_LOCK_SCOPE (lane);
+  lane_progress (lane);
+  if (wait)
+    wait_for (lane, io);
+  return io->done;
+}
+
+void
+fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io)
+{
+  {
+    LANE_LOCK_SCOPE (lane);
+    if (io->done)
+      return;
+    if (io->status == 0)
+      io->status = -ECANCELED;
+  }
+  fp_lane_wake (lane); /* it may be parked */
+}

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* zero.c - what becomes zeros, goes back to its server, or was never written.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/sync.h"
+#include "engine/dirty_log.h"
+#include "engine/mirror.h"
+#include "extent/stripe.h"
+#include "filter/sealed.h"
+#include "meta/meta_log.h"
+#include "peer/peer.h"
+#include "volume/volume_int.h"
+
+/* Up to this much is zeroed by writing zeros; more is left to the server's
+ * memset, which costs one message.
+ */
+#define ZERO_BY_WRITE (256 * 1024)
+
+static const unsigned char zeros[64 * 1024];
+
+/* One request of a front end. */
+struct zeroing {
+  struct fp_lane *lane;
+  bool trim;
+  /* Time spent on work moves it, time spent on waiting does not. */
+  uint64_t deadline_ns, start_ns;
+  uint64_t made_ns; /* as fp_io.made_ns */
+  bool waited;      /* likewise */
+};
+
+static bool
+is_over (const struct fp_volume *v, const struct zeroing *z)
+{
+  return fp_deadline_passed (z->deadline_ns) || atomic_load (&v->taken) ||
+         fp_volume_is_stale (v, z->made_ns);
+}
+
+static int
+write_zeros (const struct zeroing *z, uint64_t length, uint64_t at)
+{
+  while (length > 0) {
+    uint32_t n = (uint32_t) FP_MIN (length, (uint64_t) sizeof zeros);
+    int r = fp_lane_write_at (z->lane, zeros, n, at, z->made_ns);
+
+    if (r < 0)
+      return r;
+    length -= n;
+    at += n;
+  }
+  return 0;
+}
+
+/* There is no event for every change that is waited for: look often. */
+static void
+pause_a_little (struct fp_volume *v, struct zeroing *z)
+{
+  struct timespec until;
+
+  z->waited |= fp_now_ns () - z->start_ns >= FP_WAITED_MS * FP_NS_PER_MS;
+
+  fp_timespec_after (&until, 1);
+  FP_LOCK_SCOPE (&v->lock);
+  (void) pthread_cond_timedwait (&v->cond, &v->lock, &until);
+}
+
+/* What is zeros already needs nobody, if the volume is ours: 1.  0: it may be
+ * by now; -EIO at the deadline.
+ */
+static int
+zeros_already (struct fp_volume *v, struct zeroing *z)
+{
+  if (fp_volume_is_ours (v))
+    return 1;
+  if (is_over (v, z))
+    return -EIO;
+  pause_a_little (v, z);
+  return 0;
+}
+
+/* Wait for a piece that somebody else has shut, or whose server is away.
+ * Returns its state when it is none of these any more; -EIO at the deadline.
+ */
+static int
+settled_state (struct fp_volume *v, struct fp_piece *p, struct zeroing *z)
+{
+  for (;;) {
+    enum fp_piece_state s = fp_piece_state (p);
+
+    if (s != FP_PIECE_BUSY && s != FP_PIECE_FROZEN && s != FP_PIECE_OFFLINE)
+      return (int) s;
+    if (is_over (v, z))
+      return -EIO;
+    pause_a_little (v, z);
+  }
+}
+
+/* Piece p, which is BUSY and drained, shall have no memory any more.  If that
+ * cannot be recorded now it keeps it, and becomes zeros.
+ */
+static int
+release (struct fp_volume *v, struct fp_piece *p, uint64_t length,
+         uint64_t deadline)
+{
+  struct fp_link *link = v->links[atomic_load (&p->server)];
+  int r = fp_recorder_gone (v, (uint64_t) (p - v->pieces->p), deadline);
+
+  if (r == -EROFS)
+    return fp_link_zero (link, p, 0, length, true, deadline);
+  return r < 0 ? r : fp_link_release (link, p, deadline);
+}
+
+static bool
+is_whole (const struct fp_pieces *t, uint64_t i, uint64_t in, uint64_t length)
+{
+  return in == 0 && length == fp_piece_length (t, i);
+}
+
+/* A server zeroes its copy when it is told to: not before all of them say that
+ * they may differ there.
+ */
+static int
+zero_said (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
+           uint64_t length)
+{
+  if (fp_intent_say (z->lane, i, in, length) == 0)
+    return fp_mirror_zero (v, i, in, length, false, &z->deadline_ns);
+  fp_mirror_poke (v);
+  if (!is_over (v, z))
+    return -EAGAIN;
+  fp_mirror_diverged (v, i);
+  return -EIO;
+}
+
+/* all: it is the whole piece, which is trimmed.  *tried: some copies may have
+ * got zeros, and others not yet; counted in v->unsettled.
+ */
+static int
+zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
+             uint64_t length, bool all, bool *tried)
+{
+  struct fp_pieces *t = v->pieces;
+  bool zeroed = false; /* some copies may have got zeros in place */
+
+  for (;;) {
+    uint64_t run;
+    int r;
+
+    if (fp_mirror_live (t, i) == 0 ||
+        (!all && !fp_piece_run (t, i, in, length, &run) && run == length)) {
+      r = zeros_already (v, z);
+      if (r != 0)
+        return r < 0 ? r : 0;
+      continue;
+    }
+    if (!all && length <= ZERO_BY_WRITE)
+      return write_zeros (z, length, (i << t->shift) + in);
+    if (fp_volume_is_stale (v, z->made_ns)) {
+      if (zeroed)
+        fp_mirror_diverged (v, i);
+      return -EIO;
+    }
+    if (!*tried)
+      atomic_fetch_add (&v->unsettled, 1);
+    *tried = true;
+    /* A piece that is released while that cannot be recorded could not be
+     * used until it can.
+     */
+    if (all && !zeroed && !v->p.reserve_full && fp_recorder_may_record (v)) {
+      r = fp_mirror_zero (v, i, in, length, true, &z->deadline_ns);
+    }
+    else {
+      zeroed = true;
+      r = zero_said (v, z, i, in, length);
+    }
+    if (r != -EAGAIN)
+      return r;
+    pause_a_little (v, z);
+  }
+}
+
+static int
+zero_in_piece (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
+               void *arg)
+{
+  struct zeroing *z = arg;
+  struct fp_pieces *t = v->pieces;
+  struct fp_piece *p = &t->p[i];
+  bool all = z->trim && is_whole (t, i, in, length), tried = false;
+
+  if (fp_volume_is_mirrored (v)) {
+    int r = zero_copies (v, z, i, in, length, all, &tried);
+
+    if (tried)
+      atomic_fetch_sub (&v->unsettled, 1);
+    return r;
+  }
+  for (;;) {
+    struct fp_link *link;
+    uint64_t run, start;
+    int s = settled_state (v, p, z), r;
+
+    if (s < 0)
+      return s;
+    if (s == FP_PIECE_LOST)
+      return -EIO;
+    if (s == FP_PIECE_EMPTY ||
+        (!all && !fp_piece_run (t, i, in, length, &run) && run == length)) {
+      r = zeros_already (v, z);
+      if (r != 0)
+        return r < 0 ? r : 0;
+      continue;
+    }
+    if (!all && length <= ZERO_BY_WRITE)
+      return write_zeros (z, length, (i << t->shift) + in);
+    if (fp_volume_is_stale (v, z->made_ns))
+      return -EIO;
+    if (!fp_piece_move (p, FP_PIECE_READY, FP_PIECE_BUSY))
+      continue; /* somebody was quicker */
+    start = fp_now_ns ();
+    fp_volume_drain_piece (v, p);
+    fp_volume_wrote (v, i, in, length);
+    link = v->links[atomic_load (&p->server)];
+    if (all && !v->p.reserve_full)
+      r = release (v, p, length, z->deadline_ns);
+    else
+      r = fp_link_zero (link, p, in, length, true, z->deadline_ns);
+    fp_volume_wake_lanes (v);
+    if (r == 0)
+      z->deadline_ns += fp_now_ns () - start;
+    if (r != -ENOTCONN && r != -EBUSY)
+      return r < 0 ? -EIO : 0;
+    if (is_over (v, z))
+      return -EIO;
+    if (r == -EBUSY) /* its connections are not all there */
+      pause_a_little (v, z);
+  }
+}
+
+/* Call each with what every piece has of the range, until one says no. */
+static int
+for_each_part (struct fp_volume *v, uint64_t length, uint64_t offset,
+               int (*each) (struct fp_volume *v, uint64_t i, uint64_t in,
+                            uint64_t n, void *arg),
+               void *arg)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t in, n, first, last;
+  uint32_t width;
+  int r = 0;
+
+  if (length == 0)
+    return 0;
+  first = fp_stripe_group (t, offset >> t->shift, &width);
+  last = fp_stripe_group (t, (offset + length - 1) >> t->shift, &width);
+  last += width - 1;
+  for (uint64_t i = first; r == 0 && i <= last; i++)
+    if (fp_stripe_part (t, i, offset, length, &in, &n))
+      r = each (v, i, in, n, arg);
+  return r;
+}
+
+int
+fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                  bool trim, uint64_t made_ns)
+{
+  struct fp_volume *v = fp_lane_volume (lane);
+  struct zeroing z = {
+    .lane = lane,
+    .trim = trim,
+    .start_ns = fp_now_ns (),
+    .deadline_ns = fp_deadline_in_ms (fp_volume_await_ms (v)),
+    .made_ns = made_ns != 0 ? made_ns : fp_mono_ns (),
+  };
+  int r = for_each_part (v, length, offset, zero_in_piece, &z);
+
+  if (z.waited)
+    atomic_fetch_add (&v->waits, 1);
+  return r;
+}
+
+int
+fp_lane_zero_made (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                   bool trim, uint64_t made_ns)
+{
+  struct fp_volume *v = fp_lane_volume (lane);
+
+  if (!fp_range_ok (offset, length, v->pieces->size))
+    return -EINVAL;
+  if (v->p.read_only)
+    return -EROFS;
+  atomic_fetch_add (trim ? &v->trims : &v->zeros, 1);
+  if (v->sealed != NULL)
+    return fp_sealed_zero (lane, length, offset, trim, made_ns);
+  return fp_lane_raw_zero (lane, length, offset, trim, made_ns);
+}
+
+int
+fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+              bool trim)
+{
+  return fp_lane_zero_made (lane, length, offset, trim, fp_mono_ns ());
+}
+
+/* ---- extents ---- */
+
+/* What piece i is from `in` on, for *run bytes, at most what that was. */
+static bool
+is_hole (struct fp_pieces *t, uint64_t i, uint64_t in, uint64_t *run)
+{
+  if (t->copies > 1)
+    return fp_mirror_live (t, i) == 0 || !fp_piece_run (t, i, in, *run, run);
+  switch (fp_piece_state (&t->p[i])) {
+  case FP_PIECE_EMPTY:
+    return true;
+  case FP_PIECE_READY:
+  case FP_PIECE_BUSY:
+  case FP_PIECE_FROZEN:
+  case FP_PIECE_OFFLINE:
+    return !fp_piece_run (t, i, in, *run, run);
+  case FP_PIECE_LOST:
+  default:
+    return false;
+  }
+}
+
+static int
+is_slow (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t n, void *trim)
+{
+  uint64_t run = n;
+
+  if (*(bool *) trim && is_whole (v->pieces, i, in, n))
+    return 0;
+  return !is_hole (v->pieces, i, in, &run) || run < n ||
+         !fp_volume_is_ours (v);
+}
+
+bool
+fp_volume_zero_is_fast (struct fp_volume *v, uint64_t length, uint64_t offset,
+                        bool trim)
+{
+  return !fp_sealed_zero_is_slow (v, length, offset) &&
+         for_each_part (v, length, offset, is_slow, &trim) == 0;
+}
+
+void
+fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
+                  bool *hole, uint64_t *length)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t end = t->size - offset > limit ? offset + limit : t->size;
+  uint64_t at = offset;
+
+  *hole = false;
+  while (at < end) {
+    uint64_t run, linear = fp_stripe_at (t, at, &run);
+    bool h;
+
+    run = FP_MIN (run, end - at);
+    h = is_hole (t, linear >> t->shift, linear & (t->piece_size - 1), &run);
+    if (at > offset && h != *hole)
+      break;
+    *hole = h;
+    at += run;
+  }
+  *length = at - offset;
+  /* Then it has to be read. */
+  if (*hole && !fp_volume_is_ours (v))
+    *hole = false;
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/sync.h"
+#include "base/tsan.h"
+#include "extent/range_seqlock.h"
+
+#define LOOK_MS 50 /* a wake-up that was missed costs so much, at most */
+
+void
+fp_holds_init (struct fp_holds *h)
+{
+  fp_mutex_init (&h->lock);
+  fp_cond_init (&h->cond);
+}
+
+void
+fp_holds_destroy (struct fp_holds *h)
+{
+  pthread_cond_destroy (&h->cond);
+  pthread_mutex_destroy (&h->lock);
+}
+
+static bool
+is_wide (const struct fp_hold *hold)
+{
+  return hold->end - hold->first > FP_HOLD_MAX;
+}
+
+/* The words of [first, end), in the order of the table: [0, tail), then [head,
+ * head + n).
+ */
+struct span {
+  unsigned tail, head, n;
+};
+
+static struct span
+span_of (uint64_t first, uint64_t end)
+{
+  unsigned at = (unsigned) (first % FP_HOLDS);
+  unsigned n = (unsigned) FP_MIN (end - first, (uint64_t) FP_HOLDS);
+
+  if (at + n <= FP_HOLDS)
+    return (struct span) { .head = at, .n = n };
+  return (struct span) {
+    .tail = at + n - FP_HOLDS,
+    .head = at,
+    .n = FP_HOLDS - at,
+  };
+}
+
+static bool
+overlaps (const struct fp_holds *h, const struct fp_hold *hold)
+{
+  for (const struct fp_hold *o = h->list; o != NULL; o = o->next)
+    if (o != hold && hold->first < o->end && o->first < hold->end)
+      return true;
+  return false;
+}
+
+/* Under the lock.  False: the deadline has passed. */
+static bool
+wait_a_little (struct fp_holds *h, uint64_t deadline)
+{
+  struct timespec until;
+
+  if (fp_deadline_passed (deadline))
+    return false;
+  fp_timespec_after (&until, LOOK_MS);
+  (void) pthread_cond_timedwait (&h->cond, &h->lock, &until);
+  return true;
+}
+
+static void
+wake (struct fp_holds *h)
+{
+  if (atomic_load (&h->waiting) == 0)
+    return;
+  FP_LOCK_SCOPE (&h->lock);
+  pthread_cond_broadcast (&h->cond);
+}
+
+/* From even to w + add. */
+static bool
+try_word (struct fp_holds *h, unsigned i, uint32_t add)
+{
+  uint32_t w = atomic_load (&h->words[i]);
+
+  while ((w & 1) == 0)
+    if (atomic_compare_exchange_weak (&h->words[i], &w, w + add))
+      return true;
+  return false;
+}
+
+static int
+take_word (struct fp_holds *h, unsigned i, uint32_t add, uint64_t deadline)
+{
+  bool got = try_word (h, i, add);
+
+  if (got)
+    return 0;
+  FP_LOCK_SCOPE (&h->lock);
+  atomic_fetch_add (&h->waiting, 1);
+  while (!(got = try_word (h, i, add)) && wait_a_little (h, deadline))
+    continue;
+  atomic_fetch_sub (&h->waiting, 1);
+  return got ? 0 : -EIO;
+}
+
+static void
+release_words (struct fp_holds *h, unsigned from, unsigned to)
+{
+  for (unsigned i = from; i < to; i++)
+    atomic_fetch_add (&h->words[i], 1);
+}
+
+/* All of them, or none. */
+static int
+take_words (struct fp_holds *h, const struct span *s, uint64_t deadline)
+{
+  for (unsigned i = 0; i < s->tail + s->n; i++) {
+    unsigned at = i < s->tail ? i : s->head + i - s->tail;
+
+    if (take_word (h, at, 1, deadline) == 0)
+      continue;
+    release_words (h, 0, FP_MIN (i, s->tail));
+    if (i > s->tail)
+      release_words (h, s->head, at);
+    wake (h);
+    return -EIO;
+  }
+  return 0;
+}
+
+static int
+await_list (struct fp_holds *h, const struct fp_hold *hold, uint64_t deadline)
+{
+  bool ok = true;
+
+  FP_LOCK_SCOPE (&h->lock);
+  atomic_fetch_add (&h->waiting, 1);
+  while (overlaps (h, hold) && ok)
+    ok = wait_a_little (h, deadline);
+  atomic_fetch_sub (&h->waiting, 1);
+  return ok ? 0 : -EIO;
+}
+
+static bool
+is_listed (struct fp_holds *h, const struct fp_hold *hold)
+{
+  if (atomic_load (&h->wide) == 0)
+    return false;
+  FP_LOCK_SCOPE (&h->lock);
+  return overlaps (h, hold);
+}
+
+static int
+take_narrow (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
+{
+  struct span s = span_of (hold->first, hold->end);
+
+  for (;;) {
+    int r = take_words (h, &s, deadline);
+
+    if (r < 0)
+      return r;
+    /* What is changed after this is seen after the odd words: it loads, in the
+     * one order that all see, after they were stored.
+     */
+    if (!is_listed (h, hold))
+      return 0;
+    fp_hold_release (h, hold);
+    r = await_list (h, hold, deadline);
+    if (r < 0)
+      return r;
+  }
+}
+
+static int
+take_wide (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
+{
+  struct span s = span_of (hold->first, hold->end);
+  bool ok = true;
+
+  {
+    FP_LOCK_SCOPE (&h->lock);
+    atomic_fetch_add (&h->waiting, 1);
+    while (overlaps (h, hold) && ok)
+      ok = wait_a_little (h, deadline);
+    atomic_fetch_sub (&h->waiting, 1);
+    if (!ok)
+      return -EIO;
+    hold->prev = NULL;
+    hold->next = h->list;
+    if (hold->next != NULL)
+      hold->next->prev = hold;
+    h->list = hold;
+    atomic_fetch_add (&h->wide, 1);
+  }
+  for (unsigned i = 0; i < s.tail + s.n; i++) {
+    if (take_word (h, i < s.tail ? i : s.head + i - s.tail, 2, deadline) < 0) {
+      fp_hold_release (h, hold);
+      return -EIO;
+    }
+  }
+  return 0;
+}
+
+int
+fp_hold_take (struct fp_holds *h, struct fp_hold *hold, uint64_t first,
+              uint64_t end, uint64_t deadline_ns)
+{
+  *hold = (struct fp_hold) { .first = first, .end = end };
+  return is_wide (hold) ? take_wide (h, hold, deadline_ns)
+                        : take_narrow (h, hold, deadline_ns);
+}
+
+void
+fp_hold_release (struct fp_holds *h, struct fp_hold *hold)
+{
+  if (is_wide (hold)) {
+    FP_LOCK_SCOPE (&h->lock);
+    if (hold->prev != NULL)
+      hold->prev->next = hold->next;
+    else
+      h->list = hold->next;
+    if (hold->next != NULL)
+      hold->next->prev = hold->prev;
+    atomic_fetch_sub (&h->wide, 1);
+    pthread_cond_broadcast (&h->cond);
+  }
+  else {
+    struct span s = span_of (hold->first, hold->end);
+
+    release_words (h, 0, s.tail);
+    release_words (h, s.head, s.head + s.n);
+    wake (h);
+  }
+}
+
+bool
+fp_holds_sum (struct fp_holds *h, uint64_t first, uint64_t end, uint64_t *sum)
+{
+  /* What was read before is not read after this.  (ThreadSanitizer knows no
+   * fences, and what they are for here is no memory of threads.)
+   */
+#ifndef FP_UNDER_TSAN
+  atomic_thread_fence (memory_order_acquire);
+#endif
+  *sum = 0;
+  for (uint64_t b = first; b < end; b++) {
+    uint32_t w = atomic_load (&h->words[b % FP_HOLDS]);
+
+    if (w & 1)
+      return false;
+    *sum += w;
+  }
+  return atomic_load (&h->wide) == 0;
+}

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "base/secret.h"
+#include "filter/seal_cipher.h"
+#include "filter/seal_key.h"
+#include "transport/psk_file.h"
+
+#define CHANCE 10 /* bytes of a UUID; the rest says which key it is */
+#define MARK (sizeof ((struct fp_uuid *) 0)->bytes - CHANCE)
+
+struct fp_seal_key {
+  size_t size;
+  uint8_t bytes[FP_PSK_KEY_MAX];
+};
+
+int
+fp_seal_key_read (struct fp_seal_key **out, const char *path,
+                  char why[FP_WHY_MAX])
+{
+  struct fp_psk_file *f;
+  struct fp_seal_key *key;
+  char user[FP_NAME_MAX + 1];
+  void *p;
+  int r = fp_psk_file_read (&f, path, why);
+
+  if (r < 0)
+    return r;
+  if (fp_psk_file_only_user (f, user) < 0 ||
+      strcmp (user, FP_PSK_VOLUMES) != 0) {
+    snprintf (why, FP_WHY_MAX,
+              "%s: is no file with the key of volumes, which is one line of "
+              "%s:KEY: farpage keygen --encrypt makes one",
+              path, FP_PSK_VOLUMES);
+    fp_psk_file_free (f);
+    return -EINVAL;
+  }
+  r = fp_secret_new (&p, sizeof *key);
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX,
+              "%s: no memory that can be locked for a key: %s "
+              "(RLIMIT_MEMLOCK)",
+              path, strerror (-r));
+    fp_psk_file_free (f);
+    return r;
+  }
+  key = p;
+  key->size = (size_t) fp_psk_file_key (f, user, key->bytes);
+  fp_psk_file_free (f);
+  *out = key;
+  return 0;
+}
+
+int
+fp_seal_key_lock (struct fp_seal_key *key)
+{
+  return key == NULL ? 0 : fp_secret_lock (key, sizeof *key);
+}
+
+void
+fp_seal_key_free (struct fp_seal_key *key)
+{
+  fp_secret_free (key, sizeof *key);
+}
+
+int
+fp_seal_key_derive (const struct fp_seal_key *key, const struct fp_uuid *uuid,
+                    uint8_t *out)
+{
+  return fp_derive_key (out, FP_CIPHER_KEY_MAX, key->bytes, key->size,
+                        uuid->bytes, sizeof uuid->bytes,
+                        "farpage: blocks of a volume, AES-256-XTS");
+}
+
+/* ---- the UUID ---- */
+
+static bool
+is_marked (const struct fp_uuid *uuid)
+{
+  return uuid->bytes[6] >> 4 == 8;
+}
+
+static int
+mark_of (const struct fp_seal_key *key, const struct fp_uuid *uuid,
+         uint8_t mark[MARK])
+{
+  return fp_derive_key (mark, MARK, key->bytes, key->size, uuid->bytes, CHANCE,
+                        "farpage: which key a volume has");
+}
+
+static int
+draw (const struct fp_seal_key *key, struct fp_uuid *uuid)
+{
+  int r = fp_uuid_generate (uuid);
+
+  uuid->bytes[6] = (uuid->bytes[6] & 0x0f) | 0x80;
+  return r < 0 ? r : mark_of (key, uuid, uuid->bytes + CHANCE);
+}
+
+int
+fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
+{
+  bool encrypts = p->encrypt == FP_ENCRYPT_FILE;
+  uint8_t mark[MARK];
+  int r = 0;
+
+  if (p->name[0] == '\0')
+    return 0;
+  /* Nobody knows it: it is to be made. */
+  if (encrypts && fp_uuid_is_nil (&p->uuid)) {
+    r = draw (p->key, &p->uuid);
+    if (r < 0)
+      snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
+    return r;
+  }
+  if (fp_uuid_is_nil (&p->uuid))
+    return 0;
+  if (is_marked (&p->uuid) && !encrypts) {
+    snprintf (why, FP_WHY_MAX,
+              "volume %s is encrypted: give encrypt=FILE, with the key that "
+              "it was made with",
+              p->name);
+    return -EKEYREJECTED;
+  }
+  if (!is_marked (&p->uuid) && encrypts) {
+    snprintf (why, FP_WHY_MAX,
+              "volume %s is not encrypted, and stays so: attach it without "
+              "encrypt=FILE",
+              p->name);
+    return -EKEYREJECTED;
+  }
+  if (!encrypts)
+    return 0;
+  r = mark_of (p->key, &p->uuid, mark);
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
+    return r;
+  }
+  if (memcmp (mark, p->uuid.bytes + CHANCE, MARK) != 0) {
+    snprintf (why, FP_WHY_MAX,
+              "volume %s was made with another key than that of encrypt=FILE, "
+              "or with root=FILE, which this version does not have: attach it "
+              "with the version that made it",
+              p->name);
+    return -EKEYREJECTED;
+  }
+  return 0;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sealed.c - the requests to a sealed volume. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "engine/lane_int.h"
+#include "engine/mirror.h"
+#include "filter/sealed_int.h"
+
+uint64_t
+sealed_deadline (const struct fp_sealed *k)
+{
+  /* Twice what the one before may take. */
+  return fp_deadline_in_ms (2 * fp_volume_await_ms (k->v));
+}
+
+/* ---- tools ---- */
+
+struct seal_tool *
+sealed_get (struct seal_tools *t, uint64_t deadline)
+{
+  struct seal_tool *tool;
+
+  FP_LOCK_SCOPE (&t->lock);
+  while (t->free == NULL) {
+    struct timespec until;
+    unsigned ms = fp_deadline_left_ms (deadline);
+
+    if (ms == 0)
+      return NULL;
+    fp_timespec_after (&until, ms);
+    t->waiting++;
+    (void) pthread_cond_timedwait (&t->cond, &t->lock, &until);
+    t->waiting--;
+  }
+  tool = t->free;
+  t->free = tool->next;
+  return tool;
+}
+
+void
+sealed_put (struct seal_tools *t, struct seal_tool *tool)
+{
+  FP_LOCK_SCOPE (&t->lock);
+  tool->next = t->free;
+  t->free = tool;
+  if (t->waiting > 0)
+    pthread_cond_signal (&t->cond);
+}
+
+/* ---- reading ---- */
+
+/* What the servers have cannot be told from what somebody writes just now: so
+ * nobody does.
+ */
+static int
+fetch_held (struct fp_lane *lane, unsigned char *buf, uint64_t length,
+            uint64_t first)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  uint64_t deadline = sealed_deadline (k);
+  int r = 0;
+
+  while (r == 0 && length > 0) {
+    uint64_t n = FP_MIN (length, (uint64_t) SEAL_LARGE);
+    uint64_t end = first + fp_div_round_up (n, FP_BLOCK);
+    struct fp_hold hold;
+
+    r = fp_hold_take (&k->holds, &hold, first, end, deadline);
+    if (r < 0)
+      return r;
+    r = fp_lane_raw_read (lane, buf, (uint32_t) n, first * FP_BLOCK);
+    fp_hold_release (&k->holds, &hold);
+    buf += n;
+    length -= n;
+    first = end;
+  }
+  return r;
+}
+
+/* Whole blocks. */
+static int
+read_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
+             uint64_t first)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  uint64_t end = first + fp_div_round_up (length, FP_BLOCK), before, after;
+  bool told = k->table != NULL;
+  int r;
+
+  if (!told && !fp_holds_sum (&k->holds, first, end, &before)) {
+    r = fetch_held (lane, buf, length, first);
+  }
+  else {
+    r = fp_lane_raw_read (lane, buf, (uint32_t) length, first * FP_BLOCK);
+    if (r == 0 && !told &&
+        (!fp_holds_sum (&k->holds, first, end, &after) || after != before))
+      r = fetch_held (lane, buf, length, first);
+  }
+  return r < 0 ? r : sealed_open_blocks (lane, buf, length, first);
+}
+
+/* Of a request that begins at offset: is it all of a block, and of how many?
+ * 0: it is [*in, *in + *n) of one.
+ */
+static uint64_t
+whole_blocks (const struct fp_sealed *k, uint64_t length, uint64_t offset,
+              uint32_t *in, uint32_t *n)
+{
+  uint64_t whole = length;
+
+  *in = (uint32_t) (offset % FP_BLOCK);
+  if (offset + length != k->v->p.size)
+    whole = fp_round_down (length, FP_BLOCK);
+  if (*in == 0 && whole > 0)
+    return whole;
+  *n = (uint32_t) FP_MIN (length, (uint64_t) FP_BLOCK - *in);
+  return 0;
+}
+
+int
+fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
+                uint64_t offset)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  unsigned char *to = buf;
+  uint64_t left = length;
+  int r = 0;
+
+  if (!fp_range_ok (offset, length, k->v->p.size) || length > FP_MAX_IO)
+    return -EINVAL;
+  while (r == 0 && left > 0) {
+    uint64_t block = offset / FP_BLOCK, n;
+    uint32_t in, part;
+
+    n = whole_blocks (k, left, offset, &in, &part);
+    if (n > 0) {
+      r = read_blocks (lane, to, n, block);
+    }
+    else {
+      unsigned char all[FP_BLOCK];
+
+      n = part;
+      r = read_blocks (lane, all, sealed_block_size (k, block), block);
+      memcpy (to, all + in, n);
+    }
+    to += n;
+    offset += n;
+    left -= n;
+  }
+  return r;
+}
+
+/* ---- writing ---- */
+
+/* Return true, and count an error, if a front end's write must not be sent any
+ * more: then the table must not have it either.
+ */
+static bool
+is_stale (struct fp_lane *lane, uint64_t made_ns)
+{
+  if (made_ns == 0 || !fp_volume_is_stale (lane->v, made_ns))
+    return false;
+  count (&lane->errors, 1);
+  return true;
+}
+
+int
+sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
+                   const unsigned char *buf, uint32_t length, uint64_t first)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  unsigned nr = (unsigned) fp_div_round_up (length, FP_BLOCK);
+  const unsigned char *sent = k->encrypts ? tool->buf : buf;
+  uint64_t version = 0;
+  int r;
+
+  if (is_stale (lane, tool->made_ns))
+    return -EIO;
+  if (k->gcm)
+    version = atomic_fetch_add (&k->version, nr) + 1;
+  for (unsigned i = 0; i < nr; i++) {
+    struct fp_proof *proof = &tool->proofs[i];
+    size_t at = (size_t) i * FP_BLOCK, n = FP_MIN (length - at, FP_BLOCK);
+
+    proof->version = version + i;
+    if (k->encrypts &&
+        fp_cipher_encrypt (tool->cipher, tool->buf + at, buf + at, n,
+                           k->gcm ? proof->version : first + i,
+                           proof->tag) < 0) {
+      count (&lane->errors, 1);
+      return -EIO;
+    }
+    if (k->table != NULL && !k->gcm)
+      proof->tag[0] = fp_crc32c (sent + at, n);
+  }
+  r = fp_lane_raw_write (lane, sent, length, first * FP_BLOCK, tool->made_ns);
+  for (unsigned i = 0; k->table != NULL && i < nr; i++)
+    fp_seal_table_wrote (k->table, first + i, &tool->proofs[i], r < 0);
+  return r;
+}
+
+/* Whole blocks, SEAL_LARGE bytes at most. */
+static int
+write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
+              uint64_t first, uint64_t made_ns)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  struct seal_tools *tools =
+      length > SEAL_SMALL ? &k->large[lane->index] : &k->writers[lane->index];
+  uint64_t deadline = sealed_deadline (k);
+  struct seal_tool *tool = sealed_get (tools, deadline);
+  struct fp_hold hold;
+  int r = tool == NULL ? -EIO : 0;
+
+  if (r == 0)
+    r = fp_hold_take (&k->holds, &hold, first,
+                      first + fp_div_round_up (length, FP_BLOCK), deadline);
+  if (r == 0) {
+    tool->made_ns = made_ns;
+    r = sealed_put_blocks (lane, tool, buf, length, first);
+    fp_hold_release (&k->holds, &hold);
+  }
+  else {
+    count (&lane->errors, 1);
+  }
+  if (tool != NULL)
+    sealed_put (tools, tool);
+  return r;
+}
+
+int
+fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
+                 uint64_t offset, uint64_t made_ns)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  uint64_t left = length;
+  const unsigned char *from = buf;
+  int r = 0;
+
+  if (!fp_range_ok (offset, length, k->v->p.size) || length > FP_MAX_IO)
+    return -EINVAL;
+  while (r == 0 && left > 0) {
+    uint64_t block = offset / FP_BLOCK, n;
+    uint32_t in, part;
+
+    n = FP_MIN (whole_blocks (k, left, offset, &in, &part),
+                (uint64_t) SEAL_LARGE);
+    if (n > 0) {
+      r = write_blocks (lane, from, (uint32_t) n, block, made_ns);
+    }
+    else {
+      n = part;
+      r = sealed_write_part (lane, from, block, in, part, made_ns);
+    }
+    from += n;
+    offset += n;
+    left -= n;
+  }
+  return r;
+}
+
+/* ---- zeros ---- */
+
+static int
+zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
+             uint64_t made_ns)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  uint64_t end = first + fp_div_round_up (length, FP_BLOCK);
+  struct fp_hold hold;
+  int r = fp_hold_take (&k->holds, &hold, first, end, sealed_deadline (k));
+
+  if (r < 0)
+    return r;
+  if (is_stale (lane, made_ns)) {
+    fp_hold_release (&k->holds, &hold);
+    return -EIO;
+  }
+  r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim, made_ns);
+  for (uint64_t b = first; k->table != NULL && b < end; b++)
+    fp_seal_table_zeroed (k->table, b, r < 0);
+  fp_hold_release (&k->holds, &hold);
+  return r;
+}
+
+int
+fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
+                bool trim, uint64_t made_ns)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  int r = 0;
+
+  if (!fp_range_ok (offset, length, k->v->p.size))
+    return -EINVAL;
+
+  while (r == 0 && length > 0) {
+    uint32_t in, part;
+    uint64_t n = whole_blocks (k, length, offset, &in, &part);
+
+    if (n > 0) {
+      r = zero_blocks (lane, n, offset / FP_BLOCK, trim, made_ns);
+    }
+    else {
+      n = part;
+      r = sealed_write_part (lane, NULL, offset / FP_BLOCK, in, part, made_ns);
+    }
+    offset += n;
+    length -= n;
+  }
+  return r;
+}
+
+bool
+fp_sealed_zero_is_slow (const struct fp_volume *v, uint64_t length,
+                        uint64_t offset)
+{
+  return v->sealed != NULL &&
+         (offset % FP_BLOCK != 0 ||
+          (length % FP_BLOCK != 0 && offset + length != v->p.size));
+}

@@ -1,0 +1,418 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sealed_block.c - is a block what it should be; and what is done if it is
+ * not, or if only a part of it is written.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "engine/lane_int.h"
+#include "engine/mirror.h"
+#include "extent/stripe.h"
+#include "filter/sealed_int.h"
+
+/* Mostly the first word says that it is not. */
+static bool
+is_zeros (const unsigned char *p, size_t n)
+{
+  uint64_t word;
+
+  for (size_t i = 0; i < n; i += sizeof word) {
+    memcpy (&word, p + i, sizeof word);
+    if (word != 0)
+      return false;
+  }
+  return true;
+}
+
+/* ---- is it right? ---- */
+
+/* What nothing but a key is known of. */
+static int
+open_unproved (struct fp_sealed *k, struct fp_cipher *cipher,
+               unsigned char *out, const unsigned char *in, size_t n,
+               uint64_t block)
+{
+  if (k->encrypts && !is_zeros (in, n))
+    return fp_cipher_decrypt (cipher, out, in, n, block, NULL);
+  if (out != in)
+    memcpy (out, in, n);
+  return 0;
+}
+
+/* -EBADMSG: it is not what that is a proof of; out is not to be used. */
+static int
+open_proved (struct fp_sealed *k, struct fp_cipher *cipher,
+             const struct fp_proof *proof, unsigned char *out,
+             const unsigned char *in, size_t n, uint64_t block)
+{
+  if (k->gcm)
+    return fp_cipher_decrypt (cipher, out, in, n, proof->version, proof->tag);
+  if (fp_crc32c (in, n) != proof->tag[0])
+    return -EBADMSG;
+  if (k->encrypts)
+    return fp_cipher_decrypt (cipher, out, in, n, block, NULL);
+  if (out != in)
+    memcpy (out, in, n);
+  return 0;
+}
+
+/* In place.  -EBADMSG: perhaps. */
+static int
+open_quickly (struct fp_sealed *k, struct fp_cipher *cipher,
+              unsigned char *buf, size_t n, uint64_t block)
+{
+  struct fp_proof proof;
+
+  if (k->table == NULL)
+    return open_unproved (k, cipher, buf, buf, n, block);
+  switch (fp_seal_table_look (k->table, block)) {
+  case FP_BLOCK_ZEROS:
+    memset (buf, 0, n);
+    return 0;
+  case FP_BLOCK_PROOF:
+    proof = fp_seal_table_proof (k->table, block);
+    return open_proved (k, cipher, &proof, buf, buf, n, block);
+  case FP_BLOCK_ANY:
+    return open_unproved (k, cipher, buf, buf, n, block);
+  default:
+    return -EBADMSG;
+  }
+}
+
+/* The block is held, and there is a table; out is not in. */
+static int
+open_held (struct fp_sealed *k, struct fp_cipher *cipher, unsigned char *out,
+           const unsigned char *in, size_t n, uint64_t block)
+{
+  unsigned state = fp_seal_table_look (k->table, block);
+  struct fp_proof proof = fp_seal_table_proof (k->table, block);
+
+  if (state == FP_BLOCK_ANY)
+    return open_unproved (k, cipher, out, in, n, block);
+  if ((state & FP_BLOCK_PROOF) &&
+      open_proved (k, cipher, &proof, out, in, n, block) == 0)
+    return 0;
+  if ((state & FP_BLOCK_ZEROS) && is_zeros (in, n)) {
+    memset (out, 0, n);
+    return 0;
+  }
+  for (unsigned i = 0; (state & FP_BLOCK_MORE) &&
+                       fp_seal_table_more (k->table, block, i, &proof);
+       i++)
+    if (open_proved (k, cipher, &proof, out, in, n, block) == 0)
+      return 0;
+  return -EBADMSG;
+}
+
+/* The tool is not kept while a server is asked. */
+static int
+open_with_tool (struct fp_lane *lane, unsigned char *out,
+                const unsigned char *in, size_t n, uint64_t block)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  struct seal_tools *tools = &k->readers[lane->index];
+  struct seal_tool *tool = NULL;
+  int r;
+
+  if (k->encrypts) {
+    tool = sealed_get (tools, sealed_deadline (k));
+    if (tool == NULL)
+      return -EIO;
+  }
+  r = k->table == NULL ? open_unproved (k, tool->cipher, out, in, n, block)
+                       : open_held (k, tool != NULL ? tool->cipher : NULL, out,
+                                    in, n, block);
+  if (tool != NULL)
+    sealed_put (tools, tool);
+  return r;
+}
+
+/* From buf on, until one is wrong.  Returns how many bytes were opened. */
+static uint64_t
+open_some (struct fp_sealed *k, struct fp_cipher *cipher, unsigned char *buf,
+           uint64_t length, uint64_t first)
+{
+  uint64_t at = 0;
+
+  while (at < length) {
+    size_t n = (size_t) FP_MIN (length - at, (uint64_t) FP_BLOCK);
+
+    if (open_quickly (k, cipher, buf + at, n, first + at / FP_BLOCK) < 0)
+      break;
+    at += n;
+  }
+  return at;
+}
+
+int
+sealed_open_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
+                    uint64_t first)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  struct seal_tools *tools = &k->readers[lane->index];
+  int r = 0;
+
+  while (r == 0 && length > 0) {
+    struct seal_tool *tool = NULL;
+    uint64_t done;
+
+    if (k->encrypts) {
+      tool = sealed_get (tools, sealed_deadline (k));
+      if (tool == NULL)
+        return -EIO;
+    }
+    done =
+        open_some (k, tool != NULL ? tool->cipher : NULL, buf, length, first);
+    if (tool != NULL)
+      sealed_put (tools, tool);
+    if (done < length) {
+      r = sealed_read_block (lane, buf + done, first + done / FP_BLOCK);
+      done += FP_MIN (length - done, (uint64_t) FP_BLOCK);
+    }
+    buf += done;
+    length -= done;
+    first += done / FP_BLOCK;
+  }
+  return r;
+}
+
+/* ---- one that is not ---- */
+
+/* Nothing that is there is right. */
+static int
+give_up (struct fp_lane *lane)
+{
+  atomic_fetch_add (&lane->v->sealed->unreadable, 1);
+  count (&lane->errors, 1);
+  return -EIO;
+}
+
+/* -EBADMSG: what came is not right. */
+static int
+read_any_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
+{
+  uint32_t n = (uint32_t) sealed_block_size (lane->v->sealed, block);
+  unsigned char in[FP_BLOCK];
+  int r = fp_lane_raw_read (lane, in, n, block * FP_BLOCK);
+
+  return r < 0 ? r : open_with_tool (lane, out, in, n, block);
+}
+
+/* Of the copies of a block those that count; 0: there is one, or it is not
+ * known which is right.
+ */
+static uint8_t
+live_copies (const struct fp_sealed *k, uint64_t block)
+{
+  struct fp_pieces *t = k->v->pieces;
+  uint64_t run;
+
+  if (t->copies == 1 || k->table == NULL)
+    return 0;
+  return fp_mirror_live (t,
+                         fp_stripe_at (t, block * FP_BLOCK, &run) >> t->shift);
+}
+
+/* Of the copies of it each live one is read; those that are wrong get what the
+ * first right one has.  -EAGAIN: none of those that could be read is right,
+ * and there are others; last: these are not waited for.
+ */
+static int
+try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
+            uint8_t live, bool last)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  uint32_t n = (uint32_t) sealed_block_size (k, block);
+  unsigned char in[FP_BLOCK], right[FP_BLOCK], other[FP_BLOCK];
+  bool found = false, away = false;
+  unsigned wrong = 0;
+  int err = -EIO;
+
+  for (unsigned c = 0; c < k->v->pieces->copies; c++) {
+    int r;
+
+    r = -ENODEV;
+    if (live >> c & 1)
+      r = fp_lane_read_copy (lane, c, in, n, block * FP_BLOCK);
+    away |= r < 0;
+    if (r < 0)
+      continue;
+    r = open_with_tool (lane, found ? other : out, in, n, block);
+    if (r == -EBADMSG) {
+      wrong++;
+    }
+    else if (r < 0) {
+      err = r;
+    }
+    else if (!found) {
+      memcpy (right, in, n);
+      found = true;
+    }
+  }
+  if (!found && away && !last)
+    return -EAGAIN;
+  atomic_fetch_add (&k->wrong, wrong);
+  if (found && wrong > 0 &&
+      fp_lane_raw_write (lane, right, n, block * FP_BLOCK, 0) == 0)
+    atomic_fetch_add (&k->repaired, wrong);
+  if (found)
+    return 0;
+  return wrong > 0 ? give_up (lane) : err;
+}
+
+/* A server that is away just now may have the right one, and when it is back
+ * its copy counts again, unless it was written meanwhile: that is waited for.
+ */
+static int
+read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block)
+{
+  uint64_t deadline = fp_deadline_in_ms (fp_volume_await_ms (lane->v));
+  int r;
+
+  while (
+      (r = try_copies (lane, out, block, live_copies (lane->v->sealed, block),
+                       fp_deadline_passed (deadline))) == -EAGAIN)
+    usleep (5000);
+  return r;
+}
+
+int
+sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
+                  bool suspect)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  uint8_t live = live_copies (k, block);
+  int r;
+
+  if (k->table != NULL &&
+      fp_seal_table_look (k->table, block) == FP_BLOCK_ZEROS) {
+    memset (out, 0, sealed_block_size (k, block));
+    return 0;
+  }
+  if (!suspect || live == 0) {
+    r = read_any_copy (lane, out, block);
+    if (r != -EBADMSG)
+      return r;
+  }
+  /* Over rdma what another lane wrote, and was acknowledged, need not be seen
+   * by this one before that.
+   */
+  (void) fp_lane_raw_flush (lane);
+  if (live != 0)
+    return read_copies (lane, out, block);
+  r = read_any_copy (lane, out, block);
+  if (r != -EBADMSG)
+    return r;
+  atomic_fetch_add (&k->wrong, 1);
+  return give_up (lane);
+}
+
+int
+sealed_read_block (struct fp_lane *lane, unsigned char *out, uint64_t block)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  struct fp_hold hold;
+  int r =
+      fp_hold_take (&k->holds, &hold, block, block + 1, sealed_deadline (k));
+
+  if (r < 0) {
+    count (&lane->errors, 1);
+    return r;
+  }
+  r = sealed_read_held (lane, out, block, true);
+  fp_hold_release (&k->holds, &hold);
+  return r;
+}
+
+/* ---- copies that differ ---- */
+
+bool
+fp_sealed_judges (const struct fp_volume *v)
+{
+  return v->sealed != NULL && v->sealed->table != NULL;
+}
+
+static int
+mend_held (struct fp_lane *lane, uint64_t block)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  uint64_t n = sealed_block_size (k, block), repaired;
+  unsigned char out[FP_BLOCK];
+  int r;
+
+  switch (fp_seal_table_look (k->table, block)) {
+  case FP_BLOCK_ANY:
+    return -EAGAIN;
+  case FP_BLOCK_ZEROS:
+    return fp_lane_raw_zero (lane, n, block * FP_BLOCK, false, 0);
+  default:
+    repaired = atomic_load (&k->repaired);
+    r = sealed_read_held (lane, out, block, true);
+    return r == 0 && atomic_load (&k->repaired) == repaired ? -EAGAIN : r;
+  }
+}
+
+int
+fp_sealed_mend (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
+{
+  struct fp_sealed *k = v->sealed;
+  int result = -EAGAIN;
+
+  for (uint64_t at = in; at < in + length; at += FP_BLOCK) {
+    uint64_t block = fp_stripe_offset (v->pieces, i, at) / FP_BLOCK;
+    struct fp_hold hold;
+    int r =
+        fp_hold_take (&k->holds, &hold, block, block + 1, sealed_deadline (k));
+
+    if (r < 0)
+      return r;
+    r = mend_held (v->lanes[0], block);
+    fp_hold_release (&k->holds, &hold);
+    if (r == 0)
+      result = 0;
+    else if (r != -EAGAIN)
+      return r;
+  }
+  return result;
+}
+
+/* ---- a part of one ---- */
+
+int
+sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
+                   uint64_t block, uint32_t in, uint32_t n, uint64_t made_ns)
+{
+  struct fp_sealed *k = lane->v->sealed;
+  struct seal_tools *tools = &k->writers[lane->index];
+  uint64_t deadline = sealed_deadline (k);
+  struct seal_tool *tool = sealed_get (tools, deadline);
+  unsigned char all[FP_BLOCK];
+  struct fp_hold hold;
+  int r = tool == NULL ? -EIO : 0;
+
+  if (r == 0)
+    r = fp_hold_take (&k->holds, &hold, block, block + 1, deadline);
+  if (r < 0)
+    count (&lane->errors, 1);
+  if (r == 0) {
+    tool->made_ns = made_ns;
+    r = sealed_read_held (lane, all, block, false);
+    if (r == 0) {
+      if (buf != NULL)
+        memcpy (all + in, buf, n);
+      else
+        memset (all + in, 0, n);
+      r = sealed_put_blocks (lane, tool, all,
+                             (uint32_t) sealed_block_size (k, block), block);
+    }
+    fp_hold_release (&k->holds, &hold);
+  }
+  if (tool != NULL)
+    sealed_put (tools, tool);
+  return r;
+}

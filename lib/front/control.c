@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include "front/control.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/size.h"
+#include "front/params.h"
+
+static const struct {
+  const char *word;
+  enum fp_request_kind kind;
+} words[] = {
+  { "status", FP_REQUEST_STATUS },
+  { "drain", FP_REQUEST_DRAIN },
+  { "drain-cancel", FP_REQUEST_DRAIN_CANCEL },
+  { "add", FP_REQUEST_ADD },
+  { "remove", FP_REQUEST_REMOVE },
+  { "check", FP_REQUEST_CHECK },
+  { "check-cancel", FP_REQUEST_CHECK_CANCEL },
+};
+#define NR_WORDS (sizeof words / sizeof words[0])
+
+const char *
+fp_request_name (enum fp_request_kind kind)
+{
+  for (size_t i = 0; i < NR_WORDS; i++)
+    if (words[i].kind == kind)
+      return words[i].word;
+  return "";
+}
+
+bool
+fp_request_has_server (enum fp_request_kind kind)
+{
+  return kind == FP_REQUEST_DRAIN || kind == FP_REQUEST_DRAIN_CANCEL ||
+         kind == FP_REQUEST_ADD || kind == FP_REQUEST_REMOVE;
+}
+
+static int
+parse_rate (struct fp_request *q, const char *rate, char why[FP_WHY_MAX])
+{
+  const char *reason = "";
+
+  if (rate == NULL || fp_parse_size (rate, &q->rate, &reason) == 0)
+    return 0;
+  snprintf (why, FP_WHY_MAX, "rate %s: %s", rate, reason);
+  return -EINVAL;
+}
+
+/* Those of a check: "repair", a rate, both or none. */
+static int
+parse_check (struct fp_request *q, const char *a, const char *b,
+             char why[FP_WHY_MAX])
+{
+  q->repair = a != NULL && strcmp (a, "repair") == 0;
+  if (!q->repair && b != NULL) {
+    snprintf (why, FP_WHY_MAX, "check: too many words");
+    return -EINVAL;
+  }
+  return parse_rate (q, q->repair ? b : a, why);
+}
+
+static int
+parse_arguments (struct fp_request *q, char *addr, char *rate,
+                 char why[FP_WHY_MAX])
+{
+  const char *reason = "missing";
+  int r;
+
+  if (q->kind == FP_REQUEST_CHECK)
+    return parse_check (q, addr, rate, why);
+  if (q->kind == FP_REQUEST_ADD && addr != NULL)
+    return fp_params_server (&q->addr, q->domain, "server", addr, why);
+  r = addr == NULL ? -EINVAL : fp_addr_parse (&q->addr, addr, &reason);
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "server %s: %s", addr == NULL ? "" : addr,
+              reason);
+    return -EINVAL;
+  }
+  return parse_rate (q, rate, why);
+}
+
+/* Nothing follows its word. */
+static bool
+is_bare (enum fp_request_kind kind)
+{
+  return kind == FP_REQUEST_STATUS || kind == FP_REQUEST_CHECK_CANCEL;
+}
+
+int
+fp_request_parse (struct fp_request *q, const char *line, char why[FP_WHY_MAX])
+{
+  char copy[FP_REQUEST_MAX], *save, *word, *addr, *rate, *more;
+
+  memset (q, 0, sizeof *q);
+  if (strlen (line) >= sizeof copy) {
+    snprintf (why, FP_WHY_MAX, "the request is too long");
+    return -EINVAL;
+  }
+  memcpy (copy, line, strlen (line) + 1);
+  word = strtok_r (copy, " \r", &save);
+  addr = word == NULL ? NULL : strtok_r (NULL, " \r", &save);
+  rate = addr == NULL ? NULL : strtok_r (NULL, " \r", &save);
+  more = rate == NULL ? NULL : strtok_r (NULL, " \r", &save);
+  for (size_t i = 0; word != NULL && i < NR_WORDS; i++) {
+    if (strcmp (word, words[i].word) != 0)
+      continue;
+    q->kind = words[i].kind;
+    if (more != NULL || (is_bare (q->kind) && addr != NULL) ||
+        (q->kind != FP_REQUEST_DRAIN && q->kind != FP_REQUEST_CHECK &&
+         rate != NULL)) {
+      snprintf (why, FP_WHY_MAX, "%s: too many words", word);
+      return -EINVAL;
+    }
+    return is_bare (q->kind) ? 0 : parse_arguments (q, addr, rate, why);
+  }
+  snprintf (why, FP_WHY_MAX, "no such request: %s", word == NULL ? "" : word);
+  return -EINVAL;
+}
+
+/* Which of the volume's servers that is. */
+static int
+find_server (const struct fp_request *q, struct fp_volume *v, unsigned *out,
+             char why[FP_WHY_MAX])
+{
+  char wanted[FP_ADDR_MAX + 1];
+  struct fp_volume_status vs;
+
+  fp_volume_status (v, &vs);
+  for (unsigned i = 0; i < vs.nr_servers; i++) {
+    struct fp_server_status s;
+    struct fp_addr a;
+
+    fp_volume_server_status (v, i, &s);
+    if (!s.gone && fp_addr_parse (&a, s.addr, NULL) == 0 &&
+        fp_addr_eq (&a, &q->addr)) {
+      *out = i;
+      return 0;
+    }
+  }
+  fp_addr_format (&q->addr, wanted);
+  snprintf (why, FP_WHY_MAX, "%s is no server of this volume", wanted);
+  return -ENOENT;
+}
+
+int
+fp_request_run (const struct fp_request *q, struct fp_volume *v,
+                char why[FP_WHY_MAX])
+{
+  unsigned server;
+  int r;
+
+  if (q->kind == FP_REQUEST_CHECK)
+    return fp_volume_check (v, q->repair, q->rate, why);
+  if (q->kind == FP_REQUEST_CHECK_CANCEL)
+    return fp_volume_check_cancel (v, why);
+  if (q->kind == FP_REQUEST_ADD) {
+    struct fp_server_name name = { .addr = q->addr };
+
+    memcpy (name.domain, q->domain, sizeof name.domain);
+    return fp_volume_add_server (v, &name, why);
+  }
+  r = find_server (q, v, &server, why);
+  if (r < 0)
+    return r;
+  if (q->kind == FP_REQUEST_REMOVE)
+    return fp_volume_remove_server (v, server, why);
+  if (q->kind == FP_REQUEST_DRAIN)
+    return fp_volume_drain (v, server, q->rate, why);
+  return fp_volume_drain_cancel (v, server, why);
+}

@@ -1,0 +1,690 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* params.c - a table with one function for each parameter. */
+
+#include <config.h>
+
+#include "front/params_int.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "attach/pool_file.h"
+#include "base/checked.h"
+#include "base/scrape.h"
+#include "base/size.h"
+#include "front/members.h"
+#include "transport/transport.h"
+
+/* An address and a domain; what is longer is neither. */
+#define SERVER_MAX (FP_ADDR_MAX + FP_NAME_MAX + 16)
+
+/* Twice that is less than the kernel's timeout, as "farpage attach" sets it
+ * (30 s).  A donor that is short of processors did not answer within 2 s
+ * (docs/SWAP.md), and was not dead.
+ */
+#define SWAP_TIMEOUT_MS 10000u
+/* Less than the 30 s after which the kernel's NBD client sends a request
+ * again, as `farpage attach` sets it.
+ */
+#define AWAIT_MS 25000u
+
+int
+refuse (char why[FP_WHY_MAX], const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (why, FP_WHY_MAX, fmt, args);
+  va_end (args);
+  return -EINVAL;
+}
+
+/* The words that nbdkit_parse_bool knows. */
+int
+parse_bool (const char *key, const char *value, bool *out, char *why)
+{
+  static const char *const words[2][6] = {
+    { "0", "n", "no", "f", "false", "off" },
+    { "1", "y", "yes", "t", "true", "on" },
+  };
+
+  for (unsigned b = 0; b < 2; b++)
+    for (unsigned i = 0; i < 6; i++)
+      if (strcasecmp (value, words[b][i]) == 0) {
+        *out = b;
+        return 0;
+      }
+  return refuse (why, "%s=%s: must be true or false", key, value);
+}
+
+static int
+parse_number (const char *key, const char *value, unsigned min, unsigned max,
+              unsigned *out, char *why)
+{
+  uint64_t n = 0;
+  const char *s = value;
+
+  while (*s >= '0' && *s <= '9' && n <= max)
+    n = n * 10 + (uint64_t) (*s++ - '0');
+  if (s == value || *s != '\0' || n < min || n > max)
+    return refuse (why, "%s=%s: must be a number from %u to %u", key, value,
+                   min, max);
+  *out = (unsigned) n;
+  return 0;
+}
+
+static int
+parse_size (const char *key, const char *value, uint64_t *out, char *why)
+{
+  const char *reason;
+
+  if (fp_parse_size (value, out, &reason) < 0)
+    return refuse (why, "%s=%s: %s", key, value, reason);
+  return 0;
+}
+
+int
+make_absolute (char *out, size_t size, const char *key, const char *path,
+               char *why)
+{
+  char cwd[1024] = "";
+  int n;
+
+  if (path[0] == '\0')
+    return refuse (why, "%s: the path is empty", key);
+  if (path[0] != '/' && getcwd (cwd, sizeof cwd) == NULL)
+    return refuse (why, "%s=%s: no current directory: %s", key, path,
+                   strerror (errno));
+  n = snprintf (out, size, "%s%s%s", cwd, path[0] == '/' ? "" : "/", path);
+  if (n < 0 || (size_t) n >= size)
+    return refuse (why, "%s=%s: the path is too long (at most %zu bytes)", key,
+                   path, size - 1);
+  return 0;
+}
+
+/* ADDR,domain=NAME: the name is left in domain ("" if there is none), and the
+ * address in addr.
+ */
+static int
+split_domain (char addr[SERVER_MAX], char domain[FP_NAME_MAX + 1],
+              const char *key, const char *value, char *why)
+{
+  static const char mark[] = ",domain=";
+  const char *at = strstr (value, mark), *name;
+
+  domain[0] = '\0';
+  if (strlen (value) >= SERVER_MAX)
+    return refuse (why, "%s=ADDR: longer than %d characters", key,
+                   SERVER_MAX - 1);
+  strcpy (addr, value);
+  if (!at)
+    return 0;
+  addr[at - value] = '\0';
+  name = at + sizeof mark - 1;
+  if (!fp_name_ok (name))
+    return refuse (why,
+                   "%s=%s,domain=NAME: a name is 1 to %d printable ASCII "
+                   "characters, without blanks, '/', '\"' and '\\'",
+                   key, addr, FP_NAME_MAX);
+  strcpy (domain, name);
+  return 0;
+}
+
+static int
+parse_server (struct fp_addr *addr, const char *text, const char *key,
+              const char *value, char *why)
+{
+  const char *reason;
+
+  if (fp_addr_parse (addr, text, &reason) < 0)
+    return refuse (why, "%s=%s: %s", key, value, reason);
+  if (addr->is_unix) {
+    char path[sizeof addr->host];
+
+    if (make_absolute (path, sizeof path, key, addr->host, why) < 0)
+      return -EINVAL;
+    memcpy (addr->host, path, sizeof path);
+  }
+  else {
+    if (addr->port == 0)
+      return refuse (why, "%s=%s: port 0 cannot be connected to", key, value);
+    if (fp_addr_is_wildcard (addr))
+      return refuse (why, "%s=%s: not an address to connect to", key, value);
+  }
+  return 0;
+}
+
+int
+fp_params_server (struct fp_addr *addr, char domain[FP_NAME_MAX + 1],
+                  const char *key, const char *value, char why[FP_WHY_MAX])
+{
+  char text[SERVER_MAX];
+
+  if (split_domain (text, domain, key, value, why) < 0)
+    return -EINVAL;
+  return parse_server (addr, text, key, value, why);
+}
+
+static int
+set_server (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  struct fp_volume_params *v = &p->volume;
+  struct fp_addr addr;
+
+  if (v->nr_servers == FP_MAX_SERVERS)
+    return refuse (why, "%s=%s: more than %d servers", key, value,
+                   FP_MAX_SERVERS);
+  if (fp_params_server (&addr, v->domains[v->nr_servers], key, value, why) < 0)
+    return -EINVAL;
+  for (unsigned i = 0; i < v->nr_servers; i++)
+    if (fp_addr_eq (&v->servers[i], &addr))
+      return refuse (why, "%s=%s: given twice", key, value);
+  v->servers[v->nr_servers++] = addr;
+  return 0;
+}
+
+static int
+set_line (void *params, const char *key, const char *value,
+          char why[FP_WHY_MAX])
+{
+  return fp_params_set (params, key, value, why);
+}
+
+static int
+set_pool (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  char path[FP_POOL_PATH_MAX];
+  int r;
+
+  if (fp_pool_path (path, value, why) < 0)
+    return refuse (why, "%s=%s: no name of a pool, and no path", key, value);
+  p->in_pool = true;
+  r = fp_pool_read (path, set_line, p, why);
+  p->in_pool = false;
+  return r;
+}
+
+static int
+set_size (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  if (parse_size (key, value, &p->volume.size, why) < 0)
+    return -EINVAL;
+  if (p->volume.size == 0 || p->volume.size % 512 != 0)
+    return refuse (why, "%s=%s: must be a multiple of 512 bytes, and not 0",
+                   key, value);
+  return 0;
+}
+
+static int
+set_slab (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  uint64_t n;
+
+  if (parse_size (key, value, &n, why) < 0)
+    return -EINVAL;
+  if (n < FP_SLAB_MIN || (n & (n - 1)) != 0)
+    return refuse (why, "%s=%s: must be a power of two, at least %d bytes",
+                   key, value, FP_SLAB_MIN);
+  p->volume.slab_size = n;
+  return 0;
+}
+
+static int
+set_copies (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_number (key, value, 1, FP_MAX_COPIES, &p->volume.copies, why);
+}
+
+static int
+set_rebuild_delay (struct fp_params *p, const char *key, const char *value,
+                   char *why)
+{
+  unsigned s;
+
+  if (parse_number (key, value, 0, 86400, &s, why) < 0)
+    return -EINVAL;
+  p->volume.rebuild_delay_ms = s * 1000;
+  return 0;
+}
+
+static int
+set_stripe (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  uint64_t n;
+
+  if (parse_size (key, value, &n, why) < 0)
+    return -EINVAL;
+  if (n < FP_STRIPE_SIZE_MIN || (n & (n - 1)) != 0)
+    return refuse (why, "%s=%s: must be a power of two, at least %d bytes",
+                   key, value, FP_STRIPE_SIZE_MIN);
+  p->volume.stripe.size = n;
+  return 0;
+}
+
+static int
+set_stripe_width (struct fp_params *p, const char *key, const char *value,
+                  char *why)
+{
+  return parse_number (key, value, 1, FP_STRIPE_WIDTH_MAX,
+                       &p->volume.stripe.width, why);
+}
+
+static int
+set_transport (struct fp_params *p, const char *key, const char *value,
+               char *why)
+{
+  unsigned bit;
+
+  if (strcmp (value, "auto") == 0) {
+    p->volume.transports = FP_TRANSPORT_WIRE_MASK;
+    return 0;
+  }
+  bit = fp_transport_by_name (value) & FP_TRANSPORT_WIRE_MASK;
+  if (bit == 0)
+    return refuse (why, "%s=%s: must be auto, rdma, shm or tcp", key, value);
+  p->volume.transports = bit;
+  return 0;
+}
+
+static int
+set_timeout (struct fp_params *p, const char *key, const char *value,
+             char *why)
+{
+  return parse_number (key, value, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
+                       &p->volume.timeout_ms, why);
+}
+
+static int
+set_await (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_number (key, value, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
+                       &p->volume.await_ms, why);
+}
+
+static int
+set_poll (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_number (key, value, 0, FP_POLL_MAX_US, &p->volume.poll_us, why);
+}
+
+static int
+set_hedge (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  p->volume.hedge = strcmp (value, "p99") == 0;
+  if (!p->volume.hedge && strcmp (value, "off") != 0)
+    return refuse (why, "%s=%s: must be p99 or off", key, value);
+  return 0;
+}
+
+static int
+set_connections (struct fp_params *p, const char *key, const char *value,
+                 char *why)
+{
+  return parse_number (key, value, 1, FP_MAX_LANES, &p->volume.lanes, why);
+}
+
+static int
+set_volume (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  /* What was given may be no text for a terminal. */
+  if (!fp_name_ok (value))
+    return refuse (why,
+                   "%s=NAME: a name is 1 to %d printable ASCII characters, "
+                   "without blanks, '/', '\"' and '\\'",
+                   key, FP_NAME_MAX);
+  snprintf (p->volume.name, sizeof p->volume.name, "%s", value);
+  return 0;
+}
+
+static int
+set_takeover (struct fp_params *p, const char *key, const char *value,
+              char *why)
+{
+  return parse_bool (key, value, &p->volume.takeover, why);
+}
+
+static int
+set_degraded (struct fp_params *p, const char *key, const char *value,
+              char *why)
+{
+  return parse_bool (key, value, &p->volume.degraded, why);
+}
+
+static int
+set_add (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_bool (key, value, &p->volume.add, why);
+}
+
+static int
+set_force (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_bool (key, value, &p->volume.force, why);
+}
+
+static int
+set_remove (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  struct fp_volume_params *v = &p->volume;
+
+  if (v->nr_remove == FP_MAX_SERVERS)
+    return refuse (why, "%s=%s: more than %d servers", key, value,
+                   FP_MAX_SERVERS);
+  return parse_server (&v->remove[v->nr_remove++], value, key, value, why);
+}
+
+static int
+set_uuid (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  if (fp_uuid_parse (&p->volume.uuid, value) < 0 ||
+      fp_uuid_is_nil (&p->volume.uuid))
+    return refuse (why, "%s=%s: not a UUID", key, value);
+  return 0;
+}
+
+static int
+set_client (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  if (fp_uuid_parse (&p->volume.client, value) < 0 ||
+      fp_uuid_is_nil (&p->volume.client))
+    return refuse (why, "%s=%s: not a UUID", key, value);
+  return 0;
+}
+
+static int
+set_readonly (struct fp_params *p, const char *key, const char *value,
+              char *why)
+{
+  return parse_bool (key, value, &p->volume.read_only, why);
+}
+
+/* What changes a volume, or what it is for. */
+static int
+check_readonly (const struct fp_params *p, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *v = &p->volume;
+  const char *other = v->takeover        ? "takeover=true"
+                      : p->swap          ? "swap=true"
+                      : v->reserve_full  ? "reserve=full"
+                      : v->add           ? "add=true"
+                      : v->nr_remove > 0 ? "remove=ADDR"
+                                         : NULL;
+
+  if (!v->read_only)
+    return 0;
+  if (v->name[0] == '\0')
+    return refuse (why, "readonly=true needs volume=NAME: one without a name"
+                        " is new, and there is nothing to read");
+  if (other != NULL)
+    return refuse (why, "readonly=true and %s contradict", other);
+  return 0;
+}
+
+static int
+set_resume (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_bool (key, value, &p->volume.resume, why);
+}
+
+static int
+set_reserve (struct fp_params *p, const char *key, const char *value,
+             char *why)
+{
+  p->volume.reserve_full = strcmp (value, "full") == 0;
+  if (!p->volume.reserve_full && strcmp (value, "thin") != 0)
+    return refuse (why, "%s=%s: must be full or thin", key, value);
+  return 0;
+}
+
+static int
+set_tls (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return fp_tls_params_set (&p->tls, key, value, why);
+}
+
+static int
+set_tls_file (struct fp_params *p, const char *key, const char *value,
+              char *why)
+{
+  char path[FP_TLS_PATH_MAX];
+
+  if (make_absolute (path, sizeof path, key, value, why) < 0)
+    return -EINVAL;
+  return set_tls (p, key, path, why);
+}
+
+static int
+set_swap (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_bool (key, value, &p->swap, why);
+}
+
+static int
+set_mlock (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_bool (key, value, &p->mlock, why);
+}
+
+static int
+set_keep (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return parse_bool (key, value, &p->keep, why);
+}
+
+static int
+set_members (struct fp_params *p, const char *key, const char *value,
+             char *why)
+{
+  return make_absolute (p->members, sizeof p->members, key, value, why);
+}
+
+static int
+set_status (struct fp_params *p, const char *key, const char *value, char *why)
+{
+  return make_absolute (p->status, sizeof p->status, key, value, why);
+}
+
+static int
+set_metrics (struct fp_params *p, const char *key, const char *value,
+             char *why)
+{
+  struct fp_addr *addr = &p->metrics;
+  const char *reason;
+
+  if (fp_scrape_parse (addr, value, &reason) < 0)
+    return refuse (why, "%s=%s: %s", key, value, reason);
+  if (addr->is_unix) {
+    char path[sizeof addr->host];
+
+    if (make_absolute (path, sizeof path, key, addr->host, why) < 0)
+      return -EINVAL;
+    memcpy (addr->host, path, sizeof path);
+  }
+  p->has_metrics = true;
+  return 0;
+}
+
+/* All parameters.  Also in farpage_config_help and in the man page: a test
+ * compares the three.
+ */
+static const struct {
+  const char *key;
+  int (*set) (struct fp_params *p, const char *key, const char *value,
+              char *why);
+  bool repeats;
+} table[] = {
+  { "server", set_server, true },
+  { "pool", set_pool, false },
+  { "size", set_size, false },
+  { "slab", set_slab, false },
+  { "copies", set_copies, false },
+  { "rebuild_delay", set_rebuild_delay, false },
+  { "checksum", set_checksum, false },
+  { "encrypt", set_encrypt, false },
+  { "integrity", set_integrity, false },
+  { "stripe", set_stripe, false },
+  { "stripe-width", set_stripe_width, false },
+  { "transport", set_transport, false },
+  { "timeout", set_timeout, false },
+  { "await", set_await, false },
+  { "poll", set_poll, false },
+  { "hedge", set_hedge, false },
+  { "connections", set_connections, false },
+  { "reserve", set_reserve, false },
+  { "swap", set_swap, false },
+  { "mlock", set_mlock, false },
+  { "tls", set_tls, false },
+  { "tls-psk", set_tls_file, false },
+  { "tls-username", set_tls, false },
+  { "tls-certificates", set_tls_file, false },
+  { "volume", set_volume, false },
+  { "takeover", set_takeover, false },
+  { "degraded", set_degraded, false },
+  { "readonly", set_readonly, false },
+  { "add", set_add, false },
+  { "remove", set_remove, true },
+  { "force", set_force, false },
+  { "uuid", set_uuid, false },
+  { "resume", set_resume, false },
+  { "client", set_client, false },
+  { "keep", set_keep, false },
+  { "members", set_members, false },
+  { "status", set_status, false },
+  { "metrics", set_metrics, false },
+};
+#define NR_PARAMS (sizeof table / sizeof table[0])
+_Static_assert(NR_PARAMS <= 64, "one bit of fp_params.seen each");
+
+static bool
+given (const struct fp_params *p, const char *key)
+{
+  for (unsigned i = 0; i < NR_PARAMS; i++)
+    if (strcmp (table[i].key, key) == 0)
+      return p->seen >> i & 1;
+  abort ();
+}
+
+void
+fp_params_init (struct fp_params *p)
+{
+  memset (p, 0, sizeof *p);
+  fp_volume_params_init (&p->volume);
+  p->volume.copies = 0; /* as it was made */
+  p->volume.transports = FP_TRANSPORT_WIRE_MASK;
+  p->mlock = true;
+}
+
+int
+fp_params_set (struct fp_params *p, const char *key, const char *value,
+               char why[FP_WHY_MAX])
+{
+  for (unsigned i = 0; i < NR_PARAMS; i++) {
+    uint64_t bit = UINT64_C (1) << i;
+
+    if (strcmp (key, table[i].key) != 0)
+      continue;
+    /* The command line counts, wherever pool= stands in it. */
+    if (!table[i].repeats && p->in_pool && p->seen & ~p->of_pool & bit)
+      return 0;
+    if (!table[i].repeats && p->seen & bit &&
+        (p->in_pool || !(p->of_pool & bit)))
+      return refuse (why, "%s=%s: %s was given before", key, value, key);
+    p->seen |= bit;
+    p->of_pool = p->in_pool ? p->of_pool | bit : p->of_pool & ~bit;
+    return table[i].set (p, key, value, why);
+  }
+  return refuse (why, "unknown parameter '%s'", key);
+}
+
+/* Only a process on the same machine can be handed a server's memory. */
+static bool
+may_use_rdma (const struct fp_volume_params *v)
+{
+  for (unsigned i = 0; i < v->nr_servers; i++)
+    if (!v->servers[i].is_unix)
+      return v->transports & FP_TRANSPORT_RDMA;
+  return false;
+}
+
+static bool
+any_unix_server (const struct fp_volume_params *v)
+{
+  for (unsigned i = 0; i < v->nr_servers; i++)
+    if (v->servers[i].is_unix)
+      return true;
+  return false;
+}
+
+int
+fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
+{
+  struct fp_volume_params *v = &p->volume;
+
+  if (v->resume && p->members[0] != '\0' &&
+      fp_members_read (p, p->members, why) < 0)
+    return -EINVAL;
+  if (fp_tls_params_complete (&p->tls, false, why) < 0)
+    return -EINVAL;
+  if (v->nr_servers == 0)
+    return refuse (why, "server=ADDR is required: where a farpage-memserver"
+                        " listens; or pool=NAME");
+  if (!given (p, "size") && v->name[0] == '\0')
+    return refuse (why, "size=SIZE is required");
+  if (v->transports == FP_TRANSPORT_SHM && !any_unix_server (v))
+    return refuse (why, "transport=shm needs server=unix:PATH");
+  if (v->name[0] != '\0' && given (p, "uuid") && !v->resume)
+    return refuse (why,
+                   "volume=%s and uuid=UUID contradict: the servers know a "
+                   "volume with a name by that",
+                   v->name);
+  if (complete_seal (p, why) < 0)
+    return -EINVAL;
+  if (check_readonly (p, why) < 0)
+    return -EINVAL;
+  if (v->name[0] == '\0' && (v->takeover || v->degraded))
+    return refuse (why, "%s=true needs volume=NAME",
+                   v->takeover ? "takeover" : "degraded");
+  if (v->name[0] == '\0' && (v->add || v->nr_remove > 0))
+    return refuse (why, "%s needs volume=NAME",
+                   v->add ? "add=true" : "remove=ADDR");
+  if (v->force && !v->add && v->nr_remove == 0)
+    return refuse (why, "force=true goes with remove=ADDR, the server that is"
+                        " dead for good, or with add=true");
+  if (v->resume && v->name[0] == '\0' && fp_uuid_is_nil (&v->uuid))
+    return refuse (why, "resume=true needs uuid=UUID: which volume to take up"
+                        " again");
+  if (p->swap) {
+    if (given (p, "reserve") && !v->reserve_full)
+      return refuse (why, "swap=true and reserve=thin contradict: swap needs"
+                          " its memory before it is short of memory");
+    if (!p->mlock)
+      return refuse (why, "swap=true and mlock=false contradict: what serves"
+                          " swap must not be swapped out");
+    if (v->timeout_ms < FP_RDMA_TIMEOUT_MIN_MS && may_use_rdma (v))
+      return refuse (why,
+                     "swap=true and timeout=%u do not go together over RDMA: "
+                     "a lost packet takes that long to be sent again; give "
+                     "timeout=%u or more, or transport=tcp",
+                     v->timeout_ms, (unsigned) FP_RDMA_TIMEOUT_MIN_MS);
+    v->reserve_full = true;
+    /* Of a volume with a name it is not known yet how many copies it has. */
+    if (!given (p, "timeout") && v->copies < 2 && v->name[0] == '\0')
+      v->timeout_ms = SWAP_TIMEOUT_MS;
+  }
+  if (!given (p, "await"))
+    v->await_ms = FP_MAX (AWAIT_MS, 2 * v->timeout_ms);
+  if (!given (p, "connections")) {
+    long cpus = sysconf (_SC_NPROCESSORS_ONLN);
+
+    v->lanes = cpus < 1              ? 1
+               : cpus > FP_MAX_LANES ? FP_MAX_LANES
+                                     : (unsigned) cpus;
+  }
+  return 0;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* params_seal.c - checksums, encryption, integrity. */
+
+#include <config.h>
+
+#include <string.h>
+
+#include "front/params_int.h"
+
+int
+set_checksum (struct fp_params *p, const char *key, const char *value,
+              char *why)
+{
+  bool crc = strcmp (value, "crc32c") == 0;
+
+  if (!crc && strcmp (value, "off") != 0)
+    return refuse (why, "%s=%s: must be crc32c or off", key, value);
+  p->volume.checksum = crc ? FP_CHECKSUM_CRC32C : FP_CHECKSUM_NONE;
+  return 0;
+}
+
+int
+set_encrypt (struct fp_params *p, const char *key, const char *value,
+             char *why)
+{
+  struct fp_volume_params *v = &p->volume;
+
+  v->encrypt = FP_ENCRYPT_NONE;
+  if (strcmp (value, "off") == 0)
+    return 0;
+  if (strcmp (value, "ephemeral") == 0) {
+    v->encrypt = FP_ENCRYPT_EPHEMERAL;
+    return 0;
+  }
+  v->encrypt = FP_ENCRYPT_FILE;
+  return make_absolute (p->encrypt_file, sizeof p->encrypt_file, key, value,
+                        why);
+}
+
+int
+set_integrity (struct fp_params *p, const char *key, const char *value,
+               char *why)
+{
+  return parse_bool (key, value, &p->volume.integrity, why);
+}
+
+int
+complete_seal (const struct fp_params *p, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *v = &p->volume;
+  bool named = v->name[0] != '\0';
+
+  if (v->encrypt == FP_ENCRYPT_EPHEMERAL && named)
+    return refuse (why,
+                   "encrypt=ephemeral and volume=%s contradict: the key is "
+                   "gone with this nbdkit, and what it wrote stays; give "
+                   "encrypt=FILE",
+                   v->name);
+  if (v->encrypt == FP_ENCRYPT_EPHEMERAL && v->resume)
+    return refuse (why,
+                   "encrypt=ephemeral and resume=true contradict: the key of "
+                   "the nbdkit that has died is gone with it, and nobody can "
+                   "read what it wrote; give encrypt=FILE to a volume that is "
+                   "to outlive its nbdkit");
+  if (v->integrity && named)
+    return refuse (why,
+                   "integrity=on and volume=%s contradict: the tags of its "
+                   "blocks are only in this nbdkit, and the volume outlives "
+                   "it; leave out integrity=on, or put dm-crypt with "
+                   "dm-integrity over the device",
+                   v->name);
+  if (v->integrity && v->encrypt != FP_ENCRYPT_EPHEMERAL)
+    return refuse (why, "integrity=on needs encrypt=ephemeral; for errors of "
+                        "memory and of networks alone there is "
+                        "checksum=crc32c");
+  if (v->checksum != FP_CHECKSUM_NONE && v->integrity)
+    return refuse (why, "checksum=crc32c and integrity=on: the second does "
+                        "all that the first does; leave it out");
+  if (v->checksum != FP_CHECKSUM_NONE && named)
+    return refuse (why,
+                   "checksum=crc32c and volume=%s contradict: the checksums "
+                   "are in this nbdkit alone, and are not kept by the servers "
+                   "yet",
+                   v->name);
+  return 0;
+}

@@ -1,0 +1,547 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* status.c - the thread that answers (answers.h) and watches. */
+
+#include <config.h>
+
+#include "front/status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "base/thread.h"
+#include "front/answers.h"
+#include "front/json.h"
+#include "front/memory.h"
+
+#define WATCH_MS 1000       /* between two looks at the volume */
+#define ERRORS_MAX_LOOKS 60 /* between two reports of errors that go on */
+
+struct fp_status_thread {
+  char path[sizeof ((struct sockaddr_un *) 0)->sun_path]; /* "": none */
+  int listen_fd;                                          /* or -1 */
+  int stop_fd; /* eventfd, readable: stop */
+  bool started;
+  bool io_flusher;
+  struct fp_thread thread;
+  struct fp_volume *volume;
+  struct fp_answers *answers;
+
+  /* The thread's. */
+  struct fp_volume_status now;
+  char title[FP_NAME_MAX + 1]; /* its name, or its UUID */
+  struct fp_server_status servers[FP_MAX_SERVERS];
+  struct {
+    enum fp_server_state state;
+    unsigned transport;
+    bool left_out, joining, gone;
+    enum fp_drain_state drain;
+    bool wanted, stuck; /* see log_give */
+  } logged[FP_MAX_SERVERS];
+  bool taken_logged, frozen_logged;
+  uint64_t lost_logged;
+  bool degraded_logged;
+  bool unclean_logged;
+  uint64_t check_logged; /* the number of the last one that was said to end */
+  uint64_t wrong_logged, unreadable_logged;
+  uint64_t errors_logged;
+  unsigned errors_wait; /* looks until errors are reported again */
+  unsigned errors_next; /* and how many after that */
+};
+
+static int __attribute__ ((__format__ (__printf__, 3, 4)))
+say (int r, char why[FP_WHY_MAX], const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (why, FP_WHY_MAX, fmt, args);
+  va_end (args);
+  return r;
+}
+
+static int
+unix_socket (const char *path, struct sockaddr_un *addr)
+{
+  int fd;
+
+  memset (addr, 0, sizeof *addr);
+  addr->sun_family = AF_UNIX;
+  memcpy (addr->sun_path, path, strlen (path) + 1);
+  fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  return fd == -1 ? -errno : fd;
+}
+
+/* Remove what a plugin that was killed left at path. */
+static int
+remove_stale (const char *path, char *why)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  struct sockaddr_un addr;
+  struct stat st;
+
+  if (lstat (path, &st) == -1)
+    return errno == ENOENT
+               ? 0
+               : say (-errno, why, "status=%s: %s", path, strerror (errno));
+  if (!S_ISSOCK (st.st_mode))
+    return say (-EEXIST, why, "status=%s: exists and is no socket", path);
+  fd = unix_socket (path, &addr);
+  if (fd < 0)
+    return say (fd, why, "status=%s: %s", path, strerror (-fd));
+  /* EAGAIN: somebody listens and is busy. */
+  if (connect (fd, (struct sockaddr *) &addr, sizeof addr) == 0 ||
+      errno != ECONNREFUSED)
+    return say (-EADDRINUSE, why, "status=%s: another process answers there",
+                path);
+  if (unlink (path) == -1 && errno != ENOENT)
+    return say (-errno, why, "status=%s: %s", path, strerror (errno));
+  return 0;
+}
+
+/* Returns a listening socket. */
+static int
+make_socket (const char *path, char *why)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  struct sockaddr_un addr;
+  mode_t saved;
+  int r, ret;
+
+  r = remove_stale (path, why);
+  if (r < 0)
+    return r;
+  fd = unix_socket (path, &addr);
+  if (fd < 0)
+    return say (fd, why, "status=%s: %s", path, strerror (-fd));
+  saved = umask (0177);
+  r = bind (fd, (struct sockaddr *) &addr, sizeof addr) == -1 ? -errno : 0;
+  umask (saved);
+  if (r < 0)
+    return say (r, why, "status=%s: %s", path, strerror (-r));
+  if (listen (fd, SOMAXCONN) == -1) {
+    r = -errno;
+    unlink (path);
+    return say (r, why, "status=%s: %s", path, strerror (-r));
+  }
+  ret = fd;
+  fd = -1;
+  return ret;
+}
+
+int
+fp_status_check (const char *path, char why[FP_WHY_MAX])
+{
+  int fd = make_socket (path, why);
+
+  if (fd < 0)
+    return fd;
+  close (fd);
+  unlink (path);
+  return 0;
+}
+
+int
+fp_status_new (struct fp_status_thread **out, const char *path,
+               char why[FP_WHY_MAX])
+{
+  struct fp_status_thread *s = calloc (1, sizeof *s);
+  int r;
+
+  if (s == NULL)
+    return say (-ENOMEM, why, "status: %s", strerror (ENOMEM));
+  s->listen_fd = -1;
+  s->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (s->stop_fd == -1) {
+    r = say (-errno, why, "eventfd: %s", strerror (errno));
+    fp_status_free (s);
+    return r;
+  }
+  if (path[0] != '\0') {
+    s->listen_fd = make_socket (path, why);
+    if (s->listen_fd < 0) {
+      r = s->listen_fd;
+      fp_status_free (s);
+      return r;
+    }
+    snprintf (s->path, sizeof s->path, "%s", path);
+  }
+  *out = s;
+  return 0;
+}
+
+static void
+look (struct fp_status_thread *s)
+{
+  char uuid[FP_UUID_STR_MAX];
+
+  fp_volume_status (s->volume, &s->now);
+  fp_uuid_format (&s->now.uuid, uuid);
+  snprintf (s->title, sizeof s->title, "%s",
+            s->now.name[0] != '\0' ? s->now.name : uuid);
+  for (unsigned i = 0; i < s->now.nr_servers; i++)
+    fp_volume_server_status (s->volume, i, &s->servers[i]);
+}
+
+static void
+log_server (const struct fp_server_status *s)
+{
+  const char *state = fp_server_state_name (s->state);
+  const char *name = s->name[0] != '\0' ? s->name : "not known yet";
+
+  if (s->state == FP_SERVER_UP)
+    fp_log (FP_LOG_INFO,
+            "server %s (%s): %s, transport %s, control %s, %" PRIu64
+            " of %" PRIu64 " slabs free",
+            s->addr, name, state,
+            s->transport ? fp_transport_name (s->transport) : "none",
+            s->control ? s->control : "none", s->slabs_free, s->slabs_total);
+  else
+    fp_log (FP_LOG_WARN, "server %s (%s): %s%s%s", s->addr, name, state,
+            s->why[0] != '\0' ? ": " : "", s->why);
+}
+
+static void
+log_drain (const struct fp_server_status *s)
+{
+  switch (s->drain.state) {
+  case FP_DRAIN_NONE:
+    fp_log (FP_LOG_INFO, "server %s: is not drained any more", s->addr);
+    return;
+  case FP_DRAIN_MOVING:
+    fp_log (FP_LOG_INFO, "server %s: %" PRIu64 " pieces go to others", s->addr,
+            s->drain.left);
+    return;
+  case FP_DRAIN_DONE:
+    fp_log (FP_LOG_INFO, "server %s: drained: it holds nothing", s->addr);
+    return;
+  }
+}
+
+/* What a server asks back: when it begins, when it cannot be had, when it is
+ * over.
+ */
+static void
+log_give (const struct fp_server_status *s, bool *wanted, bool *stuck)
+{
+  const struct fp_give_status *g = &s->give;
+
+  if (g->wanted > 0 && !*wanted)
+    fp_log (FP_LOG_INFO,
+            "server %s: its host is short of memory: it asked for %" PRIu64
+            " slabs, which go to others",
+            s->addr, g->wanted);
+  if (g->why[0] != '\0' && !*stuck)
+    fp_log (FP_LOG_WARN,
+            "server %s: it asked for %" PRIu64 " slabs, nowhere to put them: "
+            "%s",
+            s->addr, g->wanted, g->why);
+  if (g->wanted == 0 && *wanted)
+    fp_log (FP_LOG_INFO,
+            "server %s: it asks for no more; %" PRIu64
+            " pieces went to others for it so far",
+            s->addr, g->gave);
+  *wanted = g->wanted > 0;
+  *stuck = *wanted && (*stuck || g->why[0] != '\0');
+}
+
+/* Errors are counted where they happen and reported here: at once, then
+ * after 1, 2, 4, ... looks as long as they go on.
+ */
+static void
+log_errors (struct fp_status_thread *s)
+{
+  uint64_t n = s->now.errors - s->errors_logged;
+
+  if (s->errors_wait > 0) {
+    s->errors_wait--;
+    return;
+  }
+  if (n == 0) {
+    s->errors_next = 0;
+    return;
+  }
+  fp_log (FP_LOG_ERROR, "%" PRIu64 " requests failed (%" PRIu64 " in all)", n,
+          s->now.errors);
+  s->errors_logged = s->now.errors;
+  s->errors_wait = s->errors_next;
+  s->errors_next = s->errors_next == 0 ? 1 : s->errors_next * 2;
+  if (s->errors_next > ERRORS_MAX_LOOKS)
+    s->errors_next = ERRORS_MAX_LOOKS;
+}
+
+static void
+log_taken (struct fp_status_thread *s)
+{
+  if (!s->taken_logged)
+    fp_log (FP_LOG_ERROR,
+            "another client has taken the volume%s%s over: every request "
+            "fails from now on%s%s",
+            s->now.name[0] != '\0' ? " " : "", s->now.name,
+            s->now.taken_by[0] != '\0' ? ": " : "", s->now.taken_by);
+  s->taken_logged = true;
+}
+
+/* Which servers of a volume that is recorded do not know of every change. */
+static void
+log_members (struct fp_status_thread *s)
+{
+  if (s->now.members_version == 0)
+    return;
+  if (s->now.frozen && !s->frozen_logged)
+    fp_log (FP_LOG_WARN,
+            "volume %s: not more than half of the servers that knew of every "
+            "change are there: nothing is made or given back, and what the "
+            "others do not have cannot be read",
+            s->title);
+  s->frozen_logged = s->now.frozen;
+  for (unsigned i = 0; i < s->now.nr_servers; i++) {
+    const struct fp_server_status *server = &s->servers[i];
+    bool joining = server->joining, left_out = !server->current && !joining;
+
+    if (server->gone)
+      continue;
+    if (s->logged[i].joining && !joining)
+      fp_log (FP_LOG_INFO, "volume %s: server %s knows which pieces exist",
+              s->title, server->addr);
+    s->logged[i].joining = joining;
+    if (left_out != s->logged[i].left_out)
+      fp_log (left_out ? FP_LOG_WARN : FP_LOG_INFO, "volume %s: server %s %s",
+              s->title, server->addr,
+              left_out ? "is left out: it does not know of every change"
+                       : "knows of every change again");
+    s->logged[i].left_out = left_out;
+  }
+}
+
+/* It does not become less by itself, and nobody may have asked for them yet.
+ */
+static void
+log_lost (struct fp_status_thread *s)
+{
+  bool named = s->now.name[0] != '\0';
+
+  if (s->now.pieces_lost > s->lost_logged)
+    fp_log (FP_LOG_WARN,
+            "%s%s%s%" PRIu64 " of %" PRIu64
+            " pieces are lost: to read or write one is an I/O error",
+            named ? "volume " : "", s->now.name, named ? ": " : "",
+            s->now.pieces_lost, s->now.pieces);
+  s->lost_logged = s->now.pieces_lost;
+}
+
+/* Once when it begins, and once when it is over. */
+static void
+log_degraded (struct fp_status_thread *s)
+{
+  bool degraded = s->now.pieces_degraded > 0;
+  char size[FP_SIZE_STR_MAX];
+
+  if (degraded != s->degraded_logged && degraded) {
+    fp_format_size (s->now.bytes_to_rebuild, size);
+    fp_log (FP_LOG_WARN,
+            "volume %s: %" PRIu64 " of %" PRIu64
+            " pieces have fewer than %u copies: %s are to be copied",
+            s->title, s->now.pieces_degraded, s->now.pieces, s->now.copies,
+            size);
+  }
+  else if (degraded != s->degraded_logged) {
+    fp_log (FP_LOG_INFO, "volume %s: all pieces have %u copies again",
+            s->title, s->now.copies);
+  }
+  s->degraded_logged = degraded;
+}
+
+/* Once: it is so from the start. */
+static void
+log_unclean (struct fp_status_thread *s)
+{
+  char some[FP_SIZE_STR_MAX], all[FP_SIZE_STR_MAX];
+
+  if (!s->now.unclean || s->unclean_logged)
+    return;
+  s->unclean_logged = true;
+  fp_format_size (s->now.resync_bytes, some);
+  fp_format_size (s->now.resync_of, all);
+  fp_log (FP_LOG_INFO,
+          "volume %s: its last client did not end in order: copies may differ "
+          "in %s of %s, and these are made equal",
+          s->title, some, all);
+}
+
+/* Its end; its begin is somebody's wish. */
+static void
+log_check (struct fp_status_thread *s)
+{
+  const struct fp_check_status *c = &s->now.check;
+  const char *ended =
+      c->state == FP_CHECK_DONE ? "" : ", which did not come to its end";
+
+  if (c->state == FP_CHECK_RUNNING || c->number == s->check_logged)
+    return;
+  s->check_logged = c->number;
+  fp_log (c->differ > 0 ? FP_LOG_WARN : FP_LOG_INFO,
+          "volume %s: check%s: %" PRIu64 " blocks compared, %" PRIu64
+          " differ, %" PRIu64 " of them mended",
+          s->title, ended, c->compared, c->differ, c->repaired);
+}
+
+/* Once for each look, however many they are. */
+static void
+log_wrong (struct fp_status_thread *s)
+{
+  const struct fp_seal_status *seal = &s->now.seal;
+
+  if (seal->wrong == s->wrong_logged)
+    return;
+  fp_log (seal->unreadable > s->unreadable_logged ? FP_LOG_ERROR : FP_LOG_WARN,
+          "%" PRIu64 " blocks were not what had been written there; %" PRIu64
+          " of them got what another copy had; %" PRIu64
+          " reads found no copy that was right",
+          seal->wrong, seal->repaired, seal->unreadable);
+  s->wrong_logged = seal->wrong;
+  s->unreadable_logged = seal->unreadable;
+}
+
+/* It is a server from now on, or none any more: false, and what was said of it
+ * does not count for the next one that gets its place.
+ */
+static bool
+log_membership (struct fp_status_thread *s, unsigned i)
+{
+  const struct fp_server_status *server = &s->servers[i];
+
+  if (server->gone && !s->logged[i].gone) {
+    fp_log (FP_LOG_INFO, "server %s: it has left the volume", server->addr);
+    memset (&s->logged[i], 0, sizeof s->logged[i]);
+    s->logged[i].state = FP_SERVER_CONNECTING;
+  }
+  else if (!server->gone &&
+           (s->logged[i].gone || (server->joining && !s->logged[i].joining)))
+    fp_log (FP_LOG_INFO, "server %s: it joins the volume", server->addr);
+  s->logged[i].gone = server->gone;
+  return !server->gone;
+}
+
+static void
+watch (struct fp_status_thread *s)
+{
+  look (s);
+  if (s->now.taken) {
+    log_taken (s);
+    return; /* what its servers are is no news for us any more */
+  }
+  for (unsigned i = 0; i < s->now.nr_servers; i++) {
+    const struct fp_server_status *server = &s->servers[i];
+
+    if (!log_membership (s, i))
+      continue;
+    if (server->drain.state != s->logged[i].drain) {
+      s->logged[i].drain = server->drain.state;
+      log_drain (server);
+    }
+    log_give (server, &s->logged[i].wanted, &s->logged[i].stuck);
+    /* On its way is no news: what it ends in is. */
+    if (server->state == FP_SERVER_CONNECTING ||
+        (server->state == s->logged[i].state &&
+         server->transport == s->logged[i].transport))
+      continue;
+    s->logged[i].state = server->state;
+    s->logged[i].transport = server->transport;
+    log_server (server);
+  }
+  log_members (s);
+  log_lost (s);
+  log_unclean (s);
+  log_degraded (s);
+  log_check (s);
+  log_wrong (s);
+  log_errors (s);
+}
+
+static char *
+document (void *opaque, const struct fp_change *changes, unsigned nr)
+{
+  struct fp_status_thread *s = opaque;
+
+  look (s);
+  return fp_json_status (&s->now, s->servers, changes, nr, fp_memory_locked (),
+                         s->io_flusher);
+}
+
+static void
+changed (void *opaque)
+{
+  watch (opaque);
+}
+
+static void
+run (void *arg)
+{
+  struct fp_status_thread *s = arg;
+
+  fp_thread_step_aside ();
+  while (
+      fp_answers_serve (s->answers, s->stop_fd, fp_deadline_in_ms (WATCH_MS)))
+    watch (s);
+}
+
+int
+fp_status_start (struct fp_status_thread *s, struct fp_volume *volume,
+                 bool io_flusher)
+{
+  struct fp_answers_params p;
+  int r;
+
+  s->volume = volume;
+  s->io_flusher = io_flusher;
+  look (s);
+  for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
+    s->logged[i].state = FP_SERVER_CONNECTING; /* so that each is said once */
+    s->logged[i].gone = i >= s->now.nr_servers;
+  }
+  watch (s);
+  p = (struct fp_answers_params) { .listen_fd = s->listen_fd,
+                                   .volume = volume,
+                                   .opaque = s,
+                                   .document = document,
+                                   .changed = changed };
+  r = fp_answers_new (&s->answers, &p);
+  if (r == 0)
+    r = fp_thread_create (&s->thread, "fp-status", run, s);
+  if (r == 0)
+    s->started = true;
+  return r;
+}
+
+void
+fp_status_free (struct fp_status_thread *s)
+{
+  uint64_t one = 1;
+
+  if (s == NULL)
+    return;
+  if (s->started && write (s->stop_fd, &one, sizeof one) == sizeof one)
+    fp_thread_join (&s->thread);
+  fp_answers_free (s->answers);
+  if (s->listen_fd >= 0)
+    close (s->listen_fd);
+  if (s->path[0] != '\0')
+    unlink (s->path);
+  if (s->stop_fd >= 0)
+    close (s->stop_fd);
+  free (s);
+}

@@ -1,0 +1,705 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <sys/mman.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/memlock.h"
+#include "base/sync.h"
+#include "base/thread.h"
+#include "engine/mirror.h"
+#include "extent/range_lock.h"
+#include "extent/stripe.h"
+#include "filter/sealed.h"
+#include "heal/check.h"
+#include "heal/migrate_int.h"
+#include "peer/peer.h"
+
+#define LOOK_NS 50000       /* between two looks while others are kept out */
+#define AGAIN_MS 2          /* before a block is tried again */
+#define PATIENCE_TIMEOUTS 4 /* so many times `timeout` a block is tried */
+
+/* What a block turned out to be. */
+enum { SAME, DIFFERS, MENDED };
+
+struct fp_check {
+  struct fp_volume *v;
+  struct fp_lane *lane; /* the mover's, too */
+  _Atomic bool stop;
+
+  pthread_mutex_t lock; /* what follows */
+  pthread_cond_t cond;
+  struct fp_thread thread;
+  bool joinable;
+  struct fp_check_status status;
+  uint64_t start_ns;
+
+  /* The thread's. */
+  bool repair;
+  uint64_t rate, next_ns;
+  unsigned char *memory;
+
+  /* The block that is looked at. */
+  uint64_t i, in;
+  uint32_t length;
+  uint8_t set;          /* its live copies, which were entered */
+  bool held;            /* it is, and they are */
+  bool late;            /* what is under way was told to end */
+  bool seen;            /* it did differ, and is not mended yet */
+  bool tired;           /* another block of the piece could not be had */
+  uint64_t deadline_ns; /* of what is held */
+  uint64_t differs_at;  /* the first byte that does */
+  struct fp_io ios[FP_MAX_COPIES];
+};
+
+static struct fp_piece *
+copy_at (struct fp_check *c, unsigned copy)
+{
+  return fp_mirror_copy (c->v->pieces, c->i, copy);
+}
+
+static bool
+is_over (struct fp_check *c)
+{
+  return atomic_load (&c->stop) || atomic_load (&c->v->taken);
+}
+
+static void
+pause_ms (struct fp_check *c, unsigned ms)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, ms);
+  FP_LOCK_SCOPE (&c->lock);
+  if (!atomic_load (&c->stop))
+    (void) pthread_cond_timedwait (&c->cond, &c->lock, &until);
+}
+
+/* ---- one block: who else may use it ---- */
+
+static void
+leave (struct fp_check *c, uint8_t set)
+{
+  for (unsigned k = 0; k < c->v->pieces->copies; k++)
+    if (set >> k & 1)
+      fp_piece_leave (c->v->pieces, copy_at (c, k));
+}
+
+static bool
+enter (struct fp_check *c)
+{
+  struct fp_pieces *t = c->v->pieces;
+  uint8_t in = 0;
+
+  for (unsigned k = 0; k < t->copies; k++) {
+    struct fp_piece *p = copy_at (c, k);
+
+    if (!(c->set >> k & 1))
+      continue;
+    /* As the mover does, whose use of a piece is none. */
+    if (fp_piece_state (p) != FP_PIECE_READY ||
+        fp_piece_enter_frozen (t, p) != FP_PIECE_READY)
+      break;
+    in |= (uint8_t) (1u << k);
+  }
+  if (in == c->set && fp_mirror_live (t, c->i) == c->set)
+    return true;
+  leave (c, in);
+  return false;
+}
+
+/* -ENOENT: it was trimmed.  -ENODATA: there are no two copies.  -EAGAIN */
+static int
+hold (struct fp_check *c)
+{
+  struct fp_pieces *t = c->v->pieces;
+
+  c->set = fp_mirror_live (t, c->i);
+  if (c->set == 0)
+    return -ENOENT;
+  if ((c->set & (c->set - 1)) == 0)
+    return -ENODATA;
+  if (fp_mirror_bad (t, c->i, c->set) != 0 || !enter (c)) {
+    fp_mirror_poke (c->v); /* as who writes: one may have died */
+    return -EAGAIN;
+  }
+  if (!fp_overlap_hold (c->v->overlap, c->i, c->in, c->length)) {
+    leave (c, c->set);
+    return -EAGAIN;
+  }
+  c->held = true;
+  c->late = false;
+  c->deadline_ns = fp_deadline_in_ms (mover_pause_ms (c->v));
+  return 0;
+}
+
+static void
+let_go (struct fp_check *c)
+{
+  if (!c->held)
+    return;
+  c->held = false;
+  if (fp_overlap_let_go (c->v->overlap, c->i, c->in, c->length))
+    fp_volume_wake_lanes (c->v);
+  leave (c, c->set);
+}
+
+/* ---- one block: transfers ---- */
+
+static unsigned char *
+memory_of (struct fp_check *c, unsigned copy)
+{
+  return c->memory + (size_t) copy * FP_CHECK_BLOCK;
+}
+
+static unsigned
+first_of (uint8_t set)
+{
+  return (unsigned) __builtin_ctz (set);
+}
+
+static bool
+must_end (struct fp_check *c)
+{
+  if (is_over (c) || fp_deadline_passed (c->deadline_ns))
+    return true;
+  for (unsigned k = 0; k < c->v->pieces->copies; k++) {
+    enum fp_piece_state s = fp_piece_state (copy_at (c, k));
+
+    if ((c->set >> k & 1) && s != FP_PIECE_READY && s != FP_PIECE_FROZEN)
+      return true;
+  }
+  return false;
+}
+
+static void
+begin (struct fp_check *c, struct fp_lane *lane, unsigned copy,
+       enum fp_io_kind kind, void *buf, uint32_t length)
+{
+  struct fp_pieces *t = c->v->pieces;
+
+  c->ios[copy] = (struct fp_io) {
+    .kind = kind,
+    .length = length,
+    .offset = (fp_mirror_entry (t, c->i, copy) << t->shift) + c->in,
+    .buf = buf,
+    .forced = length == 1,
+    .linear = true,
+    .mover = true,
+    .target = copy_at (c, copy),
+  };
+  fp_lane_sync_begin (lane, &c->ios[copy]);
+}
+
+/* Those of the set are done.  If that takes too long they are told to end, and
+ * others need not wait for it, unless what was begun is a write.
+ */
+static int
+await (struct fp_check *c, struct fp_lane *lane, uint8_t set)
+{
+  const struct timespec t = { .tv_nsec = LOOK_NS };
+  int r = 0;
+
+  for (unsigned k = 0; k < c->v->pieces->copies; k++) {
+    if (!(set >> k & 1))
+      continue;
+    while (!fp_lane_sync_done (lane, &c->ios[k], c->late)) {
+      if (!must_end (c)) {
+        nanosleep (&t, NULL);
+        continue;
+      }
+      c->late = true;
+      for (unsigned n = k; n < c->v->pieces->copies; n++)
+        if (set >> n & 1)
+          fp_lane_sync_cancel (lane, &c->ios[n]);
+      if (c->ios[k].kind == FP_IO_READ)
+        let_go (c);
+    }
+    if (c->ios[k].status < 0)
+      r = -EAGAIN;
+  }
+  return c->late ? -EAGAIN : r;
+}
+
+static int
+read_all (struct fp_check *c)
+{
+  for (unsigned k = 0; k < c->v->pieces->copies; k++)
+    if (c->set >> k & 1)
+      begin (c, c->lane, k, FP_IO_READ, memory_of (c, k), c->length);
+  return await (c, c->lane, c->set);
+}
+
+/* Which copies are not what the first one is. */
+static uint8_t
+compare (struct fp_check *c)
+{
+  unsigned first = first_of (c->set);
+  const unsigned char *a = memory_of (c, first);
+  uint64_t at = c->length;
+  uint8_t differ = 0;
+
+  for (unsigned k = first + 1; k < c->v->pieces->copies; k++) {
+    const unsigned char *b = memory_of (c, k);
+    uint32_t n = 0;
+
+    if (!(c->set >> k & 1) || memcmp (a, b, c->length) == 0)
+      continue;
+    differ |= (uint8_t) (1u << k);
+    while (a[n] == b[n])
+      n++;
+    at = FP_MIN (at, (uint64_t) n);
+  }
+  c->differs_at = c->in + at;
+  return differ;
+}
+
+/* What was acknowledged to any lane is seen by what is read now. */
+static int
+flush (struct fp_check *c)
+{
+  struct fp_volume *v = c->v;
+  unsigned char byte;
+
+  for (unsigned n = 0; n < v->p.lanes; n++)
+    for (unsigned k = 0; k < v->pieces->copies; k++) {
+      unsigned server;
+      uint64_t at, mark;
+
+      if (!(c->set >> k & 1))
+        continue;
+      server = atomic_load (&copy_at (c, k)->server);
+      mark = fp_lane_unflushed (v->lanes[n], server, &at);
+      if (mark == 0)
+        continue;
+      begin (c, v->lanes[n], k, FP_IO_READ, &byte, 1);
+      if (await (c, v->lanes[n], (uint8_t) (1u << k)) < 0)
+        return -EAGAIN;
+      fp_lane_flushed (v->lanes[n], server, mark);
+    }
+  return 0;
+}
+
+/* No write or zeroing is between two copies, nor was when they were read: it
+ * is one of these from before it lets go of what it holds until it is over,
+ * and if it failed the piece says so before that.
+ */
+static bool
+is_settled (struct fp_check *c)
+{
+  return atomic_load (&c->v->unsettled) == 0 &&
+         !atomic_load (&c->v->pieces->p[c->i].diverged) &&
+         fp_mirror_live (c->v->pieces, c->i) == c->set;
+}
+
+static int
+mend (struct fp_check *c, uint8_t differ)
+{
+  struct fp_volume *v = c->v;
+  void *right = memory_of (c, first_of (c->set));
+  int r;
+
+  for (unsigned k = 0; k < v->pieces->copies; k++)
+    if (differ >> k & 1)
+      begin (c, c->lane, k, FP_IO_WRITE, right, c->length);
+  r = await (c, c->lane, differ);
+  /* A copy that is being moved, or that others are made of, has changed. */
+  for (unsigned k = 0; k < v->pieces->copies; k++)
+    if (differ >> k & 1)
+      fp_volume_wrote (v, fp_mirror_entry (v->pieces, c->i, k), c->in,
+                       c->length);
+  /* What was sent and failed may land later, on top of what another lane has
+   * written by then.  The copy is made anew over this lane, whose next
+   * connection the server accepts when the last one is over.
+   */
+  for (unsigned k = 0; k < v->pieces->copies; k++)
+    if ((differ >> k & 1) && c->ios[k].failed)
+      (void) fp_mirror_failed (v, fp_mirror_entry (v->pieces, c->i, k));
+  fp_mirror_missed (v, c->i, c->in, c->length, c->set);
+  if (r == 0)
+    r = read_all (c);
+  if (r == 0)
+    r = compare (c) == 0 ? MENDED : -EAGAIN;
+  return r;
+}
+
+static int
+look_held (struct fp_check *c)
+{
+  uint64_t at;
+  uint8_t differ = 0;
+  int r = read_all (c);
+
+  if (r == 0)
+    differ = compare (c);
+  if (r < 0 || differ == 0)
+    return r;
+  r = flush (c);
+  if (r == 0)
+    r = read_all (c);
+  if (r < 0)
+    return r;
+  differ = compare (c);
+  if (differ == 0)
+    return SAME;
+  if (!is_settled (c))
+    return -EAGAIN;
+  /* Which of them is right is known elsewhere. */
+  if (!c->repair || fp_sealed_judges (c->v))
+    return DIFFERS;
+  c->seen = true;
+  at = c->differs_at;
+  r = mend (c, differ);
+  c->differs_at = at;
+  return r;
+}
+
+/* One of its copies is lost, or its server is away for longer than is waited
+ * for.
+ */
+static bool
+is_given_up (struct fp_check *c)
+{
+  for (unsigned k = 0; k < c->v->pieces->copies; k++) {
+    struct fp_piece *p = copy_at (c, k);
+
+    if ((c->set >> k & 1) &&
+        (fp_piece_state (p) == FP_PIECE_LOST ||
+         fp_link_given_up (c->v->links[atomic_load (&p->server)])))
+      return true;
+  }
+  return false;
+}
+
+/* SAME, DIFFERS, MENDED; -ENOENT, -ENODATA: hold; -ETIMEDOUT; -ECANCELED */
+static int
+look (struct fp_check *c)
+{
+  unsigned patience = c->tired ? 0 : PATIENCE_TIMEOUTS * c->v->p.timeout_ms;
+  uint64_t deadline = fp_deadline_in_ms (patience);
+
+  c->seen = false;
+  for (;;) {
+    int r = hold (c);
+
+    if (r == 0) {
+      r = look_held (c);
+      let_go (c);
+    }
+    if (is_over (c))
+      return c->seen ? DIFFERS : -ECANCELED;
+    /* It was mended, without an answer; or others have written it. */
+    if (r == SAME && c->seen)
+      return MENDED;
+    if (r >= 0)
+      return r;
+    if (r == -ENOENT || r == -ENODATA)
+      return c->seen ? DIFFERS : r;
+    if (is_given_up (c) || fp_deadline_passed (deadline))
+      return c->seen ? DIFFERS : -ETIMEDOUT;
+    pause_ms (c, AGAIN_MS);
+  }
+}
+
+/* ---- all of them ---- */
+
+/* Under the lock. */
+static void
+note_offset (struct fp_check_status *s, uint64_t offset)
+{
+  unsigned n = s->nr_offsets;
+
+  if (n == FP_CHECK_OFFSETS && s->offsets[n - 1] <= offset)
+    return;
+  if (n < FP_CHECK_OFFSETS)
+    s->nr_offsets = n + 1;
+  else
+    n--;
+  for (; n > 0 && s->offsets[n - 1] > offset; n--)
+    s->offsets[n] = s->offsets[n - 1];
+  s->offsets[n] = offset;
+}
+
+static void
+note (struct fp_check *c, int r)
+{
+  FP_LOCK_SCOPE (&c->lock);
+  struct fp_check_status *s = &c->status;
+
+  if (r < 0) {
+    s->skipped++;
+    return;
+  }
+  s->compared++;
+  s->all_compared++;
+  if (r == SAME)
+    return;
+  s->differ++;
+  s->all_differ++;
+  note_offset (s, fp_stripe_offset (c->v->pieces, c->i, c->differs_at));
+  if (r == MENDED) {
+    s->repaired++;
+    s->all_repaired++;
+  }
+}
+
+static void
+note_degraded (struct fp_check *c)
+{
+  FP_LOCK_SCOPE (&c->lock);
+  c->status.degraded++;
+}
+
+static void
+keep_to_rate (struct fp_check *c)
+{
+  if (c->rate == 0)
+    return;
+  c->next_ns =
+      FP_MAX (c->next_ns, fp_now_ns ()) + c->length * FP_NS_PER_S / c->rate;
+  while (!is_over (c) && !fp_deadline_passed (c->next_ns))
+    pause_ms (c, (unsigned) FP_MAX (
+                     FP_MIN (fp_deadline_left_ms (c->next_ns), 100), 1));
+}
+
+/* The next block of piece c->i from c->in on that was ever written. */
+static bool
+next_block (struct fp_check *c)
+{
+  struct fp_pieces *t = c->v->pieces;
+  uint64_t end = fp_piece_length (t, c->i), run;
+
+  while (c->in < end) {
+    if (fp_piece_run (t, c->i, c->in, end - c->in, &run)) {
+      c->length = (uint32_t) FP_MIN (run, (uint64_t) FP_CHECK_BLOCK);
+      return true;
+    }
+    c->in += run;
+  }
+  return false;
+}
+
+static void
+check_piece (struct fp_check *c)
+{
+  struct fp_pieces *t = c->v->pieces;
+  bool degraded = false;
+
+  c->tired = false;
+  /* Until it is trimmed: what was compared of it is gone, too. */
+  for (c->in = 0; !is_over (c) && next_block (c); c->in += c->length) {
+    uint8_t live = fp_mirror_live (t, c->i);
+    int r;
+
+    if (live == 0)
+      return;
+    if (live != fp_mirror_all (t) && !degraded) {
+      note_degraded (c);
+      degraded = true;
+    }
+    r = look (c);
+    if (r == -ECANCELED || r == -ENOENT)
+      return;
+    if (r == DIFFERS && c->repair && fp_sealed_judges (c->v) &&
+        fp_sealed_mend (c->v, c->i, c->in, c->length) == 0)
+      r = MENDED;
+    note (c, r);
+    c->tired = r == -ETIMEDOUT;
+    if (r != -ENODATA)
+      keep_to_rate (c);
+  }
+}
+
+static uint64_t
+count_blocks (struct fp_check *c)
+{
+  struct fp_pieces *t = c->v->pieces;
+  uint64_t n = 0;
+
+  for (c->i = 0; c->i < t->nr; c->i++)
+    for (c->in = 0; fp_mirror_live (t, c->i) != 0 && next_block (c);
+         c->in += c->length)
+      n++;
+  return n;
+}
+
+static void
+check_main (void *arg)
+{
+  struct fp_check *c = arg;
+  uint64_t blocks = count_blocks (c);
+
+  {
+    FP_LOCK_SCOPE (&c->lock);
+    c->status.blocks = blocks;
+  }
+  for (c->i = 0; c->i < c->v->pieces->nr && !is_over (c); c->i++)
+    check_piece (c);
+  munmap (c->memory, (size_t) FP_CHECK_BLOCK * c->v->pieces->copies);
+  FP_LOCK_SCOPE (&c->lock);
+  c->status.since_ns = fp_now_ns () - c->start_ns;
+  if (atomic_load (&c->v->taken)) {
+    c->status.state = FP_CHECK_FAILED;
+    snprintf (c->status.why, sizeof c->status.why,
+              "another client has taken the volume over");
+  }
+  else
+    c->status.state =
+        atomic_load (&c->stop) ? FP_CHECK_CANCELLED : FP_CHECK_DONE;
+}
+
+/* ---- starting and ending it ---- */
+
+/* Under the lock.  One that has ended takes the lock no more. */
+static void
+join (struct fp_check *c)
+{
+  if (c->joinable && fp_thread_join (&c->thread) < 0)
+    abort (); /* joined twice: a bug */
+  c->joinable = false;
+}
+
+static int
+start (struct fp_check *c, bool repair, uint64_t rate)
+{
+  struct fp_check_status *s = &c->status;
+  size_t size = (size_t) FP_CHECK_BLOCK * c->v->pieces->copies;
+  void *memory;
+  int r;
+
+  join (c);
+  r = fp_map_filled (&memory, size);
+  if (r < 0)
+    return r;
+  c->memory = memory;
+  *s = (struct fp_check_status) {
+    .state = FP_CHECK_RUNNING,
+    .number = s->number + 1,
+    .repair = repair,
+    .block_size = FP_CHECK_BLOCK,
+    .all_compared = s->all_compared,
+    .all_differ = s->all_differ,
+    .all_repaired = s->all_repaired,
+  };
+  c->repair = repair;
+  c->rate = rate != 0 ? rate : c->v->p.move_rate;
+  c->next_ns = 0;
+  c->start_ns = fp_now_ns ();
+  atomic_store (&c->stop, false);
+  r = fp_thread_create (&c->thread, "fp-check", check_main, c);
+  c->joinable = r == 0;
+  if (r < 0) {
+    munmap (c->memory, size);
+    s->state = FP_CHECK_FAILED;
+    snprintf (s->why, sizeof s->why, "no thread can be made: %s",
+              strerror (-r));
+  }
+  return r;
+}
+
+int
+fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
+                 char why[FP_WHY_MAX])
+{
+  struct fp_check *c = v->check;
+  int r;
+
+  why[0] = '\0';
+  if (v->p.read_only) {
+    snprintf (why, FP_WHY_MAX,
+              FP_READ_ONLY_WHY "its copies are compared where it is written");
+    return -EROFS;
+  }
+  if (!fp_volume_is_mirrored (v)) {
+    snprintf (why, FP_WHY_MAX,
+              "the volume has one copy of each piece (copies=1): there is "
+              "nothing to compare it with");
+    return -EINVAL;
+  }
+  FP_LOCK_SCOPE (&c->lock);
+  if (c->status.state == FP_CHECK_RUNNING) {
+    snprintf (why, FP_WHY_MAX, "a check of this volume is under way already");
+    return -EBUSY;
+  }
+  r = start (c, repair, rate);
+  if (r < 0)
+    snprintf (why, FP_WHY_MAX, "check: %s", strerror (-r));
+  return r;
+}
+
+int
+fp_volume_check_cancel (struct fp_volume *v, char why[FP_WHY_MAX])
+{
+  struct fp_check *c = v->check;
+
+  why[0] = '\0';
+  FP_LOCK_SCOPE (&c->lock);
+  if (c->status.state != FP_CHECK_RUNNING) {
+    snprintf (why, FP_WHY_MAX, "no check of this volume is under way");
+    return -ENOENT;
+  }
+  atomic_store (&c->stop, true);
+  pthread_cond_broadcast (&c->cond);
+  return 0;
+}
+
+void
+fp_check_status (struct fp_check *c, struct fp_check_status *s)
+{
+  uint64_t done;
+
+  FP_LOCK_SCOPE (&c->lock);
+  *s = c->status;
+  if (s->state != FP_CHECK_RUNNING)
+    return;
+  s->since_ns = fp_now_ns () - c->start_ns;
+  done = s->compared + s->skipped;
+  if (done > 0 && s->blocks > done)
+    s->left_ns = s->since_ns / done * (s->blocks - done);
+}
+
+int
+fp_check_new (struct fp_check **out, struct fp_volume *v)
+{
+  struct fp_check *c = calloc (1, sizeof *c);
+
+  if (c == NULL)
+    return -ENOMEM;
+  c->v = v;
+  c->lane = v->lanes[v->p.lanes];
+  fp_mutex_init (&c->lock);
+  fp_cond_init (&c->cond);
+  *out = c;
+  return 0;
+}
+
+void
+fp_check_stop (struct fp_check *c)
+{
+  if (c == NULL || !c->joinable)
+    return;
+  {
+    FP_LOCK_SCOPE (&c->lock);
+    atomic_store (&c->stop, true);
+    pthread_cond_broadcast (&c->cond);
+  }
+  join (c);
+}
+
+void
+fp_check_free (struct fp_check *c)
+{
+  if (c == NULL)
+    return;
+  pthread_cond_destroy (&c->cond);
+  pthread_mutex_destroy (&c->lock);
+  free (c);
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <sys/mman.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/memlock.h"
+#include "engine/dirty_log.h"
+#include "heal/migrate_int.h"
+#include "meta/meta_log.h"
+
+#define NOT_MOVING UINT64_MAX
+/* So little is left for the time that the piece is FROZEN: this, or that part
+ * of the piece.
+ */
+#define REST_BYTES (UINT64_C (4) << 20)
+#define REST_PART 8
+#define MAX_ROUNDS 16u  /* before it is frozen all the same */
+#define MAX_FREEZES 64u /* in a row that did not get those out who are in */
+
+/* ---- waiting ---- */
+
+void
+mover_pause (struct fp_mover *m, unsigned ms)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, ms);
+  FP_LOCK_SCOPE (&m->lock);
+  if (!atomic_load (&m->stop) && !m->woken)
+    (void) pthread_cond_timedwait (&m->cond, &m->lock, &until);
+  m->woken = false;
+}
+
+bool
+mover_cancelled (struct fp_mover *m)
+{
+  int from = atomic_load (&m->from);
+
+  return atomic_load (&m->stop) || atomic_load (&m->v->taken) ||
+         (from >= 0 && !fp_volume_is_emptied (m->v, (unsigned) from));
+}
+
+/* Others may know of newer labels than ours could be: see meta_log.h. */
+bool
+mover_is_frozen (struct fp_mover *m)
+{
+  struct fp_recorder_status s;
+
+  fp_recorder_status (m->v, &s);
+  return s.frozen || m->v->p.read_only;
+}
+
+unsigned
+mover_pause_ms (const struct fp_volume *v)
+{
+  return FP_MIN (FP_MAX (v->p.timeout_ms / 8, 10u), 250u);
+}
+
+/* ---- freezing ---- */
+
+void
+mover_thaw (struct fp_mover *m, struct fp_piece *p)
+{
+  {
+    FP_LOCK_SCOPE (&m->v->lock);
+    (void) fp_piece_move (p, FP_PIECE_FROZEN, FP_PIECE_READY);
+  }
+  fp_volume_wake_lanes (m->v);
+}
+
+/* Nobody but the mover is inside now.  -EAGAIN: the piece is not what it was;
+ * -EBUSY: some did not come out in time.
+ */
+static int
+freeze (struct fp_mover *m, struct fp_piece *p)
+{
+  struct fp_volume *v = m->v;
+  uint64_t deadline = fp_deadline_in_ms (mover_pause_ms (v));
+
+  {
+    FP_LOCK_SCOPE (&v->lock);
+    if (!fp_piece_move (p, FP_PIECE_READY, FP_PIECE_FROZEN))
+      return fp_piece_state (p) == FP_PIECE_BUSY ? -EBUSY : -EAGAIN;
+  }
+  while (!fp_piece_drained (v->pieces, p, 1)) {
+    if (fp_deadline_passed (deadline)) {
+      mover_thaw (m, p);
+      return -EBUSY;
+    }
+    fp_volume_help_lanes (v);
+  }
+  return 0;
+}
+
+static int
+freeze_soon (struct fp_mover *m, struct fp_piece *p)
+{
+  int r = freeze (m, p);
+
+  for (unsigned n = 0; r == -EBUSY && n < MAX_FREEZES; n++) {
+    if (mover_cancelled (m))
+      return -ECANCELED;
+    mover_pause (m, mover_pause_ms (m->v));
+    r = freeze (m, p);
+  }
+  return r;
+}
+
+/* What p is now: of who has it frozen. */
+static bool
+is_same (struct fp_mover *m, struct fp_piece *p, unsigned server,
+         uint64_t generation)
+{
+  bool same;
+
+  if (fp_piece_enter_frozen (m->v->pieces, p) != FP_PIECE_READY)
+    return false;
+  same = p->copy.server == server && p->copy.generation == generation;
+  fp_piece_leave (m->v->pieces, p);
+  return same;
+}
+
+/* From now on writers mark what they wrote; all that was written is dirty. */
+static int
+begin (struct fp_mover *m, uint64_t i, unsigned *server, uint64_t *generation)
+{
+  struct fp_volume *v = m->v;
+  struct fp_pieces *t = v->pieces;
+  struct fp_piece *p = &t->p[i];
+  int r;
+
+  m->dirty = v->dirty;
+  m->to_piece = &v->target;
+  for (unsigned w = 0; w < t->words; w++)
+    atomic_store (&v->dirty[w], 0);
+  atomic_store (&v->moving, i);
+  r = freeze_soon (m, p);
+  if (r < 0)
+    return r;
+  if (fp_piece_enter_frozen (t, p) != FP_PIECE_READY)
+    return -EAGAIN;
+  *server = p->copy.server;
+  *generation = p->copy.generation;
+  fp_piece_leave (t, p);
+  for (unsigned w = 0; w < t->words; w++)
+    atomic_fetch_or (&v->dirty[w],
+                     t->written[fp_piece_of (t, i) * t->words + w]);
+  mover_thaw (m, p);
+  return 0;
+}
+
+/* Copy all of it; on success the piece is FROZEN. */
+int
+mover_copy_all (struct fp_mover *m, uint64_t i, unsigned server,
+                uint64_t generation)
+{
+  struct fp_volume *v = m->v;
+  struct fp_piece *p = &v->pieces->p[i];
+  uint64_t rest = FP_MIN (REST_BYTES, v->pieces->piece_size / REST_PART);
+  uint64_t before = UINT64_MAX, left;
+  int r;
+
+  for (unsigned n = 0;; n++) {
+    r = mover_copy_round (m, i, 0, NULL);
+    if (r < 0)
+      return r;
+    left = mover_count_dirty (m);
+    if (left <= rest || left >= before / 4 * 3 || n == MAX_ROUNDS)
+      break;
+    before = left;
+  }
+  for (unsigned n = 0;; n++) {
+    r = freeze_soon (m, p);
+    if (r < 0)
+      return r;
+    if (!is_same (m, p, server, generation))
+      r = -EAGAIN;
+    else
+      r = mover_copy_round (m, i, fp_deadline_in_ms (mover_pause_ms (v)), p);
+    if (r == 0 && mover_count_dirty (m) == 0 &&
+        fp_piece_state (p) == FP_PIECE_FROZEN)
+      return 0;
+    mover_thaw (m, p);
+    if (r < 0)
+      return r;
+    r = mover_copy_round (
+        m, i,
+        fp_deadline_in_ms (1 + ((mover_pause_ms (v) * 4) >> FP_MIN (n, 16u))),
+        NULL);
+    if (r < 0)
+      return r;
+  }
+}
+
+/* ---- the other server takes it ---- */
+
+/* Piece p, which is BUSY, stays where it is: as soon as it is known that no
+ * other label counts, or will.
+ */
+static void
+stay (struct fp_mover *m, struct fp_piece *p, struct fp_link *to,
+      uint64_t session)
+{
+  struct fp_link *from = m->v->links[atomic_load (&p->server)];
+
+  for (;;) {
+    bool undone = fp_link_take_undone (to, m->take);
+
+    /* Its thread may be waiting for an answer to something else. */
+    if (undone && fp_link_reopen_now (from, p, session))
+      break;
+    if (fp_link_reopen (from, p, !undone) == 0 || atomic_load (&m->stop))
+      break;
+    mover_pause (m, MOVER_TURN_MS);
+  }
+  fp_volume_wake_lanes (m->v);
+}
+
+static int
+switch_over (struct fp_mover *m, uint64_t i, unsigned to)
+{
+  struct fp_volume *v = m->v;
+  struct fp_piece *p = &v->pieces->p[i];
+  struct fp_link *link = v->links[to];
+  unsigned from = atomic_load (&p->server);
+  uint64_t session = fp_link_session (v->links[from]), old;
+  bool stayed = false;
+  int r;
+
+  r = mover_read_back (m, i, fp_deadline_in_ms (mover_pause_ms (v)), p);
+  if (r < 0) {
+    mover_thaw (m, p);
+    return r;
+  }
+  if (!fp_piece_move (p, FP_PIECE_FROZEN, FP_PIECE_BUSY))
+    return -EIO;
+  fp_volume_drain_piece (v, p); /* who has only looked */
+  fp_link_take (link, m->take, p);
+  if (!fp_link_take_ended (link, m->take, FP_MAX (v->p.timeout_ms / 4, 20u)) &&
+      fp_link_take_withdraw (link, m->take)) {
+    stay (m, p, link, session);
+    stayed = true;
+  }
+  while (!fp_link_take_ended (link, m->take, 1000))
+    ; /* by the deadline of the message */
+  r = fp_take_result (m->take, &old);
+  if (r == 0)
+    fp_link_drop (v->links[from], old);
+  else if (!stayed)
+    stay (m, p, link, session);
+  return r;
+}
+
+static int
+move_from (struct fp_mover *m, uint64_t i, unsigned server,
+           uint64_t generation, unsigned to)
+{
+  struct fp_link **links = m->v->links;
+  struct fp_piece *p = &m->v->pieces->p[i];
+  int r = fp_link_mark (links[server], p, true);
+
+  if (r == 0 && m->v->intent != NULL)
+    r = fp_intent_say_all (m->v, i, &m->v->target);
+  if (r == 0)
+    r = mover_copy_all (m, i, server, generation);
+  if (r == 0)
+    r = switch_over (m, i, to);
+  /* If that is not heard the label stays open, and still is right. */
+  (void) fp_link_mark (links[atomic_load (&p->server)], p, false);
+  return r;
+}
+
+int
+mover_move (struct fp_mover *m, uint64_t i, unsigned to)
+{
+  struct fp_volume *v = m->v;
+  struct fp_piece *p = &v->pieces->p[i];
+  unsigned server;
+  uint64_t generation;
+  int r;
+
+  if (mover_is_frozen (m))
+    return -EROFS;
+  if (fp_piece_state (p) != FP_PIECE_READY || atomic_load (&p->server) == to)
+    return -EAGAIN;
+  r = fp_link_target (v->links[to]);
+  if (r < 0)
+    return r;
+  r = begin (m, i, &server, &generation);
+  if (r == 0 && server == to)
+    r = -EAGAIN;
+  else if (r == 0)
+    r = move_from (m, i, server, generation, to);
+  atomic_store (&v->moving, NOT_MOVING);
+  if (r < 0)
+    fp_link_drop_target (v->links[to]);
+  /* A session that ends takes it down by and by. */
+  while (fp_piece_state (&v->target) != FP_PIECE_EMPTY &&
+         !atomic_load (&m->stop))
+    mover_pause (m, MOVER_TURN_MS);
+  return r == -ESTALE ? -ENOTCONN : r;
+}
+
+/* ---- the thread ---- */
+
+static bool
+next_asked (struct fp_mover *m, uint64_t *piece, unsigned *to)
+{
+  FP_LOCK_SCOPE (&m->lock);
+  *piece = m->piece;
+  *to = m->to;
+  return m->asked;
+}
+
+/* Wait until a move is asked for, or until it is time to look for work. */
+static void
+await_asked (struct fp_mover *m)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, FP_MIN (m->v->p.quiet_ms, 1000u));
+  FP_LOCK_SCOPE (&m->lock);
+  if (!m->asked && !m->woken && !atomic_load (&m->stop))
+    (void) pthread_cond_timedwait (&m->cond, &m->lock, &until);
+  m->woken = false;
+}
+
+static void
+answer (struct fp_mover *m, int result)
+{
+  FP_LOCK_SCOPE (&m->lock);
+  m->result = result;
+  m->asked = false;
+  m->answers++;
+  pthread_cond_broadcast (&m->cond);
+}
+
+static void
+mover_main (void *arg)
+{
+  struct fp_mover *m = arg;
+  uint64_t piece;
+  unsigned to;
+
+  while (!atomic_load (&m->stop)) {
+    atomic_store (&m->v->pieces->tick,
+                  (uint32_t) (fp_now_ns () / FP_NS_PER_S));
+    if (next_asked (m, &piece, &to))
+      answer (m, mover_move (m, piece, to));
+    else {
+      bool any = mover_rebuild_next (m);
+
+      any |= mover_drain_next (m);
+      any |= mover_give_next (m);
+      fp_intent_sweep (m->v, &m->stop);
+      if (!any)
+        await_asked (m);
+    }
+  }
+  if (next_asked (m, &piece, &to))
+    answer (m, -ECANCELED);
+  FP_LOCK_SCOPE (&m->lock);
+  m->ended = true;
+  pthread_cond_broadcast (&m->cond);
+}
+
+int
+fp_volume_move (struct fp_volume *v, uint64_t piece, unsigned to)
+{
+  struct fp_mover *m = v->mover;
+  uint64_t ask;
+
+  if (piece >= v->pieces->all || to >= v->nr_links)
+    return -EINVAL;
+  FP_LOCK_SCOPE (&m->lock);
+  while (m->asked)
+    pthread_cond_wait (&m->cond, &m->lock);
+  if (atomic_load (&m->stop))
+    return -ECANCELED;
+  m->asked = true;
+  m->piece = piece;
+  m->to = to;
+  ask = ++m->asks;
+  pthread_cond_broadcast (&m->cond);
+  while (m->answers < ask)
+    pthread_cond_wait (&m->cond, &m->lock);
+  return m->result;
+}
+
+/* ---- making and ending it ---- */
+
+static void
+mover_freep (struct fp_mover **mp)
+{
+  fp_mover_free (*mp);
+}
+
+int
+fp_mover_new (struct fp_mover **out, struct fp_volume *v)
+{
+  FP_CLEANUP (mover_freep) struct fp_mover *m = calloc (1, sizeof *m);
+  void *memory;
+  int r;
+
+  if (m == NULL)
+    return -ENOMEM;
+  m->v = v;
+  m->lane = v->lanes[v->p.lanes];
+  atomic_store (&m->from, -1);
+  atomic_store (&m->rate, v->p.move_rate);
+  fp_mutex_init (&m->lock);
+  fp_cond_init (&m->cond);
+  atomic_store (&v->moving, NOT_MOVING);
+  m->todo = calloc (v->pieces->words, sizeof *m->todo);
+  m->taken = calloc (v->pieces->words, sizeof *m->taken);
+  v->dirty = calloc (v->pieces->words, sizeof *v->dirty);
+  r = fp_take_new (&m->take);
+  if (m->todo == NULL || m->taken == NULL || v->dirty == NULL || r < 0)
+    return -ENOMEM;
+  r = fp_map_filled (&memory, MOVER_BUFS * MOVER_BUF_SIZE);
+  if (r < 0)
+    return r;
+  m->memory = memory;
+  for (unsigned k = 0; k < MOVER_BUFS; k++)
+    m->bufs[k].mem = m->memory + (size_t) k * MOVER_BUF_SIZE;
+  *out = FP_STEAL (m);
+  return 0;
+}
+
+int
+fp_mover_start (struct fp_mover *m)
+{
+  int r = fp_thread_create (&m->thread, "fp-mover", mover_main, m);
+
+  m->started = r == 0;
+  return r;
+}
+
+static bool
+await_end (struct fp_mover *m)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, 100);
+  FP_LOCK_SCOPE (&m->lock);
+  if (!m->ended)
+    (void) pthread_cond_timedwait (&m->cond, &m->lock, &until);
+  return m->ended;
+}
+
+void
+fp_mover_wake (struct fp_mover *m)
+{
+  FP_LOCK_SCOPE (&m->lock);
+  m->woken = true;
+  pthread_cond_broadcast (&m->cond);
+}
+
+void
+fp_mover_stop (struct fp_mover *m)
+{
+  if (m == NULL || !m->started)
+    return;
+  {
+    FP_LOCK_SCOPE (&m->lock);
+    atomic_store (&m->stop, true);
+    pthread_cond_broadcast (&m->cond);
+  }
+  /* It may wait for a link, and that for a server that is silent. */
+  while (!await_end (m))
+    for (unsigned i = 0; i < m->v->nr_links; i++)
+      fp_link_hurry (m->v->links[i]);
+  if (fp_thread_join (&m->thread) < 0)
+    abort (); /* joined twice: a bug */
+  m->started = false;
+}
+
+void
+fp_mover_free (struct fp_mover *m)
+{
+  if (m == NULL)
+    return;
+  if (m->memory != NULL)
+    munmap (m->memory, MOVER_BUFS * MOVER_BUF_SIZE);
+  fp_take_free (m->take);
+  free ((void *) m->v->dirty);
+  free (m->taken);
+  free (m->todo);
+  pthread_cond_destroy (&m->cond);
+  pthread_mutex_destroy (&m->lock);
+  free (m);
+}

@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* migrate_copy.c - which chunks of the piece that is moving are to be copied,
+ * and the copying: a few large transfers at a time, so that others get
+ * through.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "extent/stripe.h"
+#include "heal/migrate_int.h"
+
+#define LOOK_NS 50000 /* between two looks while others are kept out */
+
+/* ---- dirty chunks ---- */
+
+static void
+mark (const struct fp_pieces *t, _Atomic uint64_t *dirty, uint64_t offset,
+      uint64_t length)
+{
+  uint64_t in = offset & (t->piece_size - 1);
+  uint64_t last = (in + length - 1) >> t->chunk_shift;
+
+  /* Not 'unless it is set': that look could come before the bytes are seen. */
+  for (uint64_t c = in >> t->chunk_shift; c <= last; c++)
+    atomic_fetch_or (&dirty[c / 64], UINT64_C (1) << (c % 64));
+}
+
+void
+fp_mover_mark (struct fp_volume *v, uint64_t offset, uint64_t length)
+{
+  mark (v->pieces, v->dirty, offset, length);
+}
+
+uint64_t
+mover_count_dirty (struct fp_mover *m)
+{
+  const struct fp_pieces *t = m->v->pieces;
+  uint64_t n = 0;
+
+  for (unsigned w = 0; w < t->words; w++)
+    n += (uint64_t) __builtin_popcountll (atomic_load (&m->dirty[w]));
+  return n << t->chunk_shift;
+}
+
+static bool
+take_dirty (struct fp_mover *m)
+{
+  uint64_t any = 0;
+
+  for (unsigned w = 0; w < m->v->pieces->words; w++) {
+    m->todo[w] = atomic_exchange (&m->dirty[w], 0);
+    m->taken[w] |= m->todo[w];
+    any |= m->todo[w];
+  }
+  return any != 0;
+}
+
+static void
+put_back (struct fp_mover *m)
+{
+  for (unsigned w = 0; w < m->v->pieces->words; w++)
+    atomic_fetch_or (&m->dirty[w], m->todo[w]);
+}
+
+static bool
+is_todo (const struct fp_mover *m, uint64_t c)
+{
+  return m->todo[c / 64] >> (c % 64) & 1;
+}
+
+/* The next run from *at on that fits a buffer, in bytes of piece i; its chunks
+ * are not to do any more, unless it ends within one.
+ */
+static uint32_t
+next_run (struct fp_mover *m, uint64_t i, uint64_t *at)
+{
+  const struct fp_pieces *t = m->v->pieces;
+  uint64_t end = fp_piece_length (t, fp_piece_of (t, i));
+  uint64_t chunk = UINT64_C (1) << t->chunk_shift, stop;
+
+  while (*at < end && !is_todo (m, *at >> t->chunk_shift))
+    *at = ((*at >> t->chunk_shift) + 1) << t->chunk_shift;
+  if (*at >= end)
+    return 0;
+  for (stop = *at; stop < end && stop - *at < MOVER_BUF_SIZE &&
+                   is_todo (m, stop >> t->chunk_shift);)
+    stop = ((stop >> t->chunk_shift) + 1) << t->chunk_shift;
+  stop = FP_MIN (FP_MIN (stop, end), *at + MOVER_BUF_SIZE);
+  for (uint64_t c = *at & ~(chunk - 1); c < stop; c += chunk)
+    if (c + chunk <= stop || stop == end)
+      m->todo[(c >> t->chunk_shift) / 64] &=
+          ~(UINT64_C (1) << (c >> t->chunk_shift) % 64);
+  return (uint32_t) (stop - *at);
+}
+
+/* ---- copying ---- */
+
+/* A queue pair of somebody else reads a byte of the piece.  Who waits for that
+ * pair waits for it alone, but who is kept out by *frozen waits until the
+ * deadline at most: it is thawed then, and NULL.
+ */
+static int
+flush_lane (struct fp_lane *lane, struct fp_mover *m, uint64_t i,
+            uint64_t deadline, struct fp_piece **frozen)
+{
+  const struct timespec t = { .tv_nsec = LOOK_NS };
+  unsigned char byte;
+  struct fp_io io = {
+    .kind = FP_IO_READ,
+    .length = 1,
+    .offset = i << m->v->pieces->shift,
+    .buf = &byte,
+    .forced = true,
+    .linear = true,
+    .mover = true,
+  };
+
+  fp_lane_sync_begin (lane, &io);
+  while (!fp_lane_sync_done (lane, &io, *frozen == NULL)) {
+    if (fp_deadline_passed (deadline)) {
+      mover_thaw (m, *frozen);
+      *frozen = NULL;
+    }
+    else
+      nanosleep (&t, NULL);
+  }
+  return io.status;
+}
+
+/* What was acknowledged to any lane is seen by what this one reads. */
+static int
+flush_source (struct fp_mover *m, uint64_t i, uint64_t deadline,
+              struct fp_piece **frozen)
+{
+  struct fp_volume *v = m->v;
+  unsigned server = atomic_load (&v->pieces->p[i].server);
+
+  for (unsigned k = 0; k < v->p.lanes; k++) {
+    uint64_t at;
+    int r;
+
+    if (fp_lane_unflushed (v->lanes[k], server, &at) == 0)
+      continue;
+    r = flush_lane (v->lanes[k], m, i, deadline, frozen);
+    if (r < 0)
+      return r;
+  }
+  return 0;
+}
+
+static void
+submit (struct fp_mover *m, struct mover_buf *b, enum fp_io_kind kind,
+        struct fp_piece *target, uint64_t offset, uint32_t length)
+{
+  b->state = kind == FP_IO_READ ? BUF_READING : BUF_WRITING;
+  b->io = (struct fp_io) {
+    .kind = kind,
+    .length = length,
+    .offset = offset,
+    .buf = b->mem,
+    .linear = true,
+    .mover = true,
+    .target = target,
+  };
+  fp_lane_submit (m->lane, &b->io);
+}
+
+static void
+use_rate (struct fp_mover *m, uint32_t length)
+{
+  uint64_t rate = atomic_load (&m->rate);
+
+  if (rate != 0)
+    m->next_ns =
+        FP_MAX (m->next_ns, fp_now_ns ()) + length * FP_NS_PER_S / rate;
+}
+
+/* Milliseconds until the rate allows to go on. */
+static unsigned
+rate_ms (const struct fp_mover *m)
+{
+  return atomic_load (&m->rate) == 0
+             ? 0
+             : (unsigned) fp_deadline_left_ms (m->next_ns);
+}
+
+/* So much is at the target. */
+static void
+count_copied (struct fp_mover *m, uint32_t length)
+{
+  int from = atomic_load (&m->from);
+
+  if (from >= 0)
+    atomic_fetch_add (&m->drains[from].bytes, length);
+}
+
+/* A transfer is over: what was read is written, what was written counts. */
+static int
+buf_done (struct fp_mover *m, struct mover_buf *b, bool go_on)
+{
+  bool read = b->state == BUF_READING;
+
+  b->state = BUF_IDLE;
+  if (b->io.status < 0)
+    return read ? -EIO : -ENOTCONN;
+  if (!read)
+    count_copied (m, b->io.length);
+  if (read && go_on)
+    submit (m, b, FP_IO_WRITE, m->to_piece, b->io.offset, b->io.length);
+  return 0;
+}
+
+/* What is done, or NULL if that is nothing yet.  With a deadline nobody may be
+ * asleep when it comes.
+ */
+static struct fp_io *
+collect (struct fp_mover *m, bool sleep)
+{
+  const struct timespec t = { .tv_nsec = LOOK_NS };
+  struct fp_io *ios = fp_lane_poll (m->lane, sleep);
+
+  if (ios == NULL && !sleep)
+    nanosleep (&t, NULL);
+  return ios;
+}
+
+/* It takes too long: let the others in, and copy once more what is on its way.
+ */
+static void
+give_up_freeze (struct fp_mover *m, struct fp_piece *frozen)
+{
+  for (unsigned k = 0; k < MOVER_BUFS; k++)
+    if (m->bufs[k].state != BUF_IDLE)
+      mark (m->v->pieces, m->dirty, m->bufs[k].io.offset,
+            m->bufs[k].io.length);
+  mover_thaw (m, frozen);
+}
+
+/* Copy what a free buffer takes, or start reading it.  False: nothing is left.
+ */
+static bool
+copy_next (struct fp_mover *m, uint64_t i, uint64_t *at, struct mover_buf *b)
+{
+  uint32_t n = next_run (m, i, at);
+
+  if (n == 0)
+    return false;
+  if (mover_copy_mapped (m, i, *at, n))
+    count_copied (m, n);
+  else
+    submit (m, b, FP_IO_READ, NULL, (i << m->v->pieces->shift) + *at, n);
+  use_rate (m, n);
+  *at += n;
+  return true;
+}
+
+/* What is done is read or written: returns how many buffers are free again. */
+static unsigned
+go_on (struct fp_mover *m, bool sleep, int *r)
+{
+  unsigned freed = 0;
+
+  for (struct fp_io *io = collect (m, sleep), *next; io != NULL; io = next) {
+    struct mover_buf *b = (struct mover_buf *) io;
+    int s;
+
+    next = io->next;
+    s = buf_done (m, b, *r == 0);
+    if (s < 0 && *r == 0)
+      *r = s;
+    freed += b->state == BUF_IDLE;
+  }
+  return freed;
+}
+
+int
+mover_copy_round (struct fp_mover *m, uint64_t i, uint64_t deadline,
+                  struct fp_piece *frozen)
+{
+  uint64_t at = 0;
+  unsigned busy = 0;
+  bool more = take_dirty (m);
+  int r = more ? flush_source (m, i, deadline, &frozen) : 0;
+
+  while (busy > 0 || (r == 0 && more)) {
+    if (r == 0 && mover_cancelled (m))
+      r = -ECANCELED;
+    if (deadline != 0 && fp_deadline_passed (deadline)) {
+      more = false;
+      if (frozen != NULL)
+        give_up_freeze (m, frozen);
+      frozen = NULL;
+    }
+    for (unsigned k = 0; r == 0 && more && k < MOVER_BUFS; k++) {
+      if (m->bufs[k].state != BUF_IDLE)
+        continue;
+      if (deadline == 0 && rate_ms (m) > 0)
+        break;
+      more = copy_next (m, i, &at, &m->bufs[k]);
+      busy += m->bufs[k].state != BUF_IDLE;
+    }
+    if (busy > 0)
+      busy -= go_on (m, frozen == NULL, &r);
+    else if (r == 0 && more && rate_ms (m) > 0)
+      mover_pause (m, FP_MIN (rate_ms (m), MOVER_TURN_MS));
+  }
+  put_back (m);
+  return r;
+}
+
+int
+mover_read_back (struct fp_mover *m, uint64_t i, uint64_t deadline,
+                 struct fp_piece *frozen)
+{
+  struct mover_buf *b = &m->bufs[0];
+  bool late = false;
+
+  submit (m, b, FP_IO_READ, m->to_piece, i << m->v->pieces->shift, 1);
+  while (collect (m, late) == NULL) {
+    if (late || !fp_deadline_passed (deadline))
+      continue;
+    late = true;
+    mover_thaw (m, frozen);
+  }
+  b->state = BUF_IDLE;
+  if (b->io.status < 0)
+    return -ENOTCONN;
+  /* It answers, so nothing is wrong with that memory. */
+  return late ? -EAGAIN : 0;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* migrate_mapped.c - copying from one server's memory to another's where both
+ * are mapped (shm): one copy, without a buffer between.
+ */
+
+#include <config.h>
+
+#include <sys/mman.h>
+
+#include "base/clock.h"
+#include "base/tsan.h"
+#include "heal/migrate_int.h"
+#include "transport/mapped.h"
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14 */
+#endif
+
+/* Pages are aligned to this at least. */
+#define PAGE 4096u
+
+int
+fp_mover_copy_while_written (void *to, const void *from, size_t length)
+{
+  int r;
+
+  fp_tsan_read_while_written_begin ();
+  r = fp_mapped_copy (to, from, length);
+  fp_tsan_read_while_written_end ();
+  return r;
+}
+
+/* A mapping that is new has none of its pages: a store to each would fault,
+ * which takes several times as long as the copying.  They are there, because
+ * the server has populated them; those that it has not would be made by the
+ * store.  Read faults map them by the dozen, and for writing too.
+ */
+static void
+map_ahead (void *p, size_t length)
+{
+  size_t before = (uintptr_t) p % PAGE;
+
+  /* Where that is unknown, or fails, the copy has the faults. */
+  (void) madvise ((unsigned char *) p - before, before + length,
+                  MADV_POPULATE_READ);
+}
+
+/* From copy to copy, which were entered.  False: what is there does not count,
+ * because a server may have ended the session by then; or one is not mapped.
+ */
+static bool
+copy_mapped (struct fp_mover *m, const struct fp_copy *from,
+             const struct fp_copy *to, uint64_t in, uint32_t length)
+{
+  struct fp_link **links = m->v->links;
+  unsigned char *far;
+  uint64_t now;
+
+  if (from->remote.map == NULL || to->remote.map == NULL)
+    return false;
+  far = (unsigned char *) to->remote.map + in;
+  map_ahead (far, length);
+  if (fp_mover_copy_while_written (
+          far, (const unsigned char *) from->remote.map + in, length) < 0)
+    return false; /* by the lanes it fails, too, and they say which copy */
+  now = fp_mono_ns ();
+  return fp_link_lease_holds (links[from->server], now) &&
+         fp_link_lease_holds (links[to->server], now);
+}
+
+bool
+mover_copy_mapped (struct fp_mover *m, uint64_t i, uint64_t in,
+                   uint32_t length)
+{
+  struct fp_pieces *t = m->v->pieces;
+  struct fp_piece *from = &t->p[i], *to = m->to_piece;
+  bool did = false;
+
+  if (fp_piece_enter_frozen (t, from) != FP_PIECE_READY)
+    return false;
+  if (fp_piece_enter_frozen (t, to) == FP_PIECE_READY) {
+    did = copy_mapped (m, &from->copy, &to->copy, in, length);
+    fp_piece_leave (t, to);
+  }
+  fp_piece_leave (t, from);
+  return did;
+}

@@ -1,0 +1,575 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* meta_log.c - the recorder's thread, and what it tells all members of pieces;
+ * who they are: meta_log_list.c.
+ */
+
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/sync.h"
+#include "engine/mirror.h"
+#include "meta/meta_log_int.h"
+
+/* A member may take this part of `timeout` to answer, as long as there is
+ * another one.
+ */
+#define PATIENCE_PART 4
+#define PATIENCE_MIN_MS 20u
+
+static uint64_t
+bit (unsigned server)
+{
+  return UINT64_C (1) << server;
+}
+
+unsigned
+recorder_patience_ms (const struct fp_recorder *r)
+{
+  return FP_MAX (r->v->p.timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS);
+}
+
+/* ---- from other threads ---- */
+
+static void
+push (struct fp_recorder *r, uint32_t i)
+{
+  struct fp_piece *p = r->v->pieces->p;
+
+  p[i].next_wanted = FP_NO_PIECE;
+  if (r->head == FP_NO_PIECE)
+    r->head = i;
+  else
+    p[r->tail].next_wanted = i;
+  r->tail = i;
+  pthread_cond_broadcast (&r->cond);
+}
+
+uint64_t
+fp_recorder_bits (const struct fp_volume *v)
+{
+  return fp_map_bits (v->pieces->nr, v->pieces->copies);
+}
+
+static void
+push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
+{
+  struct fp_recorder *r = v->recorder;
+  struct fp_piece *p = &v->pieces->p[k];
+
+  FP_LOCK_SCOPE (&r->lock);
+  /* Who has shut it may be about to push it; and one that is not live any
+   * more, which it ceases to be before nothing is due, is the manager's.
+   */
+  if (atomic_load (&p->record) != RECORD_NOTHING ||
+      fp_piece_state (p) == FP_PIECE_BUSY ||
+      !(fp_mirror_live (v->pieces, fp_piece_of (v->pieces, k)) >>
+            fp_copy_of (v->pieces, k) &
+        1))
+    return;
+  atomic_store (&p->record, what);
+  push (r, (uint32_t) k);
+}
+
+void
+fp_recorder_drop (struct fp_volume *v, uint64_t k)
+{
+  push_copy (v, k, RECORD_DROP);
+}
+
+void
+fp_recorder_live (struct fp_volume *v, uint64_t k)
+{
+  push_copy (v, k, RECORD_LIVE);
+}
+
+bool
+fp_recorder_is_due (struct fp_volume *v, uint64_t k)
+{
+  return atomic_load (&v->pieces->p[k].record) != RECORD_NOTHING;
+}
+
+int
+fp_recorder_settled (struct fp_volume *v, uint64_t k, uint64_t deadline_ns)
+{
+  struct fp_recorder *r = v->recorder;
+
+  FP_LOCK_SCOPE (&r->lock);
+  while (atomic_load (&v->pieces->p[k].record) != RECORD_NOTHING) {
+    if (fp_deadline_passed (deadline_ns))
+      return -ETIMEDOUT;
+    recorder_wait_ms (r, 20);
+  }
+  return 0;
+}
+
+void
+fp_recorder_exists (struct fp_volume *v, uint64_t i)
+{
+  struct fp_recorder *r = v->recorder;
+
+  FP_LOCK_SCOPE (&r->lock);
+  atomic_store (&v->pieces->p[i].record, RECORD_EXISTS);
+  push (r, (uint32_t) i);
+}
+
+void
+recorder_wait_ms (struct fp_recorder *r, unsigned ms)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, ms);
+  /* A timeout is as good as a wake-up: the caller looks again. */
+  (void) pthread_cond_timedwait (&r->cond, &r->lock, &until);
+}
+
+/* Return true if a change can be recorded without the members that are down;
+ * false if it has to wait for some of them.  The lock is held.
+ */
+static bool
+may_record (const struct fp_recorder *r)
+{
+  return r->current == 0 ||
+         recorder_may_shrink (
+             r, (unsigned) __builtin_popcountll (r->current),
+             (unsigned) __builtin_popcountll (r->current & r->up));
+}
+
+bool
+fp_recorder_may_record (struct fp_volume *v)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL)
+    return true;
+  FP_LOCK_SCOPE (&r->lock);
+  return may_record (r);
+}
+
+/* Take entry i out of the queue.  False: it is in the batch, and some members
+ * may have heard of it.  The lock is held.
+ */
+static bool
+withdraw (struct fp_recorder *r, uint32_t i)
+{
+  struct fp_piece *p = r->v->pieces->p;
+  uint32_t *next = &r->head, last = FP_NO_PIECE;
+
+  while (*next != i && *next != FP_NO_PIECE) {
+    last = *next;
+    next = &p[last].next_wanted;
+  }
+  if (*next == FP_NO_PIECE)
+    return false;
+  *next = p[i].next_wanted;
+  if (r->tail == i)
+    r->tail = last;
+  atomic_store (&p[i].record, RECORD_NOTHING);
+  return true;
+}
+
+int
+fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
+{
+  struct fp_recorder *r = v->recorder;
+  struct fp_piece *p = &v->pieces->p[i];
+
+  if (r == NULL)
+    return 0;
+  if (r->frozen)
+    return -EROFS;
+  FP_LOCK_SCOPE (&r->lock);
+  atomic_store (&p->record, RECORD_GONE);
+  push (r, (uint32_t) i);
+  while (atomic_load (&p->record) == RECORD_GONE) {
+    /* Else the piece could not be used before these members are back. */
+    if (!may_record (r) && withdraw (r, (uint32_t) i))
+      return -EROFS;
+    if (fp_deadline_passed (deadline_ns)) {
+      /* Some may have heard of it by now. */
+      atomic_store (&p->record, RECORD_REVERSE);
+      return -EIO;
+    }
+    recorder_wait_ms (r, 20);
+  }
+  /* Should its server be away now, it will not be READY again after that. */
+  p->releasing = true;
+  return 0;
+}
+
+int
+fp_recorder_sync (struct fp_volume *v, uint64_t deadline_ns)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL)
+    return 0;
+  FP_LOCK_SCOPE (&r->lock);
+  while (r->head != FP_NO_PIECE || r->nr_batch > 0) {
+    if (fp_deadline_passed (deadline_ns))
+      return -ETIMEDOUT;
+    recorder_wait_ms (r, 20);
+  }
+  return 0;
+}
+
+void
+fp_recorder_wake (struct fp_volume *v)
+{
+  FP_LOCK_SCOPE (&v->recorder->lock);
+  v->recorder->answers++;
+  pthread_cond_broadcast (&v->recorder->cond);
+}
+
+bool
+fp_recorder_may_exist (struct fp_volume *v, uint64_t i)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL || r->frozen || !atomic_load (&r->known))
+    return true;
+  return atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
+}
+
+bool
+fp_recorder_has_live (struct fp_volume *v, uint64_t k)
+{
+  struct fp_piece *p = &v->pieces->p[k];
+
+  switch (atomic_load (&p->record)) {
+  case RECORD_LIVE:
+  case RECORD_DROP:
+    return false;
+  case RECORD_NOTHING:
+    /* What is shut may be about to be live no more: it is trimmed. */
+    return fp_piece_state (p) == FP_PIECE_BUSY || fp_recorder_may_exist (v, k);
+  default:
+    return true;
+  }
+}
+
+/* ---- asking ---- */
+
+uint64_t
+recorder_ask (struct fp_recorder *r, uint64_t servers, enum record_op op,
+              const void *what, uint64_t deadline_ns, uint64_t *refused)
+{
+  struct fp_link **links = r->v->links;
+  uint64_t asked = 0, open, done = 0;
+
+  for (unsigned i = 0; i < r->v->nr_links; i++)
+    if ((servers & bit (i)) && fp_link_record (links[i], op, what))
+      asked |= bit (i);
+  open = asked;
+  while (open != 0) {
+    uint64_t answers;
+
+    {
+      FP_LOCK_SCOPE (&r->lock);
+      answers = r->answers;
+    }
+    for (unsigned i = 0; i < r->v->nr_links; i++) {
+      int result;
+
+      if (!(open & bit (i)) || !fp_link_record_result (links[i], &result))
+        continue;
+      open &= ~bit (i);
+      if (result == 0)
+        done |= bit (i);
+      else if (refused != NULL && (result == -EINVAL || result == -EEXIST))
+        *refused |= bit (i);
+    }
+    if (open == 0 || fp_deadline_passed (deadline_ns))
+      break;
+    FP_LOCK_SCOPE (&r->lock);
+    if (r->stop)
+      break;
+    if (answers == r->answers)
+      recorder_wait_ms (r, 20);
+  }
+  for (unsigned i = 0; i < r->v->nr_links; i++)
+    if (open & bit (i))
+      fp_link_record_leave (links[i]);
+  return done;
+}
+
+/* ---- changes of the map ---- */
+
+/* The next pieces that are to be recorded alike. */
+static unsigned
+take_batch (struct fp_recorder *r)
+{
+  struct fp_piece *p = r->v->pieces->p;
+
+  FP_LOCK_SCOPE (&r->lock);
+  r->change.count = 0;
+  while (r->head != FP_NO_PIECE && r->change.count < FP_MAX_GRANTS) {
+    uint32_t i = r->head;
+    bool exist = atomic_load (&p[i].record) != RECORD_GONE &&
+                 atomic_load (&p[i].record) != RECORD_DROP;
+
+    if (r->change.count > 0 && exist != r->change.exist)
+      break;
+    r->change.exist = exist;
+    r->head = p[i].next_wanted;
+    r->batch[r->change.count] = i;
+    r->change.pieces[r->change.count++] = i;
+  }
+  r->nr_batch = r->change.count;
+  return r->nr_batch;
+}
+
+static void
+change_map (struct fp_recorder *r)
+{
+  for (uint32_t n = 0; n < r->change.count; n++) {
+    uint64_t i = r->change.pieces[n], mask = UINT64_C (1) << (i % 64);
+
+    if (r->change.exist)
+      atomic_fetch_or (&r->map[i / 64], mask);
+    else
+      atomic_fetch_and (&r->map[i / 64], ~mask);
+  }
+}
+
+/* Every current member has it. */
+static void
+finish_batch (struct fp_recorder *r)
+{
+  struct fp_volume *v = r->v;
+  struct fp_piece *p = v->pieces->p;
+  uint32_t settle[FP_MAX_GRANTS], dropped[FP_MAX_GRANTS];
+  unsigned n = 0, nr_dropped = 0;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    for (unsigned k = 0; k < r->nr_batch; k++) {
+      uint32_t i = r->batch[k];
+
+      if (r->change.exist) {
+        if (atomic_load (&p[i].record) != RECORD_LIVE)
+          settle[n++] = i;
+        atomic_store (&p[i].record, RECORD_NOTHING);
+      }
+      else if (atomic_load (&p[i].record) == RECORD_DROP) {
+        dropped[nr_dropped++] = i;
+      }
+      else if (atomic_load (&p[i].record) == RECORD_REVERSE) {
+        push (r, i);
+      }
+      else {
+        atomic_store (&p[i].record, RECORD_NOTHING);
+      }
+    }
+    r->nr_batch = 0;
+    pthread_cond_broadcast (&r->cond);
+  }
+  for (unsigned k = 0; k < n; k++)
+    fp_link_settle (v->links[atomic_load (&p[settle[k]].server)], settle[k]);
+  /* Not to be asked for anew before it has left. */
+  for (unsigned k = 0; k < nr_dropped; k++) {
+    fp_mirror_dropped (v, dropped[k]);
+    FP_LOCK_SCOPE (&r->lock);
+    atomic_store (&p[dropped[k]].record, RECORD_NOTHING);
+    pthread_cond_broadcast (&r->cond);
+  }
+  fp_volume_wake_lanes (v);
+}
+
+static bool
+is_stopping (struct fp_recorder *r)
+{
+  FP_LOCK_SCOPE (&r->lock);
+  return r->stop;
+}
+
+/* Until all current members have the batch, or nobody is left to ask for it
+ * just now.
+ */
+static void
+record_batch (struct fp_recorder *r)
+{
+  uint64_t since = fp_now_ns (), answered = 0;
+  uint64_t patience = recorder_patience_ms (r) * FP_NS_PER_MS;
+
+  change_map (r);
+  while (!is_stopping (r)) {
+    uint64_t left;
+
+    /* Who waits for this has another copy to go on with. */
+    if (fp_volume_is_mirrored (r->v))
+      recorder_leave_out_dead (r);
+    recorder_note_restarted (r, &answered);
+    recorder_note_changes (r);
+    if (r->list_due)
+      recorder_mend_list (r);
+    left = r->members & ~answered;
+    if (left == 0 && r->members != 0 && !r->list_due) {
+      finish_batch (r);
+      return;
+    }
+    /* A client that reaches only servers with a list that is not complete
+     * may believe them.  So they hear of no change that is later than it.
+     */
+    if (left != 0 && !r->list_due)
+      answered |=
+          recorder_ask (r, left, RECORD_OP_MAP, &r->change,
+                        fp_deadline_in_ms (recorder_patience_ms (r)), NULL);
+    left = r->members & ~answered;
+    if (left == 0 && r->members != 0 && !r->list_due)
+      continue;
+    if (fp_now_ns () - since >= patience) {
+      uint64_t next = recorder_next (r, r->members & answered);
+
+      if (left != 0 && next != 0) {
+        r->members = next;
+        r->list_due = true;
+        continue;
+      }
+      recorder_rejoin (r);
+    }
+    FP_LOCK_SCOPE (&r->lock);
+    if (!r->stop)
+      recorder_wait_ms (r, 10);
+  }
+}
+
+/* ---- the thread ---- */
+
+static void
+recorder_main (void *arg)
+{
+  struct fp_recorder *r = arg;
+
+  while (!is_stopping (r)) {
+    uint64_t nobody = 0;
+
+    recorder_note_restarted (r, &nobody);
+    recorder_note_changes (r);
+    if (r->list_due)
+      recorder_mend_list (r);
+    recorder_rejoin (r);
+    if (take_batch (r) > 0) {
+      record_batch (r);
+      continue;
+    }
+    FP_LOCK_SCOPE (&r->lock);
+    if (!r->stop && r->head == FP_NO_PIECE && !recorder_asked (r))
+      recorder_wait_ms (r, r->list_due ? 50 : 500);
+  }
+}
+
+int
+recorder_run (struct fp_recorder *r)
+{
+  int e = fp_thread_create (&r->thread, "fp-record", recorder_main, r);
+
+  r->runs = e == 0;
+  return e;
+}
+
+/* It is the recorder's. */
+static bool
+has_memory (struct fp_piece *p)
+{
+  uint8_t what = atomic_load (&p->record);
+
+  return what != RECORD_DROP && what != RECORD_LIVE;
+}
+
+/* Nothing more is recorded: the pieces that waited for it are their links', so
+ * that these forget what they mapped.
+ */
+static void
+give_back (struct fp_recorder *r)
+{
+  struct fp_piece *p = r->v->pieces->p;
+
+  for (unsigned k = 0; k < r->nr_batch; k++)
+    if (has_memory (&p[r->batch[k]]))
+      fp_link_settle (r->v->links[atomic_load (&p[r->batch[k]].server)],
+                      r->batch[k]);
+  r->nr_batch = 0;
+  while (r->head != FP_NO_PIECE) {
+    uint32_t i = r->head;
+
+    r->head = p[i].next_wanted;
+    if (has_memory (&p[i]))
+      fp_link_settle (r->v->links[atomic_load (&p[i].server)], i);
+  }
+}
+
+bool
+fp_recorder_untouched (struct fp_volume *v)
+{
+  return v->recorder == NULL || v->recorder->list.version == 0;
+}
+
+void
+fp_recorder_stop (struct fp_volume *v)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL)
+    return;
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    r->stop = true;
+    pthread_cond_broadcast (&r->cond);
+  }
+  if (r->runs && fp_thread_join (&r->thread) < 0)
+    abort (); /* joined twice: a bug */
+  r->runs = false;
+  r->unsettled = r->head != FP_NO_PIECE || r->nr_batch > 0;
+  give_back (r);
+}
+
+int
+fp_recorder_new (struct fp_volume *v)
+{
+  struct fp_recorder *r;
+
+  if (!fp_volume_is_recorded (&v->p))
+    return 0;
+  r = calloc (1, sizeof *r);
+  if (r == NULL)
+    return -ENOMEM;
+  r->v = v;
+  r->head = FP_NO_PIECE;
+  fp_mutex_init (&r->lock);
+  fp_cond_init (&r->cond);
+  for (uint32_t i = 0; i < v->p.members.count; i++)
+    r->uuid[i] = v->p.members.members[i].server;
+  atomic_store (&r->unheard, v->p.away);
+  v->recorder = r;
+  r->words = (fp_recorder_bits (v) + 63) / 64;
+  r->map = calloc (r->words, sizeof *r->map);
+  return r->map == NULL ? -ENOMEM : 0;
+}
+
+void
+fp_recorder_free (struct fp_volume *v)
+{
+  struct fp_recorder *r = v->recorder;
+
+  if (r == NULL)
+    return;
+  assert (!r->runs);
+  /* Of a link that went on for a moment longer. */
+  while (r->head != FP_NO_PIECE) {
+    if (has_memory (&v->pieces->p[r->head]))
+      fp_copy_forget (&v->pieces->p[r->head].copy);
+    r->head = v->pieces->p[r->head].next_wanted;
+  }
+  pthread_cond_destroy (&r->cond);
+  pthread_mutex_destroy (&r->lock);
+  free ((void *) r->map);
+  free (r);
+  v->recorder = NULL;
+}

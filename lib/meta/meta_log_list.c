@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* meta_log_list.c - the list of members: who is current, and which list may be
+ * written next (meta_log.h has the rules).
+ */
+
+#include <config.h>
+
+#include <errno.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "base/sync.h"
+#include "meta/meta_log_int.h"
+
+#define TAKEN_IN_AT_ONCE 8
+#define REJOIN_MS 1000 /* between two tries */
+
+static uint64_t
+bit (unsigned server)
+{
+  return UINT64_C (1) << server;
+}
+
+static unsigned
+count (uint64_t set)
+{
+  return (unsigned) __builtin_popcountll (set);
+}
+
+void
+recorder_note_restarted (struct fp_recorder *r, uint64_t *answered)
+{
+  uint64_t gone;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    gone = r->restarted;
+    r->restarted = 0;
+    for (unsigned i = 0; i < r->v->nr_links; i++)
+      if (gone & r->listed & bit (i))
+        r->list.members[i].server = r->uuid[i];
+  }
+  gone &= r->listed;
+  if (gone == 0)
+    return;
+  r->attempted = 0;
+  r->members &= ~gone;
+  r->durable &= ~gone;
+  r->anchor &= ~gone;
+  for (unsigned i = 0; i < r->nr_tried; i++)
+    r->tried[i].set &= ~gone;
+  /* All who could have heard of the last attempts are gone. */
+  if (r->anchor == 0)
+    r->anchor = r->durable;
+  *answered &= ~gone;
+  r->list_due = true;
+}
+
+bool
+recorder_may_shrink (const struct fp_recorder *r, unsigned was, unsigned is)
+{
+  return fp_roster_may_shrink (was, is, r->v->p.copies);
+}
+
+/* Is there a list that was sent and that enough of its current members could
+ * come back with, of whom none is in the next one?
+ */
+static bool
+may_come_back (const struct fp_recorder *r, uint64_t next)
+{
+  for (unsigned i = 0; i < r->nr_tried; i++)
+    if (count (r->tried[i].set & ~next) >=
+        fp_roster_quorum (r->tried[i].nr, r->v->p.copies))
+      return true;
+  return false;
+}
+
+static bool
+meets (const struct fp_recorder *r, uint64_t set, unsigned nr, uint64_t next)
+{
+  return fp_roster_meet (nr, count (next), count (set | next), r->v->p.copies);
+}
+
+/* Return true if there is a list that was sent, such that one client could
+ * attach by that and another one by the next list, without a server that both
+ * ask.  If neither list is complete, neither client would hear of the other.
+ *
+ * A list that only leaves out members is not held up: with up to four members
+ * it has enough of each list before, and with more a volume should go on when
+ * two of five die at once.
+ */
+static bool
+may_part (const struct fp_recorder *r, uint64_t next)
+{
+  next &= ~r->leaving;
+  if ((next & ~r->anchor) == 0)
+    return false;
+  if (!r->several && !meets (r, r->durable, r->nr_durable, next))
+    return true;
+  for (unsigned i = 0; i < r->nr_tried; i++)
+    if (!meets (r, r->tried[i].set, r->tried[i].nr, next))
+      return true;
+  return false;
+}
+
+bool
+recorder_note_tried (struct fp_recorder *r, uint64_t set, unsigned nr)
+{
+  for (unsigned i = 0; i < r->nr_tried; i++)
+    if (r->tried[i].set == set && r->tried[i].nr == nr)
+      return true;
+  if (r->nr_tried == RECORDER_TRIED)
+    return false;
+  r->tried[r->nr_tried].set = set;
+  r->tried[r->nr_tried++].nr = nr;
+  return true;
+}
+
+/* Return true if no other client can have attached by the last complete list
+ * without a member that is still in the next one, or was told of it.  Who came
+ * back with nothing may have been one of those that it attached with, and
+ * cannot tell.  If all are in the next list that still know the last one, what
+ * such a client wrote is gone with those that forgot it.
+ */
+static bool
+keeps_durable (const struct fp_recorder *r, uint64_t set)
+{
+  return (r->durable & ~set) == 0 ||
+         recorder_may_shrink (r, r->nr_durable, count (set & r->durable));
+}
+
+bool
+recorder_may_write (const struct fp_recorder *r, uint64_t set)
+{
+  if ((set & ~r->leaving) == 0)
+    return false;
+  if (r->durable == 0)
+    return !may_come_back (r, set);
+  /* Else nobody would be left who is current in that list and the ones before
+   * (the anchor), and no list could be written any more.
+   */
+  return (set & r->anchor & ~r->leaving) != 0 && !may_come_back (r, set) &&
+         !may_part (r, set) && keeps_durable (r, set);
+}
+
+/* Return the largest set of `base` and some of `added` that may be written; 0:
+ * there is none.  Of more than a few the others wait.
+ */
+static uint64_t
+largest (const struct fp_recorder *r, uint64_t base, uint64_t added)
+{
+  uint64_t best = 0, some;
+
+  while (count (added) > TAKEN_IN_AT_ONCE)
+    added &= added - 1;
+  some = added;
+  do {
+    if (count (base | some) > count (best) &&
+        recorder_may_write (r, base | some))
+      best = base | some;
+    some = (some - 1) & added;
+  } while (some != added);
+  return best;
+}
+
+uint64_t
+recorder_next (const struct fp_recorder *r, uint64_t set)
+{
+  uint64_t added = set & ~r->anchor & ~r->leaving, base = set & ~added, next;
+
+  if (recorder_may_write (r, set))
+    return set;
+  next = largest (r, base, added & ~r->failed);
+  return (next & added) != 0 ? next : largest (r, base, added);
+}
+
+static void
+compose_list (struct fp_recorder *r, uint64_t set)
+{
+  r->sent.version = r->list.version;
+  r->sent.count = 0;
+  for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
+    r->list.members[i].current = (set & bit (i)) != 0;
+    if (r->listed & ~r->leaving & bit (i))
+      r->sent.members[r->sent.count++] = r->list.members[i];
+  }
+}
+
+/* What is tried once more is the same list: it keeps its version, so that one
+ * server, if it alone hears all of the attempts, gets no further than the next
+ * client does.
+ */
+static void
+next_version (struct fp_recorder *r, uint64_t set)
+{
+  if (!r->begun)
+    r->list.version |= FP_ROSTER_ROUND - 1;
+  if (!r->begun || r->attempted != set)
+    r->list.version++;
+  r->begun = true;
+  r->attempted = set;
+}
+
+static uint64_t
+waiting (struct fp_recorder *r)
+{
+  FP_LOCK_SCOPE (&r->lock);
+  return r->confirm;
+}
+
+int
+recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
+{
+  r->list_due = true;
+  for (;;) {
+    uint64_t set = r->members, done, refused = 0, next, asked;
+    uint64_t end = fp_deadline_in_ms (recorder_patience_ms (r));
+
+    if (!recorder_may_write (r, set) ||
+        !recorder_note_tried (r, set & ~r->leaving, count (set & ~r->leaving)))
+      return -EAGAIN;
+    next_version (r, set);
+    compose_list (r, set);
+    asked = waiting (r);
+    /* Who leaves is asked, and is none of those that this list names. */
+    r->anchor &= set & ~r->leaving;
+    if (r->durable == 0)
+      r->anchor = set & ~r->leaving;
+    done = recorder_ask (r, set, RECORD_OP_MEMBERS, &r->sent,
+                         FP_MIN (end, deadline_ns), &refused);
+    if (refused != 0)
+      return -EPERM;
+    if (done == set) {
+      r->durable = r->anchor = set;
+      r->nr_durable = count (set & ~r->leaving);
+      r->nr_tried = 0;
+      r->several = false;
+      r->list_due = false;
+      r->attempted = 0;
+      FP_LOCK_SCOPE (&r->lock);
+      r->version = r->list.version;
+      r->confirm &= ~asked;
+      recorder_changed (r);
+      r->current = r->durable;
+      atomic_store (&r->v->current, r->durable);
+      atomic_fetch_and (&r->v->fresh, ~r->durable);
+      return 0;
+    }
+    next = recorder_next (r, done);
+    if (fp_deadline_passed (deadline_ns) || next == 0)
+      return -EAGAIN;
+    r->members = next;
+  }
+}
+
+void
+recorder_mend_list (struct fp_recorder *r)
+{
+  uint64_t up, next;
+  int e;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    up = r->up;
+  }
+  next = recorder_next (r, r->members & up);
+  if (next != 0)
+    r->members = next;
+  if ((r->members & ~up) != 0)
+    return; /* what they have may be the last list */
+  e = recorder_write_list (r,
+                           fp_deadline_in_ms (4 * recorder_patience_ms (r)));
+  if (e == -EPERM)
+    fp_volume_taken (r->v, NULL);
+}
+
+/* A server that was away at the start has come.  Its list may be newer than
+ * ours.  Either a client before us sent it, and died before others had it:
+ * then ours have to be newer.  Or a client after us has the volume: then it
+ * has opened it at more than half of our current members, and these refuse us.
+ * So if the current members take one more list of ours, no other client has
+ * the volume.  Before that nothing is changed at the server
+ * (fp_recorder_confirm).
+ */
+static bool
+outdo (struct fp_recorder *r, uint64_t newest)
+{
+  if (newest >= FP_ROSTER_VERSION_MAX)
+    return false;
+  r->list_due = true;
+  recorder_mend_list (r);
+  if (r->list_due)
+    return false;
+  if (r->list.version < newest)
+    r->list.version = newest;
+  FP_LOCK_SCOPE (&r->lock);
+  r->outdone = newest;
+  return true;
+}
+
+void
+recorder_rejoin (struct fp_recorder *r)
+{
+  uint64_t out, up, newest, confirm, now, done = 0;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    up = r->up;
+    newest = r->newest;
+    confirm = r->confirm;
+    if (!fp_deadline_passed (r->rejoin_ns))
+      return;
+  }
+  out = up & ~r->members & r->listed & ~r->leaving;
+  if ((newest > r->list.version || confirm != 0) && !outdo (r, newest)) {
+    FP_LOCK_SCOPE (&r->lock);
+    r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
+    return;
+  }
+  if (out == 0)
+    return;
+  now = recorder_next (r, r->members | out) & out;
+  if (now != 0)
+    done =
+        recorder_ask (r, now, RECORD_OP_MAP_WRITE, NULL,
+                      fp_deadline_in_ms (2 * recorder_patience_ms (r)), NULL);
+  r->failed = now & ~done;
+  if (done != 0) {
+    r->members |= done;
+    r->list_due = true;
+    recorder_mend_list (r);
+  }
+  /* Those that had to wait for others are next. */
+  if (now == 0 || (now & ~r->members) != 0 || r->list_due) {
+    FP_LOCK_SCOPE (&r->lock);
+    r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
+  }
+}
+
+void
+recorder_leave_out_dead (struct fp_recorder *r)
+{
+  uint64_t up;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    up = r->up;
+  }
+  if ((r->members & ~up) != 0 && recorder_next (r, r->members & up) != 0)
+    r->list_due = true;
+}

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* meta_log_start.c - what the servers have of a volume with a name, when it
+ * is attached.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "engine/mirror.h"
+#include "meta/meta_log_int.h"
+#include "peer/peer_learn.h"
+
+static int __attribute__ ((__format__ (__printf__, 3, 4)))
+say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (why, FP_WHY_MAX, fmt, args);
+  va_end (args);
+  return e;
+}
+
+static int
+changed (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  return say (-EAGAIN, why,
+              "volume %s: another client changed it meanwhile: try again",
+              r->v->title);
+}
+
+/* Nobody has written to it: the list is to be made. */
+static int
+begin_new (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &r->v->p;
+
+  if (p->resume || p->read_only)
+    return changed (r, why);
+  r->list.count = r->v->nr_links;
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    if (fp_link_said (r->v->links[i])->volume.slabs > 0)
+      return say (-EIO, why,
+                  "volume %s: a server has pieces of it, and no list of its "
+                  "servers",
+                  r->v->title);
+    r->list.members[i].server = r->uuid[i];
+    fp_addr_format (&p->servers[i], r->list.members[i].addr);
+    memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
+  }
+  r->members = fp_volume_all_links (r->v);
+  return 0;
+}
+
+/* What was found of the lists: membership.h. */
+struct found {
+  struct fp_seen seen[FP_MAX_SERVERS];
+  unsigned nr;
+  const struct fp_members *base;
+  uint64_t believed; /* places in the base */
+  bool sure, enough;
+  uint64_t newest;
+};
+
+/* In the order of the links, with the addresses and domains that we use.  A
+ * list of ours has to be newer than any that a server has, or that server
+ * would refuse it.
+ */
+static int
+take_list (struct fp_recorder *r, const struct found *f, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &r->v->p;
+  const struct fp_members *list = f->base;
+  unsigned current = 0, away = 0;
+
+  /* The probe has added who joins. */
+  if (!p->resume ||
+      (list != &p->members &&
+       list->count !=
+           p->members.count - (uint32_t) __builtin_popcountll (p->joins)))
+    return changed (r, why);
+  if (f->newest >= FP_ROSTER_VERSION_MAX)
+    return say (-EPROTO, why,
+                "volume %s: a list of servers of version %" PRIu64,
+                r->v->title, f->newest);
+  r->list.version = f->newest;
+  r->list.count = r->v->nr_links;
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    int at = fp_roster_find (list, &r->uuid[i]);
+
+    if (p->joins >> i & 1 && at < 0) {
+      r->list.members[i].server = r->uuid[i];
+      continue;
+    }
+    if (at < 0 || ((p->joins >> i & 1) && list != &p->members))
+      return changed (r, why);
+    r->list.members[i] = list->members[at];
+    if (!list->members[at].current)
+      continue;
+    current++;
+    away += p->away >> i & 1;
+    if (!(f->believed >> at & 1))
+      continue;
+    r->durable |= UINT64_C (1) << i;
+    if (!(p->away >> i & 1))
+      r->members |= UINT64_C (1) << i;
+  }
+  if (r->members == 0)
+    return changed (r, why);
+  r->frozen =
+      (away > 0 && recorder_may_shrink (r, current, away)) || !f->enough;
+  if (r->frozen && p->force && (p->away & ~p->leaves) == 0) {
+    r->frozen = false;
+    r->forced = true;
+    r->durable &= ~p->away;
+    r->list.version += FP_ROSTER_FORCED;
+    if (r->list.version >= FP_ROSTER_VERSION_MAX)
+      return say (-EOVERFLOW, why, "volume %s: force=true too often",
+                  r->v->title);
+  }
+  r->anchor = r->durable;
+  r->nr_durable = (unsigned) __builtin_popcountll (r->durable);
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    fp_addr_format (&p->servers[i], r->list.members[i].addr);
+    memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
+  }
+  return 0;
+}
+
+/* If the base is not sure, and several lists count, each of them is one that
+ * may be somewhere, like those that we send ourselves.  Servers that are dead
+ * for good have none.
+ */
+static void
+note_lists (struct fp_recorder *r, const struct found *f)
+{
+  for (unsigned i = 0; i < f->nr && !f->sure; i++)
+    for (unsigned k = 0; k < i; k++)
+      r->several =
+          r->several || (f->seen[i].list->version >= f->base->version &&
+                         f->seen[k].list->version >= f->base->version &&
+                         !fp_roster_same (f->seen[i].list, f->seen[k].list));
+  for (unsigned i = 0; i < f->nr && r->several; i++) {
+    const struct fp_members *list = f->seen[i].list;
+    uint64_t set = 0;
+
+    if (list->version < f->base->version)
+      continue;
+    for (unsigned k = 0; k < r->v->nr_links; k++) {
+      int at = fp_roster_find (list, &r->uuid[k]);
+
+      if (at >= 0 && list->members[at].current &&
+          fp_roster_may_have (f->seen, f->nr, &r->uuid[k], list))
+        set |= UINT64_C (1) << k;
+    }
+    if (r->forced)
+      set &= ~r->v->p.away;
+    /* There is room for one list of each server: RECORDER_TRIED. */
+    (void) recorder_note_tried (r, set, fp_roster_current (list));
+  }
+}
+
+/* Choose the list as the probe has, if the servers have what they had then: it
+ * has also seen lists of servers that are none of this volume.  Else somebody
+ * has changed it meanwhile, and what these have counts.  0: there is none.
+ */
+static int
+choose_list (struct fp_recorder *r, struct found *f, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &r->v->p;
+  bool as_was = p->resume;
+  int best;
+
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    const struct fp_members *list = &fp_link_said (r->v->links[i])->members;
+
+    if (p->away >> i & 1)
+      continue;
+    f->seen[f->nr++] = (struct fp_seen) { &r->uuid[i], list };
+    as_was = as_was && list->version == p->had[i];
+  }
+  f->newest = FP_MAX (p->newest, fp_roster_newest (f->seen, f->nr));
+  f->base = &p->members;
+  f->believed = p->believed;
+  f->sure = p->sure;
+  f->enough = p->enough;
+  if (as_was)
+    return 1;
+  best = fp_roster_best (f->seen, f->nr);
+  if (best < 0)
+    return 0;
+  f->base = f->seen[best].list;
+  f->believed =
+      fp_roster_believed (f->seen, f->nr, (unsigned) best, p->copies);
+  f->sure = fp_roster_is_sure (f->seen, f->nr, (unsigned) best, p->copies);
+  return fp_roster_enough (f->seen, f->nr, (unsigned) best, p->copies)
+             ? 1
+             : changed (r, why);
+}
+
+static int
+find_list (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  struct found f = { .nr = 0 };
+  int e;
+
+  r->listed = fp_volume_all_links (r->v);
+  r->leaving = r->leave = r->v->p.leaves;
+
+  {
+    FP_LOCK_SCOPE (&r->lock);
+    if (r->restarted != 0 && r->v->p.resume)
+      return changed (r, why);
+    r->restarted = 0;
+  }
+  e = choose_list (r, &f, why);
+  if (e <= 0)
+    return e < 0 ? e : begin_new (r, why);
+  e = take_list (r, &f, why);
+  if (e == 0)
+    note_lists (r, &f);
+  return e;
+}
+
+/* Which one of them did not do it. */
+static int
+silent (struct fp_recorder *r, uint64_t missing, const char *what,
+        char why[FP_WHY_MAX])
+{
+  char where[FP_ADDR_MAX + 1];
+  unsigned i = (unsigned) __builtin_ctzll (missing);
+
+  fp_addr_format (&r->v->p.servers[i], where);
+  return say (-EIO, why, "%s: did not %s in time", where, what);
+}
+
+#define RETRY_MS 20
+
+/* Until all have done it. */
+uint64_t
+recorder_ask_all (struct fp_recorder *r, uint64_t servers, enum record_op op,
+                  uint64_t deadline_ns)
+{
+  uint64_t done = 0;
+
+  while (done != servers && !fp_deadline_passed (deadline_ns)) {
+    done |= recorder_ask (r, servers & ~done, op, NULL, deadline_ns, NULL);
+    if (done != servers)
+      poll (NULL, 0, RETRY_MS);
+  }
+  return done;
+}
+
+static int
+learn_map (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+{
+  uint64_t done =
+      recorder_ask_all (r, r->members, RECORD_OP_MAP_READ, deadline_ns);
+
+  if (done != r->members)
+    return silent (r, r->members & ~done, "say which pieces there are", why);
+  atomic_store (&r->known, true);
+  return 0;
+}
+
+/* ---- labels ---- */
+
+void
+fp_recorder_heard (struct fp_volume *v, unsigned i)
+{
+  if (v->recorder != NULL)
+    atomic_fetch_and (&v->recorder->unheard, ~(UINT64_C (1) << i));
+}
+
+bool
+fp_recorder_doubts (struct fp_volume *v, unsigned i, bool open)
+{
+  struct fp_recorder *r = v->recorder;
+
+  return r != NULL && r->judged && (open || (r->stale >> i & 1) != 0) &&
+         (atomic_load (&r->unheard) & ~(UINT64_C (1) << i)) != 0;
+}
+
+bool
+fp_recorder_may_release (struct fp_volume *v)
+{
+  return v->recorder == NULL || atomic_load (&v->recorder->begun_by_all);
+}
+
+bool
+fp_recorder_has_judged (struct fp_volume *v)
+{
+  return v->recorder != NULL && v->recorder->judged;
+}
+
+/* What exists and nobody has is lost; what somebody has and does not exist is
+ * to be released.  Return true if some servers were not heard.
+ */
+static bool
+judge (struct fp_recorder *r)
+{
+  uint64_t stale = fp_volume_all_links (r->v) & ~r->durable;
+  bool missing;
+
+  {
+    FP_LOCK_SCOPE (&r->v->lock);
+    r->stale = stale;
+    r->judged = true;
+    missing = atomic_load (&r->unheard) != 0;
+  }
+  for (uint64_t i = 0; i < r->v->pieces->all; i++) {
+    bool exists = atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
+
+    link_judge (r->v, i, r->frozen || r->forced || exists,
+                exists ? stale : UINT64_MAX, missing);
+  }
+  if (r->v->p.leaves != 0) {
+    link_give_up_doubts (r->v);
+    atomic_fetch_and (&r->unheard, ~r->v->p.leaves);
+  }
+  return missing;
+}
+
+/* Our list is complete.  Release what does not exist, before its piece can get
+ * memory anew.
+ */
+static int
+release (struct fp_recorder *r, bool missing, uint64_t deadline_ns,
+         char why[FP_WHY_MAX])
+{
+  uint64_t stray = link_with_strays (r->v) & ~r->v->p.away, done;
+
+  atomic_store (&r->begun_by_all, true);
+  done = recorder_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
+  if (done != stray)
+    return silent (r, stray & ~done, "release what does not exist", why);
+  /* What was moved and is where it should be; if that is not heard it is in
+   * doubt once more at the next start.
+   */
+  if (!missing)
+    (void) recorder_ask (
+        r, fp_volume_all_links (r->v), RECORD_OP_DOUBTS, NULL,
+        FP_MIN (deadline_ns, fp_deadline_in_ms (recorder_patience_ms (r))),
+        NULL);
+  return 0;
+}
+
+/* Without the servers that are not believed one of the lists that were found
+ * might come back: then these are given the map, and are current in the first
+ * list, too.
+ */
+static int
+take_in (struct fp_recorder *r, char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &r->v->p;
+  uint64_t next;
+
+  if (!r->several || r->frozen || p->read_only ||
+      recorder_may_write (r, r->members))
+    return 0;
+  next = recorder_next (
+      r, r->members | (r->listed & ~p->away & ~p->joins & ~r->leaving));
+  if (next == 0)
+    return say (-EROFS, why, FP_TOO_FEW_LISTS_WHY, r->v->title);
+  r->members = next;
+  return 0;
+}
+
+/* The last change of the map may be at one member alone.  Here it counts, so
+ * it has to outlive that member.
+ *
+ * Who is dead for good may have known of any piece that nobody else knows of:
+ * these are lost, now and for whoever attaches the volume next.  Before the
+ * list without the dead: who has that and an old map would read zeros.
+ */
+static int
+share_map (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+{
+  uint64_t done;
+
+  for (uint64_t i = 0; r->forced && i < r->v->pieces->all; i++)
+    atomic_fetch_or (&r->map[i / 64], UINT64_C (1) << (i % 64));
+  done = recorder_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
+  return done == r->members ? 0
+                            : silent (r, r->members & ~done,
+                                      "record which pieces there are", why);
+}
+
+/* So there is no way back, also if the list then cannot be written. */
+static int
+begun_by_force (int e, char why[FP_WHY_MAX])
+{
+  size_t n = strlen (why);
+
+  snprintf (why + n, FP_WHY_MAX - n,
+            "; force=true has begun: what was never written may be an I/O "
+            "error for good now, even if the servers that leave come back");
+  return e;
+}
+
+/* They had nothing when the probe asked. */
+static bool
+leaves_hold_pieces (struct fp_recorder *r)
+{
+  for (unsigned i = 0; i < r->v->nr_links; i++) {
+    struct fp_link_room room;
+
+    (void) fp_link_room (r->v->links[i], &room);
+    if ((r->v->p.leaves >> i & 1) && room.held > 0)
+      return true;
+  }
+  return false;
+}
+
+static int
+begin_list (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+{
+  for (;;) {
+    bool is_new = !r->v->p.resume;
+    uint64_t next = recorder_next (r, fp_volume_all_links (r->v));
+    int e;
+
+    if (is_new && next != 0)
+      r->members = next; /* nothing is before all have it */
+    e = recorder_write_list (r, deadline_ns);
+    if (e == -EPERM)
+      return changed (r, why);
+    if (e == 0 && (!is_new || r->durable == fp_volume_all_links (r->v)))
+      break;
+    if (fp_deadline_passed (deadline_ns))
+      return silent (
+          r, e < 0 ? r->members : fp_volume_all_links (r->v) & ~r->durable,
+          "record the servers of the volume", why);
+    poll (NULL, 0, RETRY_MS);
+  }
+  fp_volume_raise_generation (r->v, fp_roster_generation (r->list.version));
+  return 0;
+}
+
+int
+fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
+                   char why[FP_WHY_MAX])
+{
+  struct fp_recorder *r = v->recorder;
+  bool marked, missing = false;
+  int e;
+
+  if (r == NULL)
+    return 0;
+  e = find_list (r, why);
+  if (e == 0)
+    e = learn_map (r, deadline_ns, why);
+  if (e == 0)
+    missing = judge (r);
+  if (e == 0)
+    e = take_in (r, why);
+  /* What the probe would have refused. */
+  if (e == 0 &&
+      ((r->frozen && (v->p.leaves != 0 || fp_volume_is_mirrored (v))) ||
+       leaves_hold_pieces (r)))
+    return changed (r, why);
+  if (e == 0 && v->p.read_only)
+    e = recorder_read_copies (r, why);
+  if (r->frozen || v->p.read_only) {
+    FP_LOCK_SCOPE (&r->lock);
+    r->version = r->list.version;
+    r->current = r->durable;
+    if (!r->frozen)
+      atomic_store (&v->current, r->durable);
+    return e;
+  }
+  if (e == 0)
+    e = recorder_take_copies (r, deadline_ns, why);
+  marked = e == 0 && r->forced;
+  if (e == 0 && v->p.resume && !fp_volume_is_mirrored (v))
+    e = share_map (r, deadline_ns, why); /* else that is done */
+  if (e == 0)
+    e = begin_list (r, deadline_ns, why);
+  if (e == 0)
+    e = release (r, missing, deadline_ns, why);
+  if (e < 0 && marked)
+    return begun_by_force (e, why);
+  if (e == 0) {
+    e = recorder_run (r);
+    if (e < 0)
+      say (e, why, "thread: %s", strerror (-e));
+  }
+  return e;
+}

@@ -1,0 +1,670 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/eventfd.h>
+
+#include "base/checked.h"
+#include "base/random.h"
+#include "peer/peer_int.h"
+
+#define PING_WANTED_MS 1000u
+#define MEND_AGAIN_MS 200 /* between two attempts to connect a lane */
+#define BACKOFF_MIN_MS 20
+#define BACKOFF_MAX_MS 1000
+
+static const char *const state_names[] = {
+  [FP_SERVER_DOWN] = "down", [FP_SERVER_CONNECTING] = "connecting",
+  [FP_SERVER_UP] = "up",     [FP_SERVER_DRAINING] = "draining",
+  [FP_SERVER_LOST] = "lost",
+};
+
+const char *
+fp_server_state_name (enum fp_server_state s)
+{
+  return state_names[s];
+}
+
+/* The whole machine; a move that is not in it is a bug. */
+void
+link_move (struct fp_link *l, enum fp_server_state to)
+{
+  static const unsigned allowed[] = {
+    [FP_SERVER_DOWN] = 1u << FP_SERVER_CONNECTING,
+    [FP_SERVER_CONNECTING] =
+        1u << FP_SERVER_UP | 1u << FP_SERVER_DOWN | 1u << FP_SERVER_LOST,
+    [FP_SERVER_UP] = 1u << FP_SERVER_DRAINING,
+    [FP_SERVER_DRAINING] = 1u << FP_SERVER_DOWN,
+    [FP_SERVER_LOST] = 0,
+  };
+
+  FP_LOCK_SCOPE (&l->lock);
+  assert (allowed[l->state] & (1u << to));
+  l->state = to;
+  pthread_cond_broadcast (&l->cond);
+}
+
+void
+link_set_why (struct fp_link *l, const char *why)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  snprintf (l->why, sizeof l->why, "%s", why);
+}
+
+void
+link_wake (struct fp_link *l)
+{
+  uint64_t one = 1;
+
+  /* The counter cannot overflow: the thread reads it. */
+  if (write (l->wake_fd, &one, sizeof one) == -1)
+    assert (errno == EAGAIN);
+}
+
+static void
+set_busy (struct fp_link *l, uint64_t since_ns)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  l->busy_ns = since_ns;
+  l->asks_ns = 0;
+}
+
+static void
+set_asks (struct fp_link *l, uint64_t since_ns)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  l->asks_ns = since_ns;
+}
+
+void
+link_answered (struct fp_link *l)
+{
+  set_asks (l, 0);
+}
+
+uint64_t
+link_soon (struct fp_link *l)
+{
+  set_asks (l, fp_mono_ns ());
+  return fp_deadline_in_ms (LINK_SLOW_MS);
+}
+
+uint64_t
+link_slow (struct fp_link *l)
+{
+  link_answered (l);
+  return fp_deadline_in_ms (LINK_SLOW_MS);
+}
+
+void
+fp_link_hurry (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->asked != NULL && l->busy_ns != 0 &&
+      fp_now_ns () - l->busy_ns > LINK_HURRY_MS * FP_NS_PER_MS)
+    fp_ctl_hang_up (l->asked);
+}
+
+void
+fp_link_poke (struct fp_link *l)
+{
+  link_wake (l);
+}
+
+void
+fp_link_count (struct fp_link *l, enum fp_op_kind kind, uint32_t length,
+               int status)
+{
+  atomic_fetch_add_explicit (&l->ops_done, 1, memory_order_relaxed);
+  if (status < 0)
+    atomic_fetch_add_explicit (&l->errors, 1, memory_order_relaxed);
+  else if (kind == FP_OP_READ)
+    atomic_fetch_add_explicit (&l->bytes_read, length, memory_order_relaxed);
+  else
+    atomic_fetch_add_explicit (&l->bytes_written, length,
+                               memory_order_relaxed);
+}
+
+unsigned
+fp_link_index (const struct fp_link *l)
+{
+  return l->index;
+}
+
+void
+fp_link_suspect (struct fp_link *l)
+{
+  uint64_t none = 0;
+
+  atomic_compare_exchange_strong (&l->down_ns, &none, fp_now_ns ());
+}
+
+bool
+fp_link_given_up (const struct fp_link *l)
+{
+  uint64_t down = atomic_load (&l->down_ns);
+
+  return down != 0 && fp_now_ns () - down >= l->v->p.timeout_ms * FP_NS_PER_MS;
+}
+
+bool
+fp_link_is_learning (const struct fp_link *l)
+{
+  return atomic_load (&l->down_ns) != 0 &&
+         !fp_deadline_passed (atomic_load (&l->learn_until_ns));
+}
+
+uint64_t
+fp_link_away_ms (const struct fp_link *l)
+{
+  uint64_t down = atomic_load (&l->down_ns), now = fp_now_ns ();
+
+  return down == 0 || now <= down ? 0 : (now - down) / FP_NS_PER_MS;
+}
+
+bool
+fp_link_cut (struct fp_link *l, unsigned ms)
+{
+  if (fp_link_away_ms (l) < ms)
+    return atomic_load (&l->down_ns) == 0;
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->asked != NULL && l->busy_ns != 0 && l->state == FP_SERVER_UP)
+    fp_ctl_hang_up (l->asked);
+  return true;
+}
+
+void
+fp_link_away (struct fp_link *l)
+{
+  atomic_store (&l->down_ns, fp_now_ns ());
+}
+
+/* ---- going down ---- */
+
+/* Nobody starts a transfer to this server any more; what is in flight ends;
+ * then what it lent is let go.  By hanging up, and by its name when it comes
+ * again, the server is told that nothing is under way to what was mapped.
+ */
+void
+link_let_go (struct fp_link *l)
+{
+  struct fp_pieces *t = l->v->pieces;
+
+  atomic_store (&l->lease_ns, 0);
+  atomic_store (&l->zeros_ns, 0);
+  atomic_store (&l->learn_until_ns, 0);
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    l->asked = NULL;
+  }
+  link_drop_spares (l);
+  for (uint64_t i = 0; i < t->all; i++) {
+    struct fp_piece *p = &t->p[i];
+
+    if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
+      continue;
+    /* While the volume starts another link may take it from us; later the
+     * mover, which also freezes and thaws it under this lock.
+     */
+    FP_LOCK_SCOPE (&l->v->lock);
+    if (atomic_load (&p->server) == l->index &&
+        !fp_piece_move (p, FP_PIECE_READY, FP_PIECE_OFFLINE))
+      (void) fp_piece_move (p, FP_PIECE_FROZEN, FP_PIECE_OFFLINE);
+  }
+  link_shut_target (l);
+  for (unsigned i = 0; i < l->v->nr_lanes; i++)
+    fp_lane_disconnect (l->v->lanes[i], l->index);
+  for (uint64_t i = 0; i < t->all; i++) {
+    struct fp_piece *p = &t->p[i];
+
+    if (fp_piece_state (p) == FP_PIECE_OFFLINE &&
+        atomic_load (&p->server) == l->index)
+      link_forget_offline (l, p);
+    /* Its owner forgets it; nobody enters until then, or until it is
+     * elsewhere.
+     */
+    else
+      while (fp_piece_state (p) == FP_PIECE_BUSY && atomic_load (&p->held) &&
+             atomic_load (&p->server) == l->index &&
+             !fp_piece_drained (t, p, 1))
+        fp_volume_help_lanes (l->v);
+  }
+  link_forget_target (l);
+  fp_session_close (&l->s);
+}
+
+/* ---- the thread ---- */
+
+static int
+ping (struct fp_link *l)
+{
+  struct fp_ping_reply reply;
+  /* One-sided I/O goes on while a server process is stopped: it is lost
+   * when its lease would be, not as soon as it is slow to answer.
+   */
+  unsigned ms = FP_MAX (l->s.hello.lease_ms / 2, l->v->p.timeout_ms);
+  uint64_t asked = fp_boot_ns ();
+  int r;
+
+  (void) link_soon (l); /* it is answered as soon as anything */
+  r = fp_ctl_ping (l->s.ctl, &reply, fp_deadline_in_ms (ms));
+  if (r < 0)
+    return r;
+  link_renewed (l, asked);
+  FP_LOCK_SCOPE (&l->lock);
+  l->slabs_total = reply.slabs_total;
+  l->slabs_free = reply.stopping ? 0 : reply.slabs_free;
+  l->wanted = reply.wanted;
+  return 0;
+}
+
+/* A server that is short of memory misses less with each slab that anybody
+ * gives back: ask it often.
+ */
+static unsigned
+ping_ms (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  return l->wanted > 0 ? FP_MIN (l->ping_ms, PING_WANTED_MS) : l->ping_ms;
+}
+
+/* Connect lane i again.  Set *sound to whether the session can go on. */
+static int
+mend_lane (struct fp_link *l, unsigned i, uint64_t deadline, bool *sound,
+           char why[FP_WHY_MAX])
+{
+  struct fp_lane *lane = l->v->lanes[i];
+  struct fp_conn_params cp;
+  const char *said = NULL;
+  struct fp_addr data;
+  int r;
+
+  fp_lane_disconnect (lane, l->index);
+  if (fp_lane_revoked (lane, l->index)) {
+    /* Another session has other keys. */
+    *sound = false;
+    snprintf (why, FP_WHY_MAX, "its keys were revoked");
+    return -EACCES;
+  }
+  r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
+  if (r == 0)
+    r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp, &said,
+                                deadline);
+  *sound = !link_session_broken (r);
+  if (r == 0)
+    r = fp_lane_connect (lane, l->index, l->ops, &cp, deadline);
+  if (r < 0)
+    snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
+              said != NULL ? said : fp_session_conn_error (r));
+  return r;
+}
+
+static bool
+any_lane_works (struct fp_link *l)
+{
+  for (unsigned i = 0; i < l->v->nr_lanes; i++)
+    if (!fp_lane_broken (l->v->lanes[i], l->index))
+      return true;
+  return false;
+}
+
+/* Connect the lanes again whose connections broke.  With one copy a lane that
+ * fails leaves the others alone, and is tried again soon.  With several copies
+ * the session ends, so that requests go on without this server.
+ */
+static int
+mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
+{
+  struct fp_volume *v = l->v;
+  bool mirrored = fp_volume_is_mirrored (v), mended = false;
+  unsigned ms = mirrored ? fp_mirror_grace_ms (v) : v->p.timeout_ms;
+  unsigned first = l->mend_first;
+
+  if (!fp_deadline_passed (l->mend_ns))
+    return 0;
+  for (unsigned n = 0; n < v->nr_lanes; n++) {
+    unsigned i = (first + n) % v->nr_lanes;
+    bool sound;
+    int r;
+
+    if (!fp_lane_broken (v->lanes[i], l->index))
+      continue;
+    r = mend_lane (l, i, fp_deadline_in_ms (ms), &sound, why);
+    if (r < 0 && (mirrored || !sound || !any_lane_works (l)))
+      return r;
+    if (r < 0) {
+      if (r == -EXDEV)
+        link_look_at_others (l);
+      l->mend_ns = fp_deadline_in_ms (MEND_AGAIN_MS);
+      l->mend_first = i + 1; /* let the others be tried, too */
+      return 0;
+    }
+    mended = true;
+    FP_LOCK_SCOPE (&l->lock);
+    l->reconnects++;
+  }
+  l->mend_ns = 0;
+  if (mended)
+    atomic_store (&l->down_ns, 0);
+  return 0;
+}
+
+int
+link_mend_lanes (struct fp_link *l)
+{
+  char why[FP_WHY_MAX] = "";
+  int r = mend_lanes (l, why);
+
+  if (r == -EXDEV)
+    link_look_at_others (l);
+  if (r < 0)
+    link_set_why (l, why);
+  return r;
+}
+
+static void
+drain_wake (struct fp_link *l)
+{
+  uint64_t n;
+
+  if (read (l->wake_fd, &n, sizeof n) == -1)
+    assert (errno == EAGAIN);
+}
+
+/* The lease runs while this process is stopped.  So PINGs follow fp_mono_ns.
+ */
+static uint64_t
+ping_in_ms (unsigned ms)
+{
+  return fp_mono_ns () + ms * FP_NS_PER_MS;
+}
+
+/* Return for how long the link has nothing to do by itself: no PING, and no
+ * lane to connect.
+ */
+static int
+turn_ms (const struct fp_link *l, uint64_t ping_ns)
+{
+  uint64_t now = fp_mono_ns ();
+  int ms = 0;
+
+  if (now < ping_ns)
+    ms = (int) fp_div_round_up (ping_ns - now, FP_NS_PER_MS);
+  return l->mend_ns == 0 ? ms : FP_MIN (ms, fp_deadline_left_ms (l->mend_ns));
+}
+
+/* UP: until the session ends or the link is stopped.  *lost is when the
+ * first sign of that was seen, and not when it was certain.
+ */
+static void
+stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
+{
+  uint64_t next_ping = ping_in_ms (l->ping_ms);
+
+  *lost = fp_now_ns (); /* not the time before */
+  set_busy (l, *lost);
+  if (link_refill (l) < 0)
+    return;
+  while (!atomic_load (&l->stop)) {
+    unsigned nr = 2;
+    bool over;
+
+    l->fds[0] = (struct pollfd) { .fd = l->wake_fd, .events = POLLIN };
+    l->fds[1] =
+        (struct pollfd) { .fd = fp_ctl_fd (l->s.ctl), .events = POLLIN };
+    for (unsigned i = 0; i < l->v->nr_lanes; i++) {
+      l->fds[nr].fd = fp_lane_event_fd (l->v->lanes[i], l->index);
+      l->fds[nr].events = POLLIN;
+      l->fds[nr++].revents = 0;
+    }
+    set_busy (l, 0);
+    if (poll (l->fds, nr, turn_ms (l, next_ping)) == -1 && errno != EINTR) {
+      snprintf (why, FP_WHY_MAX, "poll: %s", strerror (errno));
+      return;
+    }
+    *lost = fp_now_ns ();
+    set_busy (l, *lost);
+    drain_wake (l);
+    for (unsigned i = 0; i < l->v->nr_lanes; i++) {
+      if (l->fds[2 + i].revents != 0)
+        fp_lane_event (l->v->lanes[i], l->index);
+    }
+    if (l->fds[1].revents != 0) {
+      snprintf (why, FP_WHY_MAX, "the server ended the session");
+      return;
+    }
+    if (link_mend_lanes (l) < 0)
+      return; /* which set the reason */
+    if (atomic_load (&l->v->taken)) {
+      snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
+      return;
+    }
+    if (link_recount (l, link_slow (l)) < 0 || link_do_records (l) < 0)
+      return; /* which set the reason */
+    link_settle (l, true);
+    if (atomic_load (&l->sweep) && link_sweep (l) < 0) {
+      snprintf (why, FP_WHY_MAX, "leftovers: %s", fp_ctl_why (l->s.ctl));
+      return;
+    }
+    if (link_do_calls (l) < 0 || link_do_places (l) < 0)
+      return; /* which set the reason */
+    over = !fp_link_lease_holds (l, fp_mono_ns ()) ||
+           !fp_link_zeros_hold (l, fp_boot_ns ());
+    if (atomic_exchange (&l->ping_now, false) || over ||
+        fp_mono_ns () >= next_ping) {
+      if (ping (l) < 0) {
+        snprintf (why, FP_WHY_MAX, "heartbeat: %s", fp_ctl_why (l->s.ctl));
+        return;
+      }
+      next_ping = ping_in_ms (ping_ms (l));
+      if (over)
+        fp_volume_wake_lanes (l->v);
+    }
+    if (link_refill (l) < 0)
+      return; /* likewise */
+  }
+}
+
+/* Wait before the next try; calls that come meanwhile fail at once. */
+static void
+back_off (struct fp_link *l, unsigned failures)
+{
+  unsigned ms = BACKOFF_MIN_MS << FP_MIN (failures, 6u), jitter = 0;
+  uint64_t deadline;
+
+  if (fp_random (&jitter, sizeof jitter) < 0)
+    jitter = 0; /* then without */
+  ms = FP_MIN (ms, (unsigned) BACKOFF_MAX_MS);
+  deadline = fp_deadline_in_ms (ms / 2 + jitter % (ms / 2 + 1));
+  while (!atomic_load (&l->stop) && !fp_deadline_passed (deadline)) {
+    struct pollfd fd = { .fd = l->wake_fd, .events = POLLIN };
+
+    /* Timeout or error: look again. */
+    (void) poll (&fd, 1, fp_deadline_left_ms (deadline));
+    drain_wake (l);
+    link_fail_calls (l);
+  }
+}
+
+/* Nothing more to hope for: answer calls until it is stopped. */
+static void
+stay_lost (struct fp_link *l)
+{
+  struct pollfd fd = { .fd = l->wake_fd, .events = POLLIN };
+
+  link_judge_missing (l);
+  fp_volume_wake_lanes (l->v);
+  while (!atomic_load (&l->stop)) {
+    (void) poll (&fd, 1, 1000);
+    drain_wake (l);
+    link_fail_calls (l);
+    link_judge_missing (l);
+  }
+}
+
+static void
+link_main (void *arg)
+{
+  struct fp_link *l = arg;
+  unsigned failures = 0;
+  uint64_t lost = 0;
+  char why[FP_WHY_MAX];
+
+  while (!atomic_load (&l->stop)) {
+    why[0] = '\0';
+    if (link_come_up (l, why) == 0) {
+      failures = 0;
+      stay_up (l, &lost, why);
+      set_busy (l, 0);
+      if (atomic_load (&l->down_ns) == 0)
+        atomic_store (&l->down_ns, lost);
+      if (why[0] != '\0')
+        link_set_why (l, why);
+      /* A volume without a name is gone at BYE: to be kept for its lease it
+       * is left by hanging up.
+       */
+      if (atomic_load (&l->stop) &&
+          (atomic_load (&l->discard) || l->v->p.name[0] != '\0')) {
+        struct fp_bye bye = { .discard = atomic_load (&l->discard) };
+
+        /* Of one with a name only what this start has made. */
+        if (l->v->p.name[0] != '\0' && !atomic_load (&l->forget) &&
+            (atomic_load (&l->v->started) || !l->made))
+          bye.discard = false;
+
+        /* If it does not hear this, its lease ends the matter. */
+        (void) fp_ctl_bye (l->s.ctl, &bye,
+                           fp_deadline_in_ms (l->v->p.timeout_ms));
+      }
+      link_move (l, FP_SERVER_DRAINING);
+      fp_recorder_down (l->v, l->index);
+      link_fail_calls (l);
+      link_let_go (l);
+      /* A caller that waited until the last transfer ended may have queued its
+       * call since then, and the next attempt to connect may take long.
+       */
+      link_fail_calls (l);
+      link_move (l, FP_SERVER_DOWN);
+      fp_mirror_poke (l->v);
+      fp_volume_wake_lanes (l->v);
+      continue;
+    }
+    link_set_why (l, why);
+    if (l->lost) {
+      link_move (l, FP_SERVER_LOST);
+      stay_lost (l);
+      break;
+    }
+    link_move (l, FP_SERVER_DOWN);
+    link_fail_calls (l);
+    back_off (l, failures++);
+  }
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    l->ended = true;
+    pthread_cond_broadcast (&l->cond);
+  }
+  /* What comes now is answered by who calls (link_call). */
+  link_fail_calls (l);
+}
+
+/* ---- making and ending it ---- */
+
+static void
+link_freep (struct fp_link **lp)
+{
+  fp_link_free (*lp);
+}
+
+int
+fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index)
+{
+  FP_CLEANUP (link_freep) struct fp_link *l = NULL;
+  int r;
+
+  l = calloc (1, sizeof *l);
+  if (l == NULL)
+    return -ENOMEM;
+  l->v = v;
+  l->index = index;
+  l->addr = &v->p.servers[index];
+  l->calls_tail = &l->calls;
+  l->want_head = FP_NO_PIECE;
+  l->settle_head = FP_NO_PIECE;
+  fp_mutex_init (&l->lock);
+  fp_cond_init (&l->cond);
+  l->client = v->p.client;
+  r = fp_uuid_is_nil (&l->client) ? fp_uuid_generate (&l->client) : 0;
+  if (r == 0)
+    r = link_record_new (l);
+  if (r < 0)
+    return r;
+  l->wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (l->wake_fd == -1)
+    return -errno;
+  *out = FP_STEAL (l);
+  return 0;
+}
+
+int
+fp_link_start (struct fp_link *l)
+{
+  char name[FP_THREAD_NAME_MAX + 1];
+  int r;
+
+  snprintf (name, sizeof name, "fp-link%u", l->index);
+  l->ended = false;
+  r = fp_thread_create (&l->thread, name, link_main, l);
+  l->started = r == 0;
+  return r;
+}
+
+void
+fp_link_stop (struct fp_link *l, bool discard)
+{
+  atomic_store (&l->discard, discard);
+  atomic_store (&l->stop, true);
+  link_wake (l);
+}
+
+static bool
+await_end (struct fp_link *l, unsigned ms)
+{
+  struct timespec until;
+
+  fp_timespec_after (&until, ms);
+  FP_LOCK_SCOPE (&l->lock);
+  if (!l->ended)
+    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
+  return l->ended;
+}
+
+void
+fp_link_join (struct fp_link *l)
+{
+  while (l->started && !await_end (l, LINK_HURRY_MS / 4))
+    fp_link_hurry (l);
+  if (l->started && fp_thread_join (&l->thread) < 0)
+    abort (); /* joined twice: a bug */
+  l->started = false;
+}
+
+void
+fp_link_free (struct fp_link *l)
+{
+  if (l == NULL)
+    return;
+  assert (!l->started);
+  if (l->wake_fd > 0)
+    close (l->wake_fd);
+  link_record_free (l);
+  pthread_cond_destroy (&l->cond);
+  pthread_mutex_destroy (&l->lock);
+  free (l);
+}

@@ -1,0 +1,757 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "peer/peer_int.h"
+#include "peer/peer_migrate.h"
+
+#define PATIENCE_MS 1000 /* of who waits for the start, unless it is told */
+#define FORMER_MARGIN 4  /* of FP_FORMER_MIN */
+
+/* So much is zeroed by one message, which takes a server some milliseconds. */
+#define ZERO_SIZE (UINT64_C (16) << 20)
+#define SILENT_MIN_MS 1000u
+#define SILENT_MAX_MS 4000u
+#define LOOK_NS 50000 /* between two looks while a piece is kept shut */
+#define SILENT_LOOK_MS 20u
+#define SILENT_PARTS 4
+
+static int
+do_release (struct fp_link *l, struct call *c)
+{
+  struct fp_release q = { .count = 1, .slabs = { c->piece->copy.slab } };
+  int r;
+
+  c->piece->releasing = true;
+  r = fp_ctl_release (l->s.ctl, &q, link_soon (l));
+  if (r < 0)
+    return r;
+  fp_copy_forget (&c->piece->copy);
+  return 0;
+}
+
+/* While it is shut all live copies of the piece are zeros there, since to
+ * write is to enter each of them: unless this one is not live any more.
+ */
+static void
+forget_range (struct fp_volume *v, const struct call *c)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t k = (uint64_t) (c->piece - t->p), i = fp_piece_of (t, k);
+
+  FP_LOCK_SCOPE (&v->lock);
+  if (t->copies == 1 || (fp_mirror_live (t, i) >> fp_copy_of (t, k) & 1))
+    fp_piece_clear_written (t, i, c->offset, c->length);
+}
+
+/* ---- one byte of a server, over a lane ---- */
+
+struct probe {
+  struct fp_io io;
+  unsigned char byte;
+  struct fp_link *by;
+  struct fp_lane *lane;
+  unsigned server;
+  struct fp_piece *piece;
+};
+
+/* Of entry at >> shift; or of target, which is shut. */
+static void
+probe_begin (struct fp_link *l, struct probe *b, struct fp_lane *lane,
+             unsigned server, uint64_t at, struct fp_piece *target)
+{
+  struct fp_pieces *t = l->v->pieces;
+
+  b->by = l;
+  b->lane = lane;
+  b->server = server;
+  b->piece = target != NULL ? target : &t->p[at >> t->shift];
+  b->io = (struct fp_io) {
+    .kind = FP_IO_READ,
+    .length = 1,
+    .offset = at,
+    .buf = &b->byte,
+    .forced = true,
+    .linear = true,
+    .hasty = target == NULL,
+    .mover = target != NULL,
+    .owner = target != NULL,
+    .target = target,
+  };
+  fp_lane_sync_begin (lane, &b->io);
+}
+
+/* A probe waits for completions only.  It does not wait for the work of
+ * another link's thread: to connect a queue pair, or to open a piece.
+ */
+static bool
+may_wait (const struct probe *b)
+{
+  if (fp_lane_broken (b->lane, b->server))
+    return false;
+  return b->io.owner || (fp_lane_has_queue_pair (b->lane, b->server) &&
+                         fp_piece_state (b->piece) == FP_PIECE_READY &&
+                         !atomic_load (&b->by->stop));
+}
+
+static int
+probe_end (struct probe *b)
+{
+  const struct timespec t = { .tv_nsec = LOOK_NS };
+  bool late = false;
+
+  while (!fp_lane_sync_done (b->lane, &b->io, late)) {
+    late = !may_wait (b);
+    if (late)
+      fp_lane_sync_cancel (b->lane, &b->io);
+    else
+      nanosleep (&t, NULL);
+  }
+  return b->io.status;
+}
+
+void
+link_look_at_others (struct fp_link *l)
+{
+  struct fp_volume *v = l->v;
+  unsigned nr = 0;
+  struct probe *b = calloc ((size_t) v->nr_lanes * v->nr_links, sizeof *b);
+
+  if (b == NULL)
+    return; /* it is tried again */
+  for (unsigned i = 0; i < v->nr_lanes; i++)
+    for (unsigned s = 0; s < v->nr_links; s++) {
+      uint64_t at = 0;
+
+      if (s != l->index && fp_lane_has_queue_pair (v->lanes[i], s) &&
+          fp_volume_place_to_read (v, s, &at))
+        probe_begin (l, &b[nr++], v->lanes[i], s, at, NULL);
+    }
+  for (unsigned n = 0; n < nr; n++)
+    (void) probe_end (&b[n]);
+  free (b);
+}
+
+/* What a lane wrote is in the server's memory when its queue pair has read a
+ * byte of piece p, which is shut (volume.c, flush, says why).  If that has
+ * broken there is nothing of it any more as soon as there is another one.
+ */
+static int
+place_writes (struct fp_link *l, struct fp_lane *lane, struct fp_piece *p)
+{
+  struct fp_pieces *t = l->v->pieces;
+  uint64_t at, mark = fp_lane_unflushed (lane, l->index, &at);
+  struct probe b;
+  int r = 0;
+
+  if (mark != 0) {
+    probe_begin (l, &b, lane, l->index, (uint64_t) (p - t->p) << t->shift, p);
+    if (probe_end (&b) == 0) {
+      fp_lane_flushed (lane, l->index, mark);
+      return 0;
+    }
+    if (!fp_lane_broken (lane, l->index))
+      return -ECONNRESET;
+  }
+  if (fp_lane_broken (lane, l->index))
+    r = link_mend_lanes (l);
+  if (!fp_lane_broken (lane, l->index))
+    return 0;
+  /* With one copy the session goes on: try this again when the lane is there.
+   */
+  return r == 0 && !fp_volume_is_mirrored (l->v) ? -EBUSY : -ECONNRESET;
+}
+
+static int
+do_zero (struct fp_link *l, struct call *c)
+{
+  struct fp_zero q = { .slab = c->piece->copy.slab };
+  uint64_t deadline;
+  int r = 0;
+
+  link_answered (l);
+  /* Else it is of a session that is over, which has placed them. */
+  for (unsigned i = 0;
+       r == 0 && atomic_load (&c->piece->held) && i < l->v->nr_lanes; i++)
+    r = place_writes (l, l->v->lanes[i], c->piece);
+  deadline = link_slow (l);
+  for (uint64_t n = 0; r == 0 && n < c->length; n += q.length) {
+    uint64_t asked = fp_boot_ns ();
+
+    q.offset = c->offset + n;
+    q.length = FP_MIN (c->length - n, ZERO_SIZE);
+    (void) link_soon (l);
+    r = fp_ctl_zero (l->s.ctl, &q, deadline);
+    if (r == 0)
+      link_renewed (l, asked);
+  }
+  if (r == 0 && c->last)
+    forget_range (l->v, c);
+  return r;
+}
+
+/* A status that the server sent leaves the session sound; anything else
+ * ends it.
+ */
+bool
+link_session_broken (int r)
+{
+  switch (r) {
+  case -ENOSPC:
+  case -EINVAL:
+  case -EBUSY:
+  case -ENOENT:
+  case -EPERM:
+  case -ENOMEM:
+  case -ESHUTDOWN:
+  case -ESTALE:
+  case -EEXIST:
+    return false;
+  default:
+    return r < 0;
+  }
+}
+
+/* A piece whose release or zeroing failed still is what it was; if the server
+ * is away it is offline, and its list will tell.
+ */
+static void
+finish_piece (struct fp_link *l, struct call *c, int r, bool up)
+{
+  struct fp_piece *p = c->piece;
+
+  /* let_go leaves a piece alone that somebody has shut. */
+  if (!up || !atomic_load (&p->held))
+    fp_copy_forget (&p->copy);
+  if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
+    p->releasing = c->kind == CALL_RELEASE;
+    link_forget (l, p, FP_PIECE_BUSY);
+  }
+  else if (up && p->releasing && l->record != NULL &&
+           !fp_volume_is_mirrored (l->v)) {
+    /* Refused, and it is recorded that it does not exist any more. */
+    p->releasing = false;
+    fp_recorder_exists (l->v, (uint64_t) (p - l->v->pieces->p));
+  }
+  else {
+    /* Refused, so it still has it; or the next list will tell. */
+    if (up)
+      p->releasing = false;
+    if (!fp_piece_move (p, FP_PIECE_BUSY,
+                        up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
+      abort (); /* the caller owns it */
+  }
+}
+
+static void
+finish_call (struct fp_link *l, struct call *c, int r, bool up)
+{
+  if (c->kind == CALL_SHUT) {
+    if (!up)
+      r = link_do_shut (l); /* it needs no server */
+  }
+  else if (c->kind == CALL_REOPEN) {
+    r = link_finish_reopen (l, c, r, up);
+  }
+  else if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
+    finish_piece (l, c, r, up);
+  }
+  FP_LOCK_SCOPE (&l->lock);
+  c->result = r;
+  c->done = true;
+  if (c->left)
+    c->kept = false;
+  pthread_cond_broadcast (&l->cond);
+}
+
+static struct call *
+next_call (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  struct call *c = l->calls;
+
+  if (c != NULL) {
+    l->calls = c->next;
+    if (l->calls == NULL)
+      l->calls_tail = &l->calls;
+  }
+  return c;
+}
+
+/* Returns a negative errno value if the session ended. */
+int
+link_do_calls (struct fp_link *l)
+{
+  struct call *c;
+
+  while ((c = next_call (l)) != NULL) {
+    uint64_t asked = fp_boot_ns ();
+    int r = -EINVAL;
+
+    switch (c->kind) {
+    case CALL_RELEASE:
+      r = do_release (l, c);
+      break;
+    case CALL_ZERO:
+      r = do_zero (l, c);
+      break;
+    case CALL_TARGET:
+    case CALL_DROP_TARGET:
+    case CALL_TAKE:
+    case CALL_REOPEN:
+    case CALL_MARK:
+    case CALL_DROP:
+      r = link_do_move_call (l, c);
+      break;
+    case CALL_SHUT:
+      r = link_do_shut (l);
+      break;
+    }
+    if (link_session_broken (r)) {
+      if (fp_ctl_why (l->s.ctl)[0] != '\0')
+        link_set_why (l, fp_ctl_why (l->s.ctl));
+      finish_call (l, c, -ENOTCONN, false);
+      return r;
+    }
+    /* The others may have asked nothing, or do this themselves. */
+    if (c->kind == CALL_RELEASE)
+      link_renewed (l, asked);
+    finish_call (l, c, r, true);
+  }
+  return 0;
+}
+
+void
+link_fail_calls (struct fp_link *l)
+{
+  struct call *c;
+
+  while ((c = next_call (l)) != NULL)
+    finish_call (l, c, -ENOTCONN, false);
+  link_fail_places (l);
+  link_fail_records (l);
+  link_settle (l, false);
+}
+
+/* End c as link_fail_calls does, with the lock held, if it keeps a piece shut
+ * and the link is away.  Else a write to the other copies would wait until an
+ * attempt to connect is over.  Return false if c is for the link's thread.
+ */
+static bool
+fail_now (struct fp_link *l, struct call *c)
+{
+  bool reopens = c->kind == CALL_REOPEN && !c->relabel;
+
+  if (!reopens && c->kind != CALL_RELEASE && c->kind != CALL_ZERO)
+    return false;
+  if (!link_can_fail_now (l, c->piece))
+    return false;
+  c->result = -ENOTCONN;
+  if (reopens)
+    c->result = link_finish_reopen (l, c, -ENOTCONN, false);
+  else
+    finish_piece (l, c, -ENOTCONN, false); /* no lock is taken if not up */
+  c->done = true;
+  return true;
+}
+
+void
+link_call (struct fp_link *l, struct call *c)
+{
+  bool ended;
+
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    if (fail_now (l, c))
+      return;
+    ended = l->ended;
+    if (!ended) {
+      *l->calls_tail = c;
+      l->calls_tail = &c->next;
+    }
+  }
+  /* Of one that has left: nobody looks into the queue any more. */
+  if (ended)
+    finish_call (l, c, -ENOTCONN, false);
+  else
+    link_wake (l);
+}
+
+int
+link_run_call (struct fp_link *l, struct call *c)
+{
+  link_call (l, c);
+  FP_LOCK_SCOPE (&l->lock);
+  while (!c->done)
+    pthread_cond_wait (&l->cond, &l->lock);
+  return c->result;
+}
+
+static struct call *
+keep_call (struct fp_link *l, const struct call *what)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  for (unsigned k = 0; k < LINK_KEPT; k++) {
+    struct call *c = &l->kept[k];
+
+    if (!c->kept) {
+      *c = *what;
+      c->kept = true;
+      return c;
+    }
+  }
+  return NULL;
+}
+
+/* Others wait for what is asked of piece p, and could go on without this
+ * server: there is another live copy, or it shall have no memory any more.
+ */
+static bool
+others_go_on (struct fp_volume *v, const struct call *c)
+{
+  struct fp_pieces *t = v->pieces;
+  uint64_t i;
+
+  if (!fp_volume_is_mirrored (v))
+    return false;
+  i = fp_piece_of (t, (uint64_t) (c->piece - t->p));
+  for (unsigned k = 0; k < t->copies; k++) {
+    const struct fp_piece *other = fp_mirror_copy (t, i, k);
+    enum fp_piece_state s = fp_piece_state (other);
+
+    if (other != c->piece && (fp_mirror_live (t, i) >> k & 1) &&
+        (s == FP_PIECE_READY || s == FP_PIECE_FROZEN || s == FP_PIECE_BUSY))
+      return true;
+  }
+  return c->kind == CALL_RELEASE;
+}
+
+/* It has answered what it was asked after that. */
+static bool
+answers (struct fp_link *l, uint64_t since_ns)
+{
+  return fp_link_session (l) != 0 && atomic_load (&l->proof_ns) >= since_ns;
+}
+
+/* Send a PING to each other server that has no request under way. */
+static void
+ask_others (const struct fp_link *l)
+{
+  for (unsigned s = 0; s < l->v->nr_links; s++)
+    if (s != l->index) {
+      atomic_store (&l->v->links[s]->ping_now, true);
+      link_wake (l->v->links[s]);
+    }
+}
+
+/* What has a live copy there has another one, at a server that has answered
+ * since then: to go on without this one has to be recorded there.
+ */
+static bool
+may_do_without (const struct fp_link *l, uint64_t since_ns)
+{
+  struct fp_volume *v = l->v;
+  struct fp_pieces *t = v->pieces;
+  uint64_t sound = 0;
+
+  for (unsigned s = 0; s < v->nr_links; s++)
+    if (s != l->index && answers (v->links[s], since_ns))
+      sound |= UINT64_C (1) << s;
+  for (uint64_t i = 0; i < t->nr; i++) {
+    uint8_t live = fp_mirror_live (t, i), bad = fp_mirror_bad (t, i, live);
+    bool here = false, elsewhere = false;
+
+    for (unsigned c = 0; c < t->copies; c++) {
+      const struct fp_piece *p = fp_mirror_copy (t, i, c);
+      unsigned server = atomic_load (&p->server);
+      enum fp_piece_state s = fp_piece_state (p);
+
+      if (!(live >> c & 1))
+        continue;
+      here |= server == l->index;
+      elsewhere |=
+          server != l->index && (sound >> server & 1) && !(bad >> c & 1) &&
+          (s == FP_PIECE_READY || s == FP_PIECE_FROZEN || s == FP_PIECE_BUSY);
+    }
+    if (here && !elsewhere)
+      return false;
+  }
+  return sound != 0;
+}
+
+struct silence {
+  uint64_t asks_ns;   /* fp_link.asks_ns, when it was last looked at */
+  uint64_t looked_ns; /* that was when */
+  uint64_t ns;        /* it was that for so long, while we ran */
+  bool others;        /* those were asked meanwhile */
+};
+
+/* Under the lock.  Returns how long it is silent, in parts of the time that is
+ * too long.
+ */
+static unsigned
+silence (struct fp_link *l, struct silence *s)
+{
+  unsigned ms = FP_MIN (FP_MAX (l->v->p.timeout_ms / 8 * 3, SILENT_MIN_MS),
+                        SILENT_MAX_MS);
+  uint64_t now = fp_now_ns ();
+
+  if (l->asks_ns == 0 || l->asks_ns != s->asks_ns) {
+    s->ns = 0;
+    s->others = false;
+  }
+  else
+    s->ns += FP_MIN (now - s->looked_ns, 2 * SILENT_LOOK_MS * FP_NS_PER_MS);
+  s->asks_ns = l->asks_ns;
+  s->looked_ns = now;
+  return (unsigned) (s->ns / (ms * FP_NS_PER_MS / SILENT_PARTS));
+}
+
+/* What others wait for is with a server that does not answer: it is done
+ * without that one.  (Of what may take a sound server so long nothing follows:
+ * link_slow.)
+ */
+static void
+cut_if_silent (struct fp_link *l, const struct call *c, struct silence *s)
+{
+  unsigned parts;
+
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    parts = silence (l, s);
+  }
+  if (parts >= SILENT_PARTS / 2 && !s->others) {
+    ask_others (l);
+    s->others = true;
+  }
+  if (parts < SILENT_PARTS || !others_go_on (l->v, c) ||
+      !may_do_without (l, s->asks_ns))
+    return;
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->asked != NULL && l->state == FP_SERVER_UP &&
+      l->asks_ns == s->asks_ns) {
+    fp_link_away (l); /* from now on, and not since it was asked */
+    fp_ctl_hang_up (l->asked);
+  }
+}
+
+/* Likewise, but return -ETIMEDOUT at the deadline; the call goes on.  While a
+ * server process is stopped its memory is still read and written, so its
+ * session is not ended for one late call.  The exception is a call that keeps
+ * a piece shut which has another copy: until the call is over nobody can use
+ * that copy either.  (Where as many are under way the next ones wait for as
+ * long as it takes.)
+ */
+static int
+run_call_by (struct fp_link *l, struct call *what, uint64_t deadline_ns)
+{
+  struct call *c = keep_call (l, what);
+  bool may_cut = others_go_on (l->v, what);
+  struct silence silent = { 0 };
+
+  if (c == NULL)
+    return link_run_call (l, what);
+  link_call (l, c);
+  for (;;) {
+    struct timespec until;
+    int ms;
+
+    if (may_cut)
+      cut_if_silent (l, what, &silent);
+    FP_LOCK_SCOPE (&l->lock);
+    if (c->done) {
+      c->kept = false;
+      return c->result;
+    }
+    ms = fp_deadline_left_ms (deadline_ns);
+    if (ms == 0) {
+      c->left = true;
+      return -ETIMEDOUT;
+    }
+    fp_timespec_after (&until, may_cut ? FP_MIN ((unsigned) ms, SILENT_LOOK_MS)
+                                       : (unsigned) ms);
+    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
+  }
+}
+
+int
+fp_link_release (struct fp_link *l, struct fp_piece *p, uint64_t deadline_ns)
+{
+  struct call c = { .kind = CALL_RELEASE, .piece = p };
+
+  return run_call_by (l, &c, deadline_ns);
+}
+
+int
+fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
+              uint64_t length, bool last, uint64_t deadline_ns)
+{
+  struct call c = {
+    .kind = CALL_ZERO,
+    .piece = p,
+    .last = last,
+    .offset = offset,
+    .length = length,
+  };
+
+  return run_call_by (l, &c, deadline_ns);
+}
+
+/* Store `to` if it is later: answers may come out of order. */
+static void
+raise_to (_Atomic uint64_t *ns, uint64_t to)
+{
+  if (to > atomic_load (ns))
+    atomic_store (ns, to);
+}
+
+void
+link_renewed (struct fp_link *l, uint64_t asked_ns)
+{
+  uint64_t lease_ns = l->s.hello.lease_ms * FP_NS_PER_MS;
+  /* asked_ns by the other clock; not later, if the clocks are read in this
+   * order.
+   */
+  uint64_t mono_ns = fp_mono_ns (), took_ns = fp_boot_ns () - asked_ns;
+  uint64_t asked_mono_ns = mono_ns - FP_MIN (mono_ns, took_ns);
+
+  lease_ns -= lease_ns / 8;
+  raise_to (&l->lease_ns, asked_mono_ns + lease_ns);
+  raise_to (&l->zeros_ns, asked_ns + lease_ns);
+  raise_to (&l->proof_ns, asked_mono_ns);
+  atomic_store (&l->mute, false);
+}
+
+/* A client has the volume only when it has opened it at every server.  So one
+ * session that never ended, or a server whose epoch is the same as when the
+ * last session ended (each client that opens the volume raises it), shows that
+ * nobody else had it.  So does one that began while another such session
+ * lasted.  Where there is none, each server must have let us in again: one
+ * that another client has used refuses who had the volume before.  But it
+ * remembers only so many former clients (FP_FORMER_MIN), about one for each
+ * epoch: after nearly as many it may have forgotten this one.
+ */
+int
+link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)
+{
+  struct fp_volume *v = l->v;
+  /* Where the volume has been before, who was not there cannot tell. */
+  bool ours = l->opened ? epoch == l->epoch + !v->p.read_only : !l->joins;
+  bool all = true;
+
+  FP_LOCK_SCOPE (&v->lock);
+  for (unsigned i = 0; i < v->nr_links; i++) {
+    struct fp_link *other = v->links[i];
+    uint64_t now = fp_boot_ns ();
+
+    if (atomic_load (&v->closed) >> i & 1)
+      continue;
+    ours |= other != l && fp_link_is_ours (other, now);
+    all &= other == l || fp_link_zeros_hold (other, now);
+  }
+  if (!ours && l->opened && !v->p.read_only && epoch > l->epoch &&
+      epoch - l->epoch > FP_FORMER_MIN - FORMER_MARGIN)
+    return -EPERM;
+  link_renewed (l, asked_ns);
+  atomic_store (&l->ours, ours);
+  for (unsigned i = 0; all && i < v->nr_links; i++)
+    atomic_store (&v->links[i]->ours, true);
+  l->opened = true;
+  l->epoch = epoch;
+  return 0;
+}
+
+bool
+fp_link_is_ours (const struct fp_link *l, uint64_t boot_ns)
+{
+  return fp_link_zeros_hold (l, boot_ns) && atomic_load (&l->ours);
+}
+
+bool
+fp_link_lease_holds (const struct fp_link *l, uint64_t mono_ns)
+{
+  return mono_ns < atomic_load (&l->lease_ns);
+}
+
+bool
+fp_link_zeros_hold (const struct fp_link *l, uint64_t boot_ns)
+{
+  return boot_ns < atomic_load (&l->zeros_ns);
+}
+
+void
+fp_link_status (struct fp_link *l, struct fp_server_status *s)
+{
+  memset (s, 0, sizeof *s);
+  s->pieces = atomic_load (&l->pieces);
+  s->bytes_read = atomic_load (&l->bytes_read);
+  s->bytes_written = atomic_load (&l->bytes_written);
+  s->ops = atomic_load (&l->ops_done);
+  s->errors = atomic_load (&l->errors);
+  FP_LOCK_SCOPE (&l->lock);
+  fp_addr_format (l->addr, s->addr);
+  memcpy (s->name, l->name, sizeof s->name);
+  s->state = l->state;
+  s->transport = l->transport;
+  s->control = l->control;
+  s->slabs_total = l->slabs_total;
+  s->slabs_free = l->slabs_free;
+  s->reconnects = l->reconnects;
+  memcpy (s->why, l->why, sizeof s->why);
+}
+
+static int
+wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
+{
+  FP_LOCK_SCOPE (&l->lock);
+  /* It is counted a moment before it is UP. */
+  while (l->session == 0 || l->state == FP_SERVER_CONNECTING) {
+    struct timespec until;
+    char where[FP_ADDR_MAX + 1];
+
+    if (l->session > 0 && fp_deadline_passed (deadline_ns))
+      break;
+    if (l->state == FP_SERVER_LOST ||
+        (fp_deadline_passed (deadline_ns) &&
+         fp_deadline_passed (atomic_load (&l->learn_until_ns)))) {
+      fp_addr_format (l->addr, where);
+      if (strncmp (l->why, where, strlen (where)) == 0)
+        snprintf (why, FP_WHY_MAX, "%s", l->why);
+      else
+        snprintf (why, FP_WHY_MAX, "%s: %.*s", where,
+                  FP_WHY_MAX - FP_ADDR_MAX - 3,
+                  l->why[0] != '\0' ? l->why : "did not answer in time");
+      return -ENOTCONN;
+    }
+    fp_timespec_after (&until, 50);
+    /* A timeout means: look again. */
+    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
+  }
+  return 0;
+}
+
+int
+fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, bool *told,
+                 char why[FP_WHY_MAX])
+{
+  const struct fp_volume_params *p = &l->v->p;
+  uint64_t soon = FP_MIN (fp_deadline_in_ms (PATIENCE_MS), deadline_ns);
+  int r;
+
+  if (told == NULL || *told || p->waits == NULL)
+    return wait_up (l, deadline_ns, why);
+  r = wait_up (l, soon, why);
+  /* Before that it is no question of time. */
+  if (r == 0 || !fp_deadline_passed (soon) || fp_deadline_passed (deadline_ns))
+    return r;
+  *told = true;
+  p->waits (why, (unsigned) fp_deadline_left_ms (deadline_ns));
+  return wait_up (l, deadline_ns, why);
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* peer_join.c - the link of a server that joins a volume that is used, or
+ * leaves it: servers.c.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "peer/peer_int.h"
+
+/* Its thread has ended, and others may look at it, as at any that is DOWN. */
+int
+fp_link_renew (struct fp_link *l, const struct fp_addr *addr,
+               const struct fp_uuid *server)
+{
+  int r = 0;
+
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->session > 0 && fp_uuid_is_nil (&l->v->p.client))
+    r = fp_uuid_generate (&l->client); /* who knows nothing of the last one */
+  if (r < 0)
+    return r;
+  /* Somebody may be looking at what was there before. */
+  l->v->p.servers[l->index] = *addr;
+  l->joins = true;
+  l->expected = *server;
+  l->state = FP_SERVER_DOWN;
+  l->session = 0;
+  l->transport = 0;
+  l->control = NULL;
+  l->name[0] = l->why[0] = '\0';
+  l->slabs_total = l->slabs_free = l->wanted = l->reconnects = 0;
+  l->shut = l->made = l->opened = l->learned = l->lost = l->anew = false;
+  l->learn_end_ns = l->epoch = 0;
+  l->ops = NULL;
+  atomic_store (&l->stop, false);
+  atomic_store (&l->discard, false);
+  atomic_store (&l->forget, false);
+  atomic_store (&l->mute, false);
+  atomic_store (&l->sweep, false);
+  atomic_store (&l->lost_any, false);
+  atomic_store (&l->ours, false);
+  atomic_store (&l->lease_ns, 0);
+  atomic_store (&l->learn_until_ns, 0);
+  atomic_store (&l->down_ns, 0);
+  atomic_store (&l->told, 0);
+  atomic_store (&l->bytes_read, 0);
+  atomic_store (&l->bytes_written, 0);
+  atomic_store (&l->ops_done, 0);
+  atomic_store (&l->errors, 0);
+  link_record_renew (l);
+  return 0;
+}
+
+int
+fp_link_shut (struct fp_link *l)
+{
+  struct call c = { .kind = CALL_SHUT };
+
+  return link_run_call (l, &c);
+}
+
+void
+fp_link_unshut (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  l->shut = false;
+}
+
+void
+fp_link_leave (struct fp_link *l, bool forget)
+{
+  atomic_store (&l->forget, forget);
+  fp_link_stop (l, forget);
+  fp_link_join (l);
+}
+
+bool
+fp_link_heard (struct fp_link *l)
+{
+  FP_LOCK_SCOPE (&l->lock);
+  return l->session > 0;
+}
+
+bool
+fp_link_server (struct fp_link *l, struct fp_uuid *server)
+{
+  const struct fp_members *list = &l->v->p.members;
+
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->session > 0)
+    *server = l->server;
+  else if (l->joins)
+    *server = l->expected;
+  else if (list->version > 0)
+    *server = list->members[l->index].server;
+  else
+    return false;
+  return true;
+}
+
+bool
+fp_link_told (const struct fp_link *l, unsigned servers)
+{
+  return atomic_load (&l->told) == servers;
+}
+
+/* ---- the link's thread ---- */
+
+/* Nobody else makes this link have more: what is asked of it is in a queue. */
+int
+link_do_shut (struct fp_link *l)
+{
+  const struct fp_piece *target = &l->v->target;
+
+  if (fp_piece_state (target) != FP_PIECE_EMPTY &&
+      atomic_load (&target->server) == l->index)
+    return -EBUSY;
+  FP_LOCK_SCOPE (&l->lock);
+  if (l->nr_want > 0 || l->nr_batch > 0 || atomic_load (&l->pieces) > 0)
+    return -EBUSY;
+  l->shut = true;
+  return 0;
+}
+
+int
+link_recount (struct fp_link *l, uint64_t deadline_ns)
+{
+  const struct fp_volume_params *p = &l->v->p;
+  struct fp_open q = {
+    .flags = FP_OPEN_RESUME | FP_OPEN_EPHEMERAL | FP_OPEN_RECOUNT,
+    .transport = l->ops->bit,
+    .volume = p->uuid,
+    .size = p->size,
+    .slab_size = p->slab_size,
+    .copies = p->copies,
+    .servers = atomic_load (&l->v->servers),
+    .stripe = fp_volume_stripe (p),
+  };
+  uint64_t asked = fp_boot_ns ();
+  struct fp_open_reply reply;
+  int r;
+
+  /* Of one that joins: until it is counted.  Of one that leaves it would be
+   * the others.
+   */
+  if (fp_volume_is_recorded (p) || q.servers == atomic_load (&l->told) ||
+      (atomic_load (&l->v->closed) >> l->index & 1)) {
+    fp_volume_counted (l->v); /* another one may be down by now */
+    return 0;
+  }
+  /* It may hear of it late, and we of that never. */
+  atomic_store (&l->told, 0);
+  r = fp_ctl_volume_open (l->s.ctl, &q, &reply, deadline_ns);
+  if (r < 0) {
+    link_set_why (l, fp_ctl_why (l->s.ctl));
+    return r;
+  }
+  link_renewed (l, asked);
+  atomic_store (&l->told, q.servers);
+  /* Meanwhile it may be another number. */
+  if (q.servers != atomic_load (&l->v->servers))
+    link_wake (l);
+  fp_volume_counted (l->v);
+  return 0;
+}

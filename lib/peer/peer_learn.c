@@ -1,0 +1,603 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "peer/peer_int.h"
+
+/* More than any server has slabs: one that lists more never ends. */
+#define MAX_LABELS (1u << 20)
+
+/* Longer than it takes to register or to map one slab. */
+#define LABEL_MS 1000
+
+/* Far from where it would overflow. */
+#define MAX_GENERATION (UINT64_C (1) << 62)
+
+uint64_t
+fp_volume_next_generation (struct fp_volume *v)
+{
+  return atomic_fetch_add (&v->generation, 1) + 1;
+}
+
+void
+fp_volume_raise_generation (struct fp_volume *v, uint64_t seen)
+{
+  uint64_t now = atomic_load (&v->generation);
+
+  while (now < seen &&
+         !atomic_compare_exchange_weak (&v->generation, &now, seen))
+    ;
+}
+
+void
+link_close_grant_fds (struct fp_link *l)
+{
+  for (unsigned i = 0; i < l->grants.count; i++) {
+    if (l->grant_fds[i] >= 0)
+      close (l->grant_fds[i]);
+    l->grant_fds[i] = -1;
+  }
+}
+
+int
+link_import (struct fp_link *l, unsigned i, struct fp_copy *copy)
+{
+  const struct fp_grant *g = &l->grants.grants[i];
+  int r;
+
+  if (g->length < l->v->p.slab_size)
+    return -EPROTO;
+  *copy = (struct fp_copy) {
+    .server = l->index,
+    .slab = g->slab,
+    .generation = g->generation,
+    .ops = l->ops,
+  };
+  r = l->ops->import (&copy->remote, g, l->grant_fds[i], l->v->p.read_only);
+  return r;
+}
+
+void
+link_assign (struct fp_link *l, struct fp_piece *p, const struct fp_copy *copy)
+{
+  /* In this order, so that another link that sees held looks at copy only
+   * if it is its own.
+   */
+  atomic_store (&p->server, l->index);
+  p->copy = *copy;
+  p->releasing = false;
+  atomic_store (&p->doubt, false);
+  p->seen = l->attempt;
+  atomic_store (&p->held, true);
+}
+
+void
+link_publish (struct fp_link *l, struct fp_piece *p,
+              const struct fp_copy *copy, enum fp_piece_state from)
+{
+  link_assign (l, p, copy);
+  if (!fp_piece_move (p, from, FP_PIECE_READY))
+    abort (); /* the caller owns it in that state */
+}
+
+/* What we know of piece p is about this slab of this server. */
+static bool
+is_about (const struct fp_link *l, struct fp_piece *p, uint64_t slab)
+{
+  return atomic_load (&p->server) == l->index && p->copy.slab == slab;
+}
+
+static bool
+is_here (const struct fp_link *l, struct fp_piece *p, uint64_t slab)
+{
+  return atomic_load (&p->held) && is_about (l, p, slab);
+}
+
+static void
+want_sweep (struct fp_link *l)
+{
+  atomic_store (&l->sweep, true);
+  link_wake (l);
+}
+
+/* Take piece p away from a slab of a lower generation: it is OFFLINE, and
+ * counts as allocated.  What was imported is left in *old.  Before the volume
+ * is started, so nobody is inside.
+ */
+static void
+displace (struct fp_link *l, struct fp_piece *p, struct fp_copy *old)
+{
+  struct fp_link *from = l->v->links[atomic_load (&p->server)];
+
+  if (fp_piece_move (p, FP_PIECE_LOST, FP_PIECE_OFFLINE)) {
+    atomic_fetch_sub (&l->v->lost, 1);
+    atomic_fetch_add (&l->v->allocated, 1);
+  }
+  else {
+    /* Unless its link has just done that. */
+    (void) fp_piece_move (p, FP_PIECE_READY, FP_PIECE_OFFLINE);
+    *old = p->copy;
+    p->copy.remote = (struct fp_remote) { 0 };
+    atomic_fetch_sub (&from->pieces, 1);
+  }
+  assert (fp_piece_state (p) == FP_PIECE_OFFLINE &&
+          (atomic_load (&p->word) & FP_PIECE_USERS) == 0);
+  atomic_store (&p->held, false);
+  atomic_store (&p->doubt, false);
+  want_sweep (from);
+}
+
+/* This slab is said to hold p, and so is another one.  1: believe this one,
+ * 0: the other, -EPROTO: neither.
+ */
+static int
+contest (struct fp_link *l, struct fp_piece *p, const struct fp_grant *g)
+{
+  enum fp_piece_state s = fp_piece_state (p);
+
+  /* The start has decided, and what is believed may have been written since.
+   */
+  if (s != FP_PIECE_LOST && fp_recorder_has_judged (l->v)) {
+    atomic_store (&l->sweep, true);
+    return 0;
+  }
+  if (s == FP_PIECE_BUSY || g->generation == p->copy.generation)
+    return -EPROTO;
+  if (g->generation > p->copy.generation)
+    return 1;
+  atomic_store (&l->sweep, true);
+  return 0;
+}
+
+/* Piece p, whose memory was taken away, is LOST. */
+static void
+move_to_lost (struct fp_volume *v, struct fp_piece *p)
+{
+  atomic_fetch_sub (&v->allocated, 1);
+  atomic_fetch_add (&v->lost, 1);
+  if (!fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_LOST))
+    abort (); /* ours, under the lock */
+}
+
+/* This slab's label is the highest that is known of its piece, which is LOST.
+ */
+static int
+lose (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
+{
+  struct fp_piece *p = &l->v->pieces->p[g->piece];
+  int r;
+
+  if (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_LOST)) {
+    atomic_fetch_add (&l->v->lost, 1);
+  }
+  else {
+    r = contest (l, p, g);
+    if (r <= 0)
+      return r;
+    displace (l, p, old);
+    move_to_lost (l->v, p);
+  }
+  atomic_store (&l->lost_any, true);
+  atomic_store (&p->server, l->index);
+  p->copy = (struct fp_copy) { .server = l->index,
+                               .slab = g->slab,
+                               .generation = g->generation,
+                               .ops = l->ops };
+  fp_piece_set_all_written (l->v->pieces,
+                            fp_piece_of (l->v->pieces, g->piece));
+  return 0;
+}
+
+/* The server held a piece and had to give its memory up: the piece is lost,
+ * and not one that was never written; unless it was to be released anyway, or
+ * is somewhere else, and the mark is of no use.
+ */
+static int
+take_lost (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
+{
+  struct fp_piece *p = &l->v->pieces->p[g->piece];
+
+  FP_LOCK_SCOPE (&l->v->lock);
+  if (is_here (l, p, g->slab) && fp_piece_state (p) == FP_PIECE_OFFLINE) {
+    if (p->releasing)
+      atomic_store (&l->sweep, true);
+    link_forget (l, p, FP_PIECE_OFFLINE);
+    return 0;
+  }
+  if (is_here (l, p, g->slab) && fp_piece_state (p) == FP_PIECE_BUSY) {
+    /* Its owner's call will find that there is nothing any more. */
+    atomic_store (&p->held, false);
+    return 0;
+  }
+  if (fp_piece_state (p) == FP_PIECE_LOST && is_about (l, p, g->slab)) {
+    atomic_store (&p->doubt, false);
+    return 0;
+  }
+  if (l->learned || !fp_recorder_may_exist (l->v, g->piece)) {
+    atomic_store (&l->sweep, true);
+    return 0;
+  }
+  return lose (l, g, old);
+}
+
+/* Somebody has shut the piece, which is here, and is about to ask this link to
+ * change it, or the mover is about to publish it elsewhere: let_go has seen to
+ * it that nobody is inside.
+ */
+static bool
+take_shut (struct fp_link *l, const struct fp_grant *g,
+           const struct fp_copy *copy, struct fp_copy *old)
+{
+  struct fp_piece *p = &l->v->pieces->p[g->piece];
+
+  FP_LOCK_SCOPE (&l->v->lock);
+  if (fp_piece_state (p) != FP_PIECE_BUSY || !is_here (l, p, g->slab))
+    return false;
+  *old = p->copy;
+  p->copy = *copy;
+  p->seen = l->attempt;
+  return true;
+}
+
+/* A member that comes late names a piece that nobody has whom we believe, and
+ * others are still to come.
+ */
+static bool
+is_doubtful (struct fp_link *l, struct fp_piece *p, bool open)
+{
+  enum fp_piece_state s = fp_piece_state (p);
+
+  return (s == FP_PIECE_EMPTY || s == FP_PIECE_LOST) &&
+         fp_recorder_doubts (l->v, l->index, open);
+}
+
+/* Believe it where that is what we know, or where we know nothing yet.  What
+ * was imported and is not used any more is left in *old.
+ */
+static int
+take_copy (struct fp_link *l, const struct fp_grant *g, bool open,
+           const struct fp_copy *copy, struct fp_copy *old)
+{
+  struct fp_piece *p = &l->v->pieces->p[g->piece];
+  struct fp_copy none; /* what is LOST has nothing mapped */
+  int r;
+
+  FP_LOCK_SCOPE (&l->v->lock);
+  if (is_here (l, p, g->slab)) {
+    if (fp_piece_state (p) != FP_PIECE_OFFLINE)
+      return -EPROTO; /* it was listed twice */
+    if (p->releasing && l->record != NULL) {
+      /* It is recorded that it does not exist: the sweep releases it. */
+      *old = *copy;
+      atomic_store (&l->sweep, true);
+      return 0;
+    }
+    link_publish (l, p, copy, FP_PIECE_OFFLINE);
+    return 0;
+  }
+  if (l->learned || !fp_recorder_may_exist (l->v, g->piece)) {
+    /* A leftover of a label whose answer never came. */
+    *old = *copy;
+    atomic_store (&l->sweep, true);
+    return 0;
+  }
+  if (atomic_load (&p->doubt) && fp_piece_state (p) == FP_PIECE_LOST &&
+      is_about (l, p, g->slab)) {
+    *old = *copy;
+    return 0;
+  }
+  if (is_doubtful (l, p, open)) {
+    *old = *copy;
+    r = lose (l, g, &none);
+    if (r == 0 && is_about (l, p, g->slab))
+      atomic_store (&p->doubt, true);
+    return r;
+  }
+  if (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_OFFLINE)) {
+    atomic_fetch_add (&l->v->allocated, 1);
+  }
+  else {
+    r = contest (l, p, g);
+    if (r <= 0) {
+      *old = *copy;
+      return r;
+    }
+    displace (l, p, old);
+  }
+  fp_piece_set_all_written (l->v->pieces,
+                            fp_piece_of (l->v->pieces, g->piece));
+  atomic_fetch_add (&l->pieces, 1);
+  link_publish (l, p, copy, FP_PIECE_OFFLINE);
+  atomic_store (&p->doubt, open);
+  return 0;
+}
+
+/* From here on its piece is the entry of that copy; false: there is none. */
+static bool
+to_entry (const struct fp_link *l, struct fp_grant *g)
+{
+  const struct fp_pieces *t = l->v->pieces;
+
+  if (g->piece >= t->nr || g->copy >= t->copies)
+    return false;
+  g->piece += g->copy * t->nr;
+  return true;
+}
+
+/* The server says that a slab holds a piece. */
+static int
+take_label (struct fp_link *l, unsigned i)
+{
+  struct fp_grant *g = &l->grants.grants[i];
+  bool open = (g->generation & FP_GENERATION_OPEN) != 0;
+  struct fp_copy copy, old = { .ops = NULL };
+  int r;
+
+  g->generation &= ~FP_GENERATION_OPEN;
+  if (!to_entry (l, g) || g->generation > MAX_GENERATION)
+    return -EPROTO;
+  fp_volume_raise_generation (l->v, g->generation);
+  if (fp_grant_is_lost (g)) {
+    r = take_lost (l, g, &old);
+  }
+  else {
+    r = link_import (l, i, &copy);
+    if (r < 0)
+      return r;
+    if (!take_shut (l, g, &copy, &old)) {
+      r = take_copy (l, g, open, &copy, &old);
+      if (r < 0 && old.ops == NULL)
+        old = copy;
+    }
+  }
+  if (old.ops != NULL)
+    fp_copy_forget (&old);
+  return r;
+}
+
+/* The server is asked for the next of so many labels: who waits for the start
+ * waits for the answer, as long as they all may take together; of which there
+ * are not many more than the volume has pieces.
+ */
+static void
+extend_start (struct fp_link *l, uint64_t total)
+{
+  uint64_t now = fp_now_ns ();
+
+  total = FP_MIN (total, 2 * l->v->pieces->all + FP_MAX_GRANTS);
+  if (l->learn_end_ns == 0)
+    l->learn_end_ns =
+        now +
+        (fp_volume_start_ms (&l->v->p) + total * LABEL_MS) * FP_NS_PER_MS;
+  atomic_store (&l->learn_until_ns,
+                FP_MIN (now + LINK_SLOW_MS * FP_NS_PER_MS, l->learn_end_ns));
+}
+
+int
+link_take_labels (struct fp_link *l, uint64_t total)
+{
+  uint64_t seen = 0;
+  int r = total > MAX_LABELS ? -EPROTO : 0;
+
+  while (r == 0 && seen < total) {
+    struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
+    uint64_t asked = fp_boot_ns ();
+
+    if (atomic_load (&l->stop))
+      return -ECANCELED;
+    extend_start (l, total);
+    /* To register a large volume takes longer than one message may. */
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
+    if (r < 0)
+      return r;
+    link_renewed (l, asked);
+    if (l->grants.count == 0)
+      r = -EPROTO;
+    for (unsigned i = 0; r == 0 && i < l->grants.count; i++)
+      r = take_label (l, i);
+    seen += l->grants.count;
+    link_close_grant_fds (l);
+  }
+  if (r < 0)
+    return r;
+  l->learned = true;
+  fp_recorder_heard (l->v, l->index);
+  return atomic_load (&l->sweep) ? link_sweep (l) : 0;
+}
+
+/* Somebody has p, which exists: is he to be believed? */
+static void
+judge_label (struct fp_volume *v, struct fp_piece *p, uint64_t doubt,
+             bool missing, struct fp_copy *old)
+{
+  unsigned server = atomic_load (&p->server);
+
+  if (!missing || !(atomic_load (&p->doubt) || (doubt >> server & 1)))
+    return;
+  displace (v->links[server], p, old);
+  move_to_lost (v, p);
+  atomic_store (&p->doubt, true);
+  atomic_store (&v->links[server]->lost_any, true);
+}
+
+void
+link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
+            bool missing)
+{
+  struct fp_piece *p = &v->pieces->p[i];
+  struct fp_copy old = { .ops = NULL };
+
+  FP_LOCK_SCOPE (&v->lock);
+  if (exists) {
+    if (fp_piece_state (p) != FP_PIECE_EMPTY &&
+        fp_piece_state (p) != FP_PIECE_LOST)
+      judge_label (v, p, doubt, missing, &old);
+    if (old.ops != NULL)
+      fp_copy_forget (&old);
+    if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_LOST))
+      return;
+    atomic_fetch_add (&v->lost, 1);
+    /* Any label that is heard of later is higher. */
+    p->copy = (struct fp_copy) { .slab = UINT64_MAX };
+    fp_piece_set_all_written (v->pieces, fp_piece_of (v->pieces, i));
+    return;
+  }
+  if (fp_piece_state (p) == FP_PIECE_EMPTY)
+    return;
+  displace (v->links[atomic_load (&p->server)], p, &old);
+  if (old.ops != NULL)
+    fp_copy_forget (&old);
+  link_forget_written (v->pieces, i);
+  atomic_fetch_sub (&v->allocated, 1);
+  if (!fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_EMPTY))
+    abort (); /* ours, under the lock */
+}
+
+/* ---- what is left over ---- */
+
+static bool
+is_unused (struct fp_link *l, struct fp_piece *p, const struct fp_grant *g)
+{
+  if (is_here (l, p, g->slab))
+    return p->releasing && l->record != NULL &&
+           fp_piece_state (p) == FP_PIECE_OFFLINE;
+  if (!fp_grant_is_lost (g) && !atomic_load (&p->doubt))
+    return true;
+  /* The next client is to know of this, too. */
+  return !(is_about (l, p, g->slab) && (fp_piece_state (p) == FP_PIECE_LOST ||
+                                        fp_piece_state (p) == FP_PIECE_BUSY));
+}
+
+static bool
+is_stray (struct fp_link *l, const struct fp_grant *g)
+{
+  FP_LOCK_SCOPE (&l->v->lock);
+  return is_unused (l, &l->v->pieces->p[g->piece], g);
+}
+
+/* The next strays, as many as one message takes. */
+static int
+find_strays (struct fp_link *l, struct fp_release *out)
+{
+  uint64_t seen = 0;
+
+  out->count = 0;
+  while (out->count < FP_MAX_GRANTS && seen <= MAX_LABELS) {
+    struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
+    uint64_t asked = fp_boot_ns ();
+    int r;
+
+    extend_start (l, 0); /* so much was said before */
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
+
+    if (r < 0)
+      return r;
+    link_renewed (l, asked);
+    for (unsigned i = 0; i < l->grants.count; i++) {
+      const struct fp_grant *g = &l->grants.grants[i];
+
+      if (!to_entry (l, &l->grants.grants[i]))
+        r = -EPROTO;
+      else if (out->count < FP_MAX_GRANTS && is_stray (l, g))
+        out->slabs[out->count++] = g->slab;
+    }
+    link_close_grant_fds (l);
+    if (r < 0)
+      return r;
+    if (l->grants.count == 0)
+      return 0;
+    seen += l->grants.count;
+  }
+  return seen > MAX_LABELS ? -EPROTO : 0;
+}
+
+/* The labels of one list, of which the strays are made open. */
+static int
+open_listed (struct fp_link *l)
+{
+  l->labels.count = 0;
+  for (unsigned i = 0; i < l->grants.count; i++) {
+    struct fp_grant *g = &l->grants.grants[i];
+
+    if (!to_entry (l, g))
+      return -EPROTO;
+    if (!fp_grant_is_lost (g) && !(g->generation & FP_GENERATION_OPEN) &&
+        is_stray (l, g))
+      l->labels.labels[l->labels.count++] = fp_piece_label (
+          l->v->pieces, g->piece, g->slab, g->generation | FP_GENERATION_OPEN);
+  }
+  return l->labels.count == 0
+             ? 0
+             : fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
+}
+
+int
+link_open_strays (struct fp_link *l)
+{
+  uint64_t seen = 0;
+  int r = 0;
+
+  while (r == 0 && seen <= MAX_LABELS) {
+    struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
+    uint64_t asked = fp_boot_ns ();
+
+    if (atomic_load (&l->stop))
+      return -ECANCELED;
+    extend_start (l, 0);
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
+    if (r < 0)
+      return r;
+    link_renewed (l, asked);
+    link_close_grant_fds (l);
+    if (l->grants.count == 0)
+      return 0;
+    seen += l->grants.count;
+    r = open_listed (l);
+  }
+  return r < 0 ? r : -EPROTO;
+}
+
+uint64_t
+link_with_strays (struct fp_volume *v)
+{
+  unsigned nr = atomic_load (&v->nr_links);
+  uint64_t set = 0;
+
+  for (unsigned i = 0; i < nr; i++)
+    if (atomic_load (&v->links[i]->sweep))
+      set |= UINT64_C (1) << i;
+  return set;
+}
+
+int
+link_sweep (struct fp_link *l)
+{
+  if (l->v->p.read_only) {
+    atomic_store (&l->sweep, false);
+    return 0; /* that is for who writes it next */
+  }
+  if (!fp_recorder_may_release (l->v))
+    return 0; /* later: that is still wanted */
+  /* A server cannot make this last for ever. */
+  for (unsigned n = 0; n <= MAX_LABELS / FP_MAX_GRANTS; n++) {
+    struct fp_release strays;
+    int r;
+
+    if (atomic_load (&l->stop))
+      return -ECANCELED;
+    atomic_store (&l->sweep, false);
+    r = find_strays (l, &strays);
+    if (r == 0 && strays.count == 0)
+      return 0;
+    if (r == 0)
+      r = fp_ctl_release (l->s.ctl, &strays, link_slow (l));
+    if (r < 0)
+      return r;
+  }
+  return -EPROTO;
+}

@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* guard.c - what a session may do. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/checked.h"
+#include "base/log.h"
+#include "base/size.h"
+#include "memserver/auth/guard.h"
+#include "memserver/session/ctl.h"
+#include "memserver/session/session.h"
+#include "memserver/store/record.h"
+
+/* ---- who ---- */
+
+static struct who
+who_is (const struct session *s)
+{
+  struct who w = { .kind = WHO_ANONYMOUS };
+
+  if (conn_is_unix (s->conn)) {
+    /* Where the kernel did not say: no user of any file. */
+    w.kind = s->peer.family == AF_UNIX ? WHO_USER : WHO_NOBODY;
+    memcpy (&w.uid, s->peer.addr, sizeof w.uid);
+  }
+  else if (conn_user (s->conn)[0] != '\0') {
+    w.kind = WHO_TLS;
+    snprintf (w.name, sizeof w.name, "%s", conn_user (s->conn));
+  }
+  return w;
+}
+
+int
+guard_hello (struct call *call)
+{
+  struct session *s = call->session;
+  char who[WHO_STR_MAX];
+
+  s->who = who_is (s);
+  if (access_find (s->server->access, &s->who))
+    return 0;
+  who_format (&s->who, who);
+  return ctl_fail (call, -EPERM, "%s may not use this server (--access)", who);
+}
+
+bool
+guard_is_same (const struct session *s, const struct session *owner)
+{
+  const struct who who = who_is (s);
+
+  /* Who the kernel did not name is like no other, but for this. */
+  if (owner->conn && conn_is_tls (owner->conn) != conn_is_tls (s->conn))
+    return false;
+  return who_eq (&who, &owner->who) ||
+         (who.kind == WHO_NOBODY && owner->who.kind == WHO_NOBODY);
+}
+
+const struct access_rights *
+guard_rights (const struct session *s)
+{
+  const struct access_rights *r = access_find (s->server->access, &s->who);
+
+  return r ? r : &access_nobody;
+}
+
+/* ---- volumes ---- */
+
+static enum access_level
+level (const struct session *s, const struct record *rec)
+{
+  return access_to (guard_rights (s), rec->name, &rec->owner);
+}
+
+bool
+guard_sees (const struct session *s, const struct record *rec)
+{
+  return rec && access_sees (guard_rights (s), rec->name, &rec->owner);
+}
+
+bool
+guard_lists (const struct session *s, const struct record *rec)
+{
+  return access_lists (guard_rights (s), rec->name, &rec->owner);
+}
+
+static int
+refuse (struct call *call, const char *name, const char *what)
+{
+  char who[WHO_STR_MAX];
+
+  who_format (&call->session->who, who);
+  return ctl_fail (call, -EPERM, "volume %s: %s %s", name, who, what);
+}
+
+int
+guard_open (struct call *call, const struct fp_open *q, bool *read_only)
+{
+  const struct session *s = call->session;
+  const struct access_rights *rights = guard_rights (s);
+  const struct record *rec = record_find (s->server, &q->volume);
+  bool is_there = record_find_for (s, &q->volume) != NULL;
+  enum access_level l = access_to (rights, q->name, &s->who), of_record;
+  char title[FP_NAME_MAX + 1];
+
+  if (q->name[0] != '\0')
+    snprintf (title, sizeof title, "%s", q->name);
+  else
+    fp_uuid_format (&q->volume, title);
+  if (rec && l != ACCESS_NONE) {
+    of_record = level (s, rec);
+    /* In place of another client's orphan a new volume is made. */
+    l = is_there ? of_record : FP_MIN (l, of_record);
+  }
+  if (l == ACCESS_NONE)
+    return q->flags & FP_OPEN_CREATE
+               ? refuse (call, title, "may not have it here")
+               : ctl_fail (call, -ENOENT, "no such volume here");
+  *read_only = (q->flags & FP_OPEN_READ_ONLY) != 0;
+  if (!is_there && (q->flags & FP_OPEN_CREATE) &&
+      (l == ACCESS_READ || *read_only))
+    return refuse (call, title, "may not make it, only read it");
+  if (l == ACCESS_READ && !*read_only)
+    return refuse (call, title, "may only read it");
+  if ((q->flags & FP_OPEN_TAKEOVER) && !rights->may_take_over)
+    return refuse (call, title, "may not take it over");
+  return 0;
+}
+
+bool
+guard_gives_way (const struct session *s)
+{
+  return s->read_only && level (s, s->record) != ACCESS_WRITE;
+}
+
+bool
+guard_comes_first (const struct session *s, const struct record *rec)
+{
+  return rec->holder && guard_gives_way (rec->holder) &&
+         level (s, rec) == ACCESS_WRITE;
+}
+
+void
+guard_opened (struct session *s)
+{
+  const struct access *a = s->server->access;
+
+  if (a && !s->read_only && !access_find (a, &s->record->owner))
+    record_own (s->record, &s->who);
+}
+
+int
+guard_change (struct call *call)
+{
+  char title[FP_NAME_MAX + 1];
+
+  if (!call->session->read_only)
+    return 0;
+  record_title (call->session->record, title);
+  return refuse (call, title, "may only read it");
+}
+
+int
+guard_delete (struct call *call, const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+
+  if (guard_rights (call->session)->may_delete &&
+      level (call->session, rec) != ACCESS_READ)
+    return 0;
+  record_title (rec, title);
+  return refuse (call, title, "may not delete it");
+}
+
+/* One that holds nothing here may be forgotten: a client does that at a server
+ * that it leaves.
+ */
+int
+guard_discard (struct call *call)
+{
+  const struct record *rec = call->session->record;
+  int r = guard_change (call);
+
+  if (r < 0 || !rec->kept)
+    return r;
+  for (uint32_t i = 0; i < rec->nr_slabs; i++)
+    if (rec->slabs[i]->label.piece != FP_PIECE_NONE)
+      return guard_delete (call, rec);
+  return 0;
+}
+
+/* ---- how much ---- */
+
+uint64_t
+guard_lent (const struct server *srv, const struct who *owner,
+            unsigned *volumes)
+{
+  const struct record *rec;
+  uint64_t slabs = 0;
+
+  *volumes = 0;
+  TAILQ_FOREACH (rec, &srv->records, entry)
+  {
+    if (!who_eq (&rec->owner, owner))
+      continue;
+    slabs += rec->nr_slabs;
+    ++*volumes;
+  }
+  return slabs;
+}
+
+/* What holds nothing costs no quota. */
+int
+guard_make (struct call *call)
+{
+  const struct session *s = call->session;
+  char who[WHO_STR_MAX];
+  unsigned volumes;
+
+  if (!s->server->access)
+    return 0;
+  do {
+    (void) guard_lent (s->server, &s->who, &volumes);
+    if (volumes < MAX_RECORDS_OWNER)
+      return 0;
+  } while (record_reclaim (s->server, &s->who, RECLAIM_ANY) >= 0);
+  who_format (&s->who, who);
+  return ctl_fail (call, -ENOSPC,
+                   "%s has %u volumes here, which is all that one may have: "
+                   "delete some",
+                   who, volumes);
+}
+
+/* Whose quota it is about. */
+static const struct who *
+payer (const struct session *s)
+{
+  return s->record && s->record->owner.kind != WHO_NOBODY ? &s->record->owner
+                                                          : &s->who;
+}
+
+int
+guard_map (struct call *call, const struct record *rec)
+{
+  const struct session *s = call->session;
+  const struct record *other;
+  char who[WHO_STR_MAX];
+  uint64_t words, fixed;
+
+  if (!s->server->access || !record_has_map (rec))
+    return 0;
+  do {
+    words = fixed = record_map_words (rec);
+    TAILQ_FOREACH (other, &s->server->records, entry)
+    if (other->map && who_eq (&other->owner, &s->who)) {
+      words += record_map_words (other);
+      fixed += record_is_orphan (other) ? 0 : record_map_words (other);
+    }
+    if (words <= MAX_MAP_WORDS_OWNER)
+      return 0;
+  } while (fixed <= MAX_MAP_WORDS_OWNER &&
+           record_reclaim (s->server, &s->who, RECLAIM_MAP) >= 0);
+  who_format (&s->who, who);
+  return ctl_fail (call, -ENOSPC,
+                   "no room for its map: the maps of %s may take %u MiB here, "
+                   "so delete volumes",
+                   who, MAX_MAP_WORDS_OWNER >> 17);
+}
+
+struct guard_room
+guard_room (const struct session *s)
+{
+  const struct who *owner = payer (s);
+  const struct access_rights *r = access_find (s->server->access, owner);
+  struct guard_room room = { UINT64_MAX, UINT64_MAX };
+  unsigned volumes;
+  uint64_t lent;
+
+  if (!r)
+    return (struct guard_room) { 0, 0 };
+  if (r->quota == UINT64_MAX)
+    return room;
+  lent = guard_lent (s->server, owner, &volumes);
+  room.total = r->quota / pool_slab_size (s->server->pool);
+  room.left = room.total > lent ? room.total - lent : 0;
+  return room;
+}
+
+uint64_t
+guard_free (const struct session *s)
+{
+  const struct server *srv = s->server;
+  const struct guard_room room = guard_room (s);
+  uint64_t left = room.left, ready = pool_lendable (srv->pool);
+
+  if (left != UINT64_MAX)
+    left = FP_MIN (left + record_reclaimable (srv, payer (s)), room.total);
+  return FP_MIN (left, ready + record_reclaimable (srv, NULL));
+}
+
+/* Forget an orphan of the owner who pays, if a slab can be granted then. */
+static bool
+free_quota (const struct session *s, uint64_t quota)
+{
+  struct server *srv = s->server;
+  enum reclaim what =
+      pool_lendable (srv->pool) > 0 ? RECLAIM_SLABS : RECLAIM_LENDABLE;
+  const struct record *rec;
+  uint64_t in_use = 0;
+
+  TAILQ_FOREACH (rec, &srv->records, entry)
+  if (who_eq (&rec->owner, payer (s)) && !record_is_orphan (rec))
+    in_use += rec->nr_slabs;
+  if (in_use >= quota)
+    return false;
+  return record_reclaim (srv, payer (s), what) >= 0;
+}
+
+int
+guard_grant (struct call *call, bool ahead)
+{
+  const struct session *s = call->session;
+  struct guard_room room;
+  const struct access_rights *r;
+  char who[WHO_STR_MAX], quota[FP_SIZE_STR_MAX], has[FP_SIZE_STR_MAX];
+  unsigned volumes;
+  uint64_t lent;
+
+  do {
+    room = guard_room (s);
+    if (room.left > 0)
+      return 0;
+  } while (!ahead && free_quota (s, room.total));
+  r = access_find (s->server->access, payer (s));
+  lent = guard_lent (s->server, payer (s), &volumes);
+  who_format (payer (s), who);
+  fp_format_size (r ? r->quota : 0, quota);
+  fp_format_size (lent * pool_slab_size (s->server->pool), has);
+  return ctl_fail (call, -ENOSPC,
+                   "the quota of %s is %s here, and %s of it is lent, to %u "
+                   "volumes",
+                   who, quota, has, volumes);
+}
+
+void
+guard_log (const struct server *srv)
+{
+  uint64_t size = pool_slab_size (srv->pool);
+
+  for (unsigned i = 0; srv->access && i < access_count (srv->access); i++) {
+    const struct access_rights *r = access_at (srv->access, i);
+    char who[WHO_STR_MAX], lent[FP_SIZE_STR_MAX], quota[FP_SIZE_STR_MAX];
+    unsigned volumes;
+
+    fp_format_size (guard_lent (srv, &r->who, &volumes) * size, lent);
+    fp_format_size (r->quota, quota);
+    who_format (&r->who, who);
+    fp_log (FP_LOG_INFO, "%s: %s lent to %u volumes%s%s", who, lent, volumes,
+            r->quota == UINT64_MAX ? "" : ", quota ",
+            r->quota == UINT64_MAX ? "" : quota);
+  }
+}
+
+/* ---- SIGHUP ---- */
+
+/* NULL: it may go on. */
+static const char *
+ends_why (const struct session *s)
+{
+  if (!access_find (s->server->access, &s->who))
+    return "it may not use this server any more (--access)";
+  if (!s->record)
+    return NULL;
+  switch (level (s, s->record)) {
+  case ACCESS_NONE:
+    return "it may not have its volume any more (--access)";
+  case ACCESS_READ:
+    return s->read_only ? NULL
+                        : "it may only read its volume from now on (--access)";
+  default:
+    return NULL;
+  }
+}
+
+void
+guard_replace (struct server *srv, struct access *a)
+{
+  struct session *s, *next;
+
+  access_free (srv->access);
+  srv->access = a;
+  fp_log (FP_LOG_INFO, "SIGHUP: read %s: %u identities", srv->options->access,
+          access_count (a));
+  for (s = TAILQ_FIRST (&srv->sessions); s; s = next) {
+    const char *ends = s->state == SESSION_ENDING ? NULL : ends_why (s);
+
+    next = TAILQ_NEXT (s, entry);
+    if (ends)
+      session_end (s, ends);
+  }
+}

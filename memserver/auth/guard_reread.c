@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* guard_reread.c - read the file of --access again, in a thread: names of
+ * users are looked up for it (user:NAME), which may ask another machine, and
+ * meanwhile the event loop goes on.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "memserver/auth/guard.h"
+#include "memserver/options.h"
+#include "memserver/pool/mailbox.h"
+#include "memserver/server.h"
+
+struct guard_reread {
+  struct server *srv;
+  struct fp_thread thread;
+  struct note done;
+  bool running; /* the rest is the thread's while it is */
+  bool again;   /* the loop's: the file may have changed since */
+  int status;
+  struct access *access;
+  char why[ACCESS_WHY_MAX];
+};
+
+static void
+read_file (void *arg)
+{
+  struct guard_reread *g = arg;
+
+  g->status = access_read (&g->access, g->srv->options->access, g->why);
+  mailbox_post (g->srv->mailbox, &g->done);
+}
+
+static int
+start (struct guard_reread *g)
+{
+  /* What NSS is made of may want more stack than ours does. */
+  int r = fp_thread_create_large (&g->thread, "fp-access", read_file, g);
+
+  g->running = r == 0;
+  return r;
+}
+
+static void
+failed (const char *why)
+{
+  fp_log (FP_LOG_ERROR, "SIGHUP: who may do what is as it was: %s", why);
+}
+
+static void
+on_done (struct note *note)
+{
+  struct guard_reread *g =
+      (struct guard_reread *) ((char *) note -
+                               offsetof (struct guard_reread, done));
+
+  fp_thread_join (&g->thread);
+  g->running = false;
+  if (g->status < 0)
+    failed (g->why);
+  else
+    guard_replace (g->srv, g->access);
+  g->access = NULL;
+  if (g->again) {
+    g->again = false;
+    guard_reread (g->srv);
+  }
+}
+
+void
+guard_reread (struct server *srv)
+{
+  struct guard_reread *g = srv->reread;
+  int r;
+
+  if (!g) {
+    g = srv->reread = calloc (1, sizeof *g);
+    if (!g) {
+      failed (strerror (ENOMEM));
+      return;
+    }
+    g->srv = srv;
+    g->done.run = on_done;
+  }
+  if (g->running) {
+    g->again = true;
+    return;
+  }
+  r = start (g);
+  if (r < 0)
+    failed (strerror (-r));
+}
+
+void
+guard_reread_end (struct server *srv)
+{
+  struct guard_reread *g = srv->reread;
+
+  if (!g)
+    return;
+  if (g->running) {
+    fp_thread_join (&g->thread);
+    if (g->status == 0)
+      access_free (g->access);
+  }
+  free (g);
+  srv->reread = NULL;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ctl.c - the table of control messages, and what is the same for all: check
+ * that the message is allowed now, call its handler, send one reply.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "memserver/auth/guard.h"
+#include "memserver/session/ctl.h"
+#include "memserver/session/session.h"
+#include "transport/tls.h"
+
+static const struct {
+  ctl_handler *handler;
+  unsigned states; /* in which it is allowed */
+  bool changes;    /* the volume that is open */
+} table[] = {
+  [FP_MSG_HELLO] = { ctl_hello, SESSION_FRESH, false },
+  [FP_MSG_OPEN] = { ctl_open, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_LIST] = { ctl_list, SESSION_OPEN, false },
+  [FP_MSG_GRANT] = { ctl_grant, SESSION_OPEN, true },
+  [FP_MSG_LABEL] = { ctl_label, SESSION_OPEN, true },
+  [FP_MSG_RELEASE] = { ctl_release, SESSION_OPEN, true },
+  [FP_MSG_ZERO] = { ctl_zero, SESSION_OPEN, true },
+  [FP_MSG_PING] = { ctl_ping, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_BYE] = { ctl_bye, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_STAT] = { ctl_stat, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_DATA_HELLO] = { ctl_data_hello, SESSION_FRESH, false },
+  [FP_MSG_LOOKUP] = { ctl_lookup, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_MEMBERS] = { ctl_members, SESSION_OPEN, true },
+  [FP_MSG_MAP] = { ctl_map, SESSION_OPEN, true },
+  [FP_MSG_MAP_READ] = { ctl_map_read, SESSION_OPEN, false },
+  [FP_MSG_MAP_WRITE] = { ctl_map_write, SESSION_OPEN, true },
+  [FP_MSG_DELETE] = { ctl_delete, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_VOLUMES] = { ctl_volumes, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_TOKEN] = { ctl_token, SESSION_READY | SESSION_OPEN, false },
+};
+
+int
+ctl_fail (struct call *call, int err, const char *fmt, ...)
+{
+  va_list args;
+
+  va_start (args, fmt);
+  vsnprintf (call->why, sizeof call->why, fmt, args);
+  va_end (args);
+  return err;
+}
+
+/* Who has not shown who it is, where that is asked for. */
+static bool
+must_be_tls (const struct session *s)
+{
+  return s->state == SESSION_FRESH &&
+         fp_tls_mode (s->server->tls) == FP_TLS_REQUIRE &&
+         !conn_is_unix (s->conn) && !conn_is_tls (s->conn);
+}
+
+static int
+run_handler (struct call *call)
+{
+  unsigned type = call->header->type;
+
+  if (type >= sizeof table / sizeof table[0] || !table[type].handler)
+    return ctl_fail (call, -EPROTO, "no such message: %u", type);
+  if (!(call->session->state & table[type].states))
+    return ctl_fail (call, -EPROTO, "%s is out of turn", fp_msg_name (type));
+  if (must_be_tls (call->session))
+    return ctl_fail (call, -EPERM,
+                     "this server speaks TLS alone (--tls require): give "
+                     "tls-psk=FILE with its key, or tls-certificates=DIR");
+  /* HELLO says itself what is spoken, and is written alike in all versions. */
+  if (type != FP_MSG_HELLO && call->header->version != FP_VERSION)
+    return ctl_fail (call, -EPROTONOSUPPORT,
+                     "this server speaks version %d of the protocol, not %u",
+                     FP_VERSION, call->header->version);
+  if (table[type].changes && guard_change (call) < 0)
+    return -EPERM;
+  return table[type].handler (call);
+}
+
+void
+session_dispatch (struct session *s)
+{
+  static struct fp_log_limit limit;
+  struct call call = { .session = s, .header = conn_header (s->conn) };
+  uint8_t *body = conn_reply_body (s->conn);
+  int r;
+
+  session_close_sent (s);
+  fp_reader_init (&call.in, conn_body (s->conn), call.header->length);
+  fp_writer_init (&call.out, body, FP_BODY_MAX);
+  r = run_handler (&call);
+  if (r == CTL_WAIT && session_wait (s) == 0)
+    return;
+  if (r == CTL_WAIT)
+    r = -ENOMEM;
+  session_waited (s);
+
+  if (r == 0 && !fp_writer_ok (&call.out))
+    r = -EMSGSIZE;
+  metrics_request (s->server, call.header->type, r);
+  if (r < 0) {
+    if (call.why[0] == '\0')
+      ctl_fail (&call, r, "%s: %s", fp_msg_name (call.header->type),
+                r == -EPROTO ? "malformed" : strerror (-r));
+    fp_log_limited (&limit, FP_LOG_INFO, "%s: %s refused: %s",
+                    s->name[0] ? s->name : conn_peer (s->conn),
+                    fp_msg_name (call.header->type), call.why);
+    call.nr_fds = 0;
+    fp_writer_init (&call.out, body, FP_BODY_MAX);
+    fp_enc_reason (&call.out, call.why);
+    /* Who is not in step, or has no right to be here, is shown out. */
+    call.after =
+        r == -EPROTO || s->state == SESSION_FRESH ? CONN_CLOSE : CONN_NEXT;
+  }
+  if (s->state != SESSION_FRESH)
+    session_renew (s);
+  conn_reply (s->conn, fp_status_from_errno (r),
+              (uint32_t) (FP_BODY_MAX - call.out.left), call.fds, call.nr_fds,
+              call.after);
+}

@@ -1,0 +1,543 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ctl_session.c - the messages that begin and end things: HELLO, OPEN, PING,
+ * BYE, TOKEN and DATA_HELLO.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "memserver/auth/guard.h"
+#include "memserver/options.h"
+#include "memserver/pressure.h"
+#include "memserver/session/ctl.h"
+#include "memserver/session/data.h"
+#include "memserver/session/rdma.h"
+#include "memserver/session/session.h"
+#include "memserver/store/persist.h"
+#include "memserver/store/record.h"
+
+int
+ctl_hello (struct call *call)
+{
+  struct session *s = call->session;
+  struct server *srv = s->server;
+  struct fp_hello q;
+  struct fp_hello_reply p = { .version = FP_VERSION };
+  struct guard_room room;
+  unsigned nr_data;
+  int r = fp_dec_hello (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  if (q.version_min > FP_VERSION || q.version_max < FP_VERSION)
+    return ctl_fail (call, -EPROTONOSUPPORT,
+                     "this server speaks version %d of the protocol, not "
+                     "%u to %u",
+                     FP_VERSION, q.version_min, q.version_max);
+  if (srv->nr_sessions >= MAX_SESSIONS)
+    return ctl_fail (call, -EBUSY, "there are %u sessions already",
+                     srv->nr_sessions);
+  if (session_count_of_peer (s, &nr_data) >= MAX_SESSIONS_PEER)
+    return ctl_fail (call, -EBUSY,
+                     "there are %u sessions from there already, which is all "
+                     "that one client host may have",
+                     MAX_SESSIONS_PEER);
+
+  r = guard_hello (call);
+  if (r < 0)
+    return r;
+
+  p.transports = FP_TRANSPORT_TCP;
+  if (conn_is_unix (s->conn) &&
+      (!srv->persist || store_is_sealed (persist_store (srv->persist))))
+    p.transports |= FP_TRANSPORT_SHM;
+  rdma_addresses (srv, conn_is_unix (s->conn), &p);
+  if (p.nr_rdma > 0)
+    p.transports |= FP_TRANSPORT_RDMA;
+
+  r = session_begin (s, &q);
+  if (r < 0)
+    return r;
+  s->transports = p.transports;
+  p.features = q.features & FP_FEATURE_AHEAD;
+  p.server = srv->uuid;
+  snprintf (p.name, sizeof p.name, "%s", srv->options->name);
+  p.slab_size = pool_slab_size (srv->pool);
+  room = guard_room (s);
+  p.slabs_total = FP_MIN ((uint64_t) pool_count (srv->pool).total, room.total);
+  p.slabs_free = guard_free (s);
+  p.lease_ms = srv->options->lease_s * 1000;
+  p.session = s->id;
+  fp_enc_hello_reply (&call->out, &p);
+  return 0;
+}
+
+int
+ctl_refuse_busy (struct call *call, const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1], since[32] = "?";
+  time_t t = (time_t) rec->since;
+  struct tm tm;
+
+  record_title (rec, title);
+  if (gmtime_r (&t, &tm))
+    strftime (since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", &tm);
+  return ctl_fail (call, -EBUSY, "volume %s: held by %s since %s", title,
+                   rec->client, since);
+}
+
+static int
+refuse_former (struct call *call, const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+
+  record_title (rec, title);
+  /* Who takes it over waits until this one is out. */
+  if (fp_uuid_eq (&rec->holder_uuid, &call->session->client))
+    return ctl_fail (call, -EPERM,
+                     "volume %s: another client is taking it over", title);
+  return ctl_fail (call, -EPERM,
+                   "volume %s: another client has had it since, %s last",
+                   title, rec->client);
+}
+
+static int
+check_open (struct call *call, const struct fp_open *q)
+{
+  const struct session *s = call->session;
+  uint64_t slab_size = pool_slab_size (s->server->pool);
+  const char *name = fp_transport_name (q->transport);
+
+  if (!(q->flags & (FP_OPEN_CREATE | FP_OPEN_RESUME)))
+    return ctl_fail (call, -EINVAL, "OPEN: neither CREATE nor RESUME");
+  if (!(q->transport & s->transports))
+    return ctl_fail (call, -EOPNOTSUPP,
+                     "transport %s is not offered on this connection", name);
+  if (q->slab_size != slab_size)
+    return ctl_fail (call, -EINVAL,
+                     "slabs are %llu bytes here, not %llu: all servers of a "
+                     "volume must have the same",
+                     (unsigned long long) slab_size,
+                     (unsigned long long) q->slab_size);
+  if (q->size == 0 || fp_uuid_is_nil (&q->volume))
+    return ctl_fail (call, -EINVAL, "OPEN: a volume has a size and a UUID");
+  if ((q->size - 1) / slab_size >= MAX_PIECES)
+    return ctl_fail (call, -EINVAL,
+                     "a volume has at most %u pieces, so that with slabs of "
+                     "%llu bytes %llu bytes are too many",
+                     MAX_PIECES, (unsigned long long) slab_size,
+                     (unsigned long long) q->size);
+  return 0;
+}
+
+/* The same client asks for a volume that it has open: it has lost its session,
+ * and nobody has told this server.  End that one, as when its lease is over.
+ */
+static void
+end_former_session (struct session *s, const struct fp_uuid *volume)
+{
+  const struct record *rec = record_find (s->server, volume);
+
+  if (rec && rec->holder && rec->holder->state != SESSION_ENDING &&
+      !fp_uuid_is_nil (&s->client) &&
+      fp_uuid_eq (&rec->holder->client, &s->client) &&
+      (!s->server->access || who_eq (&rec->holder->who, &s->who)))
+    session_end (rec->holder, "its client has come again");
+}
+
+/* Another volume has the name. */
+static int
+refuse_name (struct call *call, const struct record *other)
+{
+  char uuid[FP_UUID_STR_MAX];
+
+  fp_uuid_format (&other->uuid, uuid);
+  return ctl_fail (call, -EEXIST, "volume %s: this name has the UUID %s here",
+                   other->name, uuid);
+}
+
+/* Is what is asked for what there is?  -EEXIST or -EINVAL: no. */
+static int
+check_same (struct call *call, const struct fp_open *q,
+            const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+
+  record_title (rec, title);
+  if (!(q->flags & FP_OPEN_RESUME))
+    return ctl_fail (call, -EEXIST, "this volume exists already");
+  if (strcmp (rec->name, q->name) != 0)
+    return ctl_fail (call, -EINVAL,
+                     "the volume of this UUID is %s here, "
+                     "not %s",
+                     title, q->name[0] != '\0' ? q->name : "without a name");
+  if (rec->kept && (q->flags & FP_OPEN_EPHEMERAL))
+    return ctl_fail (call, -EINVAL,
+                     "volume %s is there until it is deleted, it cannot be "
+                     "made ephemeral",
+                     title);
+  if (rec->size != q->size)
+    return ctl_fail (call, -EINVAL, "this volume has %llu bytes, not %llu",
+                     (unsigned long long) rec->size,
+                     (unsigned long long) q->size);
+  if (rec->stripe.width != q->stripe.width ||
+      rec->stripe.size != q->stripe.size)
+    return ctl_fail (call, -EINVAL,
+                     "this volume is striped over %u pieces by %llu bytes, "
+                     "not over %u by %llu",
+                     rec->stripe.width, (unsigned long long) rec->stripe.size,
+                     q->stripe.width, (unsigned long long) q->stripe.size);
+  /* What is on the others would read as never written; unless there is a list
+   * of them, from which a client learns what to ask.  Who has had the volume
+   * since it was counted knows better.
+   */
+  if ((q->flags & FP_OPEN_RECOUNT) && !record_was_had_by (rec, call->session))
+    return ctl_fail (call, -EINVAL,
+                     "another client has counted the servers of this volume");
+  if (q->servers < rec->servers && !rec->members &&
+      !(q->flags & FP_OPEN_RECOUNT))
+    return ctl_fail (call, -EINVAL,
+                     "this volume is on %u servers, and %u were named: name "
+                     "all of them",
+                     rec->servers, q->servers);
+  return 0;
+}
+
+/* Now, and not when the first piece is to be recorded, which nobody could put
+ * right then.
+ */
+static int
+need_map (struct call *call, struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+  int r = record_need_map (rec);
+
+  if (r == 0)
+    return 0;
+  record_title (rec, title);
+  return ctl_fail (call, r,
+                   "volume %s: no room for the map of its %llu pieces: those "
+                   "of all volumes may take %u MiB here, so delete some, or "
+                   "give the servers a larger --slab",
+                   title, (unsigned long long) record_pieces (rec),
+                   MAX_MAP_WORDS >> 17);
+}
+
+static int
+make (struct call *call, const struct fp_open *q, struct record **out)
+{
+  struct server *srv = call->session->server;
+  const struct record *other =
+      q->name[0] != '\0' ? record_find_name (srv, q->name) : NULL;
+  int r;
+
+  if (!(q->flags & FP_OPEN_CREATE))
+    return ctl_fail (call, -ENOENT, "no such volume here");
+  if (other && !record_is_orphan (other))
+    return refuse_name (call, other);
+  r = guard_make (call);
+  if (r < 0)
+    return r;
+  record_forget_orphan (record_find (srv, &q->volume));
+  if (q->name[0] != '\0')
+    record_forget_orphan (record_find_name (srv, q->name));
+  while (srv->nr_records >= MAX_RECORDS &&
+         record_reclaim (srv, NULL, RECLAIM_ANY) >= 0)
+    ;
+  r = record_new (out, srv, q);
+  if (r < 0)
+    return ctl_fail (call, r, "no room for another volume");
+  r = guard_map (call, *out);
+  if (r == 0)
+    do
+      r = need_map (call, *out);
+    while (r == -ENOSPC && record_map_would_fit (*out) &&
+           record_reclaim (srv, NULL, RECLAIM_MAP) >= 0);
+  if (r < 0)
+    record_unmake (*out);
+  return r;
+}
+
+/* End the session that has the volume, if this client can have it instead:
+ * because of TAKEOVER, or because that session gives way.  find_or_make waits
+ * for its end.
+ */
+static int
+take_volume_over (struct call *call, const struct fp_open *q)
+{
+  struct session *s = call->session;
+  struct record *rec = record_find_for (s, &q->volume);
+  bool first = rec && guard_comes_first (s, rec), news;
+  char title[FP_NAME_MAX + 1];
+  int r;
+
+  if (!first &&
+      (!rec || !(q->flags & FP_OPEN_TAKEOVER) || record_was_had_by (rec, s)))
+    return 0;
+  if (record_is_former (rec, &s->client))
+    return refuse_former (call, rec);
+  r = check_same (call, q, rec);
+  if (r < 0)
+    return r;
+  if (first) {
+    session_end (rec->holder, "a client that may write its volume opens it");
+    return 0;
+  }
+  news = record_shut_out (rec) && fp_now_ns () < rec->fenced_ns;
+  if (news || (rec->holder && !session_is_leaving (rec->holder))) {
+    record_title (rec, title);
+    fp_log (FP_LOG_INFO, "volume %s: taken over by %s (%s) from %s", title,
+            s->name, conn_peer (s->conn), rec->client);
+  }
+  if (rec->holder)
+    session_dismiss (rec->holder, "its volume was taken over");
+  return 0;
+}
+
+/* The last client may not have heard that it has the volume no more. */
+static int
+refuse_fenced (struct call *call, const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1], when[32] = "";
+  uint32_t ms = record_fenced_ms (rec);
+
+  if (rec->holder && !rec->holder->dismissed)
+    return ctl_refuse_busy (call, rec);
+  record_title (rec, title);
+  if (ms > 0)
+    snprintf (when, sizeof when, " in %u s", ms / 1000 + 1);
+  return ctl_fail (call, -EBUSY,
+                   "volume %s: %s may not know yet that it has lost it, until "
+                   "its lease of %u s is over: ask again%s",
+                   title, rec->client, rec->server->options->lease_s, when);
+}
+
+/* The last client may be about to reconnect. */
+static int
+refuse_awaited (struct call *call, const struct record *rec)
+{
+  char title[FP_NAME_MAX + 1];
+
+  record_title (rec, title);
+  return ctl_fail (call, -EBUSY,
+                   "volume %s: %s hung up without BYE, and may come back: "
+                   "ask again in %u s, or use takeover=true",
+                   title, rec->client, record_fenced_ms (rec) / 1000 + 1);
+}
+
+/* -EBUSY, -EPERM, -EEXIST, -ENOENT, -EINVAL, CTL_WAIT, or 0 and the record. */
+static int
+find_or_make (struct call *call, const struct fp_open *q, struct record **out,
+              bool *resumed)
+{
+  struct session *s = call->session;
+  struct record *rec = record_find_for (s, &q->volume);
+  int r;
+
+  *resumed = rec != NULL;
+  if (!rec)
+    return make (call, q, out);
+  *out = rec;
+  if (record_is_former (rec, &s->client))
+    return refuse_former (call, rec);
+  if (rec->holder) {
+    /* One that is ending will be gone soon. */
+    if (session_is_leaving (rec->holder) && !s->wait_over)
+      return CTL_WAIT;
+    return refuse_fenced (call, rec);
+  }
+  if (fp_now_ns () < rec->fenced_ns && !record_was_had_by (rec, s))
+    return refuse_fenced (call, rec);
+  if (fp_now_ns () < rec->awaited_ns && !record_was_had_by (rec, s) &&
+      !(q->flags & FP_OPEN_TAKEOVER))
+    return refuse_awaited (call, rec);
+  r = check_same (call, q, rec);
+  return r < 0 ? r : need_map (call, rec);
+}
+
+/* The volume of this session is on more servers now, or on fewer. */
+static int
+recount (struct call *call, const struct fp_open *q)
+{
+  struct record *rec = call->session->record;
+  struct fp_open_reply p = { .resumed = true };
+  int r;
+
+  if (!(q->flags & FP_OPEN_RECOUNT) || !rec ||
+      !fp_uuid_eq (&rec->uuid, &q->volume))
+    return ctl_fail (call, -EPROTO, "OPEN is out of turn");
+  r = guard_change (call);
+  if (r < 0)
+    return r;
+  r = check_same (call, q, rec);
+  if (r < 0)
+    return r;
+  record_recount (rec, q->servers);
+  p.epoch = rec->epoch;
+  p.labels = rec->nr_slabs;
+  fp_enc_open_reply (&call->out, &p);
+  return 0;
+}
+
+int
+ctl_open (struct call *call)
+{
+  struct session *s = call->session;
+  struct fp_open q;
+  struct fp_open_reply p = { .labels = 0 };
+  struct record *rec = NULL;
+  int r = fp_dec_open (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  if (s->server->stopping)
+    return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
+  if (s->state == SESSION_OPEN)
+    return recount (call, &q);
+  r = check_open (call, &q);
+  if (r == 0)
+    r = guard_open (call, &q, &s->read_only);
+  if (r == 0) {
+    end_former_session (s, &q.volume);
+    r = take_volume_over (call, &q);
+  }
+  if (r == 0)
+    r = find_or_make (call, &q, &rec, &p.resumed);
+  if (r != 0)
+    return r;
+
+  if ((q.flags & FP_OPEN_RECOUNT) && !s->read_only)
+    rec->servers = q.servers;
+  record_attach (rec, s, &q);
+  if (q.flags & FP_OPEN_TAKEOVER)
+    record_used (rec);
+  s->record = rec;
+  s->state = SESSION_OPEN;
+  s->discard = false;
+  guard_opened (s);
+  p.epoch = rec->epoch;
+  p.labels = rec->nr_slabs; /* what has no label was not kept */
+  fp_enc_open_reply (&call->out, &p);
+  return 0;
+}
+
+int
+ctl_ping (struct call *call)
+{
+  const struct server *srv = call->session->server;
+  const struct guard_room room = guard_room (call->session);
+  struct fp_ping_reply p = { .slabs_total = FP_MIN (
+                                 (uint64_t) pool_count (srv->pool).total,
+                                 room.total),
+                             .slabs_free = guard_free (call->session),
+                             .stopping = srv->stopping,
+                             .wanted = pressure_share (call->session) };
+
+  if (!fp_reader_done (&call->in))
+    return -EPROTO;
+  fp_enc_ping_reply (&call->out, &p);
+  return 0;
+}
+
+int
+ctl_bye (struct call *call)
+{
+  struct session *s = call->session;
+  struct fp_bye q;
+  int r = fp_dec_bye (&call->in, &q);
+
+  if (r == 0 && q.discard && s->record)
+    r = guard_discard (call);
+  if (r < 0)
+    return r;
+  s->orderly = true;
+  if (s->record)
+    s->discard = (q.discard || s->record->ephemeral) && !s->read_only;
+  if (!session_close_volume (s))
+    return CTL_WAIT;
+  s->state = SESSION_READY;
+  call->after = CONN_CLOSE;
+  return 0;
+}
+
+int
+ctl_token (struct call *call)
+{
+  struct session *s = call->session;
+  struct fp_token_req q;
+  struct fp_token p;
+  int r = fp_dec_token_req (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  r = tokens_make (&s->tokens, q.lane, fp_now_ns (), p.token);
+  if (r == -EBUSY)
+    return ctl_fail (call, r,
+                     "%u lanes have a token that no connection has shown",
+                     s->tokens.nr);
+  if (r == 0)
+    fp_enc_token (&call->out, &p);
+  return r;
+}
+
+/* Once for each connection, also if it then waits. */
+static int
+prove (struct call *call, const struct fp_data_hello *q)
+{
+  struct session *s = call->session;
+  struct session *owner = server_find_session (s->server, q->session);
+
+  if (!owner || !tokens_take (&owner->tokens, q->lane, fp_now_ns (), q->token))
+    return ctl_fail (call, -EPERM,
+                     "no such session, or not the token of this lane, which "
+                     "is good for one connection");
+  if (!guard_is_same (s, owner))
+    return ctl_fail (call, -EPERM,
+                     "the data connections of a session are made as its "
+                     "control connection was: with TLS, as the same user, or "
+                     "without");
+  s->proved = true;
+  s->data_for = owner->id;
+  s->data_lane = q->lane;
+  return 0;
+}
+
+int
+ctl_data_hello (struct call *call)
+{
+  struct session *s = call->session, *owner;
+  struct fp_data_hello q;
+  unsigned nr_data;
+  int r = fp_dec_data_hello (&call->in, &q);
+
+  if (r == 0 && !s->proved)
+    r = prove (call, &q);
+  if (r < 0)
+    return r;
+  owner = server_find_session (s->server, s->data_for);
+  if (!owner)
+    return ctl_fail (call, -EPERM, "its session is over");
+  if (owner->state != SESSION_OPEN || owner->closing ||
+      owner->record->transport != FP_TRANSPORT_TCP)
+    return ctl_fail (call, -EINVAL,
+                     "this session has no volume open over tcp");
+  if (!data_replace (owner, q.lane)) {
+    if (!s->wait_over)
+      return CTL_WAIT;
+    return ctl_fail (call, -EBUSY, "lane %u: its last connection is not done",
+                     q.lane);
+  }
+  (void) session_count_of_peer (owner, &nr_data);
+  if (owner->nr_data >= MAX_DATA || nr_data >= MAX_DATA_PEER ||
+      s->server->nr_data >= MAX_DATA_ALL)
+    return ctl_fail (call, -EBUSY, "too many data connections");
+  call->after = CONN_GIVE_AWAY;
+  return 0;
+}

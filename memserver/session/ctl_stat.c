@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ctl_stat.c - STAT: what this server lends, and to whom. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "memserver/auth/guard.h"
+#include "memserver/pressure.h"
+#include "memserver/session/ctl.h"
+#include "memserver/session/listener.h"
+#include "memserver/session/session.h"
+#include "memserver/store/record.h"
+
+/* The next entry that is to be filled in, or NULL if there is no room. */
+static struct fp_stat_session *
+next (struct fp_stat_reply *p)
+{
+  p->nr_all++;
+  return p->nr_sessions < FP_MAX_SESSIONS_LISTED
+             ? &p->sessions[p->nr_sessions++]
+             : NULL;
+}
+
+/* Of one that has no volume. */
+static bool
+may_know (const struct session *asks, const struct session *s)
+{
+  return guard_rights (asks)->is_admin || who_eq (&asks->who, &s->who);
+}
+
+/* Who has memory first, then who is only connected. */
+static void
+list_sessions (const struct session *asks, struct fp_stat_reply *p)
+{
+  const struct server *srv = asks->server;
+  const struct record *r;
+  const struct session *s;
+  struct fp_stat_session *e;
+
+  TAILQ_FOREACH (r, &srv->records, entry)
+  {
+    if (!guard_lists (asks, r) || (e = next (p)) == NULL)
+      continue;
+    snprintf (e->client, sizeof e->client, "%s", r->client);
+    record_title (r, e->volume);
+    e->transport = r->transport;
+    e->slabs = r->nr_slabs;
+    e->since = r->since;
+    e->attached = r->holder != NULL;
+  }
+  TAILQ_FOREACH (s, &srv->sessions, entry)
+  {
+    if (s->record || s == asks || !may_know (asks, s) ||
+        (e = next (p)) == NULL)
+      continue;
+    snprintf (e->client, sizeof e->client, "%s", s->name);
+    e->since = s->since;
+    e->attached = true;
+  }
+}
+
+int
+ctl_stat (struct call *call)
+{
+  const struct server *srv = call->session->server;
+  struct pool_counts counts = pool_count (srv->pool);
+  struct fp_stat_reply p = {
+    .server = srv->uuid,
+    .slab_size = pool_slab_size (srv->pool),
+    .total = counts.total,
+    .free = counts.in[SLAB_FREE],
+    .lent = counts.in[SLAB_LENT],
+    .scrubbing = counts.in[SLAB_SCRUBBING],
+    .unpopulated = counts.in[SLAB_UNPOPULATED],
+    .uptime_s = (fp_now_ns () - srv->start_ns) / FP_NS_PER_S,
+    .stopping = srv->stopping,
+    .pressed = pool_is_pressed (srv->pool),
+    .insecure = listener_is_insecure (srv),
+    .wanted = pressure_wanted (srv->pressure),
+    .returned = counts.given,
+  };
+
+  if (!fp_reader_done (&call->in))
+    return -EPROTO;
+  snprintf (p.name, sizeof p.name, "%s", srv->options->name);
+  list_sessions (call->session, &p);
+  fp_enc_stat_reply (&call->out, &p);
+  return 0;
+}

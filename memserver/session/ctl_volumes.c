@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* ctl_volumes.c - the messages about volumes that are recorded: LOOKUP,
+ * MEMBERS, MAP, MAP_READ, MAP_WRITE, DELETE, VOLUMES.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+
+#include "memserver/auth/guard.h"
+#include "memserver/session/ctl.h"
+#include "memserver/session/session.h"
+#include "memserver/store/record.h"
+
+int
+ctl_lookup (struct call *call)
+{
+  struct server *srv = call->session->server;
+  struct fp_lookup_reply p = { .epoch = 0 };
+  const struct record *rec;
+  struct fp_lookup q;
+  int r = fp_dec_lookup (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  rec = record_for (call->session, q.name[0] != '\0'
+                                       ? record_find_name (srv, q.name)
+                                       : record_find (srv, &q.volume));
+  if (!guard_sees (call->session, rec))
+    return ctl_fail (call, -ENOENT, "no such volume here");
+  record_describe (rec, &p.volume);
+  p.epoch = rec->epoch;
+  p.fenced_ms = record_fenced_ms (rec);
+  if (guard_comes_first (call->session, rec))
+    p.volume.attached = false;
+  if (rec->members)
+    p.members = *rec->members;
+  fp_enc_lookup_reply (&call->out, &p);
+  return 0;
+}
+
+static int
+check_map (struct call *call)
+{
+  return record_has_map (call->session->record)
+             ? 0
+             : ctl_fail (call, -EINVAL,
+                         "this volume has no name, and one copy of each "
+                         "piece: no members and no map are kept of it");
+}
+
+int
+ctl_members (struct call *call)
+{
+  struct record *rec = call->session->record;
+  struct fp_members q;
+  int r = fp_dec_members (&call->in, &q);
+
+  if (r == 0)
+    r = check_map (call);
+  if (r < 0)
+    return r;
+  r = record_set_members (rec, &q);
+  if (r == -EINVAL)
+    return ctl_fail (call, r,
+                     "MEMBERS: version %llu of the list is here, and what "
+                     "came as version %llu is another",
+                     (unsigned long long) rec->members->version,
+                     (unsigned long long) q.version);
+  return r;
+}
+
+static int
+map_refused (struct call *call, int err)
+{
+  const struct record *rec = call->session->record;
+
+  if (err == -EINVAL)
+    return ctl_fail (call, err,
+                     "not all of that is in the %llu bits of this "
+                     "volume's map",
+                     (unsigned long long) record_bits (rec));
+  return err;
+}
+
+int
+ctl_map (struct call *call)
+{
+  struct fp_map_change q;
+  int r = fp_dec_map_change (&call->in, &q);
+
+  if (r == 0)
+    r = check_map (call);
+  if (r < 0)
+    return r;
+  return map_refused (call, record_map (call->session->record, &q));
+}
+
+int
+ctl_map_read (struct call *call)
+{
+  struct fp_map_words p;
+  struct fp_map_read q;
+  int r = fp_dec_map_read (&call->in, &q);
+
+  if (r == 0)
+    r = check_map (call);
+  if (r < 0)
+    return r;
+  record_map_read (call->session->record, &q, &p);
+  fp_enc_map_words (&call->out, &p);
+  return 0;
+}
+
+int
+ctl_map_write (struct call *call)
+{
+  struct fp_map_words q;
+  int r = fp_dec_map_words (&call->in, &q);
+
+  if (r == 0)
+    r = check_map (call);
+  if (r < 0)
+    return r;
+  return map_refused (call, record_map_write (call->session->record, &q));
+}
+
+int
+ctl_delete (struct call *call)
+{
+  struct session *s = call->session;
+  struct fp_delete q;
+  struct record *rec;
+  int r = fp_dec_delete (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  rec = record_find (s->server, &q.volume);
+  if (!guard_sees (s, rec))
+    return ctl_fail (call, -ENOENT, "no such volume here");
+  r = guard_delete (call, rec);
+  if (r < 0)
+    return r;
+  if (guard_comes_first (s, rec)) {
+    session_end (rec->holder, "a client that may write its volume deletes it");
+    rec = record_find (s->server, &q.volume);
+    if (!rec)
+      return 0; /* forgotten at the end of the session */
+  }
+  if (rec->holder) {
+    if (session_is_leaving (rec->holder) && !s->wait_over)
+      return CTL_WAIT;
+    return ctl_refuse_busy (call, rec);
+  }
+  record_delete (rec, s->name);
+  return 0;
+}
+
+int
+ctl_volumes (struct call *call)
+{
+  const struct server *srv = call->session->server;
+  struct fp_volumes p = { .total = 0 };
+  const struct record *rec;
+  struct fp_volumes_req q;
+  int r = fp_dec_volumes_req (&call->in, &q);
+
+  if (r < 0)
+    return r;
+  TAILQ_FOREACH (rec, &srv->records, entry)
+  {
+    if (!guard_lists (call->session, rec) || p.total++ < q.start ||
+        p.count == FP_MAX_VOLUMES_LISTED)
+      continue;
+    record_describe (rec, &p.volumes[p.count++]);
+  }
+  fp_enc_volumes (&call->out, &p);
+  return 0;
+}

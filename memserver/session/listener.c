@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* listener.c - a socket that clients connect to. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "memserver/server.h"
+#include "memserver/session/listener.h"
+#include "memserver/session/rdma.h"
+#include "memserver/session/session.h"
+
+#define BACKLOG 128
+#define ACCEPTS 16 /* at once, before others get their turn */
+
+struct listener {
+  struct server *server;
+  int fd;
+  struct fp_addr addr;
+  bool is_local; /* nobody else but this machine can come */
+  struct event *readable, *pause;
+};
+
+/* accept(2): these are of a connection that is gone already, or that a
+ * firewall has ended; there may be others.
+ */
+static bool
+is_of_one_connection (int err)
+{
+  switch (err) {
+  case ECONNABORTED:
+  case EINTR:
+  case EPERM:
+  case EPROTO:
+  case ENOPROTOOPT:
+  case EOPNOTSUPP:
+  case ENETDOWN:
+  case ENETUNREACH:
+  case EHOSTDOWN:
+  case EHOSTUNREACH:
+  case ENONET:
+    return true;
+  default:
+    return false;
+  }
+}
+
+static void
+on_connection (evutil_socket_t fd, short what, void *arg)
+{
+  static struct fp_log_limit limit;
+  static const int on = 1;
+  static const struct timeval pause = { .tv_usec = 100000 };
+  struct listener *l = arg;
+
+  (void) what;
+  for (unsigned i = 0; i < ACCEPTS; i++) {
+    int sock = accept4 (fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC), r;
+
+    if (sock < 0) {
+      if (errno == EAGAIN)
+        return;
+      if (is_of_one_connection (errno))
+        continue;
+      /* Who has said nothing yet has no better right to a descriptor than who
+       * comes now: a flood would keep all others out for as long as it goes
+       * on.
+       */
+      if ((errno == EMFILE || errno == ENFILE) && session_shed (l->server))
+        continue;
+      /* No descriptor is left: it would be ready again at once. */
+      fp_log_limited (&limit, FP_LOG_ERROR, "accept: %s", strerror (errno));
+      if (event_add (l->pause, &pause) == 0)
+        event_del (l->readable);
+      return;
+    }
+    if (!l->addr.is_unix) {
+      (void) setsockopt (sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+      (void) setsockopt (sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    }
+    r = session_new (l->server, sock);
+    if (r < 0)
+      fp_log_limited (&limit, FP_LOG_ERROR, "new connection: %s",
+                      strerror (-r));
+  }
+}
+
+static void
+on_pause_over (evutil_socket_t fd, short what, void *arg)
+{
+  struct listener *l = arg;
+
+  (void) fd;
+  (void) what;
+  (void) event_add (l->readable, NULL);
+}
+
+/* A socket file that is left over from a server that died. */
+static void
+remove_stale (const struct sockaddr *sa, socklen_t len, const char *path)
+{
+  int fd = socket (AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  struct stat st;
+
+  if (fd < 0)
+    return;
+  if (lstat (path, &st) == 0 && S_ISSOCK (st.st_mode) &&
+      connect (fd, sa, len) < 0 && errno == ECONNREFUSED)
+    unlink (path);
+  close (fd);
+}
+
+static int
+bind_and_listen (const struct sockaddr *sa, socklen_t len,
+                 const struct fp_addr *addr, int *out)
+{
+  static const int on = 1, off = 0;
+  int fd =
+      socket (sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  int r;
+
+  if (fd < 0)
+    return -errno;
+  if (addr->is_unix)
+    remove_stale (sa, len, addr->host);
+  else
+    (void) setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (sa->sa_family == AF_INET6)
+    (void) setsockopt (fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+  if (bind (fd, sa, len) < 0 || listen (fd, BACKLOG) < 0) {
+    r = -errno;
+    close (fd);
+    return r;
+  }
+  *out = fd;
+  return 0;
+}
+
+/* Takes fd. */
+static int
+add (struct server *srv, int fd)
+{
+  struct listener *l = calloc (1, sizeof *l);
+  struct sockaddr_storage sa;
+  socklen_t len = sizeof sa;
+  int r = -ENOMEM;
+
+  if (!l) {
+    close (fd);
+    return -ENOMEM;
+  }
+  l->server = srv;
+  l->fd = fd;
+  if (srv->nr_listeners == MAX_LISTEN) {
+    r = -ENOSPC;
+    goto err;
+  }
+  if (getsockname (fd, (struct sockaddr *) &sa, &len) < 0) {
+    r = -errno;
+    goto err;
+  }
+  r = fp_addr_from_sockaddr (&l->addr, (struct sockaddr *) &sa, len);
+  if (r < 0)
+    goto err;
+  l->is_local = fp_sockaddr_is_local ((struct sockaddr *) &sa);
+  r = -ENOMEM;
+  l->readable =
+      event_new (srv->base, fd, EV_READ | EV_PERSIST, on_connection, l);
+  l->pause = evtimer_new (srv->base, on_pause_over, l);
+  if (!l->readable || !l->pause || event_add (l->readable, NULL) < 0)
+    goto err;
+  srv->listeners[srv->nr_listeners++] = l;
+  return 0;
+
+err:
+  listener_free (l);
+  return r;
+}
+
+static void
+add_rdma (struct server *srv, const struct fp_addr *addr)
+{
+  char text[FP_ADDR_MAX + 1];
+  int r = rdma_serve_at (srv, addr);
+
+  fp_addr_format (addr, text);
+  if (r == -ENODEV)
+    fp_log (FP_LOG_INFO, "rdma: no device for %s; tcp only", text);
+  else if (r < 0)
+    fp_log (FP_LOG_WARN, "rdma: %s: %s; tcp only", text, strerror (-r));
+  else
+    fp_log (FP_LOG_INFO, "rdma: listening on %s", text);
+}
+
+/* Some resolvers name an address twice. */
+static bool
+named_before (const struct fp_sockaddrs *list, unsigned i)
+{
+  for (unsigned j = 0; j < i; j++)
+    if (list->list[j].len == list->list[i].len &&
+        memcmp (&list->list[j].addr, &list->list[i].addr, list->list[i].len) ==
+            0)
+      return true;
+  return false;
+}
+
+static void
+warn_of_one (const struct fp_sockaddrs *list, unsigned i, const char *name,
+             int err)
+{
+  char text[FP_ADDR_MAX + 1] = "?";
+  struct fp_addr addr;
+
+  if (fp_addr_from_sockaddr (&addr,
+                             (const struct sockaddr *) &list->list[i].addr,
+                             list->list[i].len) == 0)
+    fp_addr_format (&addr, text);
+  fp_log (FP_LOG_WARN, "listen: %s, which is %s too: %s; the others work",
+          text, name, strerror (-err));
+}
+
+/* Whose address it is, and how to find that out. */
+static void
+say_in_use (const struct fp_addr *addr, const char *text, char *why)
+{
+  struct stat st;
+
+  if (!addr->is_unix)
+    snprintf (why, WHY_MAX,
+              "listen: %s: %s: perhaps another farpage-memserver ('ss -tlnp "
+              "sport = :%u' shows which program): stop it, or take another "
+              "port with --listen HOST:PORT",
+              text, strerror (EADDRINUSE), addr->port);
+  else if (lstat (addr->host, &st) == 0 && !S_ISSOCK (st.st_mode))
+    snprintf (why, WHY_MAX,
+              "listen: %s: %s: there is something that is no socket: it is "
+              "left alone",
+              text, strerror (EADDRINUSE));
+  else
+    snprintf (why, WHY_MAX,
+              "listen: %s: %s: a program answers there, perhaps another "
+              "farpage-memserver: stop it, or take another path",
+              text, strerror (EADDRINUSE));
+}
+
+/* -EACCES: not all that the address stands for is where it may listen. */
+static int
+check_reach (const struct options *o, const struct fp_sockaddrs *list,
+             const char *text, char *why)
+{
+  for (unsigned i = 0; i < list->nr; i++) {
+    if (options_may_listen (o, (const struct sockaddr *) &list->list[i].addr))
+      continue;
+    snprintf (why, WHY_MAX,
+              "listen: %s: %s, so whoever can reach that address could use "
+              "the memory, and read and change what others send: %s, or say "
+              "--insecure if that is how it shall be",
+              text,
+              o->tls.mode == FP_TLS_OFF
+                  ? "there is no TLS"
+                  : "--tls on takes clients without TLS, too",
+              o->tls.mode == FP_TLS_OFF
+                  ? "make a key (farpage keygen FILE) and give it with "
+                    "--tls-psk FILE"
+                  : "--tls require");
+    return -EACCES;
+  }
+  return 0;
+}
+
+int
+listener_check (const struct options *o, char *why)
+{
+  struct fp_sockaddrs list;
+  char text[FP_ADDR_MAX + 1];
+  int r = 0;
+
+  for (unsigned i = 0; i < o->nr_listen && r == 0; i++) {
+    fp_addr_format (&o->listen[i], text);
+    if (fp_addr_resolve (&o->listen[i], &list, NULL) == 0)
+      r = check_reach (o, &list, text, why);
+  }
+  return r;
+}
+
+bool
+listener_is_insecure (const struct server *srv)
+{
+  if (srv->options->tls.mode == FP_TLS_REQUIRE)
+    return false;
+  for (unsigned i = 0; i < srv->nr_listeners; i++)
+    if (!srv->listeners[i]->is_local)
+      return true;
+  return false;
+}
+
+int
+listener_open (struct server *srv, const struct fp_addr *addr, char *why)
+{
+  struct fp_sockaddrs list;
+  char text[FP_ADDR_MAX + 1];
+  const char *reason = NULL;
+  int errors[FP_MAX_SOCKADDRS] = { 0 };
+  bool opened = false;
+  int r, fd = -1;
+
+  fp_addr_format (addr, text);
+  r = fp_addr_resolve (addr, &list, &reason);
+  if (r < 0) {
+    snprintf (why, WHY_MAX, "listen: %s: %s", text, reason);
+    return r;
+  }
+  /* A name may stand for something else than it did a moment ago. */
+  r = check_reach (srv->options, &list, text, why);
+  if (r < 0)
+    return r;
+  for (unsigned i = 0; i < list.nr; i++) {
+    if (named_before (&list, i))
+      continue;
+    r = bind_and_listen ((struct sockaddr *) &list.list[i].addr,
+                         list.list[i].len, addr, &fd);
+    if (r == 0)
+      r = add (srv, fd);
+    errors[i] = r;
+    if (r < 0)
+      continue;
+    opened = true;
+    if (!addr->is_unix)
+      add_rdma (srv, listener_addr (srv->listeners[srv->nr_listeners - 1]));
+    if (addr->port == 0)
+      break; /* the kernel would pick another one for the next */
+  }
+  for (unsigned i = 0; i < list.nr && opened; i++)
+    if (errors[i] < 0)
+      warn_of_one (&list, i, text, errors[i]);
+  if (opened)
+    return 0;
+  if (r == -EADDRINUSE)
+    say_in_use (addr, text, why);
+  else
+    snprintf (why, WHY_MAX, "listen: %s: %s", text, strerror (-r));
+  return r;
+}
+
+void
+listener_free (struct listener *l)
+{
+  if (l->readable)
+    event_free (l->readable);
+  if (l->pause)
+    event_free (l->pause);
+  if (l->addr.is_unix && l->addr.host[0] != '\0')
+    unlink (l->addr.host);
+  close (l->fd);
+  free (l);
+}
+
+const struct fp_addr *
+listener_addr (const struct listener *l)
+{
+  return &l->addr;
+}

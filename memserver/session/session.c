@@ -1,0 +1,496 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* session.c - one client: from its connection until nothing of it is left. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/random.h"
+#include "memserver/auth/guard.h"
+#include "memserver/session/data.h"
+#include "memserver/session/keys.h"
+#include "memserver/session/rdma.h"
+#include "memserver/session/session.h"
+#include "memserver/store/record.h"
+#include "transport/tls.h"
+
+static const char *
+title (const struct session *s)
+{
+  return s->name[0] ? s->name : conn_peer (s->conn);
+}
+
+void
+session_close_sent (struct session *s)
+{
+  while (s->nr_sent_fds > 0)
+    close (s->sent_fds[--s->nr_sent_fds]);
+}
+
+static void
+session_free (struct session *s)
+{
+  session_close_sent (s);
+  conn_free (s->conn);
+  if (s->wait_timer)
+    event_free (s->wait_timer);
+  free (s);
+}
+
+static void
+stop_waiting (struct session *s)
+{
+  if (!s->waiting)
+    return;
+  s->waiting = false;
+  TAILQ_REMOVE (&s->server->waiting, s, wait_entry);
+  s->server->nr_waiting--;
+  event_del (s->wait_timer);
+}
+
+/* It was never more than a connection. */
+static void
+drop_fresh (struct session *s)
+{
+  TAILQ_REMOVE (&s->server->fresh, s, entry);
+  s->server->nr_fresh--;
+  session_free (s);
+}
+
+static void
+on_message (struct conn *c)
+{
+  struct session *s = conn_owner (c);
+
+  conn_set_deadline (c, ANSWER_MS, "was not answered in time");
+  session_dispatch (s);
+}
+
+static void
+on_conn_ended (struct conn *c, const char *why)
+{
+  struct session *s = conn_owner (c);
+
+  /* Over TCP nothing is mapped, and a hang-up may be the network's; but not
+   * the answer to that of this server.
+   */
+  s->left = conn_closed_by_peer (c);
+  s->returns = s->left && !s->orderly;
+  s->orderly =
+      s->orderly || ((conn_is_unix (c) || s->dismissed) && conn_hung_up (c));
+  session_end (s, why);
+}
+
+/* The reply to DATA_HELLO is written: the socket is a data connection now. */
+static void
+on_give_away (struct conn *c)
+{
+  struct session *s = conn_owner (c), *owner;
+  struct fp_tls_session *tls;
+  int fd = conn_take_fd (c, &tls), r;
+
+  owner = server_find_session (s->server, s->data_for);
+  if (!owner || owner->state != SESSION_OPEN || owner->closing) {
+    fp_tls_end (tls);
+    close (fd);
+  }
+  else if ((r = data_start (owner, s->data_lane, fd, tls)) < 0)
+    fp_log (FP_LOG_WARN, "%s: data connection: %s", owner->name,
+            strerror (-r));
+  drop_fresh (s);
+}
+
+static const struct conn_events conn_events = {
+  .message = on_message,
+  .ended = on_conn_ended,
+  .give_away = on_give_away,
+};
+
+static void
+on_wait_over (evutil_socket_t fd, short what, void *arg)
+{
+  struct session *s = arg;
+
+  (void) fd;
+  (void) what;
+  stop_waiting (s);
+  s->wait_over = true;
+  session_dispatch (s);
+}
+
+static void
+on_zeroed (struct note *note)
+{
+  struct session *s =
+      (struct session *) ((char *) note -
+                          offsetof (struct session, zero.done));
+
+  s->zeroing = false;
+  s->zeroed = true;
+  server_poke (s->server);
+  session_drained (s);
+}
+
+static void
+on_moved (struct note *note)
+{
+  struct session *s =
+      (struct session *) ((char *) note -
+                          offsetof (struct session, move.done));
+  int r = pool_moved (&s->move);
+
+  if (r < 0)
+    fp_log (FP_LOG_WARN,
+            "slab %u: a client may still have it mapped, and there is no "
+            "memory to copy it to: %s",
+            s->move.slab->index, strerror (-r));
+  else
+    fp_log (FP_LOG_INFO,
+            "slab %u: copied, as a client may still have it mapped",
+            s->move.slab->index);
+  s->moving = false;
+  server_poke (s->server);
+  session_drained (s);
+}
+
+/* ---- too many who have not said HELLO ---- */
+
+/* Of a peer, the oldest; rather one that nothing was heard of. */
+static struct session *
+oldest_fresh (struct server *srv, const struct peer *peer, unsigned *nr)
+{
+  struct session *s, *oldest = NULL;
+
+  *nr = 0;
+  TAILQ_FOREACH (s, &srv->fresh, entry)
+  {
+    if (!peer_eq (&s->peer, peer))
+      continue;
+    ++*nr;
+    if (!oldest || (oldest->waiting && !s->waiting))
+      oldest = s;
+  }
+  return oldest;
+}
+
+/* Of the peer that has most of them.  Each is compared with each, only while
+ * there are as many as there can be.
+ */
+bool
+session_shed (struct server *srv)
+{
+  struct session *s, *oldest, *victim = NULL;
+  unsigned most = 0, nr;
+
+  TAILQ_FOREACH (s, &srv->fresh, entry)
+  {
+    oldest = oldest_fresh (srv, &s->peer, &nr);
+    if (nr > most) {
+      most = nr;
+      victim = oldest;
+    }
+  }
+  if (victim)
+    session_end (victim, "too many others came after it");
+  return victim != NULL;
+}
+
+static void
+make_room (struct server *srv, const struct peer *peer)
+{
+  unsigned nr;
+  struct session *oldest = oldest_fresh (srv, peer, &nr);
+
+  if (nr >= MAX_FRESH_PEER)
+    session_end (oldest, "too many others came after it from there");
+  else if (srv->nr_fresh >= MAX_FRESH)
+    (void) session_shed (srv);
+}
+
+unsigned
+session_count_of_peer (const struct session *s, unsigned *nr_data)
+{
+  const struct session *other;
+  unsigned n = 0;
+
+  *nr_data = 0;
+  TAILQ_FOREACH (other, &s->server->sessions, entry)
+  {
+    if (!peer_eq (&other->peer, &s->peer))
+      continue;
+    n++;
+    *nr_data += other->nr_data;
+  }
+  return n;
+}
+
+int
+session_new (struct server *srv, int fd)
+{
+  struct peer peer = peer_of_socket (fd);
+  struct session *s;
+  int r;
+
+  make_room (srv, &peer);
+  s = calloc (1, sizeof *s);
+  if (!s) {
+    close (fd);
+    return -ENOMEM;
+  }
+  s->server = srv;
+  s->peer = peer;
+  s->state = SESSION_FRESH;
+  s->zero.done.run = on_zeroed;
+  s->move.done.run = on_moved;
+  TAILQ_INIT (&s->data);
+  r = conn_new (&s->conn, srv->base, fd, srv->tls, &conn_events, s);
+  if (r == 0)
+    r = conn_set_deadline (s->conn, HELLO_MS, "said no HELLO in time");
+  s->wait_timer = evtimer_new (srv->base, on_wait_over, s);
+  if (r == 0 && !s->wait_timer)
+    r = -ENOMEM;
+  if (r < 0) {
+    session_free (s);
+    return r;
+  }
+  TAILQ_INSERT_TAIL (&srv->fresh, s, entry);
+  srv->nr_fresh++;
+  return 0;
+}
+
+int
+session_begin (struct session *s, const struct fp_hello *q)
+{
+  struct server *srv = s->server;
+  int r = fp_random (&s->id, sizeof s->id);
+
+  if (r < 0)
+    return r;
+  s->client = q->client;
+  s->tails = q->features & FP_FEATURE_TAIL;
+  snprintf (s->name, sizeof s->name, "%s", q->name);
+  s->since = (uint64_t) time (NULL);
+  s->state = SESSION_READY;
+  TAILQ_REMOVE (&srv->fresh, s, entry);
+  srv->nr_fresh--;
+  TAILQ_INSERT_TAIL (&srv->sessions, s, entry);
+  srv->nr_sessions++;
+  srv->counts.sessions++;
+  fp_log (FP_LOG_DEBUG, "%s: session begins, from %s%s%s%s", s->name,
+          conn_peer (s->conn), conn_is_tls (s->conn) ? ", over TLS" : "",
+          conn_user (s->conn)[0] ? " as " : "", conn_user (s->conn));
+  return 0;
+}
+
+void
+session_renew (struct session *s)
+{
+  s->renewed_ns = fp_now_ns ();
+  conn_set_deadline (s->conn, s->server->options->lease_s * 1000,
+                     "was silent for its whole lease");
+}
+
+int
+session_wait (struct session *s)
+{
+  struct timeval tv = { .tv_sec = WAIT_MS / 1000 };
+
+  /* The time runs from the first try. */
+  if (!s->retried && event_add (s->wait_timer, &tv) < 0)
+    return -ENOMEM;
+  s->retried = true;
+  s->waiting = true;
+  TAILQ_INSERT_TAIL (&s->server->waiting, s, wait_entry);
+  s->server->nr_waiting++;
+  return 0;
+}
+
+void
+session_waited (struct session *s)
+{
+  event_del (s->wait_timer);
+  s->wait_over = false;
+  s->retried = false;
+  s->reclaimed = false;
+}
+
+/* A client believes in its lease for so long at most (lib/peer/peer.c). */
+static uint64_t
+believes_until (const struct session *s)
+{
+  return s->renewed_ns + s->server->options->lease_s * FP_NS_PER_S * 15 / 16;
+}
+
+/* What it has mapped, it may write to at any time; and over any transport it
+ * answers by itself what was never written, as long as it believes in its
+ * lease: until it hears that its session is over, which over TCP it may not if
+ * somebody in between has reset the connection.
+ */
+static void
+abandon (struct session *s)
+{
+  struct record *r = s->record;
+
+  for (uint32_t i = 0; i < r->nr_slabs; i++)
+    if (r->slabs[i]->exposed && fp_uuid_eq (&r->slabs[i]->mapper, &s->client))
+      r->slabs[i]->abandoned = true;
+  /* No writer waits for a client that may only read. */
+  if (guard_gives_way (s))
+    return;
+  /* When the server stops, one that has lost the network hears nothing. */
+  if (r->transport == FP_TRANSPORT_SHM || s->dismissed ||
+      s->server->stopping || !s->left)
+    r->fenced_ns = believes_until (s);
+}
+
+/* Keep the volume for its client, which closes its old connection before it
+ * reconnects: a client that polls OPEN must not shut it out in between.  (One
+ * without a name is asked for by who knows its UUID, which the next nbdkit of
+ * the same device does, as another client.)
+ */
+static void
+await_return (struct session *s)
+{
+  uint64_t lease_ms = s->server->options->lease_s * UINT64_C (1000);
+
+  s->record->awaited_ns =
+      fp_now_ns () + FP_MIN (lease_ms, (uint64_t) RETURN_MS) * FP_NS_PER_MS;
+}
+
+static bool close_access (struct session *s);
+
+/* They are closed a few at a time: the others get their turn between. */
+static void
+on_more_to_close (struct note *note)
+{
+  struct session *s =
+      (struct session *) ((char *) note - offsetof (struct session, more));
+
+  s->more_posted = false;
+  if (s->dismissed && s->state != SESSION_ENDING)
+    (void) close_access (s); /* it is what is left to do of it */
+  server_poke (s->server);
+  session_drained (s);
+}
+
+/* End access.  False: there are keys left that still are to be closed. */
+static bool
+close_access (struct session *s)
+{
+  struct record *r = s->record;
+  uint64_t until = fp_now_ns () + KEYS_NS;
+
+  if (!s->closing) {
+    s->closing = true;
+    s->to_close = r->nr_slabs;
+    /* Over rdma the queue pairs are what keys open anything to. */
+    rdma_end_peers (s);
+  }
+  while (s->to_close > 0) {
+    struct slab *slab = r->slabs[s->to_close - 1];
+    bool slow = slab->region != NULL;
+
+    if (slow && fp_deadline_passed (until)) {
+      s->more.run = on_more_to_close;
+      s->more_posted = true;
+      mailbox_post (s->server->mailbox, &s->more);
+      return false;
+    }
+    s->to_close--;
+    if (keys_close (slab) < 0)
+      record_lose (r, slab);
+  }
+  data_stop_all (s);
+  return true;
+}
+
+bool
+session_close_volume (struct session *s)
+{
+  if (!s->record) {
+    rdma_end_peers (s);
+    rdma_end_domain (s);
+    return true;
+  }
+  if (s->more_posted ||
+      ((!s->closing || s->to_close > 0) && !close_access (s)))
+    return false;
+  if (s->nr_data > 0 || s->zeroing || s->moving)
+    return false;
+  rdma_end_domain (s);
+  if (!s->orderly)
+    abandon (s);
+  if (s->returns && !s->dismissed && !s->read_only && s->record->kept)
+    await_return (s);
+  record_detach (s->record, s->discard);
+  s->record = NULL;
+  s->closing = false;
+  return true;
+}
+
+void
+session_drained (struct session *s)
+{
+  struct server *srv = s->server;
+
+  if (s->state != SESSION_ENDING || !session_close_volume (s))
+    return;
+  TAILQ_REMOVE (&srv->sessions, s, entry);
+  srv->nr_sessions--;
+  session_free (s);
+  server_session_gone (srv);
+}
+
+void
+session_end (struct session *s, const char *why)
+{
+  static struct fp_log_limit limit;
+
+  if (s->state == SESSION_ENDING)
+    return;
+  stop_waiting (s);
+  if (s->state == SESSION_FRESH) {
+    fp_log_limited (&limit, FP_LOG_DEBUG, "%s: dropped: %s", title (s), why);
+    drop_fresh (s);
+    return;
+  }
+  fp_log (s->record ? FP_LOG_INFO : FP_LOG_DEBUG, "%s: session ends: %s",
+          title (s), why);
+  s->state = SESSION_ENDING;
+  conn_free (s->conn);
+  s->conn = NULL;
+  session_drained (s);
+}
+
+bool
+session_is_leaving (const struct session *s)
+{
+  return s->state == SESSION_ENDING || s->dismissed || s->closing;
+}
+
+void
+session_dismiss (struct session *s, const char *why)
+{
+  uint64_t until;
+
+  if (session_is_leaving (s))
+    return;
+  stop_waiting (s);
+  s->dismissed = true;
+  (void) close_access (s);
+  until = believes_until (s);
+  if (s->orderly || fp_deadline_passed (until))
+    session_end (s, why);
+  else
+    conn_dismiss (s->conn, (unsigned) fp_deadline_left_ms (until), why);
+}

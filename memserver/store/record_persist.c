@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* record_persist.c - records and labels, as they are kept for the next server
+ * (persist.h), and as it takes them up.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "memserver/server.h"
+#include "memserver/store/persist.h"
+#include "memserver/store/record.h"
+
+_Static_assert(RECORD_FORMER == PERSIST_FORMER, "all of them are kept");
+
+static void
+describe (const struct record *r, struct persist_record *out)
+{
+  *out = (struct persist_record) {
+    .uuid = r->uuid,
+    .holder = r->holder_uuid,
+    .user = r->user,
+    .size = r->size,
+    .created = r->created,
+    .epoch = r->epoch,
+    .since = r->since,
+    .fenced_ns = r->fenced_ns,
+    .flags = (r->kept ? PERSIST_KEPT : 0) |
+             (r->ephemeral ? PERSIST_EPHEMERAL : 0) |
+             (r->holder ? PERSIST_ATTACHED : 0),
+    .copies = r->copies,
+    .servers = r->servers,
+    .stripe_width = (uint16_t) r->stripe.width,
+    .stripe_shift = (uint16_t) __builtin_ctzll (r->stripe.size),
+    .transport = r->transport,
+    .nr_former = r->nr_former,
+  };
+  snprintf (out->name, sizeof out->name, "%s", r->name);
+  snprintf (out->client, sizeof out->client, "%s", r->client);
+  memcpy (out->former, r->former, sizeof out->former);
+}
+
+int
+record_keep (struct record *r)
+{
+  struct persist_record p;
+
+  if (!r->server->persist)
+    return 0;
+  describe (r, &p);
+  if (!r->persist)
+    return persist_volume_new (&r->persist, r->server->persist, &p);
+  persist_volume_save (r->persist, &p);
+  return 0;
+}
+
+void
+record_keep_slab (const struct record *r, const struct slab *s)
+{
+  struct persist_label l = {
+    .volume = r->uuid,
+    .piece = s->label.piece,
+    .generation = s->label.generation,
+    .copy = s->label.copy,
+    .state = s->state == SLAB_LOST ? PERSIST_LOST : PERSIST_LABELLED,
+    .serial = s->backing.serial,
+  };
+
+  if (s->exposed)
+    l.mapper = s->mapper;
+
+  if (r->server->persist)
+    persist_label (r->server->persist, s->index, &l);
+}
+
+void
+record_unkeep_slab (const struct record *r, const struct slab *s)
+{
+  if (r->server->persist)
+    persist_unlabel (r->server->persist, s->index);
+}
+
+void
+record_doom (struct record *r)
+{
+  if (r->persist)
+    persist_volume_doom (r->persist);
+}
+
+void
+record_unkeep (struct record *r)
+{
+  if (!r->persist)
+    return;
+  persist_volume_delete (r->persist);
+  r->persist = NULL;
+  if (r->map)
+    r->server->map_words -= record_map_words (r);
+  r->map = NULL;
+  r->existing = 0;
+}
+
+/* ---- the next server ---- */
+
+enum pool_left
+record_left (void *ctx, uint32_t slab, uint32_t *serial)
+{
+  const struct server *srv = ctx;
+  struct persist_label l = persist_labelled (srv->persist, slab);
+
+  *serial = l.serial;
+  switch (l.state) {
+  case PERSIST_LABELLED:
+    return POOL_LEFT_LENT;
+  case PERSIST_LOST:
+    return POOL_LEFT_LOST;
+  default:
+    return POOL_LEFT_FREE;
+  }
+}
+
+void
+record_moved (void *ctx, struct slab *s)
+{
+  (void) ctx;
+  if (s->record && s->label.piece != FP_PIECE_NONE)
+    record_keep_slab (s->record, s);
+}
+
+/* Whoever had it may not have heard that this server was away, and what it
+ * believes of its lease counts (see record.fenced_ns).
+ */
+static void
+take_up_fields (struct record *r, const struct persist_record *p)
+{
+  unsigned lease = persist_lease_s (r->server->persist);
+
+  r->created = p->created;
+  r->epoch = p->epoch;
+  r->since = p->since;
+  r->transport = p->transport;
+  r->ephemeral = (p->flags & PERSIST_EPHEMERAL) != 0;
+  r->kept = (p->flags & PERSIST_KEPT) != 0;
+  r->holder_uuid = p->holder;
+  r->user = p->user;
+  r->nr_former = p->nr_former;
+  memcpy (r->former, p->former, sizeof r->former);
+  memcpy (r->client, p->client, sizeof r->client);
+  r->fenced_ns = p->flags & PERSIST_ATTACHED
+                     ? fp_now_ns () + lease * FP_NS_PER_S
+                     : p->fenced_ns;
+}
+
+static int
+take_up_volume (struct server *srv, struct persist_found *f)
+{
+  unsigned lease_s = srv->options->lease_s;
+  time_t ago_s;
+  struct fp_open q = { .volume = f->record.uuid,
+                       .size = f->record.size,
+                       .copies = f->record.copies,
+                       .servers = f->record.servers,
+                       .stripe = persist_stripe (&f->record) };
+  struct record *r;
+  int e;
+
+  memcpy (q.name, f->record.name, sizeof q.name);
+  e = record_make (&r, srv, &q);
+  if (e < 0) {
+    persist_volume_close (f->v);
+    return e;
+  }
+  r->persist = f->v;
+  if (f->map)
+    record_take_map (r, f->map);
+  take_up_fields (r, &f->record);
+  r->owner = f->owner;
+  /* While it is fenced nobody else can come back to it. */
+  if (f->record.flags & PERSIST_ATTACHED)
+    lease_s += persist_lease_s (srv->persist);
+  if (f->members.version > 0) {
+    r->members = malloc (sizeof *r->members);
+    if (!r->members)
+      return -ENOMEM;
+    *r->members = f->members;
+  }
+  if (f->record.flags & PERSIST_ATTACHED)
+    r->since = (uint64_t) time (NULL); /* it was left just now */
+  ago_s = time (NULL) - (time_t) r->since;
+  /* The lease starts again, unless the volume was an orphan already. */
+  if (ago_s < (time_t) lease_s)
+    ago_s = 0;
+  e = r->kept ? 0 : record_leave (r, lease_s, (uint64_t) ago_s);
+  return e < 0 ? e : record_keep (r);
+}
+
+static int
+take_up_slab (struct server *srv, uint32_t i)
+{
+  struct persist_label l = persist_labelled (srv->persist, i);
+  struct slab *s = pool_slab (srv->pool, i);
+  struct record *r;
+  int e;
+
+  if (l.state == PERSIST_FREE)
+    return 0;
+  r = record_find (srv, &l.volume);
+  if (!r)
+    return -EBADMSG; /* persist_open has looked */
+  e = record_add (r, s);
+  if (e < 0)
+    return e;
+  s->label.piece = l.piece;
+  s->label.copy = l.copy;
+  s->label.generation = l.generation;
+  /* Whether the last one has done with it died with the server that knew. */
+  s->exposed = s->abandoned = !fp_uuid_is_nil (&l.mapper);
+  s->mapper = l.mapper;
+  record_left_with (r, s);
+  return 0;
+}
+
+int
+record_take_up_all (struct server *srv)
+{
+  struct persist_found *f = calloc (1, sizeof *f);
+  struct record *r;
+  int e = f ? 0 : -ENOMEM;
+
+  while (e == 0 && persist_next_found (srv->persist, f))
+    e = take_up_volume (srv, f);
+  free (f);
+  for (uint32_t i = 0; e == 0 && i < pool_count (srv->pool).total; i++)
+    e = take_up_slab (srv, i);
+  TAILQ_FOREACH (r, &srv->records, entry)
+  {
+    char title[FP_NAME_MAX + 1];
+
+    record_title (r, title);
+    fp_log (FP_LOG_INFO, "volume %s: found again, with %u slabs", title,
+            r->nr_slabs);
+  }
+  return e;
+}

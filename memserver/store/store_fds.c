@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* store_fds.c - memfds that systemd keeps for its service: we tell it of each,
+ * with its name, and whoever is started in our place is given them.
+ *
+ * What is told is in a queue of systemd's when the call returns, and stays
+ * there when this process is killed; it is done in the order in which it was
+ * told. Nothing says whether systemd has kept one: with too low a
+ * FileDescriptorStoreMax= some are missing later, and then what is there is
+ * refused.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+
+#include "memserver/store/store_int.h"
+
+#ifdef HAVE_SYSTEMD
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+
+/* All names are given to a process in one variable, of 128 KiB at most
+ * (MAX_ARG_STRLEN): with more than that nobody could be started any more.
+ */
+#define NAMES_MAX (120u << 10)
+
+/* Others may have descriptors here, too: sockets of a .socket unit. */
+static const char *const ours[] = { "state", "slab-", "volume-" };
+
+static bool
+is_ours (const char *name)
+{
+  if (strlen (name) >= STORE_NAME_MAX)
+    return false;
+  for (unsigned i = 0; i < sizeof ours / sizeof ours[0]; i++)
+    if (strncmp (name, ours[i], strlen (ours[i])) == 0)
+      return true;
+  return false;
+}
+
+static void
+free_names (char **names)
+{
+  for (char **n = names; n && *n; n++)
+    free (*n);
+  free (names);
+}
+
+static int
+add (struct store *s, const char *name, int fd)
+{
+  struct store_file *f = calloc (1, sizeof *f);
+  size_t length = strlen (name) + 1;
+
+  if (!f)
+    return -ENOMEM;
+  snprintf (f->name, sizeof f->name, "%s", name);
+  f->fd = fd;
+  FP_LOCK_SCOPE (&s->mutex);
+  if (s->names + length > NAMES_MAX) {
+    free (f);
+    return -ENOSPC;
+  }
+  s->names += length;
+  f->next = s->files;
+  s->files = f;
+  return 0;
+}
+
+/* With the lock held. */
+static struct store_file **
+find (struct store *s, const char *name)
+{
+  struct store_file **f = &s->files;
+
+  while (*f && strcmp ((*f)->name, name) != 0)
+    f = &(*f)->next;
+  return f;
+}
+
+int
+store_fds_open (struct store *s, char why[STORE_WHY_MAX])
+{
+  char **names = NULL;
+  int n, r = 0;
+
+  s->page = (uint64_t) sysconf (_SC_PAGESIZE);
+  if (!getenv ("NOTIFY_SOCKET"))
+    return store_why (why, -EINVAL,
+                      "backing: %s: nobody is there to keep anything: this is "
+                      "for a service of systemd with FileDescriptorStoreMax= "
+                      "and NotifyAccess=main",
+                      s->where);
+  n = sd_listen_fds_with_names (0, &names);
+  if (n < 0)
+    return store_why (why, n, "backing: %s: what was kept: %s", s->where,
+                      strerror (-n));
+  for (int i = 0; i < n && r == 0; i++) {
+    int fd = SD_LISTEN_FDS_START + i;
+
+    if (!is_ours (names[i]))
+      continue;
+    if (*find (s, names[i]))
+      r = store_why (why, -EEXIST, "backing: %s%s: it is there twice",
+                     s->where, names[i]);
+    else
+      r = add (s, names[i], fd);
+  }
+  free_names (names);
+  return r;
+}
+
+void
+store_fds_close (struct store *s)
+{
+  while (s->files) {
+    struct store_file *f = s->files;
+
+    s->files = f->next;
+    close (f->fd);
+    free (f);
+  }
+}
+
+uint64_t
+store_fds_holds (const char *prefix)
+{
+  char **names = NULL;
+  int n = sd_listen_fds_with_names (0, &names);
+  uint64_t bytes = 0;
+  struct stat st;
+
+  for (int i = 0; i < n; i++)
+    if (strncmp (names[i], prefix, strlen (prefix)) == 0 &&
+        fstat (SD_LISTEN_FDS_START + i, &st) == 0)
+      bytes += (uint64_t) st.st_blocks * 512;
+  free_names (names);
+  return bytes;
+}
+
+int
+store_fds_get (struct store *s, const char *name)
+{
+  struct store_file *f;
+  int fd;
+
+  FP_LOCK_SCOPE (&s->mutex);
+  f = *find (s, name);
+  if (!f)
+    return -ENOENT;
+  fd = fcntl (f->fd, F_DUPFD_CLOEXEC, 0);
+  return fd < 0 ? -errno : fd;
+}
+
+int
+store_fds_make (struct store *s, const char *name)
+{
+  int fd = memfd_create (name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+  (void) s;
+  return fd < 0 ? -errno : fd;
+}
+
+int
+store_fds_keep (struct store *s, const char *name, int fd)
+{
+  char state[STORE_NAME_MAX + 32];
+  int r, copy = fcntl (fd, F_DUPFD_CLOEXEC, 0);
+
+  if (copy < 0)
+    return -errno;
+  r = add (s, name, copy);
+  if (r < 0) {
+    close (copy);
+    return r;
+  }
+  snprintf (state, sizeof state, "FDSTORE=1\nFDNAME=%s", name);
+  r = sd_pid_notify_with_fds (0, 0, state, &fd, 1);
+  if (r > 0)
+    return 0;
+  (void) store_fds_remove (s, name);
+  return r < 0 ? r : -ENOTCONN;
+}
+
+int
+store_fds_remove (struct store *s, const char *name)
+{
+  char state[STORE_NAME_MAX + 32];
+  struct store_file **at, *f;
+  int r;
+
+  {
+    FP_LOCK_SCOPE (&s->mutex);
+    at = find (s, name);
+    f = *at;
+    if (!f)
+      return 0;
+    *at = f->next;
+    s->names -= strlen (f->name) + 1;
+  }
+  /* First: name may be its own. */
+  snprintf (state, sizeof state, "FDSTOREREMOVE=1\nFDNAME=%s", name);
+  close (f->fd);
+  free (f);
+  r = sd_notify (0, state);
+  return r > 0 ? 0 : r < 0 ? r : -ENOTCONN;
+}
+
+int
+store_fds_each (struct store *s, store_each_fn *each, void *ctx,
+                char why[STORE_WHY_MAX])
+{
+  struct store_file *f = s->files, *next;
+  int r = 0;
+
+  /* Nobody else is there yet, and it may remove the one that it is given. */
+  for (; f && r == 0; f = next) {
+    next = f->next;
+    r = each (ctx, f->name, why);
+  }
+  return r;
+}
+
+#else /* !HAVE_SYSTEMD */
+
+int
+store_fds_open (struct store *s, char why[STORE_WHY_MAX])
+{
+  return store_why (why, -EOPNOTSUPP,
+                    "backing: %s: this program was built without libsystemd",
+                    s->where);
+}
+
+void
+store_fds_close (struct store *s)
+{
+  (void) s;
+}
+
+uint64_t
+store_fds_holds (const char *prefix)
+{
+  (void) prefix;
+  return 0;
+}
+
+int
+store_fds_get (struct store *s, const char *name)
+{
+  (void) s;
+  (void) name;
+  return -EOPNOTSUPP;
+}
+
+int
+store_fds_make (struct store *s, const char *name)
+{
+  (void) s;
+  (void) name;
+  return -EOPNOTSUPP;
+}
+
+int
+store_fds_keep (struct store *s, const char *name, int fd)
+{
+  (void) s;
+  (void) name;
+  (void) fd;
+  return -EOPNOTSUPP;
+}
+
+int
+store_fds_remove (struct store *s, const char *name)
+{
+  (void) s;
+  (void) name;
+  return -EOPNOTSUPP;
+}
+
+int
+store_fds_each (struct store *s, store_each_fn *each, void *ctx,
+                char why[STORE_WHY_MAX])
+{
+  (void) s;
+  (void) each;
+  (void) ctx;
+  (void) why;
+  return -EOPNOTSUPP;
+}
+
+#endif /* !HAVE_SYSTEMD */

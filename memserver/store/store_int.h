@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* store_int.h - the inside of a store, for the files that are one. */
+
+#ifndef MEMSERVER_STORE_INT_H
+#define MEMSERVER_STORE_INT_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "memserver/store/store.h"
+
+struct store_file {
+  struct store_file *next;
+  char name[STORE_NAME_MAX];
+  int fd;
+};
+
+struct store {
+  const char *where;
+  uint64_t page;
+  bool fds;
+
+  int dir, lock; /* store_dir.c; -1: none */
+
+  pthread_mutex_t mutex; /* store_fds.c: over these */
+  struct store_file *files;
+  size_t names; /* the length of all of them */
+};
+
+/* What is what, of each kind. */
+int store_dir_open (struct store *s, char why[STORE_WHY_MAX]);
+int store_dir_get (struct store *s, const char *name);
+int store_dir_make (struct store *s, const char *name);
+void store_dir_unmake (struct store *s, const char *name);
+int store_dir_keep (struct store *s, const char *name);
+int store_dir_remove (struct store *s, const char *name);
+int store_dir_each (struct store *s, store_each_fn *each, void *ctx,
+                    char why[STORE_WHY_MAX]);
+int store_dir_room (const struct store *s, uint64_t *room);
+uint64_t store_dir_page_at (const char *dir);
+uint64_t store_dir_holds (const char *dir, const char *prefix);
+
+int store_fds_open (struct store *s, char why[STORE_WHY_MAX]);
+void store_fds_close (struct store *s);
+int store_fds_get (struct store *s, const char *name);
+int store_fds_make (struct store *s, const char *name);
+int store_fds_keep (struct store *s, const char *name, int fd);
+int store_fds_remove (struct store *s, const char *name);
+int store_fds_each (struct store *s, store_each_fn *each, void *ctx,
+                    char why[STORE_WHY_MAX]);
+uint64_t store_fds_holds (const char *prefix);
+
+#endif /* MEMSERVER_STORE_INT_H */

@@ -1,0 +1,506 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* attachment.c - one attached device: the steps that make it, and the one
+ * that takes them back.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/pidfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <linux/fs.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "tools/attach/attachment.h"
+#include "tools/attach/nbd_links.h"
+#include "tools/common/plugin_status.h"
+#include "tools/common/sysfs.h"
+
+#define MAX_LINKS 64
+#define STOP_MS 10000
+#define GONE_MS 10000
+#define FLUSH_PROBE_MS 2000
+#define PATIENCE_MS 1000 /* then it is said what is waited for */
+#define LINK_MS 3000     /* for a first answer, on each connection */
+#define CONNECTS 3       /* again */
+
+static void
+device_name (char out[32], int index)
+{
+  snprintf (out, 32, "/dev/nbd%d", index);
+}
+
+/* The lock first: then nobody else of us can be at it. Others who use the
+ * device show in sysfs, and the kernel has the last word at connect.
+ */
+static int
+claim_one (struct attachment *a, int index, struct why *w)
+{
+  int r;
+
+  if (!nbd_exists (index))
+    return why_set (w, -ENOENT, "there is no /dev/nbd%d", index);
+  r = state_lock (&a->lock, index, w);
+  if (r < 0)
+    return r;
+  if (state_exists (index))
+    r = why_set (w, -EBUSY,
+                 "/dev/nbd%d was left behind by a farpage that died: run"
+                 " 'farpage detach /dev/nbd%d'",
+                 index, index);
+  else if (nbd_connected (index))
+    r = why_set (w, -EBUSY, "/dev/nbd%d is used by another NBD client", index);
+  else
+    r = state_mkdir (index, w);
+  if (r < 0) {
+    close (a->lock);
+    a->lock = -1;
+    return r;
+  }
+  a->st.index = index;
+  state_path (a->socket, index, "nbd.sock");
+  snprintf (a->name, sizeof a->name, "nbd%d", index);
+  return 0;
+}
+
+int
+attachment_claim (struct attachment *a, struct why *w)
+{
+  int i, r;
+
+  if (access ("/sys/module/nbd", F_OK) == -1 && !nbd_exists (0))
+    return why_set (
+        w, -ENODEV,
+        "this kernel has no NBD client: run 'modprobe nbd max_part=0'; where "
+        "there is no such module (containers, kernels for clouds) nbdkit with "
+        "the plugin, and a program that speaks NBD, do without /dev/nbdX");
+  r = nbd_genl_open (&a->genl, w);
+  if (r < 0)
+    return r;
+  r = nbd_genl_listen (a->genl, w);
+  if (r < 0)
+    return r;
+  if (a->st.index != -1)
+    return claim_one (a, a->st.index, w);
+
+  for (i = 0; i < STATE_MAX_DEVICES && nbd_exists (i); i++) {
+    r = claim_one (a, i, w);
+    if (r != -EBUSY)
+      return r;
+  }
+  if (i == 0)
+    return why_set (w, -ENODEV,
+                    "there is no /dev/nbdX, though this kernel has an NBD "
+                    "client: load its module anew, 'modprobe -r nbd; modprobe "
+                    "nbd max_part=0 nbds_max=16'");
+  return why_set (w, -EBUSY,
+                  "all %d devices /dev/nbdX are in use: load the module with"
+                  " nbds_max=N for more",
+                  i);
+}
+
+/* Whether nbdkit serves shows in a handshake. It answers when its plugin is
+ * ready, so a refusal means: not yet.
+ */
+static int
+first_answer (struct attachment *a, const struct deadline *d, struct why *w)
+{
+  int64_t quiet_until = now_ms () + PATIENCE_MS;
+  struct nbd_link link;
+  struct pollfd pfd;
+  int r, left;
+
+  for (;;) {
+    r = nbd_handshake (&link, a->socket, d, w);
+    nbdkit_hear (&a->nbdkit);
+    if (r == 0)
+      break;
+    if (a->aloud && !a->nbdkit.aloud && now_ms () >= quiet_until)
+      nbdkit_speak_up (&a->nbdkit, a->aloud);
+    if (nbdkit_ended (&a->nbdkit))
+      return nbdkit_why (&a->nbdkit, w);
+    left = deadline_left (d, 20);
+    if (left == 0)
+      return d->stop && *d->stop
+                 ? why_set (w, -EINTR, "interrupted")
+                 : why_prefix (w, -ETIMEDOUT, "nbdkit did not answer in time");
+    pfd = (struct pollfd) { .fd = a->nbdkit.pidfd, .events = POLLIN };
+    poll (&pfd, 1, left);
+  }
+  a->nbdkit.aloud = NULL;
+  close (link.fd);
+  if (a->shape.size && a->shape.size != link.size)
+    return why_set (w, -EIO, "its size changed from %llu to %llu bytes",
+                    (unsigned long long) a->shape.size,
+                    (unsigned long long) link.size);
+  a->shape = link;
+  a->shape.fd = -1;
+  a->st.size = link.size;
+  if (!link.multi_conn)
+    a->st.connections = 1;
+  return 0;
+}
+
+/* Which volume it is, for the next nbdkit.  One that does not say is known by
+ * its name alone.
+ */
+static void
+learn_volume (struct attachment *a, const char *status_socket)
+{
+  struct json_object *o, *volume, *uuid;
+  struct why w;
+
+  if (a->st.volume[0] || plugin_status_read (&o, status_socket, &w) < 0)
+    return;
+  if (json_object_object_get_ex (o, "volume", &volume) &&
+      json_object_object_get_ex (volume, "uuid", &uuid))
+    snprintf (a->st.volume, sizeof a->st.volume, "%s",
+              json_object_get_string (uuid));
+  json_object_put (o);
+}
+
+int
+attachment_serve (struct attachment *a, bool resume, const struct deadline *d,
+                  struct why *w)
+{
+  char status_socket[STATE_PATH_MAX], members[STATE_PATH_MAX];
+  struct nbdkit_params params = {
+    .socket = a->socket,
+    .status_socket = status_socket,
+    .members = members,
+    .uuid = a->st.uuid,
+    .volume = a->st.volume,
+    .resume = resume,
+    .swap = a->st.swap,
+    .realtime = a->st.swap,
+    .connections = a->st.connections,
+    .nr_args = a->st.nr_args,
+    .args = a->st.args,
+  };
+  struct swap_area area;
+  int r;
+
+  if (nbd_swap (a->st.index, &area, NULL) == 0 && area.active)
+    params.realtime = true;
+  state_path (status_socket, a->st.index, "status.sock");
+  state_path (members, a->st.index, "members");
+  r = nbdkit_start (&a->nbdkit, &params, w);
+  if (r < 0)
+    return r;
+  a->st.nbdkit = a->nbdkit.pid;
+  r = first_answer (a, d, w);
+  if (r == 0)
+    learn_volume (a, status_socket);
+  if (r < 0 && resume)
+    nbdkit_kill (&a->nbdkit, STOP_MS);
+  else if (r < 0)
+    nbdkit_stop (&a->nbdkit, STOP_MS);
+  return r;
+}
+
+static void
+close_links (int *socks, unsigned n)
+{
+  while (n > 0)
+    close (socks[--n]);
+}
+
+/* Sockets for the kernel: socks[0..n). */
+static int
+make_links (struct attachment *a, int *socks, unsigned n,
+            const struct deadline *d, struct why *w)
+{
+  struct nbd_link link;
+  unsigned i;
+  int r;
+
+  for (i = 0; i < n; i++) {
+    r = nbd_handshake (&link, a->socket, d, w);
+    if (r < 0) {
+      close_links (socks, i);
+      return why_prefix (w, r, "NBD connection %u", i + 1);
+    }
+    socks[i] = link.fd;
+  }
+  return 0;
+}
+
+static struct nbd_connect
+connect_params (const struct attachment *a, const int *socks, unsigned n)
+{
+  return (struct nbd_connect) {
+    .index = a->st.index,
+    .size = a->shape.size,
+    .block_size = a->shape.size % 4096 == 0 ? 4096 : 512,
+    .flags = a->shape.flags,
+    .timeout = a->st.timeout,
+    .dead_timeout = a->st.dead_timeout,
+    .backend = a->st.uuid,
+    .socks = socks,
+    .nr_socks = n,
+  };
+}
+
+/* A read cannot be interrupted, so a child makes it: if it gets no answer,
+ * the disconnect that follows ends it.
+ */
+static int
+test_read (int index, const struct deadline *d, struct why *w)
+{
+  FP_CLEANUP (fp_closep) int pidfd = -1;
+  int status = 0, left, fd;
+  char dev[32];
+  void *buf;
+  pid_t pid;
+
+  device_name (dev, index);
+  pid = fork ();
+  if (pid == -1)
+    return why_set (w, -errno, "fork: %s", strerror (errno));
+  if (pid == 0) {
+    fd = open (dev, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    if (fd == -1 || posix_memalign (&buf, 4096, 4096) != 0)
+      _exit (1);
+    _exit (pread (fd, buf, 4096, 0) == 4096 ? 0 : 1);
+  }
+  pidfd = pidfd_open (pid, 0);
+  while ((left = deadline_left (d, 200)) > 0) {
+    struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
+
+    poll (&pfd, 1, left);
+    if (waitpid (pid, &status, WNOHANG) == pid) {
+      if (WIFEXITED (status) && WEXITSTATUS (status) == 0)
+        return 0;
+      return why_set (w, -EIO, "%s cannot be read", dev);
+    }
+  }
+  kill (pid, SIGKILL);
+  return why_set (w, -ETIMEDOUT, "%s did not answer a read in time", dev);
+}
+
+/* The bytes that are on all servers of a stripe in turn; 0: the plugin does
+ * not say.
+ */
+static uint64_t
+stripe_group (const struct attachment *a)
+{
+  struct json_object *o = NULL, *v = NULL, *width, *size;
+  char path[STATE_PATH_MAX];
+  uint64_t group = 0;
+  struct why w;
+
+  state_path (path, a->st.index, "status.sock");
+  if (plugin_status_read (&o, path, &w) < 0)
+    return 0;
+  if (json_object_object_get_ex (o, "volume", &v) &&
+      json_object_object_get_ex (v, "stripe_width", &width) &&
+      json_object_object_get_ex (v, "stripe_size", &size))
+    group = json_object_get_uint64 (width) * json_object_get_uint64 (size);
+  json_object_put (o);
+  return group;
+}
+
+/* Those that were shut down are dead when the kernel says so. */
+static unsigned
+wait_dead (struct attachment *a, unsigned n)
+{
+  struct deadline d = deadline_in (LINK_MS, NULL);
+  unsigned dead = 0;
+  int left;
+
+  while (dead < n && (left = deadline_left (&d, 200)) > 0) {
+    struct pollfd pfd = { .fd = nbd_genl_fd (a->genl), .events = POLLIN };
+
+    if (poll (&pfd, 1, left) > 0)
+      dead += nbd_genl_take (a->genl, a->st.index, n - dead);
+  }
+  return dead;
+}
+
+/* The kernel may receive on some connections and not on others (nbd_links.h).
+ * Then the former are shut down: who receives there for ever ends, and goes on
+ * to the others, so that no request fails; and new ones take their place.
+ */
+static int
+see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
+                     const struct deadline *until, struct why *w)
+{
+  struct deadline d = deadline_in (LINK_MS, until->stop);
+  uint64_t answered;
+  int silent = nbd_links_silent (a->st.index, &d, &answered);
+  unsigned cut = 0, dead;
+
+  /* If none answers it is not that. */
+  if (silent <= 0 || answered == 0)
+    return 0;
+  fp_log (FP_LOG_WARN,
+          "/dev/nbd%d: the kernel does not receive on %d of %u connections:"
+          " the others are made anew",
+          a->st.index, silent, n);
+  (void) nbd_genl_take (a->genl, a->st.index, 0);
+  for (unsigned i = 0; i < n; i++)
+    if (answered >> i & 1 && shutdown (socks[i], SHUT_RDWR) == 0)
+      cut++;
+  dead = wait_dead (a, cut); /* of later ones the supervisor hears */
+  return dead == 0 ? 0 : attachment_reconnect (a, dead, until, w);
+}
+
+int
+attachment_connect (struct attachment *a, const struct deadline *d,
+                    struct why *w)
+{
+  int socks[MAX_LINKS];
+  unsigned n = a->st.connections < MAX_LINKS ? a->st.connections : MAX_LINKS;
+  struct nbd_connect c = connect_params (a, socks, n);
+  int r;
+
+  r = state_save_link (&a->st, w);
+  if (r == 0)
+    r = make_links (a, socks, n, d, w);
+  if (r < 0)
+    return r;
+  r = nbd_genl_connect (a->genl, &c, w);
+  if (r == 0)
+    r = see_that_all_answer (a, socks, n, d, w);
+  close_links (socks, n);
+  if (r < 0)
+    return r;
+  nbd_tune (a->st.index, nbd_read_ahead_kb (stripe_group (a)));
+  return test_read (a->st.index, d, w);
+}
+
+int
+attachment_reconnect (struct attachment *a, unsigned n,
+                      const struct deadline *d, struct why *w)
+{
+  int socks[MAX_LINKS];
+  struct nbd_connect c;
+  int r;
+
+  if (n > MAX_LINKS)
+    n = MAX_LINKS;
+  c = connect_params (a, socks, n);
+  r = make_links (a, socks, n, d, w);
+  if (r < 0)
+    return r;
+  r = nbd_genl_reconfigure (a->genl, &c, w);
+  close_links (socks, n);
+  return r;
+}
+
+int
+attachment_save (struct attachment *a, struct why *w)
+{
+  if (a->st.since == 0)
+    a->st.since = time (NULL);
+  return state_save (&a->st, w);
+}
+
+/* Open for us alone: fails while it is mounted or swapped to, and nobody can
+ * do that as long as it is open.
+ */
+static int
+open_exclusive (int *fd, int index, struct why *w)
+{
+  char dev[32];
+
+  if (nbd_in_use (index, w))
+    return -EBUSY;
+  device_name (dev, index);
+  *fd = open (dev, O_RDWR | O_EXCL | O_CLOEXEC);
+  if (*fd == -1 && errno == EBUSY)
+    return why_set (w, -EBUSY, "%s is in use", dev);
+  return 0;
+}
+
+static int
+wait_gone (int index, struct why *w)
+{
+  struct deadline d = deadline_in (GONE_MS, NULL);
+
+  while (nbd_connected (index)) {
+    if (deadline_left (&d, 1) == 0)
+      return why_set (w, -ETIMEDOUT,
+                      "/dev/nbd%d is still there %d s after it was"
+                      " disconnected: a program has it open",
+                      index, GONE_MS / 1000);
+    sleep_ms (20);
+  }
+  return 0;
+}
+
+/* A flush that nobody answers would wait for the dead-connection timeout. */
+static void
+flush (struct attachment *a, int fd)
+{
+  struct deadline d = deadline_in (FLUSH_PROBE_MS, NULL);
+  struct nbd_link link;
+  struct why w;
+
+  if (nbd_handshake (&link, a->socket, &d, &w) < 0) {
+    fp_log (FP_LOG_WARN, "not flushed before detaching: %s", w.text);
+    return;
+  }
+  close (link.fd);
+  if (fsync (fd) == -1 || ioctl (fd, BLKFLSBUF, 0) == -1)
+    fp_log (FP_LOG_WARN, "flush before detaching: %s", strerror (errno));
+}
+
+static int
+disconnect (struct attachment *a, bool check, struct why *w)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  int r;
+
+  if (!nbd_connected (a->st.index))
+    return 0;
+  if (check) {
+    r = open_exclusive (&fd, a->st.index, w);
+    if (r < 0)
+      return r;
+    if (fd != -1)
+      flush (a, fd);
+  }
+  r = nbd_genl_disconnect (a->genl, a->st.index, w);
+  if (fd != -1) {
+    close (fd); /* the size becomes 0 when nobody has it open */
+    fd = -1;
+  }
+  return r < 0 ? r : wait_gone (a->st.index, w);
+}
+
+int
+attachment_undo (struct attachment *a, bool check, struct why *w)
+{
+  struct why later;
+  int r = 0, r2;
+
+  if (a->lock == -1)
+    return 0;
+  if (a->genl)
+    r = disconnect (a, check, w);
+  if (r == -EBUSY)
+    return r;
+  if (a->nbdkit.pid)
+    nbdkit_stop (&a->nbdkit, STOP_MS);
+  else
+    nbdkit_stop_other (a->st.nbdkit, a->socket, STOP_MS);
+  r2 = state_remove (a->st.index, r < 0 ? &later : w);
+  /* The kernel tells nobody that a device has gone: its link would stay. */
+  if (nbd_exists (a->st.index))
+    (void) sysfs_write ("change", "/sys/block/nbd%d/uevent", a->st.index);
+  close (a->lock);
+  a->lock = -1;
+  return r < 0 ? r : r2;
+}

@@ -1,0 +1,525 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_attach.c - farpage attach: start the supervisor of a new device, and
+ * wait until it says that all works.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#ifdef HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+#include "base/cleanup.h"
+#include "base/uuid.h"
+#include "tools/attach/attachment.h"
+#include "tools/attach/supervisor.h"
+#include "tools/attach/syslog_sink.h"
+#include "tools/common/commands.h"
+#include "tools/common/sysfs.h"
+
+static const char help[] =
+    "Usage: farpage attach [OPTION]... server=ADDR... size=SIZE"
+    " [PARAMETER=VALUE]...\n"
+    "\n"
+    "Makes a block device of memory that farpage-memserver lends on other\n"
+    "machines, and prints its name. The parameters are those of the nbdkit\n"
+    "plugin: see nbdkit-farpage-plugin(1).\n"
+    "\n"
+    "  -d, --device /dev/nbdX   this device (default: the first free one)\n"
+    "      --name NAME          make it /dev/farpage/NAME, too (default: the"
+    " volume's)\n"
+    "      --connections N      NBD connections (default: one for each CPU)\n"
+    "      --timeout S          send a request again after S seconds (30)\n"
+    "      --dead-timeout S     fail requests after S seconds without nbdkit"
+    " (120)\n"
+    "      --wait S             give up if it does not work after S seconds"
+    " (60)\n"
+    "      --swap               it will be swapped to: real-time priority\n"
+    "      --read-only          of a volume that is there: only read it\n"
+    "      --foreground         do not go into the background\n"
+    "      --json               print what was attached as JSON\n"
+    "      --help, --version\n";
+
+struct options {
+  struct state st;
+  long wait;
+  bool foreground, json, read_only;
+};
+
+enum {
+  OPT_CONNECTIONS = 256,
+  OPT_NAME,
+  OPT_TIMEOUT,
+  OPT_DEAD,
+  OPT_WAIT,
+  OPT_SWAP,
+  OPT_READ_ONLY,
+  OPT_FOREGROUND,
+  OPT_JSON
+};
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "device", required_argument, NULL, 'd' },
+  { "name", required_argument, NULL, OPT_NAME },
+  { "connections", required_argument, NULL, OPT_CONNECTIONS },
+  { "timeout", required_argument, NULL, OPT_TIMEOUT },
+  { "dead-timeout", required_argument, NULL, OPT_DEAD },
+  { "wait", required_argument, NULL, OPT_WAIT },
+  { "swap", no_argument, NULL, OPT_SWAP },
+  { "read-only", no_argument, NULL, OPT_READ_ONLY },
+  { "foreground", no_argument, NULL, OPT_FOREGROUND },
+  { "json", no_argument, NULL, OPT_JSON },
+  { NULL, 0, NULL, 0 },
+};
+
+static bool
+has_key (const char *arg, const char *key)
+{
+  size_t n = strlen (key);
+
+  return !strncmp (arg, key, n) && arg[n] == '=';
+}
+
+/* The supervisor does not stay in the caller's directory. Returns arg, or a
+ * copy that lives as long as the program; NULL: no memory.
+ */
+static char *
+absolute (char *arg)
+{
+  static const char *const prefixes[] = {
+    "server=unix:",      "remove=unix:", "metrics=unix:", "tls-psk=",
+    "tls-certificates=", "pool=",        "encrypt="
+  };
+  char cwd[PATH_MAX], *out;
+
+  for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {
+    size_t n = strlen (prefixes[i]);
+
+    if (strncmp (arg, prefixes[i], n) != 0 || arg[n] == '/' ||
+        /* The name of a pool is no path. */
+        (!strcmp (prefixes[i], "pool=") && !strchr (arg, '/')) ||
+        /* Nor are these words. */
+        !strcmp (arg, "encrypt=ephemeral") || !strcmp (arg, "encrypt=off") ||
+        !getcwd (cwd, sizeof cwd))
+      continue;
+    return asprintf (&out, "%s%s/%s", prefixes[i], cwd, arg + n) == -1 ? NULL
+                                                                       : out;
+  }
+  return arg;
+}
+
+/* The plugin's own parameter, unless it is there; it has to be known to the
+ * next nbdkit, too.
+ */
+static int
+add_parameter (struct options *o, char *parameter)
+{
+  char **args; /* as long as the program */
+
+  for (unsigned i = 0; i < o->st.nr_args; i++)
+    if (!strcmp (o->st.args[i], parameter))
+      return EXIT_SUCCESS;
+  args = calloc (o->st.nr_args + 1, sizeof *args);
+  if (!args)
+    return say_error ("attach: out of memory");
+  memcpy (args, o->st.args, o->st.nr_args * sizeof *args);
+  args[o->st.nr_args++] = parameter;
+  o->st.args = args;
+  return EXIT_SUCCESS;
+}
+
+static int
+add_readonly (struct options *o)
+{
+  static char readonly[] = "readonly=true";
+
+  if (o->st.swap)
+    return say_usage ("attach", "--swap and --read-only contradict");
+  return add_parameter (o, readonly);
+}
+
+/* Only what attach itself depends on is looked at: the plugin knows its
+ * parameters, and says what is wrong with them.
+ */
+static int
+check_parameters (struct options *o, int argc, char *argv[])
+{
+  static const struct {
+    const char *key, *instead;
+  } ours[] = {
+    { "uuid", "attach sets this parameter itself" },
+    { "resume", "attach sets this parameter itself" },
+    { "status", "attach sets this parameter itself" },
+    { "members", "attach sets this parameter itself" },
+    { "keep", "attach sets this parameter itself" },
+    { "client", "attach sets this parameter itself" },
+    { "connections", "use --connections" },
+    { "swap", "use --swap" },
+  };
+  bool server = false, size = false; /* or a volume that has one */
+  size_t k;
+  int i;
+
+  for (i = 0; i < argc; i++) {
+    if (!strchr (argv[i], '=') || argv[i][0] == '=' || argv[i][0] == '-')
+      return say_usage ("attach", "%s: not PARAMETER=VALUE", argv[i]);
+    for (k = 0; k < sizeof ours / sizeof ours[0]; k++)
+      if (has_key (argv[i], ours[k].key))
+        return say_usage ("attach", "%s: %s", argv[i], ours[k].instead);
+    server =
+        server || has_key (argv[i], "server") || has_key (argv[i], "pool");
+    argv[i] = absolute (argv[i]);
+    if (!argv[i])
+      return say_error ("attach: out of memory");
+    size = size || has_key (argv[i], "size") || has_key (argv[i], "volume");
+    if (has_key (argv[i], "volume") && !*o->st.link &&
+        state_link_ok (strchr (argv[i], '=') + 1))
+      snprintf (o->st.link, sizeof o->st.link, "%s",
+                strchr (argv[i], '=') + 1);
+  }
+  if (!server)
+    return say_usage ("attach", "server=ADDR is missing, or pool=NAME");
+  if (!size)
+    return say_usage ("attach", "size=SIZE is missing");
+  o->st.args = argv;
+  o->st.nr_args = (unsigned) argc;
+  return o->read_only ? add_readonly (o) : EXIT_SUCCESS;
+}
+
+static int
+bad_number (const char *option)
+{
+  return say_usage ("attach", "%s: '%s' is not a number that will do", option,
+                    optarg);
+}
+
+static bool
+has_any (const struct options *o, const char *const *keys)
+{
+  for (; *keys; keys++)
+    for (unsigned i = 0; i < o->st.nr_args; i++)
+      if (has_key (o->st.args[i], *keys))
+        return true;
+  return false;
+}
+
+/* Of swap with one copy the plugin waits for 10 s, unless it is told
+ * (SWAP_TIMEOUT_MS in its params.c), and the kernel must wait for longer.
+ */
+static int
+nest_swap (struct options *o)
+{
+  static const char *const told[] = { "timeout", "copies", "volume", "pool",
+                                      NULL };
+  static char usual[] = "timeout=2000";
+
+  if (!o->st.swap || o->st.timeout >= 20 || has_any (o, told))
+    return EXIT_SUCCESS;
+  return add_parameter (o, usual);
+}
+
+#define AWAIT_MAX_MS 600000u /* FP_TIMEOUT_MAX_MS of the plugin */
+
+/* Let a request wait for servers nearly as long as the kernel waits for
+ * nbdkit.
+ */
+static int
+nest_await (struct options *o)
+{
+  static const char *const told[] = { "await", NULL };
+  static char await[32];
+  unsigned ms;
+
+  if (has_any (o, told))
+    return EXIT_SUCCESS;
+  ms = o->st.timeout * 1000 / 6 * 5;
+  snprintf (await, sizeof await, "await=%u",
+            ms < AWAIT_MAX_MS ? ms : AWAIT_MAX_MS);
+  return add_parameter (o, await);
+}
+
+/* Return true if argument i is key with a number, which *ms gets. */
+static bool
+is_ms (const struct options *o, unsigned i, const char *key, long *ms)
+{
+  size_t n = strlen (key);
+
+  return !strncmp (o->st.args[i], key, n) &&
+         parse_number (o->st.args[i] + n, 0, LONG_MAX / 4, ms);
+}
+
+/* Deadlines nest: the plugin must have given up on a server before the kernel
+ * gives up on the plugin.
+ */
+static int
+check_timeouts (const struct options *o)
+{
+  const long nbd_ms = (long) o->st.timeout * 1000;
+  long ms;
+
+  if (o->st.dead_timeout < o->st.timeout)
+    return say_usage ("attach",
+                      "--dead-timeout must not be shorter than --timeout");
+  for (unsigned i = 0; i < o->st.nr_args; i++) {
+    if (is_ms (o, i, "timeout=", &ms) && ms * 2 > nbd_ms)
+      return say_usage ("attach",
+                        "%s is the plugin's, in milliseconds: --timeout must"
+                        " be at least twice as long",
+                        o->st.args[i]);
+    if (is_ms (o, i, "await=", &ms) && ms >= nbd_ms)
+      return say_usage ("attach",
+                        "%s is the plugin's, in milliseconds: --timeout must"
+                        " be longer",
+                        o->st.args[i]);
+  }
+  return -1;
+}
+
+/* -1: go on. */
+static int
+parse (struct options *o, int argc, char *argv[])
+{
+  long n = sysconf (_SC_NPROCESSORS_ONLN);
+  int c, status, r;
+
+  memset (o, 0, sizeof *o);
+  o->st.index = -1;
+  o->st.connections = n < 1 ? 1 : n > 64 ? 64 : (unsigned) n;
+  o->st.timeout = 30;
+  o->st.dead_timeout = 120;
+  o->wait = 60;
+  while ((c = getopt_long (argc, argv, "d:hV", long_options, NULL)) != -1) {
+    if (common_option (c, "attach", help, &status))
+      return status;
+    switch (c) {
+    case 'd':
+      o->st.index = nbd_index (optarg);
+      if (o->st.index < 0)
+        return say_usage ("attach", "%s: not a /dev/nbdX", optarg);
+      break;
+    case OPT_NAME:
+      if (!state_link_ok (optarg))
+        return say_usage ("attach",
+                          "--name: '%s': letters, digits and signs of"
+                          " _.:=@+- only, not '.' first, %d at most",
+                          optarg, STATE_LINK_MAX - 1);
+      snprintf (o->st.link, sizeof o->st.link, "%s", optarg);
+      break;
+    case OPT_CONNECTIONS:
+      if (!parse_number (optarg, 1, 64, &n))
+        return bad_number ("--connections");
+      o->st.connections = (unsigned) n;
+      break;
+    case OPT_TIMEOUT:
+      if (!parse_number (optarg, 1, 3600, &n))
+        return bad_number ("--timeout");
+      o->st.timeout = (unsigned) n;
+      break;
+    case OPT_DEAD:
+      if (!parse_number (optarg, 1, 86400, &n))
+        return bad_number ("--dead-timeout");
+      o->st.dead_timeout = (unsigned) n;
+      break;
+    case OPT_WAIT:
+      if (!parse_number (optarg, 1, 86400, &o->wait))
+        return bad_number ("--wait");
+      break;
+    case OPT_SWAP:
+      o->st.swap = true;
+      break;
+    case OPT_READ_ONLY:
+      o->read_only = true;
+      break;
+    case OPT_FOREGROUND:
+      o->foreground = true;
+      break;
+    case OPT_JSON:
+      o->json = true;
+      break;
+    }
+  }
+  r = check_parameters (o, argc - optind, argv + optind);
+  if (r == EXIT_SUCCESS)
+    r = nest_swap (o);
+  if (r == EXIT_SUCCESS)
+    r = nest_await (o);
+  return r == EXIT_SUCCESS ? check_timeouts (o) : r;
+}
+
+static void
+print_attached (const struct options *o, const struct state *st)
+{
+  struct json_object *j;
+
+  if (!o->json) {
+    printf ("/dev/nbd%d\n", st->index);
+    return;
+  }
+  j = state_to_json (st);
+  printf ("%s\n",
+          json_object_to_json_string_ext (
+              j, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+  json_object_put (j);
+}
+
+/* ---- in the foreground ---- */
+
+struct foreground {
+  const struct options *o;
+  const struct attachment *a;
+};
+
+static bool
+report_here (void *opaque, int err, const char *why)
+{
+  struct foreground *f = opaque;
+
+  if (err < 0) {
+    say_error ("attach: %s", why);
+    return true;
+  }
+  print_attached (f->o, &f->a->st);
+#ifdef HAVE_SYSTEMD
+  sd_notifyf (0, "READY=1\nSTATUS=/dev/nbd%d", f->a->st.index);
+#endif
+  return fflush (stdout) == 0;
+}
+
+/* ---- in the background ---- */
+
+/* What goes through the pipe: index of the device, or a sentence. */
+struct report {
+  int err, index;
+  struct why why;
+};
+
+struct background {
+  const struct attachment *a;
+  int pipe;
+};
+
+static bool
+report_to_parent (void *opaque, int err, const char *why)
+{
+  struct background *b = opaque;
+  struct report r = { .err = err, .index = b->a->st.index };
+  int null = open ("/dev/null", O_RDWR | O_CLOEXEC);
+  bool heard;
+
+  why_set (&r.why, 0, "%s", why);
+  heard = write (b->pipe, &r, sizeof r) == (ssize_t) sizeof r;
+  close (b->pipe);
+  /* Whoever waits for the end of our caller's output must not wait for us. */
+  dup2 (null, 0);
+  dup2 (null, 1);
+  dup2 (null, 2);
+  close (null);
+  return heard;
+}
+
+/* The caller's standard error is ours until the report. */
+static void
+say_aloud (const char *line)
+{
+  fprintf (stderr, "farpage: attach: %s\n", line);
+}
+
+static pid_t child;
+
+static void
+pass_on (int sig)
+{
+  (void) sig;
+  kill (child, SIGTERM);
+}
+
+static int
+wait_for_report (const struct options *o, int fd)
+{
+  struct sigaction sa = { .sa_handler = pass_on, .sa_flags = SA_RESTART };
+  struct report r;
+  struct state st;
+  ssize_t n;
+
+  sigaction (SIGINT, &sa, NULL);
+  sigaction (SIGTERM, &sa, NULL);
+  n = read (fd, &r, sizeof r);
+  if (n != (ssize_t) sizeof r)
+    return say_error ("attach: the supervisor died; 'farpage status' shows"
+                      " what it left behind");
+  if (r.err < 0) {
+    waitpid (child, NULL, 0);
+    return say_error ("attach: %s", r.why.text);
+  }
+  if (state_load (&st, r.index, &r.why) < 0)
+    return say_error ("attach: %s", r.why.text);
+  print_attached (o, &st);
+  state_clear (&st);
+  return EXIT_SUCCESS;
+}
+
+static int
+run_background (const struct options *o, struct attachment *a)
+{
+  struct background b = { .a = a };
+  int pipefd[2], status;
+
+  if (pipe2 (pipefd, O_CLOEXEC) == -1)
+    return say_error ("attach: pipe: %s", strerror (errno));
+  fflush (NULL);
+  child = fork ();
+  if (child == -1)
+    return say_error ("attach: fork: %s", strerror (errno));
+  if (child > 0) {
+    close (pipefd[1]);
+    status = wait_for_report (o, pipefd[0]);
+    close (pipefd[0]);
+    return status;
+  }
+  close (pipefd[0]);
+  b.pipe = pipefd[1];
+  setsid ();
+  if (chdir ("/") == -1)
+    _exit (EXIT_FAILURE);
+  syslog_sink_set (a->name);
+  a->aloud = say_aloud;
+  _exit (supervise (a, (unsigned) o->wait, report_to_parent, &b));
+}
+
+int
+cmd_attach (int argc, char *argv[])
+{
+  struct attachment a = { .lock = -1,
+                          .nbdkit = NBDKIT_PROC_INIT,
+                          .name = "attach" };
+  struct fp_uuid uuid;
+  struct options o;
+  int status = parse (&o, argc, argv);
+
+  if (status != -1)
+    return status;
+  if (geteuid () != 0)
+    return say_error ("attach: only root can make a block device");
+  if (fp_uuid_generate (&uuid) < 0)
+    return say_error ("attach: the kernel has no random numbers");
+  a.st = o.st;
+  fp_uuid_format (&uuid, a.st.uuid);
+  if (o.foreground) {
+    struct foreground f = { .o = &o, .a = &a };
+
+    fp_log_set_sink (fp_log_to_stderr, (void *) (uintptr_t) "farpage");
+    return supervise (&a, (unsigned) o.wait, report_here, &f);
+  }
+  return run_background (&o, &a);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_detach.c - farpage detach: have the supervisor take the device down,
+ * or do it in its place if it died.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "tools/attach/attachment.h"
+#include "tools/common/commands.h"
+#include "tools/common/sysfs.h"
+
+static const char help[] =
+    "Usage: farpage detach [OPTION]... /dev/nbdX...\n"
+    "\n"
+    "Takes a device down that 'farpage attach' made, or what is left of one.\n"
+    "Refused while it is mounted or swapped to. The memory of a volume\n"
+    "without a name goes back to its servers.\n"
+    "\n"
+    "      --wait S   give up after S seconds (60)\n"
+    "      --help, --version\n";
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "wait", required_argument, NULL, 'w' },
+  { NULL, 0, NULL, 0 },
+};
+
+/* Nobody holds the lock: what there is was left behind. */
+static int
+clean_up (struct attachment *a, const struct state *st, struct why *w)
+{
+  int r;
+
+  a->st = *st;
+  state_path (a->socket, st->index, "nbd.sock");
+  /* Without the module there is no device to disconnect. */
+  if (nbd_exists (st->index)) {
+    r = nbd_genl_open (&a->genl, w);
+    if (r < 0)
+      return r;
+  }
+  r = attachment_undo (a, true, w);
+  nbd_genl_free (a->genl);
+  if (a->lock != -1)
+    close (a->lock);
+  return r;
+}
+
+/* It lets go of the lock when all is done. */
+static int
+ask_supervisor (const struct state *st, const struct deadline *d,
+                struct why *w)
+{
+  FP_CLEANUP (fp_closep) int pidfd = -1;
+  struct pollfd pfd;
+  int left;
+
+  pidfd = st->supervisor > 0 ? pidfd_open (st->supervisor, 0) : -1;
+  if (pidfd == -1)
+    return why_set (w, -EBUSY,
+                    "/dev/nbd%d is being attached or detached by"
+                    " another farpage process: try again",
+                    st->index);
+  if (pidfd_send_signal (pidfd, SIGTERM, NULL, 0) == -1 && errno != ESRCH)
+    return why_set (w, -errno, "its supervisor (pid %ld): %s",
+                    (long) st->supervisor, strerror (errno));
+  pfd = (struct pollfd) { .fd = pidfd, .events = POLLIN };
+  while ((left = deadline_left (d, 500)) > 0) {
+    if (poll (&pfd, 1, left) > 0)
+      return 0;
+    if (state_exists (st->index) && nbd_in_use (st->index, w))
+      return -EBUSY;
+  }
+  return why_set (w, -ETIMEDOUT,
+                  "its supervisor (pid %ld) has not done it yet",
+                  (long) st->supervisor);
+}
+
+static int
+detach (int index, long seconds, struct why *w)
+{
+  struct attachment a = { .lock = -1, .nbdkit = NBDKIT_PROC_INIT };
+  struct deadline d = deadline_in (seconds * 1000, NULL);
+  struct state st;
+  int r;
+
+  if (!state_exists (index))
+    return nbd_connected (index)
+               ? why_set (w, -ENOENT,
+                          "/dev/nbd%d is not attached by farpage: 'nbd-client"
+                          " -d' may be what you want",
+                          index)
+               : why_set (w, 0, "not attached");
+  r = state_load (&st, index, w);
+  if (r < 0 && r != -ENOENT)
+    return r;
+  if (nbd_in_use (index, w)) {
+    state_clear (&st);
+    return -EBUSY;
+  }
+  r = state_lock (&a.lock, index, w);
+  if (r == -EBUSY) {
+    r = ask_supervisor (&st, &d, w);
+    /* Its lock is gone with it. What it could not do is left for us. */
+    if (r == 0)
+      r = state_lock (&a.lock, index, w);
+  }
+  if (r == 0)
+    r = clean_up (&a, &st, w);
+  state_clear (&st);
+  return r;
+}
+
+int
+cmd_detach (int argc, char *argv[])
+{
+  int c, i, index, status = EXIT_SUCCESS;
+  long seconds = 60;
+  struct why w;
+
+  while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
+    if (common_option (c, "detach", help, &status))
+      return status;
+    if (c == 'w' && !parse_number (optarg, 1, 86400, &seconds))
+      return say_usage ("detach", "--wait: '%s' is not a number of seconds",
+                        optarg);
+  }
+  if (optind == argc)
+    return say_usage ("detach", "which device?");
+  for (i = optind; i < argc; i++)
+    if (nbd_index (argv[i]) < 0)
+      return say_usage ("detach", "%s: not a /dev/nbdX", argv[i]);
+  for (i = optind; i < argc; i++) {
+    index = nbd_index (argv[i]);
+    if (detach (index, seconds, &w) < 0)
+      status = say_error ("detach: %s", w.text);
+  }
+  return status;
+}

@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* nbdkit_proc.c - one nbdkit with our plugin. */
+
+#include <config.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/log.h"
+#include "tools/attach/nbdkit_proc.h"
+#include "tools/attach/privileges.h"
+#include "tools/common/sysfs.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
+#define STACK_SIZE (1024 * 1024)
+#define NICE -20
+#define SWAP_PRIORITY 10
+
+/* In a build tree ./run says where the plugin is. */
+const char *
+nbdkit_plugin_path (void)
+{
+  const char *s = getenv ("FARPAGE_PLUGIN");
+
+  return s && *s ? s : PLUGINDIR "/nbdkit-farpage-plugin.so";
+}
+
+static bool
+has_key (const char *arg, const char *key)
+{
+  size_t n = strlen (key);
+
+  return strncmp (arg, key, n) == 0 && arg[n] == '=';
+}
+
+/* It was taken once: whoever has taken it from us since keeps it.  Who has
+ * left cannot leave again, and who joined is one of its servers.  Said once
+ * more, add=true would let one that just now answers with nothing take the
+ * place of a server that is only away, with all that this one has.
+ */
+static bool
+is_for_once (const char *arg)
+{
+  return has_key (arg, "takeover") || has_key (arg, "add") ||
+         has_key (arg, "remove") || has_key (arg, "force");
+}
+
+/* Between fork and exec. What is not allowed here (no root) is missing from
+ * the robustness against swap pressure only.
+ */
+static void
+prepare_child (bool realtime, int output)
+{
+  struct rlimit stack = { STACK_SIZE, RLIM_INFINITY };
+  struct sched_param fifo = { .sched_priority = SWAP_PRIORITY }, usual = { 0 };
+  int null = open ("/dev/null", O_RDWR);
+  sigset_t none;
+  int sig, r;
+
+  setsid ();
+  dup2 (null, 0);
+  dup2 (output, 1);
+  dup2 (output, 2);
+  for (sig = 1; sig < NSIG; sig++)
+    signal (sig, SIG_DFL);
+  sigemptyset (&none);
+  sigprocmask (SIG_SETMASK, &none, NULL);
+  setrlimit (RLIMIT_STACK, &stack);
+  (void) sysfs_write ("-1000", "/proc/self/oom_score_adj");
+  prctl (PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+  /* The kernel's receiver of replies has this priority (WQ_HIGHPRI in
+   * drivers/block/nbd.c) and is woken on the processor that sends them: three
+   * times a read it would take that processor from a thread of less.
+   */
+  setpriority (PRIO_PROCESS, 0, NICE);
+  /* Not what we have: SCHED_BATCH says something (nbdkit_set_swap). */
+  sched_setscheduler (0, SCHED_OTHER, &usual);
+  if (realtime)
+    sched_setscheduler (0, SCHED_FIFO, &fifo);
+  r = privileges_drop ();
+  if (r < 0)
+    dprintf (STDERR_FILENO,
+             "nbdkit: error: it keeps more privileges than it needs: %s\n",
+             strerror (-r));
+}
+
+int
+nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
+              struct why *w)
+{
+  FP_CLEANUP (fp_closep) int theirs = -1;
+  char connections[32], uuid[64], client[64], status[128];
+  char members[128];
+  bool named = false;
+  const char **argv;
+  size_t n = 0;
+  unsigned i;
+  int pipefd[2];
+  pid_t pid;
+
+  *p = (struct nbdkit_proc) NBDKIT_PROC_INIT;
+  argv = calloc (params->nr_args + 20, sizeof *argv);
+  if (!argv)
+    return why_set (w, -ENOMEM, "out of memory");
+  snprintf (connections, sizeof connections, "connections=%u",
+            params->connections);
+  snprintf (client, sizeof client, "client=%s", params->uuid);
+  snprintf (status, sizeof status, "status=%s", params->status_socket);
+  snprintf (members, sizeof members, "members=%s", params->members);
+  /* systemd's last killing at shutdown leaves alone what has an '@' here: for
+   * what is unmounted only after it (ROOT_STORAGE_DAEMONS of systemd).
+   */
+  argv[n++] = "@nbdkit";
+  argv[n++] = "-f";
+  argv[n++] = "-t";
+  argv[n++] = "1";
+  argv[n++] = "-U";
+  argv[n++] = params->socket;
+  argv[n++] = nbdkit_plugin_path ();
+  for (i = 0; i < params->nr_args; i++) {
+    if (params->resume && is_for_once (params->args[i]))
+      continue;
+    named = named || has_key (params->args[i], "volume");
+    argv[n++] = params->args[i];
+  }
+  argv[n++] = connections;
+  /* A name says which volume it is, but not that it still is the same one, and
+   * that nobody else has used it.
+   */
+  snprintf (uuid, sizeof uuid, "uuid=%s",
+            named ? params->volume : params->uuid);
+  if (named)
+    argv[n++] = client;
+  if (!named || (params->resume && params->volume[0]))
+    argv[n++] = uuid;
+  argv[n++] = status;
+  argv[n++] = members;
+  argv[n++] = "keep=true"; /* whoever else ends it: see nbdkit_stop */
+  if (params->swap)
+    argv[n++] = "swap=true";
+  if (params->resume)
+    argv[n++] = "resume=true";
+
+  /* Its side does not block: what it says must never stop its I/O. */
+  if (pipe2 (pipefd, O_CLOEXEC) == -1 ||
+      fcntl (pipefd[0], F_SETFL, O_NONBLOCK) == -1 ||
+      fcntl (pipefd[1], F_SETFL, O_NONBLOCK) == -1) {
+    free (argv);
+    return why_set (w, -errno, "pipe: %s", strerror (errno));
+  }
+  p->output = pipefd[0];
+  theirs = pipefd[1];
+
+  /* Of a predecessor that was killed. nbdkit would not replace it. */
+  unlink (params->socket);
+  unlink (params->status_socket);
+  if (!params->resume)
+    unlink (params->members);
+
+  pid = fork ();
+  if (pid == 0) {
+    prepare_child (params->realtime, theirs);
+    execvp ("nbdkit", (char **) argv);
+    fprintf (stderr, "cannot be run: %s\n", strerror (errno));
+    _exit (127);
+  }
+  free (argv);
+  if (pid == -1) {
+    close (p->output);
+    p->output = -1;
+    return why_set (w, -errno, "fork: %s", strerror (errno));
+  }
+  p->pid = pid;
+  p->pidfd = pidfd_open (pid, 0);
+  return 0;
+}
+
+static void
+keep_tail (struct nbdkit_proc *p, const char *s, size_t n)
+{
+  size_t max = sizeof p->tail - 1;
+
+  if (n > max) {
+    s += n - max;
+    n = max;
+  }
+  if (p->tail_len + n > max) {
+    size_t drop = p->tail_len + n - max;
+
+    memmove (p->tail, p->tail + drop, p->tail_len - drop);
+    p->tail_len -= drop;
+  }
+  memcpy (p->tail + p->tail_len, s, n);
+  p->tail_len += n;
+  p->tail[p->tail_len] = '\0';
+}
+
+/* nbdkit writes a line in several pieces. */
+static void
+log_lines (struct nbdkit_proc *p, const char *s, size_t n)
+{
+  size_t i;
+
+  for (i = 0; i < n; i++) {
+    if (s[i] != '\n' && p->line_len < sizeof p->line - 1) {
+      p->line[p->line_len++] = s[i];
+      continue;
+    }
+    p->line[p->line_len] = '\0';
+    if (p->line_len > 0)
+      fp_log (FP_LOG_INFO, "%s", p->line);
+    if (p->line_len > 0 && p->aloud)
+      p->aloud (p->line);
+    p->line_len = 0;
+  }
+}
+
+void
+nbdkit_hear (struct nbdkit_proc *p)
+{
+  char buf[1024];
+  ssize_t n;
+
+  if (p->output == -1)
+    return;
+  while ((n = read (p->output, buf, sizeof buf)) > 0) {
+    keep_tail (p, buf, (size_t) n);
+    log_lines (p, buf, (size_t) n);
+  }
+  if (n == 0) {
+    close (p->output);
+    p->output = -1;
+  }
+}
+
+void
+nbdkit_speak_up (struct nbdkit_proc *p, void (*aloud) (const char *line))
+{
+  char said[sizeof p->tail];
+  char *line, *save;
+
+  nbdkit_hear (p);
+  snprintf (said, sizeof said, "%s", p->tail);
+  for (line = strtok_r (said, "\n", &save); line;
+       line = strtok_r (NULL, "\n", &save))
+    aloud (line);
+  p->aloud = aloud;
+}
+
+bool
+nbdkit_ended (struct nbdkit_proc *p)
+{
+  if (p->pid == 0)
+    return true;
+  if (waitpid (p->pid, &p->status, WNOHANG) != p->pid)
+    return false;
+  nbdkit_hear (p);
+  p->pid = 0;
+  if (p->pidfd != -1)
+    close (p->pidfd);
+  if (p->output != -1)
+    close (p->output);
+  p->pidfd = p->output = -1;
+  return true;
+}
+
+/* nbdkit's lines without their prefixes, joined. */
+static void
+readable (char *out, size_t size, const char *tail)
+{
+  char copy[sizeof ((struct nbdkit_proc *) 0)->tail];
+  char *line, *save, *s;
+  size_t used = 0;
+  int n;
+
+  snprintf (copy, sizeof copy, "%s", tail);
+  out[0] = '\0';
+  for (line = strtok_r (copy, "\n", &save); line && used < size;
+       line = strtok_r (NULL, "\n", &save)) {
+    s = strstr (line, "error: ");
+    s = s ? s + strlen ("error: ") : line;
+    n = snprintf (out + used, size - used, "%s%s", used ? "; " : "", s);
+    used += n < 0 ? 0 : (size_t) n;
+  }
+}
+
+int
+nbdkit_why (const struct nbdkit_proc *p, struct why *w)
+{
+  char said[sizeof p->tail];
+
+  if (WIFSIGNALED (p->status))
+    return why_set (w, -EIO, "nbdkit was killed by signal %d",
+                    WTERMSIG (p->status));
+  readable (said, sizeof said, p->tail);
+  if (*said)
+    return why_set (w, -EIO, "nbdkit: %s", said);
+  return why_set (w, -EIO, "nbdkit ended with exit status %d",
+                  WEXITSTATUS (p->status));
+}
+
+static void
+end (struct nbdkit_proc *p, int signal, int ms)
+{
+  struct deadline d = deadline_in (ms, NULL);
+  int left;
+
+  if (nbdkit_ended (p))
+    return;
+  kill (p->pid, signal);
+  while (!nbdkit_ended (p)) {
+    struct pollfd pfd[] = { { .fd = p->pidfd, .events = POLLIN },
+                            { .fd = p->output, .events = POLLIN } };
+
+    left = deadline_left (&d, 200);
+    if (left == 0) {
+      fp_log (FP_LOG_INFO, "nbdkit (pid %ld) did not end within %d s: killed",
+              (long) p->pid, ms / 1000);
+      kill (p->pid, SIGKILL);
+      d = deadline_in (ms, NULL);
+      left = 200;
+    }
+    poll (pfd, 2, left);
+    nbdkit_hear (p);
+  }
+}
+
+/* The device goes: nbdkit need not keep what it holds.  Too early, before the
+ * plugin listens to it, this ends it all the same, and it has no volume then.
+ */
+void
+nbdkit_stop (struct nbdkit_proc *p, int ms)
+{
+  end (p, SIGUSR1, ms);
+}
+
+void
+nbdkit_kill (struct nbdkit_proc *p, int ms)
+{
+  end (p, SIGKILL, ms);
+}
+
+/* Whether that process is an nbdkit that was told to use this socket. */
+static bool
+is_ours (pid_t pid, const char *socket)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  char path[64], buf[2048];
+  ssize_t n, i;
+
+  if (pid <= 0)
+    return false;
+  snprintf (path, sizeof path, "/proc/%ld/cmdline", (long) pid);
+  fd = open (path, O_RDONLY | O_CLOEXEC);
+  if (fd == -1)
+    return false;
+  n = read (fd, buf, sizeof buf - 1);
+  if (n <= 0)
+    return false;
+  buf[n] = '\0';
+  for (i = 0; i < n; i += (ssize_t) strlen (buf + i) + 1)
+    if (!strcmp (buf + i, socket))
+      return true;
+  return false;
+}
+
+void
+nbdkit_stop_other (pid_t pid, const char *socket, int ms)
+{
+  FP_CLEANUP (fp_closep) int pidfd = pid > 0 ? pidfd_open (pid, 0) : -1;
+  struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
+
+  /* The pidfd first: then it is this process that is looked at. */
+  if (pidfd == -1 || !is_ours (pid, socket))
+    return;
+  pidfd_send_signal (pidfd, SIGUSR1, NULL, 0);
+  if (poll (&pfd, 1, ms) == 0) {
+    pidfd_send_signal (pidfd, SIGKILL, NULL, 0);
+    poll (&pfd, 1, ms);
+  }
+}
+
+int
+nbdkit_set_swap (pid_t pid, const char *socket, bool on)
+{
+  struct sched_param param = { .sched_priority = on ? SWAP_PRIORITY : 0 };
+  int policy = on ? SCHED_FIFO : SCHED_OTHER;
+  struct dirent *d;
+  char path[64];
+  DIR *tasks;
+  int r = 0;
+
+  if (!is_ours (pid, socket))
+    return -ESRCH;
+  snprintf (path, sizeof path, "/proc/%ld/task", (long) pid);
+  tasks = opendir (path);
+  if (!tasks)
+    return -errno;
+  /* No I/O waits for a thread that has SCHED_BATCH (base/thread.h), and one
+   * that finds no memory would take a processor from those that free some.
+   */
+  while ((d = readdir (tasks)))
+    if (d->d_name[0] != '.' &&
+        sched_getscheduler (atoi (d->d_name)) != SCHED_BATCH &&
+        sched_setscheduler (atoi (d->d_name), policy, &param) == -1 &&
+        errno != ESRCH)
+      r = -errno;
+  closedir (tasks);
+  return r;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* supervisor.c - the process that stays with an attached device. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "tools/attach/supervisor.h"
+#include "tools/common/sysfs.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
+#define BACKOFF_FIRST_MS 100
+#define BACKOFF_MAX_MS 5000
+#define RESTART_MS 20000
+#define RESTART_MAX_MS 3600000
+#define RELINK_MS 5000
+#define DEATH_MS 300
+
+static volatile sig_atomic_t stop_wanted;
+
+static void
+on_stop (int sig)
+{
+  (void) sig;
+  stop_wanted = 1;
+}
+
+static void
+catch_signals (void)
+{
+  struct sigaction stop = { .sa_handler = on_stop };
+  struct sigaction none = { .sa_handler = SIG_IGN };
+
+  sigaction (SIGTERM, &stop, NULL);
+  sigaction (SIGINT, &stop, NULL);
+  sigaction (SIGHUP, &none, NULL);
+  sigaction (SIGPIPE, &none, NULL);
+}
+
+/* As nbdkit, see nbdkit_start. */
+static void
+survive_shutdown (void)
+{
+  *program_invocation_name = '@';
+}
+
+static void
+survive_pressure (void)
+{
+  /* Only what is touched is locked. Without the right to it all works too,
+   * if not under pressure.
+   */
+  if (mlockall (MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == -1)
+    fp_log (FP_LOG_WARN, "cannot lock the supervisor's memory: %s",
+            strerror (errno));
+  (void) sysfs_write ("-1000", "/proc/self/oom_score_adj");
+  prctl (PR_SET_IO_FLUSHER, 1, 0, 0, 0);
+}
+
+__attribute__ ((format (printf, 2, 3))) static void
+event (struct attachment *a, const char *fmt, ...)
+{
+  struct why w;
+  va_list ap;
+
+  va_start (ap, fmt);
+  vsnprintf (a->st.event, sizeof a->st.event, fmt, ap);
+  va_end (ap);
+  fp_log (FP_LOG_INFO, "%s", a->st.event);
+  if (attachment_save (a, &w) < 0)
+    fp_log (FP_LOG_WARN, "%s", w.text);
+}
+
+/* nbdkit died. The kernel keeps requests for dead_timeout seconds, so all
+ * that follows is a pause to whoever uses the device. A later success is
+ * worth having too, for a file system that waits or a swap that is not
+ * touched: it goes on trying until it is told to stop.
+ */
+static void
+restart (struct attachment *a)
+{
+  int64_t start = now_ms ();
+  int64_t patience = RESTART_MS;
+  int backoff = BACKOFF_FIRST_MS;
+  struct deadline d;
+  struct why w;
+  int r;
+
+  nbdkit_why (&a->nbdkit, &w);
+  fp_log (FP_LOG_WARN, "%s: starting it again", w.text);
+  while (!stop_wanted) {
+    d = deadline_in (patience, &stop_wanted);
+    r = attachment_serve (a, true, &d, &w);
+    if (r == 0) {
+      /* News of links that died until now; later ones are seen later. */
+      nbd_genl_take (a->genl, a->st.index, 0);
+      r = attachment_reconnect (a, a->st.connections, &d, &w);
+      if (r == 0) {
+        a->st.restarts++;
+        event (a, "nbdkit was started again, the pause was %.1f s",
+               (double) (now_ms () - start) / 1000);
+        return;
+      }
+      /* Stopped in order it would give back what the device holds. */
+      nbdkit_kill (&a->nbdkit, RELINK_MS);
+    }
+    /* A start that takes longer than this has to come to an end. */
+    if (deadline_left (&d, 1) <= 0)
+      patience = patience * 2 < RESTART_MAX_MS ? patience * 2 : RESTART_MAX_MS;
+    fp_log (FP_LOG_WARN, "%s: next try in %.1f s", w.text, backoff / 1000.0);
+    d = deadline_in (backoff, &stop_wanted);
+    while (deadline_left (&d, 100) > 0)
+      sleep_ms (50);
+    backoff = backoff * 2 < BACKOFF_MAX_MS ? backoff * 2 : BACKOFF_MAX_MS;
+  }
+}
+
+/* A death of nbdkit shows in its links before it shows in the pidfd. */
+static bool
+ended_soon (struct nbdkit_proc *p)
+{
+  struct pollfd pfd = { .fd = p->pidfd, .events = POLLIN };
+
+  poll (&pfd, 1, DEATH_MS);
+  return nbdkit_ended (p);
+}
+
+/* Some links died, nbdkit lives. If it does not answer a new one, it is
+ * stuck, and what it was asked may still happen later, after the kernel asked
+ * again: only its end makes sure of that.
+ */
+static void
+relink (struct attachment *a, unsigned n)
+{
+  struct deadline d = deadline_in (RELINK_MS, &stop_wanted);
+  struct why w;
+
+  if (attachment_reconnect (a, n, &d, &w) < 0) {
+    fp_log (FP_LOG_WARN, "%u dead link%s, and %s", n, n == 1 ? "" : "s",
+            w.text);
+    if (!stop_wanted && a->nbdkit.pid)
+      kill (a->nbdkit.pid, SIGKILL);
+    return;
+  }
+  a->st.reconnects += n;
+  event (a, "%u link%s died and %s replaced", n, n == 1 ? "" : "s",
+         n == 1 ? "was" : "were");
+}
+
+/* true: the device went. */
+static bool
+take_down (struct attachment *a, int *status)
+{
+  struct why w;
+  int r = attachment_undo (a, true, &w);
+
+  if (r == -EBUSY) {
+    fp_log (FP_LOG_WARN, "not detached: %s", w.text);
+    stop_wanted = 0;
+    return false;
+  }
+  if (r < 0)
+    fp_log (FP_LOG_WARN, "detached, but: %s", w.text);
+  else
+    fp_log (FP_LOG_INFO, "detached");
+  *status = r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+  return true;
+}
+
+static int
+stay (struct attachment *a)
+{
+  /* A disconnect by another program is no event: look for it. */
+  static const struct timespec look = { .tv_sec = 5 };
+  sigset_t blocked, open;
+  unsigned dead;
+  int status;
+
+  sigemptyset (&blocked);
+  sigaddset (&blocked, SIGTERM);
+  sigaddset (&blocked, SIGINT);
+  for (;;) {
+    struct pollfd pfd[] = {
+      { .fd = nbd_genl_fd (a->genl), .events = POLLIN },
+      { .fd = a->nbdkit.pidfd, .events = POLLIN },
+      { .fd = a->nbdkit.output, .events = POLLIN },
+    };
+
+    /* Or a signal between the look and the wait would be lost. */
+    sigprocmask (SIG_BLOCK, &blocked, &open);
+    if (!stop_wanted)
+      ppoll (pfd, 3, &look, &open);
+    sigprocmask (SIG_SETMASK, &open, NULL);
+
+    nbdkit_hear (&a->nbdkit);
+    if (stop_wanted) {
+      if (take_down (a, &status))
+        return status;
+      continue;
+    }
+    /* Another tool disconnected it: there is nothing left to serve. */
+    if (!nbd_connected (a->st.index)) {
+      fp_log (FP_LOG_WARN, "it was disconnected by another program");
+      if (take_down (a, &status))
+        return status;
+      continue;
+    }
+    dead = nbd_genl_take (a->genl, a->st.index, a->st.connections);
+    if (nbdkit_ended (&a->nbdkit) || (dead > 0 && ended_soon (&a->nbdkit)))
+      restart (a);
+    else if (dead > 0)
+      relink (a, dead < a->st.connections ? dead : a->st.connections);
+  }
+}
+
+static int
+start (struct attachment *a, unsigned seconds, struct why *w)
+{
+  struct deadline d = deadline_in ((int64_t) seconds * 1000, &stop_wanted);
+  int r = attachment_claim (a, w);
+
+  if (r == 0)
+    r = attachment_serve (a, false, &d, w);
+  if (r == 0)
+    r = attachment_connect (a, &d, w);
+  if (r == 0) {
+    a->st.supervisor = getpid ();
+    snprintf (a->st.event, sizeof a->st.event, "attached");
+    r = attachment_save (a, w);
+  }
+  if (r < 0 && stop_wanted)
+    r = why_set (w, -EINTR, "interrupted");
+  return r;
+}
+
+int
+supervise (struct attachment *a, unsigned start_seconds,
+           supervisor_report *report, void *opaque)
+{
+  struct why w, undo;
+  int status = EXIT_SUCCESS;
+  int r;
+
+  catch_signals ();
+  survive_pressure ();
+  survive_shutdown ();
+  r = start (a, start_seconds, &w);
+  if (r < 0) {
+    if (attachment_undo (a, false, &undo) < 0)
+      why_prefix (&w, r, "%s; and before that", undo.text);
+    report (opaque, r, w.text);
+    status = EXIT_FAILURE;
+  }
+  else if (!report (opaque, 0, "")) {
+    attachment_undo (a, false, &undo);
+    status = EXIT_FAILURE;
+  }
+  else
+    status = stay (a);
+  nbd_genl_free (a->genl);
+  a->genl = NULL;
+  return status;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "tools/common/ask_server.h"
+
+int
+ask_why (const struct fp_ctl *c, int r, struct why *w)
+{
+  if (r < 0)
+    why_set (w, r, "%s", c ? fp_ctl_why (c) : strerror (-r));
+  return r;
+}
+
+int
+ask_begin (struct fp_ctl **out, const struct fp_addr *addr,
+           struct fp_hello_reply *hello, struct why *w)
+{
+  uint64_t deadline = fp_deadline_in_ms (ASK_MS);
+  struct fp_hello q = { .version_min = FP_VERSION,
+                        .version_max = FP_VERSION,
+                        .transports = FP_TRANSPORT_WIRE_MASK };
+  struct fp_ctl *c = NULL;
+  int r;
+
+  snprintf (q.name, sizeof q.name, "farpage:%ld", (long) getpid ());
+  r = fp_uuid_generate (&q.client);
+  if (r == 0)
+    r = fp_ctl_open (&c, addr, deadline);
+  if (r == 0)
+    r = fp_ctl_hello (c, &q, hello, deadline);
+  if (r < 0) {
+    ask_why (c, r, w);
+    fp_ctl_free (c);
+    return r;
+  }
+  *out = c;
+  return 0;
+}
+
+void
+ask_end (struct fp_ctl *c)
+{
+  if (!c)
+    return;
+  /* All was said; if it does not hear this, the lease ends the matter. */
+  (void) fp_ctl_bye (c, &(struct fp_bye) { .discard = false },
+                     fp_deadline_in_ms (ASK_MS));
+  fp_ctl_free (c);
+}

@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* plugin_status.c - ask a plugin how it is doing, and show it. What the
+ * document does not have is shown as 0 or not at all: plugin and tool may
+ * differ in version.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/size.h"
+#include "tools/common/deadline.h"
+#include "tools/common/plugin_status.h"
+
+#define ANSWER_MS 5000
+#define REQUEST_MS 120000 /* servers have to answer, too */
+#define REQUEST_TRIES 5
+#define ANSWER_MAX (1024 * 1024) /* bytes */
+
+static bool
+is_no_socket (const char *path)
+{
+  struct stat st;
+
+  return stat (path, &st) == 0 && !S_ISSOCK (st.st_mode);
+}
+
+static int
+connect_to (int *out, const char *path, struct why *w)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  struct sockaddr_un sa = { .sun_family = AF_UNIX };
+
+  if (strlen (path) >= sizeof sa.sun_path)
+    return why_set (w, -ENAMETOOLONG, "%s: too long for a socket", path);
+  memcpy (sa.sun_path, path, strlen (path) + 1);
+  fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (is_no_socket (path))
+    return why_set (w, -ENOTSOCK,
+                    "%s: is no socket: the plugin's status=PATH "
+                    "makes one",
+                    path);
+  if (fd == -1 || connect (fd, (struct sockaddr *) &sa, sizeof sa) == -1)
+    return why_set (w, -errno, "%s: %s", path,
+                    errno == ECONNREFUSED ? "its plugin is not running"
+                                          : strerror (errno));
+  *out = fd;
+  fd = -1;
+  return 0;
+}
+
+/* A plugin that is older than requests answers all the same. */
+static int
+send_line (int fd, const char *path, const char *line, struct why *w)
+{
+  size_t length = strlen (line);
+  ssize_t n = send (fd, line, length, MSG_NOSIGNAL);
+
+  /* A line fits the buffer of a socket that is new. */
+  if (n == -1 && errno != EPIPE && errno != ECONNRESET)
+    return why_set (w, -errno, "%s: %s", path, strerror (errno));
+  if (n >= 0 && (size_t) n != length)
+    return why_set (w, -EIO, "%s: does not take requests", path);
+  return 0;
+}
+
+/* What answers is no plugin, or not on its status socket. */
+static int
+stranger (const char *path, const char *said, struct why *w)
+{
+  static const char nbd[] = "NBDMAGIC";
+
+  if (strncmp (said, nbd, sizeof nbd - 1) == 0)
+    return why_set (w, -EPROTO,
+                    "%s: is the NBD socket of nbdkit (-U): the one to ask is "
+                    "status=PATH of its plugin",
+                    path);
+  return why_set (w, -EPROTO,
+                  "%s: is not the status socket of a plugin (status=PATH): "
+                  "the answer is not a JSON document",
+                  path);
+}
+
+/* Its end does not come before ours if it waits for more, as these two do. */
+static int
+no_answer (const char *path, const char *said, int ms, struct why *w)
+{
+  if (said[0] != '\0')
+    return stranger (path, said, w);
+  return why_set (w, -ETIMEDOUT,
+                  "%s: no answer within %d s: is it the status socket of a "
+                  "plugin (status=PATH), and not a memory server's?",
+                  path, ms / 1000);
+}
+
+static int
+ask (struct json_object **out, const char *path, const char *line, int ms,
+     struct why *w)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  FP_CLEANUP (fp_free) char *buf = NULL;
+  struct deadline d = deadline_in (ms, NULL);
+  size_t used = 0;
+  ssize_t n;
+  int r = connect_to (&fd, path, w);
+
+  if (r == 0)
+    r = send_line (fd, path, line, w);
+  if (r < 0)
+    return r;
+  buf = malloc (ANSWER_MAX + 1);
+  if (!buf)
+    return why_set (w, -ENOMEM, "out of memory");
+  for (;;) {
+    struct pollfd pfd = { .fd = fd, .events = POLLIN };
+    int left = deadline_left (&d, ms);
+
+    buf[used] = '\0';
+    if (left == 0 || poll (&pfd, 1, left) == 0)
+      return no_answer (path, buf, ms, w);
+    n = read (fd, buf + used, ANSWER_MAX - used);
+    if (n == -1 && (errno == EAGAIN || errno == EINTR))
+      continue;
+    /* It has read our line, or not; what matters is what it said. */
+    if (n == -1 && errno == ECONNRESET)
+      break;
+    if (n == -1)
+      return why_set (w, -errno, "%s: %s", path, strerror (errno));
+    if (n == 0)
+      break;
+    used += (size_t) n;
+    if (used == ANSWER_MAX)
+      return why_set (w, -EPROTO, "%s: an endless answer", path);
+  }
+  buf[used] = '\0';
+  *out = json_tokener_parse (buf);
+  if (!*out || !json_object_is_type (*out, json_type_object))
+    return stranger (path, buf, w);
+  return 0;
+}
+
+int
+plugin_status_read (struct json_object **out, const char *path, struct why *w)
+{
+  return ask (out, path, "status\n", ANSWER_MS, w);
+}
+
+static struct json_object *
+get (struct json_object *o, const char *name)
+{
+  struct json_object *v = NULL;
+
+  return o && json_object_object_get_ex (o, name, &v) ? v : NULL;
+}
+
+static uint64_t
+num (struct json_object *o, const char *name)
+{
+  return json_object_get_uint64 (get (o, name));
+}
+
+static const char *
+str (struct json_object *o, const char *name)
+{
+  const char *s = json_object_get_string (get (o, name));
+
+  return s ? s : "";
+}
+
+static const char *
+size (struct json_object *o, const char *name, char buf[FP_SIZE_STR_MAX])
+{
+  fp_format_size (num (o, name), buf);
+  return buf;
+}
+
+static double
+us (struct json_object *latency, const char *name)
+{
+  return json_object_get_double (get (latency, name)) / 1000;
+}
+
+int
+plugin_request (const char *path, const char *line, struct why *w)
+{
+  struct json_object *o = NULL;
+  int r = 0;
+
+  /* Who is not heard at once gets the status document (answers.c); so may we,
+   * on a busy machine, and then the request was not taken.
+   */
+  for (unsigned n = 0; n < REQUEST_TRIES && !get (o, "ok"); n++) {
+    json_object_put (o);
+    o = NULL;
+    r = ask (&o, path, line, REQUEST_MS, w);
+    if (r < 0)
+      return r;
+  }
+  if (!get (o, "ok"))
+    r = why_set (w, -EOPNOTSUPP, "%s: its plugin is too old for that", path);
+  else if (!json_object_get_boolean (get (o, "ok")))
+    r = why_set (w, -EINVAL, "%s", str (o, "error"));
+  else
+    snprintf (w->text, sizeof w->text, "%s", str (o, "note"));
+  json_object_put (o);
+  return r;
+}
+
+static void
+print_drain (FILE *fp, struct json_object *d)
+{
+  char bytes[FP_SIZE_STR_MAX];
+
+  if (!d)
+    return;
+  fprintf (fp,
+           "                 %s: %" PRIu64 " of %" PRIu64
+           " pieces are left, %s copied",
+           str (d, "state"), num (d, "left"), num (d, "pieces"),
+           size (d, "bytes", bytes));
+  if (num (d, "left_ns"))
+    fprintf (fp, ", about %" PRIu64 " s more",
+             num (d, "left_ns") / 1000000000 + 1);
+  fprintf (fp, "%s%s\n", *str (d, "why") ? ": " : "", str (d, "why"));
+}
+
+static void
+print_latency (FILE *fp, const char *what, struct json_object *l)
+{
+  if (!l || num (l, "count") == 0)
+    return;
+  fprintf (fp,
+           "  %s latency  mean %.1f us, p50 %.1f, p99 %.1f, p99.9 %.1f,"
+           " max %.1f\n",
+           what, us (l, "mean"), us (l, "p50"), us (l, "p99"), us (l, "p999"),
+           us (l, "max"));
+}
+
+static bool
+yes (struct json_object *o, const char *name)
+{
+  return json_object_get_boolean (get (o, name));
+}
+
+/* named: its servers keep what is to be known of the volume. */
+static void
+print_server (FILE *fp, struct json_object *s, uint64_t slab, bool named)
+{
+  char free_size[FP_SIZE_STR_MAX], total[FP_SIZE_STR_MAX];
+  char in[FP_SIZE_STR_MAX], out[FP_SIZE_STR_MAX];
+
+  fp_format_size (num (s, "slabs_free") * slab, free_size);
+  fp_format_size (num (s, "slabs_total") * slab, total);
+  fprintf (fp, "  server         %s", str (s, "addr"));
+  if (*str (s, "name"))
+    fprintf (fp, " (%s)", str (s, "name"));
+  fprintf (fp, " %s%s%s%s%s%s\n", str (s, "state"),
+           *str (s, "transport") ? " over " : "", str (s, "transport"),
+           *str (s, "control") ? ", control " : "", str (s, "control"),
+           yes (s, "joining")             ? ", joining"
+           : named && !yes (s, "current") ? ", LEFT OUT"
+                                          : "");
+  fprintf (fp,
+           "                 %" PRIu64 " pieces here, %s of %s free; read %s,"
+           " written %s; %" PRIu64 " errors, %" PRIu64 " reconnects\n",
+           num (s, "pieces"), free_size, total, size (s, "bytes_read", in),
+           size (s, "bytes_written", out), num (s, "errors"),
+           num (s, "reconnects"));
+  if (*str (s, "why"))
+    fprintf (fp, "                 %s\n", str (s, "why"));
+  if (num (s, "slabs_wanted"))
+    fprintf (fp,
+             "                 its host is short of memory: asked for %" PRIu64
+             " slabs%s%s\n",
+             num (s, "slabs_wanted"),
+             *str (s, "wanted_why") ? ", nowhere to put them: " : "",
+             str (s, "wanted_why"));
+  print_drain (fp, get (s, "drain"));
+}
+
+/* The last check of it, if there was one. */
+static void
+print_check (FILE *fp, struct json_object *c)
+{
+  struct json_object *offsets = get (c, "offsets");
+
+  if (num (c, "number") == 0)
+    return;
+  fprintf (fp,
+           "  check          %s: %" PRIu64 " of %" PRIu64
+           " blocks compared, %" PRIu64 " differ",
+           str (c, "state"), num (c, "blocks_compared"), num (c, "blocks"),
+           num (c, "blocks_differ"));
+  if (num (c, "blocks_differ") && offsets)
+    fprintf (fp, " (first at %" PRIu64 "), %" PRIu64 " mended",
+             json_object_get_uint64 (json_object_array_get_idx (offsets, 0)),
+             num (c, "blocks_repaired"));
+  if (num (c, "blocks_skipped"))
+    fprintf (fp, ", %" PRIu64 " passed over", num (c, "blocks_skipped"));
+  if (num (c, "left_ns"))
+    fprintf (fp, ", about %" PRIu64 " s more",
+             num (c, "left_ns") / 1000000000 + 1);
+  fprintf (fp, "%s%s\n", *str (c, "why") ? ": " : "", str (c, "why"));
+}
+
+/* What was asked of it and is not done. */
+static void
+print_changes (FILE *fp, struct json_object *list)
+{
+  size_t n = 0;
+
+  if (list && json_object_is_type (list, json_type_array))
+    n = json_object_array_length (list);
+  for (size_t i = 0; i < n; i++) {
+    struct json_object *c = json_object_array_get_idx (list, i);
+    const char *what = str (c, "what");
+
+    fprintf (fp, "  %-14s %s%s, for %" PRIu64 " s now\n",
+             strcmp (what, "add") == 0 || strcmp (what, "remove") == 0
+                 ? "server"
+                 : what,
+             str (c, "addr"),
+             strcmp (what, "add") == 0      ? ": joining"
+             : strcmp (what, "remove") == 0 ? ": leaving"
+                                            : "",
+             num (c, "ns") / 1000000000);
+  }
+}
+
+static void
+print_hedges (FILE *fp, struct json_object *h)
+{
+  if (yes (h, "on"))
+    fprintf (fp,
+             "  hedges         %" PRIu64 " reads were sent to another copy, "
+             "too: %" PRIu64 " got their answer there, %" PRIu64
+             " did not; %" PRIu64 " more were refused\n",
+             num (h, "sent"), num (h, "won"), num (h, "lost"),
+             num (h, "refused"));
+}
+
+static void
+print_seal (FILE *fp, struct json_object *s)
+{
+  char a[FP_SIZE_STR_MAX];
+
+  if (s == NULL)
+    return;
+  fprintf (fp, "\n  sealed         ");
+  if (strcmp (str (s, "encrypt"), "off") != 0)
+    fprintf (fp, "encrypted, with %s",
+             strcmp (str (s, "encrypt"), "file") == 0
+                 ? "the key of a file"
+                 : "a key of this nbdkit alone");
+  if (yes (s, "integrity"))
+    fprintf (fp, ", and authenticated");
+  if (strcmp (str (s, "checksum"), "off") != 0)
+    fprintf (fp, "%schecked by %s",
+             strcmp (str (s, "encrypt"), "off") != 0 ? ", and " : "",
+             str (s, "checksum"));
+  if (num (s, "unchecked_bytes") > 0)
+    fprintf (fp, "; %s are older, and not checked until they are written",
+             size (s, "unchecked_bytes", a));
+  if (num (s, "wrong") > 0)
+    fprintf (fp,
+             "; %" PRIu64 " WRONG BLOCKS came from servers, %" PRIu64
+             " of them were repaired",
+             num (s, "wrong"), num (s, "repaired"));
+  if (num (s, "unreadable") > 0)
+    fprintf (fp, "; %" PRIu64 " reads found NO RIGHT COPY",
+             num (s, "unreadable"));
+}
+
+void
+plugin_status_print (FILE *fp, struct json_object *status)
+{
+  struct json_object *v = get (status, "volume");
+  struct json_object *servers = get (status, "servers");
+  char a[FP_SIZE_STR_MAX], b[FP_SIZE_STR_MAX], c[FP_SIZE_STR_MAX];
+  size_t i, n = 0;
+
+  fprintf (fp, "  volume         %s, %s, in pieces of %s",
+           *str (v, "name") ? str (v, "name") : str (v, "uuid"),
+           size (v, "size", a), size (v, "slab_size", b));
+  if (num (v, "stripe_width") > 1)
+    fprintf (fp, ", striped over %" PRIu64 " of them by %s",
+             num (v, "stripe_width"), size (v, "stripe_size", a));
+  fputc ('\n', fp);
+  fp_format_size (num (v, "pieces_allocated") * num (v, "slab_size"), a);
+  fprintf (fp,
+           "  memory         %" PRIu64 " of %" PRIu64
+           " pieces have memory (%s); locked here %s",
+           num (v, "pieces_allocated"), num (v, "pieces"), a,
+           size (v, "locked_bytes", c));
+  /* Of what another client has now, nothing is lost. */
+  if (yes (v, "taken"))
+    fprintf (fp, "; TAKEN OVER by another client%s%s",
+             *str (v, "taken_by") ? ": " : "", str (v, "taken_by"));
+  else if (num (v, "pieces_lost"))
+    fprintf (fp, "; %" PRIu64 " PIECES LOST", num (v, "pieces_lost"));
+  if (num (v, "copies") > 1 && num (v, "pieces_degraded") > 0)
+    fprintf (fp,
+             "\n  copies         DEGRADED: %" PRIu64
+             " pieces have fewer than %" PRIu64 "; %s are to be copied",
+             num (v, "pieces_degraded"), num (v, "copies"),
+             size (v, "bytes_to_rebuild", a));
+  else if (num (v, "copies") > 1)
+    fprintf (fp, "\n  copies         %" PRIu64 " of each piece",
+             num (v, "copies"));
+  if (yes (v, "unclean"))
+    fprintf (fp,
+             "\n  attached       after its last client's death: copies could "
+             "differ in %s of %s",
+             size (v, "resync_bytes", a), size (v, "resync_of_bytes", b));
+  print_seal (fp, get (v, "sealed"));
+  if (yes (v, "read_only"))
+    fprintf (fp, "; attached to be read");
+  if (yes (v, "frozen"))
+    fprintf (fp, "; FROZEN, as too many of its servers were away");
+  fprintf (fp,
+           "\n  requests       %" PRIu64 " reads (%s), %" PRIu64
+           " writes (%s), %" PRIu64 " flushes, %" PRIu64 " trims, %" PRIu64
+           " zeros; %" PRIu64 " in flight; %" PRIu64 " errors\n",
+           num (v, "reads"), size (v, "bytes_read", a), num (v, "writes"),
+           size (v, "bytes_written", b), num (v, "flushes"), num (v, "trims"),
+           num (v, "zeros"), num (v, "inflight"), num (v, "errors"));
+  print_latency (fp, "read ", get (v, "read_latency_ns"));
+  print_latency (fp, "write", get (v, "write_latency_ns"));
+  print_hedges (fp, get (v, "hedges"));
+  if (servers && json_object_is_type (servers, json_type_array))
+    n = json_object_array_length (servers);
+  for (i = 0; i < n; i++)
+    print_server (fp, json_object_array_get_idx (servers, i),
+                  num (v, "slab_size"), num (v, "members_version") > 0);
+  print_check (fp, get (status, "check"));
+  print_changes (fp, get (status, "changes"));
+}

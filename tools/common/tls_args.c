@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "attach/pool_file.h"
+#include "tools/common/commands.h"
+#include "tools/common/tls_args.h"
+#include "transport/tls.h"
+
+static struct fp_tls_params params;
+static bool any_device; /* was told something */
+static bool any_without;
+
+bool
+tls_args_is (const char *arg)
+{
+  return strncmp (arg, "tls", 3) == 0 && strchr (arg, '=') != NULL;
+}
+
+int
+tls_args_set (const char *key, const char *value, char why[FP_WHY_MAX])
+{
+  return fp_tls_params_set (&params, key, value, why);
+}
+
+/* KEY=VALUE */
+static int
+set_word (struct fp_tls_params *p, const char *arg, char why[FP_WHY_MAX])
+{
+  const char *equals = strchr (arg, '=');
+  char key[24] = "";
+
+  if ((size_t) (equals - arg) < sizeof key)
+    memcpy (key, arg, (size_t) (equals - arg));
+  return fp_tls_params_set (p, key, equals + 1, why);
+}
+
+int
+tls_args_take (const char *command, int *n, char *argv[])
+{
+  char why[FP_WHY_MAX];
+  int left = 0, r;
+
+  for (int i = 0; i < *n; i++) {
+    if (!tls_args_is (argv[i])) {
+      argv[left++] = argv[i];
+      continue;
+    }
+    r = set_word (&params, argv[i], why);
+    if (r < 0)
+      return say_usage (command, "%s",
+                        r == -ENOENT ? "no such parameter of TLS" : why);
+  }
+  *n = left;
+  return EXIT_SUCCESS;
+}
+
+/* The rest of a pool is not asked for. */
+static int
+on_line (void *arg, const char *key, const char *value, char why[FP_WHY_MAX])
+{
+  int r = fp_tls_params_set (arg, key, value, why);
+
+  return r == -ENOENT ? 0 : r;
+}
+
+static int
+read_args (const struct state *s, struct fp_tls_params *p,
+           char why[FP_WHY_MAX])
+{
+  char path[FP_POOL_PATH_MAX];
+  int r = 0;
+
+  /* What stands on the command line counts, and not in the pool. */
+  for (unsigned i = 0; r == 0 && i < s->nr_args; i++) {
+    if (strncmp (s->args[i], "pool=", 5) != 0)
+      continue;
+    r = fp_pool_path (path, s->args[i] + 5, why);
+    if (r == 0)
+      r = fp_pool_read (path, on_line, p, why);
+  }
+  for (unsigned i = 0; r == 0 && i < s->nr_args; i++)
+    if (tls_args_is (s->args[i]))
+      r = set_word (p, s->args[i], why);
+  return r;
+}
+
+int
+tls_args_of_device (int index, char why[FP_WHY_MAX])
+{
+  static const struct fp_tls_params nothing;
+  struct fp_tls_params told = nothing;
+  struct why w = { .text = "" };
+  struct state s = { 0 };
+  int r = state_load (&s, index, &w);
+
+  if (r < 0) {
+    snprintf (why, FP_WHY_MAX, "%.*s", FP_WHY_MAX - 1, w.text);
+    return r;
+  }
+  r = read_args (&s, &told, why);
+  state_clear (&s);
+  if (r < 0)
+    return r;
+  if (told.psk[0] == '\0' && told.certificates[0] == '\0')
+    any_without = true;
+  else if (!any_device) {
+    any_device = true;
+    params = told;
+  }
+  if (any_device && any_without) {
+    params.mode_given = true;
+    params.mode = FP_TLS_ON;
+  }
+  return 0;
+}
+
+int
+tls_args_use (const char *command)
+{
+  char why[FP_TLS_WHY_MAX];
+  struct fp_tls *t;
+
+  if (fp_tls_params_complete (&params, false, why) < 0)
+    return say_usage (command, "%s", why);
+  if (fp_tls_new (&t, &params, false, why) < 0)
+    return say_error ("%s: %s", command, why);
+  fp_tls_set_client (t);
+  return EXIT_SUCCESS;
+}

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* doctor.c - the table of checks, and what they have in common. */
+
+#include <config.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "tools/common/sysfs.h"
+#include "tools/doctor/doctor.h"
+
+static const struct doctor_check checks[] = {
+  { "kernel", "kernel", doctor_kernel },
+  { "nbd", "NBD client of the kernel", doctor_nbd },
+  { "nbd-devices", "NBD devices", doctor_nbd_devices },
+  { "clock", "clock", doctor_clock },
+  { "rdma-device", "RDMA devices", doctor_rdma_device },
+  { "rdma-user", "RDMA for programs", doctor_rdma_user },
+  { "rdma-gid", "RDMA addresses", doctor_rdma_gid },
+  { "rdma-mtu", "RDMA packet size", doctor_rdma_mtu },
+  { "memlock", "locked memory", doctor_memlock },
+  { "memlock-units", "locked memory of services", doctor_memlock_units },
+  { "hugepages", "huge pages", doctor_hugepages },
+  { "page-cluster", "swap read-ahead", doctor_page_cluster },
+  { "zswap", "zswap", doctor_zswap },
+  { "nbdkit", "nbdkit", doctor_nbdkit },
+  { "plugin", "plugin", doctor_plugin },
+  { "tools", "programs", doctor_tools },
+  { "volumes", "attached devices", doctor_volumes },
+  { "timeouts", "timeouts", doctor_timeouts },
+  { "swap", "swap", doctor_swap },
+  { "swap-room", "room for what is swapped out", doctor_swap_room },
+  { "kill-order", "who is stopped first", doctor_kill_order },
+};
+#define NR_CHECKS (sizeof checks / sizeof checks[0])
+
+const char *
+doctor_verdict_name (enum verdict v)
+{
+  switch (v) {
+  case DOCTOR_OK:
+    return "ok";
+  case DOCTOR_UNKNOWN:
+    return "unknown";
+  case DOCTOR_WARNING:
+    return "warning";
+  case DOCTOR_PROBLEM:
+    return "problem";
+  }
+  return "?";
+}
+
+bool
+doctor_examine (struct doctor *d, const char *only)
+{
+  bool found = false;
+  size_t i;
+
+  for (i = 0; i < NR_CHECKS; i++) {
+    if (only && strcmp (checks[i].id, only) != 0)
+      continue;
+    d->now = &checks[i];
+    checks[i].run (d);
+    found = true;
+  }
+  return found;
+}
+
+enum verdict
+doctor_worst (const struct doctor *d)
+{
+  enum verdict worst = DOCTOR_OK;
+  unsigned i;
+
+  for (i = 0; i < d->nr; i++)
+    if (d->findings[i].verdict > worst)
+      worst = d->findings[i].verdict;
+  return worst;
+}
+
+void
+doctor_say (struct doctor *d, enum verdict v, const char *remedy,
+            const char *fmt, ...)
+{
+  struct finding *f = &d->findings[d->nr];
+  va_list ap;
+
+  if (d->nr == DOCTOR_FINDINGS)
+    return;
+  d->nr++;
+  f->id = d->now->id;
+  f->title = d->now->title;
+  f->verdict = v;
+  va_start (ap, fmt);
+  vsnprintf (f->what, sizeof f->what, fmt, ap);
+  va_end (ap);
+  snprintf (f->remedy, sizeof f->remedy, "%s", remedy);
+}
+
+int
+doctor_read (const struct doctor *d, char *buf, size_t size, const char *fmt,
+             ...)
+{
+  char path[PATH_MAX];
+  va_list ap;
+
+  va_start (ap, fmt);
+  vsnprintf (path, sizeof path, fmt, ap);
+  va_end (ap);
+  buf[0] = '\0';
+  return sysfs_read (buf, size, "%s%s", d->root, path);
+}
+
+int
+doctor_read_number (const struct doctor *d, uint64_t *out, const char *fmt,
+                    ...)
+{
+  char path[PATH_MAX], line[64], *end;
+  va_list ap;
+  int r;
+
+  va_start (ap, fmt);
+  vsnprintf (path, sizeof path, fmt, ap);
+  va_end (ap);
+  *out = 0;
+  r = doctor_read (d, line, sizeof line, "%s", path);
+  if (r < 0)
+    return r;
+  *out = strtoull (line, &end, 10);
+  return end == line ? -EINVAL : 0;
+}
+
+bool
+doctor_exists (const struct doctor *d, const char *fmt, ...)
+{
+  char name[PATH_MAX], path[PATH_MAX + 64];
+  va_list ap;
+
+  va_start (ap, fmt);
+  vsnprintf (name, sizeof name, fmt, ap);
+  va_end (ap);
+  snprintf (path, sizeof path, "%s%s", d->root, name);
+  return access (path, F_OK) == 0;
+}
+
+static FILE *
+open_file (const struct doctor *d, const char *name)
+{
+  char path[PATH_MAX];
+
+  snprintf (path, sizeof path, "%s%s", d->root, name);
+  return fopen (path, "re");
+}
+
+int
+doctor_read_key (const struct doctor *d, char *buf, size_t size,
+                 const char *path, const char *key)
+{
+  FILE *fp = open_file (d, path);
+  FP_CLEANUP (fp_free) char *line = NULL;
+  size_t n = 0, length = strlen (key);
+  int r = -ENOENT;
+
+  buf[0] = '\0';
+  if (!fp)
+    return -errno;
+  while (r < 0 && getline (&line, &n, fp) != -1) {
+    char *p = line + length;
+
+    if (strncmp (line, key, length) != 0 || !strchr (": \t", *p))
+      continue;
+    p += strspn (p, ": \t");
+    p[strcspn (p, "\n")] = '\0';
+    snprintf (buf, size, "%s", p);
+    r = 0;
+  }
+  fclose (fp);
+  return r;
+}
+
+static int
+by_name (const void *a, const void *b)
+{
+  return strcmp (*(char *const *) a, *(char *const *) b);
+}
+
+int
+doctor_names (const struct doctor *d, char ***out, const char *name)
+{
+  char path[PATH_MAX], **names = NULL, **more;
+  struct dirent *e;
+  int n = 0;
+  DIR *dir;
+
+  *out = NULL;
+  snprintf (path, sizeof path, "%s%s", d->root, name);
+  dir = opendir (path);
+  if (!dir)
+    return -errno;
+  while ((e = readdir (dir))) {
+    if (e->d_name[0] == '.')
+      continue;
+    more = realloc (names, ((size_t) n + 1) * sizeof *names);
+    if (more)
+      names = more;
+    if (!more || !(names[n] = strdup (e->d_name))) {
+      closedir (dir);
+      doctor_free_names (names, n);
+      return -ENOMEM;
+    }
+    n++;
+  }
+  closedir (dir);
+  if (n > 0)
+    qsort (names, (size_t) n, sizeof *names, by_name);
+  *out = names;
+  return n;
+}
+
+void
+doctor_free_names (char **names, int n)
+{
+  int i;
+
+  for (i = 0; i < n; i++)
+    free (names[i]);
+  free (names);
+}
+
+unsigned
+doctor_processes (const struct doctor *d, const char *comm)
+{
+  char **names, line[32];
+  int i, n = doctor_names (d, &names, "/proc");
+  unsigned found = 0;
+
+  for (i = 0; i < n; i++)
+    if (names[i][0] >= '0' && names[i][0] <= '9' &&
+        doctor_read (d, line, sizeof line, "/proc/%s/comm", names[i]) == 0 &&
+        strcmp (line, comm) == 0)
+      found++;
+  doctor_free_names (names, n);
+  return found;
+}
+
+int
+doctor_swap_area (const struct doctor *d, int index, uint64_t *size,
+                  uint64_t *used, uint64_t *others)
+{
+  FILE *fp = open_file (d, "/proc/swaps");
+  FP_CLEANUP (fp_free) char *line = NULL;
+  char name[256], wanted[32];
+  uint64_t all, full;
+  int r = -ENOENT;
+  size_t n = 0;
+
+  *size = *used = *others = 0;
+  if (!fp)
+    return -errno;
+  snprintf (wanted, sizeof wanted, "/dev/nbd%d", index);
+  while (getline (&line, &n, fp) != -1) {
+    if (sscanf (line, "%255s %*s %" SCNu64 " %" SCNu64, name, &all, &full) !=
+            3 ||
+        full > all)
+      continue;
+    if (strcmp (name, wanted) == 0) {
+      *size = all * 1024;
+      *used = full * 1024;
+      r = 0;
+    }
+    else
+      *others += (all - full) * 1024;
+  }
+  fclose (fp);
+  return r;
+}
+
+struct json_object *
+doctor_get (struct json_object *o, const char *name)
+{
+  struct json_object *v = NULL;
+
+  return o && json_object_object_get_ex (o, name, &v) ? v : NULL;
+}
+
+uint64_t
+doctor_num (struct json_object *o, const char *name)
+{
+  return json_object_get_uint64 (doctor_get (o, name));
+}
+
+const char *
+doctor_str (struct json_object *o, const char *name)
+{
+  const char *s = json_object_get_string (doctor_get (o, name));
+
+  return s ? s : "";
+}

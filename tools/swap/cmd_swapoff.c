@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_swapoff.c - farpage swapoff: bring back what was swapped out, if there
+ * is room for it.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/swap.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/cleanup.h"
+#include "base/size.h"
+#include "tools/common/commands.h"
+#include "tools/common/deadline.h"
+#include "tools/common/progress.h"
+#include "tools/common/sysfs.h"
+#include "tools/swap/swap_settings.h"
+
+static const char help[] =
+    "Usage: farpage swapoff [OPTION]... /dev/nbdX\n"
+    "\n"
+    "Stops swapping to a device, and waits until all that is there came\n"
+    "back. Refused if it would not fit into memory and other swap. Can be\n"
+    "interrupted: then the device stays in use. Of the last device, the\n"
+    "kernel's settings that 'farpage swapon' changed are put back.\n"
+    "\n"
+    "      --force    even if it may not fit (the OOM killer may run)\n"
+    "      --help, --version\n";
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "force", no_argument, NULL, 'f' },
+  { NULL, 0, NULL, 0 },
+};
+
+/* What the rest of the system must keep: a part of the memory for its own
+ * use, as MemAvailable is an estimate.
+ */
+static uint64_t
+reserve (uint64_t available)
+{
+  return available / 20;
+}
+
+static int
+check_room (int index, bool force, const struct swap_area *area,
+            uint64_t others)
+{
+  char used[FP_SIZE_STR_MAX], room[FP_SIZE_STR_MAX];
+  uint64_t available;
+
+  if (force)
+    return EXIT_SUCCESS;
+  if (meminfo ("MemAvailable", &available) < 0)
+    return say_error ("swapoff: cannot read /proc/meminfo");
+  available -= reserve (available);
+  if (area->used <= available + others)
+    return EXIT_SUCCESS;
+  fp_format_size (area->used, used);
+  fp_format_size (available + others, room);
+  return say_error ("swapoff: %s is swapped out to /dev/nbd%d, and memory and"
+                    " other swap have room for %s: end some programs first"
+                    " (--force: try all the same)",
+                    used, index, room);
+}
+
+static void
+show_progress (struct progress_bar *bar, int index, uint64_t at_start)
+{
+  char left[FP_SIZE_STR_MAX], all[FP_SIZE_STR_MAX];
+  struct swap_area area;
+
+  if (nbd_swap (index, &area, NULL) < 0 || !area.active)
+    return;
+  fp_format_size (area.used, left);
+  fp_format_size (at_start, all);
+  progress_show (bar, area.used < at_start ? at_start - area.used : 0,
+                 at_start, "%s of %s left", left, all);
+}
+
+/* swapoff(2) comes back when all is done, so a child waits in it. */
+static int
+swap_off (int index, uint64_t used)
+{
+  struct progress_bar bar = progress_begin ("swapoff");
+  int status;
+  char device[32];
+  pid_t pid, done;
+
+  snprintf (device, sizeof device, "/dev/nbd%d", index);
+  fflush (NULL);
+  pid = fork ();
+  if (pid == -1)
+    return say_error ("swapoff: fork: %s", strerror (errno));
+  if (pid == 0) {
+    /* Ctrl-C ends swapoff(2) with EINTR only if it is caught or fatal. */
+    signal (SIGINT, SIG_DFL);
+    _exit (swapoff (device) == 0 ? 0 : errno & 0x7f);
+  }
+  while ((done = waitpid (pid, &status, WNOHANG)) == 0) {
+    sleep_ms (50);
+    show_progress (&bar, index, used);
+  }
+  progress_end (&bar);
+  if (done == -1)
+    return say_error ("swapoff: waitpid: %s", strerror (errno));
+  if (!WIFEXITED (status))
+    return say_error ("swapoff: interrupted: %s is still swapped to", device);
+  if (WEXITSTATUS (status) != 0)
+    return say_error ("swapoff: %s: %s: it is still swapped to", device,
+                      strerror (WEXITSTATUS (status)));
+  return EXIT_SUCCESS;
+}
+
+void
+restore_swap_settings (const char *command)
+{
+  struct swap_changes done;
+  struct why w;
+
+  if (swap_settings_needed ())
+    return;
+  if (swap_settings_restore (&done, "", &w) < 0)
+    fprintf (stderr, "farpage: %s: %s\n", command, w.text);
+  for (size_t i = 0; i < done.nr; i++)
+    printf ("%s: %" PRIu64 " again\n", done.of[i].name, done.of[i].to);
+}
+
+int
+cmd_swapoff (int argc, char *argv[])
+{
+  struct swap_area area;
+  bool force = false;
+  int c, index, status;
+  uint64_t others;
+
+  while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
+    if (common_option (c, "swapoff", help, &status))
+      return status;
+    force = force || c == 'f';
+  }
+  if (optind != argc - 1)
+    return say_usage ("swapoff", "one device, please");
+  index = nbd_index (argv[optind]);
+  if (index < 0)
+    return say_usage ("swapoff", "%s: not a /dev/nbdX", argv[optind]);
+  if (nbd_swap (index, &area, &others) < 0)
+    return say_error ("swapoff: cannot read /proc/swaps");
+  if (!area.active)
+    return say_error ("swapoff: /dev/nbd%d is not swapped to", index);
+  status = check_room (index, force, &area, others);
+  if (status != EXIT_SUCCESS)
+    return status;
+  status = swap_off (index, area.used);
+  if (status == EXIT_SUCCESS) {
+    printf ("/dev/nbd%d: no longer swapped to\n", index);
+    restore_swap_settings ("swapoff");
+  }
+  return status;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* cmd_swapon.c - farpage swapon: make an attached device a swap area. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/swap.h>
+
+#include <json-c/json.h>
+
+#include "base/cleanup.h"
+#include "base/size.h"
+#include "tools/attach/nbdkit_proc.h"
+#include "tools/common/commands.h"
+#include "tools/common/plugin_status.h"
+#include "tools/common/program.h"
+#include "tools/common/state.h"
+#include "tools/common/sysfs.h"
+#include "tools/swap/swap_settings.h"
+
+#ifndef SWAP_FLAG_DISCARD_PAGES
+#define SWAP_FLAG_DISCARD_PAGES 0x40000
+#endif
+
+static const char help[] =
+    "Usage: farpage swapon [OPTION]... /dev/nbdX\n"
+    "\n"
+    "Writes a swap signature to a device that 'farpage attach' made, and\n"
+    "swaps to it. Whatever was on the device is lost; a file system is not\n"
+    "overwritten unless you say --force.\n"
+    "When a memory server dies, what only it had is lost, and so are the\n"
+    "programs that are swapped out to it; so a volume has to have more than\n"
+    "one copy, unless you say --single-copy.\n"
+    "The kernel is told to keep a larger reserve of memory; 'farpage "
+    "swapoff'\n"
+    "puts that back, and so does this if the kernel will not swap.\n"
+    "\n"
+    "  -p, --priority N   0 to 32767; the highest is used first"
+    " (the kernel's choice)\n"
+    "      --discard      give memory back when pages are freed\n"
+    "      --single-copy  also if nothing has a second copy\n"
+    "      --keep-settings  leave the kernel's settings as they are\n"
+    "      --force        overwrite what is on the device\n"
+    "      --help, --version\n";
+
+static const struct option long_options[] = {
+  COMMON_OPTIONS,
+  { "priority", required_argument, NULL, 'p' },
+  { "discard", no_argument, NULL, 'D' },
+  { "single-copy", no_argument, NULL, 's' },
+  { "keep-settings", no_argument, NULL, 'k' },
+  { "force", no_argument, NULL, 'f' },
+  { NULL, 0, NULL, 0 },
+};
+
+static void
+json_putp (struct json_object **op)
+{
+  json_object_put (*op);
+}
+
+/* The death of one server must not be the death of this host. */
+static int
+check_copies (int index)
+{
+  FP_CLEANUP (json_putp) struct json_object *o = NULL;
+  struct json_object *volume = NULL, *copies = NULL;
+  char path[STATE_PATH_MAX];
+  struct why w;
+
+  state_path (path, index, "status.sock");
+  if (plugin_status_read (&o, path, &w) < 0)
+    return say_error ("swapon: its plugin does not say how many copies"
+                      " /dev/nbd%d has (--single-copy: swap to it all the"
+                      " same): %s",
+                      index, w.text);
+  if (json_object_object_get_ex (o, "volume", &volume) &&
+      json_object_object_get_ex (volume, "copies", &copies) &&
+      json_object_get_int64 (copies) > 1)
+    return EXIT_SUCCESS;
+  return say_error ("swapon: /dev/nbd%d has one copy of each page: when a"
+                    " memory server dies, so do the programs that are swapped"
+                    " out to it, and perhaps this host. Attach one with"
+                    " copies=2 and two servers, or accept that with"
+                    " --single-copy",
+                    index);
+}
+
+static int
+check_content (char *device, bool force)
+{
+  char type[64];
+
+  if (force)
+    return EXIT_SUCCESS;
+  if (probe_signature (type, sizeof type, device) < 0)
+    return say_error ("swapon: cannot find out what is on %s", device);
+  if (*type && strcmp (type, "swap"))
+    return say_error ("swapon: %s holds data (%s): --force overwrites it",
+                      device, type);
+  return EXIT_SUCCESS;
+}
+
+static int
+make_swap (char *device)
+{
+  char *argv[] = { "mkswap", "--force", "--label", "farpage", device, NULL };
+  char line[128];
+
+  if (run_program (line, sizeof line, argv) != 0)
+    return say_error ("swapon: mkswap %s failed", device);
+  return EXIT_SUCCESS;
+}
+
+/* It works without, if not as well under pressure: no reason to fail. */
+static void
+raise_settings (void)
+{
+  struct swap_changes done;
+  struct why w;
+
+  if (swap_settings_raise (&done, "", &w) < 0)
+    fprintf (stderr, "farpage: swapon: %s\n", w.text);
+  for (size_t i = 0; i < done.nr; i++)
+    printf ("%s: %" PRIu64 ", was %" PRIu64 "\n", done.of[i].name,
+            done.of[i].to, done.of[i].from);
+}
+
+struct options {
+  long priority; /* -1: the kernel's choice */
+  bool discard, single_copy, keep_settings, force;
+};
+
+static int
+swap_on (struct state *st, const struct options *o)
+{
+  char device[32], size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
+  int flags = 0, status;
+  struct swap_area area;
+  struct why w;
+
+  snprintf (device, sizeof device, "/dev/nbd%d", st->index);
+  if (nbd_in_use (st->index, &w))
+    return say_error ("swapon: %s", w.text);
+  if (!nbd_connected (st->index))
+    return say_error ("swapon: %s is not connected: see 'farpage status'",
+                      device);
+  status = check_content (device, o->force);
+  if (status == EXIT_SUCCESS && !o->single_copy)
+    status = check_copies (st->index);
+  if (status == EXIT_SUCCESS)
+    status = make_swap (device);
+  if (status != EXIT_SUCCESS)
+    return status;
+
+  /* Before the first page goes there, or the first shortage stalls. */
+  state_path (socket, st->index, "nbd.sock");
+  if (nbdkit_set_swap (st->nbdkit, socket, true) < 0)
+    fprintf (stderr, "farpage: swapon: nbdkit got no real-time priority:"
+                     " it may stall when memory is very short\n");
+  if (!o->keep_settings)
+    raise_settings ();
+
+  if (o->priority >= 0)
+    flags |= SWAP_FLAG_PREFER | (int) ((o->priority << SWAP_FLAG_PRIO_SHIFT) &
+                                       SWAP_FLAG_PRIO_MASK);
+  if (o->discard)
+    flags |= SWAP_FLAG_DISCARD | SWAP_FLAG_DISCARD_PAGES;
+  if (swapon (device, flags) == -1) {
+    status = say_error ("swapon: %s: %s", device, strerror (errno));
+    restore_swap_settings ("swapon");
+    if (!st->swap)
+      (void) nbdkit_set_swap (st->nbdkit, socket, false); /* as it was */
+    return status;
+  }
+  if (nbd_swap (st->index, &area, NULL) < 0 || !area.active)
+    return say_error ("swapon: the kernel does not list %s", device);
+  fp_format_size (area.size, size);
+  printf ("%s: swapping to %s of it, priority %ld%s\n", device, size,
+          area.priority, o->discard ? ", freed pages are discarded" : "");
+  return EXIT_SUCCESS;
+}
+
+int
+cmd_swapon (int argc, char *argv[])
+{
+  struct options o = { .priority = -1 };
+  int c, index, status;
+  struct state st;
+  struct why w;
+
+  while ((c = getopt_long (argc, argv, "p:hV", long_options, NULL)) != -1) {
+    if (common_option (c, "swapon", help, &status))
+      return status;
+    if (c == 'p' && !parse_number (optarg, 0, 32767, &o.priority))
+      return say_usage ("swapon", "--priority: '%s' is not 0 to 32767",
+                        optarg);
+    o.discard = o.discard || c == 'D';
+    o.single_copy = o.single_copy || c == 's';
+    o.keep_settings = o.keep_settings || c == 'k';
+    o.force = o.force || c == 'f';
+  }
+  if (optind != argc - 1)
+    return say_usage ("swapon", "one device, please");
+  index = nbd_index (argv[optind]);
+  if (index < 0)
+    return say_usage ("swapon", "%s: not a /dev/nbdX", argv[optind]);
+  if (state_load (&st, index, &w) < 0)
+    return say_error ("swapon: %s", w.text);
+  status = swap_on (&st, &o);
+  state_clear (&st);
+  return status;
+}

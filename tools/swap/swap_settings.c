@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* swap_settings.c - the kernel's settings while this host swaps to us. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "tools/common/state.h"
+#include "tools/common/sysfs.h"
+#include "tools/swap/swap_settings.h"
+
+/* What the pressure laboratory has shown to help: docs/SWAP.md.  A reserve of
+ * this part of the memory, and no more than so much, in KiB.
+ */
+#define RESERVE_PART 16
+#define RESERVE_MOST_KIB (64 * 1024)
+
+static uint64_t
+least_reserve (uint64_t memory_kib)
+{
+  return FP_MIN (memory_kib / RESERVE_PART, (uint64_t) RESERVE_MOST_KIB);
+}
+
+static const struct {
+  const char *name, *file;
+  uint64_t (*least) (uint64_t memory_kib);
+} wanted[] = {
+  { "vm.min_free_kbytes", "/proc/sys/vm/min_free_kbytes", least_reserve },
+};
+#define NR_WANTED (sizeof wanted / sizeof wanted[0])
+
+static void
+closefilep (FILE **fp)
+{
+  if (*fp)
+    fclose (*fp);
+}
+
+static int
+read_value (uint64_t *value, const char *root, const char *file, struct why *w)
+{
+  char text[32], *end;
+  int r = sysfs_read (text, sizeof text, "%s%s", root, file);
+
+  if (r == 0) {
+    errno = 0;
+    *value = strtoull (text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0')
+      r = -EPROTO;
+  }
+  return r < 0 ? why_set (w, r, "cannot read %s: %s", file, strerror (-r)) : 0;
+}
+
+static int
+write_value (uint64_t value, const char *root, const char *file, struct why *w)
+{
+  char text[32];
+  int r;
+
+  snprintf (text, sizeof text, "%" PRIu64 "\n", value);
+  r = sysfs_write (text, "%s%s", root, file);
+  return r < 0 ? why_set (w, r, "cannot set %s to %" PRIu64 ": %s", file,
+                          value, strerror (-r))
+               : 0;
+}
+
+static void
+record_path (char path[PATH_MAX], const char *root, const char *suffix)
+{
+  snprintf (path, PATH_MAX, "%s" STATE_DIR "/swap-settings%s", root, suffix);
+}
+
+/* Held until *fd is closed. */
+static int
+lock (int *fd, const char *root, struct why *w)
+{
+  char path[PATH_MAX];
+
+  snprintf (path, sizeof path, "%s" STATE_DIR, root);
+  mkdir (path, 0755);
+  record_path (path, root, ".lock");
+  *fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (*fd == -1 || flock (*fd, LOCK_EX) == -1)
+    return why_set (w, -errno, "cannot lock %s: %s", path, strerror (errno));
+  return 0;
+}
+
+/* NULL: no setting of ours. */
+static const char *
+file_of (const char *name)
+{
+  for (size_t i = 0; i < NR_WANTED; i++)
+    if (strcmp (name, wanted[i].name) == 0)
+      return wanted[i].file;
+  return NULL;
+}
+
+/* No file: nothing was changed. */
+static void
+load (struct swap_changes *record, const char *root)
+{
+  FP_CLEANUP (closefilep) FILE *fp = NULL;
+  struct swap_change c;
+  char path[PATH_MAX];
+
+  record->nr = 0;
+  record_path (path, root, "");
+  fp = fopen (path, "re");
+  while (fp && record->nr < NR_WANTED &&
+         fscanf (fp, "%63s %" SCNu64 " %" SCNu64, c.name, &c.from, &c.to) == 3)
+    if (file_of (c.name) != NULL)
+      record->of[record->nr++] = c;
+}
+
+static int
+save (const struct swap_changes *record, const char *root, struct why *w)
+{
+  char path[PATH_MAX], new[PATH_MAX];
+  bool ok = true;
+  FILE *fp;
+
+  record_path (path, root, "");
+  record_path (new, root, ".new");
+  fp = fopen (new, "we");
+  if (!fp)
+    return why_set (w, -errno, "cannot make %s: %s", new, strerror (errno));
+  for (size_t i = 0; i < record->nr; i++)
+    ok = fprintf (fp, "%s %" PRIu64 " %" PRIu64 "\n", record->of[i].name,
+                  record->of[i].from, record->of[i].to) > 0 &&
+         ok;
+  if (fclose (fp) != 0 || !ok || rename (new, path) == -1)
+    return why_set (w, -EIO, "cannot write %s", path);
+  return 0;
+}
+
+static int
+read_memory (uint64_t *kib, const char *root, struct why *w)
+{
+  char line[64];
+  int r = sysfs_read (line, sizeof line, "%s/proc/meminfo", root);
+
+  if (r == 0 && sscanf (line, "MemTotal: %" SCNu64 " kB", kib) != 1)
+    r = -EPROTO;
+  return r < 0 ? why_set (w, r, "cannot read /proc/meminfo: %s", strerror (-r))
+               : 0;
+}
+
+static struct swap_change *
+find (struct swap_changes *record, const char *name)
+{
+  for (size_t i = 0; i < record->nr; i++)
+    if (strcmp (record->of[i].name, name) == 0)
+      return &record->of[i];
+  return NULL;
+}
+
+static int
+raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
+           uint64_t memory_kib, const char *root, struct why *w)
+{
+  struct swap_change c = { .to = wanted[i].least (memory_kib) }, *before;
+  int r;
+
+  snprintf (c.name, sizeof c.name, "%s", wanted[i].name);
+  r = read_value (&c.from, root, wanted[i].file, w);
+  if (r < 0)
+    return r;
+  if (c.from >= c.to)
+    return 0;
+  /* Before the value: who dies in between leaves a line too much, which
+   * swap_settings_restore sees by the value.
+   */
+  before = find (record, c.name);
+  if (before == NULL)
+    record->of[record->nr++] = c;
+  else
+    before->to = c.to;
+  r = save (record, root, w);
+  if (r == 0)
+    r = write_value (c.to, root, wanted[i].file, w);
+  if (r == 0)
+    done->of[done->nr++] = c;
+  return r;
+}
+
+int
+swap_settings_raise (struct swap_changes *done, const char *root,
+                     struct why *w)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  struct swap_changes record;
+  uint64_t memory_kib;
+  int r;
+
+  done->nr = 0;
+  r = read_memory (&memory_kib, root, w);
+  if (r == 0)
+    r = lock (&fd, root, w);
+  if (r < 0)
+    return r;
+  load (&record, root);
+  for (size_t i = 0; i < NR_WANTED && r == 0; i++)
+    r = raise_one (done, &record, i, memory_kib, root, w);
+  return r;
+}
+
+bool
+swap_settings_needed (void)
+{
+  struct swap_area area;
+
+  for (int i = 0; i < STATE_MAX_DEVICES; i++)
+    if (state_exists (i) && nbd_swap (i, &area, NULL) == 0 && area.active)
+      return true;
+  return false;
+}
+
+static int
+restore_one (struct swap_changes *done, const struct swap_change *c,
+             const char *root, struct why *w)
+{
+  uint64_t now;
+  int r = read_value (&now, root, file_of (c->name), w);
+
+  if (r < 0)
+    return r;
+  if (now != c->to || now == c->from)
+    return 0;
+  r = write_value (c->from, root, file_of (c->name), w);
+  if (r == 0) {
+    done->of[done->nr] = *c;
+    done->of[done->nr].from = c->to;
+    done->of[done->nr++].to = c->from;
+  }
+  return r;
+}
+
+int
+swap_settings_restore (struct swap_changes *done, const char *root,
+                       struct why *w)
+{
+  FP_CLEANUP (fp_closep) int fd = -1;
+  struct swap_changes record;
+  char path[PATH_MAX];
+  int r, first = 0;
+  struct why other;
+
+  done->nr = 0;
+  r = lock (&fd, root, w);
+  if (r < 0)
+    return r;
+  load (&record, root);
+  /* Whatever fails, the rest is put back. */
+  for (size_t i = 0; i < record.nr; i++) {
+    r = restore_one (done, &record.of[i], root, first == 0 ? w : &other);
+    if (first == 0)
+      first = r;
+  }
+  record_path (path, root, "");
+  if (unlink (path) == -1 && errno != ENOENT && first == 0)
+    first =
+        why_set (w, -errno, "cannot remove %s: %s", path, strerror (errno));
+  return first;
+}

@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* top_source.c - who is asked, and what they said. */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <json-c/json.h>
+
+#include "base/cleanup.h"
+#include "base/clock.h"
+#include "tools/common/ask_server.h"
+#include "tools/common/deadline.h"
+#include "tools/common/plugin_status.h"
+#include "tools/common/state.h"
+#include "tools/top/top.h"
+
+static struct json_object *
+get (struct json_object *o, const char *name)
+{
+  struct json_object *v = NULL;
+
+  return o && json_object_object_get_ex (o, name, &v) ? v : NULL;
+}
+
+static uint64_t
+num (struct json_object *o, const char *name)
+{
+  return json_object_get_uint64 (get (o, name));
+}
+
+static bool
+yes (struct json_object *o, const char *name)
+{
+  return json_object_get_boolean (get (o, name));
+}
+
+/* It goes to a terminal: of what a peer says only what can be printed. */
+static void
+text (char *out, size_t size, const char *s)
+{
+  snprintf (out, size, "%.*s", (int) size - 1, s ? s : "");
+  for (char *p = out; *p; p++)
+    if (*p < ' ' || *p > '~')
+      *p = '?';
+}
+
+static void
+str (char *out, size_t size, struct json_object *o, const char *name)
+{
+  text (out, size, json_object_get_string (get (o, name)));
+}
+
+static void
+read_link (struct top_link *l, struct json_object *s, bool named)
+{
+  struct json_object *drain = get (s, "drain");
+
+  str (l->addr, sizeof l->addr, s, "addr");
+  str (l->state, sizeof l->state, s, "state");
+  str (l->transport, sizeof l->transport, s, "transport");
+  str (l->drain, sizeof l->drain, drain, "state");
+  l->left_out = named && !yes (s, "current") && !yes (s, "joining");
+  l->slabs_total = num (s, "slabs_total");
+  l->slabs_free = num (s, "slabs_free");
+  l->slabs_wanted = num (s, "slabs_wanted");
+  l->ops = num (s, "ops");
+  l->errors = num (s, "errors");
+  l->bytes_read = num (s, "bytes_read");
+  l->bytes_written = num (s, "bytes_written");
+  l->drain_pieces = num (drain, "pieces");
+  l->drain_left = num (drain, "left");
+}
+
+static void
+read_volume (struct top_volume *v, struct json_object *o)
+{
+  struct json_object *volume = get (o, "volume");
+  struct json_object *servers = get (o, "servers");
+  struct json_object *r = get (volume, "read_latency_ns");
+  struct json_object *w = get (volume, "write_latency_ns");
+  size_t n = servers && json_object_is_type (servers, json_type_array)
+                 ? json_object_array_length (servers)
+                 : 0;
+
+  memset (v, 0, sizeof *v);
+  str (v->name, sizeof v->name, volume, "name");
+  v->requests = num (volume, "reads") + num (volume, "writes") +
+                num (volume, "flushes") + num (volume, "trims") +
+                num (volume, "zeros");
+  v->errors = num (volume, "errors");
+  v->bytes_read = num (volume, "bytes_read");
+  v->bytes_written = num (volume, "bytes_written");
+  v->inflight = num (volume, "inflight");
+  v->size = num (volume, "size");
+  v->slab_size = num (volume, "slab_size");
+  v->copies = num (volume, "copies");
+  v->pieces = num (volume, "pieces");
+  v->pieces_allocated = num (volume, "pieces_allocated");
+  v->pieces_lost = num (volume, "pieces_lost");
+  v->pieces_degraded = num (volume, "pieces_degraded");
+  v->to_rebuild = num (volume, "bytes_to_rebuild");
+  v->read_p50 = num (r, "p50");
+  v->read_p99 = num (r, "p99");
+  v->write_p50 = num (w, "p50");
+  v->write_p99 = num (w, "p99");
+  v->taken = yes (volume, "taken");
+  v->frozen = yes (volume, "frozen");
+  for (size_t i = 0; i < n && i < FP_MAX_SERVERS; i++)
+    read_link (&v->links[v->nr_links++],
+               json_object_array_get_idx (servers, i),
+               num (volume, "members_version") > 0);
+}
+
+static int
+ask_plugin (const char *path, struct top_volume *v, struct why *w)
+{
+  struct json_object *o = NULL;
+  int r = plugin_status_read (&o, path, w);
+
+  if (r == 0)
+    read_volume (v, o);
+  json_object_put (o);
+  return r;
+}
+
+static int
+ask_server (const struct fp_addr *addr, struct top_server *s, struct why *w)
+{
+  FP_CLEANUP (fp_free) struct fp_stat_reply *stat = calloc (1, sizeof *stat);
+  FP_CLEANUP (fp_free)
+  struct fp_hello_reply *hello = calloc (1, sizeof *hello);
+  struct fp_ctl *c = NULL;
+  int r;
+
+  if (!stat || !hello)
+    return why_set (w, -ENOMEM, "out of memory");
+  r = ask_begin (&c, addr, hello, w);
+  if (r < 0)
+    return r;
+  r = ask_why (c, fp_ctl_stat (c, stat, fp_deadline_in_ms (ASK_MS)), w);
+  ask_end (c);
+  if (r < 0)
+    return r;
+  memset (s, 0, sizeof *s);
+  text (s->name, sizeof s->name, stat->name);
+  s->slab_size = stat->slab_size;
+  s->total = stat->total;
+  s->free = stat->free;
+  s->lent = stat->lent;
+  s->wanted = stat->wanted;
+  s->pressed = stat->pressed;
+  s->stopping = stat->stopping;
+  return 0;
+}
+
+static void
+note (struct top_source *s, int r, const union top_answer *answer,
+      const struct why *w)
+{
+  struct top_seen *seen = &s->seen;
+  union top_answer *older;
+
+  pthread_mutex_lock (&s->lock);
+  seen->answers = r == 0;
+  if (r == 0) {
+    older = seen->answer[1];
+    seen->answer[1] = seen->answer[0];
+    seen->at_ns[1] = seen->at_ns[0];
+    *older = *answer;
+    seen->answer[0] = older;
+    seen->at_ns[0] = fp_now_ns ();
+    if (seen->nr_answers < 2)
+      seen->nr_answers++;
+    seen->why[0] = '\0';
+  }
+  else
+    text (seen->why, sizeof seen->why, w->text);
+  pthread_mutex_unlock (&s->lock);
+}
+
+/* For as long as the program runs: whoever leaves waits for nobody. */
+static void
+run (void *arg)
+{
+  struct top_source *s = arg;
+  union top_answer *answer = calloc (1, sizeof *answer);
+  struct why w = { .text = "out of memory" };
+  int64_t next = now_ms (), left;
+  int r;
+
+  while (answer) {
+    r = s->is_server ? ask_server (&s->addr, &answer->server, &w)
+                     : ask_plugin (s->path, &answer->volume, &w);
+    note (s, r, answer, &w);
+    next += s->interval_ms;
+    left = next - now_ms ();
+    if (left <= 0)
+      next = now_ms ();
+    else
+      sleep_ms ((int) left);
+  }
+  note (s, -ENOMEM, answer, &w);
+}
+
+static void
+source_free (struct top_source *s)
+{
+  if (!s)
+    return;
+  free (s->seen.answer[0]);
+  free (s->seen.answer[1]);
+  pthread_mutex_destroy (&s->lock);
+  free (s);
+}
+
+static struct top_source *
+source_new (const struct top *t, const char *label)
+{
+  struct top_source *s = calloc (1, sizeof *s);
+
+  if (!s)
+    return NULL;
+  pthread_mutex_init (&s->lock, NULL);
+  snprintf (s->label, sizeof s->label, "%s", label);
+  s->interval_ms = t->interval_ms;
+  s->wanted = true;
+  s->seen.at_ns[0] = fp_now_ns ();
+  s->seen.answer[0] = calloc (1, sizeof *s->seen.answer[0]);
+  s->seen.answer[1] = calloc (1, sizeof *s->seen.answer[1]);
+  if (s->seen.answer[0] && s->seen.answer[1])
+    return s;
+  source_free (s);
+  return NULL;
+}
+
+static int
+start (struct top_source *s, struct top_source **list, unsigned *nr)
+{
+  int r = fp_thread_create_large (&s->thread, "fp-top", run, s);
+
+  if (r < 0) {
+    source_free (s);
+    return r;
+  }
+  list[(*nr)++] = s;
+  return 0;
+}
+
+static struct top_source *
+find (struct top_source *const *list, unsigned nr, const char *label)
+{
+  for (unsigned i = 0; i < nr; i++)
+    if (strcmp (list[i]->label, label) == 0)
+      return list[i];
+  return NULL;
+}
+
+int
+top_watch_plugin (struct top *t, const char *label, const char *path)
+{
+  struct top_source *s = find (t->volumes, t->nr_volumes, label);
+
+  if (s) {
+    s->wanted = true;
+    return 0;
+  }
+  if (t->nr_volumes == TOP_VOLUMES)
+    return 0;
+  s = source_new (t, label);
+  if (!s)
+    return -ENOMEM;
+  snprintf (s->path, sizeof s->path, "%s", path);
+  return start (s, t->volumes, &t->nr_volumes);
+}
+
+int
+top_watch_attached (struct top *t)
+{
+  char label[32], path[STATE_PATH_MAX];
+  int r = 0;
+
+  for (unsigned i = 0; i < t->nr_volumes; i++)
+    t->volumes[i]->wanted = false;
+  for (int i = 0; r == 0 && i < STATE_MAX_DEVICES; i++) {
+    if (!state_exists (i))
+      continue;
+    snprintf (label, sizeof label, "nbd%d", i);
+    state_path (path, i, "status.sock");
+    r = top_watch_plugin (t, label, path);
+  }
+  return r;
+}
+
+static int
+watch_server (struct top *t, const char *label)
+{
+  struct top_source *s = find (t->servers, t->nr_servers, label);
+  struct fp_addr addr;
+
+  if (s) {
+    s->wanted = true;
+    return 0;
+  }
+  if (t->nr_servers == TOP_SERVERS || fp_addr_parse (&addr, label, NULL) < 0)
+    return 0;
+  s = source_new (t, label);
+  if (!s)
+    return -ENOMEM;
+  s->is_server = true;
+  s->addr = addr;
+  return start (s, t->servers, &t->nr_servers);
+}
+
+int
+top_watch_servers (struct top *t)
+{
+  struct top_seen *seen = top_seen_new ();
+  int r = seen ? 0 : -ENOMEM;
+
+  for (unsigned i = 0; i < t->nr_servers; i++)
+    t->servers[i]->wanted = false;
+  for (unsigned i = 0; r == 0 && i < t->nr_volumes; i++) {
+    if (!t->volumes[i]->wanted)
+      continue;
+    top_look (t->volumes[i], seen);
+    for (unsigned k = 0; r == 0 && seen->nr_answers > 0 &&
+                         k < seen->answer[0]->volume.nr_links;
+         k++)
+      r = watch_server (t, seen->answer[0]->volume.links[k].addr);
+  }
+  top_seen_free (seen);
+  return r;
+}
+
+/* An answer that is long overdue is none. */
+void
+top_look (struct top_source *s, struct top_seen *out)
+{
+  union top_answer *mine[2] = { out->answer[0], out->answer[1] };
+  uint64_t patience = (2ull * s->interval_ms + 1000) * FP_NS_PER_MS;
+
+  pthread_mutex_lock (&s->lock);
+  *mine[0] = *s->seen.answer[0];
+  *mine[1] = *s->seen.answer[1];
+  *out = s->seen;
+  pthread_mutex_unlock (&s->lock);
+  out->answer[0] = mine[0];
+  out->answer[1] = mine[1];
+  if (fp_now_ns () - out->at_ns[0] > patience)
+    out->answers = false;
+  out->silent =
+      !out->answers && (*out->why || fp_now_ns () - out->at_ns[0] > patience);
+}
+
+struct top_seen *
+top_seen_new (void)
+{
+  struct top_seen *s = calloc (1, sizeof *s);
+
+  if (!s)
+    return NULL;
+  s->answer[0] = calloc (1, sizeof *s->answer[0]);
+  s->answer[1] = calloc (1, sizeof *s->answer[1]);
+  if (s->answer[0] && s->answer[1])
+    return s;
+  top_seen_free (s);
+  return NULL;
+}
+
+void
+top_seen_free (struct top_seen *s)
+{
+  if (!s)
+    return;
+  free (s->answer[0]);
+  free (s->answer[1]);
+  free (s);
+}
