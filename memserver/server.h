@@ -32,7 +32,7 @@
 #define MAX_DATA_PEER (MAX_DATA_ALL / 2)
 #define MAX_RECORDS 4096
 #define MAX_RECORDS_OWNER (MAX_RECORDS / 4) /* of one, with an access file */
-#define MAX_PIECES (UINT32_C (1) << 20)     /* of one volume */
+#define MAX_EXTENTS (UINT32_C (1) << 20)    /* of one volume */
 #define MAX_MAP_WORDS (UINT32_C (8) << 20)  /* of all volumes: 64 MiB */
 #define MAX_MAP_WORDS_OWNER (MAX_MAP_WORDS / 4) /* see MAX_RECORDS_OWNER */
 #define MAX_DATA 128 /* data connections of one session */

@@ -65,7 +65,7 @@ on_signal (int sig)
 struct progress {
   char state[16], why[256];
   bool there, named; /* the server; the volume has a name */
-  uint64_t pieces, left, bytes, ns, left_ns;
+  uint64_t extents, left, bytes, ns, left_ns;
 };
 
 /* What is drained, as the user gave it. */
@@ -134,7 +134,7 @@ look (const char *socket, const struct fp_addr *server, struct progress *p,
     p->there = strcmp (link, "up") == 0;
     text (d, "state", p->state, sizeof p->state);
     text (d, "why", p->why, sizeof p->why);
-    p->pieces = num (d, "pieces");
+    p->extents = num (d, "pieces");
     p->left = num (d, "left");
     p->bytes = num (d, "bytes");
     p->ns = num (d, "ns");
@@ -148,15 +148,15 @@ static void
 show (struct progress_bar *bar, const struct progress *p)
 {
   char bytes[FP_SIZE_STR_MAX], more[48] = "";
-  uint64_t done = p->pieces > p->left ? p->pieces - p->left : 0;
+  uint64_t done = p->extents > p->left ? p->extents - p->left : 0;
 
   fp_format_size (p->bytes, bytes);
   if (p->left_ns)
     snprintf (more, sizeof more, ", about %" PRIu64 " s more",
               p->left_ns / (uint64_t) FP_NS_PER_S + 1);
-  progress_show (bar, done, p->pieces,
+  progress_show (bar, done, p->extents,
                  "%" PRIu64 " of %" PRIu64 " pieces, %s%s%s%s", done,
-                 p->pieces, bytes, more, *p->why ? ": " : "", p->why);
+                 p->extents, bytes, more, *p->why ? ": " : "", p->why);
 }
 
 /* Said once: it may never be back. */
@@ -197,14 +197,14 @@ report (const struct job *job, const char *addr, const struct progress *p)
             "This lasts as long as this nbdkit runs: before the server is "
             "stopped, make it last with\n"
             "  farpage servers remove %s %s\n",
-            addr, p->pieces, bytes, s, job->volume, addr);
+            addr, p->extents, bytes, s, job->volume, addr);
     return;
   }
   o = json_object_new_object ();
   json_object_object_add (o, "version", json_object_new_int (1));
   json_object_object_add (o, "server", json_object_new_string (addr));
   json_object_object_add (o, "state", json_object_new_string (p->state));
-  json_object_object_add (o, "pieces", json_object_new_uint64 (p->pieces));
+  json_object_object_add (o, "pieces", json_object_new_uint64 (p->extents));
   json_object_object_add (o, "bytes", json_object_new_uint64 (p->bytes));
   json_object_object_add (o, "ns", json_object_new_uint64 (p->ns));
   printf ("%s\n",
@@ -233,7 +233,7 @@ watch (const struct job *job, const char *addr)
         r = why_set (&w, -EINTR,
                      "cancelled: %" PRIu64 " of %" PRIu64
                      " pieces were moved, and stay there",
-                     p.pieces > p.left ? p.pieces - p.left : 0, p.pieces);
+                     p.extents > p.left ? p.extents - p.left : 0, p.extents);
       break;
     }
     if (p.there)

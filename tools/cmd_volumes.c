@@ -106,8 +106,8 @@ print_missing (const struct volume_view *v)
 {
   if (v->missing == 0)
     return;
-  printf ("; %" PRIu64 " of its %" PRIu64 " pieces %s ", v->missing, v->pieces,
-          v->missing == 1 ? "is" : "are");
+  printf ("; %" PRIu64 " of its %" PRIu64 " pieces %s ", v->missing,
+          v->extents, v->missing == 1 ? "is" : "are");
   printf (v->all_answered ? "lost: to read or write %s is an I/O error"
                           : "on servers that do not answer, or lost",
           v->missing == 1 ? "it" : "one");
@@ -206,7 +206,7 @@ to_json (const struct volume_view *v, bool places_known)
   json_add_num (o, "stripe_size", v->entry.stripe.size);
   json_add_num (o, "stripe_width", v->entry.stripe.width);
   json_add_num (o, "allocated", v->slabs * v->entry.slab_size);
-  json_object_object_add (o, "pieces", number_if (v->is_counted, v->pieces));
+  json_object_object_add (o, "pieces", number_if (v->is_counted, v->extents));
   json_object_object_add (o, "pieces_missing",
                           number_if (v->is_counted, v->missing));
   json_object_object_add (

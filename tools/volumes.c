@@ -52,7 +52,7 @@ counts (const struct volume_place *p)
   return p->has_it && !p->left;
 }
 
-/* members: so many servers have to answer.  A piece that is moved from one
+/* members: so many servers have to answer.  An extent that is moved from one
  * server to another between two questions looks as if nobody had it: so they
  * are asked once more, the other way round.
  */
@@ -70,19 +70,19 @@ count_missing (struct volume_view *v, unsigned members)
     if (!counts (p))
       continue;
     found += p->slabs;
-    if ((p->current || !p->member) && p->pieces > v->pieces)
-      v->pieces = p->pieces;
+    if ((p->current || !p->member) && p->extents > v->extents)
+      v->extents = p->extents;
   }
   v->all_answered = answered >= members;
-  v->missing = v->pieces > found ? v->pieces - found : 0;
+  v->missing = v->extents > found ? v->extents - found : 0;
   if (v->missing == 0 || !v->entry.attached)
     return;
   found = 0;
   for (unsigned i = v->nr_places; i-- > 0;)
     if (counts (&v->places[i]))
       found += slabs_now (v, &v->places[i]);
-  if (found + v->missing > v->pieces)
-    v->missing = v->pieces > found ? v->pieces - found : 0;
+  if (found + v->missing > v->extents)
+    v->missing = v->extents > found ? v->extents - found : 0;
 }
 
 /* ---- all of them ---- */
@@ -123,7 +123,7 @@ add_entry (struct volume_list *l, const struct fp_volume_entry *e,
   p->answers = p->has_it = true;
   p->attached = e->attached;
   p->slabs = e->slabs;
-  p->pieces = e->pieces;
+  p->extents = e->extents;
   v->slabs += e->slabs;
   if (e->members > v->entry.members)
     v->entry.members = e->members;
@@ -251,7 +251,7 @@ look (struct volume_view *v, const struct fp_addr *addr, bool named,
   }
   p->attached = reply.volume.attached;
   p->slabs = reply.volume.slabs;
-  p->pieces = reply.volume.pieces;
+  p->extents = reply.volume.extents;
   v->slabs += p->slabs;
   if (reply.epoch > v->epoch)
     v->epoch = reply.epoch;

@@ -27,7 +27,7 @@ struct volume_place {
   bool left;     /* it has it, and the list that counts does not name it */
   bool attached; /* to entry.client */
   uint64_t slabs;
-  uint64_t pieces; /* that exist, as it knows */
+  uint64_t extents; /* that exist, as it knows */
   struct why why;
 };
 
@@ -37,7 +37,7 @@ struct volume_view {
   /* Of a volume with a name (is_counted): so many exist, and of these no
    * server that answered has that many: they are lost, if all answered.
    */
-  uint64_t pieces, missing;
+  uint64_t extents, missing;
   bool is_counted, all_answered;
   uint64_t epoch, version;
   unsigned nr_places;

@@ -27,14 +27,14 @@
 #define given_3(x, y, ...) y
 
 #define COPIES 2
-#define ROUND 16 /* FP_ROSTER_ROUND; the version of the first view */
+#define ROUND 16 /* FP_MEMBERSHIP_ROUND; the version of the first view */
 #define WORK 64  /* in a map, beside the live copies: a client is at work */
 #define LAST (SERVERS - 1)
 #define he (1 - me)
 #define BIT(s) (1 << (s))
 #define has(set, s) (((set) >> (s)) & 1)
 #define cnt(set) (has(set, 0) + has(set, 1) + has(set, 2) + has(set, 3))
-/* fp_roster_may_shrink, and fp_roster_quorum for two copies */
+/* fp_membership_may_shrink, and fp_membership_quorum for two copies */
 #define enough(was, is) ((is) > 0 && (2 * (is) >= (was) || (is) + COPIES > (was)))
 #define quorum(nr) ((nr) / 2 + 1)
 #define can(s) (up[s] && (key[s] == my[me] || (given(BREAK_KEYS) && key[s] != 0)))
@@ -76,7 +76,7 @@ inline answered(set) { if :: set = set & ~BIT(m) :: cuts > 0 -> cuts--; up[m] = 
 /* A view that may come back: quorum(nr) of the set are enough to attach by it. */
 inline tried(set, nr) { tr[quorum(nr)] = tr[quorum(nr)] | BIT(set) }
 inline forget_tried() { tr[1] = 0; tr[2] = 0; tr[3] = 0 }
-/* sure: the set may be the current members of the next view (recorder_may_write). */
+/* sure: the set may be the current members of the next view (meta_log_may_write). */
 inline allowed(set) {
   g = ((set & ~an) == 0 || given(BREAK_MEET) || given(BREAK_ANCHOR)); /* it adds no member */
   sure = (set != 0 && (given(BREAK_ANCHOR) || (set & an) != 0) &&

@@ -173,12 +173,12 @@ probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
 static int
 choose_stripe (struct fp_volume_params *p, char why[FP_WHY_MAX])
 {
-  uint64_t pieces = (p->size - 1) / p->slab_size + 1;
+  uint64_t extents = (p->size - 1) / p->slab_size + 1;
   char size[FP_SIZE_STR_MAX], slab[FP_SIZE_STR_MAX];
 
   if (p->stripe.width == 0)
     p->stripe.width = (uint32_t) FP_MIN (
-        FP_MIN ((uint64_t) p->nr_servers, pieces), (uint64_t) AUTO_WIDTH_MAX);
+        FP_MIN ((uint64_t) p->nr_servers, extents), (uint64_t) AUTO_WIDTH_MAX);
   p->stripe = fp_volume_stripe (p);
   fp_format_size (p->stripe.size, size);
   fp_format_size (p->slab_size, slab);
@@ -220,25 +220,25 @@ look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
   return probe_take_stripe (p, &said->volume, where, why);
 }
 
-/* Where pieces are mapped here, there may be as many as this kernel lets a
+/* Where extents are mapped here, there may be as many as this kernel lets a
  * process have mappings, less some for everything else.
  */
 static int
 check_maps (const struct fp_volume_params *p, char why[FP_WHY_MAX])
 {
-  uint64_t pieces = (p->size - 1) / p->slab_size + 1;
+  uint64_t extents = (p->size - 1) / p->slab_size + 1;
   FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/sys/vm/max_map_count", "re");
   unsigned long limit;
 
   if (fp == NULL || fscanf (fp, "%lu", &limit) != 1 ||
-      pieces + OTHER_MAPS <= limit)
+      extents + OTHER_MAPS <= limit)
     return 0;
   snprintf (why, FP_WHY_MAX,
             "size: over shm each piece is a mapping, and %" PRIu64
             " are more than this kernel lets a process have (%lu, "
             "vm.max_map_count): give the servers a larger --slab, or take "
             "transport=tcp",
-            pieces, limit);
+            extents, limit);
   return -EINVAL;
 }
 
@@ -439,11 +439,11 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     return -EPROTO;
   }
   fp_format_size (p->slab_size, slab);
-  if ((p->size - 1) / p->slab_size >= FP_MAX_PIECES / p->copies) {
+  if ((p->size - 1) / p->slab_size >= FP_MAX_EXTENTS / p->copies) {
     snprintf (why, FP_WHY_MAX,
               "size: a volume has at most %u pieces of a slab (%s) each; give "
               "the servers a larger --slab",
-              FP_MAX_PIECES / p->copies, slab);
+              FP_MAX_EXTENTS / p->copies, slab);
     return -EINVAL;
   }
   if (maps) {

@@ -73,7 +73,7 @@ probe_add_joins (struct looks *all, char why[FP_WHY_MAX])
       continue;
     if (!k->answers)
       return probe_say (-ENOTCONN, why, "%s", k->why);
-    if (fp_roster_find (all->list, &k->server) >= 0)
+    if (fp_membership_find (all->list, &k->server) >= 0)
       continue;
     if (n == FP_MAX_MEMBERS || n == FP_MAX_SERVERS)
       return probe_say (-EINVAL, why,
@@ -154,7 +154,7 @@ check_newest (const struct looks *all, unsigned current, unsigned away,
               char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = all->p;
-  bool few = away > 0 && fp_roster_may_shrink (current, away, p->copies);
+  bool few = away > 0 && fp_membership_may_shrink (current, away, p->copies);
 
   if ((!few && all->enough) || (p->force && (p->away & ~p->leaves) == 0))
     return 0;

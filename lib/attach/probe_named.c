@@ -217,15 +217,15 @@ find_place (const struct fp_members *list, const char *addr)
   return m;
 }
 
-/* A server that another list names may know of a later one, or have pieces. It
- * has nothing if it is at the address of another one, as that one is when it
- * comes back with nothing: had it been in a complete list, the base had it.
+/* A server that another list names may know of a later one, or have extents.
+ * It has nothing if it is at the address of another one, as that one is when
+ * it comes back with nothing: had it been in a complete list, the base had it.
  */
 static void
 merge (struct fp_members *list, const struct fp_members *other)
 {
   for (uint32_t m = 0; m < other->count && list->count < FP_MAX_MEMBERS; m++)
-    if (fp_roster_find (list, &other->members[m].server) < 0 &&
+    if (fp_membership_find (list, &other->members[m].server) < 0 &&
         find_place (list, other->members[m].addr) == list->count) {
       list->members[list->count] = other->members[m];
       list->members[list->count++].current = false;
@@ -240,18 +240,18 @@ choose_list (struct looks *all)
 
   see_lists (all, seen);
   all->list = NULL;
-  all->base = fp_roster_best (seen, all->nr);
+  all->base = fp_membership_best (seen, all->nr);
   if (all->base < 0)
     return;
   base = (unsigned) all->base;
   copies = all->look[base].said.volume.copies;
-  all->believed = fp_roster_believed (seen, all->nr, base, copies);
-  all->enough = fp_roster_enough (seen, all->nr, base, copies);
-  all->sure = fp_roster_is_sure (seen, all->nr, base, copies);
+  all->believed = fp_membership_believed (seen, all->nr, base, copies);
+  all->enough = fp_membership_enough (seen, all->nr, base, copies);
+  all->sure = fp_membership_is_sure (seen, all->nr, base, copies);
   all->merged = *seen[base].list;
   for (unsigned i = 0; i < all->nr && !all->sure; i++)
     if (seen[i].list != NULL &&
-        fp_roster_counts (seen[base].list, seen[i].list))
+        fp_membership_counts (seen[base].list, seen[i].list))
       merge (&all->merged, seen[i].list);
   all->list = &all->merged;
   for (uint32_t m = 0; m < all->list->count; m++) {
@@ -321,7 +321,7 @@ check_members (const struct looks *all, char why[FP_WHY_MAX])
     bool known = false;
 
     if (!k->named || !k->answers ||
-        fp_roster_find (all->list, &k->server) >= 0)
+        fp_membership_find (all->list, &k->server) >= 0)
       continue;
     if (all->p->add) {
       int r = probe_check_joins (all, find_knows (all), k, why);
@@ -433,8 +433,8 @@ is_settled (const struct looks *all)
   }
   return any && all->enough &&
          (away == 0 ||
-          !fp_roster_may_shrink (current, away,
-                                 all->look[all->base].said.volume.copies));
+          !fp_membership_may_shrink (current, away,
+                                     all->look[all->base].said.volume.copies));
 }
 
 /* Lists that contradict each other may allow nothing while all servers are

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* servers.c - servers are added to a volume that is used, and removed from it.
  *
- * A server that joins gets a place among the links (fp_volume.links), which is
- * closed: no piece, no zeros that are vouched for.  It is opened when whoever
+ * A server that joins gets a place among the peers (fp_volume.peers), which is
+ * closed: no extent, no zeros that are vouched for.  It is opened when whoever
  * takes the volume up next hears of it: of a volume with a name by the list of
  * members; of one without by what the other servers then know, that there is
  * one more (servers_count.c), and by whatever keep_servers does.  One that
  * leaves is closed first.  Whoever dies in the middle leaves a volume with a
  * server that holds nothing, or without it.
  *
- * Threads:  the caller's, one at a time; the links' and the recorder's do
+ * Threads:  the caller's, one at a time; the peers' and the metadata log's do
  *           what they are asked.
  */
 
@@ -64,15 +64,15 @@ is_recorded (const struct fp_volume *v)
 static bool
 is_server (const struct fp_volume *v, unsigned i)
 {
-  return i < atomic_load (&v->nr_links) && !(atomic_load (&v->gone) & bit (i));
+  return i < atomic_load (&v->nr_peers) && !(atomic_load (&v->gone) & bit (i));
 }
 
 static bool
 is_up (struct fp_volume *v, unsigned i)
 {
-  struct fp_link_room room;
+  struct fp_peer_room room;
 
-  return fp_link_room (v->links[i], &room);
+  return fp_peer_room (v->peers[i], &room);
 }
 
 static uint64_t
@@ -84,16 +84,16 @@ change_deadline (const struct fp_volume *v)
 static int
 check_may_change (struct fp_volume *v, char why[FP_WHY_MAX])
 {
-  struct fp_recorder_status s;
+  struct fp_meta_log_status s;
 
-  fp_recorder_status (v, &s);
+  fp_meta_log_status (v, &s);
   if (v->p.read_only)
     return say (-EROFS, why, FP_READ_ONLY_WHY "its servers cannot be changed");
   if (s.frozen)
     return say (-EROFS, why,
                 "the volume was attached without more than half of its "
                 "servers: they cannot be changed");
-  if (atomic_load (&v->taken))
+  if (atomic_load (&v->fenced))
     return say (-EPERM, why, "another client has taken the volume over");
   return 0;
 }
@@ -118,7 +118,7 @@ void
 fp_volume_servers (struct fp_volume *v, struct fp_server_names *out)
 {
   out->nr = 0;
-  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++) {
+  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++) {
     struct fp_server_name *name = &out->names[out->nr];
 
     if (!is_server (v, i))
@@ -195,7 +195,7 @@ check_twice (struct fp_volume *v, const struct fp_server_name *name,
   char where[FP_ADDR_MAX + 1];
 
   fp_addr_format (&name->addr, where);
-  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
+  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
     if (is_server (v, i) && fp_addr_eq (&v->p.servers[i], &name->addr))
       return say (-EEXIST, why, "%s is a server of this volume already",
                   where);
@@ -208,13 +208,13 @@ check_new (struct fp_volume *v, const struct fp_server_name *name,
            char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], other[FP_ADDR_MAX + 1];
-  struct fp_recorder_status s;
+  struct fp_meta_log_status s;
 
   fp_addr_format (&name->addr, where);
-  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++) {
+  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++) {
     struct fp_uuid uuid;
 
-    if (!is_server (v, i) || !fp_link_server (v->links[i], &uuid) ||
+    if (!is_server (v, i) || !fp_peer_server (v->peers[i], &uuid) ||
         !fp_uuid_eq (&uuid, server))
       continue;
     fp_addr_format (&v->p.servers[i], other);
@@ -228,7 +228,7 @@ check_new (struct fp_volume *v, const struct fp_server_name *name,
                 "%s has pieces of this volume of a time when it was one of "
                 "its servers: start it anew, without them",
                 where);
-  fp_recorder_status (v, &s);
+  fp_meta_log_status (v, &s);
   if (said->members.version > s.version)
     return say (-EEXIST, why,
                 "%s has a newer list of the servers of this volume: another "
@@ -242,7 +242,7 @@ static int
 find_place (struct fp_volume *v)
 {
   uint64_t gone = atomic_load (&v->gone);
-  unsigned nr = atomic_load (&v->nr_links);
+  unsigned nr = atomic_load (&v->nr_peers);
 
   if (gone != 0)
     return __builtin_ctzll (gone);
@@ -254,34 +254,34 @@ leave_place (struct fp_volume *v, unsigned i, bool forget)
 {
   atomic_fetch_or (&v->closed, bit (i));
   atomic_fetch_or (&v->gone, bit (i));
-  fp_link_leave (v->links[i], forget);
+  fp_peer_leave (v->peers[i], forget);
   atomic_fetch_and (&v->fresh, ~bit (i));
 }
 
-/* Its link is up, and the place is closed. */
+/* Its peer is up, and the place is closed. */
 static int
 take_place (struct fp_volume *v, unsigned i, const struct fp_server_name *name,
             const struct fp_uuid *server, char why[FP_WHY_MAX])
 {
-  bool is_new = i == atomic_load (&v->nr_links);
+  bool is_new = i == atomic_load (&v->nr_peers);
   int r = 0;
 
   atomic_fetch_or (&v->closed, bit (i));
   atomic_fetch_or (&v->gone, bit (i));
   memcpy (v->p.domains[i], name->domain, sizeof v->p.domains[i]);
-  if (is_new && v->links[i] == NULL)
-    r = fp_link_new (&v->links[i], v, i);
+  if (is_new && v->peers[i] == NULL)
+    r = fp_peer_new (&v->peers[i], v, i);
   if (r == 0)
-    r = fp_link_renew (v->links[i], &name->addr, server);
+    r = fp_peer_renew (v->peers[i], &name->addr, server);
   if (r < 0)
     return say (r, why, "%s", strerror (-r));
-  fp_recorder_expect (v, i, server);
+  fp_meta_log_expect (v, i, server);
   if (is_new)
-    atomic_store (&v->nr_links, i + 1);
-  r = fp_link_start (v->links[i]);
+    atomic_store (&v->nr_peers, i + 1);
+  r = fp_peer_start (v->peers[i]);
   if (r < 0)
     return say (r, why, "thread: %s", strerror (-r));
-  r = fp_link_wait_up (v->links[i], change_deadline (v), NULL, why);
+  r = fp_peer_wait_up (v->peers[i], change_deadline (v), NULL, why);
   if (r < 0)
     leave_place (v, i, true);
   return r;
@@ -292,7 +292,7 @@ join_recorded (struct fp_volume *v, unsigned i,
                const struct fp_server_name *name, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
-  int r = fp_recorder_join (v, i, name, change_deadline (v));
+  int r = fp_meta_log_join (v, i, name, change_deadline (v));
 
   fp_addr_format (&name->addr, where);
   if (r == -EBUSY) {
@@ -383,13 +383,13 @@ check_others (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
   bool any = false;
 
   fp_addr_format (&v->p.servers[server], where);
-  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
+  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
     any |= i != server && !fp_volume_is_emptied (v, i);
   if (!any)
     return say (-EBUSY, why,
                 "%s is the last server of this volume that is not drained",
                 where);
-  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++) {
+  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++) {
     if (i == server || !is_server (v, i) || is_up (v, i))
       continue;
     fp_addr_format (&v->p.servers[i], where);
@@ -405,15 +405,15 @@ check_others (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
 static int
 check_lost (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   char where[FP_ADDR_MAX + 1];
 
   fp_addr_format (&v->p.servers[server], where);
   FP_LOCK_SCOPE (&v->lock);
   for (uint64_t k = 0; k < t->all; k++) {
-    struct fp_piece *p = &t->p[k];
+    struct fp_extent *p = &t->p[k];
 
-    if (fp_piece_state (p) != FP_PIECE_LOST ||
+    if (fp_extent_state (p) != FP_EXTENT_LOST ||
         atomic_load (&p->server) != server)
       continue;
     if (!is_recorded (v))
@@ -438,15 +438,15 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
   bool named = v->p.name[0] != '\0';
   uint64_t deadline = change_deadline (v);
   struct fp_drain_status d;
-  struct fp_link_room room;
+  struct fp_peer_room room;
   char where[FP_ADDR_MAX + 1];
   int r = 0;
 
   fp_addr_format (&v->p.servers[server], where);
-  fp_mover_status (v->mover, server, &d);
+  fp_migrate_status (v->migrate, server, &d);
   *was_drained = d.state != FP_DRAIN_NONE;
-  (void) fp_link_room (v->links[server], &room);
-  if (!fp_link_heard (v->links[server]))
+  (void) fp_peer_room (v->peers[server], &room);
+  if (!fp_peer_heard (v->peers[server]))
     return say (-ENOTEMPTY, why,
                 "%s was not there since the volume was attached, and may hold "
                 "pieces of it, which would be lost",
@@ -464,15 +464,15 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
     return say (-ENOTEMPTY, why,
                 "%s is still being drained: %" PRIu64 " pieces are left",
                 where, d.left);
-  if (room.held + room.pieces > 0)
+  if (room.held + room.extents > 0)
     return say (-ENOTEMPTY, why,
                 "%s holds %" PRIu64 " pieces of this volume: move them to the "
                 "others first (farpage drain)",
-                where, room.held + room.pieces);
+                where, room.held + room.extents);
   if (!*was_drained)
     r = fp_volume_drain (v, server, 0, why);
   while (r == 0) {
-    fp_mover_status (v->mover, server, &d);
+    fp_migrate_status (v->migrate, server, &d);
     if (d.state == FP_DRAIN_DONE)
       return 0;
     if (fp_deadline_passed (deadline))
@@ -492,7 +492,7 @@ leave_recorded (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
   /* First: who takes it up again must not name one that has left. */
   int r = keep (v, (int) server, why);
 
-  if (r == 0 && fp_recorder_leave (v, server, change_deadline (v)) < 0) {
+  if (r == 0 && fp_meta_log_leave (v, server, change_deadline (v)) < 0) {
     fp_addr_format (&v->p.servers[server], where);
     r = say (-ENOTCONN, why,
              "%s: the others did not record in time that it leaves", where);
@@ -548,7 +548,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
     goto undrain;
 
   atomic_fetch_or (&v->closed, bit (i));
-  if (fp_link_shut (v->links[i]) < 0) {
+  if (fp_peer_shut (v->peers[i]) < 0) {
     r = say (-ENOTEMPTY, why, "%s was given a piece just now: try again",
              where);
     goto reopen;
@@ -559,7 +559,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
   up = is_up (v, i);
   leave_place (v, i, true);
   (void) fp_volume_drain_cancel (v, i, ignored);
-  fp_mover_forget (v->mover, i);
+  fp_migrate_forget (v->migrate, i);
   if (!up)
     say (0, why, "%s is not there: it may remember the volume", where);
   return 0;
@@ -575,7 +575,7 @@ undrain:
 void
 fp_volume_let_leave (struct fp_volume *v, uint64_t servers)
 {
-  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
+  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
     if (servers & bit (i))
       leave_place (v, i, false);
 }

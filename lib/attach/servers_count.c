@@ -6,7 +6,7 @@
  * that was stopped reads what waits in its socket.  So nothing that was sent
  * is taken back by looking away: the place that it was about stays closed
  * (`uncounted`) until the others were told what is right.  Nobody waits for
- * that; the link that was told last opens it.
+ * that; the peer that was told last opens it.
  */
 
 #include <config.h>
@@ -46,14 +46,14 @@ look (struct fp_volume *v, bool all)
 
   if (is_recorded (v))
     return COUNTED;
-  for (unsigned i = 0; i < atomic_load (&v->nr_links); i++) {
-    struct fp_link_room room;
+  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++) {
+    struct fp_peer_room room;
     bool up;
 
     if (atomic_load (&v->closed) >> i & 1)
       continue;
-    up = fp_link_room (v->links[i], &room);
-    if (up && fp_link_told (v->links[i], nr))
+    up = fp_peer_room (v->peers[i], &room);
+    if (up && fp_peer_told (v->peers[i], nr))
       know++;
     else if (all || up)
       missing = (int) i;
@@ -77,8 +77,8 @@ fp_volume_recount (struct fp_volume *v, unsigned nr, bool all,
       return 0;
     if (fp_deadline_passed (deadline))
       break;
-    for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
-      fp_link_poke (v->links[i]);
+    for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
+      fp_peer_poke (v->peers[i]);
     poll (NULL, 0, LOOK_MS);
   }
   if (missing == NOBODY) {
@@ -103,9 +103,9 @@ fp_volume_counted (struct fp_volume *v)
     set = atomic_load (&v->uncounted);
     if (set == 0 || look (v, false) != COUNTED)
       return;
-    for (unsigned i = 0; i < atomic_load (&v->nr_links); i++)
+    for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
       if (set >> i & 1)
-        fp_link_unshut (v->links[i]);
+        fp_peer_unshut (v->peers[i]);
     if (!is_recorded (v))
       atomic_fetch_and (&v->fresh, ~set);
     atomic_fetch_and (&v->closed, ~set);
@@ -121,7 +121,7 @@ fp_volume_open_counted (struct fp_volume *v, unsigned i)
     FP_LOCK_SCOPE (&v->count_lock);
     atomic_fetch_or (&v->uncounted, UINT64_C (1) << i);
   }
-  for (unsigned k = 0; k < atomic_load (&v->nr_links); k++)
-    fp_link_poke (v->links[k]);
+  for (unsigned k = 0; k < atomic_load (&v->nr_peers); k++)
+    fp_peer_poke (v->peers[k]);
   fp_volume_counted (v);
 }

@@ -8,8 +8,8 @@
  * one for each word: a ZERO of some MiB took longer than the session's
  * deadline.
  *
- * And the mover reads mapped memory that others write to meanwhile: what it
- * gets of that is copied again (heal/migrate.h).
+ * And the migration thread reads mapped memory that others write to meanwhile:
+ * what it gets of that is copied again (heal/migrate.h).
  *
  * Between the two calls of a pair, by one thread, what that thread writes, or
  * reads, is neither compared with others nor remembered.  Nothing otherwise.

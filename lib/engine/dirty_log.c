@@ -16,21 +16,21 @@
 #include "meta/meta_log.h"
 
 int
-fp_intent_new (struct fp_volume *v)
+fp_dirty_log_new (struct fp_volume *v)
 {
-  const struct fp_pieces *t = v->pieces;
-  struct fp_intent *n = calloc (1, sizeof *n);
+  const struct fp_extents *t = v->extents;
+  struct fp_dirty_log *n = calloc (1, sizeof *n);
 
   if (n == NULL)
     return -ENOMEM;
-  v->intent = n;
+  v->dirty_log = n;
   /* Not less than what is copied at a time. */
   n->shift = FP_MAX (t->chunk_shift,
                      t->shift - (unsigned) __builtin_ctz (FP_TAIL_SIZE));
   n->regions = 1u << (t->shift - n->shift);
   n->group = 1;
   while (n->group < n->regions &&
-         t->nr * (n->regions / n->group) > FP_INTENT_GROUPS)
+         t->nr * (n->regions / n->group) > FP_DIRTY_LOG_GROUPS)
     n->group *= 2;
   n->state = calloc (t->all * n->regions, sizeof *n->state);
   n->users = calloc (t->nr * n->regions, sizeof *n->users);
@@ -40,9 +40,9 @@ fp_intent_new (struct fp_volume *v)
 }
 
 void
-fp_intent_free (struct fp_volume *v)
+fp_dirty_log_free (struct fp_volume *v)
 {
-  struct fp_intent *n = v->intent;
+  struct fp_dirty_log *n = v->dirty_log;
 
   if (n == NULL)
     return;
@@ -53,7 +53,7 @@ fp_intent_free (struct fp_volume *v)
 }
 
 static _Atomic uint8_t *
-state_of (const struct fp_intent *n, uint64_t k, unsigned region)
+state_of (const struct fp_dirty_log *n, uint64_t k, unsigned region)
 {
   return &n->state[k * n->regions + region];
 }
@@ -65,9 +65,10 @@ change (_Atomic uint8_t *state, uint8_t from, uint8_t to)
 }
 
 void
-fp_intent_enter (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
+fp_dirty_log_enter (struct fp_volume *v, uint64_t i, uint64_t in,
+                    uint64_t length)
 {
-  const struct fp_intent *n = v->intent;
+  const struct fp_dirty_log *n = v->dirty_log;
   _Atomic uint32_t *users = n->users + i * n->regions;
 
   for (uint64_t r = in >> n->shift; r <= (in + length - 1) >> n->shift; r++)
@@ -75,9 +76,10 @@ fp_intent_enter (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
 }
 
 void
-fp_intent_leave (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
+fp_dirty_log_leave (struct fp_volume *v, uint64_t i, uint64_t in,
+                    uint64_t length)
 {
-  const struct fp_intent *n = v->intent;
+  const struct fp_dirty_log *n = v->dirty_log;
   _Atomic uint32_t *users = n->users + i * n->regions;
 
   for (uint64_t r = in >> n->shift; r <= (in + length - 1) >> n->shift; r++)
@@ -90,7 +92,7 @@ fp_intent_leave (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
 static void
 know (struct fp_volume *v, uint64_t k, uint64_t generation)
 {
-  struct fp_intent *n = v->intent;
+  struct fp_dirty_log *n = v->dirty_log;
 
   if (atomic_load (&n->labelled[k]) == generation)
     return;
@@ -101,8 +103,8 @@ know (struct fp_volume *v, uint64_t k, uint64_t generation)
     _Atomic uint8_t *state = state_of (n, k, r);
     uint8_t s = atomic_load (state);
 
-    while (s != FP_INTENT_CLEARING && s != FP_INTENT_FAILED &&
-           !atomic_compare_exchange_weak (state, &s, FP_INTENT_UNKNOWN))
+    while (s != FP_DIRTY_LOG_CLEARING && s != FP_DIRTY_LOG_FAILED &&
+           !atomic_compare_exchange_weak (state, &s, FP_DIRTY_LOG_UNKNOWN))
       ;
   }
   atomic_store (&n->labelled[k], generation);
@@ -110,71 +112,71 @@ know (struct fp_volume *v, uint64_t k, uint64_t generation)
 
 /* What failed can land no more. */
 static uint8_t
-look_again (struct fp_intent *n, _Atomic uint8_t *state, unsigned server)
+look_again (struct fp_dirty_log *n, _Atomic uint8_t *state, unsigned server)
 {
   if (atomic_load (&n->opened[server]) != atomic_load (&n->failed[server]))
-    (void) change (state, FP_INTENT_FAILED, FP_INTENT_UNKNOWN);
+    (void) change (state, FP_DIRTY_LOG_FAILED, FP_DIRTY_LOG_UNKNOWN);
   return atomic_load (state);
 }
 
-enum fp_intent_need
-fp_intent_look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy,
-                uint64_t in, uint64_t length, unsigned *first, unsigned *nr)
+enum fp_dirty_log_need
+fp_dirty_log_look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy,
+                   uint64_t in, uint64_t length, unsigned *first, unsigned *nr)
 {
-  struct fp_intent *n = v->intent;
+  struct fp_dirty_log *n = v->dirty_log;
   unsigned last = (unsigned) ((in + length - 1) >> n->shift);
   bool waits = false;
 
   *nr = 0;
-  if (!fp_intent_is_kept (v, copy))
-    return FP_INTENT_READY;
+  if (!fp_dirty_log_is_kept (v, copy))
+    return FP_DIRTY_LOG_READY;
   know (v, k, copy->generation);
   for (unsigned r = (unsigned) (in >> n->shift); r <= last; r++) {
     _Atomic uint8_t *state = state_of (n, k, r);
     uint8_t s = atomic_load (state);
 
-    if (s == FP_INTENT_COLD)
-      s = change (state, s, FP_INTENT_SET) ? FP_INTENT_SET
-                                           : atomic_load (state);
-    if (s == FP_INTENT_FAILED)
+    if (s == FP_DIRTY_LOG_COLD)
+      s = change (state, s, FP_DIRTY_LOG_SET) ? FP_DIRTY_LOG_SET
+                                              : atomic_load (state);
+    if (s == FP_DIRTY_LOG_FAILED)
       s = look_again (n, state, copy->server);
-    if (s == FP_INTENT_UNKNOWN || s == FP_INTENT_CLEAR) {
+    if (s == FP_DIRTY_LOG_UNKNOWN || s == FP_DIRTY_LOG_CLEAR) {
       if (*nr == 0)
         *first = r;
       ++*nr;
       continue;
     }
-    waits = waits || s != FP_INTENT_SET;
+    waits = waits || s != FP_DIRTY_LOG_SET;
     if (*nr > 0)
       break;
   }
   if (*nr > 0)
-    return FP_INTENT_SAY;
+    return FP_DIRTY_LOG_SAY;
   if (waits)
     atomic_store (&n->waits, true);
-  return waits ? FP_INTENT_WAIT : FP_INTENT_READY;
+  return waits ? FP_DIRTY_LOG_WAIT : FP_DIRTY_LOG_READY;
 }
 
 /* It is counted first, so that nobody begins to clear it after the look. */
 static bool
-hold_to_set (struct fp_intent *n, uint64_t i, uint64_t k, unsigned region)
+hold_to_set (struct fp_dirty_log *n, uint64_t i, uint64_t k, unsigned region)
 {
   uint8_t s;
 
   atomic_fetch_add (&n->users[i * n->regions + region], 1);
   s = atomic_load (state_of (n, k, region));
-  if (s == FP_INTENT_UNKNOWN || s == FP_INTENT_CLEAR)
+  if (s == FP_DIRTY_LOG_UNKNOWN || s == FP_DIRTY_LOG_CLEAR)
     return true;
   atomic_fetch_sub (&n->users[i * n->regions + region], 1);
   return false;
 }
 
 void
-fp_intent_widen (struct fp_volume *v, uint64_t k, unsigned *first,
-                 unsigned *nr)
+fp_dirty_log_widen (struct fp_volume *v, uint64_t k, unsigned *first,
+                    unsigned *nr)
 {
-  struct fp_intent *n = v->intent;
-  uint64_t i = fp_piece_of (v->pieces, k);
+  struct fp_dirty_log *n = v->dirty_log;
+  uint64_t i = fp_extent_of (v->extents, k);
   unsigned end = *first + *nr;
 
   while (*first % n->group != 0 && hold_to_set (n, i, k, *first - 1))
@@ -185,24 +187,26 @@ fp_intent_widen (struct fp_volume *v, uint64_t k, unsigned *first,
 }
 
 void
-fp_intent_let_go (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr)
+fp_dirty_log_let_go (struct fp_volume *v, uint64_t k, unsigned first,
+                     unsigned nr)
 {
-  struct fp_intent *n = v->intent;
-  _Atomic uint32_t *users = n->users + fp_piece_of (v->pieces, k) * n->regions;
+  struct fp_dirty_log *n = v->dirty_log;
+  _Atomic uint32_t *users =
+      n->users + fp_extent_of (v->extents, k) * n->regions;
 
   for (unsigned r = first; r < first + nr; r++)
     atomic_fetch_sub (&users[r], 1);
 }
 
 void
-fp_intent_was_set (struct fp_volume *v, uint64_t k, unsigned first,
-                   unsigned nr)
+fp_dirty_log_was_set (struct fp_volume *v, uint64_t k, unsigned first,
+                      unsigned nr)
 {
   for (unsigned r = first; r < first + nr; r++) {
-    _Atomic uint8_t *state = state_of (v->intent, k, r);
+    _Atomic uint8_t *state = state_of (v->dirty_log, k, r);
 
-    if (!change (state, FP_INTENT_UNKNOWN, FP_INTENT_SET))
-      (void) change (state, FP_INTENT_CLEAR, FP_INTENT_SET);
+    if (!change (state, FP_DIRTY_LOG_UNKNOWN, FP_DIRTY_LOG_SET))
+      (void) change (state, FP_DIRTY_LOG_CLEAR, FP_DIRTY_LOG_SET);
   }
 }
 
@@ -211,56 +215,56 @@ change_all (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr,
             uint8_t from, uint8_t to)
 {
   for (unsigned r = first; r < first + nr; r++)
-    (void) change (state_of (v->intent, k, r), from, to);
+    (void) change (state_of (v->dirty_log, k, r), from, to);
 }
 
 void
-fp_intent_was_cleared (struct fp_volume *v, uint64_t k, unsigned first,
-                       unsigned nr)
+fp_dirty_log_was_cleared (struct fp_volume *v, uint64_t k, unsigned first,
+                          unsigned nr)
 {
-  change_all (v, k, first, nr, FP_INTENT_CLEARING, FP_INTENT_CLEAR);
+  change_all (v, k, first, nr, FP_DIRTY_LOG_CLEARING, FP_DIRTY_LOG_CLEAR);
 }
 
 void
-fp_intent_not_cleared (struct fp_volume *v, uint64_t k, unsigned first,
-                       unsigned nr, bool may_land)
+fp_dirty_log_not_cleared (struct fp_volume *v, uint64_t k, unsigned first,
+                          unsigned nr, bool may_land)
 {
-  struct fp_intent *n = v->intent;
+  struct fp_dirty_log *n = v->dirty_log;
   bool any = false;
 
   for (unsigned r = first; r < first + nr; r++)
-    any = any || atomic_load (state_of (n, k, r)) == FP_INTENT_CLEARING;
+    any = any || atomic_load (state_of (n, k, r)) == FP_DIRTY_LOG_CLEARING;
   if (!any)
     return;
   /* What failed before waits for the next connection, too, which it will get:
    * this one is broken.
    */
   if (may_land)
-    atomic_store (&n->failed[v->pieces->p[k].copy.server],
+    atomic_store (&n->failed[v->extents->p[k].copy.server],
                   atomic_load (&n->sent));
-  change_all (v, k, first, nr, FP_INTENT_CLEARING,
-              may_land ? FP_INTENT_FAILED : FP_INTENT_UNKNOWN);
+  change_all (v, k, first, nr, FP_DIRTY_LOG_CLEARING,
+              may_land ? FP_DIRTY_LOG_FAILED : FP_DIRTY_LOG_UNKNOWN);
 }
 
 void
-fp_intent_opened (struct fp_volume *v, unsigned server)
+fp_dirty_log_opened (struct fp_volume *v, unsigned server)
 {
-  if (v->intent != NULL)
-    atomic_fetch_add (&v->intent->opened[server], 1);
+  if (v->dirty_log != NULL)
+    atomic_fetch_add (&v->dirty_log->opened[server], 1);
 }
 
 void
-fp_intent_sent (struct fp_volume *v, unsigned server)
+fp_dirty_log_sent (struct fp_volume *v, unsigned server)
 {
-  struct fp_intent *n = v->intent;
+  struct fp_dirty_log *n = v->dirty_log;
 
   atomic_store (&n->sent, atomic_load (&n->opened[server]));
 }
 
 bool
-fp_intent_is_same (struct fp_volume *v, unsigned server)
+fp_dirty_log_is_same (struct fp_volume *v, unsigned server)
 {
-  struct fp_intent *n = v->intent;
+  struct fp_dirty_log *n = v->dirty_log;
 
   return atomic_load (&n->sent) == atomic_load (&n->opened[server]);
 }
@@ -286,20 +290,20 @@ static bool
 say_one (struct fp_lane *lane, uint64_t k, uint64_t in, uint64_t length)
 {
   struct fp_volume *v = fp_lane_volume (lane);
-  struct fp_pieces *t = v->pieces;
-  struct fp_piece *p = &t->p[k];
-  enum fp_intent_need need;
+  struct fp_extents *t = v->extents;
+  struct fp_extent *p = &t->p[k];
+  enum fp_dirty_log_need need;
   uint64_t generation;
   unsigned first, nr;
 
   for (;;) {
-    if (fp_piece_enter (t, p) != FP_PIECE_READY)
+    if (fp_extent_enter (t, p) != FP_EXTENT_READY)
       return false;
-    need = fp_intent_look (v, k, &p->copy, in, length, &first, &nr);
+    need = fp_dirty_log_look (v, k, &p->copy, in, length, &first, &nr);
     generation = p->copy.generation;
-    fp_piece_leave (t, p);
-    if (need != FP_INTENT_SAY)
-      return need == FP_INTENT_READY;
+    fp_extent_leave (t, p);
+    if (need != FP_DIRTY_LOG_SAY)
+      return need == FP_DIRTY_LOG_READY;
     if (run (lane, &(struct fp_io) {
                        .kind = FP_IO_WRITE,
                        .length = nr,
@@ -313,28 +317,29 @@ say_one (struct fp_lane *lane, uint64_t k, uint64_t in, uint64_t length)
 }
 
 int
-fp_intent_say (struct fp_lane *lane, uint64_t i, uint64_t in, uint64_t length)
+fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
+                  uint64_t length)
 {
-  struct fp_pieces *t = fp_lane_volume (lane)->pieces;
-  uint8_t live = fp_mirror_live (t, i);
+  struct fp_extents *t = fp_lane_volume (lane)->extents;
+  uint8_t in_sync = fp_mirror_in_sync (t, i);
   bool all = true;
 
   for (unsigned c = 0; c < t->copies; c++)
-    if (live >> c & 1)
+    if (in_sync >> c & 1)
       all = say_one (lane, fp_mirror_entry (t, i, c), in, length) && all;
   return all ? 0 : -EAGAIN;
 }
 
 int
-fp_intent_say_all (struct fp_volume *v, uint64_t k, struct fp_piece *p)
+fp_dirty_log_say_all (struct fp_volume *v, uint64_t k, struct fp_extent *p)
 {
-  struct fp_intent *n = v->intent;
+  struct fp_dirty_log *n = v->dirty_log;
   int r = run (v->lanes[v->p.lanes], &(struct fp_io) {
                                          .kind = FP_IO_WRITE,
                                          .length = n->regions,
-                                         .offset = k << v->pieces->shift,
+                                         .offset = k << v->extents->shift,
                                          .buf = (void *) (uintptr_t) ones,
-                                         .mover = true,
+                                         .migrate = true,
                                          .target = p,
                                          .tail = FP_TAIL_RAW,
                                      });
@@ -343,58 +348,59 @@ fp_intent_say_all (struct fp_volume *v, uint64_t k, struct fp_piece *p)
     return 0; /* it has no tail, which says as much */
   if (r < 0)
     return -ENOTCONN;
-  if (p == &v->pieces->p[k])
-    change_all (v, k, 0, n->regions, FP_INTENT_CLEAR, FP_INTENT_UNKNOWN);
+  if (p == &v->extents->p[k])
+    change_all (v, k, 0, n->regions, FP_DIRTY_LOG_CLEAR, FP_DIRTY_LOG_UNKNOWN);
   return 0;
 }
 
 bool
-fp_intent_read (struct fp_volume *v, uint64_t k,
-                unsigned char bytes[FP_TAIL_SIZE])
+fp_dirty_log_read (struct fp_volume *v, uint64_t k,
+                   unsigned char bytes[FP_TAIL_SIZE])
 {
   return run (v->lanes[v->p.lanes], &(struct fp_io) {
                                         .kind = FP_IO_READ,
-                                        .length = v->intent->regions,
-                                        .offset = k << v->pieces->shift,
+                                        .length = v->dirty_log->regions,
+                                        .offset = k << v->extents->shift,
                                         .buf = bytes,
-                                        .mover = true,
-                                        .target = &v->pieces->p[k],
+                                        .migrate = true,
+                                        .target = &v->extents->p[k],
                                         .tail = FP_TAIL_RAW,
                                     }) == 0;
 }
 
 /* ---- clearing ---- */
 
-/* No copy of piece i may be taken for live by whoever comes next that is not.
+/* No copy of extent i may be taken for in sync by whoever comes next that is
+ * not.
  */
 static bool
 is_recorded (struct fp_volume *v, uint64_t i)
 {
-  const struct fp_pieces *t = v->pieces;
-  uint8_t live = fp_mirror_live (t, i);
+  const struct fp_extents *t = v->extents;
+  uint8_t in_sync = fp_mirror_in_sync (t, i);
 
   for (unsigned c = 0; c < t->copies; c++) {
     uint64_t k = fp_mirror_entry (t, i, c);
 
-    if (!(live >> c & 1) &&
-        (fp_recorder_is_due (v, k) || fp_recorder_may_exist (v, k)))
+    if (!(in_sync >> c & 1) &&
+        (fp_meta_log_is_due (v, k) || fp_meta_log_may_exist (v, k)))
       return false;
   }
   return true;
 }
 
-/* Nobody writes to the region of piece i, and what was written is everywhere.
+/* Nobody writes to the region of extent i, and what was written is everywhere.
  * In this order: what failed is unsettled before it is no user, and diverged
  * before it is not unsettled.
  */
 static bool
 is_quiet (struct fp_volume *v, uint64_t i, unsigned region)
 {
-  const struct fp_intent *n = v->intent;
+  const struct fp_dirty_log *n = v->dirty_log;
 
   return atomic_load (&n->users[i * n->regions + region]) == 0 &&
          atomic_load (&v->unsettled) == 0 &&
-         !atomic_load (&v->pieces->p[i].diverged) && is_recorded (v, i);
+         !atomic_load (&v->extents->p[i].diverged) && is_recorded (v, i);
 }
 
 /* It is CLEARING now, unless somebody writes there or did of late. */
@@ -402,21 +408,21 @@ static bool
 begin_clearing (struct fp_volume *v, uint64_t k, unsigned region,
                 unsigned server)
 {
-  struct fp_intent *n = v->intent;
+  struct fp_dirty_log *n = v->dirty_log;
   _Atomic uint8_t *state = state_of (n, k, region);
   uint8_t s = atomic_load (state);
 
-  if (s == FP_INTENT_FAILED)
+  if (s == FP_DIRTY_LOG_FAILED)
     s = look_again (n, state, server);
-  if (s == FP_INTENT_SET)
-    (void) change (state, s, FP_INTENT_COLD);
-  if (s != FP_INTENT_COLD && s != FP_INTENT_UNKNOWN)
+  if (s == FP_DIRTY_LOG_SET)
+    (void) change (state, s, FP_DIRTY_LOG_COLD);
+  if (s != FP_DIRTY_LOG_COLD && s != FP_DIRTY_LOG_UNKNOWN)
     return false;
-  if (!change (state, s, FP_INTENT_CLEARING))
+  if (!change (state, s, FP_DIRTY_LOG_CLEARING))
     return false;
-  if (is_quiet (v, fp_piece_of (v->pieces, k), region))
+  if (is_quiet (v, fp_extent_of (v->extents, k), region))
     return true;
-  (void) change (state, FP_INTENT_CLEARING, s);
+  (void) change (state, FP_DIRTY_LOG_CLEARING, s);
   return false;
 }
 
@@ -424,20 +430,20 @@ begin_clearing (struct fp_volume *v, uint64_t k, unsigned region,
 static void
 clear (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr)
 {
-  unsigned server = v->pieces->p[k].copy.server;
+  unsigned server = v->extents->p[k].copy.server;
   unsigned char back[FP_TAIL_SIZE];
   struct fp_io io = {
     .kind = FP_IO_WRITE,
     .length = nr,
-    .offset = (k << v->pieces->shift) + first,
+    .offset = (k << v->extents->shift) + first,
     .buf = (void *) (uintptr_t) zeros,
-    .mover = true,
-    .target = &v->pieces->p[k],
+    .migrate = true,
+    .target = &v->extents->p[k],
     .tail = FP_TAIL_CLEAR,
   };
   bool sent;
 
-  fp_intent_sent (v, server);
+  fp_dirty_log_sent (v, server);
   sent = run (v->lanes[v->p.lanes], &io) == 0;
   if (sent) {
     /* The acknowledgement of a WRITE orders nothing on another queue pair, and
@@ -450,18 +456,18 @@ clear (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr)
     (void) run (v->lanes[v->p.lanes], &io);
   }
   /* What was not sent at all. */
-  fp_intent_not_cleared (v, k, first, nr, sent);
+  fp_dirty_log_not_cleared (v, k, first, nr, sent);
 }
 
 /* So many bytes of it may be said to be written. */
 static uint64_t
 marked (const struct fp_volume *v, uint64_t k)
 {
-  const struct fp_intent *n = v->intent;
+  const struct fp_dirty_log *n = v->dirty_log;
   uint64_t length = 0;
 
   for (unsigned r = 0; r < n->regions; r++)
-    if (atomic_load (state_of (n, k, r)) != FP_INTENT_CLEAR)
+    if (atomic_load (state_of (n, k, r)) != FP_DIRTY_LOG_CLEAR)
       length += UINT64_C (1) << n->shift;
   return length;
 }
@@ -470,16 +476,16 @@ marked (const struct fp_volume *v, uint64_t k)
 static uint64_t
 sweep_entry (struct fp_volume *v, uint64_t k)
 {
-  struct fp_intent *n = v->intent;
-  struct fp_pieces *t = v->pieces;
-  struct fp_piece *p = &t->p[k];
-  uint64_t length = t->piece_size;
+  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_extents *t = v->extents;
+  struct fp_extent *p = &t->p[k];
+  uint64_t length = t->extent_size;
   unsigned first = 0, nr = 0;
 
-  if (fp_piece_state (p) != FP_PIECE_READY ||
-      fp_piece_enter_frozen (t, p) != FP_PIECE_READY)
+  if (fp_extent_state (p) != FP_EXTENT_READY ||
+      fp_extent_enter_frozen (t, p) != FP_EXTENT_READY)
     return length;
-  if (fp_intent_is_kept (v, &p->copy)) {
+  if (fp_dirty_log_is_kept (v, &p->copy)) {
     know (v, k, p->copy.generation);
     for (unsigned r = 0; r <= n->regions; r++) {
       if (r < n->regions && begin_clearing (v, k, r, p->copy.server)) {
@@ -493,40 +499,42 @@ sweep_entry (struct fp_volume *v, uint64_t k)
     }
     length = marked (v, k);
   }
-  fp_piece_leave (t, p);
+  fp_extent_leave (t, p);
   if (atomic_load (&n->waits) && atomic_exchange (&n->waits, false))
     fp_volume_wake_lanes (v);
   return length;
 }
 
-/* Returns what whoever comes next would make equal of piece i. */
+/* Returns what whoever comes next would make equal of extent i. */
 static uint64_t
-sweep_piece (struct fp_volume *v, uint64_t i)
+sweep_extent (struct fp_volume *v, uint64_t i)
 {
-  const struct fp_pieces *t = v->pieces;
-  uint8_t live = fp_mirror_live (t, i);
+  const struct fp_extents *t = v->extents;
+  uint8_t in_sync = fp_mirror_in_sync (t, i);
   uint64_t most = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
-    if (live >> c & 1) {
+    if (in_sync >> c & 1) {
       uint64_t length = sweep_entry (v, fp_mirror_entry (t, i, c));
 
       most = FP_MAX (most, length);
     }
-  return (live & (live - 1)) == 0 ? 0 : FP_MIN (most, fp_piece_length (t, i));
+  return (in_sync & (in_sync - 1)) == 0
+             ? 0
+             : FP_MIN (most, fp_extent_length (t, i));
 }
 
 void
-fp_intent_sweep (struct fp_volume *v, const _Atomic bool *stop)
+fp_dirty_log_sweep (struct fp_volume *v, const _Atomic bool *stop)
 {
-  struct fp_intent *n = v->intent;
-  const struct fp_pieces *t = v->pieces;
+  struct fp_dirty_log *n = v->dirty_log;
+  const struct fp_extents *t = v->extents;
   uint64_t length = 0;
 
   if (n == NULL || !fp_deadline_passed (n->sweep_ns))
     return;
   n->sweep_ns = fp_deadline_in_ms (v->p.quiet_ms);
   for (uint64_t i = 0; i < t->nr && !atomic_load (stop); i++)
-    length += sweep_piece (v, i);
+    length += sweep_extent (v, i);
   atomic_store (&n->marked, length);
 }

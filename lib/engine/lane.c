@@ -34,8 +34,8 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
   lane->v = v;
   lane->index = index;
   lane->nr_frags = lane->nr_slots = slots;
-  /* Not the mover's. */
-  lane->hedging = v->p.hedge && v->pieces->copies > 1 && index < v->p.lanes;
+  /* Not the migration thread's. */
+  lane->hedging = v->p.hedge && v->extents->copies > 1 && index < v->p.lanes;
   if (lane->hedging)
     lane->nr_frags += lane_hedge_spares (slots);
   lane->next_look_ns = FP_NEVER;
@@ -153,7 +153,7 @@ drop_queue (struct fp_lane *lane, unsigned i, const struct fp_queue *q)
   LANE_LOCK_SCOPE (lane);
   lane_progress (lane);
   if (lane->queues[i] != q)
-    return true; /* another link was quicker */
+    return true; /* another peer was quicker */
   if (lane->opening[i] > 0)
     return false;
   for (unsigned s = 0; s < FP_MAX_SERVERS; s++)
@@ -217,13 +217,13 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
     lane->conns[s].revoked = false;
     lane->conns[s].flushed = lane->conns[s].written;
     if (lane->index == lane->v->p.lanes)
-      fp_intent_opened (lane->v, s);
+      fp_dirty_log_opened (lane->v, s);
   }
   fp_lane_wake (lane);
   return 0;
 }
 
-/* ---- for the links and the manager ---- */
+/* ---- for the peers and the allocator ---- */
 
 void
 fp_lane_wake (struct fp_lane *lane)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lane.h - the I/O engine of one front-end connection.
  *
- * An io is cut into fragments: runs of bytes that lie in one piece and fit
+ * An io is cut into fragments: runs of bytes that lie in one extent and fit
  * one slot.  Each fragment is one transfer on the lane's connection to the
- * server that has the piece.  For transports that need registered memory
+ * server that has the extent.  For transports that need registered memory
  * the bytes go through the fragment's slot, and while one slot is on the
  * wire the next is being filled.
  *
@@ -44,7 +44,7 @@ void fp_lane_free (struct fp_lane *lane); /* no connections, no io */
 struct fp_volume *fp_lane_volume (const struct fp_lane *lane);
 
 /* Connect to server s with this transport and use that from now on.  Called
- * by the server's link, while the lane has no connection to it.  -EXDEV: it is
+ * by the server's peer, while the lane has no connection to it.  -EXDEV: it is
  * reached over another device than what is connected.
  */
 int fp_lane_connect (struct fp_lane *lane, unsigned s,
@@ -72,11 +72,11 @@ void fp_lane_event (struct fp_lane *lane, unsigned s);
 void fp_lane_wake (struct fp_lane *lane);
 
 /* Make the progress that a waiting thread would make, for the threads that
- * change pieces: the lane's own may be away.
+ * change extents: the lane's own may be away.
  */
 void fp_lane_help (struct fp_lane *lane);
 
-/* A read of length bytes in one piece, at a linear address (stripe.h), that
+/* A read of length bytes in one extent, at a linear address (stripe.h), that
  * goes to the server, whatever the written bits say, and is not counted: what
  * makes earlier writes of the same queue pair visible.  Where there are
  * several copies it is -EIO as soon as this one does not count any more, or
@@ -85,8 +85,8 @@ void fp_lane_help (struct fp_lane *lane);
 int fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
                        uint64_t at);
 /* The same, for who has something else to do at a deadline: of what io says,
- * which may be of a piece that is FROZEN.  It is the lane's until it is done;
- * wait: until then.
+ * which may be of an extent that is FROZEN.  It is the lane's until it is
+ * done; wait: until then.
  */
 void fp_lane_sync_begin (struct fp_lane *lane, struct fp_io *io);
 bool fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait);
@@ -95,8 +95,8 @@ bool fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait);
  */
 void fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io);
 /* Read and write the volume as its servers have it: what is below sealed.h.
- * And a read that goes to one of several copies only: -EIO if it is not live
- * or its server is away; an error of it is not counted.
+ * And a read that goes to one of several copies only: -EIO if it is not in
+ * sync or its server is away; an error of it is not counted.
  */
 int fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
                       uint64_t offset);

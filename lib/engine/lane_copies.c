@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_copies.c - the part of lane_issue.c for pieces that have several
- * copies: a write goes to all that are live, a read to the one that is the
+/* lane_copies.c - the part of lane_issue.c for extents that have several
+ * copies: a write goes to all that are in sync, a read to the one that is the
  * least busy (mirror.h).
  */
 
@@ -19,18 +19,18 @@
 /* No copy can be used now.  Will one be? */
 static enum issue
 wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
-               uint8_t live)
+               uint8_t in_sync)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
 
   if (io->only != 0)
-    live &= io->only;
+    in_sync &= io->only;
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = fp_mirror_copy (t, i, c);
-    enum fp_piece_state s = fp_piece_state (p);
+    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    enum fp_extent_state s = fp_extent_state (p);
 
-    if ((live >> c & 1) && s != FP_PIECE_LOST &&
-        !(s == FP_PIECE_OFFLINE && io->hasty))
+    if ((in_sync >> c & 1) && s != FP_EXTENT_LOST &&
+        !(s == FP_EXTENT_OFFLINE && io->hasty))
       return PARK;
   }
   return fail_io (io, -EIO);
@@ -44,16 +44,16 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 static int
 least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   unsigned least = 0;
   int best = -1;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_mirror_copy (t, i, c);
     struct lane_conn *lc = &lane->conns[atomic_load (&p->server)];
     unsigned rank;
 
-    if (!(set >> c & 1) || fp_piece_state (p) != FP_PIECE_READY)
+    if (!(set >> c & 1) || fp_extent_state (p) != FP_EXTENT_READY)
       continue;
     rank = lane->hedging ? lane_hedge_rank (lane, lc) : lc->inflight;
     if (best < 0 || rank < least) {
@@ -66,20 +66,20 @@ least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
 
 /* From copy p, which was entered. */
 static enum issue
-read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
            uint64_t at, uint64_t left, bool *entered)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  struct fp_link *link = lane->v->links[p->copy.server];
-  uint64_t i = fp_piece_of (t, (uint64_t) (p - t->p)), run;
-  uint64_t in = at & (t->piece_size - 1);
+  struct fp_extents *t = lane->v->extents;
+  struct fp_peer *peer = lane->v->peers[p->copy.server];
+  uint64_t i = fp_extent_of (t, (uint64_t) (p - t->p)), run;
+  uint64_t in = at & (t->extent_size - 1);
   unsigned char *user = (unsigned char *) io->buf + io->issued;
   enum issue why = ISSUED;
   uint32_t n;
 
-  if (!fp_piece_run (t, i, in, left, &run)) {
-    if (!fp_link_zeros_hold (link, fp_boot_ns ())) {
-      fp_link_poke (link);
+  if (!fp_extent_run (t, i, in, left, &run)) {
+    if (!fp_peer_zeros_hold (peer, fp_boot_ns ())) {
+      fp_peer_poke (peer);
       return PARK;
     }
     memset (user, 0, run);
@@ -90,8 +90,8 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
     if (fp_mapped_copy (user, (unsigned char *) p->copy.remote.map + in,
                         left) < 0)
       return lane_missing (lane, io, p);
-    if (!fp_link_lease_holds (link, fp_mono_ns ())) {
-      fp_link_poke (link);
+    if (!fp_peer_lease_holds (peer, fp_mono_ns ())) {
+      fp_peer_poke (peer);
       return PARK;
     }
     io->issued += (uint32_t) left;
@@ -106,35 +106,35 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
 }
 
 static enum issue
-read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
+read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t in_sync,
           uint64_t at, uint64_t left)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  uint8_t set = live & (uint8_t) ~fp_mirror_bad (t, i, live);
+  struct fp_extents *t = lane->v->extents;
+  uint8_t set = in_sync & (uint8_t) ~fp_mirror_bad (t, i, in_sync);
   enum issue why = PARK;
   int c;
 
   if (io->only != 0)
     set &= io->only;
   while ((c = least_busy (lane, i, set)) >= 0) {
-    struct fp_piece *p = fp_mirror_copy (t, i, (unsigned) c);
+    struct fp_extent *p = fp_mirror_copy (t, i, (unsigned) c);
     bool entered = false;
 
     set &= (uint8_t) ~(1u << c);
-    if (fp_piece_enter (t, p) != FP_PIECE_READY)
+    if (fp_extent_enter (t, p) != FP_EXTENT_READY)
       continue;
     /* It may have been left behind before it was entered. */
-    if (!(fp_mirror_live (t, i) >> c & 1)) {
-      fp_piece_leave (t, p);
+    if (!(fp_mirror_in_sync (t, i) >> c & 1)) {
+      fp_extent_leave (t, p);
       continue;
     }
     why = read_from (lane, io, p, at, left, &entered);
     if (!entered)
-      fp_piece_leave (t, p);
+      fp_extent_leave (t, p);
     if (why != PARK)
       return why;
   }
-  return wait_for_copy (lane, io, i, live);
+  return wait_for_copy (lane, io, i, in_sync);
 }
 
 /* ---- writing ---- */
@@ -142,54 +142,55 @@ read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
 static void
 let_go (struct fp_lane *lane, uint64_t at, uint32_t length)
 {
-  const struct fp_pieces *t = lane->v->pieces;
+  const struct fp_extents *t = lane->v->extents;
 
-  fp_intent_leave (lane->v, at >> t->shift, at & (t->piece_size - 1), length);
-  if (fp_overlap_let_go (lane->v->overlap, at >> t->shift,
-                         at & (t->piece_size - 1), length))
+  fp_dirty_log_leave (lane->v, at >> t->shift, at & (t->extent_size - 1),
+                      length);
+  if (fp_range_lock_let_go (lane->v->range_lock, at >> t->shift,
+                            at & (t->extent_size - 1), length))
     fp_volume_wake_lanes (lane->v);
 }
 
 static void
-leave_all (struct fp_pieces *t, uint64_t i, uint8_t set)
+leave_all (struct fp_extents *t, uint64_t i, uint8_t set)
 {
   for (unsigned c = 0; c < t->copies; c++)
     if (set >> c & 1)
-      fp_piece_leave (t, fp_mirror_copy (t, i, c));
+      fp_extent_leave (t, fp_mirror_copy (t, i, c));
 }
 
-/* All that are live, or none. */
+/* All that are in sync, or none. */
 static bool
-enter_all (struct fp_pieces *t, uint64_t i, uint8_t live)
+enter_all (struct fp_extents *t, uint64_t i, uint8_t in_sync)
 {
   for (unsigned c = 0; c < t->copies; c++) {
-    if (!(live >> c & 1))
+    if (!(in_sync >> c & 1))
       continue;
-    if (fp_piece_enter (t, fp_mirror_copy (t, i, c)) != FP_PIECE_READY) {
-      leave_all (t, i, live & (uint8_t) ((1u << c) - 1));
+    if (fp_extent_enter (t, fp_mirror_copy (t, i, c)) != FP_EXTENT_READY) {
+      leave_all (t, i, in_sync & (uint8_t) ((1u << c) - 1));
       return false;
     }
   }
-  /* One that is live since then missed what is written now. */
-  if (fp_mirror_live (t, i) == live)
+  /* One that is in sync since then missed what is written now. */
+  if (fp_mirror_in_sync (t, i) == in_sync)
     return true;
-  leave_all (t, i, live);
+  leave_all (t, i, in_sync);
   return false;
 }
 
 /* So much goes to all of them in one go; 0: there is no room just now. */
 static uint32_t
-write_size (struct fp_lane *lane, uint64_t i, uint8_t live, uint64_t left)
+write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   struct frag *f = lane->free_frags;
 
-  left = FP_MIN (left, (uint64_t) FP_OVERLAP_MAX);
+  left = FP_MIN (left, (uint64_t) FP_RANGE_LOCK_MAX);
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_mirror_copy (t, i, c);
     struct fp_conn *conn;
 
-    if (!(live >> c & 1) || p->copy.remote.map != NULL)
+    if (!(in_sync >> c & 1) || p->copy.remote.map != NULL)
       continue;
     conn = lane->conns[p->copy.server].conn;
     if (conn == NULL)
@@ -206,18 +207,18 @@ write_size (struct fp_lane *lane, uint64_t i, uint8_t live, uint64_t left)
  * is done again.  -EIO: it failed.
  */
 static int
-store (struct fp_lane *lane, struct fp_piece *p, uint64_t in,
+store (struct fp_lane *lane, struct fp_extent *p, uint64_t in,
        const unsigned char *user, uint32_t n)
 {
-  struct fp_link *link = lane->v->links[p->copy.server];
+  struct fp_peer *peer = lane->v->peers[p->copy.server];
   int r = fp_mapped_copy ((unsigned char *) p->copy.remote.map + in, user, n);
 
-  fp_volume_wrote (lane->v, (uint64_t) (p - lane->v->pieces->p), in, n);
+  fp_volume_wrote (lane->v, (uint64_t) (p - lane->v->extents->p), in, n);
   if (r < 0)
     return lane_leave_behind (lane, p) ? -EAGAIN : -EIO;
-  if (fp_link_lease_holds (link, fp_mono_ns ()))
+  if (fp_peer_lease_holds (peer, fp_mono_ns ()))
     return 0;
-  fp_link_poke (link);
+  fp_peer_poke (peer);
   return -EAGAIN;
 }
 
@@ -228,12 +229,12 @@ static uint8_t
 post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
           uint64_t at, uint32_t n, struct frag **head)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   unsigned char *user = (unsigned char *) io->buf + io->issued;
   uint8_t missed = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_mirror_copy (t, i, c);
     struct frag *f = lane->free_frags;
     struct fp_conn *conn;
 
@@ -241,7 +242,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
       continue;
     conn = lane->conns[p->copy.server].conn;
     if (conn == NULL || f == NULL) {
-      fp_link_poke (lane->v->links[p->copy.server]);
+      fp_peer_poke (lane->v->peers[p->copy.server]);
       missed |= (uint8_t) (1u << c);
       continue;
     }
@@ -273,16 +274,17 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
 void
 lane_copy_written (struct fp_lane *lane, struct frag *f)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  uint64_t k = f->at >> t->shift, in = f->at & (t->piece_size - 1);
+  struct fp_extents *t = lane->v->extents;
+  uint64_t k = f->at >> t->shift, in = f->at & (t->extent_size - 1);
   /* One that was left behind meanwhile may be made anew from this one, which
    * has it only now.
    */
-  uint8_t reached = f->head->copies & fp_mirror_live (t, fp_piece_of (t, k));
+  uint8_t reached =
+      f->head->copies & fp_mirror_in_sync (t, fp_extent_of (t, k));
 
   if (f->op.status < 0)
     reached &= (uint8_t) ~(1u << fp_copy_of (t, k));
-  fp_mirror_missed (lane->v, fp_piece_of (t, k), in, f->op.length, reached);
+  fp_mirror_missed (lane->v, fp_extent_of (t, k), in, f->op.length, reached);
 }
 
 void
@@ -297,13 +299,13 @@ static void
 write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
            uint64_t at, uint32_t n)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  uint64_t in = at & (t->piece_size - 1);
+  struct fp_extents *t = lane->v->extents;
+  uint64_t in = at & (t->extent_size - 1);
   struct frag *head = NULL;
   uint8_t missed = post_all (lane, io, i, set, at, n, &head), mapped = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_mirror_copy (t, i, c);
     int r;
 
     if (!(set >> c & 1) || p->copy.remote.map == NULL)
@@ -334,34 +336,35 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
 }
 
 static enum issue
-write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t live,
-            uint64_t at, uint64_t left)
+write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i,
+            uint8_t in_sync, uint64_t at, uint64_t left)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  uint64_t in = at & (t->piece_size - 1);
+  struct fp_extents *t = lane->v->extents;
+  uint64_t in = at & (t->extent_size - 1);
   uint8_t kept = 0;
   enum issue why;
   uint32_t n;
 
-  if (!enter_all (t, i, live)) {
+  if (!enter_all (t, i, in_sync)) {
     fp_mirror_poke (lane->v);
-    return fp_mirror_live (t, i) == live ? wait_for_copy (lane, io, i, live)
-                                         : ISSUED; /* look again */
+    return fp_mirror_in_sync (t, i) == in_sync
+               ? wait_for_copy (lane, io, i, in_sync)
+               : ISSUED; /* look again */
   }
-  n = write_size (lane, i, live, left);
-  if (n == 0 || !fp_overlap_hold (lane->v->overlap, i, in, n)) {
-    leave_all (t, i, live);
+  n = write_size (lane, i, in_sync, left);
+  if (n == 0 || !fp_range_lock_hold (lane->v->range_lock, i, in, n)) {
+    leave_all (t, i, in_sync);
     return NO_SLOT;
   }
-  fp_intent_enter (lane->v, i, in, n);
-  why = lane_say_intent (lane, io, i, live, in, n, &kept);
+  fp_dirty_log_enter (lane->v, i, in, n);
+  why = lane_log_dirty (lane, io, i, in_sync, in, n, &kept);
   if (why != ISSUED) {
     let_go (lane, at, n);
-    leave_all (t, i, live & (uint8_t) ~kept);
+    leave_all (t, i, in_sync & (uint8_t) ~kept);
     return why;
   }
-  fp_piece_set_written (t, i, in, n);
-  write_all (lane, io, i, live, at, n);
+  fp_extent_set_written (t, i, in, n);
+  write_all (lane, io, i, in_sync, at, n);
   return ISSUED;
 }
 
@@ -370,16 +373,16 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
                    uint64_t left)
 {
   struct fp_volume *v = lane->v;
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   uint64_t i = at >> t->shift;
-  uint8_t live = fp_mirror_live (t, i);
+  uint8_t in_sync = fp_mirror_in_sync (t, i);
   int err = 0;
 
-  if (live == 0) {
-    if (atomic_load_explicit (&v->taken, memory_order_relaxed))
+  if (in_sync == 0) {
+    if (atomic_load_explicit (&v->fenced, memory_order_relaxed))
       return fail_io (io, -EIO);
     if (io->kind == FP_IO_READ) {
-      if (!fp_volume_is_ours (v))
+      if (!fp_volume_is_leased (v))
         return io->hasty ? fail_io (io, -EIO) : PARK;
       memset ((unsigned char *) io->buf + io->issued, 0, left);
       io->issued += (uint32_t) left;
@@ -392,9 +395,9 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
       fp_mirror_want (v, i);
       return PARK;
     }
-    live = fp_mirror_live (t, i);
+    in_sync = fp_mirror_in_sync (t, i);
   }
   io->asked = false;
-  return io->kind == FP_IO_READ ? read_one (lane, io, i, live, at, left)
-                                : write_some (lane, io, i, live, at, left);
+  return io->kind == FP_IO_READ ? read_one (lane, io, i, in_sync, at, left)
+                                : write_some (lane, io, i, in_sync, at, left);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_dirty_log.c - the part of lane_issue.c for what the copies of a piece
+/* lane_dirty_log.c - the part of lane_issue.c for what the copies of an extent
  * say of themselves (dirty_log.h): bytes in their tails.
  */
 
@@ -16,12 +16,12 @@
  * not count.
  */
 static int
-transfer_mapped (struct fp_lane *lane, struct fp_piece *p,
+transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
                  enum fp_io_kind kind, unsigned first, void *buf, unsigned nr)
 {
   unsigned char *far = (unsigned char *) p->copy.remote.map +
-                       lane->v->pieces->piece_size + first;
-  struct fp_link *link = lane->v->links[p->copy.server];
+                       lane->v->extents->extent_size + first;
+  struct fp_peer *peer = lane->v->peers[p->copy.server];
   int r = kind == FP_IO_READ ? fp_mapped_copy (buf, far, nr)
                              : fp_mapped_copy (far, buf, nr);
 
@@ -29,25 +29,25 @@ transfer_mapped (struct fp_lane *lane, struct fp_piece *p,
     return r;
   /* Before what is stored next, for whoever finds both. */
   atomic_thread_fence (memory_order_seq_cst);
-  if (fp_link_lease_holds (link, fp_mono_ns ()))
+  if (fp_peer_lease_holds (peer, fp_mono_ns ()))
     return 0;
-  fp_link_poke (link);
+  fp_peer_poke (peer);
   return -EAGAIN;
 }
 
 /* Regions of entry k, whose copy was entered; the fragment is inside then. */
 static enum issue
-post (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p, uint64_t k,
+post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
       enum fp_tail tail, unsigned first, unsigned nr, unsigned char *user)
 {
-  const struct fp_pieces *t = lane->v->pieces;
+  const struct fp_extents *t = lane->v->extents;
   struct fp_conn *conn = lane->conns[p->copy.server].conn;
   struct frag *f = lane->free_frags;
-  const struct fp_intent *n = lane->v->intent;
+  const struct fp_dirty_log *n = lane->v->dirty_log;
   enum issue why;
 
   if (conn == NULL) {
-    fp_link_poke (lane->v->links[p->copy.server]);
+    fp_peer_poke (lane->v->peers[p->copy.server]);
     return PARK;
   }
   if (f == NULL)
@@ -63,16 +63,18 @@ post (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p, uint64_t k,
   if (conn->ops->registered && f->op.kind == FP_OP_WRITE)
     memcpy (f->slot, user, nr);
   if (tail == FP_TAIL_SET)
-    fp_intent_enter (lane->v, fp_piece_of (t, k), (uint64_t) first << n->shift,
-                     (uint64_t) nr << n->shift);
+    fp_dirty_log_enter (lane->v, fp_extent_of (t, k),
+                        (uint64_t) first << n->shift,
+                        (uint64_t) nr << n->shift);
   why = lane_post (lane, f, io, p, (k << t->shift) + first);
   if (why == ISSUED && tail == FP_TAIL_CLEAR)
-    fp_intent_sent (lane->v, p->copy.server);
+    fp_dirty_log_sent (lane->v, p->copy.server);
   if (why != ISSUED)
     f->tail = FP_TAIL_NONE;
   if (why != ISSUED && tail == FP_TAIL_SET)
-    fp_intent_leave (lane->v, fp_piece_of (t, k), (uint64_t) first << n->shift,
-                     (uint64_t) nr << n->shift);
+    fp_dirty_log_leave (lane->v, fp_extent_of (t, k),
+                        (uint64_t) first << n->shift,
+                        (uint64_t) nr << n->shift);
   return why;
 }
 
@@ -80,7 +82,7 @@ static unsigned char ones[FP_TAIL_SIZE] = { [0 ... FP_TAIL_SIZE - 1] = 1 };
 
 /* Regions of one copy, which was entered; in that way or at once. */
 static enum issue
-say_some (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+say_some (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
           uint64_t k, unsigned first, unsigned nr, bool *inside)
 {
   enum issue why;
@@ -92,7 +94,7 @@ say_some (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
       return fail_io (io, -EIO);
     if (r < 0)
       return PARK;
-    fp_intent_was_set (lane->v, k, first, nr);
+    fp_dirty_log_was_set (lane->v, k, first, nr);
     return ISSUED;
   }
   why = post (lane, io, p, k, FP_TAIL_SET, first, nr, ones);
@@ -105,7 +107,7 @@ say_some (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
 
 /* All of one copy, likewise. */
 static enum issue
-say_one (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+say_one (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
          uint64_t k, uint64_t in, uint64_t n, bool *inside)
 {
   unsigned first, nr;
@@ -114,31 +116,31 @@ say_one (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
     unsigned from, end;
     enum issue why;
 
-    switch (fp_intent_look (lane->v, k, &p->copy, in, n, &first, &nr)) {
-    case FP_INTENT_READY:
+    switch (fp_dirty_log_look (lane->v, k, &p->copy, in, n, &first, &nr)) {
+    case FP_DIRTY_LOG_READY:
       return ISSUED;
-    case FP_INTENT_WAIT:
+    case FP_DIRTY_LOG_WAIT:
       return PARK;
-    case FP_INTENT_SAY:
+    case FP_DIRTY_LOG_SAY:
     default:
       break;
     }
     from = first;
     end = first + nr;
-    fp_intent_widen (lane->v, k, &first, &nr);
+    fp_dirty_log_widen (lane->v, k, &first, &nr);
     why = say_some (lane, io, p, k, first, nr, inside);
-    fp_intent_let_go (lane->v, k, first, from - first);
-    fp_intent_let_go (lane->v, k, end, first + nr - end);
+    fp_dirty_log_let_go (lane->v, k, first, from - first);
+    fp_dirty_log_let_go (lane->v, k, end, first + nr - end);
     if (why != ISSUED)
       return why;
   }
 }
 
 enum issue
-lane_say_intent (struct fp_lane *lane, struct fp_io *io, uint64_t i,
-                 uint8_t set, uint64_t in, uint64_t n, uint8_t *kept)
+lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
+                uint8_t set, uint64_t in, uint64_t n, uint8_t *kept)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   enum issue all = ISSUED;
 
   *kept = 0;
@@ -165,30 +167,31 @@ lane_say_intent (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 void
 lane_tail_done (struct fp_lane *lane, struct frag *f)
 {
-  const struct fp_pieces *t = lane->v->pieces;
-  const struct fp_intent *n = lane->v->intent;
+  const struct fp_extents *t = lane->v->extents;
+  const struct fp_dirty_log *n = lane->v->dirty_log;
   uint64_t k = f->at >> t->shift;
-  unsigned first = (unsigned) (f->at & (t->piece_size - 1));
+  unsigned first = (unsigned) (f->at & (t->extent_size - 1));
   unsigned nr = f->op.length;
 
   if (f->tail == FP_TAIL_SET) {
     if (f->op.status == 0)
-      fp_intent_was_set (lane->v, k, first, nr);
-    fp_intent_leave (lane->v, fp_piece_of (t, k), (uint64_t) first << n->shift,
-                     (uint64_t) nr << n->shift);
+      fp_dirty_log_was_set (lane->v, k, first, nr);
+    fp_dirty_log_leave (lane->v, fp_extent_of (t, k),
+                        (uint64_t) first << n->shift,
+                        (uint64_t) nr << n->shift);
   }
   else if (f->tail == FP_TAIL_CLEARED && f->op.status == 0) {
-    fp_intent_was_cleared (lane->v, k, first, nr);
+    fp_dirty_log_was_cleared (lane->v, k, first, nr);
   }
   else if (f->tail != FP_TAIL_RAW && f->op.status < 0) {
-    fp_intent_not_cleared (lane->v, k, first, nr,
-                           f->op.conn->ops->conn_broken (f->op.conn));
+    fp_dirty_log_not_cleared (lane->v, k, first, nr,
+                              f->op.conn->ops->conn_broken (f->op.conn));
   }
 }
 
 /* The same for what was done at once. */
 static bool
-do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
            uint64_t k, unsigned first)
 {
   struct fp_volume *v = lane->v;
@@ -200,36 +203,36 @@ do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
     (void) lane_leave_behind (lane, p);
 
   if (did && io->tail == FP_TAIL_SET)
-    fp_intent_was_set (v, k, first, io->length);
+    fp_dirty_log_was_set (v, k, first, io->length);
   else if (did && io->tail == FP_TAIL_CLEARED)
-    fp_intent_was_cleared (v, k, first, io->length);
+    fp_dirty_log_was_cleared (v, k, first, io->length);
   else if (!did && (io->tail == FP_TAIL_CLEAR || io->tail == FP_TAIL_CLEARED))
-    fp_intent_not_cleared (v, k, first, io->length, false);
+    fp_dirty_log_not_cleared (v, k, first, io->length, false);
   return did;
 }
 
 static bool
-enter (struct fp_pieces *t, struct fp_piece *p, const struct fp_io *io)
+enter (struct fp_extents *t, struct fp_extent *p, const struct fp_io *io)
 {
   if (io->tail == FP_TAIL_CLEAR || io->tail == FP_TAIL_CLEARED) {
     atomic_fetch_add (&p->word, 1); /* beside who asks */
     return true;
   }
-  return fp_piece_enter_frozen (t, p) == FP_PIECE_READY;
+  return fp_extent_enter_frozen (t, p) == FP_EXTENT_READY;
 }
 
 enum issue
 lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   uint64_t k = io->offset >> t->shift;
-  unsigned first = (unsigned) (io->offset & (t->piece_size - 1));
-  struct fp_piece *p = io->target != NULL ? io->target : &t->p[k];
+  unsigned first = (unsigned) (io->offset & (t->extent_size - 1));
+  struct fp_extent *p = io->target != NULL ? io->target : &t->p[k];
   enum issue why = ISSUED;
 
   if (!enter (t, p, io))
     return fail_io (io, -EIO);
-  if (!fp_intent_is_kept (lane->v, &p->copy))
+  if (!fp_dirty_log_is_kept (lane->v, &p->copy))
     why = fail_io (io, -EOPNOTSUPP);
   else if (io->generation != 0 && io->generation != p->copy.generation)
     why = fail_io (io, -EAGAIN);
@@ -240,7 +243,7 @@ lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
       io->issued = io->length;
   }
   else if (io->tail == FP_TAIL_CLEARED &&
-           !fp_intent_is_same (lane->v, p->copy.server))
+           !fp_dirty_log_is_same (lane->v, p->copy.server))
     why = fail_io (io, -EAGAIN);
   else {
     why = post (lane, io, p, k, io->tail, first, io->length, io->buf);
@@ -252,6 +255,6 @@ lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
     if (why == PARK)
       why = fail_io (io, -ENOTCONN);
   }
-  fp_piece_leave (t, p);
+  fp_extent_leave (t, p);
   return why;
 }

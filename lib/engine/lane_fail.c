@@ -24,19 +24,19 @@ lane_other_copy (struct fp_lane *lane, const struct frag *f)
 
   if (io != NULL && (!fp_volume_is_mirrored (lane->v) || io->target != NULL))
     return false;
-  k = (uint64_t) (f->piece - lane->v->pieces->p);
+  k = (uint64_t) (f->extent - lane->v->extents->p);
   if (io == NULL) /* late */
     return fp_mirror_failed (lane->v, k);
   /* It may have been left behind meanwhile. */
   return (fp_mirror_failed (lane->v, k) ||
-          !fp_mirror_counts (lane->v->pieces, k)) &&
-         !io->mover;
+          !fp_mirror_counts (lane->v->extents, k)) &&
+         !io->migrate;
 }
 
 bool
-lane_leave_behind (struct fp_lane *lane, const struct fp_piece *p)
+lane_leave_behind (struct fp_lane *lane, const struct fp_extent *p)
 {
-  const struct fp_pieces *t = lane->v->pieces;
+  const struct fp_extents *t = lane->v->extents;
   uint64_t k = (uint64_t) (p - t->p);
 
   /* The copy may have been dropped meanwhile. */
@@ -45,10 +45,11 @@ lane_leave_behind (struct fp_lane *lane, const struct fp_piece *p)
 }
 
 enum issue
-lane_missing (struct fp_lane *lane, struct fp_io *io, const struct fp_piece *p)
+lane_missing (struct fp_lane *lane, struct fp_io *io,
+              const struct fp_extent *p)
 {
   io->failed = true;
-  return io->target == NULL && lane_leave_behind (lane, p) && !io->mover &&
+  return io->target == NULL && lane_leave_behind (lane, p) && !io->migrate &&
                  !io->forced
              ? PARK
              : fail_io (io, -EIO);
@@ -75,7 +76,7 @@ may_be_ending (const struct fp_lane *lane, struct lane_conn *lc)
 }
 
 /* Where there is no other copy, a key that is refused is waited for: the
- * server may have ended the session, and its link may not have heard of it.
+ * server may have ended the session, and its peer may not have heard of it.
  * Anything else that goes wrong would go wrong again.
  */
 bool
@@ -83,20 +84,20 @@ lane_done_over (struct fp_lane *lane, const struct frag *f)
 {
   if (lane_refused (f) && may_be_ending (lane, &lane->conns[f->server]))
     return true;
-  return lane_other_copy (lane, f) || (lane_refused (f) && !f->io->mover);
+  return lane_other_copy (lane, f) || (lane_refused (f) && !f->io->migrate);
 }
 
 bool
 lane_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   uint64_t k;
 
   if (!fp_volume_is_mirrored (lane->v) ||
       (f->io != NULL && f->io->target != NULL &&
        !f->io->owner)) /* where one is moved to */
     return false;
-  k = (uint64_t) (f->piece - t->p);
+  k = (uint64_t) (f->extent - t->p);
   return now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&
-         fp_mirror_live (t, fp_piece_of (t, k)) == 1u << fp_copy_of (t, k);
+         fp_mirror_in_sync (t, fp_extent_of (t, k)) == 1u << fp_copy_of (t, k);
 }

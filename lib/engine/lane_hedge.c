@@ -9,14 +9,15 @@
  *                                                     its answer came, too
  *
  * What the late one does: it lands in memory of its own fragment, which is
- * nobody else's until then (promise 9), it is inside its piece, and it has its
- * deadline.  Its io is forgotten, and may be gone.  For a transport that reads
- * into registered memory that is the fragment's slot, as ever.  Else the first
- * of the twins reads into the caller's buffer, and is diverted to its slot
- * when the second one was faster; the second one always reads into its slot.
+ * nobody else's until then (promise 9), it is inside its extent, and it has
+ * its deadline.  Its io is forgotten, and may be gone.  For a transport that
+ * reads into registered memory that is the fragment's slot, as ever.  Else the
+ * first of the twins reads into the caller's buffer, and is diverted to its
+ * slot when the second one was faster; the second one always reads into its
+ * slot.
  *
- * What is read is right: the second copy is live when it is asked, so it has
- * every write that was acknowledged by then.
+ * What is read is right: the second copy is in sync when it is asked, so it
+ * has every write that was acknowledged by then.
  *
  * When a read has taken long is measured: longer than 99 of 100 reads from the
  * server that would be asked next.  (Not than those from its own: if they all
@@ -124,36 +125,36 @@ lane_hedge_rank (struct fp_lane *lane, struct lane_conn *lc)
  * can be read; or NULL.
  */
 static struct lane_conn *
-other_conn (struct fp_lane *lane, struct fp_piece *p, unsigned s)
+other_conn (struct fp_lane *lane, struct fp_extent *p, unsigned s)
 {
   unsigned server = atomic_load (&p->server);
   struct lane_conn *lc = &lane->conns[server];
 
-  if (server == s || fp_piece_state (p) != FP_PIECE_READY ||
+  if (server == s || fp_extent_state (p) != FP_EXTENT_READY ||
       lc->samples < SAMPLES_MIN || lc->conn == NULL)
     return NULL;
   return lc;
 }
 
 static uint8_t
-good_copies (struct fp_pieces *t, uint64_t i)
+good_copies (struct fp_extents *t, uint64_t i)
 {
-  uint8_t live = fp_mirror_live (t, i);
+  uint8_t in_sync = fp_mirror_in_sync (t, i);
 
-  return live & (uint8_t) ~fp_mirror_bad (t, i, live);
+  return in_sync & (uint8_t) ~fp_mirror_bad (t, i, in_sync);
 }
 
 static uint64_t
 after_ns (struct fp_lane *lane, uint64_t i, unsigned s)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  uint8_t live = good_copies (t, i);
+  struct fp_extents *t = lane->v->extents;
+  uint8_t in_sync = good_copies (t, i);
   uint64_t ns = FP_NEVER;
 
   for (unsigned c = 0; c < t->copies; c++) {
     struct lane_conn *lc = NULL;
 
-    if (live >> c & 1)
+    if (in_sync >> c & 1)
       lc = other_conn (lane, fp_mirror_copy (t, i, c), s);
     if (lc != NULL)
       ns = FP_MIN (ns, FP_MAX (lc->p99_ns, (uint64_t) AFTER_MIN_NS));
@@ -186,7 +187,7 @@ lane_hedge_watch (struct fp_lane *lane, struct frag *f, uint64_t i)
 
 /* From copy p, which was entered. */
 static bool
-send_to (struct fp_lane *lane, struct frag *f, struct fp_piece *p)
+send_to (struct fp_lane *lane, struct frag *f, struct fp_extent *p)
 {
   struct lane_conn *lc = &lane->conns[p->copy.server];
   struct frag *h = lane->spare_frags;
@@ -216,18 +217,18 @@ send_to (struct fp_lane *lane, struct frag *f, struct fp_piece *p)
 static bool
 hedge (struct fp_lane *lane, struct frag *f)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  uint64_t i = fp_piece_of (t, f->at >> t->shift);
-  uint8_t live = good_copies (t, i);
-  struct fp_piece *best = NULL;
+  struct fp_extents *t = lane->v->extents;
+  uint64_t i = fp_extent_of (t, f->at >> t->shift);
+  uint8_t in_sync = good_copies (t, i);
+  struct fp_extent *best = NULL;
   unsigned least = 0;
   bool sent;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_mirror_copy (t, i, c);
     struct lane_conn *lc = NULL;
 
-    if (live >> c & 1)
+    if (in_sync >> c & 1)
       lc = other_conn (lane, p, f->server);
     if (lc != NULL && lc->avoided && lc->watched > 0 &&
         !lane->conns[f->server].avoided)
@@ -237,14 +238,15 @@ hedge (struct fp_lane *lane, struct frag *f)
       least = lc->inflight;
     }
   }
-  if (best == NULL || fp_piece_enter (t, best) != FP_PIECE_READY)
+  if (best == NULL || fp_extent_enter (t, best) != FP_EXTENT_READY)
     return false;
   /* It may have been left behind before it was entered. */
-  sent = (fp_mirror_live (t, i) >> fp_copy_of (t, (uint64_t) (best - t->p)) &
-          1) != 0 &&
-         send_to (lane, f, best);
+  sent =
+      (fp_mirror_in_sync (t, i) >> fp_copy_of (t, (uint64_t) (best - t->p)) &
+       1) != 0 &&
+      send_to (lane, f, best);
   if (!sent)
-    fp_piece_leave (t, best);
+    fp_extent_leave (t, best);
   return sent;
 }
 

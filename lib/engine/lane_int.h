@@ -27,7 +27,7 @@ struct frag {
   struct fp_io *io;    /* NULL: a late one, which nobody waits for */
   unsigned char *slot; /* bounce memory, of a registered transport */
   unsigned char *user; /* where the bytes come from or go to */
-  struct fp_piece *piece;
+  struct fp_extent *extent;
   uint64_t at; /* linear: stripe.h */
   unsigned server;
   uint64_t sent_ns, deadline_ns;
@@ -35,7 +35,7 @@ struct frag {
 
   /* Of a write to several copies: the first of its fragments, whose slot they
    * share; else NULL.  It tells how many are under way, to which copies, and
-   * what is held of fp_volume.overlap.
+   * what is held of fp_volume.range_lock.
    */
   struct frag *head;
   unsigned under_way;
@@ -189,8 +189,8 @@ count (_Atomic uint64_t *counter, uint64_t n)
   atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
 }
 
-/* Of a write to several copies, and before what is held of fp_volume.overlap
- * is let go: it was not done everywhere.
+/* Of a write to several copies, and before what is held of
+ * fp_volume.range_lock is let go: it was not done everywhere.
  */
 static inline void
 lane_unsettle (struct fp_lane *lane, struct fp_io *io)
@@ -209,14 +209,15 @@ fail_io (struct fp_io *io, int err)
   return FAILED;
 }
 
-/* lane_copies.c, with the lock held: pieces that have several copies */
+/* lane_copies.c, with the lock held: extents that have several copies */
 
 /* Of io the next `left` bytes, or fewer, which are at linear address at: what
  * was done or is under way is counted in io->issued.
  */
 enum issue lane_issue_copies (struct fp_lane *lane, struct fp_io *io,
                               uint64_t at, uint64_t left);
-/* A fragment of a write to several copies is over, and inside its piece still.
+/* A fragment of a write to several copies is over, and inside its extent
+ * still.
  */
 void lane_copy_written (struct fp_lane *lane, struct frag *f);
 /* All of them are, of which this is the head. */
@@ -234,7 +235,7 @@ lane_hedge_spares (unsigned slots)
  * taken.
  */
 unsigned lane_hedge_rank (struct fp_lane *lane, struct lane_conn *lc);
-/* f was just sent, a read of piece i. */
+/* f was just sent, a read of extent i. */
 void lane_hedge_watch (struct fp_lane *lane, struct frag *f, uint64_t i);
 /* f, which is watched, is over.  False: its io has its answer already, or will
  * get it from f's twin.
@@ -248,15 +249,15 @@ uint64_t lane_hedge_next (struct fp_lane *lane);
 /* lane_dirty_log.c, with the lock held: dirty_log.h */
 
 /* The copies of the set, which were entered, all say that [in, in + n) of
- * piece i is being written: ISSUED.  Else io waits; *kept: those of the set
+ * extent i is being written: ISSUED.  Else io waits; *kept: those of the set
  * that fragments are inside of now.
  */
-enum issue lane_say_intent (struct fp_lane *lane, struct fp_io *io, uint64_t i,
-                            uint8_t set, uint64_t in, uint64_t n,
-                            uint8_t *kept);
+enum issue lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
+                           uint8_t set, uint64_t in, uint64_t n,
+                           uint8_t *kept);
 /* An io that is about a tail. */
 enum issue lane_issue_tail (struct fp_lane *lane, struct fp_io *io);
-/* A fragment of a tail is over, and inside its piece still. */
+/* A fragment of a tail is over, and inside its extent still. */
 void lane_tail_done (struct fp_lane *lane, struct frag *f);
 
 /* lane_fail.c, with the lock held */
@@ -272,13 +273,13 @@ bool lane_done_over (struct fp_lane *lane, const struct frag *f);
 /* Hold it against copy p, which is no target of a move, that some of its
  * mapped memory is missing.  Return true if requests go on with other copies.
  */
-bool lane_leave_behind (struct fp_lane *lane, const struct fp_piece *p);
+bool lane_leave_behind (struct fp_lane *lane, const struct fp_extent *p);
 /* Some of the mapped memory of p is missing.  Return PARK if another copy can
  * do io, else FAILED.
  */
 enum issue lane_missing (struct fp_lane *lane, struct fp_io *io,
-                         const struct fp_piece *p);
-/* It is late, and of the only live copy of its piece: it gets the whole
+                         const struct fp_extent *p);
+/* It is late, and of the only in-sync copy of its extent: it gets the whole
  * timeout, as on a volume of one copy.
  */
 bool lane_sole (const struct fp_lane *lane, const struct frag *f,
@@ -300,12 +301,12 @@ uint32_t lane_frag_size (const struct fp_lane *lane,
  * address of that entry.
  */
 enum issue lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
-                      struct fp_piece *p, uint64_t at);
+                      struct fp_extent *p, uint64_t at);
 /* A run that lies in one READY copy, which was entered.  Returns its length,
  * or 0 with *out saying why not.
  */
 uint32_t lane_issue_frag (struct fp_lane *lane, struct fp_io *io,
-                          struct fp_piece *p, uint64_t at, uint32_t left,
+                          struct fp_extent *p, uint64_t at, uint32_t left,
                           enum issue *out);
 
 /* One round: collect, decide, issue.  Returns true if anything completed. */

@@ -21,7 +21,7 @@
 static void
 diverge (struct fp_lane *lane, const struct fp_io *io)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   uint64_t run;
 
   for (uint64_t n = 0; n < io->length; n += run) {
@@ -30,7 +30,7 @@ diverge (struct fp_lane *lane, const struct fp_io *io)
     if (!io->linear)
       at = fp_stripe_at (t, at, &run);
     else
-      run = t->piece_size - (at & (t->piece_size - 1));
+      run = t->extent_size - (at & (t->extent_size - 1));
     fp_mirror_diverged (lane->v, at >> t->shift);
   }
 }
@@ -86,12 +86,12 @@ park (struct fp_lane *lane, struct fp_io *io)
 }
 
 /* Return true if the caller has another way if the server is away: another
- * copy, or the mover's next attempt.
+ * copy, or the migration thread's next attempt.
  */
 static bool
 has_other_way (const struct fp_io *io)
 {
-  return io->target != NULL || io->mover || io->hasty ||
+  return io->target != NULL || io->migrate || io->hasty ||
          io->tail != FP_TAIL_NONE;
 }
 
@@ -109,13 +109,13 @@ patience_ns (const struct fp_lane *lane, const struct fp_io *io)
 
 /* The linear address that is next, of *run consecutive bytes. */
 static uint64_t
-address (const struct fp_pieces *t, const struct fp_io *io, uint64_t *run)
+address (const struct fp_extents *t, const struct fp_io *io, uint64_t *run)
 {
   uint64_t offset = io->offset + io->issued;
 
   if (!io->linear)
     return fp_stripe_at (t, offset, run);
-  *run = t->piece_size - (offset & (t->piece_size - 1));
+  *run = t->extent_size - (offset & (t->extent_size - 1));
   return offset;
 }
 
@@ -132,7 +132,7 @@ in_vain (const struct fp_lane *lane, const struct fp_io *io)
 {
   uint64_t patience = patience_ns (lane, io);
 
-  if (atomic_load_explicit (&lane->v->taken, memory_order_relaxed))
+  if (atomic_load_explicit (&lane->v->fenced, memory_order_relaxed))
     return true;
   if (fp_now_ns () - io->start_ns < patience && !is_stale (lane, io))
     return false;
@@ -229,7 +229,7 @@ breaks_again (struct fp_lane *lane, const struct frag *f)
 static void
 frag_done (struct fp_lane *lane, struct frag *f)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   struct frag *head = f->head;
   struct fp_io *io = f->io;
   int status = f->op.status;
@@ -247,18 +247,18 @@ frag_done (struct fp_lane *lane, struct frag *f)
     fp_volume_wrote (lane->v, f->at >> t->shift, f->at, f->op.length);
   if (head != NULL)
     lane_copy_written (lane, f);
-  fp_piece_leave (t, f->piece);
+  fp_extent_leave (t, f->extent);
   lane->conns[f->server].inflight--;
-  fp_link_count (lane->v->links[f->server], f->op.kind, f->op.length, status);
+  fp_peer_count (lane->v->peers[f->server], f->op.kind, f->op.length, status);
   if (status < 0) {
     if (counts)
       io->failed = true;
-    /* A broken connection is mended by its link, and the io starts over. */
+    /* A broken connection is mended by its peer, and the io starts over. */
     if (head != NULL)
       lane_unsettle (lane, io);
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
       lane->conns[f->server].revoked |= lane_refused (f);
-      fp_link_suspect (lane->v->links[f->server]);
+      fp_peer_suspect (lane->v->peers[f->server]);
       if (fp_volume_is_mirrored (lane->v))
         fp_mirror_poke (lane->v);
       if (counts)
@@ -273,7 +273,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
     else if (!lane_refused (f)) {
       (void) lane_other_copy (lane, f);
     }
-    fp_link_poke (lane->v->links[f->server]);
+    fp_peer_poke (lane->v->peers[f->server]);
     if (counts &&
         io->tail != FP_TAIL_NONE) { /* whose memory may be another's soon */
       io->redo = false;
@@ -325,7 +325,7 @@ lane_frag_size (const struct fp_lane *lane, const struct fp_transport_ops *ops,
 
 enum issue
 lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
-           struct fp_piece *p, uint64_t at)
+           struct fp_extent *p, uint64_t at)
 {
   struct fp_copy *copy = &p->copy;
   struct lane_conn *lc = &lane->conns[copy->server];
@@ -336,18 +336,19 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
     return no_connection (lane, io);
   ops = lc->conn->ops;
   f->io = io;
-  f->piece = p;
+  f->extent = p;
   f->at = at;
   f->server = copy->server;
-  f->op.raddr = copy->remote.raddr + (at & (lane->v->pieces->piece_size - 1));
+  f->op.raddr =
+      copy->remote.raddr + (at & (lane->v->extents->extent_size - 1));
   if (f->tail != FP_TAIL_NONE)
-    f->op.raddr += lane->v->pieces->piece_size;
+    f->op.raddr += lane->v->extents->extent_size;
   f->op.rkey = copy->remote.rkey;
   r = ops->post (lc->conn, &f->op);
   if (r == -EAGAIN)
     return NO_SLOT;
   if (r < 0) {
-    fp_link_poke (lane->v->links[copy->server]);
+    fp_peer_poke (lane->v->peers[copy->server]);
     return no_connection (lane, io);
   }
   if (f->spare)
@@ -371,10 +372,10 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
 }
 
 uint32_t
-lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
+lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
                  uint64_t at, uint32_t left, enum issue *out)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
   struct lane_conn *lc = &lane->conns[p->copy.server];
   const struct fp_transport_ops *ops;
   struct frag *f = lane->free_frags;
@@ -395,7 +396,8 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
   f->op.local = ops->registered ? f->slot : f->user;
   if (io->kind == FP_IO_WRITE) {
     if (io->target == NULL)
-      fp_piece_set_written (t, at >> t->shift, at & (t->piece_size - 1), left);
+      fp_extent_set_written (t, at >> t->shift, at & (t->extent_size - 1),
+                             left);
     if (ops->registered)
       memcpy (f->slot, f->user, left);
   }
@@ -407,7 +409,7 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_piece *p,
 static enum issue
 issue (struct fp_lane *lane, struct fp_io *io)
 {
-  struct fp_pieces *t = lane->v->pieces;
+  struct fp_extents *t = lane->v->extents;
 
   if (is_stale (lane, io))
     return PARK;
@@ -415,8 +417,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
     return io->status == 0 ? lane_issue_tail (lane, io) : ISSUED;
   while (io->issued < io->length && !io->redo && io->status == 0) {
     uint64_t left, run, at = address (t, io, &left);
-    uint64_t i = at >> t->shift, in = at & (t->piece_size - 1);
-    struct fp_piece *p = io->target != NULL ? io->target : &t->p[i];
+    uint64_t i = at >> t->shift, in = at & (t->extent_size - 1);
+    struct fp_extent *p = io->target != NULL ? io->target : &t->p[i];
     unsigned char *user = (unsigned char *) io->buf + io->issued;
     enum issue why = ISSUED;
 
@@ -424,24 +426,24 @@ issue (struct fp_lane *lane, struct fp_io *io)
       left = io->length - io->issued;
     if (io->forced && io->hasty && !fp_mirror_counts (t, i))
       return fail_io (io, -EIO);
-    if (t->copies > 1 && io->target == NULL && !io->mover && !io->forced) {
+    if (t->copies > 1 && io->target == NULL && !io->migrate && !io->forced) {
       why = lane_issue_copies (lane, io, at, left);
       if (why != ISSUED)
         return why;
       continue;
     }
 
-    switch (io->owner   ? fp_piece_enter_busy (t, p)
-            : io->mover ? fp_piece_enter_frozen (t, p)
-                        : fp_piece_enter (t, p)) {
-    case FP_PIECE_READY:
+    switch (io->owner     ? fp_extent_enter_busy (t, p)
+            : io->migrate ? fp_extent_enter_frozen (t, p)
+                          : fp_extent_enter (t, p)) {
+    case FP_EXTENT_READY:
       break;
-    case FP_PIECE_EMPTY:
+    case FP_EXTENT_EMPTY:
       if (io->target != NULL ||
-          atomic_load_explicit (&lane->v->taken, memory_order_relaxed))
+          atomic_load_explicit (&lane->v->fenced, memory_order_relaxed))
         return fail_io (io, -EIO);
       if (io->kind == FP_IO_READ) {
-        if (!fp_volume_is_ours (lane->v))
+        if (!fp_volume_is_leased (lane->v))
           return io->hasty ? fail_io (io, -EIO) : PARK;
         memset (user, 0, left);
         io->issued += (uint32_t) left;
@@ -450,29 +452,29 @@ issue (struct fp_lane *lane, struct fp_io *io)
       if (io->asked && atomic_load (&p->err) != 0)
         return fail_io (io, atomic_load (&p->err));
       io->asked = true;
-      fp_manager_want (lane->v, i);
+      fp_allocator_want (lane->v, i);
       return PARK;
-    case FP_PIECE_LOST:
+    case FP_EXTENT_LOST:
       return fail_io (io, -EIO);
-    case FP_PIECE_OFFLINE:
+    case FP_EXTENT_OFFLINE:
       if (io->target != NULL || io->hasty)
         return fail_io (io, -EIO);
       return PARK;
-    case FP_PIECE_BUSY:
-    case FP_PIECE_FROZEN:
+    case FP_EXTENT_BUSY:
+    case FP_EXTENT_FROZEN:
     default:
       return PARK;
     }
 
     io->asked = false;
     if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
-        !fp_piece_run (t, fp_piece_of (t, i), in, left, &run)) {
-      if (fp_link_zeros_hold (lane->v->links[p->copy.server], fp_boot_ns ())) {
+        !fp_extent_run (t, fp_extent_of (t, i), in, left, &run)) {
+      if (fp_peer_zeros_hold (lane->v->peers[p->copy.server], fp_boot_ns ())) {
         memset (user, 0, run);
         io->issued += (uint32_t) run;
       }
       else {
-        fp_link_poke (lane->v->links[p->copy.server]);
+        fp_peer_poke (lane->v->peers[p->copy.server]);
         why = PARK;
       }
     }
@@ -480,15 +482,15 @@ issue (struct fp_lane *lane, struct fp_io *io)
       unsigned char *far = (unsigned char *) p->copy.remote.map + in;
       int r;
 
-      if (io->kind == FP_IO_READ && io->mover) {
-        r = fp_mover_copy_while_written (user, far, left);
+      if (io->kind == FP_IO_READ && io->migrate) {
+        r = fp_migrate_copy_while_written (user, far, left);
       }
       else if (io->kind == FP_IO_READ) {
         r = fp_mapped_copy (user, far, left);
       }
       else {
         if (io->target == NULL)
-          fp_piece_set_written (t, i, in, left);
+          fp_extent_set_written (t, i, in, left);
         r = fp_mapped_copy (far, user, left);
         if (io->target == NULL)
           fp_volume_wrote (lane->v, i, in, left);
@@ -496,24 +498,24 @@ issue (struct fp_lane *lane, struct fp_io *io)
       if (r < 0) {
         why = lane_missing (lane, io, p);
       }
-      else if (fp_link_lease_holds (lane->v->links[p->copy.server],
+      else if (fp_peer_lease_holds (lane->v->peers[p->copy.server],
                                     fp_mono_ns ())) {
         io->issued += (uint32_t) left;
       }
       else {
-        fp_link_poke (lane->v->links[p->copy.server]);
+        fp_peer_poke (lane->v->peers[p->copy.server]);
         why = PARK;
       }
     }
     else {
       uint32_t n = lane_issue_frag (lane, io, p, at, (uint32_t) left, &why);
 
-      if (n > 0) { /* the fragment is inside the piece now */
+      if (n > 0) { /* the fragment is inside the extent now */
         io->issued += n;
         continue;
       }
     }
-    fp_piece_leave (t, p);
+    fp_extent_leave (t, p);
     if (why != ISSUED)
       return why;
   }
@@ -568,7 +570,7 @@ scan (struct fp_lane *lane, uint64_t now)
 
     if (!c->ops->conn_broken (c) && is_late (lane, f, now)) {
       c->ops->conn_break (c);
-      fp_link_poke (lane->v->links[f->server]);
+      fp_peer_poke (lane->v->peers[f->server]);
     }
   }
   unpark_all (lane);

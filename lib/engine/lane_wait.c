@@ -164,7 +164,7 @@ static bool
 in_volume (const struct fp_lane *lane, bool linear, uint64_t length,
            uint64_t offset)
 {
-  const struct fp_pieces *t = lane->v->pieces;
+  const struct fp_extents *t = lane->v->extents;
   uint64_t size = linear ? t->all << t->shift : t->size;
 
   return length > 0 && offset <= size && length <= size - offset;
@@ -176,15 +176,15 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
   io->sync = io->forced = false;
   io->start_ns = fp_now_ns ();
   io->made_ns = 0;
-  io->front = io->kind == FP_IO_WRITE && !io->mover;
+  io->front = io->kind == FP_IO_WRITE && !io->migrate;
   LANE_LOCK_SCOPE (lane);
   lane->outstanding++;
   enqueue (lane, io);
   if (!in_volume (lane, io->linear, io->length, io->offset) ||
       io->length > FP_MAX_IO)
     io->status = -EINVAL;
-  /* The mover moves what the servers have. */
-  else if (!io->mover && lane->v->sealed != NULL)
+  /* The migration thread moves what the servers have. */
+  else if (!io->migrate && lane->v->sealed != NULL)
     io->status = -EOPNOTSUPP;
   else if (io->kind == FP_IO_WRITE && lane->v->p.read_only)
     io->status = -EROFS;
@@ -220,29 +220,29 @@ run_sync (struct fp_lane *lane, struct fp_io *io)
   return io->status;
 }
 
-/* Of one piece. */
+/* Of one extent. */
 static inline bool
 copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
           uint32_t length, uint64_t at)
 {
-  struct fp_pieces *t = lane->v->pieces;
-  uint64_t i = at >> t->shift, in = at & (t->piece_size - 1);
-  struct fp_piece *p = &t->p[i];
+  struct fp_extents *t = lane->v->extents;
+  uint64_t i = at >> t->shift, in = at & (t->extent_size - 1);
+  struct fp_extent *p = &t->p[i];
   bool did = false;
   uint64_t run;
 
-  if (fp_piece_enter (t, p) != FP_PIECE_READY)
+  if (fp_extent_enter (t, p) != FP_EXTENT_READY)
     return false;
   if (p->copy.remote.map != NULL) {
     unsigned char *far = (unsigned char *) p->copy.remote.map + in;
     int r = 0;
 
     if (kind == FP_IO_WRITE) {
-      fp_piece_set_written (t, i, in, length);
+      fp_extent_set_written (t, i, in, length);
       r = fp_mapped_copy (far, buf, length);
       fp_volume_wrote (lane->v, i, in, length);
     }
-    else if (!fp_piece_run (t, i, in, length, &run) && run == length) {
+    else if (!fp_extent_run (t, i, in, length, &run) && run == length) {
       memset (buf, 0, length);
     }
     else {
@@ -252,21 +252,21 @@ copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
      * an eighth for such things, and the precise one costs a tenth of all
      * this.
      */
-    did = r == 0 && fp_link_lease_holds (lane->v->links[p->copy.server],
+    did = r == 0 && fp_peer_lease_holds (lane->v->peers[p->copy.server],
                                          fp_mono_coarse_ns ());
   }
-  fp_piece_leave (t, p);
+  fp_extent_leave (t, p);
   return did;
 }
 
-/* Loads and stores, where the pieces are mapped: no lock, no fragment.  If one
- * is not, what was copied is done over.
+/* Loads and stores, where the extents are mapped: no lock, no fragment.  If
+ * one is not, what was copied is done over.
  */
 static bool
 copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
              uint32_t length, uint64_t offset)
 {
-  const struct fp_pieces *t = lane->v->pieces;
+  const struct fp_extents *t = lane->v->extents;
   unsigned char *user = buf;
 
   for (;;) {
@@ -317,7 +317,7 @@ lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
   if (!in_volume (lane, false, length, offset) || length > FP_MAX_IO)
     return -EINVAL;
   /* Several copies take an order of the writes: lane_copies.c. */
-  if (lane->v->pieces->copies == 1 &&
+  if (lane->v->extents->copies == 1 &&
       !(made_ns != 0 && fp_volume_is_stale (lane->v, made_ns)) &&
       io_direct (lane, kind, buf, length, offset))
     return 0;

@@ -41,41 +41,41 @@ fp_mirror_poke (struct fp_volume *v)
 void
 fp_mirror_want (struct fp_volume *v, uint64_t i)
 {
-  for (unsigned c = 0; c < v->pieces->copies; c++) {
-    fp_link_tidy (v, fp_mirror_entry (v->pieces, i, c));
-    fp_manager_want (v, fp_mirror_entry (v->pieces, i, c));
+  for (unsigned c = 0; c < v->extents->copies; c++) {
+    fp_peer_tidy (v, fp_mirror_entry (v->extents, i, c));
+    fp_allocator_want (v, fp_mirror_entry (v->extents, i, c));
   }
 }
 
-/* The copies that piece i has got for a start.  -EAGAIN: it is not decided
+/* The copies that extent i has got for a start.  -EAGAIN: it is not decided
  * yet.
  */
 static int
-fresh_copies (struct fp_pieces *t, uint64_t i, uint8_t *set, int *err)
+fresh_copies (struct fp_extents *t, uint64_t i, uint8_t *set, int *err)
 {
   bool ready = false;
 
   *set = 0;
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_mirror_copy (t, i, c);
 
-    switch (fp_piece_state (p)) {
-    case FP_PIECE_EMPTY:
+    switch (fp_extent_state (p)) {
+    case FP_EXTENT_EMPTY:
       if (!atomic_load (&p->refused))
         return -EAGAIN;
       *err = atomic_load (&p->err);
       break;
-    case FP_PIECE_BUSY:
-    case FP_PIECE_FROZEN:
+    case FP_EXTENT_BUSY:
+    case FP_EXTENT_FROZEN:
       return -EAGAIN;
-    case FP_PIECE_READY:
-    case FP_PIECE_OFFLINE:
-    case FP_PIECE_LOST:
+    case FP_EXTENT_READY:
+    case FP_EXTENT_OFFLINE:
+    case FP_EXTENT_LOST:
     default:
       /* Else it is what is left of something that was trimmed. */
       if (p->fresh)
         *set |= bit (c);
-      ready |= p->fresh && fp_piece_state (p) == FP_PIECE_READY;
+      ready |= p->fresh && fp_extent_state (p) == FP_EXTENT_READY;
     }
   }
   return ready ? 0 : -EAGAIN;
@@ -84,15 +84,15 @@ fresh_copies (struct fp_pieces *t, uint64_t i, uint8_t *set, int *err)
 bool
 fp_mirror_form (struct fp_volume *v, uint64_t i, int *err)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   uint8_t set;
 
   FP_LOCK_SCOPE (&v->lock);
-  if (atomic_load (&t->live[i]) != 0)
+  if (atomic_load (&t->in_sync[i]) != 0)
     return true;
   if (fresh_copies (t, i, &set, err) < 0)
     return false;
-  atomic_store (&t->live[i], set);
+  atomic_store (&t->in_sync[i], set);
   if (set != fp_mirror_all (t)) {
     atomic_store (&v->mirror_due, true);
     pthread_cond_broadcast (&v->cond);
@@ -107,14 +107,14 @@ fp_mirror_is_decided (struct fp_volume *v, uint64_t i)
   int err = 0;
 
   FP_LOCK_SCOPE (&v->lock);
-  return fresh_copies (v->pieces, i, &set, &err) == 0 || err != 0;
+  return fresh_copies (v->extents, i, &set, &err) == 0 || err != 0;
 }
 
 void
 fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
                   uint64_t length, uint8_t reached)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   uint64_t last = (in + length - 1) >> t->chunk_shift;
 
   if (reached == fp_mirror_all (t))
@@ -130,12 +130,12 @@ fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
 }
 
 uint8_t
-fp_mirror_bad (struct fp_pieces *t, uint64_t i, uint8_t live)
+fp_mirror_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync)
 {
   uint8_t bad = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
-    if ((live & bit (c)) && atomic_load (&fp_mirror_copy (t, i, c)->bad))
+    if ((in_sync & bit (c)) && atomic_load (&fp_mirror_copy (t, i, c)->bad))
       bad |= bit (c);
   return bad;
 }
@@ -143,11 +143,11 @@ fp_mirror_bad (struct fp_pieces *t, uint64_t i, uint8_t live)
 bool
 fp_mirror_failed (struct fp_volume *v, uint64_t k)
 {
-  struct fp_pieces *t = v->pieces;
-  uint64_t i = fp_piece_of (t, k);
-  uint8_t live = fp_mirror_live (t, i), it = bit (fp_copy_of (t, k));
+  struct fp_extents *t = v->extents;
+  uint64_t i = fp_extent_of (t, k);
+  uint8_t in_sync = fp_mirror_in_sync (t, i), it = bit (fp_copy_of (t, k));
 
-  if (!(live & it) || (live & ~it & ~fp_mirror_bad (t, i, live)) == 0)
+  if (!(in_sync & it) || (in_sync & ~it & ~fp_mirror_bad (t, i, in_sync)) == 0)
     return false;
   atomic_store (&t->p[k].bad, true);
   fp_mirror_poke (v);
@@ -157,11 +157,11 @@ fp_mirror_failed (struct fp_volume *v, uint64_t k)
 void
 fp_mirror_diverged (struct fp_volume *v, uint64_t i)
 {
-  atomic_store (&v->pieces->p[i].diverged, true);
+  atomic_store (&v->extents->p[i].diverged, true);
   fp_mirror_poke (v);
 }
 
-/* ---- what the manager decides ---- */
+/* ---- what the allocator decides ---- */
 
 unsigned
 fp_mirror_grace_ms (const struct fp_volume *v)
@@ -171,55 +171,55 @@ fp_mirror_grace_ms (const struct fp_volume *v)
 
 /* Nobody can use this copy, and soon nobody will. */
 static bool
-is_dead (struct fp_volume *v, struct fp_piece *p)
+is_dead (struct fp_volume *v, struct fp_extent *p)
 {
-  switch (fp_piece_state (p)) {
-  case FP_PIECE_LOST:
+  switch (fp_extent_state (p)) {
+  case FP_EXTENT_LOST:
     return true;
-  case FP_PIECE_OFFLINE:
-    return fp_link_away_ms (v->links[atomic_load (&p->server)]) >=
+  case FP_EXTENT_OFFLINE:
+    return fp_peer_away_ms (v->peers[atomic_load (&p->server)]) >=
            fp_mirror_grace_ms (v);
-  case FP_PIECE_EMPTY:
-  case FP_PIECE_READY:
-  case FP_PIECE_BUSY:
-  case FP_PIECE_FROZEN:
+  case FP_EXTENT_EMPTY:
+  case FP_EXTENT_READY:
+  case FP_EXTENT_BUSY:
+  case FP_EXTENT_FROZEN:
   default:
     return false;
   }
 }
 
-/* One that is READY and live, and recorded as such, and will be; or -1.  Else
- * the last one that is recorded could go.
+/* One that is READY and in sync, and recorded as such, and will be; or -1.
+ * Else the last one that is recorded could go.
  */
 static int
-a_ready_copy (struct fp_volume *v, uint64_t i, uint8_t live)
+a_ready_copy (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
   for (unsigned c = 0; c < t->copies; c++)
-    if ((live & bit (c)) &&
-        fp_piece_state (fp_mirror_copy (t, i, c)) == FP_PIECE_READY &&
-        !fp_recorder_is_due (v, fp_mirror_entry (t, i, c)) &&
-        fp_recorder_may_exist (v, fp_mirror_entry (t, i, c)))
+    if ((in_sync & bit (c)) &&
+        fp_extent_state (fp_mirror_copy (t, i, c)) == FP_EXTENT_READY &&
+        !fp_meta_log_is_due (v, fp_mirror_entry (t, i, c)) &&
+        fp_meta_log_may_exist (v, fp_mirror_entry (t, i, c)))
       return (int) c;
   return -1;
 }
 
-/* Piece i goes on without those that died, as soon as that is recorded. */
+/* Extent i goes on without those that died, as soon as that is recorded. */
 static bool
-drop_dead (struct fp_volume *v, uint64_t i, uint8_t live)
+drop_dead (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   bool any = false;
 
   for (unsigned c = 0; c < t->copies; c++) {
     uint64_t k = fp_mirror_entry (t, i, c);
 
-    if (!(live & bit (c)) || !is_dead (v, &t->p[k]))
+    if (!(in_sync & bit (c)) || !is_dead (v, &t->p[k]))
       continue;
     any = true;
-    if (a_ready_copy (v, i, live) >= 0)
-      fp_recorder_drop (v, k);
+    if (a_ready_copy (v, i, in_sync) >= 0)
+      fp_meta_log_drop (v, k);
   }
   return any;
 }
@@ -228,101 +228,102 @@ drop_dead (struct fp_volume *v, uint64_t i, uint8_t live)
 static void
 make_anew (struct fp_volume *v, uint64_t i, uint8_t set)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
   for (unsigned c = 0; c < t->copies; c++) {
     if (!(set & bit (c)))
       continue;
-    fp_mirror_missed (v, i, 0, fp_piece_length (t, i), (uint8_t) ~bit (c));
-    fp_recorder_drop (v, fp_mirror_entry (t, i, c));
+    fp_mirror_missed (v, i, 0, fp_extent_length (t, i), (uint8_t) ~bit (c));
+    fp_meta_log_drop (v, fp_mirror_entry (t, i, c));
   }
 }
 
 /* A write that failed may be in some copies: all but one are made anew. */
 static void
-mend_diverged (struct fp_volume *v, uint64_t i, uint8_t live)
+mend_diverged (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {
-  uint8_t bad = fp_mirror_bad (v->pieces, i, live);
-  int keep = a_ready_copy (v, i, live & (uint8_t) ~bad);
+  uint8_t bad = fp_mirror_bad (v->extents, i, in_sync);
+  int keep = a_ready_copy (v, i, in_sync & (uint8_t) ~bad);
 
-  if (keep < 0 && live == bad)
-    keep = a_ready_copy (v, i, live);
+  if (keep < 0 && in_sync == bad)
+    keep = a_ready_copy (v, i, in_sync);
   if (keep < 0)
     return;
-  if (live == bit ((unsigned) keep))
-    atomic_store (&v->pieces->p[i].diverged, false);
+  if (in_sync == bit ((unsigned) keep))
+    atomic_store (&v->extents->p[i].diverged, false);
   else
-    make_anew (v, i, live & (uint8_t) ~bit ((unsigned) keep));
+    make_anew (v, i, in_sync & (uint8_t) ~bit ((unsigned) keep));
 }
 
 /* The others are, too, if one of them could be used just now; the last one is
  * what there is.
  */
 static void
-mend_bad (struct fp_volume *v, uint64_t i, uint8_t live, uint8_t bad)
+mend_bad (struct fp_volume *v, uint64_t i, uint8_t in_sync, uint8_t bad)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
-  if (a_ready_copy (v, i, live & (uint8_t) ~bad) >= 0)
+  if (a_ready_copy (v, i, in_sync & (uint8_t) ~bad) >= 0)
     make_anew (v, i, bad);
-  for (unsigned c = 0; live == bad && c < t->copies; c++)
+  for (unsigned c = 0; in_sync == bad && c < t->copies; c++)
     atomic_store (&fp_mirror_copy (t, i, c)->bad, false);
 }
 
-/* A copy of piece i that is not live shall be.  True: that is for the mover.
+/* A copy of extent i that is not in sync shall be.  True: that is for the
+ * migration thread.
  */
 static bool
 restore (struct fp_volume *v, uint64_t i, unsigned c)
 {
-  uint64_t k = fp_mirror_entry (v->pieces, i, c);
-  struct fp_piece *p = &v->pieces->p[k];
+  uint64_t k = fp_mirror_entry (v->extents, i, c);
+  struct fp_extent *p = &v->extents->p[k];
 
-  if (fp_recorder_is_due (v, k))
+  if (fp_meta_log_is_due (v, k))
     return false;
-  switch (fp_piece_state (p)) {
-  case FP_PIECE_READY:
+  switch (fp_extent_state (p)) {
+  case FP_EXTENT_READY:
     return true;
-  case FP_PIECE_OFFLINE:
-    if (fp_link_away_ms (v->links[atomic_load (&p->server)]) <
-            v->p.rebuild_delay_ms ||
-        !fp_manager_has_room (v, k))
+  case FP_EXTENT_OFFLINE:
+    if (fp_peer_away_ms (v->peers[atomic_load (&p->server)]) <
+            v->p.resync_delay_ms ||
+        !fp_allocator_has_room (v, k))
       return false;
     break;
-  case FP_PIECE_LOST:
-  case FP_PIECE_EMPTY:
-    if (fp_now_ns () < v->refill_ns || !fp_manager_has_room (v, k))
+  case FP_EXTENT_LOST:
+  case FP_EXTENT_EMPTY:
+    if (fp_now_ns () < v->refill_ns || !fp_allocator_has_room (v, k))
       return false;
     break;
-  case FP_PIECE_BUSY:
-  case FP_PIECE_FROZEN:
+  case FP_EXTENT_BUSY:
+  case FP_EXTENT_FROZEN:
   default:
     return false;
   }
-  if (fp_link_abandon (v, k))
-    fp_manager_want (v, k);
+  if (fp_peer_abandon (v, k))
+    fp_allocator_want (v, k);
   return false;
 }
 
-/* Entry k is of a piece that nobody has written: what is there and not for
+/* Entry k is of an extent that nobody has written: what is there and not for
  * that is let go; and if it is to have its memory before that, it gets it
  * again.
  */
 static void
 tidy (struct fp_volume *v, uint64_t k)
 {
-  fp_link_tidy (v, k);
+  fp_peer_tidy (v, k);
   if (v->p.reserve_full && atomic_load (&v->started) &&
       fp_now_ns () >= v->refill_ns &&
-      fp_piece_state (&v->pieces->p[k]) == FP_PIECE_EMPTY &&
-      fp_manager_has_room (v, k))
-    fp_manager_want (v, k);
+      fp_extent_state (&v->extents->p[k]) == FP_EXTENT_EMPTY &&
+      fp_allocator_has_room (v, k))
+    fp_allocator_want (v, k);
 }
 
 unsigned
 fp_mirror_look (struct fp_volume *v)
 {
-  struct fp_pieces *t = v->pieces;
-  bool soon = false, rebuild = false;
+  struct fp_extents *t = v->extents;
+  bool soon = false, resync = false;
   uint64_t now = fp_now_ns ();
 
   bool due = atomic_exchange (&v->mirror_due, false);
@@ -331,40 +332,41 @@ fp_mirror_look (struct fp_volume *v)
     return LATER_MS;
   if (!due && now < v->mirror_ns)
     return (unsigned) fp_deadline_left_ms (v->mirror_ns);
-  for (unsigned i = 0; i < v->nr_links; i++)
-    soon |= !fp_link_cut (v->links[i], fp_mirror_grace_ms (v));
+  for (unsigned i = 0; i < v->nr_peers; i++)
+    soon |= !fp_peer_cut (v->peers[i], fp_mirror_grace_ms (v));
   if (v->p.read_only) {
     v->mirror_ns = now + (soon ? SOON_MS : LATER_MS) * FP_NS_PER_MS;
     return soon ? SOON_MS : LATER_MS;
   }
   for (uint64_t i = 0; i < t->nr; i++) {
-    uint8_t live = fp_mirror_live (t, i), bad = fp_mirror_bad (t, i, live);
+    uint8_t in_sync = fp_mirror_in_sync (t, i),
+            bad = fp_mirror_bad (t, i, in_sync);
 
-    for (unsigned c = 0; live == 0 && c < t->copies; c++)
+    for (unsigned c = 0; in_sync == 0 && c < t->copies; c++)
       tidy (v, fp_mirror_entry (t, i, c));
-    if (live == 0)
+    if (in_sync == 0)
       continue;
     if (atomic_load (&t->p[i].diverged)) {
       soon = true;
-      mend_diverged (v, i, live);
+      mend_diverged (v, i, in_sync);
     }
     if (bad != 0) {
       soon = true;
-      mend_bad (v, i, live, bad);
+      mend_bad (v, i, in_sync, bad);
     }
-    if ((live & (live - 1)) != 0)
-      soon |= drop_dead (v, i, live);
+    if ((in_sync & (in_sync - 1)) != 0)
+      soon |= drop_dead (v, i, in_sync);
     for (unsigned c = 0; c < t->copies; c++)
-      if (!(live & bit (c)))
-        rebuild |= restore (v, i, c);
-      /* It was not the time for that when it became live. */
-      else if (!fp_recorder_may_exist (v, fp_mirror_entry (t, i, c)))
-        fp_recorder_live (v, fp_mirror_entry (t, i, c));
+      if (!(in_sync & bit (c)))
+        resync |= restore (v, i, c);
+      /* It was not the time for that when it became in sync. */
+      else if (!fp_meta_log_may_exist (v, fp_mirror_entry (t, i, c)))
+        fp_meta_log_in_sync (v, fp_mirror_entry (t, i, c));
   }
   if (now >= v->refill_ns)
     v->refill_ns = now + REFILL_MS * FP_NS_PER_MS;
-  if (rebuild)
-    fp_mover_wake (v->mover);
+  if (resync)
+    fp_migrate_wake (v->migrate);
   now = fp_now_ns ();
   v->mirror_ns = now + (soon ? SOON_MS : LATER_MS) * FP_NS_PER_MS;
   return soon ? SOON_MS : LATER_MS;
@@ -375,11 +377,11 @@ fp_mirror_look (struct fp_volume *v)
 void
 fp_mirror_dropped (struct fp_volume *v, uint64_t k)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
   {
     FP_LOCK_SCOPE (&v->lock);
-    atomic_fetch_and (&t->live[fp_piece_of (t, k)],
+    atomic_fetch_and (&t->in_sync[fp_extent_of (t, k)],
                       (uint8_t) ~bit (fp_copy_of (t, k)));
     atomic_store (&t->p[k].bad, false);
   }
@@ -389,9 +391,9 @@ fp_mirror_dropped (struct fp_volume *v, uint64_t k)
 void
 fp_mirror_refill (struct fp_volume *v, uint64_t k)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   _Atomic uint64_t *dirty = t->dirty + k * t->words;
-  _Atomic uint64_t *written = t->written + fp_piece_of (t, k) * t->words;
+  _Atomic uint64_t *written = t->written + fp_extent_of (t, k) * t->words;
 
   /* First clear, then look: who writes meanwhile has set `written` before, or
    * marks what is dirty after.
@@ -403,33 +405,33 @@ fp_mirror_refill (struct fp_volume *v, uint64_t k)
 }
 
 static bool
-is_lost (struct fp_pieces *t, uint64_t i, uint8_t live)
+is_lost (struct fp_extents *t, uint64_t i, uint8_t in_sync)
 {
   for (unsigned c = 0; c < t->copies; c++)
-    if ((live & bit (c)) &&
-        fp_piece_state (fp_mirror_copy (t, i, c)) != FP_PIECE_LOST)
+    if ((in_sync & bit (c)) &&
+        fp_extent_state (fp_mirror_copy (t, i, c)) != FP_EXTENT_LOST)
       return false;
   return true;
 }
 
 /* All that it is to have, written or not: reserve=full. */
 static bool
-is_reserved (struct fp_pieces *t, uint64_t i)
+is_reserved (struct fp_extents *t, uint64_t i)
 {
   for (unsigned c = 0; c < t->copies; c++)
-    if (fp_piece_state (&t->p[fp_mirror_entry (t, i, c)]) == FP_PIECE_EMPTY)
+    if (fp_extent_state (&t->p[fp_mirror_entry (t, i, c)]) == FP_EXTENT_EMPTY)
       return false;
   return true;
 }
 
 /* It has all of its copies, and whoever comes next believes them. */
 static bool
-is_whole (struct fp_volume *v, uint64_t i, uint8_t live)
+is_whole (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {
-  if (live != fp_mirror_all (v->pieces))
+  if (in_sync != fp_mirror_all (v->extents))
     return false;
-  for (unsigned c = 0; c < v->pieces->copies; c++)
-    if (!fp_recorder_has_live (v, fp_mirror_entry (v->pieces, i, c)))
+  for (unsigned c = 0; c < v->extents->copies; c++)
+    if (!fp_meta_log_has_in_sync (v, fp_mirror_entry (v->extents, i, c)))
       return false;
   return true;
 }
@@ -437,28 +439,28 @@ is_whole (struct fp_volume *v, uint64_t i, uint8_t live)
 void
 fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
   *s = (struct fp_mirror_status) { .degraded = 0 };
   for (uint64_t i = 0; i < t->nr; i++) {
-    uint8_t live = fp_mirror_live (t, i);
+    uint8_t in_sync = fp_mirror_in_sync (t, i);
 
-    s->allocated += live != 0 || is_reserved (t, i);
-    s->lost += live != 0 && is_lost (t, i, live);
-    if (live == 0 || is_whole (v, i, live))
+    s->allocated += in_sync != 0 || is_reserved (t, i);
+    s->lost += in_sync != 0 && is_lost (t, i, in_sync);
+    if (in_sync == 0 || is_whole (v, i, in_sync))
       continue;
     s->degraded++;
     for (unsigned c = 0; c < t->copies; c++) {
       uint64_t k = fp_mirror_entry (t, i, c);
-      enum fp_piece_state state = fp_piece_state (&t->p[k]);
+      enum fp_extent_state state = fp_extent_state (&t->p[k]);
 
-      if (live & bit (c))
+      if (in_sync & bit (c))
         continue;
       for (uint32_t w = 0; w < t->words; w++)
         s->missing +=
             (uint64_t) __builtin_popcountll (atomic_load (
-                state == FP_PIECE_READY ? &t->dirty[k * t->words + w]
-                                        : &t->written[i * t->words + w]))
+                state == FP_EXTENT_READY ? &t->dirty[k * t->words + w]
+                                         : &t->written[i * t->words + w]))
             << t->chunk_shift;
     }
   }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mirror_zero.c - zeros, and no memory any more, for a piece that has several
- * copies: all that are live are shut, so that nobody writes meanwhile.
+/* mirror_zero.c - zeros, and no memory any more, for an extent that has
+ * several copies: all that are in sync are shut, so that nobody writes
+ * meanwhile.
  */
 
 #include <config.h>
@@ -17,37 +18,37 @@
 #include "peer/peer.h"
 #include "peer/peer_migrate.h"
 
-/* One piece whose copies are shut. */
+/* One extent whose copies are shut. */
 struct shut {
   struct fp_volume *v;
   uint64_t i;
   uint8_t set;                     /* those that are BUSY, and ours */
-  uint64_t session[FP_MAX_COPIES]; /* of their links, before that */
+  uint64_t session[FP_MAX_COPIES]; /* of their peers, before that */
 };
 
 static uint64_t
 entry (const struct shut *s, unsigned c)
 {
-  return fp_mirror_entry (s->v->pieces, s->i, c);
+  return fp_mirror_entry (s->v->extents, s->i, c);
 }
 
-static struct fp_piece *
-piece (const struct shut *s, unsigned c)
+static struct fp_extent *
+extent (const struct shut *s, unsigned c)
 {
-  return fp_mirror_copy (s->v->pieces, s->i, c);
+  return fp_mirror_copy (s->v->extents, s->i, c);
 }
 
-static struct fp_link *
-link_of (const struct shut *s, unsigned c)
+static struct fp_peer *
+peer_of (const struct shut *s, unsigned c)
 {
-  return s->v->links[atomic_load (&piece (s, c)->server)];
+  return s->v->peers[atomic_load (&extent (s, c)->server)];
 }
 
 static void
 shut (struct shut *s, unsigned c)
 {
-  s->session[c] = fp_link_session (link_of (s, c));
-  if (fp_piece_move (piece (s, c), FP_PIECE_READY, FP_PIECE_BUSY))
+  s->session[c] = fp_peer_session (peer_of (s, c));
+  if (fp_extent_move (extent (s, c), FP_EXTENT_READY, FP_EXTENT_BUSY))
     s->set |= (uint8_t) (1u << c);
 }
 
@@ -55,94 +56,94 @@ shut (struct shut *s, unsigned c)
 static void
 reopen (struct shut *s)
 {
-  for (unsigned c = 0; c < s->v->pieces->copies; c++) {
+  for (unsigned c = 0; c < s->v->extents->copies; c++) {
     if (!(s->set >> c & 1))
       continue;
-    if (!fp_link_reopen_now (link_of (s, c), piece (s, c), s->session[c]))
-      (void) fp_link_reopen (link_of (s, c), piece (s, c), false);
+    if (!fp_peer_reopen_now (peer_of (s, c), extent (s, c), s->session[c]))
+      (void) fp_peer_reopen (peer_of (s, c), extent (s, c), false);
   }
   s->set = 0;
   fp_volume_wake_lanes (s->v);
 }
 
-/* All live copies, and nobody is inside. */
+/* All in-sync copies, and nobody is inside. */
 static int
-shut_all (struct shut *s, uint8_t live)
+shut_all (struct shut *s, uint8_t in_sync)
 {
-  const struct fp_pieces *t = s->v->pieces;
+  const struct fp_extents *t = s->v->extents;
 
   /* In this order, and not on after the first that somebody else has. */
   for (unsigned c = 0; c < t->copies; c++)
-    if ((live >> c & 1) && s->set == (live & ((1u << c) - 1)))
+    if ((in_sync >> c & 1) && s->set == (in_sync & ((1u << c) - 1)))
       shut (s, c);
-  if (s->set != live || fp_mirror_live (t, s->i) != live) {
+  if (s->set != in_sync || fp_mirror_in_sync (t, s->i) != in_sync) {
     reopen (s);
     return -EAGAIN;
   }
   for (unsigned c = 0; c < t->copies; c++)
-    if (live >> c & 1)
-      fp_volume_drain_piece (s->v, piece (s, c));
+    if (in_sync >> c & 1)
+      fp_volume_drain_extent (s->v, extent (s, c));
   return 0;
 }
 
 static int
 zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
 {
-  uint8_t live = s->set, done = 0;
+  uint8_t in_sync = s->set, done = 0;
   int result = 0;
 
-  fp_mirror_missed (s->v, s->i, in, length, live);
-  for (unsigned c = 0; c < s->v->pieces->copies; c++) {
-    struct fp_piece *p = piece (s, c);
-    bool last = result == 0 && live >> (c + 1) == 0;
+  fp_mirror_missed (s->v, s->i, in, length, in_sync);
+  for (unsigned c = 0; c < s->v->extents->copies; c++) {
+    struct fp_extent *p = extent (s, c);
+    bool last = result == 0 && in_sync >> (c + 1) == 0;
     int r;
 
-    if (!(live >> c & 1))
+    if (!(in_sync >> c & 1))
       continue;
     fp_volume_wrote (s->v, entry (s, c), in, length);
-    s->set &= (uint8_t) ~(1u << c); /* it is the link's now */
-    r = fp_link_zero (link_of (s, c), p, in, length, last, deadline);
+    s->set &= (uint8_t) ~(1u << c); /* it is the peer's now */
+    r = fp_peer_zero (peer_of (s, c), p, in, length, last, deadline);
     if (r == 0)
       done |= (uint8_t) (1u << c);
     else if (result == 0 || r != -ENOTCONN)
       result = r;
   }
-  if (done != live)
+  if (done != in_sync)
     fp_mirror_missed (s->v, s->i, in, length, done);
   fp_volume_wake_lanes (s->v);
   return result;
 }
 
-/* It is recorded of no copy that it is live; after an error of all of them
+/* It is recorded of no copy that it is in sync; after an error of all of them
  * that it is.
  */
 static int
-record_gone (struct shut *s, uint8_t live, uint64_t deadline)
+record_gone (struct shut *s, uint8_t in_sync, uint64_t deadline)
 {
   struct fp_volume *v = s->v;
   uint8_t gone = 0;
   int r = 0;
 
-  for (unsigned c = 0; r == 0 && c < v->pieces->copies; c++)
+  for (unsigned c = 0; r == 0 && c < v->extents->copies; c++)
     if (s->set >> c & 1)
-      r = fp_recorder_settled (v, entry (s, c), deadline);
+      r = fp_meta_log_settled (v, entry (s, c), deadline);
   if (r < 0)
     return r;
-  for (unsigned c = 0; r == 0 && c < v->pieces->copies; c++) {
-    if (!(live >> c & 1))
+  for (unsigned c = 0; r == 0 && c < v->extents->copies; c++) {
+    if (!(in_sync >> c & 1))
       continue;
-    r = fp_recorder_gone (v, entry (s, c), deadline);
+    r = fp_meta_log_gone (v, entry (s, c), deadline);
     if (r == -EIO)
-      s->set &= (uint8_t) ~(1u << c); /* it is the recorder's now */
+      s->set &= (uint8_t) ~(1u << c); /* it is the metadata log's now */
     else if (r == 0)
       gone |= (uint8_t) (1u << c);
   }
-  for (unsigned c = 0; r < 0 && c < v->pieces->copies; c++) {
+  for (unsigned c = 0; r < 0 && c < v->extents->copies; c++) {
     if (!(gone >> c & 1))
       continue;
-    piece (s, c)->releasing = false;
+    extent (s, c)->releasing = false;
     s->set &= (uint8_t) ~(1u << c);
-    fp_recorder_exists (v, entry (s, c));
+    fp_meta_log_exists (v, entry (s, c));
   }
   return r;
 }
@@ -151,18 +152,18 @@ static int
 release_all (struct shut *s, uint64_t deadline)
 {
   struct fp_volume *v = s->v;
-  struct fp_pieces *t = v->pieces;
-  uint8_t live = s->set;
+  struct fp_extents *t = v->extents;
+  uint8_t in_sync = s->set;
   int r;
 
   /* Those that are being filled are nothing to anybody. */
   for (unsigned c = 0; c < t->copies; c++)
-    if (!(live >> c & 1))
+    if (!(in_sync >> c & 1))
       shut (s, c);
   for (unsigned c = 0; c < t->copies; c++)
-    if ((s->set & ~live) >> c & 1)
-      fp_volume_drain_piece (v, piece (s, c));
-  r = record_gone (s, live, deadline);
+    if ((s->set & ~in_sync) >> c & 1)
+      fp_volume_drain_extent (v, extent (s, c));
+  r = record_gone (s, in_sync, deadline);
   if (r < 0) {
     reopen (s);
     return r;
@@ -170,20 +171,20 @@ release_all (struct shut *s, uint64_t deadline)
   {
     FP_LOCK_SCOPE (&v->lock);
     for (unsigned c = 0; c < t->copies; c++)
-      piece (s, c)->fresh = false;
-    fp_piece_clear_written (t, s->i, 0, t->piece_size);
-    atomic_store (&t->live[s->i], 0);
+      extent (s, c)->fresh = false;
+    fp_extent_clear_written (t, s->i, 0, t->extent_size);
+    atomic_store (&t->in_sync[s->i], 0);
   }
   /* What a server that is away has is not believed when it is back. */
-  fp_mirror_missed (v, s->i, 0, fp_piece_length (t, s->i), 0);
+  fp_mirror_missed (v, s->i, 0, fp_extent_length (t, s->i), 0);
   for (unsigned c = 0; c < t->copies; c++) {
     if (!(s->set >> c & 1))
       continue;
     /* It does not exist any more: if a server does not hear of its release,
-     * or does not release it, that is made up for (fp_link_tidy).
+     * or does not release it, that is made up for (fp_peer_tidy).
      */
-    piece (s, c)->releasing = true;
-    (void) fp_link_release (link_of (s, c), piece (s, c), deadline);
+    extent (s, c)->releasing = true;
+    (void) fp_peer_release (peer_of (s, c), extent (s, c), deadline);
   }
   fp_volume_wake_lanes (v);
   return 0;
@@ -194,9 +195,9 @@ fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
                 bool release, uint64_t *deadline)
 {
   struct shut s = { .v = v, .i = i };
-  uint8_t live = fp_mirror_live (v->pieces, i);
+  uint8_t in_sync = fp_mirror_in_sync (v->extents, i);
   uint64_t start = fp_now_ns ();
-  int r = live == 0 ? -EAGAIN : shut_all (&s, live);
+  int r = in_sync == 0 ? -EAGAIN : shut_all (&s, in_sync);
 
   if (r == 0 && release)
     r = release_all (&s, *deadline);

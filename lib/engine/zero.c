@@ -39,7 +39,7 @@ struct zeroing {
 static bool
 is_over (const struct fp_volume *v, const struct zeroing *z)
 {
-  return fp_deadline_passed (z->deadline_ns) || atomic_load (&v->taken) ||
+  return fp_deadline_passed (z->deadline_ns) || atomic_load (&v->fenced) ||
          fp_volume_is_stale (v, z->made_ns);
 }
 
@@ -77,7 +77,7 @@ pause_a_little (struct fp_volume *v, struct zeroing *z)
 static int
 zeros_already (struct fp_volume *v, struct zeroing *z)
 {
-  if (fp_volume_is_ours (v))
+  if (fp_volume_is_leased (v))
     return 1;
   if (is_over (v, z))
     return -EIO;
@@ -85,16 +85,16 @@ zeros_already (struct fp_volume *v, struct zeroing *z)
   return 0;
 }
 
-/* Wait for a piece that somebody else has shut, or whose server is away.
+/* Wait for an extent that somebody else has shut, or whose server is away.
  * Returns its state when it is none of these any more; -EIO at the deadline.
  */
 static int
-settled_state (struct fp_volume *v, struct fp_piece *p, struct zeroing *z)
+settled_state (struct fp_volume *v, struct fp_extent *p, struct zeroing *z)
 {
   for (;;) {
-    enum fp_piece_state s = fp_piece_state (p);
+    enum fp_extent_state s = fp_extent_state (p);
 
-    if (s != FP_PIECE_BUSY && s != FP_PIECE_FROZEN && s != FP_PIECE_OFFLINE)
+    if (s != FP_EXTENT_BUSY && s != FP_EXTENT_FROZEN && s != FP_EXTENT_OFFLINE)
       return (int) s;
     if (is_over (v, z))
       return -EIO;
@@ -102,25 +102,25 @@ settled_state (struct fp_volume *v, struct fp_piece *p, struct zeroing *z)
   }
 }
 
-/* Piece p, which is BUSY and drained, shall have no memory any more.  If that
+/* Extent p, which is BUSY and drained, shall have no memory any more.  If that
  * cannot be recorded now it keeps it, and becomes zeros.
  */
 static int
-release (struct fp_volume *v, struct fp_piece *p, uint64_t length,
+release (struct fp_volume *v, struct fp_extent *p, uint64_t length,
          uint64_t deadline)
 {
-  struct fp_link *link = v->links[atomic_load (&p->server)];
-  int r = fp_recorder_gone (v, (uint64_t) (p - v->pieces->p), deadline);
+  struct fp_peer *peer = v->peers[atomic_load (&p->server)];
+  int r = fp_meta_log_gone (v, (uint64_t) (p - v->extents->p), deadline);
 
   if (r == -EROFS)
-    return fp_link_zero (link, p, 0, length, true, deadline);
-  return r < 0 ? r : fp_link_release (link, p, deadline);
+    return fp_peer_zero (peer, p, 0, length, true, deadline);
+  return r < 0 ? r : fp_peer_release (peer, p, deadline);
 }
 
 static bool
-is_whole (const struct fp_pieces *t, uint64_t i, uint64_t in, uint64_t length)
+is_whole (const struct fp_extents *t, uint64_t i, uint64_t in, uint64_t length)
 {
-  return in == 0 && length == fp_piece_length (t, i);
+  return in == 0 && length == fp_extent_length (t, i);
 }
 
 /* A server zeroes its copy when it is told to: not before all of them say that
@@ -130,7 +130,7 @@ static int
 zero_said (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
            uint64_t length)
 {
-  if (fp_intent_say (z->lane, i, in, length) == 0)
+  if (fp_dirty_log_say (z->lane, i, in, length) == 0)
     return fp_mirror_zero (v, i, in, length, false, &z->deadline_ns);
   fp_mirror_poke (v);
   if (!is_over (v, z))
@@ -139,22 +139,22 @@ zero_said (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
   return -EIO;
 }
 
-/* all: it is the whole piece, which is trimmed.  *tried: some copies may have
+/* all: it is the whole extent, which is trimmed.  *tried: some copies may have
  * got zeros, and others not yet; counted in v->unsettled.
  */
 static int
 zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
              uint64_t length, bool all, bool *tried)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   bool zeroed = false; /* some copies may have got zeros in place */
 
   for (;;) {
     uint64_t run;
     int r;
 
-    if (fp_mirror_live (t, i) == 0 ||
-        (!all && !fp_piece_run (t, i, in, length, &run) && run == length)) {
+    if (fp_mirror_in_sync (t, i) == 0 ||
+        (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
       r = zeros_already (v, z);
       if (r != 0)
         return r < 0 ? r : 0;
@@ -170,10 +170,10 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
     if (!*tried)
       atomic_fetch_add (&v->unsettled, 1);
     *tried = true;
-    /* A piece that is released while that cannot be recorded could not be
+    /* An extent that is released while that cannot be recorded could not be
      * used until it can.
      */
-    if (all && !zeroed && !v->p.reserve_full && fp_recorder_may_record (v)) {
+    if (all && !zeroed && !v->p.reserve_full && fp_meta_log_may_record (v)) {
       r = fp_mirror_zero (v, i, in, length, true, &z->deadline_ns);
     }
     else {
@@ -187,12 +187,12 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
 }
 
 static int
-zero_in_piece (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
-               void *arg)
+zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
+                void *arg)
 {
   struct zeroing *z = arg;
-  struct fp_pieces *t = v->pieces;
-  struct fp_piece *p = &t->p[i];
+  struct fp_extents *t = v->extents;
+  struct fp_extent *p = &t->p[i];
   bool all = z->trim && is_whole (t, i, in, length), tried = false;
 
   if (fp_volume_is_mirrored (v)) {
@@ -203,16 +203,16 @@ zero_in_piece (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
     return r;
   }
   for (;;) {
-    struct fp_link *link;
+    struct fp_peer *peer;
     uint64_t run, start;
     int s = settled_state (v, p, z), r;
 
     if (s < 0)
       return s;
-    if (s == FP_PIECE_LOST)
+    if (s == FP_EXTENT_LOST)
       return -EIO;
-    if (s == FP_PIECE_EMPTY ||
-        (!all && !fp_piece_run (t, i, in, length, &run) && run == length)) {
+    if (s == FP_EXTENT_EMPTY ||
+        (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
       r = zeros_already (v, z);
       if (r != 0)
         return r < 0 ? r : 0;
@@ -222,16 +222,16 @@ zero_in_piece (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
       return write_zeros (z, length, (i << t->shift) + in);
     if (fp_volume_is_stale (v, z->made_ns))
       return -EIO;
-    if (!fp_piece_move (p, FP_PIECE_READY, FP_PIECE_BUSY))
+    if (!fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_BUSY))
       continue; /* somebody was quicker */
     start = fp_now_ns ();
-    fp_volume_drain_piece (v, p);
+    fp_volume_drain_extent (v, p);
     fp_volume_wrote (v, i, in, length);
-    link = v->links[atomic_load (&p->server)];
+    peer = v->peers[atomic_load (&p->server)];
     if (all && !v->p.reserve_full)
       r = release (v, p, length, z->deadline_ns);
     else
-      r = fp_link_zero (link, p, in, length, true, z->deadline_ns);
+      r = fp_peer_zero (peer, p, in, length, true, z->deadline_ns);
     fp_volume_wake_lanes (v);
     if (r == 0)
       z->deadline_ns += fp_now_ns () - start;
@@ -244,14 +244,14 @@ zero_in_piece (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
   }
 }
 
-/* Call each with what every piece has of the range, until one says no. */
+/* Call each with what every extent has of the range, until one says no. */
 static int
 for_each_part (struct fp_volume *v, uint64_t length, uint64_t offset,
                int (*each) (struct fp_volume *v, uint64_t i, uint64_t in,
                             uint64_t n, void *arg),
                void *arg)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   uint64_t in, n, first, last;
   uint32_t width;
   int r = 0;
@@ -279,7 +279,7 @@ fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
     .deadline_ns = fp_deadline_in_ms (fp_volume_await_ms (v)),
     .made_ns = made_ns != 0 ? made_ns : fp_mono_ns (),
   };
-  int r = for_each_part (v, length, offset, zero_in_piece, &z);
+  int r = for_each_part (v, length, offset, zero_in_extent, &z);
 
   if (z.waited)
     atomic_fetch_add (&v->waits, 1);
@@ -292,7 +292,7 @@ fp_lane_zero_made (struct fp_lane *lane, uint64_t length, uint64_t offset,
 {
   struct fp_volume *v = fp_lane_volume (lane);
 
-  if (!fp_range_ok (offset, length, v->pieces->size))
+  if (!fp_range_ok (offset, length, v->extents->size))
     return -EINVAL;
   if (v->p.read_only)
     return -EROFS;
@@ -311,21 +311,22 @@ fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
 
 /* ---- extents ---- */
 
-/* What piece i is from `in` on, for *run bytes, at most what that was. */
+/* What extent i is from `in` on, for *run bytes, at most what that was. */
 static bool
-is_hole (struct fp_pieces *t, uint64_t i, uint64_t in, uint64_t *run)
+is_hole (struct fp_extents *t, uint64_t i, uint64_t in, uint64_t *run)
 {
   if (t->copies > 1)
-    return fp_mirror_live (t, i) == 0 || !fp_piece_run (t, i, in, *run, run);
-  switch (fp_piece_state (&t->p[i])) {
-  case FP_PIECE_EMPTY:
+    return fp_mirror_in_sync (t, i) == 0 ||
+           !fp_extent_run (t, i, in, *run, run);
+  switch (fp_extent_state (&t->p[i])) {
+  case FP_EXTENT_EMPTY:
     return true;
-  case FP_PIECE_READY:
-  case FP_PIECE_BUSY:
-  case FP_PIECE_FROZEN:
-  case FP_PIECE_OFFLINE:
-    return !fp_piece_run (t, i, in, *run, run);
-  case FP_PIECE_LOST:
+  case FP_EXTENT_READY:
+  case FP_EXTENT_BUSY:
+  case FP_EXTENT_FROZEN:
+  case FP_EXTENT_OFFLINE:
+    return !fp_extent_run (t, i, in, *run, run);
+  case FP_EXTENT_LOST:
   default:
     return false;
   }
@@ -336,10 +337,10 @@ is_slow (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t n, void *trim)
 {
   uint64_t run = n;
 
-  if (*(bool *) trim && is_whole (v->pieces, i, in, n))
+  if (*(bool *) trim && is_whole (v->extents, i, in, n))
     return 0;
-  return !is_hole (v->pieces, i, in, &run) || run < n ||
-         !fp_volume_is_ours (v);
+  return !is_hole (v->extents, i, in, &run) || run < n ||
+         !fp_volume_is_leased (v);
 }
 
 bool
@@ -354,7 +355,7 @@ void
 fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
                   bool *hole, uint64_t *length)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   uint64_t end = t->size - offset > limit ? offset + limit : t->size;
   uint64_t at = offset;
 
@@ -364,7 +365,7 @@ fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
     bool h;
 
     run = FP_MIN (run, end - at);
-    h = is_hole (t, linear >> t->shift, linear & (t->piece_size - 1), &run);
+    h = is_hole (t, linear >> t->shift, linear & (t->extent_size - 1), &run);
     if (at > offset && h != *hole)
       break;
     *hole = h;
@@ -372,6 +373,6 @@ fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
   }
   *length = at - offset;
   /* Then it has to be read. */
-  if (*hole && !fp_volume_is_ours (v))
+  if (*hole && !fp_volume_is_leased (v))
     *hole = false;
 }

@@ -10,53 +10,53 @@
 #include "base/sync.h"
 #include "extent/stripe.h"
 
-/* A chunk is at least 64 KiB, and a piece has at most 4096 of them, so that
- * the bits of a piece take 512 bytes at most, whatever its size.
+/* A chunk is at least 64 KiB, and an extent has at most 4096 of them, so that
+ * the bits of an extent take 512 bytes at most, whatever its size.
  */
 #define MIN_CHUNK_SHIFT 16
 #define MAX_CHUNKS 4096u
 
 static void
-pieces_freep (struct fp_pieces **tp)
+extents_freep (struct fp_extents **tp)
 {
-  fp_pieces_free (*tp);
+  fp_extents_free (*tp);
 }
 
 int
-fp_pieces_new (struct fp_pieces **out, uint64_t size, uint64_t piece_size,
-               const struct fp_stripe *stripe, unsigned copies)
+fp_extents_new (struct fp_extents **out, uint64_t size, uint64_t extent_size,
+                const struct fp_stripe *stripe, unsigned copies)
 {
-  FP_CLEANUP (pieces_freep) struct fp_pieces *t = NULL;
+  FP_CLEANUP (extents_freep) struct fp_extents *t = NULL;
 
-  if (piece_size < (UINT64_C (1) << MIN_CHUNK_SHIFT) ||
-      (piece_size & (piece_size - 1)) != 0 || size == 0)
+  if (extent_size < (UINT64_C (1) << MIN_CHUNK_SHIFT) ||
+      (extent_size & (extent_size - 1)) != 0 || size == 0)
     return -EINVAL;
-  if ((size - 1) / piece_size >= FP_MAX_PIECES / copies ||
-      !fp_stripe_ok (stripe, piece_size))
+  if ((size - 1) / extent_size >= FP_MAX_EXTENTS / copies ||
+      !fp_stripe_ok (stripe, extent_size))
     return -EINVAL;
 
   t = calloc (1, sizeof *t);
   if (t == NULL)
     return -ENOMEM;
   t->size = size;
-  t->piece_size = piece_size;
-  t->shift = (unsigned) __builtin_ctzll (piece_size);
-  t->nr = (size - 1) / piece_size + 1;
+  t->extent_size = extent_size;
+  t->shift = (unsigned) __builtin_ctzll (extent_size);
+  t->nr = (size - 1) / extent_size + 1;
   t->copies = copies;
   t->all = t->nr * copies;
   t->width = stripe->width;
   t->unit_shift = (unsigned) __builtin_ctzll (stripe->size);
   t->chunk_shift = MIN_CHUNK_SHIFT;
-  while (piece_size >> t->chunk_shift > MAX_CHUNKS)
+  while (extent_size >> t->chunk_shift > MAX_CHUNKS)
     t->chunk_shift++;
-  t->chunks = (uint32_t) (piece_size >> t->chunk_shift);
+  t->chunks = (uint32_t) (extent_size >> t->chunk_shift);
   t->words = (t->chunks + 63) / 64;
   fp_mutex_init (&t->lock);
   fp_cond_init (&t->cond);
   t->p = calloc (t->all, sizeof *t->p);
   t->written = calloc (t->nr * t->words, sizeof *t->written);
-  t->live = calloc (t->nr, sizeof *t->live);
-  if (t->p == NULL || t->written == NULL || t->live == NULL)
+  t->in_sync = calloc (t->nr, sizeof *t->in_sync);
+  if (t->p == NULL || t->written == NULL || t->in_sync == NULL)
     return -ENOMEM;
   if (copies > 1) {
     t->dirty = calloc (t->all * t->words, sizeof *t->dirty);
@@ -68,35 +68,35 @@ fp_pieces_new (struct fp_pieces **out, uint64_t size, uint64_t piece_size,
 }
 
 void
-fp_pieces_free (struct fp_pieces *t)
+fp_extents_free (struct fp_extents *t)
 {
   if (t == NULL)
     return;
   pthread_cond_destroy (&t->cond);
   pthread_mutex_destroy (&t->lock);
   free ((void *) t->dirty);
-  free ((void *) t->live);
+  free ((void *) t->in_sync);
   free ((void *) t->written);
   free (t->p);
   free (t);
 }
 
 void
-fp_piece_leave (struct fp_pieces *t, struct fp_piece *p)
+fp_extent_leave (struct fp_extents *t, struct fp_extent *p)
 {
   uint32_t w = atomic_fetch_sub_explicit (&p->word, 1, memory_order_acq_rel);
 
-  assert ((w & FP_PIECE_USERS) != 0);
-  if (w >> 24 == FP_PIECE_READY || (w & FP_PIECE_USERS) != 1)
+  assert ((w & FP_EXTENT_USERS) != 0);
+  if (w >> 24 == FP_EXTENT_READY || (w & FP_EXTENT_USERS) != 1)
     return;
-  /* The last one out of a piece that was shut. */
+  /* The last one out of an extent that was shut. */
   FP_LOCK_SCOPE (&t->lock);
   pthread_cond_broadcast (&t->cond);
 }
 
 bool
-fp_piece_move (struct fp_piece *p, enum fp_piece_state from,
-               enum fp_piece_state to)
+fp_extent_move (struct fp_extent *p, enum fp_extent_state from,
+                enum fp_extent_state to)
 {
   uint32_t w = atomic_load (&p->word);
 
@@ -104,33 +104,33 @@ fp_piece_move (struct fp_piece *p, enum fp_piece_state from,
     if (w >> 24 != from)
       return false;
   } while (!atomic_compare_exchange_weak (
-      &p->word, &w, (uint32_t) to << 24 | (w & FP_PIECE_USERS)));
+      &p->word, &w, (uint32_t) to << 24 | (w & FP_EXTENT_USERS)));
   return true;
 }
 
 bool
-fp_piece_drained (struct fp_pieces *t, struct fp_piece *p, unsigned wait_ms)
+fp_extent_drained (struct fp_extents *t, struct fp_extent *p, unsigned wait_ms)
 {
   struct timespec until;
 
   fp_timespec_after (&until, wait_ms);
   FP_LOCK_SCOPE (&t->lock);
-  while ((atomic_load (&p->word) & FP_PIECE_USERS) != 0) {
+  while ((atomic_load (&p->word) & FP_EXTENT_USERS) != 0) {
     if (pthread_cond_timedwait (&t->cond, &t->lock, &until) == ETIMEDOUT)
       break;
   }
-  return (atomic_load (&p->word) & FP_PIECE_USERS) == 0;
+  return (atomic_load (&p->word) & FP_EXTENT_USERS) == 0;
 }
 
 static _Atomic uint64_t *
-bits_of (struct fp_pieces *t, uint64_t i)
+bits_of (struct fp_extents *t, uint64_t i)
 {
   return t->written + i * t->words;
 }
 
 void
-fp_piece_set_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
-                      uint64_t length)
+fp_extent_set_written (struct fp_extents *t, uint64_t i, uint64_t offset,
+                       uint64_t length)
 {
   _Atomic uint64_t *bits = bits_of (t, i);
   uint64_t last = (offset + length - 1) >> t->chunk_shift;
@@ -146,8 +146,8 @@ fp_piece_set_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
 }
 
 void
-fp_piece_clear_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
-                        uint64_t length)
+fp_extent_clear_written (struct fp_extents *t, uint64_t i, uint64_t offset,
+                         uint64_t length)
 {
   _Atomic uint64_t *bits = bits_of (t, i);
   uint64_t chunk = UINT64_C (1) << t->chunk_shift;
@@ -155,21 +155,21 @@ fp_piece_clear_written (struct fp_pieces *t, uint64_t i, uint64_t offset,
   uint64_t end = (offset + length) >> t->chunk_shift;
 
   /* Of the last chunk, what is behind the end does not count. */
-  if (offset + length >= fp_piece_length (t, i))
+  if (offset + length >= fp_extent_length (t, i))
     end = t->chunks;
   for (uint64_t c = first; c < end; c++)
     atomic_fetch_and (&bits[c / 64], ~(UINT64_C (1) << (c % 64)));
 }
 
 void
-fp_piece_set_all_written (struct fp_pieces *t, uint64_t i)
+fp_extent_set_all_written (struct fp_extents *t, uint64_t i)
 {
-  fp_piece_set_written (t, i, 0, fp_piece_length (t, i));
+  fp_extent_set_written (t, i, 0, fp_extent_length (t, i));
 }
 
 bool
-fp_piece_run (struct fp_pieces *t, uint64_t i, uint64_t offset, uint64_t limit,
-              uint64_t *run)
+fp_extent_run (struct fp_extents *t, uint64_t i, uint64_t offset,
+               uint64_t limit, uint64_t *run)
 {
   _Atomic uint64_t *bits = bits_of (t, i);
   uint64_t c = offset >> t->chunk_shift, end;

@@ -11,36 +11,36 @@
 #include "volume/volume_int.h"
 
 void
-fp_volume_taken (struct fp_volume *v, const char *by)
+fp_volume_set_fenced (struct fp_volume *v, const char *by)
 {
   {
     FP_LOCK_SCOPE (&v->lock);
-    if (by != NULL && v->taken_by[0] == '\0')
-      snprintf (v->taken_by, sizeof v->taken_by, "%s", by);
+    if (by != NULL && v->fenced_by[0] == '\0')
+      snprintf (v->fenced_by, sizeof v->fenced_by, "%s", by);
   }
-  atomic_store (&v->taken, true);
-  for (unsigned i = 0; i < v->nr_links; i++)
-    fp_link_poke (v->links[i]);
+  atomic_store (&v->fenced, true);
+  for (unsigned i = 0; i < v->nr_peers; i++)
+    fp_peer_poke (v->peers[i]);
   fp_volume_wake_lanes (v);
 }
 
 bool
-fp_volume_is_ours (struct fp_volume *v)
+fp_volume_is_leased (struct fp_volume *v)
 {
   uint64_t now = fp_boot_ns (), current = atomic_load (&v->current);
   int members = __builtin_popcountll (current), held = 0;
 
-  for (unsigned i = 0; i < v->nr_links; i++) {
+  for (unsigned i = 0; i < v->nr_peers; i++) {
     /* Who joins may be unknown to who takes the volume over just now. */
     if ((atomic_load (&v->closed) >> i & 1) ||
-        !fp_link_is_ours (v->links[i], now))
+        !fp_peer_is_leased (v->peers[i], now))
       continue;
     held += (int) (current >> i & 1);
     if (members == 0 || 2 * held >= members)
       return true;
   }
-  for (unsigned i = 0; i < v->nr_links; i++)
-    fp_link_poke (v->links[i]);
+  for (unsigned i = 0; i < v->nr_peers; i++)
+    fp_peer_poke (v->peers[i]);
   return false;
 }
 
@@ -53,8 +53,8 @@ fp_volume_waits (const struct fp_volume *v)
 bool
 fp_volume_is_learning (const struct fp_volume *v)
 {
-  for (unsigned i = 0; i < v->nr_links; i++)
-    if (fp_link_is_learning (v->links[i]))
+  for (unsigned i = 0; i < v->nr_peers; i++)
+    if (fp_peer_is_learning (v->peers[i]))
       return true;
   return false;
 }

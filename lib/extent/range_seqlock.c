@@ -14,23 +14,23 @@
 #define LOOK_MS 50 /* a wake-up that was missed costs so much, at most */
 
 void
-fp_holds_init (struct fp_holds *h)
+fp_range_seqlock_init (struct fp_range_seqlock *h)
 {
   fp_mutex_init (&h->lock);
   fp_cond_init (&h->cond);
 }
 
 void
-fp_holds_destroy (struct fp_holds *h)
+fp_range_seqlock_destroy (struct fp_range_seqlock *h)
 {
   pthread_cond_destroy (&h->cond);
   pthread_mutex_destroy (&h->lock);
 }
 
 static bool
-is_wide (const struct fp_hold *hold)
+is_wide (const struct fp_range_hold *hold)
 {
-  return hold->end - hold->first > FP_HOLD_MAX;
+  return hold->end - hold->first > FP_RANGE_SEQLOCK_HOLD_MAX;
 }
 
 /* The words of [first, end), in the order of the table: [0, tail), then [head,
@@ -43,22 +43,23 @@ struct span {
 static struct span
 span_of (uint64_t first, uint64_t end)
 {
-  unsigned at = (unsigned) (first % FP_HOLDS);
-  unsigned n = (unsigned) FP_MIN (end - first, (uint64_t) FP_HOLDS);
+  unsigned at = (unsigned) (first % FP_RANGE_SEQLOCK_WORDS);
+  unsigned n =
+      (unsigned) FP_MIN (end - first, (uint64_t) FP_RANGE_SEQLOCK_WORDS);
 
-  if (at + n <= FP_HOLDS)
+  if (at + n <= FP_RANGE_SEQLOCK_WORDS)
     return (struct span) { .head = at, .n = n };
   return (struct span) {
-    .tail = at + n - FP_HOLDS,
+    .tail = at + n - FP_RANGE_SEQLOCK_WORDS,
     .head = at,
-    .n = FP_HOLDS - at,
+    .n = FP_RANGE_SEQLOCK_WORDS - at,
   };
 }
 
 static bool
-overlaps (const struct fp_holds *h, const struct fp_hold *hold)
+overlaps (const struct fp_range_seqlock *h, const struct fp_range_hold *hold)
 {
-  for (const struct fp_hold *o = h->list; o != NULL; o = o->next)
+  for (const struct fp_range_hold *o = h->list; o != NULL; o = o->next)
     if (o != hold && hold->first < o->end && o->first < hold->end)
       return true;
   return false;
@@ -66,7 +67,7 @@ overlaps (const struct fp_holds *h, const struct fp_hold *hold)
 
 /* Under the lock.  False: the deadline has passed. */
 static bool
-wait_a_little (struct fp_holds *h, uint64_t deadline)
+wait_a_little (struct fp_range_seqlock *h, uint64_t deadline)
 {
   struct timespec until;
 
@@ -78,7 +79,7 @@ wait_a_little (struct fp_holds *h, uint64_t deadline)
 }
 
 static void
-wake (struct fp_holds *h)
+wake (struct fp_range_seqlock *h)
 {
   if (atomic_load (&h->waiting) == 0)
     return;
@@ -88,7 +89,7 @@ wake (struct fp_holds *h)
 
 /* From even to w + add. */
 static bool
-try_word (struct fp_holds *h, unsigned i, uint32_t add)
+try_word (struct fp_range_seqlock *h, unsigned i, uint32_t add)
 {
   uint32_t w = atomic_load (&h->words[i]);
 
@@ -99,7 +100,8 @@ try_word (struct fp_holds *h, unsigned i, uint32_t add)
 }
 
 static int
-take_word (struct fp_holds *h, unsigned i, uint32_t add, uint64_t deadline)
+take_word (struct fp_range_seqlock *h, unsigned i, uint32_t add,
+           uint64_t deadline)
 {
   bool got = try_word (h, i, add);
 
@@ -114,7 +116,7 @@ take_word (struct fp_holds *h, unsigned i, uint32_t add, uint64_t deadline)
 }
 
 static void
-release_words (struct fp_holds *h, unsigned from, unsigned to)
+release_words (struct fp_range_seqlock *h, unsigned from, unsigned to)
 {
   for (unsigned i = from; i < to; i++)
     atomic_fetch_add (&h->words[i], 1);
@@ -122,7 +124,8 @@ release_words (struct fp_holds *h, unsigned from, unsigned to)
 
 /* All of them, or none. */
 static int
-take_words (struct fp_holds *h, const struct span *s, uint64_t deadline)
+take_words (struct fp_range_seqlock *h, const struct span *s,
+            uint64_t deadline)
 {
   for (unsigned i = 0; i < s->tail + s->n; i++) {
     unsigned at = i < s->tail ? i : s->head + i - s->tail;
@@ -139,7 +142,8 @@ take_words (struct fp_holds *h, const struct span *s, uint64_t deadline)
 }
 
 static int
-await_list (struct fp_holds *h, const struct fp_hold *hold, uint64_t deadline)
+await_list (struct fp_range_seqlock *h, const struct fp_range_hold *hold,
+            uint64_t deadline)
 {
   bool ok = true;
 
@@ -152,7 +156,7 @@ await_list (struct fp_holds *h, const struct fp_hold *hold, uint64_t deadline)
 }
 
 static bool
-is_listed (struct fp_holds *h, const struct fp_hold *hold)
+is_listed (struct fp_range_seqlock *h, const struct fp_range_hold *hold)
 {
   if (atomic_load (&h->wide) == 0)
     return false;
@@ -161,7 +165,8 @@ is_listed (struct fp_holds *h, const struct fp_hold *hold)
 }
 
 static int
-take_narrow (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
+take_narrow (struct fp_range_seqlock *h, struct fp_range_hold *hold,
+             uint64_t deadline)
 {
   struct span s = span_of (hold->first, hold->end);
 
@@ -175,7 +180,7 @@ take_narrow (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
      */
     if (!is_listed (h, hold))
       return 0;
-    fp_hold_release (h, hold);
+    fp_range_seqlock_release (h, hold);
     r = await_list (h, hold, deadline);
     if (r < 0)
       return r;
@@ -183,7 +188,8 @@ take_narrow (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
 }
 
 static int
-take_wide (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
+take_wide (struct fp_range_seqlock *h, struct fp_range_hold *hold,
+           uint64_t deadline)
 {
   struct span s = span_of (hold->first, hold->end);
   bool ok = true;
@@ -205,7 +211,7 @@ take_wide (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
   }
   for (unsigned i = 0; i < s.tail + s.n; i++) {
     if (take_word (h, i < s.tail ? i : s.head + i - s.tail, 2, deadline) < 0) {
-      fp_hold_release (h, hold);
+      fp_range_seqlock_release (h, hold);
       return -EIO;
     }
   }
@@ -213,16 +219,17 @@ take_wide (struct fp_holds *h, struct fp_hold *hold, uint64_t deadline)
 }
 
 int
-fp_hold_take (struct fp_holds *h, struct fp_hold *hold, uint64_t first,
-              uint64_t end, uint64_t deadline_ns)
+fp_range_seqlock_take (struct fp_range_seqlock *h, struct fp_range_hold *hold,
+                       uint64_t first, uint64_t end, uint64_t deadline_ns)
 {
-  *hold = (struct fp_hold) { .first = first, .end = end };
+  *hold = (struct fp_range_hold) { .first = first, .end = end };
   return is_wide (hold) ? take_wide (h, hold, deadline_ns)
                         : take_narrow (h, hold, deadline_ns);
 }
 
 void
-fp_hold_release (struct fp_holds *h, struct fp_hold *hold)
+fp_range_seqlock_release (struct fp_range_seqlock *h,
+                          struct fp_range_hold *hold)
 {
   if (is_wide (hold)) {
     FP_LOCK_SCOPE (&h->lock);
@@ -245,7 +252,8 @@ fp_hold_release (struct fp_holds *h, struct fp_hold *hold)
 }
 
 bool
-fp_holds_sum (struct fp_holds *h, uint64_t first, uint64_t end, uint64_t *sum)
+fp_range_seqlock_sum (struct fp_range_seqlock *h, uint64_t first, uint64_t end,
+                      uint64_t *sum)
 {
   /* What was read before is not read after this.  (ThreadSanitizer knows no
    * fences, and what they are for here is no memory of threads.)
@@ -255,7 +263,7 @@ fp_holds_sum (struct fp_holds *h, uint64_t first, uint64_t end, uint64_t *sum)
 #endif
   *sum = 0;
   for (uint64_t b = first; b < end; b++) {
-    uint32_t w = atomic_load (&h->words[b % FP_HOLDS]);
+    uint32_t w = atomic_load (&h->words[b % FP_RANGE_SEQLOCK_WORDS]);
 
     if (w & 1)
       return false;

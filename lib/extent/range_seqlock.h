@@ -10,10 +10,10 @@
  * read only if none of them was held in between.  Now and then two wait for
  * each other whose blocks share a word and are not the same.
  *
- * Who takes more than FP_HOLD_MAX blocks (a large zeroing) is on a list
- * instead, and goes through all of his words once, waiting for those who have
- * them; who takes some looks at the list afterwards, and if his are there lets
- * go and waits.
+ * Who takes more than FP_RANGE_SEQLOCK_HOLD_MAX blocks (a large zeroing) is on
+ * a list instead, and goes through all of his words once, waiting for those
+ * who have them; who takes some looks at the list afterwards, and if his are
+ * there lets go and waits.
  *
  * Nobody waits in a circle: words are taken in the order of the table, who has
  * some of the list's lets them go before he waits for it, and who has all he
@@ -34,34 +34,37 @@
 
 #include <pthread.h>
 
-#define FP_HOLDS 16384u /* words: a power of two */
-#define FP_HOLD_MAX 256u
-/* Of fp_holds_sum: fewer than FP_HOLDS. */
-#define FP_HOLDS_LOOK_MAX 8193u
+#define FP_RANGE_SEQLOCK_WORDS 16384u /* words: a power of two */
+#define FP_RANGE_SEQLOCK_HOLD_MAX 256u
+/* Of fp_range_seqlock_sum: fewer than FP_RANGE_SEQLOCK_WORDS. */
+#define FP_RANGE_SEQLOCK_LOOK_MAX 8193u
 
-struct fp_hold {
+struct fp_range_hold {
   uint64_t first, end;
-  struct fp_hold *prev, *next; /* of a wide one */
+  struct fp_range_hold *prev, *next; /* of a wide one */
 };
 
-struct fp_holds {
-  _Atomic uint32_t words[FP_HOLDS];
+struct fp_range_seqlock {
+  _Atomic uint32_t words[FP_RANGE_SEQLOCK_WORDS];
   _Atomic unsigned waiting; /* threads */
   _Atomic unsigned wide;    /* how many are on the list */
   pthread_mutex_t lock;
   pthread_cond_t cond;
-  struct fp_hold *list;
+  struct fp_range_hold *list;
 };
 
-void fp_holds_init (struct fp_holds *h); /* all else is zeros */
-void fp_holds_destroy (struct fp_holds *h);
+/* Initialise *h, which is all zeros. */
+void fp_range_seqlock_init (struct fp_range_seqlock *h);
+void fp_range_seqlock_destroy (struct fp_range_seqlock *h);
 
-int fp_hold_take (struct fp_holds *h, struct fp_hold *hold, uint64_t first,
-                  uint64_t end, uint64_t deadline_ns);
-void fp_hold_release (struct fp_holds *h, struct fp_hold *hold);
+int fp_range_seqlock_take (struct fp_range_seqlock *h,
+                           struct fp_range_hold *hold, uint64_t first,
+                           uint64_t end, uint64_t deadline_ns);
+void fp_range_seqlock_release (struct fp_range_seqlock *h,
+                               struct fp_range_hold *hold);
 
 /* False: somebody has one of them, or may.  Else *sum: see above. */
-bool fp_holds_sum (struct fp_holds *h, uint64_t first, uint64_t end,
-                   uint64_t *sum);
+bool fp_range_seqlock_sum (struct fp_range_seqlock *h, uint64_t first,
+                           uint64_t end, uint64_t *sum);
 
 #endif /* FP_RANGE_SEQLOCK_H */

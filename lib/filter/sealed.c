@@ -68,13 +68,13 @@ fetch_held (struct fp_lane *lane, unsigned char *buf, uint64_t length,
   while (r == 0 && length > 0) {
     uint64_t n = FP_MIN (length, (uint64_t) SEAL_LARGE);
     uint64_t end = first + fp_div_round_up (n, FP_BLOCK);
-    struct fp_hold hold;
+    struct fp_range_hold hold;
 
-    r = fp_hold_take (&k->holds, &hold, first, end, deadline);
+    r = fp_range_seqlock_take (&k->holds, &hold, first, end, deadline);
     if (r < 0)
       return r;
     r = fp_lane_raw_read (lane, buf, (uint32_t) n, first * FP_BLOCK);
-    fp_hold_release (&k->holds, &hold);
+    fp_range_seqlock_release (&k->holds, &hold);
     buf += n;
     length -= n;
     first = end;
@@ -92,13 +92,14 @@ read_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
   bool told = k->table != NULL;
   int r;
 
-  if (!told && !fp_holds_sum (&k->holds, first, end, &before)) {
+  if (!told && !fp_range_seqlock_sum (&k->holds, first, end, &before)) {
     r = fetch_held (lane, buf, length, first);
   }
   else {
     r = fp_lane_raw_read (lane, buf, (uint32_t) length, first * FP_BLOCK);
     if (r == 0 && !told &&
-        (!fp_holds_sum (&k->holds, first, end, &after) || after != before))
+        (!fp_range_seqlock_sum (&k->holds, first, end, &after) ||
+         after != before))
       r = fetch_held (lane, buf, length, first);
   }
   return r < 0 ? r : sealed_open_blocks (lane, buf, length, first);
@@ -214,16 +215,17 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
       length > SEAL_SMALL ? &k->large[lane->index] : &k->writers[lane->index];
   uint64_t deadline = sealed_deadline (k);
   struct seal_tool *tool = sealed_get (tools, deadline);
-  struct fp_hold hold;
+  struct fp_range_hold hold;
   int r = tool == NULL ? -EIO : 0;
 
   if (r == 0)
-    r = fp_hold_take (&k->holds, &hold, first,
-                      first + fp_div_round_up (length, FP_BLOCK), deadline);
+    r = fp_range_seqlock_take (&k->holds, &hold, first,
+                               first + fp_div_round_up (length, FP_BLOCK),
+                               deadline);
   if (r == 0) {
     tool->made_ns = made_ns;
     r = sealed_put_blocks (lane, tool, buf, length, first);
-    fp_hold_release (&k->holds, &hold);
+    fp_range_seqlock_release (&k->holds, &hold);
   }
   else {
     count (&lane->errors, 1);
@@ -272,19 +274,20 @@ zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
 {
   struct fp_sealed *k = lane->v->sealed;
   uint64_t end = first + fp_div_round_up (length, FP_BLOCK);
-  struct fp_hold hold;
-  int r = fp_hold_take (&k->holds, &hold, first, end, sealed_deadline (k));
+  struct fp_range_hold hold;
+  int r = fp_range_seqlock_take (&k->holds, &hold, first, end,
+                                 sealed_deadline (k));
 
   if (r < 0)
     return r;
   if (is_stale (lane, made_ns)) {
-    fp_hold_release (&k->holds, &hold);
+    fp_range_seqlock_release (&k->holds, &hold);
     return -EIO;
   }
   r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim, made_ns);
   for (uint64_t b = first; k->table != NULL && b < end; b++)
     fp_seal_table_zeroed (k->table, b, r < 0);
-  fp_hold_release (&k->holds, &hold);
+  fp_range_seqlock_release (&k->holds, &hold);
   return r;
 }
 

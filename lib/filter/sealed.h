@@ -61,7 +61,7 @@ int fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
 
 /* Is there a table, that knows which of several copies is right? */
 bool fp_sealed_judges (const struct fp_volume *v);
-/* Of [in, in + length) of piece i, in whole blocks, copies differ: they all
+/* Of [in, in + length) of extent i, in whole blocks, copies differ: they all
  * get what the right one has.  -EIO: there is none; -EAGAIN: all of them may
  * be.
  */

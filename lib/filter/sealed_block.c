@@ -207,24 +207,24 @@ read_any_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
  * known which is right.
  */
 static uint8_t
-live_copies (const struct fp_sealed *k, uint64_t block)
+in_sync_copies (const struct fp_sealed *k, uint64_t block)
 {
-  struct fp_pieces *t = k->v->pieces;
+  struct fp_extents *t = k->v->extents;
   uint64_t run;
 
   if (t->copies == 1 || k->table == NULL)
     return 0;
-  return fp_mirror_live (t,
-                         fp_stripe_at (t, block * FP_BLOCK, &run) >> t->shift);
+  return fp_mirror_in_sync (t, fp_stripe_at (t, block * FP_BLOCK, &run) >>
+                                   t->shift);
 }
 
-/* Of the copies of it each live one is read; those that are wrong get what the
- * first right one has.  -EAGAIN: none of those that could be read is right,
- * and there are others; last: these are not waited for.
+/* Of the copies of it each in-sync one is read; those that are wrong get what
+ * the first right one has.  -EAGAIN: none of those that could be read is
+ * right, and there are others; last: these are not waited for.
  */
 static int
 try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
-            uint8_t live, bool last)
+            uint8_t in_sync, bool last)
 {
   struct fp_sealed *k = lane->v->sealed;
   uint32_t n = (uint32_t) sealed_block_size (k, block);
@@ -233,11 +233,11 @@ try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
   unsigned wrong = 0;
   int err = -EIO;
 
-  for (unsigned c = 0; c < k->v->pieces->copies; c++) {
+  for (unsigned c = 0; c < k->v->extents->copies; c++) {
     int r;
 
     r = -ENODEV;
-    if (live >> c & 1)
+    if (in_sync >> c & 1)
       r = fp_lane_read_copy (lane, c, in, n, block * FP_BLOCK);
     away |= r < 0;
     if (r < 0)
@@ -274,9 +274,9 @@ read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block)
   uint64_t deadline = fp_deadline_in_ms (fp_volume_await_ms (lane->v));
   int r;
 
-  while (
-      (r = try_copies (lane, out, block, live_copies (lane->v->sealed, block),
-                       fp_deadline_passed (deadline))) == -EAGAIN)
+  while ((r = try_copies (lane, out, block,
+                          in_sync_copies (lane->v->sealed, block),
+                          fp_deadline_passed (deadline))) == -EAGAIN)
     usleep (5000);
   return r;
 }
@@ -286,7 +286,7 @@ sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
                   bool suspect)
 {
   struct fp_sealed *k = lane->v->sealed;
-  uint8_t live = live_copies (k, block);
+  uint8_t in_sync = in_sync_copies (k, block);
   int r;
 
   if (k->table != NULL &&
@@ -294,7 +294,7 @@ sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
     memset (out, 0, sealed_block_size (k, block));
     return 0;
   }
-  if (!suspect || live == 0) {
+  if (!suspect || in_sync == 0) {
     r = read_any_copy (lane, out, block);
     if (r != -EBADMSG)
       return r;
@@ -303,7 +303,7 @@ sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
    * by this one before that.
    */
   (void) fp_lane_raw_flush (lane);
-  if (live != 0)
+  if (in_sync != 0)
     return read_copies (lane, out, block);
   r = read_any_copy (lane, out, block);
   if (r != -EBADMSG)
@@ -316,16 +316,16 @@ int
 sealed_read_block (struct fp_lane *lane, unsigned char *out, uint64_t block)
 {
   struct fp_sealed *k = lane->v->sealed;
-  struct fp_hold hold;
-  int r =
-      fp_hold_take (&k->holds, &hold, block, block + 1, sealed_deadline (k));
+  struct fp_range_hold hold;
+  int r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1,
+                                 sealed_deadline (k));
 
   if (r < 0) {
     count (&lane->errors, 1);
     return r;
   }
   r = sealed_read_held (lane, out, block, true);
-  fp_hold_release (&k->holds, &hold);
+  fp_range_seqlock_release (&k->holds, &hold);
   return r;
 }
 
@@ -364,15 +364,15 @@ fp_sealed_mend (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
   int result = -EAGAIN;
 
   for (uint64_t at = in; at < in + length; at += FP_BLOCK) {
-    uint64_t block = fp_stripe_offset (v->pieces, i, at) / FP_BLOCK;
-    struct fp_hold hold;
-    int r =
-        fp_hold_take (&k->holds, &hold, block, block + 1, sealed_deadline (k));
+    uint64_t block = fp_stripe_offset (v->extents, i, at) / FP_BLOCK;
+    struct fp_range_hold hold;
+    int r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1,
+                                   sealed_deadline (k));
 
     if (r < 0)
       return r;
     r = mend_held (v->lanes[0], block);
-    fp_hold_release (&k->holds, &hold);
+    fp_range_seqlock_release (&k->holds, &hold);
     if (r == 0)
       result = 0;
     else if (r != -EAGAIN)
@@ -392,11 +392,11 @@ sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
   uint64_t deadline = sealed_deadline (k);
   struct seal_tool *tool = sealed_get (tools, deadline);
   unsigned char all[FP_BLOCK];
-  struct fp_hold hold;
+  struct fp_range_hold hold;
   int r = tool == NULL ? -EIO : 0;
 
   if (r == 0)
-    r = fp_hold_take (&k->holds, &hold, block, block + 1, deadline);
+    r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1, deadline);
   if (r < 0)
     count (&lane->errors, 1);
   if (r == 0) {
@@ -410,7 +410,7 @@ sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
       r = sealed_put_blocks (lane, tool, all,
                              (uint32_t) sealed_block_size (k, block), block);
     }
-    fp_hold_release (&k->holds, &hold);
+    fp_range_seqlock_release (&k->holds, &hold);
   }
   if (tool != NULL)
     sealed_put (tools, tool);

@@ -22,7 +22,7 @@
  * after the other, took four times as long over tcp.)
  */
 #define SEAL_SMALL (128u << 10)
-#define SEAL_LARGE (FP_HOLD_MAX * FP_BLOCK)
+#define SEAL_LARGE (FP_RANGE_SEQLOCK_HOLD_MAX * FP_BLOCK)
 /* Of each lane: so many write at a time, and decrypt.  These are not the same,
  * as who writes has his until the servers have answered.
  */
@@ -34,7 +34,7 @@
 struct seal_tool {
   struct fp_cipher *cipher; /* or NULL */
   unsigned char *buf;       /* of a writer, if it encrypts */
-  struct fp_proof proofs[FP_HOLD_MAX];
+  struct fp_proof proofs[FP_RANGE_SEQLOCK_HOLD_MAX];
   uint64_t made_ns; /* of the request of a writer, as in fp_io */
   struct seal_tool *next;
 };
@@ -52,7 +52,7 @@ struct fp_sealed {
   enum fp_cipher_kind kind;
   bool encrypts, gcm;
   struct fp_seal_table *table; /* NULL: xts alone */
-  struct fp_holds holds;
+  struct fp_range_seqlock holds;
   struct seal_tools *writers, *large, *readers; /* of each lane */
   unsigned lanes;                               /* that have theirs */
   void *buffers;

@@ -184,7 +184,7 @@ fp_sealed_start (struct fp_volume *v, char why[FP_WHY_MAX])
   k->encrypts = p->encrypt != FP_ENCRYPT_NONE;
   k->gcm = p->integrity;
   k->kind = k->gcm ? FP_CIPHER_GCM : FP_CIPHER_XTS;
-  fp_holds_init (&k->holds);
+  fp_range_seqlock_init (&k->holds);
   v->sealed = k;
   if (has_table (p)) {
     r = fp_seal_table_new (&k->table, nr_blocks (p), k->gcm, !p->resume);
@@ -221,7 +221,7 @@ fp_sealed_stop (struct fp_volume *v)
   if (k->buffers != NULL)
     munmap (k->buffers, k->buffers_size);
   fp_seal_table_free (k->table);
-  fp_holds_destroy (&k->holds);
+  fp_range_seqlock_destroy (&k->holds);
   free (k);
   v->sealed = NULL;
 }

@@ -122,11 +122,11 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
     { "lanes", v->lanes },
     { "timeout_ms", v->timeout_ms },
     { "await_ms", v->await_ms },
-    { "pieces", v->pieces },
-    { "pieces_allocated", v->pieces_allocated },
-    { "pieces_lost", v->pieces_lost },
-    { "pieces_degraded", v->pieces_degraded },
-    { "bytes_to_rebuild", v->bytes_to_rebuild },
+    { "pieces", v->extents },
+    { "pieces_allocated", v->extents_allocated },
+    { "pieces_lost", v->extents_lost },
+    { "pieces_degraded", v->extents_degraded },
+    { "bytes_to_rebuild", v->bytes_to_resync },
     { "bytes_marked", v->bytes_marked },
     { "resync_bytes", v->resync_bytes },
     { "resync_of_bytes", v->resync_of },
@@ -154,8 +154,8 @@ volume (const struct fp_volume_status *v, uint64_t locked_bytes)
   for (unsigned i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
     if (!put_u64 (o, numbers[i].key, numbers[i].value))
       return NULL;
-  if (!put (o, "taken", json_object_new_boolean (v->taken)) ||
-      !put_str (o, "taken_by", v->taken_by) ||
+  if (!put (o, "taken", json_object_new_boolean (v->fenced)) ||
+      !put_str (o, "taken_by", v->fenced_by) ||
       !put (o, "frozen", json_object_new_boolean (v->frozen)) ||
       !put (o, "read_only", json_object_new_boolean (v->read_only)) ||
       !put (o, "unclean", json_object_new_boolean (v->unclean)))
@@ -190,7 +190,7 @@ drain (const struct fp_drain_status *d, bool *ok)
   o = json_object_new_object ();
   if (o == NULL ||
       !put (o, "state", json_object_new_string (drain_name (d->state))) ||
-      !put_u64 (o, "pieces", d->pieces) || !put_u64 (o, "left", d->left) ||
+      !put_u64 (o, "pieces", d->extents) || !put_u64 (o, "left", d->left) ||
       !put_u64 (o, "bytes", d->bytes) || !put_u64 (o, "ns", d->since_ns) ||
       !put_u64 (o, "left_ns", d->left_ns) || !put_str (o, "why", d->why))
     return NULL;
@@ -210,14 +210,14 @@ server (const struct fp_server_status *s)
   } numbers[] = {
     { "slabs_total", s->slabs_total },
     { "slabs_free", s->slabs_free },
-    { "pieces", s->pieces },
+    { "pieces", s->extents },
     { "reconnects", s->reconnects },
     { "bytes_read", s->bytes_read },
     { "bytes_written", s->bytes_written },
     { "ops", s->ops },
     { "errors", s->errors },
-    { "slabs_wanted", s->give.wanted },
-    { "pieces_given", s->give.gave },
+    { "slabs_wanted", s->reclaim.wanted },
+    { "pieces_given", s->reclaim.reclaimed },
   };
 
   if (o == NULL || !put_str (o, "addr", s->addr) ||
@@ -232,7 +232,8 @@ server (const struct fp_server_status *s)
       return NULL;
   if (!put (o, "current", json_object_new_boolean (s->current)) ||
       !put (o, "joining", json_object_new_boolean (s->joining)) ||
-      !put_str (o, "why", s->why) || !put_str (o, "wanted_why", s->give.why))
+      !put_str (o, "why", s->why) ||
+      !put_str (o, "wanted_why", s->reclaim.why))
     return NULL;
   d = drain (&s->drain, &ok);
   if (!ok || json_object_object_add (o, "drain", d) < 0) {

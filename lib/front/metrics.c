@@ -39,12 +39,12 @@ struct fp_metrics {
   struct fp_census census;
 };
 
-static const char *const piece_states[] = {
-  [FP_PIECE_EMPTY] = "empty",     [FP_PIECE_READY] = "ready",
-  [FP_PIECE_BUSY] = "busy",       [FP_PIECE_FROZEN] = "frozen",
-  [FP_PIECE_OFFLINE] = "offline", [FP_PIECE_LOST] = "lost",
+static const char *const extent_states[] = {
+  [FP_EXTENT_EMPTY] = "empty",     [FP_EXTENT_READY] = "ready",
+  [FP_EXTENT_BUSY] = "busy",       [FP_EXTENT_FROZEN] = "frozen",
+  [FP_EXTENT_OFFLINE] = "offline", [FP_EXTENT_LOST] = "lost",
 };
-#define NR_PIECE_STATES (sizeof piece_states / sizeof piece_states[0])
+#define NR_EXTENT_STATES (sizeof extent_states / sizeof extent_states[0])
 
 static const enum fp_server_state server_states[] = {
   FP_SERVER_DOWN,     FP_SERVER_CONNECTING, FP_SERVER_UP,
@@ -116,17 +116,18 @@ put_space (const struct fp_metrics *m, struct fp_prom *p)
   gauge (m, p, "farpage_volume_slab_size_bytes", v->slab_size,
          "The size of a piece of it.");
   gauge (m, p, "farpage_volume_allocated_bytes",
-         v->pieces_allocated * v->slab_size, "Memory of servers that it has.");
+         v->extents_allocated * v->slab_size,
+         "Memory of servers that it has.");
   fp_prom_family (p, "farpage_volume_pieces", FP_PROM_GAUGE,
                   "Copies of pieces, by the state that they are in.");
-  for (unsigned i = 0; i < NR_PIECE_STATES; i++)
-    fp_prom_value (p, m->census.pieces[i],
-                   OF_VOLUME (m, { "state", piece_states[i] }));
-  gauge (m, p, "farpage_volume_lost_pieces", v->pieces_lost,
+  for (unsigned i = 0; i < NR_EXTENT_STATES; i++)
+    fp_prom_value (p, m->census.extents[i],
+                   OF_VOLUME (m, { "state", extent_states[i] }));
+  gauge (m, p, "farpage_volume_lost_pieces", v->extents_lost,
          "Pieces that are lost: to use one is an I/O error.");
-  gauge (m, p, "farpage_volume_degraded_pieces", v->pieces_degraded,
+  gauge (m, p, "farpage_volume_degraded_pieces", v->extents_degraded,
          "Pieces with fewer copies than they should have.");
-  gauge (m, p, "farpage_volume_rebuild_bytes", v->bytes_to_rebuild,
+  gauge (m, p, "farpage_volume_rebuild_bytes", v->bytes_to_resync,
          "What is to be copied for that.");
   gauge (m, p, "farpage_volume_marked_bytes", v->bytes_marked,
          "What copies could differ in if this client died.");
@@ -134,7 +135,7 @@ put_space (const struct fp_metrics *m, struct fp_prom *p)
          "What they could when it was attached, as its last client had died.");
   gauge (m, p, "farpage_volume_moving_pieces", m->census.moving,
          "Pieces that are being moved to another server.");
-  gauge (m, p, "farpage_volume_taken", v->taken,
+  gauge (m, p, "farpage_volume_taken", v->fenced,
          "1: another client has taken it over, and all requests fail.");
   gauge (m, p, "farpage_volume_frozen", v->frozen,
          "1: too many servers are away to make or give back anything.");
@@ -241,13 +242,13 @@ GETTER (joining, m->servers[i].joining)
 GETTER (reconnects, m->servers[i].reconnects)
 GETTER (slabs, m->servers[i].slabs_total)
 GETTER (free, m->servers[i].slabs_free)
-GETTER (pieces, m->servers[i].pieces)
-GETTER (lent, m->servers[i].pieces * m->now.slab_size)
+GETTER (extents, m->servers[i].extents)
+GETTER (lent, m->servers[i].extents * m->now.slab_size)
 GETTER (ops, m->servers[i].ops)
 GETTER (errors, m->servers[i].errors)
 GETTER (inflight, m->census.inflight[i])
-GETTER (wanted, m->servers[i].give.wanted)
-GETTER (gave, m->servers[i].give.gave)
+GETTER (wanted, m->servers[i].reclaim.wanted)
+GETTER (reclaimed, m->servers[i].reclaim.reclaimed)
 GETTER (drain_left, m->servers[i].drain.left)
 GETTER (drain_bytes, m->servers[i].drain.bytes)
 
@@ -264,7 +265,7 @@ static const struct of_server of_servers[] = {
   { "farpage_server_free_slabs", FP_PROM_GAUGE,
     "Those that nobody has, as it last said.", get_free },
   { "farpage_server_pieces", FP_PROM_GAUGE,
-    "Pieces of this volume that it has.", get_pieces },
+    "Pieces of this volume that it has.", get_extents },
   { "farpage_server_lent_bytes", FP_PROM_GAUGE, "The same in bytes.",
     get_lent },
   { "farpage_server_transfers_total", FP_PROM_COUNTER,
@@ -276,7 +277,7 @@ static const struct of_server of_servers[] = {
   { "farpage_server_slabs_asked_back", FP_PROM_GAUGE,
     "Slabs that it asks for, as its host is short of memory.", get_wanted },
   { "farpage_server_pieces_given_total", FP_PROM_COUNTER,
-    "Pieces that were moved to others because of that.", get_gave },
+    "Pieces that were moved to others because of that.", get_reclaimed },
   { "farpage_server_drain_left_pieces", FP_PROM_GAUGE,
     "While it is drained: pieces that are still there.", get_drain_left },
   { "farpage_server_drain_copied_bytes", FP_PROM_GAUGE,

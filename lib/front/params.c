@@ -242,14 +242,14 @@ set_copies (struct fp_params *p, const char *key, const char *value, char *why)
 }
 
 static int
-set_rebuild_delay (struct fp_params *p, const char *key, const char *value,
-                   char *why)
+set_resync_delay (struct fp_params *p, const char *key, const char *value,
+                  char *why)
 {
   unsigned s;
 
   if (parse_number (key, value, 0, 86400, &s, why) < 0)
     return -EINVAL;
-  p->volume.rebuild_delay_ms = s * 1000;
+  p->volume.resync_delay_ms = s * 1000;
   return 0;
 }
 
@@ -524,7 +524,7 @@ static const struct {
   { "size", set_size, false },
   { "slab", set_slab, false },
   { "copies", set_copies, false },
-  { "rebuild_delay", set_rebuild_delay, false },
+  { "rebuild_delay", set_resync_delay, false },
   { "checksum", set_checksum, false },
   { "encrypt", set_encrypt, false },
   { "integrity", set_integrity, false },

@@ -49,9 +49,9 @@ struct fp_status_thread {
     unsigned transport;
     bool left_out, joining, gone;
     enum fp_drain_state drain;
-    bool wanted, stuck; /* see log_give */
+    bool wanted, stuck; /* see log_reclaim */
   } logged[FP_MAX_SERVERS];
-  bool taken_logged, frozen_logged;
+  bool fenced_logged, frozen_logged;
   uint64_t lost_logged;
   bool degraded_logged;
   bool unclean_logged;
@@ -235,9 +235,9 @@ log_drain (const struct fp_server_status *s)
  * over.
  */
 static void
-log_give (const struct fp_server_status *s, bool *wanted, bool *stuck)
+log_reclaim (const struct fp_server_status *s, bool *wanted, bool *stuck)
 {
-  const struct fp_give_status *g = &s->give;
+  const struct fp_reclaim_status *g = &s->reclaim;
 
   if (g->wanted > 0 && !*wanted)
     fp_log (FP_LOG_INFO,
@@ -253,7 +253,7 @@ log_give (const struct fp_server_status *s, bool *wanted, bool *stuck)
     fp_log (FP_LOG_INFO,
             "server %s: it asks for no more; %" PRIu64
             " pieces went to others for it so far",
-            s->addr, g->gave);
+            s->addr, g->reclaimed);
   *wanted = g->wanted > 0;
   *stuck = *wanted && (*stuck || g->why[0] != '\0');
 }
@@ -284,15 +284,15 @@ log_errors (struct fp_status_thread *s)
 }
 
 static void
-log_taken (struct fp_status_thread *s)
+log_fenced (struct fp_status_thread *s)
 {
-  if (!s->taken_logged)
+  if (!s->fenced_logged)
     fp_log (FP_LOG_ERROR,
             "another client has taken the volume%s%s over: every request "
             "fails from now on%s%s",
             s->now.name[0] != '\0' ? " " : "", s->now.name,
-            s->now.taken_by[0] != '\0' ? ": " : "", s->now.taken_by);
-  s->taken_logged = true;
+            s->now.fenced_by[0] != '\0' ? ": " : "", s->now.fenced_by);
+  s->fenced_logged = true;
 }
 
 /* Which servers of a volume that is recorded do not know of every change. */
@@ -334,28 +334,28 @@ log_lost (struct fp_status_thread *s)
 {
   bool named = s->now.name[0] != '\0';
 
-  if (s->now.pieces_lost > s->lost_logged)
+  if (s->now.extents_lost > s->lost_logged)
     fp_log (FP_LOG_WARN,
             "%s%s%s%" PRIu64 " of %" PRIu64
             " pieces are lost: to read or write one is an I/O error",
             named ? "volume " : "", s->now.name, named ? ": " : "",
-            s->now.pieces_lost, s->now.pieces);
-  s->lost_logged = s->now.pieces_lost;
+            s->now.extents_lost, s->now.extents);
+  s->lost_logged = s->now.extents_lost;
 }
 
 /* Once when it begins, and once when it is over. */
 static void
 log_degraded (struct fp_status_thread *s)
 {
-  bool degraded = s->now.pieces_degraded > 0;
+  bool degraded = s->now.extents_degraded > 0;
   char size[FP_SIZE_STR_MAX];
 
   if (degraded != s->degraded_logged && degraded) {
-    fp_format_size (s->now.bytes_to_rebuild, size);
+    fp_format_size (s->now.bytes_to_resync, size);
     fp_log (FP_LOG_WARN,
             "volume %s: %" PRIu64 " of %" PRIu64
             " pieces have fewer than %u copies: %s are to be copied",
-            s->title, s->now.pieces_degraded, s->now.pieces, s->now.copies,
+            s->title, s->now.extents_degraded, s->now.extents, s->now.copies,
             size);
   }
   else if (degraded != s->degraded_logged) {
@@ -440,8 +440,8 @@ static void
 watch (struct fp_status_thread *s)
 {
   look (s);
-  if (s->now.taken) {
-    log_taken (s);
+  if (s->now.fenced) {
+    log_fenced (s);
     return; /* what its servers are is no news for us any more */
   }
   for (unsigned i = 0; i < s->now.nr_servers; i++) {
@@ -453,7 +453,7 @@ watch (struct fp_status_thread *s)
       s->logged[i].drain = server->drain.state;
       log_drain (server);
     }
-    log_give (server, &s->logged[i].wanted, &s->logged[i].stuck);
+    log_reclaim (server, &s->logged[i].wanted, &s->logged[i].stuck);
     /* On its way is no news: what it ends in is. */
     if (server->state == FP_SERVER_CONNECTING ||
         (server->state == s->logged[i].state &&

@@ -32,7 +32,7 @@ enum { SAME, DIFFERS, MENDED };
 
 struct fp_check {
   struct fp_volume *v;
-  struct fp_lane *lane; /* the mover's, too */
+  struct fp_lane *lane; /* the migration thread's, too */
   _Atomic bool stop;
 
   pthread_mutex_t lock; /* what follows */
@@ -50,26 +50,26 @@ struct fp_check {
   /* The block that is looked at. */
   uint64_t i, in;
   uint32_t length;
-  uint8_t set;          /* its live copies, which were entered */
+  uint8_t set;          /* its in-sync copies, which were entered */
   bool held;            /* it is, and they are */
   bool late;            /* what is under way was told to end */
   bool seen;            /* it did differ, and is not mended yet */
-  bool tired;           /* another block of the piece could not be had */
+  bool tired;           /* another block of the extent could not be had */
   uint64_t deadline_ns; /* of what is held */
   uint64_t differs_at;  /* the first byte that does */
   struct fp_io ios[FP_MAX_COPIES];
 };
 
-static struct fp_piece *
+static struct fp_extent *
 copy_at (struct fp_check *c, unsigned copy)
 {
-  return fp_mirror_copy (c->v->pieces, c->i, copy);
+  return fp_mirror_copy (c->v->extents, c->i, copy);
 }
 
 static bool
 is_over (struct fp_check *c)
 {
-  return atomic_load (&c->stop) || atomic_load (&c->v->taken);
+  return atomic_load (&c->stop) || atomic_load (&c->v->fenced);
 }
 
 static void
@@ -88,29 +88,29 @@ pause_ms (struct fp_check *c, unsigned ms)
 static void
 leave (struct fp_check *c, uint8_t set)
 {
-  for (unsigned k = 0; k < c->v->pieces->copies; k++)
+  for (unsigned k = 0; k < c->v->extents->copies; k++)
     if (set >> k & 1)
-      fp_piece_leave (c->v->pieces, copy_at (c, k));
+      fp_extent_leave (c->v->extents, copy_at (c, k));
 }
 
 static bool
 enter (struct fp_check *c)
 {
-  struct fp_pieces *t = c->v->pieces;
+  struct fp_extents *t = c->v->extents;
   uint8_t in = 0;
 
   for (unsigned k = 0; k < t->copies; k++) {
-    struct fp_piece *p = copy_at (c, k);
+    struct fp_extent *p = copy_at (c, k);
 
     if (!(c->set >> k & 1))
       continue;
-    /* As the mover does, whose use of a piece is none. */
-    if (fp_piece_state (p) != FP_PIECE_READY ||
-        fp_piece_enter_frozen (t, p) != FP_PIECE_READY)
+    /* As the migration thread does, whose use of an extent is none. */
+    if (fp_extent_state (p) != FP_EXTENT_READY ||
+        fp_extent_enter_frozen (t, p) != FP_EXTENT_READY)
       break;
     in |= (uint8_t) (1u << k);
   }
-  if (in == c->set && fp_mirror_live (t, c->i) == c->set)
+  if (in == c->set && fp_mirror_in_sync (t, c->i) == c->set)
     return true;
   leave (c, in);
   return false;
@@ -120,9 +120,9 @@ enter (struct fp_check *c)
 static int
 hold (struct fp_check *c)
 {
-  struct fp_pieces *t = c->v->pieces;
+  struct fp_extents *t = c->v->extents;
 
-  c->set = fp_mirror_live (t, c->i);
+  c->set = fp_mirror_in_sync (t, c->i);
   if (c->set == 0)
     return -ENOENT;
   if ((c->set & (c->set - 1)) == 0)
@@ -131,13 +131,13 @@ hold (struct fp_check *c)
     fp_mirror_poke (c->v); /* as who writes: one may have died */
     return -EAGAIN;
   }
-  if (!fp_overlap_hold (c->v->overlap, c->i, c->in, c->length)) {
+  if (!fp_range_lock_hold (c->v->range_lock, c->i, c->in, c->length)) {
     leave (c, c->set);
     return -EAGAIN;
   }
   c->held = true;
   c->late = false;
-  c->deadline_ns = fp_deadline_in_ms (mover_pause_ms (c->v));
+  c->deadline_ns = fp_deadline_in_ms (migrate_pause_ms (c->v));
   return 0;
 }
 
@@ -147,7 +147,7 @@ let_go (struct fp_check *c)
   if (!c->held)
     return;
   c->held = false;
-  if (fp_overlap_let_go (c->v->overlap, c->i, c->in, c->length))
+  if (fp_range_lock_let_go (c->v->range_lock, c->i, c->in, c->length))
     fp_volume_wake_lanes (c->v);
   leave (c, c->set);
 }
@@ -171,10 +171,10 @@ must_end (struct fp_check *c)
 {
   if (is_over (c) || fp_deadline_passed (c->deadline_ns))
     return true;
-  for (unsigned k = 0; k < c->v->pieces->copies; k++) {
-    enum fp_piece_state s = fp_piece_state (copy_at (c, k));
+  for (unsigned k = 0; k < c->v->extents->copies; k++) {
+    enum fp_extent_state s = fp_extent_state (copy_at (c, k));
 
-    if ((c->set >> k & 1) && s != FP_PIECE_READY && s != FP_PIECE_FROZEN)
+    if ((c->set >> k & 1) && s != FP_EXTENT_READY && s != FP_EXTENT_FROZEN)
       return true;
   }
   return false;
@@ -184,7 +184,7 @@ static void
 begin (struct fp_check *c, struct fp_lane *lane, unsigned copy,
        enum fp_io_kind kind, void *buf, uint32_t length)
 {
-  struct fp_pieces *t = c->v->pieces;
+  struct fp_extents *t = c->v->extents;
 
   c->ios[copy] = (struct fp_io) {
     .kind = kind,
@@ -193,7 +193,7 @@ begin (struct fp_check *c, struct fp_lane *lane, unsigned copy,
     .buf = buf,
     .forced = length == 1,
     .linear = true,
-    .mover = true,
+    .migrate = true,
     .target = copy_at (c, copy),
   };
   fp_lane_sync_begin (lane, &c->ios[copy]);
@@ -208,7 +208,7 @@ await (struct fp_check *c, struct fp_lane *lane, uint8_t set)
   const struct timespec t = { .tv_nsec = LOOK_NS };
   int r = 0;
 
-  for (unsigned k = 0; k < c->v->pieces->copies; k++) {
+  for (unsigned k = 0; k < c->v->extents->copies; k++) {
     if (!(set >> k & 1))
       continue;
     while (!fp_lane_sync_done (lane, &c->ios[k], c->late)) {
@@ -217,7 +217,7 @@ await (struct fp_check *c, struct fp_lane *lane, uint8_t set)
         continue;
       }
       c->late = true;
-      for (unsigned n = k; n < c->v->pieces->copies; n++)
+      for (unsigned n = k; n < c->v->extents->copies; n++)
         if (set >> n & 1)
           fp_lane_sync_cancel (lane, &c->ios[n]);
       if (c->ios[k].kind == FP_IO_READ)
@@ -232,7 +232,7 @@ await (struct fp_check *c, struct fp_lane *lane, uint8_t set)
 static int
 read_all (struct fp_check *c)
 {
-  for (unsigned k = 0; k < c->v->pieces->copies; k++)
+  for (unsigned k = 0; k < c->v->extents->copies; k++)
     if (c->set >> k & 1)
       begin (c, c->lane, k, FP_IO_READ, memory_of (c, k), c->length);
   return await (c, c->lane, c->set);
@@ -247,7 +247,7 @@ compare (struct fp_check *c)
   uint64_t at = c->length;
   uint8_t differ = 0;
 
-  for (unsigned k = first + 1; k < c->v->pieces->copies; k++) {
+  for (unsigned k = first + 1; k < c->v->extents->copies; k++) {
     const unsigned char *b = memory_of (c, k);
     uint32_t n = 0;
 
@@ -270,7 +270,7 @@ flush (struct fp_check *c)
   unsigned char byte;
 
   for (unsigned n = 0; n < v->p.lanes; n++)
-    for (unsigned k = 0; k < v->pieces->copies; k++) {
+    for (unsigned k = 0; k < v->extents->copies; k++) {
       unsigned server;
       uint64_t at, mark;
 
@@ -290,14 +290,14 @@ flush (struct fp_check *c)
 
 /* No write or zeroing is between two copies, nor was when they were read: it
  * is one of these from before it lets go of what it holds until it is over,
- * and if it failed the piece says so before that.
+ * and if it failed the extent says so before that.
  */
 static bool
 is_settled (struct fp_check *c)
 {
   return atomic_load (&c->v->unsettled) == 0 &&
-         !atomic_load (&c->v->pieces->p[c->i].diverged) &&
-         fp_mirror_live (c->v->pieces, c->i) == c->set;
+         !atomic_load (&c->v->extents->p[c->i].diverged) &&
+         fp_mirror_in_sync (c->v->extents, c->i) == c->set;
 }
 
 static int
@@ -307,22 +307,22 @@ mend (struct fp_check *c, uint8_t differ)
   void *right = memory_of (c, first_of (c->set));
   int r;
 
-  for (unsigned k = 0; k < v->pieces->copies; k++)
+  for (unsigned k = 0; k < v->extents->copies; k++)
     if (differ >> k & 1)
       begin (c, c->lane, k, FP_IO_WRITE, right, c->length);
   r = await (c, c->lane, differ);
   /* A copy that is being moved, or that others are made of, has changed. */
-  for (unsigned k = 0; k < v->pieces->copies; k++)
+  for (unsigned k = 0; k < v->extents->copies; k++)
     if (differ >> k & 1)
-      fp_volume_wrote (v, fp_mirror_entry (v->pieces, c->i, k), c->in,
+      fp_volume_wrote (v, fp_mirror_entry (v->extents, c->i, k), c->in,
                        c->length);
   /* What was sent and failed may land later, on top of what another lane has
    * written by then.  The copy is made anew over this lane, whose next
    * connection the server accepts when the last one is over.
    */
-  for (unsigned k = 0; k < v->pieces->copies; k++)
+  for (unsigned k = 0; k < v->extents->copies; k++)
     if ((differ >> k & 1) && c->ios[k].failed)
-      (void) fp_mirror_failed (v, fp_mirror_entry (v->pieces, c->i, k));
+      (void) fp_mirror_failed (v, fp_mirror_entry (v->extents, c->i, k));
   fp_mirror_missed (v, c->i, c->in, c->length, c->set);
   if (r == 0)
     r = read_all (c);
@@ -368,12 +368,12 @@ look_held (struct fp_check *c)
 static bool
 is_given_up (struct fp_check *c)
 {
-  for (unsigned k = 0; k < c->v->pieces->copies; k++) {
-    struct fp_piece *p = copy_at (c, k);
+  for (unsigned k = 0; k < c->v->extents->copies; k++) {
+    struct fp_extent *p = copy_at (c, k);
 
     if ((c->set >> k & 1) &&
-        (fp_piece_state (p) == FP_PIECE_LOST ||
-         fp_link_given_up (c->v->links[atomic_load (&p->server)])))
+        (fp_extent_state (p) == FP_EXTENT_LOST ||
+         fp_peer_given_up (c->v->peers[atomic_load (&p->server)])))
       return true;
   }
   return false;
@@ -444,7 +444,7 @@ note (struct fp_check *c, int r)
     return;
   s->differ++;
   s->all_differ++;
-  note_offset (s, fp_stripe_offset (c->v->pieces, c->i, c->differs_at));
+  note_offset (s, fp_stripe_offset (c->v->extents, c->i, c->differs_at));
   if (r == MENDED) {
     s->repaired++;
     s->all_repaired++;
@@ -470,15 +470,15 @@ keep_to_rate (struct fp_check *c)
                      FP_MIN (fp_deadline_left_ms (c->next_ns), 100), 1));
 }
 
-/* The next block of piece c->i from c->in on that was ever written. */
+/* The next block of extent c->i from c->in on that was ever written. */
 static bool
 next_block (struct fp_check *c)
 {
-  struct fp_pieces *t = c->v->pieces;
-  uint64_t end = fp_piece_length (t, c->i), run;
+  struct fp_extents *t = c->v->extents;
+  uint64_t end = fp_extent_length (t, c->i), run;
 
   while (c->in < end) {
-    if (fp_piece_run (t, c->i, c->in, end - c->in, &run)) {
+    if (fp_extent_run (t, c->i, c->in, end - c->in, &run)) {
       c->length = (uint32_t) FP_MIN (run, (uint64_t) FP_CHECK_BLOCK);
       return true;
     }
@@ -488,20 +488,20 @@ next_block (struct fp_check *c)
 }
 
 static void
-check_piece (struct fp_check *c)
+check_extent (struct fp_check *c)
 {
-  struct fp_pieces *t = c->v->pieces;
+  struct fp_extents *t = c->v->extents;
   bool degraded = false;
 
   c->tired = false;
   /* Until it is trimmed: what was compared of it is gone, too. */
   for (c->in = 0; !is_over (c) && next_block (c); c->in += c->length) {
-    uint8_t live = fp_mirror_live (t, c->i);
+    uint8_t in_sync = fp_mirror_in_sync (t, c->i);
     int r;
 
-    if (live == 0)
+    if (in_sync == 0)
       return;
-    if (live != fp_mirror_all (t) && !degraded) {
+    if (in_sync != fp_mirror_all (t) && !degraded) {
       note_degraded (c);
       degraded = true;
     }
@@ -521,11 +521,11 @@ check_piece (struct fp_check *c)
 static uint64_t
 count_blocks (struct fp_check *c)
 {
-  struct fp_pieces *t = c->v->pieces;
+  struct fp_extents *t = c->v->extents;
   uint64_t n = 0;
 
   for (c->i = 0; c->i < t->nr; c->i++)
-    for (c->in = 0; fp_mirror_live (t, c->i) != 0 && next_block (c);
+    for (c->in = 0; fp_mirror_in_sync (t, c->i) != 0 && next_block (c);
          c->in += c->length)
       n++;
   return n;
@@ -541,12 +541,12 @@ check_main (void *arg)
     FP_LOCK_SCOPE (&c->lock);
     c->status.blocks = blocks;
   }
-  for (c->i = 0; c->i < c->v->pieces->nr && !is_over (c); c->i++)
-    check_piece (c);
-  munmap (c->memory, (size_t) FP_CHECK_BLOCK * c->v->pieces->copies);
+  for (c->i = 0; c->i < c->v->extents->nr && !is_over (c); c->i++)
+    check_extent (c);
+  munmap (c->memory, (size_t) FP_CHECK_BLOCK * c->v->extents->copies);
   FP_LOCK_SCOPE (&c->lock);
   c->status.since_ns = fp_now_ns () - c->start_ns;
-  if (atomic_load (&c->v->taken)) {
+  if (atomic_load (&c->v->fenced)) {
     c->status.state = FP_CHECK_FAILED;
     snprintf (c->status.why, sizeof c->status.why,
               "another client has taken the volume over");
@@ -571,7 +571,7 @@ static int
 start (struct fp_check *c, bool repair, uint64_t rate)
 {
   struct fp_check_status *s = &c->status;
-  size_t size = (size_t) FP_CHECK_BLOCK * c->v->pieces->copies;
+  size_t size = (size_t) FP_CHECK_BLOCK * c->v->extents->copies;
   void *memory;
   int r;
 

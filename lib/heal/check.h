@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check.h - are the copies of each piece alike?
+/* check.h - are the copies of each extent alike?
  *
  * A thread that is there while a check is under way goes through what was ever
- * written of the volume in blocks of 64 KiB, and compares those that all live
- * copies of a piece have.  For one block it
+ * written of the volume in blocks of 64 KiB, and compares those that all
+ * in-sync copies of an extent have.  For one block it
  *
- *   enters    all live copies, so that none of them is moved, zeroed, made
+ *   enters    all in-sync copies, so that none of them is moved, zeroed, made
  *             anew or left behind meanwhile
  *   holds     its bytes (range_lock.h): no write to them is under way, nor
  *             begins
- *   reads     it from each copy, over the mover's lane
+ *   reads     it from each copy, over the migration lane
  *   compares  and if they differ makes each queue pair that has written to one
  *             of their servers read a byte there, and reads once more: over
  *             rdma a write that was acknowledged need not be seen by others
- *   mends     if it was asked to: the other copies get what the first live one
- *             has, and all of them are read again
+ *   mends     if it was asked to: the other copies get what the first in-sync
+ *             one has, and all of them are read again
  *   lets go
  *
  * A write that reached some copies and is tried again for the others would
@@ -27,9 +27,9 @@
  * that mends has to come to its end, which takes it the 3/8 of `timeout` more
  * that any transfer may take.
  *
- * A piece with fewer live copies than it should have is counted as degraded;
- * if it has one it is passed over.  So is a block that could not be had for
- * four times `timeout`, or whose server is given up.
+ * An extent with fewer in-sync copies than it should have is counted as
+ * degraded; if it has one it is passed over.  So is a block that could not be
+ * had for four times `timeout`, or whose server is given up.
  *
  * Errors:   0 or -errno.
  * Threads:  start, cancel and status: any.  Stop: who ends the volume.

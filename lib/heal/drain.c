@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* drain.c - all that a server holds goes to the others, one piece after the
+/* drain.c - all that a server holds goes to the others, one extent after the
  * other: migrate.h.
  */
 
@@ -16,24 +16,24 @@
 #include "base/size.h"
 #include "heal/migrate_int.h"
 
-/* ---- the mover's thread ---- */
+/* ---- the migration thread ---- */
 
 static bool
-is_moving (struct fp_mover *m, unsigned server)
+is_moving (struct fp_migrate *m, unsigned server)
 {
   struct fp_drain *d = &m->drains[server];
-  struct fp_link_room room;
+  struct fp_peer_room room;
 
-  (void) fp_link_room (m->v->links[server], &room);
+  (void) fp_peer_room (m->v->peers[server], &room);
   FP_LOCK_SCOPE (&m->lock);
-  /* A server that was chosen for a piece just before. */
+  /* A server that was chosen for an extent just before. */
   if (d->state == FP_DRAIN_DONE && room.held > 0)
     d->state = FP_DRAIN_MOVING;
   return d->state == FP_DRAIN_MOVING;
 }
 
 static void
-note (struct fp_mover *m, unsigned server, const char *why)
+note (struct fp_migrate *m, unsigned server, const char *why)
 {
   FP_LOCK_SCOPE (&m->lock);
   snprintf (m->drains[server].why, sizeof m->drains[server].why, "%s", why);
@@ -47,41 +47,41 @@ look_for_room (struct fp_volume *v, uint64_t room[FP_MAX_SERVERS])
 
   /* There may be one more at the next look. */
   memset (room, 0, FP_MAX_SERVERS * sizeof *room);
-  for (unsigned i = 0; i < v->nr_links; i++) {
-    struct fp_link_room l;
+  for (unsigned i = 0; i < v->nr_peers; i++) {
+    struct fp_peer_room l;
 
     room[i] = 0;
-    if (fp_volume_is_drained (v, i) || !fp_link_room (v->links[i], &l) ||
+    if (fp_volume_is_drained (v, i) || !fp_peer_room (v->peers[i], &l) ||
         l.mute || l.wanted > 0)
       continue;
     FP_LOCK_SCOPE (&v->lock);
     l.free += v->claims[i];
-    room[i] = l.free - FP_MIN (l.free, (uint64_t) l.pieces);
+    room[i] = l.free - FP_MIN (l.free, (uint64_t) l.extents);
     sum += room[i];
   }
   return sum;
 }
 
 int
-mover_choose (struct fp_volume *v, uint64_t i)
+migrate_choose (struct fp_volume *v, uint64_t i)
 {
   uint64_t room[FP_MAX_SERVERS];
 
   look_for_room (v, room);
-  return fp_manager_choose (v, i, room);
+  return fp_allocator_choose (v, i, room);
 }
 
-/* The next piece of that server that can be moved now. */
+/* The next extent of that server that can be moved now. */
 static bool
-next_piece (struct fp_mover *m, unsigned server, uint64_t *out)
+next_extent (struct fp_migrate *m, unsigned server, uint64_t *out)
 {
-  struct fp_pieces *t = m->v->pieces;
+  struct fp_extents *t = m->v->extents;
 
   for (uint64_t n = 0; n < t->all; n++) {
     uint64_t i = (m->at + n) % t->all;
-    struct fp_piece *p = &t->p[i];
+    struct fp_extent *p = &t->p[i];
 
-    if (fp_piece_state (p) == FP_PIECE_READY &&
+    if (fp_extent_state (p) == FP_EXTENT_READY &&
         atomic_load (&p->server) == server) {
       m->at = (i + 1) % t->all;
       *out = i;
@@ -92,7 +92,7 @@ next_piece (struct fp_mover *m, unsigned server, uint64_t *out)
 }
 
 const char *
-mover_reason (int r)
+migrate_reason (int r)
 {
   switch (r) {
   case -EAGAIN:
@@ -112,17 +112,17 @@ mover_reason (int r)
 
 /* What is left cannot be moved now; or nothing is. */
 static void
-look_after (struct fp_mover *m, unsigned server)
+look_after (struct fp_migrate *m, unsigned server)
 {
   struct fp_drain *d = &m->drains[server];
-  struct fp_link_room room;
-  bool up = fp_link_room (m->v->links[server], &room);
+  struct fp_peer_room room;
+  bool up = fp_peer_room (m->v->peers[server], &room);
 
   FP_LOCK_SCOPE (&m->lock);
   if (d->state != FP_DRAIN_MOVING)
     return;
   d->why[0] = '\0';
-  if (room.held == 0 && room.pieces == 0) {
+  if (room.held == 0 && room.extents == 0) {
     d->state = FP_DRAIN_DONE;
     d->took_ns = fp_now_ns () - d->since_ns;
   }
@@ -132,35 +132,35 @@ look_after (struct fp_mover *m, unsigned server)
 
 /* Returns false if there was nothing to do. */
 static bool
-drain (struct fp_mover *m, unsigned server)
+drain (struct fp_migrate *m, unsigned server)
 {
   uint64_t i;
   int to, r;
 
-  if (!next_piece (m, server, &i)) {
+  if (!next_extent (m, server, &i)) {
     look_after (m, server);
     return false;
   }
-  to = mover_choose (m->v, i);
+  to = migrate_choose (m->v, i);
   if (to < 0)
     r = -ENOSPC;
   else {
     atomic_store (&m->from, (int) server);
-    r = mover_move (m, i, (unsigned) to);
+    r = migrate_extent (m, i, (unsigned) to);
     atomic_store (&m->from, -1);
   }
-  note (m, server, r == 0 ? "" : mover_reason (r));
+  note (m, server, r == 0 ? "" : migrate_reason (r));
   if (r < 0)
-    mover_pause (m, MOVER_FAILED_MS);
+    migrate_pause (m, MIGRATE_FAILED_MS);
   return true;
 }
 
 bool
-mover_drain_next (struct fp_mover *m)
+migrate_drain_next (struct fp_migrate *m)
 {
   bool any = false;
 
-  for (unsigned i = 0; i < m->v->nr_links; i++) {
+  for (unsigned i = 0; i < m->v->nr_peers; i++) {
     if (!atomic_load (&m->stop) && is_moving (m, i))
       any |= drain (m, i);
   }
@@ -171,16 +171,16 @@ mover_drain_next (struct fp_mover *m)
 
 /* Under the lock: what is still to be moved from servers that are drained. */
 static uint64_t
-to_move (struct fp_mover *m)
+to_move (struct fp_migrate *m)
 {
   uint64_t n = 0;
 
-  for (unsigned i = 0; i < m->v->nr_links; i++) {
-    struct fp_link_room room;
+  for (unsigned i = 0; i < m->v->nr_peers; i++) {
+    struct fp_peer_room room;
 
     if (m->drains[i].state != FP_DRAIN_MOVING)
       continue;
-    (void) fp_link_room (m->v->links[i], &room);
+    (void) fp_peer_room (m->v->peers[i], &room);
     n += room.held;
   }
   return n;
@@ -188,7 +188,7 @@ to_move (struct fp_mover *m)
 
 /* May server i be drained?  It is counted as one that is. */
 static int
-check_others (struct fp_mover *m, unsigned i, char why[FP_WHY_MAX])
+check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
 {
   struct fp_volume *v = m->v;
   uint64_t room[FP_MAX_SERVERS], has, need = to_move (m);
@@ -198,12 +198,12 @@ check_others (struct fp_mover *m, unsigned i, char why[FP_WHY_MAX])
   fp_addr_format (&v->p.servers[i], addr);
   left = (unsigned) __builtin_popcountll (
       ~(atomic_load (&v->drained) | atomic_load (&v->closed)) &
-      fp_volume_all_links (v));
-  if (left > 0 && left < v->pieces->copies) {
+      fp_volume_all_peers (v));
+  if (left > 0 && left < v->extents->copies) {
     snprintf (why, FP_WHY_MAX,
               "%s: each piece has %u copies on as many servers, and %u would "
               "be left that are not drained",
-              addr, v->pieces->copies, left);
+              addr, v->extents->copies, left);
     return -EBUSY;
   }
   if (left == 0) {
@@ -227,9 +227,9 @@ int
 fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
                  char why[FP_WHY_MAX])
 {
-  struct fp_mover *m = v->mover;
+  struct fp_migrate *m = v->migrate;
   struct fp_drain *d = &m->drains[i];
-  struct fp_link_room room;
+  struct fp_peer_room room;
   int r;
 
   why[0] = '\0';
@@ -237,7 +237,7 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
     snprintf (why, FP_WHY_MAX, FP_READ_ONLY_WHY "nothing can be moved");
     return -EROFS;
   }
-  if (mover_is_frozen (m)) {
+  if (migrate_is_frozen (m)) {
     snprintf (why, FP_WHY_MAX,
               "the volume was attached without more than half"
               " of its servers: nothing can be moved");
@@ -249,7 +249,7 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
       return 0;
     /* First it gets nothing new, then what it has is counted. */
     atomic_fetch_or (&v->drained, UINT64_C (1) << i);
-    (void) fp_link_room (v->links[i], &room);
+    (void) fp_peer_room (v->peers[i], &room);
     d->state = FP_DRAIN_MOVING;
     r = check_others (m, i, why);
     if (r < 0) {
@@ -257,7 +257,7 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
       atomic_fetch_and (&v->drained, ~(UINT64_C (1) << i));
       return r;
     }
-    d->pieces = room.held + room.pieces;
+    d->extents = room.held + room.extents;
     d->since_ns = fp_now_ns ();
     d->took_ns = 0;
     d->why[0] = '\0';
@@ -265,14 +265,14 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
     atomic_store (&m->rate, rate != 0 ? rate : v->p.move_rate);
     pthread_cond_broadcast (&m->cond);
   }
-  fp_link_poke (v->links[i]); /* its grants ahead go back */
+  fp_peer_poke (v->peers[i]); /* its grants ahead go back */
   return 0;
 }
 
 int
 fp_volume_drain_cancel (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
 {
-  struct fp_mover *m = v->mover;
+  struct fp_migrate *m = v->migrate;
   char addr[FP_ADDR_MAX + 1];
 
   why[0] = '\0';
@@ -287,30 +287,30 @@ fp_volume_drain_cancel (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
     atomic_fetch_and (&v->drained, ~(UINT64_C (1) << i));
     pthread_cond_broadcast (&m->cond);
   }
-  fp_link_poke (v->links[i]);
+  fp_peer_poke (v->peers[i]);
   return 0;
 }
 
 void
-fp_mover_status (struct fp_mover *m, unsigned server,
-                 struct fp_drain_status *s)
+fp_migrate_status (struct fp_migrate *m, unsigned server,
+                   struct fp_drain_status *s)
 {
   struct fp_drain *d = &m->drains[server];
-  struct fp_link_room room;
+  struct fp_peer_room room;
   uint64_t done;
 
-  (void) fp_link_room (m->v->links[server], &room);
+  (void) fp_peer_room (m->v->peers[server], &room);
   memset (s, 0, sizeof *s);
   FP_LOCK_SCOPE (&m->lock);
   s->state = d->state;
   if (d->state == FP_DRAIN_NONE)
     return;
-  s->pieces = d->pieces;
-  s->left = d->state == FP_DRAIN_DONE ? 0 : room.held + room.pieces;
+  s->extents = d->extents;
+  s->left = d->state == FP_DRAIN_DONE ? 0 : room.held + room.extents;
   s->bytes = atomic_load (&d->bytes);
   s->since_ns =
       d->state == FP_DRAIN_DONE ? d->took_ns : fp_now_ns () - d->since_ns;
-  done = s->pieces - FP_MIN (s->left, s->pieces);
+  done = s->extents - FP_MIN (s->left, s->extents);
   if (done > 0)
     s->left_ns = s->since_ns / done * s->left;
   memcpy (s->why, d->why, sizeof s->why);

@@ -17,8 +17,8 @@
 #include "meta/meta_log.h"
 
 #define NOT_MOVING UINT64_MAX
-/* So little is left for the time that the piece is FROZEN: this, or that part
- * of the piece.
+/* So little is left for the time that the extent is FROZEN: this, or that part
+ * of the extent.
  */
 #define REST_BYTES (UINT64_C (4) << 20)
 #define REST_PART 8
@@ -28,7 +28,7 @@
 /* ---- waiting ---- */
 
 void
-mover_pause (struct fp_mover *m, unsigned ms)
+migrate_pause (struct fp_migrate *m, unsigned ms)
 {
   struct timespec until;
 
@@ -40,26 +40,26 @@ mover_pause (struct fp_mover *m, unsigned ms)
 }
 
 bool
-mover_cancelled (struct fp_mover *m)
+migrate_cancelled (struct fp_migrate *m)
 {
   int from = atomic_load (&m->from);
 
-  return atomic_load (&m->stop) || atomic_load (&m->v->taken) ||
+  return atomic_load (&m->stop) || atomic_load (&m->v->fenced) ||
          (from >= 0 && !fp_volume_is_emptied (m->v, (unsigned) from));
 }
 
 /* Others may know of newer labels than ours could be: see meta_log.h. */
 bool
-mover_is_frozen (struct fp_mover *m)
+migrate_is_frozen (struct fp_migrate *m)
 {
-  struct fp_recorder_status s;
+  struct fp_meta_log_status s;
 
-  fp_recorder_status (m->v, &s);
+  fp_meta_log_status (m->v, &s);
   return s.frozen || m->v->p.read_only;
 }
 
 unsigned
-mover_pause_ms (const struct fp_volume *v)
+migrate_pause_ms (const struct fp_volume *v)
 {
   return FP_MIN (FP_MAX (v->p.timeout_ms / 8, 10u), 250u);
 }
@@ -67,32 +67,32 @@ mover_pause_ms (const struct fp_volume *v)
 /* ---- freezing ---- */
 
 void
-mover_thaw (struct fp_mover *m, struct fp_piece *p)
+migrate_thaw (struct fp_migrate *m, struct fp_extent *p)
 {
   {
     FP_LOCK_SCOPE (&m->v->lock);
-    (void) fp_piece_move (p, FP_PIECE_FROZEN, FP_PIECE_READY);
+    (void) fp_extent_move (p, FP_EXTENT_FROZEN, FP_EXTENT_READY);
   }
   fp_volume_wake_lanes (m->v);
 }
 
-/* Nobody but the mover is inside now.  -EAGAIN: the piece is not what it was;
- * -EBUSY: some did not come out in time.
+/* Nobody but the migration thread is inside now.  -EAGAIN: the extent is not
+ * what it was; -EBUSY: some did not come out in time.
  */
 static int
-freeze (struct fp_mover *m, struct fp_piece *p)
+freeze (struct fp_migrate *m, struct fp_extent *p)
 {
   struct fp_volume *v = m->v;
-  uint64_t deadline = fp_deadline_in_ms (mover_pause_ms (v));
+  uint64_t deadline = fp_deadline_in_ms (migrate_pause_ms (v));
 
   {
     FP_LOCK_SCOPE (&v->lock);
-    if (!fp_piece_move (p, FP_PIECE_READY, FP_PIECE_FROZEN))
-      return fp_piece_state (p) == FP_PIECE_BUSY ? -EBUSY : -EAGAIN;
+    if (!fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_FROZEN))
+      return fp_extent_state (p) == FP_EXTENT_BUSY ? -EBUSY : -EAGAIN;
   }
-  while (!fp_piece_drained (v->pieces, p, 1)) {
+  while (!fp_extent_drained (v->extents, p, 1)) {
     if (fp_deadline_passed (deadline)) {
-      mover_thaw (m, p);
+      migrate_thaw (m, p);
       return -EBUSY;
     }
     fp_volume_help_lanes (v);
@@ -101,14 +101,14 @@ freeze (struct fp_mover *m, struct fp_piece *p)
 }
 
 static int
-freeze_soon (struct fp_mover *m, struct fp_piece *p)
+freeze_soon (struct fp_migrate *m, struct fp_extent *p)
 {
   int r = freeze (m, p);
 
   for (unsigned n = 0; r == -EBUSY && n < MAX_FREEZES; n++) {
-    if (mover_cancelled (m))
+    if (migrate_cancelled (m))
       return -ECANCELED;
-    mover_pause (m, mover_pause_ms (m->v));
+    migrate_pause (m, migrate_pause_ms (m->v));
     r = freeze (m, p);
   }
   return r;
@@ -116,63 +116,64 @@ freeze_soon (struct fp_mover *m, struct fp_piece *p)
 
 /* What p is now: of who has it frozen. */
 static bool
-is_same (struct fp_mover *m, struct fp_piece *p, unsigned server,
+is_same (struct fp_migrate *m, struct fp_extent *p, unsigned server,
          uint64_t generation)
 {
   bool same;
 
-  if (fp_piece_enter_frozen (m->v->pieces, p) != FP_PIECE_READY)
+  if (fp_extent_enter_frozen (m->v->extents, p) != FP_EXTENT_READY)
     return false;
   same = p->copy.server == server && p->copy.generation == generation;
-  fp_piece_leave (m->v->pieces, p);
+  fp_extent_leave (m->v->extents, p);
   return same;
 }
 
 /* From now on writers mark what they wrote; all that was written is dirty. */
 static int
-begin (struct fp_mover *m, uint64_t i, unsigned *server, uint64_t *generation)
+begin (struct fp_migrate *m, uint64_t i, unsigned *server,
+       uint64_t *generation)
 {
   struct fp_volume *v = m->v;
-  struct fp_pieces *t = v->pieces;
-  struct fp_piece *p = &t->p[i];
+  struct fp_extents *t = v->extents;
+  struct fp_extent *p = &t->p[i];
   int r;
 
   m->dirty = v->dirty;
-  m->to_piece = &v->target;
+  m->to_extent = &v->target;
   for (unsigned w = 0; w < t->words; w++)
     atomic_store (&v->dirty[w], 0);
   atomic_store (&v->moving, i);
   r = freeze_soon (m, p);
   if (r < 0)
     return r;
-  if (fp_piece_enter_frozen (t, p) != FP_PIECE_READY)
+  if (fp_extent_enter_frozen (t, p) != FP_EXTENT_READY)
     return -EAGAIN;
   *server = p->copy.server;
   *generation = p->copy.generation;
-  fp_piece_leave (t, p);
+  fp_extent_leave (t, p);
   for (unsigned w = 0; w < t->words; w++)
     atomic_fetch_or (&v->dirty[w],
-                     t->written[fp_piece_of (t, i) * t->words + w]);
-  mover_thaw (m, p);
+                     t->written[fp_extent_of (t, i) * t->words + w]);
+  migrate_thaw (m, p);
   return 0;
 }
 
-/* Copy all of it; on success the piece is FROZEN. */
+/* Copy all of it; on success the extent is FROZEN. */
 int
-mover_copy_all (struct fp_mover *m, uint64_t i, unsigned server,
-                uint64_t generation)
+migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
+                  uint64_t generation)
 {
   struct fp_volume *v = m->v;
-  struct fp_piece *p = &v->pieces->p[i];
-  uint64_t rest = FP_MIN (REST_BYTES, v->pieces->piece_size / REST_PART);
+  struct fp_extent *p = &v->extents->p[i];
+  uint64_t rest = FP_MIN (REST_BYTES, v->extents->extent_size / REST_PART);
   uint64_t before = UINT64_MAX, left;
   int r;
 
   for (unsigned n = 0;; n++) {
-    r = mover_copy_round (m, i, 0, NULL);
+    r = migrate_copy_round (m, i, 0, NULL);
     if (r < 0)
       return r;
-    left = mover_count_dirty (m);
+    left = migrate_count_dirty (m);
     if (left <= rest || left >= before / 4 * 3 || n == MAX_ROUNDS)
       break;
     before = left;
@@ -184,16 +185,18 @@ mover_copy_all (struct fp_mover *m, uint64_t i, unsigned server,
     if (!is_same (m, p, server, generation))
       r = -EAGAIN;
     else
-      r = mover_copy_round (m, i, fp_deadline_in_ms (mover_pause_ms (v)), p);
-    if (r == 0 && mover_count_dirty (m) == 0 &&
-        fp_piece_state (p) == FP_PIECE_FROZEN)
+      r = migrate_copy_round (m, i, fp_deadline_in_ms (migrate_pause_ms (v)),
+                              p);
+    if (r == 0 && migrate_count_dirty (m) == 0 &&
+        fp_extent_state (p) == FP_EXTENT_FROZEN)
       return 0;
-    mover_thaw (m, p);
+    migrate_thaw (m, p);
     if (r < 0)
       return r;
-    r = mover_copy_round (
+    r = migrate_copy_round (
         m, i,
-        fp_deadline_in_ms (1 + ((mover_pause_ms (v) * 4) >> FP_MIN (n, 16u))),
+        fp_deadline_in_ms (1 +
+                           ((migrate_pause_ms (v) * 4) >> FP_MIN (n, 16u))),
         NULL);
     if (r < 0)
       return r;
@@ -202,96 +205,96 @@ mover_copy_all (struct fp_mover *m, uint64_t i, unsigned server,
 
 /* ---- the other server takes it ---- */
 
-/* Piece p, which is BUSY, stays where it is: as soon as it is known that no
+/* Extent p, which is BUSY, stays where it is: as soon as it is known that no
  * other label counts, or will.
  */
 static void
-stay (struct fp_mover *m, struct fp_piece *p, struct fp_link *to,
+stay (struct fp_migrate *m, struct fp_extent *p, struct fp_peer *to,
       uint64_t session)
 {
-  struct fp_link *from = m->v->links[atomic_load (&p->server)];
+  struct fp_peer *from = m->v->peers[atomic_load (&p->server)];
 
   for (;;) {
-    bool undone = fp_link_take_undone (to, m->take);
+    bool undone = fp_peer_take_undone (to, m->take);
 
     /* Its thread may be waiting for an answer to something else. */
-    if (undone && fp_link_reopen_now (from, p, session))
+    if (undone && fp_peer_reopen_now (from, p, session))
       break;
-    if (fp_link_reopen (from, p, !undone) == 0 || atomic_load (&m->stop))
+    if (fp_peer_reopen (from, p, !undone) == 0 || atomic_load (&m->stop))
       break;
-    mover_pause (m, MOVER_TURN_MS);
+    migrate_pause (m, MIGRATE_TURN_MS);
   }
   fp_volume_wake_lanes (m->v);
 }
 
 static int
-switch_over (struct fp_mover *m, uint64_t i, unsigned to)
+switch_over (struct fp_migrate *m, uint64_t i, unsigned to)
 {
   struct fp_volume *v = m->v;
-  struct fp_piece *p = &v->pieces->p[i];
-  struct fp_link *link = v->links[to];
+  struct fp_extent *p = &v->extents->p[i];
+  struct fp_peer *peer = v->peers[to];
   unsigned from = atomic_load (&p->server);
-  uint64_t session = fp_link_session (v->links[from]), old;
+  uint64_t session = fp_peer_session (v->peers[from]), old;
   bool stayed = false;
   int r;
 
-  r = mover_read_back (m, i, fp_deadline_in_ms (mover_pause_ms (v)), p);
+  r = migrate_read_back (m, i, fp_deadline_in_ms (migrate_pause_ms (v)), p);
   if (r < 0) {
-    mover_thaw (m, p);
+    migrate_thaw (m, p);
     return r;
   }
-  if (!fp_piece_move (p, FP_PIECE_FROZEN, FP_PIECE_BUSY))
+  if (!fp_extent_move (p, FP_EXTENT_FROZEN, FP_EXTENT_BUSY))
     return -EIO;
-  fp_volume_drain_piece (v, p); /* who has only looked */
-  fp_link_take (link, m->take, p);
-  if (!fp_link_take_ended (link, m->take, FP_MAX (v->p.timeout_ms / 4, 20u)) &&
-      fp_link_take_withdraw (link, m->take)) {
-    stay (m, p, link, session);
+  fp_volume_drain_extent (v, p); /* who has only looked */
+  fp_peer_take (peer, m->take, p);
+  if (!fp_peer_take_ended (peer, m->take, FP_MAX (v->p.timeout_ms / 4, 20u)) &&
+      fp_peer_take_withdraw (peer, m->take)) {
+    stay (m, p, peer, session);
     stayed = true;
   }
-  while (!fp_link_take_ended (link, m->take, 1000))
+  while (!fp_peer_take_ended (peer, m->take, 1000))
     ; /* by the deadline of the message */
   r = fp_take_result (m->take, &old);
   if (r == 0)
-    fp_link_drop (v->links[from], old);
+    fp_peer_drop (v->peers[from], old);
   else if (!stayed)
-    stay (m, p, link, session);
+    stay (m, p, peer, session);
   return r;
 }
 
 static int
-move_from (struct fp_mover *m, uint64_t i, unsigned server,
+move_from (struct fp_migrate *m, uint64_t i, unsigned server,
            uint64_t generation, unsigned to)
 {
-  struct fp_link **links = m->v->links;
-  struct fp_piece *p = &m->v->pieces->p[i];
-  int r = fp_link_mark (links[server], p, true);
+  struct fp_peer **peers = m->v->peers;
+  struct fp_extent *p = &m->v->extents->p[i];
+  int r = fp_peer_mark (peers[server], p, true);
 
-  if (r == 0 && m->v->intent != NULL)
-    r = fp_intent_say_all (m->v, i, &m->v->target);
+  if (r == 0 && m->v->dirty_log != NULL)
+    r = fp_dirty_log_say_all (m->v, i, &m->v->target);
   if (r == 0)
-    r = mover_copy_all (m, i, server, generation);
+    r = migrate_copy_all (m, i, server, generation);
   if (r == 0)
     r = switch_over (m, i, to);
   /* If that is not heard the label stays open, and still is right. */
-  (void) fp_link_mark (links[atomic_load (&p->server)], p, false);
+  (void) fp_peer_mark (peers[atomic_load (&p->server)], p, false);
   return r;
 }
 
 int
-mover_move (struct fp_mover *m, uint64_t i, unsigned to)
+migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
 {
   struct fp_volume *v = m->v;
-  struct fp_piece *p = &v->pieces->p[i];
+  struct fp_extent *p = &v->extents->p[i];
   unsigned server;
   uint64_t generation;
   int r;
 
-  if (mover_is_frozen (m))
+  if (migrate_is_frozen (m))
     return -EROFS;
-  if (fp_piece_state (p) != FP_PIECE_READY || atomic_load (&p->server) == to)
+  if (fp_extent_state (p) != FP_EXTENT_READY || atomic_load (&p->server) == to)
     return -EAGAIN;
-  r = fp_link_target (v->links[to]);
+  r = fp_peer_target (v->peers[to]);
   if (r < 0)
     return r;
   r = begin (m, i, &server, &generation);
@@ -301,28 +304,28 @@ mover_move (struct fp_mover *m, uint64_t i, unsigned to)
     r = move_from (m, i, server, generation, to);
   atomic_store (&v->moving, NOT_MOVING);
   if (r < 0)
-    fp_link_drop_target (v->links[to]);
+    fp_peer_drop_target (v->peers[to]);
   /* A session that ends takes it down by and by. */
-  while (fp_piece_state (&v->target) != FP_PIECE_EMPTY &&
+  while (fp_extent_state (&v->target) != FP_EXTENT_EMPTY &&
          !atomic_load (&m->stop))
-    mover_pause (m, MOVER_TURN_MS);
+    migrate_pause (m, MIGRATE_TURN_MS);
   return r == -ESTALE ? -ENOTCONN : r;
 }
 
 /* ---- the thread ---- */
 
 static bool
-next_asked (struct fp_mover *m, uint64_t *piece, unsigned *to)
+next_asked (struct fp_migrate *m, uint64_t *extent, unsigned *to)
 {
   FP_LOCK_SCOPE (&m->lock);
-  *piece = m->piece;
+  *extent = m->extent;
   *to = m->to;
   return m->asked;
 }
 
 /* Wait until a move is asked for, or until it is time to look for work. */
 static void
-await_asked (struct fp_mover *m)
+await_asked (struct fp_migrate *m)
 {
   struct timespec until;
 
@@ -334,7 +337,7 @@ await_asked (struct fp_mover *m)
 }
 
 static void
-answer (struct fp_mover *m, int result)
+answer (struct fp_migrate *m, int result)
 {
   FP_LOCK_SCOPE (&m->lock);
   m->result = result;
@@ -344,28 +347,28 @@ answer (struct fp_mover *m, int result)
 }
 
 static void
-mover_main (void *arg)
+migrate_main (void *arg)
 {
-  struct fp_mover *m = arg;
-  uint64_t piece;
+  struct fp_migrate *m = arg;
+  uint64_t extent;
   unsigned to;
 
   while (!atomic_load (&m->stop)) {
-    atomic_store (&m->v->pieces->tick,
+    atomic_store (&m->v->extents->tick,
                   (uint32_t) (fp_now_ns () / FP_NS_PER_S));
-    if (next_asked (m, &piece, &to))
-      answer (m, mover_move (m, piece, to));
+    if (next_asked (m, &extent, &to))
+      answer (m, migrate_extent (m, extent, to));
     else {
-      bool any = mover_rebuild_next (m);
+      bool any = migrate_resync_next (m);
 
-      any |= mover_drain_next (m);
-      any |= mover_give_next (m);
-      fp_intent_sweep (m->v, &m->stop);
+      any |= migrate_drain_next (m);
+      any |= migrate_reclaim_next (m);
+      fp_dirty_log_sweep (m->v, &m->stop);
       if (!any)
         await_asked (m);
     }
   }
-  if (next_asked (m, &piece, &to))
+  if (next_asked (m, &extent, &to))
     answer (m, -ECANCELED);
   FP_LOCK_SCOPE (&m->lock);
   m->ended = true;
@@ -373,12 +376,12 @@ mover_main (void *arg)
 }
 
 int
-fp_volume_move (struct fp_volume *v, uint64_t piece, unsigned to)
+fp_volume_migrate (struct fp_volume *v, uint64_t extent, unsigned to)
 {
-  struct fp_mover *m = v->mover;
+  struct fp_migrate *m = v->migrate;
   uint64_t ask;
 
-  if (piece >= v->pieces->all || to >= v->nr_links)
+  if (extent >= v->extents->all || to >= v->nr_peers)
     return -EINVAL;
   FP_LOCK_SCOPE (&m->lock);
   while (m->asked)
@@ -386,7 +389,7 @@ fp_volume_move (struct fp_volume *v, uint64_t piece, unsigned to)
   if (atomic_load (&m->stop))
     return -ECANCELED;
   m->asked = true;
-  m->piece = piece;
+  m->extent = extent;
   m->to = to;
   ask = ++m->asks;
   pthread_cond_broadcast (&m->cond);
@@ -398,15 +401,15 @@ fp_volume_move (struct fp_volume *v, uint64_t piece, unsigned to)
 /* ---- making and ending it ---- */
 
 static void
-mover_freep (struct fp_mover **mp)
+migrate_freep (struct fp_migrate **mp)
 {
-  fp_mover_free (*mp);
+  fp_migrate_free (*mp);
 }
 
 int
-fp_mover_new (struct fp_mover **out, struct fp_volume *v)
+fp_migrate_new (struct fp_migrate **out, struct fp_volume *v)
 {
-  FP_CLEANUP (mover_freep) struct fp_mover *m = calloc (1, sizeof *m);
+  FP_CLEANUP (migrate_freep) struct fp_migrate *m = calloc (1, sizeof *m);
   void *memory;
   int r;
 
@@ -419,33 +422,33 @@ fp_mover_new (struct fp_mover **out, struct fp_volume *v)
   fp_mutex_init (&m->lock);
   fp_cond_init (&m->cond);
   atomic_store (&v->moving, NOT_MOVING);
-  m->todo = calloc (v->pieces->words, sizeof *m->todo);
-  m->taken = calloc (v->pieces->words, sizeof *m->taken);
-  v->dirty = calloc (v->pieces->words, sizeof *v->dirty);
+  m->todo = calloc (v->extents->words, sizeof *m->todo);
+  m->taken = calloc (v->extents->words, sizeof *m->taken);
+  v->dirty = calloc (v->extents->words, sizeof *v->dirty);
   r = fp_take_new (&m->take);
   if (m->todo == NULL || m->taken == NULL || v->dirty == NULL || r < 0)
     return -ENOMEM;
-  r = fp_map_filled (&memory, MOVER_BUFS * MOVER_BUF_SIZE);
+  r = fp_map_filled (&memory, MIGRATE_BUFS * MIGRATE_BUF_SIZE);
   if (r < 0)
     return r;
   m->memory = memory;
-  for (unsigned k = 0; k < MOVER_BUFS; k++)
-    m->bufs[k].mem = m->memory + (size_t) k * MOVER_BUF_SIZE;
+  for (unsigned k = 0; k < MIGRATE_BUFS; k++)
+    m->bufs[k].mem = m->memory + (size_t) k * MIGRATE_BUF_SIZE;
   *out = FP_STEAL (m);
   return 0;
 }
 
 int
-fp_mover_start (struct fp_mover *m)
+fp_migrate_start (struct fp_migrate *m)
 {
-  int r = fp_thread_create (&m->thread, "fp-mover", mover_main, m);
+  int r = fp_thread_create (&m->thread, "fp-mover", migrate_main, m);
 
   m->started = r == 0;
   return r;
 }
 
 static bool
-await_end (struct fp_mover *m)
+await_end (struct fp_migrate *m)
 {
   struct timespec until;
 
@@ -457,7 +460,7 @@ await_end (struct fp_mover *m)
 }
 
 void
-fp_mover_wake (struct fp_mover *m)
+fp_migrate_wake (struct fp_migrate *m)
 {
   FP_LOCK_SCOPE (&m->lock);
   m->woken = true;
@@ -465,7 +468,7 @@ fp_mover_wake (struct fp_mover *m)
 }
 
 void
-fp_mover_stop (struct fp_mover *m)
+fp_migrate_stop (struct fp_migrate *m)
 {
   if (m == NULL || !m->started)
     return;
@@ -474,22 +477,22 @@ fp_mover_stop (struct fp_mover *m)
     atomic_store (&m->stop, true);
     pthread_cond_broadcast (&m->cond);
   }
-  /* It may wait for a link, and that for a server that is silent. */
+  /* It may wait for a peer, and that for a server that is silent. */
   while (!await_end (m))
-    for (unsigned i = 0; i < m->v->nr_links; i++)
-      fp_link_hurry (m->v->links[i]);
+    for (unsigned i = 0; i < m->v->nr_peers; i++)
+      fp_peer_hurry (m->v->peers[i]);
   if (fp_thread_join (&m->thread) < 0)
     abort (); /* joined twice: a bug */
   m->started = false;
 }
 
 void
-fp_mover_free (struct fp_mover *m)
+fp_migrate_free (struct fp_migrate *m)
 {
   if (m == NULL)
     return;
   if (m->memory != NULL)
-    munmap (m->memory, MOVER_BUFS * MOVER_BUF_SIZE);
+    munmap (m->memory, MIGRATE_BUFS * MIGRATE_BUF_SIZE);
   fp_take_free (m->take);
   free ((void *) m->v->dirty);
   free (m->taken);

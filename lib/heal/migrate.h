@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* migrate.h - pieces go from one server to another while they are used.
+/* migrate.h - extents go from one server to another while they are used.
  *
- * One thread of a volume moves one piece at a time, over a lane of its own,
+ * One thread of a volume moves one extent at a time, over a lane of its own,
  * whose slots and buffers are all the memory that it uses:
  *
  *   target    a slab is granted at the other server, without a label
- *   begin     the piece is FROZEN for a moment.  Whoever enters it from then
+ *   begin     the extent is FROZEN for a moment.  Whoever enters it from then
  *             on sees that it is moving, and marks what it wrote as dirty.
  *   open      of a volume with a name: the source's label is marked as open,
  *             so that it does not count where the target cannot be asked
@@ -13,25 +13,26 @@
  *   rounds    the dirty chunks are copied, at first all that were written;
  *             where both ends are mapped by loads and stores
  *   freeze    few are dirty, or copying does not get ahead of the writers:
- *             the piece is FROZEN, nobody but the mover is inside, and the
- *             rest is copied.  If that takes too long it is thawed again, and
- *             the next time is earlier.  (The writers get a smaller and
- *             smaller part of the time, until there is no rest.)
- *   take      the piece is BUSY.  The target is labelled with the next
- *             generation; then the piece is there, and READY.
- *   drop      the old slab goes back to its server; the piece's label, which
+ *             the extent is FROZEN, nobody but the migration thread is inside,
+ *             and the rest is copied.  If that takes too long it is thawed
+ *             again, and the next time is earlier.  (The writers get a smaller
+ *             and smaller part of the time, until there is no rest.)
+ *   take      the extent is BUSY.  The target is labelled with the next
+ *             generation; then the extent is there, and READY.
+ *   drop      the old slab goes back to its server; the extent's label, which
  *             was open, too, is labelled as what it is
  *
  * No write is lost.  A writer sets the dirty bit when its write is over, and
- * before it leaves the piece; the mover clears the bit before it reads the
- * chunk.  To mark before the write is sent would not do: the mover could clear
- * the bit and read before the bytes land.  Where a WRITE that was acknowledged
- * to one queue pair need not be seen by a READ of another (rdma), the mover
- * makes each queue pair that has written read one byte, between clearing and
- * reading; and reads one byte back from the target, before the label.
+ * before it leaves the extent; the migration thread clears the bit before it
+ * reads the chunk.  To mark before the write is sent would not do: the
+ * migration thread could clear the bit and read before the bytes land.  Where
+ * a WRITE that was acknowledged to one queue pair need not be seen by a READ
+ * of another (rdma), the migration thread makes each queue pair that has
+ * written read one byte, between clearing and reading; and reads one byte back
+ * from the target, before the label.
  *
  * Until the label is sent the target counts for nothing: if this process dies,
- * if either server does, if it is cancelled, the piece stays where it is, and
+ * if either server does, if it is cancelled, the extent stays where it is, and
  * a slab without a label is the server's again when the session ends.  When
  * the label was acknowledged the target counts; the old slab has a lower
  * generation, and is swept where its release is not heard (peer_learn.h).
@@ -40,7 +41,7 @@
  * to either could be undone: to go on at the source would be to lose all
  * later writes at the next attach if the label did take effect, because the
  * higher generation wins.  Both have the same bytes, though, as long as nobody
- * writes.  So the piece stays BUSY until one of these:
+ * writes.  So the extent stays BUSY until one of these:
  *
  *   - the source is labelled with a generation that is higher still: then
  *     the source counts, whatever became of the other label, and that is
@@ -54,7 +55,7 @@
  * treated as if the answer was lost, so that the source alone is needed to go
  * on; its answer, if it comes, is undone by a release.
  *
- * Who trims or loses a piece changes its generation or its state: the move
+ * Who trims or loses an extent changes its generation or its state: the move
  * ends with -EAGAIN and the target is dropped.
  *
  * Pauses: what is FROZEN lets nobody in for `timeout`/8 (10 to 250 ms) at
@@ -64,7 +65,7 @@
  * nobody in for `timeout`/4 and the source's answer to a label; as a rule all
  * this is a millisecond or two.
  *
- * Errors:   0 or -errno.  -EAGAIN: the piece has changed.  -ECANCELED.  -EIO:
+ * Errors:   0 or -errno.  -EAGAIN: the extent has changed.  -ECANCELED.  -EIO:
  *           the source, -ENOTCONN: the target went away.  -ENOSPC.  -EROFS:
  *           the volume was attached without some of its servers.
  * Threads:  any.
@@ -76,24 +77,24 @@
 
 #include "volume/volume.h"
 
-struct fp_mover;
+struct fp_migrate;
 
-#define FP_MOVER_SLOTS 8u /* transfers under way, at most */
+#define FP_MIGRATE_SLOTS 8u /* transfers under way, at most */
 
-int fp_mover_new (struct fp_mover **out, struct fp_volume *v);
-int fp_mover_start (struct fp_mover *m);
-void fp_mover_wake (struct fp_mover *m);
-void fp_mover_stop (struct fp_mover *m); /* and wait for its end */
-void fp_mover_free (struct fp_mover *m);
+int fp_migrate_new (struct fp_migrate **out, struct fp_volume *v);
+int fp_migrate_start (struct fp_migrate *m);
+void fp_migrate_wake (struct fp_migrate *m);
+void fp_migrate_stop (struct fp_migrate *m); /* and wait for its end */
+void fp_migrate_free (struct fp_migrate *m);
 
-/* Move one piece to that server, and wait for the end of it. */
-int fp_volume_move (struct fp_volume *v, uint64_t piece, unsigned to);
+/* Move one extent to that server, and wait for the end of it. */
+int fp_volume_migrate (struct fp_volume *v, uint64_t extent, unsigned to);
 
-void fp_mover_status (struct fp_mover *m, unsigned server,
-                      struct fp_drain_status *s);
-void fp_mover_give_status (struct fp_mover *m, unsigned server,
-                           struct fp_give_status *s);
+void fp_migrate_status (struct fp_migrate *m, unsigned server,
+                        struct fp_drain_status *s);
+void fp_migrate_reclaim_status (struct fp_migrate *m, unsigned server,
+                                struct fp_reclaim_status *s);
 /* Another server gets its place: nothing was given for it. */
-void fp_mover_forget (struct fp_mover *m, unsigned server);
+void fp_migrate_forget (struct fp_migrate *m, unsigned server);
 
 #endif /* FP_MIGRATE_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* migrate_copy.c - which chunks of the piece that is moving are to be copied,
+/* migrate_copy.c - which chunks of the extent that is moving are to be copied,
  * and the copying: a few large transfers at a time, so that others get
  * through.
  */
@@ -20,10 +20,10 @@
 /* ---- dirty chunks ---- */
 
 static void
-mark (const struct fp_pieces *t, _Atomic uint64_t *dirty, uint64_t offset,
+mark (const struct fp_extents *t, _Atomic uint64_t *dirty, uint64_t offset,
       uint64_t length)
 {
-  uint64_t in = offset & (t->piece_size - 1);
+  uint64_t in = offset & (t->extent_size - 1);
   uint64_t last = (in + length - 1) >> t->chunk_shift;
 
   /* Not 'unless it is set': that look could come before the bytes are seen. */
@@ -32,15 +32,15 @@ mark (const struct fp_pieces *t, _Atomic uint64_t *dirty, uint64_t offset,
 }
 
 void
-fp_mover_mark (struct fp_volume *v, uint64_t offset, uint64_t length)
+fp_migrate_mark (struct fp_volume *v, uint64_t offset, uint64_t length)
 {
-  mark (v->pieces, v->dirty, offset, length);
+  mark (v->extents, v->dirty, offset, length);
 }
 
 uint64_t
-mover_count_dirty (struct fp_mover *m)
+migrate_count_dirty (struct fp_migrate *m)
 {
-  const struct fp_pieces *t = m->v->pieces;
+  const struct fp_extents *t = m->v->extents;
   uint64_t n = 0;
 
   for (unsigned w = 0; w < t->words; w++)
@@ -49,11 +49,11 @@ mover_count_dirty (struct fp_mover *m)
 }
 
 static bool
-take_dirty (struct fp_mover *m)
+take_dirty (struct fp_migrate *m)
 {
   uint64_t any = 0;
 
-  for (unsigned w = 0; w < m->v->pieces->words; w++) {
+  for (unsigned w = 0; w < m->v->extents->words; w++) {
     m->todo[w] = atomic_exchange (&m->dirty[w], 0);
     m->taken[w] |= m->todo[w];
     any |= m->todo[w];
@@ -62,36 +62,36 @@ take_dirty (struct fp_mover *m)
 }
 
 static void
-put_back (struct fp_mover *m)
+put_back (struct fp_migrate *m)
 {
-  for (unsigned w = 0; w < m->v->pieces->words; w++)
+  for (unsigned w = 0; w < m->v->extents->words; w++)
     atomic_fetch_or (&m->dirty[w], m->todo[w]);
 }
 
 static bool
-is_todo (const struct fp_mover *m, uint64_t c)
+is_todo (const struct fp_migrate *m, uint64_t c)
 {
   return m->todo[c / 64] >> (c % 64) & 1;
 }
 
-/* The next run from *at on that fits a buffer, in bytes of piece i; its chunks
- * are not to do any more, unless it ends within one.
+/* The next run from *at on that fits a buffer, in bytes of extent i; its
+ * chunks are not to do any more, unless it ends within one.
  */
 static uint32_t
-next_run (struct fp_mover *m, uint64_t i, uint64_t *at)
+next_run (struct fp_migrate *m, uint64_t i, uint64_t *at)
 {
-  const struct fp_pieces *t = m->v->pieces;
-  uint64_t end = fp_piece_length (t, fp_piece_of (t, i));
+  const struct fp_extents *t = m->v->extents;
+  uint64_t end = fp_extent_length (t, fp_extent_of (t, i));
   uint64_t chunk = UINT64_C (1) << t->chunk_shift, stop;
 
   while (*at < end && !is_todo (m, *at >> t->chunk_shift))
     *at = ((*at >> t->chunk_shift) + 1) << t->chunk_shift;
   if (*at >= end)
     return 0;
-  for (stop = *at; stop < end && stop - *at < MOVER_BUF_SIZE &&
+  for (stop = *at; stop < end && stop - *at < MIGRATE_BUF_SIZE &&
                    is_todo (m, stop >> t->chunk_shift);)
     stop = ((stop >> t->chunk_shift) + 1) << t->chunk_shift;
-  stop = FP_MIN (FP_MIN (stop, end), *at + MOVER_BUF_SIZE);
+  stop = FP_MIN (FP_MIN (stop, end), *at + MIGRATE_BUF_SIZE);
   for (uint64_t c = *at & ~(chunk - 1); c < stop; c += chunk)
     if (c + chunk <= stop || stop == end)
       m->todo[(c >> t->chunk_shift) / 64] &=
@@ -101,30 +101,30 @@ next_run (struct fp_mover *m, uint64_t i, uint64_t *at)
 
 /* ---- copying ---- */
 
-/* A queue pair of somebody else reads a byte of the piece.  Who waits for that
- * pair waits for it alone, but who is kept out by *frozen waits until the
+/* A queue pair of somebody else reads a byte of the extent.  Who waits for
+ * that pair waits for it alone, but who is kept out by *frozen waits until the
  * deadline at most: it is thawed then, and NULL.
  */
 static int
-flush_lane (struct fp_lane *lane, struct fp_mover *m, uint64_t i,
-            uint64_t deadline, struct fp_piece **frozen)
+flush_lane (struct fp_lane *lane, struct fp_migrate *m, uint64_t i,
+            uint64_t deadline, struct fp_extent **frozen)
 {
   const struct timespec t = { .tv_nsec = LOOK_NS };
   unsigned char byte;
   struct fp_io io = {
     .kind = FP_IO_READ,
     .length = 1,
-    .offset = i << m->v->pieces->shift,
+    .offset = i << m->v->extents->shift,
     .buf = &byte,
     .forced = true,
     .linear = true,
-    .mover = true,
+    .migrate = true,
   };
 
   fp_lane_sync_begin (lane, &io);
   while (!fp_lane_sync_done (lane, &io, *frozen == NULL)) {
     if (fp_deadline_passed (deadline)) {
-      mover_thaw (m, *frozen);
+      migrate_thaw (m, *frozen);
       *frozen = NULL;
     }
     else
@@ -135,11 +135,11 @@ flush_lane (struct fp_lane *lane, struct fp_mover *m, uint64_t i,
 
 /* What was acknowledged to any lane is seen by what this one reads. */
 static int
-flush_source (struct fp_mover *m, uint64_t i, uint64_t deadline,
-              struct fp_piece **frozen)
+flush_source (struct fp_migrate *m, uint64_t i, uint64_t deadline,
+              struct fp_extent **frozen)
 {
   struct fp_volume *v = m->v;
-  unsigned server = atomic_load (&v->pieces->p[i].server);
+  unsigned server = atomic_load (&v->extents->p[i].server);
 
   for (unsigned k = 0; k < v->p.lanes; k++) {
     uint64_t at;
@@ -155,8 +155,8 @@ flush_source (struct fp_mover *m, uint64_t i, uint64_t deadline,
 }
 
 static void
-submit (struct fp_mover *m, struct mover_buf *b, enum fp_io_kind kind,
-        struct fp_piece *target, uint64_t offset, uint32_t length)
+submit (struct fp_migrate *m, struct migrate_buf *b, enum fp_io_kind kind,
+        struct fp_extent *target, uint64_t offset, uint32_t length)
 {
   b->state = kind == FP_IO_READ ? BUF_READING : BUF_WRITING;
   b->io = (struct fp_io) {
@@ -165,14 +165,14 @@ submit (struct fp_mover *m, struct mover_buf *b, enum fp_io_kind kind,
     .offset = offset,
     .buf = b->mem,
     .linear = true,
-    .mover = true,
+    .migrate = true,
     .target = target,
   };
   fp_lane_submit (m->lane, &b->io);
 }
 
 static void
-use_rate (struct fp_mover *m, uint32_t length)
+use_rate (struct fp_migrate *m, uint32_t length)
 {
   uint64_t rate = atomic_load (&m->rate);
 
@@ -183,7 +183,7 @@ use_rate (struct fp_mover *m, uint32_t length)
 
 /* Milliseconds until the rate allows to go on. */
 static unsigned
-rate_ms (const struct fp_mover *m)
+rate_ms (const struct fp_migrate *m)
 {
   return atomic_load (&m->rate) == 0
              ? 0
@@ -192,7 +192,7 @@ rate_ms (const struct fp_mover *m)
 
 /* So much is at the target. */
 static void
-count_copied (struct fp_mover *m, uint32_t length)
+count_copied (struct fp_migrate *m, uint32_t length)
 {
   int from = atomic_load (&m->from);
 
@@ -202,7 +202,7 @@ count_copied (struct fp_mover *m, uint32_t length)
 
 /* A transfer is over: what was read is written, what was written counts. */
 static int
-buf_done (struct fp_mover *m, struct mover_buf *b, bool go_on)
+buf_done (struct fp_migrate *m, struct migrate_buf *b, bool go_on)
 {
   bool read = b->state == BUF_READING;
 
@@ -212,7 +212,7 @@ buf_done (struct fp_mover *m, struct mover_buf *b, bool go_on)
   if (!read)
     count_copied (m, b->io.length);
   if (read && go_on)
-    submit (m, b, FP_IO_WRITE, m->to_piece, b->io.offset, b->io.length);
+    submit (m, b, FP_IO_WRITE, m->to_extent, b->io.offset, b->io.length);
   return 0;
 }
 
@@ -220,7 +220,7 @@ buf_done (struct fp_mover *m, struct mover_buf *b, bool go_on)
  * asleep when it comes.
  */
 static struct fp_io *
-collect (struct fp_mover *m, bool sleep)
+collect (struct fp_migrate *m, bool sleep)
 {
   const struct timespec t = { .tv_nsec = LOOK_NS };
   struct fp_io *ios = fp_lane_poll (m->lane, sleep);
@@ -233,28 +233,29 @@ collect (struct fp_mover *m, bool sleep)
 /* It takes too long: let the others in, and copy once more what is on its way.
  */
 static void
-give_up_freeze (struct fp_mover *m, struct fp_piece *frozen)
+give_up_freeze (struct fp_migrate *m, struct fp_extent *frozen)
 {
-  for (unsigned k = 0; k < MOVER_BUFS; k++)
+  for (unsigned k = 0; k < MIGRATE_BUFS; k++)
     if (m->bufs[k].state != BUF_IDLE)
-      mark (m->v->pieces, m->dirty, m->bufs[k].io.offset,
+      mark (m->v->extents, m->dirty, m->bufs[k].io.offset,
             m->bufs[k].io.length);
-  mover_thaw (m, frozen);
+  migrate_thaw (m, frozen);
 }
 
 /* Copy what a free buffer takes, or start reading it.  False: nothing is left.
  */
 static bool
-copy_next (struct fp_mover *m, uint64_t i, uint64_t *at, struct mover_buf *b)
+copy_next (struct fp_migrate *m, uint64_t i, uint64_t *at,
+           struct migrate_buf *b)
 {
   uint32_t n = next_run (m, i, at);
 
   if (n == 0)
     return false;
-  if (mover_copy_mapped (m, i, *at, n))
+  if (migrate_copy_mapped (m, i, *at, n))
     count_copied (m, n);
   else
-    submit (m, b, FP_IO_READ, NULL, (i << m->v->pieces->shift) + *at, n);
+    submit (m, b, FP_IO_READ, NULL, (i << m->v->extents->shift) + *at, n);
   use_rate (m, n);
   *at += n;
   return true;
@@ -262,12 +263,12 @@ copy_next (struct fp_mover *m, uint64_t i, uint64_t *at, struct mover_buf *b)
 
 /* What is done is read or written: returns how many buffers are free again. */
 static unsigned
-go_on (struct fp_mover *m, bool sleep, int *r)
+go_on (struct fp_migrate *m, bool sleep, int *r)
 {
   unsigned freed = 0;
 
   for (struct fp_io *io = collect (m, sleep), *next; io != NULL; io = next) {
-    struct mover_buf *b = (struct mover_buf *) io;
+    struct migrate_buf *b = (struct migrate_buf *) io;
     int s;
 
     next = io->next;
@@ -280,8 +281,8 @@ go_on (struct fp_mover *m, bool sleep, int *r)
 }
 
 int
-mover_copy_round (struct fp_mover *m, uint64_t i, uint64_t deadline,
-                  struct fp_piece *frozen)
+migrate_copy_round (struct fp_migrate *m, uint64_t i, uint64_t deadline,
+                    struct fp_extent *frozen)
 {
   uint64_t at = 0;
   unsigned busy = 0;
@@ -289,7 +290,7 @@ mover_copy_round (struct fp_mover *m, uint64_t i, uint64_t deadline,
   int r = more ? flush_source (m, i, deadline, &frozen) : 0;
 
   while (busy > 0 || (r == 0 && more)) {
-    if (r == 0 && mover_cancelled (m))
+    if (r == 0 && migrate_cancelled (m))
       r = -ECANCELED;
     if (deadline != 0 && fp_deadline_passed (deadline)) {
       more = false;
@@ -297,7 +298,7 @@ mover_copy_round (struct fp_mover *m, uint64_t i, uint64_t deadline,
         give_up_freeze (m, frozen);
       frozen = NULL;
     }
-    for (unsigned k = 0; r == 0 && more && k < MOVER_BUFS; k++) {
+    for (unsigned k = 0; r == 0 && more && k < MIGRATE_BUFS; k++) {
       if (m->bufs[k].state != BUF_IDLE)
         continue;
       if (deadline == 0 && rate_ms (m) > 0)
@@ -308,25 +309,25 @@ mover_copy_round (struct fp_mover *m, uint64_t i, uint64_t deadline,
     if (busy > 0)
       busy -= go_on (m, frozen == NULL, &r);
     else if (r == 0 && more && rate_ms (m) > 0)
-      mover_pause (m, FP_MIN (rate_ms (m), MOVER_TURN_MS));
+      migrate_pause (m, FP_MIN (rate_ms (m), MIGRATE_TURN_MS));
   }
   put_back (m);
   return r;
 }
 
 int
-mover_read_back (struct fp_mover *m, uint64_t i, uint64_t deadline,
-                 struct fp_piece *frozen)
+migrate_read_back (struct fp_migrate *m, uint64_t i, uint64_t deadline,
+                   struct fp_extent *frozen)
 {
-  struct mover_buf *b = &m->bufs[0];
+  struct migrate_buf *b = &m->bufs[0];
   bool late = false;
 
-  submit (m, b, FP_IO_READ, m->to_piece, i << m->v->pieces->shift, 1);
+  submit (m, b, FP_IO_READ, m->to_extent, i << m->v->extents->shift, 1);
   while (collect (m, late) == NULL) {
     if (late || !fp_deadline_passed (deadline))
       continue;
     late = true;
-    mover_thaw (m, frozen);
+    migrate_thaw (m, frozen);
   }
   b->state = BUF_IDLE;
   if (b->io.status < 0)

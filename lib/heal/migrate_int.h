@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* migrate_int.h - the inside of the mover, for the files that are one:
- * migrate.c moves a piece, resync.c makes copies anew, migrate_copy.c copies
- * (where it can by migrate_mapped.c), drain.c and reclaim.c decide what goes
- * where.
+/* migrate_int.h - the inside of the migration thread, for the files that are
+ * one: migrate.c moves an extent, resync.c makes copies anew, migrate_copy.c
+ * copies (where it can by migrate_mapped.c), drain.c and reclaim.c decide what
+ * goes where.
  */
 
 #ifndef FP_MIGRATE_INT_H
@@ -19,10 +19,10 @@
 #include "volume/volume_int.h"
 
 /* At most these are read or written at a time, so that others get through. */
-#define MOVER_BUFS 2u
-#define MOVER_BUF_SIZE (256u * 1024)
+#define MIGRATE_BUFS 2u
+#define MIGRATE_BUF_SIZE (256u * 1024)
 
-struct mover_buf {
+struct migrate_buf {
   struct fp_io io; /* first: an io that is done is its buffer */
   enum { BUF_IDLE, BUF_READING, BUF_WRITING } state;
   unsigned char *mem;
@@ -30,17 +30,17 @@ struct mover_buf {
 
 struct fp_drain {
   enum fp_drain_state state;
-  uint64_t pieces, since_ns, took_ns;
+  uint64_t extents, since_ns, took_ns;
   _Atomic uint64_t bytes;
   char why[FP_WHY_MAX];
 };
 
-struct give {
-  uint64_t gave;
+struct reclaim {
+  uint64_t reclaimed;
   char why[FP_WHY_MAX];
 };
 
-struct fp_mover {
+struct fp_migrate {
   struct fp_volume *v;
   struct fp_lane *lane;
   struct fp_thread thread;
@@ -53,82 +53,82 @@ struct fp_mover {
   pthread_cond_t cond;
   bool woken; /* there may be something to do */
   bool asked; /* for one move; the next waits until it is over */
-  uint64_t piece;
+  uint64_t extent;
   unsigned to;
   int result;
   uint64_t asks, answers;
   struct fp_drain drains[FP_MAX_SERVERS];
-  struct give gives[FP_MAX_SERVERS];
+  struct reclaim reclaims[FP_MAX_SERVERS];
 
   /* The thread's. */
   unsigned char *memory;
-  struct mover_buf bufs[MOVER_BUFS];
+  struct migrate_buf bufs[MIGRATE_BUFS];
   uint64_t *todo;  /* chunks of this round */
   uint64_t *taken; /* of all rounds; of who has several copies */
   /* What is copied to, and the chunks of it that are to be: the target's, or
    * those of a copy that is made anew.
    */
-  struct fp_piece *to_piece;
+  struct fp_extent *to_extent;
   _Atomic uint64_t *dirty;
   uint64_t next_ns; /* when the rate allows to go on */
-  uint64_t at;      /* the next piece to look at, of a drain */
-  uint64_t rebuild_at;
+  uint64_t at;      /* the next extent to look at, of a drain */
+  uint64_t resync_at;
   struct fp_take *take;
 };
 
 /* Longest sleep without a look at what was asked. */
-#define MOVER_TURN_MS 10u
+#define MIGRATE_TURN_MS 10u
 
 /* migrate_copy.c: the thread's */
 
-/* Copy what is dirty now of piece i; not longer than until the deadline, if
- * there is one: what is left then is dirty again.  frozen: the piece, if it is
- * FROZEN; at the deadline it is thawed, even if transfers are still under way,
- * and those are waited for.  After an error the copy is worth nothing.
+/* Copy what is dirty now of extent i; not longer than until the deadline, if
+ * there is one: what is left then is dirty again.  frozen: the extent, if it
+ * is FROZEN; at the deadline it is thawed, even if transfers are still under
+ * way, and those are waited for.  After an error the copy is worth nothing.
  */
-int mover_copy_round (struct fp_mover *m, uint64_t i, uint64_t deadline,
-                      struct fp_piece *frozen);
+int migrate_copy_round (struct fp_migrate *m, uint64_t i, uint64_t deadline,
+                        struct fp_extent *frozen);
 /* All that was written to the target can be read there; the same deadline.  If
  * it passes: -ENOTCONN.
  */
-int mover_read_back (struct fp_mover *m, uint64_t i, uint64_t deadline,
-                     struct fp_piece *frozen);
-uint64_t mover_count_dirty (struct fp_mover *m); /* in bytes */
+int migrate_read_back (struct fp_migrate *m, uint64_t i, uint64_t deadline,
+                       struct fp_extent *frozen);
+uint64_t migrate_count_dirty (struct fp_migrate *m); /* in bytes */
 
 /* migrate_mapped.c: the thread's */
 
-/* Copy [in, in + length) of entry i to to_piece by loads and stores.  False:
+/* Copy [in, in + length) of entry i to to_extent by loads and stores.  False:
  * that cannot be done now, and what was done of it is worth nothing.
  */
-bool mover_copy_mapped (struct fp_mover *m, uint64_t i, uint64_t in,
-                        uint32_t length);
+bool migrate_copy_mapped (struct fp_migrate *m, uint64_t i, uint64_t in,
+                          uint32_t length);
 
 /* resync.c: the thread's */
-bool mover_rebuild_next (struct fp_mover *m);
+bool migrate_resync_next (struct fp_migrate *m);
 
 /* migrate.c: the thread's */
 
-/* Copy all that is dirty of piece i, which is there, with that generation; on
+/* Copy all that is dirty of extent i, which is there, with that generation; on
  * success it is FROZEN.
  */
-int mover_copy_all (struct fp_mover *m, uint64_t i, unsigned server,
-                    uint64_t generation);
-unsigned mover_pause_ms (const struct fp_volume *v);
-int mover_move (struct fp_mover *m, uint64_t i, unsigned to);
-bool mover_cancelled (struct fp_mover *m);
-bool mover_is_frozen (struct fp_mover *m);
-void mover_thaw (struct fp_mover *m, struct fp_piece *p);
-void mover_pause (struct fp_mover *m, unsigned ms);
+int migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
+                      uint64_t generation);
+unsigned migrate_pause_ms (const struct fp_volume *v);
+int migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to);
+bool migrate_cancelled (struct fp_migrate *m);
+bool migrate_is_frozen (struct fp_migrate *m);
+void migrate_thaw (struct fp_migrate *m, struct fp_extent *p);
+void migrate_pause (struct fp_migrate *m, unsigned ms);
 
 /* drain.c: the thread's */
-bool mover_drain_next (struct fp_mover *m);
-/* A server for piece i, which is to be moved, or -1: none has room. */
-int mover_choose (struct fp_volume *v, uint64_t i);
+bool migrate_drain_next (struct fp_migrate *m);
+/* A server for extent i, which is to be moved, or -1: none has room. */
+int migrate_choose (struct fp_volume *v, uint64_t i);
 /* For people; "": it will go better next time. */
-const char *mover_reason (int r);
-#define MOVER_FAILED_MS 100 /* before the next piece is tried */
+const char *migrate_reason (int r);
+#define MIGRATE_FAILED_MS 100 /* before the next extent is tried */
 
 /* reclaim.c: the thread's */
-bool mover_give_next (struct fp_mover *m);
+bool migrate_reclaim_next (struct fp_migrate *m);
 
 #endif /* FP_MIGRATE_INT_H */

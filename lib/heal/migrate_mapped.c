@@ -20,7 +20,7 @@
 #define PAGE 4096u
 
 int
-fp_mover_copy_while_written (void *to, const void *from, size_t length)
+fp_migrate_copy_while_written (void *to, const void *from, size_t length)
 {
   int r;
 
@@ -49,10 +49,10 @@ map_ahead (void *p, size_t length)
  * because a server may have ended the session by then; or one is not mapped.
  */
 static bool
-copy_mapped (struct fp_mover *m, const struct fp_copy *from,
+copy_mapped (struct fp_migrate *m, const struct fp_copy *from,
              const struct fp_copy *to, uint64_t in, uint32_t length)
 {
-  struct fp_link **links = m->v->links;
+  struct fp_peer **peers = m->v->peers;
   unsigned char *far;
   uint64_t now;
 
@@ -60,28 +60,28 @@ copy_mapped (struct fp_mover *m, const struct fp_copy *from,
     return false;
   far = (unsigned char *) to->remote.map + in;
   map_ahead (far, length);
-  if (fp_mover_copy_while_written (
+  if (fp_migrate_copy_while_written (
           far, (const unsigned char *) from->remote.map + in, length) < 0)
     return false; /* by the lanes it fails, too, and they say which copy */
   now = fp_mono_ns ();
-  return fp_link_lease_holds (links[from->server], now) &&
-         fp_link_lease_holds (links[to->server], now);
+  return fp_peer_lease_holds (peers[from->server], now) &&
+         fp_peer_lease_holds (peers[to->server], now);
 }
 
 bool
-mover_copy_mapped (struct fp_mover *m, uint64_t i, uint64_t in,
-                   uint32_t length)
+migrate_copy_mapped (struct fp_migrate *m, uint64_t i, uint64_t in,
+                     uint32_t length)
 {
-  struct fp_pieces *t = m->v->pieces;
-  struct fp_piece *from = &t->p[i], *to = m->to_piece;
+  struct fp_extents *t = m->v->extents;
+  struct fp_extent *from = &t->p[i], *to = m->to_extent;
   bool did = false;
 
-  if (fp_piece_enter_frozen (t, from) != FP_PIECE_READY)
+  if (fp_extent_enter_frozen (t, from) != FP_EXTENT_READY)
     return false;
-  if (fp_piece_enter_frozen (t, to) == FP_PIECE_READY) {
+  if (fp_extent_enter_frozen (t, to) == FP_EXTENT_READY) {
     did = copy_mapped (m, &from->copy, &to->copy, in, length);
-    fp_piece_leave (t, to);
+    fp_extent_leave (t, to);
   }
-  fp_piece_leave (t, from);
+  fp_extent_leave (t, from);
   return did;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* reclaim.c - a server whose host is short of memory asks for slabs back
- * (fp_ping_reply.wanted): so many pieces go to other servers, one after the
+ * (fp_ping_reply.wanted): so many extents go to other servers, one after the
  * other, what was not used for the longest time first.
  *
- * The server cannot choose: it does not see one-sided I/O.  When a piece was
- * last used is known here to about a second (fp_piece.used).  How many are
+ * The server cannot choose: it does not see one-sided I/O.  When an extent was
+ * last used is known here to about a second (fp_extent.used).  How many are
  * missing is asked anew each second meanwhile, so that this ends when it is
- * enough, whoever gave it.  One that asks gets no new pieces, nor any that
+ * enough, whoever gave it.  One that asks gets no new extents, nor any that
  * others give back.  Where there is no room elsewhere nothing happens but that
  * the status says so: the server takes nothing by force.
  */
@@ -20,21 +20,21 @@
 #include "base/cleanup.h"
 #include "heal/migrate_int.h"
 
-/* The piece of that server that can be moved now and was not used for the
+/* The extent of that server that can be moved now and was not used for the
  * longest time.
  */
 static bool
-coldest (struct fp_mover *m, unsigned server, uint64_t *out)
+coldest (struct fp_migrate *m, unsigned server, uint64_t *out)
 {
-  struct fp_pieces *t = m->v->pieces;
+  struct fp_extents *t = m->v->extents;
   uint32_t now = atomic_load (&t->tick), most = 0;
   bool any = false;
 
   for (uint64_t i = 0; i < t->all; i++) {
-    struct fp_piece *p = &t->p[i];
+    struct fp_extent *p = &t->p[i];
     uint32_t age;
 
-    if (fp_piece_state (p) != FP_PIECE_READY ||
+    if (fp_extent_state (p) != FP_EXTENT_READY ||
         atomic_load (&p->server) != server)
       continue;
     age = now - atomic_load (&p->used);
@@ -48,73 +48,73 @@ coldest (struct fp_mover *m, unsigned server, uint64_t *out)
 }
 
 static void
-note (struct fp_mover *m, unsigned server, int r)
+note (struct fp_migrate *m, unsigned server, int r)
 {
-  struct give *g = &m->gives[server];
+  struct reclaim *g = &m->reclaims[server];
 
   FP_LOCK_SCOPE (&m->lock);
-  g->gave += r == 0;
-  snprintf (g->why, sizeof g->why, "%s", r == 0 ? "" : mover_reason (r));
+  g->reclaimed += r == 0;
+  snprintf (g->why, sizeof g->why, "%s", r == 0 ? "" : migrate_reason (r));
 }
 
 /* Returns false if nothing can be done now. */
 static bool
-give (struct fp_mover *m, unsigned server)
+reclaim (struct fp_migrate *m, unsigned server)
 {
-  struct fp_pieces *t = m->v->pieces;
+  struct fp_extents *t = m->v->extents;
   uint64_t i = 0;
   int to, r;
 
   if (!coldest (m, server, &i))
     return false;
-  to = mover_choose (m->v, i);
-  r = to < 0 ? -ENOSPC : mover_move (m, i, (unsigned) to);
+  to = migrate_choose (m->v, i);
+  r = to < 0 ? -ENOSPC : migrate_extent (m, i, (unsigned) to);
   note (m, server, r);
   if (r == 0)
-    fp_link_gave (m->v->links[server]);
+    fp_peer_reclaimed (m->v->peers[server]);
   else if (to >= 0) {
     /* Another one first, the next time. */
     atomic_store (&t->p[i].used, atomic_load (&t->tick));
-    mover_pause (m, MOVER_FAILED_MS);
+    migrate_pause (m, MIGRATE_FAILED_MS);
   }
   return to >= 0;
 }
 
 bool
-mover_give_next (struct fp_mover *m)
+migrate_reclaim_next (struct fp_migrate *m)
 {
   bool any = false;
 
-  for (unsigned i = 0; i < m->v->nr_links; i++) {
-    struct fp_link_room room;
+  for (unsigned i = 0; i < m->v->nr_peers; i++) {
+    struct fp_peer_room room;
 
     /* What is drained goes anyway. */
-    if (!atomic_load (&m->stop) && fp_link_room (m->v->links[i], &room) &&
+    if (!atomic_load (&m->stop) && fp_peer_room (m->v->peers[i], &room) &&
         room.wanted > 0 && !fp_volume_is_emptied (m->v, i))
-      any |= give (m, i);
+      any |= reclaim (m, i);
   }
   return any;
 }
 
 void
-fp_mover_forget (struct fp_mover *m, unsigned server)
+fp_migrate_forget (struct fp_migrate *m, unsigned server)
 {
   FP_LOCK_SCOPE (&m->lock);
-  memset (&m->gives[server], 0, sizeof m->gives[server]);
+  memset (&m->reclaims[server], 0, sizeof m->reclaims[server]);
 }
 
 void
-fp_mover_give_status (struct fp_mover *m, unsigned server,
-                      struct fp_give_status *s)
+fp_migrate_reclaim_status (struct fp_migrate *m, unsigned server,
+                           struct fp_reclaim_status *s)
 {
-  struct fp_link_room room;
+  struct fp_peer_room room;
 
   memset (s, 0, sizeof *s);
-  if (!fp_link_room (m->v->links[server], &room))
+  if (!fp_peer_room (m->v->peers[server], &room))
     room.wanted = 0;
   FP_LOCK_SCOPE (&m->lock);
   s->wanted = room.wanted;
-  s->gave = m->gives[server].gave;
+  s->reclaimed = m->reclaims[server].reclaimed;
   if (s->wanted > 0)
-    memcpy (s->why, m->gives[server].why, sizeof s->why);
+    memcpy (s->why, m->reclaims[server].why, sizeof s->why);
 }

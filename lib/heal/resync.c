@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* resync.c - a copy that is not live gets what it has missed, or all of it,
- * from one that is, and is live then (mirror.h).  It is a move whose target is
- * the piece's own: what is dirty is copied, round by round, and the rest of it
- * while the source is FROZEN.
+/* resync.c - a copy that is not in sync gets what it has missed, or all of it,
+ * from one that is, and is in sync then (mirror.h).  It is a move whose target
+ * is the extent's own: what is dirty is copied, round by round, and the rest
+ * of it while the source is FROZEN.
  */
 
 #include <config.h>
@@ -18,38 +18,40 @@
 #include "heal/migrate_int.h"
 #include "meta/meta_log.h"
 
-/* A copy of piece i in such a set that is READY; or -1. */
+/* A copy of extent i in such a set that is READY; or -1. */
 static int
-ready_of (struct fp_pieces *t, uint64_t i, uint8_t set)
+ready_of (struct fp_extents *t, uint64_t i, uint8_t set)
 {
   for (unsigned c = 0; c < t->copies; c++)
     if ((set >> c & 1) &&
-        fp_piece_state (fp_mirror_copy (t, i, c)) == FP_PIECE_READY)
+        fp_extent_state (fp_mirror_copy (t, i, c)) == FP_EXTENT_READY)
       return (int) c;
   return -1;
 }
 
-/* Of those that can be made anew now the piece with the fewest live copies. */
+/* Of those that can be made anew now the extent with the fewest in-sync
+ * copies.
+ */
 static bool
-most_endangered (struct fp_mover *m, uint64_t *piece, unsigned *from,
+most_endangered (struct fp_migrate *m, uint64_t *extent, unsigned *from,
                  unsigned *to)
 {
-  struct fp_pieces *t = m->v->pieces;
+  struct fp_extents *t = m->v->extents;
   int least = FP_MAX_COPIES + 1;
 
   for (uint64_t n = 0; n < t->nr && least > 1; n++) {
-    uint64_t i = (m->rebuild_at + n) % t->nr;
-    uint8_t live = fp_mirror_live (t, i);
-    int has = __builtin_popcount (live), source, target;
+    uint64_t i = (m->resync_at + n) % t->nr;
+    uint8_t in_sync = fp_mirror_in_sync (t, i);
+    int has = __builtin_popcount (in_sync), source, target;
 
-    if (live == 0 || has >= least || live == fp_mirror_all (t))
+    if (in_sync == 0 || has >= least || in_sync == fp_mirror_all (t))
       continue;
-    source = ready_of (t, i, live);
-    target = ready_of (t, i, fp_mirror_all (t) & (uint8_t) ~live);
+    source = ready_of (t, i, in_sync);
+    target = ready_of (t, i, fp_mirror_all (t) & (uint8_t) ~in_sync);
     if (source < 0 || target < 0)
       continue;
     least = has;
-    *piece = i;
+    *extent = i;
     *from = (unsigned) source;
     *to = (unsigned) target;
   }
@@ -57,14 +59,14 @@ most_endangered (struct fp_mover *m, uint64_t *piece, unsigned *from,
 }
 
 static int
-look_at (struct fp_mover *m, struct fp_piece *p, unsigned *server,
+look_at (struct fp_migrate *m, struct fp_extent *p, unsigned *server,
          uint64_t *generation)
 {
-  if (fp_piece_enter (m->v->pieces, p) != FP_PIECE_READY)
+  if (fp_extent_enter (m->v->extents, p) != FP_EXTENT_READY)
     return -EAGAIN;
   *server = p->copy.server;
   *generation = p->copy.generation;
-  fp_piece_leave (m->v->pieces, p);
+  fp_extent_leave (m->v->extents, p);
   return 0;
 }
 
@@ -72,20 +74,20 @@ look_at (struct fp_mover *m, struct fp_piece *p, unsigned *server,
  * all that it has.
  */
 static int
-make_live (struct fp_mover *m, uint64_t i, unsigned from, unsigned to,
-           uint64_t generation)
+make_in_sync (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to,
+              uint64_t generation)
 {
   struct fp_volume *v = m->v;
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
   FP_LOCK_SCOPE (&v->lock);
-  if (fp_piece_state (fp_mirror_copy (t, i, from)) != FP_PIECE_FROZEN ||
-      !(fp_mirror_live (t, i) >> from & 1) ||
-      fp_piece_state (fp_mirror_copy (t, i, to)) != FP_PIECE_READY ||
+  if (fp_extent_state (fp_mirror_copy (t, i, from)) != FP_EXTENT_FROZEN ||
+      !(fp_mirror_in_sync (t, i) >> from & 1) ||
+      fp_extent_state (fp_mirror_copy (t, i, to)) != FP_EXTENT_READY ||
       fp_mirror_copy (t, i, to)->copy.generation != generation ||
-      mover_count_dirty (m) != 0 || atomic_load (&v->taken))
+      migrate_count_dirty (m) != 0 || atomic_load (&v->fenced))
     return -EAGAIN;
-  atomic_fetch_or (&t->live[i], (uint8_t) (1u << to));
+  atomic_fetch_or (&t->in_sync[i], (uint8_t) (1u << to));
   return 0;
 }
 
@@ -96,64 +98,64 @@ make_live (struct fp_mover *m, uint64_t i, unsigned from, unsigned to,
  * written to, on a connection that is sound, it goes back.
  */
 static void
-judge_memory (struct fp_mover *m, uint64_t k, int r)
+judge_memory (struct fp_migrate *m, uint64_t k, int r)
 {
   struct fp_volume *v = m->v;
-  struct fp_piece *p = &v->pieces->p[k];
-  struct fp_link *l = v->links[atomic_load (&p->server)];
+  struct fp_extent *p = &v->extents->p[k];
+  struct fp_peer *l = v->peers[atomic_load (&p->server)];
 
   if (r == 0)
     p->failures = 0;
-  if (r != -ENOTCONN || fp_link_away_ms (l) > 0 ||
-      fp_piece_state (p) != FP_PIECE_READY || ++p->failures < MOST_FAILURES)
+  if (r != -ENOTCONN || fp_peer_away_ms (l) > 0 ||
+      fp_extent_state (p) != FP_EXTENT_READY || ++p->failures < MOST_FAILURES)
     return;
   p->failures = 0;
-  fp_link_distrust (l);
-  fp_link_discard (v, k);
+  fp_peer_distrust (l);
+  fp_peer_discard (v, k);
   fp_mirror_poke (v);
 }
 
 static int
-fill (struct fp_mover *m, uint64_t i, unsigned from, unsigned to)
+fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
 {
-  struct fp_pieces *t = m->v->pieces;
+  struct fp_extents *t = m->v->extents;
   uint64_t source = fp_mirror_entry (t, i, from);
-  struct fp_piece *p = &t->p[source];
+  struct fp_extent *p = &t->p[source];
   uint64_t generation, to_generation;
   unsigned server, to_server;
   int r;
 
-  m->to_piece = fp_mirror_copy (t, i, to);
+  m->to_extent = fp_mirror_copy (t, i, to);
   m->dirty = t->dirty + fp_mirror_entry (t, i, to) * t->words;
   memset (m->taken, 0, t->words * sizeof *m->taken);
   r = look_at (m, p, &server, &generation);
   if (r == 0)
-    r = look_at (m, m->to_piece, &to_server, &to_generation);
+    r = look_at (m, m->to_extent, &to_server, &to_generation);
   /* What is under way to yet another one may get to it from here. */
-  if (r == 0 && (fp_mirror_live (t, i) & ~(1u << from)) != 0)
-    r = fp_intent_say_all (m->v, fp_mirror_entry (t, i, to), m->to_piece);
+  if (r == 0 && (fp_mirror_in_sync (t, i) & ~(1u << from)) != 0)
+    r = fp_dirty_log_say_all (m->v, fp_mirror_entry (t, i, to), m->to_extent);
   if (r == 0)
-    r = mover_copy_all (m, source, server, generation);
+    r = migrate_copy_all (m, source, server, generation);
   if (r == 0) {
-    r = mover_read_back (m, source, fp_deadline_in_ms (mover_pause_ms (m->v)),
-                         p);
+    r = migrate_read_back (m, source,
+                           fp_deadline_in_ms (migrate_pause_ms (m->v)), p);
     if (r == 0)
-      r = make_live (m, i, from, to, to_generation);
-    mover_thaw (m, p);
+      r = make_in_sync (m, i, from, to, to_generation);
+    migrate_thaw (m, p);
   }
   if (r == 0) {
-    fp_recorder_live (m->v, fp_mirror_entry (t, i, to));
+    fp_meta_log_in_sync (m->v, fp_mirror_entry (t, i, to));
     fp_mirror_poke (m->v);
     return 0;
   }
-  /* The source may not have been live any more when it was read. */
+  /* The source may not have been in sync any more when it was read. */
   for (uint32_t w = 0; w < t->words; w++)
     atomic_fetch_or (&m->dirty[w], m->taken[w]);
   return r;
 }
 
 bool
-mover_rebuild_next (struct fp_mover *m)
+migrate_resync_next (struct fp_migrate *m)
 {
   unsigned from = 0, to = 0;
   uint64_t i = 0;
@@ -161,10 +163,10 @@ mover_rebuild_next (struct fp_mover *m)
 
   if (!fp_volume_is_mirrored (m->v) || !most_endangered (m, &i, &from, &to))
     return false;
-  m->rebuild_at = i + 1;
+  m->resync_at = i + 1;
   r = fill (m, i, from, to);
-  judge_memory (m, fp_mirror_entry (m->v->pieces, i, to), r);
+  judge_memory (m, fp_mirror_entry (m->v->extents, i, to), r);
   if (r < 0)
-    mover_pause (m, MOVER_FAILED_MS);
+    migrate_pause (m, MIGRATE_FAILED_MS);
   return true;
 }

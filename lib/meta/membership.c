@@ -7,7 +7,8 @@
 #include "meta/membership.h"
 
 int
-fp_roster_find (const struct fp_members *list, const struct fp_uuid *server)
+fp_membership_find (const struct fp_members *list,
+                    const struct fp_uuid *server)
 {
   for (uint32_t i = 0; i < list->count; i++)
     if (fp_uuid_eq (&list->members[i].server, server))
@@ -16,7 +17,7 @@ fp_roster_find (const struct fp_members *list, const struct fp_uuid *server)
 }
 
 unsigned
-fp_roster_current (const struct fp_members *list)
+fp_membership_current (const struct fp_members *list)
 {
   unsigned n = 0;
 
@@ -26,7 +27,7 @@ fp_roster_current (const struct fp_members *list)
 }
 
 bool
-fp_roster_same (const struct fp_members *a, const struct fp_members *b)
+fp_membership_same (const struct fp_members *a, const struct fp_members *b)
 {
   if (a->version != b->version || a->count != b->count)
     return false;
@@ -43,7 +44,7 @@ fp_roster_same (const struct fp_members *a, const struct fp_members *b)
 static bool
 is_current (const struct fp_members *list, const struct fp_uuid *server)
 {
-  int at = fp_roster_find (list, server);
+  int at = fp_membership_find (list, server);
 
   return at >= 0 && list->members[at].current;
 }
@@ -66,7 +67,7 @@ list_of (const struct fp_seen *seen, unsigned nr, const struct fp_uuid *server)
 }
 
 uint64_t
-fp_roster_newest (const struct fp_seen *seen, unsigned nr)
+fp_membership_newest (const struct fp_seen *seen, unsigned nr)
 {
   uint64_t version = 0;
 
@@ -77,12 +78,12 @@ fp_roster_newest (const struct fp_seen *seen, unsigned nr)
 }
 
 bool
-fp_roster_is_lacked (const struct fp_seen *seen, unsigned nr,
-                     const struct fp_members *list)
+fp_membership_is_lacked (const struct fp_seen *seen, unsigned nr,
+                         const struct fp_members *list)
 {
   for (unsigned i = 0; i < nr; i++)
     if (has_list (&seen[i]) && seen[i].list->version <= list->version &&
-        !fp_roster_same (seen[i].list, list) &&
+        !fp_membership_same (seen[i].list, list) &&
         is_current (list, seen[i].server))
       return true;
   return false;
@@ -96,13 +97,13 @@ held_by (const struct fp_seen *seen, unsigned nr,
   unsigned n = 0;
 
   for (unsigned i = 0; i < nr; i++)
-    n += has_list (&seen[i]) && fp_roster_same (seen[i].list, list) &&
+    n += has_list (&seen[i]) && fp_membership_same (seen[i].list, list) &&
          is_current (list, seen[i].server);
   return n;
 }
 
 int
-fp_roster_best (const struct fp_seen *seen, unsigned nr)
+fp_membership_best (const struct fp_seen *seen, unsigned nr)
 {
   unsigned best_held = 0;
   bool best_lacked = true;
@@ -117,7 +118,7 @@ fp_roster_best (const struct fp_seen *seen, unsigned nr)
     if (!has_list (&seen[i]) || list->count == 0)
       continue;
     held = held_by (seen, nr, list);
-    lacked = fp_roster_is_lacked (seen, nr, list);
+    lacked = fp_membership_is_lacked (seen, nr, list);
     if (lacked != best_lacked)
       better = !lacked;
     else if (list->version != version)
@@ -134,45 +135,46 @@ fp_roster_best (const struct fp_seen *seen, unsigned nr)
 }
 
 bool
-fp_roster_counts (const struct fp_members *base, const struct fp_members *list)
+fp_membership_counts (const struct fp_members *base,
+                      const struct fp_members *list)
 {
-  return list->version >= base->version && !fp_roster_same (base, list);
+  return list->version >= base->version && !fp_membership_same (base, list);
 }
 
 bool
-fp_roster_may_have (const struct fp_seen *seen, unsigned nr,
-                    const struct fp_uuid *server,
-                    const struct fp_members *list)
+fp_membership_may_have (const struct fp_seen *seen, unsigned nr,
+                        const struct fp_uuid *server,
+                        const struct fp_members *list)
 {
   const struct fp_members *has = list_of (seen, nr, server);
 
   return has == NULL || has->version < list->version ||
-         fp_roster_same (has, list);
+         fp_membership_same (has, list);
 }
 
 bool
-fp_roster_is_sure (const struct fp_seen *seen, unsigned nr, unsigned base,
-                   unsigned copies)
+fp_membership_is_sure (const struct fp_seen *seen, unsigned nr, unsigned base,
+                       unsigned copies)
 {
   const struct fp_members *list = seen[base].list;
 
   return held_by (seen, nr, list) >=
-         fp_roster_quorum (fp_roster_current (list), copies);
+         fp_membership_quorum (fp_membership_current (list), copies);
 }
 
 uint64_t
-fp_roster_believed (const struct fp_seen *seen, unsigned nr, unsigned base,
-                    unsigned copies)
+fp_membership_believed (const struct fp_seen *seen, unsigned nr, unsigned base,
+                        unsigned copies)
 {
   const struct fp_members *list = seen[base].list;
-  bool sure = fp_roster_is_sure (seen, nr, base, copies);
+  bool sure = fp_membership_is_sure (seen, nr, base, copies);
   uint64_t set = 0;
 
   for (uint32_t m = 0; m < list->count; m++) {
     bool all = list->members[m].current;
 
     for (unsigned i = 0; i < nr && !sure; i++)
-      if (has_list (&seen[i]) && fp_roster_counts (list, seen[i].list))
+      if (has_list (&seen[i]) && fp_membership_counts (list, seen[i].list))
         all = all && is_current (seen[i].list, &list->members[m].server);
     set |= (uint64_t) all << m;
   }
@@ -193,30 +195,31 @@ answering (const struct fp_seen *seen, unsigned nr,
 }
 
 bool
-fp_roster_enough (const struct fp_seen *seen, unsigned nr, unsigned base,
-                  unsigned copies)
+fp_membership_enough (const struct fp_seen *seen, unsigned nr, unsigned base,
+                      unsigned copies)
 {
   const struct fp_members *list = seen[base].list;
-  uint64_t believed = fp_roster_believed (seen, nr, base, copies), here = 0;
+  uint64_t believed = fp_membership_believed (seen, nr, base, copies),
+           here = 0;
   bool several = false;
 
-  if (fp_roster_is_sure (seen, nr, base, copies))
+  if (fp_membership_is_sure (seen, nr, base, copies))
     return true;
   for (unsigned i = 0; i < nr; i++) {
     const struct fp_members *other = seen[i].list;
 
-    if (!has_list (&seen[i]) || !fp_roster_counts (list, other))
+    if (!has_list (&seen[i]) || !fp_membership_counts (list, other))
       continue;
     several = true;
     if (answering (seen, nr, other) <
-        fp_roster_quorum (fp_roster_current (other), copies))
+        fp_membership_quorum (fp_membership_current (other), copies))
       return false;
   }
   for (uint32_t m = 0; m < list->count; m++)
     if ((believed >> m & 1) &&
         list_of (seen, nr, &list->members[m].server) != NULL)
       here |= UINT64_C (1) << m;
-  return !several ||
-         fp_roster_may_shrink ((unsigned) __builtin_popcountll (believed),
-                               (unsigned) __builtin_popcountll (here), copies);
+  return !several || fp_membership_may_shrink (
+                         (unsigned) __builtin_popcountll (believed),
+                         (unsigned) __builtin_popcountll (here), copies);
 }

@@ -16,32 +16,33 @@
 #include "proto/messages.h"
 
 /* 2^27 attachments: one a second for four years. */
-#define FP_ROSTER_VERSION_MAX (UINT64_C (1) << 37)
+#define FP_MEMBERSHIP_VERSION_MAX (UINT64_C (1) << 37)
 /* Each client begins with the next multiple of this.  What an earlier one sent
  * to a server that was not there to be asked is then lower, though it was
  * never heard of; unless that one began with the same multiple, or with a
- * later one (fp_roster_best).
+ * later one (fp_membership_best).
  */
-#define FP_ROSTER_ROUND (UINT64_C (1) << 10)
+#define FP_MEMBERSHIP_ROUND (UINT64_C (1) << 10)
 /* The labels that follow a list of this version have generations above that:
  * see meta_log.h.  A volume that has been attached 2^19 times, which once
  * was the end, goes on in smaller steps, of 2^34 labels an attachment.  Of the
  * last version it is less than 2^62, the most that a generation may be.
  */
-#define FP_ROSTER_WIDE (UINT64_C (1) << 29)
+#define FP_MEMBERSHIP_WIDE (UINT64_C (1) << 29)
 static inline uint64_t
-fp_roster_generation (uint64_t version)
+fp_membership_generation (uint64_t version)
 {
-  return version <= FP_ROSTER_WIDE
+  return version <= FP_MEMBERSHIP_WIDE
              ? version << 32
-             : (FP_ROSTER_WIDE << 32) + ((version - FP_ROSTER_WIDE) << 24);
+             : (FP_MEMBERSHIP_WIDE << 32) +
+                   ((version - FP_MEMBERSHIP_WIDE) << 24);
 }
 
 /* Somebody has said that those who may have a newer list are dead for good
  * (force=true).  If they are not, theirs shall not count: it would take them
  * so many rounds.
  */
-#define FP_ROSTER_FORCED (UINT64_C (1) << 24)
+#define FP_MEMBERSHIP_FORCED (UINT64_C (1) << 24)
 
 struct fp_seen {
   const struct fp_uuid *server;  /* who has it */
@@ -49,10 +50,11 @@ struct fp_seen {
 };
 
 /* Return true if both have the same version and the same contents. */
-bool fp_roster_same (const struct fp_members *a, const struct fp_members *b);
+bool fp_membership_same (const struct fp_members *a,
+                         const struct fp_members *b);
 
 /* Return the highest version of these lists; 0: there is none. */
-uint64_t fp_roster_newest (const struct fp_seen *seen, unsigned nr);
+uint64_t fp_membership_newest (const struct fp_seen *seen, unsigned nr);
 
 /* Return true if a current member of the list has an older list, or another
  * list of the same version.  Then this list was never complete: a server takes
@@ -60,8 +62,8 @@ uint64_t fp_roster_newest (const struct fp_seen *seen, unsigned nr);
  * sent it did nothing by it.  A member with a newer list may have had this
  * one, and a member without any may have lost it.
  */
-bool fp_roster_is_lacked (const struct fp_seen *seen, unsigned nr,
-                          const struct fp_members *list);
+bool fp_membership_is_lacked (const struct fp_seen *seen, unsigned nr,
+                              const struct fp_members *list);
 
 /* Return the index of the list that is the base: the newest one that may have
  * been complete, so that is not lacked.  Of two of one version prefer the one
@@ -73,28 +75,28 @@ bool fp_roster_is_lacked (const struct fp_seen *seen, unsigned nr,
  * takes the next round of the versions that it sees, and a server that it does
  * not see may be ahead.
  */
-int fp_roster_best (const struct fp_seen *seen, unsigned nr);
+int fp_membership_best (const struct fp_seen *seen, unsigned nr);
 
 /* Return true if this list counts beside the base: it is another list, and not
  * an older one.
  */
-bool fp_roster_counts (const struct fp_members *base,
-                       const struct fp_members *list);
+bool fp_membership_counts (const struct fp_members *base,
+                           const struct fp_members *list);
 
 /* Return true if so many current members have the base that a volume can be
  * attached with these alone.  Then no later list was complete, as some of them
  * would have that one; and the lists that count beside it do not matter.
  */
-bool fp_roster_is_sure (const struct fp_seen *seen, unsigned nr, unsigned base,
-                        unsigned copies);
+bool fp_membership_is_sure (const struct fp_seen *seen, unsigned nr,
+                            unsigned base, unsigned copies);
 
 /* Return true if this server may be found later with the list, or with an
  * older one, so that it is one of those that are enough to attach by the list:
  * it has one of these now, or did not say what it has.
  */
-bool fp_roster_may_have (const struct fp_seen *seen, unsigned nr,
-                         const struct fp_uuid *server,
-                         const struct fp_members *list);
+bool fp_membership_may_have (const struct fp_seen *seen, unsigned nr,
+                             const struct fp_uuid *server,
+                             const struct fp_members *list);
 
 /* Return the members that have heard of each change, as a set of places in the
  * list `base`: those that are current in it and in each list that counts
@@ -103,33 +105,33 @@ bool fp_roster_may_have (const struct fp_seen *seen, unsigned nr,
  * complete one.  One of the lists that count was; which one is not known,
  * unless the base is sure: then its current members are believed.
  */
-uint64_t fp_roster_believed (const struct fp_seen *seen, unsigned nr,
-                             unsigned base, unsigned copies);
+uint64_t fp_membership_believed (const struct fp_seen *seen, unsigned nr,
+                                 unsigned base, unsigned copies);
 
 /* Return true unless the base is not sure, lists count beside it, and too few
  * servers answer to go on.  Of each of these lists so many current members
- * have to answer as of the base (fp_roster_quorum, which is left to the caller
- * for the base): one of them knows of a later complete list, if there is any.
- * And enough of the members that are believed have to answer.
+ * have to answer as of the base (fp_membership_quorum, which is left to the
+ * caller for the base): one of them knows of a later complete list, if there
+ * is any.  And enough of the members that are believed have to answer.
  */
-bool fp_roster_enough (const struct fp_seen *seen, unsigned nr, unsigned base,
-                       unsigned copies);
+bool fp_membership_enough (const struct fp_seen *seen, unsigned nr,
+                           unsigned base, unsigned copies);
 
 /* Its place in the list, or -1. */
-int fp_roster_find (const struct fp_members *list,
-                    const struct fp_uuid *server);
+int fp_membership_find (const struct fp_members *list,
+                        const struct fp_uuid *server);
 
-unsigned fp_roster_current (const struct fp_members *list);
+unsigned fp_membership_current (const struct fp_members *list);
 
 /* So many of the old list's current members are told of the next list, that
  * more than half of the old ones, if they are asked later, include one of
  * those: with fewer nobody may go on.  Where a volume has several copies of
- * each piece as many may die at once as leave one of them: also if that is
+ * each extent as many may die at once as leave one of them: also if that is
  * more than half.  (Who attaches it without some of its members then knows
  * that these may have gone on by themselves if they are so many.)
  */
 static inline bool
-fp_roster_may_shrink (unsigned was, unsigned is, unsigned copies)
+fp_membership_may_shrink (unsigned was, unsigned is, unsigned copies)
 {
   return is > 0 && (2 * is >= was || is + copies > was);
 }
@@ -138,7 +140,7 @@ fp_roster_may_shrink (unsigned was, unsigned is, unsigned copies)
  * that those that are missing may not have shrunk the list.
  */
 static inline unsigned
-fp_roster_quorum (unsigned current, unsigned copies)
+fp_membership_quorum (unsigned current, unsigned copies)
 {
   unsigned least = current / 2 + 1;
 
@@ -152,9 +154,10 @@ fp_roster_quorum (unsigned current, unsigned copies)
  * lists together name `either`.
  */
 static inline bool
-fp_roster_meet (unsigned a, unsigned b, unsigned either, unsigned copies)
+fp_membership_meet (unsigned a, unsigned b, unsigned either, unsigned copies)
 {
-  return fp_roster_quorum (a, copies) + fp_roster_quorum (b, copies) > either;
+  return fp_membership_quorum (a, copies) + fp_membership_quorum (b, copies) >
+         either;
 }
 
 #endif /* FP_MEMBERSHIP_H */

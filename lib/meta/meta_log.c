@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meta_log.c - the recorder's thread, and what it tells all members of pieces;
- * who they are: meta_log_list.c.
+/* meta_log.c - the metadata log's thread, and what it tells all members of
+ * extents; who they are: meta_log_list.c.
  */
 
 #include <config.h>
@@ -30,7 +30,7 @@ bit (unsigned server)
 }
 
 unsigned
-recorder_patience_ms (const struct fp_recorder *r)
+meta_log_patience_ms (const struct fp_meta_log *r)
 {
   return FP_MAX (r->v->p.timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS);
 }
@@ -38,12 +38,12 @@ recorder_patience_ms (const struct fp_recorder *r)
 /* ---- from other threads ---- */
 
 static void
-push (struct fp_recorder *r, uint32_t i)
+push (struct fp_meta_log *r, uint32_t i)
 {
-  struct fp_piece *p = r->v->pieces->p;
+  struct fp_extent *p = r->v->extents->p;
 
-  p[i].next_wanted = FP_NO_PIECE;
-  if (r->head == FP_NO_PIECE)
+  p[i].next_wanted = FP_NO_EXTENT;
+  if (r->head == FP_NO_EXTENT)
     r->head = i;
   else
     p[r->tail].next_wanted = i;
@@ -52,25 +52,25 @@ push (struct fp_recorder *r, uint32_t i)
 }
 
 uint64_t
-fp_recorder_bits (const struct fp_volume *v)
+fp_meta_log_bits (const struct fp_volume *v)
 {
-  return fp_map_bits (v->pieces->nr, v->pieces->copies);
+  return fp_map_bits (v->extents->nr, v->extents->copies);
 }
 
 static void
 push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
 {
-  struct fp_recorder *r = v->recorder;
-  struct fp_piece *p = &v->pieces->p[k];
+  struct fp_meta_log *r = v->meta_log;
+  struct fp_extent *p = &v->extents->p[k];
 
   FP_LOCK_SCOPE (&r->lock);
-  /* Who has shut it may be about to push it; and one that is not live any
-   * more, which it ceases to be before nothing is due, is the manager's.
+  /* Who has shut it may be about to push it; and one that is not in sync any
+   * more, which it ceases to be before nothing is due, is the allocator's.
    */
   if (atomic_load (&p->record) != RECORD_NOTHING ||
-      fp_piece_state (p) == FP_PIECE_BUSY ||
-      !(fp_mirror_live (v->pieces, fp_piece_of (v->pieces, k)) >>
-            fp_copy_of (v->pieces, k) &
+      fp_extent_state (p) == FP_EXTENT_BUSY ||
+      !(fp_mirror_in_sync (v->extents, fp_extent_of (v->extents, k)) >>
+            fp_copy_of (v->extents, k) &
         1))
     return;
   atomic_store (&p->record, what);
@@ -78,49 +78,49 @@ push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
 }
 
 void
-fp_recorder_drop (struct fp_volume *v, uint64_t k)
+fp_meta_log_drop (struct fp_volume *v, uint64_t k)
 {
   push_copy (v, k, RECORD_DROP);
 }
 
 void
-fp_recorder_live (struct fp_volume *v, uint64_t k)
+fp_meta_log_in_sync (struct fp_volume *v, uint64_t k)
 {
-  push_copy (v, k, RECORD_LIVE);
+  push_copy (v, k, RECORD_IN_SYNC);
 }
 
 bool
-fp_recorder_is_due (struct fp_volume *v, uint64_t k)
+fp_meta_log_is_due (struct fp_volume *v, uint64_t k)
 {
-  return atomic_load (&v->pieces->p[k].record) != RECORD_NOTHING;
+  return atomic_load (&v->extents->p[k].record) != RECORD_NOTHING;
 }
 
 int
-fp_recorder_settled (struct fp_volume *v, uint64_t k, uint64_t deadline_ns)
+fp_meta_log_settled (struct fp_volume *v, uint64_t k, uint64_t deadline_ns)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   FP_LOCK_SCOPE (&r->lock);
-  while (atomic_load (&v->pieces->p[k].record) != RECORD_NOTHING) {
+  while (atomic_load (&v->extents->p[k].record) != RECORD_NOTHING) {
     if (fp_deadline_passed (deadline_ns))
       return -ETIMEDOUT;
-    recorder_wait_ms (r, 20);
+    meta_log_wait_ms (r, 20);
   }
   return 0;
 }
 
 void
-fp_recorder_exists (struct fp_volume *v, uint64_t i)
+fp_meta_log_exists (struct fp_volume *v, uint64_t i)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   FP_LOCK_SCOPE (&r->lock);
-  atomic_store (&v->pieces->p[i].record, RECORD_EXISTS);
+  atomic_store (&v->extents->p[i].record, RECORD_EXISTS);
   push (r, (uint32_t) i);
 }
 
 void
-recorder_wait_ms (struct fp_recorder *r, unsigned ms)
+meta_log_wait_ms (struct fp_meta_log *r, unsigned ms)
 {
   struct timespec until;
 
@@ -133,18 +133,18 @@ recorder_wait_ms (struct fp_recorder *r, unsigned ms)
  * false if it has to wait for some of them.  The lock is held.
  */
 static bool
-may_record (const struct fp_recorder *r)
+may_record (const struct fp_meta_log *r)
 {
   return r->current == 0 ||
-         recorder_may_shrink (
+         meta_log_may_shrink (
              r, (unsigned) __builtin_popcountll (r->current),
              (unsigned) __builtin_popcountll (r->current & r->up));
 }
 
 bool
-fp_recorder_may_record (struct fp_volume *v)
+fp_meta_log_may_record (struct fp_volume *v)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL)
     return true;
@@ -156,16 +156,16 @@ fp_recorder_may_record (struct fp_volume *v)
  * may have heard of it.  The lock is held.
  */
 static bool
-withdraw (struct fp_recorder *r, uint32_t i)
+withdraw (struct fp_meta_log *r, uint32_t i)
 {
-  struct fp_piece *p = r->v->pieces->p;
-  uint32_t *next = &r->head, last = FP_NO_PIECE;
+  struct fp_extent *p = r->v->extents->p;
+  uint32_t *next = &r->head, last = FP_NO_EXTENT;
 
-  while (*next != i && *next != FP_NO_PIECE) {
+  while (*next != i && *next != FP_NO_EXTENT) {
     last = *next;
     next = &p[last].next_wanted;
   }
-  if (*next == FP_NO_PIECE)
+  if (*next == FP_NO_EXTENT)
     return false;
   *next = p[i].next_wanted;
   if (r->tail == i)
@@ -175,10 +175,10 @@ withdraw (struct fp_recorder *r, uint32_t i)
 }
 
 int
-fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
+fp_meta_log_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
 {
-  struct fp_recorder *r = v->recorder;
-  struct fp_piece *p = &v->pieces->p[i];
+  struct fp_meta_log *r = v->meta_log;
+  struct fp_extent *p = &v->extents->p[i];
 
   if (r == NULL)
     return 0;
@@ -188,7 +188,7 @@ fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
   atomic_store (&p->record, RECORD_GONE);
   push (r, (uint32_t) i);
   while (atomic_load (&p->record) == RECORD_GONE) {
-    /* Else the piece could not be used before these members are back. */
+    /* Else the extent could not be used before these members are back. */
     if (!may_record (r) && withdraw (r, (uint32_t) i))
       return -EROFS;
     if (fp_deadline_passed (deadline_ns)) {
@@ -196,7 +196,7 @@ fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
       atomic_store (&p->record, RECORD_REVERSE);
       return -EIO;
     }
-    recorder_wait_ms (r, 20);
+    meta_log_wait_ms (r, 20);
   }
   /* Should its server be away now, it will not be READY again after that. */
   p->releasing = true;
@@ -204,33 +204,33 @@ fp_recorder_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
 }
 
 int
-fp_recorder_sync (struct fp_volume *v, uint64_t deadline_ns)
+fp_meta_log_sync (struct fp_volume *v, uint64_t deadline_ns)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL)
     return 0;
   FP_LOCK_SCOPE (&r->lock);
-  while (r->head != FP_NO_PIECE || r->nr_batch > 0) {
+  while (r->head != FP_NO_EXTENT || r->nr_batch > 0) {
     if (fp_deadline_passed (deadline_ns))
       return -ETIMEDOUT;
-    recorder_wait_ms (r, 20);
+    meta_log_wait_ms (r, 20);
   }
   return 0;
 }
 
 void
-fp_recorder_wake (struct fp_volume *v)
+fp_meta_log_wake (struct fp_volume *v)
 {
-  FP_LOCK_SCOPE (&v->recorder->lock);
-  v->recorder->answers++;
-  pthread_cond_broadcast (&v->recorder->cond);
+  FP_LOCK_SCOPE (&v->meta_log->lock);
+  v->meta_log->answers++;
+  pthread_cond_broadcast (&v->meta_log->cond);
 }
 
 bool
-fp_recorder_may_exist (struct fp_volume *v, uint64_t i)
+fp_meta_log_may_exist (struct fp_volume *v, uint64_t i)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL || r->frozen || !atomic_load (&r->known))
     return true;
@@ -238,17 +238,18 @@ fp_recorder_may_exist (struct fp_volume *v, uint64_t i)
 }
 
 bool
-fp_recorder_has_live (struct fp_volume *v, uint64_t k)
+fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k)
 {
-  struct fp_piece *p = &v->pieces->p[k];
+  struct fp_extent *p = &v->extents->p[k];
 
   switch (atomic_load (&p->record)) {
-  case RECORD_LIVE:
+  case RECORD_IN_SYNC:
   case RECORD_DROP:
     return false;
   case RECORD_NOTHING:
-    /* What is shut may be about to be live no more: it is trimmed. */
-    return fp_piece_state (p) == FP_PIECE_BUSY || fp_recorder_may_exist (v, k);
+    /* What is shut may be about to be in sync no more: it is trimmed. */
+    return fp_extent_state (p) == FP_EXTENT_BUSY ||
+           fp_meta_log_may_exist (v, k);
   default:
     return true;
   }
@@ -257,14 +258,14 @@ fp_recorder_has_live (struct fp_volume *v, uint64_t k)
 /* ---- asking ---- */
 
 uint64_t
-recorder_ask (struct fp_recorder *r, uint64_t servers, enum record_op op,
+meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
               const void *what, uint64_t deadline_ns, uint64_t *refused)
 {
-  struct fp_link **links = r->v->links;
+  struct fp_peer **peers = r->v->peers;
   uint64_t asked = 0, open, done = 0;
 
-  for (unsigned i = 0; i < r->v->nr_links; i++)
-    if ((servers & bit (i)) && fp_link_record (links[i], op, what))
+  for (unsigned i = 0; i < r->v->nr_peers; i++)
+    if ((servers & bit (i)) && fp_peer_record (peers[i], op, what))
       asked |= bit (i);
   open = asked;
   while (open != 0) {
@@ -274,10 +275,10 @@ recorder_ask (struct fp_recorder *r, uint64_t servers, enum record_op op,
       FP_LOCK_SCOPE (&r->lock);
       answers = r->answers;
     }
-    for (unsigned i = 0; i < r->v->nr_links; i++) {
+    for (unsigned i = 0; i < r->v->nr_peers; i++) {
       int result;
 
-      if (!(open & bit (i)) || !fp_link_record_result (links[i], &result))
+      if (!(open & bit (i)) || !fp_peer_record_result (peers[i], &result))
         continue;
       open &= ~bit (i);
       if (result == 0)
@@ -291,25 +292,25 @@ recorder_ask (struct fp_recorder *r, uint64_t servers, enum record_op op,
     if (r->stop)
       break;
     if (answers == r->answers)
-      recorder_wait_ms (r, 20);
+      meta_log_wait_ms (r, 20);
   }
-  for (unsigned i = 0; i < r->v->nr_links; i++)
+  for (unsigned i = 0; i < r->v->nr_peers; i++)
     if (open & bit (i))
-      fp_link_record_leave (links[i]);
+      fp_peer_record_leave (peers[i]);
   return done;
 }
 
 /* ---- changes of the map ---- */
 
-/* The next pieces that are to be recorded alike. */
+/* The next extents that are to be recorded alike. */
 static unsigned
-take_batch (struct fp_recorder *r)
+take_batch (struct fp_meta_log *r)
 {
-  struct fp_piece *p = r->v->pieces->p;
+  struct fp_extent *p = r->v->extents->p;
 
   FP_LOCK_SCOPE (&r->lock);
   r->change.count = 0;
-  while (r->head != FP_NO_PIECE && r->change.count < FP_MAX_GRANTS) {
+  while (r->head != FP_NO_EXTENT && r->change.count < FP_MAX_GRANTS) {
     uint32_t i = r->head;
     bool exist = atomic_load (&p[i].record) != RECORD_GONE &&
                  atomic_load (&p[i].record) != RECORD_DROP;
@@ -319,17 +320,17 @@ take_batch (struct fp_recorder *r)
     r->change.exist = exist;
     r->head = p[i].next_wanted;
     r->batch[r->change.count] = i;
-    r->change.pieces[r->change.count++] = i;
+    r->change.extents[r->change.count++] = i;
   }
   r->nr_batch = r->change.count;
   return r->nr_batch;
 }
 
 static void
-change_map (struct fp_recorder *r)
+change_map (struct fp_meta_log *r)
 {
   for (uint32_t n = 0; n < r->change.count; n++) {
-    uint64_t i = r->change.pieces[n], mask = UINT64_C (1) << (i % 64);
+    uint64_t i = r->change.extents[n], mask = UINT64_C (1) << (i % 64);
 
     if (r->change.exist)
       atomic_fetch_or (&r->map[i / 64], mask);
@@ -340,10 +341,10 @@ change_map (struct fp_recorder *r)
 
 /* Every current member has it. */
 static void
-finish_batch (struct fp_recorder *r)
+finish_batch (struct fp_meta_log *r)
 {
   struct fp_volume *v = r->v;
-  struct fp_piece *p = v->pieces->p;
+  struct fp_extent *p = v->extents->p;
   uint32_t settle[FP_MAX_GRANTS], dropped[FP_MAX_GRANTS];
   unsigned n = 0, nr_dropped = 0;
 
@@ -353,7 +354,7 @@ finish_batch (struct fp_recorder *r)
       uint32_t i = r->batch[k];
 
       if (r->change.exist) {
-        if (atomic_load (&p[i].record) != RECORD_LIVE)
+        if (atomic_load (&p[i].record) != RECORD_IN_SYNC)
           settle[n++] = i;
         atomic_store (&p[i].record, RECORD_NOTHING);
       }
@@ -371,7 +372,7 @@ finish_batch (struct fp_recorder *r)
     pthread_cond_broadcast (&r->cond);
   }
   for (unsigned k = 0; k < n; k++)
-    fp_link_settle (v->links[atomic_load (&p[settle[k]].server)], settle[k]);
+    fp_peer_settle (v->peers[atomic_load (&p[settle[k]].server)], settle[k]);
   /* Not to be asked for anew before it has left. */
   for (unsigned k = 0; k < nr_dropped; k++) {
     fp_mirror_dropped (v, dropped[k]);
@@ -383,7 +384,7 @@ finish_batch (struct fp_recorder *r)
 }
 
 static bool
-is_stopping (struct fp_recorder *r)
+is_stopping (struct fp_meta_log *r)
 {
   FP_LOCK_SCOPE (&r->lock);
   return r->stop;
@@ -393,10 +394,10 @@ is_stopping (struct fp_recorder *r)
  * just now.
  */
 static void
-record_batch (struct fp_recorder *r)
+record_batch (struct fp_meta_log *r)
 {
   uint64_t since = fp_now_ns (), answered = 0;
-  uint64_t patience = recorder_patience_ms (r) * FP_NS_PER_MS;
+  uint64_t patience = meta_log_patience_ms (r) * FP_NS_PER_MS;
 
   change_map (r);
   while (!is_stopping (r)) {
@@ -404,11 +405,11 @@ record_batch (struct fp_recorder *r)
 
     /* Who waits for this has another copy to go on with. */
     if (fp_volume_is_mirrored (r->v))
-      recorder_leave_out_dead (r);
-    recorder_note_restarted (r, &answered);
-    recorder_note_changes (r);
+      meta_log_leave_out_dead (r);
+    meta_log_note_restarted (r, &answered);
+    meta_log_note_changes (r);
     if (r->list_due)
-      recorder_mend_list (r);
+      meta_log_mend_list (r);
     left = r->members & ~answered;
     if (left == 0 && r->members != 0 && !r->list_due) {
       finish_batch (r);
@@ -419,102 +420,102 @@ record_batch (struct fp_recorder *r)
      */
     if (left != 0 && !r->list_due)
       answered |=
-          recorder_ask (r, left, RECORD_OP_MAP, &r->change,
-                        fp_deadline_in_ms (recorder_patience_ms (r)), NULL);
+          meta_log_ask (r, left, RECORD_OP_MAP, &r->change,
+                        fp_deadline_in_ms (meta_log_patience_ms (r)), NULL);
     left = r->members & ~answered;
     if (left == 0 && r->members != 0 && !r->list_due)
       continue;
     if (fp_now_ns () - since >= patience) {
-      uint64_t next = recorder_next (r, r->members & answered);
+      uint64_t next = meta_log_next (r, r->members & answered);
 
       if (left != 0 && next != 0) {
         r->members = next;
         r->list_due = true;
         continue;
       }
-      recorder_rejoin (r);
+      meta_log_rejoin (r);
     }
     FP_LOCK_SCOPE (&r->lock);
     if (!r->stop)
-      recorder_wait_ms (r, 10);
+      meta_log_wait_ms (r, 10);
   }
 }
 
 /* ---- the thread ---- */
 
 static void
-recorder_main (void *arg)
+meta_log_main (void *arg)
 {
-  struct fp_recorder *r = arg;
+  struct fp_meta_log *r = arg;
 
   while (!is_stopping (r)) {
     uint64_t nobody = 0;
 
-    recorder_note_restarted (r, &nobody);
-    recorder_note_changes (r);
+    meta_log_note_restarted (r, &nobody);
+    meta_log_note_changes (r);
     if (r->list_due)
-      recorder_mend_list (r);
-    recorder_rejoin (r);
+      meta_log_mend_list (r);
+    meta_log_rejoin (r);
     if (take_batch (r) > 0) {
       record_batch (r);
       continue;
     }
     FP_LOCK_SCOPE (&r->lock);
-    if (!r->stop && r->head == FP_NO_PIECE && !recorder_asked (r))
-      recorder_wait_ms (r, r->list_due ? 50 : 500);
+    if (!r->stop && r->head == FP_NO_EXTENT && !meta_log_asked (r))
+      meta_log_wait_ms (r, r->list_due ? 50 : 500);
   }
 }
 
 int
-recorder_run (struct fp_recorder *r)
+meta_log_run (struct fp_meta_log *r)
 {
-  int e = fp_thread_create (&r->thread, "fp-record", recorder_main, r);
+  int e = fp_thread_create (&r->thread, "fp-record", meta_log_main, r);
 
   r->runs = e == 0;
   return e;
 }
 
-/* It is the recorder's. */
+/* It is the metadata log's. */
 static bool
-has_memory (struct fp_piece *p)
+has_memory (struct fp_extent *p)
 {
   uint8_t what = atomic_load (&p->record);
 
-  return what != RECORD_DROP && what != RECORD_LIVE;
+  return what != RECORD_DROP && what != RECORD_IN_SYNC;
 }
 
-/* Nothing more is recorded: the pieces that waited for it are their links', so
- * that these forget what they mapped.
+/* Nothing more is recorded: the extents that waited for it are their peers',
+ * so that these forget what they mapped.
  */
 static void
-give_back (struct fp_recorder *r)
+give_back (struct fp_meta_log *r)
 {
-  struct fp_piece *p = r->v->pieces->p;
+  struct fp_extent *p = r->v->extents->p;
 
   for (unsigned k = 0; k < r->nr_batch; k++)
     if (has_memory (&p[r->batch[k]]))
-      fp_link_settle (r->v->links[atomic_load (&p[r->batch[k]].server)],
+      fp_peer_settle (r->v->peers[atomic_load (&p[r->batch[k]].server)],
                       r->batch[k]);
   r->nr_batch = 0;
-  while (r->head != FP_NO_PIECE) {
+  while (r->head != FP_NO_EXTENT) {
     uint32_t i = r->head;
 
     r->head = p[i].next_wanted;
     if (has_memory (&p[i]))
-      fp_link_settle (r->v->links[atomic_load (&p[i].server)], i);
+      fp_peer_settle (r->v->peers[atomic_load (&p[i].server)], i);
   }
 }
 
 bool
-fp_recorder_untouched (struct fp_volume *v)
+fp_meta_log_untouched (struct fp_volume *v)
 {
-  return v->recorder == NULL || v->recorder->list.version == 0;
+  return v->meta_log == NULL || v->meta_log->list.version == 0;
 }
 
 void
-fp_recorder_stop (struct fp_volume *v)
+fp_meta_log_stop (struct fp_volume *v)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL)
     return;
@@ -526,14 +527,14 @@ fp_recorder_stop (struct fp_volume *v)
   if (r->runs && fp_thread_join (&r->thread) < 0)
     abort (); /* joined twice: a bug */
   r->runs = false;
-  r->unsettled = r->head != FP_NO_PIECE || r->nr_batch > 0;
+  r->unsettled = r->head != FP_NO_EXTENT || r->nr_batch > 0;
   give_back (r);
 }
 
 int
-fp_recorder_new (struct fp_volume *v)
+fp_meta_log_new (struct fp_volume *v)
 {
-  struct fp_recorder *r;
+  struct fp_meta_log *r;
 
   if (!fp_volume_is_recorded (&v->p))
     return 0;
@@ -541,35 +542,35 @@ fp_recorder_new (struct fp_volume *v)
   if (r == NULL)
     return -ENOMEM;
   r->v = v;
-  r->head = FP_NO_PIECE;
+  r->head = FP_NO_EXTENT;
   fp_mutex_init (&r->lock);
   fp_cond_init (&r->cond);
   for (uint32_t i = 0; i < v->p.members.count; i++)
     r->uuid[i] = v->p.members.members[i].server;
   atomic_store (&r->unheard, v->p.away);
-  v->recorder = r;
-  r->words = (fp_recorder_bits (v) + 63) / 64;
+  v->meta_log = r;
+  r->words = (fp_meta_log_bits (v) + 63) / 64;
   r->map = calloc (r->words, sizeof *r->map);
   return r->map == NULL ? -ENOMEM : 0;
 }
 
 void
-fp_recorder_free (struct fp_volume *v)
+fp_meta_log_free (struct fp_volume *v)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL)
     return;
   assert (!r->runs);
-  /* Of a link that went on for a moment longer. */
-  while (r->head != FP_NO_PIECE) {
-    if (has_memory (&v->pieces->p[r->head]))
-      fp_copy_forget (&v->pieces->p[r->head].copy);
-    r->head = v->pieces->p[r->head].next_wanted;
+  /* Of a peer that went on for a moment longer. */
+  while (r->head != FP_NO_EXTENT) {
+    if (has_memory (&v->extents->p[r->head]))
+      fp_copy_forget (&v->extents->p[r->head].copy);
+    r->head = v->extents->p[r->head].next_wanted;
   }
   pthread_cond_destroy (&r->cond);
   pthread_mutex_destroy (&r->lock);
   free ((void *) r->map);
   free (r);
-  v->recorder = NULL;
+  v->meta_log = NULL;
 }

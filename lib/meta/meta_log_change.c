@@ -3,14 +3,14 @@
  * a name while it is used, or leave it: what the next list says.
  *
  * One that joins is in a list that all current members have, not current,
- * before it gets any piece; then it is given the map, as one that comes back.
+ * before it gets any extent; then it is given the map, as one that comes back.
  * One that leaves hears of the list without it, if it is there: it counts
  * among those that have to have it, and not any more when they do.
  *
  * One that comes back as another one (a new UUID, and nothing of what it had),
  * and one that did not leave after all, may be in no list that counts: who
  * attaches the volume next would not look there.  Until there is such a list
- * they are unlisted (fp_volume.unlisted), and get no pieces.
+ * they are unlisted (fp_volume.unlisted), and get no extents.
  */
 
 #include <config.h>
@@ -30,10 +30,10 @@ bit (unsigned server)
 }
 
 void
-fp_recorder_up (struct fp_volume *v, unsigned server,
+fp_meta_log_up (struct fp_volume *v, unsigned server,
                 const struct fp_uuid *uuid, bool anew)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL)
     return;
@@ -51,9 +51,9 @@ fp_recorder_up (struct fp_volume *v, unsigned server,
 }
 
 bool
-fp_recorder_is_behind (struct fp_volume *v, uint64_t version)
+fp_meta_log_is_behind (struct fp_volume *v, uint64_t version)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   /* If it is frozen no list is written, and nothing is released. */
   if (r == NULL || r->frozen)
@@ -68,10 +68,10 @@ fp_recorder_is_behind (struct fp_volume *v, uint64_t version)
 }
 
 int
-fp_recorder_confirm (struct fp_volume *v, unsigned server,
+fp_meta_log_confirm (struct fp_volume *v, unsigned server,
                      const _Atomic bool *stop, uint64_t deadline_ns)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL || r->frozen)
     return 0; /* likewise */
@@ -84,15 +84,15 @@ fp_recorder_confirm (struct fp_volume *v, unsigned server,
       r->confirm &= ~bit (server);
       return -ETIMEDOUT;
     }
-    recorder_wait_ms (r, 20);
+    meta_log_wait_ms (r, 20);
   }
   return 0;
 }
 
 void
-fp_recorder_down (struct fp_volume *v, unsigned server)
+fp_meta_log_down (struct fp_volume *v, unsigned server)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL)
     return;
@@ -101,11 +101,11 @@ fp_recorder_down (struct fp_volume *v, unsigned server)
 }
 
 void
-fp_recorder_status (struct fp_volume *v, struct fp_recorder_status *s)
+fp_meta_log_status (struct fp_volume *v, struct fp_meta_log_status *s)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
-  *s = (struct fp_recorder_status) { .version = 0 };
+  *s = (struct fp_meta_log_status) { .version = 0 };
   if (r == NULL)
     return;
   FP_LOCK_SCOPE (&r->lock);
@@ -115,10 +115,10 @@ fp_recorder_status (struct fp_volume *v, struct fp_recorder_status *s)
 }
 
 void
-fp_recorder_expect (struct fp_volume *v, unsigned i,
+fp_meta_log_expect (struct fp_volume *v, unsigned i,
                     const struct fp_uuid *server)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL)
     return;
@@ -130,10 +130,10 @@ fp_recorder_expect (struct fp_volume *v, unsigned i,
 }
 
 int
-fp_recorder_join (struct fp_volume *v, unsigned i,
+fp_meta_log_join (struct fp_volume *v, unsigned i,
                   const struct fp_server_name *name, uint64_t deadline_ns)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   FP_LOCK_SCOPE (&r->lock);
   if (r->joining != 0)
@@ -145,15 +145,15 @@ fp_recorder_join (struct fp_volume *v, unsigned i,
   while (r->joining & bit (i)) {
     if (fp_deadline_passed (deadline_ns) || r->stop)
       return -ETIMEDOUT;
-    recorder_wait_ms (r, 20);
+    meta_log_wait_ms (r, 20);
   }
   return 0;
 }
 
 int
-fp_recorder_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns)
+fp_meta_log_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   FP_LOCK_SCOPE (&r->lock);
   r->leave |= bit (i);
@@ -166,18 +166,18 @@ fp_recorder_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns)
         atomic_fetch_or (&v->unlisted, bit (i));
       return -ETIMEDOUT;
     }
-    recorder_wait_ms (r, 20);
+    meta_log_wait_ms (r, 20);
   }
   return 0;
 }
 
-/* ---- the recorder's thread ---- */
+/* ---- the metadata log's thread ---- */
 
 /* Who leaves with the next list.  The last one that has all stays until
  * another one, that joins or came back, is current too.
  */
 static uint64_t
-may_leave (const struct fp_recorder *r)
+may_leave (const struct fp_meta_log *r)
 {
   uint64_t leave = r->leave & r->listed;
 
@@ -187,18 +187,18 @@ may_leave (const struct fp_recorder *r)
 }
 
 bool
-recorder_asked (const struct fp_recorder *r)
+meta_log_asked (const struct fp_meta_log *r)
 {
   return (r->joining & ~r->listed) != 0 || may_leave (r) != r->leaving;
 }
 
 void
-recorder_note_changes (struct fp_recorder *r)
+meta_log_note_changes (struct fp_meta_log *r)
 {
   uint64_t joins;
 
   FP_LOCK_SCOPE (&r->lock);
-  if (!recorder_asked (r))
+  if (!meta_log_asked (r))
     return;
   joins = r->joining & ~r->listed;
   if (joins != 0) {
@@ -216,7 +216,7 @@ recorder_note_changes (struct fp_recorder *r)
 
 /* Who is in the list, as who it is now. */
 static uint64_t
-who_is_listed (const struct fp_recorder *r)
+who_is_listed (const struct fp_meta_log *r)
 {
   uint64_t set = 0;
 
@@ -228,7 +228,7 @@ who_is_listed (const struct fp_recorder *r)
 }
 
 void
-recorder_changed (struct fp_recorder *r)
+meta_log_changed (struct fp_meta_log *r)
 {
   uint64_t out = r->leaving, left = out & r->leave;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meta_log_copies.c - which copies of each piece are live, when a volume is
- * attached, and what is left for the next client when it is detached
+/* meta_log_copies.c - which copies of each extent are in sync, when a volume
+ * is attached, and what is left for the next client when it is detached
  * (mirror.h).
  */
 
@@ -17,13 +17,13 @@
 #include "meta/meta_log_int.h"
 
 static bool
-has_bit (const struct fp_recorder *r, uint64_t n)
+has_bit (const struct fp_meta_log *r, uint64_t n)
 {
   return atomic_load (&r->map[n / 64]) >> (n % 64) & 1;
 }
 
 static void
-set_bit (struct fp_recorder *r, uint64_t n, bool on)
+set_bit (struct fp_meta_log *r, uint64_t n, bool on)
 {
   uint64_t mask = UINT64_C (1) << (n % 64);
 
@@ -37,42 +37,42 @@ set_bit (struct fp_recorder *r, uint64_t n, bool on)
  * the copies.  One that is there is believed, the others are made anew.
  */
 static uint8_t
-believe_one (struct fp_recorder *r, uint64_t i, uint8_t live)
+believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
 {
-  struct fp_pieces *t = r->v->pieces;
+  struct fp_extents *t = r->v->extents;
   uint8_t one = 0;
 
   for (unsigned c = 0; one == 0 && c < t->copies; c++) {
     uint64_t k = fp_mirror_entry (t, i, c);
 
-    if ((live >> c & 1) && fp_piece_state (&t->p[k]) == FP_PIECE_READY)
+    if ((in_sync >> c & 1) && fp_extent_state (&t->p[k]) == FP_EXTENT_READY)
       one = (uint8_t) (1u << c);
   }
   if (one != 0)
     return one;
   /* As soon as one is. */
   atomic_store (&t->p[i].diverged, true);
-  fp_mirror_missed (r->v, i, 0, fp_piece_length (t, i), 0);
-  atomic_fetch_add (&r->v->resync_bytes, fp_piece_length (t, i));
-  return live;
+  fp_mirror_missed (r->v, i, 0, fp_extent_length (t, i), 0);
+  atomic_fetch_add (&r->v->resync_bytes, fp_extent_length (t, i));
+  return in_sync;
 }
 
-/* What copy c, which was live, may have else than the one that is believed:
+/* What copy c, which was in sync, may have else than the one that is believed:
  * where one of the two says that it was being written to.
  */
 static uint64_t
-miss_intents (struct fp_recorder *r, uint64_t i, unsigned c, uint8_t one)
+miss_dirty_log (struct fp_meta_log *r, uint64_t i, unsigned c, uint8_t one)
 {
   struct fp_volume *v = r->v;
-  const struct fp_pieces *t = v->pieces;
-  const struct fp_intent *n = v->intent;
+  const struct fp_extents *t = v->extents;
+  const struct fp_dirty_log *n = v->dirty_log;
   unsigned believed = (unsigned) __builtin_ctz (one);
   unsigned char a[FP_TAIL_SIZE], b[FP_TAIL_SIZE];
-  uint64_t length = fp_piece_length (t, i), region = UINT64_C (1) << n->shift;
+  uint64_t length = fp_extent_length (t, i), region = UINT64_C (1) << n->shift;
   uint64_t all = 0;
 
-  if (!fp_intent_read (v, fp_mirror_entry (t, i, believed), a) ||
-      !fp_intent_read (v, fp_mirror_entry (t, i, c), b)) {
+  if (!fp_dirty_log_read (v, fp_mirror_entry (t, i, believed), a) ||
+      !fp_dirty_log_read (v, fp_mirror_entry (t, i, c), b)) {
     fp_mirror_missed (v, i, 0, length, (uint8_t) ~(1u << c));
     return length;
   }
@@ -87,36 +87,37 @@ miss_intents (struct fp_recorder *r, uint64_t i, unsigned c, uint8_t one)
   return all;
 }
 
-/* These were live, and are not any more, since one is believed. */
+/* These were in sync, and are not any more, since one is believed. */
 static void
-miss_unclean (struct fp_recorder *r, uint64_t i, uint8_t others, uint8_t one)
+miss_unclean (struct fp_meta_log *r, uint64_t i, uint8_t others, uint8_t one)
 {
-  struct fp_pieces *t = r->v->pieces;
+  struct fp_extents *t = r->v->extents;
   uint64_t most = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
     if (others >> c & 1) {
-      uint64_t length = miss_intents (r, i, c, one);
+      uint64_t length = miss_dirty_log (r, i, c, one);
 
       most = FP_MAX (most, length);
     }
   atomic_fetch_add (&r->v->resync_bytes, most);
 }
 
-/* Of the live copies those at a server that is not believed, if one is there
- * at a server that is.  The map does not tell them from a later copy with the
- * same entry, which a server may have had that came back with nothing.
+/* Of the in-sync copies those at a server that is not believed, if one is
+ * there at a server that is.  The map does not tell them from a later copy
+ * with the same entry, which a server may have had that came back with
+ * nothing.
  */
 static uint8_t
-stale_copies (struct fp_recorder *r, uint64_t i, uint8_t live)
+stale_copies (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
 {
-  struct fp_pieces *t = r->v->pieces;
+  struct fp_extents *t = r->v->extents;
   uint8_t stale = 0, believed = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_piece *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_mirror_copy (t, i, c);
 
-    if (!(live >> c & 1) || fp_piece_state (p) != FP_PIECE_READY)
+    if (!(in_sync >> c & 1) || fp_extent_state (p) != FP_EXTENT_READY)
       continue;
     if (r->stale >> atomic_load (&p->server) & 1)
       stale |= (uint8_t) (1u << c);
@@ -127,45 +128,45 @@ stale_copies (struct fp_recorder *r, uint64_t i, uint8_t live)
 }
 
 static void
-take_piece (struct fp_recorder *r, uint64_t i, bool unclean)
+take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
 {
-  struct fp_pieces *t = r->v->pieces;
-  uint8_t live = 0, stale, all;
+  struct fp_extents *t = r->v->extents;
+  uint8_t in_sync = 0, stale, all;
 
   for (unsigned c = 0; c < t->copies; c++)
     if (has_bit (r, fp_mirror_entry (t, i, c)))
-      live |= (uint8_t) (1u << c);
-  stale = stale_copies (r, i, live);
-  live &= (uint8_t) ~stale;
+      in_sync |= (uint8_t) (1u << c);
+  stale = stale_copies (r, i, in_sync);
+  in_sync &= (uint8_t) ~stale;
   if (stale != 0) {
-    fp_mirror_missed (r->v, i, 0, fp_piece_length (t, i), (uint8_t) ~stale);
-    atomic_fetch_add (&r->v->resync_bytes, fp_piece_length (t, i));
+    fp_mirror_missed (r->v, i, 0, fp_extent_length (t, i), (uint8_t) ~stale);
+    atomic_fetch_add (&r->v->resync_bytes, fp_extent_length (t, i));
   }
-  all = live;
+  all = in_sync;
   /* Whoever is dead for good may have known of it, and nobody else does. */
-  if (r->forced && live == 0)
-    all = live = 1;
-  if (unclean && (live & (live - 1)) != 0) {
-    atomic_fetch_add (&r->v->resync_of, fp_piece_length (t, i));
-    live = believe_one (r, i, live);
+  if (r->forced && in_sync == 0)
+    all = in_sync = 1;
+  if (unclean && (in_sync & (in_sync - 1)) != 0) {
+    atomic_fetch_add (&r->v->resync_of, fp_extent_length (t, i));
+    in_sync = believe_one (r, i, in_sync);
   }
   for (unsigned c = 0; c < t->copies; c++)
-    set_bit (r, fp_mirror_entry (t, i, c), live >> c & 1);
-  if (live == 0)
-    fp_piece_clear_written (t, i, 0, t->piece_size);
+    set_bit (r, fp_mirror_entry (t, i, c), in_sync >> c & 1);
+  if (in_sync == 0)
+    fp_extent_clear_written (t, i, 0, t->extent_size);
   else
-    fp_piece_set_all_written (t, i);
-  if (all != live)
-    miss_unclean (r, i, all & (uint8_t) ~live, live);
-  atomic_store (&t->live[i], live);
+    fp_extent_set_all_written (t, i);
+  if (all != in_sync)
+    miss_unclean (r, i, all & (uint8_t) ~in_sync, in_sync);
+  atomic_store (&t->in_sync[i], in_sync);
 }
 
 int
-recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
+meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
                       char why[FP_WHY_MAX])
 {
-  struct fp_pieces *t = r->v->pieces;
-  uint64_t members = r->v->p.resume ? r->members : fp_volume_all_links (r->v);
+  struct fp_extents *t = r->v->extents;
+  uint64_t members = r->v->p.resume ? r->members : fp_volume_all_peers (r->v);
   bool unclean;
 
   if (!fp_volume_is_mirrored (r->v))
@@ -173,9 +174,9 @@ recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
   unclean = has_bit (r, t->all);
   atomic_store (&r->v->unclean, unclean);
   for (uint64_t i = 0; i < t->nr; i++)
-    take_piece (r, i, unclean);
+    take_extent (r, i, unclean);
   set_bit (r, t->all, true);
-  if (recorder_ask_all (r, members, RECORD_OP_MAP_WRITE, deadline_ns) !=
+  if (meta_log_ask_all (r, members, RECORD_OP_MAP_WRITE, deadline_ns) !=
       members) {
     snprintf (why, FP_WHY_MAX,
               "volume %s: not all of its servers recorded which copies count",
@@ -186,9 +187,9 @@ recorder_take_copies (struct fp_recorder *r, uint64_t deadline_ns,
 }
 
 int
-recorder_read_copies (struct fp_recorder *r, char why[FP_WHY_MAX])
+meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
-  struct fp_pieces *t = r->v->pieces;
+  struct fp_extents *t = r->v->extents;
 
   if (!fp_volume_is_mirrored (r->v))
     return 0;
@@ -200,22 +201,22 @@ recorder_read_copies (struct fp_recorder *r, char why[FP_WHY_MAX])
     return -EROFS;
   }
   for (uint64_t i = 0; i < t->nr; i++)
-    take_piece (r, i, false);
+    take_extent (r, i, false);
   return 0;
 }
 
 void
-fp_recorder_rest (struct fp_volume *v)
+fp_meta_log_rest (struct fp_volume *v)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
   uint64_t deadline;
 
   if (r == NULL || !fp_volume_is_mirrored (v) || v->p.read_only ||
-      !atomic_load (&v->started) || atomic_load (&v->taken) || r->list_due ||
+      !atomic_load (&v->started) || atomic_load (&v->fenced) || r->list_due ||
       r->unsettled)
     return;
-  for (uint64_t i = 0; i < v->pieces->nr; i++)
-    if (atomic_load (&v->pieces->p[i].diverged))
+  for (uint64_t i = 0; i < v->extents->nr; i++)
+    if (atomic_load (&v->extents->p[i].diverged))
       return;
   {
     FP_LOCK_SCOPE (&r->lock);
@@ -224,10 +225,10 @@ fp_recorder_rest (struct fp_volume *v)
   r->change = (struct fp_map_change) {
     .exist = false,
     .count = 1,
-    .pieces = { v->pieces->all },
+    .extents = { v->extents->all },
   };
   deadline = fp_deadline_in_ms (v->p.timeout_ms);
   /* Whoever does not hear of it says that it is so: which is safe. */
-  (void) recorder_ask (r, r->members, RECORD_OP_MAP, &r->change, deadline,
+  (void) meta_log_ask (r, r->members, RECORD_OP_MAP, &r->change, deadline,
                        NULL);
 }

@@ -29,7 +29,7 @@ count (uint64_t set)
 }
 
 void
-recorder_note_restarted (struct fp_recorder *r, uint64_t *answered)
+meta_log_note_restarted (struct fp_meta_log *r, uint64_t *answered)
 {
   uint64_t gone;
 
@@ -37,7 +37,7 @@ recorder_note_restarted (struct fp_recorder *r, uint64_t *answered)
     FP_LOCK_SCOPE (&r->lock);
     gone = r->restarted;
     r->restarted = 0;
-    for (unsigned i = 0; i < r->v->nr_links; i++)
+    for (unsigned i = 0; i < r->v->nr_peers; i++)
       if (gone & r->listed & bit (i))
         r->list.members[i].server = r->uuid[i];
   }
@@ -58,28 +58,29 @@ recorder_note_restarted (struct fp_recorder *r, uint64_t *answered)
 }
 
 bool
-recorder_may_shrink (const struct fp_recorder *r, unsigned was, unsigned is)
+meta_log_may_shrink (const struct fp_meta_log *r, unsigned was, unsigned is)
 {
-  return fp_roster_may_shrink (was, is, r->v->p.copies);
+  return fp_membership_may_shrink (was, is, r->v->p.copies);
 }
 
 /* Is there a list that was sent and that enough of its current members could
  * come back with, of whom none is in the next one?
  */
 static bool
-may_come_back (const struct fp_recorder *r, uint64_t next)
+may_come_back (const struct fp_meta_log *r, uint64_t next)
 {
   for (unsigned i = 0; i < r->nr_tried; i++)
     if (count (r->tried[i].set & ~next) >=
-        fp_roster_quorum (r->tried[i].nr, r->v->p.copies))
+        fp_membership_quorum (r->tried[i].nr, r->v->p.copies))
       return true;
   return false;
 }
 
 static bool
-meets (const struct fp_recorder *r, uint64_t set, unsigned nr, uint64_t next)
+meets (const struct fp_meta_log *r, uint64_t set, unsigned nr, uint64_t next)
 {
-  return fp_roster_meet (nr, count (next), count (set | next), r->v->p.copies);
+  return fp_membership_meet (nr, count (next), count (set | next),
+                             r->v->p.copies);
 }
 
 /* Return true if there is a list that was sent, such that one client could
@@ -91,7 +92,7 @@ meets (const struct fp_recorder *r, uint64_t set, unsigned nr, uint64_t next)
  * two of five die at once.
  */
 static bool
-may_part (const struct fp_recorder *r, uint64_t next)
+may_part (const struct fp_meta_log *r, uint64_t next)
 {
   next &= ~r->leaving;
   if ((next & ~r->anchor) == 0)
@@ -105,12 +106,12 @@ may_part (const struct fp_recorder *r, uint64_t next)
 }
 
 bool
-recorder_note_tried (struct fp_recorder *r, uint64_t set, unsigned nr)
+meta_log_note_tried (struct fp_meta_log *r, uint64_t set, unsigned nr)
 {
   for (unsigned i = 0; i < r->nr_tried; i++)
     if (r->tried[i].set == set && r->tried[i].nr == nr)
       return true;
-  if (r->nr_tried == RECORDER_TRIED)
+  if (r->nr_tried == META_LOG_TRIED)
     return false;
   r->tried[r->nr_tried].set = set;
   r->tried[r->nr_tried++].nr = nr;
@@ -124,14 +125,14 @@ recorder_note_tried (struct fp_recorder *r, uint64_t set, unsigned nr)
  * such a client wrote is gone with those that forgot it.
  */
 static bool
-keeps_durable (const struct fp_recorder *r, uint64_t set)
+keeps_durable (const struct fp_meta_log *r, uint64_t set)
 {
   return (r->durable & ~set) == 0 ||
-         recorder_may_shrink (r, r->nr_durable, count (set & r->durable));
+         meta_log_may_shrink (r, r->nr_durable, count (set & r->durable));
 }
 
 bool
-recorder_may_write (const struct fp_recorder *r, uint64_t set)
+meta_log_may_write (const struct fp_meta_log *r, uint64_t set)
 {
   if ((set & ~r->leaving) == 0)
     return false;
@@ -148,7 +149,7 @@ recorder_may_write (const struct fp_recorder *r, uint64_t set)
  * there is none.  Of more than a few the others wait.
  */
 static uint64_t
-largest (const struct fp_recorder *r, uint64_t base, uint64_t added)
+largest (const struct fp_meta_log *r, uint64_t base, uint64_t added)
 {
   uint64_t best = 0, some;
 
@@ -157,7 +158,7 @@ largest (const struct fp_recorder *r, uint64_t base, uint64_t added)
   some = added;
   do {
     if (count (base | some) > count (best) &&
-        recorder_may_write (r, base | some))
+        meta_log_may_write (r, base | some))
       best = base | some;
     some = (some - 1) & added;
   } while (some != added);
@@ -165,18 +166,18 @@ largest (const struct fp_recorder *r, uint64_t base, uint64_t added)
 }
 
 uint64_t
-recorder_next (const struct fp_recorder *r, uint64_t set)
+meta_log_next (const struct fp_meta_log *r, uint64_t set)
 {
   uint64_t added = set & ~r->anchor & ~r->leaving, base = set & ~added, next;
 
-  if (recorder_may_write (r, set))
+  if (meta_log_may_write (r, set))
     return set;
   next = largest (r, base, added & ~r->failed);
   return (next & added) != 0 ? next : largest (r, base, added);
 }
 
 static void
-compose_list (struct fp_recorder *r, uint64_t set)
+compose_list (struct fp_meta_log *r, uint64_t set)
 {
   r->sent.version = r->list.version;
   r->sent.count = 0;
@@ -192,10 +193,10 @@ compose_list (struct fp_recorder *r, uint64_t set)
  * client does.
  */
 static void
-next_version (struct fp_recorder *r, uint64_t set)
+next_version (struct fp_meta_log *r, uint64_t set)
 {
   if (!r->begun)
-    r->list.version |= FP_ROSTER_ROUND - 1;
+    r->list.version |= FP_MEMBERSHIP_ROUND - 1;
   if (!r->begun || r->attempted != set)
     r->list.version++;
   r->begun = true;
@@ -203,22 +204,22 @@ next_version (struct fp_recorder *r, uint64_t set)
 }
 
 static uint64_t
-waiting (struct fp_recorder *r)
+waiting (struct fp_meta_log *r)
 {
   FP_LOCK_SCOPE (&r->lock);
   return r->confirm;
 }
 
 int
-recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
+meta_log_write_list (struct fp_meta_log *r, uint64_t deadline_ns)
 {
   r->list_due = true;
   for (;;) {
     uint64_t set = r->members, done, refused = 0, next, asked;
-    uint64_t end = fp_deadline_in_ms (recorder_patience_ms (r));
+    uint64_t end = fp_deadline_in_ms (meta_log_patience_ms (r));
 
-    if (!recorder_may_write (r, set) ||
-        !recorder_note_tried (r, set & ~r->leaving, count (set & ~r->leaving)))
+    if (!meta_log_may_write (r, set) ||
+        !meta_log_note_tried (r, set & ~r->leaving, count (set & ~r->leaving)))
       return -EAGAIN;
     next_version (r, set);
     compose_list (r, set);
@@ -227,7 +228,7 @@ recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
     r->anchor &= set & ~r->leaving;
     if (r->durable == 0)
       r->anchor = set & ~r->leaving;
-    done = recorder_ask (r, set, RECORD_OP_MEMBERS, &r->sent,
+    done = meta_log_ask (r, set, RECORD_OP_MEMBERS, &r->sent,
                          FP_MIN (end, deadline_ns), &refused);
     if (refused != 0)
       return -EPERM;
@@ -241,13 +242,13 @@ recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
       FP_LOCK_SCOPE (&r->lock);
       r->version = r->list.version;
       r->confirm &= ~asked;
-      recorder_changed (r);
+      meta_log_changed (r);
       r->current = r->durable;
       atomic_store (&r->v->current, r->durable);
       atomic_fetch_and (&r->v->fresh, ~r->durable);
       return 0;
     }
-    next = recorder_next (r, done);
+    next = meta_log_next (r, done);
     if (fp_deadline_passed (deadline_ns) || next == 0)
       return -EAGAIN;
     r->members = next;
@@ -255,7 +256,7 @@ recorder_write_list (struct fp_recorder *r, uint64_t deadline_ns)
 }
 
 void
-recorder_mend_list (struct fp_recorder *r)
+meta_log_mend_list (struct fp_meta_log *r)
 {
   uint64_t up, next;
   int e;
@@ -264,15 +265,15 @@ recorder_mend_list (struct fp_recorder *r)
     FP_LOCK_SCOPE (&r->lock);
     up = r->up;
   }
-  next = recorder_next (r, r->members & up);
+  next = meta_log_next (r, r->members & up);
   if (next != 0)
     r->members = next;
   if ((r->members & ~up) != 0)
     return; /* what they have may be the last list */
-  e = recorder_write_list (r,
-                           fp_deadline_in_ms (4 * recorder_patience_ms (r)));
+  e = meta_log_write_list (r,
+                           fp_deadline_in_ms (4 * meta_log_patience_ms (r)));
   if (e == -EPERM)
-    fp_volume_taken (r->v, NULL);
+    fp_volume_set_fenced (r->v, NULL);
 }
 
 /* A server that was away at the start has come.  Its list may be newer than
@@ -281,15 +282,15 @@ recorder_mend_list (struct fp_recorder *r)
  * has opened it at more than half of our current members, and these refuse us.
  * So if the current members take one more list of ours, no other client has
  * the volume.  Before that nothing is changed at the server
- * (fp_recorder_confirm).
+ * (fp_meta_log_confirm).
  */
 static bool
-outdo (struct fp_recorder *r, uint64_t newest)
+outdo (struct fp_meta_log *r, uint64_t newest)
 {
-  if (newest >= FP_ROSTER_VERSION_MAX)
+  if (newest >= FP_MEMBERSHIP_VERSION_MAX)
     return false;
   r->list_due = true;
-  recorder_mend_list (r);
+  meta_log_mend_list (r);
   if (r->list_due)
     return false;
   if (r->list.version < newest)
@@ -300,7 +301,7 @@ outdo (struct fp_recorder *r, uint64_t newest)
 }
 
 void
-recorder_rejoin (struct fp_recorder *r)
+meta_log_rejoin (struct fp_meta_log *r)
 {
   uint64_t out, up, newest, confirm, now, done = 0;
 
@@ -320,16 +321,16 @@ recorder_rejoin (struct fp_recorder *r)
   }
   if (out == 0)
     return;
-  now = recorder_next (r, r->members | out) & out;
+  now = meta_log_next (r, r->members | out) & out;
   if (now != 0)
     done =
-        recorder_ask (r, now, RECORD_OP_MAP_WRITE, NULL,
-                      fp_deadline_in_ms (2 * recorder_patience_ms (r)), NULL);
+        meta_log_ask (r, now, RECORD_OP_MAP_WRITE, NULL,
+                      fp_deadline_in_ms (2 * meta_log_patience_ms (r)), NULL);
   r->failed = now & ~done;
   if (done != 0) {
     r->members |= done;
     r->list_due = true;
-    recorder_mend_list (r);
+    meta_log_mend_list (r);
   }
   /* Those that had to wait for others are next. */
   if (now == 0 || (now & ~r->members) != 0 || r->list_due) {
@@ -339,7 +340,7 @@ recorder_rejoin (struct fp_recorder *r)
 }
 
 void
-recorder_leave_out_dead (struct fp_recorder *r)
+meta_log_leave_out_dead (struct fp_meta_log *r)
 {
   uint64_t up;
 
@@ -347,6 +348,6 @@ recorder_leave_out_dead (struct fp_recorder *r)
     FP_LOCK_SCOPE (&r->lock);
     up = r->up;
   }
-  if ((r->members & ~up) != 0 && recorder_next (r, r->members & up) != 0)
+  if ((r->members & ~up) != 0 && meta_log_next (r, r->members & up) != 0)
     r->list_due = true;
 }

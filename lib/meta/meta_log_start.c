@@ -31,7 +31,7 @@ say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
 }
 
 static int
-changed (struct fp_recorder *r, char why[FP_WHY_MAX])
+changed (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
   return say (-EAGAIN, why,
               "volume %s: another client changed it meanwhile: try again",
@@ -40,15 +40,15 @@ changed (struct fp_recorder *r, char why[FP_WHY_MAX])
 
 /* Nobody has written to it: the list is to be made. */
 static int
-begin_new (struct fp_recorder *r, char why[FP_WHY_MAX])
+begin_new (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &r->v->p;
 
   if (p->resume || p->read_only)
     return changed (r, why);
-  r->list.count = r->v->nr_links;
-  for (unsigned i = 0; i < r->v->nr_links; i++) {
-    if (fp_link_said (r->v->links[i])->volume.slabs > 0)
+  r->list.count = r->v->nr_peers;
+  for (unsigned i = 0; i < r->v->nr_peers; i++) {
+    if (fp_peer_said (r->v->peers[i])->volume.slabs > 0)
       return say (-EIO, why,
                   "volume %s: a server has pieces of it, and no list of its "
                   "servers",
@@ -57,7 +57,7 @@ begin_new (struct fp_recorder *r, char why[FP_WHY_MAX])
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
   }
-  r->members = fp_volume_all_links (r->v);
+  r->members = fp_volume_all_peers (r->v);
   return 0;
 }
 
@@ -71,12 +71,12 @@ struct found {
   uint64_t newest;
 };
 
-/* In the order of the links, with the addresses and domains that we use.  A
+/* In the order of the peers, with the addresses and domains that we use.  A
  * list of ours has to be newer than any that a server has, or that server
  * would refuse it.
  */
 static int
-take_list (struct fp_recorder *r, const struct found *f, char why[FP_WHY_MAX])
+take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &r->v->p;
   const struct fp_members *list = f->base;
@@ -88,14 +88,14 @@ take_list (struct fp_recorder *r, const struct found *f, char why[FP_WHY_MAX])
        list->count !=
            p->members.count - (uint32_t) __builtin_popcountll (p->joins)))
     return changed (r, why);
-  if (f->newest >= FP_ROSTER_VERSION_MAX)
+  if (f->newest >= FP_MEMBERSHIP_VERSION_MAX)
     return say (-EPROTO, why,
                 "volume %s: a list of servers of version %" PRIu64,
                 r->v->title, f->newest);
   r->list.version = f->newest;
-  r->list.count = r->v->nr_links;
-  for (unsigned i = 0; i < r->v->nr_links; i++) {
-    int at = fp_roster_find (list, &r->uuid[i]);
+  r->list.count = r->v->nr_peers;
+  for (unsigned i = 0; i < r->v->nr_peers; i++) {
+    int at = fp_membership_find (list, &r->uuid[i]);
 
     if (p->joins >> i & 1 && at < 0) {
       r->list.members[i].server = r->uuid[i];
@@ -117,19 +117,19 @@ take_list (struct fp_recorder *r, const struct found *f, char why[FP_WHY_MAX])
   if (r->members == 0)
     return changed (r, why);
   r->frozen =
-      (away > 0 && recorder_may_shrink (r, current, away)) || !f->enough;
+      (away > 0 && meta_log_may_shrink (r, current, away)) || !f->enough;
   if (r->frozen && p->force && (p->away & ~p->leaves) == 0) {
     r->frozen = false;
     r->forced = true;
     r->durable &= ~p->away;
-    r->list.version += FP_ROSTER_FORCED;
-    if (r->list.version >= FP_ROSTER_VERSION_MAX)
+    r->list.version += FP_MEMBERSHIP_FORCED;
+    if (r->list.version >= FP_MEMBERSHIP_VERSION_MAX)
       return say (-EOVERFLOW, why, "volume %s: force=true too often",
                   r->v->title);
   }
   r->anchor = r->durable;
   r->nr_durable = (unsigned) __builtin_popcountll (r->durable);
-  for (unsigned i = 0; i < r->v->nr_links; i++) {
+  for (unsigned i = 0; i < r->v->nr_peers; i++) {
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
   }
@@ -141,31 +141,31 @@ take_list (struct fp_recorder *r, const struct found *f, char why[FP_WHY_MAX])
  * for good have none.
  */
 static void
-note_lists (struct fp_recorder *r, const struct found *f)
+note_lists (struct fp_meta_log *r, const struct found *f)
 {
   for (unsigned i = 0; i < f->nr && !f->sure; i++)
     for (unsigned k = 0; k < i; k++)
-      r->several =
-          r->several || (f->seen[i].list->version >= f->base->version &&
-                         f->seen[k].list->version >= f->base->version &&
-                         !fp_roster_same (f->seen[i].list, f->seen[k].list));
+      r->several = r->several ||
+                   (f->seen[i].list->version >= f->base->version &&
+                    f->seen[k].list->version >= f->base->version &&
+                    !fp_membership_same (f->seen[i].list, f->seen[k].list));
   for (unsigned i = 0; i < f->nr && r->several; i++) {
     const struct fp_members *list = f->seen[i].list;
     uint64_t set = 0;
 
     if (list->version < f->base->version)
       continue;
-    for (unsigned k = 0; k < r->v->nr_links; k++) {
-      int at = fp_roster_find (list, &r->uuid[k]);
+    for (unsigned k = 0; k < r->v->nr_peers; k++) {
+      int at = fp_membership_find (list, &r->uuid[k]);
 
       if (at >= 0 && list->members[at].current &&
-          fp_roster_may_have (f->seen, f->nr, &r->uuid[k], list))
+          fp_membership_may_have (f->seen, f->nr, &r->uuid[k], list))
         set |= UINT64_C (1) << k;
     }
     if (r->forced)
       set &= ~r->v->p.away;
-    /* There is room for one list of each server: RECORDER_TRIED. */
-    (void) recorder_note_tried (r, set, fp_roster_current (list));
+    /* There is room for one list of each server: META_LOG_TRIED. */
+    (void) meta_log_note_tried (r, set, fp_membership_current (list));
   }
 }
 
@@ -174,46 +174,46 @@ note_lists (struct fp_recorder *r, const struct found *f)
  * has changed it meanwhile, and what these have counts.  0: there is none.
  */
 static int
-choose_list (struct fp_recorder *r, struct found *f, char why[FP_WHY_MAX])
+choose_list (struct fp_meta_log *r, struct found *f, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &r->v->p;
   bool as_was = p->resume;
   int best;
 
-  for (unsigned i = 0; i < r->v->nr_links; i++) {
-    const struct fp_members *list = &fp_link_said (r->v->links[i])->members;
+  for (unsigned i = 0; i < r->v->nr_peers; i++) {
+    const struct fp_members *list = &fp_peer_said (r->v->peers[i])->members;
 
     if (p->away >> i & 1)
       continue;
     f->seen[f->nr++] = (struct fp_seen) { &r->uuid[i], list };
     as_was = as_was && list->version == p->had[i];
   }
-  f->newest = FP_MAX (p->newest, fp_roster_newest (f->seen, f->nr));
+  f->newest = FP_MAX (p->newest, fp_membership_newest (f->seen, f->nr));
   f->base = &p->members;
   f->believed = p->believed;
   f->sure = p->sure;
   f->enough = p->enough;
   if (as_was)
     return 1;
-  best = fp_roster_best (f->seen, f->nr);
+  best = fp_membership_best (f->seen, f->nr);
   if (best < 0)
     return 0;
   f->base = f->seen[best].list;
   f->believed =
-      fp_roster_believed (f->seen, f->nr, (unsigned) best, p->copies);
-  f->sure = fp_roster_is_sure (f->seen, f->nr, (unsigned) best, p->copies);
-  return fp_roster_enough (f->seen, f->nr, (unsigned) best, p->copies)
+      fp_membership_believed (f->seen, f->nr, (unsigned) best, p->copies);
+  f->sure = fp_membership_is_sure (f->seen, f->nr, (unsigned) best, p->copies);
+  return fp_membership_enough (f->seen, f->nr, (unsigned) best, p->copies)
              ? 1
              : changed (r, why);
 }
 
 static int
-find_list (struct fp_recorder *r, char why[FP_WHY_MAX])
+find_list (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
   struct found f = { .nr = 0 };
   int e;
 
-  r->listed = fp_volume_all_links (r->v);
+  r->listed = fp_volume_all_peers (r->v);
   r->leaving = r->leave = r->v->p.leaves;
 
   {
@@ -233,7 +233,7 @@ find_list (struct fp_recorder *r, char why[FP_WHY_MAX])
 
 /* Which one of them did not do it. */
 static int
-silent (struct fp_recorder *r, uint64_t missing, const char *what,
+silent (struct fp_meta_log *r, uint64_t missing, const char *what,
         char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1];
@@ -247,13 +247,13 @@ silent (struct fp_recorder *r, uint64_t missing, const char *what,
 
 /* Until all have done it. */
 uint64_t
-recorder_ask_all (struct fp_recorder *r, uint64_t servers, enum record_op op,
+meta_log_ask_all (struct fp_meta_log *r, uint64_t servers, enum record_op op,
                   uint64_t deadline_ns)
 {
   uint64_t done = 0;
 
   while (done != servers && !fp_deadline_passed (deadline_ns)) {
-    done |= recorder_ask (r, servers & ~done, op, NULL, deadline_ns, NULL);
+    done |= meta_log_ask (r, servers & ~done, op, NULL, deadline_ns, NULL);
     if (done != servers)
       poll (NULL, 0, RETRY_MS);
   }
@@ -261,10 +261,10 @@ recorder_ask_all (struct fp_recorder *r, uint64_t servers, enum record_op op,
 }
 
 static int
-learn_map (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+learn_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   uint64_t done =
-      recorder_ask_all (r, r->members, RECORD_OP_MAP_READ, deadline_ns);
+      meta_log_ask_all (r, r->members, RECORD_OP_MAP_READ, deadline_ns);
 
   if (done != r->members)
     return silent (r, r->members & ~done, "say which pieces there are", why);
@@ -275,40 +275,40 @@ learn_map (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 /* ---- labels ---- */
 
 void
-fp_recorder_heard (struct fp_volume *v, unsigned i)
+fp_meta_log_heard (struct fp_volume *v, unsigned i)
 {
-  if (v->recorder != NULL)
-    atomic_fetch_and (&v->recorder->unheard, ~(UINT64_C (1) << i));
+  if (v->meta_log != NULL)
+    atomic_fetch_and (&v->meta_log->unheard, ~(UINT64_C (1) << i));
 }
 
 bool
-fp_recorder_doubts (struct fp_volume *v, unsigned i, bool open)
+fp_meta_log_doubts (struct fp_volume *v, unsigned i, bool open)
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
 
   return r != NULL && r->judged && (open || (r->stale >> i & 1) != 0) &&
          (atomic_load (&r->unheard) & ~(UINT64_C (1) << i)) != 0;
 }
 
 bool
-fp_recorder_may_release (struct fp_volume *v)
+fp_meta_log_may_release (struct fp_volume *v)
 {
-  return v->recorder == NULL || atomic_load (&v->recorder->begun_by_all);
+  return v->meta_log == NULL || atomic_load (&v->meta_log->begun_by_all);
 }
 
 bool
-fp_recorder_has_judged (struct fp_volume *v)
+fp_meta_log_has_judged (struct fp_volume *v)
 {
-  return v->recorder != NULL && v->recorder->judged;
+  return v->meta_log != NULL && v->meta_log->judged;
 }
 
 /* What exists and nobody has is lost; what somebody has and does not exist is
  * to be released.  Return true if some servers were not heard.
  */
 static bool
-judge (struct fp_recorder *r)
+judge (struct fp_meta_log *r)
 {
-  uint64_t stale = fp_volume_all_links (r->v) & ~r->durable;
+  uint64_t stale = fp_volume_all_peers (r->v) & ~r->durable;
   bool missing;
 
   {
@@ -317,39 +317,39 @@ judge (struct fp_recorder *r)
     r->judged = true;
     missing = atomic_load (&r->unheard) != 0;
   }
-  for (uint64_t i = 0; i < r->v->pieces->all; i++) {
+  for (uint64_t i = 0; i < r->v->extents->all; i++) {
     bool exists = atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
 
-    link_judge (r->v, i, r->frozen || r->forced || exists,
+    peer_judge (r->v, i, r->frozen || r->forced || exists,
                 exists ? stale : UINT64_MAX, missing);
   }
   if (r->v->p.leaves != 0) {
-    link_give_up_doubts (r->v);
+    peer_give_up_doubts (r->v);
     atomic_fetch_and (&r->unheard, ~r->v->p.leaves);
   }
   return missing;
 }
 
-/* Our list is complete.  Release what does not exist, before its piece can get
- * memory anew.
+/* Our list is complete.  Release what does not exist, before its extent can
+ * get memory anew.
  */
 static int
-release (struct fp_recorder *r, bool missing, uint64_t deadline_ns,
+release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
          char why[FP_WHY_MAX])
 {
-  uint64_t stray = link_with_strays (r->v) & ~r->v->p.away, done;
+  uint64_t stray = peer_with_strays (r->v) & ~r->v->p.away, done;
 
   atomic_store (&r->begun_by_all, true);
-  done = recorder_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
+  done = meta_log_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
   if (done != stray)
     return silent (r, stray & ~done, "release what does not exist", why);
   /* What was moved and is where it should be; if that is not heard it is in
    * doubt once more at the next start.
    */
   if (!missing)
-    (void) recorder_ask (
-        r, fp_volume_all_links (r->v), RECORD_OP_DOUBTS, NULL,
-        FP_MIN (deadline_ns, fp_deadline_in_ms (recorder_patience_ms (r))),
+    (void) meta_log_ask (
+        r, fp_volume_all_peers (r->v), RECORD_OP_DOUBTS, NULL,
+        FP_MIN (deadline_ns, fp_deadline_in_ms (meta_log_patience_ms (r))),
         NULL);
   return 0;
 }
@@ -359,15 +359,15 @@ release (struct fp_recorder *r, bool missing, uint64_t deadline_ns,
  * list, too.
  */
 static int
-take_in (struct fp_recorder *r, char why[FP_WHY_MAX])
+take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &r->v->p;
   uint64_t next;
 
   if (!r->several || r->frozen || p->read_only ||
-      recorder_may_write (r, r->members))
+      meta_log_may_write (r, r->members))
     return 0;
-  next = recorder_next (
+  next = meta_log_next (
       r, r->members | (r->listed & ~p->away & ~p->joins & ~r->leaving));
   if (next == 0)
     return say (-EROFS, why, FP_TOO_FEW_LISTS_WHY, r->v->title);
@@ -378,18 +378,18 @@ take_in (struct fp_recorder *r, char why[FP_WHY_MAX])
 /* The last change of the map may be at one member alone.  Here it counts, so
  * it has to outlive that member.
  *
- * Who is dead for good may have known of any piece that nobody else knows of:
+ * Who is dead for good may have known of any extent that nobody else knows of:
  * these are lost, now and for whoever attaches the volume next.  Before the
  * list without the dead: who has that and an old map would read zeros.
  */
 static int
-share_map (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+share_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   uint64_t done;
 
-  for (uint64_t i = 0; r->forced && i < r->v->pieces->all; i++)
+  for (uint64_t i = 0; r->forced && i < r->v->extents->all; i++)
     atomic_fetch_or (&r->map[i / 64], UINT64_C (1) << (i % 64));
-  done = recorder_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
+  done = meta_log_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
   return done == r->members ? 0
                             : silent (r, r->members & ~done,
                                       "record which pieces there are", why);
@@ -409,12 +409,12 @@ begun_by_force (int e, char why[FP_WHY_MAX])
 
 /* They had nothing when the probe asked. */
 static bool
-leaves_hold_pieces (struct fp_recorder *r)
+leaves_hold_extents (struct fp_meta_log *r)
 {
-  for (unsigned i = 0; i < r->v->nr_links; i++) {
-    struct fp_link_room room;
+  for (unsigned i = 0; i < r->v->nr_peers; i++) {
+    struct fp_peer_room room;
 
-    (void) fp_link_room (r->v->links[i], &room);
+    (void) fp_peer_room (r->v->peers[i], &room);
     if ((r->v->p.leaves >> i & 1) && room.held > 0)
       return true;
   }
@@ -422,35 +422,36 @@ leaves_hold_pieces (struct fp_recorder *r)
 }
 
 static int
-begin_list (struct fp_recorder *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   for (;;) {
     bool is_new = !r->v->p.resume;
-    uint64_t next = recorder_next (r, fp_volume_all_links (r->v));
+    uint64_t next = meta_log_next (r, fp_volume_all_peers (r->v));
     int e;
 
     if (is_new && next != 0)
       r->members = next; /* nothing is before all have it */
-    e = recorder_write_list (r, deadline_ns);
+    e = meta_log_write_list (r, deadline_ns);
     if (e == -EPERM)
       return changed (r, why);
-    if (e == 0 && (!is_new || r->durable == fp_volume_all_links (r->v)))
+    if (e == 0 && (!is_new || r->durable == fp_volume_all_peers (r->v)))
       break;
     if (fp_deadline_passed (deadline_ns))
       return silent (
-          r, e < 0 ? r->members : fp_volume_all_links (r->v) & ~r->durable,
+          r, e < 0 ? r->members : fp_volume_all_peers (r->v) & ~r->durable,
           "record the servers of the volume", why);
     poll (NULL, 0, RETRY_MS);
   }
-  fp_volume_raise_generation (r->v, fp_roster_generation (r->list.version));
+  fp_volume_raise_generation (r->v,
+                              fp_membership_generation (r->list.version));
   return 0;
 }
 
 int
-fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
+fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
                    char why[FP_WHY_MAX])
 {
-  struct fp_recorder *r = v->recorder;
+  struct fp_meta_log *r = v->meta_log;
   bool marked, missing = false;
   int e;
 
@@ -466,10 +467,10 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
   /* What the probe would have refused. */
   if (e == 0 &&
       ((r->frozen && (v->p.leaves != 0 || fp_volume_is_mirrored (v))) ||
-       leaves_hold_pieces (r)))
+       leaves_hold_extents (r)))
     return changed (r, why);
   if (e == 0 && v->p.read_only)
-    e = recorder_read_copies (r, why);
+    e = meta_log_read_copies (r, why);
   if (r->frozen || v->p.read_only) {
     FP_LOCK_SCOPE (&r->lock);
     r->version = r->list.version;
@@ -479,7 +480,7 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
     return e;
   }
   if (e == 0)
-    e = recorder_take_copies (r, deadline_ns, why);
+    e = meta_log_take_copies (r, deadline_ns, why);
   marked = e == 0 && r->forced;
   if (e == 0 && v->p.resume && !fp_volume_is_mirrored (v))
     e = share_map (r, deadline_ns, why); /* else that is done */
@@ -490,7 +491,7 @@ fp_recorder_start (struct fp_volume *v, uint64_t deadline_ns,
   if (e < 0 && marked)
     return begun_by_force (e, why);
   if (e == 0) {
-    e = recorder_run (r);
+    e = meta_log_run (r);
     if (e < 0)
       say (e, why, "thread: %s", strerror (-e));
   }

@@ -33,7 +33,7 @@ fp_server_state_name (enum fp_server_state s)
 
 /* The whole machine; a move that is not in it is a bug. */
 void
-link_move (struct fp_link *l, enum fp_server_state to)
+peer_move (struct fp_peer *l, enum fp_server_state to)
 {
   static const unsigned allowed[] = {
     [FP_SERVER_DOWN] = 1u << FP_SERVER_CONNECTING,
@@ -51,14 +51,14 @@ link_move (struct fp_link *l, enum fp_server_state to)
 }
 
 void
-link_set_why (struct fp_link *l, const char *why)
+peer_set_why (struct fp_peer *l, const char *why)
 {
   FP_LOCK_SCOPE (&l->lock);
   snprintf (l->why, sizeof l->why, "%s", why);
 }
 
 void
-link_wake (struct fp_link *l)
+peer_wake (struct fp_peer *l)
 {
   uint64_t one = 1;
 
@@ -68,7 +68,7 @@ link_wake (struct fp_link *l)
 }
 
 static void
-set_busy (struct fp_link *l, uint64_t since_ns)
+set_busy (struct fp_peer *l, uint64_t since_ns)
 {
   FP_LOCK_SCOPE (&l->lock);
   l->busy_ns = since_ns;
@@ -76,49 +76,49 @@ set_busy (struct fp_link *l, uint64_t since_ns)
 }
 
 static void
-set_asks (struct fp_link *l, uint64_t since_ns)
+set_asks (struct fp_peer *l, uint64_t since_ns)
 {
   FP_LOCK_SCOPE (&l->lock);
   l->asks_ns = since_ns;
 }
 
 void
-link_answered (struct fp_link *l)
+peer_answered (struct fp_peer *l)
 {
   set_asks (l, 0);
 }
 
 uint64_t
-link_soon (struct fp_link *l)
+peer_soon (struct fp_peer *l)
 {
   set_asks (l, fp_mono_ns ());
-  return fp_deadline_in_ms (LINK_SLOW_MS);
+  return fp_deadline_in_ms (PEER_SLOW_MS);
 }
 
 uint64_t
-link_slow (struct fp_link *l)
+peer_slow (struct fp_peer *l)
 {
-  link_answered (l);
-  return fp_deadline_in_ms (LINK_SLOW_MS);
+  peer_answered (l);
+  return fp_deadline_in_ms (PEER_SLOW_MS);
 }
 
 void
-fp_link_hurry (struct fp_link *l)
+fp_peer_hurry (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   if (l->asked != NULL && l->busy_ns != 0 &&
-      fp_now_ns () - l->busy_ns > LINK_HURRY_MS * FP_NS_PER_MS)
+      fp_now_ns () - l->busy_ns > PEER_HURRY_MS * FP_NS_PER_MS)
     fp_ctl_hang_up (l->asked);
 }
 
 void
-fp_link_poke (struct fp_link *l)
+fp_peer_poke (struct fp_peer *l)
 {
-  link_wake (l);
+  peer_wake (l);
 }
 
 void
-fp_link_count (struct fp_link *l, enum fp_op_kind kind, uint32_t length,
+fp_peer_count (struct fp_peer *l, enum fp_op_kind kind, uint32_t length,
                int status)
 {
   atomic_fetch_add_explicit (&l->ops_done, 1, memory_order_relaxed);
@@ -132,13 +132,13 @@ fp_link_count (struct fp_link *l, enum fp_op_kind kind, uint32_t length,
 }
 
 unsigned
-fp_link_index (const struct fp_link *l)
+fp_peer_index (const struct fp_peer *l)
 {
   return l->index;
 }
 
 void
-fp_link_suspect (struct fp_link *l)
+fp_peer_suspect (struct fp_peer *l)
 {
   uint64_t none = 0;
 
@@ -146,7 +146,7 @@ fp_link_suspect (struct fp_link *l)
 }
 
 bool
-fp_link_given_up (const struct fp_link *l)
+fp_peer_given_up (const struct fp_peer *l)
 {
   uint64_t down = atomic_load (&l->down_ns);
 
@@ -154,14 +154,14 @@ fp_link_given_up (const struct fp_link *l)
 }
 
 bool
-fp_link_is_learning (const struct fp_link *l)
+fp_peer_is_learning (const struct fp_peer *l)
 {
   return atomic_load (&l->down_ns) != 0 &&
          !fp_deadline_passed (atomic_load (&l->learn_until_ns));
 }
 
 uint64_t
-fp_link_away_ms (const struct fp_link *l)
+fp_peer_away_ms (const struct fp_peer *l)
 {
   uint64_t down = atomic_load (&l->down_ns), now = fp_now_ns ();
 
@@ -169,9 +169,9 @@ fp_link_away_ms (const struct fp_link *l)
 }
 
 bool
-fp_link_cut (struct fp_link *l, unsigned ms)
+fp_peer_cut (struct fp_peer *l, unsigned ms)
 {
-  if (fp_link_away_ms (l) < ms)
+  if (fp_peer_away_ms (l) < ms)
     return atomic_load (&l->down_ns) == 0;
   FP_LOCK_SCOPE (&l->lock);
   if (l->asked != NULL && l->busy_ns != 0 && l->state == FP_SERVER_UP)
@@ -180,7 +180,7 @@ fp_link_cut (struct fp_link *l, unsigned ms)
 }
 
 void
-fp_link_away (struct fp_link *l)
+fp_peer_away (struct fp_peer *l)
 {
   atomic_store (&l->down_ns, fp_now_ns ());
 }
@@ -192,9 +192,9 @@ fp_link_away (struct fp_link *l)
  * again, the server is told that nothing is under way to what was mapped.
  */
 void
-link_let_go (struct fp_link *l)
+peer_let_go (struct fp_peer *l)
 {
-  struct fp_pieces *t = l->v->pieces;
+  struct fp_extents *t = l->v->extents;
 
   atomic_store (&l->lease_ns, 0);
   atomic_store (&l->zeros_ns, 0);
@@ -203,46 +203,46 @@ link_let_go (struct fp_link *l)
     FP_LOCK_SCOPE (&l->lock);
     l->asked = NULL;
   }
-  link_drop_spares (l);
+  peer_drop_spares (l);
   for (uint64_t i = 0; i < t->all; i++) {
-    struct fp_piece *p = &t->p[i];
+    struct fp_extent *p = &t->p[i];
 
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;
-    /* While the volume starts another link may take it from us; later the
-     * mover, which also freezes and thaws it under this lock.
+    /* While the volume starts another peer may take it from us; later the
+     * migration thread, which also freezes and thaws it under this lock.
      */
     FP_LOCK_SCOPE (&l->v->lock);
     if (atomic_load (&p->server) == l->index &&
-        !fp_piece_move (p, FP_PIECE_READY, FP_PIECE_OFFLINE))
-      (void) fp_piece_move (p, FP_PIECE_FROZEN, FP_PIECE_OFFLINE);
+        !fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_OFFLINE))
+      (void) fp_extent_move (p, FP_EXTENT_FROZEN, FP_EXTENT_OFFLINE);
   }
-  link_shut_target (l);
+  peer_shut_target (l);
   for (unsigned i = 0; i < l->v->nr_lanes; i++)
     fp_lane_disconnect (l->v->lanes[i], l->index);
   for (uint64_t i = 0; i < t->all; i++) {
-    struct fp_piece *p = &t->p[i];
+    struct fp_extent *p = &t->p[i];
 
-    if (fp_piece_state (p) == FP_PIECE_OFFLINE &&
+    if (fp_extent_state (p) == FP_EXTENT_OFFLINE &&
         atomic_load (&p->server) == l->index)
-      link_forget_offline (l, p);
+      peer_forget_offline (l, p);
     /* Its owner forgets it; nobody enters until then, or until it is
      * elsewhere.
      */
     else
-      while (fp_piece_state (p) == FP_PIECE_BUSY && atomic_load (&p->held) &&
+      while (fp_extent_state (p) == FP_EXTENT_BUSY && atomic_load (&p->held) &&
              atomic_load (&p->server) == l->index &&
-             !fp_piece_drained (t, p, 1))
+             !fp_extent_drained (t, p, 1))
         fp_volume_help_lanes (l->v);
   }
-  link_forget_target (l);
+  peer_forget_target (l);
   fp_session_close (&l->s);
 }
 
 /* ---- the thread ---- */
 
 static int
-ping (struct fp_link *l)
+ping (struct fp_peer *l)
 {
   struct fp_ping_reply reply;
   /* One-sided I/O goes on while a server process is stopped: it is lost
@@ -252,11 +252,11 @@ ping (struct fp_link *l)
   uint64_t asked = fp_boot_ns ();
   int r;
 
-  (void) link_soon (l); /* it is answered as soon as anything */
+  (void) peer_soon (l); /* it is answered as soon as anything */
   r = fp_ctl_ping (l->s.ctl, &reply, fp_deadline_in_ms (ms));
   if (r < 0)
     return r;
-  link_renewed (l, asked);
+  peer_renewed (l, asked);
   FP_LOCK_SCOPE (&l->lock);
   l->slabs_total = reply.slabs_total;
   l->slabs_free = reply.stopping ? 0 : reply.slabs_free;
@@ -268,7 +268,7 @@ ping (struct fp_link *l)
  * gives back: ask it often.
  */
 static unsigned
-ping_ms (struct fp_link *l)
+ping_ms (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   return l->wanted > 0 ? FP_MIN (l->ping_ms, PING_WANTED_MS) : l->ping_ms;
@@ -276,7 +276,7 @@ ping_ms (struct fp_link *l)
 
 /* Connect lane i again.  Set *sound to whether the session can go on. */
 static int
-mend_lane (struct fp_link *l, unsigned i, uint64_t deadline, bool *sound,
+mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
            char why[FP_WHY_MAX])
 {
   struct fp_lane *lane = l->v->lanes[i];
@@ -296,7 +296,7 @@ mend_lane (struct fp_link *l, unsigned i, uint64_t deadline, bool *sound,
   if (r == 0)
     r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp, &said,
                                 deadline);
-  *sound = !link_session_broken (r);
+  *sound = !peer_session_broken (r);
   if (r == 0)
     r = fp_lane_connect (lane, l->index, l->ops, &cp, deadline);
   if (r < 0)
@@ -306,7 +306,7 @@ mend_lane (struct fp_link *l, unsigned i, uint64_t deadline, bool *sound,
 }
 
 static bool
-any_lane_works (struct fp_link *l)
+any_lane_works (struct fp_peer *l)
 {
   for (unsigned i = 0; i < l->v->nr_lanes; i++)
     if (!fp_lane_broken (l->v->lanes[i], l->index))
@@ -319,7 +319,7 @@ any_lane_works (struct fp_link *l)
  * the session ends, so that requests go on without this server.
  */
 static int
-mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
+mend_lanes (struct fp_peer *l, char why[FP_WHY_MAX])
 {
   struct fp_volume *v = l->v;
   bool mirrored = fp_volume_is_mirrored (v), mended = false;
@@ -340,7 +340,7 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
       return r;
     if (r < 0) {
       if (r == -EXDEV)
-        link_look_at_others (l);
+        peer_look_at_others (l);
       l->mend_ns = fp_deadline_in_ms (MEND_AGAIN_MS);
       l->mend_first = i + 1; /* let the others be tried, too */
       return 0;
@@ -356,20 +356,20 @@ mend_lanes (struct fp_link *l, char why[FP_WHY_MAX])
 }
 
 int
-link_mend_lanes (struct fp_link *l)
+peer_mend_lanes (struct fp_peer *l)
 {
   char why[FP_WHY_MAX] = "";
   int r = mend_lanes (l, why);
 
   if (r == -EXDEV)
-    link_look_at_others (l);
+    peer_look_at_others (l);
   if (r < 0)
-    link_set_why (l, why);
+    peer_set_why (l, why);
   return r;
 }
 
 static void
-drain_wake (struct fp_link *l)
+drain_wake (struct fp_peer *l)
 {
   uint64_t n;
 
@@ -385,11 +385,11 @@ ping_in_ms (unsigned ms)
   return fp_mono_ns () + ms * FP_NS_PER_MS;
 }
 
-/* Return for how long the link has nothing to do by itself: no PING, and no
+/* Return for how long the peer has nothing to do by itself: no PING, and no
  * lane to connect.
  */
 static int
-turn_ms (const struct fp_link *l, uint64_t ping_ns)
+turn_ms (const struct fp_peer *l, uint64_t ping_ns)
 {
   uint64_t now = fp_mono_ns ();
   int ms = 0;
@@ -399,17 +399,17 @@ turn_ms (const struct fp_link *l, uint64_t ping_ns)
   return l->mend_ns == 0 ? ms : FP_MIN (ms, fp_deadline_left_ms (l->mend_ns));
 }
 
-/* UP: until the session ends or the link is stopped.  *lost is when the
+/* UP: until the session ends or the peer is stopped.  *lost is when the
  * first sign of that was seen, and not when it was certain.
  */
 static void
-stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
+stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
 {
   uint64_t next_ping = ping_in_ms (l->ping_ms);
 
   *lost = fp_now_ns (); /* not the time before */
   set_busy (l, *lost);
-  if (link_refill (l) < 0)
+  if (peer_refill (l) < 0)
     return;
   while (!atomic_load (&l->stop)) {
     unsigned nr = 2;
@@ -439,23 +439,23 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
       snprintf (why, FP_WHY_MAX, "the server ended the session");
       return;
     }
-    if (link_mend_lanes (l) < 0)
+    if (peer_mend_lanes (l) < 0)
       return; /* which set the reason */
-    if (atomic_load (&l->v->taken)) {
+    if (atomic_load (&l->v->fenced)) {
       snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
       return;
     }
-    if (link_recount (l, link_slow (l)) < 0 || link_do_records (l) < 0)
+    if (peer_recount (l, peer_slow (l)) < 0 || peer_do_records (l) < 0)
       return; /* which set the reason */
-    link_settle (l, true);
-    if (atomic_load (&l->sweep) && link_sweep (l) < 0) {
+    peer_settle (l, true);
+    if (atomic_load (&l->sweep) && peer_sweep (l) < 0) {
       snprintf (why, FP_WHY_MAX, "leftovers: %s", fp_ctl_why (l->s.ctl));
       return;
     }
-    if (link_do_calls (l) < 0 || link_do_places (l) < 0)
+    if (peer_do_calls (l) < 0 || peer_do_places (l) < 0)
       return; /* which set the reason */
-    over = !fp_link_lease_holds (l, fp_mono_ns ()) ||
-           !fp_link_zeros_hold (l, fp_boot_ns ());
+    over = !fp_peer_lease_holds (l, fp_mono_ns ()) ||
+           !fp_peer_zeros_hold (l, fp_boot_ns ());
     if (atomic_exchange (&l->ping_now, false) || over ||
         fp_mono_ns () >= next_ping) {
       if (ping (l) < 0) {
@@ -466,14 +466,14 @@ stay_up (struct fp_link *l, uint64_t *lost, char why[FP_WHY_MAX])
       if (over)
         fp_volume_wake_lanes (l->v);
     }
-    if (link_refill (l) < 0)
+    if (peer_refill (l) < 0)
       return; /* likewise */
   }
 }
 
 /* Wait before the next try; calls that come meanwhile fail at once. */
 static void
-back_off (struct fp_link *l, unsigned failures)
+back_off (struct fp_peer *l, unsigned failures)
 {
   unsigned ms = BACKOFF_MIN_MS << FP_MIN (failures, 6u), jitter = 0;
   uint64_t deadline;
@@ -488,44 +488,44 @@ back_off (struct fp_link *l, unsigned failures)
     /* Timeout or error: look again. */
     (void) poll (&fd, 1, fp_deadline_left_ms (deadline));
     drain_wake (l);
-    link_fail_calls (l);
+    peer_fail_calls (l);
   }
 }
 
 /* Nothing more to hope for: answer calls until it is stopped. */
 static void
-stay_lost (struct fp_link *l)
+stay_lost (struct fp_peer *l)
 {
   struct pollfd fd = { .fd = l->wake_fd, .events = POLLIN };
 
-  link_judge_missing (l);
+  peer_judge_missing (l);
   fp_volume_wake_lanes (l->v);
   while (!atomic_load (&l->stop)) {
     (void) poll (&fd, 1, 1000);
     drain_wake (l);
-    link_fail_calls (l);
-    link_judge_missing (l);
+    peer_fail_calls (l);
+    peer_judge_missing (l);
   }
 }
 
 static void
-link_main (void *arg)
+peer_main (void *arg)
 {
-  struct fp_link *l = arg;
+  struct fp_peer *l = arg;
   unsigned failures = 0;
   uint64_t lost = 0;
   char why[FP_WHY_MAX];
 
   while (!atomic_load (&l->stop)) {
     why[0] = '\0';
-    if (link_come_up (l, why) == 0) {
+    if (peer_come_up (l, why) == 0) {
       failures = 0;
       stay_up (l, &lost, why);
       set_busy (l, 0);
       if (atomic_load (&l->down_ns) == 0)
         atomic_store (&l->down_ns, lost);
       if (why[0] != '\0')
-        link_set_why (l, why);
+        peer_set_why (l, why);
       /* A volume without a name is gone at BYE: to be kept for its lease it
        * is left by hanging up.
        */
@@ -542,27 +542,27 @@ link_main (void *arg)
         (void) fp_ctl_bye (l->s.ctl, &bye,
                            fp_deadline_in_ms (l->v->p.timeout_ms));
       }
-      link_move (l, FP_SERVER_DRAINING);
-      fp_recorder_down (l->v, l->index);
-      link_fail_calls (l);
-      link_let_go (l);
+      peer_move (l, FP_SERVER_DRAINING);
+      fp_meta_log_down (l->v, l->index);
+      peer_fail_calls (l);
+      peer_let_go (l);
       /* A caller that waited until the last transfer ended may have queued its
        * call since then, and the next attempt to connect may take long.
        */
-      link_fail_calls (l);
-      link_move (l, FP_SERVER_DOWN);
+      peer_fail_calls (l);
+      peer_move (l, FP_SERVER_DOWN);
       fp_mirror_poke (l->v);
       fp_volume_wake_lanes (l->v);
       continue;
     }
-    link_set_why (l, why);
+    peer_set_why (l, why);
     if (l->lost) {
-      link_move (l, FP_SERVER_LOST);
+      peer_move (l, FP_SERVER_LOST);
       stay_lost (l);
       break;
     }
-    link_move (l, FP_SERVER_DOWN);
-    link_fail_calls (l);
+    peer_move (l, FP_SERVER_DOWN);
+    peer_fail_calls (l);
     back_off (l, failures++);
   }
   {
@@ -570,22 +570,22 @@ link_main (void *arg)
     l->ended = true;
     pthread_cond_broadcast (&l->cond);
   }
-  /* What comes now is answered by who calls (link_call). */
-  link_fail_calls (l);
+  /* What comes now is answered by who calls (peer_call). */
+  peer_fail_calls (l);
 }
 
 /* ---- making and ending it ---- */
 
 static void
-link_freep (struct fp_link **lp)
+peer_freep (struct fp_peer **lp)
 {
-  fp_link_free (*lp);
+  fp_peer_free (*lp);
 }
 
 int
-fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index)
+fp_peer_new (struct fp_peer **out, struct fp_volume *v, unsigned index)
 {
-  FP_CLEANUP (link_freep) struct fp_link *l = NULL;
+  FP_CLEANUP (peer_freep) struct fp_peer *l = NULL;
   int r;
 
   l = calloc (1, sizeof *l);
@@ -595,14 +595,14 @@ fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index)
   l->index = index;
   l->addr = &v->p.servers[index];
   l->calls_tail = &l->calls;
-  l->want_head = FP_NO_PIECE;
-  l->settle_head = FP_NO_PIECE;
+  l->want_head = FP_NO_EXTENT;
+  l->settle_head = FP_NO_EXTENT;
   fp_mutex_init (&l->lock);
   fp_cond_init (&l->cond);
   l->client = v->p.client;
   r = fp_uuid_is_nil (&l->client) ? fp_uuid_generate (&l->client) : 0;
   if (r == 0)
-    r = link_record_new (l);
+    r = peer_record_new (l);
   if (r < 0)
     return r;
   l->wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -613,28 +613,28 @@ fp_link_new (struct fp_link **out, struct fp_volume *v, unsigned index)
 }
 
 int
-fp_link_start (struct fp_link *l)
+fp_peer_start (struct fp_peer *l)
 {
   char name[FP_THREAD_NAME_MAX + 1];
   int r;
 
   snprintf (name, sizeof name, "fp-link%u", l->index);
   l->ended = false;
-  r = fp_thread_create (&l->thread, name, link_main, l);
+  r = fp_thread_create (&l->thread, name, peer_main, l);
   l->started = r == 0;
   return r;
 }
 
 void
-fp_link_stop (struct fp_link *l, bool discard)
+fp_peer_stop (struct fp_peer *l, bool discard)
 {
   atomic_store (&l->discard, discard);
   atomic_store (&l->stop, true);
-  link_wake (l);
+  peer_wake (l);
 }
 
 static bool
-await_end (struct fp_link *l, unsigned ms)
+await_end (struct fp_peer *l, unsigned ms)
 {
   struct timespec until;
 
@@ -646,24 +646,24 @@ await_end (struct fp_link *l, unsigned ms)
 }
 
 void
-fp_link_join (struct fp_link *l)
+fp_peer_join (struct fp_peer *l)
 {
-  while (l->started && !await_end (l, LINK_HURRY_MS / 4))
-    fp_link_hurry (l);
+  while (l->started && !await_end (l, PEER_HURRY_MS / 4))
+    fp_peer_hurry (l);
   if (l->started && fp_thread_join (&l->thread) < 0)
     abort (); /* joined twice: a bug */
   l->started = false;
 }
 
 void
-fp_link_free (struct fp_link *l)
+fp_peer_free (struct fp_peer *l)
 {
   if (l == NULL)
     return;
   assert (!l->started);
   if (l->wake_fd > 0)
     close (l->wake_fd);
-  link_record_free (l);
+  peer_record_free (l);
   pthread_cond_destroy (&l->cond);
   pthread_mutex_destroy (&l->lock);
   free (l);

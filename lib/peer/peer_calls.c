@@ -19,36 +19,36 @@
 #define ZERO_SIZE (UINT64_C (16) << 20)
 #define SILENT_MIN_MS 1000u
 #define SILENT_MAX_MS 4000u
-#define LOOK_NS 50000 /* between two looks while a piece is kept shut */
+#define LOOK_NS 50000 /* between two looks while an extent is kept shut */
 #define SILENT_LOOK_MS 20u
 #define SILENT_PARTS 4
 
 static int
-do_release (struct fp_link *l, struct call *c)
+do_release (struct fp_peer *l, struct call *c)
 {
-  struct fp_release q = { .count = 1, .slabs = { c->piece->copy.slab } };
+  struct fp_release q = { .count = 1, .slabs = { c->extent->copy.slab } };
   int r;
 
-  c->piece->releasing = true;
-  r = fp_ctl_release (l->s.ctl, &q, link_soon (l));
+  c->extent->releasing = true;
+  r = fp_ctl_release (l->s.ctl, &q, peer_soon (l));
   if (r < 0)
     return r;
-  fp_copy_forget (&c->piece->copy);
+  fp_copy_forget (&c->extent->copy);
   return 0;
 }
 
-/* While it is shut all live copies of the piece are zeros there, since to
- * write is to enter each of them: unless this one is not live any more.
+/* While it is shut all in-sync copies of the extent are zeros there, since to
+ * write is to enter each of them: unless this one is not in sync any more.
  */
 static void
 forget_range (struct fp_volume *v, const struct call *c)
 {
-  struct fp_pieces *t = v->pieces;
-  uint64_t k = (uint64_t) (c->piece - t->p), i = fp_piece_of (t, k);
+  struct fp_extents *t = v->extents;
+  uint64_t k = (uint64_t) (c->extent - t->p), i = fp_extent_of (t, k);
 
   FP_LOCK_SCOPE (&v->lock);
-  if (t->copies == 1 || (fp_mirror_live (t, i) >> fp_copy_of (t, k) & 1))
-    fp_piece_clear_written (t, i, c->offset, c->length);
+  if (t->copies == 1 || (fp_mirror_in_sync (t, i) >> fp_copy_of (t, k) & 1))
+    fp_extent_clear_written (t, i, c->offset, c->length);
 }
 
 /* ---- one byte of a server, over a lane ---- */
@@ -56,23 +56,23 @@ forget_range (struct fp_volume *v, const struct call *c)
 struct probe {
   struct fp_io io;
   unsigned char byte;
-  struct fp_link *by;
+  struct fp_peer *by;
   struct fp_lane *lane;
   unsigned server;
-  struct fp_piece *piece;
+  struct fp_extent *extent;
 };
 
 /* Of entry at >> shift; or of target, which is shut. */
 static void
-probe_begin (struct fp_link *l, struct probe *b, struct fp_lane *lane,
-             unsigned server, uint64_t at, struct fp_piece *target)
+probe_begin (struct fp_peer *l, struct probe *b, struct fp_lane *lane,
+             unsigned server, uint64_t at, struct fp_extent *target)
 {
-  struct fp_pieces *t = l->v->pieces;
+  struct fp_extents *t = l->v->extents;
 
   b->by = l;
   b->lane = lane;
   b->server = server;
-  b->piece = target != NULL ? target : &t->p[at >> t->shift];
+  b->extent = target != NULL ? target : &t->p[at >> t->shift];
   b->io = (struct fp_io) {
     .kind = FP_IO_READ,
     .length = 1,
@@ -81,7 +81,7 @@ probe_begin (struct fp_link *l, struct probe *b, struct fp_lane *lane,
     .forced = true,
     .linear = true,
     .hasty = target == NULL,
-    .mover = target != NULL,
+    .migrate = target != NULL,
     .owner = target != NULL,
     .target = target,
   };
@@ -89,7 +89,7 @@ probe_begin (struct fp_link *l, struct probe *b, struct fp_lane *lane,
 }
 
 /* A probe waits for completions only.  It does not wait for the work of
- * another link's thread: to connect a queue pair, or to open a piece.
+ * another peer's thread: to connect a queue pair, or to open an extent.
  */
 static bool
 may_wait (const struct probe *b)
@@ -97,7 +97,7 @@ may_wait (const struct probe *b)
   if (fp_lane_broken (b->lane, b->server))
     return false;
   return b->io.owner || (fp_lane_has_queue_pair (b->lane, b->server) &&
-                         fp_piece_state (b->piece) == FP_PIECE_READY &&
+                         fp_extent_state (b->extent) == FP_EXTENT_READY &&
                          !atomic_load (&b->by->stop));
 }
 
@@ -118,16 +118,16 @@ probe_end (struct probe *b)
 }
 
 void
-link_look_at_others (struct fp_link *l)
+peer_look_at_others (struct fp_peer *l)
 {
   struct fp_volume *v = l->v;
   unsigned nr = 0;
-  struct probe *b = calloc ((size_t) v->nr_lanes * v->nr_links, sizeof *b);
+  struct probe *b = calloc ((size_t) v->nr_lanes * v->nr_peers, sizeof *b);
 
   if (b == NULL)
     return; /* it is tried again */
   for (unsigned i = 0; i < v->nr_lanes; i++)
-    for (unsigned s = 0; s < v->nr_links; s++) {
+    for (unsigned s = 0; s < v->nr_peers; s++) {
       uint64_t at = 0;
 
       if (s != l->index && fp_lane_has_queue_pair (v->lanes[i], s) &&
@@ -140,13 +140,13 @@ link_look_at_others (struct fp_link *l)
 }
 
 /* What a lane wrote is in the server's memory when its queue pair has read a
- * byte of piece p, which is shut (volume.c, flush, says why).  If that has
+ * byte of extent p, which is shut (volume.c, flush, says why).  If that has
  * broken there is nothing of it any more as soon as there is another one.
  */
 static int
-place_writes (struct fp_link *l, struct fp_lane *lane, struct fp_piece *p)
+place_writes (struct fp_peer *l, struct fp_lane *lane, struct fp_extent *p)
 {
-  struct fp_pieces *t = l->v->pieces;
+  struct fp_extents *t = l->v->extents;
   uint64_t at, mark = fp_lane_unflushed (lane, l->index, &at);
   struct probe b;
   int r = 0;
@@ -161,7 +161,7 @@ place_writes (struct fp_link *l, struct fp_lane *lane, struct fp_piece *p)
       return -ECONNRESET;
   }
   if (fp_lane_broken (lane, l->index))
-    r = link_mend_lanes (l);
+    r = peer_mend_lanes (l);
   if (!fp_lane_broken (lane, l->index))
     return 0;
   /* With one copy the session goes on: try this again when the lane is there.
@@ -170,27 +170,27 @@ place_writes (struct fp_link *l, struct fp_lane *lane, struct fp_piece *p)
 }
 
 static int
-do_zero (struct fp_link *l, struct call *c)
+do_zero (struct fp_peer *l, struct call *c)
 {
-  struct fp_zero q = { .slab = c->piece->copy.slab };
+  struct fp_zero q = { .slab = c->extent->copy.slab };
   uint64_t deadline;
   int r = 0;
 
-  link_answered (l);
+  peer_answered (l);
   /* Else it is of a session that is over, which has placed them. */
   for (unsigned i = 0;
-       r == 0 && atomic_load (&c->piece->held) && i < l->v->nr_lanes; i++)
-    r = place_writes (l, l->v->lanes[i], c->piece);
-  deadline = link_slow (l);
+       r == 0 && atomic_load (&c->extent->held) && i < l->v->nr_lanes; i++)
+    r = place_writes (l, l->v->lanes[i], c->extent);
+  deadline = peer_slow (l);
   for (uint64_t n = 0; r == 0 && n < c->length; n += q.length) {
     uint64_t asked = fp_boot_ns ();
 
     q.offset = c->offset + n;
     q.length = FP_MIN (c->length - n, ZERO_SIZE);
-    (void) link_soon (l);
+    (void) peer_soon (l);
     r = fp_ctl_zero (l->s.ctl, &q, deadline);
     if (r == 0)
-      link_renewed (l, asked);
+      peer_renewed (l, asked);
   }
   if (r == 0 && c->last)
     forget_range (l->v, c);
@@ -201,7 +201,7 @@ do_zero (struct fp_link *l, struct call *c)
  * ends it.
  */
 bool
-link_session_broken (int r)
+peer_session_broken (int r)
 {
   switch (r) {
   case -ENOSPC:
@@ -219,49 +219,49 @@ link_session_broken (int r)
   }
 }
 
-/* A piece whose release or zeroing failed still is what it was; if the server
- * is away it is offline, and its list will tell.
+/* An extent whose release or zeroing failed still is what it was; if the
+ * server is away it is offline, and its list will tell.
  */
 static void
-finish_piece (struct fp_link *l, struct call *c, int r, bool up)
+finish_extent (struct fp_peer *l, struct call *c, int r, bool up)
 {
-  struct fp_piece *p = c->piece;
+  struct fp_extent *p = c->extent;
 
-  /* let_go leaves a piece alone that somebody has shut. */
+  /* let_go leaves an extent alone that somebody has shut. */
   if (!up || !atomic_load (&p->held))
     fp_copy_forget (&p->copy);
   if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
     p->releasing = c->kind == CALL_RELEASE;
-    link_forget (l, p, FP_PIECE_BUSY);
+    peer_forget (l, p, FP_EXTENT_BUSY);
   }
   else if (up && p->releasing && l->record != NULL &&
            !fp_volume_is_mirrored (l->v)) {
     /* Refused, and it is recorded that it does not exist any more. */
     p->releasing = false;
-    fp_recorder_exists (l->v, (uint64_t) (p - l->v->pieces->p));
+    fp_meta_log_exists (l->v, (uint64_t) (p - l->v->extents->p));
   }
   else {
     /* Refused, so it still has it; or the next list will tell. */
     if (up)
       p->releasing = false;
-    if (!fp_piece_move (p, FP_PIECE_BUSY,
-                        up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
+    if (!fp_extent_move (p, FP_EXTENT_BUSY,
+                         up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
       abort (); /* the caller owns it */
   }
 }
 
 static void
-finish_call (struct fp_link *l, struct call *c, int r, bool up)
+finish_call (struct fp_peer *l, struct call *c, int r, bool up)
 {
   if (c->kind == CALL_SHUT) {
     if (!up)
-      r = link_do_shut (l); /* it needs no server */
+      r = peer_do_shut (l); /* it needs no server */
   }
   else if (c->kind == CALL_REOPEN) {
-    r = link_finish_reopen (l, c, r, up);
+    r = peer_finish_reopen (l, c, r, up);
   }
   else if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
-    finish_piece (l, c, r, up);
+    finish_extent (l, c, r, up);
   }
   FP_LOCK_SCOPE (&l->lock);
   c->result = r;
@@ -272,7 +272,7 @@ finish_call (struct fp_link *l, struct call *c, int r, bool up)
 }
 
 static struct call *
-next_call (struct fp_link *l)
+next_call (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   struct call *c = l->calls;
@@ -287,7 +287,7 @@ next_call (struct fp_link *l)
 
 /* Returns a negative errno value if the session ended. */
 int
-link_do_calls (struct fp_link *l)
+peer_do_calls (struct fp_peer *l)
 {
   struct call *c;
 
@@ -308,62 +308,63 @@ link_do_calls (struct fp_link *l)
     case CALL_REOPEN:
     case CALL_MARK:
     case CALL_DROP:
-      r = link_do_move_call (l, c);
+      r = peer_do_move_call (l, c);
       break;
     case CALL_SHUT:
-      r = link_do_shut (l);
+      r = peer_do_shut (l);
       break;
     }
-    if (link_session_broken (r)) {
+    if (peer_session_broken (r)) {
       if (fp_ctl_why (l->s.ctl)[0] != '\0')
-        link_set_why (l, fp_ctl_why (l->s.ctl));
+        peer_set_why (l, fp_ctl_why (l->s.ctl));
       finish_call (l, c, -ENOTCONN, false);
       return r;
     }
     /* The others may have asked nothing, or do this themselves. */
     if (c->kind == CALL_RELEASE)
-      link_renewed (l, asked);
+      peer_renewed (l, asked);
     finish_call (l, c, r, true);
   }
   return 0;
 }
 
 void
-link_fail_calls (struct fp_link *l)
+peer_fail_calls (struct fp_peer *l)
 {
   struct call *c;
 
   while ((c = next_call (l)) != NULL)
     finish_call (l, c, -ENOTCONN, false);
-  link_fail_places (l);
-  link_fail_records (l);
-  link_settle (l, false);
+  peer_fail_places (l);
+  peer_fail_records (l);
+  peer_settle (l, false);
 }
 
-/* End c as link_fail_calls does, with the lock held, if it keeps a piece shut
- * and the link is away.  Else a write to the other copies would wait until an
- * attempt to connect is over.  Return false if c is for the link's thread.
+/* End c as peer_fail_calls does, with the lock held, if it keeps an extent
+ * shut and the peer is away.  Else a write to the other copies would wait
+ * until an attempt to connect is over.  Return false if c is for the peer's
+ * thread.
  */
 static bool
-fail_now (struct fp_link *l, struct call *c)
+fail_now (struct fp_peer *l, struct call *c)
 {
   bool reopens = c->kind == CALL_REOPEN && !c->relabel;
 
   if (!reopens && c->kind != CALL_RELEASE && c->kind != CALL_ZERO)
     return false;
-  if (!link_can_fail_now (l, c->piece))
+  if (!peer_can_fail_now (l, c->extent))
     return false;
   c->result = -ENOTCONN;
   if (reopens)
-    c->result = link_finish_reopen (l, c, -ENOTCONN, false);
+    c->result = peer_finish_reopen (l, c, -ENOTCONN, false);
   else
-    finish_piece (l, c, -ENOTCONN, false); /* no lock is taken if not up */
+    finish_extent (l, c, -ENOTCONN, false); /* no lock is taken if not up */
   c->done = true;
   return true;
 }
 
 void
-link_call (struct fp_link *l, struct call *c)
+peer_call (struct fp_peer *l, struct call *c)
 {
   bool ended;
 
@@ -381,13 +382,13 @@ link_call (struct fp_link *l, struct call *c)
   if (ended)
     finish_call (l, c, -ENOTCONN, false);
   else
-    link_wake (l);
+    peer_wake (l);
 }
 
 int
-link_run_call (struct fp_link *l, struct call *c)
+peer_run_call (struct fp_peer *l, struct call *c)
 {
-  link_call (l, c);
+  peer_call (l, c);
   FP_LOCK_SCOPE (&l->lock);
   while (!c->done)
     pthread_cond_wait (&l->cond, &l->lock);
@@ -395,10 +396,10 @@ link_run_call (struct fp_link *l, struct call *c)
 }
 
 static struct call *
-keep_call (struct fp_link *l, const struct call *what)
+keep_call (struct fp_peer *l, const struct call *what)
 {
   FP_LOCK_SCOPE (&l->lock);
-  for (unsigned k = 0; k < LINK_KEPT; k++) {
+  for (unsigned k = 0; k < PEER_KEPT; k++) {
     struct call *c = &l->kept[k];
 
     if (!c->kept) {
@@ -410,24 +411,24 @@ keep_call (struct fp_link *l, const struct call *what)
   return NULL;
 }
 
-/* Others wait for what is asked of piece p, and could go on without this
- * server: there is another live copy, or it shall have no memory any more.
+/* Others wait for what is asked of extent p, and could go on without this
+ * server: there is another in-sync copy, or it shall have no memory any more.
  */
 static bool
 others_go_on (struct fp_volume *v, const struct call *c)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   uint64_t i;
 
   if (!fp_volume_is_mirrored (v))
     return false;
-  i = fp_piece_of (t, (uint64_t) (c->piece - t->p));
+  i = fp_extent_of (t, (uint64_t) (c->extent - t->p));
   for (unsigned k = 0; k < t->copies; k++) {
-    const struct fp_piece *other = fp_mirror_copy (t, i, k);
-    enum fp_piece_state s = fp_piece_state (other);
+    const struct fp_extent *other = fp_mirror_copy (t, i, k);
+    enum fp_extent_state s = fp_extent_state (other);
 
-    if (other != c->piece && (fp_mirror_live (t, i) >> k & 1) &&
-        (s == FP_PIECE_READY || s == FP_PIECE_FROZEN || s == FP_PIECE_BUSY))
+    if (other != c->extent && (fp_mirror_in_sync (t, i) >> k & 1) &&
+        (s == FP_EXTENT_READY || s == FP_EXTENT_FROZEN || s == FP_EXTENT_BUSY))
       return true;
   }
   return c->kind == CALL_RELEASE;
@@ -435,50 +436,52 @@ others_go_on (struct fp_volume *v, const struct call *c)
 
 /* It has answered what it was asked after that. */
 static bool
-answers (struct fp_link *l, uint64_t since_ns)
+answers (struct fp_peer *l, uint64_t since_ns)
 {
-  return fp_link_session (l) != 0 && atomic_load (&l->proof_ns) >= since_ns;
+  return fp_peer_session (l) != 0 && atomic_load (&l->proof_ns) >= since_ns;
 }
 
 /* Send a PING to each other server that has no request under way. */
 static void
-ask_others (const struct fp_link *l)
+ask_others (const struct fp_peer *l)
 {
-  for (unsigned s = 0; s < l->v->nr_links; s++)
+  for (unsigned s = 0; s < l->v->nr_peers; s++)
     if (s != l->index) {
-      atomic_store (&l->v->links[s]->ping_now, true);
-      link_wake (l->v->links[s]);
+      atomic_store (&l->v->peers[s]->ping_now, true);
+      peer_wake (l->v->peers[s]);
     }
 }
 
-/* What has a live copy there has another one, at a server that has answered
- * since then: to go on without this one has to be recorded there.
+/* What has an in-sync copy there has another one, at a server that has
+ * answered since then: to go on without this one has to be recorded there.
  */
 static bool
-may_do_without (const struct fp_link *l, uint64_t since_ns)
+may_do_without (const struct fp_peer *l, uint64_t since_ns)
 {
   struct fp_volume *v = l->v;
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   uint64_t sound = 0;
 
-  for (unsigned s = 0; s < v->nr_links; s++)
-    if (s != l->index && answers (v->links[s], since_ns))
+  for (unsigned s = 0; s < v->nr_peers; s++)
+    if (s != l->index && answers (v->peers[s], since_ns))
       sound |= UINT64_C (1) << s;
   for (uint64_t i = 0; i < t->nr; i++) {
-    uint8_t live = fp_mirror_live (t, i), bad = fp_mirror_bad (t, i, live);
+    uint8_t in_sync = fp_mirror_in_sync (t, i),
+            bad = fp_mirror_bad (t, i, in_sync);
     bool here = false, elsewhere = false;
 
     for (unsigned c = 0; c < t->copies; c++) {
-      const struct fp_piece *p = fp_mirror_copy (t, i, c);
+      const struct fp_extent *p = fp_mirror_copy (t, i, c);
       unsigned server = atomic_load (&p->server);
-      enum fp_piece_state s = fp_piece_state (p);
+      enum fp_extent_state s = fp_extent_state (p);
 
-      if (!(live >> c & 1))
+      if (!(in_sync >> c & 1))
         continue;
       here |= server == l->index;
-      elsewhere |=
-          server != l->index && (sound >> server & 1) && !(bad >> c & 1) &&
-          (s == FP_PIECE_READY || s == FP_PIECE_FROZEN || s == FP_PIECE_BUSY);
+      elsewhere |= server != l->index && (sound >> server & 1) &&
+                   !(bad >> c & 1) &&
+                   (s == FP_EXTENT_READY || s == FP_EXTENT_FROZEN ||
+                    s == FP_EXTENT_BUSY);
     }
     if (here && !elsewhere)
       return false;
@@ -487,7 +490,7 @@ may_do_without (const struct fp_link *l, uint64_t since_ns)
 }
 
 struct silence {
-  uint64_t asks_ns;   /* fp_link.asks_ns, when it was last looked at */
+  uint64_t asks_ns;   /* fp_peer.asks_ns, when it was last looked at */
   uint64_t looked_ns; /* that was when */
   uint64_t ns;        /* it was that for so long, while we ran */
   bool others;        /* those were asked meanwhile */
@@ -497,7 +500,7 @@ struct silence {
  * too long.
  */
 static unsigned
-silence (struct fp_link *l, struct silence *s)
+silence (struct fp_peer *l, struct silence *s)
 {
   unsigned ms = FP_MIN (FP_MAX (l->v->p.timeout_ms / 8 * 3, SILENT_MIN_MS),
                         SILENT_MAX_MS);
@@ -516,10 +519,10 @@ silence (struct fp_link *l, struct silence *s)
 
 /* What others wait for is with a server that does not answer: it is done
  * without that one.  (Of what may take a sound server so long nothing follows:
- * link_slow.)
+ * peer_slow.)
  */
 static void
-cut_if_silent (struct fp_link *l, const struct call *c, struct silence *s)
+cut_if_silent (struct fp_peer *l, const struct call *c, struct silence *s)
 {
   unsigned parts;
 
@@ -537,7 +540,7 @@ cut_if_silent (struct fp_link *l, const struct call *c, struct silence *s)
   FP_LOCK_SCOPE (&l->lock);
   if (l->asked != NULL && l->state == FP_SERVER_UP &&
       l->asks_ns == s->asks_ns) {
-    fp_link_away (l); /* from now on, and not since it was asked */
+    fp_peer_away (l); /* from now on, and not since it was asked */
     fp_ctl_hang_up (l->asked);
   }
 }
@@ -545,20 +548,20 @@ cut_if_silent (struct fp_link *l, const struct call *c, struct silence *s)
 /* Likewise, but return -ETIMEDOUT at the deadline; the call goes on.  While a
  * server process is stopped its memory is still read and written, so its
  * session is not ended for one late call.  The exception is a call that keeps
- * a piece shut which has another copy: until the call is over nobody can use
+ * an extent shut which has another copy: until the call is over nobody can use
  * that copy either.  (Where as many are under way the next ones wait for as
  * long as it takes.)
  */
 static int
-run_call_by (struct fp_link *l, struct call *what, uint64_t deadline_ns)
+run_call_by (struct fp_peer *l, struct call *what, uint64_t deadline_ns)
 {
   struct call *c = keep_call (l, what);
   bool may_cut = others_go_on (l->v, what);
   struct silence silent = { 0 };
 
   if (c == NULL)
-    return link_run_call (l, what);
-  link_call (l, c);
+    return peer_run_call (l, what);
+  peer_call (l, c);
   for (;;) {
     struct timespec until;
     int ms;
@@ -582,20 +585,20 @@ run_call_by (struct fp_link *l, struct call *what, uint64_t deadline_ns)
 }
 
 int
-fp_link_release (struct fp_link *l, struct fp_piece *p, uint64_t deadline_ns)
+fp_peer_release (struct fp_peer *l, struct fp_extent *p, uint64_t deadline_ns)
 {
-  struct call c = { .kind = CALL_RELEASE, .piece = p };
+  struct call c = { .kind = CALL_RELEASE, .extent = p };
 
   return run_call_by (l, &c, deadline_ns);
 }
 
 int
-fp_link_zero (struct fp_link *l, struct fp_piece *p, uint64_t offset,
+fp_peer_zero (struct fp_peer *l, struct fp_extent *p, uint64_t offset,
               uint64_t length, bool last, uint64_t deadline_ns)
 {
   struct call c = {
     .kind = CALL_ZERO,
-    .piece = p,
+    .extent = p,
     .last = last,
     .offset = offset,
     .length = length,
@@ -613,7 +616,7 @@ raise_to (_Atomic uint64_t *ns, uint64_t to)
 }
 
 void
-link_renewed (struct fp_link *l, uint64_t asked_ns)
+peer_renewed (struct fp_peer *l, uint64_t asked_ns)
 {
   uint64_t lease_ns = l->s.hello.lease_ms * FP_NS_PER_MS;
   /* asked_ns by the other clock; not later, if the clocks are read in this
@@ -639,7 +642,7 @@ link_renewed (struct fp_link *l, uint64_t asked_ns)
  * epoch: after nearly as many it may have forgotten this one.
  */
 int
-link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)
+peer_opened (struct fp_peer *l, uint64_t asked_ns, uint64_t epoch)
 {
   struct fp_volume *v = l->v;
   /* Where the volume has been before, who was not there cannot tell. */
@@ -647,50 +650,50 @@ link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch)
   bool all = true;
 
   FP_LOCK_SCOPE (&v->lock);
-  for (unsigned i = 0; i < v->nr_links; i++) {
-    struct fp_link *other = v->links[i];
+  for (unsigned i = 0; i < v->nr_peers; i++) {
+    struct fp_peer *other = v->peers[i];
     uint64_t now = fp_boot_ns ();
 
     if (atomic_load (&v->closed) >> i & 1)
       continue;
-    ours |= other != l && fp_link_is_ours (other, now);
-    all &= other == l || fp_link_zeros_hold (other, now);
+    ours |= other != l && fp_peer_is_leased (other, now);
+    all &= other == l || fp_peer_zeros_hold (other, now);
   }
   if (!ours && l->opened && !v->p.read_only && epoch > l->epoch &&
       epoch - l->epoch > FP_FORMER_MIN - FORMER_MARGIN)
     return -EPERM;
-  link_renewed (l, asked_ns);
+  peer_renewed (l, asked_ns);
   atomic_store (&l->ours, ours);
-  for (unsigned i = 0; all && i < v->nr_links; i++)
-    atomic_store (&v->links[i]->ours, true);
+  for (unsigned i = 0; all && i < v->nr_peers; i++)
+    atomic_store (&v->peers[i]->ours, true);
   l->opened = true;
   l->epoch = epoch;
   return 0;
 }
 
 bool
-fp_link_is_ours (const struct fp_link *l, uint64_t boot_ns)
+fp_peer_is_leased (const struct fp_peer *l, uint64_t boot_ns)
 {
-  return fp_link_zeros_hold (l, boot_ns) && atomic_load (&l->ours);
+  return fp_peer_zeros_hold (l, boot_ns) && atomic_load (&l->ours);
 }
 
 bool
-fp_link_lease_holds (const struct fp_link *l, uint64_t mono_ns)
+fp_peer_lease_holds (const struct fp_peer *l, uint64_t mono_ns)
 {
   return mono_ns < atomic_load (&l->lease_ns);
 }
 
 bool
-fp_link_zeros_hold (const struct fp_link *l, uint64_t boot_ns)
+fp_peer_zeros_hold (const struct fp_peer *l, uint64_t boot_ns)
 {
   return boot_ns < atomic_load (&l->zeros_ns);
 }
 
 void
-fp_link_status (struct fp_link *l, struct fp_server_status *s)
+fp_peer_status (struct fp_peer *l, struct fp_server_status *s)
 {
   memset (s, 0, sizeof *s);
-  s->pieces = atomic_load (&l->pieces);
+  s->extents = atomic_load (&l->extents);
   s->bytes_read = atomic_load (&l->bytes_read);
   s->bytes_written = atomic_load (&l->bytes_written);
   s->ops = atomic_load (&l->ops_done);
@@ -708,7 +711,7 @@ fp_link_status (struct fp_link *l, struct fp_server_status *s)
 }
 
 static int
-wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
+wait_up (struct fp_peer *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   FP_LOCK_SCOPE (&l->lock);
   /* It is counted a moment before it is UP. */
@@ -738,7 +741,7 @@ wait_up (struct fp_link *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
 }
 
 int
-fp_link_wait_up (struct fp_link *l, uint64_t deadline_ns, bool *told,
+fp_peer_wait_up (struct fp_peer *l, uint64_t deadline_ns, bool *told,
                  char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &l->v->p;

@@ -9,21 +9,21 @@
 
 /* The next labels that are to be written, from *i on. */
 static unsigned
-fill_doubts (struct fp_link *l, bool lost, uint64_t *i)
+fill_doubts (struct fp_peer *l, bool lost, uint64_t *i)
 {
-  struct fp_pieces *t = l->v->pieces;
+  struct fp_extents *t = l->v->extents;
   unsigned n = 0;
 
   FP_LOCK_SCOPE (&l->v->lock);
   for (; *i < t->all && n < FP_MAX_GRANTS; ++*i) {
-    struct fp_piece *p = &t->p[*i];
+    struct fp_extent *p = &t->p[*i];
 
     if (!atomic_load (&p->doubt) || atomic_load (&p->server) != l->index ||
-        (fp_piece_state (p) == FP_PIECE_LOST) != lost)
+        (fp_extent_state (p) == FP_EXTENT_LOST) != lost)
       continue;
     l->labels.labels[n++] =
-        fp_piece_label (t, *i, p->copy.slab,
-                        p->copy.generation | (lost ? FP_GENERATION_OPEN : 0));
+        fp_extent_label (t, *i, p->copy.slab,
+                         p->copy.generation | (lost ? FP_GENERATION_OPEN : 0));
     /* What is LOST stays in doubt. */
     atomic_store (&p->doubt, lost);
   }
@@ -32,26 +32,26 @@ fill_doubts (struct fp_link *l, bool lost, uint64_t *i)
 }
 
 int
-link_label_doubts (struct fp_link *l, bool lost)
+peer_label_doubts (struct fp_peer *l, bool lost)
 {
   uint64_t i = 0;
   int r = 0;
 
   while (r == 0 && fill_doubts (l, lost, &i) > 0)
-    r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
+    r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
   return r;
 }
 
 void
-link_give_up_doubts (struct fp_volume *v)
+peer_give_up_doubts (struct fp_volume *v)
 {
   FP_LOCK_SCOPE (&v->lock);
-  for (uint64_t i = 0; i < v->pieces->all; i++) {
-    struct fp_piece *p = &v->pieces->p[i];
+  for (uint64_t i = 0; i < v->extents->all; i++) {
+    struct fp_extent *p = &v->extents->p[i];
 
-    if (!atomic_load (&p->doubt) || fp_piece_state (p) != FP_PIECE_LOST)
+    if (!atomic_load (&p->doubt) || fp_extent_state (p) != FP_EXTENT_LOST)
       continue;
-    atomic_store (&v->links[atomic_load (&p->server)]->sweep, true);
+    atomic_store (&v->peers[atomic_load (&p->server)]->sweep, true);
     atomic_store (&p->doubt, false);
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
   }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_int.h - the inside of a link, for the files that are one: peer.c has
+/* peer_int.h - the inside of a peer, for the files that are one: peer.c has
  * its thread and its states, peer_up.c how it comes up, peer_learn.h what the
  * server holds (peer_forget.c, what it does not hold any more), peer_calls.c
- * what others ask of it, peer_record.c what the recorder does.
+ * what others ask of it, peer_record.c what the metadata log does.
  */
 
 #ifndef FP_PEER_INT_H
@@ -25,13 +25,13 @@
 #include "volume/volume_int.h"
 
 /* Deadline of a message for which the server may have to populate, register
- * or zero slabs, in milliseconds.  Of LABEL, too: who waits for the piece
- * waits no longer than the manager lets it, and all else that is on a server
+ * or zero slabs, in milliseconds.  Of LABEL, too: who waits for the extent
+ * waits no longer than the allocator lets it, and all else that is on a server
  * whose process is stopped can be read and written meanwhile.
  */
-#define LINK_SLOW_MS 15000 /* link_soon, link_slow */
+#define PEER_SLOW_MS 15000 /* peer_soon, peer_slow */
 
-#define LINK_BATCH 16 /* pieces that get memory at a time */
+#define PEER_BATCH 16 /* extents that get memory at a time */
 
 enum call_kind {
   CALL_RELEASE,
@@ -49,25 +49,25 @@ enum call_kind {
 /* On the stack of who waits for it. */
 struct call {
   enum call_kind kind;
-  struct fp_piece *piece;
+  struct fp_extent *extent;
   uint64_t offset, length;
   uint64_t slab; /* DROP */
   bool relabel;  /* REOPEN */
   bool open;     /* MARK */
-  bool last;     /* ZERO: as in fp_link_zero */
+  bool last;     /* ZERO: as in fp_peer_zero */
 
   int result;
   bool done;
-  bool kept; /* of fp_link.kept, and taken */
+  bool kept; /* of fp_peer.kept, and taken */
   bool left; /* nobody waits for it any more */
   struct call *next;
 };
 
-#define LINK_KEPT 16 /* calls whose callers may leave */
+#define PEER_KEPT 16 /* calls whose callers may leave */
 
-struct link_record;
+struct peer_record;
 
-struct fp_link {
+struct fp_peer {
   struct fp_volume *v;
   unsigned index;
   const struct fp_addr *addr;
@@ -76,27 +76,27 @@ struct fp_link {
   int wake_fd;
   _Atomic bool stop, discard;
   _Atomic bool forget;   /* discard also what others had before */
-  _Atomic bool mute;     /* see fp_link_room */
+  _Atomic bool mute;     /* see fp_peer_room */
   _Atomic bool sweep;    /* the server holds what we do not use */
-  _Atomic bool lost_any; /* it held a piece that is LOST */
+  _Atomic bool lost_any; /* it held an extent that is LOST */
 
   pthread_mutex_t lock; /* until the thread's own */
   pthread_cond_t cond;  /* a call is done, or the state changed */
   enum fp_server_state state;
   uint64_t session;     /* counts the times it came up */
   bool ended;           /* the thread has */
-  struct fp_ctl *asked; /* in a session: for fp_link_hurry */
+  struct fp_ctl *asked; /* in a session: for fp_peer_hurry */
   uint64_t busy_ns;     /* since when it asks things; 0: it waits for such */
-  uint64_t asks_ns;     /* link_soon, until there is an answer: or 0 */
+  uint64_t asks_ns;     /* peer_soon, until there is an answer: or 0 */
   struct call *calls, **calls_tail;
-  struct call kept[LINK_KEPT];
-  /* Pieces that are to get memory here: waiting, and being worked at.  A
-   * number of the batch that was withdrawn is FP_NO_PIECE.
+  struct call kept[PEER_KEPT];
+  /* Extents that are to get memory here: waiting, and being worked at.  A
+   * number of the batch that was withdrawn is FP_NO_EXTENT.
    */
-  uint32_t want_head, want_tail, batch[LINK_BATCH];
+  uint32_t want_head, want_tail, batch[PEER_BATCH];
   unsigned nr_want, nr_batch;
   uint64_t progress_ns; /* when something was last done about them */
-  /* Pieces that are recorded, and ours again: through next_wanted. */
+  /* Extents that are recorded, and ours again: through next_wanted. */
   uint32_t settle_head;
   bool shut; /* what comes is sent back */
   unsigned transport;
@@ -123,7 +123,7 @@ struct fp_link {
   struct fp_uuid client; /* what it is called in HELLO, each time */
   struct fp_session s;
   const struct fp_transport_ops *ops;
-  struct link_record *record; /* NULL: the volume is not recorded */
+  struct peer_record *record; /* NULL: the volume is not recorded */
   bool joins;                 /* while the volume is used */
   struct fp_uuid expected;    /* joins: it has to be this one */
   bool made;                  /* the volume was new to the server */
@@ -143,125 +143,125 @@ struct fp_link {
   struct fp_labels labels;
 
   unsigned nr_spares;
-  struct fp_copy spares[FP_LINK_SPARES];
-  struct fp_copy batch_copies[LINK_BATCH];
-  unsigned batch_slot[LINK_BATCH]; /* of batch, for each copy */
+  struct fp_copy spares[FP_PEER_SPARES];
+  struct fp_copy batch_copies[PEER_BATCH];
+  unsigned batch_slot[PEER_BATCH]; /* of batch, for each copy */
 
-  _Atomic uint64_t pieces, bytes_read, bytes_written, ops_done, errors;
+  _Atomic uint64_t extents, bytes_read, bytes_written, ops_done, errors;
 };
 
 /* Who stops the volume waits for so long for answers that others wait for. */
-#define LINK_HURRY_MS 1000
+#define PEER_HURRY_MS 1000
 
-/* Return true if the calling thread may make piece p OFFLINE itself, because
- * the link's thread may connect for long.  p is BUSY, and its memory is here.
- * The caller has the link's lock: until it lets go of that no session begins.
- * Without one the server lists nothing, and link_judge_missing does not run.
- * A LOST link does run that, and answers soon.  With one copy a call waits:
+/* Return true if the calling thread may make extent p OFFLINE itself, because
+ * the peer's thread may connect for long.  p is BUSY, and its memory is here.
+ * The caller has the peer's lock: until it lets go of that no session begins.
+ * Without one the server lists nothing, and peer_judge_missing does not run.
+ * A LOST peer does run that, and answers soon.  With one copy a call waits:
  * there is no other copy to go on with.
  */
 static inline bool
-link_can_fail_now (const struct fp_link *l, const struct fp_piece *p)
+peer_can_fail_now (const struct fp_peer *l, const struct fp_extent *p)
 {
   return fp_volume_is_mirrored (l->v) && l->asked == NULL &&
          l->state != FP_SERVER_LOST &&
-         (atomic_load (&p->word) & FP_PIECE_USERS) == 0;
+         (atomic_load (&p->word) & FP_EXTENT_USERS) == 0;
 }
 
 /* peer.c, any thread */
-void link_wake (struct fp_link *l);
-void link_set_why (struct fp_link *l, const char *why);
+void peer_wake (struct fp_peer *l);
+void peer_set_why (struct fp_peer *l, const char *why);
 
-/* The rest: the link's own thread. */
+/* The rest: the peer's own thread. */
 
 /* The server answered what was asked at asked_ns, by fp_boot_ns. */
-void link_renewed (struct fp_link *l, uint64_t asked_ns);
+void peer_renewed (struct fp_peer *l, uint64_t asked_ns);
 /* Likewise, to OPEN.  -EPERM: another client may have used the volume. */
-int link_opened (struct fp_link *l, uint64_t asked_ns, uint64_t epoch);
+int peer_opened (struct fp_peer *l, uint64_t asked_ns, uint64_t epoch);
 
 /* peer.c */
 
 /* Deadline of a message that a sound server answers soon: as long as it does
- * not, fp_link_zero and fp_link_release look whether to cut it off.
+ * not, fp_peer_zero and fp_peer_release look whether to cut it off.
  */
-uint64_t link_soon (struct fp_link *l);
+uint64_t peer_soon (struct fp_peer *l);
 /* Of one for which it may have much to do: GRANT, unless it is ahead; LIST;
  * many slabs.
  */
-uint64_t link_slow (struct fp_link *l);
+uint64_t peer_slow (struct fp_peer *l);
 /* It waits for no answer now. */
-void link_answered (struct fp_link *l);
+void peer_answered (struct fp_peer *l);
 /* Connect the lanes again whose connections broke, as many as possible, while
  * the session is sound.  Return -errno, with why set, if the session must end.
  */
-int link_mend_lanes (struct fp_link *l);
+int peer_mend_lanes (struct fp_peer *l);
 /* peer_calls.c: a lane cannot be connected, as it is to others over another
  * device.  If those are idle, nobody knows whether that is there still: each
  * reads a byte, and who waits for a broken one sees what came of it.
  */
-void link_look_at_others (struct fp_link *l);
-void link_move (struct fp_link *l, enum fp_server_state to);
-void link_let_go (struct fp_link *l);
+void peer_look_at_others (struct fp_peer *l);
+void peer_move (struct fp_peer *l, enum fp_server_state to);
+void peer_let_go (struct fp_peer *l);
 
 /* peer_up.c: DOWN to UP, or back. */
-int link_come_up (struct fp_link *l, char why[FP_WHY_MAX]);
+int peer_come_up (struct fp_peer *l, char why[FP_WHY_MAX]);
 
 /* peer_calls.c */
 
 /* Returns a negative errno value if the session ended. */
-int link_do_calls (struct fp_link *l);
-void link_fail_calls (struct fp_link *l);
+int peer_do_calls (struct fp_peer *l);
+void peer_fail_calls (struct fp_peer *l);
 /* Whether a call that ended so leaves the session unsound. */
-bool link_session_broken (int r);
+bool peer_session_broken (int r);
 
-void link_call (struct fp_link *l, struct call *c);
+void peer_call (struct fp_peer *l, struct call *c);
 /* The same, and wait for its end. */
-int link_run_call (struct fp_link *l, struct call *c);
+int peer_run_call (struct fp_peer *l, struct call *c);
 
 /* peer_join.c */
-int link_do_shut (struct fp_link *l);
+int peer_do_shut (struct fp_peer *l);
 /* Tell the server how many there are, if it does not know. */
-int link_recount (struct fp_link *l, uint64_t deadline_ns);
+int peer_recount (struct fp_peer *l, uint64_t deadline_ns);
 
 /* peer_record.c */
-int link_record_new (struct fp_link *l);
-void link_record_free (struct fp_link *l);
-void link_record_renew (struct fp_link *l);
+int peer_record_new (struct fp_peer *l);
+void peer_record_free (struct fp_peer *l);
+void peer_record_renew (struct fp_peer *l);
 /* What does the server know of the volume, before we change anything? */
-int link_lookup (struct fp_link *l, uint64_t deadline_ns);
+int peer_lookup (struct fp_peer *l, uint64_t deadline_ns);
 /* Likewise, also when it was asked before. */
-int link_lookup_again (struct fp_link *l, uint64_t deadline_ns);
-/* As link_do_calls. */
-int link_do_records (struct fp_link *l);
-void link_fail_records (struct fp_link *l);
-/* What was left by fp_link_settle; up: the session is sound. */
-void link_settle (struct fp_link *l, bool up);
+int peer_lookup_again (struct fp_peer *l, uint64_t deadline_ns);
+/* As peer_do_calls. */
+int peer_do_records (struct fp_peer *l);
+void peer_fail_records (struct fp_peer *l);
+/* What was left by fp_peer_settle; up: the session is sound. */
+void peer_settle (struct fp_peer *l, bool up);
 
 /* peer_migrate.c */
-int link_do_move_call (struct fp_link *l, struct call *c);
-/* 0: the piece is not BUSY any more. */
-int link_finish_reopen (struct fp_link *l, struct call *c, int r, bool up);
-/* The mover's target, if it is here: nobody uses it any more, and when all
- * are out it is forgotten.
+int peer_do_move_call (struct fp_peer *l, struct call *c);
+/* 0: the extent is not BUSY any more. */
+int peer_finish_reopen (struct fp_peer *l, struct call *c, int r, bool up);
+/* The migration thread's target, if it is here: nobody uses it any more, and
+ * when all are out it is forgotten.
  */
-void link_shut_target (struct fp_link *l);
-void link_forget_target (struct fp_link *l);
+void peer_shut_target (struct fp_peer *l);
+void peer_forget_target (struct fp_peer *l);
 
 /* peer_place.c */
 
 /* Up to count slabs, imported.  ahead: nobody waits for them.  Returns how
  * many, or -errno.
  */
-int link_ask_for_grants (struct fp_link *l, struct fp_copy *copies,
+int peer_ask_for_grants (struct fp_peer *l, struct fp_copy *copies,
                          unsigned count, bool ahead);
 /* These slabs cannot be used here: others may want them. */
-int link_give_back (struct fp_link *l, struct fp_copy *copies, unsigned n);
+int peer_give_back (struct fp_peer *l, struct fp_copy *copies, unsigned n);
 
 /* Likewise; not all that are waiting at a time. */
-int link_do_places (struct fp_link *l);
+int peer_do_places (struct fp_peer *l);
 /* Grants ahead of need, when none is left. */
-int link_refill (struct fp_link *l);
-void link_drop_spares (struct fp_link *l);
-void link_fail_places (struct fp_link *l);
+int peer_refill (struct fp_peer *l);
+void peer_drop_spares (struct fp_peer *l);
+void peer_fail_places (struct fp_peer *l);
 
 #endif /* FP_PEER_INT_H */

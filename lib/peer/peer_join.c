@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_join.c - the link of a server that joins a volume that is used, or
+/* peer_join.c - the peer of a server that joins a volume that is used, or
  * leaves it: servers.c.
  */
 
@@ -12,7 +12,7 @@
 
 /* Its thread has ended, and others may look at it, as at any that is DOWN. */
 int
-fp_link_renew (struct fp_link *l, const struct fp_addr *addr,
+fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
                const struct fp_uuid *server)
 {
   int r = 0;
@@ -50,42 +50,42 @@ fp_link_renew (struct fp_link *l, const struct fp_addr *addr,
   atomic_store (&l->bytes_written, 0);
   atomic_store (&l->ops_done, 0);
   atomic_store (&l->errors, 0);
-  link_record_renew (l);
+  peer_record_renew (l);
   return 0;
 }
 
 int
-fp_link_shut (struct fp_link *l)
+fp_peer_shut (struct fp_peer *l)
 {
   struct call c = { .kind = CALL_SHUT };
 
-  return link_run_call (l, &c);
+  return peer_run_call (l, &c);
 }
 
 void
-fp_link_unshut (struct fp_link *l)
+fp_peer_unshut (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   l->shut = false;
 }
 
 void
-fp_link_leave (struct fp_link *l, bool forget)
+fp_peer_leave (struct fp_peer *l, bool forget)
 {
   atomic_store (&l->forget, forget);
-  fp_link_stop (l, forget);
-  fp_link_join (l);
+  fp_peer_stop (l, forget);
+  fp_peer_join (l);
 }
 
 bool
-fp_link_heard (struct fp_link *l)
+fp_peer_heard (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   return l->session > 0;
 }
 
 bool
-fp_link_server (struct fp_link *l, struct fp_uuid *server)
+fp_peer_server (struct fp_peer *l, struct fp_uuid *server)
 {
   const struct fp_members *list = &l->v->p.members;
 
@@ -102,31 +102,31 @@ fp_link_server (struct fp_link *l, struct fp_uuid *server)
 }
 
 bool
-fp_link_told (const struct fp_link *l, unsigned servers)
+fp_peer_told (const struct fp_peer *l, unsigned servers)
 {
   return atomic_load (&l->told) == servers;
 }
 
-/* ---- the link's thread ---- */
+/* ---- the peer's thread ---- */
 
-/* Nobody else makes this link have more: what is asked of it is in a queue. */
+/* Nobody else makes this peer have more: what is asked of it is in a queue. */
 int
-link_do_shut (struct fp_link *l)
+peer_do_shut (struct fp_peer *l)
 {
-  const struct fp_piece *target = &l->v->target;
+  const struct fp_extent *target = &l->v->target;
 
-  if (fp_piece_state (target) != FP_PIECE_EMPTY &&
+  if (fp_extent_state (target) != FP_EXTENT_EMPTY &&
       atomic_load (&target->server) == l->index)
     return -EBUSY;
   FP_LOCK_SCOPE (&l->lock);
-  if (l->nr_want > 0 || l->nr_batch > 0 || atomic_load (&l->pieces) > 0)
+  if (l->nr_want > 0 || l->nr_batch > 0 || atomic_load (&l->extents) > 0)
     return -EBUSY;
   l->shut = true;
   return 0;
 }
 
 int
-link_recount (struct fp_link *l, uint64_t deadline_ns)
+peer_recount (struct fp_peer *l, uint64_t deadline_ns)
 {
   const struct fp_volume_params *p = &l->v->p;
   struct fp_open q = {
@@ -155,14 +155,14 @@ link_recount (struct fp_link *l, uint64_t deadline_ns)
   atomic_store (&l->told, 0);
   r = fp_ctl_volume_open (l->s.ctl, &q, &reply, deadline_ns);
   if (r < 0) {
-    link_set_why (l, fp_ctl_why (l->s.ctl));
+    peer_set_why (l, fp_ctl_why (l->s.ctl));
     return r;
   }
-  link_renewed (l, asked);
+  peer_renewed (l, asked);
   atomic_store (&l->told, q.servers);
   /* Meanwhile it may be another number. */
   if (q.servers != atomic_load (&l->v->servers))
-    link_wake (l);
+    peer_wake (l);
   fp_volume_counted (l->v);
   return 0;
 }

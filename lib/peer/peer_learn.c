@@ -35,7 +35,7 @@ fp_volume_raise_generation (struct fp_volume *v, uint64_t seen)
 }
 
 void
-link_close_grant_fds (struct fp_link *l)
+peer_close_grant_fds (struct fp_peer *l)
 {
   for (unsigned i = 0; i < l->grants.count; i++) {
     if (l->grant_fds[i] >= 0)
@@ -45,7 +45,7 @@ link_close_grant_fds (struct fp_link *l)
 }
 
 int
-link_import (struct fp_link *l, unsigned i, struct fp_copy *copy)
+peer_import (struct fp_peer *l, unsigned i, struct fp_copy *copy)
 {
   const struct fp_grant *g = &l->grants.grants[i];
   int r;
@@ -63,9 +63,10 @@ link_import (struct fp_link *l, unsigned i, struct fp_copy *copy)
 }
 
 void
-link_assign (struct fp_link *l, struct fp_piece *p, const struct fp_copy *copy)
+peer_assign (struct fp_peer *l, struct fp_extent *p,
+             const struct fp_copy *copy)
 {
-  /* In this order, so that another link that sees held looks at copy only
+  /* In this order, so that another peer that sees held looks at copy only
    * if it is its own.
    */
   atomic_store (&p->server, l->index);
@@ -77,56 +78,56 @@ link_assign (struct fp_link *l, struct fp_piece *p, const struct fp_copy *copy)
 }
 
 void
-link_publish (struct fp_link *l, struct fp_piece *p,
-              const struct fp_copy *copy, enum fp_piece_state from)
+peer_publish (struct fp_peer *l, struct fp_extent *p,
+              const struct fp_copy *copy, enum fp_extent_state from)
 {
-  link_assign (l, p, copy);
-  if (!fp_piece_move (p, from, FP_PIECE_READY))
+  peer_assign (l, p, copy);
+  if (!fp_extent_move (p, from, FP_EXTENT_READY))
     abort (); /* the caller owns it in that state */
 }
 
-/* What we know of piece p is about this slab of this server. */
+/* What we know of extent p is about this slab of this server. */
 static bool
-is_about (const struct fp_link *l, struct fp_piece *p, uint64_t slab)
+is_about (const struct fp_peer *l, struct fp_extent *p, uint64_t slab)
 {
   return atomic_load (&p->server) == l->index && p->copy.slab == slab;
 }
 
 static bool
-is_here (const struct fp_link *l, struct fp_piece *p, uint64_t slab)
+is_here (const struct fp_peer *l, struct fp_extent *p, uint64_t slab)
 {
   return atomic_load (&p->held) && is_about (l, p, slab);
 }
 
 static void
-want_sweep (struct fp_link *l)
+want_sweep (struct fp_peer *l)
 {
   atomic_store (&l->sweep, true);
-  link_wake (l);
+  peer_wake (l);
 }
 
-/* Take piece p away from a slab of a lower generation: it is OFFLINE, and
+/* Take extent p away from a slab of a lower generation: it is OFFLINE, and
  * counts as allocated.  What was imported is left in *old.  Before the volume
  * is started, so nobody is inside.
  */
 static void
-displace (struct fp_link *l, struct fp_piece *p, struct fp_copy *old)
+displace (struct fp_peer *l, struct fp_extent *p, struct fp_copy *old)
 {
-  struct fp_link *from = l->v->links[atomic_load (&p->server)];
+  struct fp_peer *from = l->v->peers[atomic_load (&p->server)];
 
-  if (fp_piece_move (p, FP_PIECE_LOST, FP_PIECE_OFFLINE)) {
+  if (fp_extent_move (p, FP_EXTENT_LOST, FP_EXTENT_OFFLINE)) {
     atomic_fetch_sub (&l->v->lost, 1);
     atomic_fetch_add (&l->v->allocated, 1);
   }
   else {
-    /* Unless its link has just done that. */
-    (void) fp_piece_move (p, FP_PIECE_READY, FP_PIECE_OFFLINE);
+    /* Unless its peer has just done that. */
+    (void) fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_OFFLINE);
     *old = p->copy;
     p->copy.remote = (struct fp_remote) { 0 };
-    atomic_fetch_sub (&from->pieces, 1);
+    atomic_fetch_sub (&from->extents, 1);
   }
-  assert (fp_piece_state (p) == FP_PIECE_OFFLINE &&
-          (atomic_load (&p->word) & FP_PIECE_USERS) == 0);
+  assert (fp_extent_state (p) == FP_EXTENT_OFFLINE &&
+          (atomic_load (&p->word) & FP_EXTENT_USERS) == 0);
   atomic_store (&p->held, false);
   atomic_store (&p->doubt, false);
   want_sweep (from);
@@ -136,17 +137,17 @@ displace (struct fp_link *l, struct fp_piece *p, struct fp_copy *old)
  * 0: the other, -EPROTO: neither.
  */
 static int
-contest (struct fp_link *l, struct fp_piece *p, const struct fp_grant *g)
+contest (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
 {
-  enum fp_piece_state s = fp_piece_state (p);
+  enum fp_extent_state s = fp_extent_state (p);
 
   /* The start has decided, and what is believed may have been written since.
    */
-  if (s != FP_PIECE_LOST && fp_recorder_has_judged (l->v)) {
+  if (s != FP_EXTENT_LOST && fp_meta_log_has_judged (l->v)) {
     atomic_store (&l->sweep, true);
     return 0;
   }
-  if (s == FP_PIECE_BUSY || g->generation == p->copy.generation)
+  if (s == FP_EXTENT_BUSY || g->generation == p->copy.generation)
     return -EPROTO;
   if (g->generation > p->copy.generation)
     return 1;
@@ -154,25 +155,25 @@ contest (struct fp_link *l, struct fp_piece *p, const struct fp_grant *g)
   return 0;
 }
 
-/* Piece p, whose memory was taken away, is LOST. */
+/* Extent p, whose memory was taken away, is LOST. */
 static void
-move_to_lost (struct fp_volume *v, struct fp_piece *p)
+move_to_lost (struct fp_volume *v, struct fp_extent *p)
 {
   atomic_fetch_sub (&v->allocated, 1);
   atomic_fetch_add (&v->lost, 1);
-  if (!fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_LOST))
+  if (!fp_extent_move (p, FP_EXTENT_OFFLINE, FP_EXTENT_LOST))
     abort (); /* ours, under the lock */
 }
 
-/* This slab's label is the highest that is known of its piece, which is LOST.
+/* This slab's label is the highest that is known of its extent, which is LOST.
  */
 static int
-lose (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
+lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
 {
-  struct fp_piece *p = &l->v->pieces->p[g->piece];
+  struct fp_extent *p = &l->v->extents->p[g->extent];
   int r;
 
-  if (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_LOST)) {
+  if (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_LOST)) {
     atomic_fetch_add (&l->v->lost, 1);
   }
   else {
@@ -188,55 +189,55 @@ lose (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
                                .slab = g->slab,
                                .generation = g->generation,
                                .ops = l->ops };
-  fp_piece_set_all_written (l->v->pieces,
-                            fp_piece_of (l->v->pieces, g->piece));
+  fp_extent_set_all_written (l->v->extents,
+                             fp_extent_of (l->v->extents, g->extent));
   return 0;
 }
 
-/* The server held a piece and had to give its memory up: the piece is lost,
+/* The server held an extent and had to give its memory up: the extent is lost,
  * and not one that was never written; unless it was to be released anyway, or
  * is somewhere else, and the mark is of no use.
  */
 static int
-take_lost (struct fp_link *l, const struct fp_grant *g, struct fp_copy *old)
+take_lost (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
 {
-  struct fp_piece *p = &l->v->pieces->p[g->piece];
+  struct fp_extent *p = &l->v->extents->p[g->extent];
 
   FP_LOCK_SCOPE (&l->v->lock);
-  if (is_here (l, p, g->slab) && fp_piece_state (p) == FP_PIECE_OFFLINE) {
+  if (is_here (l, p, g->slab) && fp_extent_state (p) == FP_EXTENT_OFFLINE) {
     if (p->releasing)
       atomic_store (&l->sweep, true);
-    link_forget (l, p, FP_PIECE_OFFLINE);
+    peer_forget (l, p, FP_EXTENT_OFFLINE);
     return 0;
   }
-  if (is_here (l, p, g->slab) && fp_piece_state (p) == FP_PIECE_BUSY) {
+  if (is_here (l, p, g->slab) && fp_extent_state (p) == FP_EXTENT_BUSY) {
     /* Its owner's call will find that there is nothing any more. */
     atomic_store (&p->held, false);
     return 0;
   }
-  if (fp_piece_state (p) == FP_PIECE_LOST && is_about (l, p, g->slab)) {
+  if (fp_extent_state (p) == FP_EXTENT_LOST && is_about (l, p, g->slab)) {
     atomic_store (&p->doubt, false);
     return 0;
   }
-  if (l->learned || !fp_recorder_may_exist (l->v, g->piece)) {
+  if (l->learned || !fp_meta_log_may_exist (l->v, g->extent)) {
     atomic_store (&l->sweep, true);
     return 0;
   }
   return lose (l, g, old);
 }
 
-/* Somebody has shut the piece, which is here, and is about to ask this link to
- * change it, or the mover is about to publish it elsewhere: let_go has seen to
- * it that nobody is inside.
+/* Somebody has shut the extent, which is here, and is about to ask this peer
+ * to change it, or the migration thread is about to publish it elsewhere:
+ * let_go has seen to it that nobody is inside.
  */
 static bool
-take_shut (struct fp_link *l, const struct fp_grant *g,
+take_shut (struct fp_peer *l, const struct fp_grant *g,
            const struct fp_copy *copy, struct fp_copy *old)
 {
-  struct fp_piece *p = &l->v->pieces->p[g->piece];
+  struct fp_extent *p = &l->v->extents->p[g->extent];
 
   FP_LOCK_SCOPE (&l->v->lock);
-  if (fp_piece_state (p) != FP_PIECE_BUSY || !is_here (l, p, g->slab))
+  if (fp_extent_state (p) != FP_EXTENT_BUSY || !is_here (l, p, g->slab))
     return false;
   *old = p->copy;
   p->copy = *copy;
@@ -244,32 +245,32 @@ take_shut (struct fp_link *l, const struct fp_grant *g,
   return true;
 }
 
-/* A member that comes late names a piece that nobody has whom we believe, and
- * others are still to come.
+/* A member that comes late names an extent that nobody has whom we believe,
+ * and others are still to come.
  */
 static bool
-is_doubtful (struct fp_link *l, struct fp_piece *p, bool open)
+is_doubtful (struct fp_peer *l, struct fp_extent *p, bool open)
 {
-  enum fp_piece_state s = fp_piece_state (p);
+  enum fp_extent_state s = fp_extent_state (p);
 
-  return (s == FP_PIECE_EMPTY || s == FP_PIECE_LOST) &&
-         fp_recorder_doubts (l->v, l->index, open);
+  return (s == FP_EXTENT_EMPTY || s == FP_EXTENT_LOST) &&
+         fp_meta_log_doubts (l->v, l->index, open);
 }
 
 /* Believe it where that is what we know, or where we know nothing yet.  What
  * was imported and is not used any more is left in *old.
  */
 static int
-take_copy (struct fp_link *l, const struct fp_grant *g, bool open,
+take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
            const struct fp_copy *copy, struct fp_copy *old)
 {
-  struct fp_piece *p = &l->v->pieces->p[g->piece];
+  struct fp_extent *p = &l->v->extents->p[g->extent];
   struct fp_copy none; /* what is LOST has nothing mapped */
   int r;
 
   FP_LOCK_SCOPE (&l->v->lock);
   if (is_here (l, p, g->slab)) {
-    if (fp_piece_state (p) != FP_PIECE_OFFLINE)
+    if (fp_extent_state (p) != FP_EXTENT_OFFLINE)
       return -EPROTO; /* it was listed twice */
     if (p->releasing && l->record != NULL) {
       /* It is recorded that it does not exist: the sweep releases it. */
@@ -277,16 +278,16 @@ take_copy (struct fp_link *l, const struct fp_grant *g, bool open,
       atomic_store (&l->sweep, true);
       return 0;
     }
-    link_publish (l, p, copy, FP_PIECE_OFFLINE);
+    peer_publish (l, p, copy, FP_EXTENT_OFFLINE);
     return 0;
   }
-  if (l->learned || !fp_recorder_may_exist (l->v, g->piece)) {
+  if (l->learned || !fp_meta_log_may_exist (l->v, g->extent)) {
     /* A leftover of a label whose answer never came. */
     *old = *copy;
     atomic_store (&l->sweep, true);
     return 0;
   }
-  if (atomic_load (&p->doubt) && fp_piece_state (p) == FP_PIECE_LOST &&
+  if (atomic_load (&p->doubt) && fp_extent_state (p) == FP_EXTENT_LOST &&
       is_about (l, p, g->slab)) {
     *old = *copy;
     return 0;
@@ -298,7 +299,7 @@ take_copy (struct fp_link *l, const struct fp_grant *g, bool open,
       atomic_store (&p->doubt, true);
     return r;
   }
-  if (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_OFFLINE)) {
+  if (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_OFFLINE)) {
     atomic_fetch_add (&l->v->allocated, 1);
   }
   else {
@@ -309,29 +310,29 @@ take_copy (struct fp_link *l, const struct fp_grant *g, bool open,
     }
     displace (l, p, old);
   }
-  fp_piece_set_all_written (l->v->pieces,
-                            fp_piece_of (l->v->pieces, g->piece));
-  atomic_fetch_add (&l->pieces, 1);
-  link_publish (l, p, copy, FP_PIECE_OFFLINE);
+  fp_extent_set_all_written (l->v->extents,
+                             fp_extent_of (l->v->extents, g->extent));
+  atomic_fetch_add (&l->extents, 1);
+  peer_publish (l, p, copy, FP_EXTENT_OFFLINE);
   atomic_store (&p->doubt, open);
   return 0;
 }
 
-/* From here on its piece is the entry of that copy; false: there is none. */
+/* From here on its extent is the entry of that copy; false: there is none. */
 static bool
-to_entry (const struct fp_link *l, struct fp_grant *g)
+to_entry (const struct fp_peer *l, struct fp_grant *g)
 {
-  const struct fp_pieces *t = l->v->pieces;
+  const struct fp_extents *t = l->v->extents;
 
-  if (g->piece >= t->nr || g->copy >= t->copies)
+  if (g->extent >= t->nr || g->copy >= t->copies)
     return false;
-  g->piece += g->copy * t->nr;
+  g->extent += g->copy * t->nr;
   return true;
 }
 
-/* The server says that a slab holds a piece. */
+/* The server says that a slab holds an extent. */
 static int
-take_label (struct fp_link *l, unsigned i)
+take_label (struct fp_peer *l, unsigned i)
 {
   struct fp_grant *g = &l->grants.grants[i];
   bool open = (g->generation & FP_GENERATION_OPEN) != 0;
@@ -346,7 +347,7 @@ take_label (struct fp_link *l, unsigned i)
     r = take_lost (l, g, &old);
   }
   else {
-    r = link_import (l, i, &copy);
+    r = peer_import (l, i, &copy);
     if (r < 0)
       return r;
     if (!take_shut (l, g, &copy, &old)) {
@@ -362,24 +363,24 @@ take_label (struct fp_link *l, unsigned i)
 
 /* The server is asked for the next of so many labels: who waits for the start
  * waits for the answer, as long as they all may take together; of which there
- * are not many more than the volume has pieces.
+ * are not many more than the volume has extents.
  */
 static void
-extend_start (struct fp_link *l, uint64_t total)
+extend_start (struct fp_peer *l, uint64_t total)
 {
   uint64_t now = fp_now_ns ();
 
-  total = FP_MIN (total, 2 * l->v->pieces->all + FP_MAX_GRANTS);
+  total = FP_MIN (total, 2 * l->v->extents->all + FP_MAX_GRANTS);
   if (l->learn_end_ns == 0)
     l->learn_end_ns =
         now +
         (fp_volume_start_ms (&l->v->p) + total * LABEL_MS) * FP_NS_PER_MS;
   atomic_store (&l->learn_until_ns,
-                FP_MIN (now + LINK_SLOW_MS * FP_NS_PER_MS, l->learn_end_ns));
+                FP_MIN (now + PEER_SLOW_MS * FP_NS_PER_MS, l->learn_end_ns));
 }
 
 int
-link_take_labels (struct fp_link *l, uint64_t total)
+peer_take_labels (struct fp_peer *l, uint64_t total)
 {
   uint64_t seen = 0;
   int r = total > MAX_LABELS ? -EPROTO : 0;
@@ -392,97 +393,98 @@ link_take_labels (struct fp_link *l, uint64_t total)
       return -ECANCELED;
     extend_start (l, total);
     /* To register a large volume takes longer than one message may. */
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, peer_slow (l));
     if (r < 0)
       return r;
-    link_renewed (l, asked);
+    peer_renewed (l, asked);
     if (l->grants.count == 0)
       r = -EPROTO;
     for (unsigned i = 0; r == 0 && i < l->grants.count; i++)
       r = take_label (l, i);
     seen += l->grants.count;
-    link_close_grant_fds (l);
+    peer_close_grant_fds (l);
   }
   if (r < 0)
     return r;
   l->learned = true;
-  fp_recorder_heard (l->v, l->index);
-  return atomic_load (&l->sweep) ? link_sweep (l) : 0;
+  fp_meta_log_heard (l->v, l->index);
+  return atomic_load (&l->sweep) ? peer_sweep (l) : 0;
 }
 
 /* Somebody has p, which exists: is he to be believed? */
 static void
-judge_label (struct fp_volume *v, struct fp_piece *p, uint64_t doubt,
+judge_label (struct fp_volume *v, struct fp_extent *p, uint64_t doubt,
              bool missing, struct fp_copy *old)
 {
   unsigned server = atomic_load (&p->server);
 
   if (!missing || !(atomic_load (&p->doubt) || (doubt >> server & 1)))
     return;
-  displace (v->links[server], p, old);
+  displace (v->peers[server], p, old);
   move_to_lost (v, p);
   atomic_store (&p->doubt, true);
-  atomic_store (&v->links[server]->lost_any, true);
+  atomic_store (&v->peers[server]->lost_any, true);
 }
 
 void
-link_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
+peer_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
             bool missing)
 {
-  struct fp_piece *p = &v->pieces->p[i];
+  struct fp_extent *p = &v->extents->p[i];
   struct fp_copy old = { .ops = NULL };
 
   FP_LOCK_SCOPE (&v->lock);
   if (exists) {
-    if (fp_piece_state (p) != FP_PIECE_EMPTY &&
-        fp_piece_state (p) != FP_PIECE_LOST)
+    if (fp_extent_state (p) != FP_EXTENT_EMPTY &&
+        fp_extent_state (p) != FP_EXTENT_LOST)
       judge_label (v, p, doubt, missing, &old);
     if (old.ops != NULL)
       fp_copy_forget (&old);
-    if (!fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_LOST))
+    if (!fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_LOST))
       return;
     atomic_fetch_add (&v->lost, 1);
     /* Any label that is heard of later is higher. */
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
-    fp_piece_set_all_written (v->pieces, fp_piece_of (v->pieces, i));
+    fp_extent_set_all_written (v->extents, fp_extent_of (v->extents, i));
     return;
   }
-  if (fp_piece_state (p) == FP_PIECE_EMPTY)
+  if (fp_extent_state (p) == FP_EXTENT_EMPTY)
     return;
-  displace (v->links[atomic_load (&p->server)], p, &old);
+  displace (v->peers[atomic_load (&p->server)], p, &old);
   if (old.ops != NULL)
     fp_copy_forget (&old);
-  link_forget_written (v->pieces, i);
+  peer_forget_written (v->extents, i);
   atomic_fetch_sub (&v->allocated, 1);
-  if (!fp_piece_move (p, FP_PIECE_OFFLINE, FP_PIECE_EMPTY))
+  if (!fp_extent_move (p, FP_EXTENT_OFFLINE, FP_EXTENT_EMPTY))
     abort (); /* ours, under the lock */
 }
 
 /* ---- what is left over ---- */
 
 static bool
-is_unused (struct fp_link *l, struct fp_piece *p, const struct fp_grant *g)
+is_unused (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
 {
   if (is_here (l, p, g->slab))
     return p->releasing && l->record != NULL &&
-           fp_piece_state (p) == FP_PIECE_OFFLINE;
+           fp_extent_state (p) == FP_EXTENT_OFFLINE;
   if (!fp_grant_is_lost (g) && !atomic_load (&p->doubt))
     return true;
   /* The next client is to know of this, too. */
-  return !(is_about (l, p, g->slab) && (fp_piece_state (p) == FP_PIECE_LOST ||
-                                        fp_piece_state (p) == FP_PIECE_BUSY));
+  return !(is_about (l, p, g->slab) &&
+           (fp_extent_state (p) == FP_EXTENT_LOST ||
+            fp_extent_state (p) == FP_EXTENT_BUSY));
 }
 
 static bool
-is_stray (struct fp_link *l, const struct fp_grant *g)
+is_stray (struct fp_peer *l, const struct fp_grant *g)
 {
   FP_LOCK_SCOPE (&l->v->lock);
-  return is_unused (l, &l->v->pieces->p[g->piece], g);
+  return is_unused (l, &l->v->extents->p[g->extent], g);
 }
 
 /* The next strays, as many as one message takes. */
 static int
-find_strays (struct fp_link *l, struct fp_release *out)
+find_strays (struct fp_peer *l, struct fp_release *out)
 {
   uint64_t seen = 0;
 
@@ -493,11 +495,11 @@ find_strays (struct fp_link *l, struct fp_release *out)
     int r;
 
     extend_start (l, 0); /* so much was said before */
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, peer_slow (l));
 
     if (r < 0)
       return r;
-    link_renewed (l, asked);
+    peer_renewed (l, asked);
     for (unsigned i = 0; i < l->grants.count; i++) {
       const struct fp_grant *g = &l->grants.grants[i];
 
@@ -506,7 +508,7 @@ find_strays (struct fp_link *l, struct fp_release *out)
       else if (out->count < FP_MAX_GRANTS && is_stray (l, g))
         out->slabs[out->count++] = g->slab;
     }
-    link_close_grant_fds (l);
+    peer_close_grant_fds (l);
     if (r < 0)
       return r;
     if (l->grants.count == 0)
@@ -518,7 +520,7 @@ find_strays (struct fp_link *l, struct fp_release *out)
 
 /* The labels of one list, of which the strays are made open. */
 static int
-open_listed (struct fp_link *l)
+open_listed (struct fp_peer *l)
 {
   l->labels.count = 0;
   for (unsigned i = 0; i < l->grants.count; i++) {
@@ -528,16 +530,17 @@ open_listed (struct fp_link *l)
       return -EPROTO;
     if (!fp_grant_is_lost (g) && !(g->generation & FP_GENERATION_OPEN) &&
         is_stray (l, g))
-      l->labels.labels[l->labels.count++] = fp_piece_label (
-          l->v->pieces, g->piece, g->slab, g->generation | FP_GENERATION_OPEN);
+      l->labels.labels[l->labels.count++] =
+          fp_extent_label (l->v->extents, g->extent, g->slab,
+                           g->generation | FP_GENERATION_OPEN);
   }
   return l->labels.count == 0
              ? 0
-             : fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
+             : fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
 }
 
 int
-link_open_strays (struct fp_link *l)
+peer_open_strays (struct fp_peer *l)
 {
   uint64_t seen = 0;
   int r = 0;
@@ -549,11 +552,11 @@ link_open_strays (struct fp_link *l)
     if (atomic_load (&l->stop))
       return -ECANCELED;
     extend_start (l, 0);
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, link_slow (l));
+    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, peer_slow (l));
     if (r < 0)
       return r;
-    link_renewed (l, asked);
-    link_close_grant_fds (l);
+    peer_renewed (l, asked);
+    peer_close_grant_fds (l);
     if (l->grants.count == 0)
       return 0;
     seen += l->grants.count;
@@ -563,25 +566,25 @@ link_open_strays (struct fp_link *l)
 }
 
 uint64_t
-link_with_strays (struct fp_volume *v)
+peer_with_strays (struct fp_volume *v)
 {
-  unsigned nr = atomic_load (&v->nr_links);
+  unsigned nr = atomic_load (&v->nr_peers);
   uint64_t set = 0;
 
   for (unsigned i = 0; i < nr; i++)
-    if (atomic_load (&v->links[i]->sweep))
+    if (atomic_load (&v->peers[i]->sweep))
       set |= UINT64_C (1) << i;
   return set;
 }
 
 int
-link_sweep (struct fp_link *l)
+peer_sweep (struct fp_peer *l)
 {
   if (l->v->p.read_only) {
     atomic_store (&l->sweep, false);
     return 0; /* that is for who writes it next */
   }
-  if (!fp_recorder_may_release (l->v))
+  if (!fp_meta_log_may_release (l->v))
     return 0; /* later: that is still wanted */
   /* A server cannot make this last for ever. */
   for (unsigned n = 0; n <= MAX_LABELS / FP_MAX_GRANTS; n++) {
@@ -595,7 +598,7 @@ link_sweep (struct fp_link *l)
     if (r == 0 && strays.count == 0)
       return 0;
     if (r == 0)
-      r = fp_ctl_release (l->s.ctl, &strays, link_slow (l));
+      r = fp_ctl_release (l->s.ctl, &strays, peer_slow (l));
     if (r < 0)
       return r;
   }

@@ -9,13 +9,13 @@
 #include "peer/peer_migrate.h"
 
 struct fp_take {
-  struct call call; /* first: the link knows it by this */
+  struct call call; /* first: the peer knows it by this */
 
   /* Under fp_volume.lock.  What is withdrawn is not sent any more. */
   bool withdrawn, published;
   bool sent; /* the label may have taken effect */
 
-  /* Under the link's, until the call is done. */
+  /* Under the peer's, until the call is done. */
   bool undone;      /* it has not, or was taken back */
   uint64_t session; /* that it was sent in */
   uint64_t old;
@@ -34,102 +34,102 @@ fp_take_free (struct fp_take *take)
   free (take);
 }
 
-/* ---- the link's thread ---- */
+/* ---- the peer's thread ---- */
 
 static bool
-target_is_here (struct fp_link *l)
+target_is_here (struct fp_peer *l)
 {
-  struct fp_piece *t = &l->v->target;
+  struct fp_extent *t = &l->v->target;
 
-  return fp_piece_state (t) == FP_PIECE_READY &&
+  return fp_extent_state (t) == FP_EXTENT_READY &&
          atomic_load (&t->server) == l->index;
 }
 
 static void
-target_gone (struct fp_link *l, enum fp_piece_state from)
+target_gone (struct fp_peer *l, enum fp_extent_state from)
 {
-  if (!fp_piece_move (&l->v->target, from, FP_PIECE_EMPTY))
+  if (!fp_extent_move (&l->v->target, from, FP_EXTENT_EMPTY))
     abort (); /* ours */
 }
 
 void
-link_shut_target (struct fp_link *l)
+peer_shut_target (struct fp_peer *l)
 {
   if (target_is_here (l) &&
-      !fp_piece_move (&l->v->target, FP_PIECE_READY, FP_PIECE_OFFLINE))
+      !fp_extent_move (&l->v->target, FP_EXTENT_READY, FP_EXTENT_OFFLINE))
     abort (); /* ours */
 }
 
 void
-link_forget_target (struct fp_link *l)
+peer_forget_target (struct fp_peer *l)
 {
-  struct fp_piece *t = &l->v->target;
+  struct fp_extent *t = &l->v->target;
 
-  if (fp_piece_state (t) != FP_PIECE_OFFLINE ||
+  if (fp_extent_state (t) != FP_EXTENT_OFFLINE ||
       atomic_load (&t->server) != l->index)
     return;
-  fp_volume_drain_piece (l->v, t);
+  fp_volume_drain_extent (l->v, t);
   fp_copy_forget (&t->copy);
-  target_gone (l, FP_PIECE_OFFLINE);
+  target_gone (l, FP_EXTENT_OFFLINE);
 }
 
 static int
-do_target (struct fp_link *l)
+do_target (struct fp_peer *l)
 {
-  struct fp_piece *t = &l->v->target;
+  struct fp_extent *t = &l->v->target;
   struct fp_copy copy;
   int r;
 
   if (fp_volume_is_drained (l->v, l->index))
     return -ENOSPC;
-  if (fp_piece_state (t) != FP_PIECE_EMPTY)
+  if (fp_extent_state (t) != FP_EXTENT_EMPTY)
     return -EBUSY;
   if (l->nr_spares > 0) {
     copy = l->spares[--l->nr_spares];
-    fp_manager_unclaim (l->v, l->index);
+    fp_allocator_unclaim (l->v, l->index);
   }
   else {
-    r = link_ask_for_grants (l, &copy, 1, false);
+    r = peer_ask_for_grants (l, &copy, 1, false);
     if (r <= 0)
       return r < 0 ? r : -ENOSPC;
   }
   atomic_store (&t->server, l->index);
   t->copy = copy;
-  if (!fp_piece_move (t, FP_PIECE_EMPTY, FP_PIECE_READY))
+  if (!fp_extent_move (t, FP_EXTENT_EMPTY, FP_EXTENT_READY))
     abort (); /* one at a time */
   return 0;
 }
 
 static int
-do_drop_target (struct fp_link *l)
+do_drop_target (struct fp_peer *l)
 {
   if (!target_is_here (l))
     return 0; /* it went with its session */
-  target_gone (l, FP_PIECE_READY);
-  return link_give_back (l, &l->v->target.copy, 1);
+  target_gone (l, FP_EXTENT_READY);
+  return peer_give_back (l, &l->v->target.copy, 1);
 }
 
-/* Piece p is in the target's memory from now on; *old is what it was in.
+/* Extent p is in the target's memory from now on; *old is what it was in.
  * False: it was withdrawn.
  */
 static bool
-publish (struct fp_link *l, struct fp_take *take, uint64_t generation,
+publish (struct fp_peer *l, struct fp_take *take, uint64_t generation,
          struct fp_copy *old)
 {
   struct fp_volume *v = l->v;
-  struct fp_piece *p = take->call.piece;
+  struct fp_extent *p = take->call.extent;
   struct fp_copy copy = v->target.copy;
 
   copy.generation = generation;
-  /* The other link may be told just now that its server has p. */
+  /* The other peer may be told just now that its server has p. */
   FP_LOCK_SCOPE (&v->lock);
   if (take->withdrawn)
     return false;
-  atomic_fetch_sub (&v->links[atomic_load (&p->server)]->pieces, 1);
-  atomic_fetch_add (&l->pieces, 1);
+  atomic_fetch_sub (&v->peers[atomic_load (&p->server)]->extents, 1);
+  atomic_fetch_add (&l->extents, 1);
   *old = p->copy;
   take->published = true;
-  link_publish (l, p, &copy, FP_PIECE_BUSY);
+  peer_publish (l, p, &copy, FP_EXTENT_BUSY);
   return true;
 }
 
@@ -137,7 +137,7 @@ publish (struct fp_link *l, struct fp_take *take, uint64_t generation,
  * more since it was chosen.
  */
 static bool
-may_send (struct fp_link *l, struct fp_take *take)
+may_send (struct fp_peer *l, struct fp_take *take)
 {
   {
     FP_LOCK_SCOPE (&l->lock);
@@ -149,9 +149,9 @@ may_send (struct fp_link *l, struct fp_take *take)
 }
 
 static int
-do_take (struct fp_link *l, struct fp_take *take)
+do_take (struct fp_peer *l, struct fp_take *take)
 {
-  struct fp_piece *t = &l->v->target;
+  struct fp_extent *t = &l->v->target;
   uint64_t generation = fp_volume_next_generation (l->v);
   uint64_t asked = fp_boot_ns ();
   struct fp_copy old;
@@ -163,24 +163,24 @@ do_take (struct fp_link *l, struct fp_take *take)
     return -ESTALE;
   }
   l->labels.count = 1;
-  l->labels.labels[0] = fp_piece_label (
-      l->v->pieces, (uint64_t) (take->call.piece - l->v->pieces->p),
+  l->labels.labels[0] = fp_extent_label (
+      l->v->extents, (uint64_t) (take->call.extent - l->v->extents->p),
       t->copy.slab, generation | (l->record != NULL ? FP_GENERATION_OPEN : 0));
-  r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
-  if (link_session_broken (r))
+  r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
+  if (peer_session_broken (r))
     return r;
-  link_renewed (l, asked);
+  peer_renewed (l, asked);
   if (r == 0 && publish (l, take, generation, &old)) {
-    target_gone (l, FP_PIECE_READY);
+    target_gone (l, FP_EXTENT_READY);
     fp_copy_forget (&old);
     fp_volume_wake_lanes (l->v);
     take->old = old.slab;
     return 0;
   }
-  /* Refused; or the piece was withdrawn, and the label must go. */
+  /* Refused; or the extent was withdrawn, and the label must go. */
   if (r == 0) {
     r = do_drop_target (l);
-    if (link_session_broken (r))
+    if (peer_session_broken (r))
       return r;
     if (r < 0) {
       atomic_store (&l->sweep, true);
@@ -193,9 +193,9 @@ do_take (struct fp_link *l, struct fp_take *take)
 }
 
 static int
-do_reopen (struct fp_link *l, struct call *c)
+do_reopen (struct fp_peer *l, struct call *c)
 {
-  struct fp_piece *p = c->piece;
+  struct fp_extent *p = c->extent;
   uint64_t generation;
   int r;
 
@@ -204,40 +204,40 @@ do_reopen (struct fp_link *l, struct call *c)
   generation = fp_volume_next_generation (l->v);
   l->labels.count = 1;
   l->labels.labels[0] =
-      fp_piece_label (l->v->pieces, (uint64_t) (p - l->v->pieces->p),
-                      p->copy.slab, generation);
-  r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
+      fp_extent_label (l->v->extents, (uint64_t) (p - l->v->extents->p),
+                       p->copy.slab, generation);
+  r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
   if (r == 0)
     p->copy.generation = generation;
   return r;
 }
 
 int
-link_finish_reopen (struct fp_link *l, struct call *c, int r, bool up)
+peer_finish_reopen (struct fp_peer *l, struct call *c, int r, bool up)
 {
-  struct fp_piece *p = c->piece;
+  struct fp_extent *p = c->extent;
   bool held = atomic_load (&p->held);
 
-  /* let_go leaves a piece alone that somebody has shut. */
+  /* let_go leaves an extent alone that somebody has shut. */
   if (!up || !held)
     fp_copy_forget (&p->copy);
   if (!held) {
     p->releasing = false;
-    link_forget (l, p, FP_PIECE_BUSY);
+    peer_forget (l, p, FP_EXTENT_BUSY);
   }
   else if (c->relabel && r < 0) {
     return r; /* nobody knows yet which label counts */
   }
-  else if (!fp_piece_move (p, FP_PIECE_BUSY,
-                           up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
-    abort (); /* the mover owns it */
+  else if (!fp_extent_move (p, FP_EXTENT_BUSY,
+                            up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
+    abort (); /* the migration thread owns it */
   return 0;
 }
 
 static int
-do_mark (struct fp_link *l, struct call *c)
+do_mark (struct fp_peer *l, struct call *c)
 {
-  struct fp_piece *p = c->piece;
+  struct fp_extent *p = c->extent;
   uint64_t asked = fp_boot_ns ();
   int r;
 
@@ -248,29 +248,29 @@ do_mark (struct fp_link *l, struct call *c)
     FP_LOCK_SCOPE (&l->v->lock);
     /* One that is BUSY may have another label that nobody has heard of. */
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index ||
-        (!c->open && fp_piece_state (p) == FP_PIECE_BUSY))
+        (!c->open && fp_extent_state (p) == FP_EXTENT_BUSY))
       return -ESTALE;
-    l->labels.labels[0] = fp_piece_label (
-        l->v->pieces, (uint64_t) (p - l->v->pieces->p), p->copy.slab,
+    l->labels.labels[0] = fp_extent_label (
+        l->v->extents, (uint64_t) (p - l->v->extents->p), p->copy.slab,
         p->copy.generation | (c->open ? FP_GENERATION_OPEN : 0));
   }
-  r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
-  if (!link_session_broken (r))
-    link_renewed (l, asked);
+  r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
+  if (!peer_session_broken (r))
+    peer_renewed (l, asked);
   return r;
 }
 
 /* It may have gone by a sweep, and come again as something else. */
 static bool
-is_used (struct fp_link *l, uint64_t slab)
+is_used (struct fp_peer *l, uint64_t slab)
 {
-  struct fp_pieces *t = l->v->pieces;
+  struct fp_extents *t = l->v->extents;
 
   for (unsigned i = 0; i < l->nr_spares; i++)
     if (l->spares[i].slab == slab)
       return true;
   for (uint64_t i = 0; i < t->all; i++) {
-    struct fp_piece *p = &t->p[i];
+    struct fp_extent *p = &t->p[i];
 
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;
@@ -282,17 +282,17 @@ is_used (struct fp_link *l, uint64_t slab)
 }
 
 static int
-do_drop (struct fp_link *l, uint64_t slab)
+do_drop (struct fp_peer *l, uint64_t slab)
 {
   struct fp_release q = { .count = 1, .slabs = { slab } };
 
   if (is_used (l, slab))
     return 0;
-  return fp_ctl_release (l->s.ctl, &q, link_soon (l));
+  return fp_ctl_release (l->s.ctl, &q, peer_soon (l));
 }
 
 int
-link_do_move_call (struct fp_link *l, struct call *c)
+peer_do_move_call (struct fp_peer *l, struct call *c)
 {
   switch (c->kind) {
   case CALL_TARGET:
@@ -315,34 +315,34 @@ link_do_move_call (struct fp_link *l, struct call *c)
   return -EINVAL;
 }
 
-/* ---- the mover ---- */
+/* ---- the migration thread ---- */
 
 int
-fp_link_target (struct fp_link *l)
+fp_peer_target (struct fp_peer *l)
 {
   struct call c = { .kind = CALL_TARGET };
 
-  return link_run_call (l, &c);
+  return peer_run_call (l, &c);
 }
 
 void
-fp_link_drop_target (struct fp_link *l)
+fp_peer_drop_target (struct fp_peer *l)
 {
   struct call c = { .kind = CALL_DROP_TARGET };
 
   /* If that fails it goes with the session. */
-  (void) link_run_call (l, &c);
+  (void) peer_run_call (l, &c);
 }
 
 void
-fp_link_take (struct fp_link *l, struct fp_take *take, struct fp_piece *p)
+fp_peer_take (struct fp_peer *l, struct fp_take *take, struct fp_extent *p)
 {
-  *take = (struct fp_take) { .call = { .kind = CALL_TAKE, .piece = p } };
-  link_call (l, &take->call);
+  *take = (struct fp_take) { .call = { .kind = CALL_TAKE, .extent = p } };
+  peer_call (l, &take->call);
 }
 
 bool
-fp_link_take_ended (struct fp_link *l, struct fp_take *take, unsigned ms)
+fp_peer_take_ended (struct fp_peer *l, struct fp_take *take, unsigned ms)
 {
   struct timespec until;
 
@@ -355,7 +355,7 @@ fp_link_take_ended (struct fp_link *l, struct fp_take *take, unsigned ms)
 }
 
 bool
-fp_link_take_withdraw (struct fp_link *l, struct fp_take *take)
+fp_peer_take_withdraw (struct fp_peer *l, struct fp_take *take)
 {
   FP_LOCK_SCOPE (&l->v->lock);
   take->withdrawn = !take->published;
@@ -370,7 +370,7 @@ fp_take_result (const struct fp_take *take, uint64_t *old)
 }
 
 bool
-fp_link_take_undone (struct fp_link *l, const struct fp_take *take)
+fp_peer_take_undone (struct fp_peer *l, const struct fp_take *take)
 {
   bool sent;
 
@@ -383,7 +383,7 @@ fp_link_take_undone (struct fp_link *l, const struct fp_take *take)
   FP_LOCK_SCOPE (&l->lock);
   if (!take->call.done || take->call.result == 0)
     return false;
-  /* A link that has come up since has released what it does not know; the
+  /* A peer that has come up since has released what it does not know; the
    * session that the label was sent in is over.
    */
   return !sent || take->undone || l->session > take->session ||
@@ -391,46 +391,46 @@ fp_link_take_undone (struct fp_link *l, const struct fp_take *take)
 }
 
 int
-fp_link_reopen (struct fp_link *l, struct fp_piece *p, bool relabel)
+fp_peer_reopen (struct fp_peer *l, struct fp_extent *p, bool relabel)
 {
-  struct call c = { .kind = CALL_REOPEN, .piece = p, .relabel = relabel };
+  struct call c = { .kind = CALL_REOPEN, .extent = p, .relabel = relabel };
 
-  return link_run_call (l, &c);
+  return peer_run_call (l, &c);
 }
 
 uint64_t
-fp_link_session (struct fp_link *l)
+fp_peer_session (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   return l->state == FP_SERVER_UP ? l->session : 0;
 }
 
-/* A link that goes down says so before it looks for what is READY. */
+/* A peer that goes down says so before it looks for what is READY. */
 bool
-fp_link_reopen_now (struct fp_link *l, struct fp_piece *p, uint64_t session)
+fp_peer_reopen_now (struct fp_peer *l, struct fp_extent *p, uint64_t session)
 {
   FP_LOCK_SCOPE (&l->lock);
   return session != 0 && l->state == FP_SERVER_UP && l->session == session &&
          atomic_load (&p->held) &&
-         fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_READY);
+         fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_READY);
 }
 
 int
-fp_link_mark (struct fp_link *l, struct fp_piece *p, bool open)
+fp_peer_mark (struct fp_peer *l, struct fp_extent *p, bool open)
 {
-  struct call c = { .kind = CALL_MARK, .piece = p, .open = open };
+  struct call c = { .kind = CALL_MARK, .extent = p, .open = open };
 
-  return link_run_call (l, &c);
+  return peer_run_call (l, &c);
 }
 
 void
-fp_link_drop (struct fp_link *l, uint64_t slab)
+fp_peer_drop (struct fp_peer *l, uint64_t slab)
 {
   struct call c = { .kind = CALL_DROP, .slab = slab };
 
   /* If the server is away it lists it when it is back, as a leftover. */
-  if (link_run_call (l, &c) < 0) {
+  if (peer_run_call (l, &c) < 0) {
     atomic_store (&l->sweep, true);
-    link_wake (l);
+    peer_wake (l);
   }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_place.c - memory for the pieces that the manager chose this server
- * for.  The link's own thread asks for it, so that a server that is silent
+/* peer_place.c - memory for the extents that the allocator chose this server
+ * for.  The peer's own thread asks for it, so that a server that is silent
  * keeps nobody waiting but what was left with it, and that can be withdrawn.
  */
 
@@ -13,15 +13,15 @@
 
 #define DISTRUST_MS 10000
 
-/* ---- what the manager does, which never waits ---- */
+/* ---- what the allocator does, which never waits ---- */
 
 static void
-push (struct fp_link *l, uint32_t i)
+push (struct fp_peer *l, uint32_t i)
 {
-  struct fp_piece *p = l->v->pieces->p;
+  struct fp_extent *p = l->v->extents->p;
 
-  p[i].next_wanted = FP_NO_PIECE;
-  if (l->want_head == FP_NO_PIECE)
+  p[i].next_wanted = FP_NO_EXTENT;
+  if (l->want_head == FP_NO_EXTENT)
     l->want_head = i;
   else
     p[l->want_tail].next_wanted = i;
@@ -30,19 +30,19 @@ push (struct fp_link *l, uint32_t i)
 }
 
 static uint32_t
-pop (struct fp_link *l)
+pop (struct fp_peer *l)
 {
   uint32_t i = l->want_head;
 
-  if (i != FP_NO_PIECE) {
-    l->want_head = l->v->pieces->p[i].next_wanted;
+  if (i != FP_NO_EXTENT) {
+    l->want_head = l->v->extents->p[i].next_wanted;
     l->nr_want--;
   }
   return i;
 }
 
 void
-fp_link_place (struct fp_link *l, uint64_t i)
+fp_peer_place (struct fp_peer *l, uint64_t i)
 {
   bool shut;
 
@@ -55,46 +55,46 @@ fp_link_place (struct fp_link *l, uint64_t i)
       push (l, (uint32_t) i);
   }
   if (shut)
-    fp_manager_return (l->v, i, l->index, -ENOTCONN);
+    fp_allocator_return (l->v, i, l->index, -ENOTCONN);
   else
-    link_wake (l);
+    peer_wake (l);
 }
 
 bool
-fp_link_room (struct fp_link *l, struct fp_link_room *room)
+fp_peer_room (struct fp_peer *l, struct fp_peer_room *room)
 {
   FP_LOCK_SCOPE (&l->lock);
   room->free = l->slabs_free;
   room->wanted = l->wanted;
-  room->pieces = l->nr_want + l->nr_batch;
-  room->held = atomic_load (&l->pieces);
+  room->extents = l->nr_want + l->nr_batch;
+  room->held = atomic_load (&l->extents);
   room->mute = atomic_load (&l->mute);
   room->distrusted = !fp_deadline_passed (atomic_load (&l->distrust_ns));
-  room->waits_ns = room->pieces > 0 ? fp_now_ns () - l->progress_ns : 0;
+  room->waits_ns = room->extents > 0 ? fp_now_ns () - l->progress_ns : 0;
   return l->state == FP_SERVER_UP;
 }
 
 void
-fp_link_distrust (struct fp_link *l)
+fp_peer_distrust (struct fp_peer *l)
 {
   atomic_store (&l->distrust_ns, fp_deadline_in_ms (DISTRUST_MS));
 }
 
 void
-fp_link_gave (struct fp_link *l)
+fp_peer_reclaimed (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   l->wanted -= l->wanted > 0;
 }
 
 uint32_t
-fp_link_withdraw (struct fp_link *l,
+fp_peer_withdraw (struct fp_peer *l,
                   bool (*may_go) (struct fp_volume *v, uint64_t k,
                                   const void *arg),
                   const void *arg)
 {
-  struct fp_piece *p = l->v->pieces->p;
-  uint32_t out = FP_NO_PIECE, n;
+  struct fp_extent *p = l->v->extents->p;
+  uint32_t out = FP_NO_EXTENT, n;
 
   FP_LOCK_SCOPE (&l->lock);
   for (n = l->nr_want; n > 0; n--) {
@@ -110,21 +110,21 @@ fp_link_withdraw (struct fp_link *l,
   for (unsigned k = 0; k < l->nr_batch; k++) {
     uint32_t i = l->batch[k];
 
-    if (i == FP_NO_PIECE || !may_go (l->v, i, arg))
+    if (i == FP_NO_EXTENT || !may_go (l->v, i, arg))
       continue;
-    l->batch[k] = FP_NO_PIECE;
+    l->batch[k] = FP_NO_EXTENT;
     p[i].next_wanted = out;
     out = i;
   }
-  if (out != FP_NO_PIECE)
+  if (out != FP_NO_EXTENT)
     atomic_store (&l->mute, true);
   return out;
 }
 
-/* ---- the link's thread ---- */
+/* ---- the peer's thread ---- */
 
 int
-link_give_back (struct fp_link *l, struct fp_copy *copies, unsigned n)
+peer_give_back (struct fp_peer *l, struct fp_copy *copies, unsigned n)
 {
   struct fp_release q = { .count = n };
 
@@ -134,7 +134,7 @@ link_give_back (struct fp_link *l, struct fp_copy *copies, unsigned n)
     q.slabs[i] = copies[i].slab;
     fp_copy_forget (&copies[i]);
   }
-  return fp_ctl_release (l->s.ctl, &q, link_soon (l));
+  return fp_ctl_release (l->s.ctl, &q, peer_soon (l));
 }
 
 static void
@@ -145,7 +145,7 @@ forget_copies (struct fp_copy *copies, unsigned n)
 }
 
 int
-link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count,
+peer_ask_for_grants (struct fp_peer *l, struct fp_copy *copies, unsigned count,
                      bool ahead)
 {
   const struct fp_grant_req q = {
@@ -154,7 +154,7 @@ link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count,
   };
   uint64_t asked = fp_boot_ns ();
   int r = fp_ctl_grant (l->s.ctl, &q, &l->grants, l->grant_fds,
-                        q.ahead ? link_soon (l) : link_slow (l));
+                        q.ahead ? peer_soon (l) : peer_slow (l));
   unsigned n = 0;
 
   if (r < 0) {
@@ -162,15 +162,15 @@ link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count,
     l->slabs_free = 0; /* until it says otherwise */
     return r;
   }
-  link_renewed (l, asked);
+  peer_renewed (l, asked);
   if (l->grants.count > count)
     r = -EPROTO;
   while (r == 0 && n < l->grants.count) {
-    r = link_import (l, n, &copies[n]);
+    r = peer_import (l, n, &copies[n]);
     if (r == 0)
       n++;
   }
-  link_close_grant_fds (l);
+  peer_close_grant_fds (l);
   if (r < 0) {
     struct fp_release back = { .count = l->grants.count };
 
@@ -179,7 +179,7 @@ link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count,
       return r;
     for (unsigned i = 0; i < back.count; i++)
       back.slabs[i] = l->grants.grants[i].slab;
-    return fp_ctl_release (l->s.ctl, &back, link_soon (l)) < 0 ? -ECONNRESET
+    return fp_ctl_release (l->s.ctl, &back, peer_soon (l)) < 0 ? -ECONNRESET
                                                                : r;
   }
   FP_LOCK_SCOPE (&l->lock);
@@ -188,34 +188,34 @@ link_ask_for_grants (struct fp_link *l, struct fp_copy *copies, unsigned count,
 }
 
 static unsigned
-take_batch (struct fp_link *l)
+take_batch (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   l->nr_batch = 0;
-  while (l->nr_batch < LINK_BATCH && l->want_head != FP_NO_PIECE)
+  while (l->nr_batch < PEER_BATCH && l->want_head != FP_NO_EXTENT)
     l->batch[l->nr_batch++] = pop (l);
   if (l->nr_batch > 0)
     l->progress_ns = fp_now_ns ();
   return l->nr_batch;
 }
 
-/* The pieces of the batch that were not withdrawn, as many as there are
+/* The extents of the batch that were not withdrawn, as many as there are
  * copies for, get a label each.  Returns how many.
  */
 static unsigned
-fill_labels (struct fp_link *l, unsigned copies)
+fill_labels (struct fp_peer *l, unsigned copies)
 {
   unsigned n = 0;
 
   FP_LOCK_SCOPE (&l->lock);
   for (unsigned k = 0; k < l->nr_batch && n < copies; k++) {
-    if (l->batch[k] == FP_NO_PIECE)
+    if (l->batch[k] == FP_NO_EXTENT)
       continue;
     l->batch_copies[n].generation = fp_volume_next_generation (l->v);
     l->batch_slot[n] = k;
     l->labels.labels[n] =
-        fp_piece_label (l->v->pieces, l->batch[k], l->batch_copies[n].slab,
-                        l->batch_copies[n].generation);
+        fp_extent_label (l->v->extents, l->batch[k], l->batch_copies[n].slab,
+                         l->batch_copies[n].generation);
     n++;
   }
   l->labels.count = n;
@@ -226,20 +226,20 @@ fill_labels (struct fp_link *l, unsigned copies)
  * is READY.
  */
 static void
-give (struct fp_link *l, uint32_t i, const struct fp_copy *copy)
+give (struct fp_peer *l, uint32_t i, const struct fp_copy *copy)
 {
-  struct fp_pieces *t = l->v->pieces;
-  struct fp_piece *p = &t->p[i];
+  struct fp_extents *t = l->v->extents;
+  struct fp_extent *p = &t->p[i];
 
   if (t->copies > 1)
     fp_mirror_refill (l->v, i);
   if (p->fresh)
-    fp_piece_clear_written (t, fp_piece_of (t, i), 0, t->piece_size);
-  /* A copy of what others have is not live before it was filled. */
+    fp_extent_clear_written (t, fp_extent_of (t, i), 0, t->extent_size);
+  /* A copy of what others have is not in sync before it was filled. */
   if (l->record == NULL || !p->fresh)
-    link_publish (l, p, copy, FP_PIECE_BUSY);
+    peer_publish (l, p, copy, FP_EXTENT_BUSY);
   else
-    link_assign (l, p, copy);
+    peer_assign (l, p, copy);
 }
 
 /* The labels are on the server's record: now on ours, so that a write cannot
@@ -248,72 +248,72 @@ give (struct fp_link *l, uint32_t i, const struct fp_copy *copy)
  * copies those were, which come first now.
  */
 static unsigned
-publish_batch (struct fp_link *l, unsigned n)
+publish_batch (struct fp_peer *l, unsigned n)
 {
-  struct fp_pieces *t = l->v->pieces;
+  struct fp_extents *t = l->v->extents;
   unsigned left = 0, nr = 0;
-  uint32_t given[LINK_BATCH];
+  uint32_t given[PEER_BATCH];
 
   pthread_mutex_lock (&l->lock);
   for (unsigned j = 0; j < n; j++) {
     uint32_t *i = &l->batch[l->batch_slot[j]];
 
-    if (*i == FP_NO_PIECE) {
+    if (*i == FP_NO_EXTENT) {
       l->batch_copies[left++] = l->batch_copies[j];
       continue;
     }
     atomic_fetch_add (&l->v->allocated, 1);
-    atomic_fetch_add (&l->pieces, 1);
+    atomic_fetch_add (&l->extents, 1);
     if (t->p[*i].fresh)
       given[nr++] = *i;
     give (l, *i, &l->batch_copies[j]);
-    *i = FP_NO_PIECE;
+    *i = FP_NO_EXTENT;
     atomic_fetch_sub (&l->v->placing, 1);
   }
   l->progress_ns = fp_now_ns ();
   pthread_mutex_unlock (&l->lock);
   for (unsigned j = 0; l->record != NULL && j < nr; j++)
-    fp_recorder_exists (l->v, given[j]);
+    fp_meta_log_exists (l->v, given[j]);
   if (t->copies > 1)
     fp_mirror_poke (l->v);
   return left;
 }
 
 static uint32_t
-pop_batch (struct fp_link *l)
+pop_batch (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   while (l->nr_batch > 0) {
     uint32_t i = l->batch[--l->nr_batch];
 
-    if (i != FP_NO_PIECE)
+    if (i != FP_NO_EXTENT)
       return i;
   }
-  return FP_NO_PIECE;
+  return FP_NO_EXTENT;
 }
 
 static void
-return_batch (struct fp_link *l, int err)
+return_batch (struct fp_peer *l, int err)
 {
   uint32_t i;
 
-  while ((i = pop_batch (l)) != FP_NO_PIECE)
-    fp_manager_return (l->v, i, l->index, err);
+  while ((i = pop_batch (l)) != FP_NO_EXTENT)
+    fp_allocator_return (l->v, i, l->index, err);
 }
 
-/* There were fewer slabs than pieces: the rest at the next round. */
+/* There were fewer slabs than extents: the rest at the next round. */
 static void
-requeue_batch (struct fp_link *l)
+requeue_batch (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   for (unsigned k = 0; k < l->nr_batch; k++)
-    if (l->batch[k] != FP_NO_PIECE)
+    if (l->batch[k] != FP_NO_EXTENT)
       push (l, l->batch[k]);
   l->nr_batch = 0;
 }
 
 static int
-place_batch (struct fp_link *l)
+place_batch (struct fp_peer *l)
 {
   struct fp_copy *copies = l->batch_copies;
   unsigned have = 0, n, left, want = l->nr_batch;
@@ -322,12 +322,12 @@ place_batch (struct fp_link *l)
 
   while (have < want && l->nr_spares > 0) {
     copies[have++] = l->spares[--l->nr_spares];
-    fp_manager_unclaim (l->v, l->index);
+    fp_allocator_unclaim (l->v, l->index);
   }
   /* What is in hand is not kept waiting for what is not. */
   if (have == 0) {
-    r = link_ask_for_grants (l, copies, want, false);
-    if (link_session_broken (r))
+    r = peer_ask_for_grants (l, copies, want, false);
+    if (peer_session_broken (r))
       return r;
     if (r > 0)
       have = (unsigned) r;
@@ -335,27 +335,27 @@ place_batch (struct fp_link *l)
       err = r < 0 ? r : -ENOSPC; /* to ask on for nothing would not end */
   }
   n = fill_labels (l, have);
-  r = link_give_back (l, copies + n, have - n);
+  r = peer_give_back (l, copies + n, have - n);
   if (r < 0) {
     forget_copies (copies, n);
     return -ECONNRESET;
   }
   if (n > 0) {
     asked = fp_boot_ns ();
-    r = fp_ctl_label (l->s.ctl, &l->labels, link_soon (l));
-    if (link_session_broken (r)) {
+    r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
+    if (peer_session_broken (r)) {
       forget_copies (copies, n);
       return r;
     }
-    link_renewed (l, asked);
+    peer_renewed (l, asked);
   }
   if (r < 0) {
     return_batch (l, r);
-    return link_give_back (l, copies, n) < 0 ? -ECONNRESET : 0;
+    return peer_give_back (l, copies, n) < 0 ? -ECONNRESET : 0;
   }
   left = publish_batch (l, n);
   fp_volume_wake_lanes (l->v);
-  r = link_give_back (l, copies, left);
+  r = peer_give_back (l, copies, left);
   if (err < 0)
     return_batch (l, err);
   else
@@ -363,9 +363,9 @@ place_batch (struct fp_link *l)
   return r < 0 ? -ECONNRESET : 0;
 }
 
-/* One batch: the link has other things to do, before the next one. */
+/* One batch: the peer has other things to do, before the next one. */
 int
-link_do_places (struct fp_link *l)
+peer_do_places (struct fp_peer *l)
 {
   bool more;
   int r;
@@ -374,41 +374,41 @@ link_do_places (struct fp_link *l)
     return 0;
   r = place_batch (l);
   if (r < 0) {
-    link_set_why (l, fp_ctl_why (l->s.ctl));
+    peer_set_why (l, fp_ctl_why (l->s.ctl));
     return r;
   }
   {
     FP_LOCK_SCOPE (&l->lock);
-    more = l->want_head != FP_NO_PIECE;
+    more = l->want_head != FP_NO_EXTENT;
   }
   if (more)
-    link_wake (l);
+    peer_wake (l);
   return 0;
 }
 
 /* The server is being drained: what was granted ahead goes back. */
 static int
-return_spares (struct fp_link *l)
+return_spares (struct fp_peer *l)
 {
   unsigned n = l->nr_spares;
   int r;
 
   l->nr_spares = 0;
   for (unsigned i = 0; i < n; i++) {
-    fp_manager_unclaim (l->v, l->index);
-    fp_link_gave (l);
+    fp_allocator_unclaim (l->v, l->index);
+    fp_peer_reclaimed (l);
   }
-  r = link_give_back (l, l->spares, n);
+  r = peer_give_back (l, l->spares, n);
   if (r < 0)
-    link_set_why (l, fp_ctl_why (l->s.ctl));
+    peer_set_why (l, fp_ctl_why (l->s.ctl));
   return r < 0 ? -ECONNRESET : 0;
 }
 
-/* Only when there is none: a piece that comes while this waits for the server
- * could not be given one that is in hand.
+/* Only when there is none: an extent that comes while this waits for the
+ * server could not be given one that is in hand.
  */
 int
-link_refill (struct fp_link *l)
+peer_refill (struct fp_peer *l)
 {
   unsigned n = 0;
   bool wanted;
@@ -422,38 +422,38 @@ link_refill (struct fp_link *l)
     return return_spares (l);
   {
     FP_LOCK_SCOPE (&l->lock);
-    if (l->slabs_free == 0 || l->want_head != FP_NO_PIECE || l->calls != NULL)
+    if (l->slabs_free == 0 || l->want_head != FP_NO_EXTENT || l->calls != NULL)
       return 0;
   }
   if (l->nr_spares > 0)
     return 0;
-  while (n < FP_LINK_SPARES && fp_manager_claim (l->v, l->index, n))
+  while (n < FP_PEER_SPARES && fp_allocator_claim (l->v, l->index, n))
     n++;
   if (n == 0)
     return 0;
-  r = link_ask_for_grants (l, l->spares, n, true);
+  r = peer_ask_for_grants (l, l->spares, n, true);
   if (r > 0)
     l->nr_spares = (unsigned) r;
   for (; n > l->nr_spares; n--)
-    fp_manager_unclaim (l->v, l->index);
-  if (link_session_broken (r)) {
-    link_set_why (l, fp_ctl_why (l->s.ctl));
+    fp_allocator_unclaim (l->v, l->index);
+  if (peer_session_broken (r)) {
+    peer_set_why (l, fp_ctl_why (l->s.ctl));
     return r;
   }
   return 0; /* a write will ask again, and hear why */
 }
 
 void
-link_drop_spares (struct fp_link *l)
+peer_drop_spares (struct fp_peer *l)
 {
   while (l->nr_spares > 0) {
     fp_copy_forget (&l->spares[--l->nr_spares]);
-    fp_manager_unclaim (l->v, l->index);
+    fp_allocator_unclaim (l->v, l->index);
   }
 }
 
 void
-link_fail_places (struct fp_link *l)
+peer_fail_places (struct fp_peer *l)
 {
   return_batch (l, -ENOTCONN);
   while (take_batch (l) > 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_record.c - what a link does for the recorder: tell its server what is
- * to be recorded, and make pieces READY that are.
+/* peer_record.c - what a peer does for the metadata log: tell its server what
+ * is to be recorded, and make extents READY that are.
  */
 
 #include <config.h>
@@ -15,24 +15,24 @@
 
 enum stage { IDLE, POSTED, RUNNING, ANSWERED };
 
-struct link_record {
-  /* Under the link's lock. */
+struct peer_record {
+  /* Under the peer's lock. */
   enum stage stage;
   bool left; /* nobody waits for it */
   int result;
 
-  /* The link's own while it is RUNNING, else of who posts. */
+  /* The peer's own while it is RUNNING, else of who posts. */
   enum record_op op;
   struct fp_map_change change;
   struct fp_members members;
 
-  /* The link's own. */
+  /* The peer's own. */
   struct fp_map_words words;
   struct fp_lookup_reply said;
 };
 
 int
-link_record_new (struct fp_link *l)
+peer_record_new (struct fp_peer *l)
 {
   if (!fp_volume_is_recorded (&l->v->p))
     return 0;
@@ -41,13 +41,13 @@ link_record_new (struct fp_link *l)
 }
 
 void
-link_record_free (struct fp_link *l)
+peer_record_free (struct fp_peer *l)
 {
   free (l->record);
 }
 
 void
-link_record_renew (struct fp_link *l)
+peer_record_renew (struct fp_peer *l)
 {
   if (l->record == NULL)
     return;
@@ -55,12 +55,12 @@ link_record_renew (struct fp_link *l)
   memset (&l->record->said, 0, sizeof l->record->said);
 }
 
-/* ---- the recorder's side ---- */
+/* ---- the metadata log's side ---- */
 
 bool
-fp_link_record (struct fp_link *l, enum record_op op, const void *what)
+fp_peer_record (struct fp_peer *l, enum record_op op, const void *what)
 {
-  struct link_record *r = l->record;
+  struct peer_record *r = l->record;
 
   {
     FP_LOCK_SCOPE (&l->lock);
@@ -74,14 +74,14 @@ fp_link_record (struct fp_link *l, enum record_op op, const void *what)
     else if (op == RECORD_OP_MEMBERS)
       r->members = *(const struct fp_members *) what;
   }
-  link_wake (l);
+  peer_wake (l);
   return true;
 }
 
 bool
-fp_link_record_result (struct fp_link *l, int *result)
+fp_peer_record_result (struct fp_peer *l, int *result)
 {
-  struct link_record *r = l->record;
+  struct peer_record *r = l->record;
 
   FP_LOCK_SCOPE (&l->lock);
   if (r->stage != ANSWERED)
@@ -92,9 +92,9 @@ fp_link_record_result (struct fp_link *l, int *result)
 }
 
 void
-fp_link_record_leave (struct fp_link *l)
+fp_peer_record_leave (struct fp_peer *l)
 {
-  struct link_record *r = l->record;
+  struct peer_record *r = l->record;
 
   FP_LOCK_SCOPE (&l->lock);
   if (r->stage == RUNNING)
@@ -104,68 +104,68 @@ fp_link_record_leave (struct fp_link *l)
 }
 
 const struct fp_lookup_reply *
-fp_link_said (const struct fp_link *l)
+fp_peer_said (const struct fp_peer *l)
 {
   return &l->record->said;
 }
 
-/* Make piece p, which was left with the link, READY; or OFFLINE if the session
- * is not up.  Forget it if its memory is no more.
+/* Make extent p, which was left with the peer, READY; or OFFLINE if the
+ * session is not up.  Forget it if its memory is no more.
  */
 static void
-settle (struct fp_link *l, struct fp_piece *p, bool up)
+settle (struct fp_peer *l, struct fp_extent *p, bool up)
 {
   if (!up || !atomic_load (&p->held))
     fp_copy_forget (&p->copy);
   if (!atomic_load (&p->held))
-    link_forget (l, p, FP_PIECE_BUSY);
-  else if (!fp_piece_move (p, FP_PIECE_BUSY,
-                           up ? FP_PIECE_READY : FP_PIECE_OFFLINE))
+    peer_forget (l, p, FP_EXTENT_BUSY);
+  else if (!fp_extent_move (p, FP_EXTENT_BUSY,
+                            up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
     abort (); /* it was left with us */
 }
 
 void
-fp_link_settle (struct fp_link *l, uint64_t i)
+fp_peer_settle (struct fp_peer *l, uint64_t i)
 {
-  struct fp_piece *p = l->v->pieces->p;
+  struct fp_extent *p = l->v->extents->p;
 
   {
     FP_LOCK_SCOPE (&l->lock);
     /* Here and now, as its thread may be waiting for an answer.  While it is
-     * UP, what a piece has is of this session; and when it is not any more the
-     * link will look for what is READY.
+     * UP, what an extent has is of this session; and when it is not any more
+     * the peer will look for what is READY.
      */
     if (l->state == FP_SERVER_UP && atomic_load (&p[i].held)) {
-      if (!fp_piece_move (&p[i], FP_PIECE_BUSY, FP_PIECE_READY))
+      if (!fp_extent_move (&p[i], FP_EXTENT_BUSY, FP_EXTENT_READY))
         abort (); /* it was left with us */
       return;
     }
     /* Likewise, as its thread may connect for long. */
-    if (link_can_fail_now (l, &p[i])) {
+    if (peer_can_fail_now (l, &p[i])) {
       settle (l, &p[i], false);
       return;
     }
     p[i].next_wanted = l->settle_head;
     l->settle_head = (uint32_t) i;
   }
-  link_wake (l);
+  peer_wake (l);
 }
 
-/* ---- the link's thread ---- */
+/* ---- the peer's thread ---- */
 
 /* The bits of this word that the map has. */
 static uint64_t
 valid_bits (const struct fp_volume *v, uint64_t word)
 {
-  uint64_t left = fp_recorder_bits (v) - word * 64;
+  uint64_t left = fp_meta_log_bits (v) - word * 64;
 
   return left >= 64 ? UINT64_MAX : (UINT64_C (1) << left) - 1;
 }
 
 static int
-read_map (struct fp_link *l, struct fp_map_words *w)
+read_map (struct fp_peer *l, struct fp_map_words *w)
 {
-  struct fp_recorder *r = l->v->recorder;
+  struct fp_meta_log *r = l->v->meta_log;
   int e = 0;
 
   for (uint64_t at = 0; e == 0 && at < r->words; at += FP_MAP_WORDS) {
@@ -174,7 +174,7 @@ read_map (struct fp_link *l, struct fp_map_words *w)
       .count = (uint32_t) FP_MIN (r->words - at, (uint64_t) FP_MAP_WORDS),
     };
 
-    e = fp_ctl_map_read (l->s.ctl, &q, w, link_soon (l));
+    e = fp_ctl_map_read (l->s.ctl, &q, w, peer_soon (l));
     if (e == 0 && (w->start != q.start || w->count != q.count))
       e = -EPROTO;
     /* All the others would refuse what is beyond the end. */
@@ -188,9 +188,9 @@ read_map (struct fp_link *l, struct fp_map_words *w)
 }
 
 static int
-write_map (struct fp_link *l, struct fp_map_words *w)
+write_map (struct fp_peer *l, struct fp_map_words *w)
 {
-  struct fp_recorder *r = l->v->recorder;
+  struct fp_meta_log *r = l->v->meta_log;
   int e = 0;
 
   for (uint64_t at = 0; e == 0 && at < r->words; at += FP_MAP_WORDS) {
@@ -198,40 +198,40 @@ write_map (struct fp_link *l, struct fp_map_words *w)
     w->count = (uint32_t) FP_MIN (r->words - at, (uint64_t) FP_MAP_WORDS);
     for (uint32_t i = 0; i < w->count; i++)
       w->words[i] = atomic_load (&r->map[at + i]);
-    e = fp_ctl_map_write (l->s.ctl, w, link_soon (l));
+    e = fp_ctl_map_write (l->s.ctl, w, peer_soon (l));
   }
   return e;
 }
 
 static int
-do_record (struct fp_link *l)
+do_record (struct fp_peer *l)
 {
-  struct link_record *r = l->record;
+  struct peer_record *r = l->record;
   int e;
 
   switch (r->op) {
   case RECORD_OP_MAP:
-    return fp_ctl_map (l->s.ctl, &r->change, link_soon (l));
+    return fp_ctl_map (l->s.ctl, &r->change, peer_soon (l));
   case RECORD_OP_MAP_READ:
     return read_map (l, &r->words);
   case RECORD_OP_MAP_WRITE:
-    e = link_label_doubts (l, true);
+    e = peer_label_doubts (l, true);
     if (e == 0 && atomic_load (&l->sweep))
-      e = fp_recorder_may_release (l->v) ? link_sweep (l)
-                                         : link_open_strays (l);
+      e = fp_meta_log_may_release (l->v) ? peer_sweep (l)
+                                         : peer_open_strays (l);
     return e < 0 ? e : write_map (l, &r->words);
   case RECORD_OP_MEMBERS:
-    return fp_ctl_members (l->s.ctl, &r->members, link_soon (l));
+    return fp_ctl_members (l->s.ctl, &r->members, peer_soon (l));
   case RECORD_OP_SWEEP:
-    return link_sweep (l);
+    return peer_sweep (l);
   case RECORD_OP_DOUBTS:
-    return link_label_doubts (l, false);
+    return peer_label_doubts (l, false);
   }
   return -EINVAL;
 }
 
 static bool
-begin (struct fp_link *l)
+begin (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   if (l->record->stage != POSTED)
@@ -241,20 +241,20 @@ begin (struct fp_link *l)
 }
 
 static void
-end (struct fp_link *l, int result)
+end (struct fp_peer *l, int result)
 {
-  struct link_record *r = l->record;
+  struct peer_record *r = l->record;
 
   {
     FP_LOCK_SCOPE (&l->lock);
     r->result = result;
     r->stage = r->left ? IDLE : ANSWERED;
   }
-  fp_recorder_wake (l->v);
+  fp_meta_log_wake (l->v);
 }
 
 int
-link_do_records (struct fp_link *l)
+peer_do_records (struct fp_peer *l)
 {
   uint64_t asked = fp_boot_ns ();
   int e;
@@ -262,51 +262,51 @@ link_do_records (struct fp_link *l)
   if (l->record == NULL || !begin (l))
     return 0;
   e = do_record (l);
-  if (link_session_broken (e)) {
-    link_set_why (l, fp_ctl_why (l->s.ctl));
+  if (peer_session_broken (e)) {
+    peer_set_why (l, fp_ctl_why (l->s.ctl));
     end (l, -ENOTCONN);
     return e;
   }
-  link_renewed (l, asked);
+  peer_renewed (l, asked);
   end (l, e);
   return 0;
 }
 
 void
-link_fail_records (struct fp_link *l)
+peer_fail_records (struct fp_peer *l)
 {
   if (l->record != NULL && begin (l))
     end (l, -ENOTCONN);
 }
 
 static uint32_t
-next_settled (struct fp_link *l)
+next_settled (struct fp_peer *l)
 {
   uint32_t i;
 
   FP_LOCK_SCOPE (&l->lock);
   i = l->settle_head;
-  if (i != FP_NO_PIECE)
-    l->settle_head = l->v->pieces->p[i].next_wanted;
+  if (i != FP_NO_EXTENT)
+    l->settle_head = l->v->extents->p[i].next_wanted;
   return i;
 }
 
 void
-link_settle (struct fp_link *l, bool up)
+peer_settle (struct fp_peer *l, bool up)
 {
   bool any = false;
   uint32_t i;
 
-  while ((i = next_settled (l)) != FP_NO_PIECE) {
+  while ((i = next_settled (l)) != FP_NO_EXTENT) {
     any = true;
-    settle (l, &l->v->pieces->p[i], up);
+    settle (l, &l->v->extents->p[i], up);
   }
   if (any)
     fp_volume_wake_lanes (l->v);
 }
 
 int
-link_lookup_again (struct fp_link *l, uint64_t deadline_ns)
+peer_lookup_again (struct fp_peer *l, uint64_t deadline_ns)
 {
   struct fp_lookup q = { .volume = l->v->p.uuid };
 
@@ -314,9 +314,9 @@ link_lookup_again (struct fp_link *l, uint64_t deadline_ns)
 }
 
 int
-link_lookup (struct fp_link *l, uint64_t deadline_ns)
+peer_lookup (struct fp_peer *l, uint64_t deadline_ns)
 {
   if (l->record == NULL || (l->learned && !l->v->p.read_only))
     return 0;
-  return link_lookup_again (l, deadline_ns);
+  return peer_lookup_again (l, deadline_ns);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_up.c - a link comes up: the session, the volume, the lanes'
+/* peer_up.c - a peer comes up: the session, the volume, the lanes'
  * connections, and what the server holds.
  */
 
@@ -23,7 +23,7 @@
  * lost then.
  */
 static bool
-comes_late (const struct fp_link *l)
+comes_late (const struct fp_peer *l)
 {
   const struct fp_volume_params *p = &l->v->p;
 
@@ -35,11 +35,11 @@ comes_late (const struct fp_link *l)
  * or of a newer one that was there and did not count.
  */
 static uint64_t
-attached_version (const struct fp_link *l)
+attached_version (const struct fp_peer *l)
 {
-  struct fp_recorder_status s;
+  struct fp_meta_log_status s;
 
-  fp_recorder_status (l->v, &s);
+  fp_meta_log_status (l->v, &s);
   return s.version != 0 ? s.version : l->v->p.newest;
 }
 
@@ -48,17 +48,17 @@ attached_version (const struct fp_link *l)
  * takes the volume, or opens it to write, raises the epoch.
  */
 static bool
-is_only_barred (struct fp_link *l, uint64_t deadline)
+is_only_barred (struct fp_peer *l, uint64_t deadline)
 {
   if (l->record == NULL || !atomic_load (&l->v->started) ||
-      link_lookup_again (l, deadline) < 0)
+      peer_lookup_again (l, deadline) < 0)
     return false;
-  return fp_link_said (l)->epoch == l->epoch &&
-         fp_link_said (l)->members.version <= attached_version (l);
+  return fp_peer_said (l)->epoch == l->epoch &&
+         fp_peer_said (l)->members.version <= attached_version (l);
 }
 
 static int
-open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
+open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
              char why[FP_WHY_MAX])
 {
   const struct fp_volume_params *p = &l->v->p;
@@ -82,7 +82,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   if (closed)
     nr = told != 0 ? told : nr + 1;
   /* What the server knows may be more or less, if it was away.  That is mended
-   * when we have the volume there (link_recount), and not before: it may not
+   * when we have the volume there (peer_recount), and not before: it may not
    * believe us if somebody else has had a look meanwhile.
    */
   q.servers = l->opened ? FP_MAX_SERVERS : nr;
@@ -101,14 +101,14 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   memcpy (q.name, p->name, sizeof q.name);
   asked = fp_boot_ns ();
   r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
-  /* It came back with nothing.  What it had of pieces with several copies is
+  /* It came back with nothing.  What it had of extents with several copies is
    * made anew, there or elsewhere: as long as any is left, the servers that
    * keep the map know which.
    */
   if (r == -ENOENT && l->learned && fp_volume_is_mirrored (l->v)) {
-    link_judge_missing (l);
+    peer_judge_missing (l);
     atomic_store (&l->lost_any, false);
-    if (atomic_load (&l->pieces) > 0) {
+    if (atomic_load (&l->extents) > 0) {
       /* Whoever has that shut finds that it is no more. */
       snprintf (why, FP_WHY_MAX,
                 "it came back with nothing, while what it had is changed");
@@ -121,7 +121,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
   }
   if (r == -ENOENT && !p->read_only &&
       (comes_late (l) || (l->learned && !atomic_load (&l->lost_any) &&
-                          atomic_load (&l->pieces) == 0))) {
+                          atomic_load (&l->extents) == 0))) {
     /* If the answer is lost it looks as if it had been there all along. */
     l->anew = true;
     q.flags |= FP_OPEN_CREATE;
@@ -134,7 +134,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
     /* Of a volume that it has it keeps the number that it was told. */
     if (!reply->resumed)
       atomic_store (&l->told, q.servers);
-    r = link_opened (l, asked, reply->epoch);
+    r = peer_opened (l, asked, reply->epoch);
     if (r == 0)
       return 0;
     snprintf (why, FP_WHY_MAX,
@@ -142,7 +142,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
               " times since: one may have changed it, attach it again",
               reply->epoch - l->epoch - 1);
     l->lost = true;
-    fp_volume_taken (l->v, why);
+    fp_volume_set_fenced (l->v, why);
     return r;
   }
   snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
@@ -164,7 +164,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
     snprintf (said, sizeof said, "%.*s", (int) sizeof said - 1, why);
     snprintf (why, FP_WHY_MAX, "another client has taken the volume over: %s",
               said);
-    fp_volume_taken (l->v, said);
+    fp_volume_set_fenced (l->v, said);
   }
   return r;
 }
@@ -173,7 +173,7 @@ open_volume (struct fp_link *l, struct fp_open_reply *reply, uint64_t deadline,
  * them slowly, and there may be many.
  */
 static int
-connect_lanes (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
+connect_lanes (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
 {
   struct fp_conn_params cp;
   const char *said = NULL;
@@ -198,16 +198,16 @@ connect_lanes (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
 }
 
 /* Who writes the volume begins with a new list of its members.  What a reader
- * knows of it, which pieces are where and which copies are live, is of no use
- * after that; the server asks nothing of it, so it has to look.
+ * knows of it, which extents are where and which copies are in sync, is of no
+ * use after that; the server asks nothing of it, so it has to look.
  */
 static int
-look_again (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
   bool reads = l->record != NULL && l->v->p.read_only;
   bool reads_on = reads && l->learned;
-  uint64_t was = reads_on ? fp_link_said (l)->members.version : 0, is;
-  int r = link_lookup (l, deadline);
+  uint64_t was = reads_on ? fp_peer_said (l)->members.version : 0, is;
+  int r = peer_lookup (l, deadline);
 
   if (r < 0) {
     snprintf (why, FP_WHY_MAX, "what it knows: %s", fp_ctl_why (l->s.ctl));
@@ -216,14 +216,14 @@ look_again (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
   if (!reads)
     return 0;
   /* One that was away when it was attached may have an older one. */
-  is = fp_link_said (l)->members.version;
+  is = fp_peer_said (l)->members.version;
   if (is <= attached_version (l) && (!reads_on || is == was))
     return 0;
   snprintf (why, FP_WHY_MAX,
             "another client has written the volume since it was attached: "
             "attach it again");
   l->lost = true;
-  fp_volume_taken (l->v, why);
+  fp_volume_set_fenced (l->v, why);
   return -EPERM;
 }
 
@@ -232,19 +232,19 @@ look_again (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
  * without, whose copies are old.
  */
 static int
-look_at_busy (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+look_at_busy (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
   char text[FP_WHY_MAX];
 
   if (!l->v->p.read_only || !atomic_load (&l->v->started) ||
-      look_again (l, deadline, text) == 0 || !atomic_load (&l->v->taken))
+      look_again (l, deadline, text) == 0 || !atomic_load (&l->v->fenced))
     return -EBUSY;
   memcpy (why, text, sizeof text);
   return -EPERM;
 }
 
 static bool
-is_first_after_start (const struct fp_link *l)
+is_first_after_start (const struct fp_peer *l)
 {
   return l->record != NULL && !l->learned && !l->v->p.read_only &&
          (l->v->p.away >> l->index & 1);
@@ -255,10 +255,10 @@ is_first_after_start (const struct fp_link *l)
  * not opened, and what the other client has there is not released.
  */
 static int
-check_list (struct fp_link *l, char why[FP_WHY_MAX])
+check_list (struct fp_peer *l, char why[FP_WHY_MAX])
 {
   if (!is_first_after_start (l) ||
-      !fp_recorder_is_behind (l->v, fp_link_said (l)->members.version))
+      !fp_meta_log_is_behind (l->v, fp_peer_said (l)->members.version))
     return 0;
   snprintf (why, FP_WHY_MAX,
             "it has a newer list of the volume's servers: the other servers "
@@ -268,12 +268,12 @@ check_list (struct fp_link *l, char why[FP_WHY_MAX])
 
 /* It was opened. */
 static int
-check_ours (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
+check_ours (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
   int r = check_list (l, why);
 
   if (r == 0 && is_first_after_start (l) && !l->anew)
-    r = fp_recorder_confirm (l->v, l->index, &l->stop, deadline);
+    r = fp_meta_log_confirm (l->v, l->index, &l->stop, deadline);
   if (r != -ETIMEDOUT)
     return r;
   snprintf (why, FP_WHY_MAX,
@@ -283,7 +283,7 @@ check_ours (struct fp_link *l, uint64_t deadline, char why[FP_WHY_MAX])
 }
 
 static int
-try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
+try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
 {
   uint64_t deadline = fp_deadline_in_ms (ms);
   struct fp_open_reply reply;
@@ -309,9 +309,9 @@ try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
   }
   /* Before it gets anything.  Of a volume that is taken up again, too: whoever
    * had it may have died before all knew their number; that all who are named
-   * have it was looked at before any link was started.
+   * have it was looked at before any peer was started.
    */
-  r = link_recount (l, deadline);
+  r = peer_recount (l, deadline);
   if (r < 0) {
     snprintf (why, FP_WHY_MAX, "how many there are: %s",
               fp_ctl_why (l->s.ctl));
@@ -324,10 +324,10 @@ try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
     return r;
   r = connect_lanes (l, ms, why);
   if (r == -EXDEV)
-    link_look_at_others (l);
+    peer_look_at_others (l);
   if (r < 0)
     return r;
-  r = link_take_labels (l, reply.labels);
+  r = peer_take_labels (l, reply.labels);
   if (r < 0) {
     const char *text = fp_ctl_why (l->s.ctl);
 
@@ -335,7 +335,7 @@ try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
               text[0] != '\0' ? text : strerror (-r));
     return r;
   }
-  link_judge_missing (l);
+  peer_judge_missing (l);
   return 0;
 }
 
@@ -343,7 +343,7 @@ try_transport (struct fp_link *l, unsigned ms, char why[FP_WHY_MAX])
  * that answers at its address now.
  */
 static int
-check_server (struct fp_link *l, char why[FP_WHY_MAX])
+check_server (struct fp_peer *l, char why[FP_WHY_MAX])
 {
   const struct fp_members *list = &l->v->p.members;
   const struct fp_uuid *expected = l->joins ? &l->expected
@@ -357,7 +357,7 @@ check_server (struct fp_link *l, char why[FP_WHY_MAX])
     return 0;
   snprintf (why, FP_WHY_MAX,
             "it came back with nothing, or another server answers there");
-  link_let_go (l);
+  peer_let_go (l);
   return -ENOENT;
 }
 
@@ -365,20 +365,20 @@ check_server (struct fp_link *l, char why[FP_WHY_MAX])
  * takes, before that is taken for a server that came back with nothing.
  */
 static int
-check_name (struct fp_link *l, char why[FP_WHY_MAX])
+check_name (struct fp_peer *l, char why[FP_WHY_MAX])
 {
   if (!l->learned || fp_uuid_is_nil (&l->server) ||
       fp_uuid_eq (&l->server, &l->s.hello.server) || !fp_addr_doubt (l->addr))
     return 0;
   snprintf (why, FP_WHY_MAX,
             "another server answers there: its name is looked up again");
-  link_let_go (l);
+  peer_let_go (l);
   return -EAGAIN;
 }
 
 /* It could not join: it shall not remember that it was asked. */
 static void
-undo_join (struct fp_link *l)
+undo_join (struct fp_peer *l)
 {
   struct fp_bye bye = { .discard = true };
 
@@ -387,10 +387,10 @@ undo_join (struct fp_link *l)
 }
 
 /* From here on who stops the volume need not wait for this server: what it is
- * asked of what it holds may take LINK_SLOW_MS.
+ * asked of what it holds may take PEER_SLOW_MS.
  */
 static void
-may_be_hurried (struct fp_link *l)
+may_be_hurried (struct fp_peer *l)
 {
   FP_LOCK_SCOPE (&l->lock);
   l->asked = l->s.ctl;
@@ -398,20 +398,20 @@ may_be_hurried (struct fp_link *l)
 }
 
 static int
-come_up (struct fp_link *l, char why[FP_WHY_MAX])
+come_up (struct fp_peer *l, char why[FP_WHY_MAX])
 {
   unsigned timeout = FP_MAX (l->v->p.timeout_ms, 1000u);
   uint64_t deadline = fp_deadline_in_ms (timeout);
   unsigned untried;
   int r;
 
-  link_move (l, FP_SERVER_CONNECTING);
+  peer_move (l, FP_SERVER_CONNECTING);
   l->attempt++;
   l->mend_ns = 0;
   /* The start of the volume waits for one list, not for one each attempt. */
   if (l->learned)
     l->learn_end_ns = 0;
-  if (atomic_load (&l->v->taken)) {
+  if (atomic_load (&l->v->fenced)) {
     snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
     l->lost = true;
     return -EPERM;
@@ -442,7 +442,7 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
       break;
     /* The next transport needs a session of its own. */
     undo_join (l);
-    link_let_go (l);
+    peer_let_go (l);
     if (fp_session_open (&l->s, &l->v->p, l->addr, &l->client,
                          fp_deadline_in_ms (timeout), why) < 0)
       return r;
@@ -450,7 +450,7 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
   }
   if (r < 0) {
     undo_join (l);
-    link_let_go (l);
+    peer_let_go (l);
     return r;
   }
   l->ping_ms =
@@ -471,9 +471,9 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
   atomic_store (&l->down_ns, 0);
   atomic_store (&l->learn_until_ns, 0);
   atomic_store (&l->distrust_ns, 0);
-  fp_recorder_up (l->v, l->index, &l->s.hello.server, l->anew);
+  fp_meta_log_up (l->v, l->index, &l->s.hello.server, l->anew);
   l->anew = false;
-  link_move (l, FP_SERVER_UP);
+  peer_move (l, FP_SERVER_UP);
   fp_volume_counted (l->v);
   fp_mirror_poke (l->v);
   fp_volume_wake_lanes (l->v);
@@ -481,7 +481,7 @@ come_up (struct fp_link *l, char why[FP_WHY_MAX])
 }
 
 int
-link_come_up (struct fp_link *l, char why[FP_WHY_MAX])
+peer_come_up (struct fp_peer *l, char why[FP_WHY_MAX])
 {
   int r = come_up (l, why);
 

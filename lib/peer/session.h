@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* session.h - open a control connection and agree: what the probe before
- * the start and the link after it have in common.
+ * the start and the peer after it have in common.
  *
  * Errors:   0 or -errno, with a sentence in why that names the server.
  * Threads:  one session, one thread.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* placement.h - which server a piece goes to: the better of two that are
+/* placement.h - which server an extent goes to: the better of two that are
  * picked at random (Mitzenmacher, "The power of two choices in randomized
  * load balancing", IEEE TPDS 2001; Infiniswap, NSDI '17, for slabs).  Asking
  * the emptiest of all instead would send every client there at once.
@@ -18,7 +18,7 @@
  */
 int fp_place (const uint64_t *free, unsigned nr, uint64_t random);
 
-/* For a piece that others go with (stripe.h), of which server i has has[i]:
+/* For an extent that others go with (stripe.h), of which server i has has[i]:
  * only the servers with the fewest of them are left in free.
  */
 void fp_place_apart (uint64_t *free, const unsigned *has, unsigned nr);

@@ -227,7 +227,7 @@ fp_enc_grants (struct fp_writer *w, const struct fp_grants *m)
     const struct fp_grant *g = &m->grants[i];
 
     fp_put_u64 (w, g->slab);
-    fp_put_u64 (w, g->piece);
+    fp_put_u64 (w, g->extent);
     fp_put_u32 (w, g->copy);
     fp_put_u64 (w, g->generation);
     fp_put_u64 (w, g->raddr);
@@ -236,14 +236,14 @@ fp_enc_grants (struct fp_writer *w, const struct fp_grants *m)
   }
 }
 
-/* A lost one names its piece, and no memory. */
+/* A lost one names its extent, and no memory. */
 static bool
 grant_ok (const struct fp_grant *g)
 {
   if (g->copy >= FP_WIRE_COPIES_MAX)
     return false;
   if (fp_grant_is_lost (g))
-    return g->piece != FP_PIECE_NONE && g->raddr == 0 && g->rkey == 0;
+    return g->extent != FP_EXTENT_NONE && g->raddr == 0 && g->rkey == 0;
   return range_ok (g->raddr, g->length);
 }
 
@@ -257,7 +257,7 @@ fp_dec_grants (struct fp_reader *r, struct fp_grants *m)
     struct fp_grant *g = &m->grants[i];
 
     g->slab = fp_get_u64 (r);
-    g->piece = fp_get_u64 (r);
+    g->extent = fp_get_u64 (r);
     g->copy = fp_get_u32 (r);
     g->generation = fp_get_u64 (r);
     g->raddr = fp_get_u64 (r);
@@ -277,7 +277,7 @@ fp_enc_labels (struct fp_writer *w, const struct fp_labels *m)
     const struct fp_label *l = &m->labels[i];
 
     fp_put_u64 (w, l->slab);
-    fp_put_u64 (w, l->piece);
+    fp_put_u64 (w, l->extent);
     fp_put_u32 (w, l->copy);
     fp_put_u64 (w, l->generation);
   }
@@ -293,10 +293,10 @@ fp_dec_labels (struct fp_reader *r, struct fp_labels *m)
     struct fp_label *l = &m->labels[i];
 
     l->slab = fp_get_u64 (r);
-    l->piece = fp_get_u64 (r);
+    l->extent = fp_get_u64 (r);
     l->copy = fp_get_u32 (r);
     l->generation = fp_get_u64 (r);
-    ok = ok && l->piece != FP_PIECE_NONE && l->copy < FP_WIRE_COPIES_MAX;
+    ok = ok && l->extent != FP_EXTENT_NONE && l->copy < FP_WIRE_COPIES_MAX;
   }
   return verdict (r, ok);
 }

@@ -47,33 +47,33 @@
 #define FP_MAX_SESSIONS_LISTED 48
 #define FP_MAX_RDMA_ADDRS 4
 #define FP_MAX_MEMBERS 64
-#define FP_MAP_WORDS 1024 /* of 64 pieces, in one message */
+#define FP_MAP_WORDS 1024 /* of 64 extents, in one message */
 #define FP_MAX_VOLUMES_LISTED 48
 /* Least number of former clients of a volume that a server remembers:
  * docs/PROTOCOL.md, OPEN, PERM.
  */
 #define FP_FORMER_MIN 64u
-#define FP_WIRE_COPIES_MAX 16 /* copies of a piece; a copy is 0..15 */
-/* The map of a volume has a bit for each copy of each piece: those of copy 0
+#define FP_WIRE_COPIES_MAX 16 /* copies of an extent; a copy is 0..15 */
+/* The map of a volume has a bit for each copy of each extent: those of copy 0
  * first.  Where there are several one more says that a client is at work.
  */
 static inline uint64_t
-fp_map_bits (uint64_t pieces, uint32_t copies)
+fp_map_bits (uint64_t extents, uint32_t copies)
 {
-  return pieces * copies + (copies > 1);
+  return extents * copies + (copies > 1);
 }
 
 #define FP_STRIPE_WIDTH_MAX 64
 #define FP_STRIPE_SIZE_MIN 4096
 #define FP_STRIPE_ROWS_MAX (1u << 24) /* stripe units in a slab */
-#define FP_PIECE_NONE UINT64_MAX      /* a grant that has no label yet */
+#define FP_EXTENT_NONE UINT64_MAX     /* a grant that has no label yet */
 
 enum fp_msg_type {
   FP_MSG_HELLO = 1,       /* who are you, what can you do */
   FP_MSG_OPEN = 2,        /* attach a volume to this session */
   FP_MSG_LIST = 3,        /* the labelled slabs of this volume, in pages */
   FP_MSG_GRANT = 4,       /* lend me so many slabs */
-  FP_MSG_LABEL = 5,       /* these slabs now hold these pieces */
+  FP_MSG_LABEL = 5,       /* these slabs now hold these extents */
   FP_MSG_RELEASE = 6,     /* take these slabs back */
   FP_MSG_ZERO = 7,        /* zero a range of a slab */
   FP_MSG_PING = 8,        /* heartbeat; renews the lease */
@@ -83,8 +83,8 @@ enum fp_msg_type {
   /* Volumes with a name: */
   FP_MSG_LOOKUP = 12,    /* what do you know of this volume */
   FP_MSG_MEMBERS = 13,   /* these are its servers from now on */
-  FP_MSG_MAP = 14,       /* these pieces exist now, or do not */
-  FP_MSG_MAP_READ = 15,  /* which pieces exist, in pages */
+  FP_MSG_MAP = 14,       /* these extents exist now, or do not */
+  FP_MSG_MAP_READ = 15,  /* which extents exist, in pages */
   FP_MSG_MAP_WRITE = 16, /* the same, from one who knows better */
   FP_MSG_DELETE = 17,    /* scrub and forget a volume */
   FP_MSG_VOLUMES = 18,   /* which volumes there are, in pages */
@@ -169,13 +169,13 @@ struct fp_hello_reply {
   char rdma[FP_MAX_RDMA_ADDRS][FP_ADDR_MAX + 1];
 };
 
-/* How the bytes of a volume lie in its pieces (lib/extent/stripe.h), from when
- * it is made on.  The servers only keep it: who attaches the volume has to
- * find them where they were put.
+/* How the bytes of a volume lie in its extents (lib/extent/stripe.h), from
+ * when it is made on.  The servers only keep it: who attaches the volume has
+ * to find them where they were put.
  */
 struct fp_stripe {
-  uint32_t width; /* pieces, 1..FP_STRIPE_WIDTH_MAX; 1: one after the other */
-  uint64_t size;  /* bytes, a power of two: of each piece in turn */
+  uint32_t width; /* extents, 1..FP_STRIPE_WIDTH_MAX; 1: one after the other */
+  uint64_t size;  /* bytes, a power of two: of each extent in turn */
 };
 
 /* As above, and neither larger than a slab nor too small for it. */
@@ -211,8 +211,8 @@ struct fp_open_reply {
 };
 
 struct fp_grant {
-  uint64_t slab;  /* the server's number for it */
-  uint64_t piece; /* FP_PIECE_NONE: not labelled yet */
+  uint64_t slab;   /* the server's number for it */
+  uint64_t extent; /* FP_EXTENT_NONE: not labelled yet */
   uint32_t copy;
   uint64_t generation;
   uint64_t raddr; /* what the transport's address of byte 0 is */
@@ -227,8 +227,8 @@ struct fp_grant {
 #define FP_FEATURE_TAIL 1u
 #define FP_TAIL_SIZE 256u
 
-/* Only in a reply to LIST: the slab held this piece, and the server had to
- * give it up.  What the piece held is lost: it is not as if never written.
+/* Only in a reply to LIST: the slab held this extent, and the server had to
+ * give it up.  What the extent held is lost: it is not as if never written.
  * RELEASE removes the mark.
  */
 static inline bool
@@ -261,13 +261,13 @@ struct fp_grants { /* reply to LIST and to GRANT */
 };
 
 /* In a label's generation, which without it is below that: another server may
- * have a label of the piece that counts instead, and has to be asked first.
+ * have a label of the extent that counts instead, and has to be asked first.
  */
 #define FP_GENERATION_OPEN (UINT64_C (1) << 63)
 
 struct fp_label {
   uint64_t slab;
-  uint64_t piece;
+  uint64_t extent;
   uint32_t copy;
   uint64_t generation;
 };
@@ -344,8 +344,8 @@ struct fp_data_hello { /* the reply is empty */
 /* ---- volumes with a name ----
  *
  * Such a volume outlives its client, so its servers keep two things about it,
- * and no file of a client does: who they are (members), and which pieces exist
- * (the map).  docs/PROTOCOL.md says what the order of changes has to be.
+ * and no file of a client does: who they are (members), and which extents
+ * exist (the map).  docs/PROTOCOL.md says what the order of changes has to be.
  */
 
 struct fp_member {
@@ -373,7 +373,7 @@ struct fp_volume_entry {
   uint32_t copies;
   struct fp_stripe stripe;
   uint64_t slabs;   /* of it on this server, with a label */
-  uint64_t pieces;  /* that exist, as this server's map says */
+  uint64_t extents; /* that exist, as this server's map says */
   uint32_t members; /* in its list of them; 0: it has none */
   uint64_t created; /* seconds since 1970 */
   bool ephemeral;
@@ -394,16 +394,16 @@ struct fp_lookup_reply { /* or NOENT */
 struct fp_map_change { /* all or none take effect; the reply is empty */
   bool exist;
   uint32_t count;
-  uint64_t pieces[FP_MAX_GRANTS];
+  uint64_t extents[FP_MAX_GRANTS];
 };
 
 struct fp_map_read {
-  uint64_t start; /* a piece, a multiple of 64 */
+  uint64_t start; /* an extent, a multiple of 64 */
   uint32_t count; /* of words, 1..FP_MAP_WORDS */
 };
 
 /* Reply to MAP_READ, with as many words as were asked for; and MAP_WRITE,
- * whose reply is empty.  Bit n of word w is piece start + 64 * w + n; beyond
+ * whose reply is empty.  Bit n of word w is extent start + 64 * w + n; beyond
  * the end of the volume all are 0.
  */
 struct fp_map_words {

@@ -76,7 +76,7 @@ put_entry (struct fp_writer *w, const struct fp_volume_entry *e)
   fp_put_u32 (w, e->copies);
   put_stripe (w, &e->stripe);
   fp_put_u64 (w, e->slabs);
-  fp_put_u64 (w, e->pieces);
+  fp_put_u64 (w, e->extents);
   fp_put_u32 (w, e->members);
   fp_put_u64 (w, e->created);
   fp_put_bool (w, e->ephemeral);
@@ -91,7 +91,7 @@ fp_volume_entry_ok (const struct fp_volume_entry *e)
   return !fp_uuid_is_nil (&e->uuid) && name_ok_or_empty (e->name) &&
          e->size > 0 && e->size <= INT64_MAX && slab_size_ok (e->slab_size) &&
          e->copies >= 1 && e->copies <= FP_WIRE_COPIES_MAX &&
-         e->pieces <= fp_div_round_up (e->size, e->slab_size) &&
+         e->extents <= fp_div_round_up (e->size, e->slab_size) &&
          e->members <= FP_MAX_MEMBERS &&
          fp_stripe_ok (&e->stripe, e->slab_size) &&
          name_ok_or_empty (e->client);
@@ -107,7 +107,7 @@ get_entry (struct fp_reader *r, struct fp_volume_entry *e)
   e->copies = fp_get_u32 (r);
   get_stripe (r, &e->stripe);
   e->slabs = fp_get_u64 (r);
-  e->pieces = fp_get_u64 (r);
+  e->extents = fp_get_u64 (r);
   e->members = fp_get_u32 (r);
   e->created = fp_get_u64 (r);
   e->ephemeral = fp_get_bool (r);
@@ -172,7 +172,7 @@ fp_enc_map_change (struct fp_writer *w, const struct fp_map_change *m)
   fp_put_bool (w, m->exist);
   n = put_count (w, m->count, FP_MAX_GRANTS);
   for (uint32_t i = 0; i < n; i++)
-    fp_put_u64 (w, m->pieces[i]);
+    fp_put_u64 (w, m->extents[i]);
 }
 
 int
@@ -181,7 +181,7 @@ fp_dec_map_change (struct fp_reader *r, struct fp_map_change *m)
   m->exist = fp_get_bool (r);
   m->count = get_count (r, 1, FP_MAX_GRANTS);
   for (uint32_t i = 0; i < m->count; i++)
-    m->pieces[i] = fp_get_u64 (r);
+    m->extents[i] = fp_get_u64 (r);
   return verdict (r, true);
 }
 

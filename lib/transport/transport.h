@@ -95,7 +95,7 @@ struct fp_transport_ops {
 
   /* Transfers are loads and stores: raddr is an address in this process,
    * the caller may copy by itself (mapped.h) and need not post.  Nothing can
-   * cut off a caller that does that: see fp_link_lease_holds.
+   * cut off a caller that does that: see fp_peer_lease_holds.
    */
   bool direct;
 

@@ -23,9 +23,9 @@ fp_volume_census (struct fp_volume *v, struct fp_census *out)
   struct fp_lane_stats st = { .reads = 0 };
 
   memset (out, 0, sizeof *out);
-  for (uint64_t i = 0; i < v->pieces->all; i++)
-    out->pieces[fp_piece_state (&v->pieces->p[i])]++;
-  out->moving = atomic_load (&v->moving) < v->pieces->all;
+  for (uint64_t i = 0; i < v->extents->all; i++)
+    out->extents[fp_extent_state (&v->extents->p[i])]++;
+  out->moving = atomic_load (&v->moving) < v->extents->all;
   for (unsigned i = 0; i < v->p.lanes; i++)
     fp_lane_stats (v->lanes[i], &st, &out->read_ns, &out->write_ns);
   for (unsigned i = 0; i < v->nr_lanes; i++)

@@ -18,9 +18,9 @@
 #include "volume/volume.h"
 
 struct fp_census {
-  uint64_t pieces[FP_PIECE_LOST + 1]; /* copies in each fp_piece_state */
-  bool moving;                        /* one of them to another server */
-  uint64_t inflight[FP_MAX_SERVERS];  /* transfers */
+  uint64_t extents[FP_EXTENT_LOST + 1]; /* copies in each fp_extent_state */
+  bool moving;                          /* one of them to another server */
+  uint64_t inflight[FP_MAX_SERVERS];    /* transfers */
   struct fp_hist read_ns, write_ns;
 };
 

@@ -34,7 +34,7 @@ fp_volume_params_init (struct fp_volume_params *p)
     .lanes = 1,
     .slots = 16,
     .slot_size = 128 * 1024,
-    .rebuild_delay_ms = 30000,
+    .resync_delay_ms = 30000,
     .quiet_ms = 5000,
   };
 }
@@ -46,21 +46,21 @@ volume_free (struct fp_volume *v)
 {
   if (v == NULL)
     return;
-  for (unsigned i = 0; v->links != NULL && i < FP_MAX_SERVERS; i++)
-    fp_link_free (v->links[i]);
+  for (unsigned i = 0; v->peers != NULL && i < FP_MAX_SERVERS; i++)
+    fp_peer_free (v->peers[i]);
   for (unsigned i = 0; v->lanes != NULL && i < v->nr_lanes; i++)
     fp_lane_free (v->lanes[i]);
   fp_sealed_stop (v);
   fp_check_free (v->check);
-  fp_mover_free (v->mover);
-  fp_recorder_free (v);
-  fp_intent_free (v);
-  fp_pieces_free (v->pieces);
-  free (v->overlap);
+  fp_migrate_free (v->migrate);
+  fp_meta_log_free (v);
+  fp_dirty_log_free (v);
+  fp_extents_free (v->extents);
+  free (v->range_lock);
   pthread_cond_destroy (&v->cond);
   pthread_mutex_destroy (&v->lock);
   pthread_mutex_destroy (&v->count_lock);
-  free (v->links);
+  free (v->peers);
   free (v->lanes);
   free (v);
 }
@@ -101,39 +101,39 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
     return -ENOMEM;
   v->p = *p;
   v->p.stripe = fp_volume_stripe (p);
-  v->wanted_head = FP_NO_PIECE;
+  v->wanted_head = FP_NO_EXTENT;
   fp_mutex_init (&v->lock);
   fp_mutex_init (&v->count_lock);
   fp_cond_init (&v->cond);
-  atomic_store (&v->nr_links, p->nr_servers);
+  atomic_store (&v->nr_peers, p->nr_servers);
   atomic_store (&v->servers, p->nr_servers);
   atomic_store (&v->closed, p->leaves);
   atomic_store (&v->fresh, p->joins);
   v->nr_lanes = p->lanes + 1;
-  v->links = calloc (FP_MAX_SERVERS, sizeof *v->links);
+  v->peers = calloc (FP_MAX_SERVERS, sizeof *v->peers);
   v->lanes = calloc (v->nr_lanes, sizeof *v->lanes);
-  if (v->links == NULL || v->lanes == NULL)
+  if (v->peers == NULL || v->lanes == NULL)
     return -ENOMEM;
-  r = fp_pieces_new (&v->pieces, p->size, p->slab_size, &v->p.stripe,
-                     p->copies);
+  r = fp_extents_new (&v->extents, p->size, p->slab_size, &v->p.stripe,
+                      p->copies);
   if (r == 0 && p->copies > 1) {
-    v->overlap = calloc (1, sizeof *v->overlap);
-    r = v->overlap == NULL ? -ENOMEM : fp_intent_new (v);
+    v->range_lock = calloc (1, sizeof *v->range_lock);
+    r = v->range_lock == NULL ? -ENOMEM : fp_dirty_log_new (v);
   }
   if (r == 0 && fp_uuid_is_nil (&v->p.uuid))
     r = fp_uuid_generate (&v->p.uuid);
   fp_volume_title (&v->p, v->title);
   if (r == 0)
-    r = fp_recorder_new (v);
-  for (unsigned i = 0; r == 0 && i < v->nr_links; i++)
-    r = fp_link_new (&v->links[i], v, i);
+    r = fp_meta_log_new (v);
+  for (unsigned i = 0; r == 0 && i < v->nr_peers; i++)
+    r = fp_peer_new (&v->peers[i], v, i);
   for (unsigned i = 0; r == 0 && i < p->lanes; i++)
     r = fp_lane_new (&v->lanes[i], v, i, p->slots);
   if (r == 0)
     r = fp_lane_new (&v->lanes[p->lanes], v, p->lanes,
-                     FP_MIN (p->slots, (unsigned) FP_MOVER_SLOTS));
+                     FP_MIN (p->slots, (unsigned) FP_MIGRATE_SLOTS));
   if (r == 0)
-    r = fp_mover_new (&v->mover, v);
+    r = fp_migrate_new (&v->migrate, v);
   if (r == 0)
     r = fp_check_new (&v->check, v);
   if (r < 0)
@@ -144,16 +144,16 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
 
 /* Those that are away may come up later. */
 static int
-await_links (struct fp_volume *v, uint64_t deadline, char why[FP_WHY_MAX])
+await_peers (struct fp_volume *v, uint64_t deadline, char why[FP_WHY_MAX])
 {
   bool told = false;
   int r = 0;
 
-  for (unsigned i = 0; r == 0 && i < v->nr_links; i++) {
+  for (unsigned i = 0; r == 0 && i < v->nr_peers; i++) {
     if (v->p.away >> i & 1)
-      fp_link_away (v->links[i]);
+      fp_peer_away (v->peers[i]);
     else
-      r = fp_link_wait_up (v->links[i], deadline, &told, why);
+      r = fp_peer_wait_up (v->peers[i], deadline, &told, why);
   }
   return r;
 }
@@ -163,7 +163,7 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
                  char why[FP_WHY_MAX])
 {
   struct fp_volume *v = NULL;
-  /* Each link tries again by itself until then.  A client that does not hear
+  /* Each peer tries again by itself until then.  A client that does not hear
    * that it lost the volume may use what it has mapped until its lease is
    * over.
    */
@@ -191,30 +191,30 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
       return r;
     }
   }
-  for (unsigned i = 0; r == 0 && i < v->nr_links; i++)
-    r = fp_link_start (v->links[i]);
+  for (unsigned i = 0; r == 0 && i < v->nr_peers; i++)
+    r = fp_peer_start (v->peers[i]);
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
   if (r == 0)
-    r = await_links (v, deadline, why);
+    r = await_peers (v, deadline, why);
   if (r == 0)
-    r = fp_recorder_start (v, deadline, why);
+    r = fp_meta_log_start (v, deadline, why);
   if (r == 0) {
-    r = fp_manager_start (v);
+    r = fp_allocator_start (v);
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
   }
   if (r == 0 && !p->read_only) {
-    r = fp_mover_start (v->mover);
+    r = fp_migrate_start (v->migrate);
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
   }
   if (r == 0)
     fp_volume_let_leave (v, p->leaves);
   if (r == 0 && p->reserve_full)
-    r = fp_manager_reserve_all (v, why);
+    r = fp_allocator_reserve_all (v, why);
   if (r == 0 && p->reserve_full) {
-    r = fp_recorder_sync (v, fp_deadline_in_ms (fp_volume_start_ms (p)));
+    r = fp_meta_log_sync (v, fp_deadline_in_ms (fp_volume_start_ms (p)));
     if (r < 0)
       snprintf (why, FP_WHY_MAX,
                 "reserve=full: the servers did not record it in time");
@@ -223,7 +223,7 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
     /* A volume that never was is discarded; one that was taken up again
      * stays what it is.
      */
-    fp_volume_stop (v, !p->resume && fp_recorder_untouched (v));
+    fp_volume_stop (v, !p->resume && fp_meta_log_untouched (v));
     return r;
   }
   atomic_store (&v->started, true);
@@ -237,16 +237,16 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   if (v == NULL)
     return;
   fp_check_stop (v->check);
-  fp_mover_stop (v->mover);
-  fp_manager_stop (v);
-  fp_recorder_stop (v);
+  fp_migrate_stop (v->migrate);
+  fp_allocator_stop (v);
+  fp_meta_log_stop (v);
   /* Nobody comes after who gives it up. */
   if (!discard || v->p.name[0] != '\0')
-    fp_recorder_rest (v);
-  for (unsigned i = 0; i < v->nr_links; i++)
-    fp_link_stop (v->links[i], discard);
-  for (unsigned i = 0; i < v->nr_links; i++)
-    fp_link_join (v->links[i]);
+    fp_meta_log_rest (v);
+  for (unsigned i = 0; i < v->nr_peers; i++)
+    fp_peer_stop (v->peers[i], discard);
+  for (unsigned i = 0; i < v->nr_peers; i++)
+    fp_peer_join (v->peers[i]);
   volume_free (v);
   fp_clock_stop ();
 }
@@ -298,9 +298,9 @@ fp_volume_help_lanes (struct fp_volume *v)
 }
 
 void
-fp_volume_drain_piece (struct fp_volume *v, struct fp_piece *p)
+fp_volume_drain_extent (struct fp_volume *v, struct fp_extent *p)
 {
-  while (!fp_piece_drained (v->pieces, p, 1))
+  while (!fp_extent_drained (v->extents, p, 1))
     fp_volume_help_lanes (v);
 }
 
@@ -314,16 +314,16 @@ fp_volume_drain_piece (struct fp_volume *v, struct fp_piece *p)
 static bool
 is_on (struct fp_volume *v, uint64_t k, unsigned server)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
-  return fp_piece_state (&t->p[k]) == FP_PIECE_READY &&
+  return fp_extent_state (&t->p[k]) == FP_EXTENT_READY &&
          atomic_load (&t->p[k].server) == server && fp_mirror_counts (t, k);
 }
 
 bool
 fp_volume_place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
   if (is_on (v, *at >> t->shift, server))
     return true;
@@ -355,7 +355,7 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
     if (r < 0 && fp_deadline_passed (deadline))
       return r;
     r = fp_lane_sync_read (lane, &byte, 1, at);
-    on = is_on (v, at >> v->pieces->shift, server);
+    on = is_on (v, at >> v->extents->shift, server);
     if (r == 0 && on) {
       fp_lane_flushed (lane, server, mark);
       return 0;
@@ -387,10 +387,10 @@ fp_lane_raw_flush (struct fp_lane *lane)
   uint64_t deadline = fp_deadline_in_ms (fp_volume_await_ms (v));
   int result = 0;
 
-  if (atomic_load (&v->taken))
+  if (atomic_load (&v->fenced))
     return -EIO;
   for (unsigned i = 0; i < v->p.lanes; i++) {
-    for (unsigned s = 0; s < v->nr_links; s++) {
+    for (unsigned s = 0; s < v->nr_peers; s++) {
       int r = flush_queue (v->lanes[i], s, deadline);
 
       if (r < 0 && fp_deadline_passed (deadline))
@@ -408,7 +408,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
 {
   struct fp_hist *hist = calloc (2, sizeof *hist);
   struct fp_lane_stats st = { .reads = 0 };
-  struct fp_recorder_status record;
+  struct fp_meta_log_status record;
 
   memset (s, 0, sizeof *s);
   s->uuid = v->p.uuid;
@@ -420,33 +420,33 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->timeout_ms = v->p.timeout_ms;
   s->await_ms = fp_volume_await_ms (v);
   s->lanes = v->p.lanes;
-  s->nr_servers = v->nr_links;
-  s->pieces = v->pieces->nr;
-  s->pieces_allocated = atomic_load (&v->allocated);
-  s->pieces_lost = atomic_load (&v->lost);
+  s->nr_servers = v->nr_peers;
+  s->extents = v->extents->nr;
+  s->extents_allocated = atomic_load (&v->allocated);
+  s->extents_lost = atomic_load (&v->lost);
   if (fp_volume_is_mirrored (v)) {
     struct fp_mirror_status mirror;
 
     fp_mirror_status (v, &mirror);
-    s->pieces_allocated = mirror.allocated;
-    s->pieces_lost = mirror.lost;
-    s->pieces_degraded = mirror.degraded;
-    s->bytes_to_rebuild = mirror.missing;
+    s->extents_allocated = mirror.allocated;
+    s->extents_lost = mirror.lost;
+    s->extents_degraded = mirror.degraded;
+    s->bytes_to_resync = mirror.missing;
     s->unclean = atomic_load (&v->unclean);
     s->resync_bytes = atomic_load (&v->resync_bytes);
     s->resync_of = atomic_load (&v->resync_of);
-    s->bytes_marked = atomic_load (&v->intent->marked);
+    s->bytes_marked = atomic_load (&v->dirty_log->marked);
   }
   fp_sealed_status (v, &s->seal);
   s->zeros = atomic_load (&v->zeros);
   s->trims = atomic_load (&v->trims);
   s->flushes = atomic_load (&v->flushes);
-  s->taken = atomic_load (&v->taken);
+  s->fenced = atomic_load (&v->fenced);
   {
     FP_LOCK_SCOPE (&v->lock);
-    memcpy (s->taken_by, v->taken_by, sizeof s->taken_by);
+    memcpy (s->fenced_by, v->fenced_by, sizeof s->fenced_by);
   }
-  fp_recorder_status (v, &record);
+  fp_meta_log_status (v, &record);
   s->members_version = record.version;
   s->frozen = record.frozen;
   s->read_only = v->p.read_only;
@@ -473,14 +473,14 @@ void
 fp_volume_server_status (struct fp_volume *v, unsigned i,
                          struct fp_server_status *s)
 {
-  struct fp_recorder_status record;
+  struct fp_meta_log_status record;
 
-  assert (i < v->nr_links);
-  fp_link_status (v->links[i], s);
-  fp_recorder_status (v, &record);
+  assert (i < v->nr_peers);
+  fp_peer_status (v->peers[i], s);
+  fp_meta_log_status (v, &record);
   s->current = record.current >> i & 1;
   s->gone = atomic_load (&v->gone) >> i & 1;
   s->joining = atomic_load (&v->fresh) >> i & 1;
-  fp_mover_status (v->mover, i, &s->drain);
-  fp_mover_give_status (v->mover, i, &s->give);
+  fp_migrate_status (v->migrate, i, &s->drain);
+  fp_migrate_reclaim_status (v->migrate, i, &s->reclaim);
 }

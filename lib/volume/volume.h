@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* volume.h - a block device made of other machines' memory.
  *
- * A volume is an array of pieces, each as large as a slab.  A piece has no
+ * A volume is an array of extents, each as large as a slab.  An extent has no
  * memory until it is first written (or all have it from the start:
  * reserve_full).  It knows no front end: nbdkit, the benchmark and the
  * tests call it the same way.
@@ -13,7 +13,7 @@
  * Units:    offset, length and sizes are bytes; times say theirs.
  * Errors:   0 or a negative errno value: -EIO (lost, or no server that
  *           has it came back within await_ms), -EINVAL (outside the volume),
- *           -ENOSPC (no server has room for a piece), -ESHUTDOWN.
+ *           -ENOSPC (no server has room for an extent), -ESHUTDOWN.
  * Threads:  everything that takes a lane or a started volume may be called
  *           from any thread at any time.
  * Memory:   nothing below the line 'I/O' allocates, opens a file, logs, or
@@ -42,7 +42,7 @@
 
 struct fp_volume;
 struct fp_lane;
-struct fp_piece;
+struct fp_extent;
 struct fp_server_names;
 struct fp_seal_key;
 
@@ -61,7 +61,7 @@ struct fp_volume_params {
 
   uint64_t size;      /* bytes, > 0, a multiple of 512 */
   uint64_t slab_size; /* 0: what the servers have */
-  unsigned copies;    /* of each piece; 0: as it was made, or 1 */
+  unsigned copies;    /* of each extent; 0: as it was made, or 1 */
   /* How it is striped, if it is to be made; else what it has to be.  0: not
    * said.  fp_volume_probe fills it in; where nobody did it is not striped.
    */
@@ -138,7 +138,7 @@ struct fp_volume_params {
   /* A server with copies of ours is away for so long, before they are made
    * anew on others.
    */
-  unsigned rebuild_delay_ms;
+  unsigned resync_delay_ms;
   /* What was not written to for so long is not looked at when the volume is
    * attached after its client has died: dirty_log.h.
    */
@@ -226,7 +226,7 @@ int fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
 /* And fp_lane_zero: -EROFS of a volume that is only read. */
 int fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
                    uint64_t offset);
-/* Afterwards the range reads as zeros.  trim: whole pieces go back to
+/* Afterwards the range reads as zeros.  trim: whole extents go back to
  * their servers.  Any length; waits for servers that are away, or there and
  * silent, for await_ms in all.
  */
@@ -247,7 +247,7 @@ uint64_t fp_volume_waits (const struct fp_volume *v);
 /* Every write that any lane completed is in the servers' memory. */
 int fp_lane_flush (struct fp_lane *lane);
 
-/* Nothing would go over the wire for that, but the end of whole pieces. */
+/* Nothing would go over the wire for that, but the end of whole extents. */
 bool fp_volume_zero_is_fast (struct fp_volume *v, uint64_t length,
                              uint64_t offset, bool trim);
 
@@ -265,14 +265,14 @@ void fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
  */
 enum fp_io_kind { FP_IO_READ, FP_IO_WRITE };
 
-/* Not the piece at that linear address, but the tail behind its memory, and
- * there offset - (start of the piece): dirty_log.h.
+/* Not the extent at that linear address, but the tail behind its memory, and
+ * there offset - (start of the extent): dirty_log.h.
  */
 enum fp_tail {
   FP_TAIL_NONE,
   FP_TAIL_RAW,
   FP_TAIL_SET,
-  FP_TAIL_CLEAR,   /* who asks for it is inside of the piece */
+  FP_TAIL_CLEAR,   /* who asks for it is inside of the extent */
   FP_TAIL_CLEARED, /* likewise */
 };
 
@@ -294,7 +294,7 @@ struct fp_io {
   bool queued; /* pending or parked */
   bool redo;   /* a connection broke: all of it once more */
   bool failed; /* something that was sent of it did */
-  bool asked;  /* asked for memory for the piece that it waits for */
+  bool asked;  /* asked for memory for the extent that it waits for */
   bool hasty;  /* a read that does not wait for a server that is away */
   bool spread; /* some of it was sent to more than one copy */
   uint64_t start_ns;
@@ -316,10 +316,10 @@ struct fp_io {
       generation;  /* of a tail: it is labelled so; 0: it does not matter */
   unsigned saying; /* fragments that set tails for it: lane_dirty_log.c */
 
-  /* The mover's; 0 else. */
-  bool mover;              /* it may use a piece that is FROZEN */
-  bool owner;              /* it uses the target, which is BUSY */
-  struct fp_piece *target; /* used instead of the volume's piece there */
+  /* The migration thread's; 0 else. */
+  bool migrate;             /* it may use an extent that is FROZEN */
+  bool owner;               /* it uses the target, which is BUSY */
+  struct fp_extent *target; /* used instead of the volume's extent there */
 };
 
 void fp_lane_submit (struct fp_lane *lane, struct fp_io *io);
@@ -331,7 +331,7 @@ struct fp_io *fp_lane_poll (struct fp_lane *lane, bool wait);
 /* ---- moving it while it is used: migrate.h ---- */
 
 /* Server i, which is up or will be, shall hold nothing of this volume: it gets
- * no new pieces, and what it has is moved to the others, in the background.
+ * no new extents, and what it has is moved to the others, in the background.
  * What comes of it is in its status.  rate: bytes a second, from now on; 0: as
  * move_rate says.  Before anything is moved: -EBUSY: it is the last one that
  * is not drained; -ENOSPC: the others
@@ -362,12 +362,12 @@ struct fp_check_status {
   enum fp_check_state state;
   uint64_t number; /* the how manieth it is: 1, 2, ... */
   bool repair;
-  uint64_t block_size; /* bytes; at the end of a piece a block has fewer */
+  uint64_t block_size; /* bytes; at the end of an extent a block has fewer */
   uint64_t blocks;     /* that are to be compared; about, as others write */
   uint64_t compared, differ;
   uint64_t repaired; /* of those that differ */
   uint64_t skipped; /* of blocks: those of which two copies could not be had */
-  uint64_t degraded; /* pieces that had fewer live copies than they should */
+  uint64_t degraded; /* extents with too few in-sync copies */
   /* Where in the volume the first byte is that differs, of the lowest such
    * blocks, in order.
    */
@@ -380,7 +380,7 @@ struct fp_check_status {
 };
 
 /* Compare all copies in the background, while they are used; repair: what
- * differs gets what the first live copy has.  rate: bytes a second of each
+ * differs gets what the first in-sync copy has.  rate: bytes a second of each
  * copy; 0: as move_rate says.  -EINVAL: there is one copy; -EBUSY: one is
  * under way.
  */
@@ -401,8 +401,8 @@ struct fp_server_names {
 };
 void fp_volume_servers (struct fp_volume *v, struct fp_server_names *out);
 
-/* One more: it is asked what the probe asks, gets a link, becomes a member of
- * a volume with a name, and only then gets pieces.  -EEXIST: it is one
+/* One more: it is asked what the probe asks, gets a peer, becomes a member of
+ * a volume with a name, and only then gets extents.  -EEXIST: it is one
  * already, or has something of this volume; -ENOSPC: there are as many as
  * there can be; -EROFS: so much is missing that nothing may be changed;
  * -ETIMEDOUT: it is one as soon as the others have recorded that. Else nothing
@@ -440,19 +440,19 @@ enum fp_drain_state {
 };
 struct fp_drain_status {
   enum fp_drain_state state;
-  uint64_t pieces, left; /* at the start, and now */
-  uint64_t bytes;        /* copied */
-  uint64_t since_ns;     /* how long it has taken, or took */
-  uint64_t left_ns;      /* about; 0: not known */
-  char why[FP_WHY_MAX];  /* why it does not get on, or "" */
+  uint64_t extents, left; /* at the start, and now */
+  uint64_t bytes;         /* copied */
+  uint64_t since_ns;      /* how long it has taken, or took */
+  uint64_t left_ns;       /* about; 0: not known */
+  char why[FP_WHY_MAX];   /* why it does not get on, or "" */
 };
 
 /* A server whose host is short of memory asks for some of it back: what was
  * not used for the longest time goes to other servers, if they have room.
  */
-struct fp_give_status {
+struct fp_reclaim_status {
   uint64_t wanted;      /* slabs that it still asks for */
-  uint64_t gave;        /* pieces that were moved because of that, ever */
+  uint64_t reclaimed;   /* extents that were moved because of that, ever */
   char why[FP_WHY_MAX]; /* why it does not get them, or "" */
 };
 
@@ -463,15 +463,15 @@ struct fp_server_status {
   unsigned transport;  /* one bit, 0 when never connected */
   const char *control; /* as fp_ctl_secured says; NULL: likewise */
   uint64_t slabs_total, slabs_free; /* as it last said */
-  uint64_t pieces;                  /* of this volume there */
+  uint64_t extents;                 /* of this volume there */
   uint64_t reconnects;
   uint64_t bytes_read, bytes_written, ops, errors;
-  bool current; /* it knows which pieces of a named volume exist */
+  bool current; /* it knows which extents of a named volume exist */
   bool joining; /* not yet, for the first time */
   bool gone;    /* it is none (any more): nothing else is to be shown */
   char why[FP_WHY_MAX]; /* why it is not up */
   struct fp_drain_status drain;
-  struct fp_give_status give;
+  struct fp_reclaim_status reclaim;
 };
 
 /* sealed.h */
@@ -503,10 +503,10 @@ struct fp_volume_status {
   uint64_t size, slab_size;
   struct fp_stripe stripe;
   unsigned copies, lanes, nr_servers, timeout_ms, await_ms;
-  uint64_t pieces, pieces_allocated, pieces_lost;
+  uint64_t extents, extents_allocated, extents_lost;
   /* Those with fewer copies than they should have, and what is to be copied.
    */
-  uint64_t pieces_degraded, bytes_to_rebuild;
+  uint64_t extents_degraded, bytes_to_resync;
   /* Of several copies.  When it was attached its last client had died: in so
    * many bytes, of so many, they could differ.  And what they could if this
    * one died, as of some seconds ago.
@@ -516,11 +516,11 @@ struct fp_volume_status {
   uint64_t reads, writes, zeros, trims, flushes, errors;
   uint64_t bytes_read, bytes_written;
   uint64_t inflight;
-  bool taken;                /* another client has it now: all I/O fails */
-  char taken_by[FP_WHY_MAX]; /* what a server says of that; or "" */
-  uint64_t members_version;  /* of the list of servers; 0: it has no name */
+  bool fenced;                /* another client has it now: all I/O fails */
+  char fenced_by[FP_WHY_MAX]; /* what a server says of that; or "" */
+  uint64_t members_version;   /* of the list of servers; 0: it has no name */
   /* Too many servers were away when it was attached: what they do not have
-   * is EIO, and no piece is made.
+   * is EIO, and no extent is made.
    */
   bool frozen;
   bool read_only;

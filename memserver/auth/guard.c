@@ -188,7 +188,7 @@ guard_discard (struct call *call)
   if (r < 0 || !rec->kept)
     return r;
   for (uint32_t i = 0; i < rec->nr_slabs; i++)
-    if (rec->slabs[i]->label.piece != FP_PIECE_NONE)
+    if (rec->slabs[i]->label.extent != FP_EXTENT_NONE)
       return guard_delete (call, rec);
   return 0;
 }

@@ -64,7 +64,7 @@ struct slab {
 
   /* While LENT: what it holds. */
   struct record *record;
-  struct fp_label label; /* piece is FP_PIECE_NONE: nothing yet */
+  struct fp_label label; /* extent is FP_EXTENT_NONE: nothing yet */
   bool keyed;            /* the session of the volume has a key */
   uint64_t raddr, rkey;
   struct fp_verbs_region *region;

@@ -128,11 +128,11 @@ check_open (struct call *call, const struct fp_open *q)
                      (unsigned long long) q->slab_size);
   if (q->size == 0 || fp_uuid_is_nil (&q->volume))
     return ctl_fail (call, -EINVAL, "OPEN: a volume has a size and a UUID");
-  if ((q->size - 1) / slab_size >= MAX_PIECES)
+  if ((q->size - 1) / slab_size >= MAX_EXTENTS)
     return ctl_fail (call, -EINVAL,
                      "a volume has at most %u pieces, so that with slabs of "
                      "%llu bytes %llu bytes are too many",
-                     MAX_PIECES, (unsigned long long) slab_size,
+                     MAX_EXTENTS, (unsigned long long) slab_size,
                      (unsigned long long) q->size);
   return 0;
 }
@@ -210,7 +210,7 @@ check_same (struct call *call, const struct fp_open *q,
   return 0;
 }
 
-/* Now, and not when the first piece is to be recorded, which nobody could put
+/* Now, and not when the first extent is to be recorded, which nobody could put
  * right then.
  */
 static int
@@ -226,7 +226,7 @@ need_map (struct call *call, struct record *rec)
                    "volume %s: no room for the map of its %llu pieces: those "
                    "of all volumes may take %u MiB here, so delete some, or "
                    "give the servers a larger --slab",
-                   title, (unsigned long long) record_pieces (rec),
+                   title, (unsigned long long) record_extents (rec),
                    MAX_MAP_WORDS >> 17);
 }
 

@@ -123,7 +123,7 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
   if (s->state == SLAB_LOST) {
     p->grants[p->count++] = (struct fp_grant) {
       .slab = s->index,
-      .piece = s->label.piece,
+      .extent = s->label.extent,
       .copy = s->label.copy,
       .generation = s->label.generation,
     };
@@ -145,7 +145,7 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
   }
   p->grants[p->count++] = (struct fp_grant) {
     .slab = s->index,
-    .piece = s->label.piece,
+    .extent = s->label.extent,
     .copy = s->label.copy,
     .generation = s->label.generation,
     .raddr = s->raddr,
@@ -211,7 +211,7 @@ ctl_list (struct call *call)
   for (uint32_t i = 0; i < rec->nr_slabs && p.count < q.max; i++) {
     struct slab *s = rec->slabs[i];
 
-    if (s->label.piece == FP_PIECE_NONE || labelled++ < q.start)
+    if (s->label.extent == FP_EXTENT_NONE || labelled++ < q.start)
       continue;
     r = take_over (call, s);
     if (r != 0 && p.count > 0)
@@ -316,14 +316,14 @@ check_label (struct call *call, const struct fp_labels *q, uint32_t i)
 {
   const struct record *rec = call->session->record;
   const struct fp_label *l = &q->labels[i];
-  uint64_t pieces = record_pieces (rec);
+  uint64_t extents = record_extents (rec);
 
   if (!find_slab (call, l->slab))
     return no_slab (call, l->slab);
-  if (l->piece >= pieces)
+  if (l->extent >= extents)
     return ctl_fail (call, -EINVAL, "piece %llu: this volume has %llu",
-                     (unsigned long long) l->piece,
-                     (unsigned long long) pieces);
+                     (unsigned long long) l->extent,
+                     (unsigned long long) extents);
   for (uint32_t j = 0; j < i; j++)
     if (q->labels[j].slab == l->slab)
       return ctl_fail (call, -EINVAL, "slab %llu is named twice",

@@ -33,7 +33,7 @@ keys_open (struct session *s, struct slab *slab)
     slab->mapper = s->client;
     slab->shared = slab->shared || (s->read_only && s->server->access);
     /* Before it has it: a server that comes after this one is to know. */
-    if (slab->label.piece != FP_PIECE_NONE)
+    if (slab->label.extent != FP_EXTENT_NONE)
       record_keep_slab (s->record, slab);
     slab->raddr = 0;
     slab->rkey = 0;

@@ -139,7 +139,7 @@ void session_end (struct session *s, const char *why);
  * the stream, and its session ends when it hangs up, as it does when nothing
  * of it is under way any more; or when it cannot believe in its lease any
  * longer. Before that it may touch what it has mapped (shm), and answer by
- * itself what it knows as never written (fp_volume_is_ours).
+ * itself what it knows as never written (fp_volume_is_leased).
  */
 void session_dismiss (struct session *s, const char *why);
 

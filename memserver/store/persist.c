@@ -353,7 +353,7 @@ check_label (struct persist *p, uint32_t slab, char why[STORE_WHY_MAX])
     return no_volume (p, slab, &l.volume, why);
   if (v->doomed)
     return 0;
-  if (l.piece >= v->pieces || l.copy >= FP_WIRE_COPIES_MAX)
+  if (l.extent >= v->extents || l.copy >= FP_WIRE_COPIES_MAX)
     return bad_state (p, why, text);
   if (slab >= p->params.slabs)
     return store_why (why, -EINVAL,

@@ -71,7 +71,7 @@ persist_stripe (const struct persist_record *r)
 
 struct persist_label {
   struct fp_uuid volume;
-  uint64_t piece, generation;
+  uint64_t extent, generation;
   uint32_t copy;
   uint32_t state;  /* enum persist_state */
   uint32_t serial; /* of its memory: see backing_name */
@@ -81,7 +81,7 @@ struct persist_label {
 
 enum persist_state {
   PERSIST_FREE,     /* not labelled: it may hold anything */
-  PERSIST_LABELLED, /* it holds a piece */
+  PERSIST_LABELLED, /* it holds an extent */
   PERSIST_LOST      /* what it held is lost: see record_lose */
 };
 
@@ -145,7 +145,7 @@ void persist_volume_delete (struct persist_volume *v);
 void persist_volume_close (struct persist_volume *v);
 
 /* Those that persist_open found: the next one, whose v is the caller's from
- * here on; false: that was all.  *map is NULL if no piece exists, and members
+ * here on; false: that was all.  *map is NULL if no extent exists, and members
  * has version 0 if there is no list.
  */
 struct persist_found {

@@ -14,7 +14,7 @@ struct persist_volume {
   TAILQ_ENTRY (persist_volume) entry; /* of persist.found */
   struct persist *persist;
   struct fp_uuid uuid;
-  uint64_t pieces;
+  uint64_t extents;
   bool doomed;
   int fd;
   uint8_t *file; /* mapped */

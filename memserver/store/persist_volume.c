@@ -61,11 +61,11 @@ file_name (const struct fp_uuid *uuid, char out[STORE_NAME_MAX])
 }
 
 static void
-set_pieces (struct persist_volume *v, const struct persist_record *r)
+set_extents (struct persist_volume *v, const struct persist_record *r)
 {
-  v->pieces = fp_div_round_up (r->size, v->persist->params.slab_size);
+  v->extents = fp_div_round_up (r->size, v->persist->params.slab_size);
   v->map_bytes = ROUND (
-      fp_div_round_up (fp_map_bits (v->pieces, r->copies), 64) * 8, PAGE);
+      fp_div_round_up (fp_map_bits (v->extents, r->copies), 64) * 8, PAGE);
   v->bytes = ROUND (MAP_AT + v->map_bytes, store_page (v->persist->store));
 }
 
@@ -152,7 +152,7 @@ persist_volume_new (struct persist_volume **out, struct persist *p,
   v->fd = store_make (p->store, name);
   if (v->fd < 0)
     e = v->fd;
-  set_pieces (v, r);
+  set_extents (v, r);
   /* The memory of what is not used yet is for later. */
   if (e == 0 && ftruncate (v->fd, (off_t) v->bytes) < 0)
     e = -errno;
@@ -293,7 +293,7 @@ record_ok (const struct persist_volume *v, const struct persist_record *r)
   return fp_volume_entry_ok (&e) && r->servers >= 1 &&
          (r->transport & ~FP_TRANSPORT_WIRE_MASK) == 0 &&
          (r->transport & (r->transport - 1)) == 0 &&
-         (r->size - 1) / slab_size < MAX_PIECES;
+         (r->size - 1) / slab_size < MAX_EXTENTS;
 }
 
 static int
@@ -334,13 +334,13 @@ is_hole (int fd, off_t from, uint64_t bytes)
   return data < 0 || data >= from + (off_t) bytes;
 }
 
-/* A piece that there cannot be: the other servers of the volume would refuse
+/* An extent that there cannot be: the other servers of the volume would refuse
  * a map that has it.
  */
 static bool
 beyond_end (const struct persist_volume *v, const struct persist_record *r)
 {
-  uint64_t bits = fp_map_bits (v->pieces, r->copies);
+  uint64_t bits = fp_map_bits (v->extents, r->copies);
   uint64_t i = bits / 64, used = bits % 64;
 
   for (; i < v->map_bytes / 8; i++, used = 0)
@@ -372,7 +372,7 @@ look_at (struct persist_volume *v)
   if (e < 0)
     return e;
   v->doomed = (r.flags & PERSIST_DELETING) != 0;
-  set_pieces (v, &r);
+  set_extents (v, &r);
   if ((uint64_t) st.st_size != v->bytes) {
     v->bytes = (uint64_t) st.st_size; /* is mapped */
     return -EBADMSG;

@@ -66,7 +66,7 @@ give_back (struct record *r, bool all)
   for (uint32_t i = 0; i < r->nr_slabs; i++) {
     struct slab *s = r->slabs[i];
 
-    if (!all && s->label.piece != FP_PIECE_NONE) {
+    if (!all && s->label.extent != FP_EXTENT_NONE) {
       r->slabs[kept++] = s;
       continue;
     }
@@ -430,7 +430,7 @@ record_add (struct record *r, struct slab *s)
   }
   r->slabs[r->nr_slabs++] = s;
   s->record = r;
-  s->label = (struct fp_label) { .slab = s->index, .piece = FP_PIECE_NONE };
+  s->label = (struct fp_label) { .slab = s->index, .extent = FP_EXTENT_NONE };
   return 0;
 }
 
@@ -469,7 +469,7 @@ record_lose (struct record *r, struct slab *s)
 {
   fp_log (FP_LOG_ERROR, "slab %u is lost: its key cannot be revoked",
           s->index);
-  if (s->label.piece == FP_PIECE_NONE)
+  if (s->label.extent == FP_EXTENT_NONE)
     take_out (r, s);
   pool_lose (r->server->pool, s);
   if (s->record)

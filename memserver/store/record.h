@@ -4,8 +4,9 @@
  * A volume is attached to one session at most.  When that ends, slabs without
  * a label go back to the pool; the record and what is labelled wait for the
  * client to come back.  One with a name waits until it is deleted.  For that,
- * and for one with several copies of each piece, there is also what
- * record_volume.c is about, the list of its servers and the map of its pieces.
+ * and for one with several copies of each extent, there is also what
+ * record_volume.c is about, the list of its servers and the map of its
+ * extents.
  *
  * A volume that is not kept (one without a name, or EPHEMERAL) is an orphan
  * when the lease is over:
@@ -23,7 +24,7 @@
  * Threads:  the loop's.
  * Memory:   a record, and a pointer for each slab; where there is a map also a
  *           list of members, and from when it is opened on a bit for each
- *           copy of a piece, MAX_MAP_WORDS for all volumes.
+ *           copy of an extent, MAX_MAP_WORDS for all volumes.
  */
 
 #ifndef MEMSERVER_RECORD_H
@@ -91,9 +92,9 @@ struct record {
   struct who owner; /* whose quota it counts for; see guard.h */
 
   struct fp_members *members; /* NULL: none yet */
-  uint64_t *map;              /* a bit for each piece; NULL: none exists, and
+  uint64_t *map;              /* a bit for each extent; NULL: none exists, and
                                  nobody has opened it since it is there */
-  uint64_t existing;          /* pieces with a copy in the map */
+  uint64_t existing;          /* extents with a copy in the map */
 
   struct persist_volume *persist; /* NULL: nothing outlives this process */
 };
@@ -179,7 +180,7 @@ void record_used (struct record *r);
 bool record_shut_out (struct record *r);
 
 /* This client had a key before another one had: what it knows of the volume,
- * which pieces are where and what was never written, may not be so any more.
+ * which extents are where and what was never written, may not be so any more.
  * It would read zeros for what the other one wrote, and release what it does
  * not know.
  */
@@ -196,7 +197,7 @@ void record_delete (struct record *r, const char *by);
 /* A slab just taken from the pool is its; -ENOMEM: it is not. */
 int record_add (struct record *r, struct slab *s);
 
-/* One of its slabs holds a piece. */
+/* One of its slabs holds an extent. */
 void record_label (struct record *r, struct slab *s, const struct fp_label *l);
 
 /* Back to the pool, which scrubs it; of a lost one, only the mark goes. Nobody
@@ -205,20 +206,20 @@ void record_label (struct record *r, struct slab *s, const struct fp_label *l);
 void record_release (struct record *r, struct slab *s);
 
 /* Its key could not be revoked: see pool_lose.  The label stays, as a mark
- * that what the piece held is lost, until the client releases it or the record
- * is gone: a client that learns what is here must not take the piece for one
- * that was never written.
+ * that what the extent held is lost, until the client releases it or the
+ * record is gone: a client that learns what is here must not take the extent
+ * for one that was never written.
  */
 void record_lose (struct record *r, struct slab *s);
 
 /* Its name, or its UUID if it has none. */
 void record_title (const struct record *r, char out[FP_NAME_MAX + 1]);
 
-uint64_t record_pieces (const struct record *r);
+uint64_t record_extents (const struct record *r);
 /* Bits of its map. */
 uint64_t record_bits (const struct record *r);
 
-/* There is a list of its servers and a map of its pieces. */
+/* There is a list of its servers and a map of its extents. */
 bool record_has_map (const struct record *r);
 
 /* All of what follows is about such volumes.
@@ -230,16 +231,16 @@ int record_set_members (struct record *r, const struct fp_members *m);
 /* Return the size of its map, made or not, in words. */
 uint64_t record_map_words (const struct record *r);
 
-/* Make map its map: count its pieces, and charge it to the server. */
+/* Make map its map: count its extents, and charge it to the server. */
 void record_take_map (struct record *r, uint64_t *map);
 
-/* Whoever opens it has a map for certain: a piece that cannot be recorded
+/* Whoever opens it has a map for certain: an extent that cannot be recorded
  * later would be an I/O error.  -ENOSPC: the maps of all volumes take as much
  * as they may.
  */
 int record_need_map (struct record *r);
 
-/* -EINVAL: not all of them are pieces of the volume.  Then nothing was
+/* -EINVAL: not all of them are extents of the volume.  Then nothing was
  * changed.
  */
 int record_map (struct record *r, const struct fp_map_change *q);

@@ -67,7 +67,7 @@ record_keep_slab (const struct record *r, const struct slab *s)
 {
   struct persist_label l = {
     .volume = r->uuid,
-    .piece = s->label.piece,
+    .extent = s->label.extent,
     .generation = s->label.generation,
     .copy = s->label.copy,
     .state = s->state == SLAB_LOST ? PERSIST_LOST : PERSIST_LABELLED,
@@ -131,7 +131,7 @@ void
 record_moved (void *ctx, struct slab *s)
 {
   (void) ctx;
-  if (s->record && s->label.piece != FP_PIECE_NONE)
+  if (s->record && s->label.extent != FP_EXTENT_NONE)
     record_keep_slab (s->record, s);
 }
 
@@ -218,7 +218,7 @@ take_up_slab (struct server *srv, uint32_t i)
   e = record_add (r, s);
   if (e < 0)
     return e;
-  s->label.piece = l.piece;
+  s->label.extent = l.extent;
   s->label.copy = l.copy;
   s->label.generation = l.generation;
   /* Whether the last one has done with it died with the server that knew. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* record_volume.c - what a volume that has a name, or several copies of each
- * piece, has besides its slabs: the list of its servers, and the map of its
- * pieces.
+ * extent, has besides its slabs: the list of its servers, and the map of its
+ * extents.
  */
 
 #include <config.h>
@@ -66,7 +66,7 @@ record_set_members (struct record *r, const struct fp_members *m)
 }
 
 uint64_t
-record_pieces (const struct record *r)
+record_extents (const struct record *r)
 {
   return fp_div_round_up (r->size, pool_slab_size (r->server->pool));
 }
@@ -74,7 +74,7 @@ record_pieces (const struct record *r)
 uint64_t
 record_bits (const struct record *r)
 {
-  return fp_map_bits (record_pieces (r), r->copies);
+  return fp_map_bits (record_extents (r), r->copies);
 }
 
 uint64_t
@@ -83,16 +83,16 @@ record_map_words (const struct record *r)
   return fp_div_round_up (record_bits (r), 64);
 }
 
-/* Does one of the first copies of this piece exist, if word w of the map is
+/* Does one of the first copies of this extent exist, if word w of the map is
  * this?
  */
 static bool
-exists (const struct record *r, uint64_t piece, uint64_t copies, uint64_t w,
+exists (const struct record *r, uint64_t extent, uint64_t copies, uint64_t w,
         uint64_t word)
 {
-  uint64_t pieces = record_pieces (r);
+  uint64_t extents = record_extents (r);
 
-  for (uint64_t bit = piece; bit < copies * pieces; bit += pieces)
+  for (uint64_t bit = extent; bit < copies * extents; bit += extents)
     if ((bit / 64 == w ? word : r->map[bit / 64]) >> (bit % 64) & 1)
       return true;
   return false;
@@ -101,7 +101,7 @@ exists (const struct record *r, uint64_t piece, uint64_t copies, uint64_t w,
 void
 record_take_map (struct record *r, uint64_t *map)
 {
-  uint64_t pieces = record_pieces (r), bit;
+  uint64_t extents = record_extents (r), bit;
 
   r->map = map;
   r->server->map_words += record_map_words (r);
@@ -109,8 +109,8 @@ record_take_map (struct record *r, uint64_t *map)
   for (uint64_t w = 0; w < record_map_words (r); w++)
     for (uint64_t word = map[w]; word != 0; word &= word - 1) {
       bit = w * 64 + (uint64_t) __builtin_ctzll (word);
-      r->existing += bit < pieces * r->copies &&
-                     !exists (r, bit % pieces, bit / pieces, w, map[w]);
+      r->existing += bit < extents * r->copies &&
+                     !exists (r, bit % extents, bit / extents, w, map[w]);
     }
 }
 
@@ -118,15 +118,15 @@ record_take_map (struct record *r, uint64_t *map)
 static void
 set_word (struct record *r, uint64_t w, uint64_t word)
 {
-  uint64_t pieces = record_pieces (r), now = r->map[w], bit, mask;
+  uint64_t extents = record_extents (r), now = r->map[w], bit, mask;
 
   for (uint64_t changed = now ^ word; changed != 0; changed &= changed - 1) {
     bit = w * 64 + (uint64_t) __builtin_ctzll (changed);
     mask = UINT64_C (1) << (bit % 64);
     now &= ~mask;
-    /* The last bit belongs to no piece: see fp_map_bits. */
-    if (bit < pieces * r->copies &&
-        !exists (r, bit % pieces, r->copies, w, now)) {
+    /* The last bit belongs to no extent: see fp_map_bits. */
+    if (bit < extents * r->copies &&
+        !exists (r, bit % extents, r->copies, w, now)) {
       if (word & mask)
         r->existing++;
       else
@@ -167,7 +167,7 @@ record_map (struct record *r, const struct fp_map_change *q)
   int ret;
 
   for (uint32_t i = 0; i < q->count; i++)
-    if (q->pieces[i] >= bits)
+    if (q->extents[i] >= bits)
       return -EINVAL;
   if (!r->map && !q->exist)
     return 0;
@@ -175,8 +175,8 @@ record_map (struct record *r, const struct fp_map_change *q)
   if (ret < 0)
     return ret;
   for (uint32_t i = 0; i < q->count; i++) {
-    uint64_t w = q->pieces[i] / 64;
-    uint64_t bit = UINT64_C (1) << (q->pieces[i] % 64);
+    uint64_t w = q->extents[i] / 64;
+    uint64_t bit = UINT64_C (1) << (q->extents[i] % 64);
 
     set_word (r, w, q->exist ? r->map[w] | bit : r->map[w] & ~bit);
   }
@@ -254,7 +254,7 @@ record_describe (const struct record *r, struct fp_volume_entry *e)
     .ephemeral = !r->kept,
     .attached = r->holder != NULL,
     .since = r->since,
-    .pieces = r->existing,
+    .extents = r->existing,
   };
   if (r->members)
     e->members = r->members->count;
@@ -262,7 +262,7 @@ record_describe (const struct record *r, struct fp_volume_entry *e)
   memcpy (e->client, r->client, sizeof e->client);
   for (uint32_t i = 0; i < r->nr_slabs; i++)
     e->slabs += r->slabs[i]->state == SLAB_LENT &&
-                r->slabs[i]->label.piece != FP_PIECE_NONE;
+                r->slabs[i]->label.extent != FP_EXTENT_NONE;
 }
 
 void

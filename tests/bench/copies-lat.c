@@ -171,7 +171,7 @@ open_degraded (struct fp_volume **v, const struct fp_volume_params *base,
   while (r == 0 && !fp_deadline_passed (end)) {
     r = fill (*v);
     fp_volume_status (*v, &s);
-    if (r == 0 && s.pieces_degraded == s.pieces)
+    if (r == 0 && s.extents_degraded == s.extents)
       return 0;
   }
   if (r < 0)

@@ -239,7 +239,7 @@ async_pass (struct work *w, uint32_t size, uint64_t at)
   return r;
 }
 
-/* Odd places, and across the border between two pieces. */
+/* Odd places, and across the border between two extents. */
 static int
 passes (struct work *w, unsigned nr)
 {
@@ -269,7 +269,7 @@ measure (void *arg)
    */
   p = malloc (1);
   free (p);
-  /* The first write to a piece waits for its memory: that takes system
+  /* The first write to an extent waits for its memory: that takes system
    * calls, and no allocation either.
    */
   armed = true;

@@ -105,7 +105,8 @@ grants (struct fp_ctl *c, unsigned type)
 static int
 ask (struct fp_ctl *c, unsigned type)
 {
-  const struct fp_labels labels = { .count = 1, .labels = { { .piece = 1 } } };
+  const struct fp_labels labels = { .count = 1,
+                                    .labels = { { .extent = 1 } } };
   const struct fp_release release = { .count = 1 };
   const struct fp_zero zero = { .length = 512 };
   const struct fp_bye bye = { .discard = true };

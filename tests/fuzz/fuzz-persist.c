@@ -143,7 +143,7 @@ make_volume (struct persist *p, unsigned nr, const char *name, bool with_all)
   persist_volume_close (v);
   for (unsigned i = 0; i < 2; i++) {
     const struct persist_label l = { .volume = r.uuid,
-                                     .piece = 5 + i,
+                                     .extent = 5 + i,
                                      .generation = 1,
                                      .state = i == 1 && with_all
                                                   ? PERSIST_LOST
@@ -286,7 +286,7 @@ check_records (void)
 
   TAILQ_FOREACH (r, &srv.records, entry)
   {
-    FUZZ_CHECK (record_pieces (r) <= MAX_PIECES);
+    FUZZ_CHECK (record_extents (r) <= MAX_EXTENTS);
     p = (struct fp_volumes) { .total = 1, .count = 1 };
     record_describe (r, &p.volumes[0]);
     fp_writer_init (&w, bytes, sizeof bytes);
@@ -306,7 +306,7 @@ check_records (void)
     FUZZ_CHECK (fp_dec_lookup_reply (&in, &l) == 0);
 
     for (uint32_t i = 0; i < r->nr_slabs; i++) {
-      FUZZ_CHECK (r->slabs[i]->label.piece < record_pieces (r));
+      FUZZ_CHECK (r->slabs[i]->label.extent < record_extents (r));
       FUZZ_CHECK (r->slabs[i]->label.copy < FP_WIRE_COPIES_MAX);
     }
     if (!r->map)
@@ -471,7 +471,7 @@ fuzz_seed (unsigned nr, uint8_t *out)
     p = RECORD (flags, PERSIST_DELETING);
     break;
   case 13:
-    p = LABEL (piece, 98);
+    p = LABEL (extent, 98);
     break;
   case 14:
     p = LABEL (copy, 99);

@@ -210,7 +210,7 @@ check_books (void)
   TAILQ_FOREACH (r, &srv.records, entry)
   {
     records++;
-    FUZZ_CHECK (r->size > 0 && record_pieces (r) <= MAX_PIECES);
+    FUZZ_CHECK (r->size > 0 && record_extents (r) <= MAX_EXTENTS);
     FUZZ_CHECK (r->nr_slabs <= r->max_slabs);
     FUZZ_CHECK (r->name[0] == '\0' || record_find_name (&srv, r->name) == r);
     FUZZ_CHECK (record_find (&srv, &r->uuid) == r);
@@ -219,8 +219,8 @@ check_books (void)
       const struct slab *slab = r->slabs[i];
 
       FUZZ_CHECK (slab->record == r && slab->state == SLAB_LENT);
-      FUZZ_CHECK (slab->label.piece == FP_PIECE_NONE ||
-                  slab->label.piece < record_pieces (r));
+      FUZZ_CHECK (slab->label.extent == FP_EXTENT_NONE ||
+                  slab->label.extent < record_extents (r));
       /* A key is its holder's. */
       FUZZ_CHECK (slab->session == 0 ||
                   (r->holder && slab->session == r->holder->id));

@@ -45,27 +45,27 @@ static const struct fp_grant_req grant_req = { .count = 2 };
 static const struct fp_grants grants = { .count = 2,
                                          .grants = {
                                              { .slab = 0,
-                                               .piece = FP_PIECE_NONE,
+                                               .extent = FP_EXTENT_NONE,
                                                .generation = 1,
                                                .rkey = 1,
                                                .length = SAMPLE_SLAB },
                                              { .slab = 1,
-                                               .piece = FP_PIECE_NONE,
+                                               .extent = FP_EXTENT_NONE,
                                                .generation = 1,
                                                .rkey = 2,
                                                .length = SAMPLE_SLAB } } };
 static const struct fp_grants listed = {
   .count = 2,
   .grants = { { .slab = 0,
-                .piece = 5,
+                .extent = 5,
                 .generation = 1,
                 .length = SAMPLE_SLAB },
-              { .slab = 3, .piece = 7, .generation = 2 } /* lost */ }
+              { .slab = 3, .extent = 7, .generation = 2 } /* lost */ }
 };
 static const struct fp_labels labels = {
   .count = 2,
-  .labels = { { .slab = 0, .piece = 5, .generation = 1 },
-              { .slab = 1, .piece = 6, .copy = 1, .generation = 2 } }
+  .labels = { { .slab = 0, .extent = 5, .generation = 1 },
+              { .slab = 1, .extent = 6, .copy = 1, .generation = 2 } }
 };
 static const struct fp_release release_ = { .count = 1, .slabs = { 1 } };
 static const struct fp_zero zero = { .slab = 0,
@@ -107,7 +107,7 @@ static const struct fp_volume_entry entry = { .uuid = UUID,
                                               .client = "c" };
 static const struct fp_map_change map_change = { .exist = true,
                                                  .count = 2,
-                                                 .pieces = { 5, 6 } };
+                                                 .extents = { 5, 6 } };
 static const struct fp_map_read map_read = { .start = 0, .count = 2 };
 static const struct fp_map_words map_words = { .start = 0,
                                                .count = 2,

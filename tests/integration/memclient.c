@@ -14,7 +14,7 @@
  *   grant-all         until there are none, and nothing is being scrubbed
  *   time-grants:N     one slab N times; prints how long each took
  *   expect-slabs:N    it holds so many
- *   label:GEN         piece i is in the i-th slab, generation GEN
+ *   label:GEN         extent i is in the i-th slab, generation GEN
  *   list:MAX          forget what it holds; take it from LIST in such pages
  *   fill:BYTE  check:BYTE    write, compare every byte that it holds
  *   zero:OFFSET:LENGTH       in the first slab
@@ -49,7 +49,7 @@
  *   lookup:NAME  lookup-id:ID   print what the server knows of it
  *   members:VERSION:COUNT    the list of members; all but the last are current
  *   roster:VERSION:UUID@ADDR[,UUID@ADDR...]  the same, of servers that there
- * are map:EXIST:FROM-TO        these pieces exist (1) or not (0)
+ * are map:EXIST:FROM-TO        these extents exist (1) or not (0)
  *   map-write:START:WORD     64 of them, WORD is in hexadecimal digits
  *   expect-map:START:WORD    these are so, and the following do not exist
  *   delete:ID  volumes       delete one; print all
@@ -226,7 +226,7 @@ label (uint64_t generation)
 
     for (; i < nr_grants && q.count < FP_MAX_GRANTS; i++)
       q.labels[q.count++] = (struct fp_label) { .slab = grants[i].slab,
-                                                .piece = i,
+                                                .extent = i,
                                                 .generation = generation };
     r = fp_ctl_label (ctl, &q, deadline ());
     if (r < 0)

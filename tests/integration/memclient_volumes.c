@@ -109,11 +109,11 @@ map (const char *args)
     return -EINVAL;
   q.exist = exist != 0;
   while (from <= to)
-    q.pieces[q.count++] = from++;
+    q.extents[q.count++] = from++;
   return fp_ctl_map (ctl, &q, deadline ());
 }
 
-/* The map from a piece on, as many words as there may be: the first is this,
+/* The map from an extent on, as many words as there may be: the first is this,
  * the others are 0.
  */
 static int

@@ -145,13 +145,13 @@ open_and_grant (int fd, unsigned nr)
   push_body (fd, FP_MSG_GRANT, body, sizeof body - w.left);
 }
 
-/* Well-formed, and about pieces that are not there. */
+/* Well-formed, and about extents that are not there. */
 static void
 map_beyond (int fd)
 {
   static const struct fp_map_change change = { .exist = true,
                                                .count = 2,
-                                               .pieces = { 0, UINT64_MAX } };
+                                               .extents = { 0, UINT64_MAX } };
   static const struct fp_map_read read = { .start = UINT64_MAX - 63,
                                            .count = FP_MAP_WORDS };
   static struct fp_map_words words = { .count = FP_MAP_WORDS };

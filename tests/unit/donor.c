@@ -185,20 +185,20 @@ donor_list (struct session *s, struct fp_grants *p)
   return take_grants (donor_ask (ctl_list, &w), p);
 }
 
-static struct session *mover;
+static struct session *migrate;
 
 static void
 on_moved (struct note *note)
 {
-  assert_ptr_equal (note, &mover->move.done);
-  assert_int_equal (pool_moved (&mover->move), 0);
-  mover->moving = false;
+  assert_ptr_equal (note, &migrate->move.done);
+  assert_int_equal (pool_moved (&migrate->move), 0);
+  migrate->moving = false;
 }
 
 static bool
 is_moved (void)
 {
-  return !mover->moving;
+  return !migrate->moving;
 }
 
 void
@@ -206,7 +206,7 @@ donor_list_moves (struct session *s)
 {
   static struct fp_grants unused;
 
-  mover = s;
+  migrate = s;
   s->move.done.run = on_moved;
   assert_int_equal (donor_list (s, &unused), CTL_WAIT);
 }
@@ -237,10 +237,11 @@ donor_grant (struct session *s, uint32_t count, struct fp_grants *p)
 }
 
 int
-donor_label (struct session *s, uint64_t slab, uint64_t piece)
+donor_label (struct session *s, uint64_t slab, uint64_t extent)
 {
   const struct fp_labels q = {
-    .count = 1, .labels = { { .slab = slab, .piece = piece, .generation = 1 } }
+    .count = 1,
+    .labels = { { .slab = slab, .extent = extent, .generation = 1 } }
   };
   struct fp_writer w;
 

@@ -31,7 +31,7 @@ struct session *donor_attach (uint8_t id, unsigned transport);
 /* Likewise, and the volume has a name. */
 struct session *donor_attach_named (uint8_t id, const char *name,
                                     unsigned transport);
-/* Likewise, with so many copies of each piece. */
+/* Likewise, with so many copies of each extent. */
 struct session *donor_attach_copies (uint8_t id, const char *name,
                                      uint32_t copies, unsigned transport);
 
@@ -56,7 +56,7 @@ void donor_list_moves (struct session *s);
 void donor_wait_moved (void);
 void donor_list_moved (struct session *s, struct fp_grants *p);
 int donor_grant (struct session *s, uint32_t count, struct fp_grants *p);
-int donor_label (struct session *s, uint64_t slab, uint64_t piece);
+int donor_label (struct session *s, uint64_t slab, uint64_t extent);
 int donor_release (struct session *s, uint32_t count, const uint64_t *slabs);
 
 #endif /* DONOR_H */

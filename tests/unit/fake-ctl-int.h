@@ -20,7 +20,7 @@
 
 struct fake_slab {
   enum { SLAB_FREE, SLAB_GRANTED, SLAB_LABELLED, SLAB_LOST } state;
-  uint64_t piece, generation;
+  uint64_t extent, generation;
   uint32_t copy;
 };
 

@@ -565,11 +565,11 @@ fill_grant (struct fake_server *s, unsigned i, struct fp_grant *g)
   if (s->slab[i].state != SLAB_GRANTED)
     g->generation = s->slab[i].generation;
   if (s->slab[i].state == SLAB_LOST) {
-    g->piece = s->slab[i].piece;
+    g->extent = s->slab[i].extent;
     return;
   }
-  g->piece =
-      s->slab[i].state == SLAB_LABELLED ? s->slab[i].piece : FP_PIECE_NONE;
+  g->extent =
+      s->slab[i].state == SLAB_LABELLED ? s->slab[i].extent : FP_EXTENT_NONE;
   fp_fake_server_grant (s->data, i * stride (s),
                         s->no_tails ? s->slab_size : stride (s), g);
 }
@@ -631,7 +631,7 @@ fp_ctl_label (struct fp_ctl *c, const struct fp_labels *q,
       assert (s->slab[q->labels[i].slab].state == SLAB_GRANTED ||
               s->slab[q->labels[i].slab].state == SLAB_LABELLED);
       s->slab[q->labels[i].slab].state = SLAB_LABELLED;
-      s->slab[q->labels[i].slab].piece = q->labels[i].piece;
+      s->slab[q->labels[i].slab].extent = q->labels[i].extent;
       s->slab[q->labels[i].slab].copy = q->labels[i].copy;
       s->slab[q->labels[i].slab].generation = q->labels[i].generation;
     }

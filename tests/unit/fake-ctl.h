@@ -49,7 +49,7 @@ void fake_server_probe (struct fake_server *s);
 void fake_server_forget (struct fake_server *s);
 /* The lease of the volume is over: it is the same server, without it. */
 void fake_server_expire (struct fake_server *s);
-/* It had to give up all that it held: a list names the pieces, and no memory.
+/* It had to give up all that it held: a list names the extents, and no memory.
  */
 void fake_server_lose (struct fake_server *s);
 
@@ -88,13 +88,13 @@ void fake_server_stingy_to (struct fake_server *s, unsigned lane, bool on);
 void fake_server_want (struct fake_server *s, unsigned slabs);
 
 /* A label that some client has left, on a slab that is free. */
-void fake_server_plant (struct fake_server *s, unsigned slab, uint64_t piece,
+void fake_server_plant (struct fake_server *s, unsigned slab, uint64_t extent,
                         uint64_t generation);
-/* The highest that a label of this piece has; 0: none. */
-uint64_t fake_server_generation (struct fake_server *s, uint64_t piece);
+/* The highest that a label of this extent has; 0: none. */
+uint64_t fake_server_generation (struct fake_server *s, uint64_t extent);
 
 /* Of a volume with a name: the list that it has, how many of that are current,
- * how many pieces it knows to exist.
+ * how many extents it knows to exist.
  */
 uint64_t fake_server_version (struct fake_server *s);
 unsigned fake_server_current (struct fake_server *s);
@@ -111,7 +111,7 @@ void fake_server_hold (struct fake_server *s);
 uint64_t fake_server_opened (struct fake_server *s);
 /* Whoever has the volume open there has it to read. */
 bool fake_server_is_read (struct fake_server *s);
-void fake_server_set_map (struct fake_server *s, uint64_t piece, bool exists);
+void fake_server_set_map (struct fake_server *s, uint64_t extent, bool exists);
 
 /* Of all servers, for sessions that begin. */
 extern unsigned fake_lease_ms;

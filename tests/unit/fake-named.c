@@ -42,24 +42,24 @@ fake_server_counted (struct fake_server *s)
 }
 
 void
-fake_server_plant (struct fake_server *s, unsigned slab, uint64_t piece,
+fake_server_plant (struct fake_server *s, unsigned slab, uint64_t extent,
                    uint64_t generation)
 {
   FP_LOCK_SCOPE (&fake_lock);
   assert (s->slab[slab].state == SLAB_FREE);
   s->slab[slab] = (struct fake_slab) { .state = SLAB_LABELLED,
-                                       .piece = piece,
+                                       .extent = extent,
                                        .generation = generation };
 }
 
 uint64_t
-fake_server_generation (struct fake_server *s, uint64_t piece)
+fake_server_generation (struct fake_server *s, uint64_t extent)
 {
   uint64_t g = 0;
 
   FP_LOCK_SCOPE (&fake_lock);
   for (unsigned i = 0; i < s->slabs; i++)
-    if (s->slab[i].state == SLAB_LABELLED && s->slab[i].piece == piece &&
+    if (s->slab[i].state == SLAB_LABELLED && s->slab[i].extent == extent &&
         s->slab[i].generation > g)
       g = s->slab[i].generation;
   return g;
@@ -128,7 +128,7 @@ void
 fake_server_attached (struct fake_server *s, uint64_t times)
 {
   FP_LOCK_SCOPE (&fake_lock);
-  s->members.version += times * FP_ROSTER_ROUND;
+  s->members.version += times * FP_MEMBERSHIP_ROUND;
 }
 
 void
@@ -160,15 +160,15 @@ fake_server_is_read (struct fake_server *s)
 }
 
 void
-fake_server_set_map (struct fake_server *s, uint64_t piece, bool exists)
+fake_server_set_map (struct fake_server *s, uint64_t extent, bool exists)
 {
-  uint64_t bit = UINT64_C (1) << (piece % 64);
+  uint64_t bit = UINT64_C (1) << (extent % 64);
 
   FP_LOCK_SCOPE (&fake_lock);
   if (exists)
-    s->map[piece / 64] |= bit;
+    s->map[extent / 64] |= bit;
   else
-    s->map[piece / 64] &= ~bit;
+    s->map[extent / 64] &= ~bit;
 }
 
 int
@@ -225,13 +225,13 @@ fp_ctl_map (struct fp_ctl *c, const struct fp_map_change *q,
   CALL (c, FP_MSG_MAP, {
     assert (s->ctl == c && q->count > 0);
     for (uint32_t i = 0; i < q->count; i++) {
-      uint64_t bit = UINT64_C (1) << (q->pieces[i] % 64);
+      uint64_t bit = UINT64_C (1) << (q->extents[i] % 64);
 
-      assert (q->pieces[i] < 64 * FAKE_MAP_WORDS);
+      assert (q->extents[i] < 64 * FAKE_MAP_WORDS);
       if (q->exist)
-        s->map[q->pieces[i] / 64] |= bit;
+        s->map[q->extents[i] / 64] |= bit;
       else
-        s->map[q->pieces[i] / 64] &= ~bit;
+        s->map[q->extents[i] / 64] &= ~bit;
     }
   });
 }

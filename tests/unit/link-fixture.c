@@ -78,7 +78,7 @@ pause_ms (unsigned ms)
 }
 
 int
-write_piece (uint64_t i, const char *text)
+write_extent (uint64_t i, const char *text)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_write (lane, text, 5, i * SLAB);
@@ -113,7 +113,7 @@ link_resume (char why[FP_WHY_MAX])
   return fp_volume_start (&v, &p, why);
 }
 
-/* Which server holds piece i; the generation of its label. */
+/* Which server holds extent i; the generation of its label. */
 unsigned
 holder (uint64_t i, uint64_t *generation)
 {
@@ -142,11 +142,11 @@ await_state (unsigned server, enum fp_server_state state)
 }
 
 void
-await_piece (uint64_t i, enum fp_piece_state state)
+await_extent (uint64_t i, enum fp_extent_state state)
 {
   uint64_t deadline = fp_deadline_in_ms (5000);
 
-  while (fp_piece_state (&v->pieces->p[i]) != state) {
+  while (fp_extent_state (&v->extents->p[i]) != state) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
   }
@@ -166,4 +166,4 @@ await_labelled (unsigned n)
   }
 }
 
-/* ---- two labels for one piece ---- */
+/* ---- two labels for one extent ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* link-fixture.h - a volume on two servers that do what they are told: what
- * the tests of links start with.
+ * the tests of peers start with.
  */
 
 #ifndef LINK_FIXTURE_H
@@ -12,8 +12,8 @@
 #define SLAB (256 * 1024)
 #define SLABS 200 /* of each server */
 #define NR_SERVERS 2
-#define PIECES 20
-#define SIZE (PIECES * SLAB)
+#define EXTENTS 20
+#define SIZE (EXTENTS * SLAB)
 
 extern struct fake_server *servers[NR_SERVERS];
 extern struct fp_volume *v;
@@ -29,18 +29,18 @@ int link_teardown (void **state);
 
 void pause_ms (unsigned ms);
 
-/* Five bytes at the beginning of piece i. */
-int write_piece (uint64_t i, const char *text);
+/* Five bytes at the beginning of extent i. */
+int write_extent (uint64_t i, const char *text);
 void expect (uint64_t i, const char *text);
 
 /* The process dies; the next one takes up its volume. */
 int link_resume (char why[FP_WHY_MAX]);
 
-/* Which server holds piece i; the generation of its label. */
+/* Which server holds extent i; the generation of its label. */
 unsigned holder (uint64_t i, uint64_t *generation);
 
 void await_state (unsigned server, enum fp_server_state state);
-void await_piece (uint64_t i, enum fp_piece_state state);
+void await_extent (uint64_t i, enum fp_extent_state state);
 /* Until only that many slabs are labelled, on both. */
 void await_labelled (unsigned n);
 

@@ -25,10 +25,10 @@
 #define SLAB (256 * 1024)
 #define SLABS 64
 #define NR_SERVERS 3
-#define PIECES 6
-#define SIZE ((uint64_t) PIECES * SLAB)
-#define BLOCKS_OF_PIECE (SLAB / FP_CHECK_BLOCK)
-#define BLOCKS (PIECES * BLOCKS_OF_PIECE)
+#define EXTENTS 6
+#define SIZE ((uint64_t) EXTENTS * SLAB)
+#define BLOCKS_OF_EXTENT (SLAB / FP_CHECK_BLOCK)
+#define BLOCKS (EXTENTS * BLOCKS_OF_EXTENT)
 
 static struct fake_server *servers[NR_SERVERS];
 static struct fp_volume *v;
@@ -55,7 +55,7 @@ start_striped (unsigned copies, unsigned nr, uint32_t width, uint32_t unit)
   p.lanes = 2;
   p.slots = 4;
   p.slot_size = 32 * 1024;
-  p.rebuild_delay_ms = 0;
+  p.resync_delay_ms = 0;
   r = fp_volume_probe (&p, why);
   if (r == 0)
     r = fp_volume_start (&v, &p, why);
@@ -67,7 +67,7 @@ start_striped (unsigned copies, unsigned nr, uint32_t width, uint32_t unit)
 static void
 start (unsigned copies, unsigned nr)
 {
-  start_striped (copies, nr, 1, 0); /* piece i is at i * SLAB */
+  start_striped (copies, nr, 1, 0); /* extent i is at i * SLAB */
 }
 
 static int
@@ -124,7 +124,7 @@ put (uint64_t offset, unsigned char byte, uint32_t length)
 static void
 fill (void)
 {
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     assert_int_equal (put ((uint64_t) i * SLAB, (unsigned char) (i + 1), SLAB),
                       0);
 }
@@ -132,7 +132,7 @@ fill (void)
 static struct fake_server *
 server_of (uint64_t i, unsigned copy)
 {
-  struct fp_piece *p = &v->pieces->p[fp_mirror_entry (v->pieces, i, copy)];
+  struct fp_extent *p = &v->extents->p[fp_mirror_entry (v->extents, i, copy)];
 
   for (unsigned n = 0; n < NR_SERVERS; n++)
     if (fp_addr_eq (&v->p.servers[p->copy.server],
@@ -146,7 +146,7 @@ server_of (uint64_t i, unsigned copy)
 static uint8_t *
 byte_of (uint64_t i, unsigned copy, uint64_t in)
 {
-  struct fp_piece *p = &v->pieces->p[fp_mirror_entry (v->pieces, i, copy)];
+  struct fp_extent *p = &v->extents->p[fp_mirror_entry (v->extents, i, copy)];
 
   return fp_fake_server_memory (fake_server_data (server_of (i, copy))) +
          p->copy.slab * (SLAB + FP_TAIL_SIZE) + in;
@@ -295,18 +295,18 @@ test_offsets (void **state)
   (void) state;
   start_striped (2, 3, 3, 4096);
   fill ();
-  for (uint64_t i = 0; i < PIECES; i++)
-    for (uint64_t n = 0; n < BLOCKS_OF_PIECE; n++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
+    for (uint64_t n = 0; n < BLOCKS_OF_EXTENT; n++)
       *byte_of (i, i % 2, n * FP_CHECK_BLOCK + 4097) ^= 0xff;
   check (false);
   expect (BLOCKS, BLOCKS);
   assert_int_equal (s.nr_offsets, FP_CHECK_OFFSETS);
   for (unsigned n = 0; n < FP_CHECK_OFFSETS; n++) {
-    uint64_t at = fp_stripe_at (v->pieces, s.offsets[n], &run);
+    uint64_t at = fp_stripe_at (v->extents, s.offsets[n], &run);
 
     assert_int_equal (at % FP_CHECK_BLOCK, 4097);
-    /* Each group of three pieces has twelve blocks. */
-    assert_int_equal ((at >> v->pieces->shift) / 3, n / 12);
+    /* Each group of three extents has twelve blocks. */
+    assert_int_equal ((at >> v->extents->shift) / 3, n / 12);
     assert_true (n == 0 || s.offsets[n - 1] < s.offsets[n]);
   }
 }
@@ -322,13 +322,13 @@ test_mended_meanwhile (void **state)
   fill ();
   third = server_of (0, 2);
   fake_server_cut (third);
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     assert_int_equal (put ((uint64_t) i * SLAB, 9, 4096), 0);
   *byte_of (0, 0, 100000) = 55;
   check (true);
   assert_int_equal (s.differ, 1);
   assert_int_equal (s.repaired, 1);
-  assert_int_equal (s.degraded, PIECES);
+  assert_int_equal (s.degraded, EXTENTS);
   fake_server_revive (third);
   await_whole ();
   assert_int_equal (*byte_of (0, 2, 100000), 55);
@@ -338,7 +338,7 @@ test_mended_meanwhile (void **state)
 
 static _Atomic bool enough;
 
-/* Writes, and trims of whole pieces, of two pieces. */
+/* Writes, and trims of whole extents, of two extents. */
 static void
 write_main (void *arg)
 {
@@ -448,9 +448,9 @@ written_to (struct fake_server *to)
 {
   struct fp_server_status it;
 
-  for (unsigned i = 0; i < v->nr_links; i++)
+  for (unsigned i = 0; i < v->nr_peers; i++)
     if (fp_addr_eq (&v->p.servers[i], fake_server_addr (to))) {
-      fp_link_status (v->links[i], &it);
+      fp_peer_status (v->peers[i], &it);
       return it.bytes_written;
     }
   fail ();
@@ -477,7 +477,7 @@ test_failed_mend (void **state)
     fp_fake_fault_at (n, FP_FAKE_ERROR);
     check (true);
     fp_fake_fault_at (0, FP_FAKE_ERROR);
-    while (fp_mirror_bad (v->pieces, 0, 3) != 0) {
+    while (fp_mirror_bad (v->extents, 0, 3) != 0) {
       assert_false (fp_deadline_passed (end));
       pause_ms (1);
     }
@@ -490,7 +490,7 @@ test_failed_mend (void **state)
   assert_true (most >= SLAB);
 }
 
-/* Pieces are moved from server to server. */
+/* Extents are moved from server to server. */
 static void
 test_moves (void **state)
 {
@@ -500,13 +500,13 @@ test_moves (void **state)
   begin_writing ();
   for (unsigned n = 0; n < 20; n++) {
     assert_int_equal (fp_volume_check (v, true, 0, why), 0);
-    for (uint64_t k = 0; k < v->pieces->all; k++)
+    for (uint64_t k = 0; k < v->extents->all; k++)
       for (unsigned to = 0; to < 3; to++)
-        if (to != atomic_load (&v->pieces->p[k].server) &&
+        if (to != atomic_load (&v->extents->p[k].server) &&
             to != atomic_load (
-                      &v->pieces->p[(k + v->pieces->nr) % v->pieces->all]
+                      &v->extents->p[(k + v->extents->nr) % v->extents->all]
                            .server))
-          (void) fp_volume_move (v, k, to);
+          (void) fp_volume_migrate (v, k, to);
     await_end ();
     assert_int_equal (s.differ, 0);
   }

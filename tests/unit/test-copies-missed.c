@@ -22,9 +22,9 @@
 #define SLAB COPIES_SLAB
 #define REGION (64 * 1024)
 #define IO 4096u
-#define AT (3 * REGION)    /* where it is written, in piece 0 */
+#define AT (3 * REGION)    /* where it is written, in extent 0 */
 #define OTHER (5 * REGION) /* somewhere else */
-#define PUT_AT 4096        /* where put and all_have look, in each piece */
+#define PUT_AT 4096        /* where put and all_have look, in each extent */
 #define NEVER 100000
 
 static struct fp_lane *lane;
@@ -64,11 +64,11 @@ write_at (uint64_t in, unsigned char byte)
   return fp_lane_write (lane, bytes, sizeof bytes, in);
 }
 
-/* Of copy c of piece 0. */
+/* Of copy c of extent 0. */
 static struct fp_fake_server *
 server_of (unsigned c)
 {
-  unsigned s = atomic_load (&fp_mirror_copy (v->pieces, 0, c)->server);
+  unsigned s = atomic_load (&fp_mirror_copy (v->extents, 0, c)->server);
 
   return fake_server_data (servers[s]);
 }
@@ -76,7 +76,7 @@ server_of (unsigned c)
 static unsigned char
 byte_of (unsigned c, uint64_t in)
 {
-  const struct fp_piece *p = fp_mirror_copy (v->pieces, 0, c);
+  const struct fp_extent *p = fp_mirror_copy (v->extents, 0, c);
   unsigned char it;
 
   /* A server's memory is anybody's who has the key. */
@@ -272,7 +272,7 @@ test_not_sent_is_no_difference (void **state)
   begin (&w, AT, 9);
   assert_true (fp_fake_fault_fired ());
   /* There is another connection soon. */
-  assert_int_equal (fp_mirror_live (v->pieces, 0), 3);
+  assert_int_equal (fp_mirror_in_sync (v->extents, 0), 3);
   check_waits (&w);
 }
 
@@ -324,7 +324,7 @@ zeros_at_hung (unsigned c)
   fake_lease_ms = 30000; /* the heartbeat finds nothing out */
   attach ();
   assert_int_equal (write_at (AT, 9), 0);
-  s = atomic_load (&fp_mirror_copy (v->pieces, 0, c)->server);
+  s = atomic_load (&fp_mirror_copy (v->extents, 0, c)->server);
   fake_server_silence (servers[s], FAKE_DEAF, 0);
   assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
   pause_ms (100);
@@ -392,7 +392,7 @@ test_zeros_are_unsettled (void **state)
   (void) state;
   attach ();
   assert_int_equal (write_at (AT, 9), 0);
-  s = atomic_load (&fp_mirror_copy (v->pieces, 0, 1)->server);
+  s = atomic_load (&fp_mirror_copy (v->extents, 0, 1)->server);
   fake_server_silence (servers[s], FAKE_DEAF, FP_MSG_ZERO);
   assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
   while (byte_of (0, AT) != 0) {
@@ -413,7 +413,7 @@ zero_two (void *arg)
   ((struct zeroing *) arg)->result = fp_lane_zero (lane, 2 * SLAB, 0, false);
 }
 
-/* Zero pieces 0 and 1.  The time for that runs out when copy 0 of piece 0 is
+/* Zero extents 0 and 1.  The time for that runs out when copy 0 of extent 0 is
  * zeros and copy 1 is not.  cut: the request to copy 1 fails, and its server
  * is back at once.  Else copy 1 becomes zeros, too.
  */
@@ -426,7 +426,7 @@ zeros_stale (bool cut)
   attach ();
   for (uint64_t i = 0; i < 2; i++)
     assert_int_equal (put (i, 9), 0);
-  s = atomic_load (&fp_mirror_copy (v->pieces, 0, 1)->server);
+  s = atomic_load (&fp_mirror_copy (v->extents, 0, 1)->server);
   fake_server_silence (servers[s], FAKE_DEAF, FP_MSG_ZERO);
   assert_int_equal (fp_thread_create (&z.thread, "zero", zero_two, &z), 0);
   await_byte (0, PUT_AT, 0);

@@ -31,12 +31,12 @@
 #define NR_RANDOM 20
 #define PATIENCE_MS 20000
 
-/* What is written of each of these pieces lies in two chunks, and goes there
+/* What is written of each of these extents lies in two chunks, and goes there
  * in two transfers.
  */
-#define PIECES 2
+#define EXTENTS 2
 #define BLOCK (32 * 1024)
-#define BLOCKS (2 * PIECES)
+#define BLOCKS (2 * EXTENTS)
 #define START (64 * 1024 - BLOCK)
 
 static const char letters[] = "abABExyzwt";
@@ -88,7 +88,7 @@ static void
 write_all (void)
 {
   last++;
-  for (unsigned i = 0; v != NULL && i < PIECES; i++) {
+  for (unsigned i = 0; v != NULL && i < EXTENTS; i++) {
     struct fp_lane *lane = fp_volume_lane_get (v);
     int r;
 
@@ -109,7 +109,7 @@ write_all (void)
 static void
 trim_all (void)
 {
-  for (unsigned i = 0; v != NULL && i < PIECES; i++) {
+  for (unsigned i = 0; v != NULL && i < EXTENTS; i++) {
     struct fp_lane *lane = fp_volume_lane_get (v);
     int r = fp_lane_zero (lane, COPIES_SLAB, (uint64_t) i * COPIES_SLAB, true);
 
@@ -127,7 +127,7 @@ static int
 one_copy (enum fp_io_kind kind, uint64_t i, unsigned c, unsigned at,
           unsigned length)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   struct fp_lane *lane = fp_volume_lane_get (v);
   struct fp_io io = {
     .kind = kind,
@@ -135,7 +135,7 @@ one_copy (enum fp_io_kind kind, uint64_t i, unsigned c, unsigned at,
     .offset = (fp_mirror_entry (t, i, c) << t->shift) + at,
     .buf = bytes,
     .linear = true,
-    .mover = true,
+    .migrate = true,
     .target = fp_mirror_copy (t, i, c),
   };
 
@@ -152,17 +152,17 @@ write_in_part (struct fake_server *server)
   const struct fp_addr *addr = fake_server_addr (server);
 
   last++;
-  for (uint64_t i = 0; v != NULL && i < PIECES; i++)
-    for (unsigned c = 0; c < v->pieces->copies; c++) {
-      struct fp_piece *p = fp_mirror_copy (v->pieces, i, c);
+  for (uint64_t i = 0; v != NULL && i < EXTENTS; i++)
+    for (unsigned c = 0; c < v->extents->copies; c++) {
+      struct fp_extent *p = fp_mirror_copy (v->extents, i, c);
       unsigned s = atomic_load (&p->server);
 
-      if (!(fp_mirror_live (v->pieces, i) >> c & 1) ||
+      if (!(fp_mirror_in_sync (v->extents, i) >> c & 1) ||
           !fp_addr_eq (&v->p.servers[s], addr) ||
-          fp_piece_state (p) != FP_PIECE_READY)
+          fp_extent_state (p) != FP_EXTENT_READY)
         continue;
       /* As a client does, that server was told first: dirty_log.h. */
-      if (fp_intent_say_all (v, fp_mirror_entry (v->pieces, i, c), p) < 0)
+      if (fp_dirty_log_say_all (v, fp_mirror_entry (v->extents, i, c), p) < 0)
         continue;
       memset (bytes, last, sizeof bytes);
       (void) one_copy (FP_IO_WRITE, i, c, START, sizeof bytes);
@@ -229,7 +229,7 @@ check (bool sound)
     if (again >= 0 && again != is)
       wrong ("another time block", n, again);
     has (n, (unsigned char) is);
-    if (!atomic_load (&v->pieces->p[n / 2].diverged))
+    if (!atomic_load (&v->extents->p[n / 2].diverged))
       memset (vain[n], 0, sizeof vain[n]);
   }
   if (v == NULL && sound)
@@ -260,8 +260,8 @@ settle (void)
     pause_ms (5);
 }
 
-/* What is not live counts for nothing; and on a busy machine a server may seem
- * to be dead at any time.
+/* What is not in sync counts for nothing; and on a busy machine a server may
+ * seem to be dead at any time.
  */
 static void
 check_copy (unsigned n, unsigned c, uint64_t end)
@@ -269,12 +269,12 @@ check_copy (unsigned n, unsigned c, uint64_t end)
   unsigned at = START + n % 2 * BLOCK;
 
   for (;;) {
-    bool live = fp_mirror_live (v->pieces, n / 2) >> c & 1;
+    bool in_sync = fp_mirror_in_sync (v->extents, n / 2) >> c & 1;
     int r = one_copy (FP_IO_READ, n / 2, c, at, BLOCK);
 
     if (r == 0 && the_byte (n) == last)
       return;
-    if (r == 0 && live && (fp_mirror_live (v->pieces, n / 2) >> c & 1))
+    if (r == 0 && in_sync && (fp_mirror_in_sync (v->extents, n / 2) >> c & 1))
       wrong ("a copy of block", n, bytes[0]);
     if (fp_deadline_passed (end))
       wrong ("cannot read copy", c, -1);
@@ -303,20 +303,20 @@ check_end (void)
 
   do
     write_all ();
-  while (written - before < PIECES && !fp_deadline_passed (end));
+  while (written - before < EXTENTS && !fp_deadline_passed (end));
   await_whole ();
   check (true);
   for (unsigned n = 0; n < BLOCKS; n++)
-    for (unsigned c = 0; c < v->pieces->copies; c++)
+    for (unsigned c = 0; c < v->extents->copies; c++)
       check_copy (n, c, end);
-  while (count_slabs (fake_server_labelled) != 2 * PIECES)
+  while (count_slabs (fake_server_labelled) != 2 * EXTENTS)
     if (fp_deadline_passed (end))
       wrong ("slabs with a label", count_slabs (fake_server_labelled), -1);
     else
       pause_ms (5);
   detach ();
   assert_int_equal (count_slabs (fake_server_free_slabs),
-                    FIXTURE_SERVERS * COPIES_SLABS - 2 * PIECES);
+                    FIXTURE_SERVERS * COPIES_SLABS - 2 * EXTENTS);
 }
 
 static void

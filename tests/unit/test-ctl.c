@@ -193,7 +193,7 @@ static const struct fp_hello hello = { .version_min = FP_VERSION,
                                        .transports = 7,
                                        .name = "test" };
 
-/* Eight words of the map from piece 0 or, wrongly, 64 on. */
+/* Eight words of the map from extent 0 or, wrongly, 64 on. */
 #define MAP_PAGE(start)                                                       \
   0, 0, 0, 0, 0, 0, 0, start, 0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 5
 

@@ -18,8 +18,8 @@
 #define SLAB (512 * 1024)
 #define SLABS 12
 #define NR_SERVERS 3
-#define PIECES 8
-#define SIZE (PIECES * SLAB)
+#define EXTENTS 8
+#define SIZE (EXTENTS * SLAB)
 
 static struct fake_server *servers[NR_SERVERS];
 static struct fp_volume *v;
@@ -45,7 +45,7 @@ check_all (void)
 }
 
 static void
-write_piece (uint64_t i, unsigned char byte)
+write_extent (uint64_t i, unsigned char byte)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
 
@@ -58,20 +58,20 @@ write_piece (uint64_t i, unsigned char byte)
 static unsigned
 holder (uint64_t i)
 {
-  return atomic_load (&v->pieces->p[i].server);
+  return atomic_load (&v->extents->p[i].server);
 }
 
 /* Of the first server. */
-static struct fp_give_status
+static struct fp_reclaim_status
 status (void)
 {
   struct fp_server_status s;
 
   fp_volume_server_status (v, 0, &s);
-  return s.give;
+  return s.reclaim;
 }
 
-/* All is on the first server, and piece i was used later than i - 1. */
+/* All is on the first server, and extent i was used later than i - 1. */
 static int
 setup (void **state)
 {
@@ -97,12 +97,12 @@ setup (void **state)
   buf = malloc (SIZE);
   if (shadow == NULL || buf == NULL || fp_volume_start (&v, &p, why) < 0)
     return 1;
-  for (uint64_t i = 0; i < PIECES; i++) {
-    write_piece (i, (unsigned char) (i + 1));
+  for (uint64_t i = 0; i < EXTENTS; i++) {
+    write_extent (i, (unsigned char) (i + 1));
     if (holder (i) != 0)
-      assert_int_equal (fp_volume_move (v, i, 0), 0);
-    atomic_store (&v->pieces->p[i].used,
-                  atomic_load (&v->pieces->tick) - 1000 + (uint32_t) i * 100);
+      assert_int_equal (fp_volume_migrate (v, i, 0), 0);
+    atomic_store (&v->extents->p[i].used,
+                  atomic_load (&v->extents->tick) - 1000 + (uint32_t) i * 100);
   }
   return 0;
 }
@@ -128,15 +128,15 @@ static unsigned
 await_given (unsigned least)
 {
   uint64_t deadline = fp_deadline_in_ms (10000);
-  struct fp_give_status s = status ();
+  struct fp_reclaim_status s = status ();
 
-  while (s.gave < least || s.wanted > 0) {
+  while (s.reclaimed < least || s.wanted > 0) {
     assert_false (fp_deadline_passed (deadline));
-    write_piece (PIECES - 1, (unsigned char) rand ());
+    write_extent (EXTENTS - 1, (unsigned char) rand ());
     pause_ms (1);
     s = status ();
   }
-  return (unsigned) s.gave;
+  return (unsigned) s.reclaimed;
 }
 
 static void
@@ -149,16 +149,16 @@ test_coldest (void **state)
   /* The oldest but one is read: it stays. */
   assert_int_equal (fp_lane_read (lane, buf, 1, SLAB), 0);
   fp_volume_lane_put (lane);
-  fake_server_want (servers[0], 2 + FP_LINK_SPARES);
+  fake_server_want (servers[0], 2 + FP_PEER_SPARES);
   n = await_given (2);
-  assert_in_range (n, 2, 2 + FP_LINK_SPARES);
-  for (uint64_t i = 0; i < PIECES; i++)
+  assert_in_range (n, 2, 2 + FP_PEER_SPARES);
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (holder (i) != 0, i != 1 && i < n + 1);
   check_all ();
   /* It stays so. */
   pause_ms (500);
-  assert_int_equal (status ().gave, n);
-  assert_int_equal (fake_server_labelled (servers[0]), PIECES - n);
+  assert_int_equal (status ().reclaimed, n);
+  assert_int_equal (fake_server_labelled (servers[0]), EXTENTS - n);
 }
 
 /* Where nobody has room nothing happens, and it is said; when there is room it
@@ -173,15 +173,15 @@ test_nowhere (void **state)
   fake_server_want (servers[1], 1000);
   fake_server_want (servers[2], 1000);
   pause_ms (300);
-  fake_server_want (servers[0], 3 + FP_LINK_SPARES);
+  fake_server_want (servers[0], 3 + FP_PEER_SPARES);
   while (status ().why[0] == '\0') {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
   }
   assert_non_null (strstr (status ().why, "no room"));
-  assert_int_equal (status ().gave, 0);
+  assert_int_equal (status ().reclaimed, 0);
   assert_true (status ().wanted > 0);
-  assert_int_equal (fake_server_labelled (servers[0]), PIECES);
+  assert_int_equal (fake_server_labelled (servers[0]), EXTENTS);
   check_all ();
   fake_server_want (servers[2], 0);
   await_given (3);
@@ -198,12 +198,12 @@ test_enough (void **state)
 
   (void) state;
   fake_server_want (servers[0], 1000);
-  while (status ().gave == 0)
+  while (status ().reclaimed == 0)
     pause_ms (1);
   fake_server_want (servers[0], 0);
   n = await_given (1);
   pause_ms (300);
-  assert_true (status ().gave <= n + 1); /* the one that was under way */
+  assert_true (status ().reclaimed <= n + 1); /* the one that was under way */
   check_all ();
 }
 

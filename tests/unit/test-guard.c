@@ -449,7 +449,7 @@ test_unowned_volumes (void **state)
 static void
 test_maps_of_one (void **state)
 {
-  const uint64_t size = MAX_PIECES * MIB;
+  const uint64_t size = MAX_EXTENTS * MIB;
   unsigned n = 0;
 
   (void) state;

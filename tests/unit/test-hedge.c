@@ -17,7 +17,7 @@
 #include "volume-fixture.h"
 
 #define SLAB COPIES_SLAB
-#define PIECES COPIES_PIECES
+#define EXTENTS COPIES_EXTENTS
 #define SIZE COPIES_SIZE
 #define IO COPIES_IO
 #define USUAL_NS (2 * FP_NS_PER_MS)
@@ -26,8 +26,8 @@
 #define MARK 0xee
 
 static struct fp_lane *lane;
-/* Where copy 0 of the piece that is read is, and copy 1. */
-static uint64_t piece;
+/* Where copy 0 of the extent that is read is, and copy 1. */
+static uint64_t extent;
 static struct fp_fake_server *first, *second;
 static struct lane_conn *first_conn, *second_conn;
 
@@ -90,7 +90,7 @@ static void
 attach (bool hedge)
 {
   struct fp_volume_params p;
-  struct fp_pieces *t;
+  struct fp_extents *t;
 
   nr_named = 2;
   copies_params (&p);
@@ -100,12 +100,12 @@ attach (bool hedge)
   p.hedge = hedge;
   must (fixture_start (&p));
   lane = v->lanes[0];
-  t = v->pieces;
-  for (uint64_t i = 0; i < PIECES; i++)
+  t = v->extents;
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (put (i, (unsigned char) (i + 1)), 0);
-  piece = 3;
-  first_conn = &lane->conns[atomic_load (&t->p[piece].server)];
-  second_conn = &lane->conns[atomic_load (&t->p[t->nr + piece].server)];
+  extent = 3;
+  first_conn = &lane->conns[atomic_load (&t->p[extent].server)];
+  second_conn = &lane->conns[atomic_load (&t->p[t->nr + extent].server)];
   first = fake_server_data (servers[first_conn - lane->conns]);
   second = fake_server_data (servers[second_conn - lane->conns]);
   if (hedge)
@@ -151,7 +151,7 @@ expect (uint64_t sent, uint64_t won, uint64_t lost, uint64_t refused)
   assert_int_equal (h.refused, refused);
 }
 
-/* A read of `piece`, into memory that is freed when it is done. */
+/* A read of `extent`, into memory that is freed when it is done. */
 static struct fp_io *
 submit (void)
 {
@@ -160,7 +160,7 @@ submit (void)
   assert_non_null (io);
   io->kind = FP_IO_READ;
   io->length = IO;
-  io->offset = piece * SLAB + 4096;
+  io->offset = extent * SLAB + 4096;
   io->buf = malloc (IO);
   assert_non_null (io->buf);
   memset (io->buf, MARK, IO);
@@ -189,7 +189,7 @@ finished (struct fp_io *io, int status)
   assert_null (done->next);
   assert_int_equal (done->status, status);
   for (unsigned n = 0; status == 0 && n < IO; n++)
-    assert_int_equal (((unsigned char *) io->buf)[n], piece + 1);
+    assert_int_equal (((unsigned char *) io->buf)[n], extent + 1);
 }
 
 static void
@@ -243,7 +243,7 @@ test_second_wins (void **state)
   fp_fake_server_hold (first, false);
   /* Others go on meanwhile, in all other slots. */
   for (unsigned n = 0; n < 50; n++)
-    for (uint64_t i = 0; i < PIECES; i++)
+    for (uint64_t i = 0; i < EXTENTS; i++)
       assert_int_equal (get (i), i + 1);
   assert_int_equal (fp_fake_server_held (first), 1);
   assert_int_equal (length (lane->free_frags), lane->nr_slots);
@@ -284,10 +284,10 @@ test_first_wins (void **state)
  * So does a lane that a write put to sleep before the read came.
  */
 static void *
-write_piece (void *arg)
+write_extent (void *arg)
 {
   (void) arg;
-  assert_int_equal (put (piece, (unsigned char) (piece + 1)), 0);
+  assert_int_equal (put (extent, (unsigned char) (extent + 1)), 0);
   return NULL;
 }
 
@@ -304,7 +304,7 @@ wakes (bool beside_write)
     if (beside_write) {
       bool asleep = false;
 
-      assert_int_equal (pthread_create (&writer, NULL, write_piece, NULL), 0);
+      assert_int_equal (pthread_create (&writer, NULL, write_extent, NULL), 0);
       while (!asleep) {
         pause_ms (
             1); /* a thread that waits for the lock keeps the lane awake */
@@ -315,9 +315,9 @@ wakes (bool beside_write)
       second_conn->inflight += 10; /* so that the first one is asked */
     }
     start = fp_now_ns ();
-    assert_int_equal (fp_lane_read (lane, got, IO, piece * SLAB + 4096), 0);
+    assert_int_equal (fp_lane_read (lane, got, IO, extent * SLAB + 4096), 0);
     assert_true (fp_now_ns () - start < 5 * FP_NS_PER_MS);
-    assert_int_equal (got[0], piece + 1);
+    assert_int_equal (got[0], extent + 1);
     if (beside_write) {
       LANE_LOCK_SCOPE (lane);
       second_conn->inflight -= 10;
@@ -376,7 +376,7 @@ test_one_fails (void **state)
     for (unsigned i = 0; i < 2; i++)
       while (fp_fake_server_release (fake_server_data (servers[i]), 0, 0))
         ;
-    while (fp_mirror_bad (v->pieces, piece, 3) != 0)
+    while (fp_mirror_bad (v->extents, extent, 3) != 0)
       pause_ms (1);
     await_whole ();
     all_free ();
@@ -463,11 +463,11 @@ test_end (void **state)
   assert_int_equal (fp_fake_server_held (first), 0);
 }
 
-/* A late answer keeps its piece where it is. */
+/* A late answer keeps its extent where it is. */
 static void
 test_is_inside (void **state)
 {
-  struct fp_piece *p = fp_mirror_copy (v->pieces, piece, 0);
+  struct fp_extent *p = fp_mirror_copy (v->extents, extent, 0);
   struct fp_io *io;
 
   (void) state;
@@ -475,32 +475,33 @@ test_is_inside (void **state)
   io = submit ();
   finished (io, 0);
   forget (io);
-  assert_int_equal (atomic_load (&p->word) & FP_PIECE_USERS, 1);
-  assert_int_equal (atomic_load (&p[v->pieces->nr].word) & FP_PIECE_USERS, 0);
+  assert_int_equal (atomic_load (&p->word) & FP_EXTENT_USERS, 1);
+  assert_int_equal (atomic_load (&p[v->extents->nr].word) & FP_EXTENT_USERS,
+                    0);
   assert_true (fp_fake_server_release (first, 0, 0));
   all_free ();
-  assert_int_equal (atomic_load (&p->word) & FP_PIECE_USERS, 0);
+  assert_int_equal (atomic_load (&p->word) & FP_EXTENT_USERS, 0);
 }
 
-/* A copy that is not live may be old. */
+/* A copy that is not in sync may be old. */
 static void
 test_live_only (void **state)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   struct fp_io *io;
 
   (void) state;
   fp_fake_server_hold (first, true);
   io = submit ();
   fp_lane_poll (lane, false);
-  atomic_store (&t->live[piece], 1);
+  atomic_store (&t->in_sync[extent], 1);
   for (unsigned n = 0; n < 20; n++) {
     assert_null (fp_lane_poll (lane, false));
     pause_ms (1);
   }
   expect (0, 0, 0, 0);
   /* As soon as it is. */
-  atomic_store (&t->live[piece], 3);
+  atomic_store (&t->in_sync[extent], 3);
   finished (io, 0);
   expect (1, 1, 0, 0);
   forget (io);
@@ -528,7 +529,7 @@ test_budget (void **state)
   forget (io);
   /* However often it has to wait. */
   for (unsigned n = 0; n < 18; n++)
-    assert_int_equal (get (piece), piece + 1);
+    assert_int_equal (get (extent), extent + 1);
   usual (USUAL_NS);
   lane->tokens = 18;
   fp_fake_server_hold (first, true);
@@ -540,7 +541,7 @@ test_budget (void **state)
   }
   assert_int_equal (counts ().sent, 0);
   /* One more read is enough for all twenty. */
-  get ((piece + 1) % PIECES);
+  get ((extent + 1) % EXTENTS);
   finished (io, 0);
   assert_int_equal (counts ().sent, 1);
   assert_true (lane->tokens < 5);
@@ -598,7 +599,7 @@ test_learns (void **state)
   first_conn->p99_ns = 0;
   second_conn->p99_ns = AGES_NS; /* no read from the first is hedged */
   for (unsigned n = 0; n < 127; n++)
-    assert_int_equal (get (piece), piece + 1);
+    assert_int_equal (get (extent), extent + 1);
   assert_int_equal (first_conn->samples, 127);
   assert_true (first_conn->p99_ns > 0);
   /* Not known well enough to send anything there. */
@@ -619,7 +620,7 @@ test_learns (void **state)
     finished (io, 0);
     forget (io);
   }
-  get (piece);
+  get (extent);
   assert_int_equal (first_conn->samples, 128);
 }
 
@@ -651,20 +652,20 @@ test_avoided (void **state)
   usual_ns (AGES_NS);
   first_conn->retry_ns = FP_NEVER;
   for (unsigned n = 0; n < 100; n++) {
-    assert_int_equal (get (piece), piece + 1);
+    assert_int_equal (get (extent), extent + 1);
     assert_int_equal (fp_fake_server_held (first), 0);
   }
   /* Then one read asks it again; the other copy answers that read. */
   first_conn->retry_ns = 0;
   usual_ns (20 * USUAL_NS);
-  assert_int_equal (get (piece), piece + 1);
+  assert_int_equal (get (extent), extent + 1);
   assert_int_equal (fp_fake_server_held (first), 1);
   assert_true (first_conn->avoided);
   second_conn->points = 0;
   second_conn->avoided = false;
   usual_ns (AGES_NS);
   for (unsigned n = 0; n < 100; n++) {
-    assert_int_equal (get (piece), piece + 1);
+    assert_int_equal (get (extent), extent + 1);
     assert_int_equal (fp_fake_server_held (first), 1);
   }
   assert_true (first_conn->avoided);
@@ -672,13 +673,13 @@ test_avoided (void **state)
   fp_fake_server_hold (first, false);
   assert_true (fp_fake_server_release (first, 0, 0));
   all_free ();
-  atomic_store (&v->pieces->live[piece], 1);
-  assert_int_equal (get (piece), piece + 1);
-  atomic_store (&v->pieces->live[piece], 3);
+  atomic_store (&v->extents->in_sync[extent], 1);
+  assert_int_equal (get (extent), extent + 1);
+  atomic_store (&v->extents->in_sync[extent], 3);
   /* Quick again. */
   end = fp_deadline_in_ms (20000);
   while (first_conn->avoided && !fp_deadline_passed (end))
-    assert_int_equal (get (piece), piece + 1);
+    assert_int_equal (get (extent), extent + 1);
   assert_false (first_conn->avoided);
 }
 

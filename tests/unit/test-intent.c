@@ -19,7 +19,7 @@
 #include "volume-fixture.h"
 
 #define SLAB COPIES_SLAB
-#define PIECES COPIES_PIECES
+#define EXTENTS COPIES_EXTENTS
 #define REGION (64 * 1024) /* of slabs as small as these: a chunk */
 #define NEVER 100000
 
@@ -83,7 +83,7 @@ static struct fake_server *
 server_of (uint64_t i, unsigned c)
 {
   const struct fp_addr *addr =
-      &v->p.servers[fp_mirror_copy (v->pieces, i, c)->copy.server];
+      &v->p.servers[fp_mirror_copy (v->extents, i, c)->copy.server];
 
   for (unsigned s = 0; s < FIXTURE_SERVERS; s++)
     if (servers[s] != NULL &&
@@ -93,12 +93,12 @@ server_of (uint64_t i, unsigned c)
   return NULL;
 }
 
-/* What copy c of piece i has at its server; its tail is behind it. */
+/* What copy c of extent i has at its server; its tail is behind it. */
 static const unsigned char *
 memory_of (uint64_t i, unsigned c)
 {
   return fp_fake_server_memory (fake_server_data (server_of (i, c))) +
-         fp_mirror_copy (v->pieces, i, c)->copy.slab * (SLAB + FP_TAIL_SIZE);
+         fp_mirror_copy (v->extents, i, c)->copy.slab * (SLAB + FP_TAIL_SIZE);
 }
 
 static const volatile unsigned char *
@@ -144,8 +144,8 @@ static void
 all_alike (void)
 {
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
-    if (fp_mirror_live (v->pieces, i) != 0)
+  for (uint64_t i = 0; i < EXTENTS; i++)
+    if (fp_mirror_in_sync (v->extents, i) != 0)
       for (unsigned c = 1; c < nr_copies; c++)
         assert_memory_equal (memory_of (i, 0), memory_of (i, c), SLAB);
 }
@@ -153,7 +153,7 @@ all_alike (void)
 static void
 fill (void)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     for (uint64_t in = 0; in < SLAB; in += 2 * REGION)
       assert_int_equal (write_at (i, in, (unsigned char) (1 + i), 2 * REGION),
                         0);
@@ -164,7 +164,7 @@ static void
 fill_and_settle (void)
 {
   fill ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     for (unsigned c = 0; c < nr_copies; c++)
       await_said (i, c, 0);
 }
@@ -198,8 +198,8 @@ test_in_groups (void **state)
   (void) state;
   quiet_ms = 1000;
   must (attach (false));
-  assert_int_equal (v->intent->group, 1);
-  v->intent->group = 4;
+  assert_int_equal (v->dirty_log->group, 1);
+  v->dirty_log->group = 4;
   fill_and_settle ();
   assert_int_equal (write_at (1, 5 * REGION, 7, 512), 0);
   assert_int_equal (write_at (2, 3 * REGION, 7, REGION + 1), 0);
@@ -246,7 +246,7 @@ test_in_order (void **state)
   detach ();
   quiet_ms = 20;
   must (attach (true));
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     for (unsigned c = 0; c < 2; c++)
       await_said (i, c, 0);
 }
@@ -375,10 +375,10 @@ test_moved_says_all (void **state)
   (void) state;
   must (attach (false));
   assert_int_equal (write_at (0, 0, 1, 4096), 0);
-  for (unsigned s = 0; s < v->nr_links; s++)
-    if (fp_mirror_copy (v->pieces, 0, 0)->copy.server != s &&
-        fp_mirror_copy (v->pieces, 0, 1)->copy.server != s) {
-      assert_int_equal (fp_volume_move (v, 0, s), 0);
+  for (unsigned s = 0; s < v->nr_peers; s++)
+    if (fp_mirror_copy (v->extents, 0, 0)->copy.server != s &&
+        fp_mirror_copy (v->extents, 0, 1)->copy.server != s) {
+      assert_int_equal (fp_volume_migrate (v, 0, s), 0);
       break;
     }
   assert_int_equal (said (0, 0), SLAB / REGION);
@@ -439,7 +439,7 @@ test_restarted_empty (void **state)
   p.degraded = true;
   must (fixture_start (&p));
   all_alike ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (get (i), 1 + (int) i);
 }
 
@@ -476,7 +476,7 @@ some_work (void)
     if (k == 3 && zero_at (1, 0, SLAB - 4096) < 0)
       return false;
     if (k == 4) /* which may fail */
-      (void) fp_volume_move (v, 2, 0);
+      (void) fp_volume_migrate (v, 2, 0);
   }
   return true;
 }

@@ -17,7 +17,7 @@
 #include "link-fixture.h"
 #include "sim/threads.h"
 
-/* Of two servers one is dead: new pieces go to the other one, and to both
+/* Of two servers one is dead: new extents go to the other one, and to both
  * again when it is back.
  */
 static void
@@ -26,14 +26,14 @@ test_dead_and_back (void **state)
   (void) state;
   fake_server_cut (servers[0]);
   for (unsigned i = 0; i < 10; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+    assert_int_equal (write_extent (i, "data"), 0);
   assert_int_equal (fake_server_labelled (servers[1]), 10);
   fake_server_revive (servers[0]);
   await_state (0, FP_SERVER_UP);
-  for (unsigned i = 10; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 10; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   assert_in_range (fake_server_labelled (servers[0]), 1, 10);
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "data");
 }
 
@@ -56,7 +56,7 @@ test_lost_again (void **state)
 
   (void) state;
   while (fake_server_labelled (servers[0]) == 0)
-    assert_int_equal (write_piece (i++, "data"), 0);
+    assert_int_equal (write_extent (i++, "data"), 0);
   fake_server_cut (servers[0]);
   pause_ms (1500); /* longer than the timeout */
   fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_GRANT);
@@ -68,7 +68,7 @@ test_lost_again (void **state)
   pause_ms (50);
   assert_int_equal (
       fp_thread_create (&thread, "later", revive_later, servers[0]), 0);
-  r = write_piece (i - 1, "more");
+  r = write_extent (i - 1, "more");
   assert_int_equal (fp_thread_join (&thread), 0);
   assert_int_equal (r, 0);
   expect (i - 1, "more");
@@ -85,7 +85,7 @@ revive_often (void *arg)
   }
 }
 
-/* What trims many pieces waits for a server that goes away again and again as
+/* What trims many extents waits for a server that goes away again and again as
  * long as what trims one, in all.
  */
 static void
@@ -96,8 +96,8 @@ test_trim_many (void **state)
   uint64_t start;
 
   (void) state;
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   fake_server_die_of_release (servers[0], true);
   atomic_store (&reviving, true);
   assert_int_equal (
@@ -134,17 +134,17 @@ test_last_try (void **state)
 
   (void) state;
   for (unsigned i = 0; i < 6; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+    assert_int_equal (write_extent (i, "data"), 0);
   fake_server_slow_list (servers[0], 400);
   fake_server_cut (servers[0]);
-  await_piece (0, FP_PIECE_OFFLINE);
+  await_extent (0, FP_EXTENT_OFFLINE);
   begun = fp_now_ns ();
   fp_lane_submit (lane, &io);
   assert_null (fp_lane_poll (lane, false));
   fake_server_revive (servers[0]);
   pause_ms (250);
   assert_null (fp_lane_poll (lane, false)); /* connected, and not more */
-  while (fp_piece_state (&v->pieces->p[0]) != FP_PIECE_READY ||
+  while (fp_extent_state (&v->extents->p[0]) != FP_EXTENT_READY ||
          fp_now_ns () - begun < 1100 * FP_NS_PER_MS) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
@@ -193,8 +193,8 @@ test_away_for_long (void **state)
   (void) state;
   attach_again (1, 6000);
   lane = fp_volume_lane_get (v);
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   for (unsigned n = 0; n < 5; n++) {
     for (unsigned s = 0; s < NR_SERVERS; s++)
       fake_server_cut (servers[s]);
@@ -204,7 +204,7 @@ test_away_for_long (void **state)
     assert_int_equal (
         fp_thread_create (&thread, "revive", revive_after_3_s, NULL), 0);
     if (n == 0)
-      assert_int_equal (write_piece (0, "more"), 0);
+      assert_int_equal (write_extent (0, "more"), 0);
     else if (n == 1)
       expect (0, "more");
     else if (n == 2)
@@ -230,8 +230,8 @@ test_registers_slowly (void **state)
   uint64_t start;
 
   (void) state;
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   for (unsigned s = 0; s < NR_SERVERS; s++) {
     fake_server_slow_list (servers[s], 500);
     fake_server_cut (servers[s]);
@@ -241,7 +241,7 @@ test_registers_slowly (void **state)
   for (unsigned s = 0; s < NR_SERVERS; s++)
     fake_server_revive (servers[s]);
   start = fp_now_ns ();
-  expect (PIECES - 1, "data");
+  expect (EXTENTS - 1, "data");
   assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 2500, 20000);
   for (unsigned s = 0; s < NR_SERVERS; s++)
     fake_server_slow_list (servers[s], 0);
@@ -267,11 +267,11 @@ test_one_lane (void **state)
 
   (void) state;
   attach_again (2, 60000);
-  assert_int_equal (write_piece (0, "data"), 0);
+  assert_int_equal (write_extent (0, "data"), 0);
   for (unsigned i = 0; i < 2; i++)
     lanes[i] = fp_volume_lane_get (v);
   assert_ptr_not_equal (lanes[0], lanes[1]);
-  session = fp_link_session (v->links[holder (0, &session)]);
+  session = fp_peer_session (v->peers[holder (0, &session)]);
   for (unsigned s = 0; s < NR_SERVERS; s++)
     fake_server_stingy (servers[s], true);
   fp_fake_fault_at (1, FP_FAKE_BREAK);
@@ -292,7 +292,7 @@ test_one_lane (void **state)
   assert_memory_equal (buf, "data", 4);
   for (unsigned i = 0; i < 2; i++)
     fp_volume_lane_put (lanes[i]);
-  assert_int_equal (fp_link_session (v->links[holder (0, &(uint64_t) { 0 })]),
+  assert_int_equal (fp_peer_session (v->peers[holder (0, &(uint64_t) { 0 })]),
                     session);
 }
 
@@ -308,7 +308,7 @@ test_other_lane (void **state)
 
   (void) state;
   attach_again (3, 60000);
-  assert_int_equal (write_piece (0, "data"), 0);
+  assert_int_equal (write_extent (0, "data"), 0);
   fake_server_stingy_to (servers[0], 0, true);
   /* Lane 0 breaks first, so it is never the second one to be connected. */
   for (unsigned i = 0; i < 3; i += 2) {
@@ -343,7 +343,7 @@ test_stopped (void **state)
   unsigned s;
 
   (void) state;
-  assert_int_equal (write_piece (0, "data"), 0);
+  assert_int_equal (write_extent (0, "data"), 0);
   s = holder (0, &reconnects);
   reconnects = status_of (s).reconnects;
   fp_fake_server_hold (fake_server_data (servers[s]), true);
@@ -402,7 +402,7 @@ test_stale (void **state)
   uint64_t i;
 
   (void) state;
-  assert_int_equal (write_piece (0, "old."), 0);
+  assert_int_equal (write_extent (0, "old."), 0);
   s = holder (0, &i);
   memcpy (buf, "late", 4);
   /* The write waits for its server. */
@@ -425,7 +425,7 @@ test_stale (void **state)
   assert_int_equal (sent.status, -EIO);
   fp_fake_server_hold (fake_server_data (servers[s]), false);
   expect (0, "old.");
-  assert_int_equal (write_piece (0, "new."), 0);
+  assert_int_equal (write_extent (0, "new."), 0);
   expect (0, "new.");
   /* It was made long before it came here. */
   assert_int_equal (
@@ -448,12 +448,12 @@ static void
 test_stopped_beyond_lease (void **state)
 {
   (void) state;
-  assert_int_equal (write_piece (0, "data"), 0);
-  assert_true (fp_volume_is_ours (v));
+  assert_int_equal (write_extent (0, "data"), 0);
+  assert_true (fp_volume_is_leased (v));
   sim_stop_ms (2000); /* five times the lease */
-  assert_false (fp_volume_is_ours (v));
+  assert_false (fp_volume_is_leased (v));
   expect (5, "\0\0\0\0");
-  assert_true (fp_volume_is_ours (v));
+  assert_true (fp_volume_is_leased (v));
 }
 
 /* A server that has no slab ready is asked for one ahead of need: what is more
@@ -465,13 +465,13 @@ test_not_ready (void **state)
   uint64_t deadline = fp_deadline_in_ms (5000);
 
   (void) state;
-  while (fake_server_free_slabs (servers[0]) != SLABS - FP_LINK_SPARES) {
+  while (fake_server_free_slabs (servers[0]) != SLABS - FP_PEER_SPARES) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
   }
   fake_server_not_ready (servers[0], 5000);
-  for (unsigned i = 0; i < FP_LINK_SPARES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < FP_PEER_SPARES; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   pause_ms (50);
   fp_fake_fault_at (1, FP_FAKE_BREAK);
   expect (0, "data");
@@ -485,7 +485,7 @@ awaits_device (unsigned server)
   struct fp_server_status s;
 
   pause_ms (300);
-  fp_link_status (v->links[server], &s);
+  fp_peer_status (v->peers[server], &s);
   assert_int_not_equal (s.state, FP_SERVER_UP);
   assert_non_null (strstr (s.why, "another RDMA device"));
 }
@@ -497,8 +497,8 @@ static void
 test_another_device (void **state)
 {
   (void) state;
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   fake_server_cut (servers[0]);
   fp_fake_server_device (fake_server_data (servers[0]), 1);
   fake_server_revive (servers[0]);
@@ -508,7 +508,7 @@ test_another_device (void **state)
   await_state (0, FP_SERVER_UP);
   fake_server_revive (servers[1]);
   await_state (1, FP_SERVER_UP);
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "data");
 }
 
@@ -522,8 +522,8 @@ test_device_gone (void **state)
   uint64_t deadline = fp_deadline_in_ms (60000);
 
   (void) state;
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   fp_fake_server_hold (fake_server_data (servers[1]), true);
   fake_server_cut (servers[0]);
   for (unsigned i = 0; i < 2; i++)
@@ -532,21 +532,21 @@ test_device_gone (void **state)
   while (s.state != FP_SERVER_UP) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (50);
-    fp_link_status (v->links[0], &s);
+    fp_peer_status (v->peers[0], &s);
   }
   fp_fake_server_hold (fake_server_data (servers[1]), false);
   await_state (1, FP_SERVER_UP);
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "data");
 }
 
-/* Two links find that out at once. */
+/* Two peers find that out at once. */
 static void
 test_devices_at_once (void **state)
 {
   (void) state;
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   for (unsigned n = 1; n < 20; n++) {
     for (unsigned s = 0; s < NR_SERVERS; s++) {
       fake_server_cut (servers[s]);
@@ -557,7 +557,7 @@ test_devices_at_once (void **state)
     for (unsigned s = 0; s < NR_SERVERS; s++)
       await_state (s, FP_SERVER_UP);
   }
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "data");
 }
 
@@ -581,20 +581,20 @@ test_restarted_empty (void **state)
 
   (void) state;
   /* Something was, and was trimmed. */
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   assert_int_equal (fp_lane_zero (lane, SIZE, 0, true), 0);
   fp_volume_lane_put (lane);
   fake_server_cut (servers[0]);
   for (unsigned i = 0; i < 10; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+    assert_int_equal (write_extent (i, "data"), 0);
   restart (0);
   await_state (0, FP_SERVER_UP);
-  for (unsigned i = 10; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 10; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   assert_in_range (fake_server_labelled (servers[0]), 1, 10);
   assert_int_equal (link_resume (why), 0);
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "data");
 }
 
@@ -609,12 +609,12 @@ test_restarted_after_loss (void **state)
 
   (void) state;
   for (; fake_server_labelled (servers[0]) == 0; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+    assert_int_equal (write_extent (i, "data"), 0);
   i--;
   fake_server_cut (servers[0]);
   fake_server_lose (servers[0]);
   fake_server_revive (servers[0]);
-  await_piece (i, FP_PIECE_LOST);
+  await_extent (i, FP_EXTENT_LOST);
   await_state (0, FP_SERVER_UP);
   restart (0);
   await_state (0, FP_SERVER_LOST);
@@ -633,7 +633,7 @@ test_probe_resume (void **state)
   char why[FP_WHY_MAX];
 
   (void) state;
-  assert_int_equal (write_piece (0, "data"), 0);
+  assert_int_equal (write_extent (0, "data"), 0);
   link_params (&p);
   p.resume = true;
   p.uuid = *fp_volume_uuid (v);
@@ -708,7 +708,7 @@ test_lease_over (void **state)
   uint64_t start;
 
   (void) state;
-  assert_int_equal (write_piece (0, "data"), 0);
+  assert_int_equal (write_extent (0, "data"), 0);
   assert_int_equal (read_at (empty), 0);
   assert_int_equal (read_at (clear), 0);
   assert_true (is_hole (empty));
@@ -810,12 +810,12 @@ test_visited_often (void **state)
     assert_int_equal (read_at (0), 0);
   }
   deadline = fp_deadline_in_ms (60000);
-  while (!atomic_load (&v->taken)) {
+  while (!atomic_load (&v->fenced)) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (10);
   }
   assert_int_equal (read_at (0), -EIO);
-  assert_int_equal (write_piece (0, "data"), -EIO);
+  assert_int_equal (write_extent (0, "data"), -EIO);
 }
 
 int

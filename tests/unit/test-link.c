@@ -24,7 +24,7 @@ test_generations (void **state)
 
   (void) state;
   for (unsigned i = 0; i < 5; i++) {
-    assert_int_equal (write_piece (i, "data"), 0);
+    assert_int_equal (write_extent (i, "data"), 0);
     holder (i, &g);
     assert_true (g > last);
     last = g;
@@ -32,7 +32,7 @@ test_generations (void **state)
   assert_int_equal (fp_lane_zero (lane, SLAB, 0, true), 0);
   fp_volume_lane_put (lane);
   assert_int_equal (link_resume (why), 0);
-  assert_int_equal (write_piece (0, "more"), 0);
+  assert_int_equal (write_extent (0, "more"), 0);
   holder (0, &g);
   assert_true (g > last);
 }
@@ -44,7 +44,7 @@ speak_later (void *arg)
   fake_server_silence (arg, FAKE_SPEAKS, 0);
 }
 
-/* Piece 0 is labelled on the other server, too, with a generation that
+/* Extent 0 is labelled on the other server, too, with a generation that
  * differs by so much; `late` is heard of last.
  */
 static void
@@ -56,7 +56,7 @@ two_labels (int64_t difference, bool late, const char *text)
   uint64_t g;
 
   for (unsigned i = 0; i < 4; i++)
-    assert_int_equal (write_piece (3 - i, "data"), 0);
+    assert_int_equal (write_extent (3 - i, "data"), 0);
   at = holder (0, &g);
   slow = late ? at : !at;
   /* Its memory is zeros, as it was lent. */
@@ -73,7 +73,7 @@ two_labels (int64_t difference, bool late, const char *text)
   /* The one that was dropped cannot come back. */
   assert_int_equal (link_resume (why), 0);
   expect (0, text);
-  assert_int_equal (write_piece (0, "more"), 0);
+  assert_int_equal (write_extent (0, "more"), 0);
   expect (0, "more");
 }
 
@@ -106,8 +106,8 @@ test_higher_last (void **state)
   two_labels (1, false, "\0\0\0\0");
 }
 
-/* One server goes away in the middle of the start, while it lets go of a piece
- * that the other one turns out to have.
+/* One server goes away in the middle of the start, while it lets go of an
+ * extent that the other one turns out to have.
  */
 static void
 cut_later (void *arg)
@@ -128,12 +128,12 @@ test_taken_while_let_go (void **state)
   unsigned at;
 
   (void) state;
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
-  for (uint64_t i = 0; i < PIECES; i++) {
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
+  for (uint64_t i = 0; i < EXTENTS; i++) {
     at = holder (i, &g);
     if (at == 0)
-      fake_server_plant (servers[1], SLABS - 1 - (unsigned) i, i, g + PIECES);
+      fake_server_plant (servers[1], SLABS - 1 - (unsigned) i, i, g + EXTENTS);
   }
   fake_server_slow_list (servers[0], 100);
   fake_server_slow_list (servers[1], 40);
@@ -142,7 +142,7 @@ test_taken_while_let_go (void **state)
   assert_int_equal (link_resume (why), 0);
   assert_int_equal (fp_thread_join (&thread), 0);
   fake_server_slow_list (servers[1], 0);
-  await_labelled (PIECES);
+  await_labelled (EXTENTS);
 }
 
 /* Nobody can tell which one is right. */
@@ -154,7 +154,7 @@ test_same_generation (void **state)
   unsigned at;
 
   (void) state;
-  assert_int_equal (write_piece (0, "data"), 0);
+  assert_int_equal (write_extent (0, "data"), 0);
   at = holder (0, &g);
   fake_server_plant (servers[!at], SLABS - 1, 0, g);
   assert_true (link_resume (why) < 0);
@@ -162,7 +162,7 @@ test_same_generation (void **state)
     fake_server_forget (servers[s]);
 }
 
-/* A label whose answer is lost, then the server is away; the piece goes to
+/* A label whose answer is lost, then the server is away; the extent goes to
  * the other one.  Then the client dies.
  */
 static void
@@ -174,8 +174,8 @@ test_label_lost_then_death (void **state)
   (void) state;
   fake_server_die_of_label (servers[0], true);
   for (;; i++) {
-    assert_true (i < PIECES);
-    assert_int_equal (write_piece (i, "data"), 0);
+    assert_true (i < EXTENTS);
+    assert_int_equal (write_extent (i, "data"), 0);
     if (fake_server_generation (servers[0], i) != 0)
       break;
   }
@@ -189,7 +189,8 @@ test_label_lost_then_death (void **state)
   await_labelled ((unsigned) i + 1);
 }
 
-/* A server that gave up the memory of a piece, and another attempt for it. */
+/* A server that gave up the memory of an extent, and another attempt for it.
+ */
 static void
 lost_and_label (int64_t difference, int status)
 {
@@ -198,7 +199,7 @@ lost_and_label (int64_t difference, int status)
   uint64_t g;
   unsigned at;
 
-  assert_int_equal (write_piece (0, "data"), 0);
+  assert_int_equal (write_extent (0, "data"), 0);
   at = holder (0, &g);
   fake_server_lose (servers[at]);
   fake_server_plant (servers[!at], SLABS - 1, 0, g + (uint64_t) difference);
@@ -233,10 +234,10 @@ test_many_leftovers (void **state)
 {
   (void) state;
   for (unsigned i = 0; i < 4; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+    assert_int_equal (write_extent (i, "data"), 0);
   fake_server_cut (servers[0]);
   for (unsigned i = 0; i < 150; i++)
-    fake_server_plant (servers[0], SLABS - 1 - i, i % PIECES, 0);
+    fake_server_plant (servers[0], SLABS - 1 - i, i % EXTENTS, 0);
   fake_server_revive (servers[0]);
   await_labelled (4);
   await_state (0, FP_SERVER_UP);
@@ -254,8 +255,8 @@ slow_resume (unsigned labels, unsigned ms, bool works, unsigned most_ms)
   uint64_t i = 0, start;
 
   while (fake_server_labelled (servers[0]) < labels) {
-    assert_true (i < PIECES);
-    assert_int_equal (write_piece (i++, "data"), 0);
+    assert_true (i < EXTENTS);
+    assert_int_equal (write_extent (i++, "data"), 0);
   }
   fake_server_slow_list (servers[0], ms);
   start = fp_now_ns ();
@@ -293,14 +294,14 @@ silent_server (enum fake_silence silence, unsigned about)
   uint64_t start = fp_now_ns ();
 
   fake_server_silence (servers[0], silence, about);
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
   assert_true (fp_now_ns () - start < 5000 * FP_NS_PER_MS);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "data");
-  await_labelled (PIECES);
-  for (unsigned i = 0; i < PIECES; i++)
+  await_labelled (EXTENTS);
+  for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "data");
   await_state (0, FP_SERVER_UP);
 }
@@ -333,7 +334,7 @@ test_mute_about_label (void **state)
   silent_server (FAKE_MUTE, FP_MSG_LABEL);
 }
 
-/* The answer to a label comes when the piece is elsewhere. */
+/* The answer to a label comes when the extent is elsewhere. */
 static void
 test_late_label (void **state)
 {
@@ -344,7 +345,7 @@ test_late_label (void **state)
   fp_volume_server_status (v, 0, &before);
   fake_server_silence (servers[0], FAKE_MUTE, FP_MSG_LABEL);
   for (; fake_server_labelled (servers[0]) == 0; i++)
-    assert_int_equal (write_piece (i, "data"), 0);
+    assert_int_equal (write_extent (i, "data"), 0);
   assert_int_equal (fake_server_labelled (servers[1]), i);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   await_labelled ((unsigned) i);
@@ -365,12 +366,12 @@ test_stopped_at_label (void **state)
 
   (void) state;
   while (fake_server_labelled (servers[0]) == 0)
-    assert_int_equal (write_piece (i++, "data"), 0);
+    assert_int_equal (write_extent (i++, "data"), 0);
   held = i - 1;
   fp_volume_server_status (v, 0, &before);
   fake_server_silence (servers[0], FAKE_MUTE, FP_MSG_LABEL);
   while (fake_server_labelled (servers[0]) == 1)
-    assert_int_equal (write_piece (i++, "data"), 0);
+    assert_int_equal (write_extent (i++, "data"), 0);
   pause_ms (1500);
   expect (held, "data");
   fp_volume_server_status (v, 0, &after);
@@ -387,23 +388,23 @@ static void
 test_spares_first (void **state)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
-  struct fp_io io[FP_LINK_SPARES + 1];
+  struct fp_io io[FP_PEER_SPARES + 1];
   uint64_t begun, deadline = fp_deadline_in_ms (5000);
 
   (void) state;
-  while (fake_server_free_slabs (servers[0]) != SLABS - FP_LINK_SPARES) {
+  while (fake_server_free_slabs (servers[0]) != SLABS - FP_PEER_SPARES) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
   }
   fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_GRANT);
   begun = fp_now_ns ();
-  for (unsigned i = 0; i <= FP_LINK_SPARES; i++) {
+  for (unsigned i = 0; i <= FP_PEER_SPARES; i++) {
     io[i] = (struct fp_io) {
       .kind = FP_IO_WRITE, .length = 4, .offset = i * SLAB, .buf = buf
     };
     fp_lane_submit (lane, &io[i]);
   }
-  for (unsigned done = 0; done < FP_LINK_SPARES;) {
+  for (unsigned done = 0; done < FP_PEER_SPARES;) {
     for (struct fp_io *d = fp_lane_poll (lane, true); d != NULL; d = d->next) {
       assert_int_equal (d->status, 0);
       done++;
@@ -412,7 +413,7 @@ test_spares_first (void **state)
   assert_true (fp_now_ns () - begun < 800 * FP_NS_PER_MS);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   assert_ptr_not_equal (fp_lane_poll (lane, true), NULL);
-  for (unsigned i = 0; i <= FP_LINK_SPARES; i++)
+  for (unsigned i = 0; i <= FP_PEER_SPARES; i++)
     assert_int_equal (io[i].status, 0);
   fp_volume_lane_put (lane);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-mover.c - pieces go from server to server while they are read and
+/* test-mover.c - extents go from server to server while they are read and
  * written: each byte that was acknowledged is there afterwards, for this
  * client and for the next, whatever breaks meanwhile.
  */
@@ -22,8 +22,8 @@
 #define CHUNK 65536
 #define SLABS 12
 #define NR_SERVERS 3
-#define PIECES 8
-#define SIZE (PIECES * SLAB)
+#define EXTENTS 8
+#define SIZE (EXTENTS * SLAB)
 
 static struct fake_server *servers[NR_SERVERS];
 static struct fp_volume *v;
@@ -211,7 +211,7 @@ check_soon (void)
 static unsigned
 holder (uint64_t i)
 {
-  return atomic_load (&v->pieces->p[i].server);
+  return atomic_load (&v->extents->p[i].server);
 }
 
 static unsigned
@@ -241,7 +241,7 @@ await_labelled (unsigned n)
   }
 }
 
-/* ---- one piece ---- */
+/* ---- one extent ---- */
 
 static void
 test_move (void **state)
@@ -251,14 +251,14 @@ test_move (void **state)
   (void) state;
   write_shadow (SIZE, 0, &x);
   for (unsigned round = 0; round < NR_SERVERS; round++)
-    for (uint64_t i = 0; i < PIECES; i++) {
+    for (uint64_t i = 0; i < EXTENTS; i++) {
       unsigned to = other (i), from = holder (i);
       unsigned here = fake_server_labelled (servers[from]);
 
-      assert_int_equal (fp_volume_move (v, i, to), 0);
+      assert_int_equal (fp_volume_migrate (v, i, to), 0);
       assert_int_equal (holder (i), to);
       assert_int_equal (fake_server_labelled (servers[from]), here - 1);
-      assert_int_equal (labelled (), PIECES);
+      assert_int_equal (labelled (), EXTENTS);
     }
   check_all ();
   write_shadow (SIZE / 2, 1000, &x);
@@ -267,8 +267,8 @@ test_move (void **state)
   check_all ();
 }
 
-/* A move starts when it is asked for.  The mover does not finish its idle
- * second first.
+/* A move starts when it is asked for.  The migration thread does not finish
+ * its idle second first.
  */
 static void
 test_at_once (void **state)
@@ -278,9 +278,9 @@ test_at_once (void **state)
   (void) state;
   write_shadow (SIZE, 0, &x);
   for (unsigned n = 0; n < 200; n++) {
-    uint64_t i = n % PIECES, begun = fp_now_ns ();
+    uint64_t i = n % EXTENTS, begun = fp_now_ns ();
 
-    assert_int_equal (fp_volume_move (v, i, other (i)), 0);
+    assert_int_equal (fp_volume_migrate (v, i, other (i)), 0);
     assert_true (fp_now_ns () - begun < 500 * FP_NS_PER_MS);
   }
 }
@@ -299,7 +299,7 @@ test_sparse (void **state)
   write_shadow (10, 5 * CHUNK - 5, &x);
   to = other (0);
   fp_volume_server_status (v, to, &before);
-  assert_int_equal (fp_volume_move (v, 0, to), 0);
+  assert_int_equal (fp_volume_migrate (v, 0, to), 0);
   fp_volume_server_status (v, to, &after);
   assert_int_equal (after.bytes_written - before.bytes_written, 3 * CHUNK);
   fp_volume_extent (v, 0, UINT64_MAX, &hole, &length);
@@ -315,10 +315,10 @@ test_refused (void **state)
 
   (void) state;
   write_shadow (10, 0, &x);
-  assert_int_equal (fp_volume_move (v, PIECES, 0), -EINVAL);
-  assert_int_equal (fp_volume_move (v, 0, NR_SERVERS), -EINVAL);
-  assert_int_equal (fp_volume_move (v, 0, holder (0)), -EAGAIN);
-  assert_int_equal (fp_volume_move (v, 1, 0), -EAGAIN); /* it is nowhere */
+  assert_int_equal (fp_volume_migrate (v, EXTENTS, 0), -EINVAL);
+  assert_int_equal (fp_volume_migrate (v, 0, NR_SERVERS), -EINVAL);
+  assert_int_equal (fp_volume_migrate (v, 0, holder (0)), -EAGAIN);
+  assert_int_equal (fp_volume_migrate (v, 1, 0), -EAGAIN); /* it is nowhere */
   check_all ();
 }
 
@@ -359,7 +359,7 @@ random_op (struct fp_lane *lane, uint64_t *x, uint64_t from, uint64_t span,
   case 1: {
     bool trim = rnd (x) % 2;
 
-    if (rnd (x) % 4 == 0) { /* whole pieces */
+    if (rnd (x) % 4 == 0) { /* whole extents */
       offset = (offset + SLAB - 1) & ~(SLAB - 1ull);
       length = SLAB;
       if (offset + length > from + span)
@@ -398,7 +398,7 @@ random_op (struct fp_lane *lane, uint64_t *x, uint64_t from, uint64_t span,
   return r;
 }
 
-/* Workers share pieces, but no bytes. */
+/* Workers share extents, but no bytes. */
 static void
 work (void *arg)
 {
@@ -455,8 +455,8 @@ test_used (void **state)
   start_workers ();
   /* -EAGAIN until the workers have written somewhere. */
   for (unsigned n = 0; n < 300; n++) {
-    int r = fp_volume_move (v, rnd (&x) % PIECES,
-                            (unsigned) (rnd (&x) % NR_SERVERS));
+    int r = fp_volume_migrate (v, rnd (&x) % EXTENTS,
+                               (unsigned) (rnd (&x) % NR_SERVERS));
 
     if (r != 0)
       assert_int_equal (r, -EAGAIN);
@@ -483,8 +483,8 @@ test_used_cuts (void **state)
 
     if (n % 4 == 0)
       fake_server_cut (s);
-    (void) fp_volume_move (v, rnd (&x) % PIECES,
-                           (unsigned) (rnd (&x) % NR_SERVERS));
+    (void) fp_volume_migrate (v, rnd (&x) % EXTENTS,
+                              (unsigned) (rnd (&x) % NR_SERVERS));
     if (n % 4 == 0)
       fake_server_revive (s);
   }
@@ -496,9 +496,9 @@ test_used_cuts (void **state)
 
 /* ---- what breaks ---- */
 
-struct mover_call {
+struct migrate_call {
   struct fp_thread thread;
-  uint64_t piece;
+  uint64_t extent;
   unsigned to;
   int result;
   uint64_t took_ns;
@@ -507,22 +507,22 @@ struct mover_call {
 static void
 do_move (void *arg)
 {
-  struct mover_call *c = arg;
+  struct migrate_call *c = arg;
   uint64_t begun = fp_now_ns ();
 
-  c->result = fp_volume_move (v, c->piece, c->to);
+  c->result = fp_volume_migrate (v, c->extent, c->to);
   c->took_ns = fp_now_ns () - begun;
 }
 
 static void
-begin_move (struct mover_call *c, uint64_t piece, unsigned to)
+begin_move (struct migrate_call *c, uint64_t extent, unsigned to)
 {
-  *c = (struct mover_call) { .piece = piece, .to = to };
+  *c = (struct migrate_call) { .extent = extent, .to = to };
   assert_int_equal (fp_thread_create (&c->thread, "move", do_move, c), 0);
 }
 
 static int
-end_move (struct mover_call *c)
+end_move (struct migrate_call *c)
 {
   assert_int_equal (fp_thread_join (&c->thread), 0);
   return c->result;
@@ -540,11 +540,11 @@ await_moving (void)
   pause_ms (100);
 }
 
-/* What is stored into memory that the mover has copied already. */
+/* What is stored into memory that the migration thread has copied already. */
 static void
 test_mapped_written (void **state)
 {
-  struct mover_call c;
+  struct migrate_call c;
   uint64_t x = seed;
 
   (void) state;
@@ -559,8 +559,8 @@ test_mapped_written (void **state)
   check_all ();
 }
 
-/* A write is under way for so long that the mover reads what it writes to,
- * once more even, before it lands.
+/* A write is under way for so long that the migration thread reads what it
+ * writes to, once more even, before it lands.
  */
 static void
 test_write_under_way (void **state)
@@ -570,7 +570,7 @@ test_write_under_way (void **state)
                       .offset = CHUNK - 2048 };
   struct fp_fake_server *s;
   struct fp_lane *lane;
-  struct mover_call c;
+  struct migrate_call c;
   uint64_t x = seed;
 
   (void) state;
@@ -580,7 +580,9 @@ test_write_under_way (void **state)
   s = fake_server_data (servers[holder (0)]);
   begin_move (&c, 0, other (0));
   await_moving ();
-  /* The mover waits for its rate now, and has copied the first half. */
+  /* The migration thread waits for its rate now, and has copied the first
+   * half.
+   */
   fp_fake_server_hold (s, true);
   fill (shadow + io.offset, io.length, &x);
   io.buf = shadow + io.offset;
@@ -606,7 +608,7 @@ test_write_under_way (void **state)
 }
 
 /* A queue pair stalls that has to be flushed before what is left of a FROZEN
- * piece is copied: the others are let in when an eighth of the timeout is
+ * extent is copied: the others are let in when an eighth of the timeout is
  * over.
  */
 static void
@@ -616,16 +618,16 @@ test_flush_stalls (void **state)
   struct fp_io second = { .kind = FP_IO_WRITE,
                           .length = 4096,
                           .offset = 8192 };
-  struct fp_piece *p;
+  struct fp_extent *p;
   struct fp_fake_server *s;
   struct fp_lane *lanes[2];
   struct fp_io *done = NULL;
-  struct mover_call c;
+  struct migrate_call c;
   uint64_t x = seed, begun;
 
   (void) state;
   start (1024 * 1024);
-  p = &v->pieces->p[0];
+  p = &v->extents->p[0];
   for (unsigned i = 0; i < 2; i++)
     lanes[i] = fp_volume_lane_get (v);
   assert_ptr_not_equal (lanes[0], lanes[1]);
@@ -635,19 +637,19 @@ test_flush_stalls (void **state)
   await_moving ();
   fill (shadow, 8192 + 4096, &x);
   write_shadow (8192 + 4096, 0, &x);
-  /* This write stays inside until the piece is FROZEN. */
+  /* This write stays inside until the extent is FROZEN. */
   fp_fake_server_hold (s, true);
   first.buf = shadow;
   fp_lane_submit (lanes[0], &first);
   assert_null (fp_lane_poll (lanes[0], false));
-  while (fp_piece_state (p) != FP_PIECE_FROZEN ||
+  while (fp_extent_state (p) != FP_EXTENT_FROZEN ||
          fp_fake_server_held (s) != 1) {
     while (fp_fake_server_release (s, 1, 0))
       ;
     pause_ms (1);
   }
   assert_true (fp_fake_server_release (s, 0, 0));
-  while (done == NULL || fp_piece_state (p) != FP_PIECE_FROZEN ||
+  while (done == NULL || fp_extent_state (p) != FP_EXTENT_FROZEN ||
          fp_fake_server_held (s) != 1) {
     if (done == NULL)
       done = fp_lane_poll (lanes[0], false);
@@ -692,12 +694,12 @@ label_lost (bool dies)
   else
     fake_server_silence (servers[to], FAKE_MUTE, FP_MSG_LABEL);
   if (dies) {
-    assert_true (fp_volume_move (v, 0, to) < 0);
+    assert_true (fp_volume_migrate (v, 0, to) < 0);
     assert_int_equal (holder (0), from);
     write_shadow (CHUNK, 100, &x);
   }
   else {
-    struct mover_call c;
+    struct migrate_call c;
     uint64_t begun;
 
     begin_move (&c, 0, to);
@@ -734,11 +736,11 @@ test_label_unanswered (void **state)
   label_lost (false);
 }
 
-/* The answer comes when the piece has stayed where it is. */
+/* The answer comes when the extent has stayed where it is. */
 static void
 test_label_late (void **state)
 {
-  struct mover_call c;
+  struct migrate_call c;
   uint64_t x = seed;
   unsigned from, to;
 
@@ -756,7 +758,7 @@ test_label_late (void **state)
   assert_int_equal (holder (0), from);
   await_labelled (1);
   check_all ();
-  assert_int_equal (fp_volume_move (v, 0, to), 0);
+  assert_int_equal (fp_volume_migrate (v, 0, to), 0);
   check_all ();
 }
 
@@ -766,7 +768,7 @@ test_label_late (void **state)
 static void
 nobody_knows (bool source_first)
 {
-  struct mover_call c;
+  struct migrate_call c;
   struct fp_lane *lane;
   uint64_t x = seed;
   unsigned from, to;
@@ -790,7 +792,7 @@ nobody_knows (bool source_first)
   if (!source_first) {
     uint64_t deadline = fp_deadline_in_ms (5000);
 
-    while (fp_piece_state (&v->pieces->p[0]) != FP_PIECE_OFFLINE) {
+    while (fp_extent_state (&v->extents->p[0]) != FP_EXTENT_OFFLINE) {
       assert_false (fp_deadline_passed (deadline));
       pause_ms (5);
     }
@@ -824,7 +826,7 @@ test_nobody_knows_target_first (void **state)
 static void
 test_nobody_knows_death (void **state)
 {
-  struct mover_call c;
+  struct migrate_call c;
   uint64_t x = seed;
   unsigned from, to;
 
@@ -841,7 +843,7 @@ test_nobody_knows_death (void **state)
   fake_server_cut (servers[from]);
   fake_server_die_of_label (servers[to], false);
   pause_ms (50);
-  fp_mover_stop (v->mover);
+  fp_migrate_stop (v->migrate);
   assert_true (end_move (&c) < 0);
   resume ();
   check_all ();
@@ -852,7 +854,7 @@ test_nobody_knows_death (void **state)
 static void
 dies (bool source)
 {
-  struct mover_call c;
+  struct migrate_call c;
   uint64_t x = seed;
   unsigned from, to;
 
@@ -872,7 +874,7 @@ dies (bool source)
   check_soon ();
   resume ();
   check_all ();
-  await_labelled (PIECES);
+  await_labelled (EXTENTS);
 }
 
 static void
@@ -893,7 +895,7 @@ test_target_dies (void **state)
 static void
 test_trimmed (void **state)
 {
-  struct mover_call c;
+  struct migrate_call c;
   uint64_t x = seed;
   struct fp_lane *lane;
 
@@ -917,7 +919,7 @@ static void
 test_stopped (void **state)
 {
   struct fp_volume_params p;
-  struct mover_call c;
+  struct migrate_call c;
   char why[FP_WHY_MAX];
   uint64_t x = seed;
 
@@ -929,7 +931,7 @@ test_stopped (void **state)
   params (&p);
   p.resume = true;
   p.uuid = *fp_volume_uuid (v);
-  fp_mover_stop (v->mover);
+  fp_migrate_stop (v->migrate);
   assert_int_equal (end_move (&c), -ECANCELED);
   fp_volume_stop (v, false);
   assert_int_equal (fp_volume_start (&v, &p, why), 0);
@@ -938,7 +940,7 @@ test_stopped (void **state)
 
 struct zero_call {
   struct fp_thread thread;
-  uint64_t piece;
+  uint64_t extent;
   int result;
 };
 
@@ -948,30 +950,30 @@ do_zero (void *arg)
   struct zero_call *z = arg;
   struct fp_lane *lane = fp_volume_lane_get (v);
 
-  z->result = fp_lane_zero (lane, SLAB, z->piece * SLAB, false);
+  z->result = fp_lane_zero (lane, SLAB, z->extent * SLAB, false);
   fp_volume_lane_put (lane);
 }
 
-/* Keep the link of a server waiting for an answer, with another piece. */
+/* Keep the peer of a server waiting for an answer, with another extent. */
 static void
 keep_waiting (struct zero_call *z, unsigned server)
 {
-  *z = (struct zero_call) { .piece = 1 };
-  while (z->piece < PIECES && holder (z->piece) != server)
-    z->piece++;
-  assert_in_range (z->piece, 1, PIECES - 1);
+  *z = (struct zero_call) { .extent = 1 };
+  while (z->extent < EXTENTS && holder (z->extent) != server)
+    z->extent++;
+  assert_in_range (z->extent, 1, EXTENTS - 1);
   fake_server_silence (servers[server], FAKE_DEAF, FP_MSG_ZERO);
   assert_int_equal (fp_thread_create (&z->thread, "zero", do_zero, z), 0);
 }
 
-/* The links of both servers wait for answers to something else when the label
- * should be sent: it never is, and the piece is there at once.
+/* The peers of both servers wait for answers to something else when the label
+ * should be sent: it never is, and the extent is there at once.
  */
 static void
 test_label_not_sent (void **state)
 {
   struct zero_call zeros[2];
-  struct mover_call c;
+  struct migrate_call c;
   uint64_t x = seed, begun;
   unsigned from, to;
 
@@ -984,7 +986,7 @@ test_label_not_sent (void **state)
   await_moving ();
   keep_waiting (&zeros[0], from);
   keep_waiting (&zeros[1], to);
-  while (fp_piece_state (&v->pieces->p[0]) != FP_PIECE_BUSY)
+  while (fp_extent_state (&v->extents->p[0]) != FP_EXTENT_BUSY)
     pause_ms (1);
   begun = fp_now_ns ();
   write_shadow (CHUNK, 100, &x);
@@ -993,18 +995,19 @@ test_label_not_sent (void **state)
     fake_server_silence (servers[i == 0 ? from : to], FAKE_SPEAKS, 0);
     assert_int_equal (fp_thread_join (&zeros[i].thread), 0);
     if (zeros[i].result == 0)
-      memset (shadow + zeros[i].piece * SLAB, 0, SLAB);
+      memset (shadow + zeros[i].extent * SLAB, 0, SLAB);
   }
   assert_true (end_move (&c) < 0);
   assert_int_equal (holder (0), from);
   for (unsigned i = 0; i < 2; i++)
-    write_shadow (SLAB, zeros[i].piece * SLAB, &x);
+    write_shadow (SLAB, zeros[i].extent * SLAB, &x);
   check_all ();
   resume ();
   check_all ();
 }
 
-/* The volume is stopped while a server does not answer the mover. */
+/* The volume is stopped while a server does not answer the migration thread.
+ */
 static void
 test_stopped_unanswered (void **state)
 {
@@ -1012,7 +1015,7 @@ test_stopped_unanswered (void **state)
                                     FP_MSG_RELEASE };
   (void) state;
   for (unsigned i = 0; i < 3; i++) {
-    struct mover_call c;
+    struct migrate_call c;
     uint64_t x = seed, begun;
     unsigned to;
 
@@ -1026,7 +1029,7 @@ test_stopped_unanswered (void **state)
     begin_move (&c, 0, to);
     pause_ms (400);
     begun = fp_now_ns ();
-    fp_mover_stop (v->mover);
+    fp_migrate_stop (v->migrate);
     (void) end_move (&c);
     resume ();
     assert_true (fp_now_ns () - begun < 5000 * FP_NS_PER_MS);
@@ -1059,7 +1062,7 @@ walk (bool control, int kind)
     to = other (0);
     fp_fake_fault_at (control ? 0 : n, (enum fp_fake_fault) kind);
     fake_ctl_fault_at (control ? n : 0, (enum fake_ctl_fault) kind);
-    r = fp_volume_move (v, 0, to);
+    r = fp_volume_migrate (v, 0, to);
     fired = control ? fake_ctl_fault_fired () : fp_fake_fault_fired ();
     assert_true (r == 0 || fired);
     lane = fp_volume_lane_get (v);
@@ -1109,7 +1112,7 @@ test_walk_control_answers (void **state)
   walk (true, FAKE_CTL_LOSE_ANSWER);
 }
 
-/* ---- all pieces of a server ---- */
+/* ---- all extents of a server ---- */
 
 static void
 await_drain (unsigned server, enum fp_drain_state state)
@@ -1163,7 +1166,7 @@ test_drain (void **state)
     /* Its grants ahead are back, too. */
     assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);
     fp_volume_server_status (v, i, &s);
-    assert_int_equal (s.pieces, 0);
+    assert_int_equal (s.extents, 0);
     assert_int_equal (s.drain.left, 0);
     fake_server_cut (servers[i]);
   }
@@ -1176,7 +1179,7 @@ test_drain (void **state)
   assert_int_equal (fp_volume_drain_cancel (v, 0, why), -ENOENT);
   drain_soon (NR_SERVERS - 1);
   await_drain (NR_SERVERS - 1, FP_DRAIN_DONE);
-  assert_int_equal (fake_server_labelled (servers[0]), PIECES);
+  assert_int_equal (fake_server_labelled (servers[0]), EXTENTS);
   check_all ();
   resume ();
   check_all ();
@@ -1199,15 +1202,15 @@ test_drain_cancel (void **state)
   await_moving ();
   fp_volume_server_status (v, at, &s);
   assert_int_equal (s.drain.state, FP_DRAIN_MOVING);
-  assert_int_equal (s.drain.left, s.pieces);
+  assert_int_equal (s.drain.left, s.extents);
   assert_int_equal (fp_volume_drain_cancel (v, at, why), 0);
   fp_volume_server_status (v, at, &s);
   assert_int_equal (s.drain.state, FP_DRAIN_NONE);
   pause_ms (200);
   assert_int_equal (atomic_load (&v->moving), UINT64_MAX);
   fp_volume_server_status (v, at, &s);
-  assert_true (s.pieces > 0);
-  await_labelled (PIECES);
+  assert_true (s.extents > 0);
+  await_labelled (EXTENTS);
   check_all ();
 }
 
@@ -1269,7 +1272,7 @@ test_rate (void **state)
   start (1024 * 1024);
   write_shadow (SLAB, 0, &x);
   begun = fp_now_ns ();
-  assert_int_equal (fp_volume_move (v, 0, other (0)), 0);
+  assert_int_equal (fp_volume_migrate (v, 0, other (0)), 0);
   assert_in_range ((fp_now_ns () - begun) / FP_NS_PER_MS, 200, 15000);
   check_all ();
 }

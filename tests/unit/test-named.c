@@ -13,7 +13,7 @@
 #include "donor.h"
 
 #define TCP FP_TRANSPORT_TCP
-#define PIECES 64 /* of donor_attach's volumes */
+#define EXTENTS 64 /* of donor_attach's volumes */
 
 static struct fp_members members;
 static struct fp_lookup_reply found;
@@ -80,7 +80,7 @@ map (struct session *s, bool exist, uint64_t a, uint64_t b)
 {
   const struct fp_map_change q = { .exist = exist,
                                    .count = 2,
-                                   .pieces = { a, b } };
+                                   .extents = { a, b } };
 
   return ASK (s, ctl_map, fp_enc_map_change, &q);
 }
@@ -142,7 +142,7 @@ test_kept (void **state)
   assert_int_equal (lookup (s, "v", 0), 0);
   assert_int_equal (found.volume.slabs, 1);
   assert_int_equal (found.volume.uuid.bytes[0], 1);
-  assert_int_equal (found.volume.size, PIECES * MIB);
+  assert_int_equal (found.volume.size, EXTENTS * MIB);
   assert_int_equal (found.volume.copies, 1);
   assert_true (found.volume.attached);
   assert_false (found.volume.ephemeral);
@@ -227,7 +227,7 @@ test_map (void **state)
   assert_int_equal (map_word (s, 0, FP_MAP_WORDS - 1), 0);
   assert_int_equal (map_word (s, UINT64_MAX - 63, 1), 0);
   /* All or nothing. */
-  assert_int_equal (map (s, true, 1, PIECES), -EINVAL);
+  assert_int_equal (map (s, true, 1, EXTENTS), -EINVAL);
   assert_int_equal (map (s, false, 0, UINT64_MAX), -EINVAL);
   assert_true (map_word (s, 0, 0) == (UINT64_C (1) << 63 | 1));
   assert_int_equal (map (s, false, 63, 63), 0);
@@ -255,7 +255,7 @@ open_volume (uint8_t id, const char *name)
   struct fp_open q = { .flags = FP_OPEN_CREATE | FP_OPEN_RESUME,
                        .transport = TCP,
                        .volume = { .bytes = { id } },
-                       .size = PIECES * MIB,
+                       .size = EXTENTS * MIB,
                        .slab_size = MIB,
                        .copies = 1,
                        .servers = 1,
@@ -273,7 +273,7 @@ open_volume (uint8_t id, const char *name)
 }
 
 /* However large the volumes are, their maps take no more than so much; and who
- * could not record a piece is told so before there is any.
+ * could not record an extent is told so before there is any.
  */
 static void
 test_map_bounded (void **state)
@@ -403,8 +403,8 @@ test_copies_without_name (void **state)
   assert_int_equal (donor_grant (s, 1, &grants), 0);
   assert_int_equal (donor_label (s, grants.grants[0].slab, 5), 0);
   assert_int_equal (set_members (s, 3, 2), 0);
-  assert_int_equal (map (s, true, 5, 2 * PIECES), 0);
-  assert_true (map (s, true, 5, 2 * PIECES + 1) < 0);
+  assert_int_equal (map (s, true, 5, 2 * EXTENTS), 0);
+  assert_true (map (s, true, 5, 2 * EXTENTS + 1) < 0);
   assert_int_equal (lookup (s, "", 1), 0);
   assert_true (found.volume.ephemeral);
   assert_int_equal (found.volume.copies, 2);

@@ -20,7 +20,7 @@
 
 #define SLABS 8u
 #define SLAB (UINT64_C (1) << 20)
-#define WORDS 2u /* of a map: 100 pieces */
+#define WORDS 2u /* of a map: 100 extents */
 
 static char top[64], dir[80], why[STORE_WHY_MAX];
 static const struct fp_uuid u1 = { .bytes = { 1 } }, u2 = { .bytes = { 2 } };
@@ -140,10 +140,10 @@ attach_1 (struct persist *p)
 
 static void
 label (struct persist *p, uint32_t slab, const struct fp_uuid *uuid,
-       uint64_t piece, uint64_t generation)
+       uint64_t extent, uint64_t generation)
 {
   struct persist_label l = { .volume = *uuid,
-                             .piece = piece,
+                             .extent = extent,
                              .generation = generation,
                              .state = PERSIST_LABELLED };
 
@@ -584,7 +584,7 @@ test_refused_lists (void **state)
   }
 }
 
-/* Pieces that there are not: 100 is the first. */
+/* Extents that there are not: 100 is the first. */
 static void
 test_refused_maps (void **state)
 {

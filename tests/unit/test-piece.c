@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-piece.c - nobody is inside a piece that was shut, and a chunk that was
- * written never looks unwritten.
+/* test-piece.c - nobody is inside an extent that was shut, and a chunk that
+ * was written never looks unwritten.
  */
 
 #include "unit.h"
@@ -14,42 +14,42 @@
 #define MIB (1024 * 1024)
 
 static const struct fp_stripe unstriped = { .width = 1, .size = 4096 };
-static struct fp_pieces *t;
+static struct fp_extents *t;
 
 static int
 setup (void **state)
 {
   (void) state;
-  return fp_pieces_new (&t, 10 * MIB + 512, 4 * MIB, &unstriped, 1);
+  return fp_extents_new (&t, 10 * MIB + 512, 4 * MIB, &unstriped, 1);
 }
 
 static int
 teardown (void **state)
 {
   (void) state;
-  fp_pieces_free (t);
+  fp_extents_free (t);
   return 0;
 }
 
 static void
 test_sizes (void **state)
 {
-  struct fp_pieces *x = NULL;
+  struct fp_extents *x = NULL;
 
   (void) state;
   assert_int_equal (t->nr, 3);
-  assert_int_equal (fp_pieces_new (&x, 0, MIB, &unstriped, 1), -EINVAL);
-  assert_int_equal (fp_pieces_new (&x, MIB, MIB - 1, &unstriped, 1), -EINVAL);
-  assert_int_equal (fp_pieces_new (&x, MIB, 32768, &unstriped, 1), -EINVAL);
-  assert_int_equal (fp_pieces_new (&x, (uint64_t) FP_MAX_PIECES * 65536 + 1,
-                                   65536, &unstriped, 1),
+  assert_int_equal (fp_extents_new (&x, 0, MIB, &unstriped, 1), -EINVAL);
+  assert_int_equal (fp_extents_new (&x, MIB, MIB - 1, &unstriped, 1), -EINVAL);
+  assert_int_equal (fp_extents_new (&x, MIB, 32768, &unstriped, 1), -EINVAL);
+  assert_int_equal (fp_extents_new (&x, (uint64_t) FP_MAX_EXTENTS * 65536 + 1,
+                                    65536, &unstriped, 1),
                     -EINVAL);
   assert_null (x);
-  /* Bits are bounded, however large a piece is. */
+  /* Bits are bounded, however large an extent is. */
   assert_int_equal (
-      fp_pieces_new (&x, UINT64_C (1) << 40, 1 << 30, &unstriped, 1), 0);
+      fp_extents_new (&x, UINT64_C (1) << 40, 1 << 30, &unstriped, 1), 0);
   assert_int_equal (x->words * sizeof (uint64_t), 512);
-  fp_pieces_free (x);
+  fp_extents_free (x);
 }
 
 /* The volume ends in the middle of a chunk. */
@@ -60,44 +60,44 @@ test_last_chunk (void **state)
   uint64_t run;
 
   (void) state;
-  fp_piece_set_written (t, 2, 0, end);
-  fp_piece_clear_written (t, 2, 0, end - 1);
-  assert_false (fp_piece_run (t, 2, 0, end, &run));
+  fp_extent_set_written (t, 2, 0, end);
+  fp_extent_clear_written (t, 2, 0, end - 1);
+  assert_false (fp_extent_run (t, 2, 0, end, &run));
   assert_int_equal (run, 2 * MIB);
-  fp_piece_clear_written (t, 2, 0, end);
-  assert_false (fp_piece_run (t, 2, 0, end, &run));
+  fp_extent_clear_written (t, 2, 0, end);
+  assert_false (fp_extent_run (t, 2, 0, end, &run));
   assert_int_equal (run, end);
 }
 
 static void
 test_states (void **state)
 {
-  struct fp_piece *p = &t->p[1];
+  struct fp_extent *p = &t->p[1];
 
   (void) state;
-  assert_int_equal (fp_piece_state (p), FP_PIECE_EMPTY);
-  assert_int_equal (fp_piece_enter (t, p), FP_PIECE_EMPTY);
-  assert_true (fp_piece_drained (t, p, 0));
-  assert_true (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY));
-  assert_false (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY));
-  assert_true (fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_READY));
+  assert_int_equal (fp_extent_state (p), FP_EXTENT_EMPTY);
+  assert_int_equal (fp_extent_enter (t, p), FP_EXTENT_EMPTY);
+  assert_true (fp_extent_drained (t, p, 0));
+  assert_true (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
+  assert_false (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
+  assert_true (fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_READY));
 
-  assert_int_equal (fp_piece_enter (t, p), FP_PIECE_READY);
-  assert_int_equal (fp_piece_enter (t, p), FP_PIECE_READY);
-  assert_true (fp_piece_move (p, FP_PIECE_READY, FP_PIECE_BUSY));
-  assert_int_equal (fp_piece_enter (t, p), FP_PIECE_BUSY);
-  fp_piece_leave (t, p);
-  assert_false (fp_piece_drained (t, p, 1));
-  fp_piece_leave (t, p);
-  assert_true (fp_piece_drained (t, p, 0));
-  assert_int_equal (fp_piece_state (p), FP_PIECE_BUSY);
+  assert_int_equal (fp_extent_enter (t, p), FP_EXTENT_READY);
+  assert_int_equal (fp_extent_enter (t, p), FP_EXTENT_READY);
+  assert_true (fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_BUSY));
+  assert_int_equal (fp_extent_enter (t, p), FP_EXTENT_BUSY);
+  fp_extent_leave (t, p);
+  assert_false (fp_extent_drained (t, p, 1));
+  fp_extent_leave (t, p);
+  assert_true (fp_extent_drained (t, p, 0));
+  assert_int_equal (fp_extent_state (p), FP_EXTENT_BUSY);
 }
 
-/* Two threads use a piece while this one shuts and opens it: nobody may see
+/* Two threads use an extent while this one shuts and opens it: nobody may see
  * the owner's mark.
  */
 static _Atomic bool stop;
-static unsigned long mark; /* deliberately not atomic: the piece guards it */
+static unsigned long mark; /* deliberately not atomic: the extent guards it */
 static _Atomic unsigned long seen, entered;
 
 static void
@@ -105,32 +105,32 @@ user (void *arg)
 {
   (void) arg;
   while (!atomic_load (&stop)) {
-    if (fp_piece_enter (t, &t->p[0]) != FP_PIECE_READY)
+    if (fp_extent_enter (t, &t->p[0]) != FP_EXTENT_READY)
       continue;
     atomic_fetch_add (&seen, mark);
     atomic_fetch_add (&entered, 1);
-    fp_piece_leave (t, &t->p[0]);
+    fp_extent_leave (t, &t->p[0]);
   }
 }
 
 static void
 test_shut_keeps_users_out (void **state)
 {
-  struct fp_piece *p = &t->p[0];
+  struct fp_extent *p = &t->p[0];
   struct fp_thread threads[2];
 
   (void) state;
-  assert_true (fp_piece_move (p, FP_PIECE_EMPTY, FP_PIECE_BUSY));
-  assert_true (fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_READY));
+  assert_true (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
+  assert_true (fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_READY));
   for (unsigned i = 0; i < 2; i++)
     assert_int_equal (fp_thread_create (&threads[i], "user", user, NULL), 0);
   for (unsigned i = 0; i < 2000 || atomic_load (&entered) < 1000; i++) {
-    assert_true (fp_piece_move (p, FP_PIECE_READY, FP_PIECE_BUSY));
-    while (!fp_piece_drained (t, p, 1000))
+    assert_true (fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_BUSY));
+    while (!fp_extent_drained (t, p, 1000))
       ;
     mark = 1;
     mark = 0;
-    assert_true (fp_piece_move (p, FP_PIECE_BUSY, FP_PIECE_READY));
+    assert_true (fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_READY));
   }
   atomic_store (&stop, true);
   for (unsigned i = 0; i < 2; i++)
@@ -144,29 +144,29 @@ test_written (void **state)
   uint64_t run;
 
   (void) state;
-  assert_false (fp_piece_run (t, 0, 0, 4 * MIB, &run));
+  assert_false (fp_extent_run (t, 0, 0, 4 * MIB, &run));
   assert_int_equal (run, 4 * MIB);
   /* One byte marks its chunk of 64 KiB, and no other. */
-  fp_piece_set_written (t, 0, 65536 + 5, 1);
-  assert_false (fp_piece_run (t, 0, 10, 4 * MIB - 10, &run));
+  fp_extent_set_written (t, 0, 65536 + 5, 1);
+  assert_false (fp_extent_run (t, 0, 10, 4 * MIB - 10, &run));
   assert_int_equal (run, 65536 - 10);
-  assert_true (fp_piece_run (t, 0, 65536, 4 * MIB - 65536, &run));
+  assert_true (fp_extent_run (t, 0, 65536, 4 * MIB - 65536, &run));
   assert_int_equal (run, 65536);
-  assert_true (fp_piece_run (t, 0, 65536, 100, &run));
+  assert_true (fp_extent_run (t, 0, 65536, 100, &run));
   assert_int_equal (run, 100);
-  /* Across a border: both; and the neighbour piece knows nothing. */
-  fp_piece_set_written (t, 0, 4 * MIB - 65536 - 1, 2);
-  assert_true (fp_piece_run (t, 0, 4 * MIB - 131072, 131072, &run));
+  /* Across a border: both; and the neighbour extent knows nothing. */
+  fp_extent_set_written (t, 0, 4 * MIB - 65536 - 1, 2);
+  assert_true (fp_extent_run (t, 0, 4 * MIB - 131072, 131072, &run));
   assert_int_equal (run, 131072);
-  assert_false (fp_piece_run (t, 1, 0, 4 * MIB, &run));
+  assert_false (fp_extent_run (t, 1, 0, 4 * MIB, &run));
   /* Only whole chunks are cleared. */
-  fp_piece_set_all_written (t, 0);
-  fp_piece_clear_written (t, 0, 1, 3 * 65536 - 2);
-  assert_true (fp_piece_run (t, 0, 0, 4 * MIB, &run));
+  fp_extent_set_all_written (t, 0);
+  fp_extent_clear_written (t, 0, 1, 3 * 65536 - 2);
+  assert_true (fp_extent_run (t, 0, 0, 4 * MIB, &run));
   assert_int_equal (run, 65536);
-  assert_false (fp_piece_run (t, 0, 65536, 4 * MIB - 65536, &run));
+  assert_false (fp_extent_run (t, 0, 65536, 4 * MIB - 65536, &run));
   assert_int_equal (run, 65536);
-  assert_true (fp_piece_run (t, 0, 131072, 4 * MIB - 131072, &run));
+  assert_true (fp_extent_run (t, 0, 131072, 4 * MIB - 131072, &run));
 }
 
 static void

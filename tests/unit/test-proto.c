@@ -91,7 +91,7 @@ static struct fp_grant_req grant_req = { .count = 5 };
 static struct fp_grants grants; /* full, see setup */
 static struct fp_grants lost = {
   .count = 1,
-  .grants = { { .slab = 3, .piece = 7, .copy = 1, .generation = 2 } }
+  .grants = { { .slab = 3, .extent = 7, .copy = 1, .generation = 2 } }
 };
 static struct fp_labels labels;
 static struct fp_release release_;
@@ -180,7 +180,7 @@ static const struct fp_volume_entry entry = { .uuid = UUID,
                                               .stripe = { .width = 64,
                                                           .size = 4096 },
                                               .slabs = 5,
-                                              .pieces = 1024,
+                                              .extents = 1024,
                                               .members = FP_MAX_MEMBERS,
                                               .created = 1700000000,
                                               .attached = true,
@@ -203,7 +203,7 @@ setup_volumes (void)
   lookup_reply.members = members;
   map_change.count = FP_MAX_GRANTS;
   for (uint32_t i = 0; i < FP_MAX_GRANTS; i++)
-    map_change.pieces[i] = i << 10;
+    map_change.extents[i] = i << 10;
   for (uint32_t i = 0; i < FP_MAP_WORDS; i++)
     map_words.words[i] = ~(uint64_t) i;
   volumes.count = FP_MAX_VOLUMES_LISTED;
@@ -222,14 +222,14 @@ setup (void **state)
   grants.count = labels.count = release_.count = FP_MAX_GRANTS;
   for (uint32_t i = 0; i < FP_MAX_GRANTS; i++) {
     grants.grants[i] = (struct fp_grant) { .slab = i,
-                                           .piece = FP_PIECE_NONE,
+                                           .extent = FP_EXTENT_NONE,
                                            .copy = i % FP_WIRE_COPIES_MAX,
                                            .generation = i + 1,
                                            .raddr = UINT64_MAX - 4095,
                                            .rkey = ~(uint64_t) i,
                                            .length = 4096 };
     labels.labels[i] =
-        (struct fp_label) { .slab = i, .piece = 100 + i, .generation = 2 };
+        (struct fp_label) { .slab = i, .extent = 100 + i, .generation = 2 };
     release_.slabs[i] = i << 20;
   }
   for (uint32_t i = 0; i < FP_MAX_SESSIONS_LISTED; i++) {
@@ -471,7 +471,7 @@ test_ranges (void **state)
   REFUSED (lookup_reply, lookup_reply, volume.size = 0);
   REFUSED (lookup_reply, lookup_reply, volume.slab_size = 3 << 20);
   REFUSED (lookup_reply, lookup_reply, volume.copies = 0);
-  REFUSED (lookup_reply, lookup_reply, volume.pieces = 1025);
+  REFUSED (lookup_reply, lookup_reply, volume.extents = 1025);
   REFUSED (lookup_reply, lookup_reply, volume.members = FP_MAX_MEMBERS + 1);
   REFUSED (lookup_reply, lookup_reply, volume.stripe.width = 0);
   REFUSED (lookup_reply, lookup_reply, volume.stripe.size = 2 << 20);
@@ -498,10 +498,10 @@ test_ranges (void **state)
   REFUSED (grants, grants, grants[63].length = 0);
   REFUSED (grants, lost, grants[0].raddr = 1);
   REFUSED (grants, lost, grants[0].rkey = 1);
-  REFUSED (grants, lost, grants[0].piece = FP_PIECE_NONE);
+  REFUSED (grants, lost, grants[0].extent = FP_EXTENT_NONE);
   REFUSED (grants, grants, grants[63].length = 4097); /* wraps */
   REFUSED (labels, labels, count = 0);
-  REFUSED (labels, labels, labels[0].piece = FP_PIECE_NONE);
+  REFUSED (labels, labels, labels[0].extent = FP_EXTENT_NONE);
   REFUSED (labels, labels, labels[0].copy = FP_WIRE_COPIES_MAX);
   REFUSED (release, release_, count = 0);
   REFUSED (zero, zero, length = 0);

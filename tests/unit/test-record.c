@@ -60,7 +60,7 @@ test_kept (void **state)
   assert_int_equal (donor_list (s, &grants), 0);
   assert_int_equal (grants.count, 1);
   assert_int_equal (grants.grants[0].slab, slab);
-  assert_int_equal (grants.grants[0].piece, 5);
+  assert_int_equal (grants.grants[0].extent, 5);
   assert_int_equal (grants.grants[0].length, 1 * MIB);
   assert_int_equal (donor_release (s, 1, &slab), 0);
   assert_int_equal (donor_release (s, 1, &slab), -ENOENT);
@@ -180,15 +180,15 @@ test_busy_while_copied (void **state)
 }
 
 static uint64_t
-pieces_told (const struct record *r)
+extents_told (const struct record *r)
 {
   struct fp_volume_entry e;
 
   record_describe (r, &e);
-  return e.pieces;
+  return e.extents;
 }
 
-/* A piece counts once, however many of its copies exist. */
+/* An extent counts once, however many of its copies exist. */
 static void
 test_existing (void **state)
 {
@@ -196,37 +196,37 @@ test_existing (void **state)
   struct record *r = s->record;
   struct fp_map_change q = { .exist = true,
                              .count = 4,
-                             .pieces = { 5, 64 + 5, 128 + 6, 5 } };
+                             .extents = { 5, 64 + 5, 128 + 6, 5 } };
   struct fp_map_words words = { .start = 0, .count = 4 };
   uint64_t *map;
 
   (void) state;
-  assert_int_equal (record_pieces (r), 64);
-  assert_int_equal (pieces_told (r), 0);
+  assert_int_equal (record_extents (r), 64);
+  assert_int_equal (extents_told (r), 0);
   assert_int_equal (record_map (r, &q), 0);
-  assert_int_equal (pieces_told (r), 2);
-  q = (struct fp_map_change) { .exist = false, .count = 1, .pieces = { 5 } };
+  assert_int_equal (extents_told (r), 2);
+  q = (struct fp_map_change) { .exist = false, .count = 1, .extents = { 5 } };
   assert_int_equal (record_map (r, &q), 0);
-  assert_int_equal (pieces_told (r), 2);
-  q.pieces[0] = 64 + 5;
+  assert_int_equal (extents_told (r), 2);
+  q.extents[0] = 64 + 5;
   assert_int_equal (record_map (r, &q), 0);
   assert_int_equal (record_map (r, &q), 0);
-  assert_int_equal (pieces_told (r), 1);
+  assert_int_equal (extents_told (r), 1);
   words.words[0] = 0xff;
   words.words[1] = 0xff00;
   words.words[2] = 0x81;
-  words.words[3] = 1; /* of no piece */
+  words.words[3] = 1; /* of no extent */
   assert_int_equal (record_map_write (r, &words), 0);
-  assert_int_equal (pieces_told (r), 16);
+  assert_int_equal (extents_told (r), 16);
 
   /* A restarted server counts the same. */
   map = r->map;
   donor.map_words = 0;
   record_take_map (r, map);
-  assert_int_equal (pieces_told (r), 16);
+  assert_int_equal (extents_told (r), 16);
   words.words[0] = words.words[1] = words.words[2] = 0;
   assert_int_equal (record_map_write (r, &words), 0);
-  assert_int_equal (pieces_told (r), 0);
+  assert_int_equal (extents_told (r), 0);
   s->discard = true;
   assert_true (session_close_volume (s));
 }
@@ -284,7 +284,7 @@ test_lost (void **state)
     assert_int_equal (donor_list (s, &grants), 0);
     assert_int_equal (grants.count, 1);
     assert_true (fp_grant_is_lost (&grants.grants[0]));
-    assert_int_equal (grants.grants[0].piece, 7);
+    assert_int_equal (grants.grants[0].extent, 7);
     assert_int_equal (grants.grants[0].slab, labelled);
   }
 
@@ -417,7 +417,7 @@ test_persist (void **state)
   const struct persist_params p = {
     .dir = top, .slab_size = MIB, .slabs = 4, .lease_s = 1
   };
-  struct fp_map_change q = { .exist = true, .count = 1, .pieces = { 3 } };
+  struct fp_map_change q = { .exist = true, .count = 1, .extents = { 3 } };
   char lock[64], file[128];
   struct session *s;
 

@@ -317,7 +317,7 @@ test_stranger (void **state)
 {
   static struct fp_volume v;
   struct fp_sockaddrs list;
-  struct fp_link *l;
+  struct fp_peer *l;
   char why[FP_WHY_MAX];
   int fd;
 
@@ -328,20 +328,20 @@ test_stranger (void **state)
   v.p.nr_servers = 1;
   v.p.transports = FP_TRANSPORT_TCP;
   v.p.timeout_ms = 1;
-  assert_int_equal (fp_link_new (&l, &v, 0), 0);
+  assert_int_equal (fp_peer_new (&l, &v, 0), 0);
 
   atomic_store (&later_s, 31);
-  assert_int_equal (link_come_up (l, why), -ETIMEDOUT);
+  assert_int_equal (peer_come_up (l, why), -ETIMEDOUT);
   assert_non_null (strstr (why, "HELLO"));
   assert_false (fp_addr_known (&v.p.servers[0], &list));
-  link_move (l, FP_SERVER_DOWN);
+  peer_move (l, FP_SERVER_DOWN);
   set_silent (false);
-  assert_int_equal (link_come_up (l, why), -ETIMEDOUT);
+  assert_int_equal (peer_come_up (l, why), -ETIMEDOUT);
   assert_int_equal (count (&asked), 1);
   assert_true (fp_addr_known (&v.p.servers[0], &list));
 
-  link_move (l, FP_SERVER_DOWN);
-  fp_link_free (l);
+  peer_move (l, FP_SERVER_DOWN);
+  fp_peer_free (l);
   close (fd);
   atomic_store (&later_s, 0);
 }

@@ -40,10 +40,10 @@ static void
 test_none (void **state)
 {
   (void) state;
-  assert_int_equal (fp_roster_best (seen, 0), -1);
+  assert_int_equal (fp_membership_best (seen, 0), -1);
   fill (0, 0, 0, 0);
   seen[1].list = NULL;
-  assert_int_equal (fp_roster_best (seen, 2), -1);
+  assert_int_equal (fp_membership_best (seen, 2), -1);
   seen[1].list = &list[1];
 }
 
@@ -55,16 +55,16 @@ test_highest (void **state)
   fill (0, 5, 3, 7);
   fill (1, 6, 3, 2);
   fill (2, 4, 3, 7);
-  assert_int_equal (fp_roster_best (seen, 3), 1);
-  assert_int_equal (fp_roster_newest (seen, 3), 6);
+  assert_int_equal (fp_membership_best (seen, 3), 1);
+  assert_int_equal (fp_membership_newest (seen, 3), 6);
   /* Server 0 has not heard of it, nor server 2 of the one before. */
   fill (1, 6, 3, 1);
-  assert_int_equal (fp_roster_best (seen, 3), 2);
+  assert_int_equal (fp_membership_best (seen, 3), 2);
   seen[1].list = NULL;
-  assert_int_equal (fp_roster_best (seen, 3), 2);
-  assert_int_equal (fp_roster_newest (seen, 3), 5);
+  assert_int_equal (fp_membership_best (seen, 3), 2);
+  assert_int_equal (fp_membership_newest (seen, 3), 5);
   fill (2, 5, 3, 7);
-  assert_int_equal (fp_roster_best (seen, 3), 0);
+  assert_int_equal (fp_membership_best (seen, 3), 0);
   seen[1].list = &list[1];
 }
 
@@ -78,16 +78,16 @@ test_lacked (void **state)
   (void) state;
   fill (0, 5, 3, 7);
   fill (1, 5, 3, 6);
-  assert_true (fp_roster_is_lacked (seen, 2, &list[0]));
-  assert_false (fp_roster_is_lacked (seen, 2, &list[1]));
-  assert_int_equal (fp_roster_best (seen, 2), 1);
+  assert_true (fp_membership_is_lacked (seen, 2, &list[0]));
+  assert_false (fp_membership_is_lacked (seen, 2, &list[1]));
+  assert_int_equal (fp_membership_best (seen, 2), 1);
   fill (2, 0, 0, 0);
-  assert_false (fp_roster_is_lacked (seen, 3, &list[1]));
+  assert_false (fp_membership_is_lacked (seen, 3, &list[1]));
   fill (2, 4, 3, 7);
-  assert_true (fp_roster_is_lacked (seen, 3, &list[1]));
+  assert_true (fp_membership_is_lacked (seen, 3, &list[1]));
   fill (2, 6, 3, 4);
-  assert_false (fp_roster_is_lacked (seen, 3, &list[1]));
-  assert_int_equal (fp_roster_best (seen, 3), 2);
+  assert_false (fp_membership_is_lacked (seen, 3, &list[1]));
+  assert_int_equal (fp_membership_best (seen, 3), 2);
 }
 
 /* Each of two lists is lacked: the oldest is the base, and both count. */
@@ -97,11 +97,11 @@ test_all_lacked (void **state)
   (void) state;
   fill (0, 5, 3, 3);
   fill (1, 5, 3, 7);
-  assert_int_equal (fp_roster_best (seen, 2), 0);
-  assert_int_equal (fp_roster_believed (seen, 2, 0, 2), 3);
-  assert_true (fp_roster_enough (seen, 2, 0, 2));
+  assert_int_equal (fp_membership_best (seen, 2), 0);
+  assert_int_equal (fp_membership_believed (seen, 2, 0, 2), 3);
+  assert_true (fp_membership_enough (seen, 2, 0, 2));
   fill (2, 6, 3, 7);
-  assert_int_equal (fp_roster_best (seen, 3), 0);
+  assert_int_equal (fp_membership_best (seen, 3), 0);
 }
 
 /* The newest list is at two of three members, and the third one has an older
@@ -116,15 +116,15 @@ test_believed (void **state)
   fill (1, 7, 4, 14);
   fill (2, 7, 4, 14);
   fill (3, 5, 4, 15);
-  assert_int_equal (fp_roster_best (seen, 4), 0);
-  assert_false (fp_roster_is_sure (seen, 4, 0, 2));
-  assert_int_equal (fp_roster_believed (seen, 4, 0, 2), 14);
-  assert_true (fp_roster_enough (seen, 4, 0, 2));
+  assert_int_equal (fp_membership_best (seen, 4), 0);
+  assert_false (fp_membership_is_sure (seen, 4, 0, 2));
+  assert_int_equal (fp_membership_believed (seen, 4, 0, 2), 14);
+  assert_true (fp_membership_enough (seen, 4, 0, 2));
   /* So many have the base that there is no later complete one. */
   fill (2, 5, 4, 15);
-  assert_int_equal (fp_roster_best (seen, 4), 0);
-  assert_true (fp_roster_is_sure (seen, 4, 0, 2));
-  assert_int_equal (fp_roster_believed (seen, 4, 0, 2), 15);
+  assert_int_equal (fp_membership_best (seen, 4), 0);
+  assert_true (fp_membership_is_sure (seen, 4, 0, 2));
+  assert_int_equal (fp_membership_believed (seen, 4, 0, 2), 15);
 }
 
 /* Each list that counts needs its quorum. */
@@ -133,21 +133,21 @@ test_enough (void **state)
 {
   (void) state;
   fill (0, 5, 4, 7);
-  assert_true (fp_roster_enough (seen, 1, 0, 2)); /* left to the caller */
+  assert_true (fp_membership_enough (seen, 1, 0, 2)); /* left to the caller */
   fill (1, 6, 4, 15);
-  assert_int_equal (fp_roster_best (seen, 2), 0);
-  assert_int_equal (fp_roster_believed (seen, 2, 0, 2), 7);
-  assert_false (fp_roster_enough (seen, 2, 0, 2));
+  assert_int_equal (fp_membership_best (seen, 2), 0);
+  assert_int_equal (fp_membership_believed (seen, 2, 0, 2), 7);
+  assert_false (fp_membership_enough (seen, 2, 0, 2));
   fill (2, 6, 4, 15);
-  assert_true (fp_roster_enough (seen, 3, 0, 2));
+  assert_true (fp_membership_enough (seen, 3, 0, 2));
   /* No member is current in both. */
   fill (0, 5, 4, 3);
   fill (1, 4, 4, 15);
   fill (2, 6, 4, 12);
   fill (3, 4, 4, 15);
-  assert_int_equal (fp_roster_best (seen, 4), 1);
-  assert_int_equal (fp_roster_believed (seen, 4, 1, 2), 0);
-  assert_false (fp_roster_enough (seen, 4, 1, 2));
+  assert_int_equal (fp_membership_best (seen, 4), 1);
+  assert_int_equal (fp_membership_believed (seen, 4, 1, 2), 0);
+  assert_false (fp_membership_enough (seen, 4, 1, 2));
 }
 
 /* Two attempts of one version: what all whom it names have is what counts. */
@@ -158,12 +158,12 @@ test_tie (void **state)
   fill (0, 5, 3, 7);
   fill (1, 5, 3, 2);
   fill (2, 4, 3, 7);
-  assert_int_equal (fp_roster_best (seen, 3), 1);
+  assert_int_equal (fp_membership_best (seen, 3), 1);
   fill (1, 5, 3, 6);
   fill (2, 5, 3, 7);
-  assert_int_equal (fp_roster_best (seen, 3), 0);
+  assert_int_equal (fp_membership_best (seen, 3), 0);
   fill (2, 5, 3, 6);
-  assert_int_equal (fp_roster_best (seen, 3), 1);
+  assert_int_equal (fp_membership_best (seen, 3), 1);
 }
 
 static void
@@ -171,9 +171,9 @@ test_find (void **state)
 {
   (void) state;
   fill (0, 1, 3, 5);
-  assert_int_equal (fp_roster_find (&list[0], &uuid[2]), 2);
-  assert_int_equal (fp_roster_find (&list[0], &uuid[3]), -1);
-  assert_int_equal (fp_roster_current (&list[0]), 2);
+  assert_int_equal (fp_membership_find (&list[0], &uuid[2]), 2);
+  assert_int_equal (fp_membership_find (&list[0], &uuid[3]), -1);
+  assert_int_equal (fp_membership_current (&list[0]), 2);
 }
 
 /* Whatever it may shrink to, more than half of what was has one of them. */
@@ -185,7 +185,7 @@ test_shrink (void **state)
     for (unsigned is = 0; is <= was; is++) {
       unsigned others = was - is;
 
-      assert_int_equal (fp_roster_may_shrink (was, is, 1),
+      assert_int_equal (fp_membership_may_shrink (was, is, 1),
                         is > 0 && others <= was / 2);
     }
 }
@@ -200,22 +200,22 @@ test_quorum (void **state)
   (void) state;
   for (unsigned copies = 1; copies <= 4; copies++)
     for (unsigned n = 1; n <= 64; n++) {
-      unsigned quorum = fp_roster_quorum (n, copies);
+      unsigned quorum = fp_membership_quorum (n, copies);
 
       assert_in_range (quorum, 1, n);
-      assert_false (fp_roster_may_shrink (n, n - quorum, copies));
+      assert_false (fp_membership_may_shrink (n, n - quorum, copies));
       if (quorum > 1)
-        assert_true (fp_roster_may_shrink (n, n - quorum + 1, copies));
+        assert_true (fp_membership_may_shrink (n, n - quorum + 1, copies));
       for (unsigned is = 1; n <= 4 && is <= n; is++)
-        if (fp_roster_may_shrink (n, is, copies))
-          assert_true (fp_roster_meet (n, is, n, copies));
+        if (fp_membership_may_shrink (n, is, copies))
+          assert_true (fp_membership_meet (n, is, n, copies));
     }
   /* One that grows by one does, too; by two it may not. */
   for (unsigned n = 1; n < 64; n++)
-    assert_true (fp_roster_meet (n, n + 1, n + 1, 2));
-  assert_false (fp_roster_meet (1, 3, 3, 2));
-  assert_false (fp_roster_meet (3, 3, 4, 2));
-  assert_true (fp_roster_meet (2, 2, 3, 2));
+    assert_true (fp_membership_meet (n, n + 1, n + 1, 2));
+  assert_false (fp_membership_meet (1, 3, 3, 2));
+  assert_false (fp_membership_meet (3, 3, 4, 2));
+  assert_true (fp_membership_meet (2, 2, 3, 2));
 }
 
 /* Higher with each version, as it always was for the low ones. */
@@ -226,20 +226,23 @@ test_generation (void **state)
   uint64_t last = 0;
 
   (void) state;
-  assert_true (fp_roster_generation (FP_ROSTER_ROUND) == UINT64_C (1) << 42);
-  assert_true (fp_roster_generation (wide) == UINT64_C (1) << 61);
-  for (uint64_t v = 1; v < FP_ROSTER_VERSION_MAX; v += v / 64 + 1) {
-    uint64_t g = fp_roster_generation (v);
+  assert_true (fp_membership_generation (FP_MEMBERSHIP_ROUND) == UINT64_C (1)
+                                                                     << 42);
+  assert_true (fp_membership_generation (wide) == UINT64_C (1) << 61);
+  for (uint64_t v = 1; v < FP_MEMBERSHIP_VERSION_MAX; v += v / 64 + 1) {
+    uint64_t g = fp_membership_generation (v);
 
     assert_true (g > last);
-    assert_true (fp_roster_generation (v + 1) > g);
+    assert_true (fp_membership_generation (v + 1) > g);
     last = g;
   }
-  assert_true (fp_roster_generation (wide - 1) < fp_roster_generation (wide));
-  assert_true (fp_roster_generation (wide + 1) > fp_roster_generation (wide));
-  assert_true (fp_roster_generation (FP_ROSTER_VERSION_MAX) < UINT64_C (1)
-                                                                  << 62);
-  assert_true (FP_ROSTER_VERSION_MAX / FP_ROSTER_ROUND >= 100000000);
+  assert_true (fp_membership_generation (wide - 1) <
+               fp_membership_generation (wide));
+  assert_true (fp_membership_generation (wide + 1) >
+               fp_membership_generation (wide));
+  assert_true (fp_membership_generation (FP_MEMBERSHIP_VERSION_MAX) <
+               UINT64_C (1) << 62);
+  assert_true (FP_MEMBERSHIP_VERSION_MAX / FP_MEMBERSHIP_ROUND >= 100000000);
 }
 
 int

@@ -155,18 +155,18 @@ get (uint64_t block)
 static void
 raw (enum fp_io_kind kind, uint64_t block, unsigned char *bytes, unsigned copy)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   uint64_t i = block * B / SLAB;
-  uint8_t live = fp_mirror_live (t, i);
+  uint8_t in_sync = fp_mirror_in_sync (t, i);
 
   if (t->copies > 1)
-    atomic_store (&t->live[i], (uint8_t) (1u << copy));
+    atomic_store (&t->in_sync[i], (uint8_t) (1u << copy));
   if (kind == FP_IO_READ)
     assert_int_equal (fp_lane_raw_read (lane, bytes, B, block * B), 0);
   else
     assert_int_equal (fp_lane_raw_write (lane, bytes, B, block * B, 0), 0);
   if (t->copies > 1)
-    atomic_store (&t->live[i], live);
+    atomic_store (&t->in_sync[i], in_sync);
 }
 
 static void
@@ -442,10 +442,10 @@ test_repair (void **state)
       assert_int_equal (seal ().repaired, 1);
       assert_int_equal (seal ().unreadable, 0);
       for (unsigned c = 0; c < 2; c++) {
-        atomic_store (&v->pieces->live[0], (uint8_t) (1u << c));
+        atomic_store (&v->extents->in_sync[0], (uint8_t) (1u << c));
         assert_int_equal (get (3), 4);
       }
-      atomic_store (&v->pieces->live[0], 3);
+      atomic_store (&v->extents->in_sync[0], 3);
       /* What is zeros, and a server has something there. */
       put (7, 7);
       assert_int_equal (fp_lane_zero (lane, B, 7 * B, false), 0);
@@ -481,7 +481,7 @@ get_while_away (unsigned copy)
   for (uint64_t b = 0; b < 16; b++)
     put (b, (unsigned char) (b + 1));
   flip (3, copy);
-  server = atomic_load (&fp_mirror_copy (v->pieces, 0, 1 - copy)->server);
+  server = atomic_load (&fp_mirror_copy (v->extents, 0, 1 - copy)->server);
   fake_server_cut (servers[server]);
   assert_int_equal (pthread_create (&thread, NULL, get_3, &r), 0);
   usleep (30000);
@@ -516,7 +516,7 @@ await_whole (void)
     assert_false (fp_deadline_passed (end));
     usleep (5000);
     fp_volume_status (v, &s);
-  } while (s.pieces_degraded > 0);
+  } while (s.extents_degraded > 0);
 }
 
 /* A server that comes back with nothing gets what it is to have, and that is
@@ -703,56 +703,64 @@ test_table (void **state)
 
 /* ---- who has a block ---- */
 
-static struct fp_holds holds;
+static struct fp_range_seqlock holds;
 
 static int
-take (struct fp_hold *h, uint64_t first, uint64_t end)
+take (struct fp_range_hold *h, uint64_t first, uint64_t end)
 {
-  return fp_hold_take (&holds, h, first, end, fp_deadline_in_ms (60));
+  return fp_range_seqlock_take (&holds, h, first, end, fp_deadline_in_ms (60));
 }
 
 static void
 test_holds (void **state)
 {
-  struct fp_hold wide, narrow, other;
+  struct fp_range_hold wide, narrow, other;
   uint64_t before, after;
 
   (void) state;
-  fp_holds_init (&holds);
-  assert_true (fp_holds_sum (&holds, 0, 100, &before));
+  fp_range_seqlock_init (&holds);
+  assert_true (fp_range_seqlock_sum (&holds, 0, 100, &before));
   assert_int_equal (take (&narrow, 5, 9), 0);
-  assert_false (fp_holds_sum (&holds, 0, 100, &after));
-  assert_true (fp_holds_sum (&holds, 9, 100, &after));
+  assert_false (fp_range_seqlock_sum (&holds, 0, 100, &after));
+  assert_true (fp_range_seqlock_sum (&holds, 9, 100, &after));
   assert_int_equal (take (&other, 8, 10), -EIO);
   assert_int_equal (take (&other, 9, 10), 0);
   assert_int_equal (take (&wide, 0, 1000), -EIO);
-  fp_hold_release (&holds, &other);
-  fp_hold_release (&holds, &narrow);
-  assert_true (fp_holds_sum (&holds, 0, 100, &after));
+  fp_range_seqlock_release (&holds, &other);
+  fp_range_seqlock_release (&holds, &narrow);
+  assert_true (fp_range_seqlock_sum (&holds, 0, 100, &after));
   assert_true (after > before);
 
   before = after;
   assert_int_equal (take (&wide, 0, 1000), 0);
-  assert_false (fp_holds_sum (&holds, 2000, 2001, &after));
+  assert_false (fp_range_seqlock_sum (&holds, 2000, 2001, &after));
   assert_int_equal (take (&narrow, 999, 1001), -EIO);
   assert_int_equal (take (&narrow, 1000, 1001), 0);
-  fp_hold_release (&holds, &narrow);
+  fp_range_seqlock_release (&holds, &narrow);
   assert_int_equal (take (&other, 500, 5000), -EIO);
   assert_int_equal (take (&other, 1000, UINT64_C (1) << 40), 0);
-  fp_hold_release (&holds, &other);
-  fp_hold_release (&holds, &wide);
-  assert_true (fp_holds_sum (&holds, 0, 100, &after));
+  fp_range_seqlock_release (&holds, &other);
+  fp_range_seqlock_release (&holds, &wide);
+  assert_true (fp_range_seqlock_sum (&holds, 0, 100, &after));
   assert_true (after > before);
   /* Around the end of the table. */
-  assert_int_equal (take (&narrow, FP_HOLDS - 2, FP_HOLDS + 2), 0);
-  assert_int_equal (take (&other, FP_HOLDS + 1, FP_HOLDS + 3), -EIO);
-  assert_int_equal (take (&other, FP_HOLDS - 10, FP_HOLDS - 1), -EIO);
-  fp_hold_release (&holds, &narrow);
-  assert_int_equal (take (&other, FP_HOLDS - 10, FP_HOLDS + 10), 0);
-  fp_hold_release (&holds, &other);
-  for (unsigned i = 0; i < FP_HOLDS; i++)
+  assert_int_equal (
+      take (&narrow, FP_RANGE_SEQLOCK_WORDS - 2, FP_RANGE_SEQLOCK_WORDS + 2),
+      0);
+  assert_int_equal (
+      take (&other, FP_RANGE_SEQLOCK_WORDS + 1, FP_RANGE_SEQLOCK_WORDS + 3),
+      -EIO);
+  assert_int_equal (
+      take (&other, FP_RANGE_SEQLOCK_WORDS - 10, FP_RANGE_SEQLOCK_WORDS - 1),
+      -EIO);
+  fp_range_seqlock_release (&holds, &narrow);
+  assert_int_equal (
+      take (&other, FP_RANGE_SEQLOCK_WORDS - 10, FP_RANGE_SEQLOCK_WORDS + 10),
+      0);
+  fp_range_seqlock_release (&holds, &other);
+  for (unsigned i = 0; i < FP_RANGE_SEQLOCK_WORDS; i++)
     assert_int_equal (atomic_load (&holds.words[i]) % 2, 0);
-  fp_holds_destroy (&holds);
+  fp_range_seqlock_destroy (&holds);
 }
 
 /* ---- everybody at once ---- */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-stripe.c - every byte of a striped volume has a place of its own in the
- * pieces, whatever the width, the unit and the size; and nobody who uses the
+ * extents, whatever the width, the unit and the size; and nobody who uses the
  * volume sees anything of it.
  */
 
@@ -31,39 +31,39 @@ rnd (uint64_t *x)
 
 /* ---- the mapping ---- */
 
-#define PIECE 65536u
+#define EXTENT 65536u
 #define MAX_NR 40u
 
 /* What lies at a linear address: 0 nothing, 1 a byte of the volume. */
-static unsigned char place[MAX_NR * PIECE];
+static unsigned char place[MAX_NR * EXTENT];
 
-static struct fp_pieces *
-any_pieces (uint64_t *x)
+static struct fp_extents *
+any_extents (uint64_t *x)
 {
   struct fp_stripe stripe = { .width = 1 + (uint32_t) (rnd (x) % 9),
                               .size = UINT64_C (4096) << rnd (x) % 5 };
-  uint64_t size = 1 + rnd (x) % (MAX_NR * PIECE);
-  struct fp_pieces *t = NULL;
+  uint64_t size = 1 + rnd (x) % (MAX_NR * EXTENT);
+  struct fp_extents *t = NULL;
 
   if (rnd (x) % 4 == 0)
-    size = (1 + rnd (x) % MAX_NR) * PIECE;
+    size = (1 + rnd (x) % MAX_NR) * EXTENT;
   if (rnd (x) % 8 == 0)
     stripe.width = FP_STRIPE_WIDTH_MAX;
-  assert_int_equal (fp_pieces_new (&t, size, PIECE, &stripe, 1), 0);
+  assert_int_equal (fp_extents_new (&t, size, EXTENT, &stripe, 1), 0);
   return t;
 }
 
 /* All runs of [from, to): marked, and each where nothing was. */
 static void
-mark_runs (struct fp_pieces *t, uint64_t from, uint64_t to)
+mark_runs (struct fp_extents *t, uint64_t from, uint64_t to)
 {
   while (from < to) {
     uint64_t run, at = fp_stripe_at (t, from, &run);
 
     assert_true (run > 0);
     run = FP_MIN (run, to - from);
-    assert_true (at + run <= t->nr * PIECE);
-    assert_int_equal (at / PIECE, (at + run - 1) / PIECE);
+    assert_true (at + run <= t->nr * EXTENT);
+    assert_int_equal (at / EXTENT, (at + run - 1) / EXTENT);
     assert_null (memchr (place + at, 1, run));
     memset (place + at, 1, run);
     /* A run is what it says. */
@@ -87,8 +87,8 @@ count (uint64_t from, uint64_t length)
   return n;
 }
 
-/* Every byte has a place, no two have the same, and a piece is filled from its
- * beginning.
+/* Every byte has a place, no two have the same, and an extent is filled from
+ * its beginning.
  */
 static void
 test_bijective (void **state)
@@ -97,24 +97,24 @@ test_bijective (void **state)
 
   (void) state;
   for (unsigned n = 0; n < 200; n++) {
-    struct fp_pieces *t = any_pieces (&x);
+    struct fp_extents *t = any_extents (&x);
     uint64_t sum = 0;
 
     memset (place, 0, sizeof place);
     mark_runs (t, 0, t->size);
     for (uint64_t i = 0; i < t->nr; i++) {
-      uint64_t length = fp_piece_length (t, i);
+      uint64_t length = fp_extent_length (t, i);
 
-      assert_in_range (length, 1, PIECE);
-      assert_int_equal (count (i * PIECE, length), length);
+      assert_in_range (length, 1, EXTENT);
+      assert_int_equal (count (i * EXTENT, length), length);
       sum += length;
     }
     assert_int_equal (sum, t->size);
-    fp_pieces_free (t);
+    fp_extents_free (t);
   }
 }
 
-/* What each piece has of a range is what its runs say, and is one. */
+/* What each extent has of a range is what its runs say, and is one. */
 static void
 test_parts (void **state)
 {
@@ -122,7 +122,7 @@ test_parts (void **state)
 
   (void) state;
   for (unsigned n = 0; n < 1000; n++) {
-    struct fp_pieces *t = any_pieces (&x);
+    struct fp_extents *t = any_extents (&x);
     uint64_t offset = rnd (&x) % t->size, in, m, sum = 0;
     uint64_t length = 1 + rnd (&x) % (t->size - offset);
 
@@ -134,12 +134,12 @@ test_parts (void **state)
     for (uint64_t i = 0; i < t->nr; i++) {
       if (!fp_stripe_part (t, i, offset, length, &in, &m))
         continue;
-      assert_true (m > 0 && in + m <= fp_piece_length (t, i));
-      assert_int_equal (count (i * PIECE + in, m), m);
+      assert_true (m > 0 && in + m <= fp_extent_length (t, i));
+      assert_int_equal (count (i * EXTENT + in, m), m);
       sum += m;
     }
     assert_int_equal (sum, length);
-    fp_pieces_free (t);
+    fp_extents_free (t);
   }
 }
 
@@ -148,19 +148,19 @@ static void
 test_turns (void **state)
 {
   const struct fp_stripe stripe = { .width = 4, .size = 128 << 10 };
-  struct fp_pieces *t = NULL;
+  struct fp_extents *t = NULL;
   uint64_t run;
 
   (void) state;
   assert_int_equal (
-      fp_pieces_new (&t, UINT64_C (8) << 28, UINT64_C (1) << 28, &stripe, 1),
+      fp_extents_new (&t, UINT64_C (8) << 28, UINT64_C (1) << 28, &stripe, 1),
       0);
   for (uint64_t i = 0; i < 9; i++) {
     assert_int_equal (fp_stripe_at (t, i << 17, &run) >> 28, i % 4);
     assert_int_equal (run, 128 << 10);
   }
   assert_int_equal (fp_stripe_at (t, UINT64_C (4) << 28, &run) >> 28, 4);
-  fp_pieces_free (t);
+  fp_extents_free (t);
 }
 
 static void
@@ -185,7 +185,7 @@ test_apart (void **state)
 #define NR_SERVERS 4u
 #define WIDTH 3u
 #define UNIT (16 * 1024)
-#define NR_PIECES 20u /* the last group has two */
+#define NR_EXTENTS 20u /* the last group has two */
 #define SIZE (19 * SLAB + 512)
 
 static struct fake_server *servers[NR_SERVERS];
@@ -335,18 +335,18 @@ test_random (void **state)
   }
 }
 
-/* The pieces of a group are on as many servers. */
+/* The extents of a group are on as many servers. */
 static void
 check_apart (unsigned width)
 {
-  for (uint64_t i = 0; i < NR_PIECES; i++) {
+  for (uint64_t i = 0; i < NR_EXTENTS; i++) {
     uint32_t w;
-    uint64_t first = fp_stripe_group (v->pieces, i, &w);
+    uint64_t first = fp_stripe_group (v->extents, i, &w);
     uint64_t seen = 0;
 
     for (uint64_t k = first; k < first + w; k++) {
-      assert_int_equal (fp_piece_state (&v->pieces->p[k]), FP_PIECE_READY);
-      seen |= UINT64_C (1) << v->pieces->p[k].copy.server;
+      assert_int_equal (fp_extent_state (&v->extents->p[k]), FP_EXTENT_READY);
+      seen |= UINT64_C (1) << v->extents->p[k].copy.server;
     }
     assert_true (__builtin_popcountll (seen) >= (int) FP_MIN (w, width));
   }
@@ -358,7 +358,7 @@ test_placement (void **state)
   uint64_t x = seed;
 
   (void) state;
-  assert_int_equal (v->pieces->nr, NR_PIECES);
+  assert_int_equal (v->extents->nr, NR_EXTENTS);
   write_shadow (SIZE, 0, &x);
   check_apart (WIDTH);
   check ();
@@ -374,7 +374,7 @@ labelled (void)
   return n;
 }
 
-/* Whole pieces go back: of a whole group all, of a part of it none. */
+/* Whole extents go back: of a whole group all, of a part of it none. */
 static void
 test_trim (void **state)
 {
@@ -384,15 +384,15 @@ test_trim (void **state)
 
   (void) state;
   write_shadow (SIZE, 0, &x);
-  assert_int_equal (labelled (), NR_PIECES);
+  assert_int_equal (labelled (), NR_EXTENTS);
   assert_false (fp_volume_zero_is_fast (v, SLAB, 0, true));
   assert_int_equal (fp_lane_zero (lane, SLAB, 0, true), 0);
   memset (shadow, 0, SLAB);
-  assert_int_equal (labelled (), NR_PIECES);
+  assert_int_equal (labelled (), NR_EXTENTS);
   assert_true (fp_volume_zero_is_fast (v, WIDTH * SLAB, WIDTH * SLAB, true));
   assert_int_equal (fp_lane_zero (lane, WIDTH * SLAB, WIDTH * SLAB, true), 0);
   memset (shadow + WIDTH * SLAB, 0, WIDTH * SLAB);
-  assert_int_equal (labelled (), NR_PIECES - WIDTH);
+  assert_int_equal (labelled (), NR_EXTENTS - WIDTH);
   fp_volume_extent (v, WIDTH * SLAB, UINT64_MAX, &hole, &n);
   assert_true (hole);
   assert_int_equal (n, WIDTH * SLAB);
@@ -400,7 +400,7 @@ test_trim (void **state)
   /* The last group, to the end of the volume. */
   assert_int_equal (fp_lane_zero (lane, SIZE - 18 * SLAB, 18 * SLAB, true), 0);
   memset (shadow + 18 * SLAB, 0, SIZE - 18 * SLAB);
-  assert_int_equal (labelled (), NR_PIECES - WIDTH - 2);
+  assert_int_equal (labelled (), NR_EXTENTS - WIDTH - 2);
   check ();
   assert_int_equal (fp_lane_zero (lane, SIZE, 0, true), 0);
   memset (shadow, 0, SIZE);
@@ -410,7 +410,7 @@ test_trim (void **state)
 }
 
 /* Of a part that was zeroed no chunk counts as written; to the end of the
- * piece that is the last one, too.
+ * extent that is the last one, too.
  */
 static void
 test_zero (void **state)
@@ -559,8 +559,8 @@ test_named (void **state)
   assert_int_equal (fp_lane_zero (v->lanes[0], SIZE, 0, true), 0);
 }
 
-/* What is moved goes apart, too; and the last piece of a volume that was taken
- * up, all of which counts as written, but not what lies behind its end.
+/* What is moved goes apart, too; and the last extent of a volume that was
+ * taken up, all of which counts as written, but not what lies behind its end.
  */
 static void
 test_moves (void **state)
@@ -574,11 +574,11 @@ test_moves (void **state)
   (void) state;
   write_shadow (SIZE, 0, &x);
   assert_int_equal (resume (&as_it_was, false, why), 0);
-  for (uint64_t i = 0; i < NR_PIECES; i++) {
-    unsigned to = (v->pieces->p[i].copy.server + 1) % NR_SERVERS;
+  for (uint64_t i = 0; i < NR_EXTENTS; i++) {
+    unsigned to = (v->extents->p[i].copy.server + 1) % NR_SERVERS;
 
-    assert_int_equal (fp_volume_move (v, i, to), 0);
-    assert_int_equal (v->pieces->p[i].copy.server, to);
+    assert_int_equal (fp_volume_migrate (v, i, to), 0);
+    assert_int_equal (v->extents->p[i].copy.server, to);
   }
   check ();
   operate (&x, 50);
@@ -596,7 +596,7 @@ test_moves (void **state)
   check ();
 }
 
-/* Over all servers there are, and as far as there are pieces. */
+/* Over all servers there are, and as far as there are extents. */
 static void
 test_default (void **state)
 {

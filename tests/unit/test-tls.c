@@ -295,7 +295,7 @@ test_garbage (void **state)
 
 #define TOTAL 400000
 
-/* A part of [from, TOTAL), in up to three pieces. */
+/* A part of [from, TOTAL), in up to three extents. */
 static size_t
 cut (struct iovec iov[3], uint8_t *base, size_t from)
 {

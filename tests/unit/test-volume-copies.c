@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-copies.c - pieces with several copies: while one is left
+/* test-volume-copies.c - extents with several copies: while one is left
  * requests go on, and what was missed is made up for; whoever attaches the
  * volume later finds what was last written, or is refused.
  */
@@ -17,20 +17,20 @@
 #include "volume-fixture.h"
 
 #define SLAB COPIES_SLAB
-#define PIECES COPIES_PIECES
+#define EXTENTS COPIES_EXTENTS
 #define SIZE COPIES_SIZE
 
 static void
 fill (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (put (i, (unsigned char) (byte + i)), 0);
 }
 
 static void
 holds (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (get (i), (unsigned char) (byte + i));
 }
 
@@ -54,16 +54,16 @@ await_labelled (unsigned n)
 static void
 test_on_different_servers (void **state)
 {
-  struct fp_pieces *t;
+  struct fp_extents *t;
 
   (void) state;
   must (copies_attach (SIZE, false));
-  t = v->pieces;
+  t = v->extents;
   assert_int_equal (get (0), 0);
   fill (1);
   holds (1);
-  for (uint64_t i = 0; i < PIECES; i++) {
-    assert_int_equal (fp_mirror_live (t, i), 3);
+  for (uint64_t i = 0; i < EXTENTS; i++) {
+    assert_int_equal (fp_mirror_in_sync (t, i), 3);
     assert_int_not_equal (atomic_load (&t->p[i].server),
                           atomic_load (&t->p[t->nr + i].server));
     all_have (i, 1 + (int) i);
@@ -90,13 +90,13 @@ test_one_dies (void **state)
       fake_server_forget (servers[victim]);
     fake_server_revive (servers[victim]);
     await_whole ();
-    for (uint64_t i = 0; i < PIECES; i++)
+    for (uint64_t i = 0; i < EXTENTS; i++)
       all_have (i, (int) (10 * victim + 2 + i));
   }
 }
 
-/* A piece has got fewer copies than it should have just when one of their
- * servers dies: that is seen at once, and not when the manager looks anyway.
+/* An extent has got fewer copies than it should have just when one of their
+ * servers dies: that is seen at once, and not when the allocator looks anyway.
  */
 static void
 test_dies_when_formed (void **state)
@@ -109,7 +109,7 @@ test_dies_when_formed (void **state)
   fake_server_not_ready (servers[2], 1);
   must (copies_attach (SIZE, false));
   assert_int_equal (put (0, 1), 0);
-  assert_int_equal (fp_mirror_live (v->pieces, 0), 3);
+  assert_int_equal (fp_mirror_in_sync (v->extents, 0), 3);
   fake_server_cut (servers[0]);
   start = fp_now_ns ();
   assert_int_equal (put (0, 2), 0);
@@ -120,7 +120,7 @@ test_dies_when_formed (void **state)
   all_have (0, 2);
 }
 
-/* Its last client died in the middle of things: one copy of each piece is
+/* Its last client died in the middle of things: one copy of each extent is
  * believed.
  */
 static void
@@ -133,7 +133,7 @@ test_client_dies (void **state)
   must (copies_attach (0, false));
   holds (1);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 1 + (int) i);
 }
 
@@ -178,10 +178,10 @@ test_stale (void **state)
 }
 
 static bool
-all_are_live (void)
+all_are_in_sync (void)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
-    if (fp_mirror_live (v->pieces, i) != fp_mirror_all (v->pieces))
+  for (uint64_t i = 0; i < EXTENTS; i++)
+    if (fp_mirror_in_sync (v->extents, i) != fp_mirror_all (v->extents))
       return false;
   return true;
 }
@@ -203,14 +203,14 @@ test_whole_when_recorded (void **state)
   for (unsigned n = 0; n < 2; n++)
     fake_server_silence (servers[n], FAKE_DEAF, FP_MSG_MAP);
   fake_server_revive (servers[1]);
-  while (!all_are_live ()) {
+  while (!all_are_in_sync ()) {
     assert_false (fp_deadline_passed (end));
     pause_ms (1);
   }
   pause_ms (20);
   fp_volume_status (v, &s);
-  assert_int_equal (s.pieces_degraded, PIECES);
-  assert_int_equal (s.bytes_to_rebuild, 0);
+  assert_int_equal (s.extents_degraded, EXTENTS);
+  assert_int_equal (s.bytes_to_resync, 0);
   for (unsigned n = 0; n < 2; n++)
     fake_server_silence (servers[n], FAKE_SPEAKS, 0);
   await_whole ();
@@ -297,7 +297,7 @@ test_all_die (void **state)
   await_whole ();
   /* A write that failed may have been done. */
   assert_true (get (0) == 2 || get (0) == 9);
-  for (uint64_t i = 1; i < PIECES; i++)
+  for (uint64_t i = 1; i < EXTENTS; i++)
     assert_int_equal (get (i), 2 + (int) i);
 }
 
@@ -350,7 +350,7 @@ test_lane_mended (void **state)
   fill (1);
   await_whole ();
   for (unsigned s = 0; s < 2; s++)
-    sessions[s] = fp_link_session (v->links[s]);
+    sessions[s] = fp_peer_session (v->peers[s]);
   for (unsigned n = 1; n < 6; n++) {
     fp_fake_fault_at (n, FP_FAKE_BREAK);
     assert_int_equal (put (0, 2), 0);
@@ -359,7 +359,7 @@ test_lane_mended (void **state)
     all_have (0, 2);
   }
   for (unsigned s = 0; s < 2; s++)
-    assert_int_equal (fp_link_session (v->links[s]), sessions[s]);
+    assert_int_equal (fp_peer_session (v->peers[s]), sessions[s]);
 }
 
 static void *
@@ -423,7 +423,7 @@ test_slow_record (void **state)
   }
 }
 
-/* What is not too late for the only live copy would be for one of two. */
+/* What is not too late for the only in-sync copy would be for one of two. */
 static void
 test_sole_is_slow (void **state)
 {
@@ -453,9 +453,9 @@ test_sole_is_slow (void **state)
   assert_int_equal (s.reconnects, before);
 }
 
-/* ---- memory for new pieces ---- */
+/* ---- memory for new extents ---- */
 
-/* One of two servers does not answer LABEL.  Each new piece begins with the
+/* One of two servers does not answer LABEL.  Each new extent begins with the
  * copy at the other one, well before its write would fail.
  */
 static void
@@ -470,20 +470,21 @@ write_beside_silent (enum fake_silence silence, unsigned nr)
     assert_int_equal (put (i, (unsigned char) (1 + i)), 0);
     assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0,
                      2 * copies_timeout_ms);
-    assert_int_equal (__builtin_popcount (fp_mirror_live (v->pieces, i)), 1);
+    assert_int_equal (__builtin_popcount (fp_mirror_in_sync (v->extents, i)),
+                      1);
   }
 }
 
 static void
 silent_when_formed (enum fake_silence silence)
 {
-  write_beside_silent (silence, PIECES);
+  write_beside_silent (silence, EXTENTS);
   holds (1);
   fake_server_silence (servers[1], FAKE_SPEAKS, 0);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 1 + (int) i);
-  await_labelled (2 * PIECES); /* what was withdrawn was released */
+  await_labelled (2 * EXTENTS); /* what was withdrawn was released */
 }
 
 static void
@@ -500,8 +501,8 @@ test_mute_when_formed (void **state)
   silent_when_formed (FAKE_MUTE);
 }
 
-/* The client dies after that: the label of the copy that the piece did without
- * is on the server still, and the next client has it released.
+/* The client dies after that: the label of the copy that the extent did
+ * without is on the server still, and the next client has it released.
  */
 static void
 test_stray_label (void **state)
@@ -518,8 +519,8 @@ test_stray_label (void **state)
   await_labelled (2);
 }
 
-/* Return in how many of so many milliseconds the manager found no server for
- * copy 0 of piece 0.
+/* Return in how many of so many milliseconds the allocator found no server for
+ * copy 0 of extent 0.
  */
 static unsigned
 count_refusals (unsigned ms)
@@ -527,13 +528,13 @@ count_refusals (unsigned ms)
   unsigned n = 0;
 
   for (; ms > 0; ms--) {
-    n += atomic_exchange (&v->pieces->p[0].refused, false);
+    n += atomic_exchange (&v->extents->p[0].refused, false);
     pause_ms (1);
   }
   return n;
 }
 
-/* While no server is there, a write to a new piece asks now and then. */
+/* While no server is there, a write to a new extent asks now and then. */
 static void
 test_nobody_to_ask (void **state)
 {
@@ -568,8 +569,8 @@ trim_first (void *out)
   return NULL;
 }
 
-/* A piece is shut, and the link to one of its servers is lost: a release there
- * does not wait until an attempt to connect is over.
+/* An extent is shut, and the connection to one of its servers is lost: a
+ * release there does not wait until an attempt to connect is over.
  */
 static void
 test_released_while_connecting (void **state)
@@ -589,8 +590,8 @@ test_released_while_connecting (void **state)
   assert_int_equal (pthread_create (&thread, NULL, trim_first, &r), 0);
   pause_ms (100);
   for (unsigned c = 0; c < 2; c++)
-    assert_int_equal (fp_piece_state (fp_mirror_copy (v->pieces, 0, c)),
-                      FP_PIECE_BUSY);
+    assert_int_equal (fp_extent_state (fp_mirror_copy (v->extents, 0, c)),
+                      FP_EXTENT_BUSY);
   fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_HELLO);
   fake_server_cut (servers[0]);
   fake_server_revive (servers[0]);
@@ -625,7 +626,7 @@ test_three_copies (void **state)
   fake_server_forget (servers[2]);
   fake_server_revive (servers[2]);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 2 + (int) i);
 }
 
@@ -645,7 +646,7 @@ test_made_anew (void **state)
   assert_int_equal (get (0), 7);
 }
 
-/* A piece that was trimmed is not what a server that was away says. */
+/* An extent that was trimmed is not what a server that was away says. */
 static void
 test_trimmed_meanwhile (void **state)
 {
@@ -653,16 +654,16 @@ test_trimmed_meanwhile (void **state)
   must (copies_attach (SIZE, false));
   fill (1);
   fake_server_cut (servers[0]);
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     trim (i, SLAB);
   assert_int_equal (put (1, 5), 0);
   fake_server_revive (servers[0]);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (get (i), i == 1 ? 5 : 0);
   detach ();
   must (copies_attach (0, false));
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (get (i), i == 1 ? 5 : 0);
 }
 
@@ -674,9 +675,9 @@ test_trimmed_goes_back (void **state)
   nr_named = 2;
   must (copies_attach (SIZE, false));
   fill (1);
-  await_labelled (2 * PIECES);
+  await_labelled (2 * EXTENTS);
   fake_server_cut (servers[0]);
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     trim (i, SLAB);
   fake_server_revive (servers[0]);
   await_labelled (0);
@@ -685,7 +686,7 @@ test_trimmed_goes_back (void **state)
   all_have (1, 5);
 }
 
-/* What a server has not released does not keep the piece from having memory
+/* What a server has not released does not keep the extent from having memory
  * again.
  */
 static void
@@ -705,7 +706,7 @@ test_release_refused (void **state)
   await_whole ();
   all_have (0, 9);
   trim (0, SLAB);
-  await_labelled (2 * PIECES - 2);
+  await_labelled (2 * EXTENTS - 2);
 }
 
 static void
@@ -721,7 +722,7 @@ await_down (unsigned server)
   } while (s.state != FP_SERVER_DOWN);
 }
 
-/* Of five servers three die at once.  The two with all copies of a piece may
+/* Of five servers three die at once.  The two with all copies of an extent may
  * not record that it is gone: it becomes zeros on both, and can be used.
  */
 static void
@@ -741,7 +742,7 @@ test_trim_unrecorded (void **state)
   must (fixture_start (&p));
   fill (1);
   for (unsigned c = 0; c < 2; c++)
-    has[c] = atomic_load (&fp_mirror_copy (v->pieces, 0, c)->server);
+    has[c] = atomic_load (&fp_mirror_copy (v->extents, 0, c)->server);
   for (unsigned s = 0; s < 5; s++)
     if (s != has[0] && s != has[1])
       fake_server_cut (all[s]);
@@ -756,7 +757,7 @@ test_trim_unrecorded (void **state)
     fake_server_revive (all[s]);
   await_whole ();
   all_have (0, 9);
-  for (uint64_t i = 1; i < PIECES; i++)
+  for (uint64_t i = 1; i < EXTENTS; i++)
     assert_int_equal (get (i), 1 + (int) i);
   detach ();
   fake_server_free (all[4]);
@@ -793,7 +794,7 @@ rest_is_zeros (uint64_t i)
   for (uint64_t at = 4096; at < 4096 + COPIES_IO; at += 4096)
     assert_int_equal (fp_lane_write (lane, got, 1, i * SLAB + at), 0);
   none[0] = none[4096] = 7;
-  for (unsigned c = 0; c < v->pieces->copies; c++) {
+  for (unsigned c = 0; c < v->extents->copies; c++) {
     memset (got, 1, sizeof got);
     assert_int_equal (
         fp_lane_read_copy (lane, c, got, sizeof got, i * SLAB + 4096), 0);
@@ -830,7 +831,7 @@ test_zeroed (void **state)
   all_have (1, 8);
 }
 
-/* A server that lies about pieces beyond the end stops nobody but itself. */
+/* A server that lies about extents beyond the end stops nobody but itself. */
 static void
 test_beyond_the_end (void **state)
 {
@@ -838,10 +839,10 @@ test_beyond_the_end (void **state)
   must (copies_attach (SIZE, false));
   fill (1);
   detach ();
-  fake_server_set_map (servers[1], 2 * PIECES + 1, true);
+  fake_server_set_map (servers[1], 2 * EXTENTS + 1, true);
   assert_true (copies_attach (0, false) < 0);
   assert_non_null (strstr (why, "say which pieces there are"));
-  fake_server_set_map (servers[1], 2 * PIECES + 1, false);
+  fake_server_set_map (servers[1], 2 * EXTENTS + 1, false);
   must (copies_attach (0, false));
   holds (1);
 }

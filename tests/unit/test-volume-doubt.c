@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-volume-doubt.c - a volume with a name is attached without the server
- * that has the newest of a piece, and with one that has what it was before:
+ * that has the newest of an extent, and with one that has what it was before:
  * that is an error, and never read.
  */
 
@@ -21,8 +21,8 @@
 #define SLAB (256 * 1024)
 #define SLABS 64
 #define MAX_SERVERS 3
-#define PIECES 40
-#define SIZE ((uint64_t) PIECES * SLAB)
+#define EXTENTS 40
+#define SIZE ((uint64_t) EXTENTS * SLAB)
 
 static struct fake_server *servers[MAX_SERVERS];
 static unsigned nr_servers;
@@ -47,7 +47,7 @@ params_of (struct fp_volume_params *p, unsigned first, unsigned nr)
     p->servers[i] = *fake_server_addr (servers[first + i]);
   strcpy (p->name, "vol");
   p->size = SIZE;
-  p->stripe.width = 1; /* piece i is at i * SLAB */
+  p->stripe.width = 1; /* extent i is at i * SLAB */
   p->transports = FP_TRANSPORT_FAKE;
   p->timeout_ms = 400;
   p->slots = 4;
@@ -123,7 +123,7 @@ teardown (void **state)
 }
 
 static int
-write_piece (uint64_t i, const char *text)
+write_extent (uint64_t i, const char *text)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_write (lane, text, 5, i * SLAB);
@@ -133,7 +133,7 @@ write_piece (uint64_t i, const char *text)
 }
 
 static int
-read_piece (uint64_t i, char text[6])
+read_extent (uint64_t i, char text[6])
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_read (lane, text, 5, i * SLAB);
@@ -148,7 +148,7 @@ expect (uint64_t i, const char *text)
 {
   char found[6];
 
-  assert_int_equal (read_piece (i, found), 0);
+  assert_int_equal (read_extent (i, found), 0);
   assert_string_equal (found, text);
 }
 
@@ -157,8 +157,8 @@ expect_error (uint64_t i)
 {
   char found[6];
 
-  assert_int_equal (read_piece (i, found), -EIO);
-  assert_int_equal (write_piece (i, "no..."), -EIO);
+  assert_int_equal (read_extent (i, found), -EIO);
+  assert_int_equal (write_extent (i, "no..."), -EIO);
 }
 
 static void
@@ -167,7 +167,7 @@ expect_soon (uint64_t i, const char *text)
   uint64_t deadline = fp_deadline_in_ms (5000);
   char found[6];
 
-  while (read_piece (i, found) < 0)
+  while (read_extent (i, found) < 0)
     assert_false (fp_deadline_passed (deadline));
   assert_string_equal (found, text);
 }
@@ -175,7 +175,7 @@ expect_soon (uint64_t i, const char *text)
 static unsigned
 holder (uint64_t i)
 {
-  return atomic_load (&v->pieces->p[i].server);
+  return atomic_load (&v->extents->p[i].server);
 }
 
 static bool
@@ -195,10 +195,10 @@ do_move (void *arg)
 {
   struct move *m = arg;
 
-  m->result = fp_volume_move (v, 0, m->to);
+  m->result = fp_volume_migrate (v, 0, m->to);
 }
 
-/* Piece 0 is moved, and its old server does not hear that.  What is written
+/* Extent 0 is moved, and its old server does not hear that.  What is written
  * then is on the other one.  Returns which had it.
  */
 static unsigned
@@ -209,7 +209,7 @@ move_unheard (void)
   unsigned from;
 
   assert_int_equal (attach (0, nr_servers, false), 0);
-  assert_int_equal (write_piece (0, "old.."), 0);
+  assert_int_equal (write_extent (0, "old.."), 0);
   from = holder (0);
   m.to = (from + 1) % nr_servers;
   fake_server_silence (servers[from], FAKE_DEAF, FP_MSG_RELEASE);
@@ -220,7 +220,7 @@ move_unheard (void)
   assert_int_equal (fp_thread_join (&m.thread), 0);
   assert_int_equal (m.result, 0);
   fake_server_silence (servers[from], FAKE_SPEAKS, 0);
-  assert_int_equal (write_piece (0, "new.."), 0);
+  assert_int_equal (write_extent (0, "new.."), 0);
   detach ();
   assert_int_not_equal (fake_server_generation (servers[from], 0), 0);
   return from;
@@ -235,7 +235,7 @@ check_whole (void)
   assert_int_equal (attach (0, nr_servers, false), 0);
   expect (0, "new..");
   assert_false (is_open (holder (0), 0));
-  assert_int_equal (write_piece (0, "more."), 0);
+  assert_int_equal (write_extent (0, "more."), 0);
   detach ();
 }
 
@@ -281,7 +281,8 @@ test_moved_late (void **state)
   check_whole ();
 }
 
-/* The answer to the label of a move is lost, and the piece stays where it was.
+/* The answer to the label of a move is lost, and the extent stays where it
+ * was.
  */
 static void
 test_stayed (void **state)
@@ -290,13 +291,13 @@ test_stayed (void **state)
 
   (void) state;
   assert_int_equal (attach (0, nr_servers, false), 0);
-  assert_int_equal (write_piece (0, "old.."), 0);
+  assert_int_equal (write_extent (0, "old.."), 0);
   from = holder (0);
   to = (from + 1) % nr_servers;
   fake_server_die_of_label (servers[to], true);
-  assert_true (fp_volume_move (v, 0, to) < 0);
+  assert_true (fp_volume_migrate (v, 0, to) < 0);
   fake_server_die_of_label (servers[to], false);
-  assert_int_equal (write_piece (0, "new.."), 0);
+  assert_int_equal (write_extent (0, "new.."), 0);
   assert_false (is_open (from, 0));
   detach ();
   assert_int_not_equal (fake_server_generation (servers[to], 0), 0);
@@ -308,7 +309,7 @@ test_stayed (void **state)
   check_whole ();
 }
 
-/* A new piece is labelled at a server that is silent, and used elsewhere. */
+/* A new extent is labelled at a server that is silent, and used elsewhere. */
 static void
 test_withdrawn (void **state)
 {
@@ -319,7 +320,7 @@ test_withdrawn (void **state)
   fake_server_silence (servers[0], FAKE_MUTE, FP_MSG_LABEL);
   while (fake_server_labelled (servers[0]) == 0) {
     assert_true (n < 30);
-    assert_int_equal (write_piece (n++, "new.."), 0);
+    assert_int_equal (write_extent (n++, "new.."), 0);
   }
   fake_server_cut (servers[0]);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
@@ -361,7 +362,7 @@ test_walk_death (void **state)
 
     setup (2);
     assert_int_equal (attach (0, 2, false), 0);
-    assert_int_equal (write_piece (0, "new.."), 0);
+    assert_int_equal (write_extent (0, "new.."), 0);
     from = holder (0);
     m.to = !from;
     pause_ms (20); /* grants ahead */
@@ -369,7 +370,7 @@ test_walk_death (void **state)
     assert_int_equal (fp_thread_create (&m.thread, "move", do_move, &m), 0);
     pause_ms (150);
     fired = fake_ctl_fault_fired ();
-    fp_mover_stop (v->mover);
+    fp_migrate_stop (v->migrate);
     assert_int_equal (fp_thread_join (&m.thread), 0);
     fp_volume_stop (v, false);
     v = NULL;
@@ -397,7 +398,7 @@ tell_newer (void *arg)
   uint64_t deadline = fp_deadline_in_ms (5000);
   struct fake_server *s = arg;
 
-  while (fake_server_mapped (s) < PIECES && !fp_deadline_passed (deadline))
+  while (fake_server_mapped (s) < EXTENTS && !fp_deadline_passed (deadline))
     pause_ms (5);
   fake_server_set_list (s, &newer);
   fake_server_silence (s, FAKE_SPEAKS, 0);
@@ -414,7 +415,7 @@ test_forced_in_vain (void **state)
 
   (void) state;
   assert_int_equal (attach (0, 2, false), 0);
-  assert_int_equal (write_piece (0, "text."), 0);
+  assert_int_equal (write_extent (0, "text."), 0);
   detach ();
   fake_server_cut (servers[1]);
   params_of (&p, 0, 1);
@@ -426,7 +427,7 @@ test_forced_in_vain (void **state)
                     0);
   assert_int_equal (start (&p), -EAGAIN);
   assert_int_equal (fp_thread_join (&other), 0);
-  assert_int_equal (fake_server_mapped (servers[0]), PIECES);
+  assert_int_equal (fake_server_mapped (servers[0]), EXTENTS);
   assert_non_null (strstr (why, "for good"));
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-volume-ephemeral-copies.c - a volume without a name, with several
- * copies of each piece, as swap uses it: while one is left requests go on;
+ * copies of each extent, as swap uses it: while one is left requests go on;
  * who takes it up again after a crash finds what was last written, or is
  * refused; and when it ends nothing of it is left anywhere.
  */
@@ -23,8 +23,8 @@
 #define SLAB (256 * 1024)
 #define SLABS 64
 #define NR_SERVERS 4
-#define PIECES 5
-#define SIZE ((uint64_t) PIECES * SLAB)
+#define EXTENTS 5
+#define SIZE ((uint64_t) EXTENTS * SLAB)
 #define IO 8192u
 
 static struct fake_server *servers[NR_SERVERS];
@@ -47,12 +47,12 @@ start (bool resume)
     p.servers[i] = *fake_server_addr (servers[i]);
   p.size = SIZE;
   p.copies = copies;
-  p.stripe.width = 1; /* piece i is at i * SLAB */
+  p.stripe.width = 1; /* extent i is at i * SLAB */
   p.transports = FP_TRANSPORT_FAKE;
   p.timeout_ms = 2000;
   p.slots = 4;
   p.slot_size = 32 * 1024;
-  p.rebuild_delay_ms = 0;
+  p.resync_delay_ms = 0;
   p.reserve_full = reserve;
   p.resume = resume;
   if (resume)
@@ -173,14 +173,14 @@ trim (uint64_t i)
 static void
 fill (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (put (i, (unsigned char) (byte + i)), 0);
 }
 
 static void
 holds (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (get (i), (unsigned char) (byte + i));
 }
 
@@ -216,13 +216,13 @@ all_have (uint64_t i, int byte)
   struct fp_lane *lane = fp_volume_lane_get (v);
   unsigned char copy[IO];
 
-  for (unsigned c = 0; c < v->pieces->copies; c++) {
+  for (unsigned c = 0; c < v->extents->copies; c++) {
     memset (copy, byte + 1, sizeof copy);
     /* One that leaves the set meanwhile does not count. */
-    AWAIT (!(fp_mirror_live (v->pieces, i) >> c & 1) ||
+    AWAIT (!(fp_mirror_in_sync (v->extents, i) >> c & 1) ||
            fp_lane_read_copy (lane, c, copy, IO, i * SLAB + 4096) == 0);
-    for (unsigned n = 0; n < IO && (fp_mirror_live (v->pieces, i) >> c & 1);
-         n++)
+    for (unsigned n = 0;
+         n < IO && (fp_mirror_in_sync (v->extents, i) >> c & 1); n++)
       assert_int_equal (copy[n], byte);
   }
   fp_volume_lane_put (lane);
@@ -231,7 +231,7 @@ all_have (uint64_t i, int byte)
 static void
 all_hold (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, byte + (int) i);
 }
 
@@ -249,16 +249,16 @@ state_of (unsigned i)
 static void
 test_nothing_is_left (void **state)
 {
-  struct fp_pieces *t;
+  struct fp_extents *t;
 
   (void) state;
   make ();
-  t = v->pieces;
+  t = v->extents;
   assert_int_equal (get (0), 0);
   fill (1);
   holds (1);
-  for (uint64_t i = 0; i < PIECES; i++) {
-    assert_int_equal (fp_mirror_live (t, i), 3);
+  for (uint64_t i = 0; i < EXTENTS; i++) {
+    assert_int_equal (fp_mirror_in_sync (t, i), 3);
     assert_int_not_equal (atomic_load (&t->p[i].server),
                           atomic_load (&t->p[t->nr + i].server));
   }
@@ -283,13 +283,13 @@ test_reserved (void **state)
   reserve = true;
   make ();
   fp_volume_status (v, &s);
-  assert_int_equal (s.pieces_allocated, PIECES);
+  assert_int_equal (s.extents_allocated, EXTENTS);
   assert_int_equal (get (0), 0);
   assert_int_equal (put (2, 7), 0);
   crash ();
   must (start (true));
   fp_volume_status (v, &s);
-  assert_int_equal (s.pieces_allocated, PIECES);
+  assert_int_equal (s.extents_allocated, EXTENTS);
   await_whole ();
   assert_int_equal (get (2), 7);
   assert_int_equal (get (0), 0);
@@ -337,8 +337,8 @@ test_reserved_restarts (void **state)
     await_whole ();
   }
   assert_int_equal (get (2), 7);
-  for (uint64_t k = 0; k < v->pieces->all; k++)
-    AWAIT (fp_piece_state (&v->pieces->p[k]) == FP_PIECE_READY);
+  for (uint64_t k = 0; k < v->extents->all; k++)
+    AWAIT (fp_extent_state (&v->extents->p[k]) == FP_EXTENT_READY);
   fill (1);
   await_whole ();
   all_hold (1);
@@ -481,17 +481,18 @@ test_resume_two_of_three (void **state)
   all_hold (2);
 }
 
-/* Until all that is live is recorded to be: it is at one more server sooner
+/* Until all that is in sync is recorded to be: it is at one more server sooner
  * than whoever comes next knows that.
  */
 static bool
 is_recorded (void)
 {
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
 
   for (uint64_t k = 0; k < t->all; k++)
-    if ((fp_mirror_live (t, fp_piece_of (t, k)) >> fp_copy_of (t, k) & 1) &&
-        (!fp_recorder_may_exist (v, k) || fp_recorder_is_due (v, k)))
+    if ((fp_mirror_in_sync (t, fp_extent_of (t, k)) >> fp_copy_of (t, k) &
+         1) &&
+        (!fp_meta_log_may_exist (v, k) || fp_meta_log_is_due (v, k)))
       return false;
   return true;
 }
@@ -561,7 +562,7 @@ test_resume_named_twice (void **state)
 
   for (unsigned n = 0; n < 2; n++) {
     must (start (true));
-    assert_int_equal (v->nr_links, 3);
+    assert_int_equal (v->nr_peers, 3);
     holds (10);
     await_whole ();
     for (unsigned i = 0; i < nr_named; i++)
@@ -656,7 +657,7 @@ test_stale_and_anew (void **state)
   crash ();
   fake_server_revive (servers[1]);
   if (start (true) == 0) {
-    for (uint64_t i = 0; i < PIECES; i++)
+    for (uint64_t i = 0; i < EXTENTS; i++)
       assert_int_equal (get (i), -EIO);
   }
 }
@@ -696,21 +697,21 @@ walk (bool control, int kind)
   unsigned n, begun = 0;
 
   for (n = 1; fired; n++) {
-    unsigned char has[PIECES] = { 0 };
+    unsigned char has[EXTENTS] = { 0 };
     int r;
 
     fp_fake_fault_at (control ? 0 : n, (enum fp_fake_fault) kind);
     fake_ctl_fault_at (control ? n : 0, (enum fake_ctl_fault) kind);
     r = start (false);
-    for (unsigned k = 1; r == 0 && k < 3 * PIECES; k++) {
-      uint64_t i = k * 3 % PIECES;
+    for (unsigned k = 1; r == 0 && k < 3 * EXTENTS; k++) {
+      uint64_t i = k * 3 % EXTENTS;
 
       if (k % 9 == 8)
         trim (i);
       else
         assert_int_equal (put (i, (unsigned char) k), 0);
       has[i] = k % 9 == 8 ? 0 : (unsigned char) k;
-      assert_int_equal (get ((i + 1) % PIECES), has[(i + 1) % PIECES]);
+      assert_int_equal (get ((i + 1) % EXTENTS), has[(i + 1) % EXTENTS]);
     }
     fired = control ? fake_ctl_fault_fired () : fp_fake_fault_fired ();
     fp_fake_fault_at (0, FP_FAKE_ERROR);
@@ -718,10 +719,10 @@ walk (bool control, int kind)
       begun++;
       crash ();
       must (start (true));
-      for (uint64_t i = 0; i < PIECES; i++)
+      for (uint64_t i = 0; i < EXTENTS; i++)
         assert_int_equal (get (i), has[i]);
       await_whole ();
-      for (uint64_t i = 0; i < PIECES; i++)
+      for (uint64_t i = 0; i < EXTENTS; i++)
         all_have (i, has[i]);
       detach ();
     }

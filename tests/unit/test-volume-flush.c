@@ -14,7 +14,7 @@
 #include "peer/peer_migrate.h" /* before `v`, which would be shadowed */
 #include "volume-fixture.h"
 
-#define PIECES COPIES_PIECES
+#define EXTENTS COPIES_EXTENTS
 #define TIMEOUT_MS 2000u
 
 static int
@@ -30,14 +30,14 @@ setup (void **state)
 static void
 fill (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (put (i, (unsigned char) (byte + i)), 0);
 }
 
 static void
 holds (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (get (i), (unsigned char) (byte + i));
 }
 
@@ -169,7 +169,7 @@ zero_reads (void)
 static void
 zero_meets_break (void)
 {
-  uint64_t session = fp_link_session (v->links[0]);
+  uint64_t session = fp_peer_session (v->peers[0]);
   struct flush f;
 
   fill (4);
@@ -178,7 +178,7 @@ zero_meets_break (void)
   must_end (&f, TIMEOUT_MS);
   assert_true (fp_fake_fault_fired ());
   fp_fake_fault_at (0, FP_FAKE_ERROR);
-  assert_int_equal (fp_link_session (v->links[0]), session);
+  assert_int_equal (fp_peer_session (v->peers[0]), session);
   assert_int_equal (get (0), 0);
 }
 
@@ -220,7 +220,7 @@ test_server_dies (void **state)
 }
 
 /* It is stopped: who waits for an answer does so for 3/8 of the timeout, and
- * then it takes 1/16 until it is left behind, also if its link is waiting for
+ * then it takes 1/16 until it is left behind, also if its peer is waiting for
  * an answer to something else.
  */
 static void

@@ -16,16 +16,16 @@
 #include "meta/membership.h"
 #include "volume-fixture.h"
 
-#define PIECES COPIES_PIECES
+#define EXTENTS COPIES_EXTENTS
 #define SIZE COPIES_SIZE
 #define PATIENCE_MS 20000
 
 enum { A, B, C, D }; /* servers */
 
-/* What each piece may hold: what was last acknowledged, or what was written in
- * vain since then.
+/* What each extent may hold: what was last acknowledged, or what was written
+ * in vain since then.
  */
-static bool may[PIECES][256];
+static bool may[EXTENTS][256];
 
 /* Wait until the condition holds. */
 #define AWAIT(condition)                                                      \
@@ -44,7 +44,7 @@ write_all (unsigned char byte)
 {
   unsigned n = 0;
 
-  for (unsigned i = 0; i < PIECES; i++) {
+  for (unsigned i = 0; i < EXTENTS; i++) {
     unsigned char is = (unsigned char) (byte + i);
 
     if (put (i, is) == 0) {
@@ -56,11 +56,11 @@ write_all (unsigned char byte)
   return n;
 }
 
-/* Check that each piece holds what it may.  all: none is an error. */
+/* Check that each extent holds what it may.  all: none is an error. */
 static void
 check (bool all)
 {
-  for (unsigned i = 0; i < PIECES; i++) {
+  for (unsigned i = 0; i < EXTENTS; i++) {
     int r = get (i);
 
     if (r == -EIO && !all)
@@ -79,7 +79,7 @@ attach (void)
   copies_params (&p);
   p.copies = 0;
   p.degraded = true;
-  p.rebuild_delay_ms = 1000000;
+  p.resync_delay_ms = 1000000;
   return fixture_start (&p);
 }
 
@@ -104,14 +104,14 @@ nothing_is_lost (void)
 static unsigned
 server_of (unsigned i, unsigned copy)
 {
-  return atomic_load (&fp_mirror_copy (v->pieces, i, copy)->server);
+  return atomic_load (&fp_mirror_copy (v->extents, i, copy)->server);
 }
 
-/* Return a piece whose copies are on these servers, in this order, or -1. */
+/* Return an extent whose copies are on these servers, in this order, or -1. */
 static int
-find_piece (unsigned first, unsigned second)
+find_extent (unsigned first, unsigned second)
 {
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     if (server_of (i, 0) == first && server_of (i, 1) == second)
       return (int) i;
   return -1;
@@ -126,8 +126,9 @@ all_hold_some (void)
   return true;
 }
 
-/* Make a volume on nr servers, and leave it in order.  There is a piece whose
- * first copy is on one of these servers, and whose second one on the other.
+/* Make a volume on nr servers, and leave it in order.  There is an extent
+ * whose first copy is on one of these servers, and whose second one on the
+ * other.
  */
 static void
 make (unsigned nr, unsigned first, unsigned second)
@@ -140,9 +141,9 @@ make (unsigned nr, unsigned first, unsigned second)
     for (unsigned s = 0; n > 0 && s < FIXTURE_SERVERS; s++)
       fake_server_forget (servers[s]);
     must (copies_attach (SIZE, false));
-    assert_int_equal (write_all (1), PIECES);
+    assert_int_equal (write_all (1), EXTENTS);
     await_whole ();
-    found = find_piece (first, second) >= 0 && all_hold_some ();
+    found = find_extent (first, second) >= 0 && all_hold_some ();
     detach ();
   }
 }
@@ -201,7 +202,7 @@ die_without (unsigned gone)
   version = version_of (A);
   silence (ALL_BUT_A, FAKE_DEAF);
   fake_server_cut (servers[gone]);
-  for (unsigned i = 0; i < PIECES && version_of (A) == version; i++)
+  for (unsigned i = 0; i < EXTENTS && version_of (A) == version; i++)
     (void) put (i, (unsigned char) (1 + i));
   assert_true (version_of (A) > version);
   copies_die ();
@@ -361,7 +362,7 @@ test_all_are_here (void **state)
   silence (ALL_BUT_A, FAKE_DEAF);
   fake_server_cut (servers[C]);
   fake_server_cut (servers[D]);
-  for (unsigned i = 0; i < PIECES && version_of (A) == version; i++)
+  for (unsigned i = 0; i < EXTENTS && version_of (A) == version; i++)
     (void) put (i, (unsigned char) (1 + i));
   AWAIT (version_of (A) > version && fake_server_current (servers[A]) == 2);
   copies_die ();
@@ -433,13 +434,13 @@ test_passed_over (void **state)
 }
 
 static bool
-is_live (unsigned i)
+is_in_sync (unsigned i)
 {
-  const struct fp_pieces *t = v->pieces;
+  const struct fp_extents *t = v->extents;
 
-  return fp_mirror_live (t, i) == 3 &&
-         fp_recorder_has_live (v, fp_mirror_entry (t, i, 0)) &&
-         fp_recorder_has_live (v, fp_mirror_entry (t, i, 1));
+  return fp_mirror_in_sync (t, i) == 3 &&
+         fp_meta_log_has_in_sync (v, fp_mirror_entry (t, i, 0)) &&
+         fp_meta_log_has_in_sync (v, fp_mirror_entry (t, i, 1));
 }
 
 /* A has an old list of three servers, and B a list of four that nobody else
@@ -456,9 +457,9 @@ doubt_two_of_four (void)
   die_without (D);
   fake_server_cut (servers[A]);
   must (attach ());
-  i = find_piece (B, C);
+  i = find_extent (B, C);
   assert_true (i >= 0);
-  AWAIT (is_live ((unsigned) i));
+  AWAIT (is_in_sync ((unsigned) i));
   (void) write_all (2);
   fake_server_silence (servers[A], FAKE_FULL, FP_MSG_MAP_WRITE);
   fake_server_revive (servers[A]);
@@ -509,7 +510,7 @@ test_forced (void **state)
   p.degraded = false;
   p.force = true;
   must (fixture_start (&p));
-  assert_true (version_of (A) > FP_ROSTER_FORCED);
+  assert_true (version_of (A) > FP_MEMBERSHIP_FORCED);
   assert_int_equal (version_of (B), version_of (A));
 }
 
@@ -626,7 +627,7 @@ test_list_before_map (void **state)
   mapped = fake_server_mapped (servers[A]);
   silence (1u << B, FAKE_DEAF);
   fake_server_cut (servers[C]);
-  (void) put ((uint64_t) find_piece (A, C), 2);
+  (void) put ((uint64_t) find_extent (A, C), 2);
   AWAIT (version_of (A) > version);
   pause_ms (2000);
   assert_int_equal (fake_server_mapped (servers[A]), mapped);
@@ -647,17 +648,17 @@ test_doubt_is_over (void **state)
 
   (void) state;
   for (unsigned n = 0; seen == 0; n++) {
-    bool on_d[PIECES], on_c[PIECES];
+    bool on_d[EXTENTS], on_c[EXTENTS];
 
     assert_true (n < 100);
     make (4, A, B);
     must (copies_attach (0, false));
-    for (unsigned i = 0; i < PIECES; i++)
+    for (unsigned i = 0; i < EXTENTS; i++)
       on_d[i] = server_of (i, 0) == A && server_of (i, 1) == B;
     fake_server_cut (servers[B]);
-    assert_int_equal (write_all (2), PIECES);
+    assert_int_equal (write_all (2), EXTENTS);
     await_whole ();
-    for (unsigned i = 0; i < PIECES; i++)
+    for (unsigned i = 0; i < EXTENTS; i++)
       on_d[i] = on_d[i] && server_of (i, 1) == D;
     copies_die ();
 
@@ -667,17 +668,17 @@ test_doubt_is_over (void **state)
     p.copies = 0;
     p.degraded = true;
     must (fixture_start (&p));
-    assert_int_equal (write_all (3), PIECES);
+    assert_int_equal (write_all (3), EXTENTS);
     await_whole ();
     AWAIT (fake_server_current (servers[B]) == 3);
-    for (unsigned i = 0; i < PIECES; i++)
+    for (unsigned i = 0; i < EXTENTS; i++)
       on_c[i] = on_d[i] && server_of (i, 0) == A && server_of (i, 1) == C;
     copies_die ();
 
     fake_server_cut (servers[C]);
     must (attach ());
     check (false);
-    for (unsigned i = 0; i < PIECES; i++) {
+    for (unsigned i = 0; i < EXTENTS; i++) {
       seen += on_c[i];
       all_have (i, (int) (3 + i));
     }
@@ -707,7 +708,7 @@ begin_to_leave (struct fp_thread *thread, int *result)
   must (copies_attach (SIZE, false));
   must (fp_volume_drain (v, A, 0, why));
   AWAIT (status_of (A).drain.state == FP_DRAIN_DONE);
-  assert_int_equal (write_all (1), PIECES);
+  assert_int_equal (write_all (1), EXTENTS);
   await_whole ();
   version = version_of (A);
   silence (ALL_BUT_A, FAKE_DEAF);
@@ -763,7 +764,7 @@ test_stays (void **state)
   nothing_is_lost ();
 }
 
-/* A server comes back with a list that its client did not live to complete,
+/* A server comes back with a list that its client did not in sync to complete,
  * and that is newer than any of this client's: it is taken in all the same.
  */
 static void
@@ -783,8 +784,8 @@ test_outdone (void **state)
          version_of (A) == version_of (C) &&
          fake_server_current (servers[A]) == 3);
   fp_volume_status (v, &s);
-  assert_false (s.taken);
-  assert_int_equal (write_all (2), PIECES);
+  assert_false (s.fenced);
+  assert_int_equal (write_all (2), EXTENTS);
   detach ();
   nothing_is_lost ();
 }
@@ -866,7 +867,7 @@ test_forgotten (void **state)
   fake_server_revive (servers[C]);
   AWAIT (fake_server_current (servers[A]) == 3 &&
          fake_server_current (servers[B]) == 3);
-  assert_int_equal (write_all (3), PIECES);
+  assert_int_equal (write_all (3), EXTENTS);
   detach ();
   nothing_is_lost ();
 }
@@ -883,7 +884,7 @@ test_not_released (void **state)
   make (3, A, B);
   must (copies_attach (0, false));
   fake_server_cut (servers[A]);
-  assert_int_equal (write_all (2), PIECES);
+  assert_int_equal (write_all (2), EXTENTS);
   await_whole ();
   copies_die ();
   labelled = fake_server_labelled (servers[A]);
@@ -908,7 +909,7 @@ test_stale_copy (void **state)
   make (3, C, A);
   must (copies_attach (0, false));
   fake_server_cut (servers[C]);
-  assert_int_equal (write_all (2), PIECES);
+  assert_int_equal (write_all (2), EXTENTS);
   await_whole ();
   silence (1u << A, FAKE_MUTE);
   fake_server_cut (servers[B]);
@@ -923,7 +924,7 @@ test_stale_copy (void **state)
   fake_server_revive (servers[C]);
   must (attach ());
   check (true);
-  for (unsigned i = 0; i < PIECES; i++)
+  for (unsigned i = 0; i < EXTENTS; i++)
     all_have (i, (int) (2 + i));
 }
 
@@ -949,7 +950,7 @@ test_reader (void **state)
   pause_ms (2000);
   check (true);
   fp_volume_status (v, &s);
-  assert_false (s.taken);
+  assert_false (s.fenced);
 }
 
 #define TEST(t) cmocka_unit_test_setup_teardown (t, copies_setup, fixture_down)

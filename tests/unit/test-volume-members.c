@@ -18,8 +18,8 @@
 #define SLAB (256 * 1024)
 #define SLABS 64
 #define NR_SERVERS 4
-#define PIECES 40
-#define SIZE ((uint64_t) PIECES * SLAB)
+#define EXTENTS 40
+#define SIZE ((uint64_t) EXTENTS * SLAB)
 
 static struct fake_server *servers[NR_SERVERS];
 static struct fp_volume *v;
@@ -46,7 +46,7 @@ name_servers (unsigned first, unsigned nr)
     p.servers[i] = *fake_server_addr (servers[first + i]);
   strcpy (p.name, "vol");
   p.size = SIZE;
-  p.stripe.width = 1; /* piece i is at i * SLAB */
+  p.stripe.width = 1; /* extent i is at i * SLAB */
   p.transports = FP_TRANSPORT_FAKE;
   p.timeout_ms = 400;
   p.slots = 4;
@@ -109,7 +109,7 @@ teardown (void **state)
 }
 
 static int
-write_piece (uint64_t i, const char *text)
+write_extent (uint64_t i, const char *text)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_write (lane, text, 5, i * SLAB);
@@ -119,7 +119,7 @@ write_piece (uint64_t i, const char *text)
 }
 
 static int
-read_piece (uint64_t i, char text[6])
+read_extent (uint64_t i, char text[6])
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_read (lane, text, 5, i * SLAB);
@@ -134,7 +134,7 @@ expect (uint64_t i, const char *text)
 {
   char found[6];
 
-  assert_int_equal (read_piece (i, found), 0);
+  assert_int_equal (read_extent (i, found), 0);
   assert_string_equal (found, text);
 }
 
@@ -143,14 +143,14 @@ expect_error (uint64_t i)
 {
   char found[6];
 
-  assert_int_equal (read_piece (i, found), -EIO);
-  assert_int_equal (write_piece (i, "no..."), -EIO);
+  assert_int_equal (read_extent (i, found), -EIO);
+  assert_int_equal (write_extent (i, "no..."), -EIO);
 }
 
 static unsigned
 holder (uint64_t i)
 {
-  return atomic_load (&v->pieces->p[i].server);
+  return atomic_load (&v->extents->p[i].server);
 }
 
 static unsigned
@@ -176,13 +176,13 @@ await_current (unsigned server, unsigned n)
 
 static unsigned at[20];
 
-/* Three servers, and pieces on all of them. */
+/* Three servers, and extents on all of them. */
 static void
 make (void)
 {
   assert_int_equal (attach (0, 3), 0);
   for (unsigned i = 0; i < 20; i++) {
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
     at[i] = holder (i);
   }
   detach ();
@@ -205,7 +205,7 @@ test_add (void **state)
 {
   (void) state;
   assert_int_equal (attach (0, 1), 0);
-  assert_int_equal (write_piece (0, "one.."), 0);
+  assert_int_equal (write_extent (0, "one.."), 0);
   detach ();
   assert_int_equal (attach (0, 3), -EINVAL);
   assert_non_null (strstr (why, "add=true"));
@@ -216,7 +216,7 @@ test_add (void **state)
   assert_string_equal (v->p.domains[2], "rack");
   await_current (2, 3);
   for (unsigned i = 1; i < 20; i++)
-    assert_int_equal (write_piece (i, "two.."), 0);
+    assert_int_equal (write_extent (i, "two.."), 0);
   assert_true (fake_server_labelled (servers[2]) > 0);
   detach ();
   assert_int_equal (attach (2, 1), 0);
@@ -253,7 +253,7 @@ test_came_back_empty (void **state)
   expect_without (gone);
   await_current (gone, 3);
   for (unsigned i = 31; i < 38; i++)
-    assert_int_equal (write_piece (i, "late."), 0);
+    assert_int_equal (write_extent (i, "late."), 0);
   detach ();
   for (unsigned s = 0; s < 3; s++) {
     assert_int_equal (attach (s, 1), 0);
@@ -282,7 +282,7 @@ test_remove_dead (void **state)
   p.degraded = true;
   assert_int_equal (start (), 0);
   expect_without (gone);
-  assert_int_equal (write_piece (31, "late."), 0);
+  assert_int_equal (write_extent (31, "late."), 0);
   /* It comes too late. */
   fake_server_revive (servers[gone]);
   pause_ms (300);
@@ -314,7 +314,7 @@ test_remove_drained (void **state)
   (void) state;
   assert_int_equal (attach (0, 2), 0);
   for (unsigned i = 0; i < 20; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   detach ();
   name_servers (0, 1);
   remove_server (1);
@@ -326,13 +326,13 @@ test_remove_drained (void **state)
   assert_int_equal (attach (0, 2), 0);
   for (unsigned i = 0; i < 20; i++)
     if (holder (i) == 1)
-      assert_int_equal (fp_volume_move (v, i, 0), 0);
+      assert_int_equal (fp_volume_migrate (v, i, 0), 0);
   detach ();
   name_servers (0, 1);
   remove_server (1);
   assert_int_equal (start (), 0);
   for (unsigned i = 20; i < 30; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   assert_int_equal (fake_server_labelled (servers[1]), 0);
   detach ();
   assert_int_equal (attach (1, 1), -EINVAL);
@@ -409,16 +409,16 @@ test_forced (void **state)
   (void) state;
   assert_int_equal (attach (0, 2), 0);
   for (unsigned i = 0; i < 20; i++) {
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
     at[i] = holder (i);
   }
-  /* The one that stays is left out, and pieces are made without it. */
+  /* The one that stays is left out, and extents are made without it. */
   gone = at[0];
   stays = 1 - gone;
   fake_server_cut (servers[stays]);
-  assert_int_equal (write_piece (25, "newer"), 0);
+  assert_int_equal (write_extent (25, "newer"), 0);
   await_current (gone, 1);
-  assert_int_equal (write_piece (0, "newer"), 0);
+  assert_int_equal (write_extent (0, "newer"), 0);
   detach ();
   version = fake_server_version (servers[gone]);
   fake_server_cut (servers[gone]);
@@ -476,11 +476,11 @@ test_forced_refused (void **state)
   assert_int_equal (force (2, gone), -ENOTCONN);
   fake_server_revive (servers[gone]);
   fake_server_revive (servers[1]);
-  /* It is there, and has pieces. */
+  /* It is there, and has extents. */
   assert_int_equal (force (2, gone), -ENOTEMPTY);
   assert_int_equal (attach (0, 3), 0);
   fake_server_cut (servers[2]);
-  assert_int_equal (write_piece (25, "newer"), 0);
+  assert_int_equal (write_extent (25, "newer"), 0);
   await_current (0, 2);
   detach ();
   fake_server_cut (servers[0]);
@@ -509,7 +509,7 @@ await_state (unsigned i, enum fp_server_state state)
   } while (s.state != state);
 }
 
-/* Until server i, which is in place i, is given pieces or not. */
+/* Until server i, which is in place i, is given extents or not. */
 static void
 await_closed (unsigned i, bool closed)
 {
@@ -531,24 +531,24 @@ test_not_listed (void **state)
   (void) state;
   assert_int_equal (attach (0, 4), 0);
   for (unsigned i = 0; i < 20; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   for (unsigned i = 0; i < 20; i++)
     if (i == 0 ? holder (i) != 0 : holder (i) == 3)
-      assert_int_equal (fp_volume_move (v, i, 0), 0);
+      assert_int_equal (fp_volume_migrate (v, i, 0), 0);
   for (unsigned i = 1; i < 4; i++)
     fake_server_cut (servers[i]);
   await_state (3, FP_SERVER_DOWN);
   fake_server_forget (servers[3]);
   fake_server_revive (servers[3]);
   await_state (3, FP_SERVER_UP);
-  assert_int_equal (fp_volume_move (v, 0, 3), -ENOSPC);
+  assert_int_equal (fp_volume_migrate (v, 0, 3), -ENOSPC);
   assert_int_equal (fp_volume_drain (v, 0, 0, why), -ENOSPC);
   expect (0, "text.");
   /* They have the list, and the next one can find it. */
   fake_server_revive (servers[1]);
   fake_server_revive (servers[2]);
   await_closed (3, false);
-  assert_int_equal (fp_volume_move (v, 0, 3), 0);
+  assert_int_equal (fp_volume_migrate (v, 0, 3), 0);
   detach ();
   assert_int_equal (attach (1, 1), 0);
   assert_int_equal (nr_servers (), 4);
@@ -567,7 +567,7 @@ test_does_not_leave (void **state)
   assert_int_equal (attach (0, 3), 0);
   for (unsigned i = 0; i < 20; i++)
     if (holder (i) == 2)
-      assert_int_equal (fp_volume_move (v, i, 0), 0);
+      assert_int_equal (fp_volume_migrate (v, i, 0), 0);
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_MUTE, FP_MSG_MEMBERS);
   assert_int_equal (fp_volume_remove_server (v, 2, why), -ENOTCONN);
@@ -575,9 +575,9 @@ test_does_not_leave (void **state)
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_SPEAKS, 0);
   await_closed (2, false);
-  assert_int_equal (write_piece (21, "text."), 0); /* they answer again */
+  assert_int_equal (write_extent (21, "text."), 0); /* they answer again */
   if (holder (21) != 2)
-    assert_int_equal (fp_volume_move (v, 21, 2), 0);
+    assert_int_equal (fp_volume_migrate (v, 21, 2), 0);
   detach ();
   assert_int_equal (attach (0, 1), 0);
   assert_int_equal (nr_servers (), 3);
@@ -591,21 +591,21 @@ test_does_not_leave (void **state)
 static void
 test_unheard_list (void **state)
 {
-  struct fp_recorder_status s;
+  struct fp_meta_log_status s;
   uint64_t deadline = fp_deadline_in_ms (10000), version;
   bool written = false;
   char text[6];
 
   (void) state;
   assert_int_equal (attach (0, 4), 0);
-  assert_int_equal (write_piece (0, "first"), 0);
-  fp_recorder_status (v, &s);
+  assert_int_equal (write_extent (0, "first"), 0);
+  fp_meta_log_status (v, &s);
   version = s.version;
   fake_server_silence (servers[0], FAKE_MUTE, FP_MSG_MEMBERS);
   fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MEMBERS);
   fake_server_silence (servers[2], FAKE_DEAF, FP_MSG_MEMBERS);
   fake_server_cut (servers[3]);
-  (void) write_piece (1, "other"); /* which cannot be recorded */
+  (void) write_extent (1, "other"); /* which cannot be recorded */
   while (fake_server_version (servers[0]) <= version) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
@@ -615,7 +615,7 @@ test_unheard_list (void **state)
   fake_server_silence (servers[2], FAKE_SPEAKS, 0);
   fake_server_revive (servers[3]);
   for (unsigned i = 0; i < 4 && !written; i++)
-    written = write_piece (2, "newer") == 0;
+    written = write_extent (2, "newer") == 0;
   detach ();
   for (unsigned i = 0; i < 4; i++) {
     fake_server_silence (servers[i], FAKE_SPEAKS, 0);
@@ -628,7 +628,7 @@ test_unheard_list (void **state)
   p.degraded = true;
   assert_int_equal (start (), 0);
   if (written)
-    assert_int_equal (read_piece (2, text), -EIO);
+    assert_int_equal (read_extent (2, text), -EIO);
 }
 
 int

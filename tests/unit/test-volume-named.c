@@ -18,8 +18,8 @@
 #define SLAB (256 * 1024)
 #define SLABS 64
 #define NR_SERVERS 3
-#define PIECES 70 /* more than one word of the map */
-#define SIZE ((uint64_t) PIECES * SLAB)
+#define EXTENTS 70 /* more than one word of the map */
+#define SIZE ((uint64_t) EXTENTS * SLAB)
 
 /* Name nr servers from the first one on; size 0: it is there. */
 static int
@@ -51,7 +51,7 @@ setup (void **state)
 }
 
 static int
-write_piece (uint64_t i, const char *text)
+write_extent (uint64_t i, const char *text)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_write (lane, text, 5, i * SLAB);
@@ -61,7 +61,7 @@ write_piece (uint64_t i, const char *text)
 }
 
 static int
-trim_piece (uint64_t i)
+trim_extent (uint64_t i)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_zero (lane, SLAB, i * SLAB, true);
@@ -71,7 +71,7 @@ trim_piece (uint64_t i)
 }
 
 static int
-read_piece (uint64_t i, char text[6])
+read_extent (uint64_t i, char text[6])
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_read (lane, text, 5, i * SLAB);
@@ -86,7 +86,7 @@ expect (uint64_t i, const char *text)
 {
   char found[6];
 
-  assert_int_equal (read_piece (i, found), 0);
+  assert_int_equal (read_extent (i, found), 0);
   assert_string_equal (found, text);
 }
 
@@ -95,10 +95,10 @@ expect_error (uint64_t i)
 {
   char found[6];
 
-  assert_int_equal (read_piece (i, found), -EIO);
+  assert_int_equal (read_extent (i, found), -EIO);
 }
 
-/* Which server has piece i. */
+/* Which server has extent i. */
 static unsigned
 holder (uint64_t i)
 {
@@ -132,7 +132,7 @@ write_all (unsigned first, unsigned end)
 
   for (unsigned i = first; i < end; i++) {
     text_of (i, text);
-    assert_int_equal (write_piece (i, text), 0);
+    assert_int_equal (write_extent (i, text), 0);
   }
 }
 
@@ -185,13 +185,13 @@ test_again (void **state)
   assert_int_equal (attach (0, 3, 0), -ENOENT);
   assert_non_null (strstr (why, "size="));
   must (attach (0, 3, SIZE));
-  assert_int_equal (fake_server_version (servers[0]), FP_ROSTER_ROUND);
+  assert_int_equal (fake_server_version (servers[0]), FP_MEMBERSHIP_ROUND);
   write_all (0, 66);
   expect (69, "");
   for (unsigned s = 0; s < NR_SERVERS; s++)
     assert_int_equal (fake_server_mapped (servers[s]), 66);
-  assert_int_equal (trim_piece (3), 0);
-  assert_int_equal (trim_piece (65), 0);
+  assert_int_equal (trim_extent (3), 0);
+  assert_int_equal (trim_extent (65), 0);
   detach ();
   for (unsigned s = 0; s < NR_SERVERS; s++) {
     must (attach (s, 1, s == 1 ? SIZE : 0));
@@ -203,7 +203,7 @@ test_again (void **state)
     expect (66, "");
     assert_int_equal (labelled (), 64);
     assert_int_equal (fake_server_version (servers[0]),
-                      (2 + s) * FP_ROSTER_ROUND);
+                      (2 + s) * FP_MEMBERSHIP_ROUND);
     detach ();
   }
   assert_int_equal (attach (0, 3, SIZE / 2), -EINVAL);
@@ -217,7 +217,7 @@ test_one_server (void **state)
   (void) state;
   must (attach (0, 1, SIZE));
   write_all (0, 10);
-  assert_int_equal (trim_piece (0), 0);
+  assert_int_equal (trim_extent (0), 0);
   assert_int_equal (fake_server_mapped (servers[0]), 9);
   detach ();
   must (attach (0, 1, 0));
@@ -239,7 +239,7 @@ test_no_name_no_message (void **state)
   p.size = SIZE;
   must (fixture_start (&p));
   write_all (0, 3);
-  assert_int_equal (trim_piece (0), 0);
+  assert_int_equal (trim_extent (0), 0);
   assert_int_equal (fake_server_version (servers[0]), 0);
   assert_int_equal (fake_server_mapped (servers[0]), 0);
   fp_volume_stop (v, true);
@@ -290,17 +290,17 @@ test_busy (void **state)
     p.takeover = true;
     must (fixture_start (&p));
     expect_all (0, 10);
-    assert_int_equal (write_piece (0, "new.."), 0);
-    assert_int_equal (write_piece (20, "new.."), 0);
+    assert_int_equal (write_extent (0, "new.."), 0);
+    assert_int_equal (write_extent (20, "new.."), 0);
     second = v;
     v = first;
-    assert_int_equal (write_piece (0, "old.."), -EIO);
+    assert_int_equal (write_extent (0, "old.."), -EIO);
     since = fp_now_ns ();
-    assert_int_equal (write_piece (30, "old.."), -EIO);
-    assert_int_equal (read_piece (20, text), -EIO);
-    assert_int_equal (read_piece (40, text), -EIO);
-    assert_int_equal (trim_piece (1), -EIO);
-    assert_int_equal (trim_piece (41), -EIO);
+    assert_int_equal (write_extent (30, "old.."), -EIO);
+    assert_int_equal (read_extent (20, text), -EIO);
+    assert_int_equal (read_extent (40, text), -EIO);
+    assert_int_equal (trim_extent (1), -EIO);
+    assert_int_equal (trim_extent (41), -EIO);
     /* At once: nothing is waited for. */
     assert_true (fp_now_ns () - since < 300 * FP_NS_PER_MS);
     v = second;
@@ -349,7 +349,7 @@ test_degraded (void **state)
     else
       expect_all (i, i + 1);
   }
-  for (unsigned i = 30; i < PIECES; i++)
+  for (unsigned i = 30; i < EXTENTS; i++)
     expect (i, "");
   /* It goes on. */
   write_all (40, 50);
@@ -367,7 +367,7 @@ test_degraded (void **state)
 }
 
 /* A server that comes late has a label that was never acknowledged, and
- * whose piece was made elsewhere since.
+ * whose extent was made elsewhere since.
  */
 static void
 test_late_label (void **state)
@@ -407,7 +407,7 @@ test_attached_often (void **state)
     /* The last client labelled that, and nobody heard of it. */
     fake_server_plant (
         servers[2], SLABS - 1 - n, 50 + n,
-        fp_roster_generation (fake_server_version (servers[2])) + 1000);
+        fp_membership_generation (fake_server_version (servers[2])) + 1000);
     fake_server_cut (servers[2]);
     must (attach_degraded (0, 1));
     write_all (50 + n, 51 + n);
@@ -421,11 +421,11 @@ test_attached_often (void **state)
 static void
 trim_later (void *arg)
 {
-  *(int *) arg = trim_piece (0);
+  *(int *) arg = trim_extent (0);
 }
 
-/* It is recorded that a piece is no more, and its server is away before it has
- * heard so: what is written later is not taken for a leftover.
+/* It is recorded that an extent is no more, and its server is away before it
+ * has heard so: what is written later is not taken for a leftover.
  */
 static void
 test_trim_cut (void **state)
@@ -448,7 +448,7 @@ test_trim_cut (void **state)
   assert_int_equal (result, -EIO);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   fake_server_revive (servers[0]);
-  while (write_piece (0, "new..") < 0)
+  while (write_extent (0, "new..") < 0)
     assert_false (fp_deadline_passed (deadline));
   detach ();
   must (attach (0, 1, 0));
@@ -456,8 +456,8 @@ test_trim_cut (void **state)
   expect_all (1, 2);
 }
 
-/* The server that is left may not record without the two others that a piece
- * is gone.  The piece becomes zeros, and can be used at once.
+/* The server that is left may not record without the two others that an extent
+ * is gone.  The extent becomes zeros, and can be used at once.
  */
 static void
 test_trim_alone (void **state)
@@ -474,9 +474,9 @@ test_trim_alone (void **state)
     await_state ((at + n) % 3, FP_SERVER_DOWN);
   }
   since = fp_now_ns ();
-  assert_int_equal (trim_piece (0), 0);
+  assert_int_equal (trim_extent (0), 0);
   expect (0, "");
-  assert_int_equal (write_piece (0, "new.."), 0);
+  assert_int_equal (write_extent (0, "new.."), 0);
   expect (0, "new..");
   assert_true (fp_now_ns () - since < 400 * FP_NS_PER_MS);
   assert_int_equal (fake_server_mapped (servers[at]), 10);
@@ -492,13 +492,13 @@ test_trim_alone (void **state)
   expect (0, "new..");
   expect_all (1, 10);
   /* All are there: its memory goes back. */
-  assert_int_equal (trim_piece (0), 0);
+  assert_int_equal (trim_extent (0), 0);
   assert_int_equal (labelled (), 9);
 }
 
 struct trim {
   struct fp_thread thread;
-  uint64_t piece;
+  uint64_t extent;
   int result;
 };
 
@@ -507,7 +507,7 @@ do_trim (void *arg)
 {
   struct trim *t = arg;
 
-  t->result = trim_piece (t->piece);
+  t->result = trim_extent (t->extent);
 }
 
 /* Two trims are under way when the two other servers die: one that was sent to
@@ -516,7 +516,7 @@ do_trim (void *arg)
 static void
 test_trim_queued (void **state)
 {
-  struct trim sent = { .piece = 0 }, queued = { .piece = 1 };
+  struct trim sent = { .extent = 0 }, queued = { .extent = 1 };
   uint64_t deadline = fp_deadline_in_ms (20000);
   char text[6];
   unsigned at;
@@ -525,8 +525,8 @@ test_trim_queued (void **state)
   must (attach (0, 3, SIZE));
   write_all (0, 30);
   at = holder (0);
-  while (holder (queued.piece) != at)
-    queued.piece++;
+  while (holder (queued.extent) != at)
+    queued.extent++;
   for (unsigned n = 1; n < 3; n++)
     fake_server_silence (servers[(at + n) % 3], FAKE_DEAF, FP_MSG_MAP);
   assert_int_equal (fp_thread_create (&sent.thread, "sent", do_trim, &sent),
@@ -540,8 +540,8 @@ test_trim_queued (void **state)
     fake_server_cut (servers[(at + n) % 3]);
   assert_int_equal (fp_thread_join (&queued.thread), 0);
   assert_int_equal (queued.result, 0);
-  expect (queued.piece, "");
-  assert_int_equal (write_piece (queued.piece, "new.."), 0);
+  expect (queued.extent, "");
+  assert_int_equal (write_extent (queued.extent, "new.."), 0);
   assert_int_equal (fp_thread_join (&sent.thread), 0);
   assert_int_equal (sent.result, -EIO);
 
@@ -549,16 +549,16 @@ test_trim_queued (void **state)
     fake_server_silence (servers[(at + n) % 3], FAKE_SPEAKS, 0);
     fake_server_revive (servers[(at + n) % 3]);
   }
-  while (read_piece (0, text) < 0)
+  while (read_extent (0, text) < 0)
     assert_false (fp_deadline_passed (deadline));
   assert_string_equal (text, "t0000");
-  expect (queued.piece, "new..");
+  expect (queued.extent, "new..");
   detach ();
   must (attach (0, 3, 0));
   expect_all (0, 1);
-  expect (queued.piece, "new..");
+  expect (queued.extent, "new..");
   for (unsigned i = 1; i < 30; i++)
-    if (i != queued.piece)
+    if (i != queued.extent)
       expect_all (i, i + 1);
 }
 
@@ -581,27 +581,27 @@ test_frozen (void **state)
   for (unsigned i = 0; i < 20; i++) {
     if (holder (i) == gone) {
       expect_error (i);
-      assert_int_equal (write_piece (i, "lost."), -EIO);
+      assert_int_equal (write_extent (i, "lost."), -EIO);
     }
     else {
       expect_all (i, i + 1);
-      assert_int_equal (write_piece (i, "here."), 0);
+      assert_int_equal (write_extent (i, "here."), 0);
     }
   }
   expect_error (30);
-  assert_int_equal (fake_server_version (servers[!gone]), FP_ROSTER_ROUND);
+  assert_int_equal (fake_server_version (servers[!gone]), FP_MEMBERSHIP_ROUND);
   fake_server_revive (servers[gone]);
   {
     uint64_t deadline = fp_deadline_in_ms (5000);
     char text[6];
 
-    while (read_piece (0, text) < 0)
+    while (read_extent (0, text) < 0)
       assert_false (fp_deadline_passed (deadline));
     assert_string_equal (text, "t0000");
   }
   for (unsigned i = 0; i < 20; i++)
     if (holder (i) != gone) {
-      assert_int_equal (trim_piece (i), 0);
+      assert_int_equal (trim_extent (i), 0);
       expect (i, "");
     }
   detach ();
@@ -660,7 +660,7 @@ test_tried_often (void **state)
   version = fake_server_version (servers[0]);
   fake_server_cut (servers[1]);
   fake_server_silence (servers[2], FAKE_DEAF, FP_MSG_MEMBERS);
-  assert_int_equal (write_piece (20, "lost."), -EIO);
+  assert_int_equal (write_extent (20, "lost."), -EIO);
   assert_in_range (fake_server_version (servers[0]), version + 1, version + 5);
   fake_server_silence (servers[2], FAKE_SPEAKS, 0);
   fake_server_revive (servers[1]);
@@ -668,7 +668,7 @@ test_tried_often (void **state)
   expect_all (0, 10);
 }
 
-/* A member that is away while pieces come and go is left out; when it is back
+/* A member that is away while extents come and go is left out; when it is back
  * it is given everything.
  */
 static void
@@ -682,7 +682,7 @@ test_left_out (void **state)
   fake_server_cut (servers[2]);
   start = fp_now_ns ();
   for (unsigned i = 10; i < 20; i++)
-    assert_int_equal (write_piece (i, "later"), 0);
+    assert_int_equal (write_extent (i, "later"), 0);
   assert_true (fp_now_ns () - start < 2000 * FP_NS_PER_MS);
   assert_int_equal (fake_server_current (servers[0]), 2);
   assert_int_equal (fake_server_current (servers[2]), 3);
@@ -722,10 +722,10 @@ test_old_list (void **state)
   write_all (0, 10);
   fake_server_cut (servers[2]);
   for (unsigned i = 10; i < 40; i++)
-    assert_int_equal (write_piece (i, "late."), 0);
+    assert_int_equal (write_extent (i, "late."), 0);
   for (unsigned i = 0; i < 10; i++)
     if (holder (i) != 2)
-      assert_int_equal (trim_piece (i), 0);
+      assert_int_equal (trim_extent (i), 0);
   detach ();
   fake_server_revive (servers[2]);
   assert_int_equal (fake_server_current (servers[2]), 3);
@@ -740,7 +740,7 @@ test_old_list (void **state)
     expect (i, "late.");
 }
 
-/* Nobody is left who could record a new piece: an error, not a loss. */
+/* Nobody is left who could record a new extent: an error, not a loss. */
 static void
 test_nobody_left (void **state)
 {
@@ -748,13 +748,13 @@ test_nobody_left (void **state)
   must (attach (0, 1, SIZE));
   write_all (0, 5);
   fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_MAP);
-  assert_int_equal (write_piece (5, "no..."), -EIO);
-  assert_int_equal (trim_piece (1), -EIO);
+  assert_int_equal (write_extent (5, "no..."), -EIO);
+  assert_int_equal (trim_extent (1), -EIO);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   {
     uint64_t deadline = fp_deadline_in_ms (5000);
 
-    while (write_piece (5, "yes..") < 0)
+    while (write_extent (5, "yes..") < 0)
       assert_false (fp_deadline_passed (deadline));
   }
   expect_all (2, 5);
@@ -776,7 +776,7 @@ test_restarted_empty (void **state)
   fake_server_cut (servers[0]);
   fake_server_forget (servers[0]);
   fake_server_revive (servers[0]);
-  while (write_piece (0, "t0000") < 0)
+  while (write_extent (0, "t0000") < 0)
     assert_false (fp_deadline_passed (deadline));
   detach ();
   must (attach (0, 1, 0));
@@ -817,8 +817,8 @@ test_bit_without_label (void **state)
   expect_all (0, 5);
 }
 
-/* A client dies when one of two servers alone has heard of a piece.  The next
- * one finds it and uses it, and goes on without that server.
+/* A client dies when one of two servers alone has heard of an extent.  The
+ * next one finds it and uses it, and goes on without that server.
  */
 static void
 test_bit_at_one_server (void **state)
@@ -833,18 +833,18 @@ test_bit_at_one_server (void **state)
   detach ();
   fake_server_set_map (servers[1], i, false);
   must (attach (0, 2, 0));
-  assert_int_equal (write_piece (i, "new.."), 0);
+  assert_int_equal (write_extent (i, "new.."), 0);
   fake_server_cut (servers[0]);
   for (unsigned n = 20; fake_server_current (servers[1]) != 1; n++) {
-    assert_true (n < PIECES);
-    (void) write_piece (n, "other");
+    assert_true (n < EXTENTS);
+    (void) write_extent (n, "other");
   }
   detach ();
   must (attach_degraded (1, 1));
   expect (i, "new..");
 }
 
-/* What the client acknowledged, of each piece: a text, "" for zeros, NULL if
+/* What the client acknowledged, of each extent: a text, "" for zeros, NULL if
  * it does not know.
  */
 static const char *known[8];
@@ -866,7 +866,7 @@ story (unsigned nr, unsigned n, enum fake_ctl_fault fault)
   for (unsigned k = 0; k < 4; k++)
     for (unsigned i = k; i < 6; i += 2) {
       bool trim = (k + i) % 5 == 4;
-      int r = trim ? trim_piece (i) : write_piece (i, text[k]);
+      int r = trim ? trim_extent (i) : write_extent (i, text[k]);
 
       known[i] = r < 0 ? NULL : trim ? "" : text[k];
       if (r < 0 && fault == FAKE_CTL_DIE)
@@ -894,7 +894,7 @@ walk (unsigned nr, enum fake_ctl_fault fault)
       if (known[i] != NULL)
         expect (i, known[i]);
       else
-        assert_int_equal (write_piece (i, "again"), 0);
+        assert_int_equal (write_extent (i, "again"), 0);
     }
     fixture_down (NULL);
     assert_true (n < 2000);

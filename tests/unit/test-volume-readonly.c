@@ -13,7 +13,7 @@
 #include "volume-fixture.h"
 #include "volume/volume_int.h"
 
-#define PIECES COPIES_PIECES
+#define EXTENTS COPIES_EXTENTS
 #define SIZE COPIES_SIZE
 
 static int
@@ -51,10 +51,10 @@ await_up (unsigned server)
 }
 
 static void
-write_some_pieces (unsigned char byte)
+write_some_extents (unsigned char byte)
 {
   must (copies_attach (fake_server_knows (servers[0]) ? 0 : SIZE, false));
-  for (uint64_t i = 0; i + 1 < PIECES; i++)
+  for (uint64_t i = 0; i + 1 < EXTENTS; i++)
     assert_int_equal (put (i, (unsigned char) (byte + i)), 0);
   detach ();
 }
@@ -62,9 +62,9 @@ write_some_pieces (unsigned char byte)
 static void
 holds (unsigned char byte)
 {
-  for (uint64_t i = 0; i + 1 < PIECES; i++)
+  for (uint64_t i = 0; i + 1 < EXTENTS; i++)
     assert_int_equal (get (i), (unsigned char) (byte + i));
-  assert_int_equal (get (PIECES - 1), 0);
+  assert_int_equal (get (EXTENTS - 1), 0);
 }
 
 static void
@@ -75,7 +75,7 @@ cannot_be_changed (void)
   struct fp_io io = { .kind = FP_IO_WRITE, .length = 512, .buf = why };
 
   assert_int_equal (put (0, 9), -EROFS);
-  assert_int_equal (put (PIECES - 1, 9), -EROFS);
+  assert_int_equal (put (EXTENTS - 1, 9), -EROFS);
   assert_int_equal (fp_lane_zero (lane, COPIES_SLAB, 0, true), -EROFS);
   assert_int_equal (fp_lane_zero (lane, 4096, 0, false), -EROFS);
   assert_int_equal (fp_lane_flush (lane), 0);
@@ -96,11 +96,11 @@ test_reads (void **state)
   uint64_t version, mapped;
 
   (void) state;
-  write_some_pieces (1);
+  write_some_extents (1);
   version = fake_server_version (servers[0]);
   mapped = fake_server_mapped (servers[0]);
-  /* Some client has left what is no piece of it, as its answer was lost. */
-  fake_server_plant (servers[1], COPIES_SLABS - 1, PIECES - 1, 1);
+  /* Some client has left what is no extent of it, as its answer was lost. */
+  fake_server_plant (servers[1], COPIES_SLABS - 1, EXTENTS - 1, 1);
   for (unsigned n = 0; n < 2; n++) {
     must (attach_read_only (false));
     assert_true (fake_server_is_read (servers[0]));
@@ -108,12 +108,12 @@ test_reads (void **state)
     holds (1);
     cannot_be_changed ();
     holds (1);
-    assert_int_not_equal (fake_server_generation (servers[1], PIECES - 1), 0);
+    assert_int_not_equal (fake_server_generation (servers[1], EXTENTS - 1), 0);
     detach ();
   }
   assert_int_equal (fake_server_version (servers[0]), version);
   assert_int_equal (fake_server_mapped (servers[0]), mapped);
-  write_some_pieces (2);
+  write_some_extents (2);
   must (attach_read_only (false));
   holds (2);
 }
@@ -141,7 +141,7 @@ static void
 test_comes_back (void **state)
 {
   (void) state;
-  write_some_pieces (1);
+  write_some_extents (1);
   must (attach_read_only (false));
   holds (1);
   fake_server_cut (servers[1]);
@@ -163,10 +163,10 @@ await_taken (void)
     assert_false (fp_deadline_passed (end));
     pause_ms (2);
     fp_volume_status (v, &s);
-  } while (!s.taken);
-  assert_non_null (strstr (s.taken_by, "has written the volume since"));
-  /* It is said a moment before each of its pieces knows. */
-  for (uint64_t i = 0; i < PIECES; i++) {
+  } while (!s.fenced);
+  assert_non_null (strstr (s.fenced_by, "has written the volume since"));
+  /* It is said a moment before each of its extents knows. */
+  for (uint64_t i = 0; i < EXTENTS; i++) {
     while (get (i) != -EIO) {
       assert_false (fp_deadline_passed (end));
       pause_ms (2);
@@ -183,7 +183,7 @@ test_written_elsewhere (void **state)
   (void) state;
   nr_copies = 2;
   nr_named = 3;
-  write_some_pieces (1);
+  write_some_extents (1);
   must (attach_read_only (false));
   holds (1);
   for (unsigned i = 1; i < 3; i++) {
@@ -205,7 +205,7 @@ test_held_elsewhere (void **state)
   (void) state;
   nr_copies = 2;
   nr_named = 3;
-  write_some_pieces (1);
+  write_some_extents (1);
   must (attach_read_only (false));
   fake_server_cut (servers[1]);
   fake_server_hold (servers[1]);
@@ -215,7 +215,7 @@ test_held_elsewhere (void **state)
     holds (1);
   }
   fp_volume_status (v, &s);
-  assert_false (s.taken);
+  assert_false (s.fenced);
 }
 
 /* A server that was away when it was attached knows better. */
@@ -225,7 +225,7 @@ test_written_before (void **state)
   (void) state;
   nr_copies = 2;
   nr_named = 3;
-  write_some_pieces (1);
+  write_some_extents (1);
   fake_server_cut (servers[1]);
   must (attach_read_only (true));
   fake_server_newer_list (servers[1]);
@@ -233,7 +233,7 @@ test_written_before (void **state)
   await_taken ();
 }
 
-/* Another client has written: what is known here of its pieces is old. */
+/* Another client has written: what is known here of its extents is old. */
 static void
 test_written_meanwhile (void **state)
 {
@@ -241,7 +241,7 @@ test_written_meanwhile (void **state)
   struct fp_volume_status s;
 
   (void) state;
-  write_some_pieces (1);
+  write_some_extents (1);
   must (attach_read_only (false));
   holds (1);
   for (unsigned i = 0; i < 2; i++)
@@ -252,11 +252,11 @@ test_written_meanwhile (void **state)
   }
   do {
     assert_false (fp_deadline_passed (end));
-    for (uint64_t i = 0; i < PIECES; i++)
+    for (uint64_t i = 0; i < EXTENTS; i++)
       assert_int_equal (get (i), -EIO);
     fp_volume_status (v, &s);
-  } while (!s.taken);
-  assert_non_null (strstr (s.taken_by, "has written the volume since"));
+  } while (!s.fenced);
+  assert_non_null (strstr (s.fenced_by, "has written the volume since"));
 }
 
 /* No data connection: the server says why. */
@@ -267,7 +267,7 @@ test_no_token (void **state)
   struct fp_server_status s;
 
   (void) state;
-  write_some_pieces (1);
+  write_some_extents (1);
   must (attach_read_only (false));
   fake_server_cut (servers[1]);
   fake_server_stingy (servers[1], true);
@@ -287,18 +287,18 @@ test_degraded (void **state)
   unsigned good = 0;
 
   (void) state;
-  write_some_pieces (1);
+  write_some_extents (1);
   fake_server_cut (servers[1]);
   assert_int_equal (attach_read_only (false), -ENOTCONN);
   must (attach_read_only (true));
-  for (uint64_t i = 0; i + 1 < PIECES; i++) {
+  for (uint64_t i = 0; i + 1 < EXTENTS; i++) {
     int r = get (i);
 
     assert_true (r == -EIO || r == 1 + (int) i);
     assert_int_equal (r != -EIO, fake_server_generation (servers[0], i) != 0);
     good += r != -EIO;
   }
-  assert_true (good > 0 && good + 1 < PIECES);
+  assert_true (good > 0 && good + 1 < EXTENTS);
 }
 
 static void
@@ -309,7 +309,7 @@ test_copies (void **state)
   (void) state;
   nr_copies = 2;
   nr_named = 3;
-  write_some_pieces (1);
+  write_some_extents (1);
   version = fake_server_version (servers[0]);
   must (attach_read_only (false));
   holds (1);
@@ -317,7 +317,7 @@ test_copies (void **state)
   /* It goes on without one of them, and does not record that. */
   for (unsigned victim = 0; victim < 3; victim++) {
     fake_server_cut (servers[victim]);
-    for (uint64_t i = 0; i + 1 < PIECES; i++)
+    for (uint64_t i = 0; i + 1 < EXTENTS; i++)
       assert_int_equal (get (i), 1 + (int) i);
     pause_ms (300);
     fake_server_revive (servers[victim]);
@@ -358,10 +358,10 @@ test_copies_stale (void **state)
   (void) state;
   nr_copies = 2;
   nr_named = 2;
-  write_some_pieces (1);
+  write_some_extents (1);
   must (copies_attach (0, false));
   fake_server_cut (servers[1]);
-  for (uint64_t i = 0; i + 1 < PIECES; i++)
+  for (uint64_t i = 0; i + 1 < EXTENTS; i++)
     assert_int_equal (put (i, (unsigned char) (20 + i)), 0);
   detach ();
   fake_server_revive (servers[1]);
@@ -370,7 +370,7 @@ test_copies_stale (void **state)
     holds (20);
     pause_ms (100);
     holds (20);
-    assert_int_equal (degraded (), PIECES - 1);
+    assert_int_equal (degraded (), EXTENTS - 1);
     detach ();
   }
 }

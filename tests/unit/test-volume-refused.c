@@ -16,7 +16,7 @@
 #include "volume-fixture.h"
 
 #define SLAB COPIES_SLAB
-#define PIECES COPIES_PIECES
+#define EXTENTS COPIES_EXTENTS
 #define TIMEOUT_MS 4000u
 
 static int
@@ -37,25 +37,25 @@ answer (unsigned s, int status)
 static void
 fill (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (put (i, (unsigned char) (byte + i)), 0);
 }
 
 static void
 holds (unsigned char byte)
 {
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (get (i), (unsigned char) (byte + i));
 }
 
 static unsigned
-pieces_on (unsigned s)
+extents_on (unsigned s)
 {
-  const struct fp_pieces *t = v->pieces;
+  const struct fp_extents *t = v->extents;
   unsigned n = 0;
 
   for (uint64_t k = 0; k < t->all; k++)
-    n += fp_piece_state (&t->p[k]) == FP_PIECE_READY &&
+    n += fp_extent_state (&t->p[k]) == FP_EXTENT_READY &&
          atomic_load (&t->p[k].server) == s;
   return n;
 }
@@ -64,7 +64,7 @@ pieces_on (unsigned s)
 static unsigned
 some_server (void)
 {
-  return atomic_load (&v->pieces->p[0].server);
+  return atomic_load (&v->extents->p[0].server);
 }
 
 /* Nobody waits for it, neither to read nor to write, and then all is well
@@ -80,8 +80,8 @@ goes_on_without (unsigned s)
   holds (2);
   assert_true (fp_now_ns () - start < TIMEOUT_MS / 2 * FP_NS_PER_MS);
   await_whole ();
-  assert_int_equal (pieces_on (s), 0);
-  for (uint64_t i = 0; i < PIECES; i++)
+  assert_int_equal (extents_on (s), 0);
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 2 + (int) i);
 }
 
@@ -128,7 +128,7 @@ test_revoked (void **state)
   holds (2);
   assert_true (fp_now_ns () - start < TIMEOUT_MS / 2 * FP_NS_PER_MS);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 2 + (int) i);
 }
 
@@ -152,7 +152,7 @@ test_revoked_breaks (void **state)
   holds (2);
   assert_true (fp_now_ns () - start < TIMEOUT_MS / 2 * FP_NS_PER_MS);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 2 + (int) i);
 }
 
@@ -214,11 +214,11 @@ test_barred (void **state)
   pause_ms (TIMEOUT_MS);
   fill (2);
   holds (2);
-  assert_false (atomic_load (&v->taken));
-  assert_int_equal (degraded (), PIECES);
+  assert_false (atomic_load (&v->fenced));
+  assert_int_equal (degraded (), EXTENTS);
   fake_server_bar (servers[0], false);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 2 + (int) i);
 }
 
@@ -238,7 +238,7 @@ test_all_barred (void **state)
     fake_server_revive (servers[s]);
   }
   assert_int_equal (put (0, 9), -EIO);
-  assert_false (atomic_load (&v->taken));
+  assert_false (atomic_load (&v->fenced));
   for (unsigned s = 0; s < 2; s++)
     fake_server_bar (servers[s], false);
   fill (2);
@@ -259,10 +259,10 @@ test_visited (void **state)
   fake_server_revive (servers[0]);
   pause_ms (TIMEOUT_MS);
   assert_int_equal (put (0, 9), -EIO);
-  assert_true (atomic_load (&v->taken));
+  assert_true (atomic_load (&v->fenced));
 }
 
-/* Zero all pieces, some of whose tails cannot be written: the servers zero
+/* Zero all extents, some of whose tails cannot be written: the servers zero
  * them, and that is said before by one-sided writes.
  */
 static void
@@ -276,10 +276,10 @@ zero_all (void)
   fp_volume_lane_put (lane);
   assert_int_equal (r, 0);
   assert_true (fp_now_ns () - start < TIMEOUT_MS / 2 * FP_NS_PER_MS);
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (get (i), 0);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 0);
 }
 
@@ -303,13 +303,13 @@ test_recorded (void **state)
   fill (1);
   answer (0, -EPERM);
   fill (2);
-  assert_int_equal (degraded (), PIECES);
+  assert_int_equal (degraded (), EXTENTS);
   copies_die ();
   answer (0, 0);
   must (copies_attach (0, false));
   holds (2);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 2 + (int) i);
 }
 
@@ -363,7 +363,7 @@ test_both_refuse (void **state)
   fill (1);
   waits_for (2);
   await_whole ();
-  for (uint64_t i = 0; i < PIECES; i++)
+  for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 2 + (int) i);
 }
 
@@ -499,7 +499,7 @@ test_missing_last (void **state)
   fill (1);
   fake_server_cut (servers[1]);
   fill (2);
-  while (degraded () < PIECES)
+  while (degraded () < EXTENTS)
     pause_ms (5);
   atomic_store (&taker, 0);
   start = fp_now_ns ();

@@ -25,8 +25,8 @@
 #define SLAB (256 * 1024)
 #define SLABS 64
 #define NR_SERVERS 4
-#define PIECES 40
-#define SIZE ((uint64_t) PIECES * SLAB)
+#define EXTENTS 40
+#define SIZE ((uint64_t) EXTENTS * SLAB)
 #define MS 400
 
 static struct fake_server *servers[FP_MAX_SERVERS + 1];
@@ -132,7 +132,7 @@ teardown (void **state)
 }
 
 static int
-write_piece (uint64_t i, const char *text)
+write_extent (uint64_t i, const char *text)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   int r = fp_lane_write (lane, text, 5, i * SLAB);
@@ -183,7 +183,7 @@ must_add (unsigned i)
 static unsigned
 place_of (unsigned i)
 {
-  for (unsigned k = 0; k < v->nr_links; k++)
+  for (unsigned k = 0; k < v->nr_peers; k++)
     if (!(v->gone >> k & 1) &&
         fp_addr_eq (&v->p.servers[k], fake_server_addr (servers[i])))
       return k;
@@ -263,14 +263,14 @@ test_add (void **state)
 {
   (void) state;
   attach (1);
-  assert_int_equal (write_piece (0, "one.."), 0);
+  assert_int_equal (write_extent (0, "one.."), 0);
   must_add (1);
   must_add (2);
   assert_int_equal (nr_servers (), 3);
   assert_int_equal (kept.nr, 3);
   await_current (0, 3);
   for (unsigned i = 1; i < 30; i++)
-    assert_int_equal (write_piece (i, "two.."), 0);
+    assert_int_equal (write_extent (i, "two.."), 0);
   assert_true (fake_server_labelled (servers[1]) > 0);
   assert_true (fake_server_labelled (servers[2]) > 0);
   if (!named) {
@@ -295,7 +295,7 @@ test_resume (void **state)
   must_add (1);
   assert_int_equal (fake_server_counted (servers[0]), named ? 1 : 2);
   for (unsigned i = 0; i < 20; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   assert_int_equal (resume (kept.nr), 0);
   for (unsigned i = 0; i < 20; i++)
     expect (i, "text.");
@@ -322,7 +322,7 @@ test_again (void **state)
   (void) state;
   attach (2);
   for (unsigned i = 0; i < 20; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   for (unsigned n = 0; n < 6; n++) {
     unsigned in = 2 - n % 2, out = 1 + n % 2;
 
@@ -332,10 +332,10 @@ test_again (void **state)
     assert_int_equal (take_out (out), 0);
     assert_int_equal (fake_server_labelled (servers[out]), 0);
     assert_false (fake_server_knows (servers[out]));
-    assert_true (v->nr_links <= 3);
+    assert_true (v->nr_peers <= 3);
     for (unsigned i = 0; i < 20; i++)
       expect (i, "text.");
-    assert_int_equal (write_piece (20 + n, "more."), 0);
+    assert_int_equal (write_extent (20 + n, "more."), 0);
   }
   drain (0);
   for (unsigned i = 0; i < 26; i++)
@@ -351,7 +351,7 @@ test_refused (void **state)
   (void) state;
   attach (2);
   for (unsigned i = 0; i < 20; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   /* Twice, and by another name. */
   assert_int_equal (add (1), -EEXIST);
   fake_server_alias (servers[1], "alias");
@@ -379,7 +379,7 @@ test_refused (void **state)
   assert_int_equal (take_out (0), -ENOTEMPTY);
   assert_non_null (strstr (why, "farpage drain"));
   assert_int_equal (nr_servers (), 2);
-  assert_int_equal (v->nr_links, 2);
+  assert_int_equal (v->nr_peers, 2);
   /* It cannot be written down who the servers are. */
   keep_result = -ENOSPC;
   if (named)
@@ -401,7 +401,7 @@ test_refused (void **state)
   fake_server_cut (servers[1]);
   await_state (1, FP_SERVER_DOWN);
   assert_int_equal (take_out (2), -ENOTCONN);
-  /* It is not there, but it holds pieces. */
+  /* It is not there, but it holds extents. */
   assert_int_equal (take_out (1), -ENOTEMPTY);
   fake_server_revive (servers[1]);
   await_state (1, FP_SERVER_UP);
@@ -419,7 +419,7 @@ test_last (void **state)
   attach (2);
   assert_int_equal (take_out (1), 0);
   assert_int_equal (take_out (0), -EBUSY);
-  assert_int_equal (write_piece (1, "text."), 0);
+  assert_int_equal (write_extent (1, "text."), 0);
   must_add (1);
   drain (0);
   assert_int_equal (take_out (1), -EBUSY);
@@ -435,7 +435,7 @@ test_unreachable (void **state)
   (void) state;
   attach (3);
   for (unsigned i = 0; i < 20; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   drain (2);
   fake_server_cut (servers[2]);
   await_state (2, FP_SERVER_DOWN);
@@ -453,7 +453,7 @@ test_unreachable (void **state)
   /* What it remembers is nothing: it may come again. */
   must_add (2);
   for (unsigned i = 20; i < 40; i++)
-    assert_int_equal (write_piece (i, "more."), 0);
+    assert_int_equal (write_extent (i, "more."), 0);
   assert_true (fake_server_labelled (servers[2]) > 0);
 }
 
@@ -483,7 +483,7 @@ test_dies (void **state)
   (void) state;
   attach (2);
   for (unsigned i = 0; i < 10; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   for (n = 1; n < 12; n++) {
     static const unsigned abouts[] = { FP_MSG_LOOKUP, FP_MSG_OPEN, FP_MSG_LIST,
                                        FP_MSG_MAP_WRITE, FP_MSG_MEMBERS };
@@ -503,7 +503,7 @@ test_dies (void **state)
     assert_int_equal (nr_servers (), 2);
     for (unsigned i = 0; i < 10; i++)
       expect (i, "text.");
-    assert_int_equal (write_piece (10 + n, "more."), 0);
+    assert_int_equal (write_extent (10 + n, "more."), 0);
   }
   must_add (2);
 }
@@ -516,7 +516,7 @@ await_use (unsigned i)
 
   for (unsigned n = 0; fake_server_labelled (servers[i]) == 0; n++) {
     assert_false (fp_deadline_passed (deadline));
-    (void) write_piece (n % PIECES, "text.");
+    (void) write_extent (n % EXTENTS, "text.");
     pause_ms (5);
   }
 }
@@ -527,7 +527,7 @@ test_late (void **state)
 {
   (void) state;
   attach (1);
-  assert_int_equal (write_piece (0, "text."), 0);
+  assert_int_equal (write_extent (0, "text."), 0);
   fake_server_silence (servers[0], FAKE_DEAF,
                        named ? FP_MSG_MEMBERS : FP_MSG_OPEN);
   assert_int_equal (add (1), -ETIMEDOUT);
@@ -536,7 +536,7 @@ test_late (void **state)
   assert_int_equal (add (2), -EBUSY);
   assert_int_equal (nr_servers (), 2);
   for (unsigned i = 1; i < 5; i++)
-    (void) write_piece (i, "text.");
+    (void) write_extent (i, "text.");
   assert_int_equal (fake_server_labelled (servers[1]), 0);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   await_current (0, 2);
@@ -554,7 +554,7 @@ test_counted_and_killed (void **state)
 {
   (void) state;
   attach (2);
-  assert_int_equal (write_piece (0, "text."), 0);
+  assert_int_equal (write_extent (0, "text."), 0);
   fake_server_silence (servers[1], FAKE_MUTE, FP_MSG_OPEN);
   assert_int_equal (add (2), -ETIMEDOUT);
   assert_true (fake_server_knows (servers[2]));
@@ -569,7 +569,7 @@ test_uncounted_and_killed (void **state)
 {
   (void) state;
   attach (1);
-  assert_int_equal (write_piece (0, "text."), 0);
+  assert_int_equal (write_extent (0, "text."), 0);
   fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_OPEN);
   assert_int_equal (add (1), -ETIMEDOUT);
   assert_int_equal (kept.nr, 2);
@@ -600,18 +600,18 @@ test_counted_later (void **state)
   }
 }
 
-/* What is asked of a link that has ended is answered. */
+/* What is asked of a peer that has ended is answered. */
 static void
 test_link_has_ended (void **state)
 {
-  struct fp_link *l;
+  struct fp_peer *l;
 
   (void) state;
   attach (2);
-  l = v->links[place_of (1)];
+  l = v->peers[place_of (1)];
   assert_int_equal (take_out (1), 0);
   alarm (60); /* only a hang reaches it */
-  assert_int_equal (fp_link_shut (l), 0);
+  assert_int_equal (fp_peer_shut (l), 0);
   alarm (0);
   must_add (1);
   await_use (1);
@@ -626,14 +626,14 @@ test_not_removed (void **state)
   (void) state;
   attach (2);
   assert_int_equal (take_out (1), 0);
-  assert_int_equal (write_piece (0, "text."), 0);
+  assert_int_equal (write_extent (0, "text."), 0);
   must_add (1);
   fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_OPEN);
   assert_int_equal (take_out (1), -ENOTCONN);
   assert_int_equal (take_out (1), -EBUSY);
   assert_int_equal (nr_servers (), 2);
   for (unsigned i = 1; i < 8; i++)
-    (void) write_piece (i, "text.");
+    (void) write_extent (i, "text.");
   assert_int_equal (fake_server_labelled (servers[1]), 0);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   await_use (1);
@@ -647,7 +647,7 @@ test_while_draining (void **state)
   (void) state;
   attach (2);
   for (unsigned i = 0; i < 30; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   assert_int_equal (fp_volume_drain (v, place_of (1), 8 * SLAB, why), 0);
   must_add (2);
   drain (1);
@@ -670,13 +670,13 @@ test_too_many (void **state)
   for (unsigned i = 2; i < FP_MAX_SERVERS; i++)
     must_add (i);
   assert_int_equal (add (FP_MAX_SERVERS), -ENOSPC);
-  for (unsigned i = 0; i < PIECES; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "text."), 0);
   drain (5);
   assert_int_equal (take_out (5), 0);
   must_add (FP_MAX_SERVERS);
-  assert_int_equal (v->nr_links, FP_MAX_SERVERS);
-  for (unsigned i = 0; i < PIECES; i++)
+  assert_int_equal (v->nr_peers, FP_MAX_SERVERS);
+  for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "text.");
 }
 
@@ -687,7 +687,7 @@ test_frozen (void **state)
 {
   (void) state;
   attach (2);
-  assert_int_equal (write_piece (0, "text."), 0);
+  assert_int_equal (write_extent (0, "text."), 0);
   await_current (0, 2);
   stop ();
   fake_server_cut (servers[1]);
@@ -710,7 +710,7 @@ test_takeover (void **state)
   attach (2);
   must_add (2);
   for (unsigned i = 0; i < 20; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   old = v;
   name_servers (1);
   p.takeover = true;
@@ -723,7 +723,7 @@ test_takeover (void **state)
     uint64_t deadline = fp_deadline_in_ms (5000);
 
     v = old;
-    while (!atomic_load (&old->taken)) {
+    while (!atomic_load (&old->fenced)) {
       assert_false (fp_deadline_passed (deadline));
       pause_ms (5);
     }
@@ -743,7 +743,7 @@ test_half_left (void **state)
 
   (void) state;
   attach (2);
-  assert_int_equal (write_piece (0, "text."), 0);
+  assert_int_equal (write_extent (0, "text."), 0);
   await_current (0, 2);
   drain (1);
   fake_server_silence (servers[0], FAKE_MUTE, FP_MSG_MEMBERS);
@@ -753,7 +753,7 @@ test_half_left (void **state)
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   await_state (0, FP_SERVER_DOWN);
   assert_int_equal (fp_volume_drain_cancel (v, place_of (1), why), 0);
-  r = write_piece (5, "newer");
+  r = write_extent (5, "newer");
   stop ();
   fake_server_revive (servers[0]);
   attach (1);
@@ -788,7 +788,7 @@ test_last_leaves (void **state)
   assert_int_equal (pthread_join (thread, NULL), 0);
   assert_int_equal (r, -ENOTCONN);
   fake_server_silence (servers[1], FAKE_SPEAKS, 0);
-  while (write_piece (0, "text.") < 0)
+  while (write_extent (0, "text.") < 0)
     assert_false (fp_deadline_passed (deadline));
   /* When the other one is there it can leave. */
   await_current (0, 2);
@@ -813,7 +813,7 @@ test_never_heard (void **state)
   (void) state;
   attach (3);
   for (unsigned i = 0; i < 20; i++)
-    assert_int_equal (write_piece (i, "text."), 0);
+    assert_int_equal (write_extent (i, "text."), 0);
   await_current (0, 3);
   stop ();
   fake_server_cut (servers[2]);
@@ -845,7 +845,7 @@ test_newer_list (void **state)
   fake_server_set_list (servers[2], &list);
   assert_int_equal (add (2), -EEXIST);
   assert_non_null (strstr (why, "newer list"));
-  assert_false (atomic_load (&v->taken));
+  assert_false (atomic_load (&v->fenced));
 }
 
 int

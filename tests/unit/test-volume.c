@@ -235,7 +235,7 @@ test_thin (void **state)
   assert_false (hole);
   assert_int_equal (length, 65536);
 
-  /* A whole piece that is trimmed goes back. */
+  /* A whole extent that is trimmed goes back. */
   assert_int_equal (fp_lane_zero (lane, SLAB, 5 * SLAB, true), 0);
   for (unsigned i = 0; i < NR_SERVERS; i++)
     assert_int_equal (fake_server_labelled (servers[i]), 0);
@@ -331,7 +331,7 @@ full_and_away (bool asked)
   fake_server_want (servers[1], 1000);
   do
     fp_volume_server_status (v, 1, &s);
-  while (s.give.wanted == 0 || fake_server_free_slabs (servers[1]) < SLABS);
+  while (s.reclaim.wanted == 0 || fake_server_free_slabs (servers[1]) < SLABS);
   if (asked)
     fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_LABEL);
   else {
@@ -405,7 +405,7 @@ test_import_fails (void **state)
   fp_fake_import_fails_at (1);
   assert_int_equal (fp_volume_start (&v, &p, why), 0);
   lane = fp_volume_lane_get (v);
-  /* The manager has asked ahead, or does now: the second try works. */
+  /* The allocator has asked ahead, or does now: the second try works. */
   while (fp_lane_write (lane, "data", 4, 0) < 0)
     ;
   for (unsigned i = 0; i < NR_SERVERS; i++)
@@ -514,13 +514,13 @@ trim_first (void *arg)
 }
 
 static void
-await_first (enum fp_piece_state s)
+await_first (enum fp_extent_state s)
 {
-  while (fp_piece_state (&v->pieces->p[0]) != s)
+  while (fp_extent_state (&v->extents->p[0]) != s)
     sched_yield ();
 }
 
-/* A piece that was shut when its server went away: what was mapped then is
+/* An extent that was shut when its server went away: what was mapped then is
  * let go (see teardown), and the trim is done when the server is back.
  */
 static void
@@ -540,12 +540,12 @@ test_trim_while_away (void **state)
   assert_null (fp_lane_poll (lane, false));
   assert_int_equal (fp_thread_create (&thread, "trim", trim_first, &result),
                     0);
-  await_first (FP_PIECE_BUSY);
+  await_first (FP_EXTENT_BUSY);
   for (unsigned i = 0; i < NR_SERVERS; i++) {
     fp_fake_server_hold (fake_server_data (servers[i]), false);
     fake_server_cut (servers[i]);
   }
-  await_first (FP_PIECE_OFFLINE);
+  await_first (FP_EXTENT_OFFLINE);
   for (unsigned i = 0; i < NR_SERVERS; i++)
     fake_server_revive (servers[i]);
   assert_int_equal (fp_thread_join (&thread), 0);
@@ -619,7 +619,7 @@ test_lost (void **state)
   assert_int_equal (lost, on_a);
   assert_int_equal (good, 20 - on_a);
   fp_volume_status (v, &s);
-  assert_int_equal (s.pieces_lost, on_a);
+  assert_int_equal (s.extents_lost, on_a);
   fp_volume_lane_put (lane);
 }
 
@@ -645,7 +645,7 @@ test_resume (void **state)
   check_all ();
   fp_volume_stop (v, false);
 
-  /* Not when one server does not know it: its pieces would be zeros. */
+  /* Not when one server does not know it: its extents would be zeros. */
   fake_server_forget (servers[1]);
   assert_true (fp_volume_start (&v, &p, why) < 0);
   v = NULL;
@@ -683,7 +683,7 @@ test_resume_lost (void **state)
   assert_int_equal (fp_lane_write (lane, buf, 4096, 0), -EIO);
   assert_int_equal (fp_lane_write (lane, buf, 4096, SIZE / 2), 0);
   fp_volume_status (v, &st);
-  assert_int_equal (st.pieces_lost, SIZE / 2 / SLAB);
+  assert_int_equal (st.extents_lost, SIZE / 2 / SLAB);
   fp_volume_lane_put (lane);
 }
 

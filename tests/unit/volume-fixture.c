@@ -121,7 +121,7 @@ copies_params (struct fp_volume_params *p)
   fixture_params (p, 0, nr_named);
   p->copies = nr_copies;
   p->timeout_ms = copies_timeout_ms;
-  p->rebuild_delay_ms = 0;
+  p->resync_delay_ms = 0;
 }
 
 int
@@ -193,7 +193,7 @@ degraded (void)
 static bool
 any_wrong (void)
 {
-  const struct fp_pieces *t = v->pieces;
+  const struct fp_extents *t = v->extents;
 
   for (uint64_t k = 0; k < t->all; k++)
     if (atomic_load (&t->p[k].diverged) || atomic_load (&t->p[k].bad))
@@ -217,12 +217,12 @@ all_have (uint64_t i, int byte)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   uint64_t end = fp_deadline_in_ms (20000);
-  struct fp_pieces *t = v->pieces;
+  struct fp_extents *t = v->extents;
   unsigned char got[COPIES_IO];
 
   for (unsigned c = 0; c < t->copies; c++) {
     /* One that leaves the set meanwhile does not count. */
-    while (fp_mirror_live (t, i) >> c & 1) {
+    while (fp_mirror_in_sync (t, i) >> c & 1) {
       memset (got, byte + 1, sizeof got);
       if (fp_lane_read_copy (lane, c, got, sizeof got,
                              i * COPIES_SLAB + 4096) == 0) {
@@ -240,7 +240,7 @@ all_have (uint64_t i, int byte)
 bool copies_may_fail;
 unsigned copies_failed;
 
-/* A piece has `byte`, or what was to be written last and was not. */
+/* An extent has `byte`, or what was to be written last and was not. */
 struct content {
   unsigned char byte, perhaps;
 };
@@ -274,10 +274,10 @@ read_one (struct content *c, uint64_t i)
 }
 
 static void
-write_some (struct content has[COPIES_PIECES])
+write_some (struct content has[COPIES_EXTENTS])
 {
-  for (unsigned k = 1; k < 3 * COPIES_PIECES; k++) {
-    uint64_t i = k * 5 % COPIES_PIECES, other = (i + 1) % COPIES_PIECES;
+  for (unsigned k = 1; k < 3 * COPIES_EXTENTS; k++) {
+    uint64_t i = k * 5 % COPIES_EXTENTS, other = (i + 1) % COPIES_EXTENTS;
 
     if (k % 9 == 8) {
       trim (i, COPIES_SLAB);
@@ -293,7 +293,7 @@ write_some (struct content has[COPIES_PIECES])
 void
 copies_exercise (bool (*fired) (void), bool *any)
 {
-  struct content has[COPIES_PIECES] = { { 0 } };
+  struct content has[COPIES_EXTENTS] = { { 0 } };
 
   if (copies_attach (COPIES_SIZE, false) == 0) {
     write_some (has);
@@ -302,13 +302,13 @@ copies_exercise (bool (*fired) (void), bool *any)
     fp_fake_fault_at (0, FP_FAKE_ERROR);
     fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
     await_whole ();
-    for (uint64_t i = 0; i < COPIES_PIECES; i++) {
+    for (uint64_t i = 0; i < COPIES_EXTENTS; i++) {
       read_one (&has[i], i);
       all_have (i, has[i].byte);
     }
     detach ();
     must (copies_attach (0, false));
-    for (uint64_t i = 0; i < COPIES_PIECES; i++)
+    for (uint64_t i = 0; i < COPIES_EXTENTS; i++)
       assert_int_equal (get (i), has[i].byte);
     detach ();
   }

@@ -18,7 +18,7 @@ extern char why[FP_WHY_MAX];
 /* So many servers: a, b, c, d; and none any more. */
 void fixture_up (unsigned nr, uint64_t slab_size, unsigned slabs);
 int fixture_down (void **state);
-/* Piece i is at i * SLAB; nr servers are named, from the first one on. */
+/* Extent i is at i * SLAB; nr servers are named, from the first one on. */
 void fixture_params (struct fp_volume_params *p, unsigned first, unsigned nr);
 /* As nbdkit does it. */
 int fixture_start (struct fp_volume_params *p);
@@ -32,9 +32,9 @@ unsigned fixture_seed (void);
 /* ---- a volume with several copies ---- */
 
 #define COPIES_SLAB (512 * 1024)
-#define COPIES_PIECES 6
+#define COPIES_EXTENTS 6
 #define COPIES_SLABS 16 /* of each server */
-#define COPIES_SIZE ((uint64_t) COPIES_PIECES * COPIES_SLAB)
+#define COPIES_SIZE ((uint64_t) COPIES_EXTENTS * COPIES_SLAB)
 #define COPIES_IO 8192u
 
 /* What copies_setup makes anew; a test may set it before it attaches. */
@@ -47,7 +47,7 @@ void copies_params (struct fp_volume_params *p);
 int copies_attach (uint64_t size, bool degraded);
 /* Its client is gone, and has said nothing to any server at its end. */
 void copies_die (void);
-/* The same byte in all of some chunks of piece i; or which one it is, which
+/* The same byte in all of some chunks of extent i; or which one it is, which
  * has to be the same in all of them, or -errno.
  */
 int put (uint64_t i, unsigned char byte);
@@ -56,7 +56,7 @@ int get (uint64_t i);
 void trim (uint64_t i, uint64_t length);
 uint64_t degraded (void);
 void await_whole (void);
-/* Each live copy has that. */
+/* Each in-sync copy has that. */
 void all_have (uint64_t i, int byte);
 /* Attach, write, trim, attach again: nobody hears of an error but who attaches
  * first, all copies are alike, and nothing is lost.  The faults are set before

@@ -34,18 +34,18 @@ struct top_link {
   bool left_out;
   uint64_t slabs_total, slabs_free, slabs_wanted;
   uint64_t ops, errors, bytes_read, bytes_written;
-  uint64_t drain_pieces, drain_left;
+  uint64_t drain_extents, drain_left;
 };
 
 /* What a plugin says. */
 struct top_volume {
   char name[64];
   uint64_t requests, errors, bytes_read, bytes_written, inflight;
-  uint64_t size, slab_size, pieces, pieces_allocated, pieces_lost, copies;
-  uint64_t pieces_degraded, to_rebuild;
+  uint64_t size, slab_size, extents, extents_allocated, extents_lost, copies;
+  uint64_t extents_degraded, to_resync;
   uint64_t read_p50, read_p99, write_p50, write_p99; /* ns */
   bool taken, frozen;
-  unsigned nr_links;
+  unsigned nr_peers;
   struct top_link links[FP_MAX_SERVERS];
 };
 

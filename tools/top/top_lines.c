@@ -129,20 +129,20 @@ volume_state (const struct top_volume *v, char out[32])
   char left[FP_SIZE_STR_MAX];
   unsigned away = 0;
 
-  for (unsigned i = 0; i < v->nr_links; i++)
+  for (unsigned i = 0; i < v->nr_peers; i++)
     away += strcmp (v->links[i].state, "up") != 0;
   if (v->taken)
     return "TAKEN";
-  if (v->pieces_lost > 0)
-    snprintf (out, 32, "LOST %" PRIu64, v->pieces_lost);
+  if (v->extents_lost > 0)
+    snprintf (out, 32, "LOST %" PRIu64, v->extents_lost);
   else if (v->frozen)
     return "FROZEN";
-  else if (v->to_rebuild > 0) {
-    fp_format_size (v->to_rebuild, left);
+  else if (v->to_resync > 0) {
+    fp_format_size (v->to_resync, left);
     snprintf (out, 32, "+%s", left);
   }
-  else if (v->pieces_degraded > 0)
-    snprintf (out, 32, "-%" PRIu64, v->pieces_degraded);
+  else if (v->extents_degraded > 0)
+    snprintf (out, 32, "-%" PRIu64, v->extents_degraded);
   else if (away > 0)
     snprintf (out, 32, "%u away", away);
   else
@@ -188,7 +188,7 @@ volume_row (struct row *r, const struct top_source *source,
   r->latency = v->read_p99 > v->write_p99 ? v->read_p99 : v->write_p99;
   state = volume_state (v, state_buf);
   r->alert = strcmp (state, "ok") != 0;
-  fp_format_size (v->pieces_allocated * v->slab_size, has);
+  fp_format_size (v->extents_allocated * v->slab_size, has);
   fp_format_size (v->size, all);
   snprintf (memory, sizeof memory, "%s/%s", has, all);
   snprintf (r->text, sizeof r->text,
@@ -209,7 +209,7 @@ static const char server_heading[] =
 struct uses {
   double ops, read, written;
   char transport[16], state[16];
-  uint64_t wanted, drain_pieces, drain_left, free, slab;
+  uint64_t wanted, drain_extents, drain_left, free, slab;
   bool left_out, drains, up;
 };
 
@@ -219,7 +219,7 @@ add_use (struct uses *u, const struct top_seen *s, const struct top_link *l)
   const struct top_volume *before = &s->answer[1]->volume;
   const struct top_link *was = NULL;
 
-  for (unsigned i = 0; s->nr_answers > 1 && i < before->nr_links; i++)
+  for (unsigned i = 0; s->nr_answers > 1 && i < before->nr_peers; i++)
     if (strcmp (before->links[i].addr, l->addr) == 0)
       was = &before->links[i];
   if (was && s->answers) {
@@ -233,7 +233,7 @@ add_use (struct uses *u, const struct top_seen *s, const struct top_link *l)
     snprintf (u->transport, sizeof u->transport, "%s", l->transport);
   u->wanted += l->slabs_wanted;
   u->drains = u->drains || *l->drain;
-  u->drain_pieces += l->drain_pieces;
+  u->drain_extents += l->drain_extents;
   u->drain_left += l->drain_left;
   u->left_out = u->left_out || l->left_out;
   u->free = l->slabs_free;
@@ -250,7 +250,7 @@ gather_uses (struct uses *u, struct top *t, const char *addr,
       continue;
     top_look (t->volumes[i], seen);
     for (unsigned k = 0;
-         seen->nr_answers > 0 && k < seen->answer[0]->volume.nr_links; k++)
+         seen->nr_answers > 0 && k < seen->answer[0]->volume.nr_peers; k++)
       if (strcmp (seen->answer[0]->volume.links[k].addr, addr) == 0)
         add_use (u, seen, &seen->answer[0]->volume.links[k]);
   }
@@ -269,7 +269,7 @@ server_state (const struct uses *u, const struct top_seen *s, char *out,
     snprintf (out, size, "%s", u->state);
   else if (u->drains && u->drain_left > 0)
     snprintf (out, size, "moving %" PRIu64 "/%" PRIu64,
-              u->drain_pieces - u->drain_left, u->drain_pieces);
+              u->drain_extents - u->drain_left, u->drain_extents);
   else if (u->drains)
     snprintf (out, size, "drained");
   else if (s->answers && server->pressed)

@@ -71,7 +71,7 @@ read_link (struct top_link *l, struct json_object *s, bool named)
   l->errors = num (s, "errors");
   l->bytes_read = num (s, "bytes_read");
   l->bytes_written = num (s, "bytes_written");
-  l->drain_pieces = num (drain, "pieces");
+  l->drain_extents = num (drain, "pieces");
   l->drain_left = num (drain, "left");
 }
 
@@ -98,11 +98,11 @@ read_volume (struct top_volume *v, struct json_object *o)
   v->size = num (volume, "size");
   v->slab_size = num (volume, "slab_size");
   v->copies = num (volume, "copies");
-  v->pieces = num (volume, "pieces");
-  v->pieces_allocated = num (volume, "pieces_allocated");
-  v->pieces_lost = num (volume, "pieces_lost");
-  v->pieces_degraded = num (volume, "pieces_degraded");
-  v->to_rebuild = num (volume, "bytes_to_rebuild");
+  v->extents = num (volume, "pieces");
+  v->extents_allocated = num (volume, "pieces_allocated");
+  v->extents_lost = num (volume, "pieces_lost");
+  v->extents_degraded = num (volume, "pieces_degraded");
+  v->to_resync = num (volume, "bytes_to_rebuild");
   v->read_p50 = num (r, "p50");
   v->read_p99 = num (r, "p99");
   v->write_p50 = num (w, "p50");
@@ -110,7 +110,7 @@ read_volume (struct top_volume *v, struct json_object *o)
   v->taken = yes (volume, "taken");
   v->frozen = yes (volume, "frozen");
   for (size_t i = 0; i < n && i < FP_MAX_SERVERS; i++)
-    read_link (&v->links[v->nr_links++],
+    read_link (&v->links[v->nr_peers++],
                json_object_array_get_idx (servers, i),
                num (volume, "members_version") > 0);
 }
@@ -328,7 +328,7 @@ top_watch_servers (struct top *t)
       continue;
     top_look (t->volumes[i], seen);
     for (unsigned k = 0; r == 0 && seen->nr_answers > 0 &&
-                         k < seen->answer[0]->volume.nr_links;
+                         k < seen->answer[0]->volume.nr_peers;
          k++)
       r = watch_server (t, seen->answer[0]->volume.links[k].addr);
   }
