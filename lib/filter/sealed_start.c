@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "base/checked.h"
+#include "base/memlock.h"
 #include "base/random.h"
 #include "base/secret.h"
 #include "base/sync.h"
@@ -136,12 +137,7 @@ make_all_tools (struct fp_sealed *k, const uint8_t *key)
     return -ENOMEM;
   if (k->encrypts) {
     k->buffers_size = lanes * (size_t) BUFFERS;
-    k->buffers = mmap (NULL, k->buffers_size, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (k->buffers == MAP_FAILED) {
-      k->buffers = NULL;
-      return -errno;
-    }
+    r = fp_map_filled (&k->buffers, k->buffers_size);
   }
   for (; r == 0 && k->lanes < lanes; k->lanes++)
     r = make_tools_of_lane (k, k->lanes, key);

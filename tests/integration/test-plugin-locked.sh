@@ -68,3 +68,23 @@ done
 # Told not to: nothing.
 start_nbdkit not "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=8G mlock=false
 [ "$(kb "$(cat "$tmp/not.pid")" VmLck status)" = 0 ] || fail "mlock=false locks"
+
+# anonymous NAME ARG...: set $anon to the kB in memory before the first request.
+anonymous ()
+{
+    local name=$1
+    shift
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=64M connections=4 "$@"
+    anon=$(kb "$(cat "$tmp/$name.pid")" RssAnon status)
+    stop "$(cat "$tmp/$name.pid")"
+}
+
+# The buffers of encryption, 3 MiB for each connection, are in memory before the
+# first write. Touching one later may need memory while the host has none.
+if "${nbdkit_cmd[@]}" --dump-plugin "$FARPAGE_PLUGIN" | grep -qx farpage_encrypt=yes; then
+    anonymous plain
+    plain=$anon
+    anonymous sealed encrypt=ephemeral
+    echo "RssAnon before the first request: $plain kB, with encryption $anon kB"
+    [ $((anon - plain)) -ge $((4 * 3072)) ] || fail "the buffers of encryption are not in memory"
+fi
