@@ -317,7 +317,12 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
     if (r == -EIO)
       io->status = -EIO;
   }
-  fp_mirror_missed (lane->v, i, in, n, set & (uint8_t) ~missed);
+  /* As in lane_copy_written: a copy may have been dropped meanwhile.  The
+   * fence orders the stores before the look.
+   */
+  atomic_thread_fence (memory_order_seq_cst);
+  fp_mirror_missed (lane->v, i, in, n,
+                    set & (uint8_t) ~missed & fp_mirror_in_sync (t, i));
   if (missed != 0) {
     lane_unsettle (lane, io);
     io->redo = true;

@@ -389,12 +389,17 @@ is_missing (const void *p)
          (takes_tails || (at - memory) % STRIDE < COPIES_SLAB);
 }
 
+/* If true, the next copy drops copy 1 of extent 0 before it begins. */
+static _Atomic bool drops;
+
 int __real_fp_mapped_copy (void *to, const void *from, size_t length);
 int __wrap_fp_mapped_copy (void *to, const void *from, size_t length);
 
 int
 __wrap_fp_mapped_copy (void *to, const void *from, size_t length)
 {
+  if (atomic_exchange (&drops, false))
+    atomic_store (&v->extents->in_sync[0], 1);
   return is_missing (to) || is_missing (from)
              ? -EFAULT
              : __real_fp_mapped_copy (to, from, length);
@@ -534,6 +539,29 @@ test_missing_alone (void **state)
   holds (2);
 }
 
+/* Copy 1 is dropped while a write stores to the copies.  A resync may have
+ * read copy 0 before the store, so the write must be marked as missed.
+ */
+static void
+test_dropped_meanwhile (void **state)
+{
+  const struct fp_extents *t;
+  _Atomic uint64_t *dirty;
+
+  (void) state;
+  must (copies_attach (COPIES_SIZE, false));
+  assert_int_equal (put (0, 1), 0);
+  t = v->extents;
+  dirty = t->dirty + fp_mirror_entry (t, 0, 1) * t->words;
+  assert_int_equal (atomic_load (dirty), 0);
+  atomic_store (&drops, true);
+  assert_int_equal (put (0, 2), 0);
+  assert_false (drops);
+  assert_int_not_equal (atomic_load (dirty), 0);
+  await_whole ();
+  all_have (0, 2);
+}
+
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, fixture_down)
 #define TEST_MAPPED(t)                                                        \
   cmocka_unit_test_setup_teardown (t, setup_mapped, down_mapped)
@@ -563,6 +591,7 @@ main (void)
     TEST_MAPPED (test_missing_zeroed),
     TEST_MAPPED (test_missing_last),
     TEST_MAPPED (test_missing_alone),
+    TEST_MAPPED (test_dropped_meanwhile),
   };
 
   return RUN_TESTS (tests);
