@@ -5,13 +5,13 @@ NULL =
 CLEANFILES = *~
 AM_CFLAGS = $(WARNINGS_CFLAGS)
 
-# Headers are included as "FOLDER/NAME.h": a folder of lib/, or the whole path of
-# one in memserver/ or tools/. tests/meta/test-arrows.sh says which folder may
+# Include a header as "FOLDER/NAME.h" if FOLDER is in lib/. In memserver/ and
+# tools/, use the whole path. tests/meta/test-arrows.sh says which folder may
 # include which.
 AM_CPPFLAGS = -I$(top_srcdir)/lib -I$(top_srcdir)
 
-# The parts of lib/, each from the top down to what it stands on: a static
-# library goes before those that it uses.
+# The libraries of lib/. Each variable lists a library before those that it
+# uses, as static linking requires.
 LIBBASE = $(top_builddir)/lib/base/libbase.la
 LIBSCRAPE = $(top_builddir)/lib/base/libscrape.la
 LIBPROTO = $(top_builddir)/lib/proto/libproto.la $(LIBBASE)
@@ -19,8 +19,8 @@ LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.la $(LIBPROTO)
 LIBVOLUME = $(top_builddir)/lib/libvolume.la $(LIBTRANSPORT)
 LIBFRONT = $(top_builddir)/lib/libfront.la $(LIBSCRAPE) $(LIBVOLUME)
 
-# Man pages: name them in man_MANS and CLEANFILES, the .pod in EXTRA_DIST.
-# pod2man: a page that does not parse is an error.
+# Man pages: name them in man_MANS and CLEANFILES, and the .pod in EXTRA_DIST. A
+# page that does not parse is an error.
 POD2MAN_V = $(POD2MAN_V_$(V))
 POD2MAN_V_ = $(POD2MAN_V_$(AM_DEFAULT_VERBOSITY))
 POD2MAN_V_0 = @echo "  POD2MAN " $@;
@@ -41,8 +41,8 @@ endef
 %.8: %.pod
 	$(POD2MAN_RULE)
 
-# Units, from their .in. Not by configure: there the directories are not known
-# in full.
+# Make a systemd unit from its .in. configure cannot do that, because it does
+# not expand directories such as libexecdir in full.
 define UNIT_RULE
 $(AM_V_GEN)$(SED) -e 's|[@]bindir[@]|$(bindir)|g' \
     -e 's|[@]libexecdir[@]|$(libexecdir)|g' \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alive.c - what systemd is told of this server. */
+/* alive.c - notify systemd of this server's state. */
 
 #include <config.h>
 
@@ -15,8 +15,8 @@
 #include <stdint.h>
 #include <systemd/sd-daemon.h>
 
-/* From the loop, and not from a thread of its own: a loop that hangs is what
- * the watchdog is for.
+/* Notify from the event loop, not from a thread of its own: the watchdog must
+ * notice a loop that hangs.
  */
 static void
 on_time (evutil_socket_t fd, short what, void *arg)
@@ -37,7 +37,7 @@ alive_start (struct event **out, struct event_base *base)
   sd_notify (0, "READY=1");
   if (sd_watchdog_enabled (0, &us) <= 0)
     return 0;
-  us /= 3; /* one may come late */
+  us /= 3; /* so that one may be late */
   every = (struct timeval) { .tv_sec = (time_t) (us / 1000000),
                              .tv_usec = (suseconds_t) (us % 1000000) };
   *out = event_new (base, -1, EV_PERSIST, on_time, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* alive.h - tells systemd, if it started this server, that it serves, and from
- * then on, with WatchdogSec=, that its event loop goes round.
+/* alive.h - notify systemd, if it started this server, that the server is
+ * ready.  With WatchdogSec=, also notify it that the event loop still runs.
  *
- * Threads: the event loop's.
+ * Threads:  the event loop's.
  */
 
 #ifndef MEMSERVER_ALIVE_H
@@ -11,8 +11,9 @@
 struct event;
 struct event_base;
 
-/* Says it once.  *out is a timer for event_free, or NULL: nobody watches.
- * Returns 0 or -ENOMEM.
+/* Report that the server is ready, and start the watchdog's timer.  *out is a
+ * timer for event_free, or NULL if systemd does not watch.  Return 0 or
+ * -ENOMEM.
  */
 int alive_start (struct event **out, struct event_base *base);
 

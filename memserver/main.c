@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* main.c - farpage-memserver lends this machine's memory: check what can be
- * checked, start, say where, run.
+/* main.c - farpage-memserver: check the command line and the limits, start the
+ * server, write its addresses, run it.
  */
 
 #include <config.h>
@@ -44,7 +44,7 @@ failed (const char *fmt, ...)
   return -1;
 }
 
-/* Refuse what would drive this host out of memory. */
+/* Refuse a size that would drive this host out of memory. */
 static int
 check_memory (struct options *o)
 {
@@ -58,14 +58,15 @@ check_memory (struct options *o)
   if (r == -ENODEV)
     return failed ("numa: there is no node %d", o->numa);
   if (r < 0)
-    return failed ("how much memory there is: %s", strerror (-r));
+    return failed ("memory: cannot read how much this host has: %s",
+                   strerror (-r));
   if (!o->reserve_given) {
     o->reserve = memory.total / 16;
     if (o->reserve > (UINT64_C (4) << 30))
       o->reserve = UINT64_C (4) << 30;
   }
 
-  /* Huge pages are set aside already.  (persist_open counts those.) */
+  /* Huge pages are set aside already.  (persist_open counts them.) */
   if (files && store_page_at (o->backing) > STORE_SMALL_PAGE)
     return 0;
   if (!files &&
@@ -79,7 +80,7 @@ check_memory (struct options *o)
     return 0;
 
   room = memory.available > o->reserve ? memory.available - o->reserve : 0;
-  /* So is what this server had before. */
+  /* Slabs that this server had before are set aside, too. */
   if (o->backing[0])
     huge += store_holds (o->backing, "slab-");
   room = (room + huge) / o->slab * o->slab;
@@ -92,11 +93,7 @@ check_memory (struct options *o)
   return failed ("size: %s does not fit: %s %s available and %s %s reserved "
                  "for it (--reserve); --size %s would fit",
                  size, o->numa < 0 ? "this host has" : "this node has", left,
-                 reserve,
-                 o->reserve_given ? "are"
-                                  : "are, unless you say "
-                                    "otherwise,",
-                 fits);
+                 reserve, o->reserve_given ? "are" : "are by default", fits);
 }
 
 static int
@@ -107,28 +104,28 @@ check_limits (const struct options *o)
 
   if (o->backing[0])
     wanted += MAX_RECORDS;
-  if (store_will_seal (o->backing)) { /* it has one of each, too */
+  if (store_will_seal (o->backing)) { /* the store has a descriptor of each */
     if (slabs > STORE_FDS_SLABS)
-      return failed ("backing: %s: that would be %llu slabs; %u is the most: "
+      return failed ("backing: %s: %llu slabs are too many, %u is the limit: "
                      "use a larger --slab",
                      o->backing, (unsigned long long) slabs, STORE_FDS_SLABS);
     wanted += slabs + MAX_RECORDS;
   }
   if (host_raise_nofile (wanted, &limit) < 0) {
-    /* With fewer sessions it will do. */
+    /* Settle for fewer sessions. */
     wanted = slabs + 256;
     if (host_raise_nofile (wanted, &limit) < 0)
-      return failed ("%llu slabs need %llu file descriptors, and the limit "
-                     "is %llu: use a larger --slab, or raise it (ulimit -n, "
-                     "LimitNOFILE=)",
+      return failed ("%llu slabs need %llu file descriptors, and the limit is "
+                     "%llu: use a larger --slab, or raise the limit (ulimit "
+                     "-n, LimitNOFILE=)",
                      (unsigned long long) slabs, (unsigned long long) wanted,
                      (unsigned long long) limit);
   }
   return 0;
 }
 
-/* Registering memory with a device counts against the limit on locked
- * memory.
+/* Check the limit on locked memory: registering memory with a device counts
+ * against it.
  */
 static int
 check_lock (const struct server *srv)
@@ -147,20 +144,20 @@ check_lock (const struct server *srv)
   return 0;
 }
 
-/* So that the server itself is never what was swapped out. */
+/* Lock the server's own memory, so that it is never swapped out. */
 static void
 lock_memory (const struct options *o)
 {
   uint64_t limit;
 
   if (!host_may_lock (o->size + 64 * MIB, &limit))
-    return; /* MCL_FUTURE would make mmap fail; the pool will say it */
+    return; /* MCL_FUTURE would make mmap fail; the pool will warn */
   if (mlockall (MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0)
     fp_log (FP_LOG_WARN, "the server's own memory is not locked: %s",
             strerror (errno));
 }
 
-/* A file that is wrong is like a wrong command line. */
+/* Check the access file early: an error is like a bad command line. */
 static int
 check_access (const struct options *o, char *why)
 {
@@ -171,7 +168,7 @@ check_access (const struct options *o, char *why)
   return r;
 }
 
-/* A file that is there in full or not at all. */
+/* Write a file by a rename: a reader sees all of it or no file. */
 static int
 write_file (const char *path, const char *text)
 {
@@ -193,8 +190,9 @@ write_file (const char *path, const char *text)
   return 0;
 }
 
-/* The last thing at the start: who finds the files finds all the log says of
- * the start as well. */
+/* Write the pidfile and the address file.  This is the last step of the start:
+ * a script that finds the files finds all log lines of the start, too.
+ */
 static int
 write_where (const struct server *srv)
 {
@@ -217,7 +215,8 @@ write_where (const struct server *srv)
   return 0;
 }
 
-/* Where it listens; and who may come, where that is not what one would think.
+/* Log where the server listens.  Warn if others can come in without TLS; log
+ * it if only this machine is served.
  */
 static void
 say_where (const struct server *srv)
@@ -232,13 +231,13 @@ say_where (const struct server *srv)
   }
   if (listener_is_insecure (srv))
     fp_log (FP_LOG_WARN,
-            "INSECURE: without TLS whoever can reach these addresses may use "
-            "the memory, and who is on the way may read and change what is "
-            "sent");
+            "INSECURE: without TLS any machine that can reach these addresses "
+            "may use the memory, and any machine on the way may read and "
+            "change the data");
   else if (o->nr_listen == 0 && o->tls.mode != FP_TLS_REQUIRE)
     fp_log (FP_LOG_INFO,
-            "only this machine is served: for others give a key (--tls-psk "
-            "FILE), or say --insecure");
+            "only this machine is served: to serve others, give a key "
+            "(--tls-psk FILE) or --insecure");
 }
 
 static int

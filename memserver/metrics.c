@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metrics.c - what Prometheus is told of this server. */
+/* metrics.c - the Prometheus metrics of this server. */
 
 #include <config.h>
 
@@ -31,7 +31,7 @@ struct metrics {
   uint64_t since; /* seconds since 1970 */
 };
 
-/* Why a request was refused; the last one is any other reason. */
+/* Reasons for refusing a request; the last one stands for all others. */
 static const struct {
   int err;
   const char *name;
@@ -96,14 +96,14 @@ put_server (struct fp_prom *p, const struct server *srv)
                             { "version", PACKAGE_VERSION }));
   fp_uuid_format (&srv->uuid, uuid);
   fp_prom_family (p, "farpage_memserver_info", FP_PROM_GAUGE,
-                  "What clients call this server; always 1.");
+                  "Name of this server for clients; always 1.");
   fp_prom_value (p, 1,
                  FP_LABELS ({ "name", srv->options->name }, { "uuid", uuid }));
   fp_prom_family (p, "farpage_memserver_start_time_seconds", FP_PROM_GAUGE,
-                  "When it started, in seconds since 1970.");
+                  "Start time of the server, in seconds since 1970.");
   fp_prom_value (p, srv->metrics->since, NULL);
   gauge (p, "farpage_memserver_insecure", listener_is_insecure (srv),
-         "1: other machines may come without TLS.");
+         "1: other machines may connect without TLS.");
 }
 
 static void
@@ -113,23 +113,23 @@ put_slabs (struct fp_prom *p, const struct server *srv)
   uint64_t size = pool_slab_size (srv->pool);
 
   gauge (p, "farpage_memserver_slab_size_bytes", size,
-         "The unit that is lent.");
+         "Size of a slab, the unit of lending.");
   fp_prom_family (p, "farpage_memserver_slabs", FP_PROM_GAUGE,
-                  "Slabs, by what is done with them.");
+                  "Slabs, by state.");
   for (unsigned i = 0; i < SLAB_NR_STATES; i++)
     fp_prom_value (p, c.in[i], FP_LABELS ({ "state", slab_states[i] }));
   fp_prom_family (p, "farpage_memserver_memory_bytes", FP_PROM_GAUGE,
-                  "The same in bytes.");
+                  "Memory of the slabs, by state.");
   for (unsigned i = 0; i < SLAB_NR_STATES; i++)
     fp_prom_value (p, c.in[i] * size, FP_LABELS ({ "state", slab_states[i] }));
   gauge (p, "farpage_memserver_orphan_slabs", record_reclaimable (srv, NULL),
          "Lent slabs that are freed when another client needs them.");
   counter (p, "farpage_memserver_slabs_granted_total", srv->counts.granted,
-           "Slabs that were lent on request.");
+           "Slabs that were granted to clients.");
   counter (p, "farpage_memserver_slabs_released_total", srv->counts.released,
-           "Slabs that clients sent back.");
+           "Slabs that clients gave back.");
   counter (p, "farpage_memserver_scrubbed_bytes_total", c.scrubbed * size,
-           "What was wiped before it is lent again.");
+           "Memory that was zeroed before it is lent again.");
 }
 
 static void
@@ -142,14 +142,14 @@ put_pressure (struct fp_prom *p, const struct server *srv)
   gauge (p, "farpage_memserver_pressed", pool_is_pressed (srv->pool),
          "1: this host is short of memory, and nothing is lent.");
   gauge (p, "farpage_memserver_reserve_bytes", srv->options->reserve,
-         "What is left to this host.");
+         "Memory that is reserved for this host.");
   fp_prom_family (p, "farpage_memserver_host_available_bytes", FP_PROM_GAUGE,
                   "MemAvailable of this host, or of the NUMA node.");
   if (host_memory (&memory, srv->options->numa) == 0)
     fp_prom_value (p, memory.available, NULL);
   fp_prom_family (p, "farpage_memserver_host_stalled_seconds_total",
                   FP_PROM_COUNTER,
-                  "How long some task of this host has waited for memory "
+                  "Time for which a task of this host waited for memory "
                   "(PSI).");
   if (host_stalled_us (&stalled) == 0)
     fp_prom_ns (p, stalled * 1000, NULL);
@@ -157,7 +157,7 @@ put_pressure (struct fp_prom *p, const struct server *srv)
          pressure_wanted (srv->pressure),
          "Slabs that clients are asked to move to other servers.");
   counter (p, "farpage_memserver_slabs_returned_total", c.given,
-           "Slabs whose memory went to this host as it was short of it.");
+           "Slabs given back to this host while it was short of memory.");
 }
 
 static void
@@ -176,39 +176,41 @@ put_clients (struct fp_prom *p, const struct server *srv)
       attached[i] += s->record && s->record->transport == transports[i];
   }
   fp_prom_family (p, "farpage_memserver_sessions", FP_PROM_GAUGE,
-                  "Control connections, by how far they have come.");
+                  "Control connections, by state.");
   fp_prom_value (p, srv->nr_fresh, FP_LABELS ({ "state", "fresh" }));
   fp_prom_value (p, srv->nr_sessions - open - ending,
                  FP_LABELS ({ "state", "ready" }));
   fp_prom_value (p, open, FP_LABELS ({ "state", "open" }));
   fp_prom_value (p, ending, FP_LABELS ({ "state", "ending" }));
   counter (p, "farpage_memserver_sessions_total", srv->counts.sessions,
-           "Sessions that began.");
+           "Sessions that were started.");
   fp_prom_family (p, "farpage_memserver_data_connections", FP_PROM_GAUGE,
-                  "Connections for reads and writes; shm needs none.");
+                  "Data connections, by transport; shm needs none.");
   fp_prom_value (p, rdma, FP_LABELS ({ "transport", "rdma" }));
   fp_prom_value (p, srv->nr_data, FP_LABELS ({ "transport", "tcp" }));
   rdma_count (srv, &listens, &away);
   fp_prom_family (p, "farpage_memserver_rdma_listeners", FP_PROM_GAUGE,
-                  "Addresses for rdma; away: the device was taken away.");
+                  "Addresses that RDMA listens on; away: the device is gone.");
   fp_prom_value (p, listens, FP_LABELS ({ "state", "up" }));
   fp_prom_value (p, away, FP_LABELS ({ "state", "away" }));
   fp_prom_family (p, "farpage_memserver_attached_volumes", FP_PROM_GAUGE,
-                  "Volumes that a client has, by transport.");
+                  "Attached volumes, by transport.");
   for (unsigned i = 0; i < NR_TRANSPORTS; i++)
     fp_prom_value (
         p, attached[i],
         FP_LABELS ({ "transport", fp_transport_name (transports[i]) }));
 }
 
-/* Of each identity of --access; without that there are none. */
+/* Write the metrics of each identity of --access; without --access there are
+ * none.
+ */
 static void
 put_identities (struct fp_prom *p, const struct server *srv)
 {
   unsigned nr = srv->access ? access_count (srv->access) : 0, volumes;
 
   fp_prom_family (p, "farpage_memserver_identity_bytes", FP_PROM_GAUGE,
-                  "Lent to the volumes of an identity of --access.");
+                  "Memory lent to the volumes of an identity of --access.");
   for (unsigned i = 0; i < nr; i++) {
     const struct access_rights *r = access_at (srv->access, i);
     char who[WHO_STR_MAX];
@@ -219,7 +221,7 @@ put_identities (struct fp_prom *p, const struct server *srv)
         FP_LABELS ({ "identity", who }));
   }
   fp_prom_family (p, "farpage_memserver_identity_quota_bytes", FP_PROM_GAUGE,
-                  "Its quota, if it has one.");
+                  "Quota of an identity of --access, if it has one.");
   for (unsigned i = 0; i < nr; i++) {
     const struct access_rights *r = access_at (srv->access, i);
     char who[WHO_STR_MAX];
@@ -246,14 +248,14 @@ put_requests (struct fp_prom *p, const struct server *srv)
                    FP_LABELS ({ "message", name }));
   }
   fp_prom_family (p, "farpage_memserver_refused_total", FP_PROM_COUNTER,
-                  "Those of them that were refused, by the reason.");
+                  "Control messages that were refused, by reason.");
   for (unsigned i = 0; i < NR_REASONS; i++)
     fp_prom_value (p, srv->counts.refused[i],
                    FP_LABELS ({ "reason", reasons[i].name }));
 }
 
-/* One sample for each volume.  The UUID makes them differ: a name may look
- * like the title of another one.
+/* Write one sample for each volume.  The UUID tells them apart: a name may
+ * look like the title of another volume.
  */
 static void
 put_each (struct fp_prom *p, const struct server *srv,
@@ -305,19 +307,19 @@ static void
 put_volumes (struct fp_prom *p, const struct server *srv)
 {
   gauge (p, "farpage_memserver_volumes", srv->nr_records,
-         "Volumes that this server knows.");
+         "Volumes that this server has.");
   fp_prom_family (p, "farpage_memserver_volume_slabs", FP_PROM_GAUGE,
-                  "Slabs that a volume has here.");
+                  "Slabs of a volume on this server.");
   put_each (p, srv, put_volume_slabs);
   fp_prom_family (p, "farpage_memserver_volume_bytes", FP_PROM_GAUGE,
-                  "The same in bytes.");
+                  "Memory of a volume on this server.");
   put_each (p, srv, put_volume_bytes);
   fp_prom_family (p, "farpage_memserver_volume_attached", FP_PROM_GAUGE,
-                  "1: a client has the volume.");
+                  "1: a client has the volume attached.");
   put_each (p, srv, put_volume_attached);
   fp_prom_family (p, "farpage_memserver_volume_lease_age_seconds",
                   FP_PROM_GAUGE,
-                  "How long ago the client that has it was last heard of.");
+                  "Time since the last message from the volume's client.");
   put_each (p, srv, put_volume_lease);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metrics.h - what Prometheus is told of this server, and what is counted for
- * that alone.  The names are in farpage-memserver(1), and stay.
+/* metrics.h - the Prometheus metrics of this server, and the counters that
+ * only they need.  Their names are in farpage-memserver(1), and must not
+ * change.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
@@ -13,24 +14,26 @@
 
 #include "proto/messages.h"
 
-#define METRICS_MESSAGES (FP_MSG_TOKEN + 1) /* 0: no such message */
+#define METRICS_MESSAGES (FP_MSG_TOKEN + 1) /* index 0: unknown messages */
 #define METRICS_REASONS 10
 
 struct metrics;
 struct server;
 
 struct metrics_counts {
-  uint64_t sessions; /* that began */
+  uint64_t sessions; /* begun since the start */
   uint64_t granted, released;
-  uint64_t requests[METRICS_MESSAGES]; /* that were answered */
-  uint64_t refused[METRICS_REASONS];   /* those that got an error */
+  uint64_t requests[METRICS_MESSAGES]; /* answered, by message type */
+  uint64_t refused[METRICS_REASONS];   /* answered with an error, by reason */
 };
 
-/* A message of this type is answered with r. */
+/* Count a message of this type that is answered with r. */
 void metrics_request (struct server *srv, unsigned type, int r);
 
-/* Listen where the options say, if they say it.  why says what is wrong. */
+/* Listen for Prometheus, if the options say where.  On failure why says what
+ * is wrong.
+ */
 int metrics_start (struct metrics **out, struct server *srv, char *why);
-void metrics_free (struct metrics *m); /* NULL: there is none */
+void metrics_free (struct metrics *m); /* m may be NULL */
 
 #endif /* MEMSERVER_METRICS_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* options.c - the command line and the configuration file: one table of
- * names, the same in both.  The command line wins.
+/* options.c - the command line and the configuration file: one table of names
+ * for both.  The command line wins.
  */
 
 #include <config.h>
@@ -81,7 +81,7 @@ static const struct option names[] = {
 static const char *
 name_of (unsigned which)
 {
-  return names[which].name; /* they stand in the order of the enum */
+  return names[which].name; /* the table is in the order of the enum */
 }
 
 static void
@@ -92,49 +92,43 @@ usage (FILE *fp)
       "Usage: farpage-memserver --size SIZE [OPTION]...\n"
       "Lend SIZE of this machine's memory to other machines.\n"
       "\n"
-      "  --size SIZE         how much to lend (512M, 8G, ...)\n"
-      "  --listen ADDR       where: HOST, HOST:PORT, [V6]:PORT or unix:PATH;\n"
-      "                      may be repeated (default: port %d, everywhere; "
-      "on\n"
-      "                      this machine alone where TLS is not required)\n"
-      "  --slab SIZE         in units of this, a power of two (default "
-      "256M)\n"
-      "  --name NAME         what clients see (default: the host's name)\n"
-      "  --reserve SIZE      memory to leave to this host; with less it "
-      "lends\n"
-      "                      no more, and asks for what it lent\n"
+      "  --size SIZE         memory to lend (512M, 8G, ...)\n"
+      "  --listen ADDR       listen on HOST, HOST:PORT, [V6]:PORT or\n"
+      "                      unix:PATH; may be repeated (default: port %d\n"
+      "                      on all addresses; without required TLS or\n"
+      "                      --insecure on loopback addresses only)\n"
+      "  --slab SIZE         unit of lending, a power of two (default 256M)\n"
+      "  --name NAME         name that clients see (default: host name)\n"
+      "  --reserve SIZE      memory to leave to this host; with less, stop\n"
+      "                      lending, and ask clients for slabs\n"
       "  --hugepages KIND    auto, 2M, 1G or off (default auto)\n"
-      "  --numa NODE         lend memory of this node only\n"
-      "  --backing DIR       keep it all in files of DIR, on a tmpfs or "
-      "hugetlbfs:\n"
-      "                      this server, started again, goes on with what is "
-      "there\n"
-      "                      (to start with nothing, remove what is in DIR);\n"
-      "                      with fdstore: instead of DIR, of systemd's\n"
-      "  --metrics ADDR      answer Prometheus there: HOST:PORT, [V6]:PORT "
-      "or\n"
-      "                      unix:PATH (default: nowhere)\n"
-      "  --lease SECONDS     keep what a lost client left (default %d)\n"
+      "  --numa NODE         lend only memory of this NUMA node\n"
+      "  --backing DIR       keep slabs and metadata in files of DIR, on a\n"
+      "                      tmpfs or hugetlbfs, for the next start (to\n"
+      "                      start empty, remove the contents of DIR);\n"
+      "                      with fdstore: as DIR, systemd keeps them\n"
+      "  --metrics ADDR      serve Prometheus metrics on HOST:PORT,\n"
+      "                      [V6]:PORT or unix:PATH (default: none)\n"
+      "  --lease SECONDS     drop a client that is silent this long, and\n"
+      "                      keep its memory for as long again (default %d)\n"
       "  --orphan-time SECONDS\n"
-      "                      after that keep it for its client alone, while "
-      "no\n"
-      "                      other needs the memory (default %d)\n"
-      "  --tls MODE          off, on or require (default: require where a key "
-      "or\n"
-      "                      certificates are given, else off)\n"
-      "  --tls-psk FILE      the clients' keys: see farpage keygen\n"
+      "                      then keep that memory for its client this much\n"
+      "                      longer, unless it is needed (default %d)\n"
+      "  --tls MODE          off, on or require (default: require with a key\n"
+      "                      or certificates, else off)\n"
+      "  --tls-psk FILE      keys of the clients: see farpage keygen\n"
       "  --tls-certificates DIR\n"
-      "                      with ca-cert.pem, server-cert.pem and "
-      "server-key.pem\n"
-      "  --tls-verify-peer   clients need a certificate of that CA, too\n"
-      "  --insecure          serve other machines without TLS: whoever can "
-      "reach\n"
-      "                      the server may use it\n"
-      "  --access FILE       who may do what: quotas, volumes, read only, "
-      "...\n"
+      "                      directory with ca-cert.pem, server-cert.pem and\n"
+      "                      server-key.pem\n"
+      "  --tls-verify-peer   require a certificate of that CA from clients\n"
+      "  --insecure          serve other machines without TLS: any machine\n"
+      "                      that can reach the server may use it\n"
+      "  --access FILE       rights of clients: quotas, volumes, read-only\n"
+      "                      access, ...\n"
       "  --config FILE       read options from FILE (size = 8G, ...)\n"
-      "  --address-file FILE write the addresses there, once they accept\n"
-      "  --pidfile FILE      write the process number there, likewise\n"
+      "  --address-file FILE write the server's addresses to FILE once it\n"
+      "                      accepts connections\n"
+      "  --pidfile FILE      write the process number to FILE at that time\n"
       "  --log-level LEVEL   error, warn, info or debug (default info)\n"
       "  --help, --version\n",
       FP_DEFAULT_PORT, DEFAULT_LEASE_S, DEFAULT_ORPHAN_S);
@@ -162,7 +156,7 @@ set_size (uint64_t *out, unsigned which, const char *value)
   const char *why;
 
   if (fp_parse_size (value, out, &why) < 0)
-    return bad ("%s: '%s' is no size: %s", name_of (which), value, why);
+    return bad ("%s: '%s' is not a size: %s", name_of (which), value, why);
   return 0;
 }
 
@@ -177,13 +171,13 @@ set_number (unsigned *out, unsigned which, const char *value, unsigned min,
   n = strtoul (value, &end, 10);
   if (errno != 0 || *end != '\0' || *value < '0' || *value > '9' || n < min ||
       n > max)
-    return bad ("%s: '%s' is no number from %u to %u", name_of (which), value,
-                min, max);
+    return bad ("%s: '%s' is not a number from %u to %u", name_of (which),
+                value, min, max);
   *out = (unsigned) n;
   return 0;
 }
 
-/* One of a list of words; its place in the list. */
+/* Set *out to the index of value in words. */
 static int
 set_word (unsigned *out, unsigned which, const char *value,
           const char *const words[], const char *all)
@@ -194,7 +188,7 @@ set_word (unsigned *out, unsigned which, const char *value,
       return 0;
     }
   }
-  return bad ("%s: '%s' is none of %s", name_of (which), value, all);
+  return bad ("%s: '%s' is not one of %s", name_of (which), value, all);
 }
 
 static int
@@ -209,7 +203,7 @@ set_listen (struct options *o, const char *value)
   for (unsigned i = 0; i < o->nr_listen; i++)
     if ((o->listen[i].is_unix || o->listen[i].port != 0) &&
         fp_addr_eq (&o->listen[i], &o->listen[o->nr_listen]))
-      return bad ("listen: '%s' is there twice", value);
+      return bad ("listen: '%s' is given twice", value);
   o->nr_listen++;
   return 0;
 }
@@ -229,7 +223,7 @@ static int
 set_path (char out[OPTION_PATH_MAX], unsigned which, const char *value)
 {
   if (strlen (value) >= OPTION_PATH_MAX)
-    return bad ("%s: the name is too long", name_of (which));
+    return bad ("%s: the path is too long", name_of (which));
   strcpy (out, value);
   return 0;
 }
@@ -286,8 +280,8 @@ set (struct options *o, unsigned which, const char *value)
     return set_listen (o, value);
   case NAME:
     if (!fp_name_ok (value))
-      return bad ("name: '%s': 1 to %d letters, digits or signs, no space, "
-                  "'/', '\"' or '\\'",
+      return bad ("name: '%s' is not valid: use 1 to %d letters, digits or "
+                  "signs, but no space, '/', '\"' or '\\'",
                   value, FP_NAME_MAX);
     snprintf (o->name, sizeof o->name, "%s", value);
     return 0;
@@ -333,7 +327,7 @@ set (struct options *o, unsigned which, const char *value)
   case TLS_CERTIFICATES:
     return set_tls (o, which, value);
   default:
-    return bad ("%u is no option", which);
+    return bad ("%u is not an option", which);
   }
 }
 
@@ -345,7 +339,7 @@ struct file {
   int status;
 };
 
-/* inih: 0 is an error. */
+/* Handle one line for inih, which takes 0 for an error. */
 static int
 on_line (void *arg, const char *section, const char *key, const char *value)
 {
@@ -358,15 +352,15 @@ on_line (void *arg, const char *section, const char *key, const char *value)
     if (n->val < NR_SETTINGS && strcmp (n->name, key) == 0)
       break;
   if (!n->name || *section)
-    f->status = bad ("%s: '%s%s%s' is no option", f->path, section,
+    f->status = bad ("%s: '%s%s%s' is not an option", f->path, section,
                      *section ? "." : "", key);
   else if (n->val != LISTEN && (f->seen & (1u << n->val)))
-    f->status = bad ("%s: '%s' is there twice", f->path, key);
+    f->status = bad ("%s: '%s' is given twice", f->path, key);
   else {
     f->seen |= 1u << n->val;
     f->status = set (f->options, (unsigned) n->val, value);
     if (f->status < 0)
-      fprintf (stderr, "farpage-memserver: this was in %s\n", f->path);
+      fprintf (stderr, "farpage-memserver: this error is in %s\n", f->path);
   }
   return 1;
 }
@@ -402,7 +396,8 @@ check (struct options *o)
 
   fp_format_size (o->slab, slab);
   if (o->size == 0)
-    return bad ("how much to lend?  --size SIZE (see --help)");
+    return bad ("size is missing: say how much to lend with --size SIZE (see "
+                "--help)");
   if (!fp_is_power_of_2 (o->slab) || o->slab < FP_MAX (MIN_SLAB, page))
     return bad ("slab: %s is not a power of two of at least 64K", slab);
   if (o->hugepages == HUGEPAGES_2M && o->slab < (UINT64_C (2) << 20))
@@ -411,14 +406,14 @@ check (struct options *o)
     return bad ("slab: %s is smaller than a huge page of 1G", slab);
   if (o->backing[0] && !store_will_seal (o->backing) &&
       o->hugepages != HUGEPAGES_AUTO && o->hugepages != HUGEPAGES_OFF)
-    return bad ("hugepages: with --backing that is for the file system to say "
-                "(mount -o huge=)");
+    return bad ("hugepages: not with --backing DIR: the file system chooses "
+                "the pages (mount -o huge=)");
   if (o->size % o->slab != 0)
     return bad ("size: %llu bytes are not a multiple of the slab size, %s",
                 (unsigned long long) o->size, slab);
   if (o->size / o->slab > SLAB_MAX)
-    return bad ("size: that would be %llu slabs; %u is the most: use a "
-                "larger --slab",
+    return bad ("size: %llu slabs are too many, %u is the limit: use a larger "
+                "--slab",
                 (unsigned long long) (o->size / o->slab), SLAB_MAX);
   if (fp_tls_params_complete (&o->tls, true, why) < 0)
     return bad ("%s", why);
@@ -455,7 +450,7 @@ options_parse (struct options *o, int argc, char *argv[])
 
     switch (c) {
     case '?':
-      return -EINVAL; /* getopt said it */
+      return -EINVAL; /* getopt has printed the error */
     case HELP:
       usage (stdout);
       return 1;
@@ -471,12 +466,12 @@ options_parse (struct options *o, int argc, char *argv[])
       if (!value)
         value = &values[c];
       if (*value)
-        return bad ("--%s is there twice", name_of ((unsigned) c));
+        return bad ("--%s is given twice", name_of ((unsigned) c));
       *value = optarg ? optarg : "true";
     }
   }
   if (optind < argc)
-    return bad ("'%s' is no option (see --help)", argv[optind]);
+    return bad ("'%s' is not an option (see --help)", argv[optind]);
 
   if (config)
     r = read_file (o, config);

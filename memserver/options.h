@@ -20,7 +20,7 @@
 
 #define MAX_LISTEN 16
 #define DEFAULT_SLAB (UINT64_C (256) << 20)
-#define MIN_SLAB (UINT64_C (1) << 16) /* as the plugin has it */
+#define MIN_SLAB (UINT64_C (1) << 16) /* the plugin has the same */
 #define DEFAULT_LEASE_S 30
 #define MAX_LEASE_S 86400
 #define DEFAULT_ORPHAN_S 86400
@@ -34,30 +34,32 @@ struct options {
   uint64_t reserve;
   char name[FP_NAME_MAX + 1];
   struct fp_addr listen[MAX_LISTEN];
-  unsigned nr_listen; /* 0: everywhere that options_may_listen, port 7471 */
-  bool insecure;      /* see options_may_listen */
+  /* 0: port 7471, on all addresses that options_may_listen allows */
+  unsigned nr_listen;
+  bool insecure; /* see options_may_listen */
   enum hugepages hugepages;
   int numa; /* -1: any */
   unsigned lease_s;
-  unsigned orphan_s; /* after the lease: see record_is_orphan */
+  unsigned orphan_s; /* seconds after the lease: see record_is_orphan */
   bool has_metrics;
   struct fp_addr metrics;
   char address_file[OPTION_PATH_MAX]; /* "": none */
-  char pidfile[OPTION_PATH_MAX];      /* likewise */
-  char backing[OPTION_PATH_MAX];      /* likewise */
-  char access[OPTION_PATH_MAX];       /* likewise */
+  char pidfile[OPTION_PATH_MAX];      /* "": none */
+  char backing[OPTION_PATH_MAX];      /* "": none */
+  char access[OPTION_PATH_MAX];       /* "": none */
   struct fp_tls_params tls;
   enum fp_log_level log_level;
 };
 
-/* 0: go on.  1: there is nothing to do (--help).  -EINVAL: the command line
- * or the file is wrong, and it has been said how.
+/* Parse the command line and the file.  Return 0 to go on, 1 if nothing is
+ * left to do (--help), or -EINVAL after an error message.
  */
 int options_parse (struct options *o, int argc, char *argv[]);
 
-/* Where clients may come in clear who comes is nobody known, and whoever is on
- * the way can read and change what is said: so only on this machine, unless it
- * was said that it shall be so (--insecure).
+/* Return true if the server may listen on this address.  Without TLS clients
+ * are unknown, and others on the network can read and change what is sent.  So
+ * unless TLS is required or --insecure is given, only local addresses are
+ * allowed.
  */
 bool options_may_listen (const struct options *o, const struct sockaddr *sa);
 

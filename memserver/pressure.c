@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pressure.c - the donor comes first: how short of memory this host is, and
- * what this server does about it.
+/* pressure.c - watch how short of memory this host is, and act on it: the
+ * donor comes first.
  */
 
 #include <config.h>
@@ -26,8 +26,8 @@
 #include "memserver/store/record.h"
 
 #define TICK_MS 250
-#define WINDOW_US 1000000 /* in which tasks have waited */
-#define STALL_US 100000   /* for so long */
+#define WINDOW_US 1000000 /* PSI window */
+#define STALL_US 100000   /* stall in the window that counts as pressure */
 #define UNPRIVILEGED_WINDOW_US 2000000
 #define REMIND_S 60
 
@@ -36,13 +36,13 @@ struct pressure {
   struct pressure_rules rules;
   struct pressure_state state;
   uint32_t wanted;
-  uint64_t given;       /* what pool_counts.given was when it began */
-  uint64_t asked_ns;    /* since when slabs are wanted; 0: none are */
-  uint64_t reminder_ns; /* when that is said again */
+  uint64_t given;       /* pool_counts.given when the pressure began */
+  uint64_t asked_ns;    /* start of asking clients; 0: none is asked */
+  uint64_t reminder_ns; /* time of the next reminder in the log */
 
   struct event *tick;
 
-  /* PSI: what was counted when the window began, and what came of it. */
+  /* PSI: stall counter at the start of the window, and the last result. */
   bool counts;
   uint64_t window_ns, window_us;
   bool stalled;
@@ -50,7 +50,7 @@ struct pressure {
   struct event *on_trigger;
 };
 
-/* ---- what is decided ---- */
+/* ---- the decision ---- */
 
 uint64_t
 pressure_margin (const struct pressure_rules *rules)
@@ -58,7 +58,9 @@ pressure_margin (const struct pressure_rules *rules)
   return FP_MAX (rules->slab, rules->reserve / 8);
 }
 
-/* So many slabs make up for what is missing, apart from those on their way. */
+/* Return how many slabs would fill up available memory to target, not counting
+ * those that are on their way to the host already.
+ */
 static uint64_t
 missing (uint64_t target, const struct pressure_sample *s, uint64_t slab)
 {
@@ -98,7 +100,7 @@ pressure_decide (struct pressure_state *state,
   shed = missing (enough, s, rules->slab);
   wanted = missing (rules->reserve, s, rules->slab);
   if (tight && s->going == 0) {
-    /* One at a time, for as long as it lasts. */
+    /* Give back one slab at a time, as long as the stall lasts. */
     shed = FP_MAX (shed, UINT64_C (1));
     wanted = FP_MAX (wanted, UINT64_C (1));
   }
@@ -109,7 +111,7 @@ pressure_decide (struct pressure_state *state,
   return v;
 }
 
-/* ---- what is said ---- */
+/* ---- log messages ---- */
 
 static unsigned long long
 mib (uint64_t bytes)
@@ -126,19 +128,19 @@ say_change (struct pressure *p, uint64_t available)
   if (p->state.pressed)
     fp_log_limited (&begins, FP_LOG_WARN,
                     "this host is short of memory: %llu MiB available, and "
-                    "%llu MiB are reserved for it%s: no more is lent, and "
-                    "what is free goes back to it",
+                    "%llu MiB are reserved for it%s: lending stops, and free "
+                    "slabs go back to the host",
                     mib (available), mib (p->rules.reserve),
                     p->stalled ? ", and tasks wait for memory" : "");
   else
     fp_log_limited (&ends, FP_LOG_INFO,
                     "this host has memory again: %llu MiB available; %llu "
-                    "slabs were given to it; lending goes on",
+                    "slabs were given back to it; lending resumes",
                     mib (available),
                     (unsigned long long) (c.given - p->given));
 }
 
-/* It is only said: nothing is taken. */
+/* Log that clients are asked for slabs.  Nothing is taken by force. */
 static void
 say_wanted (struct pressure *p, uint32_t wanted)
 {
@@ -153,21 +155,22 @@ say_wanted (struct pressure *p, uint32_t wanted)
     p->asked_ns = now;
     p->reminder_ns = now + REMIND_S * FP_NS_PER_S;
     fp_log_limited (&limit, FP_LOG_INFO,
-                    "clients are asked to move %u slabs away, within %d s if "
-                    "they can",
+                    "clients are asked to move %u slabs to other servers, "
+                    "within %d s if they can",
                     wanted, REMIND_S);
   }
   else if (fp_deadline_passed (p->reminder_ns)) {
-    /* Each time twice as long after the first. */
+    /* Remind after 1, 2, 4, ...  minutes. */
     p->reminder_ns = now + (now - p->asked_ns);
     fp_log (FP_LOG_WARN,
             "clients were asked for memory %llu s ago, and this host still "
-            "misses %u slabs: they have no other place, or did not hear",
+            "needs %u slabs: the clients have no room elsewhere, or did not "
+            "get the request",
             (unsigned long long) ((now - p->asked_ns) / FP_NS_PER_S), wanted);
   }
 }
 
-/* ---- what is seen ---- */
+/* ---- observation ---- */
 
 static void
 look_at_stalls (struct pressure *p)
@@ -219,7 +222,7 @@ look (struct pressure *p)
   bool before = p->state.pressed;
 
   if (host_memory (&memory, srv->options->numa) < 0)
-    return; /* nobody knows */
+    return; /* unknown: change nothing */
   sample.available = memory.available;
   v = pressure_decide (&p->state, &p->rules, &sample);
   if (p->state.pressed != before) {
@@ -228,7 +231,7 @@ look (struct pressure *p)
     say_change (p, memory.available);
     pool_press (srv->pool, p->state.pressed,
                 p->rules.reserve + pressure_margin (&p->rules));
-    server_poke (srv); /* who waits for a slab need not, or may have one */
+    server_poke (srv); /* waiting requests may succeed or fail now */
   }
   v.wanted -= FP_MIN (v.wanted, reclaim (p, v.wanted));
   p->wanted = v.wanted;
@@ -245,7 +248,7 @@ on_tick (evutil_socket_t fd, short what, void *arg)
   look (arg);
 }
 
-/* The kernel saw more of a stall than it should: do not wait for the tick. */
+/* Act at once on a stall that the kernel reports, not at the next tick. */
 static void
 on_trigger (evutil_socket_t fd, short what, void *arg)
 {
@@ -265,7 +268,7 @@ on_trigger (evutil_socket_t fd, short what, void *arg)
   look (p);
 }
 
-/* ---- what clients are asked for ---- */
+/* ---- requests to clients ---- */
 
 uint32_t
 pressure_wanted (const struct pressure *p)
@@ -273,8 +276,9 @@ pressure_wanted (const struct pressure *p)
   return p ? p->wanted : 0;
 }
 
-/* In proportion to what each has, and never none: a client that has another
- * place for it is asked for as long as it takes, whatever the others do.
+/* Return this client's part of the slabs wanted: in proportion to its slabs,
+ * and at least 1.  So a client that can move slabs elsewhere is asked until
+ * the host has enough, whatever the others do.
  */
 uint32_t
 pressure_share (const struct session *asks)
@@ -293,9 +297,11 @@ pressure_share (const struct session *asks)
   return (uint32_t) ((wanted * own - 1) / all + 1);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
-/* libevent does not know POLLPRI: an epoll of its own is between. */
+/* Watch the PSI trigger through an epoll descriptor, because libevent does not
+ * support POLLPRI.
+ */
 static void
 watch_trigger (struct pressure *p)
 {
@@ -344,8 +350,9 @@ pressure_start (struct pressure **out, struct server *srv)
   (void) host_memory (&memory, srv->options->numa); /* opens its file */
   watch_trigger (p);
   if (!p->counts)
-    fp_log (FP_LOG_INFO, "this kernel does not say when tasks wait for memory "
-                         "(PSI): what is available is all that is watched");
+    fp_log (FP_LOG_INFO,
+            "this kernel does not report when tasks wait for memory (no PSI): "
+            "only available memory is watched");
   *out = p;
   return 0;
 }

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pressure.h - the donor comes first: watches how short of memory this host
- * is, and has the server lend less, or ask for what it lent.
+/* pressure.h - watch how short of memory this host is, and make the server
+ * lend less or ask clients for slabs back: the donor comes first.
  *
  *               available < reserve, or tasks wait for memory
  *    NORMAL ------------------------------------------------> PRESSED
  *       ^                                                        |
  *       +---- available >= reserve + margin, for PRESSURE_CALM_S -+
  *
- * While PRESSED nothing more is lent or populated (pool_press).  Free slabs go
- * back to the host, which costs nobody anything, until the margin is there,
- * too.  If that is not enough orphans are forgotten (record.h), and if that is
- * not enough the clients are asked, with each answer to a
- * PING, to move so many slabs to other servers, until the reserve is there.
- * Which ones is for them to say: one-sided I/O is not seen here, so that this
- * server does not know what was used last.  Nothing is ever taken: it may be
- * the only copy.
+ * While PRESSED, no slab is lent or populated (pool_press).  Memory goes back
+ * to the host in this order:
  *
- * That tasks wait (PSI) counts only while less than twice the reserve is
- * available: else it is a cgroup that has reached its limit, or another node,
- * and what is given back here would not help it.
+ * - Free slabs, until the margin is there, too; that costs no client anything.
+ * - Orphans (record.h), which are forgotten.
+ * - Lent slabs.  Each PING reply asks the client to move some to other
+ *   servers, until the reserve is there.
  *
- * Huge pages are left alone: they were set aside, and nobody else on the host
- * has more without them.
+ * The client chooses which: one-sided I/O is not seen here, so this server
+ * does not know which slabs were used last.  Nothing is ever taken by force:
+ * it may be the only copy.
+ *
+ * A stall of tasks (PSI) counts only while less than twice the reserve is
+ * available.  Else a cgroup has reached its limit, or another node is short,
+ * and giving memory back here would not help.
+ *
+ * Huge pages are left alone: they were set aside, and the rest of the host
+ * would gain nothing from them.
  *
  * Units:    bytes, slabs, nanoseconds of fp_now_ns.
  * Errors:   0 or a negative errno value.
@@ -35,13 +38,13 @@
 #include <stdint.h>
 
 #define PRESSURE_CALM_S 5
-#define PRESSURE_BATCH 16 /* slabs that are asked for at a time */
+#define PRESSURE_BATCH 16 /* most slabs to ask for at a time */
 
 struct pressure;
 struct server;
 struct session;
 
-/* What is decided, and from what: no clock, no file. */
+/* The decision.  It depends on its parameters only: no clock, no file. */
 
 struct pressure_rules {
   uint64_t reserve;
@@ -50,26 +53,27 @@ struct pressure_rules {
 
 struct pressure_state {
   bool pressed;
-  uint64_t calm_ns; /* since when there is enough; 0: there is not */
+  uint64_t calm_ns; /* enough is available since then; 0: it is not */
 };
 
 struct pressure_sample {
   uint64_t now_ns;
   uint64_t available;
   bool stalled; /* tasks wait for memory */
-  /* In ordinary pages: */
+  /* Numbers of slabs in ordinary pages: */
   uint32_t free;
-  uint32_t going; /* on their way to the host */
+  uint32_t going; /* on their way back to the host */
   uint32_t lent;
 };
 
 struct pressure_verdict {
-  uint32_t shed;   /* free ones to give to the host now */
-  uint32_t wanted; /* lent ones to ask for */
+  uint32_t shed;   /* free slabs to give to the host now */
+  uint32_t wanted; /* lent slabs to ask clients for */
 };
 
-/* Above the reserve: so much has to be there, too, before more is populated.
- * A slab at least, so that one that was given back is not wanted at once.
+/* Return the bytes above the reserve that must be available before more slabs
+ * are populated.  They are at least one slab, so that populating one does not
+ * bring the pressure back at once.
  */
 uint64_t pressure_margin (const struct pressure_rules *rules);
 
@@ -77,12 +81,12 @@ struct pressure_verdict pressure_decide (struct pressure_state *state,
                                          const struct pressure_rules *rules,
                                          const struct pressure_sample *sample);
 
-/* The watch. */
+/* The watcher: samples the host's memory, decides and acts. */
 
 int pressure_start (struct pressure **out, struct server *srv);
-void pressure_free (struct pressure *p); /* NULL: there is none */
+void pressure_free (struct pressure *p); /* p may be NULL */
 
-/* So many slabs are asked back, of all clients and of this one. */
+/* Return how many slabs are asked back, of all clients and of this one. */
 uint32_t pressure_wanted (const struct pressure *p);
 uint32_t pressure_share (const struct session *s);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server.c - the event loop: where the server listens, who is there, and how
- * it stops.
+/* server.c - start, run and stop the server: listeners, signals, and requests
+ * that wait.
  */
 
 #include <config.h>
@@ -32,9 +32,9 @@
 
 _Static_assert(WHY_MAX >= ACCESS_WHY_MAX, "why is long enough for both");
 
-#define STOP_MS 10000 /* for the threads to end in */
+#define STOP_MS 10000 /* time limit for the threads to end */
 
-/* ---- requests that wait ---- */
+/* ---- waiting requests ---- */
 
 static void
 on_poke (struct note *note)
@@ -44,7 +44,7 @@ on_poke (struct note *note)
   uint64_t until = fp_deadline_in_ms (TURN_MS);
   struct session *s;
 
-  /* A session that has to wait again goes to the end: once round is enough. */
+  /* A session that has to wait again goes to the end: one round is enough. */
   if (atomic_exchange (&srv->poked, false))
     srv->poke_left = srv->nr_waiting;
   for (; srv->poke_left > 0; srv->poke_left--) {
@@ -52,7 +52,7 @@ on_poke (struct note *note)
     if (!s)
       break;
     if (fp_deadline_passed (until)) {
-      /* Other events have their turn, and then the rest of the round. */
+      /* Other events have their turn before the rest of the round. */
       mailbox_post (srv->mailbox, &srv->poke);
       return;
     }
@@ -77,7 +77,7 @@ on_slab_freed (void *ctx)
   server_poke (ctx);
 }
 
-/* ---- who is there ---- */
+/* ---- sessions and volumes ---- */
 
 struct session *
 server_find_session (struct server *srv, uint64_t id)
@@ -104,8 +104,8 @@ server_log_state (struct server *srv)
           srv->nr_data);
   if (pool_is_pressed (srv->pool))
     fp_log (FP_LOG_INFO,
-            "this host is short of memory: nothing is lent; %u slabs are "
-            "asked back",
+            "this host is short of memory: lending is stopped; clients are "
+            "asked for %u slabs",
             pressure_wanted (srv->pressure));
   TAILQ_FOREACH (r, &srv->records, entry)
   {
@@ -113,7 +113,7 @@ server_log_state (struct server *srv)
 
     record_title (r, title);
     fp_log (FP_LOG_INFO, "volume %s: %u slabs %s %s for %llu s", title,
-            r->nr_slabs, r->holder ? "held by" : "left behind by", r->client,
+            r->nr_slabs, r->holder ? "held by" : "left by", r->client,
             (unsigned long long) ((uint64_t) time (NULL) - r->since));
   }
   guard_log (srv);
@@ -121,7 +121,7 @@ server_log_state (struct server *srv)
 
 /* ---- stopping ---- */
 
-/* What will be there tomorrow, or was to be. */
+/* Log which volumes the next server will find, and which are lost. */
 static void
 log_what_becomes (const struct server *srv)
 {
@@ -132,20 +132,20 @@ log_what_becomes (const struct server *srv)
     char title[FP_NAME_MAX + 1];
 
     record_title (r, title);
-    fp_log (FP_LOG_INFO, "volume %s: it stays in %s, and %u slabs with it",
-            title, srv->options->backing, r->nr_slabs);
+    fp_log (FP_LOG_INFO, "volume %s: kept in %s, with %u slabs", title,
+            srv->options->backing, r->nr_slabs);
   }
   else if (r->kept)
     fp_log (FP_LOG_WARN,
-            "volume %s: this server forgets it, and what it has of it in %u "
-            "slabs is lost",
+            "volume %s: this server forgets it, and its data in %u slabs is "
+            "lost",
             r->name, r->nr_slabs);
 }
 
 void
 server_session_gone (struct server *srv)
 {
-  server_poke (srv); /* its volume may be what another waits for */
+  server_poke (srv); /* another client may wait for its volume */
   if (srv->stopping && srv->nr_sessions == 0)
     event_base_loopbreak (srv->base);
 }
@@ -175,14 +175,14 @@ stop (struct server *srv)
     event_base_loopexit (srv->base, &limit);
 }
 
-/* Who has no key any more keeps the sessions that it has. */
+/* Read the TLS keys again.  A client whose key is gone keeps its sessions. */
 static void
 read_keys (struct server *srv)
 {
   char why[FP_TLS_WHY_MAX];
 
   if (fp_tls_reload (srv->tls, &srv->options->tls, why) < 0)
-    fp_log (FP_LOG_ERROR, "SIGHUP: the keys are those of before: %s", why);
+    fp_log (FP_LOG_ERROR, "SIGHUP: the keys are unchanged: %s", why);
   else
     fp_log (FP_LOG_INFO, "SIGHUP: read the keys in %s", srv->options->tls.psk);
 }
@@ -207,7 +207,7 @@ on_signal (evutil_socket_t signo, short what, void *arg)
     stop (srv);
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static int
 start_signals (struct server *srv)
@@ -217,7 +217,9 @@ start_signals (struct server *srv)
   if (signal (SIGPIPE, SIG_IGN) == SIG_ERR)
     return -errno;
   for (unsigned i = 0; i < NR_SIGNALS; i++) {
-    /* Of a terminal that is closed, as ever, where it has no other meaning. */
+    /* Without keys and access file SIGHUP only means that a terminal was
+     * closed: leave it at its default.
+     */
     if (signals[i] == SIGHUP && !srv->tls && !srv->access)
       continue;
     srv->signals[i] = evsignal_new (srv->base, signals[i], on_signal, srv);
@@ -230,7 +232,9 @@ start_signals (struct server *srv)
   return 0;
 }
 
-/* auto takes what there is: say what that was. */
+/* Log in which pages the slabs are: --hugepages auto takes the largest that
+ * there are.
+ */
 static void
 log_pages (struct pool *pool, uint32_t slabs)
 {
@@ -254,7 +258,7 @@ log_pages (struct pool *pool, uint32_t slabs)
             ordinary, slabs);
 }
 
-/* Who this is, and what it has had before, if that outlives it. */
+/* Set the server's UUID.  With --backing, take up what it had before. */
 static int
 start_persist (struct server *srv, char *why)
 {
@@ -300,8 +304,8 @@ start_pool (struct server *srv, char *why)
 
   if (r < 0 && (o->hugepages == HUGEPAGES_2M || o->hugepages == HUGEPAGES_1G))
     snprintf (why, WHY_MAX,
-              "memory: only %u of %u slabs can be had in huge pages of %s: "
-              "reserve more (/sys/kernel/mm/hugepages), or lend less",
+              "memory: only %u of %u slabs fit in huge pages of %s: reserve "
+              "more (/sys/kernel/mm/hugepages), or lend less",
               made, p.slabs, o->hugepages == HUGEPAGES_2M ? "2M" : "1G");
   else if (r < 0)
     snprintf (why, WHY_MAX, "memory: slab %u of %u: %s", made + 1, p.slabs,
@@ -309,7 +313,7 @@ start_pool (struct server *srv, char *why)
   return r;
 }
 
-/* Nobody said where. */
+/* Listen on the loopback addresses, because no --listen is given. */
 static int
 listen_here (struct server *srv, char *why)
 {
@@ -343,7 +347,7 @@ listen_everywhere (struct server *srv, char *why)
     return 0;
   r = listener_open (srv, &any, why);
   if (r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL) {
-    /* No IPv6 here. */
+    /* There is no IPv6 here. */
     snprintf (any.host, sizeof any.host, "0.0.0.0");
     why[0] = '\0';
     r = listener_open (srv, &any, why);
@@ -400,7 +404,7 @@ server_run (struct server *srv)
   int r = event_base_dispatch (srv->base);
 
   if (srv->nr_sessions > 0) {
-    /* Their threads use what would be freed next. */
+    /* Do not free anything: their threads still use it. */
     fp_log (FP_LOG_ERROR, "%u sessions did not end in time", srv->nr_sessions);
     _exit (1);
   }

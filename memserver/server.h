@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server.h - the memory server: what it lends, where it listens, who is
- * there.
+/* server.h - the memory server: its pool, listeners, sessions and volumes.
  *
  * Errors:   0 or a negative errno value.
- * Threads:  everything here belongs to the event loop's thread.
- * Memory:   bounded by the limits below, whoever connects.
+ * Threads:  everything here belongs to the event loop's thread, except
+ *           server_poke.
+ * Memory:   bounded by the limits below, however many clients connect.
  */
 
 #ifndef MEMSERVER_SERVER_H
@@ -24,24 +24,25 @@
 
 #define MAX_SESSIONS 1024
 #define MAX_FRESH 128 /* connections that have not said HELLO */
-/* Of those, of sessions and of data connections one peer (peer.h) has a half
- * at most.
+/* One peer (peer.h) has at most half of the fresh connections, half of the
+ * sessions and half of the data connections.
  */
 #define MAX_FRESH_PEER (MAX_FRESH / 2)
 #define MAX_SESSIONS_PEER (MAX_SESSIONS / 2)
 #define MAX_DATA_PEER (MAX_DATA_ALL / 2)
 #define MAX_RECORDS 4096
-#define MAX_RECORDS_OWNER (MAX_RECORDS / 4) /* of one, with an access file */
-#define MAX_EXTENTS (UINT32_C (1) << 20)    /* of one volume */
-#define MAX_MAP_WORDS (UINT32_C (8) << 20)  /* of all volumes: 64 MiB */
-#define MAX_MAP_WORDS_OWNER (MAX_MAP_WORDS / 4) /* see MAX_RECORDS_OWNER */
+#define MAX_RECORDS_OWNER (MAX_RECORDS / 4) /* per owner, with --access */
+#define MAX_EXTENTS (UINT32_C (1) << 20)    /* per volume */
+#define MAX_MAP_WORDS (UINT32_C (8) << 20)  /* all volumes: 64 MiB */
+/* Per owner, with --access. */
+#define MAX_MAP_WORDS_OWNER (MAX_MAP_WORDS / 4)
 #define MAX_DATA 128 /* data connections of one session */
 #define MAX_DATA_ALL 1024
-#define HELLO_MS 10000  /* to say HELLO in */
-#define ANSWER_MS 60000 /* longer than any answer takes */
-#define WAIT_MS 5000    /* that a request waits for a slab, or for its turn */
-#define STALL_MS 10000  /* silence in the middle of a frame */
-#define RETURN_MS 3000  /* that a volume waits for a client that hung up */
+#define HELLO_MS 10000  /* time limit for HELLO */
+#define ANSWER_MS 60000 /* time limit for answering a request */
+#define WAIT_MS 5000    /* longest wait of a request for a slab or its turn */
+#define STALL_MS 10000  /* longest silence in the middle of a data frame */
+#define RETURN_MS 3000  /* longest wait for a client gone without BYE */
 
 struct access;
 struct event;
@@ -66,12 +67,12 @@ struct server {
   struct event_base *base;
   struct mailbox *mailbox;
   struct pool *pool;
-  struct fp_tls *tls;          /* NULL: not spoken */
-  struct access *access;       /* NULL: everybody may do everything */
-  struct guard_reread *reread; /* of that; NULL: it was never needed */
+  struct fp_tls *tls;          /* NULL: no TLS */
+  struct access *access;       /* NULL: no access file, all is allowed */
+  struct guard_reread *reread; /* NULL until the first reread */
   struct persist *persist;     /* NULL: nothing outlives this process */
-  struct pressure *pressure;   /* NULL in tests: nobody watches */
-  struct metrics *metrics;     /* NULL: nobody is told */
+  struct pressure *pressure;   /* NULL in tests: pressure is not watched */
+  struct metrics *metrics;     /* NULL: no --metrics */
   struct metrics_counts counts;
   struct rdma *rdma;
   struct listener *listeners[MAX_LISTEN];
@@ -81,39 +82,43 @@ struct server {
 
   struct session_list fresh;    /* oldest first */
   struct session_list sessions; /* after HELLO, until drained */
-  struct session_list waiting;  /* for a slab, or for their turn */
+  struct session_list waiting;  /* their requests wait for a slab or a turn */
   unsigned nr_fresh, nr_sessions, nr_waiting, nr_data;
   struct record_list records;
   unsigned nr_records;
-  uint64_t map_words; /* allocated */
+  uint64_t map_words; /* size of all maps together */
 
   struct note poke;
   _Atomic bool poked; /* something changed: another round is due */
-  unsigned poke_left; /* sessions that are still to be tried in this round */
+  unsigned poke_left; /* sessions left to try in this round */
 };
 
-/* On failure *why, if not "", says what to do about it. */
+/* Start the server.  On failure why is "", or says what failed and what to do.
+ * Call server_end in any case.
+ */
 #define WHY_MAX 512
 int server_start (struct server *srv, const struct options *o,
                   char why[WHY_MAX]);
 
-/* Until SIGTERM or SIGINT, and everybody is gone. */
+/* Run until SIGTERM or SIGINT, and until all sessions have ended. */
 int server_run (struct server *srv);
 
 void server_end (struct server *srv);
 
-/* Something changed that requests wait for: try them again, soon.  From any
- * thread.
+/* Retry the waiting requests soon: something that they wait for has changed.
+ * May be called from any thread.
  */
 void server_poke (struct server *srv);
 
-/* A session is gone. */
+/* Note that a session is gone.  When the server stops, the last one ends the
+ * loop.
+ */
 void server_session_gone (struct server *srv);
 
-/* NULL: there is none. */
+/* Return the session with this id, or NULL. */
 struct session *server_find_session (struct server *srv, uint64_t id);
 
-/* Say in the log what is lent, and to whom. */
+/* Log how many slabs are lent, and which client has each volume. */
 void server_log_state (struct server *srv);
 
 #endif /* MEMSERVER_SERVER_H */

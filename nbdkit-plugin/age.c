@@ -64,7 +64,7 @@ fp_age_end (struct fp_age *a, uint64_t made_ns, bool waited)
   a->end_ns = fp_now_ns ();
   if (a->behind > 0)
     a->behind--;
-  /* What comes after the batch was sent after its first request ended. */
+  /* The requests after the batch were sent after its first request ended. */
   if (a->behind == 0 && a->again) {
     start_batch (a, a->first_end_ns);
     a->first_end_ns = a->last_end_ns;

@@ -5,14 +5,14 @@
  * socket.  That is usually some milliseconds before nbdkit reads the request.
  * If a request waits here for servers that are away, others wait in the socket
  * behind it.  A client has at most FP_AGE_BEHIND requests under way on one
- * connection (Linux, drivers/block/nbd.c: tag_set.queue_depth).  So after such
- * a wait that many requests count from when the one that waited was made.
+ * connection (Linux, drivers/block/nbd.c: tag_set.queue_depth).  So after a
+ * request has waited, that many requests count from when it was made.
  *
  * While the socket holds a request, nbdkit reads it as soon as it has sent a
  * reply.  So the socket is empty after a pause of FP_AGE_IDLE_MS without a
- * request, or after FP_AGE_GAPS pauses of FP_AGE_GAP_MS in a row: a thread
+ * request, or after FP_AGE_GAPS pauses of FP_AGE_GAP_MS in a row.  (A thread
  * that has to wait for a processor may pause once, but hardly at the same
- * place again.  From then on a request counts from when it arrives.
+ * place again.)  From then on a request counts from when it arrives.
  *
  * Units:    nanoseconds of fp_mono_ns.
  * Threads:  any; the lock is inside.
@@ -39,7 +39,7 @@ struct fp_age {
   unsigned behind;
   uint64_t behind_ns;
   bool again; /* a request of the batch waited, too */
-  /* When the request ended that began the batch, and the last one that waited.
+  /* End of the request that began the batch, and of the last one that waited.
    */
   uint64_t first_end_ns, last_end_ns;
   uint64_t end_ns; /* when any request last ended, by fp_now_ns */
@@ -48,9 +48,9 @@ struct fp_age {
 
 void fp_age_init (struct fp_age *a);
 void fp_age_destroy (struct fp_age *a);
-/* Begin a request; return when it was made at the earliest. */
+/* Begin a request; return the earliest time at which it was made. */
 uint64_t fp_age_begin (struct fp_age *a);
-/* End it.  waited: it waited for servers that were away. */
+/* End a request.  waited: it waited for servers that were away. */
 void fp_age_end (struct fp_age *a, uint64_t made_ns, bool waited);
 
 #endif /* FP_AGE_H */

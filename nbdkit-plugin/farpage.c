@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* farpage.c - the nbdkit callbacks: each becomes one call of lib/volume.
  *
- * What is not here is what nbdkit does right by itself: .can_flush, .can_trim,
- * .can_zero and .can_extents are true because their calls exist; a disk is not
- * rotational unless it says so; and a write with FUA is followed by .flush,
- * which is all that doing it here could do (an acknowledged write is in the
- * servers' memory; flush is what orders it against reads on other queue
- * pairs).
+ * nbdkit does right by itself where a callback is missing here.  It takes
+ * .can_flush, .can_trim, .can_zero and .can_extents as true because their
+ * calls exist.  A disk is not rotational unless it says so.  A write with FUA
+ * is followed by .flush, and the plugin could do no more itself.  An
+ * acknowledged write is in the servers' memory; flush orders it against reads
+ * on other queue pairs.
  */
 
 #include <config.h>
@@ -43,8 +43,8 @@
 #include "transport/transport.h"
 #include "volume/volume.h"
 
-/* Memory that is locked beside what is there before the fork and the slots:
- * stacks, heap, tables, libraries of the transports.
+/* Bytes that are locked besides the slots and the memory that exists before
+ * the fork: stacks, heap, tables, libraries of the transports.
  */
 #define MEMORY_RESERVE (24u << 20)
 
@@ -54,7 +54,7 @@ NBDKIT_DLL_PUBLIC int farpage_debug_io = 0;
 /* Read-only after .get_ready. */
 static struct fp_params params;
 
-/* Made before the fork, then those of metrics. */
+/* Made before the fork; the metrics thread takes them over. */
 static struct fp_scrape_sockets metrics_sockets;
 
 /* Read-only after .after_fork. */
@@ -62,17 +62,17 @@ static struct fp_volume *volume;
 static struct fp_status_thread *status;
 static struct fp_metrics *metrics;
 
-/* Read-only after .get_ready; NULL: in clear. */
+/* Read-only after .get_ready; NULL: no TLS. */
 static struct fp_tls *tls;
 static char description[256];
 
-/* SIGUSR1 came: whoever asked to keep the volume is done with it. */
+/* SIGUSR1 came: the volume that keep=true kept is no longer needed. */
 static volatile sig_atomic_t done_with;
 
-/* Convert what the library returned.  NBD carries few errors, and nbdkit makes
- * EINVAL of all others: EIO says what happened.  ENOTSUP must not get out,
- * or nbdkit would zero by writing.  Nothing is logged, as this is on the
- * path of requests: the volume counts errors and status.c reports them.
+/* Convert an error of the library.  NBD carries few errors, and nbdkit turns
+ * all others into EINVAL, so report EIO.  ENOTSUP must not get out, or nbdkit
+ * would zero by writing.  Log nothing on the path of requests: the volume
+ * counts errors and status.c reports them.
  */
 static int
 fail (int r)
@@ -91,7 +91,7 @@ fail (int r)
   }
 }
 
-/* For callbacks that are not: say why. */
+/* Report an error with its reason.  Not for the I/O path. */
 static int
 complain (int r, const char *why)
 {
@@ -110,7 +110,7 @@ farpage_load (void)
   fp_params_init (&params);
 }
 
-/* If it never came to .after_fork. */
+/* Close what is left if .after_fork was never called. */
 static void
 farpage_unload (void)
 {
@@ -134,62 +134,66 @@ farpage_config_complete (void)
 }
 
 #define farpage_config_help                                                   \
-  "[server=]<ADDR>    (required) A farpage-memserver: HOST, HOST:PORT,\n"     \
-  "                   [V6]:PORT or unix:PATH.  May be repeated, and be\n"     \
-  "                   followed by ,domain=NAME, its failure domain.\n"        \
-  "pool=<NAME>        A file that names servers: a path, or that of\n"        \
-  "                   /etc/farpage/pools.d/NAME.conf.\n"                      \
-  "size=<SIZE>        (required) Size of the volume; not of one that is\n"    \
-  "                   there already, by its name.\n"                          \
-  "slab=<SIZE>        Slab size (default: what the servers have).\n"          \
-  "copies=<N>         Of each piece, on as many servers (default 1).\n"       \
+  "[server=]<ADDR>    (required) Address of a farpage-memserver: HOST,\n"     \
+  "                   HOST:PORT, [V6]:PORT or unix:PATH.  May be\n"           \
+  "                   followed by ,domain=NAME, its failure domain, and\n"    \
+  "                   be repeated.\n"                                         \
+  "pool=<NAME>        Read servers from /etc/farpage/pools.d/NAME.conf, or\n" \
+  "                   from the file with this path.\n"                        \
+  "size=<SIZE>        (required) Size of the volume.  Not needed for a\n"     \
+  "                   volume=NAME that exists.\n"                             \
+  "slab=<SIZE>        Slab size (default: that of the servers).\n"            \
+  "copies=<N>         Copies of each extent, on N servers (default 1).\n"     \
   "rebuild_delay=<SECONDS>\n"                                                 \
-  "                   A server is away for so long, before its copies are\n"  \
-  "                   made anew elsewhere (default 30).\n"                    \
-  "checksum=crc32c|off Blocks are checked when they are read (default "       \
-  "off).\n"                                                                   \
+  "                   Rebuild the copies of a server on others if it is\n"    \
+  "                   down for this long (default 30).\n"                     \
+  "checksum=crc32c|off Verify blocks when they are read (default off).\n"     \
   "encrypt=ephemeral|<FILE>|off\n"                                            \
-  "                   Servers get blocks that are encrypted, with a key\n"    \
-  "                   that nobody sees, or that of a file: farpage keygen\n"  \
-  "                   --encrypt.\n"                                           \
-  "integrity=<BOOL>   With encrypt=ephemeral: what a server has changed is\n" \
-  "                   an error (default off).\n"                              \
-  "stripe=<SIZE>      Of each piece of a stripe in turn (default 128k).\n"    \
-  "stripe-width=<N>   Pieces of a stripe, on as many servers; 1: none\n"      \
+  "                   Encrypt blocks before they leave this host, with a\n"   \
+  "                   random key, or with the key in a file that farpage\n"   \
+  "                   keygen --encrypt made (default off).\n"                 \
+  "integrity=<BOOL>   With encrypt=ephemeral: detect blocks that a server\n"  \
+  "                   has changed (default off).\n"                           \
+  "stripe=<SIZE>      Bytes that each extent of a stripe takes in turn\n"     \
+  "                   (default 128k).\n"                                      \
+  "stripe-width=<N>   Extents of a stripe, on as many servers; 1: none\n"     \
   "                   (default: the number of servers, 16 at most).\n"        \
   "transport=auto|rdma|shm|tcp\n"                                             \
-  "                   How data moves (default auto: the best there is).\n"    \
-  "timeout=<MS>       A server that is silent this long is lost.\n"           \
-  "await=<MS>         A request waits this long for servers that are away\n"  \
-  "                   (default 25000, or twice timeout).\n"                   \
+  "                   How data moves (default auto: the best available).\n"   \
+  "timeout=<MS>       Reconnect to a server that is silent for this long.\n"  \
+  "await=<MS>         Fail a request after it waited this long for servers\n" \
+  "                   that are down (default 25000, or twice timeout).\n"     \
   "poll=<US>          Poll at most this long before sleeping.\n"              \
-  "hedge=p99|off      A read that takes longer than 99 of 100 is sent to\n"   \
+  "hedge=p99|off      Send a read that takes longer than 99 of 100 to\n"      \
   "                   another copy, too (default off).\n"                     \
-  "connections=<N>    Connections to prepare for (default: CPUs).\n"          \
+  "connections=<N>    NBD connections to prepare for (default: CPUs).\n"      \
   "reserve=full|thin  Take all memory at the start, or when it is\n"          \
   "                   written (default thin).\n"                              \
-  "swap=<BOOL>        This will be swap (default false).\n"                   \
+  "swap=<BOOL>        Prepare the volume for swap (default false).\n"         \
   "mlock=<BOOL>       Lock this process in memory (default true).\n"          \
-  "tls=off|on|require TLS to the servers (default: require where there is\n"  \
+  "tls=off|on|require Use TLS to the servers (default: require if there is\n" \
   "                   a key or certificates, else off).\n"                    \
-  "tls-psk=<FILE>     The key that the servers have too: farpage keygen.\n"   \
-  "tls-username=<NAME> Whose of that file, if there are several.\n"           \
-  "tls-certificates=<DIR> With ca-cert.pem, and client-cert.pem and\n"        \
-  "                   client-key.pem if the servers want them.\n"             \
-  "volume=<NAME>      A volume that outlives nbdkit: made or attached.\n"     \
-  "takeover=<BOOL>    Take the volume away from whoever has it.\n"            \
-  "degraded=<BOOL>    Attach it without servers that are away.\n"             \
-  "readonly=<BOOL>    Attach it to read it; its servers let it do no more.\n" \
-  "add=<BOOL>         Servers that are named and not its own join it.\n"      \
-  "remove=<ADDR>      That server is not its own any more.\n"                 \
-  "force=<BOOL>       Servers that leave and know more are dead for good.\n"  \
-  "uuid=<UUID>        Who this volume is (default: drawn at random).\n"       \
-  "resume=<BOOL>      Take up the volume of a client that died.\n"            \
-  "client=<UUID>      Who this client is to the servers (default: drawn).\n"  \
-  "keep=<BOOL>        Leave the volume to its lease at the end.\n"            \
+  "tls-psk=<FILE>     Use this key, which the servers have, too: farpage\n"   \
+  "                   keygen.\n"                                              \
+  "tls-username=<NAME> Use this user's key from that file (default: the\n"    \
+  "                   only one).\n"                                           \
+  "tls-certificates=<DIR> Use DIR/ca-cert.pem, and client-cert.pem and\n"     \
+  "                   client-key.pem there if the servers require them.\n"    \
+  "volume=<NAME>      Create or attach a volume that outlives nbdkit.\n"      \
+  "takeover=<BOOL>    Take the volume over from another client.\n"            \
+  "degraded=<BOOL>    Attach it although some of its servers are down.\n"     \
+  "readonly=<BOOL>    Attach it read-only, which its servers enforce.\n"      \
+  "add=<BOOL>         Add servers that are named and are not its own.\n"      \
+  "remove=<ADDR>      Remove this server from it.  May be repeated.\n"        \
+  "force=<BOOL>       With remove= or add=: the removed servers are\n"        \
+  "                   permanently gone, even if they hold newer metadata.\n"  \
+  "uuid=<UUID>        UUID of the volume (default: random).\n"                \
+  "resume=<BOOL>      Resume the volume of a client that died.\n"             \
+  "client=<UUID>      UUID of this client (default: random).\n"               \
+  "keep=<BOOL>        Keep the volume at the end, until its lease is over.\n" \
   "members=<PATH>     Keep a list of the servers here, for resume=true.\n"    \
-  "status=<PATH>      Answer with a status document on this socket.\n"        \
-  "metrics=<ADDR>     Answer Prometheus there: HOST:PORT, [V6]:PORT or\n"     \
+  "status=<PATH>      Serve a status document on this Unix socket.\n"         \
+  "metrics=<ADDR>     Serve Prometheus metrics on HOST:PORT, [V6]:PORT or\n"  \
   "                   unix:PATH."
 
 static void
@@ -224,8 +228,8 @@ farpage_dump_plugin (void)
 }
 
 /* nbdkit 1.32.4 to 1.33.9 abort when a client hangs up on a connection that
- * has several worker threads and replies outstanding (fixed by nbdkit commit
- * 9d82aa4f).  nbdkit_disconnect came with the fix.
+ * has several worker threads and outstanding replies.  nbdkit commit 9d82aa4f
+ * fixed that; nbdkit_disconnect came with the fix.
  */
 static int
 farpage_thread_model (void)
@@ -235,18 +239,17 @@ farpage_thread_model (void)
              : NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS;
 }
 
-/* Whoever starts this wants to know what takes so long. */
+/* Tell the user why the start takes so long. */
 static void
 on_waits (const char *why, unsigned ms)
 {
   const struct fp_volume_params *v = &params.volume;
 
-  fp_log (FP_LOG_INFO, "%s%s%s; going on to try, for %u s more at most",
-          v->takeover ? "who has had volume " : "",
+  fp_log (FP_LOG_INFO, "%s%s%s; retrying for %u s more at most",
+          v->takeover ? "the previous client of volume " : "",
           v->takeover ? v->name : why,
           v->takeover
-              ? " may not know yet that it was taken over, until its lease is "
-                "over"
+              ? " may not know yet of the takeover, until its lease expires"
               : "",
           (ms + 999) / 1000);
 }
@@ -264,13 +267,13 @@ say_takeover (void)
   if (localtime_r (&t, &tm) != NULL)
     strftime (since, sizeof since, "%Y-%m-%d %H:%M:%S", &tm);
   fp_log (FP_LOG_INFO,
-          "volume %s: taking it over from %s, which has it since %s; if that "
-          "does not let go of it this takes until its lease is over, %u s at "
-          "most",
+          "volume %s: taking it over from %s, attached since %s: if that "
+          "client does not release it, this waits until its lease expires, "
+          "%u s at most",
           v->name, v->holder, since, (v->lease_ms + 999) / 1000);
 }
 
-/* What is allocated later, of swap. */
+/* Return the bytes of heap that swap needs in advance; 0 without swap. */
 static size_t
 heap_size (void)
 {
@@ -278,9 +281,9 @@ heap_size (void)
                                      : 0;
 }
 
-/* The last place whose errors reach whoever started nbdkit, so all that can
- * fail is tried here, and nothing is kept but sockets: no thread,
- * device or lock survives the fork.
+/* The last place whose errors reach the user who started nbdkit.  So try
+ * everything that can fail here.  Keep only sockets: no thread, device or lock
+ * survives the fork.
  */
 static int
 farpage_get_ready (void)
@@ -311,7 +314,7 @@ farpage_get_ready (void)
     return -1;
   v->waits = on_waits;
   if (complain (fp_volume_probe (v, why), why) == -1) {
-    fp_scrape_close (&metrics_sockets); /* nbdkit ends without .unload */
+    fp_scrape_close (&metrics_sockets); /* nbdkit exits without .unload */
     return -1;
   }
   say_takeover ();
@@ -337,7 +340,9 @@ farpage_cleanup (void)
   stop (!params.keep || done_with);
 }
 
-/* Of a volume with a name there may be others than were given. */
+/* Write the members file.  A named volume may have other servers than those
+ * that were given.
+ */
 static int
 keep_members (char *why)
 {
@@ -356,7 +361,7 @@ start (char *why)
   bool io_flusher;
   int r;
 
-  /* Before there are threads, as both are inherited by those to come. */
+  /* Do both before there are threads, because later threads inherit them. */
   io_flusher = fp_memory_io_flusher ();
   if (!io_flusher)
     nbdkit_debug ("PR_SET_IO_FLUSHER: %m");
@@ -374,7 +379,8 @@ start (char *why)
     if (r == 0)
       r = fp_seal_key_lock (params.volume.key);
     if (r < 0) {
-      snprintf (why, FP_WHY_MAX, "keys in memory: %s", strerror (-r));
+      snprintf (why, FP_WHY_MAX, "cannot lock encryption keys in memory: %s",
+                strerror (-r));
       return r;
     }
   }
@@ -392,7 +398,8 @@ start (char *why)
     return r;
   r = fp_status_start (status, volume, io_flusher);
   if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "status thread: %s", strerror (-r));
+    snprintf (why, FP_WHY_MAX, "cannot start the status thread: %s",
+              strerror (-r));
     return r;
   }
   if (params.has_metrics) {
@@ -403,7 +410,8 @@ start (char *why)
   if (heap_size () > 0) {
     r = fp_memory_fill_heap (heap_size ());
     if (r < 0) {
-      snprintf (why, FP_WHY_MAX, "memory for later: %s", strerror (-r));
+      snprintf (why, FP_WHY_MAX, "cannot preallocate memory for swap: %s",
+                strerror (-r));
       return r;
     }
   }
@@ -411,23 +419,25 @@ start (char *why)
   fp_uuid_format (fp_volume_uuid (volume), uuid);
   fp_format_size (fp_volume_size (volume), size);
   snprintf (description, sizeof description,
-            "farpage volume %s%s%s: %s of memory of %u servers",
-            params.volume.name, params.volume.name[0] != '\0' ? " " : "", uuid,
-            size, params.volume.nr_servers);
+            "farpage volume %s%s%s: %s on %u server%s", params.volume.name,
+            params.volume.name[0] != '\0' ? " " : "", uuid, size,
+            params.volume.nr_servers,
+            params.volume.nr_servers == 1 ? "" : "s");
   if (params.volume.name[0] != '\0')
-    fp_log (FP_LOG_INFO, "volume %s: %s: %s of memory of %u server%s",
+    fp_log (FP_LOG_INFO, "volume %s: %s: %s on %u server%s",
             params.volume.name,
-            params.volume.read_only ? "attached to be read"
+            params.volume.read_only ? "attached read-only"
             : params.volume.resume  ? "attached"
-                                    : "made",
+                                    : "created",
             size, params.volume.nr_servers,
             params.volume.nr_servers == 1 ? "" : "s");
   return 0;
 }
 
-/* nbdkit that is stopped answers each connection's next request with an error,
- * and waits for it.  Whoever keeps the volume means to go on with the next
- * nbdkit, and its client asks again what was not answered: so it gets none.
+/* nbdkit that is stopped waits for the next request of each connection and
+ * answers it with an error.  With keep=true another nbdkit will continue the
+ * volume, and the client will repeat unanswered requests.  So exit at once and
+ * send no error.
  */
 static void
 on_end (int sig)
@@ -437,13 +447,13 @@ on_end (int sig)
     _exit (EXIT_FAILURE);
 }
 
-/* One signal and not two, as two may be handled in any order. */
+/* Use one signal, because two may be handled in any order. */
 static void
 on_done_with (int sig)
 {
   (void) sig;
   done_with = 1;
-  nbdkit_shutdown (); /* all that nbdkit's own handler of SIGTERM does */
+  nbdkit_shutdown (); /* like nbdkit's own SIGTERM handler */
 }
 
 static int
@@ -467,8 +477,8 @@ catch_end (void)
   return 0;
 }
 
-/* nbdkit ends with exit status 1 when this fails, but in the background
- * nobody is left to see that.
+/* If this fails, nbdkit exits with status 1.  In the background that goes
+ * unseen.
  */
 static int
 farpage_after_fork (void)
@@ -477,9 +487,9 @@ farpage_after_fork (void)
   int r = params.keep ? catch_end () : 0;
 
   if (r < 0)
-    return complain (r, "signals cannot be caught");
+    return complain (r, "cannot set signal handlers");
   r = start (why);
-  /* What was taken up again holds data; the next attempt may succeed. */
+  /* A resumed volume holds data: keep it, as the next attempt may succeed. */
   if (r < 0)
     stop (!params.keep && !params.volume.resume);
   return complain (r, why);
@@ -517,7 +527,7 @@ farpage_close (void *handle)
   free (c);
 }
 
-/* There is one volume, whatever name a client asks for. */
+/* There is one volume, whatever export name a client asks for. */
 static int
 farpage_list_exports (int readonly, int is_tls, struct nbdkit_exports *exports)
 {
@@ -551,8 +561,8 @@ farpage_block_size (void *handle, uint32_t *minimum, uint32_t *preferred,
   return 0;
 }
 
-/* nbdkit -r is not known before there is a client, and the volume is attached
- * by then: it has the right to write, and nbdkit does not use it.
+/* nbdkit -r is unknown until there is a client, and by then the volume is
+ * attached.  So the volume has the right to write, and nbdkit does not use it.
  */
 static int
 farpage_can_write (void *handle)
@@ -561,7 +571,7 @@ farpage_can_write (void *handle)
   return !params.volume.read_only;
 }
 
-/* Every connection sees the same bytes at once. */
+/* All connections see the same bytes at once. */
 static int
 farpage_can_multi_conn (void *handle)
 {
@@ -569,7 +579,7 @@ farpage_can_multi_conn (void *handle)
   return 1;
 }
 
-/* Whether a request is fast is answered at once. */
+/* A fast-zero request that would be slow is refused at once. */
 static int
 farpage_can_fast_zero (void *handle)
 {
@@ -577,8 +587,8 @@ farpage_can_fast_zero (void *handle)
   return 1;
 }
 
-/* There is nothing nearer than the servers' memory: without .cache nbdkit
- * answers at once that it is done.
+/* No cache is nearer than the servers' memory.  Without .cache, nbdkit answers
+ * at once that it is done.
  */
 static int
 farpage_can_cache (void *handle)
@@ -589,7 +599,7 @@ farpage_can_cache (void *handle)
 
 struct request {
   struct conn *conn;
-  uint64_t made_ns; /* at the earliest: age.h */
+  uint64_t made_ns; /* earliest time: age.h */
   uint64_t start_ns, waits;
 };
 
@@ -606,7 +616,7 @@ begin (void *handle)
   };
 }
 
-/* If it took long, and any request waited meanwhile, this one did. */
+/* If the request took long and any request waited meanwhile, this one did. */
 static int
 end (const struct request *q, int r)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* say.c - where lib/ logs to: nbdkit, or the system log. */
+/* say.c - the log sink of lib/: nbdkit, or the system log. */
 
 #include <config.h>
 
@@ -14,7 +14,9 @@
 #define NBDKIT_API_VERSION 2
 #include <nbdkit-plugin.h>
 
-/* nbdkit has no level between an error and what only -v shows. */
+/* Log a message of the level that nbdkit lacks: less than an error, and shown
+ * without -v.
+ */
 static void
 note (const char *message)
 {

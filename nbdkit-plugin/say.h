@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* say.h - where lib/ logs to: nbdkit, or the system log.
+/* say.h - the log sink of lib/: nbdkit, or the system log.
  *
  * Threads:  any.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_check.c - farpage check: are the copies of a volume alike? */
+/* cmd_check.c - farpage check: compare the copies of a volume. */
 
 #include <config.h>
 
@@ -27,19 +27,16 @@
 static const char help[] =
     "Usage: farpage check [OPTION]... /dev/nbdX|VOLUME|SOCKET\n"
     "\n"
-    "Compares all copies of what was written to a volume with copies=2 or "
-    "more,\n"
-    "while it is used, and waits for the end of that. VOLUME is the name of "
-    "one\n"
-    "that is attached here, SOCKET the status=PATH of a plugin that farpage "
-    "did\n"
-    "not start. Ctrl-C cancels it. Exit status: 0: all are alike (or were "
-    "mended);\n"
-    "3: some differ; 1: it failed, or not all could be compared.\n"
+    "Compare all copies of everything that was written to a volume with\n"
+    "copies=2 or more, while it is in use, and wait for the result. VOLUME\n"
+    "is the name of a volume that is attached here, SOCKET the status=PATH\n"
+    "of a plugin that farpage did not start. Ctrl-C cancels the check.\n"
+    "Exit status: 0: all copies are the same (or were repaired); 3: some\n"
+    "differ; 1: the check failed, or could not compare everything.\n"
     "\n"
-    "      --repair       the other copies get what the first one has\n"
-    "      --rate SIZE    read at most so many bytes of each copy a second\n"
-    "      --json         print what was found as JSON\n"
+    "      --repair       overwrite the other copies with the first one\n"
+    "      --rate SIZE    read at most SIZE bytes of each copy per second\n"
+    "      --json         print the result as JSON\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -61,12 +58,12 @@ on_signal (int sig)
   interrupted = sig;
 }
 
-/* What the plugin says of it. */
+/* The state of the check, as the plugin reports it. */
 struct found {
   char state[16], why[256];
   uint64_t number, blocks, compared, differ, repaired, skipped, degraded;
-  uint64_t left_ns, first; /* first: of those that differ */
-  struct json_object *o;   /* all of it; the caller's */
+  uint64_t left_ns, first; /* first: offset of the first difference */
+  struct json_object *o;   /* all of it; the caller drops the reference */
 };
 
 static uint64_t
@@ -127,8 +124,8 @@ look (const char *socket, struct found *f, struct why *w)
   json_object_put (doc);
   if (f->number == 0 || (number != 0 && f->number != number))
     return why_set (w, -ESRCH,
-                    "its nbdkit was started again, or somebody else began "
-                    "another one: try again");
+                    "the check is gone: nbdkit was restarted, or another "
+                    "check was started: try again");
   return 0;
 }
 
@@ -146,7 +143,8 @@ show (struct progress_bar *bar, const struct found *f)
                  done, f->blocks, f->differ, more);
 }
 
-/* Until it is over; -EINTR: it was cancelled here. */
+/* Wait until the check is over.  A signal cancels it; f->state then says so.
+ */
 static int
 watch (const char *socket, struct found *f, struct why *w)
 {
@@ -160,7 +158,7 @@ watch (const char *socket, struct found *f, struct why *w)
       break;
     if (interrupted && !cancelled) {
       cancelled = true;
-      /* It may have ended just now. */
+      /* This fails if the check has just ended. */
       (void) plugin_request (socket, "check-cancel\n", w);
     }
     show (&bar, f);
@@ -186,7 +184,7 @@ report (const struct found *f, bool json, bool repair)
   if (f->differ > 0)
     printf (" (first at %" PRIu64 ")", f->first);
   if (repair && f->differ > 0)
-    printf (", %" PRIu64 " mended", f->repaired);
+    printf (", %" PRIu64 " repaired", f->repaired);
   putchar ('\n');
 }
 
@@ -195,15 +193,15 @@ judge (const struct found *f)
 {
   if (strcmp (f->state, "cancelled") == 0)
     return say_error ("check: cancelled: %" PRIu64 " of %" PRIu64
-                      " blocks were looked at",
+                      " blocks were checked",
                       f->compared + f->skipped, f->blocks);
   if (strcmp (f->state, "done") != 0)
     return say_error ("check: %s", f->why);
   if (f->degraded > 0 || f->skipped > 0)
     say_error ("check: not all could be compared: %" PRIu64
-               " pieces had fewer copies than they should, %" PRIu64
-               " blocks were passed over: when farpage status shows no "
-               "DEGRADED any more, try again",
+               " extents had fewer copies than they should, %" PRIu64
+               " blocks were skipped: try again when 'farpage status' no "
+               "longer shows DEGRADED",
                f->degraded, f->skipped);
   if (f->differ > f->repaired)
     return EXIT_DIFFER;
@@ -254,7 +252,7 @@ cmd_check (int argc, char *argv[])
     json = json || c == 'j';
   }
   if (optind != argc - 1)
-    return say_usage ("check", "one device, volume or socket, please");
+    return say_usage ("check", "give one device, volume or socket");
   if (!find_volume ("check", argv[optind], path, &socket, &status))
     return status;
   return check (socket, repair, rate, json);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_drain.c - farpage drain: move what a memory server holds of a volume to
- * the others, while the volume is used.
+/* cmd_drain.c - farpage drain: move everything that a memory server holds of a
+ * volume to the others, while the volume is used.
  */
 
 #include <config.h>
@@ -28,18 +28,16 @@
 static const char help[] =
     "Usage: farpage drain [OPTION]... /dev/nbdX|SOCKET SERVER\n"
     "\n"
-    "Moves all that a memory server holds of a volume to the other servers "
-    "of\n"
-    "the volume, and waits for the end of that; reads and writes go on. It\n"
-    "gets nothing new for as long as this nbdkit runs; 'farpage servers "
-    "remove'\n"
-    "makes that last, and then the server can be stopped. SOCKET is the\n"
-    "status=PATH of a plugin that farpage did not start. Ctrl-C cancels it:\n"
-    "what was moved stays moved.\n"
+    "Move all that a memory server holds of a volume to the other servers\n"
+    "of the volume, and wait until that is done. Reads and writes go on.\n"
+    "The server gets no new extents as long as this nbdkit runs. To make\n"
+    "that permanent, run 'farpage servers remove'; then the server can be\n"
+    "stopped. SOCKET is the status=PATH of a plugin that farpage did not\n"
+    "start. Ctrl-C cancels the drain: what was moved stays moved.\n"
     "\n"
-    "      --rate SIZE    copy at most so many bytes a second\n"
-    "      --cancel       not any more: the server may be used again\n"
-    "      --json         print what was done as JSON\n"
+    "      --rate SIZE    copy at most SIZE bytes per second\n"
+    "      --cancel       cancel a drain: the server may be used again\n"
+    "      --json         print the result as JSON\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -51,8 +49,8 @@ static const struct option long_options[] = {
 };
 
 #define LOOK_MS 100
-#define QUIET_MS 2000 /* so long nothing is said */
-#define BAR 30        /* characters */
+#define QUIET_MS 2000 /* before say_not_there */
+#define BAR 30        /* not used */
 
 static volatile sig_atomic_t interrupted;
 
@@ -64,11 +62,11 @@ on_signal (int sig)
 
 struct progress {
   char state[16], why[256];
-  bool there, named; /* the server; the volume has a name */
+  bool there, named; /* server is up; volume has a name */
   uint64_t extents, left, bytes, ns, left_ns;
 };
 
-/* What is drained, as the user gave it. */
+/* The drain that the user asked for. */
 struct job {
   const char *volume, *socket;
   struct fp_addr server;
@@ -101,7 +99,9 @@ text (struct json_object *o, const char *name, char *out, size_t size)
   snprintf (out, size, "%s", s ? s : "");
 }
 
-/* -ENOENT: the server is not drained (any more). */
+/* Get the progress of the drain.  -ENOENT: the server is not drained (any
+ * more).
+ */
 static int
 look (const char *socket, const struct fp_addr *server, struct progress *p,
       struct why *w)
@@ -141,7 +141,10 @@ look (const char *socket, const struct fp_addr *server, struct progress *p,
     p->left_ns = num (d, "left_ns");
     return 0;
   }
-  return why_set (w, -ENOENT, "somebody else has cancelled it");
+  return why_set (
+      w, -ENOENT,
+      "the drain is gone: nbdkit was restarted, or another command cancelled"
+      " it: try again");
 }
 
 static void
@@ -155,24 +158,26 @@ show (struct progress_bar *bar, const struct progress *p)
     snprintf (more, sizeof more, ", about %" PRIu64 " s more",
               p->left_ns / (uint64_t) FP_NS_PER_S + 1);
   progress_show (bar, done, p->extents,
-                 "%" PRIu64 " of %" PRIu64 " pieces, %s%s%s%s", done,
+                 "%" PRIu64 " of %" PRIu64 " extents, %s%s%s%s", done,
                  p->extents, bytes, more, *p->why ? ": " : "", p->why);
 }
 
-/* Said once: it may never be back. */
+/* Tell the user that the server is away.  Said once per absence, because the
+ * server may never return.
+ */
 static void
 say_not_there (const char *addr, const struct progress *p)
 {
   fprintf (stderr,
-           "farpage: drain: %s is not there: this goes on when it is back; "
-           "Ctrl-C ends it%s%s%s\n",
+           "farpage: drain: %s is down: the drain goes on when it is back; "
+           "Ctrl-C cancels it%s%s%s\n",
            addr,
            p->named
-               ? "; if it is dead for good, detach the volume, and attach "
+               ? "; if it is permanently gone, detach the volume, and attach "
                  "it with remove="
                : "",
            p->named ? addr : "",
-           p->named ? " degraded=true: what only it has is lost then" : "");
+           p->named ? " degraded=true: data that only it has is lost" : "");
 }
 
 static int
@@ -193,9 +198,9 @@ report (const struct job *job, const char *addr, const struct progress *p)
 
   if (!job->json) {
     fp_format_size (p->bytes, bytes);
-    printf ("%s: drained: %" PRIu64 " pieces moved, %s copied in %.1f s\n"
-            "This lasts as long as this nbdkit runs: before the server is "
-            "stopped, make it last with\n"
+    printf ("%s: drained: %" PRIu64 " extents moved, %s copied in %.1f s\n"
+            "This lasts only as long as this nbdkit runs. Before you stop the "
+            "server, make it permanent:\n"
             "  farpage servers remove %s %s\n",
             addr, p->extents, bytes, s, job->volume, addr);
     return;
@@ -212,7 +217,7 @@ report (const struct job *job, const char *addr, const struct progress *p)
               o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
 }
 
-/* Until all of it is elsewhere. */
+/* Wait until everything is elsewhere, or the user cancels. */
 static int
 watch (const struct job *job, const char *addr)
 {
@@ -232,7 +237,7 @@ watch (const struct job *job, const char *addr)
       if (r == 0)
         r = why_set (&w, -EINTR,
                      "cancelled: %" PRIu64 " of %" PRIu64
-                     " pieces were moved, and stay there",
+                     " extents were moved, and stay moved",
                      p.extents > p.left ? p.extents - p.left : 0, p.extents);
       break;
     }
@@ -292,7 +297,7 @@ cmd_drain (int argc, char *argv[])
     undo = undo || c == 'c';
   }
   if (optind != argc - 2)
-    return say_usage ("drain", "one device or socket, and one server, please");
+    return say_usage ("drain", "give one device or socket, and one server");
   if (undo && rate)
     return say_usage ("drain", "--rate or --cancel, not both");
   if (fp_addr_parse (&job.server, argv[optind + 1], &reason) < 0)
@@ -306,6 +311,6 @@ cmd_drain (int argc, char *argv[])
   if (cancel (job.socket, addr, &w) < 0)
     return say_error ("drain: %s", w.text);
   if (!job.json)
-    printf ("%s: may be used again\n", addr);
+    printf ("%s: drain cancelled: the server may be used again\n", addr);
   return EXIT_SUCCESS;
 }

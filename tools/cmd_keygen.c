@@ -27,20 +27,20 @@
 static const char help[] =
     "Usage: farpage keygen [OPTION]... [FILE]\n"
     "\n"
-    "Makes a key for TLS: 32 random bytes, as USER:KEY in FILE (" DEFAULT_FILE
+    "Make a key for TLS: 32 random bytes, as USER:KEY in FILE "
+    "(default\n" DEFAULT_FILE
+    "). Only its owner can read FILE. Give the same file to\n"
+    "the memory servers (--tls-psk FILE) and to the clients (tls-psk=FILE).\n"
+    "A file that exists is not overwritten. With --user, a user is added to\n"
+    "it.\n"
     "\n"
-    "unless given), which nobody else may read. The same file goes to the\n"
-    "memory servers (--tls-psk FILE) and to the clients (tls-psk=FILE).\n"
-    "A file that is there already is not overwritten; with --user it gets "
-    "one\n"
-    "more user.\n"
-    "\n"
-    "      --user NAME   whose key it is (default: " DEFAULT_USER ")\n"
-    "      --encrypt     not for TLS, but for volumes: encrypt=FILE\n"
+    "      --user NAME   user that the key is for (default " DEFAULT_USER ")\n"
+    "      --encrypt     make a key for encrypt=FILE, not for TLS\n"
     "      --help, --version\n"
     "\n"
-    "With --encrypt it is a key that no server gets (" ENCRYPT_FILE " unless\n"
-    "given): clients encrypt volumes with it. Without it they are lost.\n";
+    "A key of --encrypt (default FILE: " ENCRYPT_FILE ") is for clients\n"
+    "alone: they encrypt volumes with it. If the key is lost, so are the\n"
+    "volumes.\n";
 
 static const struct option long_options[] = {
   COMMON_OPTIONS,
@@ -49,7 +49,9 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
-/* The file is made, or it is one of keys, without this user: 0. */
+/* Make the file, or open a file of TLS keys that has none of this user.
+ * Return 0, or print an error and return its exit status.
+ */
 static int
 open_file (const char *path, const char *user, bool append, int *out,
            bool *made)
@@ -63,7 +65,7 @@ open_file (const char *path, const char *user, bool append, int *out,
   if (fd >= 0) {
     *out = fd;
     *made = true;
-    /* Whatever the umask takes away is missing, and nothing is added. */
+    /* The umask may have removed permissions; add none beyond these. */
     return fchmod (fd, 0600) == 0
                ? 0
                : say_error ("keygen: %s: %s", path, strerror (errno));
@@ -71,8 +73,9 @@ open_file (const char *path, const char *user, bool append, int *out,
   if (errno != EEXIST)
     return say_error ("keygen: %s: %s", path, strerror (errno));
   if (!append)
-    return say_error ("keygen: %s: is there already, and is not overwritten; "
-                      "--user NAME adds one more user to it",
+    return say_error ("keygen: %s: exists, and is not overwritten: give"
+                      " another FILE, or add a user to a file of TLS keys"
+                      " with --user NAME",
                       path);
   if (fp_psk_file_read_tls (&f, path, why) < 0)
     return say_error ("keygen: %s", why);
@@ -84,8 +87,7 @@ open_file (const char *path, const char *user, bool append, int *out,
   }
   fp_psk_file_free (f);
   if (r >= 0)
-    return say_error ("keygen: %s: user %s has a key there already", path,
-                      user);
+    return say_error ("keygen: %s: user %s already has a key", path, user);
   if (r != -ENOENT)
     return say_error ("keygen: %s", strerror (-r));
   fd = open (path, O_RDWR | O_APPEND | O_CLOEXEC);
@@ -95,7 +97,7 @@ open_file (const char *path, const char *user, bool append, int *out,
   return 0;
 }
 
-/* Somebody's editor left the last line without its end. */
+/* Return true if the last line has no newline: some editors leave it out. */
 static bool
 needs_newline (int fd)
 {
@@ -126,7 +128,7 @@ write_key (int fd, const char *user)
       n += snprintf (s->line + n, sizeof s->line - (size_t) n, "%02x",
                      s->key[i]);
     s->line[n++] = '\n';
-    /* In one call: all of the line is there, or nothing. */
+    /* In one call, so that all of the line is there, or nothing. */
     if (write (fd, s->line, (size_t) n) != n)
       r = errno != 0 ? -errno : -EIO;
     else if (fsync (fd) < 0)
@@ -155,7 +157,7 @@ cmd_keygen (int argc, char *argv[])
   if (optind < argc)
     path = argv[optind++];
   if (optind < argc)
-    return say_usage ("keygen", "one FILE, and not '%s' too", argv[optind]);
+    return say_usage ("keygen", "give one FILE, not '%s' too", argv[optind]);
   if (user && (!fp_name_ok (user) || strchr (user, ':') || user[0] == '#'))
     return say_usage ("keygen",
                       "--user %s: a name is 1 to %d printable ASCII "
@@ -164,13 +166,13 @@ cmd_keygen (int argc, char *argv[])
                       user, FP_NAME_MAX);
   if (user && strcmp (user, FP_PSK_VOLUMES) == 0)
     return say_usage ("keygen",
-                      "--user %s: so the key of volumes is marked; --encrypt "
-                      "makes one",
+                      "--user %s: this name marks keys for volumes: "
+                      "--encrypt makes one",
                       user);
   if (user && encrypt)
     return say_usage ("keygen",
-                      "--user is for keys for TLS, and --encrypt for "
-                      "others: a file has one or the other");
+                      "--user is for TLS keys, and --encrypt for keys of "
+                      "volumes: use one of them");
   if (!path)
     path = encrypt ? ENCRYPT_FILE : DEFAULT_FILE;
   status =

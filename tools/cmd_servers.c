@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_servers.c - farpage servers: what memory servers lend, and to whom. */
+/* cmd_servers.c - farpage servers: show what memory servers lend, and to which
+ * clients.
+ */
 
 #include <config.h>
 
@@ -26,13 +28,13 @@ static const char help[] =
     "       farpage servers add /dev/nbdX|SOCKET ADDR[,domain=NAME]...\n"
     "       farpage servers remove /dev/nbdX|SOCKET ADDR...\n"
     "\n"
-    "Asks memory servers what they lend, and to whom. ADDR is HOST,\n"
-    "HOST:PORT, [V6]:PORT or unix:PATH; a pool is a file that names some. To\n"
-    "servers with TLS: tls-psk=FILE or tls-certificates=DIR, too. Or\n"
-    "adds servers to a volume that is used, or removes some: see farpage\n"
-    "servers add --help.\n"
+    "Show what memory servers lend, and to which clients. ADDR is HOST,\n"
+    "HOST:PORT, [V6]:PORT or unix:PATH. A pool is a file that names\n"
+    "servers. For servers with TLS, add tls-psk=FILE or\n"
+    "tls-certificates=DIR. 'add' and 'remove' change the servers of a\n"
+    "volume in use: see 'farpage servers add --help'.\n"
     "\n"
-    "      --json   as JSON\n"
+    "      --json   print JSON\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -69,7 +71,9 @@ transports (uint32_t set, char buf[64])
   return buf;
 }
 
-/* Without a name it has a UUID, and goes when its lease is over. */
+/* Return how the server keeps a volume.  One without a name is listed by its
+ * UUID, and is freed when its lease ends.
+ */
 static const char *
 held_how (const struct fp_stat_session *e)
 {
@@ -78,7 +82,7 @@ held_how (const struct fp_stat_session *e)
   if (e->attached)
     return "";
   return fp_uuid_parse (&uuid, e->volume) == 0
-             ? "; left behind, its lease is running"
+             ? "; client gone, kept for its return"
              : "; not attached";
 }
 
@@ -105,13 +109,13 @@ print_server (const char *addr, const struct fp_stat_reply *s,
   printf ("; offers %s%s\n", transports (h->transports, set),
           s->stopping ? "; STOPPING" : "");
   if (s->insecure)
-    printf ("  INSECURE: without TLS, whoever can reach it may use it\n");
+    printf ("  INSECURE: without TLS, anyone who can reach it can use it\n");
   if (s->pressed)
-    printf ("  PRESSED: its host is short of memory, it lends nothing now; "
-            "%" PRIu64 " slabs asked back\n",
+    printf ("  PRESSED: its host is short of memory: it lends nothing now, "
+            "and wants %" PRIu64 " slabs back\n",
             s->wanted);
   if (s->returned)
-    printf ("  %" PRIu64 " slabs were given back to its host so far\n",
+    printf ("  %" PRIu64 " slabs were returned to its host so far\n",
             s->returned);
   for (i = 0; i < s->nr_sessions; i++) {
     const struct fp_stat_session *e = &s->sessions[i];
@@ -177,8 +181,8 @@ server_to_json (const char *addr, const struct fp_stat_reply *s,
 
 static const char *const words[] = { "add", "remove" };
 
-/* A host may have any name: that something else was meant is a guess for when
- * there is no such host.
+/* Return a hint, or "".  A host may have any name, so this guess at a mistyped
+ * command is only for when there is no such host.
  */
 static const char *
 or_meant (const char *first, char buf[64])
@@ -207,7 +211,7 @@ show (char *argv[], int n, bool json)
   json_object_object_add (o, "version", json_object_new_int (1));
   json_object_object_add (o, "servers", list);
   for (i = 0; i < n; i++) {
-    /* show's caller knows that it parses. */
+    /* The caller has checked that it parses. */
     if (fp_addr_parse (&addr, argv[i], &parse_why) < 0 ||
         ask (&addr, &stat, &hello, &w) < 0)
       status = say_error ("servers: %s: %s%s", argv[i], w.text,
@@ -241,7 +245,7 @@ cmd_servers (int argc, char *argv[])
     json = json || c == 'j';
   }
   if (optind == argc)
-    return say_usage ("servers", "which servers? Give their addresses");
+    return say_usage ("servers", "no servers given: give their addresses");
   argv += optind;
   argc -= optind;
   status = pool_args ("servers", &argc, &argv);

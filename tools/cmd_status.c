@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_status.c - farpage status: what is attached, and how it is doing. */
+/* cmd_status.c - farpage status: show what is attached, and its state. */
 
 #include <config.h>
 
@@ -21,11 +21,11 @@
 static const char help[] =
     "Usage: farpage status [OPTION]... [/dev/nbdX]...\n"
     "\n"
-    "Shows what 'farpage attach' attached: all of it, or these devices.\n"
+    "Show the devices that 'farpage attach' attached: all, or these.\n"
     "\n"
     "      --socket PATH   ask one plugin, by its status=PATH; for an nbdkit\n"
     "                      that farpage did not start\n"
-    "      --json          as JSON\n"
+    "      --json          print JSON\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -66,14 +66,14 @@ one_socket (const char *path, bool json)
   return EXIT_SUCCESS;
 }
 
-/* What can be said of a device without asking its plugin. */
+/* All that is known of a device. */
 struct facts {
   struct state st;
   bool supervised, connected;
   struct swap_area swap;
-  struct why in_use; /* "": it is not */
+  struct why in_use; /* "": not in use */
   struct why plugin_why;
-  struct json_object *plugin; /* NULL: plugin_why */
+  struct json_object *plugin; /* NULL: see plugin_why */
 };
 
 static void
@@ -83,7 +83,7 @@ gather (struct facts *f, int index)
   char path[STATE_PATH_MAX];
   int lock;
 
-  /* A lock that can be had is one that no supervisor holds. */
+  /* If the lock can be taken, no supervisor holds it. */
   if (state_lock (&lock, index, &w) == 0)
     close (lock);
   else
@@ -115,8 +115,8 @@ print_facts (const struct facts *f)
   printf ("\n  parameters    ");
   for (i = 0; i < f->st.nr_args; i++)
     printf (" %s", f->st.args[i]);
-  printf ("\n  supervisor     pid %ld%s; nbdkit pid %ld; %u restarts, %u links"
-          " replaced\n",
+  printf ("\n  supervisor     pid %ld%s; nbdkit pid %ld; %u restarts,"
+          " %u NBD connections replaced\n",
           (long) f->st.supervisor, f->supervised ? "" : " IS DEAD",
           (long) f->st.nbdkit, f->st.restarts, f->st.reconnects);
   printf ("  last event     %s\n", f->st.event);
@@ -124,8 +124,8 @@ print_facts (const struct facts *f)
     printf ("  NOT CONNECTED: 'farpage detach /dev/nbd%d' cleans up\n",
             f->st.index);
   else if (!f->supervised)
-    printf ("  Nobody would restart its nbdkit: stop using it, then 'farpage"
-            " detach /dev/nbd%d'\n",
+    printf ("  NOT SUPERVISED: nbdkit would not be restarted: stop using it,"
+            " then run 'farpage detach /dev/nbd%d'\n",
             f->st.index);
   if (f->plugin)
     plugin_status_print (stdout, f->plugin);
@@ -159,7 +159,9 @@ facts_to_json (struct facts *f)
   return o;
 }
 
-/* Adds to devices, or prints. -errno if it is not one of ours. */
+/* Add the device to devices if that is not NULL, or print it.  -errno: farpage
+ * did not attach it.
+ */
 static int
 show_device (int index, struct json_object *devices, struct why *w)
 {
@@ -178,7 +180,9 @@ show_device (int index, struct json_object *devices, struct why *w)
   return 0;
 }
 
-/* Those without a state file were left half-made, or are being made. */
+/* Show all devices.  One without a state file was left half-made, or is being
+ * made: that is an error.
+ */
 static int
 show_all (struct json_object *devices)
 {

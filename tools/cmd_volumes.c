@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_volumes.c - farpage volumes: which there are, where one is, and the end
- * of one.
- */
+/* cmd_volumes.c - farpage volumes: list volumes, show one, delete one. */
 
 #include <config.h>
 
@@ -26,17 +24,14 @@ static const char help[] =
     "       farpage volumes delete [--yes] [--partial] VOLUME "
     "ADDR...|pool=NAME\n"
     "\n"
-    "What the memory servers at ADDR keep: all their volumes, and how much of "
-    "each\n"
-    "they have; or where one is, by its name or UUID, for which any one of "
-    "its\n"
-    "servers is enough, as it knows the others. A pool is a file that names "
-    "servers.\n"
-    "'delete' gives the memory of a volume back, for good. It asks first, "
-    "and\n"
-    "is refused while the volume is attached.\n"
+    "List the volumes that the memory servers at ADDR keep, and how much\n"
+    "of each is there. 'show' finds all servers of one volume, by its name\n"
+    "or UUID; any one of them is enough, because it knows the others. A\n"
+    "pool is a file that names servers. 'delete' frees the memory of a\n"
+    "volume for good. It asks first, and refuses while the volume is\n"
+    "attached.\n"
     "\n"
-    "      --json      as JSON\n"
+    "      --json      print JSON\n"
     "      --yes       do not ask\n"
     "      --partial   delete it although some of its servers do not answer;\n"
     "                  what they hold stays there\n"
@@ -68,7 +63,7 @@ format_time (uint64_t seconds, char out[32])
   return out;
 }
 
-/* Its name, or its UUID if it has none. */
+/* Return the volume's name, or its UUID if it has no name. */
 static const char *
 title (const struct fp_volume_entry *e, char uuid[FP_UUID_STR_MAX])
 {
@@ -85,7 +80,7 @@ print_owner (const struct fp_volume_entry *e)
   if (e->attached)
     printf ("attached to %s since %s", e->client, since);
   else if (e->client[0])
-    printf ("left by %s at %s", e->client, since);
+    printf ("last used by %s until %s", e->client, since);
   else
     printf ("never attached");
 }
@@ -100,20 +95,20 @@ print_volume (const struct volume_view *v)
           v->entry.ephemeral ? " (ephemeral)" : "", size);
 }
 
-/* That some of it is no more, or may be. */
+/* Print how many extents are lost, or may be. */
 static void
 print_missing (const struct volume_view *v)
 {
   if (v->missing == 0)
     return;
-  printf ("; %" PRIu64 " of its %" PRIu64 " pieces %s ", v->missing,
+  printf ("; %" PRIu64 " of its %" PRIu64 " extents %s ", v->missing,
           v->extents, v->missing == 1 ? "is" : "are");
-  printf (v->all_answered ? "lost: to read or write %s is an I/O error"
+  printf (v->all_answered ? "lost: reading or writing %s is an I/O error"
                           : "on servers that do not answer, or lost",
           v->missing == 1 ? "it" : "one");
 }
 
-/* All its servers were asked. */
+/* Print a volume all of whose servers were asked. */
 static void
 print_summary (const struct volume_view *v)
 {
@@ -126,7 +121,8 @@ print_summary (const struct volume_view *v)
   print_missing (v);
 }
 
-/* It may have others. */
+/* Print a volume by what the given servers have.  It may have other servers.
+ */
 static void
 print_of_these (const struct volume_view *v)
 {
@@ -138,7 +134,7 @@ print_of_these (const struct volume_view *v)
     fp_format_size (v->places[i].slabs * v->entry.slab_size, used);
     printf ("%s%s of it on %s", i == 0 ? "; " : ", ", used, v->places[i].addr);
   }
-  /* Else what is not here may be elsewhere. */
+  /* Otherwise, extents that are missing here may be elsewhere. */
   if (v->all_answered)
     print_missing (v);
   putchar ('\n');
@@ -162,11 +158,11 @@ print_places (const struct volume_view *v)
   char used[FP_SIZE_STR_MAX], uuid[FP_UUID_STR_MAX], text[32];
 
   fp_uuid_format (&v->entry.uuid, uuid);
-  printf ("\n  UUID %s, made %s, slabs of %s", uuid,
+  printf ("\n  UUID %s, created %s, slabs of %s", uuid,
           format_time (v->entry.created, text),
           (fp_format_size (v->entry.slab_size, used), used));
   if (v->entry.stripe.width > 1)
-    printf (", striped over %u of them by %s", v->entry.stripe.width,
+    printf (", striped over %u extents in units of %s", v->entry.stripe.width,
             (fp_format_size (v->entry.stripe.size, used), used));
   putchar ('\n');
   for (unsigned i = 0; i < v->nr_places; i++) {
@@ -183,7 +179,7 @@ print_places (const struct volume_view *v)
   }
 }
 
-/* NULL, which is null: nobody knows. */
+/* Return n, or NULL (in JSON null) if it is not known. */
 static struct json_object *
 number_if (bool known, uint64_t n)
 {
@@ -241,8 +237,8 @@ to_json (const struct volume_view *v, bool places_known)
 static const char *const words[] = { "list", "show", "delete" };
 static const char *first_word;
 
-/* A host may have any name: that something else was meant is a guess for when
- * there is no such host.
+/* Report a server that failed.  A host may have any name, so the guess at a
+ * mistyped command is only for when there is no such host.
  */
 static void
 failed (const char *addr, const struct why *w)
@@ -313,13 +309,15 @@ agreed (const struct volume_view *v)
   char answer[16];
 
   print_summary (v);
-  printf ("\nDelete it, and all that it holds? [y/N] ");
+  printf ("\nDelete it and all its data? [y/N] ");
   fflush (stdout);
   return fgets (answer, sizeof answer, stdin) &&
          (answer[0] == 'y' || answer[0] == 'Y');
 }
 
-/* Nothing is deleted unless it can be everywhere. */
+/* Refuse to delete an attached volume, or one that cannot be deleted
+ * everywhere.  With partial, servers that do not answer do not matter.
+ */
 static int
 check_deletable (const struct volume_view *v, bool partial)
 {
@@ -332,14 +330,14 @@ check_deletable (const struct volume_view *v, bool partial)
                       format_time (v->entry.since, since));
   for (unsigned i = 0; i < v->nr_places && !partial; i++)
     if (v->places[i].member && !v->places[i].answers)
-      return say_error ("volumes: %s: its server %s does not answer: %s: with "
-                        "--partial it is deleted from the others",
+      return say_error ("volumes: %s: its server %s does not answer: %s: "
+                        "--partial deletes it from the others",
                         name, v->places[i].addr, v->places[i].why.text);
   return EXIT_SUCCESS;
 }
 
-/* Only servers that the volume has left were named: what is to be deleted is
- * what they still have of it.  The volume is elsewhere, and stays.
+/* Return true if the volume has left all servers that were named.  Then only
+ * what they still have of it is deleted.  The volume is elsewhere, and stays.
  */
 static bool
 is_leftover (const struct volume_view *v)
@@ -352,13 +350,13 @@ is_leftover (const struct volume_view *v)
 
 static bool any_silent;
 
-/* A server that was named, and perhaps none of the volume's. */
+/* Report a named server that does not answer.  It may not be the volume's. */
 static void
 silent (const char *addr, const struct why *w)
 {
   any_silent = true;
-  say_error ("volumes: %s: %s; nobody knows whether it has anything of it",
-             addr, w->text);
+  say_error ("volumes: %s: %s; it may still hold a part of the volume", addr,
+             w->text);
 }
 
 static int
@@ -376,8 +374,8 @@ delete_one (const struct request *q)
   if (status != EXIT_SUCCESS)
     return status;
   if (!q->yes && isatty (STDIN_FILENO) != 1)
-    return say_error ("volumes: %s: not deleted, as nobody can be asked: "
-                      "--yes deletes it",
+    return say_error ("volumes: %s: not deleted: cannot ask, as this is not a "
+                      "terminal: use --yes",
                       q->volume);
   if (!q->yes && !agreed (&v))
     return say_error ("volumes: %s: not deleted", q->volume);
@@ -398,7 +396,7 @@ parse_addrs (struct request *q, int n, char *argv[])
   int status;
 
   if (n <= 0)
-    return say_usage ("volumes", "which servers? Give their addresses");
+    return say_usage ("volumes", "no servers given: give their addresses");
   status = pool_args ("volumes", &n, &argv);
   if (status != EXIT_SUCCESS)
     return status;
@@ -448,15 +446,15 @@ cmd_volumes (int argc, char *argv[])
     return say_usage ("volumes",
                       "--yes and --partial are for 'farpage volumes delete'");
   if (q.json && run == delete_one)
-    return say_usage ("volumes", "'delete' prints no facts: no --json");
+    return say_usage ("volumes", "'delete' takes no --json");
   if (run != list) {
     if (argc == 0)
-      return say_usage ("volumes", "which volume? Give its name or UUID");
+      return say_usage ("volumes", "no volume given: give its name or UUID");
     if (!is_volume (argv[0]))
-      /* What was given may be no text for a terminal. */
+      /* Do not repeat the argument: it may be unsafe to print. */
       return say_usage (
           "volumes",
-          "no name of a volume, and no UUID: a name is 1 to %d "
+          "not a volume name or UUID: a name is 1 to %d "
           "printable ASCII characters, without blanks, '/', '\"' "
           "and '\\'",
           FP_NAME_MAX);

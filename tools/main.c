@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* main.c - the farpage command: finds the command that was asked for. */
+/* main.c - the farpage command: find the subcommand and run it. */
 
 #include <config.h>
 
@@ -18,19 +18,19 @@ static const struct command {
   int (*run) (int argc, char *argv[]);
   const char *help;
 } commands[] = {
-  { "attach", cmd_attach, "make a block device of other machines' memory" },
-  { "detach", cmd_detach, "give it back" },
+  { "attach", cmd_attach, "attach other machines' memory as a block device" },
+  { "detach", cmd_detach, "detach a device, and return its memory" },
   { "swapon", cmd_swapon, "swap to an attached device" },
-  { "swapoff", cmd_swapoff, "stop swapping to it" },
-  { "status", cmd_status, "what is attached, and how it is doing" },
-  { "top", cmd_top, "the same, live: rates and latencies" },
-  { "servers", cmd_servers, "what memory servers lend, and to whom" },
-  { "volumes", cmd_volumes, "which volumes they keep, and the end of one" },
-  { "drain", cmd_drain, "move what a server holds to the others" },
-  { "check", cmd_check, "are the copies of a volume alike? mend them" },
+  { "swapoff", cmd_swapoff, "stop swapping to a device" },
+  { "status", cmd_status, "show what is attached, and its state" },
+  { "top", cmd_top, "show rates and latencies, live" },
+  { "servers", cmd_servers, "show, add or remove memory servers" },
+  { "volumes", cmd_volumes, "list, show or delete volumes on memory servers" },
+  { "drain", cmd_drain, "move the extents of a server to the others" },
+  { "check", cmd_check, "compare the copies of a volume, and repair them" },
   { "keygen", cmd_keygen, "make a key for the memory servers and clients" },
   { "bench", cmd_bench, "measure each layer, from memcpy to the device" },
-  { "doctor", cmd_doctor, "what would make it fail here, and what to do" },
+  { "doctor", cmd_doctor, "look for problems here, and say what to do" },
 };
 #define NR_COMMANDS (sizeof commands / sizeof commands[0])
 
@@ -42,8 +42,8 @@ usage (FILE *fp)
   fprintf (fp, "Usage: farpage COMMAND [ARGUMENT]...\n\nCommands:\n");
   for (i = 0; i < NR_COMMANDS; i++)
     fprintf (fp, "  %-10s %s\n", commands[i].name, commands[i].help);
-  fprintf (fp, "\n'farpage COMMAND --help' says more about each;"
-               " farpage-COMMAND(1) says all.\n"
+  fprintf (fp, "\nFor each command, see 'farpage COMMAND --help' and"
+               " farpage-COMMAND(1).\n"
                "  --help     show this text\n"
                "  --version  show the version\n");
 }
@@ -110,7 +110,9 @@ parse_number (const char *s, long min, long max, long *out)
   return errno == 0 && end != s && *end == '\0' && *out >= min && *out <= max;
 }
 
-/* getopt prints argv[0] with its messages: make that "farpage: attach". */
+/* Run a command.  getopt prints argv[0] with its messages, so make that
+ * "farpage: attach".
+ */
 static int
 run (const struct command *c, int argc, char *argv[])
 {
@@ -166,7 +168,7 @@ main (int argc, char *argv[])
 {
   int status;
 
-  /* A reader that went away is an error of the write, not a death. */
+  /* If the reader of stdout goes away, let the write fail. */
   signal (SIGPIPE, SIG_IGN);
   status = dispatch (argc, argv);
   if ((fflush (stdout) != 0 || ferror (stdout)) && status == EXIT_SUCCESS)

@@ -35,8 +35,9 @@ add (struct list *l, const char *addr)
   return 0;
 }
 
-/* The rest of a pool is for who attaches.  What the command line says of TLS
- * counts, wherever it stands, as with nbdkit: so that is read last.
+/* Take servers and TLS settings from a line of a pool; ignore the rest, which
+ * is for attaching.  The command line's TLS settings are read later, so that
+ * they win wherever they stand, as with nbdkit.
  */
 static int
 on_line (void *arg, const char *key, const char *value, char why[FP_WHY_MAX])
@@ -63,7 +64,7 @@ int
 pool_args (const char *command, int *n, char ***argv)
 {
   char path[FP_POOL_PATH_MAX], why[FP_WHY_MAX];
-  static struct list l; /* the words of the command, until its end */
+  static struct list l; /* the addresses, until the program ends */
   int status;
 
   for (int i = 0; i < *n; i++) {

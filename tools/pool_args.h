@@ -4,12 +4,10 @@
 #ifndef FARPAGE_POOL_ARGS_H
 #define FARPAGE_POOL_ARGS_H
 
-/* What is said of TLS (tls-psk=FILE, ...), there or in a pool, is how this
- * process connects from now on.
- *
- * Of ADDR, server=ADDR[,domain=NAME] and pool=NAME, the addresses: *argv and
- * *n are replaced by them, and live as long as the program.  Returns
- * EXIT_SUCCESS; else it has said why not.
+/* Replace ADDR, server=ADDR[,domain=NAME] and pool=NAME in *argv by the
+ * addresses they name.  These live as long as the program.  Use TLS parameters
+ * (tls-psk=FILE, ...), there or in a pool, from now on.  Return EXIT_SUCCESS,
+ * or print an error and return its exit status.
  */
 int pool_args (const char *command, int *n, char ***argv);
 

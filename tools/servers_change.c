@@ -18,29 +18,26 @@
 #include "tools/servers_change.h"
 
 static const char add_help[] =
-    "Usage: farpage servers add [OPTION]... /dev/nbdX|SOCKET"
-    " ADDR[,domain=NAME]...\n"
+    "Usage: farpage servers add [OPTION]... "
+    "/dev/nbdX|SOCKET ADDR[,domain=NAME]...\n"
     "\n"
-    "Adds memory servers to a volume that is used: it gets memory there from\n"
-    "now on; what it has stays where it is (farpage drain moves it). SOCKET "
-    "is\n"
-    "the status=PATH of a plugin that farpage did not start. ADDR is HOST,\n"
-    "HOST:PORT, [V6]:PORT or unix:PATH, and NAME its failure domain.\n"
+    "Add memory servers to a volume in use. New extents may get memory\n"
+    "there; existing ones stay where they are (farpage drain moves them).\n"
+    "SOCKET is the status=PATH of a plugin that farpage did not start.\n"
+    "ADDR is HOST, HOST:PORT, [V6]:PORT or unix:PATH, and NAME its failure\n"
+    "domain.\n"
     "\n"
-    "      --json   print what was done as JSON\n"
+    "      --json   print the result as JSON\n"
     "      --help, --version\n";
 
 static const char remove_help[] =
     "Usage: farpage servers remove [OPTION]... /dev/nbdX|SOCKET ADDR...\n"
     "\n"
-    "Removes memory servers from a volume that is used. They have to hold\n"
-    "nothing of it: farpage drain moves that to the others. All other "
-    "servers\n"
-    "have to be there. SOCKET is the status=PATH of a plugin that farpage "
-    "did\n"
-    "not start.\n"
+    "Remove memory servers from a volume in use. They must hold nothing of\n"
+    "it: farpage drain moves that to the others. All other servers must be\n"
+    "up. SOCKET is the status=PATH of a plugin that farpage did not start.\n"
     "\n"
-    "      --json   print what was done as JSON\n"
+    "      --json   print the result as JSON\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -50,7 +47,7 @@ static const struct option long_options[] = {
 };
 
 #define DOMAIN_MARK ",domain="
-/* "remove", an address, a domain, a newline */
+/* Room for "remove", an address, a domain, a newline. */
 #define REQUEST_LINE_MAX (FP_ADDR_MAX + FP_NAME_MAX + 32)
 
 bool
@@ -59,7 +56,9 @@ servers_is_change (const char *word)
   return strcmp (word, "add") == 0 || strcmp (word, "remove") == 0;
 }
 
-/* ADDR[,domain=NAME] as the plugin, which is elsewhere, is to read it. */
+/* Make the request from ADDR[,domain=NAME].  The plugin is in another
+ * directory, so the path of a socket becomes absolute.
+ */
 static int
 make_request (char line[REQUEST_LINE_MAX], const char *word, const char *arg)
 {
@@ -71,11 +70,11 @@ make_request (char line[REQUEST_LINE_MAX], const char *word, const char *arg)
 
   snprintf (command, sizeof command, "servers %s", word);
   if (n >= sizeof addr)
-    return say_usage (command, "%s: longer than an address can be", arg);
+    return say_usage (command, "%s: too long for an address", arg);
   if (domain && (strcmp (word, "add") != 0 ||
                  !fp_name_ok (domain + strlen (DOMAIN_MARK))))
-    return say_usage (command, "%s: no name of a domain is expected here",
-                      arg);
+    return say_usage (
+        command, "%s: domain= is only for 'add', and needs a valid name", arg);
   snprintf (addr, sizeof addr, "%.*s", (int) n, arg);
   if (fp_addr_parse (&a, addr, &why) < 0)
     return say_usage (command, "%s: %s", addr, why);
@@ -100,7 +99,7 @@ change (const char *word, const char *socket, const char *arg,
   int r;
 
   if (make_request (line, word, arg) != EXIT_SUCCESS)
-    return false; /* it was checked before */
+    return false; /* impossible: checked before */
   r = plugin_request (socket, line, &w);
   if (r < 0)
     say_error ("servers %s: %s", word, w.text);
@@ -129,14 +128,14 @@ servers_change (int argc, char *argv[])
   int c, status, i;
 
   snprintf (command, sizeof command, "servers %s", word);
-  optind = 0; /* a second command line: from its beginning */
+  optind = 0; /* start over, for a second command line */
   while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
     if (common_option (c, command, adds ? add_help : remove_help, &status))
       return status;
     json = json || c == 'j';
   }
   if (optind >= argc - 1)
-    return say_usage (command, "one device or socket, and servers, please");
+    return say_usage (command, "give one device or socket, and servers");
   for (i = optind + 1; i < argc; i++) {
     status = make_request (line, word, argv[i]);
     if (status != EXIT_SUCCESS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* servers_change.h - farpage servers add, and remove: of a volume that is
- * used.
+/* servers_change.h - farpage servers add and remove: change the servers of a
+ * volume that is used.
  */
 
 #ifndef FARPAGE_SERVERS_CHANGE_H
@@ -8,9 +8,9 @@
 
 #include <stdbool.h>
 
-/* argv[0] is "add" or "remove".  Returns an exit status. */
+/* Run the command argv[0], "add" or "remove".  Return an exit status. */
 int servers_change (int argc, char *argv[]);
-/* Is it one of the two? */
+/* Return true if word is "add" or "remove". */
 bool servers_is_change (const char *word);
 
 #endif /* FARPAGE_SERVERS_CHANGE_H */

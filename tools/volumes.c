@@ -12,7 +12,7 @@
 #include "tools/volumes.h"
 #include "transport/tls.h"
 
-/* More than any server has: one that lists more never ends. */
+/* More than any server has.  A faulty server might list volumes for ever. */
 #define MAX_VOLUMES 65536u
 
 static uint64_t
@@ -21,9 +21,11 @@ soon (void)
   return fp_deadline_in_ms (ASK_MS);
 }
 
-/* ---- what is lost ---- */
+/* ---- lost extents ---- */
 
-/* The slabs that a server has of it now; as before, if it does not say. */
+/* Ask the server how many slabs of the volume it has now.  If it does not
+ * answer, return the earlier number.
+ */
 static uint64_t
 slabs_now (const struct volume_view *v, const struct volume_place *p)
 {
@@ -52,9 +54,9 @@ counts (const struct volume_place *p)
   return p->has_it && !p->left;
 }
 
-/* members: so many servers have to answer.  An extent that is moved from one
- * server to another between two questions looks as if nobody had it: so they
- * are asked once more, the other way round.
+/* Count the extents that no server has.  members: number of servers that must
+ * answer.  An extent that moves to another server between two questions looks
+ * missing.  So ask all servers again, in reverse order.
  */
 static void
 count_missing (struct volume_view *v, unsigned members)
@@ -85,7 +87,7 @@ count_missing (struct volume_view *v, unsigned members)
     v->missing = v->extents > found ? v->extents - found : 0;
 }
 
-/* ---- all of them ---- */
+/* ---- all volumes ---- */
 
 static struct volume_view *
 view_of (struct volume_list *l, const struct fp_volume_entry *e)
@@ -114,7 +116,7 @@ add_entry (struct volume_list *l, const struct fp_volume_entry *e,
     return -ENOMEM;
   for (unsigned i = 0; i < v->nr_places; i++)
     if (fp_uuid_eq (&v->places[i].server, server))
-      return 0; /* the same server by another address */
+      return 0; /* this server, by another address */
   if (v->nr_places > FP_MAX_MEMBERS)
     return 0;
   p = &v->places[v->nr_places++];
@@ -186,7 +188,7 @@ volumes_free (struct volume_list *l)
   *l = (struct volume_list) { .nr = 0 };
 }
 
-/* ---- one of them ---- */
+/* ---- one volume ---- */
 
 static struct volume_place *
 place_of (struct volume_view *v, const struct fp_uuid *server)
@@ -200,8 +202,8 @@ place_of (struct volume_view *v, const struct fp_uuid *server)
   return &v->places[v->nr_places++];
 }
 
-/* What the server at p->addr knows.  Its list of members replaces *members if
- * that is older.
+/* Ask the server at addr about the volume.  If its list of members is newer,
+ * it replaces *members.
  */
 static int
 look (struct volume_view *v, const struct fp_addr *addr, bool named,
@@ -260,7 +262,7 @@ look (struct volume_view *v, const struct fp_addr *addr, bool named,
   return 0;
 }
 
-/* Ask a member that was not asked yet; that it does not answer is noted. */
+/* Ask a member, unless it was asked before.  Note if it does not answer. */
 static int
 look_at_member (struct volume_view *v, const struct fp_member *m,
                 const struct fp_lookup *q, struct fp_members *members,
@@ -280,8 +282,8 @@ look_at_member (struct volume_view *v, const struct fp_member *m,
     r = why_set (w, -EINVAL, "%s", reason);
   else if (!fp_tls_may_ask (&addr))
     r = why_set (w, -EACCES,
-                 "not asked: tls=require trusts a Unix socket only if it is "
-                 "named");
+                 "not asked: with tls=require a Unix socket is trusted only "
+                 "if you name it");
   else
     r = look (v, &addr, false, q, members, w);
   if (r == -ENOTUNIQ)
@@ -290,7 +292,7 @@ look_at_member (struct volume_view *v, const struct fp_member *m,
   if (!p->answers && r < 0)
     p->why = *w;
   else if (!p->answers)
-    why_set (&p->why, 0, "another server answers there");
+    why_set (&p->why, 0, "another server answers at this address");
   return 0;
 }
 
@@ -329,7 +331,8 @@ volumes_find (struct volume_view *v, const char *name,
   if (!known)
     return failed < 0 && !answered
                ? failed
-               : why_set (w, -ENOENT, "no volume %s on these servers", name);
+               : why_set (w, -ENOENT, "volume %s not found on these servers",
+                          name);
   q = (struct fp_lookup) { .volume = v->entry.uuid };
   for (uint32_t i = 0; i < members.count; i++) {
     const struct fp_member member = members.members[i];
@@ -338,7 +341,7 @@ volumes_find (struct volume_view *v, const char *name,
     r = look_at_member (v, &member, &q, &members, w);
     if (r < 0)
       return r;
-    /* It has a newer list, with others in it: from its beginning. */
+    /* The member has a newer list, with other members: start over. */
     if (members.version != version)
       i = UINT32_MAX;
   }
@@ -378,7 +381,7 @@ volumes_delete (const struct volume_view *v, const struct volume_place *p,
   if (r < 0)
     return r;
   if (!fp_uuid_eq (&hello.server, &p->server))
-    r = why_set (w, -ESTALE, "another server answers there now");
+    r = why_set (w, -ESTALE, "another server answers at this address now");
   else
     r = ask_why (c, fp_ctl_delete (c, &q, soon ()), w);
   ask_end (c);

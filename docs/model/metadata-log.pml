@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metadata-log.pml - which copies of a piece a client may believe: a model, for
- * Spin, of docs/PROTOCOL.md, 'Volumes with a name'.  docs/MODEL.md explains it.
- * Sets of servers are bit masks.  Where an expression goes on, its line ends
- * with an operator or inside parentheses: else Spin ends the statement there.
+/* metadata-log.pml - a Spin model of docs/PROTOCOL.md, 'Volumes with a name':
+ * which copies of an extent a client may believe.  docs/MODEL.md explains it.
+ * A set of servers is a bit mask.  An expression continues on the next line
+ * only after an operator or inside parentheses.  Otherwise Spin ends the
+ * statement at the end of the line.
  */
 
-#ifndef LIMITS      /* with -DLIMITS the command line has all of these */
+#ifndef LIMITS      /* with -DLIMITS the command line defines all of these */
 #define SERVERS 3   /* 2 to 4 */
-#define HOLD 3      /* two servers, which have the first two copies, a set */
-#define FIRST 7     /* the members of the first view, a set */
-#define AT 16       /* 16, or version of a view that server 0 alone has; it is away at first */
-#define SENT 7      /* current members of that view, a set */
-#define ATTACHES 3  /* clients */
-#define TAKEOVERS 0 /* clients that begin while the one before still runs */
+#define HOLD 3      /* set of the two servers that have the first copies */
+#define FIRST 7     /* set of members of the first view */
+#define AT 16       /* 16, or the version of server 0's view, if it starts down */
+#define SENT 7      /* set of current members of that view */
+#define ATTACHES 3  /* number of clients */
+#define TAKEOVERS 0 /* clients that start while the previous one still runs */
 #define WRITES 1
-#define CUTS 2      /* a server does not answer, for a while */
-#define LOSSES 0    /* a server loses what it has */
-#define CHANGES 0   /* a server joins or leaves */
+#define CUTS 2      /* times that a server does not answer for a while */
+#define LOSSES 0    /* times that a server loses all it has */
+#define CHANGES 0   /* times that a server joins or leaves */
 #endif
 
 /* given(X) is 1 if the command line has -DX, else 0. */
@@ -27,14 +28,14 @@
 #define given_3(x, y, ...) y
 
 #define COPIES 2
-#define ROUND 16 /* FP_MEMBERSHIP_ROUND; the version of the first view */
-#define WORK 64  /* in a map, beside the live copies: a client is at work */
+#define ROUND 16 /* stands for FP_MEMBERSHIP_ROUND; version of the first view */
+#define WORK 64  /* in a map, beside the in-sync copies: a client is at work */
 #define LAST (SERVERS - 1)
 #define he (1 - me)
 #define BIT(s) (1 << (s))
 #define has(set, s) (((set) >> (s)) & 1)
 #define cnt(set) (has(set, 0) + has(set, 1) + has(set, 2) + has(set, 3))
-/* fp_membership_may_shrink, and fp_membership_quorum for two copies */
+/* fp_membership_may_shrink and fp_membership_quorum, for two copies */
 #define enough(was, is) ((is) > 0 && (2 * (is) >= (was) || (is) + COPIES > (was)))
 #define quorum(nr) ((nr) / 2 + 1)
 #define can(s) (up[s] && (key[s] == my[me] || (given(BREAK_KEYS) && key[s] != 0)))
@@ -44,24 +45,32 @@
                   key[LAST - 1] == my[p] || key[LAST] == my[p])
 #define same(s, t) (ver[s] == ver[t] && cur[s] == cur[t] && mem[s] == mem[t])
 #define differs(s, t) (!same(s, t) && !(given(BREAK_TIE) && ver[s] == ver[t]))
-/* A view that counts: the base, which server b has, or another that is not older. */
+/* The view of server s counts: it is the base (the view of server b), or
+ * another view that is not older.
+ */
 #define counts(s) (same(s, b) || (differs(s, b) && ver[s] >= ver[b]))
 #define settled (mn == 0 && ln == 0)
-#define is_last (my[me] == ATTACHES && TAKEOVERS == 0) /* it only reads */
+#define is_last (my[me] == ATTACHES && TAKEOVERS == 0) /* this client only reads */
 #define busy (att && !is_last)
 
-/* Of each server: it answers; which client has its key (its epoch); its view; its
- * map; and its copy, as the set of writes that this has, or 0.
+/* State of each server.
+ * up:             it answers
+ * key:            the client that has its key; this number is its epoch
+ * ver, cur, mem:  its view, that is version, current members and members
+ * map:            its map
+ * data:           its copy, as the set of writes in it; 0 if it has none
  */
 bool up[SERVERS] = true;
 byte key[SERVERS], ver[SERVERS], cur[SERVERS], mem[SERVERS], map[SERVERS], data[SERVERS];
-/* What is acknowledged; the last client; which process has the volume. */
+/* The set of acknowledged writes; the number of the last client; the process
+ * that owns the volume.
+ */
 byte acked = 1, term, own;
 byte takes = TAKEOVERS, writes = WRITES, cuts = CUTS, losses = LOSSES, changes = CHANGES;
-/* Of each of the two processes: which client it is, and its live copies. */
+/* For each of the two processes, its client's number and its in-sync copies. */
 byte my[2], live[2];
 bool on[2];
-byte m, i, j, x, y, r, q, b, h, n, bv, bh; /* these are 0 between steps */
+byte m, i, j, x, y, r, q, b, h, n, bv, bh; /* scratch; 0 between steps */
 short g, bg;
 bool ok, sure;
 
@@ -69,16 +78,22 @@ inline clear() {
   i = 0; j = 0; x = 0; y = 0; r = 0; q = 0; b = 0; h = 0; n = 0; bv = 0; bh = 0; g = 0; bg = 0;
   ok = false; sure = false
 }
-/* The break leads to the skip: Spin refuses a jump into a d_step, which may follow. */
+/* Set m to any server.  The break must lead to the skip: a d_step may follow,
+ * and Spin refuses a jump into one.
+ */
 inline pick() { m = 0; do :: m < LAST -> m++ :: break od; skip }
-/* Server m did it.  The client hears that, or the server is cut off before. */
+/* Server m made the change.  The client gets its answer, or m is cut off first. */
 inline answered(set) { if :: set = set & ~BIT(m) :: cuts > 0 -> cuts--; up[m] = false fi }
-/* A view that may come back: quorum(nr) of the set are enough to attach by it. */
+/* Note a view that may come back.  To attach by it, quorum(nr) of the set are
+ * enough.
+ */
 inline tried(set, nr) { tr[quorum(nr)] = tr[quorum(nr)] | BIT(set) }
 inline forget_tried() { tr[1] = 0; tr[2] = 0; tr[3] = 0 }
-/* sure: the set may be the current members of the next view (meta_log_may_write). */
+/* Set sure if the set may be the current members of the next view
+ * (meta_log_may_write).
+ */
 inline allowed(set) {
-  g = ((set & ~an) == 0 || given(BREAK_MEET) || given(BREAK_ANCHOR)); /* it adds no member */
+  g = ((set & ~an) == 0 || given(BREAK_MEET) || given(BREAK_ANCHOR)); /* the set adds no member */
   sure = (set != 0 && (given(BREAK_ANCHOR) || (set & an) != 0) &&
           (given(BREAK_HALF) || enough(cnt(du), cnt(set & du))) &&
           (g != 0 || several || quorum(cnt(du)) + quorum(cnt(set)) > cnt(du | (set))));
@@ -93,14 +108,16 @@ inline allowed(set) {
 /* Once no current member lacks the map (mn) or the view (ln), both count. */
 inline settle() {
   if
-  :: settled -> /* a client that was shut out does not have the volume again */
+  :: settled -> /* a fenced client does not get the volume back */
      du = cu; an = cu; several = false; forget_tried(); live[me] = live[me] & want;
      own = (att || (on[he] && my[he] > my[me] && own == he) -> own : me); att = true
   :: else
   fi
 }
 inline relist(set) { cu = set; mn = mn & set; ln = set; an = an & set; tried(cu, cnt(cu)); v++ }
-/* Invariant 4: one view at most is complete: all its current members have it. */
+/* Invariant 4: at most one view is complete.  A view is complete if all its
+ * current members have it.
+ */
 inline views() {
   for (i : 0 .. LAST) {
     h = (ver[i] > 0);
@@ -111,10 +128,12 @@ inline views() {
 }
 
 proctype client(byte me) {
-  /* The view to be sent next: current, members, version.  The last complete one
-   * (du); those that have all views since then (an); and what these were: b of
-   * the set j are enough to attach by one of them if tr[b] has bit j.  Several: views
-   * were found that count, and are among these.
+  /* cu, li, v:  current members, members and version of the next view to send
+   * du:         current members of the last complete view
+   * an:         servers that have all views since then
+   * tr:         those views; if tr[b] has bit j, then b servers of the set j are
+   *             enough to attach by one of them
+   * several:    the client found several views that count; tr includes them
    */
   byte cu, li, v, du, an, want, mn, ln, wr, got, o, redo;
   int tr[4];
@@ -124,7 +143,7 @@ start:
     term < ATTACHES && term % 2 == me && (!on[he] || takes > 0) ->
     takes = (on[he] -> takes - 1 : takes); term++; my[me] = term; on[me] = true
   };
-opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
+opening: /* OPEN: one server per step if there is another client (TAKEOVER) */
   skip;
   atomic {
     do
@@ -136,12 +155,12 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
     od;
     o = 0
   };
-  atomic { /* LOOKUP, MAP_READ; a client that has no key any more is over first */
+  atomic { /* LOOKUP, MAP_READ; an older client without any key must end before */
     given(BREAK_KEYS) || !on[he] || my[he] > my[me] || holds(he) ->
     d_step {
       ok = false; clear();
       for (i : 0 .. LAST) { x = x | (can(i) && ver[i] > 0 -> BIT(i) : 0) };
-      for (i : 0 .. LAST) { /* DRBD 4: the base is the newest view that none here lacks */
+      for (i : 0 .. LAST) { /* DRBD 4: the base is the newest view not lacked here */
         h = 0; q = 1;
         for (j : 0 .. LAST) {
           h = h + (has(x & cur[i], j) && same(i, j));
@@ -167,7 +186,7 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
         :: else
         fi
       };
-      for (i : 0 .. LAST) { /* h: those that may come back with this view */
+      for (i : 0 .. LAST) { /* h: servers that may come back with this view */
         if
         :: n != 0 && !sure && !given(BREAK_BASE) && has(x, i) && counts(i) ->
            h = 0;
@@ -182,21 +201,21 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
       ok = (ok && (r & x) != 0 && (given(BREAK_ATTACH) || enough(cnt(r), cnt(r & x))));
       several = (n != 0 && !sure && !given(BREAK_BASE)); du = r; an = r; r = r & x; cu = r;
       v = (y | (ROUND - 1)) + 1;
-      allowed(cu); cu = (several && !sure -> x & bv : cu); /* the others join later */
+      allowed(cu); cu = (several && !sure -> x & bv : cu); /* the others rejoin later */
       for (i : 0 .. LAST) {
         allowed(cu); cu = (several && !sure && has(cu & ~r, i) -> cu & ~BIT(i) : cu)
       };
       allowed(cu); ok = (ok && (sure || !several)); h = 0;
-      q = (given(BREAK_UNION) -> 255 : 0); /* DRBD 4: what any map says, not what all say */
+      q = (given(BREAK_UNION) -> 255 : 0); /* DRBD 4: unite the maps */
       for (i : 0 .. LAST) {
         q = (has(r, i) -> (given(BREAK_UNION) -> q & map[i] : q | map[i]) : q)
       };
       for (i : 0 .. LAST) { h = h | (has(q & bv, i) && ready(i) -> BIT(i) : 0) }
     };
-    assert(!ok || (q & (WORK - 1)) != 0); /* else the piece would read as zeros */
+    assert(!ok || (q & (WORK - 1)) != 0); /* else the extent would read as zeros */
     if
     :: !ok || h == 0 -> clear(); goto off
-    :: else -> /* DRBD 3: after an unclean end one copy is believed, as soon as recorded */
+    :: else -> /* DRBD 3: after an unclean end one copy is believed, once that is recorded */
        live[me] = ((q & WORK) != 0 && !given(BREAK_BELIEVE_ONE) -> h & (0 - h) : q & (WORK - 1));
        want = live[me] | (given(BREAK_AT_WORK) -> 0 : WORK);
        li = bv;
@@ -207,7 +226,7 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
   do
   :: atomic {
        pick();
-       d_step { /* x: who answers; r: live copies to go on with; y: next view, if it is ok */
+       d_step { /* x: servers that answer; r: in-sync copies to keep; y: next view, if ok */
          ok = false; clear();
          for (i : 0 .. LAST) {
            x = x | (can(i) -> BIT(i) : 0);
@@ -229,7 +248,7 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
           :: else -> clear(); m = 0; goto off
           fi;
           answered(ln);
-          ln = (given(BREAK_LIST_ALL) -> 0 : ln); /* DRBD 1: a view that not all have heard of */
+          ln = (given(BREAK_LIST_ALL) -> 0 : ln); /* DRBD 1: a view that not all members got */
           settle();
           d_step { b = 0; bv = 0; views(); h = 0 }
        :: n != 0 && ok -> /* m becomes current: MAP_WRITE before the view */
@@ -242,11 +261,11 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
           changes--; li = li & ~BIT(m); relist(y)
        :: busy && changes > 0 && settled && !has(li, m) && data[m] == 0 && may_open(m) ->
           changes--; li = li | BIT(m); key[m] = my[me]; relist(cu) /* m joins */
-       :: busy && has(du, m) && up[m] && ver[m] == 0 && (du & ~BIT(m)) != 0 -> /* m is empty */
+       :: busy && has(du, m) && up[m] && ver[m] == 0 && (du & ~BIT(m)) != 0 -> /* m came back empty */
           du = du & ~BIT(m); an = ((an & ~BIT(m)) != 0 -> an & ~BIT(m) : du)
        :: busy && mn == 0 && r != 0 && has(live[me] & want & ~r, m) -> /* copy m is dropped */
           want = want & ~BIT(m);
-          if /* DRBD 2: it was rebuilt meanwhile, so nothing is recorded */
+          if /* DRBD 2: the copy was rebuilt meanwhile, so nothing is recorded */
           :: given(BREAK_BUMP) && has(redo, m) -> live[me] = live[me] & want
           :: else -> mn = cu
           fi
@@ -285,7 +304,7 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
        };
        i = 0; b = 0
      }
-  :: atomic { /* detaches in order: the last bit of the map */
+  :: atomic { /* the client detaches in order, and clears the WORK bit of the maps */
        busy && settled && wr == 0 && term < ATTACHES ->
        d_step {
          for (i : 0 .. LAST) { map[i] = (has(cu, i) && can(i) -> map[i] & ~WORK : map[i]) };
@@ -293,7 +312,7 @@ opening: /* OPEN: server by server, if there is another client, with TAKEOVER */
        };
        goto off
      }
-  :: atomic { term < ATTACHES || !holds(me) -> goto off } /* dies, or hears that it was shut out */
+  :: atomic { term < ATTACHES || !holds(me) -> goto off } /* dies, or learns that it is fenced */
   od;
 off:
   atomic {
@@ -311,7 +330,7 @@ init {
       map[i] = (has(FIRST, i) -> HOLD : 0); data[i] = has(HOLD, i)
     };
     i = 0; ver[0] = AT; cur[0] = (AT == ROUND -> FIRST : SENT); up[0] = (AT == ROUND);
-    if /* server 0 was left out, and server 1 alone heard of the view that took it in again */
+    if /* server 0 was left out; only server 1 has the view that takes it in again */
     :: given(AGAIN) -> ver[1] = ROUND + 2; ver[2] = ROUND + 1; cur[2] = FIRST & ~1
     :: given(ALONE) -> /* server 2 was left out, then server 1 */
        ver[0] = ROUND + 2; cur[0] = 1; ver[1] = ROUND + 1; cur[1] = 3

@@ -32,7 +32,7 @@ fp_pool_path (char out[FP_POOL_PATH_MAX], const char *name,
                   dir != NULL ? dir : FP_POOLS_DIR, name);
   if (n >= 0 && n < FP_POOL_PATH_MAX)
     return 0;
-  snprintf (why, FP_WHY_MAX, "no name of a pool, and no path");
+  snprintf (why, FP_WHY_MAX, "neither the name of a pool nor a path");
   return -EINVAL;
 }
 
@@ -48,7 +48,7 @@ struct file {
   int (*set) (void *arg, const char *key, const char *value, char *why);
   void *arg;
   unsigned servers;
-  int bad_line; /* the first that inih could read, and set does not take */
+  int bad_line; /* first line that inih parsed and set refused */
   char why[FP_WHY_MAX];
 };
 
@@ -59,7 +59,9 @@ file_close (FILE **fpp)
     fclose (*fpp);
 }
 
-/* inih counts lines, and does not tell its handler. */
+/* Read a line and count it, because inih does not give its handler the line
+ * number.
+ */
 static char *
 next_line (char *buf, int size, void *stream)
 {
@@ -81,7 +83,7 @@ is_allowed (const char *key)
   return false;
 }
 
-/* 0 is an error for inih. */
+/* Handle one line.  Return 0 on an error, as inih wants it. */
 static int
 on_line (void *arg, const char *section, const char *key, const char *value)
 {
@@ -93,13 +95,13 @@ on_line (void *arg, const char *section, const char *key, const char *value)
   if (section[0] == '\0' && is_allowed (key))
     r = f->set (f->arg, key, value, f->why);
   else if (strpbrk (key, " \t") != NULL)
-    /* Up to a colon, which inih takes, too. */
+    /* key ends at a colon, which inih takes like '='. */
     snprintf (f->why, sizeof f->why,
-              "'%.64s': not NAME = VALUE: there is no '='", key);
+              "'%.64s': not NAME = VALUE: '=' is missing", key);
   else
     snprintf (f->why, sizeof f->why,
-              "'%.64s%s%.64s': a pool has server, slab, transport, "
-              "timeout and tls...",
+              "'%.64s%s%.64s': unknown in a pool: use server, slab, "
+              "transport, timeout or tls...",
               section, section[0] != '\0' ? "." : "", key);
   if (r < 0)
     f->bad_line = f->line;
@@ -128,13 +130,13 @@ fp_pool_read (const char *path,
     return -err;
   }
   if (line > 0) {
-    snprintf (
-        why, FP_WHY_MAX, "pool: %s: line %d: %.*s", path, line, FP_WHY_MAX / 2,
-        line == f.bad_line ? f.why : "not NAME = VALUE: there is no '='");
+    snprintf (why, FP_WHY_MAX, "pool: %s: line %d: %.*s", path, line,
+              FP_WHY_MAX / 2,
+              line == f.bad_line ? f.why : "not NAME = VALUE: '=' is missing");
     return -EINVAL;
   }
   if (f.servers == 0) {
-    snprintf (why, FP_WHY_MAX, "pool: %s: there is no server in it", path);
+    snprintf (why, FP_WHY_MAX, "pool: %s: names no server", path);
     return -EINVAL;
   }
   return 0;

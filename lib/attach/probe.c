@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The look at all servers before anything is started.  Here everything that
- * can fail should fail, because here somebody reads the message.
+/* probe.c - ask all servers before anything is started.  Every error that can
+ * be found here should be, because here a user still reads the message.
  */
 
 #include <config.h>
@@ -27,10 +27,12 @@
 #include "peer/session.h"
 #include "volume/volume_int.h"
 
-#define PROBE_MS 3000 /* at least, for each server */
-/* A wider one would help few, and take as much memory for the first bytes. */
+#define PROBE_MS 3000 /* least timeout for one server */
+/* Greatest width that is chosen without the user.  A greater one would help
+ * few, and the first bytes of a volume would take as many slabs.
+ */
 #define AUTO_WIDTH_MAX 16
-#define BUSY_MS 100 /* between two tries to open a volume */
+#define BUSY_MS 100 /* pause between two tries to open a volume */
 #define OTHER_MAPS 4096
 
 static void
@@ -64,8 +66,9 @@ try_connection (const struct fp_transport_ops *ops, struct fp_conn_params *cp,
   return ops->conn_open (&c, q, cp, deadline);
 }
 
-/* RDMA objects do not survive a fork, and this process is about to fork: a
- * child tries, and its exit takes everything down that it made.
+/* Try a data connection in a child process.  RDMA objects do not survive a
+ * fork, and this process is about to fork.  The child's exit takes down all
+ * that it made.
  */
 static int
 try_in_child (const struct fp_session *s, const struct fp_volume_params *p,
@@ -123,14 +126,14 @@ check_transport (struct fp_session *s, const struct fp_volume_params *p,
 
   if (!ops->registered || ops->bit == FP_TRANSPORT_FAKE)
     return 0;
-  /* soft-iWARP binds a TCP port that rdma_cm has drawn, which may be
-   * somebody's by then (drivers/infiniband/sw/siw/siw_cm.c): another one is
-   * drawn.
+  /* soft-iWARP binds a TCP port that rdma_cm has drawn, which may be in use by
+   * then (drivers/infiniband/sw/siw/siw_cm.c).  So another one is drawn.
    */
   do
     r = try_in_child (s, p, ops, addr, timeout_ms, &said);
   while (r == -EADDRINUSE && ++tries < PORT_TRIES);
-  /* Where the user left the choice the next best one will be taken. */
+  /* If the user left the choice open, the next best transport is taken later.
+   */
   if (r == 0 || (s->transports & ~ops->bit) != 0)
     return 0;
   fp_addr_format (addr, where);
@@ -139,7 +142,7 @@ check_transport (struct fp_session *s, const struct fp_volume_params *p,
   return r;
 }
 
-/* ---- how it is striped ---- */
+/* ---- striping ---- */
 
 int
 probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
@@ -154,8 +157,8 @@ probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
   }
   if (p->stripe.width != 0 && p->stripe.width != e->stripe.width)
     return probe_say (-EINVAL, why,
-                      "stripe-width: volume %s is striped over %u pieces (on "
-                      "%s), not over %u: leave stripe-width= out to attach it",
+                      "stripe-width: volume %s is striped over %u extents (on "
+                      "%s), not over %u: omit stripe-width= to attach it",
                       name, e->stripe.width, where, p->stripe.width);
   fp_format_size (e->stripe.size, is);
   fp_format_size (p->stripe.size, said);
@@ -163,13 +166,15 @@ probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
     return probe_say (
         -EINVAL, why,
         "stripe: volume %s has stripes of %s (on %s), not of %s: "
-        "leave stripe= out to attach it",
+        "omit stripe= to attach it",
         name, is, where, said);
   p->stripe = e->stripe;
   return 0;
 }
 
-/* It is to be made: over all its servers, unless the user says otherwise. */
+/* Choose the striping of a new volume: over all its servers, unless the user
+ * says otherwise.
+ */
 static int
 choose_stripe (struct fp_volume_params *p, char why[FP_WHY_MAX])
 {
@@ -184,14 +189,14 @@ choose_stripe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   fp_format_size (p->slab_size, slab);
   if (!fp_stripe_ok (&p->stripe, p->slab_size))
     return probe_say (-EINVAL, why,
-                      "stripe=%s: must be a part of a slab, and these have %s "
-                      "on the servers",
+                      "stripe=%s: must be a part of a slab, and slabs have %s "
+                      "on these servers",
                       size, slab);
   return 0;
 }
 
-/* How the volume that is to be taken up was striped.  That there is none is
- * for check_held to say.
+/* Take over the striping of the volume that is resumed.  If the server does
+ * not know the volume, check_held reports that.
  */
 static int
 look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
@@ -213,15 +218,16 @@ look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
     return probe_say (r, why, "resume: %s: %s", where, fp_ctl_why (s->ctl));
   if (said->volume.copies != p->copies)
     return probe_say (-EINVAL, why,
-                      "copies: the volume has %u of each piece (on %s): say "
-                      "copies=%u to take it up again",
+                      "copies: the volume has %u of each extent (on %s): give "
+                      "copies=%u to resume it",
                       (unsigned) said->volume.copies, where,
                       (unsigned) said->volume.copies);
   return probe_take_stripe (p, &said->volume, where, why);
 }
 
-/* Where extents are mapped here, there may be as many as this kernel lets a
- * process have mappings, less some for everything else.
+/* Check that the extents are not more than the mappings that this kernel
+ * allows a process.  OTHER_MAPS of these are left for everything else.  Only
+ * transports that map each extent need this.
  */
 static int
 check_maps (const struct fp_volume_params *p, char why[FP_WHY_MAX])
@@ -234,15 +240,16 @@ check_maps (const struct fp_volume_params *p, char why[FP_WHY_MAX])
       extents + OTHER_MAPS <= limit)
     return 0;
   snprintf (why, FP_WHY_MAX,
-            "size: over shm each piece is a mapping, and %" PRIu64
-            " are more than this kernel lets a process have (%lu, "
-            "vm.max_map_count): give the servers a larger --slab, or take "
-            "transport=tcp",
+            "size: shm maps each extent by itself, and %" PRIu64
+            " are more than a process may map (%lu, vm.max_map_count): start "
+            "the servers with a larger --slab, or use transport=tcp",
             extents, limit);
   return -EINVAL;
 }
 
-/* As the volume will be opened, but to keep it. */
+/* Return an OPEN like that of the start, but without the flag that ends the
+ * volume at BYE.
+ */
 static struct fp_open
 open_request (const struct fp_session *s, const struct fp_volume_params *p)
 {
@@ -270,16 +277,16 @@ open_patiently (struct fp_session *s, const struct fp_open *q,
 
   for (;;) {
     r = fp_ctl_volume_open (s->ctl, q, &reply, deadline);
-    /* Its client has died, and the server may not know yet. */
+    /* The last client may have died, and the server may not know that yet. */
     if (r != -EBUSY || fp_deadline_passed (deadline))
       return r;
     poll (NULL, 0, BUSY_MS);
   }
 }
 
-/* Does the server still hold the volume that is to be taken up?  There is no
- * message that only asks: it is opened, without the flag that would end it at
- * BYE, and left again, which starts its lease anew.
+/* Check that the server still holds the volume that is resumed.  No message
+ * only asks that.  So open the volume, without the flag that ends it at BYE,
+ * and leave it again, which restarts its lease.
  */
 static int
 check_held (struct fp_session *s, const struct fp_volume_params *p,
@@ -296,12 +303,13 @@ check_held (struct fp_session *s, const struct fp_volume_params *p,
     return 0;
   fp_addr_format (addr, where);
   snprintf (why, FP_WHY_MAX, "resume: %s: %s%s", where, fp_ctl_why (s->ctl),
-            r == -ENOENT ? ": its lease is over, or it never was" : "");
+            r == -ENOENT ? ": its lease has expired, or it never existed"
+                         : "");
   return r;
 }
 
-/* Of several copies that are to be read, and not made alike, before: did who
- * wrote last end in order?  The last bit of the map says it (meta_log.h).
+/* Check that the last writer detached cleanly, before several copies are read
+ * without a resync.  The last bit of the map tells (meta_log.h).
  */
 static int
 check_in_order (struct fp_session *s, const struct fp_volume_params *p,
@@ -329,7 +337,7 @@ check_in_order (struct fp_session *s, const struct fp_volume_params *p,
   return 0;
 }
 
-/* Is the i-th server one of those before it? */
+/* Return an error if the i-th server is the same as one before it. */
 static int
 check_twice (const struct fp_volume_params *p, const struct fp_uuid *seen,
              unsigned i, char why[FP_WHY_MAX])
@@ -359,8 +367,8 @@ fp_check_kept_addr (const struct fp_addr *addr, char why[FP_WHY_MAX])
   snprintf (
       why, FP_WHY_MAX,
       "%s: the servers of a volume with a name, or with copies, keep each "
-      "other's addresses, which are visible ASCII characters without blanks: "
-      "use a path of such (a symbolic link will do)",
+      "other's addresses, which must be visible ASCII characters without "
+      "blanks: use another path, such as a symbolic link",
       where);
   return -EINVAL;
 }
@@ -373,7 +381,8 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   uint64_t room = 0;
   char where[FP_ADDR_MAX + 1];
   char slab[FP_SIZE_STR_MAX], free_size[FP_SIZE_STR_MAX];
-  bool held = p->resume && !fp_volume_is_recorded (p); /* by a lease */
+  /* the servers keep the volume for a lease only */
+  bool held = p->resume && !fp_volume_is_recorded (p);
   bool maps = false;
   int r;
 
@@ -383,7 +392,7 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     if (r < 0)
       return r;
   }
-  /* There is nothing to ask about one that is to be made. */
+  /* An unnamed volume that is new is not known to any server. */
   if (p->name[0] != '\0' || (p->resume && p->copies > 1)) {
     r = fp_probe_named (p, why);
     if (r < 0)
@@ -393,8 +402,8 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     p->copies = 1;
   if (p->copies > p->nr_servers && !p->resume) {
     snprintf (why, FP_WHY_MAX,
-              "copies: each copy of a piece is on another server: %u need as "
-              "many servers, and %u %s named",
+              "copies: each copy of an extent is on another server: %u copies "
+              "need as many servers, and %u %s given",
               p->copies, p->nr_servers, p->nr_servers == 1 ? "is" : "are");
     return -EINVAL;
   }
@@ -423,7 +432,7 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
       r = check_held (&s, p, &p->servers[i], why);
     if (r == 0 && p->read_only && p->copies > 1 && (p->believed >> i & 1))
       r = check_in_order (&s, p, &p->servers[i], why);
-    /* It will notice our hanging up, too. */
+    /* If this fails, the server still notices that the connection ends. */
     (void) fp_ctl_bye (s.ctl, &bye, fp_deadline_in_ms (timeout_ms));
     fp_session_close (&s);
     if (r < 0)
@@ -441,8 +450,8 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   fp_format_size (p->slab_size, slab);
   if ((p->size - 1) / p->slab_size >= FP_MAX_EXTENTS / p->copies) {
     snprintf (why, FP_WHY_MAX,
-              "size: a volume has at most %u pieces of a slab (%s) each; give "
-              "the servers a larger --slab",
+              "size: a volume has at most %u extents of one slab (%s) each: "
+              "start the servers with a larger --slab",
               FP_MAX_EXTENTS / p->copies, slab);
     return -EINVAL;
   }

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* probe_change.c - who joins a volume with a name, and who leaves it.
- */
+/* probe_change.c - servers that join a volume with a name, or leave it. */
 
 #include <config.h>
 
@@ -13,7 +12,7 @@
 #include "meta/membership.h"
 #include "volume/volume_int.h"
 
-/* It is to be a member. */
+/* Check that the server k can become a member. */
 int
 probe_check_joins (const struct looks *all, const struct look *volume,
                    const struct look *k, char why[FP_WHY_MAX])
@@ -24,8 +23,8 @@ probe_check_joins (const struct looks *all, const struct look *volume,
   if (k->knows && k->said.volume.slabs > 0)
     return probe_say (
         -EEXIST, why,
-        "server=%s has pieces of volume %s of a time when it was one "
-        "of its servers: start it anew, without them",
+        "server=%s still has extents of volume %s, from when it was one of "
+        "its servers: run 'farpage volumes delete' for it, then add it",
         k->where, all->title);
   if (k->slab_size != slab_size) {
     fp_format_size (k->slab_size, theirs);
@@ -77,7 +76,8 @@ probe_add_joins (struct looks *all, char why[FP_WHY_MAX])
       continue;
     if (n == FP_MAX_MEMBERS || n == FP_MAX_SERVERS)
       return probe_say (-EINVAL, why,
-                        "volume %s has as many servers as it can", all->title);
+                        "volume %s has the maximum number of servers",
+                        all->title);
     all->joins[n - all->list->count] = i;
     p->members.members[n] = (struct fp_member) { .server = k->server };
     p->servers[n] = k->addr;
@@ -99,27 +99,27 @@ leave (struct looks *all, const struct fp_addr *addr, char why[FP_WHY_MAX])
     m++;
   if (m == all->list->count)
     return probe_say (-ENOENT, why,
-                      "remove=%s: it is not one of the servers of volume %s",
+                      "remove=%s: is not one of the servers of volume %s",
                       where, all->title);
   k = all->at[m] >= 0 ? &all->look[all->at[m]] : NULL;
   if (k != NULL && k->knows && k->said.volume.slabs > 0)
     return probe_say (-ENOTEMPTY, why,
-                      "remove=%s: it holds %" PRIu64
-                      " pieces of volume %s: move "
-                      "them to the others first (farpage drain)",
+                      "remove=%s: holds %" PRIu64
+                      " extents of volume %s: move them to the other servers "
+                      "first (farpage drain)",
                       where, k->said.volume.slabs, all->title);
   if ((k == NULL || !k->knows) && !all->p->degraded && !all->p->force)
     return probe_say (
         -ENOTCONN, why,
-        "remove=%s: it does not answer, and what only it has will be "
-        "lost for good: with degraded=true that is meant",
+        "remove=%s: does not answer, or no longer knows the volume: data that "
+        "only it has would be lost: give degraded=true to accept that",
         where);
   all->p->leaves |= UINT64_C (1) << m;
   return 0;
 }
 
-/* A server that came back with nothing joins as another one, and the one that
- * it was leaves.
+/* Return true if member m was replaced: its server came back empty.  The
+ * server joins as another member, and member m leaves.
  */
 static bool
 is_replaced (const struct looks *all, uint32_t m)
@@ -145,9 +145,9 @@ probe_find_leaves (struct looks *all, char why[FP_WHY_MAX])
   return r;
 }
 
-/* So many current members are away that they could have gone on by themselves,
- * and those that are here are what was left behind.  Those that leave for good
- * are away, too, unless force=true says that they never come back.
+/* Check that the servers here are not outdated: if too many current members
+ * are away, the missing ones may have gone on by themselves.  A member that
+ * leaves counts as away, unless force=true says that it never comes back.
  */
 static int
 check_newest (const struct looks *all, unsigned current, unsigned away,
@@ -163,32 +163,33 @@ check_newest (const struct looks *all, unsigned current, unsigned away,
         -EROFS, why, FP_TOO_FEW_LISTS_WHY "%s", all->title,
         p->name[0] == '\0'
             ? ""
-            : ", or, if they are gone for good, remove= them with force=true");
+            : ", or, if they are gone for good, give remove=ADDR force=true");
   if (p->name[0] == '\0')
     return probe_say (-EROFS, why,
-                      "volume %s: so many of its servers are away, or have "
-                      "forgotten it, that the copies that are here may be "
-                      "old: start one more of them, with what it had",
+                      "volume %s: too many of its servers are down, or have "
+                      "lost it, so the copies found may be old: start one "
+                      "more of them, with its data",
                       all->title);
   if (p->copies > 1)
     return probe_say (-EROFS, why,
-                      "volume %s: so many of its servers are away that the "
-                      "copies that are here may be old: start one more of "
-                      "them, or, if they are gone for good, remove= them with "
+                      "volume %s: too many of its servers are down, so the "
+                      "copies found may be old: start one more of them, or, "
+                      "if they are gone for good, give remove=ADDR "
                       "force=true",
                       all->title);
   if (p->leaves == 0)
-    return 0; /* what can be read is: meta_log.h, 'frozen' */
+    return 0; /* go on frozen: see meta_log.h */
   return probe_say (-EROFS, why,
-                    "volume %s: too few of the servers that stay know which "
-                    "pieces exist: copy what can be read (degraded=true) to "
-                    "another volume, or say with force=true that those that "
-                    "leave are dead for good",
+                    "volume %s: too few of the remaining servers know which "
+                    "extents exist: copy what can be read (degraded=true) to "
+                    "another volume, or give force=true if the removed "
+                    "servers are gone for good",
                     all->title);
 }
 
-/* One that is gone for good may be the one that knows: who stays has to.  All
- * of them are here, so that nobody comes later with what is not so any more.
+/* Check the members that stay, if others leave.  A staying member must know
+ * which extents exist, because a leaving one may have known.  All staying
+ * members must be here, so that none comes back later with outdated knowledge.
  */
 int
 probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
@@ -201,7 +202,7 @@ probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
       return probe_say (
           -ENOTCONN, why,
           "a server of volume %s can only be replaced or removed "
-          "while all the others are there: %s does not answer",
+          "while all the others are up: %s does not answer",
           all->title, all->list->members[m].addr);
     if (!all->list->members[m].current)
       continue;
@@ -211,8 +212,8 @@ probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
   }
   if (stay == 0 && (all->enough || p->force))
     return probe_say (-EROFS, why,
-                      "volume %s: none of the servers that stay knows which "
-                      "pieces exist: copy what can be read%s to another "
+                      "volume %s: none of the remaining servers knows which "
+                      "extents exist: copy what can be read%s to another "
                       "volume",
                       all->title, p->copies > 1 ? "" : " (degraded=true)");
   return check_newest (all, current, away, why);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* probe_held.c - does another client have the volume, or may it believe so?
+/* probe_held.c - check whether another client has the volume, or may believe
+ * so.
  */
 
 #include <config.h>
@@ -14,12 +15,12 @@
 #include "base/checked.h"
 #include "base/clock.h"
 
-/* The lease of a client that may not know that it has lost the volume is worth
- * waiting for, unless it is longer.
+/* Longest lease to wait for, of a client that may not know that it has lost
+ * the volume.
  */
 #define FENCED_MS 60000
 #define FENCED_STEP_MS 500
-#define FENCED_MORE_MS 2000 /* for the looks themselves */
+#define FENCED_MORE_MS 2000 /* more time, for the requests */
 
 static void
 note_holder (struct fp_volume_params *p, const struct fp_volume_entry *v)
@@ -48,7 +49,7 @@ probe_check_attached (const struct looks *all, char why[FP_WHY_MAX])
     return probe_say (
         -EBUSY, why,
         "%s: volume %s is attached to %s since %s: detach it there, "
-        "or take it away with takeover=true",
+        "or take it over with takeover=true",
         all->look[i].where, all->title,
         v->client[0] != '\0' ? v->client : "a client", since);
   }
@@ -69,14 +70,14 @@ probe_await_fenced (const struct looks *all, uint64_t *deadline,
     k = &all->look[i];
     ms = k->said.fenced_ms;
   }
-  /* Who takes it over shuts that client out before it waits; and who takes the
-   * place of it may have it at once.
+  /* A client that takes the volume over fences the other one before it waits.
+   * A client that comes back under the same UUID need not wait.
    */
   if (k == NULL || p->takeover || (all->again && !fp_uuid_is_nil (&p->client)))
     return 0;
   probe_say (-EBUSY, why,
-             "%s: %s may still believe that it has volume %s, or come back to "
-             "it, until its lease there is over",
+             "%s: %s may still use volume %s, or come back to it, until its "
+             "lease there expires",
              k->where, k->said.volume.client, all->title);
   if (*deadline == 0 && ms <= FENCED_MS) {
     *deadline = fp_deadline_in_ms (ms + FENCED_MORE_MS);
@@ -87,7 +88,7 @@ probe_await_fenced (const struct looks *all, uint64_t *deadline,
     size_t n = strlen (why);
 
     snprintf (why + n, FP_WHY_MAX - n,
-              ": ask again in %u s, or let takeover=true wait for it",
+              ": try again in %u s, or use takeover=true, which waits",
               ms / 1000 + 1);
     return -EBUSY;
   }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* probe_named.c - what is there of a volume that is recorded: asked of the
- * servers that the user named, and then of those that they name.  One without
- * a name is asked for to be taken up again, by its UUID.
+/* probe_named.c - find a recorded volume.  Ask the servers that the user
+ * named, then those that these name.  A volume without a name is found by its
+ * UUID, to be resumed.
  */
 
 #include <config.h>
@@ -25,8 +25,8 @@
 #include "transport/tls.h"
 #include "volume/volume_int.h"
 
-#define PROBE_MS 3000 /* at least, for each server */
-/* A client that was killed is gone as soon as its server has heard of it. */
+#define PROBE_MS 3000 /* least timeout for one server */
+/* How long a server may need to notice that the last client was killed. */
 #define ATTACHED_MS 2000
 #define ATTACHED_STEP_MS 100
 
@@ -41,8 +41,9 @@ probe_say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
   return e;
 }
 
-/* There is no other way to come back to one that ends with its client, and
- * nobody to say degraded=true.
+/* Return true if the volume may be attached although servers are missing.  If
+ * the volume has no name, a resume has no other way, and there is no user who
+ * could say degraded=true.
  */
 static bool
 may_do_without (const struct looks *all)
@@ -83,7 +84,7 @@ look_at (struct looks *all, const struct fp_addr *addr, bool named,
   if (!k->answers)
     snprintf (k->why, sizeof k->why, "%s: %s", where, fp_ctl_why (s.ctl));
   else
-    /* It will notice our hanging up, too. */
+    /* If this fails, the server still notices that the connection ends. */
     (void) fp_ctl_bye (s.ctl, &bye, deadline);
   fp_session_close (&s);
 }
@@ -97,7 +98,7 @@ find_knows (const struct looks *all)
   return NULL;
 }
 
-/* ---- what has to be so of the servers that were named ---- */
+/* ---- checks of the servers that were named ---- */
 
 static int
 check_twice (const struct looks *all, char why[FP_WHY_MAX])
@@ -156,15 +157,16 @@ check_shape (const struct looks *all, char why[FP_WHY_MAX])
     if (v->ephemeral != (p->name[0] == '\0'))
       return probe_say (-EEXIST, why,
                         v->ephemeral
-                            ? "%s: its volume %s has no name of its own"
-                            : "%s: its volume %s has a name, and is to "
-                              "be attached by that",
+                            ? "%s: its volume %s is ephemeral, and cannot "
+                              "be attached by a name"
+                            : "%s: its volume %s has a name: attach it by "
+                              "its name",
                         all->look[i].where, all->title);
     if (p->size != 0 && v->size != p->size)
       return probe_say (-EINVAL, why,
                         "size: volume %s has %" PRIu64
                         " bytes (%s, on %s), not %" PRIu64
-                        " (%s): leave size= out to attach it",
+                        " (%s): omit size= to attach it",
                         all->title, v->size, size_text (v->size, a),
                         all->look[i].where, p->size, size_text (p->size, b));
     if (p->slab_size != 0 && v->slab_size != p->slab_size)
@@ -174,25 +176,26 @@ check_shape (const struct looks *all, char why[FP_WHY_MAX])
                         all->look[i].where, size_text (p->slab_size, b));
     if (p->copies != 0 && v->copies != p->copies)
       return probe_say (-EINVAL, why,
-                        "copies: volume %s has %u of each piece (on %s), not "
-                        "%u: leave copies= out to attach it",
+                        "copies: volume %s has %u of each extent (on %s), not "
+                        "%u: omit copies= to attach it",
                         all->title, (unsigned) v->copies, all->look[i].where,
                         p->copies);
     if (v->copies > FP_MAX_COPIES)
-      return probe_say (-EPROTO, why, "%s: a volume of %u copies",
+      return probe_say (-EPROTO, why, "%s: sent an invalid volume: %u copies",
                         all->look[i].where, (unsigned) v->copies);
     p->copies = v->copies;
     r = probe_take_stripe (p, v, all->look[i].where, why);
     if (r < 0)
       return r;
     if (v->size == 0 || v->size % 512 != 0)
-      return probe_say (-EPROTO, why, "%s: a volume of %" PRIu64 " bytes",
+      return probe_say (-EPROTO, why,
+                        "%s: sent an invalid volume: %" PRIu64 " bytes",
                         all->look[i].where, v->size);
   }
   return 0;
 }
 
-/* ---- the list ---- */
+/* ---- the list of members ---- */
 
 static void
 see_lists (const struct looks *all, struct fp_seen seen[2 * FP_MAX_SERVERS])
@@ -217,9 +220,10 @@ find_place (const struct fp_members *list, const char *addr)
   return m;
 }
 
-/* A server that another list names may know of a later one, or have extents.
- * It has nothing if it is at the address of another one, as that one is when
- * it comes back with nothing: had it been in a complete list, the base had it.
+/* Add the members of another list, as not current.  They may know of a later
+ * list, or have extents.  Skip a member whose address is in the list already:
+ * that server came back empty.  If a complete list had named it, the base
+ * would name it too.
  */
 static void
 merge (struct fp_members *list, const struct fp_members *other)
@@ -263,7 +267,6 @@ choose_list (struct looks *all)
   }
 }
 
-/* The look at this address, or -1. */
 int
 probe_find_addr (const struct looks *all, const char *text)
 {
@@ -277,8 +280,8 @@ probe_find_addr (const struct looks *all, const char *text)
   return -1;
 }
 
-/* Ask members that were not named, where they were last.  True: somebody was
- * asked, and may know of another list.
+/* Ask members that were not named, at their last known address.  Return true
+ * if any was asked, which may know of another list.
  */
 static bool
 ask_members (struct looks *all, const struct fp_uuid *uuid)
@@ -310,7 +313,9 @@ names_of (const struct fp_members *list, char *buf, size_t size)
                             list->members[m].addr);
 }
 
-/* Who was named is a member, or sits where one was. */
+/* Check that each server that was named is a member, or is at the address of a
+ * member that is missing.
+ */
 static int
 check_members (const struct looks *all, char why[FP_WHY_MAX])
 {
@@ -338,8 +343,8 @@ check_members (const struct looks *all, char why[FP_WHY_MAX])
     names_of (all->list, names, sizeof names);
     return probe_say (
         -EINVAL, why,
-        "server=%s is not one of the servers of volume %s: these are %s; "
-        "with add=true it joins them",
+        "server=%s is not one of the servers of volume %s, which are %s: to "
+        "add it, give add=true",
         k->where, all->title, names);
   }
   return 0;
@@ -357,29 +362,29 @@ is_missing (const struct looks *all, uint32_t m, char why[FP_WHY_MAX])
     return probe_say (
         -EACCES, why,
         "volume %s: its server %s was not asked: with tls=require a Unix "
-        "socket is used only if it is named: add server=%s",
+        "socket is used only if it is given: give server=%s",
         all->title, addr, addr);
   if (i >= 0)
     return probe_say (
         -ENOENT, why,
-        "%s: it does not know volume %s any more: what it had is lost",
+        "%s: no longer knows volume %s: what this server had is lost",
         all->look[i].where, all->title);
   if (there >= 0 && all->look[there].answers)
     return probe_say (
         -ENOENT, why,
-        "%s: it came back without volume %s, or is another server: "
-        "what it had is lost, unless server=ADDR names the right one; "
-        "with server=%s add=true it joins as a new one",
+        "%s: restarted without volume %s, or is another server: what it had "
+        "is lost, unless the right server is elsewhere (give server=ADDR): "
+        "to add this one as new, give server=%s add=true",
         addr, all->title, addr);
   return probe_say (
       -ENOTCONN, why,
-      "volume %s: its server %s does not answer (%.*s): server=ADDR "
-      "may name it elsewhere",
+      "volume %s: its server %s does not answer (%.*s): start it, or give "
+      "server=ADDR if it has moved",
       all->title, addr, FP_WHY_MAX / 2,
-      there >= 0 ? all->look[there].why : "not an address for here");
+      there >= 0 ? all->look[there].why : "not an address to connect to");
 }
 
-/* What the user says about the domain of a server counts; else the list. Those
+/* Take the failure domains from the user, else from the list.  The servers
  * that were named are the first looks, in the order of the parameters.
  */
 static void
@@ -401,9 +406,9 @@ take_domains (const struct looks *all, const struct fp_members *list,
             FP_NAME_MAX + 1);
 }
 
-/* It has what there was of the volume.  One that ends with its client is gone
- * when a lease is over, and whoever was given it anew knows it, and nothing of
- * it, until it has a list.
+/* Return true if this server still has its part of the volume.  An unnamed
+ * volume is deleted when its lease ends.  A server that got it again later
+ * knows it, but has no list of members yet.
  */
 static bool
 has_all (const struct looks *all, const struct look *k)
@@ -419,7 +424,8 @@ is_here (const struct looks *all, uint32_t m)
   return k != NULL && has_all (all, k) && !k->passed_over;
 }
 
-/* Return true if the list can be attached by those that are here. */
+/* Return true if the servers that are here are enough to attach by the list.
+ */
 static bool
 is_settled (const struct looks *all)
 {
@@ -437,10 +443,9 @@ is_settled (const struct looks *all)
                                      all->look[all->base].said.volume.copies));
 }
 
-/* Lists that contradict each other may allow nothing while all servers are
- * here, and something if one of them were away: that would be no less right.
- * So one of them is passed over if that helps: it gets its list when it comes
- * later (outdo, in meta_log_list.c).
+/* If contradictory lists do not allow an attach, treat one server as away if
+ * that helps.  That is no less right, because the server could just as well be
+ * away.  It gets its list when it comes later (outdo, in meta_log_list.c).
  */
 static void
 pass_over (struct looks *all)
@@ -459,7 +464,9 @@ pass_over (struct looks *all)
   choose_list (all);
 }
 
-/* Return the highest version that any server has, whether it counts or not. */
+/* Return the highest version that any server has, whether its list counts or
+ * not.
+ */
 static uint64_t
 newest_version (const struct looks *all)
 {
@@ -471,7 +478,7 @@ newest_version (const struct looks *all)
   return version;
 }
 
-/* The version of the list that each member has now: meta_log_start.c. */
+/* Note the version of the list that each member has now: meta_log_start.c. */
 static void
 note_versions (const struct looks *all, struct fp_volume_params *p)
 {
@@ -485,7 +492,8 @@ note_versions (const struct looks *all, struct fp_volume_params *p)
   }
 }
 
-/* The volume is there: all its servers, and which of them are not. */
+/* Fill p with all servers of an existing volume, and note which are missing.
+ */
 static int
 take_members (struct looks *all, char why[FP_WHY_MAX])
 {
@@ -525,8 +533,8 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
       size_t n = strlen (why);
 
       snprintf (why + n, FP_WHY_MAX - n,
-                "; degraded=true attaches without it, and what only it has "
-                "is EIO");
+                "; or attach without it with degraded=true: requests for data "
+                "that only it has fail (EIO)");
       return -ENOTCONN;
     }
     if (there >= 0)
@@ -538,8 +546,8 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
   if (!any && all->enough)
     return probe_say (
         -ENOTCONN, why,
-        "volume %s: none of the servers that know which pieces exist "
-        "is there",
+        "volume %s: none of the servers that know which extents exist "
+        "answers: start one of them",
         all->title);
   return probe_check_left (all, why);
 }
@@ -553,7 +561,7 @@ silent_server (const struct looks *all, char why[FP_WHY_MAX])
   return 0;
 }
 
-/* There is none, or one that was never used. */
+/* Begin a volume that does not exist, or was never used. */
 static int
 begin_volume (struct looks *all, const struct look *known,
               char why[FP_WHY_MAX])
@@ -563,21 +571,21 @@ begin_volume (struct looks *all, const struct look *known,
 
   if (r == 0 && (p->add || p->nr_remove > 0))
     return probe_say (-ENOENT, why,
-                      "none of the servers that are named has volume %s: add= "
-                      "and remove= need one that has it",
+                      "none of the servers given has volume %s: add= and "
+                      "remove= need one that has it",
                       all->title);
   if (r == 0 && p->read_only)
     return probe_say (-ENOENT, why,
                       known == NULL
-                          ? "nobody knows volume %s, and readonly=true makes "
+                          ? "volume %s not found, and readonly=true creates "
                             "none: is %s one of its servers?"
-                          : "volume %s has no data yet that could be read "
-                            "(on %s): attach it to write first",
+                          : "volume %s has no data yet (on %s): attach it "
+                            "read-write first",
                       all->title, all->look[0].where);
   if (r == 0 && known == NULL && p->takeover)
     return probe_say (-ENOENT, why,
-                      "nobody knows volume %s: is %s one of its servers? "
-                      "Without takeover= it is made",
+                      "volume %s not found: is %s one of its servers? To "
+                      "create it, omit takeover=",
                       all->title, all->look[0].where);
   if (r < 0)
     return r;
@@ -585,11 +593,11 @@ begin_volume (struct looks *all, const struct look *known,
     if (all->look[i].knows && all->look[i].said.volume.slabs > 0)
       return probe_say (
           -EIO, why,
-          "%s: it has pieces of volume %s, and no list of its servers",
+          "%s: has extents of volume %s, but no list of its servers",
           all->look[i].where, all->title);
   if (known == NULL && p->size == 0)
     return probe_say (-ENOENT, why,
-                      "there is no volume %s: size=SIZE is needed to make it",
+                      "volume %s not found: give size=SIZE to create it",
                       all->title);
   if (known != NULL) {
     p->uuid = known->said.volume.uuid;
@@ -622,13 +630,14 @@ attach (struct looks *all, char why[FP_WHY_MAX])
                : probe_say (
                      -ENOENT, why,
                      "volume %s is gone: it was deleted, or its servers were "
-                     "started anew",
+                     "restarted empty",
                      all->title);
   if (known == NULL)
     return begin_volume (all, NULL, why);
   if (all->again && !fp_uuid_is_nil (&all->uuid) &&
       !fp_uuid_eq (&all->uuid, &known->said.volume.uuid))
-    return probe_say (-ENOENT, why, "volume %s is gone: this is another one",
+    return probe_say (-ENOENT, why,
+                      "volume %s is gone: another volume has its name now",
                       all->title);
   r = check_same_volume (all, why);
   if (r < 0)
@@ -638,7 +647,9 @@ attach (struct looks *all, char why[FP_WHY_MAX])
   while (all->list != NULL && ask_members (all, &known->said.volume.uuid));
 
   r = check_shape (all, why);
-  /* By whom died before us, perhaps: OPEN knows. */
+  /* On a resume, the attached client may be the one that died before this one.
+   * Then OPEN decides.
+   */
   if (r == 0 && !all->again)
     r = probe_check_attached (all, why);
   if (r < 0)

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* servers.c - servers are added to a volume that is used, and removed from it.
+/* servers.c - add servers to a volume that is in use, and remove them.
  *
- * A server that joins gets a place among the peers (fp_volume.peers), which is
- * closed: no extent, no zeros that are vouched for.  It is opened when whoever
- * takes the volume up next hears of it: of a volume with a name by the list of
- * members; of one without by what the other servers then know, that there is
- * one more (servers_count.c), and by whatever keep_servers does.  One that
- * leaves is closed first.  Whoever dies in the middle leaves a volume with a
- * server that holds nothing, or without it.
+ * A server that joins gets a place among the peers (fp_volume.peers).  The
+ * place is closed at first: no extent goes there, and its lease does not count
+ * when never-written data is read as zeros.  It is opened once the next client
+ * to attach the volume will learn of the server.  For a volume with a name,
+ * the list of members tells it.  For one without, the other servers know the
+ * new number of servers (servers_count.c), and keep_servers has stored the
+ * addresses.
  *
- * Threads:  the caller's, one at a time; the peers' and the metadata log's do
- *           what they are asked.
+ * The place of a server that leaves is closed first.  If the client dies in
+ * the middle, the volume has a server that holds nothing, or is without it.
+ *
+ * Threads:  the caller's, one at a time.  Those of the peers and of the
+ *           metadata log do what they are asked.
  */
 
 #include <config.h>
@@ -35,8 +38,8 @@
 #include "volume/volume_int.h"
 
 #define LOOK_MS 10
-#define ANSWER_MS 1000u /* at least, for one server */
-#define CHANGE_MS 1000u /* at least, for all of them */
+#define ANSWER_MS 1000u /* least timeout for one server */
+#define CHANGE_MS 1000u /* least timeout for all of them */
 
 static int __attribute__ ((__format__ (__printf__, 3, 4)))
 say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
@@ -91,14 +94,16 @@ check_may_change (struct fp_volume *v, char why[FP_WHY_MAX])
     return say (-EROFS, why, FP_READ_ONLY_WHY "its servers cannot be changed");
   if (s.frozen)
     return say (-EROFS, why,
-                "the volume was attached without more than half of its "
-                "servers: they cannot be changed");
+                "frozen: the volume was attached with half of its servers or "
+                "fewer: they cannot be changed: attach it again when more "
+                "are up");
   if (atomic_load (&v->fenced))
-    return say (-EPERM, why, "another client has taken the volume over");
+    return say (-EPERM, why,
+                "fenced: another client has taken the volume over");
   return 0;
 }
 
-/* The last change, which did not come to its end in time. */
+/* Refuse a change while the last one is not recorded yet. */
 static int
 check_uncounted (struct fp_volume *v, char why[FP_WHY_MAX])
 {
@@ -108,10 +113,11 @@ check_uncounted (struct fp_volume *v, char why[FP_WHY_MAX])
   if (set == 0)
     return 0;
   fp_addr_format (&v->p.servers[__builtin_ctzll (set)], where);
-  return say (-EBUSY, why,
-              "%s is one of the servers, and the others have not recorded "
-              "that yet: try again",
-              where);
+  return say (
+      -EBUSY, why,
+      "the other servers have not recorded yet that %s is one of them: "
+      "try again",
+      where);
 }
 
 void
@@ -129,7 +135,7 @@ fp_volume_servers (struct fp_volume *v, struct fp_server_names *out)
   }
 }
 
-/* Those of now, but without this one; -1: with all. */
+/* Pass the present servers to keep_servers, except for `without` (-1: all). */
 static int
 keep (struct fp_volume *v, int without, char why[FP_WHY_MAX])
 {
@@ -150,9 +156,9 @@ keep (struct fp_volume *v, int without, char why[FP_WHY_MAX])
   return v->p.keep_servers (v->p.opaque, names, why);
 }
 
-/* ---- one more ---- */
+/* ---- add a server ---- */
 
-/* What is there at that address. */
+/* Ask the server at addr for its UUID, and for what it knows of the volume. */
 static int
 look_at (struct fp_volume *v, const struct fp_addr *addr,
          struct fp_uuid *server, struct fp_lookup_reply *said,
@@ -164,7 +170,7 @@ look_at (struct fp_volume *v, const struct fp_addr *addr,
   struct fp_session s;
   int r;
 
-  /* It may have been a server of ours, whose name leads elsewhere now. */
+  /* The name may be one of a former server, and lead elsewhere now. */
   fp_addr_forget (addr);
   r = fp_session_open (&s, &v->p, addr, NULL, deadline, why);
   if (r < 0)
@@ -182,7 +188,7 @@ look_at (struct fp_volume *v, const struct fp_addr *addr,
     say (r, why, "%s: %s", where, fp_ctl_why (s.ctl));
   }
   else
-    /* It will notice our hanging up, too. */
+    /* If this fails, the server still notices that the connection ends. */
     (void) fp_ctl_bye (s.ctl, &bye, deadline);
   fp_session_close (&s);
   return r;
@@ -219,25 +225,26 @@ check_new (struct fp_volume *v, const struct fp_server_name *name,
       continue;
     fp_addr_format (&v->p.servers[i], other);
     return say (-EEXIST, why,
-                "%s is the same server as %s, which is one of this volume "
-                "already",
+                "%s is the same server as %s, which is already one of this "
+                "volume",
                 where, other);
   }
   if (said->volume.slabs > 0)
-    return say (-EEXIST, why,
-                "%s has pieces of this volume of a time when it was one of "
-                "its servers: start it anew, without them",
-                where);
+    return say (
+        -EEXIST, why,
+        "%s still has extents of this volume, from when it was one of "
+        "its servers: run 'farpage volumes delete' for it, then add it",
+        where);
   fp_meta_log_status (v, &s);
   if (said->members.version > s.version)
     return say (-EEXIST, why,
                 "%s has a newer list of the servers of this volume: another "
-                "client has used it there",
+                "client has used the volume there",
                 where);
   return 0;
 }
 
-/* A place that nobody has, or a new one; -1: there is none. */
+/* Return a free place, or a new one, or -1 if there is none. */
 static int
 find_place (struct fp_volume *v)
 {
@@ -258,7 +265,7 @@ leave_place (struct fp_volume *v, unsigned i, bool forget)
   atomic_fetch_and (&v->fresh, ~bit (i));
 }
 
-/* Its peer is up, and the place is closed. */
+/* Close the place, give it to the server, and wait until its peer is up. */
 static int
 take_place (struct fp_volume *v, unsigned i, const struct fp_server_name *name,
             const struct fp_uuid *server, char why[FP_WHY_MAX])
@@ -280,7 +287,7 @@ take_place (struct fp_volume *v, unsigned i, const struct fp_server_name *name,
     atomic_store (&v->nr_peers, i + 1);
   r = fp_peer_start (v->peers[i]);
   if (r < 0)
-    return say (r, why, "thread: %s", strerror (-r));
+    return say (r, why, "cannot create a thread: %s", strerror (-r));
   r = fp_peer_wait_up (v->peers[i], change_deadline (v), NULL, why);
   if (r < 0)
     leave_place (v, i, true);
@@ -299,14 +306,14 @@ join_recorded (struct fp_volume *v, unsigned i,
     leave_place (v, i, true);
     return say (r, why,
                 "another server is being added, and the others have "
-                "not recorded that yet");
+                "not recorded that yet: try again later");
   }
   if (r < 0)
     return say (r, why,
-                "%s: the others did not record in time that it joins: it "
-                "does as soon as they do",
+                "%s: the other servers did not record it in time: it joins as "
+                "soon as they do",
                 where);
-  /* The list on the servers says it, too. */
+  /* An error does not matter, because the list on the servers has it, too. */
   (void) keep (v, -1, ignored);
   return 0;
 }
@@ -323,14 +330,16 @@ join_counted (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
     return r;
   }
   r = fp_volume_recount (v, atomic_load (&v->servers) + 1, false, ignored);
-  /* Some may know of it now, or will: they refuse whoever does not name it. */
+  /* Open the place even after a timeout.  Some servers know the new number, or
+   * will, and refuse a client that does not name the new server.
+   */
   fp_volume_open_counted (v, i);
   if (r == 0)
     return 0;
   fp_addr_format (&v->p.servers[i], where);
   return say (-ETIMEDOUT, why,
-              "%s: the others did not record in time that it joins: it does "
-              "as soon as they do",
+              "%s: the other servers did not record it in time: it joins as "
+              "soon as they do",
               where);
 }
 
@@ -351,7 +360,7 @@ fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
   if (r == 0 && is_recorded (v))
     r = fp_check_kept_addr (&name->addr, why);
   if (r == 0 && i < 0)
-    r = say (-ENOSPC, why, "the volume has %d servers: as many as it can",
+    r = say (-ENOSPC, why, "the volume already has %d servers, the maximum",
              FP_MAX_SERVERS);
   if (r < 0)
     return r;
@@ -373,9 +382,9 @@ fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
   return r;
 }
 
-/* ---- one less ---- */
+/* ---- remove a server ---- */
 
-/* All others are there, and one of them may be used. */
+/* Check that all other servers are up, and that one of them is not drained. */
 static int
 check_others (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
 {
@@ -394,14 +403,16 @@ check_others (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
       continue;
     fp_addr_format (&v->p.servers[i], where);
     return say (-ENOTCONN, why,
-                "%s is not there: a server can only be removed while all the "
-                "others are",
+                "%s is down: a server can only be removed while all the "
+                "others are up",
                 where);
   }
   return 0;
 }
 
-/* What only it can tell, once the others are all there. */
+/* Refuse if this server alone knows that extents are lost, or if the loss of
+ * some is still in doubt.
+ */
 static int
 check_lost (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
 {
@@ -418,19 +429,21 @@ check_lost (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
       continue;
     if (!is_recorded (v))
       return say (-EIO, why,
-                  "%s: what it had is lost, and nobody else knows that: it "
-                  "stays, until the volume is detached",
+                  "%s: its data is lost, and no other server knows that: it "
+                  "cannot be removed until the volume is detached",
                   where);
     if (atomic_load (&p->doubt))
       return say (-EIO, why,
-                  "%s: it may have pieces that are lost as long as other "
-                  "servers are away: attach the volume with all of them",
+                  "%s: some of its extents may be lost, and only servers that "
+                  "are down can tell: attach the volume with all of them",
                   where);
   }
   return 0;
 }
 
-/* It holds nothing, and nothing more goes there: drained, to the end. */
+/* Check that the server holds nothing, and drain it, so that nothing more goes
+ * there.
+ */
 static int
 empty (struct fp_volume *v, unsigned server, bool *was_drained,
        char why[FP_WHY_MAX])
@@ -448,25 +461,26 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
   (void) fp_peer_room (v->peers[server], &room);
   if (!fp_peer_heard (v->peers[server]))
     return say (-ENOTEMPTY, why,
-                "%s was not there since the volume was attached, and may hold "
-                "pieces of it, which would be lost",
+                "%s has not been up since the volume was attached, and may "
+                "hold extents of it, which would be lost",
                 where);
   if (room.held > 0 && !is_up (v, server))
     return say (-ENOTEMPTY, why,
-                "%s is not there, and holds %" PRIu64
-                " pieces of this volume, which would be lost%s%s%s",
+                "%s is down, and holds %" PRIu64
+                " extents of this volume, which would be lost%s%s%s",
                 where, room.held,
-                named ? ": if it is dead for good, detach the volume, "
+                named ? ": if it is gone for good, detach the volume, "
                         "and attach it with remove="
                       : "",
                 named ? where : "", named ? " degraded=true" : "");
   if (d.state == FP_DRAIN_MOVING)
     return say (-ENOTEMPTY, why,
-                "%s is still being drained: %" PRIu64 " pieces are left",
+                "%s is still being drained: %" PRIu64 " extents are left",
                 where, d.left);
   if (room.held + room.extents > 0)
     return say (-ENOTEMPTY, why,
-                "%s holds %" PRIu64 " pieces of this volume: move them to the "
+                "%s holds %" PRIu64
+                " extents of this volume: move them to the "
                 "others first (farpage drain)",
                 where, room.held + room.extents);
   if (!*was_drained)
@@ -477,7 +491,7 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
       return 0;
     if (fp_deadline_passed (deadline))
       return say (-ENOTEMPTY, why,
-                  "%s holds pieces of this volume: move them "
+                  "%s holds extents of this volume: move them "
                   "to the others first (farpage drain)",
                   where);
     poll (NULL, 0, LOOK_MS);
@@ -489,13 +503,14 @@ static int
 leave_recorded (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
-  /* First: who takes it up again must not name one that has left. */
+  /* First, so that a client that resumes names no server that has left. */
   int r = keep (v, (int) server, why);
 
   if (r == 0 && fp_meta_log_leave (v, server, change_deadline (v)) < 0) {
     fp_addr_format (&v->p.servers[server], where);
     r = say (-ENOTCONN, why,
-             "%s: the others did not record in time that it leaves", where);
+             "%s: not removed: the others did not record the removal in time",
+             where);
   }
   if (r < 0)
     (void) keep (v, -1, ignored);
@@ -530,7 +545,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
   r = check_may_change (v, why);
   fp_addr_format (&v->p.servers[i], where);
   if (r == 0 && !is_server (v, i))
-    r = say (-ENOENT, why, "%s is no server of this volume", where);
+    r = say (-ENOENT, why, "%s is not a server of this volume", where);
   if (r == 0)
     r = check_uncounted (v, why);
   if (r == 0 && (atomic_load (&v->closed) & bit (i)))
@@ -549,7 +564,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
 
   atomic_fetch_or (&v->closed, bit (i));
   if (fp_peer_shut (v->peers[i]) < 0) {
-    r = say (-ENOTEMPTY, why, "%s was given a piece just now: try again",
+    r = say (-ENOTEMPTY, why, "%s has just been given an extent: try again",
              where);
     goto reopen;
   }
@@ -561,7 +576,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
   (void) fp_volume_drain_cancel (v, i, ignored);
   fp_migrate_forget (v->migrate, i);
   if (!up)
-    say (0, why, "%s is not there: it may remember the volume", where);
+    say (0, why, "%s is down: it may still know the volume", where);
   return 0;
 
 reopen:

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* servers_count.c - on how many servers a volume without a name is: what each
- * of them was told, and later asks of whoever takes the volume up.
+/* servers_count.c - the number of servers of a volume without a name.  Each of
+ * them is told that number, and later refuses a client that names fewer.
  *
- * A server may come to know of a number long after it was sent, as a process
- * that was stopped reads what waits in its socket.  So nothing that was sent
- * is taken back by looking away: the place that it was about stays closed
- * (`uncounted`) until the others were told what is right.  Nobody waits for
- * that; the peer that was told last opens it.
+ * A server may learn of a number long after it was sent: a process that was
+ * stopped then reads what waits in its socket.  So a number that was sent
+ * cannot be ignored.  The place that it was about stays closed (`uncounted`)
+ * until the other servers were told the right number.  No thread waits for
+ * that; the peer that is told last opens it.
  */
 
 #include <config.h>
@@ -22,7 +22,7 @@
 #include "volume/volume_int.h"
 
 #define LOOK_MS 10
-#define COUNT_MS 1000u /* at least, for all of them */
+#define COUNT_MS 1000u /* least timeout for all of them */
 
 #define NOBODY (-1)
 #define COUNTED (-2)
@@ -33,10 +33,10 @@ is_recorded (const struct fp_volume *v)
   return fp_volume_is_recorded (&v->p);
 }
 
-/* COUNTED: all that are up know how many there are, and that is somebody.
- * Else one that does not know, or NOBODY.  Those that are not up do not count,
- * unless `all` have to be there: as one of them is not all of those that would
- * have to be named.
+/* Return COUNTED if at least one server is up, and all that are up know the
+ * number.  Else return a server that does not know it, or -1 if none is up.
+ * With `all`, also servers that are not up must know the number.  That is for
+ * a lower number: one server with the old number would refuse the next client.
  */
 static int
 look (struct fp_volume *v, bool all)
@@ -82,12 +82,12 @@ fp_volume_recount (struct fp_volume *v, unsigned nr, bool all,
     poll (NULL, 0, LOOK_MS);
   }
   if (missing == NOBODY) {
-    snprintf (why, FP_WHY_MAX, "none of the other servers is there");
+    snprintf (why, FP_WHY_MAX, "none of the other servers is up");
     return -ENOTCONN;
   }
   fp_addr_format (&v->p.servers[missing], where);
-  snprintf (why, FP_WHY_MAX,
-            "%s did not record in time how many servers there are", where);
+  snprintf (why, FP_WHY_MAX, "%s did not record the number of servers in time",
+            where);
   return -ENOTCONN;
 }
 

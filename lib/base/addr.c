@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* addr.c - where a server listens. */
+/* addr.c - server addresses: parse, format and resolve them. */
 
 #include <config.h>
 
@@ -18,7 +18,7 @@
 #include "base/cleanup.h"
 
 #define UNIX_PREFIX "unix:"
-/* "[" HOST "]:65535" has to fit. */
+/* Longest host for which "[" HOST "]:65535" fits FP_ADDR_MAX. */
 #define HOST_MAX (FP_ADDR_MAX - 8)
 
 static int
@@ -47,7 +47,9 @@ parse_port (const char *s, uint16_t *port, const char **why)
   return 0;
 }
 
-/* An IPv6 address, maybe with a scope: fe80::1%eth0. */
+/* Return true if host is an IPv6 address, with or without a scope
+ * (fe80::1%eth0).
+ */
 static bool
 is_v6 (const char *host)
 {
@@ -76,7 +78,9 @@ parse_unix (struct fp_addr *addr, const char *path, const char **why)
 
   if (len == 0)
     return refuse (EINVAL, "there is no path after unix:", why);
-  /* Files and logs have one address a line. */
+  /* Refuse control characters, because files and logs hold one address per
+   * line.
+   */
   for (size_t i = 0; i < len; i++)
     if ((unsigned char) path[i] < 0x20 || path[i] == 0x7f)
       return refuse (EINVAL, "the path has a control character", why);
@@ -88,7 +92,7 @@ parse_unix (struct fp_addr *addr, const char *path, const char **why)
   return 0;
 }
 
-/* [V6] or [V6]:PORT */
+/* Parse [V6] or [V6]:PORT. */
 static int
 parse_brackets (struct fp_addr *addr, const char *s, const char **why)
 {
@@ -102,7 +106,7 @@ parse_brackets (struct fp_addr *addr, const char *s, const char **why)
     return refuse (EINVAL, "the host is too long", why);
   memcpy (addr->host, s + 1, len);
   if (!is_v6 (addr->host))
-    return refuse (EINVAL, "what is in brackets is no IPv6 address", why);
+    return refuse (EINVAL, "there is no IPv6 address in the brackets", why);
   if (end[1] == '\0')
     return 0;
   if (end[1] != ':')
@@ -110,14 +114,16 @@ parse_brackets (struct fp_addr *addr, const char *s, const char **why)
   return parse_port (end + 2, &addr->port, why);
 }
 
-/* HOST or HOST:PORT */
+/* Parse HOST or HOST:PORT. */
 static int
 parse_host (struct fp_addr *addr, const char *s, const char **why)
 {
   size_t len = strcspn (s, ":");
 
   if (strchr (s, '/'))
-    return refuse (EINVAL, "a path? A Unix socket is unix:PATH", why);
+    return refuse (EINVAL,
+                   "a path is not an address: for a Unix socket use unix:PATH",
+                   why);
   if (s[len] == ':' && strchr (s + len + 1, ':'))
     return refuse (EINVAL, "an IPv6 address needs brackets: [V6]:PORT", why);
   if (len == 0)
@@ -126,7 +132,7 @@ parse_host (struct fp_addr *addr, const char *s, const char **why)
     return refuse (EINVAL, "the host is too long", why);
   for (size_t i = 0; i < len; i++) {
     if (!is_host_char (s[i]))
-      return refuse (EINVAL, "the host has a character that no host has", why);
+      return refuse (EINVAL, "the host has an invalid character", why);
   }
   memcpy (addr->host, s, len);
   return s[len] ? parse_port (s + len + 1, &addr->port, why) : 0;
@@ -154,7 +160,8 @@ fp_addr_parse (struct fp_addr *out, const char *s, const char **why)
 void
 fp_addr_format (const struct fp_addr *addr, char out[FP_ADDR_MAX + 1])
 {
-  /* Precisions that a parsed address never reaches; they prove that it fits.
+  /* No parsed address reaches these precisions.  They show the compiler that
+   * the text fits.
    */
   if (addr->is_unix)
     snprintf (out, FP_ADDR_MAX + 1, UNIX_PREFIX "%.*s", HOST_MAX, addr->host);
@@ -206,8 +213,9 @@ free_addrinfo (struct addrinfo **ai)
     freeaddrinfo (*ai);
 }
 
-/* getaddrinfo(3) allocates and reads files for a number, too.  False: it is
- * none, or of an interface that there is not.
+/* Fill *out without getaddrinfo(3), which allocates and reads files even for a
+ * number.  Return false if addr is no number, or if its scope names no
+ * interface.
  */
 static bool
 resolve_number (const struct fp_addr *addr, struct fp_sockaddrs *out)
@@ -231,7 +239,8 @@ resolve_number (const struct fp_addr *addr, struct fp_sockaddrs *out)
     in6->sin6_scope_id = scope == NULL ? 0 : if_nametoindex (scope + 1);
     out->list[0].len = sizeof *in6;
     if (scope != NULL && in6->sin6_scope_id == 0)
-      return false; /* a number of an interface, or none that there is */
+      /* a scope number, or no such interface at all: left to getaddrinfo */
+      return false;
   }
   else
     return false;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* checked.h - arithmetic on sizes and offsets that may come from outside.
  *
- * Errors:   -EOVERFLOW, and then *out is not touched.
+ * Errors:   -EOVERFLOW, and *out is then unchanged.
  * Threads:  pure functions.
  */
 
@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 
-/* Each argument is evaluated once. */
+/* Each argument is evaluated only once. */
 #define FP_MIN(a, b)                                                          \
   FP_PICK_ (a, <, b, FP_UNIQUE_NAME (_a), FP_UNIQUE_NAME (_b))
 #define FP_MAX(a, b)                                                          \
@@ -49,7 +49,8 @@ fp_mul_u64 (uint64_t a, uint64_t b, uint64_t *out)
   return 0;
 }
 
-/* Is [offset, offset + length) inside [0, size)?  An empty range at size is.
+/* Return true if [offset, offset + length) is inside [0, size).  An empty
+ * range at size is inside.
  */
 static inline bool
 fp_range_ok (uint64_t offset, uint64_t length, uint64_t size)
@@ -63,7 +64,9 @@ fp_is_power_of_2 (uint64_t v)
   return v != 0 && (v & (v - 1)) == 0;
 }
 
-/* The highest bit that is set: floor (log2 (v)).  v is not 0. */
+/* Return the number of the highest set bit, floor (log2 (v)).  v must not be
+ * 0.
+ */
 static inline unsigned
 fp_log2 (uint64_t v)
 {
@@ -71,7 +74,7 @@ fp_log2 (uint64_t v)
   return 63 - (unsigned) __builtin_clzll (v);
 }
 
-/* align is a power of two. */
+/* Round v down to a multiple of align, which must be a power of two. */
 static inline uint64_t
 fp_round_down (uint64_t v, uint64_t align)
 {
@@ -91,7 +94,9 @@ fp_round_up (uint64_t v, uint64_t align, uint64_t *out)
   return 0;
 }
 
-/* How many units hold v; cannot overflow.  unit is not 0. */
+/* Return the number of units that hold v.  It cannot overflow.  unit must not
+ * be 0.
+ */
 static inline uint64_t
 fp_div_round_up (uint64_t v, uint64_t unit)
 {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cleanup.h - release things when they go out of scope.
  *
- * FP_CLEANUP (fn) calls fn (&var) at the end of var's scope, on every
- * path out of it.  FP_STEAL (var) empties var and yields its old value,
- * which is how the success path hands the object to the caller:
+ * FP_CLEANUP (fn) calls fn (&var) at the end of var's scope, on every path out
+ * of it.  FP_STEAL (var) empties var and yields its old value.  The success
+ * path uses it to hand the object to the caller:
  *
  *   FP_CLEANUP (region_freep) struct region *r = calloc (1, sizeof *r);
  *   ...
  *   *out = FP_STEAL (r);
  *   return 0;
  *
- * Nothing here allocates; a mutex that cannot be locked or unlocked is a bug
- * and aborts.
+ * Nothing here allocates.  If a mutex cannot be locked or unlocked, that is a
+ * bug, and the process aborts.
  */
 
 #ifndef FP_CLEANUP_H
@@ -47,27 +47,27 @@ fp_unlockp (pthread_mutex_t **lock)
     abort ();
 }
 
-/* Hold a mutex until the end of the current scope; several in one scope are
- * released last first.
+/* Hold a mutex until the end of the current scope.  Several mutexes of one
+ * scope are released in reverse order.
  */
 #define FP_LOCK_SCOPE(mutex)                                                  \
   FP_CLEANUP (fp_unlockp)                                                     \
   pthread_mutex_t *FP_UNIQUE_NAME (_scope_lock) = fp_lock (mutex)
 
-/* A name that no other use of the same macro in this scope has. */
+/* Build a name that no other use of the macro in this scope has. */
 #define FP_UNIQUE_NAME(name) FP_PASTE (name, __COUNTER__)
 #define FP_PASTE(a, b) FP_PASTE_ (a, b)
 #define FP_PASTE_(a, b) a##b
 
-/* FP_CLEANUP (fp_free) char *s: for what malloc made. */
+/* Free memory from malloc, at the end of the scope of FP_CLEANUP (fp_free). */
 static inline void
 fp_free (void *p)
 {
   free (*(void **) p);
 }
 
-/* FP_CLEANUP (fp_closep) int fd: -1 is no file descriptor. errno is kept, so
- * that it can be returned after the scope.
+/* Close *fd, unless it is -1, at the end of the scope of FP_CLEANUP
+ * (fp_closep).  Keep errno, so that the caller can still return it.
  */
 static inline void
 fp_closep (int *fd)

@@ -15,7 +15,7 @@
 #include "base/thread.h"
 
 #define BEAT_MS 100
-#define GAP_NS (500 * FP_NS_PER_MS) /* the most that one gap counts */
+#define GAP_NS (500 * FP_NS_PER_MS) /* longest time that one gap counts */
 
 /* fp_now_ns is CLOCK_MONOTONIC minus stopped_ns, and never later than
  * limit_ns. Both only grow while the thread runs.  The thread stores
@@ -25,13 +25,14 @@
  */
 static _Atomic uint64_t stopped_ns, limit_ns = UINT64_MAX;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* what follows */
-static unsigned users; /* calls of fp_clock_start without fp_clock_stop */
+/* protects users and thread */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned users; /* fp_clock_start calls without their fp_clock_stop */
 static struct fp_thread thread;
 
 /* Tell the thread to end. */
 static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t end_cond; /* made by init, with CLOCK_MONOTONIC */
+static pthread_cond_t end_cond; /* initialised by init, for CLOCK_MONOTONIC */
 static bool ending;
 
 static uint64_t
@@ -49,7 +50,7 @@ now (clockid_t clock)
 uint64_t
 fp_now_ns (void)
 {
-  /* In this order: see above. */
+  /* The order of these loads matters: see above. */
   uint64_t limit = atomic_load (&limit_ns);
   uint64_t stopped = atomic_load (&stopped_ns);
   uint64_t mono = now (CLOCK_MONOTONIC);

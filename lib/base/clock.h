@@ -31,16 +31,16 @@
 int fp_clock_start (void);
 void fp_clock_stop (void);
 
-/* Time in which this process ran. */
+/* Return the time in which this process ran. */
 uint64_t fp_now_ns (void);
 
-/* CLOCK_MONOTONIC, which stops only while the host is suspended. */
+/* Return CLOCK_MONOTONIC, which stops only while the host is suspended. */
 uint64_t fp_mono_ns (void);
-/* CLOCK_MONOTONIC as of the last tick, up to some 10 ms ago: a tenth of the
- * cost.
+/* Return CLOCK_MONOTONIC as of the last tick, up to some 10 ms ago, at a tenth
+ * of the cost.
  */
 uint64_t fp_mono_coarse_ns (void);
-/* CLOCK_BOOTTIME, which never stops. */
+/* Return CLOCK_BOOTTIME, which never stops. */
 uint64_t fp_boot_ns (void);
 
 /* Return the deadline that is ms milliseconds from now, by fp_now_ns. */
@@ -48,8 +48,8 @@ uint64_t fp_deadline_in_ms (unsigned ms);
 
 bool fp_deadline_passed (uint64_t deadline_ns);
 
-/* For poll(2): milliseconds left, rounded up so that a wait of it ends after
- * the deadline and not before; 0 once it has passed; never negative.
+/* Return the milliseconds left, for poll(2).  They are rounded up, so that a
+ * wait ends no earlier than the deadline.  Return 0 once it has passed.
  */
 int fp_deadline_left_ms (uint64_t deadline_ns);
 

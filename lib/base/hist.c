@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* hist.c - how long things took, in fixed memory. */
+/* hist.c - a histogram in fixed memory. */
 
 #include <config.h>
 
@@ -26,7 +26,7 @@ bucket_of (uint64_t value)
          (unsigned) (value >> (e - SUB_BITS) & (SUB - 1));
 }
 
-/* The middle of a bucket. */
+/* Return the middle of a bucket. */
 static uint64_t
 value_of (unsigned bucket)
 {
@@ -74,12 +74,12 @@ fp_hist_merge (struct fp_hist *dst, const struct fp_hist *src)
   STORE (&dst->max, FP_MAX (LOAD (&dst->max), LOAD (&src->max)));
 }
 
-/* The value that permille of count are not above. */
+/* Return a value that permille of the count samples do not exceed. */
 static uint64_t
 quantile (const struct fp_hist *h, uint64_t count, unsigned permille,
           uint64_t max)
 {
-  /* Split, so that no count overflows. */
+  /* Split the product, so that no count overflows. */
   uint64_t rank = count / 1000 * permille +
                   fp_div_round_up (count % 1000 * permille, 1000);
   uint64_t seen = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log.c - what happened, for people. */
+/* log.c - log messages for people. */
 
 #include <config.h>
 
@@ -38,8 +38,8 @@ fp_log_enabled (enum fp_log_level level)
   return log_sink != NULL && level <= log_level;
 }
 
-/* Is stderr still the journal?  $JOURNAL_STREAM (systemd.exec(5)) has its
- * device and inode.
+/* Return true if stderr is still the journal.  $JOURNAL_STREAM
+ * (systemd.exec(5)) has the device and inode of the journal.
  */
 static bool
 is_journal (void)
@@ -69,12 +69,12 @@ fp_log_to_stderr (enum fp_log_level level, const char *message, void *opaque)
     snprintf (priority, sizeof priority, "<%d>", priorities[level]);
   n = snprintf (line, sizeof line, "%s%.100s: %s\n", priority,
                 (const char *) opaque, message);
-  /* Who can be told that stderr is gone? */
+  /* If stderr is gone, there is no place to report it. */
   if (n > 0 && write (STDERR_FILENO, line, (size_t) n) < 0)
     return;
 }
 
-/* Format, and mark a message that was cut. */
+/* Format a message.  If it was cut, let it end in "...". */
 __attribute__ ((__format__ (__printf__, 2, 0))) static void
 format (char message[FP_LOG_MAX], const char *fmt, va_list args)
 {
@@ -96,8 +96,8 @@ fp_log (enum fp_log_level level, const char *fmt, ...)
   log_sink (level, message, log_opaque);
 }
 
-/* Whether this message is the one of its second; *dropped: how many before it
- * were not.
+/* Return true if this message is the one that may be logged in this second.
+ * Set *dropped to the number of messages suppressed before it.
  */
 static bool
 limit_passes (struct fp_log_limit *limit, uint64_t *dropped)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* log.h - what happened, for people.  The program chooses where it goes; a
+/* log.h - log messages for people.  The program chooses where they go.  A
  * library function never logs an error that it returns.
  *
  * Errors:   none.
- * Threads:  any; a sink is called from the thread that logs, so it must be
- *           safe for that.  Setting sink and level is for the start of the
- *           program, before there are threads.
- * Memory:   no allocation here; a message over FP_LOG_MAX is cut, and ends in
- *           "..." then.  Never between a request and its answer: a sink may
- *           wait.
+ * Threads:  any.  The thread that logs calls the sink, so the sink must be
+ *           safe for that.  Set sink and level at the start of the program,
+ *           before there are threads.
+ * Memory:   no allocation here.  A message longer than FP_LOG_MAX is cut and
+ *           ends in "...".  Never log between a request and its reply, because
+ *           a sink may wait.
  */
 
 #ifndef FP_LOG_H
@@ -26,23 +26,25 @@ enum fp_log_level { FP_LOG_ERROR, FP_LOG_WARN, FP_LOG_INFO, FP_LOG_DEBUG };
 typedef void fp_log_sink (enum fp_log_level level, const char *message,
                           void *opaque);
 
-/* NULL, as it is at first: nowhere. */
+/* Set the sink.  With NULL, the default, messages are dropped. */
 void fp_log_set_sink (fp_log_sink *sink, void *opaque);
 
-/* Show this level and what is worse; FP_LOG_INFO at first. */
+/* Show this level and the more severe ones.  The default is FP_LOG_INFO. */
 void fp_log_set_level (enum fp_log_level level);
 bool fp_log_enabled (enum fp_log_level level);
 
-/* "PROGRAM: MESSAGE\n" on stderr, in one write; opaque is the name.  If
- * stderr is the journal "<N>" comes first, the level (sd-daemon(3)).
+/* Write "PROGRAM: MESSAGE\n" to stderr in one write; opaque is the program's
+ * name.  If stderr is the journal, the level comes first as "<N>"
+ * (sd-daemon(3)).
  */
 fp_log_sink fp_log_to_stderr;
 
 void fp_log (enum fp_log_level level, const char *fmt, ...)
     __attribute__ ((__format__ (__printf__, 2, 3), __nonnull__ (2)));
 
-/* At most one message per second and limit; the next one that is shown says
- * how many were not.  One static, zeroed object for each kind of message.
+/* Log at most one message per second and limit.  The next message that is
+ * shown tells how many were suppressed.  Each kind of message needs a static,
+ * zeroed limit.
  */
 struct fp_log_limit {
   _Atomic uint64_t next_ns;

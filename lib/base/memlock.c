@@ -18,7 +18,7 @@ fp_raise_memlock (void)
       getrlimit (RLIMIT_MEMLOCK, &limit) == -1)
     return;
   limit.rlim_cur = limit.rlim_max;
-  /* Raising the one to the other is always allowed. */
+  /* Raising the soft limit to the hard limit is always allowed. */
   (void) setrlimit (RLIMIT_MEMLOCK, &limit);
 }
 

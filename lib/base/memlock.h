@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memlock.h - the limit on locked memory, which memory that a device may
- * reach counts against; and memory that is there.
+/* memlock.h - the limit on locked memory, and memory that is resident.  Memory
+ * that a device may access counts against the limit.
  *
- * Threads:  the limit is the process's: call that early.
+ * Threads:  the limit belongs to the process, so raise it early.
  */
 
 #ifndef FP_MEMLOCK_H
@@ -10,17 +10,18 @@
 
 #include <stddef.h>
 
-/* Raise it: to none where this process may do so (CAP_SYS_RESOURCE), else as
- * far as the hard limit.  That a privileged process is not held to it is true
- * of mlock and of most RDMA devices, and not of soft-iWARP.  If it cannot be
- * raised, what needs it fails and says so.
+/* Raise the limit: to infinity if this process may do so (CAP_SYS_RESOURCE),
+ * else to the hard limit.  Privileged processes need this too.  mlock and most
+ * RDMA devices exempt them from the limit, but soft-iWARP does not.  If the
+ * limit stays too low, the call that needs the memory fails and reports it.
  */
 void fp_raise_memlock (void);
 
-/* So much memory, zeroed, and in memory: every page of it was touched.
- * MAP_POPULATE does nothing, and says nothing, in a process that locks its
- * memory as it is touched (MCL_ONFAULT; populate_vma_page_range in the
- * kernel's mm/gup.c).  munmap(2) ends it.  -errno of mmap(2).
+/* Map size bytes of zeroed memory, and touch every page so that all of it is
+ * resident.  MAP_POPULATE does not suffice: it silently does nothing in a
+ * process that locks its memory as it is touched (MCL_ONFAULT;
+ * populate_vma_page_range in the kernel's mm/gup.c).  Free the memory with
+ * munmap(2).  Return 0 or -errno of mmap(2).
  */
 int fp_map_filled (void **out, size_t size);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* prom.c - a page of metrics as Prometheus reads it. */
+/* prom.c - a page of metrics in the text format of Prometheus. */
 
 #include <config.h>
 
@@ -14,11 +14,11 @@
 
 #define FIRST_ROOM 16384
 #define NS_PER_S UINT64_C (1000000000)
-/* The bounds of buckets, as powers of two of nanoseconds. */
+/* Bounds of the buckets, as exponents of 2, in nanoseconds. */
 #define BUCKET_FIRST 10
 #define BUCKET_LAST 34
 
-/* So many bytes more. */
+/* Return room for bytes more at the end of the page, or NULL. */
 static char *
 more (struct fp_prom *p, size_t bytes)
 {
@@ -60,7 +60,7 @@ put_str (struct fp_prom *p, const char *s)
   put (p, s, strlen (s));
 }
 
-/* Short: numbers. */
+/* Print a short text, such as a number. */
 static void __attribute__ ((__format__ (__printf__, 2, 3)))
 print (struct fp_prom *p, const char *fmt, ...)
 {
@@ -77,7 +77,9 @@ print (struct fp_prom *p, const char *fmt, ...)
     put (p, line, (size_t) n);
 }
 
-/* Digits and a point, whatever the locale: no printf of a double. */
+/* Print seconds as digits and a point.  printf of a double would depend on the
+ * locale.
+ */
 static void
 put_seconds (struct fp_prom *p, uint64_t ns)
 {
@@ -93,7 +95,7 @@ put_seconds (struct fp_prom *p, uint64_t ns)
   }
 }
 
-/* The length of the character of UTF-8 at s; 0: it is none. */
+/* Return the length of the UTF-8 character at s, or 0 if it is invalid. */
 static size_t
 utf8_length (const char *s)
 {
@@ -112,7 +114,7 @@ utf8_length (const char *s)
     return 0;
   c = u[0] & (0x7fu >> n);
   for (size_t i = 1; i < n; i++) {
-    if ((u[i] & 0xc0) != 0x80) /* the end of the text, too */
+    if ((u[i] & 0xc0) != 0x80) /* also true for the NUL at the end */
       return 0;
     c = c << 6 | (u[i] & 0x3f);
   }
@@ -142,7 +144,7 @@ put_label_value (struct fp_prom *p, const char *s)
   }
 }
 
-/* One more, where more_value is not NULL: name="value". */
+/* Begin a sample with its labels.  A label without a value gets more_value. */
 static void
 begin_sample (struct fp_prom *p, const char *suffix,
               const struct fp_prom_label *labels, const char *more_value)
@@ -206,12 +208,12 @@ fp_prom_states (struct fp_prom *p, const char *const *names, unsigned nr,
   }
 }
 
-/* The labels, and le. */
+/* Begin the sample of a bucket, with its labels and le. */
 static void
 begin_bucket (struct fp_prom *p, const struct fp_prom_label *labels)
 {
   begin_sample (p, "_bucket", labels, NULL);
-  p->used -= p->failed ? 0 : 1; /* the blank */
+  p->used -= p->failed ? 0 : 1; /* remove the blank */
   if (!p->failed && p->text[p->used - 1] == '}') {
     p->used--;
     put_str (p, ",le=\"");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* random.c - bytes that nobody can guess. */
+/* random.c - unpredictable bytes. */
 
 #include <config.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* random.h - bytes that nobody can guess.
+/* random.h - unpredictable bytes.
  *
  * Errors:   -errno of getrandom(2).
  * Threads:  any.  No allocation.
@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-/* Fill all of buf.  On an error what is in it is not to be used. */
+/* Fill all of buf.  After an error, its content must not be used. */
 int fp_random (void *buf, size_t len);
 
 #endif /* FP_RANDOM_H */

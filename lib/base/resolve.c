@@ -21,8 +21,8 @@ struct lookup {
   struct fp_addr addr;
   struct fp_thread thread;
   pthread_cond_t cond;
-  unsigned refs; /* those who wait, and the thread */
-  bool done;     /* and so is what follows */
+  unsigned refs; /* waiting callers, and the thread */
+  bool done;     /* true once the fields below are set */
   int result;
   const char *why;
   struct fp_sockaddrs list;
@@ -31,14 +31,14 @@ struct lookup {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct lookup *under_way;
 
-/* Of names: what they were, and when that was said; when that was last asked,
- * whatever came of it.
+/* The addresses of names that were looked up.  at_ns is the time of the last
+ * success, asked_ns the time of the last try that counts.
  */
 #define LOOK_AGAIN_S 30
 static struct known {
   struct fp_addr addr;
   unsigned nr;
-  uint64_t at_ns, asked_ns; /* 0: free */
+  uint64_t at_ns, asked_ns; /* at_ns is 0 if free */
   bool doubtful;
   struct {
     socklen_t len;
@@ -46,7 +46,7 @@ static struct known {
   } list[FP_KNOWN_ADDRS];
 } known[FP_KNOWN_NAMES];
 
-/* With the lock; NULL: it is not known. */
+/* Return the entry of addr, or NULL.  Call it with the lock held. */
 static struct known *
 find_known (const struct fp_addr *addr)
 {
@@ -56,7 +56,9 @@ find_known (const struct fp_addr *addr)
   return NULL;
 }
 
-/* With the lock.  In the place of the oldest if there is no other. */
+/* Keep the addresses of addr, in place of the oldest entry if none is free.
+ * Call it with the lock held.
+ */
 static void
 keep_known (const struct fp_addr *addr, const struct fp_sockaddrs *list)
 {
@@ -65,7 +67,7 @@ keep_known (const struct fp_addr *addr, const struct fp_sockaddrs *list)
   if (k == NULL) {
     k = &known[0];
     for (unsigned i = 1; i < FP_KNOWN_NAMES; i++)
-      if (known[i].at_ns < k->at_ns) /* 0: free */
+      if (known[i].at_ns < k->at_ns) /* 0: free, so it comes first */
         k = &known[i];
   }
   k->addr = *addr;
@@ -78,7 +80,7 @@ keep_known (const struct fp_addr *addr, const struct fp_sockaddrs *list)
   }
 }
 
-/* With the lock. */
+/* Call it with the lock held. */
 static void
 copy_known (struct fp_sockaddrs *out, const struct known *k)
 {
@@ -134,7 +136,9 @@ fp_addr_forget (const struct fp_addr *addr)
       known[i].at_ns = 0;
 }
 
-/* The thread of a look-up is not in the child, nor is who waits for it. */
+/* A child process has neither the threads of the look-ups nor the callers that
+ * wait for them.  So it drops these look-ups.
+ */
 static void
 before_fork (void)
 {
@@ -154,7 +158,8 @@ after_fork_child (void)
     struct lookup *k = under_way;
 
     under_way = k->next;
-    free (k); /* its condition would wait for those who wait for it */
+    /* no pthread_cond_destroy: it would wait for waiters that are not here */
+    free (k);
   }
   pthread_mutex_unlock (&lock);
 }
@@ -162,10 +167,10 @@ after_fork_child (void)
 static void __attribute__ ((__constructor__)) watch_forks (void)
 {
   if (pthread_atfork (before_fork, after_fork, after_fork_child) != 0)
-    abort (); /* no memory, and nothing has begun */
+    abort (); /* out of memory, before anything has begun */
 }
 
-/* With the lock. */
+/* Drop a reference.  Call it with the lock held. */
 static void
 put (struct lookup *k)
 {
@@ -193,7 +198,7 @@ lookup_main (void *arg)
   put (k);
 }
 
-/* With the lock. */
+/* Start a look-up.  Call it with the lock held. */
 static int
 start (struct lookup **out, const struct fp_addr *addr)
 {
@@ -222,7 +227,9 @@ start (struct lookup **out, const struct fp_addr *addr)
   return 0;
 }
 
-/* With the lock.  0, or -ETIMEDOUT. */
+/* Wait until the look-up is done.  Return 0 or -ETIMEDOUT.  Call it with the
+ * lock held.
+ */
 static int
 wait_for (struct lookup *k, uint64_t deadline_ns)
 {
@@ -235,7 +242,7 @@ wait_for (struct lookup *k, uint64_t deadline_ns)
     until_ns = fp_mono_ns () + left * FP_NS_PER_MS;
     until = (struct timespec) { .tv_sec = (time_t) (until_ns / FP_NS_PER_S),
                                 .tv_nsec = (long) (until_ns % FP_NS_PER_S) };
-    /* A timeout means: look again. */
+    /* After a timeout, the loop checks the deadline. */
     (void) pthread_cond_timedwait (&k->cond, &lock, &until);
   }
   return 0;
@@ -280,10 +287,10 @@ fp_addr_resolve_by (const struct fp_addr *addr, struct fp_sockaddrs *out,
     }
     put (k);
   }
-  /* It has nothing left to do, or will do it without us. */
+  /* The thread has nothing left to do, or goes on without this caller. */
   if (ours && (waited == 0 ? pthread_join (thread, NULL)
                            : pthread_detach (thread)) != 0)
-    abort (); /* a bug: nobody else does that */
+    abort (); /* a bug: no other thread joins or detaches it */
   return r;
 }
 
@@ -299,7 +306,8 @@ fp_addr_find (const struct fp_addr *addr, struct fp_sockaddrs *out,
     return 0;
   {
     FP_LOCK_SCOPE (&lock);
-    /* What it was needs time to be connected to. */
+    /* If there are known addresses, keep half of the time to connect to them.
+     */
     if (find_known (addr) != NULL && deadline_ns > now)
       until = now + (deadline_ns - now) / 2;
   }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* scrape.c - where Prometheus gets a page of metrics.
+/* scrape.c - HTTP server for a page of Prometheus metrics.
  *
- * libevent 2.1 has no limit of connections, nor one of the time that a request
- * takes, and does not say when a connection ends.  So each gets a bufferevent
- * of which we hold a reference, too: when ours is the last one it has ended.
- * That bufferevent owns the descriptor, so that it is closed no earlier than
- * everything that watches it.
+ * libevent 2.1 limits neither the number of connections nor the time of a
+ * request, and does not report the end of a connection.  So each connection
+ * gets a bufferevent to which this file holds a second reference.  Once that
+ * is the last one, the connection has ended.  The bufferevent owns the
+ * descriptor, so the descriptor is closed after everything that watches it.
  */
 
 #include <config.h>
@@ -33,11 +33,11 @@
 #define BACKLOG 128
 #define LOOK_MS 50
 #define HEADERS_MAX 8192
-#define INPUT_MAX 16384 /* that is read and not looked at yet */
-#define PAGE_COST 20    /* a page is new for so many times what it took */
+#define INPUT_MAX 16384 /* bytes received and not yet parsed */
+#define PAGE_COST 20    /* reuse a page for this many times its render time */
 #define PATH "/metrics"
 
-/* The answers that hold it share it. */
+/* A page, shared by the replies that send it. */
 struct page {
   unsigned users;
   char *text;
@@ -45,7 +45,7 @@ struct page {
 };
 
 struct client {
-  struct bufferevent *bev; /* NULL: none */
+  struct bufferevent *bev; /* NULL: free */
   uint64_t since_ns;
   bool shut;
 };
@@ -59,7 +59,7 @@ struct fp_scrape {
   struct event *look;
   struct client clients[SCRAPE_CLIENTS];
   unsigned nr_clients;
-  struct page *page; /* or NULL */
+  struct page *page; /* NULL: none */
   uint64_t page_until_ns;
   void (*render) (void *ctx, struct fp_prom *page);
   void *ctx;
@@ -94,7 +94,7 @@ remove_stale (const struct sockaddr *sa, socklen_t len, const char *path)
     unlink (path);
 }
 
-/* Returns a descriptor. */
+/* Return a descriptor that listens, or -errno. */
 static int
 listen_at (const struct sockaddr *sa, socklen_t len,
            const struct fp_addr *addr)
@@ -130,7 +130,9 @@ learn_addr (struct fp_scrape_sockets *s)
   return fp_addr_from_sockaddr (&s->addr, (struct sockaddr *) &sa, len);
 }
 
-/* A name may stand for addresses that this machine has not. */
+/* Return true if this machine lacks the address.  That is normal for some of
+ * the addresses of a name.
+ */
 static bool
 is_not_here (int r)
 {
@@ -143,8 +145,8 @@ in_use (const struct fp_addr *addr)
   struct stat st;
 
   if (addr->is_unix && lstat (addr->host, &st) == 0 && !S_ISSOCK (st.st_mode))
-    return ": there is something that is no socket: it is left alone";
-  return ": another program listens there: take another address, or stop it";
+    return ": the file is not a socket: remove it, or choose another path";
+  return ": another program listens there: stop it, or choose another address";
 }
 
 int
@@ -171,7 +173,7 @@ fp_scrape_listen (struct fp_scrape_sockets *s, const struct fp_addr *addr,
     else if (!is_not_here (r))
       break;
     if (addr->port == 0)
-      break; /* the kernel would pick another one for the next */
+      break; /* the kernel would pick another port for the next */
   }
   if (s->nr > 0 && (r >= 0 || is_not_here (r)))
     r = learn_addr (s);
@@ -193,7 +195,7 @@ fp_scrape_close (struct fp_scrape_sockets *s)
   s->nr = 0;
 }
 
-/* ---- who is there ---- */
+/* ---- connections ---- */
 
 static void
 set_deaf (struct fp_scrape *s, bool deaf)
@@ -212,7 +214,7 @@ look_in (struct fp_scrape *s, unsigned ms)
   (void) event_add (s->look, &tv);
 }
 
-/* True: it has ended. */
+/* Drop the reference if the connection has ended.  Return true then. */
 static bool
 let_go (struct client *c)
 {
@@ -224,7 +226,9 @@ let_go (struct client *c)
   return true;
 }
 
-/* What evhttp sees next is the end of the stream, or of its patience. */
+/* Break the connection.  evhttp sees the end of the stream next, or its
+ * timeout.
+ */
 static void
 shut (struct client *c)
 {
@@ -258,7 +262,7 @@ on_look (evutil_socket_t fd, short what, void *arg)
     look_in (s, LOOK_MS);
 }
 
-/* A connection was accepted. */
+/* Make the bufferevent of a connection that was accepted. */
 static struct bufferevent *
 on_client (struct event_base *base, void *arg)
 {
@@ -285,7 +289,9 @@ on_client (struct event_base *base, void *arg)
   return bev;
 }
 
-/* No descriptor is left, say: it would be ready again at once. */
+/* Stop listening for a while after an error, for example if no descriptor is
+ * left.  Otherwise the listener would be ready again at once.
+ */
 static void
 on_accept_error (struct evconnlistener *l, void *arg)
 {
@@ -296,7 +302,7 @@ on_accept_error (struct evconnlistener *l, void *arg)
   look_in (s, LOOK_MS);
 }
 
-/* ---- what they get ---- */
+/* ---- replies ---- */
 
 static void
 page_put (struct page *p)
@@ -315,7 +321,7 @@ on_page_sent (const void *data, size_t size, void *arg)
   page_put (arg);
 }
 
-/* NULL: no memory. */
+/* Return the present page, or a new one.  Return NULL if out of memory. */
 static struct page *
 page_now (struct fp_scrape *s)
 {
@@ -346,7 +352,7 @@ static void
 on_answered (struct evhttp_request *req, void *arg)
 {
   (void) req;
-  look_in (arg, 0); /* when the connection has ended, too: at once */
+  look_in (arg, 0); /* at once, but after the connection has ended */
 }
 
 static void
@@ -355,7 +361,9 @@ answer (struct evhttp_request *req, int code, const char *reason,
 {
   struct evkeyvalq *headers = evhttp_request_get_output_headers (req);
 
-  /* Without them it is a good answer still, but for the first. */
+  /* If a header cannot be added, the reply is still good, except without the
+   * first.
+   */
   (void) evhttp_add_header (headers, "Content-Type", type);
   (void) evhttp_add_header (headers, "Connection", "close");
   if (code == HTTP_BADMETHOD)
@@ -388,7 +396,7 @@ on_request (struct evhttp_request *req, void *arg)
   evhttp_request_set_on_complete_cb (req, on_answered, s);
   if (path == NULL || strcmp (path, PATH) != 0) {
     refuse (req, HTTP_NOTFOUND, "Not Found",
-            "There is nothing but the metrics: GET " PATH "\n");
+            "Only the metrics are served here: GET " PATH "\n");
     return;
   }
   if (evhttp_request_get_command (req) != EVHTTP_REQ_GET) {
@@ -402,7 +410,7 @@ on_request (struct evhttp_request *req, void *arg)
       evbuffer_add_reference (body, page->text, page->size, on_page_sent,
                               page) < 0)
     refuse (req, HTTP_SERVUNAVAIL, "Service Unavailable",
-            "There is no memory for the metrics.\n");
+            "There is not enough memory for the metrics.\n");
   else {
     page->users++;
     answer (req, HTTP_OK, "OK", FP_PROM_CONTENT_TYPE, body);
@@ -411,7 +419,7 @@ on_request (struct evhttp_request *req, void *arg)
     evbuffer_free (body);
 }
 
-/* ---- life ---- */
+/* ---- start and stop ---- */
 
 static int
 start_http (struct fp_scrape *s)
@@ -423,7 +431,7 @@ start_http (struct fp_scrape *s)
   evhttp_set_max_headers_size (s->http, HEADERS_MAX);
   evhttp_set_max_body_size (s->http, HEADERS_MAX);
   evhttp_set_timeout (s->http, SCRAPE_MS / 1000);
-  /* All that it knows: those that are not GET get our own answer. */
+  /* Allow all methods that evhttp knows, so that on_request answers them. */
   evhttp_set_allowed_methods (
       s->http, EVHTTP_REQ_GET | EVHTTP_REQ_POST | EVHTTP_REQ_HEAD |
                    EVHTTP_REQ_PUT | EVHTTP_REQ_DELETE | EVHTTP_REQ_OPTIONS |
@@ -441,7 +449,7 @@ start_listener (struct fp_scrape *s, int fd)
 
   if (copy < 0)
     return -errno;
-  /* (It is listening already: backlog 0.) */
+  /* Backlog 0, because the socket is listening already. */
   l = evconnlistener_new (s->base, NULL, NULL,
                           LEV_OPT_CLOSE_ON_FREE | LEV_OPT_CLOSE_ON_EXEC, 0,
                           copy);
@@ -454,7 +462,7 @@ start_listener (struct fp_scrape *s, int fd)
     evconnlistener_free (l);
     return -ENOMEM;
   }
-  s->listeners[s->nr_listeners++] = l; /* http's */
+  s->listeners[s->nr_listeners++] = l; /* owned by http */
   return 0;
 }
 
@@ -488,7 +496,7 @@ fp_scrape_free (struct fp_scrape *s)
   if (s == NULL)
     return;
   if (s->http != NULL)
-    evhttp_free (s->http); /* with listeners and connections */
+    evhttp_free (s->http); /* also the listeners and connections */
   for (unsigned i = 0; i < SCRAPE_CLIENTS; i++)
     if (s->clients[i].bev != NULL)
       (void) bufferevent_decref (s->clients[i].bev);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* secret.h - memory for keys: never swapped out, not in a core dump, wiped
- * when it is given back.
+ * when it is freed.
  *
- * Errors:   0 or a negative errno value.  -ENOMEM: also if it may not be
- *           locked (RLIMIT_MEMLOCK).
+ * Errors:   0 or a negative errno value.  -ENOMEM also if the memory may not
+ *           be locked (RLIMIT_MEMLOCK).
  * Threads:  any.
  * Memory:   whole pages, from the kernel.  A child process has a copy that is
  *           not locked: see fp_secret_lock.
@@ -14,13 +14,13 @@
 
 #include <stddef.h>
 
-/* Zeros. */
+/* Allocate zeroed memory. */
 int fp_secret_new (void **out, size_t size);
 
-/* In a process that was forked since: lock it again. */
+/* Lock the memory again, in a child process after a fork. */
 int fp_secret_lock (void *p, size_t size);
 
-/* p may be NULL. */
+/* Wipe and free the memory.  p may be NULL. */
 void fp_secret_free (void *p, size_t size);
 
 #endif /* FP_SECRET_H */

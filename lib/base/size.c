@@ -18,7 +18,7 @@ refuse (int err, const char *reason, const char **why)
   return -err;
 }
 
-/* The unit of a suffix, 0 if there is no such. */
+/* Return the unit of a suffix in bytes, or 0 if there is no such suffix. */
 static uint64_t
 unit_of (char c)
 {
@@ -39,7 +39,7 @@ fp_parse_size (const char *s, uint64_t *out, const char **why)
   static const char too_large[] = "larger than the largest size, 2^63 - 1";
   uint64_t v = 0, unit = 1;
 
-  /* nbdkit reads with strtoimax, which takes these. */
+  /* Skip blanks like nbdkit, which reads with strtoimax. */
   while (*s == ' ' || (*s >= '\t' && *s <= '\r'))
     s++;
   if (*s == '-')
@@ -47,7 +47,7 @@ fp_parse_size (const char *s, uint64_t *out, const char **why)
   if (*s == '+')
     s++;
   if (*s < '0' || *s > '9')
-    return refuse (EINVAL, "a size starts with a digit", why);
+    return refuse (EINVAL, "a size must start with a digit", why);
   for (; *s >= '0' && *s <= '9'; s++) {
     if (fp_mul_u64 (v, 10, &v) < 0 || fp_add_u64 (v, *s - '0', &v) < 0)
       return refuse (ERANGE, too_large, why);
@@ -56,8 +56,8 @@ fp_parse_size (const char *s, uint64_t *out, const char **why)
     unit = unit_of (*s);
     if (unit == 0 || s[1])
       return refuse (EINVAL,
-                     "a size ends in one of K M G T P E, in s for "
-                     "sectors of 512, or in nothing",
+                     "a size must end in a digit, one of K M G T P E, "
+                     "or s (sectors of 512 bytes)",
                      why);
   }
   if (fp_mul_u64 (v, unit, &v) < 0 || v > INT64_MAX)
@@ -71,8 +71,8 @@ fp_format_size (uint64_t size, char out[FP_SIZE_STR_MAX])
 {
   unsigned i = size < 1024 ? 0 : fp_log2 (size) / 10;
   uint64_t unit = UINT64_C (1) << (10 * i);
-  /* size % unit is below 2^60, so ten times it fits.  The last % tells gcc
-   * what it cannot see: one digit.
+  /* size % unit is below 2^60, so ten times that fits.  The last % shows gcc
+   * that this is one digit.
    */
   unsigned tenths = (unsigned) (size % unit * 10 / unit) % 10;
 

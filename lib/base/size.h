@@ -2,8 +2,8 @@
 /* size.h - sizes as people write them.
  *
  * Units:    bytes.
- * Errors:   -EINVAL for what is no size, -ERANGE for one over INT64_MAX (the
- *           most that nbdkit can serve).
+ * Errors:   -EINVAL if the text is no size, -ERANGE if it is over INT64_MAX
+ *           (the most that nbdkit can serve).
  * Threads:  any.  No allocation.
  */
 
@@ -13,16 +13,16 @@
 #include <stdint.h>
 
 /* Read s as nbdkit_parse_size does, so that a size means the same to
- * farpage-memserver and to the plugin: decimal digits, then at most one of
- * b k m g t p e (either case, powers of 1024) or s (sectors of 512).
- * On an error *why, if not NULL, is a string that never goes away.
+ * farpage-memserver and to the plugin.  After decimal digits at most one
+ * letter follows: b k m g t p e (either case, powers of 1024) or s (sectors of
+ * 512).  On an error *why, if why is not NULL, is a static string.
  */
 int fp_parse_size (const char *s, uint64_t *out, const char **why);
 
 #define FP_SIZE_STR_MAX 24 /* with the final NUL */
 
-/* "512B", "8G", "1.5G": in the largest unit that leaves at least 1, exact if
- * it can be with one digit after the point, else rounded down to that.
+/* Write size in the largest unit that leaves at least 1, with at most one
+ * digit after the point, rounded down: "512B", "8G", "1.5G".
  */
 void fp_format_size (uint64_t size, char out[FP_SIZE_STR_MAX]);
 

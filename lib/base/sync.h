@@ -5,8 +5,9 @@
  * The mutexes do not inherit priority.  If two threads meet at a mutex that
  * does, the kernel may allocate (kernel/futex/pi.c, refill_pi_state_cache),
  * and this host may be out of memory.  A thread without real-time priority
- * holds a mutex only while it copies what that protects (base/thread.h).  So a
- * waiter waits until the scheduler lets that thread run, and no longer.
+ * holds a mutex only while it copies the data that the mutex protects
+ * (base/thread.h).  So a waiter waits until the scheduler lets that thread
+ * run, and no longer.
  *
  * Errors:   initialising them cannot fail on Linux; if it does, abort.
  */
@@ -38,7 +39,7 @@ fp_cond_init (pthread_cond_t *c)
   pthread_condattr_destroy (&attr);
 }
 
-/* The point in time that is ms from now, for pthread_cond_timedwait. */
+/* Set *t to the time ms from now, for pthread_cond_timedwait. */
 static inline void
 fp_timespec_after (struct timespec *t, unsigned ms)
 {

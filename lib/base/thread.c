@@ -15,8 +15,8 @@
 
 #include "base/thread.h"
 
-/* Of memory that is locked all of a stack counts, touched or not, and a client
- * has a thread for each of 64 servers.  A sanitizer's frames are several times
+/* If memory is locked, all of a stack counts, touched or not, and a client has
+ * a thread for each of 64 servers.  A sanitizer's frames are several times
  * larger.
  */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -26,7 +26,9 @@
 #define STACK_SIZE (128u << 10)
 #define LARGE_STACK_SIZE (512u << 10)
 #endif
-/* The rest of it is for thread-local storage and for what others call. */
+/* Bytes of a stack for our code.  The rest is for thread-local storage and for
+ * libraries.
+ */
 #define STACK_USED (64u << 10)
 
 void
@@ -34,8 +36,8 @@ fp_thread_step_aside (void)
 {
   const struct sched_param none = { .sched_priority = 0 };
 
-  /* Less is always allowed.  On Linux 0 is this thread, and a nice value a
-   * thread's, too.
+  /* Giving priority up is always allowed.  On Linux 0 is the calling thread,
+   * and a nice value belongs to a thread.
    */
   (void) sched_setscheduler (0, SCHED_BATCH, &none);
   (void) setpriority (PRIO_PROCESS, 0, 0);
@@ -59,8 +61,9 @@ fp_thread_fill_stack (void)
       page[i] = 0;
 }
 
-/* Who is aside has created this thread, for others: as the first thread is.
- * Where that takes a right that is gone by now it stays as it is.
+/* Undo the stepping aside of the thread that created this one: take the policy
+ * and nice value of the process's first thread.  If the right to do so is gone
+ * by now, this thread stays aside.
  */
 static void
 step_in (void)
@@ -119,7 +122,7 @@ create (struct fp_thread *t, const char *name, size_t stack,
 
     r = pthread_create (&t->id, &attr, start, t);
     r2 = pthread_sigmask (SIG_SETMASK, &before, NULL);
-    if (r2 != 0) /* only ever EINVAL, for the first argument */
+    if (r2 != 0) /* only EINVAL, for a bad first argument */
       abort ();
   }
   pthread_attr_destroy (&attr);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tsan.h - what ThreadSanitizer shall not look at.
+/* tsan.h - accesses that ThreadSanitizer must ignore.
  *
- * A client orders its own accesses to the memory that it was lent: it asks for
- * zeros, or writes on another lane, when the reply to what came before has
- * arrived.  ThreadSanitizer cannot see an order that goes through the client
- * and back.  A suppression would hide the reports, but not spare their making,
- * one for each word: a ZERO of some MiB took longer than the session's
+ * A client orders its own accesses to the memory that it was lent.  It asks
+ * for zeros, or writes on another lane, only after the reply to the access
+ * before.  ThreadSanitizer cannot see an order that goes through the client
+ * and back.  A suppression would hide the reports, but each would still be
+ * made, one per word.  A ZERO of some MiB then took longer than the session's
  * deadline.
  *
- * And the migration thread reads mapped memory that others write to meanwhile:
- * what it gets of that is copied again (heal/migrate.h).
+ * The migration thread reads mapped memory while others write to it.  Data
+ * that it reads meanwhile is copied again (heal/migrate.h).
  *
- * Between the two calls of a pair, by one thread, what that thread writes, or
- * reads, is neither compared with others nor remembered.  Nothing otherwise.
- * The names are those of the runtime's interface (compiler-rt:
- * lib/tsan/rtl/tsan_interface_ann.cpp).
+ * Between the two calls of a pair, the writes (or reads) of the calling thread
+ * are neither compared with others nor remembered.  Without ThreadSanitizer
+ * the calls do nothing.  The names are those of the runtime's interface
+ * (compiler-rt: lib/tsan/rtl/tsan_interface_ann.cpp).
  */
 
 #ifndef BASE_TSAN_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* uuid.c - names for volumes, clients and servers. */
+/* uuid.c - UUIDs of volumes, clients and servers. */
 
 #include <config.h>
 
@@ -9,7 +9,7 @@
 #include "base/random.h"
 #include "base/uuid.h"
 
-/* Is there a dash before byte i? */
+/* Return true if there is a dash before byte i. */
 static bool
 dash_before (unsigned i)
 {
@@ -50,7 +50,7 @@ fp_uuid_parse (struct fp_uuid *out, const char *s)
 
     if (dash_before (i) && *s++ != '-')
       return -EINVAL;
-    /* In this order: nothing is read after the end of s. */
+    /* This order prevents a read after the end of s. */
     if ((hi = hex_value (s[0])) < 0 || (lo = hex_value (s[1])) < 0)
       return -EINVAL;
     uuid.bytes[i] = (uint8_t) (hi << 4 | lo);

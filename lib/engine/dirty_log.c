@@ -24,7 +24,7 @@ fp_dirty_log_new (struct fp_volume *v)
   if (n == NULL)
     return -ENOMEM;
   v->dirty_log = n;
-  /* Not less than what is copied at a time. */
+  /* A region must not be smaller than a chunk, the unit of copying. */
   n->shift = FP_MAX (t->chunk_shift,
                      t->shift - (unsigned) __builtin_ctz (FP_TAIL_SIZE));
   n->regions = 1u << (t->shift - n->shift);
@@ -86,8 +86,8 @@ fp_dirty_log_leave (struct fp_volume *v, uint64_t i, uint64_t in,
     atomic_fetch_sub (&users[r], 1);
 }
 
-/* What is known of entry k is known of memory that is labelled so.  What may
- * still land somewhere is waited for all the same.
+/* If the memory of entry k has another label, forget its states.  Keep
+ * CLEARING and FAILED: their zeros may still land.
  */
 static void
 know (struct fp_volume *v, uint64_t k, uint64_t generation)
@@ -110,7 +110,9 @@ know (struct fp_volume *v, uint64_t k, uint64_t generation)
   atomic_store (&n->labelled[k], generation);
 }
 
-/* What failed can land no more. */
+/* If the migration lane has connected again since the failed clear, the zero
+ * cannot land any more: forget FAILED.  Return the state.
+ */
 static uint8_t
 look_again (struct fp_dirty_log *n, _Atomic uint8_t *state, unsigned server)
 {
@@ -157,7 +159,9 @@ fp_dirty_log_look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy,
   return waits ? FP_DIRTY_LOG_WAIT : FP_DIRTY_LOG_READY;
 }
 
-/* It is counted first, so that nobody begins to clear it after the look. */
+/* Count the region as used, then look: so no sweep begins to clear it after
+ * the look.  Return true, with the count kept, if the region must be set.
+ */
 static bool
 hold_to_set (struct fp_dirty_log *n, uint64_t i, uint64_t k, unsigned region)
 {
@@ -236,8 +240,8 @@ fp_dirty_log_not_cleared (struct fp_volume *v, uint64_t k, unsigned first,
     any = any || atomic_load (state_of (n, k, r)) == FP_DIRTY_LOG_CLEARING;
   if (!any)
     return;
-  /* What failed before waits for the next connection, too, which it will get:
-   * this one is broken.
+  /* This also makes earlier failures wait for the next connection.  The next
+   * one will come, because this one is broken.
    */
   if (may_land)
     atomic_store (&n->failed[v->extents->p[k].copy.server],
@@ -269,7 +273,7 @@ fp_dirty_log_is_same (struct fp_volume *v, unsigned server)
   return atomic_load (&n->sent) == atomic_load (&n->opened[server]);
 }
 
-/* ---- who waits for it ---- */
+/* ---- callers that wait ---- */
 
 static int
 run (struct fp_lane *lane, struct fp_io *io)
@@ -285,7 +289,7 @@ static const unsigned char ones[FP_TAIL_SIZE] = {
 };
 static const unsigned char zeros[FP_TAIL_SIZE];
 
-/* One round, of one copy. */
+/* Mark the range in one copy.  Return false if that is not possible now. */
 static bool
 say_one (struct fp_lane *lane, uint64_t k, uint64_t in, uint64_t length)
 {
@@ -345,7 +349,7 @@ fp_dirty_log_say_all (struct fp_volume *v, uint64_t k, struct fp_extent *p)
                                      });
 
   if (r == -EOPNOTSUPP)
-    return 0; /* it has no tail, which says as much */
+    return 0; /* without a tail, all of it counts as marked */
   if (r < 0)
     return -ENOTCONN;
   if (p == &v->extents->p[k])
@@ -370,8 +374,8 @@ fp_dirty_log_read (struct fp_volume *v, uint64_t k,
 
 /* ---- clearing ---- */
 
-/* No copy of extent i may be taken for in sync by whoever comes next that is
- * not.
+/* Return true if the next client cannot take a stale copy of extent i for one
+ * that is in sync.
  */
 static bool
 is_recorded (struct fp_volume *v, uint64_t i)
@@ -389,9 +393,9 @@ is_recorded (struct fp_volume *v, uint64_t i)
   return true;
 }
 
-/* Nobody writes to the region of extent i, and what was written is everywhere.
- * In this order: what failed is unsettled before it is no user, and diverged
- * before it is not unsettled.
+/* Return true if no write to the region is in flight, and earlier ones reached
+ * every copy.  Keep the order of the tests.  A failed write becomes unsettled
+ * before it stops being a user, and diverged before it stops being unsettled.
  */
 static bool
 is_quiet (struct fp_volume *v, uint64_t i, unsigned region)
@@ -403,7 +407,9 @@ is_quiet (struct fp_volume *v, uint64_t i, unsigned region)
          !atomic_load (&v->extents->p[i].diverged) && is_recorded (v, i);
 }
 
-/* It is CLEARING now, unless somebody writes there or did of late. */
+/* Make the region CLEARING and return true, unless it is used or was written
+ * recently.
+ */
 static bool
 begin_clearing (struct fp_volume *v, uint64_t k, unsigned region,
                 unsigned server)
@@ -426,7 +432,7 @@ begin_clearing (struct fp_volume *v, uint64_t k, unsigned region,
   return false;
 }
 
-/* Regions that are CLEARING, of entry k, which was entered. */
+/* Clear a run of CLEARING regions of entry k, which the caller has entered. */
 static void
 clear (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr)
 {
@@ -446,20 +452,20 @@ clear (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr)
   fp_dirty_log_sent (v, server);
   sent = run (v->lanes[v->p.lanes], &io) == 0;
   if (sent) {
-    /* The acknowledgement of a WRITE orders nothing on another queue pair, and
-     * a READ on the same one does: if that is gone, it is as if it had broken
-     * in between.
+    /* The acknowledgement of a WRITE orders nothing on another queue pair.  A
+     * later READ on the same queue pair does.  If that connection is gone, the
+     * clear counts as broken in between.
      */
     io.kind = FP_IO_READ;
     io.buf = back;
     io.tail = FP_TAIL_CLEARED;
     (void) run (v->lanes[v->p.lanes], &io);
   }
-  /* What was not sent at all. */
+  /* Still CLEARING here: the WRITE, or the READ after it, was not sent. */
   fp_dirty_log_not_cleared (v, k, first, nr, sent);
 }
 
-/* So many bytes of it may be said to be written. */
+/* Return how many bytes of entry k lie in regions that may be marked. */
 static uint64_t
 marked (const struct fp_volume *v, uint64_t k)
 {
@@ -472,7 +478,9 @@ marked (const struct fp_volume *v, uint64_t k)
   return length;
 }
 
-/* Returns that; of one that says nothing, all of it. */
+/* Clear the quiet regions of entry k.  Return how many bytes may still be
+ * marked: all, if the entry cannot be entered or has no tail.
+ */
 static uint64_t
 sweep_entry (struct fp_volume *v, uint64_t k)
 {
@@ -505,7 +513,9 @@ sweep_entry (struct fp_volume *v, uint64_t k)
   return length;
 }
 
-/* Returns what whoever comes next would make equal of extent i. */
+/* Clear the quiet regions of extent i.  Return how many bytes the next client
+ * would resync if this one died now.
+ */
 static uint64_t
 sweep_extent (struct fp_volume *v, uint64_t i)
 {

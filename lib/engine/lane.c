@@ -14,7 +14,7 @@
 #include "engine/dirty_log.h"
 #include "engine/lane_int.h"
 
-/* ---- making and ending it ---- */
+/* ---- creation and end ---- */
 
 static void
 lane_freep (struct fp_lane **lanep)
@@ -34,7 +34,7 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
   lane->v = v;
   lane->index = index;
   lane->nr_frags = lane->nr_slots = slots;
-  /* Not the migration thread's. */
+  /* The migration thread's lane does not hedge. */
   lane->hedging = v->p.hedge && v->extents->copies > 1 && index < v->p.lanes;
   if (lane->hedging)
     lane->nr_frags += lane_hedge_spares (slots);
@@ -93,7 +93,7 @@ fp_volume_slot_memory (const struct fp_volume_params *p)
   return p->lanes * slots * p->slot_size;
 }
 
-/* The bounce memory, for the first transport that needs it. */
+/* Allocate the bounce memory when the first transport needs it. */
 static int
 lane_slots (struct fp_lane *lane)
 {
@@ -112,7 +112,7 @@ lane_slots (struct fp_lane *lane)
   return 0;
 }
 
-/* With the lock held. */
+/* Create the queue of this transport, if there is none.  Needs the lock. */
 static int
 lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
 {
@@ -126,7 +126,7 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
 
   if (lane->queues[i] != NULL)
     return 0;
-  /* What is hedged lands in a slot, whatever the transport. */
+  /* Hedged reads land in a slot, whatever the transport. */
   if (ops->registered || lane->hedging) {
     r = lane_slots (lane);
     if (r < 0)
@@ -143,9 +143,9 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   return 0;
 }
 
-/* The device that the first connection of queue q led over is not the one any
- * more, and there is no connection: the next queue is bound to another one.
- * True: it may be tried again.
+/* Free queue q if no connection uses it.  A queue is bound to the device of
+ * its first connection, so a new queue can use another device.  Return true if
+ * the caller may connect again.
  */
 static bool
 drop_queue (struct fp_lane *lane, unsigned i, const struct fp_queue *q)
@@ -165,8 +165,8 @@ drop_queue (struct fp_lane *lane, unsigned i, const struct fp_queue *q)
   return true;
 }
 
-/* On success its queue *q is opening until the connection is one of the
- * lane's.
+/* Open a connection.  On success, *q counts as opening until the caller has
+ * added the connection to the lane.
  */
 static int
 open_conn (struct fp_lane *lane, unsigned i,
@@ -223,19 +223,19 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
   return 0;
 }
 
-/* ---- for the peers and the allocator ---- */
+/* ---- for peers and the allocator ---- */
 
 void
 fp_lane_wake (struct fp_lane *lane)
 {
   uint64_t one = 1;
 
-  /* The flag first: lane_arm empties the fd, then looks at the flag, so
-   * that one of the two is seen by who is about to sleep.
+  /* Set the flag first.  lane_arm empties the fd, then looks at the flag.  So
+   * a thread that is about to sleep sees one of the two.
    */
   atomic_store (&lane->woken, true);
   if (write (lane->wake_fd, &one, sizeof one) == -1)
-    assert (errno == EAGAIN); /* full: readable all the same */
+    assert (errno == EAGAIN); /* full, so it is readable already */
 }
 
 void
@@ -283,7 +283,7 @@ fp_lane_disconnect (struct fp_lane *lane, unsigned s)
       return;
     c->ops->conn_break (c);
   }
-  /* The completions come by themselves now (promise 9). */
+  /* Now all completions come by themselves (transport.h). */
   while (!empty) {
     struct pollfd fds[NR_QUEUES + 1];
     nfds_t nr;
@@ -296,7 +296,7 @@ fp_lane_disconnect (struct fp_lane *lane, unsigned s)
       if (empty) {
         lane->conns[s].conn = NULL;
         lane->conns[s].flushed = lane->conns[s].written;
-        /* Under the lock: a thread that polls walks over connections. */
+        /* Free it under the lock: a polling thread walks over connections. */
         c->ops->conn_free (c);
         break;
       }

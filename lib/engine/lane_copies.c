@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_copies.c - the part of lane_issue.c for extents that have several
- * copies: a write goes to all that are in sync, a read to the one that is the
- * least busy (mirror.h).
+/* lane_copies.c - the part of lane_issue.c for extents with several copies.  A
+ * write goes to all in-sync copies, a read to the least busy one (mirror.h).
  */
 
 #include <config.h>
@@ -16,7 +15,9 @@
 #include "extent/range_lock.h"
 #include "transport/mapped.h"
 
-/* No copy can be used now.  Will one be? */
+/* No copy can be used now.  Return PARK if one may become usable, else fail
+ * io.
+ */
 static enum issue
 wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                uint8_t in_sync)
@@ -38,8 +39,8 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 
 /* ---- reading ---- */
 
-/* Where it is READY, connected or mapped, and has the least to do; or -1.  One
- * that was slow lately comes behind the others, if reads are hedged.
+/* Return the READY copy of the set with the least to do, or -1.  If reads are
+ * hedged, copies that were slow lately come last.
  */
 static int
 least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
@@ -64,7 +65,9 @@ least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
   return best;
 }
 
-/* From copy p, which was entered. */
+/* Read from copy p, which was entered.  Set *entered if a fragment stays
+ * inside.
+ */
 static enum issue
 read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
            uint64_t at, uint64_t left, bool *entered)
@@ -123,7 +126,7 @@ read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t in_sync,
     set &= (uint8_t) ~(1u << c);
     if (fp_extent_enter (t, p) != FP_EXTENT_READY)
       continue;
-    /* It may have been left behind before it was entered. */
+    /* The copy may have been dropped before it was entered. */
     if (!(fp_mirror_in_sync (t, i) >> c & 1)) {
       fp_extent_leave (t, p);
       continue;
@@ -159,7 +162,7 @@ leave_all (struct fp_extents *t, uint64_t i, uint8_t set)
       fp_extent_leave (t, fp_mirror_copy (t, i, c));
 }
 
-/* All that are in sync, or none. */
+/* Enter all in-sync copies, or none. */
 static bool
 enter_all (struct fp_extents *t, uint64_t i, uint8_t in_sync)
 {
@@ -171,14 +174,16 @@ enter_all (struct fp_extents *t, uint64_t i, uint8_t in_sync)
       return false;
     }
   }
-  /* One that is in sync since then missed what is written now. */
+  /* A copy that became in sync meanwhile would miss this write. */
   if (fp_mirror_in_sync (t, i) == in_sync)
     return true;
   leave_all (t, i, in_sync);
   return false;
 }
 
-/* So much goes to all of them in one go; 0: there is no room just now. */
+/* Return how many bytes can go to all copies in one transfer each.  Return 0
+ * if too few fragments are free.
+ */
 static uint32_t
 write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
 {
@@ -194,7 +199,7 @@ write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
       continue;
     conn = lane->conns[p->copy.server].conn;
     if (conn == NULL)
-      continue; /* that will be seen */
+      continue; /* post_all handles that */
     if (f == NULL)
       return 0;
     f = f->next;
@@ -203,8 +208,8 @@ write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
   return (uint32_t) left;
 }
 
-/* Store in copy p, which is mapped.  -EAGAIN: it does not count, and the write
- * is done again.  -EIO: it failed.
+/* Write to copy p, which is mapped.  Return -EAGAIN if that does not count and
+ * the write must be retried, -EIO if it failed.
  */
 static int
 store (struct fp_lane *lane, struct fp_extent *p, uint64_t in,
@@ -222,8 +227,8 @@ store (struct fp_lane *lane, struct fp_extent *p, uint64_t in,
   return -EAGAIN;
 }
 
-/* The copies of the set, which were entered, but for those that are mapped.
- * Returns those that it could not be sent to.
+/* Send the write to the copies of the set that are not mapped.  All of the set
+ * were entered.  Return the set of copies to which it could not be sent.
  */
 static uint8_t
 post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
@@ -252,8 +257,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
     f->op.length = n;
     f->op.local = user;
     if (conn->ops->registered) {
-      /* One of another transport may have come before, with the slot unused.
-       */
+      /* The head may be of another transport, and its slot still unused. */
       f->op.local = f->head->slot;
       memcpy (f->head->slot, user, n);
     }
@@ -276,8 +280,8 @@ lane_copy_written (struct fp_lane *lane, struct frag *f)
 {
   struct fp_extents *t = lane->v->extents;
   uint64_t k = f->at >> t->shift, in = f->at & (t->extent_size - 1);
-  /* One that was left behind meanwhile may be made anew from this one, which
-   * has it only now.
+  /* A copy that was dropped meanwhile counts as missed.  A resync may already
+   * have read its data from this copy, which has the write only now.
    */
   uint8_t reached =
       f->head->copies & fp_mirror_in_sync (t, fp_extent_of (t, k));
@@ -294,7 +298,9 @@ lane_copies_written (struct fp_lane *lane, struct frag *head)
   lane_frag_put (lane, head);
 }
 
-/* To all of the set, which were entered; they are left by and by. */
+/* Send the write to all copies of the set, which were entered.  Each copy is
+ * left when its transfer is over.
+ */
 static void
 write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
            uint64_t at, uint32_t n)

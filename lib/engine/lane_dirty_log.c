@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_dirty_log.c - the part of lane_issue.c for what the copies of an extent
- * say of themselves (dirty_log.h): bytes in their tails.
+/* lane_dirty_log.c - the part of lane_issue.c for the dirty log (dirty_log.h):
+ * bytes in the tails of slabs.
  */
 
 #include <config.h>
@@ -12,8 +12,9 @@
 #include "engine/lane_int.h"
 #include "transport/mapped.h"
 
-/* Read or write in mapped memory.  -EFAULT: it is missing.  -EAGAIN: that does
- * not count.
+/* Read or write a mapped tail.  Return -EFAULT if its memory is missing.
+ * Return -EAGAIN if the lease does not hold, so that the access does not
+ * count.
  */
 static int
 transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
@@ -27,7 +28,9 @@ transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
 
   if (r < 0)
     return r;
-  /* Before what is stored next, for whoever finds both. */
+  /* Order this before the data that is stored next, for a client that finds
+   * both.
+   */
   atomic_thread_fence (memory_order_seq_cst);
   if (fp_peer_lease_holds (peer, fp_mono_ns ()))
     return 0;
@@ -35,7 +38,9 @@ transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
   return -EAGAIN;
 }
 
-/* Regions of entry k, whose copy was entered; the fragment is inside then. */
+/* Post a transfer of regions of entry k, whose copy was entered.  If this
+ * returns ISSUED, the fragment is inside the extent and leaves it later.
+ */
 static enum issue
 post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
       enum fp_tail tail, unsigned first, unsigned nr, unsigned char *user)
@@ -80,7 +85,9 @@ post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
 
 static unsigned char ones[FP_TAIL_SIZE] = { [0 ... FP_TAIL_SIZE - 1] = 1 };
 
-/* Regions of one copy, which was entered; in that way or at once. */
+/* Mark regions of one copy, which was entered.  If it is mapped, that is done
+ * at once.  Else set *inside, because a fragment stays inside.
+ */
 static enum issue
 say_some (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
           uint64_t k, unsigned first, unsigned nr, bool *inside)
@@ -105,7 +112,7 @@ say_some (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   return PARK;
 }
 
-/* All of one copy, likewise. */
+/* Mark all of [in, in + n) in one copy, as say_some does. */
 static enum issue
 say_one (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
          uint64_t k, uint64_t in, uint64_t n, bool *inside)
@@ -145,7 +152,7 @@ lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 
   *kept = 0;
   if (io->saying > 0)
-    return PARK; /* what it said is not heard yet */
+    return PARK; /* marks are not acknowledged yet */
   for (unsigned c = 0; c < t->copies; c++) {
     uint64_t k = c * t->nr + i;
     bool inside = false;
@@ -189,7 +196,9 @@ lane_tail_done (struct fp_lane *lane, struct frag *f)
   }
 }
 
-/* The same for what was done at once. */
+/* Transfer a mapped tail at once, and report it as lane_tail_done does.
+ * Return true on success.
+ */
 static bool
 do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
            uint64_t k, unsigned first)
@@ -198,7 +207,7 @@ do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   int r = transfer_mapped (lane, p, io->kind, first, io->buf, io->length);
   bool did = r == 0;
 
-  /* The zeroing that asks for this goes on with the other copies. */
+  /* The zeroing that asked for this goes on with the other copies. */
   if (r == -EFAULT && io->target == NULL)
     (void) lane_leave_behind (lane, p);
 
@@ -215,7 +224,7 @@ static bool
 enter (struct fp_extents *t, struct fp_extent *p, const struct fp_io *io)
 {
   if (io->tail == FP_TAIL_CLEAR || io->tail == FP_TAIL_CLEARED) {
-    atomic_fetch_add (&p->word, 1); /* beside who asks */
+    atomic_fetch_add (&p->word, 1); /* the caller is inside too */
     return true;
   }
   return fp_extent_enter_frozen (t, p) == FP_EXTENT_READY;
@@ -251,7 +260,7 @@ lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
       io->issued = io->length;
       return ISSUED;
     }
-    /* It does not wait: its memory may be another's by then. */
+    /* Do not wait: the slab may have another use by then. */
     if (why == PARK)
       why = fail_io (io, -ENOTCONN);
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_fail.c - a transfer failed, or is late: what of that is held against
- * its server, or its copy.
+/* lane_fail.c - decide what a failed or late transfer says about its server,
+ * or about its copy.
  */
 
 #include <config.h>
@@ -11,8 +11,8 @@
 #include "engine/lane_int.h"
 #include "engine/mirror.h"
 
-/* A server that ends a session closes its keys, then its connections: at least
- * so long after it, on a host that is not short of processors.
+/* A server that ends a session closes its keys, then its connections.  On a
+ * host with free CPUs, the connections follow within this time, in ns.
  */
 #define ENDING_NS (10 * FP_NS_PER_MS)
 
@@ -25,9 +25,9 @@ lane_other_copy (struct fp_lane *lane, const struct frag *f)
   if (io != NULL && (!fp_volume_is_mirrored (lane->v) || io->target != NULL))
     return false;
   k = (uint64_t) (f->extent - lane->v->extents->p);
-  if (io == NULL) /* late */
+  if (io == NULL) /* a late answer */
     return fp_mirror_failed (lane->v, k);
-  /* It may have been left behind meanwhile. */
+  /* The copy may have been dropped meanwhile. */
   return (fp_mirror_failed (lane->v, k) ||
           !fp_mirror_counts (lane->v->extents, k)) &&
          !io->migrate;
@@ -61,8 +61,8 @@ lane_refused (const struct frag *f)
   return f->op.status == -EPERM || f->op.status == -EACCES;
 }
 
-/* A key was refused on this connection just now, for the first time: the
- * server may be about to end the session.
+/* Return true if the server may be about to end the session, because a key was
+ * first refused on this connection only just now.
  */
 static bool
 may_be_ending (const struct fp_lane *lane, struct lane_conn *lc)
@@ -75,9 +75,10 @@ may_be_ending (const struct fp_lane *lane, struct lane_conn *lc)
   return now - lc->refused_ns < FP_MAX (ENDING_NS, timeout / 16);
 }
 
-/* Where there is no other copy, a key that is refused is waited for: the
- * server may have ended the session, and its peer may not have heard of it.
- * Anything else that goes wrong would go wrong again.
+/* If a key was first refused just now, wait: the server may have ended the
+ * session before its peer knows.  Later the refusal is held against the copy,
+ * if there is another one.  Without another one, a request goes on waiting,
+ * but the migration thread does not.  Any other failure would repeat.
  */
 bool
 lane_done_over (struct fp_lane *lane, const struct frag *f)
@@ -95,7 +96,7 @@ lane_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
 
   if (!fp_volume_is_mirrored (lane->v) ||
       (f->io != NULL && f->io->target != NULL &&
-       !f->io->owner)) /* where one is moved to */
+       !f->io->owner)) /* the target of a move */
     return false;
   k = (uint64_t) (f->extent - t->p);
   return now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&

@@ -1,34 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_hedge.c - hedged reads: one that takes long is sent to another copy,
- * too, and the first answer is taken.
+/* lane_hedge.c - hedged reads: a read that takes long is also sent to another
+ * copy, and the first answer is used.
  *
  *            sent                 after_ns             first answer
- *    read ---------> on its way -----------> two twins ------------> answered
+ *    read ---------> in flight ------------> two twins ------------> answered
  *                                                |
- *                                                +--> the other: late, until
- *                                                     its answer came, too
+ *                                                +--> the other twin: late,
+ *                                                     until its answer came
  *
- * What the late one does: it lands in memory of its own fragment, which is
- * nobody else's until then (promise 9), it is inside its extent, and it has
- * its deadline.  Its io is forgotten, and may be gone.  For a transport that
- * reads into registered memory that is the fragment's slot, as ever.  Else the
- * first of the twins reads into the caller's buffer, and is diverted to its
- * slot when the second one was faster; the second one always reads into its
- * slot.
+ * The late twin lands in memory of its own fragment, which has no other use
+ * until then (transport.h, conn_break).  It stays inside its extent and keeps
+ * its deadline. Its io is forgotten, and may be gone.  If the transport reads
+ * into registered memory, the late twin's memory is the fragment's slot.  Else
+ * the first twin reads into the caller's buffer.  If the second twin is
+ * faster, the first one is diverted to its slot.  The second twin always reads
+ * into its slot.
  *
- * What is read is right: the second copy is in sync when it is asked, so it
- * has every write that was acknowledged by then.
+ * The answer is right: the second copy is in sync when it is asked.  So it has
+ * every write that was acknowledged by then.
  *
- * When a read has taken long is measured: longer than 99 of 100 reads from the
- * server that would be asked next.  (Not than those from its own: if they all
- * take long, that is no reason to wait.)
+ * A read takes long if it is slower than 99 of 100 reads from the server that
+ * would be asked next.  Times of its own server do not count: if all its reads
+ * take long, that is no reason to wait.
  *
- * How much that may cost is bounded.  Each request has one hedge at most, one
- * read in COST has one, all of it lives in spare fragments, and who finds none
- * waits for nothing but its first answer.
+ * The cost is bounded.  Each read has at most one hedge, and at most one read
+ * in COST is hedged.  Hedges use spare fragments only.  If there is none, the
+ * read just waits for its first answer.
  *
- * A server that was slow again and again is not asked first for a while; then
- * with one read at a time, to see whether it is quick again.
+ * A server that was slow again and again is not asked first for a while.  Then
+ * it gets one read at a time, to see whether it is quick again.
  */
 
 #include <config.h>
@@ -37,20 +37,22 @@
 #include "engine/lane_int.h"
 #include "engine/mirror.h"
 
-/* Before so many reads from a server it is not known what is usual there. */
+/* Reads from a server before its usual time is known. */
 #define SAMPLES_MIN 128
-/* Less is the noise of any host. */
+/* ns; shorter differences are noise on any host. */
 #define AFTER_MIN_NS 50000u
 
-/* A hedge costs so many tokens, and each read brings one. */
+/* A hedge costs COST tokens, and each read brings one.  At most BURST hedges
+ * can be saved up.
+ */
 #define COST 20u
 #define BURST 16u
 
-/* A read that takes after_ns was late, one that takes so many times as long
- * was slow, and its server gets points; each other read takes one back, or
- * some while it is avoided.  So it is if more than one read of 17 is late, or
- * one of 65 slow.  Of one that is well one of 100 is late, and one of some
- * thousands slow.
+/* Points against a server.  A read is late from after_ns on, and slow from
+ * SLOW times that on; both add points.  Any other read takes back one point,
+ * or PROBE_POINTS while the server is avoided.  So a server is avoided if more
+ * than one read in 17 is late, or one in 65 is slow.  Of a healthy server, one
+ * read in 100 is late, and one in some thousands is slow.
  */
 #define SLOW 3u
 #define SLOW_POINTS 64u
@@ -58,19 +60,21 @@
 #define AVOIDED_AT 128u
 #define TRUSTED_AT 64u
 #define PROBE_POINTS 8u
-/* A server that is avoided is read from again after so long, one read at a
- * time.  It is not longer, as it may be the other one that is slow by then.
+/* After this time an avoided server is read from again, one read at a time.
+ * The time is short, because the other server may be the slow one by then.
  */
 #define AVOIDED_NS (250 * FP_NS_PER_MS)
 
-/* Nobody collected for so long: then a deadline has not passed. */
+/* If completions were not collected for this long, renew the deadlines of late
+ * reads: they have not passed.
+ */
 #define AWAY_NS (100 * FP_NS_PER_MS)
 
-/* ---- what is usual ---- */
+/* ---- usual times ---- */
 
-/* A quantile that needs no memory: it goes up by a half for each one above,
- * and comes down by so little for each other one that it stays where that is
- * one in a hundred.
+/* Track a quantile without memory.  The estimate rises by half for each read
+ * above it, and falls a little for each other one.  It rests where one read in
+ * a hundred is above.
  */
 static void
 learn (struct lane_conn *lc, uint64_t ns)
@@ -85,7 +89,7 @@ learn (struct lane_conn *lc, uint64_t ns)
     lc->p99_ns -= lc->p99_ns / 250;
 }
 
-/* f has taken so long, at least; over: and that is all. */
+/* Count points for f, which has taken at least ns.  over: f is complete. */
 static void
 judge (struct fp_lane *lane, struct frag *f, uint64_t ns, bool over)
 {
@@ -121,8 +125,8 @@ lane_hedge_rank (struct fp_lane *lane, struct lane_conn *lc)
 
 /* ---- a second copy ---- */
 
-/* Of the copy at p, if that is another one than a read from server s has, and
- * can be read; or NULL.
+/* Return the connection to the copy at p if it can be read and is not on
+ * server s, else NULL.
  */
 static struct lane_conn *
 other_conn (struct fp_lane *lane, struct fp_extent *p, unsigned s)
@@ -178,14 +182,14 @@ lane_hedge_watch (struct fp_lane *lane, struct frag *f, uint64_t i)
   f->after_ns = after_ns (lane, i, f->server);
   f->look_ns = f->after_ns == FP_NEVER ? FP_NEVER : f->sent_ns + f->after_ns;
   lane->next_look_ns = FP_MIN (lane->next_look_ns, f->look_ns);
-  /* Who polls for all went to sleep before there was this one. */
+  /* The polling thread went to sleep before this read was sent. */
   if (lane->asleep && f->look_ns < lane->sleep_until_ns) {
     lane->sleep_until_ns = 0;
     fp_lane_wake (lane);
   }
 }
 
-/* From copy p, which was entered. */
+/* Send the hedge of f to copy p, which was entered. */
 static bool
 send_to (struct fp_lane *lane, struct frag *f, struct fp_extent *p)
 {
@@ -203,7 +207,7 @@ send_to (struct fp_lane *lane, struct frag *f, struct fp_extent *p)
   h->op.local = h->slot;
   if (lane_post (lane, h, f->io, p, f->at) != ISSUED)
     return false;
-  f->io->inflight--; /* two for one */
+  f->io->inflight--; /* both twins count as one */
   h->watched = h->hedged = f->hedged = true;
   h->judged = false;
   h->after_ns = f->after_ns;
@@ -240,7 +244,7 @@ hedge (struct fp_lane *lane, struct frag *f)
   }
   if (best == NULL || fp_extent_enter (t, best) != FP_EXTENT_READY)
     return false;
-  /* It may have been left behind before it was entered. */
+  /* The copy may have been dropped before it was entered. */
   sent =
       (fp_mirror_in_sync (t, i) >> fp_copy_of (t, (uint64_t) (best - t->p)) &
        1) != 0 &&
@@ -250,14 +254,14 @@ hedge (struct fp_lane *lane, struct frag *f)
   return sent;
 }
 
-/* It has taken long, and has no answer. */
+/* Hedge f, which has taken long, if there is a token and a spare fragment. */
 static void
 try_hedge (struct fp_lane *lane, struct frag *f)
 {
   if (lane->tokens < COST || lane->spare_frags == NULL) {
     if (!f->refused)
       count (&lane->hedges_refused, 1);
-    f->refused = true; /* once; it is tried again */
+    f->refused = true; /* counted once, tried again */
   }
   else if (hedge (lane, f)) {
     lane->tokens -= COST;
@@ -265,9 +269,9 @@ try_hedge (struct fp_lane *lane, struct frag *f)
   }
 }
 
-/* ---- what comes of it ---- */
+/* ---- answers ---- */
 
-/* What is counted with the spare ones goes on with the other one. */
+/* Exchange which of two fragments counts as a spare one. */
 static void
 swap_spare (struct frag *f, struct frag *g)
 {
@@ -277,7 +281,7 @@ swap_spare (struct frag *f, struct frag *g)
   g->spare = spare;
 }
 
-/* Its io has its answer, and its buffer. */
+/* Detach f from its io, which has its answer and owns its buffer again. */
 static void
 make_late (struct frag *f)
 {
@@ -294,7 +298,7 @@ lane_hedge_done (struct fp_lane *lane, struct frag *f)
 
   lc->watched--;
   if (f->op.status == 0) {
-    /* Nobody may have looked since it came. */
+    /* Count the time to the last look: the answer may be that old. */
     uint64_t least = lane->looked_ns - f->sent_ns;
 
     if (lane->looked_ns < f->sent_ns)
@@ -308,20 +312,20 @@ lane_hedge_done (struct fp_lane *lane, struct frag *f)
     return true;
   f->twin = twin->twin = NULL;
   if (f->op.status < 0) {
-    /* The other one is the only one now. */
+    /* The twin is the only one left. */
     if (twin->spare)
       swap_spare (f, twin);
     return false;
   }
   count (f->spare ? &lane->hedges_won : &lane->hedges_lost, 1);
-  /* The fragment that is free again is one for requests. */
+  /* The fragment that is now free serves requests.  The late twin is spare. */
   if (f->spare)
     swap_spare (f, twin);
   make_late (twin);
   return true;
 }
 
-/* Those that nobody waits for, while nobody looked. */
+/* Renew deadlines of late reads: this lane did not look for a while. */
 static void
 renew_deadlines (struct fp_lane *lane, uint64_t now)
 {

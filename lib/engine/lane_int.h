@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_int.h - the inside of a lane, for the files that are one: lane.c makes
- * and ends it, lane_issue.c cuts, sends and collects, lane_copies.c does that
- * for several copies, lane_fail.c judges what failed, lane_hedge.c asks a
- * second one, lane_wait.c waits.
+/* lane_int.h - the inside of a lane, shared by the files that implement it.
+ * lane.c creates and ends it.  lane_issue.c cuts, sends and collects, and
+ * lane_copies.c does so for several copies.  lane_dirty_log.c marks what is
+ * being written.  lane_fail.c judges failures, lane_hedge.c hedges reads, and
+ * lane_wait.c waits.
  */
 
 #ifndef FP_LANE_INT_H
@@ -21,21 +22,21 @@
 
 #define NR_QUEUES 4 /* one for each transport bit */
 
-/* One transfer.  The op comes first: a completed op is its fragment. */
+/* One transfer.  op comes first, so a completed op is its fragment. */
 struct frag {
   struct fp_op op;
-  struct fp_io *io;    /* NULL: a late one, which nobody waits for */
-  unsigned char *slot; /* bounce memory, of a registered transport */
-  unsigned char *user; /* where the bytes come from or go to */
+  struct fp_io *io;    /* NULL: a late answer, not waited for */
+  unsigned char *slot; /* bounce memory, for a registered transport */
+  unsigned char *user; /* caller's memory: source or destination */
   struct fp_extent *extent;
-  uint64_t at; /* linear: stripe.h */
+  uint64_t at; /* linear address: stripe.h */
   unsigned server;
   uint64_t sent_ns, deadline_ns;
-  struct frag *prev, *next; /* active, oldest first; or free */
+  struct frag *prev, *next; /* list: active, oldest first; or free */
 
-  /* Of a write to several copies: the first of its fragments, whose slot they
-   * share; else NULL.  It tells how many are under way, to which copies, and
-   * what is held of fp_volume.range_lock.
+  /* For a write to several copies: its first fragment, the head, else NULL.
+   * All its fragments share the head's slot.  The head counts those in flight,
+   * and knows their copies and what is held of fp_volume.range_lock.
    */
   struct frag *head;
   unsigned under_way;
@@ -43,37 +44,40 @@ struct frag {
   uint64_t held_at;
   uint32_t held;
 
-  /* Of a read that may be hedged: lane_hedge.c. */
-  bool spare;        /* it comes from fp_lane.spare_frags */
-  bool watched;      /* what follows counts */
-  bool hedged;       /* it was sent to another copy, too, or is that one */
-  bool refused;      /* it should have been, and could not */
-  bool judged;       /* whether it was slow */
-  struct frag *twin; /* the other one of the two, as long as there are two */
-  uint64_t after_ns; /* so long after sent_ns it is hedged; or FP_NEVER */
-  uint64_t look_ns;  /* when something is to be done about it; likewise */
+  /* For a read that may be hedged: lane_hedge.c. */
+  bool spare;        /* belongs to fp_lane.spare_frags */
+  bool watched;      /* the fields below are valid */
+  bool hedged;       /* was sent to a second copy, or is that read */
+  bool refused;      /* a hedge was due but not possible */
+  bool judged;       /* points were counted for this read */
+  struct frag *twin; /* the other twin, while both are there */
+  uint64_t after_ns; /* hedge this long after sent_ns; or FP_NEVER */
+  uint64_t look_ns;  /* time of the next look at it; or FP_NEVER */
 
-  enum fp_tail tail; /* at, length: what of it; dirty_log.h.  None, if free */
+  /* If not FP_TAIL_NONE, at and op.length name regions of a tail: dirty_log.h.
+   * Always FP_TAIL_NONE while free.
+   */
+  enum fp_tail tail;
 };
 
 #define FP_NEVER UINT64_MAX
 
 struct lane_conn {
-  struct fp_conn *conn; /* NULL: away */
-  uint64_t written;     /* writes sent on it, ever */
-  uint64_t flushed;     /* so many of them were followed by a READ */
-  uint64_t flush_at;    /* somewhere it wrote */
-  unsigned inflight;    /* fragments */
-  uint64_t refused_ns;  /* when a key was first refused on it; 0: never */
-  bool revoked;         /* it broke as a key was refused */
+  struct fp_conn *conn; /* NULL: no connection */
+  uint64_t written;     /* number of writes ever sent */
+  uint64_t flushed;     /* how many of them a READ followed */
+  uint64_t flush_at;    /* linear address of the last write */
+  unsigned inflight;    /* fragments in flight */
+  uint64_t refused_ns;  /* when a key was first refused here; 0: never */
+  bool revoked;         /* the last one broke because a key was refused */
 
-  /* lane_hedge.c: what is known of its reads. */
+  /* Read statistics, for lane_hedge.c. */
   uint64_t p99_ns;
   unsigned samples;
-  unsigned watched;  /* in flight now */
-  unsigned points;   /* against it */
-  bool avoided;      /* another copy is read as long as there is one */
-  uint64_t retry_ns; /* until then */
+  unsigned watched;  /* watched reads in flight */
+  unsigned points;   /* points against the server */
+  bool avoided;      /* read another copy while there is one */
+  uint64_t retry_ns; /* when to try an avoided server again */
 };
 
 struct io_list {
@@ -83,36 +87,36 @@ struct io_list {
 struct fp_lane {
   struct fp_volume *v;
   unsigned index;
-  unsigned nr_slots; /* spare ones not counted */
-  unsigned nr_frags; /* with them */
-  bool hedging;      /* lane_hedge.c is asked */
+  unsigned nr_slots; /* without spare ones */
+  unsigned nr_frags; /* with spare ones */
+  bool hedging;      /* reads are hedged: lane_hedge.c */
   _Atomic unsigned users;
 
-  _Atomic unsigned knocking; /* threads that want the lock: let them */
-  pthread_mutex_t lock;      /* everything below, until the counters */
-  pthread_cond_t cond;       /* an io is done, or nobody polls now */
-  bool polling;              /* a thread is polling or asleep for all */
+  _Atomic unsigned knocking; /* threads that want the lock: pollers yield */
+  pthread_mutex_t lock;      /* everything below, up to the counters */
+  pthread_cond_t cond;       /* an io is done, or polling has ended */
+  bool polling;              /* a thread polls or sleeps for all */
   bool asleep;               /* that thread is in poll(2) */
-  unsigned sleepers;         /* threads in cond */
+  unsigned sleepers;         /* threads that wait on cond */
 
   struct fp_queue *queues[NR_QUEUES];
-  unsigned opening[NR_QUEUES]; /* threads that make a connection on each */
-  bool posted[NR_QUEUES];      /* since the last kick */
+  unsigned opening[NR_QUEUES]; /* connections being opened, per queue */
+  bool posted[NR_QUEUES];      /* ops were posted since the last kick */
   unsigned char *slots;
   struct frag *frags, *free_frags;
-  /* Hedges, and late answers: these take no fragment from requests. */
+  /* For hedges and late answers, which so take no fragment from requests. */
   struct frag *spare_frags;
   struct frag *active_head, *active_tail;
   struct io_list pending, parked, completed;
-  unsigned outstanding; /* ios submitted and not taken back (async) */
+  unsigned outstanding; /* ios submitted and not yet taken back (async) */
   struct lane_conn *conns;
   uint64_t next_scan_ns;
-  uint64_t wait_ewma_ns; /* how long waits took lately */
+  uint64_t wait_ewma_ns; /* moving average of waiting times */
 
   /* lane_hedge.c */
-  uint64_t looked_ns;      /* when completions were last looked for */
+  uint64_t looked_ns;      /* when completions were last collected */
   uint64_t next_look_ns;   /* no frag.look_ns is earlier */
-  uint64_t sleep_until_ns; /* who is asleep wakes up by himself */
+  uint64_t sleep_until_ns; /* when the sleeping poller wakes up by itself */
   unsigned tokens;
 
   int wake_fd;
@@ -162,7 +166,7 @@ list_pop (struct io_list *l)
   return io;
 }
 
-/* Take the lock from whoever polls with it held. */
+/* Take the lock.  A thread that polls with the lock held lets it go. */
 static inline pthread_mutex_t *
 lane_lock (struct fp_lane *lane)
 {
@@ -189,8 +193,8 @@ count (_Atomic uint64_t *counter, uint64_t n)
   atomic_fetch_add_explicit (counter, n, memory_order_relaxed);
 }
 
-/* Of a write to several copies, and before what is held of
- * fp_volume.range_lock is let go: it was not done everywhere.
+/* Note that a write to several copies was not done everywhere.  Call this
+ * before its part of fp_volume.range_lock is let go.
  */
 static inline void
 lane_unsettle (struct fp_lane *lane, struct fp_io *io)
@@ -211,67 +215,67 @@ fail_io (struct fp_io *io, int err)
 
 /* lane_copies.c, with the lock held: extents that have several copies */
 
-/* Of io the next `left` bytes, or fewer, which are at linear address at: what
- * was done or is under way is counted in io->issued.
+/* Issue the next `left` bytes of io, or fewer, at linear address `at`.  Bytes
+ * that are done or in flight are counted in io->issued.
  */
 enum issue lane_issue_copies (struct fp_lane *lane, struct fp_io *io,
                               uint64_t at, uint64_t left);
-/* A fragment of a write to several copies is over, and inside its extent
- * still.
+/* Handle the end of one fragment of a write to several copies, which is still
+ * inside its extent.
  */
 void lane_copy_written (struct fp_lane *lane, struct frag *f);
-/* All of them are, of which this is the head. */
+/* Handle the end of the last fragment of the write that has this head. */
 void lane_copies_written (struct fp_lane *lane, struct frag *head);
 
 /* lane_hedge.c, with the lock held, if the lane is hedging */
 
-/* So many more fragments a lane with these slots needs for that. */
+/* Return how many more fragments a lane with these slots needs for hedges. */
 static inline unsigned
 lane_hedge_spares (unsigned slots)
 {
   return (slots + 1) / 2;
 }
-/* How much speaks against reading from there: the copy with the least is
- * taken.
+/* Return how much speaks against reading from there.  The copy with the lowest
+ * rank is read.
  */
 unsigned lane_hedge_rank (struct fp_lane *lane, struct lane_conn *lc);
-/* f was just sent, a read of extent i. */
+/* Watch f, a read of extent i that was just sent. */
 void lane_hedge_watch (struct fp_lane *lane, struct frag *f, uint64_t i);
-/* f, which is watched, is over.  False: its io has its answer already, or will
- * get it from f's twin.
+/* Handle the end of f, which is watched.  Return false if its io has its
+ * answer, or will get it from f's twin.
  */
 bool lane_hedge_done (struct fp_lane *lane, struct frag *f);
-/* Everything was collected just now: what has taken too long? */
+/* Hedge reads that take too long.  Called after everything was collected. */
 void lane_hedge_look (struct fp_lane *lane, uint64_t now);
-/* When to look again. */
+/* Return when to look again, or FP_NEVER. */
 uint64_t lane_hedge_next (struct fp_lane *lane);
 
 /* lane_dirty_log.c, with the lock held: dirty_log.h */
 
-/* The copies of the set, which were entered, all say that [in, in + n) of
- * extent i is being written: ISSUED.  Else io waits; *kept: those of the set
- * that fragments are inside of now.
+/* Make the copies of the set, which were entered, mark [in, in + n) of extent
+ * i as being written.  Return ISSUED once all do.  Else io waits, or fails.
+ * *kept: copies of the set that fragments are inside of now.
  */
 enum issue lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                            uint8_t set, uint64_t in, uint64_t n,
                            uint8_t *kept);
-/* An io that is about a tail. */
+/* Issue an io that reads or writes a tail. */
 enum issue lane_issue_tail (struct fp_lane *lane, struct fp_io *io);
-/* A fragment of a tail is over, and inside its extent still. */
+/* Handle the end of a fragment of a tail, which is still inside its extent. */
 void lane_tail_done (struct fp_lane *lane, struct frag *f);
 
 /* lane_fail.c, with the lock held */
 
-/* The server answered that the key opens nothing. */
+/* Return true if the server refused the key. */
 bool lane_refused (const struct frag *f);
-/* f failed, and would again: that is held against its copy.  Is there another
- * one to go on with?
+/* Hold the failure of f, which would repeat, against its copy.  Return true if
+ * there is another copy to go on with.
  */
 bool lane_other_copy (struct fp_lane *lane, const struct frag *f);
-/* f failed on a connection that is sound.  Is it done over? */
+/* Return true if f must be retried: it failed on a connection that is up. */
 bool lane_done_over (struct fp_lane *lane, const struct frag *f);
-/* Hold it against copy p, which is no target of a move, that some of its
- * mapped memory is missing.  Return true if requests go on with other copies.
+/* Hold against copy p that some of its mapped memory is missing.  p is not the
+ * target of a move.  Return true if requests go on with other copies.
  */
 bool lane_leave_behind (struct fp_lane *lane, const struct fp_extent *p);
 /* Some of the mapped memory of p is missing.  Return PARK if another copy can
@@ -279,8 +283,8 @@ bool lane_leave_behind (struct fp_lane *lane, const struct fp_extent *p);
  */
 enum issue lane_missing (struct fp_lane *lane, struct fp_io *io,
                          const struct fp_extent *p);
-/* It is late, and of the only in-sync copy of its extent: it gets the whole
- * timeout, as on a volume of one copy.
+/* Return true if f, which is past its deadline, is not late yet.  It uses the
+ * only in-sync copy of its extent, so it gets the whole timeout.
  */
 bool lane_sole (const struct fp_lane *lane, const struct frag *f,
                 uint64_t now);
@@ -288,33 +292,37 @@ bool lane_sole (const struct fp_lane *lane, const struct frag *f,
 /* lane_issue.c, with the lock held */
 
 void lane_frag_put (struct fp_lane *lane, struct frag *f);
-/* Those that are in flight, by their deadlines. */
+/* Remove f from the list of fragments in flight, or append it.  The list is
+ * ordered by deadline.
+ */
 void lane_active_remove (struct fp_lane *lane, struct frag *f);
 void lane_active_append (struct fp_lane *lane, struct frag *f);
-/* How long a transfer may take. */
+/* Return how long a transfer may take, in ns. */
 uint64_t lane_patience_ns (const struct fp_lane *lane);
-/* So much of left can go in one fragment to a copy that is reached by ops. */
+/* Return how much of `left` fits one fragment of transport ops. */
 uint32_t lane_frag_size (const struct fp_lane *lane,
                          const struct fp_transport_ops *ops, uint64_t left);
-/* Start the transfer of f, the first of its free fragments, whose op has kind,
- * length and local, to or from the copy at p, which was entered; at: the
- * address of that entry.
+/* Start the transfer of f to or from the copy at p, which was entered.  f is
+ * the first fragment of its free list.  kind, length and local of its op are
+ * set.  at is the linear address at that entry.
  */
 enum issue lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
                       struct fp_extent *p, uint64_t at);
-/* A run that lies in one READY copy, which was entered.  Returns its length,
- * or 0 with *out saying why not.
+/* Transfer a run that lies in one READY copy, which was entered.  Return its
+ * length, or 0 with the reason in *out.
  */
 uint32_t lane_issue_frag (struct fp_lane *lane, struct fp_io *io,
                           struct fp_extent *p, uint64_t at, uint32_t left,
                           enum issue *out);
 
-/* One round: collect, decide, issue.  Returns true if anything completed. */
+/* Do one round: collect, decide, issue.  Return true if anything completed. */
 bool lane_progress (struct fp_lane *lane);
 
 /* lane_wait.c, with the lock held */
 
-/* What to poll before sleeping, the wake-up first; true: do not sleep. */
+/* List the fds to poll before sleeping, the wake-up first.  Return true if the
+ * caller must not sleep.
+ */
 bool lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1],
                nfds_t *nr);
 

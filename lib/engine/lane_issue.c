@@ -12,12 +12,12 @@
 #include "extent/stripe.h"
 #include "transport/mapped.h"
 
-/* Then a copy is left behind whose connections break. */
+/* If connections break this often for one io, drop the copy. */
 #define MANY_TRIES 3u
-#define SCAN_NS 10000000u      /* parked ios are looked at this often */
-#define EARLY_KICK (16 * 1024) /* such a fragment does not wait for others */
+#define SCAN_NS 10000000u      /* ns; how often parked ios are retried */
+#define EARLY_KICK (16 * 1024) /* bytes; fragments this long go at once */
 
-/* It may have reached some copies, and not others. */
+/* Note that the failed io may have reached some copies and not others. */
 static void
 diverge (struct fp_lane *lane, const struct fp_io *io)
 {
@@ -50,7 +50,7 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
     uint64_t ns = fp_now_ns () - io->start_ns;
 
     if (status < 0 && io->only != 0) {
-      /* Another copy may have it. */
+      /* Do not count it: another copy may have the data. */
     }
     else if (status < 0) {
       count (&lane->errors, 1);
@@ -72,7 +72,7 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
   io->done = true;
   if (lane->sleepers > 0)
     pthread_cond_broadcast (&lane->cond);
-  /* Another thread collected what the sleeping one is waiting for. */
+  /* Wake the sleeping poller: another thread collected what it waits for. */
   if (lane->asleep)
     fp_lane_wake (lane);
 }
@@ -96,8 +96,8 @@ has_other_way (const struct fp_io *io)
 }
 
 /* Return how long io waits for servers that are away.  If it has another way
- * and was in flight, it gets that time twice: the first was spent on finding
- * out that the server is silent.
+ * and was in flight, it gets that time twice.  The first time was spent on
+ * finding out that the server is silent.
  */
 static uint64_t
 patience_ns (const struct fp_lane *lane, const struct fp_io *io)
@@ -107,7 +107,9 @@ patience_ns (const struct fp_lane *lane, const struct fp_io *io)
   return fp_volume_await_ms (lane->v) * FP_NS_PER_MS;
 }
 
-/* The linear address that is next, of *run consecutive bytes. */
+/* Return the next linear address of io.  Set *run to the consecutive bytes
+ * there.
+ */
 static uint64_t
 address (const struct fp_extents *t, const struct fp_io *io, uint64_t *run)
 {
@@ -139,7 +141,7 @@ in_vain (const struct fp_lane *lane, const struct fp_io *io)
   return has_other_way (io) || !fp_volume_is_learning (lane->v);
 }
 
-/* Its last fragment came back, or it ended before it had any. */
+/* If no fragment of io is in flight, complete it, or start it over. */
 static void
 settle (struct fp_lane *lane, struct fp_io *io)
 {
@@ -149,7 +151,7 @@ settle (struct fp_lane *lane, struct fp_io *io)
     complete (lane, io, io->status);
   }
   else if (io->redo) {
-    /* Reads and writes of the same bytes can be done twice. */
+    /* This is safe: reads and writes of the same bytes can be done twice. */
     io->redo = false;
     io->issued = 0;
     io->tries++;
@@ -207,8 +209,8 @@ unpark_all (struct fp_lane *lane)
     list_push (&lane->pending, io);
 }
 
-/* A connection that is mended may break at each transfer.  Then this copy is
- * left behind, or is not made there.
+/* Retry an io whose connection broke.  If mended connections break again at
+ * each transfer, drop this copy, or stop filling it.
  */
 static void
 breaks_again (struct fp_lane *lane, const struct frag *f)
@@ -225,7 +227,7 @@ breaks_again (struct fp_lane *lane, const struct frag *f)
   }
 }
 
-/* The transfer is over: its slot may be used again. */
+/* Handle the end of a transfer.  Its slot may be reused now. */
 static void
 frag_done (struct fp_lane *lane, struct frag *f)
 {
@@ -233,14 +235,14 @@ frag_done (struct fp_lane *lane, struct frag *f)
   struct frag *head = f->head;
   struct fp_io *io = f->io;
   int status = f->op.status;
-  /* Else there is another answer, and io may be gone. */
+  /* If false, there is another answer, and io may be gone. */
   bool counts = !f->watched || lane_hedge_done (lane, f);
 
   if (counts && status == 0 && f->op.kind == FP_OP_READ &&
       f->op.local != f->user)
     memcpy (f->user, f->op.local, f->op.length);
   lane_active_remove (lane, f);
-  /* However it ended, it may have landed. */
+  /* However the write ended, it may have landed. */
   if (f->tail != FP_TAIL_NONE)
     lane_tail_done (lane, f);
   else if (f->op.kind == FP_OP_WRITE && io->target == NULL)
@@ -253,7 +255,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
   if (status < 0) {
     if (counts)
       io->failed = true;
-    /* A broken connection is mended by its peer, and the io starts over. */
+    /* The peer mends a broken connection, and the io starts over. */
     if (head != NULL)
       lane_unsettle (lane, io);
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
@@ -275,7 +277,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
     }
     fp_peer_poke (lane->v->peers[f->server]);
     if (counts &&
-        io->tail != FP_TAIL_NONE) { /* whose memory may be another's soon */
+        io->tail != FP_TAIL_NONE) { /* the slab may get another use */
       io->redo = false;
       io->status = -EIO;
     }
@@ -292,9 +294,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
   }
 }
 
-/* How long a transfer may take.  Where there is another copy the rest of the
- * timeout is for going on with that one.
- */
+/* Where there is another copy, the rest of the timeout is for that one. */
 uint64_t
 lane_patience_ns (const struct fp_lane *lane)
 {
@@ -303,7 +303,7 @@ lane_patience_ns (const struct fp_lane *lane)
   return fp_volume_is_mirrored (lane->v) ? timeout / 8 * 3 : timeout;
 }
 
-/* There is no connection: wait for one. */
+/* Park io until there is a connection.  Without copies, fail a hasty io. */
 static enum issue
 no_connection (const struct fp_lane *lane, struct fp_io *io)
 {
@@ -405,7 +405,7 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   return *out == ISSUED ? left : 0;
 }
 
-/* Hand as much of io to fragments as there are. */
+/* Issue as much of io as there are free fragments for. */
 static enum issue
 issue (struct fp_lane *lane, struct fp_io *io)
 {
@@ -534,8 +534,8 @@ issue_pending (struct fp_lane *lane)
       return;
     list_pop (&lane->pending);
     io->queued = false;
-    /* What is in flight finishes first; then settle takes all of it up
-     * again from where it stood.
+    /* A parked io goes on later from where it stood.  Otherwise settle
+     * decides, once nothing is in flight.
      */
     if (r == PARK && !io->redo && io->status == 0) {
       if (io->inflight == 0 && in_vain (lane, io))
@@ -558,8 +558,8 @@ is_late (const struct fp_lane *lane, const struct frag *f, uint64_t now)
   return f->deadline_ns <= now && !lane_sole (lane, f, now);
 }
 
-/* Deadlines: break what is silent for too long; try again what waits, which
- * fails in issue_pending if that is in vain.
+/* Break connections that are silent for too long, and retry the parked ios.
+ * Those that have waited long enough fail in issue_pending.
  */
 static void
 scan (struct fp_lane *lane, uint64_t now)
@@ -576,7 +576,6 @@ scan (struct fp_lane *lane, uint64_t now)
   unpark_all (lane);
 }
 
-/* One round: collect, decide, issue.  Returns true if anything completed. */
 bool
 lane_progress (struct fp_lane *lane)
 {

@@ -14,8 +14,8 @@
 #include "filter/sealed.h"
 #include "transport/mapped.h"
 
-#define DIRECT_TIMED 8  /* of so many copies one is timed */
-#define SLEEP_MAX_MS 50 /* longest sleep of the thread that polls */
+#define DIRECT_TIMED 8  /* one in this many copies is timed */
+#define SLEEP_MAX_MS 50 /* ms; longest sleep of the polling thread */
 
 bool
 lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)
@@ -50,8 +50,8 @@ satisfied (const struct fp_lane *lane, const struct fp_io *io)
   return lane->completed.head != NULL || lane->outstanding == 0;
 }
 
-/* How long who polls may sleep: SLEEP_MAX_MS, or until a read is to be
- * hedged.
+/* Return how long the polling thread may sleep: SLEEP_MAX_MS, or until the
+ * next read is due for a hedge.
  */
 static struct timespec
 sleep_time (struct fp_lane *lane, uint64_t now)
@@ -67,11 +67,11 @@ sleep_time (struct fp_lane *lane, uint64_t now)
   return (struct timespec) { .tv_sec = 0, .tv_nsec = (long) ns };
 }
 
-/* Poll for everybody until what this thread waits for has come. */
+/* Poll for all threads until the io that this thread waits for is done. */
 static void
 poll_for_all (struct fp_lane *lane, const struct fp_io *io)
 {
-  /* Not fp_now_ns: it stands still until another thread, fp-clock, runs. */
+  /* Not fp_now_ns, which stands still until the fp-clock thread runs. */
   uint64_t start = fp_mono_ns (), now = start;
   uint64_t budget = (uint64_t) lane->v->p.poll_us * 1000;
   struct pollfd fds[NR_QUEUES + 1];
@@ -151,8 +151,8 @@ enqueue (struct fp_lane *lane, struct fp_io *io)
   if (io->front && io->made_ns == 0)
     io->made_ns = fp_mono_ns ();
   count (&lane->inflight, 1);
-  /* What makes earlier writes visible does not wait for later ones, which may
-   * wait for who asked for it.
+  /* A forced io makes earlier writes visible.  It must not wait for later
+   * writes: these may wait for the thread that issued it.
    */
   if (io->forced)
     list_push_front (&lane->pending, io);
@@ -183,7 +183,7 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
   if (!in_volume (lane, io->linear, io->length, io->offset) ||
       io->length > FP_MAX_IO)
     io->status = -EINVAL;
-  /* The migration thread moves what the servers have. */
+  /* The migration thread may: it moves the sealed bytes as they are. */
   else if (!io->migrate && lane->v->sealed != NULL)
     io->status = -EOPNOTSUPP;
   else if (io->kind == FP_IO_WRITE && lane->v->p.read_only)
@@ -212,15 +212,13 @@ run_sync (struct fp_lane *lane, struct fp_io *io)
   io->sync = true;
   LANE_LOCK_SCOPE (lane);
   enqueue (lane, io);
-  /* On its way before this thread waits: the one that polls for all may be
-   * asleep.
-   */
+  /* Send io before this thread waits: the polling thread may be asleep. */
   lane_progress (lane);
   wait_for (lane, io);
   return io->status;
 }
 
-/* Of one extent. */
+/* Copy a run of one extent.  Return false if io must take the normal way. */
 static inline bool
 copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
           uint32_t length, uint64_t at)
@@ -248,8 +246,8 @@ copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     else {
       r = fp_mapped_copy (buf, far, length);
     }
-    /* The coarse clock is behind by a tick at most, the lease kept short by
-     * an eighth for such things, and the precise one costs a tenth of all
+    /* The coarse clock lags by one tick at most.  The lease is kept an eighth
+     * short for cases like this.  The precise clock would cost a tenth of all
      * this.
      */
     did = r == 0 && fp_peer_lease_holds (lane->v->peers[p->copy.server],
@@ -259,8 +257,8 @@ copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
   return did;
 }
 
-/* Loads and stores, where the extents are mapped: no lock, no fragment.  If
- * one is not, what was copied is done over.
+/* Copy by loads and stores if all extents are mapped: no lock, no fragment.
+ * Return false if one is not; the caller then does everything over.
  */
 static bool
 copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
@@ -283,8 +281,8 @@ copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
   }
 }
 
-/* What a copy costs is of the order of two looks at the clock: one in
- * DIRECT_TIMED is timed, beginning with the first.
+/* Copy directly if that is possible.  A copy costs about as much as two looks
+ * at the clock, so one in DIRECT_TIMED is timed, beginning with the first.
  */
 static bool
 io_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
@@ -316,7 +314,7 @@ lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     return 0;
   if (!in_volume (lane, false, length, offset) || length > FP_MAX_IO)
     return -EINVAL;
-  /* Several copies take an order of the writes: lane_copies.c. */
+  /* Writes to several copies must be ordered: lane_copies.c. */
   if (lane->v->extents->copies == 1 &&
       !(made_ns != 0 && fp_volume_is_stale (lane->v, made_ns)) &&
       io_direct (lane, kind, buf, length, offset))
@@ -370,7 +368,7 @@ int
 fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
                    uint64_t offset, uint64_t made_ns)
 {
-  /* A write does not change buf: see the kinds above. */
+  /* The cast is safe: a write does not change buf. */
   return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset,
                   made_ns);
 }
@@ -422,7 +420,7 @@ fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
     .buf = buf,
     .forced = true,
     .linear = true,
-    /* Another copy has what this is for. */
+    /* If this server is away, another copy has the writes in question. */
     .hasty = fp_volume_is_mirrored (lane->v),
     .start_ns = fp_now_ns (),
   };
@@ -462,5 +460,5 @@ fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io)
     if (io->status == 0)
       io->status = -ECANCELED;
   }
-  fp_lane_wake (lane); /* it may be parked */
+  fp_lane_wake (lane); /* io may be parked */
 }

@@ -15,9 +15,9 @@
 #include "meta/meta_log.h"
 #include "peer/peer.h"
 
-#define GRACE_PART 16 /* of `timeout`: fp_mirror_grace_ms */
+#define GRACE_PART 16 /* part of `timeout`: fp_mirror_grace_ms */
 #define GRACE_MIN_MS 10u
-#define SOON_MS 10 /* between two looks while something changes */
+#define SOON_MS 10 /* between two looks during a change */
 #define LATER_MS 500
 #define REFILL_MS 1000 /* between two tries to find memory */
 
@@ -27,7 +27,7 @@ bit (unsigned copy)
   return (uint8_t) (1u << copy);
 }
 
-/* ---- what the lanes ask ---- */
+/* ---- called by lanes ---- */
 
 void
 fp_mirror_poke (struct fp_volume *v)
@@ -47,8 +47,8 @@ fp_mirror_want (struct fp_volume *v, uint64_t i)
   }
 }
 
-/* The copies that extent i has got for a start.  -EAGAIN: it is not decided
- * yet.
+/* Set *set to the copies for which new extent i got memory, and *err to the
+ * reason if one got none.  Return -EAGAIN if that is not decided yet.
  */
 static int
 fresh_copies (struct fp_extents *t, uint64_t i, uint8_t *set, int *err)
@@ -72,7 +72,7 @@ fresh_copies (struct fp_extents *t, uint64_t i, uint8_t *set, int *err)
     case FP_EXTENT_OFFLINE:
     case FP_EXTENT_LOST:
     default:
-      /* Else it is what is left of something that was trimmed. */
+      /* If it is not fresh, it is left over from before a trim. */
       if (p->fresh)
         *set |= bit (c);
       ready |= p->fresh && fp_extent_state (p) == FP_EXTENT_READY;
@@ -161,7 +161,7 @@ fp_mirror_diverged (struct fp_volume *v, uint64_t i)
   fp_mirror_poke (v);
 }
 
-/* ---- what the allocator decides ---- */
+/* ---- decisions of the allocator ---- */
 
 unsigned
 fp_mirror_grace_ms (const struct fp_volume *v)
@@ -169,7 +169,7 @@ fp_mirror_grace_ms (const struct fp_volume *v)
   return FP_MAX (v->p.timeout_ms / GRACE_PART, GRACE_MIN_MS);
 }
 
-/* Nobody can use this copy, and soon nobody will. */
+/* Return true if this copy cannot be used, and will not be usable soon. */
 static bool
 is_dead (struct fp_volume *v, struct fp_extent *p)
 {
@@ -188,8 +188,9 @@ is_dead (struct fp_volume *v, struct fp_extent *p)
   }
 }
 
-/* One that is READY and in sync, and recorded as such, and will be; or -1.
- * Else the last one that is recorded could go.
+/* Return a copy that is READY, in sync, and recorded so with no change
+ * pending; or -1.  Callers need one, because else the last recorded copy could
+ * be dropped.
  */
 static int
 a_ready_copy (struct fp_volume *v, uint64_t i, uint8_t in_sync)
@@ -205,7 +206,9 @@ a_ready_copy (struct fp_volume *v, uint64_t i, uint8_t in_sync)
   return -1;
 }
 
-/* Extent i goes on without those that died, as soon as that is recorded. */
+/* Drop the dead copies of extent i.  Requests go on without them as soon as
+ * that is recorded.  Return true if there are any.
+ */
 static bool
 drop_dead (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {
@@ -224,7 +227,7 @@ drop_dead (struct fp_volume *v, uint64_t i, uint8_t in_sync)
   return any;
 }
 
-/* These are left behind, and get all of it from the others. */
+/* Drop these copies, and mark them so that they are filled from the others. */
 static void
 make_anew (struct fp_volume *v, uint64_t i, uint8_t set)
 {
@@ -238,7 +241,7 @@ make_anew (struct fp_volume *v, uint64_t i, uint8_t set)
   }
 }
 
-/* A write that failed may be in some copies: all but one are made anew. */
+/* A failed write may be in some copies only: keep one, resync the others. */
 static void
 mend_diverged (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {
@@ -255,8 +258,8 @@ mend_diverged (struct fp_volume *v, uint64_t i, uint8_t in_sync)
     make_anew (v, i, in_sync & (uint8_t) ~bit ((unsigned) keep));
 }
 
-/* The others are, too, if one of them could be used just now; the last one is
- * what there is.
+/* Drop the bad copies and resync them, if another one could be used now.  If
+ * all in-sync copies are bad, keep them: there is nothing else.
  */
 static void
 mend_bad (struct fp_volume *v, uint64_t i, uint8_t in_sync, uint8_t bad)
@@ -269,8 +272,8 @@ mend_bad (struct fp_volume *v, uint64_t i, uint8_t in_sync, uint8_t bad)
     atomic_store (&fp_mirror_copy (t, i, c)->bad, false);
 }
 
-/* A copy of extent i that is not in sync shall be.  True: that is for the
- * migration thread.
+/* Bring back copy c of extent i, which is not in sync.  Return true if the
+ * migration thread must resync it.
  */
 static bool
 restore (struct fp_volume *v, uint64_t i, unsigned c)
@@ -304,9 +307,8 @@ restore (struct fp_volume *v, uint64_t i, unsigned c)
   return false;
 }
 
-/* Entry k is of an extent that nobody has written: what is there and not for
- * that is let go; and if it is to have its memory before that, it gets it
- * again.
+/* Tidy entry k of an extent that was never written.  Release what is left
+ * there from before a trim.  With reserve=full, ask for its memory again.
  */
 static void
 tidy (struct fp_volume *v, uint64_t k)
@@ -359,7 +361,7 @@ fp_mirror_look (struct fp_volume *v)
     for (unsigned c = 0; c < t->copies; c++)
       if (!(in_sync & bit (c)))
         resync |= restore (v, i, c);
-      /* It was not the time for that when it became in sync. */
+      /* Recording it was not possible when the copy became in sync. */
       else if (!fp_meta_log_may_exist (v, fp_mirror_entry (t, i, c)))
         fp_meta_log_in_sync (v, fp_mirror_entry (t, i, c));
   }
@@ -372,7 +374,7 @@ fp_mirror_look (struct fp_volume *v)
   return soon ? SOON_MS : LATER_MS;
 }
 
-/* ---- what the others report ---- */
+/* ---- reports from other parts ---- */
 
 void
 fp_mirror_dropped (struct fp_volume *v, uint64_t k)
@@ -395,8 +397,8 @@ fp_mirror_refill (struct fp_volume *v, uint64_t k)
   _Atomic uint64_t *dirty = t->dirty + k * t->words;
   _Atomic uint64_t *written = t->written + fp_extent_of (t, k) * t->words;
 
-  /* First clear, then look: who writes meanwhile has set `written` before, or
-   * marks what is dirty after.
+  /* Clear first, then look.  A concurrent writer has set `written` before the
+   * look, or marks what is dirty after the clear.
    */
   for (uint32_t w = 0; w < t->words; w++)
     atomic_store (&dirty[w], 0);
@@ -414,7 +416,7 @@ is_lost (struct fp_extents *t, uint64_t i, uint8_t in_sync)
   return true;
 }
 
-/* All that it is to have, written or not: reserve=full. */
+/* Return true if all copies have memory, written or not: reserve=full. */
 static bool
 is_reserved (struct fp_extents *t, uint64_t i)
 {
@@ -424,7 +426,7 @@ is_reserved (struct fp_extents *t, uint64_t i)
   return true;
 }
 
-/* It has all of its copies, and whoever comes next believes them. */
+/* Return true if all copies are in sync and the next client believes it. */
 static bool
 is_whole (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {

@@ -1,35 +1,36 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mirror.h - an extent that has several copies: which of them count.
+/* mirror.h - which copies of an extent count.
  *
- * Each copy has an entry of its own (extent.h), with memory at a server of its
- * own, a label, and the states that the only copy of an extent goes through;
- * peers, allocator and migration deal with entries.  What makes copies of them
- * is the set `in_sync` of each extent: those that hold what was last written.
+ * Each copy has an entry of its own (extent.h): memory at its own server, a
+ * label, and the states that an only copy goes through.  Peers, allocator and
+ * migration thread work on entries.  The set `in_sync` of an extent names the
+ * copies that have all that was last written.
  *
- *  - A write goes to all in-sync copies, and is over when all have it.  A read
- *    goes to one of them.  No in-sync copy: the extent was never written.
- *  - That a copy is in sync is recorded: its bit in the map (meta_log.h) says
- *    so, at servers that outlive this client.  A copy leaves the set only
- *    after all of them have recorded that it is not in sync, and only then
- *    does a write go on without it.  It enters the set before they record
- *    that; until they have, whoever attaches the volume next takes it for
- *    stale, which is safe.
- *  - Who attaches the volume believes the copies that the map names, and
- *    releases the others.  Where its last client did not end in order, writes
- *    that were in flight may have reached some copies and not others: then one
- *    copy of each extent is believed, which is recorded before anything is
- *    read.  (One more bit, behind those of the entries, says that a client is
- *    at work: fp_meta_log_bits.)
+ *  - A write goes to all in-sync copies, and is done when all have it.  A read
+ *    goes to one of them.  An extent with no in-sync copy was never written.
+ *  - Whether a copy is in sync is recorded as a bit in the map (meta_log.h),
+ *    at servers that outlive this client.  A copy leaves the set only after
+ *    all of these have recorded it as stale.  Only then do writes go on
+ *    without it.
+ *  - A copy enters the set before that is recorded.  Until it is recorded, the
+ *    next client takes the copy for stale, which is safe.
+ *  - A client that attaches the volume believes the copies that the map names,
+ *    and releases the others.
+ *  - If the last client did not end cleanly, its last writes may have reached
+ *    some copies only.  Then one copy of each extent is believed, and that is
+ *    recorded before anything is read.  One more bit, behind those of the
+ *    entries, says that a client is at work (fp_meta_log_bits).
  *
- * What a copy that is not in sync has missed is in its dirty bits.  A write
- * marks them when it is over and before it leaves the copies that it went to,
- * and likewise those of a copy that it could not reach.  resync.c copies those
- * chunks from an in-sync copy, the last of them while that is FROZEN, so that
- * no write is under way, and then the copy is in sync.
+ * The dirty bits of a stale copy say what it has missed.  A write sets them
+ * when it is over, before it leaves the copies that it went to.  It also sets
+ * those of a copy that it could not reach.  resync.c copies these chunks from
+ * an in-sync copy, the last of them while that one is FROZEN.  No write is in
+ * flight then, and the stale copy becomes in sync.
  *
- * `in_sync` changes under fp_volume.lock.  To write is to look at it, to enter
- * all of its copies, and to look again: a copy that enters the set does so
- * while another one is shut, and one that leaves it has no server.
+ * `in_sync` changes under fp_volume.lock.  A write looks at it, enters all of
+ * its copies, and looks again.  A copy enters the set only while another one
+ * is shut.  If a copy leaves the set during a write, the write is marked as
+ * missed there: by lane_copy_written, or by write_all for mapped copies.
  *
  * Threads:  named below.
  * Memory:   nothing here allocates.
@@ -70,7 +71,7 @@ fp_mirror_copy (struct fp_extents *t, uint64_t i, unsigned copy)
   return &t->p[fp_mirror_entry (t, i, copy)];
 }
 
-/* Entry k is a copy that counts. */
+/* Return true if entry k counts: it is in sync, or the only copy. */
 static inline bool
 fp_mirror_counts (const struct fp_extents *t, uint64_t k)
 {
@@ -78,10 +79,11 @@ fp_mirror_counts (const struct fp_extents *t, uint64_t k)
          (fp_mirror_in_sync (t, fp_extent_of (t, k)) >> fp_copy_of (t, k) & 1);
 }
 
-/* Any thread: extent i, which has no in-sync copy, shall have memory. */
+/* Ask for memory for extent i, which has no in-sync copy.  Any thread. */
 void fp_mirror_want (struct fp_volume *v, uint64_t i);
-/* Whether it has it: then its copies are in sync, all zeros.  *err: why it
- * will not, 0 or -errno.
+/* Return true if extent i has its memory: its copies are then in sync, all
+ * zeros.  Else *err is the reason why it gets none: -errno, or 0 if it still
+ * may.
  */
 bool fp_mirror_form (struct fp_volume *v, uint64_t i, int *err);
 /* Return true if fp_mirror_form could form extent i now, or would set *err.
@@ -89,55 +91,58 @@ bool fp_mirror_form (struct fp_volume *v, uint64_t i, int *err);
  */
 bool fp_mirror_is_decided (struct fp_volume *v, uint64_t i);
 
-/* Any thread that is inside of an in-sync copy, or has them shut: a write of
- * [in, in + length) of extent i may not have reached any but these.
+/* Mark [in, in + length) of extent i as missed by all copies but the set
+ * `reached`.  Any thread that is inside an in-sync copy, or has them shut.
  */
 void fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
                        uint64_t length, uint8_t reached);
-/* A write of it failed for good, perhaps not everywhere. */
+/* Note that a write of extent i failed for good, perhaps not in all copies. */
 void fp_mirror_diverged (struct fp_volume *v, uint64_t i);
-/* A transfer to or from the in-sync copy at entry k failed, on a connection
- * that is sound, so that it would again: that copy is left behind, and made
- * anew.  False: it is no in-sync copy, or there is no other one to go on with.
+/* Report that a transfer to or from entry k failed although its connection is
+ * up, so that it would fail again.  The copy is dropped, and resynced.  Return
+ * false if it is not in sync, or there is no other copy to go on with.
  */
 bool fp_mirror_failed (struct fp_volume *v, uint64_t k);
-/* Of the in-sync copies of extent i those that are to be left behind for that.
- */
+/* Return the in-sync copies of extent i that must be dropped for that. */
 uint8_t fp_mirror_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync);
-/* Return how long a server may be away before its copies are dropped.  One
- * that is back before that has missed nothing.
+/* Return how long a server may be away before its copies are dropped, in ms.
+ * If it is back earlier, they have missed nothing.
  */
 unsigned fp_mirror_grace_ms (const struct fp_volume *v);
-/* Something is to be decided: the allocator looks at once. */
+/* Make the allocator look at once, because something must be decided. */
 void fp_mirror_poke (struct fp_volume *v);
 
-/* The allocator's thread, often: who has died is dropped, who is missing gets
- * memory.  Returns when to look again, in ms.
+/* Drop dead copies, and get memory for missing ones.  Called by the
+ * allocator's thread, often.  Return ms until the next look.
  */
 unsigned fp_mirror_look (struct fp_volume *v);
 
-/* The metadata log's: it is recorded that entry k is not in sync. */
+/* Take entry k out of the in-sync set.  Called by the metadata log when that
+ * is recorded.
+ */
 void fp_mirror_dropped (struct fp_volume *v, uint64_t k);
 
-/* The peer's: entry k got memory that is all zeros, not for a new extent. */
+/* Mark what entry k has to get: its peer gave it memory that is all zeros, for
+ * an extent that is not new.
+ */
 void fp_mirror_refill (struct fp_volume *v, uint64_t k);
 
-/* mirror_zero.c: any thread.  Zeros in [in, in + length) of extent i, which
- * has in-sync copies; release: it is all of the extent, which is to have no
- * memory any more.  -EAGAIN: to be tried again; -EIO: the deadline has passed,
- * which is moved on by the time that was spent on what was done.
+/* Zero [in, in + length) of extent i, which has in-sync copies.  release: the
+ * range is the whole extent, and its memory is released.  -EAGAIN: try again.
+ * -EIO: the deadline has passed.  Time that was spent on work that is done
+ * moves *deadline.  Any thread; mirror_zero.c.
  */
 int fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in,
                     uint64_t length, bool release, uint64_t *deadline);
 
 struct fp_mirror_status {
-  uint64_t allocated; /* extents that have memory */
+  uint64_t allocated; /* extents with memory */
   uint64_t lost;      /* extents that no server has any more */
-  /* Extents with fewer in-sync copies than they should have, or of which that
-   * is not recorded yet.
+  /* Extents with too few in-sync copies, or with some that are not recorded
+   * yet.
    */
   uint64_t degraded;
-  uint64_t missing; /* bytes that are to be copied for that */
+  uint64_t missing; /* bytes to copy until all are in sync */
 };
 void fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s);
 

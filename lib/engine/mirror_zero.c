@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mirror_zero.c - zeros, and no memory any more, for an extent that has
- * several copies: all that are in sync are shut, so that nobody writes
- * meanwhile.
+/* mirror_zero.c - zero an extent with several copies, or release its memory.
+ * All in-sync copies are shut, so that no write runs meanwhile.
  */
 
 #include <config.h>
@@ -22,8 +21,8 @@
 struct shut {
   struct fp_volume *v;
   uint64_t i;
-  uint8_t set;                     /* those that are BUSY, and ours */
-  uint64_t session[FP_MAX_COPIES]; /* of their peers, before that */
+  uint8_t set;                     /* copies that are BUSY, and ours */
+  uint64_t session[FP_MAX_COPIES]; /* peer's session, before it was shut */
 };
 
 static uint64_t
@@ -52,7 +51,7 @@ shut (struct shut *s, unsigned c)
     s->set |= (uint8_t) (1u << c);
 }
 
-/* What was not changed is what it was. */
+/* Open the copies that were not changed. */
 static void
 reopen (struct shut *s)
 {
@@ -66,13 +65,14 @@ reopen (struct shut *s)
   fp_volume_wake_lanes (s->v);
 }
 
-/* All in-sync copies, and nobody is inside. */
+/* Shut all in-sync copies, and wait until no operation is inside. */
 static int
 shut_all (struct shut *s, uint8_t in_sync)
 {
   const struct fp_extents *t = s->v->extents;
 
-  /* In this order, and not on after the first that somebody else has. */
+  /* In order of copies, and no further than the first that another thread has.
+   */
   for (unsigned c = 0; c < t->copies; c++)
     if ((in_sync >> c & 1) && s->set == (in_sync & ((1u << c) - 1)))
       shut (s, c);
@@ -101,7 +101,7 @@ zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
     if (!(in_sync >> c & 1))
       continue;
     fp_volume_wrote (s->v, entry (s, c), in, length);
-    s->set &= (uint8_t) ~(1u << c); /* it is the peer's now */
+    s->set &= (uint8_t) ~(1u << c); /* the peer owns it now */
     r = fp_peer_zero (peer_of (s, c), p, in, length, last, deadline);
     if (r == 0)
       done |= (uint8_t) (1u << c);
@@ -114,8 +114,8 @@ zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
   return result;
 }
 
-/* It is recorded of no copy that it is in sync; after an error of all of them
- * that it is.
+/* Record that no copy is in sync.  After an error, all are recorded as in
+ * sync.
  */
 static int
 record_gone (struct shut *s, uint8_t in_sync, uint64_t deadline)
@@ -134,7 +134,7 @@ record_gone (struct shut *s, uint8_t in_sync, uint64_t deadline)
       continue;
     r = fp_meta_log_gone (v, entry (s, c), deadline);
     if (r == -EIO)
-      s->set &= (uint8_t) ~(1u << c); /* it is the metadata log's now */
+      s->set &= (uint8_t) ~(1u << c); /* the metadata log owns it now */
     else if (r == 0)
       gone |= (uint8_t) (1u << c);
   }
@@ -156,7 +156,7 @@ release_all (struct shut *s, uint64_t deadline)
   uint8_t in_sync = s->set;
   int r;
 
-  /* Those that are being filled are nothing to anybody. */
+  /* Shut the stale copies that are being filled, too: no request uses them. */
   for (unsigned c = 0; c < t->copies; c++)
     if (!(in_sync >> c & 1))
       shut (s, c);
@@ -175,13 +175,14 @@ release_all (struct shut *s, uint64_t deadline)
     fp_extent_clear_written (t, s->i, 0, t->extent_size);
     atomic_store (&t->in_sync[s->i], 0);
   }
-  /* What a server that is away has is not believed when it is back. */
+  /* Mark all as missed: a server that is away is not believed when it returns.
+   */
   fp_mirror_missed (v, s->i, 0, fp_extent_length (t, s->i), 0);
   for (unsigned c = 0; c < t->copies; c++) {
     if (!(s->set >> c & 1))
       continue;
-    /* It does not exist any more: if a server does not hear of its release,
-     * or does not release it, that is made up for (fp_peer_tidy).
+    /* The extent does not exist any more.  If a server does not hear of the
+     * release, or refuses it, fp_peer_tidy makes up for that.
      */
     extent (s, c)->releasing = true;
     (void) fp_peer_release (peer_of (s, c), extent (s, c), deadline);
@@ -208,8 +209,8 @@ fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
     return 0;
   }
   fp_mirror_poke (v);
-  /* -EROFS: it could not be recorded.  The caller zeroes it if that is still
-   * so.
+  /* -EROFS: it could not be recorded.  If that is still so, the caller's next
+   * try zeroes the extent in place.
    */
   if ((r == -EAGAIN || r == -ENOTCONN || r == -EROFS) &&
       !fp_deadline_passed (*deadline))

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* zero.c - what becomes zeros, goes back to its server, or was never written.
- */
+/* zero.c - zero or trim a range, or tell which ranges are zeros already. */
 
 #include <config.h>
 
@@ -19,8 +18,8 @@
 #include "peer/peer.h"
 #include "volume/volume_int.h"
 
-/* Up to this much is zeroed by writing zeros; more is left to the server's
- * memset, which costs one message.
+/* Bytes; up to this size, zeros are written.  A longer range is left to the
+ * server's memset, which costs one message.
  */
 #define ZERO_BY_WRITE (256 * 1024)
 
@@ -30,10 +29,10 @@ static const unsigned char zeros[64 * 1024];
 struct zeroing {
   struct fp_lane *lane;
   bool trim;
-  /* Time spent on work moves it, time spent on waiting does not. */
+  /* Time spent on work moves the deadline, time spent on waiting does not. */
   uint64_t deadline_ns, start_ns;
-  uint64_t made_ns; /* as fp_io.made_ns */
-  bool waited;      /* likewise */
+  uint64_t made_ns; /* as in fp_io */
+  bool waited;      /* as in fp_io */
 };
 
 static bool
@@ -58,7 +57,7 @@ write_zeros (const struct zeroing *z, uint64_t length, uint64_t at)
   return 0;
 }
 
-/* There is no event for every change that is waited for: look often. */
+/* Sleep briefly: not every change that is waited for has an event. */
 static void
 pause_a_little (struct fp_volume *v, struct zeroing *z)
 {
@@ -71,8 +70,8 @@ pause_a_little (struct fp_volume *v, struct zeroing *z)
   (void) pthread_cond_timedwait (&v->cond, &v->lock, &until);
 }
 
-/* What is zeros already needs nobody, if the volume is ours: 1.  0: it may be
- * by now; -EIO at the deadline.
+/* The range is zeros already.  Return 1 if the volume is still ours: then no
+ * server is needed.  Return 0 to look again, -EIO at the deadline.
  */
 static int
 zeros_already (struct fp_volume *v, struct zeroing *z)
@@ -85,8 +84,8 @@ zeros_already (struct fp_volume *v, struct zeroing *z)
   return 0;
 }
 
-/* Wait for an extent that somebody else has shut, or whose server is away.
- * Returns its state when it is none of these any more; -EIO at the deadline.
+/* Wait for an extent that another thread has shut, or whose server is away.
+ * Return the state that it then has, or -EIO at the deadline.
  */
 static int
 settled_state (struct fp_volume *v, struct fp_extent *p, struct zeroing *z)
@@ -102,8 +101,8 @@ settled_state (struct fp_volume *v, struct fp_extent *p, struct zeroing *z)
   }
 }
 
-/* Extent p, which is BUSY and drained, shall have no memory any more.  If that
- * cannot be recorded now it keeps it, and becomes zeros.
+/* Release the memory of extent p, which is BUSY and drained.  If that cannot
+ * be recorded now, the extent keeps its memory and becomes zeros.
  */
 static int
 release (struct fp_volume *v, struct fp_extent *p, uint64_t length,
@@ -123,8 +122,8 @@ is_whole (const struct fp_extents *t, uint64_t i, uint64_t in, uint64_t length)
   return in == 0 && length == fp_extent_length (t, i);
 }
 
-/* A server zeroes its copy when it is told to: not before all of them say that
- * they may differ there.
+/* Zero a range at the servers.  First all copies must mark it in their dirty
+ * logs, because they differ until the last server has zeroed it.
  */
 static int
 zero_said (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
@@ -139,8 +138,8 @@ zero_said (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
   return -EIO;
 }
 
-/* all: it is the whole extent, which is trimmed.  *tried: some copies may have
- * got zeros, and others not yet; counted in v->unsettled.
+/* Zero a range of an extent with several copies.  all: trim the whole extent.
+ * *tried: some copies may have zeros and others not, counted in v->unsettled.
  */
 static int
 zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
@@ -170,8 +169,8 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
     if (!*tried)
       atomic_fetch_add (&v->unsettled, 1);
     *tried = true;
-    /* An extent that is released while that cannot be recorded could not be
-     * used until it can.
+    /* If a release cannot be recorded now, the extent would be unusable until
+     * it can.
      */
     if (all && !zeroed && !v->p.reserve_full && fp_meta_log_may_record (v)) {
       r = fp_mirror_zero (v, i, in, length, true, &z->deadline_ns);
@@ -223,7 +222,7 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
     if (fp_volume_is_stale (v, z->made_ns))
       return -EIO;
     if (!fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_BUSY))
-      continue; /* somebody was quicker */
+      continue; /* another thread was quicker */
     start = fp_now_ns ();
     fp_volume_drain_extent (v, p);
     fp_volume_wrote (v, i, in, length);
@@ -239,12 +238,12 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
       return r < 0 ? -EIO : 0;
     if (is_over (v, z))
       return -EIO;
-    if (r == -EBUSY) /* its connections are not all there */
+    if (r == -EBUSY) /* not all connections are up */
       pause_a_little (v, z);
   }
 }
 
-/* Call each with what every extent has of the range, until one says no. */
+/* Call each for the part of every extent, until a call does not return 0. */
 static int
 for_each_part (struct fp_volume *v, uint64_t length, uint64_t offset,
                int (*each) (struct fp_volume *v, uint64_t i, uint64_t in,
@@ -311,7 +310,9 @@ fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
 
 /* ---- extents ---- */
 
-/* What extent i is from `in` on, for *run bytes, at most what that was. */
+/* Return true if extent i is a hole at `in`.  Lower *run to the bytes from
+ * there for which the answer is the same.
+ */
 static bool
 is_hole (struct fp_extents *t, uint64_t i, uint64_t in, uint64_t *run)
 {
@@ -372,7 +373,7 @@ fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
     at += run;
   }
   *length = at - offset;
-  /* Then it has to be read. */
+  /* If the lease does not hold, the range must be read instead. */
   if (*hole && !fp_volume_is_leased (v))
     *hole = false;
 }

@@ -10,8 +10,8 @@
 #include "base/sync.h"
 #include "extent/stripe.h"
 
-/* A chunk is at least 64 KiB, and an extent has at most 4096 of them, so that
- * the bits of an extent take 512 bytes at most, whatever its size.
+/* A chunk is at least 64 KiB and an extent has at most 4096 chunks.  So the
+ * bits of an extent take at most 512 bytes, whatever the extent's size.
  */
 #define MIN_CHUNK_SHIFT 16
 #define MAX_CHUNKS 4096u
@@ -89,7 +89,7 @@ fp_extent_leave (struct fp_extents *t, struct fp_extent *p)
   assert ((w & FP_EXTENT_USERS) != 0);
   if (w >> 24 == FP_EXTENT_READY || (w & FP_EXTENT_USERS) != 1)
     return;
-  /* The last one out of an extent that was shut. */
+  /* Wake the thread that shut the extent: this was the last user inside. */
   FP_LOCK_SCOPE (&t->lock);
   pthread_cond_broadcast (&t->cond);
 }
@@ -139,7 +139,7 @@ fp_extent_set_written (struct fp_extents *t, uint64_t i, uint64_t offset,
   for (uint64_t c = offset >> t->chunk_shift; c <= last; c++) {
     uint64_t bit = UINT64_C (1) << (c % 64);
 
-    /* Mostly set already: do not dirty the cache line for nothing. */
+    /* Most bits are set already: do not dirty the cache line for nothing. */
     if (!(atomic_load_explicit (&bits[c / 64], memory_order_relaxed) & bit))
       atomic_fetch_or (&bits[c / 64], bit);
   }
@@ -154,7 +154,9 @@ fp_extent_clear_written (struct fp_extents *t, uint64_t i, uint64_t offset,
   uint64_t first = (offset + chunk - 1) >> t->chunk_shift;
   uint64_t end = (offset + length) >> t->chunk_shift;
 
-  /* Of the last chunk, what is behind the end does not count. */
+  /* In the last chunk of the extent's part of the volume, bytes beyond the end
+   * do not count.
+   */
   if (offset + length >= fp_extent_length (t, i))
     end = t->chunks;
   for (uint64_t c = first; c < end; c++)

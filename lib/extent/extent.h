@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* extent.h - where each slab-sized extent of a volume is, and who is using
- * it just now.
+/* extent.h - where each slab-sized extent of a volume is, and how many
+ * operations use it.
  *
  * An extent has one atomic word: its state and the number of operations that
- * use its memory.  Whoever wants to use it enters, and leaves when the last
- * byte has moved; whoever wants to change it shuts it first and waits until
- * nobody is inside.  So a look-up takes no lock and costs one atomic
- * addition, and nothing is ever released, moved or revoked under a transfer.
+ * use its memory.  An operation enters the extent before it uses the memory,
+ * and leaves when the last byte has moved.  A thread that changes the extent
+ * first shuts it and waits until no operation is inside.  So a look-up takes
+ * no lock and costs one atomic addition.  Memory is never released, moved or
+ * revoked under a transfer.
  *
  *            want          publish             shut
  *     EMPTY ------> BUSY -----------> READY --------> BUSY -> ...
@@ -14,22 +15,23 @@
  *                         server down   v  |  server back, still has it
  *                                     OFFLINE -----> LOST
  *
- * FROZEN is READY for the migration thread alone (migrate.h): it reads what is
- * left to copy.  From there it goes back, or to BUSY; or its server goes down.
+ * FROZEN is READY for the migration thread alone (migrate.h), which copies the
+ * rest.  Then the extent becomes READY or BUSY, or OFFLINE if its server
+ * fails.
  *
- * EMPTY was never written (or was trimmed): it reads as zeros, while the
- * volume is ours (volume_int.h), and has no memory.  LOST had data that no
- * server holds any more: every access is -EIO, for ever.  BUSY, FROZEN and
- * OFFLINE are waited for.
+ * EMPTY has no memory: the extent was never written, or was trimmed.  While
+ * this client holds the volume (volume_int.h), EMPTY reads as zeros.  LOST had
+ * data that no server holds any more: every access fails with -EIO for good.
+ * An access waits while the state is BUSY, FROZEN or OFFLINE.
  *
- * The written bits say which chunks may hold anything but zeros.  A clear
- * bit is a promise about the server's memory, so it is set before the first
- * write to a chunk is sent, and cleared only while the extent is shut and the
- * server has zeroed it.
+ * The written bits say which chunks may hold anything but zeros.  A clear bit
+ * is a promise about the server's memory.  So a bit is set before the first
+ * write to its chunk is sent.  It is cleared only while the extent is shut and
+ * the server has zeroed the chunk.
  *
  * Units:    bytes; extents and servers are indexes from 0.
- * Threads:  enter, leave and the bits: any.  The rest: the owner of the
- *           extent, that is who made it BUSY, or the peer.
+ * Threads:  enter, leave and the bits may be used by any thread.  The rest
+ *           belongs to the owner: the thread that made it BUSY, or the peer.
  * Memory:   only fp_extents_new allocates.
  */
 
@@ -54,16 +56,16 @@ enum fp_extent_state {
   FP_EXTENT_LOST,
 };
 
-/* Where a copy is. */
+/* Location of a copy. */
 struct fp_copy {
   unsigned server;
-  uint64_t slab;                      /* the server's number */
-  uint64_t generation;                /* of its label: see peer_learn.h */
-  const struct fp_transport_ops *ops; /* what remote was imported by */
+  uint64_t slab;                      /* number of the slab at its server */
+  uint64_t generation;                /* in the slab's label: peer_learn.h */
+  const struct fp_transport_ops *ops; /* transport that imported remote */
   struct fp_remote remote;
 };
 
-/* Undo the import; the slab is the server's affair.  May be called twice. */
+/* Undo the import.  The server keeps the slab.  May be called twice. */
 static inline void
 fp_copy_forget (struct fp_copy *c)
 {
@@ -71,58 +73,60 @@ fp_copy_forget (struct fp_copy *c)
 }
 
 struct fp_extent {
-  _Atomic uint32_t word; /* state << 24 | users */
-  _Atomic int err;       /* why it could not get memory, 0 or -errno */
-  /* copy is memory that a server lent for this extent.  Of BUSY and OFFLINE
-   * extents only this tells those that have something to lose.
+  _Atomic uint32_t word; /* state << 24 | operations inside */
+  _Atomic int err;       /* why it got no memory: 0 or -errno */
+  /* True if copy is memory that a server lent for this extent.  While the
+   * state is BUSY or OFFLINE, only this tells whether there is data to lose.
    */
   _Atomic bool held;
-  _Atomic bool doubt;     /* its label counts only if peer_learn.h says so */
-  _Atomic bool releasing; /* its server was told to take it back */
-  bool fresh;             /* its memory was given while the extent had none */
-  _Atomic bool refused;   /* asked for memory in vain */
-  _Atomic bool diverged;  /* of copy 0: mirror.h */
+  _Atomic bool doubt;     /* label counts only as peer_learn.h says */
+  _Atomic bool releasing; /* release of the memory was requested */
+  bool fresh;             /* memory was given while no copy was in sync */
+  _Atomic bool refused;   /* no server could give memory */
+  _Atomic bool diverged;  /* copy 0 only: a write failed in part, mirror.h */
   _Atomic bool bad;       /* an in-sync copy that cannot be used: mirror.h */
-  _Atomic uint8_t record; /* meta_log.c: what is to be recorded of it */
-  uint8_t failures;       /* resync.c: in a row, of its memory */
-  uint32_t seen;          /* peer: the last time its server listed it */
-  uint32_t next_wanted;   /* allocator.c, peer_place.c: their queues */
-  /* Of one that waits for memory: the server that was asked, + 1; or 0. */
+  _Atomic uint8_t record; /* what must be recorded of it: meta_log_int.h */
+  uint8_t failures;       /* resync.c: failures in a row with this memory */
+  uint32_t seen;          /* peer: the attempt that last found it listed */
+  uint32_t next_wanted;   /* next entry in the queue that holds this one */
+  /* While it waits for memory: index of the server asked, + 1; or 0. */
   _Atomic uint32_t asked;
-  uint64_t tried;          /* while it waits for memory: who had none */
-  uint64_t full;           /* and who of them because it is full */
-  _Atomic uint32_t server; /* copy.server, for those who only look */
-  _Atomic uint32_t used;   /* fp_extents.tick when somebody last entered */
-  struct fp_copy copy;     /* of who is inside, or owns it */
+  uint64_t tried;          /* servers that had no memory for it, a set */
+  uint64_t full;           /* those of tried that are full */
+  _Atomic uint32_t server; /* copy.server, for threads that are not inside */
+  _Atomic uint32_t used;   /* fp_extents.tick when it was last entered */
+  struct fp_copy copy;     /* valid for threads inside, and for the owner */
 };
 
-/* What every request looks at is in one line of the cache. */
+/* Fields that every request reads share one cache line. */
 struct fp_extents {
-  uint64_t size;        /* of the volume */
-  uint64_t extent_size; /* a power of two */
+  uint64_t size;        /* volume size, bytes */
+  uint64_t extent_size; /* bytes, a power of two */
   unsigned shift;       /* log2 of extent_size */
-  unsigned unit_shift;  /* log2 of the size of a stripe unit */
-  uint64_t nr;          /* extents */
-  unsigned copies;      /* of each; see mirror.h */
-  uint64_t all;         /* nr * copies: entries of p */
+  unsigned unit_shift;  /* log2 of the stripe unit, in bytes */
+  uint64_t nr;          /* number of extents */
+  unsigned copies;      /* copies of each extent: mirror.h */
+  uint64_t all;         /* nr * copies: number of entries of p */
 
-  uint32_t width;       /* of a stripe: stripe.h */
+  uint32_t width;       /* extents in a stripe: stripe.h */
   uint32_t chunk_shift; /* log2 of the bytes that one written bit covers */
-  uint32_t chunks;      /* of an extent */
-  uint32_t words;       /* of 64 bits, of an extent */
+  uint32_t chunks;      /* chunks in an extent */
+  uint32_t words;       /* 64-bit words of written bits in an extent */
   _Atomic uint64_t *written;
 
-  struct fp_extent *p;      /* by copy: all extents of copy 0 first */
-  _Atomic uint8_t *in_sync; /* of each extent, a set of copies: mirror.h */
-  _Atomic uint64_t *dirty;  /* of each copy, as written: mirror.h; or NULL */
-  _Atomic uint32_t tick;    /* about a second each, by the migration thread */
+  struct fp_extent *p;      /* ordered by copy: all extents of copy 0 first */
+  _Atomic uint8_t *in_sync; /* per extent: set of in-sync copies, mirror.h */
+  _Atomic uint64_t *dirty;  /* per entry, like written: mirror.h; or NULL */
+  _Atomic uint32_t tick;    /* seconds, about; set by the migration thread */
 
-  pthread_mutex_t lock; /* only to sleep in fp_extent_drained */
+  pthread_mutex_t lock; /* only for sleeping in fp_extent_drained */
   pthread_cond_t cond;
 };
 
-/* -EINVAL  extent_size is no power of two of at least 64 KiB, or there would
- *          be more than FP_MAX_EXTENTS; or that is no way to stripe it
+/* Allocate the table.  Return -EINVAL in one of these cases:
+ *  - extent_size is not a power of two of at least 64 KiB
+ *  - there would be more than FP_MAX_EXTENTS entries
+ *  - the stripe does not fit the extent size
  */
 #define FP_MAX_EXTENTS (1u << 20)
 int fp_extents_new (struct fp_extents **out, uint64_t size,
@@ -140,7 +144,9 @@ fp_extent_state (const struct fp_extent *p)
 
 void fp_extent_leave (struct fp_extents *t, struct fp_extent *p);
 
-/* Use it, if it is READY; otherwise say what it is, and nobody entered. */
+/* Enter the extent if it is READY.  Return its state; the caller is inside
+ * only if that is READY.
+ */
 static inline enum fp_extent_state
 fp_extent_enter (struct fp_extents *t, struct fp_extent *p)
 {
@@ -155,15 +161,17 @@ fp_extent_enter (struct fp_extents *t, struct fp_extent *p)
     fp_extent_leave (t, p);
     return s;
   }
-  /* In a line of memory that is ours just now: a store each second. */
+  /* The cache line is this CPU's at this moment, so one store a second is
+   * cheap.
+   */
   tick = atomic_load_explicit (&t->tick, memory_order_relaxed);
   if (atomic_load_explicit (&p->used, memory_order_relaxed) != tick)
     atomic_store_explicit (&p->used, tick, memory_order_relaxed);
   return s;
 }
 
-/* The same for the migration thread, which may also use what is FROZEN, and
- * whose use is none.
+/* Enter like fp_extent_enter, but also if the extent is FROZEN.  Only for the
+ * migration thread; its use does not count as use of the extent.
  */
 static inline enum fp_extent_state
 fp_extent_enter_frozen (struct fp_extents *t, struct fp_extent *p)
@@ -177,7 +185,7 @@ fp_extent_enter_frozen (struct fp_extents *t, struct fp_extent *p)
   return s;
 }
 
-/* The same for who has made it BUSY. */
+/* Enter like fp_extent_enter, for the thread that made the extent BUSY. */
 static inline enum fp_extent_state
 fp_extent_enter_busy (struct fp_extents *t, struct fp_extent *p)
 {
@@ -190,17 +198,17 @@ fp_extent_enter_busy (struct fp_extents *t, struct fp_extent *p)
   return s == FP_EXTENT_READY ? FP_EXTENT_LOST : s;
 }
 
-/* One step from one state to another; false if it was not in the first. */
+/* Change the state in one step.  Return false if it was not `from`. */
 bool fp_extent_move (struct fp_extent *p, enum fp_extent_state from,
                      enum fp_extent_state to);
 
-/* Wait until nobody is inside, after a move that lets nobody in; at most
- * wait_ms.  Returns true if so.
+/* Wait at most wait_ms until no operation is inside, after a move to a state
+ * that lets none in.  Return true if the extent is drained.
  */
 bool fp_extent_drained (struct fp_extents *t, struct fp_extent *p,
                         unsigned wait_ms);
 
-/* Entry k is of this extent, and of this copy of it. */
+/* Return the extent, or the copy number, of entry k. */
 static inline uint64_t
 fp_extent_of (const struct fp_extents *t, uint64_t k)
 {
@@ -213,7 +221,7 @@ fp_copy_of (const struct fp_extents *t, uint64_t k)
   return k < t->nr ? 0 : (unsigned) (k / t->nr);
 }
 
-/* The label of entry k, for that slab. */
+/* Return the label of entry k, for the given slab. */
 static inline struct fp_label
 fp_extent_label (const struct fp_extents *t, uint64_t k, uint64_t slab,
                  uint64_t generation)
@@ -226,19 +234,20 @@ fp_extent_label (const struct fp_extents *t, uint64_t k, uint64_t slab,
   };
 }
 
-/* [offset, offset + length) of extent i. */
+/* Set the bits of all chunks that [offset, offset + length) of extent i
+ * touches.
+ */
 void fp_extent_set_written (struct fp_extents *t, uint64_t i, uint64_t offset,
                             uint64_t length);
-/* Clear the chunks that lie wholly inside; to the end of what the volume has
- * of the extent that is the last one, too.
+/* Clear the bits of the chunks that lie wholly inside the range.  If the range
+ * reaches the end of the extent's part of the volume, include the last chunk.
  */
 void fp_extent_clear_written (struct fp_extents *t, uint64_t i,
                               uint64_t offset, uint64_t length);
 void fp_extent_set_all_written (struct fp_extents *t, uint64_t i);
 
-/* Whether the chunk of offset was written, and how many bytes from offset
- * to the end of the run of chunks (in this extent) that are the same, at
- * most limit.
+/* Return true if the chunk at offset was written.  Set *run to the bytes from
+ * offset to the end of the run of equal chunks in this extent, at most limit.
  */
 bool fp_extent_run (struct fp_extents *t, uint64_t i, uint64_t offset,
                     uint64_t limit, uint64_t *run);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lease.c - whether the volume still is this client's. */
+/* lease.c - does this client still hold the volume? */
 
 #include <config.h>
 
@@ -31,7 +31,8 @@ fp_volume_is_leased (struct fp_volume *v)
   int members = __builtin_popcountll (current), held = 0;
 
   for (unsigned i = 0; i < v->nr_peers; i++) {
-    /* Who joins may be unknown to who takes the volume over just now. */
+    /* A client that takes the volume over now may not know a joining server.
+     */
     if ((atomic_load (&v->closed) >> i & 1) ||
         !fp_peer_is_leased (v->peers[i], now))
       continue;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* range_lock.h - two writes that overlap are not in flight at the same time,
- * where each goes to several copies: these would take them in different
- * orders.
+/* range_lock.h - keep overlapping writes to several copies from being in
+ * flight together, because the copies could apply them in different orders.
  *
- * Units of 4 KiB are held in a table that those of the whole volume share; so
- * now and then two wait for each other that do not overlap.  The extents are
- * skewed, so that the units of one row of stripes do not.
+ * All extents of the volume share one table of 4 KiB units.  So a write may
+ * now and then wait for one that it does not overlap.  Each extent has its own
+ * skew, so that units at one offset of neighbouring extents do not collide.
  *
- * Threads:  any.  Nothing blocks: who gets no place comes again, and is woken
- *           when one who was asked lets go.
- * Memory:   only the table itself, which is made by who embeds it.
+ * Threads:  any.  No call blocks: a caller that is refused tries again, and is
+ *           woken when a holder lets go after that.
+ * Memory:   only the table, which the owner of the struct allocates.
  */
 
 #ifndef FP_RANGE_LOCK_H
@@ -22,12 +21,13 @@
 #define FP_RANGE_LOCK_SHIFT 12
 #define FP_RANGE_LOCK_UNITS 16384u
 #define FP_RANGE_LOCK_SKEW 2503u
-/* At most this at a time, so that nobody holds all of it. */
+/* Most bytes that one holder may lock, so that it never holds the whole table.
+ */
 #define FP_RANGE_LOCK_MAX (1u << 20)
 
 struct fp_range_lock {
   _Atomic uint8_t held[FP_RANGE_LOCK_UNITS];
-  _Atomic bool waits; /* somebody was refused */
+  _Atomic bool waits; /* a caller was refused */
 };
 
 static inline void
@@ -37,7 +37,9 @@ fp_range_lock_release (struct fp_range_lock *o, uint64_t first, uint64_t end)
     atomic_store (&o->held[u % FP_RANGE_LOCK_UNITS], 0);
 }
 
-/* Of extent i, [in, in + length), length > 0 and FP_RANGE_LOCK_MAX at most. */
+/* Try to lock [in, in + length) of extent i, 0 < length <= FP_RANGE_LOCK_MAX.
+ * Return false, with nothing held, if any unit is taken.
+ */
 static inline bool
 fp_range_lock_hold (struct fp_range_lock *o, uint64_t i, uint64_t in,
                     uint64_t length)
@@ -47,7 +49,7 @@ fp_range_lock_hold (struct fp_range_lock *o, uint64_t i, uint64_t in,
   uint64_t end = skew + ((in + length - 1) >> FP_RANGE_LOCK_SHIFT) + 1;
 
   for (uint64_t u = first; u < end; u++) {
-    /* Before the look, so that who lets go after it sees this. */
+    /* Set this before the second try: a holder that lets go later sees it. */
     if (atomic_exchange (&o->held[u % FP_RANGE_LOCK_UNITS], 1) == 0)
       continue;
     atomic_store (&o->waits, true);
@@ -59,7 +61,7 @@ fp_range_lock_hold (struct fp_range_lock *o, uint64_t i, uint64_t in,
   return true;
 }
 
-/* Returns true if somebody may be waiting for that. */
+/* Unlock the range.  Return true if a refused caller may be waiting for it. */
 static inline bool
 fp_range_lock_let_go (struct fp_range_lock *o, uint64_t i, uint64_t in,
                       uint64_t length)
@@ -69,7 +71,7 @@ fp_range_lock_let_go (struct fp_range_lock *o, uint64_t i, uint64_t in,
   fp_range_lock_release (o, skew + (in >> FP_RANGE_LOCK_SHIFT),
                          skew + ((in + length - 1) >> FP_RANGE_LOCK_SHIFT) +
                              1);
-  /* After the stores, in the one order that all see. */
+  /* Read this after the releasing stores: all are sequentially consistent. */
   return atomic_load (&o->waits) && atomic_exchange (&o->waits, false);
 }
 

@@ -11,7 +11,7 @@
 #include "base/tsan.h"
 #include "extent/range_seqlock.h"
 
-#define LOOK_MS 50 /* a wake-up that was missed costs so much, at most */
+#define LOOK_MS 50 /* ms; longest delay from a missed wake-up */
 
 void
 fp_range_seqlock_init (struct fp_range_seqlock *h)
@@ -33,8 +33,8 @@ is_wide (const struct fp_range_hold *hold)
   return hold->end - hold->first > FP_RANGE_SEQLOCK_HOLD_MAX;
 }
 
-/* The words of [first, end), in the order of the table: [0, tail), then [head,
- * head + n).
+/* Words of [first, end) in the order of the table.  If the range wraps, these
+ * are [0, tail), then [head, head + n).
  */
 struct span {
   unsigned tail, head, n;
@@ -65,7 +65,9 @@ overlaps (const struct fp_range_seqlock *h, const struct fp_range_hold *hold)
   return false;
 }
 
-/* Under the lock.  False: the deadline has passed. */
+/* Wait for a wake-up or LOOK_MS, with h->lock held.  Return false if the
+ * deadline has passed.
+ */
 static bool
 wait_a_little (struct fp_range_seqlock *h, uint64_t deadline)
 {
@@ -87,7 +89,7 @@ wake (struct fp_range_seqlock *h)
   pthread_cond_broadcast (&h->cond);
 }
 
-/* From even to w + add. */
+/* If word i is even, add to it and return true. */
 static bool
 try_word (struct fp_range_seqlock *h, unsigned i, uint32_t add)
 {
@@ -122,7 +124,7 @@ release_words (struct fp_range_seqlock *h, unsigned from, unsigned to)
     atomic_fetch_add (&h->words[i], 1);
 }
 
-/* All of them, or none. */
+/* Take all words of the span, or none. */
 static int
 take_words (struct fp_range_seqlock *h, const struct span *s,
             uint64_t deadline)
@@ -175,8 +177,8 @@ take_narrow (struct fp_range_seqlock *h, struct fp_range_hold *hold,
 
     if (r < 0)
       return r;
-    /* What is changed after this is seen after the odd words: it loads, in the
-     * one order that all see, after they were stored.
+    /* Look at the list after the words were made odd.  Both are sequentially
+     * consistent, so this thread or the wide holder sees the other one.
      */
     if (!is_listed (h, hold))
       return 0;
@@ -255,8 +257,9 @@ bool
 fp_range_seqlock_sum (struct fp_range_seqlock *h, uint64_t first, uint64_t end,
                       uint64_t *sum)
 {
-  /* What was read before is not read after this.  (ThreadSanitizer knows no
-   * fences, and what they are for here is no memory of threads.)
+  /* The caller's earlier reads of data must not move below this point.
+   * ThreadSanitizer does not support fences.  This one orders reads of the
+   * server's memory, which it does not watch.
    */
 #ifndef FP_UNDER_TSAN
   atomic_thread_fence (memory_order_acquire);

@@ -1,28 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* range_seqlock.h - who changes a block of 4 KiB has it alone, and who read it
- * can tell whether somebody did meanwhile.
+/* range_seqlock.h - exclusive right to change blocks of 4 KiB, with a check by
+ * which a reader can tell whether a block changed meanwhile.
  *
- * Blocks share the words of a table; an odd word is held:
+ * Blocks share the words of a table.  An odd word is held:
  *
  *     even --take--> odd --release--> even, which is higher
  *
- * so the sum of some words that are all even is the same before and after a
- * read only if none of them was held in between.  Now and then two wait for
- * each other whose blocks share a word and are not the same.
+ * A reader adds up the words of its blocks before and after the read.  If all
+ * words are even and both sums are equal, none of the words was held in
+ * between.  Now and then a thread waits for another whose block only shares
+ * its word.
  *
- * Who takes more than FP_RANGE_SEQLOCK_HOLD_MAX blocks (a large zeroing) is on
- * a list instead, and goes through all of his words once, waiting for those
- * who have them; who takes some looks at the list afterwards, and if his are
- * there lets go and waits.
+ * A hold of more than FP_RANGE_SEQLOCK_HOLD_MAX blocks (a large zeroing) is
+ * wide.  A wide holder enters a list, then goes through all its words once and
+ * waits for their holders.  A narrow holder takes its words, then looks at the
+ * list.  If its blocks are on the list, it lets the words go and waits.
  *
- * Nobody waits in a circle: words are taken in the order of the table, who has
- * some of the list's lets them go before he waits for it, and who has all he
- * asked for takes nothing more.
+ * There is no deadlock.  Words are taken in the order of the table.  A narrow
+ * holder releases its words before it waits for the list.  A thread that has
+ * its whole range takes nothing more.
  *
- * Units:    numbers of blocks: [first, end), not empty.
- * Errors:   -EIO: not before the deadline.
+ * Units:    block numbers; ranges are [first, end) and not empty.
+ * Errors:   -EIO if the range was not free before the deadline.
  * Threads:  any.
- * Memory:   a hold is the caller's, on his stack; the table of who embeds it.
+ * Memory:   a hold lives on the caller's stack.  The table belongs to the
+ *           struct that embeds it.
  */
 
 #ifndef FP_RANGE_SEQLOCK_H
@@ -34,26 +36,26 @@
 
 #include <pthread.h>
 
-#define FP_RANGE_SEQLOCK_WORDS 16384u /* words: a power of two */
+#define FP_RANGE_SEQLOCK_WORDS 16384u /* a power of two */
 #define FP_RANGE_SEQLOCK_HOLD_MAX 256u
-/* Of fp_range_seqlock_sum: fewer than FP_RANGE_SEQLOCK_WORDS. */
+/* Most blocks for fp_range_seqlock_sum: fewer than FP_RANGE_SEQLOCK_WORDS. */
 #define FP_RANGE_SEQLOCK_LOOK_MAX 8193u
 
 struct fp_range_hold {
   uint64_t first, end;
-  struct fp_range_hold *prev, *next; /* of a wide one */
+  struct fp_range_hold *prev, *next; /* list of wide holds */
 };
 
 struct fp_range_seqlock {
   _Atomic uint32_t words[FP_RANGE_SEQLOCK_WORDS];
-  _Atomic unsigned waiting; /* threads */
-  _Atomic unsigned wide;    /* how many are on the list */
+  _Atomic unsigned waiting; /* waiting threads */
+  _Atomic unsigned wide;    /* number of holds on the list */
   pthread_mutex_t lock;
   pthread_cond_t cond;
   struct fp_range_hold *list;
 };
 
-/* Initialise *h, which is all zeros. */
+/* Initialise *h, which must be all zeros. */
 void fp_range_seqlock_init (struct fp_range_seqlock *h);
 void fp_range_seqlock_destroy (struct fp_range_seqlock *h);
 
@@ -63,7 +65,9 @@ int fp_range_seqlock_take (struct fp_range_seqlock *h,
 void fp_range_seqlock_release (struct fp_range_seqlock *h,
                                struct fp_range_hold *hold);
 
-/* False: somebody has one of them, or may.  Else *sum: see above. */
+/* Set *sum to the sum of the range's words.  Return false if a block of the
+ * range is held, or may be.
+ */
 bool fp_range_seqlock_sum (struct fp_range_seqlock *h, uint64_t first,
                            uint64_t end, uint64_t *sum);
 

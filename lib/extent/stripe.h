@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* stripe.h - where the bytes of a volume are in its extents.
  *
- * So that one who reads from end to end has several servers at work, extents
- * that follow each other are a group, and consecutive units of the volume go
- * to its extents in turn (here a width of 3, and 4 units in an extent):
+ * Consecutive extents form a group.  Consecutive units of the volume go to the
+ * extents of a group in turn, so that a sequential reader keeps several
+ * servers busy.  Here the width is 3, and an extent has 4 units:
  *
  *       extent 0   extent 1   extent 2 |  extent 3   extent 4
  *     0  3  6  9  1  4  7 10  2  5  8 11  12 14 16 18  13 15 17 19
  *
- * The last group has what is left of extents.  They are all used to about the
- * same length, so more than one of them may end before its memory does:
- * fp_extent_length.  With a width of 1 an extent is so many consecutive bytes.
+ * The last group has the extents that are left.  They are filled to about
+ * equal length, so several may end before their memory does
+ * (fp_extent_length).  With a width of 1, an extent is one run of consecutive
+ * bytes.
  *
- * Below the cutting of a request nothing knows of this: it goes by linear
- * addresses, extent << shift | offset in the extent.
+ * Only the code that cuts requests knows about stripes.  Below it, code uses
+ * linear addresses: extent << shift | offset in the extent.
  *
- * Pure functions of what fp_extents_new was given.  No errors: offsets are
- * inside the volume.  Any thread, no allocation.
+ * All are pure functions of what fp_extents_new was given.  They have no
+ * errors, because offsets are inside the volume.  Any thread, no allocation.
  */
 
 #ifndef FP_STRIPE_H
@@ -25,7 +26,9 @@
 #include "base/checked.h"
 #include "extent/extent.h"
 
-/* The first extent of the group of extent i, and how many it has. */
+/* Return the first extent of the group of extent i.  Set *width to the number
+ * of extents in the group.
+ */
 static inline uint64_t
 fp_stripe_group (const struct fp_extents *t, uint64_t i, uint32_t *width)
 {
@@ -35,8 +38,9 @@ fp_stripe_group (const struct fp_extents *t, uint64_t i, uint32_t *width)
   return first;
 }
 
-/* The linear address of a byte of the volume; from there on *run bytes are
- * consecutive here and there, if the volume has them.
+/* Return the linear address of a byte of the volume.  From there, *run bytes
+ * are consecutive in the volume and in the extent, unless the volume ends
+ * first.
  */
 static inline uint64_t
 fp_stripe_at (const struct fp_extents *t, uint64_t offset, uint64_t *run)
@@ -49,7 +53,7 @@ fp_stripe_at (const struct fp_extents *t, uint64_t offset, uint64_t *run)
     return offset;
   }
   first = fp_stripe_group (t, offset >> t->shift, &width);
-  /* FP_STRIPE_ROWS_MAX is for this: the number of a unit has 32 bits. */
+  /* FP_STRIPE_ROWS_MAX ensures that the number of a unit fits 32 bits. */
   n = (uint32_t) ((offset - (first << t->shift)) >> t->unit_shift);
   in = offset & (unit - 1);
   *run = unit - in;
@@ -57,7 +61,9 @@ fp_stripe_at (const struct fp_extents *t, uint64_t offset, uint64_t *run)
          ((uint64_t) (n / width) << t->unit_shift) + in;
 }
 
-/* Where in the volume byte `in` of extent i is, if it is the volume's. */
+/* Return the volume offset of byte `in` of extent i, which must be part of the
+ * volume.
+ */
 static inline uint64_t
 fp_stripe_offset (const struct fp_extents *t, uint64_t i, uint64_t in)
 {
@@ -71,7 +77,7 @@ fp_stripe_offset (const struct fp_extents *t, uint64_t i, uint64_t in)
          (in & ((UINT64_C (1) << t->unit_shift) - 1));
 }
 
-/* So much of extent i is the volume's. */
+/* Return how many bytes of extent i belong to the volume. */
 static inline uint64_t
 fp_extent_length (const struct fp_extents *t, uint64_t i)
 {
@@ -79,7 +85,7 @@ fp_extent_length (const struct fp_extents *t, uint64_t i)
   uint32_t width, k;
 
   if (t->size - (i << t->shift) >= t->width * t->extent_size)
-    return t->extent_size; /* its group is not the last */
+    return t->extent_size; /* not in the last group */
   first = fp_stripe_group (t, i, &width);
   rest = t->size - (first << t->shift);
   units = rest >> t->unit_shift;
@@ -91,8 +97,8 @@ fp_extent_length (const struct fp_extents *t, uint64_t i)
                              : 0);
 }
 
-/* What extent i has of [offset, offset + length), which is in the volume: one
- * run, [*in, *in + *n) of the extent.  False: nothing.
+/* Set [*in, *in + *n) to the part of extent i that lies in [offset, offset +
+ * length) of the volume, always one run.  Return false if there is none.
  */
 static inline bool
 fp_stripe_part (const struct fp_extents *t, uint64_t i, uint64_t offset,
@@ -107,7 +113,7 @@ fp_stripe_part (const struct fp_extents *t, uint64_t i, uint64_t offset,
     return false;
   end = FP_MIN (end, offset + length) - begin;
   begin = offset > begin ? offset - begin : 0;
-  /* Its first unit, and its last one. */
+  /* First and last unit of the range in extent i. */
   a = begin >> t->unit_shift;
   a += (k + width - a % width) % width;
   last = (end - 1) >> t->unit_shift;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* seal_crc.c - CRC32C by ISA-L, which takes what the processor has for it
+/* seal_crc.c - CRC32C by ISA-L, which uses the processor's instructions
  * (pclmulqdq and crc32; crc32c of ARMv8).
  */
 
@@ -15,7 +15,8 @@ fp_crc32c_supported (void)
   return 0;
 }
 
-/* It leaves the inversions to its caller, and writes nothing. */
+/* crc32_iscsi leaves both inversions to its caller.  It does not write to p.
+ */
 uint32_t
 fp_crc32c (const void *p, size_t n)
 {

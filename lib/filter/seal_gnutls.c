@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* seal_gnutls.c - the ciphers, by GnuTLS.
  *
- * Of 4 KiB, with AES instructions, by one thread of a shared machine (AMD
- * EPYC, Debian 12; the best of some runs, in microseconds):
+ * Microseconds for 4 KiB, with AES instructions, on one thread of a shared
+ * machine (AMD EPYC, Debian 12; the best of some runs):
  *
  *                            GCM    XTS
  *   GnuTLS 3.7.9             1.0    0.7
  *   libcrypto 3.0.19         1.1    1.1
- *   nettle 3.8.1             1.8   10.7, as its XTS goes by 16 bytes
+ *   nettle 3.8.1             1.8   10.7, because its XTS goes by 16 bytes
  *
- * None of them allocates for that.  (GnuTLS's own interface for AEAD takes
- * about as long, and wants the tag behind the cipher text.)
+ * None of them allocates for that.  GnuTLS's own interface for AEAD takes
+ * about as long, but wants the tag right behind the cipher text.
  */
 
 #include <config.h>
@@ -78,8 +78,8 @@ fp_cipher_free (struct fp_cipher *c)
   free (c);
 }
 
-/* The number in 8 bytes, little-endian as a tweak is; a nonce has 4 bytes in
- * front of that, a tweak 8 behind it.
+/* Set the nonce or tweak: number in 8 bytes, little-endian.  A nonce has 4
+ * zeros before the number, a tweak has 8 behind it.
  */
 static void
 set_number (struct fp_cipher *c, uint64_t number)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* seal_gnutls_none.c - for a build without GnuTLS: nothing is encrypted, so
- * all but what refuses that is never called.
+/* seal_gnutls_none.c - for a build without GnuTLS.  Nothing is encrypted
+ * there, so only the functions that report this are ever called.
  */
 
 #include <config.h>

@@ -13,7 +13,8 @@
 #include "filter/seal_key.h"
 #include "transport/psk_file.h"
 
-#define CHANCE 10 /* bytes of a UUID; the rest says which key it is */
+/* random bytes of a UUID; the rest tells which key the volume has */
+#define CHANCE 10
 #define MARK (sizeof ((struct fp_uuid *) 0)->bytes - CHANCE)
 
 struct fp_seal_key {
@@ -36,8 +37,8 @@ fp_seal_key_read (struct fp_seal_key **out, const char *path,
   if (fp_psk_file_only_user (f, user) < 0 ||
       strcmp (user, FP_PSK_VOLUMES) != 0) {
     snprintf (why, FP_WHY_MAX,
-              "%s: is no file with the key of volumes, which is one line of "
-              "%s:KEY: farpage keygen --encrypt makes one",
+              "%s: is not a file with the key of volumes, one line %s:KEY: "
+              "make one with 'farpage keygen --encrypt'",
               path, FP_PSK_VOLUMES);
     fp_psk_file_free (f);
     return -EINVAL;
@@ -45,8 +46,7 @@ fp_seal_key_read (struct fp_seal_key **out, const char *path,
   r = fp_secret_new (&p, sizeof *key);
   if (r < 0) {
     snprintf (why, FP_WHY_MAX,
-              "%s: no memory that can be locked for a key: %s "
-              "(RLIMIT_MEMLOCK)",
+              "%s: cannot lock memory for a key: %s (see RLIMIT_MEMLOCK)",
               path, strerror (-r));
     fp_psk_file_free (f);
     return r;
@@ -113,7 +113,7 @@ fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
 
   if (p->name[0] == '\0')
     return 0;
-  /* Nobody knows it: it is to be made. */
+  /* No server knows the volume, so it is new: draw its UUID. */
   if (encrypts && fp_uuid_is_nil (&p->uuid)) {
     r = draw (p->key, &p->uuid);
     if (r < 0)
@@ -125,14 +125,13 @@ fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
   if (is_marked (&p->uuid) && !encrypts) {
     snprintf (why, FP_WHY_MAX,
               "volume %s is encrypted: give encrypt=FILE, with the key that "
-              "it was made with",
+              "it was created with",
               p->name);
     return -EKEYREJECTED;
   }
   if (!is_marked (&p->uuid) && encrypts) {
     snprintf (why, FP_WHY_MAX,
-              "volume %s is not encrypted, and stays so: attach it without "
-              "encrypt=FILE",
+              "volume %s is not encrypted: attach it without encrypt=FILE",
               p->name);
     return -EKEYREJECTED;
   }
@@ -144,11 +143,12 @@ fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
     return r;
   }
   if (memcmp (mark, p->uuid.bytes + CHANCE, MARK) != 0) {
-    snprintf (why, FP_WHY_MAX,
-              "volume %s was made with another key than that of encrypt=FILE, "
-              "or with root=FILE, which this version does not have: attach it "
-              "with the version that made it",
-              p->name);
+    snprintf (
+        why, FP_WHY_MAX,
+        "volume %s was created with another key than that of "
+        "encrypt=FILE, or by a version that has root=FILE: use that key, "
+        "or that version",
+        p->name);
     return -EKEYREJECTED;
   }
   return 0;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* seal_key.h - the key of a file, for volumes that are encrypted with it
- * (encrypt=FILE): a line of "encrypt:KEY", KEY in hexadecimal, as `farpage
- * keygen --encrypt` writes it.  It looks like one of a key for TLS and is none
- * of these: those the servers have, too.
+/* seal_key.h - the key file of encrypted volumes (encrypt=FILE).  It has one
+ * line "encrypt:KEY", KEY in hexadecimal, as `farpage keygen --encrypt` writes
+ * it.  The format is that of a TLS key file.  The key must not be a TLS key,
+ * because the servers have those, too.
  *
- * Each volume is encrypted with a key of its own, which is derived from that
- * one and the volume's UUID.  The UUID of a volume with a name, which its
- * servers know, also says that it is encrypted, and with what (version 8 of
- * RFC 9562, for what is of one's own):
+ * Each volume is encrypted with a key of its own, derived from the file's key
+ * and the volume's UUID.  The servers of a volume with a name know its UUID.
+ * That UUID also tells that the volume is encrypted, and with which key
+ * (version 8 of RFC 9562, for private formats):
  *
- *     48 bits of chance | 8, 12 of chance | variant, 14 of chance | 48 of HMAC
+ *     48 random bits | 8, 12 random | variant, 14 random | 48 of HMAC
  *
- * so neither another key nor none at all is taken for the right one.
+ * So a wrong key, or none, is never taken for the right one.
  *
- * Errors:   0 or -errno, and why, which has nothing of the key.
- * Threads:  who starts a volume.
- * Memory:   what was read is in locked memory.
+ * Errors:   0 or -errno, and why, which contains nothing of the key.
+ * Threads:  the thread that starts a volume.
+ * Memory:   the key that was read is in locked memory.
  */
 
 #ifndef FP_SEAL_KEY_H
@@ -23,7 +23,9 @@
 
 #include "volume/volume.h"
 
-/* p->uuid is what the servers say; see fp_sealed_check. */
+/* Check encrypt= and the key against p->uuid, which the servers reported.  See
+ * fp_sealed_check.
+ */
 int fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX]);
 
 /* Derive the key of this volume's blocks: FP_CIPHER_KEY_MAX bytes. */

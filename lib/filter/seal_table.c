@@ -29,16 +29,16 @@ struct more {
 struct fp_seal_table {
   uint64_t blocks;
   _Atomic uint64_t unknown;
-  /* All of them in one run of memory. */
+  /* One allocation for all tables. */
   void *memory;
   size_t size;
   struct tag *tags;        /* or NULL */
-  _Atomic uint32_t *sums;  /* likewise */
+  _Atomic uint32_t *sums;  /* or NULL */
   _Atomic uint8_t *states; /* sets of FP_BLOCK_* */
 
-  pthread_mutex_t lock; /* what follows */
+  pthread_mutex_t lock; /* protects the fields below */
   uint32_t free, heads[HEADS];
-  struct more *more; /* FP_TABLE_MORE */
+  struct more *more; /* FP_TABLE_MORE of them */
 };
 
 uint64_t
@@ -150,7 +150,7 @@ set_state (struct fp_seal_table *t, uint64_t block, unsigned state)
                          memory_order_release);
 }
 
-/* ---- further proofs: of writes that failed ---- */
+/* ---- further proofs, of writes that failed ---- */
 
 bool
 fp_seal_table_more (struct fp_seal_table *t, uint64_t block, unsigned i,
@@ -204,7 +204,7 @@ drop_more (struct fp_seal_table *t, uint64_t block)
   }
 }
 
-/* ---- what has happened to it ---- */
+/* ---- changes ---- */
 
 static void
 failed_write (struct fp_seal_table *t, uint64_t block,

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* seal_table.h - what the client knows of each block of 4 KiB that its servers
- * hold: a proof, which is the version and the tag of one that is sealed, or a
- * checksum.
+/* seal_table.h - the client's knowledge of each block of 4 KiB that its
+ * servers hold.  The table has a proof per block: version and tag of a sealed
+ * block, or a checksum.
  *
- * More than one content may be right.  A block is a set of these:
+ * More than one content may be right.  The state of a block is a set of these:
  *
- *     FP_BLOCK_ZEROS   zeros: it was never written, or was zeroed
- *     FP_BLOCK_PROOF   what the proof in the table is of
- *     FP_BLOCK_MORE    what one of some more proofs is of
- *     FP_BLOCK_ANY     anything: it was written before this table was made
+ *     FP_BLOCK_ZEROS   Zeros (it was never written, or was zeroed).
+ *     FP_BLOCK_PROOF   The content that the proof in the table matches.
+ *     FP_BLOCK_MORE    The content that one of some further proofs matches.
+ *     FP_BLOCK_ANY     Anything (it was written before this table was made).
  *
- * A write that is over leaves one proof, and zeros leave zeros.  One that
- * failed may be there or not: it adds its own to what was right before.  There
- * is a place for FP_TABLE_MORE proofs more; when these are used up, as many
- * failed writes come to the same blocks, such a block has no right content
- * (0): it cannot be read until it is written.
+ * A write that succeeds leaves one proof, and a zeroing that succeeds leaves
+ * zeros.  A write that fails may have arrived or not, so its proof is added to
+ * what was right before.  There is room for FP_TABLE_MORE further proofs.  If
+ * none is left when another write to a block fails, the block has no right
+ * content (state 0).  Then it cannot be read until it is written.
  *
- * Threads:  look and proof: any, at any time; what they say of a block that
- *           somebody changes meanwhile may be half of this and half of that,
- *           and then no proof of anything.  All else: who has the block
+ * Threads:  any for look and proof, at any time.  If another thread changes
+ *           the block meanwhile, the result may mix old and new, and then it
+ *           proves nothing.  All else needs the block's range lock
  *           (range_seqlock.h).
  * Memory:   one byte for each block, and 4 for a checksum or 24 for a tag;
- *           locked, and not in core dumps.  Only new allocates.
+ *           locked, and not in core dumps.  Only fp_seal_table_new allocates.
  */
 
 #ifndef FP_SEAL_TABLE_H
@@ -39,7 +39,7 @@
 
 #define FP_TABLE_MORE 4096u
 
-/* Of a checksum only tag[0] counts. */
+/* A proof.  For a checksum, only tag[0] counts. */
 struct fp_proof {
   uint64_t version;
   uint64_t tag[2];
@@ -47,29 +47,33 @@ struct fp_proof {
 
 struct fp_seal_table;
 
-/* tags: of so many bytes; else of 4.  known: all of it is zeros; else it may
- * be anything.
+/* Create a table.  tags: each block has a version and a tag, else a checksum.
+ * known: all blocks are zeros at first, else they may be anything.
  */
 int fp_seal_table_new (struct fp_seal_table **out, uint64_t blocks, bool tags,
                        bool known);
 void fp_seal_table_free (struct fp_seal_table *t);
-/* What it needs. */
+/* Return the bytes of memory that a table needs. */
 uint64_t fp_seal_table_memory (uint64_t blocks, bool tags);
 
 unsigned fp_seal_table_look (const struct fp_seal_table *t, uint64_t block);
 struct fp_proof fp_seal_table_proof (const struct fp_seal_table *t,
                                      uint64_t block);
-/* The i-th of its further proofs, i = 0, 1, ...  False: there is none. */
+/* Get the i-th further proof of a block, i = 0, 1, ... Return false if there
+ * is none.
+ */
 bool fp_seal_table_more (struct fp_seal_table *t, uint64_t block, unsigned i,
                          struct fp_proof *out);
 
-/* It is that.  failed: or what it was. */
+/* Record a write or a zeroing of a block.  If it failed, what was right before
+ * stays right, too.
+ */
 void fp_seal_table_wrote (struct fp_seal_table *t, uint64_t block,
                           const struct fp_proof *proof, bool failed);
 void fp_seal_table_zeroed (struct fp_seal_table *t, uint64_t block,
                            bool failed);
 
-/* Blocks that may be anything: what is not checked. */
+/* Return the number of blocks that may be anything, and so are not checked. */
 uint64_t fp_seal_table_unknown (const struct fp_seal_table *t);
 
 #endif /* FP_SEAL_TABLE_H */

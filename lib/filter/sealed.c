@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sealed.c - the requests to a sealed volume. */
+/* sealed.c - read, write and zero a sealed volume. */
 
 #include <config.h>
 
@@ -14,7 +14,7 @@
 uint64_t
 sealed_deadline (const struct fp_sealed *k)
 {
-  /* Twice what the one before may take. */
+  /* Twice the time that another request may hold a range or a tool. */
   return fp_deadline_in_ms (2 * fp_volume_await_ms (k->v));
 }
 
@@ -54,8 +54,8 @@ sealed_put (struct seal_tools *t, struct seal_tool *tool)
 
 /* ---- reading ---- */
 
-/* What the servers have cannot be told from what somebody writes just now: so
- * nobody does.
+/* Read whole blocks under their range lock.  Without a table, a read that
+ * mixes old and new content cannot be told from a good one.
  */
 static int
 fetch_held (struct fp_lane *lane, unsigned char *buf, uint64_t length,
@@ -82,7 +82,9 @@ fetch_held (struct fp_lane *lane, unsigned char *buf, uint64_t length,
   return r;
 }
 
-/* Whole blocks. */
+/* Read and open whole blocks.  Without a table, read again under the range
+ * lock if another thread changed a block meanwhile.
+ */
 static int
 read_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
              uint64_t first)
@@ -105,8 +107,9 @@ read_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
   return r < 0 ? r : sealed_open_blocks (lane, buf, length, first);
 }
 
-/* Of a request that begins at offset: is it all of a block, and of how many?
- * 0: it is [*in, *in + *n) of one.
+/* Return the length of the whole blocks that a request starts with.  If it
+ * starts with a part of a block, return 0, and set *in and *n to the offset
+ * and length of that part.
  */
 static uint64_t
 whole_blocks (const struct fp_sealed *k, uint64_t length, uint64_t offset,
@@ -159,7 +162,7 @@ fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
 /* ---- writing ---- */
 
 /* Return true, and count an error, if a front end's write must not be sent any
- * more: then the table must not have it either.
+ * more.  Then the table must not record it either.
  */
 static bool
 is_stale (struct fp_lane *lane, uint64_t made_ns)
@@ -205,7 +208,7 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
   return r;
 }
 
-/* Whole blocks, SEAL_LARGE bytes at most. */
+/* Write whole blocks, SEAL_LARGE bytes at most. */
 static int
 write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
               uint64_t first, uint64_t made_ns)
@@ -266,7 +269,7 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
   return r;
 }
 
-/* ---- zeros ---- */
+/* ---- zeroing ---- */
 
 static int
 zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sealed_block.c - is a block what it should be; and what is done if it is
- * not, or if only a part of it is written.
+/* sealed_block.c - verify a block, and handle one that fails or is written in
+ * part.
  */
 
 #include <config.h>
@@ -15,7 +15,7 @@
 #include "extent/stripe.h"
 #include "filter/sealed_int.h"
 
-/* Mostly the first word says that it is not. */
+/* Return true if n bytes at p are zeros.  Mostly the first word decides. */
 static bool
 is_zeros (const unsigned char *p, size_t n)
 {
@@ -29,9 +29,9 @@ is_zeros (const unsigned char *p, size_t n)
   return true;
 }
 
-/* ---- is it right? ---- */
+/* ---- verification ---- */
 
-/* What nothing but a key is known of. */
+/* Open a block that has no proof, with the key alone. */
 static int
 open_unproved (struct fp_sealed *k, struct fp_cipher *cipher,
                unsigned char *out, const unsigned char *in, size_t n,
@@ -44,7 +44,9 @@ open_unproved (struct fp_sealed *k, struct fp_cipher *cipher,
   return 0;
 }
 
-/* -EBADMSG: it is not what that is a proof of; out is not to be used. */
+/* Open a block that must match a proof.  Return -EBADMSG if it does not; then
+ * out must not be used.
+ */
 static int
 open_proved (struct fp_sealed *k, struct fp_cipher *cipher,
              const struct fp_proof *proof, unsigned char *out,
@@ -61,7 +63,9 @@ open_proved (struct fp_sealed *k, struct fp_cipher *cipher,
   return 0;
 }
 
-/* In place.  -EBADMSG: perhaps. */
+/* Open a block in place, without its range lock.  -EBADMSG may be a false
+ * alarm.
+ */
 static int
 open_quickly (struct fp_sealed *k, struct fp_cipher *cipher,
               unsigned char *buf, size_t n, uint64_t block)
@@ -84,7 +88,9 @@ open_quickly (struct fp_sealed *k, struct fp_cipher *cipher,
   }
 }
 
-/* The block is held, and there is a table; out is not in. */
+/* Open a block under its range lock, by all that is known of it.  There must
+ * be a table.  out must differ from in.
+ */
 static int
 open_held (struct fp_sealed *k, struct fp_cipher *cipher, unsigned char *out,
            const unsigned char *in, size_t n, uint64_t block)
@@ -109,7 +115,9 @@ open_held (struct fp_sealed *k, struct fp_cipher *cipher, unsigned char *out,
   return -EBADMSG;
 }
 
-/* The tool is not kept while a server is asked. */
+/* Open a block with a tool of the lane's readers.  The tool is kept only for
+ * that, never while a server is asked.
+ */
 static int
 open_with_tool (struct fp_lane *lane, unsigned char *out,
                 const unsigned char *in, size_t n, uint64_t block)
@@ -132,7 +140,9 @@ open_with_tool (struct fp_lane *lane, unsigned char *out,
   return r;
 }
 
-/* From buf on, until one is wrong.  Returns how many bytes were opened. */
+/* Open blocks in place from buf on, until one fails.  Return the number of
+ * bytes that were opened.
+ */
 static uint64_t
 open_some (struct fp_sealed *k, struct fp_cipher *cipher, unsigned char *buf,
            uint64_t length, uint64_t first)
@@ -181,9 +191,9 @@ sealed_open_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
   return r;
 }
 
-/* ---- one that is not ---- */
+/* ---- blocks that fail ---- */
 
-/* Nothing that is there is right. */
+/* Count a block without a right copy.  Return -EIO. */
 static int
 give_up (struct fp_lane *lane)
 {
@@ -192,7 +202,7 @@ give_up (struct fp_lane *lane)
   return -EIO;
 }
 
-/* -EBADMSG: what came is not right. */
+/* Read a block from any copy.  Return -EBADMSG if that copy is wrong. */
 static int
 read_any_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
 {
@@ -203,8 +213,8 @@ read_any_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
   return r < 0 ? r : open_with_tool (lane, out, in, n, block);
 }
 
-/* Of the copies of a block those that count; 0: there is one, or it is not
- * known which is right.
+/* Return the set of in-sync copies of a block.  Return 0 if there is only one
+ * copy, or no table that tells which copy is right.
  */
 static uint8_t
 in_sync_copies (const struct fp_sealed *k, uint64_t block)
@@ -218,9 +228,9 @@ in_sync_copies (const struct fp_sealed *k, uint64_t block)
                                    t->shift);
 }
 
-/* Of the copies of it each in-sync one is read; those that are wrong get what
- * the first right one has.  -EAGAIN: none of those that could be read is
- * right, and there are others; last: these are not waited for.
+/* Read each in-sync copy of a block, and give the wrong ones the content of
+ * the first right one.  Return -EAGAIN if no copy that was read is right but
+ * other copies were not read, unless last is true.
  */
 static int
 try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
@@ -265,8 +275,9 @@ try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
   return wrong > 0 ? give_up (lane) : err;
 }
 
-/* A server that is away just now may have the right one, and when it is back
- * its copy counts again, unless it was written meanwhile: that is waited for.
+/* Try all copies, and wait for servers that are away.  The right copy may be
+ * at one of them.  It is in sync again when its server is back, unless the
+ * block was written meanwhile.
  */
 static int
 read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block)
@@ -299,8 +310,8 @@ sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
     if (r != -EBADMSG)
       return r;
   }
-  /* Over rdma what another lane wrote, and was acknowledged, need not be seen
-   * by this one before that.
+  /* Over rdma, this lane sees an acknowledged write of another lane for sure
+   * only after a flush.
    */
   (void) fp_lane_raw_flush (lane);
   if (in_sync != 0)
@@ -381,7 +392,7 @@ fp_sealed_mend (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
   return result;
 }
 
-/* ---- a part of one ---- */
+/* ---- a part of a block ---- */
 
 int
 sealed_write_part (struct fp_lane *lane, const unsigned char *buf,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sealed_int.h - the inside of a sealed volume: sealed.c reads and writes,
- * sealed_block.c deals with one block that is wrong or not all of one,
- * sealed_start.c makes and ends it, seal_key.c knows the keys of files.
+/* sealed_int.h - the inside of a sealed volume.  sealed.c reads and writes.
+ * sealed_block.c handles one block that fails, or a part of one.
+ * sealed_start.c starts and stops it, seal_key.c reads key files.
  */
 
 #ifndef FP_SEALED_INT_H
@@ -17,25 +17,26 @@
 #include "filter/sealed.h"
 #include "volume/volume_int.h"
 
-/* Of a write, so much is sealed before it is sent, and has a buffer: most are
- * small, and large ones have a few buffers that are.  (1 MiB by 128 KiB, one
- * after the other, took four times as long over tcp.)
+/* Bytes of a write that are sealed before they are sent, into a buffer.  Most
+ * writes are small, and a few buffers serve the large ones.  (1 MiB in steps
+ * of 128 KiB took four times as long over tcp.)
  */
 #define SEAL_SMALL (128u << 10)
 #define SEAL_LARGE (FP_RANGE_SEQLOCK_HOLD_MAX * FP_BLOCK)
-/* Of each lane: so many write at a time, and decrypt.  These are not the same,
- * as who writes has his until the servers have answered.
+/* Writers and readers of each lane that can work at a time; readers decrypt.
+ * They are separate, because a writer keeps its tool until the servers have
+ * replied.
  */
 #define SEAL_WRITERS 8u
 #define SEAL_LARGE_WRITERS 2u
 #define SEAL_READERS 4u
 
-/* What a request needs that cannot be shared. */
+/* Resources of one request that cannot be shared. */
 struct seal_tool {
   struct fp_cipher *cipher; /* or NULL */
-  unsigned char *buf;       /* of a writer, if it encrypts */
+  unsigned char *buf;       /* for a writer that encrypts */
   struct fp_proof proofs[FP_RANGE_SEQLOCK_HOLD_MAX];
-  uint64_t made_ns; /* of the request of a writer, as in fp_io */
+  uint64_t made_ns; /* time of the writer's request, as in fp_io */
   struct seal_tool *next;
 };
 
@@ -51,19 +52,20 @@ struct fp_sealed {
   struct fp_volume *v;
   enum fp_cipher_kind kind;
   bool encrypts, gcm;
-  struct fp_seal_table *table; /* NULL: xts alone */
+  struct fp_seal_table *table; /* NULL: encrypt= alone */
   struct fp_range_seqlock holds;
-  struct seal_tools *writers, *large, *readers; /* of each lane */
-  unsigned lanes;                               /* that have theirs */
+  struct seal_tools *writers, *large, *readers; /* one for each lane */
+  unsigned lanes;                               /* lanes that have theirs */
   void *buffers;
   size_t buffers_size;
-  _Atomic uint64_t version; /* the last one that was used */
+  _Atomic uint64_t version; /* last one that was used */
   _Atomic uint64_t wrong, repaired, unreadable;
 };
 
-/* How long a request may wait for what others have. */
+/* Return the deadline for a request that waits for what other requests hold.
+ */
 uint64_t sealed_deadline (const struct fp_sealed *k);
-/* NULL: not before the deadline. */
+/* Take a tool.  Return NULL if none is free before the deadline. */
 struct seal_tool *sealed_get (struct seal_tools *t, uint64_t deadline);
 void sealed_put (struct seal_tools *t, struct seal_tool *tool);
 
@@ -75,28 +77,30 @@ sealed_block_size (const struct fp_sealed *k, uint64_t block)
   return left < FP_BLOCK ? left : FP_BLOCK;
 }
 
-/* Seal length bytes, of the blocks from first on, and send them; the blocks
- * are held.
+/* Seal length bytes of the blocks from first on, and send them.  Call it with
+ * the range lock of the blocks held.
  */
 int sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
                        const unsigned char *buf, uint32_t length,
                        uint64_t first);
 
-/* In place, of what was read of whole blocks, by somebody who had them or
- * nobody; blocks that are not what they should be are read again.
+/* Open whole blocks in place, after a read with or without their range lock.
+ * A block that fails is read again under its range lock, so the caller must
+ * not hold that now.
  */
 int sealed_open_blocks (struct fp_lane *lane, unsigned char *buf,
                         uint64_t length, uint64_t first);
 
-/* The block is held: what it is, into out, whichever copy has that.  suspect:
- * it was read before, and was wrong then: all copies are looked at.
+/* Read a block whose range lock is held into out, from any copy that is right.
+ * suspect: an earlier read failed verification, so all copies are read.
  */
 int sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
                       bool suspect);
-/* The same, of one that is not held. */
+/* Take the range lock of a block that failed verification, and read it again.
+ */
 int sealed_read_block (struct fp_lane *lane, unsigned char *out,
                        uint64_t block);
-/* [in, in + n) of the block, which is not all of it: buf, or zeros. */
+/* Write a part of a block, [in, in + n): buf, or zeros if buf is NULL. */
 int sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
                        uint64_t block, uint32_t in, uint32_t n,
                        uint64_t made_ns);

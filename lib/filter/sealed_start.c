@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sealed_start.c - make and end what seals a volume, and say how it is. */
+/* sealed_start.c - start and stop the sealing of a volume, and report its
+ * status.
+ */
 
 #include <config.h>
 
@@ -17,7 +19,7 @@
 #include "filter/seal_key.h"
 #include "filter/sealed_int.h"
 
-/* Of each lane. */
+/* Bytes of buffers of each lane. */
 #define BUFFERS (SEAL_WRITERS * SEAL_SMALL + SEAL_LARGE_WRITERS * SEAL_LARGE)
 
 static uint64_t
@@ -105,7 +107,9 @@ free_tools (struct seal_tools *t)
   pthread_mutex_destroy (&t->lock);
 }
 
-/* All three, also after an error: they will be freed. */
+/* Make all three kinds of tools, also after an error, because fp_sealed_stop
+ * frees all three.
+ */
 static int
 make_tools_of_lane (struct fp_sealed *k, unsigned i, const uint8_t *key)
 {
@@ -144,7 +148,9 @@ make_all_tools (struct fp_sealed *k, const uint8_t *key)
   return r;
 }
 
-/* With a key that is nowhere else, and is gone from here when it was used. */
+/* Start the ciphers with a key that is nowhere else, and is wiped here after
+ * use.
+ */
 static int
 start_ciphers (struct fp_sealed *k)
 {
@@ -186,8 +192,8 @@ fp_sealed_start (struct fp_volume *v, char why[FP_WHY_MAX])
     r = fp_seal_table_new (&k->table, nr_blocks (p), k->gcm, !p->resume);
     if (r < 0) {
       snprintf (why, FP_WHY_MAX,
-                "%s: no memory that can be locked for %llu blocks: %s "
-                "(RLIMIT_MEMLOCK)",
+                "%s: cannot lock memory for %llu blocks: %s (see "
+                "RLIMIT_MEMLOCK)",
                 k->gcm ? "integrity=on" : "checksum=crc32c",
                 (unsigned long long) nr_blocks (p), strerror (-r));
       return r;

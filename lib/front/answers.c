@@ -17,11 +17,12 @@
 #include "base/thread.h"
 
 #define MAX_CONNS 32
-#define MAX_CHANGES 8        /* that are asked for and not done; others ask */
-#define ANSWER_MS 1000       /* a client that does not read is left alone */
-#define REQUEST_MS 1000      /* one that says nothing wants the status */
-#define DEAF_MS 1000         /* after a connection that could not be taken */
-#define REST_MAX (64 * 1024) /* of what was sent and is not looked at */
+/* pending changes; a request for one more gets -EBUSY */
+#define MAX_CHANGES 8
+#define ANSWER_MS 1000       /* then a client that does not read is dropped */
+#define REQUEST_MS 1000      /* then a silent client gets the status */
+#define DEAF_MS 1000         /* pause after accept4 failed */
+#define REST_MAX (64 * 1024) /* bytes of unread input to discard */
 
 struct conn {
   enum { FREE, READING, WAITING, CHANGING, WRITING } state;
@@ -38,12 +39,12 @@ struct conn {
 struct fp_answers {
   struct fp_answers_params p;
   struct conn conns[MAX_CONNS];
-  uint64_t deaf_ns; /* until then nobody can be taken */
+  uint64_t deaf_ns; /* no connection is accepted until then */
   int done_fd;      /* eventfd: the thread's change is done */
   struct fp_thread thread;
   struct conn *changing; /* NULL: there is no thread */
 
-  /* The thread's. */
+  /* Written by the change thread; read after it was joined. */
   int result;
   char why[FP_WHY_MAX];
 };
@@ -75,7 +76,7 @@ send_more (struct conn *c)
   drop (c);
 }
 
-/* text is the connection's now; NULL: no memory. */
+/* Send text to the client.  Takes ownership of text; NULL: out of memory. */
 static void
 answer (struct conn *c, char *text)
 {
@@ -92,7 +93,7 @@ answer (struct conn *c, char *text)
 
 /* ---- changes ---- */
 
-/* In the order in which they were asked for. */
+/* Return the first change that was asked for after after_ns, or NULL. */
 static struct conn *
 next_change (struct fp_answers *a, uint64_t after_ns)
 {
@@ -132,7 +133,7 @@ change_main (void *arg)
   a->why[0] = '\0';
   a->result = fp_request_run (&a->changing->request, a->p.volume, a->why);
   if (write (a->done_fd, &one, sizeof one) != sizeof one)
-    abort (); /* it was 0 */
+    abort (); /* impossible: the counter was 0 */
 }
 
 static void
@@ -148,7 +149,7 @@ begin_change (struct fp_answers *a)
     if (r == 0)
       return;
     a->changing = NULL;
-    answer (c, fp_json_result (r, "no thread can be made"));
+    answer (c, fp_json_result (r, "cannot create a thread"));
   }
 }
 
@@ -174,14 +175,14 @@ ask_change (struct fp_answers *a, struct conn *c, const struct fp_request *q)
   struct fp_change all[MAX_CHANGES];
 
   if (list_changes (a, all) == MAX_CHANGES) {
-    answer (c, fp_json_result (-EBUSY, "too many others ask for changes: try "
-                                       "again"));
+    answer (c, fp_json_result (-EBUSY, "too many changes are waiting: try "
+                                       "again later"));
     return;
   }
   c->state = WAITING;
   c->request = *q;
   c->asked_ns = fp_now_ns ();
-  /* No two are of the same moment, so that each is found. */
+  /* Make asked_ns unique, so that next_change finds each change. */
   for (struct conn *o = a->conns; o < a->conns + MAX_CONNS; o++)
     if (o != c && o->asked_ns >= c->asked_ns)
       c->asked_ns = o->asked_ns + 1;
@@ -190,7 +191,7 @@ ask_change (struct fp_answers *a, struct conn *c, const struct fp_request *q)
 
 /* ---- requests ---- */
 
-/* All of it is there, or as much as comes. */
+/* Answer the request: all of it has come, or no more of it will. */
 static void
 reply (struct fp_answers *a, struct conn *c)
 {
@@ -201,7 +202,9 @@ reply (struct fp_answers *a, struct conn *c)
 
   c->line[c->used] = '\0';
   c->line[strcspn (c->line, "\n")] = '\0';
-  /* What was sent and not read would keep the answer from who sent it. */
+  /* Discard the rest of the input: if some is unread at close, the client gets
+   * a reset instead of the answer.
+   */
   for (size_t n = 0; n < REST_MAX; n += sizeof rest)
     if (recv (c->fd, rest, sizeof rest, 0) <= 0)
       break;
@@ -245,8 +248,8 @@ take (struct fp_answers *a)
   struct conn *c = free_conn (a);
   int fd = accept4 (a->p.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
-  /* It may have left already; or nobody can be answered now (no file
-   * descriptors, say), and to ask at once again would be to spin.
+  /* The client may have hung up already.  Any other error (no file descriptors
+   * left, for example) is likely to last: wait, or this loop would spin.
    */
   if (fd == -1 && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
     a->deaf_ns = fp_deadline_in_ms (DEAF_MS);
@@ -290,7 +293,7 @@ fp_answers_serve (struct fp_answers *a, int stop_fd, uint64_t until_ns)
   struct pollfd p[CONNS + MAX_CONNS];
 
   do {
-    /* -1 is passed over by poll. */
+    /* poll skips an fd of -1. */
     bool deaf = free_conn (a) == NULL || !fp_deadline_passed (a->deaf_ns);
 
     p[STOP] = (struct pollfd) { .fd = stop_fd, .events = POLLIN };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* answers.h - who connects to the status socket, what they ask (control.h),
- * and the answers: several at a time, so that nobody waits for one who says
- * nothing, or does not read, or asks for something that takes long.  What
- * changes the volume is done by a thread that is there for as long as that
- * takes, one change after the other.
+/* answers.h - accept connections to the status socket, read their requests
+ * (control.h), and answer.  Several connections are served at a time.  So a
+ * client that is silent, does not read, or asks for something slow delays no
+ * other.  Changes of the volume run one after the other in a thread of their
+ * own, which exists only while there is one.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  one thread owns the struct.
@@ -22,11 +22,11 @@
 struct fp_answers;
 
 struct fp_answers_params {
-  int listen_fd; /* -1: nobody can ask */
+  int listen_fd; /* -1: there is no socket */
   struct fp_volume *volume;
   void *opaque;
-  /* The status document, or NULL.  A change is over: it is to be said in the
-   * log.  Both of the owner's thread.
+  /* document: Return the status document, or NULL.  changed: a change is over,
+   * so log the new state.  Both are called in the owner's thread.
    */
   char *(*document) (void *opaque, const struct fp_change *changes,
                      unsigned nr);
@@ -36,10 +36,10 @@ struct fp_answers_params {
 int fp_answers_new (struct fp_answers **out,
                     const struct fp_answers_params *p);
 
-/* Until then; false: stop_fd became readable. */
+/* Serve until until_ns.  Return false if stop_fd became readable first. */
 bool fp_answers_serve (struct fp_answers *a, int stop_fd, uint64_t until_ns);
 
-/* A change that is under way is waited for. */
+/* Free a; wait for a change that is under way. */
 void fp_answers_free (struct fp_answers *a);
 
 #endif /* FP_ANSWERS_H */

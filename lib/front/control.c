@@ -52,14 +52,14 @@ parse_rate (struct fp_request *q, const char *rate, char why[FP_WHY_MAX])
   return -EINVAL;
 }
 
-/* Those of a check: "repair", a rate, both or none. */
+/* Parse the arguments of a check: "repair", a rate, both or none. */
 static int
 parse_check (struct fp_request *q, const char *a, const char *b,
              char why[FP_WHY_MAX])
 {
   q->repair = a != NULL && strcmp (a, "repair") == 0;
   if (!q->repair && b != NULL) {
-    snprintf (why, FP_WHY_MAX, "check: too many words");
+    snprintf (why, FP_WHY_MAX, "check: too many arguments");
     return -EINVAL;
   }
   return parse_rate (q, q->repair ? b : a, why);
@@ -85,7 +85,7 @@ parse_arguments (struct fp_request *q, char *addr, char *rate,
   return parse_rate (q, rate, why);
 }
 
-/* Nothing follows its word. */
+/* Return true if the request takes no arguments. */
 static bool
 is_bare (enum fp_request_kind kind)
 {
@@ -114,7 +114,7 @@ fp_request_parse (struct fp_request *q, const char *line, char why[FP_WHY_MAX])
     if (more != NULL || (is_bare (q->kind) && addr != NULL) ||
         (q->kind != FP_REQUEST_DRAIN && q->kind != FP_REQUEST_CHECK &&
          rate != NULL)) {
-      snprintf (why, FP_WHY_MAX, "%s: too many words", word);
+      snprintf (why, FP_WHY_MAX, "%s: too many arguments", word);
       return -EINVAL;
     }
     return is_bare (q->kind) ? 0 : parse_arguments (q, addr, rate, why);
@@ -123,7 +123,7 @@ fp_request_parse (struct fp_request *q, const char *line, char why[FP_WHY_MAX])
   return -EINVAL;
 }
 
-/* Which of the volume's servers that is. */
+/* Find the index of the server q->addr in the volume. */
 static int
 find_server (const struct fp_request *q, struct fp_volume *v, unsigned *out,
              char why[FP_WHY_MAX])
@@ -144,7 +144,7 @@ find_server (const struct fp_request *q, struct fp_volume *v, unsigned *out,
     }
   }
   fp_addr_format (&q->addr, wanted);
-  snprintf (why, FP_WHY_MAX, "%s is no server of this volume", wanted);
+  snprintf (why, FP_WHY_MAX, "%s is not a server of this volume", wanted);
   return -ENOENT;
 }
 

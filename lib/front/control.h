@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* control.h - what is asked of the plugin on its status socket.  A request is
- * one line:
+/* control.h - requests to the plugin on its status socket.  A request is one
+ * line:
  *
- *   status                      the status document
- *   drain ADDR [BYTES]          move all that the server holds to the others,
- *                               at most so many bytes a second
- *   drain-cancel ADDR           not any more: it may be used again
- *   add ADDR[,domain=NAME]      one more server
- *   remove ADDR                 one less: it holds nothing
- *   check [repair] [BYTES]      compare all copies, and mend them, at most so
- *                               many bytes of each a second
- *   check-cancel                end that
+ *   status                      Send the status document.
+ *   drain ADDR [BYTES]          Move everything that the server holds to the
+ *                               others, at most BYTES per second.
+ *   drain-cancel ADDR           Stop that; the server may be used again.
+ *   add ADDR[,domain=NAME]      Add a server.
+ *   remove ADDR                 Remove a server that holds nothing.
+ *   check [repair] [BYTES]      Compare all copies, at most BYTES per second
+ * of each; repair those that differ. check-cancel                Stop the
+ * check.
  *
- * Who sends none, and waits, gets the status document, too: that is what the
- * socket did before there were requests.  The others are answered by one line
- * of JSON, {"ok":true}, perhaps with a "note":"...", or
+ * A client that connects and sends nothing gets the status document, too:
+ * early versions of the socket had no requests.  The answer to every other
+ * request is one line of JSON: {"ok":true}, perhaps with a "note":"...", or
  * {"ok":false,"error":"..."}.
  *
- * Errors:   0 or a negative errno value; why then has one sentence.
+ * Errors:   0 or a negative errno value; on error, why has one sentence.
  * Threads:  any.
  */
 
@@ -42,22 +42,22 @@ struct fp_request {
   enum fp_request_kind kind;
   struct fp_addr addr;
   char domain[FP_NAME_MAX + 1]; /* ADD */
-  uint64_t rate;                /* DRAIN, CHECK; 0: not said */
-  bool repair;                  /* CHECK */
+  uint64_t rate; /* bytes per second; DRAIN, CHECK; 0: not given */
+  bool repair;   /* CHECK */
 };
 
-/* line has no newline, and who sent it may be in another directory: a path is
- * absolute.  -EINVAL.
+/* Parse a line without its newline.  A path in it must be absolute, because
+ * the sender may be in another directory.  -EINVAL.
  */
 int fp_request_parse (struct fp_request *q, const char *line,
                       char why[FP_WHY_MAX]);
 
-/* Its word. */
+/* Return the word of this kind of request. */
 const char *fp_request_name (enum fp_request_kind kind);
-/* Is it about one server, addr? */
+/* Return true if the request names a server (addr). */
 bool fp_request_has_server (enum fp_request_kind kind);
 
-/* Do it; not of STATUS.  One at a time. */
+/* Carry out any request but STATUS.  One call at a time. */
 int fp_request_run (const struct fp_request *q, struct fp_volume *v,
                     char why[FP_WHY_MAX]);
 

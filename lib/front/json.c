@@ -20,7 +20,9 @@ json_freep (struct json_object **p)
   json_object_put (*p);
 }
 
-/* Each takes value, and is false if there was no memory for it. */
+/* Add a member to o.  Takes ownership of value.  Return false if out of
+ * memory.
+ */
 static bool
 put (struct json_object *o, const char *key, struct json_object *value)
 {
@@ -58,7 +60,9 @@ summary (const struct fp_hist_summary *h)
   return FP_STEAL (o);
 }
 
-/* NULL and *ok: it is not sealed. */
+/* Return NULL and set *ok if the volume is not sealed; without *ok: out of
+ * memory.
+ */
 static struct json_object *
 seal (const struct fp_seal_status *s, bool *ok)
 {
@@ -178,7 +182,9 @@ drain_name (enum fp_drain_state s)
   return s == FP_DRAIN_MOVING ? "draining" : "drained";
 }
 
-/* NULL and *ok: it is not. */
+/* Return NULL and set *ok if the server is not drained; without *ok: out of
+ * memory.
+ */
 static struct json_object *
 drain (const struct fp_drain_status *d, bool *ok)
 {
@@ -310,7 +316,7 @@ fp_json_result (int r, const char *reason)
   const char *text;
   char *out = NULL;
 
-  /* It may repeat what was asked, and JSON is UTF-8. */
+  /* The reason may repeat bytes of the request, and JSON must be UTF-8. */
   snprintf (why, sizeof why, "%s", reason);
   for (char *c = why; *c != '\0'; c++)
     if (*c < ' ' || *c > '~')
@@ -339,7 +345,9 @@ put_change (struct json_object *list, const struct fp_change *c)
   return true;
 }
 
-/* What I/O waits for, that is: base/thread.h has the rest. */
+/* Return true if the threads that I/O waits for have real-time priority.  They
+ * run as the first thread does; base/thread.h says which do not.
+ */
 static bool
 realtime (void)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* json.h - the status document.  Names in it are stable: `farpage status`
- * and other people's scripts read them; new ones may be added.
+/* json.h - the status document.  Its field names are stable, because `farpage
+ * status` and users' scripts read them; new ones may be added.
  *
  * Threads:  any.
  * Memory:   allocates.
@@ -15,20 +15,24 @@
 
 #include "volume/volume.h"
 
-/* What somebody has asked for, and is not done yet. */
+/* A change that was requested and is not done yet. */
 struct fp_change {
-  const char *what;           /* as in the request */
+  const char *what;           /* word of the request */
   char addr[FP_ADDR_MAX + 1]; /* or "" */
-  uint64_t ns;                /* since then */
+  uint64_t ns;                /* time since the request */
 };
 
-/* The document, with a newline at its end; free() it.  NULL: no memory. */
+/* Return the document, with a newline at its end, or NULL if out of memory.
+ * The caller frees it.
+ */
 char *fp_json_status (const struct fp_volume_status *v,
                       const struct fp_server_status *servers,
                       const struct fp_change *changes, unsigned nr_changes,
                       uint64_t locked_bytes, bool io_flusher);
 
-/* The answer to a request: {"ok":true}, or what went wrong.  Likewise. */
+/* Return the answer to a request: {"ok":true}, or the error.  NULL: out of
+ * memory.  The caller frees it.
+ */
 char *fp_json_result (int r, const char *why);
 
 #endif /* FP_JSON_H */

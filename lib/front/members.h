@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* members.h - the file (members=PATH) that says who the servers of the volume
- * are now: nbdkit may end any time, and whoever takes the volume up again
- * (resume=true) was told of those that there were when it was attached.  A
- * line of it is what server= says, ADDR[,domain=NAME].  It is replaced as a
- * whole, by renaming.
+/* members.h - the file (members=PATH) that lists the present servers of the
+ * volume.  nbdkit may end at any time.  The process that resumes the volume
+ * (resume=true) was given the servers of the first attach, so it needs this
+ * file.  Each line has the value of one server=: ADDR[,domain=NAME].  The file
+ * is replaced as a whole, by rename.
  *
- * Errors:   0 or a negative errno value; why then has one sentence.
+ * Errors:   0 or a negative errno value; on error, why has one sentence.
  */
 
 #ifndef FP_MEMBERS_H
@@ -13,10 +13,12 @@
 
 #include "front/params.h"
 
-/* These instead of those that were given, if there is such a file. */
+/* Replace the servers in p by those in the file, if it exists. */
 int fp_members_read (struct fp_params *p, const char *path,
                      char why[FP_WHY_MAX]);
-/* fp_volume_params.keep_servers; path: a string. */
+/* Write the file.  Callback for fp_volume_params.keep_servers; path is a
+ * string.
+ */
 int fp_members_write (void *path, const struct fp_server_names *servers,
                       char why[FP_WHY_MAX]);
 

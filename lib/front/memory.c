@@ -2,11 +2,12 @@
 /* memory.c - mlock, mapping by mapping.
  *
  * mlockall (MCL_CURRENT) would be one call, but nbdkit has three static
- * buffers of 64 MiB for things that this plugin never lets it do (zeroing by
- * writing, caching by reading, draining refused writes).  They would be 192
- * MiB of VmLck, and of RLIMIT_MEMLOCK.  So each mapping is locked by itself,
- * and of the one that holds those buffers only what is in use, and around it:
- * there are nbdkit's variables.
+ * buffers of 64 MiB.  They are for things that this plugin never lets it do:
+ * zeroing by writing, caching by reading, draining refused writes.  They would
+ * add 192 MiB to VmLck, and to what RLIMIT_MEMLOCK must allow.  So each
+ * mapping is locked by itself.  In the one that holds those buffers, only the
+ * parts in use and their surroundings are locked, because nbdkit's variables
+ * are there.
  */
 
 #include <config.h>
@@ -33,11 +34,11 @@
  * nbdkit's static buffers.
  */
 #define BIG (48u << 20)
-/* In which they are locked. */
+/* The unit in which such mappings are locked. */
 #define CHUNK (64u << 10)
 
-/* For the threads of nbdkit, which take pthreads' default: 8 MiB each would
- * count as locked.  As in base/thread.h.
+/* For nbdkit's threads.  The default of pthreads, 8 MiB each, would count as
+ * locked.  As in base/thread.h.
  */
 #define STACK_SIZE (256u << 10)
 
@@ -48,7 +49,9 @@ fclosep (FILE **fp)
     fclose (*fp);
 }
 
-/* Call fn on each mapping that is to be locked; total gets their size. */
+/* Call fn on each mapping that should be locked.  total gets the size of those
+ * smaller than BIG.
+ */
 static int
 each_mapping (int (*fn) (void *addr, size_t length), size_t *total)
 {
@@ -62,14 +65,14 @@ each_mapping (int (*fn) (void *addr, size_t length), size_t *total)
     uintptr_t start, end;
     char prot[5];
 
-    if (strchr (line, '\n') == NULL) /* a very long path */
+    if (strchr (line, '\n') == NULL) /* a very long path: skip the rest */
       for (int c = getc (fp); c != '\n' && c != EOF;)
         c = getc (fp);
     if (sscanf (line, "%" SCNxPTR "-%" SCNxPTR " %4s", &start, &end, prot) !=
         3)
       return -EPROTO;
-    /* Guard pages have nothing to lock; [vvar] and [vsyscall] are the
-     * kernel's.
+    /* Guard pages have nothing to lock; [vvar] and [vsyscall] belong to the
+     * kernel.
      */
     if (prot[0] != 'r' || strstr (line, "[v") != NULL)
       continue;
@@ -113,8 +116,8 @@ fp_memory_check (size_t more, char why[FP_WHY_MAX])
   }
   need = now + more;
 
-  /* Whether it is allowed is the kernel's to say (limit, capability, user
-   * namespace), so ask it; no page of this is ever touched.
+  /* Only the kernel knows whether this is allowed (limit, capability, user
+   * namespace), so try it.  No page of this mapping is ever touched.
    */
   p = mmap (NULL, need, PROT_READ | PROT_WRITE,
             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -134,8 +137,8 @@ any_resident (const unsigned char *vec, size_t nr, size_t page)
   return false;
 }
 
-/* Lock the chunks of a big mapping that are in use, their neighbours, and
- * those at both ends.
+/* Lock the chunks of a big mapping that are in use, their neighbours, and the
+ * first and the last chunk.
  */
 static int
 lock_used (char *addr, size_t length)
@@ -173,8 +176,8 @@ fp_memory_lock (char why[FP_WHY_MAX])
   size_t total;
   int r;
 
-  /* One arena: another one takes 64 MiB of address space, and there is
-   * nothing to contend for, as the I/O path does not allocate.
+  /* Use one arena.  Another one takes 64 MiB of address space, and there is no
+   * contention, as the I/O path does not allocate.
    */
   mallopt (M_ARENA_MAX, 1);
   r = pthread_getattr_default_np (&attr);
@@ -188,8 +191,8 @@ fp_memory_lock (char why[FP_WHY_MAX])
     return -r;
   }
 
-  /* Future mappings first, so that none falls between the two. On fault,
-   * as most of a stack is never touched.
+  /* Future mappings first, so that none falls between the two calls.  On
+   * fault, because most of a stack is never touched.
    */
   if (mlockall (MCL_FUTURE | MCL_ONFAULT) == -1)
     return explain (-errno, 0, why);
@@ -199,8 +202,8 @@ fp_memory_lock (char why[FP_WHY_MAX])
   return 0;
 }
 
-/* A buffer for the largest request of the kernel, which nbdkit makes by
- * realloc; and what docs/SWAP.md lists.
+/* nbdkit makes a buffer for the largest request of the kernel by realloc.
+ * docs/SWAP.md lists what a failover allocates.
  */
 #define HEAP_OF_CONNECTION (1280u << 10)
 #define HEAP_OF_FAILOVER (2u << 20)
@@ -211,7 +214,7 @@ fp_memory_later (unsigned connections)
   return HEAP_OF_FAILOVER + (size_t) connections * HEAP_OF_CONNECTION;
 }
 
-/* The largest that malloc takes as M_MMAP_THRESHOLD. */
+/* The largest value that malloc accepts as M_MMAP_THRESHOLD. */
 #define HEAP_PIECE_MAX (32 << 20)
 
 #ifndef MADV_POPULATE_WRITE
@@ -220,7 +223,7 @@ fp_memory_later (unsigned connections)
 
 /* Populate the pages of the mapping if it is the heap, which ends at sbrk(0).
  * Other threads use the heap now, so the kernel must do it.  Kernels before
- * 5.14 cannot.
+ * 5.14 cannot; the heap then stays as it is.
  */
 static int
 fill_if_heap (void *addr, size_t length)
@@ -266,7 +269,7 @@ fp_memory_fill_heap (size_t bytes)
     all = *piece;
     free (piece);
   }
-  /* malloc prefers smaller pieces that were free before, and some of their
+  /* malloc prefers smaller blocks that were free before, and some of their
    * pages were never touched.
    */
   return r < 0 ? r : each_mapping (fill_if_heap, &total);

@@ -31,7 +31,7 @@ struct fp_metrics {
   bool io_flusher;
   struct fp_volume *volume;
 
-  /* Of the page that is being written. */
+  /* Data of the page that is being written. */
   char title[FP_UUID_STR_MAX + FP_NAME_MAX + 1];
   struct fp_volume_status now;
   struct fp_server_status servers[FP_MAX_SERVERS];
@@ -97,7 +97,7 @@ put_infos (const struct fp_metrics *m, struct fp_prom *p)
   fp_uuid_format (&v->uuid, uuid);
   snprintf (width, sizeof width, "%u", v->stripe.width);
   fp_prom_family (p, "farpage_volume_info", FP_PROM_GAUGE,
-                  "Who the volume is; always 1.");
+                  "UUID and stripe width of the volume; always 1.");
   fp_prom_value (p, 1,
                  OF_VOLUME (m, { "uuid", uuid }, { "stripe_width", width }));
   gauge (m, p, "farpage_plugin_locked_bytes", fp_memory_locked (),
@@ -114,33 +114,34 @@ put_space (const struct fp_metrics *m, struct fp_prom *p)
   gauge (m, p, "farpage_volume_size_bytes", v->size,
          "The size of the volume.");
   gauge (m, p, "farpage_volume_slab_size_bytes", v->slab_size,
-         "The size of a piece of it.");
+         "The size of an extent of the volume.");
   gauge (m, p, "farpage_volume_allocated_bytes",
          v->extents_allocated * v->slab_size,
-         "Memory of servers that it has.");
+         "Size of the extents that have memory.");
   fp_prom_family (p, "farpage_volume_pieces", FP_PROM_GAUGE,
-                  "Copies of pieces, by the state that they are in.");
+                  "Copies of extents, by state.");
   for (unsigned i = 0; i < NR_EXTENT_STATES; i++)
     fp_prom_value (p, m->census.extents[i],
                    OF_VOLUME (m, { "state", extent_states[i] }));
   gauge (m, p, "farpage_volume_lost_pieces", v->extents_lost,
-         "Pieces that are lost: to use one is an I/O error.");
+         "Extents that are lost: reads and writes of them fail.");
   gauge (m, p, "farpage_volume_degraded_pieces", v->extents_degraded,
-         "Pieces with fewer copies than they should have.");
+         "Extents with fewer copies than they should have.");
   gauge (m, p, "farpage_volume_rebuild_bytes", v->bytes_to_resync,
-         "What is to be copied for that.");
+         "Bytes to copy until no extent is degraded.");
   gauge (m, p, "farpage_volume_marked_bytes", v->bytes_marked,
-         "What copies could differ in if this client died.");
+         "Bytes in which copies may differ if this client dies now.");
   gauge (m, p, "farpage_volume_resync_bytes", v->resync_bytes,
-         "What they could when it was attached, as its last client had died.");
+         "Bytes to resync when it was attached, as its last client had died.");
   gauge (m, p, "farpage_volume_moving_pieces", m->census.moving,
-         "Pieces that are being moved to another server.");
+         "Extents that are being moved to another server.");
   gauge (m, p, "farpage_volume_taken", v->fenced,
-         "1: another client has taken it over, and all requests fail.");
+         "1: fenced: another client has taken it over; all requests fail.");
   gauge (m, p, "farpage_volume_frozen", v->frozen,
-         "1: too many servers are away to make or give back anything.");
+         "1: frozen: too many servers were down at attach; no memory is "
+         "allocated.");
   gauge (m, p, "farpage_volume_members_version", v->members_version,
-         "The number of the list of its servers.");
+         "Version of the volume's list of servers.");
 }
 
 static void
@@ -149,18 +150,18 @@ put_seal (const struct fp_metrics *m, struct fp_prom *p)
   const struct fp_seal_status *s = &m->now.seal;
 
   gauge (m, p, "farpage_volume_encrypted", s->encrypt != FP_ENCRYPT_NONE,
-         "1: what the servers hold is encrypted.");
+         "1: the data on the servers is encrypted.");
   gauge (m, p, "farpage_volume_checked",
          s->integrity || s->checksum != FP_CHECKSUM_NONE,
-         "1: blocks are checked when they are read.");
+         "1: blocks are verified when they are read.");
   gauge (m, p, "farpage_volume_unchecked_bytes", s->unchecked,
-         "What was written before this client was there, and is not checked.");
+         "Bytes that an earlier client wrote, which are not verified.");
   counter (m, p, "farpage_volume_wrong_blocks_total", s->wrong,
-           "Blocks that a server did not have as they were written.");
+           "Blocks from a server that failed verification.");
   counter (m, p, "farpage_volume_repaired_blocks_total", s->repaired,
-           "Those of them that got what another copy had.");
+           "Blocks that failed verification, repaired from another copy.");
   counter (m, p, "farpage_volume_unreadable_blocks_total", s->unreadable,
-           "Reads of blocks that no copy had as they were written: errors.");
+           "Reads of blocks without a valid copy: I/O errors.");
 }
 
 static void
@@ -191,31 +192,32 @@ put_requests (const struct fp_metrics *m, struct fp_prom *p)
          "Requests that are not answered yet.");
   fp_prom_family (p, "farpage_volume_request_duration_seconds",
                   FP_PROM_HISTOGRAM,
-                  "How long requests took; of one in eight over shm.");
+                  "Duration of requests; over shm of one in eight.");
   fp_prom_hist (p, &m->census.read_ns, OF_VOLUME (m, { "op", "read" }));
   fp_prom_hist (p, &m->census.write_ns, OF_VOLUME (m, { "op", "write" }));
   counter (m, p, "farpage_volume_check_compared_blocks_total",
            v->check.all_compared,
-           "Blocks of which all copies were compared (farpage check).");
+           "Blocks whose copies were all compared (farpage check).");
   counter (m, p, "farpage_volume_check_differing_blocks_total",
-           v->check.all_differ, "Those of them whose copies differed.");
+           v->check.all_differ, "Compared blocks whose copies differed.");
   counter (m, p, "farpage_volume_check_repaired_blocks_total",
-           v->check.all_repaired, "Those of these that were mended.");
+           v->check.all_repaired,
+           "Blocks whose copies differed, and were repaired.");
   fp_prom_family (p, "farpage_volume_waits_total", FP_PROM_COUNTER,
                   "Waits for servers, by how they ended.");
   fp_prom_value (p, v->poll_hits, OF_VOLUME (m, { "ended", "polling" }));
   fp_prom_value (p, v->sleeps, OF_VOLUME (m, { "ended", "asleep" }));
   counter (m, p, "farpage_volume_hedges_total", v->hedges.sent,
-           "Reads that were sent to another copy, too (hedge=p99).");
+           "Reads that were also sent to another copy (hedge=p99).");
   counter (m, p, "farpage_volume_hedges_won_total", v->hedges.won,
-           "Those of them where that copy answered first.");
+           "Hedged reads that the other copy answered first.");
   counter (m, p, "farpage_volume_hedges_lost_total", v->hedges.lost,
-           "Those of them where it did not.");
+           "Hedged reads that the other copy did not answer first.");
   counter (m, p, "farpage_volume_hedges_refused_total", v->hedges.refused,
-           "Reads that were not, as too many others were.");
+           "Reads that were not hedged, as too many others were.");
 }
 
-/* ---- its servers ---- */
+/* ---- the servers ---- */
 
 #define OF_SERVER(m, i, ...)                                                  \
   FP_LABELS ({ "volume", (m)->title }, { "server", (m)->places[i] },          \
@@ -223,7 +225,7 @@ put_requests (const struct fp_metrics *m, struct fp_prom *p)
 #define SERVER(m, i)                                                          \
   FP_LABELS ({ "volume", (m)->title }, { "server", (m)->places[i] })
 
-/* What is one number of each. */
+/* A metric with one number per server. */
 struct of_server {
   const char *name;
   enum fp_prom_type type;
@@ -253,35 +255,38 @@ GETTER (drain_left, m->servers[i].drain.left)
 GETTER (drain_bytes, m->servers[i].drain.bytes)
 
 static const struct of_server of_servers[] = {
-  { "farpage_server_up", FP_PROM_GAUGE, "1: it can be used.", get_up },
+  { "farpage_server_up", FP_PROM_GAUGE, "1: the server can be used.", get_up },
   { "farpage_server_current", FP_PROM_GAUGE,
-    "1: it knows of every change of a volume with a name.", get_current },
+    "1: the server has missed no change of the volume's metadata.",
+    get_current },
   { "farpage_server_joining", FP_PROM_GAUGE,
-    "1: it was just added, and has no part in the volume yet.", get_joining },
+    "1: the server was added, and is not a full member yet.", get_joining },
   { "farpage_server_reconnects_total", FP_PROM_COUNTER,
-    "How often it was lost and found again.", get_reconnects },
-  { "farpage_server_slabs", FP_PROM_GAUGE, "Slabs that it lends in all.",
-    get_slabs },
+    "Reconnections to the server.", get_reconnects },
+  { "farpage_server_slabs", FP_PROM_GAUGE,
+    "Slabs of the server, free or in use.", get_slabs },
   { "farpage_server_free_slabs", FP_PROM_GAUGE,
-    "Those that nobody has, as it last said.", get_free },
+    "Free slabs of the server, as it last reported.", get_free },
   { "farpage_server_pieces", FP_PROM_GAUGE,
-    "Pieces of this volume that it has.", get_extents },
-  { "farpage_server_lent_bytes", FP_PROM_GAUGE, "The same in bytes.",
-    get_lent },
+    "Extents of this volume on the server.", get_extents },
+  { "farpage_server_lent_bytes", FP_PROM_GAUGE,
+    "Memory that the server lends to this volume.", get_lent },
   { "farpage_server_transfers_total", FP_PROM_COUNTER,
-    "Transfers from and to it.", get_ops },
-  { "farpage_server_errors_total", FP_PROM_COUNTER,
-    "Those of them that failed.", get_errors },
+    "Transfers from and to the server.", get_ops },
+  { "farpage_server_errors_total", FP_PROM_COUNTER, "Transfers that failed.",
+    get_errors },
   { "farpage_server_inflight_transfers", FP_PROM_GAUGE,
-    "Those of them that are under way.", get_inflight },
+    "Transfers in progress.", get_inflight },
   { "farpage_server_slabs_asked_back", FP_PROM_GAUGE,
-    "Slabs that it asks for, as its host is short of memory.", get_wanted },
+    "Slabs that the server wants back, as its host is short of memory.",
+    get_wanted },
   { "farpage_server_pieces_given_total", FP_PROM_COUNTER,
-    "Pieces that were moved to others because of that.", get_reclaimed },
+    "Extents that moved away, as the server's host was short of memory.",
+    get_reclaimed },
   { "farpage_server_drain_left_pieces", FP_PROM_GAUGE,
-    "While it is drained: pieces that are still there.", get_drain_left },
+    "Extents that the drain has not moved yet.", get_drain_left },
   { "farpage_server_drain_copied_bytes", FP_PROM_GAUGE,
-    "While it is drained: what was copied.", get_drain_bytes },
+    "Bytes that the drain has copied.", get_drain_bytes },
 };
 
 static void
@@ -341,19 +346,19 @@ static void
 put_servers (const struct fp_metrics *m, struct fp_prom *p)
 {
   fp_prom_family (p, "farpage_server_info", FP_PROM_GAUGE,
-                  "What a server calls itself; always 1.");
+                  "Name of the server; always 1.");
   put_each (m, p, put_server_info);
   fp_prom_family (p, "farpage_server_state", FP_PROM_GAUGE,
-                  "1 for the state that it is in.");
+                  "1 for the state of the server.");
   put_each (m, p, put_server_states);
   fp_prom_family (p, "farpage_server_transport", FP_PROM_GAUGE,
-                  "1 for how data goes there.");
+                  "1 for the transport to the server.");
   put_each (m, p, put_server_transports);
   fp_prom_family (p, "farpage_server_bytes_total", FP_PROM_COUNTER,
-                  "Bytes that were read there and written.");
+                  "Bytes that were read from and written to the server.");
   put_each (m, p, put_server_bytes);
   fp_prom_family (p, "farpage_server_drain_state", FP_PROM_GAUGE,
-                  "1 for how far it is drained.");
+                  "1 for the state of the server's drain.");
   put_each (m, p, put_server_drain);
   for (unsigned n = 0; n < sizeof of_servers / sizeof of_servers[0]; n++) {
     fp_prom_family (p, of_servers[n].name, of_servers[n].type,
@@ -366,8 +371,9 @@ put_servers (const struct fp_metrics *m, struct fp_prom *p)
 
 /* ---- a page ---- */
 
-/* A server is its address; where one takes the place of another there may be
- * two for a moment, and a sample that is there twice would cost the page.
+/* Name each server by its address.  While one server takes the place of
+ * another, two may have the same address, and a sample that occurs twice would
+ * make the page invalid.  So number the second one.
  */
 static void
 name_places (struct fp_metrics *m)
@@ -379,7 +385,7 @@ name_places (struct fp_metrics *m)
     for (unsigned j = 0; j < i; j++)
       same += !m->servers[j].gone &&
               strcmp (m->servers[j].addr, m->servers[i].addr) == 0;
-    /* Some gcc takes this for an overlap without the copy. */
+    /* Without this copy, some versions of gcc warn of an overlap. */
     memcpy (addr, m->servers[i].addr, sizeof addr);
     snprintf (m->places[i], sizeof m->places[i], "%s", addr);
     if (same > 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metrics.h - what Prometheus is told of the volume and its servers: what the
- * status document says, and a little more.  The names are in
- * nbdkit-farpage-plugin(1), and stay.
+/* metrics.h - export the state of the volume and its servers to Prometheus:
+ * all of the status document, and a little more.  nbdkit-farpage-plugin(1)
+ * documents the names, which are stable.
  *
- * The sockets are made before the fork, where an error is seen; a thread
- * answers after it, which is not on the path of any I/O.
+ * The sockets are made before the fork, where the user sees an error.  After
+ * the fork a thread answers; no I/O waits for it.
  *
- * Errors:   0 or a negative errno value; why then has one sentence.
+ * Errors:   0 or a negative errno value; on error, why has one sentence.
  * Threads:  one thread owns the struct.
  * Memory:   the thread allocates, as scrape.h says.
  */
@@ -21,13 +21,13 @@
 
 struct fp_metrics;
 
-/* Answer on these sockets, which are the struct's from now on, also if this
- * fails.  The volume must live until fp_metrics_free.
+/* Answer on these sockets.  Takes them over: closing *sockets later is
+ * harmless, also if this fails.  The volume must live until fp_metrics_free.
  */
 int fp_metrics_start (struct fp_metrics **out,
                       struct fp_scrape_sockets *sockets,
                       struct fp_volume *volume, bool io_flusher,
                       char why[FP_WHY_MAX]);
-void fp_metrics_free (struct fp_metrics *m); /* NULL: there is none */
+void fp_metrics_free (struct fp_metrics *m); /* m may be NULL */
 
 #endif /* FP_METRICS_H */

@@ -21,16 +21,16 @@
 #include "front/members.h"
 #include "transport/transport.h"
 
-/* An address and a domain; what is longer is neither. */
+/* Room for an address and a domain; a longer text is not valid. */
 #define SERVER_MAX (FP_ADDR_MAX + FP_NAME_MAX + 16)
 
-/* Twice that is less than the kernel's timeout, as "farpage attach" sets it
- * (30 s).  A donor that is short of processors did not answer within 2 s
- * (docs/SWAP.md), and was not dead.
+/* Twice this is less than the kernel's timeout, which "farpage attach" sets to
+ * 30 s.  A donor that is short of processors may take more than 2 s to answer
+ * (docs/SWAP.md) without being dead.
  */
 #define SWAP_TIMEOUT_MS 10000u
-/* Less than the 30 s after which the kernel's NBD client sends a request
- * again, as `farpage attach` sets it.
+/* Less than the 30 s after which the kernel's NBD client, as set by "farpage
+ * attach", sends a request again.
  */
 #define AWAIT_MS 25000u
 
@@ -45,7 +45,7 @@ refuse (char why[FP_WHY_MAX], const char *fmt, ...)
   return -EINVAL;
 }
 
-/* The words that nbdkit_parse_bool knows. */
+/* Accept the words that nbdkit_parse_bool accepts. */
 int
 parse_bool (const char *key, const char *value, bool *out, char *why)
 {
@@ -108,9 +108,7 @@ make_absolute (char *out, size_t size, const char *key, const char *path,
   return 0;
 }
 
-/* ADDR,domain=NAME: the name is left in domain ("" if there is none), and the
- * address in addr.
- */
+/* Split ADDR,domain=NAME into addr and domain ("" if there is none). */
 static int
 split_domain (char addr[SERVER_MAX], char domain[FP_NAME_MAX + 1],
               const char *key, const char *value, char *why)
@@ -203,7 +201,7 @@ set_pool (struct fp_params *p, const char *key, const char *value, char *why)
   int r;
 
   if (fp_pool_path (path, value, why) < 0)
-    return refuse (why, "%s=%s: no name of a pool, and no path", key, value);
+    return refuse (why, "%s=%s: neither a pool name nor a path", key, value);
   p->in_pool = true;
   r = fp_pool_read (path, set_line, p, why);
   p->in_pool = false;
@@ -332,7 +330,7 @@ set_connections (struct fp_params *p, const char *key, const char *value,
 static int
 set_volume (struct fp_params *p, const char *key, const char *value, char *why)
 {
-  /* What was given may be no text for a terminal. */
+  /* Do not repeat value: it may be unsafe to print on a terminal. */
   if (!fp_name_ok (value))
     return refuse (why,
                    "%s=NAME: a name is 1 to %d printable ASCII characters, "
@@ -404,7 +402,9 @@ set_readonly (struct fp_params *p, const char *key, const char *value,
   return parse_bool (key, value, &p->volume.read_only, why);
 }
 
-/* What changes a volume, or what it is for. */
+/* Refuse readonly=true with a parameter that changes the volume or that needs
+ * to write to it.
+ */
 static int
 check_readonly (const struct fp_params *p, char why[FP_WHY_MAX])
 {
@@ -419,10 +419,10 @@ check_readonly (const struct fp_params *p, char why[FP_WHY_MAX])
   if (!v->read_only)
     return 0;
   if (v->name[0] == '\0')
-    return refuse (why, "readonly=true needs volume=NAME: one without a name"
-                        " is new, and there is nothing to read");
+    return refuse (why, "readonly=true needs volume=NAME: a volume without a"
+                        " name is new, and has nothing to read");
   if (other != NULL)
-    return refuse (why, "readonly=true and %s contradict", other);
+    return refuse (why, "readonly=true and %s contradict each other", other);
   return 0;
 }
 
@@ -510,7 +510,7 @@ set_metrics (struct fp_params *p, const char *key, const char *value,
   return 0;
 }
 
-/* All parameters.  Also in farpage_config_help and in the man page: a test
+/* All parameters.  farpage_config_help and the man page list them, too: a test
  * compares the three.
  */
 static const struct {
@@ -575,7 +575,7 @@ fp_params_init (struct fp_params *p)
 {
   memset (p, 0, sizeof *p);
   fp_volume_params_init (&p->volume);
-  p->volume.copies = 0; /* as it was made */
+  p->volume.copies = 0; /* 0: as the volume was created */
   p->volume.transports = FP_TRANSPORT_WIRE_MASK;
   p->mlock = true;
 }
@@ -589,7 +589,7 @@ fp_params_set (struct fp_params *p, const char *key, const char *value,
 
     if (strcmp (key, table[i].key) != 0)
       continue;
-    /* The command line counts, wherever pool= stands in it. */
+    /* The command line wins, wherever pool= stands in it. */
     if (!table[i].repeats && p->in_pool && p->seen & ~p->of_pool & bit)
       return 0;
     if (!table[i].repeats && p->seen & bit &&
@@ -602,7 +602,9 @@ fp_params_set (struct fp_params *p, const char *key, const char *value,
   return refuse (why, "unknown parameter '%s'", key);
 }
 
-/* Only a process on the same machine can be handed a server's memory. */
+/* Return true if RDMA may be used to a server on another machine.  A server on
+ * a Unix socket is on this machine and can share its memory instead.
+ */
 static bool
 may_use_rdma (const struct fp_volume_params *v)
 {
@@ -632,16 +634,16 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
   if (fp_tls_params_complete (&p->tls, false, why) < 0)
     return -EINVAL;
   if (v->nr_servers == 0)
-    return refuse (why, "server=ADDR is required: where a farpage-memserver"
-                        " listens; or pool=NAME");
+    return refuse (why, "server=ADDR is required: give the address of a"
+                        " farpage-memserver, or pool=NAME");
   if (!given (p, "size") && v->name[0] == '\0')
     return refuse (why, "size=SIZE is required");
   if (v->transports == FP_TRANSPORT_SHM && !any_unix_server (v))
     return refuse (why, "transport=shm needs server=unix:PATH");
   if (v->name[0] != '\0' && given (p, "uuid") && !v->resume)
     return refuse (why,
-                   "volume=%s and uuid=UUID contradict: the servers know a "
-                   "volume with a name by that",
+                   "volume=%s and uuid=UUID contradict each other: a volume "
+                   "with a name is found by its name",
                    v->name);
   if (complete_seal (p, why) < 0)
     return -EINVAL;
@@ -654,26 +656,25 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
     return refuse (why, "%s needs volume=NAME",
                    v->add ? "add=true" : "remove=ADDR");
   if (v->force && !v->add && v->nr_remove == 0)
-    return refuse (why, "force=true goes with remove=ADDR, the server that is"
-                        " dead for good, or with add=true");
+    return refuse (why, "force=true needs remove=ADDR, a server that is"
+                        " permanently gone, or add=true");
   if (v->resume && v->name[0] == '\0' && fp_uuid_is_nil (&v->uuid))
-    return refuse (why, "resume=true needs uuid=UUID: which volume to take up"
-                        " again");
+    return refuse (why, "resume=true needs uuid=UUID, the volume to resume");
   if (p->swap) {
     if (given (p, "reserve") && !v->reserve_full)
-      return refuse (why, "swap=true and reserve=thin contradict: swap needs"
-                          " its memory before it is short of memory");
+      return refuse (why, "swap=true and reserve=thin contradict each other:"
+                          " swap needs its memory before this host runs out");
     if (!p->mlock)
-      return refuse (why, "swap=true and mlock=false contradict: what serves"
-                          " swap must not be swapped out");
+      return refuse (why, "swap=true and mlock=false contradict each other: a"
+                          " process that serves swap must not be swapped out");
     if (v->timeout_ms < FP_RDMA_TIMEOUT_MIN_MS && may_use_rdma (v))
       return refuse (why,
-                     "swap=true and timeout=%u do not go together over RDMA: "
-                     "a lost packet takes that long to be sent again; give "
+                     "swap=true and timeout=%u contradict each other over "
+                     "RDMA: resending a lost packet may take that long: give "
                      "timeout=%u or more, or transport=tcp",
                      v->timeout_ms, (unsigned) FP_RDMA_TIMEOUT_MIN_MS);
     v->reserve_full = true;
-    /* Of a volume with a name it is not known yet how many copies it has. */
+    /* A named volume may have several copies: that is not known yet. */
     if (!given (p, "timeout") && v->copies < 2 && v->name[0] == '\0')
       v->timeout_ms = SWAP_TIMEOUT_MS;
   }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* params.h - the parameters of the plugin: parse, defaults, cross-checks.
- * Knows no nbdkit, so that it can be tested without one.  (Not config.h:
- * that is what configure writes.)
+/* params.h - the parameters of the plugin: parsing, defaults, cross-checks.
+ * Does not depend on nbdkit, so that tests need none.  (configure owns the
+ * name config.h.)
  *
  * Units:    sizes are bytes, times as their names say.
- * Errors:   0 or a negative errno value; why then has one sentence for
- *           people that names the parameter.
+ * Errors:   0 or a negative errno value; on error, why has one sentence for
+ *           the user that names the parameter.
  * Threads:  one, before anything is started.
  */
 
@@ -32,36 +32,39 @@ struct fp_params {
   bool mlock; /* mlock=BOOL */
   bool keep;  /* keep=BOOL */
   struct fp_tls_params tls;
-  /* status=PATH, absolute; "": none. */
+  /* status=PATH, absolute; "": no socket. */
   char status[sizeof ((struct sockaddr_un *) 0)->sun_path];
 
   bool has_metrics; /* metrics=ADDR; the path of a socket is absolute */
   struct fp_addr metrics;
 
-  /* members=PATH, absolute; "": none. */
+  /* members=PATH, absolute; "": no file. */
   char members[FP_MEMBERS_PATH_MAX];
 
-  /* encrypt=FILE, absolute; its key is read by who starts the volume. */
+  /* encrypt=FILE, absolute; the caller that starts the volume reads the key.
+   */
   char encrypt_file[FP_ENCRYPT_PATH_MAX];
 
-  /* Which of the table in params.c were given; by the pool's file only. */
+  /* Bit sets over the table in params.c: parameters that were given, and those
+   * that only the pool file gave.
+   */
   uint64_t seen, of_pool;
-  bool in_pool; /* while that is read */
+  bool in_pool; /* while the pool file is read */
 };
 
 void fp_params_init (struct fp_params *p);
 
-/* One key=value.  -EINVAL. */
+/* Set one parameter.  -EINVAL. */
 int fp_params_set (struct fp_params *p, const char *key, const char *value,
                    char why[FP_WHY_MAX]);
 
-/* ADDR[,domain=NAME], of parameter key.  -EINVAL. */
+/* Parse ADDR[,domain=NAME], the value of parameter key.  -EINVAL. */
 int fp_params_server (struct fp_addr *addr, char domain[FP_NAME_MAX + 1],
                       const char *key, const char *value,
                       char why[FP_WHY_MAX]);
 
-/* After the last one: what is missing, what contradicts, what follows from
- * the rest.  -EINVAL.
+/* Call after the last parameter: check for missing and contradictory ones, and
+ * derive the defaults that depend on others.  -EINVAL.
  */
 int fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX]);
 

@@ -52,35 +52,36 @@ complete_seal (const struct fp_params *p, char why[FP_WHY_MAX])
 
   if (v->encrypt == FP_ENCRYPT_EPHEMERAL && named)
     return refuse (why,
-                   "encrypt=ephemeral and volume=%s contradict: the key is "
-                   "gone with this nbdkit, and what it wrote stays; give "
-                   "encrypt=FILE",
+                   "encrypt=ephemeral and volume=%s contradict each other: "
+                   "the key is lost when nbdkit ends, but the volume stays: "
+                   "give encrypt=FILE",
                    v->name);
   if (v->encrypt == FP_ENCRYPT_EPHEMERAL && v->resume)
     return refuse (why,
-                   "encrypt=ephemeral and resume=true contradict: the key of "
-                   "the nbdkit that has died is gone with it, and nobody can "
-                   "read what it wrote; give encrypt=FILE to a volume that is "
+                   "encrypt=ephemeral and resume=true contradict each other: "
+                   "the key was lost with the last nbdkit, and its data "
+                   "cannot be read: give encrypt=FILE to a volume that has "
                    "to outlive its nbdkit");
   if (v->integrity && named)
     return refuse (why,
-                   "integrity=on and volume=%s contradict: the tags of its "
-                   "blocks are only in this nbdkit, and the volume outlives "
-                   "it; leave out integrity=on, or put dm-crypt with "
-                   "dm-integrity over the device",
+                   "integrity=on and volume=%s contradict each other: the "
+                   "tags of its blocks are lost when nbdkit ends, but the "
+                   "volume stays: leave out integrity=on, or put dm-crypt "
+                   "with dm-integrity over the device",
                    v->name);
   if (v->integrity && v->encrypt != FP_ENCRYPT_EPHEMERAL)
-    return refuse (why, "integrity=on needs encrypt=ephemeral; for errors of "
-                        "memory and of networks alone there is "
+    return refuse (why, "integrity=on needs encrypt=ephemeral: to detect only "
+                        "errors of memory and networks, give "
                         "checksum=crc32c");
   if (v->checksum != FP_CHECKSUM_NONE && v->integrity)
-    return refuse (why, "checksum=crc32c and integrity=on: the second does "
-                        "all that the first does; leave it out");
+    return refuse (why, "checksum=crc32c and integrity=on: integrity=on "
+                        "detects all that checksum=crc32c does: leave out "
+                        "checksum=crc32c");
   if (v->checksum != FP_CHECKSUM_NONE && named)
     return refuse (why,
-                   "checksum=crc32c and volume=%s contradict: the checksums "
-                   "are in this nbdkit alone, and are not kept by the servers "
-                   "yet",
+                   "checksum=crc32c and volume=%s contradict each other: the "
+                   "checksums are lost when nbdkit ends, but the volume "
+                   "stays",
                    v->name);
   return 0;
 }

@@ -28,7 +28,7 @@
 #include "front/memory.h"
 
 #define WATCH_MS 1000       /* between two looks at the volume */
-#define ERRORS_MAX_LOOKS 60 /* between two reports of errors that go on */
+#define ERRORS_MAX_LOOKS 60 /* between two reports of ongoing errors */
 
 struct fp_status_thread {
   char path[sizeof ((struct sockaddr_un *) 0)->sun_path]; /* "": none */
@@ -40,9 +40,9 @@ struct fp_status_thread {
   struct fp_volume *volume;
   struct fp_answers *answers;
 
-  /* The thread's. */
+  /* Used only by the thread, once it runs. */
   struct fp_volume_status now;
-  char title[FP_NAME_MAX + 1]; /* its name, or its UUID */
+  char title[FP_NAME_MAX + 1]; /* name of the volume, or its UUID */
   struct fp_server_status servers[FP_MAX_SERVERS];
   struct {
     enum fp_server_state state;
@@ -55,11 +55,11 @@ struct fp_status_thread {
   uint64_t lost_logged;
   bool degraded_logged;
   bool unclean_logged;
-  uint64_t check_logged; /* the number of the last one that was said to end */
+  uint64_t check_logged; /* number of the last check whose end was logged */
   uint64_t wrong_logged, unreadable_logged;
   uint64_t errors_logged;
   unsigned errors_wait; /* looks until errors are reported again */
-  unsigned errors_next; /* and how many after that */
+  unsigned errors_next; /* looks to wait after the next report */
 };
 
 static int __attribute__ ((__format__ (__printf__, 3, 4)))
@@ -85,7 +85,7 @@ unix_socket (const char *path, struct sockaddr_un *addr)
   return fd == -1 ? -errno : fd;
 }
 
-/* Remove what a plugin that was killed left at path. */
+/* Remove the socket file that a killed plugin left at path. */
 static int
 remove_stale (const char *path, char *why)
 {
@@ -98,11 +98,11 @@ remove_stale (const char *path, char *why)
                ? 0
                : say (-errno, why, "status=%s: %s", path, strerror (errno));
   if (!S_ISSOCK (st.st_mode))
-    return say (-EEXIST, why, "status=%s: exists and is no socket", path);
+    return say (-EEXIST, why, "status=%s: exists and is not a socket", path);
   fd = unix_socket (path, &addr);
   if (fd < 0)
     return say (fd, why, "status=%s: %s", path, strerror (-fd));
-  /* EAGAIN: somebody listens and is busy. */
+  /* EAGAIN: a process listens there and is busy. */
   if (connect (fd, (struct sockaddr *) &addr, sizeof addr) == 0 ||
       errno != ECONNREFUSED)
     return say (-EADDRINUSE, why, "status=%s: another process answers there",
@@ -112,7 +112,7 @@ remove_stale (const char *path, char *why)
   return 0;
 }
 
-/* Returns a listening socket. */
+/* Return a listening socket. */
 static int
 make_socket (const char *path, char *why)
 {
@@ -200,7 +200,7 @@ static void
 log_server (const struct fp_server_status *s)
 {
   const char *state = fp_server_state_name (s->state);
-  const char *name = s->name[0] != '\0' ? s->name : "not known yet";
+  const char *name = s->name[0] != '\0' ? s->name : "name unknown";
 
   if (s->state == FP_SERVER_UP)
     fp_log (FP_LOG_INFO,
@@ -219,20 +219,20 @@ log_drain (const struct fp_server_status *s)
 {
   switch (s->drain.state) {
   case FP_DRAIN_NONE:
-    fp_log (FP_LOG_INFO, "server %s: is not drained any more", s->addr);
+    fp_log (FP_LOG_INFO, "server %s: drain cancelled", s->addr);
     return;
   case FP_DRAIN_MOVING:
-    fp_log (FP_LOG_INFO, "server %s: %" PRIu64 " pieces go to others", s->addr,
-            s->drain.left);
+    fp_log (FP_LOG_INFO, "server %s: draining: %" PRIu64 " extents to move",
+            s->addr, s->drain.left);
     return;
   case FP_DRAIN_DONE:
-    fp_log (FP_LOG_INFO, "server %s: drained: it holds nothing", s->addr);
+    fp_log (FP_LOG_INFO, "server %s: drained: it holds no extents", s->addr);
     return;
   }
 }
 
-/* What a server asks back: when it begins, when it cannot be had, when it is
- * over.
+/* Log a server's request for slabs: when it begins, when there is no place for
+ * their contents, and when it is over.
  */
 static void
 log_reclaim (const struct fp_server_status *s, bool *wanted, bool *stuck)
@@ -242,24 +242,24 @@ log_reclaim (const struct fp_server_status *s, bool *wanted, bool *stuck)
   if (g->wanted > 0 && !*wanted)
     fp_log (FP_LOG_INFO,
             "server %s: its host is short of memory: it asked for %" PRIu64
-            " slabs, which go to others",
+            " slabs back; moving extents to other servers",
             s->addr, g->wanted);
   if (g->why[0] != '\0' && !*stuck)
     fp_log (FP_LOG_WARN,
-            "server %s: it asked for %" PRIu64 " slabs, nowhere to put them: "
-            "%s",
+            "server %s: it asked for %" PRIu64 " slabs back, which cannot be "
+            "moved: %s",
             s->addr, g->wanted, g->why);
   if (g->wanted == 0 && *wanted)
     fp_log (FP_LOG_INFO,
-            "server %s: it asks for no more; %" PRIu64
-            " pieces went to others for it so far",
+            "server %s: it asks for no more slabs; %" PRIu64
+            " extents moved to other servers for it so far",
             s->addr, g->reclaimed);
   *wanted = g->wanted > 0;
   *stuck = *wanted && (*stuck || g->why[0] != '\0');
 }
 
-/* Errors are counted where they happen and reported here: at once, then
- * after 1, 2, 4, ... looks as long as they go on.
+/* Report errors, which are counted where they happen: at once, then after 1,
+ * 2, 4, ... looks while they go on, at most ERRORS_MAX_LOOKS.
  */
 static void
 log_errors (struct fp_status_thread *s)
@@ -288,14 +288,14 @@ log_fenced (struct fp_status_thread *s)
 {
   if (!s->fenced_logged)
     fp_log (FP_LOG_ERROR,
-            "another client has taken the volume%s%s over: every request "
-            "fails from now on%s%s",
+            "fenced: another client has taken the volume%s%s over: all "
+            "requests fail from now on%s%s",
             s->now.name[0] != '\0' ? " " : "", s->now.name,
             s->now.fenced_by[0] != '\0' ? ": " : "", s->now.fenced_by);
   s->fenced_logged = true;
 }
 
-/* Which servers of a volume that is recorded do not know of every change. */
+/* Log which servers of a named volume lack changes of its metadata log. */
 static void
 log_members (struct fp_status_thread *s)
 {
@@ -303,9 +303,10 @@ log_members (struct fp_status_thread *s)
     return;
   if (s->now.frozen && !s->frozen_logged)
     fp_log (FP_LOG_WARN,
-            "volume %s: not more than half of the servers that knew of every "
-            "change are there: nothing is made or given back, and what the "
-            "others do not have cannot be read",
+            "volume %s: frozen: half or more of its up-to-date servers were "
+            "down when it was attached: no memory is allocated or given back, "
+            "and only extents that the other servers have can be used: attach "
+            "it again when more are up",
             s->title);
   s->frozen_logged = s->now.frozen;
   for (unsigned i = 0; i < s->now.nr_servers; i++) {
@@ -315,19 +316,20 @@ log_members (struct fp_status_thread *s)
     if (server->gone)
       continue;
     if (s->logged[i].joining && !joining)
-      fp_log (FP_LOG_INFO, "volume %s: server %s knows which pieces exist",
+      fp_log (FP_LOG_INFO, "volume %s: server %s is a full member now",
               s->title, server->addr);
     s->logged[i].joining = joining;
     if (left_out != s->logged[i].left_out)
       fp_log (left_out ? FP_LOG_WARN : FP_LOG_INFO, "volume %s: server %s %s",
               s->title, server->addr,
-              left_out ? "is left out: it does not know of every change"
-                       : "knows of every change again");
+              left_out ? "is stale: it has missed changes"
+                       : "is up to date again");
     s->logged[i].left_out = left_out;
   }
 }
 
-/* It does not become less by itself, and nobody may have asked for them yet.
+/* Log that more extents are lost.  The number never falls by itself, and no
+ * request may have met the loss so far.
  */
 static void
 log_lost (struct fp_status_thread *s)
@@ -337,13 +339,13 @@ log_lost (struct fp_status_thread *s)
   if (s->now.extents_lost > s->lost_logged)
     fp_log (FP_LOG_WARN,
             "%s%s%s%" PRIu64 " of %" PRIu64
-            " pieces are lost: to read or write one is an I/O error",
+            " extents are lost: reads and writes of them fail",
             named ? "volume " : "", s->now.name, named ? ": " : "",
             s->now.extents_lost, s->now.extents);
   s->lost_logged = s->now.extents_lost;
 }
 
-/* Once when it begins, and once when it is over. */
+/* Log once when copies are missing, and once when all are there again. */
 static void
 log_degraded (struct fp_status_thread *s)
 {
@@ -354,18 +356,18 @@ log_degraded (struct fp_status_thread *s)
     fp_format_size (s->now.bytes_to_resync, size);
     fp_log (FP_LOG_WARN,
             "volume %s: %" PRIu64 " of %" PRIu64
-            " pieces have fewer than %u copies: %s are to be copied",
+            " extents have fewer than %u copies: %s left to copy",
             s->title, s->now.extents_degraded, s->now.extents, s->now.copies,
             size);
   }
   else if (degraded != s->degraded_logged) {
-    fp_log (FP_LOG_INFO, "volume %s: all pieces have %u copies again",
+    fp_log (FP_LOG_INFO, "volume %s: all extents have %u copies again",
             s->title, s->now.copies);
   }
   s->degraded_logged = degraded;
 }
 
-/* Once: it is so from the start. */
+/* Log once that the last client died; this is known from the start. */
 static void
 log_unclean (struct fp_status_thread *s)
 {
@@ -377,29 +379,28 @@ log_unclean (struct fp_status_thread *s)
   fp_format_size (s->now.resync_bytes, some);
   fp_format_size (s->now.resync_of, all);
   fp_log (FP_LOG_INFO,
-          "volume %s: its last client did not end in order: copies may differ "
-          "in %s of %s, and these are made equal",
+          "volume %s: its last client did not detach cleanly: copies may "
+          "differ in %s of %s: resyncing them",
           s->title, some, all);
 }
 
-/* Its end; its begin is somebody's wish. */
+/* Log the end of a check.  The start needs no line: a user asked for it. */
 static void
 log_check (struct fp_status_thread *s)
 {
   const struct fp_check_status *c = &s->now.check;
-  const char *ended =
-      c->state == FP_CHECK_DONE ? "" : ", which did not come to its end";
+  const char *ended = c->state == FP_CHECK_DONE ? "" : " (incomplete)";
 
   if (c->state == FP_CHECK_RUNNING || c->number == s->check_logged)
     return;
   s->check_logged = c->number;
   fp_log (c->differ > 0 ? FP_LOG_WARN : FP_LOG_INFO,
           "volume %s: check%s: %" PRIu64 " blocks compared, %" PRIu64
-          " differ, %" PRIu64 " of them mended",
+          " differ, %" PRIu64 " of them repaired",
           s->title, ended, c->compared, c->differ, c->repaired);
 }
 
-/* Once for each look, however many they are. */
+/* Log blocks that failed verification: one line per look. */
 static void
 log_wrong (struct fp_status_thread *s)
 {
@@ -408,16 +409,16 @@ log_wrong (struct fp_status_thread *s)
   if (seal->wrong == s->wrong_logged)
     return;
   fp_log (seal->unreadable > s->unreadable_logged ? FP_LOG_ERROR : FP_LOG_WARN,
-          "%" PRIu64 " blocks were not what had been written there; %" PRIu64
-          " of them got what another copy had; %" PRIu64
-          " reads found no copy that was right",
+          "%" PRIu64 " blocks failed verification; %" PRIu64
+          " of them repaired from another copy; %" PRIu64
+          " reads found no valid copy",
           seal->wrong, seal->repaired, seal->unreadable);
   s->wrong_logged = seal->wrong;
   s->unreadable_logged = seal->unreadable;
 }
 
-/* It is a server from now on, or none any more: false, and what was said of it
- * does not count for the next one that gets its place.
+/* Log that server i joined or left.  Return false if it is gone.  Then forget
+ * what was logged for it, because another server may get its place.
  */
 static bool
 log_membership (struct fp_status_thread *s, unsigned i)
@@ -442,7 +443,7 @@ watch (struct fp_status_thread *s)
   look (s);
   if (s->now.fenced) {
     log_fenced (s);
-    return; /* what its servers are is no news for us any more */
+    return; /* after that the servers' state does not matter */
   }
   for (unsigned i = 0; i < s->now.nr_servers; i++) {
     const struct fp_server_status *server = &s->servers[i];
@@ -454,7 +455,7 @@ watch (struct fp_status_thread *s)
       log_drain (server);
     }
     log_reclaim (server, &s->logged[i].wanted, &s->logged[i].stuck);
-    /* On its way is no news: what it ends in is. */
+    /* Do not log that a connection is being made, only its outcome. */
     if (server->state == FP_SERVER_CONNECTING ||
         (server->state == s->logged[i].state &&
          server->transport == s->logged[i].transport))
@@ -510,7 +511,8 @@ fp_status_start (struct fp_status_thread *s, struct fp_volume *volume,
   s->io_flusher = io_flusher;
   look (s);
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
-    s->logged[i].state = FP_SERVER_CONNECTING; /* so that each is said once */
+    /* So that watch logs each server once. */
+    s->logged[i].state = FP_SERVER_CONNECTING;
     s->logged[i].gone = i >= s->now.nr_servers;
   }
   watch (s);

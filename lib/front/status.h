@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* status.h - what the volume is doing, for people: a Unix socket that answers
- * a request (control.h) of whoever connects, mostly with the status document,
- * and a log line for each thing that changed.  One thread does both; it is not
- * on the path of any I/O.
+/* status.h - tell people what the volume is doing.  A Unix socket answers
+ * requests (control.h), mostly with the status document.  The log gets a line
+ * for each change.  One thread does both; no I/O waits for it.
  *
- * Errors:   0 or a negative errno value; why then has one sentence.
+ * Errors:   0 or a negative errno value; on error, why has one sentence.
  * Threads:  one thread owns the struct.
  * Memory:   the thread allocates for each document.
  */
@@ -18,18 +17,18 @@
 
 struct fp_status_thread;
 
-/* Could a socket be made at path?  For before the fork; leaves nothing.  A
- * socket file on which nobody answers is removed.  -EADDRINUSE: somebody
- * does.  -EEXIST: it is another kind of file.
+/* Check that a socket can be made at path; call before the fork.  Leaves no
+ * socket, and removes a socket file on which no process answers.  -EADDRINUSE:
+ * a process answers there.  -EEXIST: path is another kind of file.
  */
 int fp_status_check (const char *path, char why[FP_WHY_MAX]);
 
-/* Make the socket (path "": none), with mode 0600. */
+/* Make the socket, with mode 0600.  path "": make none. */
 int fp_status_new (struct fp_status_thread **out, const char *path,
                    char why[FP_WHY_MAX]);
 
-/* Log what the volume's servers are now, and start to watch and answer.
- * The volume must live until fp_status_free.
+/* Log the present state of the volume's servers, and start to watch and
+ * answer.  The volume must live until fp_status_free.
  */
 int fp_status_start (struct fp_status_thread *s, struct fp_volume *volume,
                      bool io_flusher);

@@ -23,40 +23,40 @@
 #include "heal/migrate_int.h"
 #include "peer/peer.h"
 
-#define LOOK_NS 50000       /* between two looks while others are kept out */
-#define AGAIN_MS 2          /* before a block is tried again */
-#define PATIENCE_TIMEOUTS 4 /* so many times `timeout` a block is tried */
+#define LOOK_NS 50000       /* poll interval while others are kept out */
+#define AGAIN_MS 2          /* wait before a block is tried again */
+#define PATIENCE_TIMEOUTS 4 /* a block is tried for `timeout` times this */
 
-/* What a block turned out to be. */
+/* Results for a block. */
 enum { SAME, DIFFERS, MENDED };
 
 struct fp_check {
   struct fp_volume *v;
-  struct fp_lane *lane; /* the migration thread's, too */
+  struct fp_lane *lane; /* shared with the migration thread */
   _Atomic bool stop;
 
-  pthread_mutex_t lock; /* what follows */
+  pthread_mutex_t lock; /* protects what follows */
   pthread_cond_t cond;
   struct fp_thread thread;
   bool joinable;
   struct fp_check_status status;
   uint64_t start_ns;
 
-  /* The thread's. */
+  /* Used by the check thread only. */
   bool repair;
   uint64_t rate, next_ns;
   unsigned char *memory;
 
-  /* The block that is looked at. */
+  /* The block that is being checked. */
   uint64_t i, in;
   uint32_t length;
-  uint8_t set;          /* its in-sync copies, which were entered */
-  bool held;            /* it is, and they are */
-  bool late;            /* what is under way was told to end */
-  bool seen;            /* it did differ, and is not mended yet */
-  bool tired;           /* another block of the extent could not be had */
-  uint64_t deadline_ns; /* of what is held */
-  uint64_t differs_at;  /* the first byte that does */
+  uint8_t set;          /* in-sync copies that were entered */
+  bool held;            /* the block is locked, the copies are entered */
+  bool late;            /* transfers under way were told to end */
+  bool seen;            /* did differ, and is not repaired yet */
+  bool tired;           /* another block of the extent timed out */
+  uint64_t deadline_ns; /* when the block is unlocked at the latest */
+  uint64_t differs_at;  /* first byte that differs */
   struct fp_io ios[FP_MAX_COPIES];
 };
 
@@ -83,7 +83,7 @@ pause_ms (struct fp_check *c, unsigned ms)
     (void) pthread_cond_timedwait (&c->cond, &c->lock, &until);
 }
 
-/* ---- one block: who else may use it ---- */
+/* ---- one block: locking ---- */
 
 static void
 leave (struct fp_check *c, uint8_t set)
@@ -104,7 +104,7 @@ enter (struct fp_check *c)
 
     if (!(c->set >> k & 1))
       continue;
-    /* As the migration thread does, whose use of an extent is none. */
+    /* Enter as the migration thread does, so that it does not count as use. */
     if (fp_extent_state (p) != FP_EXTENT_READY ||
         fp_extent_enter_frozen (t, p) != FP_EXTENT_READY)
       break;
@@ -116,7 +116,9 @@ enter (struct fp_check *c)
   return false;
 }
 
-/* -ENOENT: it was trimmed.  -ENODATA: there are no two copies.  -EAGAIN */
+/* Enter the copies and lock the block.  -ENOENT: it was trimmed.  -ENODATA:
+ * there are no two copies.  -EAGAIN: try again.
+ */
 static int
 hold (struct fp_check *c)
 {
@@ -128,7 +130,7 @@ hold (struct fp_check *c)
   if ((c->set & (c->set - 1)) == 0)
     return -ENODATA;
   if (fp_mirror_bad (t, c->i, c->set) != 0 || !enter (c)) {
-    fp_mirror_poke (c->v); /* as who writes: one may have died */
+    fp_mirror_poke (c->v); /* like a write: one may have died */
     return -EAGAIN;
   }
   if (!fp_range_lock_hold (c->v->range_lock, c->i, c->in, c->length)) {
@@ -199,8 +201,8 @@ begin (struct fp_check *c, struct fp_lane *lane, unsigned copy,
   fp_lane_sync_begin (lane, &c->ios[copy]);
 }
 
-/* Those of the set are done.  If that takes too long they are told to end, and
- * others need not wait for it, unless what was begun is a write.
+/* Wait until the transfers of these copies are done.  If that takes too long,
+ * cancel them, and unlock the block unless they are writes.
  */
 static int
 await (struct fp_check *c, struct fp_lane *lane, uint8_t set)
@@ -238,7 +240,7 @@ read_all (struct fp_check *c)
   return await (c, c->lane, c->set);
 }
 
-/* Which copies are not what the first one is. */
+/* Return the copies that differ from the first one. */
 static uint8_t
 compare (struct fp_check *c)
 {
@@ -262,7 +264,7 @@ compare (struct fp_check *c)
   return differ;
 }
 
-/* What was acknowledged to any lane is seen by what is read now. */
+/* Make later reads see every write that was acknowledged to any lane. */
 static int
 flush (struct fp_check *c)
 {
@@ -288,9 +290,10 @@ flush (struct fp_check *c)
   return 0;
 }
 
-/* No write or zeroing is between two copies, nor was when they were read: it
- * is one of these from before it lets go of what it holds until it is over,
- * and if it failed the extent says so before that.
+/* Return true if no write or zeroing is in some copies only, or was when they
+ * were read.  One that is counts as unsettled from before it unlocks its range
+ * until it is over.  If it failed, the extent is marked as diverged before
+ * that.
  */
 static bool
 is_settled (struct fp_check *c)
@@ -311,14 +314,16 @@ mend (struct fp_check *c, uint8_t differ)
     if (differ >> k & 1)
       begin (c, c->lane, k, FP_IO_WRITE, right, c->length);
   r = await (c, c->lane, differ);
-  /* A copy that is being moved, or that others are made of, has changed. */
+  /* A copy that is being moved, or that is the source of a resync, has
+   * changed.
+   */
   for (unsigned k = 0; k < v->extents->copies; k++)
     if (differ >> k & 1)
       fp_volume_wrote (v, fp_mirror_entry (v->extents, c->i, k), c->in,
                        c->length);
-  /* What was sent and failed may land later, on top of what another lane has
-   * written by then.  The copy is made anew over this lane, whose next
-   * connection the server accepts when the last one is over.
+  /* A write that was sent and failed may land later, on top of what another
+   * lane has written by then.  So the copy is resynced over this lane.  The
+   * server accepts the lane's next connection only when the last one is over.
    */
   for (unsigned k = 0; k < v->extents->copies; k++)
     if ((differ >> k & 1) && c->ios[k].failed)
@@ -352,7 +357,7 @@ look_held (struct fp_check *c)
     return SAME;
   if (!is_settled (c))
     return -EAGAIN;
-  /* Which of them is right is known elsewhere. */
+  /* A sealed volume knows which copy is right: the caller repairs it. */
   if (!c->repair || fp_sealed_judges (c->v))
     return DIFFERS;
   c->seen = true;
@@ -362,8 +367,8 @@ look_held (struct fp_check *c)
   return r;
 }
 
-/* One of its copies is lost, or its server is away for longer than is waited
- * for.
+/* Return true if a copy is lost, or its server was lost more than `timeout`
+ * ago.
  */
 static bool
 is_given_up (struct fp_check *c)
@@ -379,7 +384,9 @@ is_given_up (struct fp_check *c)
   return false;
 }
 
-/* SAME, DIFFERS, MENDED; -ENOENT, -ENODATA: hold; -ETIMEDOUT; -ECANCELED */
+/* Check the block.  Return SAME, DIFFERS or MENDED; -ENOENT or -ENODATA, as
+ * hold; -ETIMEDOUT; or -ECANCELED.
+ */
 static int
 look (struct fp_check *c)
 {
@@ -396,7 +403,7 @@ look (struct fp_check *c)
     }
     if (is_over (c))
       return c->seen ? DIFFERS : -ECANCELED;
-    /* It was mended, without an answer; or others have written it. */
+    /* The repair took effect without an answer, or others have written it. */
     if (r == SAME && c->seen)
       return MENDED;
     if (r >= 0)
@@ -409,9 +416,9 @@ look (struct fp_check *c)
   }
 }
 
-/* ---- all of them ---- */
+/* ---- all blocks ---- */
 
-/* Under the lock. */
+/* Call with the lock held. */
 static void
 note_offset (struct fp_check_status *s, uint64_t offset)
 {
@@ -470,7 +477,7 @@ keep_to_rate (struct fp_check *c)
                      FP_MIN (fp_deadline_left_ms (c->next_ns), 100), 1));
 }
 
-/* The next block of extent c->i from c->in on that was ever written. */
+/* Find the next block of extent c->i, from c->in on, that was ever written. */
 static bool
 next_block (struct fp_check *c)
 {
@@ -494,7 +501,7 @@ check_extent (struct fp_check *c)
   bool degraded = false;
 
   c->tired = false;
-  /* Until it is trimmed: what was compared of it is gone, too. */
+  /* Stop if the extent is trimmed: what was compared of it is gone, too. */
   for (c->in = 0; !is_over (c) && next_block (c); c->in += c->length) {
     uint8_t in_sync = fp_mirror_in_sync (t, c->i);
     int r;
@@ -549,7 +556,7 @@ check_main (void *arg)
   if (atomic_load (&c->v->fenced)) {
     c->status.state = FP_CHECK_FAILED;
     snprintf (c->status.why, sizeof c->status.why,
-              "another client has taken the volume over");
+              "fenced: another client has taken the volume over");
   }
   else
     c->status.state =
@@ -558,7 +565,9 @@ check_main (void *arg)
 
 /* ---- starting and ending it ---- */
 
-/* Under the lock.  One that has ended takes the lock no more. */
+/* Join a thread that has ended its check.  The lock may be held: that thread
+ * does not take it again.
+ */
 static void
 join (struct fp_check *c)
 {
@@ -599,7 +608,7 @@ start (struct fp_check *c, bool repair, uint64_t rate)
   if (r < 0) {
     munmap (c->memory, size);
     s->state = FP_CHECK_FAILED;
-    snprintf (s->why, sizeof s->why, "no thread can be made: %s",
+    snprintf (s->why, sizeof s->why, "cannot create a thread: %s",
               strerror (-r));
   }
   return r;
@@ -615,23 +624,23 @@ fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
   why[0] = '\0';
   if (v->p.read_only) {
     snprintf (why, FP_WHY_MAX,
-              FP_READ_ONLY_WHY "its copies are compared where it is written");
+              FP_READ_ONLY_WHY "attach it read-write to check it");
     return -EROFS;
   }
   if (!fp_volume_is_mirrored (v)) {
     snprintf (why, FP_WHY_MAX,
-              "the volume has one copy of each piece (copies=1): there is "
-              "nothing to compare it with");
+              "the volume has one copy of each extent (copies=1): there is "
+              "nothing to compare");
     return -EINVAL;
   }
   FP_LOCK_SCOPE (&c->lock);
   if (c->status.state == FP_CHECK_RUNNING) {
-    snprintf (why, FP_WHY_MAX, "a check of this volume is under way already");
+    snprintf (why, FP_WHY_MAX, "a check of this volume is already running");
     return -EBUSY;
   }
   r = start (c, repair, rate);
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "check: %s", strerror (-r));
+    snprintf (why, FP_WHY_MAX, "cannot start the check: %s", strerror (-r));
   return r;
 }
 
@@ -643,7 +652,7 @@ fp_volume_check_cancel (struct fp_volume *v, char why[FP_WHY_MAX])
   why[0] = '\0';
   FP_LOCK_SCOPE (&c->lock);
   if (c->status.state != FP_CHECK_RUNNING) {
-    snprintf (why, FP_WHY_MAX, "no check of this volume is under way");
+    snprintf (why, FP_WHY_MAX, "no check of this volume is running");
     return -ENOENT;
   }
   atomic_store (&c->stop, true);

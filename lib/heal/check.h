@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* check.h - are the copies of each extent alike?
+/* check.h - compare the copies of each extent.
  *
- * A thread that is there while a check is under way goes through what was ever
- * written of the volume in blocks of 64 KiB, and compares those that all
- * in-sync copies of an extent have.  For one block it
+ * A thread, which exists only while a check is running, goes through all that
+ * was ever written to the volume, in blocks of 64 KiB.  It compares each block
+ * in all in-sync copies of its extent.  For one block it takes these steps.
  *
- *   enters    all in-sync copies, so that none of them is moved, zeroed, made
- *             anew or left behind meanwhile
- *   holds     its bytes (range_lock.h): no write to them is under way, nor
- *             begins
- *   reads     it from each copy, over the migration lane
- *   compares  and if they differ makes each queue pair that has written to one
- *             of their servers read a byte there, and reads once more: over
- *             rdma a write that was acknowledged need not be seen by others
- *   mends     if it was asked to: the other copies get what the first in-sync
- *             one has, and all of them are read again
- *   lets go
+ *   enter     all in-sync copies, so that none of them is moved, zeroed,
+ *             resynced or dropped meanwhile.
+ *   lock      the bytes of the block (range_lock.h): no write to them is under
+ *             way, nor begins.
+ *   read      the block from each copy, over the migration lane.
+ *   compare   If they differ, make each queue pair that has written to one of
+ *             their servers read a byte there.  Then read the block again:
+ *             over rdma, an acknowledged write need not be visible to other
+ *             queue pairs.
+ *   repair    if asked to: the other copies get the data of the first in-sync
+ *             one.  Then read all of them again.
+ *   unlock    the block, and leave the copies.
  *
- * A write that reached some copies and is tried again for the others would
- * look like a difference.  fp_volume.unsettled says that there is one; then
- * the block is looked at again later.  So a difference that is counted is one.
+ * A write that reached some copies and is being retried for the others would
+ * look like a difference.  fp_volume.unsettled counts these writes; the block
+ * is then checked again later.  So every difference that is counted is real.
  *
- * Others wait for what is held: for a few transfers as a rule.  After
- * `timeout`/8 (10 to 250 ms) it is let go, as it is at once when one of the
- * copies is not READY any more, and the block is tried again; only a write
- * that mends has to come to its end, which takes it the 3/8 of `timeout` more
- * that any transfer may take.
+ * Requests wait for the locked block, normally for a few transfers.  It is
+ * unlocked after `timeout`/8 (10 to 250 ms), or at once if one of the copies
+ * is not READY any more.  Then the block is tried again.  Only a write that
+ * repairs runs to its end, which takes at most another 3/8 of `timeout`.
  *
- * An extent with fewer in-sync copies than it should have is counted as
- * degraded; if it has one it is passed over.  So is a block that could not be
- * had for four times `timeout`, or whose server is given up.
+ * An extent with fewer in-sync copies than it should have counts as degraded;
+ * with one it is skipped.  A block is skipped if it could not be had for four
+ * times `timeout`, or if its server is given up.
  *
  * Errors:   0 or -errno.
- * Threads:  start, cancel and status: any.  Stop: who ends the volume.
- * Memory:   a block for each copy, while a check is under way.
+ * Threads:  any for start, cancel and status; for stop, the one that ends the
+ *           volume.
+ * Memory:   a block for each copy, while a check is running.
  */
 
 #ifndef FP_CHECK_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* drain.c - all that a server holds goes to the others, one extent after the
- * other: migrate.h.
+/* drain.c - move all that a server holds to the others, one extent at a time
+ * (migrate.h).
  */
 
 #include <config.h>
@@ -26,7 +26,7 @@ is_moving (struct fp_migrate *m, unsigned server)
 
   (void) fp_peer_room (m->v->peers[server], &room);
   FP_LOCK_SCOPE (&m->lock);
-  /* A server that was chosen for an extent just before. */
+  /* The server was chosen for an extent just before it was drained. */
   if (d->state == FP_DRAIN_DONE && room.held > 0)
     d->state = FP_DRAIN_MOVING;
   return d->state == FP_DRAIN_MOVING;
@@ -39,13 +39,13 @@ note (struct fp_migrate *m, unsigned server, const char *why)
   snprintf (m->drains[server].why, sizeof m->drains[server].why, "%s", why);
 }
 
-/* How many slabs each server has for what is moved; returns the sum. */
+/* Count the slabs that each server has free for moves.  Return the sum. */
 static uint64_t
 look_for_room (struct fp_volume *v, uint64_t room[FP_MAX_SERVERS])
 {
   uint64_t sum = 0;
 
-  /* There may be one more at the next look. */
+  /* nr_peers may be higher at the next look. */
   memset (room, 0, FP_MAX_SERVERS * sizeof *room);
   for (unsigned i = 0; i < v->nr_peers; i++) {
     struct fp_peer_room l;
@@ -71,7 +71,7 @@ migrate_choose (struct fp_volume *v, uint64_t i)
   return fp_allocator_choose (v, i, room);
 }
 
-/* The next extent of that server that can be moved now. */
+/* Find the next extent on that server that can be moved now. */
 static bool
 next_extent (struct fp_migrate *m, unsigned server, uint64_t *out)
 {
@@ -99,9 +99,9 @@ migrate_reason (int r)
   case -ECANCELED:
     return "";
   case -EIO:
-    return "a piece could not be read";
+    return "an extent could not be read";
   case -ENOTCONN:
-    return "a server that a piece was to go to went away";
+    return "the connection to the target server was lost";
   case -ENOSPC:
   case -ENOMEM:
     return "the other servers have no room now";
@@ -110,7 +110,7 @@ migrate_reason (int r)
   }
 }
 
-/* What is left cannot be moved now; or nothing is. */
+/* Note how the drain stands: nothing is left, or nothing can be moved now. */
 static void
 look_after (struct fp_migrate *m, unsigned server)
 {
@@ -127,10 +127,10 @@ look_after (struct fp_migrate *m, unsigned server)
     d->took_ns = fp_now_ns () - d->since_ns;
   }
   else if (!up)
-    snprintf (d->why, sizeof d->why, "it is not there");
+    snprintf (d->why, sizeof d->why, "the server is down");
 }
 
-/* Returns false if there was nothing to do. */
+/* Return false if there was nothing to do. */
 static bool
 drain (struct fp_migrate *m, unsigned server)
 {
@@ -167,9 +167,11 @@ migrate_drain_next (struct fp_migrate *m)
   return any;
 }
 
-/* ---- for others ---- */
+/* ---- for other threads ---- */
 
-/* Under the lock: what is still to be moved from servers that are drained. */
+/* Return the number of extents to move from drained servers.  Call with the
+ * lock held.
+ */
 static uint64_t
 to_move (struct fp_migrate *m)
 {
@@ -186,7 +188,9 @@ to_move (struct fp_migrate *m)
   return n;
 }
 
-/* May server i be drained?  It is counted as one that is. */
+/* Return 0 if server i can be drained, else an error and why.  Server i is
+ * marked as drained already.
+ */
 static int
 check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
 {
@@ -201,8 +205,8 @@ check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
       fp_volume_all_peers (v));
   if (left > 0 && left < v->extents->copies) {
     snprintf (why, FP_WHY_MAX,
-              "%s: each piece has %u copies on as many servers, and %u would "
-              "be left that are not drained",
+              "%s: each extent has %u copies on as many servers, but only %u "
+              "servers that are not drained would be left: add a server",
               addr, v->extents->copies, left);
     return -EBUSY;
   }
@@ -217,8 +221,8 @@ check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
     return 0;
   fp_format_size ((need - has) * v->p.slab_size, missing);
   snprintf (why, FP_WHY_MAX,
-            "%s: %" PRIu64 " pieces have to be moved, and the other servers"
-            " have room for %" PRIu64 " now: %s are missing",
+            "%s: %" PRIu64 " extents have to be moved, but the other servers"
+            " have room for %" PRIu64 ": %s are missing",
             addr, need, has, missing);
   return -ENOSPC;
 }
@@ -234,20 +238,21 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
 
   why[0] = '\0';
   if (v->p.read_only) {
-    snprintf (why, FP_WHY_MAX, FP_READ_ONLY_WHY "nothing can be moved");
+    snprintf (why, FP_WHY_MAX, FP_READ_ONLY_WHY "extents cannot be moved");
     return -EROFS;
   }
   if (migrate_is_frozen (m)) {
     snprintf (why, FP_WHY_MAX,
-              "the volume was attached without more than half"
-              " of its servers: nothing can be moved");
+              "frozen: too few of the volume's servers were up when it was"
+              " attached: extents cannot be moved: attach it again when more"
+              " are up");
     return -EROFS;
   }
   {
     FP_LOCK_SCOPE (&m->lock);
     if (d->state != FP_DRAIN_NONE)
       return 0;
-    /* First it gets nothing new, then what it has is counted. */
+    /* First stop giving it extents, then count what it has. */
     atomic_fetch_or (&v->drained, UINT64_C (1) << i);
     (void) fp_peer_room (v->peers[i], &room);
     d->state = FP_DRAIN_MOVING;
@@ -265,7 +270,7 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
     atomic_store (&m->rate, rate != 0 ? rate : v->p.move_rate);
     pthread_cond_broadcast (&m->cond);
   }
-  fp_peer_poke (v->peers[i]); /* its grants ahead go back */
+  fp_peer_poke (v->peers[i]); /* grants ahead of need go back */
   return 0;
 }
 

@@ -17,13 +17,13 @@
 #include "meta/meta_log.h"
 
 #define NOT_MOVING UINT64_MAX
-/* So little is left for the time that the extent is FROZEN: this, or that part
- * of the extent.
+/* Most bytes that are left to copy while the extent is FROZEN: REST_BYTES, or
+ * extent size / REST_PART if that is less.
  */
 #define REST_BYTES (UINT64_C (4) << 20)
 #define REST_PART 8
-#define MAX_ROUNDS 16u  /* before it is frozen all the same */
-#define MAX_FREEZES 64u /* in a row that did not get those out who are in */
+#define MAX_ROUNDS 16u  /* rounds before it is frozen anyway */
+#define MAX_FREEZES 64u /* attempts in a row to get other users out */
 
 /* ---- waiting ---- */
 
@@ -48,7 +48,9 @@ migrate_cancelled (struct fp_migrate *m)
          (from >= 0 && !fp_volume_is_emptied (m->v, (unsigned) from));
 }
 
-/* Others may know of newer labels than ours could be: see meta_log.h. */
+/* Return true if nothing may be moved: other servers may know of newer labels
+ * (meta_log.h), or the volume is read-only.
+ */
 bool
 migrate_is_frozen (struct fp_migrate *m)
 {
@@ -76,8 +78,9 @@ migrate_thaw (struct fp_migrate *m, struct fp_extent *p)
   fp_volume_wake_lanes (m->v);
 }
 
-/* Nobody but the migration thread is inside now.  -EAGAIN: the extent is not
- * what it was; -EBUSY: some did not come out in time.
+/* Freeze the extent, and wait until only the migration thread is inside.
+ * -EAGAIN: the extent is not READY any more.  -EBUSY: it is BUSY, or some
+ * users did not leave in time.
  */
 static int
 freeze (struct fp_migrate *m, struct fp_extent *p)
@@ -114,7 +117,7 @@ freeze_soon (struct fp_migrate *m, struct fp_extent *p)
   return r;
 }
 
-/* What p is now: of who has it frozen. */
+/* Return true if p, which is frozen, still has this server and generation. */
 static bool
 is_same (struct fp_migrate *m, struct fp_extent *p, unsigned server,
          uint64_t generation)
@@ -128,7 +131,9 @@ is_same (struct fp_migrate *m, struct fp_extent *p, unsigned server,
   return same;
 }
 
-/* From now on writers mark what they wrote; all that was written is dirty. */
+/* Make writers mark what they write from now on.  All that was written is
+ * dirty.
+ */
 static int
 begin (struct fp_migrate *m, uint64_t i, unsigned *server,
        uint64_t *generation)
@@ -158,7 +163,11 @@ begin (struct fp_migrate *m, uint64_t i, unsigned *server,
   return 0;
 }
 
-/* Copy all of it; on success the extent is FROZEN. */
+/* First copy in rounds beside the writers, then freeze the extent for the
+ * rest.  If that takes too long, thaw it, copy for a shorter time than before,
+ * and try again.  The writers get less and less of the time, until there is no
+ * rest.
+ */
 int
 migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
                   uint64_t generation)
@@ -203,10 +212,28 @@ migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
   }
 }
 
-/* ---- the other server takes it ---- */
+/* ---- switching to the other server ---- */
 
-/* Extent p, which is BUSY, stays where it is: as soon as it is known that no
- * other label counts, or will.
+/* Keep extent p, which is BUSY, at its server, once no other label of it
+ * counts or can come to count.
+ *
+ * If the answer to the target's label is lost, it is unknown which label
+ * counts.  To go on at the source could lose all later writes.  If the label
+ * took effect, the next attach takes it, as the higher generation wins.  Both
+ * have the same bytes as long as nothing is written.  So the extent stays BUSY
+ * until one of these happens.
+ *
+ *  - The source is labelled with a still higher generation.  Then the source
+ *    counts.  The other label is swept when its server is heard of again.
+ *  - The target's server is heard of in another session, which has released
+ *    slabs that we do not know.  Or that server has lost the volume.  Then
+ *    there is no other label.
+ *  - This client ends.  The next one takes the higher label, whose data is
+ *    complete.
+ *
+ * A server that does not answer the label in time (a part of `timeout`) is
+ * treated as if the answer was lost.  So the source alone is needed to go on.
+ * An answer that comes later is undone by a release.
  */
 static void
 stay (struct fp_migrate *m, struct fp_extent *p, struct fp_peer *to,
@@ -217,7 +244,7 @@ stay (struct fp_migrate *m, struct fp_extent *p, struct fp_peer *to,
   for (;;) {
     bool undone = fp_peer_take_undone (to, m->take);
 
-    /* Its thread may be waiting for an answer to something else. */
+    /* Try without a call first, as the peer's thread may be busy. */
     if (undone && fp_peer_reopen_now (from, p, session))
       break;
     if (fp_peer_reopen (from, p, !undone) == 0 || atomic_load (&m->stop))
@@ -245,7 +272,7 @@ switch_over (struct fp_migrate *m, uint64_t i, unsigned to)
   }
   if (!fp_extent_move (p, FP_EXTENT_FROZEN, FP_EXTENT_BUSY))
     return -EIO;
-  fp_volume_drain_extent (v, p); /* who has only looked */
+  fp_volume_drain_extent (v, p); /* threads that only looked at it */
   fp_peer_take (peer, m->take, p);
   if (!fp_peer_take_ended (peer, m->take, FP_MAX (v->p.timeout_ms / 4, 20u)) &&
       fp_peer_take_withdraw (peer, m->take)) {
@@ -276,7 +303,9 @@ move_from (struct fp_migrate *m, uint64_t i, unsigned server,
     r = migrate_copy_all (m, i, server, generation);
   if (r == 0)
     r = switch_over (m, i, to);
-  /* If that is not heard the label stays open, and still is right. */
+  /* If the server does not hear of it, the label stays open, which is right,
+   * too.
+   */
   (void) fp_peer_mark (peers[atomic_load (&p->server)], p, false);
   return r;
 }
@@ -305,7 +334,7 @@ migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
   atomic_store (&v->moving, NOT_MOVING);
   if (r < 0)
     fp_peer_drop_target (v->peers[to]);
-  /* A session that ends takes it down by and by. */
+  /* If the session ends, the peer drops the target a little later. */
   while (fp_extent_state (&v->target) != FP_EXTENT_EMPTY &&
          !atomic_load (&m->stop))
     migrate_pause (m, MIGRATE_TURN_MS);
@@ -398,7 +427,7 @@ fp_volume_migrate (struct fp_volume *v, uint64_t extent, unsigned to)
   return m->result;
 }
 
-/* ---- making and ending it ---- */
+/* ---- making and ending the thread ---- */
 
 static void
 migrate_freep (struct fp_migrate **mp)
@@ -477,7 +506,7 @@ fp_migrate_stop (struct fp_migrate *m)
     atomic_store (&m->stop, true);
     pthread_cond_broadcast (&m->cond);
   }
-  /* It may wait for a peer, and that for a server that is silent. */
+  /* The thread may wait for a peer, and the peer for a silent server. */
   while (!await_end (m))
     for (unsigned i = 0; i < m->v->nr_peers; i++)
       fp_peer_hurry (m->v->peers[i]);

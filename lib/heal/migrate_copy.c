@@ -1,7 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* migrate_copy.c - which chunks of the extent that is moving are to be copied,
- * and the copying: a few large transfers at a time, so that others get
- * through.
+/* migrate_copy.c - choose which chunks of a moving extent are copied, and copy
+ * them.  A few large transfers run at a time, so that other I/O gets through.
+ *
+ * No write is lost.  A writer sets the dirty bit after its write is over, and
+ * before it leaves the extent.  The migration thread clears the bit before it
+ * reads the chunk.  To mark before the write is sent would not do: the bit
+ * could be cleared and the chunk read before the bytes land.
+ *
+ * Over rdma, a WRITE that was acknowledged to one queue pair need not be seen
+ * by a READ of another.  So each queue pair that has written reads one byte,
+ * between clearing and reading.  One byte is read back from the target, before
+ * its label is sent.
  */
 
 #include <config.h>
@@ -15,7 +24,7 @@
 #include "extent/stripe.h"
 #include "heal/migrate_int.h"
 
-#define LOOK_NS 50000 /* between two looks while others are kept out */
+#define LOOK_NS 50000 /* poll interval while others are kept out */
 
 /* ---- dirty chunks ---- */
 
@@ -26,7 +35,7 @@ mark (const struct fp_extents *t, _Atomic uint64_t *dirty, uint64_t offset,
   uint64_t in = offset & (t->extent_size - 1);
   uint64_t last = (in + length - 1) >> t->chunk_shift;
 
-  /* Not 'unless it is set': that look could come before the bytes are seen. */
+  /* Always set the bit: a test first could come before the bytes are seen. */
   for (uint64_t c = in >> t->chunk_shift; c <= last; c++)
     atomic_fetch_or (&dirty[c / 64], UINT64_C (1) << (c % 64));
 }
@@ -74,8 +83,9 @@ is_todo (const struct fp_migrate *m, uint64_t c)
   return m->todo[c / 64] >> (c % 64) & 1;
 }
 
-/* The next run from *at on that fits a buffer, in bytes of extent i; its
- * chunks are not to do any more, unless it ends within one.
+/* Return the bytes of the next run of chunks of extent i that fits a buffer,
+ * and move *at to it.  Its chunks leave m->todo, except one in which the run
+ * ends.
  */
 static uint32_t
 next_run (struct fp_migrate *m, uint64_t i, uint64_t *at)
@@ -101,9 +111,9 @@ next_run (struct fp_migrate *m, uint64_t i, uint64_t *at)
 
 /* ---- copying ---- */
 
-/* A queue pair of somebody else reads a byte of the extent.  Who waits for
- * that pair waits for it alone, but who is kept out by *frozen waits until the
- * deadline at most: it is thawed then, and NULL.
+/* Make the queue pair of another lane read a byte of the extent.  Only users
+ * of that pair wait for it.  Requests that *frozen keeps out wait until the
+ * deadline at most: then the extent is thawed, and *frozen is NULL.
  */
 static int
 flush_lane (struct fp_lane *lane, struct fp_migrate *m, uint64_t i,
@@ -133,7 +143,7 @@ flush_lane (struct fp_lane *lane, struct fp_migrate *m, uint64_t i,
   return io.status;
 }
 
-/* What was acknowledged to any lane is seen by what this one reads. */
+/* Make reads of this lane see every write acknowledged to any lane. */
 static int
 flush_source (struct fp_migrate *m, uint64_t i, uint64_t deadline,
               struct fp_extent **frozen)
@@ -181,7 +191,7 @@ use_rate (struct fp_migrate *m, uint32_t length)
         FP_MAX (m->next_ns, fp_now_ns ()) + length * FP_NS_PER_S / rate;
 }
 
-/* Milliseconds until the rate allows to go on. */
+/* Return the milliseconds until the rate allows the next transfer. */
 static unsigned
 rate_ms (const struct fp_migrate *m)
 {
@@ -190,7 +200,7 @@ rate_ms (const struct fp_migrate *m)
              : (unsigned) fp_deadline_left_ms (m->next_ns);
 }
 
-/* So much is at the target. */
+/* Count bytes that are at the target. */
 static void
 count_copied (struct fp_migrate *m, uint32_t length)
 {
@@ -200,7 +210,7 @@ count_copied (struct fp_migrate *m, uint32_t length)
     atomic_fetch_add (&m->drains[from].bytes, length);
 }
 
-/* A transfer is over: what was read is written, what was written counts. */
+/* Finish a transfer: write what was read, count what was written. */
 static int
 buf_done (struct fp_migrate *m, struct migrate_buf *b, bool go_on)
 {
@@ -216,8 +226,8 @@ buf_done (struct fp_migrate *m, struct migrate_buf *b, bool go_on)
   return 0;
 }
 
-/* What is done, or NULL if that is nothing yet.  With a deadline nobody may be
- * asleep when it comes.
+/* Return the ios that are done, or NULL.  With a deadline, do not sleep: the
+ * thread must be awake when it comes.
  */
 static struct fp_io *
 collect (struct fp_migrate *m, bool sleep)
@@ -230,7 +240,8 @@ collect (struct fp_migrate *m, bool sleep)
   return ios;
 }
 
-/* It takes too long: let the others in, and copy once more what is on its way.
+/* Let other users in, as copying takes too long.  Mark what is in flight as
+ * dirty again.
  */
 static void
 give_up_freeze (struct fp_migrate *m, struct fp_extent *frozen)
@@ -242,7 +253,8 @@ give_up_freeze (struct fp_migrate *m, struct fp_extent *frozen)
   migrate_thaw (m, frozen);
 }
 
-/* Copy what a free buffer takes, or start reading it.  False: nothing is left.
+/* Copy the next run, or start reading it into this free buffer.  Return false
+ * if nothing is left.
  */
 static bool
 copy_next (struct fp_migrate *m, uint64_t i, uint64_t *at,
@@ -261,7 +273,7 @@ copy_next (struct fp_migrate *m, uint64_t i, uint64_t *at,
   return true;
 }
 
-/* What is done is read or written: returns how many buffers are free again. */
+/* Finish transfers that are done.  Return how many buffers are free again. */
 static unsigned
 go_on (struct fp_migrate *m, bool sleep, int *r)
 {
@@ -332,6 +344,6 @@ migrate_read_back (struct fp_migrate *m, uint64_t i, uint64_t deadline,
   b->state = BUF_IDLE;
   if (b->io.status < 0)
     return -ENOTCONN;
-  /* It answers, so nothing is wrong with that memory. */
+  /* The target answered, so nothing is wrong with its memory. */
   return late ? -EAGAIN : 0;
 }

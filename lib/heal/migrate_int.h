@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* migrate_int.h - the inside of the migration thread, for the files that are
- * one: migrate.c moves an extent, resync.c makes copies anew, migrate_copy.c
- * copies (where it can by migrate_mapped.c), drain.c and reclaim.c decide what
- * goes where.
+/* migrate_int.h - internals of the migration thread.  migrate.c moves an
+ * extent, resync.c brings copies up to date, and migrate_copy.c copies, with
+ * migrate_mapped.c where it can.  drain.c and reclaim.c decide which extents
+ * go where.
  */
 
 #ifndef FP_MIGRATE_INT_H
@@ -18,7 +18,9 @@
 #include "peer/peer_migrate.h"
 #include "volume/volume_int.h"
 
-/* At most these are read or written at a time, so that others get through. */
+/* Most buffers that are read or written at a time, so that other I/O gets
+ * through.
+ */
 #define MIGRATE_BUFS 2u
 #define MIGRATE_BUF_SIZE (256u * 1024)
 
@@ -46,13 +48,13 @@ struct fp_migrate {
   struct fp_thread thread;
   bool started, ended;
   _Atomic bool stop;
-  _Atomic int from;      /* the server that is being drained; or -1 */
-  _Atomic uint64_t rate; /* bytes a second; 0: any */
+  _Atomic int from;      /* server that is being drained, or -1 */
+  _Atomic uint64_t rate; /* bytes a second; 0 = no limit */
 
-  pthread_mutex_t lock; /* what follows */
+  pthread_mutex_t lock; /* protects what follows */
   pthread_cond_t cond;
-  bool woken; /* there may be something to do */
-  bool asked; /* for one move; the next waits until it is over */
+  bool woken; /* there may be work */
+  bool asked; /* for one move; the next one waits until it is over */
   uint64_t extent;
   unsigned to;
   int result;
@@ -60,56 +62,57 @@ struct fp_migrate {
   struct fp_drain drains[FP_MAX_SERVERS];
   struct reclaim reclaims[FP_MAX_SERVERS];
 
-  /* The thread's. */
+  /* Used by the migration thread only. */
   unsigned char *memory;
   struct migrate_buf bufs[MIGRATE_BUFS];
   uint64_t *todo;  /* chunks of this round */
-  uint64_t *taken; /* of all rounds; of who has several copies */
-  /* What is copied to, and the chunks of it that are to be: the target's, or
-   * those of a copy that is made anew.
+  uint64_t *taken; /* chunks of all rounds, for a resync */
+  /* to_extent: what is copied to.  dirty: chunks of it that must be copied.
+   * They are those of the move's target, or of a copy that is being resynced.
    */
   struct fp_extent *to_extent;
   _Atomic uint64_t *dirty;
-  uint64_t next_ns; /* when the rate allows to go on */
-  uint64_t at;      /* the next extent to look at, of a drain */
+  uint64_t next_ns; /* when the rate allows the next transfer */
+  uint64_t at;      /* next extent to look at, for a drain */
   uint64_t resync_at;
   struct fp_take *take;
 };
 
-/* Longest sleep without a look at what was asked. */
+/* Longest sleep without a look at the requests. */
 #define MIGRATE_TURN_MS 10u
 
-/* migrate_copy.c: the thread's */
+/* migrate_copy.c: for the migration thread */
 
-/* Copy what is dirty now of extent i; not longer than until the deadline, if
- * there is one: what is left then is dirty again.  frozen: the extent, if it
- * is FROZEN; at the deadline it is thawed, even if transfers are still under
- * way, and those are waited for.  After an error the copy is worth nothing.
+/* Copy the chunks of extent i that are dirty now, until the deadline if it is
+ * not 0.  Those that are left then are dirty again.  frozen: the extent, if it
+ * is FROZEN.  At the deadline it is thawed, even if transfers are still under
+ * way; the call waits for those.  After an error the copy is worth nothing.
  */
 int migrate_copy_round (struct fp_migrate *m, uint64_t i, uint64_t deadline,
                         struct fp_extent *frozen);
-/* All that was written to the target can be read there; the same deadline.  If
- * it passes: -ENOTCONN.
+/* Read a byte back, so that all that was written to the target can be read
+ * there.  At the deadline thaw the extent, as above.  -EAGAIN: the answer came
+ * after that.  -ENOTCONN: the read failed.
  */
 int migrate_read_back (struct fp_migrate *m, uint64_t i, uint64_t deadline,
                        struct fp_extent *frozen);
-uint64_t migrate_count_dirty (struct fp_migrate *m); /* in bytes */
+uint64_t migrate_count_dirty (struct fp_migrate *m); /* bytes */
 
-/* migrate_mapped.c: the thread's */
+/* migrate_mapped.c: for the migration thread */
 
-/* Copy [in, in + length) of entry i to to_extent by loads and stores.  False:
- * that cannot be done now, and what was done of it is worth nothing.
+/* Copy [in, in + length) of entry i to to_extent by loads and stores.  Return
+ * false if that is not possible now; what was copied is worth nothing.
  */
 bool migrate_copy_mapped (struct fp_migrate *m, uint64_t i, uint64_t in,
                           uint32_t length);
 
-/* resync.c: the thread's */
+/* resync.c: for the migration thread */
 bool migrate_resync_next (struct fp_migrate *m);
 
-/* migrate.c: the thread's */
+/* migrate.c: for the migration thread */
 
-/* Copy all that is dirty of extent i, which is there, with that generation; on
- * success it is FROZEN.
+/* Copy all that is dirty of extent i, which must have that server and
+ * generation.  On success the extent is FROZEN.
  */
 int migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
                       uint64_t generation);
@@ -120,15 +123,15 @@ bool migrate_is_frozen (struct fp_migrate *m);
 void migrate_thaw (struct fp_migrate *m, struct fp_extent *p);
 void migrate_pause (struct fp_migrate *m, unsigned ms);
 
-/* drain.c: the thread's */
+/* drain.c: for the migration thread */
 bool migrate_drain_next (struct fp_migrate *m);
-/* A server for extent i, which is to be moved, or -1: none has room. */
+/* Return a server to move extent i to, or -1 if none has room. */
 int migrate_choose (struct fp_volume *v, uint64_t i);
-/* For people; "": it will go better next time. */
+/* Return the reason for people; "" = another try may do. */
 const char *migrate_reason (int r);
 #define MIGRATE_FAILED_MS 100 /* before the next extent is tried */
 
-/* reclaim.c: the thread's */
+/* reclaim.c: for the migration thread */
 bool migrate_reclaim_next (struct fp_migrate *m);
 
 #endif /* FP_MIGRATE_INT_H */

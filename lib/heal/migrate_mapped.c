@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* migrate_mapped.c - copying from one server's memory to another's where both
- * are mapped (shm): one copy, without a buffer between.
+/* migrate_mapped.c - copy from one server's memory to another's where both are
+ * mapped (shm): one copy, without a buffer between.
  */
 
 #include <config.h>
@@ -30,23 +30,24 @@ fp_migrate_copy_while_written (void *to, const void *from, size_t length)
   return r;
 }
 
-/* A mapping that is new has none of its pages: a store to each would fault,
- * which takes several times as long as the copying.  They are there, because
- * the server has populated them; those that it has not would be made by the
- * store.  Read faults map them by the dozen, and for writing too.
+/* Map pages by read faults, which map them by the dozen, and for writing too.
+ * In a new mapping the first store to each page faults, which takes several
+ * times as long as copying.  The pages exist, as the server has populated
+ * them; a store makes any that it has not.
  */
 static void
 map_ahead (void *p, size_t length)
 {
   size_t before = (uintptr_t) p % PAGE;
 
-  /* Where that is unknown, or fails, the copy has the faults. */
+  /* If this is unknown or fails, the copy has the faults. */
   (void) madvise ((unsigned char *) p - before, before + length,
                   MADV_POPULATE_READ);
 }
 
-/* From copy to copy, which were entered.  False: what is there does not count,
- * because a server may have ended the session by then; or one is not mapped.
+/* Copy from one copy to the other, which were both entered.  Return false if
+ * one is not mapped.  Also if a server may have ended the session meanwhile:
+ * then the data does not count.
  */
 static bool
 copy_mapped (struct fp_migrate *m, const struct fp_copy *from,
@@ -62,7 +63,7 @@ copy_mapped (struct fp_migrate *m, const struct fp_copy *from,
   map_ahead (far, length);
   if (fp_migrate_copy_while_written (
           far, (const unsigned char *) from->remote.map + in, length) < 0)
-    return false; /* by the lanes it fails, too, and they say which copy */
+    return false; /* the lanes will fail, too, and say which copy */
   now = fp_mono_ns ();
   return fp_peer_lease_holds (peers[from->server], now) &&
          fp_peer_lease_holds (peers[to->server], now);

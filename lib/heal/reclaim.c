@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* reclaim.c - a server whose host is short of memory asks for slabs back
- * (fp_ping_reply.wanted): so many extents go to other servers, one after the
- * other, what was not used for the longest time first.
+/* reclaim.c - give slabs back to a server whose host is short of memory.  The
+ * server asks for a number of slabs (fp_ping_reply.wanted).  So many extents
+ * go to other servers, one at a time, the least recently used first.
  *
- * The server cannot choose: it does not see one-sided I/O.  When an extent was
- * last used is known here to about a second (fp_extent.used).  How many are
- * missing is asked anew each second meanwhile, so that this ends when it is
- * enough, whoever gave it.  One that asks gets no new extents, nor any that
- * others give back.  Where there is no room elsewhere nothing happens but that
- * the status says so: the server takes nothing by force.
+ * The server cannot choose, as it does not see one-sided I/O.  The client
+ * knows to about a second when an extent was last used (fp_extent.used).  Each
+ * second it asks again how many slabs are missing, so that this ends when
+ * enough came back, from any client.  A server that asks gets no new extents,
+ * nor any that others give back.  If there is no room elsewhere, only the
+ * status says so: the server takes nothing by force.
  */
 
 #include <config.h>
@@ -20,9 +20,7 @@
 #include "base/cleanup.h"
 #include "heal/migrate_int.h"
 
-/* The extent of that server that can be moved now and was not used for the
- * longest time.
- */
+/* Find the least recently used extent of that server that can be moved now. */
 static bool
 coldest (struct fp_migrate *m, unsigned server, uint64_t *out)
 {
@@ -57,7 +55,7 @@ note (struct fp_migrate *m, unsigned server, int r)
   snprintf (g->why, sizeof g->why, "%s", r == 0 ? "" : migrate_reason (r));
 }
 
-/* Returns false if nothing can be done now. */
+/* Return false if nothing can be done now. */
 static bool
 reclaim (struct fp_migrate *m, unsigned server)
 {
@@ -73,7 +71,7 @@ reclaim (struct fp_migrate *m, unsigned server)
   if (r == 0)
     fp_peer_reclaimed (m->v->peers[server]);
   else if (to >= 0) {
-    /* Another one first, the next time. */
+    /* Try another extent first, the next time. */
     atomic_store (&t->p[i].used, atomic_load (&t->tick));
     migrate_pause (m, MIGRATE_FAILED_MS);
   }
@@ -88,7 +86,7 @@ migrate_reclaim_next (struct fp_migrate *m)
   for (unsigned i = 0; i < m->v->nr_peers; i++) {
     struct fp_peer_room room;
 
-    /* What is drained goes anyway. */
+    /* A drain moves everything anyway. */
     if (!atomic_load (&m->stop) && fp_peer_room (m->v->peers[i], &room) &&
         room.wanted > 0 && !fp_volume_is_emptied (m->v, i))
       any |= reclaim (m, i);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* resync.c - a copy that is not in sync gets what it has missed, or all of it,
- * from one that is, and is in sync then (mirror.h).  It is a move whose target
- * is the extent's own: what is dirty is copied, round by round, and the rest
- * of it while the source is FROZEN.
+/* resync.c - bring a stale copy up to date.  It gets what it has missed, or
+ * everything, from an in-sync copy, and is in sync then (mirror.h).  This is a
+ * move whose target is the extent's own copy.  Dirty chunks are copied round
+ * by round, and the rest while the source is FROZEN.
  */
 
 #include <config.h>
@@ -18,7 +18,7 @@
 #include "heal/migrate_int.h"
 #include "meta/meta_log.h"
 
-/* A copy of extent i in such a set that is READY; or -1. */
+/* Return a copy of extent i in this set that is READY, or -1. */
 static int
 ready_of (struct fp_extents *t, uint64_t i, uint8_t set)
 {
@@ -29,8 +29,8 @@ ready_of (struct fp_extents *t, uint64_t i, uint8_t set)
   return -1;
 }
 
-/* Of those that can be made anew now the extent with the fewest in-sync
- * copies.
+/* Find the extent with the fewest in-sync copies, of those that can be
+ * resynced now.
  */
 static bool
 most_endangered (struct fp_migrate *m, uint64_t *extent, unsigned *from,
@@ -70,8 +70,8 @@ look_at (struct fp_migrate *m, struct fp_extent *p, unsigned *server,
   return 0;
 }
 
-/* The source is FROZEN, and the target, if it is still of that generation, has
- * all that it has.
+/* Make the target in sync, if it still has that generation.  The source is
+ * FROZEN, and the target has all its data.  -EAGAIN: something has changed.
  */
 static int
 make_in_sync (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to,
@@ -91,11 +91,11 @@ make_in_sync (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to,
   return 0;
 }
 
-/* So often before a copy gets other memory. */
+/* Failures in a row before a copy gets other memory. */
 #define MOST_FAILURES 3
 
-/* Entry k was to be filled: what does that say of its memory?  If it cannot be
- * written to, on a connection that is sound, it goes back.
+/* Judge the memory of entry k by the result of filling it.  If it cannot be
+ * written, though the connection is sound, it goes back.
  */
 static void
 judge_memory (struct fp_migrate *m, uint64_t k, int r)
@@ -131,7 +131,9 @@ fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
   r = look_at (m, p, &server, &generation);
   if (r == 0)
     r = look_at (m, m->to_extent, &to_server, &to_generation);
-  /* What is under way to yet another one may get to it from here. */
+  /* A write under way to a third copy may get into this one through the
+   * source.
+   */
   if (r == 0 && (fp_mirror_in_sync (t, i) & ~(1u << from)) != 0)
     r = fp_dirty_log_say_all (m->v, fp_mirror_entry (t, i, to), m->to_extent);
   if (r == 0)
@@ -148,7 +150,7 @@ fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
     fp_mirror_poke (m->v);
     return 0;
   }
-  /* The source may not have been in sync any more when it was read. */
+  /* The source may have been out of sync when it was read: copy that again. */
   for (uint32_t w = 0; w < t->words; w++)
     atomic_fetch_or (&m->dirty[w], m->taken[w]);
   return r;

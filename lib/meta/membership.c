@@ -49,14 +49,14 @@ is_current (const struct fp_members *list, const struct fp_uuid *server)
   return at >= 0 && list->members[at].current;
 }
 
-/* It has a list: not one of version 0. */
+/* Return true if the server has a list other than version 0. */
 static bool
 has_list (const struct fp_seen *s)
 {
   return s->list != NULL && s->list->version > 0;
 }
 
-/* Return what this server has, or NULL. */
+/* Return the list of this server, or NULL. */
 static const struct fp_members *
 list_of (const struct fp_seen *seen, unsigned nr, const struct fp_uuid *server)
 {
@@ -89,7 +89,7 @@ fp_membership_is_lacked (const struct fp_seen *seen, unsigned nr,
   return false;
 }
 
-/* How many of its current members have this list. */
+/* Return how many of the list's current members have it. */
 static unsigned
 held_by (const struct fp_seen *seen, unsigned nr,
          const struct fp_members *list)

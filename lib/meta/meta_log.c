@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meta_log.c - the metadata log's thread, and what it tells all members of
- * extents; who they are: meta_log_list.c.
+/* meta_log.c - the metadata log's thread, and the changes of the map that it
+ * tells all members.  meta_log_list.c has the list of members.
  */
 
 #include <config.h>
@@ -17,8 +17,8 @@
 #include "engine/mirror.h"
 #include "meta/meta_log_int.h"
 
-/* A member may take this part of `timeout` to answer, as long as there is
- * another one.
+/* Part of `timeout` that a member may take to answer, as long as there is
+ * another member.
  */
 #define PATIENCE_PART 4
 #define PATIENCE_MIN_MS 20u
@@ -64,8 +64,9 @@ push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
   struct fp_extent *p = &v->extents->p[k];
 
   FP_LOCK_SCOPE (&r->lock);
-  /* Who has shut it may be about to push it; and one that is not in sync any
-   * more, which it ceases to be before nothing is due, is the allocator's.
+  /* A thread that has shut the entry may be about to push it.  An entry that
+   * is out of sync belongs to the allocator: it leaves the set before its
+   * record is cleared.
    */
   if (atomic_load (&p->record) != RECORD_NOTHING ||
       fp_extent_state (p) == FP_EXTENT_BUSY ||
@@ -125,7 +126,7 @@ meta_log_wait_ms (struct fp_meta_log *r, unsigned ms)
   struct timespec until;
 
   fp_timespec_after (&until, ms);
-  /* A timeout is as good as a wake-up: the caller looks again. */
+  /* A timeout counts as a wake-up: the caller looks again. */
   (void) pthread_cond_timedwait (&r->cond, &r->lock, &until);
 }
 
@@ -152,8 +153,8 @@ fp_meta_log_may_record (struct fp_volume *v)
   return may_record (r);
 }
 
-/* Take entry i out of the queue.  False: it is in the batch, and some members
- * may have heard of it.  The lock is held.
+/* Take entry i out of the queue.  Return false if it is in the batch, so that
+ * some members may have heard of it.  The lock is held.
  */
 static bool
 withdraw (struct fp_meta_log *r, uint32_t i)
@@ -188,17 +189,17 @@ fp_meta_log_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
   atomic_store (&p->record, RECORD_GONE);
   push (r, (uint32_t) i);
   while (atomic_load (&p->record) == RECORD_GONE) {
-    /* Else the extent could not be used before these members are back. */
+    /* Otherwise the extent stays unusable until these members are back. */
     if (!may_record (r) && withdraw (r, (uint32_t) i))
       return -EROFS;
     if (fp_deadline_passed (deadline_ns)) {
-      /* Some may have heard of it by now. */
+      /* Some members may have heard of it by now. */
       atomic_store (&p->record, RECORD_REVERSE);
       return -EIO;
     }
     meta_log_wait_ms (r, 20);
   }
-  /* Should its server be away now, it will not be READY again after that. */
+  /* If its server is away now, do not make it READY again later. */
   p->releasing = true;
   return 0;
 }
@@ -247,7 +248,7 @@ fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k)
   case RECORD_DROP:
     return false;
   case RECORD_NOTHING:
-    /* What is shut may be about to be in sync no more: it is trimmed. */
+    /* A shut entry is being trimmed, and may be about to leave the set. */
     return fp_extent_state (p) == FP_EXTENT_BUSY ||
            fp_meta_log_may_exist (v, k);
   default:
@@ -302,7 +303,9 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
 
 /* ---- changes of the map ---- */
 
-/* The next extents that are to be recorded alike. */
+/* Take the next extents that are recorded in the same way.  Return their
+ * number.
+ */
 static unsigned
 take_batch (struct fp_meta_log *r)
 {
@@ -339,7 +342,7 @@ change_map (struct fp_meta_log *r)
   }
 }
 
-/* Every current member has it. */
+/* Finish the batch, which every current member has. */
 static void
 finish_batch (struct fp_meta_log *r)
 {
@@ -373,7 +376,9 @@ finish_batch (struct fp_meta_log *r)
   }
   for (unsigned k = 0; k < n; k++)
     fp_peer_settle (v->peers[atomic_load (&p[settle[k]].server)], settle[k]);
-  /* Not to be asked for anew before it has left. */
+  /* Clear the record last, so that no drop is requested again before the copy
+   * has left the in-sync set.
+   */
   for (unsigned k = 0; k < nr_dropped; k++) {
     fp_mirror_dropped (v, dropped[k]);
     FP_LOCK_SCOPE (&r->lock);
@@ -390,9 +395,7 @@ is_stopping (struct fp_meta_log *r)
   return r->stop;
 }
 
-/* Until all current members have the batch, or nobody is left to ask for it
- * just now.
- */
+/* Send the batch until all current members have it, or the thread stops. */
 static void
 record_batch (struct fp_meta_log *r)
 {
@@ -403,7 +406,9 @@ record_batch (struct fp_meta_log *r)
   while (!is_stopping (r)) {
     uint64_t left;
 
-    /* Who waits for this has another copy to go on with. */
+    /* The waiting request can go on with another copy: wait for no dead
+     * member.
+     */
     if (fp_volume_is_mirrored (r->v))
       meta_log_leave_out_dead (r);
     meta_log_note_restarted (r, &answered);
@@ -415,8 +420,8 @@ record_batch (struct fp_meta_log *r)
       finish_batch (r);
       return;
     }
-    /* A client that reaches only servers with a list that is not complete
-     * may believe them.  So they hear of no change that is later than it.
+    /* A client that reaches only servers with an incomplete list may believe
+     * them.  So they must not hear of a change that is later than that list.
      */
     if (left != 0 && !r->list_due)
       answered |=
@@ -475,7 +480,9 @@ meta_log_run (struct fp_meta_log *r)
   return e;
 }
 
-/* It is the metadata log's. */
+/* Return true if the memory of an entry in the queue belongs to the metadata
+ * log.
+ */
 static bool
 has_memory (struct fp_extent *p)
 {
@@ -484,8 +491,8 @@ has_memory (struct fp_extent *p)
   return what != RECORD_DROP && what != RECORD_IN_SYNC;
 }
 
-/* Nothing more is recorded: the extents that waited for it are their peers',
- * so that these forget what they mapped.
+/* Hand the extents that wait to be recorded back to their peers, which then
+ * forget what they mapped.  Nothing more is recorded.
  */
 static void
 give_back (struct fp_meta_log *r)
@@ -562,7 +569,7 @@ fp_meta_log_free (struct fp_volume *v)
   if (r == NULL)
     return;
   assert (!r->runs);
-  /* Of a peer that went on for a moment longer. */
+  /* These are from a peer that ran a moment longer. */
   while (r->head != FP_NO_EXTENT) {
     if (has_memory (&v->extents->p[r->head]))
       fp_copy_forget (&v->extents->p[r->head].copy);

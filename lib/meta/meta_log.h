@@ -1,45 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meta_log.h - what the servers of a volume that has a name, or copies, keep
- * about it, and how it is kept in step with what the client does: which
- * extents exist (the map), and who the servers are (the list of members).
- * docs/PROTOCOL.md, 'Volumes with a name', has the rules; this is who follows
- * them.
+/* meta_log.h - the metadata log of a volume with a name, or with several
+ * copies: which extents exist (the map), and the members (the list).  The
+ * rules are in docs/PROTOCOL.md, 'Volumes with a name'.
  *
- * One thread, the metadata log, decides what all the servers are told next;
- * each peer's thread tells its own.  A change of the map is over when every
- * current member has it.  One that does not answer is left out of the list of
- * members (a new version, at all the others), and taken in again when it is
- * back and was given the whole map.  There is no failure: what cannot be
- * recorded waits, its extent is BUSY, and who waits for that has a deadline.
+ * One thread decides what all servers are told next; each peer's thread tells
+ * its own server.  A change of the map is over when every current member has
+ * it.  A member that does not answer is left out: the others get a new version
+ * of the list.  When it is back, it gets the whole map and is taken in again.
+ * Recording does not fail: a change that cannot be recorded waits.  Its extent
+ * is BUSY, and the waiting request has a deadline.
  *
- * A list may be recorded in part, when its answers were lost.  So that whoever
- * asks all current members of any list that some server has hears of the
- * newest:
+ * If answers were lost, some members may have a list and others not.  A client
+ * that asks all current members of any such list must hear of the newest.  So:
  *
- *  - each list that is tried has a version of its own, in a range that is the
- *    client's (FP_MEMBERSHIP_ROUND);
- *  - a new list is recorded at one at least of the current members of each
- *    list that may be somewhere (`anchor`), at so many that no more than half
- *    of these could come back without them, and at half of those of the last
- *    one that all had, so that more than half of these know that it is old;
- *  - a list that takes members in, or has some that a list since the last
- *    complete one was without, has enough in common with each of these lists
- *    that no two clients can attach by different ones and miss each other;
- *  - after an attempt nothing that is recorded counts until one succeeded.
+ *  - Each list that is tried has a version of its own, in this client's range
+ *    (FP_MEMBERSHIP_ROUND).
+ *  - A new list goes to at least one server that is current in all lists that
+ *    may be somewhere (`anchor`).  At most half of the members of each such
+ *    list may be without the new one.  At least half of the last complete
+ *    list's members get it, or all but copies - 1.  So any of them that
+ *    suffice to attach include one that knows that theirs is old.
+ *  - A list that takes members in must meet each of those lists: no two
+ *    clients may attach by different ones without a common server.  So must a
+ *    list with members that a list since the last complete one lacks.
+ *  - Once a list was sent, no change counts until a list is complete.
  *
- * The next client may find several lists, of which only the first may have
- * been complete: membership.h says whom it believes.  Until its own first list
- * is complete all of these may be somewhere, as if it had sent them.
+ * The next client may find several lists, and only the first may have been
+ * complete.  membership.h says which members it believes.  Until its own first
+ * list is complete, it treats all of these as if it had sent them.
  *
- * Each attachment begins with a list of a higher version, and the labels that
- * follow have generations above fp_membership_generation: so they are higher
- * than those of a server that was not there to be asked.
+ * Each attachment raises the version, and with it the generation of its labels
+ * (fp_membership_generation), above those at servers that could not be asked.
  *
- * A volume that was attached without more than half of its current members
- * (degraded=true) is `frozen`: there may be a newer list.  What is labelled
- * can be read and written, nothing else; nothing is recorded.
+ * A volume attached while half of its current members or more were missing
+ * (degraded=true) is `frozen`: there may be a newer list.  Labelled extents
+ * can be read and written.  Nothing is recorded.
  *
- * Threads:  any, but for start and stop.
+ * Threads:  any, except for start and stop.
  * Memory:   only new allocates.
  */
 
@@ -54,120 +51,135 @@
 
 struct fp_meta_log;
 
-/* In v->meta_log, for a volume that is recorded (fp_volume_is_recorded); the
- * calls below do nothing for another one.
+/* Create v->meta_log, if the volume is recorded (fp_volume_is_recorded).  Else
+ * it stays NULL.  The calls drop, in_sync, settled, wake, exists, join and
+ * leave need it; the others do nothing without it.
  */
 int fp_meta_log_new (struct fp_volume *v);
 void fp_meta_log_free (struct fp_volume *v);
 
-/* The peers are up that have to be: find out what exists, write the list,
- * release what does not exist, and start the thread.
+/* Find out what exists, write the list, release what does not exist, and start
+ * the thread.  The peers that have to be up are up.
  */
 int fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
                        char why[FP_WHY_MAX]);
-/* Extents that wait go back to their peers. */
+/* End the thread.  Extents that wait to be recorded go back to their peers. */
 void fp_meta_log_stop (struct fp_volume *v);
-/* It was stopped, and nothing is written any more: if all copies are alike,
- * that is recorded, so that whoever comes next can believe them all.
+/* Record that all copies are equal, if they are, so that the next client can
+ * believe them all.  Call after fp_meta_log_stop, when nothing is written any
+ * more.
  */
 void fp_meta_log_rest (struct fp_volume *v);
 
-/* No server was told of any list yet.  Of the start's thread. */
+/* Return true if no server was told of any list yet.  Call on the thread that
+ * starts the volume.
+ */
 bool fp_meta_log_untouched (struct fp_volume *v);
 
-/* A peer came up, to a server of that name; or is down.  anew: it had
- * forgotten the volume, and was told of it again.
+/* Note that the peer of `server` is up, at a server with this UUID, or that it
+ * is down.  The flag says that the server had forgotten the volume, and was
+ * told of it again.
  */
 void fp_meta_log_up (struct fp_volume *v, unsigned server,
                      const struct fp_uuid *uuid, bool anew);
 void fp_meta_log_down (struct fp_volume *v, unsigned server);
-/* A server that was away at the start has a list of this version.  Return true
- * if it may be that of a client that has the volume now: then the server may
- * not be opened.  That is decided as soon as it can be.
+/* Return true if the list version at a server that was away at the start may
+ * be of a client that has the volume now.  Then the server must not be opened.
+ * The metadata log settles that as soon as it can.
  */
 bool fp_meta_log_is_behind (struct fp_volume *v, uint64_t version);
-/* It was opened.  Wait until the current members have taken one more list:
- * then no other client has the volume, and what is left over at the server may
- * be released.  -ETIMEDOUT: not by then, or *stop is set.  Its thread.
+/* Wait until the current members have taken one more list, after `server` was
+ * opened.  Then no other client has the volume, and leftovers at the server
+ * may be released.  -ETIMEDOUT: not by the deadline, or *stop is set.  Call on
+ * the peer's thread.
  */
 int fp_meta_log_confirm (struct fp_volume *v, unsigned server,
                          const _Atomic bool *stop, uint64_t deadline_ns);
-/* A peer has done what it was asked to. */
+/* Tell the metadata log that a peer has done what it was asked to. */
 void fp_meta_log_wake (struct fp_volume *v);
 
-/* Extent i, which is BUSY and has its memory, is to be recorded; then its peer
- * makes it READY (fp_peer_settle).
+/* Record that extent i, which is BUSY and has its memory, exists.  Then its
+ * peer makes it READY (fp_peer_settle).
  */
 void fp_meta_log_exists (struct fp_volume *v, uint64_t i);
-/* Record that extent i, which is BUSY and drained, does not exist any more:
- * then its memory may be released.  -EROFS: the volume is frozen, or so many
- * members are down that it would have to wait for them; no member was told of
- * it, and the extent is still the caller's.  -EIO: not by then; the extent is
- * the metadata log's now, and will be READY again some time.
+/* Record that extent i, which is BUSY and drained, no longer exists.  Then its
+ * memory may be released.  -EROFS: the volume is frozen, or recording would
+ * have to wait for members that are down.  No member was told, and the extent
+ * is still the caller's.  -EIO: the deadline passed.  The extent now belongs
+ * to the metadata log, and will be READY again some time.
  */
 int fp_meta_log_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns);
-/* Return false if so many members are known to be down that a change would
- * have to wait for them.
+/* Return false if a change would have to wait for members that are known to be
+ * down.
  */
 bool fp_meta_log_may_record (struct fp_volume *v);
-/* An extent that has several copies: entry k shall be recorded as one that is
- * not in sync (then fp_mirror_dropped), or that is.  Nothing, if there is
- * something to be recorded of it already.
+/* Record that entry k, one of several copies, is out of sync (then
+ * fp_mirror_dropped is called), or in sync.  Do nothing if a change of k is
+ * due already, or if k is BUSY or not in the in-sync set.
  */
 void fp_meta_log_drop (struct fp_volume *v, uint64_t k);
 void fp_meta_log_in_sync (struct fp_volume *v, uint64_t k);
-/* Something is to be recorded of entry k. */
+/* Return true if a change of entry k waits to be recorded. */
 bool fp_meta_log_is_due (struct fp_volume *v, uint64_t k);
-/* Of entry k, which is an in-sync copy: that is recorded, and stays so. */
+/* Return true if entry k, an in-sync copy, is recorded as such and no change
+ * of that is due.
+ */
 bool fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k);
-/* Nothing is to be recorded of entry k, which nobody else can get at;
- * -ETIMEDOUT.
+/* Wait until no change of entry k is due.  No other thread may have access to
+ * k.  -ETIMEDOUT: not by the deadline.
  */
 int fp_meta_log_settled (struct fp_volume *v, uint64_t k,
                          uint64_t deadline_ns);
-/* The map has so many bits: one for each entry, and where there are several
- * copies one more, that a client is at work.
+/* Return the number of bits in the map: one for each entry.  With several
+ * copies one more says that a client is at work.
  */
 uint64_t fp_meta_log_bits (const struct fp_volume *v);
 
-/* Wait until nothing waits to be recorded. */
+/* Wait until all changes are recorded.  -ETIMEDOUT: not by the deadline. */
 int fp_meta_log_sync (struct fp_volume *v, uint64_t deadline_ns);
 
-/* Can a label of extent i, heard of late, be more than a leftover? */
+/* Return true if a label of extent i that is heard of late may be more than a
+ * leftover.
+ */
 bool fp_meta_log_may_exist (struct fp_volume *v, uint64_t i);
 
-/* May what is left over at the servers be released?  Not before the first list
- * is complete: until then the next client may follow an older one, by which it
- * exists; nor if the volume is frozen.
+/* Return true if leftovers at the servers may be released.  Not before the
+ * first list is complete: until then the next client may follow an older list,
+ * by which they exist.  Not if the volume is frozen.
  */
 bool fp_meta_log_may_release (struct fp_volume *v);
-/* Was it decided which of the labels count that were heard at the start? Under
+/* Return true if start-up has decided which labels count.  Under
  * fp_volume.lock.
  */
 bool fp_meta_log_has_judged (struct fp_volume *v);
 
-/* Server i has named all that it holds, for the first time.  Its thread. */
+/* Note that server i has listed all that it holds, for the first time.  Call
+ * on its peer's thread.
+ */
 void fp_meta_log_heard (struct fp_volume *v, unsigned i);
-/* Server i comes late: is a label there, which may be open, in doubt because
- * others were not heard yet?  (peer_learn.h.)  Under fp_volume.lock.
+/* Return true if a label at server i, which comes late, is in doubt because
+ * other servers were not heard yet (peer_learn.h).  open: the label is open.
+ * Under fp_volume.lock.
  */
 bool fp_meta_log_doubts (struct fp_volume *v, unsigned i, bool open);
 
-/* Server i, whose peer is not started yet, is this one. */
+/* Set the UUID of server i, whose peer is not started yet. */
 void fp_meta_log_expect (struct fp_volume *v, unsigned i,
                          const struct fp_uuid *server);
-/* It is up: a member from now on, first not current.  -ETIMEDOUT: not by then,
- * but as soon as that can be; -EBUSY: that is so of another one still.  Its
- * place is not closed any more when it is.
+/* Make server i, which is up, a member that is not current at first; then open
+ * its place.  -ETIMEDOUT: not by the deadline, but as soon as it can be done.
+ * -EBUSY: another server is still joining.
  */
 int fp_meta_log_join (struct fp_volume *v, unsigned i,
                       const struct fp_server_name *name, uint64_t deadline_ns);
-/* It is none any more; at the deadline (-ETIMEDOUT) it still is. */
+/* Make server i leave, and wait until it is no member any more.  -ETIMEDOUT:
+ * it still is one.
+ */
 int fp_meta_log_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns);
 
 struct fp_meta_log_status {
-  uint64_t version; /* of the list */
-  uint64_t current; /* a set of servers */
+  uint64_t version; /* version of the member list */
+  uint64_t current; /* set of current members */
   bool frozen;
 };
 void fp_meta_log_status (struct fp_volume *v, struct fp_meta_log_status *s);

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meta_log_change.c - which servers are there, and how some join a volume with
- * a name while it is used, or leave it: what the next list says.
+/* meta_log_change.c - servers that come up and go down, and servers that join
+ * or leave a named volume while it is in use.  They decide what the next list
+ * says.
  *
- * One that joins is in a list that all current members have, not current,
- * before it gets any extent; then it is given the map, as one that comes back.
- * One that leaves hears of the list without it, if it is there: it counts
- * among those that have to have it, and not any more when they do.
+ * A server that joins is first listed as not current, and gets extents only
+ * after all current members have that list.  Then it is given the map, like a
+ * member that comes back.  A server that leaves is told of the list without
+ * it, if it is up.  That list is not complete without its answer; afterwards
+ * it is no member.
  *
- * One that comes back as another one (a new UUID, and nothing of what it had),
- * and one that did not leave after all, may be in no list that counts: who
- * attaches the volume next would not look there.  Until there is such a list
- * they are unlisted (fp_volume.unlisted), and get no extents.
+ * A server may come back with a new UUID and without its data, and another may
+ * fail to leave.  Either may be in no list that counts, so that the next
+ * client would not look there.  Until a list has it, it is unlisted
+ * (fp_volume.unlisted) and gets no extents.
  */
 
 #include <config.h>
@@ -41,7 +43,7 @@ fp_meta_log_up (struct fp_volume *v, unsigned server,
   r->up |= bit (server);
   if (anew || !fp_uuid_eq (&r->uuid[server], uuid)) {
     r->restarted |= bit (server);
-    /* Before the first list nothing is given to anybody. */
+    /* A nil UUID means that there is no list yet: no server has extents. */
     if (!fp_uuid_is_nil (&r->uuid[server]))
       atomic_fetch_or (&v->unlisted, bit (server));
     r->uuid[server] = *uuid;
@@ -55,7 +57,7 @@ fp_meta_log_is_behind (struct fp_volume *v, uint64_t version)
 {
   struct fp_meta_log *r = v->meta_log;
 
-  /* If it is frozen no list is written, and nothing is released. */
+  /* A frozen volume writes no list and releases nothing. */
   if (r == NULL || r->frozen)
     return false;
   FP_LOCK_SCOPE (&r->lock);
@@ -74,7 +76,7 @@ fp_meta_log_confirm (struct fp_volume *v, unsigned server,
   struct fp_meta_log *r = v->meta_log;
 
   if (r == NULL || r->frozen)
-    return 0; /* likewise */
+    return 0; /* frozen: no list is written */
   FP_LOCK_SCOPE (&r->lock);
   r->confirm |= bit (server);
   r->rejoin_ns = 0;
@@ -125,7 +127,7 @@ fp_meta_log_expect (struct fp_volume *v, unsigned i,
   FP_LOCK_SCOPE (&r->lock);
   r->uuid[i] = *server;
   r->restarted &= ~bit (i);
-  atomic_fetch_and (&v->unlisted, ~bit (i)); /* it is closed until it is */
+  atomic_fetch_and (&v->unlisted, ~bit (i)); /* the place stays closed */
   atomic_fetch_and (&r->unheard, ~bit (i));
 }
 
@@ -161,7 +163,7 @@ fp_meta_log_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns)
   while (r->listed & bit (i)) {
     if (fp_deadline_passed (deadline_ns) || r->stop) {
       r->leave &= ~bit (i);
-      /* There may be a list without it; one with it is due then. */
+      /* A list without it may be somewhere; then one with it is due. */
       if (r->leaving & bit (i))
         atomic_fetch_or (&v->unlisted, bit (i));
       return -ETIMEDOUT;
@@ -173,8 +175,9 @@ fp_meta_log_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns)
 
 /* ---- the metadata log's thread ---- */
 
-/* Who leaves with the next list.  The last one that has all stays until
- * another one, that joins or came back, is current too.
+/* Return the servers that leave with the next list.  If no other server would
+ * know everything, none leaves until a server that joins or came back is
+ * current.
  */
 static uint64_t
 may_leave (const struct fp_meta_log *r)
@@ -209,12 +212,12 @@ meta_log_note_changes (struct fp_meta_log *r)
     r->listed |= joins;
   }
   r->leaving = may_leave (r);
-  /* What was attempted was another list. */
+  /* The list that was attempted is another one. */
   r->attempted = 0;
   r->list_due = true;
 }
 
-/* Who is in the list, as who it is now. */
+/* Return the servers in the list that are listed under their present UUID. */
 static uint64_t
 who_is_listed (const struct fp_meta_log *r)
 {
@@ -239,7 +242,7 @@ meta_log_changed (struct fp_meta_log *r)
   r->listed &= ~left;
   r->leave &= ~left;
   r->leaving = 0;
-  /* Who did not leave after all is in the next one. */
+  /* Servers that did not leave after all are in the next list. */
   if (out != left)
     r->list_due = true;
   if (r->joining & r->listed) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meta_log_copies.c - which copies of each extent are in sync, when a volume
- * is attached, and what is left for the next client when it is detached
- * (mirror.h).
+/* meta_log_copies.c - which copies are in sync when a volume is attached, and
+ * what is recorded for the next client when it is detached (mirror.h).
  */
 
 #include <config.h>
@@ -33,8 +32,9 @@ set_bit (struct fp_meta_log *r, uint64_t n, bool on)
     atomic_fetch_and (&r->map[n / 64], ~mask);
 }
 
-/* Its last client did not end in order: what it was writing may be in some of
- * the copies.  One that is there is believed, the others are made anew.
+/* Choose the one copy to believe.  The last client did not detach cleanly, so
+ * that its last writes may be in some copies only.  A READY copy is believed,
+ * and the others are resynced.
  */
 static uint8_t
 believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
@@ -50,15 +50,16 @@ believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
   }
   if (one != 0)
     return one;
-  /* As soon as one is. */
+  /* No copy is READY: one is chosen as soon as one is. */
   atomic_store (&t->p[i].diverged, true);
   fp_mirror_missed (r->v, i, 0, fp_extent_length (t, i), 0);
   atomic_fetch_add (&r->v->resync_bytes, fp_extent_length (t, i));
   return in_sync;
 }
 
-/* What copy c, which was in sync, may have else than the one that is believed:
- * where one of the two says that it was being written to.
+/* Mark the regions in which copy c, which was in sync, may differ from the
+ * believed one.  These are the regions that either dirty log says were being
+ * written.  Return the bytes marked.
  */
 static uint64_t
 miss_dirty_log (struct fp_meta_log *r, uint64_t i, unsigned c, uint8_t one)
@@ -87,7 +88,9 @@ miss_dirty_log (struct fp_meta_log *r, uint64_t i, unsigned c, uint8_t one)
   return all;
 }
 
-/* These were in sync, and are not any more, since one is believed. */
+/* Mark what the copies in `others` may have missed.  They are out of sync now,
+ * since one copy is believed.
+ */
 static void
 miss_unclean (struct fp_meta_log *r, uint64_t i, uint8_t others, uint8_t one)
 {
@@ -103,10 +106,10 @@ miss_unclean (struct fp_meta_log *r, uint64_t i, uint8_t others, uint8_t one)
   atomic_fetch_add (&r->v->resync_bytes, most);
 }
 
-/* Of the in-sync copies those at a server that is not believed, if one is
- * there at a server that is.  The map does not tell them from a later copy
- * with the same entry, which a server may have had that came back with
- * nothing.
+/* Return the in-sync copies at servers that are not believed, if a believed
+ * server has an in-sync copy.  The map cannot tell them from a later copy with
+ * the same entry.  A server that came back with nothing may have had that
+ * copy.
  */
 static uint8_t
 stale_copies (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
@@ -143,7 +146,9 @@ take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
     atomic_fetch_add (&r->v->resync_bytes, fp_extent_length (t, i));
   }
   all = in_sync;
-  /* Whoever is dead for good may have known of it, and nobody else does. */
+  /* A dead member may have been the only one that knew of this extent: it is
+   * lost.
+   */
   if (r->forced && in_sync == 0)
     all = in_sync = 1;
   if (unclean && (in_sync & (in_sync - 1)) != 0) {
@@ -179,7 +184,8 @@ meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
   if (meta_log_ask_all (r, members, RECORD_OP_MAP_WRITE, deadline_ns) !=
       members) {
     snprintf (why, FP_WHY_MAX,
-              "volume %s: not all of its servers recorded which copies count",
+              "volume %s: some of its servers did not record in time which "
+              "copies are in sync",
               r->v->title);
     return -EIO;
   }
@@ -193,8 +199,9 @@ meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX])
 
   if (!fp_volume_is_mirrored (r->v))
     return 0;
-  /* Of what was being written when its client died one copy may have it and
-   * another not, and which counts is to be recorded before it is read.
+  /* Writes under way when the last client died may be in one copy and not in
+   * another.  The choice must be recorded before a read, and a read-only
+   * client records nothing.
    */
   if (has_bit (r, t->all)) {
     snprintf (why, FP_WHY_MAX, FP_NOT_IN_ORDER_WHY, r->v->title);
@@ -220,7 +227,7 @@ fp_meta_log_rest (struct fp_volume *v)
       return;
   {
     FP_LOCK_SCOPE (&r->lock);
-    r->stop = false; /* its thread has ended */
+    r->stop = false; /* the thread has ended */
   }
   r->change = (struct fp_map_change) {
     .exist = false,
@@ -228,7 +235,9 @@ fp_meta_log_rest (struct fp_volume *v)
     .extents = { v->extents->all },
   };
   deadline = fp_deadline_in_ms (v->p.timeout_ms);
-  /* Whoever does not hear of it says that it is so: which is safe. */
+  /* A member that misses this still says that a client is at work, which is
+   * safe.
+   */
   (void) meta_log_ask (r, r->members, RECORD_OP_MAP, &r->change, deadline,
                        NULL);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meta_log_list.c - the list of members: who is current, and which list may be
- * written next (meta_log.h has the rules).
+/* meta_log_list.c - the list of members: which members are current, and which
+ * list may be written next.  meta_log.h has the rules.
  */
 
 #include <config.h>
@@ -14,7 +14,7 @@
 #include "meta/meta_log_int.h"
 
 #define TAKEN_IN_AT_ONCE 8
-#define REJOIN_MS 1000 /* between two tries */
+#define REJOIN_MS 1000 /* between two attempts */
 
 static uint64_t
 bit (unsigned server)
@@ -50,7 +50,7 @@ meta_log_note_restarted (struct fp_meta_log *r, uint64_t *answered)
   r->anchor &= ~gone;
   for (unsigned i = 0; i < r->nr_tried; i++)
     r->tried[i].set &= ~gone;
-  /* All who could have heard of the last attempts are gone. */
+  /* No server is left that could have heard of the last attempts. */
   if (r->anchor == 0)
     r->anchor = r->durable;
   *answered &= ~gone;
@@ -63,8 +63,8 @@ meta_log_may_shrink (const struct fp_meta_log *r, unsigned was, unsigned is)
   return fp_membership_may_shrink (was, is, r->v->p.copies);
 }
 
-/* Is there a list that was sent and that enough of its current members could
- * come back with, of whom none is in the next one?
+/* Return true if a list that was sent could come back.  Then so many of its
+ * current members are not in the next list that they can attach by it.
  */
 static bool
 may_come_back (const struct fp_meta_log *r, uint64_t next)
@@ -83,13 +83,13 @@ meets (const struct fp_meta_log *r, uint64_t set, unsigned nr, uint64_t next)
                              r->v->p.copies);
 }
 
-/* Return true if there is a list that was sent, such that one client could
- * attach by that and another one by the next list, without a server that both
- * ask.  If neither list is complete, neither client would hear of the other.
+/* Return true if one client could attach by a list that was sent, and another
+ * by the next list, without a common server.  If neither list is complete,
+ * neither client would hear of the other.
  *
- * A list that only leaves out members is not held up: with up to four members
- * it has enough of each list before, and with more a volume should go on when
- * two of five die at once.
+ * A list that only leaves members out is not held up.  With up to four members
+ * it has enough in common with each earlier list.  With more, a volume should
+ * go on when two of five die at once.
  */
 static bool
 may_part (const struct fp_meta_log *r, uint64_t next)
@@ -119,10 +119,10 @@ meta_log_note_tried (struct fp_meta_log *r, uint64_t set, unsigned nr)
 }
 
 /* Return true if no other client can have attached by the last complete list
- * without a member that is still in the next one, or was told of it.  Who came
- * back with nothing may have been one of those that it attached with, and
- * cannot tell.  If all are in the next list that still know the last one, what
- * such a client wrote is gone with those that forgot it.
+ * without a member that is told of the next one.  A member that came back with
+ * nothing may have been one of those, and cannot tell.  If all members that
+ * still know the last list are told, that client's writes are gone with the
+ * servers that forgot it.
  */
 static bool
 keeps_durable (const struct fp_meta_log *r, uint64_t set)
@@ -138,15 +138,16 @@ meta_log_may_write (const struct fp_meta_log *r, uint64_t set)
     return false;
   if (r->durable == 0)
     return !may_come_back (r, set);
-  /* Else nobody would be left who is current in that list and the ones before
-   * (the anchor), and no list could be written any more.
+  /* Otherwise no member would be left that is current in that list and all
+   * before it (the anchor).  Then no list could be written any more.
    */
   return (set & r->anchor & ~r->leaving) != 0 && !may_come_back (r, set) &&
          !may_part (r, set) && keeps_durable (r, set);
 }
 
-/* Return the largest set of `base` and some of `added` that may be written; 0:
- * there is none.  Of more than a few the others wait.
+/* Return the largest set of `base` and some of `added` that may be written, or
+ * 0 if there is none.  At most TAKEN_IN_AT_ONCE of `added` are tried; the
+ * others wait.
  */
 static uint64_t
 largest (const struct fp_meta_log *r, uint64_t base, uint64_t added)
@@ -188,9 +189,9 @@ compose_list (struct fp_meta_log *r, uint64_t set)
   }
 }
 
-/* What is tried once more is the same list: it keeps its version, so that one
- * server, if it alone hears all of the attempts, gets no further than the next
- * client does.
+/* Set the version of the next attempt.  A retry of the same list keeps its
+ * version.  So one server that alone hears all attempts gets no further ahead
+ * than the next client does.
  */
 static void
 next_version (struct fp_meta_log *r, uint64_t set)
@@ -224,7 +225,7 @@ meta_log_write_list (struct fp_meta_log *r, uint64_t deadline_ns)
     next_version (r, set);
     compose_list (r, set);
     asked = waiting (r);
-    /* Who leaves is asked, and is none of those that this list names. */
+    /* A member that leaves is asked, but is not one of the list's members. */
     r->anchor &= set & ~r->leaving;
     if (r->durable == 0)
       r->anchor = set & ~r->leaving;
@@ -269,17 +270,22 @@ meta_log_mend_list (struct fp_meta_log *r)
   if (next != 0)
     r->members = next;
   if ((r->members & ~up) != 0)
-    return; /* what they have may be the last list */
+    return; /* members that are away may have the last list */
   e = meta_log_write_list (r,
                            fp_deadline_in_ms (4 * meta_log_patience_ms (r)));
   if (e == -EPERM)
     fp_volume_set_fenced (r->v, NULL);
 }
 
-/* A server that was away at the start has come.  Its list may be newer than
- * ours.  Either a client before us sent it, and died before others had it:
- * then ours have to be newer.  Or a client after us has the volume: then it
- * has opened it at more than half of our current members, and these refuse us.
+/* Make our list newer than that of a server that was away at start-up, and
+ * prove that ours counts.  The server's list may be newer than ours for two
+ * reasons:
+ *
+ *  - A client before us sent it, and died before others had it.  Then ours
+ *    have to be newer.
+ *  - A client after us has the volume.  Then it has opened it at more than
+ *    half of our current members, and these refuse us.
+ *
  * So if the current members take one more list of ours, no other client has
  * the volume.  Before that nothing is changed at the server
  * (fp_meta_log_confirm).
@@ -332,7 +338,7 @@ meta_log_rejoin (struct fp_meta_log *r)
     r->list_due = true;
     meta_log_mend_list (r);
   }
-  /* Those that had to wait for others are next. */
+  /* Members that had to wait for others are next. */
   if (now == 0 || (now & ~r->members) != 0 || r->list_due) {
     FP_LOCK_SCOPE (&r->lock);
     r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);

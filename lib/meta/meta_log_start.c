@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* meta_log_start.c - what the servers have of a volume with a name, when it
- * is attached.
+/* meta_log_start.c - find out what the servers have recorded of a volume, when
+ * it is attached.
  */
 
 #include <config.h>
@@ -38,7 +38,7 @@ changed (struct fp_meta_log *r, char why[FP_WHY_MAX])
               r->v->title);
 }
 
-/* Nobody has written to it: the list is to be made. */
+/* Make the first list: no client has written to the volume. */
 static int
 begin_new (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
@@ -50,8 +50,8 @@ begin_new (struct fp_meta_log *r, char why[FP_WHY_MAX])
   for (unsigned i = 0; i < r->v->nr_peers; i++) {
     if (fp_peer_said (r->v->peers[i])->volume.slabs > 0)
       return say (-EIO, why,
-                  "volume %s: a server has pieces of it, and no list of its "
-                  "servers",
+                  "volume %s: a server holds extents of it, but no list of "
+                  "the volume's servers",
                   r->v->title);
     r->list.members[i].server = r->uuid[i];
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
@@ -61,19 +61,19 @@ begin_new (struct fp_meta_log *r, char why[FP_WHY_MAX])
   return 0;
 }
 
-/* What was found of the lists: membership.h. */
+/* Lists that were found (membership.h). */
 struct found {
   struct fp_seen seen[FP_MAX_SERVERS];
   unsigned nr;
   const struct fp_members *base;
-  uint64_t believed; /* places in the base */
+  uint64_t believed; /* set of places in the base */
   bool sure, enough;
   uint64_t newest;
 };
 
-/* In the order of the peers, with the addresses and domains that we use.  A
- * list of ours has to be newer than any that a server has, or that server
- * would refuse it.
+/* Take the base over as our list, in the order of the peers and with the
+ * addresses and domains that we use.  Ours must be newer than the list of any
+ * server, or that server would refuse it.
  */
 static int
 take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
@@ -82,7 +82,7 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
   const struct fp_members *list = f->base;
   unsigned current = 0, away = 0;
 
-  /* The probe has added who joins. */
+  /* The probe has appended the servers that join. */
   if (!p->resume ||
       (list != &p->members &&
        list->count !=
@@ -90,7 +90,7 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
     return changed (r, why);
   if (f->newest >= FP_MEMBERSHIP_VERSION_MAX)
     return say (-EPROTO, why,
-                "volume %s: a list of servers of version %" PRIu64,
+                "volume %s: invalid list of servers: version %" PRIu64,
                 r->v->title, f->newest);
   r->list.version = f->newest;
   r->list.count = r->v->nr_peers;
@@ -124,7 +124,7 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
     r->durable &= ~p->away;
     r->list.version += FP_MEMBERSHIP_FORCED;
     if (r->list.version >= FP_MEMBERSHIP_VERSION_MAX)
-      return say (-EOVERFLOW, why, "volume %s: force=true too often",
+      return say (-EOVERFLOW, why, "volume %s: force=true was used too often",
                   r->v->title);
   }
   r->anchor = r->durable;
@@ -136,9 +136,9 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
   return 0;
 }
 
-/* If the base is not sure, and several lists count, each of them is one that
- * may be somewhere, like those that we send ourselves.  Servers that are dead
- * for good have none.
+/* Note each list that counts as one that may be somewhere, like those that we
+ * send, if the base is not sure and several count.  Servers that are dead for
+ * good have none.
  */
 static void
 note_lists (struct fp_meta_log *r, const struct found *f)
@@ -164,14 +164,15 @@ note_lists (struct fp_meta_log *r, const struct found *f)
     }
     if (r->forced)
       set &= ~r->v->p.away;
-    /* There is room for one list of each server: META_LOG_TRIED. */
+    /* META_LOG_TRIED has room for one list of each server. */
     (void) meta_log_note_tried (r, set, fp_membership_current (list));
   }
 }
 
-/* Choose the list as the probe has, if the servers have what they had then: it
- * has also seen lists of servers that are none of this volume.  Else somebody
- * has changed it meanwhile, and what these have counts.  0: there is none.
+/* Choose the list as the probe did, if the servers still have the same lists.
+ * The probe has also seen lists of servers outside this volume.  Otherwise
+ * another client has changed them meanwhile, and the present lists count.
+ * Return 1; 0 if there is no list; or an error.
  */
 static int
 choose_list (struct fp_meta_log *r, struct found *f, char why[FP_WHY_MAX])
@@ -231,7 +232,7 @@ find_list (struct fp_meta_log *r, char why[FP_WHY_MAX])
   return e;
 }
 
-/* Which one of them did not do it. */
+/* Name one of the missing servers in `why`.  Return -EIO. */
 static int
 silent (struct fp_meta_log *r, uint64_t missing, const char *what,
         char why[FP_WHY_MAX])
@@ -245,7 +246,6 @@ silent (struct fp_meta_log *r, uint64_t missing, const char *what,
 
 #define RETRY_MS 20
 
-/* Until all have done it. */
 uint64_t
 meta_log_ask_all (struct fp_meta_log *r, uint64_t servers, enum record_op op,
                   uint64_t deadline_ns)
@@ -267,7 +267,7 @@ learn_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
       meta_log_ask_all (r, r->members, RECORD_OP_MAP_READ, deadline_ns);
 
   if (done != r->members)
-    return silent (r, r->members & ~done, "say which pieces there are", why);
+    return silent (r, r->members & ~done, "list the existing extents", why);
   atomic_store (&r->known, true);
   return 0;
 }
@@ -302,8 +302,9 @@ fp_meta_log_has_judged (struct fp_volume *v)
   return v->meta_log != NULL && v->meta_log->judged;
 }
 
-/* What exists and nobody has is lost; what somebody has and does not exist is
- * to be released.  Return true if some servers were not heard.
+/* Decide which labels count.  If an extent exists and no server has it, it is
+ * LOST.  If a server has it and it does not exist, its slab is released later.
+ * Return true if some servers were not heard.
  */
 static bool
 judge (struct fp_meta_log *r)
@@ -330,8 +331,8 @@ judge (struct fp_meta_log *r)
   return missing;
 }
 
-/* Our list is complete.  Release what does not exist, before its extent can
- * get memory anew.
+/* Release what does not exist, before its extent can get memory again.  Our
+ * list is complete.
  */
 static int
 release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
@@ -342,9 +343,10 @@ release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
   atomic_store (&r->begun_by_all, true);
   done = meta_log_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
   if (done != stray)
-    return silent (r, stray & ~done, "release what does not exist", why);
-  /* What was moved and is where it should be; if that is not heard it is in
-   * doubt once more at the next start.
+    return silent (r, stray & ~done, "release unused slabs", why);
+  /* Clear the open mark of labels whose extents were moved and are in place.
+   * If a server does not hear of that, they are in doubt again at the next
+   * start.
    */
   if (!missing)
     (void) meta_log_ask (
@@ -354,9 +356,8 @@ release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
   return 0;
 }
 
-/* Without the servers that are not believed one of the lists that were found
- * might come back: then these are given the map, and are current in the first
- * list, too.
+/* Take servers that are not believed into the first list, if a list that was
+ * found might come back without them.  They are given the map first.
  */
 static int
 take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
@@ -375,12 +376,13 @@ take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
   return 0;
 }
 
-/* The last change of the map may be at one member alone.  Here it counts, so
- * it has to outlive that member.
+/* Write the map to all believed members.  Its last change may be at one member
+ * alone; it counts here, so it has to outlive that member.
  *
- * Who is dead for good may have known of any extent that nobody else knows of:
- * these are lost, now and for whoever attaches the volume next.  Before the
- * list without the dead: who has that and an old map would read zeros.
+ * With force=true the dead members may have known of extents that no other
+ * server knows of.  These are lost, now and for the next client.  That is
+ * recorded before the list without the dead: a client with that list and an
+ * old map would read zeros.
  */
 static int
 share_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
@@ -392,22 +394,24 @@ share_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
   done = meta_log_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
   return done == r->members ? 0
                             : silent (r, r->members & ~done,
-                                      "record which pieces there are", why);
+                                      "record the existing extents", why);
 }
 
-/* So there is no way back, also if the list then cannot be written. */
+/* Append to `why` that there is no way back, even if the list cannot be
+ * written.
+ */
 static int
 begun_by_force (int e, char why[FP_WHY_MAX])
 {
   size_t n = strlen (why);
 
   snprintf (why + n, FP_WHY_MAX - n,
-            "; force=true has begun: what was never written may be an I/O "
-            "error for good now, even if the servers that leave come back");
+            "; force=true has taken effect: reads of unwritten parts may fail "
+            "permanently now, even if the removed servers come back");
   return e;
 }
 
-/* They had nothing when the probe asked. */
+/* Return true if a server that leaves holds extents.  The probe found none. */
 static bool
 leaves_hold_extents (struct fp_meta_log *r)
 {
@@ -430,7 +434,7 @@ begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
     int e;
 
     if (is_new && next != 0)
-      r->members = next; /* nothing is before all have it */
+      r->members = next; /* a new volume waits for all servers */
     e = meta_log_write_list (r, deadline_ns);
     if (e == -EPERM)
       return changed (r, why);
@@ -439,7 +443,7 @@ begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
     if (fp_deadline_passed (deadline_ns))
       return silent (
           r, e < 0 ? r->members : fp_volume_all_peers (r->v) & ~r->durable,
-          "record the servers of the volume", why);
+          "record the volume's list of servers", why);
     poll (NULL, 0, RETRY_MS);
   }
   fp_volume_raise_generation (r->v,
@@ -464,7 +468,7 @@ fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
     missing = judge (r);
   if (e == 0)
     e = take_in (r, why);
-  /* What the probe would have refused. */
+  /* The probe would have refused these; something has changed since. */
   if (e == 0 &&
       ((r->frozen && (v->p.leaves != 0 || fp_volume_is_mirrored (v))) ||
        leaves_hold_extents (r)))
@@ -483,7 +487,7 @@ fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
     e = meta_log_take_copies (r, deadline_ns, why);
   marked = e == 0 && r->forced;
   if (e == 0 && v->p.resume && !fp_volume_is_mirrored (v))
-    e = share_map (r, deadline_ns, why); /* else that is done */
+    e = share_map (r, deadline_ns, why); /* else take_copies did */
   if (e == 0)
     e = begin_list (r, deadline_ns, why);
   if (e == 0)
@@ -493,7 +497,7 @@ fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
   if (e == 0) {
     e = meta_log_run (r);
     if (e < 0)
-      say (e, why, "thread: %s", strerror (-e));
+      say (e, why, "cannot create a thread: %s", strerror (-e));
   }
   return e;
 }

@@ -31,7 +31,9 @@ fp_server_state_name (enum fp_server_state s)
   return state_names[s];
 }
 
-/* The whole machine; a move that is not in it is a bug. */
+/* Change the state.  This table is the whole state machine: any other move is
+ * a bug.
+ */
 void
 peer_move (struct fp_peer *l, enum fp_server_state to)
 {
@@ -187,9 +189,9 @@ fp_peer_away (struct fp_peer *l)
 
 /* ---- going down ---- */
 
-/* Nobody starts a transfer to this server any more; what is in flight ends;
- * then what it lent is let go.  By hanging up, and by its name when it comes
- * again, the server is told that nothing is under way to what was mapped.
+/* Let no new transfer start, wait for those in flight, then unmap what the
+ * donor lent.  Hanging up, and HELLO with the same UUID later, tell the donor
+ * that no transfer to mapped memory is under way.
  */
 void
 peer_let_go (struct fp_peer *l)
@@ -209,8 +211,9 @@ peer_let_go (struct fp_peer *l)
 
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;
-    /* While the volume starts another peer may take it from us; later the
-     * migration thread, which also freezes and thaws it under this lock.
+    /* While the volume starts, another peer may take the extent away.  Later
+     * the migration thread may, which also freezes and thaws it under this
+     * lock.
      */
     FP_LOCK_SCOPE (&l->v->lock);
     if (atomic_load (&p->server) == l->index &&
@@ -226,8 +229,8 @@ peer_let_go (struct fp_peer *l)
     if (fp_extent_state (p) == FP_EXTENT_OFFLINE &&
         atomic_load (&p->server) == l->index)
       peer_forget_offline (l, p);
-    /* Its owner forgets it; nobody enters until then, or until it is
-     * elsewhere.
+    /* The owner of a BUSY extent unmaps it.  No transfer enters it until
+     * then, or until the extent is elsewhere.
      */
     else
       while (fp_extent_state (p) == FP_EXTENT_BUSY && atomic_load (&p->held) &&
@@ -245,14 +248,14 @@ static int
 ping (struct fp_peer *l)
 {
   struct fp_ping_reply reply;
-  /* One-sided I/O goes on while a server process is stopped: it is lost
-   * when its lease would be, not as soon as it is slow to answer.
+  /* One-sided I/O goes on while the donor's process is stopped.  So a slow
+   * answer does not mean that the donor is lost; the end of its lease does.
    */
   unsigned ms = FP_MAX (l->s.hello.lease_ms / 2, l->v->p.timeout_ms);
   uint64_t asked = fp_boot_ns ();
   int r;
 
-  (void) peer_soon (l); /* it is answered as soon as anything */
+  (void) peer_soon (l); /* a sound donor answers PING soon */
   r = fp_ctl_ping (l->s.ctl, &reply, fp_deadline_in_ms (ms));
   if (r < 0)
     return r;
@@ -264,8 +267,8 @@ ping (struct fp_peer *l)
   return 0;
 }
 
-/* A server that is short of memory misses less with each slab that anybody
- * gives back: ask it often.
+/* Return the time between two PINGs.  A donor that is short of memory misses
+ * less with each slab that any client gives back, so ask it often.
  */
 static unsigned
 ping_ms (struct fp_peer *l)
@@ -274,7 +277,7 @@ ping_ms (struct fp_peer *l)
   return l->wanted > 0 ? FP_MIN (l->ping_ms, PING_WANTED_MS) : l->ping_ms;
 }
 
-/* Connect lane i again.  Set *sound to whether the session can go on. */
+/* Reconnect lane i.  Set *sound to whether the session can go on. */
 static int
 mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
            char why[FP_WHY_MAX])
@@ -287,7 +290,7 @@ mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
 
   fp_lane_disconnect (lane, l->index);
   if (fp_lane_revoked (lane, l->index)) {
-    /* Another session has other keys. */
+    /* Only another session has new keys. */
     *sound = false;
     snprintf (why, FP_WHY_MAX, "its keys were revoked");
     return -EACCES;
@@ -314,9 +317,9 @@ any_lane_works (struct fp_peer *l)
   return false;
 }
 
-/* Connect the lanes again whose connections broke.  With one copy a lane that
- * fails leaves the others alone, and is tried again soon.  With several copies
- * the session ends, so that requests go on without this server.
+/* Reconnect the lanes whose connections broke.  With one copy a lane that
+ * fails does not affect the others, and is retried soon.  With several copies
+ * the session ends, so that requests go on without this donor.
  */
 static int
 mend_lanes (struct fp_peer *l, char why[FP_WHY_MAX])
@@ -342,7 +345,7 @@ mend_lanes (struct fp_peer *l, char why[FP_WHY_MAX])
       if (r == -EXDEV)
         peer_look_at_others (l);
       l->mend_ns = fp_deadline_in_ms (MEND_AGAIN_MS);
-      l->mend_first = i + 1; /* let the others be tried, too */
+      l->mend_first = i + 1; /* try the other lanes, too */
       return 0;
     }
     mended = true;
@@ -377,7 +380,8 @@ drain_wake (struct fp_peer *l)
     assert (errno == EAGAIN);
 }
 
-/* The lease runs while this process is stopped.  So PINGs follow fp_mono_ns.
+/* Return when a PING is due in ms.  By fp_mono_ns, because the lease also
+ * runs while this process is stopped.
  */
 static uint64_t
 ping_in_ms (unsigned ms)
@@ -385,8 +389,8 @@ ping_in_ms (unsigned ms)
   return fp_mono_ns () + ms * FP_NS_PER_MS;
 }
 
-/* Return for how long the peer has nothing to do by itself: no PING, and no
- * lane to connect.
+/* Return for how many ms the thread can sleep: until the next PING, or until
+ * it is time to reconnect a lane.
  */
 static int
 turn_ms (const struct fp_peer *l, uint64_t ping_ns)
@@ -399,15 +403,15 @@ turn_ms (const struct fp_peer *l, uint64_t ping_ns)
   return l->mend_ns == 0 ? ms : FP_MIN (ms, fp_deadline_left_ms (l->mend_ns));
 }
 
-/* UP: until the session ends or the peer is stopped.  *lost is when the
- * first sign of that was seen, and not when it was certain.
+/* Serve the session until it ends or the peer is stopped.  *lost is the time
+ * of the first sign of a loss, not the time when the loss was certain.
  */
 static void
 stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
 {
   uint64_t next_ping = ping_in_ms (l->ping_ms);
 
-  *lost = fp_now_ns (); /* not the time before */
+  *lost = fp_now_ns (); /* not a time before this session */
   set_busy (l, *lost);
   if (peer_refill (l) < 0)
     return;
@@ -440,20 +444,22 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
       return;
     }
     if (peer_mend_lanes (l) < 0)
-      return; /* which set the reason */
+      return; /* the callee has set the reason */
     if (atomic_load (&l->v->fenced)) {
-      snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
+      snprintf (why, FP_WHY_MAX,
+                "fenced: another client has taken the volume over");
       return;
     }
     if (peer_recount (l, peer_slow (l)) < 0 || peer_do_records (l) < 0)
-      return; /* which set the reason */
+      return; /* the callee has set the reason */
     peer_settle (l, true);
     if (atomic_load (&l->sweep) && peer_sweep (l) < 0) {
-      snprintf (why, FP_WHY_MAX, "leftovers: %s", fp_ctl_why (l->s.ctl));
+      snprintf (why, FP_WHY_MAX, "releasing leftover slabs: %s",
+                fp_ctl_why (l->s.ctl));
       return;
     }
     if (peer_do_calls (l) < 0 || peer_do_places (l) < 0)
-      return; /* which set the reason */
+      return; /* the callee has set the reason */
     over = !fp_peer_lease_holds (l, fp_mono_ns ()) ||
            !fp_peer_zeros_hold (l, fp_boot_ns ());
     if (atomic_exchange (&l->ping_now, false) || over ||
@@ -467,11 +473,11 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
         fp_volume_wake_lanes (l->v);
     }
     if (peer_refill (l) < 0)
-      return; /* likewise */
+      return; /* the callee has set the reason */
   }
 }
 
-/* Wait before the next try; calls that come meanwhile fail at once. */
+/* Wait before the next attempt.  Calls that come meanwhile fail at once. */
 static void
 back_off (struct fp_peer *l, unsigned failures)
 {
@@ -479,7 +485,7 @@ back_off (struct fp_peer *l, unsigned failures)
   uint64_t deadline;
 
   if (fp_random (&jitter, sizeof jitter) < 0)
-    jitter = 0; /* then without */
+    jitter = 0; /* then wait without jitter */
   ms = FP_MIN (ms, (unsigned) BACKOFF_MAX_MS);
   deadline = fp_deadline_in_ms (ms / 2 + jitter % (ms / 2 + 1));
   while (!atomic_load (&l->stop) && !fp_deadline_passed (deadline)) {
@@ -492,7 +498,7 @@ back_off (struct fp_peer *l, unsigned failures)
   }
 }
 
-/* Nothing more to hope for: answer calls until it is stopped. */
+/* The peer cannot recover: fail calls until it is stopped. */
 static void
 stay_lost (struct fp_peer *l)
 {
@@ -526,19 +532,23 @@ peer_main (void *arg)
         atomic_store (&l->down_ns, lost);
       if (why[0] != '\0')
         peer_set_why (l, why);
-      /* A volume without a name is gone at BYE: to be kept for its lease it
-       * is left by hanging up.
+      /* BYE ends a volume without a name at once.  Hang up instead, so that
+       * the donor keeps it for its lease.
        */
       if (atomic_load (&l->stop) &&
           (atomic_load (&l->discard) || l->v->p.name[0] != '\0')) {
         struct fp_bye bye = { .discard = atomic_load (&l->discard) };
 
-        /* Of one with a name only what this start has made. */
+        /* Discard a named volume only if a start that failed has made it, or
+         * if the donor leaves (forget).
+         */
         if (l->v->p.name[0] != '\0' && !atomic_load (&l->forget) &&
             (atomic_load (&l->v->started) || !l->made))
           bye.discard = false;
 
-        /* If it does not hear this, its lease ends the matter. */
+        /* If BYE is lost, the session ends without it.  Then a named volume
+         * stays, and an ephemeral one is an orphan after its lease.
+         */
         (void) fp_ctl_bye (l->s.ctl, &bye,
                            fp_deadline_in_ms (l->v->p.timeout_ms));
       }
@@ -546,8 +556,8 @@ peer_main (void *arg)
       fp_meta_log_down (l->v, l->index);
       peer_fail_calls (l);
       peer_let_go (l);
-      /* A caller that waited until the last transfer ended may have queued its
-       * call since then, and the next attempt to connect may take long.
+      /* A caller that waited until the last transfer ended may have queued
+       * its call since then.  The next attempt to connect may take long.
        */
       peer_fail_calls (l);
       peer_move (l, FP_SERVER_DOWN);
@@ -570,11 +580,11 @@ peer_main (void *arg)
     l->ended = true;
     pthread_cond_broadcast (&l->cond);
   }
-  /* What comes now is answered by who calls (peer_call). */
+  /* Later calls are failed by their own threads (peer_call). */
   peer_fail_calls (l);
 }
 
-/* ---- making and ending it ---- */
+/* ---- creation and end ---- */
 
 static void
 peer_freep (struct fp_peer **lp)

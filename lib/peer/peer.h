@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer.h - a client's life with one server: the control connection, its
- * heartbeat, the lanes' data connections, and what the server lent.
+/* peer.h - one donor as its client sees it: the control connection, its
+ * heartbeat, the lanes' data connections, and the slabs that it lent.
  *
- *              control + data          any of it is lost
+ *              control + data         a connection is lost
  *    DOWN ---> CONNECTING ------> UP ------------------> DRAINING ---> DOWN
  *                  |                                     (break, collect,
- *                  +--> LOST: it does not know this       let go)
- *                       volume any more
+ *                  +--> LOST: volume gone or fenced       unmap)
  *
- * Each peer has a thread, because a server that does not answer must not
- * keep others waiting.  It alone talks on the control socket; others leave a
- * call with it and wait.
+ * Each peer has its own thread, so that a donor that does not answer delays
+ * no other donor.  Only that thread uses the control socket; other threads
+ * queue a call and wait.
  *
- * Threads:  fp_peer_release and fp_peer_zero, which wait: any but the peer's
- *           own.  The rest: any.
- * Errors:   a call returns 0 or -errno; -ENOTCONN: the server is away.
- *           Each call ends: when the server answered, or at the deadline of
- *           the message, which also ends the session.
+ * Threads:  any, except that a function that waits (fp_peer_release,
+ *           fp_peer_zero, fp_peer_shut) is not for the peer's own thread.
+ * Errors:   a call returns 0 or -errno, -ENOTCONN if the donor is away.
+ *           A call ends when the donor answers, or at the deadline of its
+ *           message, which also ends the session.
  * Memory:   calls do not allocate.
  */
 
@@ -31,68 +30,82 @@ struct fp_peer;
 
 int fp_peer_new (struct fp_peer **out, struct fp_volume *v, unsigned index);
 int fp_peer_start (struct fp_peer *l);
-/* It is the peer of a server that joins while the volume is used: that server
- * alone, which has nothing of the volume.  Of a peer that has ended all is
- * forgotten first.
+/* Prepare peer l for the donor `server` at addr, which joins a volume in use
+ * and holds nothing of it; no other donor is accepted.  An earlier thread of
+ * l has ended, and its state is cleared.
  */
 int fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
                    const struct fp_uuid *server);
-/* Nothing comes here any more, from now on; its place is closed.  -EBUSY:
- * something is here, and nothing changed.  Waits, as a call does.
+/* Send back new extents from now on; the caller has closed the peer's place.
+ * Return -EBUSY, with nothing changed, if extents are here or wait for memory
+ * here.  Waits, as a call does.
  */
 int fp_peer_shut (struct fp_peer *l);
 void fp_peer_unshut (struct fp_peer *l);
-/* It ends as one whose server has left: that forgets the volume. */
+/* Stop the peer of a donor that has left, and wait for its end.  forget: the
+ * donor discards the volume.
+ */
 void fp_peer_leave (struct fp_peer *l, bool forget);
-/* It said once what it holds. */
+/* Return true if the peer came up once, and so has heard what the donor
+ * holds.
+ */
 bool fp_peer_heard (struct fp_peer *l);
-/* Who it is, or was when it was last there; false: nobody knows yet. */
+/* Return in *server the UUID of the donor, now or when last seen.  False: not
+ * known yet.
+ */
 bool fp_peer_server (struct fp_peer *l, struct fp_uuid *server);
-/* The server has recorded that the volume has so many. */
+/* Return true if the donor has recorded that the volume is on this many
+ * servers.
+ */
 bool fp_peer_told (const struct fp_peer *l, unsigned servers);
-/* Ask it to end (discard: the volume with it), then wait for that. */
+/* Ask the peer to end; fp_peer_join waits for that.  discard: the donor
+ * discards the volume.
+ */
 void fp_peer_stop (struct fp_peer *l, bool discard);
-/* The volume stops: if this peer has waited for an answer for a second it
- * hangs up.  The server keeps the volume for its lease then.
+/* Hang up if the peer has waited for an answer for a second, because the
+ * volume stops.  The donor then keeps the volume for its lease.
  */
 void fp_peer_hurry (struct fp_peer *l);
 void fp_peer_join (struct fp_peer *l);
 void fp_peer_free (struct fp_peer *l);
 
-/* Wait until the peer is UP for the first time; beyond the deadline while the
- * server names what it has, but not longer than that much may take.  why says
- * what kept it.  After a second fp_volume_params.waits is told, if told is not
- * NULL and *told is false.
+/* Wait until the peer is UP for the first time.  The wait may pass
+ * deadline_ns while the donor lists its slabs, but only for as long as that
+ * list may take.  On failure why says the reason.  After one second call
+ * fp_volume_params.waits, if told is not NULL and *told is false.
  */
 int fp_peer_wait_up (struct fp_peer *l, uint64_t deadline_ns, bool *told,
                      char why[FP_WHY_MAX]);
 
 unsigned fp_peer_index (const struct fp_peer *l);
-/* A data connection broke: unless it is mended, the server was lost now, and
- * not when the peer, which may be waiting for an answer, finds out.
+/* Note that a data connection broke.  Unless it is mended, the donor counts
+ * as lost from now on.  The peer itself may notice later, as it may be
+ * waiting for an answer.
  */
 void fp_peer_suspect (struct fp_peer *l);
-/* Return true if it was UP and `timeout` has passed since it was lost: a
- * caller with another way uses that.
+/* Return true if the donor has been away for `timeout`, so that a caller with
+ * an alternative uses that.
  */
 bool fp_peer_given_up (const struct fp_peer *l);
 
-/* Over shm nobody refuses a load or a store to what is mapped here.  A client
- * that was stopped for longer than its lease (SIGSTOP, a frozen cgroup) wakes
- * up in the middle of a copy, to memory that may not be the volume's any more:
- * another client may have taken the volume over, and written to a copy that
- * the server made.  So no load or store counts unless the lease holds after
- * it. While it does no server has let anybody else in; a store that comes
- * later goes to old memory that nobody else is given.  If not, the transfer is
- * done over when the peer has asked the server, as after a broken connection.
+/* Return true if the lease held at mono_ns, a time after the transfer.
+ * Otherwise a load or store to mapped memory (shm) does not count.  It is
+ * repeated once the peer has asked the donor, as after a broken connection.
  *
- * mono_ns is the time after the transfer, coarse or not.  The lease runs from
- * when the last answered message was sent, less an eighth, by the clock that
- * the server on this same host uses: it stops while the host is suspended.
+ * Over shm no donor can refuse a load or a store.  A client that was stopped
+ * for longer than its lease (SIGSTOP, a frozen cgroup) wakes in the middle of
+ * a copy.  By then another client may have taken the volume over, and written
+ * to a copy that the donor made.  While the lease holds, no donor has let
+ * another client in.  A later store goes to old memory that no other client
+ * gets.
+ *
+ * mono_ns may be coarse.  The lease runs from when the last answered message
+ * was sent, less an eighth.  Both use the clock of the donor, which is on the
+ * same host; it stops while the host is suspended.
  */
 bool fp_peer_lease_holds (const struct fp_peer *l, uint64_t mono_ns);
-/* Return true if the lease holds by fp_boot_ns, which counts a suspended host.
- * Until then no other client can have written to this volume.
+/* Return true if the lease holds by fp_boot_ns, which also counts a suspended
+ * host.  While it holds, no other client can have written to this volume.
  */
 bool fp_peer_zeros_hold (const struct fp_peer *l, uint64_t boot_ns);
 /* Return true if the lease holds by fp_boot_ns and no other client had the
@@ -100,93 +113,102 @@ bool fp_peer_zeros_hold (const struct fp_peer *l, uint64_t boot_ns);
  */
 bool fp_peer_is_leased (const struct fp_peer *l, uint64_t boot_ns);
 
-/* Give extent i, which is BUSY and the allocator's, its memory: it becomes
- * READY once it is on the server's record, or comes back by
+/* Queue extent i, which is BUSY and the allocator's, for memory here.  It
+ * becomes READY once it is on the donor's record, or comes back by
  * fp_allocator_return.
  */
 void fp_peer_place (struct fp_peer *l, uint64_t i);
 
 struct fp_peer_room {
-  uint64_t free;     /* slabs, as the server last said */
-  uint64_t wanted;   /* slabs of ours that it asked back, and still misses */
-  unsigned extents;  /* that wait for it */
-  bool mute;         /* some were withdrawn, and it has said nothing since */
-  bool distrusted;   /* fp_peer_distrust */
-  uint64_t waits_ns; /* how long nothing has become of them */
-  uint64_t held;     /* extents that are here */
+  uint64_t free;     /* slabs, as the donor last reported */
+  uint64_t wanted;   /* slabs that the donor wants back and still misses */
+  unsigned extents;  /* extents that wait for memory here */
+  bool mute;         /* some were withdrawn, and the donor was silent since */
+  bool distrusted;   /* see fp_peer_distrust */
+  uint64_t waits_ns; /* time without progress on these extents, ns */
+  uint64_t held;     /* extents that have memory here */
 };
-/* False: it is not UP; the numbers are right all the same. */
+/* Fill in *room.  Return true if the peer is UP; the numbers are right in any
+ * case.
+ */
 bool fp_peer_room (struct fp_peer *l, struct fp_peer_room *room);
-/* One slab that it asked for went back: not to be given twice, until it says
- * what is missing now.
+/* Note that one slab that the donor asked for went back.  Without this it
+ * would be given twice, until the donor reports what is missing then.
  */
 void fp_peer_reclaimed (struct fp_peer *l);
-/* Take back the entries that wait for memory here and that may_go returns true
- * for: they are the allocator's again, linked by next_wanted.  may_go is
- * called with the peer's lock held, and takes no lock.
+/* Take back the entries that wait for memory here and for which may_go
+ * returns true.  They are the allocator's again, linked by next_wanted;
+ * return the first.  may_go is called with the peer's lock held, and takes no
+ * lock.
  */
 uint32_t fp_peer_withdraw (struct fp_peer *l,
                            bool (*may_go) (struct fp_volume *v, uint64_t k,
                                            const void *arg),
                            const void *arg);
 
-/* Give back the memory of extent p, which is BUSY and drained.  Moves it to
- * EMPTY, or on failure to READY or OFFLINE.  -ETIMEDOUT: that will be later.
- * If another in-sync copy is at a server that answers, of each extent, one
- * that does not for 3/8 of the timeout, 1 to 4 s, is cut off.
+/* Give back the memory of extent p, which is BUSY and drained.  p becomes
+ * EMPTY, or on failure READY or OFFLINE.  -ETIMEDOUT: it does so later.  A
+ * donor that does not answer for 3/8 of `timeout`, 1 to 4 s, is cut off.
+ * This happens only if each extent with an in-sync copy there has another
+ * one, at a donor that answers.
  */
 int fp_peer_release (struct fp_peer *l, struct fp_extent *p,
                      uint64_t deadline_ns);
-/* Zero a range of extent p, which is BUSY and drained.  Moves it to READY, or
- * to OFFLINE if the session ended.  -ETIMEDOUT likewise.  last: its other
- * in-sync copies, if there are any, are zeros there, so that the range is
+/* Zero a range of extent p, which is BUSY and drained.  p becomes READY, or
+ * OFFLINE if the session ended.  -ETIMEDOUT: it does so later.  last: all
+ * other in-sync copies are zeros there already, so the range becomes
  * unwritten.
  */
 int fp_peer_zero (struct fp_peer *l, struct fp_extent *p, uint64_t offset,
                   uint64_t length, bool last, uint64_t deadline_ns);
 
-/* Extent i, which is BUSY, has its memory here and is recorded: make it READY,
- * or OFFLINE if the server is away.
+/* Make extent i READY, or OFFLINE if the donor is away.  i is BUSY, has its
+ * memory here, and is recorded.
  */
 void fp_peer_settle (struct fp_peer *l, uint64_t i);
 
-/* Return true if it was lost, is back, and is listing its slabs.  It may have
- * to register all of them first.
+/* Return true if the donor was lost, is back, and is listing its slabs.  It
+ * may have to register all of them first.
  */
 bool fp_peer_is_learning (const struct fp_peer *l);
 
-/* It was not there at the start, and nobody waits for it. */
+/* Mark the donor as away from now on.  At start-up: the start does not wait
+ * for it.
+ */
 void fp_peer_away (struct fp_peer *l);
 
-/* How long it has been down, or a data connection of it; 0: it is not. */
+/* Return for how many ms the donor, or a data connection to it, has been
+ * down; 0: neither is.
+ */
 uint64_t fp_peer_away_ms (const struct fp_peer *l);
-/* It has been for so long, and its thread waits for an answer: end that.
- * False: not for so long yet.
+/* If the donor has been away for ms, and the peer's thread waits for an
+ * answer, hang up.  Return false if the donor is away, but for less than ms.
  */
 bool fp_peer_cut (struct fp_peer *l, unsigned ms);
-/* Entry k, which is no in-sync copy, has no memory any more as far as we know:
- * what its server has of it is released when that is back.  True: it is EMPTY
+/* Treat the memory of entry k, which is no in-sync copy, as gone, unless k is
+ * READY.  The donor releases it once it is back.  Return true if k is EMPTY
  * now.
  */
 bool fp_peer_abandon (struct fp_volume *v, uint64_t k);
-/* Entry k, which is no in-sync copy, has memory that cannot be used: it goes
- * back to its server.
+/* Give back the memory of entry k, which is no in-sync copy and cannot be
+ * used.
  */
 void fp_peer_discard (struct fp_volume *v, uint64_t k);
-/* That was so on a connection that is sound: for a while, or until it comes up
- * again, no copy of what others have is made there.
+/* Note that memory here could not be used although the connection is sound.
+ * For 10 s, or until the peer comes up again, the donor gets no copy that
+ * must be filled from others.
  */
 void fp_peer_distrust (struct fp_peer *l);
-/* As fp_peer_abandon, if its extent has no in-sync copy, and it is what is
- * left of one that was trimmed: its server was away then, or did not release
+/* As fp_peer_abandon, for what is left of a trimmed extent, which has no
+ * in-sync copy.  When it was trimmed, the donor was away or did not release
  * it.
  */
 void fp_peer_tidy (struct fp_volume *v, uint64_t k);
 
-/* Count a transfer. */
+/* Count a transfer in the peer's statistics. */
 void fp_peer_count (struct fp_peer *l, enum fp_op_kind kind, uint32_t length,
                     int status);
-/* A data connection is broken or should be: have a look. */
+/* Wake the peer's thread, as after a data connection broke or should break. */
 void fp_peer_poke (struct fp_peer *l);
 
 void fp_peer_status (struct fp_peer *l, struct fp_server_status *s);

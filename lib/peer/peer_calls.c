@@ -12,14 +12,14 @@
 #include "peer/peer_int.h"
 #include "peer/peer_migrate.h"
 
-#define PATIENCE_MS 1000 /* of who waits for the start, unless it is told */
-#define FORMER_MARGIN 4  /* of FP_FORMER_MIN */
+#define PATIENCE_MS 1000 /* then fp_volume_params.waits is called */
+#define FORMER_MARGIN 4  /* safety margin below FP_FORMER_MIN */
 
-/* So much is zeroed by one message, which takes a server some milliseconds. */
+/* Bytes zeroed by one message, which takes a donor some milliseconds. */
 #define ZERO_SIZE (UINT64_C (16) << 20)
 #define SILENT_MIN_MS 1000u
 #define SILENT_MAX_MS 4000u
-#define LOOK_NS 50000 /* between two looks while an extent is kept shut */
+#define LOOK_NS 50000 /* pause between two looks while an extent is shut */
 #define SILENT_LOOK_MS 20u
 #define SILENT_PARTS 4
 
@@ -37,8 +37,9 @@ do_release (struct fp_peer *l, struct call *c)
   return 0;
 }
 
-/* While it is shut all in-sync copies of the extent are zeros there, since to
- * write is to enter each of them: unless this one is not in sync any more.
+/* Clear the written bits of a zeroed range, unless this copy is not in sync
+ * any more.  A write enters every in-sync copy, and this one is shut.  So all
+ * in-sync copies of the extent are zeros there.
  */
 static void
 forget_range (struct fp_volume *v, const struct call *c)
@@ -51,7 +52,7 @@ forget_range (struct fp_volume *v, const struct call *c)
     fp_extent_clear_written (t, i, c->offset, c->length);
 }
 
-/* ---- one byte of a server, over a lane ---- */
+/* ---- read one byte of a donor, over a lane ---- */
 
 struct probe {
   struct fp_io io;
@@ -62,7 +63,9 @@ struct probe {
   struct fp_extent *extent;
 };
 
-/* Of entry at >> shift; or of target, which is shut. */
+/* Start to read one byte at linear address `at`, in the entry there, or in
+ * target, which is shut.
+ */
 static void
 probe_begin (struct fp_peer *l, struct probe *b, struct fp_lane *lane,
              unsigned server, uint64_t at, struct fp_extent *target)
@@ -88,8 +91,9 @@ probe_begin (struct fp_peer *l, struct probe *b, struct fp_lane *lane,
   fp_lane_sync_begin (lane, &b->io);
 }
 
-/* A probe waits for completions only.  It does not wait for the work of
- * another peer's thread: to connect a queue pair, or to open an extent.
+/* Return true if the probe may wait longer.  It waits for completions only.
+ * It never waits for another peer's thread to connect a queue pair or to open
+ * an extent.
  */
 static bool
 may_wait (const struct probe *b)
@@ -125,7 +129,7 @@ peer_look_at_others (struct fp_peer *l)
   struct probe *b = calloc ((size_t) v->nr_lanes * v->nr_peers, sizeof *b);
 
   if (b == NULL)
-    return; /* it is tried again */
+    return; /* the next attempt probes again */
   for (unsigned i = 0; i < v->nr_lanes; i++)
     for (unsigned s = 0; s < v->nr_peers; s++) {
       uint64_t at = 0;
@@ -139,9 +143,10 @@ peer_look_at_others (struct fp_peer *l)
   free (b);
 }
 
-/* What a lane wrote is in the server's memory when its queue pair has read a
- * byte of extent p, which is shut (volume.c, flush, says why).  If that has
- * broken there is nothing of it any more as soon as there is another one.
+/* Make sure that the writes of this lane are in the donor's memory.  To do so
+ * its queue pair reads a byte of extent p, which is shut (flush in volume.c
+ * says why).  If the queue pair has broken, no write of it is left once there
+ * is a new one.
  */
 static int
 place_writes (struct fp_peer *l, struct fp_lane *lane, struct fp_extent *p)
@@ -164,7 +169,8 @@ place_writes (struct fp_peer *l, struct fp_lane *lane, struct fp_extent *p)
     r = peer_mend_lanes (l);
   if (!fp_lane_broken (lane, l->index))
     return 0;
-  /* With one copy the session goes on: try this again when the lane is there.
+  /* With one copy the session goes on: the caller retries when the lane is
+   * there.
    */
   return r == 0 && !fp_volume_is_mirrored (l->v) ? -EBUSY : -ECONNRESET;
 }
@@ -177,7 +183,7 @@ do_zero (struct fp_peer *l, struct call *c)
   int r = 0;
 
   peer_answered (l);
-  /* Else it is of a session that is over, which has placed them. */
+  /* If it is not held, the end of its session has placed the writes. */
   for (unsigned i = 0;
        r == 0 && atomic_load (&c->extent->held) && i < l->v->nr_lanes; i++)
     r = place_writes (l, l->v->lanes[i], c->extent);
@@ -197,8 +203,8 @@ do_zero (struct fp_peer *l, struct call *c)
   return r;
 }
 
-/* A status that the server sent leaves the session sound; anything else
- * ends it.
+/* Return true if r ends the session: any error but a status that the donor
+ * sent.
  */
 bool
 peer_session_broken (int r)
@@ -219,15 +225,15 @@ peer_session_broken (int r)
   }
 }
 
-/* An extent whose release or zeroing failed still is what it was; if the
- * server is away it is offline, and its list will tell.
+/* End a RELEASE or ZERO.  An extent for which that failed is unchanged.  If
+ * the donor is away, the extent is OFFLINE, and the donor's next list tells.
  */
 static void
 finish_extent (struct fp_peer *l, struct call *c, int r, bool up)
 {
   struct fp_extent *p = c->extent;
 
-  /* let_go leaves an extent alone that somebody has shut. */
+  /* peer_let_go does not unmap an extent that is shut. */
   if (!up || !atomic_load (&p->held))
     fp_copy_forget (&p->copy);
   if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
@@ -236,12 +242,12 @@ finish_extent (struct fp_peer *l, struct call *c, int r, bool up)
   }
   else if (up && p->releasing && l->record != NULL &&
            !fp_volume_is_mirrored (l->v)) {
-    /* Refused, and it is recorded that it does not exist any more. */
+    /* The donor refused, but it is recorded that the extent does not exist. */
     p->releasing = false;
     fp_meta_log_exists (l->v, (uint64_t) (p - l->v->extents->p));
   }
   else {
-    /* Refused, so it still has it; or the next list will tell. */
+    /* The donor refused, so it still has the slab; or its next list tells. */
     if (up)
       p->releasing = false;
     if (!fp_extent_move (p, FP_EXTENT_BUSY,
@@ -255,7 +261,7 @@ finish_call (struct fp_peer *l, struct call *c, int r, bool up)
 {
   if (c->kind == CALL_SHUT) {
     if (!up)
-      r = peer_do_shut (l); /* it needs no server */
+      r = peer_do_shut (l); /* no donor is needed */
   }
   else if (c->kind == CALL_REOPEN) {
     r = peer_finish_reopen (l, c, r, up);
@@ -285,7 +291,6 @@ next_call (struct fp_peer *l)
   return c;
 }
 
-/* Returns a negative errno value if the session ended. */
 int
 peer_do_calls (struct fp_peer *l)
 {
@@ -320,7 +325,7 @@ peer_do_calls (struct fp_peer *l)
       finish_call (l, c, -ENOTCONN, false);
       return r;
     }
-    /* The others may have asked nothing, or do this themselves. */
+    /* The other calls renew the lease themselves, or sent no message. */
     if (c->kind == CALL_RELEASE)
       peer_renewed (l, asked);
     finish_call (l, c, r, true);
@@ -340,10 +345,10 @@ peer_fail_calls (struct fp_peer *l)
   peer_settle (l, false);
 }
 
-/* End c as peer_fail_calls does, with the lock held, if it keeps an extent
- * shut and the peer is away.  Else a write to the other copies would wait
- * until an attempt to connect is over.  Return false if c is for the peer's
- * thread.
+/* End c at once, as peer_fail_calls does, if it keeps an extent shut and the
+ * peer is away.  Otherwise a write to the other copies would wait until an
+ * attempt to connect is over.  Return false if the peer's thread must run c.
+ * The caller holds the lock.
  */
 static bool
 fail_now (struct fp_peer *l, struct call *c)
@@ -358,7 +363,7 @@ fail_now (struct fp_peer *l, struct call *c)
   if (reopens)
     c->result = peer_finish_reopen (l, c, -ENOTCONN, false);
   else
-    finish_extent (l, c, -ENOTCONN, false); /* no lock is taken if not up */
+    finish_extent (l, c, -ENOTCONN, false); /* takes no lock if not up */
   c->done = true;
   return true;
 }
@@ -378,7 +383,7 @@ peer_call (struct fp_peer *l, struct call *c)
       l->calls_tail = &c->next;
     }
   }
-  /* Of one that has left: nobody looks into the queue any more. */
+  /* The thread has ended, so it does not look into the queue any more. */
   if (ended)
     finish_call (l, c, -ENOTCONN, false);
   else
@@ -411,8 +416,9 @@ keep_call (struct fp_peer *l, const struct call *what)
   return NULL;
 }
 
-/* Others wait for what is asked of extent p, and could go on without this
- * server: there is another in-sync copy, or it shall have no memory any more.
+/* Return true if the others that wait for this extent could go on without
+ * this donor.  Either there is another in-sync copy, or the extent gives up
+ * its memory.
  */
 static bool
 others_go_on (struct fp_volume *v, const struct call *c)
@@ -434,14 +440,14 @@ others_go_on (struct fp_volume *v, const struct call *c)
   return c->kind == CALL_RELEASE;
 }
 
-/* It has answered what it was asked after that. */
+/* Return true if the donor has answered a message sent since then. */
 static bool
 answers (struct fp_peer *l, uint64_t since_ns)
 {
   return fp_peer_session (l) != 0 && atomic_load (&l->proof_ns) >= since_ns;
 }
 
-/* Send a PING to each other server that has no request under way. */
+/* Make each other peer that waits for no answer send a PING. */
 static void
 ask_others (const struct fp_peer *l)
 {
@@ -452,8 +458,9 @@ ask_others (const struct fp_peer *l)
     }
 }
 
-/* What has an in-sync copy there has another one, at a server that has
- * answered since then: to go on without this one has to be recorded there.
+/* Return true if each extent with an in-sync copy here has another one, at a
+ * donor that has answered since then.  Those donors must record that the
+ * volume goes on without this donor.
  */
 static bool
 may_do_without (const struct fp_peer *l, uint64_t since_ns)
@@ -490,14 +497,14 @@ may_do_without (const struct fp_peer *l, uint64_t since_ns)
 }
 
 struct silence {
-  uint64_t asks_ns;   /* fp_peer.asks_ns, when it was last looked at */
-  uint64_t looked_ns; /* that was when */
-  uint64_t ns;        /* it was that for so long, while we ran */
-  bool others;        /* those were asked meanwhile */
+  uint64_t asks_ns;   /* fp_peer.asks_ns, at the last look */
+  uint64_t looked_ns; /* time of the last look */
+  uint64_t ns;        /* time it was unchanged while this process ran */
+  bool others;        /* the other donors were asked for a PING */
 };
 
-/* Under the lock.  Returns how long it is silent, in parts of the time that is
- * too long.
+/* Return how long the donor is silent, in units of 1 / SILENT_PARTS of the
+ * limit.  The caller holds the lock.
  */
 static unsigned
 silence (struct fp_peer *l, struct silence *s)
@@ -517,9 +524,9 @@ silence (struct fp_peer *l, struct silence *s)
   return (unsigned) (s->ns / (ms * FP_NS_PER_MS / SILENT_PARTS));
 }
 
-/* What others wait for is with a server that does not answer: it is done
- * without that one.  (Of what may take a sound server so long nothing follows:
- * peer_slow.)
+/* Hang up if the donor does not answer, and the others that wait for c can go
+ * on without it.  A message that may take a sound donor that long never leads
+ * to this (peer_slow).
  */
 static void
 cut_if_silent (struct fp_peer *l, const struct call *c, struct silence *s)
@@ -540,17 +547,17 @@ cut_if_silent (struct fp_peer *l, const struct call *c, struct silence *s)
   FP_LOCK_SCOPE (&l->lock);
   if (l->asked != NULL && l->state == FP_SERVER_UP &&
       l->asks_ns == s->asks_ns) {
-    fp_peer_away (l); /* from now on, and not since it was asked */
+    fp_peer_away (l); /* away from now on, not since it was asked */
     fp_ctl_hang_up (l->asked);
   }
 }
 
-/* Likewise, but return -ETIMEDOUT at the deadline; the call goes on.  While a
- * server process is stopped its memory is still read and written, so its
- * session is not ended for one late call.  The exception is a call that keeps
- * an extent shut which has another copy: until the call is over nobody can use
- * that copy either.  (Where as many are under way the next ones wait for as
- * long as it takes.)
+/* Run a call, but return -ETIMEDOUT at the deadline; the call itself goes on.
+ * While a donor's process is stopped, its memory is still read and written.
+ * So one late call does not end the session.  The exception is a call that
+ * keeps an extent shut which has another copy: until it is over that copy
+ * cannot be used, either.  If PEER_KEPT calls are under way, the next one
+ * waits without a deadline.
  */
 static int
 run_call_by (struct fp_peer *l, struct call *what, uint64_t deadline_ns)
@@ -619,8 +626,8 @@ void
 peer_renewed (struct fp_peer *l, uint64_t asked_ns)
 {
   uint64_t lease_ns = l->s.hello.lease_ms * FP_NS_PER_MS;
-  /* asked_ns by the other clock; not later, if the clocks are read in this
-   * order.
+  /* asked_ns by the other clock.  Read in this order, the result is never too
+   * late.
    */
   uint64_t mono_ns = fp_mono_ns (), took_ns = fp_boot_ns () - asked_ns;
   uint64_t asked_mono_ns = mono_ns - FP_MIN (mono_ns, took_ns);
@@ -632,20 +639,24 @@ peer_renewed (struct fp_peer *l, uint64_t asked_ns)
   atomic_store (&l->mute, false);
 }
 
-/* A client has the volume only when it has opened it at every server.  So one
- * session that never ended, or a server whose epoch is the same as when the
- * last session ended (each client that opens the volume raises it), shows that
- * nobody else had it.  So does one that began while another such session
- * lasted.  Where there is none, each server must have let us in again: one
- * that another client has used refuses who had the volume before.  But it
- * remembers only so many former clients (FP_FORMER_MIN), about one for each
- * epoch: after nearly as many it may have forgotten this one.
+/* A client has the volume only when it has opened it at every donor.  Each of
+ * these shows that no other client had it:
+ *
+ * - One of our sessions never ended.
+ * - The epoch of a donor is the same as when our last session there ended.
+ *   Each client that opens the volume to write raises it.
+ * - This session began while another one like these lasted.
+ *
+ * Otherwise each donor must have let us in again: a donor that another client
+ * has used refuses a former client.  But it remembers only so many former
+ * clients (FP_FORMER_MIN), about one for each epoch.  After nearly as many it
+ * may have forgotten this one.
  */
 int
 peer_opened (struct fp_peer *l, uint64_t asked_ns, uint64_t epoch)
 {
   struct fp_volume *v = l->v;
-  /* Where the volume has been before, who was not there cannot tell. */
+  /* A donor that joins a volume cannot tell what happened before that. */
   bool ours = l->opened ? epoch == l->epoch + !v->p.read_only : !l->joins;
   bool all = true;
 
@@ -714,7 +725,7 @@ static int
 wait_up (struct fp_peer *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   FP_LOCK_SCOPE (&l->lock);
-  /* It is counted a moment before it is UP. */
+  /* The session is counted a moment before the state is UP. */
   while (l->session == 0 || l->state == FP_SERVER_CONNECTING) {
     struct timespec until;
     char where[FP_ADDR_MAX + 1];
@@ -751,7 +762,7 @@ fp_peer_wait_up (struct fp_peer *l, uint64_t deadline_ns, bool *told,
   if (told == NULL || *told || p->waits == NULL)
     return wait_up (l, deadline_ns, why);
   r = wait_up (l, soon, why);
-  /* Before that it is no question of time. */
+  /* An earlier failure is not a matter of time. */
   if (r == 0 || !fp_deadline_passed (soon) || fp_deadline_passed (deadline_ns))
     return r;
   *told = true;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_doubt.c - the labels that are in doubt (peer_learn.h) are kept so by
- * their server, for the next client.
+/* peer_doubt.c - make a donor record that its labels are in doubt
+ * (peer_learn.h), for the next client.
  */
 
 #include <config.h>
 
 #include "peer/peer_int.h"
 
-/* The next labels that are to be written, from *i on. */
+/* Fill in the next labels to write, from entry *i on.  Return how many. */
 static unsigned
 fill_doubts (struct fp_peer *l, bool lost, uint64_t *i)
 {
@@ -24,7 +24,7 @@ fill_doubts (struct fp_peer *l, bool lost, uint64_t *i)
     l->labels.labels[n++] =
         fp_extent_label (t, *i, p->copy.slab,
                          p->copy.generation | (lost ? FP_GENERATION_OPEN : 0));
-    /* What is LOST stays in doubt. */
+    /* A LOST extent stays in doubt. */
     atomic_store (&p->doubt, lost);
   }
   l->labels.count = n;

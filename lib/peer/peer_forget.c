@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_forget.c - an extent whose memory is no more, or is not counted on any
- * more (peer_learn.h).
+/* peer_forget.c - forget an extent whose memory is gone, or is not relied on
+ * any more (peer_learn.h).
  */
 
 #include <config.h>
@@ -16,8 +16,8 @@ peer_forget_written (struct fp_extents *t, uint64_t k)
     fp_extent_clear_written (t, k, 0, t->extent_size);
 }
 
-/* Entry k has memory, which is nothing to anybody: its server has to be told
- * that, when it can be.  True: nobody is inside, or can get there.
+/* Shut entry p, which has memory of no use; its donor is told when possible.
+ * Return true if no transfer is inside or can enter.
  */
 static bool
 shut_unused (struct fp_extent *p)
@@ -30,7 +30,7 @@ shut_unused (struct fp_extent *p)
                                          (uint32_t) FP_EXTENT_BUSY << 24);
 }
 
-/* Under fp_volume.lock. */
+/* Do as fp_peer_abandon says, also if p is READY.  Under fp_volume.lock. */
 static bool
 abandon (struct fp_volume *v, struct fp_extent *p)
 {
@@ -41,7 +41,7 @@ abandon (struct fp_volume *v, struct fp_extent *p)
       atomic_load (&p->held)) {
     if (!shut_unused (p))
       return false;
-    /* Its peer may be about to do that. */
+    /* The peer may be about to unmap it, too. */
     fp_copy_forget (&p->copy);
     atomic_store (&p->held, false);
     atomic_fetch_sub (&v->allocated, 1);
@@ -93,8 +93,8 @@ fp_peer_tidy (struct fp_volume *v, uint64_t k)
   if (s == FP_EXTENT_EMPTY || s == FP_EXTENT_BUSY || s == FP_EXTENT_FROZEN)
     return;
   FP_LOCK_SCOPE (&v->lock);
-  /* One that has memory for a start is what it will be made of, unless that
-   * was lost before the extent was written: then nothing was lost with it.
+  /* Keep memory that was given for a new extent: the extent will use it.  If
+   * that memory was lost before the extent was written, no data was lost.
    */
   if (fp_mirror_in_sync (t, fp_extent_of (t, k)) == 0 &&
       (!t->p[k].fresh || fp_extent_state (&t->p[k]) == FP_EXTENT_LOST))
@@ -157,7 +157,7 @@ peer_judge_missing (struct fp_peer *l)
     if (s == FP_EXTENT_OFFLINE)
       peer_forget (l, p, FP_EXTENT_OFFLINE);
     else if (s == FP_EXTENT_BUSY && p->seen != l->attempt)
-      /* Its owner's call will find that there is nothing any more. */
+      /* The owner's call will find that the memory is gone. */
       atomic_store (&p->held, false);
   }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_join.c - the peer of a server that joins a volume that is used, or
- * leaves it: servers.c.
+/* peer_join.c - the peer of a donor that joins or leaves a volume in use:
+ * servers.c.
  */
 
 #include <config.h>
@@ -10,7 +10,9 @@
 
 #include "peer/peer_int.h"
 
-/* Its thread has ended, and others may look at it, as at any that is DOWN. */
+/* The peer's thread has ended.  Other threads may look at the peer, as at any
+ * that is DOWN.
+ */
 int
 fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
                const struct fp_uuid *server)
@@ -19,10 +21,10 @@ fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
 
   FP_LOCK_SCOPE (&l->lock);
   if (l->session > 0 && fp_uuid_is_nil (&l->v->p.client))
-    r = fp_uuid_generate (&l->client); /* who knows nothing of the last one */
+    r = fp_uuid_generate (&l->client); /* not a former client there */
   if (r < 0)
     return r;
-  /* Somebody may be looking at what was there before. */
+  /* Another thread may still be reading the old address. */
   l->v->p.servers[l->index] = *addr;
   l->joins = true;
   l->expected = *server;
@@ -109,7 +111,9 @@ fp_peer_told (const struct fp_peer *l, unsigned servers)
 
 /* ---- the peer's thread ---- */
 
-/* Nobody else makes this peer have more: what is asked of it is in a queue. */
+/* Shut the peer if nothing is here.  No other call can add anything
+ * meanwhile: this thread runs them one by one.
+ */
 int
 peer_do_shut (struct fp_peer *l)
 {
@@ -143,15 +147,15 @@ peer_recount (struct fp_peer *l, uint64_t deadline_ns)
   struct fp_open_reply reply;
   int r;
 
-  /* Of one that joins: until it is counted.  Of one that leaves it would be
-   * the others.
+  /* A donor that joins is told once it is counted.  A donor that leaves is
+   * not told: the number would be that of the others.
    */
   if (fp_volume_is_recorded (p) || q.servers == atomic_load (&l->told) ||
       (atomic_load (&l->v->closed) >> l->index & 1)) {
-    fp_volume_counted (l->v); /* another one may be down by now */
+    fp_volume_counted (l->v); /* that donor may be down now */
     return 0;
   }
-  /* It may hear of it late, and we of that never. */
+  /* The donor may get this late, and its answer may never reach us. */
   atomic_store (&l->told, 0);
   r = fp_ctl_volume_open (l->s.ctl, &q, &reply, deadline_ns);
   if (r < 0) {
@@ -160,7 +164,7 @@ peer_recount (struct fp_peer *l, uint64_t deadline_ns)
   }
   peer_renewed (l, asked);
   atomic_store (&l->told, q.servers);
-  /* Meanwhile it may be another number. */
+  /* The number may have changed meanwhile. */
   if (q.servers != atomic_load (&l->v->servers))
     peer_wake (l);
   fp_volume_counted (l->v);

@@ -9,10 +9,10 @@
 
 #include "peer/peer_int.h"
 
-/* More than any server has slabs: one that lists more never ends. */
+/* More than any donor has slabs: a donor that lists more would never end. */
 #define MAX_LABELS (1u << 20)
 
-/* Longer than it takes to register or to map one slab. */
+/* Time in ms, longer than it takes to register or to map one slab. */
 #define LABEL_MS 1000
 
 /* Far from where it would overflow. */
@@ -66,8 +66,8 @@ void
 peer_assign (struct fp_peer *l, struct fp_extent *p,
              const struct fp_copy *copy)
 {
-  /* In this order, so that another peer that sees held looks at copy only
-   * if it is its own.
+  /* Stored in this order, so that another peer that sees held looks at copy
+   * only if server is its own.
    */
   atomic_store (&p->server, l->index);
   p->copy = *copy;
@@ -86,7 +86,7 @@ peer_publish (struct fp_peer *l, struct fp_extent *p,
     abort (); /* the caller owns it in that state */
 }
 
-/* What we know of extent p is about this slab of this server. */
+/* Return true if what we know of extent p is about this slab of this donor. */
 static bool
 is_about (const struct fp_peer *l, struct fp_extent *p, uint64_t slab)
 {
@@ -106,9 +106,9 @@ want_sweep (struct fp_peer *l)
   peer_wake (l);
 }
 
-/* Take extent p away from a slab of a lower generation: it is OFFLINE, and
- * counts as allocated.  What was imported is left in *old.  Before the volume
- * is started, so nobody is inside.
+/* Take extent p away from another slab: it is OFFLINE, and counts as
+ * allocated.  *old is the import to undo.  No transfer is inside, as the
+ * volume has not started, or p is LOST.
  */
 static void
 displace (struct fp_peer *l, struct fp_extent *p, struct fp_copy *old)
@@ -120,7 +120,7 @@ displace (struct fp_peer *l, struct fp_extent *p, struct fp_copy *old)
     atomic_fetch_add (&l->v->allocated, 1);
   }
   else {
-    /* Unless its peer has just done that. */
+    /* No effect if its peer has just done that. */
     (void) fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_OFFLINE);
     *old = p->copy;
     p->copy.remote = (struct fp_remote) { 0 };
@@ -133,15 +133,16 @@ displace (struct fp_peer *l, struct fp_extent *p, struct fp_copy *old)
   want_sweep (from);
 }
 
-/* This slab is said to hold p, and so is another one.  1: believe this one,
- * 0: the other, -EPROTO: neither.
+/* Decide between this slab and another one, which are both said to hold p.
+ * Return 1 to believe this one, 0 the other, -EPROTO neither.
  */
 static int
 contest (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
 {
   enum fp_extent_state s = fp_extent_state (p);
 
-  /* The start has decided, and what is believed may have been written since.
+  /* This was decided at the start.  The slab that is believed may have been
+   * written since.
    */
   if (s != FP_EXTENT_LOST && fp_meta_log_has_judged (l->v)) {
     atomic_store (&l->sweep, true);
@@ -155,7 +156,7 @@ contest (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
   return 0;
 }
 
-/* Extent p, whose memory was taken away, is LOST. */
+/* Make extent p, whose memory was taken away, LOST. */
 static void
 move_to_lost (struct fp_volume *v, struct fp_extent *p)
 {
@@ -165,8 +166,7 @@ move_to_lost (struct fp_volume *v, struct fp_extent *p)
     abort (); /* ours, under the lock */
 }
 
-/* This slab's label is the highest that is known of its extent, which is LOST.
- */
+/* Make the extent of this label LOST, if no higher label is known of it. */
 static int
 lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
 {
@@ -194,9 +194,9 @@ lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
   return 0;
 }
 
-/* The server held an extent and had to give its memory up: the extent is lost,
- * and not one that was never written; unless it was to be released anyway, or
- * is somewhere else, and the mark is of no use.
+/* Take a mark that the donor had to give up the memory of an extent.  The
+ * extent is LOST, not as if never written.  If it was being released, or is
+ * elsewhere, the mark is of no use.
  */
 static int
 take_lost (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
@@ -211,7 +211,7 @@ take_lost (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
     return 0;
   }
   if (is_here (l, p, g->slab) && fp_extent_state (p) == FP_EXTENT_BUSY) {
-    /* Its owner's call will find that there is nothing any more. */
+    /* The owner's call will find that the memory is gone. */
     atomic_store (&p->held, false);
     return 0;
   }
@@ -226,9 +226,9 @@ take_lost (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
   return lose (l, g, old);
 }
 
-/* Somebody has shut the extent, which is here, and is about to ask this peer
- * to change it, or the migration thread is about to publish it elsewhere:
- * let_go has seen to it that nobody is inside.
+/* Replace the import of an extent that is shut, and here.  Its owner is about
+ * to ask this peer to change it, or the migration thread is about to publish
+ * it elsewhere.  peer_let_go has made sure that no transfer is inside.
  */
 static bool
 take_shut (struct fp_peer *l, const struct fp_grant *g,
@@ -245,8 +245,8 @@ take_shut (struct fp_peer *l, const struct fp_grant *g,
   return true;
 }
 
-/* A member that comes late names an extent that nobody has whom we believe,
- * and others are still to come.
+/* Return true if the label of a late member cannot be believed yet.  No donor
+ * that we believe has the extent, and other members are still to come.
  */
 static bool
 is_doubtful (struct fp_peer *l, struct fp_extent *p, bool open)
@@ -257,23 +257,23 @@ is_doubtful (struct fp_peer *l, struct fp_extent *p, bool open)
          fp_meta_log_doubts (l->v, l->index, open);
 }
 
-/* Believe it where that is what we know, or where we know nothing yet.  What
- * was imported and is not used any more is left in *old.
+/* Believe the label if it is what we know, or if we know nothing yet.  *old
+ * is an import that is not used any more, to undo.
  */
 static int
 take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
            const struct fp_copy *copy, struct fp_copy *old)
 {
   struct fp_extent *p = &l->v->extents->p[g->extent];
-  struct fp_copy none; /* what is LOST has nothing mapped */
+  struct fp_copy none; /* a LOST extent has nothing mapped */
   int r;
 
   FP_LOCK_SCOPE (&l->v->lock);
   if (is_here (l, p, g->slab)) {
     if (fp_extent_state (p) != FP_EXTENT_OFFLINE)
-      return -EPROTO; /* it was listed twice */
+      return -EPROTO; /* listed twice */
     if (p->releasing && l->record != NULL) {
-      /* It is recorded that it does not exist: the sweep releases it. */
+      /* Recorded as not existing: the sweep releases it. */
       *old = *copy;
       atomic_store (&l->sweep, true);
       return 0;
@@ -318,7 +318,9 @@ take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
   return 0;
 }
 
-/* From here on its extent is the entry of that copy; false: there is none. */
+/* Turn the extent of a grant into the entry of that copy.  False: there is
+ * none.
+ */
 static bool
 to_entry (const struct fp_peer *l, struct fp_grant *g)
 {
@@ -330,7 +332,7 @@ to_entry (const struct fp_peer *l, struct fp_grant *g)
   return true;
 }
 
-/* The server says that a slab holds an extent. */
+/* Take grant i of a list: the donor says that a slab holds an extent. */
 static int
 take_label (struct fp_peer *l, unsigned i)
 {
@@ -361,9 +363,9 @@ take_label (struct fp_peer *l, unsigned i)
   return r;
 }
 
-/* The server is asked for the next of so many labels: who waits for the start
- * waits for the answer, as long as they all may take together; of which there
- * are not many more than the volume has extents.
+/* Let the start wait for the next part of a list of `total` labels, but no
+ * longer than all of them may take together.  There are not many more labels
+ * than the volume has extents.
  */
 static void
 extend_start (struct fp_peer *l, uint64_t total)
@@ -392,7 +394,7 @@ peer_take_labels (struct fp_peer *l, uint64_t total)
     if (atomic_load (&l->stop))
       return -ECANCELED;
     extend_start (l, total);
-    /* To register a large volume takes longer than one message may. */
+    /* Registering a large volume takes longer than one message may. */
     r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, peer_slow (l));
     if (r < 0)
       return r;
@@ -411,7 +413,7 @@ peer_take_labels (struct fp_peer *l, uint64_t total)
   return atomic_load (&l->sweep) ? peer_sweep (l) : 0;
 }
 
-/* Somebody has p, which exists: is he to be believed? */
+/* If the donor that has p, which exists, cannot be believed, make p LOST. */
 static void
 judge_label (struct fp_volume *v, struct fp_extent *p, uint64_t doubt,
              bool missing, struct fp_copy *old)
@@ -443,7 +445,7 @@ peer_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
     if (!fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_LOST))
       return;
     atomic_fetch_add (&v->lost, 1);
-    /* Any label that is heard of later is higher. */
+    /* With generation 0, any label that is heard of later is higher. */
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
     fp_extent_set_all_written (v->extents, fp_extent_of (v->extents, i));
     return;
@@ -459,7 +461,7 @@ peer_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
     abort (); /* ours, under the lock */
 }
 
-/* ---- what is left over ---- */
+/* ---- strays: slabs that are not used ---- */
 
 static bool
 is_unused (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
@@ -469,7 +471,7 @@ is_unused (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
            fp_extent_state (p) == FP_EXTENT_OFFLINE;
   if (!fp_grant_is_lost (g) && !atomic_load (&p->doubt))
     return true;
-  /* The next client is to know of this, too. */
+  /* Keep this: the next client must know of it, too. */
   return !(is_about (l, p, g->slab) &&
            (fp_extent_state (p) == FP_EXTENT_LOST ||
             fp_extent_state (p) == FP_EXTENT_BUSY));
@@ -482,7 +484,7 @@ is_stray (struct fp_peer *l, const struct fp_grant *g)
   return is_unused (l, &l->v->extents->p[g->extent], g);
 }
 
-/* The next strays, as many as one message takes. */
+/* Find the next strays, as many as one message takes. */
 static int
 find_strays (struct fp_peer *l, struct fp_release *out)
 {
@@ -494,7 +496,7 @@ find_strays (struct fp_peer *l, struct fp_release *out)
     uint64_t asked = fp_boot_ns ();
     int r;
 
-    extend_start (l, 0); /* so much was said before */
+    extend_start (l, 0); /* the number was given before */
     r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, peer_slow (l));
 
     if (r < 0)
@@ -518,7 +520,7 @@ find_strays (struct fp_peer *l, struct fp_release *out)
   return seen > MAX_LABELS ? -EPROTO : 0;
 }
 
-/* The labels of one list, of which the strays are made open. */
+/* Make the labels of the strays in the last list open. */
 static int
 open_listed (struct fp_peer *l)
 {
@@ -582,11 +584,11 @@ peer_sweep (struct fp_peer *l)
 {
   if (l->v->p.read_only) {
     atomic_store (&l->sweep, false);
-    return 0; /* that is for who writes it next */
+    return 0; /* left for the next client that writes */
   }
   if (!fp_meta_log_may_release (l->v))
-    return 0; /* later: that is still wanted */
-  /* A server cannot make this last for ever. */
+    return 0; /* later: they may still be needed */
+  /* A donor cannot make this last for ever. */
   for (unsigned n = 0; n <= MAX_LABELS / FP_MAX_GRANTS; n++) {
     struct fp_release strays;
     int r;

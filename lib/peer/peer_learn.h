@@ -1,64 +1,42 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_learn.h - what a server says that it holds, and whom to believe when
- * two slabs are said to hold the same extent.
+/* peer_learn.h - what a donor says that it holds, and which slab counts when
+ * two are labelled with the same extent.
  *
- * A label's answer can be lost after the label took effect.  The client then
- * asks elsewhere, and the extent is labelled twice.  The generation in the
- * label tells which one counts:
+ * The answer to a LABEL can be lost after the label took effect.  The client
+ * then asks elsewhere, and the extent is labelled twice.  The generation in
+ * the label tells which one counts:
  *
- *  - Each LABEL carries a generation that is higher than any that any slab
- *    of the volume had before (fp_volume.generation).  It starts above all
- *    that the servers list when the volume is taken up; no memory is given
- *    to an extent before all of them were asked.  A label that is in no list
- *    then never comes to be: the session that it was sent on is over.
- *  - An extent is given memory only while it has none: it was never written,
- *    or its memory was released and the server said so, or listed all that
- *    it has without it.  Until then it is OFFLINE or BUSY, and not EMPTY.
- *  - A write goes to an extent only after its label was acknowledged.
+ * - Each LABEL has a higher generation than any slab of the volume had before
+ *   (fp_volume.generation).  At attach it starts above all that the donors
+ *   list.  No extent gets memory before all of them have listed.  A label
+ *   that is in no list then never takes effect: its session is over.
+ * - An extent gets memory only while it has none: it was never written, or
+ *   its memory is gone.  The donor said that it was released, or listed all
+ *   that it has without it.  Until then the extent is OFFLINE or BUSY, and
+ *   not EMPTY.
+ * - A write goes to an extent only after its label was acknowledged.
+ * - An extent that is moved (migrate.h) has all its data in the new memory
+ *   before the new label is sent.  No write goes to either until it is known
+ *   which counts.
  *
- *  - Or it is moved: then the memory with the higher generation has all that
- *    the other had, before its label is asked for, and nothing is written to
- *    either until it is known which counts (migrate.h).
+ * So of two slabs with one extent the lower generation was never written to,
+ * or is the extent before a move: it can be dropped.  The higher may hold
+ * acknowledged writes.  If it is itself a label whose answer was lost, both
+ * are zeros, as they were lent.  A lost slab (fp_grant_is_lost) counts like
+ * any other.  If the highest is lost, so is the extent: a lower one misses
+ * the last writes.
  *
- * So of two slabs that are labelled with one extent the one with the lower
- * generation was never written to, or is what the extent was before it was
- * moved: the lower can be dropped.  The higher may hold acknowledged writes,
- * or be an attempt itself; then both are zeros, as they were lent, and the
- * extent reads as never written.  A slab that was lost (fp_grant_is_lost)
- * counts like any other: where the highest is lost so is the extent, although
- * a lower one is there, which is not what was last written.
+ * Two equal generations are the fault of a donor, or of an older client: the
+ * peer does not come up, rather than guess.
  *
- * The same generation twice is a server's fault, or a client's of the time
- * before this rule: the peer does not come up, rather than guess.
- *
- * All this takes that both labels are heard of.  A volume with a name can be
- * attached without one of its servers (degraded=true), and then the label with
- * the higher generation may be there.  So these are in doubt:
- *
- *  - a label that is open (FP_GENERATION_OPEN): that of an extent that is
- *    being moved, at both servers, until it is over.  The source's is open
- *    before
- * the target's is asked for, and stays so until it is released or the extent
- * has stayed there: its server may be away for all of the target's life.
- *  - any label of a server that is not current in the list of members that
- *    counts: it has missed what became of its extents.  What it was asked for,
- *    and was then made elsewhere because it was silent, is of this kind, too:
- *    it was given the map before the other was READY, or it was left out.
- *  - if so many members are missing that the list may not be the newest: one
- *    of an extent that no map has.
- *
- * Where the highest label of an extent is in doubt and any member was not
- * heard yet, the extent is LOST; it is not dropped.  It stays so until the
- * volume is attached with all of them.  Before such a server is current again
- * its labels are open.
- *
- * What is dropped goes back to its server by a sweep: list again, release
- * what we do not use.  Before its server is given the map that is
- * over, or the label is open: else it would count there as what the map names.
+ * Dropped slabs go back to their donor by a sweep: list again, and release
+ * those that are not used.  The sweep is over, or their labels are open,
+ * before the donor is given the map.  Otherwise a label would count there as
+ * the one that the map names.
  *
  * Threads:  the peer's own.  While the volume starts, another peer may take an
- *           extent away from this one: that, and everything here that depends
- *           on who has an extent, is done under fp_volume.lock.
+ *           extent away from this one.  That, and all here that depends on
+ *           which peer has an extent, is done under fp_volume.lock.
  */
 
 #ifndef FP_PEER_LEARN_H
@@ -69,67 +47,96 @@
 struct fp_peer;
 struct fp_volume;
 
-/* The next label's. */
+/* Labels in doubt.  The rules above need both labels of an extent to be
+ * heard.  But a volume with a name can be attached without some donors
+ * (degraded=true), and the higher label may be at one of those.  So these
+ * labels are in doubt:
+ *
+ * - An open label (FP_GENERATION_OPEN): both labels of an extent that is
+ *   being moved.  The source's is open before the target's is sent.  It stays
+ *   open until it is released, or the extent has stayed: the source may be
+ *   away for all of the target's life.
+ * - Any label of a donor that is not current in the list of members that
+ *   counts: it has missed what became of its extents.  This covers an extent
+ *   that was made elsewhere because this donor was silent.  Before the other
+ *   copy was READY, this donor was given the map or was left out of the list.
+ * - A label of an extent that no map has, if so many members are missing that
+ *   the list may not be the newest.
+ *
+ * If the highest label of an extent is in doubt, and a member was not heard
+ * yet, the extent is LOST.  Its slab is not dropped.  It stays LOST until the
+ * volume is attached with all members.  Before a donor that was not current
+ * is current again, its labels are made open.
+ */
+
+/* Return the generation of the next label. */
 uint64_t fp_volume_next_generation (struct fp_volume *v);
 
-/* All later ones are higher than this one. */
+/* Make all later generations higher than `seen`. */
 void fp_volume_raise_generation (struct fp_volume *v, uint64_t seen);
 
-/* Grant i of l->grants as a copy. */
+/* Import grant i of l->grants into *copy. */
 int peer_import (struct fp_peer *l, unsigned i, struct fp_copy *copy);
 void peer_close_grant_fds (struct fp_peer *l);
-/* Extent p, which is ours, has its memory here. */
+/* Give extent p, which is ours, this memory. */
 void peer_assign (struct fp_peer *l, struct fp_extent *p,
                   const struct fp_copy *copy);
-/* Extent p, which is in that state and ours, is here now: READY. */
+/* Give extent p, which is ours in state `from`, this memory, and make it
+ * READY.
+ */
 void peer_publish (struct fp_peer *l, struct fp_extent *p,
                    const struct fp_copy *copy, enum fp_extent_state from);
-/* Learn what the server holds of this volume: total slabs, it said. */
+/* Learn what the donor holds of this volume.  total: slabs, as it said in
+ * OPEN.
+ */
 int peer_take_labels (struct fp_peer *l, uint64_t total);
-/* Release what the server holds for us, and we do not use.  Nothing is
- * done before that may be (fp_meta_log_may_release).
+/* Release the slabs that the donor holds for us and that we do not use.  Does
+ * nothing before fp_meta_log_may_release allows it.
  */
 int peer_sweep (struct fp_peer *l);
-/* Label that as open, before its server is given the map, which may name it;
- * it may not be released yet.
+/* Label those slabs as open, while they may not be released yet.  This is
+ * done before the donor is given the map, which may name their extents.
  */
 int peer_open_strays (struct fp_peer *l);
-/* Return the servers of which that is known. */
+/* Return the set of donors that are known to have unused slabs. */
 uint64_t peer_with_strays (struct fp_volume *v);
-/* At the start of a volume with a name its servers have said whether extent i
- * exists: then it is LOST if nobody has it.  If it does not, the next
- * peer_sweep of each server that has it releases it.  doubt: the servers whose
- * labels are in doubt, beside those that are open; missing: not all members
- * were heard.
+/* Decide about extent i at the start of a volume with a name; its donors have
+ * said whether it exists.  If it does and no donor has it, it is LOST.  If it
+ * does not, the next peer_sweep of each donor that has it releases it.
+ * doubt: donors whose labels are all in doubt, open or not.  missing: some
+ * members were not heard.
  */
 void peer_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
                  bool missing);
-/* Label what is in doubt here, and is LOST because of that, as open; or what
- * is believed as what it is, while nothing is moved yet.
+/* lost: label as open the extents here that are LOST because they are in
+ * doubt.  Otherwise label as not open those that are believed, while no move
+ * is under way.
  */
 int peer_label_doubts (struct fp_peer *l, bool lost);
-/* The servers that could settle what is in doubt are gone for good.  So it
- * does not count, and the next peer_sweep releases it.
+/* Let the labels in doubt not count: the donors that could settle them are
+ * gone for good.  The next peer_sweep releases them.
  */
 void peer_give_up_doubts (struct fp_volume *v);
 
 /* peer_forget.c */
 
-/* Entry k has no memory.  Other copies of its extent may still have it: then
- * whoever trims them all clears what was written.
+/* Mark entry k, which has no memory, as unwritten.  With several copies do
+ * nothing: others may still have memory, and a trim of all of them does it.
  */
 void peer_forget_written (struct fp_extents *t, uint64_t k);
-/* The memory of extent p is no more: p is LOST, or EMPTY if that is what was
- * asked for.
+/* Forget extent p, whose memory is gone: p is LOST, or EMPTY if its release
+ * was requested.
  */
 void peer_forget (struct fp_peer *l, struct fp_extent *p,
                   enum fp_extent_state from);
-/* Forget what was mapped of extent p, if it is OFFLINE and ours.  While the
- * volume starts another peer may make it READY at any time; but then nobody is
+/* Unmap extent p, if it is OFFLINE and ours.  While the volume starts,
+ * another peer may make it READY at any time.  But then no transfer is
  * inside, and it need not be drained.
  */
 void peer_forget_offline (struct fp_peer *l, struct fp_extent *p);
-/* What is still without memory here although the server listed all it has. */
+/* Forget the extents that have no memory here although the donor has listed
+ * all that it holds.
+ */
 void peer_judge_missing (struct fp_peer *l);
 
 #endif /* FP_PEER_LEARN_H */

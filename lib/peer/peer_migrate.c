@@ -9,15 +9,15 @@
 #include "peer/peer_migrate.h"
 
 struct fp_take {
-  struct call call; /* first: the peer knows it by this */
+  struct call call; /* first: the peer casts its call to fp_take */
 
-  /* Under fp_volume.lock.  What is withdrawn is not sent any more. */
+  /* Under fp_volume.lock.  A take that is withdrawn is not sent any more. */
   bool withdrawn, published;
   bool sent; /* the label may have taken effect */
 
-  /* Under the peer's, until the call is done. */
-  bool undone;      /* it has not, or was taken back */
-  uint64_t session; /* that it was sent in */
+  /* Under the peer's lock, until the call is done. */
+  bool undone;      /* the label had no effect, or was released again */
+  uint64_t session; /* in which the label was sent */
   uint64_t old;
 };
 
@@ -96,7 +96,7 @@ do_target (struct fp_peer *l)
   atomic_store (&t->server, l->index);
   t->copy = copy;
   if (!fp_extent_move (t, FP_EXTENT_EMPTY, FP_EXTENT_READY))
-    abort (); /* one at a time */
+    abort (); /* one target at a time */
   return 0;
 }
 
@@ -104,13 +104,13 @@ static int
 do_drop_target (struct fp_peer *l)
 {
   if (!target_is_here (l))
-    return 0; /* it went with its session */
+    return 0; /* gone with its session */
   target_gone (l, FP_EXTENT_READY);
   return peer_give_back (l, &l->v->target.copy, 1);
 }
 
-/* Extent p is in the target's memory from now on; *old is what it was in.
- * False: it was withdrawn.
+/* Move extent p to the target's memory; *old is its memory before.  Return
+ * false if the take was withdrawn.
  */
 static bool
 publish (struct fp_peer *l, struct fp_take *take, uint64_t generation,
@@ -121,7 +121,7 @@ publish (struct fp_peer *l, struct fp_take *take, uint64_t generation,
   struct fp_copy copy = v->target.copy;
 
   copy.generation = generation;
-  /* The other peer may be told just now that its server has p. */
+  /* The other peer may hear just now that its donor has p. */
   FP_LOCK_SCOPE (&v->lock);
   if (take->withdrawn)
     return false;
@@ -133,8 +133,8 @@ publish (struct fp_peer *l, struct fp_take *take, uint64_t generation,
   return true;
 }
 
-/* Whether the label may be sent: the server may be one that gets nothing any
- * more since it was chosen.
+/* Return true if the label may be sent.  Since the donor was chosen, it may
+ * have been closed to new extents.
  */
 static bool
 may_send (struct fp_peer *l, struct fp_take *take)
@@ -177,7 +177,7 @@ do_take (struct fp_peer *l, struct fp_take *take)
     take->old = old.slab;
     return 0;
   }
-  /* Refused; or the extent was withdrawn, and the label must go. */
+  /* The donor refused; or the take was withdrawn, and the label must go. */
   if (r == 0) {
     r = do_drop_target (l);
     if (peer_session_broken (r))
@@ -218,7 +218,7 @@ peer_finish_reopen (struct fp_peer *l, struct call *c, int r, bool up)
   struct fp_extent *p = c->extent;
   bool held = atomic_load (&p->held);
 
-  /* let_go leaves an extent alone that somebody has shut. */
+  /* peer_let_go does not unmap an extent that is shut. */
   if (!up || !held)
     fp_copy_forget (&p->copy);
   if (!held) {
@@ -226,7 +226,7 @@ peer_finish_reopen (struct fp_peer *l, struct call *c, int r, bool up)
     peer_forget (l, p, FP_EXTENT_BUSY);
   }
   else if (c->relabel && r < 0) {
-    return r; /* nobody knows yet which label counts */
+    return r; /* not known which label counts */
   }
   else if (!fp_extent_move (p, FP_EXTENT_BUSY,
                             up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
@@ -246,7 +246,7 @@ do_mark (struct fp_peer *l, struct call *c)
   l->labels.count = 1;
   {
     FP_LOCK_SCOPE (&l->v->lock);
-    /* One that is BUSY may have another label that nobody has heard of. */
+    /* A BUSY extent may have another label, whose answer was lost. */
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index ||
         (!c->open && fp_extent_state (p) == FP_EXTENT_BUSY))
       return -ESTALE;
@@ -260,7 +260,9 @@ do_mark (struct fp_peer *l, struct call *c)
   return r;
 }
 
-/* It may have gone by a sweep, and come again as something else. */
+/* Return true if the slab is in use.  It may have gone by a sweep, and have
+ * been lent again for something else.
+ */
 static bool
 is_used (struct fp_peer *l, uint64_t slab)
 {
@@ -330,7 +332,7 @@ fp_peer_drop_target (struct fp_peer *l)
 {
   struct call c = { .kind = CALL_DROP_TARGET };
 
-  /* If that fails it goes with the session. */
+  /* If that fails, the target goes with the session. */
   (void) peer_run_call (l, &c);
 }
 
@@ -378,13 +380,13 @@ fp_peer_take_undone (struct fp_peer *l, const struct fp_take *take)
     FP_LOCK_SCOPE (&l->v->lock);
     sent = take->sent;
     if (take->withdrawn && !sent)
-      return true; /* it never will be */
+      return true; /* the label is never sent */
   }
   FP_LOCK_SCOPE (&l->lock);
   if (!take->call.done || take->call.result == 0)
     return false;
-  /* A peer that has come up since has released what it does not know; the
-   * session that the label was sent in is over.
+  /* A peer that has come up since then has released what it does not know,
+   * and the session of the label is over.
    */
   return !sent || take->undone || l->session > take->session ||
          l->state == FP_SERVER_LOST;
@@ -405,7 +407,8 @@ fp_peer_session (struct fp_peer *l)
   return l->state == FP_SERVER_UP ? l->session : 0;
 }
 
-/* A peer that goes down says so before it looks for what is READY. */
+/* A peer that goes down changes its state before it looks for READY extents.
+ */
 bool
 fp_peer_reopen_now (struct fp_peer *l, struct fp_extent *p, uint64_t session)
 {
@@ -428,7 +431,9 @@ fp_peer_drop (struct fp_peer *l, uint64_t slab)
 {
   struct call c = { .kind = CALL_DROP, .slab = slab };
 
-  /* If the server is away it lists it when it is back, as a leftover. */
+  /* If the donor is away, it lists the slab when it is back: a leftover for
+   * the sweep.
+   */
   if (peer_run_call (l, &c) < 0) {
     atomic_store (&l->sweep, true);
     peer_wake (l);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_place.c - memory for the extents that the allocator chose this server
- * for.  The peer's own thread asks for it, so that a server that is silent
- * keeps nobody waiting but what was left with it, and that can be withdrawn.
+/* peer_place.c - memory for the extents for which the allocator chose this
+ * donor.  The peer's own thread asks for it.  So a silent donor delays only
+ * the extents that were left with its peer, and these can be withdrawn.
  */
 
 #include <config.h>
@@ -13,7 +13,7 @@
 
 #define DISTRUST_MS 10000
 
-/* ---- what the allocator does, which never waits ---- */
+/* ---- for the allocator: never waits ---- */
 
 static void
 push (struct fp_peer *l, uint32_t i)
@@ -159,7 +159,7 @@ peer_ask_for_grants (struct fp_peer *l, struct fp_copy *copies, unsigned count,
 
   if (r < 0) {
     FP_LOCK_SCOPE (&l->lock);
-    l->slabs_free = 0; /* until it says otherwise */
+    l->slabs_free = 0; /* until the donor reports again */
     return r;
   }
   peer_renewed (l, asked);
@@ -199,8 +199,8 @@ take_batch (struct fp_peer *l)
   return l->nr_batch;
 }
 
-/* The extents of the batch that were not withdrawn, as many as there are
- * copies for, get a label each.  Returns how many.
+/* Make a label for each extent of the batch that was not withdrawn, as far as
+ * the copies last.  Return how many.
  */
 static unsigned
 fill_labels (struct fp_peer *l, unsigned copies)
@@ -222,8 +222,8 @@ fill_labels (struct fp_peer *l, unsigned copies)
   return n;
 }
 
-/* It has its memory; of a volume with a name that is to be recorded, before it
- * is READY.
+/* Give extent i its memory.  If the volume has a metadata log, a new extent
+ * is recorded there before it is READY.
  */
 static void
 give (struct fp_peer *l, uint32_t i, const struct fp_copy *copy)
@@ -235,17 +235,17 @@ give (struct fp_peer *l, uint32_t i, const struct fp_copy *copy)
     fp_mirror_refill (l->v, i);
   if (p->fresh)
     fp_extent_clear_written (t, fp_extent_of (t, i), 0, t->extent_size);
-  /* A copy of what others have is not in sync before it was filled. */
+  /* A copy that must be filled from others is not in sync yet. */
   if (l->record == NULL || !p->fresh)
     peer_publish (l, p, copy, FP_EXTENT_BUSY);
   else
     peer_assign (l, p, copy);
 }
 
-/* The labels are on the server's record: now on ours, so that a write cannot
- * be acknowledged before.  What was withdrawn meanwhile stays withdrawn: it is
- * labelled elsewhere, with a higher generation.  Returns how many of the
- * copies those were, which come first now.
+/* Publish the copies whose labels are on the donor's record; before that no
+ * write could be acknowledged.  An extent that was withdrawn meanwhile stays
+ * so: it is labelled elsewhere, with a higher generation.  Return how many
+ * copies are left over from those; they come first now.
  */
 static unsigned
 publish_batch (struct fp_peer *l, unsigned n)
@@ -301,7 +301,7 @@ return_batch (struct fp_peer *l, int err)
     fp_allocator_return (l->v, i, l->index, err);
 }
 
-/* There were fewer slabs than extents: the rest at the next round. */
+/* Queue the rest of the batch again: there were fewer slabs than extents. */
 static void
 requeue_batch (struct fp_peer *l)
 {
@@ -324,7 +324,7 @@ place_batch (struct fp_peer *l)
     copies[have++] = l->spares[--l->nr_spares];
     fp_allocator_unclaim (l->v, l->index);
   }
-  /* What is in hand is not kept waiting for what is not. */
+  /* Use the slabs in hand first: they need not wait for others. */
   if (have == 0) {
     r = peer_ask_for_grants (l, copies, want, false);
     if (peer_session_broken (r))
@@ -332,7 +332,7 @@ place_batch (struct fp_peer *l)
     if (r > 0)
       have = (unsigned) r;
     else
-      err = r < 0 ? r : -ENOSPC; /* to ask on for nothing would not end */
+      err = r < 0 ? r : -ENOSPC; /* asking again would not end */
   }
   n = fill_labels (l, have);
   r = peer_give_back (l, copies + n, have - n);
@@ -363,7 +363,7 @@ place_batch (struct fp_peer *l)
   return r < 0 ? -ECONNRESET : 0;
 }
 
-/* One batch: the peer has other things to do, before the next one. */
+/* Do one batch: the peer has other work before the next one. */
 int
 peer_do_places (struct fp_peer *l)
 {
@@ -386,7 +386,9 @@ peer_do_places (struct fp_peer *l)
   return 0;
 }
 
-/* The server is being drained: what was granted ahead goes back. */
+/* Give back the slabs that were granted ahead of need.  The donor is being
+ * drained, or asks for slabs back.
+ */
 static int
 return_spares (struct fp_peer *l)
 {
@@ -404,8 +406,8 @@ return_spares (struct fp_peer *l)
   return r < 0 ? -ECONNRESET : 0;
 }
 
-/* Only when there is none: an extent that comes while this waits for the
- * server could not be given one that is in hand.
+/* Refill only when no spare is left.  An extent that comes while this waits
+ * for the donor could not use a spare in hand.
  */
 int
 peer_refill (struct fp_peer *l)
@@ -440,7 +442,7 @@ peer_refill (struct fp_peer *l)
     peer_set_why (l, fp_ctl_why (l->s.ctl));
     return r;
   }
-  return 0; /* a write will ask again, and hear why */
+  return 0; /* a write asks again, and gets the reason */
 }
 
 void

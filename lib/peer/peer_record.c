@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_record.c - what a peer does for the metadata log: tell its server what
- * is to be recorded, and make extents READY that are.
+/* peer_record.c - what a peer does for the metadata log: tell its donor the
+ * changes to record, and make recorded extents READY.
  */
 
 #include <config.h>
@@ -18,15 +18,15 @@ enum stage { IDLE, POSTED, RUNNING, ANSWERED };
 struct peer_record {
   /* Under the peer's lock. */
   enum stage stage;
-  bool left; /* nobody waits for it */
+  bool left; /* the metadata log has stopped waiting */
   int result;
 
-  /* The peer's own while it is RUNNING, else of who posts. */
+  /* Owned by the peer's thread while RUNNING, else by the metadata log. */
   enum record_op op;
   struct fp_map_change change;
   struct fp_members members;
 
-  /* The peer's own. */
+  /* Owned by the peer's thread. */
   struct fp_map_words words;
   struct fp_lookup_reply said;
 };
@@ -110,7 +110,7 @@ fp_peer_said (const struct fp_peer *l)
 }
 
 /* Make extent p, which was left with the peer, READY; or OFFLINE if the
- * session is not up.  Forget it if its memory is no more.
+ * session is not up.  If its memory is gone, forget it.
  */
 static void
 settle (struct fp_peer *l, struct fp_extent *p, bool up)
@@ -121,7 +121,7 @@ settle (struct fp_peer *l, struct fp_extent *p, bool up)
     peer_forget (l, p, FP_EXTENT_BUSY);
   else if (!fp_extent_move (p, FP_EXTENT_BUSY,
                             up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
-    abort (); /* it was left with us */
+    abort (); /* p was left with us */
 }
 
 void
@@ -131,16 +131,16 @@ fp_peer_settle (struct fp_peer *l, uint64_t i)
 
   {
     FP_LOCK_SCOPE (&l->lock);
-    /* Here and now, as its thread may be waiting for an answer.  While it is
-     * UP, what an extent has is of this session; and when it is not any more
-     * the peer will look for what is READY.
+    /* Do it at once, as the peer's thread may be waiting for an answer.
+     * While the peer is UP, the extent's import is of this session.  A peer
+     * that goes down looks for READY extents after that.
      */
     if (l->state == FP_SERVER_UP && atomic_load (&p[i].held)) {
       if (!fp_extent_move (&p[i], FP_EXTENT_BUSY, FP_EXTENT_READY))
-        abort (); /* it was left with us */
+        abort (); /* p was left with us */
       return;
     }
-    /* Likewise, as its thread may connect for long. */
+    /* Do this at once, too, as the thread may be connecting for long. */
     if (peer_can_fail_now (l, &p[i])) {
       settle (l, &p[i], false);
       return;
@@ -153,7 +153,7 @@ fp_peer_settle (struct fp_peer *l, uint64_t i)
 
 /* ---- the peer's thread ---- */
 
-/* The bits of this word that the map has. */
+/* Return a mask of the bits of this word that the map has. */
 static uint64_t
 valid_bits (const struct fp_volume *v, uint64_t word)
 {
@@ -177,7 +177,7 @@ read_map (struct fp_peer *l, struct fp_map_words *w)
     e = fp_ctl_map_read (l->s.ctl, &q, w, peer_soon (l));
     if (e == 0 && (w->start != q.start || w->count != q.count))
       e = -EPROTO;
-    /* All the others would refuse what is beyond the end. */
+    /* All other donors would refuse a bit beyond the end. */
     for (uint32_t i = 0; e == 0 && i < q.count; i++)
       if ((w->words[i] & ~valid_bits (l->v, at + i)) != 0)
         e = -EPROTO;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer_up.c - a peer comes up: the session, the volume, the lanes'
- * connections, and what the server holds.
+/* peer_up.c - how a peer comes up: the session, the volume, the lanes'
+ * connections, and what the donor holds.
  */
 
 #include <config.h>
@@ -17,10 +17,9 @@
 
 #define PING_MAX_MS 5000
 
-/* A server that has nothing of a volume that will end with this client gets it
- * anew, if nothing is known of what it may have had: it was away when the
- * volume was taken up again, and all that only it can have had was found to be
- * lost then.
+/* Return true if a donor that has nothing of the volume is given it again.
+ * It was away when a volume that ends with this client was resumed.  All that
+ * only this donor can have had was found to be lost then.
  */
 static bool
 comes_late (const struct fp_peer *l)
@@ -31,8 +30,8 @@ comes_late (const struct fp_peer *l)
          (p->away >> l->index & 1);
 }
 
-/* Return the version of the list of members that the volume was attached with;
- * or of a newer one that was there and did not count.
+/* Return the highest version of a list of members that this client has
+ * written, or found when it attached the volume.
  */
 static uint64_t
 attached_version (const struct fp_peer *l)
@@ -43,9 +42,9 @@ attached_version (const struct fp_peer *l)
   return s.version != 0 ? s.version : l->v->p.newest;
 }
 
-/* Return true if the server refused OPEN and no other client has opened the
- * volume there since: then its access file was changed.  Each client that
- * takes the volume, or opens it to write, raises the epoch.
+/* Return true if OPEN was refused only because the donor's access file was
+ * changed: no other client has opened the volume there since.  Each client
+ * that takes the volume, or opens it to write, raises the epoch.
  */
 static bool
 is_only_barred (struct fp_peer *l, uint64_t deadline)
@@ -76,23 +75,26 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
   uint64_t asked;
   int r;
 
-  /* One that joins is counted when it is there, and one that leaves is not
-   * told that it does: it alone is not the volume.
+  /* A donor that joins is not in v->servers yet, so it is added.  A donor
+   * that leaves is not told: a client that names it alone must be refused.
    */
   if (closed)
     nr = told != 0 ? told : nr + 1;
-  /* What the server knows may be more or less, if it was away.  That is mended
-   * when we have the volume there (peer_recount), and not before: it may not
-   * believe us if somebody else has had a look meanwhile.
+  /* A donor that was away may know a higher or a lower number.  peer_recount
+   * corrects it once we have the volume there.  Before that the donor may not
+   * believe us, if another client has opened the volume meanwhile.
    */
   q.servers = l->opened ? FP_MAX_SERVERS : nr;
-  /* Only until it is ours: whoever takes it from us later keeps it. */
+  /* TAKEOVER only until the volume is ours: a client that takes it later
+   * keeps it.
+   */
   if (p->read_only)
     q.flags |= FP_OPEN_READ_ONLY;
   if (!l->opened && !l->joins && p->takeover && !(p->away >> l->index & 1))
     q.flags |= FP_OPEN_TAKEOVER;
-  /* Of a new volume the server may have heard before, if its answer was
-   * lost.  One that it had is never made anew: that would be zeros.
+  /* A new volume may be there already, if the answer to an earlier OPEN was
+   * lost.  A volume that the donor had is never made again: it would be
+   * zeros.
    */
   if (!l->opened && (l->joins || !p->resume || (p->joins >> l->index & 1)))
     q.flags |= FP_OPEN_CREATE;
@@ -101,28 +103,28 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
   memcpy (q.name, p->name, sizeof q.name);
   asked = fp_boot_ns ();
   r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
-  /* It came back with nothing.  What it had of extents with several copies is
-   * made anew, there or elsewhere: as long as any is left, the servers that
-   * keep the map know which.
+  /* The donor came back with nothing.  Its copies of extents with several
+   * copies are made again, there or elsewhere.  While any copy is left, the
+   * donors that keep the map know which.
    */
   if (r == -ENOENT && l->learned && fp_volume_is_mirrored (l->v)) {
     peer_judge_missing (l);
     atomic_store (&l->lost_any, false);
     if (atomic_load (&l->extents) > 0) {
-      /* Whoever has that shut finds that it is no more. */
+      /* The owners of these extents find that their memory is gone. */
       snprintf (why, FP_WHY_MAX,
-                "it came back with nothing, while what it had is changed");
+                "it restarted empty, and its extents are still in use");
       return -EBUSY;
     }
   }
   if (r == -ENOENT && comes_late (l) && !atomic_load (&l->v->started)) {
-    snprintf (why, FP_WHY_MAX, "it has nothing of this volume");
+    snprintf (why, FP_WHY_MAX, "it has no part of this volume");
     return -ENOTCONN;
   }
   if (r == -ENOENT && !p->read_only &&
       (comes_late (l) || (l->learned && !atomic_load (&l->lost_any) &&
                           atomic_load (&l->extents) == 0))) {
-    /* If the answer is lost it looks as if it had been there all along. */
+    /* If the answer is lost, the volume seems to have been there all along. */
     l->anew = true;
     q.flags |= FP_OPEN_CREATE;
     q.servers = nr;
@@ -131,7 +133,7 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
   if (r == 0) {
     if (!l->opened)
       l->made = !reply->resumed;
-    /* Of a volume that it has it keeps the number that it was told. */
+    /* A donor that had the volume keeps the number that it was told. */
     if (!reply->resumed)
       atomic_store (&l->told, q.servers);
     r = peer_opened (l, asked, reply->epoch);
@@ -139,37 +141,38 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
       return 0;
     snprintf (why, FP_WHY_MAX,
               "other clients have opened the volume %" PRIu64
-              " times since: one may have changed it, attach it again",
+              " times since: one may have changed it: attach it again",
               reply->epoch - l->epoch - 1);
     l->lost = true;
     fp_volume_set_fenced (l->v, why);
     return r;
   }
   snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
-  /* A server that knows nothing of a volume that it had has lost it: by a
-   * restart, or because its lease ended.  If nothing of ours was there it is
-   * as good as new.  Not if anything was lost with it earlier: who takes up
-   * the volume next is to hear of that by its knowing nothing.
+  /* A donor that does not know a volume that it had has lost it, by a restart
+   * or by the end of its lease.  If nothing of ours was there, it is as good
+   * as new.  If anything was lost with it earlier, it is not: the next client
+   * must find that it does not know the volume.
    */
   if (r == -ENOENT && (l->opened || p->resume))
     l->lost = true;
-  /* Another client has had it: what we know of it does not count any more.
-   * BUSY is no sign of that: our own last session may be ending still, and a
-   * client that has it now, and has not used it, may let it go again.
+  /* PERM: another client has had the volume, so what we know of it does not
+   * count any more.  BUSY is no sign of that: our own last session may still
+   * be ending.  Or a client that has the volume now may let it go again
+   * without having used it.
    */
   if (l->opened && r == -EPERM && !is_only_barred (l, deadline)) {
     char said[FP_WHY_MAX - 64];
 
     l->lost = true;
     snprintf (said, sizeof said, "%.*s", (int) sizeof said - 1, why);
-    snprintf (why, FP_WHY_MAX, "another client has taken the volume over: %s",
-              said);
+    snprintf (why, FP_WHY_MAX,
+              "fenced: another client has taken the volume over: %s", said);
     fp_volume_set_fenced (l->v, said);
   }
   return r;
 }
 
-/* Connect all lanes, each within ms: a host that is short of memory connects
+/* Connect all lanes, each within ms.  A host that is short of memory connects
  * them slowly, and there may be many.
  */
 static int
@@ -197,9 +200,10 @@ connect_lanes (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
   return r;
 }
 
-/* Who writes the volume begins with a new list of its members.  What a reader
- * knows of it, which extents are where and which copies are in sync, is of no
- * use after that; the server asks nothing of it, so it has to look.
+/* Look at the donor's list of members, and fence a reader that finds a new
+ * one.  A client that writes the volume begins with a new list.  After that,
+ * a reader's knowledge of extents and of in-sync copies is of no use.  The
+ * donor does not check this, so the reader has to look.
  */
 static int
 look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
@@ -210,12 +214,13 @@ look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
   int r = peer_lookup (l, deadline);
 
   if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "what it knows: %s", fp_ctl_why (l->s.ctl));
+    snprintf (why, FP_WHY_MAX, "reading its metadata: %s",
+              fp_ctl_why (l->s.ctl));
     return r;
   }
   if (!reads)
     return 0;
-  /* One that was away when it was attached may have an older one. */
+  /* A donor that was away when it was attached may have an older one. */
   is = fp_peer_said (l)->members.version;
   if (is <= attached_version (l) && (!reads_on || is == was))
     return 0;
@@ -227,9 +232,10 @@ look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
   return -EPERM;
 }
 
-/* Another client has it: to read it, too, or to write, for as long as it
- * likes.  The servers that can be read meanwhile may be those that it does
- * without, whose copies are old.
+/* Look at the list of members when OPEN is BUSY.  Another client has the
+ * volume, to read or to write, for as long as it likes.  The donors that a
+ * reader can read meanwhile may be those that the writer left out, whose
+ * copies are old.
  */
 static int
 look_at_busy (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
@@ -250,9 +256,9 @@ is_first_after_start (const struct fp_peer *l)
          (l->v->p.away >> l->index & 1);
 }
 
-/* A server that was away at the start may have been another client's since
- * then.  Until it is known that it was not, nothing is changed there: it is
- * not opened, and what the other client has there is not released.
+/* Return -EAGAIN if a donor that was away at the start may have been another
+ * client's since.  Until that is known, nothing is changed there: it is not
+ * opened, and the slabs of the other client are not released.
  */
 static int
 check_list (struct fp_peer *l, char why[FP_WHY_MAX])
@@ -261,12 +267,14 @@ check_list (struct fp_peer *l, char why[FP_WHY_MAX])
       !fp_meta_log_is_behind (l->v, fp_peer_said (l)->members.version))
     return 0;
   snprintf (why, FP_WHY_MAX,
-            "it has a newer list of the volume's servers: the other servers "
-            "have to say first that no other client has written it");
+            "it has a newer list of the volume's servers: the others must "
+            "confirm first that no other client has written the volume");
   return -EAGAIN;
 }
 
-/* It was opened. */
+/* After OPEN: wait until the other donors confirm that no other client has
+ * the volume.
+ */
 static int
 check_ours (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
@@ -293,7 +301,7 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
     r = look_again (l, deadline, why);
     if (r == 0)
       r = check_list (l, why);
-    /* One that does not know the volume has no list. */
+    /* A donor that does not know the volume has no list. */
     if (r < 0 && r != -ENOENT)
       return r;
   }
@@ -303,17 +311,18 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
   if (r < 0)
     return r;
   if (l->joins && !l->learned && reply.labels > 0) {
-    snprintf (why, FP_WHY_MAX, "it has pieces of this volume");
+    snprintf (why, FP_WHY_MAX, "it has extents of this volume");
     l->lost = true;
     return -EEXIST;
   }
-  /* Before it gets anything.  Of a volume that is taken up again, too: whoever
-   * had it may have died before all knew their number; that all who are named
-   * have it was looked at before any peer was started.
+  /* Count before the donor gets anything, also for a volume that is resumed:
+   * its last client may have died before all donors knew their number.
+   * Before any peer was started, all donors that were named were found to
+   * have the volume.
    */
   r = peer_recount (l, deadline);
   if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "how many there are: %s",
+    snprintf (why, FP_WHY_MAX, "recording the number of servers: %s",
               fp_ctl_why (l->s.ctl));
     return r;
   }
@@ -331,7 +340,7 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
   if (r < 0) {
     const char *text = fp_ctl_why (l->s.ctl);
 
-    snprintf (why, FP_WHY_MAX, "what it holds: %s",
+    snprintf (why, FP_WHY_MAX, "listing its slabs: %s",
               text[0] != '\0' ? text : strerror (-r));
     return r;
   }
@@ -339,8 +348,8 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
   return 0;
 }
 
-/* A volume with a name is known to be on this server, and not on another one
- * that answers at its address now.
+/* Return -ENOENT if the donor that answers at this address is not the one
+ * that the list of members names, or that joins.
  */
 static int
 check_server (struct fp_peer *l, char why[FP_WHY_MAX])
@@ -356,13 +365,14 @@ check_server (struct fp_peer *l, char why[FP_WHY_MAX])
       (comes_late (l) && atomic_load (&l->v->started)))
     return 0;
   snprintf (why, FP_WHY_MAX,
-            "it came back with nothing, or another server answers there");
+            "it restarted empty, or another server answers there");
   peer_let_go (l);
   return -ENOENT;
 }
 
-/* A name may lead elsewhere by now: it has to be looked up, however long that
- * takes, before that is taken for a server that came back with nothing.
+/* Return -EAGAIN if a host name may lead elsewhere by now.  It is looked up
+ * again, however long that takes.  Only then does another donor there count
+ * as one that came back with nothing.
  */
 static int
 check_name (struct fp_peer *l, char why[FP_WHY_MAX])
@@ -376,7 +386,7 @@ check_name (struct fp_peer *l, char why[FP_WHY_MAX])
   return -EAGAIN;
 }
 
-/* It could not join: it shall not remember that it was asked. */
+/* Make a donor that could not join forget the volume. */
 static void
 undo_join (struct fp_peer *l)
 {
@@ -386,8 +396,8 @@ undo_join (struct fp_peer *l)
     (void) fp_ctl_bye (l->s.ctl, &bye, fp_deadline_in_ms (l->v->p.timeout_ms));
 }
 
-/* From here on who stops the volume need not wait for this server: what it is
- * asked of what it holds may take PEER_SLOW_MS.
+/* From here on a volume that stops need not wait for this donor
+ * (fp_peer_hurry).  Requests about what it holds may take PEER_SLOW_MS.
  */
 static void
 may_be_hurried (struct fp_peer *l)
@@ -408,16 +418,17 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   peer_move (l, FP_SERVER_CONNECTING);
   l->attempt++;
   l->mend_ns = 0;
-  /* The start of the volume waits for one list, not for one each attempt. */
+  /* The start waits for one list, not for one in each attempt. */
   if (l->learned)
     l->learn_end_ns = 0;
   if (atomic_load (&l->v->fenced)) {
-    snprintf (why, FP_WHY_MAX, "another client has taken the volume over");
+    snprintf (why, FP_WHY_MAX,
+              "fenced: another client has taken the volume over");
     l->lost = true;
     return -EPERM;
   }
   if (!l->joins && ((l->v->p.leaves & l->v->p.away) >> l->index & 1)) {
-    snprintf (why, FP_WHY_MAX, "it is no server of this volume any more");
+    snprintf (why, FP_WHY_MAX, "it is no longer a server of this volume");
     l->lost = true;
     return -ENOENT;
   }
@@ -429,7 +440,7 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   if (r < 0)
     return r;
   may_be_hurried (l);
-  /* Once one transport worked for this server it stays with that. */
+  /* Once a transport has worked for this donor, it is kept. */
   untried = l->learned ? l->ops->bit : l->s.transports;
   untried &= l->s.transports;
   r = -EOPNOTSUPP;
@@ -437,7 +448,7 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
     l->ops = fp_session_best (untried);
     untried &= ~l->ops->bit;
     r = try_transport (l, timeout, why);
-    /* -EAGAIN: that is no matter of the transport. */
+    /* -EAGAIN: another transport would not help. */
     if (r == 0 || r == -EAGAIN || l->lost || untried == 0)
       break;
     /* The next transport needs a session of its own. */
@@ -485,7 +496,7 @@ peer_come_up (struct fp_peer *l, char why[FP_WHY_MAX])
 {
   int r = come_up (l, why);
 
-  /* Whatever it was: who answered there may be somebody else. */
+  /* Whatever the error was, another donor may have answered there. */
   if (r < 0)
     (void) fp_addr_doubt (l->addr);
   return r;

@@ -37,7 +37,7 @@ client_name (char out[FP_NAME_MAX + 1])
     snprintf (out, FP_NAME_MAX + 1, "pid:%d", (int) getpid ());
 }
 
-/* "rdma, tcp" */
+/* Return the names as a list: "rdma, tcp". */
 static const char *
 names_of (unsigned transports, char *buf, size_t size)
 {
@@ -60,7 +60,9 @@ choose (struct fp_session *s, const struct fp_volume_params *p,
   char a[64], b[64];
   const char *reason = "";
 
-  /* The fake one is there for who names it; no server offers it. */
+  /* The fake transport is there if the user names it; no real donor offers
+   * it.
+   */
   s->transports = (fp_transports_available (both) | FP_TRANSPORT_FAKE) & both;
   if (s->transports != 0)
     return 0;
@@ -96,7 +98,7 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
 {
   char where[FP_ADDR_MAX + 1];
   struct fp_hello q = {
-    /* What has one copy has nothing to say there: dirty_log.h. */
+    /* A volume with one copy has no dirty log, and so needs no tails. */
     .features = FP_FEATURE_AHEAD | (p->copies > 1 ? FP_FEATURE_TAIL : 0),
     .version_min = FP_VERSION,
     .version_max = FP_VERSION,
@@ -163,8 +165,8 @@ fp_session_data_addr (const struct fp_session *s,
     return 0;
   if (s->hello.nr_rdma == 0)
     return -ENODEV;
-  /* The address that the control connection used, if RDMA listens there
-   * too; else the first that it names.
+  /* Use the address of the control connection, if RDMA listens there too;
+   * otherwise the first one that the donor names.
    */
   for (unsigned i = 0; i < s->hello.nr_rdma; i++) {
     struct fp_addr a;
@@ -217,7 +219,7 @@ fp_session_conn_params (const struct fp_session *s,
 const char *
 fp_session_conn_error (int err)
 {
-  return err == -EXDEV ? "over another RDMA device than what is connected: "
+  return err == -EXDEV ? "over another RDMA device than the one in use: "
                          "a volume uses one at a time"
                        : strerror (-err);
 }

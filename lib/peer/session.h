@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* session.h - open a control connection and agree: what the probe before
- * the start and the peer after it have in common.
+/* session.h - open a control connection and agree on its terms: what the
+ * probe before the start and the peer after it have in common.
  *
- * Errors:   0 or -errno, with a sentence in why that names the server.
+ * Errors:   0 or -errno, with a sentence in why that names the donor.
  * Threads:  one session, one thread.
  */
 
@@ -16,30 +16,31 @@
 struct fp_session {
   struct fp_ctl *ctl;
   struct fp_hello_reply hello;
-  unsigned transports; /* what both ends can and the user allows */
+  unsigned transports; /* set: supported by both ends, allowed by the user */
 };
 
-/* Connect, HELLO, check version, slab size and transports.  client: the name
- * of an earlier session, of which nothing is mapped any more; NULL: there is
- * none.
+/* Connect, send HELLO, and check version, slab size and transports.  client
+ * is the UUID of an earlier session whose mappings are all gone; NULL draws a
+ * new UUID.
  */
 int fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
                      const struct fp_addr *addr, const struct fp_uuid *client,
                      uint64_t deadline_ns, char why[FP_WHY_MAX]);
 void fp_session_close (struct fp_session *s);
 
-/* The best transport of the set, which is not empty. */
+/* Return the best transport of the set, which is not empty. */
 const struct fp_transport_ops *fp_session_best (unsigned transports);
 
-/* Where this transport's data connections go. */
+/* Return in *out the address for data connections of this transport. */
 int fp_session_data_addr (const struct fp_session *s,
                           const struct fp_transport_ops *ops,
                           const struct fp_addr *control, struct fp_addr *out);
 
-/* What conn_open needs for one attempt, but for the depth.  Asks the server
- * for a token, where the transport's connections have to show one; *data is to
- * stay as long as *cp does.  Does not allocate.  *said: if there is none, why,
- * as long as nothing else is asked; else it is left alone.
+/* Fill in *cp with all that conn_open needs for one attempt, but for the
+ * depth.  Ask the donor for a token, where connections of the transport must
+ * show one.  *data must live as long as *cp.  Does not allocate.  If there is
+ * no token, *said becomes the reason, valid until the next request; otherwise
+ * it is left alone.
  */
 int fp_session_conn_params (const struct fp_session *s,
                             const struct fp_volume_params *p,
@@ -48,7 +49,7 @@ int fp_session_conn_params (const struct fp_session *s,
                             struct fp_conn_params *cp, const char **said,
                             uint64_t deadline_ns);
 
-/* Why conn_open failed, unless somebody has said it. */
+/* Return the text for an error of conn_open; *said, if set, is better. */
 const char *fp_session_conn_error (int err);
 
 #endif /* FP_SESSION_H */

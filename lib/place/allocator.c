@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The allocator: one thread of a volume that decides which server gives an
- * extent its memory.  It waits for none of them: it leaves the extent with
- * that server's peer, and the extent comes READY, or back.  If the server is
- * silent the allocator withdraws the extent and leaves it with another one;
- * should the first have labelled a slab with it after all, the generation
- * tells which counts (peer_learn.h).  If no other server can be asked for a
- * copy of a new extent that has another copy, the extent begins without it.
+/* The allocator: one thread of a volume that chooses the donor of each
+ * extent.  It waits for no donor: it leaves the extent with the donor's peer,
+ * and the extent becomes READY, or comes back.  If the donor is silent, the
+ * allocator withdraws the extent and leaves it with another one.  If the
+ * first donor has labelled a slab after all, the generation tells which label
+ * counts (peer_learn.h).  A new extent may need a copy for which no other
+ * donor can be asked.  If it has another copy, it begins without this one.
  */
 
 #include <config.h>
@@ -25,18 +25,20 @@
 #include "place/placement.h"
 #include "volume/volume_int.h"
 
-/* A server may take this part of `timeout` to give an extent its memory, as
- * long as there is another one to ask, or another copy; so that a write, which
- * has all of it, can hear from two.
+/* A donor may take this part of `timeout` to give an extent its memory, while
+ * there is another donor to ask, or another copy.  So a write, which has all
+ * of `timeout`, can hear from two donors.
  */
 #define PATIENCE_PART 4
 #define PATIENCE_MIN_MS 20u
 
-#define WINDOW 256 /* extents at a time when all are reserved */
+#define WINDOW 256 /* extents in one round of reserve=full */
 
 /* ---- grants ahead ---- */
 
-/* What has memory, or will have. */
+/* Return the number of entries that have memory, had it (LOST), or wait for
+ * it.
+ */
 static uint64_t
 used (struct fp_volume *v)
 {
@@ -68,7 +70,7 @@ fp_allocator_unclaim (struct fp_volume *v, unsigned server)
   v->nr_claims--;
 }
 
-/* ---- who gives an extent its memory ---- */
+/* ---- the donor of an extent ---- */
 
 static void
 wanted_push (struct fp_volume *v, uint32_t i)
@@ -90,10 +92,10 @@ fp_allocator_want (struct fp_volume *v, uint64_t i)
   struct fp_extent *p = &v->extents->p[i];
 
   if (fp_extent_state (p) != FP_EXTENT_EMPTY)
-    return; /* somebody asked already */
+    return; /* requested already */
   FP_LOCK_SCOPE (&v->lock);
   if (!fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY))
-    return; /* likewise */
+    return; /* requested meanwhile */
   atomic_store (&p->err, 0);
   atomic_store (&p->refused, false);
   p->fresh = fp_mirror_in_sync (v->extents, fp_extent_of (v->extents, i)) == 0;
@@ -116,8 +118,9 @@ fp_allocator_return (struct fp_volume *v, uint64_t i, unsigned server, int err)
   wanted_push (v, (uint32_t) i);
 }
 
-/* How much room each server has that was not asked for this extent; 0: do not
- * ask.  Of those that are mute, or of the others; trusted: of no other.
+/* Set room[i] to the room that donor i has; 0: do not ask it.  Leave out the
+ * donors that were tried for this extent.  Look at the mute ones, or else at
+ * the others.  trusted: leave out distrusted ones.
  */
 static void
 look_for_room (struct fp_volume *v, uint64_t tried, bool mute, bool trusted,
@@ -125,7 +128,7 @@ look_for_room (struct fp_volume *v, uint64_t tried, bool mute, bool trusted,
 {
   bool scarce, any_spare = false, spare[FP_MAX_SERVERS] = { false };
 
-  /* There may be one more at the next look. */
+  /* nr_peers may be higher at the next look. */
   memset (room, 0, FP_MAX_SERVERS * sizeof *room);
   for (unsigned i = 0; i < v->nr_peers; i++) {
     struct fp_peer_room l;
@@ -140,15 +143,16 @@ look_for_room (struct fp_volume *v, uint64_t tried, bool mute, bool trusted,
     l.free += v->claims[i];
     spare[i] = v->claims[i] > l.extents;
     any_spare |= spare[i];
-    /* Its last word may be old: it is asked, but it is the last. */
+    /* The number may be old: still ask this donor, but last. */
     room[i] = l.free > l.extents ? l.free - l.extents : 1;
   }
   {
     FP_LOCK_SCOPE (&v->lock);
     scarce = used (v) + v->nr_claims > v->extents->all;
   }
-  /* Do not ask for more than the volume can use, while there are grants; but
-   * those may be where another copy of the extent is.
+  /* While there are spare grants, do not ask for more than the volume can
+   * use.  With several copies ask all the same: the spares may be where
+   * another copy is.
    */
   scarce &= v->extents->copies == 1;
   for (unsigned i = 0; scarce && any_spare && i < v->nr_peers; i++)
@@ -156,7 +160,7 @@ look_for_room (struct fp_volume *v, uint64_t tried, bool mute, bool trusted,
       room[i] = 0;
 }
 
-/* Where an extent is, or will be; or -1. */
+/* Return the donor where an extent is, or will be; or -1. */
 static int
 server_of (struct fp_extent *p)
 {
@@ -169,7 +173,7 @@ server_of (struct fp_extent *p)
   return (int) atomic_load (&p->server);
 }
 
-/* Return the set of servers where the other copies of entry k's extent are, or
+/* Return the set of donors where the other copies of entry k's extent are, or
  * will be.
  */
 static uint64_t
@@ -188,7 +192,7 @@ servers_of_others (struct fp_volume *v, uint64_t k)
   return set;
 }
 
-/* Return true if entry k need not wait for a silent server: its extent is new,
+/* Return true if entry k need not wait for a silent donor: its extent is new,
  * and another copy of it is READY.
  */
 static bool
@@ -209,8 +213,8 @@ can_do_without (struct fp_volume *v, uint64_t k)
   return false;
 }
 
-/* Not where another copy of the extent is; nor, if that leaves any, in the
- * same failure domain.
+/* Exclude the donors that have another copy of the extent.  If any are left
+ * then, exclude those in the same failure domain, too.
  */
 static void
 keep_apart (struct fp_volume *v, uint64_t k, uint64_t *room)
@@ -245,7 +249,7 @@ fp_allocator_choose (struct fp_volume *v, uint64_t k, uint64_t *room)
   uint32_t width;
 
   if (fp_random (&random, sizeof random) < 0)
-    random = 0; /* then the first two */
+    random = 0; /* then take the first two */
   first = fp_stripe_group (v->extents, i, &width);
   for (uint64_t n = first; n < first + width; n++) {
     int s = n == i ? -1 : server_of (&v->extents->p[k - i + n]);
@@ -268,7 +272,7 @@ fp_allocator_has_room (struct fp_volume *v, uint64_t k)
   return fp_allocator_choose (v, k, room) >= 0;
 }
 
-/* Is there a server that could not be asked, and may be again soon? */
+/* Return true if a donor could not be asked, and may be again soon. */
 static bool
 may_have_room (struct fp_volume *v, uint64_t full)
 {
@@ -283,7 +287,7 @@ static int
 choose (struct fp_volume *v, uint64_t i)
 {
   uint64_t room[FP_MAX_SERVERS], tried = v->extents->p[i].tried;
-  /* For a copy of what others have that can be waited for. */
+  /* A copy that is filled from others can wait for a trusted donor. */
   bool trusted = !v->extents->p[i].fresh;
   int s;
 
@@ -306,16 +310,17 @@ place (struct fp_volume *v, uint64_t i)
     fp_peer_place (v->peers[server], i);
     return;
   }
-  /* A server that is away may come back, and have room: without a reason the
-   * write asks again until its deadline.  Else full is final for who asked.
+  /* A donor that is away may come back with room: without a reason the write
+   * asks again until its deadline.  Otherwise ENOSPC is final for the write.
    */
   atomic_store (&p->err, p->full && !may_have_room (v, p->full) ? -ENOSPC : 0);
   atomic_store (&p->refused, true);
   if (!fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_EMPTY))
-    abort (); /* it is ours */
+    abort (); /* the allocator owns it */
   atomic_fetch_sub (&v->placing, 1);
-  /* A lane that cannot go on asks again.  If it were woken for that, it and
-   * this thread would take turns without a pause; it looks again by itself.
+  /* A lane that cannot go on asks again.  If it were woken for a refusal, it
+   * and this thread would take turns without a pause; it looks again by
+   * itself.
    */
   if (fp_mirror_is_decided (v, fp_extent_of (v->extents, i)))
     fp_volume_wake_lanes (v);
@@ -328,16 +333,17 @@ patience_ns (const struct fp_volume *v)
          FP_NS_PER_MS;
 }
 
-/* Servers that may take what a silent one has kept: sets. */
+/* Sets of donors that may get extents from a silent one. */
 struct others {
-  uint64_t answering; /* all of them */
-  uint64_t trusted;   /* those that may have copies of what others have */
-  bool late;          /* the silent one has had all of `timeout` */
+  uint64_t answering; /* all that answer */
+  uint64_t trusted;   /* those that may get copies to be filled from others */
+  bool late;          /* the silent donor has had all of `timeout` */
 };
 
-/* Return true if entry k, which a silent server has kept for too long, can be
- * left with another one, or can be done without.  This must agree with choose:
- * an entry that goes back to the same server would be withdrawn again at once.
+/* Return true if entry k, which a silent donor has kept for too long, can be
+ * left with another one, or can be done without.  This must agree with
+ * choose: an entry that goes back to the same donor would be withdrawn again
+ * at once.
  */
 static bool
 may_withdraw (struct fp_volume *v, uint64_t k, const void *arg)
@@ -350,7 +356,9 @@ may_withdraw (struct fp_volume *v, uint64_t k, const void *arg)
          (o->late && can_do_without (v, k));
 }
 
-/* What a silent server has kept for too long goes to others. */
+/* Withdraw the entries that silent donors have kept for too long, and queue
+ * them again.
+ */
 static void
 look_after (struct fp_volume *v)
 {
@@ -455,8 +463,8 @@ fp_allocator_stop (struct fp_volume *v)
   v->allocator_runs = false;
 }
 
-/* Until every extent that was wanted has memory or was refused: each peer
- * gives its answer, or its server up, by a deadline.
+/* Wait until every extent that was wanted has memory or was refused.  Each
+ * peer gives its answer, or gives its donor up, by a deadline.
  */
 static void
 await_placed (struct fp_volume *v)
@@ -470,7 +478,7 @@ await_placed (struct fp_volume *v)
   }
 }
 
-/* Entry i got none. */
+/* Return the error of entry i, which got no memory, and say it in why. */
 static int
 not_reserved (const struct fp_volume *v, uint64_t i, char why[FP_WHY_MAX])
 {
@@ -478,7 +486,7 @@ not_reserved (const struct fp_volume *v, uint64_t i, char why[FP_WHY_MAX])
 
   r = r == 0 ? -ENOTCONN : r;
   snprintf (why, FP_WHY_MAX,
-            "reserve=full: %llu of %llu pieces got memory: %s",
+            "reserve=full: %llu of %llu extents got memory: %s",
             (unsigned long long) atomic_load (&v->allocated),
             (unsigned long long) v->extents->all,
             r == -ENOSPC ? "the servers are full" : strerror (-r));
@@ -509,7 +517,8 @@ fp_allocator_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX])
       if (fp_extent_state (&t->p[i]) == FP_EXTENT_EMPTY)
         return not_reserved (v, i, why);
   }
-  /* Who takes it up goes on with the copies that there can be now. */
+  /* A client that resumes the volume goes on with the copies it can have now.
+   */
   for (uint64_t i = 0; i < t->nr; i++)
     if (!has_any_copy (t, i))
       return not_reserved (v, i, why);

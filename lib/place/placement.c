@@ -6,7 +6,7 @@
 
 #include "place/placement.h"
 
-/* The n-th server that can lend. */
+/* Return the n-th donor that can lend, from 0; or -1. */
 static int
 nth (const uint64_t *free, unsigned nr, unsigned n)
 {
@@ -30,7 +30,7 @@ fp_place (const uint64_t *free, unsigned nr, uint64_t random)
   a = nth (free, nr, (unsigned) ((random & UINT32_MAX) % usable));
   if (usable == 1)
     return a;
-  /* Two different ones. */
+  /* Pick a different donor. */
   b = nth (free, nr, (unsigned) ((random >> 32) % (usable - 1)));
   if (b >= a)
     b = nth (free, nr, (unsigned) ((random >> 32) % (usable - 1)) + 1);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* encoding.h - what the encoders and decoders of messages share: fields that
- * are more than a number, and the checks of them.
+/* encoding.h - fields of messages that are more than a number, and their
+ * checks, shared by the encoders and decoders.
  */
 
 #ifndef FP_ENCODING_H
@@ -36,8 +36,8 @@ verdict (const struct fp_reader *r, bool ok)
   return fp_reader_done (r) && ok ? 0 : -EPROTO;
 }
 
-/* A count that is too large is never encoded, so that the loops behind it
- * stay inside their arrays.
+/* Encode count and return it.  If it exceeds max, mark w bad and return 0, so
+ * that the caller's loop stays inside its array.
  */
 static inline uint32_t
 put_count (struct fp_writer *w, uint32_t count, uint32_t max)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* header.c - what every message begins with, the frames of the tcp data
- * path and the private data of an rdma_connect; the numbers of message
- * types, statuses and transports, and their names.
+/* header.c - the header of each message, the frames of the tcp data path and
+ * the private data of an rdma_connect.  Also the numbers of message types,
+ * statuses and transports, and their names.
  */
 
 #include <config.h>
@@ -242,7 +242,7 @@ fp_cm_private_decode (struct fp_data_hello *h, const uint8_t *in,
   uint32_t magic, zero;
   uint16_t version;
 
-  /* Longer is normal: the CM hands over its whole field, padded. */
+  /* A longer length is normal: the CM passes its whole field, padded. */
   if (in == NULL || length < FP_CM_PRIVATE_SIZE)
     return -EPROTO;
   fp_reader_init (&r, in, FP_CM_PRIVATE_SIZE);

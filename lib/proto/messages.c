@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* messages.c - the bodies of the control messages: for each one an encoder
- * and a decoder, side by side.  A decoder reads every field, then decides
- * once whether it believes them.
+/* messages.c - the bodies of the control messages: for each one an encoder and
+ * a decoder, side by side.  A decoder reads every field, then checks all of
+ * them once.
  */
 
 #include <config.h>
@@ -11,8 +11,8 @@
 
 #include "proto/encoding.h"
 
-/* Visible ASCII without what has a meaning in an address, a path or a
- * quoted string.
+/* Return true for visible ASCII, except for characters with a meaning in an
+ * address, a path or a quoted string.
  */
 static bool
 is_name_char (unsigned char c)
@@ -52,7 +52,8 @@ fp_stripe_ok (const struct fp_stripe *s, uint64_t slab_size)
          s->size <= slab_size && slab_size / s->size <= FP_STRIPE_ROWS_MAX;
 }
 
-/* Does [start, start + length) exist, with length > 0? */
+/* Return true if [start, start + length) is not empty and does not overflow.
+ */
 static bool
 range_ok (uint64_t start, uint64_t length)
 {
@@ -75,7 +76,7 @@ fp_dec_hello (struct fp_reader *r, struct fp_hello *m)
 {
   m->version_min = fp_get_u16 (r);
   m->version_max = fp_get_u16 (r);
-  /* An offer: a newer client may have more to offer than we know. */
+  /* A newer client may offer transports that this version does not know. */
   m->transports = fp_get_u32 (r) & FP_TRANSPORT_WIRE_MASK;
   m->features = fp_get_u64 (r);
   get_uuid (r, &m->client);
@@ -148,7 +149,7 @@ fp_enc_open (struct fp_writer *w, const struct fp_open *m)
 int
 fp_dec_open (struct fp_reader *r, struct fp_open *m)
 {
-  /* Who only reads shuts nobody out who may write. */
+  /* A client that only reads must not shut out one that may write. */
   const uint32_t never = FP_OPEN_READ_ONLY | FP_OPEN_TAKEOVER;
 
   m->flags = fp_get_u32 (r);
@@ -236,7 +237,7 @@ fp_enc_grants (struct fp_writer *w, const struct fp_grants *m)
   }
 }
 
-/* A lost one names its extent, and no memory. */
+/* Return true if g is valid.  A lost grant names its extent, and no memory. */
 static bool
 grant_ok (const struct fp_grant *g)
 {
@@ -495,7 +496,7 @@ int
 fp_dec_reason (struct fp_reader *r, char out[FP_REASON_MAX + 1])
 {
   fp_get_string (r, out, FP_REASON_MAX);
-  /* It ends up on a terminal. */
+  /* Replace control characters, because the reason ends up on a terminal. */
   for (char *p = out; *p != '\0'; p++)
     if ((unsigned char) *p < 0x20 || *p == 0x7f)
       *p = '?';

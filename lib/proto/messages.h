@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* messages.h - the control messages: what each one carries, one encoder
- * and one decoder for each, and the limits that bound them.
+/* messages.h - the control messages: content, encoder, decoder and limits.
  *
  * On the wire a message is a header of FP_HEADER_SIZE bytes and a body of
- * header.length bytes; every field is big-endian and of fixed width, a
- * string is a u16 length and that many bytes without a NUL.  A session is
- * one stream socket (TCP or Unix).  The client asks, the server answers
- * each request once and in order: type | FP_MSG_REPLY, the same sequence.
+ * header.length bytes.  Every field is big-endian and of fixed width.  A
+ * string is a u16 length and that many bytes without a NUL.  A session is one
+ * stream socket (TCP or Unix).  The client asks; the server answers each
+ * request once and in order, with type | FP_MSG_REPLY and the same sequence.
  * docs/PROTOCOL.md has the layout byte by byte.
  *
  * A reply whose header.status is not FP_STATUS_OK has a body that is one
  * string: the reason, for a person to read.
  *
- * Grants of a `shm` session carry file descriptors (SCM_RIGHTS), one memfd
- * for each grant that is not lost, in the order of the grants, with the first
- * byte of the reply.
+ * Grants of a `shm` session carry file descriptors (SCM_RIGHTS) with the first
+ * byte of the reply.  There is one memfd for each grant that is not lost, in
+ * the order of the grants.
  *
- * Errors:   decoders return 0 or -EPROTO; nothing is believed before the
+ * Errors:   decoders return 0 or -EPROTO.  They accept nothing before the
  *           whole body was read and each count and range was checked.
  * Threads:  no shared state.
  * Memory:   nothing allocates; strings are copied into fixed arrays.
@@ -47,15 +46,16 @@
 #define FP_MAX_SESSIONS_LISTED 48
 #define FP_MAX_RDMA_ADDRS 4
 #define FP_MAX_MEMBERS 64
-#define FP_MAP_WORDS 1024 /* of 64 extents, in one message */
+#define FP_MAP_WORDS 1024 /* words of 64 extents, in one message */
 #define FP_MAX_VOLUMES_LISTED 48
-/* Least number of former clients of a volume that a server remembers:
- * docs/PROTOCOL.md, OPEN, PERM.
+/* Least number of former clients of a volume that a server remembers
+ * (docs/PROTOCOL.md, OPEN, PERM).
  */
 #define FP_FORMER_MIN 64u
 #define FP_WIRE_COPIES_MAX 16 /* copies of an extent; a copy is 0..15 */
-/* The map of a volume has a bit for each copy of each extent: those of copy 0
- * first.  Where there are several one more says that a client is at work.
+/* Return the number of bits in the map of a volume.  It has a bit for each
+ * copy of each extent, those of copy 0 first.  If there are several copies,
+ * one more bit is set while a client is at work.
  */
 static inline uint64_t
 fp_map_bits (uint64_t extents, uint32_t copies)
@@ -66,34 +66,35 @@ fp_map_bits (uint64_t extents, uint32_t copies)
 #define FP_STRIPE_WIDTH_MAX 64
 #define FP_STRIPE_SIZE_MIN 4096
 #define FP_STRIPE_ROWS_MAX (1u << 24) /* stripe units in a slab */
-#define FP_EXTENT_NONE UINT64_MAX     /* a grant that has no label yet */
+#define FP_EXTENT_NONE UINT64_MAX     /* extent of a grant without a label */
 
 enum fp_msg_type {
-  FP_MSG_HELLO = 1,       /* who are you, what can you do */
+  FP_MSG_HELLO = 1,       /* introduce client and server to each other */
   FP_MSG_OPEN = 2,        /* attach a volume to this session */
   FP_MSG_LIST = 3,        /* the labelled slabs of this volume, in pages */
-  FP_MSG_GRANT = 4,       /* lend me so many slabs */
-  FP_MSG_LABEL = 5,       /* these slabs now hold these extents */
-  FP_MSG_RELEASE = 6,     /* take these slabs back */
+  FP_MSG_GRANT = 4,       /* ask for a number of slabs */
+  FP_MSG_LABEL = 5,       /* record which extents these slabs hold */
+  FP_MSG_RELEASE = 6,     /* give these slabs back */
   FP_MSG_ZERO = 7,        /* zero a range of a slab */
   FP_MSG_PING = 8,        /* heartbeat; renews the lease */
-  FP_MSG_BYE = 9,         /* end the session in order */
-  FP_MSG_STAT = 10,       /* what the server lends, and to whom */
+  FP_MSG_BYE = 9,         /* end the session cleanly */
+  FP_MSG_STAT = 10,       /* slabs lent, and to which clients */
   FP_MSG_DATA_HELLO = 11, /* first message of a tcp data connection */
-  /* Volumes with a name: */
-  FP_MSG_LOOKUP = 12,    /* what do you know of this volume */
-  FP_MSG_MEMBERS = 13,   /* these are its servers from now on */
-  FP_MSG_MAP = 14,       /* these extents exist now, or do not */
-  FP_MSG_MAP_READ = 15,  /* which extents exist, in pages */
-  FP_MSG_MAP_WRITE = 16, /* the same, from one who knows better */
+  /* For volumes with a name: */
+  FP_MSG_LOOKUP = 12,    /* ask for a volume, by name or UUID */
+  FP_MSG_MEMBERS = 13,   /* set the list of the volume's servers */
+  FP_MSG_MAP = 14,       /* record that these extents exist now, or do not */
+  FP_MSG_MAP_READ = 15,  /* ask which extents exist, in pages */
+  FP_MSG_MAP_WRITE = 16, /* replace words of the map by newer ones */
   FP_MSG_DELETE = 17,    /* scrub and forget a volume */
-  FP_MSG_VOLUMES = 18,   /* which volumes there are, in pages */
+  FP_MSG_VOLUMES = 18,   /* list the volumes, in pages */
 
-  FP_MSG_TOKEN = 19 /* what the next data connection has to show */
+  FP_MSG_TOKEN = 19 /* ask for the token of the next data connection */
 };
 #define FP_MSG_REPLY 0x8000
 
-/* Status of a reply.  Numbers of the protocol, not of any system. */
+/* Status of a reply.  The numbers belong to the protocol, not to any system.
+ */
 enum fp_status {
   FP_STATUS_OK = 0,
   FP_STATUS_PROTO = 1,     /* -EPROTO: malformed, or out of turn */
@@ -113,123 +114,132 @@ enum fp_status {
 uint32_t fp_status_from_errno (int err);  /* err is 0 or negative */
 int fp_status_to_errno (uint32_t status); /* unknown numbers are -EIO */
 
-/* "HELLO", "GRANT reply", ...; never NULL. */
+/* Return "HELLO", "GRANT reply", ...; never NULL. */
 const char *fp_msg_name (unsigned type);
 
-/* Transports, as a set.  Also the order of preference, best first. */
+/* Transports, as a set.  The order is also that of preference, best first. */
 #define FP_TRANSPORT_RDMA 1u
 #define FP_TRANSPORT_SHM 2u
 #define FP_TRANSPORT_TCP 4u
 #define FP_TRANSPORT_FAKE 8u /* never on the wire */
 #define FP_TRANSPORT_WIRE_MASK 7u
 
-const char *fp_transport_name (unsigned transport); /* one bit */
-unsigned fp_transport_by_name (const char *name);   /* 0: no such */
+const char *fp_transport_name (unsigned transport); /* transport is one bit */
+unsigned fp_transport_by_name (const char *name);   /* 0 if unknown */
 
 struct fp_header {
   uint16_t version;
   uint16_t type;
-  uint32_t length; /* of the body, bytes */
+  uint32_t length; /* bytes of the body */
   uint32_t sequence;
   uint32_t status;
 };
 
 /* Encode into exactly FP_HEADER_SIZE bytes. */
 void fp_header_encode (uint8_t out[FP_HEADER_SIZE], const struct fp_header *h);
-/* -EPROTO: not our magic, or a body longer than FP_BODY_MAX.  The version
- * is not judged here: a HELLO of another version is answered.
+/* Return -EPROTO if the magic is wrong, or if the body is longer than
+ * FP_BODY_MAX.  Any version is accepted here, because a HELLO of another
+ * version is answered.
  */
 int fp_header_decode (struct fp_header *h, const uint8_t in[FP_HEADER_SIZE]);
 
-/* Each message: request and reply. */
+/* The messages, request and reply. */
 
 struct fp_hello {
   uint16_t version_min, version_max;
-  uint32_t transports; /* what the client can use; dec drops unknown bits */
-  uint64_t features;   /* FP_FEATURE_*; unknown ones are not taken up */
+  uint32_t transports; /* usable by the client; unknown bits are dropped */
+  uint64_t features;   /* FP_FEATURE_*; unknown ones are ignored */
   struct fp_uuid client;
   char name[FP_NAME_MAX + 1]; /* "host:pid", for people */
 };
 
 struct fp_hello_reply {
   uint16_t version;
-  uint32_t transports;   /* what the server can offer this client */
-  uint64_t features;     /* what both know of FP_FEATURE_AHEAD */
-  struct fp_uuid server; /* a new one each time the server starts empty */
+  uint32_t transports;   /* transports that the server offers this client */
+  uint64_t features;     /* FP_FEATURE_AHEAD, if both know it */
+  struct fp_uuid server; /* new each time the server starts empty */
   char name[FP_NAME_MAX + 1];
   uint64_t slab_size; /* bytes */
   uint64_t slabs_total;
-  uint64_t slabs_free; /* could be granted, now or once scrubbed */
+  uint64_t slabs_free; /* slabs that can be granted, now or once scrubbed */
   uint32_t lease_ms;
   uint64_t session;
-  /* Where rdma_cm listens.  An address whose host part is empty or a
-   * wildcard means: the host that the control connection went to.
+  /* Addresses at which rdma_cm listens.  If the host part is empty or a
+   * wildcard, it means the host of the control connection.
    */
   uint32_t nr_rdma;
   char rdma[FP_MAX_RDMA_ADDRS][FP_ADDR_MAX + 1];
 };
 
-/* How the bytes of a volume lie in its extents (lib/extent/stripe.h), from
- * when it is made on.  The servers only keep it: who attaches the volume has
- * to find them where they were put.
+/* Layout of the bytes of a volume in its extents (lib/extent/stripe.h), fixed
+ * when the volume is made.  The servers only keep it, so that a client that
+ * attaches the volume finds the bytes where they were put.
  */
 struct fp_stripe {
-  uint32_t width; /* extents, 1..FP_STRIPE_WIDTH_MAX; 1: one after the other */
-  uint64_t size;  /* bytes, a power of two: of each extent in turn */
+  uint32_t width; /* extents, 1..FP_STRIPE_WIDTH_MAX; 1: no striping */
+  uint64_t size;  /* stripe unit in bytes, a power of two */
 };
 
-/* As above, and neither larger than a slab nor too small for it. */
+/* Return true if the fields are in range, and size neither exceeds a slab nor
+ * is too small for one.
+ */
 bool fp_stripe_ok (const struct fp_stripe *s, uint64_t slab_size);
 
-#define FP_OPEN_CREATE 1u    /* it must not exist yet */
-#define FP_OPEN_RESUME 2u    /* it must exist, left behind by its client */
-#define FP_OPEN_EPHEMERAL 4u /* gone when the lease ends or at BYE */
-/* Whoever has it loses it first: its session ends, and with it every key. */
+#define FP_OPEN_CREATE 1u    /* the volume must not exist yet */
+#define FP_OPEN_RESUME 2u    /* the volume must exist, left by its client */
+#define FP_OPEN_EPHEMERAL 4u /* deleted when the lease ends or at BYE */
+/* Take the volume from its present client first: end that client's session,
+ * and with it every key.
+ */
 #define FP_OPEN_TAKEOVER 8u
-/* Who has had it all along says on how many servers it is now. */
+/* Set the number of servers.  Only for a client that has had the volume all
+ * along.
+ */
 #define FP_OPEN_RECOUNT 16u
-/* Only to read it: without this who may do no more is refused. */
+/* Open the volume for reading only.  Without this flag, a client that may only
+ * read is refused.
+ */
 #define FP_OPEN_READ_ONLY 32u
 #define FP_OPEN_FLAGS 63u
 
 struct fp_open {
-  uint32_t flags;     /* CREATE, RESUME, or both: either will do */
+  uint32_t flags;     /* FP_OPEN_*; CREATE and RESUME: either will do */
   uint32_t transport; /* one bit */
   struct fp_uuid volume;
   char name[FP_NAME_MAX + 1]; /* may be empty */
   uint64_t size;              /* bytes */
-  uint64_t slab_size;         /* must be the server's */
+  uint64_t slab_size;         /* must equal the server's */
   uint32_t copies;
-  uint32_t servers; /* of the whole volume */
+  uint32_t servers; /* number of servers of the whole volume */
   struct fp_stripe stripe;
 };
 
 struct fp_open_reply {
   bool resumed;
-  uint64_t epoch;  /* one more at each attach by who may write */
-  uint64_t labels; /* how many labelled slabs LIST will show */
+  uint64_t epoch;  /* raised at each attach that may write */
+  uint64_t labels; /* number of labelled slabs that LIST will show */
 };
 
 struct fp_grant {
-  uint64_t slab;   /* the server's number for it */
-  uint64_t extent; /* FP_EXTENT_NONE: not labelled yet */
+  uint64_t slab;   /* the server's number of the slab */
+  uint64_t extent; /* FP_EXTENT_NONE: no label yet */
   uint32_t copy;
   uint64_t generation;
-  uint64_t raddr; /* what the transport's address of byte 0 is */
+  uint64_t raddr; /* address of byte 0, for the transport */
   uint64_t rkey;
-  uint64_t length; /* bytes, with its tail; 0: see fp_grant_is_lost */
+  uint64_t length; /* bytes, with the tail; 0: see fp_grant_is_lost */
 };
 
-/* What is granted may be longer than a slab, if the client says in HELLO that
- * it knows: these bytes at least, right behind the slab.  They are zeros when
- * it is lent anew, and else as the client left them.
+/* HELLO: the client accepts grants longer than a slab.  At least FP_TAIL_SIZE
+ * bytes follow the slab.  They are zeros when the slab is newly lent, and
+ * otherwise as the client left them.
  */
 #define FP_FEATURE_TAIL 1u
 #define FP_TAIL_SIZE 256u
 
-/* Only in a reply to LIST: the slab held this extent, and the server had to
- * give it up.  What the extent held is lost: it is not as if never written.
- * RELEASE removes the mark.
+/* Return true if the slab held this extent and the server had to give it up.
+ * The data of the extent is lost, and must not read as never written.  Only a
+ * reply to LIST has such grants, until RELEASE removes the mark.
  */
 static inline bool
 fp_grant_is_lost (const struct fp_grant *g)
@@ -242,15 +252,15 @@ struct fp_list {
   uint32_t max;   /* 1..FP_MAX_GRANTS */
 };
 
-/* In HELLO the client says that it asks ahead of need, and in the reply the
- * server that it knows what that is.
+/* In HELLO: the client may ask for grants ahead of need.  In the reply: the
+ * server supports that.
  */
 #define FP_FEATURE_AHEAD 2u
 
 struct fp_grant_req {
   uint32_t count; /* 1..FP_MAX_GRANTS; fewer may come, none is NOSPC */
-  /* The slabs are needed only later: if none is ready the reply is NOSPC at
-   * once.  Sent only to a server that knows it (FP_FEATURE_AHEAD).
+  /* The slabs are needed only later.  If none is ready, the reply is NOSPC at
+   * once.  Sent only to a server with FP_FEATURE_AHEAD.
    */
   bool ahead;
 };
@@ -260,8 +270,9 @@ struct fp_grants { /* reply to LIST and to GRANT */
   struct fp_grant grants[FP_MAX_GRANTS];
 };
 
-/* In a label's generation, which without it is below that: another server may
- * have a label of the extent that counts instead, and has to be asked first.
+/* Flag in a label's generation: the label is open.  Another server may have a
+ * label of the same extent that counts instead, so that server must be asked
+ * first.  Generations themselves are below this value.
  */
 #define FP_GENERATION_OPEN (UINT64_C (1) << 63)
 
@@ -277,7 +288,7 @@ struct fp_labels { /* all or none take effect; the reply is empty */
   struct fp_label labels[FP_MAX_GRANTS];
 };
 
-struct fp_release { /* the reply, empty, means: the keys open nothing */
+struct fp_release { /* after the (empty) reply, the keys open nothing */
   uint32_t count;
   uint64_t slabs[FP_MAX_GRANTS];
 };
@@ -292,11 +303,11 @@ struct fp_ping_reply { /* the request is empty */
   uint64_t slabs_total;
   uint64_t slabs_free;
   bool stopping;
-  uint64_t wanted; /* so many of this session's slabs it asks back for */
+  uint64_t wanted; /* slabs of this session that the server wants back */
 };
 
 struct fp_bye { /* the reply is empty */
-  bool discard; /* free and scrub the volume now, do not wait for a lease */
+  bool discard; /* free and scrub the volume now, not after the lease */
 };
 
 struct fp_stat_session {
@@ -305,7 +316,7 @@ struct fp_stat_session {
   uint32_t transport;           /* 0: no volume open */
   uint64_t slabs;
   uint64_t since; /* seconds since 1970 */
-  bool attached;  /* false: left behind, until its lease is over or for good */
+  bool attached;  /* false: kept for its lease, or for good */
 };
 
 struct fp_stat_reply { /* the request is empty */
@@ -315,17 +326,17 @@ struct fp_stat_reply { /* the request is empty */
   uint64_t total, free, lent, scrubbing, unpopulated; /* slabs */
   uint64_t uptime_s;
   bool stopping;
-  bool pressed;         /* its host is short of memory: it lends nothing now */
-  bool insecure;        /* other machines may come to it without TLS */
-  uint64_t wanted;      /* slabs that it asks back, of all clients */
-  uint64_t returned;    /* to its host because of that, since it started */
-  uint32_t nr_sessions; /* listed here, FP_MAX_SESSIONS_LISTED at most */
-  uint32_t nr_all;      /* there are */
+  bool pressed;         /* host is short of memory: lends nothing now */
+  bool insecure;        /* other machines may connect without TLS */
+  uint64_t wanted;      /* slabs that the server wants back from all clients */
+  uint64_t returned;    /* slabs given back to the host for that */
+  uint32_t nr_sessions; /* listed here, at most FP_MAX_SESSIONS_LISTED */
+  uint32_t nr_all;      /* all sessions, listed or not */
   struct fp_stat_session sessions[FP_MAX_SESSIONS_LISTED];
 };
 
-/* Asked on the control connection before each data connection: one shows it,
- * once.
+/* Request for a token, on the control connection.  Each data connection shows
+ * a token of its own, once.
  */
 struct fp_token_req {
   uint32_t lane;
@@ -337,26 +348,26 @@ struct fp_token {
 
 struct fp_data_hello { /* the reply is empty */
   uint64_t session;
-  uint8_t token[FP_TOKEN_SIZE]; /* of this lane */
+  uint8_t token[FP_TOKEN_SIZE]; /* token of this lane */
   uint32_t lane;
 };
 
 /* ---- volumes with a name ----
  *
- * Such a volume outlives its client, so its servers keep two things about it,
- * and no file of a client does: who they are (members), and which extents
- * exist (the map).  docs/PROTOCOL.md says what the order of changes has to be.
+ * A volume with a name outlives its client.  So its servers, and no file of a
+ * client, keep two things about it: its servers (members), and which extents
+ * exist (the map).  docs/PROTOCOL.md says in which order changes must be made.
  */
 
 struct fp_member {
-  struct fp_uuid server;        /* of its HELLO */
-  char addr[FP_ADDR_MAX + 1];   /* where the client that wrote this found it */
+  struct fp_uuid server;        /* UUID in its reply to HELLO */
+  char addr[FP_ADDR_MAX + 1];   /* as the client that wrote this reached it */
   char domain[FP_NAME_MAX + 1]; /* failure domain; may be empty */
-  bool current;                 /* it has heard of every change of the map */
+  bool current;                 /* has got every change of the map */
 };
 
 struct fp_members { /* the reply is empty */
-  uint64_t version; /* higher than the one that the server has, if another */
+  uint64_t version; /* higher than the server's, unless the same list */
   uint32_t count;   /* 1..FP_MAX_MEMBERS, no server twice */
   struct fp_member members[FP_MAX_MEMBERS];
 };
@@ -372,23 +383,24 @@ struct fp_volume_entry {
   uint64_t size, slab_size;   /* bytes */
   uint32_t copies;
   struct fp_stripe stripe;
-  uint64_t slabs;   /* of it on this server, with a label */
-  uint64_t extents; /* that exist, as this server's map says */
-  uint32_t members; /* in its list of them; 0: it has none */
+  uint64_t slabs;   /* labelled slabs of the volume on this server */
+  uint64_t extents; /* extents that exist in this server's map */
+  uint32_t members; /* members in this server's list; 0: no list */
   uint64_t created; /* seconds since 1970 */
   bool ephemeral;
-  bool attached;                /* to client, since; else left by it */
-  char client[FP_NAME_MAX + 1]; /* "": nobody yet */
-  uint64_t since;               /* seconds since 1970 */
+  bool attached;                /* to client; if false, client was the last */
+  char client[FP_NAME_MAX + 1]; /* "": never attached */
+  uint64_t since; /* attach, else detach, in seconds since 1970 */
 };
 
 struct fp_lookup_reply { /* or NOENT */
   struct fp_volume_entry volume;
   uint64_t epoch;
-  /* For so long nobody but its last client gets it here; 0: not, or attached.
+  /* Milliseconds in which only the last client can attach the volume here.  0:
+   * no such time, or attached now.
    */
   uint32_t fenced_ms;
-  struct fp_members members; /* version 0, none: nothing was written yet */
+  struct fp_members members; /* version 0 and none: never written */
 };
 
 struct fp_map_change { /* all or none take effect; the reply is empty */
@@ -398,13 +410,13 @@ struct fp_map_change { /* all or none take effect; the reply is empty */
 };
 
 struct fp_map_read {
-  uint64_t start; /* an extent, a multiple of 64 */
-  uint32_t count; /* of words, 1..FP_MAP_WORDS */
+  uint64_t start; /* first extent, a multiple of 64 */
+  uint32_t count; /* words, 1..FP_MAP_WORDS */
 };
 
-/* Reply to MAP_READ, with as many words as were asked for; and MAP_WRITE,
- * whose reply is empty.  Bit n of word w is extent start + 64 * w + n; beyond
- * the end of the volume all are 0.
+/* Reply to MAP_READ, with as many words as were asked for.  Also MAP_WRITE,
+ * whose reply is empty.  Bit n of word w is extent start + 64 * w + n.  Bits
+ * beyond the end of the volume are 0.
  */
 struct fp_map_words {
   uint64_t start;
@@ -412,22 +424,22 @@ struct fp_map_words {
   uint64_t words[FP_MAP_WORDS];
 };
 
-struct fp_delete { /* the reply is empty; BUSY: it is attached */
+struct fp_delete { /* the reply is empty; BUSY if attached */
   struct fp_uuid volume;
 };
 
 struct fp_volumes_req {
-  uint32_t start; /* index of the first one wanted */
+  uint32_t start; /* index of the first volume wanted */
 };
 
 struct fp_volumes {
-  uint32_t total; /* there are */
-  uint32_t count; /* in this reply */
+  uint32_t total; /* volumes on the server */
+  uint32_t count; /* volumes in this reply */
   struct fp_volume_entry volumes[FP_MAX_VOLUMES_LISTED];
 };
 
-/* In every pair: enc appends to w (check fp_writer_ok once after), dec
- * reads all of r, checks every count, flag and string, and returns 0 or
+/* For each message: enc appends to w (check fp_writer_ok once after); dec
+ * reads all of r and checks every count, flag and string.  dec returns 0 or
  * -EPROTO.  Names must be valid: see fp_name_ok.
  */
 #define FP_MESSAGE(name)                                                      \
@@ -460,21 +472,25 @@ FP_MESSAGE (delete);
 FP_MESSAGE (volumes_req);
 FP_MESSAGE (volumes);
 
-/* What the decoders ask of these, for who has them from elsewhere. */
+/* Return true if the decoders would accept this; for data from elsewhere. */
 bool fp_volume_entry_ok (const struct fp_volume_entry *e);
-/* None, with version 0; or some, of whom one at least is current. */
+/* Return true if m has version 0 and no members, or a version and at least one
+ * current member.
+ */
 bool fp_members_ok (const struct fp_members *m);
 
-/* The reason that goes with a status that is not OK. */
+/* Encode and decode the reason for a status that is not OK. */
 void fp_enc_reason (struct fp_writer *w, const char *reason);
 int fp_dec_reason (struct fp_reader *r, char out[FP_REASON_MAX + 1]);
 
-/* A volume's, server's or client's name: 1..FP_NAME_MAX bytes, printable
- * ASCII without space, '/', '"' and '\\'.
+/* Return true if name can be that of a volume, server or client:
+ * 1..FP_NAME_MAX bytes, printable ASCII without space, '/', '"' and '\\'.
  */
 bool fp_name_ok (const char *name);
 
-/* An address as messages carry it: visible ASCII, and not empty. */
+/* Return true if addr can be an address in a message: visible ASCII, not
+ * empty.
+ */
 bool fp_addr_text_ok (const char *addr);
 
 /* ---- frames of the tcp data transport, fixed size ---- */
@@ -508,8 +524,8 @@ void fp_data_reply_encode (uint8_t out[FP_DATA_REPLY_SIZE],
 int fp_data_reply_decode (struct fp_data_reply *p,
                           const uint8_t in[FP_DATA_REPLY_SIZE]);
 
-/* What an rdma_connect carries (RDMA_CM private data is 56 bytes at most,
- * rdma_connect(3)): magic, version, session, token, lane.
+/* Private data of an rdma_connect: magic, version, session, token, lane.
+ * RDMA_CM allows 56 bytes at most (rdma_connect(3)).
  */
 #define FP_CM_PRIVATE_SIZE 40
 void fp_cm_private_encode (uint8_t out[FP_CM_PRIVATE_SIZE],

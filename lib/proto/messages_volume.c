@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* messages_volume.c - encoders and decoders of the messages about volumes with
- * a name, as those in messages.c.
+ * a name, like those in messages.c.
  */
 
 #include <config.h>

@@ -39,12 +39,13 @@ uint64_t fp_get_u64 (struct fp_reader *r);
 bool fp_get_bool (struct fp_reader *r); /* a byte, 0 or 1; else bad */
 void fp_get_bytes (struct fp_reader *r, void *dest, size_t n);
 
-/* u16 length and that many bytes; out holds max + 1 and ends in a NUL.
- * Longer than max, or a NUL inside, is bad, and out is "" then.
+/* Read a u16 length and that many bytes into out, which holds max + 1 and gets
+ * a NUL at its end.  If the string is longer than max or has a NUL inside,
+ * mark r bad and set out to "".
  */
 void fp_get_string (struct fp_reader *r, char *out, size_t max);
 
-/* True if every field fitted and no byte is left over. */
+/* Return true if every field fitted and no byte is left over. */
 bool fp_reader_done (const struct fp_reader *r);
 
 void fp_put_u8 (struct fp_writer *w, uint8_t v);
@@ -55,7 +56,7 @@ void fp_put_bool (struct fp_writer *w, bool v);
 void fp_put_bytes (struct fp_writer *w, const void *src, size_t n);
 void fp_put_string (struct fp_writer *w, const char *s, size_t max);
 
-/* True if every field fitted. */
+/* Return true if every field fitted. */
 bool fp_writer_ok (const struct fp_writer *w);
 
 #endif /* FP_WIRE_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_calls.c - the requests of a client, one function each: encode, exchange,
- * decode.
+/* ctl_calls.c - send a client's requests, one function per request: encode,
+ * exchange, decode.
  */
 
 #include <config.h>
@@ -9,7 +9,7 @@
 
 #include "transport/ctl_int.h"
 
-/* A request and the bodies of it and of its reply. */
+/* Encode a request's body, or decode a reply's. */
 #define ENCODE(encode) (fp_ctl_begin (c, &w), encode (&w, q))
 #define NOTHING_TO_SAY fp_ctl_begin (c, &w)
 #define DECODE(decode) decode (&r, p)
@@ -118,7 +118,7 @@ fp_ctl_volumes (struct fp_ctl *c, const struct fp_volumes_req *q,
   CALL (FP_MSG_VOLUMES, ENCODE (fp_enc_volumes_req), DECODE (fp_dec_volumes));
 }
 
-/* Their replies say more than what the decoder can check. */
+/* ---- replies that need a check after decoding ---- */
 
 static int
 hello (struct fp_ctl *c, const struct fp_hello *q, struct fp_hello_reply *p,
@@ -172,11 +172,13 @@ fp_ctl_map_read (struct fp_ctl *c, const struct fp_map_read *q,
   int ret = map_read (c, q, p, deadline_ns);
 
   if (ret == 0 && (p->start != q->start || p->count != q->count))
-    return fp_ctl_broken (c, -EPROTO, "sent another part of the map");
+    return fp_ctl_broken (c, -EPROTO,
+                          "sent a part of the map that was not "
+                          "requested");
   return ret;
 }
 
-/* ---- grants, which come with file descriptors ---- */
+/* ---- grants, whose replies carry file descriptors ---- */
 
 static int
 call_grants (struct fp_ctl *c, unsigned type, struct fp_writer *w,
@@ -198,7 +200,7 @@ call_grants (struct fp_ctl *c, unsigned type, struct fp_writer *w,
     ret = -EPROTO;
   for (unsigned i = 0; ret == 0 && i < p->count; i++)
     live += !fp_grant_is_lost (&p->grants[i]);
-  /* One that is lost is no answer to who asks for memory. */
+  /* GRANT asks for memory, so its reply must not contain a lost grant. */
   if (ret == 0 && type == FP_MSG_GRANT && live < p->count)
     ret = -EPROTO;
   ret = fp_ctl_finish (c, ret, ret == 0 && c->passes_fds ? live : 0,

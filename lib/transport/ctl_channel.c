@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_channel.c - the client's end of a control connection: its socket, and
- * one exchange on it; what is said is in ctl_calls.c.  All waiting is in
- * fp_ctl_wait: the socket does not block, and one deadline covers a whole
- * exchange, so that a server that trickles bytes gains no time.
+/* ctl_channel.c - the client's end of a control connection: the socket, and
+ * one exchange on it.  ctl_calls.c has the messages.
+ *
+ * The socket does not block: all waiting is in fp_ctl_wait.  One deadline
+ * covers a whole exchange, so a server that trickles bytes gains no time.
  */
 
 #include <config.h>
@@ -25,9 +26,9 @@
 #include "base/resolve.h"
 #include "transport/ctl_int.h"
 
-#define BANNER_MAX 60 /* of a peer that is no memory server */
-#define RETRY_MS 10   /* a Unix listener's backlog is full */
-#define KEEP_IDLE_S 5 /* back-up of the heartbeat, for a dead host */
+#define BANNER_MAX 60 /* bytes shown of a stranger's answer */
+#define RETRY_MS 10   /* ms between tries while a Unix backlog is full */
+#define KEEP_IDLE_S 5 /* s; detects a dead host if heartbeats do not */
 #define USER_TIMEOUT_MS 15000
 
 static void
@@ -50,9 +51,10 @@ fp_ctl_broken (struct fp_ctl *c, int err, const char *fmt, ...)
   return err;
 }
 
-/* Of what was not heard of before. */
-static const char doubt[] =
-    ": is it a farpage-memserver that listens there, and not something else?";
+/* Appended to errors of the first exchange, when the other end has not yet
+ * proved to be a memory server.
+ */
+static const char doubt[] = ": is it a farpage-memserver that listens there?";
 
 static int
 broken_errno (struct fp_ctl *c, int err, const char *what)
@@ -70,7 +72,7 @@ broken_errno (struct fp_ctl *c, int err, const char *what)
 int
 fp_ctl_timed_out (struct fp_ctl *c)
 {
-  /* What it was given; what it took is more, on a busy machine. */
+  /* Report the time allowed.  On a busy machine the time taken is longer. */
   double s = (double) (c->deadline_ns - c->started_ns) / (double) FP_NS_PER_S;
 
   if (c->asking == NULL)
@@ -104,7 +106,7 @@ fp_ctl_wait (int fd, short events, uint64_t deadline_ns)
 static void
 set_int (int fd, int level, int name, int value)
 {
-  /* Each of these makes a good connection better; none is needed. */
+  /* These options only improve a connection, so a failure is harmless. */
   (void) setsockopt (fd, level, name, &value, sizeof value);
 }
 
@@ -129,7 +131,7 @@ connect_one (struct fp_ctl *c, const struct sockaddr *sa, socklen_t len,
   }
 
   while (connect (fd, sa, len) == -1) {
-    if (errno == EAGAIN) { /* Unix: the backlog is full; nothing to poll */
+    if (errno == EAGAIN) { /* Unix backlog is full; no event to poll */
       if (fp_deadline_passed (deadline_ns))
         return -ETIMEDOUT;
       poll (NULL, 0, RETRY_MS);
@@ -192,7 +194,7 @@ fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
     return fp_ctl_broken (c, ret, "%s", why != NULL ? why : strerror (-ret));
   ret = connect_any (c, &list);
   if (ret < 0)
-    (void) fp_addr_doubt (addr); /* the next attempt looks it up */
+    (void) fp_addr_doubt (addr); /* let the next attempt look it up again */
   if (ret == 0)
     ret = fp_ctl_start_tls (c, addr->host);
   if (ret <= 0)
@@ -225,7 +227,7 @@ fp_ctl_freep (struct fp_ctl **cp)
 void
 fp_ctl_hang_up (struct fp_ctl *c)
 {
-  /* It may be down already. */
+  /* This fails if the connection is already down, which is fine. */
   (void) shutdown (c->fd, SHUT_RDWR);
 }
 
@@ -286,7 +288,7 @@ send_all (struct fp_ctl *c, const uint8_t *p, size_t n, uint64_t deadline_ns)
   return 0;
 }
 
-/* Keep every file descriptor that came, up to what a reply can hold. */
+/* Keep the file descriptors of msg, at most as many as a reply can hold. */
 static int
 take_fds (struct fp_ctl *c, struct msghdr *msg)
 {
@@ -313,7 +315,7 @@ take_fds (struct fp_ctl *c, struct msghdr *msg)
   return surplus ? -EPROTO : 0;
 }
 
-/* Some bytes, at most n; 0: the peer hung up. */
+/* Receive 1 to n bytes.  Return 0 if the server hung up. */
 static ssize_t
 recv_some (struct fp_ctl *c, void *p, size_t n, uint64_t deadline_ns)
 {
@@ -361,12 +363,12 @@ recv_failed (struct fp_ctl *c, ssize_t err)
     return fp_ctl_broken (c, (int) err, "%s", fp_tls_why (c->tls));
   if (err == -EPROTO)
     return fp_ctl_broken (
-        c, -EPROTO, "sent more file descriptors than it may, answering %s",
+        c, -EPROTO, "sent more file descriptors than allowed, answering %s",
         c->asking);
   return broken_errno (c, err == 0 ? -ECONNRESET : (int) err, "receiving");
 }
 
-/* Who begins like that, as far as we know. */
+/* Guess which protocol a stranger speaks by how its answer begins. */
 static const char *
 guess (const uint8_t *p, size_t n)
 {
@@ -375,7 +377,7 @@ guess (const uint8_t *p, size_t n)
   } known[] = {
     { "SSH-", "an SSH server" },
     { "HTTP/", "an HTTP server" },
-    { "NBDMAGIC", "NBD, which is nbdkit's" },
+    { "NBDMAGIC", "an NBD server, such as nbdkit" },
     { "220", "a mail or FTP server" },
     { "RFB ", "a VNC server" },
     { "\x15\x03", "TLS" },
@@ -388,7 +390,7 @@ guess (const uint8_t *p, size_t n)
   return NULL;
 }
 
-/* What came first is not ours: show people what it is. */
+/* Fail, and show the user the bytes that are not a farpage header. */
 static int
 stranger (struct fp_ctl *c, size_t have)
 {
@@ -409,14 +411,14 @@ stranger (struct fp_ctl *c, size_t have)
   if (n == 0)
     return fp_ctl_broken (c, -EPROTO,
                           "is not a farpage memory server: its answer to %s "
-                          "is %s, and not ours",
-                          c->asking, like != NULL ? like : "no text");
+                          "is %s",
+                          c->asking, like != NULL ? like : "binary data");
   return fp_ctl_broken (
       c, -EPROTO, "is not a farpage memory server: it answered \"%s\"%s%s",
       shown, like != NULL ? ", like " : "", like != NULL ? like : "");
 }
 
-/* Header and body of the reply, the body behind the header in c->buf. */
+/* Receive a reply: header and body, one behind the other in c->buf. */
 static int
 recv_reply (struct fp_ctl *c, unsigned type, uint64_t deadline_ns)
 {
@@ -435,8 +437,8 @@ recv_reply (struct fp_ctl *c, unsigned type, uint64_t deadline_ns)
     if (have == FP_HEADER_SIZE && want == FP_HEADER_SIZE) {
       if (fp_header_decode (&c->header, c->buf) < 0)
         return fp_ctl_broken (c, -EPROTO,
-                              "answered %s with %u bytes, which is more "
-                              "than there can be",
+                              "answered %s with %u bytes, more than the "
+                              "protocol allows",
                               c->asking, c->header.length);
       want += c->header.length;
     }
@@ -454,7 +456,7 @@ recv_reply (struct fp_ctl *c, unsigned type, uint64_t deadline_ns)
   return 0;
 }
 
-/* The server says no, and why. */
+/* Handle a reply that is a refusal: keep its reason and return its errno. */
 static int
 refused (struct fp_ctl *c)
 {
@@ -502,7 +504,7 @@ fp_ctl_exchange (struct fp_ctl *c, unsigned type, struct fp_writer *w,
   c->started_ns = fp_now_ns ();
   c->deadline_ns = FP_MAX (deadline_ns, c->started_ns);
   c->why[0] = '\0';
-  /* The server closes the session over a malformed request: not sent. */
+  /* Do not send a malformed request: the server would close the session. */
   if (!fp_writer_ok (w)) {
     snprintf (c->why, sizeof c->why, "%s does not fit a message", c->asking);
     return -EMSGSIZE;
@@ -514,7 +516,7 @@ fp_ctl_exchange (struct fp_ctl *c, unsigned type, struct fp_writer *w,
   ret = send_all (c, c->buf, FP_HEADER_SIZE + h.length, deadline_ns);
   if (ret == -ETIMEDOUT)
     return fp_ctl_timed_out (c);
-  /* It may have said why before it hung up: read that, if it is there. */
+  /* The server may have sent a reason before it hung up: read that. */
   if (ret < 0 && ret != -EPIPE && ret != -ECONNRESET)
     return broken_errno (c, ret, "sending");
   ret = recv_reply (c, type, deadline_ns);

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_channel.h - the client's end of a control connection: send one
- * request, receive its reply, by a deadline.
+/* ctl_channel.h - the client's end of a control connection: send one request,
+ * receive its reply, by a deadline.
  *
  * Units:    deadlines are points of fp_now_ns ().
- * Errors:   0 or a negative errno value; fp_ctl_why () has a sentence for
- *           people after an error: what the peer said, or what it did.
- *           It is meant to follow "ADDRESS: ".
- *             -ETIMEDOUT      no whole answer by the deadline
- *             -EPROTO         the peer does not speak this protocol
- *             -EPROTONOSUPPORT  another version of it
- *             -ECONNRESET     it hung up
- *             others          status of the reply (fp_status_to_errno)
- *           After any error that is not a reply's status the channel is
- *           broken: the only thing left to do is fp_ctl_free.
+ * Errors:   0 or a negative errno value.  After an error fp_ctl_why () returns
+ *           a sentence for people, to be printed after "ADDRESS: ".
+ *             -ETIMEDOUT      no complete reply by the deadline.
+ *             -EPROTO         the server does not speak this protocol.
+ *             -EPROTONOSUPPORT  the server speaks another version.
+ *             -ECONNRESET     the server hung up.
+ *             -EMSGSIZE       the request does not fit; nothing was sent.
+ *             others          status of the reply (fp_status_to_errno).
+ *           After -EMSGSIZE or the status of a reply, the channel is usable.
+ *           After any other error it is broken: call fp_ctl_free.
  * Threads:  a channel belongs to one thread at a time.
- * Memory:   only open allocates.
+ * Memory:   only open allocates; with TLS, each call does (tls.h).
  */
 
 #ifndef FP_CTL_CHANNEL_H
@@ -28,28 +28,28 @@
 struct fp_ctl;
 struct fp_tls_session;
 
-/* Connect the socket, with TLS where fp_tls_set_client said so; says nothing
- * yet.  *out is set on failure too, so
- * that fp_ctl_why can say why; it is to be freed then like any other.  (It is
- * NULL after -ENOMEM, which fp_ctl_why and fp_ctl_free take.)  Looking up a
- * host name may take longer than the deadline: that wait is the resolver's.
+/* Connect to addr, with TLS if fp_tls_set_client chose it, and send no
+ * message.  After a failure *out is set too, so that fp_ctl_why can give the
+ * reason: free it as usual.  After -ENOMEM *out is NULL, which fp_ctl_why and
+ * fp_ctl_free accept.
  */
 int fp_ctl_open (struct fp_ctl **out, const struct fp_addr *addr,
                  uint64_t deadline_ns);
 void fp_ctl_free (struct fp_ctl *c);
 void fp_ctl_freep (struct fp_ctl **cp);
-/* From any thread, before it is freed: the call that is running fails soon, as
- * if the server had hung up, and so does every other.
+/* Make the running call and all later ones fail soon, as if the server had
+ * hung up.  Any thread may call this until fp_ctl_free begins.
  */
 void fp_ctl_hang_up (struct fp_ctl *c);
 
-/* The socket, for poll(2): readable while no call is running means that
- * the server hung up (or sent what nobody asked for).
+/* Return the socket, for poll(2).  If it becomes readable while no call is
+ * running, the server hung up or sent an unrequested message.
  */
 int fp_ctl_fd (const struct fp_ctl *c);
 bool fp_ctl_is_unix (const struct fp_ctl *c);
-/* "tls"; "local": it does not leave this machine; or "insecure": who is on the
- * way can read and change it.
+/* Return how the connection is protected.  "tls": by TLS.  "local": the data
+ * does not leave this machine.  "insecure": anyone on the network path can
+ * read and change it.
  */
 const char *fp_ctl_secured (const struct fp_ctl *c);
 const char *fp_ctl_why (const struct fp_ctl *c);
@@ -58,8 +58,9 @@ int fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
                   struct fp_hello_reply *p, uint64_t deadline_ns);
 int fp_ctl_volume_open (struct fp_ctl *c, const struct fp_open *q,
                         struct fp_open_reply *p, uint64_t deadline_ns);
-/* fds[i] belongs to grants[i], or is -1; the caller closes them.  They come
- * if the volume was opened for shm, one for each grant, and only then.
+/* Fill in p, and in fds[i] the descriptor for grants[i], or -1.  The caller
+ * closes the descriptors.  If the volume was opened for shm, each grant that
+ * is not lost has one; else none has.
  */
 int fp_ctl_list (struct fp_ctl *c, const struct fp_list *q,
                  struct fp_grants *p, int fds[FP_MAX_GRANTS],
@@ -95,12 +96,12 @@ int fp_ctl_delete (struct fp_ctl *c, const struct fp_delete *q,
 int fp_ctl_volumes (struct fp_ctl *c, const struct fp_volumes_req *q,
                     struct fp_volumes *p, uint64_t deadline_ns);
 
-/* What the next data connection of a lane has to show; it does so once. */
+/* Get a one-time token for the lane's next data connection. */
 int fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
                   struct fp_token *p, uint64_t deadline_ns);
-/* Turn this connection into a data connection of the tcp transport: after
- * it, take the socket away, with the TLS on it (NULL: there is none), and free
- * the channel.
+/* Turn this connection into a data connection of the tcp transport.  After
+ * that, take the socket and its TLS session (NULL: none) away and free the
+ * channel.
  */
 int fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
                        uint64_t deadline_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_tls.c - the client's end of a control connection: TLS, before the first
- * message.
+/* ctl_tls.c - the client's end of a control connection: the TLS handshake,
+ * before the first message.
  */
 
 #include <config.h>
@@ -10,8 +10,8 @@
 
 #include "transport/ctl_int.h"
 
-/* Why there will be no TLS; 1: because nobody at the other end speaks it, and
- * that will do.
+/* Handle a failed handshake.  Return 1 if the server does not speak TLS and
+ * TLS is optional; else report the reason.
  */
 static int
 no_tls (struct fp_ctl *c, int err, bool required)
@@ -20,13 +20,13 @@ no_tls (struct fp_ctl *c, int err, bool required)
     return fp_ctl_timed_out (c);
   if (!fp_tls_is_stranger (c->tls))
     return fp_ctl_broken (c, err, "%s", fp_tls_why (c->tls));
-  /* Anybody on the way can have made it look so: who asked for "on" has been
-   * told.
+  /* An attacker on the network path can make it look so.  The documentation of
+   * tls=on warns of that.
    */
   if (!required)
     return 1;
   return fp_ctl_broken (c, -EACCES,
-                        "does not speak TLS (%s), and tls=require: is there a "
+                        "does not speak TLS (%s), but tls=require: is it a "
                         "farpage-memserver with --tls-psk or "
                         "--tls-certificates?",
                         fp_tls_why (c->tls));
@@ -38,7 +38,9 @@ fp_ctl_start_tls (struct fp_ctl *c, const char *host)
   struct fp_tls *t = fp_tls_client ();
   int r;
 
-  /* Over a Unix socket the kernel says who it is, and nobody is between. */
+  /* A Unix socket needs no TLS: the kernel identifies the server, and the data
+   * cannot be intercepted.
+   */
   if (t == NULL || c->is_unix)
     return 0;
   c->asking = "the TLS handshake";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fake.c - memory servers in this process.  An op is in exactly one list:
- * its queue's posted (until kick), its server's held, or its queue's done.
+/* fake.c - memory servers in this process.  An op is in exactly one list: its
+ * queue's posted (until kick), its server's held, or its queue's done.
  */
 
 #include <config.h>
@@ -21,7 +21,7 @@
 #include "transport/op_queue.h"
 
 #define GARBAGE 0xa5
-#define RADDR_BASE UINT64_C (0x100000000) /* an address is no offset */
+#define RADDR_BASE UINT64_C (0x100000000) /* makes a bare offset invalid */
 
 struct fp_fake_server {
   struct fp_fake_server *next;
@@ -37,10 +37,10 @@ struct fp_fake_server {
 };
 
 struct fake_queue {
-  struct fp_op_queue common; /* its fd an eventfd: something is in done */
+  struct fp_op_queue common; /* fd: eventfd, readable if done has ops */
   atomic_flag busy;
   bool bound;
-  unsigned device; /* if so */
+  unsigned device; /* valid if bound */
   uint8_t *memory;
   size_t memory_size;
   struct fp_op_list posted;
@@ -48,7 +48,7 @@ struct fake_queue {
 
 struct fake_conn {
   struct fp_conn base;
-  struct fake_conn *next; /* of the same server */
+  struct fake_conn *next; /* next connection of the server */
   struct fp_fake_server *server;
   int event_fd;
   bool broken;
@@ -63,7 +63,7 @@ static unsigned imports, import_fails_at;
 static bool fault_fired;
 static enum fp_fake_fault fault_kind, again_kind;
 
-/* A fault point: is this the one? */
+/* Count a fault point.  Return true if a fault is due here. */
 static bool
 fault (enum fp_fake_fault *kind)
 {
@@ -85,7 +85,7 @@ signal_fd (int fd)
 {
   const uint64_t one = 1;
 
-  /* Full means that it is readable already. */
+  /* EAGAIN: the counter is full, so the fd is readable already. */
   if (write (fd, &one, sizeof one) == -1 && errno != EAGAIN)
     abort ();
 }
@@ -102,7 +102,7 @@ finish (struct fp_op *op, int status)
   signal_fd (q->common.fd);
 }
 
-/* What the server does; its status. */
+/* Do the server's part of op.  Return its status. */
 static int
 execute (struct fp_op *op)
 {
@@ -144,7 +144,7 @@ do_break (struct fake_conn *c)
   flush (&c->server->held, c);
 }
 
-/* An op that is in no list completes, or whatever the fault point says. */
+/* Complete op, which is in no list, or do what the fault point demands. */
 static void
 arrive (struct fp_op *op, bool may_hold)
 {
@@ -181,8 +181,8 @@ arrive (struct fp_op *op, bool may_hold)
   }
 }
 
-/* The other transports have no lock: a caller that lets two threads use a
- * queue and its connections at once is caught here.
+/* Mark q as in use.  Abort if two threads use a queue and its connections at
+ * once: the other transports have no lock and would corrupt memory.
  */
 static struct fake_queue *
 enter (struct fp_queue *base)
@@ -371,7 +371,7 @@ fake_conn_free (struct fp_conn *base)
 
   FP_LOCK_SCOPE (&lock);
   if (c->inflight > 0 || c->base.queue != &q->common.base)
-    abort (); /* promise 9 is broken: its ops are still in a list */
+    abort (); /* an op in a list still points to c */
   for (at = &c->server->conns; *at != c; at = &(*at)->next)
     ;
   *at = c->next;
@@ -396,7 +396,7 @@ fake_conn_event (struct fp_conn *base)
     do_break (c);
 }
 
-/* Where what is granted is mapped, or NULL. */
+/* Return where the granted memory is mapped, or NULL. */
 static void *
 mapping (const struct fp_grant *g)
 {
@@ -429,7 +429,7 @@ static void
 fake_unimport (struct fp_remote *r)
 {
   FP_LOCK_SCOPE (&lock);
-  imports -= r->rkey != 0; /* or it was undone before */
+  imports -= r->rkey != 0; /* else it was undone before */
   *r = (struct fp_remote) { 0 };
 }
 
@@ -457,7 +457,7 @@ const struct fp_transport_ops fp_transport_fake = {
   .unimport = fake_unimport,
 };
 
-/* ---- the test's side ---- */
+/* ---- for tests ---- */
 
 struct fp_fake_server *
 fp_fake_server_new (const char *host, size_t length)

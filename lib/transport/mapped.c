@@ -24,8 +24,7 @@
 #define STATIC_TLS
 #endif
 
-/* Where this thread's copy goes on if memory is missing.  NULL: it does not
- * copy now.
+/* Where this thread's copy resumes if memory is missing; NULL: no copy runs.
  */
 static _Thread_local sigjmp_buf *volatile missing STATIC_TLS;
 
@@ -44,8 +43,8 @@ pass_on (int sig, siginfo_t *info, void *context)
     before.sa_handler (sig);
     return;
   }
-  /* An access is repeated on return, and ends the process.  Any other SIGBUS
-   * has to be raised again for that.
+  /* If an access raised the signal, returning repeats the access, which ends
+   * the process.  Any other SIGBUS must be raised again for that.
    */
   repeated = info->si_code > 0 && info->si_code != BUS_MCEERR_AO;
   if (before.sa_handler == SIG_IGN && !repeated)

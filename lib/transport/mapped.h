@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mapped.h - copy to and from memory of a server on this machine, which is
- * mapped here (shm).
+/* mapped.h - copy to and from mapped memory of a server on this machine (shm).
  *
  * The server can take pages away: fallocate(2) punches holes into its file.
- * If no huge page is free, a load or store in such a hole raises SIGBUS.  So
- * does one in a page that the hardware lost (sigaction(2), BUS_MCEERR_AR).
- * fp_mapped_copy returns an error then.  So all loads and stores of that
- * memory go through it.  libwayland guards memory of its clients in a like
- * way (wl_shm_buffer_begin_access).
+ * If no huge page is free, a load or store in a hole raises SIGBUS.  So does
+ * one in a page that the hardware lost (sigaction(2), BUS_MCEERR_AR).
+ * fp_mapped_copy then returns an error, so all loads and stores of that memory
+ * must go through it.  libwayland guards its clients' memory in a similar way
+ * (wl_shm_buffer_begin_access).
  *
- * Errors:   -EFAULT: some of that memory is not there.
+ * Errors:   -EFAULT if some of that memory is missing.
  * Threads:  any that does not block SIGBUS.  The kernel kills a process that
  *           blocks a signal which its own access raises (sigprocmask(2)).
  * Memory:   nothing is allocated.
@@ -21,12 +20,12 @@
 #include <stddef.h>
 
 /* Handle SIGBUS from now on.  A SIGBUS that fp_mapped_copy did not raise goes
- * to the handler that was there before.  May be called again.
+ * to the previous handler.  May be called again.
  */
 void fp_mapped_guard (void);
 
-/* Copy length bytes.  Either side may be mapped memory, or both.  After an
- * error some of them are copied.
+/* Copy length bytes.  Either side or both may be mapped memory.  After an
+ * error some of the bytes may have been copied.
  */
 int fp_mapped_copy (void *to, const void *from, size_t length);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* op_queue.h - what the queues of the transports without hardware share: ops
- * in lists, and a queue with a descriptor and a list of completed ops.
+/* op_queue.h - queue code shared by the transports without hardware: lists of
+ * ops, and a queue with a descriptor and a list of completed ops.
  *
  *   struct NAME_queue { struct fp_op_queue common; ... };
  *
@@ -14,7 +14,7 @@
 
 #include "transport/transport.h"
 
-/* Linked by op->next. */
+/* List of ops, linked by op->next. */
 struct fp_op_list {
   struct fp_op *head, **tail;
 };
@@ -34,7 +34,7 @@ fp_op_list_add (struct fp_op_list *l, struct fp_op *op)
   l->tail = &op->next;
 }
 
-/* Take out the op that *at points to. */
+/* Remove and return the op that *at points to. */
 static inline struct fp_op *
 fp_op_list_take_at (struct fp_op_list *l, struct fp_op **at)
 {
@@ -46,14 +46,14 @@ fp_op_list_take_at (struct fp_op_list *l, struct fp_op **at)
   return op;
 }
 
-/* The first; there is one. */
+/* Remove and return the first op.  The list must not be empty. */
 static inline struct fp_op *
 fp_op_list_take (struct fp_op_list *l)
 {
   return fp_op_list_take_at (l, &l->head);
 }
 
-/* All, linked; NULL: none. */
+/* Remove and return all ops, linked by next; NULL if there are none. */
 static inline struct fp_op *
 fp_op_list_take_all (struct fp_op_list *l)
 {
@@ -65,19 +65,20 @@ fp_op_list_take_all (struct fp_op_list *l)
 
 struct fp_op_queue {
   struct fp_queue base;
-  int fd; /* what fp_transport_ops.fd hands out */
+  int fd; /* returned by fp_transport_ops.fd */
   unsigned depth, inflight;
-  struct fp_op_list done; /* completed, not yet yielded */
+  struct fp_op_list done; /* completed, not yet returned by poll */
 };
 
-/* *out is of size bytes, this at its start and zeros behind it.  Takes fd
- * over, also if it fails: -1 if making it failed, errno says why.
+/* Allocate size bytes, with a struct fp_op_queue at the start and zeros behind
+ * it.  Takes over fd, also on failure.  If fd is -1, return -errno: the
+ * caller's attempt to create it failed.
  */
 int fp_op_queue_new (struct fp_op_queue **out, size_t size,
                      const struct fp_transport_ops *ops,
                      const struct fp_queue_params *p, int fd);
 
-/* These are calls of fp_transport_ops. */
+/* Implementations of the calls of fp_transport_ops. */
 void fp_op_queue_free (struct fp_queue *base);
 int fp_op_queue_fd (const struct fp_queue *base);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* psk_file.c - a file of pre-shared keys.  Its text stays as it was read, in
- * locked memory, and is looked through for each user: it is short, and so no
- * key is ever anywhere else.
+/* psk_file.c - a file of pre-shared keys.  Its text stays in locked memory as
+ * it was read.  A look-up scans the text, which is short, so there is no
+ * parsed copy of a key.
  */
 
 #include <config.h>
@@ -24,7 +24,7 @@ struct fp_psk_file {
 
 struct line {
   const char *user, *key;
-  size_t user_length, key_length; /* of the key, in characters */
+  size_t user_length, key_length; /* characters */
 };
 
 static int
@@ -36,8 +36,8 @@ nibble (char c)
                                 : -1;
 }
 
-/* The line at *pos, which moves on to the next.  1: there is one; 0: the end.
- * A line without ':' has no key.
+/* Fill in l from the line at *pos and move *pos to the next line.  Return 0 at
+ * the end, else 1.  A line without ':' yields an empty key.
  */
 static int
 next_line (const struct fp_psk_file *f, size_t *pos, struct line *l)
@@ -74,7 +74,7 @@ user_ok (const struct line *l)
     return false;
   memcpy (name, l->user, l->user_length);
   name[l->user_length] = '\0';
-  /* GnuTLS takes '#' for a name in hexadecimal. */
+  /* GnuTLS takes a name that begins with '#' as hexadecimal. */
   return fp_name_ok (name) && name[0] != '#';
 }
 
@@ -116,7 +116,7 @@ check (const struct fp_psk_file *f, const char *path, char *why)
     for (other = pos; next_line (f, &other, &o);)
       if (o.user_length == l.user_length &&
           memcmp (o.user, l.user, l.user_length) == 0) {
-        snprintf (why, FP_PSK_WHY_MAX, "%s: user %.*s is there twice", path,
+        snprintf (why, FP_PSK_WHY_MAX, "%s: user %.*s is given twice", path,
                   (int) l.user_length, l.user);
         return -EINVAL;
       }
@@ -124,7 +124,7 @@ check (const struct fp_psk_file *f, const char *path, char *why)
   if (n > 0)
     return 0;
   snprintf (why, FP_PSK_WHY_MAX,
-            "%s: there is no key in it: farpage keygen makes one", path);
+            "%s: contains no key: make one with 'farpage keygen'", path);
   return -EINVAL;
 }
 
@@ -144,7 +144,7 @@ read_all (struct fp_psk_file *f, int fd)
   return -EFBIG;
 }
 
-/* Of a file of keys: is it one that only those read who may? */
+/* Refuse anything but a regular file, and a file that everybody may access. */
 static int
 check_mode (int fd, const char *path, char *why)
 {
@@ -157,13 +157,13 @@ check_mode (int fd, const char *path, char *why)
     return err;
   }
   if (!S_ISREG (st.st_mode)) {
-    snprintf (why, FP_PSK_WHY_MAX, "%s: is no file", path);
+    snprintf (why, FP_PSK_WHY_MAX, "%s: is not a regular file", path);
     return -EINVAL;
   }
   if (st.st_mode & (S_IROTH | S_IWOTH)) {
     snprintf (why, FP_PSK_WHY_MAX,
-              "%s: everybody may read or write it: chmod 600 %s, and make new "
-              "keys if there are other users on this machine",
+              "%s: all users may read or write it: run 'chmod 600 %s', and "
+              "make new keys if this machine has other users",
               path, path);
     return -EACCES;
   }
@@ -180,7 +180,7 @@ fp_psk_file_read (struct fp_psk_file **out, const char *path,
   int r;
 
   why[0] = '\0';
-  /* A fifo would be waited for. */
+  /* Opening a fifo would block: hence O_NONBLOCK. */
   fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd == -1) {
     r = -errno;
@@ -193,8 +193,8 @@ fp_psk_file_read (struct fp_psk_file **out, const char *path,
   r = fp_secret_new (&p, sizeof *f);
   if (r < 0) {
     snprintf (why, FP_PSK_WHY_MAX,
-              "%s: no memory that can be locked for keys: %s (RLIMIT_MEMLOCK)",
-              path, strerror (-r));
+              "%s: cannot lock memory for keys: %s (see RLIMIT_MEMLOCK)", path,
+              strerror (-r));
     return r;
   }
   f = p;
@@ -255,9 +255,8 @@ fp_psk_file_read_tls (struct fp_psk_file **out, const char *path,
   while (next_line (f, &pos, &l))
     if (is_user (&l, FP_PSK_VOLUMES)) {
       snprintf (why, FP_PSK_WHY_MAX,
-                "%s: has the key of volumes (encrypt=FILE), which no server "
-                "is to get, and is no file of keys for TLS: farpage keygen "
-                "makes one of these",
+                "%s: holds a key for volumes (encrypt=FILE), which servers "
+                "must not get: make a key for TLS with 'farpage keygen'",
                 path);
       fp_psk_file_free (f);
       return -EINVAL;

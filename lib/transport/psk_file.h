@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* psk_file.h - a file of pre-shared keys as GnuTLS's psktool writes it, and
- * nbdkit and libnbd read it: lines of USER:KEY, the key in hexadecimal.
+/* psk_file.h - a file of pre-shared keys, as GnuTLS's psktool writes it and
+ * nbdkit and libnbd read it.  Each line is USER:KEY, with KEY in hexadecimal.
  *
- * Errors:   0 or a negative errno value, and why: a sentence that begins with
- *           the file's name and has nothing of what is in it.
- * Threads:  a file that was read may be asked by several at a time.
- * Memory:   what was read is in locked memory (base/secret.h).
+ * Errors:   0 or a negative errno value.  why then has a sentence that begins
+ *           with the file's name and reveals none of its contents.
+ * Threads:  several threads may query the same fp_psk_file.
+ * Memory:   the contents are in locked memory (base/secret.h).
  */
 
 #ifndef FP_PSK_FILE_H
@@ -23,29 +23,29 @@
 
 struct fp_psk_file;
 
-/* All lines are looked at: one that is wrong is an error, so is a file without
- * a user, and one that everybody may read (-EACCES).
+/* Read and check the file at path.  Fail if any line is wrong, if there is no
+ * user, or if everybody may read or write the file (-EACCES).
  */
 int fp_psk_file_read (struct fp_psk_file **out, const char *path,
                       char why[FP_PSK_WHY_MAX]);
 void fp_psk_file_free (struct fp_psk_file *f);
 
-/* In a child process: lock it again. */
+/* Lock the memory again, in a child process. */
 int fp_psk_file_lock (struct fp_psk_file *f);
 
-/* No user, but what stands there for the key of volumes (encrypt=FILE): who
- * gives that to a server has given all away.
+/* Name reserved for the key of volumes (encrypt=FILE), which is not a TLS
+ * user.  A server that is given this key can decrypt everything.
  */
 #define FP_PSK_VOLUMES "encrypt"
-/* As fp_psk_file_read; -EINVAL, too: it has that one. */
+/* Read a file of TLS keys.  -EINVAL also if it has the key of volumes. */
 int fp_psk_file_read_tls (struct fp_psk_file **out, const char *path,
                           char why[FP_PSK_WHY_MAX]);
 
-/* The key of a user; its length, or -ENOENT. */
+/* Copy user's key to key.  Return its length in bytes, or -ENOENT. */
 int fp_psk_file_key (const struct fp_psk_file *f, const char *user,
                      uint8_t key[FP_PSK_KEY_MAX]);
 
-/* The only user that there is; -EINVAL: there are more. */
+/* Copy the name of the file's only user.  -EINVAL: there are several. */
 int fp_psk_file_only_user (const struct fp_psk_file *f,
                            char user[FP_NAME_MAX + 1]);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* shm_client.c - the shm transport: slabs of a server on this machine, mapped
- * from the memfds that came over its Unix socket.  An op is a copy, done when
- * post returns.  There is no connection: the session is the control socket.
+ * from memfds that came over its Unix socket.  An op is a copy, finished when
+ * post returns.  There is no data connection: the session is the control
+ * socket.
  */
 
 #include <config.h>
@@ -35,7 +36,7 @@ shm_available (const char **why)
   return 0;
 }
 
-/* Its fd is never readable: nothing completes behind the caller's back. */
+/* The queue's fd is never readable, because every op completes inside post. */
 static int
 shm_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
 {
@@ -87,7 +88,7 @@ shm_post (struct fp_conn *base, struct fp_op *op)
 {
   struct shm_conn *c = (struct shm_conn *) base;
   struct fp_op_queue *q = (struct fp_op_queue *) base->queue;
-  void *remote = (void *) (uintptr_t) op->raddr; /* see import */
+  void *remote = (void *) (uintptr_t) op->raddr; /* address: see shm_import */
 
   if (atomic_load (&c->broken))
     return -ENOTCONN;
@@ -148,9 +149,9 @@ shm_conn_event (struct fp_conn *c)
   (void) c;
 }
 
-/* g->raddr is the offset of byte 0 in the memfd.  The file must be sealed
- * against truncation.  No seal that leaves it writable forbids holes
- * (mapped.h).
+/* Map a grant.  g->raddr is the offset of its first byte in the memfd, which
+ * must be sealed against truncation.  No seal forbids holes in a file that
+ * stays writable (mapped.h).
  */
 static int
 shm_import (struct fp_remote *out, const struct fp_grant *g, int fd,
@@ -176,9 +177,9 @@ shm_import (struct fp_remote *out, const struct fp_grant *g, int fd,
   if (map == MAP_FAILED)
     return -errno;
   fp_mapped_guard ();
-  /* Whoever lends it locks it.  In a process that locks all its mappings it
-   * would count a second time, as large as the volume; without a lock this
-   * does nothing.
+  /* The server that lends the memory locks it.  If this process locks all its
+   * mappings, the memory would count a second time, as large as the volume.
+   * So unlock it here; without a lock this does nothing.
    */
   (void) munlock (map, g->length);
   *out = (struct fp_remote) {
@@ -190,7 +191,7 @@ shm_import (struct fp_remote *out, const struct fp_grant *g, int fd,
 static void
 shm_unimport (struct fp_remote *r)
 {
-  /* It can only fail for an address that import did not make. */
+  /* This fails only for an address that import did not create. */
   if (r->map != NULL)
     (void) munmap (r->map, r->length);
   *r = (struct fp_remote) { 0 };

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tcp_client.c - the tcp transport, active side: one socket for each
- * connection, with READ and WRITE frames on it (tcp_stream.h), and one epoll
- * for the queue.
+/* tcp_client.c - the tcp transport, active side: one socket per connection,
+ * with READ and WRITE frames on it (tcp_stream.h), and one epoll per queue.
  *
- * conns[] is written by conn_open (any thread, one compare-and-swap) and by
- * conn_free (the queue's thread); all else belongs to the queue's thread but
- * for conn->broken, connect(2) and shutdown(2), which break uses from
- * anywhere.
+ * conn_open writes to conns[] by compare-and-swap, from any thread; conn_free
+ * does from the queue's thread.  All else belongs to the queue's thread,
+ * except what break uses from any thread: conn->broken, and connect(2) and
+ * shutdown(2) on the socket.
  */
 
 #include <config.h>
@@ -33,26 +32,26 @@
 
 struct tcp_conn {
   struct fp_conn base;
-  int event_fd; /* an epoll of its own, for the hang-up alone */
+  int event_fd; /* epoll that reports only a hang-up */
   atomic_bool broken;
   bool wants_out; /* EPOLLOUT is on */
-  bool gone;      /* out of the queue's epoll */
-  unsigned index; /* in the queue's conns */
+  bool gone;      /* removed from the queue's epoll */
+  unsigned index; /* position in the queue's conns */
   unsigned depth, inflight;
   uint32_t next_cookie;
   struct fp_tcp_stream stream;
 };
 
-/* A place in conns[] whose connection is being entered. */
+/* Placeholder in conns[] for a connection that is being added. */
 static char reserved;
 #define RESERVED ((struct tcp_conn *) &reserved)
 
 struct tcp_queue {
-  struct fp_op_queue common; /* its fd is an epoll of all connections */
-  bool armed;      /* the next poll asks epoll, for idle connections' sake */
-  uint8_t *buffer; /* of all its connections: only one thread receives */
+  struct fp_op_queue common; /* fd: epoll of all connections */
+  bool armed;      /* next poll also asks epoll, for idle connections */
+  uint8_t *buffer; /* shared: only one thread receives */
   unsigned max_conns;
-  _Atomic unsigned used; /* places beyond were never taken: poll stops there */
+  _Atomic unsigned used; /* entries from here on were never used: poll stops */
   _Atomic (struct tcp_conn *) conns[];
 };
 
@@ -62,10 +61,11 @@ queue_of (const struct tcp_conn *c)
   return (struct tcp_queue *) c->base.queue;
 }
 
-/* shutdown alone would still send what the socket holds, long after these
- * WRITEs were said to have failed.  Connecting to nowhere throws that away and
- * resets the connection; the fd stays, so that any thread may do it.  Of a
- * Unix socket it is refused: what that holds is at the server already.
+/* Discard unsent data and reset the connection.  shutdown alone would still
+ * send the socket's buffered WRITEs, long after they were reported as failed.
+ * Connecting to AF_UNSPEC discards them and keeps the fd open, so any thread
+ * may do it.  A Unix socket refuses that, but its buffered data has already
+ * reached the server.
  */
 static void
 tcp_conn_break (struct fp_conn *base)
@@ -75,7 +75,7 @@ tcp_conn_break (struct fp_conn *base)
 
   atomic_store (&c->broken, true);
   (void) connect (c->stream.fd, &nowhere, sizeof nowhere);
-  (void) shutdown (c->stream.fd, SHUT_RDWR); /* may be so already */
+  (void) shutdown (c->stream.fd, SHUT_RDWR); /* may be down already */
 }
 
 static void
@@ -97,12 +97,12 @@ give_back (struct tcp_conn *c, struct fp_op_list *l)
   }
 }
 
-/* After a break: nothing is received any more, so each op can go back. */
+/* Give all ops back after a break.  Nothing is received any more. */
 static void
 flush (struct tcp_conn *c)
 {
   if (!c->gone) {
-    /* A dead socket stays readable and would keep the sleeper awake. */
+    /* A dead socket stays readable and would keep waking the poller. */
     (void) epoll_ctl (queue_of (c)->common.fd, EPOLL_CTL_DEL, c->stream.fd,
                       NULL);
     c->gone = true;
@@ -111,7 +111,7 @@ flush (struct tcp_conn *c)
   give_back (c, &c->stream.to_send);
 }
 
-/* Have the queue's epoll say that the socket takes more, or no longer. */
+/* Make the queue's epoll report when the socket has room, or stop that. */
 static int
 watch_out (struct tcp_conn *c, bool on)
 {
@@ -134,13 +134,13 @@ send_some (struct tcp_conn *c)
 {
   int r = fp_tcp_stream_send (&c->stream);
 
-  /* Who polls for all may be asleep already, since before there was anything
-   * to send, and must wake up when the socket has room again.
+  /* The polling thread may have gone to sleep before there was data to send.
+   * Wake it when the socket has room again.
    */
   if (r == -EAGAIN)
     r = watch_out (c, true);
   if (r < 0)
-    tcp_conn_break (&c->base); /* that wakes it, too */
+    tcp_conn_break (&c->base); /* this wakes it, too */
 }
 
 static void
@@ -154,7 +154,7 @@ receive_some (struct tcp_conn *c)
     tcp_conn_break (&c->base);
 }
 
-/* Both directions of one connection; then what a break left. */
+/* Send and receive on one connection; if it broke, give its ops back. */
 static void
 progress (struct tcp_conn *c)
 {
@@ -166,7 +166,7 @@ progress (struct tcp_conn *c)
     flush (c);
 }
 
-/* NULL: there is none in this place. */
+/* Return the connection at entry i, or NULL. */
 static struct tcp_conn *
 conn_at (struct tcp_queue *q, unsigned i)
 {
@@ -228,7 +228,7 @@ tcp_arm (struct fp_queue *base)
     struct tcp_conn *c = conn_at (q, i);
 
     if (c != NULL && watch_out (c, c->stream.to_send.head != NULL) < 0)
-      return true; /* it would not wake up: keep polling */
+      return true; /* no wake-up would come: keep polling */
   }
   q->armed = true;
   return q->common.done.head != NULL;
@@ -259,7 +259,7 @@ tcp_queue_new (struct fp_queue **out, const struct fp_queue_params *p)
     fp_op_queue_free (&common->base);
     return -ENOMEM;
   }
-  /* So that it is there, and not faulted in by the first request. */
+  /* Touch the pages now, so that the first request does not fault them in. */
   memset (q->buffer, 0, FP_TCP_STREAM_BUFFER);
   *out = &common->base;
   return 0;
@@ -272,7 +272,7 @@ tcp_queue_free (struct fp_queue *base)
   fp_op_queue_free (base);
 }
 
-/* Only epoll may still know it. */
+/* Free c, which must be out of its queue except for epoll. */
 static void
 conn_destroy (struct tcp_conn *c)
 {
@@ -291,7 +291,7 @@ conn_destroyp (struct tcp_conn **cp)
     conn_destroy (*cp);
 }
 
-/* A control connection that says DATA_HELLO and becomes ours. */
+/* Open a control connection, send DATA_HELLO, and take over its socket. */
 static int
 handshake (struct tcp_conn *c, const struct fp_conn_params *p,
            uint64_t deadline_ns)
@@ -311,7 +311,7 @@ handshake (struct tcp_conn *c, const struct fp_conn_params *p,
   c->stream.fd = fp_ctl_steal_fd (ctl);
   c->stream.tls = fp_ctl_steal_tls (ctl);
 
-  /* Not there on a Unix socket, whose peer cannot vanish. */
+  /* Unix sockets lack these options, and their server cannot vanish. */
   (void) setsockopt (c->stream.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout,
                      sizeof timeout);
   (void) setsockopt (c->stream.fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle,
@@ -330,8 +330,8 @@ raise_used (struct tcp_queue *q, unsigned n)
     ;
 }
 
-/* Enter c into its queue.  Its place is reserved first, so that poll, which
- * may be running, never sees a connection that is taken away again.
+/* Add c to its queue.  Reserve the entry first, so that a poll that runs
+ * meanwhile never sees a connection that is removed again.
  */
 static int
 enter (struct tcp_queue *q, struct tcp_conn *c)
@@ -405,8 +405,8 @@ tcp_post (struct fp_conn *base, struct fp_op *op)
   return 0;
 }
 
-/* The stream looks at op->local whenever bytes have come, and keeps nothing of
- * it in between.
+/* Receive the rest of a READ into local.  The stream reads op->local afresh
+ * each time bytes arrive, so changing it is enough.
  */
 static void
 tcp_divert (struct fp_op *op, void *local)
@@ -435,7 +435,7 @@ tcp_conn_free (struct fp_conn *base)
   for (unsigned i = 0; i < q->max_conns; i++)
     if (conn_at (q, i) == c)
       atomic_store (&q->conns[i], NULL);
-  conn_destroy (c); /* closing takes it out of epoll */
+  conn_destroy (c); /* close removes it from epoll */
 }
 
 static int

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tcp_server.c - answer the frames of one tcp data connection.
  *
- * Requests are read through a buffer that may hold many of them; the bytes
- * of a large WRITE that are not in it go straight into the slab.  Replies to
- * READs are sent from the slab itself, and collected while more whole
- * requests are buffered, so that a queue of small requests costs two system
- * calls and not two each.  Frames are handled in the order in which they
- * came, but a WRITE may change a slab before an earlier READ of it was sent:
- * frames in flight together are not ordered.
+ * Requests are read through a buffer that may hold many of them.  Bytes of a
+ * large WRITE that are not in the buffer go straight into the slab.  READ
+ * replies are sent from the slab itself.  They are collected while more
+ * complete requests are buffered, so that many small requests share two system
+ * calls.
+ *
+ * Frames are handled in the order of arrival, but a WRITE may change a slab
+ * before the reply to an earlier READ is sent.  So frames in flight together
+ * are not ordered.
  */
 
 #include <config.h>
@@ -25,25 +27,25 @@
 #include "proto/messages.h"
 #include "transport/tcp_server.h"
 
-#define BUFFER 32768 /* on the thread's stack, which is small */
-#define BATCH 32     /* replies collected */
+#define BUFFER 32768 /* bytes; on the thread's stack, which is small */
+#define BATCH 32     /* replies collected at most */
 #define BATCH_BYTES (1u << 20)
-#define LARGE 16384 /* a WRITE worth receiving without a copy */
+#define LARGE 16384 /* bytes; larger WRITEs avoid a copy */
 
 struct server {
   int fd;
-  struct fp_tls_session *tls; /* NULL: in clear */
+  struct fp_tls_session *tls; /* NULL: no encryption */
   const struct fp_tcp_memory *memory;
   unsigned stall_ms;
-  bool expect_large; /* the last frame was: read the next header alone */
+  bool expect_large; /* last frame was large: read the next header alone */
 
-  /* Received and not yet handled: buf[pos, end). */
+  /* Range of buf that is received but not handled: [pos, end). */
   size_t pos, end;
 
-  /* Replies not yet sent. */
+  /* Collected replies, not yet sent. */
   unsigned nr, nr_iov;
   size_t bytes;
-  void *hold[BATCH]; /* NULL: there is nothing to put */
+  void *hold[BATCH]; /* NULL: nothing to put */
   struct iovec iov[2 * BATCH];
   uint8_t header[BATCH][FP_DATA_REPLY_SIZE];
 
@@ -69,8 +71,9 @@ wait_for (const struct server *s, short events, uint64_t deadline_ns)
   }
 }
 
-/* Receive into iov; at least one byte.  deadline 0: between frames, where a
- * client may be silent for as long as it likes; shutdown(2) ends that.
+/* Receive at least one byte into iov.  If deadline_ns is 0, wait without
+ * limit: between frames a client may stay silent, and shutdown(2) ends the
+ * wait.
  */
 static ssize_t
 receive (struct server *s, struct iovec *iov, size_t nr, uint64_t deadline_ns)
@@ -110,7 +113,7 @@ put_all (struct server *s)
   s->bytes = 0;
 }
 
-/* Send the replies that were collected. */
+/* Send the collected replies. */
 static int
 flush (struct server *s)
 {
@@ -154,7 +157,7 @@ flush (struct server *s)
   return ret;
 }
 
-/* Takes over hold, also if it fails. */
+/* Add a reply.  Takes over hold, also on failure. */
 static int
 reply (struct server *s, const struct fp_data_req *q, uint32_t status,
        void *data, void *hold)
@@ -186,8 +189,8 @@ handle_read (struct server *s, const struct fp_data_req *q)
                 data != NULL ? hold : NULL);
 }
 
-/* The payload of a WRITE: what is buffered, then the rest from the socket.
- * data NULL: nowhere, it was refused.
+/* Receive the payload of a WRITE into data: first the buffered part, then the
+ * rest from the socket.  If data is NULL (the WRITE was refused), discard it.
  */
 static int
 take_payload (struct server *s, uint8_t *data, size_t length)
@@ -205,11 +208,11 @@ take_payload (struct server *s, uint8_t *data, size_t length)
   if (n == length)
     return 0;
 
-  /* The client may wait for these before it goes on sending. */
+  /* The client may wait for these replies before it sends more. */
   ret = flush (s);
   if (ret < 0)
     return ret;
-  /* The whole frame by one deadline, as the slab is held meanwhile. */
+  /* One deadline covers the whole payload: the slab is held meanwhile. */
   deadline = fp_deadline_in_ms (s->stall_ms);
   while (n < length) {
     struct iovec iov[2];
@@ -233,7 +236,7 @@ take_payload (struct server *s, uint8_t *data, size_t length)
     s->pos = 0;
     s->end = (size_t) r > left ? (size_t) r - left : 0;
     n += FP_MIN ((size_t) r, left);
-    /* A client that sends fast enough never makes us wait. */
+    /* While a client sends steadily, receive never times out. */
     if (n < length && fp_deadline_passed (deadline))
       return -ETIMEDOUT;
   }
@@ -256,8 +259,8 @@ handle_write (struct server *s, const struct fp_data_req *q)
                 NULL);
 }
 
-/* Make one request header whole in the buffer.  0: there is one; 1: the
- * client hung up between two frames.
+/* Get one complete request header into the buffer.  Return 0 if it is there, 1
+ * if the client hung up between two frames.
  */
 static int
 take_header (struct server *s)
@@ -314,10 +317,12 @@ int
 fp_tcp_serve (int fd, struct fp_tls_session *tls,
               const struct fp_tcp_memory *memory, unsigned stall_ms)
 {
-  struct server s; /* not initialised as a whole: the buffer is large */
+  struct server s; /* no initializer: it would clear the large buffer */
   int flags, ret;
 
-  /* Between frames it waits in recvmsg(2) itself, one call instead of two. */
+  /* Make the socket block.  Between frames this thread then waits in
+   * recvmsg(2) itself, which takes one system call instead of two.
+   */
   flags = fcntl (fd, F_GETFL);
   if (flags == -1 || fcntl (fd, F_SETFL, flags & ~O_NONBLOCK) == -1)
     return -errno;

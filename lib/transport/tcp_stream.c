@@ -12,8 +12,8 @@
 #include "proto/messages.h"
 #include "transport/tcp_stream.h"
 
-#define LARGE 16384 /* a READ worth receiving without a copy */
-#define BATCH 32    /* requests in one sendmsg */
+#define LARGE 16384 /* bytes; a READ this large is received without a copy */
+#define BATCH 32    /* requests in one sendmsg at most */
 
 void
 fp_tcp_stream_init (struct fp_tcp_stream *s, int fd, uint8_t *buf)
@@ -24,7 +24,7 @@ fp_tcp_stream_init (struct fp_tcp_stream *s, int fd, uint8_t *buf)
   fp_op_list_init (&s->to_answer);
 }
 
-/* As sendmsg and recvmsg, with or without TLS; -errno. */
+/* Do as sendmsg and recvmsg, with or without TLS, but return -errno. */
 static ssize_t
 stream_send (struct fp_tcp_stream *s, const struct msghdr *msg)
 {
@@ -85,7 +85,7 @@ fp_tcp_stream_send (struct fp_tcp_stream *s)
       total += frame_size (op);
     }
     total -= skip;
-    while (skip >= msg.msg_iov->iov_len) { /* sent > 0: not all of a frame */
+    while (skip >= msg.msg_iov->iov_len) { /* skip is less than one frame */
       skip -= msg.msg_iov->iov_len;
       msg.msg_iov++;
       msg.msg_iovlen--;
@@ -93,7 +93,9 @@ fp_tcp_stream_send (struct fp_tcp_stream *s)
     msg.msg_iov->iov_base = (uint8_t *) msg.msg_iov->iov_base + skip;
     msg.msg_iov->iov_len -= skip;
 
-    /* After -EAGAIN all of this is said again, as TLS wants it. */
+    /* After -EAGAIN the next call builds the same bytes again, as fp_tls_send
+     * requires.
+     */
     r = stream_send (s, &msg);
     if (r < 0)
       return (int) r;
@@ -120,8 +122,8 @@ answered (struct fp_tcp_stream *s, struct fp_op_list *done, unsigned *nr,
   ++*nr;
 }
 
-/* Handle what is buffered.  -EPROTO: the server does not answer what it
- * was asked.
+/* Handle the buffered replies.  Return -EPROTO if they do not match the
+ * requests.
  */
 static int
 parse (struct fp_tcp_stream *s, struct fp_op_list *done, unsigned *nr)
@@ -168,9 +170,9 @@ parse (struct fp_tcp_stream *s, struct fp_op_list *done, unsigned *nr)
   }
 }
 
-/* How many bytes of replies to take into the buffer behind the payload of
- * the first op (skip_first) or from here: up to and with the header of the
- * next large READ.
+/* Return how many bytes of replies to receive into the buffer, up to and
+ * including the header of the next large READ.  With skip_first, count from
+ * behind the first op, whose payload goes elsewhere.
  */
 static size_t
 buffer_want (const struct fp_tcp_stream *s, bool skip_first)
@@ -204,18 +206,20 @@ receive (struct fp_tcp_stream *s, struct fp_op_list *done, unsigned *nr)
     ssize_t r;
     int ret;
 
-    if (s->in_payload) { /* the buffer is empty then */
+    if (s->in_payload) { /* the buffer is empty here */
       direct = op->length - s->received;
       iov[msg.msg_iovlen++] =
           (struct iovec) { (uint8_t *) op->local + s->received, direct };
       s->pos = s->end = 0;
     }
-    else if (s->pos > 0) { /* at most a part of a header is left */
+    else if (s->pos > 0) { /* only part of a header is left */
       memmove (s->buf, s->buf + s->pos, s->end - s->pos);
       s->end -= s->pos;
       s->pos = 0;
     }
-    /* Nothing is awaited: one byte, to see a hang-up, or a violation. */
+    /* If no reply is due, ask for one byte, to detect a hang-up or a
+     * violation.
+     */
     want = op == NULL ? 1 : buffer_want (s, s->in_payload);
     asked = direct + want - s->end;
     if (want > s->end)
@@ -242,7 +246,7 @@ receive (struct fp_tcp_stream *s, struct fp_op_list *done, unsigned *nr)
     ret = parse (s, done, nr);
     if (ret < 0)
       return ret;
-    /* Less than asked for: there is no more, now. */
+    /* A short read means that the socket is empty for now. */
     more = (size_t) r == asked && s->to_answer.head != NULL;
   }
   return 0;
@@ -256,7 +260,7 @@ fp_tcp_stream_receive (struct fp_tcp_stream *s, struct fp_op_list *done,
 
   memcpy (s->buf, s->rest, s->end);
   r = receive (s, done, nr);
-  /* A part of a header, unless it is of no use any more. */
+  /* Keep a partial header, unless the stream has failed. */
   s->end = r < 0 ? 0 : s->end - s->pos;
   memcpy (s->rest, s->buf + s->pos, s->end);
   s->pos = 0;

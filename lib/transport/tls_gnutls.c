@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tls_gnutls.c - TLS 1.3 with GnuTLS.
  *
- * The socket is read and written by functions of our own, which never block,
- * whatever the socket does, and note whether the peer ever said anything that
- * begins like TLS.  There are no session tickets: a client never resumes, and
- * what is sent after the handshake is ours alone, so that a control connection
- * that is readable between two calls means what it means in clear.
+ * push and pull do the socket I/O.  They never block, even on a blocking
+ * socket, and note whether the other end ever sent bytes that look like TLS.
+ *
+ * There are no session tickets, because a client never resumes.  So after the
+ * handshake every record carries our own data.  If a control connection is
+ * readable between two calls, that means the same as without TLS.
  */
 
 #include <config.h>
@@ -25,22 +26,22 @@
 #include "transport/tls.h"
 #include "transport/tls_name.h"
 
-/* Elliptic curves only: FFDHE8192 (RFC 7919) costs the server a third of a
- * second of CPU before it knows the peer.
+/* Elliptic curves only: with FFDHE8192 (RFC 7919) an unauthenticated client
+ * costs the server a third of a second of CPU.
  */
 #define BASIS "NORMAL:-VERS-ALL:+VERS-TLS1.3:-GROUP-DH-ALL"
 #define PSK_PRIORITY BASIS ":-KX-ALL:+ECDHE-PSK"
 #define X509_PRIORITY BASIS
 #define RECORD 16384
-/* Of one message of a handshake: a chain of certificates fits. */
+/* Most bytes of a handshake message: a chain of certificates fits. */
 #define HANDSHAKE_MAX 65536
 
 struct fp_tls {
   enum fp_tls_mode mode;
   bool server, verify_peer, has_keys;
   gnutls_priority_t priority;
-  /* One of the two.  keys is for handshakes alone: another file may take its
-   * place, while sessions are used elsewhere.
+  /* Either keys or certificates.  Only handshakes use keys, so fp_tls_reload
+   * may replace them while sessions are in use.
    */
   struct fp_psk_file *keys;
   gnutls_certificate_credentials_t certificates;
@@ -48,20 +49,20 @@ struct fp_tls {
     gnutls_psk_server_credentials_t server;
     gnutls_psk_client_credentials_t client;
   } psk;
-  char username[FP_NAME_MAX + 1]; /* a client's */
+  char username[FP_NAME_MAX + 1]; /* client only */
 };
 
 struct fp_tls_session {
   struct fp_tls *tls;
   gnutls_session_t session;
   int fd;
-  bool heard, like_tls; /* something came; and it was TLS */
-  bool ended;           /* and the end of that */
-  size_t queued;        /* bytes that GnuTLS has taken and not sent yet */
+  bool heard, like_tls; /* bytes came; and they were TLS */
+  bool ended;           /* end of stream was read */
+  size_t queued;        /* bytes that GnuTLS took and has not sent yet */
   char user[FP_NAME_MAX + 1];
   char why[FP_TLS_WHY_MAX];
-  gnutls_typed_vdata_st expected[2]; /* of the peer's certificate */
-  uint8_t record[RECORD];            /* gathered to be one */
+  gnutls_typed_vdata_st expected[2]; /* in the other end's certificate */
+  uint8_t record[RECORD];            /* data of the record being sent */
 };
 
 /* ---- the socket ---- */
@@ -92,14 +93,14 @@ pull (gnutls_transport_ptr_t arg, void *buf, size_t n)
     const uint8_t type = *(const uint8_t *) buf;
 
     s->heard = true;
-    s->like_tls = type >= 0x14 && type <= 0x17; /* all types of records */
+    s->like_tls = type >= 0x14 && type <= 0x17; /* all record types */
   }
   return r;
 }
 
 /* ---- keys ---- */
 
-/* GnuTLS frees it, after it has overwritten it. */
+/* Copy user's key to memory that GnuTLS wipes and frees. */
 static int
 give_key (const struct fp_tls *t, const char *user, gnutls_datum_t *key)
 {
@@ -161,15 +162,16 @@ load_psk (struct fp_tls *t, const struct fp_tls_params *p, char *why)
   snprintf (t->username, sizeof t->username, "%s", p->username);
   if (p->username[0] == '\0' &&
       fp_psk_file_only_user (t->keys, t->username) < 0) {
-    snprintf (why, FP_TLS_WHY_MAX,
-              "%s has keys of several users: tls-username=NAME says which",
-              p->psk);
+    snprintf (
+        why, FP_TLS_WHY_MAX,
+        "%s has keys of several users: choose one with tls-username=NAME",
+        p->psk);
     return -EINVAL;
   }
   r = fp_psk_file_key (t->keys, t->username, key);
   explicit_bzero (key, sizeof key);
   if (r < 0) {
-    snprintf (why, FP_TLS_WHY_MAX, "%s has no key of user %s", p->psk,
+    snprintf (why, FP_TLS_WHY_MAX, "%s has no key for user %s", p->psk,
               t->username);
     return -EINVAL;
   }
@@ -209,13 +211,13 @@ load_certificates (struct fp_tls *t, const struct fp_tls_params *p, char *why)
                                               GNUTLS_X509_FMT_PEM);
   if (r <= 0) {
     snprintf (why, FP_TLS_WHY_MAX, "tls-certificates: %s: %s", path,
-              r == 0 ? "there is no certificate in it" : gnutls_strerror (r));
+              r == 0 ? "contains no certificate" : gnutls_strerror (r));
     return -EINVAL;
   }
   snprintf (path, sizeof path, "%s/ca-crl.pem", p->certificates);
   r = gnutls_certificate_set_x509_crl_file (t->certificates, path,
                                             GNUTLS_X509_FMT_PEM);
-  if (r < 0 && r != GNUTLS_E_FILE_ERROR) { /* there need be none */
+  if (r < 0 && r != GNUTLS_E_FILE_ERROR) { /* the file is optional */
     snprintf (why, FP_TLS_WHY_MAX, "tls-certificates: %s: %s", path,
               gnutls_strerror (r));
     return -EINVAL;
@@ -245,8 +247,8 @@ fp_tls_new (struct fp_tls **out, const struct fp_tls_params *p, bool server,
                               p->psk[0] != '\0' ? PSK_PRIORITY : X509_PRIORITY,
                               NULL) < 0) {
       snprintf (why, FP_TLS_WHY_MAX,
-                "tls: GnuTLS is set up so that TLS 1.3 cannot be had "
-                "(/etc/gnutls/config)");
+                "tls: the configuration of GnuTLS disables TLS 1.3: see "
+                "/etc/gnutls/config");
       r = -EOPNOTSUPP;
     }
     else
@@ -288,7 +290,9 @@ fp_tls_reload (struct fp_tls *t, const struct fp_tls_params *p,
   int r;
 
   if (!t->has_keys) {
-    snprintf (why, FP_TLS_WHY_MAX, "certificates are read at the start alone");
+    snprintf (why, FP_TLS_WHY_MAX,
+              "certificates are read only at startup: restart to read new "
+              "ones");
     return -EOPNOTSUPP;
   }
   r = fp_psk_file_read_tls (&keys, p->psk, why);
@@ -307,8 +311,9 @@ fp_tls_mode (const struct fp_tls *t)
 
 /* ---- one connection ---- */
 
-/* If the peer's certificate lists purposes (RFC 5280, 4.2.1.12), they must
- * include its role: a server's certificate does not make it a client.
+/* Check the other end's certificate.  If it lists purposes (RFC 5280,
+ * 4.2.1.12), they must include that end's role: a server's certificate does
+ * not make a client.
  */
 static void
 verify (struct fp_tls_session *s, const char *purpose, const char *host)
@@ -336,7 +341,7 @@ set_up (struct fp_tls_session *s, struct fp_tls *t, const char *host)
   gnutls_transport_set_ptr (s->session, s);
   gnutls_transport_set_vec_push_function (s->session, push);
   gnutls_transport_set_pull_function (s->session, pull);
-  /* The deadline is the caller's. */
+  /* The caller keeps the deadline. */
   gnutls_handshake_set_timeout (s->session, GNUTLS_INDEFINITE_TIMEOUT);
   gnutls_handshake_set_max_packet_length (s->session, HANDSHAKE_MAX);
   r = gnutls_priority_set (s->session, t->priority);
@@ -367,7 +372,9 @@ fp_tls_begin (struct fp_tls_session **out, struct fp_tls *t, int fd,
     return -ENOMEM;
   s->tls = t;
   s->fd = fd;
-  /* After a fork; and it is the least that can be done, where it may not. */
+  /* A child process must lock its copy of the keys again.  If that is not
+   * permitted, go on without.
+   */
   if (t->has_keys)
     (void) fp_psk_file_lock (t->keys);
   if (set_up (s, t, host) < 0) {
@@ -385,7 +392,7 @@ fp_tls_end (struct fp_tls_session *s)
     return;
   if (s->session != NULL)
     gnutls_deinit (s->session);
-  explicit_bzero (s, sizeof *s); /* record had what was sent */
+  explicit_bzero (s, sizeof *s); /* record held data that was sent */
   free (s);
 }
 
@@ -411,14 +418,14 @@ not_believed (struct fp_tls_session *s)
                                                     &text, 0) < 0)
     text.data = NULL;
   r = failed (s, -EACCES, "its certificate is not accepted: %s",
-              text.data != NULL ? (const char *) text.data : "it is wrong");
+              text.data != NULL ? (const char *) text.data : "it is invalid");
   gnutls_free (text.data);
   for (size_t n = strlen (s->why); n > 0 && s->why[n - 1] == ' ';)
     s->why[--n] = '\0';
   return r;
 }
 
-/* A number of GnuTLS that is no success. */
+/* Turn a GnuTLS error into -errno, and set why. */
 static int
 translate (struct fp_tls_session *s, int r)
 {
@@ -439,12 +446,12 @@ translate (struct fp_tls_session *s, int r)
   case GNUTLS_E_CERTIFICATE_REQUIRED:
     return failed (s, -EACCES, "it has no certificate");
   case GNUTLS_E_INSUFFICIENT_CREDENTIALS:
-    return failed (s, -EACCES, "TLS: it has %s",
-                   s->tls->has_keys ? "certificates, and we have keys"
-                                    : "keys, and we have certificates");
+    return failed (s, -EACCES, "TLS: the other end uses %s",
+                   s->tls->has_keys ? "certificates, and this end uses keys"
+                                    : "keys, and this end uses certificates");
   case GNUTLS_E_FATAL_ALERT_RECEIVED:
   case GNUTLS_E_WARNING_ALERT_RECEIVED:
-    return failed (s, -EACCES, "it refuses TLS with us: %s%s",
+    return failed (s, -EACCES, "the other end refuses TLS: %s%s",
                    gnutls_alert_get_name (gnutls_alert_get (s->session)),
                    s->tls->has_keys && !s->tls->server
                        ? " (it may have another key, or not know the user)"
@@ -452,8 +459,8 @@ translate (struct fp_tls_session *s, int r)
   case GNUTLS_E_RECEIVED_ILLEGAL_PARAMETER:
     if (s->tls->has_keys && s->tls->server)
       return failed (s, -EACCES,
-                     "TLS: it has another key than we, or we do "
-                     "not know its user");
+                     "TLS: its key differs from ours, or its user is "
+                     "unknown here");
     /* fall through */
   default:
     if (s->ended)
@@ -483,7 +490,7 @@ note_user (struct fp_tls_session *s)
     return;
   if (gnutls_x509_crt_import (crt, &list[0], GNUTLS_X509_FMT_DER) < 0 ||
       !fp_tls_name_in (crt, s->user, sizeof s->user))
-    s->user[0] = '\0'; /* it is good, but not what could be shown */
+    s->user[0] = '\0'; /* valid, but has no usable name */
   gnutls_x509_crt_deinit (crt);
 }
 
@@ -503,7 +510,7 @@ fp_tls_handshake (struct fp_tls_session *s)
   if (r == GNUTLS_E_AGAIN)
     return -EAGAIN;
   if (s->like_tls)
-    /* So that it knows why; there is no waiting for this to go out. */
+    /* Tell the other end the reason, but do not wait until that is sent. */
     (void) gnutls_alert_send_appropriate (s->session, r);
   return translate (s, r);
 }
@@ -526,7 +533,7 @@ fp_tls_wants (const struct fp_tls_session *s)
   return gnutls_record_get_direction (s->session) ? POLLOUT : POLLIN;
 }
 
-/* As much as makes a record, from the byte at skip on. */
+/* Copy up to one record of data, beginning at byte skip of iov. */
 static size_t
 gather (struct fp_tls_session *s, const struct iovec *iov, size_t nr,
         size_t skip)
@@ -563,7 +570,7 @@ fp_tls_send (struct fp_tls_session *s, const struct iovec *iov, size_t nr)
       r = gnutls_record_send (s->session, s->record, s->queued);
     }
     else
-      r = gnutls_record_send (s->session, NULL, 0); /* the same once more */
+      r = gnutls_record_send (s->session, NULL, 0); /* continue the record */
     if (r == GNUTLS_E_INTERRUPTED)
       continue;
     if (r == GNUTLS_E_AGAIN)
@@ -592,10 +599,12 @@ fp_tls_recv (struct fp_tls_session *s, const struct iovec *iov, size_t nr)
       }
       if (r == GNUTLS_E_INTERRUPTED)
         continue;
-      /* What came before is the caller's first; then it hears of this. */
+      /* Return what was received; the next call reports this. */
       if (done > 0)
         return (ssize_t) done;
-      /* All that is said has its length: the end can be seen to be one. */
+      /* A missing close_notify is harmless: each message carries its length,
+       * so the caller notices a truncated one.
+       */
       if (r == 0 || r == GNUTLS_E_PREMATURE_TERMINATION)
         return 0;
       return translate (s, (int) r);

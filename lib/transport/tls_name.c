@@ -19,12 +19,12 @@ fp_tls_name_in (gnutls_x509_crt_t crt, char *out, size_t room)
     int type;
 
     n = room - 1;
-    memset (out, 0, room); /* it need not be terminated */
+    memset (out, 0, room); /* the name may come without a NUL */
     type = gnutls_x509_crt_get_subject_alt_name (crt, i, out, &n, NULL);
     if (type == GNUTLS_E_SHORT_MEMORY_BUFFER)
-      continue; /* such as a URI: no name of ours is that long */
+      continue; /* longer than any valid name, such as a URI */
     if (type < 0)
-      return false; /* there are no more, or it cannot be read */
+      return false; /* no more names, or unreadable */
     if (type == GNUTLS_SAN_DNSNAME || type == GNUTLS_SAN_RFC822NAME)
       r = strlen (out) == n ? 0 : GNUTLS_E_ASN1_VALUE_NOT_VALID;
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tls_none.c - for a build without GnuTLS: there is no struct fp_tls, so
- * what needs one is never called.
+/* tls_none.c - stubs for a build without GnuTLS.  There is never a struct
+ * fp_tls, so functions that need one are never called.
  */
 
 #include <config.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tls_params.c - what people say of TLS, on the command line of a server, of
- * the plugin or of a tool, or in a pool's file; and the client that this
- * process is.
+/* tls_params.c - TLS parameters, from the command line of a server, the plugin
+ * or a tool, or from a pool file.  Also holds the TLS identity that this
+ * process has as a client.
  */
 
 #include <config.h>
@@ -39,7 +39,7 @@ set_mode (struct fp_tls_params *p, const char *value, char *why)
       p->mode_given = true;
       return 0;
     }
-  return refuse (why, "tls: '%s' is none of off, on, require", value);
+  return refuse (why, "tls: '%s' is not one of off, on, require", value);
 }
 
 static int
@@ -83,7 +83,7 @@ fp_tls_params_complete (struct fp_tls_params *p, bool server,
   bool psk = p->psk[0] != '\0', certificates = p->certificates[0] != '\0';
 
   if (psk && certificates)
-    return refuse (why, "tls-psk and tls-certificates: one of them");
+    return refuse (why, "tls-psk and tls-certificates: give only one");
   if (p->username[0] != '\0' && !psk)
     return refuse (why, "tls-username needs tls-psk");
   if (p->verify_peer && !certificates)
@@ -92,9 +92,9 @@ fp_tls_params_complete (struct fp_tls_params *p, bool server,
     p->mode = psk || certificates ? FP_TLS_REQUIRE : FP_TLS_OFF;
   if (p->mode != FP_TLS_OFF && !psk && !certificates)
     return refuse (why,
-                   "tls needs tls-psk or tls-certificates: 'farpage keygen' "
-                   "makes a key, for %s",
-                   server ? "the clients too" : "the servers too");
+                   "tls needs tls-psk or tls-certificates: make a key with "
+                   "'farpage keygen', and copy it to %s",
+                   server ? "the clients" : "the servers");
   return 0;
 }
 

@@ -22,23 +22,23 @@
 #include "transport/verbs_err.h"
 
 #define CONNECT_MS 5000
-#define POLL_NS 50000 /* the far end polls so long, then sleeps */
-#define SLEEP_MS 50   /* and looks whether it is to end */
+#define POLL_NS 50000 /* ns; the far end polls this long, then sleeps */
+#define SLEEP_MS 50   /* ms; then it checks whether to stop */
 #define BATCH 16
 
-/* A two-sided request; the data of a write follows. */
+/* Header of a two-sided request; a write's data follows. */
 struct request {
   uint64_t offset;
   uint32_t size;
   uint32_t write;
 };
 
-/* One end. */
+/* One end of the connection. */
 struct end {
   struct rdma_event_channel *events;
   struct rdma_cm_id *id;
   bool has_qp;
-  unsigned sends; /* posted, ever */
+  unsigned sends; /* SENDs posted so far */
   struct ibv_comp_channel *channel;
   struct ibv_cq *cq;
   struct ibv_mr *mr;
@@ -57,13 +57,13 @@ struct fp_verbs_bench {
   bool runs;
   atomic_bool stop;
   _Atomic int far_err;
-  size_t stride; /* of a slot: a request and max_size bytes */
+  size_t stride; /* bytes of a slot: a request and max_size */
 };
 
 static void
 end_free (struct end *e)
 {
-  /* Closing the one end tells the other: nobody waits for that. */
+  /* Destroying one end disconnects the other; do not wait for that. */
   if (e->id != NULL && e->has_qp)
     rdma_destroy_qp (e->id);
   if (e->id != NULL)
@@ -159,7 +159,7 @@ slot_memory (struct fp_verbs_bench *b, unsigned slot)
   return b->near.memory + slot * b->stride;
 }
 
-/* The far end's buffers for requests lie behind the region. */
+/* Return the far end's i-th request buffer; these lie behind the region. */
 static unsigned char *
 far_buffer (struct fp_verbs_bench *b, unsigned i)
 {
@@ -175,8 +175,8 @@ post_recv (struct end *e, void *memory, size_t size, uint64_t id)
   return fp_verbs_ret (ibv_post_recv (e->id->qp, &wr, &bad));
 }
 
-/* Nobody waits for the completion of a SEND, so it wakes nobody, but for one
- * now and then that says that the queue has room again.
+/* Post a SEND.  Its completion is not awaited, so only every slots-th SEND is
+ * signaled: that completion frees room in the queue.
  */
 static int
 post_send (struct fp_verbs_bench *b, struct end *e, void *memory, size_t size)
@@ -209,7 +209,7 @@ answer (struct fp_verbs_bench *b, unsigned i)
   if (q.write)
     memcpy (data, buffer + sizeof q, q.size);
   size = q.write ? 1 : q.size;
-  /* First the room for the next request, then what lets it be sent. */
+  /* Post the RECV first, because the reply lets the next request be sent. */
   err = post_recv (&b->far, buffer, b->stride, i);
   return err == 0 ? post_send (b, &b->far, data, size) : err;
 }
@@ -257,7 +257,7 @@ serve (struct fp_verbs_bench *b)
       last = fp_now_ns ();
     }
     else if (fp_now_ns () - last > poll_ns) {
-      /* Once more between asking for an event and waiting for it. */
+      /* Poll once more after requesting an event, before waiting for it. */
       err = fp_verbs_ret (ibv_req_notify_cq (b->far.cq, 0));
       armed = true;
     }
@@ -375,7 +375,7 @@ fp_verbs_bench_new (struct fp_verbs_bench **out,
   if (err == 0)
     err = fp_verbs_resolve (&b->near.id, b->near.events, &where, CONNECT_MS,
                             fp_deadline_in_ms (CONNECT_MS));
-  /* Populating the region takes as long as it takes. */
+  /* Populating a large region takes long, so no deadline covers it. */
   if (err == 0)
     err = make_ends (b);
   if (err == 0)
@@ -400,8 +400,8 @@ post_two_sided (struct fp_verbs_bench *b, enum fp_verbs_bench_op op,
   unsigned char *memory = slot_memory (b, slot);
   int err;
 
-  /* Answers come in the order of requests, so this RECV gets this answer;
-   * behind the request, which may not have been sent when it comes.
+  /* Replies arrive in the order of requests, so this RECV gets this request's
+   * reply.  It must not overwrite the request, which may still be in use.
    */
   memcpy (memory, &q, sizeof q);
   err = post_recv (&b->near, memory + sizeof q, b->p.max_size, slot);

@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_client.c - transport "rdma", active side: one-sided READ and WRITE
- * on reliable queue pairs made with rdma_cm.
+/* verbs_client.c - transport "rdma", active side: one-sided READ and WRITE on
+ * reliable queue pairs made with rdma_cm.
  *
- *   post   fills a work request of the connection and hangs it on its chain
- *   kick   one ibv_post_send for each connection: one doorbell
- *   poll   completions to ops
+ *   post   adds a work request to its connection's chain
+ *   kick   does one ibv_post_send (doorbell) per connection
+ *   poll   turns completions into ops
  *
- * Every op in flight stands in its connection's table (conn->ops), and
- * leaves it exactly once: when its completion came; when ibv_post_send
- * refused it; or, if a broken queue pair does not flush it within
- * FP_VERBS_FLUSH_MS, after that queue pair was destroyed, because then nothing
- * touches its memory any more.  (soft-iWARP drops what is posted just after
- * the queue pair went to the error state.)
+ * Every op in flight is in its connection's table (conn->ops).  It leaves the
+ * table exactly once: when its completion arrives, or when ibv_post_send
+ * refuses it.  If a broken queue pair does not flush it within
+ * FP_VERBS_FLUSH_MS, it leaves after the queue pair was destroyed.  Then
+ * nothing accesses its memory any more.  (soft-iWARP drops ops that are posted
+ * just after the queue pair enters the error state.)
  *
- * The first completion with an error is the cause and breaks the
- * connection; the others follow as flushes.
+ * The first completion with an error is the cause and breaks the connection;
+ * the others follow as flushes.
  *
- * What a connection may find out about its peer: DISCONNECTED on the event
- * channel, or an ACK timeout (verbs_connect.h) if something is in flight.
- * A port that goes down shows as an error of the next transfer.
+ * A connection learns of a lost server by DISCONNECTED on the event channel
+ * or, with ops in flight, by an ACK timeout (verbs_connect.h).  If a port goes
+ * down, the next transfer fails.
  *
  * The program must ignore SIGPIPE: soft-iWARP raises it in the thread that
  * posts to a connection which the server has closed.
  *
- * Nothing here but available may run before a fork: a device's doorbells
- * are not inherited.
+ * Only available may run before a fork: a child process cannot use a device's
+ * doorbells.
  */
 
 #include <config.h>
@@ -68,10 +68,10 @@ rdma_queue_free (struct fp_queue *q)
 
 /* ---- transfers ---- */
 
-/* A work request is known by its place and by a number that the queue gives
- * to one at a time, not by its op: soft-iWARP completes some of what it
- * flushes twice, and by then the op may be another one's memory, and the place
- * another connection's.
+/* Make a work request's id from its slot and a number (pass) that the queue
+ * uses for one request at a time.  A pointer to the op would not do:
+ * soft-iWARP completes some flushed requests twice.  By then the op's memory
+ * and the slot may have another use.
  *
  *   63          32 31    16 15     0
  *   |    pass     | conn  |  slot  |
@@ -82,7 +82,7 @@ make_wr_id (const struct fp_verbs_conn *c, uint32_t slot)
   return (uint64_t) c->passes[slot] << 32 | c->index << 16 | slot;
 }
 
-/* NULL: it completed before. */
+/* Return the op of a work request, or NULL if it completed before. */
 static struct fp_op *
 op_of (struct fp_verbs_queue *q, uint64_t wr_id)
 {
@@ -121,10 +121,11 @@ inside_memory (const struct fp_verbs_queue *q, const struct fp_op *op)
          at - start <= q->memory_size - op->length;
 }
 
-/* On iWARP a WRITE completes when TCP has taken it, long before it is in the
- * server's memory, and whether or not it ever gets there (RFC 5040, 5.3).  A
- * READ behind it on the same queue pair is answered after it was placed, so
- * that is what completes the op; the WRITE only speaks up if it fails.
+/* Add a READ behind an iWARP WRITE, and complete the op by the READ.  A WRITE
+ * completes when TCP has taken it, whether or not it ever reaches the server's
+ * memory (RFC 5040, 5.3).  A READ behind it on the same queue pair is answered
+ * only after the WRITE was placed.  The WRITE itself has a completion only if
+ * it fails.
  */
 static struct ibv_send_wr *
 add_fence (struct fp_verbs_conn *c, struct ibv_send_wr *write, uint32_t slot)
@@ -200,8 +201,9 @@ rdma_post (struct fp_conn *base, struct fp_op *op)
   return 0;
 }
 
-/* wr and what hangs on it were not taken by the device.  If a fence is the
- * first, its WRITE was: that one is finished by its flush, or by reap.
+/* Finish wr and the requests behind it, which the device did not take.  If wr
+ * is a fence, the device took its WRITE: that WRITE's flush or reap finishes
+ * the op.
  */
 static void
 finish_chain (struct fp_verbs_queue *q, const struct fp_verbs_conn *c,
@@ -248,8 +250,8 @@ rdma_kick (struct fp_queue *base)
   }
 }
 
-/* Walks without the lock, as the thread that polls may: others only put new
- * ones in, and it alone frees.
+/* Return the connection at entry i, or NULL.  The polling thread needs no lock
+ * here: other threads only add entries, and it alone frees them.
  */
 static struct fp_verbs_conn *
 nth_conn (struct fp_verbs_queue *q, unsigned i)
@@ -311,7 +313,7 @@ finish_all (struct fp_verbs_queue *q, struct fp_verbs_conn *c)
 }
 
 /* Destroy the queue pairs of broken connections that did not flush in time,
- * and finish what they held.
+ * and finish their ops.
  */
 static void
 reap (struct fp_verbs_queue *q)
@@ -321,15 +323,15 @@ reap (struct fp_verbs_queue *q)
   bool more = false;
   unsigned i;
 
-  rdma_kick (&q->base); /* so that nothing hangs on a chain */
+  rdma_kick (&q->base); /* so that no op remains on a chain */
   for (i = 0; i < q->max_conns; i++) {
     c = nth_conn (q, i);
     if (is_flushing (c) && now >= atomic_load (&c->flush_by_ns))
-      (void) fp_verbs_conn_destroy_qp (c); /* else it is tried again */
+      (void) fp_verbs_conn_destroy_qp (c); /* else tried again */
   }
 
-  /* What they completed before they went is in the completion queue;
-   * nothing more can come.
+  /* A destroyed queue pair adds no completions.  Take those that it left, then
+   * finish the remaining ops.
    */
   poll_cq (q);
   for (i = 0; i < q->max_conns; i++) {
@@ -338,7 +340,7 @@ reap (struct fp_verbs_queue *q)
       finish_all (q, c);
   }
 
-  /* Under the lock, so that a break beside this is not forgotten. */
+  /* Hold the lock, so that a concurrent break is not missed. */
   FP_LOCK_SCOPE (&q->lock);
   for (i = 0; i < q->max_conns; i++)
     more |= is_flushing (nth_conn (q, i));
@@ -369,7 +371,7 @@ rdma_arm (struct fp_queue *base)
   struct fp_verbs_queue *q = fp_verbs_to_queue (base);
 
   if (fp_verbs_queue_rearm (q) != 0)
-    break_all (q); /* no completion would wake us: the device is gone */
+    break_all (q); /* the device is gone: no completion would wake us */
   poll_cq (q);
   return q->done != NULL;
 }

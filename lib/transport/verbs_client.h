@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_client.h - the transport "rdma"; what it does says transport.h. */
+/* verbs_client.h - the transport "rdma"; see transport.h for its calls. */
 
 #ifndef FP_VERBS_CLIENT_H
 #define FP_VERBS_CLIENT_H

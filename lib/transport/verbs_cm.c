@@ -14,12 +14,12 @@
 #include "transport/verbs_cm.h"
 #include "transport/verbs_err.h"
 
-/* Reasons of the InfiniBand CM (IBA 12.6.7.2, include/rdma/ib_cm.h); iWARP
- * gives a negative errno value instead.
+/* Reject reasons of the InfiniBand CM (IBA 12.6.7.2, include/rdma/ib_cm.h).
+ * iWARP reports a negative errno value instead.
  */
-#define IB_CM_REJ_INVALID_SERVICE_ID 8 /* nobody listens there */
-#define IB_CM_REJ_STALE_CONN 10        /* left from an earlier life */
-#define IB_CM_REJ_CONSUMER_DEFINED 28  /* rdma_reject */
+#define IB_CM_REJ_INVALID_SERVICE_ID 8 /* no listener there */
+#define IB_CM_REJ_STALE_CONN 10        /* old connection still known */
+#define IB_CM_REJ_CONSUMER_DEFINED 28  /* by rdma_reject */
 
 static const uint8_t reject_magic[3] = { 'F', 'P', 'g' };
 #define REJECT_SIZE 4
@@ -43,7 +43,7 @@ fp_cm_meaning (enum rdma_cm_event_type type)
   case RDMA_CM_EVENT_DISCONNECTED:
   case RDMA_CM_EVENT_DEVICE_REMOVAL:
     return FP_CM_DEAD;
-  case RDMA_CM_EVENT_ADDR_CHANGE: /* a bond failed over; it goes on */
+  case RDMA_CM_EVENT_ADDR_CHANGE: /* a bond failed over; no harm */
   case RDMA_CM_EVENT_TIMEWAIT_EXIT:
   case RDMA_CM_EVENT_MULTICAST_JOIN:
   case RDMA_CM_EVENT_MULTICAST_ERROR:
@@ -133,7 +133,7 @@ rejected_errno (const struct fp_cm_event *e)
 {
   const uint8_t *d = e->private_data;
 
-  /* InfiniBand pads private data with zeros, so it may be longer. */
+  /* InfiniBand pads private data with zeros, so this may be longer. */
   if (e->private_length >= REJECT_SIZE &&
       memcmp (d, reject_magic, sizeof reject_magic) == 0) {
     switch (d[REJECT_SIZE - 1]) {
@@ -152,7 +152,7 @@ rejected_errno (const struct fp_cm_event *e)
     }
   }
   switch (e->status) {
-  case IB_CM_REJ_STALE_CONN: /* trying again gets another number */
+  case IB_CM_REJ_STALE_CONN: /* the next try gets another number */
     return -EAGAIN;
   case IB_CM_REJ_INVALID_SERVICE_ID:
   case IB_CM_REJ_CONSUMER_DEFINED:
@@ -172,7 +172,7 @@ fp_cm_errno (const struct fp_cm_event *e)
   case RDMA_CM_EVENT_DEVICE_REMOVAL:
     return -ENODEV;
   default:
-    /* Errors of resolving and connecting carry a negative errno. */
+    /* Errors of resolving and connecting carry a negative errno value. */
     return e->status < 0 ? e->status : -EHOSTUNREACH;
   }
 }

@@ -17,9 +17,9 @@
 #include "transport/verbs_connect.h"
 #include "transport/verbs_err.h"
 
-/* Inline sizes to ask for, the first that the device takes; it copies them
- * into the work request, which saves it a read of our memory.  More than
- * this makes every work request large.
+/* Inline sizes to request; the first that the device accepts is used.  Inline
+ * data is copied into the work request, which saves the device a read of our
+ * memory.  A larger size would make every work request large.
  */
 static const unsigned inline_sizes[] = { 256, 128, 64, 0 };
 
@@ -38,9 +38,10 @@ fp_verbs_conn_break (struct fp_conn *base)
       return;
     atomic_store (&c->flush_by_ns, fp_deadline_in_ms (FP_VERBS_FLUSH_MS));
     atomic_store (&c->broken, true);
-    /* By hand, because rdma_disconnect fails on a connection that is
-     * already ending, and then flushes nothing; and that, so that the
-     * server learns of it.  If both fail, destroying flushes.
+    /* Change the state by hand, because on a connection that is already ending
+     * rdma_disconnect fails and flushes nothing.  Call rdma_disconnect too, so
+     * that the server learns of it.  If both fail, destroying the queue pair
+     * flushes.
      */
     (void) fp_verbs_ret (ibv_modify_qp (c->qp, &attr, IBV_QP_STATE));
     (void) fp_rdma_ret (rdma_disconnect (c->id));
@@ -97,7 +98,7 @@ fp_verbs_conn_destroy_qp (struct fp_verbs_conn *c)
   return err;
 }
 
-/* Also undoes a connection that was only half made. */
+/* Free c, which may be only partly set up. */
 static void
 conn_destroy (struct fp_verbs_conn *c)
 {
@@ -111,8 +112,8 @@ conn_destroy (struct fp_verbs_conn *c)
     if (c->index < q->max_conns && atomic_load (&q->conns[c->index]) == c)
       atomic_store (&q->conns[c->index], NULL);
   }
-  /* Nothing is in flight, so a queue pair that the device will not give up
-   * harms nobody; it is left behind with its id.
+  /* Nothing is in flight, so a queue pair that the device does not release is
+   * harmless.  It is leaked, together with its id.
    */
   if (fp_verbs_conn_destroy_qp (c) == 0) {
     if (c->id != NULL)
@@ -140,7 +141,7 @@ fp_verbs_conn_free (struct fp_conn *base)
   if (base == NULL)
     return;
   assert (fp_verbs_conn_inflight (base) == 0);
-  fp_verbs_conn_break (base); /* says good-bye, if nobody has */
+  fp_verbs_conn_break (base); /* tell the server, unless broken already */
   conn_destroy (fp_verbs_to_conn (base));
 }
 
@@ -161,7 +162,7 @@ make_qp (struct fp_verbs_conn *c, struct fp_verbs_queue *q)
     attr.send_cq = attr.recv_cq = cq;
     attr.cap.max_send_wr = q->device->iwarp ? 2 * c->depth : c->depth;
     attr.cap.max_recv_wr = 1;
-    /* iWARP takes a READ with one SGE only; we never need more. */
+    /* iWARP allows only one SGE for a READ; we never need more. */
     attr.cap.max_send_sge = attr.cap.max_recv_sge = 1;
     attr.cap.max_inline_data = inline_sizes[i];
     err = fp_rdma_ret (rdma_create_qp (c->id, q->pd, &attr));
@@ -199,7 +200,7 @@ make_tables (struct fp_verbs_conn *c)
   return 0;
 }
 
-/* Give it a place in the queue's table. */
+/* Add c to the queue's table. */
 static int
 enter (struct fp_verbs_conn *c, struct fp_verbs_queue *q)
 {
@@ -233,7 +234,7 @@ fp_verbs_conn_open (struct fp_conn **out, struct fp_queue *base,
   c->chain_tail = &c->chain;
   err = pthread_mutex_init (&c->lock, NULL);
   if (err != 0)
-    abort (); /* of a default mutex it cannot fail */
+    abort (); /* a default mutex cannot fail */
 
   err = make_tables (c);
   if (err == 0)
@@ -248,7 +249,7 @@ fp_verbs_conn_open (struct fp_conn **out, struct fp_queue *base,
   if (err == 0) {
     err = fp_verbs_establish (c->id, q->device, &hello, deadline_ns);
     if (err != 0)
-      (void) fp_addr_doubt (p->addr); /* refused, or by nobody we know */
+      (void) fp_addr_doubt (p->addr); /* the name may lead elsewhere now */
   }
   if (err != 0)
     return err;

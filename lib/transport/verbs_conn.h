@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* verbs_conn.h - a lane's connection to one server: its queue pair, and the
- * table of the ops in flight on it.  Made here, ended here; verbs_client.c
- * moves the data.
+ * table of ops in flight.  Opened and ended here; verbs_client.c moves the
+ * data.
  *
  * Errors:   0 or a negative errno value.
- * Threads:  as transport.h says: break from any, the rest from the one that
- *           posts and polls, open beside it.
+ * Threads:  as in transport.h.  break: any thread.  open: beside the thread
+ *           that posts and polls.  All else: that thread only.
  * Memory:   only open allocates.
  */
 
@@ -22,9 +22,7 @@
 #include "transport/transport.h"
 #include "transport/verbs_queue.h"
 
-/* How long a queue pair in the error state may take to flush; soft-RoCE
- * takes 1 ms.
- */
+/* Time for a queue pair in the error state to flush; soft-RoCE takes 1 ms. */
 #define FP_VERBS_FLUSH_MS 200
 
 struct fp_verbs_conn {
@@ -35,22 +33,22 @@ struct fp_verbs_conn {
   uint32_t lkey;
   unsigned max_inline;
 
-  /* These belong to the thread that posts and polls. */
+  /* Used only by the thread that posts and polls. */
   unsigned depth;
   unsigned nr_free;
   uint32_t *free;            /* stack of the free slots */
   struct fp_op **ops;        /* slot -> op in flight, or NULL */
-  uint32_t *passes;          /* of what was last posted in each slot */
-  struct ibv_send_wr *wrs;   /* by slot; behind these, the fences */
-  struct ibv_sge *sges;      /* the same */
+  uint32_t *passes;          /* number of each slot's last request */
+  struct ibv_send_wr *wrs;   /* one per slot; behind them, the fences */
+  struct ibv_sge *sges;      /* one per entry of wrs */
   bool fenced;               /* iWARP: a READ confirms each WRITE */
-  struct ibv_sge fence;      /* where that READ puts its byte */
+  struct ibv_sge fence;      /* target of that READ's one byte */
   struct ibv_send_wr *chain; /* posted, not yet kicked */
   struct ibv_send_wr **chain_tail;
   bool is_dirty;
   struct fp_verbs_conn *next_dirty;
 
-  /* Taken to break, and to destroy the queue pair.  Not held together with
+  /* Held to break and to destroy the queue pair.  Never held together with
    * queue->lock.
    */
   pthread_mutex_t lock;
@@ -71,7 +69,7 @@ fp_verbs_to_conn (struct fp_conn *c)
   return (struct fp_verbs_conn *) c;
 }
 
-/* These are the calls of the same names in fp_transport_ops. */
+/* Implementations of the calls of fp_transport_ops. */
 int fp_verbs_conn_open (struct fp_conn **out, struct fp_queue *base,
                         const struct fp_conn_params *p, uint64_t deadline_ns);
 void fp_verbs_conn_break (struct fp_conn *base);
@@ -81,8 +79,8 @@ void fp_verbs_conn_free (struct fp_conn *base);
 int fp_verbs_conn_event_fd (const struct fp_conn *base);
 void fp_verbs_conn_event (struct fp_conn *base);
 
-/* The queue pair touches no memory any more when this returned 0.  The
- * connection must be broken, or not handed out yet.
+/* Destroy the queue pair.  After 0 it accesses no memory any more.  The
+ * connection must be broken, or not yet returned by open.
  */
 int fp_verbs_conn_destroy_qp (struct fp_verbs_conn *c);
 

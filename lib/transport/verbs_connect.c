@@ -16,7 +16,7 @@
 
 #define ACK_TIMEOUT_UNIT_NS UINT64_C (4096)
 #define ACK_TIMEOUT_MIN 14
-#define ACK_TIMEOUT_MAX 24 /* 69 s a try */
+#define ACK_TIMEOUT_MAX 24 /* 69 s per try */
 
 static_assert ((FP_VERBS_RETRIES + 1) *
                        (ACK_TIMEOUT_UNIT_NS << ACK_TIMEOUT_MIN) * 2 <=
@@ -35,7 +35,7 @@ fp_verbs_ack_timeout (unsigned timeout_ms)
   return n;
 }
 
-/* Wait for one event, which must be this step's success. */
+/* Wait for one event, which must be wanted. */
 static int
 wait_for (struct rdma_event_channel *channel, enum rdma_cm_event_type wanted,
           uint64_t deadline_ns)
@@ -99,11 +99,11 @@ fp_verbs_resolve (struct rdma_cm_id **out, struct rdma_event_channel *channel,
     err = resolve_one (&id, channel, (struct sockaddr *) &names.list[i].addr,
                        deadline_ns);
   if (id == NULL) {
-    (void) fp_addr_doubt (addr); /* the next attempt looks it up */
+    (void) fp_addr_doubt (addr); /* let the next attempt look it up again */
     return err;
   }
 
-  /* iWARP has none: there TCP decides when a peer is lost. */
+  /* iWARP has no ACK timeout: TCP decides when a server is lost. */
   err = fp_rdma_ret (rdma_set_option (id, RDMA_OPTION_ID,
                                       RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout,
                                       sizeof ack_timeout));
@@ -130,8 +130,8 @@ fp_verbs_establish (struct rdma_cm_id *id,
   struct rdma_conn_param p = {
     .private_data = private_data,
     .private_data_len = sizeof private_data,
-    /* The server answers with what it can do, and the kernel's CM gives
-     * the queue pair the smaller.
+    /* The server replies with its own limit, and the kernel's CM gives the
+     * queue pair the smaller one.
      */
     .initiator_depth = device->max_initiator_depth,
     .responder_resources = 1,

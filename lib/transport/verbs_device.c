@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_device.c - see verbs_device.h.  librdmacm opens each device once in
- * a process, so its context is a good key.
+/* verbs_device.c - see verbs_device.h.  librdmacm opens each device once per
+ * process, so its context identifies the device.
  */
 
 #include <config.h>
@@ -15,11 +15,11 @@
 #include "transport/verbs_device.h"
 #include "transport/verbs_err.h"
 
-#define SIW_VENDOR_ID 0x626d74 /* the kernel's siw.h */
-#define RXE_VENDOR_ID 0xffffff /* the kernel's rxe_param.h */
+#define SIW_VENDOR_ID 0x626d74 /* see the kernel's siw.h */
+#define RXE_VENDOR_ID 0xffffff /* see the kernel's rxe_param.h */
 
 static pthread_mutex_t devices_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct fp_verbs_device *devices; /* under devices_lock */
+static struct fp_verbs_device *devices; /* protected by devices_lock */
 
 int
 fp_verbs_device_any (const char **why)
@@ -69,7 +69,7 @@ fp_verbs_device_get (struct fp_verbs_device **out, struct ibv_context *context)
   if (d == NULL)
     return -ENOMEM;
   d->context = context;
-  d->held = rdma_get_devices (NULL); /* or NULL: there is no memory */
+  d->held = rdma_get_devices (NULL); /* NULL if out of memory */
   d->iwarp = context->device->transport_type == IBV_TRANSPORT_IWARP;
   d->ignores_iova = d->iwarp && attr.vendor_id == SIW_VENDOR_ID;
   d->software =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_domain.c - a session's protection domain, and the slabs that are
- * registered in it.  See verbs_server.h.
+/* verbs_domain.c - a session's protection domain, and the slabs registered in
+ * it.  See verbs_server.h.
  */
 
 #include <config.h>
@@ -16,7 +16,7 @@
 #include "transport/verbs_err.h"
 #include "transport/verbs_listen.h"
 
-#define IOVA_BITS 47 /* what every device can address */
+#define IOVA_BITS 47 /* address bits that every device has */
 #define HUGE_PAGE (UINT64_C (2) << 20)
 
 struct fp_verbs_region {
@@ -57,7 +57,7 @@ fp_verbs_domain_free (struct fp_verbs_domain *d)
 {
   if (d == NULL)
     return;
-  /* These fail only if a peer or a region was left behind. */
+  /* These fail only if the caller left a peer or a region behind. */
   if (d->cq != NULL)
     (void) fp_verbs_ret (ibv_destroy_cq (d->cq));
   if (d->pd != NULL)
@@ -66,9 +66,10 @@ fp_verbs_domain_free (struct fp_verbs_domain *d)
   free (d);
 }
 
-/* A random address for length bytes at addr.  The device wants it equal to
- * addr modulo the page; equal modulo a huge page lets it map those whole,
- * and where addr is a multiple of one that tells nothing.
+/* Choose a random remote address for length bytes at addr.  The device
+ * requires it to equal addr modulo the page size.  If addr is a multiple of a
+ * huge page, the result is too.  The device can then map whole huge pages, and
+ * the result reveals nothing about addr.
  */
 static int
 random_iova (uint64_t *out, uintptr_t addr, size_t length)
@@ -98,7 +99,7 @@ fp_verbs_region_new (struct fp_verbs_region **out, struct fp_verbs_domain *d,
 
   if (length == 0)
     return -EINVAL;
-  if (writable) /* a peer may not be given what we have not (ibv_reg_mr(3)) */
+  if (writable) /* remote write requires local write (ibv_reg_mr(3)) */
     access |= IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
   r = calloc (1, sizeof *r);
   if (r == NULL)

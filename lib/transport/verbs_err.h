@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_err.h - libibverbs and librdmacm report errors in five ways; each
- * becomes 0 or -errno in one function here, and every call of theirs goes
- * through the one that fits it.
+/* verbs_err.h - convert errors of libibverbs and librdmacm to 0 or -errno.
+ * They report errors in five ways, and each call goes through the function
+ * that fits.
  *
  *   returns an errno value         ibv_post_send, ibv_modify_qp,
  *                                  ibv_req_notify_cq, ibv_query_*,
@@ -13,7 +13,7 @@
  *   returns -1 and sets errno      rdma_*, ibv_get_cq_event
  *                                                        fp_rdma_ret
  *   the status of a completion                           fp_wc_errno
- *   ibv_poll_cq: negative, no errno; its one caller says -EIO.
+ *   negative without errno         ibv_poll_cq           (no function)
  */
 
 #ifndef FP_VERBS_ERR_H
@@ -29,10 +29,11 @@ fp_verbs_ret (int r)
   return r == 0 ? 0 : r > 0 ? -r : errno > 0 ? -errno : -EIO;
 }
 
-/* Of ibv_dereg_mr and ibv_destroy_qp.  When the driver of a device lets go of
- * it the kernel destroys all that was made on it, and answers EIO to whatever
- * is asked of it then (disassociate_ucontext, drivers/infiniband/core).  One
- * that still answers something else may reach the memory.
+/* Convert the result of ibv_dereg_mr or ibv_destroy_qp.  Return 0 also if the
+ * device's driver was unbound.  The kernel then destroys all objects on the
+ * device and answers every call with EIO (disassociate_ucontext,
+ * drivers/infiniband/core).  If the device still answers otherwise, it may
+ * access the memory.
  */
 static inline int
 fp_verbs_destroy_ret (struct ibv_context *device, int r)
@@ -45,7 +46,7 @@ fp_verbs_destroy_ret (struct ibv_context *device, int r)
              : err;
 }
 
-/* After a call that returned NULL: some drivers leave errno alone. */
+/* Return -errno after a NULL result; -EIO if the driver set no errno. */
 static inline int
 fp_verbs_null (void)
 {
@@ -64,14 +65,14 @@ fp_wc_errno (enum ibv_wc_status status)
   switch (status) {
   case IBV_WC_SUCCESS:
     return 0;
-  case IBV_WC_REM_ACCESS_ERR: /* no such key, or outside its bounds */
+  case IBV_WC_REM_ACCESS_ERR: /* bad key, or outside its bounds */
   case IBV_WC_REM_ABORT_ERR:
     return -EACCES;
-  case IBV_WC_RETRY_EXC_ERR: /* nobody acknowledges */
+  case IBV_WC_RETRY_EXC_ERR: /* no acknowledgement */
   case IBV_WC_RNR_RETRY_EXC_ERR:
   case IBV_WC_RESP_TIMEOUT_ERR:
     return -ETIMEDOUT;
-  case IBV_WC_WR_FLUSH_ERR: /* another one is the cause */
+  case IBV_WC_WR_FLUSH_ERR: /* another op is the cause */
     return -ECONNRESET;
   case IBV_WC_LOC_LEN_ERR:
   case IBV_WC_LOC_PROT_ERR:

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_listen.c - listen with rdma_cm, and hand each event to the peer or
- * the handler that it concerns.  See verbs_server.h.
+/* verbs_listen.c - listen with rdma_cm, and pass each event to the peer or the
+ * handler that it concerns.  See verbs_server.h.
  *
  *   request --accept--> half open --ESTABLISHED--> open --+
  *      |                    |                             | DISCONNECTED,
@@ -8,10 +8,9 @@
  *                                                         v
  *                                          handler's gone (), once
  *
- * When a device is taken away under a listener of one address its peers are
- * reported gone, and each second the address is looked for again.  A port that
- * goes down is not looked at: clients notice by themselves, and their lease
- * does the rest.
+ * If the device of a listener is removed, its peers are reported gone, and the
+ * listener tries each second to bind its address again.  Ports that go down
+ * are ignored: clients notice by themselves, and leases do the rest.
  */
 
 #include <config.h>
@@ -31,14 +30,14 @@
 #include "transport/verbs_listen.h"
 
 #define BACKLOG 64
-#define EXPIRE_S 1 /* how often half-open peers are looked at */
-#define TURN 16    /* events a call, so that the caller's other work goes on */
+#define EXPIRE_S 1 /* s between checks of half-open peers */
+#define TURN 16    /* events per call: the caller has other work */
 
 struct fp_verbs_listener {
   struct fp_verbs_handler handler;
   struct rdma_event_channel *channel;
-  struct rdma_cm_id *id;        /* NULL: its device was taken away */
-  struct sockaddr_storage addr; /* where it listens, or is to */
+  struct rdma_cm_id *id;        /* NULL: the device was removed */
+  struct sockaddr_storage addr; /* where it listens, or will again */
   int epoll;
   int timer; /* runs while there are half-open peers, or no id */
   unsigned nr_half_open;
@@ -147,7 +146,7 @@ fp_verbs_listener_fd (const struct fp_verbs_listener *l)
 uint16_t
 fp_verbs_listener_port (const struct fp_verbs_listener *l)
 {
-  /* At the same place in both kinds of address. */
+  /* sin_port is at the same place in both kinds of address. */
   return ntohs (((const struct sockaddr_in *) &l->addr)->sin_port);
 }
 
@@ -192,7 +191,7 @@ fp_verbs_listener_forget (struct fp_verbs_peer *p)
     run_timer (p->listener);
 }
 
-/* p may be freed by the handler. */
+/* Report p as gone.  The handler may free p. */
 static void
 peer_gone (struct fp_verbs_peer *p)
 {
@@ -205,7 +204,7 @@ peer_gone (struct fp_verbs_peer *p)
   l->handler.gone (l->handler.ctx, p->cookie, p);
 }
 
-/* ---- a device that was taken away ---- */
+/* ---- removal of a device ---- */
 
 static void
 stop_listening (struct fp_verbs_listener *l)
@@ -242,13 +241,13 @@ expire (struct fp_verbs_listener *l)
   struct fp_verbs_peer *p;
   uint64_t ticks;
 
-  /* Only so that the fd is not readable for ever. */
+  /* Read only to make the fd unreadable again. */
   if (read (l->timer, &ticks, sizeof ticks) != sizeof ticks)
     return;
   if (l->id == NULL)
     try_to_listen (l);
   for (;;) {
-    /* From the start again each time: the handler may free any peer. */
+    /* Restart the search each time, because the handler may free any peer. */
     for (p = l->half_open; p != NULL && now < p->half_open_by_ns; p = p->next)
       ;
     if (p == NULL)
@@ -265,7 +264,7 @@ reject_for (int err)
   return err == -EBUSY ? FP_CM_REJECT_BUSY : FP_CM_REJECT_MEMORY;
 }
 
-/* 0: accepted; else why it is rejected. */
+/* Accept a request.  Return 0, or the reason to reject it. */
 static enum fp_cm_reject
 try_accept (struct fp_verbs_listener *l, const struct fp_cm_event *e)
 {
@@ -305,7 +304,7 @@ on_request (struct fp_verbs_listener *l, const struct fp_cm_event *e)
 
   if (why == 0)
     return;
-  /* If even that fails the client's own deadline ends it. */
+  /* If even the reject fails, the client's own deadline ends its attempt. */
   (void) fp_cm_reject (e->id, why);
   rdma_destroy_id (e->id);
 }

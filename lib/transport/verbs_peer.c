@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs_peer.c - a queue pair on the passive side: made when its request is
- * accepted, destroyed when its session has done with it.  Nothing is ever
- * posted to it: the device alone answers READ and WRITE, for those keys of
- * its protection domain that allow it.
+/* verbs_peer.c - a queue pair on the passive side, from the acceptance of its
+ * request until its session ends it.  No work is ever posted to it.  The
+ * device alone answers READ and WRITE, within the keys of its protection
+ * domain.
  */
 
 #include <config.h>
@@ -32,8 +32,8 @@ fp_verbs_peer_accept (struct fp_verbs_peer **out,
              .max_recv_sge = 1 },
   };
   struct rdma_conn_param param = {
-    /* READs that the client may have in flight: the smaller of what it
-     * asks and what the device can.
+    /* READs that the client may have in flight: the smaller of its request and
+     * the device's limit.
      */
     .responder_resources = FP_MIN (e->responder_resources,
                                    domain->device->max_responder_resources),
@@ -70,7 +70,7 @@ fp_verbs_peer_free (struct fp_verbs_peer *p)
   if (p == NULL)
     return;
   fp_verbs_listener_forget (p);
-  /* Tells the client, if it is still there to be told. */
+  /* Tell the client, if it is still there. */
   (void) fp_rdma_ret (rdma_disconnect (p->id));
   rdma_destroy_qp (p->id);
   rdma_destroy_id (p->id);

@@ -14,7 +14,8 @@
 #include "transport/verbs_err.h"
 #include "transport/verbs_queue.h"
 
-#define FENCE_SIZE 4096 /* a page of its own: the peer may write there */
+/* Bytes: a whole page, because the server may write to it. */
+#define FENCE_SIZE 4096
 
 static int
 watch (const struct fp_verbs_queue *q, int fd)
@@ -51,7 +52,7 @@ fp_verbs_queue_new (struct fp_verbs_queue **out,
   q->epoll = epoll_create1 (EPOLL_CLOEXEC);
   err = pthread_mutex_init (&q->lock, NULL);
   if (err != 0)
-    abort (); /* of a default mutex it cannot fail */
+    abort (); /* a default mutex cannot fail */
   if (q->epoll == -1)
     return -errno;
   q->max_conns = p->max_conns;
@@ -68,8 +69,8 @@ fp_verbs_queue_new (struct fp_verbs_queue **out,
   return 0;
 }
 
-/* Undo bind, wherever it stopped.  What the device does not give up, though
- * all queue pairs are gone, is left behind: nothing can use it.
+/* Undo bind, even if it stopped half-way.  All queue pairs are gone, so
+ * objects that the device does not release are unused, and are leaked.
  */
 static void
 unbind (struct fp_verbs_queue *q, struct ibv_cq *cq)
@@ -134,7 +135,7 @@ bind_parts (struct fp_verbs_queue *q, struct ibv_context *context,
     err = make_channel (q, context);
   if (err != 0)
     return err;
-  /* A fenced WRITE that fails says so as well as its fence. */
+  /* On iWARP, a WRITE that fails and its fence both have a completion. */
   cqe = q->device->iwarp ? 2 * (uint64_t) q->depth : q->depth;
   if (cqe > q->device->max_cqe)
     return -EINVAL;
@@ -154,7 +155,7 @@ bind_parts (struct fp_verbs_queue *q, struct ibv_context *context,
     if (q->fence_mr == NULL)
       return fp_verbs_null ();
   }
-  /* Somebody may sleep on the fd already. */
+  /* Request an event now: a thread may sleep on the fd already. */
   return fp_verbs_ret (ibv_req_notify_cq (*cq, 0));
 }
 

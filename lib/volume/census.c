@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* census.c - what is counted only when somebody asks. */
+/* census.c - counts that are taken only on request. */
 
 #include <config.h>
 

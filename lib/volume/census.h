@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* census.h - what is counted only when somebody asks: for metrics.
+/* census.h - counts that are taken only on request, for metrics.
  *
  * Threads:  any.
- * Memory:   does not allocate.  Takes the lock of each lane for as long as it
- *           takes to count its transfers, of which there are no more than it
- *           has slots.
+ * Memory:   does not allocate.  Takes the lock of each lane while it counts
+ *           the lane's transfers, at most one for each slot.
  */
 
 #ifndef FP_CENSUS_H
@@ -18,13 +17,13 @@
 #include "volume/volume.h"
 
 struct fp_census {
-  uint64_t extents[FP_EXTENT_LOST + 1]; /* copies in each fp_extent_state */
-  bool moving;                          /* one of them to another server */
-  uint64_t inflight[FP_MAX_SERVERS];    /* transfers */
+  uint64_t extents[FP_EXTENT_LOST + 1]; /* entries in each fp_extent_state */
+  bool moving; /* an entry is being moved to another server */
+  uint64_t inflight[FP_MAX_SERVERS]; /* transfers to each server */
   struct fp_hist read_ns, write_ns;
 };
 
-/* 17 KiB: not on a small stack. */
+/* Fill in *out, which has 17 KiB: do not put it on a small stack. */
 void fp_volume_census (struct fp_volume *v, struct fp_census *out);
 
 #endif /* FP_CENSUS_H */

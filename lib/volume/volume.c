@@ -71,7 +71,7 @@ volume_freep (struct fp_volume **vp)
   volume_free (*vp);
 }
 
-/* What cannot be: volume.h. */
+/* Return true if these parameters go together (volume.h). */
 static bool
 may_be_sealed (const struct fp_volume_params *p)
 {
@@ -142,7 +142,7 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   return 0;
 }
 
-/* Those that are away may come up later. */
+/* Wait until the peers are up.  Those that are away may come up later. */
 static int
 await_peers (struct fp_volume *v, uint64_t deadline, char why[FP_WHY_MAX])
 {
@@ -163,9 +163,8 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
                  char why[FP_WHY_MAX])
 {
   struct fp_volume *v = NULL;
-  /* Each peer tries again by itself until then.  A client that does not hear
-   * that it lost the volume may use what it has mapped until its lease is
-   * over.
+  /* Each peer retries by itself until then.  A client that does not hear that
+   * it lost the volume may use what it has mapped until its lease is over.
    */
   uint64_t deadline = fp_deadline_in_ms (fp_volume_start_ms (p) +
                                          (p->takeover ? p->lease_ms : 0));
@@ -174,12 +173,12 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
   why[0] = '\0';
   r = make (&v, p);
   if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "volume: %s", strerror (-r));
+    snprintf (why, FP_WHY_MAX, "cannot set up the volume: %s", strerror (-r));
     return r;
   }
   r = fp_clock_start ();
   if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
+    snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
     volume_free (v);
     return r;
   }
@@ -194,7 +193,7 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
   for (unsigned i = 0; r == 0 && i < v->nr_peers; i++)
     r = fp_peer_start (v->peers[i]);
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
+    snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
   if (r == 0)
     r = await_peers (v, deadline, why);
   if (r == 0)
@@ -202,12 +201,12 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
   if (r == 0) {
     r = fp_allocator_start (v);
     if (r < 0)
-      snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
+      snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
   }
   if (r == 0 && !p->read_only) {
     r = fp_migrate_start (v->migrate);
     if (r < 0)
-      snprintf (why, FP_WHY_MAX, "thread: %s", strerror (-r));
+      snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
   }
   if (r == 0)
     fp_volume_let_leave (v, p->leaves);
@@ -217,10 +216,11 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
     r = fp_meta_log_sync (v, fp_deadline_in_ms (fp_volume_start_ms (p)));
     if (r < 0)
       snprintf (why, FP_WHY_MAX,
-                "reserve=full: the servers did not record it in time");
+                "reserve=full: the servers did not record the allocation in "
+                "time");
   }
   if (r < 0) {
-    /* A volume that never was is discarded; one that was taken up again
+    /* Discard a volume that never came to exist.  A volume that was resumed
      * stays what it is.
      */
     fp_volume_stop (v, !p->resume && fp_meta_log_untouched (v));
@@ -240,7 +240,7 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   fp_migrate_stop (v->migrate);
   fp_allocator_stop (v);
   fp_meta_log_stop (v);
-  /* Nobody comes after who gives it up. */
+  /* After a discard there is no next client. */
   if (!discard || v->p.name[0] != '\0')
     fp_meta_log_rest (v);
   for (unsigned i = 0; i < v->nr_peers; i++)
@@ -307,7 +307,7 @@ fp_volume_drain_extent (struct fp_volume *v, struct fp_extent *p)
 /* ---- flush ---- */
 
 /* An acknowledged WRITE is placed before a later READ of the same queue pair
- * is answered, and nothing orders it against another queue pair (InfiniBand
+ * is answered.  Nothing orders it against another queue pair (InfiniBand
  * Architecture Specification, 9.5, transaction ordering).  So each queue pair
  * that wrote makes one small READ.
  */
@@ -336,8 +336,9 @@ fp_volume_place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
   return false; /* then nothing that was written is left there */
 }
 
-/* What this lane wrote to that server.  If that has died others have it; and
- * one copy there may have died alone.
+/* Flush what this lane wrote to that server.  With several copies no error is
+ * returned if the server, or one copy there, has died: other servers have the
+ * data.
  */
 static int
 flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
@@ -362,8 +363,8 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
     }
     if (r < 0 && !fp_volume_is_mirrored (v))
       return r;
-    /* It was moved away, and another server may have answered; or it is not
-     * known yet that this one is gone.
+    /* The extent was moved away, and another server may have answered.  Or it
+     * is not known yet that this server is gone.
      */
     if (r < 0)
       usleep (1000);

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* volume_int.h - what the folders of libvolume.la share, and front ends do
- * not see.
+/* volume_int.h - what the folders of libvolume.la share, and front ends do not
+ * see.
  *
- * Locks: a lane's lock before fp_volume.lock and fp_extents.lock, under which
- * no other is taken; fp_peer.lock is never held together with these, but taken
- * under count_lock.  The
- * migration thread's comes before all of them.  None is held while waiting for
- * a peer.
+ * Lock order: a lane's lock comes before fp_volume.lock and fp_extents.lock,
+ * under which no other is taken.  fp_peer.lock is never held together with
+ * these, but is taken under count_lock.  The migration thread's lock comes
+ * before all of them.  No lock is held while waiting for a peer.
  */
 
 #ifndef FP_VOLUME_INT_H
@@ -33,13 +32,13 @@ struct fp_sealed;
 
 #define FP_NO_EXTENT UINT32_MAX
 #define FP_NOT_IN_ORDER_WHY                                                   \
-  "readonly: volume %s was not left in order, and its copies may differ: "    \
-  "attach it once to write, so that they are made alike"
+  "readonly=true: volume %s was not detached cleanly and its copies may "     \
+  "differ: attach it read-write once to resync"
 #define FP_TOO_FEW_LISTS_WHY                                                  \
-  "volume %s: its last client died while it changed the list of its "         \
-  "servers, and those that answer cannot tell which list counts: start more " \
-  "of them"
-#define FP_READ_ONLY_WHY "the volume is attached to be read (readonly=true): "
+  "volume %s: its last client died while it changed the list of servers, "    \
+  "and the servers that answer cannot tell which list is current: start "     \
+  "more of them"
+#define FP_READ_ONLY_WHY "the volume is attached read-only (readonly=true): "
 /* Grants ahead of need: of one peer, and of all. */
 #define FP_PEER_SPARES 2
 #define FP_MAX_SPARES 4
@@ -47,88 +46,94 @@ struct fp_sealed;
 struct fp_volume {
   struct fp_volume_params p;
   struct fp_extents *extents;
-  unsigned nr_lanes; /* the front ends' (p.lanes), then one to migrate */
+  unsigned nr_lanes; /* p.lanes for front ends, and one for migration */
   struct fp_lane **lanes;
-  /* A place for each server that there was or will be, FP_MAX_SERVERS of them.
-   * What is there stays until the end, so that nobody needs a lock to look at
-   * it: nr_peers is raised when the peer is complete, and of a server that has
-   * left the place is `gone`, until another one gets it (servers.c).
+  /* A place for each server, FP_MAX_SERVERS of them.  A peer stays until the
+   * end, so that readers take no lock.  nr_peers is raised when the peer is
+   * complete.  The place of a server that has left is `gone`, until another
+   * server gets it (servers.c).
    */
   _Atomic unsigned nr_peers;
   struct fp_peer **peers;
-  _Atomic uint64_t gone;   /* no servers (yet, any more): sets of places */
-  _Atomic uint64_t closed; /* they get nothing: joining, leaving, gone */
+  _Atomic uint64_t gone;   /* sets of places: no server (yet, or any more) */
+  _Atomic uint64_t closed; /* gets no extents: joining, leaving, gone */
   _Atomic uint64_t fresh;  /* joining, and never current yet */
-  /* If recorded: perhaps in no list that whoever attaches it next will find,
-   * as who they are now; they get nothing either (meta_log_change.c).
+  /* If recorded: servers that may be in no list that the next client finds,
+   * under their present UUID.  They get no extents either (meta_log_change.c).
    */
   _Atomic uint64_t unlisted;
-  _Atomic unsigned servers; /* how many OPEN says that there are */
-  /* Closed, until the others know how many there are: servers_count.c. */
+  _Atomic unsigned servers; /* number of servers, as told by OPEN */
+  /* Closed places, until the others know the number of servers
+   * (servers_count.c).
+   */
   _Atomic uint64_t uncounted;
-  pthread_mutex_t count_lock;   /* who changes that */
-  struct fp_meta_log *meta_log; /* NULL: it is not recorded */
-  char title[FP_NAME_MAX + 1];  /* its name, or its UUID */
-  _Atomic bool started, fenced; /* by another client */
+  pthread_mutex_t count_lock;   /* held to change that */
+  struct fp_meta_log *meta_log; /* NULL = not recorded */
+  char title[FP_NAME_MAX + 1];  /* name, or UUID if it has none */
+  _Atomic bool started, fenced; /* fenced: by another client */
   _Atomic unsigned next_lane;
   _Atomic uint64_t zeros, trims, flushes;
   _Atomic uint64_t waits;           /* fp_volume_waits */
-  _Atomic uint64_t allocated, lost; /* extents */
-  _Atomic uint64_t placing;         /* extents that wait for memory */
-  _Atomic uint64_t current;         /* members, of the last list; or none */
-  _Atomic uint64_t generation;      /* the highest so far: peer_learn.h */
+  _Atomic uint64_t allocated, lost; /* entries */
+  _Atomic uint64_t placing;         /* entries that wait for memory */
+  _Atomic uint64_t current;    /* set of members, of the last list; 0 = none */
+  _Atomic uint64_t generation; /* highest so far (peer_learn.h) */
 
-  struct fp_range_lock *range_lock; /* NULL: one copy */
-  struct fp_dirty_log *dirty_log;   /* likewise */
-  /* Of the start: volume.h. */
+  struct fp_range_lock *range_lock; /* NULL with one copy */
+  struct fp_dirty_log *dirty_log;   /* NULL with one copy */
+  /* Found at start-up (fp_volume_status). */
   _Atomic bool unclean;
   _Atomic uint64_t resync_bytes, resync_of;
-  /* Writes and zeros that failed in part and are tried again: until they are
-   * over what they wrote may be in some copies only.
+  /* Number of writes and zeros that failed in part and are being retried.
+   * Until they are over, their data may be in some copies only.
    */
   _Atomic uint64_t unsettled;
   struct fp_check *check;
-  struct fp_sealed *sealed;      /* NULL: neither encrypted nor checked */
-  _Atomic bool mirror_due;       /* mirror.h: something is to be decided */
-  uint64_t mirror_ns, refill_ns; /* the allocator's: when to look again */
+  struct fp_sealed *sealed; /* NULL = neither encrypted nor checked */
+  _Atomic bool mirror_due;  /* the allocator has work (mirror.h) */
+  /* When to look at copies, and at grants, again; allocator's thread only. */
+  uint64_t mirror_ns, refill_ns;
   struct fp_migrate *migrate;
-  _Atomic uint64_t moving;  /* the extent that is being copied: migrate.h */
-  _Atomic uint64_t *dirty;  /* its chunks that are to be copied, again */
-  _Atomic uint64_t drained; /* a set of servers that get no extents */
-  struct fp_extent target;  /* memory without a label: its peer's, READY */
+  _Atomic uint64_t moving;  /* the entry that is being copied (migrate.h) */
+  _Atomic uint64_t *dirty;  /* chunks of it that must be copied (again) */
+  _Atomic uint64_t drained; /* set of servers that get no extents */
+  struct fp_extent target;  /* destination of a move: memory without a label */
 
-  /* The allocator: gives extents their memory. */
+  /* The allocator, which gives extents their memory. */
   struct fp_thread allocator;
   bool allocator_runs;
-  pthread_mutex_t lock; /* what follows */
+  pthread_mutex_t lock; /* protects what follows */
   pthread_cond_t cond;
   bool stopping;
-  uint32_t wanted_head, wanted_tail; /* through fp_extent.next_wanted */
-  unsigned nr_claims, claims[FP_MAX_SERVERS]; /* spares, or asked for */
-  char fenced_by[FP_WHY_MAX]; /* what a server says of it; or "" */
+  uint32_t wanted_head, wanted_tail; /* linked by fp_extent.next_wanted */
+  /* Grants ahead of need, had or asked for. */
+  unsigned nr_claims, claims[FP_MAX_SERVERS];
+  char fenced_by[FP_WHY_MAX]; /* what a server says of that, or "" */
 };
 
 /* allocator.c */
 int fp_allocator_start (struct fp_volume *v);
 void fp_allocator_stop (struct fp_volume *v);
-/* Entry i, which is EMPTY, shall get memory.  Does not block. */
+/* Ask for memory for entry i, if it is EMPTY.  Do not block. */
 void fp_allocator_want (struct fp_volume *v, uint64_t i);
-/* A peer could not give it any: others are to be asked. */
+/* Take entry i back from a server that gave it no memory, and ask another. */
 void fp_allocator_return (struct fp_volume *v, uint64_t i, unsigned server,
                           int err);
-/* Of the servers that have room the one for entry k, or -1; changes room. */
+/* Return a server with room for entry k, or -1.  Changes room. */
 int fp_allocator_choose (struct fp_volume *v, uint64_t k, uint64_t *room);
-/* Is there a server for one more copy? */
+/* Return true if a server has room for one more copy. */
 bool fp_allocator_has_room (struct fp_volume *v, uint64_t k);
-/* May that peer, which has so many, ask for one more grant ahead of need? */
+/* Return true if the peer, which has so many, may ask for one more grant ahead
+ * of need.
+ */
 bool fp_allocator_claim (struct fp_volume *v, unsigned server, unsigned has);
 void fp_allocator_unclaim (struct fp_volume *v, unsigned server);
-/* All extents get memory now: reserve=full. */
+/* Give all extents memory now (reserve=full). */
 int fp_allocator_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
 
-/* Its servers keep a list of themselves and a map of what exists (meta_log.h):
- * of one that outlives its client, and of one with several copies of each
- * extent, where it has to be known which of them count.
+/* Return true if the servers keep a list of members and a map of what exists
+ * (meta_log.h).  They do so if the volume has a name, so that it outlives its
+ * client.  They also do if it has several copies, to know which of them count.
  */
 static inline bool
 fp_volume_is_recorded (const struct fp_volume_params *p)
@@ -136,7 +141,7 @@ fp_volume_is_recorded (const struct fp_volume_params *p)
   return p->name[0] != '\0' || p->copies > 1;
 }
 
-/* Its name, or its UUID if it has none. */
+/* Write the volume's name, or its UUID if it has none. */
 static inline void
 fp_volume_title (const struct fp_volume_params *p, char out[FP_NAME_MAX + 1])
 {
@@ -182,8 +187,8 @@ fp_volume_is_stale (const struct fp_volume *v, uint64_t made_ns)
   return fp_mono_coarse_ns () >= made_ns + (ms - margin) * FP_NS_PER_MS;
 }
 
-/* How long a volume may take to start, beside the time that its servers need
- * to name what they have of it.
+/* Return how long the start may take, in ms, beside the time that the servers
+ * need to list their slabs.
  */
 static inline unsigned
 fp_volume_start_ms (const struct fp_volume_params *p)
@@ -191,7 +196,7 @@ fp_volume_start_ms (const struct fp_volume_params *p)
   return 4 * p->timeout_ms > 8000u ? 4 * p->timeout_ms : 8000u;
 }
 
-/* How it is striped, once that is known or nobody said anything. */
+/* Return the stripe geometry, with defaults for what is still unspecified. */
 static inline struct fp_stripe
 fp_volume_stripe (const struct fp_volume_params *p)
 {
@@ -209,8 +214,8 @@ fp_volume_stripe (const struct fp_volume_params *p)
 
 /* migrate.c */
 
-/* A write of [offset, offset + length) of extent i is over, however it ended.
- * Whoever calls this is inside, or has the extent shut.
+/* Mark a write of [offset, offset + length) of extent i, which is over,
+ * however it ended.  The caller is inside the extent, or has it shut.
  */
 void fp_migrate_mark (struct fp_volume *v, uint64_t offset, uint64_t length);
 static inline void
@@ -222,18 +227,18 @@ fp_volume_wrote (struct fp_volume *v, uint64_t i, uint64_t offset,
 }
 
 /* migrate_mapped.c: fp_mapped_copy from memory that other threads write to
- * meanwhile.  What they wrote is copied again later.
+ * meanwhile.  Their changes are copied again later.
  */
 int fp_migrate_copy_while_written (void *to, const void *from, size_t length);
 
-/* It is to hold nothing. */
+/* Return true if the server is being emptied: it is drained or closed. */
 static inline bool
 fp_volume_is_emptied (struct fp_volume *v, unsigned server)
 {
   return (atomic_load (&v->drained) | atomic_load (&v->closed)) >> server & 1;
 }
 
-/* It gets nothing: no new extents, nor any that move. */
+/* Return true if the server gets no extents, neither new nor moved ones. */
 static inline bool
 fp_volume_is_drained (struct fp_volume *v, unsigned server)
 {
@@ -243,22 +248,23 @@ fp_volume_is_drained (struct fp_volume *v, unsigned server)
 
 /* servers.c */
 
-/* These have left when the volume was started: end their peers. */
+/* End the peers of servers that left when the volume was started. */
 void fp_volume_let_leave (struct fp_volume *v, uint64_t servers);
 
 /* servers_count.c */
 
-/* Of a volume without a name: there are so many servers, and all those that
- * are up, which is one at least, know that; all: all there are are up.  If not
- * by a deadline of its own (-ENOTCONN), they are told as soon as can be.
+/* Tell the servers of a volume without a name that there are nr servers.  Wait
+ * until all that are up know that, at least one.  all: every server has to be
+ * up.  -ENOTCONN: not by a deadline of its own; they are told as soon as
+ * possible.
  */
 int fp_volume_recount (struct fp_volume *v, unsigned nr, bool all,
                        char why[FP_WHY_MAX]);
-/* The place is opened as soon as that is so; at once, if the volume has a
- * name.
+/* Open place i as soon as the servers know the number; at once if the volume
+ * is recorded.
  */
 void fp_volume_open_counted (struct fp_volume *v, unsigned i);
-/* It may be so now: another server was told. */
+/* Open the places that wait for the number.  Call after a server was told. */
 void fp_volume_counted (struct fp_volume *v);
 
 /* volume.c */
@@ -271,30 +277,36 @@ fp_volume_all_peers (const struct fp_volume *v)
   return n == 64 ? UINT64_MAX : (UINT64_C (1) << n) - 1;
 }
 
-/* Zeros that no server is asked for are those of an extent that was never
- * written, and of what was not written of an extent.  They count only while
- * nobody can have taken the volume over from a client that was stopped for
- * longer than its lease, and written there.  Who takes it over ends our
- * session at every server first: so the lease of one of them is enough.  Who
- * takes over a volume with a name without some of its servers (degraded=true)
- * writes nothing new unless more than half of the current members are there:
- * so it takes the leases of half of them. False: nobody knows now; the peers
- * were told to ask.
+/* Return true if no other client can have taken the volume over.  If that is
+ * unknown, return false, and tell the peers to ask.
+ *
+ * Where nothing was written, reads return zeros without asking a server.  They
+ * count only while no other client can have taken the volume over and written
+ * there.  This client may have been stopped for longer than its lease.  A
+ * takeover first ends our session at every server, so the lease of one of them
+ * is enough.
+ *
+ * With degraded=true, a takeover of a named volume may do without some
+ * servers.  It writes nothing new unless more than half of the current members
+ * are there.  So it takes the leases of half of them.
  */
 bool fp_volume_is_leased (struct fp_volume *v);
 /* Return true if a server that was away is listing its slabs. */
 bool fp_volume_is_learning (const struct fp_volume *v);
-/* Another client has it now: nothing is answered any more.  by: what is known
- * of who that is, or NULL.
+/* Note that another client has the volume: nothing is answered any more.  by:
+ * what is known of that client, or NULL.
  */
 void fp_volume_set_fenced (struct fp_volume *v, const char *by);
 void fp_volume_wake_lanes (struct fp_volume *v);
-/* fp_lane_help of all. */
+/* Call fp_lane_help for each lane. */
 void fp_volume_help_lanes (struct fp_volume *v);
-/* The extent is in no state that lets anybody in: wait until all are out. */
+/* Wait until no operation is inside the extent.  It is in a state that lets
+ * none in.
+ */
 void fp_volume_drain_extent (struct fp_volume *v, struct fp_extent *p);
-/* Somewhere to read on that server: near *at if that extent still is there,
- * else anywhere.  False: there is nothing of the volume.
+/* Set *at to a linear address that can be read on that server: *at itself if
+ * its extent is still there, else any.  Return false if the server has nothing
+ * of the volume.
  */
 bool fp_volume_place_to_read (struct fp_volume *v, unsigned server,
                               uint64_t *at);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* access.c - who may do what here: the file of --access. */
+/* access.c - the access file (--access). */
 
 #include <config.h>
 
@@ -28,7 +28,7 @@ struct access {
   struct access_rights *rights;
 };
 
-/* ---- who ---- */
+/* ---- identities ---- */
 
 bool
 who_eq (const struct who *a, const struct who *b)
@@ -61,13 +61,13 @@ who_format (const struct who *w, char out[WHO_STR_MAX])
     snprintf (out, WHO_STR_MAX, "anonymous");
     break;
   default:
-    snprintf (out, WHO_STR_MAX, "nobody");
+    snprintf (out, WHO_STR_MAX, "unknown user");
   }
 }
 
-/* ---- what ---- */
+/* ---- rights ---- */
 
-/* Where there is no file. */
+/* Rights of all clients if there is no access file. */
 static const struct access_rights everything = {
   .quota = UINT64_MAX,
   .may_delete = true,
@@ -97,7 +97,7 @@ level_of_name (const struct access_rights *r, const char *name)
     if (fnmatch (r->patterns[i].text, name, 0) != 0)
       continue;
     if (r->patterns[i].read_only)
-      return ACCESS_READ; /* whatever else is said of it */
+      return ACCESS_READ; /* read only wins over any other pattern */
     level = ACCESS_WRITE;
   }
   return level;
@@ -172,7 +172,7 @@ static const char *const settings[] = {
 struct file {
   struct access *access;
   const char *path;
-  const char *section, *key; /* that are being read */
+  const char *section, *key; /* in the current line */
   char *why;
   int status;
 };
@@ -201,10 +201,10 @@ parse_uid (struct file *f, const char *text, uint32_t *uid)
 
   for (const char *c = text; *c >= '0' && *c <= '9' && n < UINT32_MAX; c++)
     n = n * 10 + (uint64_t) (*c - '0');
-  /* The last one stands for none: setreuid(2). */
+  /* The largest uid means no user: setreuid(2). */
   if (text[0] == '\0' || text[strspn (text, "0123456789")] != '\0' ||
       n >= UINT32_MAX)
-    return bad (f, "'%s' is no number of a user", text);
+    return bad (f, "'%s' is not a user ID", text);
   *uid = (uint32_t) n;
   return 0;
 }
@@ -216,7 +216,7 @@ find_user (struct file *f, const char *name, uint32_t *uid)
   char buf[16384];
 
   if (getpwnam_r (name, &entry, buf, sizeof buf, &found) != 0 || !found)
-    return bad (f, "there is no user '%s' here", name);
+    return bad (f, "there is no user '%s' on this host", name);
   *uid = found->pw_uid;
   return 0;
 }
@@ -228,10 +228,11 @@ parse_who (struct file *f, struct who *w)
 
   memset (w, 0, sizeof *w);
   if (s[0] == '\0')
-    return bad (f, "it stands before the first identity, [NAME]");
-  /* It may be cut off: somebody else's. */
+    return bad (f, "it is before the first identity: move it below a line "
+                   "[NAME]");
+  /* A longer name may be cut off, and then be another identity's. */
   if (strlen (s) > ACCESS_NAME_MAX)
-    return bad (f, "more than %d characters", ACCESS_NAME_MAX);
+    return bad (f, "the name has more than %d characters", ACCESS_NAME_MAX);
   w->kind = WHO_ANONYMOUS;
   if (strcmp (s, "anonymous") == 0)
     return 0;
@@ -242,13 +243,13 @@ parse_who (struct file *f, struct who *w)
     return find_user (f, s + 5, &w->uid);
   w->kind = WHO_TLS;
   if (!fp_name_ok (s) || strchr (s, ':'))
-    return bad (f, "no identity: a name as in a key or a certificate, uid:N, "
-                   "user:NAME, or anonymous");
+    return bad (f, "not an identity: use a name as in a key or a certificate, "
+                   "uid:N, user:NAME, or anonymous");
   snprintf (w->name, sizeof w->name, "%s", s);
   return 0;
 }
 
-/* -errno, or what is known of the identity so far. */
+/* Find or add the rights of the section's identity.  Return 0 or -errno. */
 static int
 rights_of (struct file *f, struct access_rights **out)
 {
@@ -289,8 +290,9 @@ parse_bool (struct file *f, const char *value, bool *out)
   return 0;
 }
 
-/* An equals sign is part of a name, but here it mostly is a setting on a line
- * that begins with a blank, which for libinih goes on with the one above.
+/* Add a pattern.  Refuse an equals sign, although a name may have one.  Mostly
+ * it is a setting on a line that begins with a blank, which libinih joins to
+ * the line above.
  */
 static int
 add_pattern (struct file *f, struct access_rights *r, const char *text,
@@ -305,8 +307,8 @@ add_pattern (struct file *f, struct access_rights *r, const char *text,
     return bad (f, "'%s' matches no name that a volume can have", p.text);
   if (strchr (p.text, '='))
     return bad (f,
-                "'%s' in a pattern (for a name with '=' write '?'): does "
-                "the line begin with a blank?",
+                "'%s' in a pattern: does the line begin with a blank? To "
+                "match '=', write '?'",
                 p.text);
   if (r->nr_patterns == ACCESS_PATTERNS_MAX)
     return bad (f, "more than %u patterns", ACCESS_PATTERNS_MAX);
@@ -344,12 +346,12 @@ set (struct file *f, struct access_rights *r, unsigned which,
   if (*value == '\0')
     return bad (f, "a value is missing");
   if ((r->seen & (1u << which)) && which != VOLUMES && which != READ_ONLY)
-    return bad (f, "it is there twice (or the next line begins with a blank)");
+    return bad (f, "it is given twice (or the next line begins with a blank)");
   r->seen |= 1u << which;
   switch (which) {
   case QUOTA:
     if (fp_parse_size (value, &r->quota, &why) < 0)
-      return bad (f, "'%s' is no size: %s", value, why);
+      return bad (f, "'%s' is not a size: %s", value, why);
     return 0;
   case VOLUMES:
     return parse_patterns (f, r, value, false);
@@ -366,7 +368,7 @@ set (struct file *f, struct access_rights *r, unsigned which,
   }
 }
 
-/* inih: 0 is an error. */
+/* Handle one line for inih, which takes 0 for an error. */
 static int
 on_line (void *arg, const char *section, const char *key, const char *value)
 {
@@ -384,13 +386,15 @@ on_line (void *arg, const char *section, const char *key, const char *value)
   while (which < NR_SETTINGS && strcmp (settings[which], key) != 0)
     which++;
   f->status = which == NR_SETTINGS
-                  ? bad (f, "is none of quota, volumes, read_only, delete, "
+                  ? bad (f, "is not one of quota, volumes, read_only, delete, "
                             "takeover, admin")
                   : set (f, r, which, value);
   return 1;
 }
 
-/* Who can write it has all rights there are. */
+/* Open the file.  Refuse one that every user may write: a user who can write
+ * it has all rights there are.
+ */
 static int
 open_file (FILE **out, const char *path, char *why)
 {
@@ -403,8 +407,8 @@ open_file (FILE **out, const char *path, char *why)
     r = -errno;
   else if (!S_ISREG (st.st_mode) || (st.st_mode & S_IWOTH)) {
     snprintf (why, ACCESS_WHY_MAX, "access: %s: %s", path,
-              S_ISREG (st.st_mode) ? "everybody may write it (chmod o-w)"
-                                   : "is no file");
+              S_ISREG (st.st_mode) ? "any user can write to it: run chmod o-w"
+                                   : "is not a regular file");
     return -EINVAL;
   }
   else if (!(*out = fdopen (fd, "re")))
@@ -441,7 +445,8 @@ access_read (struct access **out, const char *path, char why[ACCESS_WHY_MAX])
   }
   if (f.status == 0 && f.access->nr == 0) {
     snprintf (why, ACCESS_WHY_MAX,
-              "access: %s: it has nobody, so nobody could come", path);
+              "access: %s: it has no identities, so no client could connect",
+              path);
     f.status = -EINVAL;
   }
   if (f.status < 0) {

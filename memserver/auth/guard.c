@@ -16,7 +16,7 @@
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
 
-/* ---- who ---- */
+/* ---- identity ---- */
 
 static struct who
 who_is (const struct session *s)
@@ -24,7 +24,7 @@ who_is (const struct session *s)
   struct who w = { .kind = WHO_ANONYMOUS };
 
   if (conn_is_unix (s->conn)) {
-    /* Where the kernel did not say: no user of any file. */
+    /* The kernel did not name the user: the file has no such identity. */
     w.kind = s->peer.family == AF_UNIX ? WHO_USER : WHO_NOBODY;
     memcpy (&w.uid, s->peer.addr, sizeof w.uid);
   }
@@ -53,7 +53,7 @@ guard_is_same (const struct session *s, const struct session *owner)
 {
   const struct who who = who_is (s);
 
-  /* Who the kernel did not name is like no other, but for this. */
+  /* who_eq never matches WHO_NOBODY, but here two of them are alike. */
   if (owner->conn && conn_is_tls (owner->conn) != conn_is_tls (s->conn))
     return false;
   return who_eq (&who, &owner->who) ||
@@ -113,17 +113,18 @@ guard_open (struct call *call, const struct fp_open *q, bool *read_only)
     fp_uuid_format (&q->volume, title);
   if (rec && l != ACCESS_NONE) {
     of_record = level (s, rec);
-    /* In place of another client's orphan a new volume is made. */
+    /* A new volume replaces another client's orphan: check the rights to both.
+     */
     l = is_there ? of_record : FP_MIN (l, of_record);
   }
   if (l == ACCESS_NONE)
     return q->flags & FP_OPEN_CREATE
-               ? refuse (call, title, "may not have it here")
-               : ctl_fail (call, -ENOENT, "no such volume here");
+               ? refuse (call, title, "may not use it")
+               : ctl_fail (call, -ENOENT, "no such volume on this server");
   *read_only = (q->flags & FP_OPEN_READ_ONLY) != 0;
   if (!is_there && (q->flags & FP_OPEN_CREATE) &&
       (l == ACCESS_READ || *read_only))
-    return refuse (call, title, "may not make it, only read it");
+    return refuse (call, title, "may not create it, only read it");
   if (l == ACCESS_READ && !*read_only)
     return refuse (call, title, "may only read it");
   if ((q->flags & FP_OPEN_TAKEOVER) && !rights->may_take_over)
@@ -176,8 +177,8 @@ guard_delete (struct call *call, const struct record *rec)
   return refuse (call, title, "may not delete it");
 }
 
-/* One that holds nothing here may be forgotten: a client does that at a server
- * that it leaves.
+/* Check BYE with discard.  A volume that holds nothing here may go without the
+ * right to delete: a client does that at a server that it leaves.
  */
 int
 guard_discard (struct call *call)
@@ -193,7 +194,7 @@ guard_discard (struct call *call)
   return 0;
 }
 
-/* ---- how much ---- */
+/* ---- quotas ---- */
 
 uint64_t
 guard_lent (const struct server *srv, const struct who *owner,
@@ -213,7 +214,7 @@ guard_lent (const struct server *srv, const struct who *owner,
   return slabs;
 }
 
-/* What holds nothing costs no quota. */
+/* Limit the number of volumes: an empty one costs no quota. */
 int
 guard_make (struct call *call)
 {
@@ -230,12 +231,12 @@ guard_make (struct call *call)
   } while (record_reclaim (s->server, &s->who, RECLAIM_ANY) >= 0);
   who_format (&s->who, who);
   return ctl_fail (call, -ENOSPC,
-                   "%s has %u volumes here, which is all that one may have: "
+                   "%s has %u volumes on this server, which is the limit: "
                    "delete some",
                    who, volumes);
 }
 
-/* Whose quota it is about. */
+/* Return the identity whose quota counts. */
 static const struct who *
 payer (const struct session *s)
 {
@@ -266,8 +267,8 @@ guard_map (struct call *call, const struct record *rec)
            record_reclaim (s->server, &s->who, RECLAIM_MAP) >= 0);
   who_format (&s->who, who);
   return ctl_fail (call, -ENOSPC,
-                   "no room for its map: the maps of %s may take %u MiB here, "
-                   "so delete volumes",
+                   "no room for its map: the maps of %s may take %u MiB on "
+                   "this server: delete volumes",
                    who, MAX_MAP_WORDS_OWNER >> 17);
 }
 
@@ -302,7 +303,9 @@ guard_free (const struct session *s)
   return FP_MIN (left, ready + record_reclaimable (srv, NULL));
 }
 
-/* Forget an orphan of the owner who pays, if a slab can be granted then. */
+/* Forget an orphan of the identity that pays, if a slab can be granted then.
+ * Return false if that does not help.
+ */
 static bool
 free_quota (const struct session *s, uint64_t quota)
 {
@@ -367,20 +370,19 @@ guard_log (const struct server *srv)
 
 /* ---- SIGHUP ---- */
 
-/* NULL: it may go on. */
+/* Return why the session must end, or NULL if it may go on. */
 static const char *
 ends_why (const struct session *s)
 {
   if (!access_find (s->server->access, &s->who))
-    return "it may not use this server any more (--access)";
+    return "it may no longer use this server (--access)";
   if (!s->record)
     return NULL;
   switch (level (s, s->record)) {
   case ACCESS_NONE:
-    return "it may not have its volume any more (--access)";
+    return "it may no longer use its volume (--access)";
   case ACCESS_READ:
-    return s->read_only ? NULL
-                        : "it may only read its volume from now on (--access)";
+    return s->read_only ? NULL : "it may now only read its volume (--access)";
   default:
     return NULL;
   }

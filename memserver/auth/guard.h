@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* guard.h - what a session may do, as the access file (access.h) says of who
- * is at its other end.  Without a file: everything.
+/* guard.h - what a session may do: the rights of its identity in the access
+ * file (access.h).  Without a file it may do everything.
  *
- * A volume that it may not know of is answered for like one that does not
- * exist, in the same words.
+ * A volume that the session may not know of is answered for like one that does
+ * not exist, in the same words.
  *
- * Errors:   0 or a negative errno value; where there is a call, with its
- *           reason.
+ * Errors:   0 or a negative errno value.  If there is a call, its reason is
+ *           set, too.
  * Threads:  the loop's.
  */
 
@@ -23,35 +23,37 @@ struct record;
 struct server;
 struct session;
 
-/* SIGHUP: read the file again, in a thread; until that is done all is as it
- * was, and if the file is wrong afterwards, too, and that is logged.
+/* Read the access file again, in a thread (SIGHUP).  The old rights stay until
+ * that is done, and if the file is wrong; an error is logged.
  */
 void guard_reread (struct server *srv);
-/* Waits for that thread: as long as NSS takes. */
+/* Stop rereading.  This waits for the thread: as long as NSS takes. */
 void guard_reread_end (struct server *srv);
-/* This is what they may do from here on; a is srv's now.  Whose right to what
- * it has ends loses its session.
+/* Replace all rights; a is srv's now.  A session ends if it has no right any
+ * more to be here, or to what it does with its volume.
  */
 void guard_replace (struct server *srv, struct access *a);
 
-/* HELLO: who is it (session.who)?  -EPERM: nobody who may come. */
+/* Set session.who at HELLO.  -EPERM: this identity may not use the server. */
 int guard_hello (struct call *call);
 
-/* Has this connection, which says no HELLO, the same user as that session, as
- * TLS or the kernel says, and TLS if that has it?
+/* Return true if s, a connection without HELLO, has the same user as session
+ * owner.  TLS or the kernel says which.  Both must use TLS, or none.
  */
 bool guard_is_same (const struct session *s, const struct session *owner);
 
-/* Never NULL. */
+/* Return the session's rights, never NULL. */
 const struct access_rights *guard_rights (const struct session *s);
 
-/* May it know of this volume?  rec may be NULL: there is none. */
+/* Return true if the session may know of this volume.  rec may be NULL: there
+ * is no such volume.
+ */
 bool guard_sees (const struct session *s, const struct record *rec);
-/* Is it told of this one when it asks for all? */
+/* Return true if a list of volumes shows this one to the session. */
 bool guard_lists (const struct session *s, const struct record *rec);
 
-/* Before OPEN does anything.  -ENOENT, as if there were no such volume;
- * -EPERM.  *read_only: it asked for no more than to read it.
+/* Check OPEN before it does anything.  Return 0, -EPERM, or -ENOENT as if
+ * there were no such volume.  *read_only: the session asked only to read.
  */
 int guard_open (struct call *call, const struct fp_open *q, bool *read_only);
 
@@ -59,54 +61,64 @@ int guard_open (struct call *call, const struct fp_open *q, bool *read_only);
  * write it.  Then it gives way to a session that may.
  */
 bool guard_gives_way (const struct session *s);
-/* Return true if such a session has the volume, and s may write it: then OPEN
- * and DELETE by s end that session first, and LOOKUP does not show it.
+/* Return true if a session that gives way has the volume, and s may write it.
+ * Then OPEN and DELETE by s end that session first, and LOOKUP by s shows the
+ * volume as free.
  */
 bool guard_comes_first (const struct session *s, const struct record *rec);
 
-/* It has the volume open now: it is its, if it is nobody's. */
+/* Make the session's identity the owner of the volume that it has just opened,
+ * if the present owner is not in the access file.
+ */
 void guard_opened (struct session *s);
 
-/* A request that changes the volume it has open.  -EPERM. */
+/* Check a request that changes the open volume.  -EPERM: it is read only. */
 int guard_change (struct call *call);
 
-/* DELETE of a volume that it sees, BYE with discard.  -EPERM. */
+/* Check DELETE of a volume that the session sees, or BYE with discard.
+ * -EPERM: it has no right to that.
+ */
 int guard_delete (struct call *call, const struct record *rec);
 int guard_discard (struct call *call);
 
-/* So many slabs may its volume, or one that it would make, still be lent; and
- * be lent in all.
+/* Return how many slabs the quota allows the owner of the session's volume, or
+ * the session itself without one: how many more, and in all.  UINT64_MAX: no
+ * limit.
  */
 struct guard_room {
   uint64_t left, total;
 };
 struct guard_room guard_room (const struct session *s);
 
-/* Return how many slabs it could be granted: now, once they are scrubbed, or
- * in place of orphans.
+/* Return how many slabs the session could be granted: now, once they are
+ * scrubbed, or in place of orphans.
  */
 uint64_t guard_free (const struct session *s);
 
-/* Each of the next three functions forgets orphans of the same owner before it
- * refuses, if that helps.
+/* Before it refuses, each of the next three functions forgets orphans of the
+ * same owner, if that helps.
  */
 
-/* -ENOSPC: it has as many volumes as one may have. */
+/* Check that a new volume is allowed.  -ENOSPC: the owner has the most that
+ * one may have.
+ */
 int guard_make (struct call *call);
 
-/* Check that the map of a new volume fits the share of who makes it.  -ENOSPC:
- * it does not.
+/* Check that the map of a new volume fits its owner's part.  -ENOSPC: it does
+ * not.
  */
 int guard_map (struct call *call, const struct record *rec);
 
-/* Return -ENOSPC if no slab is left.  With ahead no orphan is forgotten. */
+/* Return -ENOSPC if the quota is used up.  With ahead, forget no orphan. */
 int guard_grant (struct call *call, bool ahead);
 
-/* Lent to the volumes of this one, in slabs. */
+/* Return how many slabs are lent to the volumes of this owner.  Set *volumes
+ * to the number of volumes.
+ */
 uint64_t guard_lent (const struct server *srv, const struct who *owner,
                      unsigned *volumes);
 
-/* Who has how much of its quota, into the log. */
+/* Log how much each identity has of its quota. */
 void guard_log (const struct server *srv);
 
 #endif /* MEMSERVER_GUARD_H */

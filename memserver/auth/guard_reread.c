@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* guard_reread.c - read the file of --access again, in a thread: names of
- * users are looked up for it (user:NAME), which may ask another machine, and
- * meanwhile the event loop goes on.
+/* guard_reread.c - read the access file again, in a thread.  Looking up users
+ * (user:NAME) may ask another machine, and meanwhile the event loop goes on.
  */
 
 #include <config.h>
@@ -22,8 +21,8 @@ struct guard_reread {
   struct server *srv;
   struct fp_thread thread;
   struct note done;
-  bool running; /* the rest is the thread's while it is */
-  bool again;   /* the loop's: the file may have changed since */
+  bool running; /* while true, the last three fields are the thread's */
+  bool again;   /* read once more after that; for the loop only */
   int status;
   struct access *access;
   char why[ACCESS_WHY_MAX];
@@ -41,7 +40,7 @@ read_file (void *arg)
 static int
 start (struct guard_reread *g)
 {
-  /* What NSS is made of may want more stack than ours does. */
+  /* NSS modules may need more stack than our own threads have. */
   int r = fp_thread_create_large (&g->thread, "fp-access", read_file, g);
 
   g->running = r == 0;
@@ -51,7 +50,7 @@ start (struct guard_reread *g)
 static void
 failed (const char *why)
 {
-  fp_log (FP_LOG_ERROR, "SIGHUP: who may do what is as it was: %s", why);
+  fp_log (FP_LOG_ERROR, "SIGHUP: the access rules are unchanged: %s", why);
 }
 
 static void

@@ -27,7 +27,7 @@ peer_of_addr (const struct sockaddr *sa)
       p.family = AF_INET;
       memcpy (p.addr, in6.sin6_addr.s6_addr + 12, 4);
     }
-    /* A link has one network, of all who are on it. */
+    /* All hosts on a link share its link-local network: take the address. */
     else
       memcpy (p.addr, &in6.sin6_addr,
               IN6_IS_ADDR_LINKLOCAL (&in6.sin6_addr) ? 16 : 8);

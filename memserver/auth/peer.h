@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* peer.h - who connects, as far as a stranger can be told from another one:
- * its address; of IPv6 the network of 64 bits, as who has one of its addresses
- * mostly has all; of a Unix socket, the user.  What there is of something is
- * shared out by this, so that one stranger leaves some of it for the others.
+/* peer.h - the origin of a connection, to share limits out fairly.  The origin
+ * is the IPv4 address, the /64 network of an IPv6 address, or the user of a
+ * Unix socket.  A host that has one address of a /64 mostly has all of them.
+ * With a limit for each origin, one stranger leaves something for the others.
  */
 
 #ifndef MEMSERVER_PEER_H
@@ -14,11 +14,11 @@
 struct sockaddr;
 
 struct peer {
-  uint16_t family; /* AF_UNSPEC: unknown, and the same as all of those */
+  uint16_t family; /* AF_UNSPEC: unknown; all unknown ones are equal */
   uint8_t addr[16];
 };
 
-/* Who is at the other end of a socket. */
+/* Return the origin of the other end of a socket, or of an address. */
 struct peer peer_of_socket (int fd);
 struct peer peer_of_addr (const struct sockaddr *sa);
 

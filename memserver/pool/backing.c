@@ -32,7 +32,7 @@
 static const struct page_kind {
   enum hugepages asked;
   unsigned flags;
-  uint64_t size; /* 0: the system's */
+  uint64_t size; /* 0: the system's page size */
 } page_kinds[] = {
   { HUGEPAGES_1G, MFD_HUGETLB | MFD_HUGE_1GB, UINT64_C (1) << 30 },
   { HUGEPAGES_2M, MFD_HUGETLB | MFD_HUGE_2MB, UINT64_C (2) << 20 },
@@ -51,8 +51,8 @@ bind_to_node (const struct backing *b, int node)
   if (!mask)
     return -ENOMEM;
   numa_bitmask_setbit (mask, (unsigned) node);
-  /* A policy on a shared mapping belongs to the memfd: it holds for what a
-   * client faults in, too.
+  /* A policy on a shared mapping belongs to the memfd.  So it also holds for
+   * pages that a client faults in.
    */
   r = mbind (b->addr, b->size, MPOL_BIND, mask->maskp, mask->size + 1, 0) < 0
           ? -errno
@@ -105,7 +105,7 @@ new_of_kind (struct backing *out, const struct backing_params *p,
     r = -errno;
     goto err;
   }
-  /* Of huge pages, this is what reserves them. */
+  /* With huge pages, mapping reserves them. */
   r = map (&b);
   if (r == 0)
     r = bind_to_node (&b, p->numa);
@@ -119,7 +119,7 @@ err:
   return r;
 }
 
-/* ---- a file of a store ---- */
+/* ---- files of a store ---- */
 
 void
 backing_name (uint32_t slab, uint32_t serial, char out[STORE_NAME_MAX])
@@ -189,7 +189,7 @@ new_file (struct backing *out, const struct backing_params *p)
   return r;
 }
 
-/* A memfd, which the store is given. */
+/* Put the memfd into the store. */
 static int
 keep_memfd (struct backing *b, const struct backing_params *p)
 {
@@ -204,7 +204,9 @@ keep_memfd (struct backing *b, const struct backing_params *p)
   return r;
 }
 
-/* Once and early: to scrub must not fail because no descriptor is left. */
+/* Opened once and early: scrubbing must not fail because no descriptor is
+ * left.
+ */
 static pthread_once_t zero_once = PTHREAD_ONCE_INIT;
 static int zero_fd, zero_error;
 
@@ -261,8 +263,8 @@ backing_again (struct backing *out, const struct backing_params *p)
   return map_file (out, p, fd, (uint64_t) st.st_size);
 }
 
-/* Faults pages in like a store does, but returns an error where a store would
- * raise SIGBUS.
+/* Zero memory by reading from /dev/zero.  That faults pages in like a store,
+ * but returns an error where a store would raise SIGBUS.
  */
 static int
 kernel_zero (uint8_t *addr, uint64_t length)
@@ -298,8 +300,8 @@ backing_populate (struct backing *b, uint64_t offset, uint64_t length,
 bool
 backing_pin (struct backing *b, uint64_t offset, uint64_t length)
 {
-  /* Makes room for what is missing of a file, which mlock need not do; kernels
-   * before 5.14 cannot, and it is faulted in when it is used.
+  /* This makes room for missing pages of a file, which mlock need not do.
+   * Kernels before 5.14 cannot; there a page is faulted in when it is used.
    */
   (void) madvise (b->addr + offset, length, MADV_POPULATE_WRITE);
   return mlock (b->addr + offset, length) == 0;
@@ -315,7 +317,9 @@ int
 backing_copy (struct backing *to, const struct backing *from, uint64_t offset,
               uint64_t length)
 {
-  /* Not a memcpy: see backing.h.  Huge pages can be read, not written. */
+  /* Not a memcpy: see backing.h.  Files in huge pages can be read, not
+   * written.
+   */
   while (length > 0) {
     ssize_t n = pread (from->fd, to->addr + offset, length, (off_t) offset);
 
@@ -338,7 +342,7 @@ backing_fill_tail (struct backing *b, uint64_t size, uint8_t byte)
     return 0;
   memset (bytes, byte, sizeof bytes);
   for (;;) {
-    /* Pages are small: such a file can be written. */
+    /* A tail means small pages, and their files can be written. */
     ssize_t n = pwrite (b->fd, bytes, sizeof bytes, (off_t) size);
 
     if (n == (ssize_t) sizeof bytes)

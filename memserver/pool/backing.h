@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* backing.h - the memory of one slab: a memfd of its own, mapped; or a file of
+/* backing.h - the memory of one slab, mapped: a memfd of its own, or a file of
  * a store, which another server finds again (persist.h).
  *
- * One memfd for each slab, so that a client that gets one over a Unix socket
- * gets no more than that.  Its size is sealed: a client cannot cut it off
- * under us.  But a client may punch holes into it; from the moment it was
- * handed out our mapping may miss pages that no memory is left for, so it is
- * only touched by calls that return an error then (backing_zero does), never
- * by loads and stores: of huge pages, or where the system does not overcommit,
- * those end in SIGBUS.
+ * Each slab has its own memfd, so that a client that gets one over a Unix
+ * socket gets no more than that.  The size is sealed: a client cannot truncate
+ * it under us.  But a client may punch holes into it.  Once it was handed out,
+ * our mapping may miss pages that no memory is left for.  With huge pages, or
+ * where the system does not overcommit, loads and stores there end in SIGBUS.
+ * So touch that memory only with calls that return an error instead, as
+ * backing_zero does.
  *
- * The tail is there where a page is small: a huge one for a few hundred bytes
- * would be too many.
+ * A slab has a tail only if its pages are small.  A huge page for a few
+ * hundred bytes would be too much.
  *
  * Units:    bytes.
  * Errors:   0 or a negative errno value.
@@ -26,8 +26,8 @@
 
 #include "memserver/store/store.h"
 
-/* Work on a slab is done so many bytes at a time, or a page if that is more:
- * milliseconds, after which something else may go first.
+/* Bytes in one step of work on a slab, or one page if that is more.  A step
+ * takes milliseconds; after it other work may go first.
  */
 #define BACKING_STEP (2u << 20)
 
@@ -35,7 +35,7 @@ enum hugepages { HUGEPAGES_AUTO, HUGEPAGES_2M, HUGEPAGES_1G, HUGEPAGES_OFF };
 
 struct backing_params {
   uint64_t size;
-  bool tail; /* a page more, for the client's use: proto/messages.h */
+  bool tail; /* one page more for the client: proto/messages.h */
   enum hugepages hugepages;
   int numa;            /* node, or -1: any */
   struct store *store; /* for files, see backing_name; NULL: memfds */
@@ -45,13 +45,13 @@ struct backing_params {
 struct backing {
   int fd; /* -1: none */
   uint8_t *addr;
-  uint64_t size; /* with its tail, if it has one */
+  uint64_t size; /* with the tail, if there is one */
   uint64_t page_size;
   uint32_t serial;
 };
 
-/* These pages were set aside for nobody else: the rest of this host has no
- * more memory without them.
+/* Return true if b is in huge pages.  They were set aside: without them the
+ * rest of this host has no more memory.
  */
 static inline bool
 backing_is_huge (const struct backing *b)
@@ -59,33 +59,37 @@ backing_is_huge (const struct backing *b)
   return b->page_size > 65536;
 }
 
-/* Nothing is populated yet.  With HUGEPAGES_AUTO, the largest pages that
- * there are enough of; -ENOMEM: not enough of the pages that were asked for.
+/* Make the memory of a slab; nothing is populated yet.  HUGEPAGES_AUTO takes
+ * the largest pages that there are enough of.  -ENOMEM: there are not enough
+ * of the pages that were asked for.
  */
 int backing_new (struct backing *out, const struct backing_params *p);
 
-/* What the last server had in its file of this serial, as it is.  -ENOENT,
- * -EINVAL: that is not there, or not as large.
+/* Map the memory that the last server had in the file of this serial,
+ * unchanged.  -ENOENT: there is no file.  -EINVAL: its size is wrong.
  */
 int backing_again (struct backing *out, const struct backing_params *p);
 
-/* A file of so many bytes may be the memory of a slab of that size. */
+/* Return true if a file of so many bytes can be the memory of a slab of that
+ * size.
+ */
 static inline bool
 backing_fits (uint64_t bytes, uint64_t size)
 {
   return bytes >= size && bytes - size <= STORE_SMALL_PAGE;
 }
 
-/* Give up what is in its file, if anything; a new one has another file. */
+/* Remove the slab's file, if there is one.  A new one is another file. */
 int backing_remove (const struct backing_params *p);
 
-/* The file of a slab.  Where memory is sealed each memory that it ever has is
- * another serial, from 1 on: two of them may be there at the same time.
+/* Write the name of a slab's file to out.  In a sealed store each new memory
+ * of a slab gets the next serial, from 1.  So two of them can exist at the
+ * same time.
  */
 void backing_name (uint32_t slab, uint32_t serial, char out[STORE_NAME_MAX]);
 
-/* Make [offset, offset + length) present, and lock it; zeros if it was not
- * there before.  *locked is cleared if locking failed.
+/* Make [offset, offset + length) present, and lock it.  Missing pages become
+ * zeros.  Clear *locked if locking failed.
  */
 int backing_populate (struct backing *b, uint64_t offset, uint64_t length,
                       bool *locked);
@@ -95,26 +99,27 @@ int backing_populate (struct backing *b, uint64_t offset, uint64_t length,
  */
 bool backing_pin (struct backing *b, uint64_t offset, uint64_t length);
 
-/* Also where a client has the memfd; any alignment. */
+/* Zero a range of any alignment; safe also if a client has the memfd. */
 int backing_zero (struct backing *b, uint64_t offset, uint64_t length);
 
-/* The same bytes; both are populated, and have so many.  -errno also where a
- * client punched holes and no memory is left to fill them.
+/* Copy a range to the same offset; both memories are long enough, and the
+ * target is populated.  -errno also if a client punched holes that no memory
+ * is left for.
  */
 int backing_copy (struct backing *to, const struct backing *from,
                   uint64_t offset, uint64_t length);
 
-/* All bytes of its tail, if it has one, are this. */
+/* Fill the tail with byte, if there is one; size is the slab's without it. */
 int backing_fill_tail (struct backing *b, uint64_t size, uint8_t byte);
 
-/* Let go of it: the system has the memory back when nobody has the memfd open
- * or mapped.  The file of a store stays.
+/* Unmap and close it.  The system has the memory back when no process has the
+ * memfd open or mapped any more.  The file of a store stays.
  */
 void backing_drop (struct backing *b);
 
 /* Give [offset, offset + length), whole pages, back to the system at once.
- * Where it is still mapped there are zeros: only for clients that have done
- * with it.  -errno: the bytes are what they were; drop it.
+ * Where it is still mapped it reads as zeros, so clients must be done with it.
+ * -errno: the bytes are unchanged, so call backing_drop instead.
  */
 int backing_take_back (struct backing *b, uint64_t offset, uint64_t length);
 

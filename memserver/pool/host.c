@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.c - what this machine can spare, and what it lets us do. */
+/* host.c - the memory and the limits of this machine. */
 
 #include <config.h>
 
@@ -62,12 +62,12 @@ read_kept (struct kept *k, const char *path, char *buf, size_t size)
   }
   n = pread (fd, buf, size - 1, 0);
   if (n < 0)
-    return read_file (path, buf, size); /* that file may be gone */
+    return read_file (path, buf, size); /* the open file may be gone */
   buf[n] = '\0';
   return 0;
 }
 
-/* The number after "NAME:" at the start of a line. */
+/* Find the number after "NAME:" at the start of a line. */
 static int
 find_number (const char *text, const char *name, int base, uint64_t *out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* host.h - what this machine can spare, and what it lets us do.
+/* host.h - the memory and the limits of this machine.
  *
  * Units:    bytes.
  * Errors:   0 or a negative errno value.
@@ -16,36 +16,38 @@ struct host_memory {
   uint64_t available;
 };
 
-/* Of the machine, or of one NUMA node, the same one in each call.  Allocates
- * nothing, and opens files only in the first call.  Of a node, what is
- * available is reckoned as the kernel does for the machine: half of the page
- * cache counts, for it would be had back if it were needed.
+/* Read the memory of the machine (numa < 0) or of a NUMA node, the same one in
+ * each call.  This allocates nothing, and opens files only in the first call.
+ * The memory available on a node is estimated as the kernel does for the
+ * machine.  Half of the page cache counts, because it can be had back.
  */
 int host_memory (struct host_memory *out, int numa);
 
-/* Is so much available and the reserve too?  True also if nobody knows. */
+/* Return true if bytes are available besides the reserve, or if that cannot be
+ * found out.
+ */
 bool host_spares (uint64_t bytes, uint64_t reserve, int numa,
                   uint64_t *available);
 
-/* For how many microseconds, since the machine started, some task waited for
- * memory (PSI, Documentation/accounting/psi.rst).  -errno: this kernel does
- * not say.
+/* Set *total to how many microseconds some task has waited for memory, since
+ * the machine started (PSI, Documentation/accounting/psi.rst).  -errno: this
+ * kernel does not say.
  */
 int host_stalled_us (uint64_t *total);
 
-/* A descriptor with POLLPRI set, once, whenever some task waited for memory
- * for more than stall_us of window_us.  -errno: no such thing here; without
- * CAP_SYS_RESOURCE it takes Linux 6.5, and a window of whole 2 s.
+/* Return a descriptor that has POLLPRI set, once, whenever some task waited
+ * for memory for more than stall_us of window_us.  -errno: not available.
+ * Without CAP_SYS_RESOURCE it takes Linux 6.5, and a window of whole 2 s.
  */
 int host_stall_trigger (unsigned stall_us, unsigned window_us);
 
-/* Free bytes in huge pages of page_size; 0 where there are none. */
+/* Return the free bytes in huge pages of page_size; 0 if there are none. */
 uint64_t host_huge_free (uint64_t page_size);
 
-/* Let this process have so many file descriptors; *limit is what it has. */
+/* Allow this process so many file descriptors.  *limit is its limit. */
 int host_raise_nofile (uint64_t wanted, uint64_t *limit);
 
-/* May this process lock so much memory?  *limit is what it may. */
+/* Return true if this process may lock so much memory; *limit: its limit. */
 bool host_may_lock (uint64_t wanted, uint64_t *limit);
 
 #endif /* MEMSERVER_HOST_H */

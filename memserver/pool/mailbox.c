@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mailbox.c - how the other threads tell the event loop that something is
- * done: a list, and an eventfd that the loop watches.
+/* mailbox.c - how other threads tell the event loop that something is done: a
+ * list, and an eventfd that the loop watches.
  */
 
 #include <config.h>
@@ -18,7 +18,7 @@
 #include "memserver/pool/mailbox.h"
 
 struct mailbox {
-  pthread_mutex_t lock; /* over first, last and every note in the list */
+  pthread_mutex_t lock; /* guards first, last and all notes in the list */
   struct note *first;
   struct note **last;
   int fd;
@@ -30,7 +30,7 @@ wake (struct mailbox *m)
 {
   static const uint64_t one = 1;
 
-  /* It fails only when the counter is full, and then the loop will look. */
+  /* A write fails only if the counter is full, and then the loop will look. */
   if (write (m->fd, &one, sizeof one) < 0)
     return;
 }
@@ -77,7 +77,7 @@ on_readable (evutil_socket_t fd, short what, void *arg)
   (void) what;
   if (read (fd, &count, sizeof count) < 0 && errno != EAGAIN)
     return;
-  end = end_of (m); /* after the read: what is posted then wakes the loop */
+  end = end_of (m); /* after the read, so that later posts wake the loop */
   while (!is_end && (note = take_first (m, end, &is_end)) != NULL) {
     note->run (note);
     if (!is_end && fp_deadline_passed (until)) {

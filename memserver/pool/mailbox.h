@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mailbox.h - how the other threads tell the event loop that something is
- * done.
+/* mailbox.h - how other threads tell the event loop that something is done.
  *
- * A note is memory of whoever posts it; it runs once on the loop for each
- * time it was posted while it was not waiting already.  A note that is posted
- * by a note runs when the loop has looked at everything else: that is how long
- * work is done in parts.  So does the rest of the list when TURN_MS are over.
+ * A note is the poster's memory.  It runs once on the event loop for each
+ * post, unless it was waiting already.  A note that is posted by a note runs
+ * after the loop has looked at everything else.  Long work is done in parts
+ * that way.  After TURN_MS the rest of the list waits in the same way.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  mailbox_post from any; the rest on the loop's thread.
@@ -24,13 +23,13 @@ struct mailbox;
 
 struct note {
   void (*run) (struct note *note);
-  struct note *next; /* the mailbox's */
-  bool waiting;      /* the mailbox's */
+  struct note *next; /* for the mailbox only */
+  bool waiting;      /* for the mailbox only */
 };
 
 int mailbox_new (struct mailbox **out, struct event_base *base);
 
-/* Nobody posts any more.  Notes that are waiting do not run. */
+/* Free the mailbox; no thread may post any more.  Waiting notes do not run. */
 void mailbox_free (struct mailbox *m);
 
 void mailbox_post (struct mailbox *m, struct note *note);

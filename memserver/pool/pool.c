@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pool.c - all slabs of this server: which there are to lend, and what is to
- * be done with the others.
+/* pool.c - all slabs of this server, the event loop's side: which can be lent,
+ * and what to do with the others.
  */
 
 #include <config.h>
@@ -15,7 +15,9 @@
 #include "base/log.h"
 #include "memserver/pool/pool_int.h"
 
-/* Its pages are the worker's to choose while it has none. */
+/* Return true if s is in ordinary pages.  In other states it has no memory,
+ * and the worker will choose the pages.
+ */
 static bool
 is_ordinary (const struct slab *s, enum slab_state state)
 {
@@ -71,9 +73,9 @@ enqueue (struct pool *pool, struct list *l, struct slab *s)
   pthread_cond_signal (&pool->wake);
 }
 
-/* Descriptors, huge pages (some may be a client's that has not let go of them
- * yet) or memory have run out: the slab waits its turn for another try, and is
- * not promised to anybody.  Nothing is lost with it.
+/* Queue a slab for another try: descriptors, huge pages or memory have run
+ * out.  (A client may still hold some of the huge pages.)  Until then the slab
+ * is promised to no client.  Nothing is lost with it.
  */
 static void
 no_memory_yet (struct pool *pool, struct slab *s)
@@ -87,11 +89,11 @@ no_memory_yet (struct pool *pool, struct slab *s)
   if (s->doubtful)
     return;
   set_doubtful (s, true);
-  pool->params.freed (pool->params.ctx); /* who waits need not */
+  pool->params.freed (pool->params.ctx); /* waiting requests can fail now */
 }
 
-/* The worker is done with a slab: populated, scrubbed, or about to get new
- * memory, now or later.
+/* Take over a slab that the worker is done with: populated, scrubbed, or
+ * without memory until it gets new one.
  */
 static void
 on_worked (struct note *note)
@@ -166,7 +168,7 @@ pool_shed (struct pool *pool, uint32_t slabs)
   for (; slabs > 0 && (s = pool->free.first) != NULL; slabs--) {
     list_remove_first (&pool->free);
     begin_scrub (s);
-    s->populated = 0; /* as good as: see scrub_some */
+    s->populated = 0; /* treat as empty: see scrub_some */
     enqueue (pool, &pool->scrub, s);
   }
 }
@@ -290,7 +292,7 @@ pool_slab_size (const struct pool *pool)
   return pool->params.slab.size;
 }
 
-/* ---- life ---- */
+/* ---- start and end ---- */
 
 static int
 init_wake (pthread_cond_t *cond)
@@ -326,14 +328,14 @@ pool_drop_backing (struct pool *pool, uint32_t index, struct backing *b)
 
   p.index = index;
   p.serial = b->serial;
-  /* What cannot be removed now is by the next server: it does not count. */
+  /* The next server removes a file that cannot be removed now. */
   if (p.store && b->fd >= 0)
     (void) backing_remove (&p);
   backing_drop (b);
 }
 
-/* What another server left of it: nothing is done with that but by the worker,
- * as it takes its time.
+/* Take up what another server left of a slab.  Work that takes time is left to
+ * the worker.
  */
 static int
 find_file (struct pool *pool, struct slab *s)
@@ -362,7 +364,7 @@ find_file (struct pool *pool, struct slab *s)
   }
 }
 
-/* What comes first for a slab of a new pool. */
+/* Set the first state of a slab of a new pool, and queue its first work. */
 static void
 begin (struct pool *pool, struct slab *s)
 {
@@ -458,7 +460,7 @@ pool_free (struct pool *pool)
     fp_thread_join (&pool->worker);
   }
   for (uint32_t i = 0; i < pool->made; i++) {
-    /* A device may still write to what is lost. */
+    /* A device may still write to the memory of a lost slab. */
     if (pool->slabs[i].state != SLAB_LOST)
       backing_drop (&pool->slabs[i].backing);
     pthread_mutex_destroy (&pool->slabs[i].lock);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* pool_work.c - the thread that works on the slabs of the pool.
+/* pool_work.c - the worker, the thread that works on the slabs of the pool.
  *
- * It takes, in this order: ranges that a client waits for to be zeroed, slabs
- * to move, slabs to scrub, slabs that another server left, slabs to populate;
- * each in steps, so that what comes first does not wait for long.  Ranges take
- * turns, and so do the kinds of work (weighted round robin), so that a client
+ * In this order it zeroes ranges that a client waits for, moves slabs, scrubs
+ * slabs, makes slabs present that another server left, and populates slabs.
+ * All is done in steps, so that urgent work does not wait for long.  Ranges
+ * take turns, and so do the kinds of work (weighted round robin).  So a client
  * that zeroes without end holds up no other work.
  *
- * While this host is short of memory (pool_press) it populates nothing: a slab
- * that is half populated shrinks again, and one that is to be scrubbed loses
- * its memory, which scrubs it, too; that comes first.
+ * While this host is short of memory (pool_press) nothing is populated.  A
+ * half populated slab shrinks again.  A slab to scrub loses its memory, which
+ * scrubs it, too, and this comes first.
  */
 
 #include <config.h>
@@ -27,12 +27,14 @@
 #include "memserver/pool/host.h"
 #include "memserver/pool/pool_int.h"
 
-#define PAUSE_DOUBLINGS 4u /* of one second */
+#define PAUSE_DOUBLINGS 4u /* the pause starts at 1 s */
 
-/* 128 MB/s: who allocates beside it has time to be noticed. */
+/* 125 MB/s: leave time to notice other programs that allocate meanwhile. */
 #define GENTLY_NS_PER_BYTE 8u
 
-/* Is there memory for one more step?  Huge pages were set aside before. */
+/* Return true if there is memory for one more step.  Huge pages were set aside
+ * before.
+ */
 static bool
 memory_left (const struct pool *pool, const struct backing *b, uint64_t step,
              uint64_t reserve, uint64_t *available)
@@ -41,7 +43,9 @@ memory_left (const struct pool *pool, const struct backing *b, uint64_t step,
          host_spares (step, reserve, pool->params.slab.numa, available);
 }
 
-/* Likewise, to populate: that waits, and says so. */
+/* Return true if there is memory to populate one more step of s.  Log when
+ * populating begins or ends to wait for memory.
+ */
 static bool
 may_populate (struct pool *pool, const struct slab *s, uint64_t step)
 {
@@ -51,7 +55,7 @@ may_populate (struct pool *pool, const struct slab *s, uint64_t step)
   if (enough == pool->short_of_memory) {
     pool->short_of_memory = !enough;
     if (enough)
-      fp_log (FP_LOG_INFO, "populating goes on");
+      fp_log (FP_LOG_INFO, "populating continues");
     else
       fp_log (FP_LOG_WARN,
               "populating waits: this host has %llu MiB left, and %llu MiB "
@@ -121,8 +125,7 @@ first_time_done (struct pool *pool, struct slab *s)
   fp_log (FP_LOG_INFO, "ready: %u slabs of %s", pool->made, size);
 }
 
-/* Populate no more for a while, which gets longer with each failure in a row.
- */
+/* Pause populating, for longer with each failure in a row. */
 static void
 pause_populating (struct pool *pool)
 {
@@ -130,7 +133,7 @@ pause_populating (struct pool *pool)
       fp_deadline_in_ms (1000u << FP_MIN (pool->failures, PAUSE_DOUBLINGS));
 }
 
-/* Is there something to be done with the first slab to populate?  With the
+/* Return true if there is work on the first slab to populate.  Call with the
  * lock held.
  */
 static bool
@@ -143,7 +146,7 @@ populate_is_due (const struct pool *pool)
   return s && fp_deadline_passed (pool->not_before_ns);
 }
 
-/* The last step that was populated goes back to this host. */
+/* Give the step that was populated last back to this host. */
 static void
 shrink_some (struct pool *pool, struct slab *s)
 {
@@ -161,7 +164,7 @@ shrink_some (struct pool *pool, struct slab *s)
     pool->progress.done -= step;
 }
 
-/* One step of the first slab to populate. */
+/* Do one step of the first slab to populate. */
 static void
 populate_some (struct pool *pool, struct slab *s)
 {
@@ -171,7 +174,7 @@ populate_some (struct pool *pool, struct slab *s)
     shrink_some (pool, s);
     return;
   }
-  /* It was dropped. */
+  /* The memory was dropped: make a new one. */
   s->status = s->backing.fd < 0
                   ? pool_new_backing (pool, s->index, true, &s->backing)
                   : 0;
@@ -198,7 +201,7 @@ populate_some (struct pool *pool, struct slab *s)
   done_with_first (pool, &pool->populate);
 }
 
-/* Another server had it: what is in its file goes, whatever it is. */
+/* Remove the file of a slab that another server had, whatever is in it. */
 static void
 remove_file (struct pool *pool, struct slab *s)
 {
@@ -209,7 +212,7 @@ remove_file (struct pool *pool, struct slab *s)
   done_with_first (pool, &pool->scrub);
 }
 
-/* One step of the first slab to scrub. */
+/* Do one step of the first slab to scrub. */
 static void
 scrub_some (struct pool *pool, struct slab *s)
 {
@@ -221,7 +224,7 @@ scrub_some (struct pool *pool, struct slab *s)
     remove_file (pool, s);
     return;
   }
-  /* What loses some of its memory loses all. */
+  /* A slab that loses some of its memory loses all. */
   if (pressed && !s->exposed && s->populated > 0)
     s->populated = s->scrubbed = 0;
   s->given =
@@ -233,20 +236,20 @@ scrub_some (struct pool *pool, struct slab *s)
   else if (!s->abandoned) {
     if (backing_take_back (&s->backing, s->scrubbed, step) < 0) {
       pool_drop_backing (pool, s->index,
-                         &s->backing); /* it is freed by who closes it last */
+                         &s->backing); /* the last to close it frees it */
       step = s->backing.size - s->scrubbed;
     }
   }
   else
-    /* A client that was away for too long may read before it hears that
-     * this is no more its memory: better old bytes than zeros.
+    /* A client that was away for too long may read before it hears that it has
+     * lost this memory: better old bytes than zeros.
      */
     step = s->backing.size - s->scrubbed;
   s->scrubbed += step;
   if (s->status == 0 && s->scrubbed < s->backing.size)
     return;
 
-  if (s->exposed) { /* it gets another memfd when it is populated */
+  if (s->exposed) { /* populating gives it another memfd */
     pool_drop_backing (pool, s->index, &s->backing);
     s->exposed = s->abandoned = s->shared = false;
     s->populated = 0;
@@ -254,8 +257,8 @@ scrub_some (struct pool *pool, struct slab *s)
   done_with_first (pool, &pool->scrub);
 }
 
-/* Make what another server had lent present here, and lock it: it is read and
- * written meanwhile, and is only slower until then.
+/* Make memory that another server had lent present, and lock it.  Clients use
+ * it meanwhile; until then it is only slower.
  */
 static void
 pin_some (struct pool *pool)
@@ -268,13 +271,13 @@ pin_some (struct pool *pool)
     return;
   }
   step = step_of (&s->backing, s->backing.size - s->unpinned);
-  /* What does not work now does not when it is needed, and is said then. */
+  /* A page that cannot be had now fails, with a message, when it is used. */
   say_unlocked (
       pool, backing_pin (&s->backing, s->backing.size - s->unpinned, step));
   s->unpinned -= step;
 }
 
-/* One step of a range, which was taken out of the list. */
+/* Do one step of a range, which was taken off the list. */
 static void
 zero_some (struct pool *pool, struct pool_zero *job)
 {
@@ -300,8 +303,10 @@ move_some (struct pool *pool, struct pool_move *job)
   int r = 0;
 
   if (b->fd < 0)
-    /* (Not of files that are not sealed: nobody else has those mapped.) */
-    /* A tail that was not there would say that nothing was written. */
+    /* (Only sealed memory gets here: no client has other files mapped.) */
+    /* If the old memory had no tail, a new one would say that nothing was
+     * written.
+     */
     r = pool_new_backing (pool, job->slab->index,
                           job->slab->backing.size > pool->params.slab.size, b);
   if (r < 0)
@@ -316,7 +321,7 @@ move_some (struct pool *pool, struct pool_move *job)
   return r;
 }
 
-/* One step of the first slab to move. */
+/* Do one step of the first slab to move. */
 static void
 move_first (struct pool *pool, struct pool_move *job)
 {
@@ -333,7 +338,7 @@ move_first (struct pool *pool, struct pool_move *job)
   mailbox_post (pool->params.mailbox, &job->done);
 }
 
-/* Wait for something to do: until it is time to populate, if that waits. */
+/* Wait for work.  If populating pauses, wait at most until the pause ends. */
 static void
 wait_for_work (struct pool *pool)
 {
@@ -348,7 +353,7 @@ wait_for_work (struct pool *pool)
   pthread_cond_timedwait (&pool->wake, &pool->lock, &until);
 }
 
-/* Is there work of this kind?  With the lock held. */
+/* Return true if there is work of this kind.  Call with the lock held. */
 static bool
 is_due (const struct pool *pool, enum pool_work_kind kind)
 {
@@ -369,8 +374,8 @@ is_due (const struct pool *pool, enum pool_work_kind kind)
   return false;
 }
 
-/* Would a step of this kind take long?  One huge page of 1G does.  With the
- * lock held.
+/* Return true if a step of this kind takes long, as with a huge page of 1G.
+ * Call with the lock held.
  */
 static bool
 is_long (const struct pool *pool, enum pool_work_kind kind)
@@ -383,7 +388,7 @@ is_long (const struct pool *pool, enum pool_work_kind kind)
 }
 
 /* Return the first kind that is due and has a turn left; if none has, refill
- * the turns of all.  With the lock held.
+ * the turns of all.  Call with the lock held.
  */
 static enum pool_work_kind
 next_work (struct pool *pool)
@@ -391,7 +396,7 @@ next_work (struct pool *pool)
   static const uint8_t turns[POOL_NR_WORKS] = { 16, 4, 4, 1, 1 };
   enum pool_work_kind due = POOL_NR_WORKS;
 
-  /* Under memory pressure scrubbing gives memory back: its turns first. */
+  /* Under memory pressure scrubbing goes first: it gives memory back. */
   if (pool->pressed && is_due (pool, POOL_SCRUB) &&
       pool->turns[POOL_SCRUB] > 0) {
     pool->turns[POOL_SCRUB]--;
@@ -415,7 +420,7 @@ next_work (struct pool *pool)
   return due;
 }
 
-/* Take the first range off the list.  With the lock held. */
+/* Take the first range off the list.  Call with the lock held. */
 static struct pool_zero *
 take_zero (struct pool *pool)
 {

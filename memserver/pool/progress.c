@@ -17,7 +17,7 @@ progress_start (struct progress *p, uint64_t total)
 {
   *p = (struct progress) { .total = total, .start_ns = fp_now_ns () };
   p->tty = isatty (STDERR_FILENO) == 1;
-  /* What is quick needs no line. */
+  /* Quick work needs no line. */
   p->next_ns = p->start_ns + FP_NS_PER_S;
 }
 
@@ -25,7 +25,7 @@ static void
 show (struct progress *p, uint64_t now)
 {
   double seconds = (double) (now - p->start_ns) / (double) FP_NS_PER_S;
-  double rate = (double) p->done / seconds; /* a second has passed */
+  double rate = (double) p->done / seconds; /* at least 1 s has passed */
   uint64_t left = (uint64_t) ((double) (p->total - p->done) / (rate + 1));
 
   fprintf (stderr,
@@ -44,7 +44,7 @@ progress_add (struct progress *p, uint64_t bytes)
 {
   uint64_t now = fp_now_ns ();
 
-  /* What is behind the slabs is not in the total. */
+  /* The tails of the slabs are not in the total. */
   p->done = FP_MIN (p->done + bytes, p->total);
   if (now >= p->next_ns)
     show (p, now);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* progress.h - one line on stderr that says how far populating has come: on
- * a terminal the line is rewritten, else there is a new one every few
- * seconds.
+/* progress.h - one line on stderr that says how far populating has come.  On a
+ * terminal the line is rewritten; else there is a new one every few seconds.
  *
  * Threads:  one; it writes to stderr and may wait there.
  */

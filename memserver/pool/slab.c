@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* slab.c - the key of a slab, and who holds it. */
+/* slab.c - the key of a slab, and its holds. */
 
 #include <config.h>
 

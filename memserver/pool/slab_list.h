@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* slab_list.h - slabs in a row, linked by slab.next: first in, first out. */
+/* slab_list.h - a queue of slabs, linked by slab.next: first in, first out. */
 
 #ifndef MEMSERVER_SLAB_LIST_H
 #define MEMSERVER_SLAB_LIST_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* conn.c - one socket that control messages come in on. */
+/* conn.c - one control socket. */
 
 #include <config.h>
 
@@ -19,15 +19,15 @@
 #include "memserver/session/conn.h"
 #include "transport/tls.h"
 
-#define LINGER_MS 1000 /* for a client to read why it was refused */
+#define LINGER_MS 1000 /* time for a client to read why it was refused */
 
 enum state {
-  FIRST, /* TLS or not? */
+  FIRST, /* waits for the first byte: TLS or not? */
   SHAKING,
   READING,
-  ANSWERING, /* the owner's turn; only a hang-up is looked for */
+  ANSWERING, /* the owner's turn; only a hang-up is noticed */
   WRITING,
-  LINGERING, /* what still comes in is thrown away */
+  LINGERING, /* input is thrown away */
   ENDED
 };
 
@@ -35,8 +35,8 @@ struct conn {
   const struct conn_events *events;
   void *owner;
   int fd;
-  struct fp_tls *tls_here;    /* NULL: not spoken */
-  struct fp_tls_session *tls; /* NULL: in clear */
+  struct fp_tls *tls_here;    /* NULL: no TLS */
+  struct fp_tls_session *tls; /* NULL: no TLS */
   bool is_unix, hung_up, closed_by_peer;
   char peer[FP_ADDR_MAX + 1];
   enum state state;
@@ -45,7 +45,7 @@ struct conn {
   const char *timeout_why;
 
   struct fp_header header;
-  size_t in_done, in_want; /* of the header, then with the body */
+  size_t in_done, in_want; /* bytes: the header, then with the body */
   size_t out_done, out_want;
   unsigned nr_fds; /* not sent yet */
   int fds[FP_MAX_GRANTS];
@@ -66,7 +66,9 @@ end (struct conn *c, const char *why)
   c->events->ended (c, why);
 }
 
-/* Under TLS that is an error as well, if the peer did not say so before. */
+/* Return true if the peer has sent its FIN.  With TLS that is an error as
+ * well, if the peer did not announce its end.
+ */
 static bool
 has_fin (const struct conn *c)
 {
@@ -77,8 +79,8 @@ has_fin (const struct conn *c)
          info.tcpi_state == TCP_CLOSE_WAIT;
 }
 
-/* The peer's end of the stream, err 0, or an error.  A reset is by the peer as
- * well, unless it may be the network's.
+/* Note whether the peer ended the connection: err is 0 (end of stream) or an
+ * error.  A reset counts, too, unless it may be the network's.
  */
 static void
 note_end (struct conn *c, int err)
@@ -87,7 +89,7 @@ note_end (struct conn *c, int err)
       err == 0 || (c->is_unix ? err == ECONNRESET : has_fin (c));
 }
 
-/* A call on the socket failed with err, 0: it was closed. */
+/* End c: a call on the socket failed with err, or the peer closed it (0). */
 static void
 end_failed (struct conn *c, int err)
 {
@@ -108,7 +110,7 @@ want_message (struct conn *c)
   if (event_add (c->readable, NULL) < 0)
     end (c, "out of memory");
   else if (c->tls && fp_tls_pending (c->tls))
-    event_active (c->readable, EV_READ, 0); /* poll knows nothing of it */
+    event_active (c->readable, EV_READ, 0); /* poll cannot see it */
 }
 
 static void
@@ -116,14 +118,14 @@ got_message (struct conn *c)
 {
   c->state = ANSWERING;
   event_del (c->readable);
-  /* Without this a client that dies while we work for it would be noticed
+  /* Without this, a client that dies while we work for it would be noticed
    * only afterwards.
    */
   event_add (c->closed, NULL);
   c->events->message (c);
 }
 
-/* The header is there: is it one?  -EPROTO: no. */
+/* Check the header, which is complete now.  -EPROTO: it is not valid. */
 static int
 got_header (struct conn *c)
 {
@@ -153,7 +155,9 @@ conn_dismiss (struct conn *c, unsigned ms, const char *why)
   linger (c, ms, why);
 }
 
-/* True: it is done.  False: it is not, or c is gone. */
+/* Go on with the handshake.  Return true if it is done; false if it is not, or
+ * c is gone.
+ */
 static bool
 shake (struct conn *c)
 {
@@ -161,8 +165,8 @@ shake (struct conn *c)
   int r = fp_tls_handshake (c->tls);
 
   if (r == 0 || r == -EAGAIN) {
-    /* Only one of them: what it sends while we cannot would wake us again and
-     * again.
+    /* Wait for one direction only.  Input that we cannot take now would wake
+     * us again and again.
      */
     bool out = r < 0 && fp_tls_wants (c->tls) == POLLOUT;
 
@@ -177,12 +181,12 @@ shake (struct conn *c)
   fp_log_limited (&limit, FP_LOG_INFO, "%s: TLS: %s", c->peer,
                   fp_tls_why (c->tls));
   c->hung_up = r == -ECONNRESET;
-  end (c, "no TLS with it");
+  end (c, "the TLS handshake failed");
   return false;
 }
 
-/* Nothing is read yet: who is to be read by TLS is not to lose a byte.  False:
- * it has not come, or c is gone.
+/* Look at the first byte without reading it: TLS must not lose a byte.  Return
+ * false if the byte has not come, or c is gone.
  */
 static bool
 first_byte (struct conn *c)
@@ -205,7 +209,7 @@ first_byte (struct conn *c)
   return true;
 }
 
-/* As recv. */
+/* Receive as recv(2) does, with or without TLS. */
 static ssize_t
 receive (struct conn *c, void *buf, size_t size)
 {
@@ -265,7 +269,7 @@ on_readable (evutil_socket_t fd, short what, void *arg)
   }
 }
 
-/* As much as goes; the file descriptors go with the first byte. */
+/* Send what the socket takes.  File descriptors go with the first byte. */
 static ssize_t
 send_some (struct conn *c)
 {
@@ -309,7 +313,7 @@ on_writable (evutil_socket_t fd, short what, void *arg)
   (void) what;
   if (c->state == SHAKING) {
     if (shake (c))
-      event_active (c->readable, EV_READ, 0); /* something may have come */
+      event_active (c->readable, EV_READ, 0); /* data may be there */
     return;
   }
   while (c->out_done < c->out_want) {
@@ -334,7 +338,7 @@ on_writable (evutil_socket_t fd, short what, void *arg)
     want_message (c);
     break;
   case CONN_CLOSE:
-    linger (c, LINGER_MS, "is done");
+    linger (c, LINGER_MS, "finished");
     break;
   case CONN_GIVE_AWAY:
     c->events->give_away (c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl.c - the table of control messages, and what is the same for all: check
+/* ctl.c - the table of control messages, and the steps that all share: check
  * that the message is allowed now, call its handler, send one reply.
  */
 
@@ -18,8 +18,8 @@
 
 static const struct {
   ctl_handler *handler;
-  unsigned states; /* in which it is allowed */
-  bool changes;    /* the volume that is open */
+  unsigned states; /* in which the message is allowed */
+  bool changes;    /* changes the open volume */
 } table[] = {
   [FP_MSG_HELLO] = { ctl_hello, SESSION_FRESH, false },
   [FP_MSG_OPEN] = { ctl_open, SESSION_READY | SESSION_OPEN, false },
@@ -53,7 +53,7 @@ ctl_fail (struct call *call, int err, const char *fmt, ...)
   return err;
 }
 
-/* Who has not shown who it is, where that is asked for. */
+/* Return true if the connection must use TLS, but does not. */
 static bool
 must_be_tls (const struct session *s)
 {
@@ -73,9 +73,9 @@ run_handler (struct call *call)
     return ctl_fail (call, -EPROTO, "%s is out of turn", fp_msg_name (type));
   if (must_be_tls (call->session))
     return ctl_fail (call, -EPERM,
-                     "this server speaks TLS alone (--tls require): give "
+                     "this server requires TLS (--tls require): give "
                      "tls-psk=FILE with its key, or tls-certificates=DIR");
-  /* HELLO says itself what is spoken, and is written alike in all versions. */
+  /* HELLO itself names the versions, and looks the same in all of them. */
   if (type != FP_MSG_HELLO && call->header->version != FP_VERSION)
     return ctl_fail (call, -EPROTONOSUPPORT,
                      "this server speaks version %d of the protocol, not %u",
@@ -116,7 +116,7 @@ session_dispatch (struct session *s)
     call.nr_fds = 0;
     fp_writer_init (&call.out, body, FP_BODY_MAX);
     fp_enc_reason (&call.out, call.why);
-    /* Who is not in step, or has no right to be here, is shown out. */
+    /* Close a connection that is out of step, or has no right to be here. */
     call.after =
         r == -EPROTO || s->state == SESSION_FRESH ? CONN_CLOSE : CONN_NEXT;
   }

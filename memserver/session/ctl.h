@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ctl.h - control messages: a handler for each type, and one table.
  *
- * A handler reads its request, fills in the body of its reply and returns 0 or
- * a negative errno value, with the reason in call->why.  It never sends.
- * CTL_WAIT: not yet; it has changed nothing that trying again would spoil,
- * and is called again when the server is poked, the last time with
- * session->wait_over.
+ * A handler reads its request, fills in the body of its reply and returns 0.
+ * On failure it returns a negative errno value, with the reason in call->why.
+ * It never sends.
+ *
+ * CTL_WAIT means not yet.  The handler must have changed nothing that trying
+ * again would spoil.  It is called again when the server is poked, the last
+ * time with session->wait_over.
  *
  * Threads:  the loop's.
  */
@@ -28,7 +30,7 @@ struct call {
   const struct fp_header *header;
   struct fp_reader in;
   struct fp_writer out;
-  int fds[FP_MAX_GRANTS]; /* to send with the reply; stay the slabs' */
+  int fds[FP_MAX_GRANTS]; /* to send with the reply, not to close */
   unsigned nr_fds;
   enum conn_after after;
   char why[FP_REASON_MAX + 1];
@@ -46,12 +48,12 @@ ctl_handler ctl_stat;
 ctl_handler ctl_lookup, ctl_members, ctl_map, ctl_map_read, ctl_map_write,
     ctl_delete, ctl_volumes;
 
-/* Set call->why, return err. */
+/* Set call->why and return err. */
 int ctl_fail (struct call *call, int err, const char *fmt, ...)
     __attribute__ ((__format__ (__printf__, 3, 4)));
 
-/* Refuse what another client's having the volume is in the way of: -EBUSY,
- * saying who that is.
+/* Refuse because another client has the volume.  Return -EBUSY, and name that
+ * client.
  */
 int ctl_refuse_busy (struct call *call, const struct record *rec);
 

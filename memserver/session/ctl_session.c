@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_session.c - the messages that begin and end things: HELLO, OPEN, PING,
- * BYE, TOKEN and DATA_HELLO.
+/* ctl_session.c - the messages that begin and end sessions and connections:
+ * HELLO, OPEN, PING, BYE, TOKEN and DATA_HELLO.
  */
 
 #include <config.h>
@@ -42,12 +42,12 @@ ctl_hello (struct call *call)
                      "%u to %u",
                      FP_VERSION, q.version_min, q.version_max);
   if (srv->nr_sessions >= MAX_SESSIONS)
-    return ctl_fail (call, -EBUSY, "there are %u sessions already",
+    return ctl_fail (call, -EBUSY, "%u sessions are open, which is the limit",
                      srv->nr_sessions);
   if (session_count_of_peer (s, &nr_data) >= MAX_SESSIONS_PEER)
     return ctl_fail (call, -EBUSY,
-                     "there are %u sessions from there already, which is all "
-                     "that one client host may have",
+                     "%u sessions are open from this address, which is the "
+                     "limit for one client host",
                      MAX_SESSIONS_PEER);
 
   r = guard_hello (call);
@@ -99,12 +99,15 @@ refuse_former (struct call *call, const struct record *rec)
   char title[FP_NAME_MAX + 1];
 
   record_title (rec, title);
-  /* Who takes it over waits until this one is out. */
+  /* This client still is the holder on record, so the takeover is not complete
+   * yet.
+   */
   if (fp_uuid_eq (&rec->holder_uuid, &call->session->client))
     return ctl_fail (call, -EPERM,
                      "volume %s: another client is taking it over", title);
   return ctl_fail (call, -EPERM,
-                   "volume %s: another client has had it since, %s last",
+                   "volume %s: another client has attached it since (last: "
+                   "%s)",
                    title, rec->client);
 }
 
@@ -122,23 +125,24 @@ check_open (struct call *call, const struct fp_open *q)
                      "transport %s is not offered on this connection", name);
   if (q->slab_size != slab_size)
     return ctl_fail (call, -EINVAL,
-                     "slabs are %llu bytes here, not %llu: all servers of a "
-                     "volume must have the same",
+                     "slabs of this server are %llu bytes, not %llu: all "
+                     "servers of a volume need the same --slab",
                      (unsigned long long) slab_size,
                      (unsigned long long) q->slab_size);
   if (q->size == 0 || fp_uuid_is_nil (&q->volume))
-    return ctl_fail (call, -EINVAL, "OPEN: a volume has a size and a UUID");
+    return ctl_fail (call, -EINVAL, "OPEN: a volume needs a size and a UUID");
   if ((q->size - 1) / slab_size >= MAX_EXTENTS)
     return ctl_fail (call, -EINVAL,
-                     "a volume has at most %u pieces, so that with slabs of "
-                     "%llu bytes %llu bytes are too many",
+                     "a volume has at most %u extents: with slabs of %llu "
+                     "bytes, %llu bytes are too many",
                      MAX_EXTENTS, (unsigned long long) slab_size,
                      (unsigned long long) q->size);
   return 0;
 }
 
-/* The same client asks for a volume that it has open: it has lost its session,
- * and nobody has told this server.  End that one, as when its lease is over.
+/* End the session that has the volume, if the same client asks for it again.
+ * The client has lost that session, and this server has not noticed it.  The
+ * session ends as when its lease is over.
  */
 static void
 end_former_session (struct session *s, const struct fp_uuid *volume)
@@ -149,21 +153,22 @@ end_former_session (struct session *s, const struct fp_uuid *volume)
       !fp_uuid_is_nil (&s->client) &&
       fp_uuid_eq (&rec->holder->client, &s->client) &&
       (!s->server->access || who_eq (&rec->holder->who, &s->who)))
-    session_end (rec->holder, "its client has come again");
+    session_end (rec->holder, "its client has reconnected");
 }
 
-/* Another volume has the name. */
+/* Refuse, because another volume has the name. */
 static int
 refuse_name (struct call *call, const struct record *other)
 {
   char uuid[FP_UUID_STR_MAX];
 
   fp_uuid_format (&other->uuid, uuid);
-  return ctl_fail (call, -EEXIST, "volume %s: this name has the UUID %s here",
+  return ctl_fail (call, -EEXIST,
+                   "volume %s: this name has the UUID %s on this server",
                    other->name, uuid);
 }
 
-/* Is what is asked for what there is?  -EEXIST or -EINVAL: no. */
+/* Check that the request fits the volume.  -EEXIST, -EINVAL: it does not. */
 static int
 check_same (struct call *call, const struct fp_open *q,
             const struct record *rec)
@@ -175,13 +180,12 @@ check_same (struct call *call, const struct fp_open *q,
     return ctl_fail (call, -EEXIST, "this volume exists already");
   if (strcmp (rec->name, q->name) != 0)
     return ctl_fail (call, -EINVAL,
-                     "the volume of this UUID is %s here, "
-                     "not %s",
+                     "the volume with this UUID is %s on this server, not %s",
                      title, q->name[0] != '\0' ? q->name : "without a name");
   if (rec->kept && (q->flags & FP_OPEN_EPHEMERAL))
     return ctl_fail (call, -EINVAL,
-                     "volume %s is there until it is deleted, it cannot be "
-                     "made ephemeral",
+                     "volume %s is kept until it is deleted: it cannot become "
+                     "ephemeral",
                      title);
   if (rec->size != q->size)
     return ctl_fail (call, -EINVAL, "this volume has %llu bytes, not %llu",
@@ -190,28 +194,29 @@ check_same (struct call *call, const struct fp_open *q,
   if (rec->stripe.width != q->stripe.width ||
       rec->stripe.size != q->stripe.size)
     return ctl_fail (call, -EINVAL,
-                     "this volume is striped over %u pieces by %llu bytes, "
+                     "this volume is striped over %u extents by %llu bytes, "
                      "not over %u by %llu",
                      rec->stripe.width, (unsigned long long) rec->stripe.size,
                      q->stripe.width, (unsigned long long) q->stripe.size);
-  /* What is on the others would read as never written; unless there is a list
-   * of them, from which a client learns what to ask.  Who has had the volume
-   * since it was counted knows better.
+  /* Extents on servers that were not named would read as never written.  A
+   * list of members tells the client which servers to ask.  Only the client
+   * that had the volume last may count its servers again.
    */
   if ((q->flags & FP_OPEN_RECOUNT) && !record_was_had_by (rec, call->session))
     return ctl_fail (call, -EINVAL,
-                     "another client has counted the servers of this volume");
+                     "only the last client of this volume may change its "
+                     "number of servers");
   if (q->servers < rec->servers && !rec->members &&
       !(q->flags & FP_OPEN_RECOUNT))
     return ctl_fail (call, -EINVAL,
-                     "this volume is on %u servers, and %u were named: name "
+                     "this volume is on %u servers, and %u were given: give "
                      "all of them",
                      rec->servers, q->servers);
   return 0;
 }
 
-/* Now, and not when the first extent is to be recorded, which nobody could put
- * right then.
+/* Make room for the map now.  When the first extent needs recording, it is too
+ * late to refuse.
  */
 static int
 need_map (struct call *call, struct record *rec)
@@ -223,9 +228,9 @@ need_map (struct call *call, struct record *rec)
     return 0;
   record_title (rec, title);
   return ctl_fail (call, r,
-                   "volume %s: no room for the map of its %llu pieces: those "
-                   "of all volumes may take %u MiB here, so delete some, or "
-                   "give the servers a larger --slab",
+                   "volume %s: no room for the map of its %llu extents: the "
+                   "maps of all volumes may take %u MiB on this server: "
+                   "delete volumes, or use a larger --slab",
                    title, (unsigned long long) record_extents (rec),
                    MAX_MAP_WORDS >> 17);
 }
@@ -239,7 +244,7 @@ make (struct call *call, const struct fp_open *q, struct record **out)
   int r;
 
   if (!(q->flags & FP_OPEN_CREATE))
-    return ctl_fail (call, -ENOENT, "no such volume here");
+    return ctl_fail (call, -ENOENT, "no such volume on this server");
   if (other && !record_is_orphan (other))
     return refuse_name (call, other);
   r = guard_make (call);
@@ -301,7 +306,9 @@ take_volume_over (struct call *call, const struct fp_open *q)
   return 0;
 }
 
-/* The last client may not have heard that it has the volume no more. */
+/* Refuse, because the last client may not know yet that it has lost the
+ * volume.
+ */
 static int
 refuse_fenced (struct call *call, const struct record *rec)
 {
@@ -315,11 +322,11 @@ refuse_fenced (struct call *call, const struct record *rec)
     snprintf (when, sizeof when, " in %u s", ms / 1000 + 1);
   return ctl_fail (call, -EBUSY,
                    "volume %s: %s may not know yet that it has lost it, until "
-                   "its lease of %u s is over: ask again%s",
+                   "its lease of %u s expires: try again%s",
                    title, rec->client, rec->server->options->lease_s, when);
 }
 
-/* The last client may be about to reconnect. */
+/* Refuse, because the last client may be about to reconnect. */
 static int
 refuse_awaited (struct call *call, const struct record *rec)
 {
@@ -327,12 +334,14 @@ refuse_awaited (struct call *call, const struct record *rec)
 
   record_title (rec, title);
   return ctl_fail (call, -EBUSY,
-                   "volume %s: %s hung up without BYE, and may come back: "
-                   "ask again in %u s, or use takeover=true",
+                   "volume %s: %s disconnected without detaching, and may "
+                   "come back: try again in %u s, or use takeover=true",
                    title, rec->client, record_fenced_ms (rec) / 1000 + 1);
 }
 
-/* -EBUSY, -EPERM, -EEXIST, -ENOENT, -EINVAL, CTL_WAIT, or 0 and the record. */
+/* Find the record, or make it.  Return 0, CTL_WAIT, -EBUSY, -EPERM, -EEXIST,
+ * -ENOENT or -EINVAL.
+ */
 static int
 find_or_make (struct call *call, const struct fp_open *q, struct record **out,
               bool *resumed)
@@ -348,7 +357,7 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
   if (record_is_former (rec, &s->client))
     return refuse_former (call, rec);
   if (rec->holder) {
-    /* One that is ending will be gone soon. */
+    /* A session that is ending will be gone soon. */
     if (session_is_leaving (rec->holder) && !s->wait_over)
       return CTL_WAIT;
     return refuse_fenced (call, rec);
@@ -362,7 +371,7 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
   return r < 0 ? r : need_map (call, rec);
 }
 
-/* The volume of this session is on more servers now, or on fewer. */
+/* Handle OPEN for the open volume: it is on more or fewer servers now. */
 static int
 recount (struct call *call, const struct fp_open *q)
 {
@@ -423,7 +432,7 @@ ctl_open (struct call *call)
   s->discard = false;
   guard_opened (s);
   p.epoch = rec->epoch;
-  p.labels = rec->nr_slabs; /* what has no label was not kept */
+  p.labels = rec->nr_slabs; /* those without a label were not kept */
   fp_enc_open_reply (&call->out, &p);
   return 0;
 }
@@ -479,15 +488,16 @@ ctl_token (struct call *call)
     return r;
   r = tokens_make (&s->tokens, q.lane, fp_now_ns (), p.token);
   if (r == -EBUSY)
-    return ctl_fail (call, r,
-                     "%u lanes have a token that no connection has shown",
+    return ctl_fail (call, r, "too many unused tokens: %u lanes have one",
                      s->tokens.nr);
   if (r == 0)
     fp_enc_token (&call->out, &p);
   return r;
 }
 
-/* Once for each connection, also if it then waits. */
+/* Check the token and the user.  Call this once for each connection, even if
+ * the request then waits.
+ */
 static int
 prove (struct call *call, const struct fp_data_hello *q)
 {
@@ -496,13 +506,13 @@ prove (struct call *call, const struct fp_data_hello *q)
 
   if (!owner || !tokens_take (&owner->tokens, q->lane, fp_now_ns (), q->token))
     return ctl_fail (call, -EPERM,
-                     "no such session, or not the token of this lane, which "
-                     "is good for one connection");
+                     "no such session, or not the lane's token: each token is "
+                     "good for one connection");
   if (!guard_is_same (s, owner))
     return ctl_fail (call, -EPERM,
-                     "the data connections of a session are made as its "
-                     "control connection was: with TLS, as the same user, or "
-                     "without");
+                     "a data connection must have the same user as the "
+                     "control connection of its session, and TLS only if that "
+                     "has TLS");
   s->proved = true;
   s->data_for = owner->id;
   s->data_lane = q->lane;
@@ -523,7 +533,7 @@ ctl_data_hello (struct call *call)
     return r;
   owner = server_find_session (s->server, s->data_for);
   if (!owner)
-    return ctl_fail (call, -EPERM, "its session is over");
+    return ctl_fail (call, -EPERM, "its session has ended");
   if (owner->state != SESSION_OPEN || owner->closing ||
       owner->record->transport != FP_TRANSPORT_TCP)
     return ctl_fail (call, -EINVAL,
@@ -531,7 +541,8 @@ ctl_data_hello (struct call *call)
   if (!data_replace (owner, q.lane)) {
     if (!s->wait_over)
       return CTL_WAIT;
-    return ctl_fail (call, -EBUSY, "lane %u: its last connection is not done",
+    return ctl_fail (call, -EBUSY,
+                     "lane %u: its previous connection has not ended yet",
                      q.lane);
   }
   (void) session_count_of_peer (owner, &nr_data);

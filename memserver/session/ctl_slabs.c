@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_slabs.c - the messages about slabs: LIST, GRANT, LABEL, RELEASE, ZERO.
- */
+/* ctl_slabs.c - messages about slabs: LIST, GRANT, LABEL, RELEASE, ZERO. */
 
 #include <config.h>
 
@@ -20,9 +19,9 @@
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
 
-#define ZERO_INLINE (1u << 20) /* bytes that are zeroed here on the loop */
+#define ZERO_INLINE (1u << 20) /* most bytes to zero on the loop */
 
-/* The session's slab of this number, or NULL. */
+/* Return the session's slab of this number, or NULL. */
 static struct slab *
 find_slab (const struct call *call, uint64_t index)
 {
@@ -33,7 +32,9 @@ find_slab (const struct call *call, uint64_t index)
              : NULL;
 }
 
-/* Likewise, or one of its that was lost: its mark can be released. */
+/* Return the session's slab of this number, lent or lost, or NULL.  A lost
+ * slab is a mark that can be released.
+ */
 static struct slab *
 find_slab_or_mark (const struct call *call, uint64_t index)
 {
@@ -49,8 +50,9 @@ no_slab (struct call *call, uint64_t index)
                    (unsigned long long) index);
 }
 
-/* Return 0 unless it is being copied (take_over), else CTL_WAIT or -EBUSY.  A
- * change made now would be lost; a scrub would race with pool_moved.
+/* Return 0 unless the slab is being copied (take_over), else CTL_WAIT or
+ * -EBUSY.  A change made now would be lost; a scrub would race with
+ * pool_moved.
  */
 static int
 check_not_moving (struct call *call, const struct slab *s)
@@ -72,13 +74,13 @@ check_keys (struct call *call)
 
   if (r < 0)
     return ctl_fail (call, r,
-                     "rdma: make a data connection first, it says on which "
-                     "device memory is to be registered");
+                     "rdma: make a data connection first: it selects the "
+                     "device that registers the memory");
   return 0;
 }
 
-/* A client that knows nothing of tails writes to the slab and not to them:
- * what they say then is that anything may have been written.
+/* Set all bits of the tail.  A client that does not know tails writes only the
+ * slab, so the tail must say that anything may have been written.
  */
 static int
 hide_tail (struct call *call, struct slab *s, uint64_t size)
@@ -89,9 +91,9 @@ hide_tail (struct call *call, struct slab *s, uint64_t size)
                : 0;
 }
 
-/* Its memfd.  For who may only read, another file of the same memory that can
- * only be mapped for that; and nobody else than this server's own user can
- * open it anew, through /proc, for more.
+/* Add the slab's memfd to the reply.  A session that only reads gets another
+ * file of the same memory, which can only be mapped for reading.  Only this
+ * server's own user can open that again for writing, through /proc.
  */
 static int
 add_fd (struct call *call, const struct slab *s)
@@ -105,9 +107,8 @@ add_fd (struct call *call, const struct slab *s)
     snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
     if (fchmod (fd, S_IRUSR | S_IWUSR) < 0 ||
         (fd = open (path, O_RDONLY | O_CLOEXEC)) < 0)
-      return ctl_fail (call, -errno,
-                       "slab %u: cannot be opened to be read: %s", s->index,
-                       strerror (errno));
+      return ctl_fail (call, -errno, "slab %u: cannot open it for reading: %s",
+                       s->index, strerror (errno));
     session->sent_fds[session->nr_sent_fds++] = fd;
   }
   call->fds[call->nr_fds++] = fd;
@@ -136,8 +137,8 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
   }
   r = keys_open (call->session, s);
   if (r < 0)
-    return ctl_fail (call, r, "slab %u: no key for it: %s", s->index,
-                     strerror (-r));
+    return ctl_fail (call, r, "slab %u: cannot make a key for it: %s",
+                     s->index, strerror (-r));
   if (call->session->record->transport == FP_TRANSPORT_SHM) {
     r = add_fd (call, s);
     if (r < 0)
@@ -155,12 +156,14 @@ add_grant (struct call *call, struct fp_grants *p, struct slab *s)
   return 0;
 }
 
-/* A slab that must not be used as it is: an earlier client may have it mapped,
- * and this is another one; or it is for tcp, whose threads load and store, and
- * whoever has the memfd can punch a hole under them that no page is left to
- * fill, which ends this process (backing.h).  CTL_WAIT: it is being copied.
- * A slab whose key is open stays as it is: a copy would have no key, and would
- * not count as exposed although this session has it mapped.
+/* Copy a slab that this session must not use as it is.  CTL_WAIT: it is being
+ * copied.  One reason is that an earlier client may have it mapped, and this
+ * is another one.  The other is tcp, whose threads load and store.  A client
+ * with the memfd can punch a hole that no memory is left to fill, and then
+ * they end this process (backing.h).
+ *
+ * A slab whose key is open stays as it is.  A copy would have no key, and
+ * would not count as exposed although this session has it mapped.
  */
 static int
 take_over (struct call *call, struct slab *s)
@@ -215,7 +218,7 @@ ctl_list (struct call *call)
       continue;
     r = take_over (call, s);
     if (r != 0 && p.count > 0)
-      break; /* what there is; the rest when it is asked for */
+      break; /* send these; the client asks for the rest */
     if (r == 0)
       r = add_grant (call, &p, s);
     if (r != 0)
@@ -227,7 +230,7 @@ ctl_list (struct call *call)
   return 0;
 }
 
-/* One more slab for the volume.  -ENOSPC: there is none now. */
+/* Add one slab to the volume.  -ENOSPC: there is none now. */
 static int
 grant_one (struct call *call, struct fp_grants *p)
 {
@@ -248,10 +251,10 @@ grant_one (struct call *call, struct fp_grants *p)
   return r;
 }
 
-/* Make room for a slab that is needed now: return true if one may come of it.
- * A slab whose client may still have it mapped has to get other memory first:
- * for a request only one volume of such slabs is forgotten, and none if there
- * is no memory.
+/* Forget an orphan for a slab that is needed now.  Return true if that may
+ * help.  A slab that its client may still have mapped must get other memory
+ * first.  So for a request only one volume of those slabs is forgotten, and
+ * none if there is no memory.
  */
 static bool
 forget_orphan (struct session *s)
@@ -321,12 +324,12 @@ check_label (struct call *call, const struct fp_labels *q, uint32_t i)
   if (!find_slab (call, l->slab))
     return no_slab (call, l->slab);
   if (l->extent >= extents)
-    return ctl_fail (call, -EINVAL, "piece %llu: this volume has %llu",
-                     (unsigned long long) l->extent,
-                     (unsigned long long) extents);
+    return ctl_fail (
+        call, -EINVAL, "extent %llu: this volume has only %llu extents",
+        (unsigned long long) l->extent, (unsigned long long) extents);
   for (uint32_t j = 0; j < i; j++)
     if (q->labels[j].slab == l->slab)
-      return ctl_fail (call, -EINVAL, "slab %llu is named twice",
+      return ctl_fail (call, -EINVAL, "slab %llu is given twice",
                        (unsigned long long) l->slab);
   return 0;
 }
@@ -368,7 +371,7 @@ ctl_release (struct call *call)
       return r;
     for (uint32_t j = 0; j < i; j++)
       if (q.slabs[j] == q.slabs[i])
-        return ctl_fail (call, -EINVAL, "slab %llu is named twice",
+        return ctl_fail (call, -EINVAL, "slab %llu is given twice",
                          (unsigned long long) q.slabs[i]);
   }
 
@@ -376,7 +379,7 @@ ctl_release (struct call *call)
     struct slab *s = find_slab_or_mark (call, q.slabs[i]);
 
     if (s->region && fp_deadline_passed (until)) {
-      server_poke (session->server); /* the rest when others had their turn */
+      server_poke (session->server); /* the rest after other events */
       return CTL_WAIT;
     }
     if (keys_close (s) < 0) {
@@ -387,8 +390,8 @@ ctl_release (struct call *call)
     held = held || slab_is_held (s);
   }
   if (held) {
-    /* The client itself is in the middle of a transfer; one that does
-     * not end is ended.
+    /* The client itself is in the middle of a transfer.  If that does not end
+     * in time, its data connections are ended.
      */
     if (session->wait_over)
       data_stop_all (session);
@@ -424,7 +427,7 @@ ctl_zero (struct call *call)
     return r;
   if (!fp_range_ok (q.offset, q.length,
                     pool_slab_size (session->server->pool)))
-    return ctl_fail (call, -EINVAL, "ZERO: outside the slab");
+    return ctl_fail (call, -EINVAL, "ZERO: the range is outside the slab");
   if (q.length <= ZERO_INLINE) {
     fp_tsan_client_orders_begin ();
     r = backing_zero (&s->backing, q.offset, q.length);

@@ -14,7 +14,7 @@
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
 
-/* The next entry that is to be filled in, or NULL if there is no room. */
+/* Return the next entry to fill in, or NULL if there is no room. */
 static struct fp_stat_session *
 next (struct fp_stat_reply *p)
 {
@@ -24,14 +24,14 @@ next (struct fp_stat_reply *p)
              : NULL;
 }
 
-/* Of one that has no volume. */
+/* Return true if session asks may know of s, which has no volume. */
 static bool
 may_know (const struct session *asks, const struct session *s)
 {
   return guard_rights (asks)->is_admin || who_eq (&asks->who, &s->who);
 }
 
-/* Who has memory first, then who is only connected. */
+/* List clients that have memory first, then those that are only connected. */
 static void
 list_sessions (const struct session *asks, struct fp_stat_reply *p)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_volumes.c - the messages about volumes that are recorded: LOOKUP,
- * MEMBERS, MAP, MAP_READ, MAP_WRITE, DELETE, VOLUMES.
+/* ctl_volumes.c - the messages about the records of volumes: LOOKUP, MEMBERS,
+ * MAP, MAP_READ, MAP_WRITE, DELETE, VOLUMES.
  */
 
 #include <config.h>
@@ -27,7 +27,7 @@ ctl_lookup (struct call *call)
                                        ? record_find_name (srv, q.name)
                                        : record_find (srv, &q.volume));
   if (!guard_sees (call->session, rec))
-    return ctl_fail (call, -ENOENT, "no such volume here");
+    return ctl_fail (call, -ENOENT, "no such volume on this server");
   record_describe (rec, &p.volume);
   p.epoch = rec->epoch;
   p.fenced_ms = record_fenced_ms (rec);
@@ -45,8 +45,8 @@ check_map (struct call *call)
   return record_has_map (call->session->record)
              ? 0
              : ctl_fail (call, -EINVAL,
-                         "this volume has no name, and one copy of each "
-                         "piece: no members and no map are kept of it");
+                         "this volume has no name and one copy of each "
+                         "extent, so it has no list of servers and no map");
 }
 
 int
@@ -63,8 +63,8 @@ ctl_members (struct call *call)
   r = record_set_members (rec, &q);
   if (r == -EINVAL)
     return ctl_fail (call, r,
-                     "MEMBERS: version %llu of the list is here, and what "
-                     "came as version %llu is another",
+                     "MEMBERS: this server has version %llu of the list, and "
+                     "version %llu of the request differs from it",
                      (unsigned long long) rec->members->version,
                      (unsigned long long) q.version);
   return r;
@@ -77,8 +77,8 @@ map_refused (struct call *call, int err)
 
   if (err == -EINVAL)
     return ctl_fail (call, err,
-                     "not all of that is in the %llu bits of this "
-                     "volume's map",
+                     "the range is not inside the %llu bits of this volume's "
+                     "map",
                      (unsigned long long) record_bits (rec));
   return err;
 }
@@ -137,7 +137,7 @@ ctl_delete (struct call *call)
     return r;
   rec = record_find (s->server, &q.volume);
   if (!guard_sees (s, rec))
-    return ctl_fail (call, -ENOENT, "no such volume here");
+    return ctl_fail (call, -ENOENT, "no such volume on this server");
   r = guard_delete (call, rec);
   if (r < 0)
     return r;
@@ -145,7 +145,7 @@ ctl_delete (struct call *call)
     session_end (rec->holder, "a client that may write its volume deletes it");
     rec = record_find (s->server, &q.volume);
     if (!rec)
-      return 0; /* forgotten at the end of the session */
+      return 0; /* the volume went with the session */
   }
   if (rec->holder) {
     if (session_is_leaving (rec->holder) && !s->wait_over)

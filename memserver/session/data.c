@@ -22,13 +22,13 @@
 
 struct data_conn {
   TAILQ_ENTRY (data_conn) entry;
-  struct session *session; /* the loop's */
+  struct session *session; /* for the loop only */
   struct server *server;
   uint64_t session_id;
   bool read_only;
   uint32_t lane;
   int fd;
-  struct fp_tls_session *tls; /* NULL: in clear */
+  struct fp_tls_session *tls; /* NULL: no TLS */
   struct fp_thread thread;
   struct note ended;
   int status;
@@ -106,7 +106,7 @@ data_start (struct session *s, uint32_t lane, int fd,
   d->session = s;
   d->server = s->server;
   d->session_id = s->id;
-  d->read_only = s->read_only; /* since OPEN, which was before */
+  d->read_only = s->read_only; /* final since OPEN, which came before */
   d->lane = lane;
   d->fd = fd;
   d->tls = tls;

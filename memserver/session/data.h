@@ -15,21 +15,21 @@
 
 struct session;
 
-/* Takes fd, also when it fails. */
+/* Start a data connection.  Takes fd and tls, also on failure. */
 struct fp_tls_session;
 
 int data_start (struct session *s, uint32_t lane, int fd,
                 struct fp_tls_session *tls);
 
-/* Shut down what the session has of this lane.  A client makes a second
- * connection for a lane when it has given up the first, and does over what it
- * did not hear of: what is still under way on the first must not come after.
- * True: there is none any more; false: call again after a poke.
+/* Shut down the session's connections of this lane.  Return true if none is
+ * left; if false, call again after a poke.  A client makes a second connection
+ * for a lane when it has given up the first, and repeats what was not
+ * answered.  Nothing still under way on the first may land after that.
  */
 bool data_replace (struct session *s, uint32_t lane);
 
-/* Shut all of the session's down; their threads end soon, the server is poked
- * and the session told (session_drained) for each.
+/* Shut down all data connections of the session.  Their threads end soon.  For
+ * each the server is poked, and session_drained is called.
  */
 void data_stop_all (struct session *s);
 

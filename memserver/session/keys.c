@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* keys.c - what opens a slab to a session, for each transport. */
+/* keys.c - what opens a slab to a session, by transport. */
 
 #include <config.h>
 
@@ -32,7 +32,7 @@ keys_open (struct session *s, struct slab *slab)
     slab->exposed = true;
     slab->mapper = s->client;
     slab->shared = slab->shared || (s->read_only && s->server->access);
-    /* Before it has it: a server that comes after this one is to know. */
+    /* Save the mapper before it has the memory: the next server needs it. */
     if (slab->label.extent != FP_EXTENT_NONE)
       record_keep_slab (s->record, slab);
     slab->raddr = 0;
@@ -43,7 +43,7 @@ keys_open (struct session *s, struct slab *slab)
     break;
   }
   slab->keyed = r == 0;
-  if (r == 0 && !s->read_only) /* who only looks has changed nothing */
+  if (r == 0 && !s->read_only) /* a reader changes nothing */
     record_used (s->record);
   return r;
 }

@@ -21,18 +21,18 @@
 #include "memserver/session/session.h"
 
 #define BACKLOG 128
-#define ACCEPTS 16 /* at once, before others get their turn */
+#define ACCEPTS 16 /* most connections to accept before other events */
 
 struct listener {
   struct server *server;
   int fd;
   struct fp_addr addr;
-  bool is_local; /* nobody else but this machine can come */
+  bool is_local; /* only this machine can connect */
   struct event *readable, *pause;
 };
 
-/* accept(2): these are of a connection that is gone already, or that a
- * firewall has ended; there may be others.
+/* Return true if this error of accept(2) concerns only one connection: it is
+ * gone already, or a firewall ended it.  Others may be waiting.
  */
 static bool
 is_of_one_connection (int err)
@@ -72,13 +72,15 @@ on_connection (evutil_socket_t fd, short what, void *arg)
         return;
       if (is_of_one_connection (errno))
         continue;
-      /* Who has said nothing yet has no better right to a descriptor than who
-       * comes now: a flood would keep all others out for as long as it goes
-       * on.
+      /* A connection that has said nothing has no better right to a descriptor
+       * than a new one.  Else a flood would keep all others out for as long as
+       * it goes on.
        */
       if ((errno == EMFILE || errno == ENFILE) && session_shed (l->server))
         continue;
-      /* No descriptor is left: it would be ready again at once. */
+      /* No descriptor is left.  Pause: the socket would be ready again at
+       * once.
+       */
       fp_log_limited (&limit, FP_LOG_ERROR, "accept: %s", strerror (errno));
       if (event_add (l->pause, &pause) == 0)
         event_del (l->readable);
@@ -105,7 +107,7 @@ on_pause_over (evutil_socket_t fd, short what, void *arg)
   (void) event_add (l->readable, NULL);
 }
 
-/* A socket file that is left over from a server that died. */
+/* Remove a socket file that a dead server left. */
 static void
 remove_stale (const struct sockaddr *sa, socklen_t len, const char *path)
 {
@@ -146,7 +148,7 @@ bind_and_listen (const struct sockaddr *sa, socklen_t len,
   return 0;
 }
 
-/* Takes fd. */
+/* Add a listener.  Takes fd, also on failure. */
 static int
 add (struct server *srv, int fd)
 {
@@ -202,7 +204,9 @@ add_rdma (struct server *srv, const struct fp_addr *addr)
     fp_log (FP_LOG_INFO, "rdma: listening on %s", text);
 }
 
-/* Some resolvers name an address twice. */
+/* Return true if the list has this address earlier, too: some resolvers name
+ * one twice.
+ */
 static bool
 named_before (const struct fp_sockaddrs *list, unsigned i)
 {
@@ -225,11 +229,11 @@ warn_of_one (const struct fp_sockaddrs *list, unsigned i, const char *name,
                              (const struct sockaddr *) &list->list[i].addr,
                              list->list[i].len) == 0)
     fp_addr_format (&addr, text);
-  fp_log (FP_LOG_WARN, "listen: %s, which is %s too: %s; the others work",
+  fp_log (FP_LOG_WARN, "listen: %s, an address of %s: %s; the others work",
           text, name, strerror (-err));
 }
 
-/* Whose address it is, and how to find that out. */
+/* Say which program may have the address, and how to find out. */
 static void
 say_in_use (const struct fp_addr *addr, const char *text, char *why)
 {
@@ -238,22 +242,24 @@ say_in_use (const struct fp_addr *addr, const char *text, char *why)
   if (!addr->is_unix)
     snprintf (why, WHY_MAX,
               "listen: %s: %s: perhaps another farpage-memserver ('ss -tlnp "
-              "sport = :%u' shows which program): stop it, or take another "
+              "sport = :%u' shows which program): stop it, or use another "
               "port with --listen HOST:PORT",
               text, strerror (EADDRINUSE), addr->port);
   else if (lstat (addr->host, &st) == 0 && !S_ISSOCK (st.st_mode))
     snprintf (why, WHY_MAX,
-              "listen: %s: %s: there is something that is no socket: it is "
-              "left alone",
+              "listen: %s: %s: it is not a socket: use another path, or "
+              "remove it",
               text, strerror (EADDRINUSE));
   else
     snprintf (why, WHY_MAX,
               "listen: %s: %s: a program answers there, perhaps another "
-              "farpage-memserver: stop it, or take another path",
+              "farpage-memserver: stop it, or use another path",
               text, strerror (EADDRINUSE));
 }
 
-/* -EACCES: not all that the address stands for is where it may listen. */
+/* Check all addresses that one stands for.  -EACCES: the server may not listen
+ * on one of them.
+ */
 static int
 check_reach (const struct options *o, const struct fp_sockaddrs *list,
              const char *text, char *why)
@@ -262,17 +268,17 @@ check_reach (const struct options *o, const struct fp_sockaddrs *list,
     if (options_may_listen (o, (const struct sockaddr *) &list->list[i].addr))
       continue;
     snprintf (why, WHY_MAX,
-              "listen: %s: %s, so whoever can reach that address could use "
-              "the memory, and read and change what others send: %s, or say "
-              "--insecure if that is how it shall be",
+              "listen: %s: %s, so any machine that can reach this address "
+              "could use the memory, and read and change the data of others: "
+              "%s, or allow that with --insecure",
               text,
               o->tls.mode == FP_TLS_OFF
                   ? "there is no TLS"
-                  : "--tls on takes clients without TLS, too",
+                  : "--tls on also accepts clients without TLS",
               o->tls.mode == FP_TLS_OFF
                   ? "make a key (farpage keygen FILE) and give it with "
                     "--tls-psk FILE"
-                  : "--tls require");
+                  : "use --tls require");
     return -EACCES;
   }
   return 0;
@@ -320,7 +326,7 @@ listener_open (struct server *srv, const struct fp_addr *addr, char *why)
     snprintf (why, WHY_MAX, "listen: %s: %s", text, reason);
     return r;
   }
-  /* A name may stand for something else than it did a moment ago. */
+  /* Check again: a name may stand for other addresses than a moment ago. */
   r = check_reach (srv->options, &list, text, why);
   if (r < 0)
     return r;
@@ -338,7 +344,7 @@ listener_open (struct server *srv, const struct fp_addr *addr, char *why)
     if (!addr->is_unix)
       add_rdma (srv, listener_addr (srv->listeners[srv->nr_listeners - 1]));
     if (addr->port == 0)
-      break; /* the kernel would pick another one for the next */
+      break; /* the next one would get another port */
   }
   for (unsigned i = 0; i < list.nr && opened; i++)
     if (errors[i] < 0)

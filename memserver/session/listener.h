@@ -16,25 +16,27 @@ struct listener;
 struct options;
 struct server;
 
-/* Listen on what addr stands for, and on the same address with RDMA if there
- * is a device; adds to the server's listeners.  A Unix socket that nobody
- * listens on any more is replaced.
+/* Listen on all addresses that addr stands for, and with RDMA on the same ones
+ * if there is a device.  Add to the server's listeners.  Replace a Unix socket
+ * that no program listens on any more.
  */
 int listener_open (struct server *srv, const struct fp_addr *addr, char *why);
 
-/* Before anything is started: -EACCES: one of those of the options is where
- * the server may not listen (options_may_listen).  A name that cannot be
- * looked up is for listener_open to complain about.
+/* Check the options before anything is started.  -EACCES: the server may not
+ * listen on one of the addresses (options_may_listen).  A name that cannot be
+ * looked up is left to listener_open.
  */
 int listener_check (const struct options *o, char *why);
 
-/* At one of the server's addresses other machines may come in clear. */
+/* Return true if other machines can reach an address of the server without
+ * TLS.
+ */
 bool listener_is_insecure (const struct server *srv);
 
-/* A Unix socket's file is removed. */
+/* Free the listener, and remove the file of a Unix socket. */
 void listener_free (struct listener *l);
 
-/* With the port that it got. */
+/* Return the address, with the port that it got. */
 const struct fp_addr *listener_addr (const struct listener *l);
 
 #endif /* MEMSERVER_LISTENER_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rdma.c - the memory server's use of verbs_server.h. */
+/* rdma.c - RDMA in the memory server. */
 
 #include <config.h>
 
@@ -26,14 +26,14 @@ struct rdma_listener {
   struct fp_verbs_listener *verbs;
   struct event *readable;
   struct fp_addr addr;
-  bool away; /* its device was taken away */
+  bool away; /* the device was taken away */
 };
 
 struct rdma {
   struct server *server;
   struct rdma_listener listeners[FP_MAX_RDMA_ADDRS];
   unsigned nr;
-  /* Queue pairs that are gone, to be freed when no event of theirs is
+  /* Queue pairs that are gone.  They are freed when none of their events is
    * being handled.
    */
   struct fp_verbs_peer *gone[MAX_GONE];
@@ -47,10 +47,10 @@ free_gone (struct rdma *rdma)
     fp_verbs_peer_free (rdma->gone[--rdma->nr_gone]);
 }
 
-/* A client makes a second connection for a lane when it has given up the
- * first, and does over what it did not hear of: what is still under way on the
- * first must not come after.  Once its queue pair is destroyed nothing does.
- * (tcp: data_replace.)
+/* End the queue pairs of this lane.  A client makes a second connection for a
+ * lane when it has given up the first, and repeats what was not answered.
+ * Nothing still under way on the first may land after that, and once its queue
+ * pair is destroyed nothing does.  (tcp: data_replace.)
  */
 static void
 end_lane (struct session *s, uint32_t lane)
@@ -69,13 +69,13 @@ on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
   struct rdma *rdma = ctx;
   struct session *s = server_find_session (rdma->server, h->session);
 
-  /* Without a volume too: a client tries the transport before it has one. */
+  /* No volume is needed: a client tries the transport before it has one. */
   if (!s || !(s->state & (SESSION_READY | SESSION_OPEN)) || s->closing ||
       !(s->transports & FP_TRANSPORT_RDMA))
     return NULL;
   if (!tokens_take (&s->tokens, h->lane, fp_now_ns (), h->token))
     return NULL;
-  /* One that is only put away still has its queue pair. */
+  /* A peer that was only put away still has its queue pair. */
   free_gone (rdma);
   end_lane (s, h->lane);
   if (s->nr_peers == MAX_DATA)
@@ -87,7 +87,7 @@ on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
 static void
 put_away (struct rdma *rdma, struct fp_verbs_peer *peer)
 {
-  /* The events of those before it were handled. */
+  /* The events of the earlier ones have been handled. */
   if (rdma->nr_gone == MAX_GONE)
     free_gone (rdma);
   rdma->gone[rdma->nr_gone++] = peer;
@@ -137,11 +137,11 @@ on_listens (void *ctx, struct fp_verbs_listener *verbs, bool does)
     l->away = !does;
     fp_addr_format (&l->addr, where);
     if (does)
-      fp_log (FP_LOG_INFO, "rdma: listens at %s again", where);
+      fp_log (FP_LOG_INFO, "rdma: listening on %s again", where);
     else
       fp_log (FP_LOG_WARN,
-              "rdma: the device of %s was taken away: nobody connects to it "
-              "until there is one",
+              "rdma: the device of %s was taken away: no client can connect "
+              "there over RDMA until a device has this address",
               where);
   }
 }
@@ -172,7 +172,7 @@ listen_on (struct rdma *rdma, const struct fp_addr *addr)
   l->addr = *addr;
   r = fp_verbs_listen (&l->verbs, addr, &handler);
   if (r == -EADDRINUSE) {
-    /* iWARP listens on a TCP port, and that one is ours already. */
+    /* iWARP listens on a TCP port, and our TCP listener has this one. */
     l->addr.port = 0;
     r = fp_verbs_listen (&l->verbs, &l->addr, &handler);
   }
@@ -241,7 +241,9 @@ rdma_addresses (const struct server *srv, bool unix_client,
 
     if (srv->rdma->listeners[i].away)
       continue;
-    /* 'The host that you came to' says nothing on a Unix socket. */
+    /* A wildcard means "the host that you came to", which a Unix socket is
+     * not.
+     */
     if (!unix_client || !fp_addr_is_wildcard (addr))
       fp_addr_format (addr, p->rdma[p->nr_rdma++]);
   }

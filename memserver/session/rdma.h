@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* rdma.h - the memory server's use of verbs_server.h: where it listens, and
- * which queue pairs belong to which session.  Without librdmacm all of it is
- * there and does nothing.
+/* rdma.h - RDMA in the memory server (verbs_server.h): where it listens, and
+ * which queue pairs belong to which session.  Without librdmacm these
+ * functions exist and do nothing.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
@@ -20,35 +20,35 @@ struct server;
 struct session;
 struct slab;
 
-/* Listen beside a TCP listener, on the same address and port.  -ENODEV: no
- * device has that address.
+/* Listen beside a TCP listener, on the same address and, if it is free, port.
+ * -ENODEV: no device has that address.
  */
 int rdma_serve_at (struct server *srv, const struct fp_addr *addr);
 
-/* Does it listen anywhere? */
+/* Return true if RDMA listens anywhere. */
 bool rdma_works (const struct server *srv);
 
-/* At so many addresses it listens now; at the others the device was taken
+/* Count the addresses where RDMA listens now, and those whose device was taken
  * away.
  */
 void rdma_count (const struct server *srv, unsigned *listens, unsigned *away);
 
-/* No peers left. */
+/* Free it; no queue pair may be left. */
 void rdma_free (struct rdma *rdma);
 
-/* Put into a HELLO reply where clients may connect. */
+/* Put the addresses where clients may connect into a HELLO reply. */
 void rdma_addresses (const struct server *srv, bool unix_client,
                      struct fp_hello_reply *p);
 
 int rdma_register (struct session *s, struct slab *slab);
 
-/* -errno: the device may still reach the memory. */
+/* Deregister the slab.  -errno: the device may still reach the memory. */
 int rdma_unregister (struct slab *slab);
 
 /* Destroy the session's queue pairs. */
 void rdma_end_peers (struct session *s);
 
-/* And its protection domain, when every slab is unregistered. */
+/* Destroy the session's protection domain.  All slabs must be deregistered. */
 void rdma_end_domain (struct session *s);
 
 #endif /* MEMSERVER_RDMA_H */

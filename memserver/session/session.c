@@ -58,7 +58,7 @@ stop_waiting (struct session *s)
   event_del (s->wait_timer);
 }
 
-/* It was never more than a connection. */
+/* Free a session that never was more than a connection. */
 static void
 drop_fresh (struct session *s)
 {
@@ -72,7 +72,7 @@ on_message (struct conn *c)
 {
   struct session *s = conn_owner (c);
 
-  conn_set_deadline (c, ANSWER_MS, "was not answered in time");
+  conn_set_deadline (c, ANSWER_MS, "a request was not answered in time");
   session_dispatch (s);
 }
 
@@ -81,8 +81,8 @@ on_conn_ended (struct conn *c, const char *why)
 {
   struct session *s = conn_owner (c);
 
-  /* Over TCP nothing is mapped, and a hang-up may be the network's; but not
-   * the answer to that of this server.
+  /* Over TCP nothing is mapped.  A hang-up there may come from the network,
+   * except after a dismissal: then it is the client's answer.
    */
   s->left = conn_closed_by_peer (c);
   s->returns = s->left && !s->orderly;
@@ -91,7 +91,7 @@ on_conn_ended (struct conn *c, const char *why)
   session_end (s, why);
 }
 
-/* The reply to DATA_HELLO is written: the socket is a data connection now. */
+/* Make the socket a data connection: the reply to DATA_HELLO is written. */
 static void
 on_give_away (struct conn *c)
 {
@@ -163,9 +163,11 @@ on_moved (struct note *note)
   session_drained (s);
 }
 
-/* ---- too many who have not said HELLO ---- */
+/* ---- too many connections without HELLO ---- */
 
-/* Of a peer, the oldest; rather one that nothing was heard of. */
+/* Return the oldest fresh connection of this peer, if possible one without a
+ * waiting request.  Set *nr to how many the peer has.
+ */
 static struct session *
 oldest_fresh (struct server *srv, const struct peer *peer, unsigned *nr)
 {
@@ -183,8 +185,8 @@ oldest_fresh (struct server *srv, const struct peer *peer, unsigned *nr)
   return oldest;
 }
 
-/* Of the peer that has most of them.  Each is compared with each, only while
- * there are as many as there can be.
+/* Drop one of the peer that has most.  Each connection is compared with each,
+ * but this is called only when a limit is reached.
  */
 bool
 session_shed (struct server *srv)
@@ -201,7 +203,7 @@ session_shed (struct server *srv)
     }
   }
   if (victim)
-    session_end (victim, "too many others came after it");
+    session_end (victim, "too many newer connections");
   return victim != NULL;
 }
 
@@ -212,7 +214,7 @@ make_room (struct server *srv, const struct peer *peer)
   struct session *oldest = oldest_fresh (srv, peer, &nr);
 
   if (nr >= MAX_FRESH_PEER)
-    session_end (oldest, "too many others came after it from there");
+    session_end (oldest, "too many newer connections from its address");
   else if (srv->nr_fresh >= MAX_FRESH)
     (void) session_shed (srv);
 }
@@ -255,7 +257,7 @@ session_new (struct server *srv, int fd)
   TAILQ_INIT (&s->data);
   r = conn_new (&s->conn, srv->base, fd, srv->tls, &conn_events, s);
   if (r == 0)
-    r = conn_set_deadline (s->conn, HELLO_MS, "said no HELLO in time");
+    r = conn_set_deadline (s->conn, HELLO_MS, "sent no HELLO in time");
   s->wait_timer = evtimer_new (srv->base, on_wait_over, s);
   if (r == 0 && !s->wait_timer)
     r = -ENOMEM;
@@ -305,7 +307,7 @@ session_wait (struct session *s)
 {
   struct timeval tv = { .tv_sec = WAIT_MS / 1000 };
 
-  /* The time runs from the first try. */
+  /* WAIT_MS runs from the first try. */
   if (!s->retried && event_add (s->wait_timer, &tv) < 0)
     return -ENOMEM;
   s->retried = true;
@@ -324,16 +326,17 @@ session_waited (struct session *s)
   s->reclaimed = false;
 }
 
-/* A client believes in its lease for so long at most (lib/peer/peer.c). */
+/* Return until when the client can believe in its lease (lib/peer/peer.c). */
 static uint64_t
 believes_until (const struct session *s)
 {
   return s->renewed_ns + s->server->options->lease_s * FP_NS_PER_S * 15 / 16;
 }
 
-/* What it has mapped, it may write to at any time; and over any transport it
- * answers by itself what was never written, as long as it believes in its
- * lease: until it hears that its session is over, which over TCP it may not if
+/* Note what a client that did not end in order may still do.  It may write at
+ * any time to what it has mapped.  Over any transport it answers reads of what
+ * was never written by itself, while it believes in its lease.  It stops when
+ * it hears that its session is over.  Over TCP it may not hear that, if
  * somebody in between has reset the connection.
  */
 static void
@@ -347,16 +350,16 @@ abandon (struct session *s)
   /* No writer waits for a client that may only read. */
   if (guard_gives_way (s))
     return;
-  /* When the server stops, one that has lost the network hears nothing. */
+  /* While the server stops, a client without network hears nothing. */
   if (r->transport == FP_TRANSPORT_SHM || s->dismissed ||
       s->server->stopping || !s->left)
     r->fenced_ns = believes_until (s);
 }
 
 /* Keep the volume for its client, which closes its old connection before it
- * reconnects: a client that polls OPEN must not shut it out in between.  (One
- * without a name is asked for by who knows its UUID, which the next nbdkit of
- * the same device does, as another client.)
+ * reconnects.  Else a client that polls OPEN could take the volume in between.
+ * (Without a name, any client that knows the UUID may ask for it, such as the
+ * next nbdkit of the same device.)
  */
 static void
 await_return (struct session *s)
@@ -369,7 +372,9 @@ await_return (struct session *s)
 
 static bool close_access (struct session *s);
 
-/* They are closed a few at a time: the others get their turn between. */
+/* Close more keys.  They are closed a few at a time, so that other events have
+ * their turn between.
+ */
 static void
 on_more_to_close (struct note *note)
 {
@@ -378,12 +383,12 @@ on_more_to_close (struct note *note)
 
   s->more_posted = false;
   if (s->dismissed && s->state != SESSION_ENDING)
-    (void) close_access (s); /* it is what is left to do of it */
+    (void) close_access (s); /* nothing else is left to do */
   server_poke (s->server);
   session_drained (s);
 }
 
-/* End access.  False: there are keys left that still are to be closed. */
+/* End access.  Return false if keys are left to close. */
 static bool
 close_access (struct session *s)
 {
@@ -393,7 +398,7 @@ close_access (struct session *s)
   if (!s->closing) {
     s->closing = true;
     s->to_close = r->nr_slabs;
-    /* Over rdma the queue pairs are what keys open anything to. */
+    /* Over rdma a key opens a slab only to these queue pairs. */
     rdma_end_peers (s);
   }
   while (s->to_close > 0) {

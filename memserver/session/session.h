@@ -5,20 +5,24 @@
  *     |                |               |
  *     +----------------+---------------+-- its connection ended --> ENDING
  *
- * A session that is ENDING has no connection and no access any more; it is
- * there until the threads of its data connections are.
+ * An ENDING session has no connection and no access any more.  It is there
+ * until the threads of its data connections have ended.
  *
- * Whatever ends it (a reset that only the network sent, too, of which the
- * client knows nothing), no write of it lands after another client has the
- * volume: keys are closed first, so that a frame that comes later is refused
- * (tcp), and queue pairs are ended and memory is deregistered (rdma); a frame
- * that is just being received holds its slab, and its thread is waited for;
- * and only then has the volume no holder (session_close_volume).  So over tcp
- * and rdma nothing has to be fenced by time; that a volume whose client hung
- * up without BYE waits for it (record.awaited_ns) is a courtesy.  What is not
- * covered: until its next heartbeat such a client may answer reads of what was
- * never written with zeros by itself, while another one has attached (not
- * taken over) and written there.
+ * However a session ends, none of its writes lands after another client has
+ * the volume.  That includes a reset that only the network sent, which the
+ * client does not know of.  Access ends like this:
+ *
+ * - tcp: keys are closed, so that a later frame is refused.  A frame that is
+ *   being received holds its slab, and its thread is waited for.
+ * - rdma: queue pairs are ended, and memory is deregistered.
+ *
+ * Only then does the volume have no holder (session_close_volume).  So over
+ * tcp and rdma nothing must be fenced by time.  If a client hung up without
+ * BYE, its volume waits for it (record.awaited_ns) only as a courtesy.
+ *
+ * Not covered: until its next heartbeat, this client may answer reads of what
+ * was never written with zeros by itself.  Meanwhile another client may have
+ * attached (not taken over) and written there.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
@@ -53,46 +57,47 @@ struct server;
 TAILQ_HEAD (data_list, data_conn);
 
 struct session {
-  TAILQ_ENTRY (session) entry; /* of server.fresh or server.sessions */
+  TAILQ_ENTRY (session) entry; /* in server.fresh or server.sessions */
   TAILQ_ENTRY (session) wait_entry;
   struct server *server;
   struct conn *conn; /* NULL while ENDING */
   struct peer peer;
   unsigned state;
 
-  /* Since HELLO. */
+  /* Set at HELLO. */
   uint64_t id;
-  struct tokens tokens;  /* told, and not shown yet */
-  struct fp_uuid client; /* the same again: nothing is mapped any more */
+  struct tokens tokens; /* sent to the client, not used yet */
+  /* UUID.  A client that says HELLO by it again has unmapped everything. */
+  struct fp_uuid client;
   char name[FP_NAME_MAX + 1];
   uint64_t since;      /* seconds since 1970 */
-  uint64_t renewed_ns; /* when its lease began anew */
-  uint32_t transports; /* that it was offered */
-  bool tails;          /* it knows FP_FEATURE_TAIL */
-  struct who who;      /* as guard_hello found */
+  uint64_t renewed_ns; /* start of its lease */
+  uint32_t transports; /* offered to it */
+  bool tails;          /* the client knows FP_FEATURE_TAIL */
+  struct who who;      /* identity, as guard_hello found it */
 
-  /* While OPEN, and ENDING until it is drained. */
+  /* While OPEN, and while ENDING until it is drained. */
   struct record *record;
-  bool read_only;    /* it changes nothing of that */
-  bool stranger;     /* and shall not share what others have mapped */
-  bool closing;      /* access is being ended, or was */
-  uint32_t to_close; /* so many of the record's slabs may have keys */
-  struct note more;  /* goes on with that */
+  bool read_only;    /* the session does not change the volume */
+  bool stranger;     /* must not share what others have mapped */
+  bool closing;      /* access is being ended, or has ended */
+  uint32_t to_close; /* slabs of the record that may still have keys */
+  struct note more;  /* continues closing keys */
   bool more_posted;
-  bool discard;   /* and so is the volume, now */
+  bool discard;   /* scrub and forget the volume when it is closed */
   bool orderly;   /* the client has nothing mapped any more */
   bool left;      /* the client knows that the session is over */
-  bool returns;   /* it hung up without BYE, and may reconnect */
+  bool returns;   /* the client hung up without BYE, and may reconnect */
   bool dismissed; /* see session_dismiss */
 
-  /* FRESH, after DATA_HELLO: whose data connection it will be.  Its token is
-   * taken by then.
+  /* FRESH, after DATA_HELLO: the session that this will be a data connection
+   * of.  The token is used up by then.
    */
   bool proved;
   uint64_t data_for;
   uint32_t data_lane;
 
-  /* Sent with the last reply, and closed before the next. */
+  /* Opened only to be sent with the last reply; closed before the next. */
   int sent_fds[FP_MAX_GRANTS];
   unsigned nr_sent_fds;
 
@@ -106,67 +111,71 @@ struct session {
   unsigned nr_peers;
 
   struct pool_zero zero;
-  bool zeroing; /* the worker has it */
-  bool zeroed;  /* and is done */
+  bool zeroing; /* the worker has the job */
+  bool zeroed;  /* the worker has done it */
   struct pool_move move;
-  bool moving; /* likewise */
+  bool moving; /* the worker has the job */
 
   bool waiting;
-  bool wait_over; /* the request was tried for long enough */
-  bool retried;   /* the request waited before */
-  bool reclaimed; /* it has had an orphan forgotten that has to get memory */
+  bool wait_over; /* the request has waited for long enough */
+  bool retried;   /* the request has waited before */
+  /* An orphan was forgotten for the request, whose slabs need other memory. */
+  bool reclaimed;
   struct event *wait_timer;
 };
 
-/* Takes fd.  If there are too many that have not said HELLO, one that came
- * before goes: of the same peer, if that has more than its share, else of the
- * one that has most; the oldest.
+/* Make a session for a new connection.  Takes fd, also on failure.  If too
+ * many connections have not said HELLO, one of them goes.  It is the oldest of
+ * the same peer if that has more than its share, else of the peer with most.
  */
 int session_new (struct server *srv, int fd);
 
-/* Descriptors have run out: one that has not said HELLO goes.  False: there is
- * none.
+/* Drop a connection that has not said HELLO, because descriptors have run out.
+ * Return false if there is none.
  */
 bool session_shed (struct server *srv);
 
-/* What the peer of s has, s itself too: sessions, and data connections. */
+/* Return how many sessions the peer of s has, with s itself after HELLO.  Set
+ * *nr_data to the number of their data connections.
+ */
 unsigned session_count_of_peer (const struct session *s, unsigned *nr_data);
 
-/* End its access now; the rest follows. */
+/* End the session.  It is freed once its access and its threads have ended. */
 void session_end (struct session *s, const char *why);
 
-/* Another client takes its volume: end its access.  It is told by the end of
- * the stream, and its session ends when it hangs up, as it does when nothing
- * of it is under way any more; or when it cannot believe in its lease any
- * longer. Before that it may touch what it has mapped (shm), and answer by
- * itself what it knows as never written (fp_volume_is_leased).
+/* End the session's access, because another client takes its volume.  The
+ * client sees the end of the stream.  The session ends when the client hangs
+ * up, which it does when nothing of it is under way any more.  It also ends
+ * when the client cannot believe in its lease any longer.  Before that the
+ * client may touch what it has mapped (shm), and answer reads of what it knows
+ * as never written (fp_volume_is_leased).
  */
 void session_dismiss (struct session *s, const char *why);
 
-/* It has its volume no more, or soon. */
+/* Return true if the session has lost its volume or is losing it. */
 bool session_is_leaving (const struct session *s);
 
-/* After HELLO: it is a session now.  -errno: no random bytes. */
+/* Begin the session after HELLO.  -errno: no random bytes. */
 int session_begin (struct session *s, const struct fp_hello *q);
 
-/* End access to the volume, then let go of it.  False: there are keys left to
- * close, or threads are still in its memory; call again after a poke.
+/* End access to the volume, then let go of it.  Return false if keys are left
+ * to close, or threads are still in its memory.  Then call again after a poke.
  */
 bool session_close_volume (struct session *s);
 
-/* If it is ENDING and nothing keeps it: it is gone. */
+/* Free the session if it is ENDING and nothing keeps it. */
 void session_drained (struct session *s);
 
-/* The request waits until the server is poked, or WAIT_MS. */
+/* Let the request wait until the server is poked, or for WAIT_MS. */
 int session_wait (struct session *s);
 
-/* It is answered now. */
+/* End the waiting of a request that is answered now. */
 void session_waited (struct session *s);
 
-/* Its lease begins anew. */
+/* Start the session's lease again. */
 void session_renew (struct session *s);
 
-/* What was opened only to be sent. */
+/* Close the descriptors that were opened only to be sent. */
 void session_close_sent (struct session *s);
 
 /* Call the handler of the message that is waiting for an answer. */

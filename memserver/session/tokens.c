@@ -17,7 +17,9 @@ drop (struct tokens *t, unsigned i)
   explicit_bzero (&t->at[t->nr], sizeof t->at[t->nr]);
 }
 
-/* t->nr: there is none. */
+/* Return the index of the lane's token, or t->nr if it has none.  Drop expired
+ * tokens.
+ */
 static unsigned
 find (struct tokens *t, uint32_t lane, uint64_t now_ns)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cell.c - a value that is its old or its new self, whenever we are killed. */
+/* cell.c - see cell.h. */
 
 #include <config.h>
 
@@ -8,10 +8,10 @@
 
 #include "memserver/store/cell.h"
 
-/* Far from 0: that is not what a bit that fell over makes of it. */
+/* The first turn is far from 0: no flipped bit makes one of the other. */
 #define FIRST UINT64_C (0x4661727061676501)
 
-/* FNV-1a: against accidents, not against people. */
+/* Return a checksum, FNV-1a.  It protects from accidents, not from attacks. */
 static uint64_t
 sum_of (uint64_t turn, const uint8_t *bytes, size_t length)
 {
@@ -35,7 +35,7 @@ cell_write (struct cell *c, const void *value, size_t length)
   copy = c->copies + turn % 2 * length;
   memcpy (copy, value, length);
   c->sum[turn % 2] = sum_of (turn, copy, length);
-  /* Not before what it says is there. */
+  /* Release: what the turn refers to must be there before it. */
   atomic_store_explicit (&c->turn, turn, memory_order_release);
 }
 

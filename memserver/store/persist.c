@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* persist.c - what a server finds again: who it is, and the labels of its
+/* persist.c - what a server finds again: its UUID, and the labels of its
  * slabs.
  */
 
@@ -20,10 +20,11 @@
 #include "memserver/store/persist_int.h"
 
 #define FORMAT 3u
-#define SLABS_AT 4096u /* in the state, after the header */
+#define SLABS_AT 4096u /* offset in the state, after the header */
 #define SLAB_CELL 256u
-#define SPARE (UINT64_C (4) << 20) /* for volumes, in the file system */
-#define HUGE_SPARE 2u              /* likewise, pages: the state's, and one */
+/* Bytes for volumes, in the file system. */
+#define SPARE (UINT64_C (4) << 20)
+#define HUGE_SPARE 2u /* pages for the state and a volume */
 
 static const uint8_t magic[8] = "FPstate";
 
@@ -37,7 +38,7 @@ _Static_assert(sizeof (struct persist_header) % 8 == 0 &&
 int
 persist_make (int fd, uint64_t offset, uint64_t bytes)
 {
-  /* Now: a store to memory that is not to be had ends in SIGBUS. */
+  /* Allocate now: a store to memory that cannot be had ends in SIGBUS. */
   while (fallocate (fd, 0, (off_t) offset, (off_t) bytes) < 0)
     if (errno != EINTR)
       return -errno;
@@ -114,7 +115,7 @@ persist_lease_s (const struct persist *p)
 
 /* ---- files ---- */
 
-/* The other way round: backing_name. */
+/* Parse a name of backing_name.  Return false if it is none. */
 static bool
 slab_number (const char *name, uint64_t *slab, uint64_t *serial)
 {
@@ -143,8 +144,9 @@ is_new (const char *name)
   return n > 4 && strcmp (name + n - 4, ".new") == 0;
 }
 
-/* Only of who starts with nothing: what is lent is not withheld because the
- * rest has to wait.
+/* Check that all slabs fit.  Call this only for a server that starts with
+ * nothing.  Slabs that are lent are not withheld because the others have to
+ * wait for memory.
  */
 static int
 check_room (const struct persist *p, char why[STORE_WHY_MAX])
@@ -157,7 +159,7 @@ check_room (const struct persist *p, char why[STORE_WHY_MAX])
 
   if (r < 0)
     return store_why (why, r, "backing: %s: %s", q->dir, strerror (-r));
-  /* Each slab has a small page behind it: see backing.h. */
+  /* Each slab has a tail of one small page: see backing.h. */
   need +=
       page > STORE_SMALL_PAGE ? HUGE_SPARE * page : SPARE + q->slabs * page;
   if (need <= room)
@@ -167,7 +169,7 @@ check_room (const struct persist *p, char why[STORE_WHY_MAX])
     return store_why (
         why, -ENOSPC,
         "backing: %s: %llu pages of %s are free, and %llu are needed (one for "
-        "what is known of the slabs, and one for each volume): reserve more "
+        "the metadata of the slabs, and one for each volume): reserve more "
         "(/sys/kernel/mm/hugepages), or lend less",
         q->dir, (unsigned long long) (room / page), wanted,
         (unsigned long long) (need / page));
@@ -175,7 +177,7 @@ check_room (const struct persist *p, char why[STORE_WHY_MAX])
   fp_format_size (q->slabs * q->slab_size, wanted);
   fp_format_size (room >> 20 << 20, left);
   return store_why (why, -ENOSPC,
-                    "backing: %s has room for %s, not for %s and a little "
+                    "backing: %s has room for %s, but needs %s and a little "
                     "more: mount it with a larger size= (mount -o remount)",
                     q->dir, left, wanted);
 }
@@ -190,8 +192,8 @@ check_slab_size (const struct persist *p, char why[STORE_WHY_MAX])
   fp_format_size (p->params.slab_size, slab);
   fp_format_size (store_page (p->store), page);
   return store_why (why, -EINVAL,
-                    "backing: %s has pages of %s, and slabs of %s are no "
-                    "multiple of that: take a larger --slab",
+                    "backing: %s has pages of %s, and slabs of %s are not a "
+                    "multiple of that: use a larger --slab",
                     p->params.dir, page, slab);
 }
 
@@ -202,7 +204,7 @@ bad_state (const struct persist *p, char why[STORE_WHY_MAX], const char *what)
 {
   return store_why (why, -EBADMSG,
                     "backing: %s/state: %s; nothing was changed (to start "
-                    "with nothing, remove what is in this directory)",
+                    "empty, remove the contents of this directory)",
                     p->params.dir, what);
 }
 
@@ -225,8 +227,8 @@ no_leftovers (void *ctx, const char *name, char why[STORE_WHY_MAX])
       !(is_volume (name) && !is_new (name)))
     return 0;
   return store_why (why, -EBADMSG,
-                    "backing: %s has %s and no state: to start with nothing, "
-                    "remove what is in this directory",
+                    "backing: %s has %s and no state file: to start empty, "
+                    "remove the contents of this directory",
                     p->params.dir, name);
 }
 
@@ -281,13 +283,15 @@ check_header (struct persist *p, char why[STORE_WHY_MAX])
   if (h->format != FORMAT ||
       h->record_size != sizeof (struct persist_record) ||
       h->members_size != persist_members_size)
-    return bad_state (p, why, "another version of this program made it");
+    return bad_state (p, why,
+                      "it was made by another version of this program");
   if (h->slab_size == p->params.slab_size)
     return 0;
   fp_format_size (h->slab_size, then);
   fp_format_size (p->params.slab_size, now);
   return store_why (why, -EINVAL,
-                    "backing: %s has slabs of %s, and --slab says %s",
+                    "backing: %s has slabs of %s, not of %s: use the same "
+                    "--slab as before",
                     p->params.dir, then, now);
 }
 
@@ -303,17 +307,17 @@ check_file (struct persist *p, const char *name, char why[STORE_WHY_MAX])
     close (fd);
   if (r < 0)
     return store_why (why, r,
-                      "backing: %s/%s: it is in use, and cannot be had: %s",
+                      "backing: %s/%s: it is in use, but cannot be opened: %s",
                       p->params.dir, name, strerror (-r));
   if (!S_ISREG (st.st_mode) ||
       !backing_fits ((uint64_t) st.st_size, p->params.slab_size))
     return store_why (why, -EBADMSG,
-                      "backing: %s/%s: it is in use, and its size is wrong",
+                      "backing: %s/%s: it is in use, but its size is wrong",
                       p->params.dir, name);
   return 0;
 }
 
-/* A label goes before its volume does: the volume is missing. */
+/* Refuse a label without its volume: a delete removes labels first. */
 static int
 no_volume (const struct persist *p, uint32_t slab, const struct fp_uuid *uuid,
            char why[STORE_WHY_MAX])
@@ -322,18 +326,18 @@ no_volume (const struct persist *p, uint32_t slab, const struct fp_uuid *uuid,
 
   fp_uuid_format (uuid, text);
   return store_why (why, -ENOENT,
-                    "backing: %s/volume-%s: slab %u holds a piece of it, and "
-                    "it is not there; nothing was changed (%s)",
+                    "backing: %s/volume-%s: it is missing, but slab %u holds "
+                    "an extent of it; nothing was changed (%s)",
                     p->params.dir, text, slab,
                     store_is_sealed (p->store)
-                        ? "systemd keeps no more than FileDescriptorStoreMax=;"
-                          " to start with nothing, stop the service"
-                        : "to start with nothing, remove what is in this "
+                        ? "systemd keeps at most FileDescriptorStoreMax= "
+                          "files; to start empty, stop the service"
+                        : "to start empty, remove the contents of this "
                           "directory");
 }
 
-/* One that is wanted, with its memory; what is labelled beyond them is not to
- * be given up.
+/* Check the label of a slab, and the slab's memory.  Refuse a label beyond the
+ * slabs of --size: that slab must not be given up.
  */
 static int
 check_label (struct persist *p, uint32_t slab, char why[STORE_WHY_MAX])
@@ -357,8 +361,8 @@ check_label (struct persist *p, uint32_t slab, char why[STORE_WHY_MAX])
     return bad_state (p, why, text);
   if (slab >= p->params.slabs)
     return store_why (why, -EINVAL,
-                      "backing: %s: slab %u is in use, and --size is for "
-                      "%u slabs",
+                      "backing: %s: slab %u is in use, but --size is for %u "
+                      "slabs: use a larger --size",
                       p->params.dir, slab, p->params.slabs);
   if (l.state == PERSIST_LOST)
     return 0;
@@ -374,8 +378,9 @@ find_volume (void *ctx, const char *name, char why[STORE_WHY_MAX])
              : 0;
 }
 
-/* Of memfds all that do not count go, now; of files those that nobody else
- * removes, as that takes its time: see pool.h.
+/* Return true if a file must be removed now.  In a sealed store these are all
+ * that do not count.  In a directory the pool removes most of them later,
+ * because that takes time (pool.h).
  */
 static bool
 is_leftover (const struct persist *p, const char *name)
@@ -402,7 +407,7 @@ remove_leftover (void *ctx, const char *name, char why[STORE_WHY_MAX])
                : 0;
 }
 
-/* All is well: here things begin to change. */
+/* Begin to change things: all checks have passed. */
 static int
 tidy_up (struct persist *p, char why[STORE_WHY_MAX])
 {
@@ -421,7 +426,7 @@ tidy_up (struct persist *p, char why[STORE_WHY_MAX])
   return store_each (p->store, remove_leftover, p, why);
 }
 
-/* There may be more slabs than there were. */
+/* Map the state and check all of it.  It grows if there are more slabs now. */
 static int
 map_state (struct persist *p, int fd, char why[STORE_WHY_MAX])
 {
@@ -435,7 +440,7 @@ map_state (struct persist *p, int fd, char why[STORE_WHY_MAX])
   p->state_bytes = (uint64_t) st.st_size;
   if (p->state_bytes <= SLABS_AT ||
       p->state_bytes % store_page (p->store) != 0)
-    return bad_state (p, why, "it was cut off");
+    return bad_state (p, why, "it is truncated");
   r = persist_map_file (fd, p->state_bytes, &map);
   if (r < 0)
     return r;

@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* persist.h - what a server started with --backing finds again: its slabs and
- * what it knew of its volumes, as files of a store (store.h).
+/* persist.h - files of a store (store.h), in which a server that is started
+ * with --backing finds its slabs and volumes again:
  *
- *   state         its UUID, and for each slab the label, in cells (cell.h)
- *   slab-N        the memory of slab N (backing.h)
- *   volume-UUID   a record in a cell, the owner in a cell (where older servers
- *                 have zeros, which is none), the list of members in a cell,
- *                 and the map, whose words change each by one store
+ *   state         its UUID, and the label of each slab, in cells (cell.h).
+ *   slab-N        The memory of slab N (backing.h).
+ *   volume-UUID   A record, an owner, a list of members (each in a cell), and
+ *                 the map (its words change by one store each).  Older
+ *                 servers have zeros for the owner, which is none.
  *
- * They are mapped, so that a change is made by stores, and is there after a
- * kill at any instruction.  After a power cut there is no tmpfs either.  On a
- * hugetlbfs each file takes a whole page, the small ones too.
+ * The files are mapped.  A change is made by stores, and is there after a kill
+ * at any instruction, but not after a power cut.  On a hugetlbfs each file
+ * takes a whole page, the small ones too.
  *
- * A change is here before the reply to what asked for it is sent; so a client
- * whose request was not answered finds it done or not done, as with any reply
- * that was lost.  What is labelled is kept.  A slab whose label is not here
- * may hold anything: it is never lent again, its file is removed first.  A
- * volume is deleted in three steps: its record says so, which is what counts;
- * the labels go; and its file.  So a label whose volume is not there is none
- * that was left behind: somebody else took the file away, and the next server
- * does not start.
+ * A change is here before the reply to its request is sent.  If a reply is
+ * lost, the client finds the change done or not done.  A slab with a label is
+ * kept.  A slab without one may hold anything: its file is removed before the
+ * slab is lent again.
  *
- * Files of a directory cannot be sealed: a client that maps them would have to
- * trust the server, and the server the client, not to cut them off.  So there
- * is no shm with those.  Where the store is sealed a client may have mapped
- * what a server finds when it starts, and go on storing there: whose it was is
- * in the label before the client has it, and for anybody else it is as if that
- * one had vanished (slab.h).
+ * A volume is deleted in three steps.  Its record is marked, which is what
+ * counts; then its labels go, and then its file.  So a label without a volume
+ * is not left over from that.  Some other program has taken the file away, and
+ * the next server does not start.
+ *
+ * The files of a directory cannot be sealed.  With shm, client and server
+ * would have to trust each other not to truncate them, so there is no shm with
+ * those.  In a sealed store a client may have mapped memory that a new server
+ * finds, and go on storing there.  So the label names the client before it has
+ * the memory.  For any other client it is as if that one had vanished
+ * (slab.h).
  *
  * Errors:   0 or a negative errno value; why says more, for people.
  * Threads:  the loop's.
@@ -48,17 +49,17 @@
 #define PERSIST_KEPT 1u      /* see record.kept */
 #define PERSIST_EPHEMERAL 2u /* see record.ephemeral */
 #define PERSIST_ATTACHED 4u  /* a session has it */
-#define PERSIST_DELETING 8u  /* neither it nor its labels count any more */
+#define PERSIST_DELETING 8u  /* volume and labels count no more */
 
-/* These three are in the files as they stand here: change FORMAT in persist.c
- * with them.
+/* The next three structures are in the files as they stand here.  If you
+ * change one, change FORMAT in persist.c.
  */
 struct persist_record {
   struct fp_uuid uuid, holder, user;
   char name[72], client[72]; /* with their NULs */
   uint64_t size, created, epoch, since, fenced_ns;
   uint32_t flags, copies, servers, transport, nr_former;
-  uint16_t stripe_width, stripe_shift; /* log2 of the size */
+  uint16_t stripe_width, stripe_shift; /* shift: log2 of the stripe size */
   struct fp_uuid former[PERSIST_FORMER];
 };
 
@@ -74,14 +75,14 @@ struct persist_label {
   uint64_t extent, generation;
   uint32_t copy;
   uint32_t state;  /* enum persist_state */
-  uint32_t serial; /* of its memory: see backing_name */
+  uint32_t serial; /* number of its memory: see backing_name */
   uint32_t zero;
-  struct fp_uuid mapper; /* who has, or had, it mapped last; nil: nobody */
+  struct fp_uuid mapper; /* client that mapped it last; nil: none */
 };
 
 enum persist_state {
-  PERSIST_FREE,     /* not labelled: it may hold anything */
-  PERSIST_LABELLED, /* it holds an extent */
+  PERSIST_FREE,     /* no label: may hold anything */
+  PERSIST_LABELLED, /* holds an extent */
   PERSIST_LOST      /* what it held is lost: see record_lose */
 };
 
@@ -90,7 +91,7 @@ struct persist_header {
   uint32_t format, lease_s;
   uint64_t slab_size;
   struct fp_uuid server;
-  uint32_t record_size, members_size; /* of the other structures here */
+  uint32_t record_size, members_size; /* bytes of the other structures */
 };
 
 struct persist;
@@ -103,19 +104,20 @@ struct persist_params {
   unsigned lease_s;
 };
 
-/* Make DIR, if it is not there; or find again what is there.  All of it is
- * looked at before anything is changed.  -EBUSY: another server has it.
+/* Open the store: make DIR if it is not there, else take up what is there.
+ * All of it is checked before anything is changed.  -EBUSY: another server has
+ * it.
  */
 int persist_open (struct persist **out, const struct persist_params *p,
                   char why[STORE_WHY_MAX]);
-/* The files stay. */
+/* Close it; the files stay. */
 void persist_close (struct persist *p);
 
 struct store *persist_store (const struct persist *p);
-/* What it was called when it first started in DIR. */
+/* Return the server's UUID, which it got at its first start in DIR. */
 struct fp_uuid persist_server (const struct persist *p);
-/* The longest lease that a client may have of this server, or the one that was
- * here before.
+/* Return the longest lease, s, that a client may have from this server or from
+ * the one before.
  */
 unsigned persist_lease_s (const struct persist *p);
 
@@ -134,25 +136,27 @@ int persist_volume_set_members (struct persist_volume *v,
                                 const struct fp_members *m);
 void persist_volume_set_owner (struct persist_volume *v,
                                const struct who *owner);
-/* Its map, of so many words, the same each time; stores to it are kept. */
+/* Set *map to the volume's map of so many words, the same number each time.
+ * Stores to it are kept.
+ */
 int persist_volume_map (struct persist_volume *v, uint64_t words,
                         uint64_t **map);
-/* It is not found again, nor is any label of it. */
+/* Mark the volume as deleted: no later server finds it or its labels. */
 void persist_volume_doom (struct persist_volume *v);
-/* It was doomed, and its labels are gone: so goes its file.  Frees v. */
+/* Delete the file of a doomed volume whose labels are gone.  Frees v. */
 void persist_volume_delete (struct persist_volume *v);
-/* It is.  Frees v. */
+/* Close the volume; its file stays.  Frees v. */
 void persist_volume_close (struct persist_volume *v);
 
-/* Those that persist_open found: the next one, whose v is the caller's from
- * here on; false: that was all.  *map is NULL if no extent exists, and members
- * has version 0 if there is no list.
+/* Get the next volume that persist_open found; v is the caller's from here on.
+ * Return false if there is none left.  *map is NULL if no extent exists;
+ * members has version 0 if there is no list.
  */
 struct persist_found {
   struct persist_volume *v;
   struct persist_record record;
   struct fp_members members;
-  struct who owner; /* WHO_NOBODY: that is not known */
+  struct who owner; /* WHO_NOBODY: unknown */
   uint64_t *map;
 };
 bool persist_next_found (struct persist *p, struct persist_found *out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* persist_volume.c - what is kept of a volume: a file of its own. */
+/* persist_volume.c - the file of a volume. */
 
 #include <config.h>
 
@@ -18,7 +18,7 @@
 
 #define PAGE 4096u
 
-/* As persist.h says, in the file as it stands here. */
+/* The next three structures are in the file as they stand here: persist.h. */
 struct kept_member {
   struct fp_uuid server;
   char addr[FP_ADDR_MAX + 1];
@@ -32,7 +32,7 @@ struct kept_members {
 };
 
 struct kept_owner {
-  uint32_t kind, uid; /* enum who_kind */
+  uint32_t kind, uid; /* kind: enum who_kind */
   char name[72];
 };
 
@@ -85,7 +85,7 @@ persist_volume_doom (struct persist_volume *v)
   struct persist_record r;
 
   if (cell_read (v->record, &r, sizeof r) < 0)
-    abort (); /* written when it was made */
+    abort (); /* was written when it was made */
   r.flags |= PERSIST_DELETING;
   persist_volume_save (v, &r);
 }
@@ -96,7 +96,7 @@ persist_volume_delete (struct persist_volume *v)
   char name[STORE_NAME_MAX];
 
   file_name (&v->uuid, name);
-  /* It is there, and it is ours: nothing else can be wrong. */
+  /* The file is there, and it is ours: nothing else can be wrong. */
   (void) store_remove (v->persist->store, name);
   persist_volume_close (v);
 }
@@ -153,7 +153,7 @@ persist_volume_new (struct persist_volume **out, struct persist *p,
   if (v->fd < 0)
     e = v->fd;
   set_extents (v, r);
-  /* The memory of what is not used yet is for later. */
+  /* The parts that are not used yet get their memory later. */
   if (e == 0 && ftruncate (v->fd, (off_t) v->bytes) < 0)
     e = -errno;
   if (e == 0)
@@ -220,7 +220,7 @@ terminated (const char *s, size_t size)
   return memchr (s, '\0', size) != NULL;
 }
 
-/* -ENOENT: there is no list. */
+/* Read the list of members.  -ENOENT: there is none. */
 static int
 read_members (const struct persist_volume *v, struct fp_members *out)
 {
@@ -273,7 +273,9 @@ persist_volume_map (struct persist_volume *v, uint64_t words, uint64_t **map)
 
 /* ---- at the start ---- */
 
-/* A client has to be able to read what this server will tell of it. */
+/* Return true if a client can decode what this server will send it of the
+ * volume.
+ */
 static bool
 record_ok (const struct persist_volume *v, const struct persist_record *r)
 {
@@ -306,7 +308,7 @@ read_record (const struct persist_volume *v, struct persist_record *r)
   return record_ok (v, r) ? 0 : -EBADMSG;
 }
 
-/* One that was not written is not known. */
+/* Read the owner.  If none was written, it is unknown. */
 static int
 read_owner (const struct persist_volume *v, struct who *out)
 {
@@ -325,7 +327,7 @@ read_owner (const struct persist_volume *v, struct who *out)
   return 0;
 }
 
-/* A hole in the file is no list, and no map. */
+/* Return true if this part of the file is a hole: no list, or no map. */
 static bool
 is_hole (int fd, off_t from, uint64_t bytes)
 {
@@ -334,8 +336,8 @@ is_hole (int fd, off_t from, uint64_t bytes)
   return data < 0 || data >= from + (off_t) bytes;
 }
 
-/* An extent that there cannot be: the other servers of the volume would refuse
- * a map that has it.
+/* Return true if the map has an extent beyond the end of the volume.  The
+ * other servers of the volume would refuse that map.
  */
 static bool
 beyond_end (const struct persist_volume *v, const struct persist_record *r)
@@ -374,7 +376,7 @@ look_at (struct persist_volume *v)
   v->doomed = (r.flags & PERSIST_DELETING) != 0;
   set_extents (v, &r);
   if ((uint64_t) st.st_size != v->bytes) {
-    v->bytes = (uint64_t) st.st_size; /* is mapped */
+    v->bytes = (uint64_t) st.st_size; /* the mapped size */
     return -EBADMSG;
   }
   if (!is_hole (v->fd, MEMBERS_AT, MEMBERS_BYTES)) {
@@ -388,7 +390,7 @@ look_at (struct persist_volume *v)
   }
   if (is_hole (v->fd, MAP_AT, v->map_bytes))
     return 0;
-  /* All of it was, or should have been, given its memory when it was made. */
+  /* The map got its memory when it was made; make up for what is missing. */
   e = persist_volume_map (v, v->map_bytes / 8, &words);
   return e == 0 && beyond_end (v, &r) ? -EBADMSG : e;
 }
@@ -402,7 +404,8 @@ persist_volume_find (struct persist *p, const char *name,
   int e;
 
   if (fp_uuid_parse (&uuid, name + 7) < 0)
-    return store_why (why, -EBADMSG, "backing: %s/%s: what is this?",
+    return store_why (why, -EBADMSG,
+                      "backing: %s/%s: not a volume's file: move it away",
                       p->params.dir, name);
   v = new_volume (p, &uuid);
   if (!v)
@@ -414,9 +417,9 @@ persist_volume_find (struct persist *p, const char *name,
     return store_why (
         why, e,
         "backing: %s/%s: it cannot be read: %s; nothing was changed (to start "
-        "with nothing, remove what is in this directory)",
+        "empty, remove the contents of this directory)",
         p->params.dir, name,
-        e == -EBADMSG || e == -ENOENT ? "it was spoiled" : strerror (-e));
+        e == -EBADMSG || e == -ENOENT ? "it is damaged" : strerror (-e));
   return 0;
 }
 
@@ -456,7 +459,7 @@ persist_next_found (struct persist *p, struct persist_found *out)
     return false;
   TAILQ_REMOVE (&p->found, v, entry);
   out->v = v;
-  /* They were read before. */
+  /* Both were read before, in persist_volume_find. */
   if (read_record (v, &out->record) < 0 || read_owner (v, &out->owner) < 0)
     abort ();
   if (!v->members || read_members (v, &out->members) < 0)

@@ -52,15 +52,15 @@ forget (struct record *r)
   free (r);
 }
 
-/* Give slabs back: those without a label, or all.  Of the lost, the mark is
- * what is kept or goes.
+/* Give slabs back to the pool: those without a label, or all.  Return how
+ * many.  A lost slab does not go back; its mark stays or goes.
  */
 static uint32_t
 give_back (struct record *r, bool all)
 {
   uint32_t kept = 0, given = 0;
 
-  /* First: with some of its slabs it must not be found again. */
+  /* First: with only some of its slabs the volume must not be found again. */
   if (all)
     record_doom (r);
   for (uint32_t i = 0; i < r->nr_slabs; i++) {
@@ -78,13 +78,15 @@ give_back (struct record *r, bool all)
     given++;
   }
   r->nr_slabs = kept;
-  /* Last: a label without a volume is one whose volume somebody has taken. */
+  /* Last: a label without a volume means that its file was taken away. */
   if (all)
     record_unkeep (r);
   return given;
 }
 
-/* Return how many slabs go back to the pool. */
+/* Forget a volume that its client left.  Return how many slabs go back to the
+ * pool.
+ */
 static uint32_t
 forget_left (struct record *r, const char *why)
 {
@@ -123,7 +125,7 @@ record_for (const struct session *s, struct record *r)
     return r;
   /* A session that got no key does not change which client may come back. */
   known = record_was_had_by (r, s) || fp_uuid_eq (&r->user, &s->client) ||
-          record_is_former (r, &s->client); /* which is told so */
+          record_is_former (r, &s->client); /* told that it is one */
   return known && !fp_uuid_is_nil (&s->client) ? r : NULL;
 }
 
@@ -139,7 +141,9 @@ is_orphan_of (const struct record *r, const struct who *owner)
   return record_is_orphan (r) && (!owner || who_eq (&r->owner, owner));
 }
 
-/* What is in ordinary pages goes to the host while that is short of memory. */
+/* Return how many of its slabs could be lent.  While the host is short of
+ * memory, ordinary pages go to the host.
+ */
 static uint32_t
 lendable (const struct record *r)
 {
@@ -192,7 +196,7 @@ void
 record_forget_orphan (struct record *r)
 {
   if (r && record_is_orphan (r))
-    forget_left (r, ", and another client makes it anew");
+    forget_left (r, ", and another client creates it again");
 }
 
 int
@@ -222,7 +226,7 @@ record_leave (struct record *r, unsigned lease_s, uint64_t ago_s)
 {
   uint64_t all_s = (uint64_t) lease_s + r->server->options->orphan_s;
   uint64_t now = fp_now_ns (), ago = FP_MIN (ago_s, all_s);
-  /* After a restart its client has the time of a lease to come back in. */
+  /* After a restart its client has the time of a lease to come back. */
   const struct timeval tv = { .tv_sec = (time_t) FP_MAX (all_s - ago,
                                                          (uint64_t) lease_s) };
 
@@ -306,7 +310,7 @@ record_attach (struct record *r, struct session *s, const struct fp_open *q)
   r->epoch += !s->read_only;
   r->since = (uint64_t) time (NULL);
   snprintf (r->client, sizeof r->client, "%s", s->name);
-  (void) record_keep (r); /* it was there before */
+  (void) record_keep (r); /* cannot fail: the file exists */
 }
 
 void
@@ -321,7 +325,7 @@ void
 record_recount (struct record *r, uint32_t servers)
 {
   r->servers = servers;
-  (void) record_keep (r); /* it was there before */
+  (void) record_keep (r); /* cannot fail: the file exists */
 }
 
 bool
@@ -365,7 +369,8 @@ record_shut_out (struct record *r)
 {
   if (!add_former (r, &r->holder_uuid))
     return false;
-  r->epoch++; /* who is forgotten for that can tell: docs/PROTOCOL.md, PERM */
+  /* A client dropped from the list can tell by this: PROTOCOL.md, PERM. */
+  r->epoch++;
   (void) record_keep (r);
   return true;
 }
@@ -382,22 +387,22 @@ record_detach (struct record *r, bool discard)
   r->since = (uint64_t) time (NULL);
   given = give_back (r, discard);
   if (!discard && !r->kept && record_leave (r, o->lease_s, 0) < 0) {
-    /* No lease without a clock. */
+    /* There is no lease without a timer. */
     discard = true;
     given += give_back (r, true);
   }
   if (!discard)
-    (void) record_keep (r); /* it was there before */
+    (void) record_keep (r); /* cannot fail: the file exists */
   if (discard)
-    fp_log (FP_LOG_INFO, "volume %s: %s is done with it: %u slabs freed",
-            title, r->client, given);
+    fp_log (FP_LOG_INFO, "volume %s: discarded by %s: %u slabs freed", title,
+            r->client, given);
   else if (r->kept)
     fp_log (FP_LOG_INFO, "volume %s: left by %s: %u slabs freed, %u kept",
             title, r->client, given, r->nr_slabs);
   else
     fp_log (FP_LOG_INFO,
-            "volume %s: left by %s: %u slabs freed, %u kept for %u s, and for "
-            "%u s more while nobody needs them",
+            "volume %s: left by %s: %u slabs freed, %u kept for %u s, then "
+            "for %u s more unless they are needed",
             title, r->client, given, r->nr_slabs, o->lease_s, o->orphan_s);
   if (discard)
     forget (r);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* record.h - what this server knows of a volume, and the slabs it has here.
  *
- * A volume is attached to one session at most.  When that ends, slabs without
- * a label go back to the pool; the record and what is labelled wait for the
- * client to come back.  One with a name waits until it is deleted.  For that,
- * and for one with several copies of each extent, there is also what
- * record_volume.c is about, the list of its servers and the map of its
- * extents.
+ * A volume is attached to at most one session.  When that ends, slabs without
+ * a label go back to the pool.  The record and the labelled slabs wait for the
+ * client to come back.  A volume with a name waits until it is deleted.  One
+ * with a name or several copies of each extent also has a list of its servers
+ * and a map of its extents (record_volume.c).
  *
- * A volume that is not kept (one without a name, or EPHEMERAL) is an orphan
- * when the lease is over:
+ * A volume that is not kept is one without a name, or EPHEMERAL.  It is an
+ * orphan when the lease is over:
  *
  *   ATTACHED --session ends--> LEFT --lease over--> ORPHAN --> forgotten
  *      ^                        |                     |
@@ -22,9 +21,9 @@
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
- * Memory:   a record, and a pointer for each slab; where there is a map also a
- *           list of members, and from when it is opened on a bit for each
- *           copy of an extent, MAX_MAP_WORDS for all volumes.
+ * Memory:   a record, and a pointer for each slab.  With a map also a list of
+ *           members and, from the first OPEN on, a bit for each copy of an
+ *           extent.  MAX_MAP_WORDS is the limit for all volumes.
  */
 
 #ifndef MEMSERVER_RECORD_H
@@ -51,23 +50,24 @@ struct record {
   struct server *server;
   struct fp_uuid uuid;
   char name[FP_NAME_MAX + 1]; /* may be empty */
-  bool kept;                  /* it has a name, and is there until deleted */
+  bool kept;                  /* has a name, and stays until it is deleted */
   uint64_t size;
   uint64_t created; /* seconds since 1970 */
   uint32_t copies;
   struct fp_stripe stripe;
-  uint32_t servers;   /* that the volume is on, this one too */
-  uint32_t transport; /* of the session that has it, or had it last */
+  uint32_t servers;   /* number of servers of the volume, with this one */
+  uint32_t transport; /* that the present or last session uses */
   bool ephemeral;
   uint64_t epoch;
-  struct session *holder;       /* NULL: its lease is running, or it is kept */
-  char client[FP_NAME_MAX + 1]; /* who has it, or had it last */
-  struct fp_uuid holder_uuid;   /* likewise */
-  struct who holder_who;        /* of the last one that could write; nobody
-                                 * knows after a restart */
-  uint64_t since;               /* seconds since 1970 */
-  /* Until then (fp_now_ns) only the last client may come back: it may not have
-   * heard yet that its session has ended, and over shm go on.  0: it has.
+  struct session *holder;       /* NULL: no session has it */
+  char client[FP_NAME_MAX + 1]; /* present or last client, for people */
+  struct fp_uuid holder_uuid;   /* UUID of that client */
+  /* Identity of the last client that could write; unknown after a restart. */
+  struct who holder_who;
+  uint64_t since; /* start of its state, seconds since 1970 */
+  /* Until then (fp_now_ns) only the last client may come back.  It may not
+   * have heard yet that its session has ended, and over shm it may go on.  0:
+   * it has heard.
    */
   uint64_t fenced_ns;
   /* Until then (fp_now_ns) other clients need a takeover: the last one hung up
@@ -78,23 +78,25 @@ struct record {
    * is an orphan.
    */
   uint64_t orphan_ns;
-  /* Slabs that it had when it was left and that were not abandoned; and those
-   * of them that are in huge pages.
+  /* Number of slabs that were not abandoned when the volume was left, and how
+   * many of them are in huge pages.
    */
   uint32_t nr_sound, nr_sound_huge;
-  struct fp_uuid user;                  /* who was given a key last */
-  struct fp_uuid former[RECORD_FORMER]; /* who before, the last of them */
-  unsigned nr_former;                   /* ever */
+  struct fp_uuid user;                  /* client that was given a key last */
+  struct fp_uuid former[RECORD_FORMER]; /* clients before that, a ring */
+  unsigned nr_former;                   /* clients ever put there */
   struct slab **slabs;
   uint32_t nr_slabs, max_slabs;
   struct event *lease;
 
-  struct who owner; /* whose quota it counts for; see guard.h */
+  struct who owner; /* identity whose quota counts: see guard.h */
 
   struct fp_members *members; /* NULL: none yet */
-  uint64_t *map;              /* a bit for each extent; NULL: none exists, and
-                                 nobody has opened it since it is there */
-  uint64_t existing;          /* extents with a copy in the map */
+  /* A bit for each copy of an extent; NULL: none exists, and no client has
+   * opened the volume yet.
+   */
+  uint64_t *map;
+  uint64_t existing; /* extents with a copy in the map */
 
   struct persist_volume *persist; /* NULL: nothing outlives this process */
 };
@@ -112,33 +114,35 @@ bool record_is_orphan (const struct record *r);
 /* Forget r if it is an orphan: a new volume takes its UUID or name. */
 void record_forget_orphan (struct record *r);
 
-/* Return how many slabs the pool could lend if all orphans were forgotten, of
- * this owner, or with NULL of any.
+/* Return how many slabs the pool could lend if all orphans of this owner, or
+ * with NULL of any, were forgotten.
  */
 uint32_t record_reclaimable (const struct server *srv,
                              const struct who *owner);
 
 /* Resource that forgetting an orphan must free: */
 enum reclaim {
-  RECLAIM_ANY,      /* its place in the list */
+  RECLAIM_ANY,      /* place in the list of records */
   RECLAIM_MAP,      /* memory for maps */
-  RECLAIM_SLABS,    /* its part of a quota; slabs, some time */
+  RECLAIM_SLABS,    /* part of a quota; slabs, some time */
   RECLAIM_LENDABLE, /* slabs that can be lent once they are scrubbed */
   RECLAIM_ORDINARY  /* ordinary pages that go back to this host */
 };
 
-/* Forget the orphan that was left first: of this owner, or with NULL of any.
- * Return how many of its slabs go back to the pool.  -ENOENT: there is none.
+/* Forget the orphan that was left first, of this owner or with NULL of any.
+ * It must free the resource what.  Return how many of its slabs go back to the
+ * pool.  -ENOENT: there is none.
  */
 int record_reclaim (struct server *srv, const struct who *owner,
                     enum reclaim what);
 
-/* -ENOSPC: there are too many, or no room to keep another one (record_keep).
+/* Make a record, and keep it (record_keep).  -ENOSPC: there are too many, or
+ * no room to keep another one.
  */
 int record_new (struct record **out, struct server *srv,
                 const struct fp_open *q);
 
-/* Likewise, and what is kept of it stays as it is. */
+/* Make a record, and do not change what is kept of it. */
 int record_make (struct record **out, struct server *srv,
                  const struct fp_open *q);
 
@@ -153,131 +157,137 @@ void record_left_with (struct record *r, const struct slab *s);
 /* Return true if the map of r fits once all orphans are forgotten. */
 bool record_map_would_fit (const struct record *r);
 
-/* It was made just now, and nobody has it: it is not after all. */
+/* Undo record_new: no client has the volume yet. */
 void record_unmake (struct record *r);
 
 void record_attach (struct record *r, struct session *s,
                     const struct fp_open *q);
 
-/* It is this one's from now on. */
+/* Set the owner, whose quota the volume counts for. */
 void record_own (struct record *r, const struct who *owner);
 
-/* Is it this client that has it, or had it last?  What a client says of itself
- * is believed of who TLS or the kernel says that it is, if there is an access
- * file.
+/* Return true if this client has the volume, or had it last.  With an access
+ * file its UUID is not enough: TLS or the kernel must name the same user, if
+ * that is known.
  */
 bool record_was_had_by (const struct record *r, const struct session *s);
 
-/* Its client says on how many servers it is now. */
+/* Set the number of servers that the volume is on now, as its client says. */
 void record_recount (struct record *r, uint32_t servers);
 
-/* The session that has it was given a key. */
+/* Note that the client that has the volume was given a key. */
 void record_used (struct record *r);
 
-/* Another client takes the volume: whoever has it, or had it last, is as one
- * that had a key before, from here on.  False: it was so already.
+/* Shut out the client that has the volume or had it last, as another one takes
+ * it.  From here on it counts as a former client.  Return false if it did
+ * before.
  */
 bool record_shut_out (struct record *r);
 
-/* This client had a key before another one had: what it knows of the volume,
- * which extents are where and what was never written, may not be so any more.
- * It would read zeros for what the other one wrote, and release what it does
- * not know.
+/* Return true if another client had a key after this one.  Then this client
+ * may be wrong about where extents are, and what was never written.  It would
+ * read zeros for what the other one wrote, and release what it does not know.
  */
 bool record_is_former (const struct record *r, const struct fp_uuid *client);
 
-/* Nobody has a key to its slabs any more.  discard: scrub and forget it now,
- * do not wait for the lease, or for ever if it is kept.
+/* Detach the session; no client has a key to the slabs any more.  With
+ * discard, scrub and forget the volume now, even if it has a lease or is kept.
  */
 void record_detach (struct record *r, bool discard);
 
-/* Scrub and forget it; nobody has it.  by is for the log. */
+/* Scrub and forget a volume that no session has; by is for the log. */
 void record_delete (struct record *r, const char *by);
 
-/* A slab just taken from the pool is its; -ENOMEM: it is not. */
+/* Add a slab just taken from the pool.  -ENOMEM: it was not added. */
 int record_add (struct record *r, struct slab *s);
 
-/* One of its slabs holds an extent. */
+/* Note that a slab of the volume holds an extent. */
 void record_label (struct record *r, struct slab *s, const struct fp_label *l);
 
-/* Back to the pool, which scrubs it; of a lost one, only the mark goes. Nobody
- * has a key.
+/* Give a slab back to the pool, which scrubs it; of a lost one only the mark
+ * goes.  No session has a key to it.
  */
 void record_release (struct record *r, struct slab *s);
 
-/* Its key could not be revoked: see pool_lose.  The label stays, as a mark
- * that what the extent held is lost, until the client releases it or the
- * record is gone: a client that learns what is here must not take the extent
- * for one that was never written.
+/* Give up a slab whose key could not be revoked (pool_lose).  The label stays
+ * as a mark that what the extent held is lost.  The mark goes when the client
+ * releases it, or with the record.  A client that learns what is here must not
+ * take the extent for one that was never written.
  */
 void record_lose (struct record *r, struct slab *s);
 
-/* Its name, or its UUID if it has none. */
+/* Write the volume's name to out, or its UUID if it has no name. */
 void record_title (const struct record *r, char out[FP_NAME_MAX + 1]);
 
 uint64_t record_extents (const struct record *r);
-/* Bits of its map. */
+/* Return the number of bits of the volume's map. */
 uint64_t record_bits (const struct record *r);
 
-/* There is a list of its servers and a map of its extents. */
+/* Return true if the volume has a list of its servers and a map of its
+ * extents.
+ */
 bool record_has_map (const struct record *r);
 
-/* All of what follows is about such volumes.
+/* The next functions are for these volumes only.
  *
- * -EINVAL: the list is not newer than the one there is, nor the same.
+ * Set the list of members.  -EINVAL: it is not newer than the one that is
+ * there, nor the same.
  */
 int record_set_members (struct record *r, const struct fp_members *m);
 
 /* Return the size of its map, made or not, in words. */
 uint64_t record_map_words (const struct record *r);
 
-/* Make map its map: count its extents, and charge it to the server. */
+/* Make map the map of r: count its extents, and charge it to the server. */
 void record_take_map (struct record *r, uint64_t *map);
 
-/* Whoever opens it has a map for certain: an extent that cannot be recorded
- * later would be an I/O error.  -ENOSPC: the maps of all volumes take as much
- * as they may.
+/* Make sure that there is a map when the volume is opened.  An extent that
+ * cannot be recorded later would be an I/O error.  -ENOSPC: the maps of all
+ * volumes take as much as they may.
  */
 int record_need_map (struct record *r);
 
-/* -EINVAL: not all of them are extents of the volume.  Then nothing was
- * changed.
+/* Change or read the map.  -EINVAL: some of it is outside the volume, and
+ * nothing was changed.
  */
 int record_map (struct record *r, const struct fp_map_change *q);
 int record_map_write (struct record *r, const struct fp_map_words *q);
 void record_map_read (const struct record *r, const struct fp_map_read *q,
                       struct fp_map_words *p);
 
-/* Return for how many ms OPEN by another client is BUSY; 0: it is not, or
- * somebody has it.  A takeover ends the wait of awaited_ns, not fenced_ns.
+/* Return for how many ms OPEN by another client is BUSY; 0: it is not, or a
+ * session has the volume.  A takeover ends the wait of awaited_ns, not
+ * fenced_ns.
  */
 uint32_t record_fenced_ms (const struct record *r);
 
 void record_describe (const struct record *r, struct fp_volume_entry *e);
 
-/* The list and the map are freed. */
+/* Free the list and the map. */
 void record_forget_volume (struct record *r);
 
-/* All records are forgotten, slabs and all; nothing is scrubbed.  At the end.
- * What is kept of them stays.
+/* Forget all records when the server ends.  Nothing is scrubbed, and what is
+ * kept of them stays.
  */
 void record_free_all (struct server *srv);
 
-/* record_persist.c: what the next server finds of it, if any does.  The first
- * time may fail.
+/* Save the record for the next server, if there is a store.  Only the first
+ * time may fail.  (This and what follows is in record_persist.c.)
  */
 int record_keep (struct record *r);
-/* Neither it nor its slabs are found again, whatever of them is left; when
- * these are unkept, it goes, too.
+/* Mark the record: no later server finds it or its slabs.  When all slabs are
+ * unkept, record_unkeep removes its file.
  */
 void record_doom (struct record *r);
 void record_unkeep (struct record *r);
 void record_keep_slab (const struct record *r, const struct slab *s);
 void record_unkeep_slab (const struct record *r, const struct slab *s);
 
-/* What the last one left: of a slab, for pool_new; and then all. */
+/* Return what the last server left of a slab (pool_params.left).  After
+ * pool_new, record_take_up_all takes up all volumes.
+ */
 enum pool_left record_left (void *ctx, uint32_t slab, uint32_t *serial);
-/* The slab has other memory. */
+/* Save that the slab has other memory (pool_params.moved). */
 void record_moved (void *ctx, struct slab *s);
 int record_take_up_all (struct server *srv);
 

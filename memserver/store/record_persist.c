@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record_persist.c - records and labels, as they are kept for the next server
- * (persist.h), and as it takes them up.
+/* record_persist.c - save records and labels for the next server (persist.h),
+ * and take them up again there.
  */
 
 #include <config.h>
@@ -135,8 +135,9 @@ record_moved (void *ctx, struct slab *s)
     record_keep_slab (s->record, s);
 }
 
-/* Whoever had it may not have heard that this server was away, and what it
- * believes of its lease counts (see record.fenced_ns).
+/* Take up a saved record.  The client that had the volume may not know that
+ * this server was away.  So what that client believes of its lease counts
+ * (record.fenced_ns).
  */
 static void
 take_up_fields (struct record *r, const struct persist_record *p)
@@ -183,7 +184,7 @@ take_up_volume (struct server *srv, struct persist_found *f)
     record_take_map (r, f->map);
   take_up_fields (r, &f->record);
   r->owner = f->owner;
-  /* While it is fenced nobody else can come back to it. */
+  /* While the volume is fenced, no other client can come back to it. */
   if (f->record.flags & PERSIST_ATTACHED)
     lease_s += persist_lease_s (srv->persist);
   if (f->members.version > 0) {
@@ -193,7 +194,7 @@ take_up_volume (struct server *srv, struct persist_found *f)
     *r->members = f->members;
   }
   if (f->record.flags & PERSIST_ATTACHED)
-    r->since = (uint64_t) time (NULL); /* it was left just now */
+    r->since = (uint64_t) time (NULL); /* counts as left now */
   ago_s = time (NULL) - (time_t) r->since;
   /* The lease starts again, unless the volume was an orphan already. */
   if (ago_s < (time_t) lease_s)
@@ -214,14 +215,14 @@ take_up_slab (struct server *srv, uint32_t i)
     return 0;
   r = record_find (srv, &l.volume);
   if (!r)
-    return -EBADMSG; /* persist_open has looked */
+    return -EBADMSG; /* persist_open has checked it */
   e = record_add (r, s);
   if (e < 0)
     return e;
   s->label.extent = l.extent;
   s->label.copy = l.copy;
   s->label.generation = l.generation;
-  /* Whether the last one has done with it died with the server that knew. */
+  /* Only the last server knew whether that client was done with it. */
   s->exposed = s->abandoned = !fp_uuid_is_nil (&l.mapper);
   s->mapper = l.mapper;
   record_left_with (r, s);

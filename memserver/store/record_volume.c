@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* record_volume.c - what a volume that has a name, or several copies of each
- * extent, has besides its slabs: the list of its servers, and the map of its
- * extents.
+/* record_volume.c - the list of servers and the map of extents, for a volume
+ * that has a name or several copies of each extent.
  */
 
 #include <config.h>
@@ -48,7 +47,7 @@ record_set_members (struct record *r, const struct fp_members *m)
   int e = 0;
 
   if (r->members && m->version <= r->members->version)
-    /* An answer that was lost is asked for again. */
+    /* A client sends a list again if the reply was lost. */
     return same_members (r->members, m) ? 0 : -EINVAL;
   if (!r->members)
     r->members = malloc (sizeof *r->members);
@@ -83,8 +82,8 @@ record_map_words (const struct record *r)
   return fp_div_round_up (record_bits (r), 64);
 }
 
-/* Does one of the first copies of this extent exist, if word w of the map is
- * this?
+/* Return true if one of the first copies of this extent exists.  Word w of the
+ * map is taken to be word.
  */
 static bool
 exists (const struct record *r, uint64_t extent, uint64_t copies, uint64_t w,
@@ -114,7 +113,7 @@ record_take_map (struct record *r, uint64_t *map)
     }
 }
 
-/* By one store (persist.h). */
+/* Set word w of the map, by one store (persist.h), and count extents. */
 static void
 set_word (struct record *r, uint64_t w, uint64_t word)
 {
@@ -183,7 +182,7 @@ record_map (struct record *r, const struct fp_map_change *q)
   return 0;
 }
 
-/* The bits of word w that the map has. */
+/* Return which bits of word w belong to the map. */
 static uint64_t
 valid_bits (const struct record *r, uint64_t w)
 {
@@ -273,7 +272,7 @@ record_forget_volume (struct record *r)
   if (r->map)
     r->server->map_words -= record_map_words (r);
   if (r->persist)
-    persist_volume_close (r->persist); /* its map, too */
+    persist_volume_close (r->persist); /* with its map */
   else
     free (r->map);
   r->persist = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* store.c - memory that outlives this process: which kind it is. */
+/* store.c - memory that outlives this process: choose the kind of store. */
 
 #include <config.h>
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* store.h - memory that outlives this process, as files with names:
  *
- *   DIR        files of a directory on a tmpfs or hugetlbfs: store_dir.c
- *   fdstore:   memfds that systemd keeps for its service while that is started
- *              again (FileDescriptorStoreMax=): store_fds.c.  Nobody can cut
- *              them off, as they are sealed: clients may map them.
+ *   DIR        files in a directory on a tmpfs or hugetlbfs (store_dir.c).
+ *   fdstore:   memfds that systemd keeps while its service restarts, see
+ *              FileDescriptorStoreMax= (store_fds.c).  They are sealed, so no
+ *              process can truncate them, and clients may map them.
  *
  * Errors:   0 or a negative errno value; why says more, for people.
- * Threads:  opened and closed by one; between that any.
+ * Threads:  one opens and closes a store; between that any may use it.
  */
 
 #ifndef MEMSERVER_STORE_H
@@ -17,62 +17,69 @@
 #include <stdint.h>
 
 #define STORE_WHY_MAX 512
-#define STORE_NAME_MAX 64 /* of a file, with its NUL */
+#define STORE_NAME_MAX 64 /* bytes of a file name, with its NUL */
 #define STORE_FDS "fdstore:"
-#define STORE_FDS_SLABS 4096u /* so many are known to fit */
+#define STORE_FDS_SLABS 4096u /* most slabs that are known to fit */
 
-/* The pages of a hugetlbfs are larger. */
+/* Largest page that is not of a hugetlbfs, bytes. */
 #define STORE_SMALL_PAGE 65536u
 
 struct store;
 
-/* where is DIR, or STORE_FDS; it stays the caller's.  -EBUSY: another server
- * has it.  Changes nothing but that DIR is made.
+/* Open a store.  where is DIR or STORE_FDS, and stays the caller's.  -EBUSY:
+ * another server has it.  This changes nothing, except that it makes DIR and
+ * its lock file.
  */
 int store_open (struct store **out, const char *where,
                 char why[STORE_WHY_MAX]);
-/* What is in it stays. */
+/* Close the store; its files stay. */
 void store_close (struct store *s);
 
 const char *store_where (const struct store *s);
-/* In bytes; of memfds, the smallest that one may have. */
+/* Return the page size in bytes; of memfds, the smallest possible one. */
 uint64_t store_page (const struct store *s);
 bool store_is_sealed (const struct store *s);
-/* So many bytes are left, and so many in huge pages; UINT64_MAX: no limit but
- * the host's.
+/* Set *room to the bytes left, of huge pages if files are in those.
+ * UINT64_MAX: there is no limit but the host's.
  */
 int store_room (const struct store *s, uint64_t *room);
 
-/* Before it is opened.  store_page_at 0: no such place. */
+/* Ask about a store before it is opened.  store_page_at returns 0 if there is
+ * no such place.
+ */
 bool store_will_seal (const char *where);
 uint64_t store_page_at (const char *where);
-/* Bytes of memory that files have whose names begin with this. */
+/* Return how many bytes of memory the files have whose names begin with
+ * prefix.
+ */
 uint64_t store_holds (const char *where, const char *prefix);
 
-/* A descriptor of it, now the caller's.  -ENOENT: it is not there. */
+/* Return a descriptor of a file, which is the caller's then.  -ENOENT: there
+ * is no such file.
+ */
 int store_get (struct store *s, const char *name);
-/* Likewise, of a new file, which is empty; it is not there yet, and what is
- * there by that name stays.
+/* Return a descriptor of a new, empty file.  Until store_keep the file is not
+ * there, and an old one of that name stays.
  */
 int store_make (struct store *s, const char *name);
-/* It never will be. */
+/* Give up a file of store_make that was not kept. */
 void store_unmake (struct store *s, const char *name);
-/* It is there, by this name, from here on; fd, of store_make or a memfd, stays
- * the caller's.
+/* Make fd the file of this name.  fd, from store_make or a memfd, stays the
+ * caller's.
  */
 int store_keep (struct store *s, const char *name, int fd);
-/* It is not there any more, if it was. */
+/* Remove a file, if it is there. */
 int store_remove (struct store *s, const char *name);
 
-/* Call each with the name of every file, in no order.  One that fails ends it.
- * It may remove files.
+/* Call each with the name of every file, in any order.  An error ends that.
+ * each may remove the file that it is given.
  */
 typedef int store_each_fn (void *ctx, const char *name,
                            char why[STORE_WHY_MAX]);
 int store_each (struct store *s, store_each_fn *each, void *ctx,
                 char why[STORE_WHY_MAX]);
 
-/* Set why, return err. */
+/* Set why and return err. */
 int store_why (char why[STORE_WHY_MAX], int err, const char *fmt, ...)
     __attribute__ ((__format__ (__printf__, 3, 4)));
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* store_dir.c - files of a directory on a tmpfs or hugetlbfs.  One that is not
- * there yet has .new after its name.
+/* store_dir.c - files in a directory on a tmpfs or hugetlbfs.  A file that is
+ * not kept yet has .new after its name.
  */
 
 #include <config.h>
@@ -59,16 +59,17 @@ store_dir_open (struct store *s, char why[STORE_WHY_MAX])
     return store_why (why, -errno, "backing: %s: %s", dir, strerror (errno));
   if (fs.f_type != TMPFS_MAGIC && fs.f_type != HUGETLBFS_MAGIC)
     return store_why (why, -EINVAL,
-                      "backing: %s is not on a tmpfs or hugetlbfs, and "
-                      "memory is what is lent: take a directory in /dev/shm, "
-                      "or mount one",
+                      "backing: %s is not on a tmpfs or hugetlbfs: use a "
+                      "directory in /dev/shm, or mount one",
                       dir);
   s->page = page_of (&fs);
   if (st.st_uid != geteuid () || (st.st_mode & 022) != 0)
-    return store_why (why, -EPERM,
-                      "backing: %s: others may change what is in it: take a "
-                      "directory that is this user's alone",
-                      dir);
+    return store_why (
+        why, -EPERM,
+        "backing: %s: other users can change its contents: use "
+        "a directory that this user owns and that only this user "
+        "can write to",
+        dir);
   s->lock =
       openat (s->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (s->lock >= 0 && flock (s->lock, LOCK_EX | LOCK_NB) == 0)
@@ -113,7 +114,7 @@ store_dir_unmake (struct store *s, const char *name)
 {
   char new[STORE_NAME_MAX + 4];
 
-  (void) unlinkat (s->dir, new_name (name, new), 0); /* or at the next start */
+  (void) unlinkat (s->dir, new_name (name, new), 0); /* or at next start */
 }
 
 int
@@ -161,7 +162,7 @@ store_dir_room (const struct store *s, uint64_t *room)
     *room = host_huge_free (s->page);
   if (fstatvfs (s->dir, &vfs) < 0)
     return -errno;
-  if (vfs.f_blocks > 0) /* 0: it has no limit */
+  if (vfs.f_blocks > 0) /* 0: no limit */
     *room = FP_MIN (*room, (uint64_t) vfs.f_bavail * vfs.f_frsize);
   return 0;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* store_fds.c - memfds that systemd keeps for its service: we tell it of each,
- * with its name, and whoever is started in our place is given them.
+/* store_fds.c - memfds that systemd keeps for its service.  We send each one
+ * to systemd with its name, and systemd gives them to the next process of the
+ * service.
  *
- * What is told is in a queue of systemd's when the call returns, and stays
- * there when this process is killed; it is done in the order in which it was
- * told. Nothing says whether systemd has kept one: with too low a
- * FileDescriptorStoreMax= some are missing later, and then what is there is
- * refused.
+ * A message is in systemd's queue when the call returns.  It stays there if
+ * this process is killed, and messages are handled in order.  systemd does not
+ * say whether it has kept a memfd.  If FileDescriptorStoreMax= is too low some
+ * are missing at the next start, and then the store is refused.
  */
 
 #include <config.h>
@@ -28,12 +28,12 @@
 
 #include "base/cleanup.h"
 
-/* All names are given to a process in one variable, of 128 KiB at most
- * (MAX_ARG_STRLEN): with more than that nobody could be started any more.
+/* All names go to a process in one variable of at most 128 KiB
+ * (MAX_ARG_STRLEN).  With more than that no process could be started any more.
  */
 #define NAMES_MAX (120u << 10)
 
-/* Others may have descriptors here, too: sockets of a .socket unit. */
+/* Our names: others may be here, too, such as sockets of a .socket unit. */
 static const char *const ours[] = { "state", "slab-", "volume-" };
 
 static bool
@@ -76,7 +76,9 @@ add (struct store *s, const char *name, int fd)
   return 0;
 }
 
-/* With the lock held. */
+/* Return the link to the file of this name, or the last link.  Call with the
+ * lock held.
+ */
 static struct store_file **
 find (struct store *s, const char *name)
 {
@@ -96,21 +98,22 @@ store_fds_open (struct store *s, char why[STORE_WHY_MAX])
   s->page = (uint64_t) sysconf (_SC_PAGESIZE);
   if (!getenv ("NOTIFY_SOCKET"))
     return store_why (why, -EINVAL,
-                      "backing: %s: nobody is there to keep anything: this is "
-                      "for a service of systemd with FileDescriptorStoreMax= "
+                      "backing: %s: NOTIFY_SOCKET is not set: use this only "
+                      "in a service of systemd with FileDescriptorStoreMax= "
                       "and NotifyAccess=main",
                       s->where);
   n = sd_listen_fds_with_names (0, &names);
   if (n < 0)
-    return store_why (why, n, "backing: %s: what was kept: %s", s->where,
-                      strerror (-n));
+    return store_why (why, n, "backing: %s: cannot get the kept files: %s",
+                      s->where, strerror (-n));
   for (int i = 0; i < n && r == 0; i++) {
     int fd = SD_LISTEN_FDS_START + i;
 
     if (!is_ours (names[i]))
       continue;
     if (*find (s, names[i]))
-      r = store_why (why, -EEXIST, "backing: %s%s: it is there twice",
+      r = store_why (why, -EEXIST,
+                     "backing: %s%s: systemd keeps two files of this name",
                      s->where, names[i]);
     else
       r = add (s, names[i], fd);
@@ -207,7 +210,7 @@ store_fds_remove (struct store *s, const char *name)
     *at = f->next;
     s->names -= strlen (f->name) + 1;
   }
-  /* First: name may be its own. */
+  /* Format first: name may be the one in f. */
   snprintf (state, sizeof state, "FDSTOREREMOVE=1\nFDNAME=%s", name);
   close (f->fd);
   free (f);
@@ -222,7 +225,7 @@ store_fds_each (struct store *s, store_each_fn *each, void *ctx,
   struct store_file *f = s->files, *next;
   int r = 0;
 
-  /* Nobody else is there yet, and it may remove the one that it is given. */
+  /* No other thread runs yet.  each may remove the file that it is given. */
   for (; f && r == 0; f = next) {
     next = f->next;
     r = each (ctx, f->name, why);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* store_int.h - the inside of a store, for the files that are one. */
+/* store_int.h - the inside of a store: store.c, and a file for each kind. */
 
 #ifndef MEMSERVER_STORE_INT_H
 #define MEMSERVER_STORE_INT_H
@@ -22,12 +22,12 @@ struct store {
 
   int dir, lock; /* store_dir.c; -1: none */
 
-  pthread_mutex_t mutex; /* store_fds.c: over these */
+  pthread_mutex_t mutex; /* store_fds.c: guards the fields below */
   struct store_file *files;
-  size_t names; /* the length of all of them */
+  size_t names; /* total length of the files' names, with NULs */
 };
 
-/* What is what, of each kind. */
+/* The functions of store.h, for each kind of store. */
 int store_dir_open (struct store *s, char why[STORE_WHY_MAX]);
 int store_dir_get (struct store *s, const char *name);
 int store_dir_make (struct store *s, const char *name);

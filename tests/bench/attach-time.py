@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# For nbdsh: start nbdkit, and print how long it takes until the first write and the
-# first read are answered, and what the process has then: locked memory, threads,
-# descriptors, with 4 connections that were used.  From the environment:
+# Run by nbdsh: start nbdkit, and print how long it takes until the first write
+# and the first read are answered. Then use 4 connections, and print nbdkit's
+# locked memory, threads and descriptors.
 #
-#   NBDKIT    its command line, but for the socket; a JSON array
-#   SOCKET    where
-#   OFFSETS   where to write, in bytes: the first before the clock stops
-#   OUTPUT    a file for what nbdkit says
-#   READS     if there are any: the first byte at each of OFFSETS is this
+# Environment:
+#   NBDKIT    nbdkit's command line without the socket, a JSON array
+#   SOCKET    path of the Unix socket
+#   OFFSETS   where to write, in bytes; the time is that of the first one
+#   OUTPUT    file for nbdkit's output
+#   READS     if set: the first byte that each of OFFSETS has already
 
 import json
 import os

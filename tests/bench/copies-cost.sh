@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What a second copy costs: 4 KiB random reads and writes of depth 1 on volumes
-# with a name, of 1 and of 2 copies on the same two memory servers: by the engine
-# alone (copies-lat.c), then by fio's nbd engine through nbdkit; by the engine also
-# on a volume of 2 copies the server of one of which was killed. Interleaved
-# rounds; medians of the rounds' median latencies, and of the rounds' ratios.
+# Measure what a second copy costs, by 4 KiB random reads and writes of depth 1.
+# They go to volumes with a name, of 1 and of 2 copies, on the same two memory
+# servers. The engine alone does them (copies-lat.c), then fio's nbd engine
+# through nbdkit. The engine is also measured on a volume of 2 copies after one
+# server was killed. Rounds are interleaved. Print medians of the rounds' median
+# latencies, and of their ratios.
 #
 #   make -C tests bench/copies-lat
 #   ./run tests/bench/copies-cost.sh [ROUNDS [SECONDS [TRANSPORT...]]]
 #
-# Over tcp and shm; for rdma ADDRESS in the environment is that of a device.
+# The default transports are tcp and shm. For rdma, set ADDRESS to the address
+# of an RDMA device.
 
 set -eu
 # shellcheck source=tests/bench/common
@@ -30,7 +32,7 @@ for name in a b; do
         --listen "unix:$tmp/$name.usock" --address-file "$tmp/$name.addr"
 done
 
-# servers TRANSPORT: their addresses
+# servers TRANSPORT: print the addresses of both servers.
 servers ()
 {
     local name
@@ -40,7 +42,7 @@ servers ()
     done
 }
 
-# fio_on VOLUME ARG...: JSON of the job
+# fio_on VOLUME ARG...: run fio, and print the JSON of the job.
 fio_on ()
 {
     local volume=$1
@@ -51,7 +53,7 @@ fio_on ()
     sed -n '/^{/,$p' "$tmp/json"
 }
 
-# run VOLUME RW: the median of its latencies, us; and the 99th percentile
+# run VOLUME RW: print the median and the 99th percentile of the latency, in us.
 run ()
 {
     fio_on "$1" --rw="$2" --bs=4k --iodepth=1 --time_based --runtime="$seconds" \
@@ -60,10 +62,11 @@ run ()
             "\(.percentile["50.000000"] / 1000) \(.percentile["99.000000"] / 1000)"'
 }
 
-# said TEXT ONE TWO RATIO
+# said TEXT ONE TWO RATIO: print one result.
 said () { printf '%s, depth 1: %.2f us, 2 copies %.2f us: %.2f\n' "$@"; }
 
-# victim TRANSPORT: a server that copies-lat may kill; its address and its process
+# victim TRANSPORT: start a server that copies-lat may kill. Print its address
+# and its pid.
 victim ()
 {
     start test -s "$tmp/$1.c.addr" -- farpage-memserver \
@@ -91,7 +94,8 @@ for transport in "${transports[@]}"; do
             server="${addrs[0]}" server="${addrs[1]}" volume="$volume" \
             copies=$copies size=${mib}M transport="$transport" \
             connections=1 mlock=false
-        # What was never written is read without any copy.
+        # Write all of it: reads of extents that were never written need no
+        # copy.
         fio_on "$volume" --rw=write --bs=1M --iodepth=4 >"$tmp/fill"
     done
 done
@@ -101,7 +105,7 @@ printf '%-6s %-5s %-10s %10s %10s %8s %10s %10s\n' round '' '' '1 copy us' \
 for ((i = 1; i <= rounds; i++)); do
     for transport in "${transports[@]}"; do
         for rw in randread randwrite; do
-            # Who goes first takes turns.
+            # Alternate which one goes first.
             order=(1 2)
             if ((i % 2 == 0)); then order=(2 1); fi
             for copies in "${order[@]}"; do

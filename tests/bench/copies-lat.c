@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* copies-lat.c - what a second copy costs the engine, without NBD: 4 KiB
- * random reads and writes of depth 1 on two volumes with a name on the same
- * servers, of 1 and of 2 copies, in turns of some milliseconds.
+/* copies-lat.c - measure what a second copy costs the engine, without NBD.
+ * Random reads and writes of 4 KiB and depth 1 go to two volumes on the same
+ * servers.  One has 1 copy, the other 2, and they take turns of some
+ * milliseconds.
  *
  *   copies-lat shm|tcp|rdma SECONDS ADDR ADDR [ADDR PID]
  *
- * Prints for reads and for writes the medians of the turns' medians, in us:
- * what one took with 1 copy, with 2, and the median of the turns' ratios. With
- * a third server, and which process that is: then what one took on a volume of
- * 2 copies, on the first and the third, when that was killed.
+ * For reads and for writes, print in us the median of the turns' medians with
+ * 1 copy and with 2.  Then print the median of the turns' ratios.  With the
+ * address and the process of a third server, that server is killed.  Then a
+ * volume of 2 copies, on the first server and on that one, is measured, too.
  */
 
 #include <signal.h>
@@ -27,7 +28,7 @@
 #define TURN_NS (20 * FP_NS_PER_MS)
 #define MAX_TURNS 100000u
 #define MAX_OPS 100000u
-#define VOLUMES 3 /* of 1 copy, of 2, of 2 one of which is gone */
+#define VOLUMES 3 /* 1 copy, 2 copies, 2 with one gone */
 
 static double took[MAX_OPS];
 static double turns[2][VOLUMES][MAX_TURNS], ratios[2][MAX_TURNS];
@@ -72,7 +73,7 @@ open_one (struct fp_volume **v, const struct fp_volume_params *base,
     fprintf (stderr, "copies-lat: %s\n", why);
     return r;
   }
-  /* What was never written is read without any copy. */
+  /* Reads of extents that were never written need no copy. */
   return fill (*v);
 }
 
@@ -91,8 +92,8 @@ median (double *v, unsigned n)
   return v[n / 2];
 }
 
-/* The median of what each took, in microseconds, which does not tell who else
- * used the processor; < 0: it failed.
+/* Return the median time of a request in us, or < 0 on an error.  A median is
+ * not affected by other users of the CPU.
  */
 static double
 turn (struct fp_lane *lane, bool write)
@@ -129,7 +130,7 @@ measure (struct fp_volume **v, unsigned nr, uint64_t deadline)
   for (; r == 0 && n < MAX_TURNS && !fp_deadline_passed (deadline); n++)
     for (unsigned w = 0; r == 0 && w < 2; w++) {
       for (unsigned k = 0; k < nr; k++) {
-        unsigned c = (n + k) % nr; /* who goes first takes turns */
+        unsigned c = (n + k) % nr; /* the first one changes with each turn */
 
         turns[w][c][n] = turn (lanes[c], w == 1);
         if (turns[w][c][n] < 0)
@@ -149,7 +150,7 @@ measure (struct fp_volume **v, unsigned nr, uint64_t deadline)
   return r;
 }
 
-/* One with two copies, whose second server is killed. */
+/* Open a volume with two copies, and kill its second server. */
 static int
 open_degraded (struct fp_volume **v, const struct fp_volume_params *base,
                const char *addr, const char *pid)
@@ -164,10 +165,10 @@ open_degraded (struct fp_volume **v, const struct fp_volume_params *base,
     fprintf (stderr, "copies-lat: no address, or no process\n");
     return -1;
   }
-  r = open_one (v, &p, 2, pid); /* it has a name of its own */
+  r = open_one (v, &p, 2, pid); /* a name of its own */
   if (r == 0)
     r = kill (atoi (pid), SIGKILL);
-  /* They go on without it one by one. */
+  /* Extents become degraded one by one. */
   while (r == 0 && !fp_deadline_passed (end)) {
     r = fill (*v);
     fp_volume_status (*v, &s);

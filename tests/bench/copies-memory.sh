@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The memory of nbdkit with 1 and with 2 copies: what is locked (VmLck) and in
-# memory (RssAnon) of a volume of 8 GiB over tcp with 4 connections; and what one
-# GiB more takes: by a volume that is 1 TiB larger, whose kB are a GiB's bytes.
+# Measure nbdkit's memory with 1 and with 2 copies. Print its locked (VmLck) and
+# resident (RssAnon) memory for a volume of 8 GiB over tcp with 4 connections.
+# Also print what each GiB more takes. For that, a second volume is 1024 GiB
+# larger: the difference in kB is that in bytes per GiB.
 #
 #   ./run tests/bench/copies-memory.sh [SLAB...]
 
@@ -13,10 +14,10 @@ set -eu
 slabs=(256M)
 if [ $# -gt 0 ]; then slabs=("$@"); fi
 
-# kb PID FIELD
+# kb PID FIELD: print that field of the process's status, in kB.
 kb () { sed -nE "s/^$2:[[:space:]]+([0-9]+) kB$/\1/p" "/proc/$1/status"; }
 
-# locked NAME SLAB COPIES SIZE: VmLck and RssAnon, kB
+# locked NAME SLAB COPIES SIZE: print VmLck and RssAnon of nbdkit, in kB.
 locked ()
 {
     local pid

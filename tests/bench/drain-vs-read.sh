@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# How fast a memory server is drained, against a sequential read of the same
-# volume over the same transport; and what 4 KiB random requests of depth 1 (3
-# reads to a write) take before it and during it.
+# Compare how fast a memory server is drained with a sequential read of the same
+# volume over the same transport. Also measure 4 KiB random requests of depth 1
+# (3 reads to a write) before and during the drain.
 #
 #   ./run tests/bench/drain-vs-read.sh [tcp|shm [SIZE-IN-MIB [ROUNDS]]]
 
@@ -27,7 +27,7 @@ start nbdinfo --size "$uri" -- nbdkit -f -U "$tmp/nbd" "$FARPAGE_PLUGIN" \
     "${addrs[0]}" "${addrs[1]}" size="${mib}M" transport="$transport" \
     connections=2 mlock=false status="$tmp/status"
 
-# fio_job NAME ARG...: JSON of the job, in $tmp/NAME.
+# fio_job NAME ARG...: run fio, and leave the JSON of the job in $tmp/NAME.
 fio_job ()
 {
     local name=$1
@@ -47,8 +47,9 @@ p99 () { jq '[.jobs[0].read, .jobs[0].write] | map(.lat_ns.percentile["99.000000
 p999 () { jq '[.jobs[0].read, .jobs[0].write] | map(.lat_ns.percentile["99.900000"] // 0) | max / 1000' "$tmp/$1"; }
 worst () { jq '[.jobs[0].read, .jobs[0].write] | map(.lat_ns.max) | max / 1000' "$tmp/$1"; }
 
-# drain SERVER; then it may be used again. How much room the other one has it says
-# with its heartbeat, when what it got back is scrubbed.
+# drain SERVER: drain it, then allow its use again. Retry while the other server
+# seems too small. It reports its room only with its heartbeat, after it has
+# scrubbed the slabs that it got back.
 drain ()
 {
     local until=$((SECONDS + 60))
@@ -61,7 +62,7 @@ drain ()
     done
     farpage drain --cancel "$tmp/status" "$1" >"$tmp/cancel"
 }
-# Wait until the other one has room.
+# Wait until the other server has room for all of it.
 await_room ()
 {
     local until=$((SECONDS + 60))
@@ -78,7 +79,8 @@ printf '%-5s %-9s %10s %10s %10s %10s %10s\n' "$transport" '' 'drain MB/s' 'read
     'p99 us' 'p99.9' 'max'
 from=0
 for ((i = 1; i <= rounds; i++)); do
-    # All of it on one server, then to the other, with nobody else there.
+    # Collect all of it on one server. Then drain that one while nothing else
+    # runs.
     drain "${addrs[from]}"
     from=$((1 - from))
     fio_job seq --rw=read --bs=1M --iodepth=4

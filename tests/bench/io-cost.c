@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* io-cost.c - count what the thread that does I/O on a volume asks of the C
- * library and of the kernel: allocations, over any transport, and, over shm,
- * system calls.  Neither is allowed.
+/* io-cost.c - count allocations and system calls of the thread that does I/O
+ * on a volume.  Neither is allowed.  Allocations are counted on any transport,
+ * system calls on shm.
  *
  *   io-cost ADDR[,ADDR] shm|tcp|rdma [waste|crc32c|xts|gcm]
  *
- * On two servers there are two copies.  The last three: of a sealed volume.
- * Exits 0 if there were none, 1 if there were, 77 if it cannot tell.  With
- * 'waste' it makes one of each in between, to show that it sees them.
+ * With two servers there are two copies.  crc32c, xts and gcm measure a sealed
+ * volume.  The exit code is 0 if there were none, 1 if there were some, and 77
+ * if they cannot be counted.  With 'waste' it makes one of each, to show that
+ * it sees them.
  *
- * Allocations are counted by functions that stand before the C library's;
- * system calls by a seccomp filter on this one thread, which turns each into
- * a signal.  A filter cannot be taken off: so the measurement is a thread of
- * its own.
+ * Allocations are counted by functions that replace the C library's.  System
+ * calls are counted by a seccomp filter on one thread, which turns each call
+ * into a signal.  A filter cannot be removed, so the measurement has its own
+ * thread.
  */
 
 #include <errno.h>
@@ -142,13 +143,13 @@ on_sigsys (int sig, siginfo_t *info, void *context)
   last_syscall = info->si_syscall;
 }
 
-/* From here on each system call of this thread is counted, and fails. */
+/* Count each later system call of this thread, and make it fail. */
 static int
 trap_syscalls (void)
 {
   struct sock_filter filter[] = {
     BPF_STMT (BPF_LD | BPF_W | BPF_ABS, offsetof (struct seccomp_data, nr)),
-    /* To come back from the signal, and to end the thread. */
+    /* The calls that return from the signal and end the thread. */
     BPF_JUMP (BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigreturn, 2, 0),
     BPF_JUMP (BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 1, 0),
     BPF_STMT (BPF_RET | BPF_K, SECCOMP_RET_TRAP),
@@ -171,7 +172,7 @@ trap_syscalls (void)
   return 0;
 }
 
-/* Whether reading the clock needs the kernel on this machine. */
+/* Return true if this machine reads the clock without a system call. */
 static bool
 clock_is_cheap (void)
 {
@@ -239,7 +240,7 @@ async_pass (struct work *w, uint32_t size, uint64_t at)
   return r;
 }
 
-/* Odd places, and across the border between two extents. */
+/* Use odd offsets, and the border between two extents. */
 static int
 passes (struct work *w, unsigned nr)
 {
@@ -264,13 +265,13 @@ measure (void *arg)
   struct work *w = arg;
   void *volatile p; /* or the compiler removes the calls */
 
-  /* This thread has its part of the heap now: malloc needs no system call
-   * when it is to be counted with them.
+  /* Let malloc set up this thread's heap now.  Later that would be a system
+   * call, and be counted.
    */
   p = malloc (1);
   free (p);
-  /* The first write to an extent waits for its memory: that takes system
-   * calls, and no allocation either.
+  /* The first write to an extent waits for its memory.  That takes system
+   * calls, but no allocation.
    */
   armed = true;
   w->err = passes (w, 1);

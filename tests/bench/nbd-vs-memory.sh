@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# nbdkit with our plugin over shm against nbdkit's own memory plugin, both on a
-# Unix socket with one thread, driven by fio's nbd engine: 4 KiB random reads
-# and writes at one depth.  Interleaved rounds; medians of the rounds' ratios.
+# Compare nbdkit with our plugin over shm with nbdkit's own memory plugin. Both
+# serve a Unix socket with one thread. fio's nbd engine does 4 KiB random reads
+# and writes at one depth. Rounds are interleaved. Print medians of the rounds'
+# ratios.
 #
 #   ./run tests/bench/nbd-vs-memory.sh [DEPTH [ROUNDS [SECONDS]]]
 
@@ -23,7 +24,7 @@ start nbdinfo --size "nbd+unix:///?socket=$tmp/farpage" -- \
 start nbdinfo --size "nbd+unix:///?socket=$tmp/memory" -- \
     nbdkit -f -t 1 -U "$tmp/memory" memory $size
 
-# run NAME RW SECONDS: IOPS
+# run NAME RW SECONDS: print the IOPS.
 run ()
 {
     fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$tmp/$1" --rw="$2" \
@@ -33,7 +34,7 @@ run ()
     sed -n '/^{/,$p' "$tmp/json" | jq '.jobs[0] | .read.iops + .write.iops'
 }
 
-# What was never written is a hole, and is read without touching memory.
+# Write all of both: holes are read without touching memory.
 for i in farpage memory; do
     fio --name=fill --ioengine=nbd --uri="nbd+unix:///?socket=$tmp/$i" \
         --rw=write --bs=1M --iodepth=4 --size=$size --thread \
@@ -43,7 +44,7 @@ done
 printf '%-6s %-10s %12s %12s %8s\n' round '' memory farpage ratio
 for ((i = 1; i <= rounds; i++)); do
     for rw in randread randwrite; do
-        # Who goes first takes turns.
+        # Alternate which one goes first.
         if ((i % 2)); then
             memory=$(run memory $rw "$seconds")
             farpage=$(run farpage $rw "$seconds")

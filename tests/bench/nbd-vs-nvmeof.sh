@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# /dev/nbdX of 'farpage attach' over RDMA against NVMe-oF over RDMA (nvmet-rdma
-# on a brd disk), on the same RDMA device, both ends on this machine: fio,
-# random 4 KiB at depth 1 and 32, 128 KiB at depth 8, read and write.
-# Interleaved rounds; medians of the rounds' ratios.  Loads modules and writes
-# to devices, so run it in a guest:
+# Compare /dev/nbdX of 'farpage attach' over RDMA with NVMe-oF over RDMA
+# (nvmet-rdma on a brd disk). Both use the same RDMA device, with both ends on
+# this machine. fio reads and writes at random, 4 KiB at depth 1 and 32, and 128
+# KiB at depth 8. Rounds are interleaved. Print medians of the rounds' ratios.
+# The script loads modules and writes to devices, so run it in a guest:
 #
 #   tests/vm/run --net rxe -m 3072 -t 900 -M "nbd nvmet-rdma nvme-rdma" \
 #       BUILD/run tests/bench/nbd-vs-nvmeof.sh 10.0.0.1 [ROUNDS [SECONDS]]
@@ -27,7 +27,7 @@ nbd=$(farpage attach server="$(head -n 1 "$tmp/addr")" size=${mib}M \
     transport=rdma 2>"$tmp/attach") || { cat "$tmp/attach" >&2; exit 1; }
 nbd=$(echo "$nbd" | grep -o '/dev/nbd[0-9]*' | head -n 1)
 
-# run DEVICE RW BS DEPTH SECONDS: IOPS, mean and p99 latency in us
+# run DEVICE RW BS DEPTH SECONDS: print IOPS, mean and p99 latency in us.
 run ()
 {
     fio --name=x --filename="$1" --ioengine=libaio --direct=1 --rw="$2" \
@@ -39,7 +39,7 @@ run ()
         \(.lat_ns.percentile["99.000000"] / 1000)" | gsub("\n *"; " ")'
 }
 
-# What was never written is a hole, and is read without the network.
+# Write all of both: holes are read without the network.
 for i in "$nbd" "$nvme_device"; do
     fio --name=fill --filename="$i" --ioengine=libaio --direct=1 --rw=write \
         --bs=1M --iodepth=4 >"$tmp/fio" 2>&1 || { cat "$tmp/fio" >&2; exit 1; }

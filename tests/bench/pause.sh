@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# How long a volume with two copies pauses when one of its two servers is killed, and
-# when all of that server's host stands still: 4 KiB writes at depth 1, the longest request, in
-# two guests; the medians, and how many writes a second there were before and after.
+# Measure how long a volume with two copies pauses. Either one of its two
+# servers is killed, or all of that server's host is frozen. Client and server
+# are in two guests, and the client writes 4 KiB at depth 1. Print medians of
+# the longest request, and of the writes a second before and after.
 #
 #   top_builddir=BUILD tests/bench/pause.sh [rdma|tcp [ROUNDS [TIMEOUT...]]]
 

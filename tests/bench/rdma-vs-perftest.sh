@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The engine over RDMA against perftest on the same device, both ends on this
-# machine: 4 KiB READ, the latency at depth 1 and the rate at depth 32.
-# Interleaved rounds; what is printed last are medians of the rounds' ratios.
+# Compare the engine over RDMA with perftest on the same device, with both ends
+# on this machine. Measure 4 KiB READ, with latency at depth 1 and rate at depth
+# 32. Rounds are interleaved. The last lines are medians of the rounds' ratios.
 #
 #   ./run tests/bench/rdma-vs-perftest.sh ADDRESS [ROUNDS]
 #
-# ADDRESS is one of this machine that belongs to an RDMA device.  Where there
-# is none, in a guest:
+# ADDRESS is an address of this machine on an RDMA device. If there is none, use
+# a guest:
 #
 #   tests/vm/run --net rxe -t 600 BUILD/run tests/bench/rdma-vs-perftest.sh 10.0.0.1
 
@@ -18,7 +18,8 @@ set -eu
 addr=${1:?the address of an RDMA device}
 rounds=${2:-5}
 
-# perftest PROGRAM ARGUMENT...: its server, its client; the line of figures.
+# perftest PROGRAM ARGUMENT...: run a server and a client of PROGRAM. Print the
+# line of figures.
 listening () { rdma resource show cm_id | grep -q "lport $1 .*state LISTEN\|state LISTEN.*:$1 "; }
 port=18515
 perftest ()

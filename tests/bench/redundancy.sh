@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# How long it takes until a volume with two copies has all of them again, after one of two
-# servers was killed and is started anew, with nothing: from the kill on, and of that what
-# the server takes until it is there and has its memory.
+# Measure how long a volume with two copies lacks redundancy after one of its
+# two servers was killed. The server is started again with empty memory. Print
+# the time from the kill until the client noticed, until the server is back with
+# its memory, and until all copies are back.
 #
 #   ./run tests/bench/redundancy.sh [tcp|shm|rdma [MIB [ROUNDS]]]
 #
-# For rdma ADDRESS in the environment is that of a device.
+# For rdma, set ADDRESS to the address of an RDMA device.
 
 set -eu
 # shellcheck source=tests/bench/common
@@ -21,7 +22,7 @@ if [ "$(id -u)" = 0 ]; then mlock=true; fi
 declare -A pid=() addr=()
 
 populated () { farpage servers --json "$1" | jq -e '.servers[0].slabs_unpopulated == 0'; }
-# serve NAME: at the address that it had
+# serve NAME: start that server, on the same address each time.
 serve ()
 {
     local name=$1 listen
@@ -46,7 +47,7 @@ status '.volume.pieces_degraded == 0'
 
 gone=b
 for ((i = 1; i <= rounds; i++)); do
-    # Back with nothing is as good as a new one.
+    # A server that comes back empty is as good as a new one.
     began=${EPOCHREALTIME/./}
     kill -9 "${pid[$gone]}"
     wait "${pid[$gone]}" 2>/dev/null || :

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# From the start of nbdkit to the first write and read that are answered: a volume of
-# 64 GiB on 64 servers, and one with a name that has 16384 pieces; goal: under 2 s.
-# And from GRANT to its reply, of a server that has populated what it lends; goal:
-# under 5 ms.  Needs 5 GiB of memory, or a little more than 16384 of the largest SLAB.
+# Measure the time from the start of nbdkit until the first write and read are
+# answered (goal: under 2 s). One volume has 64 GiB on 64 servers, and one with
+# a name has 16384 extents. Also measure the time from GRANT to its reply, by a
+# server whose memory is populated (goal: under 5 ms). This needs 5 GiB of
+# memory, or a little more than 16384 of the largest SLAB.
 #
 #   ./run tests/bench/scale.sh [ROUNDS [SLAB...]]
 

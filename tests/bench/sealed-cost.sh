@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# What checksums and encryption cost the engine, without NBD (sealed-lat.c),
-# over shm and tcp on this machine.
+# Measure what checksums and encryption cost the engine, without NBD
+# (sealed-lat.c), over shm and tcp on this machine.
 #
 #   make -C tests bench/sealed-lat
 #   ./run tests/bench/sealed-cost.sh [SECONDS [TRANSPORT...]]

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sealed-lat.c - what it costs the engine, without NBD, to check and to
- * encrypt blocks: 4 KiB random reads and writes of depth 1, and 1 MiB ones, on
- * volumes of one server, in turns of some milliseconds.
+/* sealed-lat.c - measure what checksums and encryption cost the engine,
+ * without NBD.  Random reads and writes of depth 1, of 4 KiB and of 1 MiB, go
+ * to volumes of one server, in turns of some milliseconds.
  *
  *   sealed-lat shm|tcp|rdma SECONDS ADDR
  *
- * Prints for each way, of reads and of writes of either size, the median of
- * the turns' medians, in us, and the median of what that is more than of a
- * volume which is neither.
+ * For each way and each kind of request, print in us the median of the turns'
+ * medians.  Then print the median of the differences to a plain volume.
  */
 
 #include <stdio.h>
@@ -39,7 +38,7 @@ static const struct {
 };
 #define WAYS (sizeof ways / sizeof ways[0])
 
-/* Reads and writes, of either size. */
+/* Reads and writes of either size. */
 static const struct {
   const char *name;
   bool write;
@@ -105,7 +104,7 @@ median (double *v, unsigned n)
   return v[n / 2];
 }
 
-/* In microseconds; < 0: it failed. */
+/* Return the median time of a request in us, or < 0 on an error. */
 static double
 turn (struct fp_lane *lane, bool write, uint32_t size)
 {
@@ -139,7 +138,7 @@ measure (struct fp_volume **v, uint64_t deadline)
   for (n = 0; n < MAX_TURNS && !fp_deadline_passed (deadline); n++)
     for (unsigned j = 0; j < JOBS; j++) {
       for (unsigned k = 0; k < WAYS; k++) {
-        unsigned w = (n + k) % WAYS; /* who goes first takes turns */
+        unsigned w = (n + k) % WAYS; /* the first one changes with each turn */
 
         turns[j][w][n] = turn (lanes[w], jobs[j].write, jobs[j].size);
         if (turns[j][w][n] < 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* slow-proxy.c - TCP to a server that is slow for a while: what it answers
- * arrives later by so many milliseconds, and no slower.
+/* slow-proxy.c - TCP proxy to a server that is slow for a while: its answers
+ * arrive MS milliseconds later, at full rate.
  *
  *   slow-proxy 127.0.0.1:PORT MS ADDRESS-FILE
  *
- * It listens where ADDRESS-FILE says then.  SIGUSR1: slow from now on;
- * SIGUSR2: not any more.  (netem does it better, and wants root.)
+ * It writes the address where it listens to ADDRESS-FILE.  SIGUSR1 makes it
+ * slow, and SIGUSR2 ends that.  (netem does it better, but needs root.)
  */
 
 #include <config.h>
@@ -39,9 +39,9 @@ struct chunk {
   unsigned char *bytes;
 };
 
-/* From one socket to the other. */
+/* Data on its way from one socket to the other. */
 struct way {
-  bool delayed, ended; /* ended: nothing more comes in */
+  bool delayed, ended; /* ended: no more input */
   unsigned first, nr;
   struct chunk chunks[CHUNKS];
 };
@@ -110,7 +110,7 @@ end_pair (struct pair **p)
   *p = NULL;
 }
 
-/* Everything that is there.  False: an error. */
+/* Take all input that is there.  Return false on an error. */
 static bool
 take (struct way *w, int fd)
 {
@@ -131,7 +131,7 @@ take (struct way *w, int fd)
     c->length = (size_t) n;
     c->sent = 0;
     c->due_ns = fp_now_ns () + (w->delayed && slow ? delay_ns : 0);
-    /* Never before what came before. */
+    /* Keep the order: never before the chunk ahead. */
     if (w->nr > 0)
       c->due_ns = FP_MAX (c->due_ns,
                           w->chunks[(w->first + w->nr - 1) % CHUNKS].due_ns);
@@ -142,7 +142,7 @@ take (struct way *w, int fd)
   return true;
 }
 
-/* What is due. */
+/* Send what is due.  Return false on an error. */
 static bool
 give (struct way *w, int fd)
 {
@@ -180,7 +180,7 @@ step (struct pair **pp)
   }
 }
 
-/* Of a pair; returns when something is due. */
+/* Set what to poll for a pair.  Return when its next chunk is due, in ns. */
 static uint64_t
 watch (const struct pair *p, struct pollfd fds[2])
 {

@@ -1,22 +1,26 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A soak: fio writes and verifies a volume of two copies on three memory servers. Every 5 to
-# 20 s there is a fault. One server is killed, told to stop, frozen for a while, or drained.
-# Or the client is hurt: its network is cut from all servers for 2 to 15 s, nbdkit is stopped
-# for 1 to 15 s, or nbdkit and fio are both suspended for 35 to 60 s, longer than their lease.
-# A server that was killed or told to stop comes back on its address with nothing; but c, which
-# has --backing.
-# No two faults at a time: the next one waits until no piece lacks a copy.
-# For tcp on 127.0.0.1, as root, the servers run in a network namespace of their own: only then
-# the network is cut.
-# Each minute a line; at the end what was wrong. That is: an error of fio or of the volume, a
-# program that ended, or growth of nbdkit from the first ten minutes to the last ten.
+# Soak test: fio writes and verifies a volume of two copies on three memory
+# servers. Every 5 to 20 s there is a fault. One server is killed, told to stop,
+# frozen for a while, or drained. Or the client is hit, in one of these ways:
+#   - its network to all servers is cut for 2 to 15 s;
+#   - nbdkit is stopped for 1 to 15 s;
+#   - nbdkit and fio are suspended for 35 to 60 s, longer than their lease.
+# A server that was killed or told to stop comes back on its address. Its memory
+# is empty, except that of c, which has --backing. There is one fault at a time:
+# the next one waits until no extent lacks a copy. The network is cut only over
+# tcp on 127.0.0.1 as root, with the servers in a network namespace of their
+# own.
+#
+# A line is printed each minute. The test fails if fio or the volume has an
+# error, or if a program ends. It also fails if nbdkit grows from the first ten
+# minutes to the last ten.
 #
 #   ./run tests/bench/soak.sh [tcp|shm|rdma [SECONDS [SEED [ADDRESS]]]]
 #
-# ADDRESS is where the servers listen, for RDMA that of a device; then its queue pairs and MRs
-# are counted, too.
+# ADDRESS is where the servers listen. For rdma, it must be that of an RDMA
+# device, whose queue pairs and MRs are counted, too.
 
 set -eu
 # shellcheck source=tests/bench/common
@@ -30,15 +34,15 @@ RANDOM=$seed
 
 mib=64
 names=(a b c)
-at_most_whole=120 # seconds until all copies are there again
-# Of a loop of fio, which is verified as it goes and ends by itself.
+at_most_whole=120 # limit until all copies are back, seconds
+# Size of one loop of fio, which verifies as it goes and ends by itself.
 if [ "$seconds" -ge 600 ]; then io=24M; else io=2M; fi
 mlock=false
 if [ "$(id -u)" = 0 ] && [ -z "${LD_PRELOAD:-}" ]; then mlock=true; fi
 
 kinds=(kill term freeze drain stop)
 if [ "$seconds" -ge 600 ]; then kinds+=(suspend); fi
-there=() # how to run a server
+there=() # prefix of a command that runs a server
 cable=fps$$
 declare -A pid=() addr=() index=() faults=()
 frozen=()
@@ -49,7 +53,7 @@ finish ()
     local status=$?
     trap '' INT TERM
     : >"$tmp/enough"
-    # One that is frozen would not hear that it shall end.
+    # A frozen process would not react to SIGTERM.
     if [ ${#frozen[@]} -gt 0 ]; then kill -CONT "${frozen[@]}" 2>/dev/null || :; fi
     if [ $status != 0 ]; then
         for log in a b c nbdkit; do
@@ -57,7 +61,7 @@ finish ()
             tail -n 100 "$tmp/$log.log"
         done
     fi
-    # All of a job's own children, fio among them, are gone before its directory is.
+    # Stop the jobs before their directories are removed.
     end
     rm -rf "$backing"
     if [ ${#there[@]} -gt 0 ]; then ip netns del "$cable"; fi
@@ -68,7 +72,7 @@ trap finish EXIT
 say () { printf '%(%F %T)T %s\n' -1 "$*"; }
 fail () { say "FAIL: $*"; exit 1; }
 
-# serve NAME: on the address that it had.
+# serve NAME: start that server, on the same address each time.
 serve ()
 {
     local name=$1 args=() i until=$((SECONDS + 30))
@@ -108,7 +112,7 @@ for n in "${names[@]}"; do
     if [ "$transport" = shm ]; then addr[$n]=unix:$tmp/$n.usock
     else addr[$n]=${listen[$n]}; fi
 done
-# fio has no timeout, so requests may wait for as long as the client is suspended.
+# fio has no timeout, so a request may wait as long as the client is suspended.
 uri="nbd+unix:///?socket=$tmp/nbd"
 nbdkit -f -U "$tmp/nbd" "$FARPAGE_PLUGIN" "${addr[a]}" "${addr[b]}" "${addr[c]}" \
     volume=soak size=${mib}M copies=2 rebuild_delay=2 transport="$transport" connections=2 \
@@ -124,13 +128,14 @@ whole ()
         >"$tmp/whole" 2>&1
 }
 reconnects () { status | jq ".servers[] | select(.addr == \"${addr[$1]}\") | .reconnects"; }
-# back NAME COUNT: it was noticed that it had gone, and it is up again.
+# back NAME COUNT: return true if the client has reconnected to NAME more than
+# COUNT times.
 back () { [ "$(reconnects "$1")" -gt "$2" ]; }
 
-# ---- what is written and verified ----
+# ---- load ----
 
-# The second half is written once, and read again and again: what nobody touches has to be
-# right, too.
+# Write the second half once, and only read it afterwards: data at rest must
+# survive, too.
 fio --name=rest --ioengine=nbd --uri="$uri" --rw=write --bs=64k --offset=$((mib / 2))M \
     --size=$((mib / 2))M --verify=crc32c --do_verify=0 --thread >"$tmp/fio.log" 2>&1 ||
     { cat "$tmp/fio.log"; fail "fio could not write"; }
@@ -160,9 +165,9 @@ load >"$tmp/load.log" 2>&1 &
 load=$!
 pids+=("$load")
 
-# ---- what is measured ----
+# ---- measurements ----
 
-# proc PID: sets rss and lck (KiB), fds and threads. No process is started for it.
+# proc PID: set rss and lck (KiB), fds and threads, without starting a process.
 proc ()
 {
     local key value rest f
@@ -182,7 +187,7 @@ minute=0
 began=$SECONDS
 whole_max=0
 
-# tick: all that shall live lives; the maxima of this minute.
+# tick: check that all programs run, and note the maxima of this minute.
 tick ()
 {
     local n
@@ -210,7 +215,7 @@ line ()
         servers+=" $n=$rss/$lck/$fds/$threads"
     done
     if [ "$transport" = rdma ]; then
-        # Of all programs.
+        # Count those of all programs.
         read -r qps mrs < <(rdma resource show | awk '
             { for (i = 1; i < NF; i++) { if ($i == "qp") q += $(i + 1); if ($i == "mr") m += $(i + 1) } }
             END { print q + 0, m + 0 }')
@@ -230,7 +235,7 @@ line ()
     if grep -qvE '^0 0 ' "$tmp/loops"; then fail "errors of fio: $(tail -n 3 "$tmp/loops")"; fi
 }
 
-# rest SECONDS: a part of a second counts, too.
+# rest SECONDS: tick for that long. SECONDS may have decimals.
 rest ()
 {
     local until=$((${EPOCHREALTIME/./} + $(awk "BEGIN { printf \"%d\", $1 * 1000000 }")))
@@ -249,9 +254,10 @@ await () # CMD...
     done
 }
 
-# ---- what happens ----
+# ---- faults ----
 
-# gone NAME SIGNAL
+# gone NAME SIGNAL: end the server, and start it again after up to 4 s. Wait
+# until the client has reconnected.
 gone ()
 {
     local n=$1 before status=0
@@ -259,7 +265,7 @@ gone ()
     rm -f "$tmp/$n.addr"
     kill "-$2" "${pid[$n]}"
     wait "${pid[$n]}" 2>"$tmp/wait.err" || status=$?
-    # 143: told so before it took the signals up.
+    # 143: the signal came before the server had a handler for it.
     case $2$status in
     KILL137|TERM0|TERM143) ;;
     *) fail "server $n: exit status $status after SIG$2" ;;
@@ -272,7 +278,7 @@ freeze ()
 {
     halt "$((RANDOM % 5)).$((2 + RANDOM % 8))" "${pid[$1]}"
 }
-# halt SECONDS PID...
+# halt SECONDS PID...: stop these processes for that long.
 halt ()
 {
     local s=$1
@@ -302,14 +308,15 @@ drain ()
     farpage drain --rate $((4 + RANDOM % 28))M "$tmp/status" "${addr[$n]}" >"$tmp/drain" 2>&1 &
     job=$!
     sleep "$((RANDOM % 4)).$((RANDOM % 10))"
-    kill -INT $job 2>/dev/null || : # it may have ended
+    kill -INT $job 2>/dev/null || : # the drain may have ended
     wait $job || status=$?
     case $status in
     0) farpage drain --cancel "$tmp/status" "${addr[$n]}" >>"$tmp/drain" 2>&1 ||
         { cat "$tmp/drain"; fail "the drain of $n could not be cancelled"; } ;;
-    # That the others have no room yet, after another fault, is no error.
+    # After another fault the other servers may have no room yet. That is no
+    # error.
     1) grep -qE 'missing|cancelled' "$tmp/drain" || { cat "$tmp/drain"; fail "drain of $n"; } ;;
-    130) ;; # before it had asked for anything
+    130) ;; # interrupted before it asked for the drain
     *) cat "$tmp/drain"; fail "drain of $n: exit status $status" ;;
     esac
 }
@@ -331,7 +338,7 @@ while [ $((SECONDS - began)) -lt "$seconds" ]; do
     await whole
     if [ $((SECONDS - hurt)) -gt $whole_max ]; then whole_max=$((SECONDS - hurt)); fi
     while [ $SECONDS -lt $next ] && [ $((SECONDS - began)) -lt "$seconds" ]; do rest 1; done
-    # A freeze may be noticed late.
+    # The client may notice a freeze late.
     await whole
 done
 
@@ -348,14 +355,16 @@ line
 
 # ---- growth ----
 
-# most FROM COUNT VALUE...
+# most FROM COUNT VALUE...: print the largest of COUNT values after the first
+# FROM.
 most ()
 {
     local from=$1 count=$2
     shift 2
     printf '%s\n' "${@:from + 1:count}" | sort -n | tail -n 1
 }
-# grown WHAT ALLOWED VALUE...: one a minute.
+# grown WHAT ALLOWED VALUE...: fail if the values, one a minute, grew by more
+# than ALLOWED.
 grown ()
 {
     local what=$1 allowed=$2 first last
@@ -368,7 +377,7 @@ grown ()
 if [ $minute -ge 20 ]; then
     grown 'rss, KiB' 2048 "${max_rss[@]:0:minute}"
     grown 'locked, KiB' 2048 "${max_lck[@]:0:minute}"
-    # Of the requests for the status that came together.
+    # Allow for status requests that come at the same time.
     grown descriptors 3 "${max_fds[@]:0:minute}"
     grown threads 3 "${max_threads[@]:0:minute}"
     if [ "$transport" = rdma ]; then

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Swap on /dev/nbdX of 'farpage attach' over RDMA against swap on NVMe-oF over
-# RDMA (nvmet-rdma on a brd disk), on the same RDMA device, both ends on this
-# machine: a program in a cgroup of 512 MiB fills 768 MiB, verifies them, and
-# touches pages at random.  Interleaved rounds; medians of the ratios of the
-# total times.  Loads modules and makes swap, so run it in a guest:
+# Compare swap on /dev/nbdX of 'farpage attach' over RDMA with swap on NVMe-oF
+# over RDMA (nvmet-rdma on a brd disk). Both use the same RDMA device, with both
+# ends on this machine. A program in a cgroup of 512 MiB fills 768 MiB, verifies
+# them, and touches pages at random. Rounds are interleaved. Print the median of
+# the ratios of the total times. The script loads modules and makes swap, so run
+# it in a guest:
 #
 #   tests/vm/run --net rxe -m 4096 -t 1800 -M "nbd nvmet-rdma nvme-rdma" \
 #       BUILD/run tests/bench/swap-vs-nvmeof.sh 10.0.0.1 BUILD/tests/vm/hog \
@@ -38,7 +39,7 @@ echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mkdir $cg
 echo "${limit}M" >$cg/memory.max
 
-# swap NAME: the seconds it took
+# swap NAME: run the program, and print its time in seconds.
 swap ()
 {
     local began now status=0
@@ -47,7 +48,7 @@ swap ()
      exec "$hog" --seed 1 --random "$random" "$touched") >"$tmp/$1" 2>&1 ||
         status=$?
     now=$(date +%s.%N)
-    # Of the hog and of the kernel: everything it wrote must be gone again.
+    # Fail unless the program found its contents right.
     if [ $status != 0 ] || ! grep -q 'contents OK' "$tmp/$1"; then
         cat "$tmp/$1" >&2
         exit 1

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* clock.c - see clock.h.  Linked with --wrap for each of these (Makefile.am):
- * lib/base/clock.c calls the kernel's itself, and libFuzzer needs that, too.
+/* clock.c - see clock.h.  Linked with --wrap for each of these (Makefile.am).
+ * lib/base/clock.c itself calls the kernel, and libFuzzer needs that, too.
  */
 
 #include <config.h>

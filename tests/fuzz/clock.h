@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* clock.h - time that passes when a fuzzer says so, for what reads it by
- * lib/base/clock.h: no deadline is waited for, and each input gives the same.
+/* clock.h - time for code that reads it by lib/base/clock.h.  It passes only
+ * when a fuzzer says so: no deadline takes time, and an input always gives the
+ * same result.
  */
 
 #ifndef FUZZ_CLOCK_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* files.c - see files.h.  Linked with --wrap for what is wrapped here. */
+/* files.c - see files.h.  Linked with --wrap for the functions wrapped here.
+ */
 
 #include <config.h>
 
@@ -18,19 +19,19 @@
 #include "fuzz.h"
 #include "memserver/store/store.h"
 
-#define FIRST_FD 4000 /* no descriptor at all */
+#define FIRST_FD 4000 /* not real descriptors */
 #define PAGES (FILES_ROOM / FILES_PAGE)
 
 static struct file {
   char name[STORE_NAME_MAX];
-  bool there, coming; /* by this name; or not yet */
-  bool is_blank;      /* its bytes are nothing */
+  bool there, coming; /* has this name; is being made for it */
+  bool is_blank;      /* a size, but no bytes */
   uint64_t size;
   bool present[PAGES];
-  uint8_t *bytes, *fence; /* FILES_ROOM and a fence */
+  uint8_t *bytes, *fence; /* FILES_ROOM bytes, then the fence */
 } files[FILES_MAX];
 
-/* What a slab's file holds is nothing here. */
+/* Memory for the files of slabs, whose contents do not matter. */
 static uint8_t blank[FILES_ROOM];
 static char where[64];
 
@@ -70,7 +71,7 @@ int __real_munmap (void *at, size_t n);
 int __real_madvise (void *at, size_t n, int advice);
 int __real_close (int fd);
 
-/* NULL: it is a descriptor of the kernel's. */
+/* Return the file of fd, or NULL if fd is the kernel's. */
 static struct file *
 of_fd (int fd)
 {
@@ -95,7 +96,7 @@ find (const char *name, bool coming)
   return NULL;
 }
 
-/* So many bytes from there on are its memory. */
+/* Return the number of bytes from `at` to the end of the file's memory. */
 static size_t
 behind (const struct file *f, const uint8_t *at)
 {
@@ -203,7 +204,7 @@ files_get (const char *name, uint64_t *size)
   return f ? f->bytes : NULL;
 }
 
-/* ---- a store ---- */
+/* ---- calls of a store ---- */
 
 bool
 __wrap_store_will_seal (const char *path)
@@ -326,7 +327,7 @@ __wrap_store_each (struct store *s, store_each_fn *each, void *ctx,
   return r;
 }
 
-/* ---- its descriptors ---- */
+/* ---- calls on its descriptors ---- */
 
 int
 __wrap_fstat (int fd, struct stat *st)
@@ -413,7 +414,7 @@ __wrap_mmap (void *at, size_t n, int prot, int flags, int fd, off_t from)
   return f->is_blank ? blank : f->bytes;
 }
 
-/* Ordinary memory, of which the kernel refuses that. */
+/* The kernel refuses MADV_DONTDUMP for ordinary memory. */
 int
 __wrap_madvise (void *at, size_t n, int advice)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* files.h - a store (memserver/store/store.h) whose files are memory of this
- * process: nothing is opened, mapped or removed in earnest.  A touch behind
- * the last page of a file, which would be a SIGBUS, is one of memory that is
- * not there for AddressSanitizer.
+ * process: nothing is really opened, mapped or removed.  An access beyond the
+ * last page of a file, a SIGBUS in a real one, is an error of
+ * AddressSanitizer.
  */
 
 #ifndef FUZZ_FILES_H
@@ -13,20 +13,20 @@
 
 #define FILES_MAX 32u
 #define FILES_PAGE 4096u
-#define FILES_ROOM (80u << 10) /* bytes of a file */
+#define FILES_ROOM (80u << 10) /* maximum bytes of a file */
 
-/* All that it takes is wrapped, and it was told so by the linker. */
+/* Return true if the linker has wrapped all calls that this needs. */
 bool files_work (void);
 
-/* There is none any more; no program has one open. */
+/* Forget all files.  None may be open. */
 void files_clear (void);
 
-/* A file with these bytes; bytes NULL: zeros that nobody looks at.  A page of
- * zeros is a hole.
+/* Create a file with these bytes.  bytes NULL: the contents do not matter.  A
+ * page of zeros is a hole.
  */
 void files_put (const char *name, const uint8_t *bytes, uint64_t size);
 
-/* NULL: it is not there. */
+/* Return the bytes of a file, or NULL if it does not exist. */
 const uint8_t *files_get (const char *name, uint64_t *size);
 
 #endif /* FUZZ_FILES_H */

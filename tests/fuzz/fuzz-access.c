@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-access.c - the file of farpage-memserver --access. */
+/* fuzz-access.c - parse the file of farpage-memserver --access. */
 
 #include <config.h>
 
@@ -12,7 +12,7 @@
 const char fuzz_name[] = "fuzz-access";
 const unsigned fuzz_runs = 20000;
 
-/* What follows from it holds together, whatever it says. */
+/* Check that the rights are consistent, whatever the file says. */
 static void
 check_rights (const struct access *a, const struct access_rights *r)
 {
@@ -39,7 +39,7 @@ check_rights (const struct access *a, const struct access_rights *r)
               who_eq (&r->who, &other));
 }
 
-/* A file that is right is taken: else nothing of all this is tried. */
+/* Check that a correct file is accepted: else nothing here is tested. */
 static void
 check_taken (void)
 {

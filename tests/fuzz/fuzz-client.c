@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-client.c - what a memory server answers on the control connection, as
- * the client reads it (lib/transport/ctl_*.c).
+/* fuzz-client.c - the replies of a memory server on the control connection, as
+ * the client reads them (lib/transport/ctl_*.c).
  *
- *   byte 0: bit 0: a Unix socket, which can bring file descriptors
- *   steps of: request (1), how (1), then what comes of it:
- *     how: bit 7: raw: length (2), bytes; else a reply with the right type and
- *          sequence: bits 0-3: its status, bits 4-5: so many descriptors with
- *          it; length (2), body
+ * Input:
+ *   - byte 0, bit 0: a Unix socket, which can bring descriptors
+ *   - steps: request (1), how (1), length (2), bytes
+ *
+ * With bit 7 of `how`, the bytes are sent as they are.  Else they are the body
+ * of a reply with the right type and sequence.  Bits 0-3 are its status, and
+ * bits 4-5 the number of descriptors with it.
  */
 
 #include <config.h>
@@ -56,7 +58,7 @@ push (int fd, const void *data, size_t n, unsigned nr_fds)
   (void) sendmsg (fd, &msg, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* What the server says to this request, ahead of it. */
+/* Send the server's reply to this request in advance. */
 static void
 answer (int fd, struct fuzz_input *in, unsigned type, uint32_t sequence)
 {
@@ -101,7 +103,7 @@ grants (struct fp_ctl *c, unsigned type)
   return r;
 }
 
-/* A good request; its reply is whatever comes. */
+/* Make a valid request; its reply is the input's. */
 static int
 ask (struct fp_ctl *c, unsigned type)
 {
@@ -195,14 +197,14 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
                           0, sv) == 0);
   (void) setsockopt (sv[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   (void) setsockopt (sv[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-  push (sv[1], "", 0, 0); /* its memfd is there from here on */
+  push (sv[1], "", 0, 0); /* push has its memfd from here on */
   lowest = fcntl (sv[0], F_DUPFD_CLOEXEC, 0);
   close (lowest);
   memset (c, 0, offsetof (struct fp_ctl, buf));
   c->fd = sv[0];
   c->is_unix = is_unix;
-  /* All of it is there before the first is asked for, and then the end: so
-   * nothing is waited for.
+  /* All replies, and then the end, are there before the first request.  So no
+   * call waits.
    */
   for (; in.left > 0 && n < MAX_STEPS; n++) {
     types[n] = (unsigned) fuzz_take (&in, 1) % SAMPLE_TYPES + 1;
@@ -219,7 +221,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   FUZZ_CHECK (c->nr_fds == 0 || !c->broken);
   while (c->nr_fds > 0)
     close (c->fds[--c->nr_fds]);
-  /* No descriptor was left open. */
+  /* No descriptor stays open. */
   r = fcntl (sv[0], F_DUPFD_CLOEXEC, 0);
   FUZZ_CHECK (r == lowest);
   close (r);
@@ -228,7 +230,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   return 0;
 }
 
-/* Reply to a request, with so many descriptors. */
+/* Write a reply to a request, with nr_fds descriptors. */
 static uint8_t *
 step (uint8_t *p, unsigned type, unsigned status, unsigned nr_fds)
 {
@@ -258,7 +260,7 @@ fuzz_seed (unsigned nr, uint8_t *out)
   if (nr > SAMPLE_TYPES + 3)
     return 0;
   *p++ = nr & 1;
-  if (nr == SAMPLE_TYPES + 3) { /* somebody else's server */
+  if (nr == SAMPLE_TYPES + 3) { /* a server of another protocol */
     *p++ = 0;
     *p++ = 0x80;
     *p++ = 0;
@@ -274,7 +276,7 @@ fuzz_seed (unsigned nr, uint8_t *out)
     p = step (p, nr, 0, nr & 1 ? fds : 0);
     p = step (p, nr, FP_STATUS_BUSY, 0);
   }
-  else if (nr > 0) { /* descriptors that nobody waits for */
+  else if (nr > 0) { /* descriptors that no request expects */
     p = step (p, FP_MSG_PING, nr == SAMPLE_TYPES + 1 ? 0 : FP_STATUS_IO, 3);
     p = step (p, FP_MSG_PING, 0, 0);
   }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-config.c - the file of farpage-memserver --config. */
+/* fuzz-config.c - parse the file of farpage-memserver --config. */
 
 #include <config.h>
 
@@ -24,7 +24,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 
   strcpy (file, fuzz_file (data, size));
   fuzz_quiet (true);
-  optind = 0; /* getopt begins again */
+  optind = 0; /* getopt starts over */
   r = options_parse (&o, 3, argv);
   fuzz_quiet (false);
   FUZZ_CHECK (r == 0 || r == -EINVAL);

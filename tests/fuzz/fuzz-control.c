@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-control.c - a line that comes on the plugin's status socket. */
+/* fuzz-control.c - parse a line from the plugin's status socket. */
 
 #include <config.h>
 
@@ -18,7 +18,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   struct fp_request q;
   int r;
 
-  /* As much as the status thread reads. */
+  /* The status thread reads no more than this. */
   if (size > FP_REQUEST_MAX)
     size = FP_REQUEST_MAX;
   memcpy (line, data, size);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-persist.c - what a memory server with --backing finds when it starts:
- * spoiled, it is refused and nothing of it is changed, or what comes of it is
- * right.
+/* fuzz-persist.c - a memory server with --backing starts with damaged files.
+ * It refuses them and changes nothing, or its state is consistent.
  *
- *   steps of: what (1): bits 0-1: which file; bit 7: the sums of its cells are
- *             made right afterwards; bit 6: it is cut off, or gets longer;
- *             bit 5: it is not there
- *   a change: offset (2), length (1), bytes
- *   bit 6: its new size in units of 256 bytes (1)
+ * Input is a sequence of steps.  Each has a byte `what`:
+ *   - bits 0-1: which file
+ *   - bit 5: the file is missing
+ *   - bit 6: the file is cut off or extended; its new size follows, in units
+ *     of 256 bytes (1)
+ *   - neither: a change follows, as offset (2), length (1), bytes
+ *   - bit 7: after the change, the sums of its cells are made right
  */
 
 #include <config.h>
@@ -35,7 +36,7 @@ const unsigned fuzz_runs = 20000;
 #define FILES 3u
 #define FILE_MAX (72u << 10)
 #define PAGE 4096u
-/* As persist.c and persist_volume.c have it. */
+/* same as in persist.c and persist_volume.c */
 #define SLABS_AT 4096u
 #define SLAB_CELL 256u
 #define OWNER_AT CELL_SIZE (sizeof (struct persist_record))
@@ -52,8 +53,8 @@ static struct options options = { .lease_s = 30, .slab = SAMPLE_SLAB };
 
 static struct file_tried {
   char name[STORE_NAME_MAX];
-  uint64_t size, now; /* of the template, and of the one that is tried */
-  uint64_t known;     /* so many bytes of tried are of this input */
+  uint64_t size, now; /* bytes of the template; of the tried file */
+  uint64_t known;     /* bytes of `tried` that this input has set */
   bool there;
   _Alignas(8) uint8_t bytes[FILE_MAX];
   _Alignas(8) uint8_t tried[FILE_MAX];
@@ -63,7 +64,9 @@ static const struct persist_params params = {
   .dir = "/fuzz", .slab_size = SAMPLE_SLAB, .slabs = SLABS, .lease_s = 30
 };
 
-/* The sum of a long list that was right before is right again. */
+/* Save time: the sum of the last long list that was right is not checked again
+ * if the list is the same.
+ */
 int __real_cell_read (const struct cell *c, void *value, size_t length);
 int __wrap_cell_read (const struct cell *c, void *value, size_t length);
 
@@ -189,7 +192,7 @@ start (void)
   }
 }
 
-/* ---- what is tried ---- */
+/* ---- the files under test ---- */
 
 static void
 mend (struct file_tried *f, uint64_t at, size_t length)
@@ -265,14 +268,14 @@ check_unchanged (void)
     const uint8_t *bytes = files_get (f->name, &size);
 
     if (!f->there && i == 0)
-      continue; /* a new one, perhaps */
+      continue; /* maybe a new one */
     FUZZ_CHECK (f->there == (bytes != NULL));
     FUZZ_CHECK (size == (f->there ? f->now : 0));
     FUZZ_CHECK (size == 0 || memcmp (bytes, f->tried, size) == 0);
   }
 }
 
-/* Each volume can be told of, and is within what a server takes. */
+/* Check that each volume can be encoded, and is within a server's limits. */
 static void
 check_records (void)
 {
@@ -318,7 +321,7 @@ check_records (void)
   FUZZ_CHECK (words == srv.map_words);
 }
 
-/* As server.c does it; nothing listens, and no thread runs. */
+/* Start as server.c does, but without listeners and threads. */
 static void
 take_up (struct persist *p)
 {
@@ -393,7 +396,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   return 0;
 }
 
-/* Set a field of so many bytes, in both copies of the cell that it is in. */
+/* Set a field of `bytes` bytes, in both copies of its cell. */
 static uint8_t *
 field (uint8_t *p, unsigned file, uint64_t at, size_t length, size_t offset,
        unsigned bytes, uint64_t value)
@@ -438,17 +441,17 @@ fuzz_seed (unsigned nr, uint8_t *out)
   uint8_t *p = out;
 
   switch (nr) {
-  case 0: /* as it was */
+  case 0: /* unchanged */
     *p++ = 3;
     break;
   case 1:
   case 2:
-  case 3: /* one is missing */
+  case 3: /* a missing file */
     *p++ = (uint8_t) (0x20 | (nr - 1));
     break;
   case 4:
   case 5:
-  case 6: /* one is cut off */
+  case 6: /* a file that is cut off */
     *p++ = (uint8_t) (0x40 | (nr - 4));
     *p++ = 16;
     break;
@@ -485,20 +488,20 @@ fuzz_seed (unsigned nr, uint8_t *out)
   case 17:
     p = HEADER (format, 2);
     break;
-  case 18: /* the list of members: how many there are; an address */
+  case 18: /* the list of members: its count; an address */
     p = field (p, 1, MEMBERS_AT, persist_members_size, 8, 8, 65);
     break;
   case 19:
     p = field (p, 1, MEMBERS_AT, persist_members_size, 32, 8, 0x2020);
     break;
-  case 20: /* a bit of a sum */
+  case 20: /* one bit of a sum */
     memcpy (p, "\1\0\x0a\1\x55", 5);
     p += 5;
     break;
   case 21:
     p = RECORD (client, '"');
     break;
-  case 22: /* the owner: what it is, and its name */
+  case 22: /* the owner: its kind, and its name */
     p = field (p, 1, OWNER_AT, OWNER_SIZE, 0, 4, 3);
     break;
   case 23:

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-pool.c - the file of a pool, as the plugin reads it for pool=PATH. */
+/* fuzz-pool.c - parse the file of a pool, as the plugin does for pool=PATH. */
 
 #include <config.h>
 

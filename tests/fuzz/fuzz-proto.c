@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-proto.c - the decoder of each message, both ways, of headers, frames
- * and the private data of an rdma_connect.  What is decoded must be what it
- * is encoded to, so that nothing can be read in two ways.
+/* fuzz-proto.c - decode each message, both ways, and headers, frames and the
+ * private data of rdma_connect.  The result must encode to the same bytes, so
+ * that nothing has two meanings.
  *
- *   byte 0: of what (kinds); the rest: the bytes
+ * Input: byte 0 selects the kind, and the rest are the bytes.
  */
 
 #include <config.h>
@@ -125,7 +125,7 @@ body (size_t kind, const uint8_t *data, size_t size)
   FUZZ_CHECK (fp_writer_ok (&w));
   n = sizeof once - w.left;
   FUZZ_CHECK (n == size);
-  /* Of HELLO what this version does not know is dropped. */
+  /* HELLO drops what this version does not know. */
   if (kinds[kind].type != FP_MSG_HELLO)
     FUZZ_CHECK (memcmp (once, data, n) == 0);
 

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-session.c - what clients send to a memory server, on up to three
- * connections at once: its sessions, handlers, records and pool, in this
- * process.  What it answers must be what a client can decode, and its books
- * must be right after each step (check_books).  The first is user 1 on a Unix
- * socket.
+/* fuzz-session.c - messages of clients to a memory server, on up to three
+ * connections at once.  Its sessions, handlers, records and pool run in this
+ * process.  Each reply must be one that a client can decode, and the server's
+ * state must be right after each step (check_books).  The first client is user
+ * 1 on a Unix socket.
  *
- *   how (1): bit 0: there is an access file; bit 1: the second is that user,
- *             too, not user 2; bit 2: and so is the third, not on TCP
- *   steps of: what (1): bit 7: raw, else a header is made; bit 6: hang up
- *             afterwards; bit 5: see below; bit 4: the pool's worker gets no
- *             turn; bit 3: some time passes before it; bit 2: the client does
- *             not read; bits 0-1: which connection (3: the first)
- *   raw:   length (2), bytes; bit 5: they are frames to memory that was
- *          granted last
- *   else:  type (1), length (2), body; bit 5: DATA_HELLO gets the session of
- *          the first, and the token that it was told last, and its lane
+ * Input is a byte `how`, then steps.  Bits of `how`:
+ *   - bit 0: there is an access file
+ *   - bit 1: the second client is user 1, too, instead of user 2
+ *   - bit 2: so is the third, instead of a client on TCP
+ *
+ * A step is `what` (1), a type (1) unless raw, a length (2) and bytes.  Bits
+ * of `what`:
+ *   - bits 0-1: the connection (3 = the first)
+ *   - bit 2: the client does not read
+ *   - bit 3: PASSES_S pass before the step
+ *   - bit 4: the pool's worker gets no turn
+ *   - bit 5, raw: the bytes are frames, and get the key granted last
+ *   - bit 5, else: DATA_HELLO gets the session, the lane and the latest token
+ *     of the first client
+ *   - bit 6: hang up afterwards
+ *   - bit 7: raw, else a header is put before the bytes
  */
 
 #include <config.h>
@@ -44,9 +50,7 @@ const unsigned fuzz_runs = 20000;
 #define SLABS 16u
 #define CONNS 3u
 #define CTL_LIMIT 24u /* steps of one input */
-#define PASSES_S                                                              \
-  12u /* more than HELLO may take; three times, than a lease                  \
-       */
+#define PASSES_S 12u  /* s; exceeds HELLO's limit; 3x exceeds a lease */
 #define PATIENCE_S 100u
 
 static struct server srv;
@@ -58,7 +62,7 @@ static struct client {
   int fd;
   bool is_data;
   uint64_t session;
-  uint32_t lane; /* that it asked a token for */
+  uint32_t lane; /* lane of its last TOKEN request */
   uint8_t token[FP_TOKEN_SIZE];
   uint8_t in[4 * (FP_HEADER_SIZE + FP_BODY_MAX)];
   size_t have;
@@ -68,9 +72,9 @@ static struct loop_peer hosts[CONNS];
 static struct access *some_access;
 static struct fuzz_input input;
 static unsigned nr_steps;
-static uint64_t granted_key; /* to memory, last */
+static uint64_t granted_key; /* key to the memory granted last */
 
-/* In place of the kernel's: the same each time. */
+/* Replace the kernel's function: bytes that are the same each time. */
 int __wrap_fp_random (void *buf, size_t len);
 static uint8_t random_byte;
 
@@ -96,7 +100,7 @@ on_freed (void *ctx)
   server_poke (&srv);
 }
 
-/* As server.c has it. */
+/* Same as in server.c. */
 static void
 on_poke (struct note *note)
 {
@@ -113,8 +117,8 @@ on_poke (struct note *note)
   }
 }
 
-/* All that happens by itself: the threads', too, and with theirs the steps
- * that follow, for as long as a data connection is there.
+/* Run all that happens by itself: events, and data threads.  While a data
+ * connection is open, its thread also takes the steps that follow.
  */
 static void
 settle (bool worker)
@@ -198,7 +202,7 @@ start (void)
   wait_until (all_free);
 }
 
-/* What the server knows is right. */
+/* Check that the server's state is consistent. */
 static void
 check_books (void)
 {
@@ -221,7 +225,7 @@ check_books (void)
       FUZZ_CHECK (slab->record == r && slab->state == SLAB_LENT);
       FUZZ_CHECK (slab->label.extent == FP_EXTENT_NONE ||
                   slab->label.extent < record_extents (r));
-      /* A key is its holder's. */
+      /* A key belongs to the record's holder. */
       FUZZ_CHECK (slab->session == 0 ||
                   (r->holder && slab->session == r->holder->id));
     }
@@ -308,7 +312,7 @@ check_reply (struct client *peer, const struct fp_header *h,
     peer->is_data = true;
 }
 
-/* What the server has sent; descriptors are dropped by the kernel. */
+/* Read what the server has sent.  The kernel drops descriptors. */
 static void
 pull (struct client *peer)
 {
@@ -353,7 +357,7 @@ hang_up (struct client *peer)
   peer->fd = -1;
 }
 
-/* Frames of an input know no key. */
+/* Put the granted key into frames: an input cannot know it. */
 static void
 give_key (uint8_t *p, size_t n)
 {
@@ -429,7 +433,9 @@ step (struct fuzz_input *in)
   check_books ();
 }
 
-/* False: there is none, and who waits for more has waited for long enough. */
+/* Take the next step.  Return false if there is none: a thread that waits for
+ * input has then waited long enough.
+ */
 static bool
 one_more_step (void)
 {
@@ -472,7 +478,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   return 0;
 }
 
-/* A request of connection conn. */
+/* Write a request of connection conn. */
 static uint8_t *
 ask (uint8_t *p, unsigned conn, unsigned type, unsigned transport)
 {
@@ -512,13 +518,13 @@ fuzz_seed (unsigned nr, uint8_t *out)
   *p++ = ways[nr % sizeof ways];
   nr /= sizeof ways;
   switch (nr) {
-  case 0: /* a whole life, over shm, and over tcp */
+  case 0: /* a whole session, over shm, and over TCP */
   case 1:
     p = open_on (p, 0, nr == 0 ? FP_TRANSPORT_SHM : FP_TRANSPORT_TCP);
     for (unsigned i = 0; i < sizeof all; i++)
       p = ask (p, 0, all[i], 0);
     break;
-  case 2: /* it goes, and comes again, with its labels */
+  case 2: /* a client leaves, and returns to its labels */
     p = open_on (p, 0, FP_TRANSPORT_SHM);
     p = ask (p, 0x40, FP_MSG_LABEL, 0);
     p = ask (p, 0, FP_MSG_HELLO, 0);
@@ -526,7 +532,7 @@ fuzz_seed (unsigned nr, uint8_t *out)
     p = ask (p, 0, FP_MSG_LIST, 0);
     p = ask (p, 0, FP_MSG_LIST, 0);
     break;
-  case 3: /* two want the same; the one deletes it */
+  case 3: /* two clients want one volume; one deletes it */
     p = open_on (p, 0, FP_TRANSPORT_TCP);
     p = open_on (p, 1, FP_TRANSPORT_TCP);
     p = ask (p, 1, FP_MSG_DELETE, 0);
@@ -544,12 +550,12 @@ fuzz_seed (unsigned nr, uint8_t *out)
       fp_data_req_encode (p + 3, &frames[i]);
       p += 3 + FP_DATA_REQ_SIZE;
     }
-    p = ask (p, 0x22, FP_MSG_DATA_HELLO, 0); /* the same token again */
+    p = ask (p, 0x22, FP_MSG_DATA_HELLO, 0); /* a used token */
     p = ask (p, 0, FP_MSG_TOKEN, 0);
-    p = ask (p, 0x22, FP_MSG_DATA_HELLO, 0); /* in its place */
+    p = ask (p, 0x22, FP_MSG_DATA_HELLO, 0); /* takes the first one's place */
     p = ask (p, 0, FP_MSG_BYE, 0);
     break;
-  case 5: /* another token; and each message out of turn */
+  case 5: /* a wrong token; and each message out of turn */
     p = ask (p, 1, FP_MSG_DATA_HELLO, 0);
     p = ask (p, 0, FP_MSG_HELLO, 0);
     p = ask (p, 0, FP_MSG_HELLO, 0);
@@ -566,14 +572,14 @@ fuzz_seed (unsigned nr, uint8_t *out)
             13);
     p += 13;
     break;
-  case 8: /* it is silent for its lease, and another takes the volume over */
+  case 8: /* a client is silent for its lease; another takes over */
     p = open_on (p, 0, FP_TRANSPORT_SHM);
     for (unsigned i = 0; i < 4; i++)
       p = ask (p, 0x0a, FP_MSG_STAT, 0);
     p = open_on (p, 1, FP_TRANSPORT_SHM);
     p = ask (p, 1, FP_MSG_LIST, 0);
     break;
-  case 9: /* it does not read; the worker is slow */
+  case 9: /* a client that does not read; a slow worker */
     p = open_on (p, 0, FP_TRANSPORT_TCP);
     p = ask (p, 0x14, FP_MSG_ZERO, 0);
     p = ask (p, 0x14, FP_MSG_PING, 0);

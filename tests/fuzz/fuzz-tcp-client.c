@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-tcp-client.c - what a server answers on a tcp data connection, as the
- * client reads it (fp_tcp_stream).  The network is played here: it gives and
- * takes as few bytes at a time as it likes.
+/* fuzz-tcp-client.c - replies of a server on a TCP data connection, as the
+ * client reads them (fp_tcp_stream).  The fake network here gives and takes as
+ * few bytes at a time as the input says.
  *
- *   pieces (1): how answers come in; 0: as much as there is room for; bit 7:
- *             requests go out in such pieces, too
- *   number of requests (1), then for each its kind (bit 7: WRITE) and length
- *   (1): small ones, and from 96 on such as are received without a copy
- *   steps of: what (1): bit 7: raw bytes follow, else the reply to the next
- *             request is made, with status bits 0-3; bit 6: receive now;
- *             bit 5: of another length; bit 4: with another cookie
- *   raw: length (2), bytes
+ * Input is `pieces` (1), the number of requests (1), a byte for each request,
+ * and steps.
+ *   - `pieces`: how replies come in, 0 = as much as there is room for; with
+ *     bit 7, requests go out in these pieces, too
+ *   - a request: its length, and bit 7 for WRITE; long ones, from 96 on, are
+ *     received without a copy
+ *
+ * A step is `what` (1).  With bit 7, raw bytes follow, as length (2), bytes.
+ * Else the reply to the next request is made.  Other bits of `what`:
+ *   - bits 0-3: status of the reply
+ *   - bit 4: with another cookie
+ *   - bit 5: of another length
+ *   - bit 6: receive now
  */
 
 #include <config.h>
@@ -27,15 +32,13 @@
 const char fuzz_name[] = "fuzz-tcp-client";
 const unsigned fuzz_runs = 30000;
 
-#define SOCKET 4000 /* no descriptor at all */
+#define SOCKET 4000 /* not a real descriptor */
 #define MAX_OPS 40u
 #define LENGTH_MAX (1 + 127 * 257u)
 #define ROOM (LENGTH_MAX + FUZZ_FENCE)
 #define PAYLOAD 0x5a
-#define SMALL 60u /* pieces in one input; then all that there is */
-#define SMALL_OUT                                                             \
-  6u /* after each, all requests that are left are made anew                  \
-      */
+#define SMALL 60u    /* small pieces per input; then all there is */
+#define SMALL_OUT 6u /* fewer: each one rebuilds the requests left */
 #define QUEUE (1u << 20)
 
 static struct fp_op ops[MAX_OPS];
@@ -47,12 +50,12 @@ static struct wire {
   uint8_t answers[QUEUE];
   size_t sent, taken; /* by the server; by the client */
   bool hung_up;
-  bool dry; /* so it was said since the last byte */
+  bool dry; /* EAGAIN was returned since the last byte */
   uint64_t dice;
   unsigned pieces, small, small_out;
 
-  unsigned nr_asked; /* requests of which a byte has come */
-  size_t at, end;    /* bytes of the last one; all of it */
+  unsigned nr_asked; /* requests that have come in whole */
+  size_t at, end;    /* bytes of the current request; its size */
   uint8_t header[FP_DATA_REQ_SIZE];
 } wire;
 
@@ -87,7 +90,7 @@ __wrap_recvmsg (int fd, struct msghdr *msg, int flags)
   if (most == 0 && wire.hung_up)
     return 0;
   if (most == 0) {
-    FUZZ_CHECK (!wire.dry); /* it does not try again by itself */
+    FUZZ_CHECK (!wire.dry); /* the client does not retry by itself */
     wire.dry = true;
     errno = EAGAIN;
     return -1;
@@ -103,7 +106,7 @@ __wrap_recvmsg (int fd, struct msghdr *msg, int flags)
   return (ssize_t) n;
 }
 
-/* They are the requests, whole and in their order. */
+/* Check that these bytes continue the requests, whole and in order. */
 static void
 look (const uint8_t *p, size_t n)
 {
@@ -191,7 +194,7 @@ receive (struct fp_tcp_stream *s)
   return r;
 }
 
-/* A reply to the op that is the next one to be answered. */
+/* Send a reply to op, the next one to be answered. */
 static void
 answer (const struct fp_op *op, unsigned what)
 {
@@ -249,15 +252,15 @@ begin (struct fp_tcp_stream *s, struct fuzz_input *in)
   return n;
 }
 
-/* A server that only ever said what it was to say: raw bytes may say
- * anything.
+/* Check the state at the end.  right: the server sent only valid replies, as
+ * raw bytes may say anything.
  */
 static void
 check_end (const struct fp_tcp_stream *s, unsigned n, bool right)
 {
   unsigned left = 0;
 
-  /* What was not answered is still on a list, for who owns the stream. */
+  /* Ops that were not answered are still on a list of the stream. */
   for (struct fp_op *op = s->to_answer.head; op; op = op->next, left++)
     FUZZ_CHECK (!done[op - ops]);
   for (struct fp_op *op = s->to_send.head; op; op = op->next, left++)
@@ -316,7 +319,8 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
     FUZZ_CHECK (r < 0);
   }
   check_end (&s, n, right);
-  if (right) /* an error status has no payload: so nothing is left over */
+  /* a reply with an error has no payload, so nothing is left over */
+  if (right)
     FUZZ_CHECK (nr_done <= answered);
   for (unsigned i = 0; i < n; i++)
     fuzz_unfence ((uint8_t *) ops[i].local + ops[i].length, FUZZ_FENCE);
@@ -331,12 +335,12 @@ fuzz_seed (unsigned nr, uint8_t *out)
     /* small, large, WRITE; all answered, in one go or one by one */
     { 3, 1, 100, 0x81, 0, 0, 0 },
     { 3, 1, 100, 0x81, 0x40, 0x40, 0x40 },
-    /* an error between */
+    /* an error in between */
     { 4, 1, 100, 100, 0x81, 0x40, 0x48, 0, 0x48 },
-    /* another length, another cookie */
+    /* a wrong length, a wrong cookie */
     { 2, 1, 100, 0x40, 0x60 },
     { 2, 1, 100, 0x40, 0x50 },
-    /* half a header, then no more; and what nobody asked for */
+    /* half a header, then the end; a reply without a request */
     { 1, 3, 0xc0, 0, 5, 'F', 'P', 'g', 'R', 0 },
     { 0, 0x80, 0, 4, 'F', 'P', 'g', 'R' },
   };

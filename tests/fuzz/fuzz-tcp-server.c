@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fuzz-tcp-server.c - what a client sends on a tcp data connection, as the
- * memory server reads it (fp_tcp_serve).  The network is played here: it
- * gives and takes as few bytes at a time as it likes.  Each answer must be the
- * one to its request, and memory must hold what was written.
+/* fuzz-tcp-server.c - requests of a client on a TCP data connection, as the
+ * memory server reads them (fp_tcp_serve).  The fake network here gives and
+ * takes as few bytes at a time as the input says.  Each reply must be right,
+ * and memory must hold what was written.
  *
- *   pieces (1): how what is sent comes in; 0: as much as there is room for
- *   window (1): how the client reads; 0: all; bit 7: this many KiB, then
- *               never again
- *   steps of: what (1): bit 7: raw bytes follow, else a frame is made;
- *             bit 0: WRITE, bit 1: with less payload than it says
- *   raw:   length (2), bytes
- *   frame: length (4), key (1), address (8), payload (all there is, at most
- *          the length)
+ * Input is `pieces` (1), `window` (1), and steps.
+ *   - `pieces`: how requests come in, 0 = as much as there is room for
+ *   - `window`: how the client reads, 0 = all; with bit 7, that many KiB, then
+ *     never again
+ *
+ * A step is `what` (1) and raw bytes or a frame.  Bits of `what`:
+ *   - bit 0: WRITE
+ *   - bit 1: with less payload than it says
+ *   - bit 7: raw, as length (2), bytes
+ *   - else: a frame, as length (4), key (1), address (8), payload (up to the
+ *     length, if it is there)
  */
 
 #include <config.h>
@@ -33,17 +36,18 @@
 const char fuzz_name[] = "fuzz-tcp-server";
 const unsigned fuzz_runs = 30000;
 
-#define SOCKET 4000 /* no descriptor at all */
+#define SOCKET 4000 /* not a real descriptor */
 #define MEMORY 65536u
-#define KEY 1u /* the key to it; others open nothing */
+#define KEY 1u /* opens MEMORY; other keys open nothing */
 #define SENT_MAX 100000u
 #define STALL_MS 10000u
-#define FRAMES 72u /* made for one input: batches of answers, and more */
-#define SMALL 60u  /* pieces in one input; then all that there is */
+/* frames made for one input: more than a batch of replies */
+#define FRAMES 72u
+#define SMALL 60u /* small pieces per input; then all there is */
 #define MAX_REQUESTS (SENT_MAX / FP_DATA_REQ_SIZE + 2)
 
 static uint8_t memory[MEMORY], expected[MEMORY];
-static size_t low, high; /* what may be no zeros */
+static size_t low, high; /* range that may differ from zeros */
 static unsigned holds;
 
 static struct wire {
@@ -51,9 +55,9 @@ static struct wire {
   size_t sent, taken; /* by the client; by the server */
   uint64_t dice;
   unsigned pieces, window;
-  uint64_t room;  /* that the client has for answers */
-  unsigned small; /* pieces left that are */
-  bool dry;       /* the last call said EAGAIN */
+  uint64_t room;  /* bytes of replies that the client still takes */
+  unsigned small; /* small pieces left */
+  bool dry;       /* the last call returned EAGAIN */
 } wire;
 
 static struct expect {
@@ -61,11 +65,11 @@ static struct expect {
   const uint8_t *data;
 } expects[MAX_REQUESTS];
 static unsigned nr_expects;
-static bool in_order; /* the client never spoke nonsense */
+static bool in_order; /* the client sent only valid frames */
 
 static struct seen {
-  unsigned nr; /* answers of which the header has come */
-  uint64_t at; /* bytes of this one */
+  unsigned nr; /* replies that have come whole */
+  uint64_t at; /* bytes of the current reply */
   uint8_t header[FP_DATA_REPLY_SIZE];
 } seen;
 
@@ -118,7 +122,7 @@ __wrap_recvmsg (int fd, struct msghdr *msg, int flags)
   return (ssize_t) n;
 }
 
-/* So many bytes of answers: the ones to the requests, in their order. */
+/* Check that these n bytes continue the replies, in order. */
 static void
 look (const uint8_t *p, size_t n)
 {
@@ -138,7 +142,7 @@ look (const uint8_t *p, size_t n)
                     r.length == e->reply.length);
       }
     }
-    else { /* of that memory, as it is */
+    else { /* must be that memory itself, not a copy */
       size_t at = (size_t) seen.at - sizeof seen.header;
 
       part = FP_MIN (n, e->reply.length - at);
@@ -223,7 +227,7 @@ put (void *ctx, void *hold)
   holds--;
 }
 
-/* What has to come of the bytes that are sent, by the plainest way. */
+/* Compute the expected replies and memory in the simplest way. */
 static void
 expect (void)
 {
@@ -245,7 +249,7 @@ expect (void)
         q.rkey == KEY && q.raddr <= MEMORY - 1 && q.length <= MEMORY - q.raddr;
     if (q.op == FP_DATA_WRITE) {
       in_order = wire.sent - at >= q.length;
-      if (granted) { /* a part of it may be written, too */
+      if (granted) { /* even a part of a WRITE may be written */
         size_t n = FP_MIN ((size_t) q.length, wire.sent - at);
 
         memcpy (expected + q.raddr, wire.bytes + at, n);
@@ -287,7 +291,7 @@ make (struct fuzz_input *in, uint8_t *out)
       fp_data_req_encode (out + used, &q);
       used += FP_DATA_REQ_SIZE;
       n = what & 1 ? q.length : 0;
-      /* The whole of it need not be in the input. */
+      /* The input need not have all of the payload. */
       if (n > in->left && n <= MEMORY && !(what & 2)) {
         memset (out + used, 0x5a, n);
         memcpy (out + used, in->data, in->left);
@@ -373,12 +377,12 @@ fuzz_seed (unsigned nr, uint8_t *out)
   memcpy (p, ways[nr % nr_ways], 2);
   p += 2;
   switch (nr / nr_ways) {
-  case 0: /* all is well */
+  case 0: /* valid requests */
     p = frame (p, 1, 512, KEY, 0);
     p = frame (p, 0, 512, KEY, 0);
     p = frame (p, 0, 65536, KEY, 0);
     break;
-  case 1: /* refused, the rest goes on */
+  case 1: /* refused requests; the rest goes on */
     p = frame (p, 1, 512, 2, 0);
     p = frame (p, 0, 4096, KEY, 65536 - 4095);
     p = frame (p, 0, 4096, KEY, UINT64_MAX - 4095);
@@ -392,18 +396,18 @@ fuzz_seed (unsigned nr, uint8_t *out)
     memset (p, 7, 300);
     p += 300;
     break;
-  case 4: /* many */
+  case 4: /* many frames */
     for (unsigned i = 0; i < 70; i++)
       p = frame (p, 0, 4096 + i, KEY, i);
     break;
-  case 5: /* raw */
+  case 5: /* raw bytes */
     p = frame (p, 0, 4096, KEY, 0);
     p = number (p, 0x80, 1);
     p = number (p, 40, 2);
     memset (p, 'F', 40);
     p += 40;
     break;
-  case 6: /* none can be that long */
+  case 6: /* longer than any frame may be */
     p = frame (p, 2, FP_DATA_MAX + 1, KEY, 0);
     break;
   case 7: /* small and large in turn */

@@ -61,7 +61,7 @@ fuzz_file (const uint8_t *data, size_t size)
     fd = memfd_create ("fuzz", MFD_CLOEXEC);
     snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
   }
-  /* Some files are refused if everybody may write them. */
+  /* Some files are refused if all users may write them. */
   if (fd < 0 || fchmod (fd, S_IRUSR | S_IWUSR) < 0 || ftruncate (fd, 0) < 0 ||
       pwrite (fd, data, size, 0) != (ssize_t) size) {
     perror ("fuzz_file");
@@ -160,7 +160,7 @@ LLVMFuzzerInitialize (int *argc, char ***argv)
 #else
 
 #define MAX_INPUTS 512u
-#define MAX_MS 3000 /* for the mutations, however slow the machine is */
+#define MAX_MS 3000 /* limit for the mutations on a slow machine */
 
 static struct input {
   uint8_t *data;
@@ -168,7 +168,7 @@ static struct input {
 } inputs[MAX_INPUTS];
 static unsigned nr_inputs;
 
-/* Not by base/clock.h, which some targets play. */
+/* Return real time: some targets replace base/clock.h. */
 static uint64_t
 real_ms (void)
 {
@@ -226,7 +226,7 @@ is_name (const struct dirent *e)
   return e->d_name[0] != '.';
 }
 
-/* In the order of their names: the same everywhere. */
+/* Add files in the order of their names: the same everywhere. */
 static void
 add_corpus (const char *dir)
 {
@@ -261,7 +261,7 @@ put_number (uint8_t *at, size_t room)
     at[i] = (uint8_t) (v >> (8 * (width - 1 - i)));
 }
 
-/* One change; returns the new size. */
+/* Make one change.  Return the new size. */
 static size_t
 mutate (uint8_t *p, size_t size)
 {
@@ -280,18 +280,18 @@ mutate (uint8_t *p, size_t size)
   case 2:
     put_number (p + at, size - at);
     return size;
-  case 3: /* something goes */
+  case 3: /* remove some bytes */
     n = size > at ? 1 + (size_t) dice (FP_MIN (size - at, (size_t) 64)) : 0;
     memmove (p + at, p + at + n, size - at - n);
     return size - n;
-  case 4: /* something comes twice */
+  case 4: /* repeat some bytes */
     n = FP_MIN (1 + (size_t) dice (64), size - at);
     n = FP_MIN (n, FUZZ_MAX - size);
     memmove (p + at + n, p + at, size - at);
     return size + n;
   case 5:
     return at;
-  default: /* from here on it is another */
+  default: /* continue as another input */
     n = other->size > 0 ? (size_t) dice (other->size) : 0;
     n = FP_MIN (other->size - n, FUZZ_MAX - at);
     memcpy (p + at, other->data + other->size - n, n);
@@ -299,7 +299,7 @@ mutate (uint8_t *p, size_t size)
   }
 }
 
-/* An exact copy, so that a sanitizer sees who reads behind it. */
+/* Run an exact copy, so that a sanitizer sees a read beyond its end. */
 static void
 run (const uint8_t *data, size_t size)
 {
@@ -324,7 +324,7 @@ main (int argc, char *argv[])
   char path[4096];
   size_t n;
 
-  if (argc > 1) { /* these, once each */
+  if (argc > 1) { /* only these, once each */
     for (int i = 1; i < argc; i++)
       add_file (argv[i]);
     for (unsigned i = 0; i < nr_inputs; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop.c - see loop.h.  Linked with --wrap for what is wrapped here. */
+/* loop.c - see loop.h.  Linked with --wrap for the functions wrapped here. */
 
 #include <config.h>
 
@@ -26,9 +26,9 @@
 #include "loop.h"
 #include "memories.h"
 
-#define FIRST_FD 4000 /* no descriptor at all */
+#define FIRST_FD 4000 /* not real descriptors */
 #define MAX_WIRES 64u
-#define ROOM (160u << 10) /* of a socket, one way */
+#define ROOM (160u << 10) /* bytes of a socket, one way */
 #define EVENT_FD (FIRST_FD + MAX_WIRES)
 
 static loop_more_fn *more_comes;
@@ -42,10 +42,10 @@ struct event {
   event_callback_fn run;
   void *arg;
   bool pending, active;
-  uint64_t deadline_ns; /* 0: none */
+  uint64_t deadline_ns; /* 0 = none */
 };
 static TAILQ_HEAD (events, event) events = TAILQ_HEAD_INITIALIZER (events);
-static uint64_t posted; /* what the eventfd counts */
+static uint64_t posted; /* count of the eventfd */
 
 struct event *__wrap_event_new (struct event_base *base, evutil_socket_t fd,
                                 short what, event_callback_fn run, void *arg);
@@ -111,8 +111,8 @@ loop_base (void)
 /* ---- sockets ---- */
 
 static struct wire {
-  bool open;             /* at the server */
-  bool held;             /* at the client */
+  bool open;             /* by the server */
+  bool held;             /* by the client */
   bool left;             /* the client's end is closed */
   bool shut_rd, shut_wr; /* by the server */
   bool clogged;
@@ -192,7 +192,7 @@ loop_run (void)
       ev = TAILQ_NEXT (ev, entry);
       continue;
     }
-    FUZZ_CHECK (++times < 100000); /* it turns round and round */
+    FUZZ_CHECK (++times < 100000); /* else an endless loop */
     ev->active = false;
     ev->deadline_ns = 0;
     if (!(ev->what & EV_PERSIST))
@@ -202,7 +202,7 @@ loop_run (void)
   }
 }
 
-/* As much as there is; 0: the end, -1: nothing yet. */
+/* Take up to n bytes.  Return 0 at the end, or -1 if nothing is there yet. */
 static ssize_t
 take (struct wire *w, void *buf, size_t n, bool peek)
 {
@@ -314,11 +314,11 @@ __wrap_getsockopt (int fd, int level, int name, void *value, socklen_t *len)
     memset (value, 0, *len);
     return 0;
   }
-  errno = ENOPROTOOPT; /* TCP_INFO: nobody knows how it ended */
+  errno = ENOPROTOOPT; /* TCP_INFO: the kind of end is not known */
   return -1;
 }
 
-/* On the "thread" of a data connection, in the middle of a frame. */
+/* Called by the "thread" of a data connection, in the middle of a frame. */
 int
 __wrap_poll (struct pollfd *fds, nfds_t nr, int ms)
 {
@@ -405,7 +405,7 @@ loop_connect (const struct loop_peer *peer)
   struct wire *w = wires;
   struct wire fresh = { .open = true, .held = true, .peer = *peer };
 
-  /* The server may have closed one whose client has not noticed. */
+  /* The server may have closed a socket whose client has not noticed. */
   while (w->open || w->held)
     FUZZ_CHECK (++w < wires + MAX_WIRES);
   fresh.in = w->in ? w->in : malloc (ROOM);
@@ -477,7 +477,7 @@ loop_works (loop_more_fn *more)
 #define MAX_THREADS 64u
 
 static struct thread {
-  struct fp_thread *thread; /* NULL: this one is free */
+  struct fp_thread *thread; /* NULL = free */
   bool started, ended;
 } threads[MAX_THREADS];
 
@@ -485,7 +485,7 @@ int __wrap_fp_thread_create (struct fp_thread *t, const char *name,
                              void (*run) (void *arg), void *arg);
 int __wrap_fp_thread_join (struct fp_thread *t);
 
-/* The worker of the pool is run by steps (pool_step). */
+/* Only data threads are kept: pool_step runs the pool's worker. */
 int
 __wrap_fp_thread_create (struct fp_thread *t, const char *name,
                          void (*run) (void *arg), void *arg)

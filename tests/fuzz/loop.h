@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* loop.h - what a memory server calls libevent, sockets, threads and memfds,
- * played in one thread, so that nothing goes to the kernel, and each input
- * gives the same: the sockets of its clients are buffers here, time is
- * clock.h's, and a data connection's thread is run by who would wait for it.
+/* loop.h - fake libevent, sockets, threads and memfds for a memory server, in
+ * one thread.  Nothing goes to the kernel, and an input always gives the same
+ * result.  The sockets of clients are buffers, and time is clock.h's.  The
+ * thread of a data connection runs when the loop would wait for it.
  */
 
 #ifndef FUZZ_LOOP_H
@@ -15,20 +15,22 @@
 
 struct event_base;
 
-/* Of a data connection: it reads, and nothing is there.  More may come of it,
- * or false: nothing ever will.
+/* Called when a data connection reads and nothing is there.  Return true if
+ * more may have come, or false if nothing ever will.
  */
 typedef bool loop_more_fn (void);
 
-/* Everything that it takes is wrapped.  more runs on the "thread". */
+/* Return true if all calls that this needs are wrapped.  `more` is called by
+ * the "thread" of a data connection.
+ */
 bool loop_works (loop_more_fn *more);
 
 struct event_base *loop_base (void);
 
-/* All events that are due, and what follows from them. */
+/* Run all events that are due, and those that follow. */
 void loop_run (void);
 
-/* The threads that were started and have not run, now; each returns when its
+/* Run the threads that were started and have not run.  Each returns when its
  * connection ends.
  */
 void loop_run_threads (void);
@@ -37,21 +39,21 @@ void loop_run_threads (void);
 
 struct loop_peer {
   bool is_unix;
-  uid_t uid; /* of a Unix socket */
+  uid_t uid; /* for a Unix socket */
 };
 
-/* A socket of the server, with the client's end of it. */
+/* Create a socket of the server, with the client's end. */
 int loop_connect (const struct loop_peer *peer);
 
-/* The client sends, as much as a socket takes. */
+/* Let the client send, as much as a socket takes. */
 void loop_send (int fd, const uint8_t *bytes, size_t n);
-/* The client reads: what came, at most n; 0: nothing. */
+/* Let the client read up to n bytes.  Return how many came; 0 = nothing. */
 size_t loop_receive (int fd, uint8_t *bytes, size_t n);
-/* From here on its socket is full, or takes what there is room for. */
+/* Make the client's socket full, or let it take data again. */
 void loop_clog (int fd, bool clogged);
 void loop_hang_up (int fd);
 
-/* So many sockets the server has open. */
+/* Return the number of sockets that the server has open. */
 unsigned loop_sockets (void);
 
 #endif /* FUZZ_LOOP_H */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memories.c - see memories.h.  Linked with --wrap for what is wrapped here.
+/* memories.c - see memories.h.  Linked with --wrap for the functions wrapped
+ * here.
  */
 
 #include <config.h>
@@ -16,14 +17,15 @@
 #include "fuzz.h"
 #include "memories.h"
 
-#define FIRST_FD 5000 /* no descriptor at all */
+#define FIRST_FD 5000 /* not real descriptors */
 #define MAX_MEMORIES 64u
 
 static struct memory {
-  unsigned fds; /* open; that it is mapped is apart */
+  unsigned fds; /* open descriptors, apart from the mapping */
   bool mapped;
   size_t size;
-  uint8_t *bytes; /* MEMORY_ROOM and a fence; fenced while it is not mapped */
+  /* MEMORY_ROOM and a fence; all is fenced while it is not mapped */
+  uint8_t *bytes;
   size_t fenced_from;
 } memories[MAX_MEMORIES];
 
@@ -51,7 +53,7 @@ int __real_munmap (void *at, size_t n);
 ssize_t __real_pread (int fd, void *buf, size_t n, off_t from);
 ssize_t __real_pwrite (int fd, const void *buf, size_t n, off_t from);
 
-/* NULL: it is none. */
+/* Return the memory of fd, or NULL if it has none. */
 static struct memory *
 of_fd (int fd)
 {
@@ -61,7 +63,7 @@ of_fd (int fd)
   return &memories[fd - FIRST_FD];
 }
 
-/* Nobody is to touch it from here on; 0: any of it. */
+/* Forbid access to the memory from here on; 0 = to all of it. */
 static void
 fence (struct memory *m, size_t from)
 {
@@ -103,7 +105,7 @@ __wrap_ftruncate (int fd, off_t size)
   return 0;
 }
 
-/* A hole. */
+/* Punch a hole. */
 int
 __wrap_fallocate (int fd, int mode, off_t from, off_t bytes)
 {
@@ -124,14 +126,14 @@ __wrap_fchmod (int fd, mode_t mode)
   return 0;
 }
 
-/* Of one that is passed on: the descriptor is the same one, twice. */
+/* Open a memory again to pass it on: that is the same descriptor, twice. */
 int
 __wrap_open (const char *path, int flags, ...)
 {
   struct memory *m;
   int fd;
 
-  FUZZ_CHECK ((flags & O_CREAT) == 0); /* there is no mode, then */
+  FUZZ_CHECK ((flags & O_CREAT) == 0); /* so no mode follows */
   if (sscanf (path, "/proc/self/fd/%d", &fd) != 1 || (m = of_fd (fd)) == NULL)
     return __real_open (path, flags);
   FUZZ_CHECK ((flags & O_ACCMODE) == O_RDONLY);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memories.h - memfds of slabs, played: what is mapped is memory of this
- * process, and once it is not any more, nobody is to touch it.
+/* memories.h - fake memfds of slabs: a mapping is memory of this process, and
+ * must not be touched once it is unmapped.
  */
 
 #ifndef FUZZ_MEMORIES_H
@@ -8,16 +8,16 @@
 
 #include <stdbool.h>
 
-#define MEMORY_ROOM (68u << 10) /* bytes of one */
+#define MEMORY_ROOM (68u << 10) /* maximum bytes of one */
 
-/* All that it takes is wrapped. */
+/* Return true if all calls that this needs are wrapped. */
 bool memories_work (void);
 
-/* fd is one.  (For close: and now it is closed.) */
+/* Return true if fd is a fake memfd.  memories_close also closes it. */
 bool memories_fcntl (int fd);
 bool memories_close (int fd);
 
-/* So many there are. */
+/* Return the number of memories. */
 unsigned memories_count (void);
 
 #endif /* FUZZ_MEMORIES_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* samples.h - a good body of each message, for seeds. */
+/* samples.h - a valid body of each message, for seeds. */
 
 #ifndef SAMPLES_H
 #define SAMPLES_H
@@ -10,8 +10,8 @@
 #define SAMPLE_SLAB (UINT64_C (1) << 16) /* bytes, of the volume in OPEN */
 #define SAMPLE_TYPES 19u                 /* FP_MSG_HELLO .. FP_MSG_TOKEN */
 
-/* The body of a request or a reply, in out of FP_BODY_MAX bytes; some are
- * empty.  transport is for OPEN.
+/* Write the body of a request or a reply to out, of FP_BODY_MAX bytes.  Return
+ * its size: some are empty.  transport is for OPEN.
  */
 size_t sample_request (unsigned type, unsigned transport, uint8_t *out);
 size_t sample_reply (unsigned type, uint8_t *out);

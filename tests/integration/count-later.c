@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* count-later.c - preloaded into nbdkit: what it allocates after it began to
- * serve, by which thread, and from where.
+/* count-later.c - preloaded into nbdkit: record its allocations while it
+ * serves, with thread and call stack.
  *
- * COUNT_LATER=FILE: it counts while the first byte of FILE is 1, and at the
- * next allocation after that has become 2 it says in FILE.txt, for each place:
+ * COUNT_LATER=FILE: it counts while the first byte of FILE is 1.  Once that is
+ * 2, the next allocation writes FILE.txt, which has for each place:
  *
  *   COUNT allocations, largest SIZE, THREAD
- *   MODULE(+OFFSET)[ADDRESS]        from the inside out
+ *   MODULE(+OFFSET)[ADDRESS]        innermost first
  *
- * What the C library takes for itself is not seen; that the kernel was not
- * asked for memory shows by page faults, which the test counts.
+ * Allocations that the C library makes for itself are not seen.  Whether the
+ * kernel was asked for memory shows in page faults, which the test counts.
  */
 
 #include <config.h>
@@ -29,7 +29,7 @@
 #include <sys/syscall.h>
 
 #define DEPTH 40
-#define SKIP 2 /* note and who calls it */
+#define SKIP 2 /* the frames of note and of its caller */
 #define PLACES 1024
 
 void *__libc_malloc (size_t size);
@@ -59,14 +59,16 @@ begin (void)
 
   if (fd == -1)
     return;
-  (void) backtrace (pc, 1); /* it allocates, the first time */
+  (void) backtrace (pc, 1); /* the first call allocates */
   p = mmap (NULL, 1, PROT_READ, MAP_SHARED, fd, 0);
   close (fd);
   if (p != MAP_FAILED)
     armed = p;
 }
 
-/* While all that is loaded is: at its end nbdkit unloads the plugin. */
+/* Write the report while all modules are loaded: at its end nbdkit unloads the
+ * plugin.
+ */
 static void
 say (void)
 {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What one may find instead of a memory server. fake-server.py KIND PORT-FILE:
-# listens on a port that the kernel picks and writes its address to PORT-FILE.
+# A program that answers in the place of a memory server. fake-server.py KIND
+# PORT-FILE listens on a port that the kernel picks, and writes its address to
+# PORT-FILE.
 
 import os
 import re
@@ -23,7 +24,7 @@ os.rename(out + ".new", out)
 open_ones = []
 while True:
     c, _ = s.accept()
-    open_ones.append(c)  # an idle one stays open
+    open_ones.append(c)  # or it would be closed
     try:
         if kind == "ssh":
             c.sendall(b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n")
@@ -48,7 +49,7 @@ while True:
             body = struct.pack(">H", len(why)) + why
             c.sendall(struct.pack(">IHHIIII", MAGIC, 9, HELLO_REPLY, len(body),
                                   1, STATUS_VERSION, 0) + body)
-        elif kind == "older":  # it does not know that there are others
+        elif kind == "older":  # replies in an older version, without an error
             c.recv(4096)
             c.sendall(struct.pack(">IHHIIII", MAGIC, VERSION - 1, HELLO_REPLY,
                                   16, 1, 0, 0) + bytes(16))

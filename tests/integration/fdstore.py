@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What systemd does for a service with FileDescriptorStoreMax=:
+# Play systemd for a service with FileDescriptorStoreMax=:
 #
-#   fdstore.py keep DIR            keep what is sent to DIR/notify, until killed
-#   fdstore.py start DIR COMMAND   become COMMAND, which is given what is kept
-#   fdstore.py names DIR           what is kept, a name a line
-#   fdstore.py drop DIR NAME       keep it no longer
+#   fdstore.py keep DIR            Keep all that is sent to DIR/notify.
+#   fdstore.py start DIR COMMAND   Become COMMAND, with the kept descriptors.
+#   fdstore.py names DIR           Print the kept names, one a line.
+#   fdstore.py drop DIR NAME       No longer keep NAME.
 
 import fcntl
 import os
@@ -16,7 +16,7 @@ BATCH = 64
 
 
 def take(datagrams, kept):
-    """All that was told so far, in the order in which it was told."""
+    """Do what the pending messages say, in the order they were sent."""
     while True:
         try:
             text, fds, flags, _ = socket.recv_fds(datagrams, 4096, 16)
@@ -80,7 +80,7 @@ def ask(where, question):
 
 def start(where, command):
     kept = ask(where, "all")
-    # Out of the way of the places that they are to have.
+    # Move them away from the numbers that they will get.
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD, 4096) for name, fd in kept]
     for i, fd in enumerate(high):
         os.dup2(fd, 3 + i)

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What a memory server that is not to be believed could do, done to the memory
-# that it lends:
-#   hostile-donor.py PID grep TEXT      exit 0 if it is anywhere there
-#   hostile-donor.py PID pages          how many pages of 4 KiB are not zeros
-#   hostile-donor.py PID save FILE      all of it, into FILE
-#   hostile-donor.py PID restore FILE   the other way round
-#   hostile-donor.py PID flip           a bit of each such page, where nobody
-#                                       says what is being written
+# Do to the memory that a memory server lends what a hostile server could do:
+#
+#   hostile-donor.py PID grep TEXT      Exit with 0 if TEXT occurs there.
+#   hostile-donor.py PID pages          Print the number of nonzero 4 KiB pages.
+#   hostile-donor.py PID save FILE      Copy all of it to FILE.
+#   hostile-donor.py PID restore FILE   Copy FILE back.
+#   hostile-donor.py PID flip           Flip a bit of each page that is not
+#                                       zeros, but not in the dirty log.
 import os
 import sys
 
@@ -45,7 +45,8 @@ for fd in slabs(pid):
         os.pwrite(fd, saved[:len(data)], 0)
         saved = saved[len(data):]
     else:
-        # Behind a slab there may be a tail: what is a power of two is data.
+        # A slab may be followed by the dirty log, as its tail. The slab is the
+        # part with a size that is a power of two.
         size = 1 << (len(data).bit_length() - 1)
         for at in range(0, size, PAGE):
             page = data[at:at + PAGE]

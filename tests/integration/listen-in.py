@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""listen-in.py PORT CAPTURE PORT-FILE: what is on the way between a client and
-the server at 127.0.0.1:PORT: passes everything on and keeps a copy of it.
-With FAKE in the environment it is no server, and no way to one: it says that, or
-nothing ("silent")."""
+"""listen-in.py PORT CAPTURE PORT-FILE: record the traffic between a client and
+the server at 127.0.0.1:PORT. It passes everything on, and copies it to CAPTURE.
+Its own port is in PORT-FILE. With FAKE in the environment there is no server:
+the reply is that text, or nothing if it is "silent"."""
 
 import os
 import selectors

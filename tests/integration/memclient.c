@@ -1,64 +1,65 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* memclient.c - a client of farpage-memserver that does what the words on its
- * command line say, one after the other, on one session:
+ * command line say, one after the other, on one session.
  *
  *   memclient ADDR NAME WORD...
  *
- *   open:ID:FLAGS:TRANSPORT  attach volume ID (a digit); FLAGS are of c
- *                     (create), r (resume), e (ephemeral), t (take it over),
- *                     o (only read it)
- *   name:NAME  size:BYTES    of the volumes that are attached from now on; no
- *                     name, and 2^40, unless said
- *   stripe:WIDTHxBYTES       likewise; 1x65536
- *   grant:N           N slabs, or as many as there are
- *   grant-all         until there are none, and nothing is being scrubbed
- *   time-grants:N     one slab N times; prints how long each took
- *   expect-slabs:N    it holds so many
- *   label:GEN         extent i is in the i-th slab, generation GEN
- *   list:MAX          forget what it holds; take it from LIST in such pages
- *   fill:BYTE  check:BYTE    write, compare every byte that it holds
- *   zero:OFFSET:LENGTH       in the first slab
- *   check-zeroed:OFFSET:LENGTH:BYTE  zeros there, BYTE in the rest of it
- *   read-only:BYTE    tcp, rdma: the first slab reads as that, and a WRITE is
- *                     refused and changes nothing
- *   list-read-only:BYTE  shm: what LIST passes reads as that, and can only be
- *                     mapped for reading; prints 'again=0' if it cannot be
- *                     opened anew for writing, or else 1
- *   release           all of them
- *   stale             after release: the keys open nothing
- *   replaced          once there is a second connection of the same lane, a
- *                     WRITE on the first is refused
- *   late              tcp: a WRITE whose connection was replaced changes
- *                     nothing that was written after it
- *   data:WHAT         beside the first, a data connection that shows a wrong
- *                     'token' or 'session', a token of another 'lane' or
- *                     'other' session, one that was shown before ('replay') or
- *                     was told before another ('old'); or 'good'
- *   data-as:UID       tcp: a good one, as that user
+ *   open:ID:FLAGS:TRANSPORT  Attach volume ID (a digit).  FLAGS: c (create),
+ *                     r (resume), e (ephemeral), t (take over), o (read-only).
+ *   name:NAME  size:BYTES    Set these for volumes attached later.  At first
+ *                     there is no name, and the size is 2^40.
+ *   stripe:WIDTHxBYTES       Set the stripes likewise.  At first 1x65536.
+ *   grant:N           Get N slabs, or as many as there are.
+ *   grant-all         Get slabs until there are none, nor any being scrubbed.
+ *   time-grants:N     Get one slab N times, and print how long that took.
+ *   expect-slabs:N    Check that it holds N slabs.
+ *   label:GEN         Label the i-th slab with extent i and generation GEN.
+ *   list:MAX          Forget all slabs, and get them from LIST, MAX at a time.
+ *   fill:BYTE  check:BYTE    Write or compare each byte of the slabs.
+ *   zero:OFFSET:LENGTH       Zero this range of the first slab.
+ *   check-zeroed:OFFSET:LENGTH:BYTE  Check for zeros there, else BYTE.
+ *   read-only:BYTE    tcp, rdma: check that the first slab reads as BYTE, and
+ *                     that a WRITE is refused and changes nothing.
+ *   list-read-only:BYTE  shm: check that slabs from LIST read as BYTE, and can
+ *                     only be mapped for reading.  Print 'again=0' if they
+ *                     cannot be reopened for writing, else 'again=1'.
+ *   release           Release all slabs.
+ *   stale             After release, check that the keys open nothing.
+ *   replaced          Check that a WRITE on a connection is refused once there
+ *                     is another one of its lane.
+ *   late              tcp: check that a WRITE on a replaced connection changes
+ *                     nothing that was written later.
+ *   data:WHAT         Open a second data connection with a 'good' proof, or
+ *                     one with a wrong 'token' or 'session'.  Or show a token
+ *                     of another 'lane' or of an 'other' session, a used one
+ *                     ('replay'), or one with a later one after it ('old').
+ *   data-as:UID       tcp: open one with a good proof, as that user.
  *   ping  stat  bye  discard
- *   wait-wanted:N     until the server asks so many slabs back
- *   hang              say 'hanging' on stdout, and wait to be killed
- *   hold              say 'hanging' too, and wait for the end of stdin
- *   kept:BYTE         shm: it is still in what is mapped here
- *   scribble:BYTE     shm: store this in what is mapped here, whoever has it
- *   storm:BYTE        say 'hanging', and store this all over what it holds,
- *                     until the server does not let it any more
- *   flood:BYTE        likewise, many at a time, not a word to the server
- *   wait-end          until the server hangs up
- *   reset             end here, as if the network had reset the connection
- *   lookup:NAME  lookup-id:ID   print what the server knows of it
- *   members:VERSION:COUNT    the list of members; all but the last are current
- *   roster:VERSION:UUID@ADDR[,UUID@ADDR...]  the same, of servers that there
- * are map:EXIST:FROM-TO        these extents exist (1) or not (0)
- *   map-write:START:WORD     64 of them, WORD is in hexadecimal digits
- *   expect-map:START:WORD    these are so, and the following do not exist
- *   delete:ID  volumes       delete one; print all
- *   fails:ERRNO       the next word fails with this (EBUSY, ...)
+ *   wait-wanted:N     Wait until the server asks for N slabs back.
+ *   hang              Say 'hanging' on stdout, and wait to be killed.
+ *   hold              Say 'hanging', and wait for the end of stdin.
+ *   kept:BYTE         shm: check that BYTE is still in the mapped slabs.
+ *   scribble:BYTE     shm: store BYTE in the mapped slabs, even if another
+ *                     client has them now.
+ *   storm:BYTE        Say 'hanging', and write BYTE all over the slabs until
+ *                     the server no longer allows it.
+ *   flood:BYTE        The same with many WRITEs at a time, and without any
+ *                     control message.
+ *   wait-end          Wait until the server hangs up.
+ *   reset             End as if the network had reset the connection.
+ *   lookup:NAME  lookup-id:ID   Print what the server knows of a volume.
+ *   members:VERSION:COUNT    Set a list of members, all but the last current.
+ *   roster:VERSION:UUID@ADDR[,UUID@ADDR...]  Set a list of real servers.
+ *   map:EXIST:FROM-TO        Record that extents exist (1) or do not (0).
+ *   map-write:START:WORD     Set 64 extents of the map; WORD is hexadecimal.
+ *   expect-map:START:WORD    Check these, and that no later extent exists.
+ *   delete:ID  volumes       Delete a volume; print all volumes.
+ *   fails:ERRNO       Check that the next word fails like this (EBUSY, ...).
  *
- * MEMCLIENT_UUID is whom it says that it is; else somebody new.  MEMCLIENT_PSK
- * is a file with its key for TLS.
+ * MEMCLIENT_UUID is the client's UUID, by default a new one.  MEMCLIENT_PSK is
+ * a file with its key for TLS.
  *
- * Exit status 0: all went as the words say.
+ * Exit status 0: all words succeeded.
  */
 
 #include <config.h>
@@ -149,7 +150,7 @@ compare_ns (const void *a, const void *b)
   return x < y ? -1 : x > y;
 }
 
-/* From GRANT to its reply, without what the client then does with it. */
+/* Measure from GRANT to its reply, without the client's work after it. */
 static int
 time_grants (unsigned long n)
 {
@@ -252,7 +253,7 @@ release (void)
   return 0;
 }
 
-/* What was released last is still in remotes[0]. */
+/* remotes[0] still has the slab that was released last. */
 static int
 stale (void)
 {
@@ -327,7 +328,7 @@ wait_end (void)
   return poll (&p, 1, DEADLINE_MS) == 1 ? 0 : -ETIMEDOUT;
 }
 
-/* Until the server asks so many slabs back. */
+/* Wait until the server asks for n slabs back. */
 static int
 wait_wanted (unsigned long n)
 {
@@ -604,7 +605,7 @@ main (int argc, char *argv[])
     fprintf (stderr, "usage: memclient ADDR NAME WORD...\n");
     return 2;
   }
-  /* verbs_client.c says why. */
+  /* See verbs_client.c. */
   if (signal (SIGPIPE, SIG_IGN) == SIG_ERR)
     return 1;
   buffer = aligned_alloc (4096, CHUNK);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memclient.h - what the parts of memclient share: the session that it has,
- * and what it holds.
+/* memclient.h - shared by the parts of memclient: its session and its slabs.
  *
  * Errors:   0 or a negative errno value; fp_ctl_why (ctl) says more.
  */
@@ -16,7 +15,7 @@
 #include "transport/transport.h"
 
 #define MAX_SLABS 4096
-#define DEADLINE_MS 120000 /* a sanitizer on a busy machine */
+#define DEADLINE_MS 120000 /* ms; for a sanitizer on a busy machine */
 #define CHUNK (UINT32_C (1) << 20)
 
 extern struct fp_addr addr;
@@ -39,14 +38,14 @@ deadline (void)
 
 /* memclient_data.c */
 
-/* Moving data renews no lease: this does. */
+/* Renew the lease: transfers of data do not. */
 int stay (void);
 int connect_data (void);
 int another_connection (const char *what);
 int connection_as (unsigned uid);
 int transfer (enum fp_op_kind kind, unsigned slab, uint64_t offset,
               uint32_t length);
-/* [from, to) of the slab is zeros, the rest is byte. */
+/* Check that [from, to) of the slab is zeros, and the rest is byte. */
 int check_slab (unsigned slab, uint8_t byte, uint64_t from, uint64_t to);
 int fill (uint8_t byte);
 int check (uint8_t byte);
@@ -59,7 +58,7 @@ int list_read_only (uint8_t byte);
 /* memclient_volumes.c */
 
 void volume_by_id (struct fp_uuid *out, unsigned id);
-/* Do it, if it is known there. */
+/* Do the word if it is one of memclient_volumes.c; *known returns that. */
 int volume_word (const char *word, size_t len, const char *args, bool *known);
 
 #endif /* MEMCLIENT_H */

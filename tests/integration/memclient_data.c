@@ -17,7 +17,7 @@
 
 #define DEPTH 4
 
-static struct fp_data_hello shown; /* by the connection there is */
+static struct fp_data_hello shown; /* by the current connection */
 
 int
 stay (void)
@@ -27,7 +27,7 @@ stay (void)
   return fp_ctl_ping (ctl, &p, deadline ());
 }
 
-/* What a data connection of this lane has to show: a new token. */
+/* Get the proof for a data connection of this lane: a new token. */
 static int
 prove (struct fp_ctl *c, struct fp_data_hello *out, uint32_t lane)
 {
@@ -76,7 +76,9 @@ connect_data (void)
   return r < 0 ? r : connect_with (&shown);
 }
 
-/* A token of another session of this client, as if it were of this one. */
+/* Get a token of another session of this client, to be shown as one of this
+ * session.
+ */
 static int
 prove_as_other (struct fp_data_hello *out)
 {
@@ -95,7 +97,7 @@ prove_as_other (struct fp_data_hello *out)
   return r;
 }
 
-/* The first stays as it is, whatever comes of it. */
+/* Try a second connection.  The first stays as it is, whatever happens. */
 static int
 connect_beside (const struct fp_data_hello *proof)
 {
@@ -162,7 +164,7 @@ connection_as (unsigned uid)
   return -WEXITSTATUS (status);
 }
 
-/* What completed, one at least. */
+/* Wait for completions.  Return at least one. */
 static struct fp_op *
 completed (uint64_t end)
 {
@@ -260,8 +262,8 @@ write_all (uint8_t byte)
   return transfer (FP_OP_WRITE, 0, 0, CHUNK);
 }
 
-/* WRITEs all over what it holds, as many at a time as there may be, and not a
- * word to the server, until one fails.
+/* Send WRITEs all over the slabs, as many at a time as possible and without
+ * any control message, until one fails.
  */
 int
 flood (uint8_t byte)
@@ -328,7 +330,7 @@ replaced (void)
   return r == 0 ? check_slab (0, 2, 0, 0) : r;
 }
 
-/* A data connection of lane 1, bare. */
+/* Open a data connection of lane 1, as a bare socket. */
 static int
 bare_connection (void)
 {
@@ -347,7 +349,9 @@ bare_connection (void)
   return r;
 }
 
-/* The first part of a WRITE of the first chunk; returns how much is left. */
+/* Send the first `length` bytes of a WRITE to the first chunk.  Return how
+ * many are left.
+ */
 static uint32_t
 begin_write (int fd, uint8_t byte, uint32_t length)
 {
@@ -359,7 +363,7 @@ begin_write (int fd, uint8_t byte, uint32_t length)
 
   fp_data_req_encode (header, &q);
   memset (buffer, byte, CHUNK);
-  /* What cannot be sent any more needs not be: a reply is waited for. */
+  /* A failed send does no harm: the caller waits for the reply. */
   (void) send (fd, header, sizeof header, MSG_NOSIGNAL);
   for (uint32_t done = 0; done < length;) {
     ssize_t n = send (fd, buffer + done, length - done, MSG_NOSIGNAL);
@@ -371,7 +375,7 @@ begin_write (int fd, uint8_t byte, uint32_t length)
   return CHUNK - length;
 }
 
-/* Its reply, or its end. */
+/* Wait for the reply, or for the end.  Return true if the WRITE was done. */
 static bool
 was_done (int fd)
 {
@@ -419,7 +423,7 @@ read_only (uint8_t byte)
 
   if (r == 0)
     r = write_all ((uint8_t) ~byte) == 0 ? -EBADMSG : 0;
-  /* Over rdma the connection is at its end. */
+  /* Over RDMA the connection has ended. */
   if (r == 0 && ops->conn_broken (conn)) {
     while (ops->conn_inflight (conn) > 0)
       ops->poll (queue);
@@ -430,7 +434,7 @@ read_only (uint8_t byte)
   return r == 0 ? check_slab (0, byte, 0, 0) : r;
 }
 
-/* May it be mapped, or made, writable after all? */
+/* Check that fd reads as byte, and can be neither mapped nor made writable. */
 static int
 is_read_only (int fd, uint64_t length, uint8_t byte)
 {

@@ -43,7 +43,7 @@ lookup (const struct fp_lookup *q)
   return p.volume.created == 0 || p.volume.since == 0 ? -EBADMSG : 0;
 }
 
-/* The first is this server, the last one is not current. */
+/* Set members: the first is this server, and the last one is not current. */
 static int
 set_members (const char *args)
 {
@@ -64,7 +64,7 @@ set_members (const char *args)
   return fp_ctl_members (ctl, &q, deadline ());
 }
 
-/* Those that are named; all are current. */
+/* Set the members that are named, all of them current. */
 static int
 set_roster (const char *args)
 {
@@ -113,8 +113,8 @@ map (const char *args)
   return fp_ctl_map (ctl, &q, deadline ());
 }
 
-/* The map from an extent on, as many words as there may be: the first is this,
- * the others are 0.
+/* Read as many words of the map as possible, from an extent on.  Check that
+ * the first is `word`, and that the others are 0.
  */
 static int
 expect_map (const char *args)

@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* memrude.c - clients without manners, for tests of farpage-memserver.
  *
- *   memrude ADDR COUNT    connect so often, each time rude in the next way
- *   memrude ADDR trickle  say HELLO, then a byte each 50 ms: exit status 0 if
- *                         the server puts an end to it within 10 s
- *   memrude ADDR slow     a byte of HELLO each second: likewise, within 20 s
- *   memrude ADDR deaf     never read an answer: likewise, and the server did
- * not take requests without end meanwhile memrude ADDR half     half a frame
- * on a data connection, then hang up the control connection memrude ADDR flood
- * COUNT  hold so many connections that say nothing
+ *   memrude ADDR COUNT    Connect COUNT times, each time rude in the next way.
+ *   memrude ADDR trickle  Say HELLO, then send a byte each 50 ms.  The server
+ *                         must hang up within 60 s.
+ *   memrude ADDR slow     Send a byte of HELLO each second.  The server must
+ *                         hang up within 20 s.
+ *   memrude ADDR deaf     Never read a reply.  The server must hang up, and
+ *                         not take requests without end.
+ *   memrude ADDR half     Send half a frame on a data connection, then close
+ *                         the control connection.  The server must hang up.
+ *   memrude ADDR flood COUNT  Hold COUNT connections that say nothing.
+ *
+ * The exit status is 0 if the server does what it must.
  */
 
 #include <config.h>
@@ -25,7 +29,7 @@
 #include "base/clock.h"
 #include "proto/messages.h"
 
-#define WAYS 13 /* to be rude */
+#define WAYS 13 /* ways to be rude */
 
 static struct fp_sockaddrs list;
 static uint8_t hello[FP_HEADER_SIZE + 512];
@@ -44,7 +48,7 @@ dial (void)
   return fd;
 }
 
-/* It may hang up on us in the middle. */
+/* Send, although the server may hang up meanwhile. */
 static void
 push (int fd, const void *data, size_t size)
 {
@@ -67,7 +71,7 @@ push_header (int fd, unsigned type, uint32_t length)
   uint8_t bytes[FP_HEADER_SIZE];
 
   fp_header_encode (bytes, &h);
-  /* The encoder would not write what is too long. */
+  /* Set a length that the encoder would refuse. */
   bytes[8] = (uint8_t) (length >> 24);
   bytes[9] = (uint8_t) (length >> 16);
   bytes[10] = (uint8_t) (length >> 8);
@@ -145,7 +149,7 @@ open_and_grant (int fd, unsigned nr)
   push_body (fd, FP_MSG_GRANT, body, sizeof body - w.left);
 }
 
-/* Well-formed, and about extents that are not there. */
+/* Send valid messages about extents that do not exist. */
 static void
 map_beyond (int fd)
 {
@@ -205,22 +209,22 @@ be_rude (unsigned nr)
     push (fd, http, sizeof http - 1);
     pull (fd);
     break;
-  case 4: /* 4 GiB will follow */
+  case 4: /* announces 4 GiB */
     push_header (fd, FP_MSG_HELLO, UINT32_MAX);
     pull (fd);
     break;
-  case 5: /* out of turn, or no message, empty */
+  case 5: /* out of turn or of an unknown type, empty */
     push_header (fd, again % 70000, 0);
     pull (fd);
     break;
-  case 6: /* in a hurry */
+  case 6: /* does not wait for the reply */
     push (fd, hello, hello_size);
     break;
-  case 7: /* leaves with a slab in its hand */
+  case 7: /* leaves while it has a slab */
     open_and_grant (fd, nr);
     pull (fd);
     break;
-  case 8: /* without a word */
+  case 8: /* leaves without a word */
     open_and_grant (fd, nr);
     pull (fd);
     reset (fd);
@@ -230,7 +234,7 @@ be_rude (unsigned nr)
     push_body (fd, 1 + again % FP_MSG_TOKEN, hello, 100);
     pull (fd);
     break;
-  case 10: /* the same of a volume, with a name or without */
+  case 10: /* as before, about a volume, with a name or without */
     push (fd, hello, hello_size);
     snprintf (name, sizeof name, "rude%u", nr);
     open_volume (fd, nr, again % 2 == 0 ? name : "");
@@ -239,7 +243,7 @@ be_rude (unsigned nr)
                again % 3 == 0 ? 0 : 100);
     pull (fd);
     break;
-  case 11: /* a volume's, and none is attached */
+  case 11: /* about a volume, with none attached */
     push (fd, hello, hello_size);
     pull (fd);
     map_beyond (fd);
@@ -282,7 +286,7 @@ trickle (void)
   return 1;
 }
 
-/* Until it ends, for so long at most; each interval a byte is sent. */
+/* Wait up to ms until the server hangs up.  Send a byte in each interval. */
 static int
 await_end (int fd, const uint8_t *bytes, size_t size, unsigned interval_ms,
            unsigned ms)
@@ -338,7 +342,7 @@ deaf (void)
   return 0;
 }
 
-/* A whole reply; its body. */
+/* Receive a whole reply.  Return the size of its body. */
 static size_t
 reply (int fd, uint8_t *body)
 {
@@ -403,7 +407,7 @@ half (void)
   return await_end (data, NULL, 0, 1000, 60000);
 }
 
-/* They are kept until this is killed, or standard input ends. */
+/* Keep the connections until this is killed, or standard input ends. */
 static int
 flood (unsigned count)
 {

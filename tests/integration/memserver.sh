@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Sourced by the test-memserver-*.sh after functions.sh: a memory server on a
-# TCP and a Unix socket ($tcp, $unix), what it is doing, and clients.
+# Sourced by the test-memserver-*.sh scripts after functions.sh. Starts a memory
+# server on a TCP and a Unix socket ($tcp, $unix), asks for its state, and runs
+# clients of it.
 
 # shellcheck shell=bash disable=SC2034,SC2154 # used by the scripts that source this
 
 memclient="$top_builddir/tests/integration/memclient"
 [ -x "$memclient" ] || skip "memclient was not built"
 
-# serve LEASE MIB [ARG...]: 16 slabs of MIB MiB, with $reserve left to the host, or nothing. What a
-# client left is kept for $orphan_time after the lease, or not at all.
+# serve LEASE MIB [ARG...]: start a server with 16 slabs of MIB MiB. It leaves
+# $reserve (0) to the host. It keeps what a client left for $orphan_time (0)
+# after the lease.
 serve ()
 {
     local lease=$1 mib=$2
@@ -21,7 +23,8 @@ serve ()
     wait_until 30 all_free
 }
 
-# client ADDR NAME WORD...: its output is in $tmp/NAME.out too.
+# client ADDR NAME WORD...: run memclient and wait for its end. Its output is in
+# $tmp/NAME.out.
 client ()
 {
     local name=$2
@@ -31,22 +34,24 @@ client ()
     }
 }
 
-# What STAT says, one line.
+# Print the totals of the server's STAT reply, one line.
 server_stat () { "$memclient" "$unix" stat ping stat | grep '^total='; }
 all_free () { server_stat | grep -q '^total=16 free=16 '; }
 
-# The server's file descriptors and threads, two numbers.
+# Print how many file descriptors and threads the server has.
 server_resources ()
 {
     echo "$(find "/proc/$server_pid/fd" -mindepth 1 | wc -l)" \
         "$(find "/proc/$server_pid/task" -mindepth 1 -maxdepth 1 | wc -l)"
 }
 
-# resources_are TEXT
+# resources_are TEXT: succeed if server_resources prints TEXT.
 resources_are () { [ "$(server_resources)" = "$1" ]; }
 
-# holding ADDR NAME BYTE: a client with two slabs of BYTE in its own memory.
-# Then kept NAME: they are still there, whatever the server did.
+# holding ADDR NAME BYTE: start a client that fills its two slabs with BYTE over
+# shm, and then waits.
+# kept NAME: let the client check that the slabs still hold BYTE, whatever the
+# server did.
 holding ()
 {
     local name=$2
@@ -64,8 +69,8 @@ kept ()
     wait "$holding_pid" || fail "what $1 had mapped: $(cat "$tmp/$1.err")"
 }
 
-# hanging ADDR NAME WORD...: a client that does this and then waits; its pid
-# is in $hanging_pid.
+# hanging ADDR NAME WORD...: start a client that obeys the words and then waits.
+# Its pid is in $hanging_pid.
 hanging ()
 {
     local name=$2
@@ -75,8 +80,8 @@ hanging ()
     wait_until 30 grep -q hanging "$tmp/$name.out"
 }
 
-# waiting ADDR NAME WORD...: a client with 'hold' in its words waits there for
-# 'go_on NAME', which returns when it has done the rest.
+# waiting ADDR NAME WORD...: start a client that waits at the word 'hold'.
+# 'go_on NAME' lets it do the rest, and returns when it has ended.
 declare -A pids fifos
 waiting ()
 {

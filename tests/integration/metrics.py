@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""A strict reader of Prometheus' text format 0.0.4, and what rude scrapers do.
+"""Read Prometheus' text format 0.0.4 strictly, and scrape rudely.
 
-  metrics.py get ADDR            print the page, if all of it is right
-  metrics.py value ADDR SAMPLE   print the value of SAMPLE: 'name{l="v",...}'
-  metrics.py table               the page on stdin as the man page has it
-  metrics.py rude ADDR           all that must not keep others from it
+  metrics.py get ADDR            Print the page, if all of it is valid.
+  metrics.py value ADDR SAMPLE   Print the value of SAMPLE: 'name{l="v",...}'.
+  metrics.py table               Print the page on stdin as in the man page.
+  metrics.py rude ADDR           Do what must not keep others from the page.
 
 ADDR is HOST:PORT or unix:PATH.
 """
@@ -31,7 +31,7 @@ class Family:
         self.samples = {}  # (suffix, labels) -> value
 
     def labels(self):
-        """The names of the labels, in the order of the page, without le."""
+        """Return the names of the labels in the page's order, without le."""
         names = {tuple(n for n, _ in labels if n != "le")
                  for _, labels in self.samples}
         if len(names) > 1:
@@ -71,7 +71,7 @@ def check_histogram(f):
 
 
 def parse(data):
-    text = data.decode("utf-8")  # strictly
+    text = data.decode("utf-8")  # raises if it is not valid
     if not text.endswith("\n"):
         raise Bad("the last line does not end")
     families = {}
@@ -182,7 +182,7 @@ def rude(addr):
     expect(post, 405, b"GET /metrics\n")
     expect(post, 405, b"Allow: GET\r\n")
     expect(ask(addr, b"DELETE /metrics HTTP/1.1\r\n\r\n"), 405, b"Allow: GET")
-    # What is no request gets an error, or nothing; never a page.
+    # A malformed request gets an error or no reply, but never a page.
     for request in (b"\r\n\r\n", b"\0" * 1000 + b"\n\n", b"GET\r\n\r\n",
                     b"GET /metrics\r\n\r\n", b"FLY /metrics HTTP/1.1\r\n\r\n",
                     b"GET /metrics HTTP/9.9\r\n\r\n",
@@ -206,13 +206,13 @@ def rude(addr):
             raise Bad("read a header of 4 MB")
         except ConnectionError:
             pass
-    # Who hangs up in the middle, and who asks and reads nothing.
+    # Hang up in the middle of a request.
     for _ in range(50):
         s = connect(addr)
         s.sendall(b"GET /metrics HTTP/1.1\r\n")
         s.close()
-    # More than there are places, who say nothing, half of something, or read
-    # nothing: all the same others get their page, and soon.
+    # Open more connections than the server allows. They say nothing, send a
+    # part of a request, or do not read. Others still get the page, and soon.
     crowd = []
     for i in range(20):
         s = connect(addr)
@@ -222,7 +222,7 @@ def rude(addr):
     begin = time.monotonic()
     parse(get(addr))
     print("a page after %.1f s" % (time.monotonic() - begin))
-    # One of those that were in the way has had to leave.
+    # One of these connections had to be closed for that.
     crowd[0].settimeout(60)
     if crowd[0].recv(1):
         raise Bad("who asked for nothing got something")

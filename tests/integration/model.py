@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# A volume with a name against a copy of it in this process: random requests,
-# some of them several at a time, and in between random things that happen to
-# its clients, to its servers, and to where its pieces are. Whatever happens, what was
-# acknowledged is read again. Run by nbdsh (test-plugin-model.sh), with the
-# environment:
+# Compare a volume with a copy of it in this process. Random requests, some at
+# the same time, are mixed with random events for its clients, its servers, and
+# the place of its extents. Whatever happens, acknowledged data must be read
+# again. Run by nbdsh (test-plugin-model.sh), with this environment:
 #
 #   servers  addresses, blank-separated    nbdkit      how to run it
-#   steps    how many requests and events  size, slab  bytes
+#   steps    requests and events in all    size, slab  bytes
 #   seed     of the random numbers         dir         for sockets and logs
-#   every    one step of so many is an event
-#   events   which may happen, blank-separated: see Model.EVENTS
+#   copies   of each extent (1)            weak        no: no host gets short
+#   every    one step in so many is an event
+#   events   allowed ones, blank-separated (Model.EVENTS)
 #   params   other parameters of the plugin
-#   pids     files with the process numbers of the servers, if somebody starts
-#            those again when they end
-#   hosts    files which the servers see as /proc/meminfo, if they do
-#   uuid     of the volume, if it has no name: then a client can only be killed
+#   pids     pid files of the servers, if they are started again at their end
+#   hosts    files that the servers see as /proc/meminfo, if they do
+#   uuid     of a volume without a name: its client can only be killed
 
 import collections
 import json
@@ -36,7 +35,7 @@ size, slab = int(env["size"]), int(env["slab"])
 addresses = env["servers"].split()
 copies = int(env.get("copies", "1"))
 uuid = env.get("uuid")
-PATIENCE = 60  # seconds: this finds wrong data, and what hangs, not what is slow
+PATIENCE = 60  # seconds: to find wrong data and hangs, not slowness
 
 BLOCK = 4096
 Flight = collections.namedtuple("Flight", "handle cookie n o data buffer")
@@ -46,12 +45,12 @@ def server_pid(path):
     try:
         with open(path) as f:
             return int(f.read())
-    except (OSError, ValueError):  # it is going, or coming
+    except (OSError, ValueError):  # the server is ending or starting
         return None
 
 
 def blocks(n, o):
-    """Of a range: each block's number, and what of it lies there."""
+    """Yield the number of each block in a range, and what lies in it."""
     for b in range(o // BLOCK, (o + n - 1) // BLOCK + 1):
         yield b, max(o, b * BLOCK), min(o + n, (b + 1) * BLOCK)
 
@@ -66,7 +65,7 @@ class Client:
         self.name = os.path.join(env["dir"], "c%d" % Client.count)
         self.sock = self.name + ".sock"
         self.log = open(self.name + ".log", "w+")
-        # To make it takes all of its servers, to find it any one.
+        # All servers are named to create the volume, and any one to find it.
         named = addresses if Client.count == 1 else [rnd.choice(addresses)]
         self.process = subprocess.Popen(
             shlex.split(env["nbdkit"]) +
@@ -79,7 +78,7 @@ class Client:
     def volume(self):
         if not uuid:
             return ["volume=model"]
-        # Made once, and from then on taken up again.
+        # The first client creates the volume, and later ones resume it.
         again = [] if Client.count == 1 else ["size=%d" % size, "resume=true"]
         return ["uuid=" + uuid, *again]
 
@@ -88,7 +87,7 @@ class Client:
         return self.log.read()
 
     def is_too_early(self):
-        """A server that was started again waits for who had the volume."""
+        """Return true if a restarted server still waits for the last client."""
         return "may not know yet" in self.said()
 
     def connect(self):
@@ -110,12 +109,12 @@ class Client:
         return self
 
     def ask(self, line):
-        """Of the plugin, on its status socket."""
+        """Send a line to the plugin's status socket, and return the reply."""
         for _ in range(5):
             try:
                 return self.ask_once(line)
             except BrokenPipeError:
-                pass  # a second to say something was too short on this machine
+                pass  # the plugin waits a second for a request: too short here
         raise SystemExit("nbdkit hears nothing of " + line)
 
     def ask_once(self, line):
@@ -144,12 +143,13 @@ class Client:
 class Model:
     def __init__(self):
         self.shadow = bytearray(size)
-        self.gone = {None}  # servers that were told to go
-        self.maybe = {}  # block -> [(offset, what may be there instead)]
+        self.gone = {None}  # pids of servers that were told to end
+        self.maybe = {}  # block -> [(offset, data that may be there instead)]
         self.flying = []
         self.drained = set()
         self.done = collections.Counter()
-        self.weak = -1 if env.get("weak") == "no" else rnd.randrange(len(addresses))  # whose host gets short of memory
+        # The server whose host becomes short of memory. -1: none.
+        self.weak = -1 if env.get("weak") == "no" else rnd.randrange(len(addresses))
         self.host(False)
         self.client = Client("size=%d" % size).connect()
         for a in addresses:  # a host may have been short until now
@@ -158,7 +158,7 @@ class Model:
     # ---- requests ----
 
     def somewhere(self):
-        """A range: small, across the end of a piece, or one or two pieces."""
+        """Return a range: small, across an extent border, or 1 or 2 extents."""
         kind = rnd.randrange(4)
         n, o = rnd.randint(1, 9000), rnd.randrange(size)
         if kind == 1:
@@ -186,8 +186,8 @@ class Model:
                     self.differs(got[i - o], b, i)
 
     def differs(self, got, b, i):
-        # A write that was never acknowledged: it may be there, or not, and
-        # what was seen once stays.
+        # A write without acknowledgement may be there, or not. Data that was
+        # read once stays.
         if not any(o <= i < o + len(data) and data[i - o] == got
                    for o, data in self.maybe.get(b, ())):
             raise SystemExit("read: differs at %d: %d, not %d" %
@@ -230,7 +230,7 @@ class Model:
 
     def trim(self):
         n, o = self.somewhere()
-        if rnd.randrange(2):  # whole pieces: their memory goes back
+        if rnd.randrange(2):  # whole extents: their memory goes back
             o -= o % slab
             n = min(slab, size - o)
             self.land(n, o)
@@ -241,7 +241,7 @@ class Model:
         self.handle().flush()
 
     def fly(self):
-        """A write that nobody waits for before somebody wants that range."""
+        """Start a write. Its end is awaited when that range is used."""
         n, o = self.somewhere()
         data = rnd.randbytes(n)
         h, buf = self.handle(), nbd.Buffer.from_bytearray(bytearray(data))
@@ -250,7 +250,7 @@ class Model:
             self.land(1, self.flying[0].o)
 
     def land(self, n=size, o=0):
-        """What was written there, or everywhere, is acknowledged."""
+        """Wait until the writes to this range, or all, are acknowledged."""
         end = time.monotonic() + PATIENCE
         for f in self.flying[:]:
             if f.o >= o + n or f.o + f.n <= o:
@@ -262,7 +262,7 @@ class Model:
             self.put(f.n, f.o, f.data)
 
     def abandon(self):
-        """Nobody hears any more whether they were acknowledged."""
+        """Give up the writes in flight: each may be done or not."""
         for f in self.flying:
             if f.handle.aio_command_completed(f.cookie):
                 self.put(f.n, f.o, f.data)
@@ -281,7 +281,7 @@ class Model:
     # ---- events: clients ----
 
     def all_servers_up(self):
-        """To find the volume takes all of its servers."""
+        """Wait until all servers run: to find the volume takes them all."""
         end = time.monotonic() + PATIENCE
         for path in env.get("pids", "").split():
             while not os.path.exists(path) or server_pid(path) in self.gone:
@@ -301,7 +301,7 @@ class Model:
 
     def next_has_it(self, *args):
         self.client = self.next_client(*args)
-        self.drained = set()  # that is the client's
+        self.drained = set()  # a drain ends with its client
         self.read_all()
 
     def stop(self):
@@ -344,7 +344,7 @@ class Model:
     # ---- events: servers ----
 
     def restart(self):
-        """A server goes, and is there again: there is no error."""
+        """End a server, which then comes back: there is no error."""
         for _ in range(rnd.randrange(4)):
             self.fly()
         self.all_servers_up()
@@ -357,11 +357,11 @@ class Model:
         os.kill(pid, rnd.choice([signal.SIGKILL, signal.SIGTERM]))
 
     def host(self, short):
-        """Of one server, always the same: it is short of memory, or not."""
+        """Make the host of the weak server short of memory, or not."""
         self.short = short
         if env.get("hosts"):
             kib = 1024 if short else 4 << 20
-            # As many bytes as before: it is read meanwhile.
+            # Keep the file's length, because a server may read it meanwhile.
             with open(env["hosts"].split()[self.weak], "r+") as f:
                 text = re.sub("(?<=MemAvailable:) *[0-9]+", "%12d" % kib, f.read())
                 f.seek(0)
@@ -372,25 +372,26 @@ class Model:
         self.host(not self.short)
 
     def give_back(self):
-        """It asks for all that it lent, and gets it."""
+        """Let the weak server ask for all that it lent, and get it."""
         self.all_servers_up()
         self.host(True)
         self.until(addresses[self.weak], lambda s: s["pieces"] == 0)
         self.host(False)
         self.read_all()
 
-    # ---- events: pieces ----
+    # ---- events: extents ----
 
     def count_moves(self):
-        """What this client's pieces went through, as far as it says it."""
+        """Count how many extents of this client moved, as it reports."""
         for s in self.client.servers().values():
             self.done["pieces given back"] += s["pieces_given"]
             if s["drain"]:
                 self.done["pieces drained"] += s["drain"]["pieces"] - s["drain"]["left"]
 
     def drain(self, rate=None):
-        """All that a server has goes elsewhere from now on."""
-        # One server always takes it: not one whose host may be short.
+        """Move all extents of a server elsewhere from now on."""
+        # The other servers must have room for all copies, even if one host is
+        # short.
         free = [a for i, a in enumerate(addresses)
                 if i != self.weak and a not in self.drained]
         may = [a for a in addresses
@@ -403,7 +404,7 @@ class Model:
         answer = self.client.ask("drain %s %d" % (address, rate) if rate else
                                  "drain %s" % address)
         if not answer["ok"]:
-            # What has room is known from heartbeats.
+            # Free room is known from heartbeats, and may be less.
             assert "are missing" in answer["error"], answer
             return None
         self.drained.add(address)
@@ -421,7 +422,7 @@ class Model:
             self.undrain(rnd.choice(sorted(self.drained)))
 
     def migrate(self):
-        """Some pieces move, slowly, and another one a part of the way."""
+        """Move some extents slowly, and another one in part."""
         address = self.drain(rnd.choice([2, 4, 8]) << 20)
         if not address:
             return
@@ -434,7 +435,7 @@ class Model:
         self.read_all()
 
     def drained_all(self):
-        """It has nothing any more, some time, and then may be used again."""
+        """Empty a server for a while, and then allow its use again."""
         if not self.drained and not self.drain():
             return
         address = rnd.choice(sorted(self.drained))
@@ -444,7 +445,7 @@ class Model:
         self.read_all()
 
     def until(self, address, is_so):
-        """Requests until the client says that of a server."""
+        """Make requests until the client reports this of a server."""
         end = time.monotonic() + PATIENCE
         while True:
             s = self.client.servers()[address]
@@ -453,7 +454,7 @@ class Model:
             assert time.monotonic() < end, s
             self.request()
 
-    # ---- all of it ----
+    # ---- the run ----
 
     REQUESTS = [read] * 5 + [write] * 4 + [fly] * 3 + [zero, trim, trim, flush]
     EVENTS = dict(stop=stop, kill=kill, refused=refused, takeover=takeover,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Random requests on one volume through two connections, against a copy of it
-# in this process. Run by nbdsh. Environment: uri, seed, ops, slab (bytes), away.
+# Make random requests to one volume through two connections, and compare it
+# with a copy in this process. Run by nbdsh. Environment: uri, seed, ops, slab
+# (bytes), and away if servers go away at times.
 
 import os
 import random
@@ -24,12 +25,12 @@ def connect():
 handles = [connect(), connect()]
 size = handles[0].get_size()
 shadow = bytearray(size)
-touched = set()  # pieces that may have memory
+touched = set()  # extents that may have memory
 assert handles[0].can_multi_conn()
 
 
 def somewhere():
-    """A range: small, across the end of a piece, or one or more pieces."""
+    """Return a range: small, across an extent border, or some extents."""
     kind = rnd.randrange(4)
     if kind == 0:
         n = rnd.randint(1, 5000)
@@ -74,14 +75,14 @@ def zero(c, n, o):
     try:
         c.zero(n, o, flags)
     except nbd.Error as e:
-        # An answer that changes nothing, and to this question alone.
+        # Only a fast zero may be refused, and then it changes nothing.
         assert flags == nbd.CMD_FLAG_FAST_ZERO and e.errno == "ENOTSUP", str(e)
         return
     shadow[o:o + n] = bytes(n)
 
 
 def trim(c, n, o):
-    # Stronger than NBD asks for: what was trimmed reads as zeros.
+    # This is stronger than NBD requires: trimmed data reads as zeros.
     c.trim(n, o)
     shadow[o:o + n] = bytes(n)
 
@@ -104,7 +105,7 @@ def extents(c, n, o):
         if flags & nbd.STATE_ZERO:
             assert not any(shadow[at:end]), "data in a hole at %d" % at
         else:
-            # Nobody vouches for a hole while the server is away.
+            # Holes are not reported reliably while the server is away.
             assert may_be_away or touched.issuperset(pieces(end - at, at)), \
                 "no hole at %d" % at
         at = end
@@ -129,7 +130,7 @@ for i in range(ops):
 for o in range(0, size, slab):
     read(rnd.choice(handles), min(slab, size - o), o)
 
-# All of it goes back.
+# The memory of the whole volume goes back.
 for o in range(0, size, 32 << 20):
     handles[0].trim(min(32 << 20, size - o), o)
 shadow = bytearray(size)
@@ -137,7 +138,7 @@ for o in range(0, size, slab):
     read(handles[1], min(slab, size - o), o)
 found = []
 handles[1].block_status(size, 0, lambda m, o, e, err: found.extend(e) or 0)
-# (The volume knows what is a hole in units of a part of a piece.)
+# (Holes are tracked in units that are smaller than an extent.)
 data = sum(found[i] for i in range(0, len(found), 2)
            if found[i + 1] != nbd.STATE_HOLE | nbd.STATE_ZERO)
 assert may_be_away or data < 65536, found

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* revoke.c - preloaded into farpage-memserver by a test: as soon as there is
- * the file that REVOKE_FILE names, all that the server has registered for
- * peers is deregistered behind its back, so that the keys they hold open
- * nothing, and the file is removed.
+/* revoke.c - preloaded into farpage-memserver by a test.  Once the file that
+ * REVOKE_FILE names exists, all memory that the server has registered for
+ * peers is deregistered behind its back.  So the clients' keys open nothing.
+ * Then the file is removed.
  *
- * What the server gets for a region is a stand-in, of which it may read the
- * keys; the region itself can so be gone before the server lets go of it.
+ * The server gets a stand-in for each region, from which it may read the keys.
+ * So the region itself can be gone before the server frees it.
  */
 
 #include <config.h>
@@ -26,7 +26,7 @@ typedef struct ibv_mr *reg_fn (struct ibv_pd *, void *, size_t, uint64_t,
 typedef int dereg_fn (struct ibv_mr *);
 
 struct stand_in {
-  struct ibv_mr mr; /* the first: it is what the server has */
+  struct ibv_mr mr; /* first: the server has its address */
   struct ibv_mr *real;
   struct stand_in *next;
 };
@@ -34,8 +34,9 @@ struct stand_in {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct stand_in *all;
 
-/* ISO C has no conversion of what dlvsym returns to a function.  With the
- * version, as there are older ones for structures of another layout.
+/* Find a function.  ISO C has no conversion from dlvsym's result to a function
+ * pointer.  The version is needed, as older ones are for structures of another
+ * layout.
  */
 static void
 find (const char *name, const char *version, void *out)
@@ -74,7 +75,7 @@ ibv_reg_mr_iova2 (struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
   return stand_in (real (pd, addr, length, iova, access));
 }
 
-/* The library's own calls the above. */
+/* Call the function above, as the library's own one does. */
 struct ibv_mr *
 ibv_reg_mr_iova (struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
                  int access)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# farpage bench: its table and its JSON have the rows that were asked for with
-# figures in them, bad options are refused, and nothing stays behind.
+# farpage bench: the table and the JSON have the requested rows with figures,
+# bad options are refused, and nothing is left behind.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -11,16 +11,16 @@ requires nbdkit --version
 [ -z "$SANITIZER_PRELOAD" ] ||
     skip "farpage bench starts nbdkit without the sanitizer's runtime"
 
-# Its temporary files go here, where we see whether they stay.
+# Put its temporary files where the test sees whether they are removed.
 export TMPDIR=$tmp/t
 mkdir "$TMPDIR"
 nothing_left ()
 {
     [ -z "$(ls -A "$TMPDIR")" ] || fail "left behind: $(ls -A "$TMPDIR")"
-    # Its programs have their sockets there.
+    # The programs that it starts have their sockets there.
     if pgrep -fa -- "$TMPDIR/"; then fail "left running"; fi
 }
-# A bar, on a terminal only; nothing of it is left before the table.
+# A progress bar is shown on a terminal only, and is gone before the table.
 if command -v script >/dev/null; then
     timeout 60 script -qec "farpage bench --layers memcpy --seconds 0.8 --rounds 12" "$tmp/tty" \
         >/dev/null </dev/null || fail "on a terminal: $(cat "$tmp/tty")"
@@ -55,7 +55,8 @@ farpage bench "${short[@]}" --layers engine-shm >"$tmp/out" 2>"$tmp/err" ||
     = 6 ] || fail "the table is $(cat "$tmp/out")"
 nothing_left
 
-# STATUS WORD ARGUMENT...: it fails so, and says that word.
+# refused STATUS WORD ARGUMENT...: check that it fails with this status and
+# names the word.
 refused ()
 {
     local status=0 want=$1 word=$2
@@ -79,7 +80,7 @@ refused 1 'not attached by farpage' "${short[@]}" --device /dev/nbd4000 \
     --layers device
 refused 1 nobody "${short[@]}" --layers engine-shm --server "unix:$tmp/nobody"
 
-# Interrupted: its memory server and its files go too.
+# If it is interrupted, it removes its memory server and its files, too.
 farpage bench --layers engine-shm --seconds 60 >/dev/null 2>"$tmp/err" &
 pid=$!
 wait_until 60 grep -q 'round 1' "$tmp/err"

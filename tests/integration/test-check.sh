@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# farpage check: a byte that was changed behind everybody's back in the memory of
-# one server is found where it is, and mended; nothing is found that is not so,
-# also while fio writes; over shm and over tcp. What it says of what it cannot do.
+# farpage check finds a byte that was changed behind the server's back, says
+# where, and repairs it. It finds no false difference, even while fio writes. It
+# works over shm and tcp, and says what it cannot do.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
 [ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
 
-# expect STATUS TEXT ARG...: what 'farpage check ARG...' does, and says.
+# expect STATUS TEXT ARG...: run 'farpage check ARG...', and check its exit
+# status and output.
 expect ()
 {
     local wanted=$1 text=$2 status=0
@@ -21,7 +22,7 @@ expect ()
         fail "check $*: no '$text' in: $(cat "$tmp/out" "$tmp/err")"
 }
 
-# field EXPRESSION: of the document, c is its check.
+# field EXPRESSION: print its value. d is the status document, c its check.
 field ()
 {
     farpage status --socket "$tmp/status" --json | /usr/bin/python3 -c '
@@ -33,8 +34,8 @@ print(eval(sys.argv[1]))' "$1"
 
 is () { [ "$(field "$1")" = "$2" ]; }
 
-# corrupt NAME BYTES: turn over a bit of the first place in the memory that NAME lends
-# where these are. What it lends is memfds of its own.
+# corrupt NAME BYTES: flip a bit where BYTES first occur in the memory that NAME
+# lends. Its slabs are memfds.
 corrupt ()
 {
     /usr/bin/python3 - "$(cat "$tmp/$1.pid")" "$2" <<'END'
@@ -69,7 +70,7 @@ for transport in shm tcp; do
     uri="nbd+unix:///?socket=$tmp/$n.sock"
     expect 0 '^0 blocks compared, 0 differ$' "$tmp/status"
 
-    # 5 MiB, and a place that is known in it.
+    # Write 5 MiB, and a known text in them.
     "$NBDSH" -u "$uri" -c '
 h.pwrite(bytes(range(1, 251)) * 20972, 0)
 h.pwrite(b"here it is, of '$transport'", 3210000)'
@@ -78,7 +79,7 @@ h.pwrite(b"here it is, of '$transport'", 3210000)'
     for name in a b; do
         corrupt $name "here it is, of $transport"
         expect 3 '^81 blocks compared, 1 differ \(first at 3210000\)$' "$tmp/status"
-        expect 0 '^81 blocks compared, 1 differ \(first at 3210000\), 1 mended$' \
+        expect 0 '^81 blocks compared, 1 differ \(first at 3210000\), 1 repaired$' \
             --repair "$tmp/status"
         expect 0 '^81 blocks compared, 0 differ$' "$tmp/status"
         "$NBDSH" -u "$uri" -c 'h.pwrite(b"here it is, of '$transport'", 3210000)'
@@ -91,7 +92,7 @@ c = json.load(open(sys.argv[1]))["check"]
 assert c["state"] == "done" and c["offsets"] == [3210000], c
 END
     farpage status --socket "$tmp/status" | grep -q \
-        '^  check          done: 81 of 81 blocks compared, 1 differ (first at 3210000), 0 mended$' ||
+        '^  check          done: 81 of 81 blocks compared, 1 differ (first at 3210000), 0 repaired$' ||
         fail "$(farpage status --socket "$tmp/status")"
     page=$(/usr/bin/python3 "$top_srcdir/tests/integration/metrics.py" get "unix:$tmp/metrics")
     grep -q "^farpage_volume_check_differing_blocks_total{volume=\"$n\"} 5\$" <<<"$page" ||
@@ -99,9 +100,9 @@ END
     grep -q "^farpage_volume_check_repaired_blocks_total{volume=\"$n\"} 2\$" <<<"$page" ||
         fail "$page"
     wait_until 20 grep -q "check: 81 blocks compared, 1 differ" "$tmp/$n.log"
-    expect 0 '1 mended' --repair "$tmp/status"
+    expect 0 '1 repaired' --repair "$tmp/status"
 
-    # While others write it.
+    # Check while another client writes.
     if fio --enghelp=nbd >/dev/null 2>&1; then
         fio --name=w --ioengine=nbd --uri="$uri" --rw=randwrite --bsrange=4k-64k --size=16M \
             --iodepth=16 --time_based --runtime=6 --output="$tmp/fio.log" &
@@ -122,11 +123,12 @@ while True:
     wait $load || [ $? = 124 ] || fail "fio: $(cat "$tmp/fio.log")"
     echo "$transport: checked $times times while it was written"
 
-    # Cancelled, by a signal; and twice at once is one too many.
+    # A second check at the same time is refused. A signal cancels the first
+    # one.
     farpage check --rate 64K "$tmp/status" >"$tmp/first.out" 2>"$tmp/first.err" &
     first=$!
     wait_until 20 is 'c["state"]' running
-    expect 1 'under way already' "$tmp/status"
+    expect 1 'is already running' "$tmp/status"
     kill -TERM $first
     status=0
     wait $first || status=$?
@@ -134,7 +136,7 @@ while True:
     grep -q 'cancelled' "$tmp/first.err" || fail "$(cat "$tmp/first.err")"
     [ "$(field 'c["state"]')" = cancelled ] || fail "$(field c)"
 
-    # Its end does not wait for that of a check.
+    # nbdkit ends without waiting for the end of a check.
     farpage check --rate 64K "$tmp/status" >"$tmp/first.out" 2>"$tmp/first.err" &
     first=$!
     wait_until 20 is 'c["state"]' running
@@ -144,8 +146,8 @@ while True:
     [ $status = 1 ] || fail "its nbdkit was stopped: exit $status"
 done
 
-# This check takes minutes. If a server dies during it, the check ends and says how
-# much it passed over.
+# This check takes minutes. If a server dies during it, the check ends and says
+# how much it skipped.
 start_nbdkit d "$FARPAGE_PLUGIN" "$MLOCK" volume=vtcp \
     server="unix:$tmp/a.usock" server="unix:$tmp/b.usock" status="$tmp/status"
 farpage check --rate 64K "$tmp/status" >"$tmp/first.out" 2>"$tmp/first.err" &
@@ -158,7 +160,7 @@ wait $first || status=$?
 grep -q 'not all could be compared' "$tmp/first.err" || fail "$(cat "$tmp/first.err")"
 stop "$(cat "$tmp/d.pid")"
 
-# Nothing to compare.
+# With one copy there is nothing to compare.
 start_nbdkit one "$FARPAGE_PLUGIN" "$MLOCK" server="unix:$tmp/a.usock" size=4M \
     status="$tmp/status"
-expect 1 'one copy of each piece' "$tmp/status"
+expect 1 'one copy of each extent' "$tmp/status"

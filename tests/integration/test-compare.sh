@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The report with peers: what tools/bench/compare measures, leaves out, and refuses.
+# tools/bench/compare: what it measures, leaves out and refuses.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -10,7 +10,7 @@ requires python3 --version
 command -v jq >/dev/null || skip "no jq"
 [ -z "$SANITIZER_PRELOAD" ] ||
     skip "tools/bench/compare starts nbdkit without the sanitizer's runtime"
-# Its temporary files go here, where we see whether they stay.
+# Put its temporary files where the test sees whether they are removed.
 export TMPDIR=$tmp/t
 mkdir "$TMPDIR"
 compare=$top_srcdir/tools/bench/compare
@@ -25,7 +25,8 @@ for bad in '--rounds 0' '--size 1' '--depth 3' '--peer nobody'; do
 done
 if [ -e "$tmp/none" ]; then fail "what was refused left a directory"; fi
 
-# Two rounds of what needs no kernel module; one that cannot run here is left out.
+# Run two rounds without peers that need a kernel module. A peer that cannot run
+# here is left out.
 "$compare" --out "$tmp/out" --rounds 2 --seconds 0.3 --size 64 \
     --depth 1 --peer 'nbdkit memory, unix' --peer 'farpage shm' 2>"$tmp/err" >"$tmp/said" ||
     { cat "$tmp/err"; fail "compare failed"; }
@@ -41,7 +42,7 @@ fi
 [ -z "$(ls -A "$TMPDIR")" ] || fail "left: $(ls -A "$TMPDIR")"
 if pgrep -f "farpage-memserver .*$TMPDIR" >/dev/null; then fail "a server is left"; fi
 
-# Results of several runs, and of other kinds, become one report.
+# Results of several runs and kinds become one report.
 mkdir "$tmp/swap"
 jq '.kind = "swap" | .io = [] | .swap = [
     {peer: "x", program: "touch and verify", local_percent: 100, seconds: 1},

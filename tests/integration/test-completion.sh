@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What bash completes: the commands and options of --help (the pages: test-help.sh),
-# the checks of 'farpage doctor', and what this machine has.
+# bash completes the commands and options of --help, the checks of 'farpage
+# doctor', and names found on this machine. (test-help.sh compares --help with
+# the man pages.)
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
-# A machine with one device that is attached, one that is free, and a pool.
+# Simulate a machine with one attached device, one free device and a pool.
 export _farpage_run=$tmp/run _farpage_sys=$tmp/sys FARPAGE_POOLS_DIR=$tmp/pools
 mkdir -p "$tmp/run/nbd3" "$tmp/sys/block/nbd3" "$tmp/sys/block/nbd4" "$tmp/pools"
 echo 2048 >"$tmp/sys/block/nbd3/size"
@@ -19,14 +20,14 @@ printf '# two\nserver = donor1,domain=rack7\nserver=donor2\nslab=4M\n' >"$tmp/po
 . "$top_srcdir/tools/completion/farpage"
 complete -p farpage | grep -q _farpage || fail "bash was not told"
 
-# completed LINE: what is offered behind it, sorted, in one line.
+# completed LINE: print the words that complete LINE, sorted, on one line.
 completed ()
 {
     COMP_LINE=$1 COMP_POINT=${#1} COMPREPLY=()
     _farpage
     printf '%s\n' "${COMPREPLY[@]}" | sort -u | paste -s -d ' '
 }
-# offers LINE WANTED
+# offers LINE WANTED: check that LINE has exactly these completions.
 offers ()
 {
     local got
@@ -35,7 +36,7 @@ offers ()
 }
 sorted () { tr ' ' '\n' | sort -u | paste -s -d ' '; }
 
-# Commands and options, in both directions.
+# Commands and options: none is missing, none is extra.
 commands=$(farpage --help | "$SED" -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort | paste -s -d ' ')
 [ -n "$commands" ] || fail "--help lists no command"
 offers "farpage " "$(echo "$commands --help --version" | sorted)"
@@ -56,7 +57,7 @@ for p in $_farpage_parameters; do
     grep -q "^  { \"${p%=}\", set_" "$top_srcdir/lib/front/params.c" || fail "attach $p"
 done
 
-# What there is.
+# Names found on this machine, and words that were typed in part.
 offers "farpage sw" "swapoff swapon"
 offers "farpage top --b" "--batch"
 offers "farpage detach " "/dev/nbd3"
@@ -78,7 +79,7 @@ offers "farpage volumes delete " "data"
 offers "farpage volumes delete data donor1" "donor1"
 offers "farpage swapon -p " ""
 offers "farpage nothing " ""
-# Nothing is there.
+# If nothing is found on this machine, nothing is offered.
 rm -r "$tmp/run" "$tmp/sys" "$tmp/pools"
 offers "farpage detach " ""
 offers "farpage attach -d " ""

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Every program says what it is, and exits 2 when the command line is wrong.
+# Every program has --help and --version. With a bad command line it exits with
+# status 2.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -14,10 +15,11 @@ for prog in farpage farpage-memserver; do
     grep -q no-such-option "$tmp/err" || fail "$prog does not name the option"
 done
 
-# Each command has a page, and is in the page of all; the options are the same in
-# its --help, in its page, and in its table.
+# Each command has a man page and is listed in farpage(1). Its --help, its man
+# page and its option table have the same options.
 pods=$top_srcdir/tools
-# Of lines that begin with an option: that one, and those of the same line after a comma.
+# Print the options of each line that begins with one, including those after a
+# comma.
 options () { grep -oE '^(-[a-zA-Z], )?--[a-z-]+(, --[a-z-]+)?' | grep -oE -e '-[a-zA-Z]\b|--[a-z-]+' | sort -u; }
 farpage --help | "$SED" -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort >"$tmp/commands"
 [ -s "$tmp/commands" ] || fail "--help lists no command"
@@ -42,14 +44,15 @@ for pod in "$pods"/*.pod; do
     case $pod in */farpage.pod|*/farpage.service.pod) ;; *) grep -qx "${c%.pod}" "$tmp/commands" || fail "$pod: of no command" ;; esac
 done
 
-# With nothing asked of it, it must not say that nothing is missing.
+# Without an argument it must not say that no package is missing.
 status=0
 "$top_srcdir/tests/install-packages" >"$tmp/out" 2>"$tmp/err" || status=$?
 [ $status = 2 ] || fail "install-packages without an argument: exit $status"
 grep -q '^Usage: install-packages ' "$tmp/err" || fail "install-packages: no usage"
 [ ! -s "$tmp/out" ] || fail "install-packages says: $(cat "$tmp/out")"
 
-# In ./run nbdkit finds our plugin by its name, as where it is installed beside nbdkit's.
+# In ./run nbdkit finds our plugin by its name, as if it were installed beside
+# nbdkit's.
 if [ -z "$SANITIZER_PRELOAD" ]; then
     "$top_builddir/run" nbdkit farpage --dump-plugin >"$tmp/dump" || fail "nbdkit farpage"
     grep -q '^farpage_protocol=' "$tmp/dump" || fail "another plugin has the name"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Reads and writes of a volume allocate nothing, and over shm make no system
-# call: promise 4. With two copies neither, though they say where they are written.
+# Reads and writes of a volume allocate nothing, and make no system call over
+# shm (promise 4). That also holds with two copies, whose writes are marked in
+# the dirty log.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -19,21 +20,21 @@ for i in "shm unix:$tmp/a.sock" "tcp $tcp" "shm unix:$tmp/a.sock,unix:$tmp/b.soc
     "$io_cost" "$addr" "$transport" || status=$?
     [ $status != 77 ] || skip "not with this compiler's options"
     [ $status = 0 ] || fail "over $transport: exit $status"
-    # Likewise if it is encrypted or checked, as far as it is built so.
+    # That also holds with encryption or checksums, if they are built in.
     for how in crc32c xts gcm; do
         status=0
         "$io_cost" "$addr" "$transport" $how >"$tmp/out" 2>&1 || status=$?
         if grep -q 'was built without' "$tmp/out"; then continue; fi
         [ $status = 0 ] || { cat "$tmp/out"; fail "$how over $transport: exit $status"; }
     done
-    # It would see them.
+    # Show that the program sees allocations and system calls.
     status=0
     "$io_cost" "$addr" "$transport" waste >"$tmp/out" || status=$?
     [ $status = 1 ] || fail "what was wasted over $transport was not seen"
     cat "$tmp/out"
     grep -q ' 2 allocations' "$tmp/out" || fail "malloc and free over $transport"
     if [ "$transport" = shm ]; then
-        # malloc may need one of its own
+        # malloc may make a system call, too
         grep -Eq ' [1-9][0-9]* system calls|not counted' "$tmp/out" || fail getppid
     fi
 done

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# farpage keygen: a file of mode 600 with a key that is another one each time;
-# nothing is overwritten, and nothing of a key is printed.
+# farpage keygen writes a different key each time, to a file of mode 600. It
+# overwrites nothing and prints no part of a key.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
-# keygen STATUS TEXT ARG...
+# keygen STATUS TEXT ARG...: check its exit status, and that it prints TEXT, or
+# nothing if TEXT is empty.
 keygen ()
 {
     local wanted=$1 text=$2 status=0
@@ -25,12 +26,12 @@ cd "$tmp"
 [ "$(stat -c %a farpage.psk)" = 600 ] || fail "its mode is $(stat -c %a farpage.psk)"
 grep -qxE 'farpage:[0-9a-f]{64}' farpage.psk || fail "no USER:KEY: $(cat farpage.psk)"
 cp farpage.psk before
-keygen 1 'farpage.psk: is there already' farpage.psk
-keygen 1 'user farpage has a key there already' --user farpage
+keygen 1 'farpage.psk: exists, and is not overwritten' farpage.psk
+keygen 1 'user farpage already has a key' --user farpage
 cmp farpage.psk before || fail "it was changed"
 keygen 0 '' --user alice
 # shellcheck disable=SC2059
-printf "$(cat farpage.psk)" >farpage.psk # without the end of its last line
+printf "$(cat farpage.psk)" >farpage.psk # without a newline at the end
 keygen 0 '' --user bob farpage.psk
 [ "$(cut -d: -f1 farpage.psk | tr '\n' ' ')" = "farpage alice bob " ] || fail "users: $(cut -d: -f1 farpage.psk)"
 [ "$(cut -d: -f2 farpage.psk | sort -u | wc -l)" = 3 ] || fail "a key is there twice"
@@ -42,17 +43,17 @@ grep -qxE 'x\.y@z:[0-9a-f]{64}' new || fail "no user x.y@z"
 keygen 1 'other: key 1: not USER:KEY' --user alice other
 [ "$(cat other)" = nothing ] || fail "it was changed"
 chmod 644 new
-keygen 1 'new: everybody may read' --user alice new
+keygen 1 'new: all users may read' --user alice new
 keygen 1 'No such file' no/such/dir
-keygen 2 "one FILE, and not 'b' too" a b
+keygen 2 "give one FILE, not 'b' too" a b
 for user in a:b 'a b' '' '#6162' a/b; do
     keygen 2 '--user' --user "$user" c
     [ ! -e c ] || fail "user '$user' is taken"
 done
 
-# A key of volumes is none for TLS, and the other way round: no server is to get it.
-keygen 2 'user encrypt: so the key of volumes is marked' --user encrypt c
+# No server may get a key of volumes. So a file cannot hold keys of both kinds.
+keygen 2 'user encrypt: this name marks keys for volumes' --user encrypt c
 keygen 0 '' --encrypt volumes
 cp volumes before
-keygen 1 'volumes: has the key of volumes' --user alice volumes
+keygen 1 'volumes: holds a key for volumes' --user alice volumes
 cmp volumes before || fail "it was changed"

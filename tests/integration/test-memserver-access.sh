@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# --access: who may come, how much they get, which volumes they may have and know
-# of, and what they may do with them.
+# --access: which clients may connect, how much they may borrow, which volumes
+# they can see and use, and what they may do with them.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -20,14 +20,14 @@ done
 me=$(id -u)
 other=65534
 
-# access [LINE...]: as it is at first, and that
+# access [LINE...]: write the access file with these lines and the usual ones.
 access ()
 {
     printf '%s\n' "$@" "[uid:$me]" 'admin = yes' 'read_only = ro-*' "[uid:$other]" 'read_only = ro-*' \
         '[alice]' 'quota = 4M' 'volumes = a-* shared golden ro-*' 'delete = yes' 'takeover = yes' >"$tmp/access"
 }
 bob=('[bob]' 'volumes = b-* shared' 'read_only = golden')
-# as WHO WORD...: over TLS; as me: over the Unix socket.
+# as USER WORD...: run a client over TLS as USER. Its output is in $said.
 n=0
 as ()
 {
@@ -45,7 +45,7 @@ keep ()
     MEMCLIENT_PSK=$tmp/$who waiting "$tcp" "$@"
 }
 
-# ---- a file that is wrong ----
+# ---- a bad file ----
 
 refused ()
 {
@@ -58,24 +58,24 @@ refused ()
 }
 refused "$tmp/none" '.*No such file'
 printf '%s\n' '[alice]' 'volume = x' >"$tmp/access"
-refused "$tmp/access" '.*: \[alice\] volume: is none of'
+refused "$tmp/access" '.*: \[alice\] volume: is not one of'
 
 access "${bob[@]}"
 reserve=0 serve 20 1 --access "$tmp/access" --tls-psk "$tmp/keys" --metrics "unix:$tmp/m.metrics"
 
-# ---- who may come ----
+# ---- which clients may connect ----
 
 if farpage servers "$tcp" "tls-psk=$tmp/mallory" >"$tmp/out" 2>&1; then fail "mallory came in"; fi
 grep -q 'tls:mallory may not use this server' "$tmp/out" || { cat "$tmp/out"; fail "not the reason"; }
 farpage servers "$tcp" "tls-psk=$tmp/bob" >/dev/null || fail "bob"
 
-# ---- how much ----
+# ---- how much they may borrow ----
 
 as alice name:a-1 open:1:c:tcp grant:3 label:1 fill:7 map:1:0-2 bye
 as alice name:a-2 open:2:c:tcp grant:1 label:1 map:1:0-0 fails:ENOSPC grant:1 bye
 says 'the quota of tls:alice is 4M here, and 4M of it is lent, to 2 volumes'
 as alice open:3:ce:tcp fails:ENOSPC grant:1 bye
-# That is known beforehand, too: nothing is free for her.
+# The server also says so beforehand: it reports no free slab to alice.
 as alice ping open:3:ce:tcp grant-all expect-slabs:0 bye
 as bob name:b-1 open:11:c:tcp grant:5 label:1 fill:5 map:1:0-4 bye
 as alice delete:2 open:3:ce:tcp grant:1 fails:ENOSPC grant:1 discard
@@ -101,10 +101,11 @@ except nbd.Error as e:
     grep -qi 'size\|room\|free' "$tmp/out" || { cat "$tmp/out"; fail "reserve=full: not the reason"; }
 fi
 
-# ---- which volumes, and what is known of them ----
+# ---- which volumes they can see and use ----
 
 keep alice theirs open:5:c:tcp grant:1 hold bye
-# What there is and what there is not are the same to bob: 1 and 5 are alice's, 21 is nobody's.
+# bob cannot tell a volume of alice from one that does not exist. Volumes 1 and
+# 5 are alice's. There is no volume 21.
 for id in 1 5 21; do
     name=name:a-$id
     if [ $id = 5 ]; then name=stripe:1x65536; fi
@@ -123,7 +124,7 @@ grep -q '^b-1: ' "$tmp/out" || { cat "$tmp/out"; fail "farpage volumes"; }
 if grep -q a-1 "$tmp/out"; then fail "farpage volumes shows a-1"; fi
 farpage servers "$tcp" "tls-psk=$tmp/bob" >"$tmp/out"
 if grep -q 'a-1\|alice' "$tmp/out"; then cat "$tmp/out"; fail "farpage servers shows a-1"; fi
-# Who has admin sees all, and has them not.
+# An admin sees all volumes, but may not use them.
 client "$unix" admin volumes stat name:a-1 fails:EPERM open:1:cr:tcp fails:EPERM delete:1
 for text in a-1 client=theirs; do
     grep -q -e "$text" "$tmp/admin.out" || { cat "$tmp/admin.out"; fail "admin does not see $text"; }
@@ -136,7 +137,8 @@ as bob fails:EPERM delete:11
 says 'volume b-1: tls:bob may not delete it'
 as bob name:b-1 open:11:r:tcp list:64 fails:EPERM discard bye
 as bob name:b-1 open:11:r:tcp list:64 expect-slabs:5 check:5 bye
-# What holds nothing may be forgotten: a server that a volume leaves.
+# A client that may not delete may discard a volume without data. That is how a
+# volume leaves a server.
 as bob name:b-2 open:12:c:tcp grant:1 discard
 as alice delete:1
 MEMCLIENT_PSK=$tmp/bob "$memclient" "$tcp" had name:shared open:8:c:tcp grant:1 label:1 map:1:0-0 wait-end \
@@ -151,7 +153,7 @@ as bob name:shared fails:EPERM open:8:rt:tcp
 says 'may not take it over'
 go_on has
 
-# Who knows what another client calls itself is not that one.
+# A client that claims another client's UUID is not taken for that client.
 same=$(python3 -c 'import uuid; print(uuid.uuid4())')
 MEMCLIENT_UUID=$same keep alice same name:shared open:8:r:tcp hold ping bye
 MEMCLIENT_UUID=$same as bob name:shared fails:EBUSY open:8:r:tcp
@@ -166,12 +168,12 @@ as bob name:golden fails:EPERM open:6:r:tcp open:6:ro:tcp list:64 expect-slabs:2
 says '^open:6:r:tcp: volume golden: tls:bob may only read it'
 says '^release: volume golden: tls:bob may only read it'
 as bob fails:EPERM delete:6
-# Nor is whoever had it shut out because somebody has had a look.
+# A reader in between does not lock out the client that wrote before.
 MEMCLIENT_UUID=$same as alice name:golden open:6:r:tcp list:64 check:9 bye
 as bob name:golden open:6:ro:tcp list:64 read-only:9 bye
 MEMCLIENT_UUID=$same as alice name:golden open:6:r:tcp list:64 check:9 bye
 as bob name:golden2 fails:EPERM open:22:c:tcp
-# A client that may only read keeps no writer out, whatever it does.
+# A client that may only read never blocks a writer.
 keep bob reads name:golden open:6:ro:tcp list:64 hold wait-end
 as bob lookup:golden
 says 'attached=1'
@@ -179,7 +181,7 @@ as alice lookup:golden name:golden open:6:r:tcp list:64 check:9 ping bye
 says 'attached=0'
 go_on reads
 grep -q 'reads: session ends: a client that may write its volume opens it' "$tmp/m.log" || fail "no reason in the log"
-# A client that calls itself like the writer, and one that takes the volume over.
+# Nor does a reader block a writer with the same UUID, or one that takes over.
 same2=$(python3 -c 'import uuid; print(uuid.uuid4())')
 MEMCLIENT_UUID=$same2 keep bob reads-same name:golden open:6:ro:tcp hold wait-end
 MEMCLIENT_UUID=$same2 as alice name:golden open:6:r:tcp bye
@@ -187,7 +189,8 @@ go_on reads-same
 keep bob reads-on name:golden open:6:ro:tcp hold wait-end
 as alice name:golden open:6:rt:tcp bye
 go_on reads-on
-# It does not end a writer, or a client that chose to read, or a reader for another reader.
+# A reader ends no writer and no other reader. A writer does not end a reader
+# that may also write.
 keep alice writes-golden name:golden open:6:r:tcp hold ping bye
 as bob name:golden fails:EBUSY open:6:ro:tcp
 go_on writes-golden
@@ -198,14 +201,14 @@ go_on chose
 keep bob reads-2 name:golden open:6:ro:tcp hold ping bye
 as bob name:golden fails:EBUSY open:6:ro:tcp
 go_on reads-2
-# Who may do more may ask for no more.
+# A client with more rights may ask for read-only access.
 as alice name:golden open:6:ro:tcp list:64 read-only:9 fails:EPERM grant:1 fails:EPERM discard bye
 as alice name:a-9 fails:EPERM open:29:co:tcp
 as alice name:golden open:6:r:tcp list:64 expect-slabs:2 check:9 expect-map:0:3 bye
 keep bob reads-3 name:golden open:6:ro:tcp hold wait-end
 as alice delete:6 fails:ENOENT lookup:golden
 go_on reads-3
-# Over shared memory.
+# Read-only access over shm.
 as alice name:ro-1 open:7:c:tcp grant:2 label:1 fill:6 map:1:0-1 bye
 client "$unix" ro name:ro-1 fails:EPERM open:23:c:shm fails:EPERM open:7:r:shm open:7:ro:shm list-read-only:6 fails:EPERM grant:1 bye
 if [ "$me" = 0 ] && command -v setpriv >/dev/null; then
@@ -219,10 +222,10 @@ if [ "$me" = 0 ] && command -v setpriv >/dev/null; then
     else
         cat "$tmp/ro2.out"; fail "ro2"
     fi
-    # A data connection is of the user of its session.
+    # A data connection must come from the user of its session.
     client "$unix" data open:24:ce:tcp grant:1 fill:1 fails:EPERM data-as:$other fails:EPERM data-as:65533 \
         data-as:"$me" check:1 discard
-    # Who is not in the file.
+    # A user who is not in the file is refused.
     if setpriv --reuid=65533 --clear-groups timeout 60 "$memclient" "$unix" ro3 ping >"$tmp/ro3.out" 2>&1; then
         fail "any user may come"
     fi
@@ -232,7 +235,7 @@ as alice name:ro-1 open:7:r:tcp list:64 expect-slabs:2 check:6 bye
 
 # ---- SIGHUP ----
 
-# hup TEXT: the log says it
+# hup TEXT: send SIGHUP, and wait for TEXT in the log.
 hup ()
 {
     kill -HUP "$server_pid"
@@ -241,22 +244,23 @@ hup ()
 keep alice stays name:ro-1 open:7:r:tcp hold ping bye
 keep bob goes name:shared open:8:r:tcp hold wait-end
 echo nonsense >>"$tmp/access"
-hup 'SIGHUP: who may do what is as it was: access: .*: line'
+hup 'SIGHUP: the access rules are unchanged: access: .*: line'
 as bob ping
 access '[bob]' 'volumes = b-*'
-hup 'goes: session ends: it may not have its volume any more'
+hup 'goes: session ends: it may no longer use its volume'
 go_on goes
 go_on stays
 as bob fails:ENOENT lookup:shared
 keep alice writes name:ro-1 open:7:r:tcp hold wait-end
 keep bob gone hold wait-end
 printf '%s\n' '[alice]' 'read_only = yes' 'volumes = ro-*' >"$tmp/access"
-hup 'writes: session ends: it may only read its volume from now on'
+hup 'writes: session ends: it may now only read its volume'
 hup 'SIGHUP: read .*: 1 identities'
 go_on gone
 go_on writes
 as alice lookup:ro-1 fails:EPERM delete:7
-# A volume whose owner is in the file no more is paid for by who next writes it, and not by who reads it.
+# If the owner of a volume is no longer in the file, the volume counts for its
+# next writer. It does not count for a reader.
 pays ()
 {
     python3 "$top_srcdir/tests/integration/metrics.py" get "unix:$tmp/m.metrics" >"$tmp/page"
@@ -280,7 +284,7 @@ access "${bob[@]}"
 hup 'identities'
 stop "$server_pid"
 
-# ---- whose it was is known to the next server ----
+# ---- a restarted server knows the owners ----
 
 has_tmpfs || { echo "/dev/shm is no tmpfs, or too small: no --backing"; exit 0; }
 backing=$(mktemp -d /dev/shm/farpage-test.XXXXXX)

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A client whose session broke, which the server has not noticed: it is let in
-# again at once, its former session is over by then, and nobody else is let in.
-# And who comes back when another client has had the volume since is not.
+# A client's session broke, and the server has not noticed. The same client is
+# let in again at once, and its former session ends before that. No other client
+# is let in. If another client has written the volume meanwhile, the former
+# client is refused.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,7 +13,7 @@
 serve 600 1
 me=01234567-89ab-cdef-0123-000000000001
 
-# What over shm is stored by a former session is that client's own affair.
+# Over shm the server cannot stop stores of a former session. Its client must.
 for how in "$tcp tcp" "$unix tcp" "$unix shm"; do
     read -r addr transport <<<"$how"
     last=(wait-end)
@@ -35,7 +36,7 @@ for how in "$tcp tcp" "$unix tcp" "$unix shm"; do
     wait_until 30 all_free
 done
 
-# It would take what the other one wrote for leftovers of its own.
+# A client that comes back must not take another client's data for its own.
 MEMCLIENT_UUID=$me client "$tcp" first open:2:c:tcp grant:2 label:1 fill:9 bye
 client "$tcp" looks open:2:r:tcp bye
 MEMCLIENT_UUID=$me client "$tcp" back open:2:r:tcp list:64 expect-slabs:2 check:9 bye

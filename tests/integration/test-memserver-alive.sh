@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What systemd is told: READY=1 once the server answers, and with WatchdogSec=
-# again and again that its event loop goes round.
+# systemd gets READY=1 once the server answers. With WatchdogSec= it gets
+# WATCHDOG=1 again and again while the event loop runs.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"

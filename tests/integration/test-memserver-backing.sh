@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# --backing: a memory server that is started again has its slabs and its volumes,
-# whenever it was killed; what belongs to nobody is clean; and a directory that
-# it cannot go on with is refused, and left as it is.
+# --backing: a memory server that was killed at any time has its slabs and
+# volumes after a restart. Memory without an owner is clean. A directory that
+# the server cannot use is refused, and left as it is.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -14,7 +14,7 @@ top=$(mktemp -d /dev/shm/farpage-test.XXXXXX)
 cleanup_fn rm -rf "$top"
 dir=$top/b
 
-# again: the server, as it was, with $size, $lease and $orphan_time.
+# again: start the server as before, with $size, $lease and $orphan_time.
 again ()
 {
     rm -f "$tmp/m.addr"
@@ -26,10 +26,11 @@ again ()
     server_pid=$(cat "$tmp/m.pid")
 }
 says () { grep -q -e "$2" "$tmp/$1.out" || fail "$1 does not say '$2': $(cat "$tmp/$1.out")"; }
-# settled FREE: so many are free, and nothing is being done.
+# settled FREE: succeed if FREE slabs are free, and all others are lent.
 settled () { server_stat | grep -q "^total=16 free=$1 lent=$((16 - $1)) "; }
 
-# refused TEXT ARG...: with $size and $slab, it does not start, says this, and changes nothing.
+# refused TEXT ARG...: check that a server with $size and $slab does not start,
+# says TEXT, and changes nothing.
 refused ()
 {
     local text=$1 before
@@ -42,11 +43,11 @@ refused ()
         fail "refused, and yet changed: $text"
 }
 
-# ---- what it refuses ----
+# ---- directories that are refused ----
 
 [ "$(stat -f -c %T "$tmp")" = tmpfs ] || refused 'is not on a tmpfs' --backing "$tmp"
 mkdir -m 777 "$top/open"
-refused "others may change" --backing "$top/open"
+refused "other users can change" --backing "$top/open"
 refused 'No such file' --backing "$top/no/such"
 slab=2M refused 'hugepages' --backing "$dir" --hugepages 2M
 mkdir -m 700 "$dir"
@@ -55,12 +56,12 @@ refused 'slab-3 and no state' --backing "$dir"
 rm -r "$dir"
 
 again
-wait_until 30 settled 16 # its slabs are populated after 'ready'
+wait_until 30 settled 16 # slabs are populated after 'ready'
 refused 'another server has this directory' --backing "$dir"
 client "$unix" maker name:vol stripe:3x131072 open:1:c:tcp grant:3 label:7 fill:11 grant:2 \
     members:3:2 map:1:0-2 bye
-# That client knows nothing of what is behind the slabs: what is there says that anything
-# may have been written; and nothing of those that it has given back.
+# memclient does not ask for tails. So the server fills the tails of its slabs
+# with 0xff: each region may be dirty. The tails of released slabs are zeros.
 wait_until 30 settled 13
 said=$(for f in "$dir"/slab-*; do tail -c 4096 "$f" | head -c 256 | od -An -v -tx1 | tr -d ' \n'; echo; done |
     sort | uniq -c | awk '{ print $1, substr($2, 1, 2), gsub(substr($2, 1, 2), "", $2) }' | sort | tr '\n' ,)
@@ -70,10 +71,11 @@ client "$unix" noshm fails:EOPNOTSUPP open:3:c:shm
 says noshm 'transport shm is not offered'
 kill_9 "$server_pid"
 
-slab=2M refused 'slabs of 1M, and --slab says 2M' --backing "$dir"
-size=2M refused 'slab [0-9]* is in use, and --size is for 2 slabs' --backing "$dir"
+slab=2M refused 'slabs of 1M, not of 2M' --backing "$dir"
+size=2M refused 'slab [0-9]* is in use, but --size is for 2 slabs' --backing "$dir"
 cp "$dir/state" "$tmp/state"
-# spoil FILE OFFSET...: of what is there twice, both.
+# spoil FILE OFFSET...: overwrite a byte at each offset. Data that is stored
+# twice has two.
 spoil ()
 {
     local f=$1 at
@@ -81,40 +83,40 @@ spoil ()
     for at; do printf '\377' | dd of="$f" bs=1 seek="$at" conv=notrunc status=none; done
 }
 for at in 0 '40 90' 4096 '4130 4200'; do
-    # shellcheck disable=SC2086 # a list
+    # shellcheck disable=SC2086 # several offsets
     spoil "$dir/state" $at
     refused 'state: .*nothing was changed' --backing "$dir"
     cp "$tmp/state" "$dir/state"
 done
 truncate -s 4096 "$dir/state"
-refused 'it was cut off' --backing "$dir"
+refused 'it is truncated' --backing "$dir"
 cp "$tmp/state" "$dir/state"
 for v in "$dir"/volume-*; do
     cp "$v" "$tmp/volume"
     for at in 0 '80 1360'; do
         # shellcheck disable=SC2086
         spoil "$v" $at
-        refused 'it was spoiled; nothing was changed' --backing "$dir"
+        refused 'it is damaged; nothing was changed' --backing "$dir"
         cp "$tmp/volume" "$v"
     done
     truncate -s 4096 "$v"
-    refused 'it was spoiled; nothing was changed' --backing "$dir"
+    refused 'it is damaged; nothing was changed' --backing "$dir"
     cp "$tmp/volume" "$v"
 done
 for v in "$dir"/volume-*; do
     grep -q vol "$v" || continue
     mv "$v" "$tmp/volume"
-    refused 'slab [0-9]* holds a piece of it, and it is not there; nothing was changed' \
+    refused 'it is missing, but slab [0-9]* holds an extent of it; nothing was changed' \
         --backing "$dir"
     mv "$tmp/volume" "$v"
 done
 mv "$dir/slab-1" "$tmp/slab-1"
-refused 'slab-1: it is in use, and cannot be had' --backing "$dir"
+refused 'slab-1: it is in use, but cannot be opened' --backing "$dir"
 truncate -s 4096 "$dir/slab-1"
-refused 'slab-1: it is in use, and its size is wrong' --backing "$dir"
+refused 'slab-1: it is in use, but its size is wrong' --backing "$dir"
 mv "$tmp/slab-1" "$dir/slab-1"
 
-# ---- what is there again ----
+# ---- what a restart finds ----
 
 again
 grep -q 'volume vol: found again, with 3 slabs' "$tmp/m.log" || fail "vol was not found again"
@@ -122,25 +124,27 @@ client "$tcp" asks lookup:vol
 says asks 'id=1 name=vol size=1099511627776 slab=1048576 copies=1 stripe=3x131072 slabs=3 .*ephemeral=0 attached=0 client=maker epoch=1 version=3 members=2'
 client "$unix" back name:vol stripe:3x131072 open:1:r:tcp list:64 expect-slabs:3 check:11 expect-map:0:7 \
     members:3:2 fails:EINVAL members:3:1 release grant:1 label:8 fill:12 map:0:1-2 bye
-# Told to stop: it stays, too, and so does one without a name, for its lease.
+# If the server is told to stop, the volume stays, too. So does a volume without
+# a name, for its lease.
 export MEMCLIENT_UUID=01234567-89ab-cdef-0123-456789abcdef
 client "$tcp" nameless open:5:c:tcp grant:2 label:1 fill:13
 stop "$server_pid"
-grep -q "volume vol: it stays in $dir, and 1 slabs" "$tmp/m.log" || fail "no word of what stays"
+grep -q "volume vol: kept in $dir, with 1 slabs" "$tmp/m.log" || fail "no word of what stays"
 again
 client "$tcp" back2 name:vol stripe:3x131072 open:1:r:tcp list:64 expect-slabs:1 check:12 expect-map:0:1 bye
 client "$tcp" nameless2 open:5:r:tcp list:64 expect-slabs:2 check:13 discard
 unset MEMCLIENT_UUID
-# What was deleted is not there again, and what others had is clean.
+# A deleted volume does not come back. Memory that other clients had is clean.
 client "$tcp" deletes delete:1 fails:ENOENT lookup:vol
 kill_9 "$server_pid"
 again
 wait_until 30 settled 16
 client "$tcp" clean fails:ENOENT lookup:vol open:7:ce:tcp grant-all check:0 bye
-# (The lease of 'other' runs.)
+# (The lease of 'other' still runs.)
 [ "$(find "$dir" -name 'volume-*' | wc -l)" = 1 ] || fail "volumes were left"
 
-# More slabs than before; and as many again, as nobody has them.
+# Start it with more slabs, and then with as many as before, since the others
+# are free.
 kill_9 "$server_pid"
 size=24M again
 client "$tcp" more open:7:ce:tcp grant:20 fill:1 bye
@@ -149,8 +153,8 @@ again
 wait_until 30 settled 16
 [ ! -e "$dir/slab-20" ] || fail "slab 20 was left"
 
-# The lease of one without a name runs from when the server is there again; who
-# had it when the server went is let in at once, another only after its lease.
+# After a restart, the lease of a volume without a name starts again. The last
+# client is let in at once, another one only after the lease.
 kill_9 "$server_pid"
 lease=3
 again
@@ -179,7 +183,7 @@ wait_until 30 gone
 wait_until 10 settled 14
 client "$tcp" deletes delete:6
 
-# ---- an orphan stays one ----
+# ---- an orphan stays an orphan ----
 
 orphan_time=600
 orphan_slabs_are ()
@@ -215,7 +219,8 @@ RANDOM=$seed
 wait_until 30 settled 16
 client "$tcp" base name:base open:0:c:tcp grant:2 label:1 fill:99 map:1:0-1 bye
 for ((i = 1; i <= rounds; i++)); do
-    # Two of them are done, when that is so; the third is at it for ever.
+    # The first two end by themselves, and then their data must be there. The
+    # third goes on until it is killed.
     "$memclient" "$tcp" first name:first open:1:c:tcp grant:3 label:5 fill:21 \
         map:1:0-2 bye >"$tmp/first.out" 2>&1 &
     first=$!
@@ -246,7 +251,8 @@ for ((i = 1; i <= rounds; i++)); do
         "$memclient" "$tcp" deletes delete:$id >"$tmp/deletes.out" 2>&1 ||
             grep -q 'No such' "$tmp/deletes.out" || fail "$(cat "$tmp/deletes.out")"
     done
-    # (It may be there until its lease is over: then it has a slab or two.)
+    # (The volume of 'dirty' may exist until its lease ends, with a slab or
+    # two.)
     if "$memclient" "$tcp" dirty open:3:r:tcp discard >"$tmp/dirty.out" 2>&1; then :; fi
     wait_until 30 settled 14
     client "$tcp" clean open:4:ce:tcp grant:14 check:0 bye

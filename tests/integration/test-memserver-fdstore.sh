@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# --backing fdstore: a memory server whose memory is kept by systemd while it is
-# started again has its slabs and its volumes, over shm too: and what somebody may
-# still have mapped from the time before is given to nobody else as it is.
+# --backing fdstore: systemd keeps the memory of a memory server that restarts.
+# The server then has its slabs and volumes, also over shm. Memory that a former
+# client may still have mapped is given to no other client as it is.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -17,9 +17,9 @@ refuses () # ARG...
 }
 refuses --size 16M --slab 1M
 if grep -q 'built without libsystemd' "$tmp/err"; then skip "$(cat "$tmp/err")"; fi
-grep -q 'nobody is there to keep anything' "$tmp/err" || fail "nobody is there: $(cat "$tmp/err")"
+grep -q 'NOTIFY_SOCKET is not set' "$tmp/err" || fail "nobody is there: $(cat "$tmp/err")"
 refuses --size 4097M --slab 1M --reserve 0 --hugepages off
-grep -q '4097 slabs; 4096 is the most' "$tmp/err" || grep -q 'does not fit' "$tmp/err" ||
+grep -q '4097 slabs are too many, 4096 is the limit' "$tmp/err" || grep -q 'does not fit' "$tmp/err" ||
     fail "too many slabs: $(cat "$tmp/err")"
 
 store () { python3 "$top_srcdir/tests/integration/fdstore.py" "$1" "$tmp" "${@:2}"; }
@@ -27,12 +27,12 @@ python3 "$top_srcdir/tests/integration/fdstore.py" keep "$tmp" 2>"$tmp/store.log
 cleanup_fn kill -9 $!
 wait_until 10 test -S "$tmp/keeper"
 
-# In the place of the program: start_memserver runs this in the background.
+# start_memserver runs this function in the background, in place of the program.
 farpage-memserver ()
 {
     exec python3 "$top_srcdir/tests/integration/fdstore.py" start "$tmp" "$server" "$@"
 }
-# again: the server, as it was, with $lease.
+# again: start the server as before, with $lease.
 again ()
 {
     rm -f "$tmp/m.addr"
@@ -43,7 +43,7 @@ again ()
     server_pid=$(cat "$tmp/m.pid")
 }
 settled () { server_stat | grep -q "^total=16 free=$1 lent=$((16 - $1)) "; }
-# kept NUMBER: so many descriptors are.
+# kept_are NUMBER: succeed if so many descriptors are kept.
 kept_are () { [ "$(store names | wc -l)" = "$1" ]; }
 refused () # TEXT
 {
@@ -69,7 +69,7 @@ client "$unix" maker name:vol open:1:c:shm grant:3 label:7 fill:11 grant:2 membe
 client "$tcp" other name:other open:2:c:tcp grant:3 label:7 fill:12 bye
 kill_9 "$server_pid"
 
-# ---- what it has again, and what it refuses ----
+# ---- what a restart finds, and what is refused ----
 
 again
 grep -q 'volume vol: found again, with 3 slabs' "$tmp/m.log" || fail "vol was not found again"
@@ -90,23 +90,24 @@ kept_are 17 || fail "kept: $(store names)"
 client "$unix" last name:last open:3:c:shm grant:1 label:1 fill:14 bye
 kill_9 "$server_pid"
 for name in $(store names | grep slab-); do store drop "$name"; done
-refused 'slab-.* it is in use, and cannot be had'
+refused 'slab-.* it is in use, but cannot be opened'
 store drop state
 refused 'and no state'
 for name in $(store names); do store drop "$name"; done
-# What is stored last is what systemd has no room for: volumes.
+# If systemd has no room, it drops what was stored last: the volumes.
 again
 client "$unix" last name:last open:3:c:shm grant:3 label:1 fill:14 bye
 kill_9 "$server_pid"
 volume=$(store names | grep volume-)
 store drop "$volume"
-refused "$volume: slab [0-9]* holds a piece of it, and it is not there; nothing was changed"
+refused "$volume: it is missing, but slab [0-9]* holds an extent of it; nothing was changed"
 for name in $(store names); do store drop "$name"; done
 
-# ---- who may still have it mapped ----
+# ---- clients that may still have memory mapped ----
 
-# The one that was stopped for all that time stores in what it has mapped, whenever
-# that is; the same client, come again, has its memory as it was.
+# A client that was stopped during the restarts may store into its mapped memory
+# at any later time. That must not reach another client's data. If the same
+# client attaches again, its data is there.
 lease=10 # longer than refused clients take on a busy machine
 again
 wait_until 30 settled 16
@@ -133,7 +134,7 @@ wait_until 30 let_in
 [ "$(grep -c 'copied, as a client may' "$tmp/m.log")" = 3 ] || fail "they were not copied"
 kill_9 "$server_pid"
 again
-go_on asleep2 # it holds what the first one waits for
+go_on asleep2 # which holds the fifo of the first one open
 go_on asleep
 as $new "$unix" new name:vol open:1:r:shm list:64 expect-slabs:3 check:5 bye
 kill_9 "$server_pid"

@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Over shm, a client that was stopped for longer than its lease cannot spoil what
-# is somebody else's by then, and does not believe what it finds in its memory.
+# Over shm, a client that was stopped for longer than its lease cannot damage
+# memory that another client has by then. Nor does it trust the data in its own
+# memory.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 # shellcheck source=tests/integration/memserver.sh
 . "$top_srcdir/tests/integration/memserver.sh"
 
-# As long as a client takes to do something, on a busy machine.
+# The lease is as long as a client's work may take on a busy machine.
 serve 12 1
 
 ended () { grep -q "$1: session ends" "$tmp/m.log"; }
 
-# The volume was taken over by another client: over shm, and over tcp.
+# Meanwhile another client attached the volume, over shm or over tcp.
 for t in "$unix shm" "$tcp tcp"; do
     # shellcheck disable=SC2086
     set -- $t
@@ -26,7 +27,7 @@ for t in "$unix shm" "$tcp tcp"; do
     wait_until 30 all_free
 done
 
-# Or its memory has gone to another volume, all there is of it.
+# Or another volume has got all memory of the server.
 waiting "$unix" owner open:2:c:shm grant:3 label:1 fill:9 grant:2 hold scribble:7
 wait_until 40 all_free
 client "$unix" other open:3:c:shm grant-all expect-slabs:16 check:0 label:1 \
@@ -35,22 +36,22 @@ go_on owner
 client "$unix" other2 open:3:r:shm list:64 expect-slabs:16 check:5 discard
 wait_until 30 all_free
 
-# A session that the server ended, and whose client may not know it yet: nobody
-# else has the volume until the client must.
+# The server ended this session, and the client may not know it yet. No other
+# client gets the volume until the client must know.
 waiting "$unix" rude open:4:c:shm grant:2 label:1 fill:9 fails:EPROTO open:4:r:shm hold
 wait_until 20 ended rude
 client "$unix" early fails:EBUSY open:4:r:shm
 wait_until 20 "$memclient" "$unix" late open:4:r:shm list:64 expect-slabs:2 \
     check:9 discard
 go_on rude
-# One that hung up has nothing mapped any more: that need not be copied.
+# If a client hung up, it has nothing mapped any more, and no copy is needed.
 client "$unix" polite open:5:c:shm grant:2 label:1 fill:9
 before=$(grep -c 'copied, as' "$tmp/m.log")
 wait_until 20 "$memclient" "$unix" second open:5:r:shm list:64 expect-slabs:2 check:9 discard
 [ "$(grep -c 'copied, as' "$tmp/m.log")" = "$before" ] || fail "copied without need"
 
-# The plugin: stopped for too long, with a connection that has a request for it.
-# In the meantime somebody else has the volume and writes.
+# The plugin is stopped for too long, while a connection has a request for it.
+# Meanwhile another client attaches the volume and writes.
 requires qemu-io --version
 volume=(size=8M "$MLOCK" uuid=01234567-89ab-cdef-0123-456789abcdef)
 start_nbdkit a "$FARPAGE_PLUGIN" "$unix" "${volume[@]}" await=2000
@@ -97,9 +98,9 @@ kill -CONT "$a_pid"
 wait $asker || fail "$(cat "$tmp/answers.log")"
 cat "$tmp/answers.log"
 if grep -q 'read 1' "$tmp/answers.log"; then fail "it read what is no longer there"; fi
-# What it never wrote itself was written by then.
+# The first client never wrote this extent, but the other one has by then.
 grep -q 'fresh EIO' "$tmp/answers.log" || fail "it took for zeros what another has written"
-# The other one has it: this one does not come by it again.
+# The other client has the volume, so the first one cannot get it back.
 grep -q 'write EIO' "$tmp/answers.log" || fail "a write came to nothing, and was acknowledged"
 qemu-io -f raw "nbd+unix:///?socket=$tmp/b.sock" -c 'read -P 0x32 0 64k' >"$tmp/io.log"
 if grep -i -e failed -e error "$tmp/io.log"; then fail "the next one was spoilt"; fi

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Without TLS a server listens where other machines can come only if it is told
-# --insecure; and whoever looks is told that it does.
+# Without TLS, a server needs --insecure to listen on addresses that other
+# machines can reach. Log, STAT and metrics then say that it is insecure.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
 size=(--size 8M --slab 1M --reserve 0)
 
-# refused TEXT ARG...: exit status 2, and one line that says it and what to do.
+# refused TEXT ARG...: check for exit status 2, and for one line that has TEXT
+# and names --insecure.
 refused ()
 {
     local status=0 text=$1
@@ -27,7 +28,8 @@ refused 'listen: 10.99.99.99' --listen "unix:$tmp/sock" --listen 127.0.0.1:0 --l
 refused 'no TLS' --tls off --tls-psk "$tmp/key" --listen 0.0.0.0:0
 [ ! -e "$tmp/sock" ] || fail "a socket was left behind"
 
-# says NAME ADDR TRUE-OR-FALSE: the server, in its log, in STAT and its metrics
+# says NAME ADDR TRUE-OR-FALSE: check that log, STAT and metrics of the server
+# say whether it is insecure.
 says ()
 {
     local lines=0 where
@@ -50,7 +52,7 @@ metrics () { echo --metrics "unix:$tmp/$1.metrics"; }
     says near "$(head -n 1 "$tmp/near.addr")" false
     start_memserver far "${size[@]}" --insecure --listen "unix:$tmp/far.sock" --listen 0.0.0.0:0 $(metrics far)
     says far "$(head -n 1 "$tmp/far.addr")" true
-    # It says that it may, and does not.
+    # --insecure alone does not make it insecure: no other machine can reach it.
     start_memserver may "${size[@]}" --insecure $(metrics may)
     says may "$(cat "$tmp/may.addr")" false
 }
@@ -62,7 +64,7 @@ if ! farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then
     refused 'no TLS' --config "$tmp/conf" --listen 0.0.0.0:0
 fi
 
-# What a client says of its connections.
+# Check what 'farpage status' says of a control connection.
 control () # NAME ADDR WHAT
 {
     start_nbdkit "$1" "$FARPAGE_PLUGIN" "$2" size=4M "$MLOCK" "status=$tmp/$1.status"
@@ -78,21 +80,23 @@ if command -v nbdkit >/dev/null; then
     if [ -n "$mine" ]; then control n3 "$mine:$port" insecure; fi
 fi
 
-# Who is to come with a key may come from everywhere.
+# A server that requires a key may listen on all addresses.
 if grep -q '^#define HAVE_GNUTLS 1' "$top_builddir/config.h"; then
     farpage keygen "$tmp/key"
-    refused '--tls on takes clients without TLS.*--tls require' --tls on --tls-psk "$tmp/key" --listen 0.0.0.0:0
+    refused '--tls on also accepts clients without TLS.*--tls require' --tls on --tls-psk "$tmp/key" --listen 0.0.0.0:0
     # shellcheck disable=SC2046 # words
     start_memserver tls "${size[@]}" --listen 0.0.0.0:0 --tls-psk "$tmp/key" $(metrics tls)
     says tls "$(head -n 1 "$tmp/tls.addr")" false "tls-psk=$tmp/key"
 fi
 
-# Where it listens if nobody says where: the port may be somebody else's outside.
+# Check the default addresses in a network namespace, as another program may use
+# their port outside.
 if ! unshare -rn ip link set lo up 2>/dev/null; then
     echo "no network namespace for this user: the default addresses were not looked at"
     exit 0
 fi
-# default NAME ARG...
+# default NAME ARG...: start a server without --listen in a network namespace of
+# its own.
 default ()
 {
     local name=$1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A client that dies keeps what it labelled for the lease, and nothing else; a
-# volume has one client.
+# If a client dies, its labelled slabs are kept for the lease, and nothing else
+# is. A volume has one client at a time.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,7 +12,8 @@
 serve 4 1
 before=$(server_resources)
 
-# Killed with everything in its hands, ten times: all of it can be lent.
+# Kill a client that holds all slabs, ten times. Each time all slabs can be lent
+# again.
 for i in 0 1 2 3 4 5 6 7 8 9; do
     addr=$tcp transport=tcp
     [ $((i % 2)) = 0 ] || { addr=$unix; transport=shm; }
@@ -23,12 +24,12 @@ for i in 0 1 2 3 4 5 6 7 8 9; do
 done
 wait_until 30 resources_are "$before"
 
-# One that is only asleep wakes up to what it had, not to zeros.
+# A client that was only asleep finds its data when it wakes up, not zeros.
 holding "$unix" sleeper 9
 wait_until 30 all_free
 kept sleeper
 
-# A second client is refused, and told who has it.
+# A second client is refused, and told which client has the volume.
 stop "$server_pid"
 serve 20 1
 hanging "$tcp" first open:1:c:tcp grant:5 fill:33 label:3 grant:2
@@ -36,8 +37,8 @@ client "$tcp" second fails:EBUSY open:1:r:tcp
 grep -q 'held by first since 2' "$tmp/second.out" ||
     fail "BUSY does not say by whom"
 
-# Killed, it comes back: five slabs are labelled, and hold what they held; two
-# were not and went back.
+# After a kill the volume can be attached again. Five slabs are labelled, and
+# have their data. The other two went back.
 kill -9 "$hanging_pid"
 wait_until 10 "$memclient" "$tcp" third open:1:r:tcp list:2 expect-slabs:5 \
     check:33 bye
@@ -46,9 +47,9 @@ client "$tcp" fourth fails:EEXIST open:1:c:tcp open:1:cr:tcp list:64 \
 wait_until 30 all_free
 client "$tcp" fifth fails:ENOENT open:1:r:tcp ping
 
-# A connection that was reset, by whomever: its client may not have heard of
-# that, and answer by itself what it never wrote. Nobody else has the volume
-# until it must have heard.
+# If a connection is reset, its client may not know yet. It may still answer
+# reads of data that it never wrote. So no other client gets the volume until
+# the first one must know.
 MEMCLIENT_UUID=8e8c0b8f-71f9-4c1b-9d2f-6b7d4c0a5e11
 export MEMCLIENT_UUID
 client "$tcp" cut open:1:c:tcp grant:1 fill:5 label:1 reset
@@ -58,7 +59,7 @@ client "$tcp" cut open:1:r:tcp list:2 expect-slabs:1 check:5 discard
 unset MEMCLIENT_UUID
 wait_until 30 all_free
 
-# LIST in pages, over shm, in the next session as well.
+# LIST in pages, also over shm and in a later session.
 client "$unix" sixth open:2:c:shm grant:16 fill:44 label:1 bye
 client "$unix" seventh open:2:r:shm list:3 expect-slabs:16 check:44 label:2 bye
 client "$tcp" eighth open:2:r:tcp list:5 expect-slabs:16 check:44 discard

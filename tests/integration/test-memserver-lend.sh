@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Everything can be lent, taken back and lent again, over each transport, and
-# what is lent is clean each time.
+# All memory can be lent, taken back and lent again, over each transport. It is
+# clean each time.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -22,8 +22,8 @@ done
 wait_until 30 all_free
 wait_until 30 resources_are "$before"
 
-# A key that was given back opens nothing, and neither does a wrong token, or one that was shown before; the session
-# and the connection that it has go on.
+# The key of a released slab opens nothing. Nor does a wrong token, or one that
+# was used before. The session and its data connection go on.
 client "$tcp" stale open:2:ce:tcp grant:2 fill:1 release stale discard
 for t in "$tcp" "$unix"; do
     client "$t" token open:3:ce:tcp grant:1 fill:3 fails:EACCES data:replay check:3 fails:EACCES data:token \
@@ -31,11 +31,11 @@ for t in "$tcp" "$unix"; do
         data:good fails:ECONNRESET fill:5 discard
 done
 
-# A write that was sent on a connection that its client gave up.
+# A WRITE on a connection that its client gave up has no effect.
 client "$tcp" late open:2:ce:tcp grant:1 fill:0 late discard
 client "$tcp" replaced open:2:ce:tcp grant:1 fill:2 replaced discard
 
-# ZERO, in the middle of things; small ones and large ones.
+# ZERO of small and large ranges, also in the middle of a slab.
 for t in "$tcp tcp" "$unix shm"; do
     # shellcheck disable=SC2086
     set -- $t
@@ -45,7 +45,7 @@ for t in "$tcp tcp" "$unix shm"; do
         zero:1:4194303 check-zeroed:1:4194303:0 fails:EINVAL zero:1:4194304 discard
 done
 
-# What cannot be.
+# Requests that must fail.
 client "$tcp" noshm fails:EOPNOTSUPP open:5:c:shm ping
 client "$tcp" resume fails:ENOENT open:5:r:tcp ping
 client "$tcp" grant fails:EPROTO grant:1

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# --listen: what cannot be listened on gives one clear error, exit status 1, and
-# changes nothing; what can be, works.
+# --listen: an address that cannot be used gives one clear error and exit status
+# 1, and changes nothing. All other addresses work.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,7 +12,7 @@ serve 20 1
 port=${tcp##*:}
 common=(--size 1M --slab 1M --reserve 0 --log-level error --insecure)
 
-# refused TEXT ADDR...: no server, and that is what it says about it.
+# refused TEXT ADDR...: check that the server does not start, and says TEXT.
 refused ()
 {
     local text=$1 status=0 a args=()
@@ -25,7 +25,8 @@ refused ()
         { cat "$tmp/err"; fail "$*: does not say '$text'"; }
 }
 
-# works NAME ADDR...: all of these are answered on.
+# works NAME ADDR...: start a server, and check that it answers on all its
+# addresses.
 works ()
 {
     local name=$1 a args=()
@@ -51,7 +52,7 @@ refused ".*:$port: Address already in use: .*" "unix:$tmp/never" "127.0.0.1:$por
 refused '192\.0\.2\.1:1: Cannot assign requested address' 192.0.2.1:1
 refused 'no\.such\.host\.invalid:1: .*' no.such.host.invalid:1
 refused "unix:$tmp/m.sock: Address already in use: a program answers.*" "unix:$tmp/m.sock"
-refused "unix:$tmp/file: Address already in use: .* no socket.*" "unix:$tmp/file"
+refused "unix:$tmp/file: Address already in use: .* not a socket.*" "unix:$tmp/file"
 refused "unix:$tmp/dir: Address already in use: .*" "unix:$tmp/dir"
 refused "unix:$tmp/none/sock: No such file or directory" "unix:$tmp/none/sock"
 [ "$(cat "$tmp/file")" = precious ] || fail "a file was overwritten"
@@ -61,7 +62,7 @@ status=0
 farpage-memserver "${common[@]}" --listen "unix:$long" 2>"$tmp/err" || status=$?
 [ $status = 2 ] || { cat "$tmp/err"; fail "a path too long: exit status $status"; }
 
-# The one that had the socket still has it.
+# The server that had the socket still has it.
 client "$unix" still open:1:ce:shm grant:1 check:0 discard
 
 works several 127.0.0.1:0 127.0.0.1:0 "unix:$tmp/a" "unix:$tmp/b"
@@ -70,10 +71,11 @@ for f in a b; do
     [ -S "$tmp/$f" ] || fail "no socket file"
 done
 
-# A name that stands for IPv4 and IPv6 is one address given once.
+# One name for an IPv4 and an IPv6 address does not count as given twice.
 works localhost localhost:0
 
-# Left behind by one that was killed; and a link to nowhere is not followed.
+# The socket file of a killed server is replaced. A link to nowhere is not
+# followed.
 kill -9 "$works_pid"
 wait "$works_pid" || :
 works killed "unix:$tmp/k"

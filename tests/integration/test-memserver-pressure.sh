@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A host that is short of memory gets it back from the server: what is free at
-# once, what is lent when clients let go of it, and nothing by force.  In a mount
-# namespace of its own, where this test writes /proc/meminfo.
+# A host short of memory gets memory back from the server. Free slabs go at
+# once, lent slabs when clients let go of them. Nothing is taken by force. The
+# test has a mount namespace of its own, where it writes /proc/meminfo.
 
 # shellcheck source=tests/integration/own-meminfo.sh
 . "$top_srcdir/tests/integration/own-meminfo.sh"
@@ -10,16 +10,16 @@
 . "$top_srcdir/tests/integration/memserver.sh"
 
 stat_says () { server_stat | grep -q "$1"; }
-# until_stat TEXT
+# until_stat TEXT: wait until STAT says TEXT.
 until_stat ()
 {
     wait_until 30 stat_says "$1"
 }
-# The server's slabs, KiB that are there.
+# Print how many KiB of the server's slabs are in RAM.
 present () { awk '/^RssShmem:/ { print $2 }' "/proc/$server_pid/status"; }
 log_has () { grep -q "$1" "$tmp/m.log" || fail "the log does not say: $1"; }
 
-# The margin is 8 MiB.
+# The margin, an eighth of the reserve, is 8 MiB.
 reserve=64M
 serve 60 1
 waiting "$unix" small open:2:c:shm grant:2 label:1 fill:22 hold wait-wanted:2 check:22 discard
@@ -27,7 +27,7 @@ waiting "$tcp" large open:1:c:tcp grant:4 label:1 fill:11 hold wait-wanted:2 che
 stat_says 'free=10 lent=6 .* pressed=0 wanted=0 returned=0' || fail "$(server_stat)"
 [ "$(present)" -ge $((16 * 1024)) ] || fail "not populated"
 
-# What is free goes; that is not enough; what is lent is asked for, and stays.
+# Free slabs go back. That is not enough, so lent slabs are asked for, and stay.
 available 62
 until_stat 'free=0 lent=6 scrubbing=0 unpopulated=10 pressed=1 wanted=2 returned=10'
 [ "$(present)" -le $((7 * 1024)) ] || fail "$(present) KiB are there"
@@ -35,14 +35,14 @@ client "$tcp" refused open:3:c:tcp fails:ENOSPC grant:1
 grep -q 'spare no memory' "$tmp/refused.out" || fail "$(cat "$tmp/refused.out")"
 log_has 'this host is short of memory: 62 MiB available, and 64 MiB are reserved'
 log_has 'asked to move 2 slabs'
-farpage servers "$tcp" | grep -q 'PRESSED.*; 2 slabs asked back' || fail "servers"
+farpage servers "$tcp" | grep -q 'PRESSED.* wants 2 slabs back' || fail "servers"
 farpage servers --json "$tcp" >"$tmp/json"
 for fact in '"pressed":true' '"slabs_wanted":2' '"slabs_returned":10'; do
     grep -q "$fact" "$tmp/json" || fail "no $fact: $(cat "$tmp/json")"
 done
 
-# One client moved what it had: that is not scrubbed and kept.  The other has
-# nowhere to go, and keeps it.
+# One client moved its extents away. Its slabs go back to the host without
+# scrubbing. The other client has nowhere to move, and keeps its slabs.
 go_on large
 until_stat 'free=0 lent=2 scrubbing=0 unpopulated=14 pressed=1 wanted=2 returned=14'
 [ "$(present)" -le $((3 * 1024)) ] || fail "$(present) KiB are there"
@@ -50,7 +50,8 @@ go_on small
 available 70
 until_stat 'lent=0 .* pressed=1 wanted=0 returned=16'
 
-# With the margin it lends again, and all is clean.
+# With the margin available, too, the server lends again, and all slabs are
+# clean.
 available 72
 until_stat 'pressed=0'
 log_has 'this host has memory again'
@@ -73,7 +74,7 @@ if [ $psi = yes ]; then
     log_has 'tasks wait for memory'
 fi
 
-# What a client left and nobody asks for goes before clients are asked.
+# Volumes that a client left go before other clients are asked.
 stop "$server_pid"
 available 4096
 stalled 0

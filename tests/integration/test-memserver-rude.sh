@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A thousand rude clients cost no slab, no file descriptor and no thread, and a
-# polite one is served all the while.
+# A thousand rude clients leave no slab, file descriptor or thread in use. A
+# polite client is still served.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -17,7 +17,8 @@ client "$tcp" guest open:2:ce:tcp grant:1 check:0 fill:9 check:9 discard
 wait_until 60 all_free
 wait_until 30 resources_are "$before"
 
-# Slower than its lease lets it be; and silent for as long.
+# One client sends more slowly than its lease allows. Another is silent for as
+# long.
 "$memrude" "$tcp" trickle || fail "a trickling client was not dropped"
 client "$tcp" silent open:3:ce:tcp grant:3 wait-end
 wait_until 30 all_free

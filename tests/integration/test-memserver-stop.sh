@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# SIGTERM: the server says who still holds what, ends them, leaves nothing
-# behind and exits 0.
+# On SIGTERM the server says which clients hold slabs, ends their sessions,
+# leaves nothing behind and exits with status 0.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -23,7 +23,7 @@ kill "$server_pid"
 status=0
 wait "$server_pid" || status=$?
 [ $status = 0 ] || fail "exit status $status"
-# Nobody reads zeros before he hears that the server is gone.
+# No client reads zeros before it hears that the server is gone.
 kept four
 wait $waiter || fail "a client was not told"
 grep -q 'stopping' "$tmp/m.log" || fail "it does not say that it stops"
@@ -33,8 +33,8 @@ for f in pid m.addr m.sock; do
     [ ! -e "$tmp/$f" ] || fail "$f was left behind"
 done
 
-# The socket file of a server that was killed is no obstacle; one of a server
-# that lives is.
+# The socket file of a killed server is no obstacle. That of a running server
+# is.
 serve 30 1
 kill -9 "$server_pid"
 wait "$server_pid" || true

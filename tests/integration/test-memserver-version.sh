@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A client that speaks another version of the protocol is told so, in words; one
-# that speaks ours as well is served.
+# A client that speaks another version of the protocol is told so in words. A
+# client that also speaks ours is served.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -11,7 +11,8 @@
 serve 30 1
 ours=$(sed -n 's/^#define FP_VERSION \([0-9]*\).*/\1/p' "$top_srcdir/lib/proto/messages.h")
 
-# hello HEADER MIN MAX: the status, the version in the header, and the body, as text.
+# hello HEADER MIN MAX: send HELLO, and print the reply's status, the version in
+# its header, and its body as text.
 hello ()
 {
     python3 - "$tcp" "$@" <<'EOF'
@@ -33,7 +34,7 @@ else:
 EOF
 }
 
-# says WHAT THEY_SAY COMMAND...
+# says TEXT COMMAND...: check that the command prints TEXT.
 says ()
 {
     local want=$1
@@ -47,7 +48,7 @@ says "2 $ours this server speaks version $ours of the protocol, not $last to $la
     hello $last $last $last
 says "2 $ours this server speaks version $ours of the protocol, not $next to 9" \
     hello 9 $next 9
-# Whatever is in the header of HELLO: both speak ours.
+# If both speak our version, the version in the header of HELLO does not matter.
 says "0 $ours $ours" hello "$ours" "$ours" "$ours"
 says "0 $ours $ours" hello $last $last $next
 says "0 $ours $ours" hello $next $last $next

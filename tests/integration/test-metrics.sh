@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What Prometheus gets, of the memory server and of the plugin, over TCP and
-# over Unix sockets: every line as the format wants it, figures that move with
-# the I/O, the names that the man pages and the dashboard have; and scrapers
-# that are rude keep nobody from it.
+# Prometheus metrics of the memory server and of the plugin, over TCP and over
+# Unix sockets. Each line has the right format, and figures follow the I/O.
+# Names match the man pages and the dashboard. Rude scrapers keep no other
+# scraper from the page.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,13 +12,13 @@ requires python3 --version
 [ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
 metrics=$top_srcdir/tests/integration/metrics.py
 
-# is ADDR SAMPLE VALUE
+# is ADDR SAMPLE VALUE: succeed if the sample has this value.
 is () { [ "$(python3 "$metrics" value "$1" "$2")" = "$3" ]; }
 
-# addr_of NAME: where NAME says that its metrics are.
+# addr_of NAME: print the address of the metrics from the log of NAME.
 addr_of () { "$SED" -n 's/.*metrics are at //p' "$tmp/$1.log"; }
 
-# refused STATUS TEXT CMD...
+# refused STATUS TEXT CMD...: check the exit status, and that one line has TEXT.
 refused ()
 {
     local expected=$1 text=$2 status=0
@@ -29,9 +29,9 @@ refused ()
     [ "$(grep -c metrics "$tmp/err")" = 1 ] || { cat "$tmp/err"; fail "not one line"; }
 }
 
-# The path of a socket will be a label, whatever it is made of.
+# The path of this socket becomes a label, so it has odd characters.
 odd="$tmp/a \"b\"\\c"$'\xff'.sock
-# What there is only with --access: it may not be there.
+# Some metrics exist only with --access, which may not be built in.
 access=() identities=identity
 if ! farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then
     printf '%s\n' "[uid:$(id -u)]" 'quota = 1G' 'volumes = *' 'delete = yes' '[anonymous]' 'volumes = *' >"$tmp/access"
@@ -58,7 +58,7 @@ try:
 except nbd.Error:
     pass
 '
-# A page that took long to write is shown for longer.
+# A page is cached, for longer if it took long to write. So poll.
 flushed ()
 {
     python3 "$metrics" get "$volume" >"$tmp/volume.page"
@@ -91,11 +91,11 @@ for sample in 'farpage_memserver_volume_attached{volume="vol",uuid="' \
     'farpage_memserver_slabs_granted_total ' 'farpage_memserver_requests_total{message="open"} 1'; do
     grep -F "$sample" "$tmp/donor.page" | grep -qv ' 0$' || fail "no $sample"
 done
-# What was trimmed went back, and is scrubbed.
+# Trimmed slabs go back, and are scrubbed.
 wait_until 10 is "$donor" farpage_memserver_scrubbed_bytes_total 4194304
 is "$donor" 'farpage_memserver_refused_total{reason="not_found"}' 1 # the probe's LOOKUP
 
-# Of two copies each is one.
+# Each of two copies counts.
 start_memserver d --listen "unix:$tmp/d.sock" --size 16M --slab 4M --reserve 0
 start_nbdkit e "$FARPAGE_PLUGIN" "unix:$tmp/m.sock" "unix:$tmp/d.sock" size=4M "$MLOCK" \
     volume=twice copies=2 metrics=127.0.0.1:0
@@ -104,7 +104,8 @@ wait_until 20 is "$(addr_of e)" 'farpage_volume_pieces{volume="twice",state="rea
 is "$(addr_of e)" 'farpage_volume_degraded_pieces{volume="twice"}' 0
 stop "$(cat "$tmp/e.pid")"
 
-# The man pages have all of it, and nothing else; the dashboard asks for no other names.
+# The man pages list exactly the metrics that exist. The dashboard uses no
+# others.
 for page in donor:memserver/farpage-memserver volume:nbdkit-plugin/nbdkit-farpage-plugin; do
     python3 "$metrics" table <"$tmp/${page%%:*}.page" >"$tmp/exported"
     "$SED" -n '/^=head1 METRICS/,/^=head1 [^M]/{/^ farpage_/p; /^     [A-Z0-9]/p}' \
@@ -119,7 +120,7 @@ comm -23 "$tmp/asked" "$tmp/names" >"$tmp/unknown"
 [ ! -s "$tmp/unknown" ] || fail "the dashboard asks for $(cat "$tmp/unknown")"
 python3 -m json.tool "$top_srcdir/docs/grafana/farpage.json" "$tmp/json" || fail "the dashboard is no JSON"
 
-# Rude scrapers of one; and nothing of them is left.
+# Run rude scrapers against both. They leave no descriptor open.
 fds () { find "/proc/$(cat "$tmp/m.pid")/fd" -mindepth 1 | wc -l; }
 before=$(fds)
 few_fds () { [ "$(fds)" -le "$before" ]; }
@@ -129,23 +130,24 @@ timeout 120 python3 "$metrics" rude "$volume"
 wait $rude
 wait_until 20 few_fds
 
-# What cannot be had is said at once, by both.
+# Both programs refuse an address that they cannot use, at start-up.
 : >"$tmp/file"
 refused 1 "metrics: $donor: Address already in use" farpage-memserver --size 4M --slab 4M \
     --reserve 0 --listen "unix:$tmp/x.sock" --metrics "$donor"
 plugin=("${nbdkit_cmd[@]}" -U - "$FARPAGE_PLUGIN" "unix:$tmp/m.sock" size=4M "$MLOCK")
 refused 1 "metrics: $donor: Address already in use" "${plugin[@]}" "metrics=$donor" --run true
 refused 1 "metrics: $volume: Address already in use" "${plugin[@]}" "metrics=$volume" --run true
-refused 1 'no socket: it is left alone' "${plugin[@]}" "metrics=unix:$tmp/file" --run true
+refused 1 'the file is not a socket: remove it' "${plugin[@]}" "metrics=unix:$tmp/file" --run true
 [ -f "$tmp/file" ] || fail "it was not left alone"
-# What fails after that leaves no socket.
+# If start-up fails after that, the socket is removed.
 if "${nbdkit_cmd[@]}" -U - "$FARPAGE_PLUGIN" "unix:$tmp/nobody.sock" size=4M "$MLOCK" \
     "metrics=unix:$tmp/z.metrics" --run true 2>"$tmp/err"
 then fail "started without a server"; fi
 [ ! -e "$tmp/z.metrics" ] || fail "z.metrics was left behind"
 
-# In the background, too; a socket that was left behind is replaced, and removed at the end.
-# What the configuration file says is done, and a memory server says it over a Unix socket.
+# The plugin serves metrics in the background, too. It replaces a socket that
+# was left behind, and removes its own at the end. A memory server takes the
+# address from its configuration file, and serves them over a Unix socket.
 printf '%s\n' 'size = 8M' 'slab = 4M' 'reserve = 0' "metrics = unix:$tmp/c.metrics" >"$tmp/conf"
 if ! farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then
     start_memserver c --config "$tmp/conf"
@@ -160,7 +162,7 @@ kill_9 "$(cat "$tmp/n.pid")"
 b=$(pid_in "$tmp/b.pid")
 cleanup_fn stop "$b"
 python3 "$metrics" get "$volume" >"$tmp/odd.page" || fail "not in the background"
-# Only a label's own quotes end it, and the byte that is no UTF-8 is gone.
+# Quotes in a label are escaped. A byte that is not UTF-8 is replaced.
 grep -qF "server=\"unix:$tmp/a \\\"b\\\"\\\\c?.sock\"} 1" "$tmp/odd.page" ||
     { grep server_up "$tmp/odd.page"; fail "the label is wrong"; }
 stop "$b"

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Spin finds no fault in docs/model/metadata-log.pml, and finds one for each rule
-# that is broken. docs/MODEL.md explains the model. MODEL_ONLY=TIE runs one.
+# Spin finds no fault in docs/model/metadata-log.pml, and finds one for each
+# rule that is broken. docs/MODEL.md explains the model. MODEL_ONLY=TIE runs
+# one.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,8 +13,8 @@ command -v gcc >/dev/null || skip "no gcc, by which spin compiles its checker"
 cp "$top_srcdir/docs/model/metadata-log.pml" "$tmp/model.pml"
 cd "$tmp"
 
-# limits SERVERS HOLD FIRST AT SENT ATTACHES TAKEOVERS WRITES CUTS LOSSES CHANGES: set
-# ${opts[@]} to these limits, and $seconds to the time of a run.
+# limits SERVERS HOLD FIRST AT SENT ATTACHES TAKEOVERS WRITES CUTS LOSSES
+# CHANGES: set ${opts[@]} to these limits, and $seconds to the time of a run.
 limits ()
 {
     local name
@@ -30,17 +31,19 @@ limits_of ()
 {
     case $1 in
     three) limits 3 3 7 16 7 3 0 1 2 0 0 ;;    # three clients, one after the other
-    loss) limits 3 3 7 16 7 2 0 1 2 1 0 ;;     # a server loses what it has
+    loss) limits 3 3 7 16 7 2 0 1 2 1 0 ;;     # a server loses all that it keeps
     takeover) limits 3 3 7 16 7 2 1 2 1 0 0 ;; # while the other client still runs
     join) limits 3 3 3 16 3 2 0 1 2 1 1 ;;     # two members, and one that may join
-    leave) limits 3 3 7 16 7 2 0 1 2 0 1 ;;    # three members, one of which may leave
-    # A view that server 0 alone has, which is away at first: of two members; of all, and two
-    # rounds ahead.
+    leave) limits 3 3 7 16 7 2 0 1 2 0 1 ;;    # three members, and one may leave
+    # Server 0 is away at first, and alone has a later view. In 'sent' the view
+    # has two members. In 'ahead' it has all, and is two rounds ahead.
     sent) limits 3 3 7 17 3 2 0 1 3 0 0 ;;
     ahead) limits 3 3 7 48 7 2 0 1 2 0 0 ;;
-    # Server 0 was left out, and server 1 alone heard of the view that took it in again.
+    # Server 0 was left out. Server 1 alone heard of the view that took it in
+    # again.
     again) limits 3 6 7 16 7 2 0 1 3 0 0; opts+=(-DAGAIN) ;;
-    # Too many to search all: server 2 was left out, then server 1; and four servers.
+    # These have too many states to search all. In 'alone' server 2 was left
+    # out, then server 1. The others have four servers.
     alone) limits 3 3 7 16 7 3 0 1 3 0 0; opts+=(-DALONE) ;;
     four) limits 4 3 15 16 15 2 0 1 2 0 0 ;;
     four-sent) limits 4 6 15 17 7 2 0 1 4 0 0 ;;
@@ -48,8 +51,8 @@ limits_of ()
     esac
 }
 
-# spin_run [OPTION...]: run Spin, with its report in run.log and the number of errors in
-# $errors.
+# spin_run [OPTION...]: run Spin, with its report in run.log and the number of
+# errors in $errors.
 spin_run ()
 {
     timeout "$seconds" spin "${opts[@]}" "$@" -run -safety -m100000 -DCOLLAPSE -DMEMLIM=8000 model.pml \

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Servers are added to a volume that is used, and removed from it, with a name
-# and without: pieces land on the new one, nbdkit that is killed then goes on
-# with all of them, and what cannot be done is refused and changes nothing.
+# Servers are added to an attached volume and removed from it, with and without
+# a volume name. Extents are placed on the new server. If nbdkit is killed, the
+# next one finds all servers. A change that is not possible is refused and
+# changes nothing.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -16,7 +17,7 @@ server () { # NAME [SLAB]
 server large 2M
 tcp () { grep -v '^unix:' "$tmp/$1.addr"; }
 
-# plugin NAME ARG...: as the supervisor of farpage attach would start it.
+# plugin NAME ARG...: start the plugin as the supervisor of farpage attach does.
 plugin ()
 {
     local name=$1
@@ -26,7 +27,7 @@ plugin ()
         keep=true status="$tmp/status" members="$tmp/members" "$@"
 }
 
-doc () # EXPRESSION, of the status document doc
+doc () # EXPRESSION: print it; doc is the status document
 {
     farpage status --socket "$tmp/status" --json | /usr/bin/python3 -c '
 import json, sys
@@ -36,7 +37,7 @@ print(eval(sys.argv[1]))' "$1"
 }
 is () { [ "$(doc "$1")" = "$2" ]; }
 
-# servers add|remove ARG...: it works.
+# servers add|remove ARG...: run this command, which must succeed.
 servers ()
 {
     local word=$1
@@ -63,7 +64,8 @@ drain ()
         fail "drain $1: $(cat "$tmp/err")"
 }
 
-# pieces NAME first|check|COUNT: fill the first pieces, or look at them.
+# pieces NAME write|check COUNT: check the data of the first COUNT extents, and
+# that the others are zeros. With 'write', fill them first.
 pieces ()
 {
     uri="nbd+unix:///?socket=$tmp/$1.sock" what=$2 n=$3 "$NBDSH" -c - <<'PYTHON' ||
@@ -80,7 +82,7 @@ PYTHON
         fail "$1: $2 $3 pieces"
 }
 
-change_servers () # KIND ARG...: of a volume with a name, or without
+change_servers () # KIND ARG...: KIND is for messages, ARG for the plugin
 {
     local kind=$1 a b c uuid log
     shift
@@ -96,7 +98,7 @@ change_servers () # KIND ARG...: of a volume with a name, or without
     refused "refused" add 127.0.0.1:1
     refused "slabs of 2M" add "$(tcp large)"
     refused "last server" remove "$a"
-    refused "no server of this volume" remove "$b"
+    refused "is not a server of this volume" remove "$b"
 
     servers add "$b",domain=rack2
     grep -qF "$b,domain=rack2: added" "$tmp/out" || fail "says: $(cat "$tmp/out")"
@@ -108,14 +110,14 @@ change_servers () # KIND ARG...: of a volume with a name, or without
     farpage status --socket "$tmp/status" | grep -qF "server         $b" ||
         fail "farpage status does not show it"
 
-    # Whoever takes it up again was told of the first server only.
+    # The next nbdkit is told of the first server only.
     uuid=$(doc 'doc["volume"]["uuid"]')
     kill_9 "$(cat "$tmp/$kind.pid")"
     plugin "$kind-2" "$a" size=24M "$@" uuid="$uuid" resume=true
     pieces "$kind-2" check 16
     is 'len(doc["servers"])' 2 || fail "$kind: not 2 servers"
 
-    # All of it goes to a third one, in the place of the first two.
+    # Move all data to a third server, which replaces the first two.
     farpage servers add --json "$tmp/status" "$c" | grep -q '"done": *true' ||
         fail "servers add --json"
     drain "$a"
@@ -146,8 +148,9 @@ change_servers () # KIND ARG...: of a volume with a name, or without
 change_servers nameless
 change_servers named volume=v
 
-# A server accepts the connection and does not answer. The plugin reports it after its
-# timeout; unless FARPAGE_BENCH=yes, the test lets the server go on before that.
+# A server accepts the connection and does not answer. With FARPAGE_BENCH=yes
+# the plugin reports it after its timeout. Else the test lets the server go on
+# before that.
 slow=60000
 if [ "${FARPAGE_BENCH:-}" = yes ]; then slow=6000; fi
 server a
@@ -155,7 +158,8 @@ timeout=$slow plugin slow "$(tcp a)" size=8M
 kill -STOP "$(cat "$tmp/large.pid")"
 refused "$(tcp large)" add "$(tcp large)" &
 adds=$!
-# Nobody else waits for that, nor for who says nothing, nor for who does not read.
+# No other client of the status socket waits for that. Nor does it wait for
+# clients that say nothing or do not read.
 status="$tmp/status" wanted="$(tcp large)" /usr/bin/python3 - <<'PYTHON' || fail "status while a server joins"
 import json, os, socket, time
 def client():

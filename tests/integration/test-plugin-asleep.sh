@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# nbdkit sleeps for longer than the lease, and its volume has no name. It finds all that it
-# had, unless a server needed the memory: then that is lost with one copy, and made anew with
-# two. What is lost reads as an error, never as zeros.
+# nbdkit sleeps for longer than the lease, and its volume has no name. If no
+# server needed the memory, all data is there. Otherwise a copy is lost. With
+# two copies it is rebuilt. With one copy, lost data reads as an error, never as
+# zeros.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -30,7 +31,7 @@ io () # NAME COMMAND...
     shift
     for c in "$@"; do args+=(-c "$c"); done
     qemu-io -f raw "$uri" "${args[@]}" >"$tmp/io.log" 2>&1 || { cat "$tmp/io.log"; return 1; }
-    # It exits 0 after a pattern that differs.
+    # qemu-io exits with 0 even if a pattern differs.
     ! grep -i -e failed -e error "$tmp/io.log"
 }
 orphan_slabs () # REGEX
@@ -38,12 +39,12 @@ orphan_slabs () # REGEX
     python3 "$top_srcdir/tests/integration/metrics.py" value "unix:$tmp/m.metrics" \
         farpage_memserver_orphan_slabs | grep -x "${1:-.*}"
 }
-# Another client finds no volume: its lease is over.
+# Succeed if the lease of the volume is over: another client does not find it.
 is_orphan () # SERVER
 {
     "$memclient" "unix:$tmp/$1.usock" other fails:ENOENT lookup-id:4
 }
-# Stop nbdkit NAME until its volume is an orphan at each SERVER.
+# Stop nbdkit NAME until its volume is an orphan on each SERVER.
 sleeps () # NAME SERVER...
 {
     local name=$1 s
@@ -53,7 +54,7 @@ sleeps () # NAME SERVER...
     for s; do wait_until 60 is_orphan "$s"; done
 }
 wakes () { kill -CONT "$(cat "$tmp/$1.pid")"; }
-# Another client needs all memory of SERVER, and has it for a while.
+# Let another client use all memory of SERVER for a while.
 needed () # SERVER
 {
     timeout 60 "$memclient" "unix:$tmp/$1.usock" other open:2:ce:tcp grant-all expect-slabs:16 \
@@ -80,7 +81,7 @@ for server in "unix:$tmp/m.usock" "$addr"; do
     plugin $n "$server"
     io $n 'write -P 1 0 1M' 'write -P 2 4190000 9000' flush || fail "$n: write"
     sleeps $n m
-    # What shm has mapped cannot be lent.
+    # Slabs that are mapped over shm cannot be lent to another client.
     case $n in
     shm) orphan_slabs 0 || fail "shm: $(orphan_slabs)" ;;
     tcp) orphan_slabs '[3-9]' || fail "tcp: $(orphan_slabs)" ;;

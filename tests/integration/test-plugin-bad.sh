@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Bad input is answered with one clear error, and changes nothing: neither what the
-# servers keep and lend, nor the volume that is attached meanwhile.
+# Bad input gets one clear error and changes nothing, neither on the servers nor
+# in a volume that is attached meanwhile.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -31,7 +31,7 @@ io () # NAME COMMAND...
     local name=$1 c args=()
     shift
     for c; do args+=(-c "$c"); done
-    # It exits 0 after a pattern that differs.
+    # qemu-io exits with 0 even if a pattern differs.
     if ! qemu-io -f raw "nbd+unix:///?socket=$tmp/$name.sock" "${args[@]}" >"$tmp/io.out" 2>&1 ||
         grep -qi -e failed -e error "$tmp/io.out"; then
         cat "$tmp/io.out"
@@ -39,7 +39,7 @@ io () # NAME COMMAND...
     fi
 }
 
-# Two volumes of one name, and one that is attached.
+# Create two volumes with one name, and attach another one.
 for s in a b; do
     plugin same "${tcp[$s]}" volume=same size=4M
     io same "write -P $(printf '%d' "'$s") 0 3M"
@@ -48,7 +48,7 @@ done
 plugin live "${tcp[a]}" volume=live size=4M reserve=full
 io live 'write -P 7 0 4M'
 
-# All that there is.
+# Print all state that must not change.
 state ()
 {
     local s
@@ -61,7 +61,7 @@ state ()
         jq -S '{volume: .volume | {uuid, size, pieces_allocated, members_version, errors, taken},
             servers: [.servers[] | {addr, state, pieces, drain}]}'
 }
-# All memory that is not lent is ready to be lent.
+# Succeed if all memory that is not lent is ready to be lent.
 is_clean ()
 {
     local s
@@ -75,14 +75,15 @@ wait_until 30 is_settled
 state >"$tmp/before"
 unchanged ()
 {
-    local until=$((SECONDS + 60)) # a session's end is heard of a moment later
+    local until=$((SECONDS + 60)) # the end of a session shows a moment later
     until state >"$tmp/after" && cmp -s "$tmp/before" "$tmp/after"; do
         [ $SECONDS -lt $until ] || { diff "$tmp/before" "$tmp/after"; fail "$1: this changed"; }
         sleep 0.1
     done
 }
 
-# refused REGEX ARG...: of nbdkit.
+# refused REGEX ARG...: check that nbdkit fails with one error that matches, and
+# that nothing changed.
 refused ()
 {
     local regex=$1 status=0 f
@@ -96,7 +97,8 @@ refused ()
     grep 'error:' "$tmp/err"
     unchanged "$*"
 }
-# bad STATUS REGEX ARG...: of farpage.
+# bad STATUS REGEX ARG...: check that farpage fails with one error that matches,
+# and that nothing changed.
 bad ()
 {
     local wanted=$1 regex=$2 status=0
@@ -111,8 +113,8 @@ bad ()
 
 for name in '' a/b "$(printf 'a\033[31m')" 'a b' "$(printf '%0300d' 0)"; do
     refused 'volume=NAME: a name is 1 to 64' "${tcp[a]}" size=4M volume="$name"
-    bad 2 'no name of a volume, and no UUID' volumes delete --yes "$name" "${tcp[a]}"
-    # What was given may be no text for a terminal.
+    bad 2 'not a volume name or UUID' volumes delete --yes "$name" "${tcp[a]}"
+    # The argument may contain characters that no terminal must get.
     if grep -q '[[:cntrl:]]' "$tmp/err"; then fail "control characters are shown"; fi
 done
 
@@ -129,7 +131,7 @@ refused 'are the same server: name it once' "${tcp[a]}" server="unix:$tmp/a.usoc
 refused 'are the same server: name it once' "${tcp[a]}" server="localhost:${tcp[a]##*:}" \
     size=4M volume=new
 
-# UUIDs decide.
+# Two volumes with one name differ by their UUIDs.
 refused 'the name same is used by two volumes: [0-9a-f-]{36} on .*, [0-9a-f-]{36} on ' \
     "${tcp[a]}" server="${tcp[b]}" volume=same
 refused 'the name same is used by two volumes' "${tcp[a]}" server="${tcp[b]}" volume=same \
@@ -137,11 +139,12 @@ refused 'the name same is used by two volumes' "${tcp[a]}" server="${tcp[b]}" vo
 bad 1 'two volumes have this name, [0-9a-f-]{36} and [0-9a-f-]{36}: use the UUID' \
     volumes delete --yes same "${tcp[a]}" "${tcp[b]}"
 
-# What the servers of a volume with a name could not keep; without a name it is good enough.
+# Servers cannot record these addresses for a volume with a name. Without a name
+# they can be used.
 for path in 'with a blank' $'\303\244' $'\377'; do
     ln -s "$tmp/b.usock" "$tmp/$path"
     LC_ALL=C refused 'visible ASCII .*symbolic link' "unix:$tmp/$path" size=4M volume=new
-    LC_ALL=C bad 1 'visible ASCII .*symbolic link|too many words' servers add "$tmp/live.status" "unix:$tmp/$path"
+    LC_ALL=C bad 1 'visible ASCII .*symbolic link|too many arguments' servers add "$tmp/live.status" "unix:$tmp/$path"
 done
 LC_ALL=C refused 'has a control character' $'unix:/a\tb' size=4M
 LC_ALL=C bad 2 'has a control character' servers $'unix:/a\tb'
@@ -162,7 +165,7 @@ bad 1 'live: attached to .* since .*: detach it first' volumes delete --yes live
 bad 1 'live: attached to .* since .*: detach it first' volumes delete --yes --partial live "${tcp[a]}"
 
 bad 1 'drain: .* is the last server of this volume' drain "$tmp/live.status" "${tcp[a]}"
-bad 1 'drain: .* is no server of this volume' drain "$tmp/live.status" "${tcp[b]}"
+bad 1 'drain: .* is not a server of this volume' drain "$tmp/live.status" "${tcp[b]}"
 
 {
     echo '# a pool'

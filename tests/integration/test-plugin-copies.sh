@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Pieces with two copies, over tcp and over shm: servers are killed, stopped and
-# started again with nothing under random requests, one at a time, and there is
-# no error and no wrong byte; redundancy comes back by itself; so does all of it
-# when the client dies, or stops.
+# Extents with two copies, over tcp and shm. During random requests one server
+# at a time is frozen, or is killed or stopped and comes back empty. There is no
+# error and no wrong byte, and all copies are rebuilt.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -13,7 +12,6 @@ seed=${SEED:-$RANDOM}
 echo "seed=$seed"
 RANDOM=$seed
 
-# A sanitizer makes everything slow; what is measured here is not time.
 
 serve () # NAME
 {
@@ -41,12 +39,12 @@ d = json.loads(b"".join(iter(lambda: s.recv(65536), b"")))
 print(eval(sys.argv[2]))
 END
 }
-whole () # NAME: no piece has fewer copies than it should have
+whole () # NAME: succeed if each extent has all its copies
 {
     [ "$(status "$1" '(d["volume"]["pieces_degraded"], sum(x["state"] == "up" for x in d["servers"]))')" = "(0, 3)" ]
 }
 
-# What may happen to a server; then it is there again, and all is whole.
+# Do some harm to SERVER, then wait until it is back and CLIENT is whole.
 hurt () # SERVER CLIENT
 {
     case $((RANDOM % 4)) in

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Other people's programs on the device: nbdcopy of a sparse random disk and
-# back, qemu-io, fio with verify and several connections.
+# back, qemu-io, and fio with verify and several connections.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -17,8 +17,9 @@ for server in "unix:$tmp/m.usock" "$tcp"; do
                  connections=4
     uri="nbd+unix:///?socket=$tmp/$n.sock"
 
-    # Hundreds of runs; by itself sparse-random makes some of megabytes, or none. It
-    # cannot be the judge of what comes back, as it takes zeros for anything.
+    # Set a run length that gives hundreds of runs. By default sparse-random has
+    # some of megabytes, or none. Compare with cmp, as sparse-random itself
+    # takes zeros for any data.
     for i in 1 2; do
         # shellcheck disable=SC2016 # for nbdkit
         uri2=$uri tmp=$tmp nbdkit -U - sparse-random 96M seed=$((RANDOM)) \
@@ -38,7 +39,7 @@ for server in "unix:$tmp/m.usock" "$tcp"; do
             -c 'write -P 9 1M 30M' -c 'write -z 3000000 20M' -c 'read -P 0 3000000 20M' \
             -c 'read -P 9 1M 1951424' -c 'read -P 9 23971520 5m' \
             -c 'flush' >"$tmp/qemu-io.log" || fail "$n: qemu-io"
-        # It exits 0 after a pattern that differs.
+        # qemu-io exits with 0 even if a pattern differs.
         if grep -i -e failed -e error "$tmp/qemu-io.log"; then fail "$n: qemu-io"; fi
     fi
 

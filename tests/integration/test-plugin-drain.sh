@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A memory server is drained while its volume is written and verified, and
-# then stopped: no request fails and no byte is wrong. What cannot be done is
-# refused before anything is moved; what was begun can be cancelled.
+# A memory server is drained while its volume is written and verified, and is
+# then stopped. No request fails and no byte is wrong. A drain that is not
+# possible is refused before anything moves. A running one can be cancelled.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -10,7 +10,8 @@
 [ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
 slab=4M
 
-# field DRAINED-SERVER PYTHON: of the status document, s is that server.
+# field DRAINED-SERVER PYTHON: print an expression. doc is the status document,
+# s the server in it.
 field ()
 {
     farpage status --socket "$tmp/status" --json | /usr/bin/python3 -c '
@@ -21,7 +22,7 @@ print(eval(sys.argv[2]))' "$1" "$2"
 }
 is () { [ "$(field "$1" "$2")" = "$3" ]; }
 
-# refused TEXT ARG...
+# refused TEXT ARG...: check that 'farpage drain' fails and says TEXT.
 refused ()
 {
     local text=$1 status=0
@@ -31,7 +32,7 @@ refused ()
     grep -qF -- "$text" "$tmp/err" || fail "drain $*: no '$text' in: $(cat "$tmp/err")"
 }
 
-# addr_of NAME TRANSPORT
+# addr_of NAME TRANSPORT: print the server's address for this transport.
 addr_of ()
 {
     if [ "$2" = shm ]; then echo "unix:$tmp/$1.usock"
@@ -50,14 +51,14 @@ drain_all ()
     start_nbdkit "n$transport" "$FARPAGE_PLUGIN" "$a" "$b" "$c" size=64M "$MLOCK" \
         transport="$transport" status="$tmp/status"
 
-    # Something everywhere, then random requests for as long as it takes.
+    # Write to each extent, then make random requests until the drains are over.
     "$NBDSH" -c - <<PYTHON
 import nbd
 h = nbd.NBD()
 h.connect_uri("nbd+unix:///?socket=$tmp/n$transport.sock")
 for i in range(16):
     h.pwrite(bytes([i + 1]) * 65536, i << 22)
-    # Zeros again, but with memory: so much is zeroed by the server.
+    # Zeros that keep their memory: the server itself zeroes a range this large.
     h.zero(1 << 20, i << 22, nbd.CMD_FLAG_NO_HOLE)
 PYTHON
     ops=$tmp/ops.log
@@ -72,11 +73,11 @@ PYTHON
     ops_pid=$!
     cleanup_fn kill $ops_pid
 
-    refused "no server of this volume" 127.0.0.1:1
+    refused "is not a server of this volume" 127.0.0.1:1
     refused "not being drained" --cancel "$a"
     timeout 120 farpage drain "$tmp/status" "$a" >"$tmp/out" 2>"$tmp/err" ||
         fail "drain $a: $(cat "$tmp/err")"
-    grep -q 'drained: .* pieces moved' "$tmp/out" || fail "says: $(cat "$tmp/out")"
+    grep -q 'drained: .* extents moved' "$tmp/out" || fail "says: $(cat "$tmp/out")"
     [ "$(tail -n1 "$tmp/out")" = "  farpage servers remove $tmp/status $a" ] ||
         fail "does not say what makes it last: $(cat "$tmp/out")"
     is "$a" 's["drain"]["state"]' drained || fail "status: $(field "$a" 's["drain"]')"
@@ -94,7 +95,7 @@ PYTHON
     [ "$(grep -c seed= "$ops")" -ge 1 ] || fail "no requests were made"
     rm "$tmp/enough"
 
-    # And what it holds now is right, with the two others gone.
+    # The last server holds the right data, with the other two gone.
     uri="nbd+unix:///?socket=$tmp/n$transport.sock" slab=$((4 << 20)) ops=200 seed=$RANDOM \
         "$NBDSH" -c - <"$top_srcdir/tests/integration/random-ops.py" >>"$ops" 2>&1 ||
         { cat "$ops"; fail "requests afterwards"; }
@@ -103,8 +104,8 @@ PYTHON
     stop "$(cat "$tmp/c.pid")"
 }
 
-# All of the volume is zeros again after the drains of one transport: a new
-# nbdkit, new servers.
+# The random requests end with a trim of the whole volume. Each transport has
+# its own nbdkit and servers.
 drain_all tcp
 drain_all shm
 
@@ -130,7 +131,8 @@ h.connect_uri(os.environ["uri"])
 h.trim(24 << 20, 16 << 20)
 EOF2
 if [ "$(field "$d" 's["pieces"]')" -gt 0 ]; then
-    # What the other one has got back it says at the next heartbeat.
+    # The other server tells of its free slabs with the next heartbeat. So
+    # retry.
     drain_pid=
     begun ()
     {
@@ -159,7 +161,7 @@ for i in range(10):
     assert h.pread(4 << 20, i << 22) == want * (4 << 20), i
 EOF2
 
-# Requests that make no sense; several clients at once.
+# Malformed requests, from several clients at once.
 status=$tmp/status addr=$d /usr/bin/python3 - <<'EOF2'
 import json
 import os
@@ -184,7 +186,7 @@ assert ask(b"status\n")["version"] == 1
 assert ask(b"\n")["version"] == 1
 EOF2
 
-# ---- a volume with a name: the next client finds it where it is now ----
+# ---- a volume with a name: the next client finds the moved extents ----
 
 named=()
 for name in f g h; do
@@ -220,7 +222,7 @@ for i in range(6):
     assert h.pread(2 << 20, (i << 22) + (2 << 20)) == bytes([i + 1]) * (2 << 20), i
 EOF2
 
-# ---- one that is dead, with all that it has ----
+# ---- a dead server that still has extents ----
 
 h=${named[2]}
 kill_9 "$(cat "$tmp/h.pid")"
@@ -238,7 +240,7 @@ grep -qF "$what" "$tmp/err" || fail "servers remove says: $(cat "$tmp/err")"
 timeout 60 farpage drain "$tmp/status4" "$h" >"$tmp/out" 2>"$tmp/drain.err" &
 drain_pid=$!
 wait_until 30 grep -qF "$what" "$tmp/drain.err"
-grep -qF 'Ctrl-C ends it' "$tmp/drain.err" || fail "drain says: $(cat "$tmp/drain.err")"
+grep -qF 'Ctrl-C cancels it' "$tmp/drain.err" || fail "drain says: $(cat "$tmp/drain.err")"
 kill -INT "$drain_pid"
 status=0
 wait "$drain_pid" || status=$?

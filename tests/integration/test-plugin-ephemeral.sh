@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A volume without a name, with two copies, as swap has it, over tcp and over
-# shm: a server is killed under fio, which verifies what it reads; it is made
-# anew elsewhere; nbdkit is killed, with a server dead before, and the next one
-# has the data; when it ends, or its lease, nothing of it is left on any server.
+# A volume without a name and with two copies, as for swap, over tcp and shm. A
+# server is killed while fio verifies, and its copies are rebuilt elsewhere.
+# Then a server and nbdkit are killed, and the next nbdkit has the data. When
+# the volume or its lease ends, no server keeps any of it.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -14,7 +14,7 @@ fio --enghelp 2>/dev/null | grep -qw nbd || skip "this fio has no engine nbd"
 uuid=89abcdef-0123-4567-89ab-cdef01234567
 lease=10
 
-# A sanitizer makes everything slow; what is measured here is not time.
+# Under a sanitizer everything is slow, and time is not measured here.
 writes=96M
 if [ -n "$SANITIZER_PRELOAD" ]; then writes=32M; fi
 
@@ -45,7 +45,7 @@ d = json.loads(b"".join(iter(lambda: s.recv(65536), b"")))
 print(eval(sys.argv[2]))
 END
 }
-# No piece has fewer copies than it should have, on so many servers.
+# Succeed if each extent has all its copies, on so many servers.
 whole () # NAME SERVERS
 {
     [ "$(status "$1" '(d["volume"]["pieces_degraded"], sum(x["state"] == "up" for x in d["servers"]))')" = "(0, $2)" ]
@@ -60,7 +60,7 @@ io () { # NAME COMMAND...
     shift
     for c in "$@"; do args+=(-c "$c"); done
     qemu-io -f raw "$uri" "${args[@]}" >"$tmp/io.log" 2>&1 || fail "$uri: qemu-io"
-    # It exits 0 after a pattern that differs.
+    # qemu-io exits with 0 even if a pattern differs.
     if grep -i -e failed -e error "$tmp/io.log"; then fail "$uri: qemu-io"; fi
 }
 
@@ -74,7 +74,7 @@ refused () # WHY
         { cat "$tmp/refused.log"; fail "refused without: $1"; }
 }
 
-# Nothing is lent any more.
+# Succeed if the server keeps no volume.
 is_free () # SERVER
 {
     farpage volumes --json "unix:$tmp/$1.usock" | python3 -c '
@@ -102,7 +102,7 @@ for transport in tcp shm; do
     serve a
     wait_until 60 whole "$n" 3
 
-    # ---- nbdkit dies, and before it a server ----
+    # ---- a server dies, then nbdkit ----
     io "$n" 'write -P 1 0 1M' 'write -P 2 1040000 9000' 'write -z 8M 1M' flush
     kill_9 "$(pid_of b)"
     io "$n" 'write -P 3 12M 4M'
@@ -111,7 +111,7 @@ for transport in tcp shm; do
     plugin "$n-2" resume=true
     io "$n-2" 'read -P 1 0 1040000' 'read -P 2 1040000 9000' 'read -P 0 8M 1M' 'read -P 3 12M 4M' \
        'write -P 4 16M 1M'
-    # It has nothing, and is filled again.
+    # The server comes back empty, and is filled again.
     serve b
     wait_until 60 whole "$n-2" 3
     kill_9 "$(pid_of c)"
@@ -119,18 +119,18 @@ for transport in tcp shm; do
     serve c
     wait_until 60 whole "$n-2" 3
 
-    # ---- it ends in order ----
+    # ---- an orderly end ----
     stop "$(pid_of "$n-2")"
     for s in "${servers[@]}"; do wait_until 20 is_free "$s"; done
     refused 'is gone'
 
-    # ---- its lease ends ----
+    # ---- the lease ends ----
     plugin "$n-3" reserve=full
     kill_9 "$(pid_of "$n-3")"
     for s in "${servers[@]}"; do wait_until 40 is_free "$s"; done
     refused 'is gone'
 
-    # ---- one of two dies with nbdkit: nobody knows what it did last ----
+    # ---- one of two servers dies with nbdkit: the other one may be stale ----
     named=("${named[@]:0:2}")
     plugin "$n-4"
     io "$n-4" 'write -P 5 0 4M'

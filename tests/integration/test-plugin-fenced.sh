@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A server with --backing was killed, its client left the others in order, and it
-# came back: nobody has the volume, and it cannot know that before the lease is over.
-# Who attaches the volume waits for that before nbdkit goes into the background, and
-# is told so; or is refused there, if the client is there again, or the lease is long.
+# A server with --backing was killed, and then its client detached. When the
+# server is back, it cannot know that this client is gone until the lease ends.
+# nbdkit waits for that before it forks, and says so. If the client is back, or
+# if the lease is long, nbdkit refuses to start.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -13,7 +13,7 @@ has_tmpfs || skip "/dev/shm is no tmpfs, or too small"
 dir=$(mktemp -d /dev/shm/farpage-test.XXXXXX)
 cleanup_fn rm -rf "$dir"
 
-# serve NAME [ARG...]
+# serve NAME [ARG...]: start a server with $lease.
 serve ()
 {
     local name=$1
@@ -21,13 +21,13 @@ serve ()
     rm -f "$tmp/$name.addr"
     start_memserver "$name" --size 8M --slab 1M --reserve 0 --lease "$lease" "$@"
 }
-# crash LEASE: r is killed, and is there again.
+# crash LEASE: kill server r, and start it again with this lease.
 crash ()
 {
     kill_9 "$(cat "$tmp/r.pid")"
     lease=$1 serve r --backing "$dir" --listen "$r"
 }
-# background NAME ARG...: nbdkit goes there, or fails.
+# background NAME ARG...: start nbdkit in the background, or return its error.
 background ()
 {
     local name=$1
@@ -68,13 +68,13 @@ h.connect_uri(os.environ["uri"])
 for i in range(4):
     assert h.pread(4096, i << 20) == b"x" * 4096
 PY
-says new "$r: .*:$(cat "$tmp/old.pid") may still believe that it has volume v, .* for [0-9]+ s more at most"
+says new "$r: .*:$(cat "$tmp/old.pid") may still use volume v, .* for [0-9]+ s more at most"
 kill "$new"
 gone () { ! kill -0 "$new" 2>/dev/null; }
 wait_until 20 gone
 new=
 
-# Its client is alive, and nobody but this server could know.
+# The client of this volume is alive, and only this server could know that.
 start_nbdkit alive "$FARPAGE_PLUGIN" "$MLOCK" "$r" volume=w size=2M timeout=5000
 alive=$(cat "$tmp/alive.pid")
 cleanup_fn kill -CONT "$alive"
@@ -82,7 +82,7 @@ kill -STOP "$alive"
 crash 40
 background other "$r" volume=w &
 other=$!
-wait_until 20 grep -q 'may still believe that it has volume w' "$tmp/other.log"
+wait_until 20 grep -q 'may still use volume w' "$tmp/other.log"
 kill -CONT "$alive"
 if wait $other; then fail "two have it"; fi
 says other "volume w is attached to .*:$alive since"
@@ -90,4 +90,4 @@ says other "volume w is attached to .*:$alive since"
 kill -STOP "$alive"
 crash 100
 if background long "$r" volume=w; then fail "not refused"; fi
-says long "$r: .* until its lease there is over: ask again in [0-9]+ s, or let takeover=true"
+says long "$r: .* until its lease there expires: try again in [0-9]+ s, or use takeover=true"

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A server whose host is short of memory asks for slabs; the volume moves them
-# to another server while it is written and verified, as many as are missing;
-# one that has no other server says so and keeps them.
+# A server whose host is short of memory asks for slabs. The volume moves as
+# many as are missing to another server, while it is written and verified. A
+# volume without another server says so, and keeps them.
 
 # shellcheck source=tests/integration/own-meminfo.sh
 . "$top_srcdir/tests/integration/own-meminfo.sh"
 
 [ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
 
-# field STATUS PYTHON: s is the first server of that document.
+# field STATUS PYTHON: print an expression. s is the first server in that status
+# document.
 field ()
 {
     farpage status --socket "$tmp/$1.status" --json | /usr/bin/python3 -c '
@@ -17,7 +18,7 @@ import json, sys
 s = json.load(sys.stdin)["servers"][0]
 print(eval(sys.argv[1]))' "$2"
 }
-# a_is PYTHON: likewise of what it says itself.
+# a_is PYTHON: succeed if this holds. s is what server a itself reports.
 a_is ()
 {
     farpage servers --json "$a" | /usr/bin/python3 -c '
@@ -27,8 +28,8 @@ sys.exit(not eval(sys.argv[1]))' "$1"
 }
 is () { [ "$(field "$1" "$2")" = True ]; }
 
-# Both see the same host; only a wants something of it.  It has more room, so
-# that nearly all is there at first.
+# Both servers see the same host, but only a reserves memory of it. Server a is
+# larger, so that at first it gets nearly all extents.
 start_memserver a --listen "unix:$tmp/a.usock" --size 64M --slab 1M --name a --reserve 64M \
     --hugepages off --lease 12
 start_memserver b --listen "unix:$tmp/b.usock" --size 12M --slab 1M --name b --reserve 0 \
@@ -40,7 +41,7 @@ start_nbdkit two "$FARPAGE_PLUGIN" "$a" "$b" size=8M stripe-width=1 transport=tc
 start_nbdkit alone "$FARPAGE_PLUGIN" "unix:$tmp/a.usock" size=4M transport=shm \
     status="$tmp/alone.status" "$MLOCK"
 
-# Random requests to both until the file is there.
+# Send random requests to both volumes until the file "enough" exists.
 "$NBDSH" -c - >"$tmp/io.log" 2>&1 <<PYTHON &
 import nbd, os, random
 hs = []
@@ -53,7 +54,7 @@ for name, size in ("two", 8 << 20), ("alone", 4 << 20):
 open("$tmp/written", "w").close()
 while not os.path.exists("$tmp/enough"):
     for h, data in hs:
-        # The first half is cold.
+        # The first half stays cold.
         n = random.randrange(1, 200000)
         at = random.randrange(len(data) // 2, len(data) - n)
         if random.random() < 0.5:
@@ -70,8 +71,8 @@ wait_until 30 test -e "$tmp/written"
 before=$(field two 's["pieces"]')
 [ "$before" -ge 6 ] || fail "$before pieces are where all should be"
 
-# What the server has, the host has not: 4M are missing when all that is free was
-# given back.
+# The host lacks the memory that the server has. When the server has given back
+# all free slabs, 4 MiB are still missing.
 resident () { awk '/^RssShmem:/ { print int(($2 + 1023) / 1024) }' "/proc/$(cat "$tmp/a.pid")/status"; }
 lent=$(farpage servers --json "$a" | /usr/bin/python3 -c '
 import json, sys
@@ -89,17 +90,17 @@ kill_9 $host
 wait_until 10 is two "s['pieces'] == $before - s['pieces_given']"
 is two 's["pieces"] > 0' || fail "all of it was given"
 
-# Nobody takes it by force.
+# Slabs are never taken by force.
 wait_until 30 is alone 's["slabs_wanted"] == 0'
 available 58
 says_so ()
 {
     farpage status --socket "$tmp/alone.status" | grep -q \
-        'asked for [1-9][0-9]* slabs, nowhere to put them: the other servers have no room'
+        'wants [1-9][0-9]* slabs back, which cannot be moved: the other servers have no room'
 }
 wait_until 30 says_so
 is alone 's["pieces"] == 4' || fail "pieces are gone"
-wait_until 30 grep -q 'nowhere to put them' "$tmp/alone.log"
+wait_until 30 grep -q 'slabs back, which cannot be moved' "$tmp/alone.log"
 available 4096
 wait_until 30 is alone 's["slabs_wanted"] == 0'
 touch "$tmp/enough"

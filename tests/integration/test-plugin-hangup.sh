@@ -20,7 +20,8 @@ with_data.pwrite(b"\xab" * (4 << 20), 0)
 for i in range(10):
     c = nbd.NBD()
     c.connect_uri(uri)
-    # More than the socket holds, so that nbdkit is in the middle of a reply.
+    # Ask for more than the socket holds, so that nbdkit is in the middle of a
+    # reply.
     for j in range(64):
         if i % 2:
             c.aio_pread(nbd.Buffer(1 << 20), j % 8 * (1 << 20))

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# hedge=p99 over tcp: while one of two servers answers late reads take the time of
-# the other one; they are counted; what is read is right, and nothing of a late
-# answer is seen, also while servers are slow and frozen under random requests.
+# hedge=p99 over tcp: while one of two servers is slow, reads take as long as on
+# the other one, and hedges are counted. Data is right, and a late answer has no
+# effect. That also holds while servers are slow or frozen during random
+# requests.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,7 +13,7 @@ proxy=$top_builddir/tests/bench/slow-proxy
 seed=${SEED:-$RANDOM}
 echo "seed=$seed"
 RANDOM=$seed
-late=500 # ms, which is not usual on any host
+late=500 # ms, longer than usual on any host
 
 pid_of () { cat "$tmp/$1.pid"; }
 for s in a b; do
@@ -46,7 +47,7 @@ plugin on copies=2 size=8M hedge=p99
     fail "who hedges: $(cat "$tmp/doc")"
 if farpage status --socket "$tmp/off.status" | grep -q hedges; then fail "off: shown all the same"; fi
 
-# So many reads, each of them at some block; the time that they took in ms.
+# reads.py makes n reads of random blocks, and prints their total time in ms.
 cat >"$tmp/reads.py" <<'END'
 import os, random, time
 rnd = random.Random(int(os.environ["seed"]))
@@ -67,7 +68,7 @@ reads () # NAME N [fill=1]
         "$NBDSH" -c - <"$tmp/reads.py"
 }
 reads off 1 fill=1 >"$tmp/out"
-reads on 2000 fill=1 >"$tmp/out" # so that it is known what is usual
+reads on 2000 fill=1 >"$tmp/out" # so that the usual latency is known
 echo "usual: 2000 reads in $(cat "$tmp/out") ms"
 
 for s in a b; do
@@ -78,21 +79,22 @@ for s in a b; do
     quick "$s"
     sent=$(($(hedges on sent) - before))
     echo "$s is slow: 20 reads in $off ms; with hedge=p99 100 in $on ms, $sent of them hedged"
-    # About half of them wait, each of these the whole time; or a few, in part.
+    # Without hedging, about half of the reads wait for the whole delay. With
+    # it, a few wait for a part of it.
     [ "$off" -ge $((3 * late)) ] || fail "the proxy of $s does nothing"
     if [ "${FARPAGE_BENCH:-}" = yes ]; then
         [ "$on" -lt $((20 * late)) ] || fail "they wait all the same"
-        # Once it is found to be slow it is not asked.
+        # Once the server is found to be slow, it is not asked.
         if [ $sent -lt 1 ] || [ $sent -gt 30 ]; then fail "$sent hedges"; fi
     fi
-    reads on 1500 >"$tmp/out" # it is trusted again
+    reads on 1500 >"$tmp/out" # so that the server is trusted again
 done
 [ "$(hedges off sent) $(hedges one sent)" = "0 0" ] || fail "who does not hedge does"
 [ "${FARPAGE_BENCH:-}" != yes ] || [ "$(hedges on won)" -gt 0 ] || fail "none was won"
 farpage status --socket "$tmp/on.status" | grep -q 'hedges .* sent to another copy' ||
     fail "not shown"
 
-# An answer that is late when the volume ends.
+# The volume ends before late answers arrive.
 slow a
 slow b
 reads on 5 >"$tmp/out"
@@ -100,7 +102,7 @@ stop "$(pid_of on)"
 quick a
 quick b
 
-# Everything at once.
+# Servers are slow or frozen during random requests.
 plugin mixed copies=2 size=12M hedge=p99 rebuild_delay=0
 uri="nbd+unix:///?socket=$tmp/mixed.sock" seed=$seed ops=${OPS:-250} slab=$((1 << 20)) away=1 \
     "$NBDSH" -c - <"$top_srcdir/tests/integration/random-ops.py" >"$tmp/ops.log" 2>&1 &

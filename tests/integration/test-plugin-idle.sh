@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Who has nothing to do takes no processor time: nbdkit and the memory servers, at
-# the start, after requests, and while a server is dead.
+# Idle programs use no processor time: nbdkit and the memory servers, at the
+# start, after requests, and while a server is dead.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,8 +12,8 @@ hz=$(getconf CLK_TCK)
 
 ticks () { awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/$1/stat"; }
 
-# idle WHAT PID...: in one second of three there is peace. What is over a tenth
-# of a processor is a loop.
+# idle WHAT PID...: check that each process rests in one second of three. If it
+# uses a tenth of a processor or more, it loops.
 idle ()
 {
     local what=$1 pid try before used

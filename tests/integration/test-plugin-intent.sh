@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# nbdkit is killed while it writes to a volume with two copies, and one of the
-# servers has only a part of that: whoever attaches the volume next makes equal
-# what was being written, which is a small part of it, and both copies are alike
-# then, and right.
+# nbdkit is killed while it writes to a volume with two copies, and one server
+# has only a part of those writes. The next client resyncs the ranges that were
+# being written, which are a small part of the volume. Then both copies are
+# alike, and right.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -20,12 +20,13 @@ plugin () # NAME [ARG...]
 {
     local name=$1
     shift
-    # A server that is stopped is not given up before nbdkit is killed.
+    # With this timeout, a stopped server is not given up before nbdkit is
+    # killed.
     start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=60000 connections=2 volume=v \
                  transport=tcp server="unix:$tmp/a.usock" server="unix:$tmp/b.usock" \
                  metrics="unix:$tmp/$name.metrics" status="$tmp/$name.status" "$@"
 }
-field () # NAME EXPRESSION, v is the volume
+field () # NAME EXPRESSION: print it; v is the volume
 {
     farpage status --socket "$tmp/$1.status" --json | /usr/bin/python3 -c '
 import json, sys
@@ -39,12 +40,13 @@ is first 'not v["unclean"] and v["resync_of_bytes"] == 0' || fail "$(field first
 "$NBDSH" -u "nbd+unix:///?socket=$tmp/first.sock" -c '
 for i in range(64):
     h.pwrite(bytes([i + 1]) * (1 << 20), i << 20)'
-# It says so of that, which may have taken long; then of nothing, as it is quiet.
+# The dirty log marks what was written, which may have taken long. After a while
+# without writes it marks nothing.
 wait_until 60 is first 'v["bytes_marked"] > 0'
 wait_until 60 is first 'v["bytes_marked"] == 0'
 
-# In two places: acknowledged, then one server stops, and what is written then gets
-# to the other one.
+# Write in two places, and get the replies. Then stop one server, so that later
+# writes reach only the other one.
 cat >"$tmp/write.py" <<'END'
 import os, time, nbd
 mark = os.environ["mark"]
@@ -92,17 +94,17 @@ for i in range(64):
         assert set(got) == {i + 1}, (i, set(got))'
 
 is second 'v["unclean"] and v["resync_of_bytes"] == 64 << 20' || fail "$(field second v)"
-# 4 MiB and 4 KiB were, and a region is of 64 KiB.
+# 4 MiB and 4 KiB were being written, and a region is 64 KiB.
 is second "4 * $mib <= v['resync_bytes'] <= 6 * $mib" || fail "$(field second v)"
 farpage status --socket "$tmp/second.status" |
-    grep -q 'attached .*after its last client.s death: copies could differ in .* of 64M' ||
+    grep -q 'attached .*after an unclean detach: copies could differ in .* of 64M' ||
     fail "$(farpage status --socket "$tmp/second.status")"
-wait_until 20 grep -q 'did not end in order: copies may differ in .* of 64M' "$tmp/second.log"
+wait_until 20 grep -q 'did not detach cleanly: copies may differ in .* of 64M' "$tmp/second.log"
 /usr/bin/python3 "$top_srcdir/tests/integration/metrics.py" get "unix:$tmp/second.metrics" |
     grep -q '^farpage_volume_resync_bytes{volume="v"} [1-9]' || fail "no farpage_volume_resync_bytes"
 stop "$(cat "$tmp/second.pid")"
 
-# In order: there is nothing to look for.
+# After a clean detach there is nothing to resync.
 plugin third
 is third 'not v["unclean"] and v["resync_of_bytes"] == 0' || fail "$(field third v)"
 stop "$(cat "$tmp/third.pid")"

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# nbdkit is killed, again and again, while it writes and zeros at random in a
-# volume with two copies; now and then one server has stopped a moment before.
-# Whoever attaches it next finds each byte that was acknowledged, of what was
-# under way either the old or the new one, and two copies that are alike.
-# FARPAGE_TEST_ROUNDS and FARPAGE_TEST_SEED say how often, and which.
+# nbdkit is killed again and again during random writes and zeroes to a volume
+# with two copies. Sometimes a server stops a moment before. The next client
+# finds each acknowledged byte. Of an unfinished write it finds the old or the
+# new byte. Both copies are alike. FARPAGE_TEST_ROUNDS and FARPAGE_TEST_SEED set
+# the number of rounds and the seed.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -23,7 +23,7 @@ SIZE, BLOCK = 32 << 20, 4096
 rand = random.Random(os.environ["seed"])
 state = os.environ["state"]
 
-# What each block may be full of.
+# The values that may fill each block.
 may = {}
 if os.path.exists(state):
     with open(state, "rb") as f:
@@ -46,7 +46,7 @@ def step():
     while len(flying) < 8:
         n = rand.choice([1, 1, 1, 4, 32])
         b = rand.choice(hot) if rand.random() < 0.5 else rand.randrange(SIZE // BLOCK - 32)
-        # Two at once in one place may end in either order.
+        # Two requests at once for one place may end in either order.
         if any(b < x + y and x < b + n for x, y in flying.values()):
             break
         value = rand.randrange(256) if rand.random() < 0.9 else 0
@@ -75,7 +75,7 @@ while True:
         os._exit(1)
 END
 
-# What the blocks may be full of, by the log.
+# learn.py finds the values that may fill each block from the log.
 cat >"$tmp/learn.py" <<'END'
 import pickle, sys
 
@@ -96,7 +96,8 @@ with open(sys.argv[1], "wb") as f:
     pickle.dump(may, f)
 END
 
-# Of pieces that it has not heard of yet it says nothing.
+# Succeed if each extent has all its copies. Extents that nbdkit has not yet
+# learned of are not counted, so wait for some.
 whole ()
 {
     farpage status --socket "$tmp/$1.status" --json |
@@ -129,7 +130,7 @@ for t in tcp shm; do
         seed=$seed-$t-$i state=$state "$NBDSH" -u "nbd+unix:///?socket=$tmp/n.sock" \
             -c - <"$tmp/write.py" >"$tmp/write.out" 2>&1 &
         writer=$!
-        # It reads all of it first.
+        # The writer reads the whole volume first.
         until [ -s "$state.log" ]; do
             kill -0 $writer 2>/dev/null || fail "$t, round $i: $(cat "$tmp/write.out")"
             sleep 0.05

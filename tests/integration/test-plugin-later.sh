@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# swap=true: what nbdkit needs it has at the start. From its first answers to its
-# end it is given requests, while a server is silent for a while, one dies, its
-# copies are made anew elsewhere, and it comes back; with TLS, too: no thread that I/O waits for
-# touches a page for the first time, so that the kernel is asked for none; and what
-# is allocated, from memory that is there, is what docs/SWAP.md lists.
+# swap=true: at the start, nbdkit gets all memory that it needs. It is given
+# requests while one server is silent for a while and another dies. The copies
+# of the dead server are rebuilt elsewhere, and it comes back. The same is done
+# with TLS. No thread that I/O waits for touches a page for the first time, so
+# that none asks the kernel for memory. Only the allocations that docs/SWAP.md
+# lists are made, from memory that is there.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -17,9 +18,9 @@ requires jq --version
 preload=$top_builddir/tests/.libs/count-later.so
 [ -e "$preload" ] || fail "no $preload"
 
-# The functions of which one is in each place that allocates: the client's end of
-# a connection that is made anew; and what maps a slab of a server on this machine.
-# What nbdkit makes for a connection is its own.
+# Each place that allocates must have one of these functions on its stack. They
+# reconnect the client, or map a slab of a server on this machine. The last one
+# is nbdkit's own, for a connection.
 bounded='fp_ctl_open|tcp_conn_open|shm_conn_open|shm_import|fp_tls_|threadlocal_buffer'
 
 server () # NAME ADDR
@@ -29,12 +30,12 @@ server () # NAME ADDR
 }
 
 doc () { farpage status --socket "$tmp/$name.status" --json; }
-# all_is EXPRESSION, of the status document
+# all_is EXPRESSION: succeed if jq finds it true of the status document.
 all_is () { doc | jq -e "$1" >/dev/null; }
 up () { all_is "[.servers[] | select(.state == \"up\")] | length == $1"; }
 whole () { all_is '.volume.pieces_degraded == 0 and .volume.bytes_to_rebuild == 0'; }
 
-# Two connections that write, read and compare, until there is a file "enough".
+# Write, read and compare on two connections, until the file "enough" exists.
 load ()
 {
     uri="nbd+unix:///?socket=$tmp/$name.sock" enough=$tmp/$name.enough "$NBDSH" -c - <<'EOF'
@@ -60,7 +61,7 @@ print(rounds, "rounds of requests")
 EOF
 }
 
-# faults: NAME TID COUNT, of each thread for which I/O may wait
+# faults: print NAME TID COUNT for each thread that I/O may wait for.
 faults ()
 {
     local task comm
@@ -73,8 +74,9 @@ faults ()
     done | sort
 }
 
-# places: each that allocated, with its functions by name, in one line; those of
-# the plugin, which are not in its dynamic symbols, by addr2line
+# places FILE: print each place that allocated, with the names of its functions,
+# on one line. The plugin's dynamic symbols lack most of its functions, so
+# addr2line names them.
 places ()
 {
     local line offset
@@ -110,7 +112,7 @@ for name in tcp shm tls; do
         esac
     done
     printf '\0' >"$tmp/$name.count"
-    # As in operation: -v has it say, and allocate, something for each request.
+    # Run it as in operation. With -v it logs, and allocates, for each request.
     COUNT_LATER=$tmp/$name.count LD_PRELOAD=$preload nbdkit -f -t 1 -U "$tmp/$name.sock" \
         "$FARPAGE_PLUGIN" transport=$transport swap=true size=16M copies=2 connections=2 \
         timeout=5000 rebuild_delay=0 status="$tmp/$name.status" "${servers[@]}" "${tls[@]}" >"$tmp/$name.log" 2>&1 &
@@ -122,7 +124,7 @@ for name in tcp shm tls; do
     wait_until 30 test -e "$tmp/$name.enough.ready"
     wait_until 10 up 3
 
-    # From here on.
+    # Count from here on.
     faults >"$tmp/$name.before"
     printf '\1' | dd of="$tmp/$name.count" conv=notrunc status=none
     if [ $transport = tcp ]; then
@@ -143,7 +145,7 @@ for name in tcp shm tls; do
     faults >"$tmp/$name.after"
     printf '\2' | dd of="$tmp/$name.count" conv=notrunc status=none
     doc >/dev/null
-    wait_until 10 grep -q ', fp-status$' "$tmp/$name.count.txt" # it would see them
+    wait_until 10 grep -q ', fp-status$' "$tmp/$name.count.txt" # counting works
 
     touch "$tmp/$name.enough"
     wait $load || { cat "$tmp/$name.load"; fail "$name: the load failed"; }
@@ -152,7 +154,8 @@ for name in tcp shm tls; do
     places "$tmp/$name.count.txt" | grep -v ', fp-status:\|, fp-metrics:\|, fp-change:\|^$' \
         >"$tmp/$name.places" || :
     echo "$name: allocations after the start:"
-    # GnuTLS has hundreds of places, for each connection and for each record.
+    # GnuTLS allocates in hundreds of places, for each connection and each
+    # record.
     if [ $name = tls ]; then
         grep -cE 'fp_tls_' "$tmp/$name.places"
         grep -vE 'fp_tls_' "$tmp/$name.places" || :
@@ -162,10 +165,11 @@ for name in tcp shm tls; do
     if grep -vE "$bounded" "$tmp/$name.places"; then
         fail "$name: these are not among those that there should be"
     fi
-    # Memory of another process that is mapped is no new memory; and a kernel that
-    # looks which node uses a page takes it away to see that.
+    # Mapping memory of another process causes faults, but takes no new memory.
+    # If NUMA balancing is on, the kernel unmaps pages to see which node uses
+    # them.
     if [ $transport = tcp ] && [ "$(cat /proc/sys/kernel/numa_balancing 2>/dev/null || echo 0)" = 0 ]; then
-        # With TLS the mover has been seen to take two; docs/SWAP.md.
+        # With TLS the mover has been seen to touch two pages (docs/SWAP.md).
         most=0
         [ $name != tls ] || most=8
         diff "$tmp/$name.before" "$tmp/$name.after" >"$tmp/$name.faults" || :

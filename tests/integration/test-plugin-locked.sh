@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The plugin's memory is locked, in the foreground and in the background, and
-# little of it: an 8 GiB volume with 4 connections in use locks under 32 MiB.
+# The plugin's memory is locked, in the foreground and in the background. An 8
+# GiB volume with 4 connections in use locks less than 32 MiB.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -13,7 +13,8 @@
 start_memserver m --listen "unix:$tmp/m.usock" --size 64M --slab 4M
 kb () { sed -nE "s/^$2:[[:space:]]+([0-9]+) kB$/\1/p" "/proc/$1/$3"; }
 
-# Four connections that each read and write, while VmLck is read.
+# use PID SOCKET: read and write on four connections, and print VmLck (kB)
+# meanwhile.
 use ()
 {
     pid=$1 uri="nbd+unix:///?socket=$2" "$NBDSH" -c - <<'EOF'
@@ -50,13 +51,14 @@ for server in "unix:$tmp/m.usock" "$(grep -v '^unix:' "$tmp/m.addr")"; do
         echo "$server, $mode: VmLck $locked kB with 4 connections in use"
         [ "$locked" -gt 4096 ] || fail "$mode: only $locked kB are locked"
         [ "$locked" -lt 32768 ] || fail "$mode: $locked kB are locked"
-        # What is in memory is what is locked, but for nbdkit's buffers that
-        # nobody uses.
+        # All anonymous memory that is present is locked. Unused buffers of
+        # nbdkit are not present.
         unlocked=$(awk '/^[0-9a-f]+-/ { rw = $2 ~ /^rw-p/ }
             /^Anonymous:/ && rw { a = $2 } /^VmFlags:/ && rw && !/ lo / { s += a }
             END { print s + 0 }' "/proc/$pid/smaps")
         [ "$unlocked" = 0 ] || fail "$mode: $unlocked kB of anonymous memory are not locked"
-        # And the code is there, not only locked once it is read from a disk.
+        # The code is present, too, and not only locked once it is read from a
+        # disk.
         absent=$(awk '/^[0-9a-f]+-/ { x = $2 == "r-xp" && $6 ~ /^\// }
             x && /^Size:/ { s += $2 } x && /^Rss:/ { s -= $2 }
             END { print s + 0 }' "/proc/$pid/smaps")
@@ -65,7 +67,7 @@ for server in "unix:$tmp/m.usock" "$(grep -v '^unix:' "$tmp/m.addr")"; do
     done
 done
 
-# Told not to: nothing.
+# With mlock=false nothing is locked.
 start_nbdkit not "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=8G mlock=false
 [ "$(kb "$(cat "$tmp/not.pid")" VmLck status)" = 0 ] || fail "mlock=false locks"
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A memory server that is killed: reads and writes of what it held are EIO (not
-# zeros) within the timeout, and so are those of what was never written, which
-# another client may have written by then; nbdkit lives and stops as it should.
+# A memory server is killed. Reads and writes of its extents fail with EIO
+# within the timeout, and never return zeros. Requests for extents that were
+# never written fail, too, as another client may have written them by then.
+# nbdkit lives on, and stops as it should.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -40,8 +41,8 @@ def errno_of(f):
     return None
 
 
-# Until the loss is noticed, memory that is shared may still be there: the
-# last acknowledged data, or an error; never anything else.
+# Until the loss is noticed, shared memory may still be there. Then a read
+# returns the last acknowledged data, or an error, but nothing else.
 deadline = time.monotonic() + 60
 while True:
     got = []

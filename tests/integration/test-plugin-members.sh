@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A server joins a volume with a name, is drained and leaves it; one that died
-# leaves, and one that was started anew is taken in again: what these held is
-# an error, and everything else is there, without degraded=true.
+# A server joins a volume with a name, is drained, and leaves. A server that
+# died is removed: its extents read as errors, and all others are there. Later
+# clients do not need degraded=true.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -55,7 +55,7 @@ refused () { # WHY ARG...
         { cat "$tmp/refused"; fail "$*: refused without: $why"; }
 }
 
-# check NAME LOST: all but so many of the pieces that were written are there.
+# check NAME LOST: check that all written extents but LOST are there.
 check () {
     local lost=0
     for ((i = 0; i < 16; i++)); do
@@ -75,7 +75,7 @@ refused 'not one of the servers.*add=true' "$(addr a)" server="$(addr c)"
 plugin joins "$(addr a)" server="$(addr c)" add=true
 await joins 'sum(s["current"] for s in d["servers"]) == 3'
 if grep 'error: .*server' "$tmp/joins.log"; then fail "that it joins is no error"; fi
-refused 'it holds [0-9]+ pieces.*farpage drain' "$(addr a)" remove="$(addr b)" takeover=true
+refused 'holds [0-9]+ extents.*farpage drain' "$(addr a)" remove="$(addr b)" takeover=true
 timeout 60 farpage drain "$tmp/joins.status" "$(addr b)" >"$tmp/drain" 2>&1 ||
     { cat "$tmp/drain"; fail "farpage drain"; }
 end joins
@@ -84,7 +84,7 @@ check leaves 0
 if grep 'error: .*server' "$tmp/leaves.log"; then fail "that it leaves is no error"; fi
 end leaves
 refused 'not one of the servers' "$(addr b)"
-# What it still remembers can be deleted, and is not the volume.
+# The data that b still has is no longer the volume, and can be deleted.
 farpage volumes show v "$(addr b)" | grep -q "$(addr b): has left it" ||
     fail "it is not shown that b has left"
 farpage volumes delete --yes v "$(addr b)"
@@ -97,7 +97,7 @@ plugin two "$(addr a)"
 [ "$(status two 'len(d["servers"])')" = 2 ] || fail "not 2 servers"
 check two 0
 
-# A third one, that dies while it is used, with what it has.
+# A third server joins, and dies with the extents that it holds.
 server d
 end two
 plugin three "$(addr a)" server="$(addr d)" add=true
@@ -110,19 +110,19 @@ end three
 gone=$(addr d)
 farpage volumes show v "$(addr a)" | grep -q 'lost' && fail "nothing is lost yet"
 kill_9 "$(cat "$tmp/d.pid")"
-farpage volumes show v "$(addr a)" | grep -q "; $held of its 16 pieces are on servers that do not answer, or lost$" ||
+farpage volumes show v "$(addr a)" | grep -q "; $held of its 16 extents are on servers that do not answer, or lost$" ||
     fail "volumes show does not say what is missing"
 lost () { farpage volumes "$@" --json | jq -c '(.volumes[0] // .) | [.pieces, .pieces_missing, .pieces_lost]'; }
 [ "$(lost show v "$(addr a)")" = "[16,$held,null]" ] || fail "volumes show --json: $(lost show v "$(addr a)")"
-refused 'does not answer.*for good' "$(addr a)" remove="$gone"
+refused 'does not answer.*would be lost' "$(addr a)" remove="$gone"
 plugin removed "$(addr a)" remove="$gone" degraded=true
 [ "$(status removed 'd["volume"]["pieces_lost"]')" = "$held" ] || fail "not $held lost"
-grep -q "volume v: $held of 20 pieces are lost" "$tmp/removed.log" ||
+grep -q "volume v: $held of 20 extents are lost" "$tmp/removed.log" ||
     fail "not said how much is lost"
 check removed "$held"
 for v in "show v $(addr a)" "list $(addr a) $(addr c)"; do
     # shellcheck disable=SC2086 # these are words
-    farpage volumes $v | grep -q "; $held of its 16 pieces are lost: " || fail "volumes $v: $(farpage volumes $v)"
+    farpage volumes $v | grep -q "; $held of its 16 extents are lost: " || fail "volumes $v: $(farpage volumes $v)"
     # shellcheck disable=SC2086
     [ "$(lost $v)" = "[16,$held,$held]" ] || fail "volumes $v --json: $(lost $v)"
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A user who may not lock enough memory is told so, before the fork, and
-# what to do; with a limit that is enough, or mlock=false, it starts.
+# A user who may not lock enough memory is told so before nbdkit forks, and what
+# to do. With a sufficient limit, or with mlock=false, it starts.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,11 +12,12 @@ requires setpriv --version
 start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M
 tcp=$(grep -v '^unix:' "$tmp/m.addr")
 mkdir "$tmp/n"
-cp "$FARPAGE_PLUGIN" "$tmp/n/farpage.so" # where nobody can read it
+cp "$FARPAGE_PLUGIN" "$tmp/n/farpage.so" # the original may be in a directory closed to others
 chmod 755 "$tmp"
 chown 65534 "$tmp/n"
 
-# as_nobody KB ARG...
+# as_nobody KB ARG...: run nbdkit as user 65534, with this limit of locked
+# memory.
 as_nobody ()
 {
     local kb=$1
@@ -40,7 +41,7 @@ for kb in 0 1024 8192; do
     [ "$(ls "$tmp/n")" = farpage.so ] || fail "left something behind"
 done
 
-if (ulimit -l 131072) 2>/dev/null; then # may be more than even root may set
+if (ulimit -l 131072) 2>/dev/null; then # even root may not be allowed to raise it
     # shellcheck disable=SC2016 # $uri is for nbdkit
     as_nobody 131072 --run 'nbdinfo --size "$uri"' >"$tmp/out" ||
         fail "128 MiB is not enough"

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A volume with a name on three servers keeps what was acknowledged, whatever
-# happens to its clients, to its pieces, and to servers with --backing: random steps
-# against a model (model.py). So does one without a name that has copies, whose
-# clients are killed, and whose next one is there before the lease is over.
+# A volume with a name on three servers keeps all acknowledged data, whatever
+# happens to its clients, its extents, and servers with --backing. Random steps
+# are compared with a model (model.py). The same holds for a volume without a
+# name that has copies. Its clients are killed, and the next one comes before
+# the lease ends.
 #
-#   MODEL="tcp shm"      over which transports; servers are at MODEL_HOST
-#   SEED=N STEPS=N       of each run; MODEL_TIMEOUT=MS of the volume
-#   MODEL_COPIES="1 2"   of each piece; in turn, if nothing is said
-#   MODEL_SECONDS=3600   round after round for so long, each with the next seed:
-#                        MODEL_SECONDS=3600 make check TESTS=integration/test-plugin-model.sh
-#                        says how far it is in tests/integration/test-plugin-model.log
+#   MODEL="tcp shm"      Transports. The servers are at MODEL_HOST.
+#   SEED=N STEPS=N       Of each run. MODEL_TIMEOUT=MS is the volume's timeout.
+#   MODEL_COPIES="1 2"   Copies of each extent. By default runs alternate.
+#   MODEL_SECONDS=3600   Repeat for so long, each round with the next seed.
+#
+# MODEL_SECONDS=3600 make check TESTS=integration/test-plugin-model.sh
+# shows its progress in tests/integration/test-plugin-model.log.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -23,7 +25,7 @@ steps=${STEPS:-800}
 every=${EVERY:-16}
 seconds=${MODEL_SECONDS:-0}
 timeout=${MODEL_TIMEOUT:-}
-# A sanitizer makes everything slow; what is measured here is not time.
+# Under a sanitizer everything is slow, and time is not measured here.
 if [ -n "$SANITIZER_PRELOAD" ]; then
     steps=$((steps / 5))
     timeout=20000
@@ -31,11 +33,11 @@ fi
 nbdkit=$(printf '%q ' "${nbdkit_cmd[@]}")
 dir=$tmp
 
-# Each server sees a host of its own, where something else may need the memory.
+# Give each server a host of its own, which can become short of memory.
 hosts=
 own_host=(unshare -m)
 [ "$(id -u)" = 0 ] || own_host=(unshare -rm setpriv --bounding-set=-ipc_lock)
-# shellcheck disable=SC2016 # that shell shall expand it
+# shellcheck disable=SC2016 # sh expands it
 own_host+=(sh -c 'mount --bind "$0" /proc/meminfo && exec "$@"')
 if "${own_host[@]}" /proc/meminfo true 2>/dev/null; then
     for i in 1 2 3; do
@@ -45,7 +47,7 @@ if "${own_host[@]}" /proc/meminfo true 2>/dev/null; then
 else
     echo "no mount namespace for this user: no server asks for its memory back"
 fi
-# server N ARG...: in the place of this shell.
+# server N ARG...: replace this shell with server N.
 server ()
 {
     local i=$1
@@ -55,7 +57,7 @@ server ()
     exec "$@" --reserve 0
 }
 
-# address NAME TRANSPORT: of a server.
+# address NAME TRANSPORT: print the address of a server.
 address ()
 {
     if [ "$2" = shm ]; then echo "unix:$tmp/$1.usock"
@@ -81,9 +83,10 @@ done
 wait_until 30 servers_up m
 wait_until 30 servers_up e
 
-# ---- and such that are started again whenever they end ----
+# ---- servers that are started again whenever they end ----
 
-# On a port that no client gets for its end of a connection.
+# again I: start server I whenever it ends. Its port is one that the kernel
+# gives to no client.
 again ()
 {
     local i=$1 listen
@@ -126,15 +129,15 @@ fi
 # ---- runs ----
 
 export copies uuid weak pids servers slab size steps every events hosts nbdkit dir seed params
-# none_at ADDR: nothing is left there of any volume.
+# none_at ADDR: succeed if no volume is left on this server.
 none_at ()
 {
     farpage volumes --json "$1" | python3 -c '
 import json, sys
 sys.exit(json.load(sys.stdin)["volumes"] != [])'
 }
-# model TRANSPORT m|e|b COPIES: with servers that stay; likewise, and the volume has no
-# name; or with servers that are started again.
+# model TRANSPORT m|e|b COPIES: run the model. With m, the servers stay. With e
+# they stay, and the volume has no name. With b the servers are started again.
 model ()
 {
     local name="$1, servers that stay"
@@ -153,11 +156,11 @@ model ()
     if [ "$2" = b ]; then
         name="$1, servers started again"
         pids=$b_pids
-        # Servers with --backing may offer less than that transport.
+        # A server with --backing may not offer this transport, so name none.
         params="$MLOCK timeout=20000"
         events="$events restart restart restart"
     fi
-    # As it is when nothing is said, and others.
+    # Use the default stripes, and others.
     case $1$2 in
     tcpm) params="$params stripe-width=1" ;;
     shmm) params="$params stripe=16k" ;;
@@ -166,7 +169,7 @@ model ()
     if [ "${3:-1}" != 1 ]; then
         name="$name, $3 copies"
         params="$params copies=$3 rebuild_delay=0"
-        # Of three servers one may be drained, or short of memory.
+        # With three servers, use either drains or shortage of memory.
         case $((RANDOM % 2)) in
         0) weak=no events=${events/pressure give_back/} ;;
         1) events=${events/migrate migrate migrate drain drained cancel/} ;;
@@ -182,7 +185,7 @@ model ()
     fi
 }
 
-# One copy or two, in turn, so that each kind of run gets both.
+# Alternate between one and two copies, so that each kind of run gets both.
 turns=(1 2 2 1 2 1 1 2)
 run=0
 round=0
@@ -195,7 +198,7 @@ while :; do
             done
             run=$((run + 1))
         done
-        # As swap has it.
+        # A volume without a name, as for swap.
         case ${MODEL_COPIES:-2} in
         *2*) model "$transport" e 2 ;;
         esac

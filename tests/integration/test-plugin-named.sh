@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# volume=NAME: made when it is first used, there when nbdkit is gone, attached
-# again by any one of its servers with all that was acknowledged; one client at
-# a time; what a dead server had is an error, and not zeros.
+# volume=NAME: the volume is created at first use, and outlives nbdkit. Any of
+# its servers is enough to attach it again, with all acknowledged data. It has
+# one client at a time. Data of a dead server reads as an error, not as zeros.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -32,7 +32,7 @@ qio () { # NAME COMMAND...
     for c in "$@"; do args+=(-c "$c"); done
     qemu-io -f raw "nbd+unix:///?socket=$tmp/$name.sock" "${args[@]}" \
         >"$tmp/io.log" 2>&1 || return 1
-    # It exits 0 after a pattern that differs.
+    # qemu-io exits with 0 even if a pattern differs.
     if grep -qi -e failed -e error "$tmp/io.log"; then return 1; fi
 }
 io () { qio "$@" || { cat "$tmp/io.log"; fail "$*"; }; }
@@ -41,7 +41,8 @@ io_error () {
     grep -qi 'input/output error' "$tmp/io.log" || { cat "$tmp/io.log"; fail "$*"; }
 }
 
-# refused WHY ARG...: nbdkit does not start, and says why in one line.
+# refused WHY ARG...: check that nbdkit does not start, and says why in one
+# line.
 refused ()
 {
     local why=$1
@@ -70,13 +71,13 @@ END
 
 end () { stop "$(cat "$tmp/$1.pid")"; }
 
-pieces=12 # of 1 MiB each are written, of 24
+pieces=12 # extents of 1 MiB are written, of 24
 writes=() reads=()
 for ((i = 0; i < pieces; i++)); do writes+=("write -P $((i + 1)) ${i}M 1M"); done
 zeros="read -P 0 ${pieces}M 8M"
 
 for t in tcp shm; do
-    # That of tcp is to miss whole MiB in the end.
+    # The volume over tcp must lose whole MiB at the end, so do not stripe it.
     if [ $t = tcp ]; then width=1; else width=3; fi
     for all in "a" "a b c"; do
         v=$t-${all// /}
@@ -84,7 +85,7 @@ for t in tcp shm; do
         servers=()
         for s in $all; do servers+=("server=$(addr $t "$s")"); done
 
-        refused "there is no volume $v: size=" "${servers[@]}" volume="$v"
+        refused "volume $v not found: give size=" "${servers[@]}" volume="$v"
         plugin "$v-0" "${servers[@]}" volume="$v" size=24M stripe-width=$width
         io "$v-0" "${writes[@]}" "$zeros"
         [ "$(status "$v-0" 'd["volume"]["name"]')" = "$v" ] || fail "its name"
@@ -92,7 +93,7 @@ for t in tcp shm; do
         grep -q "export=\"$v\"" "$tmp/list" || { cat "$tmp/list"; fail "no export $v"; }
         refused "volume $v is attached to .* since .*takeover=true" \
                 "${servers[0]}" volume="$v"
-        # Whole pieces and parts of them.
+        # Discard and zero whole extents and parts of them.
         io "$v-0" 'discard 5M 1M' 'read -P 0 5M 1M' \
            'write -z 6208k 64k' 'write -z -u 7M 1M'
         end "$v-0"
@@ -116,15 +117,15 @@ for t in tcp shm; do
         end "$v-z"
 
         refused "has 25165824 bytes .* not 12582912" "${servers[0]}" volume="$v" size=12M
-        refused 'stripes of 128K .*, not of 64K: leave' \
+        refused 'stripes of 128K .*, not of 64K: omit' \
                 "${servers[0]}" volume="$v" stripe=64k
     done
-    refused "is striped over $width pieces .*, not over 2: leave" \
+    refused "is striped over $width extents .*, not over 2: omit" \
             "$(addr $t a)" volume="$t-abc" stripe-width=2
-    refused "server=.* is not one of the servers of volume $t-a: these are" \
+    refused "server=.* is not one of the servers of volume $t-a, which are" \
             "$(addr $t a)" server="$(addr $t b)" volume="$t-a"
 
-    # Taken over: what the first one writes from then on is nowhere.
+    # Take the volume over. Later writes of the first client have no effect.
     v=$t-abc
     plugin "$t-old" "$(addr $t b)" volume="$v"
     io "$t-old" 'write -P 20 0 4k'
@@ -138,13 +139,13 @@ for t in tcp shm; do
     end "$t-old"
     io "$t-new" 'read -P 21 0 4k' 'read -P 22 22M 4k' 'write -P 1 0 4k'
     [ "$(grep -c 'has taken the volume' "$tmp/$t-old.log")" = 1 ] || fail "not said once"
-    # Unless it asked before the other one was in.
-    grep -qE "has taken the volume $v over.*( since, .*:$(cat "$tmp/$t-new.pid") last|is taking)" \
+    # The first client may have asked before the new one was attached.
+    grep -qE "has taken the volume $v over.*( since \(last: .*:$(cat "$tmp/$t-new.pid")\)|is taking)" \
         "$tmp/$t-old.log" || fail "not said by whom"
     end "$t-new"
 done
 
-# The same server by two names; the same name for two volumes.
+# One server by two addresses, and two volumes with one name.
 refused 'are the same server' "$(addr tcp a)" server="$(addr shm a)" volume=twice size=1M
 for s in a b; do
     plugin "same-$s" "$(addr tcp $s)" volume=same size=1M
@@ -153,7 +154,7 @@ done
 refused 'the name same is used by two volumes: [0-9a-f-]{36} on .*, [0-9a-f-]{36} on ' \
         "$(addr tcp a)" server="$(addr tcp b)" volume=same
 
-# A server dies while nobody is attached.
+# A server dies while the volume is detached.
 v="tcp-abc"
 plugin before "$(addr tcp a)" volume=$v
 held=$(status before '[s["pieces"] for s in d["servers"] if s["name"] == "c"][0]')
@@ -167,16 +168,16 @@ plugin after "$(addr tcp b)" volume=$v degraded=true
 [ "$(status after 'd["volume"]["pieces_lost"]')" = "$held" ] || fail "not $held lost"
 [ "$(status after 'd["volume"]["members_version"]')" -gt "$version" ] || fail "the same list"
 [ "$(status after 'sum(s["current"] for s in d["servers"])')" = 2 ] || fail "not 2 current"
-grep -q "volume $v: server $dead is left out" "$tmp/after.log" || fail "not logged"
+grep -q "volume $v: server $dead is stale" "$tmp/after.log" || fail "not logged"
 farpage status --socket "$tmp/after.status" >"$tmp/shown"
 grep -qF "$dead" "$tmp/shown" || fail "farpage status"
-[ "$(grep -c 'LEFT OUT' "$tmp/shown")" = 1 ] || { cat "$tmp/shown"; fail "LEFT OUT"; }
+[ "$(grep -c 'STALE' "$tmp/shown")" = 1 ] || { cat "$tmp/shown"; fail "STALE"; }
 lost=0
 for ((i = 0; i < 24; i++)); do
     case $i in
     5 | 7) pattern=0 ;;
     6) pattern= ;;
-    20 | 22) pattern= ;; # in part
+    20 | 22) pattern= ;; # written in part
     *) pattern=$((i < pieces ? i + 1 : 0)) ;;
     esac
     if qio after "read ${pattern:+-P $pattern} ${i}M 1M"; then continue; fi
@@ -187,8 +188,8 @@ done
 io after 'write -P 40 16M 1M' 'read -P 40 16M 1M'
 end after
 
-# Who takes the place of a client that died gets what that had, or an error: not
-# a volume that was made anew, nor one that somebody else has used since.
+# If a client replaces one that died, it gets that client's data or an error. It
+# never gets a new volume, or one that another client used since.
 client=3f0d5e4a-5d6c-4c8f-9d0e-1f2a3b4c5d6e
 tcp=$(addr tcp a)
 plugin live "$tcp" volume=live size=4M client=$client
@@ -201,17 +202,17 @@ kill_9 "$(cat "$tmp/live2.pid")"
 plugin other "$tcp" volume=live
 io other 'write -P 51 0 1M'
 end other
-# (Only the session that is kept is told this, after nbdkit has forked.)
+# (Only the session that stays is told this, after nbdkit forks. So use -f.)
 rm -f "$tmp/refused.sock"
 if timeout 60 "${nbdkit_cmd[@]}" -f -U "$tmp/refused.sock" "$FARPAGE_PLUGIN" "$MLOCK" \
     "$tcp" volume=live client=$client uuid="$uuid" resume=true 2>"$tmp/refused"
 then fail "who had the volume before another client got it again"; fi
-grep -q 'another client has had it since' "$tmp/refused" ||
+grep -q 'another client has attached it since' "$tmp/refused" ||
     { cat "$tmp/refused"; fail "it does not say who had it"; }
 farpage volumes delete --yes live "$tcp"
 refused 'volume live is gone: it was deleted' "$tcp" volume=live size=4M client=$client \
     uuid="$uuid" resume=true
 plugin anew "$tcp" volume=live size=4M
 end anew
-refused 'volume live is gone: this is another one' "$tcp" volume=live size=4M \
+refused 'volume live is gone: another volume has its name' "$tcp" volume=live size=4M \
     client=$client uuid="$uuid" resume=true

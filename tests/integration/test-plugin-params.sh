@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Bad parameters, through nbdkit, in the foreground and in the background: exit
-# status not 0, one error line that says what, and nothing left behind. (All
-# that params.c refuses by itself is in unit/test-params.c.)
+# status 1, one error line that says why, and nothing left behind.
+# (unit/test-params.c has those that params.c refuses by itself.)
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -10,7 +10,8 @@
 start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M
 tcp=$(grep -v '^unix:' "$tmp/m.addr")
 
-# refuse REGEX ARG...
+# refuse REGEX ARG...: check that nbdkit does not start, with one error that
+# matches.
 refuse ()
 {
     local regex=$1 mode f status
@@ -44,8 +45,8 @@ refuse "server=a:b:c" server=a:b:c size=16M
 refuse "transport=pigeon.*auto, rdma, shm or tcp" "$tcp" size=16M transport=pigeon
 refuse "needs server=unix:PATH" "$tcp" size=16M transport=shm
 refuse "timeout=1" "$tcp" size=16M timeout=1
-refuse "2 need as many servers, and 1 is named" "$tcp" size=16M copies=2
-refuse "2 need as many servers, and 1 is named" "$tcp" size=16M copies=2 volume=v
+refuse "2 copies need as many servers, and 1 is given" "$tcp" size=16M copies=2
+refuse "2 copies need as many servers, and 1 is given" "$tcp" size=16M copies=2 volume=v
 refuse "copies=5" "$tcp" size=16M copies=5 volume=v
 refuse "needs volume=NAME" "$tcp" size=16M takeover=true
 refuse "needs volume=NAME" "$tcp" size=16M degraded=true
@@ -56,13 +57,13 @@ refuse "contradict" "$tcp" size=16M volume=v uuid=01234567-89ab-cdef-0123-456789
 refuse "volume v is gone" "$tcp" size=16M volume=v resume=true
 refuse "contradict" "$tcp" size=16M swap=true reserve=thin
 
-# What only a server can tell.
+# Errors that only a server can tell.
 refuse "$tcp.*slab" "$tcp" size=16M slab=8M
 refuse "server.*(can )?lend .*(slabs)" "$tcp" size=36M reserve=full
 refuse "server.*(can )?lend .*(slabs)" "unix:$tmp/m.usock" size=36M reserve=full
 maps=$(cat /proc/sys/vm/max_map_count)
 if [ "$maps" -lt 1000000 ]; then
-    refuse "over shm each piece is a mapping, and $maps .*max_map_count.*larger --slab" \
+    refuse "shm maps each extent by itself, and $maps .*max_map_count.*larger --slab" \
         "unix:$tmp/m.usock" size=$((maps * 4))M
 fi
 refuse "unix:$tmp/none.usock" "unix:$tmp/none.usock" size=16M
@@ -70,15 +71,15 @@ if [ ! -d /sys/class/infiniband ] || [ -z "$(ls /sys/class/infiniband)" ]; then
     refuse "rdma.*(device|RDMA)" "$tcp" size=16M transport=rdma
 fi
 
-# The status socket.
+# A file in the place of the status socket is refused, and kept.
 echo data >"$tmp/file"
 status=0
 timeout 60 "${nbdkit_cmd[@]}" -f -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$tcp" \
     size=16M "$MLOCK" status="$tmp/file" 2>"$tmp/err" || status=$?
 [ $status = 1 ] || fail "took a file for a socket: exit status $status, not 1"
-grep -q 'error: .*no socket' "$tmp/err" || fail "does not say that it is no socket"
+grep -q 'error: .*is not a socket' "$tmp/err" || fail "does not say that it is no socket"
 [ "$(cat "$tmp/file")" = data ] || fail "damaged a file"
 
-# What was refused is not missing at the server.
+# A refused volume leaves no memory in use on the server.
 start_nbdkit all "$FARPAGE_PLUGIN" "$tcp" size=32M reserve=full "$MLOCK"
 refuse "lend" "$tcp" size=4M reserve=full

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A file names the servers of a pool, and their failure domains, which stay with
-# a volume that has a name.
+# A pool file names servers and their failure domains. A volume with a name
+# keeps the domains.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -13,7 +13,8 @@ done
 a=$(cat "$tmp/a.addr")
 b=$(cat "$tmp/b.addr")
 
-# domains WANTED: those of the volume, by the order of the names of its servers.
+# domains WANTED: check the domains of the volume's servers, with that of a
+# first.
 domains ()
 {
     local found
@@ -42,7 +43,7 @@ domains 'rack1 rack2'
 end by-name
 plugin by-path pool="$tmp/pools.d/lab.conf" volume=vol
 end by-path
-# What was not said stays, and what is said counts.
+# A domain that is not given stays. One that is given replaces the old one.
 plugin one server="$a" volume=vol
 end one
 domains 'rack1 rack2'

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# readonly=true: NBD clients see a disk that is read-only, the servers lend it with no right to write, and nothing of the
-# volume is changed there.
+# readonly=true: NBD clients see a read-only disk. The servers grant no right to
+# write, and keep the volume unchanged.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -40,7 +40,8 @@ refused () # WHY ARG...
         2>"$tmp/refused"; then fail "accepted: $*"; fi
     grep -qE "error: .*($why)" "$tmp/refused" || { cat "$tmp/refused"; fail "$*: refused without: $why"; }
 }
-# What a server knows of volume V, but for who had it and when.
+# knows SERVER VOLUME: print what a server knows of the volume, except its
+# clients and times.
 knows () { "$memclient" "$(addr tcp "$1")" looks "lookup:$2" | sed -E 's/(epoch|since|client|attached)=[^ ]*//g'; }
 
 n=0
@@ -49,7 +50,7 @@ for t in tcp shm; do
         n=$((n + 1))
         v=$t-$copies
         both=("$(addr $t a)" server="$(addr $t b)")
-        refused "readonly=true makes none" "${both[@]}" volume=$v readonly=true
+        refused "readonly=true creates none" "${both[@]}" volume=$v readonly=true
         plugin "w$n" "${both[@]}" volume=$v size=8M copies=$copies
         io "w$n" 'write -P 1 0 1M' 'write -P 2 1M 1M' 'write -P 3 5M 64k'
         refused "volume $v is attached to" "${both[@]}" volume=$v readonly=true
@@ -61,7 +62,7 @@ for t in tcp shm; do
         grep -q 'is_read_only: true' "$tmp/info" || { cat "$tmp/info"; fail "$v: not read-only"; }
         READ_ONLY=1 io "r$n" 'read -P 1 0 1M' 'read -P 2 1M 1M' 'read -P 3 5M 64k' 'read -P 0 6M 2M' 'read -P 0 2M 1M'
         if qio "r$n" 'write -P 9 0 4k'; then fail "$v: written to"; fi
-        # Who does not care for what the export says.
+        # A client may ignore that the export is read-only.
         "$NBDSH" -c 'h.set_strict_mode(0)' -u "nbd+unix:///?socket=$tmp/r$n.sock" -c '
 for what in (lambda: h.pwrite(b"x" * 4096, 0), lambda: h.zero(4096, 0), lambda: h.trim(1 << 20, 0)):
     try:
@@ -72,16 +73,17 @@ for what in (lambda: h.pwrite(b"x" * 4096, 0), lambda: h.zero(4096, 0), lambda: 
 assert h.pread(4096, 0) == b"\1" * 4096
 ' || fail "$v: strict mode"
         farpage status --socket "$tmp/r$n.status" >"$tmp/shown"
-        grep -q 'attached to be read' "$tmp/shown" || { cat "$tmp/shown"; fail "farpage status"; }
+        grep -q 'attached read-only' "$tmp/shown" || { cat "$tmp/shown"; fail "farpage status"; }
         farpage status --socket "$tmp/r$n.status" --json | grep -q '"read_only": *true' || fail "status --json"
-        grep -q "volume $v: attached to be read" "$tmp/r$n.log" || fail "$v: not logged"
+        grep -q "volume $v: attached read-only" "$tmp/r$n.log" || fail "$v: not logged"
         refused "volume $v is attached to" "${both[@]}" volume=$v
         if farpage drain --socket "$tmp/r$n.status" "$(addr $t a)" 2>"$tmp/drain"; then fail "$v: drained"; fi
         end "r$n"
         after=$(knows a $v; knows b $v)
         [ "$before" = "$after" ] || { printf '%s\n' "$before" "$after"; fail "$v: something was changed"; }
 
-        # Its right is what the servers gave: killed, and attached once more, and then to write.
+        # A reader that was killed leaves nothing behind. The volume can then be
+        # attached for writing.
         plugin "k$n" "${both[@]}" volume=$v readonly=true
         READ_ONLY=1 io "k$n" 'read -P 1 0 1M'
         kill_9 "$(cat "$tmp/k$n.pid")"
@@ -90,16 +92,16 @@ assert h.pread(4096, 0) == b"\1" * 4096
         end "z$n"
     done
 done
-# Nothing was asked that a server had to refuse.
+# The plugin asked for nothing that a server had to refuse.
 if grep -h 'may only read it' "$tmp"/[ab].log; then fail "a reader tried to change something"; fi
 
-# What does not go together.
+# Parameters that exclude each other.
 both=("$(addr tcp a)" server="$(addr tcp b)")
 refused 'readonly=true needs volume=NAME' "${both[@]}" size=8M readonly=true
 refused 'readonly=true and swap=true contradict' "${both[@]}" volume=tcp-1 readonly=true swap=true
 refused 'contradict|needs' "${both[@]}" volume=tcp-1 readonly=true encrypt=ephemeral
 
-# For who may only read a volume it is the way to it.
+# A client that may only read a volume can attach it with readonly=true.
 if ! farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then
     printf '%s\n' "[uid:$(id -u)]" 'read_only = *' '[anonymous]' 'volumes = *' >"$tmp/access"
     start_memserver c --listen "unix:$tmp/c.usock" --size 48M --slab 1M --reserve 0 --access "$tmp/access"
@@ -114,11 +116,11 @@ if ! farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then
     if grep 'may only read it' "$tmp/c.log"; then fail "a reader tried to change something"; fi
 fi
 
-# After a crash of who wrote, copies may differ.
+# If the last writer crashed, copies may differ.
 plugin crash "${both[@]}" volume=tcp-2
 io crash 'write -P 5 0 4k'
 kill_9 "$(cat "$tmp/crash.pid")"
-not_in_order () { refused 'was not left in order' "${both[@]}" volume=tcp-2 readonly=true; }
+not_in_order () { refused 'was not detached cleanly' "${both[@]}" volume=tcp-2 readonly=true; }
 not_in_order
 plugin mends "${both[@]}" volume=tcp-2
 io mends 'read -P 5 0 4k'
@@ -128,7 +130,7 @@ wait_until 30 whole
 end mends
 plugin reads "${both[@]}" volume=tcp-2 readonly=true
 READ_ONLY=1 io reads 'read -P 5 0 4k'
-# One of its servers dies: the other one has it all.
+# If one server dies, the other one has all data.
 kill_9 "$(cat "$tmp/b.pid")"
 READ_ONLY=1 io reads 'read -P 5 0 4k' 'read -P 2 1M 1M' 'read -P 0 2M 1M'
 end reads

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Of an nbdkit with real-time priority every thread has it for which I/O may wait,
-# those of a server that is added later, too; and status and metrics have it not,
-# as who looks for memory at that priority keeps others from freeing some.
+# If nbdkit has real-time priority, so has each thread that I/O may wait for,
+# even for a server that is added later. The status and metrics threads do not
+# have it. A thread that looks for memory at that priority keeps others from
+# freeing some.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -15,7 +16,7 @@ start_memserver a --listen "unix:$tmp/a.usock" --size 32M --slab 4M
 start_memserver b --listen "unix:$tmp/b.usock" --size 32M --slab 4M
 start_memserver c --listen "unix:$tmp/c.usock" --size 32M --slab 4M
 
-# threads PID: NAME POLICY, of each
+# threads PID: print NAME POLICY of each thread.
 threads ()
 {
     local task
@@ -24,7 +25,8 @@ threads ()
     done | sort -u
 }
 
-# has NAME POLICY: that thread has it, and there is one.
+# has NAME POLICY: check that there is a thread NAME, and that it has this
+# policy.
 has ()
 {
     [ "$("$SED" -n "s/^$1 //p" "$tmp/threads")" = "$2" ] ||
@@ -52,7 +54,7 @@ timeout 60 farpage servers add "$tmp/status" "unix:$tmp/c.usock" >"$tmp/out" || 
 look fp-link0 fp-link1 fp-link2 fp-manager fp-mover
 stop "$(cat "$tmp/n.pid")"
 
-# Without it none has any.
+# Without real-time priority no thread has it.
 nbdkit_cmd=("${nbdkit_cmd[@]:3}")
 start_nbdkit o "$FARPAGE_PLUGIN" "$MLOCK" size=16M "unix:$tmp/a.usock" status="$tmp/status2"
 threads "$(cat "$tmp/o.pid")" >"$tmp/threads"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A memory server with --backing is killed, or stopped, and started again, and its
-# clients go on by themselves: without an error if it was away for less than the
-# timeout; else with errors until it is there again, and then with the right data.
-# Over tcp with a directory; over shm where systemd keeps the memory, whose part
+# A memory server with --backing is killed or stopped, and started again. Its
+# clients go on by themselves. If it is back within the timeout, they see no
+# error. Otherwise they see errors until it is back, and then the right data.
+# Over tcp it uses a directory. Over shm systemd keeps the memory, whose part
 # fdstore.py plays.
 
 # shellcheck source=tests/functions.sh.in
@@ -17,7 +17,7 @@ seed=${SEED:-$RANDOM}
 echo "seed=$seed"
 RANDOM=$seed
 
-# serve [ARG...]: the server, as it was; its pid is in $mpid.
+# serve [ARG...]: start the server as before. Its pid is in $mpid.
 serve ()
 {
     rm -f "$tmp/m.addr"
@@ -38,7 +38,7 @@ restart ()
 }
 
 n=0
-# go_on SERVER TRANSPORT NAME: under random requests.
+# go_on SERVER TRANSPORT NAME: restart the server during random requests.
 go_on ()
 {
     local server=$1 name=$3 ops times
@@ -82,7 +82,7 @@ go_on "$tcp" tcp ''
 go_on "$tcp" tcp volume=vol
 go_on "unix:$tmp/m.usock" tcp volume=vol
 
-# For longer than the timeout.
+# The server is away for longer than the timeout.
 start_nbdkit long "$FARPAGE_PLUGIN" "$tcp" size=8M timeout=3000 "$MLOCK"
 export uri="nbd+unix:///?socket=$tmp/long.sock"
 "$NBDSH" -c - <<'PY' || fail "written"

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# nbdkit is killed: the next one that names the volume within its lease has the
-# data. After the lease, or for a volume that never was, it is refused; and a
-# volume that ended as it should is gone, unless it was kept.
+# nbdkit is killed. The next one that names the volume within its lease has the
+# data. After the lease, or if the volume never existed, it is refused. A volume
+# that ended in order is gone, unless it was kept.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
 requires qemu-io --version
-# Longer than an nbdkit takes to start, with a sanitizer on a busy machine.
+# The lease is longer than nbdkit takes to start, with a sanitizer on a busy
+# machine.
 start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M --lease 10
 tcp=$(grep -v '^unix:' "$tmp/m.addr")
 uuid=01234567-89ab-cdef-0123-456789abcdef
@@ -18,14 +19,14 @@ io () { # NAME COMMAND...
     shift
     for c in "$@"; do args+=(-c "$c"); done
     qemu-io -f raw "$uri" "${args[@]}" >"$tmp/io.log" 2>&1 || fail "$uri: qemu-io"
-    # It exits 0 after a pattern that differs.
+    # qemu-io exits with 0 even if a pattern differs.
     if grep -i -e failed -e error "$tmp/io.log"; then fail "$uri: qemu-io"; fi
 }
 
 gone () { ! kill -0 "$1" 2>/dev/null; }
 
-# takes_all SERVER: a new volume can have all its memory. (Not -U -, which leaves
-# a directory in /tmp when it fails.)
+# takes_all SERVER: succeed if a new volume gets all memory. (Not with -U -,
+# which leaves a directory in /tmp on failure.)
 takes_all ()
 {
     rm -f "$tmp/all.sock"
@@ -33,8 +34,8 @@ takes_all ()
             reserve=full "$MLOCK" --run true
 }
 
-# refused WHY ARG...: nbdkit does not start, and says why: before it goes to the
-# background, where nobody would hear it.
+# refused WHY ARG...: check that nbdkit does not start, and says why before it
+# goes to the background. A later error would be lost.
 refused ()
 {
     local why=$1
@@ -60,16 +61,16 @@ for server in "unix:$tmp/m.usock" "$tcp"; do
        'write -P 3 12M 4M'
     stop "$(cat "$tmp/${n}2.pid")"
 
-    # Kept by request.
+    # keep=true kept the volume.
     start_nbdkit ${n}3 "$FARPAGE_PLUGIN" "$server" size=16M "$MLOCK" uuid=$uuid \
                  resume=true
     io ${n}3 'read -P 1 0 1M' 'read -P 3 12M 4M'
     stop "$(cat "$tmp/${n}3.pid")"
 
-    # Ended as it should: discarded.
+    # An orderly end discards the volume.
     refused 'no such|not|lease|gone' "$server"
 
-    # To be kept, but told otherwise.
+    # SIGUSR1 discards a volume that keep=true would keep.
     start_nbdkit ${n}5 "$FARPAGE_PLUGIN" "$server" size=16M "$MLOCK" uuid=$uuid \
                  keep=true
     io ${n}5 'write -P 1 0 1M'
@@ -78,7 +79,7 @@ for server in "unix:$tmp/m.usock" "$tcp"; do
     wait_until 20 gone "$pid"
     refused 'no such|not|lease|gone' "$server"
 
-    # The lease ends: all is free again.
+    # When the lease ends, all memory is free again.
     start_nbdkit ${n}4 "$FARPAGE_PLUGIN" "$server" size=16M "$MLOCK" uuid=$uuid \
                  reserve=full
     kill_9 "$(cat "$tmp/${n}4.pid")"
@@ -86,16 +87,17 @@ for server in "unix:$tmp/m.usock" "$tcp"; do
     refused 'no such|not|lease|gone' "$server"
 done
 
-# Not all of its servers are named: what the others hold is not zeros.
+# Not all servers of a volume are named. Data on the others must not read as
+# zeros.
 start_memserver n --listen "unix:$tmp/n.usock" --size 32M --slab 4M --lease 20
 other=$(grep -v '^unix:' "$tmp/n.addr")
 start_nbdkit two1 "$FARPAGE_PLUGIN" "$tcp" server="$other" size=16M "$MLOCK" \
              uuid=$uuid reserve=full stripe=64k
 io two1 'write -P 5 0 16M'
 kill_9 "$(cat "$tmp/two1.pid")"
-refused 'is on 2 servers, and 1 were named' "$other"
-# Striped as it was, and not otherwise.
-refused 'is striped over 2 pieces .*, not over 1' "$other" server="$tcp" stripe-width=1
+refused 'is on 2 servers, and 1 were given' "$other"
+# The volume keeps its stripes. Others are refused.
+refused 'is striped over 2 extents .*, not over 1' "$other" server="$tcp" stripe-width=1
 refused 'has stripes of 64K .*, not of 128K' "$other" server="$tcp" stripe=128k
 start_nbdkit two2 "$FARPAGE_PLUGIN" "$other" server="$tcp" size=16M "$MLOCK" \
              uuid=$uuid resume=true

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Reads return what was written: random requests against a copy, over shm and
-# tcp, on one server and on two, with a last piece that is not whole.
+# Reads return what was written. Random requests are compared with a copy of the
+# volume, over shm and tcp, on one server and on two. The last extent is not
+# whole.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -13,13 +14,13 @@ slab=$((4 << 20))
 ops=${OPS:-400}
 export uri seed ops slab
 
-# random_ops NAME ARG...: on a volume of its own.
+# random_ops NAME ARG...: make random requests to a new volume.
 random_ops ()
 {
     local name=$1
     shift
     seed=${SEED:-$RANDOM}
-    # A sanitizer makes everything slow; what is measured here is not time.
+    # Under a sanitizer everything is slow, and time is not measured here.
     start_nbdkit "$name" "$FARPAGE_PLUGIN" "$@" "$MLOCK" connections=2 \
                  ${SANITIZER_PRELOAD:+timeout=20000}
     uri="nbd+unix:///?socket=$tmp/$name.sock"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What attaching costs: 64 GiB on 64 servers, and a volume with a name that has
-# 16384 pieces.  The figures are printed; the limit of the time is for a machine
-# that is three times slower, and busy.  Threads and descriptors are for servers
-# and connections, never for pieces; and little memory is locked.
+# Cost of attaching 64 GiB on 64 servers, or a volume with a name and 16384
+# extents. The figures are printed. The time limit allows for a busy machine
+# that is three times slower. Threads and descriptors depend on servers and
+# connections, never on extents. Little memory is locked.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -14,7 +14,7 @@ command -v jq >/dev/null || skip "no jq"
 # shellcheck source=tests/bench/scale
 . "$top_srcdir/tests/bench/scale"
 
-# within_limits WHAT
+# within_limits WHAT: check the time and the locked memory.
 within_limits ()
 {
     # shellcheck disable=SC2154 # see attach

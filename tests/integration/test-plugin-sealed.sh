@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Servers that change what they hold, put back what was there before, or look
-# at it: over tcp and shm, encrypted, authenticated, and with checksums.
+# Servers change their data, put back older data, or look at it. Volumes are
+# encrypted, authenticated, or have checksums, over tcp and shm.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -28,7 +28,7 @@ plugin () # ARG...
     start_nbdkit n "$FARPAGE_PLUGIN" "$MLOCK" connections=2 status="$tmp/n.status" "$@"
 }
 end () { stop "$(cat "$tmp/n.pid")"; }
-sealed () # EXPRESSION, of the document s
+sealed () # EXPRESSION: print it; s is what status says of the seal
 {
     farpage status --socket "$tmp/n.status" --json >"$tmp/json" || fail "no status"
     python3 -c "import json; d = json.load(open('$tmp/json'))
@@ -39,13 +39,14 @@ print($1)"
 }
 is () { [ "$(sealed "$1")" = "$2" ] || fail "$1 is $(sealed "$1"), not $2"; }
 
+# A write of a part of a block reads the block first, and fails if that is
+# wrong. So zero the last block before a part of it is written.
 write='
 for i in range(64):
     h.pwrite(text + bytes([i]) * (4096 - len(text)), i * 4096)
 h.zero(4096, 64 * 4096)
 h.pwrite(b"part" * 25, 64 * 4096 + 100)
 '
-# Of a part of one that is wrong nothing would be known of the rest.
 right='
 for i in range(64):
     assert h.pread(4096, i * 4096) == text + bytes([i]) * (4096 - len(text))
@@ -69,7 +70,7 @@ for transport in tcp shm; do
     a=$(addr a $transport) b=$(addr b $transport)
     one=("server=$a" "transport=$transport" size=4M)
 
-    # Who looks; and nothing but who looks.
+    # The server looks at its memory. Only encryption keeps the text from it.
     for mode in checksum=crc32c encrypt=ephemeral "encrypt=ephemeral integrity=on" \
                 "encrypt=ephemeral checksum=crc32c"; do
         # shellcheck disable=SC2086
@@ -88,7 +89,7 @@ for transport in tcp shm; do
         sh "h.zero(4096 * 30, 4096 * 20); assert h.pread(4096 * 30, 4096 * 20) == bytes(4096 * 30)"
         sh "$write"
 
-        # Who changes it.
+        # The server changes its memory.
         donor a save "$tmp/old"
         donor a flip
         case $mode in
@@ -102,7 +103,7 @@ for transport in tcp shm; do
             is "s['wrong']" 0 ;;
         esac
 
-        # Who puts back what was right once.
+        # The server puts back data that was right once.
         sh "$write"
         donor a save "$tmp/old"
         sh "h.pwrite(b'new' * 4096, 0)"
@@ -116,15 +117,16 @@ try:
 except nbd.Error as e:
     assert e.errnum == errno.EIO
 assert h.pread(4096, 3 * 4096)[:4] == text[:4]"
-            # It is said once a second.
-            wait_until 20 grep -q 'blocks were not what had been written' "$tmp/n.log" ;;
+            # The log says so once a second.
+            wait_until 20 grep -q 'blocks failed verification' "$tmp/n.log" ;;
         esac
         end
-        grep -q 'blocks were not what had been written' "$tmp/n.log" ||
+        grep -q 'blocks failed verification' "$tmp/n.log" ||
             [ "$mode" = encrypt=ephemeral ] || fail "$mode: the log does not say so"
     done
 
-    # Two copies: the right one is got, and the other one gets it.
+    # With two copies, reads return the right one, which also replaces the wrong
+    # one.
     for mode in checksum=crc32c "encrypt=ephemeral integrity=on"; do
         for bad in a b; do
             # shellcheck disable=SC2086
@@ -144,14 +146,14 @@ assert h.pread(4096, 3 * 4096)[:4] == text[:4]"
     done
 done
 
-# status says it.
+# farpage status shows the protection.
 plugin "server=$(addr a tcp)" size=4M encrypt=ephemeral integrity=on
 farpage status --socket "$tmp/n.status" >"$tmp/out"
-grep -q 'sealed .*encrypted, with a key of this nbdkit alone, and authenticated' "$tmp/out" ||
+grep -q 'protection .*encrypted, with an ephemeral key, and authenticated' "$tmp/out" ||
     { cat "$tmp/out"; fail "status does not say that it is encrypted"; }
 end
 
-# The key is gone with an nbdkit that was killed; checksums are, too.
+# If nbdkit is killed, its key and its checksums are gone.
 uuid=uuid=89abcdef-0123-4567-89ab-cdef01234567
 plugin "server=$(addr a tcp)" size=4M checksum=crc32c $uuid
 sh "$write"
@@ -160,7 +162,7 @@ status=0
 "${nbdkit_cmd[@]}" -f -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "server=$(addr a tcp)" size=4M "$MLOCK" \
     encrypt=ephemeral $uuid resume=true 2>"$tmp/err" || status=$?
 [ $status = 1 ] || fail "exit status $status"
-grep -q 'nobody can read what it wrote' "$tmp/err" || { cat "$tmp/err"; fail "it does not say why"; }
+grep -q 'its data cannot be read' "$tmp/err" || { cat "$tmp/err"; fail "it does not say why"; }
 plugin "server=$(addr a tcp)" size=4M checksum=crc32c $uuid resume=true
 sh "$right"
 is "s['unchecked_bytes']" $((4 << 20))
@@ -170,7 +172,7 @@ donor a flip
 sh "$wrong"
 end
 
-# A volume with a name, and the key of a file.
+# A volume with a name, and a key from a file.
 (cd "$tmp" && farpage keygen --encrypt && farpage keygen --encrypt other.key && farpage keygen tls.psk)
 named=("server=$(addr a tcp)" "server=$(addr b tcp)" volume=secret)
 plugin "${named[@]}" size=4M encrypt="$tmp/farpage.key"
@@ -193,10 +195,10 @@ refuse () # TEXT ARG...
 }
 refuse 'another key than' "${named[@]}" encrypt="$tmp/other.key"
 refuse 'is encrypted: give encrypt=FILE' "${named[@]}"
-refuse 'no file with the key of volumes' "${named[@]}" encrypt="$tmp/tls.psk"
+refuse 'not a file with the key of volumes' "${named[@]}" encrypt="$tmp/tls.psk"
 refuse 'No such file' "${named[@]}" encrypt="$tmp/none.key"
 chmod 644 "$tmp/other.key"
-refuse 'everybody may read' "${named[@]}" encrypt="$tmp/other.key"
+refuse 'all users may read' "${named[@]}" encrypt="$tmp/other.key"
 plugin "${named[@]}" encrypt="$tmp/farpage.key"
 sh "assert h.pread(4096, 4096) == text + bytes([1]) * (4096 - len(text))
 assert h.pread(4096, 4096 * 30) == bytes(4096)"

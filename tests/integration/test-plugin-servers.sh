@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Servers that are down, or something else: nbdkit does not start, and says
-# in one line which server and why, within seconds.
+# Servers are down, or something else answers there. nbdkit does not start, and
+# says in one line which server and why, within seconds.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -9,7 +9,7 @@
 start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M
 good=$(grep -v '^unix:' "$tmp/m.addr")
 
-# refuse ADDR REGEX: alone, and beside one that is fine.
+# refuse ADDR REGEX: check that ADDR is refused, alone and beside a good server.
 refuse ()
 {
     local addr=$1 regex=$2 servers f status
@@ -44,21 +44,21 @@ fake ()
 
 fake ssh 'not a farpage memory server.*"SSH-2.0.*like an SSH server'
 fake http 'not a farpage memory server.*"HTTP/1.1 400.*like an HTTP server'
-fake nbd 'not a farpage memory server.*like NBD, which is nbdkit'
+fake nbd 'not a farpage memory server.*like an NBD server, such as nbdkit'
 fake tls 'not a farpage memory server.*is TLS'
 fake hangup 'hung up .*is it a farpage-memserver'
 fake silent 'did not answer HELLO within 3.0 s: is it a farpage-memserver'
 fake half 'time|answer'
 fake version 'this server speaks version 9; this client speaks version'
 fake older 'speaks version [0-9]+; this client speaks version'
-fake long 'more than there can be'
+fake long 'more than the protocol allows'
 fake zero 'protocol|does not speak|malformed'
 
-# Nobody listens.
+# No program listens there.
 refuse 127.0.0.1:1 'refused'
 refuse "no-such-host.invalid:7471" 'host|name|resol'
 
-# One that stopped: the kernel accepts, and nobody answers.
+# A stopped server: the kernel accepts, and no answer comes.
 start_memserver stopped --size 32M --slab 4M
 kill -STOP "$(cat "$tmp/stopped.pid")"
 cleanup_fn kill -CONT "$(cat "$tmp/stopped.pid")"

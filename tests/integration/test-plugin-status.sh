@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The status socket: a JSON document with the names that others rely on, for
-# any number of clients, also rude ones; its file; --dump-plugin; -D.
+# The status socket: a JSON document with the names that others rely on, for any
+# number of clients, even rude ones. Also its socket file, --dump-plugin, and
+# -D.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -10,7 +11,7 @@
 start_memserver m --listen "unix:$tmp/m.usock" --size 32M --slab 4M --name donor
 status=$tmp/s.status
 
-# A socket that a killed plugin left is replaced; one that answers is not.
+# A socket that a killed plugin left is replaced. One that answers is not.
 start_nbdkit killed "$FARPAGE_PLUGIN" "unix:$tmp/m.usock" size=8M "$MLOCK" \
              status="$status"
 kill_9 "$(cat "$tmp/killed.pid")"
@@ -71,7 +72,7 @@ assert (s["state"], s["transport"], s["why"]) == ("up", "shm", ""), s
 assert s["slabs_total"] == 8, s
 
 h.pwrite(b"a" * 10000, (4 << 20) - 5000)
-h.pwrite(b"a" * 2000, 5 << 20)  # to a piece that has its memory now
+h.pwrite(b"a" * 2000, 5 << 20)  # to an extent that has its memory now
 h.pread(3000, 0)
 h.pread(3000, 10 << 20)
 h.pread(3000, 4 << 20)
@@ -87,12 +88,12 @@ for name, n in (("writes", 2), ("reads", 3), ("flushes", 1), ("trims", 2),
     assert b[name] - v[name] == n, (name, b[name], v[name])
 for kind in "read", "write":
     lat = b[kind + "_latency_ns"]
-    # Of those that are copies, over shm, one in eight is timed.
+    # Over shm a request is a memory copy. One in eight of those is timed.
     assert 0 < lat["count"] <= b[kind + "s"], (kind, lat, b)
     assert 0 < lat["p50"] <= lat["p99"] <= lat["p999"], (kind, lat)
     assert 0 < lat["mean"] <= lat["max"], (kind, lat)
 
-# What the server still has is told by its next answer to a heartbeat.
+# The next heartbeat reply tells how many slabs the server still has.
 end = time.monotonic() + 60
 while True:
     s = get()["servers"][0]
@@ -102,7 +103,7 @@ while True:
     time.sleep(0.05)
 assert s["pieces"] == 2, s
 
-# Clients that hang up, that do not read, and many at once.
+# Clients that hang up or do not read, and many at once.
 for i in range(100):
     ask().close()
 idle = [ask() for i in range(10)]

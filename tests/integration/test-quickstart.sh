@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# tools/quickstart refuses what it cannot do before it does anything: one clear
-# line, a status that is not 0.
+# If tools/quickstart cannot do its work, it says so in one line and fails,
+# before it changes anything.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
-# refused STATUS TEXT ARG...
+# refused STATUS TEXT ARG...: check status and output, and that it created
+# nothing.
 refused ()
 {
     local want=$1 text=$2 status=0
@@ -23,7 +24,7 @@ refused 2 'unknown option --frobnicate' --frobnicate
 if [ "$(id -u)" != 0 ]; then
     refused 1 'only root'
 elif [ -z "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
-    # A guest cannot be kept.
+    # Without an RDMA device it uses a guest, which cannot be kept.
     refused 1 '^quickstart: --keep cannot be done here: no RDMA device' --keep
     [ "$(wc -l <"$tmp/out")" = 1 ] || fail "more than one line"
 fi

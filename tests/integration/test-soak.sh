@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Some seconds of the soak (tests/bench/soak.sh): that it works, and sees no error; how long it
-# takes to see growth is not for here.
+# Run the soak (tests/bench/soak.sh) for some seconds. It must work and see no
+# error. Growth would take longer to see.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"

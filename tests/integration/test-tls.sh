@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A volume over TLS, with a key and with certificates: control and data work,
-# who listens in learns nothing, and who is not meant to be there is kept out.
+# A volume over TLS, with a key and with certificates. Control and data work, a
+# listener on the network learns nothing, and strangers are kept out.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -19,12 +19,12 @@ farpage keygen "$tmp/key"
 farpage keygen --user stranger "$tmp/strange"
 farpage keygen "$tmp/wrong"
 
-# says TEXT CMD ARG...: it fails, and says that.
+# says TEXT CMD ARG...: check that the command fails, and prints TEXT.
 says ()
 {
     local text=$1 limit="timeout 60"
     shift
-    [ "$1" != probe ] || limit= # it is a function, and has its own
+    [ "$1" != probe ] || limit= # a function, with a limit of its own
     # shellcheck disable=SC2086
     if $limit "$@" </dev/null >"$tmp/out" 2>&1; then cat "$tmp/out"; fail "works: $*"; fi
     grep -q -e "$text" "$tmp/out" || { cat "$tmp/out"; fail "no '$text': $*"; }
@@ -32,7 +32,8 @@ says ()
 probe () { timeout 60 env "LD_PRELOAD=$SANITIZER_PRELOAD" ASAN_OPTIONS=detect_leaks=0 \
     nbdkit -U - "$FARPAGE_PLUGIN" "$MLOCK" size=4M "$@" --run true; }
 
-# random_ops NAME ARG...: a volume of 26M in pieces of 4M.
+# random_ops NAME ARG...: make random requests to a volume of 26M with extents
+# of 4M.
 random_ops ()
 {
     local name=$1
@@ -46,7 +47,7 @@ random_ops ()
     stop "$(cat "$tmp/$name.pid")"
 }
 
-# listen_in NAME PORT: on the way to it; its own port is in $way.
+# listen_in NAME PORT: record connections to PORT. Their new address is in $way.
 listen_in ()
 {
     python3 "$top_srcdir/tests/integration/listen-in.py" "$2" "$tmp/$1.capture" "$tmp/$1.port" 2>"$tmp/$1.log" &
@@ -59,7 +60,7 @@ listen_in ()
 
 start_memserver psk --listen "unix:$tmp/psk.usock" --size 64M --slab 4M --reserve 0 --tls-psk "$tmp/key" --log-level debug
 psk=$(grep -v ^unix: "$tmp/psk.addr")
-# Half a handshake; at the end of all this it was hung up on.
+# Send half a handshake. By the end of this test the server must have hung up.
 exec {half}<>"/dev/tcp/127.0.0.1/${psk##*:}"
 printf '\x16\x03\x01\x01\x00\x01\x00' >&$half
 listen_in way "${psk##*:}"
@@ -67,37 +68,39 @@ random_ops one "$way" transport=tcp "tls-psk=$tmp/key" volume=secret-name
 grep -q 'up over tcp, control tls' "$tmp/one.said" || fail "status: $(cat "$tmp/one.said")"
 grep -q 'transport tcp, control tls' "$tmp/one.log" || fail "it is not said in the log"
 grep -q 'over TLS as farpage' "$tmp/psk.log" || fail "the server does not say who it is"
-# What random-ops writes, and the name, are not there in clear; nor is a frame.
+# The name, the data of random-ops, and frames do not occur in clear.
 [ "$(stat -c %s "$tmp/way.capture")" -gt 1000000 ] || fail "there is little on the way"
 for text in secret-name nbdkit; do
     if grep -qaF "$text" "$tmp/way.capture"; then fail "'$text' is there in clear"; fi
 done
-# Four bytes alone are in that many random ones now and then: with what follows them.
+# Four bytes alone may occur by chance. So include the bytes that follow.
 for frame in 'FPgC\x00\x02\x00' 'FPgD[\x01\x02]\x00\x00\x00' 'FPgR.{4}\x00\x00\x00\x00'; do
     if LC_ALL=C grep -qaP "$frame" "$tmp/way.capture"; then fail "'$frame' is there in clear"; fi
 done
 key=$(cut -d: -f2 "$tmp/key")
 if grep -qF "$key" "$tmp"/*.log "$tmp"/*.said; then fail "the key is in a log"; fi
 
-# The tools, with words and with a pool.
+# The tools, with parameters and with a pool.
 farpage servers "$psk" "tls-psk=$tmp/key" | grep -q 'in slabs of 4M' || fail "farpage servers"
 printf 'server = %s\ntls-psk = %s\n' "$psk" "$tmp/key" >"$tmp/pool.conf"
 farpage volumes "pool=$tmp/pool.conf" | grep -q '^secret-name: ' || fail "farpage volumes"
-says "pool: .*line 2: 'tls-key': a pool has" farpage servers "pool=$(printf 'server = a\ntls-key = b\n' >"$tmp/p.conf"; echo "$tmp/p.conf")"
-# Over its Unix socket there is no TLS, and no need for one.
+says "pool: .*line 2: 'tls-key': unknown in a pool" farpage servers "pool=$(printf 'server = a\ntls-key = b\n' >"$tmp/p.conf"; echo "$tmp/p.conf")"
+# The Unix socket has no TLS, and needs none.
 farpage servers "unix:$tmp/psk.usock" | grep -q 'offers.*shm' || fail "over the Unix socket"
 farpage servers "unix:$tmp/psk.usock" tls=require "tls-psk=$tmp/key" >/dev/null || fail "unix, with a key"
 
-# With tls=require a Unix socket, which is in clear, is used only if it is named.
+# With tls=require a Unix socket, which is in clear, is used only if it is
+# named.
 start_memserver beside --listen "unix:$tmp/beside.usock" --size 64M --slab 4M --reserve 0 --tls-psk "$tmp/key"
 start_nbdkit listed "$FARPAGE_PLUGIN" "$psk" "server=unix:$tmp/beside.usock" transport=tcp tls=require \
     "tls-psk=$tmp/key" volume=listed size=4M "$MLOCK"
 stop "$(cat "$tmp/listed.pid")"
-says 'used only if it is named: add server=unix:' probe "$psk" transport=tcp tls=require "tls-psk=$tmp/key" volume=listed
+says 'used only if it is given: give server=unix:' probe "$psk" transport=tcp tls=require "tls-psk=$tmp/key" volume=listed
 probe "$psk" "server=unix:$tmp/beside.usock" transport=tcp tls=require "tls-psk=$tmp/key" volume=listed ||
     fail "both servers are named"
 
-# What is done to a volume is asked of its plugin, which has the key; top and show ask the servers themselves.
+# A volume is changed through its plugin, which has the key. top and show ask
+# the servers themselves.
 start_memserver psk2 --size 64M --slab 4M --reserve 0 --tls-psk "$tmp/key"
 psk2=$(cat "$tmp/psk2.addr")
 start_nbdkit used "$FARPAGE_PLUGIN" "$psk" transport=tcp "tls-psk=$tmp/key" volume=used size=16M reserve=full "$MLOCK" \
@@ -113,8 +116,8 @@ top_shows () # REGEX ARG...: the second look prints a match of REGEX
 # farpage top does not wait for a slow server, so look again.
 top_says () { wait_until 60 top_shows "$@"; }
 top_says "^$psk +tcp .* 48M " "$tmp/used.status" "tls-psk=$tmp/key"
-top_says "^$psk .*(no answer|speaks TLS alone)" "$tmp/used.status"
-says "no such parameter of TLS" farpage top --batch "$tmp/used.status" tls-key=x
+top_says "^$psk .*(no answer|requires TLS)" "$tmp/used.status"
+says "unknown TLS parameter" farpage top --batch "$tmp/used.status" tls-key=x
 says "another key, or not know the user" farpage volumes show used "$psk" "tls-psk=$tmp/wrong"
 farpage volumes show used "$psk" "tls-psk=$tmp/key" | grep -q 'in step, 16M' || fail "farpage volumes show"
 farpage servers add "$tmp/used.status" "$psk2" >"$tmp/out" 2>&1 || { cat "$tmp/out"; fail "farpage servers add"; }
@@ -130,7 +133,7 @@ if [ -z "$SANITIZER_PRELOAD" ]; then # farpage bench starts nbdkit without the s
     short="--seconds 0.02 --rounds 1 --size 64M --layers engine-tcp,nbd-farpage"
     # shellcheck disable=SC2086 # several words
     {
-        says 'speaks TLS alone' farpage bench $short --server "$large"
+        says 'requires TLS' farpage bench $short --server "$large"
         farpage bench $short --server "$large" "tls-psk=$tmp/key" >"$tmp/out" 2>&1 ||
             { cat "$tmp/out"; fail "farpage bench"; }
         [ "$(grep -cE '^(engine-tcp|nbd-farpage) ' "$tmp/out")" = 12 ] ||
@@ -140,12 +143,12 @@ if [ -z "$SANITIZER_PRELOAD" ]; then # farpage bench starts nbdkit without the s
     stop "$(cat "$tmp/large.pid")"
 fi
 
-# Who has no key, another one, or speaks something else.
-says 'speaks TLS alone' farpage servers "$psk"
-says 'speaks TLS alone' probe "$psk" transport=tcp
+# A client without a key, with another key, or with another protocol is refused.
+says 'requires TLS' farpage servers "$psk"
+says 'requires TLS' probe "$psk" transport=tcp
 says 'another key, or not know the user' farpage servers "$psk" "tls-psk=$tmp/wrong"
 says 'another key, or not know the user' probe "$psk" "tls-psk=$tmp/strange"
-wait_until 20 grep -q 'TLS: it has another key than we' "$tmp/psk.log"
+wait_until 20 grep -q 'TLS: its key differs from ours' "$tmp/psk.log"
 says 'alert' openssl s_client -connect "$psk" -tls1_2 -psk "$key" -psk_identity farpage
 says 'alert' openssl s_client -connect "$psk" -tls1_3
 printf 'GET / HTTP/1.0\r\n\r\n' | timeout 60 openssl s_client -connect "$psk" -tls1_3 -psk "$key" \
@@ -153,14 +156,14 @@ printf 'GET / HTTP/1.0\r\n\r\n' | timeout 60 openssl s_client -connect "$psk" -t
 grep -q 'TLSv1.3' "$tmp/out" || { cat "$tmp/out"; fail "another client, with the key"; }
 farpage servers "$psk" "tls-psk=$tmp/key" >/dev/null || fail "the server is not there any more"
 
-says 'tls-username=NAME says which' farpage servers "$psk" \
+says 'choose one with tls-username=NAME' farpage servers "$psk" \
     "tls-psk=$(cp "$tmp/key" "$tmp/two" && farpage keygen --user x "$tmp/two"; echo "$tmp/two")"
 farpage servers "$psk" "tls-psk=$tmp/two" tls-username=farpage >/dev/null || fail "tls-username="
 says 'tls needs tls-psk' farpage servers "$psk" tls=require
-says "none of off, on, require" probe "$psk" tls=yes
-says "no such parameter of TLS" farpage servers "$psk" tls-key=x
+says "not one of off, on, require" probe "$psk" tls=yes
+says "unknown TLS parameter" farpage servers "$psk" tls-key=x
 
-# A user more, without a stop; and a file that is wrong changes nothing.
+# A user is added without a restart. A bad file changes nothing.
 cp "$tmp/key" "$tmp/key.old"
 says 'not know the user' farpage servers "$psk" "tls-psk=$tmp/strange"
 cat "$tmp/strange" >>"$tmp/key"
@@ -169,17 +172,17 @@ wait_until 20 grep -q 'SIGHUP: read the keys' "$tmp/psk.log"
 farpage servers "$psk" "tls-psk=$tmp/strange" >/dev/null || fail "a user that was added"
 echo nonsense >>"$tmp/key"
 kill -HUP "$(cat "$tmp/psk.pid")"
-wait_until 20 grep -q 'SIGHUP: the keys are those of before: .*key 3: not USER:KEY' "$tmp/psk.log"
+wait_until 20 grep -q 'SIGHUP: the keys are unchanged: .*key 3: not USER:KEY' "$tmp/psk.log"
 farpage servers "$psk" "tls-psk=$tmp/strange" >/dev/null || fail "after a file that is wrong"
 cp "$tmp/key.old" "$tmp/key"
 
-# ---- nobody is talked out of it ----
+# ---- no downgrade ----
 
 start_memserver plain --size 64M --slab 4M --reserve 0
 plain=$(cat "$tmp/plain.addr")
-says 'does not speak TLS .*and tls=require' farpage servers "$plain" "tls-psk=$tmp/key"
-says 'does not speak TLS .*and tls=require' probe "$plain" tls=require "tls-psk=$tmp/key"
-# Who takes both gets on without, and it is shown.
+says 'does not speak TLS .*but tls=require' farpage servers "$plain" "tls-psk=$tmp/key"
+says 'does not speak TLS .*but tls=require' probe "$plain" tls=require "tls-psk=$tmp/key"
+# A client that accepts both goes on without TLS, and shows that.
 random_ops both "$plain" transport=tcp tls=on "tls-psk=$tmp/key"
 grep -q 'up over tcp, control local' "$tmp/both.said" || fail "status: $(cat "$tmp/both.said")"
 start_memserver mixed --size 64M --slab 4M --reserve 0 --tls on --tls-psk "$tmp/key"
@@ -188,14 +191,14 @@ farpage servers "$mixed" >/dev/null || fail "--tls on, in clear"
 random_ops mix "$mixed" transport=tcp tls=on "tls-psk=$tmp/key"
 grep -q 'up over tcp, control tls' "$tmp/mix.said" || fail "status: $(cat "$tmp/mix.said")"
 FAKE='HTTP/1.0 400 no' listen_in fake 1
-says 'does not speak TLS .*and tls=require' farpage servers "$way" "tls-psk=$tmp/key"
+says 'does not speak TLS .*but tls=require' farpage servers "$way" "tls-psk=$tmp/key"
 if grep -qaF FPgC "$tmp/fake.capture"; then fail "a HELLO was said in clear"; fi
 FAKE=silent listen_in silent 1
 says 'did not answer the TLS handshake within' probe "$way" timeout=300 "tls-psk=$tmp/key"
 
 # ---- certificates ----
 
-certificate () # DIR WHO SUBJECT CA DAYS
+certificate () # DIR NAME SUBJECT CA
 {
     openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$tmp/$1/$2-key.pem" \
         -subj "/CN=$3" -out "$tmp/req" 2>/dev/null
@@ -220,7 +223,8 @@ says 'its certificate is not accepted.*issuer is unknown' farpage servers "$x509
 says 'Certificate is required' farpage servers "$x509" "tls-certificates=$tmp/bare"
 says 'does not match the expected' farpage servers "localhost:${x509##*:}" "tls-certificates=$tmp/good"
 says 'ca-cert.pem' farpage servers "$x509" "tls-certificates=$tmp/nothing"
-# Three requests in one record are three requests: what is left of it wakes nobody up.
+# Three requests in one TLS record get three replies. The socket gives no
+# further event for the rest of a record.
 timeout 60 /usr/bin/python3 - "${x509##*:}" "$tmp/good" >"$tmp/out" 2>&1 <<'EOF' || { cat "$tmp/out"; fail "three at once"; }
 import os, socket, ssl, struct, sys
 context = ssl.create_default_context(cafile=sys.argv[2] + "/ca-cert.pem")
@@ -236,7 +240,7 @@ for sequence in 1, 2, 3:
     assert header[4:6] == (sequence, 0), header
     f.read(header[3])
 EOF
-# A token that was given to somebody over TLS is worth nothing without it.
+# A token that was given over TLS is worthless without TLS.
 start_memserver either --size 4M --slab 1M --reserve 0 --tls on --tls-certificates "$tmp/good"
 port=$(cut -d: -f2 "$tmp/either.addr")
 timeout 60 /usr/bin/python3 - "$port" "$tmp/good" >"$tmp/out" 2>&1 <<'EOF' || { cat "$tmp/out"; fail "its token"; }
@@ -261,11 +265,11 @@ def proof():
     assert status == 0 and len(reply) == 16, (status, reply)
     return session + reply + bytes(4)
 status, reply = ask(plain(), 11, proof())
-assert status == 8 and b"as its control connection was" in reply, (status, reply)
+assert status == 8 and b"same user as the control connection" in reply, (status, reply)
 data_hello = proof()
 status, reply = ask(tls(), 11, data_hello)
 assert status == 3 and b"no volume open" in reply, (status, reply)
-# It has been shown.
+# A token can be used once.
 status, reply = ask(tls(), 11, data_hello)
 assert status == 8 and b"good for one connection" in reply, (status, reply)
 EOF
@@ -273,7 +277,7 @@ EOF
 status=0
 farpage-memserver --size 1M --slab 1M --tls require 2>"$tmp/out" || status=$?
 [ $status = 2 ] || fail "--tls require without a key: $status"
-says 'one of them' farpage-memserver --size 1M --slab 1M --tls-psk a --tls-certificates b
+says 'give only one' farpage-memserver --size 1M --slab 1M --tls-psk a --tls-certificates b
 says 'key: No such file' farpage-memserver --size 1M --slab 1M --tls-psk "$tmp/no-key"
 says 'tls-verify-peer needs' farpage-memserver --size 1M --slab 1M --tls-verify-peer --tls-psk "$tmp/key"
 

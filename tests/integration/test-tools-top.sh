@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# farpage top: what it shows of a volume that is used over tcp, of a plugin and
-# of a memory server that do not answer; and its screen.
+# farpage top: a volume in use over tcp, a plugin and a memory server that do
+# not answer, and the screen.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -12,7 +12,8 @@ addr=$(head -n1 "$tmp/m.addr")
 status=$tmp/status
 start_nbdkit n "$FARPAGE_PLUGIN" "$addr" size=32M transport=tcp "$MLOCK" status="$status"
 
-# shows NAME: what it prints of two looks, in at most 80 columns.
+# shows NAME [COUNT]: run it for COUNT (2) looks, and check that no line has
+# more than 80 columns.
 shows ()
 {
     timeout 60 farpage top --batch --interval 0.2 --count "${2:-2}" "$status" \
@@ -20,10 +21,10 @@ shows ()
     if grep -qE '^.{81,}$' "$tmp/$1"; then fail "$1: more than 80 columns: $(cat "$tmp/$1")"; fi
     if grep -q $'\033' "$tmp/$1"; then fail "$1: not plain text"; fi
 }
-# line NAME PATTERN: the last line of it that has this, without its first word.
+# line NAME PATTERN: print the last line that matches, without its first word.
 line () { grep -E "$2" "$tmp/$1" | tail -n 1 | tr -s ' ' | cut -d ' ' -f 2-; }
 
-# Nobody reads or writes.
+# idle: succeed if it shows a volume without requests.
 idle ()
 {
     shows idle
@@ -33,7 +34,7 @@ idle ()
 wait_until 30 idle
 [ "$(grep -c '^farpage top ' "$tmp/idle")" = 2 ] || fail "not two looks: $(cat "$tmp/idle")"
 
-# Somebody does, until told to stop.
+# Read and write until told to stop.
 uri="nbd+unix:///?socket=$tmp/n.sock" stop=$tmp/stop \
     timeout 120 "$NBDSH" -c - >"$tmp/io.log" 2>&1 <<'END' &
 import os
@@ -47,7 +48,8 @@ END
 io=$!
 cleanup_fn kill $io
 
-# moves: requests, bytes and latencies of the volume and of its server.
+# moves: succeed if it shows requests, bytes and latencies of the volume and of
+# its server.
 moves ()
 {
     shows busy 1
@@ -67,28 +69,28 @@ else
     status2=0
     farpage top "$status" >"$tmp/out" 2>"$tmp/err" </dev/null || status2=$?
     [ $status2 = 1 ] || fail "without a terminal: exit $status2"
-    grep -q -- '--batch needs none' "$tmp/err" || fail "without a terminal: $(cat "$tmp/err")"
+    grep -q -- 'use --batch' "$tmp/err" || fail "without a terminal: $(cat "$tmp/err")"
 fi
 
-# A memory server that is stopped is no reason to wait: the plugin answers.
+# top does not wait for a memory server that is stopped, as the plugin answers.
 kill -STOP "$(cat "$tmp/m.pid")"
 cleanup_fn kill -CONT "$(cat "$tmp/m.pid")"
 no_server () { shows stopped 1 && [[ $(line stopped '^127.0.0.1:') == *" no answer" ]]; }
 wait_until 30 no_server
 kill -CONT "$(cat "$tmp/m.pid")"
 
-# Nor is a plugin that is.
+# Nor does top wait for a plugin that is stopped.
 kill -STOP "$(cat "$tmp/n.pid")"
 cleanup_fn kill -CONT "$(cat "$tmp/n.pid")"
 shows silent 1
 [[ $(line silent /status) == "no answer" ]] || fail "$(cat "$tmp/silent")"
 kill -CONT "$(cat "$tmp/n.pid")"
 
-# One that is gone, at once.
+# A plugin that has ended is noticed at once.
 stop "$(cat "$tmp/n.pid")"
 shows gone
 [[ $(line gone /status) == "no answer" ]] || fail "$(cat "$tmp/gone")"
 
-# Whoever reads it may go away.
+# The reader of a pipe may go away.
 timeout 60 farpage top --batch --interval 0.1 "$status" 2>"$tmp/err" | head -n 1 >"$tmp/out"
 grep -q '^farpage top ' "$tmp/out" || fail "into a pipe: $(cat "$tmp/out")"

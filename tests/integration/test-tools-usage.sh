@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A bad command line of farpage: exit status 2, one sentence that says what is
-# wrong, and a hint. What cannot be done: exit status 1.
+# A bad command line of farpage gives exit status 2, one sentence that says what
+# is wrong, and a hint. If a command cannot be done, the exit status is 1.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
-# expect STATUS TEXT ARG...: what 'farpage ARG...' does.
+# expect STATUS TEXT ARG...: run 'farpage ARG...', and check its exit status and
+# its errors.
 expect ()
 {
     local wanted=$1 text=$2 status=0
@@ -59,7 +60,7 @@ expect 2 "at least twice as long" attach --timeout 3 \
 expect 2 "--timeout must be longer" attach --timeout 10 await=10000 server=a size=1G
 expect 2 "--wait" attach --wait never server=a size=1G
 
-expect 2 "which device" detach
+expect 2 "at least one device" detach
 expect 2 "not a /dev/nbdX" detach /dev/null
 expect 2 "one device" swapon
 expect 2 "one device" swapon /dev/nbd0 /dev/nbd1
@@ -100,11 +101,11 @@ expect 2 "--rate" drain --rate none /dev/nbd0 a
 expect 2 "--rate" drain --rate 0 /dev/nbd0 a
 expect 2 "not both" drain --rate 1M --cancel /dev/nbd0 a
 
-expect 2 "which servers" servers
+expect 2 "no servers given" servers
 expect 2 "servers: " servers 'a b'
 expect 1 "servers: 127.0.0.1:1: " servers 127.0.0.1:1
 expect 1 "servers: unix:$tmp/none: " servers "unix:$tmp/none"
-expect 2 "servers: $tmp/none: a path? A Unix socket is unix:PATH" servers "$tmp/none"
+expect 2 "servers: $tmp/none: a path is not an address: for a Unix socket use unix:PATH" servers "$tmp/none"
 expect 1 "did you mean 'farpage volumes list'?" volumes lst 127.0.0.1:1
 expect 1 "did you mean 'farpage volumes delete'?" volumes rm 127.0.0.1:1
 expect 2 "for 'farpage volumes delete'" volumes rm --yes data 127.0.0.1:1
@@ -113,7 +114,7 @@ expect 2 "did you mean 'farpage servers add'?" servers ad /dev/nbd0 127.0.0.1:1
 expect 1 "did you mean 'farpage servers remove'?" servers del 127.0.0.1:1
 expect 2 "did you mean 'farpage servers remove'?" servers rm "$tmp/status" 127.0.0.1:1
 
-# A number that no machine has.
+# No machine has a device of this number.
 expect 1 "not attached by farpage" swapon /dev/nbd4000
 expect 1 "not swapped to" swapoff /dev/nbd4000
 expect 1 "not attached by farpage" status /dev/nbd4000
@@ -122,9 +123,9 @@ expect 1 "not attached by farpage" check /dev/nbd4000
 expect 1 "No such file" check "$tmp/no-such-socket"
 expect 1 "No such file" drain "$tmp/no-such-socket" 127.0.0.1
 expect 1 "No such file" status --socket "$tmp/no-such-socket"
-# Something else than the status socket of a plugin.
+# A path that is not the status socket of a plugin.
 echo data >"$tmp/file"
-expect 1 "is no socket: the plugin's status=PATH makes one" status --socket "$tmp/file"
+expect 1 "is not a socket: start the plugin with status=PATH to get one" status --socket "$tmp/file"
 nbdkit -f -U "$tmp/nbd" memory 1M >"$tmp/nbdkit.log" 2>&1 &
 cleanup_fn stop $!
 _wait_answer $! nbdkit nbdinfo --size "nbd+unix:///?socket=$tmp/nbd"
@@ -136,7 +137,7 @@ expect 1 "is the NBD socket of nbdkit (-U)" drain nbd 127.0.0.1
 expect 1 "is the NBD socket of nbdkit (-U)" servers add nbd 127.0.0.1
 expect 1 "is the NBD socket of nbdkit (-U)" servers remove nbd 127.0.0.1
 cd "$OLDPWD"
-# What is not attached needs no detaching.
+# Detaching a device that is not attached succeeds.
 farpage detach /dev/nbd4000 || fail "detach of what is not attached"
 
 # A failed write is not success.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What volume-service, which the services run, makes of a file of volumes.d.
-# (tests/vm/test-reboot.sh has the services themselves.)
+# volume-service, which the services run, turns a file of volumes.d into a
+# command. (tests/vm/test-reboot.sh tests the services themselves.)
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -15,7 +15,8 @@ chmod +x "$tmp"/bin/*
     "$top_srcdir/tools/volume-service.in" >"$tmp/service"
 conf=$tmp/etc/farpage/volumes.d/v.conf
 
-# becomes WHAT WORDS: and succeeds.
+# becomes WHAT WORDS: check that 'volume-service WHAT' runs 'farpage WORDS' and
+# succeeds.
 becomes ()
 {
     local said
@@ -39,13 +40,13 @@ server=a,domain=x server=b size=16G timeout=500"
 printf '%s' 'priority = 3' >>"$conf" # no newline
 becomes attach "attach --foreground --name=v --timeout=40 --device=/dev/nbd3 --swap \
 server=a,domain=x server=b size=16G timeout=500"
-# There is nothing to take down.
+# Nothing is attached, so there is nothing to take down.
 becomes detach ''
 becomes swapoff ''
 if sh "$tmp/service" swapon v 2>"$tmp/err"; then fail "swapon without a device"; fi
 grep -q 'not attached' "$tmp/err" || fail "$(cat "$tmp/err")"
 echo 'swap = maybe' >"$conf"
-refused 'swap: yes or no'
+refused 'swap: give yes or no'
 echo 'server' >"$conf"
 refused 'not NAME = VALUE'
 echo 'server = two words' >"$conf"

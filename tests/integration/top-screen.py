@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
-"""farpage top on a terminal of its own: top-screen.py SOCKET
+"""Run farpage top on a terminal of its own: top-screen.py SOCKET
 
-What it draws in 80x24 and after a change of size, its keys, and that it leaves
-the terminal as it was, whatever ends it."""
+Check what it draws in 80x24 and after a change of size, and its keys. It must
+leave the terminal as it was, whatever ends it."""
 
 import fcntl
 import os
@@ -15,7 +15,7 @@ import sys
 import termios
 import time
 
-ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"  # xterm's other screen
+ENTER, LEAVE = b"\x1b[?1049h", b"\x1b[?1049l"  # xterm's alternate screen
 
 
 class Top:
@@ -42,7 +42,7 @@ class Top:
             self.seen += os.read(self.fd, 65536)
 
     def expect(self, text):
-        """Until text was drawn, from now on."""
+        """Read until text is drawn after this call began."""
         while text not in self.seen:
             self.read()
         self.seen = self.seen[self.seen.index(text) + len(text):]
@@ -72,7 +72,7 @@ top.expect(b"127.0.0.1:")
 assert termios.tcgetattr(top.tty) != top.before
 os.write(top.fd, b"s")
 top.expect(b"IOPS")
-# So few lines that it has to be scrolled, and less than its lines are long.
+# So few lines that it must scroll, and fewer columns than its lines need.
 top.resize(6, 40)
 top.expect(b"lines 1 to 5")
 os.write(top.fd, b"\x1bOB")
@@ -91,7 +91,7 @@ for sig, status in (signal.SIGTERM, -15), (signal.SIGINT, 0), (signal.SIGHUP, -1
         os.kill(top.pid, sig)
     top.ends(status)
 
-# It ends by itself, too.
+# With --count it ends by itself.
 top = Top("--count", "2", socket)
 top.expect(ENTER)
 top.ends(0)

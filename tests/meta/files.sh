@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Sourced by the meta tests: changes to the top of the source, and lists it.
+# Sourced by the meta tests. Changes to the top of the source, and lists its
+# files.
 
 # shellcheck shell=bash disable=SC2154 # $tmp comes from functions.sh
 cd "$top_srcdir" || exit
 
-# source_files: the files of the project, one a line, without what is
-# generated. In a git checkout what git knows or would add, in a tarball all
-# there is. (Root may run this in someone else's checkout.)
+# source_files: print the files of the project, one a line, without generated
+# ones. In a git checkout these are the files that git knows or would add. In a
+# tarball they are all files. (Root may run this in another user's checkout.)
 source_files ()
 {
     local f
@@ -28,7 +29,7 @@ c_files ()
     source_files | grep '\.[ch]$'
 }
 
-# shell_scripts: what a shell reads, by its name or by its first line.
+# shell_scripts: print the files that a shell reads, by name or by first line.
 shell_scripts ()
 {
     local f line

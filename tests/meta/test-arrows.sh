@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Each folder includes only what the layers below it offer: docs/ARCHITECTURE.md
+# Each folder includes only headers of the layers below it. docs/ARCHITECTURE.md
 # has the table.
 
 # shellcheck source=tests/functions.sh.in
@@ -45,14 +45,14 @@ done <<<"$rules"
 bad=0
 complain () { echo "$*"; bad=1; }
 
-# allowed FILE HEADER: by the rule of the folder that FILE is in.
+# allowed FILE HEADER: succeed if the rule of FILE's folder allows HEADER.
 allowed ()
 {
     local dir=${1%/*} p
     case $2 in
     *..*) return 1 ;;
     */*) ;;
-    *) [ -e "$dir/$2" ]; return ;; # of the same folder
+    *) [ -e "$dir/$2" ]; return ;; # a header of the same folder
     esac
     for p in ${may[$dir]:-}; do # nothing in a folder that has no rule
         case $p:$2 in */:"$p"*|"$2:$2") return 0 ;; esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# tests/check-again: a test that fails once is FLAKY, one that fails twice or that
-# a sanitizer reported has failed. A makefile stands in for automake's.
+# tests/check-again: a test that fails once is flaky. A test that fails twice,
+# or that a sanitizer reported, has failed. A makefile stands in for automake's.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -11,7 +11,7 @@ unset MAKEFLAGS MAKEOVERRIDES MFLAGS
 mkdir "$tmp/build" "$tmp/build/tests" "$tmp/build/tests/unit" "$tmp/build/tests/integration"
 printf '#!/bin/sh\nexec "$@"\n' >"$tmp/build/run"
 chmod +x "$tmp/build/run"
-# What each test does is in its file: the results of its runs, one a line.
+# The file NAME.runs lists the results of the runs of a test, one a line.
 cat >"$tmp/build/tests/Makefile" <<'END'
 TESTS = $(ALL)
 check-some check:
@@ -26,7 +26,8 @@ check-some check:
 	done; echo >test-suite.log; exit $$bad
 END
 
-# run STATUS 'NAME RESULT...'...: what check-again ends with, for such tests.
+# run STATUS 'NAME RESULT...'...: run check-again for these tests, and check its
+# exit status.
 run ()
 {
     local wanted=$1 all='' t name status=0
@@ -54,7 +55,7 @@ run 0 'unit/test-a FAIL PASS' 'integration/test-a.sh FAIL PASS' 'unit/test-b PAS
 [ "$(flaky)" = "integration/test-a: $tmp/first/integration-test-a.log
 unit/test-a: $tmp/first/unit-test-a.log" ] || fail "flaky: $(flaky)"
 grep -q '^FAIL unit/test-a' "$tmp/first/unit-test-a.log" || fail "the first log is not kept"
-# Alone, each; and after the others.
+# Each of them runs again alone, after the others.
 ran ' unit/test-a integration/test-a.sh unit/test-b,integration/test-a.sh,unit/test-a'
 grep -q 'FAIL unit/test-a$' "$tmp/told" || fail "nothing was told at once"
 grep -q 'the output of unit/test-a$' "$tmp/told" || fail "no log was shown"
@@ -63,7 +64,7 @@ run 2 'unit/test-a FAIL FAIL' 'unit/test-b FAIL PASS'
 [ "$(flaky)" = "unit/test-b: $tmp/first/unit-test-b.log" ] || fail "flaky: $(flaky)"
 grep -qx ':test-result: FAIL' "$tmp/build/tests/unit/test-a.trs" || fail "it has not failed"
 
-# Skipped the second time is not passed.
+# A test that is skipped the second time has not passed.
 run 2 'unit/test-a FAIL SKIP'
 grep -qx ':test-result: FAIL' "$tmp/build/tests/unit/test-a.trs" || fail "a skip hides a failure"
 
@@ -73,13 +74,13 @@ ran ' unit/test-a unit/test-b'
 run 2 'unit/test-a CRASH PASS' 'unit/test-b PASS'
 ran ' unit/test-a unit/test-b'
 
-# A make that stops in between has not run all.
+# If make stops early, it has not run all tests.
 run 2 'unit/test-a FAIL PASS' 'unit/test-b BREAK' 'unit/test-c PASS'
 ran ' unit/test-a unit/test-b unit/test-c'
 
 run 2 'unit/test-'{1..9}' FAIL PASS'
 [ -z "$(flaky)" ] || fail "nine failures were taken for an accident"
 
-# A make that does not get through is no test that failed.
+# If make cannot run, that is not a failed test.
 rm "$tmp/build/tests/Makefile"
 run 2 'unit/test-a PASS'

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What README.md and docs/*.md point at is there: files behind links, options of
-# the programs, parameters of the plugin, metrics, and the tests that
-# docs/FAILURES.md names.
+# All that README.md and docs/*.md refer to exists: files behind links, options
+# of programs, parameters of the plugin, metrics, and tests in docs/FAILURES.md.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -30,10 +29,10 @@ LD_PRELOAD=$SANITIZER_PRELOAD nbdkit "$FARPAGE_PLUGIN" --help >"$tmp/plugin"
 farpage-memserver --help >"$tmp/farpage-memserver"
 cat "$top_srcdir/memserver/farpage-memserver.pod" >>"$tmp/farpage-memserver"
 
-# has_option HELP WORD: --lease=5 is --lease there.
+# has_option HELP OPTION: succeed if HELP names this option.
 has_option () { grep -qE -e "(^|[^a-z-])$2([^a-z-]|\$)" "$1"; }
 
-# look PAGE WORD...: the options and parameters of a command of ours.
+# look PAGE WORD...: check the options and parameters of one of our commands.
 look ()
 {
     local page=${1#"$top_srcdir"/} help what w
@@ -80,13 +79,15 @@ look ()
 }
 
 for page in "${pages[@]}"; do
-    # Spans, one a line, also those that end on the next line; and what is indented, or between fences.
+    # Take code spans, one a line, even if they end on the next line. Also take
+    # indented and fenced blocks.
     # shellcheck disable=SC2016 # these are no expansions
     awk '/^```/ { on = !on; next } on || /^    / { print }' "$page" >"$tmp/lines"
     # shellcheck disable=SC2016
     awk '/^```/ { on = !on; next } !on && !/^    /' "$page" | tr '\n' ' ' | grep -oE '`[^`]+`' |
         tr -d '`' >>"$tmp/lines" || :
-    # A command ends at a comment, a pipe or another command; ./run and sudo are not part of it.
+    # A command ends at a comment, a pipe or another command. ./run and sudo are
+    # not part of it.
     sed -e ':a' -e '/\\$/{N;s/\\\n */ /;ba}' "$tmp/lines" |
         sed -E 's/^ *//; s/( |^)#.*//; s/[|;&)>].*//; s,^([A-Za-z./]*run|sudo) +,,' |
         grep -E '^farpage(-memserver)? ' >"$tmp/commands" || :
@@ -97,7 +98,7 @@ done
 
 # ---- metrics ----
 
-# A histogram has three names.
+# A histogram has three names. Take the one without a suffix.
 while IFS=: read -r page name; do
     names=$((names + 1))
     name=${name%_bucket}
@@ -108,7 +109,7 @@ done < <(grep -oE '\bfarpage_(memserver|volume|server|plugin|build)_[a-z_]+' "${
 
 # ---- tests of FAILURES.md ----
 
-# Each row ends with names, and with words that say more.
+# Each row ends with names of tests, and with other words.
 while read -r name; do
     names=$((names + 1))
     found=
@@ -118,7 +119,8 @@ while read -r name; do
     [ -n "$found" ] || complain "docs/FAILURES.md: there is no $name"
 done < <(awk -F '|' '/^\|/ { print $(NF - 1) }' "$top_srcdir/docs/FAILURES.md" |
     sed 's,tests/vm/,,g; s,\.sh,,g' | grep -oE '\btest-[a-z0-9-]+' | sort -u)
-# A function behind it, in brackets: made_anew of test-volume-copies is test_made_anew there.
+# A function may follow in brackets: three_copies of test-volume-copies is
+# test_three_copies there.
 while read -r name function; do
     names=$((names + 1))
     grep -qE "^(test_)?$function \(" "$top_srcdir/tests/unit/$name.c" ||

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The plugin's parameters are the same in its --help, in its man page (heading
-# and synopsis) and in its parser.
+# The plugin's parameters are the same in its --help, in its man page (items and
+# synopsis), and in its parser.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -11,7 +11,7 @@ pod=$dir/nbdkit-farpage-plugin.pod
 
 requires nbdkit --version
 LD_PRELOAD=$SANITIZER_PRELOAD nbdkit "$FARPAGE_PLUGIN" --help >"$tmp/all"
-# A parameter starts its line; server= may be left out.
+# Each parameter starts a line. server= is in brackets, as it may be omitted.
 sed -nE 's/^(\[?)([a-z_-]+)=\]?[^ ]*( .*)?$/\2/p' "$tmp/all" | sort >"$tmp/help"
 sed -nE 's/^=item \[?B<([a-z_-]+)=>.*/\1/p' "$pod" | sort >"$tmp/items"
 sed -n '/^=head1 SYNOPSIS/,/^=head1 DESC/p' "$pod" |

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What README.md tells people to type exists: programs, files, subcommands,
+# All that README.md tells people to type exists: programs, files, subcommands,
 # options, parameters. (tests/vm/test-readme-recipes.sh runs the recipes.)
 
 # shellcheck source=tests/functions.sh.in
@@ -10,12 +10,13 @@ readme=$top_srcdir/README.md
 bad=0
 complain () { echo "README.md: $*"; bad=1; }
 
-# Commands in blocks marked sh, one a line.
+# Take the commands from blocks marked sh, one a line.
 awk '/^```sh( |$)/ { on = 1; next } /^```/ { on = 0 } on' "$readme" |
     sed -e ':a' -e '/\\$/{N;s/\\\n */ /;ba}' >"$tmp/commands"
 grep -q '^farpage attach' "$tmp/commands" || fail "found no commands"
 
-# has_options HELP COMMAND WORD...: each option among the words is in HELP.
+# has_options HELP COMMAND WORD...: check that HELP has each option among the
+# words.
 has_options ()
 {
     local help=$1 command=$2 w
@@ -28,7 +29,7 @@ has_options ()
     done
 }
 
-# has_parameters WORD...: each NAME=VALUE is one of the plugin's.
+# has_parameters WORD...: check that the plugin has each parameter NAME=VALUE.
 has_parameters ()
 {
     local w
@@ -74,8 +75,8 @@ while read -r -a words; do
 done <"$tmp/commands"
 [ $n -gt 10 ] || fail "only $n commands"
 
-# Files that the text names, but for what is only there in a build or on the
-# system.
+# Check the files that the text names, except those that exist only in a build
+# or on the system.
 # shellcheck disable=SC2016 # these are no expansions
 grep -oE '`(docs|tests|tools|lib)/[^` ]*`|`[A-Z]+(\.md)?`' "$readme" | tr -d '`' |
     sort -u >"$tmp/named"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# docs/SECURITY.md: every row of what is protected names a test, every test that
-# it names is there, and is run.
+# docs/SECURITY.md: each row of the table of what is protected names a test.
+# Each test that it names exists and is run.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"

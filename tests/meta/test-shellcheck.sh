@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The linter has nothing to say about any shell script.
+# The linter finds nothing in any shell script.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Every file says its licence once, in its first lines.
+# Each file names its licence once, in its first three lines.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 # shellcheck source=tests/meta/files.sh
 . "$top_srcdir/tests/meta/files.sh"
 
-tag='SPDX-License'-Identifier # in two, so as not to count itself
+tag='SPDX-License'-Identifier # split, so as not to count itself
 bad=0
 n=0
 while IFS= read -r f; do

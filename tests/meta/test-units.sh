@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# The units are what systemd understands, and the memory server's sandbox is not
-# less than it was.
+# systemd understands the units, and the memory server's sandbox is as tight as
+# it was.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -11,7 +11,7 @@ n=0
 for unit in "$top_builddir"/memserver/*.service "$top_builddir"/tools/*.service; do
     [ -e "$unit" ] || continue
     if grep -n '@[a-z]*@' "$unit"; then fail "$unit: not replaced"; fi
-    # What it starts is not installed here, nor are the pages.
+    # The programs and man pages that a unit names are not installed here.
     sed -e 's|^\(Exec[A-Za-z]*=\)\([-:+!|@]*\)/[^ ]*|\1\2/bin/true|' -e '/^Documentation=/d' \
         "$unit" >"$tmp/${unit##*/}"
     n=$((n + 1))
@@ -22,7 +22,7 @@ for unit in "$tmp"/*.service; do
     case $name in
     *@.service) cp "$unit" "$tmp/${name/@/@test}"; unit=$tmp/${name/@/@test} ;;
     esac
-    # It complains of units of this machine, too.
+    # systemd-analyze also complains of units of this machine.
     SYSTEMD_UNIT_PATH="$tmp:" systemd-analyze verify --man=no "$unit" 2>&1 |
         grep -F "${name%%[@.]*}" >"$tmp/complaints" || :
     if [ -s "$tmp/complaints" ]; then fail "$(cat "$tmp/complaints")"; fi

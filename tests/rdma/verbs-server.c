@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* verbs-server.c - a memory server of one session and two regions, for the
- * tests of the rdma transport; no control connection, but lines on stdin and
- * stdout:
+/* verbs-server.c - a memory server of one session and two regions, for tests
+ * of the RDMA transport.  It has no control connection, but takes commands on
+ * stdin and replies on stdout:
  *
- *   (start)   port N
- *   regions   regions RADDR RKEY RADDR RKEY   writable, then read-only; once
- *                                             somebody has connected
- *   memory    memory ADDRESS   where both are, in this process
- *   revoke    ok      the writable region's key opens nothing any more
- *   peers     peers N
- *   (EOF)     everything is freed, exit 0
+ *   (start)   Reply "port N".
+ *   regions   Reply "regions RADDR RKEY RADDR RKEY" for the writable region
+ *             and the read-only one, once a client has connected.
+ *   memory    Reply "memory ADDRESS", where both are in this process.
+ *   revoke    Make the writable region's key void, and reply "ok".
+ *   peers     Reply "peers N".
+ *   (EOF)     Free everything, and exit with 0.
  *
  * Usage: verbs-server ADDR MEGABYTES
  */
@@ -26,7 +26,7 @@
 
 #include "transport/verbs_server.h"
 
-#define TOKEN_BYTE 0x5a /* each byte of the token that is let in */
+#define TOKEN_BYTE 0x5a /* each byte of the accepted token */
 
 struct server {
   struct fp_verbs_listener *listener;

@@ -89,7 +89,7 @@ static unsigned nr_threads;
 static struct thread *current;
 static uint64_t now_ns = 1000 * FP_NS_PER_S, seed;
 static _Atomic unsigned long turns; /* read by the watchdog */
-static _Atomic bool watched;        /* set by it */
+static _Atomic bool watched;        /* set by the watchdog */
 
 int __real_pthread_create (pthread_t *id, const pthread_attr_t *attr,
                            void *(*run) (void *), void *arg);

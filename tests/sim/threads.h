@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* threads.h - what a test can ask of the scheduler in threads.c. */
+/* threads.h - calls of a test to the scheduler in threads.c. */
 
 #ifndef SIM_THREADS_H
 #define SIM_THREADS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* donor.h - a memory server without sockets, for the tests of what is inside
- * one: its event loop, its pool, and sessions that are asked by a call.
+/* donor.h - a memory server without sockets, for tests of its parts.  It has
+ * an event loop, a pool, and sessions whose requests are function calls.
  */
 
 #ifndef DONOR_H
@@ -15,42 +15,47 @@
 
 extern struct server donor;
 
-/* So many slabs of that size, in MiB, all free. */
+/* Start with this many slabs of slab_mib MiB, all free. */
 void donor_start (uint32_t slabs, uint64_t slab_mib);
-/* Make so many slabs, none populated, and no worker: the test calls pool_step.
+/* Start with slabs that are not populated, and no worker: the test calls
+ * pool_step.
  */
 void donor_start_idle (uint32_t slabs, uint64_t slab_mib);
 void donor_stop (void);
 
-/* Run the loop until it says so, or fail after ten seconds. */
+/* Run the loop until done returns true.  Fail after a minute. */
 void donor_wait (bool (*done) (void));
 bool donor_all_free (void);
 
-/* A session that has volume ID open, made or resumed, over a transport. */
+/* Return a session with volume `id` open; create or resume it.  There are two
+ * sessions: one for even ids, one for odd ones.
+ */
 struct session *donor_attach (uint8_t id, unsigned transport);
-/* Likewise, and the volume has a name. */
+/* Give the volume a name, too. */
 struct session *donor_attach_named (uint8_t id, const char *name,
                                     unsigned transport);
-/* Likewise, with so many copies of each extent. */
+/* Keep this many copies of each extent, too. */
 struct session *donor_attach_copies (uint8_t id, const char *name,
                                      uint32_t copies, unsigned transport);
 
-/* The handler of one message with the request that enc put in: what it
- * returned, CTL_WAIT included; call->out has the body of the reply.
+/* One call of a message handler: the encoded request and the body of the
+ * reply.
  */
 struct donor_call {
   struct call call;
   struct fp_header header;
   uint8_t in[FP_BODY_MAX], out[FP_BODY_MAX];
 };
-/* donor_ask (ctl_X, &w) after donor_begin (s, &w) and fp_enc_X (&w, &q). */
+/* Ask with donor_begin (s, &w), fp_enc_X (&w, &q) and donor_ask (ctl_X, &w).
+ * Return what the handler returned, CTL_WAIT included.
+ */
 extern struct donor_call donor_call;
 void donor_begin (struct session *s, struct fp_writer *w);
 int donor_ask (ctl_handler *handler, const struct fp_writer *w);
 void donor_reply (struct fp_reader *out);
 int donor_list (struct session *s, struct fp_grants *p);
-/* LIST where a slab has to be copied first: it does not answer yet; until
- * that slab is copied; both, and then the list.
+/* Send a LIST for which a slab must be copied first, so that no reply comes
+ * yet.  Then wait until the slab is copied.  list_moved does both, and lists.
  */
 void donor_list_moves (struct session *s);
 void donor_wait_moved (void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fake-ctl-int.h - the inside of the fake servers: fake-ctl.c has the messages
+/* fake-ctl-int.h - internals of the fake servers.  fake-ctl.c has the messages
  * of all volumes, fake-named.c those of volumes with a name.
  */
 
@@ -28,24 +28,24 @@ struct fake_server {
   struct fp_fake_server *data;
   uint64_t slab_size;
   unsigned slabs;
-  char alias[FP_ADDR_MAX + 1]; /* another address of it */
+  char alias[FP_ADDR_MAX + 1]; /* another address of this server */
   struct fake_slab slab[MAX_SLABS];
   bool cut, known, dies_of_label, dies_of_release, keeps;
   bool stingy, barred;
-  /* The only lane that it is stingy to, counted from 1; 0: none. */
+  /* Lane that gets no token, counted from 1; 0: none. */
   unsigned stingy_to;
-  bool held;       /* by a client that is not of this process */
-  unsigned wanted; /* and it lends nothing meanwhile */
-  uint64_t epoch;  /* counts the times that the volume was opened */
+  bool held;       /* by a client outside this process */
+  unsigned wanted; /* slabs; it lends none while not 0 */
+  uint64_t epoch;  /* counts the times the volume was opened */
   struct fp_uuid volume;
-  struct fp_uuid uuid; /* another one each time it starts empty */
+  struct fp_uuid uuid; /* a new one each time it starts empty */
   struct fp_open opened;
-  struct fp_uuid client, former; /* who has it, or had it; and who before */
+  struct fp_uuid client, former; /* last client, and the one before */
   char client_name[FP_NAME_MAX + 1];
   struct fp_members members;
   uint64_t map[FAKE_MAP_WORDS];
   bool no_tails;
-  struct fp_ctl *ctl; /* the session that has the volume open */
+  struct fp_ctl *ctl; /* session that has the volume open */
   enum fake_silence silence;
   unsigned silent_about; /* an fp_msg_type; 0: all */
   _Atomic unsigned list_ms, grant_ms;
@@ -57,13 +57,13 @@ struct fp_ctl {
   char name[FP_NAME_MAX + 1];
   int fd;
   bool broken;
-  bool read_only; /* it opened the volume so */
+  bool read_only; /* has the volume open read-only */
   const char *why;
 };
 
 extern pthread_mutex_t fake_lock;
 
-/* Before a call takes effect, and after it did. */
+/* Apply faults before a call takes effect, and after it did. */
 int fake_before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns,
                  bool *lose);
 int fake_after (struct fp_ctl *c, unsigned type, uint64_t deadline_ns,

@@ -57,7 +57,7 @@ fake_ctl_fault_fired (void)
   return fired;
 }
 
-/* Each slab has its tail. */
+/* Return the distance of slabs in memory: each is followed by its tail. */
 static uint64_t
 stride (const struct fake_server *s)
 {
@@ -354,7 +354,9 @@ is_about (const struct fake_server *s, enum fake_silence silence,
          (s->silent_about == 0 || s->silent_about == type);
 }
 
-/* True: nothing was heard until the deadline. */
+/* Wait while the server is silent about this type.  Return true if it still is
+ * at the deadline.
+ */
 static bool
 heard_nothing (struct fp_ctl *c, unsigned type, enum fake_silence silence,
                uint64_t deadline_ns)
@@ -366,7 +368,7 @@ heard_nothing (struct fp_ctl *c, unsigned type, enum fake_silence silence,
 
     if (fp_deadline_passed (deadline_ns))
       return true;
-    /* The condition follows the time of day; look often. */
+    /* The condition uses the time of day, which may jump; look often. */
     clock_gettime (CLOCK_REALTIME, &until);
     until.tv_nsec += 5000000;
     if (until.tv_nsec >= 1000000000) {
@@ -385,7 +387,7 @@ out_of_time (struct fp_ctl *c)
   return -ETIMEDOUT;
 }
 
-/* Is this call to have a fault? */
+/* Return true if this call has a fault. */
 static bool
 has_fault (enum fake_ctl_fault *kind)
 {
@@ -403,14 +405,15 @@ has_fault (enum fake_ctl_fault *kind)
   return true;
 }
 
-/* Before a call takes effect. */
 int
 fake_before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
 {
   enum fake_ctl_fault kind;
 
   *lose = false;
-  /* A real one refuses that; a client has no reason to try. */
+  /* A real server refuses these in a read-only session, and a client has no
+   * reason to send them.
+   */
   switch (type) {
   case FP_MSG_GRANT:
   case FP_MSG_LABEL:
@@ -436,7 +439,6 @@ fake_before (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool *lose)
   return is_about (c->server, FAKE_FULL, type) ? -ENOSPC : 0;
 }
 
-/* After it did. */
 int
 fake_after (struct fp_ctl *c, unsigned type, uint64_t deadline_ns, bool lose,
             int r)
@@ -706,7 +708,7 @@ fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
   (void) c;
   (void) p;
   (void) deadline_ns;
-  return -EOPNOTSUPP; /* nothing in lib/ asks */
+  return -EOPNOTSUPP; /* not used by lib/ */
 }
 
 void
@@ -730,7 +732,7 @@ fake_server_stingy_to (struct fake_server *s, unsigned lane, bool on)
   s->stingy_to = on ? lane + 1 : 0;
 }
 
-/* Nobody looks at what is shown. */
+/* The fake transport does not check tokens, so any bytes will do. */
 int
 fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
               struct fp_token *p, uint64_t deadline_ns)
@@ -744,7 +746,7 @@ fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
   });
 }
 
-/* Only the tcp transport calls these, and it is not used here. */
+/* Only the tcp transport calls this.  It is not used here. */
 int
 fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
                    uint64_t deadline_ns)

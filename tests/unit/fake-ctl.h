@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fake-ctl.h - the control channel (transport/ctl_channel.h) to memory
- * servers inside the test, which lend the memory of the fake transport.  A
- * program that links fake-ctl.c gets these functions instead of the real ones.
+/* fake-ctl.h - the control channel (transport/ctl_channel.h) to memory servers
+ * inside the test, which lend the memory of the fake transport.  A program
+ * that links fake-ctl.c gets these functions instead of the real ones.
  *
- * The servers keep what a real one keeps: which slabs are free, granted or
- * labelled, and whether they know the volume.  What a session was granted and
- * did not label is free again when the session ends, and keys die with it.
+ * The servers keep the state of real ones: which slabs are free, granted or
+ * labelled, and whether they know the volume.  When a session ends, its
+ * granted slabs without a label become free, and its keys die.
  *
- * Faults: the calls of all channels are counted; the n-th can be refused
- * before it took effect, or lose its answer after it did.  Either breaks the
- * channel, as a real one would.
+ * Faults: the calls of all channels are counted.  The n-th call can be refused
+ * before it takes effect, or lose its answer afterwards.  Either breaks the
+ * channel, as with a real server.
  */
 
 #ifndef FAKE_CTL_H
@@ -28,103 +28,119 @@ void fake_server_free (struct fake_server *s);
 const struct fp_addr *fake_server_addr (const struct fake_server *s);
 struct fp_fake_server *fake_server_data (struct fake_server *s);
 
-/* What it lends is no longer than a slab. */
+/* Grant no tails: what the server lends is no longer than a slab. */
 void fake_server_no_tails (struct fake_server *s);
-/* It answers as this host, too. */
+/* Answer at this host, too. */
 void fake_server_alias (struct fake_server *s, const char *host);
-/* It knows some volume; it was told that it is on so many servers. */
+/* Return true if it knows a volume; return how many servers the client told it
+ * the volume has.
+ */
 bool fake_server_knows (struct fake_server *s);
 unsigned fake_server_counted (struct fake_server *s);
 
-/* Data and control die; new connections are refused until revive.  What it
- * holds is kept, as by a server whose network is cut.
+/* Break data and control connections, and refuse new ones until revive.  The
+ * server keeps its state, as if its network were cut.
  */
 void fake_server_cut (struct fake_server *s);
 void fake_server_revive (struct fake_server *s);
-/* While it is cut from us, another client has the volume and leaves. */
+/* Pretend that another client had the volume while the server was cut from us.
+ */
 void fake_server_visit (struct fake_server *s);
-/* So, and it only had a look. */
+/* Pretend that another client opened the volume, while the server was cut from
+ * us, and changed nothing.
+ */
 void fake_server_probe (struct fake_server *s);
-/* It starts again, empty: it knows no volume and its memory is zero. */
+/* Restart it empty: it knows no volume, and its memory is zero. */
 void fake_server_forget (struct fake_server *s);
-/* The lease of the volume is over: it is the same server, without it. */
+/* End the lease of the volume: the server stays the same, without the volume.
+ */
 void fake_server_expire (struct fake_server *s);
-/* It had to give up all that it held: a list names the extents, and no memory.
+/* Ways not to answer, until the caller's deadline or the next
+ * fake_server_silence:
+ *
+ * DEAF   The request has no effect.
+ * MUTE   The request has its effect.
+ * FULL   It has no effect, and the answer is -ENOSPC.
  */
 void fake_server_lose (struct fake_server *s);
 
-/* What it does not answer any more, until the caller's deadline or until it
- * is told otherwise: DEAF: what is asked does not happen.  MUTE: it does.
- * FULL: it answers -ENOSPC, and nothing happens.
+/* Ways not to answer, until the caller's deadline or until silence is set
+ * again:
+ *
+ * DEAF   The request has no effect.
+ * MUTE   The request has its effect.
+ * FULL   It answers -ENOSPC, and the request has no effect.
  */
 enum fake_silence { FAKE_SPEAKS, FAKE_DEAF, FAKE_MUTE, FAKE_FULL };
 void fake_server_silence (struct fake_server *s, enum fake_silence silence,
                           unsigned about); /* an fp_msg_type; 0: all */
 
-/* Its lists name one slab each, and take that long; 0: not any more. */
+/* Let each LIST take ms and name one slab; 0: as usual. */
 void fake_server_slow_list (struct fake_server *s, unsigned ms);
 
-/* None of its slabs is ready: who needs one waits that long for it in vain,
- * and who asks ahead of need does not wait; 0: not any more.
+/* Make no slab ready.  A GRANT waits ms and fails; one ahead of need fails at
+ * once.  0: as usual.
  */
 void fake_server_not_ready (struct fake_server *s, unsigned ms);
 
-/* It is cut by the next LABEL, or RELEASE, which takes effect. */
+/* Cut it at its next LABEL, or RELEASE, after that took effect. */
 void fake_server_die_of_label (struct fake_server *s, bool on);
 void fake_server_die_of_release (struct fake_server *s, bool on);
 
-/* It is told to release something, and refuses: -EBUSY. */
+/* Refuse each RELEASE with -EBUSY. */
 void fake_server_keep (struct fake_server *s, bool on);
 
-/* The client may not have the volume there. */
+/* Deny the client access to its volume. */
 void fake_server_bar (struct fake_server *s, bool on);
 
-/* It has no token for a data connection. */
+/* Refuse tokens for data connections. */
 void fake_server_stingy (struct fake_server *s, bool on);
 /* Refuse a token to this lane alone.  It can be set for one lane at a time. */
 void fake_server_stingy_to (struct fake_server *s, unsigned lane, bool on);
 
-/* It asks for so many slabs back, and lends none until it has them. */
+/* Ask for this many slabs back, and lend none until they are back. */
 void fake_server_want (struct fake_server *s, unsigned slabs);
 
-/* A label that some client has left, on a slab that is free. */
+/* Put a label, as a client that is gone could have left it, on a free slab. */
 void fake_server_plant (struct fake_server *s, unsigned slab, uint64_t extent,
                         uint64_t generation);
-/* The highest that a label of this extent has; 0: none. */
+/* Return the highest generation in a label of this extent; 0: no label. */
 uint64_t fake_server_generation (struct fake_server *s, uint64_t extent);
 
-/* Of a volume with a name: the list that it has, how many of that are current,
- * how many extents it knows to exist.
+/* State of a named volume: version of its member list, number of current
+ * members, number of extents that exist by its map.
  */
 uint64_t fake_server_version (struct fake_server *s);
 unsigned fake_server_current (struct fake_server *s);
 unsigned fake_server_mapped (struct fake_server *s);
 void fake_server_set_list (struct fake_server *s,
                            const struct fp_members *list);
-/* While it is cut from us, another client has begun to write. */
+/* Pretend that another client began to write while the server was cut from us.
+ */
 void fake_server_newer_list (struct fake_server *s);
-/* So many clients have attached the volume and left it, at all servers. */
+/* Pretend that the volume was attached this many times at all servers. */
 void fake_server_attached (struct fake_server *s, uint64_t times);
-/* Another client has the volume and stays. */
+/* Pretend that another client has the volume, and stays. */
 void fake_server_hold (struct fake_server *s);
-/* Return how often it was opened to write. */
+/* Return how often the volume was opened to write. */
 uint64_t fake_server_opened (struct fake_server *s);
-/* Whoever has the volume open there has it to read. */
+/* Return true if the session that has the volume open is read-only. */
 bool fake_server_is_read (struct fake_server *s);
 void fake_server_set_map (struct fake_server *s, uint64_t extent, bool exists);
 
-/* Of all servers, for sessions that begin. */
+/* Lease of sessions that begin from now on, at all servers. */
 extern unsigned fake_lease_ms;
 
 unsigned fake_server_free_slabs (struct fake_server *s);
 unsigned fake_server_labelled (struct fake_server *s);
 
-/* DIE: this one and all that follow are refused. */
+/* DIE: refuse this call and all later ones. */
 enum fake_ctl_fault { FAKE_CTL_REFUSE, FAKE_CTL_LOSE_ANSWER, FAKE_CTL_DIE };
 void fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault); /* 0: never */
-/* After that, and likewise: at a later one as well.  Fired: both have. */
+/* Apply a second fault at a later call n.  Fired is then true only after both.
+ */
 void fake_ctl_fault_again (unsigned n, enum fake_ctl_fault fault);
 bool fake_ctl_fault_fired (void);
-unsigned fake_ctl_fault_points (void); /* passed since fault_at */
+unsigned fake_ctl_fault_points (void); /* calls since fault_at */
 
 #endif /* FAKE_CTL_H */

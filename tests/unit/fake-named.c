@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fake-named.c - what a test asks of a fake server, and volumes with a name.
- */
+/* fake-named.c - the fake servers' state for tests, and named volumes. */
 
 #include <config.h>
 

@@ -97,7 +97,6 @@ expect (uint64_t i, const char *text)
   fp_volume_lane_put (lane);
 }
 
-/* The process dies; the next one takes up its volume. */
 int
 link_resume (char why[FP_WHY_MAX])
 {
@@ -113,7 +112,6 @@ link_resume (char why[FP_WHY_MAX])
   return fp_volume_start (&v, &p, why);
 }
 
-/* Which server holds extent i; the generation of its label. */
 unsigned
 holder (uint64_t i, uint64_t *generation)
 {
@@ -152,7 +150,6 @@ await_extent (uint64_t i, enum fp_extent_state state)
   }
 }
 
-/* Wait until only that many slabs are labelled, on both. */
 void
 await_labelled (unsigned n)
 {
@@ -165,5 +162,3 @@ await_labelled (unsigned n)
     pause_ms (5);
   }
 }
-
-/* ---- two labels for one extent ---- */

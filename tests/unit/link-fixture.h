@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* link-fixture.h - a volume on two servers that do what they are told: what
- * the tests of peers start with.
- */
+/* link-fixture.h - a volume on two fake servers, for the tests of peers. */
 
 #ifndef LINK_FIXTURE_H
 #define LINK_FIXTURE_H
@@ -10,7 +8,7 @@
 #include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)
-#define SLABS 200 /* of each server */
+#define SLABS 200 /* per server */
 #define NR_SERVERS 2
 #define EXTENTS 20
 #define SIZE (EXTENTS * SLAB)
@@ -21,7 +19,7 @@ extern unsigned char buf[SLAB];
 
 void link_params (struct fp_volume_params *p);
 int link_setup (void **state);
-int link_setup_one (void **state); /* a volume on the first alone */
+int link_setup_one (void **state); /* only on the first server */
 int link_teardown (void **state);
 #define TEST(t) cmocka_unit_test_setup_teardown (t, link_setup, link_teardown)
 #define TEST_ONE(t)                                                           \
@@ -29,19 +27,19 @@ int link_teardown (void **state);
 
 void pause_ms (unsigned ms);
 
-/* Five bytes at the beginning of extent i. */
+/* Write or expect five bytes at the beginning of extent i. */
 int write_extent (uint64_t i, const char *text);
 void expect (uint64_t i, const char *text);
 
-/* The process dies; the next one takes up its volume. */
+/* Let the process die; resume its volume as the next process does. */
 int link_resume (char why[FP_WHY_MAX]);
 
-/* Which server holds extent i; the generation of its label. */
+/* Return the server that holds extent i; set *generation to its label's. */
 unsigned holder (uint64_t i, uint64_t *generation);
 
 void await_state (unsigned server, enum fp_server_state state);
 void await_extent (uint64_t i, enum fp_extent_state state);
-/* Until only that many slabs are labelled, on both. */
+/* Wait until exactly n slabs are labelled, over both servers. */
 void await_labelled (unsigned n);
 
 #endif /* LINK_FIXTURE_H */

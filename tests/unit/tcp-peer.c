@@ -37,7 +37,7 @@ mem_get (void *ctx, uint64_t rkey, uint64_t raddr, uint32_t length, bool write,
   (void) write;
   if (rkey != RKEY || raddr < RADDR || raddr - RADDR > MEMORY ||
       length > MEMORY - (raddr - RADDR)) {
-    *hold = tcp_slab; /* that means nothing then */
+    *hold = tcp_slab; /* means nothing, as nothing is held */
     return NULL;
   }
   atomic_fetch_add (&tcp_held, 1);
@@ -105,7 +105,7 @@ server_send (struct server *s, const void *p, size_t n)
 {
   const struct iovec iov = { (void *) (uintptr_t) p, n };
 
-  /* It is little: the socket takes it. */
+  /* The data is short, so the socket buffer takes all of it. */
   assert_int_equal (s->tls ? fp_tls_send (s->tls, &iov, 1)
                            : send (s->fd, p, n, MSG_NOSIGNAL),
                     n);
@@ -154,7 +154,7 @@ tcp_peer_teardown_tls (void **state)
   return tcp_peer_teardown (state);
 }
 
-/* ---- it ---- */
+/* ---- the server's thread ---- */
 
 static void
 server_main (void *arg)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tcp-peer.h - both ends of a connection of the tcp transport, for its tests:
- * a server that lends MEMORY bytes at RADDR under RKEY, and a client.
+/* tcp-peer.h - both ends of a tcp connection, for tests of the tcp transport.
+ * The server lends MEMORY bytes at RADDR under RKEY.
  */
 
 #ifndef TCP_PEER_H
@@ -23,18 +23,18 @@
 #define PATIENCE_MS 20000
 
 extern uint8_t *tcp_slab;
-extern atomic_int tcp_held; /* got and not yet put */
+extern atomic_int tcp_held; /* times got and not yet put */
 extern const struct fp_tcp_memory tcp_memory;
 
-/* Of a group of tests. */
+/* Set up and tear down a group of tests. */
 int tcp_peer_setup (void **state);
 int tcp_peer_teardown (void **state);
 
-/* Likewise, and both ends use TLS. */
+/* Set up a group of tests in which both ends use TLS. */
 int tcp_peer_setup_tls (void **state);
 int tcp_peer_teardown_tls (void **state);
 
-/* The same numbers in every run. */
+/* Return the next of a series of numbers, which each run repeats. */
 unsigned tcp_rnd (void);
 
 struct server {
@@ -43,22 +43,22 @@ struct server {
   int listener, fd;
   struct fp_addr addr;
   uint32_t hello_status;
-  void (*run) (struct server *s); /* what to do after the handshake */
-  const uint8_t *script;          /* send_script */
+  void (*run) (struct server *s); /* what to do after HELLO; or NULL */
+  const uint8_t *script;          /* for send_script */
   size_t script_length;
-  int result; /* serve */
+  int result; /* what fp_tcp_serve returned */
 };
 
-/* Listens, and takes one connection on a thread of its own: the handshake,
- * then run, if there is one.  Stop waits for its end.
+/* Listen; accept one connection on a thread, answer its HELLO and run.  Stop
+ * waits until the thread ends.
  */
 void server_start (struct server *s, void (*run) (struct server *s));
 void server_stop (struct server *s);
 
-/* Something to run: fp_tcp_serve. */
+/* Run fp_tcp_serve; for server_start. */
 void serve (struct server *s);
 
-/* All of it, with TLS or without. */
+/* Transfer all n bytes, with or without TLS. */
 void server_read (struct server *s, void *p, size_t n);
 void server_send (struct server *s, const void *p, size_t n);
 
@@ -69,13 +69,13 @@ extern const struct fp_transport_ops *const tcp;
 struct fp_queue *queue_new (void);
 int conn_open (struct fp_conn **out, struct fp_queue *q, struct server *s);
 
-/* Whatever completed; waits for something if wait. */
+/* Return the ops that completed.  If wait, wait until there is one. */
 struct fp_op *next_done (struct fp_queue *q, bool wait);
 
-/* Wait for n ops; each has this status. */
+/* Wait until n ops completed, each with this status. */
 void expect_done (struct fp_queue *q, unsigned n, int status);
 
-/* Break it, wait for what is in flight, free it. */
+/* Break c, wait for its ops in flight, and free it. */
 void conn_end (struct fp_conn *c);
 
 void sem_wait_patiently (sem_t *sem);

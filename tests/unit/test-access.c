@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-access.c - the file of --access, and what follows from it. */
+/* test-access.c - the file of --access, and the rights that it gives. */
 
 #include "unit.h"
 
@@ -148,7 +148,7 @@ test_who (void **state)
 
   assert_int_equal (read_text ("[user:root]\ndelete = yes\n"), 0);
   assert_true (find (user (0))->may_delete);
-  /* Twice the same, in two ways. */
+  /* One identity, written in two ways, is one entry. */
   assert_int_equal (
       read_text ("[user:root]\ndelete = yes\n[uid:0]\nadmin = yes\n"), 0);
   assert_int_equal (access_count (file), 1);
@@ -193,7 +193,7 @@ test_levels (void **state)
       fail_msg ("alice: %s", table[i].name);
     if (access_to (bob, table[i].name, &a) != table[i].bob)
       fail_msg ("bob: %s", table[i].name);
-    /* That one has made it changes nothing. */
+    /* Having created the volume gives no more rights. */
     assert_true (access_to (alice, table[i].name, &a) == table[i].alice);
     assert_true (access_sees (alice, table[i].name, &a) ==
                  (table[i].alice != ACCESS_NONE));
@@ -203,7 +203,7 @@ test_levels (void **state)
     assert_true (access_to (&access_nobody, table[i].name, &nobody) ==
                  ACCESS_NONE);
   }
-  /* Without a name. */
+  /* Volumes without a name. */
   assert_true (access_to (alice, "", &a) == ACCESS_WRITE);
   assert_true (access_to (alice, "", &b) == ACCESS_NONE);
   assert_true (access_to (alice, "", &nobody) == ACCESS_WRITE);
@@ -212,7 +212,7 @@ test_levels (void **state)
   assert_false (access_sees (&access_nobody, "", &nobody));
 }
 
-/* Without a file. */
+/* Without an access file. */
 static void
 test_none (void **state)
 {
@@ -233,15 +233,15 @@ test_refused (void **state)
   static const struct {
     const char *text, *says;
   } table[] = {
-    { "", "nobody could come" },
-    { "[alice]\n", "nobody could come" },
+    { "", "no client could connect" },
+    { "[alice]\n", "no client could connect" },
     { "quota = 1G\n", "before the first identity" },
-    { "[alice]\nquota = much\n", "[alice] quota: 'much' is no size" },
-    { "[alice]\nquota = -1\n", "no size" },
+    { "[alice]\nquota = much\n", "[alice] quota: 'much' is not a size" },
+    { "[alice]\nquota = -1\n", "not a size" },
     { "[alice]\nquota = 1G\nquota = 2G\n", "twice" },
     { "[alice]\nquota =\n", "a value is missing" },
-    { "[alice]\nreadonly = yes\n", "is none of" },
-    { "[alice]\nQuota = 1G\n", "is none of" },
+    { "[alice]\nreadonly = yes\n", "is not one of" },
+    { "[alice]\nQuota = 1G\n", "is not one of" },
     { "[alice]\nadmin = true\n", "neither yes nor no" },
     { "[alice]\ndelete = YES\n", "neither yes nor no" },
     { "[alice]\nvolumes = a/b\n", "matches no name" },
@@ -249,19 +249,19 @@ test_refused (void **state)
     { "[alice]\nvolumes = \xc3\xa4\n", "matches no name" },
     { "[alice]\nnonsense\n", "line 2" },
     { "[alice\nvolumes = x\n", "before the first identity" },
-    { "[uid:]\nvolumes = x\n", "no number of a user" },
-    { "[uid:-1]\nvolumes = x\n", "no number of a user" },
-    { "[uid:4294967295]\nvolumes = x\n", "no number of a user" },
-    { "[uid:99999999999999999999]\nvolumes = x\n", "no number of a user" },
-    { "[uid:1x]\nvolumes = x\n", "no number of a user" },
+    { "[uid:]\nvolumes = x\n", "not a user ID" },
+    { "[uid:-1]\nvolumes = x\n", "not a user ID" },
+    { "[uid:4294967295]\nvolumes = x\n", "not a user ID" },
+    { "[uid:99999999999999999999]\nvolumes = x\n", "not a user ID" },
+    { "[uid:1x]\nvolumes = x\n", "not a user ID" },
     { "[user:no-such-user]\nvolumes = x\n", "there is no user" },
-    { "[gid:5]\nvolumes = x\n", "no identity" },
-    { "[a b]\nvolumes = x\n", "no identity" },
-    /* libinih goes on with the line above: that must not widen anything. */
+    { "[gid:5]\nvolumes = x\n", "not an identity" },
+    { "[a b]\nvolumes = x\n", "not an identity" },
+    /* libinih appends to the line above; that must not widen any right. */
     { "[alice]\nvolumes = x\n  read_only = yes\n", "begin with a blank" },
     { "[alice]\ndelete = no\n  yes\n", "twice" },
     { "[alice]\nquota = 1G\n  2G\n", "twice" },
-    /* And it cuts sections off, to 49 characters. */
+    /* libinih truncates section names to 49 characters. */
     { "[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab]\n"
       "volumes = x\n",
       "more than 48" },
@@ -316,7 +316,7 @@ test_file (void **state)
   access_free (file);
   file = NULL;
   assert_int_equal (access_read (&file, path, why), -EINVAL);
-  assert_non_null (strstr (why, "everybody may write it"));
+  assert_non_null (strstr (why, "any user can write to it"));
   assert_int_equal (access_read (&file, "/no/such/file", why), -ENOENT);
   assert_int_equal (access_read (&file, "/dev/null", why), -EINVAL);
 }
@@ -325,7 +325,7 @@ int
 main (void)
 {
 #ifndef HAVE_INIH
-  return 77; /* it cannot read any */
+  return 77; /* built without libinih */
 #endif
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
   const struct CMUnitTest tests[] = {

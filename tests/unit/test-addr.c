@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-addr.c - the forms of an address, and nothing else. */
+/* test-addr.c - each form of an address is accepted, and nothing else. */
 
 #include "unit.h"
 
@@ -12,7 +12,7 @@
 
 #define C50 "cccccccccccccccccccccccccccccccccccccccccccccccccc"
 
-/* in, and how it is printed; NULL: refused. */
+/* Input, and how it is printed; NULL: refused. */
 static const struct {
   const char *in, *out;
 } table[] = {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-age.c - a request that was behind another one in the socket is as old
- * as that one.
+/* test-age.c - a request that was behind another one in the socket counts as
+ * old as that one.
  */
 
 #include "unit.h"
@@ -28,7 +28,7 @@ teardown (void **state)
   return 0;
 }
 
-/* Serve one request for ms; return when it was made at the earliest. */
+/* Serve one request for ms; return the earliest time at which it was made. */
 static uint64_t
 serve (unsigned ms, bool waited)
 {
@@ -45,8 +45,7 @@ is_fresh (uint64_t made_ns, unsigned ms)
   return fp_mono_ns () - made_ns < (ms + 1) * FP_NS_PER_MS;
 }
 
-/* A request that was slow, and did not wait for a server, holds up no other.
- */
+/* A slow request that did not wait for a server makes no later one older. */
 static void
 test_fresh (void **state)
 {
@@ -67,8 +66,8 @@ test_behind (void **state)
   assert_true (is_fresh (serve (10, false), 10));
 }
 
-/* If one of these waits, too, the requests after the batch were sent after the
- * first one had ended.
+/* If a request of the batch waits too, the requests behind the batch were sent
+ * after the first one had ended.
  */
 static void
 test_behind_again (void **state)
@@ -108,8 +107,8 @@ test_idle (void **state)
   fp_age_end (&age, second, false);
 }
 
-/* A client that sends its next request some time after each reply has nothing
- * in the socket: it is found out soon, long before FP_AGE_BEHIND requests.
+/* A client that pauses after each reply has nothing in the socket.  That is
+ * noticed long before FP_AGE_BEHIND requests.
  */
 static void
 test_gaps (void **state)
@@ -125,14 +124,14 @@ test_gaps (void **state)
   usleep (50000);
   assert_true (is_fresh (serve (10, false), 10));
   assert_true (is_fresh (serve (10, false), 10));
-  /* One pause here and there says nothing. */
+  /* Single pauses prove nothing. */
   first = serve (18000, true);
   for (unsigned n = 0; n < FP_AGE_BEHIND; n++) {
     if (n % FP_AGE_GAPS != 0)
       usleep (25000);
     assert_int_equal (serve (10, false), first);
   }
-  /* A request that waited again says that the socket may have filled. */
+  /* If a request waits again, the socket may have filled. */
   first = serve (5000, true);
   for (unsigned n = 1; n < FP_AGE_GAPS; n++) {
     usleep (25000);

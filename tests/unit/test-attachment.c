@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-attachment.c - what becomes of an nbdkit that does not serve. */
+/* test-attachment.c - how an nbdkit that does not get ready is ended. */
 
 #include "unit.h"
 
@@ -13,8 +13,8 @@
 #include "tools/attach/attachment.h"
 #include "tools/common/sysfs.h"
 
-/* An nbdkit that never answers, and leaves a file when it is ended as a real
- * one is that gives its memory back.
+/* A fake nbdkit that never answers.  On SIGUSR1 a real one gives its memory
+ * back; this one makes a file.
  */
 static const char script[] = "#!/bin/sh\n"
                              "trap 'echo >\"$FAKE_NBDKIT/in-order\"; exit' "
@@ -90,7 +90,7 @@ read_args (void)
 static unsigned heard;
 static struct deadline patience;
 
-/* End the wait when it is known what for. */
+/* End the wait when nbdkit says what it waits for. */
 static void
 hear (const char *line)
 {
@@ -117,11 +117,11 @@ serve_fails (bool resume, char *const *given, unsigned nr)
   assert_int_equal (attachment_serve (&a, resume, &patience, &w), -ETIMEDOUT);
   assert_int_equal (a.nbdkit.pid, 0);
   assert_true (was_made ("ready"));
-  assert_int_equal (heard, 1); /* whoever waits is told why, once */
+  assert_int_equal (heard, 1); /* the reason is passed on, once */
   read_args ();
 }
 
-/* Of a first start nothing is left behind. */
+/* A first start that fails leaves nothing behind. */
 static void
 test_first (void **state)
 {
@@ -132,7 +132,8 @@ test_first (void **state)
   assert_null (strstr (args, "resume="));
 }
 
-/* What a device that is in use holds is left to the next try. */
+/* A resume that fails leaves the memory to the next try: the device is in use.
+ */
 static void
 test_resume (void **state)
 {
@@ -143,7 +144,8 @@ test_resume (void **state)
   assert_non_null (strstr (args, " resume=true"));
 }
 
-/* A volume with a name is known by that; and taken away from others once. */
+/* A named volume is found by its name, and taken over only at the first start.
+ */
 static void
 test_named (void **state)
 {
@@ -160,13 +162,14 @@ test_named (void **state)
   assert_non_null (strstr (args, " server=a volume=v "));
   assert_non_null (strstr (args, " client=the-uuid "));
   assert_null (strstr (args, " uuid="));
-  /* It is there, or it is an error: never made anew under a device. */
+  /* The volume exists, or it is an error.  A device never gets an empty one.
+   */
   assert_non_null (strstr (args, " resume=true"));
   assert_null (strstr (args, "takeover="));
 }
 
-/* Who joins, or leaves, did that at the first start.  A server that is there
- * with nothing by then is not to push out the one that it was.
+/* Members join and leave at the first start only.  Later, a server that came
+ * back empty must not replace the member that it was.
  */
 static void
 test_changes (void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-cell.c - a value that outlives who writes it. */
+/* test-cell.c - a value that outlives its writer. */
 
 #include "unit.h"
 
@@ -44,7 +44,7 @@ put (uint8_t byte)
   cell_write (cell, value, sizeof value);
 }
 
-/* The byte that the value is made of; -1: it cannot be read. */
+/* Return the byte that fills the value; -1: it cannot be read. */
 static int
 get (void)
 {
@@ -72,7 +72,7 @@ test_round (void **state)
   }
 }
 
-/* Any bit of what counts. */
+/* Flip each bit: those that count are noticed. */
 static void
 test_spoiled (void **state)
 {
@@ -88,17 +88,17 @@ test_spoiled (void **state)
 
     raw[i / 8] ^= (uint8_t) (1u << i % 8);
     now = get ();
-    /* What is not looked at may be anything. */
+    /* A bit that is not looked at may have any value. */
     assert_true (now == -1 || now == 2);
     noticed += now == -1;
     memcpy (raw, before, BYTES);
   }
-  /* The word, one sum, one copy. */
+  /* The word, one checksum, one copy. */
   assert_int_equal (noticed, 8 * (8 + 8 + LENGTH));
 }
 
-/* Stopped after each of its instructions, it is what it was, or what it is to
- * be.
+/* Stop a writer after each of its instructions: the value is the old one or
+ * the new one.
  */
 static void
 test_killed (void **state)
@@ -123,7 +123,7 @@ test_killed (void **state)
   assert_int_equal (waitpid (child, &status, 0), child);
   if (WIFEXITED (status)) {
     assert_int_equal (WEXITSTATUS (status), 77);
-    skip (); /* it may not be traced here */
+    skip (); /* no permission to trace */
   }
   while (WIFSTOPPED (status)) {
     int now = get ();

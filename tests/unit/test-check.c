@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-check.c - are the copies alike: what differs is found where it is, and
- * mended; what others write, trim or move meanwhile is no difference, also if
- * it takes a second try; and whatever dies, it ends.
+/* test-check.c - comparing the copies.  A difference is found, located and
+ * repaired.  Writes, trims and moves meanwhile are no difference, even if they
+ * are tried twice.  If servers die, the check ends.
  */
 
 #include "unit.h"
@@ -120,7 +120,7 @@ put (uint64_t offset, unsigned char byte, uint32_t length)
   return r;
 }
 
-/* All of it. */
+/* Write the whole volume. */
 static void
 fill (void)
 {
@@ -142,7 +142,7 @@ server_of (uint64_t i, unsigned copy)
   return NULL;
 }
 
-/* What that copy has there. */
+/* Return the address of byte `in` of that copy at its server. */
 static uint8_t *
 byte_of (uint64_t i, unsigned copy, uint64_t in)
 {
@@ -202,7 +202,7 @@ await_whole (void)
   }
 }
 
-/* A check that waits for server n. */
+/* Begin a check, and wait until it waits for server n. */
 static void
 begin_held (unsigned n)
 {
@@ -230,7 +230,7 @@ test_equal (void **state)
   assert_int_equal (put (5000, 1, 1), 0);
   assert_int_equal (put (2 * SLAB + FP_CHECK_BLOCK - 1, 1, 2), 0);
   check (false);
-  expect (3, 0); /* and no more is read */
+  expect (3, 0); /* no other block is read */
   fill ();
   check (true);
   expect (BLOCKS, 0);
@@ -263,7 +263,7 @@ test_differs (void **state)
   assert_int_equal (s.all_repaired, 1);
 }
 
-/* Whichever it is that is wrong. */
+/* The first copy that is in sync wins, even if it is the wrong one. */
 static void
 test_first_copy_counts (void **state)
 {
@@ -284,8 +284,8 @@ test_first_copy_counts (void **state)
   expect (BLOCKS, 0);
 }
 
-/* The lowest are kept, in order, of more than that; where they are in a volume
- * that is striped.
+/* If there are too many differences, the lowest offsets are kept, in order.
+ * In a striped volume, they are the volume's offsets.
  */
 static void
 test_offsets (void **state)
@@ -311,7 +311,7 @@ test_offsets (void **state)
   }
 }
 
-/* A copy that is away has missed what was mended. */
+/* A copy that was away gets the repaired bytes when it is back. */
 static void
 test_mended_meanwhile (void **state)
 {
@@ -338,7 +338,7 @@ test_mended_meanwhile (void **state)
 
 static _Atomic bool enough;
 
-/* Writes, and trims of whole extents, of two extents. */
+/* Write to the first two extents; sometimes trim one of them. */
 static void
 write_main (void *arg)
 {
@@ -398,8 +398,8 @@ test_live_writes (void **state)
   assert_int_equal (s.differ, 0);
 }
 
-/* Transfers break in the middle, so that writes are in one copy for a while,
- * and copies are left behind and made anew.
+/* Connections break during transfers.  So writes are in one copy for a while,
+ * and copies become stale and are resynced.
  */
 static void
 test_faults (void **state)
@@ -420,7 +420,7 @@ test_faults (void **state)
   assert_int_equal (s.skipped, 0);
 }
 
-/* So they do while it mends. */
+/* Connections break while a check repairs. */
 static void
 test_faults_mending (void **state)
 {
@@ -457,8 +457,8 @@ written_to (struct fake_server *to)
   return 0;
 }
 
-/* A mending write that fails may land later: the copy gets all of it anew, and
- * not that block alone.
+/* A repair write that fails may land later.  So all of the copy is resynced,
+ * and not that block alone.
  */
 static void
 test_failed_mend (void **state)
@@ -490,7 +490,7 @@ test_failed_mend (void **state)
   assert_true (most >= SLAB);
 }
 
-/* Extents are moved from server to server. */
+/* Extents move between servers during a check. */
 static void
 test_moves (void **state)
 {
@@ -513,7 +513,7 @@ test_moves (void **state)
   end_writing ();
 }
 
-/* A server dies in the middle: what has one copy is passed over. */
+/* A server dies during a check: extents with one copy are skipped. */
 static void
 test_death (void **state)
 {
@@ -535,7 +535,7 @@ test_death (void **state)
   expect (BLOCKS, 0);
 }
 
-/* And all of them. */
+/* All servers die during a check. */
 static void
 test_all_dead (void **state)
 {
@@ -570,7 +570,8 @@ test_cancel (void **state)
   expect (BLOCKS, 0);
 }
 
-/* Others wait a bounded time for a block one copy of which does not answer. */
+/* If one copy of a block does not answer, a write to it waits a bounded time.
+ */
 static void
 test_held_block (void **state)
 {
@@ -578,7 +579,7 @@ test_held_block (void **state)
   start (2, 2);
   fill ();
   begin_held (1);
-  /* What is held stays so. */
+  /* Ops that are already held stay held. */
   fp_fake_server_hold (fake_server_data (servers[1]), false);
   assert_int_equal (put (0, 7, 4096), 0);
   await_end ();
@@ -589,7 +590,7 @@ test_held_block (void **state)
   assert_int_equal (*byte_of (0, 1, 0), 7);
 }
 
-/* It is ended with its volume; teardown does that. */
+/* Stopping the volume ends the check.  Teardown stops it. */
 static void
 test_detach (void **state)
 {
@@ -608,7 +609,7 @@ test_one_copy (void **state)
   assert_non_null (strstr (why, "one copy"));
 }
 
-/* BLOCKS blocks at two of them in 50 ms. */
+/* The rate is two blocks in 50 ms. */
 static void
 test_rate (void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-checked.c - nothing wraps around. */
+/* test-checked.c - checked arithmetic never wraps around. */
 
 #include "unit.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-clock.c - deadlines end, not early, and count only time in which this
+/* test-clock.c - deadlines are not early, and count only time in which this
  * process ran.
  */
 
@@ -95,7 +95,7 @@ test_stopped (void **state)
   }
   fp_clock_stop ();
   fp_clock_stop ();
-  /* The time goes on from there. */
+  /* The clock goes on from the time at which it was stopped. */
   assert_in_range (since_ms (start), 1000, 1600);
   sim_stop_ms (60000);
   assert_in_range (since_ms (start), 61000, 61600);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-copies-missed.c - a write that is in one copy and not in the other: it
- * is made up for, is no difference to who compares them, and both say that
- * they may differ, for as long as that lasts.
+/* test-copies-missed.c - a write that is in one copy and not yet in the other.
+ * It is completed, and a check sees no difference.  While it lasts, both
+ * copies are marked in their dirty logs.
  *
- * Nobody but the test collects on its lane: what it has begun stays as it is.
+ * Only the test polls its lane.  So an op that it began stays as it is.
  */
 
 #include "unit.h"
@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/tsan.h"
-#include "heal/check.h" /* these before `v`, which would be shadowed */
+#include "heal/check.h" /* both before the global v: -Wshadow */
 #include "engine/dirty_log.h"
 #include "volume-fixture.h"
 #include "sim/threads.h"
@@ -22,9 +22,9 @@
 #define SLAB COPIES_SLAB
 #define REGION (64 * 1024)
 #define IO 4096u
-#define AT (3 * REGION)    /* where it is written, in extent 0 */
-#define OTHER (5 * REGION) /* somewhere else */
-#define PUT_AT 4096        /* where put and all_have look, in each extent */
+#define AT (3 * REGION)    /* offset of the write, in extent 0 */
+#define OTHER (5 * REGION) /* another offset */
+#define PUT_AT 4096        /* offset that put and all_have use */
 #define NEVER 100000
 
 static struct fp_lane *lane;
@@ -64,7 +64,7 @@ write_at (uint64_t in, unsigned char byte)
   return fp_lane_write (lane, bytes, sizeof bytes, in);
 }
 
-/* Of copy c of extent 0. */
+/* Return the server of copy c of extent 0. */
 static struct fp_fake_server *
 server_of (unsigned c)
 {
@@ -79,7 +79,7 @@ byte_of (unsigned c, uint64_t in)
   const struct fp_extent *p = fp_mirror_copy (v->extents, 0, c);
   unsigned char it;
 
-  /* A server's memory is anybody's who has the key. */
+  /* A client with the key may write to a server's memory at any time. */
   fp_tsan_read_while_written_begin ();
   it = fp_fake_server_memory (
       server_of (c))[p->copy.slab * (SLAB + FP_TAIL_SIZE) + in];
@@ -135,12 +135,12 @@ finish (struct writing *w)
   assert_int_equal (w->io.status, 0);
 }
 
-/* It is in copy 0, and on its way to copy 1, whose server holds it. */
+/* Begin a write that is in copy 0, and that the server of copy 1 holds. */
 static void
 begin_held (struct writing *w, uint64_t in, unsigned char byte)
 {
   for (unsigned n = 0; n < 100; n++) {
-    /* Both say so already, unless that is cleared just now. */
+    /* This write marks both copies, but a sweep may just clear the marks. */
     assert_int_equal (write_at (in, (unsigned char) (byte - 1)), 0);
     fp_fake_server_hold (server_of (1), true);
     begin (w, in, byte);
@@ -160,7 +160,7 @@ begin_held (struct writing *w, uint64_t in, unsigned char byte)
   collect ();
 }
 
-/* And now it is to be done over, as soon as anybody collects. */
+/* Make the held write fail.  It is retried at the next poll of the lane. */
 static void
 fail_one (void)
 {
@@ -169,7 +169,7 @@ fail_one (void)
   fp_fake_server_hold (server_of (1), false);
 }
 
-/* ---- what was missed is copied ---- */
+/* ---- a missed write is made up for ---- */
 
 static void
 await_byte (unsigned c, uint64_t in, unsigned char byte)
@@ -182,9 +182,8 @@ await_byte (unsigned c, uint64_t in, unsigned char byte)
   }
 }
 
-/* Copy 1 has a write that copy 0 does not have yet, and is made anew from that
- * meanwhile: what it gets there is older than what it had, so it gets it once
- * more when the write is over.
+/* A write is in copy 1 and not yet in copy 0.  Meanwhile copy 1 is resynced
+ * from copy 0, and gets older data.  So the write goes to it once more.
  */
 static void
 test_made_anew_meanwhile (void **state)
@@ -203,14 +202,14 @@ test_made_anew_meanwhile (void **state)
   collect ();
   assert_int_equal (fp_fake_server_held (first), 1);
   fp_fake_server_hold (first, false);
-  /* Its server answers another write with an error. */
+  /* The server of copy 1 answers another write with an error. */
   fp_fake_server_hold (server_of (1), true);
   begin (&bad, OTHER, 2);
   assert_true (fp_fake_server_release (server_of (1), 0, -EREMOTEIO));
   collect ();
   fp_fake_server_hold (server_of (1), false);
   finish (&bad);
-  /* It is left behind, and cannot come back while the other is used. */
+  /* Copy 1 is stale, and stays so while a write to copy 0 is in flight. */
   await_byte (1, AT, 1);
   assert_true (fp_fake_server_release (first, 0, 0));
   finish (&w);
@@ -221,7 +220,7 @@ test_made_anew_meanwhile (void **state)
   }
 }
 
-/* ---- what is not over is no difference, and is said ---- */
+/* ---- an unfinished write is no difference, and is marked ---- */
 
 static void
 check_waits (struct writing *w)
@@ -259,7 +258,7 @@ test_failed_is_no_difference (void **state)
   check_waits (&w);
 }
 
-/* It could not be sent to one of them. */
+/* The write could not be sent to one copy. */
 static void
 test_not_sent_is_no_difference (void **state)
 {
@@ -268,10 +267,10 @@ test_not_sent_is_no_difference (void **state)
   (void) state;
   attach ();
   assert_int_equal (write_at (AT, 8), 0);
-  fp_fake_fault_at (2, FP_FAKE_ERROR); /* what is posted to copy 1 */
+  fp_fake_fault_at (2, FP_FAKE_ERROR); /* the post to copy 1 */
   begin (&w, AT, 9);
   assert_true (fp_fake_fault_fired ());
-  /* There is another connection soon. */
+  /* The peer reconnects soon, so copy 1 does not become stale. */
   assert_int_equal (fp_mirror_in_sync (v->extents, 0), 3);
   check_waits (&w);
 }
@@ -287,7 +286,7 @@ test_failed_is_said (void **state)
   attach ();
   begin_held (&w, AT, 9);
   fail_one ();
-  pause_ms (400); /* twenty times as long as what is quiet stays */
+  pause_ms (400); /* twenty times quiet_ms */
   for (unsigned c = 0; c < 2; c++)
     assert_true (says (c, AT));
   finish (&w);
@@ -297,7 +296,7 @@ test_failed_is_said (void **state)
   }
 }
 
-/* ---- zeros that servers make ---- */
+/* ---- zeroing by servers ---- */
 
 struct zeroing {
   struct fp_thread thread;
@@ -310,8 +309,8 @@ zero (void *arg)
   ((struct zeroing *) arg)->result = fp_lane_zero (lane, SLAB, 0, false);
 }
 
-/* A server does not answer, and one that does has the other copy: who writes
- * goes on with that one, and the zeros are there, too.
+/* The server of copy c hangs during a ZERO.  Writes go on with the other copy,
+ * and the zeros are in both afterwards.
  */
 static void
 zeros_at_hung (unsigned c)
@@ -321,7 +320,7 @@ zeros_at_hung (unsigned c)
   uint64_t start;
 
   copies_timeout_ms = 2000;
-  fake_lease_ms = 30000; /* the heartbeat finds nothing out */
+  fake_lease_ms = 30000; /* so no heartbeat fails */
   attach ();
   assert_int_equal (write_at (AT, 9), 0);
   s = atomic_load (&fp_mirror_copy (v->extents, 0, c)->server);
@@ -354,8 +353,8 @@ test_zeros_at_second_hung (void **state)
   zeros_at_hung (1);
 }
 
-/* Neither process answers, and their memory can be used as before: to cut one
- * off would be of no use, as the other one cannot record it.
+/* Both server processes hang, but their memory can be used.  Dropping one copy
+ * would not help, because the other server could not record that.
  */
 static void
 test_zeros_at_both_hung (void **state)
@@ -372,7 +371,7 @@ test_zeros_at_both_hung (void **state)
   for (unsigned s = 0; s < 2; s++)
     fake_server_silence (servers[s], FAKE_DEAF, 0);
   assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
-  pause_ms (2500); /* longer than one is waited for */
+  pause_ms (2500); /* longer than the wait for one server */
   start = fp_now_ns ();
   assert_int_equal (write_at (SLAB + AT, 5), 0);
   assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0, 100);
@@ -413,9 +412,9 @@ zero_two (void *arg)
   ((struct zeroing *) arg)->result = fp_lane_zero (lane, 2 * SLAB, 0, false);
 }
 
-/* Zero extents 0 and 1.  The time for that runs out when copy 0 of extent 0 is
- * zeros and copy 1 is not.  cut: the request to copy 1 fails, and its server
- * is back at once.  Else copy 1 becomes zeros, too.
+/* Zero extents 0 and 1.  The time for that runs out while copy 0 of extent 0
+ * is zeros and copy 1 is not.  If cut, the request to copy 1 fails, and its
+ * server is back at once.  Else copy 1 becomes zeros, too.
  */
 static void
 zeros_stale (bool cut)
@@ -430,7 +429,7 @@ zeros_stale (bool cut)
   fake_server_silence (servers[s], FAKE_DEAF, FP_MSG_ZERO);
   assert_int_equal (fp_thread_create (&z.thread, "zero", zero_two, &z), 0);
   await_byte (0, PUT_AT, 0);
-  pause_ms (50); /* the server of copy 1 is asked by now */
+  pause_ms (50); /* by now the server of copy 1 was asked */
   assert_int_equal (byte_of (1, PUT_AT), 9);
   sim_stop_ms (fp_volume_await_ms (v) / 4 * 3);
   if (cut)

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-copies-orders.c - servers and clients of a volume with two copies die
- * and come back in every order: whoever attaches it finds what was last
- * written, or is refused; never what was there before, nor parts of both.
+ * and come back in every order.  A client that attaches the volume reads the
+ * last write, or is refused.  It never reads older data or a mixture.
  *
  * An order is a word of these letters:
  *
- *   a b  server A, or B, is cut off          A B  it is back, with its memory
- *   E    server A is back, and empty         x    the client dies; attach
- *   y z  it dies while it writes: only server A, or B, has that; attach
- *   w    write                               t    trim
+ * a b  Server A, or B, is cut off.         A B  It is back, with its memory.
+ * E    Server A is back, and empty.        x    The client dies; attach.
+ * y z  The client dies while it writes.  Only server A, or B, has the data;
+ *      attach.
+ * w    Write.                              t    Trim.
  *
- * By default: all orders of up to two steps, and some longer ones that are
- * drawn from FARPAGE_TEST_SEED.  FARPAGE_TEST_ALL=N tries all orders of up to
- * N steps, of which 3 take minutes and 5 the night; FARPAGE_TEST_ORDER=abxAw
- * tries that one alone.
+ * By default, the test tries all orders of up to two steps, and some longer
+ * ones that it draws from FARPAGE_TEST_SEED.  FARPAGE_TEST_ALL=N tries all
+ * orders of up to N steps: 3 take minutes and 5 the night.
+ * FARPAGE_TEST_ORDER=abxAw tries that one alone.
  */
 
 #include "unit.h"
@@ -23,17 +24,15 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "engine/dirty_log.h" /* before `v`, which would be shadowed */
+#include "engine/dirty_log.h" /* before the global v: -Wshadow */
 #include "volume-fixture.h"
 
 #define MAX_STEPS 5
-/* Random orders, after all short ones. */
+/* Number of random orders, which follow all short ones. */
 #define NR_RANDOM 20
 #define PATIENCE_MS 20000
 
-/* What is written of each of these extents lies in two chunks, and goes there
- * in two transfers.
- */
+/* Each write to an extent lies in two chunks, so it takes two transfers. */
 #define EXTENTS 2
 #define BLOCK (32 * 1024)
 #define BLOCKS (2 * EXTENTS)
@@ -41,16 +40,16 @@
 
 static const char letters[] = "abABExyzwt";
 
-/* What block n may hold: what was last acknowledged, or read; or what was
- * written since then in vain.
+/* Values that block n may hold: the last one that was acknowledged or read,
+ * and those of failed writes since then.
  */
 static bool may[BLOCKS][256];
-/* And if the client dies before a write that failed is settled: the one or the
- * other, whichever was read meanwhile.  Only what was acknowledged is sure.
+/* Values that it may hold again if the client dies before a failed write is
+ * settled, whatever was read meanwhile.  An acknowledged write settles it.
  */
 static bool vain[BLOCKS][256];
 static unsigned char last, bytes[2 * BLOCK];
-static char order[16]; /* that is tried, or "" */
+static char order[16]; /* the one being tried, or "" */
 static unsigned step;
 static unsigned orders, refused, lost, written, failed;
 
@@ -122,7 +121,7 @@ trim_all (void)
   }
 }
 
-/* To or from one copy, if it can be reached. */
+/* Read or write one copy, if it can be reached. */
 static int
 one_copy (enum fp_io_kind kind, uint64_t i, unsigned c, unsigned at,
           unsigned length)
@@ -145,7 +144,9 @@ one_copy (enum fp_io_kind kind, uint64_t i, unsigned c, unsigned at,
   return io.status;
 }
 
-/* The client dies now: who asks for the volume next does not know of it. */
+/* Write to this server alone.  The client dies now, and the next client does
+ * not know of the write.
+ */
 static void
 write_in_part (struct fake_server *server)
 {
@@ -161,7 +162,8 @@ write_in_part (struct fake_server *server)
           !fp_addr_eq (&v->p.servers[s], addr) ||
           fp_extent_state (p) != FP_EXTENT_READY)
         continue;
-      /* As a client does, that server was told first: dirty_log.h. */
+      /* As a client does, mark the regions at that server first: dirty_log.h.
+       */
       if (fp_dirty_log_say_all (v, fp_mirror_entry (v->extents, i, c), p) < 0)
         continue;
       memset (bytes, last, sizeof bytes);
@@ -198,8 +200,8 @@ read_block (unsigned n)
   return r < 0 ? r : the_byte (n);
 }
 
-/* With nothing lost, and everybody there, there is no excuse but that the
- * machine is busy.
+/* Read block n.  If sound, all servers are there and nothing was lost: only a
+ * busy machine may delay the read.
  */
 static int
 read_one (unsigned n, bool sound)
@@ -260,8 +262,8 @@ settle (void)
     pause_ms (5);
 }
 
-/* What is not in sync counts for nothing; and on a busy machine a server may
- * seem to be dead at any time.
+/* Check a copy that is in sync, or wait until it is.  On a busy machine a
+ * server may seem dead at any time.
  */
 static void
 check_copy (unsigned n, unsigned c, uint64_t end)
@@ -292,8 +294,8 @@ count_slabs (unsigned (*what) (struct fake_server *s))
   return n;
 }
 
-/* All are there, and nothing was lost: it can be written, its copies become
- * alike, and nobody keeps any more of it than them.
+/* Check the end if all servers are there and nothing was lost.  Writes
+ * succeed, the copies become equal, and no server keeps more than them.
  */
 static void
 check_end (void)
@@ -380,7 +382,8 @@ run (const char *o, unsigned nr, bool patient)
         check (false);
     }
   }
-  /* First, as it would begin to make up for what they have missed. */
+  /* Kill the client before the servers are back, as it would begin to resync.
+   */
   if (v != NULL)
     copies_die ();
   for (unsigned i = 0; i < 2; i++)
@@ -394,7 +397,7 @@ run (const char *o, unsigned nr, bool patient)
   fixture_down (NULL);
 }
 
-/* What could not be is no order, and what changes nothing is another one. */
+/* Return false if o is impossible, or has a step that changes nothing. */
 static bool
 makes_sense (const char *o)
 {
@@ -421,7 +424,7 @@ makes_sense (const char *o)
   return true;
 }
 
-/* The n-th word of so many letters. */
+/* Make the n-th word of this length. */
 static void
 word_of (unsigned n, unsigned length, char word[MAX_STEPS + 1])
 {
@@ -525,7 +528,7 @@ test_three_patient (void **state)
   test_orders (3, true);
 }
 
-/* The one that failed. */
+/* Print the order that failed. */
 static int
 tell (void **state)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-copies-pairs.c - test-volume-copies.c walks the fault points of a
- * volume with copies one by one; here two of them have a fault in the same
- * run: two transfers, two calls of the control connections, or one of each.
+/* test-copies-pairs.c - two faults in one run of a volume with copies: in two
+ * transfers, in two control calls, or in one of each.  (test-volume-copies.c
+ * walks the fault points one by one.)
  *
- * FARPAGE_TEST_ALL=1 has all pairs, which takes hours.  Otherwise some are
- * tried at random: FARPAGE_TEST_SEED=N has the same ones.
+ * FARPAGE_TEST_ALL=1 runs all pairs, which takes hours.  Otherwise some are
+ * drawn at random.  FARPAGE_TEST_SEED=N draws the same ones again.
  */
 
 #include "unit.h"
@@ -19,7 +19,7 @@
 #define NR_PAIRS 200
 #define NR_SILENT 40
 
-/* Of one run: 0 is no point. */
+/* Fault points of one run; 0: none. */
 struct pair {
   unsigned data[2], control[2];
   enum fp_fake_fault data_kind[2];
@@ -55,7 +55,7 @@ run (const struct pair *p)
   fp_fake_fault_again (p->data[1], p->data_kind[1]);
   fake_ctl_fault_at (p->control[0], p->control_kind[0]);
   fake_ctl_fault_again (p->control[1], p->control_kind[1]);
-  /* Two copies that each answer with an error: none is left to go on with. */
+  /* If both copies answer with an error, no copy is left. */
   copies_may_fail = p->data[1] != 0 && p->data_kind[0] == FP_FAKE_ERROR &&
                     p->data_kind[1] == FP_FAKE_ERROR;
   copies_exercise (both_fired, &fired);
@@ -90,7 +90,7 @@ some_control_kind (void)
   return chance (2) ? FAKE_CTL_REFUSE : FAKE_CTL_LOSE_ANSWER;
 }
 
-/* In the first place the i-th point, in the second one the j-th, i < j. */
+/* Apply faults at the i-th point and then at the j-th, i < j. */
 static void
 run_data (unsigned i, unsigned j)
 {
@@ -128,7 +128,7 @@ test_pairs (void (*run_one) (unsigned i, unsigned j), unsigned *nr_i,
 
   copies_setup (NULL);
   seed = fixture_seed ();
-  copies_timeout_ms = 2000; /* it is about faults that are over at once */
+  copies_timeout_ms = 2000; /* the faults tested are short */
   fp_fake_fault_at (0, FP_FAKE_ERROR);
   fake_ctl_fault_at (0, FAKE_CTL_REFUSE);
   copies_exercise (count_points, &none);
@@ -172,7 +172,7 @@ test_one_of_each (void **state)
   test_pairs (run_mixed, &data_points, &control_points);
 }
 
-/* The one that failed. */
+/* Print the pair that failed. */
 static int
 tell (void **state)
 {
@@ -183,7 +183,9 @@ tell (void **state)
   return 0;
 }
 
-/* A transfer that takes for ever ends with its connection. */
+/* If a transfer never completes, its connection ends, and the transfer with
+ * it.
+ */
 static void
 test_silence (void **state)
 {

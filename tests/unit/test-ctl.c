@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-ctl.c - the control channel against servers that answer, lie, stall,
- * hang up or are something else; and the file descriptors that come along
- * are handed out or closed, never leaked.
+ * hang up or speak another protocol.  File descriptors that come along are
+ * handed out or closed, never leaked.
  */
 
 #include "unit.h"
@@ -26,7 +26,7 @@
 #define SHORT_MS 200
 #define LONG_MS 60000 /* only a hang reaches it */
 
-/* What the server does: reads one request for each step and answers it. */
+/* One step of the server: it reads a request and answers it like this. */
 struct step {
   const void *raw; /* send these bytes instead of a reply */
   size_t raw_length;
@@ -216,7 +216,7 @@ test_map (void **state)
   assert_int_equal (p.words[0], 5);
   assert_int_equal (fp_ctl_map_read (c, &q, &p, fp_deadline_in_ms (LONG_MS)),
                     -EPROTO);
-  assert_non_null (strstr (fp_ctl_why (c), "another part"));
+  assert_non_null (strstr (fp_ctl_why (c), "a part of the map"));
   fp_ctl_free (c);
   server_stop ();
 }
@@ -234,7 +234,7 @@ count_fds (void)
   return n;
 }
 
-/* One PING that ends like this. */
+/* Send one PING that ends like this. */
 static void
 ping_says (const struct step *step, int want, unsigned ms, const char *why)
 {
@@ -329,7 +329,7 @@ static void
 test_lies (void **state)
 {
   static const uint8_t reason[] =
-      "\0\x14speaks version 3..4"; /* and its NUL is the 20th */
+      "\0\x14speaks version 3..4"; /* the NUL is the 20th */
   static const uint8_t ssh[] = "SSH-2.0-Open\r\n", bin[] = { 0x15, 3, 1, 0 };
   static const uint8_t longer[FP_HEADER_SIZE] = {
     'F', 'P', 'g', 'C', 0, 1, 0x80, 8, 0, 0, 0x40, 1
@@ -345,7 +345,7 @@ test_lies (void **state)
   ping_says (&(struct step) { .raw = bin, .raw_length = sizeof bin }, -EPROTO,
              LONG_MS, "not a farpage memory server");
   ping_says (&(struct step) { .raw = longer, .raw_length = sizeof longer },
-             -EPROTO, LONG_MS, "more than there can be");
+             -EPROTO, LONG_MS, "more than the protocol allows");
   ping_says (&(struct step) { .raw = "FPg", .raw_length = 3 }, -ECONNRESET,
              LONG_MS, "hung up before it answered PING");
   ping_says (
@@ -387,10 +387,10 @@ test_deadline (void **state)
   assert_true (took < LONG_MS * FP_NS_PER_MS);
 }
 
-static bool lists;      /* it is a LIST instead */
-static bool lost_first; /* and the first one is lost */
+static bool lists;      /* send LIST instead of GRANT */
+static bool lost_first; /* the first slab is lost */
 
-/* GRANT of two slabs, by a session of this transport, with so many fds. */
+/* Get two slabs in a session of this transport; the reply has nr_fds fds. */
 static int
 grant_with (unsigned transport, unsigned nr_fds, bool refuse)
 {
@@ -468,7 +468,7 @@ test_fds (void **state)
   assert_int_equal (grant_with (FP_TRANSPORT_SHM, 0, true), -ENOSPC);
   assert_int_equal (grant_with (FP_TRANSPORT_SHM, 2, true), -EPROTO);
 
-  /* What was lost has no memfd, and is nothing that one may be granted. */
+  /* A lost slab has no memfd.  LIST may name one, GRANT may not. */
   lost_first = true;
   assert_int_equal (grant_with (FP_TRANSPORT_SHM, 1, false), -EPROTO);
   assert_int_equal (grant_with (FP_TRANSPORT_TCP, 0, false), -EPROTO);
@@ -512,7 +512,7 @@ test_hello (void **state)
   }
 }
 
-/* ---- shm: what the descriptors are for ---- */
+/* ---- shm: importing the descriptors ---- */
 
 static void
 test_shm (void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-doctor.c - each check of 'farpage doctor', over files of a machine
- * that is made up: nothing there, all well, and what it is to find.
+/* test-doctor.c - each check of 'farpage doctor', over files of a made-up
+ * machine: with nothing there, with all well, and with each problem.
  */
 
 #include "unit.h"
@@ -98,8 +98,8 @@ teardown (void **state)
   return nftw (root, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* The check finds something this bad with this text, and says what to do, or
- * that nothing is to be done.
+/* Expect a finding with verdict v and this text, and none that is worse.  Each
+ * bad finding has a remedy, and no good one has.
  */
 static void
 finds (const char *check, enum verdict v, const char *text)
@@ -124,11 +124,10 @@ finds (const char *check, enum verdict v, const char *text)
                      d.findings[i].what);
     fail_msg ("%s does not find '%s'", check, text);
   }
-  /* And nothing that is worse. */
   assert_true (doctor_worst (&d) <= v);
 }
 
-/* Not even /proc and /sys: no check may stumble. */
+/* No file exists, not even /proc and /sys: no check may stumble. */
 static void
 test_nothing (void **state)
 {
@@ -296,15 +295,15 @@ test_memlock_units (void **state)
   put (lib, "[Service]\nExecStart=/x");
   finds ("memlock-units", DOCTOR_OK, "runs as root");
   put (lib, "[Service]\nUser=farpage");
-  finds ("memlock-units", DOCTOR_PROBLEM, "as good as nothing");
+  finds ("memlock-units", DOCTOR_PROBLEM, "almost nothing");
   put (lib, "[Service]\nUser=farpage\nLimitMEMLOCK=1G");
   finds ("memlock-units", DOCTOR_WARNING, "1G at most");
   put (drop_in, "[Service]\nLimitMEMLOCK=infinity");
   finds ("memlock-units", DOCTOR_OK, "farpage-m.service: no limit");
-  /* One that an administrator has put in its place. */
+  /* An administrator has overridden the unit. */
   put ("/etc/systemd/system/farpage-m.service", "[Service]\nDynamicUser=yes");
   drop (drop_in);
-  finds ("memlock-units", DOCTOR_PROBLEM, "as good as nothing");
+  finds ("memlock-units", DOCTOR_PROBLEM, "almost nothing");
 }
 
 static void
@@ -356,7 +355,7 @@ test_programs (void **state)
   finds ("nbdkit", DOCTOR_PROBLEM, "something");
   finds ("plugin", DOCTOR_PROBLEM, "cannot load");
   run_says = -ENOENT;
-  finds ("nbdkit", DOCTOR_PROBLEM, "none on the PATH");
+  finds ("nbdkit", DOCTOR_PROBLEM, "not found in PATH");
   run_says = 0;
   run_prints =
       "path=x\nversion=" PACKAGE_VERSION "\nfarpage_transports=shm,tcp\n";
@@ -369,12 +368,12 @@ test_programs (void **state)
   char *path = strdup (getenv ("PATH"));
   assert_non_null (path);
   assert_int_equal (setenv ("PATH", "/nonexistent:/neither", 1), 0);
-  finds ("tools", DOCTOR_WARNING, "no mkswap");
+  finds ("tools", DOCTOR_WARNING, "mkswap is not in PATH");
   assert_int_equal (setenv ("PATH", path, 1), 0);
   free (path);
 }
 
-/* ---- what is attached ---- */
+/* ---- attached devices ---- */
 
 static char *plugin_args[] = { "server=a", "timeout=2000" };
 
@@ -388,7 +387,7 @@ static const char status[] =
     " 'state': 'up', 'why': '', 'current': true, 'joining': false,"
     " 'slabs_free': 0, 'slabs_wanted': 0 } ] }";
 
-/* One device, all well but that 'from' reads 'to' in its status. */
+/* Make one device: all is well, except that its status has `to` for `from`. */
 static struct doctor_volume *
 attached (const char *from, const char *to)
 {
@@ -434,15 +433,15 @@ test_volumes (void **state)
   attached ("'taken': false", "'taken': true");
   finds ("volumes", DOCTOR_PROBLEM, "taken the volume over");
   attached ("'pieces_lost': 0", "'pieces_lost': 2");
-  finds ("volumes", DOCTOR_PROBLEM, "2 pieces are lost");
+  finds ("volumes", DOCTOR_PROBLEM, "2 extents are lost");
   attached ("'pieces_degraded': 0", "'pieces_degraded': 3");
-  finds ("volumes", DOCTOR_WARNING, "3 pieces have fewer copies");
+  finds ("volumes", DOCTOR_WARNING, "3 extents have fewer copies");
   attached ("'frozen': false", "'frozen': true");
   finds ("volumes", DOCTOR_PROBLEM, "frozen");
   attached ("'state': 'up'", "'state': 'lost'");
   finds ("volumes", DOCTOR_PROBLEM, "a:7471 is lost");
   attached ("'current': true", "'current': false");
-  finds ("volumes", DOCTOR_WARNING, "left out");
+  finds ("volumes", DOCTOR_WARNING, "is stale");
   attached ("'slabs_wanted': 0", "'slabs_wanted': 7");
   finds ("volumes", DOCTOR_WARNING, "short of memory");
   v = attached (NULL, NULL);
@@ -456,8 +455,8 @@ test_volumes (void **state)
   assert_true (doctor_examine (&d, NULL));
   v = attached (NULL, NULL);
   strcpy (v->state_why.text, "cannot read it");
-  finds ("volumes", DOCTOR_UNKNOWN, "cannot be looked at");
-  finds ("swap", DOCTOR_UNKNOWN, "cannot be looked at");
+  finds ("volumes", DOCTOR_UNKNOWN, "cannot read what is attached");
+  finds ("swap", DOCTOR_UNKNOWN, "cannot read what is attached");
 }
 
 static void
@@ -473,15 +472,15 @@ test_timeouts (void **state)
   v->st.timeout = 130;
   finds ("timeouts", DOCTOR_PROBLEM, "without nbdkit");
   v->st.timeout = 30;
-  /* Somebody else has set it since. */
+  /* Another program has changed it since. */
   put ("/sys/block/nbd3/queue/io_timeout", "3500");
   finds ("timeouts", DOCTOR_PROBLEM, "after 3500 ms");
   put ("/sys/block/nbd3/queue/io_timeout", "60000");
   finds ("timeouts", DOCTOR_WARNING, "'farpage attach' set 30 s");
-  v->st.nr_args = 1; /* the plugin's own */
+  v->st.nr_args = 1; /* without timeout=: the plugin's */
   put ("/sys/block/nbd3/queue/io_timeout", "30000");
   finds ("timeouts", DOCTOR_OK, "plugin 2000 ms");
-  /* What it says itself counts. */
+  /* The plugin's own status overrides its arguments. */
   v = attached ("'copies': 2", "'copies': 2, 'timeout_ms': 16000");
   finds ("timeouts", DOCTOR_PROBLEM, "after 16000 ms");
   v = attached ("'copies': 2", "'copies': 2, 'await_ms': 30000");
@@ -499,8 +498,8 @@ test_swap (void **state)
   (void) state;
   attached (NULL, NULL);
   put ("/proc/swaps", SWAPS);
-  finds ("swap", DOCTOR_OK, "nothing attached is swapped to");
-  finds ("swap-room", DOCTOR_OK, "nothing attached is swapped to");
+  finds ("swap", DOCTOR_OK, "no attached device is swapped to");
+  finds ("swap-room", DOCTOR_OK, "no attached device is swapped to");
   put ("/proc/swaps", SWAPS "/dev/nbd3 partition 4096 1000 2");
   finds ("swap", DOCTOR_OK, "with 2 copies");
   attached ("'copies': 2", "'copies': 1");

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-event-loop.c - an urgent event does not wait for all that are ready. */
+/* test-event-loop.c - an urgent event does not wait for all events that are
+ * ready.
+ */
 
 #include "unit.h"
 
@@ -21,7 +23,7 @@ on_ordinary (evutil_socket_t fd, short what, void *arg)
   (void) fd;
   (void) what;
   (void) arg;
-  /* Nobody says that it is ready: the loop has to look. */
+  /* Only the fd becomes readable: the loop has to poll it. */
   if (ran++ == 0)
     assert_int_equal (eventfd_write (fd_of_urgent, 1), 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-fake.c - the fake transport keeps the contract of transport.h, and
- * its faults do what fake.h says: other tests stand on that.
+/* test-fake.c - the fake transport keeps the contract of transport.h, and its
+ * faults do what fake.h says.  Other tests rely on that.
  */
 
 #include "unit.h"
@@ -83,7 +83,7 @@ readable (int fd)
   return poll (&p, 1, 0) == 1;
 }
 
-/* The one op that completed is op. */
+/* Expect that op, and no other, completed. */
 static void
 expect_one (struct fp_op *op, int status)
 {
@@ -203,7 +203,9 @@ test_die (void **state)
   assert_int_equal (open_conn (), 0);
 }
 
-/* Open, post two, kick: 5 points.  What the two ops end up as. */
+/* Open, post two ops, kick: 5 fault points.  Set status to how the ops ended;
+ * return the error of open.
+ */
 static int
 scenario (int status[2])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-flood.c - strangers who connect in numbers and say nothing: they are
- * few at any time, and do not keep others out.
+/* test-flood.c - many strangers that connect and say nothing.  Few of them are
+ * kept at any time, and they keep no client out.
  */
 
 #include "unit.h"
@@ -69,7 +69,7 @@ loop (void)
   assert_int_not_equal (event_base_loop (donor.base, EVLOOP_NONBLOCK), -1);
 }
 
-/* From 127.X.Y.Z; nobody has accepted it yet. */
+/* Connect from 127.X.Y.Z.  The server has not accepted it yet. */
 static int
 dial_from (uint32_t host)
 {
@@ -94,7 +94,7 @@ is_connected (int fd)
   return recv (fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
 }
 
-/* It says HELLO now, and is answered in time. */
+/* Send HELLO; return true if it is answered in time. */
 static bool
 is_served (int fd)
 {
@@ -139,11 +139,11 @@ test_one_floods (void **state)
   assert_int_equal (donor.nr_fresh, MAX_FRESH_PEER + 1);
   assert_true (is_connected (patient));
   assert_true (is_served (patient));
-  /* Nor is who comes from there meanwhile, and knows what it wants. */
+  /* A client from the flooding host is served, too. */
   assert_true (is_served (fds[nr_fds - 1]));
 }
 
-/* Two who have most of what there is pay for those who have one. */
+/* Two hosts that have most connections lose some; hosts with one do not. */
 static void
 test_two_flood (void **state)
 {
@@ -162,7 +162,7 @@ test_two_flood (void **state)
   assert_true (is_served (fds[0]));
 }
 
-/* As many as there are descriptors, and then one who knows what it wants. */
+/* Strangers use all descriptors; then a client that sends HELLO is served. */
 static void
 test_no_descriptors (void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-giveback.c - a server that is short of memory asks for slabs: it gets
- * those that were not used for the longest time, as many as it misses and no
- * more, and the volume goes on meanwhile.
+/* test-giveback.c - a server that is short of memory asks for slabs.  It gets
+ * those that were not used for the longest time, as many as it asked for.
+ * Meanwhile the volume goes on.
  */
 
 #include "unit.h"
@@ -61,7 +61,7 @@ holder (uint64_t i)
   return atomic_load (&v->extents->p[i].server);
 }
 
-/* Of the first server. */
+/* Return the reclaim status of the first server. */
 static struct fp_reclaim_status
 status (void)
 {
@@ -71,7 +71,7 @@ status (void)
   return s.reclaim;
 }
 
-/* All is on the first server, and extent i was used later than i - 1. */
+/* Put all extents on the first server; use extent i later than i - 1. */
 static int
 setup (void **state)
 {
@@ -123,7 +123,9 @@ teardown (void **state)
   return 0;
 }
 
-/* It has what it wanted; some of it may have been grants ahead of need. */
+/* Wait until the server has all that it wanted.  Return the number of extents
+ * moved.  Grants ahead of need count as well, so that may be less.
+ */
 static unsigned
 await_given (unsigned least)
 {
@@ -146,7 +148,7 @@ test_coldest (void **state)
   unsigned n;
 
   (void) state;
-  /* The oldest but one is read: it stays. */
+  /* The oldest extent but one is read: it stays. */
   assert_int_equal (fp_lane_read (lane, buf, 1, SLAB), 0);
   fp_volume_lane_put (lane);
   fake_server_want (servers[0], 2 + FP_PEER_SPARES);
@@ -155,14 +157,14 @@ test_coldest (void **state)
   for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (holder (i) != 0, i != 1 && i < n + 1);
   check_all ();
-  /* It stays so. */
+  /* No more extents move. */
   pause_ms (500);
   assert_int_equal (status ().reclaimed, n);
   assert_int_equal (fake_server_labelled (servers[0]), EXTENTS - n);
 }
 
-/* Where nobody has room nothing happens, and it is said; when there is room it
- * goes on.
+/* If no server has room, nothing moves, and the status says why.  When there
+ * is room, it goes on.
  */
 static void
 test_nowhere (void **state)
@@ -190,7 +192,7 @@ test_nowhere (void **state)
   check_all ();
 }
 
-/* The pressure ends before all of it was given. */
+/* The pressure ends before the server has all that it wanted. */
 static void
 test_enough (void **state)
 {
@@ -203,7 +205,7 @@ test_enough (void **state)
   fake_server_want (servers[0], 0);
   n = await_given (1);
   pause_ms (300);
-  assert_true (status ().reclaimed <= n + 1); /* the one that was under way */
+  assert_true (status ().reclaimed <= n + 1); /* the move under way */
   check_all ();
 }
 

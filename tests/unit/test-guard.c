@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-guard.c - what sessions may do where there is an access file: what
- * follows from it in the handlers.  What the file says is test-access's.
+/* test-guard.c - how the handlers apply an access file to sessions.
+ * test-access.c tests the meaning of the file itself.
  */
 
 #include "unit.h"
@@ -73,7 +73,7 @@ teardown (void **state)
   return 0;
 }
 
-/* Volume nr, with a name if it is not 0; then its client leaves it. */
+/* Create volume nr, with a name unless nr is 0; then its client leaves it. */
 static int
 make_large (struct session *s, unsigned nr, uint64_t size, uint32_t copies)
 {
@@ -108,7 +108,7 @@ make (struct session *s, unsigned nr)
   return make_large (s, nr, MIB, 1);
 }
 
-/* Open volume nr, and stay. */
+/* Open volume nr and keep it open. */
 static int
 open_it (struct session *s, unsigned nr, uint32_t transport, uint32_t flags)
 {
@@ -145,7 +145,7 @@ leave (struct session *s)
   s->state = SESSION_READY;
 }
 
-/* List its one slab; expect a copy in other memory. */
+/* List the session's one slab; expect that it was copied to other memory. */
 static void
 list_copied (struct session *s)
 {
@@ -158,8 +158,7 @@ list_copied (struct session *s)
   assert_int_not_equal (slab->backing.fd, before);
 }
 
-/* A client that may only read may lie that it has unmapped a slab: it must not
- * see what is written later.
+/* A reader may lie that it has unmapped a slab.  It must not see later writes.
  */
 static void
 test_reader_gone (void **state)
@@ -207,9 +206,9 @@ write_file (const char *text)
   assert_int_equal (fclose (fp), 0);
 }
 
-/* A client whose session ends unheard may believe in its lease: the next one
- * waits for a writer, also for one that may only read by then, and for no
- * reader.
+/* A client that is cut off may still trust its lease.  So the next client
+ * waits for a writer, even for one that may only read by then.  It does not
+ * wait for a reader.
  */
 static void
 test_fenced (void **state)
@@ -233,8 +232,8 @@ test_fenced (void **state)
   assert_int_equal (r->fenced_ns, 0);
 }
 
-/* A client that hung up may be about to reconnect: nobody else gets in between
- * without a takeover.  Who only read is not waited for.
+/* A writer that hung up may be about to reconnect.  Until then, another client
+ * gets in only with a takeover.  A reader is not waited for.
  */
 static void
 test_awaited (void **state)
@@ -248,7 +247,7 @@ test_awaited (void **state)
   r = writer->record;
   before = fp_now_ns ();
   hang_up (writer);
-  /* The lease is shorter than RETURN_MS. */
+  /* The lease limits the wait, as it is shorter than RETURN_MS. */
   assert_in_range (r->awaited_ns, before + FP_NS_PER_S,
                    fp_now_ns () + FP_NS_PER_S);
   r->awaited_ns = UINT64_MAX; /* no time passes */
@@ -269,7 +268,8 @@ test_awaited (void **state)
 
 /* ---- SIGHUP ---- */
 
-/* A directory of users that answers when it is told to. */
+/* Replace the user directory by one that answers only when the test says so.
+ */
 static atomic_bool answers;
 static pthread_t the_loop;
 int __wrap_getpwnam_r (const char *name, struct passwd *entry, char *buf,
@@ -316,17 +316,17 @@ test_slow_names (void **state)
   donor.options = &o;
   write_file ("[alice]\nvolumes = *\n[user:someone]\nvolumes = *\n");
   guard_reread (&donor);
-  /* All goes on meanwhile, and as it was. */
+  /* Meanwhile the server goes on, with the old file. */
   assert_int_equal (make (&clients[BOB], 1), 0);
   assert_false (knows_4711 ());
-  /* And once more, before that is done. */
+  /* The file is read again before the first reading is done. */
   write_file ("[user:someone]\nvolumes = *\n");
   guard_reread (&donor);
   answers = true;
   donor_wait (is_empty);
   assert_true (knows_4711 ());
   assert_int_equal (make (&clients[BOB], 2), -EPERM);
-  /* What is wrong changes nothing. */
+  /* A file with an error changes nothing. */
   write_file ("[user:someone]\nnonsense = *\n");
   guard_reread (&donor);
   guard_reread_end (&donor);
@@ -341,7 +341,7 @@ test_volumes_of_one (void **state)
     assert_int_equal (make (&clients[ALICE], i), 0);
   assert_int_equal (make (&clients[ALICE], MAX_RECORDS_OWNER + 1), -ENOSPC);
   assert_non_null (strstr (donor_call.call.why, "tls:alice"));
-  /* Nobody else has to do with that, and it has them all as before. */
+  /* Other owners are not affected, and Alice still has her volumes. */
   assert_int_equal (make (&clients[BOB], MAX_RECORDS_OWNER + 1), 0);
   record_delete (record_find_name (&donor, "v7"), "test");
   assert_int_equal (make (&clients[ALICE], 7), 0);
@@ -358,8 +358,8 @@ grant_ahead (struct session *s)
   return donor_ask (ctl_grant, &w);
 }
 
-/* A client with a quota of two slabs has an orphan that fills it: that is not
- * in its way, and that of another one stays.
+/* Alice's orphan fills her quota of two slabs.  It does not block her, and
+ * Bob's orphan stays.
  */
 static void
 test_quota_of_orphans (void **state)
@@ -420,8 +420,8 @@ listed (struct session *s)
   return volumes.count;
 }
 
-/* Nobody knows whose it is: who knows its UUID may ask for it, but it is shown
- * to none but an admin.
+/* The owner of a volume is unknown.  A client that knows its UUID may look it
+ * up, but only an admin sees it listed.
  */
 static void
 test_unowned_volumes (void **state)
@@ -443,8 +443,8 @@ test_unowned_volumes (void **state)
   assert_int_equal (donor_ask (ctl_lookup, &w), 0);
 }
 
-/* Empty volumes cost no quota, but their maps take memory: one user leaves
- * room for those of others.
+/* Empty volumes cost no quota, but their maps take memory.  One owner leaves
+ * room for the maps of others.
  */
 static void
 test_maps_of_one (void **state)
@@ -459,7 +459,7 @@ test_maps_of_one (void **state)
   assert_true (donor.map_words <= MAX_MAP_WORDS_OWNER);
   assert_non_null (strstr (donor_call.call.why, "alice may take 16 MiB"));
   assert_int_equal (donor.nr_records, n);
-  /* Her volumes stay, and others get theirs. */
+  /* Alice's volumes stay, and others get theirs. */
   assert_int_equal (make (&clients[ALICE], 0), 0);
   assert_int_equal (make_large (&clients[BOB], 900, size, FP_WIRE_COPIES_MAX),
                     0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-hedge.c - reads that are sent to another copy, too: the first answer
- * wins, the late one touches nothing that is not its own, and there are not
- * too many of them.
+/* test-hedge.c - hedges: reads that are sent to another copy, too.  The first
+ * answer wins, the late one touches only its own memory, and the number of
+ * hedges is limited.
  */
 
 #include "unit.h"
@@ -26,7 +26,7 @@
 #define MARK 0xee
 
 static struct fp_lane *lane;
-/* Where copy 0 of the extent that is read is, and copy 1. */
+/* The extent that is read, and the servers of its copies 0 and 1. */
 static uint64_t extent;
 static struct fp_fake_server *first, *second;
 static struct lane_conn *first_conn, *second_conn;
@@ -48,7 +48,7 @@ none_is_out (void)
   return lane->active_head == NULL;
 }
 
-/* All fragments are back. */
+/* Wait until all fragments are free again. */
 static void
 all_free (void)
 {
@@ -59,7 +59,7 @@ all_free (void)
     fp_lane_poll (lane, false);
     pause_ms (1);
   }
-  LANE_LOCK_SCOPE (lane); /* links may be at work, too */
+  LANE_LOCK_SCOPE (lane); /* peers use the lane, too */
   assert_int_equal (length (lane->free_frags), lane->nr_slots);
   assert_int_equal (length (lane->spare_frags),
                     lane_hedge_spares (lane->nr_slots));
@@ -69,7 +69,7 @@ all_free (void)
   assert_int_equal (second_conn->inflight, 0);
 }
 
-/* As if that had been measured. */
+/* Pretend that ns was measured as the usual latency. */
 static void
 usual_ns (uint64_t ns)
 {
@@ -151,7 +151,7 @@ expect (uint64_t sent, uint64_t won, uint64_t lost, uint64_t refused)
   assert_int_equal (h.refused, refused);
 }
 
-/* A read of `extent`, into memory that is freed when it is done. */
+/* Read `extent` into memory that the test frees when the read is done. */
 static struct fp_io *
 submit (void)
 {
@@ -168,7 +168,7 @@ submit (void)
   return io;
 }
 
-/* Until so many are held; nothing is done meanwhile. */
+/* Poll until the server holds n ops; no request may complete meanwhile. */
 static void
 held (struct fp_fake_server *s, unsigned n)
 {
@@ -236,12 +236,12 @@ test_second_wins (void **state)
   assert_int_equal (fp_fake_server_held (first), 1);
   expect (1, 1, 0, 0);
   assert_true (counts ().on);
-  /* It is the client's again. */
+  /* The buffer belongs to the client again. */
   buf = io->buf;
   free (io);
   memset (buf, MARK, IO);
   fp_fake_server_hold (first, false);
-  /* Others go on meanwhile, in all other slots. */
+  /* Other reads go on meanwhile, in all other slots. */
   for (unsigned n = 0; n < 50; n++)
     for (uint64_t i = 0; i < EXTENTS; i++)
       assert_int_equal (get (i), i + 1);
@@ -266,7 +266,7 @@ test_first_wins (void **state)
   io = submit ();
   held (second, 1);
   for (struct frag *f = lane->active_head; f != NULL; f = f->next)
-    assert_ptr_equal (f->op.local, f->slot); /* each has its own */
+    assert_ptr_equal (f->op.local, f->slot); /* each has its own slot */
   assert_true (fp_fake_server_release (first, 0, 0));
   finished (io, 0);
   expect (1, 0, 1, 0);
@@ -280,9 +280,6 @@ test_first_wins (void **state)
   free (buf);
 }
 
-/* A sleeping lane wakes up when a hedge is due, not at the end of its 50 ms.
- * So does a lane that a write put to sleep before the read came.
- */
 static void *
 write_extent (void *arg)
 {
@@ -291,6 +288,9 @@ write_extent (void *arg)
   return NULL;
 }
 
+/* A sleeping lane wakes up when a hedge is due, not at the end of its 50 ms.
+ * So does a lane that a write put to sleep before the read came.
+ */
 static void
 wakes (bool beside_write)
 {
@@ -312,7 +312,7 @@ wakes (bool beside_write)
         asleep = lane->asleep;
       }
       LANE_LOCK_SCOPE (lane);
-      second_conn->inflight += 10; /* so that the first one is asked */
+      second_conn->inflight += 10; /* so that the first copy is read */
     }
     start = fp_now_ns ();
     assert_int_equal (fp_lane_read (lane, got, IO, extent * SLAB + 4096), 0);
@@ -346,7 +346,7 @@ test_wakes_sleeper (void **state)
   wakes (true);
 }
 
-/* An error of one of them is none. */
+/* If one of the two reads fails, the other one counts. */
 static void
 test_one_fails (void **state)
 {
@@ -364,13 +364,13 @@ test_one_fails (void **state)
         fp_fake_server_release (k == 1 ? second : first, 0, -EREMOTEIO));
     pause_ms (5);
     assert_null (fp_lane_poll (lane, false));
-    /* It is not tried a third time. */
+    /* The read is not tried a third time. */
     assert_int_equal (counts ().sent, k + 1);
     assert_true (fp_fake_server_release (k == 1 ? first : second, 0,
                                          k == 2 ? -EREMOTEIO : 0));
     finished (io, k == 2 ? -EIO : 0);
     forget (io);
-    /* The copy that had an error is made anew. */
+    /* The copy that had an error is resynced. */
     fp_fake_server_hold (first, false);
     fp_fake_server_hold (second, false);
     for (unsigned i = 0; i < 2; i++)
@@ -404,15 +404,15 @@ cut (unsigned server)
 
   fp_volume_server_status (v, server, &before);
   fake_server_cut (servers[server]);
-  do { /* until it is noticed, as what is held would break later */
+  do { /* until the client notices: held ops would break later */
     assert_false (fp_deadline_passed (end));
     fp_volume_server_status (v, server, &now);
     pause_ms (1);
   } while (now.state == FP_SERVER_UP && now.reconnects == before.reconnects);
 }
 
-/* The server dies that was asked first, or second; or both answers are there
- * at once.
+/* The server that was asked first dies (0), or the second one (1), or both
+ * answers are there at once (2).
  */
 static void
 test_one_dies (void **state)
@@ -447,7 +447,7 @@ test_one_dies (void **state)
   }
 }
 
-/* The volume ends while an answer is late, whose client is long gone. */
+/* The volume stops while an answer is late; its request was done long ago. */
 static void
 test_end (void **state)
 {
@@ -463,7 +463,7 @@ test_end (void **state)
   assert_int_equal (fp_fake_server_held (first), 0);
 }
 
-/* A late answer keeps its extent where it is. */
+/* An extent cannot move while a late answer is in flight. */
 static void
 test_is_inside (void **state)
 {
@@ -483,7 +483,7 @@ test_is_inside (void **state)
   assert_int_equal (atomic_load (&p->word) & FP_EXTENT_USERS, 0);
 }
 
-/* A copy that is not in sync may be old. */
+/* A copy that is not in sync may be old, so no hedge goes to it. */
 static void
 test_live_only (void **state)
 {
@@ -500,14 +500,14 @@ test_live_only (void **state)
     pause_ms (1);
   }
   expect (0, 0, 0, 0);
-  /* As soon as it is. */
+  /* As soon as it is in sync, a hedge does. */
   atomic_store (&t->in_sync[extent], 3);
   finished (io, 0);
   expect (1, 1, 0, 0);
   forget (io);
 }
 
-/* Reads bring a twentieth of what one costs. */
+/* A hedge costs 20 tokens, and each read brings one. */
 static void
 test_budget (void **state)
 {
@@ -527,7 +527,7 @@ test_budget (void **state)
   assert_true (fp_fake_server_release (first, 0, 0));
   finished (io, 0);
   forget (io);
-  /* However often it has to wait. */
+  /* A read brings one token, however often it has to wait. */
   for (unsigned n = 0; n < 18; n++)
     assert_int_equal (get (extent), extent + 1);
   usual (USUAL_NS);
@@ -540,7 +540,7 @@ test_budget (void **state)
     pause_ms (1);
   }
   assert_int_equal (counts ().sent, 0);
-  /* One more read is enough for all twenty. */
+  /* One more read makes up the twenty. */
   get ((extent + 1) % EXTENTS);
   finished (io, 0);
   assert_int_equal (counts ().sent, 1);
@@ -548,7 +548,8 @@ test_budget (void **state)
   forget (io);
 }
 
-/* They take no fragments from requests, and there are no more than that. */
+/* Hedges take no fragments from requests, and are no more than the spare ones.
+ */
 static void
 test_spares (void **state)
 {
@@ -562,7 +563,7 @@ test_spares (void **state)
   fp_fake_server_hold (second, true);
   for (; n < lane->nr_slots; n++)
     ios[n] = submit ();
-  /* Each of them is on its way, and as many are hedged as can be. */
+  /* All reads are in flight, and as many as possible are hedged. */
   held (first, lane->nr_slots / 2);
   for (unsigned k = 0; k < 20; k++) {
     assert_null (fp_lane_poll (lane, false));
@@ -590,7 +591,7 @@ test_spares (void **state)
   all_free ();
 }
 
-/* What is usual is measured. */
+/* The usual latency is measured. */
 static void
 test_learns (void **state)
 {
@@ -602,9 +603,9 @@ test_learns (void **state)
     assert_int_equal (get (extent), extent + 1);
   assert_int_equal (first_conn->samples, 127);
   assert_true (first_conn->p99_ns > 0);
-  /* Not known well enough to send anything there. */
+  /* No hedge goes to a server whose latency is not known well enough. */
   fp_fake_server_hold (second, true);
-  first_conn->inflight += 10; /* so that the other one is asked */
+  first_conn->inflight += 10; /* so that the second copy is read */
   {
     struct fp_io *io = submit ();
 
@@ -624,7 +625,9 @@ test_learns (void **state)
   assert_int_equal (first_conn->samples, 128);
 }
 
-/* One that is slow again and again is asked now and then, and comes back. */
+/* A server that is slow again and again is avoided, tried now and then, and
+ * used again when it is quick.
+ */
 static void
 test_avoided (void **state)
 {
@@ -639,14 +642,14 @@ test_avoided (void **state)
     first_conn->points = n * 64;
     finished (io, 0);
     forget (io);
-    pause_ms (10); /* that is more than three times what is usual */
+    pause_ms (10); /* more than three times the usual */
     fp_lane_poll (lane, false);
     assert_int_equal (first_conn->avoided, n == 1);
     assert_int_equal (fp_fake_server_held (first), 1);
     assert_true (fp_fake_server_release (first, 0, 0));
     all_free ();
   }
-  /* If this process stalled, the second got points, too. */
+  /* If this process stalled, the second server got points, too. */
   second_conn->points = 0;
   second_conn->avoided = false;
   usual_ns (AGES_NS);
@@ -669,21 +672,21 @@ test_avoided (void **state)
     assert_int_equal (fp_fake_server_held (first), 1);
   }
   assert_true (first_conn->avoided);
-  /* Where there is no other copy. */
+  /* If there is no other copy, an avoided server is read. */
   fp_fake_server_hold (first, false);
   assert_true (fp_fake_server_release (first, 0, 0));
   all_free ();
   atomic_store (&v->extents->in_sync[extent], 1);
   assert_int_equal (get (extent), extent + 1);
   atomic_store (&v->extents->in_sync[extent], 3);
-  /* Quick again. */
+  /* The server is quick again. */
   end = fp_deadline_in_ms (20000);
   while (first_conn->avoided && !fp_deadline_passed (end))
     assert_int_equal (get (extent), extent + 1);
   assert_false (first_conn->avoided);
 }
 
-/* So is one that is late, each time. */
+/* A server that is late each time is avoided, too. */
 static void
 test_often_late (void **state)
 {
@@ -706,7 +709,7 @@ test_often_late (void **state)
   assert_true (first_conn->avoided);
 }
 
-/* Nobody looked: so it is not known how long that took. */
+/* If no thread polled meanwhile, the latency is unknown: no points. */
 static void
 test_idle (void **state)
 {
@@ -732,7 +735,7 @@ test_idle (void **state)
   all_free ();
   assert_int_equal (first_conn->points, 0);
   usual (USUAL_NS);
-  /* And a deadline that passed meanwhile has not. */
+  /* A deadline that passed meanwhile does not count, either. */
   fp_fake_server_hold (first, true);
   io = submit ();
   finished (io, 0);
@@ -742,7 +745,7 @@ test_idle (void **state)
   fp_lane_poll (lane, false);
   assert_false (fp_lane_broken (lane, server));
   assert_true (lane->active_head->deadline_ns > fp_now_ns ());
-  /* But if somebody did it breaks the connection. */
+  /* If a thread polled, a passed deadline breaks the connection. */
   fp_volume_server_status (v, server, &before);
   fp_fake_server_hold (first, false);
   do {
@@ -767,7 +770,7 @@ test_idle (void **state)
 
 static _Atomic bool stop;
 
-/* One server, or the other, or both, are slow for a while. */
+/* Make one server, or the other, or both slow for a while. */
 static void *
 disturb (void *arg)
 {
@@ -794,7 +797,9 @@ disturb (void *arg)
   return NULL;
 }
 
-/* What it reads is what it last wrote, and stays so. */
+/* Write and read.  Each read returns the last write, and no late answer
+ * changes its buffer.
+ */
 static void *
 work (void *arg)
 {
@@ -826,7 +831,7 @@ test_everything (void **state)
   pthread_t disturber, workers[WRITERS];
 
   (void) state;
-  usual (0); /* that is, the least */
+  usual (0); /* hedge as early as possible */
   atomic_store (&stop, false);
   assert_int_equal (pthread_create (&disturber, NULL, disturb, NULL), 0);
   for (uintptr_t i = 0; i < WRITERS; i++)

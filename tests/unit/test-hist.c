@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-hist.c - quantiles are near the truth, and writers lose nothing. */
+/* test-hist.c - quantiles are near the truth, and no writer's sample is lost.
+ */
 
 #include "unit.h"
 
@@ -18,7 +19,7 @@ setup (void **state)
   return 0;
 }
 
-/* Within 1/16 of it. */
+/* Expect v within 1/16 of truth. */
 #define ASSERT_NEAR(v, truth)                                                 \
   assert_in_range (v, (truth) - (truth) / 16, (truth) + (truth) / 16)
 
@@ -78,7 +79,7 @@ test_each_bucket (void **state)
 
       memset (&h, 0, sizeof h);
       fp_hist_add (&h, v);
-      fp_hist_add (&h, UINT64_MAX); /* so that max hides nothing */
+      fp_hist_add (&h, UINT64_MAX); /* so that max does not clip */
       fp_hist_summary (&h, &s);
       assert_int_equal (s.count, 2);
       assert_true (s.max == UINT64_MAX);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-intent.c - a client dies while it writes: whoever attaches the volume
- * next makes the copies equal where they may differ, and nowhere else.
+/* test-intent.c - a client dies while it writes.  The next client makes the
+ * copies equal where they may differ, and nowhere else.
  */
 
 #include "unit.h"
@@ -14,13 +14,13 @@
 #include "base/clock.h"
 #include "base/thread.h"
 #include "base/tsan.h"
-#include "engine/dirty_log.h" /* these before `v`, which would be shadowed */
+#include "engine/dirty_log.h" /* before the global v: -Wshadow */
 #include "heal/migrate.h"
 #include "volume-fixture.h"
 
 #define SLAB COPIES_SLAB
 #define EXTENTS COPIES_EXTENTS
-#define REGION (64 * 1024) /* of slabs as small as these: a chunk */
+#define REGION (64 * 1024) /* in slabs this small: a chunk */
 #define NEVER 100000
 
 static unsigned quiet_ms;
@@ -44,7 +44,7 @@ attach (bool again)
   return fixture_start (&p);
 }
 
-/* Nothing of what it does from now on is done, and it is gone. */
+/* Let the client die: nothing that it does from now on has an effect. */
 static void
 die (void)
 {
@@ -93,7 +93,7 @@ server_of (uint64_t i, unsigned c)
   return NULL;
 }
 
-/* What copy c of extent i has at its server; its tail is behind it. */
+/* Return the memory of copy c of extent i at its server.  Its tail follows. */
 static const unsigned char *
 memory_of (uint64_t i, unsigned c)
 {
@@ -112,7 +112,7 @@ says (uint64_t i, unsigned c, unsigned region)
 {
   bool it;
 
-  /* A server's memory is anybody's who has the key. */
+  /* A client with the key may write to a server's memory at any time. */
   fp_tsan_read_while_written_begin ();
   it = tail_of (i, c)[region] != 0;
   fp_tsan_read_while_written_end ();
@@ -159,7 +159,7 @@ fill (void)
                         0);
 }
 
-/* All that was written is quiet. */
+/* Fill the volume and wait until no region is marked. */
 static void
 fill_and_settle (void)
 {
@@ -191,7 +191,7 @@ test_said_and_cleared (void **state)
   }
 }
 
-/* In a large volume neighbours say so, too: that takes no more messages. */
+/* In a large volume a write marks neighbours, too, with no more messages. */
 static void
 test_in_groups (void **state)
 {
@@ -211,7 +211,7 @@ test_in_groups (void **state)
   }
 }
 
-/* Everything is quiet, but for one write: that is all that is looked at. */
+/* Only one region is still marked: only that is resynced. */
 static void
 test_what_was_written_of_late (void **state)
 {
@@ -242,7 +242,7 @@ test_in_order (void **state)
   must (attach (true));
   assert_int_equal (v->resync_bytes, 0);
   assert_false (v->unclean);
-  /* What it did not clear this one does. */
+  /* The next client clears the marks that are left. */
   detach ();
   quiet_ms = 20;
   must (attach (true));
@@ -284,8 +284,8 @@ await_held (struct fake_server *s, unsigned nr)
   }
 }
 
-/* A write that is in one copy, and on its way to the other: both say so for as
- * long as that takes; and the next client makes them equal.
+/* A write is in one copy, and in flight to the other.  Both are marked as long
+ * as that takes, and the next client makes them equal.
  */
 static void
 one_has_it (unsigned slow)
@@ -299,7 +299,7 @@ one_has_it (unsigned slow)
   must (attach (false));
   fill_and_settle ();
   s = server_of (3, slow);
-  /* The tails are written to before it is slow. */
+  /* This write sets the marks before the server is slow. */
   assert_int_equal (write_at (3, region * REGION, 20, 4096), 0);
   for (unsigned n = 0; n < 50; n++) {
     fp_fake_server_hold (fake_server_data (s), true);
@@ -307,7 +307,7 @@ one_has_it (unsigned slow)
     await_held (s, 1);
     if (memory_of (3, 1 - slow)[region * REGION] == 21)
       break;
-    /* It was cleared meanwhile. */
+    /* The marks were cleared meanwhile: try again. */
     fp_fake_server_hold (fake_server_data (s), false);
     while (fp_fake_server_release (fake_server_data (s), 0, 0))
       ;
@@ -315,7 +315,7 @@ one_has_it (unsigned slow)
   }
   assert_int_equal (memory_of (3, 1 - slow)[region * REGION], 21);
   assert_int_not_equal (memory_of (3, slow)[region * REGION], 21);
-  pause_ms (200); /* twenty times as long as what is quiet stays */
+  pause_ms (200); /* twenty times quiet_ms */
   for (unsigned c = 0; c < 2; c++)
     assert_true (says (3, c, region));
   fp_fake_fault_at (1, FP_FAKE_DIE);
@@ -343,8 +343,7 @@ test_second_has_it (void **state)
   one_has_it (0);
 }
 
-/* A server zeroes its copy when it is told to, and before the other one is
- * nobody hears anything of the client any more.
+/* One server zeroes its copy.  The client dies before it asks the other one.
  */
 static void
 test_zeroed_in_one (void **state)
@@ -366,8 +365,8 @@ test_zeroed_in_one (void **state)
   all_alike ();
 }
 
-/* Moved, and made anew beside two others: the new copy says what is under way
- * to those that it has not come from.
+/* A moved copy, or one resynced beside two others, marks all regions.  It may
+ * have part of a write in flight that is marked in other copies only.
  */
 static void
 test_moved_says_all (void **state)
@@ -403,7 +402,7 @@ test_made_anew_says_all (void **state)
   assert_int_equal (said (0, 1), 1);
 }
 
-/* Nothing is known of a server that has none of it: all is made equal. */
+/* A server without tails has no marks: everything is made equal. */
 static void
 test_without_tails (void **state)
 {
@@ -443,7 +442,7 @@ test_restarted_empty (void **state)
     assert_int_equal (get (i), 1 + (int) i);
 }
 
-/* ---- fault points, by chance; all of them with FARPAGE_TEST_ALL ---- */
+/* ---- random fault points; all of them with FARPAGE_TEST_ALL ---- */
 
 static unsigned
 after (unsigned n)
@@ -475,13 +474,13 @@ some_work (void)
       pause_ms (6 * quiet_ms);
     if (k == 3 && zero_at (1, 0, SLAB - 4096) < 0)
       return false;
-    if (k == 4) /* which may fail */
+    if (k == 4) /* may fail */
       (void) fp_volume_migrate (v, 2, 0);
   }
   return true;
 }
 
-/* The client dies at each of them. */
+/* Let the client die at each fault point. */
 static void
 walk_deaths (unsigned copies)
 {
@@ -490,7 +489,7 @@ walk_deaths (unsigned copies)
 
   copies_timeout_ms = 150;
   nr_copies = copies;
-  /* The first ones are the connections': it waits long for those. */
+  /* Skip the points of the first connections: each takes a long wait. */
   for (n = 8; died; n = after (n)) {
     quiet_ms = 3;
     fp_fake_fault_at (n, FP_FAKE_DIE);
@@ -529,7 +528,7 @@ test_walk_deaths_of_three (void **state)
   walk_deaths (3);
 }
 
-/* One fault while it works, which nobody hears of; then it dies. */
+/* Inject one fault that causes no error; then the client dies. */
 static void
 walk_faults (enum fp_fake_fault kind)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-keys.c - a memory server that has many keys to revoke, each of which
- * takes its time as those of rdma do: others get their turn meanwhile, nothing
- * is lent or answered before all are revoked, and each is revoked once.
+/* test-keys.c - a memory server with many keys to revoke, each of them slowly,
+ * as with rdma.  Other clients get their turn meanwhile.  Nothing is lent or
+ * answered before all are revoked, and each is revoked once.
  */
 
 #include "unit.h"
@@ -20,7 +20,7 @@
 static struct fp_grants grants;
 static unsigned revoked;
 
-/* In place of rdma_unregister (-Wl,--wrap). */
+/* Replaces rdma_unregister (-Wl,--wrap). */
 int __wrap_rdma_unregister (struct slab *slab);
 
 int
@@ -51,7 +51,7 @@ teardown (void **state)
   return 0;
 }
 
-/* A session with all there is, registered. */
+/* Return a session that holds all slabs, registered. */
 static struct session *
 attach (void)
 {
@@ -75,7 +75,7 @@ is_closed (void)
   unsigned before = revoked;
   bool closed = session_close_volume (closing);
 
-  /* What a turn takes, with room for a busy machine. */
+  /* The limit of a turn, with room for a busy machine. */
   assert_true (revoked - before <= KEYS_NS / FP_NS_PER_MS / REVOKE_MS + 1);
   rounds++;
   if (!closed)

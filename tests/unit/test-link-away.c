@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-link-away.c - a volume whose servers go away and come back, with what
- * they had or without, and one that was away for longer than its lease.
+/* test-link-away.c - a volume whose servers go away and come back, with their
+ * memory or without, or after the lease.
  */
 
 #include "unit.h"
@@ -12,12 +12,12 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "peer/peer_migrate.h" /* before `v`, which would be shadowed */
+#include "peer/peer_migrate.h" /* before the global v: -Wshadow */
 
 #include "link-fixture.h"
 #include "sim/threads.h"
 
-/* Of two servers one is dead: new extents go to the other one, and to both
+/* One of two servers is dead: new extents go to the other one, and to both
  * again when it is back.
  */
 static void
@@ -44,8 +44,8 @@ revive_later (void *arg)
   fake_server_revive (arg);
 }
 
-/* A server that is lost again before it has answered anything was lost now,
- * and not when it was lost before: what needs it waits.
+/* A server is lost again before it answered anything.  The timeout counts from
+ * the second loss, so a request waits.
  */
 static void
 test_lost_again (void **state)
@@ -62,7 +62,7 @@ test_lost_again (void **state)
   fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_GRANT);
   fake_server_revive (servers[0]);
   await_state (0, FP_SERVER_UP);
-  pause_ms (50); /* it is asked for a grant ahead */
+  pause_ms (50); /* a grant ahead of need is asked for */
   fake_server_cut (servers[0]);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   pause_ms (50);
@@ -85,8 +85,8 @@ revive_often (void *arg)
   }
 }
 
-/* What trims many extents waits for a server that goes away again and again as
- * long as what trims one, in all.
+/* A server goes away again and again.  To trim many extents waits no longer
+ * for it, in all, than to trim one.
  */
 static void
 test_trim_many (void **state)
@@ -122,8 +122,8 @@ test_trim_many (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* What is past its deadline is tried once more before it fails: nobody may
- * have looked at it since its server came back.
+/* A request past its deadline is tried once more before it fails.  Its server
+ * may have come back since the last poll.
  */
 static void
 test_last_try (void **state)
@@ -143,7 +143,8 @@ test_last_try (void **state)
   assert_null (fp_lane_poll (lane, false));
   fake_server_revive (servers[0]);
   pause_ms (250);
-  assert_null (fp_lane_poll (lane, false)); /* connected, and not more */
+  /* The peer is connected, but the extent is not listed yet. */
+  assert_null (fp_lane_poll (lane, false));
   while (fp_extent_state (&v->extents->p[0]) != FP_EXTENT_READY ||
          fp_now_ns () - begun < 1100 * FP_NS_PER_MS) {
     assert_false (fp_deadline_passed (deadline));
@@ -183,7 +184,8 @@ revive_after_3_s (void *arg)
     fake_server_revive (servers[s]);
 }
 
-/* A request waits by itself, however long its server has been away. */
+/* Each request waits for its own time, however long its server has been away.
+ */
 static void
 test_away_for_long (void **state)
 {
@@ -296,7 +298,7 @@ test_one_lane (void **state)
                     session);
 }
 
-/* Break lanes 0 and 2, and refuse lane 0 each time: lane 2 is connected again
+/* Break lanes 0 and 2, and refuse lane 0 each time.  Lane 2 is connected again
  * all the same.
  */
 static void
@@ -389,8 +391,8 @@ test_pings_after_stop (void **state)
   assert_int_equal (fake_ctl_fault_points (), 3);
 }
 
-/* A front end whose clock went on may have repeated a write, and written
- * something else after it.  So the first one is not sent any more.
+/* If the process was stopped, the front end may have repeated a write, and
+ * written something else after it.  So the first write is not sent any more.
  */
 static void
 test_stale (void **state)
@@ -427,7 +429,7 @@ test_stale (void **state)
   expect (0, "old.");
   assert_int_equal (write_extent (0, "new."), 0);
   expect (0, "new.");
-  /* It was made long before it came here. */
+  /* The request was made long before it came here. */
   assert_int_equal (
       fp_lane_write_made (lane, "late", 4, 0, fp_mono_ns () - 2 * FP_NS_PER_S),
       -EIO);
@@ -456,8 +458,8 @@ test_stopped_beyond_lease (void **state)
   assert_true (fp_volume_is_leased (v));
 }
 
-/* A server that has no slab ready is asked for one ahead of need: what is more
- * urgent does not wait for that.
+/* A server that has no slab ready is asked for one ahead of need.  More urgent
+ * requests do not wait for that.
  */
 static void
 test_not_ready (void **state)
@@ -490,8 +492,8 @@ awaits_device (unsigned server)
   assert_non_null (strstr (s.why, "another RDMA device"));
 }
 
-/* The client's device is another one when it comes back, or another one leads
- * there.
+/* Another RDMA device leads to a server that comes back.  It waits until no
+ * connection uses the old device.
  */
 static void
 test_another_device (void **state)
@@ -512,8 +514,8 @@ test_another_device (void **state)
     expect (i, "data");
 }
 
-/* So it is for another server, too, with which there is a connection over the
- * last one: nothing comes over that any more, and nobody has used it.
+/* The old device is dead, and a connection to another server still uses it.
+ * That is found out, although no request uses that connection.
  */
 static void
 test_device_gone (void **state)
@@ -540,7 +542,7 @@ test_device_gone (void **state)
     expect (i, "data");
 }
 
-/* Two peers find that out at once. */
+/* Two peers find at once that the device is another one. */
 static void
 test_devices_at_once (void **state)
 {
@@ -561,7 +563,7 @@ test_devices_at_once (void **state)
     expect (i, "data");
 }
 
-/* It is restarted, and its memory is new. */
+/* Restart the server with empty memory. */
 static void
 restart (unsigned server)
 {
@@ -570,7 +572,7 @@ restart (unsigned server)
   fake_server_revive (servers[server]);
 }
 
-/* A server that was restarted while nothing of ours was there is as good as
+/* A server that was restarted while it held nothing of the volume is used like
  * any other.
  */
 static void
@@ -580,7 +582,7 @@ test_restarted_empty (void **state)
   char why[FP_WHY_MAX];
 
   (void) state;
-  /* Something was, and was trimmed. */
+  /* There were extents, but they were trimmed. */
   for (unsigned i = 0; i < EXTENTS; i++)
     assert_int_equal (write_extent (i, "data"), 0);
   assert_int_equal (fp_lane_zero (lane, SIZE, 0, true), 0);
@@ -598,8 +600,8 @@ test_restarted_empty (void **state)
     expect (i, "data");
 }
 
-/* Where anything was lost it stays LOST, or what comes next would read zeros
- * for it.
+/* A server that lost extents stays LOST after a restart.  Otherwise they would
+ * read as zeros.
  */
 static void
 test_restarted_after_loss (void **state)
@@ -623,8 +625,8 @@ test_restarted_after_loss (void **state)
     fake_server_forget (servers[s]);
 }
 
-/* Before anything is started it is known that a volume is gone; and looking
- * costs it nothing.
+/* A probe tells before the start that a volume is gone.  It does not harm a
+ * volume that is there.
  */
 static void
 test_probe_resume (void **state)
@@ -648,7 +650,7 @@ test_probe_resume (void **state)
   assert_non_null (strstr (why, "lease"));
 }
 
-/* ---- whether the volume still is ours ---- */
+/* ---- whether the volume is still ours ---- */
 
 static int
 read_at (uint64_t offset)
@@ -697,8 +699,8 @@ speak_soon (void *arg)
   silence_both (FAKE_SPEAKS);
 }
 
-/* After the lease nobody knows what another client has written: what we did
- * not write is zeros only when a server has said that the volume is ours.
+/* After the lease, another client may have written.  Data that we did not
+ * write is zeros only when a server has confirmed that the volume is ours.
  */
 static void
 test_lease_over (void **state)
@@ -713,7 +715,8 @@ test_lease_over (void **state)
   assert_int_equal (read_at (clear), 0);
   assert_true (is_hole (empty));
 
-  /* While one server answers nobody can have taken it over. */
+  /* While one server answers, no other client can have taken the volume over.
+   */
   fake_server_silence (servers[0], FAKE_DEAF, 0);
   pause_ms (500);
   assert_int_equal (read_at (empty), 0);
@@ -722,7 +725,7 @@ test_lease_over (void **state)
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   pause_ms (200);
 
-  /* None does, and then they do, in time. */
+  /* No server answers; then both do, in time. */
   for (unsigned i = 0; i < 4; i++) {
     silence_both (FAKE_DEAF);
     pause_ms (500);
@@ -739,7 +742,7 @@ test_lease_over (void **state)
     pause_ms (200);
   }
 
-  /* Not in time. */
+  /* They do not answer in time. */
   silence_both (FAKE_DEAF);
   pause_ms (500);
   start = fp_now_ns ();
@@ -754,8 +757,8 @@ test_lease_over (void **state)
   expect (0, "data");
 }
 
-/* All servers were away.  One that is back and let nobody else in meanwhile is
- * enough.  If it did, the other one may have what was written then.
+/* All servers were away.  One that is back is enough if it let no other client
+ * in meanwhile.  If it did, the other server may have newer data.
  */
 static void
 test_visited (void **state)
@@ -776,20 +779,21 @@ test_visited (void **state)
     await_state (1, FP_SERVER_UP);
     assert_int_equal (read_at (empty), 0);
   }
-  /* It is ours again, whichever goes away. */
+  /* The volume is ours again, whichever server goes away. */
   fake_server_cut (servers[1]);
   assert_int_equal (read_at (empty), 0);
   fake_server_revive (servers[1]);
   await_state (1, FP_SERVER_UP);
 }
 
-/* After many other clients a server has forgotten that it shut us out, and
- * lets us in: what we know of the volume may be stale.
+/* After many other clients, a server has forgotten that it shut us out, and
+ * lets us in.  Our view of the volume may be stale, so this client counts as
+ * fenced.
  */
 static void
 test_visited_often (void **state)
 {
-  const unsigned least = FP_FORMER_MIN - 4; /* with our own OPEN */
+  const unsigned least = FP_FORMER_MIN - 4; /* our own OPEN counts, too */
   uint64_t deadline;
 
   (void) state;

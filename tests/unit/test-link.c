@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-link.c - a volume and its servers when one of them is silent, or says
- * what another one says, too.
+/* test-link.c - a volume with a server that is silent, or that has a label for
+ * an extent of another server.
  */
 
 #include "unit.h"
@@ -14,7 +14,7 @@
 #include "base/thread.h"
 #include "link-fixture.h"
 
-/* Every new label has a generation above all others. */
+/* Each new label has a generation above all earlier ones. */
 static void
 test_generations (void **state)
 {
@@ -44,8 +44,8 @@ speak_later (void *arg)
   fake_server_silence (arg, FAKE_SPEAKS, 0);
 }
 
-/* Extent 0 is labelled on the other server, too, with a generation that
- * differs by so much; `late` is heard of last.
+/* Label extent 0 on the other server, too; its generation differs by
+ * `difference`.  If late, the server with the data answers LIST last.
  */
 static void
 two_labels (int64_t difference, bool late, const char *text)
@@ -59,7 +59,7 @@ two_labels (int64_t difference, bool late, const char *text)
     assert_int_equal (write_extent (3 - i, "data"), 0);
   at = holder (0, &g);
   slow = late ? at : !at;
-  /* Its memory is zeros, as it was lent. */
+  /* The other slab is zeros, as it was lent. */
   fake_server_plant (servers[!at], SLABS - 1, 0, g + (uint64_t) difference);
   fake_server_silence (servers[slow], FAKE_DEAF, FP_MSG_LIST);
   assert_int_equal (
@@ -70,7 +70,7 @@ two_labels (int64_t difference, bool late, const char *text)
   for (unsigned i = 1; i < 4; i++)
     expect (i, "data");
   await_labelled (4);
-  /* The one that was dropped cannot come back. */
+  /* The label that was dropped cannot come back. */
   assert_int_equal (link_resume (why), 0);
   expect (0, text);
   assert_int_equal (write_extent (0, "more"), 0);
@@ -91,7 +91,7 @@ test_lower_last (void **state)
   two_labels (-1, false, "data");
 }
 
-/* The other one is the newer: what is here was never acknowledged. */
+/* The other label is newer, so the data here was never acknowledged. */
 static void
 test_higher_first (void **state)
 {
@@ -106,8 +106,8 @@ test_higher_last (void **state)
   two_labels (1, false, "\0\0\0\0");
 }
 
-/* One server goes away in the middle of the start, while it lets go of an
- * extent that the other one turns out to have.
+/* Server 0 goes away in the middle of the start.  It is releasing extents for
+ * which the other server turns out to have newer labels.
  */
 static void
 cut_later (void *arg)
@@ -145,7 +145,9 @@ test_taken_while_let_go (void **state)
   await_labelled (EXTENTS);
 }
 
-/* Nobody can tell which one is right. */
+/* If both generations are equal, neither is right for certain: the start
+ * fails.
+ */
 static void
 test_same_generation (void **state)
 {
@@ -162,8 +164,8 @@ test_same_generation (void **state)
     fake_server_forget (servers[s]);
 }
 
-/* A label whose answer is lost, then the server is away; the extent goes to
- * the other one.  Then the client dies.
+/* The answer to a label is lost, and its server is away.  The extent goes to
+ * the other server.  Then the client dies.
  */
 static void
 test_label_lost_then_death (void **state)
@@ -189,7 +191,8 @@ test_label_lost_then_death (void **state)
   await_labelled ((unsigned) i + 1);
 }
 
-/* A server that gave up the memory of an extent, and another attempt for it.
+/* One server gave up the memory of an extent, and the other one has a label
+ * for it.  The higher generation counts.
  */
 static void
 lost_and_label (int64_t difference, int status)
@@ -245,8 +248,8 @@ test_many_leftovers (void **state)
     expect (i, "data");
 }
 
-/* To register all that a large volume has takes longer than a start may that
- * makes no progress; but not as long as a server pleases.
+/* To register the slabs of a large volume may take longer than a start without
+ * progress may.  But a server cannot delay a start for ever.
  */
 static void
 slow_resume (unsigned labels, unsigned ms, bool works, unsigned most_ms)
@@ -285,7 +288,7 @@ test_endless_resume (void **state)
 
 /* ---- one server is silent ---- */
 
-/* Every first write finds the other server, well within the timeout, whatever
+/* Each first write goes to the other server, well within the timeout, whatever
  * the silent one does not answer.
  */
 static void
@@ -334,7 +337,7 @@ test_mute_about_label (void **state)
   silent_server (FAKE_MUTE, FP_MSG_LABEL);
 }
 
-/* The answer to a label comes when the extent is elsewhere. */
+/* The answer to a label comes when the extent is on the other server. */
 static void
 test_late_label (void **state)
 {
@@ -355,8 +358,8 @@ test_late_label (void **state)
     expect (n, "data");
 }
 
-/* A server is stopped while it is asked for a label: longer than the timeout,
- * but what it holds can be read and written, and it is not lost.
+/* A server does not answer a LABEL for longer than the timeout.  Its memory
+ * can be read and written, so it is not lost.
  */
 static void
 test_stopped_at_label (void **state)
@@ -381,8 +384,8 @@ test_stopped_at_label (void **state)
   await_labelled ((unsigned) i);
 }
 
-/* The only server is slow to lend more: what it has lent ahead is used at
- * once, and only what there is none for waits.
+/* The only server is slow to lend more.  Grants ahead of need are used at
+ * once.  Only the extent without one waits.
  */
 static void
 test_spares_first (void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-listener.c - a name that stands for several addresses, of which some
- * cannot be listened on.
+/* test-listener.c - a name that has several addresses.  The server cannot
+ * listen on some of them.
  */
 
 #include "unit.h"
@@ -21,7 +21,7 @@ static struct fp_sockaddrs resolved;
 static char warning[512];
 static unsigned warnings;
 
-/* In place of the resolver (-Wl,--wrap). */
+/* Replaces the resolver (-Wl,--wrap). */
 int __wrap_fp_addr_resolve (const struct fp_addr *addr,
                             struct fp_sockaddrs *out, const char **why);
 
@@ -78,7 +78,7 @@ resolve_to (uint32_t host, uint16_t port)
   resolved.list[resolved.nr++].len = sizeof in;
 }
 
-/* A port of 127.0.0.1 that is in use. */
+/* Return a socket that uses a port of 127.0.0.1; set *port to it. */
 static int
 in_use (uint16_t *port)
 {
@@ -104,7 +104,7 @@ test_some_in_use (void **state)
 
   (void) state;
   resolve_to (INADDR_LOOPBACK, name.port);
-  resolve_to (INADDR_LOOPBACK, name.port); /* twice is once */
+  resolve_to (INADDR_LOOPBACK, name.port); /* a duplicate counts once */
   resolve_to (INADDR_LOOPBACK + 1, name.port);
   resolve_to (INADDR_LOOPBACK + 1, name.port);
   assert_int_equal (listener_open (&donor, &name, why), 0);
@@ -133,7 +133,7 @@ test_all_in_use (void **state)
   close (fd);
 }
 
-/* One of the addresses of a name is another machine's way in. */
+/* One address can be reached from other machines, so --insecure is needed. */
 static void
 test_not_all_local (void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-log.c - levels, cut messages, and how many were dropped. */
+/* test-log.c - levels, truncated messages, and the count of dropped ones. */
 
 #include "unit.h"
 
@@ -102,7 +102,8 @@ says (enum fp_log_level level, const char *expected)
 
   assert_int_equal (pipe (pipefd), 0);
   assert_int_equal (fstat (pipefd[1], &st), 0);
-  /* This pipe is the journal if a priority is expected; else another file. */
+  /* This pipe is the journal if a priority is expected, else another file is.
+   */
   snprintf (stream, sizeof stream, "%ju:%ju", (uintmax_t) st.st_dev,
             (uintmax_t) st.st_ino + (expected[0] != '<'));
   assert_int_equal (setenv ("JOURNAL_STREAM", stream, 1), 0);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-mailbox.c - what other threads post runs on the loop, in order, once.
- */
+/* test-mailbox.c - the loop runs what other threads post, in order, once. */
 
 #include "unit.h"
 
@@ -51,7 +50,7 @@ on_note (struct note *note)
 {
   unsigned t = (unsigned) ((note - &notes[0][0]) / NOTES);
 
-  /* Each thread's in the order in which it posted them. */
+  /* The notes of each thread run in the order in which it posted them. */
   assert_ptr_equal (note, &notes[t][ran[t]]);
   ran[t]++;
 }
@@ -107,7 +106,8 @@ on_count (struct note *note)
   count++;
 }
 
-/* Twice while it waits is once; afterwards it runs again. */
+/* A note that is posted twice while it waits runs once.  Later it runs again.
+ */
 static void
 test_once (void **state)
 {
@@ -133,8 +133,8 @@ on_again (struct note *note)
     mailbox_post (mailbox, note);
 }
 
-/* One that is running may be posted, by itself too, and the loop goes round
- * between.
+/* A note may be posted while it runs, also by itself.  The loop turns before
+ * it runs again.
  */
 static void
 test_again (void **state)
@@ -151,7 +151,7 @@ test_again (void **state)
   }
 }
 
-/* What still waits at the end does not run. */
+/* Notes that still wait at the end do not run. */
 static void
 test_end (void **state)
 {
@@ -166,7 +166,7 @@ test_end (void **state)
   assert_int_equal (count, 0);
 }
 
-static struct note *post_at_read; /* by another thread, so to speak */
+static struct note *post_at_read; /* as if by another thread */
 
 ssize_t __real_read (int fd, void *buf, size_t size);
 ssize_t __wrap_read (int fd, void *buf, size_t size);
@@ -182,7 +182,7 @@ __wrap_read (int fd, void *buf, size_t size)
   return __real_read (fd, buf, size);
 }
 
-/* A note is posted just when the loop looks: it is not forgotten. */
+/* A note that is posted just when the loop looks is not forgotten. */
 static void
 test_posted_at_read (void **state)
 {
@@ -215,7 +215,7 @@ on_other (evutil_socket_t fd, short what, void *arg)
   slow_before_other = slow_ran;
 }
 
-/* Many notes that take long, and something else is ready. */
+/* Many slow notes do not hold up another event that is ready. */
 static void
 test_turns (void **state)
 {

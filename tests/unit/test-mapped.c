@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-mapped.c - missing memory of a server is an error of the copy, and not
- * the end of the process.
+/* test-mapped.c - copying memory that a server has taken away is an error, and
+ * not the end of the process.
  */
 
 #include "unit.h"
@@ -31,7 +31,7 @@
 static unsigned char *map;
 static size_t page;
 static int uffd = -1;
-static bool can; /* the kernel lets us take a page away */
+static bool can; /* the kernel let us make it */
 static struct sigaction ours;
 
 /* Map PAGES pages full of 'm', without the second: each access to that raises
@@ -89,8 +89,8 @@ teardown (void **state)
   return munmap (map, PAGES * page);
 }
 
-/* A copy that meets the page fails, at its start or in its middle, and one
- * that does not succeeds after that.
+/* Check that a copy that meets the missing page fails, at its start or in its
+ * middle.  Another one then succeeds.
  */
 static void
 check_copies (void)
@@ -108,7 +108,7 @@ check_copies (void)
   assert_int_equal (fp_mapped_copy (buf, map + 2 * page, 2 * page), 0);
   assert_int_equal (buf[0], 'm');
   assert_int_equal (buf[page], 'b');
-  /* Some of that is copied: which, is the C library's choice. */
+  /* How much of that is copied is the C library's choice. */
   assert_int_equal (fp_mapped_copy (map, buf, PAGES * page), -EFAULT);
   free (buf);
 }
@@ -121,7 +121,7 @@ test_missing (void **state)
   check_copies ();
 }
 
-/* The threads of the engine block all other signals. */
+/* Run as the threads of the engine do: they block all other signals. */
 static void
 copy_missing (void *result)
 {
@@ -143,7 +143,7 @@ test_thread (void **state)
   assert_int_equal (result, -EFAULT);
 }
 
-/* ---- SIGBUS that is none of ours ---- */
+/* ---- SIGBUS from elsewhere ---- */
 
 static sigjmp_buf back;
 static volatile sig_atomic_t handled;
@@ -175,12 +175,12 @@ test_other (void **state)
   assert_int_equal (handled, 2);
 }
 
-/* How processes ended that met SIGBUS and had no handler but ours
- * (waitpid(2)).
+/* Exit status (waitpid(2)) of processes that got SIGBUS from an access, or
+ * from kill, and had no handler but ours.
  */
 static int by_access, by_kill;
 
-/* Return the status of such a process. */
+/* Fork a process that gets SIGBUS; return its exit status. */
 static int
 end_of (bool kills)
 {
@@ -230,7 +230,7 @@ main (void)
     cmocka_unit_test (test_default),
   };
 
-  /* Before this process handles SIGBUS itself. */
+  /* Fork before this process handles SIGBUS itself. */
   by_access = end_of (false);
   by_kill = end_of (true);
   if (sigaction (SIGBUS, &other, NULL) == -1)

@@ -20,7 +20,7 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 
-/* Count the pages wholly inside of the piece at this address that are not in
+/* Count the pages wholly inside the piece at this address that are not in
  * memory.
  */
 static unsigned
@@ -60,8 +60,8 @@ skip_where_impossible (void)
     skip (); /* a kernel before 5.14 */
 }
 
-/* Pieces that were allocated and freed before the call, and never touched:
- * malloc prefers them to the new memory of the call.
+/* Free pieces that were never touched are made present as well: malloc prefers
+ * them to the new memory of the call.
  */
 static void
 test_free_pieces (void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-mover.c - extents go from server to server while they are read and
- * written: each byte that was acknowledged is there afterwards, for this
- * client and for the next, whatever breaks meanwhile.
+/* test-mover.c - extents move between servers while they are read and written.
+ * Each acknowledged byte is there afterwards, for this client and for the
+ * next, whatever breaks meanwhile.
  */
 
 #include "unit.h"
@@ -107,7 +107,8 @@ setup (void **state)
   return 0;
 }
 
-/* As over shm; and one that is reached by transfers. */
+/* Map the memory of the first nr servers, as shm does; transfer to the others.
+ */
 static int
 setup_some_mapped (void **state, unsigned nr)
 {
@@ -153,7 +154,7 @@ teardown (void **state)
   return 0;
 }
 
-/* The process dies; the next one takes up its volume. */
+/* Let the process die; resume its volume as the next process does. */
 static void
 resume (void)
 {
@@ -193,7 +194,7 @@ check_all (void)
   fp_volume_lane_put (lane);
 }
 
-/* When the servers that were away are back. */
+/* Check all data when the servers that were away are back. */
 static void
 check_soon (void)
 {
@@ -285,7 +286,7 @@ test_at_once (void **state)
   }
 }
 
-/* What was never written is not copied, and still is a hole. */
+/* Data that was never written is not copied, and stays a hole. */
 static void
 test_sparse (void **state)
 {
@@ -318,11 +319,11 @@ test_refused (void **state)
   assert_int_equal (fp_volume_migrate (v, EXTENTS, 0), -EINVAL);
   assert_int_equal (fp_volume_migrate (v, 0, NR_SERVERS), -EINVAL);
   assert_int_equal (fp_volume_migrate (v, 0, holder (0)), -EAGAIN);
-  assert_int_equal (fp_volume_migrate (v, 1, 0), -EAGAIN); /* it is nowhere */
+  assert_int_equal (fp_volume_migrate (v, 1, 0), -EAGAIN); /* no copy */
   check_all ();
 }
 
-/* ---- while it is used ---- */
+/* ---- moving while it is used ---- */
 
 static _Atomic bool stop;
 
@@ -334,7 +335,7 @@ struct worker {
 
 #define WORKERS 4
 
-/* Of a worker, which cmocka's assertions cannot leave. */
+/* Assert in a worker's thread, which cmocka's assertions cannot leave. */
 static void
 worker_assert (bool holds, const char *what, uint64_t offset)
 {
@@ -345,7 +346,8 @@ worker_assert (bool holds, const char *what, uint64_t offset)
   abort ();
 }
 
-/* One random operation in [from, from + span), the caller's alone. */
+/* Do one random operation in [from, from + span), which only the caller uses.
+ */
 static int
 random_op (struct fp_lane *lane, uint64_t *x, uint64_t from, uint64_t span,
            unsigned char *tmp)
@@ -388,7 +390,7 @@ random_op (struct fp_lane *lane, uint64_t *x, uint64_t from, uint64_t span,
       memcpy (shadow + offset, tmp, length);
     break;
   }
-  /* An error leaves the range undefined: see what it is now. */
+  /* An error leaves the range undefined: read what it is now. */
   for (unsigned tries = 0; r < 0; tries++) {
     if (fp_lane_read (lane, shadow + offset, (uint32_t) length, offset) == 0)
       return r;
@@ -398,7 +400,7 @@ random_op (struct fp_lane *lane, uint64_t *x, uint64_t from, uint64_t span,
   return r;
 }
 
-/* Workers share extents, but no bytes. */
+/* Run random operations.  Workers share extents, but no bytes. */
 static void
 work (void *arg)
 {
@@ -470,7 +472,7 @@ test_used (void **state)
   check_all ();
 }
 
-/* And the network is cut and comes back. */
+/* Meanwhile the network is cut and comes back. */
 static void
 test_used_cuts (void **state)
 {
@@ -494,7 +496,7 @@ test_used_cuts (void **state)
   check_all ();
 }
 
-/* ---- what breaks ---- */
+/* ---- faults ---- */
 
 struct migrate_call {
   struct fp_thread thread;
@@ -540,7 +542,7 @@ await_moving (void)
   pause_ms (100);
 }
 
-/* What is stored into memory that the migration thread has copied already. */
+/* A store to mapped memory that was already copied is not lost. */
 static void
 test_mapped_written (void **state)
 {
@@ -559,8 +561,8 @@ test_mapped_written (void **state)
   check_all ();
 }
 
-/* A write is under way for so long that the migration thread reads what it
- * writes to, once more even, before it lands.
+/* A write is in flight for very long.  Before it lands, the migration thread
+ * reads the range, even twice.
  */
 static void
 test_write_under_way (void **state)
@@ -580,8 +582,8 @@ test_write_under_way (void **state)
   s = fake_server_data (servers[holder (0)]);
   begin_move (&c, 0, other (0));
   await_moving ();
-  /* The migration thread waits for its rate now, and has copied the first
-   * half.
+  /* The migration thread waits for its rate now, and has copied the first half
+   * of the extent.
    */
   fp_fake_server_hold (s, true);
   fill (shadow + io.offset, io.length, &x);
@@ -607,9 +609,8 @@ test_write_under_way (void **state)
   check_all ();
 }
 
-/* A queue pair stalls that has to be flushed before what is left of a FROZEN
- * extent is copied: the others are let in when an eighth of the timeout is
- * over.
+/* Before the rest of a FROZEN extent is copied, a queue pair is flushed.  If
+ * that stalls, other requests are let in after an eighth of the timeout.
  */
 static void
 test_flush_stalls (void **state)
@@ -637,7 +638,7 @@ test_flush_stalls (void **state)
   await_moving ();
   fill (shadow, 8192 + 4096, &x);
   write_shadow (8192 + 4096, 0, &x);
-  /* This write stays inside until the extent is FROZEN. */
+  /* This write stays inside the extent until it is FROZEN. */
   fp_fake_server_hold (s, true);
   first.buf = shadow;
   fp_lane_submit (lanes[0], &first);
@@ -677,8 +678,8 @@ test_flush_stalls (void **state)
   check_all ();
 }
 
-/* The answer to the label is lost with its server.  What is written from then
- * on is the newest, also for the next client, who hears of both labels.
+/* The answer to the label is lost with its server.  Later writes are the
+ * newest data, also for the next client, which sees both labels.
  */
 static void
 label_lost (bool dies)
@@ -705,7 +706,7 @@ label_lost (bool dies)
     begin_move (&c, 0, to);
     while (fake_server_labelled (servers[to]) == 0)
       pause_ms (1);
-    /* The source alone is needed to go on, and not for all of the timeout. */
+    /* Writes need the source alone, and do not wait for all of the timeout. */
     begun = fp_now_ns ();
     write_shadow (CHUNK, 100, &x);
     assert_true (fp_now_ns () - begun < 900 * FP_NS_PER_MS);
@@ -736,7 +737,7 @@ test_label_unanswered (void **state)
   label_lost (false);
 }
 
-/* The answer comes when the extent has stayed where it is. */
+/* The answer to the label comes when the move has been given up. */
 static void
 test_label_late (void **state)
 {
@@ -762,7 +763,7 @@ test_label_late (void **state)
   check_all ();
 }
 
-/* Neither server can say which label counts: nothing is written until one of
+/* Neither server can say which label counts.  Nothing is written until one of
  * them can.
  */
 static void
@@ -822,7 +823,7 @@ test_nobody_knows_target_first (void **state)
   nobody_knows (false);
 }
 
-/* This client ends instead: the next one finds all that was acknowledged. */
+/* If this client ends then, the next one finds all acknowledged data. */
 static void
 test_nobody_knows_death (void **state)
 {
@@ -850,7 +851,7 @@ test_nobody_knows_death (void **state)
   await_labelled (1);
 }
 
-/* A server dies while it is copied from or to. */
+/* A server dies while an extent is copied from it or to it. */
 static void
 dies (bool source)
 {
@@ -891,7 +892,8 @@ test_target_dies (void **state)
   dies (false);
 }
 
-/* What is trimmed while it moves is zeros, also if it is written again. */
+/* An extent that is trimmed during its move is zeros, except for later writes.
+ */
 static void
 test_trimmed (void **state)
 {
@@ -954,7 +956,7 @@ do_zero (void *arg)
   fp_volume_lane_put (lane);
 }
 
-/* Keep the peer of a server waiting for an answer, with another extent. */
+/* Keep the server's peer waiting for an answer about another extent. */
 static void
 keep_waiting (struct zero_call *z, unsigned server)
 {
@@ -966,8 +968,8 @@ keep_waiting (struct zero_call *z, unsigned server)
   assert_int_equal (fp_thread_create (&z->thread, "zero", do_zero, z), 0);
 }
 
-/* The peers of both servers wait for answers to something else when the label
- * should be sent: it never is, and the extent is there at once.
+/* When the label should be sent, the peers of both servers wait for other
+ * answers.  So it is never sent, and the extent is usable at once.
  */
 static void
 test_label_not_sent (void **state)
@@ -1040,7 +1042,7 @@ test_stopped_unanswered (void **state)
   }
 }
 
-/* Every fault point of a move, one after the other: afterwards all bytes are
+/* Walk through the fault points of a move.  After each fault all bytes are
  * right, for this client and for the next.
  */
 static void
@@ -1058,7 +1060,7 @@ walk (bool control, int kind)
     memset (shadow, 0, SIZE);
     start (0);
     write_shadow (2 * SLAB, 0, &x);
-    pause_ms (20); /* grants ahead */
+    pause_ms (20); /* for grants ahead of need */
     to = other (0);
     fp_fake_fault_at (control ? 0 : n, (enum fp_fake_fault) kind);
     fake_ctl_fault_at (control ? n : 0, (enum fake_ctl_fault) kind);
@@ -1112,7 +1114,7 @@ test_walk_control_answers (void **state)
   walk (true, FAKE_CTL_LOSE_ANSWER);
 }
 
-/* ---- all extents of a server ---- */
+/* ---- draining a server ---- */
 
 static void
 await_drain (unsigned server, enum fp_drain_state state)
@@ -1129,7 +1131,7 @@ await_drain (unsigned server, enum fp_drain_state state)
   }
 }
 
-/* How much room there is was said at the last heartbeat. */
+/* Begin to drain; retry, as the client learns of free room at a heartbeat. */
 static void
 drain_soon (unsigned server)
 {
@@ -1163,7 +1165,7 @@ test_drain (void **state)
   end_workers (0);
   write_shadow (SIZE, 0, &x);
   for (unsigned i = 0; i + 1 < NR_SERVERS; i++) {
-    /* Its grants ahead are back, too. */
+    /* Grants ahead of need are back, too. */
     assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);
     fp_volume_server_status (v, i, &s);
     assert_int_equal (s.extents, 0);
@@ -1185,7 +1187,7 @@ test_drain (void **state)
   check_all ();
 }
 
-/* A server that is drained gets nothing new until it is not any more. */
+/* A drain that is cancelled moves no more extents. */
 static void
 test_drain_cancel (void **state)
 {
@@ -1233,13 +1235,13 @@ test_drain_no_room (void **state)
   assert_int_equal (fp_volume_drain (v, 0, 0, why), -ENOSPC);
   assert_non_null (strstr (why, "missing"));
   assert_int_equal (fake_server_labelled (servers[0]), before);
-  /* Neither is it avoided from now on. */
+  /* The server still gets new extents. */
   for (uint64_t i = (NR_SERVERS - 1) * SLABS + 3; i < NR_SERVERS * SLABS; i++)
     assert_int_equal (fp_lane_write (lane, "data", 4, i * SLAB), 0);
   fp_volume_lane_put (lane);
 }
 
-/* It goes away while it is drained, and comes back. */
+/* The server goes away while it is drained, and comes back. */
 static void
 test_drain_away (void **state)
 {

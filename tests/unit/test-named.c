@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-named.c - what a memory server keeps of a volume with a name. */
+/* test-named.c - the state that a memory server keeps of a named volume. */
 
 #include "unit.h"
 
@@ -13,7 +13,7 @@
 #include "donor.h"
 
 #define TCP FP_TRANSPORT_TCP
-#define EXTENTS 64 /* of donor_attach's volumes */
+#define EXTENTS 64 /* extents of donor_attach's volumes */
 
 static struct fp_members members;
 static struct fp_lookup_reply found;
@@ -95,7 +95,7 @@ map_write (struct session *s, uint64_t start, uint32_t count, uint64_t first)
   return ASK (s, ctl_map_write, fp_enc_map_words, &words);
 }
 
-/* Word n from start on. */
+/* Return word n of the map from extent `start` on. */
 static uint64_t
 map_word (struct session *s, uint64_t start, uint32_t n)
 {
@@ -117,8 +117,8 @@ two_leases_passed (void)
   return fp_deadline_passed (two_leases);
 }
 
-/* What is labelled is there after the lease, and all that is known of it;
- * what has no label went back.
+/* After the lease, slabs with a label are still there, and so is all state of
+ * the volume.  Slabs without a label went back.
  */
 static void
 test_kept (void **state)
@@ -153,7 +153,7 @@ test_kept (void **state)
   assert_int_equal (donor_list (s, &grants), 0);
   assert_int_equal (grants.count, 1);
 
-  /* But not if its client is done with it. */
+  /* If its client discards the volume, nothing is kept. */
   s->discard = true;
   assert_true (session_close_volume (s));
   assert_int_equal (donor.nr_records, 0);
@@ -177,7 +177,7 @@ test_lookup (void **state)
   s = donor_attach (2, TCP);
   assert_int_equal (lookup (s, "", 2), 0);
   assert_true (found.volume.ephemeral);
-  /* The reply fits, whatever there is. */
+  /* The reply fits, even with the longest list. */
   s = donor_attach_named (4, "x", TCP);
   assert_int_equal (set_members (s, UINT64_MAX, FP_MAX_MEMBERS), 0);
   assert_int_equal (lookup (s, "x", 0), 0);
@@ -215,7 +215,7 @@ test_map (void **state)
   struct session *s = donor_attach_named (1, "v", TCP);
 
   (void) state;
-  /* It is there from the start. */
+  /* The map is there from the start. */
   assert_int_equal (donor.map_words, 1);
   assert_int_equal (map (s, false, 0, 63), 0);
   assert_int_equal (map_write (s, 0, 1, 0), 0);
@@ -226,7 +226,7 @@ test_map (void **state)
   assert_true (map_word (s, 0, 0) == (UINT64_C (1) << 63 | 1));
   assert_int_equal (map_word (s, 0, FP_MAP_WORDS - 1), 0);
   assert_int_equal (map_word (s, UINT64_MAX - 63, 1), 0);
-  /* All or nothing. */
+  /* A change is applied to all extents or to none. */
   assert_int_equal (map (s, true, 1, EXTENTS), -EINVAL);
   assert_int_equal (map (s, false, 0, UINT64_MAX), -EINVAL);
   assert_true (map_word (s, 0, 0) == (UINT64_C (1) << 63 | 1));
@@ -272,8 +272,8 @@ open_volume (uint8_t id, const char *name)
   return r;
 }
 
-/* However large the volumes are, their maps take no more than so much; and who
- * could not record an extent is told so before there is any.
+/* All maps together have a limit, however large the volumes are.  OPEN fails
+ * if there is no room for a map, before there is any extent.
  */
 static void
 test_map_bounded (void **state)
@@ -286,13 +286,13 @@ test_map_bounded (void **state)
   assert_non_null (strstr (donor_call.call.why, "64 MiB"));
   assert_int_equal (donor.nr_records, 0);
   assert_int_equal (donor.map_words, MAX_MAP_WORDS);
-  assert_int_equal (open_volume (1, ""), 0); /* it needs none */
+  assert_int_equal (open_volume (1, ""), 0); /* needs no map */
   donor.map_words = MAX_MAP_WORDS - 1;
   assert_int_equal (open_volume (2, "w"), 0);
   assert_int_equal (donor.map_words, MAX_MAP_WORDS);
   assert_int_equal (open_volume (3, "x"), -ENOSPC);
   assert_int_equal (open_volume (2, "w"), 0);
-  /* One of a server that was killed before it had its map. */
+  /* A volume whose server was killed before it made the map. */
   record_forget_volume (record_find_name (&donor, "w"));
   donor.map_words = MAX_MAP_WORDS;
   assert_int_equal (open_volume (2, "w"), -ENOSPC);
@@ -321,7 +321,8 @@ static int delete (struct session *s, uint8_t id)
   return ASK (s, ctl_delete, fp_enc_delete, &q);
 }
 
-/* Not while it is attached, or somebody may still touch what it has. */
+/* A volume cannot be deleted while a client has it or may still use its slabs.
+ */
 static void
 test_delete (void **state)
 {
@@ -390,8 +391,8 @@ nothing_is_lent (void)
   return pool_count (donor.pool).in[SLAB_LENT] == 0;
 }
 
-/* With several copies one without a name has all of that, too, until its lease
- * is over.
+/* A volume without a name, but with several copies, also has members and a
+ * map, until its lease is over.
  */
 static void
 test_copies_without_name (void **state)

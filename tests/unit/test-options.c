@@ -17,7 +17,7 @@
 
 static struct options o;
 
-/* What is said to people is not read here. */
+/* Parse line; discard all output. */
 static int
 parse (const char *line)
 {
@@ -37,7 +37,7 @@ parse (const char *line)
     saved[fd - 1] = dup (fd);
     assert_true (dup2 (null, fd) == fd);
   }
-  optind = 0; /* getopt begins anew */
+  optind = 0; /* getopt starts over */
   memset (&o, 0x5a, sizeof o);
   r = options_parse (&o, argc, argv);
   fflush (NULL);
@@ -179,7 +179,7 @@ test_many_listen (void **state)
   assert_int_equal (parse (line), -EINVAL);
 }
 
-/* Port 0 is another one each time. */
+/* Port 0 may be given twice: each time it stands for another port. */
 static void
 test_any_port (void **state)
 {
@@ -188,7 +188,7 @@ test_any_port (void **state)
   assert_int_equal (o.nr_listen, 2);
 }
 
-/* Where without --insecure: docs/SECURITY.md. */
+/* Addresses that need no --insecure: docs/SECURITY.md. */
 static void
 test_may_listen (void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-orphan.c - volumes without a name whose client is away for longer than
- * the lease: who may come back to them, and when they are forgotten.
+ * the lease: which client may come back, and when they are forgotten.
  */
 
 #include "unit.h"
@@ -24,7 +24,8 @@ setup (void **state)
   (void) state;
   donor_start (4, 1);
   options = *donor.options;
-  options.lease_s = options.orphan_s = 3600; /* the tests end it */
+  /* The tests end leases themselves. */
+  options.lease_s = options.orphan_s = 3600;
   donor.options = &options;
   return 0;
 }
@@ -64,7 +65,7 @@ leave (struct session *s)
   assert_true (session_close_volume (s));
 }
 
-/* Client id has so many slabs of volume id, and vanishes. */
+/* Give client id this many slabs of volume id; then it vanishes. */
 static struct record *
 make_left (uint8_t id, uint32_t slabs, unsigned transport)
 {
@@ -82,7 +83,9 @@ make_left (uint8_t id, uint32_t slabs, unsigned transport)
   return r;
 }
 
-/* Likewise, and its lease is over; the smaller age, the longer. */
+/* Make an orphan: do make_left, and end the lease.  The lower age is the older
+ * orphan.
+ */
 static struct record *
 make_orphan (uint8_t id, uint32_t slabs, uint64_t age)
 {
@@ -140,7 +143,8 @@ look_up (struct session *s, uint8_t id)
   return donor_ask (ctl_lookup, &w);
 }
 
-/* Others cannot know whether what is here is current. */
+/* Only the orphan's client comes back.  Others cannot know if it is current.
+ */
 static void
 test_comes_back (void **state)
 {
@@ -164,8 +168,8 @@ test_comes_back (void **state)
   assert_false (record_is_orphan (find (1)));
 }
 
-/* Who had a key last comes back, also if another client looked at the volume
- * since and never had one.
+/* The last client that had a key comes back, even if another client attached
+ * the volume since and never had one.
  */
 static void
 test_looked_at (void **state)
@@ -182,8 +186,8 @@ test_looked_at (void **state)
   assert_int_equal (open_volume (client (1), 1, FP_OPEN_RESUME), 0);
 }
 
-/* A client whose volume was taken over is told so; it makes nothing anew in
- * the place of the next one's orphan.
+/* A client whose volume was taken over gets an error.  It does not replace the
+ * next client's orphan.
  */
 static void
 test_former (void **state)
@@ -204,7 +208,7 @@ test_former (void **state)
   assert_int_equal (open_volume (client (3), 1, FP_OPEN_RESUME), 0);
 }
 
-/* Who may only read does not make another volume of it. */
+/* A client that may only read does not replace the volume. */
 static void
 test_read_only (void **state)
 {
@@ -216,7 +220,7 @@ test_read_only (void **state)
   assert_int_equal (find (1)->nr_slabs, 2);
 }
 
-/* With a name, but ephemeral. */
+/* A new volume takes the name of an ephemeral volume that is an orphan. */
 static void
 test_name (void **state)
 {
@@ -237,7 +241,7 @@ test_name (void **state)
   assert_null (find (1));
 }
 
-/* One that does not say who it is cannot be told from another. */
+/* A client without a UUID cannot be told from another. */
 static void
 test_nobody (void **state)
 {
@@ -281,8 +285,8 @@ grant_ahead (struct session *s)
   return donor_ask (ctl_grant, &w);
 }
 
-/* The one that was left first goes, when there is nothing else, and nothing
- * more than is needed.
+/* If no slab is free, the oldest orphan is forgotten, and no more orphans than
+ * needed.
  */
 static void
 test_memory_needed (void **state)
@@ -305,7 +309,8 @@ test_memory_needed (void **state)
   assert_int_equal (donor_grant (s, 4, &grants), CTL_WAIT);
   assert_null (find (3));
   assert_non_null (find (1));
-  /* It is being scrubbed, or was: another one is not forgotten for it. */
+  /* The slab of 3 is being scrubbed, or was: no other orphan is forgotten now.
+   */
   donor_wait (one_is_free);
   assert_int_equal (donor_grant (s, 1, &grants), 0);
   assert_non_null (find (1));
@@ -319,7 +324,7 @@ test_memory_needed (void **state)
   leave (s);
 }
 
-/* What goes back would go to this host, and not to who asks. */
+/* Under pressure, freed slabs would go to this host, not to the client. */
 static void
 test_pressed (void **state)
 {
@@ -332,7 +337,7 @@ test_pressed (void **state)
   assert_int_equal (record_reclaimable (&donor, NULL), 0);
   assert_int_equal (donor_grant (s, 1, &grants), -ENOSPC);
   assert_non_null (find (1));
-  /* Huge pages are lent all the same. */
+  /* Huge pages are lent even under pressure. */
   find (1)->nr_sound_huge = 4;
   assert_int_equal (record_reclaimable (&donor, NULL), 4);
   assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
@@ -341,8 +346,8 @@ test_pressed (void **state)
   leave (s);
 }
 
-/* What its client may still have mapped is no memory yet, neither for a client
- * nor for this host: it goes last.
+/* A slab that its client may still have mapped is no free memory yet, neither
+ * for a client nor for this host.  So its orphan is forgotten last.
  */
 static void
 test_mapped (void **state)
@@ -365,8 +370,8 @@ test_mapped (void **state)
   leave (s);
 }
 
-/* Of such only one is forgotten for a request, and none where its memory would
- * not come soon.
+/* A request forgets only one orphan with mapped slabs.  It forgets none if the
+ * memory would not be free soon.
  */
 static void
 test_mapped_twice (void **state)
@@ -389,7 +394,7 @@ test_mapped_twice (void **state)
   leave (s);
 }
 
-/* Orphans have no map, or too small ones: then they are left alone. */
+/* To make room for a map, only orphans that have a map are forgotten. */
 static void
 test_maps_needed (void **state)
 {
@@ -419,7 +424,7 @@ test_maps_needed (void **state)
   leave (s);
 }
 
-/* So many of them that there is no place for another volume. */
+/* There are so many orphans that there is no place for another volume. */
 static void
 test_records_needed (void **state)
 {

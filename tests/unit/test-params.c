@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-params.c - the plugin's parameters: each accepted form, each refusal,
- * and what follows from the others.
+ * and what follows from other parameters.
  */
 
 #include "unit.h"
@@ -71,7 +71,8 @@ test_defaults (void **state)
   assert_false (p.has_metrics);
 }
 
-/* What is not said is as the volume was made, and the order does not matter.
+/* A parameter that is not given is as the volume was created.  The order does
+ * not matter.
  */
 static void
 test_copies (void **state)
@@ -175,7 +176,7 @@ test_follows (void **state)
   (void) state;
   assert_int_equal (parse (&p, SERVER " size=1G swap=true", why), 0);
   assert_true (p.volume.reserve_full);
-  /* Without a second copy an error is what costs most. */
+  /* Without a second copy, an error costs more than a wait. */
   assert_int_equal (p.volume.timeout_ms, 10000);
   assert_int_equal (parse (&p, SERVER " size=1G swap=true copies=2", why), 0);
   assert_int_equal (p.volume.timeout_ms, 2000);
@@ -199,7 +200,7 @@ test_follows (void **state)
   assert_true (p.metrics.is_unix);
   assert_string_equal (p.metrics.host, "/tmp/d");
 
-  /* The last character that a socket's name can have. */
+  /* The longest name of a socket. */
   snprintf (path, sizeof path, SERVER " size=1G status=/%0106d", 0);
   assert_int_equal (parse (&p, path, why), 0);
   assert_int_equal (strlen (p.status), 107);
@@ -207,7 +208,7 @@ test_follows (void **state)
 
 static const struct {
   const char *list;
-  const char *why; /* is in the message */
+  const char *why; /* substring of the message */
 } bad[] = {
   { "", "server=ADDR is required" },
   { "size=1G", "server=ADDR is required" },
@@ -250,10 +251,10 @@ static const struct {
   { SERVER " size=1G checksum=md5", "must be crc32c or off" },
   { SERVER " size=1G checksum=crc32c volume=v", "contradict" },
   { SERVER " size=1G encrypt=", "the path is empty" },
-  { SERVER " size=1G encrypt=ephemeral volume=v", "the key is gone" },
+  { SERVER " size=1G encrypt=ephemeral volume=v", "the key is lost" },
   { SERVER " size=1G encrypt=ephemeral resume=true "
            "uuid=89abcdef-0123-4567-89ab-cdef01234567",
-    "nobody can read" },
+    "cannot be read" },
   { SERVER " size=1G integrity=maybe", "must be true or false" },
   { SERVER " size=1G integrity=on", "needs encrypt=ephemeral" },
   { SERVER " size=1G integrity=on encrypt=/x", "encrypt=ephemeral" },
@@ -262,7 +263,7 @@ static const struct {
   { SERVER " size=1G integrity=on volume=v",
     "integrity=on and volume=v contradict" },
   { SERVER " size=1G integrity=on encrypt=ephemeral checksum=crc32c",
-    "leave it out" },
+    "leave out checksum=crc32c" },
   { SERVER " size=1G timeout=49", "from 50 to 600000" },
   { SERVER " size=1G timeout=600001", "from 50 to 600000" },
   { SERVER " size=1G timeout=1s", "from 50 to 600000" },
@@ -314,7 +315,7 @@ static const struct {
   { SERVER " volume=v readonly=maybe", "must be true or false" },
   { SERVER " size=1G takeover=true", "takeover=true needs volume=NAME" },
   { SERVER " size=1G degraded=true", "degraded=true needs volume=NAME" },
-  { SERVER " volume=v force=true", "force=true goes with remove=ADDR" },
+  { SERVER " volume=v force=true", "force=true needs remove=ADDR" },
   { SERVER " size=1G add=true", "add=true needs volume=NAME" },
   { SERVER " size=1G remove=b", "remove=ADDR needs volume=NAME" },
   { SERVER " size=1G volume=v remove=b:0", "port 0" },
@@ -363,7 +364,7 @@ test_bounds (void **state)
   assert_int_equal (parse (&p, list, why), -EINVAL);
   assert_non_null (strstr (why, "a name is 1 to 64"));
 
-  /* What is too long to repeat is cut. */
+  /* A value that is too long to repeat is truncated. */
   snprintf (list, sizeof list, SERVER " size=1G timeout=%0600d", 0);
   assert_int_equal (parse (&p, list, why), -EINVAL);
   assert_int_equal (strlen (why), FP_WHY_MAX - 1);
@@ -377,9 +378,7 @@ test_bounds (void **state)
   assert_non_null (strstr (why, "more than 64 servers"));
 }
 
-/* A pool file with these lines, and parameters before and after it; what it
- * says of it.
- */
+/* Parse a pool file with these lines, and parameters before and after it. */
 static int
 pool_between (struct fp_params *p, const char *before, const char *lines,
               const char *more, char why[FP_WHY_MAX])
@@ -416,7 +415,7 @@ test_members (void **state)
   assert_true (fd >= 0);
   assert_int_equal (write (fd, lines, strlen (lines)), strlen (lines));
   close (fd);
-  /* Only who takes the volume up again reads it. */
+  /* Only a client that resumes the volume reads the file. */
   snprintf (list, sizeof list, "server=c size=1G members=%s", path);
   assert_int_equal (parse (&p, list, why), 0);
   assert_string_equal (p.members, path);
@@ -431,7 +430,7 @@ test_members (void **state)
   assert_string_equal (p.volume.servers[1].host, "/b");
   assert_string_equal (p.volume.domains[1], "");
   unlink (path);
-  /* There is none. */
+  /* The file is gone. */
   assert_int_equal (parse (&p, list, why), 0);
   assert_int_equal (p.volume.nr_servers, 1);
   assert_string_equal (p.volume.servers[0].host, "c");
@@ -460,7 +459,9 @@ test_pool (void **state)
   assert_string_equal (p.volume.domains[2], "r2");
   assert_int_equal (p.volume.transports, FP_TRANSPORT_TCP);
 
-  /* What is given beside it counts, wherever; the file says nothing twice. */
+  /* A parameter given before or after the file overrides it.  The file may
+   * give none twice.
+   */
   assert_int_equal (pool (&p, "server = a\ntransport = tcp\ntimeout = 500\n",
                           "size=1G transport=auto timeout=700", why),
                     0);
@@ -498,13 +499,13 @@ test_pool (void **state)
   assert_int_equal (pool (&p, "server = a\n\nserver b:7471\n", "", why),
                     -EINVAL);
   assert_non_null (
-      strstr (why, ": line 3: 'server b': not NAME = VALUE: there is no '='"));
-  /* The first of two, and what is wrong with that one. */
+      strstr (why, ": line 3: 'server b': not NAME = VALUE: '=' is missing"));
+  /* The first of two errors is reported, with its own line. */
   assert_int_equal (pool (&p, "server = a\nserver b\nsize = 1G\n", "", why),
                     -EINVAL);
   assert_non_null (strstr (why, ": line 2: not NAME = VALUE"));
   assert_int_equal (pool (&p, "# none\n", "size=1G", why), -EINVAL);
-  assert_non_null (strstr (why, "no server in it"));
+  assert_non_null (strstr (why, "names no server"));
 
   assert_int_equal (setenv ("FARPAGE_POOLS_DIR", "/nowhere", 1), 0);
   assert_int_equal (parse (&p, "pool=rack7 size=1G", why), -ENOENT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-persist.c - what a memory server finds again. */
+/* test-persist.c - the state that a memory server finds after a restart. */
 
 #include "unit.h"
 
@@ -20,7 +20,7 @@
 
 #define SLABS 8u
 #define SLAB (UINT64_C (1) << 20)
-#define WORDS 2u /* of a map: 100 extents */
+#define WORDS 2u /* words of a map of 100 extents */
 
 static char top[64], dir[80], why[STORE_WHY_MAX];
 static const struct fp_uuid u1 = { .bytes = { 1 } }, u2 = { .bytes = { 2 } };
@@ -83,7 +83,7 @@ open_it (void)
   return p;
 }
 
-/* The slabs' own files are the pool's. */
+/* Make the slabs' files, as the pool does. */
 static void
 make_slabs (void)
 {
@@ -92,7 +92,7 @@ make_slabs (void)
                     0);
 }
 
-/* ---- a sequence of changes, and what there is after each ---- */
+/* ---- a sequence of changes, and the state after each ---- */
 
 static struct persist_volume *v1, *v2;
 
@@ -295,7 +295,7 @@ expect (const struct step *s)
   persist_close (p);
 }
 
-/* Whoever made the first n changes is gone without a word. */
+/* The process makes the first n changes and dies without closing anything. */
 static void
 test_prefixes (void **state)
 {
@@ -320,7 +320,7 @@ test_prefixes (void **state)
     assert_int_equal (waitpid (child, &status, 0), child);
     assert_int_equal (status, 0);
     expect (&steps[n]);
-    expect (&steps[n]); /* that it was opened has changed nothing */
+    expect (&steps[n]); /* opening it changed nothing */
   }
 }
 
@@ -368,8 +368,8 @@ test_same_server (void **state)
   persist_close (p);
 }
 
-/* Labels of a volume that was to be deleted, files that were on their way, and
- * slabs that are too many: they are gone.
+/* Labels of a volume that was being deleted, unfinished files, and slabs
+ * beyond the number are removed.
  */
 static void
 test_tidy (void **state)
@@ -421,7 +421,7 @@ refused (const char *spoil, int err, const char *text)
   assert_int_equal (run ("diff -r b d && rm -rf b d && mv c b"), 0);
 }
 
-/* Its sum is right, and what it says cannot be so. */
+/* Refuse a record with a right checksum and impossible values. */
 static void
 refused_record (void (*spoil) (struct persist_record *r))
 {
@@ -439,7 +439,7 @@ refused_record (void (*spoil) (struct persist_record *r))
   }
   persist_close (p);
   assert_int_equal (open_with (&q, SLAB, SLABS), -EBADMSG);
-  assert_non_null (strstr (why, "spoiled"));
+  assert_non_null (strstr (why, "damaged"));
   assert_int_equal (run ("rm -rf b && mv c b"), 0);
 }
 
@@ -473,8 +473,8 @@ too_large (struct persist_record *r)
   r->size = UINT64_MAX;
 }
 
-/* A client could not read what the server says of such a volume, nor of any
- * that is told of in the same message.
+/* A client could not decode a reply with these values, not even the rest of
+ * it.
  */
 static void
 test_refused_records (void **state)
@@ -520,7 +520,8 @@ own_1 (struct who owner)
   persist_close (p);
 }
 
-/* What an older server made has none; what cannot be is refused. */
+/* A volume of an older server has no owner.  An impossible owner is refused.
+ */
 static void
 test_owner (void **state)
 {
@@ -549,7 +550,7 @@ test_owner (void **state)
     assert_int_equal (run ("rm -rf c && cp -a --sparse=always b c"), 0);
     own_1 (bad[i]);
     assert_int_equal (open_with (&p, SLAB, SLABS), -EBADMSG);
-    assert_non_null (strstr (why, "spoiled"));
+    assert_non_null (strstr (why, "damaged"));
     assert_int_equal (run ("rm -rf b && mv c b"), 0);
   }
 }
@@ -579,12 +580,12 @@ test_refused_lists (void **state)
     persist_volume_close (v1);
     persist_close (p);
     assert_int_equal (open_with (&p, SLAB, SLABS), -EBADMSG);
-    assert_non_null (strstr (why, "spoiled"));
+    assert_non_null (strstr (why, "damaged"));
     assert_int_equal (run ("rm -rf b"), 0);
   }
 }
 
-/* Extents that there are not: 100 is the first. */
+/* Bits of extents that do not exist: 100 is the first. */
 static void
 test_refused_maps (void **state)
 {
@@ -609,7 +610,7 @@ test_refused_maps (void **state)
     if (i == 0)
       persist_close (p);
     else
-      assert_non_null (strstr (why, "spoiled"));
+      assert_non_null (strstr (why, "damaged"));
     assert_int_equal (run ("rm -rf b"), 0);
   }
 }
@@ -651,26 +652,27 @@ test_refused (void **state)
   assert_non_null (strstr (why, "another server"));
   close_all (p);
   assert_int_equal (open_with (&q, 2 * SLAB, SLABS), -EINVAL);
-  assert_non_null (strstr (why, "slabs of 1M, and --slab says 2M"));
-  refused ("truncate -s 0 b/state", -EBADMSG, "cut off");
-  refused ("truncate -s 4095 b/state", -EBADMSG, "cut off");
+  assert_non_null (strstr (why, "slabs of 1M, not of 2M"));
+  refused ("truncate -s 0 b/state", -EBADMSG, "truncated");
+  refused ("truncate -s 4095 b/state", -EBADMSG, "truncated");
   refused ("truncate -s 0 b/state && truncate -s 8192 b/state", -EBADMSG,
            "cannot be read");
   refused ("rm b/state", -EBADMSG, "no state");
   refused ("printf X | dd of=b/state bs=1 seek=4864 conv=notrunc status=none",
            -EBADMSG, "label of slab 3");
-  refused ("truncate -s 4095 b/volume-01000000-*", -EBADMSG, "spoiled");
-  refused ("truncate -s +1 b/volume-01000000-*", -EBADMSG, "spoiled");
-  refused ("cp b/volume-01000000-* b/volume-z", -EBADMSG, "what is this");
+  refused ("truncate -s 4095 b/volume-01000000-*", -EBADMSG, "damaged");
+  refused ("truncate -s +1 b/volume-01000000-*", -EBADMSG, "damaged");
+  refused ("cp b/volume-01000000-* b/volume-z", -EBADMSG,
+           "not a volume's file");
   refused ("cp b/volume-01000000-* "
            "b/volume-01234567-89ab-cdef-0123-456789abcdef",
-           -EBADMSG, "spoiled");
+           -EBADMSG, "damaged");
   refused ("rm b/slab-4", -ENOENT, "slab-4: it is in use");
-  refused ("rm b/volume-02000000-*", -ENOENT, "slab 4 holds a piece of it");
+  refused ("rm b/volume-02000000-*", -ENOENT, "slab 4 holds an extent of it");
   refused ("truncate -s 2M b/slab-4", -EBADMSG, "its size is wrong");
-  refused ("rm b/slab-4; ln -s slab-5 b/slab-4", -ELOOP, "cannot be had");
-  refused ("rm b/slab-4; mkdir b/slab-4", -EISDIR, "cannot be had");
-  /* It was not spoiled by that. */
+  refused ("rm b/slab-4; ln -s slab-5 b/slab-4", -ELOOP, "cannot be opened");
+  refused ("rm b/slab-4; mkdir b/slab-4", -EISDIR, "cannot be opened");
+  /* The refusals changed nothing. */
   expect (&steps[8]);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-piece.c - nobody is inside an extent that was shut, and a chunk that
- * was written never looks unwritten.
+/* test-piece.c - no operation is inside an extent that was shut, and a written
+ * chunk never looks unwritten.
  */
 
 #include "unit.h"
@@ -45,7 +45,7 @@ test_sizes (void **state)
                                     65536, &unstriped, 1),
                     -EINVAL);
   assert_null (x);
-  /* Bits are bounded, however large an extent is. */
+  /* The bitmap has a limit, however large an extent is. */
   assert_int_equal (
       fp_extents_new (&x, UINT64_C (1) << 40, 1 << 30, &unstriped, 1), 0);
   assert_int_equal (x->words * sizeof (uint64_t), 512);
@@ -93,8 +93,8 @@ test_states (void **state)
   assert_int_equal (fp_extent_state (p), FP_EXTENT_BUSY);
 }
 
-/* Two threads use an extent while this one shuts and opens it: nobody may see
- * the owner's mark.
+/* Two threads use an extent while this one shuts and opens it.  They must not
+ * see the owner's mark.
  */
 static _Atomic bool stop;
 static unsigned long mark; /* deliberately not atomic: the extent guards it */
@@ -154,7 +154,7 @@ test_written (void **state)
   assert_int_equal (run, 65536);
   assert_true (fp_extent_run (t, 0, 65536, 100, &run));
   assert_int_equal (run, 100);
-  /* Across a border: both; and the neighbour extent knows nothing. */
+  /* A write across a border marks both chunks, and none of the next extent. */
   fp_extent_set_written (t, 0, 4 * MIB - 65536 - 1, 2);
   assert_true (fp_extent_run (t, 0, 4 * MIB - 131072, 131072, &run));
   assert_int_equal (run, 131072);
@@ -187,7 +187,7 @@ test_placement (void **state)
     assert_in_range (s, 0, 3);
     hits[s]++;
   }
-  /* Never the full one, never the worst of any two, mostly the emptiest. */
+  /* Never the full server, nor the worst of any two; mostly the emptiest. */
   assert_int_equal (hits[1], 0);
   assert_int_equal (hits[2], 0);
   assert_in_range (hits[0], 1700, 2300);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-pool.c - slabs come out of the pool clean, and its thread does first
- * what somebody waits for.
+/* test-pool.c - slabs leave the pool clean, and its thread serves waiting
+ * callers first.
  */
 
 #include "unit.h"
@@ -71,7 +71,7 @@ inode (const struct slab *s)
   return st.st_ino;
 }
 
-/* All can be taken, once, and what comes back is clean. */
+/* Take all slabs, each once; those that come back are clean. */
 static void
 test_clean (void **state)
 {
@@ -95,8 +95,8 @@ test_clean (void **state)
   }
 }
 
-/* What a client had the memfd of gets another one, and what the client has
- * still mapped is cut off from it.
+/* A slab whose memfd a client had gets another memfd.  The client's old
+ * mapping no longer reaches the slab.
  */
 static void
 test_exposed (void **state)
@@ -123,7 +123,7 @@ test_exposed (void **state)
   munmap (map, 4 * MIB);
 }
 
-/* A client cannot cut off what it was handed the memfd of. */
+/* A client cannot resize or seal the memfd of a slab. */
 static void
 test_sealed (void **state)
 {
@@ -139,8 +139,8 @@ test_sealed (void **state)
   pool_return (donor.pool, s);
 }
 
-/* What a client may still have mapped takes memory that it does not give back:
- * the slab is counted when it has new.
+/* Memory that a client may still have mapped stays in use.  Its slab counts as
+ * lendable once it has new memory.
  */
 static void
 test_doubtful (void **state)
@@ -181,7 +181,7 @@ are_unpopulated (void)
   return pool_count (donor.pool).in[SLAB_UNPOPULATED] == 2;
 }
 
-/* What is not promised anyway is not taken from what is. */
+/* Two slabs wait for new memory and are not promised.  The third still is. */
 static void
 test_doubtful_and_short (void **state)
 {
@@ -201,9 +201,7 @@ test_doubtful_and_short (void **state)
   assert_int_equal (pool_lendable (donor.pool), 0);
 }
 
-/* Kernels before 5.14 cannot populate: what another server left stays as it
- * is.
- */
+/* Kernels before 5.14 cannot populate: backing_pin must keep the contents. */
 static void
 test_pin (void **state)
 {
@@ -227,7 +225,7 @@ waits_for_memory (void)
          pool_lendable (donor.pool) == 2;
 }
 
-/* No descriptor is left, for a while: nothing is lost for that, nor promised.
+/* A lack of file descriptors for a while loses no slab, and none is promised.
  */
 static void
 test_no_descriptor (void **state)
@@ -265,7 +263,7 @@ is_moved (void)
   return moved;
 }
 
-/* The same bytes, in memory that nobody has mapped. */
+/* A move keeps the bytes, and no client has the new memory mapped. */
 static void
 test_move (void **state)
 {
@@ -317,7 +315,7 @@ test_index (void **state)
 }
 
 static struct pool_zero job;
-static enum slab_state other; /* its state when the job was done */
+static enum slab_state other; /* state of `watched` when the job was done */
 static struct slab *watched;
 static bool zeroed;
 
@@ -370,8 +368,8 @@ test_zero (void **state)
   }
 }
 
-/* Has the thread begun with it?  Asked of the memfd: the memory is the
- * thread's.
+/* Return true if the thread has begun to scrub s.  Read through the memfd, as
+ * the memory belongs to the thread now.
  */
 static bool
 begun (const struct slab *s)
@@ -382,9 +380,8 @@ begun (const struct slab *s)
   return byte == 0;
 }
 
-/* To scrub a slab takes as long as it is large; to zero a page does not, also
- * while that goes on.  This thread may be put aside for as long as all of it
- * takes, but not each time.
+/* A large slab takes long to scrub.  To zero a page does not, even meanwhile.
+ * The scheduler may stop this thread for a whole scrub, but not in every try.
  */
 static void
 test_zero_first (void **state)
@@ -410,7 +407,7 @@ test_zero_first (void **state)
 static struct pool_zero again[2];
 static bool stop_zeroing;
 
-/* A client that zeroes the same slab for ever. */
+/* Act as a client that zeroes one slab again and again. */
 static void
 on_zeroed_again (struct note *note)
 {
@@ -419,7 +416,7 @@ on_zeroed_again (struct note *note)
       pool_zero (donor.pool, &again[i]);
 }
 
-/* One step of the worker, and what the loop makes of it. */
+/* Run one step of the worker, then the loop for its result. */
 static bool
 step (void)
 {
@@ -486,7 +483,7 @@ test_not_dumped (void **state)
   assert_non_null (strstr (line, " dd"));
 }
 
-/* The end does not wait for what is not done. */
+/* pool_free does not wait for unfinished work. */
 static void
 test_stop (void **state)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-pressure.c - when a memory server lends less, how much of it goes back,
- * when it lends again, and what it asks of whom.
+/* test-pressure.c - when a memory server lends less and gives memory back to
+ * its host, when it lends again, and what it asks of its clients.
  */
 
 #include "unit.h"
@@ -16,11 +16,11 @@
 
 #define N(a) (sizeof (a) / sizeof (a)[0])
 
-/* Of 16 MiB slabs, with 256 MiB reserved: the margin is 32 MiB. */
+/* 16 MiB slabs and a reserve of 256 MiB: the margin is 32 MiB. */
 static const struct pressure_rules rules = { .reserve = 256 * MIB,
                                              .slab = 16 * MIB };
 
-/* What is seen at that time, and what comes of it. */
+/* One sample, at its time, and the verdict expected. */
 struct step {
   const char *what;
   unsigned ms;
@@ -137,7 +137,7 @@ test_stalled (void **state)
   go (steps, N (steps));
 }
 
-/* --reserve 0: nothing is watched. */
+/* With --reserve 0, nothing is watched. */
 static void
 test_no_reserve (void **state)
 {
@@ -153,7 +153,7 @@ test_no_reserve (void **state)
   assert_int_equal (v.shed + v.wanted, 0);
 }
 
-/* ---- the pool does as it is told ---- */
+/* ---- the pool follows the verdict ---- */
 
 static int
 setup (void **state)
@@ -187,7 +187,7 @@ is_zero (const struct slab *s)
          memcmp (s->backing.addr, s->backing.addr + 1, 4 * MIB - 1) == 0;
 }
 
-/* The blocks of a memfd that is not mapped by anybody else. */
+/* Return the bytes of the slab's memfd that have memory. */
 static uint64_t
 present (const struct slab *s)
 {
@@ -215,7 +215,7 @@ test_shed (void **state)
   assert_int_equal (pool_count (donor.pool).ordinary[SLAB_LENT], 1);
   assert_int_equal (pool_count (donor.pool).given, 2);
 
-  /* What comes back goes to the host, and is clean when it is lent again. */
+  /* A returned slab goes to the host.  It is clean when it is lent again. */
   pool_return (donor.pool, s);
   want_unpopulated = 3;
   donor_wait (unpopulated);
@@ -240,7 +240,7 @@ test_shed (void **state)
   assert_int_equal (pool_count (donor.pool).ordinary[SLAB_LENT], 4);
 }
 
-/* A client had the memfd. */
+/* Memory goes back to the host even if a client had the memfd. */
 static void
 test_shed_exposed (void **state)
 {
@@ -263,7 +263,7 @@ short_of_memory (void)
   return pool_lendable (donor.pool) == 3;
 }
 
-/* Of what there is no memory for, nothing is promised. */
+/* A slab for which there is no memory is not promised. */
 static void
 test_floor (void **state)
 {
@@ -295,8 +295,8 @@ is_moved (void)
   return moved;
 }
 
-/* That nobody new gets memory is no reason to keep a volume from its client:
- * as long as the reserve is there what has to be copied is.
+/* Pressure stops new grants.  The copy that gives a client its volume back
+ * goes on as long as the reserve is available.
  */
 static void
 test_move (void **state)
@@ -315,7 +315,7 @@ test_move (void **state)
   assert_int_equal (pool_count (donor.pool).ordinary[SLAB_LENT], 1);
 }
 
-/* Memory is watched when no descriptor is left, too. */
+/* Memory is watched even without free file descriptors. */
 static void
 test_no_descriptor (void **state)
 {
@@ -332,7 +332,7 @@ test_no_descriptor (void **state)
   assert_int_equal (setrlimit (RLIMIT_NOFILE, &none), 0);
   memset (&memory, 0, sizeof memory);
   assert_int_equal (host_memory (&memory, -1), 0);
-  if (counts == 0) /* else there is no such file */
+  if (counts == 0) /* else this kernel has no such file */
     assert_int_equal (host_stalled_us (&us), 0);
   assert_int_equal (setrlimit (RLIMIT_NOFILE, &limit), 0);
   assert_true (memory.available > 0 && memory.available <= memory.total);

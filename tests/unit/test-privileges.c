@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-privileges.c - what nbdkit of 'farpage attach' may do, after its exec
- * and whatever a container or a unit had set before.
+/* test-privileges.c - capabilities of the nbdkit that 'farpage attach'
+ * executes, whatever a container or a unit had set before.
  */
 
 #include "unit.h"
@@ -21,8 +21,8 @@ static struct __user_cap_header_struct header = {
   .version = _LINUX_CAPABILITY_VERSION_3
 };
 
-/* All that we have goes over an exec by the inheritable set, and the ambient
- * one.
+/* Put all permitted capabilities into the inheritable and the ambient set, so
+ * that they survive an exec.
  */
 static void
 inherit_all (void)
@@ -39,7 +39,7 @@ inherit_all (void)
     (void) prctl (PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, cap, 0, 0);
 }
 
-/* What a program has that is started so. */
+/* Read into text the /proc/self/status of a program started that way. */
 static void
 after_exec (char *text, size_t room)
 {
@@ -79,7 +79,7 @@ value (const char *text, const char *key)
   return v;
 }
 
-/* Of those that it had: whoever runs this may have fewer. */
+/* Only capabilities that we have can be kept: a caller may lack some. */
 static void
 test_inherited (void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-prom.c - the text of a page of metrics, to the byte. */
+/* test-prom.c - check the text of a page of metrics, byte by byte. */
 
 #include "unit.h"
 
@@ -68,7 +68,7 @@ test_states (void **state)
                "f{server=\"a\",state=\"down\"} 1\n");
 }
 
-/* Whatever a name is, it ends neither the value nor the line, and is UTF-8. */
+/* No label ends the value or the line, and each comes out as UTF-8. */
 static void
 test_escapes (void **state)
 {
@@ -82,12 +82,12 @@ test_escapes (void **state)
       "gr\xc3\xbc\xc3\x9f \xe2\x82\xac \xf0\x9f\x90\xa7" },
     { "\xff\xfe", "??" },
     { "\xc3", "?" },                /* cut off */
-    { "\xe2\x82", "??" },           /* likewise */
+    { "\xe2\x82", "??" },           /* cut off */
     { "\xc3\"", "?\\\"" },          /* the quote is not swallowed */
-    { "\xc0\xaf", "??" },           /* too long for what it is */
-    { "\xe0\x80\xaf", "???" },      /* likewise */
-    { "\xed\xa0\x80", "???" },      /* half a pair */
-    { "\xf4\x90\x80\x80", "????" }, /* beyond the last one */
+    { "\xc0\xaf", "??" },           /* overlong encoding */
+    { "\xe0\x80\xaf", "???" },      /* overlong encoding */
+    { "\xed\xa0\x80", "???" },      /* half a surrogate pair */
+    { "\xf4\x90\x80\x80", "????" }, /* beyond the last code point */
   };
 
   (void) state;
@@ -101,7 +101,7 @@ test_escapes (void **state)
   }
 }
 
-/* The value of the sample that begins so. */
+/* Return the value of the sample that begins with name. */
 static uint64_t
 sample (const char *name)
 {
@@ -144,7 +144,7 @@ test_hist (void **state)
     lines += page.text[i] == '\n';
   assert_int_equal (lines, 52);
 
-  /* They only rise, and without labels it is right, too. */
+  /* Buckets only rise.  The same holds without labels. */
   page.used = 0;
   fp_prom_hist (&page, &h, NULL);
   for (char *s = page.text; s < page.text + page.used;) {

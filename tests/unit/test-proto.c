@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-proto.c - every message survives a round trip; whatever else comes
- * is decoded or refused, and never read past its end.  Inputs are exact
- * heap copies, so that the address sanitizer sees one byte too many.
+/* test-proto.c - each message survives a round trip.  Any other input is
+ * decoded or refused, and never read past its end.  Inputs are exact heap
+ * copies, so that the address sanitizer sees one byte too many.
  */
 
 #include "unit.h"
@@ -186,7 +186,7 @@ static const struct fp_volume_entry entry = { .uuid = UUID,
                                               .attached = true,
                                               .since = 1700000001 };
 
-/* The longest there can be: the whole must still fit in a body. */
+/* The longest messages: even these must fit in a body. */
 static void
 setup_volumes (void)
 {
@@ -235,7 +235,7 @@ setup (void **state)
   for (uint32_t i = 0; i < FP_MAX_SESSIONS_LISTED; i++) {
     struct fp_stat_session *s = &stat_reply.sessions[i];
 
-    /* The longest there can be: the whole must still fit in a body. */
+    /* The longest names: the whole must still fit in a body. */
     memset (s->client, 'c', FP_NAME_MAX);
     memset (s->volume, 'v', FP_NAME_MAX);
     s->transport = i % 2 ? FP_TRANSPORT_RDMA : 0;
@@ -294,7 +294,7 @@ test_round_trip (void **state)
   }
 }
 
-/* Byte by byte, once: the order and width of fields is the protocol. */
+/* The order and the width of the fields are the protocol. */
 static void
 test_layout (void **state)
 {
@@ -332,8 +332,8 @@ test_layout (void **state)
   assert_memory_equal (buf, want_header, sizeof want_header);
 }
 
-/* What each message looks like is what its version is the name of: whoever
- * changes it looks at docs/PROTOCOL.md, 'Versions', and then here.
+/* A version names one form of all messages.  If you change one, first read
+ * docs/PROTOCOL.md, 'Versions', then change the sum here.
  */
 static void
 test_version (void **state)
@@ -376,8 +376,9 @@ test_cut_and_longer (void **state)
   }
 }
 
-/* Any byte may have any value.  What still decodes must encode to what came
- * (so nothing is read two ways), but for the offers that HELLO masks.
+/* Any byte may have any value.  If the result decodes, it must encode to the
+ * same bytes, so that nothing has two meanings.  Exception: HELLO masks
+ * offers.
  */
 static void
 test_corrupt (void **state)
@@ -446,7 +447,7 @@ test_ranges (void **state)
   REFUSED (open, open_, flags = 0);
   REFUSED (open, open_, flags = FP_OPEN_EPHEMERAL);
   REFUSED (open, open_, flags = FP_OPEN_CREATE | 64);
-  /* To shut out who writes, and then not to write. */
+  /* A takeover fences the writer, so it must not be read-only. */
   REFUSED (open, open_,
            flags = FP_OPEN_RESUME | FP_OPEN_READ_ONLY | FP_OPEN_TAKEOVER);
   REFUSED (open, open_, transport = 0);
@@ -494,12 +495,13 @@ test_ranges (void **state)
   REFUSED (grant_req, grant_req, count = 0);
   REFUSED (grant_req, grant_req, count = FP_MAX_GRANTS + 1);
   REFUSED (grants, grants, grants[63].copy = FP_WIRE_COPIES_MAX);
-  /* Lost, it has no address and no key, but it says what it held. */
+  /* A lost grant has no address and no key, but has its label. */
   REFUSED (grants, grants, grants[63].length = 0);
   REFUSED (grants, lost, grants[0].raddr = 1);
   REFUSED (grants, lost, grants[0].rkey = 1);
   REFUSED (grants, lost, grants[0].extent = FP_EXTENT_NONE);
-  REFUSED (grants, grants, grants[63].length = 4097); /* wraps */
+  /* raddr + length wraps */
+  REFUSED (grants, grants, grants[63].length = 4097);
   REFUSED (labels, labels, count = 0);
   REFUSED (labels, labels, labels[0].extent = FP_EXTENT_NONE);
   REFUSED (labels, labels, labels[0].copy = FP_WIRE_COPIES_MAX);
@@ -514,7 +516,7 @@ test_ranges (void **state)
   REFUSED (stat_reply, stat_reply, sessions[2].client[5] = '"');
 }
 
-/* What only those send and take that know of it. */
+/* The `ahead` byte: only peers that know it send and accept it. */
 static void
 test_ahead (void **state)
 {
@@ -546,7 +548,7 @@ test_counts (void **state)
   const struct {
     const struct message *m;
     uint32_t max;
-    size_t offset; /* of the count, from the start of the body */
+    size_t offset; /* offset of the count in the body */
   } counted[] = {
     { &messages[1], FP_MAX_RDMA_ADDRS,
       2 + 4 + 8 + 16 + 2 + strlen (hello_reply.name) + 3 * 8 + 4 + 8 },
@@ -723,7 +725,7 @@ test_cm_private (void **state)
   assert_int_equal (fp_cm_private_decode (&out, NULL, 0), -EPROTO);
   for (size_t n = 0; n < FP_CM_PRIVATE_SIZE; n++)
     assert_int_equal (fp_cm_private_decode (&out, buf, n), -EPROTO);
-  buf[5]++; /* version */
+  buf[5]++; /* wrong version */
   assert_int_equal (fp_cm_private_decode (&out, buf, sizeof buf), -EPROTO);
 }
 

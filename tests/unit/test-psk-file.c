@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-psk-file.c - a file of pre-shared keys: what is one, and that what is
- * said of a bad one has nothing of what is in it.
+/* test-psk-file.c - which files of pre-shared keys are valid.  Messages about
+ * invalid ones must not contain their contents.
  */
 
 #include "unit.h"
@@ -98,8 +98,8 @@ test_bad (void **state)
   struct fp_psk_file *f;
 
   (void) state;
-  refused (-EINVAL, "", "there is no key");
-  refused (-EINVAL, "\n\n", "there is no key");
+  refused (-EINVAL, "", "contains no key");
+  refused (-EINVAL, "\n\n", "contains no key");
   refused (-EINVAL, "alice", "key 1: not USER:KEY");
   refused (-EINVAL, KEY "\n", "key 1: not USER:KEY");
   refused (-EINVAL, ":" KEY "\n", "key 1: not USER:KEY");
@@ -111,19 +111,19 @@ test_bad (void **state)
   refused (-EINVAL, "a:" KEY "\nb:00112233445566778899aabbccddeefx\n",
            "key 2: not USER:KEY");
   refused (-EINVAL, "a:" KEY "\nb:" KEY "\na:" KEY2 "\n",
-           "user a is there twice");
+           "user a is given twice");
   memset (large, '\n', sizeof large);
   assert_int_equal (read_text (&f, large, sizeof large - 1, 0600), -EFBIG);
   assert_int_equal (read_text (&f, "a:" KEY "\n\0", 36, 0600), -EINVAL);
   assert_int_equal (read_text (&f, "a\0b:" KEY, 36, 0600), -EINVAL);
-  /* A key that everybody may read is none. */
+  /* A key file that all users may read is refused. */
   assert_int_equal (read_text (&f, "a:" KEY, 34, 0644), -EACCES);
   assert_non_null (strstr (why, "chmod 600"));
   assert_int_equal (fp_psk_file_read (&f, dir, why), -EINVAL);
   assert_int_equal (fp_psk_file_read (&f, "/nowhere/at/all", why), -ENOENT);
 }
 
-/* The key of volumes is not to get to a server. */
+/* The key of volumes must not get to a server. */
 static void
 test_volumes (void **state)
 {
@@ -136,7 +136,7 @@ test_volumes (void **state)
   f = NULL;
   assert_int_equal (fp_psk_file_read_tls (&f, path, why), -EINVAL);
   assert_null (f);
-  assert_non_null (strstr (why, "has the key of volumes"));
+  assert_non_null (strstr (why, "holds a key for volumes"));
   assert_int_equal (read_text (&f, text, 6 + strlen (KEY), 0600), 0);
   fp_psk_file_free (f);
   assert_int_equal (fp_psk_file_read_tls (&f, path, why), 0);

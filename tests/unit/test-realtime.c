@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-realtime.c - which threads of an nbdkit that serves swap get real-time
- * priority: all but those for which no I/O waits.
+/* test-realtime.c - in an nbdkit that serves swap, all threads get real-time
+ * priority, except those that no I/O waits for.
  */
 
 #include "unit.h"
@@ -21,9 +21,9 @@
 #include "base/thread.h"
 #include "tools/attach/nbdkit_proc.h"
 
-#define PRIORITY 10 /* as nbdkit_proc.h says */
+#define PRIORITY 10 /* same value as in nbdkit_proc.h */
 
-/* What the process that plays nbdkit and we have in common. */
+/* Shared with the process that plays nbdkit. */
 static struct shared {
   sem_t ready, go, end;
   pid_t io, aside, late;
@@ -76,7 +76,7 @@ play_nbdkit (void)
   _exit (0);
 }
 
-/* What is_ours looks for: the first word of our command line. */
+/* Return the first word of our command line: is_ours looks for it. */
 static void
 first_word (char *word, size_t size)
 {
@@ -135,7 +135,8 @@ test_set_swap (void **state)
   assert_int_equal (sched_getscheduler (shared->aside), SCHED_BATCH);
   assert_int_equal (getpriority (PRIO_PROCESS, (id_t) shared->aside), 0);
 
-  /* Whoever creates it, what is new is for I/O until it says otherwise. */
+  /* A new thread is for I/O until it steps aside, whichever thread creates it.
+   */
   sem_post (&shared->go);
   sem_wait (&shared->ready);
   is_realtime (shared->late);

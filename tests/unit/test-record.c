@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-record.c - what a memory server knows of a volume, from one session to
- * the next.
- */
+/* test-record.c - what a memory server keeps of a volume between sessions. */
 
 #include "unit.h"
 
@@ -40,7 +38,7 @@ in_state (enum slab_state s)
   return pool_count (donor.pool).in[s];
 }
 
-/* What has a label is kept for the next session, and nothing else. */
+/* Labelled slabs are kept for the next session, others are not. */
 static void
 test_kept (void **state)
 {
@@ -67,8 +65,8 @@ test_kept (void **state)
   donor_wait (donor_all_free);
 }
 
-/* A client that had the memfd can punch holes into it at any time: the threads
- * of tcp get a copy, also for the same client.
+/* A client that had the memfd can punch holes into it at any time.  So the TCP
+ * threads get a copy, even for the same client.
  */
 static void
 test_shm_then_tcp (void **state)
@@ -101,8 +99,8 @@ test_shm_then_tcp (void **state)
   assert_true (session_close_volume (s));
 }
 
-/* A client may ask for its list again: what it has mapped stays exposed, so
- * that it is not lent to anybody else with that mapping.
+/* A client may ask for its list again.  A slab that it has mapped stays
+ * exposed, so that no other client is lent it with that mapping.
  */
 static void
 test_listed_twice (void **state)
@@ -119,7 +117,7 @@ test_listed_twice (void **state)
   assert_true (session_close_volume (s));
 
   s = donor_attach (1, FP_TRANSPORT_SHM);
-  s->stranger = true; /* as record_attach says where there is --access */
+  s->stranger = true; /* set by record_attach if there is --access */
   donor_list_moved (s, &grants);
   assert_true (slab->exposed);
   fd = slab->backing.fd;
@@ -132,7 +130,7 @@ test_listed_twice (void **state)
   assert_true (session_close_volume (s));
 }
 
-/* While a slab is being copied nothing else is done to it. */
+/* While a slab is being copied, nothing else touches it. */
 static void
 test_busy_while_copied (void **state)
 {
@@ -188,7 +186,7 @@ extents_told (const struct record *r)
   return e.extents;
 }
 
-/* An extent counts once, however many of its copies exist. */
+/* An extent counts once, whichever of its copies exist. */
 static void
 test_existing (void **state)
 {
@@ -215,7 +213,7 @@ test_existing (void **state)
   words.words[0] = 0xff;
   words.words[1] = 0xff00;
   words.words[2] = 0x81;
-  words.words[3] = 1; /* of no extent */
+  words.words[3] = 1; /* beyond the last extent */
   assert_int_equal (record_map_write (r, &words), 0);
   assert_int_equal (extents_told (r), 16);
 
@@ -237,7 +235,7 @@ forgotten (void)
   return donor.nr_records == 0;
 }
 
-/* The lease is over, or its client is done with it. */
+/* A record goes when its lease ends, or when its client discards it. */
 static void
 test_forgotten (void **state)
 {
@@ -259,8 +257,8 @@ test_forgotten (void **state)
   donor_wait (donor_all_free);
 }
 
-/* A slab that could not be taken back is no one's any more, and what it held
- * is told to every later session as lost, until that lets go of it.
+/* A slab that could not be taken back belongs to no session any more.  Every
+ * later session is told that it is lost, until one releases it.
  */
 static void
 test_lost (void **state)
@@ -288,7 +286,7 @@ test_lost (void **state)
     assert_int_equal (grants.grants[0].slab, labelled);
   }
 
-  /* It takes no other label, and is never lent or scrubbed. */
+  /* A lost slab takes no other label, and is never lent or scrubbed. */
   assert_int_equal (donor_label (s, labelled, 8), -ENOENT);
   assert_int_equal (donor_release (s, 1, &bare), -ENOENT);
   assert_int_equal (donor_release (s, 1, &labelled), 0);
@@ -310,8 +308,8 @@ attach_as (const struct fp_uuid *client)
   return s;
 }
 
-/* Once another client had a key the one before it is former, until many others
- * are; not before, whoever opened the volume.
+/* A client becomes former once another client has had a key, not when another
+ * one only opens the volume.  It stays so until many others are former.
  */
 static void
 test_former (void **state)
@@ -349,7 +347,9 @@ test_former (void **state)
   assert_false (record_is_former (r, &r->user));
 }
 
-/* A takeover: who had it is former at once, also if nobody ever had a key. */
+/* A takeover makes the previous client former at once, even if no client ever
+ * had a key.
+ */
 static void
 test_shut_out (void **state)
 {
@@ -376,8 +376,8 @@ test_shut_out (void **state)
   assert_int_equal (r->nr_former, 2);
 }
 
-/* A volume without a name waits for nobody: the next nbdkit of its device is
- * another client.
+/* A volume without a name is not kept for its client: the next nbdkit of its
+ * device is another client.
  */
 static void
 test_unnamed_returns (void **state)
@@ -391,7 +391,7 @@ test_unnamed_returns (void **state)
   assert_int_equal (record_fenced_ms (r), 0);
 }
 
-/* And the mark goes with the volume. */
+/* A lost slab's label goes with its record. */
 static void
 test_lost_forgotten (void **state)
 {
@@ -407,9 +407,7 @@ test_lost_forgotten (void **state)
   assert_int_equal (in_state (SLAB_FREE), 3);
 }
 
-/* Where what outlives the server is kept, it gives the room for maps back like
- * any other.
- */
+/* With a store, the room for maps is given back, too. */
 static void
 test_persist (void **state)
 {
@@ -426,7 +424,7 @@ test_persist (void **state)
     skip ();
   if (persist_open (&donor.persist, &p, why) < 0) {
     rmdir (top);
-    skip (); /* it is no tmpfs */
+    skip (); /* not on tmpfs */
   }
   for (unsigned i = 0; i < 3; i++) {
     s = donor_attach_named (1, "vol", TCP);
@@ -460,8 +458,9 @@ test_persist (void **state)
   assert_int_equal (rmdir (top), 0);
 }
 
-/* A volume that a client had for long when the server was killed was left just
- * then, also if the server is killed once more before the client is back.
+/* A volume whose client had been attached for long counts as left when the
+ * server was killed.  That holds after a second kill before the client is
+ * back, too.
  */
 static void
 test_killed_twice (void **state)
@@ -478,7 +477,7 @@ test_killed_twice (void **state)
     skip ();
   if (persist_open (&donor.persist, &p, why) < 0) {
     rmdir (top);
-    skip (); /* it is no tmpfs */
+    skip (); /* not on tmpfs */
   }
   s = donor_attach (1, TCP);
   s->record->since = 1000;
@@ -505,7 +504,8 @@ test_killed_twice (void **state)
   assert_int_equal (rmdir (top), 0);
 }
 
-/* A slab that is not ready is waited for, unless nobody waits for the answer.
+/* A request waits for a slab that is not ready, except a request ahead of
+ * need.
  */
 static void
 test_ahead (void **state)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-resolve.c - host names, with a name server that is silent. */
+/* test-resolve.c - look-ups of host names with a silent name server. */
 
 #include "unit.h"
 
@@ -33,7 +33,7 @@ static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
 static unsigned asked, inside;
 static bool silent, broken;
 
-/* In place of the C library's. */
+/* Replace the C library's function. */
 int
 getaddrinfo (const char *node, const char *service,
              const struct addrinfo *hints, struct addrinfo **res)
@@ -81,8 +81,8 @@ count (const unsigned *what)
   return *what;
 }
 
-/* Real, but for whom it is later, or earlier.  The waits of pthreads go by
- * what it is for the kernel.
+/* Return the real time plus later_s, which may be negative.  Timed waits of
+ * pthreads use the kernel's time.
  */
 static _Atomic int later_s;
 
@@ -95,9 +95,9 @@ clock_gettime (clockid_t clock, struct timespec *ts)
   return r;
 }
 
-/* The look-ups that were given up come to their end, but for some steps in the
- * library that cannot be seen from here: each test asks for ports of its own,
- * or it could be given the last one's answer.
+/* Let abandoned look-ups end.  Their last steps in the library cannot be seen
+ * from here.  So each test uses ports of its own, or it could get an older
+ * answer.
  */
 static int
 teardown (void **state)
@@ -139,7 +139,7 @@ test_answers (void **state)
   assert_non_null (why);
 }
 
-/* A control connection is refused by its deadline. */
+/* A control connection fails by its deadline if the name is not found. */
 static void
 test_connect (void **state)
 {
@@ -159,7 +159,7 @@ test_connect (void **state)
     poll (NULL, 0, 1);
 }
 
-/* However often it is tried, one thread waits; and a number needs none. */
+/* Each name has one thread, however often it is tried.  A number has none. */
 static void
 test_silent (void **state)
 {
@@ -175,7 +175,7 @@ test_silent (void **state)
   while (count (&inside) < 2)
     poll (NULL, 0, 1);
   assert_int_equal (count (&asked), 2);
-  /* What was given up is not waited for again when it has ended. */
+  /* An abandoned look-up that has ended is not waited for again. */
   assert_int_equal (teardown (state), 0);
   assert_int_equal (resolve ("host.example:21", 60000, &why), 0);
 }
@@ -188,7 +188,7 @@ speak_later (void *arg)
   set_silent (false);
 }
 
-/* Who waits for longer gets what another one has given up. */
+/* A caller that waits longer gets the result of an abandoned look-up. */
 static void
 test_joined (void **state)
 {
@@ -203,9 +203,7 @@ test_joined (void **state)
   assert_int_equal (fp_thread_join (&thread), 0);
 }
 
-/* Nobody is there: that does not look the name up again, but for once in half
- * a minute.
- */
+/* A refused connection causes a look-up at most every 30 seconds. */
 static void
 test_known (void **state)
 {
@@ -227,7 +225,7 @@ test_known (void **state)
     atomic_store (&later_s, (int) i * 31);
     assert_true (fp_ctl_open (&ctl, &a, fp_deadline_in_ms (60000)) < 0);
     fp_ctl_free (ctl);
-    /* The second attempt does not know better yet. */
+    /* At the second attempt the answer is not 30 seconds old yet. */
     assert_int_equal (count (&asked), i == 2);
   }
   atomic_store (&later_s, 63);
@@ -239,7 +237,7 @@ test_known (void **state)
   atomic_store (&later_s, 0);
 }
 
-/* Nobody listens there yet, at a port that nobody else gets. */
+/* Reserve a port for this test, without a listener yet. */
 static int
 make_port (struct fp_addr *a)
 {
@@ -255,7 +253,9 @@ make_port (struct fp_addr *a)
   assert_int_equal (getsockname (fd, (struct sockaddr *) &in, &len), 0);
   snprintf (name, sizeof name, "host.example:%u", ntohs (in.sin_port));
   assert_int_equal (fp_addr_parse (a, name, NULL), 0);
-  /* Of a time that is over pthreads waits for nothing. */
+  /* If later_s is negative, the deadline has passed for pthreads, which do not
+   * wait.  So try until the look-up has ended.
+   */
   for (unsigned i = 0; i < 5000 && !fp_addr_known (a, &list); i++) {
     (void) resolve (name, 60000, NULL);
     poll (NULL, 0, 1);
@@ -274,15 +274,15 @@ connect_to (const struct fp_addr *a, unsigned ms)
   return r;
 }
 
-/* A server starts again at the same address while the name server is down, or
- * silent: it is found, and the name server is not asked each time.
+/* A server restarts at the same address while the name server is down or
+ * silent.  The client finds it, and does not ask the name server each time.
  */
 static void
 test_back (void **state)
 {
   (void) state;
   if (fp_now_ns () < 100 * FP_NS_PER_S)
-    skip (); /* there was no earlier */
+    skip (); /* the clock would be negative */
   for (unsigned mute = 0; mute < 2; mute++) {
     struct fp_addr a;
     int fd;
@@ -300,18 +300,19 @@ test_back (void **state)
     while (count (&asked) < 1)
       poll (NULL, 0, 1);
     assert_int_equal (count (&asked), 1);
-    /* What it was may be somebody else's by now. */
+    /* The known address is old: it may have another owner by now. */
     assert_true (fp_addr_doubt (&a));
 
     atomic_store (&later_s, 0);
     assert_true (fp_addr_doubt (&a));
-    assert_int_equal (connect_to (&a, 2000), 0); /* there is time for that */
+    /* enough for a look-up, too */
+    assert_int_equal (connect_to (&a, 2000), 0);
     close (fd);
     assert_int_equal (teardown (state), 0);
   }
 }
 
-/* Somebody listens there, and is no server: that is no better than nobody. */
+/* A listener that is no server puts the address in doubt, too. */
 static void
 test_stranger (void **state)
 {
@@ -346,7 +347,7 @@ test_stranger (void **state)
   atomic_store (&later_s, 0);
 }
 
-/* The child of a fork succeeds. */
+/* Wait for the child of a fork, which must succeed. */
 static void
 expect_child (pid_t pid)
 {
@@ -357,7 +358,7 @@ expect_child (pid_t pid)
   assert_int_equal (status, 0);
 }
 
-/* It forks while a name is looked up: the child has no such thread. */
+/* A fork during a look-up: the child has no look-up thread. */
 static void
 test_fork (void **state)
 {
@@ -365,7 +366,7 @@ test_fork (void **state)
 
   (void) state;
 #ifdef FP_UNDER_TSAN
-  skip (); /* the sanitizer lets the child of a fork have no thread */
+  skip (); /* under the sanitizer, a forked child cannot start threads */
 #endif
   set_silent (true);
   assert_int_equal (resolve ("host.example:41", 20, NULL), -ETIMEDOUT);
@@ -373,7 +374,7 @@ test_fork (void **state)
     poll (NULL, 0, 1);
   pid = fork ();
   if (pid == 0) {
-    alarm (120); /* a hang is what this is about */
+    alarm (120); /* this test is about a hang */
     set_silent (false);
     _exit (resolve ("host.example:41", 60000, NULL) == 0 ? 0 : 1);
   }
@@ -391,7 +392,7 @@ ask_often (void *arg)
     (void) fp_addr_known (arg, &list);
 }
 
-/* Or while another thread has the lock. */
+/* A fork while another thread holds the lock. */
 static void
 test_fork_locked (void **state)
 {
@@ -410,7 +411,7 @@ test_fork_locked (void **state)
     if (pid == 0) {
       struct fp_sockaddrs list;
 
-      alarm (120); /* a hang is what this is about */
+      alarm (120); /* this test is about a hang */
       _exit (fp_addr_known (&a, &list) ? 0 : 1);
     }
     expect_child (pid);
@@ -420,7 +421,7 @@ test_fork_locked (void **state)
     assert_int_equal (fp_thread_join (&threads[i]), 0);
 }
 
-/* More than there is room for: the oldest goes. */
+/* With more names than there is room for, the oldest goes. */
 static void
 test_many (void **state)
 {

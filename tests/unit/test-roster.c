@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-roster.c - which of several lists of members counts. */
+/* test-roster.c - choose the member list that counts among several. */
 
 #include "unit.h"
 
@@ -11,7 +11,7 @@ static struct fp_uuid uuid[4];
 static struct fp_members list[4];
 static struct fp_seen seen[4];
 
-/* Of these servers, the current ones a set. */
+/* Set list i: the first nr servers, current those in the set `current`. */
 static void
 fill (unsigned i, uint64_t version, unsigned nr, unsigned current)
 {
@@ -47,7 +47,7 @@ test_none (void **state)
   seen[1].list = &list[1];
 }
 
-/* The list of the highest version that no current member lacks. */
+/* The highest version counts among the lists that no current member lacks. */
 static void
 test_highest (void **state)
 {
@@ -57,7 +57,7 @@ test_highest (void **state)
   fill (2, 4, 3, 7);
   assert_int_equal (fp_membership_best (seen, 3), 1);
   assert_int_equal (fp_membership_newest (seen, 3), 6);
-  /* Server 0 has not heard of it, nor server 2 of the one before. */
+  /* Server 0 lacks list 1.  Server 2 lacks list 0. */
   fill (1, 6, 3, 1);
   assert_int_equal (fp_membership_best (seen, 3), 2);
   seen[1].list = NULL;
@@ -68,9 +68,8 @@ test_highest (void **state)
   seen[1].list = &list[1];
 }
 
-/* A current member with an older list lacks this one, and one with another
- * list of the same version.  One with a newer list, or with none, may have had
- * it.
+/* A current member lacks a list if its own is older, or differs at the same
+ * version.  A member with a newer list, or with none, may have had it.
  */
 static void
 test_lacked (void **state)
@@ -90,7 +89,7 @@ test_lacked (void **state)
   assert_int_equal (fp_membership_best (seen, 3), 2);
 }
 
-/* Each of two lists is lacked: the oldest is the base, and both count. */
+/* If each of two lists is lacked, the oldest is the base, and both count. */
 static void
 test_all_lacked (void **state)
 {
@@ -104,9 +103,9 @@ test_all_lacked (void **state)
   assert_int_equal (fp_membership_best (seen, 3), 0);
 }
 
-/* The newest list is at two of three members, and the third one has an older
- * list, in which a member is current that has missed something since: that one
- * is not believed.
+/* Two of three members have the newest list.  The third has an older one,
+ * where a member that missed something since is current: that member is not
+ * believed.
  */
 static void
 test_believed (void **state)
@@ -120,7 +119,7 @@ test_believed (void **state)
   assert_false (fp_membership_is_sure (seen, 4, 0, 2));
   assert_int_equal (fp_membership_believed (seen, 4, 0, 2), 14);
   assert_true (fp_membership_enough (seen, 4, 0, 2));
-  /* So many have the base that there is no later complete one. */
+  /* So many have the base that no later list can be complete. */
   fill (2, 5, 4, 15);
   assert_int_equal (fp_membership_best (seen, 4), 0);
   assert_true (fp_membership_is_sure (seen, 4, 0, 2));
@@ -133,14 +132,15 @@ test_enough (void **state)
 {
   (void) state;
   fill (0, 5, 4, 7);
-  assert_true (fp_membership_enough (seen, 1, 0, 2)); /* left to the caller */
+  /* the caller checks the base's own quorum */
+  assert_true (fp_membership_enough (seen, 1, 0, 2));
   fill (1, 6, 4, 15);
   assert_int_equal (fp_membership_best (seen, 2), 0);
   assert_int_equal (fp_membership_believed (seen, 2, 0, 2), 7);
   assert_false (fp_membership_enough (seen, 2, 0, 2));
   fill (2, 6, 4, 15);
   assert_true (fp_membership_enough (seen, 3, 0, 2));
-  /* No member is current in both. */
+  /* No member is current in all the lists. */
   fill (0, 5, 4, 3);
   fill (1, 4, 4, 15);
   fill (2, 6, 4, 12);
@@ -150,7 +150,9 @@ test_enough (void **state)
   assert_false (fp_membership_enough (seen, 4, 1, 2));
 }
 
-/* Two attempts of one version: what all whom it names have is what counts. */
+/* Between two lists of one version, the one counts that all its current
+ * members have.
+ */
 static void
 test_tie (void **state)
 {
@@ -176,7 +178,7 @@ test_find (void **state)
   assert_int_equal (fp_membership_current (&list[0]), 2);
 }
 
-/* Whatever it may shrink to, more than half of what was has one of them. */
+/* If a list may shrink, the rest meets every majority of the old one. */
 static void
 test_shrink (void **state)
 {
@@ -190,9 +192,9 @@ test_shrink (void **state)
     }
 }
 
-/* What is missing when a quorum is there may not have shrunk the list; with
- * one member less there it may.  Up to four members, a list that has shrunk
- * can only be attached by members of whom each quorum of the old one has one.
+/* Members missing from a quorum are too few to have shrunk the list, but with
+ * one more they could have.  Up to four members, every quorum of a shrunk list
+ * meets every quorum of the old one.
  */
 static void
 test_quorum (void **state)
@@ -210,7 +212,7 @@ test_quorum (void **state)
         if (fp_membership_may_shrink (n, is, copies))
           assert_true (fp_membership_meet (n, is, n, copies));
     }
-  /* One that grows by one does, too; by two it may not. */
+  /* A list that grows by one meets the old one, too.  By two it may not. */
   for (unsigned n = 1; n < 64; n++)
     assert_true (fp_membership_meet (n, n + 1, n + 1, 2));
   assert_false (fp_membership_meet (1, 3, 3, 2));
@@ -218,7 +220,9 @@ test_quorum (void **state)
   assert_true (fp_membership_meet (2, 2, 3, 2));
 }
 
-/* Higher with each version, as it always was for the low ones. */
+/* Generations rise with each version.  The low versions keep the values that
+ * they always had.
+ */
 static void
 test_generation (void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-sealed.c - volumes whose servers are not believed: what they change,
- * exchange or keep back is an error or is got from another copy, never data;
- * and what they do not change is what was written, whoever reads and writes at
- * the same time.
+/* test-sealed.c - volumes that do not trust their servers.  If a server
+ * changes, exchanges or withholds data, the read fails or takes another copy.
+ * All else reads as it was written, also while threads read and write the same
+ * blocks.
  */
 
 #include "unit.h"
@@ -27,7 +27,7 @@
 #define SLAB (256 * 1024)
 #define SLABS 24
 #define NR_SERVERS 2
-#define SIZE (10 * SLAB + 512) /* it ends in the middle of a block */
+#define SIZE (10 * SLAB + 512) /* the end is in the middle of a block */
 #define B FP_BLOCK
 
 enum { CRC = 1, XTS = 2, GCM = 4, COPIES = 8, MAPPED = 16, THE_FILE = 32 };
@@ -138,7 +138,7 @@ put (uint64_t block, unsigned char byte)
   assert_int_equal (fp_lane_write (lane, buf, B, block * B), 0);
 }
 
-/* The byte that all of it is, or -errno. */
+/* Return the byte that fills the block, or -errno. */
 static int
 get (uint64_t block)
 {
@@ -151,7 +151,8 @@ get (uint64_t block)
   return r < 0 ? r : buf[0];
 }
 
-/* What a server does to what it has.  Of several copies, to this one. */
+/* Read or write a block as a server could.  With several copies, use this one.
+ */
 static void
 raw (enum fp_io_kind kind, uint64_t block, unsigned char *bytes, unsigned copy)
 {
@@ -179,7 +180,7 @@ flip (uint64_t block, unsigned copy)
   raw (FP_IO_WRITE, block, bytes, copy);
 }
 
-/* ---- what is written is what is read ---- */
+/* ---- reads return what was written ---- */
 
 static void
 some_op (uint64_t *x)
@@ -187,7 +188,7 @@ some_op (uint64_t *x)
   uint64_t at = rnd (x) % SIZE, n = 1 + rnd (x) % 300000;
   unsigned what = rnd (x) % 8;
 
-  if (what < 3) { /* as a file system does it */
+  if (what < 3) { /* aligned, as a file system does */
     at -= at % B;
     n += B - n % B;
   }
@@ -254,7 +255,7 @@ test_model (void **state)
     model (modes[i]);
 }
 
-/* ---- what servers see ---- */
+/* ---- servers see no plaintext ---- */
 
 static void
 test_ciphertext (void **state)
@@ -275,8 +276,8 @@ test_ciphertext (void **state)
       assert_null (
           memmem (fp_fake_server_memory (fake_server_data (servers[i])),
                   SLAB * SLABS, text, sizeof text));
-    /* The same, elsewhere or again, is something else; in place, again, it is
-     * the same without a version of it.
+    /* Equal text encrypts to other bytes in another block.  Rewritten in place
+     * it does, too, if blocks have versions.
      */
     raw (FP_IO_READ, 1, raw_bytes, 0);
     raw (FP_IO_READ, 2, again, 0);
@@ -293,7 +294,7 @@ test_ciphertext (void **state)
   }
 }
 
-/* ---- what they change ---- */
+/* ---- servers change data ---- */
 
 static const unsigned checking[] = { CRC, GCM, CRC | XTS, GCM | MAPPED };
 #define NR_CHECKING (sizeof checking / sizeof checking[0])
@@ -314,9 +315,9 @@ test_changed (void **state)
     flip (3, 0);
     assert_int_equal (get (3), -EIO);
     assert_int_equal (get (4), 2);
-    /* The whole request fails that has it. */
+    /* A request fails as a whole if one of its blocks is wrong. */
     assert_int_equal (fp_lane_read (lane, buf, 3 * B, 2 * B), -EIO);
-    /* Nor is a part of it believed, nor what is left of it kept. */
+    /* No part of a wrong block is read, and no write keeps the rest of it. */
     assert_int_equal (fp_lane_read (lane, buf, 1, 3 * B), -EIO);
     assert_int_equal (fp_lane_write (lane, buf, 1, 3 * B), -EIO);
     assert_int_equal (fp_lane_zero (lane, 1, 3 * B, false), -EIO);
@@ -325,7 +326,7 @@ test_changed (void **state)
     assert_int_equal (seal ().repaired, 0);
     fp_volume_status (v, &s);
     assert_int_equal (s.errors, errors + 5);
-    /* It is written: so it is right again. */
+    /* A block that is written or zeroed as a whole is right again. */
     put (3, 9);
     assert_int_equal (get (3), 9);
     flip (3, 0);
@@ -335,7 +336,7 @@ test_changed (void **state)
   }
 }
 
-/* What was right once. */
+/* Older blocks and exchanged ones are refused, though they were right once. */
 static void
 test_old_and_exchanged (void **state)
 {
@@ -361,7 +362,7 @@ test_old_and_exchanged (void **state)
     assert_int_equal (get (6), -EIO);
     raw (FP_IO_WRITE, 5, one, 0);
     assert_int_equal (get (5), 3);
-    /* Zeros are no data either. */
+    /* Zeros are refused, too. */
     memset (one, 0, B);
     raw (FP_IO_WRITE, 5, one, 0);
     assert_int_equal (get (5), -EIO);
@@ -369,7 +370,7 @@ test_old_and_exchanged (void **state)
   }
 }
 
-/* Where nothing is, what a server has does not matter. */
+/* Where nothing was written, the server's bytes do not matter. */
 static void
 test_zeros (void **state)
 {
@@ -384,7 +385,7 @@ test_zeros (void **state)
     flip (2, 0);
     assert_int_equal (get (2), 0);
     assert_int_equal (seal ().wrong, 0);
-    /* A part of one that is zeros. */
+    /* Write to a part of a block of zeros. */
     memset (buf, 7, 100);
     assert_int_equal (fp_lane_write (lane, buf, 100, 2 * B + 50), 0);
     assert_int_equal (fp_lane_read (lane, buf, B, 2 * B), 0);
@@ -397,7 +398,7 @@ test_zeros (void **state)
 
 /* ---- several copies ---- */
 
-/* farpage check --repair: it finds one, and mends it. */
+/* Run farpage check --repair: it finds one wrong block, and repairs it. */
 static void
 mend (void)
 {
@@ -430,12 +431,11 @@ test_repair (void **state)
       for (uint64_t b = 0; b < 16; b++)
         put (b, (unsigned char) (b + 1));
       flip (3, copy);
-      /* Until the one that is wrong was asked. */
+      /* Read until the wrong copy was asked. */
       for (unsigned i = 0; i < 100 && seal ().repaired == 0; i++)
         assert_int_equal (get (3), 4);
       repaired += seal ().repaired > 0;
-      if (seal ().repaired ==
-          0) { /* it never was: who looks for it finds it */
+      if (seal ().repaired == 0) { /* never asked: a check finds it */
         mend ();
       }
       assert_int_equal (seal ().wrong, 1);
@@ -446,19 +446,19 @@ test_repair (void **state)
         assert_int_equal (get (3), 4);
       }
       atomic_store (&v->extents->in_sync[0], 3);
-      /* What is zeros, and a server has something there. */
+      /* A block of zeros where a copy has something else. */
       put (7, 7);
       assert_int_equal (fp_lane_zero (lane, B, 7 * B, false), 0);
       flip (7, copy);
       mend ();
-      /* Both: then there is none. */
+      /* If both copies are wrong, the read fails. */
       flip (5, 0);
       flip (5, 1);
       assert_int_equal (get (5), -EIO);
       assert_int_equal (get (4), 5);
       stop ();
     }
-    /* One of the two is what is asked first. */
+    /* Reads ask one copy first, so they repaired one of the two. */
     assert_true (repaired > 0);
   }
 }
@@ -491,8 +491,9 @@ get_while_away (unsigned copy)
   return r;
 }
 
-/* The copy that is right is away just now: that is waited for.  On a busy
- * machine it is away for so long that it is left behind, and made anew.
+/* A read waits for the right copy while its server is away.  On a busy machine
+ * that may take so long that the copy is left behind and resynced: then try
+ * again.
  */
 static void
 test_right_one_is_away (void **state)
@@ -519,9 +520,7 @@ await_whole (void)
   } while (s.extents_degraded > 0);
 }
 
-/* A server that comes back with nothing gets what it is to have, and that is
- * right.
- */
+/* A server that comes back empty gets its copies again, and they are right. */
 static void
 test_made_anew (void **state)
 {
@@ -541,7 +540,8 @@ test_made_anew (void **state)
     put (3, 99);
     fake_server_forget (servers[0]);
     fake_server_revive (servers[0]);
-    /* What is mapped can be written without anybody noticing. */
+    /* Writes to mapped memory do not notice the cut: wait for the reconnect.
+     */
     end = fp_deadline_in_ms (20000);
     do {
       assert_false (fp_deadline_passed (end));
@@ -560,8 +560,7 @@ test_made_anew (void **state)
 
 /* ---- writes that fail ---- */
 
-/* A write is told that it failed: what was there before, or what was to be
- * there, is read, and no error.
+/* After a failed write, a read returns the old data or the new, and no error.
  */
 static void
 test_failed_write (void **state)
@@ -588,19 +587,19 @@ test_failed_write (void **state)
       if (r == 0)
         assert_int_equal (is, byte);
     }
-    /* It never came: what is there is older, and right. */
+    /* If the failed write never arrived, the older data is right. */
     put (9, 1);
     raw (FP_IO_READ, 9, bytes, 0);
     memset (buf, 2, B);
     fp_fake_fault_at (2, FP_FAKE_ERROR);
     if (fp_lane_write (lane, buf, B, 9 * B) < 0) {
       assert_true (get (9) == 1 || get (9) == 2);
-      /* And something else is not. */
+      /* Anything else is not. */
       flip (9, 0);
       assert_int_equal (get (9), -EIO);
       raw (FP_IO_WRITE, 9, bytes, 0);
       assert_int_equal (get (9), 1);
-      /* A write that does not fail ends that. */
+      /* After a write that succeeds, the older data is wrong. */
       fp_fake_fault_at (0, FP_FAKE_ERROR);
       put (9, 3);
       raw (FP_IO_WRITE, 9, bytes, 0);
@@ -612,8 +611,8 @@ test_failed_write (void **state)
   assert_true (failed > 4);
 }
 
-/* A write that was made too long ago is not sent.  Then nothing of it counts
- * as written either: a server that has it all the same is not believed.
+/* A write that is too old is not sent.  Then its data does not count as
+ * written: if a server has it all the same, the block is wrong.
  */
 static void
 test_stale (void **state)
@@ -671,7 +670,7 @@ test_table (void **state)
                       FP_BLOCK_ZEROS | FP_BLOCK_PROOF);
     fp_seal_table_zeroed (t, 7, false);
     assert_int_equal (fp_seal_table_look (t, 7), FP_BLOCK_ZEROS);
-    /* As many as there can be, and one more. */
+    /* One failed write more than there is room for. */
     for (uint64_t b = 0; b < blocks; b++) {
       fp_seal_table_wrote (t, b, &one, false);
       fp_seal_table_wrote (t, b, &one, true);
@@ -701,7 +700,7 @@ test_table (void **state)
   }
 }
 
-/* ---- who has a block ---- */
+/* ---- range locks of blocks ---- */
 
 static struct fp_range_seqlock holds;
 
@@ -743,7 +742,7 @@ test_holds (void **state)
   fp_range_seqlock_release (&holds, &wide);
   assert_true (fp_range_seqlock_sum (&holds, 0, 100, &after));
   assert_true (after > before);
-  /* Around the end of the table. */
+  /* A range that wraps around the end of the table. */
   assert_int_equal (
       take (&narrow, FP_RANGE_SEQLOCK_WORDS - 2, FP_RANGE_SEQLOCK_WORDS + 2),
       0);
@@ -763,7 +762,7 @@ test_holds (void **state)
   fp_range_seqlock_destroy (&holds);
 }
 
-/* ---- everybody at once ---- */
+/* ---- many threads ---- */
 
 #define BLOCKS 24u
 #define ROUNDS 400u
@@ -775,8 +774,8 @@ struct worker {
   bool writes;
 };
 
-/* Each block is one byte all over, whoever wrote it; blocks of one write need
- * not be the same.
+/* Each write fills each of its blocks with one byte, so a block with two
+ * different bytes is torn.  Blocks of one write may differ in a read.
  */
 static void
 work (void *arg)
@@ -840,11 +839,11 @@ test_all_at_once (void **state)
   for (unsigned m = 0; m < NR_MODES; m++)
     if (!(modes[m] & MAPPED))
       all_at_once (modes[m], 4, BLOCKS, ROUNDS);
-#ifndef FP_UNDER_TSAN /* what is read while it is written is read again */
+#ifndef FP_UNDER_TSAN /* races on purpose: torn reads are repeated */
   for (unsigned m = 0; m < NR_MODES; m++)
     if (modes[m] & MAPPED)
       all_at_once (modes[m], 4, BLOCKS, ROUNDS);
-  /* Where a store is torn by a load. */
+  /* With one block, loads often see half a store. */
   all_at_once (XTS | MAPPED, 2, 1, ROUNDS_OF_ONE);
   all_at_once (GCM | MAPPED, 2, 1, ROUNDS_OF_ONE);
 #endif
@@ -857,7 +856,7 @@ test_known_answers (void **state)
 {
   /* RFC 3720, B.4. */
   unsigned char ones[32], zeros[32] = { 0 };
-  /* IEEE 1619-2007, vector 10, of which the first 16 bytes. */
+  /* IEEE 1619-2007, vector 10: first 16 bytes of the ciphertext. */
   static const uint8_t key[64] = {
     0x27, 0x18, 0x28, 0x18, 0x28, 0x45, 0x90, 0x45, 0x23, 0x53, 0x60,
     0x28, 0x74, 0x71, 0x35, 0x26, 0x62, 0x49, 0x77, 0x57, 0x24, 0x70,
@@ -943,7 +942,7 @@ test_key_of_a_volume (void **state)
   fp_seal_key_free (other);
 }
 
-/* What cannot be does not start. */
+/* Parameters that contradict each other are refused. */
 static void
 test_refused (void **state)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-size.c - sizes mean what they mean to nbdkit. */
+/* test-size.c - a size means the same as to nbdkit. */
 
 #include "unit.h"
 
@@ -7,7 +7,7 @@
 
 #include "base/size.h"
 
-/* What nbdkit 1.32 says to each. */
+/* Results of nbdkit 1.32. */
 static const struct {
   const char *s;
   int err;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-stripe.c - every byte of a striped volume has a place of its own in the
- * extents, whatever the width, the unit and the size; and nobody who uses the
- * volume sees anything of it.
+/* test-stripe.c - each byte of a striped volume has its own place in the
+ * extents, for any width, unit and size.  Users of the volume do not notice
+ * the striping.
  */
 
 #include "unit.h"
@@ -34,7 +34,7 @@ rnd (uint64_t *x)
 #define EXTENT 65536u
 #define MAX_NR 40u
 
-/* What lies at a linear address: 0 nothing, 1 a byte of the volume. */
+/* At each linear address: 1 if a byte of the volume lies there, else 0. */
 static unsigned char place[MAX_NR * EXTENT];
 
 static struct fp_extents *
@@ -53,7 +53,7 @@ any_extents (uint64_t *x)
   return t;
 }
 
-/* All runs of [from, to): marked, and each where nothing was. */
+/* Mark the places of all runs of [from, to), which must be unmarked before. */
 static void
 mark_runs (struct fp_extents *t, uint64_t from, uint64_t to)
 {
@@ -66,7 +66,7 @@ mark_runs (struct fp_extents *t, uint64_t from, uint64_t to)
     assert_int_equal (at / EXTENT, (at + run - 1) / EXTENT);
     assert_null (memchr (place + at, 1, run));
     memset (place + at, 1, run);
-    /* A run is what it says. */
+    /* Each byte of the run is where the run says. */
     for (unsigned i = 0; i < 4; i++) {
       uint64_t k = i * (run - 1) / 3, left;
 
@@ -87,9 +87,7 @@ count (uint64_t from, uint64_t length)
   return n;
 }
 
-/* Every byte has a place, no two have the same, and an extent is filled from
- * its beginning.
- */
+/* Each byte has a place of its own, and an extent is filled from its start. */
 static void
 test_bijective (void **state)
 {
@@ -114,7 +112,9 @@ test_bijective (void **state)
   }
 }
 
-/* What each extent has of a range is what its runs say, and is one. */
+/* fp_stripe_part returns one range for each extent, which is where the runs
+ * lie.
+ */
 static void
 test_parts (void **state)
 {
@@ -143,7 +143,7 @@ test_parts (void **state)
   }
 }
 
-/* One request of the usual size goes to one server, the next to another. */
+/* A request of usual size goes to one server, the next one to another. */
 static void
 test_turns (void **state)
 {
@@ -280,7 +280,7 @@ check (void)
   assert_int_equal (fp_lane_read (lane, buf, SIZE, 0), 0);
   assert_memory_equal (buf, shadow, SIZE);
   fp_volume_lane_put (lane);
-  /* No hole has anything but zeros, and together they are the volume. */
+  /* Holes have only zeros, and all ranges together are the volume. */
   for (uint64_t at = 0; at < SIZE; at += n, sum += n) {
     fp_volume_extent (v, at, at % 3 ? UINT64_MAX : 100000, &hole, &n);
     assert_true (n > 0);
@@ -335,7 +335,7 @@ test_random (void **state)
   }
 }
 
-/* The extents of a group are on as many servers. */
+/* Check that the extents of a group are on min (w, width) servers or more. */
 static void
 check_apart (unsigned width)
 {
@@ -374,7 +374,7 @@ labelled (void)
   return n;
 }
 
-/* Whole extents go back: of a whole group all, of a part of it none. */
+/* A trim releases the extents of whole groups, and none of partial ones. */
 static void
 test_trim (void **state)
 {
@@ -409,8 +409,8 @@ test_trim (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* Of a part that was zeroed no chunk counts as written; to the end of the
- * extent that is the last one, too.
+/* No chunk of a zeroed range counts as written.  At the end of an extent that
+ * includes a shorter last chunk.
  */
 static void
 test_zero (void **state)
@@ -425,13 +425,13 @@ test_zero (void **state)
   memset (shadow, 0, SIZE);
   check ();
   fp_volume_extent (v, 0, UINT64_MAX, &hole, &n);
-  /* What is small is written, and then is not a hole. */
+  /* The small rest is zeroed by a write, and is not a hole. */
   assert_true (hole);
   assert_true (n >= 18 * SLAB);
   fp_volume_lane_put (lane);
 }
 
-/* The process dies; the next one takes up its volume. */
+/* End the process without detaching: the next one resumes its volume. */
 static int
 resume (const struct fp_stripe *stripe, bool probe, char why[FP_WHY_MAX])
 {
@@ -462,14 +462,14 @@ test_resume (void **state)
   write_shadow (SIZE, 0, &x);
   assert_int_equal (resume (&as_it_was, false, why), 0);
   check ();
-  /* Where nothing is said it is as it was. */
+  /* Without stripe parameters, the volume keeps its own. */
   assert_int_equal (resume (&none, true, why), 0);
   check ();
   operate (&x, 200);
   check ();
 }
 
-/* In another way it is never mapped, and who asks for that hears of both. */
+/* Another geometry is refused, and the message names both. */
 static void
 test_resume_other (void **state)
 {
@@ -478,8 +478,8 @@ test_resume_other (void **state)
     const char *why;
   } others[] = {
     { { .width = 4, .size = UNIT },
-      "is striped over 3 pieces (on a:7471), not over 4" },
-    { { .width = 1 }, "is striped over 3 pieces (on a:7471), not over 1" },
+      "is striped over 3 extents (on a:7471), not over 4" },
+    { { .width = 1 }, "is striped over 3 extents (on a:7471), not over 1" },
     { { .width = WIDTH, .size = 2 * UNIT },
       "has stripes of 16K (on a:7471), not of 32K" },
   };
@@ -515,7 +515,8 @@ test_resume_other (void **state)
   check ();
 }
 
-/* A volume with a name is what it was made, whoever attaches it. */
+/* A volume with a name keeps its geometry, whatever the attaching client says.
+ */
 static void
 test_named (void **state)
 {
@@ -550,7 +551,7 @@ test_named (void **state)
   strcpy (p.name, "vol");
   p.stripe.width = 1;
   assert_true (fp_volume_probe (&p, why) < 0);
-  assert_non_null (strstr (why, "volume vol is striped over 3 pieces (on "
+  assert_non_null (strstr (why, "volume vol is striped over 3 extents (on "
                                 "a:7471), not over 1"));
   p.stripe = none;
   assert_int_equal (fp_volume_probe (&p, why), 0);
@@ -559,8 +560,8 @@ test_named (void **state)
   assert_int_equal (fp_lane_zero (v->lanes[0], SIZE, 0, true), 0);
 }
 
-/* What is moved goes apart, too; and the last extent of a volume that was
- * taken up, all of which counts as written, but not what lies behind its end.
+/* Migrated extents of one group stay apart, too.  After a resume, all of the
+ * last extent counts as written, but nothing beyond its end is copied.
  */
 static void
 test_moves (void **state)
@@ -596,7 +597,9 @@ test_moves (void **state)
   check ();
 }
 
-/* Over all servers there are, and as far as there are extents. */
+/* By default stripes go over all servers, but not over more than there are
+ * extents.
+ */
 static void
 test_default (void **state)
 {

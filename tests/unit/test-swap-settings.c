@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-swap-settings.c - the kernel's settings are raised, and put back. */
+/* test-swap-settings.c - raise kernel settings, and put them back. */
 
 #include "unit.h"
 
@@ -106,7 +106,7 @@ raised_and_put_back (void **state)
   assert_int_equal (done.of[0].to, 32768);
   assert_int_equal (get (RESERVE), done.of[0].to);
 
-  /* A second device: nothing left to do, and nothing forgotten. */
+  /* With a second device nothing is raised again, and nothing is forgotten. */
   assert_int_equal (swap_settings_raise (&done, root, &w), 0);
   assert_int_equal (done.nr, 0);
 
@@ -119,7 +119,7 @@ raised_and_put_back (void **state)
   assert_int_equal (done.nr, 0);
 }
 
-/* More than enough is left alone, now and afterwards. */
+/* A setting that is high enough is left alone, now and afterwards. */
 static void
 never_lowered (void **state)
 {
@@ -135,7 +135,7 @@ never_lowered (void **state)
   assert_int_equal (get (RESERVE), 90000);
 }
 
-/* What the administrator has set meanwhile is not undone. */
+/* A value that the administrator set meanwhile is kept. */
 static void
 changed_by_others (void **state)
 {
@@ -151,7 +151,7 @@ changed_by_others (void **state)
   assert_false (exists (RECORD));
 }
 
-/* What was found first counts, also if it was raised twice. */
+/* The value found first is put back, even after two raises. */
 static void
 raised_again (void **state)
 {
@@ -167,7 +167,7 @@ raised_again (void **state)
   assert_int_equal (get (RESERVE), 4096);
 }
 
-/* A record that is not ours to read leads to no write. */
+/* A line in the record that is not ours leads to no write. */
 static void
 strange_record (void **state)
 {
@@ -181,7 +181,7 @@ strange_record (void **state)
   assert_int_equal (done.nr, 0);
 }
 
-/* A large machine does not give more than it needs for this. */
+/* A large machine reserves no more than swapping needs. */
 static void
 never_too_much (void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-tcp-break.c - a connection of the tcp transport that is given up: from
- * any thread, every op comes back, and what the server has not got yet it
- * never gets.
+/* test-tcp-break.c - break a connection of the TCP transport from any thread.
+ * Each op completes, and bytes that the server has not received yet never
+ * reach it.
  */
 
 #include "unit.h"
@@ -16,7 +16,7 @@
 
 #include "tcp-peer.h"
 
-/* A server that is alive and silent: only break ends that, from anywhere. */
+/* A server that is alive but silent: only conn_break ends the ops. */
 static void
 silent (struct server *s)
 {
@@ -67,7 +67,7 @@ test_break_elsewhere (void **state)
   }
 }
 
-/* Reads to the end when it is told to: all that comes before a reset. */
+/* Once told to, read all that comes before the reset. */
 static _Atomic size_t late_bytes;
 static sem_t may_read;
 
@@ -82,8 +82,8 @@ late_reader (struct server *s)
     atomic_fetch_add (&late_bytes, (size_t) n);
 }
 
-/* A WRITE that was reported as failed may be done over elsewhere: what the
- * socket still holds of it must not follow.
+/* A WRITE that was reported as failed may be retried elsewhere.  So the rest
+ * of it in the socket must not follow.
  */
 static void
 test_break_drops_unsent (void **state)

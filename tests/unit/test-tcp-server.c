@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-tcp-server.c - fp_tcp_serve against a hostile client: malformed, slow
- * and deaf ones end their own connection, in time, and hold nothing.
+/* test-tcp-server.c - fp_tcp_serve with hostile clients.  Malformed requests,
+ * and clients that are slow or never read, end their own connection in time,
+ * and no memory stays held.
  */
 
 #include "unit.h"
@@ -29,7 +30,7 @@ serving_main (void *arg)
   shutdown (s->fd, SHUT_RDWR);
 }
 
-/* Send bytes, hang up or wait, and return what serve returned. */
+/* Send bytes, then hang up or wait.  Return the result of fp_tcp_serve. */
 static int
 hostile (const uint8_t *bytes, size_t length, bool hang_up)
 {
@@ -41,7 +42,7 @@ hostile (const uint8_t *bytes, size_t length, bool hang_up)
   s.fd = fds[1];
   assert_int_equal (fp_thread_create (&s.thread, "serve", serving_main, &s),
                     0);
-  while (length > 0) { /* it may hang up before it got all */
+  while (length > 0) { /* the server may hang up earlier */
     ssize_t r = send (fds[0], bytes, length, MSG_NOSIGNAL);
 
     if (r <= 0)
@@ -98,7 +99,7 @@ test_malformed (void **state)
   assert_int_equal (hostile (bad, sizeof bad, true), -EPROTO);
 }
 
-/* What was refused was not held, and is not let go. */
+/* A refused request holds no memory, and releases none. */
 static void
 test_refused (void **state)
 {
@@ -135,7 +136,7 @@ test_stall (void **state)
   }
 }
 
-/* A client that asks and never reads the answers. */
+/* A client that sends requests but never reads the replies. */
 static void
 test_deaf_client (void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-tcp.c - both ends of the tcp data transport, over loopback sockets
- * in this process: right data, refusals, a peer that dies or lies at any
- * point, and every op yielded exactly once.
+/* test-tcp.c - both ends of the TCP data transport, over loopback sockets in
+ * this process.  Data is right, bad requests are refused, and the peer dies or
+ * lies at any point.  Each op is returned exactly once.
  */
 
 #include "unit.h"
@@ -20,7 +20,7 @@
 #include "tcp-peer.h"
 #include "transport/transport.h"
 
-/* Read a little, answer with what the test wants, hang up. */
+/* Read one request, send the script of the test, hang up. */
 static void
 send_script (struct server *s)
 {
@@ -32,8 +32,8 @@ send_script (struct server *s)
   shutdown (s->fd, SHUT_WR);
 }
 
-/* Each op in flight has a stripe of its own, so that a model can say what
- * it must read.
+/* Each op in flight has a stripe of its own, so that the model knows what it
+ * must read.
  */
 static void
 test_random_ops (void **state)
@@ -145,7 +145,7 @@ test_refused (void **state)
       assert_int_equal (tcp->post (c, &op), 0);
       tcp->kick (q);
       expect_done (q, 1, cases[i].status);
-      /* Nothing is out of step after a refusal. */
+      /* After a refusal the stream is still in step. */
       assert_int_equal (tcp->post (c, &good), 0);
       tcp->kick (q);
       expect_done (q, 1, 0);
@@ -209,8 +209,8 @@ test_token (void **state)
   tcp->queue_free (q);
 }
 
-/* The server sends script[0, length) and hangs up: all ops come back, once,
- * and nothing is written to a buffer afterwards.
+/* The server sends script[0, length) and hangs up.  All ops come back, each
+ * once, and no buffer is written to afterwards.
  */
 static void
 dies (const uint8_t *script, size_t length, unsigned good)
@@ -237,7 +237,7 @@ dies (const uint8_t *script, size_t length, unsigned good)
     for (struct fp_op *op = next_done (q, true); op; op = op->next) {
       assert_true (op->status == 0 || op->status == -ECONNRESET);
       ok += op->status == 0;
-      op->status = 1; /* a second time would show */
+      op->status = 1; /* so that a second completion shows */
       n++;
     }
   assert_int_equal (n, 4);
@@ -249,7 +249,7 @@ dies (const uint8_t *script, size_t length, unsigned good)
   assert_false (tcp->arm (q));
   assert_null (tcp->poll (q));
   assert_memory_equal (before, local, sizeof local);
-  /* Nothing keeps a sleeper awake. */
+  /* No event is left that would keep a sleeper awake. */
   struct pollfd p = { .fd = tcp->fd (q), .events = POLLIN };
   assert_false (tcp->arm (q));
   assert_int_equal (poll (&p, 1, 0), 0);
@@ -301,7 +301,7 @@ test_server_lies (void **state)
   }
 }
 
-/* More than was asked for breaks the connection, once somebody looks. */
+/* Data that was not asked for breaks the connection at the next poll. */
 static void
 test_server_says_too_much (void **state)
 {
@@ -320,7 +320,7 @@ test_server_says_too_much (void **state)
   assert_int_equal (tcp->post (c, &op), 0);
   tcp->kick (q);
   expect_done (q, 1, 0);
-  if (!tcp->conn_broken (c)) { /* else that poll saw the rest, too */
+  if (!tcp->conn_broken (c)) { /* else the first poll saw the excess, too */
     tcp->arm (q);
     p = (struct pollfd) { .fd = tcp->fd (q), .events = POLLIN };
     assert_int_equal (poll (&p, 1, PATIENCE_MS), 1);
@@ -332,8 +332,8 @@ test_server_says_too_much (void **state)
   tcp->queue_free (q);
 }
 
-/* Answers two READs of DIVERT bytes, the first up to script_length bytes of
- * its frame, and the rest when it is told to.
+/* Answer two READs of DIVERT bytes: send script_length bytes of the first
+ * frame at once, and the rest when told to.
  */
 #define DIVERT 20000u
 static sem_t may_go_on;
@@ -358,7 +358,7 @@ answer_in_parts (struct server *s)
                sizeof answer - s->script_length);
 }
 
-/* What comes after the divert goes elsewhere, and only that. */
+/* Data that comes after the divert goes to the other buffer, and no other. */
 static void
 test_divert (void **state)
 {
@@ -392,7 +392,7 @@ test_divert (void **state)
     tcp->divert (&op, other);
     while (got < DIVERT && local[got] == 1)
       got++;
-    memset (local, 0xee, DIVERT); /* it is somebody else's now */
+    memset (local, 0xee, DIVERT); /* as if another op used it now */
     sem_post (&may_go_on);
     expect_done (q, 2, 0);
     for (size_t i = 0; i < DIVERT; i++) {
@@ -410,9 +410,7 @@ test_divert (void **state)
   free (second);
 }
 
-/* Takes DEPTH WRITEs of a stripe when it is told to, and answers when it is
- * told to.
- */
+/* When told to, take DEPTH WRITEs of a stripe; when told to, answer them. */
 static sem_t may_read, may_answer;
 
 static void
@@ -436,8 +434,8 @@ slow_reader (struct server *s)
   }
 }
 
-/* Of a lane's threads one sleeps on the queue's fd while another posts more
- * than the socket takes: the sleeper wakes up when there is room.
+/* One thread of a lane sleeps on the queue's fd while another posts more than
+ * the socket takes.  The sleeper wakes up when there is room.
  */
 static void
 test_room_wakes_sleeper (void **state)
@@ -458,8 +456,8 @@ test_room_wakes_sleeper (void **state)
   server_start (&s, slow_reader);
   assert_int_equal (conn_open (&c, q, &s), 0);
 
-  assert_false (tcp->arm (q)); /* the sleeper, before anything is posted */
-  assert_null (tcp->poll (q)); /* the other thread from here on */
+  assert_false (tcp->arm (q)); /* the sleeper, before the posts */
+  assert_null (tcp->poll (q)); /* the other thread, from here on */
   for (unsigned i = 0; i < DEPTH; i++) {
     ops[i] = (struct fp_op) { .kind = FP_OP_WRITE,
                               .length = STRIPE,
@@ -471,12 +469,12 @@ test_room_wakes_sleeper (void **state)
   tcp->kick (q);
   p = (struct pollfd) { .fd = tcp->fd (q), .events = POLLIN };
   assert_int_equal (sem_post (&may_read), 0);
-  assert_int_equal (poll (&p, 1, PATIENCE_MS), 1); /* no answer came yet */
+  assert_int_equal (poll (&p, 1, PATIENCE_MS), 1); /* no reply yet */
 
   assert_int_equal (sem_post (&may_answer), 0);
   expect_done (q, DEPTH, 0);
   assert_memory_equal (tcp_slab, local, MEMORY);
-  /* Nothing is left to send, and room is no reason to wake up. */
+  /* Nothing is left to send, so room in the socket is no reason to wake up. */
   assert_false (tcp->arm (q));
   assert_int_equal (poll (&p, 1, 0), 0);
   conn_end (c);
@@ -485,7 +483,7 @@ test_room_wakes_sleeper (void **state)
   free (local);
 }
 
-/* An idle connection whose server hangs up is noticed by the event fd. */
+/* The event fd shows that the server of an idle connection has hung up. */
 static void
 test_event (void **state)
 {
@@ -501,7 +499,7 @@ test_event (void **state)
   assert_int_equal (poll (&p, 1, 0), 0);
   tcp->conn_event (c);
   assert_false (tcp->conn_broken (c));
-  /* Not before the server is in its loop, or accept would race with us. */
+  /* Wait until the server is in its loop, or accept would race with us. */
   uint8_t byte;
   struct fp_op op = {
     .length = 1, .local = &byte, .raddr = RADDR, .rkey = RKEY

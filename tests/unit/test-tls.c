@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-tls.c - TLS between two ends of a socketpair: who believes whom, and
- * bytes that arrive as they were sent however little the socket takes.
+/* test-tls.c - TLS between the two ends of a socketpair: which end trusts
+ * which, and data that arrives intact however little the socket takes.
  */
 
 #include "unit.h"
@@ -17,9 +17,9 @@
 
 #include "tls-files.h"
 
-/* Two ends, and what became of them. */
+/* Both ends, and the result of the handshake on each. */
 struct pair {
-  int fd[2]; /* of the client, of the server */
+  int fd[2]; /* client, server */
   struct fp_tls *tls[2];
   struct fp_tls_session *s[2];
   int result[2];
@@ -37,8 +37,8 @@ connect_pair (struct pair *p, struct fp_tls *client, struct fp_tls *server,
   assert_int_equal (fp_tls_begin (&p->s[1], server, p->fd[1], NULL), 0);
 }
 
-/* A certificate of a client is looked at when the client thinks that it is
- * done: it hears of that with the first thing that it reads.
+/* Run the handshake.  The server checks a client's certificate after the
+ * client's part is done.  The client hears of a refusal at its first read.
  */
 static void
 shake (struct pair *p)
@@ -62,7 +62,7 @@ end_pair (struct pair *p)
   }
 }
 
-/* What the two make of each other: "" is that they are content. */
+/* Connect the two and compare their errors, "" = none. */
 static void
 meet (struct fp_tls *client, struct fp_tls *server, const char *host,
       const char *client_says, const char *server_says, const char *user)
@@ -109,16 +109,16 @@ test_keys (void **state)
   meet (client ("psk", "alice"), server ("psk"), NULL, "", "", "alice");
   meet (client ("psk", "bob"), server ("psk"), NULL, "", "", "bob");
   meet (client ("psk-alice", NULL), server ("psk"), NULL, "", "", "alice");
-  /* Another key, and a user that the server does not know, are the same. */
+  /* A wrong key and an unknown user give the same error. */
   meet (client ("psk-other", NULL), server ("psk"), NULL, "not know the user",
-        "it has another key", "");
+        "its key differs from ours", "");
   meet (client ("psk", "bob"), server ("psk-alice"), NULL, "not know the user",
-        "it has another key", "");
-  /* One has keys, the other certificates. */
+        "its key differs from ours", "");
+  /* One end has keys, the other one certificates. */
   meet (client ("psk-alice", NULL), server ("good"), NULL,
-        "certificates, and we have keys", "refuses TLS", "");
+        "certificates, and this end uses keys", "refuses TLS", "");
   meet (client ("good", NULL), server ("psk"), "localhost", "refuses TLS",
-        "certificates, and we have keys", "");
+        "certificates, and this end uses keys", "");
 }
 
 static void
@@ -143,7 +143,7 @@ test_certificates (void **state)
         "expired", "");
 }
 
-/* Names besides the CN. */
+/* Names in a certificate besides its CN. */
 static void
 test_other_names (void **state)
 {
@@ -158,11 +158,11 @@ test_other_names (void **state)
   meet (client ("mail", NULL), strict ("good"), "localhost", "", "",
         "dave@example.com");
   meet (client ("uri", NULL), strict ("good"), "localhost", "", "", "erin");
-  /* What is not looked at is nobody's name. */
+  /* Without a check of certificates, the client has no user name. */
   meet (client ("san", NULL), server ("good"), "localhost", "", "", "");
 }
 
-/* A client of GnuTLS with priorities of its own. */
+/* Connect a client of GnuTLS with this priority string. */
 static void
 foreign (const char *priority, const char *server_says)
 {
@@ -237,7 +237,7 @@ test_purposes (void **state)
         "intended purpose", "refuses TLS", "");
 }
 
-/* Bytes that are no TLS, and TLS that is cut off. */
+/* Bytes that are not TLS, and TLS that is cut off. */
 static void
 test_garbage (void **state)
 {
@@ -260,7 +260,7 @@ test_garbage (void **state)
   assert_true (fp_tls_is_stranger (p.s[0]));
   end_pair (&p);
 
-  /* A record of more than there may be. */
+  /* A record that is too large. */
   connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
   assert_int_equal (send (p.fd[0], large, sizeof large, 0), sizeof large);
   for (unsigned i = 0; i < 8; i++) {
@@ -270,7 +270,9 @@ test_garbage (void **state)
   assert_int_equal (fp_tls_handshake (p.s[1]), -EACCES);
   end_pair (&p);
 
-  /* Half a handshake is none: it goes on waiting, and hears of the end. */
+  /* After half a handshake the server waits for the rest, until the client
+   * hangs up.
+   */
   connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
   assert_int_equal (fp_tls_handshake (p.s[0]), -EAGAIN);
   n = recv (p.fd[1], hello, sizeof hello, MSG_PEEK);
@@ -284,7 +286,7 @@ test_garbage (void **state)
   assert_int_equal (fp_tls_handshake (p.s[1]), -ECONNRESET);
   end_pair (&p);
 
-  /* Nothing was said at all. */
+  /* The server hangs up without a word. */
   connect_pair (&p, client ("psk-alice", NULL), server ("psk"), NULL);
   assert_int_equal (fp_tls_handshake (p.s[0]), -EAGAIN);
   shutdown (p.fd[1], SHUT_WR);
@@ -295,7 +297,7 @@ test_garbage (void **state)
 
 #define TOTAL 400000
 
-/* A part of [from, TOTAL), in up to three extents. */
+/* Describe a part of [from, TOTAL) in up to three buffers. */
 static size_t
 cut (struct iovec iov[3], uint8_t *base, size_t from)
 {
@@ -359,7 +361,7 @@ test_data (void **state)
   }
   assert_true (full > 0);
 
-  /* What poll(2) cannot see. */
+  /* Decrypted bytes that poll(2) cannot see. */
   iov[0] = (struct iovec) { out, 10 };
   assert_int_equal (fp_tls_send (p.s[0], iov, 1), 10);
   iov[0].iov_len = 4;
@@ -369,7 +371,7 @@ test_data (void **state)
   assert_int_equal (fp_tls_recv (p.s[1], iov, 1), 6);
   assert_false (fp_tls_pending (p.s[1]));
 
-  /* One bit that the network changed; then the end. */
+  /* The network flips one bit: the session ends. */
   iov[0].iov_len = 10;
   assert_int_equal (fp_tls_send (p.s[1], iov, 1), 10);
   assert_true (recv (p.fd[0], in, sizeof in, 0) > 10);
@@ -400,7 +402,7 @@ test_params (void **state)
   struct fp_tls *t;
 
   (void) state;
-  refused ("tls", "yes", "none of off, on, require");
+  refused ("tls", "yes", "not one of off, on, require");
   refused ("tls-psk", "", "name is missing");
   refused ("tls-username", "a b", "a name is");
   assert_int_equal (fp_tls_params_set (&p, "server", "x", why), -ENOENT);
@@ -420,7 +422,7 @@ test_params (void **state)
   assert_int_equal (fp_tls_params_set (&p, "tls-psk", "/y", why), 0);
   assert_int_equal (fp_tls_params_complete (&p, false, why), -EINVAL);
 
-  /* Of keys or certificates alone it follows that they are wanted. */
+  /* If keys or certificates are given, TLS is required. */
   p = (struct fp_tls_params) { 0 };
   assert_int_equal (fp_tls_params_set (&p, "tls-psk", "/y", why), 0);
   assert_int_equal (fp_tls_params_complete (&p, true, why), 0);
@@ -430,14 +432,14 @@ test_params (void **state)
 
   snprintf (p.psk, sizeof p.psk, "%s/psk", tls_dir);
   assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
-  assert_non_null (strstr (why, "tls-username=NAME says which"));
+  assert_non_null (strstr (why, "choose one with tls-username=NAME"));
   snprintf (p.username, sizeof p.username, "carol");
   assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
-  assert_non_null (strstr (why, "no key of user carol"));
+  assert_non_null (strstr (why, "no key for user carol"));
   snprintf (p.psk, sizeof p.psk, "%s/psk-volumes", tls_dir);
   for (unsigned i = 0; i < 2; i++) {
     assert_int_equal (fp_tls_new (&t, &p, i == 1, why), -EINVAL);
-    assert_non_null (strstr (why, "has the key of volumes"));
+    assert_non_null (strstr (why, "holds a key for volumes"));
   }
   p = (struct fp_tls_params) { .mode = FP_TLS_REQUIRE };
   snprintf (p.certificates, sizeof p.certificates, "%s/bare", tls_dir);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-tokens.c - what data connections prove with that they are a session's:
- * once, for one lane, for a while.
+/* test-tokens.c - tokens prove that a data connection belongs to a session:
+ * each counts once, for one lane, and for a limited time.
  */
 
 #include "unit.h"
@@ -34,12 +34,12 @@ test_replayed (void **state)
   (void) state;
   assert_true (tokens_take (&t, LANE, now, token));
   assert_false (tokens_take (&t, LANE, now, token));
-  /* Nor does it come back with the next one. */
+  /* A used token stays void when the next one is made. */
   assert_int_equal (tokens_make (&t, LANE, now, (uint8_t[16]) { 0 }), 0);
   assert_false (tokens_take (&t, LANE, now, token));
 }
 
-/* What did not arrive is void once there is a later one. */
+/* An unused token is void once its lane has a later one. */
 static void
 test_old (void **state)
 {
@@ -67,8 +67,8 @@ test_expired (void **state)
       tokens_take (&other, LANE, now + TOKENS_MS * FP_NS_PER_MS, token));
 }
 
-/* A wrong one is refused, wherever it differs, and does not use up the right
- * one: else who knows a session's number alone could.
+/* A wrong token is refused, whichever bit differs, and leaves the right one
+ * valid.  Else a client could use it up with the session's number alone.
  */
 static void
 test_wrong (void **state)
@@ -109,7 +109,7 @@ test_other_session (void **state)
   assert_true (tokens_take (&t, LANE, now, token));
 }
 
-/* So many, and no memory beyond. */
+/* MAX_DATA tokens at most, in memory of fixed size. */
 static void
 test_full (void **state)
 {
@@ -120,9 +120,9 @@ test_full (void **state)
   for (uint32_t i = 0; i < MAX_DATA; i++)
     assert_int_equal (tokens_make (&t, i << 16, now, each[i]), 0);
   assert_int_equal (tokens_make (&t, 1, now, token), -EBUSY);
-  /* Of a lane that has one there can be another one. */
+  /* A lane that has a token may get another one. */
   assert_int_equal (tokens_make (&t, 5 << 16, now, each[5]), 0);
-  /* In an order of their own. */
+  /* They may be used in any order. */
   for (uint32_t i = 0; i < MAX_DATA; i++) {
     uint32_t lane = i * 37 % MAX_DATA;
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-uuid.c - random bytes, and names made of them. */
+/* test-uuid.c - random bytes, and UUIDs made of them. */
 
 #include "unit.h"
 
@@ -12,7 +12,7 @@
 static void
 test_random (void **state)
 {
-  /* More than getrandom (2) gives at once without asking again. */
+  /* More than one call of getrandom(2) returns. */
   static uint8_t a[1000], b[1000];
   unsigned zeros = 0;
 
@@ -21,7 +21,7 @@ test_random (void **state)
   assert_int_equal (fp_random (b, sizeof b), 0);
   assert_memory_not_equal (a, b, sizeof b);
   assert_int_equal (a[sizeof a - 1], 0);
-  /* 24 zeros of 999 bytes, or more, comes once in 10^11 runs. */
+  /* 24 or more zeros in 999 bytes come once in 10^11 runs. */
   for (size_t i = 0; i < sizeof a - 1; i++)
     zeros += a[i] == 0;
   assert_in_range (zeros, 0, 24);

@@ -24,7 +24,7 @@
 #include "transport/verbs_server.h"
 
 #define FLOOD 1000
-#define TURN 16  /* as verbs_listen.c has it */
+#define TURN 16  /* same as in verbs_listen.c */
 #define CALLS 63 /* FLOOD / TURN, rounded up */
 
 static struct fp_verbs_listener *listener;
@@ -35,9 +35,9 @@ static struct {
   struct rdma_cm_id own;             /* the listener's */
   struct rdma_cm_id ids[FLOOD];      /* one for each request */
   struct rdma_cm_event events[FLOOD];
-  struct rdma_cm_event *latest; /* of those taken */
+  struct rdma_cm_event *latest; /* last event taken */
   unsigned added, taken, acked, rejected, destroyed;
-  unsigned told; /* that the listener's device is gone */
+  unsigned told; /* calls that report the listener's device as gone */
   bool listens, device_gone;
 } fake;
 
@@ -224,7 +224,7 @@ readable (void)
   return poll (&p, 1, 0) == 1 && (p.revents & POLLIN) != 0;
 }
 
-/* Check that so many events, all of them requests, were handled in all. */
+/* Check that exactly `requests` events were handled, all of them requests. */
 static void
 assert_handled (unsigned requests)
 {
@@ -236,7 +236,7 @@ assert_handled (unsigned requests)
 
 /* ---- tests ---- */
 
-/* Show that one call handles TURN of them, and that no other is forgotten. */
+/* One call handles TURN requests, and none is forgotten. */
 static void
 test_flood (void **state)
 {
@@ -254,8 +254,8 @@ test_flood (void **state)
   assert_int_equal (fake.told, 0);
 }
 
-/* Show that the handler hears of a lost device once, in its turn.  The second
- * call finds no device either, whether the timer has run by then or not.
+/* The handler hears of a lost device once, in its turn.  The second call finds
+ * no device either, whether the timer has run by then or not.
  */
 static void
 test_device_removed (void **state)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-verbs.c - the rdma transport against rdma/verbs-server, over whatever
- * RDMA device this machine has (soft-RoCE and soft-iWARP in tests/vm); skips
- * without one.
+/* test-verbs.c - the RDMA transport against rdma/verbs-server, over any RDMA
+ * device of this machine (soft-RoCE and soft-iWARP in tests/vm).  It is
+ * skipped without one.
  *
- * FARPAGE_TEST_RDMA_DEAD is an address where nobody answers.
+ * FARPAGE_TEST_RDMA_DEAD is an address that does not answer.
  */
 
 #include "unit.h"
@@ -35,11 +35,11 @@
 #include "transport/verbs_connect.h"
 
 #define DEPTH 32
-#define AREA 65536 /* of each slot, here and there */
+#define AREA 65536 /* bytes of each slot, at both ends */
 #define SERVER_MB 16
 #define TIMEOUT_MS 1000
-#define NOTICE_MS 500   /* siw answers a READ sooner, if it knows of it */
-#define TOKEN_BYTE 0x5a /* as verbs-server has it */
+#define NOTICE_MS 500   /* ms; siw answers a READ sooner if it notices it */
+#define TOKEN_BYTE 0x5a /* same as in verbs-server */
 
 static const struct fp_transport_ops *const t = &fp_transport_rdma;
 
@@ -54,7 +54,7 @@ struct fixture {
   struct fp_queue *queue;
   struct fp_conn *conn;
   struct fp_op ops[DEPTH];
-  unsigned yielded[DEPTH]; /* how often, since the last post_all */
+  unsigned yielded[DEPTH]; /* completions since the last post_all */
 };
 
 static char device_host[INET_ADDRSTRLEN];
@@ -135,7 +135,7 @@ set_op (struct fixture *f, unsigned i, enum fp_op_kind kind, uint32_t offset,
   op->status = 1;
 }
 
-/* Yields go to f->yielded.  Returns how many came. */
+/* Count completions in f->yielded.  Return how many came. */
 static unsigned
 collect (struct fixture *f)
 {
@@ -151,7 +151,7 @@ collect (struct fixture *f)
   return n;
 }
 
-/* Wait for n of them, asleep if that is wanted. */
+/* Wait for n completions, asleep if `sleepy`. */
 static void
 wait_for (struct fixture *f, unsigned n, bool sleepy, unsigned ms)
 {
@@ -167,13 +167,13 @@ wait_for (struct fixture *f, unsigned n, bool sleepy, unsigned ms)
   assert_int_equal (got, n);
 }
 
-/* The first READ of a connection.
+/* Make the first READ of a connection.
  *
- * siw's siw_accept answers the client before it hangs its own functions on
- * the socket, and a frame that comes in between is looked at only when another
- * one comes (siw_cm.c, Linux 6.1).  A volume finds that out by its timeout,
- * breaks the connection and makes another; here the other frame is sent, so
- * that nothing but this passes for siw's fault.
+ * siw_accept answers the client before it installs its callbacks on the
+ * socket.  A frame that comes in between is not noticed before another one
+ * comes (siw_cm.c, Linux 6.1).  A volume would notice by its timeout, and
+ * reconnect.  Here another frame is sent, so that no other fault passes as
+ * siw's.
  */
 static void
 read_first (struct fixture *f, struct fp_conn *c)
@@ -427,8 +427,8 @@ test_dead_address (void **state)
   assert_true (fp_now_ns () - start < 1200 * FP_NS_PER_MS);
 }
 
-/* One of DEPTH is refused by the server's device: it tells -EACCES, the
- * connection breaks, and the others succeed or are flushed.
+/* The server's device refuses op `bad` of DEPTH with -EACCES.  The connection
+ * breaks, and the other ops succeed or are flushed.
  */
 static void
 refused (struct fixture *f, unsigned bad)
@@ -439,8 +439,8 @@ refused (struct fixture *f, unsigned bad)
   wait_for (f, DEPTH, true, 5000);
   assert_each_once (f);
   for (i = 0; i < DEPTH; i++)
-    /* iWARP has no NAK: it hangs up, and which operation is told of an error
-     * then is not said; all others are flushed.
+    /* iWARP has no NAK: it hangs up.  Which op gets the error is not
+     * specified; all others are flushed.
      */
     if (device_is_iwarp)
       assert_true (i == bad ? f->ops[i].status < 0 : f->ops[i].status <= 0);
@@ -450,7 +450,7 @@ refused (struct fixture *f, unsigned bad)
       assert_int_equal (f->ops[i].status, -ECONNRESET);
   assert_true (t->conn_broken (f->conn));
   assert_int_equal (t->post (f->conn, &f->ops[0]), -ENOTCONN);
-  t->conn_break (f->conn); /* twice is allowed */
+  t->conn_break (f->conn); /* a second call is allowed */
 }
 
 static void
@@ -483,9 +483,7 @@ test_read_only (void **state)
   refused (f, 3);
 }
 
-/* Both regions are of the same memory, and neither address tells where that
- * is.
- */
+/* Both regions cover the same memory, and neither address reveals where. */
 static void
 test_addresses (void **state)
 {
@@ -495,7 +493,7 @@ test_addresses (void **state)
 
   ask (f, "memory", line, sizeof line);
   assert_int_equal (sscanf (line, "memory %" SCNu64, &at), 1);
-  if (device_is_siw) /* ignores them: verbs_device.h */
+  if (device_is_siw) /* siw ignores them: see verbs_device.h */
     skip ();
   assert_true (f->rw != f->ro);
   assert_true (f->rw != at && f->ro != at);
@@ -531,7 +529,7 @@ break_on_go (void *arg)
   return NULL;
 }
 
-/* Again and again, because what counts is where the break falls. */
+/* Repeat, as the moment of the break matters. */
 static void
 test_break_from_another_thread (void **state)
 {
@@ -601,7 +599,7 @@ test_server_killed (void **state)
   f->pid = 0;
 }
 
-/* The event alone must tell, when nothing is in flight. */
+/* With nothing in flight, only the event shows it. */
 static void
 test_server_killed_idle (void **state)
 {
@@ -629,7 +627,7 @@ count_fds (void)
   return n;
 }
 
-/* "qp N cq N ... mr N", of all devices, both ends. */
+/* Return the counts "qp N cq N ... mr N" of all devices and both ends. */
 static void
 kernel_objects (char *line, int size)
 {
@@ -694,8 +692,8 @@ test_no_leak (void **state)
   assert_same_objects (before);
 }
 
-/* Of a connection that is gone something may complete once more, when another
- * one has its place: nothing of that one is called the same.
+/* A freed connection may complete an op late, when another connection has its
+ * place.  So work requests of the two never share an id.
  */
 static void
 test_called_anew (void **state)
@@ -714,7 +712,7 @@ test_called_anew (void **state)
   }
 }
 
-/* Clients that die at every stage: the server loses nothing. */
+/* Clients die at each stage: the server leaks nothing. */
 static void
 test_clients_vanish (void **state)
 {
@@ -738,14 +736,14 @@ test_clients_vanish (void **state)
   }
   wait_for_peers (f, 1);
   assert_same_objects (before);
-  /* It still serves. */
+  /* The server still serves. */
   fill_ops (f);
   post_all (f);
   wait_for (f, DEPTH, true, 5000);
   assert_int_equal (f->ops[0].status, 0);
 }
 
-/* A request that is not one of ours. */
+/* A connection request that is not one of ours is refused. */
 static void
 test_garbage_request (void **state)
 {
@@ -784,13 +782,13 @@ vanish (char *argv[])
   q.memory_size = AREA;
   if (t->queue_new (&f.queue, &q) != 0)
     _exit (1);
-  /* A deadline so short that it passes while the answer is under way. */
+  /* This deadline passes while the answer is under way. */
   (void) open_conn (&f, &f.conn, TOKEN_BYTE, asked ? 6 : 5000);
   kill (getpid (), SIGKILL);
   _exit (1);
 }
 
-/* The first address of this machine that an RDMA device has. */
+/* Find this machine's first IPv4 address that belongs to an RDMA device. */
 static bool
 find_device_host (void)
 {
@@ -851,8 +849,8 @@ main (int argc, char *argv[])
 
   if (argc == 4 && strcmp (argv[0], "vanish") == 0)
     vanish (argv);
-  /* siw sends from the thread that posts, and a socket that the server has
-   * closed then raises this, as it would for write(2).
+  /* siw sends from the posting thread.  If the server has closed the socket,
+   * that raises SIGPIPE, as write(2) does.
    */
   if (signal (SIGPIPE, SIG_IGN) == SIG_ERR)
     return 1;
@@ -860,7 +858,7 @@ main (int argc, char *argv[])
     printf ("SKIP: no RDMA device with an address\n");
     return 77;
   }
-  if (argc == 2) /* the name of one */
+  if (argc == 2) /* name of one test */
     cmocka_set_test_filter (argv[1]);
   return RUN_TESTS (tests);
 }

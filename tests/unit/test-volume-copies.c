@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-copies.c - extents with several copies: while one is left
- * requests go on, and what was missed is made up for; whoever attaches the
- * volume later finds what was last written, or is refused.
+/* test-volume-copies.c - extents with several copies.  While one copy is left,
+ * requests go on and stale copies are resynced.  A later client reads the last
+ * write, or is refused.
  */
 
 #include "unit.h"
@@ -71,7 +71,7 @@ test_on_different_servers (void **state)
   detach ();
   must (copies_attach (0, false));
   assert_int_equal (v->p.copies, 2);
-  assert_int_equal (degraded (), 0); /* it was left in order */
+  assert_int_equal (degraded (), 0); /* detached cleanly */
   holds (1);
 }
 
@@ -85,7 +85,7 @@ test_one_dies (void **state)
     fake_server_cut (servers[victim]);
     fill ((unsigned char) (10 * victim + 2));
     holds ((unsigned char) (10 * victim + 2));
-    /* With what it had; with nothing. */
+    /* Server 0 keeps its data, the others come back empty. */
     if (victim > 0)
       fake_server_forget (servers[victim]);
     fake_server_revive (servers[victim]);
@@ -95,8 +95,8 @@ test_one_dies (void **state)
   }
 }
 
-/* An extent has got fewer copies than it should have just when one of their
- * servers dies: that is seen at once, and not when the allocator looks anyway.
+/* A server dies while one of its extents has fewer copies than wanted.  That
+ * is noticed at once, before the allocator's next round.
  */
 static void
 test_dies_when_formed (void **state)
@@ -120,9 +120,7 @@ test_dies_when_formed (void **state)
   all_have (0, 2);
 }
 
-/* Its last client died in the middle of things: one copy of each extent is
- * believed.
- */
+/* The last client died at work: one copy of each extent wins. */
 static void
 test_client_dies (void **state)
 {
@@ -137,7 +135,7 @@ test_client_dies (void **state)
     all_have (i, 1 + (int) i);
 }
 
-/* Before anything is started, where somebody reads why. */
+/* Probe with degraded=true: here the user can still read a refusal. */
 static int
 probe_degraded (void)
 {
@@ -149,8 +147,8 @@ probe_degraded (void)
   return fp_volume_probe (&p, why);
 }
 
-/* What one server missed is not read from it, by whoever comes next; not even
- * if nobody else is there.
+/* A stale copy is never read: not by a later client, and not even if it is the
+ * only copy that answers.
  */
 static void
 test_stale (void **state)
@@ -172,7 +170,7 @@ test_stale (void **state)
   must (copies_attach (0, false));
   holds (2);
   await_whole ();
-  /* Now it has all of it, and is enough. */
+  /* Now this server has all data, and is enough. */
   fake_server_cut (servers[0]);
   holds (2);
 }
@@ -186,7 +184,7 @@ all_are_in_sync (void)
   return true;
 }
 
-/* It is whole when whoever comes next would find it so. */
+/* A resync is complete only once it is recorded for the next client. */
 static void
 test_whole_when_recorded (void **state)
 {
@@ -216,8 +214,8 @@ test_whole_when_recorded (void **state)
   await_whole ();
 }
 
-/* With three copies two may die at once: so two, or one that is to leave, may
- * have gone on without the others.
+/* With three copies two servers may die at once, so server 0 may have gone on
+ * alone.  The other two are not enough, even if server 0 is removed.
  */
 static void
 test_left_behind (void **state)
@@ -252,8 +250,8 @@ test_left_behind (void **state)
   holds (2);
 }
 
-/* It was away when the volume was attached, and has forgotten it: it is not
- * given one that has a name anew, as that is for the user to say.
+/* A server was away at the attach, and has forgotten the volume.  It does not
+ * get a volume with a name again: that is the user's decision.
  */
 static void
 test_forgets_while_away (void **state)
@@ -278,7 +276,7 @@ test_forgets_while_away (void **state)
   holds (1);
 }
 
-/* Nobody is left: an error, and no zeros. */
+/* With no server left, I/O fails; it never returns zeros. */
 static void
 test_all_die (void **state)
 {
@@ -295,7 +293,7 @@ test_all_die (void **state)
   assert_int_equal (get (0), -EIO);
   fake_server_revive (servers[1]);
   await_whole ();
-  /* A write that failed may have been done. */
+  /* A failed write may have taken effect. */
   assert_true (get (0) == 2 || get (0) == 9);
   for (uint64_t i = 1; i < EXTENTS; i++)
     assert_int_equal (get (i), 2 + (int) i);
@@ -310,7 +308,7 @@ revive_both (void *arg)
     fake_server_revive (servers[s]);
 }
 
-/* The client's own network is down for a while.  No request fails. */
+/* The client's own network is down for a while: no request fails. */
 static void
 test_all_come_back (void **state)
 {
@@ -338,7 +336,7 @@ test_all_come_back (void **state)
   }
 }
 
-/* A connection that is made again at once costs no copy. */
+/* A connection that is replaced at once costs no copy. */
 static void
 test_lane_mended (void **state)
 {
@@ -389,8 +387,8 @@ flush_all (void *out)
   return NULL;
 }
 
-/* Who is left takes many timeouts to record that the other one is: a request
- * waits for that, as there is a copy that lives.
+/* The server that is left takes many timeouts to record the other copy as
+ * stale.  Requests wait for that, as one copy is alive.
  */
 static void
 test_slow_record (void **state)
@@ -423,7 +421,7 @@ test_slow_record (void **state)
   }
 }
 
-/* What is not too late for the only in-sync copy would be for one of two. */
+/* The sole in-sync copy gets more time than one of two would. */
 static void
 test_sole_is_slow (void **state)
 {
@@ -484,7 +482,7 @@ silent_when_formed (enum fake_silence silence)
   await_whole ();
   for (uint64_t i = 0; i < EXTENTS; i++)
     all_have (i, 1 + (int) i);
-  await_labelled (2 * EXTENTS); /* what was withdrawn was released */
+  await_labelled (2 * EXTENTS); /* withdrawn labels are gone */
 }
 
 static void
@@ -501,8 +499,8 @@ test_mute_when_formed (void **state)
   silent_when_formed (FAKE_MUTE);
 }
 
-/* The client dies after that: the label of the copy that the extent did
- * without is on the server still, and the next client has it released.
+/* The client dies after a copy was withdrawn, and its label is still on the
+ * server.  The next client has it released.
  */
 static void
 test_stray_label (void **state)
@@ -519,7 +517,7 @@ test_stray_label (void **state)
   await_labelled (2);
 }
 
-/* Return in how many of so many milliseconds the allocator found no server for
+/* Count the milliseconds, of ms, in which the allocator found no server for
  * copy 0 of extent 0.
  */
 static unsigned
@@ -534,7 +532,7 @@ count_refusals (unsigned ms)
   return n;
 }
 
-/* While no server is there, a write to a new extent asks now and then. */
+/* While no server is up, a write to a new extent asks only now and then. */
 static void
 test_nobody_to_ask (void **state)
 {
@@ -557,7 +555,7 @@ test_nobody_to_ask (void **state)
   all_have (0, 9);
 }
 
-/* ---- a server that is connected to for long ---- */
+/* ---- a server that takes long to connect to ---- */
 
 static void *
 trim_first (void *out)
@@ -569,8 +567,8 @@ trim_first (void *out)
   return NULL;
 }
 
-/* An extent is shut, and the connection to one of its servers is lost: a
- * release there does not wait until an attempt to connect is over.
+/* While an extent is shut for a trim, the connection to one of its servers is
+ * lost.  The release there does not wait for the reconnect attempt to end.
  */
 static void
 test_released_while_connecting (void **state)
@@ -581,11 +579,11 @@ test_released_while_connecting (void **state)
 
   (void) state;
   nr_named = 2;
-  copies_timeout_ms = 4000; /* so long the attempt takes */
+  copies_timeout_ms = 4000; /* the attempt takes this long */
   must (copies_attach (SIZE, false));
   assert_int_equal (put (0, 1), 0);
   await_whole ();
-  /* The trim waits until this is recorded there. */
+  /* The trim waits until server 1 has recorded it. */
   fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MAP);
   assert_int_equal (pthread_create (&thread, NULL, trim_first, &r), 0);
   pause_ms (100);
@@ -609,7 +607,7 @@ test_released_while_connecting (void **state)
   await_labelled (2);
 }
 
-/* Two of three servers at once. */
+/* Two of three servers die at once. */
 static void
 test_three_copies (void **state)
 {
@@ -630,7 +628,7 @@ test_three_copies (void **state)
     all_have (i, 2 + (int) i);
 }
 
-/* Its server is gone for good, and there is another one. */
+/* A server is gone for good: another one gets its copies. */
 static void
 test_made_anew (void **state)
 {
@@ -646,7 +644,7 @@ test_made_anew (void **state)
   assert_int_equal (get (0), 7);
 }
 
-/* An extent that was trimmed is not what a server that was away says. */
+/* A server that was away must not bring a trimmed extent back. */
 static void
 test_trimmed_meanwhile (void **state)
 {
@@ -667,7 +665,7 @@ test_trimmed_meanwhile (void **state)
     assert_int_equal (get (i), i == 1 ? 5 : 0);
 }
 
-/* What a server had of it, which was away then, goes back when it is not. */
+/* A server that was away during a trim releases its copy later. */
 static void
 test_trimmed_goes_back (void **state)
 {
@@ -686,9 +684,7 @@ test_trimmed_goes_back (void **state)
   all_have (1, 5);
 }
 
-/* What a server has not released does not keep the extent from having memory
- * again.
- */
+/* After a refused release, the extent can still get memory again. */
 static void
 test_release_refused (void **state)
 {
@@ -722,8 +718,8 @@ await_down (unsigned server)
   } while (s.state != FP_SERVER_DOWN);
 }
 
-/* Of five servers three die at once.  The two with all copies of an extent may
- * not record that it is gone: it becomes zeros on both, and can be used.
+/* Three of five servers die at once.  The two that hold an extent cannot
+ * record that it is gone.  So both zero it, and it stays usable.
  */
 static void
 test_trim_unrecorded (void **state)
@@ -782,9 +778,7 @@ is_hole (uint64_t i, uint64_t length)
   return hole && run == length;
 }
 
-/* Of a chunk that was unwritten a few bytes are written now: each copy has
- * zeros in the rest of it.
- */
+/* Write a few bytes to unwritten chunks: the rest is zeros on each copy. */
 static void
 rest_is_zeros (uint64_t i)
 {
@@ -803,8 +797,8 @@ rest_is_zeros (uint64_t i)
   fp_volume_lane_put (lane);
 }
 
-/* A large range that was zeroed is a hole, as soon as all copies are zeros;
- * and one that missed that is zeros, too, before it is read.
+/* A large zeroed range is a hole once all copies are zeros.  A copy that
+ * missed the zeroing is zeroed before it is read.
  */
 static void
 test_zeroed (void **state)
@@ -831,7 +825,7 @@ test_zeroed (void **state)
   all_have (1, 8);
 }
 
-/* A server that lies about extents beyond the end stops nobody but itself. */
+/* A server that lies about extents beyond the end stops only itself. */
 static void
 test_beyond_the_end (void **state)
 {
@@ -841,14 +835,14 @@ test_beyond_the_end (void **state)
   detach ();
   fake_server_set_map (servers[1], 2 * EXTENTS + 1, true);
   assert_true (copies_attach (0, false) < 0);
-  assert_non_null (strstr (why, "say which pieces there are"));
+  assert_non_null (strstr (why, "list the existing extents"));
   fake_server_set_map (servers[1], 2 * EXTENTS + 1, false);
   must (copies_attach (0, false));
   holds (1);
 }
 
-/* Every fault point, one after the other: with one fault nobody hears of any
- * error, and all copies are alike afterwards, and at the next attach.
+/* Visit each fault point: with one fault, no request fails.  Afterwards, and
+ * at the next attach, all copies are the same.
  */
 static void
 walk (bool control, int kind)
@@ -856,7 +850,7 @@ walk (bool control, int kind)
   bool fired = true;
   unsigned n;
 
-  copies_timeout_ms = 2000; /* it is about faults that are over at once */
+  copies_timeout_ms = 2000; /* these faults are over at once */
   for (n = 1; fired; n++) {
     fp_fake_fault_at (control ? 0 : n, (enum fp_fake_fault) kind);
     fake_ctl_fault_at (control ? n : 0, (enum fake_ctl_fault) kind);
@@ -875,7 +869,7 @@ test_walk_breaks (void **state)
   walk (false, FP_FAKE_BREAK);
 }
 
-/* What a server says of one transfer, on a connection that is sound. */
+/* A server refuses one transfer, on an intact connection. */
 static void
 test_walk_errors (void **state)
 {

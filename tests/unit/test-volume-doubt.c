@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-doubt.c - a volume with a name is attached without the server
- * that has the newest of an extent, and with one that has what it was before:
- * that is an error, and never read.
+/* test-volume-doubt.c - attach a volume with a name without the server that
+ * has the newest data of an extent, but with one that has older data.  Reads
+ * fail, and never return the older data.
  */
 
 #include "unit.h"
@@ -198,8 +198,8 @@ do_move (void *arg)
   m->result = fp_volume_migrate (v, 0, m->to);
 }
 
-/* Extent 0 is moved, and its old server does not hear that.  What is written
- * then is on the other one.  Returns which had it.
+/* Migrate extent 0 without its old server hearing of it, then write to it at
+ * the new one.  Return the old server.
  */
 static unsigned
 move_unheard (void)
@@ -226,7 +226,7 @@ move_unheard (void)
   return from;
 }
 
-/* All are there: what was written last, and nothing is in doubt any more. */
+/* With all servers, the last write is read, and no extent is in doubt. */
 static void
 check_whole (void)
 {
@@ -249,7 +249,7 @@ test_moved (void **state)
   to = (from + 1) % nr_servers;
   fake_server_cut (servers[to]);
   fake_server_revive (servers[from]);
-  /* It is current again after the first time. */
+  /* The first attach makes `from` a current member again. */
   for (unsigned n = 0; n < 3; n++) {
     assert_int_equal (attach (from, 1, true), 0);
     expect_error (0);
@@ -260,7 +260,7 @@ test_moved (void **state)
   check_whole ();
 }
 
-/* Both are away at first, and the old one is back first. */
+/* Both servers are away at the attach, and the old one returns first. */
 static void
 test_moved_late (void **state)
 {
@@ -281,7 +281,7 @@ test_moved_late (void **state)
   check_whole ();
 }
 
-/* The answer to the label of a move is lost, and the extent stays where it
+/* The answer to LABEL is lost in a migration, and the extent stays where it
  * was.
  */
 static void
@@ -309,7 +309,7 @@ test_stayed (void **state)
   check_whole ();
 }
 
-/* A new extent is labelled at a server that is silent, and used elsewhere. */
+/* A new extent is labelled at a silent server, and used at another one. */
 static void
 test_withdrawn (void **state)
 {
@@ -348,7 +348,7 @@ test_withdrawn (void **state)
   fail ();
 }
 
-/* The client dies in the middle of a move. */
+/* The client dies during a migration. */
 static void
 test_walk_death (void **state)
 {
@@ -365,7 +365,7 @@ test_walk_death (void **state)
     assert_int_equal (write_extent (0, "new.."), 0);
     from = holder (0);
     m.to = !from;
-    pause_ms (20); /* grants ahead */
+    pause_ms (20); /* until grants ahead of need are there */
     fake_ctl_fault_at (n, FAKE_CTL_DIE);
     assert_int_equal (fp_thread_create (&m.thread, "move", do_move, &m), 0);
     pause_ms (150);
@@ -389,7 +389,9 @@ test_walk_death (void **state)
   assert_true (n > 4);
 }
 
-/* When it has marked what may have existed, it hears of a newer list. */
+/* Once the server has been told that all extents may exist, give it a newer
+ * list.
+ */
 static void
 tell_newer (void *arg)
 {
@@ -404,8 +406,8 @@ tell_newer (void *arg)
   fake_server_silence (s, FAKE_SPEAKS, 0);
 }
 
-/* Said with force, and then it cannot be: what that has done already is said,
- * too.
+/* An attach with force=true fails halfway.  The error also says what it has
+ * already changed.
  */
 static void
 test_forced_in_vain (void **state)
@@ -428,7 +430,7 @@ test_forced_in_vain (void **state)
   assert_int_equal (start (&p), -EAGAIN);
   assert_int_equal (fp_thread_join (&other), 0);
   assert_int_equal (fake_server_mapped (servers[0]), EXTENTS);
-  assert_non_null (strstr (why, "for good"));
+  assert_non_null (strstr (why, "permanently"));
 }
 
 int

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-ephemeral-copies.c - a volume without a name, with several
- * copies of each extent, as swap uses it: while one is left requests go on;
- * who takes it up again after a crash finds what was last written, or is
- * refused; and when it ends nothing of it is left anywhere.
+/* test-volume-ephemeral-copies.c - a volume without a name and with several
+ * copies, as swap uses it.  While one copy is left, requests go on.  A client
+ * that resumes after a crash reads the last write, or is refused.  At the end
+ * nothing is left on any server.
  */
 
 #include "unit.h"
@@ -29,12 +29,12 @@
 
 static struct fake_server *servers[NR_SERVERS];
 static struct fp_volume *v;
-static struct fp_uuid uuid; /* of the volume, once it was made */
+static struct fp_uuid uuid; /* the volume's, once created */
 static char why[FP_WHY_MAX];
 static unsigned copies = 2, nr_named = 3;
 static bool reserve;
 
-/* As nbdkit does it. */
+/* Start the volume as nbdkit does. */
 static int
 start (bool resume)
 {
@@ -79,7 +79,7 @@ make (void)
   must (start (false));
 }
 
-/* It says nothing to any server at its end. */
+/* End the client without a word to any server. */
 static void
 crash (void)
 {
@@ -148,7 +148,7 @@ put (uint64_t i, unsigned char byte)
   return r;
 }
 
-/* The byte that all of it is, or -errno. */
+/* Return the byte that fills the range, or -errno. */
 static int
 get (uint64_t i)
 {
@@ -209,7 +209,7 @@ await_whole (void)
   AWAIT (degraded () == 0);
 }
 
-/* Each copy has the byte. */
+/* Check that each in-sync copy has the byte. */
 static void
 all_have (uint64_t i, int byte)
 {
@@ -218,7 +218,7 @@ all_have (uint64_t i, int byte)
 
   for (unsigned c = 0; c < v->extents->copies; c++) {
     memset (copy, byte + 1, sizeof copy);
-    /* One that leaves the set meanwhile does not count. */
+    /* A copy that leaves the in-sync set meanwhile does not count. */
     AWAIT (!(fp_mirror_in_sync (v->extents, i) >> c & 1) ||
            fp_lane_read_copy (lane, c, copy, IO, i * SLAB + 4096) == 0);
     for (unsigned n = 0;
@@ -273,7 +273,7 @@ test_nothing_is_left (void **state)
   assert_non_null (strstr (why, "is gone"));
 }
 
-/* All has its memory before the first write, and again after a crash. */
+/* All extents have memory before the first write, and again after a crash. */
 static void
 test_reserved (void **state)
 {
@@ -296,7 +296,7 @@ test_reserved (void **state)
   all_have (2, 7);
 }
 
-/* There is no memory for the copies of who died: the others are enough. */
+/* There is no memory for the dead server's copies: the others are enough. */
 static void
 test_reserved_without_one (void **state)
 {
@@ -317,8 +317,8 @@ test_reserved_without_one (void **state)
   all_hold (1);
 }
 
-/* What was never written is lost with nobody, also if all servers start again
- * with nothing, one after the other: it gets its memory anew.
+/* Extents that were never written lose nothing if all servers restart empty,
+ * one after the other.  They get memory again.
  */
 static void
 test_reserved_restarts (void **state)
@@ -344,7 +344,7 @@ test_reserved_restarts (void **state)
   all_hold (1);
 }
 
-/* With what it had; when its lease was over; with nothing. */
+/* A server returns with its data, after its lease has ended, or empty. */
 static void
 test_one_dies (void **state)
 {
@@ -365,7 +365,7 @@ test_one_dies (void **state)
   }
 }
 
-/* Its server is gone for good, and there is another one. */
+/* A server is gone for good: another one gets its copies. */
 static void
 test_made_anew (void **state)
 {
@@ -391,7 +391,7 @@ test_resume (void **state)
   crash ();
   copies = 1;
   assert_int_equal (start (true), -EINVAL);
-  assert_non_null (strstr (why, "say copies=2"));
+  assert_non_null (strstr (why, "give copies=2"));
   copies = 3;
   assert_int_equal (start (true), -EINVAL);
   copies = 2;
@@ -408,8 +408,8 @@ test_resume (void **state)
     assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);
 }
 
-/* One of two dies, and then the client: the other one knows that it counts.
- * Who was away comes back with nothing, and is filled.
+/* One of two servers dies, then the client.  The other server knows that it
+ * has all writes.  The first one comes back and is resynced.
  */
 static void
 resume_without (void (*come_back) (struct fake_server *s))
@@ -428,7 +428,7 @@ resume_without (void (*come_back) (struct fake_server *s))
   fake_server_revive (servers[1]);
   await_whole ();
   all_hold (3);
-  /* It is a member as it was: with it alone. */
+  /* That server is a full member again, and enough alone. */
   AWAIT (fake_server_current (servers[1]) == 2);
   fake_server_cut (servers[0]);
   holds (3);
@@ -465,7 +465,7 @@ test_resume_without_stale (void **state)
   resume_without (nothing);
 }
 
-/* Of three servers one dies with the client. */
+/* One of three servers dies with the client. */
 static void
 test_resume_two_of_three (void **state)
 {
@@ -481,8 +481,8 @@ test_resume_two_of_three (void **state)
   all_hold (2);
 }
 
-/* Until all that is in sync is recorded to be: it is at one more server sooner
- * than whoever comes next knows that.
+/* Return true if the metadata log shows all in-sync copies as such.  A resync
+ * ends before that, and until then a later client would not know.
  */
 static bool
 is_recorded (void)
@@ -497,8 +497,8 @@ is_recorded (void)
   return true;
 }
 
-/* One of three has forgotten it, and answers: it is given the volume anew, but
- * not before who takes it up knows what the others have.
+/* One of three servers has forgotten the volume, but answers.  It gets the
+ * volume again, though not before the client has read what the others know.
  */
 static void
 resume_beside (void (*forget) (struct fake_server *s))
@@ -535,8 +535,8 @@ test_resume_beside_expired (void **state)
   resume_beside (fake_server_expire);
 }
 
-/* A server restarts, and one of the others alone hears of the list that names
- * it as it is now.  Both lists have one server at its address.
+/* A server restarts, and only one of the others hears of the list with its new
+ * identity.  Both lists have one server at its address.
  */
 static void
 test_resume_named_twice (void **state)
@@ -571,8 +571,8 @@ test_resume_named_twice (void **state)
   }
 }
 
-/* One of two dies with the client: the other one may have been left behind
- * before.
+/* One of two servers dies with the client.  The other one may have been left
+ * behind before.
  */
 static void
 test_resume_in_doubt (void **state)
@@ -592,7 +592,9 @@ test_resume_in_doubt (void **state)
   all_hold (1);
 }
 
-/* Who was left behind is not believed, whatever became of the other one. */
+/* A server that was left behind is not believed, whatever happened to the
+ * other one.
+ */
 static void
 stale_alone (void (*end) (struct fake_server *s), bool revive)
 {
@@ -636,9 +638,9 @@ test_stale_and_restarted (void **state)
   stale_alone (fake_server_forget, true);
 }
 
-/* The last one that had it all has forgotten it, and was given the volume
- * anew; then the client dies.  The other one, of an older time, does not count
- * because of that.
+/* The last in-sync server forgets the volume and gets it again; then the
+ * client dies.  The older data of the other server must not count because of
+ * that.
  */
 static void
 test_stale_and_anew (void **state)
@@ -662,8 +664,8 @@ test_stale_and_anew (void **state)
   }
 }
 
-/* Its lease has ended while it held nothing that anybody missed: it is told
- * all there is to know.
+/* A lease ends while its server holds no copy, so no extent is missed.  The
+ * server is told the whole metadata log again.
  */
 static void
 test_expired_unnoticed (void **state)
@@ -687,8 +689,8 @@ test_expired_unnoticed (void **state)
   holds (1);
 }
 
-/* Every fault point, one after the other: with one fault nobody hears of any
- * error, and who takes the volume up again finds what was acknowledged.
+/* Visit each fault point: with one fault, no request fails.  A client that
+ * resumes the volume reads what was acknowledged.
  */
 static void
 walk (bool control, int kind)

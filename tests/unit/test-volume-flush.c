@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-flush.c - a flush, which reads from each server that was written
- * to: one that dies meanwhile is waited for until it is known that it has, and
- * not for the whole timeout, as another one has what was written.
+/* test-volume-flush.c - a flush reads from each server that was written to.
+ * If one dies meanwhile, the flush waits until that is known.  It does not
+ * wait for the whole timeout, as another server has the data.
  */
 
 #include "unit.h"
@@ -71,7 +71,7 @@ begin (struct flush *f)
   assert_int_equal (fp_thread_create (&f->thread, "flush", flush, f), 0);
 }
 
-/* It did not fail, nor take so long. */
+/* The operation succeeded, within ms. */
 static void
 must_end (struct flush *f, unsigned ms)
 {
@@ -114,7 +114,7 @@ test_all_are_read (void **state)
     assert_true (fp_fake_server_release (data (s), 0, 0));
     must_end (&f, TIMEOUT_MS);
   }
-  /* There is nothing to flush now. */
+  /* Now there is nothing to flush. */
   for (unsigned s = 0; s < 2; s++)
     fp_fake_server_hold (data (s), true);
   begin (&f);
@@ -130,14 +130,14 @@ zero (void *arg)
   struct flush *f = arg;
   uint64_t start = fp_now_ns ();
 
-  /* So much that the servers do it. */
+  /* A range so large that the servers zero it. */
   f->result = fp_lane_zero (lane, COPIES_SLAB - COPIES_IO, 0, false);
   f->ns = fp_now_ns () - start;
   fp_volume_lane_put (lane);
 }
 
-/* A server zeroes its memory with its processor: what was acknowledged is
- * there before.
+/* A server zeroes memory with its CPU, so acknowledged writes must be in its
+ * memory before.  The client makes sure of that by a read.
  */
 static void
 zero_reads (void)
@@ -146,7 +146,7 @@ zero_reads (void)
 
   copies_params (&p);
   p.size = COPIES_SIZE;
-  p.quiet_ms = 1000000; /* the copies go on saying that they may differ */
+  p.quiet_ms = 1000000; /* the copies stay marked as possibly different */
   must (fixture_start (&p));
   for (unsigned s = 0; s < nr_named; s++) {
     struct flush f;
@@ -165,7 +165,7 @@ zero_reads (void)
   }
 }
 
-/* The queue pair is gone, and nobody knew: it is made anew, and no more. */
+/* The queue pair broke unnoticed: it is replaced, and the session stays. */
 static void
 zero_meets_break (void)
 {
@@ -198,7 +198,7 @@ test_zero_of_one_reads (void **state)
   zero_meets_break ();
 }
 
-/* It is killed: every connection to it ends. */
+/* A server is killed: all connections to it end. */
 static void
 test_server_dies (void **state)
 {
@@ -219,9 +219,9 @@ test_server_dies (void **state)
   await_whole ();
 }
 
-/* It is stopped: who waits for an answer does so for 3/8 of the timeout, and
- * then it takes 1/16 until it is left behind, also if its peer is waiting for
- * an answer to something else.
+/* A server is stopped: a request waits 3/8 of the timeout for its answer.
+ * 1/16 later the server is left behind, even if its peer thread waits for
+ * another answer.
  */
 static void
 test_server_is_silent (void **state)
@@ -243,7 +243,7 @@ test_server_is_silent (void **state)
   await_whole ();
 }
 
-/* It answers, and always with an error. */
+/* A server answers each request with an error. */
 static void
 test_server_refuses (void **state)
 {
@@ -258,7 +258,7 @@ test_server_refuses (void **state)
   holds (1);
 }
 
-/* There is no other: it is waited for, and then it is an error. */
+/* Without another copy, the flush waits, and then fails. */
 static void
 test_one_copy (void **state)
 {

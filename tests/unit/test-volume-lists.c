@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-lists.c - a client dies while it changes the list of a volume's
- * servers, so that some of them have a list that others never had.  Whoever
- * attaches the volume later finds what was last written, or is refused; and
- * when all servers are there again nothing is lost.
+/* test-volume-lists.c - a client dies while it changes a volume's list of
+ * members, so that only some servers have the new list.  A later client reads
+ * the last write, or is refused.  When all servers are back, nothing is lost.
  */
 
 #include "unit.h"
@@ -22,8 +21,8 @@
 
 enum { A, B, C, D }; /* servers */
 
-/* What each extent may hold: what was last acknowledged, or what was written
- * in vain since then.
+/* The bytes that each extent may hold: the last acknowledged one, and those of
+ * writes that failed since.
  */
 static bool may[EXTENTS][256];
 
@@ -56,7 +55,7 @@ write_all (unsigned char byte)
   return n;
 }
 
-/* Check that each extent holds what it may.  all: none is an error. */
+/* Check that each extent holds one of its bytes.  all: no read may fail. */
 static void
 check (bool all)
 {
@@ -70,7 +69,7 @@ check (bool all)
   }
 }
 
-/* Attach without the servers that are cut.  What they miss stays so. */
+/* Attach without the servers that are cut.  Nothing is resynced. */
 static int
 attach (void)
 {
@@ -93,7 +92,7 @@ refused_or_right (void)
   copies_die ();
 }
 
-/* All servers are there. */
+/* Attach with all servers: nothing is lost. */
 static void
 nothing_is_lost (void)
 {
@@ -126,9 +125,8 @@ all_hold_some (void)
   return true;
 }
 
-/* Make a volume on nr servers, and leave it in order.  There is an extent
- * whose first copy is on one of these servers, and whose second one on the
- * other.
+/* Create a volume on nr servers, and detach it.  Some extent has its first
+ * copy on server `first`, and its second one on `second`.
  */
 static void
 make (unsigned nr, unsigned first, unsigned second)
@@ -148,7 +146,7 @@ make (unsigned nr, unsigned first, unsigned second)
   }
 }
 
-/* These servers, a set, do so when they hear of a list. */
+/* Set how the servers of this set react to a member list. */
 static void
 silence (unsigned set, enum fake_silence how)
 {
@@ -176,7 +174,7 @@ status_of (unsigned server)
   return s;
 }
 
-/* A client dies when its first list, of all servers, is at A alone. */
+/* Let a client die when only A has its first list, which names all servers. */
 static void
 die_at_start (void)
 {
@@ -190,8 +188,8 @@ die_at_start (void)
     assert_int_equal (version_of (s), version);
 }
 
-/* A client dies when a list without server `gone` is at A alone.  What it
- * writes is what there is: it does not matter whether it can.
+/* Let a client die when only A has its list without server `gone`.  The writes
+ * may fail: they change nothing.
  */
 static void
 die_without (unsigned gone)
@@ -214,8 +212,8 @@ die_without (unsigned gone)
 
 /* ---- tests ---- */
 
-/* A client that does not see the only server with a list begins with the same
- * version.  Its list is complete, and the other one is not.
+/* Only A has a list.  A client that does not see A begins with the same
+ * version.  That second list is complete, and A's is not.
  */
 static void
 test_one_version (void **state)
@@ -236,14 +234,14 @@ test_one_version (void **state)
   nothing_is_lost ();
 }
 
-/* Likewise, and that list has a higher version. */
+/* As above, but A's list has a higher version. */
 static void
 test_higher_version (void **state)
 {
   (void) state;
   make (3, A, B);
   die_at_start ();
-  fake_server_attached (servers[A], 1); /* and another one likewise */
+  fake_server_attached (servers[A], 1); /* as if by another such client */
   fake_server_cut (servers[A]);
   must (attach ());
   assert_true (write_all (2) > 0);
@@ -257,8 +255,8 @@ test_higher_version (void **state)
   nothing_is_lost ();
 }
 
-/* A list of A and B is at A alone.  A client may not go on with A alone, as
- * half of that list: B and C are more than half of the list before.
+/* Only A has a list of A and B.  A client must not go on with A alone, as half
+ * of that list: B and C are a majority of the list before.
  */
 static void
 test_half_of_incomplete (void **state)
@@ -282,7 +280,7 @@ test_half_of_incomplete (void **state)
   nothing_is_lost ();
 }
 
-/* A list of three of four servers is at A alone, and two others go on. */
+/* Only A has a list of three of the four servers, and two others go on. */
 static void
 test_two_of_three (void **state)
 {
@@ -305,9 +303,9 @@ test_two_of_three (void **state)
   nothing_is_lost ();
 }
 
-/* A is left out, and taken in again by a list that B alone has heard of; C has
- * the list without A.  A client may not go on with C alone: A and B, which
- * have an older list and that one, are more than half of either.
+/* A is left out.  Only B has a list that takes A in again; C has the one
+ * without A.  A client must not go on with C alone.  A, with an older list,
+ * and B, with the newest, are a majority of both.
  */
 static void
 test_older_list (void **state)
@@ -346,9 +344,10 @@ test_older_list (void **state)
   nothing_is_lost ();
 }
 
-/* A list of A and B is at A alone, and one of B, C and D, by a client that did
- * not see A, at C and D alone.  B alone is current in both, and C and D are
- * enough for the second one: so they are in the first list with B.
+/* Only A has a list of A and B.  Only C and D have one of B, C and D, from a
+ * client that did not see A.  Only B is current in both.  C and D alone are a
+ * quorum of the second list, so the next client's first list names them beside
+ * B.
  */
 static void
 test_all_are_here (void **state)
@@ -386,9 +385,7 @@ test_all_are_here (void **state)
   nothing_is_lost ();
 }
 
-/* This server alone has a newer list than all others, in which these are
- * current.
- */
+/* Give this server alone a newer list than all others, with these current. */
 static void
 send_list (unsigned server, unsigned current)
 {
@@ -403,7 +400,7 @@ send_list (unsigned server, unsigned current)
   fake_server_set_list (servers[server], &p.members);
 }
 
-/* Three lists, each of D and two others, are at one server each. */
+/* Three servers have different lists, each with D and two others. */
 static void
 test_three_lists (void **state)
 {
@@ -415,8 +412,8 @@ test_three_lists (void **state)
   nothing_is_lost ();
 }
 
-/* A list of A and B is at A alone, and one of C and D at C alone: nobody is
- * current in both.  If A were away it would be clear what to do.
+/* Only A has a list of A and B, and only C has one of C and D.  No server is
+ * current in both.  If A were away, the case would be clear.
  */
 static void
 test_passed_over (void **state)
@@ -443,9 +440,9 @@ is_in_sync (unsigned i)
          fp_meta_log_has_in_sync (v, fp_mirror_entry (t, i, 1));
 }
 
-/* A has an old list of three servers, and B a list of four that nobody else
- * has heard of: so B may have had the old one.  But C and D went on from that
- * of B, and are away now.
+/* A has an old list of three servers.  Only B has a newer list of four, so B
+ * may have had A's list before.  In fact B, C and D had another list, with
+ * which C and D went on.  These are away now.
  */
 static void
 doubt_two_of_four (void)
@@ -492,7 +489,8 @@ test_quorum_of_each (void **state)
   nothing_is_lost ();
 }
 
-/* C and D are dead for good: their lists count no more, whatever they are. */
+/* C and D are dead for good: their lists no longer count, whatever they are.
+ */
 static void
 test_forced (void **state)
 {
@@ -514,9 +512,9 @@ test_forced (void **state)
   assert_int_equal (version_of (B), version_of (A));
 }
 
-/* A and D are left out, and D is taken in again by a list that B and C have,
- * and D has not: so it is not complete.  The list before, which A and D have,
- * is not the last that was: A is not believed.
+/* A and D are left out.  B and C have a list that takes D in again; D does
+ * not, so it is not complete.  A and D have an earlier list, but not the last
+ * complete one: A is not believed.
  */
 static void
 test_left_out_twice (void **state)
@@ -543,8 +541,9 @@ test_left_out_twice (void **state)
   nothing_is_lost ();
 }
 
-/* A goes on alone, and B and C come back at once.  If one list took in both,
- * these could be attached by it without A, which may not have heard of it.
+/* A goes on alone, and B and C come back at once.  If one list took both in, a
+ * client could attach with them and that list, without A, which may not have
+ * it.
  */
 static void
 test_taken_in (void **state)
@@ -583,8 +582,8 @@ test_taken_in (void **state)
   nothing_is_lost ();
 }
 
-/* A goes on alone.  One server at a time is taken in: one that does not take
- * the map does not keep out the other one.
+/* A goes on alone.  Servers are taken in one at a time: one that refuses the
+ * map does not keep the other out.
  */
 static void
 test_taken_in_turns (void **state)
@@ -611,8 +610,8 @@ test_taken_in_turns (void **state)
   }
 }
 
-/* Nobody hears of a change while a list may be at some members and is not
- * complete.
+/* While a list may be at some members but is not complete, no change of the
+ * map is sent.
  */
 static void
 test_list_before_map (void **state)
@@ -636,9 +635,9 @@ test_list_before_map (void **state)
   AWAIT (fake_server_mapped (servers[A]) != mapped);
 }
 
-/* A copy is on B, which misses what is written: it is made anew on D.  The
- * next client does not see D, so that what B has is in doubt, and the copy is
- * made anew on C.  Then B is current again, and C is away.
+/* B misses a write, and its copy is rebuilt on D.  The next client does not
+ * see D: so B's data is in doubt, and the copy is rebuilt on C.  Then B is
+ * current again, and C is away.
  */
 static void
 test_doubt_is_over (void **state)
@@ -698,7 +697,7 @@ remove_first (void *arg)
   *(int *) arg = fp_volume_remove_server (v, A, remove_why);
 }
 
-/* A is to leave, and it alone hears of the list without it. */
+/* Begin to remove A: only A hears of the list without it. */
 static void
 begin_to_leave (struct fp_thread *thread, int *result)
 {
@@ -719,8 +718,8 @@ begin_to_leave (struct fp_thread *thread, int *result)
   assert_int_equal (version_of (B), version);
 }
 
-/* The client dies then.  Who attaches the volume by B and C finds A, and the
- * list that is without it.
+/* Then the client dies.  The next one attaches with B and C, and also finds A
+ * and the list without it.
  */
 static void
 test_leaves (void **state)
@@ -743,8 +742,7 @@ test_leaves (void **state)
   check (true);
 }
 
-/* It does not leave after all, and the others have heard of a list with it,
- * but not A itself.
+/* A stays after all.  The others have heard of a list with A, but A has not.
  */
 static void
 test_stays (void **state)
@@ -764,8 +762,8 @@ test_stays (void **state)
   nothing_is_lost ();
 }
 
-/* A server comes back with a list that its client did not in sync to complete,
- * and that is newer than any of this client's: it is taken in all the same.
+/* A server comes back with a list that its client died before completing, and
+ * that is newer than any of this client's.  It is taken in all the same.
  */
 static void
 test_outdone (void **state)
@@ -790,8 +788,8 @@ test_outdone (void **state)
   nothing_is_lost ();
 }
 
-/* It may be of a client that has the volume now: as long as the members do not
- * say that ours is the one, nothing is changed there.
+/* A's list may be that of a client that has the volume now.  Until the members
+ * confirm that our list counts, nothing is changed at A.
  */
 static void
 test_not_ours (void **state)
@@ -818,8 +816,8 @@ test_not_ours (void **state)
   assert_int_equal (fake_server_opened (servers[A]), opened);
 }
 
-/* Also if its list is an old one: that client may do without it, and have lent
- * it memory for all that.
+/* That holds for an old list on A, too.  The other client may go on without A,
+ * but still have memory there.
  */
 static void
 test_not_confirmed (void **state)
@@ -845,8 +843,8 @@ test_not_confirmed (void **state)
   nothing_is_lost ();
 }
 
-/* B and C may have been another client's, and B came back with nothing.  Who
- * has A and B does not go on with A alone, as half of A and C.
+/* B and C may have been another client's meanwhile, and B came back empty.  A
+ * client with A and B must not go on with A alone, as half of A and C.
  */
 static void
 test_forgotten (void **state)
@@ -872,8 +870,8 @@ test_forgotten (void **state)
   nothing_is_lost ();
 }
 
-/* A start that fails has released nothing: the next client may follow a list
- * of the time before.
+/* A start that fails releases nothing: the next client may follow an earlier
+ * list.
  */
 static void
 test_not_released (void **state)
@@ -898,9 +896,9 @@ test_not_released (void **state)
   check (true);
 }
 
-/* A copy on C, which misses what is written, is made anew on B.  B forgets
- * that, and the client dies before it has noted it.  The map is true of what C
- * has, too, but A has what was written last.
+/* C misses a write, and its copy is rebuilt on B.  B forgets it, and the
+ * client dies before that is recorded.  The map then allows C's old copy, too,
+ * but A has the last write.
  */
 static void
 test_stale_copy (void **state)
@@ -928,9 +926,7 @@ test_stale_copy (void **state)
     all_have (i, (int) (2 + i));
 }
 
-/* Who only reads the volume knows that there is such a list, and that it does
- * not count.
- */
+/* A read-only client knows that A's newer list does not count. */
 static void
 test_reader (void **state)
 {

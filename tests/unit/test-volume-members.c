@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-members.c - servers join a volume with a name, and leave it. */
+/* test-volume-members.c - servers join and leave a volume with a name. */
 
 #include "unit.h"
 
@@ -162,7 +162,7 @@ nr_servers (void)
   return s.nr_servers;
 }
 
-/* All n servers of the volume know all. */
+/* Wait until the server has a list with n current members. */
 static void
 await_current (unsigned server, unsigned n)
 {
@@ -176,7 +176,7 @@ await_current (unsigned server, unsigned n)
 
 static unsigned at[20];
 
-/* Three servers, and extents on all of them. */
+/* Create a volume on three servers, with extents on all of them. */
 static void
 make (void)
 {
@@ -226,7 +226,7 @@ test_add (void **state)
     expect (i, "two..");
 }
 
-/* What it had is lost, and stays so; else all is well. */
+/* A server came back empty: its data stays lost, and all else is right. */
 static void
 test_came_back_empty (void **state)
 {
@@ -242,11 +242,11 @@ test_came_back_empty (void **state)
 
     name_servers (gone, 1);
     fp_addr_format (&p.servers[0], addr);
-    snprintf (with, sizeof with, "with server=%s add=true", addr);
+    snprintf (with, sizeof with, "give server=%s add=true", addr);
     assert_non_null (strstr (why, with));
   }
   p.add = true;
-  assert_int_equal (start (), -ENOENT); /* it knows no other */
+  assert_int_equal (start (), -ENOENT); /* this one knows no other */
   name_servers (0, 3);
   p.add = true;
   assert_int_equal (start (), 0);
@@ -278,12 +278,12 @@ test_remove_dead (void **state)
   name_servers (other, 1);
   remove_server (gone);
   assert_int_equal (start (), -ENOTCONN);
-  assert_non_null (strstr (why, "for good"));
+  assert_non_null (strstr (why, "would be lost"));
   p.degraded = true;
   assert_int_equal (start (), 0);
   expect_without (gone);
   assert_int_equal (write_extent (31, "late."), 0);
-  /* It comes too late. */
+  /* The removed server comes back, too late. */
   fake_server_revive (servers[gone]);
   pause_ms (300);
   expect_without (gone);
@@ -343,7 +343,7 @@ test_remove_drained (void **state)
     expect (i, "text.");
 }
 
-/* Too few would be left that know. */
+/* Too few of the servers that know the list would be left. */
 static void
 test_refused (void **state)
 {
@@ -363,7 +363,7 @@ test_refused (void **state)
   expect_without (3);
 }
 
-/* The one that leaves may have had something newer than what is left. */
+/* The removed server may have had newer data than the others. */
 static void
 test_doubt (void **state)
 {
@@ -387,7 +387,7 @@ test_doubt (void **state)
   expect_without (gone);
 }
 
-/* Attached without the others by someone who says that they are dead. */
+/* Attach with force=true: `gone` is removed as dead. */
 static int
 force (unsigned stays, unsigned gone)
 {
@@ -397,8 +397,9 @@ force (unsigned stays, unsigned gone)
   return start ();
 }
 
-/* Of two servers one is dead, and the other one cannot know what it knew: what
- * it may have had is an error, and never zeros, nor what was there before.
+/* One of two servers is dead, and the other one cannot know what it missed.
+ * Extents that the dead one may have had are errors: never zeros, never older
+ * data.
  */
 static void
 test_forced (void **state)
@@ -412,7 +413,8 @@ test_forced (void **state)
     assert_int_equal (write_extent (i, "text."), 0);
     at[i] = holder (i);
   }
-  /* The one that stays is left out, and extents are made without it. */
+  /* The server that stays misses writes, and extents are created without it.
+   */
   gone = at[0];
   stays = 1 - gone;
   fake_server_cut (servers[stays]);
@@ -440,7 +442,7 @@ test_forced (void **state)
     expect_error (25);
     expect_error (30);
     detach ();
-    /* And it can have servers again. */
+    /* Servers can be added again. */
     name_servers (stays, 1);
     p.nr_servers = 2;
     p.servers[1] = *fake_server_addr (servers[2]);
@@ -449,7 +451,7 @@ test_forced (void **state)
     await_current (2, 2);
   }
   detach ();
-  /* It was not dead: what it has is not believed. */
+  /* That server was not dead after all: its data does not count. */
   fake_server_revive (servers[gone]);
   assert_int_equal (attach (gone, 1), -EINVAL);
   name_servers (gone, 1);
@@ -463,7 +465,9 @@ test_forced (void **state)
   expect_error (25);
 }
 
-/* Who stays has missed something for sure; another one is away, too. */
+/* Force is refused if a further server is away, or if the removed one answers
+ * and has extents.
+ */
 static void
 test_forced_refused (void **state)
 {
@@ -476,7 +480,7 @@ test_forced_refused (void **state)
   assert_int_equal (force (2, gone), -ENOTCONN);
   fake_server_revive (servers[gone]);
   fake_server_revive (servers[1]);
-  /* It is there, and has extents. */
+  /* The removed server answers, and has extents. */
   assert_int_equal (force (2, gone), -ENOTEMPTY);
   assert_int_equal (attach (0, 3), 0);
   fake_server_cut (servers[2]);
@@ -490,7 +494,7 @@ test_forced_refused (void **state)
   remove_server (0);
   remove_server (1);
   p.force = true;
-  /* It does not know that it was left out. */
+  /* Server 2 does not know that it was left out. */
   assert_int_equal (start (), 0);
   expect_error (25);
   expect_error (30);
@@ -509,7 +513,7 @@ await_state (unsigned i, enum fp_server_state state)
   } while (s.state != state);
 }
 
-/* Until server i, which is in place i, is given extents or not. */
+/* Wait until server i, at place i, is closed to new extents, or open. */
 static void
 await_closed (unsigned i, bool closed)
 {
@@ -521,9 +525,9 @@ await_closed (unsigned i, bool closed)
   }
 }
 
-/* Nothing goes to a server that no list names, as that would be lost to
- * whoever attaches the volume next: it came back with nothing, while too few
- * were there to write down who it is now.
+/* A server that no list names gets no extents, as the next client would not
+ * find them.  Here the server restarted empty while too few others were up to
+ * record its new identity.
  */
 static void
 test_not_listed (void **state)
@@ -544,7 +548,7 @@ test_not_listed (void **state)
   assert_int_equal (fp_volume_migrate (v, 0, 3), -ENOSPC);
   assert_int_equal (fp_volume_drain (v, 0, 0, why), -ENOSPC);
   expect (0, "text.");
-  /* They have the list, and the next one can find it. */
+  /* The others have the list now, so the next client can find the server. */
   fake_server_revive (servers[1]);
   fake_server_revive (servers[2]);
   await_closed (3, false);
@@ -556,8 +560,8 @@ test_not_listed (void **state)
     expect (i, "text.");
 }
 
-/* It was to leave, and the others may have a list without it: it is given
- * nothing until they have one with it.
+/* A removal failed, and the other servers may have a list without this one.
+ * It gets no extents until they have one with it.
  */
 static void
 test_does_not_leave (void **state)
@@ -575,7 +579,7 @@ test_does_not_leave (void **state)
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_SPEAKS, 0);
   await_closed (2, false);
-  assert_int_equal (write_extent (21, "text."), 0); /* they answer again */
+  assert_int_equal (write_extent (21, "text."), 0); /* all answer again */
   if (holder (21) != 2)
     assert_int_equal (fp_volume_migrate (v, 21, 2), 0);
   detach ();
@@ -584,9 +588,8 @@ test_does_not_leave (void **state)
   expect (21, "text.");
 }
 
-/* A list that one server alone heard of, and nobody acknowledged, is not to
- * win over a later one that counts, where most of those that it names come
- * back.
+/* Only one server heard of a list.  It must not win over a later one that is
+ * complete, even if most servers that it names come back.
  */
 static void
 test_unheard_list (void **state)
@@ -605,7 +608,7 @@ test_unheard_list (void **state)
   fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MEMBERS);
   fake_server_silence (servers[2], FAKE_DEAF, FP_MSG_MEMBERS);
   fake_server_cut (servers[3]);
-  (void) write_extent (1, "other"); /* which cannot be recorded */
+  (void) write_extent (1, "other"); /* cannot be recorded */
   while (fake_server_version (servers[0]) <= version) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-named.c - volumes that outlive their client: whoever attaches
- * one finds every acknowledged byte, or hears that it cannot be had.
+/* test-volume-named.c - volumes that outlive their client.  The next client
+ * reads each acknowledged byte, or an error.
  */
 
 #include "unit.h"
@@ -18,10 +18,10 @@
 #define SLAB (256 * 1024)
 #define SLABS 64
 #define NR_SERVERS 3
-#define EXTENTS 70 /* more than one word of the map */
+#define EXTENTS 70 /* more than one word of the map has bits for */
 #define SIZE ((uint64_t) EXTENTS * SLAB)
 
-/* Name nr servers from the first one on; size 0: it is there. */
+/* Attach nr servers from the first one on.  size 0: the volume exists. */
 static int
 attach (unsigned first, unsigned nr, uint64_t size)
 {
@@ -98,7 +98,7 @@ expect_error (uint64_t i)
   assert_int_equal (read_extent (i, found), -EIO);
 }
 
-/* Which server has extent i. */
+/* Return the server that has extent i. */
 static unsigned
 holder (uint64_t i)
 {
@@ -147,7 +147,7 @@ expect_all (unsigned first, unsigned end)
   }
 }
 
-/* It has the newest list, on which so many are current. */
+/* Wait until the server has the newest list, with n current members. */
 static void
 await_current (unsigned server, unsigned n)
 {
@@ -176,7 +176,7 @@ await_state (unsigned server, enum fp_server_state state)
   }
 }
 
-/* ---- one that is well ---- */
+/* ---- a volume without trouble ---- */
 
 static void
 test_again (void **state)
@@ -247,7 +247,7 @@ test_no_name_no_message (void **state)
   assert_int_equal (labelled (), 0);
 }
 
-/* A start that fails leaves nothing of a volume that it made. */
+/* A start that fails leaves nothing of the volume that it created. */
 static void
 test_failed_start (void **state)
 {
@@ -265,7 +265,7 @@ test_failed_start (void **state)
   must (attach (0, 2, SIZE));
 }
 
-/* ---- who has it ---- */
+/* ---- two clients ---- */
 
 static void
 test_busy (void **state)
@@ -301,7 +301,7 @@ test_busy (void **state)
     assert_int_equal (read_extent (40, text), -EIO);
     assert_int_equal (trim_extent (1), -EIO);
     assert_int_equal (trim_extent (41), -EIO);
-    /* At once: nothing is waited for. */
+    /* These fail at once, without waiting. */
     assert_true (fp_now_ns () - since < 300 * FP_NS_PER_MS);
     v = second;
     pause_ms (300);
@@ -325,7 +325,7 @@ test_two_volumes (void **state)
   assert_non_null (strstr (why, "two volumes"));
 }
 
-/* ---- servers that are not there ---- */
+/* ---- servers that are away ---- */
 
 static void
 test_degraded (void **state)
@@ -351,7 +351,7 @@ test_degraded (void **state)
   }
   for (unsigned i = 30; i < EXTENTS; i++)
     expect (i, "");
-  /* It goes on. */
+  /* Writes go on. */
   write_all (40, 50);
   assert_int_equal (fake_server_current (servers[(gone + 1) % 3]), 2);
   fake_server_revive (servers[gone]);
@@ -366,8 +366,8 @@ test_degraded (void **state)
   expect_all (40, 60);
 }
 
-/* A server that comes late has a label that was never acknowledged, and
- * whose extent was made elsewhere since.
+/* A server that comes late has a label that was never acknowledged.  The
+ * extent has been created elsewhere since.
  */
 static void
 test_late_label (void **state)
@@ -389,7 +389,7 @@ test_late_label (void **state)
   expect_all (50, 51);
 }
 
-/* It was attached as often as only a supervisor does it. */
+/* Attach the volume as often as only a supervisor would. */
 static void
 test_attached_often (void **state)
 {
@@ -404,7 +404,7 @@ test_attached_often (void **state)
     expect_all (0, 30 + n);
     write_all (30 + n, 31 + n);
     detach ();
-    /* The last client labelled that, and nobody heard of it. */
+    /* The last client left this label unacknowledged. */
     fake_server_plant (
         servers[2], SLABS - 1 - n, 50 + n,
         fp_membership_generation (fake_server_version (servers[2])) + 1000);
@@ -424,8 +424,8 @@ trim_later (void *arg)
   *(int *) arg = trim_extent (0);
 }
 
-/* It is recorded that an extent is no more, and its server is away before it
- * has heard so: what is written later is not taken for a leftover.
+/* A trim is recorded, but its server is cut before the release.  A later write
+ * must not be taken for a leftover.
  */
 static void
 test_trim_cut (void **state)
@@ -456,8 +456,8 @@ test_trim_cut (void **state)
   expect_all (1, 2);
 }
 
-/* The server that is left may not record without the two others that an extent
- * is gone.  The extent becomes zeros, and can be used at once.
+/* Two of three servers are away, so the third one must not record that an
+ * extent is gone.  The extent is zeroed instead, and usable at once.
  */
 static void
 test_trim_alone (void **state)
@@ -491,7 +491,7 @@ test_trim_alone (void **state)
   must (attach (at, 1, 0));
   expect (0, "new..");
   expect_all (1, 10);
-  /* All are there: its memory goes back. */
+  /* With all servers there, the memory goes back. */
   assert_int_equal (trim_extent (0), 0);
   assert_int_equal (labelled (), 9);
 }
@@ -562,8 +562,8 @@ test_trim_queued (void **state)
       expect_all (i, i + 1);
 }
 
-/* Half of them may not know that there is a newer list: nothing reads as
- * zeros, and nothing is recorded.
+/* One of two servers may not know of a newer list.  With it alone, nothing
+ * reads as zeros, and nothing is recorded.
  */
 static void
 test_frozen (void **state)
@@ -615,7 +615,7 @@ test_frozen (void **state)
   expect (30, "");
 }
 
-/* It came back with nothing: what it had is lost, and not zeros. */
+/* A server came back empty: its data is lost, and does not read as zeros. */
 static void
 test_came_back_empty (void **state)
 {
@@ -640,14 +640,14 @@ test_came_back_empty (void **state)
   }
   expect (40, "");
   detach ();
-  /* It stays so. */
+  /* That lasts. */
   must (attach_degraded ((gone + 1) % 3, 1));
   expect_error (7);
   expect (40, "");
 }
 
-/* A list that one server alone hears of, as long as it is tried, gets not
- * ahead of what the next client writes without that server.
+/* A list that only one server hears of is retried.  However often, its version
+ * must not exceed that of the next client, which writes without that server.
  */
 static void
 test_tried_often (void **state)
@@ -668,8 +668,8 @@ test_tried_often (void **state)
   expect_all (0, 10);
 }
 
-/* A member that is away while extents come and go is left out; when it is back
- * it is given everything.
+/* A member that is away while extents come and go is left out.  When it is
+ * back it is told everything.
  */
 static void
 test_left_out (void **state)
@@ -697,7 +697,7 @@ test_left_out (void **state)
   expect_all (0, 20);
 }
 
-/* Silent and not dead: the same. */
+/* A member that is silent is treated like a dead one. */
 static void
 test_silent_member (void **state)
 {
@@ -713,7 +713,7 @@ test_silent_member (void **state)
   expect_all (0, 20);
 }
 
-/* One that knows an old list sends who asks it to those that know better. */
+/* A server with an old list refers the client to servers that know better. */
 static void
 test_old_list (void **state)
 {
@@ -740,7 +740,8 @@ test_old_list (void **state)
     expect (i, "late.");
 }
 
-/* Nobody is left who could record a new extent: an error, not a loss. */
+/* If no server can record a new extent, the write fails: it is not lost later.
+ */
 static void
 test_nobody_left (void **state)
 {
@@ -765,7 +766,7 @@ test_nobody_left (void **state)
   expect (5, "yes..");
 }
 
-/* A single server that was restarted while nothing was there. */
+/* A single server restarts while the volume is empty. */
 static void
 test_restarted_empty (void **state)
 {
@@ -783,7 +784,7 @@ test_restarted_empty (void **state)
   expect_all (0, 1);
 }
 
-/* ---- what was begun and not finished ---- */
+/* ---- operations that were not finished ---- */
 
 static void
 test_label_without_bit (void **state)
@@ -817,8 +818,8 @@ test_bit_without_label (void **state)
   expect_all (0, 5);
 }
 
-/* A client dies when one of two servers alone has heard of an extent.  The
- * next one finds it and uses it, and goes on without that server.
+/* A client dies when only one of two servers has heard of an extent.  The next
+ * client finds and uses the extent, and goes on without that server.
  */
 static void
 test_bit_at_one_server (void **state)
@@ -844,9 +845,7 @@ test_bit_at_one_server (void **state)
   expect (i, "new..");
 }
 
-/* What the client acknowledged, of each extent: a text, "" for zeros, NULL if
- * it does not know.
- */
+/* The text acknowledged for each extent, "" = zeros, NULL = unknown. */
 static const char *known[8];
 
 static void
@@ -874,8 +873,8 @@ story (unsigned nr, unsigned n, enum fake_ctl_fault fault)
     }
 }
 
-/* Every message of making, using and taking it up again fails once, before or
- * after it took effect; then the client dies.
+/* Each message of create, use and attach fails once, before or after it took
+ * effect.  Then the client dies.
  */
 static void
 walk (unsigned nr, enum fake_ctl_fault fault)

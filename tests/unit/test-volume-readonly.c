@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-readonly.c - volumes that are attached to be read: what was
- * written is there, nothing is changed at any server (the fake ones abort when
- * they are asked to), and what is not known to be the last is not read.
+/* test-volume-readonly.c - volumes that are attached read-only.  Reads return
+ * what was written last, or fail if that is not certain.  Nothing is changed
+ * at any server: the fake ones abort if asked to.
  */
 
 #include "unit.h"
@@ -99,7 +99,7 @@ test_reads (void **state)
   write_some_extents (1);
   version = fake_server_version (servers[0]);
   mapped = fake_server_mapped (servers[0]);
-  /* Some client has left what is no extent of it, as its answer was lost. */
+  /* Some client left a label that is no extent, as its answer was lost. */
   fake_server_plant (servers[1], COPIES_SLABS - 1, EXTENTS - 1, 1);
   for (unsigned n = 0; n < 2; n++) {
     must (attach_read_only (false));
@@ -125,7 +125,7 @@ test_makes_none (void **state)
 
   (void) state;
   assert_int_equal (attach_read_only (false), -ENOENT);
-  assert_non_null (strstr (why, "readonly=true makes none"));
+  assert_non_null (strstr (why, "readonly=true creates none"));
   assert_false (fake_server_knows (servers[0]));
   copies_params (&p);
   p.size = SIZE;
@@ -134,8 +134,8 @@ test_makes_none (void **state)
   assert_int_equal (fp_volume_start (&v, &p, why), -EINVAL);
 }
 
-/* A connection is lost, and nobody else has written meanwhile; or somebody has
- * had a look.
+/* While a connection is down, another client opens the volume, but does not
+ * write.
  */
 static void
 test_comes_back (void **state)
@@ -152,7 +152,9 @@ test_comes_back (void **state)
   cannot_be_changed ();
 }
 
-/* What was read before is not asked for: the other copies may be old. */
+/* Wait until the volume is fenced and all reads fail.  No other copy is read
+ * instead, as it may be old.
+ */
 static void
 await_taken (void)
 {
@@ -165,7 +167,7 @@ await_taken (void)
     fp_volume_status (v, &s);
   } while (!s.fenced);
   assert_non_null (strstr (s.fenced_by, "has written the volume since"));
-  /* It is said a moment before each of its extents knows. */
+  /* The status shows it slightly before each extent fails. */
   for (uint64_t i = 0; i < EXTENTS; i++) {
     while (get (i) != -EIO) {
       assert_false (fp_deadline_passed (end));
@@ -174,8 +176,8 @@ await_taken (void)
   }
 }
 
-/* Whoever writes has two of three servers, and keeps them: the third one is
- * still there to be read, and has old copies.
+/* A writer has two of three servers, and keeps them.  The third one can still
+ * be read, but has old copies.
  */
 static void
 test_written_elsewhere (void **state)
@@ -192,11 +194,11 @@ test_written_elsewhere (void **state)
   }
   pause_ms (100);
   fake_server_hold (servers[1]);
-  fake_server_revive (servers[1]); /* one that says so is enough */
+  fake_server_revive (servers[1]); /* one server is enough to tell */
   await_taken ();
 }
 
-/* Another client has it to read, too: that is no sign of anything. */
+/* Another client has the volume open read-only: that means nothing. */
 static void
 test_held_elsewhere (void **state)
 {
@@ -218,7 +220,7 @@ test_held_elsewhere (void **state)
   assert_false (s.fenced);
 }
 
-/* A server that was away when it was attached knows better. */
+/* A server that was away at the attach has a newer list. */
 static void
 test_written_before (void **state)
 {
@@ -233,7 +235,7 @@ test_written_before (void **state)
   await_taken ();
 }
 
-/* Another client has written: what is known here of its extents is old. */
+/* Another client has written: the extents known here are old. */
 static void
 test_written_meanwhile (void **state)
 {
@@ -259,7 +261,7 @@ test_written_meanwhile (void **state)
   assert_non_null (strstr (s.fenced_by, "has written the volume since"));
 }
 
-/* No data connection: the server says why. */
+/* Without a data connection, the status gives the server's reason. */
 static void
 test_no_token (void **state)
 {
@@ -280,7 +282,7 @@ test_no_token (void **state)
   assert_non_null (strstr (s.why, "too many lanes have one"));
 }
 
-/* One server is away: what it has is an error, and not zeros. */
+/* One server is away: its extents are errors, and do not read as zeros. */
 static void
 test_degraded (void **state)
 {
@@ -314,7 +316,7 @@ test_copies (void **state)
   must (attach_read_only (false));
   holds (1);
   cannot_be_changed ();
-  /* It goes on without one of them, and does not record that. */
+  /* Reads go on without one server, and that is not recorded. */
   for (unsigned victim = 0; victim < 3; victim++) {
     fake_server_cut (servers[victim]);
     for (uint64_t i = 0; i + 1 < EXTENTS; i++)
@@ -326,13 +328,15 @@ test_copies (void **state)
   }
   detach ();
   assert_int_equal (fake_server_version (servers[0]), version);
-  /* And whoever comes next believes them all. */
+  /* The next client finds all copies in sync. */
   must (copies_attach (0, false));
   assert_int_equal (degraded (), 0);
   holds (1);
 }
 
-/* Its copies may differ, and which counts cannot be recorded. */
+/* After a crash copies may differ, and a read-only client cannot record which
+ * one counts.
+ */
 static void
 test_copies_not_left_in_order (void **state)
 {
@@ -343,7 +347,7 @@ test_copies_not_left_in_order (void **state)
   assert_int_equal (put (0, 1), 0);
   copies_die ();
   assert_int_equal (attach_read_only (false), -EROFS);
-  assert_non_null (strstr (why, "was not left in order"));
+  assert_non_null (strstr (why, "was not detached cleanly"));
   must (copies_attach (0, false));
   await_whole ();
   detach ();
@@ -351,7 +355,7 @@ test_copies_not_left_in_order (void **state)
   assert_int_equal (get (0), 1);
 }
 
-/* What one copy missed is not read from it. */
+/* A stale copy is not read. */
 static void
 test_copies_stale (void **state)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-refused.c - a server that answers, and always with an error, or
- * whose mapped memory is missing.  A volume with several copies goes on
- * without it at once, and makes its copies on other servers; one with a single
- * copy waits.
+/* test-volume-refused.c - a server answers each request with an error, or its
+ * mapped memory is missing.  A volume with several copies goes on without it
+ * at once, and rebuilds its copies on other servers.  One with a single copy
+ * waits.
  */
 
 #include "unit.h"
@@ -60,15 +60,15 @@ extents_on (unsigned s)
   return n;
 }
 
-/* One that has a copy. */
+/* Return a server that has a copy. */
 static unsigned
 some_server (void)
 {
   return atomic_load (&v->extents->p[0].server);
 }
 
-/* Nobody waits for it, neither to read nor to write, and then all is well
- * again, without it.
+/* No read or write waits for server s.  Then all copies are complete without
+ * it.
  */
 static void
 goes_on_without (unsigned s)
@@ -111,9 +111,7 @@ test_fails (void **state)
   goes_on_without (s);
 }
 
-/* The keys that it gave out open nothing any more, those that it gives out
- * now do.
- */
+/* The server's old keys are void, but the keys that it gives out now work. */
 static void
 test_revoked (void **state)
 {
@@ -132,8 +130,8 @@ test_revoked (void **state)
     all_have (i, 2 + (int) i);
 }
 
-/* Likewise, where a key that opens nothing breaks the connection: one that is
- * made again in the same session would break as well.
+/* As above, but a void key breaks the connection.  A new connection in the
+ * same session would break as well.
  */
 static void
 test_revoked_breaks (void **state)
@@ -170,7 +168,7 @@ test_revoked_alone (void **state)
   holds (2);
 }
 
-/* Connections are made again each time, and break at the next transfer. */
+/* Each new connection breaks at its first transfer. */
 static void
 breaks (int status)
 {
@@ -198,8 +196,8 @@ test_breaks_refused (void **state)
   breaks (-EACCES);
 }
 
-/* One server lets the client in no more (its access file was changed): the
- * volume goes on at the others, and there when it may.
+/* A server no longer admits the client (its access file was changed).  The
+ * volume goes on at the others, and uses that one once it is admitted again.
  */
 static void
 test_barred (void **state)
@@ -222,8 +220,8 @@ test_barred (void **state)
     all_have (i, 2 + (int) i);
 }
 
-/* All of them do: requests fail after a while, and the volume is there again
- * when it may.
+/* No server admits the client.  Requests fail after a while, and work again
+ * once the client is admitted.
  */
 static void
 test_all_barred (void **state)
@@ -245,7 +243,7 @@ test_all_barred (void **state)
   holds (2);
 }
 
-/* Another client has opened the volume at one of them, and had a key. */
+/* Another client has opened the volume at one server, and had a key. */
 static void
 test_visited (void **state)
 {
@@ -262,8 +260,8 @@ test_visited (void **state)
   assert_true (atomic_load (&v->fenced));
 }
 
-/* Zero all extents, some of whose tails cannot be written: the servers zero
- * them, and that is said before by one-sided writes.
+/* Zero all extents, while some dirty logs cannot be written.  The servers zero
+ * the memory, after one-sided writes to the dirty logs.
  */
 static void
 zero_all (void)
@@ -293,7 +291,7 @@ test_zeroed (void **state)
   zero_all ();
 }
 
-/* It was recorded before the write was acknowledged. */
+/* The stale copy is recorded before the write is acknowledged. */
 static void
 test_recorded (void **state)
 {
@@ -313,7 +311,7 @@ test_recorded (void **state)
     all_have (i, 2 + (int) i);
 }
 
-/* ---- who has no other copy waits ---- */
+/* ---- without another copy, requests wait ---- */
 
 struct mending {
   struct fp_thread thread;
@@ -371,7 +369,8 @@ test_both_refuse (void **state)
 
 #define STRIDE ((uintptr_t) COPIES_SLAB + FP_TAIL_SIZE)
 
-/* The server whose mapped memory is missing, or -1; with the tails or without.
+/* The server whose mapped memory is missing, or -1; with its dirty logs or
+ * without.
  */
 static _Atomic int taker = -1;
 static _Atomic bool takes_tails;
@@ -449,7 +448,7 @@ test_missing_data (void **state)
   missing (false);
 }
 
-/* The first request that finds it missing writes. */
+/* The first request that finds memory missing is a write. */
 static void
 missing_to_write (bool tails)
 {
@@ -457,7 +456,7 @@ missing_to_write (bool tails)
 
   must (copies_attach (COPIES_SIZE, false));
   fill (0);
-  pause_ms (60000); /* the tails are cleared by then */
+  pause_ms (60000); /* until the dirty logs are clear */
   s = some_server ();
   atomic_store (&takes_tails, tails);
   atomic_store (&taker, (int) s);
@@ -490,8 +489,8 @@ test_missing_zeroed (void **state)
   zero_all ();
 }
 
-/* If the other servers are away, the only copy that is left is needed: a
- * request that meets missing memory fails at once.
+/* If the other servers are away, the only copy left is needed.  A request that
+ * meets missing memory fails at once.
  */
 static void
 test_missing_last (void **state)
@@ -518,7 +517,7 @@ test_missing_last (void **state)
   assert_int_equal (get (1), 3);
 }
 
-/* With one copy requests fail at once, and the volume goes on. */
+/* With one copy, requests fail at once, and the volume goes on. */
 static void
 test_missing_alone (void **state)
 {

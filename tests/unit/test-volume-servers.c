@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume-servers.c - servers are added to a volume that is used, and
- * removed from it, with a name and without.
+/* test-volume-servers.c - add servers to a volume in use, and remove them,
+ * with a name and without.
  */
 
 #include "unit.h"
@@ -35,7 +35,7 @@ static struct fp_volume_params p;
 static char why[FP_WHY_MAX];
 static bool named;
 
-/* What keep_servers was last told, and whether it works. */
+/* The last list given to keep_servers, and its result. */
 static struct fp_server_names kept;
 static int keep_result;
 
@@ -239,8 +239,8 @@ await_state (unsigned i, enum fp_server_state state)
   } while (s.state != state);
 }
 
-/* Another process takes up the volume of this one, which has died; then all
- * servers speak again.
+/* The process has died, and another one resumes its volume.  Then all servers
+ * answer.
  */
 static int
 resume (unsigned nr)
@@ -256,7 +256,7 @@ resume (unsigned nr)
   return start ();
 }
 
-/* ---- */
+/* ---- tests ---- */
 
 static void
 test_add (void **state)
@@ -274,7 +274,7 @@ test_add (void **state)
   assert_true (fake_server_labelled (servers[1]) > 0);
   assert_true (fake_server_labelled (servers[2]) > 0);
   if (!named) {
-    /* Who does not know all of them would read zeros. */
+    /* A client that does not know all servers would read zeros. */
     assert_int_equal (resume (2), -EINVAL);
     return;
   }
@@ -315,7 +315,7 @@ test_resume (void **state)
   expect (30, "");
 }
 
-/* The place of one that left is for the next one. */
+/* The place of a removed server is used again. */
 static void
 test_again (void **state)
 {
@@ -352,14 +352,14 @@ test_refused (void **state)
   attach (2);
   for (unsigned i = 0; i < 20; i++)
     assert_int_equal (write_extent (i, "text."), 0);
-  /* Twice, and by another name. */
+  /* A server that is there already, also by another name. */
   assert_int_equal (add (1), -EEXIST);
   fake_server_alias (servers[1], "alias");
   name.addr = *fake_server_addr (servers[1]);
   strcpy (name.addr.host, "alias");
   assert_int_equal (fp_volume_add_server (v, &name, why), -EEXIST);
   assert_non_null (strstr (why, "same server"));
-  /* What a name was once is not taken for what it is. */
+  /* The name is looked up again: an older address does not count. */
   strcpy (name.addr.host, "localhost");
   assert_int_equal (
       fp_addr_resolve_by (&name.addr, &list, fp_deadline_in_ms (5000), NULL),
@@ -368,22 +368,22 @@ test_refused (void **state)
   fake_server_alias (servers[1], "localhost");
   (void) fp_volume_add_server (v, &name, why);
   assert_false (fp_addr_known (&name.addr, &list));
-  /* Not there. */
+  /* A server that does not answer. */
   fake_server_cut (servers[2]);
   assert_int_equal (add (2), -ECONNREFUSED);
   fake_server_revive (servers[2]);
-  /* Slabs of another size. */
+  /* A server with slabs of another size. */
   servers[4] = fake_server_new ("e", 2 * SLAB, SLABS);
   assert_int_equal (add (4), -EINVAL);
-  /* Another client's. */
+  /* A server that holds extents is not removed. */
   assert_int_equal (take_out (0), -ENOTEMPTY);
   assert_non_null (strstr (why, "farpage drain"));
   assert_int_equal (nr_servers (), 2);
   assert_int_equal (v->nr_peers, 2);
-  /* It cannot be written down who the servers are. */
+  /* The list of servers cannot be kept. */
   keep_result = -ENOSPC;
   if (named)
-    must_add (2); /* the servers say so */
+    must_add (2); /* the servers keep the list */
   else {
     assert_int_equal (add (2), -ENOSPC);
     assert_int_equal (nr_servers (), 2);
@@ -397,11 +397,11 @@ test_refused (void **state)
   assert_int_equal (take_out (2), -ENOSPC);
   assert_int_equal (nr_servers (), 3);
   keep_result = 0;
-  /* Others have to be there. */
+  /* The other servers must answer. */
   fake_server_cut (servers[1]);
   await_state (1, FP_SERVER_DOWN);
   assert_int_equal (take_out (2), -ENOTCONN);
-  /* It is not there, but it holds extents. */
+  /* A server that is down, but holds extents. */
   assert_int_equal (take_out (1), -ENOTEMPTY);
   fake_server_revive (servers[1]);
   await_state (1, FP_SERVER_UP);
@@ -428,7 +428,7 @@ test_last (void **state)
   expect (1, "text.");
 }
 
-/* One that holds nothing and died. */
+/* A server that holds nothing has died. */
 static void
 test_unreachable (void **state)
 {
@@ -440,7 +440,7 @@ test_unreachable (void **state)
   fake_server_cut (servers[2]);
   await_state (2, FP_SERVER_DOWN);
   assert_int_equal (take_out (2), 0);
-  assert_non_null (strstr (why, "may remember"));
+  assert_non_null (strstr (why, "may still know"));
   assert_int_equal (nr_servers (), 2);
   for (unsigned i = 0; i < 20; i++)
     expect (i, "text.");
@@ -450,14 +450,14 @@ test_unreachable (void **state)
     attach (2);
     assert_int_equal (nr_servers (), 2);
   }
-  /* What it remembers is nothing: it may come again. */
+  /* The server has nothing of the volume, so it can be added again. */
   must_add (2);
   for (unsigned i = 20; i < 40; i++)
     assert_int_equal (write_extent (i, "more."), 0);
   assert_true (fake_server_labelled (servers[2]) > 0);
 }
 
-/* It has something of this volume that nobody knows of. */
+/* A server has an extent of this volume that the client does not know. */
 static void
 test_stale (void **state)
 {
@@ -474,7 +474,7 @@ test_stale (void **state)
   expect (7, "");
 }
 
-/* Whatever it is asked last: each call of the add fails once. */
+/* Each message of an add stays unanswered once. */
 static void
 test_dies (void **state)
 {
@@ -508,7 +508,9 @@ test_dies (void **state)
   must_add (2);
 }
 
-/* Whatever is still under way is heard of, and who waits for that is open. */
+/* Write until server i gets an extent.  It is open to extents once all pending
+ * answers are there.
+ */
 static void
 await_use (unsigned i)
 {
@@ -521,7 +523,7 @@ await_use (unsigned i)
   }
 }
 
-/* The others do not hear of it in time, and then they do. */
+/* The other servers do not answer in time, but do so later. */
 static void
 test_late (void **state)
 {
@@ -531,7 +533,7 @@ test_late (void **state)
   fake_server_silence (servers[0], FAKE_DEAF,
                        named ? FP_MSG_MEMBERS : FP_MSG_OPEN);
   assert_int_equal (add (1), -ETIMEDOUT);
-  assert_non_null (strstr (why, "it does as soon as they do"));
+  assert_non_null (strstr (why, "it joins as soon as they do"));
   assert_int_equal (take_out (1), -EBUSY);
   assert_int_equal (add (2), -EBUSY);
   assert_int_equal (nr_servers (), 2);
@@ -548,7 +550,9 @@ test_late (void **state)
   expect (0, "text.");
 }
 
-/* Nobody heard that it has been counted, and then we die. */
+/* The other server has counted the new one, but its answer is lost, and the
+ * client dies.
+ */
 static void
 test_counted_and_killed (void **state)
 {
@@ -563,7 +567,9 @@ test_counted_and_killed (void **state)
   expect (0, "text.");
 }
 
-/* Nobody heard that it is to be counted, and then we die. */
+/* The other server has not heard that it must count the new one, and the
+ * client dies.
+ */
 static void
 test_uncounted_and_killed (void **state)
 {
@@ -580,7 +586,9 @@ test_uncounted_and_killed (void **state)
   assert_int_equal (resume (1), -EINVAL);
 }
 
-/* It was away when there was one more, and another client has asked it. */
+/* A server was away when the number of servers rose, and another client has
+ * probed it meanwhile.
+ */
 static void
 test_counted_later (void **state)
 {
@@ -600,7 +608,7 @@ test_counted_later (void **state)
   }
 }
 
-/* What is asked of a peer that has ended is answered. */
+/* A request to a peer that has ended gets an answer. */
 static void
 test_link_has_ended (void **state)
 {
@@ -610,15 +618,15 @@ test_link_has_ended (void **state)
   attach (2);
   l = v->peers[place_of (1)];
   assert_int_equal (take_out (1), 0);
-  alarm (60); /* only a hang reaches it */
+  alarm (60); /* only a hang gets there */
   assert_int_equal (fp_peer_shut (l), 0);
   alarm (0);
   must_add (1);
   await_use (1);
 }
 
-/* Who is not removed after all gets nothing, as long as another one may come
- * to know of one server less.
+/* A server whose removal failed gets no extents as long as another server may
+ * come to count one less.
  */
 static void
 test_not_removed (void **state)
@@ -680,7 +688,7 @@ test_too_many (void **state)
     expect (i, "text.");
 }
 
-/* ---- of a volume with a name ---- */
+/* ---- volumes with a name ---- */
 
 static void
 test_frozen (void **state)
@@ -700,7 +708,7 @@ test_frozen (void **state)
   assert_int_equal (nr_servers (), 2);
 }
 
-/* Whoever takes it over right after that sees the new member. */
+/* A client that takes the volume over right after that sees the new member. */
 static void
 test_takeover (void **state)
 {
@@ -733,8 +741,8 @@ test_takeover (void **state)
   fp_volume_stop (old, false);
 }
 
-/* A list without the one that leaves is recorded, and nobody hears that: what
- * this one alone knows then is nothing that the next client would hear of.
+/* A list without the leaving server is recorded, but the answer is lost.  The
+ * next client would not hear of anything that only the leaving server knows.
  */
 static void
 test_half_left (void **state)
@@ -768,8 +776,8 @@ take_first_out (void *arg)
   return NULL;
 }
 
-/* Who leaves is the only one that has the list: whoever joins has the map, and
- * does not answer when it is told that it is the only one.
+/* Only the leaving server has the list.  The joining one has the map, but does
+ * not answer when it is told that it is the only one.
  */
 static void
 test_last_leaves (void **state)
@@ -790,7 +798,7 @@ test_last_leaves (void **state)
   fake_server_silence (servers[1], FAKE_SPEAKS, 0);
   while (write_extent (0, "text.") < 0)
     assert_false (fp_deadline_passed (deadline));
-  /* When the other one is there it can leave. */
+  /* When the other server answers, this one can leave. */
   await_current (0, 2);
   drain (0);
   while (take_out (0) < 0)
@@ -806,7 +814,7 @@ test_last_leaves (void **state)
   expect (0, "text.");
 }
 
-/* What it holds is not known, as it was away from the start. */
+/* A server was away from the start, so its extents are not known. */
 static void
 test_never_heard (void **state)
 {
@@ -828,7 +836,7 @@ test_never_heard (void **state)
     expect (i, "text.");
 }
 
-/* The one before us did not see that its list was recorded. */
+/* The client before did not learn that its list was recorded. */
 static void
 test_newer_list (void **state)
 {

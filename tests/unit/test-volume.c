@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-volume.c - the engine over servers inside this process: a read returns
- * the last acknowledged write or an error, whatever breaks meanwhile.
+/* test-volume.c - the engine over servers in this process: a read returns the
+ * last acknowledged write or an error, whatever breaks meanwhile.
  */
 
 #include "unit.h"
@@ -97,7 +97,7 @@ teardown (void **state)
   (void) state;
   fp_volume_stop (v, true);
   v = NULL;
-  /* Everything that was lent is back, and nothing is mapped any more. */
+  /* All slabs are free again, and nothing is mapped. */
   assert_int_equal (fp_fake_imports (), 0);
   for (unsigned i = 0; i < NR_SERVERS; i++) {
     assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);
@@ -108,9 +108,9 @@ teardown (void **state)
   return 0;
 }
 
-/* One random operation in [from, from + span), which is the caller's alone;
- * returns its status.  After an error the range is read back until the servers
- * answer, because an error leaves it undefined.
+/* Do one random operation in [from, from + span), which is the caller's alone.
+ * Return its status.  After an error the range is undefined, so read it back
+ * until the servers answer.
  */
 static int
 random_op (struct fp_lane *lane, uint64_t *x, uint64_t from, uint64_t span,
@@ -207,7 +207,7 @@ test_bounds (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* What was never written costs no memory and no message. */
+/* Extents that were never written cost no memory and no message. */
 static void
 test_thin (void **state)
 {
@@ -235,7 +235,7 @@ test_thin (void **state)
   assert_false (hole);
   assert_int_equal (length, 65536);
 
-  /* A whole extent that is trimmed goes back. */
+  /* A trim of a whole extent releases it. */
   assert_int_equal (fp_lane_zero (lane, SLAB, 5 * SLAB, true), 0);
   for (unsigned i = 0; i < NR_SERVERS; i++)
     assert_int_equal (fake_server_labelled (servers[i]), 0);
@@ -264,7 +264,7 @@ test_full (void **state)
   }
   assert_int_equal (r, -ENOSPC);
   assert_int_equal (written, 2 * SLABS);
-  /* The rest is as good as before, and room that is made is used. */
+  /* The rest is still right, and freed room is used. */
   assert_int_equal (fp_lane_read (lane, buf, 4, 7 * SLAB), 0);
   assert_memory_equal (buf, "data", 4);
   assert_int_equal (fp_lane_zero (lane, SLAB, 0, true), 0);
@@ -272,8 +272,8 @@ test_full (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* A server that is there, and does not answer, keeps nobody for longer than
- * twice the timeout; nor is it given up for that.
+/* A server that is up but silent delays no request for longer than twice the
+ * timeout, and is not given up.
  */
 static void
 test_trim_unanswered (void **state)
@@ -318,8 +318,8 @@ write_late (void *arg)
   fp_volume_lane_put (lane);
 }
 
-/* One server lends no more, and the other one is away for a moment; when it
- * was asked, or before.
+/* One server lends no more.  The other one is away for a moment, before it is
+ * asked or after.
  */
 static void
 full_and_away (bool asked)
@@ -390,7 +390,7 @@ test_reserve (void **state)
     assert_int_equal (fake_server_labelled (servers[i]), SLABS);
 }
 
-/* What cannot be used here is not kept from others. */
+/* A slab that cannot be imported is given back. */
 static void
 test_import_fails (void **state)
 {
@@ -405,7 +405,7 @@ test_import_fails (void **state)
   fp_fake_import_fails_at (1);
   assert_int_equal (fp_volume_start (&v, &p, why), 0);
   lane = fp_volume_lane_get (v);
-  /* The allocator has asked ahead, or does now: the second try works. */
+  /* The allocator has asked ahead, or asks now: the second try works. */
   while (fp_lane_write (lane, "data", 4, 0) < 0)
     ;
   for (unsigned i = 0; i < NR_SERVERS; i++)
@@ -451,7 +451,7 @@ test_async (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* A flush makes each queue pair that wrote read once, and no other. */
+/* A flush reads once from each queue pair that has written, and no other. */
 static void
 test_flush (void **state)
 {
@@ -473,8 +473,8 @@ test_flush (void **state)
   fp_volume_lane_put (b);
 }
 
-/* A server that is silent: an error within the deadlines, and the buffer is
- * not touched after it was given back.
+/* A silent server leads to an error within the deadlines.  The buffer is not
+ * touched after it was given back.
  */
 static void
 test_silent (void **state)
@@ -520,8 +520,8 @@ await_first (enum fp_extent_state s)
     sched_yield ();
 }
 
-/* An extent that was shut when its server went away: what was mapped then is
- * let go (see teardown), and the trim is done when the server is back.
+/* An extent is shut while its server is away.  Its mapping is released (see
+ * teardown), and the trim is done when the server is back.
  */
 static void
 test_trim_while_away (void **state)
@@ -555,8 +555,8 @@ test_trim_while_away (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* A request that needs a server that stays away fails after await_ms, which is
- * twice the timeout here; until the server is back.
+/* Until the server is back, each request that needs it fails after await_ms,
+ * here twice the timeout.
  */
 static void
 test_away (void **state)
@@ -584,8 +584,8 @@ test_away (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* A server that comes back without what it held: EIO, and never zeros; what
- * the other one holds is as good as before.
+/* A server comes back empty: EIO, and never zeros.  The other server's data is
+ * still right.
  */
 static void
 test_lost (void **state)
@@ -623,7 +623,7 @@ test_lost (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* Another process takes up the volume of one that died. */
+/* Another process resumes the volume of one that died. */
 static void
 test_resume (void **state)
 {
@@ -645,15 +645,15 @@ test_resume (void **state)
   check_all ();
   fp_volume_stop (v, false);
 
-  /* Not when one server does not know it: its extents would be zeros. */
+  /* If one server does not know the volume, its extents would be zeros. */
   fake_server_forget (servers[1]);
   assert_true (fp_volume_start (&v, &p, why) < 0);
   v = NULL;
   fake_server_forget (servers[0]);
 }
 
-/* What a server had to give up is lost also to the next process: it does not
- * read as if it had never been written.
+/* Slabs that a server had to give up are lost for the next process, too.  They
+ * do not read as never written.
  */
 static void
 test_resume_lost (void **state)
@@ -687,8 +687,8 @@ test_resume_lost (void **state)
   fp_volume_lane_put (lane);
 }
 
-/* Threads with a part of the volume each, while the network is cut and comes
- * back: no operation fails and no byte is wrong.
+/* Each thread has a part of the volume, while the network is cut and comes
+ * back.  No operation fails, and no byte is wrong.
  */
 struct worker {
   struct fp_thread thread;
@@ -742,8 +742,8 @@ test_cuts (void **state)
   check_all ();
 }
 
-/* Every fault point, one after the other: an error is allowed for one
- * operation, wrong bytes never, and the volume works afterwards.
+/* Visit each fault point: one operation may fail, no byte is wrong, and the
+ * volume works afterwards.
  */
 static void
 script (unsigned *errors)
@@ -791,7 +791,7 @@ walk (bool control, int kind)
       fired = fake_ctl_fault_fired ();
     assert_true (errors <= (kind == 0 && !control ? 1u : 0u));
     for (unsigned i = 0; i < NR_SERVERS; i++) {
-      /* A lost goodbye leaves a volume for its lease. */
+      /* After a lost BYE, a server keeps the volume for its lease. */
       if (fired && control)
         fake_server_forget (servers[i]);
       assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);

@@ -52,11 +52,12 @@ struct identity {
   gnutls_x509_crt_t crt;
 };
 
-static const char *purpose; /* of the next ones, or NULL: they say none */
-static const char *uri;     /* what comes before the next ones' san, or NULL */
+static const char *purpose; /* purpose in the next certificates, or NULL */
+/* URI before the next certificates' SAN, or NULL */
+static const char *uri;
 
-/* Signed by ca, or by itself.  name: its CN; NULL: it has none.  san NULL: it
- * is this host.
+/* Make a certificate, signed by ca or by itself.  name: its CN, or NULL for
+ * none.  san: a DNS name or a mail address; NULL = this host.
  */
 static void
 make (struct identity *id, const char *name, const char *san,
@@ -144,7 +145,7 @@ save_both (const char *dir, const struct identity *ca, time_t when)
   end (&id);
 }
 
-/* The server's CN is localhost, but that does not count beside another SAN. */
+/* The server's CN is localhost, but does not count beside another SAN. */
 static void
 save_san (const char *dir, const struct identity *ca, const char *server,
           const char *client)

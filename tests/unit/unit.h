@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* unit.h - what every unit test includes first: config.h, cmocka and the
- * headers cmocka needs before its own.
+/* unit.h - first include of each unit test: config.h, cmocka and the headers
+ * that cmocka needs before its own.
  */
 
 #ifndef UNIT_H
@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-/* The run of a program that is one group of tests. */
+/* Run a program that is one group of tests. */
 #define RUN_TESTS(tests) cmocka_run_group_tests (tests, NULL, NULL)
 
 #endif /* UNIT_H */

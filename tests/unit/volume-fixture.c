@@ -70,7 +70,7 @@ fixture_start (struct fp_volume_params *p)
 void
 detach (void)
 {
-  fp_volume_stop (v, true); /* which does not count for one with a name */
+  fp_volume_stop (v, true); /* ignored for a volume with a name */
   v = NULL;
   assert_int_equal (fp_fake_imports (), 0);
 }
@@ -189,7 +189,7 @@ degraded (void)
   return s.degraded;
 }
 
-/* Something is known of a copy for which it is to be made anew. */
+/* Return true if a copy is known to be wrong, so that it must be resynced. */
 static bool
 any_wrong (void)
 {
@@ -221,7 +221,7 @@ all_have (uint64_t i, int byte)
   unsigned char got[COPIES_IO];
 
   for (unsigned c = 0; c < t->copies; c++) {
-    /* One that leaves the set meanwhile does not count. */
+    /* A copy that leaves the in-sync set meanwhile does not count. */
     while (fp_mirror_in_sync (t, i) >> c & 1) {
       memset (got, byte + 1, sizeof got);
       if (fp_lane_read_copy (lane, c, got, sizeof got,
@@ -240,7 +240,7 @@ all_have (uint64_t i, int byte)
 bool copies_may_fail;
 unsigned copies_failed;
 
-/* An extent has `byte`, or what was to be written last and was not. */
+/* An extent has `byte`, or `perhaps` if the last write failed. */
 struct content {
   unsigned char byte, perhaps;
 };

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Fills memory with contents that do not compress (unless told), and checks
- * every byte again: first page by page, then at random, timing the page
- * faults.  With more memory than the machine or its cgroup has, all of it
- * passes through swap, so this is the judge of a swap device: the exit status
- * is 1 if a single page came back different.
+/* Test a swap device: fill memory with contents that do not compress (unless
+ * told), and check each byte.  Check first page by page, then at random,
+ * timing the page faults.  With more memory than the machine or its cgroup
+ * has, all of it passes through swap.  The exit status is 1 if a single page
+ * came back different.
  */
 
 #include <errno.h>
@@ -23,14 +23,14 @@
 #define WORDS (PAGE / sizeof (uint64_t))
 #define MIB_PAGES 256
 #define QUARTER (WORDS / 4)
-/* 1 TiB; keeps every size below within 64 bits. */
+/* 1 TiB; keeps each size below within 64 bits. */
 #define MAX_MIB (1024 * 1024)
 
-/* What the run has cost so far; phases subtract two of these. */
+/* The cost of the run so far.  A phase is the difference of two samples. */
 struct sample {
   double seconds;
   uint64_t swap_in, swap_out; /* pages, of the whole machine */
-  long major_faults;          /* of this process */
+  long major_faults;          /* by this process */
 };
 
 static struct sample
@@ -87,9 +87,9 @@ mix (uint64_t x)
   return x ^ (x >> 31);
 }
 
-/* One step of the sequence that a page holds; its start differs for each
+/* Return the next word of the sequence in a page.  Its start differs for each
  * page and generation, so that a page in the wrong place, or an old one, is
- * found too.
+ * found, too.
  */
 static uint64_t
 next_word (uint64_t x)
@@ -100,7 +100,7 @@ next_word (uint64_t x)
   return x;
 }
 
-/* After so many words the sequence begins again. */
+/* words after which the sequence begins again */
 static size_t period = WORDS;
 
 static void
@@ -134,7 +134,7 @@ page_is_right (const uint64_t *page, uint64_t number, uint8_t generation)
 static void
 complain (uint64_t number, uint64_t bad)
 {
-  /* The first few say where; thousands more would say nothing. */
+  /* The first few say where.  Thousands more would say nothing. */
   if (bad < 10)
     printf ("page %" PRIu64 " is CORRUPT\n", number);
 }
@@ -181,9 +181,8 @@ print_latency (double *us, size_t n)
           us[n * 999 / 1000], us[n - 1]);
 }
 
-/* Touches pages at random.  Every page that is touched is checked, and
- * written anew, so that the device sees writes between its reads.  us has
- * room for one latency a touch.
+/* Touch pages at random.  Each of them is checked and rewritten, so that the
+ * device sees writes between its reads.  us has room for one latency a touch.
  */
 static uint64_t
 touch_at_random (uint8_t *memory, uint8_t *generation, uint64_t pages,
@@ -262,11 +261,11 @@ run (uint64_t mib, uint64_t touches, uint64_t seed, bool corrupt)
 {
   uint64_t pages = mib * MIB_PAGES, bad;
   uint8_t *memory = map (pages * PAGE);
-  /* In a mapping that is written before memory gets short. */
+  /* Written before memory gets short, so it needs no memory later. */
   uint8_t *generation = map (pages);
   double *us = map ((touches + 1) * sizeof *us);
 
-  /* One fault for each page, or the latencies mean nothing. */
+  /* Have one fault for each page, or the latencies mean nothing. */
   if (madvise (memory, pages * PAGE, MADV_NOHUGEPAGE) == -1)
     fprintf (stderr, "hog: madvise: %s\n", strerror (errno));
   memset (generation, 0, pages);
@@ -310,7 +309,7 @@ usage (FILE *fp)
                "run.\n");
 }
 
-/* Parses a whole decimal number up to max, or ends the program. */
+/* Parse a whole decimal number up to max, or end the program. */
 static uint64_t
 parse_number (const char *what, const char *text, uint64_t max)
 {
@@ -379,7 +378,7 @@ main (int argc, char *argv[])
     fprintf (stderr, "hog: only for pages of %d bytes\n", PAGE);
     return 2;
   }
-  /* A line at a time, so that what was seen before a crash is seen. */
+  /* Write line by line, so that all output before a crash is seen. */
   setvbuf (stdout, NULL, _IOLBF, 0);
   return run (mib, touches, seed, corrupt);
 }

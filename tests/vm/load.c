@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* What else goes on on a machine that swaps, beside tests/vm/hog.c: processes
- * that come and go, files that are written and read, mapped files and locked
- * memory.  Whatever it reads it checks.  It goes on until SIGTERM, and says
- * how far it came.
+/* Load on a machine that swaps, beside tests/vm/hog.c: processes that come and
+ * go, files that are written and read, mapped files and locked memory.  All
+ * data that is read is checked.  It runs until SIGTERM, and then prints how
+ * far it came.
  */
 
 #include <errno.h>
@@ -41,7 +41,7 @@ mix (uint64_t x)
   return x ^ (x >> 31);
 }
 
-/* Of a page its ends are enough to know it by; all of it is written. */
+/* Fill a page.  is_right looks only at a few of its words. */
 static void
 fill (uint64_t *page, uint64_t number)
 {
@@ -85,7 +85,7 @@ done (const char *what, uint64_t rounds, uint64_t bad)
   return bad == 0 ? 0 : 1;
 }
 
-/* ---- storm: at most n processes at once, each with so much memory ---- */
+/* ---- storm: at most n processes at once, with mib MiB each ---- */
 
 static int
 short_life (uint64_t number, size_t mib)
@@ -132,7 +132,7 @@ storm (unsigned at_once, size_t mib)
   return done ("storm", rounds, bad);
 }
 
-/* ---- cache: a file written and read, and again ---- */
+/* ---- cache: write a file and read it, again and again ---- */
 
 static int
 cache (const char *path, size_t mib)
@@ -160,7 +160,7 @@ cache (const char *path, size_t mib)
   return done ("cache", rounds, bad);
 }
 
-/* ---- mmap: pages of a shared file at random, beside locked memory ---- */
+/* ---- mmap: random pages of a shared file, beside locked memory ---- */
 
 static int
 mapped (const char *path, size_t mib, size_t locked_mib)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A matrix that fills so much memory, times a vector, again and again: by
- * rows, which sweeps through memory, and transposed by columns in strips,
- * which jumps.  Integers modulo 2^32, so that the sum it prints is the same
- * whatever memory it came back from.
+/* Multiply a matrix of this many MiB with a vector, again and again.  By rows
+ * it sweeps through memory; transposed, by columns in strips, it jumps.
+ * Integers are modulo 2^32, so that the sum printed is the same, whatever
+ * memory they came back from.
  */
 
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define STRIP 1024 /* columns: a page of each row */
+#define STRIP 1024 /* columns; 4 KiB of each row */
 
 static void
 by_rows (const uint32_t *a, const uint32_t *x, uint32_t *y, size_t n)
@@ -58,7 +58,7 @@ main (int argc, char **argv)
     fprintf (stderr, "matrix: no memory\n");
     return 1;
   }
-  /* xorshift: what does not compress. */
+  /* xorshift: numbers that do not compress. */
   for (size_t i = 0; i < n * n; i++) {
     state ^= state << 13;
     state ^= state >> 17;

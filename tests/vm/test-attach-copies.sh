@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Swap with two copies outlives a donor, and nbdkit: the case "copies" of
-# guest/attach-cases, in a guest of its own for each of TEST_TRANSPORTS.
+# Swap with two copies outlives a donor, and nbdkit. This is the case "copies"
+# of guest/attach-cases, in a guest of its own for each of TEST_TRANSPORTS.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# farpage attach and its relatives, on a kernel that has /dev/nbd0: memory
-# server, nbdkit and device in one guest.  What does not depend on the transport
-# is tried over shm.  TEST_TRANSPORTS may name some of shm, tcp and rdma; then
-# more is tried over those.
+# farpage attach and related commands, on a kernel that has /dev/nbd0. Memory
+# server, nbdkit and device are in one guest. Cases that do not depend on the
+# transport run over shm. TEST_TRANSPORTS may name some of shm, tcp and rdma.
+# Then more cases run over those.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# farpage bench on an attached device: fio's figures come out as rows, and a
-# device that somebody uses, or that holds data, is left alone.
+# farpage bench on an attached device: fio's figures become rows. A device that
+# is in use, or that holds data, is left alone.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -32,14 +32,14 @@ holds "the device has its rows" \
 holds "all of them measured something" \
     'all(.rows[]; .iops > 0 and .p50_us > 0 and .p50_us <= .p99_us and
      .p99_us <= .p999_us and .rounds == 2)'
-# Rounds of a loaded host differ much, and a median is no mean: this is about
-# units.
+# Rounds of a loaded host differ much, and a median is not a mean. So this
+# checks only the units.
 holds "latency, rate and depth belong together" \
     'all(.rows[]; .iops * .mean_us / 1e6 / .depth | . > 0.02 and . < 2)'
 holds "the donor's processor time is known" \
     'all(.rows[]; has("donor_cpu_ms_per_gib"))'
-# A tick of a loaded host that hits the donor's process is charged to it, so one
-# of the two rows may be off.
+# On a loaded host a clock tick that hits the donor's process is charged to it.
+# So one of the two rows may be off.
 if [[ ${FARPAGE_BENCH:-no} == yes ]]; then
     holds "the donor's processor time is next to nothing" \
         '[.rows[] | select(.size == 131072).donor_cpu_ms_per_gib] | min < 1000'

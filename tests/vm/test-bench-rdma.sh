@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# farpage bench on an RDMA device: all rows are there with figures in them. With
-# FARPAGE_BENCH=yes also: one-sided access costs the donor at most a tenth of what
-# two-sided access costs.
+# farpage bench on an RDMA device: all rows are there with figures in them.
+# FARPAGE_BENCH=yes also checks that one-sided access costs the donor at most a
+# tenth of two-sided access.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -41,8 +41,9 @@ if [[ ${FARPAGE_BENCH:-no} == yes ]]; then
          cost("engine-rdma") <= cost("two-sided") / 10'
 fi
 
-# The engine's probe forks. What its child makes on a device that this process
-# has open stays there: there is no queue pair but those of each layer alone.
+# The engine's probe forks. If its child made objects on a device that this
+# process has open, they would stay. So several layers must have no more queue
+# pairs than each of them alone.
 claim 0 "queue pairs of layers alone and together, in a guest with rxe" \
     "$vm/run" --net rxe --timeout 900 "$build/run" \
     "$vm/guest/bench-objects" raw-rdma engine-rdma raw-rdma,engine-rdma

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The guest runner keeps its promises: status and output pass through, the
-# host stays as it was, and a kernel that complains makes the run fail.
+# The guest runner keeps its promises: status and output pass through, and the
+# host does not change. A kernel that complains makes the run fail.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -46,7 +46,7 @@ claim 0 "an argument is passed as it is" \
     "$vm/run" printf '<%s>' "it's  \$HOME" ''
 claim_output "^<it's  \\\$HOME><>\$" "blanks and quotes stay"
 
-# What a terminal would change, and more than any buffer holds.
+# Bytes that a terminal would change, and more of them than any buffer holds.
 bytes=(bash -c 'printf "a\r\n\t\0\377\n"; seq 100000')
 "${bytes[@]}" > expected
 claim 0 "a command with much output runs" "$vm/run" "${bytes[@]}"
@@ -61,7 +61,7 @@ claim 0 "--klog keeps the log" grep -q 'WARNING: test' klog
 claim 0 "--ignore-klog forgives it" \
     "$vm/run" --ignore-klog 'WARNING: test' "${complain[@]}"
 
-# A write to a frozen file system sleeps without being killable.
+# A write to a frozen file system sleeps, and cannot be killed.
 claim 126 "a hung task fails the run" \
     "$vm/run" --timeout 300 -M brd bash -c '
         sysctl -n kernel.hung_task_timeout_secs

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The donor's guest has a hog: it gets its memory, nothing is killed, and the
-# client in the other guest moves what it had there and reads and writes on.
+# A hog in the donor's guest gets its memory, and nothing is killed. The client
+# in the other guest moves its extents away from the donor, and goes on.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A memory server gives way to a hog on its own host, and lends again afterwards;
-# and it hears of it from the kernel when tasks wait for memory.
+# A memory server gives way to a hog on its own host, and lends again
+# afterwards. The kernel tells it when tasks wait for memory.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

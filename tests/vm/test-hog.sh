@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The memory hog swaps, finds its contents right, and finds a spoilt bit:
-# seen on zram, which is right, so that it can judge other swap devices.
+# The memory hog swaps, accepts its own contents, and finds a flipped bit. This
+# is on zram, which is correct, so that the hog can judge other swap devices.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -10,7 +10,7 @@ requires_guest
 requires mkswap swapon
 requires_hog
 
-# A cgroup is short of memory long before the machine is.
+# The cgroup is short of memory long before the machine is.
 # shellcheck disable=SC2016 # for the guest
 swap_and_run='
 echo 320M > /sys/block/zram0/disksize && mkswap /dev/zram0 >/dev/null &&
@@ -35,8 +35,8 @@ grep -E '^(fill|verify|random|fault)' "$tmp/output"
 claim 1 "a spoilt bit is found" "${in_guest[@]}" --random 0 --corrupt 160
 claim_output '^page 20480 is CORRUPT$' "the page is named"
 
-# The first look finds it; of thousands of touches of 256 pages one does, and
-# writes that page anew; the second look finds nothing.
+# The first check finds the bit. One of thousands of touches of 256 pages finds
+# it, too, and writes that page again. The second check then finds nothing.
 claim 1 "a touch finds it, and makes it good" "$hog" --random 4000 --corrupt 1
 claim_output ' 2 bad checks, CORRUPT$' "the first look and the touch count"
 claim 1 "touches of others leave it" "$hog" --random 1 --corrupt 1

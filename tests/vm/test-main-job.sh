@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The main job, small enough for each run of the gate: memory is lent over RDMA on
-# soft-RoCE, attached as /dev/nbd0 with two copies, used as a file system and as
-# swap with verified contents, and a memory server is killed under each of them.
+# The main job, small enough for each run of the gate. Memory is lent over RDMA
+# on soft-RoCE, and attached as /dev/nbd0 with two copies. The device holds a
+# file system, and then swap with verified contents. A memory server is killed
+# under each of them.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

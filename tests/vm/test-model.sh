@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Random requests and events against a model (integration/test-plugin-model.sh), over
-# RDMA in one guest. TEST_DEVICES may name one of rxe and siw; STEPS and SEED as there.
+# Random requests and events against a model (integration/test-plugin-model.sh),
+# over RDMA in one guest. TEST_DEVICES may name one of rxe and siw. STEPS and
+# SEED are passed to that test.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A volume with two copies, one of them in another guest; the link goes down and up,
-# packets are dropped, delayed, reordered and cut one way, under requests: over soft-RoCE;
-# TEST_TRANSPORTS="rdma tcp": over tcp, too.
+# A volume with two copies, one of them in another guest. Under requests, the
+# link goes down and up, and packets are dropped, delayed, reordered and cut one
+# way. The transport is rdma over soft-RoCE. TEST_TRANSPORTS="rdma tcp" adds
+# tcp.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

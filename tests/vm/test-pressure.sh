@@ -1,10 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The pressure laboratory in small: a machine that as a whole has too little
-# memory swaps to another one's, and lives; and the watchdog sees it when
-# nobody answers any more, and shows where every task is.  More:
-# tests/vm/pressure-lab --help, docs/SWAP.md.
+# The pressure laboratory, with small sizes. A machine that as a whole has too
+# little memory swaps to another machine's, and lives. If nothing answers any
+# more, the watchdog notices, and shows where every task is. See
+# tests/vm/pressure-lab --help and docs/SWAP.md.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -15,7 +15,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/run && -x $build/tests/vm/watchdog ]] ||
     skip "no build tree at $build: set top_builddir"
 
-# Little goes over the network, to be quick under emulation.
+# Send little over the network, to be quick under emulation.
 small=(--memory 256 --touch 160 --random 0 --deadline 500 --transport tcp)
 claim 0 "a whole machine out of memory lives on another one's" \
     "$vm/pressure-lab" "${small[@]}" --logs "$tmp/good"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 #
 # tools/quickstart on a machine that has an RDMA device and /dev/nbd0, which is
-# a guest here: --keep leaves a device that can be used, and says how to end
-# it; Ctrl-C and SIGTERM in the middle leave nothing. Nothing is built.
+# a guest here. --keep leaves a device that can be used, and says how to end it.
+# Ctrl-C and SIGTERM in the middle leave nothing. Nothing is built.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -14,7 +14,7 @@ build=${top_builddir:-$top}
 [[ -x $build/run && -x $build/tests/vm/hog ]] ||
     skip "no build tree at $build: set top_builddir, and make check"
 
-# It asks for 2 GiB of free memory.
+# quickstart asks for 2 GiB of free memory.
 cases=(keep interrupted terminated)
 claim 0 "quickstart on this machine's own RDMA device" \
     "$vm/run" --net rxe --memory 3072 --timeout 1500 \

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Volumes with two copies over RDMA in one guest: what happens to a server, to its
-# keys and to nbdkit, under requests; and check. Over soft-RoCE;
-# TEST_DEVICES="rxe siw" for soft-iWARP, too.
+# Volumes with two copies over RDMA in one guest. Under requests, servers die or
+# stop, their keys are revoked, nbdkit is killed, and 'farpage check' runs. The
+# device is soft-RoCE. TEST_DEVICES="rxe siw" adds soft-iWARP.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Memory server in one guest, plugin in another, RDMA between them; then the
-# donor's host dies.
+# A memory server in one guest, the plugin in another, and RDMA between them.
+# Then the donor's host dies.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The rdma transport over soft-RoCE and over soft-iWARP: the same test
-# program, the same code.
+# The rdma transport over soft-RoCE and over soft-iWARP, with the same test
+# program and the same code.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -19,11 +19,11 @@ else
     echo "no siw: $(tail -n 1 "$tmp/build")"
 fi
 
-# siw counts locked memory even of root.
+# siw limits locked memory even for root.
 # shellcheck disable=SC2016
 in_guest='ulimit -l unlimited; exec "$@"'
 for device in $devices; do
-    # On v0's network nobody has the dead address.
+    # No host on v0's network has the dead address.
     if "$vm/run" --net "$device" --timeout 800 sh -c "$in_guest" sh \
         env top_builddir="$build" FARPAGE_TEST_RDMA_DEAD=10.0.0.77 \
         "$program"; then

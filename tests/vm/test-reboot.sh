@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# A guest with a volume that is mounted, and with pages swapped out to another, is
-# shut down: in order, without an error, and in time. It has both again when it has
-# started. The memory server is a process of this host. FARPAGE_DEBS is a directory
-# with packages to install, in place of the build tree.
+# A guest has one volume mounted, and pages swapped out to another one. Its
+# shutdown is in order, without an error, and in time. After the next boot it
+# has both again. The memory server is a process of this host. FARPAGE_DEBS is a
+# directory with packages to install instead of the build tree.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
-# Two starts of systemd: on a machine that is busy they take longer than a test may.
+# systemd starts twice, which on a busy machine takes longer than a test may.
 [[ -n ${TEST_REBOOT:-} ]] || skip "takes minutes: set TEST_REBOOT=yes"
 requires_guest
 requires jq mkfs.ext4 nbdkit python3
@@ -43,7 +43,8 @@ for ((i = 0; i < 300; i++)); do
 done
 address=10.0.2.2:$(sed 's/.*://' "$tmp/address")
 
-# shut_down NAME: what its kernel log says of the end.
+# shut_down NAME: check in the kernel log that the shutdown was clean and in
+# order.
 shut_down ()
 {
     local bad log=$tmp/$1.klog before after
@@ -66,7 +67,8 @@ farpage@data.service vm-network.service
 END
 }
 
-# boot NAME
+# boot NAME: boot the guest for that half of reboot-cases, and check its
+# shutdown.
 boot ()
 {
     claim 0 "$1 boot" "$vm/run" --systemd --disk "$tmp/disk" --net user --memory 1024 \

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The recipes of docs/RECIPES.md, word for word: md RAID 1 with a local disk, dm-crypt, zswap and
-# zram over an attached volume. Memory servers and client share a guest, whose loopback addresses
-# are called donor and other. Each marked block of the document must have run.
-# TEST_CASES="md_files zram" runs only those.
+# The recipes of docs/RECIPES.md, word for word: md RAID 1 with a local disk,
+# dm-crypt, zswap and zram over an attached volume. Memory servers and client
+# share a guest, whose loopback addresses are called donor and other. Each
+# marked block of the document must have run. TEST_CASES="md_files zram" runs
+# only those.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -15,9 +16,10 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
 document=$(cd "$vm/../.." && pwd)/docs/RECIPES.md
 
-# run_cases SECONDS MIB CASE...: run them in a guest of their own. It has no udev, so -M
-# loads the modules. Without KVM the kernel's self-test of aesni_intel crashes (QEMU 7.2), so the
-# guest's processor has no AES instructions.
+# run_cases SECONDS MIB CASE...: run them in a guest of their own. It has no
+# udev, so -M loads the modules. Without KVM the kernel's self-test of
+# aesni_intel crashes (QEMU 7.2), so the guest's processor has no AES
+# instructions.
 run_cases ()
 {
     local seconds=$1 mib=$2 c

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Who reads or writes from end to end is as fast as all servers together: 1, 2
-# and 4 of them, each behind a link that is slower than everything else here.
-# MBIT and MIB are for figures: the rate of a link, and how much of each. Without
-# FARPAGE_BENCH=yes the rates are printed, and only have to be above zero.
+# Reads and writes from end to end are as fast as all servers together. There
+# are 1, 2 and 4 servers, each behind a link that is slower than everything else
+# here. For figures, MBIT sets the rate of a link, and MIB the size on each
+# server. Without FARPAGE_BENCH=yes the rates are only printed, and must be
+# above zero.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -20,7 +21,8 @@ claim 0 "striped volumes on 1, 2 and 4 servers" \
     "$vm/guest/stripe-cases" "${MBIT:-16}" "${MIB:-2}"
 sed -n 's|^\([124]\) \(.*\) \([0-9]*\)$|\1 servers, \2: \3 KiB/s|p' "$tmp/output"
 
-# faster N WAY TENTHS: than one server, so many times.
+# faster N WAY TENTHS: check that N servers are TENTHS / 10 times as fast as
+# one.
 faster ()
 {
     local one many tenths=$3
@@ -33,8 +35,8 @@ faster ()
         fail "$1 servers, $2: ${many:-nothing} against ${one:-nothing} KiB/s"
     fi
 }
-# Twice and four times as fast is what docs/BENCHMARKS.md has of a quiet machine; here
-# it is to be told from no faster, whatever else runs.
+# docs/BENCHMARKS.md has twice and four times as fast, from a quiet machine.
+# These limits only tell faster from no faster, whatever else runs.
 for way in write read; do
     faster 2 $way 14
     faster 4 $way 25

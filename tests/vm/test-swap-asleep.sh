@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The client's host sleeps for two minutes while it swaps to another guest, with one copy of
-# each page. The donor's lease is 30 s, so that it gives the session up meanwhile. Every byte
-# is as it was. TEST_TRANSPORTS="tcp rdma": over rdma, too.
+# The client's host sleeps for two minutes while it swaps to another guest, with
+# one copy of each page. The donor's lease is 30 s, so the donor ends the
+# session meanwhile. Every byte is right afterwards. TEST_TRANSPORTS="tcp rdma"
+# adds rdma.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

@@ -1,10 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# Swap with two copies while one of its two donors dies with its host: a guest lends
-# memory, and so does a server in the client's own guest; a program there swaps to both, from
-# a cgroup that is too small for it, the guest is killed, and every byte is as it was. No
-# hung task in the client's kernel log. Over soft-RoCE; TEST_TRANSPORTS="rdma tcp": over tcp, too.
+# Swap with two copies while one of its two donors dies with its host. A guest
+# lends memory, and so does a server in the client's own guest. A program there,
+# in a cgroup that is too small for it, swaps to both. The donor's guest is
+# killed. Every byte is right, and the client's kernel log has no hung task. The
+# device is soft-RoCE. TEST_TRANSPORTS="rdma tcp" adds tcp.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The main job: one guest lends memory, another swaps to it over RDMA, a
+# The main job. One guest lends memory, and another swaps to it over RDMA. A
 # program there touches one and a half times the memory that its cgroup may
-# have, and finds every byte as it left it.  No hung task in either kernel's
-# log.  TEST_DEVICES may name one of rxe and siw.  The sizes are small, to be
-# quick under emulation, where siw takes four times as long as rxe (its
-# connection is a TCP one that sends an MTU at a time); those of the figures in
-# docs/BENCHMARKS.md are
+# have, and finds every byte as it left it. Neither kernel's log has a hung
+# task. TEST_DEVICES may name one of rxe and siw.
+#
+# The sizes are small, to be quick under emulation. There siw takes four times
+# as long as rxe, because it uses a TCP connection that sends an MTU at a time.
+# The figures in docs/BENCHMARKS.md have these sizes:
 #
 #   FARPAGE_SWAP_LIMIT=512 FARPAGE_SWAP_TOUCHED=768 FARPAGE_SWAP_RANDOM=4000
 

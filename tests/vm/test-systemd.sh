@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# The memory server as a service of systemd that keeps its memory: restarted,
-# killed, hung and stopped.
+# The memory server as a service of systemd that keeps its memory. It is
+# restarted, killed, hung and stopped.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"

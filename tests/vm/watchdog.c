@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Runs a command on a machine that may run out of memory, says once a second
- * how far it is, and sees when nothing goes on any more: then the kernel says
- * on its console where every task is, and the machine ends.
+/* Run a command on a machine that may run out of memory.  Print once a second
+ * how far it is, and detect that nothing moves any more.  Then make the kernel
+ * print on its console where each task is, and end the machine.
  *
- * Whoever watches must not depend on what may be stuck.  So there are two
- * threads.  One reads counters and prints them, for which the kernel needs
- * memory; it may get stuck, and that is then one more sign.  The other one
- * only looks at the clock and at what the first one left, and all it may have
- * to do are writes to two files that it has open, for which the kernel needs
- * none (/proc/sysrq-trigger, /dev/port).  Both are locked in memory, and have
- * a higher priority than whatever serves the swap.
+ * The watchdog must not depend on anything that may be stuck.  So there are
+ * two threads.  One reads counters and prints them, for which the kernel needs
+ * memory.  It may get stuck, and that is one more sign.  The other one only
+ * looks at the clock and at values that the first one left.  At most it writes
+ * to two files that are open already (/proc/sysrq-trigger, /dev/port), for
+ * which the kernel needs no memory.  Both are locked in memory, and have a
+ * higher priority than any process that serves swap.
  */
 
 #include <errno.h>
@@ -38,12 +38,12 @@
 
 #define PRIORITY 50
 #define STACK (64 * 1024)
-/* Fewer pages than this are no progress: the kernel's own threads, and a
+/* Fewer pages than this are no progress.  The kernel's own threads, and a
  * shell that looks at the clock, take some now and then.
  */
 #define PROGRESS_PAGES 64
 #define STUCK_SECONDS 5
-/* QEMU's isa-debug-exit of lib/guest.sh; it makes 2 n + 1 of this. */
+/* Port of QEMU's isa-debug-exit (lib/guest.sh).  QEMU exits with 2 n + 1. */
 #define EXIT_PORT 0xf4
 #define EXIT_VALUE 42
 
@@ -51,7 +51,7 @@ struct counters {
   uint64_t in, out, faults, major, oom_kills, stalls; /* /proc/vmstat */
   uint64_t free_kib, available_kib;                   /* /proc/meminfo */
   uint64_t waited_us;                                 /* PSI, full, total */
-  uint64_t drops; /* packets, for want of memory */
+  uint64_t drops; /* packets, for lack of memory */
 };
 
 /* Kept open: to open a file takes more memory than to read one. */
@@ -59,7 +59,7 @@ static int fd_vmstat, fd_meminfo, fd_psi, fd_netstat;
 static int fd_sysrq = -1, fd_port = -1;
 static char text[32 * 1024];
 
-/* What the sampler leaves for the other thread. */
+/* Left by the sampler for the other thread. */
 static _Atomic uint64_t pages_moved;
 
 static struct counters first, last;
@@ -91,7 +91,7 @@ read_all (int fd)
   return text;
 }
 
-/* The number behind a name at the start of a line. */
+/* Return the number behind a name at the start of a line, or 0. */
 static uint64_t
 number_of (const char *all, const char *name)
 {
@@ -107,7 +107,9 @@ number_of (const char *all, const char *name)
   return 0;
 }
 
-/* /proc/net/netstat has a line of names and one of numbers. */
+/* Return a number of /proc/net/netstat, or 0.  The file has a line of names
+ * and one of numbers.
+ */
 static uint64_t
 netstat_number (const char *all, const char *name)
 {
@@ -210,8 +212,8 @@ sysrq (char c)
     (void) !write (fd_sysrq, &c, 1);
 }
 
-/* Memory, who is blocked, what the processors do, and all tasks; who is
- * blocked still, some seconds later, is stuck and not slow.
+/* Print memory, blocked tasks, the processors' work and all tasks.  A task
+ * that is still blocked some seconds later is stuck, not slow.
  */
 static void
 dump_and_end (void)
@@ -228,8 +230,8 @@ dump_and_end (void)
     (void) !pwrite (fd_port, &value, 1, EXIT_PORT);
 }
 
-/* The command's status, or -1: nothing went on for so long, or its time is
- * over.
+/* Return the command's status.  Return -1 if nothing moved for stall_ms, or if
+ * the deadline has passed.
  */
 static int
 watch (pid_t pid, int64_t stall_ms, int64_t deadline_ms, const char **why)
@@ -311,7 +313,7 @@ run (char *argv[], int64_t stall_ms, int64_t deadline_ms)
   fd_netstat = open_or_none ("/proc/net/netstat", O_RDONLY);
   first = last = sample ();
 
-  /* The command inherits nothing of what keeps this process alive. */
+  /* The command must not inherit the settings that keep this process alive. */
   fflush (NULL);
   pid = start_command (argv);
   if (pid == -1) {
@@ -329,7 +331,7 @@ run (char *argv[], int64_t stall_ms, int64_t deadline_ms)
   status = watch (pid, stall_ms, deadline_ms, &why);
   if (status == -1) {
     dump_and_end ();
-    /* Here it is no guest of ours that could be ended. */
+    /* This is not a guest of ours that could be ended. */
     printf ("watchdog: %s\n", why);
     kill (pid, SIGKILL);
     return 3;

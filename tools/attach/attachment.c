@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* attachment.c - one attached device: the steps that make it, and the one
- * that takes them back.
+/* attachment.c - one attached device: the steps that make it, and the one that
+ * undoes them.
  */
 
 #include <config.h>
@@ -31,9 +31,9 @@
 #define STOP_MS 10000
 #define GONE_MS 10000
 #define FLUSH_PROBE_MS 2000
-#define PATIENCE_MS 1000 /* then it is said what is waited for */
-#define LINK_MS 3000     /* for a first answer, on each connection */
-#define CONNECTS 3       /* again */
+#define PATIENCE_MS 1000 /* then tell the user what it waits for */
+#define LINK_MS 3000     /* for a first answer on each connection */
+#define CONNECTS 3       /* not used */
 
 static void
 device_name (char out[32], int index)
@@ -41,8 +41,8 @@ device_name (char out[32], int index)
   snprintf (out, 32, "/dev/nbd%d", index);
 }
 
-/* The lock first: then nobody else of us can be at it. Others who use the
- * device show in sysfs, and the kernel has the last word at connect.
+/* Take the lock first, so that no other farpage process can claim the device.
+ * Other users show in sysfs, and the kernel decides at connect.
  */
 static int
 claim_one (struct attachment *a, int index, struct why *w)
@@ -82,9 +82,9 @@ attachment_claim (struct attachment *a, struct why *w)
   if (access ("/sys/module/nbd", F_OK) == -1 && !nbd_exists (0))
     return why_set (
         w, -ENODEV,
-        "this kernel has no NBD client: run 'modprobe nbd max_part=0'; where "
-        "there is no such module (containers, kernels for clouds) nbdkit with "
-        "the plugin, and a program that speaks NBD, do without /dev/nbdX");
+        "this kernel has no NBD client: run 'modprobe nbd max_part=0'; if "
+        "there is no module nbd (containers, cloud kernels), run nbdkit with "
+        "the plugin, and use it from a program that speaks NBD");
   r = nbd_genl_open (&a->genl, w);
   if (r < 0)
     return r;
@@ -102,7 +102,7 @@ attachment_claim (struct attachment *a, struct why *w)
   if (i == 0)
     return why_set (w, -ENODEV,
                     "there is no /dev/nbdX, though this kernel has an NBD "
-                    "client: load its module anew, 'modprobe -r nbd; modprobe "
+                    "client: reload its module: 'modprobe -r nbd; modprobe "
                     "nbd max_part=0 nbds_max=16'");
   return why_set (w, -EBUSY,
                   "all %d devices /dev/nbdX are in use: load the module with"
@@ -110,8 +110,8 @@ attachment_claim (struct attachment *a, struct why *w)
                   i);
 }
 
-/* Whether nbdkit serves shows in a handshake. It answers when its plugin is
- * ready, so a refusal means: not yet.
+/* Wait until nbdkit answers a handshake. It does so once its plugin is ready,
+ * so a refusal means "not yet".
  */
 static int
 first_answer (struct attachment *a, const struct deadline *d, struct why *w)
@@ -141,9 +141,9 @@ first_answer (struct attachment *a, const struct deadline *d, struct why *w)
   a->nbdkit.aloud = NULL;
   close (link.fd);
   if (a->shape.size && a->shape.size != link.size)
-    return why_set (w, -EIO, "its size changed from %llu to %llu bytes",
-                    (unsigned long long) a->shape.size,
-                    (unsigned long long) link.size);
+    return why_set (
+        w, -EIO, "the volume's size changed from %llu to %llu bytes",
+        (unsigned long long) a->shape.size, (unsigned long long) link.size);
   a->shape = link;
   a->shape.fd = -1;
   a->st.size = link.size;
@@ -152,8 +152,8 @@ first_answer (struct attachment *a, const struct deadline *d, struct why *w)
   return 0;
 }
 
-/* Which volume it is, for the next nbdkit.  One that does not say is known by
- * its name alone.
+/* Learn the volume's UUID, for the next nbdkit. If the plugin does not tell
+ * it, the name alone identifies the volume.
  */
 static void
 learn_volume (struct attachment *a, const char *status_socket)
@@ -216,7 +216,7 @@ close_links (int *socks, unsigned n)
     close (socks[--n]);
 }
 
-/* Sockets for the kernel: socks[0..n). */
+/* Make n connections for the kernel: socks[0..n). */
 static int
 make_links (struct attachment *a, int *socks, unsigned n,
             const struct deadline *d, struct why *w)
@@ -252,8 +252,9 @@ connect_params (const struct attachment *a, const int *socks, unsigned n)
   };
 }
 
-/* A read cannot be interrupted, so a child makes it: if it gets no answer,
- * the disconnect that follows ends it.
+/* Test that the device answers a read. A read cannot be interrupted, so a
+ * child makes it. If there is no answer, the disconnect that follows ends the
+ * child.
  */
 static int
 test_read (int index, const struct deadline *d, struct why *w)
@@ -289,8 +290,8 @@ test_read (int index, const struct deadline *d, struct why *w)
   return why_set (w, -ETIMEDOUT, "%s did not answer a read in time", dev);
 }
 
-/* The bytes that are on all servers of a stripe in turn; 0: the plugin does
- * not say.
+/* Return the bytes of one stripe on all its servers together; 0 if the plugin
+ * does not say.
  */
 static uint64_t
 stripe_group (const struct attachment *a)
@@ -311,7 +312,7 @@ stripe_group (const struct attachment *a)
   return group;
 }
 
-/* Those that were shut down are dead when the kernel says so. */
+/* Wait until the kernel reports n dead connections. Return how many it did. */
 static unsigned
 wait_dead (struct attachment *a, unsigned n)
 {
@@ -328,9 +329,10 @@ wait_dead (struct attachment *a, unsigned n)
   return dead;
 }
 
-/* The kernel may receive on some connections and not on others (nbd_links.h).
- * Then the former are shut down: who receives there for ever ends, and goes on
- * to the others, so that no request fails; and new ones take their place.
+/* Check that the kernel receives on each connection (nbd_links.h). If it does
+ * not on some, shut down the others, and replace those by new ones. The worker
+ * that received on one that is shut down then goes on to the silent ones, so
+ * no request fails.
  */
 static int
 see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
@@ -341,18 +343,19 @@ see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
   int silent = nbd_links_silent (a->st.index, &d, &answered);
   unsigned cut = 0, dead;
 
-  /* If none answers it is not that. */
+  /* If none answers, the cause is another one. */
   if (silent <= 0 || answered == 0)
     return 0;
   fp_log (FP_LOG_WARN,
           "/dev/nbd%d: the kernel does not receive on %d of %u connections:"
-          " the others are made anew",
+          " reconnecting the others",
           a->st.index, silent, n);
   (void) nbd_genl_take (a->genl, a->st.index, 0);
   for (unsigned i = 0; i < n; i++)
     if (answered >> i & 1 && shutdown (socks[i], SHUT_RDWR) == 0)
       cut++;
-  dead = wait_dead (a, cut); /* of later ones the supervisor hears */
+  /* The supervisor hears of those that die later. */
+  dead = wait_dead (a, cut);
   return dead == 0 ? 0 : attachment_reconnect (a, dead, until, w);
 }
 
@@ -407,8 +410,8 @@ attachment_save (struct attachment *a, struct why *w)
   return state_save (&a->st, w);
 }
 
-/* Open for us alone: fails while it is mounted or swapped to, and nobody can
- * do that as long as it is open.
+/* Open the device exclusively. That fails while it is mounted or swapped to,
+ * and prevents both while it is open.
  */
 static int
 open_exclusive (int *fd, int index, struct why *w)
@@ -432,15 +435,17 @@ wait_gone (int index, struct why *w)
   while (nbd_connected (index)) {
     if (deadline_left (&d, 1) == 0)
       return why_set (w, -ETIMEDOUT,
-                      "/dev/nbd%d is still there %d s after it was"
-                      " disconnected: a program has it open",
+                      "/dev/nbd%d is still connected %d s after the"
+                      " disconnect: a program has it open",
                       index, GONE_MS / 1000);
     sleep_ms (20);
   }
   return 0;
 }
 
-/* A flush that nobody answers would wait for the dead-connection timeout. */
+/* Flush if nbdkit answers. Otherwise a flush would wait for the
+ * dead-connection timeout.
+ */
 static void
 flush (struct attachment *a, int fd)
 {
@@ -474,7 +479,7 @@ disconnect (struct attachment *a, bool check, struct why *w)
   }
   r = nbd_genl_disconnect (a->genl, a->st.index, w);
   if (fd != -1) {
-    close (fd); /* the size becomes 0 when nobody has it open */
+    close (fd); /* size becomes 0 at the last close */
     fd = -1;
   }
   return r < 0 ? r : wait_gone (a->st.index, w);
@@ -497,7 +502,9 @@ attachment_undo (struct attachment *a, bool check, struct why *w)
   else
     nbdkit_stop_other (a->st.nbdkit, a->socket, STOP_MS);
   r2 = state_remove (a->st.index, r < 0 ? &later : w);
-  /* The kernel tells nobody that a device has gone: its link would stay. */
+  /* The kernel sends no event when a device goes, so without this its link
+   * would stay.
+   */
   if (nbd_exists (a->st.index))
     (void) sysfs_write ("change", "/sys/block/nbd%d/uevent", a->st.index);
   close (a->lock);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* attachment.h - one attached device, from the choice of /dev/nbdX to its
- * end: the steps that the supervisor takes, and the one that undoes them.
+/* attachment.h - one attached device, from the choice of /dev/nbdX to its end:
+ * the steps that the supervisor takes, and the one that undoes them.
  *
  *   claim -> serve -> connect -> save
  *
- * attachment_undo takes back whatever was done, in reverse; it needs no
- * more than the state file, so that detach can clean up after a supervisor
- * that was killed.
+ * attachment_undo undoes the steps that were done, in reverse. It needs only
+ * the state file, so that detach can clean up after a supervisor that was
+ * killed.
  *
  * Errors:   0 or a negative errno value, and a sentence in w.
  * Threads:  one.
@@ -25,41 +25,45 @@
 #include "tools/common/why.h"
 
 struct attachment {
-  struct state st; /* index, uuid, args, timeouts set by the caller of claim;
-                      st.index -1: any device that is free */
-  int lock;        /* -1: not claimed */
+  /* The caller of claim sets index, uuid, args, timeouts; index -1: any free
+   * device.
+   */
+  struct state st;
+  int lock; /* -1: not claimed */
   struct nbdkit_proc nbdkit;
   struct nbd_genl *genl;
-  struct nbd_link shape; /* size and flags; its fd is not used */
+  struct nbd_link shape; /* size and flags; fd is not used */
   char socket[STATE_PATH_MAX];
-  char name[16]; /* nbdX, once claimed: for the log */
-  /* What nbdkit says while somebody waits for it; NULL: the log is enough. */
+  char name[16]; /* nbdX for the log, once claimed */
+  /* Gets nbdkit's output while the user waits; NULL: only the log does. */
   void (*aloud) (const char *line);
 };
 
-/* A device that nobody uses, ours alone from now on. */
+/* Claim a device that is not in use. No other farpage process can then. */
 int attachment_claim (struct attachment *a, struct why *w);
 
-/* Start nbdkit, and wait until an NBD client gets an answer. resume: its
- * predecessor died and left its memory lent. It is left so on failure, too.
+/* Start nbdkit, and wait until an NBD client gets an answer. resume: a
+ * previous nbdkit died and left its memory lent. It stays lent on failure,
+ * too.
  */
 int attachment_serve (struct attachment *a, bool resume,
                       const struct deadline *d, struct why *w);
 
-/* As many links as st.connections: to the kernel, for the first time. Then
- * the queue's settings, and a read that must be answered.
+/* Give st.connections connections to the kernel, for the first time. Then set
+ * the queue's settings, and test that a read is answered.
  */
 int attachment_connect (struct attachment *a, const struct deadline *d,
                         struct why *w);
 
-/* n new links in place of those that died. */
+/* Make n connections in place of those that died. */
 int attachment_reconnect (struct attachment *a, unsigned n,
                           const struct deadline *d, struct why *w);
 
 int attachment_save (struct attachment *a, struct why *w);
 
-/* Flush, disconnect, stop nbdkit, forget. With check: -EBUSY and no change
- * if the device is in use. Whatever fails, the rest is done.
+/* Flush, disconnect, stop nbdkit, remove the state. With check: -EBUSY and no
+ * change if the device is in use. If a step fails, the rest is done all the
+ * same.
  */
 int attachment_undo (struct attachment *a, bool check, struct why *w);
 

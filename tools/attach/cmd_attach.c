@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* cmd_attach.c - farpage attach: start the supervisor of a new device, and
- * wait until it says that all works.
+ * wait until it reports that all works.
  */
 
 #include <config.h>
@@ -28,26 +28,26 @@
 #include "tools/common/sysfs.h"
 
 static const char help[] =
-    "Usage: farpage attach [OPTION]... server=ADDR... size=SIZE"
-    " [PARAMETER=VALUE]...\n"
+    "Usage: farpage attach [OPTION]... server=ADDR... size=SIZE "
+    "[PARAMETER=VALUE]...\n"
     "\n"
-    "Makes a block device of memory that farpage-memserver lends on other\n"
-    "machines, and prints its name. The parameters are those of the nbdkit\n"
+    "Make a block device of memory that farpage-memserver lends on other\n"
+    "machines, and print its name. The parameters are those of the nbdkit\n"
     "plugin: see nbdkit-farpage-plugin(1).\n"
     "\n"
-    "  -d, --device /dev/nbdX   this device (default: the first free one)\n"
-    "      --name NAME          make it /dev/farpage/NAME, too (default: the"
-    " volume's)\n"
-    "      --connections N      NBD connections (default: one for each CPU)\n"
+    "  -d, --device /dev/nbdX   use this device (default: first free one)\n"
+    "      --name NAME          add /dev/farpage/NAME "
+    "(default: the volume's)\n"
+    "      --connections N      use N NBD connections (default: one per CPU)\n"
     "      --timeout S          send a request again after S seconds (30)\n"
-    "      --dead-timeout S     fail requests after S seconds without nbdkit"
-    " (120)\n"
-    "      --wait S             give up if it does not work after S seconds"
-    " (60)\n"
-    "      --swap               it will be swapped to: real-time priority\n"
-    "      --read-only          of a volume that is there: only read it\n"
+    "      --dead-timeout S     fail requests after S seconds without "
+    "nbdkit (120)\n"
+    "      --wait S             give up if it does not work after S "
+    "seconds (60)\n"
+    "      --swap               prepare it for swap: real-time priority\n"
+    "      --read-only          only read the volume, which must exist\n"
     "      --foreground         do not go into the background\n"
-    "      --json               print what was attached as JSON\n"
+    "      --json               print the result as JSON\n"
     "      --help, --version\n";
 
 struct options {
@@ -91,8 +91,8 @@ has_key (const char *arg, const char *key)
   return !strncmp (arg, key, n) && arg[n] == '=';
 }
 
-/* The supervisor does not stay in the caller's directory. Returns arg, or a
- * copy that lives as long as the program; NULL: no memory.
+/* Make a path in arg absolute, because the supervisor changes directory.
+ * Return arg, or a copy that is never freed; NULL: out of memory.
  */
 static char *
 absolute (char *arg)
@@ -107,9 +107,9 @@ absolute (char *arg)
     size_t n = strlen (prefixes[i]);
 
     if (strncmp (arg, prefixes[i], n) != 0 || arg[n] == '/' ||
-        /* The name of a pool is no path. */
+        /* A pool's name is not a path. */
         (!strcmp (prefixes[i], "pool=") && !strchr (arg, '/')) ||
-        /* Nor are these words. */
+        /* Nor are these words paths. */
         !strcmp (arg, "encrypt=ephemeral") || !strcmp (arg, "encrypt=off") ||
         !getcwd (cwd, sizeof cwd))
       continue;
@@ -119,13 +119,13 @@ absolute (char *arg)
   return arg;
 }
 
-/* The plugin's own parameter, unless it is there; it has to be known to the
+/* Add a parameter of the plugin, unless it is there. st.args keeps it for the
  * next nbdkit, too.
  */
 static int
 add_parameter (struct options *o, char *parameter)
 {
-  char **args; /* as long as the program */
+  char **args; /* never freed */
 
   for (unsigned i = 0; i < o->st.nr_args; i++)
     if (!strcmp (o->st.args[i], parameter))
@@ -145,12 +145,13 @@ add_readonly (struct options *o)
   static char readonly[] = "readonly=true";
 
   if (o->st.swap)
-    return say_usage ("attach", "--swap and --read-only contradict");
+    return say_usage ("attach",
+                      "--swap and --read-only contradict each other");
   return add_parameter (o, readonly);
 }
 
-/* Only what attach itself depends on is looked at: the plugin knows its
- * parameters, and says what is wrong with them.
+/* Check only what attach itself depends on. The plugin knows its parameters
+ * and reports what is wrong with them.
  */
 static int
 check_parameters (struct options *o, int argc, char *argv[])
@@ -167,7 +168,8 @@ check_parameters (struct options *o, int argc, char *argv[])
     { "connections", "use --connections" },
     { "swap", "use --swap" },
   };
-  bool server = false, size = false; /* or a volume that has one */
+  /* size: size= was given, or the name of a volume, which may have one. */
+  bool server = false, size = false;
   size_t k;
   int i;
 
@@ -189,7 +191,7 @@ check_parameters (struct options *o, int argc, char *argv[])
                 strchr (argv[i], '=') + 1);
   }
   if (!server)
-    return say_usage ("attach", "server=ADDR is missing, or pool=NAME");
+    return say_usage ("attach", "server=ADDR is missing (or pool=NAME)");
   if (!size)
     return say_usage ("attach", "size=SIZE is missing");
   o->st.args = argv;
@@ -200,7 +202,7 @@ check_parameters (struct options *o, int argc, char *argv[])
 static int
 bad_number (const char *option)
 {
-  return say_usage ("attach", "%s: '%s' is not a number that will do", option,
+  return say_usage ("attach", "%s: '%s' is not a valid number", option,
                     optarg);
 }
 
@@ -214,8 +216,9 @@ has_any (const struct options *o, const char *const *keys)
   return false;
 }
 
-/* Of swap with one copy the plugin waits for 10 s, unless it is told
- * (SWAP_TIMEOUT_MS in its params.c), and the kernel must wait for longer.
+/* For swap with one copy the plugin's timeout is 10 s unless it is given
+ * (SWAP_TIMEOUT_MS in its params.c), and the kernel must wait longer. If it
+ * does not, give the plugin a shorter one.
  */
 static int
 nest_swap (struct options *o)
@@ -274,19 +277,19 @@ check_timeouts (const struct options *o)
   for (unsigned i = 0; i < o->st.nr_args; i++) {
     if (is_ms (o, i, "timeout=", &ms) && ms * 2 > nbd_ms)
       return say_usage ("attach",
-                        "%s is the plugin's, in milliseconds: --timeout must"
-                        " be at least twice as long",
+                        "%s (of the plugin, in milliseconds): --timeout"
+                        " must be at least twice as long",
                         o->st.args[i]);
     if (is_ms (o, i, "await=", &ms) && ms >= nbd_ms)
       return say_usage ("attach",
-                        "%s is the plugin's, in milliseconds: --timeout must"
-                        " be longer",
+                        "%s (of the plugin, in milliseconds): --timeout"
+                        " must be longer",
                         o->st.args[i]);
   }
   return -1;
 }
 
-/* -1: go on. */
+/* Parse the command line. Return -1 to go on, or an exit status. */
 static int
 parse (struct options *o, int argc, char *argv[])
 {
@@ -311,8 +314,8 @@ parse (struct options *o, int argc, char *argv[])
     case OPT_NAME:
       if (!state_link_ok (optarg))
         return say_usage ("attach",
-                          "--name: '%s': letters, digits and signs of"
-                          " _.:=@+- only, not '.' first, %d at most",
+                          "--name: '%s': use only letters, digits and"
+                          " _.:=@+-, no '.' first, at most %d characters",
                           optarg, STATE_LINK_MAX - 1);
       snprintf (o->st.link, sizeof o->st.link, "%s", optarg);
       break;
@@ -398,7 +401,7 @@ report_here (void *opaque, int err, const char *why)
 
 /* ---- in the background ---- */
 
-/* What goes through the pipe: index of the device, or a sentence. */
+/* The contents of the pipe: index of the device, or an error. */
 struct report {
   int err, index;
   struct why why;
@@ -420,7 +423,8 @@ report_to_parent (void *opaque, int err, const char *why)
   why_set (&r.why, 0, "%s", why);
   heard = write (b->pipe, &r, sizeof r) == (ssize_t) sizeof r;
   close (b->pipe);
-  /* Whoever waits for the end of our caller's output must not wait for us. */
+  /* A program that reads our caller's output to its end must not wait for us.
+   */
   dup2 (null, 0);
   dup2 (null, 1);
   dup2 (null, 2);
@@ -428,7 +432,7 @@ report_to_parent (void *opaque, int err, const char *why)
   return heard;
 }
 
-/* The caller's standard error is ours until the report. */
+/* Print to the caller's standard error, which is ours until the report. */
 static void
 say_aloud (const char *line)
 {
@@ -510,9 +514,9 @@ cmd_attach (int argc, char *argv[])
   if (status != -1)
     return status;
   if (geteuid () != 0)
-    return say_error ("attach: only root can make a block device");
+    return say_error ("attach: only root can attach a block device");
   if (fp_uuid_generate (&uuid) < 0)
-    return say_error ("attach: the kernel has no random numbers");
+    return say_error ("attach: cannot get random numbers from the kernel");
   a.st = o.st;
   fp_uuid_format (&uuid, a.st.uuid);
   if (o.foreground) {

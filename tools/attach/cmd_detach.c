@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_detach.c - farpage detach: have the supervisor take the device down,
- * or do it in its place if it died.
+/* cmd_detach.c - farpage detach: have the supervisor take the device down. If
+ * the supervisor is dead, do it here.
  */
 
 #include <config.h>
@@ -22,9 +22,9 @@
 static const char help[] =
     "Usage: farpage detach [OPTION]... /dev/nbdX...\n"
     "\n"
-    "Takes a device down that 'farpage attach' made, or what is left of one.\n"
-    "Refused while it is mounted or swapped to. The memory of a volume\n"
-    "without a name goes back to its servers.\n"
+    "Detach a device that 'farpage attach' made, or clean up what is left\n"
+    "of one. Refused while it is mounted or swapped to. The memory of a\n"
+    "volume without a name goes back to its servers.\n"
     "\n"
     "      --wait S   give up after S seconds (60)\n"
     "      --help, --version\n";
@@ -35,7 +35,7 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
-/* Nobody holds the lock: what there is was left behind. */
+/* Take down a device whose supervisor is dead: no process holds its lock. */
 static int
 clean_up (struct attachment *a, const struct state *st, struct why *w)
 {
@@ -56,7 +56,9 @@ clean_up (struct attachment *a, const struct state *st, struct why *w)
   return r;
 }
 
-/* It lets go of the lock when all is done. */
+/* Tell the supervisor to detach, and wait until it ends. It keeps the lock
+ * until then.
+ */
 static int
 ask_supervisor (const struct state *st, const struct deadline *d,
                 struct why *w)
@@ -82,7 +84,7 @@ ask_supervisor (const struct state *st, const struct deadline *d,
       return -EBUSY;
   }
   return why_set (w, -ETIMEDOUT,
-                  "its supervisor (pid %ld) has not done it yet",
+                  "its supervisor (pid %ld) has not detached it in time",
                   (long) st->supervisor);
 }
 
@@ -97,8 +99,8 @@ detach (int index, long seconds, struct why *w)
   if (!state_exists (index))
     return nbd_connected (index)
                ? why_set (w, -ENOENT,
-                          "/dev/nbd%d is not attached by farpage: 'nbd-client"
-                          " -d' may be what you want",
+                          "/dev/nbd%d is not attached by farpage: try"
+                          " 'nbd-client -d'",
                           index)
                : why_set (w, 0, "not attached");
   r = state_load (&st, index, w);
@@ -111,7 +113,7 @@ detach (int index, long seconds, struct why *w)
   r = state_lock (&a.lock, index, w);
   if (r == -EBUSY) {
     r = ask_supervisor (&st, &d, w);
-    /* Its lock is gone with it. What it could not do is left for us. */
+    /* The supervisor's lock ended with it. Do here what it could not do. */
     if (r == 0)
       r = state_lock (&a.lock, index, w);
   }
@@ -136,7 +138,7 @@ cmd_detach (int argc, char *argv[])
                         optarg);
   }
   if (optind == argc)
-    return say_usage ("detach", "which device?");
+    return say_usage ("detach", "give at least one device");
   for (i = optind; i < argc; i++)
     if (nbd_index (argv[i]) < 0)
       return say_usage ("detach", "%s: not a /dev/nbdX", argv[i]);

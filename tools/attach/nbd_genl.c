@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nbd_genl.c - the kernel's NBD client, over generic netlink. Commands go
- * over one socket, the news of dead links come over another.
+/* nbd_genl.c - the kernel's NBD client, over generic netlink. Commands use one
+ * socket, the news of dead connections another.
  */
 
 #include <config.h>
@@ -20,11 +20,11 @@
 struct nbd_genl {
   struct nl_sock *cmd, *events;
   int family;
-  int index;      /* of interest to take */
-  unsigned taken; /* counted by on_event */
+  int index;      /* device whose events on_event counts */
+  unsigned taken; /* dead connections, counted by on_event */
 };
 
-/* libnl has error numbers of its own. */
+/* Convert libnl's own error numbers. */
 static int
 from_nl (int err)
 {
@@ -149,8 +149,8 @@ put_socks (struct nl_msg *msg, const struct nbd_connect *c)
   return 0;
 }
 
-/* Send, and wait for the kernel's word. CONNECT answers with the index
- * before its acknowledgement; the default handlers skip that.
+/* Send, and wait for the kernel's acknowledgement. CONNECT answers with the
+ * index before that; the default handlers skip it.
  */
 static int
 call (struct nbd_genl *g, struct nl_msg *msg)
@@ -189,9 +189,8 @@ hand_over (struct nbd_genl *g, int cmd, const struct nbd_connect *c,
     return no_memory (w);
   r = call (g, msg);
   if (r < 0)
-    return why_set (w, from_nl (r),
-                    "the kernel did not take /dev/nbd%d's %s: %s", c->index,
-                    what, nl_geterror (r));
+    return why_set (w, from_nl (r), "the kernel refused /dev/nbd%d's %s: %s",
+                    c->index, what, nl_geterror (r));
   return 0;
 }
 
@@ -219,9 +218,10 @@ nbd_genl_disconnect (struct nbd_genl *g, int index, struct why *w)
   if (!msg)
     return no_memory (w);
   r = call (g, msg);
-  /* What has no server needs no disconnecting; the kernel calls it EINVAL. */
+  /* A device without a server needs no disconnect; the kernel says EINVAL. */
   if (r < 0 && from_nl (r) != -EINVAL && from_nl (r) != -ENODEV)
-    return why_set (w, from_nl (r), "the kernel kept /dev/nbd%d: %s", index,
+    return why_set (w, from_nl (r),
+                    "the kernel did not disconnect /dev/nbd%d: %s", index,
                     nl_geterror (r));
   return 0;
 }
@@ -276,6 +276,6 @@ nbd_genl_take (struct nbd_genl *g, int index, unsigned all)
   do
     r = nl_recvmsgs_default (g->events);
   while (r == 0);
-  /* Anything but 'nothing more': messages were lost (ENOBUFS). */
+  /* Any error but "nothing more" means that messages were lost (ENOBUFS). */
   return -r == NLE_AGAIN ? g->taken : all;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nbd_genl.h - the kernel's NBD client, over generic netlink: hand it
- * sockets, replace those that died, take the device down, hear of links
- * that die.
+/* nbd_genl.h - the kernel's NBD client, over generic netlink. Give it sockets,
+ * replace those that died, take the device down, and learn of connections that
+ * die.
  *
  * Errors:   0 or a negative errno value, and a sentence in w.
  * Threads:  one.
- * Memory:   the kernel keeps its own reference to a socket that it was
- *           given: the caller closes its file descriptor.
+ * Memory:   the kernel keeps its own reference to a socket. The caller still
+ *           closes its file descriptor.
  */
 
 #ifndef FARPAGE_NBD_GENL_H
@@ -28,24 +28,24 @@ struct nbd_connect {
   uint32_t block_size;   /* bytes, a power of two from 512 to a page */
   uint64_t flags;        /* NBD_FLAG_* of the server */
   unsigned timeout;      /* seconds until a request is sent again */
-  unsigned dead_timeout; /* seconds to wait for a new link */
-  const char *backend;   /* whoever reconnects must say the same */
+  unsigned dead_timeout; /* seconds to wait for a new connection */
+  const char *backend;   /* must be the same in a reconnect */
   const int *socks;
   unsigned nr_socks;
 };
 
-/* -EBUSY: the device has a server already. */
+/* Attach the device to these sockets. -EBUSY: it has a server already. */
 int nbd_genl_connect (struct nbd_genl *g, const struct nbd_connect *c,
                       struct why *w);
-/* Sockets for as many links as died; those that are too many are not used. */
+/* Replace dead connections by these sockets. Surplus ones are not used. */
 int nbd_genl_reconfigure (struct nbd_genl *g, const struct nbd_connect *c,
                           struct why *w);
-/* Fine too if it has no server. */
+/* Disconnect the device. Return 0 also if it has no server. */
 int nbd_genl_disconnect (struct nbd_genl *g, int index, struct why *w);
 
-/* Links that die from now on make nbd_genl_fd readable. Then take returns
- * how many links of that device died (0 for other devices' ones), or as many
- * as all if the kernel could not tell.
+/* Make nbd_genl_fd readable when a connection dies from now on. Then
+ * nbd_genl_take returns how many connections of that device died (0 if only
+ * those of others did). If the kernel's messages were lost, it returns all.
  */
 int nbd_genl_listen (struct nbd_genl *g, struct why *w);
 int nbd_genl_fd (const struct nbd_genl *g);

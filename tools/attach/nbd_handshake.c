@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "tools/attach/nbd_handshake.h"
 
-/* Closing a libnbd handle closes its file descriptor and says nothing to
+/* Close a libnbd handle.  That closes its file descriptor without a word to
  * the server, so a duplicate of the socket lives on.
  */
 static void
@@ -49,10 +49,10 @@ server_flags (struct nbd_handle *h)
   return flags;
 }
 
-/* Room for the largest request (max_sectors_kb in sysfs.c), and as much again
- * for the kernel's own books: otherwise a process that swaps out sleeps in the
- * middle of one, several times, until nbdkit has taken the first part.  It
- * works with less room, too.
+/* Make room for the largest request (max_sectors_kb in sysfs.c), and as much
+ * again for the kernel's own data.  With less, a process that swaps out sleeps
+ * in the middle of a request, several times, until nbdkit has taken the first
+ * part.  A failure costs only that.
  */
 static void
 widen (int fd)

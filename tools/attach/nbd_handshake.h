@@ -2,11 +2,11 @@
 /* nbd_handshake.h - connect to an NBD server on a Unix socket, negotiate as
  * the kernel's client needs it, and hand over the bare socket.
  *
- * The kernel speaks simple replies only, so structured replies and all that
- * comes with them are not asked for.
+ * The kernel knows simple replies only, so structured replies and their
+ * extensions are not negotiated.
  *
- * Errors:   0 or a negative errno value, and a sentence in w; -ECONNREFUSED
- *           and -ENOENT: nobody listens there (yet).
+ * Errors:   0 or a negative errno value, and a sentence in w.  -ECONNREFUSED
+ *           or -ENOENT if no server listens there (yet).
  * Memory:   the caller closes link->fd.
  */
 

@@ -19,8 +19,8 @@
 
 #define MAX_QUEUES 64
 
-/* Each connection has a queue of its own, which some processors use; -1 if
- * none does.
+/* Return a processor that uses the queue of this connection, or -1 if none
+ * does.  Each connection has a queue of its own.
  */
 static int
 processor_of (int index, unsigned queue)
@@ -35,7 +35,9 @@ processor_of (int index, unsigned queue)
   return end == line || cpu < 0 || cpu >= CPU_SETSIZE ? -1 : (int) cpu;
 }
 
-/* A byte for each that was asked: its number, or that it could not be. */
+/* Each reader writes one byte: the number of the queue that answered, or
+ * NOT_ASKED if it could not read.
+ */
 #define NOT_ASKED 0xff
 
 static void
@@ -46,7 +48,9 @@ tell (int out, unsigned what)
   (void) !write (out, &byte, 1);
 }
 
-/* Any answer will do. */
+/* Read from the device on processor cpu, which uses this queue.  Any answer
+ * will do, an error too.
+ */
 static void
 read_there (int index, unsigned queue, int cpu, int out)
 {
@@ -63,14 +67,14 @@ read_there (int index, unsigned queue, int cpu, int out)
     tell (out, NOT_ASKED);
     return;
   }
-  /* Where that is not allowed it asks another connection. */
+  /* Where that is not allowed, the read goes over another connection. */
   (void) sched_setaffinity (0, sizeof set, &set);
   (void) !pread (fd, buf, 4096, 0);
   tell (out, queue);
 }
 
-/* It may be there for longer than who asks: it keeps no lock, and nobody's
- * output open.
+/* Close all file descriptors but out.  The reader may outlive the caller, so
+ * it must not hold a lock or keep another program's output open.
  */
 static int
 keep_only (int out)
@@ -83,8 +87,9 @@ keep_only (int out)
   return r == -1 ? -errno : 0;
 }
 
-/* A read cannot be interrupted: who makes it is nobody's child, and ends when
- * it is answered, or the device is disconnected.
+/* Start a reader.  A read cannot be interrupted, so the reader is a
+ * grandchild, which need not be waited for.  It ends when the read is answered
+ * or the device is disconnected.
  */
 static int
 begin_read (int index, unsigned queue, int cpu, int out)
@@ -137,7 +142,7 @@ nbd_links_silent (int index, const struct deadline *d, uint64_t *answered)
       continue;
     n = read (in, bytes, sizeof bytes);
     if (n <= 0)
-      break; /* all have ended */
+      break; /* all readers have ended */
     waiting -= (int) n;
     for (ssize_t k = 0; k < n; k++)
       if (bytes[k] != NOT_ASKED)

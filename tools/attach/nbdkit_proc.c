@@ -32,7 +32,7 @@
 #define NICE -20
 #define SWAP_PRIORITY 10
 
-/* In a build tree ./run says where the plugin is. */
+/* In a build tree ./run sets FARPAGE_PLUGIN. */
 const char *
 nbdkit_plugin_path (void)
 {
@@ -49,10 +49,11 @@ has_key (const char *arg, const char *key)
   return strncmp (arg, key, n) == 0 && arg[n] == '=';
 }
 
-/* It was taken once: whoever has taken it from us since keeps it.  Who has
- * left cannot leave again, and who joined is one of its servers.  Said once
- * more, add=true would let one that just now answers with nothing take the
- * place of a server that is only away, with all that this one has.
+/* Return true for a parameter that only the first nbdkit gets.  takeover: if
+ * another client has taken the volume since, it keeps it.  remove and add:
+ * they are done.  A second add=true could also do harm.  A server that answers
+ * with nothing would take the place of a member that is only away, and still
+ * has all data.
  */
 static bool
 is_for_once (const char *arg)
@@ -61,8 +62,8 @@ is_for_once (const char *arg)
          has_key (arg, "remove") || has_key (arg, "force");
 }
 
-/* Between fork and exec. What is not allowed here (no root) is missing from
- * the robustness against swap pressure only.
+/* Prepare the child between fork and exec.  If something is not allowed (no
+ * root), only the robustness under swap pressure suffers.
  */
 static void
 prepare_child (bool realtime, int output)
@@ -85,18 +86,19 @@ prepare_child (bool realtime, int output)
   (void) sysfs_write ("-1000", "/proc/self/oom_score_adj");
   prctl (PR_SET_IO_FLUSHER, 1, 0, 0, 0);
   /* The kernel's receiver of replies has this priority (WQ_HIGHPRI in
-   * drivers/block/nbd.c) and is woken on the processor that sends them: three
-   * times a read it would take that processor from a thread of less.
+   * drivers/block/nbd.c), and is woken on the processor that sends them.  It
+   * would take that processor from a thread of lower priority three times per
+   * read.
    */
   setpriority (PRIO_PROCESS, 0, NICE);
-  /* Not what we have: SCHED_BATCH says something (nbdkit_set_swap). */
+  /* Do not inherit SCHED_BATCH, which has a meaning: nbdkit_set_swap. */
   sched_setscheduler (0, SCHED_OTHER, &usual);
   if (realtime)
     sched_setscheduler (0, SCHED_FIFO, &fifo);
   r = privileges_drop ();
   if (r < 0)
     dprintf (STDERR_FILENO,
-             "nbdkit: error: it keeps more privileges than it needs: %s\n",
+             "nbdkit: error: cannot drop all unneeded privileges: %s\n",
              strerror (-r));
 }
 
@@ -123,8 +125,8 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   snprintf (client, sizeof client, "client=%s", params->uuid);
   snprintf (status, sizeof status, "status=%s", params->status_socket);
   snprintf (members, sizeof members, "members=%s", params->members);
-  /* systemd's last killing at shutdown leaves alone what has an '@' here: for
-   * what is unmounted only after it (ROOT_STORAGE_DAEMONS of systemd).
+  /* systemd's last killing at shutdown spares a process with '@' here, so that
+   * storage can be unmounted after it (ROOT_STORAGE_DAEMONS of systemd).
    */
   argv[n++] = "@nbdkit";
   argv[n++] = "-f";
@@ -140,8 +142,8 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
     argv[n++] = params->args[i];
   }
   argv[n++] = connections;
-  /* A name says which volume it is, but not that it still is the same one, and
-   * that nobody else has used it.
+  /* A name says which volume it is.  It does not say that it still is the same
+   * one, and that no other client has used it: client= and uuid= do.
    */
   snprintf (uuid, sizeof uuid, "uuid=%s",
             named ? params->volume : params->uuid);
@@ -151,13 +153,13 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
     argv[n++] = uuid;
   argv[n++] = status;
   argv[n++] = members;
-  argv[n++] = "keep=true"; /* whoever else ends it: see nbdkit_stop */
+  argv[n++] = "keep=true"; /* unless nbdkit_stop ends it */
   if (params->swap)
     argv[n++] = "swap=true";
   if (params->resume)
     argv[n++] = "resume=true";
 
-  /* Its side does not block: what it says must never stop its I/O. */
+  /* nbdkit's side does not block: output must never stop its I/O. */
   if (pipe2 (pipefd, O_CLOEXEC) == -1 ||
       fcntl (pipefd[0], F_SETFL, O_NONBLOCK) == -1 ||
       fcntl (pipefd[1], F_SETFL, O_NONBLOCK) == -1) {
@@ -167,7 +169,7 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   p->output = pipefd[0];
   theirs = pipefd[1];
 
-  /* Of a predecessor that was killed. nbdkit would not replace it. */
+  /* Left by a predecessor that was killed; nbdkit would not replace it. */
   unlink (params->socket);
   unlink (params->status_socket);
   if (!params->resume)
@@ -211,7 +213,7 @@ keep_tail (struct nbdkit_proc *p, const char *s, size_t n)
   p->tail[p->tail_len] = '\0';
 }
 
-/* nbdkit writes a line in several pieces. */
+/* Log nbdkit's output by lines.  It writes a line in several parts. */
 static void
 log_lines (struct nbdkit_proc *p, const char *s, size_t n)
 {
@@ -280,7 +282,7 @@ nbdkit_ended (struct nbdkit_proc *p)
   return true;
 }
 
-/* nbdkit's lines without their prefixes, joined. */
+/* Join nbdkit's lines, without their prefixes. */
 static void
 readable (char *out, size_t size, const char *tail)
 {
@@ -341,8 +343,9 @@ end (struct nbdkit_proc *p, int signal, int ms)
   }
 }
 
-/* The device goes: nbdkit need not keep what it holds.  Too early, before the
- * plugin listens to it, this ends it all the same, and it has no volume then.
+/* With SIGUSR1 nbdkit does not keep its volume, because the device goes.  If
+ * the signal comes before the plugin catches it, it kills nbdkit, which has no
+ * volume then.
  */
 void
 nbdkit_stop (struct nbdkit_proc *p, int ms)
@@ -356,7 +359,8 @@ nbdkit_kill (struct nbdkit_proc *p, int ms)
   end (p, SIGKILL, ms);
 }
 
-/* Whether that process is an nbdkit that was told to use this socket. */
+/* Return true if that process is an nbdkit that was told to use this socket.
+ */
 static bool
 is_ours (pid_t pid, const char *socket)
 {
@@ -386,7 +390,7 @@ nbdkit_stop_other (pid_t pid, const char *socket, int ms)
   FP_CLEANUP (fp_closep) int pidfd = pid > 0 ? pidfd_open (pid, 0) : -1;
   struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
 
-  /* The pidfd first: then it is this process that is looked at. */
+  /* Open the pidfd first, so that the process cannot change after is_ours. */
   if (pidfd == -1 || !is_ours (pid, socket))
     return;
   pidfd_send_signal (pidfd, SIGUSR1, NULL, 0);
@@ -412,8 +416,9 @@ nbdkit_set_swap (pid_t pid, const char *socket, bool on)
   tasks = opendir (path);
   if (!tasks)
     return -errno;
-  /* No I/O waits for a thread that has SCHED_BATCH (base/thread.h), and one
-   * that finds no memory would take a processor from those that free some.
+  /* No I/O waits for a thread with SCHED_BATCH (base/thread.h).  At real-time
+   * priority, one that finds no memory would take a processor from threads
+   * that free some.
    */
   while ((d = readdir (tasks)))
     if (d->d_name[0] != '.' &&

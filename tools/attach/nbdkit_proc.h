@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nbdkit_proc.h - one nbdkit with our plugin: start it so that it can serve
- * swap, hear what it says, stop it.
+/* nbdkit_proc.h - start one nbdkit with our plugin so that it can serve swap,
+ * read its output, stop it.
  *
- * It gets a session of its own (a terminal that goes away does not end it),
- * a small stack for each thread, no OOM killer, and no I/O for its own
- * allocations (PR_SET_IO_FLUSHER); for swap also SCHED_FIFO: such a task may
- * use a part of the kernel's reserve, without which swap stalls.
+ * nbdkit gets a session of its own, so that a terminal that goes away does not
+ * end it.  Its threads have small stacks, the OOM killer spares it, and its
+ * allocations wait for no I/O (PR_SET_IO_FLUSHER).  For swap it also has
+ * SCHED_FIFO.  Such tasks may use a part of the kernel's reserve, without
+ * which swap stalls.
  *
  * Errors:   0 or a negative errno value, and a sentence in w.
  * Threads:  one.
@@ -22,24 +23,25 @@
 
 struct nbdkit_proc {
   pid_t pid;       /* 0: none */
-  int pidfd;       /* readable when it ended; -1 */
-  int output;      /* what it writes; -1 */
-  int status;      /* as waitpid says, once it ended */
-  char tail[1024]; /* the last it said */
+  int pidfd;       /* readable once nbdkit has ended; or -1 */
+  int output;      /* stdout and stderr of nbdkit; or -1 */
+  int status;      /* from waitpid, once nbdkit has ended */
+  char tail[1024]; /* end of the output */
   size_t tail_len;
-  char line[512]; /* not finished yet */
+  char line[512]; /* unfinished line of the output */
   size_t line_len;
-  void (*aloud) (const char *line); /* NULL: the log is enough */
+  void (*aloud) (const char *line); /* gets each line, too; or NULL */
 };
 
 struct nbdkit_params {
   const char *socket, *status_socket;
-  const char *members; /* the file with its servers */
-  const char *uuid;    /* of the volume; of the client, if that has a name */
-  const char *volume;  /* its UUID if it has a name; "": not known */
+  const char *members; /* file with the volume's servers */
+  /* UUID of a volume without a name, or of the client of a named one */
+  const char *uuid;
+  const char *volume; /* UUID of a named volume; "": not known */
   bool resume;
-  bool swap;     /* give it swap=true: it was attached for that */
-  bool realtime; /* it serves swap */
+  bool swap;     /* pass swap=true: attached for swap */
+  bool realtime; /* the device serves swap */
   unsigned connections;
   unsigned nr_args;
   char *const *args;
@@ -50,42 +52,44 @@ struct nbdkit_params {
     .pidfd = -1, .output = -1                                                 \
   }
 
-/* Where the plugin is: in a build tree ./run says it, by FARPAGE_PLUGIN. */
+/* Return the path of the plugin.  In a build tree ./run sets FARPAGE_PLUGIN.
+ */
 const char *nbdkit_plugin_path (void);
 
-/* Returns once it was forked: that it serves shows when a client gets an
- * answer.
- */
+/* Return after fork.  nbdkit is ready only once a client gets a reply. */
 int nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
                   struct why *w);
 
-/* Reads what it wrote: logged by line, and kept in tail. */
+/* Read nbdkit's output: log its lines, and keep the end in tail. */
 void nbdkit_hear (struct nbdkit_proc *p);
 
-/* From now on to whoever waits for it, too; and at once what it said last. */
+/* Give the last output to aloud now, and each line from now on. */
 void nbdkit_speak_up (struct nbdkit_proc *p, void (*aloud) (const char *line));
 
-/* True if it ended (then pid is 0), or was never started. */
+/* Return true if nbdkit has ended (then pid is 0), or was never started. */
 bool nbdkit_ended (struct nbdkit_proc *p);
-/* "exit status 1", "signal 9": of one that ended; and what it said. */
+/* Set w to the reason why nbdkit ended: its last output, a signal, or its exit
+ * status.
+ */
 int nbdkit_why (const struct nbdkit_proc *p, struct why *w);
 
-/* SIGUSR1 and SIGTERM, and SIGKILL after ms.  It gives its volume's memory
- * back: for good, what was there is gone.  SIGTERM alone, from anybody else,
- * is as good as SIGKILL: the next one can resume the volume.
+/* Send SIGUSR1, and SIGKILL after ms.  After SIGUSR1 nbdkit gives the memory
+ * of a volume without a name back, and the data is gone for good.  SIGTERM,
+ * from another process, works like SIGKILL: the next nbdkit can resume the
+ * volume.
  */
 void nbdkit_stop (struct nbdkit_proc *p, int ms);
 
-/* SIGKILL: the next one can resume the volume. */
+/* Send SIGKILL.  The next nbdkit can resume the volume. */
 void nbdkit_kill (struct nbdkit_proc *p, int ms);
 
-/* The same for one that another process started, if pid is still one that
- * serves this socket.
+/* Stop an nbdkit that another process started, as nbdkit_stop does, if pid
+ * still serves this socket.
  */
 void nbdkit_stop_other (pid_t pid, const char *socket, int ms);
 
-/* Real-time priority for all threads of a running one but those that say, by
- * SCHED_BATCH, that no I/O waits for them; or none for any.
+/* Give all threads of a running nbdkit real-time priority, or take it away.
+ * Threads with SCHED_BATCH are left alone, because no I/O waits for them.
  */
 int nbdkit_set_swap (pid_t pid, const char *socket, bool on);
 

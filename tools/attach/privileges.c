@@ -17,10 +17,11 @@ static const uint64_t kept =
     UINT64_C (1) << CAP_IPC_LOCK | UINT64_C (1) << CAP_SYS_NICE |
     UINT64_C (1) << CAP_SYS_RESOURCE | UINT64_C (1) << CAP_DAC_OVERRIDE;
 
-/* An exec as root gives what is inheritable whatever the bounding set is, and
- * an exec as anybody what is ambient (capabilities(7)): a container or a unit
- * may have set either.  What is not inheritable any more is not ambient either
- * (cap_capset in security/commoncap.c).
+/* Drop capabilities that this process holds.  An exec as root gives the
+ * inheritable ones, whatever the bounding set is.  An exec as another user
+ * gives the ambient ones (capabilities(7)).  A container or a unit may have
+ * set either.  A capability that is no longer inheritable is not ambient
+ * either (cap_capset in security/commoncap.c).
  */
 static int
 drop_held (void)
@@ -46,8 +47,8 @@ privileges_drop (void)
 {
   int r = 0, err;
 
-  /* Without SETPCAP (no root) this is refused, which takes nothing away: with
-   * no_new_privs an exec does not give what was not there before.
+  /* Without CAP_SETPCAP (no root) this is refused.  That does no harm: with
+   * no_new_privs an exec gives nothing that was not there before.
    */
   for (unsigned cap = 0; prctl (PR_CAPBSET_READ, cap, 0, 0, 0) >= 0; cap++)
     if (!(kept >> cap & 1) && prctl (PR_CAPBSET_DROP, cap, 0, 0, 0) == -1 &&

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* privileges.h - what nbdkit does not need it cannot have, whatever becomes of
- * it: it talks to other machines.
+/* privileges.h - drop the privileges that nbdkit does not need.  It talks to
+ * other machines, so it may be taken over.
  *
- * It locks memory, also for RDMA (IPC_LOCK), raises limits and its standing in
- * the I/O path (SYS_RESOURCE), and what a user other than root has made for it
- * is opened: keys, and sockets of memory servers (DAC_OVERRIDE).  Its threads
+ * nbdkit locks memory, also for RDMA (IPC_LOCK).  It raises limits and sets
+ * PR_SET_IO_FLUSHER (SYS_RESOURCE).  It opens keys, and sockets of memory
+ * servers, that a user other than root has made (DAC_OVERRIDE).  Its threads
  * keep their priority (SYS_NICE).
  *
- * Errors:   0 or -errno, of the first that failed; the rest is done.
+ * Errors:   0 or -errno of the first step that failed; the rest is done.
  * Threads:  for a child between fork and exec, which has one.
  * Memory:   none.
  */
@@ -15,8 +15,8 @@
 #ifndef FARPAGE_PRIVILEGES_H
 #define FARPAGE_PRIVILEGES_H
 
-/* From now on, and over exec, this process has these four capabilities at
- * most, of those that it had; and no file gives it any.
+/* Keep at most these four capabilities, of those that the process has, now and
+ * over exec.  No file can give it others.
  */
 int privileges_drop (void);
 

@@ -51,7 +51,7 @@ catch_signals (void)
   sigaction (SIGPIPE, &none, NULL);
 }
 
-/* As nbdkit, see nbdkit_start. */
+/* Survive systemd's last killing: see nbdkit_start. */
 static void
 survive_shutdown (void)
 {
@@ -61,8 +61,8 @@ survive_shutdown (void)
 static void
 survive_pressure (void)
 {
-  /* Only what is touched is locked. Without the right to it all works too,
-   * if not under pressure.
+  /* Lock only what is touched. If that is not allowed, everything works, but
+   * not under pressure.
    */
   if (mlockall (MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) == -1)
     fp_log (FP_LOG_WARN, "cannot lock the supervisor's memory: %s",
@@ -85,10 +85,10 @@ event (struct attachment *a, const char *fmt, ...)
     fp_log (FP_LOG_WARN, "%s", w.text);
 }
 
-/* nbdkit died. The kernel keeps requests for dead_timeout seconds, so all
- * that follows is a pause to whoever uses the device. A later success is
- * worth having too, for a file system that waits or a swap that is not
- * touched: it goes on trying until it is told to stop.
+/* Start nbdkit again after it died. The kernel keeps requests for dead_timeout
+ * seconds, so until then users of the device see only a pause. A later success
+ * helps, too, if a file system waits or the swap is not touched. So try until
+ * told to stop.
  */
 static void
 restart (struct attachment *a)
@@ -101,24 +101,24 @@ restart (struct attachment *a)
   int r;
 
   nbdkit_why (&a->nbdkit, &w);
-  fp_log (FP_LOG_WARN, "%s: starting it again", w.text);
+  fp_log (FP_LOG_WARN, "%s: restarting it", w.text);
   while (!stop_wanted) {
     d = deadline_in (patience, &stop_wanted);
     r = attachment_serve (a, true, &d, &w);
     if (r == 0) {
-      /* News of links that died until now; later ones are seen later. */
+      /* Discard the news of connections that died so far. */
       nbd_genl_take (a->genl, a->st.index, 0);
       r = attachment_reconnect (a, a->st.connections, &d, &w);
       if (r == 0) {
         a->st.restarts++;
-        event (a, "nbdkit was started again, the pause was %.1f s",
+        event (a, "nbdkit was restarted; the pause was %.1f s",
                (double) (now_ms () - start) / 1000);
         return;
       }
-      /* Stopped in order it would give back what the device holds. */
+      /* An orderly stop would give back the memory that holds the data. */
       nbdkit_kill (&a->nbdkit, RELINK_MS);
     }
-    /* A start that takes longer than this has to come to an end. */
+    /* If the start timed out, allow the next one more time. */
     if (deadline_left (&d, 1) <= 0)
       patience = patience * 2 < RESTART_MAX_MS ? patience * 2 : RESTART_MAX_MS;
     fp_log (FP_LOG_WARN, "%s: next try in %.1f s", w.text, backoff / 1000.0);
@@ -129,7 +129,9 @@ restart (struct attachment *a)
   }
 }
 
-/* A death of nbdkit shows in its links before it shows in the pidfd. */
+/* Return true if nbdkit ends soon. Its death shows in its connections before
+ * it shows in the pidfd.
+ */
 static bool
 ended_soon (struct nbdkit_proc *p)
 {
@@ -139,9 +141,9 @@ ended_soon (struct nbdkit_proc *p)
   return nbdkit_ended (p);
 }
 
-/* Some links died, nbdkit lives. If it does not answer a new one, it is
- * stuck, and what it was asked may still happen later, after the kernel asked
- * again: only its end makes sure of that.
+/* Replace connections that died while nbdkit lives. If nbdkit does not answer
+ * a new one, it is stuck, and might carry out old requests after the kernel
+ * has sent them again. So kill it.
  */
 static void
 relink (struct attachment *a, unsigned n)
@@ -150,18 +152,18 @@ relink (struct attachment *a, unsigned n)
   struct why w;
 
   if (attachment_reconnect (a, n, &d, &w) < 0) {
-    fp_log (FP_LOG_WARN, "%u dead link%s, and %s", n, n == 1 ? "" : "s",
-            w.text);
+    fp_log (FP_LOG_WARN, "%u dead NBD connection%s, and %s", n,
+            n == 1 ? "" : "s", w.text);
     if (!stop_wanted && a->nbdkit.pid)
       kill (a->nbdkit.pid, SIGKILL);
     return;
   }
   a->st.reconnects += n;
-  event (a, "%u link%s died and %s replaced", n, n == 1 ? "" : "s",
+  event (a, "%u NBD connection%s died and %s replaced", n, n == 1 ? "" : "s",
          n == 1 ? "was" : "were");
 }
 
-/* true: the device went. */
+/* Return true if the device was taken down. */
 static bool
 take_down (struct attachment *a, int *status)
 {
@@ -184,7 +186,7 @@ take_down (struct attachment *a, int *status)
 static int
 stay (struct attachment *a)
 {
-  /* A disconnect by another program is no event: look for it. */
+  /* A disconnect by another program makes no event, so look for it. */
   static const struct timespec look = { .tv_sec = 5 };
   sigset_t blocked, open;
   unsigned dead;
@@ -200,7 +202,7 @@ stay (struct attachment *a)
       { .fd = a->nbdkit.output, .events = POLLIN },
     };
 
-    /* Or a signal between the look and the wait would be lost. */
+    /* Otherwise a signal between the test and the wait would be lost. */
     sigprocmask (SIG_BLOCK, &blocked, &open);
     if (!stop_wanted)
       ppoll (pfd, 3, &look, &open);
@@ -212,9 +214,9 @@ stay (struct attachment *a)
         return status;
       continue;
     }
-    /* Another tool disconnected it: there is nothing left to serve. */
+    /* Another program disconnected the device: nothing is left to serve. */
     if (!nbd_connected (a->st.index)) {
-      fp_log (FP_LOG_WARN, "it was disconnected by another program");
+      fp_log (FP_LOG_WARN, "the device was disconnected by another program");
       if (take_down (a, &status))
         return status;
       continue;
@@ -261,7 +263,7 @@ supervise (struct attachment *a, unsigned start_seconds,
   r = start (a, start_seconds, &w);
   if (r < 0) {
     if (attachment_undo (a, false, &undo) < 0)
-      why_prefix (&w, r, "%s; and before that", undo.text);
+      why_prefix (&w, r, "cannot undo: %s; the first error", undo.text);
     report (opaque, r, w.text);
     status = EXIT_FAILURE;
   }

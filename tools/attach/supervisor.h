@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* supervisor.h - the process that stays with an attached device: it makes
- * the device, restarts nbdkit when that dies, replaces links that die, and
- * takes the device down when it is told to (SIGTERM).
+/* supervisor.h - the process that stays with an attached device. It makes the
+ * device, restarts nbdkit when that dies, and replaces connections that die.
+ * On SIGTERM it takes the device down.
  *
- * Swap may be waiting for it, so it is locked in memory, is never chosen by
- * the OOM killer, and does no I/O to get memory.
+ * Swap may wait for the supervisor. So it is locked in memory, spared by the
+ * OOM killer, and does no I/O to get memory.
  */
 
 #ifndef FARPAGE_SUPERVISOR_H
@@ -12,12 +12,12 @@
 
 #include "tools/attach/attachment.h"
 
-/* What the supervisor reports once: 0 when all works, or why not. Returns
- * false if nobody wants to know any more: then all is undone.
+/* Called once. err is 0 when all works, else why says why not. Return false if
+ * the report reaches no reader: then all is undone.
  */
 typedef bool supervisor_report (void *opaque, int err, const char *why);
 
-/* Runs until the device was taken down. Returns an exit status. */
+/* Run until the device was taken down. Return an exit status. */
 int supervise (struct attachment *a, unsigned start_seconds,
                supervisor_report *report, void *opaque);
 

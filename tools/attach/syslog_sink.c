@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* syslog_sink.c - messages that do not wait. syslog(3) does, when syslogd's
- * socket is full.
+/* syslog_sink.c - a log sink that does not wait.  syslog(3) waits when
+ * syslogd's socket is full.
  */
 
 #include <config.h>
@@ -35,7 +35,7 @@ sink (enum fp_log_level level, const char *message, void *opaque)
   if (syslog_fd >= 0 &&
       send (syslog_fd, line, (size_t) n, MSG_DONTWAIT | MSG_NOSIGNAL) == n)
     return;
-  /* If that fails too, nowhere is left to say it. */
+  /* If that fails, too, the message is lost. */
   if (kmsg_fd >= 0 && write (kmsg_fd, line, (size_t) n) == -1)
     return;
 }

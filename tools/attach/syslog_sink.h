@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* syslog_sink.h - where the supervisor's messages go (see base/log.h).
+/* syslog_sink.h - the supervisor's log sink (see base/log.h).
  *
- * It runs while the machine's swap may be waiting for it, so logging must
- * never wait: for a syslogd that is swapped out, say. What cannot be written
- * at once is lost.
+ * The machine's swap may wait for the supervisor, so logging must never wait,
+ * for example for a syslogd that is swapped out. A message that cannot be
+ * written at once is lost.
  *
  * Threads:  one.
  */
@@ -13,9 +13,8 @@
 
 #include "base/log.h"
 
-/* From now on messages go to syslog's socket, or, where nobody listens
- * there, to the kernel's log. name says what they are about; it must stay
- * valid.
+/* Send messages to syslog's socket from now on, or to the kernel's log if no
+ * process listens there. name says what they are about; it must stay valid.
  */
 void syslog_sink_set (const char *name);
 

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench.h - what the files of 'farpage bench' know of each other.
+/* bench.h - shared by the files of 'farpage bench'.
  *
- * A layer is one way to move bytes: a bare memcpy, the engine over a
- * transport, NBD over a Unix socket, ...  A row is one kind of transfer by a
+ * A layer is one way to move bytes, for example a bare memcpy, the engine over
+ * a transport, or NBD over a Unix socket.  A row is one kind of transfer by a
  * layer: read or write, a size, a queue depth.  Every round runs each row of
- * each layer once, so that what changes on the machine meanwhile (another
- * user, a hotter processor) changes all of them alike.
+ * each layer once.  So a change of the machine in between (another user, a
+ * hotter processor) affects all of them alike.
  *
  * Units:    nanoseconds and bytes.
- * Errors:   0 or a negative errno value, and a sentence in why; -ENODEV: this
- *           machine has not what the layer needs, so it is skipped.
- * Threads:  one, but for what a layer makes for itself.
+ * Errors:   0 or a negative errno value, and a sentence in why.  -ENODEV: this
+ *           machine lacks what the layer needs, so it is skipped.
+ * Threads:  one, except those that a layer makes for itself.
  */
 
 #ifndef FARPAGE_BENCH_H
@@ -38,33 +38,34 @@ struct bench_row {
   unsigned depth;
 };
 
-/* What one round of one row gave. */
+/* The result of one round of one row. */
 struct bench_result {
   uint64_t ops, ns;
-  struct fp_hist *latency; /* of the row, all rounds */
+  struct fp_hist *latency; /* latencies of the row, all rounds */
 };
 
 #define BENCH_MAX_TLS 4
 
 struct bench {
   /* From the command line. */
-  const char *server;       /* NULL: our own */
-  char *tls[BENCH_MAX_TLS]; /* KEY=VALUE: how it is connected to */
+  const char *server;       /* NULL: start our own */
+  char *tls[BENCH_MAX_TLS]; /* KEY=VALUE: TLS parameters for it */
   unsigned nr_tls;
   const char *device; /* an attached /dev/nbdX, NULL: none */
-  bool overwrite;     /* also if it holds data */
-  uint64_t size;      /* of the volume */
-  double seconds;     /* for each row, all rounds together */
+  bool overwrite;     /* even if it holds data */
+  uint64_t size;      /* size of the volume */
+  double seconds;     /* time per row, all rounds together */
   unsigned rounds;
 
-  char dir[88]; /* temporary, for sockets */
-  pid_t donor;  /* our own memory server, 0: none yet */
+  char dir[88]; /* temporary directory for sockets */
+  pid_t donor;  /* our own memory server; 0: none yet */
   char donor_unix[FP_ADDR_MAX + 1];
   char donor_tcp[FP_ADDR_MAX + 1];
-  char donor_rdma[FP_ADDR_MAX + 1]; /* "": no device */
+  char donor_rdma[FP_ADDR_MAX + 1]; /* "": no RDMA device */
 };
 
-/* Set by SIGINT and SIGTERM: what runs ends soon, and is undone. */
+/* Set by SIGINT and SIGTERM.  The running step ends soon, and all is undone.
+ */
 extern volatile sig_atomic_t bench_stop;
 
 struct bench_layer {
@@ -73,8 +74,8 @@ struct bench_layer {
   const struct bench_row *rows;
   unsigned nr_rows;
 
-  /* What has to be done before any layer is opened; *state is what open gets.
-   * NULL: nothing.  A layer that fails here is not opened.
+  /* Called before any layer is opened; open gets *state.  NULL: nothing to
+   * prepare.  If it fails, the layer is not opened.
    */
   int (*prepare) (struct bench *b, const struct bench_layer *l, void **state,
                   char why[FP_WHY_MAX]);
@@ -83,12 +84,12 @@ struct bench_layer {
   /* Run row until deadline_ns (fp_now_ns clock) or bench_stop. */
   int (*run) (void *state, const struct bench_row *row, uint64_t deadline_ns,
               struct bench_result *out, char why[FP_WHY_MAX]);
-  void (*close) (void *state); /* also of what was only prepared */
-  /* The processor time of the donor's process; NULL, or -ENODATA: nobody
-   * knows it here.
+  void (*close) (void *state); /* state may be only prepared */
+  /* Get the processor time of the donor's process.  NULL, or -ENODATA: it is
+   * not known here.
    */
   int (*donor_ns) (void *state, uint64_t *ns);
-  int variant; /* the layer's own: one file may make several */
+  int variant; /* for the layer: one file may make several */
 };
 
 /* 4 KiB at depth 1 and 32, 128 KiB at depth 8; read and write. */
@@ -107,7 +108,9 @@ extern const struct bench_layer bench_device;
 
 /* ---- bench_util.c ---- */
 
-/* Where random transfers go: a place for one of these in [0, span). */
+/* Offsets for random transfers.  bench_offset returns a multiple of size, so
+ * that the transfer fits in [0, span).
+ */
 struct bench_random {
   uint64_t state;
 };
@@ -119,7 +122,7 @@ struct bench_random {
 static inline uint64_t
 bench_offset (struct bench_random *r, uint64_t span, uint32_t size)
 {
-  /* xorshift64*; the division by multiplication is nearly even. */
+  /* xorshift64*.  The division by multiplication is nearly even. */
   r->state ^= r->state >> 12;
   r->state ^= r->state << 25;
   r->state ^= r->state >> 27;
@@ -130,61 +133,67 @@ bench_offset (struct bench_random *r, uint64_t span, uint32_t size)
          size;
 }
 
-/* Page aligned, written to; bench_unmap (NULL, ...) is allowed. */
+/* Map memory, page aligned, and write to all of it.  bench_unmap (NULL, ...)
+ * is allowed.
+ */
 int bench_map (void **out, size_t size);
 void bench_unmap (void *p, size_t size);
 
-/* How long this thread wanted a processor and had none, since it began; 0
- * where the kernel does not say.  For layers that never sleep: what other
- * programs take away is no part of what the layer costs.
+/* Return how long this thread wanted a processor and had none since it began;
+ * 0 if the kernel does not say.  For layers that never sleep: the time that
+ * other programs take is not part of a layer's cost.
  */
 uint64_t bench_stolen_ns (void);
 
-/* 4096 as "4k". */
+/* Format a size, 4096 as "4k". */
 void bench_size_name (uint32_t size, char out[16]);
 
-/* Progress, on standard error, if that is a terminal or the last one was
- * over two seconds ago.
+/* Show progress on standard error.  If that is no terminal, skip it unless two
+ * seconds have passed since the last one.
  */
 void bench_progress (const char *fmt, ...)
     __attribute__ ((format (printf, 1, 2)));
-/* Nothing is left of it on a terminal. */
+/* Erase the progress from a terminal. */
 void bench_progress_end (void);
 
 /* ---- bench_child.c ---- */
 
-/* The path of a program or plugin of this project: in the build tree that
- * this program is in, else where it was installed; else name itself.
+/* Find a program or plugin of this project: in the build tree of this program,
+ * else where it was installed.  If neither is there, out gets name.
  */
 void bench_find (const char *in_build_tree, const char *installed,
                  const char *name, char out[4096]);
 
-/* Its output goes to dir/NAME.log.  It gets SIGTERM if this process dies. */
+/* Start a program with its output in dir/NAME.log.  It gets SIGTERM if this
+ * process dies.
+ */
 int bench_spawn (struct bench *b, const char *name, char *const argv[],
                  pid_t *pid, char why[FP_WHY_MAX]);
-/* 0 as long as it runs; else -ENODEV if there is no such program, -EIO, and
- * why gets the end of what it said.
+/* Return 0 while the program runs.  Otherwise return -ENODEV if there is no
+ * such program, or -EIO; why gets the end of its output.
  */
 int bench_alive (struct bench *b, const char *name, pid_t *pid,
                  char why[FP_WHY_MAX]);
-/* Until it ends: 0 if it said it went well, else as bench_alive; -EINTR
- * after bench_stop, -ETIMEDOUT after ms, and it still runs.
+/* Wait until the program ends.  Return 0 if its exit status is 0, -EINTR after
+ * bench_stop, or -ETIMEDOUT if it still runs after ms.  On failure return as
+ * bench_alive does.
  */
 int bench_wait (struct bench *b, const char *name, pid_t *pid, unsigned ms,
                 char why[FP_WHY_MAX]);
 void bench_end (pid_t *pid);
-/* Processor time of a process, all threads. */
+/* Get the processor time of a process, all threads. */
 int bench_cpu_ns (pid_t pid, uint64_t *ns);
 
 /* ---- bench_donor.c ---- */
 
-/* Our own memory server, started when it is first asked for; it has
- * populated all its memory when this returns, so that no row is charged with
- * that.
+/* Start our own memory server, unless it runs.  Returns when it has populated
+ * all its memory, so that no row pays for that.
  */
 int bench_donor_start (struct bench *b, char why[FP_WHY_MAX]);
 
-/* The address of this machine that an RDMA device has; false: none. */
+/* Get an address of this machine's RDMA device.  Return false if there is
+ * none.
+ */
 bool bench_rdma_address (char out[FP_ADDR_MAX + 1]);
 
 /* ---- bench_report.c ---- */
@@ -192,10 +201,10 @@ bool bench_rdma_address (char out[FP_ADDR_MAX + 1]);
 /* A layer in the run. */
 struct bench_entry {
   const struct bench_layer *layer;
-  void *state;  /* what the layer made */
-  bool skipped; /* this machine has not what it needs */
+  void *state;  /* from prepare or open */
+  bool skipped; /* machine lacks what it needs */
   char why[FP_WHY_MAX];
-  struct bench_line *lines; /* layer->nr_rows */
+  struct bench_line *lines; /* layer->nr_rows of them */
 };
 
 struct bench_line {

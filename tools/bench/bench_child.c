@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_child.c - the programs that the benchmark runs: find, start, end. */
+/* bench_child.c - find, start and end the programs that the benchmark runs. */
 
 #include <config.h>
 
@@ -53,12 +53,12 @@ child (const char *log, char *const argv[], pid_t parent)
   int null = open ("/dev/null", O_RDONLY | O_CLOEXEC);
   int out = open (log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 
-  /* The parent may have died before the call that says to tell us. */
+  /* The parent may have died before prctl: then no signal would come. */
   if (null == -1 || out == -1 || dup2 (null, STDIN_FILENO) == -1 ||
       dup2 (out, STDOUT_FILENO) == -1 || dup2 (out, STDERR_FILENO) == -1 ||
       prctl (PR_SET_PDEATHSIG, SIGTERM) == -1 || getppid () != parent)
     _exit (NO_PROGRAM);
-  /* Ctrl-C is for the parent, which ends this one when it is done. */
+  /* Ctrl-C is for the parent, which ends this process when it is done. */
   if (setpgid (0, 0) == -1)
     _exit (NO_PROGRAM);
   execvp (argv[0], argv);
@@ -74,7 +74,7 @@ bench_spawn (struct bench *b, const char *name, char *const argv[], pid_t *pid,
   char log[256];
 
   log_path (b, name, log);
-  /* What is buffered would be written twice. */
+  /* Otherwise the child would write buffered output a second time. */
   fflush (NULL);
   *pid = fork ();
   if (*pid == 0)
@@ -127,7 +127,7 @@ bench_wait (struct bench *b, const char *name, pid_t *pid, unsigned ms,
   for (;;) {
     siginfo_t info = { .si_pid = 0 };
 
-    /* It is left to be waited for: bench_alive reads the status too. */
+    /* Do not reap it here, because bench_alive reads the status, too. */
     if (waitid (P_PID, (id_t) *pid, &info, WEXITED | WNOHANG | WNOWAIT) == -1)
       return -errno;
     if (info.si_pid == *pid) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_device.c - a /dev/nbdX that 'farpage attach' made, by way of the
- * kernel's NBD client, driven by fio: one run of it for each round of a row.
+/* bench_device.c - a /dev/nbdX that 'farpage attach' made, through the
+ * kernel's NBD client, driven by fio.  Each round of a row is one run of fio.
  *
- * The device is held open for this process alone meanwhile, so that nothing
- * is mounted on it or swapped to it; fio needs no such hold.
+ * Meanwhile this process has the device open exclusively, so that it is not
+ * mounted or swapped to.  fio does not open it exclusively.
  */
 
 #include <config.h>
@@ -37,7 +37,7 @@ struct state_device {
   int fd;
   uint64_t span;
   pid_t fio;
-  pid_t donor; /* 0: not on this machine, or not known */
+  pid_t donor; /* 0: on another machine, or not known */
 };
 
 static void
@@ -59,7 +59,9 @@ closep (struct state_device **sp)
   device_close (*sp);
 }
 
-/* The process that listens on a Unix socket, if it is a memory server; 0. */
+/* Return the process that listens on a Unix socket if it is a memory server,
+ * else 0.
+ */
 static pid_t
 listener (const char *path)
 {
@@ -79,8 +81,9 @@ listener (const char *path)
     peer.pid = 0;
 out:
   close (fd);
-  /* It may be whoever started the server, and listened for it.  libtool puts
-   * "lt-" before the name, and the kernel keeps 15 bytes.
+  /* The kernel names the process that called listen, which may have started
+   * the server (socket activation).  libtool puts "lt-" before the name, and
+   * the kernel keeps 15 bytes.
    */
   if (peer.pid <= 0 ||
       sysfs_read (comm, sizeof comm, "/proc/%d/comm", (int) peer.pid) < 0 ||
@@ -89,7 +92,9 @@ out:
   return peer.pid;
 }
 
-/* What a device is attached to: one server, on a Unix socket. */
+/* Return the memory server of a device if there is one server, on a Unix
+ * socket; else 0.
+ */
 static pid_t
 find_donor (const struct state *st)
 {
@@ -138,7 +143,7 @@ check_idle (const struct bench *b, struct state_device *s, int index,
     snprintf (why, FP_WHY_MAX, "cannot find out what is on %s", s->device);
     return -EIO;
   }
-  /* As for 'farpage swapon': a swap area nobody swaps to holds nothing. */
+  /* As in 'farpage swapon', a swap area that is not in use holds nothing. */
   if (*type != '\0' && strcmp (type, "swap") != 0) {
     snprintf (why, FP_WHY_MAX, "%s holds data (%s): --overwrite overwrites it",
               s->device, type);
@@ -147,7 +152,9 @@ check_idle (const struct bench *b, struct state_device *s, int index,
   return 0;
 }
 
-/* What was never written is answered without the network: write all. */
+/* Write all of the span, because reads of what was never written are answered
+ * without the network.
+ */
 static int
 fill (struct state_device *s, char why[FP_WHY_MAX])
 {
@@ -184,7 +191,7 @@ find_fio (struct state_device *s, char why[FP_WHY_MAX])
     r = bench_wait (s->b, "fio", &s->fio, SPARE_MS, why);
   if (r == -ENODEV) {
     snprintf (why, FP_WHY_MAX, "fio is not installed, or not in PATH");
-    /* Who names a device wants no table without it. */
+    /* A user who names a device wants no table without it. */
     return -ENOENT;
   }
   return r;
@@ -224,9 +231,11 @@ device_open (struct bench *b, const struct bench_layer *l, void **out,
   return 0;
 }
 
-/* ---- what fio says ---- */
+/* ---- output of fio ---- */
 
-/* A bin is [latency in ns]: how many had it. */
+/* Add fio's bins to h.  The key of a bin is a latency in ns, its value a
+ * count.
+ */
 static void
 add_bins (struct json_object *bins, struct fp_hist *h)
 {
@@ -262,7 +271,7 @@ parse (struct json_object *root, const struct bench_row *row,
   iops = json_object_get_double (value);
   if (out->ops == 0 || !(iops > 0))
     return -EBADMSG;
-  /* Its own time, without that of its start. */
+  /* fio's own time, without its start */
   out->ns = (uint64_t) ((double) out->ops * 1e9 / iops);
   add_bins (bins, out->latency);
   return 0;
@@ -281,7 +290,7 @@ device_run (void *vp, const struct bench_row *row, uint64_t deadline,
     (char *) "--norandommap=1",
     (char *) "--time_based=1",
     (char *) "--eta=never",
-    /* json+ has all bins, which histograms of several rounds are made of. */
+    /* Only json+ has all bins, which the histograms of several rounds need. */
     (char *) "--output-format=json+",
     (char *) "--lat_percentiles=1",
     (char *) "--clat_percentiles=0",
@@ -316,7 +325,7 @@ device_run (void *vp, const struct bench_row *row, uint64_t deadline,
   r = root != NULL ? parse (root, row, out) : -EBADMSG;
   json_object_put (root);
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "fio: its JSON is not as of fio 3");
+    snprintf (why, FP_WHY_MAX, "fio: unexpected JSON: fio 3 is needed");
   return r;
 }
 

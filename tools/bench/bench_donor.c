@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_donor.c - a memory server of our own, on a Unix socket, on this
+/* bench_donor.c - start our own memory server on a Unix socket, on this
  * machine's loopback, and on its RDMA device if there is one.
  */
 
@@ -26,9 +26,7 @@
 #define SLAB_MS 60000 /* to populate one more slab */
 #define SLAB (64u << 20)
 
-/* The name of the network device of the first port in a directory of
- * /sys/class/infiniband/DEVICE/ports.
- */
+/* Get the name of the network device of an RDMA device's first port. */
 static bool
 port_netdev (const char *device, char out[64])
 {
@@ -86,7 +84,7 @@ bench_rdma_address (char out[FP_ADDR_MAX + 1])
   return found;
 }
 
-/* One address in each line, in the order of the --listen options. */
+/* Read the server's addresses, one per line, in the order of --listen. */
 static int
 read_addresses (struct bench *b, const char *path)
 {
@@ -104,7 +102,7 @@ read_addresses (struct bench *b, const char *path)
   return 0;
 }
 
-/* It listens before it has populated its memory: wait for that, too. */
+/* Wait until the server has populated its memory.  It listens before that. */
 static int
 wait_populated (struct bench *b, char why[FP_WHY_MAX])
 {
@@ -171,7 +169,7 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
     return 0;
   bench_find ("memserver/farpage-memserver", BINDIR "/farpage-memserver",
               "farpage-memserver", program);
-  /* Each engine and the plugin have a volume of their own. */
+  /* Each engine layer and the plugin have a volume of their own. */
   snprintf (size, sizeof size, "%llu",
             (unsigned long long) ((b->size + SLAB - 1) / SLAB * SLAB * 5));
   snprintf (slab, sizeof slab, "%u", SLAB);
@@ -185,7 +183,7 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
   argv[n++] = slab;
   argv[n++] = (char *) "--address-file";
   argv[n++] = path;
-  /* The same pages as the memcpy layer has. */
+  /* Pages of the same size as the memcpy layer has. */
   argv[n++] = (char *) "--hugepages";
   argv[n++] = (char *) "off";
   argv[n++] = (char *) "--listen";
@@ -194,7 +192,7 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
   argv[n++] = (char *) "127.0.0.1:0";
   if (bench_rdma_address (b->donor_rdma)) {
     snprintf (listen_rdma, sizeof listen_rdma, "%s:0", b->donor_rdma);
-    /* What is there is of no use to anybody, and soon gone. */
+    /* No TLS is needed: the data is worthless, and soon gone. */
     argv[n++] = (char *) "--insecure";
     argv[n++] = (char *) "--listen";
     argv[n++] = listen_rdma;

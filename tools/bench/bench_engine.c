@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_engine.c - the engine (lib/volume) over one transport: at depth 1 by
- * its synchronous calls, at more by the others.
+/* bench_engine.c - the engine (lib/volume) over one transport.  Depth 1 uses
+ * its synchronous calls, a higher depth the asynchronous ones.
  */
 
 #include <config.h>
@@ -17,7 +17,7 @@
 #include "base/clock.h"
 #include "tools/bench/bench.h"
 
-#define SAMPLE 16 /* as in bench_memcpy.c, for what is as fast */
+#define SAMPLE 16 /* as in bench_memcpy.c, for fast transports */
 
 struct state {
   struct bench *b;
@@ -26,7 +26,7 @@ struct state {
   struct fp_lane *lane;
   uint64_t span;
   bool fast;
-  unsigned char *buf; /* BENCH_MAX_SIZE for each of BENCH_MAX_DEPTH */
+  unsigned char *buf; /* BENCH_MAX_SIZE bytes for each io */
   struct fp_io ios[BENCH_MAX_DEPTH];
   uint64_t started[BENCH_MAX_DEPTH];
 };
@@ -74,17 +74,20 @@ address (struct bench *b, unsigned transport, struct fp_addr *out,
   r = fp_addr_parse (out, s, &reason);
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "%s: %s", s, reason);
-  /* Of a server that was named only one transport is reached by that name.
+  /* With --server the address decides: a Unix socket is for shm, any other
+   * address for the other transports.
    */
   if (r == 0 && b->server != NULL &&
       out->is_unix != (transport == FP_TRANSPORT_SHM)) {
-    snprintf (why, FP_WHY_MAX, "not by the address %s", s);
+    snprintf (why, FP_WHY_MAX, "not possible over the address %s", s);
     return -ENODEV;
   }
   return r;
 }
 
-/* What was never written is answered without the network: write all. */
+/* Write all of the span, because reads of what was never written are answered
+ * without the network.
+ */
 static int
 fill (struct state *s, const char *name, char why[FP_WHY_MAX])
 {
@@ -121,7 +124,7 @@ engine_prepare (struct bench *b, const struct bench_layer *l, void **out,
   s->params.transports = (unsigned) l->variant;
   s->params.slots = 2 * BENCH_MAX_DEPTH;
   r = address (b, s->params.transports, &s->params.servers[0], why);
-  /* The probe finds the slab size. */
+  /* The probe fills in the slab size. */
   if (r == 0)
     r = fp_volume_probe (&s->params, why);
   if (r < 0)
@@ -221,7 +224,7 @@ run_async (struct state *s, const struct bench_row *row, uint64_t deadline,
 
   for (inflight = 0; inflight < row->depth; inflight++)
     submit (s, row, &s->ios[inflight], &random, now);
-  /* Everything that was sent is waited for: it is in our memory. */
+  /* Wait for everything that was sent, because it uses our buffers. */
   while (inflight > 0) {
     struct fp_io *io = fp_lane_poll (s->lane, true), *next;
 

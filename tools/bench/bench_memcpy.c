@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_memcpy.c - the floor: a bare memcpy from and to shared memory, made
- * as a memory server makes it, at random places.
+/* bench_memcpy.c - the lower bound: a bare memcpy from and to shared memory at
+ * random places.  The memory is made as a memory server makes it.
  */
 
 #include <config.h>
@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "tools/bench/bench.h"
 
-/* Reading the clock costs a tenth of a small copy: only every so many are
- * timed one by one.  The mean is that of all.
+/* Reading the clock costs a tenth of a small copy, so only one copy in this
+ * many is timed by itself.  The mean is that of all copies.
  */
 #define SAMPLE 16
 
@@ -93,7 +93,7 @@ memcpy_run (void *vp, const struct bench_row *row, uint64_t deadline,
         memcpy (s->buf, far, row->size);
       else
         memcpy (far, s->buf, row->size);
-      /* The copy is wanted, whatever the compiler thinks. */
+      /* Keep the compiler from leaving out the copy. */
       __asm__ volatile("" ::: "memory");
       if (timed) {
         now = fp_now_ns ();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_nbd.c - NBD over a Unix socket: nbdkit with our plugin, and, to
- * compare, nbdkit with its own memory plugin, both with one connection and
- * one thread, driven by libnbd from one thread here.
+/* bench_nbd.c - NBD over a Unix socket: nbdkit with our plugin and, to
+ * compare, with its own memory plugin.  Both have one connection and one
+ * thread.  libnbd drives them from one thread here.
  */
 
 #include <config.h>
@@ -41,7 +41,7 @@ struct state {
   pid_t pid;
   struct nbd_handle *nbd;
   uint64_t span;
-  unsigned done; /* requests that completed and were not looked at */
+  unsigned done; /* completed requests that were not processed yet */
   unsigned char *buf;
   struct request requests[BENCH_MAX_DEPTH];
 };
@@ -102,7 +102,7 @@ start (struct bench *b, struct state *s, int variant, const char *socket,
     for (unsigned i = 0; i < b->nr_tls; i++)
       argv[n++] = b->tls[i];
     argv[n++] = (char *) "connections=1";
-    /* The other one does not lock its memory either. */
+    /* The memory plugin does not lock its memory either. */
     argv[n++] = (char *) "mlock=false";
     snprintf (size, sizeof size, "size=%" PRIu64, b->size);
   }
@@ -200,7 +200,7 @@ completed (void *vp, int *error)
   q->done = true;
   q->s->done++;
   fp_hist_add (q->latency, fp_now_ns () - q->started);
-  return 1; /* libnbd forgets it */
+  return 1; /* libnbd forgets the request */
 }
 
 static int

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_rdma.c - the RDMA device of this machine by itself, both ends here:
- * one-sided (READ, WRITE, compare-and-swap) against two-sided (SEND and RECV,
- * with a thread that answers).
+/* bench_rdma.c - the RDMA device of this machine by itself, both ends here.
+ * One-sided transfers (READ, WRITE, compare-and-swap) can be compared with
+ * two-sided ones (SEND and RECV, answered by a thread).
  */
 
 #include <config.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_report.c - what the benchmark found: a table, ratios, or JSON. */
+/* bench_report.c - print the results: a table, ratios, or JSON. */
 
 #include <config.h>
 
@@ -34,7 +34,7 @@ median (const double *v, unsigned nr)
   return nr % 2 ? sorted[nr / 2] : (sorted[nr / 2 - 1] + sorted[nr / 2]) / 2;
 }
 
-/* The figures of a line, as people and programs get them. */
+/* The figures of a line, for the table and for JSON. */
 struct figures {
   double iops, mb_per_s, mean_us, p50_us, p99_us, p999_us;
   bool donor_known;
@@ -97,7 +97,7 @@ bench_report_skipped (const struct bench_entry *e)
   printf ("%-13s skipped: %s\n", e->layer->name, e->why);
 }
 
-/* What was asked: a row of one layer against the same row of another. */
+/* Ratios to print: a row of one layer against the same row of another. */
 enum quantity { TIME, RATE };
 
 static const struct ratio {
@@ -106,7 +106,8 @@ static const struct ratio {
   uint32_t size;
   unsigned depth;
   enum quantity of;
-  double goal; /* 0: none.  At most, of a time; at least, of a rate */
+  /* 0: none.  A time must be at most this, a rate at least. */
+  double goal;
 } ratios[] = {
   { "engine-shm", "memcpy", BENCH_READ, 4096, 1, TIME, 1.5 },
   { "engine-shm", "memcpy", BENCH_WRITE, 4096, 1, TIME, 0 },
@@ -139,8 +140,8 @@ find_line (const struct bench_entry *entries, unsigned nr, const char *layer,
   return NULL;
 }
 
-/* The median of the ratios of each round: what slowed a round down slowed
- * both.
+/* Get the median of the ratios of each round, because a disturbance in a round
+ * slows both layers.
  */
 static bool
 ratio_value (const struct bench_entry *entries, unsigned nr,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_util.c - what every layer of the benchmark needs. */
+/* bench_util.c - functions that all layers of the benchmark use. */
 
 #include <config.h>
 
@@ -43,7 +43,7 @@ bench_map (void **out, size_t size)
 
   if (p == MAP_FAILED)
     return -errno;
-  /* Untouched pages are all one page of zeros, which any cache holds. */
+  /* Untouched pages are all one page of zeros, which fits any cache. */
   memset (p, 0x5a, size);
   *out = p;
   return 0;

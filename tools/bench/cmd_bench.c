@@ -27,11 +27,11 @@
 #define MIN_SIZE (64u << 20)
 #define DEFAULT_SECONDS 1
 #define DEFAULT_ROUNDS 5
-#define WARM_UP_MS 50 /* of each row, before the first round */
+#define WARM_UP_MS 50 /* per row, before the first round */
 
 volatile sig_atomic_t bench_stop;
 
-/* In the order in which they are opened and run. */
+/* All layers, in the order in which they are opened and run. */
 static const struct bench_layer *const layers[] = {
   &bench_memcpy,     &bench_engine_shm,  &bench_engine_tcp,
   &bench_raw_rdma,   &bench_engine_rdma, &bench_two_sided,
@@ -44,17 +44,17 @@ static const char help[] =
     "\n"
     "Measure each layer between a memcpy and a block device, in one run.\n"
     "\n"
-    "  --server ADDR    a memory server (default: one is started here); with\n"
-    "                   TLS: tls-psk=FILE or tls-certificates=DIR, too\n"
-    "  --layers LIST    only these, with commas: memcpy, engine-shm,\n"
+    "  --server ADDR    use this memory server (default: start one here);\n"
+    "                   with TLS, add tls-psk=FILE or tls-certificates=DIR\n"
+    "  --layers LIST    measure only these, with commas: memcpy, engine-shm,\n"
     "                   engine-tcp, raw-rdma, engine-rdma, two-sided,\n"
     "                   nbd-memory, nbd-farpage, device\n"
-    "  --device DEV     an attached /dev/nbdX, through fio: what is on it is\n"
-    "                   overwritten\n"
-    "  --overwrite      also if it holds data that blkid knows\n"
-    "  --size SIZE      of the volume (default 256M)\n"
-    "  --seconds S      for each row, all rounds together (default 1)\n"
-    "  --rounds N       how often all is repeated; ratios are medians\n"
+    "  --device DEV     measure an attached /dev/nbdX, too, through fio: its\n"
+    "                   data is overwritten\n"
+    "  --overwrite      overwrite DEV even if blkid finds data on it\n"
+    "  --size SIZE      size of the volume (default 256M)\n"
+    "  --seconds S      seconds per row, all rounds together (default 1)\n"
+    "  --rounds N       measure everything N times; ratios are medians\n"
     "                   (default 5)\n"
     "  --json           print JSON\n"
     "  --help           show this text\n"
@@ -81,8 +81,8 @@ on_signal (int sig)
   bench_stop = 1;
 }
 
-/* Those of a list with commas, NULL: all that there is something for.  *bad
- * is what is none of them.
+/* Choose the layers in a list with commas.  NULL: all of them, but "device"
+ * only with --device.  If a name is no layer, *bad points to it.
  */
 static unsigned
 choose (const struct bench *b, const char *list, struct bench_entry *entries,
@@ -115,7 +115,7 @@ choose (const struct bench *b, const char *list, struct bench_entry *entries,
   return nr;
 }
 
-/* One round of one row. */
+/* Run one row for one round. */
 static int
 run_row (struct bench_entry *e, unsigned row, uint64_t ns,
          struct bench_line *line)
@@ -181,7 +181,7 @@ run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
   return EXIT_SUCCESS;
 }
 
-/* One step of a layer; *skip: it is left out. */
+/* Run one step of a layer.  *skip: the layer is left out. */
 static int
 take_step (struct bench *b, struct bench_entry *e,
            int (*step) (struct bench *b, const struct bench_layer *l,
@@ -195,7 +195,7 @@ take_step (struct bench *b, struct bench_entry *e,
   r = step (b, e->layer, &e->state, e->why);
   if (bench_stop)
     return say_error ("interrupted");
-  /* What was asked for by name is not skipped. */
+  /* A layer that was asked for by name is not skipped. */
   if (r < 0 && (r != -ENODEV || named))
     return say_error ("%s: %s", e->layer->name,
                       e->why[0] != '\0' ? e->why : strerror (-r));
@@ -203,9 +203,8 @@ take_step (struct bench *b, struct bench_entry *e,
   return EXIT_SUCCESS;
 }
 
-/* The engine's probe forks, and a child inherits what the process has open on
- * an RDMA device but cannot use it: so nothing is opened before all layers are
- * prepared.
+/* Prepare all layers before any is opened.  The engine's probe forks, and the
+ * child would inherit open objects of an RDMA device, which it cannot use.
  */
 static int
 open_layers (struct bench *b, struct bench_entry *entries, unsigned nr,
@@ -256,9 +255,9 @@ bench (struct bench *b, struct bench_entry *entries, unsigned nr, bool named,
   const char *tmp = getenv ("TMPDIR");
   int status;
 
-  /* The engine and the raw device register their buffers. */
+  /* Needed to register the buffers of the engine and the raw device. */
   fp_raise_memlock ();
-  /* Sockets go there, whose paths are short. */
+  /* This directory gets sockets, so its path must be short. */
   if (snprintf (b->dir, sizeof b->dir, "%s/farpage-bench-XXXXXX",
                 tmp != NULL ? tmp : "/tmp") >= (int) sizeof b->dir)
     return say_error ("TMPDIR is too long for a socket");
@@ -328,19 +327,19 @@ cmd_bench (int argc, char *argv[])
       if (fp_parse_size (optarg, &b.size, &why) < 0)
         return say_usage ("bench", "--size %s: %s", optarg, why);
       if (b.size < MIN_SIZE || b.size % (1u << 20) != 0)
-        return say_usage ("bench", "--size %s: not whole MiB, 64 at least",
+        return say_usage ("bench", "--size %s: not whole MiB, or less than 64",
                           optarg);
       break;
     case SECONDS:
       b.seconds = strtod (optarg, &end);
       if (end == optarg || *end != '\0' || !(b.seconds >= 0.01) ||
           b.seconds > 3600)
-        return say_usage ("bench", "--seconds %s: no number from 0.01 to 3600",
+        return say_usage ("bench", "--seconds %s: not from 0.01 to 3600",
                           optarg);
       break;
     case ROUNDS:
       if (!parse_number (optarg, 1, BENCH_MAX_ROUNDS, &n))
-        return say_usage ("bench", "--rounds %s: no number from 1 to %d",
+        return say_usage ("bench", "--rounds %s: not a number from 1 to %d",
                           optarg, BENCH_MAX_ROUNDS);
       b.rounds = (unsigned) n;
       break;
@@ -354,9 +353,9 @@ cmd_bench (int argc, char *argv[])
   }
   for (int i = optind; i < argc; i++) {
     if (!tls_args_is (argv[i]))
-      return say_usage ("bench", "%s: it takes no such argument", argv[i]);
+      return say_usage ("bench", "%s: unknown argument", argv[i]);
     if (b.nr_tls == BENCH_MAX_TLS)
-      return say_usage ("bench", "%s: too many of them", argv[i]);
+      return say_usage ("bench", "%s: too many TLS parameters", argv[i]);
     b.tls[b.nr_tls++] = argv[i];
   }
   left = argc - optind;
@@ -371,10 +370,10 @@ cmd_bench (int argc, char *argv[])
   if (bad != NULL)
     return say_usage ("bench", "--layers: no layer '%.*s'",
                       (int) strcspn (bad, ","), bad);
-  /* The device comes last. */
+  /* "device" is the last layer, if it was chosen. */
   if ((b.device != NULL) != (entries[nr - 1].layer == &bench_device))
     return say_usage ("bench", b.device != NULL
-                                   ? "--layers has no 'device' in it"
+                                   ? "--device: --layers has no 'device'"
                                    : "the layer 'device' needs --device");
   if (b.overwrite && b.device == NULL)
     return say_usage ("bench", "--overwrite needs --device");

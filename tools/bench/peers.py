@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What is measured against farpage: each peer sets itself up, names what fio is
-to be pointed at, and takes itself down.  A peer that this machine cannot run
-says why, and is left out.  Nothing here measures."""
+"""The systems that farpage is compared with.  Each peer sets itself up, names
+fio's target, and takes itself down.  A peer that this machine cannot run says
+why, and is left out.  Nothing here measures."""
 
 import contextlib
 import json
@@ -24,8 +24,9 @@ class Unavailable(Exception):
 
 
 def call(*argv):
-    """Runs a program to its end; returns what it printed, raises with its error."""
-    # Files, not pipes: what stays in the background keeps those open (nbd-client).
+    """Run a program to its end. Return its output, or raise with its error."""
+    # Files, because a process that stays in the background (nbd-client) would
+    # keep a pipe open.
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         done = subprocess.run(argv, stdout=out, stderr=err, check=False, timeout=DEADLINE_S)
         out.seek(0)
@@ -64,16 +65,16 @@ def write(path, text):
 
 
 class Setup:
-    """Of one run: where files go, how large things are, which address has RDMA, and
-    which disk is there for this."""
+    """Settings of a run: directory for files, size of volumes in MiB, address of
+    an RDMA device, and disk that may be overwritten."""
 
     def __init__(self, directory, mib, address, disk=None):
         self.dir, self.mib, self.address, self.disk = directory, mib, address, disk
 
 
 class Peer:
-    """client and donor are the names of the programs whose processor time is the
-    client's and the donor's; what the kernel spends is in neither."""
+    """client and donor name the programs whose processor time counts as the
+    client's and the donor's.  The kernel's own time is in neither."""
     name = ""
     device = False  # a block device, not an NBD server
     client = ()
@@ -84,7 +85,7 @@ class Peer:
         self.processes = []
 
     def up(self):
-        """Returns what fio is pointed at: a device or an NBD URI."""
+        """Set the peer up. Return fio's target, a device or an NBD URI."""
         raise NotImplementedError
 
     def down(self):
@@ -103,7 +104,7 @@ class Peer:
             self.processes.append(subprocess.Popen(argv, stdout=f, stderr=f))
 
     def logs(self):
-        """The last line that each of its programs said."""
+        """Return the last line of each program's log."""
         said = ""
         for name in sorted(os.listdir(self.setup.dir)):
             if name.endswith(".log"):
@@ -165,7 +166,7 @@ class NbdkitMemoryTcp(NbdkitMemory):
 
 
 class NbdServer(Peer):
-    """On a file of a tmpfs."""
+    """nbd-server on a file of a tmpfs."""
     name = "nbd-server, tcp"
     client = ("nbd-server",)
 
@@ -177,7 +178,7 @@ class NbdServer(Peer):
         conf = self.path("conf")
         write(conf, "[generic]\nlistenaddr = 127.0.0.1\nport = 10898\n"
               f"[x]\nexportname = {self.file}\nflush = true\n")
-        # In the foreground it serves one client, and ends.
+        # In the foreground nbd-server ends after one client.
         self.pidfile = self.path("pid")
         call("nbd-server", "-C", conf, "-p", self.pidfile)
         uri = "nbd://127.0.0.1:10898/x"
@@ -194,7 +195,7 @@ class NbdServer(Peer):
 
 
 class Farpage(Peer):
-    """Behind nbdkit on a Unix socket."""
+    """farpage behind nbdkit on a Unix socket."""
     client = ("nbdkit",)
     donor = ("farpage-memserver",)
     transport = ""
@@ -367,7 +368,7 @@ class Brd(Peer):
 
 
 class Zram(Peer):
-    """It compresses; what fio writes here does not."""
+    """zram compresses, but fio's data here does not compress."""
     name = "zram"
     device = True
 
@@ -496,7 +497,7 @@ class Iser(Brd):
 
 
 class Disk(Peer):
-    """A disk that is there already, and is overwritten."""
+    """An existing disk, which is overwritten."""
     name = "disk"
     device = True
 

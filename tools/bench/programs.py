@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Programs that run with less memory than they need, in a cgroup: how long each
-takes, and whether what it found in its memory is right.  Which swap device there
-is is the caller's."""
+"""Run programs in a cgroup with less memory than they need.  Measure how long
+each takes, and check that its data is right.  The caller sets up the swap
+device."""
 
 import contextlib
 import os
@@ -19,11 +19,11 @@ import peers
 CGROUP = "/sys/fs/cgroup/farpage-peers"
 PERCENT = (100, 75, 50, 25)
 REDIS_GETS = 3000
-REDIS_VALUE = 4096  # and what redis has beside it for each value: a quarter more
+REDIS_VALUE = 4096  # bytes; redis uses a quarter more for each value
 
 
 class TooSlow(Exception):
-    """It was killed at its deadline."""
+    """The program was killed at its deadline."""
 
 
 def new_cgroup(limit_mib):
@@ -55,7 +55,7 @@ def inside(*argv):
 
 
 def finish(argv, deadline):
-    """Runs a program to its end or its deadline; returns what it printed."""
+    """Run a program to its end or its deadline. Return its output."""
     with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           start_new_session=True) as p:
         try:
@@ -70,25 +70,25 @@ def finish(argv, deadline):
 
 
 class Program:
-    """A command that ends: its time is from start to end, its answer all it says."""
+    """A command that ends. Its answer is its output."""
     name = ""
 
     def __init__(self, directory, mib):
-        """directory: with the programs of tests/vm; mib: what it shall need."""
+        """directory has the programs of tests/vm; mib is the memory to use."""
         self.dir, self.mib = directory, mib
 
     def prepare(self, scratch):
-        """Makes its input, outside of what is limited and timed."""
+        """Make the input, outside of the memory limit and the measured time."""
 
     def argv(self):
         raise NotImplementedError
 
     def answer(self, said):
-        """Of what it said, what must be the same each time."""
+        """Return the part of the output that must be the same each time."""
         return said
 
     def run(self, deadline):
-        """Returns seconds, its answer, and details (name: number) in us."""
+        """Return seconds, the answer, and details (name: number) in us."""
         began = time.monotonic()
         said = finish(inside(*self.argv()), deadline)
         return time.monotonic() - began, self.answer(said), self.details(said)
@@ -98,7 +98,7 @@ class Program:
 
 
 class Touch(Program):
-    """Fills memory, checks it page by page, then at random; faults are timed."""
+    """Fill memory, check it by pages, then at random; time the page faults."""
     name = "touch and verify"
 
     def argv(self):
@@ -115,11 +115,11 @@ class Touch(Program):
 
 
 class Sort(Program):
-    """Lines of 64 random letters, without a temporary file."""
+    """Sort lines of 64 random characters, without a temporary file."""
     name = "sort"
 
     def prepare(self, scratch):
-        # A line is 65 bytes, and 32 of an array.
+        # A line takes 65 bytes, and 32 in sort's array.
         count, rng = (self.mib << 20) // 97, random.Random(1)
         self.file = os.path.join(scratch, "lines")
         with open(self.file, "w", encoding="ascii") as f:
@@ -130,7 +130,7 @@ class Sort(Program):
 
 
 class Matrix(Program):
-    """A matrix times a vector, by rows and by columns, three times."""
+    """Multiply a matrix by a vector, by rows and by columns, three times."""
     name = "matrix"
 
     def argv(self):
@@ -138,11 +138,12 @@ class Matrix(Program):
 
 
 class Redis(Program):
-    """Random GETs of values of 4 KiB, four clients; only those are timed."""
+    """Random GETs of 4 KiB values by four clients; only the GETs are timed."""
     name = "redis"
 
     def prepare(self, scratch):
-        # In Debian one program has both names; the package with the tools has it.
+        # In Debian both names are one program. The package with the tools has
+        # the second one.
         self.server = shutil.which("redis-server")
         if self.server is None:
             other = shutil.which("redis-check-rdb")
@@ -182,7 +183,7 @@ class Redis(Program):
                         raise RuntimeError(f"redis: {said!r}")
 
     def verify(self, until):
-        """Every value, in order."""
+        """Compare every value, in order. Return "OK", or what is wrong."""
         rng = random.Random(1)
         with self.connected(until) as s, s.makefile("rwb") as f:
             for i in range(self.keys):
@@ -222,7 +223,7 @@ ALL = (Touch, Sort, Matrix, Redis)
 
 
 def one(program, limit_mib, deadline):
-    """Seconds, answer, details, and the most memory it had."""
+    """Return seconds, answer, details, and peak memory in MiB."""
     new_cgroup(limit_mib)
     try:
         return (*program.run(deadline), peak_mib())
@@ -231,8 +232,8 @@ def one(program, limit_mib, deadline):
 
 
 def measure(directory, mib, deadline, say):
-    """Yields a row for each program and share of the memory that it has. Swap is on.
-    A program that is killed at its deadline is not run with less."""
+    """Yield a row for each program and each share of its memory that is local.
+    Swap is on. A program that is killed at its deadline does not run with less."""
     for kind in ALL:
         program = kind(directory, mib)
         with tempfile.TemporaryDirectory(prefix="farpage-program.", dir="/dev/shm") as scratch:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Writes what was measured as report.md and as report.html, one file with its
-plots in it; gnuplot draws them.  Reads nothing but the results."""
+"""Write the results as report.md and as report.html.  The latter contains its
+plots, which gnuplot draws.  Nothing but the results is read."""
 
 import html
 import json
@@ -30,7 +30,7 @@ def table(head, lines):
 
 
 def job_tables(run):
-    """One table a job: medians of the rounds, and all the rounds' rates."""
+    """Yield a table for each job: medians of rounds, and each round's rate."""
     for job in run["jobs"]:
         lines = []
         for peer in peers_of(run["io"]):
@@ -56,7 +56,7 @@ def swap_table(run):
                   "faults or GETs, us: mean/p50/p99"], [of(r) for r in run["swap"]])
 
 
-# Told apart in print and by those who see few colours: by marks and dashes, too.
+# Marks and dashes differ, too, for print and for readers who see few colours.
 COLOURS = ("#0060ad", "#dd181f", "#008a3e", "#e69f00", "#7b3294", "#00a0b0", "#8c510a", "#d6408f",
            "#555555", "#99bb00", "#000000", "#6a8fd8", "#c08080", "#40c0a0", "#b8860b")
 
@@ -71,8 +71,8 @@ def gnuplot(directory, name, script):
 
 
 def plot(directory, name, title, xlabel, ylabel, curves, extra=""):
-    """curves: (label, [(x, y)]).  Returns the SVG's name and text, or None without
-    gnuplot."""
+    """Plot curves, a list of (label, [(x, y)]).  Return the SVG's name and text,
+    or None without gnuplot."""
     curves = [c for c in curves if c[1]]
     if shutil.which("gnuplot") is None or not curves:
         return None
@@ -88,7 +88,8 @@ def plot(directory, name, title, xlabel, ylabel, curves, extra=""):
 
 
 def bars(directory, name, title, xlabel, head, rows, log=False):
-    """Lying bars, so that names can be read; rows: (label, [value of each of head])."""
+    """Plot horizontal bars, so that names can be read.  rows is a list of
+    (label, [value of each of head])."""
     if shutil.which("gnuplot") is None or not rows:
         return None
     rows, n = rows[::-1], len(head)
@@ -112,7 +113,7 @@ def bars(directory, name, title, xlabel, head, rows, log=False):
 
 
 def cdf(bins):
-    """From fio's bins (ns -> count) to (us, share)."""
+    """Convert fio's bins (ns -> count) to points (us, share)."""
     pairs = sorted((int(ns), n) for ns, n in bins.items())
     total, seen, points = sum(n for _, n in pairs), 0, []
     for ns, n in pairs:
@@ -196,7 +197,8 @@ TITLES = {"sockets": "NBD servers on sockets", "devices": "Block devices", "swap
 
 
 def load(paths):
-    """One run of each kind: those of the same kind are further rounds, or other peers."""
+    """Return one run of each kind.  Merge runs of the same kind, which are
+    further rounds, or other peers."""
     runs = {}
     for path in paths:
         with open(path, encoding="ascii") as f:
@@ -214,7 +216,7 @@ def load(paths):
 
 
 def keep(run, directory):
-    """The results beside the report; the latencies that no plot shows are left out."""
+    """Write the results beside the report, without latencies not plotted."""
     for r in run["io"]:
         if not r["job"].endswith("depth 1"):
             r["bins"] = {}
@@ -224,7 +226,7 @@ def keep(run, directory):
 
 
 def sections(run, directory):
-    """(kind of thing, text): what the Markdown and the page are both made of."""
+    """Yield the parts of the Markdown and of the HTML page, as (kind, text)."""
     yield "h2", TITLES[run["kind"]]
     yield "list", [f"{k}: {v}" for k, v in run["machine"].items()]
     if run["left_out"]:
@@ -275,7 +277,7 @@ def page(title, parts):
     items = []
     for kind, what in parts:
         if kind == "svg":
-            # gnuplot's XML declaration has no place inside a page.
+            # Drop gnuplot's XML declaration, which must not be inside a page.
             items.append(what[1][what[1].index("<svg"):])
         elif kind == "table":
             items.append(html_table(what))

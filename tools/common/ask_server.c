@@ -49,7 +49,9 @@ ask_end (struct fp_ctl *c)
 {
   if (!c)
     return;
-  /* All was said; if it does not hear this, the lease ends the matter. */
+  /* All answers are here.  If the server misses this, the lease ends the
+   * session.
+   */
   (void) fp_ctl_bye (c, &(struct fp_bye) { .discard = false },
                      fp_deadline_in_ms (ASK_MS));
   fp_ctl_free (c);

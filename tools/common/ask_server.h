@@ -2,8 +2,8 @@
 /* ask_server.h - a tool's short session with one memory server: HELLO, some
  * questions, BYE.
  *
- * Errors:   0 or a negative errno value; then why says what was wrong, meant
- * to follow the server's address.
+ * Errors:   0 or a negative errno value; on error, why says what was wrong, to
+ *           follow the server's address.
  */
 
 #ifndef FARPAGE_ASK_SERVER_H
@@ -12,12 +12,12 @@
 #include "tools/common/why.h"
 #include "transport/ctl_channel.h"
 
-#define ASK_MS 5000 /* for each question */
+#define ASK_MS 5000 /* per question */
 
 int ask_begin (struct fp_ctl **out, const struct fp_addr *addr,
                struct fp_hello_reply *hello, struct why *w);
 
-/* The question ended with r: say why, if it failed.  Returns r. */
+/* If r < 0, the result of a question, put the reason into w.  Return r. */
 int ask_why (const struct fp_ctl *c, int r, struct why *w);
 
 void ask_end (struct fp_ctl *c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* colour.h - colour, on a terminal only, and not where NO_COLOR is set
- * (no-color.org): "" otherwise.
+/* colour.h - escape codes for colour on a terminal.  They are "" elsewhere,
+ * and where NO_COLOR is set (no-color.org).
  */
 
 #ifndef FARPAGE_COLOUR_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* commands.h - the commands of farpage: one table, one function each.
  *
- * A command gets its own argv (argv[0] is its name), parses it with
- * getopt_long, and returns an exit status: EXIT_SUCCESS, EXIT_FAILURE, or
- * EXIT_USAGE for a bad command line. It has said why on standard error.
+ * A command gets its own argv (argv[0] is its name) and parses it with
+ * getopt_long. It returns EXIT_SUCCESS, EXIT_FAILURE, or EXIT_USAGE for a bad
+ * command line. On failure it has printed the reason to standard error.
  */
 
 #ifndef FARPAGE_COMMANDS_H
@@ -28,29 +28,29 @@ int cmd_keygen (int argc, char *argv[]);
 int cmd_doctor (int argc, char *argv[]);
 int cmd_top (int argc, char *argv[]);
 
-/* "farpage: " and the sentence. say_usage adds how to get help, and returns
- * EXIT_USAGE; say_error returns EXIT_FAILURE.
+/* Print "farpage: " and the sentence. say_usage adds how to get help, and
+ * returns EXIT_USAGE; say_error returns EXIT_FAILURE.
  */
 int say_error (const char *fmt, ...) __attribute__ ((format (printf, 1, 2)));
 int say_usage (const char *command, const char *fmt, ...)
     __attribute__ ((format (printf, 2, 3)));
 void say_version (void);
 
-/* What every command does with what getopt_long returned for a long option
- * that it does not know itself: --help and --version. *status is the exit
- * status if it returns true.
+/* Handle a result of getopt_long that the command itself does not know:
+ * --help, --version, or an error. Return true if the command must exit with
+ * *status.
  */
 bool common_option (int c, const char *command, const char *help, int *status);
 #define COMMON_OPTIONS                                                        \
   { "help", no_argument, NULL, 'h' }, { "version", no_argument, NULL, 'V' }
 
-/* What 'farpage swapon' changed of the kernel's settings is put back if
- * nothing of ours is swapped to, and said; and so is what could not be.
+/* Put back the kernel settings that 'farpage swapon' changed, if no device of
+ * ours is swapped to. Print what was put back and what could not be.
  * cmd_swapoff.c.
  */
 void restore_swap_settings (const char *command);
 
-/* A whole number in [min, max], or false. */
+/* Parse a whole number in [min, max]. Return false if s is none. */
 bool parse_number (const char *s, long min, long max, long *out);
 
 #endif /* FARPAGE_COMMANDS_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* deadline.h - until when a step may take, and whether it is still wanted.
+/* deadline.h - how long a step may take, and whether it was cancelled.
  *
  * Units:    milliseconds.
  */
@@ -15,7 +15,7 @@
 
 struct deadline {
   int64_t at_ms;                     /* CLOCK_MONOTONIC */
-  const volatile sig_atomic_t *stop; /* set: it is over now; may be NULL */
+  const volatile sig_atomic_t *stop; /* not 0: it is over now; may be NULL */
 };
 
 static inline int64_t
@@ -30,7 +30,9 @@ deadline_in (int64_t ms, const volatile sig_atomic_t *stop)
   return (struct deadline) { .at_ms = now_ms () + ms, .stop = stop };
 }
 
-/* What is left, 0 if it is over; most at a time, so that stop is seen. */
+/* Return what is left, 0 if it is over.  At most `most`, so that the caller
+ * sees stop in time.
+ */
 static inline int
 deadline_left (const struct deadline *d, int most)
 {

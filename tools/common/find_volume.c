@@ -9,7 +9,7 @@
 #include "tools/common/find_volume.h"
 #include "tools/common/sysfs.h"
 
-/* A socket whose name has no slash is one, too. */
+/* Return true if path is a socket; its name may have no slash. */
 static bool
 is_socket (const char *path)
 {
@@ -18,7 +18,7 @@ is_socket (const char *path)
   return stat (path, &st) == 0 && S_ISSOCK (st.st_mode);
 }
 
-/* The device whose volume has this name, or -1. */
+/* Return the device whose volume has this name, or -1. */
 static int
 named_index (const char *name)
 {

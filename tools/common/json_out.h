@@ -28,7 +28,7 @@ json_add_bool (struct json_object *o, const char *name, bool value)
   json_object_object_add (o, name, json_object_new_boolean (value));
 }
 
-/* Print it and let it go. */
+/* Print o, and drop the reference to it. */
 static inline void
 json_print (struct json_object *o)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plugin_status.c - ask a plugin how it is doing, and show it. What the
- * document does not have is shown as 0 or not at all: plugin and tool may
- * differ in version.
+/* plugin_status.c - ask a plugin for its status, and print it. A field that
+ * the document does not have is shown as 0 or not at all, because plugin and
+ * tool may differ in version.
  */
 
 #include <config.h>
@@ -23,7 +23,7 @@
 #include "tools/common/plugin_status.h"
 
 #define ANSWER_MS 5000
-#define REQUEST_MS 120000 /* servers have to answer, too */
+#define REQUEST_MS 120000 /* servers must answer, too */
 #define REQUEST_TRIES 5
 #define ANSWER_MAX (1024 * 1024) /* bytes */
 
@@ -47,8 +47,8 @@ connect_to (int *out, const char *path, struct why *w)
   fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (is_no_socket (path))
     return why_set (w, -ENOTSOCK,
-                    "%s: is no socket: the plugin's status=PATH "
-                    "makes one",
+                    "%s: is not a socket: start the plugin with status=PATH "
+                    "to get one",
                     path);
   if (fd == -1 || connect (fd, (struct sockaddr *) &sa, sizeof sa) == -1)
     return why_set (w, -errno, "%s: %s", path,
@@ -59,22 +59,24 @@ connect_to (int *out, const char *path, struct why *w)
   return 0;
 }
 
-/* A plugin that is older than requests answers all the same. */
+/* Send a request. A plugin that is too old for requests closes the connection,
+ * but answers all the same, so EPIPE and ECONNRESET are no errors.
+ */
 static int
 send_line (int fd, const char *path, const char *line, struct why *w)
 {
   size_t length = strlen (line);
   ssize_t n = send (fd, line, length, MSG_NOSIGNAL);
 
-  /* A line fits the buffer of a socket that is new. */
+  /* A line fits the buffer of a new socket. */
   if (n == -1 && errno != EPIPE && errno != ECONNRESET)
     return why_set (w, -errno, "%s: %s", path, strerror (errno));
   if (n >= 0 && (size_t) n != length)
-    return why_set (w, -EIO, "%s: does not take requests", path);
+    return why_set (w, -EIO, "%s: does not accept requests", path);
   return 0;
 }
 
-/* What answers is no plugin, or not on its status socket. */
+/* Report that the peer is no plugin, or that this is not its status socket. */
 static int
 stranger (const char *path, const char *said, struct why *w)
 {
@@ -82,8 +84,8 @@ stranger (const char *path, const char *said, struct why *w)
 
   if (strncmp (said, nbd, sizeof nbd - 1) == 0)
     return why_set (w, -EPROTO,
-                    "%s: is the NBD socket of nbdkit (-U): the one to ask is "
-                    "status=PATH of its plugin",
+                    "%s: is the NBD socket of nbdkit (-U): give status=PATH "
+                    "of its plugin",
                     path);
   return why_set (w, -EPROTO,
                   "%s: is not the status socket of a plugin (status=PATH): "
@@ -91,7 +93,9 @@ stranger (const char *path, const char *said, struct why *w)
                   path);
 }
 
-/* Its end does not come before ours if it waits for more, as these two do. */
+/* Report that the peer has not closed the connection in time. An NBD socket
+ * and a memory server wait for more input, and would do so for ever.
+ */
 static int
 no_answer (const char *path, const char *said, int ms, struct why *w)
 {
@@ -131,7 +135,7 @@ ask (struct json_object **out, const char *path, const char *line, int ms,
     n = read (fd, buf + used, ANSWER_MAX - used);
     if (n == -1 && (errno == EAGAIN || errno == EINTR))
       continue;
-    /* It has read our line, or not; what matters is what it said. */
+    /* The plugin may not have read our line; only its answer counts. */
     if (n == -1 && errno == ECONNRESET)
       break;
     if (n == -1)
@@ -140,7 +144,7 @@ ask (struct json_object **out, const char *path, const char *line, int ms,
       break;
     used += (size_t) n;
     if (used == ANSWER_MAX)
-      return why_set (w, -EPROTO, "%s: an endless answer", path);
+      return why_set (w, -EPROTO, "%s: the answer is too long", path);
   }
   buf[used] = '\0';
   *out = json_tokener_parse (buf);
@@ -196,8 +200,9 @@ plugin_request (const char *path, const char *line, struct why *w)
   struct json_object *o = NULL;
   int r = 0;
 
-  /* Who is not heard at once gets the status document (answers.c); so may we,
-   * on a busy machine, and then the request was not taken.
+  /* On a busy machine the plugin may stop waiting before it has read our line.
+   * Then it sends the status document (answers.c), and the request was not
+   * taken: ask again.
    */
   for (unsigned n = 0; n < REQUEST_TRIES && !get (o, "ok"); n++) {
     json_object_put (o);
@@ -207,7 +212,8 @@ plugin_request (const char *path, const char *line, struct why *w)
       return r;
   }
   if (!get (o, "ok"))
-    r = why_set (w, -EOPNOTSUPP, "%s: its plugin is too old for that", path);
+    r = why_set (w, -EOPNOTSUPP, "%s: its plugin is too old for this request",
+                 path);
   else if (!json_object_get_boolean (get (o, "ok")))
     r = why_set (w, -EINVAL, "%s", str (o, "error"));
   else
@@ -225,7 +231,7 @@ print_drain (FILE *fp, struct json_object *d)
     return;
   fprintf (fp,
            "                 %s: %" PRIu64 " of %" PRIu64
-           " pieces are left, %s copied",
+           " extents are left, %s copied",
            str (d, "state"), num (d, "left"), num (d, "pieces"),
            size (d, "bytes", bytes));
   if (num (d, "left_ns"))
@@ -252,7 +258,7 @@ yes (struct json_object *o, const char *name)
   return json_object_get_boolean (get (o, name));
 }
 
-/* named: its servers keep what is to be known of the volume. */
+/* named: the volume has a name, so its servers keep a metadata log of it. */
 static void
 print_server (FILE *fp, struct json_object *s, uint64_t slab, bool named)
 {
@@ -268,10 +274,10 @@ print_server (FILE *fp, struct json_object *s, uint64_t slab, bool named)
            *str (s, "transport") ? " over " : "", str (s, "transport"),
            *str (s, "control") ? ", control " : "", str (s, "control"),
            yes (s, "joining")             ? ", joining"
-           : named && !yes (s, "current") ? ", LEFT OUT"
+           : named && !yes (s, "current") ? ", STALE: missed changes"
                                           : "");
   fprintf (fp,
-           "                 %" PRIu64 " pieces here, %s of %s free; read %s,"
+           "                 %" PRIu64 " extents here, %s of %s free; read %s,"
            " written %s; %" PRIu64 " errors, %" PRIu64 " reconnects\n",
            num (s, "pieces"), free_size, total, size (s, "bytes_read", in),
            size (s, "bytes_written", out), num (s, "errors"),
@@ -280,15 +286,15 @@ print_server (FILE *fp, struct json_object *s, uint64_t slab, bool named)
     fprintf (fp, "                 %s\n", str (s, "why"));
   if (num (s, "slabs_wanted"))
     fprintf (fp,
-             "                 its host is short of memory: asked for %" PRIu64
-             " slabs%s%s\n",
+             "                 its host is short of memory: wants %" PRIu64
+             " slabs back%s%s\n",
              num (s, "slabs_wanted"),
-             *str (s, "wanted_why") ? ", nowhere to put them: " : "",
+             *str (s, "wanted_why") ? ", which cannot be moved: " : "",
              str (s, "wanted_why"));
   print_drain (fp, get (s, "drain"));
 }
 
-/* The last check of it, if there was one. */
+/* Print the last check, if there was one. */
 static void
 print_check (FILE *fp, struct json_object *c)
 {
@@ -302,18 +308,18 @@ print_check (FILE *fp, struct json_object *c)
            str (c, "state"), num (c, "blocks_compared"), num (c, "blocks"),
            num (c, "blocks_differ"));
   if (num (c, "blocks_differ") && offsets)
-    fprintf (fp, " (first at %" PRIu64 "), %" PRIu64 " mended",
+    fprintf (fp, " (first at %" PRIu64 "), %" PRIu64 " repaired",
              json_object_get_uint64 (json_object_array_get_idx (offsets, 0)),
              num (c, "blocks_repaired"));
   if (num (c, "blocks_skipped"))
-    fprintf (fp, ", %" PRIu64 " passed over", num (c, "blocks_skipped"));
+    fprintf (fp, ", %" PRIu64 " skipped", num (c, "blocks_skipped"));
   if (num (c, "left_ns"))
     fprintf (fp, ", about %" PRIu64 " s more",
              num (c, "left_ns") / 1000000000 + 1);
   fprintf (fp, "%s%s\n", *str (c, "why") ? ": " : "", str (c, "why"));
 }
 
-/* What was asked of it and is not done. */
+/* Print the changes that were requested and are not done yet. */
 static void
 print_changes (FILE *fp, struct json_object *list)
 {
@@ -343,8 +349,8 @@ print_hedges (FILE *fp, struct json_object *h)
   if (yes (h, "on"))
     fprintf (fp,
              "  hedges         %" PRIu64 " reads were sent to another copy, "
-             "too: %" PRIu64 " got their answer there, %" PRIu64
-             " did not; %" PRIu64 " more were refused\n",
+             "too: %" PRIu64 " were answered there first, %" PRIu64
+             " were not; %" PRIu64 " more were over the limit\n",
              num (h, "sent"), num (h, "won"), num (h, "lost"),
              num (h, "refused"));
 }
@@ -356,12 +362,11 @@ print_seal (FILE *fp, struct json_object *s)
 
   if (s == NULL)
     return;
-  fprintf (fp, "\n  sealed         ");
+  fprintf (fp, "\n  protection     ");
   if (strcmp (str (s, "encrypt"), "off") != 0)
     fprintf (fp, "encrypted, with %s",
-             strcmp (str (s, "encrypt"), "file") == 0
-                 ? "the key of a file"
-                 : "a key of this nbdkit alone");
+             strcmp (str (s, "encrypt"), "file") == 0 ? "a key from a file"
+                                                      : "an ephemeral key");
   if (yes (s, "integrity"))
     fprintf (fp, ", and authenticated");
   if (strcmp (str (s, "checksum"), "off") != 0)
@@ -369,7 +374,7 @@ print_seal (FILE *fp, struct json_object *s)
              strcmp (str (s, "encrypt"), "off") != 0 ? ", and " : "",
              str (s, "checksum"));
   if (num (s, "unchecked_bytes") > 0)
-    fprintf (fp, "; %s are older, and not checked until they are written",
+    fprintf (fp, "; %s are older, and not checked until rewritten",
              size (s, "unchecked_bytes", a));
   if (num (s, "wrong") > 0)
     fprintf (fp,
@@ -377,7 +382,7 @@ print_seal (FILE *fp, struct json_object *s)
              " of them were repaired",
              num (s, "wrong"), num (s, "repaired"));
   if (num (s, "unreadable") > 0)
-    fprintf (fp, "; %" PRIu64 " reads found NO RIGHT COPY",
+    fprintf (fp, "; %" PRIu64 " reads found NO VALID COPY",
              num (s, "unreadable"));
 }
 
@@ -389,44 +394,45 @@ plugin_status_print (FILE *fp, struct json_object *status)
   char a[FP_SIZE_STR_MAX], b[FP_SIZE_STR_MAX], c[FP_SIZE_STR_MAX];
   size_t i, n = 0;
 
-  fprintf (fp, "  volume         %s, %s, in pieces of %s",
+  fprintf (fp, "  volume         %s, %s, in extents of %s",
            *str (v, "name") ? str (v, "name") : str (v, "uuid"),
            size (v, "size", a), size (v, "slab_size", b));
   if (num (v, "stripe_width") > 1)
-    fprintf (fp, ", striped over %" PRIu64 " of them by %s",
+    fprintf (fp, ", striped over %" PRIu64 " extents in units of %s",
              num (v, "stripe_width"), size (v, "stripe_size", a));
   fputc ('\n', fp);
   fp_format_size (num (v, "pieces_allocated") * num (v, "slab_size"), a);
   fprintf (fp,
            "  memory         %" PRIu64 " of %" PRIu64
-           " pieces have memory (%s); locked here %s",
+           " extents have memory (%s); locked here %s",
            num (v, "pieces_allocated"), num (v, "pieces"), a,
            size (v, "locked_bytes", c));
-  /* Of what another client has now, nothing is lost. */
+  /* Data that another client has now is not lost, whatever this one counted.
+   */
   if (yes (v, "taken"))
     fprintf (fp, "; TAKEN OVER by another client%s%s",
              *str (v, "taken_by") ? ": " : "", str (v, "taken_by"));
   else if (num (v, "pieces_lost"))
-    fprintf (fp, "; %" PRIu64 " PIECES LOST", num (v, "pieces_lost"));
+    fprintf (fp, "; %" PRIu64 " EXTENTS LOST", num (v, "pieces_lost"));
   if (num (v, "copies") > 1 && num (v, "pieces_degraded") > 0)
     fprintf (fp,
              "\n  copies         DEGRADED: %" PRIu64
-             " pieces have fewer than %" PRIu64 "; %s are to be copied",
+             " extents have fewer than %" PRIu64 "; %s left to copy",
              num (v, "pieces_degraded"), num (v, "copies"),
              size (v, "bytes_to_rebuild", a));
   else if (num (v, "copies") > 1)
-    fprintf (fp, "\n  copies         %" PRIu64 " of each piece",
+    fprintf (fp, "\n  copies         %" PRIu64 " of each extent",
              num (v, "copies"));
   if (yes (v, "unclean"))
     fprintf (fp,
-             "\n  attached       after its last client's death: copies could "
-             "differ in %s of %s",
+             "\n  attached       after an unclean detach: copies could differ "
+             "in %s of %s",
              size (v, "resync_bytes", a), size (v, "resync_of_bytes", b));
   print_seal (fp, get (v, "sealed"));
   if (yes (v, "read_only"))
-    fprintf (fp, "; attached to be read");
+    fprintf (fp, "; attached read-only");
   if (yes (v, "frozen"))
-    fprintf (fp, "; FROZEN, as too many of its servers were away");
+    fprintf (fp, "; FROZEN: too many of its servers were missing");
   fprintf (fp,
            "\n  requests       %" PRIu64 " reads (%s), %" PRIu64
            " writes (%s), %" PRIu64 " flushes, %" PRIu64 " trims, %" PRIu64

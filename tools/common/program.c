@@ -50,7 +50,7 @@ run_program (char *line, size_t size, char *const argv[])
   return WIFEXITED (status) ? WEXITSTATUS (status) : 128;
 }
 
-/* Its output until it ends or the time is over. */
+/* Read the program's output until it ends or the time is over. */
 static int
 hear (char *out, size_t size, int fd, int ms)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* program.h - programs of the system that a command runs, and what they say.
+/* program.h - run programs of the system, and read their output.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  no shared state.
@@ -10,19 +10,19 @@
 
 #include <stddef.h>
 
-/* First line that a program prints; its exit status, or -errno.  127: it
- * could not be run, which standard error says.
+/* Run a program and get the first line that it prints.  Return its exit
+ * status, or -errno.  127: it could not be run, and standard error says why.
  */
 int run_program (char *line, size_t size, char *const argv[]);
 
-/* All that a program prints, to standard error too, as far as there is room;
- * its exit status, -ENOENT if there is no such program, -ETIMEDOUT if it had
- * to be killed after ms, or another -errno.
+/* Run a program for at most ms.  out gets its output and its errors, cut to
+ * size.  Return its exit status; -ENOENT if there is no such program;
+ * -ETIMEDOUT if it was killed after ms; or another -errno.
  */
 int run_program_within (char *out, size_t size, char *const argv[], int ms);
 
-/* What is on a block device, as blkid(8) names it: "" for nothing that it
- * knows.
+/* Get what is on a block device, as blkid(8) names it; "" if blkid knows of
+ * nothing there.
  */
 int probe_signature (char *type, size_t size, char *device);
 

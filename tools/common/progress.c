@@ -10,7 +10,7 @@
 #include "tools/common/deadline.h"
 #include "tools/common/progress.h"
 
-#define QUIET_MS 2000 /* so long nothing is shown */
+#define QUIET_MS 2000 /* nothing is shown before that */
 #define BAR_EVERY_MS 100
 #define TEXT_EVERY_MS 2000
 #define BAR 30 /* characters */
@@ -23,7 +23,9 @@ progress_begin (const char *command)
                                  .next = now_ms () + QUIET_MS };
 }
 
-/* A line that is wrapped could not be taken back. */
+/* Return the width of the terminal.  A line that is wrapped could not be
+ * erased.
+ */
 static int
 columns (void)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* progress.h - how far something is that takes longer than two seconds, on
- * standard error: on a terminal a bar in its last line, elsewhere a line of
- * text now and then.
+/* progress.h - show on standard error how far a step is that takes longer than
+ * two seconds. On a terminal this is a bar in the last line, elsewhere a line
+ * of text now and then.
  *
  *   struct progress_bar p = progress_begin ("drain");
  *   while (...) progress_show (&p, done, all, "%s", text);
@@ -17,18 +17,18 @@
 struct progress_bar {
   const char *command;
   bool terminal, shown;
-  int64_t next; /* when it may be shown again: now_ms */
+  int64_t next; /* earliest time of the next output: now_ms */
 };
 
 struct progress_bar progress_begin (const char *command);
 
-/* Shown if it is time for that; all may be 0: it is not known. */
+/* Show the progress if it is time for that. all: 0 if it is not known. */
 void progress_show (struct progress_bar *p, uint64_t done, uint64_t all,
                     const char *fmt, ...)
     __attribute__ ((format (printf, 4, 5)));
 
-/* Nothing is left of it on a terminal. What is printed afterwards, as a result
- * or an error, stands in a line of its own.
+/* Erase the bar from a terminal, so that a result or an error printed later
+ * stands in a line of its own.
  */
 void progress_end (struct progress_bar *p);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* state.c - what this machine has attached, under /run/farpage. */
+/* state.c - the devices that this machine has attached, under /run/farpage. */
 
 #include <config.h>
 
@@ -62,7 +62,9 @@ state_lock (int *out, int index, struct why *w)
   return 0;
 }
 
-/* For root alone: whoever can reach nbd.sock can read and write the data. */
+/* Only root may enter, because a process that can reach nbd.sock can read and
+ * write the data.
+ */
 int
 state_mkdir (int index, struct why *w)
 {
@@ -216,7 +218,8 @@ state_load (struct state *s, int index, struct why *w)
                           errno == EACCES ? " (are you root?)" : "");
   o = json_object_from_file (path);
   if (!o || get_int (o, "version") != STATE_VERSION)
-    return why_set (w, -EINVAL, "%s is not what farpage wrote", path);
+    return why_set (w, -EINVAL,
+                    "%s is damaged, or of another version of farpage", path);
 
   s->supervisor = (pid_t) get_int (o, "supervisor");
   s->nbdkit = (pid_t) get_int (o, "nbdkit");

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* state.h - what this machine has attached: one directory for each device
- * under /run/farpage, with the sockets of its nbdkit and a file that says
- * what is known about it.
+/* state.h - the devices that this machine has attached. Each has a directory
+ * under /run/farpage, with the sockets of its nbdkit and a file of its facts.
  *
  *   /run/farpage/nbd0.lock         held by the supervisor while it lives
  *   /run/farpage/nbd0/state.json   written by the supervisor, atomically
  *   /run/farpage/nbd0/nbd.sock, status.sock    nbdkit's
- *   /run/farpage/nbd0/udev         for farpage.rules: what its link is called
+ *   /run/farpage/nbd0/udev         for farpage.rules: the name of the link
  *
- * A lock file is never removed: whoever opened it before the removal would
- * hold a lock that nobody else sees.
+ * A lock file is never removed: a process that opened it before the removal
+ * would hold a lock that no other process sees.
  *
  * Errors:   0 or a negative errno value; a sentence in w where there is one.
  */
@@ -31,7 +30,7 @@
 #define STATE_LINK_MAX 68
 
 struct state {
-  int index; /* of /dev/nbdX */
+  int index; /* X of /dev/nbdX */
   pid_t supervisor, nbdkit;
   char uuid[40];
   char volume[40]; /* UUID of the volume, if it has a name and one is known */
@@ -41,37 +40,42 @@ struct state {
   bool swap;                      /* attached for swap */
   char link[STATE_LINK_MAX];      /* /dev/farpage/LINK; "": none */
   int64_t since;                  /* seconds since 1970 */
-  unsigned restarts;              /* of nbdkit */
-  unsigned reconnects;            /* of single links */
+  unsigned restarts;              /* restarts of nbdkit */
+  unsigned reconnects;            /* single NBD connections replaced */
   char event[256];                /* the last thing that happened */
   unsigned nr_args;
   char **args; /* the plugin's parameters, KEY=VALUE */
 };
 
-/* /run/farpage/nbdX/NAME; NAME "" is the directory itself. */
+/* Format /run/farpage/nbdX/NAME; NAME "" is the directory itself. */
 void state_path (char path[STATE_PATH_MAX], int index, const char *name);
 
-/* Take the device's lock; -EBUSY: another process has it. The directory
- * /run/farpage is made if need be.
+/* Take the device's lock, and make /run/farpage if needed. -EBUSY: another
+ * process has the lock.
  */
 int state_lock (int *fd, int index, struct why *w);
 
 int state_mkdir (int index, struct why *w);
 bool state_exists (int index);
-/* Remove the directory and all in it. */
+/* Remove the directory and the files in it. */
 int state_remove (int index, struct why *w);
 
 int state_save (const struct state *s, struct why *w);
-/* -ENOENT: the device is not one of ours. args are allocated. */
+/* Read state.json. Allocates args; state_clear frees them. -ENOENT: farpage
+ * did not attach the device.
+ */
 int state_load (struct state *s, int index, struct why *w);
 void state_clear (struct state *s);
 
-/* Whether udev leaves such a name as it is. */
+/* Return true if udev leaves this name unchanged. */
 bool state_link_ok (const char *name);
-/* What farpage.rules reads when the kernel tells of the device. */
+/* Write the file that farpage.rules reads when the kernel announces the
+ * device.
+ */
 int state_save_link (const struct state *s, struct why *w);
 
-/* As it stands in the file: for --json. The caller puts it. */
+/* Return the contents of the file, for --json. The caller drops the reference.
+ */
 struct json_object *state_to_json (const struct state *s);
 
 #endif /* FARPAGE_STATE_H */

@@ -11,8 +11,8 @@
 #define LONGEST 16
 #define FAR (LONGEST + 1)
 
-/* How many letters are to be changed, added, left out, or swapped with the
- * next one.
+/* Return the number of letters to change, to add, to leave out, or to swap
+ * with the next one.
  */
 static unsigned
 distance (const char *a, const char *b)
@@ -38,7 +38,7 @@ distance (const char *a, const char *b)
   return d[na][nb];
 }
 
-/* What other programs call the same. */
+/* Words of other programs, each with the word that is used here. */
 static const char *const same[][2] = {
   { "rm", "remove" },     { "rm", "delete" }, { "del", "remove" },
   { "del", "delete" },    { "ls", "list" },   { "delete", "remove" },
@@ -67,7 +67,7 @@ suggest (const char *word, const char *const *words, size_t n)
       return words[i];
     d = distance (word, words[i]);
 
-    /* A third of its letters. */
+    /* At most a third of the letters differ. */
     if (d < least && 3 * d <= strlen (words[i]) + 1) {
       least = d;
       best = words[i];

@@ -134,8 +134,8 @@ nbd_tune (int index, unsigned read_ahead_kb)
   const struct {
     const char *name, *value;
   } settings[] = {
-    /* The far side has no head to move, and 'none' is not hit by the kernel
-     * bug with partial sends.
+    /* The far side has no head to move.  With 'none' the kernel bug with
+     * partial sends does not show.
      */
     { "scheduler", "none" },      { "rotational", "0" },
     { "add_random", "0" },        { "rq_affinity", "2" },
@@ -149,7 +149,9 @@ nbd_tune (int index, unsigned read_ahead_kb)
                         settings[i].name);
 }
 
-/* Lines of /proc/self/mountinfo: id parent MAJOR:MINOR root MOUNTPOINT ... */
+/* Find where a device is mounted; return 1 if it is.  A line of
+ * /proc/self/mountinfo: id parent MAJOR:MINOR root MOUNTPOINT ...
+ */
 static int
 find_mount (const char *majmin, char *where, size_t size)
 {

@@ -13,7 +13,7 @@
 #include "transport/tls.h"
 
 static struct fp_tls_params params;
-static bool any_device; /* was told something */
+static bool any_device; /* some device has a key or certificates */
 static bool any_without;
 
 bool
@@ -28,7 +28,7 @@ tls_args_set (const char *key, const char *value, char why[FP_WHY_MAX])
   return fp_tls_params_set (&params, key, value, why);
 }
 
-/* KEY=VALUE */
+/* Set the parameter in arg, KEY=VALUE. */
 static int
 set_word (struct fp_tls_params *p, const char *arg, char why[FP_WHY_MAX])
 {
@@ -54,13 +54,13 @@ tls_args_take (const char *command, int *n, char *argv[])
     r = set_word (&params, argv[i], why);
     if (r < 0)
       return say_usage (command, "%s",
-                        r == -ENOENT ? "no such parameter of TLS" : why);
+                        r == -ENOENT ? "unknown TLS parameter" : why);
   }
   *n = left;
   return EXIT_SUCCESS;
 }
 
-/* The rest of a pool is not asked for. */
+/* Ignore the lines of a pool that are not about TLS. */
 static int
 on_line (void *arg, const char *key, const char *value, char why[FP_WHY_MAX])
 {
@@ -76,7 +76,7 @@ read_args (const struct state *s, struct fp_tls_params *p,
   char path[FP_POOL_PATH_MAX];
   int r = 0;
 
-  /* What stands on the command line counts, and not in the pool. */
+  /* Read the pool first, so that the command line overrides it. */
   for (unsigned i = 0; r == 0 && i < s->nr_args; i++) {
     if (strncmp (s->args[i], "pool=", 5) != 0)
       continue;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tls_args.h - how this process connects to memory servers: what a command
- * line says of TLS (tls=..., tls-psk=FILE, ...), or a pool, or what an
- * attached device was told.  There is one answer for the process.
+/* tls_args.h - how this process connects to memory servers.  The settings come
+ * from a command line (tls=..., tls-psk=FILE, ...), from a pool, or from the
+ * parameters of an attached device.  One set of them holds for the whole
+ * process.
  */
 
 #ifndef FARPAGE_TLS_ARGS_H
@@ -10,26 +11,25 @@
 #include "tools/common/state.h"
 #include "volume/volume.h"
 
-/* tls...=VALUE */
+/* Return true if arg is tls...=VALUE. */
 bool tls_args_is (const char *arg);
 
-/* 0; -EINVAL, and why; -ENOENT: key is not of TLS. */
+/* Set one parameter.  -EINVAL, and why; -ENOENT: key is no TLS parameter. */
 int tls_args_set (const char *key, const char *value, char why[FP_WHY_MAX]);
 
-/* Set all of argv that is so, and leave the others there, *n of them.  Returns
- * EXIT_SUCCESS; else it has said why not.
+/* Set all TLS parameters in argv and remove them; *n arguments stay.  Return
+ * EXIT_SUCCESS, or print an error and return its exit status.
  */
 int tls_args_take (const char *command, int *n, char *argv[]);
 
-/* Set what the plugin of the device was told.  The first device that was told
- * something counts; if another one was told nothing, servers may be without.
- * -errno: its state, or its pool, cannot be read, or its parameters are wrong.
+/* Set the TLS parameters of the plugin of a device.  Those of the first device
+ * that has some hold.  If another device has none, servers without TLS are
+ * accepted, too.  -errno: its state, or its pool, cannot be read, or its
+ * parameters are wrong.
  */
 int tls_args_of_device (int index, char why[FP_WHY_MAX]);
 
-/* This process is that client from now on, until its end.  Once, and before
- * the first connection.
- */
+/* Use these settings from now on.  Call once, before the first connection. */
 int tls_args_use (const char *command);
 
 #endif /* FARPAGE_TLS_ARGS_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* why.c - what went wrong, as one sentence for a person. */
+/* why.c - an error as one sentence for people. */
 
 #include <config.h>
 

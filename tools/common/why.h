@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* why.h - what went wrong, as one sentence for a person.
+/* why.h - an error as one sentence for people.
  *
- * Objects of the farpage command return 0 or a negative errno value and
+ * Functions of the farpage command return 0 or a negative errno value and
  * leave the sentence in the caller's struct why; only commands print it.
  */
 
@@ -12,8 +12,8 @@ struct why {
   char text[2048];
 };
 
-/* Both return err, so that 'return why_set (...)' ends a function. The
- * second one replaces the text by "WHAT: TEXT".
+/* Set the text, or replace it by "PREFIX: TEXT". Both return err, so that
+ * 'return why_set (...)' ends a function.
  */
 int why_set (struct why *w, int err, const char *fmt, ...)
     __attribute__ ((format (printf, 3, 4)));

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_doctor.c - farpage doctor: what makes a set-up fail, and what to do. */
+/* cmd_doctor.c - farpage doctor: report what makes a set-up fail, and what to
+ * do.
+ */
 
 #include <config.h>
 
@@ -22,14 +24,14 @@
 static const char help[] =
     "Usage: farpage doctor [OPTION]... [CHECK]...\n"
     "\n"
-    "Looks at this machine for what makes borrowing and lending memory fail:\n"
-    "kernel, NBD, RDMA, limits, programs, and what is attached. Changes\n"
+    "Check this machine for what makes borrowing and lending memory fail:\n"
+    "kernel, NBD, RDMA, limits, programs, and attached devices. Change\n"
     "nothing. As root it sees more.\n"
     "\n"
-    "      --json   as JSON\n"
+    "      --json   print JSON\n"
     "      --help, --version\n"
     "\n"
-    "Exit status 1 if there is a problem; a warning is none.\n";
+    "Exit status 1 if there is a problem; a warning is not a problem.\n";
 
 static const struct option long_options[] = {
   COMMON_OPTIONS,
@@ -65,7 +67,7 @@ look_at (struct doctor_volume *v, int index)
   if (state_load (&v->st, index, &v->state_why) < 0)
     return;
   v->state_why.text[0] = '\0';
-  /* A lock that can be had is one that no supervisor holds. */
+  /* If the lock can be taken, no supervisor holds it. */
   if (state_lock (&lock, index, &w) == 0)
     close (lock);
   else
@@ -130,7 +132,7 @@ print_json (const struct doctor *d)
   json_print (o);
 }
 
-/* Words, in lines of a terminal's width. */
+/* Print words in lines of a terminal's width. */
 static void
 print_wrapped (const char *text, int indent)
 {
@@ -176,9 +178,9 @@ print_text (const struct doctor *d)
       print_wrapped (f->remedy, 12);
     }
   }
-  printf ("%u problems, %u warnings, %u not known%s\n", count[DOCTOR_PROBLEM],
+  printf ("%u problems, %u warnings, %u unknown%s\n", count[DOCTOR_PROBLEM],
           count[DOCTOR_WARNING], count[DOCTOR_UNKNOWN],
-          geteuid () != 0 ? " (root would see more)" : "");
+          geteuid () != 0 ? " (run as root to see more)" : "");
 }
 
 static int

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* doctor.c - the table of checks, and what they have in common. */
+/* doctor.c - the table of checks, and functions that the checks share. */
 
 #include <config.h>
 
@@ -37,8 +37,8 @@ static const struct doctor_check checks[] = {
   { "volumes", "attached devices", doctor_volumes },
   { "timeouts", "timeouts", doctor_timeouts },
   { "swap", "swap", doctor_swap },
-  { "swap-room", "room for what is swapped out", doctor_swap_room },
-  { "kill-order", "who is stopped first", doctor_kill_order },
+  { "swap-room", "room for swapped-out pages", doctor_swap_room },
+  { "kill-order", "kill order", doctor_kill_order },
 };
 #define NR_CHECKS (sizeof checks / sizeof checks[0])
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* doctor.h - what makes a set-up fail, looked for before it does: one small
- * function for each check, in the table of doctor.c.
+/* doctor.h - find what makes a set-up fail before it does. Each check is one
+ * small function in the table of doctor.c.
  *
- * A new check: a function in the doctor_*.c that fits, a line in that table,
- * its id in farpage-doctor(1), and what it finds in tests/unit/test-doctor.c.
- * A check looks at files by doctor_read and the like, so that a test can show
- * it a machine of its own; and it changes nothing.
+ * To add a check, write a function in the doctor_*.c that fits, and a line in
+ * that table. Add its id to farpage-doctor(1) and its findings to
+ * tests/unit/test-doctor.c. A check reads files with doctor_read and the like,
+ * so that a test can give it a machine of its own. A check changes nothing.
  *
  * Threads:  one.
  */
@@ -22,41 +22,41 @@
 #include "tools/common/state.h"
 #include "tools/common/why.h"
 
-/* In the order of how bad it is. */
+/* From best to worst. */
 enum verdict { DOCTOR_OK, DOCTOR_UNKNOWN, DOCTOR_WARNING, DOCTOR_PROBLEM };
 #define DOCTOR_VERDICTS 4
 const char *doctor_verdict_name (enum verdict v);
 
 struct finding {
-  const char *id, *title; /* of the check */
+  const char *id, *title; /* from the check */
   enum verdict verdict;
   char what[400];
-  char remedy[400]; /* "": nothing is to be done */
+  char remedy[400]; /* "": nothing to do */
 };
 
-/* A device that 'farpage attach' made, as far as it could be looked at. */
+/* A device that 'farpage attach' made, as far as it can be examined. */
 struct doctor_volume {
   struct state st;
-  struct why state_why; /* "": st is known */
+  struct why state_why; /* "": st is valid */
   bool supervised;
-  struct json_object *plugin; /* its status; NULL: plugin_why */
+  struct json_object *plugin; /* plugin's status; NULL: plugin_why */
   struct why plugin_why;
 };
 
 #define DOCTOR_FINDINGS 256
 
 struct doctor {
-  const char *root; /* before /proc, /sys, /etc and the like: "" but in tests
-                     */
+  /* Put before /proc, /sys, /etc and the like; "" except in tests. */
+  const char *root;
   const char *plugin_path;
-  /* What the kernel says to 'is there NBD over netlink': 0 or -errno. */
+  /* Ask the kernel for NBD over netlink. Return 0 or -errno. */
   int (*netlink) (struct why *w);
-  /* What a program prints; its exit status, or -errno. */
+  /* Run a program and get its output. Return its exit status, or -errno. */
   int (*run) (char *out, size_t size, char *const argv[]);
   struct doctor_volume *volumes;
   unsigned nr_volumes;
 
-  /* What was found. */
+  /* Results. */
   struct finding findings[DOCTOR_FINDINGS];
   unsigned nr;
   const struct doctor_check *now;
@@ -67,19 +67,20 @@ struct doctor_check {
   void (*run) (struct doctor *d);
 };
 
-/* All checks, or the one of that id. False: there is no such check. */
+/* Run all checks, or the one with this id. Return false if there is none. */
 bool doctor_examine (struct doctor *d, const char *only);
-/* The worst of what was found. */
+/* Return the worst verdict so far. */
 enum verdict doctor_worst (const struct doctor *d);
 
 /* ---- for checks ---- */
 
-/* One thing that was found; remedy is "" or what to do. */
+/* Add a finding; remedy is "" or what to do. */
 void doctor_say (struct doctor *d, enum verdict v, const char *remedy,
                  const char *fmt, ...) __attribute__ ((format (printf, 4, 5)));
 
-/* The first line of a file; the number in it; whether it is there; a line
- * 'KEY VALUE' or 'KEY: VALUE' of one, without the key.
+/* doctor_read gets the first line of a file, doctor_read_number the number in
+ * it. doctor_exists returns true if a file is there. doctor_read_key gets the
+ * value of a line 'KEY VALUE' or 'KEY: VALUE'.
  */
 int doctor_read (const struct doctor *d, char *buf, size_t size,
                  const char *fmt, ...) __attribute__ ((format (printf, 4, 5)));
@@ -90,22 +91,22 @@ bool doctor_exists (const struct doctor *d, const char *fmt, ...)
 int doctor_read_key (const struct doctor *d, char *buf, size_t size,
                      const char *path, const char *key);
 
-/* Names in a directory, sorted, without those that begin with a dot; how
- * many, or -errno. The caller frees each and *out: doctor_free_names.
+/* Get the names in a directory, sorted, without those that begin with a dot.
+ * Return how many there are, or -errno. doctor_free_names frees them.
  */
 int doctor_names (const struct doctor *d, char ***out, const char *path);
 void doctor_free_names (char **names, int n);
 
-/* How many processes have this name (as in /proc/PID/comm). */
+/* Return how many processes have this name (as in /proc/PID/comm). */
 unsigned doctor_processes (const struct doctor *d, const char *comm);
 
-/* A line of /proc/swaps about this device; -ENOENT: none. others: what all
- * other areas have free, bytes.
+/* Get the line of /proc/swaps about this device; -ENOENT if there is none.
+ * others: free bytes of all other areas together.
  */
 int doctor_swap_area (const struct doctor *d, int index, uint64_t *size,
                       uint64_t *used, uint64_t *others);
 
-/* Of the status of a plugin: 0, "" or NULL if it does not say. */
+/* Get a field of a plugin's status; NULL, 0 or "" if it is not there. */
 struct json_object *doctor_get (struct json_object *o, const char *name);
 uint64_t doctor_num (struct json_object *o, const char *name);
 const char *doctor_str (struct json_object *o, const char *name);

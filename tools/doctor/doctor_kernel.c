@@ -14,9 +14,9 @@
 #include "tools/doctor/doctor.h"
 
 #define LOAD_IT                                                               \
-  "run 'modprobe nbd max_part=0'; for every boot, 'nbd' into "                \
+  "run 'modprobe nbd max_part=0'; for every boot, put 'nbd' into "            \
   "/etc/modules-load.d/nbd.conf and 'options nbd max_part=0' into "           \
-  "/etc/modprobe.d/nbd.conf (who only lends memory needs none of it)"
+  "/etc/modprobe.d/nbd.conf (not needed on a pure memory server)"
 
 void
 doctor_kernel (struct doctor *d)
@@ -26,19 +26,19 @@ doctor_kernel (struct doctor *d)
 
   if (doctor_read (d, release, sizeof release, "/proc/sys/kernel/osrelease") <
       0)
-    doctor_say (d, DOCTOR_UNKNOWN, "", "/proc cannot be looked at");
+    doctor_say (d, DOCTOR_UNKNOWN, "", "cannot read /proc");
   else if (sscanf (release, "%u.%u", &major, &minor) != 2)
-    doctor_say (d, DOCTOR_UNKNOWN, "", "Linux %s, whatever that is", release);
+    doctor_say (d, DOCTOR_UNKNOWN, "", "Linux %s: unknown version", release);
   else if (major < 4 || (major == 4 && minor < 19))
-    doctor_say (d, DOCTOR_PROBLEM, "take a kernel of at least 4.19",
-                "Linux %s: its NBD client does not replace links that died",
+    doctor_say (d, DOCTOR_PROBLEM, "use Linux 4.19 or later",
+                "Linux %s: its NBD client cannot replace dead connections",
                 release);
   else
     doctor_say (d, DOCTOR_OK, "", "Linux %s", release);
 }
 
-/* Whether a list of modules has nbd: those of this kernel that are files, or
- * part of it.
+/* Return 1 if the kernel's list of modules has nbd, 0 if not, or -errno if
+ * there is no list.
  */
 static int
 listed (const struct doctor *d, const char *release, const char *list)
@@ -59,7 +59,8 @@ listed (const struct doctor *d, const char *release, const char *list)
   return found;
 }
 
-/* What the kernel was built with: 'y', 'm', 'n', or 0 if nobody says. */
+/* Return how the kernel was built: 'y', 'm', 'n', or 0 if that is not known.
+ */
 static char
 configured (const struct doctor *d, const char *release)
 {
@@ -95,14 +96,13 @@ not_loaded (struct doctor *d)
     doctor_say (d, DOCTOR_WARNING, LOAD_IT, "module nbd is not loaded");
   else if (config == 'n' || file == 0)
     doctor_say (d, DOCTOR_PROBLEM,
-                "take a kernel that has it (Debian: linux-image-amd64, not "
+                "use a kernel that has it (Debian: linux-image-amd64, not "
                 "its cloud variant; Ubuntu: linux-modules-extra)",
                 "Linux %s has no module nbd", release);
   else
-    doctor_say (d, DOCTOR_UNKNOWN,
-                "in a container: run this where the kernel's modules are",
-                "module nbd is not loaded, and /lib/modules/%s is not here, "
-                "so it cannot be said if there is one",
+    doctor_say (d, DOCTOR_UNKNOWN, "in a container: run this on the host",
+                "module nbd is not loaded; whether there is one is unknown, "
+                "as /lib/modules/%s is not here",
                 release);
 }
 
@@ -113,16 +113,16 @@ doctor_nbd (struct doctor *d)
   int r;
 
   if (!doctor_exists (d, "/sys"))
-    doctor_say (d, DOCTOR_UNKNOWN, "", "/sys cannot be looked at");
+    doctor_say (d, DOCTOR_UNKNOWN, "", "cannot read /sys");
   else if (!doctor_exists (d, "/sys/module/nbd"))
     not_loaded (d);
   else if ((r = d->netlink (&w)) == -ENODEV)
     doctor_say (d, DOCTOR_PROBLEM,
                 "in a container: attach outside of it, or give it the host's "
                 "network",
-                "module nbd is loaded, and does not answer over netlink");
+                "module nbd is loaded, but does not answer over netlink");
   else if (r < 0)
-    doctor_say (d, DOCTOR_UNKNOWN, "", "netlink cannot be asked: %s", w.text);
+    doctor_say (d, DOCTOR_UNKNOWN, "", "cannot use netlink: %s", w.text);
   else
     doctor_say (d, DOCTOR_OK, "", "loaded, answers over netlink");
 }
@@ -153,16 +153,16 @@ doctor_nbd_devices (struct doctor *d)
   doctor_free_names (names, n);
   if (all == 0)
     doctor_say (d, DOCTOR_PROBLEM,
-                "'modprobe -r nbd', then 'modprobe nbd nbds_max=16 "
+                "run 'modprobe -r nbd', then 'modprobe nbd nbds_max=16 "
                 "max_part=0'",
                 "there is no /dev/nbdX: the module has nbds_max=0");
   else if (nodes == 0)
     doctor_say (d, DOCTOR_PROBLEM,
-                "in a container: give it the devices; else start udev",
+                "in a container: give it the devices; otherwise start udev",
                 "the kernel has %u NBD devices, and /dev none", all);
   else if (used == all)
     doctor_say (d, DOCTOR_PROBLEM,
-                "detach one; or, with all detached, 'modprobe -r nbd' and "
+                "detach one; or detach all, and run 'modprobe -r nbd' and "
                 "'modprobe nbd nbds_max=64 max_part=0'",
                 "all %u are in use", all);
   else
@@ -171,15 +171,15 @@ doctor_nbd_devices (struct doctor *d)
                           "/sys/module/nbd/parameters/max_part") == 0 &&
       max_part > 0)
     doctor_say (d, DOCTOR_WARNING,
-                "with all detached: 'modprobe -r nbd', then 'modprobe nbd "
+                "detach all, and run 'modprobe -r nbd', then 'modprobe nbd "
                 "max_part=0'",
                 "module nbd has max_part=%" PRIu64
                 ": a device is read for partitions when it is attached",
                 max_part);
 }
 
-/* A look at one of these costs a microsecond and more, several times for each
- * request.
+/* Warn of a slow clock.  To read one costs a microsecond or more, several
+ * times per request.
  */
 void
 doctor_clock (struct doctor *d)
@@ -192,15 +192,15 @@ doctor_clock (struct doctor *d)
   if (doctor_read (d, name, sizeof name,
                    "/sys/devices/system/clocksource/clocksource0/"
                    "current_clocksource") < 0) {
-    doctor_say (d, DOCTOR_UNKNOWN, "", "the kernel does not say which");
+    doctor_say (d, DOCTOR_UNKNOWN, "", "the kernel does not name its clock");
     return;
   }
   for (i = 0; i < sizeof slow / sizeof slow[0]; i++)
     if (strcmp (name, slow[i]) == 0) {
       doctor_say (d, DOCTOR_WARNING,
-                  "see the kernel's log for why it is not tsc (or the one of "
-                  "the hypervisor)",
-                  "%s: slow to look at, which is done for each request", name);
+                  "see the kernel's log for why it is not tsc (or the clock "
+                  "of the hypervisor)",
+                  "%s: slow to read, and each request reads it", name);
       return;
     }
   doctor_say (d, DOCTOR_OK, "", "%s", name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* doctor_memory.c - what may be locked, huge pages, and how the kernel
+/* doctor_memory.c - limits of locked memory, huge pages, and how the kernel
  * swaps.
  */
 
@@ -17,7 +17,9 @@
 #include "tools/doctor/doctor.h"
 
 #define CAP_IPC_LOCK_BIT 14
-/* What the plugin locks, with room for large requests on many connections. */
+/* Bytes that the plugin locks, with room for large requests on many
+ * connections.
+ */
 #define ENOUGH (64u << 20)
 
 #define MEMSERVER_COMM "farpage-memserv" /* the kernel keeps 15 letters */
@@ -33,12 +35,12 @@ doctor_memlock (struct doctor *d)
     caps = strtoull (line, NULL, 16);
   if (caps >> CAP_IPC_LOCK_BIT & 1) {
     doctor_say (d, DOCTOR_OK, "",
-                "no limit counts for this user (CAP_IPC_LOCK)");
+                "no limit applies to this user (CAP_IPC_LOCK)");
     return;
   }
   if (doctor_read_key (d, line, sizeof line, "/proc/self/limits",
                        "Max locked memory") < 0) {
-    doctor_say (d, DOCTOR_UNKNOWN, "", "/proc/self/limits cannot be read");
+    doctor_say (d, DOCTOR_UNKNOWN, "", "cannot read /proc/self/limits");
     return;
   }
   if (strncmp (line, "unlimited", 9) == 0) {
@@ -49,7 +51,7 @@ doctor_memlock (struct doctor *d)
   fp_format_size (soft, size);
   if (soft < ENOUGH)
     doctor_say (d, DOCTOR_WARNING,
-                "start as root, or raise it (ulimit -l, "
+                "run as root, or raise the limit (ulimit -l, "
                 "/etc/security/limits.conf, LimitMEMLOCK= of a unit)",
                 "a process of this user may lock %s: too little for the "
                 "plugin, and a memory server locks all that it lends",
@@ -61,7 +63,7 @@ doctor_memlock (struct doctor *d)
 
 /* ---- units of systemd ---- */
 
-/* The first that has a unit of a name is the one that counts. */
+/* Directories of units.  The first that has a unit of a name counts. */
 static const char *const unit_dirs[] = { "/etc/systemd/system",
                                          "/run/systemd/system",
                                          "/usr/local/lib/systemd/system",
@@ -97,7 +99,7 @@ parse_unit (struct doctor *d, struct unit *u, const char *name)
   fclose (fp);
 }
 
-/* What an administrator has added to it. */
+/* Read what an administrator has added to a unit. */
 static void
 parse_drop_ins (struct doctor *d, struct unit *u, const char *unit)
 {
@@ -127,7 +129,7 @@ look_at_unit (struct doctor *d, const char *dir, const char *name)
   parse_unit (d, &u, path);
   parse_drop_ins (d, &u, name);
   if (strcmp (u.user, "") == 0 || strcmp (u.user, "root") == 0) {
-    doctor_say (d, DOCTOR_OK, "", "%s runs as root: no limit counts", name);
+    doctor_say (d, DOCTOR_OK, "", "%s runs as root: no limit applies", name);
     return;
   }
   if (*u.limit)
@@ -135,12 +137,12 @@ look_at_unit (struct doctor *d, const char *dir, const char *name)
   if (strcmp (u.limit, "infinity") == 0)
     doctor_say (d, DOCTOR_OK, "", "%s: no limit", name);
   else if (limit > 0)
-    doctor_say (d, DOCTOR_WARNING, "LimitMEMLOCK=infinity in its unit",
-                "%s may lock %s at most: is that all that it lends?", name,
+    doctor_say (d, DOCTOR_WARNING, "set LimitMEMLOCK=infinity in its unit",
+                "%s may lock %s at most: that must cover all it lends", name,
                 u.limit);
   else
-    doctor_say (d, DOCTOR_PROBLEM, "LimitMEMLOCK=infinity in its unit",
-                "%s is not root's, and may lock as good as nothing", name);
+    doctor_say (d, DOCTOR_PROBLEM, "set LimitMEMLOCK=infinity in its unit",
+                "%s does not run as root, and may lock almost nothing", name);
 }
 
 static bool
@@ -176,7 +178,7 @@ doctor_memlock_units (struct doctor *d)
     doctor_free_names (names, n);
   }
   if (d->nr == before)
-    doctor_say (d, DOCTOR_OK, "", "no service of farpage or nbdkit is here");
+    doctor_say (d, DOCTOR_OK, "", "no service of farpage or nbdkit found");
 }
 
 /* ---- pages ---- */
@@ -204,19 +206,19 @@ doctor_hugepages (struct doctor *d)
   fp_format_size (all, all_str);
   fp_format_size (left, free_str);
   if (n < 0)
-    doctor_say (d, DOCTOR_UNKNOWN, "", "this kernel has none, or no /sys");
+    doctor_say (d, DOCTOR_UNKNOWN, "", "not in this kernel, or no /sys");
   else if (all == 0 && lends)
     doctor_say (d, DOCTOR_WARNING,
-                "'sysctl vm.nr_hugepages=N' (2 MiB each) before the memory "
-                "server starts: it is there sooner, and registered faster",
+                "run 'sysctl vm.nr_hugepages=N' (2 MiB each) before the "
+                "memory server starts: it starts and registers faster",
                 "none are reserved for the memory server that runs here");
   else if (all > 0 && lends && left == all)
     doctor_say (d, DOCTOR_WARNING,
                 "start the memory server with --hugepages 2M, or give them "
                 "back: 'sysctl vm.nr_hugepages=0'",
-                "%s are reserved, and nobody uses any", all_str);
+                "%s are reserved, but not used", all_str);
   else if (all == 0)
-    doctor_say (d, DOCTOR_OK, "", "none; only who lends memory wants them");
+    doctor_say (d, DOCTOR_OK, "", "none; only a memory server uses them");
   else
     doctor_say (d, DOCTOR_OK, "", "%s, %s of it free", all_str, free_str);
 }
@@ -227,11 +229,11 @@ doctor_page_cluster (struct doctor *d)
   uint64_t n;
 
   if (doctor_read_number (d, &n, "/proc/sys/vm/page-cluster") < 0)
-    doctor_say (d, DOCTOR_UNKNOWN, "", "/proc/sys/vm cannot be looked at");
+    doctor_say (d, DOCTOR_UNKNOWN, "", "cannot read /proc/sys/vm");
   else if (n > 3)
-    doctor_say (d, DOCTOR_WARNING, "'sysctl vm.page-cluster=3', or less",
-                "vm.page-cluster is %" PRIu64 ": each page that comes back "
-                "from swap brings %u more, wanted or not",
+    doctor_say (d, DOCTOR_WARNING, "run 'sysctl vm.page-cluster=3', or less",
+                "vm.page-cluster is %" PRIu64 ": each page that is read "
+                "from swap brings %u more, needed or not",
                 n, n < 16 ? (1u << n) - 1 : 65535);
   else
     doctor_say (d, DOCTOR_OK, "",
@@ -255,12 +257,13 @@ doctor_zswap (struct doctor *d)
                                "max_pool_percent") == 0 &&
            percent > 50)
     doctor_say (d, DOCTOR_WARNING,
-                "'echo 20 >/sys/module/zswap/parameters/max_pool_percent'",
+                "run 'echo 20 >/sys/module/zswap/parameters/"
+                "max_pool_percent'",
                 "may fill %" PRIu64 " %% of this host's memory before "
-                "anything goes to another's",
+                "anything is written to the swap device",
                 percent);
   else
     doctor_say (d, DOCTOR_OK, "",
                 "on: pages are compressed here first, and only what does not "
-                "fit goes out");
+                "fit goes to the swap device");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* doctor_programs.c - nbdkit, our plugin, and what else is run. */
+/* doctor_programs.c - nbdkit, our plugin, and other programs that are run. */
 
 #include <config.h>
 
@@ -17,7 +17,7 @@
 
 #define OUTPUT_MAX 16384
 
-/* The first line, without its end. */
+/* Cut the output after its first line. */
 static void
 first_line (char *out)
 {
@@ -35,22 +35,22 @@ doctor_nbdkit (struct doctor *d)
   first_line (out);
   if (r == -ENOENT)
     doctor_say (d, DOCTOR_PROBLEM,
-                "install it (Debian, Ubuntu, Fedora: nbdkit); who only lends "
-                "memory needs none",
-                "there is none on the PATH");
+                "install it (Debian, Ubuntu, Fedora: nbdkit); not needed on "
+                "a pure memory server",
+                "not found in PATH");
   else if (r != 0)
-    doctor_say (d, DOCTOR_PROBLEM, "install it anew",
+    doctor_say (d, DOCTOR_PROBLEM, "reinstall it",
                 "'nbdkit --version' fails: %.200s",
                 r < 0 ? strerror (-r) : out);
   else if (sscanf (out, "nbdkit %u.%u", &major, &minor) != 2)
-    doctor_say (d, DOCTOR_UNKNOWN, "", "'%.200s' tells no version", out);
+    doctor_say (d, DOCTOR_UNKNOWN, "", "no version in '%.200s'", out);
   else if (major < 1 || (major == 1 && minor < 32))
-    doctor_say (d, DOCTOR_PROBLEM, "take at least 1.32", "%.200s", out);
+    doctor_say (d, DOCTOR_PROBLEM, "use 1.32 or later", "%.200s", out);
   else
     doctor_say (d, DOCTOR_OK, "", "%.200s", out);
 }
 
-/* KEY=VALUE, one a line. */
+/* Get the value of a line KEY=VALUE of out. */
 static bool
 dumped (const char *out, const char *key, char *value, size_t size)
 {
@@ -78,15 +78,15 @@ doctor_plugin (struct doctor *d)
 
   if (access (d->plugin_path, R_OK) == -1) {
     doctor_say (d, DOCTOR_PROBLEM,
-                "install it (nbdkit-plugin-farpage), or say where it is with "
-                "FARPAGE_PLUGIN=PATH; who only lends memory needs none",
+                "install it (nbdkit-plugin-farpage), or set "
+                "FARPAGE_PLUGIN=PATH; not needed on a pure memory server",
                 "%.200s: %s", d->plugin_path, strerror (errno));
     return;
   }
   r = d->run (out, sizeof out, argv);
   if (r != 0) {
     first_line (out);
-    doctor_say (d, DOCTOR_PROBLEM, "see 'nbdkit PLUGIN --dump-plugin'",
+    doctor_say (d, DOCTOR_PROBLEM, "run 'nbdkit PLUGIN --dump-plugin'",
                 "nbdkit cannot load %.150s: %.150s", d->plugin_path,
                 r < 0 ? strerror (-r) : out);
     return;
@@ -97,7 +97,7 @@ doctor_plugin (struct doctor *d)
     transports[0] = '\0';
   if (strcmp (version, PACKAGE_VERSION) != 0)
     doctor_say (d, DOCTOR_WARNING, "install both from the same packages",
-                "%.150s is version %s, and this is %s", d->plugin_path,
+                "%.150s has version %s, farpage has %s", d->plugin_path,
                 *version ? version : "unknown", PACKAGE_VERSION);
   else
     doctor_say (d, DOCTOR_OK, "", "%.150s, version %s, over %s",
@@ -144,7 +144,7 @@ doctor_tools (struct doctor *d)
     snprintf (remedy, sizeof remedy,
               "install it (Debian: %s), or put /usr/sbin into PATH",
               all[i].package);
-    doctor_say (d, DOCTOR_WARNING, remedy, "there is no %s on the PATH: %s",
+    doctor_say (d, DOCTOR_WARNING, remedy, "%s is not in PATH: %s",
                 all[i].program, all[i].what_for);
   }
 }

@@ -10,8 +10,8 @@
 #include "tools/doctor/doctor.h"
 
 #define CLASS "/sys/class/infiniband"
-#define GIDS 256          /* of a port, that are looked at */
-#define MTU_FOR_4096 4200 /* Ethernet, with all headers of RoCE */
+#define GIDS 256          /* most addresses of a port to read */
+#define MTU_FOR_4096 4200 /* Ethernet MTU, with all headers of RoCE */
 #define MTU_FOR_2048 2200
 
 struct port {
@@ -29,7 +29,7 @@ read_port (const struct doctor *d, struct port *p, const char *device,
   memset (p, 0, sizeof *p);
   snprintf (p->device, sizeof p->device, "%s", device);
   snprintf (p->number, sizeof p->number, "%s", number);
-  /* '4: ACTIVE' */
+  /* Such as '4: ACTIVE'. */
   (void) doctor_read (d, p->state, sizeof p->state, CLASS "/%s/ports/%s/state",
                       device, number);
   p->active = strncmp (p->state, "4:", 2) == 0;
@@ -38,7 +38,7 @@ read_port (const struct doctor *d, struct port *p, const char *device,
   p->ethernet = strcmp (line, "Ethernet") == 0;
 }
 
-/* How many ports there are; fn for each. */
+/* Call fn, unless NULL, for each port.  Return how many ports there are. */
 static unsigned
 each_port (struct doctor *d, void (*fn) (struct doctor *, const struct port *))
 {
@@ -70,22 +70,22 @@ say_link (struct doctor *d, const struct port *p)
     doctor_say (d, DOCTOR_PROBLEM,
                 p->ethernet
                     ? "bring its network interface up ('ip link set ETH up'), "
-                      "look at the cable and the switch"
-                    : "look at the cable and at the subnet manager (opensm)",
+                      "check the cable and the switch"
+                    : "check the cable and the subnet manager (opensm)",
                 "%s, port %s: %s", p->device, p->number,
-                *p->state ? p->state : "its state cannot be read");
+                *p->state ? p->state : "cannot read its state");
 }
 
 void
 doctor_rdma_device (struct doctor *d)
 {
   if (!doctor_exists (d, "/sys"))
-    doctor_say (d, DOCTOR_UNKNOWN, "", "/sys cannot be looked at");
+    doctor_say (d, DOCTOR_UNKNOWN, "", "cannot read /sys");
   else if (each_port (d, say_link) == 0)
     doctor_say (d, DOCTOR_WARNING,
-                "without one all goes over TCP, at the cost of the lender's "
-                "processor; a plain network card becomes one by 'modprobe "
-                "rdma_rxe' and 'rdma link add rxe0 type rxe netdev ETH'",
+                "without one, data goes over TCP, which uses the memory "
+                "server's CPU; for soft-RoCE, run 'modprobe rdma_rxe' and "
+                "'rdma link add rxe0 type rxe netdev ETH'",
                 "none");
 }
 
@@ -106,19 +106,19 @@ doctor_rdma_user (struct doctor *d)
   doctor_free_names (names, n);
   if (verbs == 0)
     doctor_say (d, DOCTOR_PROBLEM,
-                "'modprobe ib_uverbs'; in a container: give it "
+                "run 'modprobe ib_uverbs'; in a container: give it "
                 "/dev/infiniband",
                 "there is no /dev/infiniband/uverbsX");
   if (!doctor_exists (d, "/dev/infiniband/rdma_cm"))
     doctor_say (d, DOCTOR_PROBLEM,
-                "'modprobe rdma_ucm'; in a container: give it "
+                "run 'modprobe rdma_ucm'; in a container: give it "
                 "/dev/infiniband",
                 "there is no /dev/infiniband/rdma_cm");
   else if (verbs > 0)
-    doctor_say (d, DOCTOR_OK, "", "verbs and connection manager are there");
+    doctor_say (d, DOCTOR_OK, "", "verbs and connection manager are usable");
 }
 
-/* Addresses of a port; those that stand for one of IPv4. */
+/* Count the addresses of a port, and those of them that stand for IPv4. */
 static void
 count_gids (const struct doctor *d, const struct port *p, unsigned *all,
             unsigned *v4)
@@ -128,7 +128,7 @@ count_gids (const struct doctor *d, const struct port *p, unsigned *all,
 
   *all = *v4 = 0;
   for (i = 0; i < GIDS; i++) {
-    /* Some drivers answer with an error for those that are not used. */
+    /* Some drivers answer with an error for unused ones. */
     if (!doctor_exists (d, CLASS "/%s/ports/%s/gids/%d", p->device, p->number,
                         i))
       break;
@@ -152,7 +152,7 @@ say_gids (struct doctor *d, const struct port *p)
   if (all == 0)
     doctor_say (d, DOCTOR_PROBLEM,
                 p->ethernet ? "give its network interface an IP address"
-                            : "look at the subnet manager (opensm)",
+                            : "check the subnet manager (opensm)",
                 "%s, port %s has no address (GID)", p->device, p->number);
   else if (p->ethernet && v4 == 0)
     doctor_say (d, DOCTOR_WARNING,
@@ -185,15 +185,15 @@ say_mtu (struct doctor *d, const struct port *p)
                    p->number) < 0 ||
       doctor_read_number (d, &mtu, "/sys/class/net/%s/mtu", netdev) < 0) {
     doctor_say (d, DOCTOR_UNKNOWN, "",
-                "%s, port %s: which network interface it is on is not known",
-                p->device, p->number);
+                "%s, port %s: its network interface is not known", p->device,
+                p->number);
     return;
   }
   payload = mtu >= MTU_FOR_4096 ? 4096 : mtu >= MTU_FOR_2048 ? 2048 : 1024;
   if (payload < 4096)
     doctor_say (d, DOCTOR_WARNING,
-                "if the switch can do it: 'ip link set ETH mtu 9000', at both "
-                "ends",
+                "if the switch allows it: run 'ip link set ETH mtu 9000', at "
+                "both ends",
                 "%s, port %s: %s has an MTU of %" PRIu64
                 ", so a page of 4096 bytes goes in packets of %u",
                 p->device, p->number, netdev, mtu, payload);

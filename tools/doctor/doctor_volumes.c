@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* doctor_volumes.c - the devices that are attached: are they well, do their
- * deadlines nest, and will they survive what may come.
+/* doctor_volumes.c - attached devices: are they healthy, do their deadlines
+ * nest, and will they survive pressure and shutdown?
  */
 
 #include <config.h>
@@ -29,7 +29,9 @@ volume_of (const struct doctor_volume *v)
   return doctor_get (v->plugin, "volume");
 }
 
-/* True if all volumes can be looked at, one by one. */
+/* Return true if the state of at least one device is known.  Otherwise report
+ * why there is nothing to check.
+ */
 static bool
 any (struct doctor *d)
 {
@@ -41,11 +43,11 @@ any (struct doctor *d)
     doctor_say (d, DOCTOR_OK, "", "nothing is attached");
   else if (known == 0)
     doctor_say (d, DOCTOR_UNKNOWN, "run this as root",
-                "what is attached cannot be looked at");
+                "cannot read what is attached");
   return known > 0;
 }
 
-/* ---- well or not ---- */
+/* ---- health ---- */
 
 static void
 look_at_server (struct doctor *d, int index, struct json_object *s, bool named)
@@ -58,13 +60,12 @@ look_at_server (struct doctor *d, int index, struct json_object *s, bool named)
                 "/dev/nbd%d: server %.100s is %s: %.150s", index,
                 doctor_str (s, "addr"), state, doctor_str (s, "why"));
   else if (named && !yes (s, "current") && !yes (s, "joining"))
-    doctor_say (d, DOCTOR_WARNING, "it is told what it missed; look again",
-                "/dev/nbd%d: server %.100s is left out: it has missed a "
-                "change",
-                index, doctor_str (s, "addr"));
+    doctor_say (d, DOCTOR_WARNING, "wait until it is up to date; look again",
+                "/dev/nbd%d: server %.100s is stale: it missed changes", index,
+                doctor_str (s, "addr"));
   if (doctor_num (s, "slabs_wanted") > 0)
     doctor_say (d, DOCTOR_WARNING,
-                "give the volume another server: 'farpage servers add'",
+                "add a server to the volume: 'farpage servers add'",
                 "/dev/nbd%d: the host of server %.100s is short of memory",
                 index, doctor_str (s, "addr"));
 }
@@ -80,9 +81,9 @@ look_at_volume (struct doctor *d, const struct doctor_volume *v)
 
   if (!v->supervised)
     doctor_say (d, DOCTOR_PROBLEM,
-                "stop using it, then 'farpage detach', and attach it again",
-                "/dev/nbd%d: its supervisor is dead: nobody would start its "
-                "nbdkit again",
+                "stop using it, run 'farpage detach', and attach it again",
+                "/dev/nbd%d: its supervisor is dead: nbdkit would not be "
+                "restarted",
                 index);
   if (!v->plugin) {
     doctor_say (d, DOCTOR_PROBLEM, "see 'farpage status' and the log",
@@ -92,23 +93,26 @@ look_at_volume (struct doctor *d, const struct doctor_volume *v)
   }
   if (yes (volume, "taken"))
     doctor_say (d, DOCTOR_PROBLEM, "unmount and detach it",
-                "/dev/nbd%d: another client has taken the volume over: %.100s",
+                "/dev/nbd%d: fenced: another client has taken the volume "
+                "over: %.100s",
                 index, doctor_str (volume, "taken_by"));
   else if (doctor_num (volume, "pieces_lost") > 0)
     doctor_say (d, DOCTOR_PROBLEM,
-                "what was there is gone with its server: restore it",
-                "/dev/nbd%d: %" PRIu64 " pieces are lost", index,
+                "their data is gone with the server that had it: restore it",
+                "/dev/nbd%d: %" PRIu64 " extents are lost", index,
                 doctor_num (volume, "pieces_lost"));
   if (doctor_num (volume, "pieces_degraded") > 0)
     doctor_say (d, DOCTOR_WARNING,
-                "they are copied again when there is a server for them: "
-                "'farpage servers add'",
-                "/dev/nbd%d: %" PRIu64 " pieces have fewer copies than they "
+                "they are copied again once a server has room: 'farpage "
+                "servers add'",
+                "/dev/nbd%d: %" PRIu64 " extents have fewer copies than they "
                 "should",
                 index, doctor_num (volume, "pieces_degraded"));
   if (yes (volume, "frozen"))
-    doctor_say (d, DOCTOR_PROBLEM, "bring its servers back",
-                "/dev/nbd%d is frozen: half of its servers are away", index);
+    doctor_say (d, DOCTOR_PROBLEM,
+                "bring its servers back, then detach it and attach it again",
+                "/dev/nbd%d is frozen: too many of its servers were missing",
+                index);
   for (i = 0; servers && json_object_is_type (servers, json_type_array) &&
               i < json_object_array_length (servers);
        i++)
@@ -129,7 +133,7 @@ doctor_volumes (struct doctor *d)
     const struct doctor_volume *v = &d->volumes[i];
 
     if (*v->state_why.text)
-      doctor_say (d, DOCTOR_UNKNOWN, "'farpage status' says more",
+      doctor_say (d, DOCTOR_UNKNOWN, "see 'farpage status'",
                   "/dev/nbd%d: %.300s", v->st.index, v->state_why.text);
     else
       look_at_volume (d, v);
@@ -138,7 +142,9 @@ doctor_volumes (struct doctor *d)
 
 /* ---- deadlines ---- */
 
-/* Of one that does not answer: what it was told. */
+/* Return the plugin's timeout in ms.  If the plugin does not answer, return
+ * the one that it was given.
+ */
 static uint64_t
 plugin_timeout (const struct doctor_volume *v)
 {
@@ -163,7 +169,7 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
   unsigned before = d->nr;
   int index = st->index;
 
-  /* What the kernel does counts, and not what it was told. */
+  /* The timeout that the kernel has counts, not the one that it was given. */
   if (doctor_read_number (d, &kernel, "/sys/block/nbd%d/queue/io_timeout",
                           index) < 0)
     kernel = 0;
@@ -177,9 +183,9 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
     doctor_say (d, DOCTOR_PROBLEM,
                 "attach it with a longer --timeout, or a shorter timeout= of "
                 "the plugin",
-                "/dev/nbd%d: the plugin gives a server up after %" PRIu64
-                " ms, and the kernel the plugin after %" PRIu64
-                " ms: that must be twice as long at least",
+                "/dev/nbd%d: the plugin gives up on a server after %" PRIu64
+                " ms, and the kernel on the plugin after %" PRIu64
+                " ms, which must be at least twice as long",
                 index, plugin, nbd);
   if (doctor_num (volume_of (v), "await_ms") >= nbd)
     doctor_say (d, DOCTOR_PROBLEM,
@@ -191,8 +197,8 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
   if ((uint64_t) st->dead_timeout * 1000 < nbd)
     doctor_say (d, DOCTOR_PROBLEM, "attach it with a longer --dead-timeout",
                 "/dev/nbd%d: requests fail after %u s without nbdkit, which "
-                "is less than the %" PRIu64 " ms after which one is sent "
-                "again",
+                "is less than the %" PRIu64 " ms after which a request is "
+                "sent again",
                 index, st->dead_timeout, nbd);
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "",
@@ -215,7 +221,7 @@ doctor_timeouts (struct doctor *d)
 
 /* ---- swap ---- */
 
-/* More is promised to the kernel than the servers have. */
+/* Report if the kernel was promised more than the servers have. */
 static void
 look_at_cover (struct doctor *d, const struct doctor_volume *v)
 {
@@ -239,8 +245,8 @@ look_at_cover (struct doctor *d, const struct doctor_volume *v)
   fp_format_size (missing * slab, missing_str);
   fp_format_size (left * slab, free_str);
   doctor_say (d, DOCTOR_PROBLEM,
-              "give it another server ('farpage servers add'), or attach it "
-              "with --swap, which takes all its memory at once",
+              "add a server ('farpage servers add'), or attach it with "
+              "--swap, which reserves all its memory at the start",
               "/dev/nbd%d: %s of it has no memory yet, and its servers have "
               "%s free: swapping fails when that is used up",
               v->st.index, missing_str, free_str);
@@ -259,25 +265,26 @@ look_at_swap (struct doctor *d, const struct doctor_volume *v)
   if (!v->st.swap)
     doctor_say (d, DOCTOR_WARNING,
                 "swapoff, detach, and attach it with --swap",
-                "/dev/nbd%d was not attached for swap: it asks for memory "
-                "when there is none",
+                "/dev/nbd%d was not attached for swap: it allocates memory "
+                "when memory is short",
                 index);
   if (volume && doctor_num (volume, "copies") < 2)
     doctor_say (d, DOCTOR_WARNING,
-                "attach one with copies=2, and at least two servers",
-                "/dev/nbd%d has one copy: when a server dies, so do the "
-                "programs that are swapped out to it",
+                "attach a new volume with copies=2 and at least two servers",
+                "/dev/nbd%d has one copy: if a server dies, programs that "
+                "are swapped out to it die",
                 index);
   if (v->plugin && !yes (v->plugin, "io_flusher"))
     doctor_say (d, DOCTOR_WARNING,
-                "let nbdkit have CAP_SYS_RESOURCE (a container: --cap-add)",
-                "/dev/nbd%d: nbdkit may wait for the memory that it is to "
+                "give nbdkit CAP_SYS_RESOURCE (in a container: --cap-add)",
+                "/dev/nbd%d: nbdkit may wait for memory that only it can "
                 "free (no PR_SET_IO_FLUSHER)",
                 index);
   if (v->plugin && !yes (v->plugin, "realtime"))
     doctor_say (d, DOCTOR_WARNING,
-                "let nbdkit have CAP_SYS_NICE, and run 'farpage swapon'",
-                "/dev/nbd%d: nbdkit has no real-time priority, and no part of "
+                "give nbdkit CAP_SYS_NICE, run 'farpage swapoff', then "
+                "'farpage swapon'",
+                "/dev/nbd%d: nbdkit has no real-time priority, and cannot use "
                 "the kernel's reserve: it may stall when memory is very short",
                 index);
   if (volume && doctor_num (volume, "locked_bytes") == 0)
@@ -304,7 +311,7 @@ doctor_swap (struct doctor *d)
     if (!*d->volumes[i].state_why.text)
       look_at_swap (d, &d->volumes[i]);
   if (d->nr == before)
-    doctor_say (d, DOCTOR_OK, "", "nothing attached is swapped to");
+    doctor_say (d, DOCTOR_OK, "", "no attached device is swapped to");
 }
 
 void
@@ -328,8 +335,7 @@ doctor_swap_room (struct doctor *d)
     fp_format_size (available + others, room_str);
     if (used > available + others)
       doctor_say (d, DOCTOR_WARNING,
-                  "end some programs, or add other swap, before that is "
-                  "wanted",
+                  "before a swapoff, end some programs, or add other swap",
                   "/dev/nbd%d: %s is swapped out, and there is room for %s: "
                   "swapoff would be refused",
                   index, used_str, room_str);
@@ -339,13 +345,12 @@ doctor_swap_room (struct doctor *d)
                   index, used_str, room_str);
   }
   if (d->nr == before)
-    doctor_say (d, DOCTOR_OK, "", "nothing attached is swapped to");
+    doctor_say (d, DOCTOR_OK, "", "no attached device is swapped to");
 }
 
-/* ---- who dies first ---- */
+/* ---- kill order ---- */
 
-/* The unit of systemd that a process belongs to: the last part of its path.
- */
+/* Get the cgroup path of a process.  Its last part is the systemd unit. */
 static void
 unit_of (const struct doctor *d, pid_t pid, char *path, size_t size)
 {
@@ -379,7 +384,7 @@ look_at_process (struct doctor *d, const struct doctor_volume *v, pid_t pid,
   unit = unit ? unit + 1 : path;
   if (strncmp (path, "/user.slice/", 12) == 0)
     doctor_say (d, DOCTOR_PROBLEM,
-                "attach it by a service of systemd that is ordered before "
+                "attach it from a systemd service that is ordered before "
                 "its swap and its mounts; or swapoff and unmount before each "
                 "shutdown",
                 "/dev/nbd%d: its %s is part of a login (%.60s): a shutdown "
@@ -387,10 +392,9 @@ look_at_process (struct doctor *d, const struct doctor_volume *v, pid_t pid,
                 index, what, unit);
   else if (*unit && strncmp (unit, "farpage", 7) != 0)
     doctor_say (d, DOCTOR_WARNING,
-                "attach it by a service of its own, ordered before its swap "
+                "attach it from a service of its own, ordered before its swap "
                 "and its mounts",
-                "/dev/nbd%d: its %s is part of %.60s, and is stopped when "
-                "that is",
+                "/dev/nbd%d: its %s is part of %.60s, and is stopped with it",
                 index, what, unit);
 }
 
@@ -412,6 +416,6 @@ doctor_kill_order (struct doctor *d)
   }
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "", "%s",
-                systemd ? "nothing kills them before their time"
+                systemd ? "nothing kills them too early"
                         : "there is no systemd here");
 }

@@ -27,12 +27,12 @@
 static const char help[] =
     "Usage: farpage swapoff [OPTION]... /dev/nbdX\n"
     "\n"
-    "Stops swapping to a device, and waits until all that is there came\n"
-    "back. Refused if it would not fit into memory and other swap. Can be\n"
-    "interrupted: then the device stays in use. Of the last device, the\n"
-    "kernel's settings that 'farpage swapon' changed are put back.\n"
+    "Stop swapping to a device, and wait until all its pages are back.\n"
+    "Refused if they would not fit into memory and other swap. If it is\n"
+    "interrupted, the device stays in use. After the last device, the\n"
+    "kernel's settings that 'farpage swapon' changed are restored.\n"
     "\n"
-    "      --force    even if it may not fit (the OOM killer may run)\n"
+    "      --force    do it even if it may not fit (the OOM killer may run)\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -41,8 +41,8 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
-/* What the rest of the system must keep: a part of the memory for its own
- * use, as MemAvailable is an estimate.
+/* Return the memory to keep for the rest of the system, because MemAvailable
+ * is an estimate.
  */
 static uint64_t
 reserve (uint64_t available)
@@ -68,7 +68,7 @@ check_room (int index, bool force, const struct swap_area *area,
   fp_format_size (available + others, room);
   return say_error ("swapoff: %s is swapped out to /dev/nbd%d, and memory and"
                     " other swap have room for %s: end some programs first"
-                    " (--force: try all the same)",
+                    " (or try with --force)",
                     used, index, room);
 }
 
@@ -86,7 +86,7 @@ show_progress (struct progress_bar *bar, int index, uint64_t at_start)
                  at_start, "%s of %s left", left, all);
 }
 
-/* swapoff(2) comes back when all is done, so a child waits in it. */
+/* Call swapoff(2) in a child, because it returns only when all is done. */
 static int
 swap_off (int index, uint64_t used)
 {
@@ -131,7 +131,7 @@ restore_swap_settings (const char *command)
   if (swap_settings_restore (&done, "", &w) < 0)
     fprintf (stderr, "farpage: %s: %s\n", command, w.text);
   for (size_t i = 0; i < done.nr; i++)
-    printf ("%s: %" PRIu64 " again\n", done.of[i].name, done.of[i].to);
+    printf ("%s: restored to %" PRIu64 "\n", done.of[i].name, done.of[i].to);
 }
 
 int
@@ -148,7 +148,7 @@ cmd_swapoff (int argc, char *argv[])
     force = force || c == 'f';
   }
   if (optind != argc - 1)
-    return say_usage ("swapoff", "one device, please");
+    return say_usage ("swapoff", "give one device");
   index = nbd_index (argv[optind]);
   if (index < 0)
     return say_usage ("swapoff", "%s: not a /dev/nbdX", argv[optind]);

@@ -30,22 +30,21 @@
 static const char help[] =
     "Usage: farpage swapon [OPTION]... /dev/nbdX\n"
     "\n"
-    "Writes a swap signature to a device that 'farpage attach' made, and\n"
-    "swaps to it. Whatever was on the device is lost; a file system is not\n"
-    "overwritten unless you say --force.\n"
-    "When a memory server dies, what only it had is lost, and so are the\n"
-    "programs that are swapped out to it; so a volume has to have more than\n"
-    "one copy, unless you say --single-copy.\n"
-    "The kernel is told to keep a larger reserve of memory; 'farpage "
-    "swapoff'\n"
-    "puts that back, and so does this if the kernel will not swap.\n"
+    "Write a swap signature to a device that 'farpage attach' made, and\n"
+    "swap to it. Data on the device is lost. A file system is overwritten\n"
+    "only with --force.\n"
+    "If a memory server dies, pages that only it had are lost, and programs\n"
+    "that are swapped out to it die. So the volume must have more than one\n"
+    "copy, unless you give --single-copy.\n"
+    "The kernel is told to keep a larger reserve of memory. 'farpage\n"
+    "swapoff' restores that setting, and so does this command if it fails.\n"
     "\n"
-    "  -p, --priority N   0 to 32767; the highest is used first"
-    " (the kernel's choice)\n"
-    "      --discard      give memory back when pages are freed\n"
-    "      --single-copy  also if nothing has a second copy\n"
+    "  -p, --priority N     0 to 32767; the highest is used first\n"
+    "                       (default: the kernel's choice)\n"
+    "      --discard        give memory back when pages are freed\n"
+    "      --single-copy    accept a volume with one copy\n"
     "      --keep-settings  leave the kernel's settings as they are\n"
-    "      --force        overwrite what is on the device\n"
+    "      --force          overwrite what is on the device\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -64,7 +63,9 @@ json_putp (struct json_object **op)
   json_object_put (*op);
 }
 
-/* The death of one server must not be the death of this host. */
+/* Refuse a volume with one copy.  The death of one server must not be the
+ * death of this host.
+ */
 static int
 check_copies (int index)
 {
@@ -75,17 +76,16 @@ check_copies (int index)
 
   state_path (path, index, "status.sock");
   if (plugin_status_read (&o, path, &w) < 0)
-    return say_error ("swapon: its plugin does not say how many copies"
-                      " /dev/nbd%d has (--single-copy: swap to it all the"
-                      " same): %s",
+    return say_error ("swapon: cannot find out how many copies /dev/nbd%d"
+                      " has (--single-copy accepts that): %s",
                       index, w.text);
   if (json_object_object_get_ex (o, "volume", &volume) &&
       json_object_object_get_ex (volume, "copies", &copies) &&
       json_object_get_int64 (copies) > 1)
     return EXIT_SUCCESS;
-  return say_error ("swapon: /dev/nbd%d has one copy of each page: when a"
-                    " memory server dies, so do the programs that are swapped"
-                    " out to it, and perhaps this host. Attach one with"
+  return say_error ("swapon: /dev/nbd%d has one copy of each page: if a"
+                    " memory server dies, programs that are swapped out to it"
+                    " die, and perhaps this host: attach a new volume with"
                     " copies=2 and two servers, or accept that with"
                     " --single-copy",
                     index);
@@ -117,7 +117,9 @@ make_swap (char *device)
   return EXIT_SUCCESS;
 }
 
-/* It works without, if not as well under pressure: no reason to fail. */
+/* Raise the kernel's settings.  If that fails, swap still works, but not as
+ * well under pressure.
+ */
 static void
 raise_settings (void)
 {
@@ -158,7 +160,7 @@ swap_on (struct state *st, const struct options *o)
   if (status != EXIT_SUCCESS)
     return status;
 
-  /* Before the first page goes there, or the first shortage stalls. */
+  /* Do this before the first page goes there, or the first shortage stalls. */
   state_path (socket, st->index, "nbd.sock");
   if (nbdkit_set_swap (st->nbdkit, socket, true) < 0)
     fprintf (stderr, "farpage: swapon: nbdkit got no real-time priority:"
@@ -175,11 +177,11 @@ swap_on (struct state *st, const struct options *o)
     status = say_error ("swapon: %s: %s", device, strerror (errno));
     restore_swap_settings ("swapon");
     if (!st->swap)
-      (void) nbdkit_set_swap (st->nbdkit, socket, false); /* as it was */
+      (void) nbdkit_set_swap (st->nbdkit, socket, false); /* undo */
     return status;
   }
   if (nbd_swap (st->index, &area, NULL) < 0 || !area.active)
-    return say_error ("swapon: the kernel does not list %s", device);
+    return say_error ("swapon: %s is not in /proc/swaps", device);
   fp_format_size (area.size, size);
   printf ("%s: swapping to %s of it, priority %ld%s\n", device, size,
           area.priority, o->discard ? ", freed pages are discarded" : "");
@@ -206,7 +208,7 @@ cmd_swapon (int argc, char *argv[])
     o.force = o.force || c == 'f';
   }
   if (optind != argc - 1)
-    return say_usage ("swapon", "one device, please");
+    return say_usage ("swapon", "give one device");
   index = nbd_index (argv[optind]);
   if (index < 0)
     return say_usage ("swapon", "%s: not a /dev/nbdX", argv[optind]);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* swap_settings.c - the kernel's settings while this host swaps to us. */
+/* swap_settings.c - the kernel's settings while this host swaps to other
+ * machines' memory.
+ */
 
 #include <config.h>
 
@@ -21,8 +23,8 @@
 #include "tools/common/sysfs.h"
 #include "tools/swap/swap_settings.h"
 
-/* What the pressure laboratory has shown to help: docs/SWAP.md.  A reserve of
- * this part of the memory, and no more than so much, in KiB.
+/* The pressure laboratory has shown that this helps (docs/SWAP.md): reserve
+ * this fraction of the memory, but at most this many KiB.
  */
 #define RESERVE_PART 16
 #define RESERVE_MOST_KIB (64 * 1024)
@@ -82,7 +84,7 @@ record_path (char path[PATH_MAX], const char *root, const char *suffix)
   snprintf (path, PATH_MAX, "%s" STATE_DIR "/swap-settings%s", root, suffix);
 }
 
-/* Held until *fd is closed. */
+/* Lock the settings until *fd is closed. */
 static int
 lock (int *fd, const char *root, struct why *w)
 {
@@ -97,7 +99,7 @@ lock (int *fd, const char *root, struct why *w)
   return 0;
 }
 
-/* NULL: no setting of ours. */
+/* Return the file of a setting; NULL if it is none of ours. */
 static const char *
 file_of (const char *name)
 {
@@ -107,7 +109,7 @@ file_of (const char *name)
   return NULL;
 }
 
-/* No file: nothing was changed. */
+/* Load the record of changes.  Without a file, nothing was changed. */
 static void
 load (struct swap_changes *record, const char *root)
 {
@@ -179,8 +181,8 @@ raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
     return r;
   if (c.from >= c.to)
     return 0;
-  /* Before the value: who dies in between leaves a line too much, which
-   * swap_settings_restore sees by the value.
+  /* Save before the value is set.  If this process dies in between, the record
+   * has a line too many, which swap_settings_restore detects by the value.
    */
   before = find (record, c.name);
   if (before == NULL)
@@ -262,7 +264,7 @@ swap_settings_restore (struct swap_changes *done, const char *root,
   if (r < 0)
     return r;
   load (&record, root);
-  /* Whatever fails, the rest is put back. */
+  /* If one fails, put back the rest all the same. */
   for (size_t i = 0; i < record.nr; i++) {
     r = restore_one (done, &record.of[i], root, first == 0 ? w : &other);
     if (first == 0)

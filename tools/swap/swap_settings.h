@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* swap_settings.h - what the kernel is told while this host swaps to other
- * machines' memory, and that it gets its own values back afterwards.
+/* swap_settings.h - raise settings of the kernel while this host swaps to
+ * other machines' memory, and put them back afterwards.
  *
- * What was found is kept in a file, so that it outlives the command that
- * changed it:
+ * The old values are kept in a file, so that they outlive the command that
+ * changed them:
  *
  *   /run/farpage/swap-settings    lines NAME BEFORE SET
  *
- * Values are only raised, and a value that somebody else has changed since is
- * left alone.  The host has one set of them, however many devices it swaps to:
- * the first one raises, and the last one puts back.
+ * Values are only raised.  A value that another program has changed since is
+ * left alone.  The host has one set of values for all its devices: the first
+ * swapon raises them, and the last swapoff puts them back.
  *
  * Errors:   0 or a negative errno value, and a sentence in w.
  * Threads:  one; several processes may call it at once.
@@ -26,9 +26,9 @@
 
 #define SWAP_SETTINGS_MAX 8
 
-/* What one call did to a value. */
+/* A change that one call made. */
 struct swap_change {
-  char name[64]; /* as sysctl calls it: vm.min_free_kbytes */
+  char name[64]; /* sysctl name: vm.min_free_kbytes */
   uint64_t from, to;
 };
 
@@ -37,17 +37,17 @@ struct swap_changes {
   size_t nr;
 };
 
-/* Raises what is too low; done says what.  root is before /proc and /run: ""
- * but in tests.  On an error what was raised stays so, and is in done and in
- * the file.
+/* Raise values that are too low; done lists them.  root is put before /proc
+ * and /run; it is "" except in tests.  On an error, values that were raised
+ * stay so, and are in done and in the file.
  */
 int swap_settings_raise (struct swap_changes *done, const char *root,
                          struct why *w);
 
-/* Whether a device of ours is swapped to: then they are needed. */
+/* Return true if a device of ours is swapped to. */
 bool swap_settings_needed (void);
 
-/* Puts back what swap_settings_raise found. */
+/* Put back the values that swap_settings_raise found. */
 int swap_settings_restore (struct swap_changes *done, const char *root,
                            struct why *w);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_top.c - farpage top: volumes and servers, live. */
+/* cmd_top.c - farpage top: show volumes and servers, live. */
 
 #include <config.h>
 
@@ -20,17 +20,16 @@
 static const char help[] =
     "Usage: farpage top [OPTION]... [/dev/nbdX|SOCKET]... [tls-psk=FILE]\n"
     "\n"
-    "Shows volumes and their servers as they work: all that 'farpage attach'\n"
-    "attached, or these; SOCKET is the status=PATH of a plugin that farpage\n"
-    "did not start. Keys: q ends it, s sorts by something else, arrows "
-    "scroll.\n"
+    "Watch volumes and their servers: all that 'farpage attach' attached,\n"
+    "or only these. SOCKET is the status=PATH of a plugin that farpage did\n"
+    "not start. Keys: q quits, s changes the sort order, arrows scroll.\n"
     "Servers with TLS are asked with the key or the certificates that the\n"
-    "devices were attached with; of a SOCKET: tls-psk=FILE or\n"
+    "devices were attached with. For a SOCKET, give tls-psk=FILE or\n"
     "tls-certificates=DIR.\n"
     "\n"
-    "      --interval S   seconds between two looks, 0.1 to 3600 (1)\n"
-    "      --batch        as text, one look after the other, without keys\n"
-    "      --count N      end after N looks\n"
+    "      --interval S   seconds between two updates, 0.1 to 3600 (1)\n"
+    "      --batch        print text, one update after the other; no keys\n"
+    "      --count N      end after N updates\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -43,7 +42,7 @@ static const struct option long_options[] = {
 
 #define MAX_ARGS TOP_VOLUMES
 
-/* What was asked for by name; none: all that is attached. */
+/* Devices named on the command line; 0: watch all attached ones. */
 static unsigned nr_named;
 
 static int
@@ -54,7 +53,7 @@ renew (struct top *t)
   return r == 0 ? top_watch_servers (t) : r;
 }
 
-/* All have answered, or will not before the rest is wanted. */
+/* Return true if every source has this many answers or is silent. */
 static bool
 all_known (struct top *t, unsigned answers)
 {
@@ -71,13 +70,13 @@ all_known (struct top *t, unsigned answers)
   return known;
 }
 
-/* Rates need two looks, which the first lines wait for; not for long if
- * somebody does not answer.
+/* Wait for two answers from each source, because rates need two.  Do not wait
+ * long for a source that does not answer.
  */
 static int
 get_going (struct top *t)
 {
-  /* A server is heard of only when a plugin has answered. */
+  /* A server is known only after a plugin has answered. */
   struct deadline d = deadline_in (3 * (int64_t) t->interval_ms + 2000, NULL);
   int r;
 
@@ -101,7 +100,7 @@ batch (struct top *t, unsigned count)
       r = top_lines (t, TOP_BY_NAME, &lines);
     for (unsigned i = 0; r == 0 && i < lines.nr; i++)
       printf ("%s\n", lines.line[i].text);
-    /* Whoever reads it is gone: main says so. */
+    /* The reader is gone; main reports that. */
     if (r == 0 && (fflush (stdout) != 0 || ferror (stdout)))
       return EXIT_SUCCESS;
     if (count > 0 && n + 1 == count)
@@ -146,9 +145,9 @@ watch_named (struct top *t, char *argv[], unsigned n)
   return EXIT_SUCCESS;
 }
 
-/* What the command line does not say of TLS the devices were told.  Those of
- * whom that cannot be read are shown all the same, and their servers say why
- * they cannot be asked.
+/* Use the TLS parameters of the devices, unless the command line has some.  A
+ * device whose parameters cannot be read is shown all the same.  Then its
+ * servers show why they cannot be asked.
  */
 static int
 learn_tls (char *argv[], int n, bool said)
@@ -169,19 +168,19 @@ screen (struct top *t, unsigned count)
 {
 #ifdef HAVE_NCURSES
   if (!isatty (STDIN_FILENO) || !isatty (STDOUT_FILENO))
-    return say_error ("top: this is no terminal: --batch needs none");
+    return say_error ("top: this is not a terminal: use --batch");
   return top_screen (t, renew, count);
 #else
   (void) t;
   (void) count;
-  return say_error ("top: was built without ncurses: there is only --batch");
+  return say_error ("top: built without ncurses: use --batch");
 #endif
 }
 
 int
 cmd_top (int argc, char *argv[])
 {
-  /* Threads use it until the program is gone. */
+  /* Threads use it until the program ends. */
   static struct top t = { .interval_ms = 1000 };
   bool to_pipe = false;
   long count = 0;
@@ -193,8 +192,7 @@ cmd_top (int argc, char *argv[])
     if (c == 'i' && !parse_interval (optarg, &t.interval_ms))
       return say_usage ("top", "--interval: '%s' is not 0.1 to 3600", optarg);
     if (c == 'n' && !parse_number (optarg, 1, 1000000000, &count))
-      return say_usage ("top", "--count: '%s' is not a number that will do",
-                        optarg);
+      return say_usage ("top", "--count: '%s' is not a valid number", optarg);
     to_pipe = to_pipe || c == 'b';
   }
   n = argc - optind;
@@ -202,7 +200,7 @@ cmd_top (int argc, char *argv[])
   if (status != EXIT_SUCCESS)
     return status;
   if (n > MAX_ARGS)
-    return say_usage ("top", "not more than %d devices", MAX_ARGS);
+    return say_usage ("top", "more than %d devices", MAX_ARGS);
   status = learn_tls (argv + optind, n, n < argc - optind);
   if (status != EXIT_SUCCESS)
     return status;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top.h - the parts of 'farpage top': sources that are asked at an interval,
- * each by a thread of its own, so that one which does not answer delays
- * nothing; what they said, as lines of text; and the screen.
+/* top.h - the parts of 'farpage top'.  Sources are asked at an interval, each
+ * by a thread of its own, so that one that does not answer delays no other.
+ * Their answers become lines of text, for the screen or a pipe.
  *
- *   cmd_top.c      options, and the lines for pipes
- *   top_source.c   who is asked, and the last two answers of each
- *   top_lines.c    what changed between them
- *   top_screen.c   ncurses
+ *   cmd_top.c      Options, and the lines for pipes.
+ *   top_source.c   The sources, and the last two answers of each.
+ *   top_lines.c    The changes between them.
+ *   top_screen.c   The screen, with ncurses.
  *
  * Errors:   0 or a negative errno value.
  */
@@ -27,7 +27,7 @@
 #define TOP_VOLUMES 64 /* more are not shown */
 #define TOP_SERVERS 64
 
-/* What a plugin says of one of its servers. */
+/* One of its servers, as a plugin reports it. */
 struct top_link {
   char addr[FP_ADDR_MAX + 1];
   char state[16], transport[16], drain[16];
@@ -37,7 +37,7 @@ struct top_link {
   uint64_t drain_extents, drain_left;
 };
 
-/* What a plugin says. */
+/* The answer of a plugin. */
 struct top_volume {
   char name[64];
   uint64_t requests, errors, bytes_read, bytes_written, inflight;
@@ -49,7 +49,7 @@ struct top_volume {
   struct top_link links[FP_MAX_SERVERS];
 };
 
-/* What a memory server says. */
+/* The answer of a memory server. */
 struct top_server {
   char name[FP_NAME_MAX + 1];
   uint64_t slab_size, total, free, lent, wanted;
@@ -61,27 +61,29 @@ union top_answer {
   struct top_server server;
 };
 
-/* Two answers to the same question: the newer one, and one before it. */
+/* Two answers to the same question: the newer one, and the one before it. */
 struct top_seen {
-  bool answers;        /* it has answered the last time, and lately */
-  bool silent;         /* it has not, and should have: of top_look */
-  unsigned nr_answers; /* 0, 1, 2: how many of these there are */
-  uint64_t at_ns[2];   /* when they came: [0] is the newer one,
-                          or when it was asked first */
+  bool answers;        /* the last question was answered, and lately */
+  bool silent;         /* an answer is overdue; set by top_look */
+  unsigned nr_answers; /* number of answers here: 0, 1, 2 */
+  /* When the answers came, the newer one in [0].  Before the first answer, [0]
+   * is when the source was made.
+   */
+  uint64_t at_ns[2];
   union top_answer *answer[2];
-  char why[160]; /* why it does not answer */
+  char why[160]; /* the reason if it does not answer */
 };
 
-/* One that is asked. */
+/* A plugin or a memory server that is asked. */
 struct top_source {
   bool is_server;
-  bool wanted; /* it is still to be shown */
+  bool wanted; /* still shown */
   char label[FP_ADDR_MAX + 1];
-  char path[128]; /* of a plugin's status socket */
+  char path[128]; /* status socket of a plugin */
   struct fp_addr addr;
   unsigned interval_ms;
   struct fp_thread thread;
-  pthread_mutex_t lock; /* of what follows */
+  pthread_mutex_t lock; /* protects seen */
   struct top_seen seen;
 };
 
@@ -91,13 +93,13 @@ struct top {
   struct top_source *volumes[TOP_VOLUMES], *servers[TOP_SERVERS];
 };
 
-/* A plugin is asked from now on; label is what it is called. */
+/* Ask a plugin from now on, and show it as label. */
 int top_watch_plugin (struct top *t, const char *label, const char *path);
-/* All that are attached now; those that are not any more are not wanted. */
+/* Watch all attached devices.  Those that were detached are shown no more. */
 int top_watch_attached (struct top *t);
-/* The servers that the plugins name. */
+/* Watch the servers that the plugins name. */
 int top_watch_servers (struct top *t);
-/* A copy of what it said, for the caller to work with. */
+/* Copy the source's answers to out, which comes from top_seen_new. */
 void top_look (struct top_source *s, struct top_seen *out);
 struct top_seen *top_seen_new (void);
 void top_seen_free (struct top_seen *s);
@@ -117,11 +119,11 @@ struct top_lines {
   struct top_line line[TOP_VOLUMES + TOP_SERVERS + 8];
 };
 
-/* Who answers how, as at most 80 columns. */
+/* Format all answers as lines of at most 80 columns. */
 int top_lines (struct top *t, enum top_sort sort, struct top_lines *out);
 
-/* Until somebody ends it, or for count looks (0: no end). Built where there
- * is ncurses.
+/* Show the lines until the user ends it, or for count looks (0: no end).
+ * Built only with ncurses.
  */
 int top_screen (struct top *t, int (*refresh) (struct top *t), unsigned count);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top_lines.c - what changed between two answers, as lines of 80 columns. */
+/* top_lines.c - the changes between two answers, as lines of 80 columns. */
 
 #include <config.h>
 
@@ -20,8 +20,8 @@
 
 struct row {
   char name[FP_ADDR_MAX + 80];
-  double iops, read, written; /* a second */
-  uint64_t latency;           /* the worst p99, ns */
+  double iops, read, written; /* per second */
+  uint64_t latency;           /* worst p99, ns */
   bool alert;
   char text[256];
 };
@@ -34,7 +34,7 @@ top_sort_name (enum top_sort sort)
   return names[sort];
 }
 
-/* Five characters at most: 0, 7.5, 12345, 123k, 12M. */
+/* Format a rate with at most five characters: 0, 7.5, 12345, 123k, 12M. */
 static const char *
 rate (double n, char out[CELL])
 {
@@ -58,7 +58,9 @@ count (uint64_t n, char out[CELL])
   return out;
 }
 
-/* Four: microseconds, 9.9m, 999m, 9.9s, 999s. */
+/* Format a time with at most four characters: microseconds, 9.9m, 999m, 9.9s,
+ * 999s.
+ */
 static const char *
 time_of (uint64_t ns, char out[CELL])
 {
@@ -84,7 +86,9 @@ pair (const char *a, const char *b, char out[2 * CELL])
   return out;
 }
 
-/* A counter that went back is one of a plugin that was started again. */
+/* Return the rate of a counter.  If it went back, the plugin was started
+ * again.
+ */
 static double
 per_second (uint64_t now, uint64_t before, const struct top_seen *s)
 {
@@ -144,14 +148,14 @@ volume_state (const struct top_volume *v, char out[32])
   else if (v->extents_degraded > 0)
     snprintf (out, 32, "-%" PRIu64, v->extents_degraded);
   else if (away > 0)
-    snprintf (out, 32, "%u away", away);
+    snprintf (out, 32, "%u down", away);
   else
     return "ok";
   return out;
 }
 
-/* A device and what the volume is called; or the end of a path, which is what
- * tells it from others.
+/* Format the label of a device and the name of its volume.  A path is replaced
+ * by the name, or cut to its end, which differs most.
  */
 static void
 name_of (char *out, size_t size, const char *label, const char *name)
@@ -205,7 +209,7 @@ volume_row (struct row *r, const struct top_source *source,
 static const char server_heading[] =
     "SERVER               VIA    IOPS  rMB/s  wMB/s    FREE    LENT STATE";
 
-/* What the plugins say of a server, all together. */
+/* A server as all plugins report it, added up. */
 struct uses {
   double ops, read, written;
   char transport[16], state[16];
@@ -275,9 +279,9 @@ server_state (const struct uses *u, const struct top_seen *s, char *out,
   else if (s->answers && server->pressed)
     snprintf (out, size, "PRESSED, -%" PRIu64, server->wanted);
   else if (u->wanted > 0)
-    snprintf (out, size, "gives %" PRIu64, u->wanted);
+    snprintf (out, size, "wants %" PRIu64, u->wanted);
   else if (u->left_out)
-    snprintf (out, size, "left out");
+    snprintf (out, size, "stale");
   else if (s->answers && server->stopping)
     snprintf (out, size, "stopping");
   else {
@@ -310,7 +314,7 @@ server_row (struct row *r, const struct top_source *source,
             lent, state);
 }
 
-/* ---- all of it ---- */
+/* ---- the page ---- */
 
 static int
 compare (const struct row *a, const struct row *b, enum top_sort sort)
@@ -337,7 +341,7 @@ compare (const struct row *a, const struct row *b, enum top_sort sort)
 static void
 show (struct top_lines *out, struct row *rows, unsigned n, enum top_sort sort)
 {
-  /* A few dozen at most, mostly in order. */
+  /* Insertion sort: a few dozen rows at most, mostly in order. */
   for (unsigned i = 1; i < n; i++)
     for (unsigned k = i; k > 0 && compare (&rows[k - 1], &rows[k], sort) > 0;
          k--) {

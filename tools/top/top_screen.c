@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top_screen.c - the lines of top_lines.c, live on a terminal. However it
- * ends, the terminal is left as it was.
+/* top_screen.c - the lines of top_lines.c, live on a terminal. The terminal is
+ * always restored at the end.
  */
 
 #include <config.h>
@@ -19,7 +19,7 @@
 #include "tools/common/deadline.h"
 #include "tools/top/top.h"
 
-#define KEY_WAIT_MS 100 /* so soon a signal is heard */
+#define KEY_WAIT_MS 100 /* delay until a signal is seen */
 
 static volatile sig_atomic_t ended;
 
@@ -31,7 +31,7 @@ on_signal (int sig)
 
 enum { PAIR_ALERT = 1 };
 
-static const char keys[] = "q: end   s: sort   arrows: scroll";
+static const char keys[] = "q: quit   s: sort   arrows: scroll";
 
 static void
 draw (const struct top_lines *lines, unsigned first)
@@ -55,12 +55,12 @@ draw (const struct top_lines *lines, unsigned first)
     snprintf (where, sizeof where, "lines %u to %u of %u   ", first + 1,
               first + rows < lines->nr ? first + rows : lines->nr, lines->nr);
   snprintf (foot, sizeof foot, "%s%s", where, keys);
-  /* Not into the last corner, which would scroll. */
+  /* Leave out the last corner: writing there would scroll. */
   (void) mvprintw (LINES - 1, 0, "%.*s", COLS - 1, foot);
   refresh ();
 }
 
-/* Whoever was at the terminal is gone. */
+/* Return true if the terminal is gone. */
 static bool
 hung_up (void)
 {
@@ -75,7 +75,7 @@ struct view {
   unsigned first;
 };
 
-/* False: that was the end. */
+/* Handle a key. Return false at the end. */
 static bool
 key (struct view *v, int c, unsigned nr)
 {
@@ -108,7 +108,7 @@ key (struct view *v, int c, unsigned nr)
     v->first = 0;
     break;
   }
-  /* The last line can be seen, and no more is scrolled. */
+  /* Scroll until the last line is visible, and no further. */
   if (nr <= page + 1)
     v->first = 0;
   else if (v->first > nr - page - 1)
@@ -161,11 +161,10 @@ top_screen (struct top *t, int (*renew) (struct top *t), unsigned count)
   sigaction (SIGTERM, &sa, NULL);
   sigaction (SIGHUP, &sa, NULL);
   sigaction (SIGQUIT, &sa, NULL);
-  /* initscr would end the program itself. */
+  /* initscr would end the program on an error. */
   screen = newterm (NULL, stdout, stdin);
   if (!screen)
-    return say_error ("top: cannot use this terminal (TERM=%s): --batch needs "
-                      "none",
+    return say_error ("top: cannot use this terminal (TERM=%s): use --batch",
                       getenv ("TERM") ? getenv ("TERM") : "");
   cbreak ();
   noecho ();
@@ -182,7 +181,7 @@ top_screen (struct top *t, int (*renew) (struct top *t), unsigned count)
   delscreen (screen);
   if (r < 0)
     return say_error ("top: out of memory or threads");
-  /* Whoever sent one of these is to see that it was heard. */
+  /* Die of these signals, so that the sender sees it. */
   if (ended == SIGTERM || ended == SIGHUP) {
     signal (ended, SIG_DFL);
     raise (ended);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* top_source.c - who is asked, and what they said. */
+/* top_source.c - ask plugins and servers, and keep their answers. */
 
 #include <config.h>
 
@@ -38,7 +38,9 @@ yes (struct json_object *o, const char *name)
   return json_object_get_boolean (get (o, name));
 }
 
-/* It goes to a terminal: of what a peer says only what can be printed. */
+/* Copy s.  The text comes from another process and goes to a terminal, so
+ * replace what cannot be printed.
+ */
 static void
 text (char *out, size_t size, const char *s)
 {
@@ -182,7 +184,9 @@ note (struct top_source *s, int r, const union top_answer *answer,
   pthread_mutex_unlock (&s->lock);
 }
 
-/* For as long as the program runs: whoever leaves waits for nobody. */
+/* Ask a source at its interval as long as the program runs.  The program does
+ * not wait for this thread when it ends.
+ */
 static void
 run (void *arg)
 {
@@ -336,7 +340,7 @@ top_watch_servers (struct top *t)
   return r;
 }
 
-/* An answer that is long overdue is none. */
+/* If an answer is overdue, the source counts as one that does not answer. */
 void
 top_look (struct top_source *s, struct top_seen *out)
 {

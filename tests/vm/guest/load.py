@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# Requests on one volume, several in flight, each answer compared with what was
-# written last. Run by nbdsh, in the background. Environment:
+# Load on one volume with several requests in flight. Compares each answer with
+# the data that was written last. Run by nbdsh, in the background. Environment:
 #   uri     the volume
-#   out     OUT.running is made when some requests were answered;
-#           OUT.mark   (made by others, removed here): the figures since the last one
-#                      go to OUT.figures: requests, and the longest in ms
-#           OUT.stop   (made by others): every block is read once more, and then
-#                      this ends. "ok" is its last line if all was right
-#   depth   in flight, 4 unless given
-#   pause   ms after each answer, 15 unless given: others need the processor, too
-#   only    'write' or 'read': no others (of blocks that were never read before
-#           nothing is known, so the first requests are writes of all)
-#   span    bytes of the volume that it uses, 4 MiB unless given
+#   out     prefix of these files:
+#           OUT.running  made here once some requests were answered
+#           OUT.mark     made by a test, removed here: OUT.figures then has the
+#                        requests since the last mark, and the longest in ms
+#           OUT.stop     made by a test: read every block once more, and end;
+#                        the last line is "ok" if all data was right
+#   depth   requests in flight (4)
+#   pause   ms to wait after each poll (15), since others need the processor
+#   only    'write' or 'read': no other requests, except that each block is
+#           written first, because it must be known for reads
+#   span    bytes of the volume to use (4 MiB)
 
 import os
 import random
@@ -28,8 +29,8 @@ BLOCK = 4096
 
 h.connect_uri(os.environ["uri"])
 blocks = min(h.get_size(), int(os.environ.get("span", 4 << 20))) // BLOCK
-now = [0] * blocks  # what each block has: a number; 0: zeros
-busy = {}  # blocks with a request in flight: since when
+now = [0] * blocks  # number that each block contains; 0 for zeros
+busy = {}  # block -> start of its request in flight, seconds
 number = 0
 count = 0
 longest = 0.0
@@ -76,7 +77,7 @@ def read(block):
 
 def turn():
     h.poll(50)
-    # Forgets what is over.
+    # Fail at once if an answer was wrong.
     assert not wrong, wrong
 
 
@@ -112,7 +113,7 @@ while True:
         if said("stop"):
             break
         if said("mark"):
-            # Who waits still counts, too.
+            # Requests that still wait count, too.
             waits = max([time.monotonic() - t for t in busy.values()] + [0])
             with open(out + ".figures", "w") as f:
                 f.write("%d %d\n" % (count, 1000 * max(longest, waits)))

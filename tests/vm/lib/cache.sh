@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# The cache of what a guest is booted from: Debian's kernel with its modules,
-# an initramfs, and the verdict on KVM.  Sourced, never run.  Everything in
-# the cache is made in a temporary directory and renamed into place, so what
-# has its final name is complete, and is made under a lock, so that two runs
-# may start with an empty cache at once.
+# Cache of the files that a guest boots from: Debian's kernel with its modules,
+# an initramfs, and the verdict on KVM. Sourced, never run. Everything in the
+# cache is made in a temporary directory and then renamed, so a final name means
+# that it is complete. That is done under a lock, so that two runs may start
+# with an empty cache at once.
 #
 # Variables set for the caller:
 #   vm_cache    the cache directory
@@ -17,8 +17,8 @@
 vm_dir=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 vm_cache=${FARPAGE_VM_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/farpage-vm}
 
-# The modules without which the root file system cannot be mounted; the rest
-# is loaded from there.
+# Modules that mounting the root file system needs. All others are loaded from
+# there.
 vm_boot_modules=(virtio_pci 9p 9pnet_virtio overlay virtio_console)
 vm_disk_modules=(virtio_blk ext4) # for --disk
 
@@ -27,14 +27,14 @@ vm_say ()
     echo "${0##*/}: $*" >&2
 }
 
-# Ends the script because no guest can be had here; 125 is "no guest".
+# End the script because no guest can run here. The status 125 means that.
 vm_die ()
 {
     vm_say "$*"
     exit 125
 }
 
-# What is missing to run a guest here, one reason; status 1 if nothing is.
+# Print one reason why no guest can run here. Return 1 if there is none.
 vm_missing ()
 {
     local tool
@@ -52,27 +52,27 @@ vm_missing ()
     return 1
 }
 
-# vm_locked COMMAND...: run it while holding the cache's lock.
+# vm_locked COMMAND...: run COMMAND while holding the cache's lock.
 vm_locked ()
 {
     mkdir -p "$vm_cache"
     (
         flock -w 900 9 || vm_die "another run holds $vm_cache/lock"
-        # What a run that was killed left behind.
+        # Remove the files that a killed run left behind.
         rm -rf "$vm_cache"/tmp.*
         "$@"
     ) 9>"$vm_cache/lock"
 }
 
-# vm_unpack_package DIRECTORY PACKAGE[=VERSION]...: fetch Debian packages
-# and unpack them there; nothing is installed.
+# vm_unpack_package DIRECTORY PACKAGE[=VERSION]...: fetch Debian packages and
+# unpack them there. Nothing is installed.
 vm_unpack_package ()
 {
     local into=$1 debs deb
     shift
 
     debs=$(mktemp -d "$vm_cache/tmp.XXXXXX")
-    # Without the switch apt complains that its own user may not write here.
+    # Without this option apt complains that its own user cannot write here.
     if ! (cd "$debs" && apt-get -qq -o APT::Sandbox::User="$(id -un)" \
                             download "$@" >&2); then
         rm -rf "$debs"
@@ -86,7 +86,8 @@ vm_unpack_package ()
 }
 
 # vm_known_release SERIES: print the newest release of a series (6.1, 6.12) that
-# apt's index names; nothing if it names none. The cloud kernel has no RDMA.
+# apt's index names, if any. The cloud kernel is left out, because it has no
+# RDMA.
 vm_known_release ()
 {
     { apt-cache depends linux-image-amd64 "linux-image-$1-amd64" 2>/dev/null || :; } |
@@ -105,9 +106,9 @@ vm_cached_release ()
     printf '%s\n' "${cached[@]##*/kernel-}" | sort -V | tail -n 1
 }
 
-# Set vm_release and vm_kernel; fetch that kernel if the cache does not have it. A
-# series stands for its newest release that apt knows or, if that cannot be fetched,
-# for the newest one in the cache, with a notice.
+# Set vm_release and vm_kernel. Fetch that kernel if the cache does not have it.
+# A series stands for its newest release that apt knows. If that cannot be
+# fetched, it stands for the newest one in the cache, with a notice.
 vm_choose_release ()
 {
     local series=${FARPAGE_VM_KERNEL:-6.1} cached
@@ -139,7 +140,7 @@ vm_make_kernel ()
     vm_say "fetching $package"
     new=$(mktemp -d "$vm_cache/tmp.XXXXXX")
     vm_unpack_package "$new" "$package" || return 1
-    # build-modules needs the sources of this very version.
+    # build-modules needs the sources of exactly this version.
     apt-cache show "$package" | sed -n 's/^Version: //p' | head -n 1 \
         > "$new/version"
     depmod -b "$new" "$vm_release" || return 1
@@ -157,8 +158,8 @@ vm_make_busybox ()
     mv -T "$new" "$vm_cache/busybox"
 }
 
-# vm_copy_modules DIRECTORY MODULE...: with all that they need, named in the
-# order in which they are to be loaded.
+# vm_copy_modules DIRECTORY MODULE...: copy the modules with all that they need.
+# Their names are in the order in which they must be loaded.
 vm_copy_modules ()
 {
     local into=$1 n=10 module path
@@ -192,15 +193,15 @@ vm_make_initrd ()
     rm -rf "$tree"
 }
 
-# Under some hypervisors /dev/kvm is there and a guest hangs in early boot:
-# boot one that does nothing but end itself, with a deadline.
+# Find out if KVM works. Under some hypervisors /dev/kvm exists, but a guest
+# hangs in early boot. So boot a guest that only ends itself, with a deadline.
 vm_probe_kvm ()
 {
     local status=0
 
     [[ ! -s $vm_kvm_verdict ]] || return 0
     if [[ -r /dev/kvm && -w /dev/kvm ]]; then
-        # In a shell of its own, which may complain to nobody of an abort.
+        # A subshell, so that its message about an abort is discarded.
         (
             ulimit -c 0
             timeout -s KILL 10 qemu-system-x86_64 -accel kvm -cpu host \
@@ -228,7 +229,7 @@ vm_fill_cache ()
     vm_probe_kvm
 }
 
-# Fills the cache where it has to, and sets the variables listed above.
+# Fill the cache if needed, and set the variables listed above.
 vm_prepare ()
 {
     local reason sum verdict
@@ -246,9 +247,10 @@ vm_prepare ()
     verdict=${FARPAGE_VM_ACCEL:-$(cat "$vm_kvm_verdict")}
     case $verdict in
     kvm) vm_accel=(-accel kvm -cpu host) ;;
-    # TCG translates 'rep movsb' to a loop over bytes, so a kernel that is told
-    # that this is the fast way copies at a quarter of the speed.  pclmulqdq
-    # is a loop over bits: soft-RoCE's checksums by it were half of a transfer.
+    # TCG runs 'rep movsb' as a loop over bytes. A kernel that takes it for the
+    # fast way copies at a quarter of the speed. TCG runs pclmulqdq as a loop
+    # over bits. The checksums of soft-RoCE with it took half of the time of a
+    # transfer.
     tcg) vm_accel=(-accel 'tcg,thread=multi' -cpu 'max,-erms,-pclmulqdq') ;;
     *) vm_die "FARPAGE_VM_ACCEL is '$verdict', not kvm or tcg" ;;
     esac

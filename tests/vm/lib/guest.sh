@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2034,SC2154
 #
-# One guest, from its options to its verdict, for run and run-pair.  Sourced
-# after cache.sh.  A guest has a control directory, which it sees as /run/vm:
+# One guest, from its options to its verdict, for run and run-pair. Sourced
+# after cache.sh. A guest has a control directory, which it sees as /run/vm:
 #   settings, command, init    written here, read by the guest
-#   started, status            written by the guest; status is the command's
-#   setup-failed               written by the guest instead, with the reason
+#   started, status            written by the guest: uptime, exit status
+#   setup-failed               written by the guest instead: the reason
 #   klog, qemu.pid             written by QEMU
 
 vm_status_timeout=124
 vm_status_died=125
 vm_status_klog=126
 
-# What the kernel prints when something is wrong with it.  Not here, since
-# they tell of load and not of a bug: allocation failures, the OOM killer,
-# RCU stalls (an emulated CPU that waits for the host's looks like one).
+# Messages of a kernel that has a bug. Left out are allocation failures, the OOM
+# killer and RCU stalls, which tell of load. An emulated CPU that waits for the
+# host's looks like an RCU stall.
 vm_klog_bad='\bBUG:|kernel BUG at|WARNING:|Oops|general protection fault'
 vm_klog_bad+='|INFO: task .* blocked|blocked for more than|soft lockup'
 vm_klog_bad+='|hard LOCKUP|refcount_t:|KASAN|UBSAN|Kernel panic'
@@ -57,22 +57,22 @@ Environment:
 END
 }
 
-# vm_bad_usage TEXT
+# vm_bad_usage TEXT: print TEXT, and end with status 2.
 vm_bad_usage ()
 {
     vm_say "$* (see --help)"
     exit 2
 }
 
-# vm_number OPTION VALUE
+# vm_number OPTION VALUE: check that VALUE is a number from 1.
 vm_number ()
 {
     [[ $2 =~ ^[1-9][0-9]*$ ]] || vm_bad_usage "$1: '$2' is not a number"
 }
 
-# Parses the options that run and run-pair have in common into opt_*; what
-# follows them goes to vm_rest.  The caller defines usage and opt_net, and
-# says in vm_networks what --net may be.
+# Parse the options that run and run-pair share into opt_*, and put the rest
+# into vm_rest. The caller defines usage and opt_net, and lists in vm_networks
+# the values of --net.
 vm_parse_options ()
 {
     local parsed
@@ -109,7 +109,7 @@ memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,disk:,
         --donor-memory) vm_number "$1" "$2"; opt_donor_memory=$2 ;;
         --systemd) opt_init=systemd; shift; continue ;;
         -i | --ignore-klog)
-            # grep's status is 2 for a bad expression.
+            # grep exits with 2 if the expression is bad.
             grep -E -e "$2" </dev/null || (( $? == 1 )) ||
                 vm_bad_usage "$1: bad regular expression '$2'"
             opt_ignore+=("$2")
@@ -124,8 +124,8 @@ memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,disk:,
     vm_rest=("$@")
 }
 
-# vm_write_guest CONTROL NAME NET RDMA ADDRESS STAY: the guest's settings;
-# the command for it comes on standard input, as shell text.
+# vm_write_guest CONTROL NAME NET RDMA ADDRESS STAY: write the guest's settings,
+# and its command. The command comes on standard input, as shell text.
 vm_write_guest ()
 {
     local control=$1 name variable
@@ -154,10 +154,11 @@ vm_write_guest ()
     } > "$control/command"
 }
 
-# An emulated guest has the host's time stamp counter.  One that finds out its
-# frequency by itself on a busy host is wrong by factors, and so is its clock
-# from then on: all its deadlines pass too soon.  Where the host cannot tell what
-# a processor's clock is now it tells that of the counter.
+# Print the kernel's parameter for the frequency of the time stamp counter. An
+# emulated guest has the host's counter. If it measures the frequency itself on
+# a busy host, it is wrong by factors. Then its clock is wrong, too, and all its
+# deadlines pass too soon. If the host cannot tell a processor's current
+# frequency (no aperfmperf), /proc/cpuinfo has that of the counter.
 vm_tsc ()
 {
     [[ ${vm_accel[1]} == tcg* ]] || return 0
@@ -167,8 +168,9 @@ vm_tsc ()
         /proc/cpuinfo
 }
 
-# vm_boot CONTROL SHARE SECONDS QEMU-ARGUMENT...: becomes the guest; to be
-# started in the background.  Its console is standard output.
+# vm_boot CONTROL SHARE SECONDS QEMU-ARGUMENT...: replace this process by QEMU
+# with the guest. Run it in the background. The guest's console is standard
+# output.
 vm_boot ()
 {
     local control=$1 share=$2 seconds=$3 disk=()
@@ -198,13 +200,15 @@ vm_boot ()
         "${disk[@]}" "${opt_qemu[@]}" "$@" </dev/null
 }
 
-# vm_virtfs TAG PATH; a comma in a path is doubled for QEMU.
+# vm_virtfs TAG PATH: print QEMU's option. A comma in a path is doubled for
+# QEMU.
 vm_virtfs ()
 {
     echo "local,path=${2//,/,,},mount_tag=$1,security_model=none,multidevs=remap"
 }
 
-# Lines of the kernel log that are a failure; status 1 if there are none.
+# vm_bad_lines KLOG: print the lines of the kernel log that are a failure.
+# Return 1 if there are none.
 vm_bad_lines ()
 {
     local klog=$1 ignore args=()
@@ -219,8 +223,8 @@ vm_bad_lines ()
     fi | grep -a -E "$vm_klog_bad"
 }
 
-# vm_judge_klog CONTROL NAME: prints what is bad in the kernel log on standard
-# error, and leaves yes or no in vm_klog_is_bad.
+# vm_judge_klog CONTROL NAME: print the bad lines of the kernel log on standard
+# error. Set vm_klog_is_bad to yes or no.
 vm_judge_klog ()
 {
     local control=$1 name=$2 bad line
@@ -235,9 +239,9 @@ vm_judge_klog ()
     fi
 }
 
-# vm_judge CONTROL NAME QEMU-STATUS: the verdict on a guest that ended, in
-# vm_verdict.  Says on standard error what went wrong, unless it was the
-# command.
+# vm_judge CONTROL NAME QEMU-STATUS: set vm_verdict to the exit status for a
+# guest that has ended. Print on standard error what went wrong, unless it was
+# the command.
 vm_judge ()
 {
     local control=$1 name=$2 qemu_status=$3
@@ -266,7 +270,7 @@ vm_judge ()
     fi
 }
 
-# vm_keep_klog CONTROL FILE: the kernel log, for a person.
+# vm_keep_klog CONTROL FILE: copy the kernel log to FILE, for a person to read.
 vm_keep_klog ()
 {
     if [[ -f $1/klog ]]; then

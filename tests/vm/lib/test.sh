@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # shellcheck shell=bash disable=SC2034
 #
-# Sourced first by every test-*.sh here.  A test makes claims, each with a
-# PASS or FAIL line, and calls finish; one that cannot run calls skip.
+# Sourced first by every test-*.sh here. A test makes claims, each with a PASS
+# or FAIL line, and calls finish. A test that cannot run calls skip.
 
 set -u
 vm=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -34,7 +34,8 @@ finish ()
     exit $((failures > 0))
 }
 
-# requires COMMAND...: programs that the guest needs from this host.
+# requires COMMAND...: skip unless this host has these programs, which the guest
+# needs.
 requires ()
 {
     local command
@@ -44,7 +45,7 @@ requires ()
     done
 }
 
-# Skips where no guest can be had: no QEMU, no kernel in reach.
+# Skip if no guest can run here, for want of QEMU or of a kernel.
 requires_guest ()
 {
     local reason
@@ -54,15 +55,15 @@ requires_guest ()
         skip "no guest here: ${reason##*$'\n'}"
 }
 
-# requires_module NAME: one that build-modules makes.
+# requires_module NAME: skip unless build-modules can make it.
 requires_module ()
 {
     "$vm/build-modules" "$1" > "$tmp/build" 2>&1 ||
         skip "no module $1: $(tail -n 1 "$tmp/build")"
 }
 
-# claim STATUS WHAT COMMAND...: it is true if COMMAND ends with STATUS.  What
-# COMMAND printed is in $tmp/output, and is shown if the claim is false.
+# claim STATUS WHAT COMMAND...: claim that COMMAND ends with STATUS. Its output
+# is in $tmp/output, and is shown if the claim is false.
 claim ()
 {
     local want=$1 what=$2 status=0
@@ -77,7 +78,8 @@ claim ()
     fi
 }
 
-# claim_output REGEX WHAT: the last command's output has such a line.
+# claim_output REGEX WHAT: claim that the last command's output has a line that
+# matches REGEX.
 claim_output ()
 {
     if grep -q -E -e "$1" "$tmp/output"; then
@@ -88,7 +90,8 @@ claim_output ()
     fi
 }
 
-# The memory hog, in $hog: that of the build tree, where one is known.
+# Set $hog to the memory hog of the build tree. If there is none, build the hog,
+# or skip.
 requires_hog ()
 {
     hog=${top_builddir:-}/tests/vm/hog
