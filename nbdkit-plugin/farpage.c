@@ -110,7 +110,7 @@ farpage_load (void)
   fp_params_init (&params);
 }
 
-/* Close what is left if .after_fork was never called. */
+/* Close the sockets if .after_fork was never called. */
 static void
 farpage_unload (void)
 {

@@ -50,13 +50,13 @@ bool fp_addr_known (const struct fp_addr *addr, struct fp_sockaddrs *out);
 
 /* Put addr in doubt, because no server or another server was there.  Then it
  * is looked up again, unless that was tried within the last half minute.
- * Return true if what is known is older than that, so that addr may now lead
- * elsewhere.
+ * Return true if the known addresses are older than that, so that addr may now
+ * lead elsewhere.
  */
 bool fp_addr_doubt (const struct fp_addr *addr);
 
-/* Forget what is known of this host, with any port.  The next caller looks it
- * up, and cannot fall back to old addresses.
+/* Forget the addresses of this host, with any port.  The next caller looks it
+ * up, and cannot fall back to old ones.
  */
 void fp_addr_forget (const struct fp_addr *addr);
 

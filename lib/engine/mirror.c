@@ -307,8 +307,9 @@ restore (struct fp_volume *v, uint64_t i, unsigned c)
   return false;
 }
 
-/* Tidy entry k of an extent that was never written.  Release what is left
- * there from before a trim.  With reserve=full, ask for its memory again.
+/* Tidy entry k of an extent that was never written.  Release the memory
+ * that it has from before a trim.  With reserve=full, ask for its memory
+ * again.
  */
 static void
 tidy (struct fp_volume *v, uint64_t k)

@@ -104,7 +104,7 @@ struct persist_params {
   unsigned lease_s;
 };
 
-/* Open the store: make DIR if it is not there, else take up what is there.
+/* Open the store: make DIR if it is not there, else take up its volumes.
  * All of it is checked before anything is changed.  -EBUSY: another server has
  * it.
  */

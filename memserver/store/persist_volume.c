@@ -40,7 +40,7 @@ struct kept_owner {
 #define ROUND(n, to) (((n) + (to) -1) / (to) * (to))
 #define MEMBERS_AT ROUND (CELL_SIZE (sizeof (struct persist_record)), PAGE)
 _Static_assert(OWNER_AT + CELL_SIZE (sizeof (struct kept_owner)) <= MEMBERS_AT,
-               "it is in what is left of the record's page");
+               "it is in the rest of the record's page");
 #define MEMBERS_BYTES ROUND (CELL_SIZE (sizeof (struct kept_members)), PAGE)
 #define MAP_AT (MEMBERS_AT + MEMBERS_BYTES)
 

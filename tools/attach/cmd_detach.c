@@ -22,9 +22,9 @@
 static const char help[] =
     "Usage: farpage detach [OPTION]... /dev/nbdX...\n"
     "\n"
-    "Detach a device that 'farpage attach' made, or clean up what is left\n"
-    "of one. Refused while it is mounted or swapped to. The memory of a\n"
-    "volume without a name goes back to its servers.\n"
+    "Detach a device that 'farpage attach' made. If its supervisor has died,\n"
+    "clean up in its place. Refused while the device is mounted or swapped\n"
+    "to. The memory of a volume without a name goes back to its servers.\n"
     "\n"
     "      --wait S   give up after S seconds (60)\n"
     "      --help, --version\n";

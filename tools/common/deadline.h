@@ -30,8 +30,8 @@ deadline_in (int64_t ms, const volatile sig_atomic_t *stop)
   return (struct deadline) { .at_ms = now_ms () + ms, .stop = stop };
 }
 
-/* Return what is left, 0 if it is over.  At most `most`, so that the caller
- * sees stop in time.
+/* Return the ms left, but 0 after *stop was set.  At most `most`, so that the
+ * caller sees that in time.
  */
 static inline int
 deadline_left (const struct deadline *d, int most)
