@@ -11,7 +11,7 @@
 #ifndef FP_POOL_FILE_H
 #define FP_POOL_FILE_H
 
-#include "volume/volume.h"
+#include "extent/volume_params.h"
 
 #define FP_POOLS_DIR "/etc/farpage/pools.d"
 #define FP_POOL_PATH_MAX 256

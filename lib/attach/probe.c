@@ -16,6 +16,7 @@
 #include <sys/mman.h>
 #include <sys/wait.h>
 
+#include "attach/probe.h"
 #include "attach/probe_int.h"
 #include "attach/probe_named.h"
 #include "base/checked.h"
@@ -25,7 +26,6 @@
 #include "extent/extent.h"
 #include "filter/sealed.h"
 #include "peer/session.h"
-#include "volume/volume_int.h"
 
 #define PROBE_MS 3000 /* least timeout for one server */
 /* Greatest width that is chosen without the user.  A greater one would help

@@ -10,7 +10,6 @@
 #include "attach/probe_int.h"
 #include "base/size.h"
 #include "meta/membership.h"
-#include "volume/volume_int.h"
 
 /* Check that the server k can become a member. */
 int

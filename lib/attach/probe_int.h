@@ -8,7 +8,7 @@
 #ifndef FP_PROBE_INT_H
 #define FP_PROBE_INT_H
 
-#include "volume/volume.h"
+#include "extent/volume_params.h"
 
 /* The answer of one address. */
 struct look {

@@ -23,7 +23,6 @@
 #include "meta/membership.h"
 #include "peer/session.h"
 #include "transport/tls.h"
-#include "volume/volume_int.h"
 
 #define PROBE_MS 3000 /* least timeout for one server */
 /* How long a server may need to notice that the last client was killed. */

@@ -6,7 +6,7 @@
 #ifndef FP_PROBE_NAMED_H
 #define FP_PROBE_NAMED_H
 
-#include "volume/volume.h"
+#include "extent/volume_params.h"
 
 /* Find the volume p->name, or with resume that of p->uuid if it has no name,
  * and its servers.  Fill p->servers, uuid, size, slab_size, resume, members

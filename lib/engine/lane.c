@@ -346,24 +346,16 @@ fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark)
 }
 
 void
-fp_lane_stats (struct fp_lane *lane, struct fp_lane_stats *st,
-               struct fp_hist *reads, struct fp_hist *writes)
+lane_status (struct fp_lane *lane, struct fp_volume_status *s)
 {
-  st->reads += atomic_load (&lane->reads);
-  st->writes += atomic_load (&lane->writes);
-  st->errors += atomic_load (&lane->errors);
-  st->bytes_read += atomic_load (&lane->bytes_read);
-  st->bytes_written += atomic_load (&lane->bytes_written);
-  st->inflight += atomic_load (&lane->inflight);
-  st->poll_hits += atomic_load (&lane->poll_hits);
-  st->sleeps += atomic_load (&lane->sleeps);
-  st->hedges.on |= lane->hedging;
-  st->hedges.sent += atomic_load (&lane->hedges);
-  st->hedges.won += atomic_load (&lane->hedges_won);
-  st->hedges.lost += atomic_load (&lane->hedges_lost);
-  st->hedges.refused += atomic_load (&lane->hedges_refused);
-  fp_hist_merge (reads, &lane->read_ns);
-  fp_hist_merge (writes, &lane->write_ns);
+  s->inflight += atomic_load (&lane->inflight);
+  s->poll_hits += atomic_load (&lane->poll_hits);
+  s->sleeps += atomic_load (&lane->sleeps);
+  s->hedges.on |= lane->hedging;
+  s->hedges.sent += atomic_load (&lane->hedges);
+  s->hedges.won += atomic_load (&lane->hedges_won);
+  s->hedges.lost += atomic_load (&lane->hedges_lost);
+  s->hedges.refused += atomic_load (&lane->hedges_refused);
 }
 
 unsigned

@@ -29,13 +29,10 @@
 #define FP_LANE_H
 
 #include "transport/transport.h"
-#include "volume/volume.h"
+#include "extent/block.h"
 
-struct fp_lane_stats {
-  uint64_t reads, writes, errors, bytes_read, bytes_written;
-  uint64_t inflight, poll_hits, sleeps;
-  struct fp_hedge_status hedges;
-};
+struct fp_lane;
+struct fp_volume;
 
 int fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
                  unsigned slots);
@@ -96,20 +93,16 @@ bool fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait);
  * flight.
  */
 void fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io);
-/* Read and write the volume as its servers have it, below the seal (sealed.h).
- * fp_lane_read_copy reads from one of several copies only.  It returns -EIO if
- * that copy is not in sync or its server is away, and does not count errors.
+/* Start io.  Unlike fp_lane_submit, this takes linear addresses, and ios of
+ * the migration thread.
  */
-int fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
-                      uint64_t offset);
-int fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
-                       uint64_t offset, uint64_t made_ns);
-int fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
-                       uint32_t length, uint64_t offset);
-int fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                      bool trim, uint64_t made_ns); /* zero.c */
-int fp_lane_raw_flush (struct fp_lane *lane);       /* volume.c */
-/* Write to a linear address, and count the write. */
+void fp_lane_start (struct fp_lane *lane, struct fp_io *io);
+/* Make progress, and return the completed ios.  wait: if there is none, but
+ * some are in flight, sleep until one is done.
+ */
+struct fp_io *fp_lane_collect (struct fp_lane *lane, bool wait);
+
+/* Write to a linear address. */
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
                       uint64_t at, uint64_t made_ns);
 
@@ -121,8 +114,6 @@ int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
 uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at);
 void fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
 
-void fp_lane_stats (struct fp_lane *lane, struct fp_lane_stats *st,
-                    struct fp_hist *reads, struct fp_hist *writes);
 unsigned fp_lane_users (const struct fp_lane *lane);
 /* Add change to the number of users.  Return the new number. */
 unsigned fp_lane_use (struct fp_lane *lane, int change);

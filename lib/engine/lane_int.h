@@ -11,6 +11,7 @@
 
 #include <poll.h>
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include <pthread.h>
 
@@ -122,10 +123,8 @@ struct fp_lane {
   int wake_fd;
   _Atomic bool woken;
 
-  _Atomic uint64_t reads, writes, errors, bytes_read, bytes_written;
   _Atomic uint64_t inflight, poll_hits, sleeps;
   _Atomic uint64_t hedges, hedges_won, hedges_lost, hedges_refused;
-  struct fp_hist read_ns, write_ns;
 };
 
 static inline void
@@ -325,5 +324,33 @@ bool lane_progress (struct fp_lane *lane);
  */
 bool lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1],
                nfds_t *nr);
+
+/* ---- the engine's operations: block.h ---- */
+
+/* Return the volume of engine b, which is its first member. */
+static inline struct fp_volume *
+fp_engine_volume (struct fp_block *b)
+{
+  _Static_assert(offsetof (struct fp_volume, engine) == 0,
+                 "fp_engine_volume casts");
+  return (struct fp_volume *) b;
+}
+
+int lane_read (struct fp_block *b, struct fp_block_request *r);
+int lane_write (struct fp_block *b, struct fp_block_request *r);
+int lane_read_copy (struct fp_block *b, struct fp_block_request *r,
+                    unsigned copy);
+/* Add this lane's counts to the status.  lane.c */
+void lane_status (struct fp_lane *lane, struct fp_volume_status *s);
+
+/* zero.c */
+int zero_range (struct fp_block *b, struct fp_block_request *r);
+bool zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset,
+                   bool trim);
+void zero_extent (struct fp_block *b, uint64_t offset, uint64_t limit,
+                  bool *hole, uint64_t *length);
+
+/* flush.c */
+int flush_lanes (struct fp_block *b);
 
 #endif /* FP_LANE_INT_H */

@@ -46,29 +46,11 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
     atomic_fetch_sub (&lane->v->unsettled, 1);
   if (io->waited)
     atomic_fetch_add (&lane->v->waits, 1);
-  if (!io->forced) {
-    uint64_t ns = fp_now_ns () - io->start_ns;
-
-    if (status < 0 && io->only != 0) {
-      /* Do not count it: another copy may have the data. */
-    }
-    else if (status < 0) {
-      count (&lane->errors, 1);
-    }
-    else if (io->kind == FP_IO_READ) {
-      count (&lane->reads, 1);
-      count (&lane->bytes_read, io->length);
-      fp_hist_add_shared (&lane->read_ns, ns);
-    }
-    else {
-      count (&lane->writes, 1);
-      count (&lane->bytes_written, io->length);
-      fp_hist_add_shared (&lane->write_ns, ns);
-    }
-  }
   atomic_fetch_sub_explicit (&lane->inflight, 1, memory_order_relaxed);
-  if (!io->sync)
+  if (!io->sync) {
+    io->end_ns = fp_now_ns ();
     list_push (&lane->completed, io);
+  }
   io->done = true;
   if (lane->sleepers > 0)
     pthread_cond_broadcast (&lane->cond);
@@ -104,7 +86,7 @@ patience_ns (const struct fp_lane *lane, const struct fp_io *io)
 {
   if (has_other_way (io))
     return (io->tries > 0 ? 2 : 1) * lane->v->p.timeout_ms * FP_NS_PER_MS;
-  return fp_volume_await_ms (lane->v) * FP_NS_PER_MS;
+  return lane->v->engine.await_ms * FP_NS_PER_MS;
 }
 
 /* Return the next linear address of io.  Set *run to the consecutive bytes
@@ -125,7 +107,7 @@ address (const struct fp_extents *t, const struct fp_io *io, uint64_t *run)
 static bool
 is_stale (const struct fp_lane *lane, const struct fp_io *io)
 {
-  return io->front && fp_volume_is_stale (lane->v, io->made_ns);
+  return io->front && fp_block_is_stale (&lane->v->engine, io->made_ns);
 }
 
 /* Return true if io, which cannot be sent now, has waited long enough. */
@@ -553,7 +535,7 @@ static bool
 is_late (const struct fp_lane *lane, const struct frag *f, uint64_t now)
 {
   if (f->io != NULL && f->io->front &&
-      fp_volume_is_overdue (lane->v, f->io->made_ns))
+      fp_block_is_overdue (&lane->v->engine, f->io->made_ns))
     return true;
   return f->deadline_ns <= now && !lane_sole (lane, f, now);
 }

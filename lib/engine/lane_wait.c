@@ -2,6 +2,7 @@
 
 #include <config.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <sched.h>
 #include <string.h>
@@ -11,10 +12,8 @@
 #include "engine/lane_int.h"
 #include "engine/mirror.h"
 #include "extent/stripe.h"
-#include "filter/sealed.h"
 #include "transport/mapped.h"
 
-#define DIRECT_TIMED 8  /* one in this many copies is timed */
 #define SLEEP_MAX_MS 50 /* ms; longest sleep of the polling thread */
 
 bool
@@ -160,18 +159,8 @@ enqueue (struct fp_lane *lane, struct fp_io *io)
     list_push (&lane->pending, io);
 }
 
-static bool
-in_volume (const struct fp_lane *lane, bool linear, uint64_t length,
-           uint64_t offset)
-{
-  const struct fp_extents *t = lane->v->extents;
-  uint64_t size = linear ? t->all << t->shift : t->size;
-
-  return length > 0 && offset <= size && length <= size - offset;
-}
-
 void
-fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
+fp_lane_start (struct fp_lane *lane, struct fp_io *io)
 {
   io->sync = io->forced = false;
   io->start_ns = fp_now_ns ();
@@ -180,18 +169,10 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
   LANE_LOCK_SCOPE (lane);
   lane->outstanding++;
   enqueue (lane, io);
-  if (!in_volume (lane, io->linear, io->length, io->offset) ||
-      io->length > FP_MAX_IO)
-    io->status = -EINVAL;
-  /* The migration thread may: it moves the sealed bytes as they are. */
-  else if (!io->migrate && lane->v->sealed != NULL)
-    io->status = -EOPNOTSUPP;
-  else if (io->kind == FP_IO_WRITE && lane->v->p.read_only)
-    io->status = -EROFS;
 }
 
 struct fp_io *
-fp_lane_poll (struct fp_lane *lane, bool wait)
+fp_lane_collect (struct fp_lane *lane, bool wait)
 {
   struct fp_io *ios;
 
@@ -281,114 +262,61 @@ copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
   }
 }
 
-/* Copy directly if that is possible.  A copy costs about as much as two looks
- * at the clock, so one in DIRECT_TIMED is timed, beginning with the first.
- */
-static bool
-io_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-           uint32_t length, uint64_t offset)
-{
-  bool read = kind == FP_IO_READ;
-  _Atomic uint64_t *ios = read ? &lane->reads : &lane->writes;
-  bool timed =
-      atomic_load_explicit (ios, memory_order_relaxed) % DIRECT_TIMED == 0;
-  uint64_t start = timed ? fp_now_ns () : 0;
-
-  if (!copy_direct (lane, kind, buf, length, offset))
-    return false;
-  count (ios, 1);
-  count (read ? &lane->bytes_read : &lane->bytes_written, length);
-  if (timed)
-    fp_hist_add_shared (read ? &lane->read_ns : &lane->write_ns,
-                        fp_now_ns () - start);
-  return true;
-}
-
 static int
-lane_io (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
-         uint32_t length, uint64_t offset, uint64_t made_ns)
+lane_io (struct fp_block *b, struct fp_block_request *r, enum fp_io_kind kind)
 {
+  struct fp_volume *v = fp_engine_volume (b);
+  struct fp_lane *lane = v->lanes[r->lane];
+  uint32_t length = (uint32_t) r->length;
   struct fp_io io;
 
-  if (length == 0)
-    return 0;
-  if (!in_volume (lane, false, length, offset) || length > FP_MAX_IO)
-    return -EINVAL;
+  assert (r->length > 0 && r->length <= FP_MAX_IO);
   /* Writes to several copies must be ordered: lane_copies.c. */
-  if (lane->v->extents->copies == 1 &&
-      !(made_ns != 0 && fp_volume_is_stale (lane->v, made_ns)) &&
-      io_direct (lane, kind, buf, length, offset))
+  if (v->extents->copies == 1 &&
+      !(r->made_ns != 0 && fp_block_is_stale (b, r->made_ns)) &&
+      copy_direct (lane, kind, r->buf, length, r->offset))
     return 0;
+  if (r->start_ns == 0)
+    r->start_ns = fp_now_ns ();
   io = (struct fp_io) {
     .kind = kind,
     .length = length,
-    .offset = offset,
-    .buf = buf,
-    .start_ns = fp_now_ns (),
-    .made_ns = made_ns,
+    .offset = r->offset,
+    .buf = r->buf,
+    .start_ns = r->start_ns,
+    .made_ns = r->made_ns,
     .front = kind == FP_IO_WRITE,
   };
   return run_sync (lane, &io);
 }
 
 int
-fp_lane_read_copy (struct fp_lane *lane, unsigned copy, void *buf,
-                   uint32_t length, uint64_t offset)
+lane_read (struct fp_block *b, struct fp_block_request *r)
 {
+  return lane_io (b, r, FP_IO_READ);
+}
+
+int
+lane_write (struct fp_block *b, struct fp_block_request *r)
+{
+  return lane_io (b, r, FP_IO_WRITE);
+}
+
+int
+lane_read_copy (struct fp_block *b, struct fp_block_request *r, unsigned copy)
+{
+  struct fp_lane *lane = fp_engine_volume (b)->lanes[r->lane];
   struct fp_io io = {
     .kind = FP_IO_READ,
-    .length = length,
-    .offset = offset,
-    .buf = buf,
+    .length = (uint32_t) r->length,
+    .offset = r->offset,
+    .buf = r->buf,
     .only = (uint8_t) (1u << copy),
     .hasty = true,
     .start_ns = fp_now_ns (),
   };
 
   return run_sync (lane, &io);
-}
-
-int
-fp_lane_raw_read (struct fp_lane *lane, void *buf, uint32_t length,
-                  uint64_t offset)
-{
-  return lane_io (lane, FP_IO_READ, buf, length, offset, 0);
-}
-
-int
-fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
-              uint64_t offset)
-{
-  if (lane->v->sealed != NULL)
-    return fp_sealed_read (lane, buf, length, offset);
-  return fp_lane_raw_read (lane, buf, length, offset);
-}
-
-int
-fp_lane_raw_write (struct fp_lane *lane, const void *buf, uint32_t length,
-                   uint64_t offset, uint64_t made_ns)
-{
-  /* The cast is safe: a write does not change buf. */
-  return lane_io (lane, FP_IO_WRITE, (void *) (uintptr_t) buf, length, offset,
-                  made_ns);
-}
-
-int
-fp_lane_write_made (struct fp_lane *lane, const void *buf, uint32_t length,
-                    uint64_t offset, uint64_t made_ns)
-{
-  if (lane->v->p.read_only)
-    return -EROFS;
-  if (lane->v->sealed != NULL)
-    return fp_sealed_write (lane, buf, length, offset, made_ns);
-  return fp_lane_raw_write (lane, buf, length, offset, made_ns);
-}
-
-int
-fp_lane_write (struct fp_lane *lane, const void *buf, uint32_t length,
-               uint64_t offset)
-{
-  return fp_lane_write_made (lane, buf, length, offset, fp_mono_ns ());
 }
 
 int

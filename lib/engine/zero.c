@@ -11,12 +11,11 @@
 #include "base/clock.h"
 #include "base/sync.h"
 #include "engine/dirty_log.h"
+#include "engine/lane_int.h"
 #include "engine/mirror.h"
 #include "extent/stripe.h"
-#include "filter/sealed.h"
 #include "meta/meta_log.h"
 #include "peer/peer.h"
-#include "volume/volume_int.h"
 
 /* Bytes; up to this size, zeros are written.  A longer range is left to the
  * server's memset, which costs one message.
@@ -39,7 +38,7 @@ static bool
 is_over (const struct fp_volume *v, const struct zeroing *z)
 {
   return fp_deadline_passed (z->deadline_ns) || atomic_load (&v->fenced) ||
-         fp_volume_is_stale (v, z->made_ns);
+         fp_block_is_stale (&v->engine, z->made_ns);
 }
 
 static int
@@ -161,7 +160,7 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
     }
     if (!all && length <= ZERO_BY_WRITE)
       return write_zeros (z, length, (i << t->shift) + in);
-    if (fp_volume_is_stale (v, z->made_ns)) {
+    if (fp_block_is_stale (&v->engine, z->made_ns)) {
       if (zeroed)
         fp_mirror_diverged (v, i);
       return -EIO;
@@ -219,7 +218,7 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
     }
     if (!all && length <= ZERO_BY_WRITE)
       return write_zeros (z, length, (i << t->shift) + in);
-    if (fp_volume_is_stale (v, z->made_ns))
+    if (fp_block_is_stale (&v->engine, z->made_ns))
       return -EIO;
     if (!fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_BUSY))
       continue; /* another thread was quicker */
@@ -267,45 +266,21 @@ for_each_part (struct fp_volume *v, uint64_t length, uint64_t offset,
 }
 
 int
-fp_lane_raw_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                  bool trim, uint64_t made_ns)
+zero_range (struct fp_block *b, struct fp_block_request *r)
 {
-  struct fp_volume *v = fp_lane_volume (lane);
+  struct fp_volume *v = fp_engine_volume (b);
   struct zeroing z = {
-    .lane = lane,
-    .trim = trim,
+    .lane = v->lanes[r->lane],
+    .trim = r->trim,
     .start_ns = fp_now_ns (),
-    .deadline_ns = fp_deadline_in_ms (fp_volume_await_ms (v)),
-    .made_ns = made_ns != 0 ? made_ns : fp_mono_ns (),
+    .deadline_ns = fp_deadline_in_ms (v->engine.await_ms),
+    .made_ns = r->made_ns != 0 ? r->made_ns : fp_mono_ns (),
   };
-  int r = for_each_part (v, length, offset, zero_in_extent, &z);
+  int err = for_each_part (v, r->length, r->offset, zero_in_extent, &z);
 
   if (z.waited)
     atomic_fetch_add (&v->waits, 1);
-  return r;
-}
-
-int
-fp_lane_zero_made (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                   bool trim, uint64_t made_ns)
-{
-  struct fp_volume *v = fp_lane_volume (lane);
-
-  if (!fp_range_ok (offset, length, v->extents->size))
-    return -EINVAL;
-  if (v->p.read_only)
-    return -EROFS;
-  atomic_fetch_add (trim ? &v->trims : &v->zeros, 1);
-  if (v->sealed != NULL)
-    return fp_sealed_zero (lane, length, offset, trim, made_ns);
-  return fp_lane_raw_zero (lane, length, offset, trim, made_ns);
-}
-
-int
-fp_lane_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-              bool trim)
-{
-  return fp_lane_zero_made (lane, length, offset, trim, fp_mono_ns ());
+  return err;
 }
 
 /* ---- extents ---- */
@@ -345,17 +320,17 @@ is_slow (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t n, void *trim)
 }
 
 bool
-fp_volume_zero_is_fast (struct fp_volume *v, uint64_t length, uint64_t offset,
-                        bool trim)
+zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset, bool trim)
 {
-  return !fp_sealed_zero_is_slow (v, length, offset) &&
-         for_each_part (v, length, offset, is_slow, &trim) == 0;
+  return for_each_part (fp_engine_volume (b), length, offset, is_slow,
+                        &trim) == 0;
 }
 
 void
-fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
-                  bool *hole, uint64_t *length)
+zero_extent (struct fp_block *b, uint64_t offset, uint64_t limit, bool *hole,
+             uint64_t *length)
 {
+  struct fp_volume *v = fp_engine_volume (b);
   struct fp_extents *t = v->extents;
   uint64_t end = t->size - offset > limit ? offset + limit : t->size;
   uint64_t at = offset;

@@ -11,7 +11,6 @@
 #include "base/secret.h"
 #include "filter/seal_cipher.h"
 #include "filter/seal_key.h"
-#include "transport/psk_file.h"
 
 /* random bytes of a UUID; the rest tells which key the volume has */
 #define CHANCE 10
@@ -19,41 +18,21 @@
 
 struct fp_seal_key {
   size_t size;
-  uint8_t bytes[FP_PSK_KEY_MAX];
+  uint8_t bytes[FP_SEAL_KEY_MAX];
 };
 
 int
-fp_seal_key_read (struct fp_seal_key **out, const char *path,
-                  char why[FP_WHY_MAX])
+fp_seal_key_new (struct fp_seal_key **out, const uint8_t *bytes, size_t size)
 {
-  struct fp_psk_file *f;
   struct fp_seal_key *key;
-  char user[FP_NAME_MAX + 1];
   void *p;
-  int r = fp_psk_file_read (&f, path, why);
+  int r = size > FP_SEAL_KEY_MAX ? -EINVAL : fp_secret_new (&p, sizeof *key);
 
   if (r < 0)
     return r;
-  if (fp_psk_file_only_user (f, user) < 0 ||
-      strcmp (user, FP_PSK_VOLUMES) != 0) {
-    snprintf (why, FP_WHY_MAX,
-              "%s: is not a file with the key of volumes, one line %s:KEY: "
-              "make one with 'farpage keygen --encrypt'",
-              path, FP_PSK_VOLUMES);
-    fp_psk_file_free (f);
-    return -EINVAL;
-  }
-  r = fp_secret_new (&p, sizeof *key);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX,
-              "%s: cannot lock memory for a key: %s (see RLIMIT_MEMLOCK)",
-              path, strerror (-r));
-    fp_psk_file_free (f);
-    return r;
-  }
   key = p;
-  key->size = (size_t) fp_psk_file_key (f, user, key->bytes);
-  fp_psk_file_free (f);
+  key->size = size;
+  memcpy (key->bytes, bytes, size);
   *out = key;
   return 0;
 }

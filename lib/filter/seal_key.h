@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* seal_key.h - the key file of encrypted volumes (encrypt=FILE).  It has one
- * line "encrypt:KEY", KEY in hexadecimal, as `farpage keygen --encrypt` writes
- * it.  The format is that of a TLS key file.  The key must not be a TLS key,
- * because the servers have those, too.
+/* seal_key.h - the key of encrypted volumes (encrypt=FILE).  key_file.c reads
+ * it from a file.
  *
  * Each volume is encrypted with a key of its own, derived from the file's key
  * and the volume's UUID.  The servers of a volume with a name know its UUID.
@@ -13,7 +11,7 @@
  *
  * So a wrong key, or none, is never taken for the right one.
  *
- * Errors:   0 or -errno, and why, which contains nothing of the key.
+ * Errors:   0 or -errno.  A why contains nothing of the key.
  * Threads:  the thread that starts a volume.
  * Memory:   the key that was read is in locked memory.
  */
@@ -21,7 +19,17 @@
 #ifndef FP_SEAL_KEY_H
 #define FP_SEAL_KEY_H
 
-#include "volume/volume.h"
+#include "extent/volume_params.h"
+
+#define FP_SEAL_KEY_MAX 64 /* bytes */
+
+/* Copy a key to locked memory.  -EINVAL: it is too long. */
+int fp_seal_key_new (struct fp_seal_key **out, const uint8_t *bytes,
+                     size_t size);
+/* Lock the key again, in a child process.  key may be NULL. */
+int fp_seal_key_lock (struct fp_seal_key *key);
+/* Wipe and free the key.  key may be NULL. */
+void fp_seal_key_free (struct fp_seal_key *key);
 
 /* Check encrypt= and the key against p->uuid, which the servers reported.  See
  * fp_sealed_check.

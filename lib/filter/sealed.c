@@ -7,15 +7,15 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "engine/lane_int.h"
-#include "engine/mirror.h"
+#include "base/clock.h"
+#include "base/sync.h"
 #include "filter/sealed_int.h"
 
 uint64_t
 sealed_deadline (const struct fp_sealed *k)
 {
   /* Twice the time that another request may hold a range or a tool. */
-  return fp_deadline_in_ms (2 * fp_volume_await_ms (k->v));
+  return fp_deadline_in_ms (2 * k->block.await_ms);
 }
 
 /* ---- tools ---- */
@@ -58,10 +58,9 @@ sealed_put (struct seal_tools *t, struct seal_tool *tool)
  * mixes old and new content cannot be told from a good one.
  */
 static int
-fetch_held (struct fp_lane *lane, unsigned char *buf, uint64_t length,
-            uint64_t first)
+fetch_held (struct fp_sealed *k, unsigned lane, unsigned char *buf,
+            uint64_t length, uint64_t first)
 {
-  struct fp_sealed *k = lane->v->sealed;
   uint64_t deadline = sealed_deadline (k);
   int r = 0;
 
@@ -73,7 +72,8 @@ fetch_held (struct fp_lane *lane, unsigned char *buf, uint64_t length,
     r = fp_range_seqlock_take (&k->holds, &hold, first, end, deadline);
     if (r < 0)
       return r;
-    r = fp_lane_raw_read (lane, buf, (uint32_t) n, first * FP_BLOCK);
+    r = fp_block_read (k->block.below, lane, buf, (uint32_t) n,
+                       first * FP_BLOCK);
     fp_range_seqlock_release (&k->holds, &hold);
     buf += n;
     length -= n;
@@ -86,25 +86,25 @@ fetch_held (struct fp_lane *lane, unsigned char *buf, uint64_t length,
  * lock if another thread changed a block meanwhile.
  */
 static int
-read_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
-             uint64_t first)
+read_blocks (struct fp_sealed *k, unsigned lane, unsigned char *buf,
+             uint64_t length, uint64_t first)
 {
-  struct fp_sealed *k = lane->v->sealed;
   uint64_t end = first + fp_div_round_up (length, FP_BLOCK), before, after;
   bool told = k->table != NULL;
   int r;
 
   if (!told && !fp_range_seqlock_sum (&k->holds, first, end, &before)) {
-    r = fetch_held (lane, buf, length, first);
+    r = fetch_held (k, lane, buf, length, first);
   }
   else {
-    r = fp_lane_raw_read (lane, buf, (uint32_t) length, first * FP_BLOCK);
+    r = fp_block_read (k->block.below, lane, buf, (uint32_t) length,
+                       first * FP_BLOCK);
     if (r == 0 && !told &&
         (!fp_range_seqlock_sum (&k->holds, first, end, &after) ||
          after != before))
-      r = fetch_held (lane, buf, length, first);
+      r = fetch_held (k, lane, buf, length, first);
   }
-  return r < 0 ? r : sealed_open_blocks (lane, buf, length, first);
+  return r < 0 ? r : sealed_open_blocks (k, lane, buf, length, first);
 }
 
 /* Return the length of the whole blocks that a request starts with.  If it
@@ -118,7 +118,7 @@ whole_blocks (const struct fp_sealed *k, uint64_t length, uint64_t offset,
   uint64_t whole = length;
 
   *in = (uint32_t) (offset % FP_BLOCK);
-  if (offset + length != k->v->p.size)
+  if (offset + length != k->block.size)
     whole = fp_round_down (length, FP_BLOCK);
   if (*in == 0 && whole > 0)
     return whole;
@@ -127,29 +127,27 @@ whole_blocks (const struct fp_sealed *k, uint64_t length, uint64_t offset,
 }
 
 int
-fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
-                uint64_t offset)
+sealed_read (struct fp_block *b, struct fp_block_request *req)
 {
-  struct fp_sealed *k = lane->v->sealed;
-  unsigned char *to = buf;
-  uint64_t left = length;
+  struct fp_sealed *k = sealed_of (b);
+  unsigned lane = req->lane;
+  unsigned char *to = req->buf;
+  uint64_t left = req->length, offset = req->offset;
   int r = 0;
 
-  if (!fp_range_ok (offset, length, k->v->p.size) || length > FP_MAX_IO)
-    return -EINVAL;
   while (r == 0 && left > 0) {
     uint64_t block = offset / FP_BLOCK, n;
     uint32_t in, part;
 
     n = whole_blocks (k, left, offset, &in, &part);
     if (n > 0) {
-      r = read_blocks (lane, to, n, block);
+      r = read_blocks (k, lane, to, n, block);
     }
     else {
       unsigned char all[FP_BLOCK];
 
       n = part;
-      r = read_blocks (lane, all, sealed_block_size (k, block), block);
+      r = read_blocks (k, lane, all, sealed_block_size (k, block), block);
       memcpy (to, all + in, n);
     }
     to += n;
@@ -161,29 +159,25 @@ fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
 
 /* ---- writing ---- */
 
-/* Return true, and count an error, if a front end's write must not be sent any
- * more.  Then the table must not record it either.
+/* Return true if a front end's write must not be sent any more.  Then the
+ * table must not record it either.
  */
 static bool
-is_stale (struct fp_lane *lane, uint64_t made_ns)
+is_stale (const struct fp_sealed *k, uint64_t made_ns)
 {
-  if (made_ns == 0 || !fp_volume_is_stale (lane->v, made_ns))
-    return false;
-  count (&lane->errors, 1);
-  return true;
+  return made_ns != 0 && fp_block_is_stale (&k->block, made_ns);
 }
 
 int
-sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
+sealed_put_blocks (struct fp_sealed *k, unsigned lane, struct seal_tool *tool,
                    const unsigned char *buf, uint32_t length, uint64_t first)
 {
-  struct fp_sealed *k = lane->v->sealed;
   unsigned nr = (unsigned) fp_div_round_up (length, FP_BLOCK);
   const unsigned char *sent = k->encrypts ? tool->buf : buf;
   uint64_t version = 0;
   int r;
 
-  if (is_stale (lane, tool->made_ns))
+  if (is_stale (k, tool->made_ns))
     return -EIO;
   if (k->gcm)
     version = atomic_fetch_add (&k->version, nr) + 1;
@@ -195,14 +189,13 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
     if (k->encrypts &&
         fp_cipher_encrypt (tool->cipher, tool->buf + at, buf + at, n,
                            k->gcm ? proof->version : first + i,
-                           proof->tag) < 0) {
-      count (&lane->errors, 1);
+                           proof->tag) < 0)
       return -EIO;
-    }
     if (k->table != NULL && !k->gcm)
       proof->tag[0] = fp_crc32c (sent + at, n);
   }
-  r = fp_lane_raw_write (lane, sent, length, first * FP_BLOCK, tool->made_ns);
+  r = fp_block_write (k->block.below, lane, sent, length, first * FP_BLOCK,
+                      tool->made_ns);
   for (unsigned i = 0; k->table != NULL && i < nr; i++)
     fp_seal_table_wrote (k->table, first + i, &tool->proofs[i], r < 0);
   return r;
@@ -210,12 +203,11 @@ sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
 
 /* Write whole blocks, SEAL_LARGE bytes at most. */
 static int
-write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
-              uint64_t first, uint64_t made_ns)
+write_blocks (struct fp_sealed *k, unsigned lane, const unsigned char *buf,
+              uint32_t length, uint64_t first, uint64_t made_ns)
 {
-  struct fp_sealed *k = lane->v->sealed;
   struct seal_tools *tools =
-      length > SEAL_SMALL ? &k->large[lane->index] : &k->writers[lane->index];
+      length > SEAL_SMALL ? &k->large[lane] : &k->writers[lane];
   uint64_t deadline = sealed_deadline (k);
   struct seal_tool *tool = sealed_get (tools, deadline);
   struct fp_range_hold hold;
@@ -227,11 +219,8 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
                                deadline);
   if (r == 0) {
     tool->made_ns = made_ns;
-    r = sealed_put_blocks (lane, tool, buf, length, first);
+    r = sealed_put_blocks (k, lane, tool, buf, length, first);
     fp_range_seqlock_release (&k->holds, &hold);
-  }
-  else {
-    count (&lane->errors, 1);
   }
   if (tool != NULL)
     sealed_put (tools, tool);
@@ -239,16 +228,14 @@ write_blocks (struct fp_lane *lane, const unsigned char *buf, uint32_t length,
 }
 
 int
-fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
-                 uint64_t offset, uint64_t made_ns)
+sealed_write (struct fp_block *b, struct fp_block_request *req)
 {
-  struct fp_sealed *k = lane->v->sealed;
-  uint64_t left = length;
-  const unsigned char *from = buf;
+  struct fp_sealed *k = sealed_of (b);
+  unsigned lane = req->lane;
+  uint64_t left = req->length, offset = req->offset, made_ns = req->made_ns;
+  const unsigned char *from = req->buf;
   int r = 0;
 
-  if (!fp_range_ok (offset, length, k->v->p.size) || length > FP_MAX_IO)
-    return -EINVAL;
   while (r == 0 && left > 0) {
     uint64_t block = offset / FP_BLOCK, n;
     uint32_t in, part;
@@ -256,11 +243,11 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
     n = FP_MIN (whole_blocks (k, left, offset, &in, &part),
                 (uint64_t) SEAL_LARGE);
     if (n > 0) {
-      r = write_blocks (lane, from, (uint32_t) n, block, made_ns);
+      r = write_blocks (k, lane, from, (uint32_t) n, block, made_ns);
     }
     else {
       n = part;
-      r = sealed_write_part (lane, from, block, in, part, made_ns);
+      r = sealed_write_part (k, lane, from, block, in, part, made_ns);
     }
     from += n;
     offset += n;
@@ -272,10 +259,9 @@ fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
 /* ---- zeroing ---- */
 
 static int
-zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
-             uint64_t made_ns)
+zero_blocks (struct fp_sealed *k, unsigned lane, uint64_t length,
+             uint64_t first, bool trim, uint64_t made_ns)
 {
-  struct fp_sealed *k = lane->v->sealed;
   uint64_t end = first + fp_div_round_up (length, FP_BLOCK);
   struct fp_range_hold hold;
   int r = fp_range_seqlock_take (&k->holds, &hold, first, end,
@@ -283,11 +269,12 @@ zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
 
   if (r < 0)
     return r;
-  if (is_stale (lane, made_ns)) {
+  if (is_stale (k, made_ns)) {
     fp_range_seqlock_release (&k->holds, &hold);
     return -EIO;
   }
-  r = fp_lane_raw_zero (lane, length, first * FP_BLOCK, trim, made_ns);
+  r = fp_block_zero (k->block.below, lane, length, first * FP_BLOCK, trim,
+                     made_ns);
   for (uint64_t b = first; k->table != NULL && b < end; b++)
     fp_seal_table_zeroed (k->table, b, r < 0);
   fp_range_seqlock_release (&k->holds, &hold);
@@ -295,25 +282,24 @@ zero_blocks (struct fp_lane *lane, uint64_t length, uint64_t first, bool trim,
 }
 
 int
-fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                bool trim, uint64_t made_ns)
+sealed_zero (struct fp_block *b, struct fp_block_request *req)
 {
-  struct fp_sealed *k = lane->v->sealed;
+  struct fp_sealed *k = sealed_of (b);
+  unsigned lane = req->lane;
+  uint64_t length = req->length, offset = req->offset;
   int r = 0;
-
-  if (!fp_range_ok (offset, length, k->v->p.size))
-    return -EINVAL;
 
   while (r == 0 && length > 0) {
     uint32_t in, part;
     uint64_t n = whole_blocks (k, length, offset, &in, &part);
 
     if (n > 0) {
-      r = zero_blocks (lane, n, offset / FP_BLOCK, trim, made_ns);
+      r = zero_blocks (k, lane, n, offset / FP_BLOCK, req->trim, req->made_ns);
     }
     else {
       n = part;
-      r = sealed_write_part (lane, NULL, offset / FP_BLOCK, in, part, made_ns);
+      r = sealed_write_part (k, lane, NULL, offset / FP_BLOCK, in, part,
+                             req->made_ns);
     }
     offset += n;
     length -= n;
@@ -321,11 +307,13 @@ fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
   return r;
 }
 
+/* Return false if a part of a block must be read and written. */
 bool
-fp_sealed_zero_is_slow (const struct fp_volume *v, uint64_t length,
-                        uint64_t offset)
+sealed_zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset,
+                     bool trim)
 {
-  return v->sealed != NULL &&
-         (offset % FP_BLOCK != 0 ||
-          (length % FP_BLOCK != 0 && offset + length != v->p.size));
+  bool whole = offset % FP_BLOCK == 0 &&
+               (length % FP_BLOCK == 0 || offset + length == b->size);
+
+  return whole && b->below->ops->zero_is_fast (b->below, length, offset, trim);
 }

@@ -28,18 +28,20 @@
  *    servers' content can forge such zeros.
  *
  * Errors:   those of volume.h.
- * Threads:  any, except for start and stop.
- * Memory:   only start allocates.  The table, the keys and the buffers are
- *           locked.
+ * Threads:  any, except for fp_sealed_new and free.
+ * Memory:   only fp_sealed_new allocates.  The table, the keys and the buffers
+ * are locked.
  */
 
 #ifndef FP_SEALED_H
 #define FP_SEALED_H
 
-#include "volume/volume.h"
+#include "extent/volume_params.h"
+
+struct fp_block;
 
 static inline bool
-fp_volume_is_sealed (const struct fp_volume_params *p)
+fp_sealed_wanted (const struct fp_volume_params *p)
 {
   return p->checksum != FP_CHECKSUM_NONE || p->encrypt != FP_ENCRYPT_NONE;
 }
@@ -49,31 +51,10 @@ fp_volume_is_sealed (const struct fp_volume_params *p)
  * encrypted with a key file, this draws a UUID that tells which key it has.
  */
 int fp_sealed_check (struct fp_volume_params *p, char why[FP_WHY_MAX]);
-int fp_sealed_start (struct fp_volume *v, char why[FP_WHY_MAX]);
-void fp_sealed_stop (struct fp_volume *v);
-
-/* Do what the functions of volume.h do, for a sealed volume. */
-int fp_sealed_read (struct fp_lane *lane, void *buf, uint32_t length,
-                    uint64_t offset);
-int fp_sealed_write (struct fp_lane *lane, const void *buf, uint32_t length,
-                     uint64_t offset, uint64_t made_ns);
-int fp_sealed_zero (struct fp_lane *lane, uint64_t length, uint64_t offset,
-                    bool trim, uint64_t made_ns);
-
-/* Return true if there is a table, which tells which of several copies is
- * right.
- */
-bool fp_sealed_judges (const struct fp_volume *v);
-/* Give all copies the content of the right one, in [in, in + length) of extent
- * i, in whole blocks, where copies differ.  Return -EIO if no copy is right,
- * or -EAGAIN if all copies may be right.
- */
-int fp_sealed_mend (struct fp_volume *v, uint64_t i, uint64_t in,
-                    uint64_t length);
-
-/* Return true if zeroing has to read and write a part of a block. */
-bool fp_sealed_zero_is_slow (const struct fp_volume *v, uint64_t length,
-                             uint64_t offset);
-void fp_sealed_status (struct fp_volume *v, struct fp_seal_status *s);
+/* Create the seal on `below`, from p.  Both must outlive it. */
+int fp_sealed_new (struct fp_block **out, const struct fp_volume_params *p,
+                   struct fp_block *below, char why[FP_WHY_MAX]);
+/* Return the bytes of memory that the seal needs; 0 if it is not wanted. */
+uint64_t fp_sealed_memory (const struct fp_volume_params *p);
 
 #endif /* FP_SEALED_H */

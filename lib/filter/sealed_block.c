@@ -10,9 +10,6 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "engine/lane_int.h"
-#include "engine/mirror.h"
-#include "extent/stripe.h"
 #include "filter/sealed_int.h"
 
 /* Return true if n bytes at p are zeros.  Mostly the first word decides. */
@@ -119,11 +116,10 @@ open_held (struct fp_sealed *k, struct fp_cipher *cipher, unsigned char *out,
  * that, never while a server is asked.
  */
 static int
-open_with_tool (struct fp_lane *lane, unsigned char *out,
+open_with_tool (struct fp_sealed *k, unsigned lane, unsigned char *out,
                 const unsigned char *in, size_t n, uint64_t block)
 {
-  struct fp_sealed *k = lane->v->sealed;
-  struct seal_tools *tools = &k->readers[lane->index];
+  struct seal_tools *tools = &k->readers[lane];
   struct seal_tool *tool = NULL;
   int r;
 
@@ -160,11 +156,10 @@ open_some (struct fp_sealed *k, struct fp_cipher *cipher, unsigned char *buf,
 }
 
 int
-sealed_open_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
-                    uint64_t first)
+sealed_open_blocks (struct fp_sealed *k, unsigned lane, unsigned char *buf,
+                    uint64_t length, uint64_t first)
 {
-  struct fp_sealed *k = lane->v->sealed;
-  struct seal_tools *tools = &k->readers[lane->index];
+  struct seal_tools *tools = &k->readers[lane];
   int r = 0;
 
   while (r == 0 && length > 0) {
@@ -181,7 +176,7 @@ sealed_open_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
     if (tool != NULL)
       sealed_put (tools, tool);
     if (done < length) {
-      r = sealed_read_block (lane, buf + done, first + done / FP_BLOCK);
+      r = sealed_read_block (k, lane, buf + done, first + done / FP_BLOCK);
       done += FP_MIN (length - done, (uint64_t) FP_BLOCK);
     }
     buf += done;
@@ -195,22 +190,22 @@ sealed_open_blocks (struct fp_lane *lane, unsigned char *buf, uint64_t length,
 
 /* Count a block without a right copy.  Return -EIO. */
 static int
-give_up (struct fp_lane *lane)
+give_up (struct fp_sealed *k)
 {
-  atomic_fetch_add (&lane->v->sealed->unreadable, 1);
-  count (&lane->errors, 1);
+  atomic_fetch_add (&k->unreadable, 1);
   return -EIO;
 }
 
 /* Read a block from any copy.  Return -EBADMSG if that copy is wrong. */
 static int
-read_any_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
+read_any_copy (struct fp_sealed *k, unsigned lane, unsigned char *out,
+               uint64_t block)
 {
-  uint32_t n = (uint32_t) sealed_block_size (lane->v->sealed, block);
+  uint32_t n = (uint32_t) sealed_block_size (k, block);
   unsigned char in[FP_BLOCK];
-  int r = fp_lane_raw_read (lane, in, n, block * FP_BLOCK);
+  int r = fp_block_read (k->block.below, lane, in, n, block * FP_BLOCK);
 
-  return r < 0 ? r : open_with_tool (lane, out, in, n, block);
+  return r < 0 ? r : open_with_tool (k, lane, out, in, n, block);
 }
 
 /* Return the set of in-sync copies of a block.  Return 0 if there is only one
@@ -219,13 +214,11 @@ read_any_copy (struct fp_lane *lane, unsigned char *out, uint64_t block)
 static uint8_t
 in_sync_copies (const struct fp_sealed *k, uint64_t block)
 {
-  struct fp_extents *t = k->v->extents;
-  uint64_t run;
+  struct fp_block *below = k->block.below;
 
-  if (t->copies == 1 || k->table == NULL)
+  if (below->copies == 1 || k->table == NULL)
     return 0;
-  return fp_mirror_in_sync (t, fp_stripe_at (t, block * FP_BLOCK, &run) >>
-                                   t->shift);
+  return fp_block_in_sync (below, block * FP_BLOCK);
 }
 
 /* Read each in-sync copy of a block, and give the wrong ones the content of
@@ -233,26 +226,25 @@ in_sync_copies (const struct fp_sealed *k, uint64_t block)
  * other copies were not read, unless last is true.
  */
 static int
-try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
-            uint8_t in_sync, bool last)
+try_copies (struct fp_sealed *k, unsigned lane, unsigned char *out,
+            uint64_t block, uint8_t in_sync, bool last)
 {
-  struct fp_sealed *k = lane->v->sealed;
+  struct fp_block *below = k->block.below;
   uint32_t n = (uint32_t) sealed_block_size (k, block);
   unsigned char in[FP_BLOCK], right[FP_BLOCK], other[FP_BLOCK];
   bool found = false, away = false;
   unsigned wrong = 0;
   int err = -EIO;
 
-  for (unsigned c = 0; c < k->v->extents->copies; c++) {
-    int r;
+  for (unsigned c = 0; c < below->copies; c++) {
+    int r = -ENODEV;
 
-    r = -ENODEV;
     if (in_sync >> c & 1)
-      r = fp_lane_read_copy (lane, c, in, n, block * FP_BLOCK);
+      r = fp_block_read_copy (below, lane, c, in, n, block * FP_BLOCK);
     away |= r < 0;
     if (r < 0)
       continue;
-    r = open_with_tool (lane, found ? other : out, in, n, block);
+    r = open_with_tool (k, lane, found ? other : out, in, n, block);
     if (r == -EBADMSG) {
       wrong++;
     }
@@ -268,11 +260,11 @@ try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
     return -EAGAIN;
   atomic_fetch_add (&k->wrong, wrong);
   if (found && wrong > 0 &&
-      fp_lane_raw_write (lane, right, n, block * FP_BLOCK, 0) == 0)
+      fp_block_write (below, lane, right, n, block * FP_BLOCK, 0) == 0)
     atomic_fetch_add (&k->repaired, wrong);
   if (found)
     return 0;
-  return wrong > 0 ? give_up (lane) : err;
+  return wrong > 0 ? give_up (k) : err;
 }
 
 /* Try all copies, and wait for servers that are away.  The right copy may be
@@ -280,23 +272,22 @@ try_copies (struct fp_lane *lane, unsigned char *out, uint64_t block,
  * block was written meanwhile.
  */
 static int
-read_copies (struct fp_lane *lane, unsigned char *out, uint64_t block)
+read_copies (struct fp_sealed *k, unsigned lane, unsigned char *out,
+             uint64_t block)
 {
-  uint64_t deadline = fp_deadline_in_ms (fp_volume_await_ms (lane->v));
+  uint64_t deadline = fp_deadline_in_ms (k->block.await_ms);
   int r;
 
-  while ((r = try_copies (lane, out, block,
-                          in_sync_copies (lane->v->sealed, block),
+  while ((r = try_copies (k, lane, out, block, in_sync_copies (k, block),
                           fp_deadline_passed (deadline))) == -EAGAIN)
     usleep (5000);
   return r;
 }
 
 int
-sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
-                  bool suspect)
+sealed_read_held (struct fp_sealed *k, unsigned lane, unsigned char *out,
+                  uint64_t block, bool suspect)
 {
-  struct fp_sealed *k = lane->v->sealed;
   uint8_t in_sync = in_sync_copies (k, block);
   int r;
 
@@ -306,52 +297,43 @@ sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
     return 0;
   }
   if (!suspect || in_sync == 0) {
-    r = read_any_copy (lane, out, block);
+    r = read_any_copy (k, lane, out, block);
     if (r != -EBADMSG)
       return r;
   }
   /* Over rdma, this lane sees an acknowledged write of another lane for sure
    * only after a flush.
    */
-  (void) fp_lane_raw_flush (lane);
+  (void) fp_block_flush (k->block.below);
   if (in_sync != 0)
-    return read_copies (lane, out, block);
-  r = read_any_copy (lane, out, block);
+    return read_copies (k, lane, out, block);
+  r = read_any_copy (k, lane, out, block);
   if (r != -EBADMSG)
     return r;
   atomic_fetch_add (&k->wrong, 1);
-  return give_up (lane);
+  return give_up (k);
 }
 
 int
-sealed_read_block (struct fp_lane *lane, unsigned char *out, uint64_t block)
+sealed_read_block (struct fp_sealed *k, unsigned lane, unsigned char *out,
+                   uint64_t block)
 {
-  struct fp_sealed *k = lane->v->sealed;
   struct fp_range_hold hold;
   int r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1,
                                  sealed_deadline (k));
 
-  if (r < 0) {
-    count (&lane->errors, 1);
+  if (r < 0)
     return r;
-  }
-  r = sealed_read_held (lane, out, block, true);
+  r = sealed_read_held (k, lane, out, block, true);
   fp_range_seqlock_release (&k->holds, &hold);
   return r;
 }
 
 /* ---- copies that differ ---- */
 
-bool
-fp_sealed_judges (const struct fp_volume *v)
-{
-  return v->sealed != NULL && v->sealed->table != NULL;
-}
-
 static int
-mend_held (struct fp_lane *lane, uint64_t block)
+mend_held (struct fp_sealed *k, unsigned lane, uint64_t block)
 {
-  struct fp_sealed *k = lane->v->sealed;
   uint64_t n = sealed_block_size (k, block), repaired;
   unsigned char out[FP_BLOCK];
   int r;
@@ -360,29 +342,29 @@ mend_held (struct fp_lane *lane, uint64_t block)
   case FP_BLOCK_ANY:
     return -EAGAIN;
   case FP_BLOCK_ZEROS:
-    return fp_lane_raw_zero (lane, n, block * FP_BLOCK, false, 0);
+    return fp_block_zero (k->block.below, lane, n, block * FP_BLOCK, false, 0);
   default:
     repaired = atomic_load (&k->repaired);
-    r = sealed_read_held (lane, out, block, true);
+    r = sealed_read_held (k, lane, out, block, true);
     return r == 0 && atomic_load (&k->repaired) == repaired ? -EAGAIN : r;
   }
 }
 
 int
-fp_sealed_mend (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
+sealed_repair (struct fp_block *b, uint64_t length, uint64_t offset)
 {
-  struct fp_sealed *k = v->sealed;
+  struct fp_sealed *k = sealed_of (b);
   int result = -EAGAIN;
 
-  for (uint64_t at = in; at < in + length; at += FP_BLOCK) {
-    uint64_t block = fp_stripe_offset (v->extents, i, at) / FP_BLOCK;
+  for (uint64_t at = offset; at < offset + length; at += FP_BLOCK) {
+    uint64_t block = at / FP_BLOCK;
     struct fp_range_hold hold;
     int r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1,
                                    sealed_deadline (k));
 
     if (r < 0)
       return r;
-    r = mend_held (v->lanes[0], block);
+    r = mend_held (k, 0, block);
     fp_range_seqlock_release (&k->holds, &hold);
     if (r == 0)
       result = 0;
@@ -395,11 +377,11 @@ fp_sealed_mend (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length)
 /* ---- a part of a block ---- */
 
 int
-sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
-                   uint64_t block, uint32_t in, uint32_t n, uint64_t made_ns)
+sealed_write_part (struct fp_sealed *k, unsigned lane,
+                   const unsigned char *buf, uint64_t block, uint32_t in,
+                   uint32_t n, uint64_t made_ns)
 {
-  struct fp_sealed *k = lane->v->sealed;
-  struct seal_tools *tools = &k->writers[lane->index];
+  struct seal_tools *tools = &k->writers[lane];
   uint64_t deadline = sealed_deadline (k);
   struct seal_tool *tool = sealed_get (tools, deadline);
   unsigned char all[FP_BLOCK];
@@ -408,17 +390,15 @@ sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
 
   if (r == 0)
     r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1, deadline);
-  if (r < 0)
-    count (&lane->errors, 1);
   if (r == 0) {
     tool->made_ns = made_ns;
-    r = sealed_read_held (lane, all, block, false);
+    r = sealed_read_held (k, lane, all, block, false);
     if (r == 0) {
       if (buf != NULL)
         memcpy (all + in, buf, n);
       else
         memset (all + in, 0, n);
-      r = sealed_put_blocks (lane, tool, all,
+      r = sealed_put_blocks (k, lane, tool, all,
                              (uint32_t) sealed_block_size (k, block), block);
     }
     fp_range_seqlock_release (&k->holds, &hold);

@@ -8,14 +8,15 @@
 #define FP_SEALED_INT_H
 
 #include <stdatomic.h>
+#include <stddef.h>
 
 #include <pthread.h>
 
+#include "extent/block.h"
 #include "extent/range_seqlock.h"
 #include "filter/seal_cipher.h"
 #include "filter/seal_table.h"
 #include "filter/sealed.h"
-#include "volume/volume_int.h"
 
 /* Bytes of a write that are sealed before they are sent, into a buffer.  Most
  * writes are small, and a few buffers serve the large ones.  (1 MiB in steps
@@ -36,7 +37,7 @@ struct seal_tool {
   struct fp_cipher *cipher; /* or NULL */
   unsigned char *buf;       /* for a writer that encrypts */
   struct fp_proof proofs[FP_RANGE_SEQLOCK_HOLD_MAX];
-  uint64_t made_ns; /* time of the writer's request, as in fp_io */
+  uint64_t made_ns; /* time of the writer's request, as in fp_block_request */
   struct seal_tool *next;
 };
 
@@ -49,7 +50,9 @@ struct seal_tools {
 };
 
 struct fp_sealed {
-  struct fp_volume *v;
+  struct fp_block block; /* first: sealed_of */
+  struct fp_block_ops ops;
+  const struct fp_volume_params *p;
   enum fp_cipher_kind kind;
   bool encrypts, gcm;
   struct fp_seal_table *table; /* NULL: encrypt= alone */
@@ -62,6 +65,21 @@ struct fp_sealed {
   _Atomic uint64_t wrong, repaired, unreadable;
 };
 
+static inline struct fp_sealed *
+sealed_of (struct fp_block *b)
+{
+  _Static_assert(offsetof (struct fp_sealed, block) == 0, "sealed_of casts");
+  return (struct fp_sealed *) b;
+}
+
+/* The operations of block.h. */
+int sealed_read (struct fp_block *b, struct fp_block_request *req);
+int sealed_write (struct fp_block *b, struct fp_block_request *req);
+int sealed_zero (struct fp_block *b, struct fp_block_request *req);
+bool sealed_zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset,
+                          bool trim);
+int sealed_repair (struct fp_block *b, uint64_t length, uint64_t offset);
+
 /* Return the deadline for a request that waits for what other requests hold.
  */
 uint64_t sealed_deadline (const struct fp_sealed *k);
@@ -72,7 +90,7 @@ void sealed_put (struct seal_tools *t, struct seal_tool *tool);
 static inline uint64_t
 sealed_block_size (const struct fp_sealed *k, uint64_t block)
 {
-  uint64_t left = k->v->p.size - block * FP_BLOCK;
+  uint64_t left = k->block.size - block * FP_BLOCK;
 
   return left < FP_BLOCK ? left : FP_BLOCK;
 }
@@ -80,29 +98,29 @@ sealed_block_size (const struct fp_sealed *k, uint64_t block)
 /* Seal length bytes of the blocks from first on, and send them.  Call it with
  * the range lock of the blocks held.
  */
-int sealed_put_blocks (struct fp_lane *lane, struct seal_tool *tool,
-                       const unsigned char *buf, uint32_t length,
-                       uint64_t first);
+int sealed_put_blocks (struct fp_sealed *k, unsigned lane,
+                       struct seal_tool *tool, const unsigned char *buf,
+                       uint32_t length, uint64_t first);
 
 /* Open whole blocks in place, after a read with or without their range lock.
  * A block that fails is read again under its range lock, so the caller must
  * not hold that now.
  */
-int sealed_open_blocks (struct fp_lane *lane, unsigned char *buf,
+int sealed_open_blocks (struct fp_sealed *k, unsigned lane, unsigned char *buf,
                         uint64_t length, uint64_t first);
 
 /* Read a block whose range lock is held into out, from any copy that is right.
  * suspect: an earlier read failed verification, so all copies are read.
  */
-int sealed_read_held (struct fp_lane *lane, unsigned char *out, uint64_t block,
-                      bool suspect);
+int sealed_read_held (struct fp_sealed *k, unsigned lane, unsigned char *out,
+                      uint64_t block, bool suspect);
 /* Take the range lock of a block that failed verification, and read it again.
  */
-int sealed_read_block (struct fp_lane *lane, unsigned char *out,
+int sealed_read_block (struct fp_sealed *k, unsigned lane, unsigned char *out,
                        uint64_t block);
 /* Write a part of a block, [in, in + n): buf, or zeros if buf is NULL. */
-int sealed_write_part (struct fp_lane *lane, const unsigned char *buf,
-                       uint64_t block, uint32_t in, uint32_t n,
-                       uint64_t made_ns);
+int sealed_write_part (struct fp_sealed *k, unsigned lane,
+                       const unsigned char *buf, uint64_t block, uint32_t in,
+                       uint32_t n, uint64_t made_ns);
 
 #endif /* FP_SEALED_INT_H */

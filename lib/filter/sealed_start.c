@@ -16,6 +16,7 @@
 #include "base/random.h"
 #include "base/secret.h"
 #include "base/sync.h"
+#include "extent/volume_status.h"
 #include "filter/seal_key.h"
 #include "filter/sealed_int.h"
 
@@ -35,11 +36,11 @@ has_table (const struct fp_volume_params *p)
 }
 
 uint64_t
-fp_volume_seal_memory (const struct fp_volume_params *p)
+fp_sealed_memory (const struct fp_volume_params *p)
 {
-  uint64_t size = 0;
+  uint64_t size = sizeof (struct fp_sealed);
 
-  if (!fp_volume_is_sealed (p))
+  if (!fp_sealed_wanted (p))
     return 0;
   if (has_table (p))
     size += fp_seal_table_memory (nr_blocks (p), p->integrity);
@@ -47,7 +48,7 @@ fp_volume_seal_memory (const struct fp_volume_params *p)
           (uint64_t) sizeof (struct seal_tool);
   if (p->encrypt != FP_ENCRYPT_NONE)
     size += p->lanes * (uint64_t) BUFFERS;
-  return size + sizeof (struct fp_sealed);
+  return size;
 }
 
 /* ---- before anything is started ---- */
@@ -107,7 +108,7 @@ free_tools (struct seal_tools *t)
   pthread_mutex_destroy (&t->lock);
 }
 
-/* Make all three kinds of tools, also after an error, because fp_sealed_stop
+/* Make all three kinds of tools, also after an error, because sealed_free
  * frees all three.
  */
 static int
@@ -131,7 +132,7 @@ make_tools_of_lane (struct fp_sealed *k, unsigned i, const uint8_t *key)
 static int
 make_all_tools (struct fp_sealed *k, const uint8_t *key)
 {
-  unsigned lanes = k->v->p.lanes;
+  unsigned lanes = k->block.lanes;
   int r = 0;
 
   k->writers = calloc (lanes, sizeof *k->writers);
@@ -161,57 +162,21 @@ start_ciphers (struct fp_sealed *k)
     r = fp_secret_new (&key, FP_CIPHER_KEY_MAX);
   if (r < 0)
     return r;
-  if (k->v->p.encrypt == FP_ENCRYPT_EPHEMERAL)
+  if (k->p->encrypt == FP_ENCRYPT_EPHEMERAL)
     r = fp_random (key, FP_CIPHER_KEY_MAX);
   else if (k->encrypts)
-    r = fp_seal_key_derive (k->v->p.key, &k->v->p.uuid, key);
+    r = fp_seal_key_derive (k->p->key, &k->p->uuid, key);
   if (r == 0)
     r = make_all_tools (k, key);
   fp_secret_free (key, FP_CIPHER_KEY_MAX);
   return r;
 }
 
-int
-fp_sealed_start (struct fp_volume *v, char why[FP_WHY_MAX])
+static void
+sealed_free (struct fp_block *b)
 {
-  const struct fp_volume_params *p = &v->p;
-  struct fp_sealed *k = calloc (1, sizeof *k);
-  int r;
+  struct fp_sealed *k = sealed_of (b);
 
-  if (k == NULL) {
-    snprintf (why, FP_WHY_MAX, "encrypt, checksum: %s", strerror (ENOMEM));
-    return -ENOMEM;
-  }
-  k->v = v;
-  k->encrypts = p->encrypt != FP_ENCRYPT_NONE;
-  k->gcm = p->integrity;
-  k->kind = k->gcm ? FP_CIPHER_GCM : FP_CIPHER_XTS;
-  fp_range_seqlock_init (&k->holds);
-  v->sealed = k;
-  if (has_table (p)) {
-    r = fp_seal_table_new (&k->table, nr_blocks (p), k->gcm, !p->resume);
-    if (r < 0) {
-      snprintf (why, FP_WHY_MAX,
-                "%s: cannot lock memory for %llu blocks: %s (see "
-                "RLIMIT_MEMLOCK)",
-                k->gcm ? "integrity=on" : "checksum=crc32c",
-                (unsigned long long) nr_blocks (p), strerror (-r));
-      return r;
-    }
-  }
-  r = start_ciphers (k);
-  if (r < 0)
-    snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
-  return r;
-}
-
-void
-fp_sealed_stop (struct fp_volume *v)
-{
-  struct fp_sealed *k = v->sealed;
-
-  if (k == NULL)
-    return;
   for (unsigned i = 0; i < k->lanes; i++) {
     free_tools (&k->writers[i]);
     free_tools (&k->large[i]);
@@ -225,26 +190,78 @@ fp_sealed_stop (struct fp_volume *v)
   fp_seal_table_free (k->table);
   fp_range_seqlock_destroy (&k->holds);
   free (k);
-  v->sealed = NULL;
 }
 
-/* ---- status ---- */
-
-void
-fp_sealed_status (struct fp_volume *v, struct fp_seal_status *s)
+static void
+sealed_status (struct fp_block *b, struct fp_volume_status *s)
 {
-  struct fp_sealed *k = v->sealed;
+  struct fp_sealed *k = sealed_of (b);
 
-  *s = (struct fp_seal_status) { .on = k != NULL };
-  if (k == NULL)
-    return;
-  s->checksum = v->p.checksum;
-  s->encrypt = v->p.encrypt;
-  s->integrity = v->p.integrity;
-  s->wrong = atomic_load (&k->wrong);
-  s->repaired = atomic_load (&k->repaired);
-  s->unreadable = atomic_load (&k->unreadable);
+  s->seal = (struct fp_seal_status) {
+    .on = true,
+    .checksum = k->p->checksum,
+    .encrypt = k->p->encrypt,
+    .integrity = k->p->integrity,
+    .wrong = atomic_load (&k->wrong),
+    .repaired = atomic_load (&k->repaired),
+    .unreadable = atomic_load (&k->unreadable),
+    .memory = fp_sealed_memory (k->p),
+  };
   if (k->table != NULL)
-    s->unchecked = fp_seal_table_unknown (k->table) * FP_BLOCK;
-  s->memory = fp_volume_seal_memory (&v->p);
+    s->seal.unchecked = fp_seal_table_unknown (k->table) * FP_BLOCK;
+}
+
+static const struct fp_block_ops sealed_ops = {
+  .read = sealed_read,
+  .write = sealed_write,
+  .zero = sealed_zero,
+  .zero_is_fast = sealed_zero_is_fast,
+  .status = sealed_status,
+  .repair = sealed_repair,
+  .free = sealed_free,
+};
+
+int
+fp_sealed_new (struct fp_block **out, const struct fp_volume_params *p,
+               struct fp_block *below, char why[FP_WHY_MAX])
+{
+  struct fp_sealed *k = calloc (1, sizeof *k);
+  int r = 0;
+
+  if (k == NULL) {
+    snprintf (why, FP_WHY_MAX, "encrypt, checksum: %s", strerror (ENOMEM));
+    return -ENOMEM;
+  }
+  k->block = *below;
+  k->block.ops = &k->ops;
+  k->block.below = below;
+  k->ops = sealed_ops;
+  k->p = p;
+  k->encrypts = p->encrypt != FP_ENCRYPT_NONE;
+  k->gcm = p->integrity;
+  k->kind = k->gcm ? FP_CIPHER_GCM : FP_CIPHER_XTS;
+  fp_range_seqlock_init (&k->holds);
+  if (has_table (p)) {
+    r = fp_seal_table_new (&k->table, nr_blocks (p), k->gcm, !p->resume);
+    if (r < 0)
+      snprintf (why, FP_WHY_MAX,
+                "%s: cannot lock memory for %llu blocks: %s (see "
+                "RLIMIT_MEMLOCK)",
+                k->gcm ? "integrity=on" : "checksum=crc32c",
+                (unsigned long long) nr_blocks (p), strerror (-r));
+  }
+  else {
+    k->ops.repair = NULL; /* nothing tells which copy is right */
+  }
+  if (r == 0) {
+    r = start_ciphers (k);
+    if (r < 0)
+      snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
+  }
+  if (r < 0) {
+    sealed_free (&k->block);
+    return r;
+  }
+  *out = &k->block;
+  return 0;
 }

@@ -190,9 +190,10 @@ put_requests (const struct fp_metrics *m, struct fp_prom *p)
            "Requests that failed.");
   gauge (m, p, "farpage_volume_inflight_requests", v->inflight,
          "Requests that are not answered yet.");
-  fp_prom_family (p, "farpage_volume_request_duration_seconds",
-                  FP_PROM_HISTOGRAM,
-                  "Duration of requests; over shm of one in eight.");
+  fp_prom_family (
+      p, "farpage_volume_request_duration_seconds", FP_PROM_HISTOGRAM,
+      "Duration of reads and writes: of all, or of one in eight (see "
+      "STATUS).");
   fp_prom_hist (p, &m->census.read_ns, OF_VOLUME (m, { "op", "read" }));
   fp_prom_hist (p, &m->census.write_ns, OF_VOLUME (m, { "op", "write" }));
   counter (m, p, "farpage_volume_check_compared_blocks_total",

@@ -18,7 +18,6 @@
 #include "engine/mirror.h"
 #include "extent/range_lock.h"
 #include "extent/stripe.h"
-#include "filter/sealed.h"
 #include "heal/check.h"
 #include "heal/migrate_int.h"
 #include "peer/peer.h"
@@ -357,8 +356,8 @@ look_held (struct fp_check *c)
     return SAME;
   if (!is_settled (c))
     return -EAGAIN;
-  /* A sealed volume knows which copy is right: the caller repairs it. */
-  if (!c->repair || fp_sealed_judges (c->v))
+  /* If a layer knows which copy is right, the caller lets it repair. */
+  if (!c->repair || fp_block_repairer (c->v->top) != NULL)
     return DIFFERS;
   c->seen = true;
   at = c->differs_at;
@@ -494,6 +493,32 @@ next_block (struct fp_check *c)
   return false;
 }
 
+/* Let the layer that knows which copy is right repair the block, which may lie
+ * in several stripe units.
+ */
+static int
+repair_above (struct fp_check *c)
+{
+  struct fp_block *b = fp_block_repairer (c->v->top);
+  const struct fp_extents *t = c->v->extents;
+  uint64_t unit = UINT64_C (1) << t->unit_shift, n;
+  int result = -EAGAIN;
+
+  if (b == NULL)
+    return -EOPNOTSUPP;
+  for (uint64_t at = c->in; at < c->in + c->length; at += n) {
+    int r;
+
+    n = FP_MIN (unit - at % unit, c->in + c->length - at);
+    r = b->ops->repair (b, n, fp_stripe_offset (t, c->i, at));
+    if (r == 0)
+      result = 0;
+    else if (r != -EAGAIN)
+      return r;
+  }
+  return result;
+}
+
 static void
 check_extent (struct fp_check *c)
 {
@@ -515,8 +540,7 @@ check_extent (struct fp_check *c)
     r = look (c);
     if (r == -ECANCELED || r == -ENOENT)
       return;
-    if (r == DIFFERS && c->repair && fp_sealed_judges (c->v) &&
-        fp_sealed_mend (c->v, c->i, c->in, c->length) == 0)
+    if (r == DIFFERS && c->repair && repair_above (c) == 0)
       r = MENDED;
     note (c, r);
     c->tired = r == -ETIMEDOUT;

@@ -40,10 +40,11 @@
 #ifndef FP_CHECK_H
 #define FP_CHECK_H
 
-#include "volume/volume.h"
+#include "extent/volume_status.h"
 
 #define FP_CHECK_BLOCK (64u * 1024)
 
+struct fp_volume;
 struct fp_check;
 
 int fp_check_new (struct fp_check **out, struct fp_volume *v);

@@ -43,8 +43,9 @@
 #ifndef FP_MIGRATE_H
 #define FP_MIGRATE_H
 
-#include "volume/volume.h"
+#include "extent/volume_status.h"
 
+struct fp_volume;
 struct fp_migrate;
 
 #define FP_MIGRATE_SLOTS 8u /* most transfers under way */

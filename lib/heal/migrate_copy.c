@@ -178,7 +178,7 @@ submit (struct fp_migrate *m, struct migrate_buf *b, enum fp_io_kind kind,
     .migrate = true,
     .target = target,
   };
-  fp_lane_submit (m->lane, &b->io);
+  fp_lane_start (m->lane, &b->io);
 }
 
 static void
@@ -233,7 +233,7 @@ static struct fp_io *
 collect (struct fp_migrate *m, bool sleep)
 {
   const struct timespec t = { .tv_nsec = LOOK_NS };
-  struct fp_io *ios = fp_lane_poll (m->lane, sleep);
+  struct fp_io *ios = fp_lane_collect (m->lane, sleep);
 
   if (ios == NULL && !sleep)
     nanosleep (&t, NULL);

@@ -47,8 +47,9 @@
 #include <stdint.h>
 
 #include "base/uuid.h"
-#include "volume/volume.h"
+#include "extent/volume_params.h"
 
+struct fp_volume;
 struct fp_meta_log;
 
 /* Create v->meta_log, if the volume is recorded (fp_volume_is_recorded).  Else

@@ -23,9 +23,10 @@
 #define FP_PEER_H
 
 #include "extent/extent.h"
+#include "extent/volume_status.h"
 #include "transport/transport.h"
-#include "volume/volume.h"
 
+struct fp_volume;
 struct fp_peer;
 
 int fp_peer_new (struct fp_peer **out, struct fp_volume *v, unsigned index);
@@ -199,8 +200,8 @@ void fp_peer_discard (struct fp_volume *v, uint64_t k);
  * must be filled from others.
  */
 void fp_peer_distrust (struct fp_peer *l);
-/* As fp_peer_abandon, for what is left of a trimmed extent, which has no
- * in-sync copy.  When it was trimmed, the donor was away or did not release
+/* As fp_peer_abandon, for the memory of a trimmed extent, which has no in-sync
+ * copy.  When it was trimmed, the donor was away or did not release
  * it.
  */
 void fp_peer_tidy (struct fp_volume *v, uint64_t k);

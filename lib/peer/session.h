@@ -11,7 +11,7 @@
 
 #include "transport/ctl_channel.h"
 #include "transport/transport.h"
-#include "volume/volume.h"
+#include "extent/volume_params.h"
 
 struct fp_session {
   struct fp_ctl *ctl;

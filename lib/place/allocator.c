@@ -278,7 +278,7 @@ may_have_room (struct fp_volume *v, uint64_t full)
 {
   for (unsigned i = 0; i < v->nr_peers; i++)
     if (!(full >> i & 1) && !fp_volume_is_emptied (v, i) &&
-        fp_peer_away_ms (v->peers[i]) < fp_volume_await_ms (v))
+        fp_peer_away_ms (v->peers[i]) < v->engine.await_ms)
       return true;
   return false;
 }

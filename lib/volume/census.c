@@ -7,6 +7,7 @@
 
 #include "engine/lane_int.h"
 #include "volume/census.h"
+#include "volume/io.h"
 
 static void
 count_transfers (struct fp_lane *lane, struct fp_census *out)
@@ -20,14 +21,11 @@ count_transfers (struct fp_lane *lane, struct fp_census *out)
 void
 fp_volume_census (struct fp_volume *v, struct fp_census *out)
 {
-  struct fp_lane_stats st = { .reads = 0 };
-
   memset (out, 0, sizeof *out);
   for (uint64_t i = 0; i < v->extents->all; i++)
     out->extents[fp_extent_state (&v->extents->p[i])]++;
   out->moving = atomic_load (&v->moving) < v->extents->all;
-  for (unsigned i = 0; i < v->p.lanes; i++)
-    fp_lane_stats (v->lanes[i], &st, &out->read_ns, &out->write_ns);
+  fp_io_latencies (v, &out->read_ns, &out->write_ns);
   for (unsigned i = 0; i < v->nr_lanes; i++)
     count_transfers (v->lanes[i], out);
 }

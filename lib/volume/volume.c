@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/sync.h"
 #include "engine/dirty_log.h"
+#include "engine/engine.h"
 #include "engine/mirror.h"
 #include "extent/range_lock.h"
 #include "filter/sealed.h"
@@ -21,6 +22,7 @@
 #include "heal/migrate.h"
 #include "meta/meta_log.h"
 #include "peer/peer.h"
+#include "volume/io.h"
 #include "volume/volume_int.h"
 
 void
@@ -50,7 +52,12 @@ volume_free (struct fp_volume *v)
     fp_peer_free (v->peers[i]);
   for (unsigned i = 0; v->lanes != NULL && i < v->nr_lanes; i++)
     fp_lane_free (v->lanes[i]);
-  fp_sealed_stop (v);
+  while (v->top != NULL && v->top != &v->engine) {
+    struct fp_block *b = v->top;
+
+    v->top = b->below;
+    b->ops->free (b);
+  }
   fp_check_free (v->check);
   fp_migrate_free (v->migrate);
   fp_meta_log_free (v);
@@ -62,6 +69,7 @@ volume_free (struct fp_volume *v)
   pthread_mutex_destroy (&v->count_lock);
   free (v->peers);
   free (v->lanes);
+  fp_io_free (v);
   free (v);
 }
 
@@ -101,6 +109,8 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
     return -ENOMEM;
   v->p = *p;
   v->p.stripe = fp_volume_stripe (p);
+  fp_engine_init (v);
+  v->top = &v->engine;
   v->wanted_head = FP_NO_EXTENT;
   fp_mutex_init (&v->lock);
   fp_mutex_init (&v->count_lock);
@@ -114,8 +124,10 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   v->lanes = calloc (v->nr_lanes, sizeof *v->lanes);
   if (v->peers == NULL || v->lanes == NULL)
     return -ENOMEM;
-  r = fp_extents_new (&v->extents, p->size, p->slab_size, &v->p.stripe,
-                      p->copies);
+  r = fp_io_new (v);
+  if (r == 0)
+    r = fp_extents_new (&v->extents, p->size, p->slab_size, &v->p.stripe,
+                        p->copies);
   if (r == 0 && p->copies > 1) {
     v->range_lock = calloc (1, sizeof *v->range_lock);
     r = v->range_lock == NULL ? -ENOMEM : fp_dirty_log_new (v);
@@ -182,8 +194,8 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
     volume_free (v);
     return r;
   }
-  if (fp_volume_is_sealed (p)) {
-    r = fp_sealed_start (v, why);
+  if (fp_sealed_wanted (p)) {
+    r = fp_sealed_new (&v->top, &v->p, v->top, why);
     if (r < 0) {
       volume_free (v);
       fp_clock_stop ();
@@ -252,6 +264,12 @@ fp_volume_stop (struct fp_volume *v, bool discard)
 }
 
 uint64_t
+fp_volume_seal_memory (const struct fp_volume_params *p)
+{
+  return fp_sealed_memory (p);
+}
+
+uint64_t
 fp_volume_size (const struct fp_volume *v)
 {
   return v->p.size;
@@ -304,111 +322,11 @@ fp_volume_drain_extent (struct fp_volume *v, struct fp_extent *p)
     fp_volume_help_lanes (v);
 }
 
-/* ---- flush ---- */
-
-/* An acknowledged WRITE is placed before a later READ of the same queue pair
- * is answered.  Nothing orders it against another queue pair (InfiniBand
- * Architecture Specification, 9.5, transaction ordering).  So each queue pair
- * that wrote makes one small READ.
- */
-static bool
-is_on (struct fp_volume *v, uint64_t k, unsigned server)
-{
-  struct fp_extents *t = v->extents;
-
-  return fp_extent_state (&t->p[k]) == FP_EXTENT_READY &&
-         atomic_load (&t->p[k].server) == server && fp_mirror_counts (t, k);
-}
-
-bool
-fp_volume_place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
-{
-  struct fp_extents *t = v->extents;
-
-  if (is_on (v, *at >> t->shift, server))
-    return true;
-  for (uint64_t k = 0; k < t->all; k++) {
-    if (is_on (v, k, server)) {
-      *at = k << t->shift;
-      return true;
-    }
-  }
-  return false; /* then nothing that was written is left there */
-}
-
-/* Flush what this lane wrote to that server.  With several copies no error is
- * returned if the server, or one copy there, has died: other servers have the
- * data.
- */
-static int
-flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
-{
-  struct fp_volume *v = fp_lane_volume (lane);
-  int r = 0;
-
-  for (;;) {
-    unsigned char byte;
-    uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
-    bool on;
-
-    if (mark == 0 || !fp_volume_place_to_read (v, server, &at))
-      return 0;
-    if (r < 0 && fp_deadline_passed (deadline))
-      return r;
-    r = fp_lane_sync_read (lane, &byte, 1, at);
-    on = is_on (v, at >> v->extents->shift, server);
-    if (r == 0 && on) {
-      fp_lane_flushed (lane, server, mark);
-      return 0;
-    }
-    if (r < 0 && !fp_volume_is_mirrored (v))
-      return r;
-    /* The extent was moved away, and another server may have answered.  Or it
-     * is not known yet that this server is gone.
-     */
-    if (r < 0)
-      usleep (1000);
-    r = -EIO;
-  }
-}
-
-int
-fp_lane_flush (struct fp_lane *lane)
-{
-  struct fp_volume *v = fp_lane_volume (lane);
-
-  atomic_fetch_add (&v->flushes, 1);
-  return fp_lane_raw_flush (lane);
-}
-
-int
-fp_lane_raw_flush (struct fp_lane *lane)
-{
-  struct fp_volume *v = fp_lane_volume (lane);
-  uint64_t deadline = fp_deadline_in_ms (fp_volume_await_ms (v));
-  int result = 0;
-
-  if (atomic_load (&v->fenced))
-    return -EIO;
-  for (unsigned i = 0; i < v->p.lanes; i++) {
-    for (unsigned s = 0; s < v->nr_peers; s++) {
-      int r = flush_queue (v->lanes[i], s, deadline);
-
-      if (r < 0 && fp_deadline_passed (deadline))
-        return r;
-      result = r < 0 ? r : result;
-    }
-  }
-  return result;
-}
-
 /* ---- status ---- */
 
 void
 fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
 {
-  struct fp_hist *hist = calloc (2, sizeof *hist);
-  struct fp_lane_stats st = { .reads = 0 };
   struct fp_meta_log_status record;
 
   memset (s, 0, sizeof *s);
@@ -419,29 +337,11 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->stripe = v->p.stripe;
   s->copies = v->p.copies;
   s->timeout_ms = v->p.timeout_ms;
-  s->await_ms = fp_volume_await_ms (v);
+  s->await_ms = v->engine.await_ms;
   s->lanes = v->p.lanes;
   s->nr_servers = v->nr_peers;
-  s->extents = v->extents->nr;
-  s->extents_allocated = atomic_load (&v->allocated);
-  s->extents_lost = atomic_load (&v->lost);
-  if (fp_volume_is_mirrored (v)) {
-    struct fp_mirror_status mirror;
-
-    fp_mirror_status (v, &mirror);
-    s->extents_allocated = mirror.allocated;
-    s->extents_lost = mirror.lost;
-    s->extents_degraded = mirror.degraded;
-    s->bytes_to_resync = mirror.missing;
-    s->unclean = atomic_load (&v->unclean);
-    s->resync_bytes = atomic_load (&v->resync_bytes);
-    s->resync_of = atomic_load (&v->resync_of);
-    s->bytes_marked = atomic_load (&v->dirty_log->marked);
-  }
-  fp_sealed_status (v, &s->seal);
-  s->zeros = atomic_load (&v->zeros);
-  s->trims = atomic_load (&v->trims);
-  s->flushes = atomic_load (&v->flushes);
+  for (struct fp_block *b = v->top; b != NULL; b = b->below)
+    b->ops->status (b, s);
   s->fenced = atomic_load (&v->fenced);
   {
     FP_LOCK_SCOPE (&v->lock);
@@ -452,22 +352,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->frozen = record.frozen;
   s->read_only = v->p.read_only;
   fp_check_status (v->check, &s->check);
-  if (hist == NULL)
-    return; /* counters without latencies are better than none */
-  for (unsigned i = 0; i < v->p.lanes; i++)
-    fp_lane_stats (v->lanes[i], &st, &hist[0], &hist[1]);
-  s->reads = st.reads;
-  s->writes = st.writes;
-  s->errors = st.errors;
-  s->bytes_read = st.bytes_read;
-  s->bytes_written = st.bytes_written;
-  s->inflight = st.inflight;
-  s->poll_hits = st.poll_hits;
-  s->hedges = st.hedges;
-  s->sleeps = st.sleeps;
-  fp_hist_summary (&hist[0], &s->read_ns);
-  fp_hist_summary (&hist[1], &s->write_ns);
-  free (hist);
+  fp_io_status (v, s);
 }
 
 void

@@ -24,26 +24,21 @@
 
 struct fp_check;
 struct fp_dirty_log;
+struct fp_io_counts;
 struct fp_peer;
 struct fp_migrate;
 struct fp_range_lock;
 struct fp_meta_log;
-struct fp_sealed;
 
 #define FP_NO_EXTENT UINT32_MAX
-#define FP_NOT_IN_ORDER_WHY                                                   \
-  "readonly=true: volume %s was not detached cleanly and its copies may "     \
-  "differ: attach it read-write once to resync"
-#define FP_TOO_FEW_LISTS_WHY                                                  \
-  "volume %s: its last client died while it changed the list of servers, "    \
-  "and the servers that answer cannot tell which list is current: start "     \
-  "more of them"
-#define FP_READ_ONLY_WHY "the volume is attached read-only (readonly=true): "
 /* Grants ahead of need: of one peer, and of all. */
 #define FP_PEER_SPARES 2
 #define FP_MAX_SPARES 4
 
 struct fp_volume {
+  struct fp_block engine;      /* first: fp_engine_volume */
+  struct fp_block *top;        /* the layer that front ends use */
+  struct fp_io_counts *counts; /* one for each lane of front ends: io.c */
   struct fp_volume_params p;
   struct fp_extents *extents;
   unsigned nr_lanes; /* p.lanes for front ends, and one for migration */
@@ -72,7 +67,6 @@ struct fp_volume {
   char title[FP_NAME_MAX + 1];  /* name, or UUID if it has none */
   _Atomic bool started, fenced; /* fenced: by another client */
   _Atomic unsigned next_lane;
-  _Atomic uint64_t zeros, trims, flushes;
   _Atomic uint64_t waits;           /* fp_volume_waits */
   _Atomic uint64_t allocated, lost; /* entries */
   _Atomic uint64_t placing;         /* entries that wait for memory */
@@ -89,8 +83,7 @@ struct fp_volume {
    */
   _Atomic uint64_t unsettled;
   struct fp_check *check;
-  struct fp_sealed *sealed; /* NULL = neither encrypted nor checked */
-  _Atomic bool mirror_due;  /* the allocator has work (mirror.h) */
+  _Atomic bool mirror_due; /* the allocator has work (mirror.h) */
   /* When to look at copies, and at grants, again; allocator's thread only. */
   uint64_t mirror_ns, refill_ns;
   struct fp_migrate *migrate;
@@ -130,87 +123,6 @@ bool fp_allocator_claim (struct fp_volume *v, unsigned server, unsigned has);
 void fp_allocator_unclaim (struct fp_volume *v, unsigned server);
 /* Give all extents memory now (reserve=full). */
 int fp_allocator_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
-
-/* Return true if the servers keep a list of members and a map of what exists
- * (meta_log.h).  They do so if the volume has a name, so that it outlives its
- * client.  They also do if it has several copies, to know which of them count.
- */
-static inline bool
-fp_volume_is_recorded (const struct fp_volume_params *p)
-{
-  return p->name[0] != '\0' || p->copies > 1;
-}
-
-/* Write the volume's name, or its UUID if it has none. */
-static inline void
-fp_volume_title (const struct fp_volume_params *p, char out[FP_NAME_MAX + 1])
-{
-  char uuid[FP_UUID_STR_MAX];
-
-  fp_uuid_format (&p->uuid, uuid);
-  snprintf (out, FP_NAME_MAX + 1, "%s", p->name[0] != '\0' ? p->name : uuid);
-}
-
-/* Return how long a request waits for servers that are away. */
-static inline unsigned
-fp_volume_await_ms (const struct fp_volume *v)
-{
-  unsigned ms = 2 * v->p.timeout_ms;
-
-  if (v->p.await_ms != 0)
-    return v->p.await_ms;
-  return v->p.copies > 1 && ms < 8000 ? 8000 : ms;
-}
-
-/* A front end without an answer may send a write again, get its answer, and
- * then write something else to the same place.  Its clock runs while this
- * process is stopped: NBD uses the kernel's.  So a write that was made at
- * made_ns, by fp_mono_ns, must have ended after await_ms.
- *
- * Return true if that time is over: break what is still in flight.
- */
-static inline bool
-fp_volume_is_overdue (const struct fp_volume *v, uint64_t made_ns)
-{
-  return fp_mono_coarse_ns () >=
-         made_ns + fp_volume_await_ms (v) * FP_NS_PER_MS;
-}
-
-/* Return true if little of that time is left: do not send the write any more.
- */
-static inline bool
-fp_volume_is_stale (const struct fp_volume *v, uint64_t made_ns)
-{
-  unsigned ms = fp_volume_await_ms (v);
-  unsigned margin = ms / 4 < v->p.timeout_ms ? ms / 4 : v->p.timeout_ms;
-
-  return fp_mono_coarse_ns () >= made_ns + (ms - margin) * FP_NS_PER_MS;
-}
-
-/* Return how long the start may take, in ms, beside the time that the servers
- * need to list their slabs.
- */
-static inline unsigned
-fp_volume_start_ms (const struct fp_volume_params *p)
-{
-  return 4 * p->timeout_ms > 8000u ? 4 * p->timeout_ms : 8000u;
-}
-
-/* Return the stripe geometry, with defaults for what is still unspecified. */
-static inline struct fp_stripe
-fp_volume_stripe (const struct fp_volume_params *p)
-{
-  uint64_t size = FP_STRIPE_SIZE;
-
-  if (size < p->slab_size / FP_STRIPE_ROWS_MAX)
-    size = p->slab_size / FP_STRIPE_ROWS_MAX;
-  if (size > p->slab_size)
-    size = p->slab_size;
-  return (struct fp_stripe) {
-    .width = p->stripe.width != 0 ? p->stripe.width : 1,
-    .size = p->stripe.size != 0 ? p->stripe.size : size,
-  };
-}
 
 /* migrate.c */
 
@@ -267,6 +179,15 @@ void fp_volume_open_counted (struct fp_volume *v, unsigned i);
 /* Open the places that wait for the number.  Call after a server was told. */
 void fp_volume_counted (struct fp_volume *v);
 
+/* flush.c */
+
+/* Set *at to a linear address that can be read on that server: *at itself if
+ * its extent is still there, else any.  Return false if the server has nothing
+ * of the volume.
+ */
+bool fp_volume_place_to_read (struct fp_volume *v, unsigned server,
+                              uint64_t *at);
+
 /* volume.c */
 
 static inline uint64_t
@@ -294,7 +215,7 @@ bool fp_volume_is_leased (struct fp_volume *v);
 /* Return true if a server that was away is listing its slabs. */
 bool fp_volume_is_learning (const struct fp_volume *v);
 /* Note that another client has the volume: nothing is answered any more.  by:
- * what is known of that client, or NULL.
+ * a description of that client, or NULL.
  */
 void fp_volume_set_fenced (struct fp_volume *v, const char *by);
 void fp_volume_wake_lanes (struct fp_volume *v);
@@ -304,11 +225,4 @@ void fp_volume_help_lanes (struct fp_volume *v);
  * none in.
  */
 void fp_volume_drain_extent (struct fp_volume *v, struct fp_extent *p);
-/* Set *at to a linear address that can be read on that server: *at itself if
- * its extent is still there, else any.  Return false if the server has nothing
- * of the volume.
- */
-bool fp_volume_place_to_read (struct fp_volume *v, unsigned server,
-                              uint64_t *at);
-
 #endif /* FP_VOLUME_INT_H */

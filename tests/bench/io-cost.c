@@ -221,14 +221,14 @@ async_pass (struct work *w, uint32_t size, uint64_t at)
   unsigned left = 0;
   int r = 0;
 
-  for (; left < DEPTH; left++) {
+  for (; r == 0 && left < DEPTH; left += r == 0) {
     w->ios[left] = (struct fp_io) {
       .kind = left % 2 ? FP_IO_READ : FP_IO_WRITE,
       .length = size,
       .offset = at,
       .buf = w->buf,
     };
-    fp_lane_submit (w->lane, &w->ios[left]);
+    r = fp_lane_submit (w->lane, &w->ios[left]);
   }
   while (left > 0) {
     for (struct fp_io *io = fp_lane_poll (w->lane, true); io; io = io->next) {

@@ -119,7 +119,7 @@ begin (struct writing *w, uint64_t in, unsigned char byte)
     .io = { .kind = FP_IO_WRITE, .length = IO, .offset = in, .buf = w->bytes }
   };
   memset (w->bytes, byte, sizeof w->bytes);
-  fp_lane_submit (lane, &w->io);
+  assert_int_equal (fp_lane_submit (lane, &w->io), 0);
   collect ();
 }
 
@@ -431,7 +431,7 @@ zeros_stale (bool cut)
   await_byte (0, PUT_AT, 0);
   pause_ms (50); /* by now the server of copy 1 was asked */
   assert_int_equal (byte_of (1, PUT_AT), 9);
-  sim_stop_ms (fp_volume_await_ms (v) / 4 * 3);
+  sim_stop_ms (v->engine.await_ms / 4 * 3);
   if (cut)
     fake_server_cut (servers[s]);
   fake_server_silence (servers[s], FAKE_SPEAKS, 0);

@@ -164,7 +164,7 @@ submit (void)
   io->buf = malloc (IO);
   assert_non_null (io->buf);
   memset (io->buf, MARK, IO);
-  fp_lane_submit (lane, io);
+  assert_int_equal (fp_lane_submit (lane, io), 0);
   return io;
 }
 

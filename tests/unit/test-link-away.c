@@ -139,7 +139,7 @@ test_last_try (void **state)
   fake_server_cut (servers[0]);
   await_extent (0, FP_EXTENT_OFFLINE);
   begun = fp_now_ns ();
-  fp_lane_submit (lane, &io);
+  assert_int_equal (fp_lane_submit (lane, &io), 0);
   assert_null (fp_lane_poll (lane, false));
   fake_server_revive (servers[0]);
   pause_ms (250);
@@ -277,7 +277,7 @@ test_one_lane (void **state)
   for (unsigned s = 0; s < NR_SERVERS; s++)
     fake_server_stingy (servers[s], true);
   fp_fake_fault_at (1, FP_FAKE_BREAK);
-  fp_lane_submit (lanes[0], &io);
+  assert_int_equal (fp_lane_submit (lanes[0], &io), 0);
   assert_null (fp_lane_poll (lanes[0], false));
   assert_true (fp_fake_fault_fired ());
   for (unsigned n = 0; n < 100; n++) {
@@ -316,7 +316,7 @@ test_other_lane (void **state)
   for (unsigned i = 0; i < 3; i += 2) {
     ios[i] = (struct fp_io) { .kind = FP_IO_READ, .length = 4, .buf = got[i] };
     fp_fake_fault_at (1, FP_FAKE_BREAK);
-    fp_lane_submit (v->lanes[i], &ios[i]);
+    assert_int_equal (fp_lane_submit (v->lanes[i], &ios[i]), 0);
     assert_null (fp_lane_poll (v->lanes[i], false));
     assert_true (fp_fake_fault_fired ());
   }
@@ -349,7 +349,7 @@ test_stopped (void **state)
   s = holder (0, &reconnects);
   reconnects = status_of (s).reconnects;
   fp_fake_server_hold (fake_server_data (servers[s]), true);
-  fp_lane_submit (lane, &io);
+  assert_int_equal (fp_lane_submit (lane, &io), 0);
   assert_null (fp_lane_poll (lane, false));
   sim_stop_ms (100000);
   assert_null (fp_lane_poll (lane, false));
@@ -410,7 +410,7 @@ test_stale (void **state)
   /* The write waits for its server. */
   fake_server_cut (servers[s]);
   await_state (s, FP_SERVER_DOWN);
-  fp_lane_submit (lane, &waits);
+  assert_int_equal (fp_lane_submit (lane, &waits), 0);
   assert_null (fp_lane_poll (lane, false));
   sim_stop_ms (3000);
   fake_server_revive (servers[s]);
@@ -420,7 +420,7 @@ test_stale (void **state)
   expect (0, "old.");
   /* The write is in flight. */
   fp_fake_server_hold (fake_server_data (servers[s]), true);
-  fp_lane_submit (lane, &sent);
+  assert_int_equal (fp_lane_submit (lane, &sent), 0);
   assert_null (fp_lane_poll (lane, false));
   sim_stop_ms (3000);
   assert_ptr_equal (fp_lane_poll (lane, true), &sent);

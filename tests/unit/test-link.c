@@ -405,7 +405,7 @@ test_spares_first (void **state)
     io[i] = (struct fp_io) {
       .kind = FP_IO_WRITE, .length = 4, .offset = i * SLAB, .buf = buf
     };
-    fp_lane_submit (lane, &io[i]);
+    assert_int_equal (fp_lane_submit (lane, &io[i]), 0);
   }
   for (unsigned done = 0; done < FP_PEER_SPARES;) {
     for (struct fp_io *d = fp_lane_poll (lane, true); d != NULL; d = d->next) {

@@ -588,7 +588,7 @@ test_write_under_way (void **state)
   fp_fake_server_hold (s, true);
   fill (shadow + io.offset, io.length, &x);
   io.buf = shadow + io.offset;
-  fp_lane_submit (lane, &io);
+  assert_int_equal (fp_lane_submit (lane, &io), 0);
   assert_null (fp_lane_poll (lane, false));
   assert_int_equal (fp_fake_server_held (s), 1);
   for (unsigned i = 0; i < 500; i++) {
@@ -641,7 +641,7 @@ test_flush_stalls (void **state)
   /* This write stays inside the extent until it is FROZEN. */
   fp_fake_server_hold (s, true);
   first.buf = shadow;
-  fp_lane_submit (lanes[0], &first);
+  assert_int_equal (fp_lane_submit (lanes[0], &first), 0);
   assert_null (fp_lane_poll (lanes[0], false));
   while (fp_extent_state (p) != FP_EXTENT_FROZEN ||
          fp_fake_server_held (s) != 1) {
@@ -660,7 +660,7 @@ test_flush_stalls (void **state)
   begun = fp_now_ns ();
   fill (shadow + second.offset, second.length, &x);
   second.buf = shadow + second.offset;
-  fp_lane_submit (lanes[1], &second);
+  assert_int_equal (fp_lane_submit (lanes[1], &second), 0);
   while (fp_fake_server_held (s) < 2) {
     assert_null (fp_lane_poll (lanes[1], false));
     pause_ms (1);

@@ -163,9 +163,10 @@ raw (enum fp_io_kind kind, uint64_t block, unsigned char *bytes, unsigned copy)
   if (t->copies > 1)
     atomic_store (&t->in_sync[i], (uint8_t) (1u << copy));
   if (kind == FP_IO_READ)
-    assert_int_equal (fp_lane_raw_read (lane, bytes, B, block * B), 0);
+    assert_int_equal (fp_block_read (&v->engine, 0, bytes, B, block * B), 0);
   else
-    assert_int_equal (fp_lane_raw_write (lane, bytes, B, block * B, 0), 0);
+    assert_int_equal (fp_block_write (&v->engine, 0, bytes, B, block * B, 0),
+                      0);
   if (t->copies > 1)
     atomic_store (&t->in_sync[i], in_sync);
 }
@@ -967,6 +968,58 @@ test_refused (void **state)
   stop ();
 }
 
+/* Each request is counted once, whatever the layers do for it. */
+static void
+test_counts (void **state)
+{
+  static const unsigned all[] = { 0, CRC, XTS, GCM, GCM | COPIES, MAPPED };
+
+  (void) state;
+  for (unsigned m = 0; m < sizeof all / sizeof all[0]; m++) {
+    struct fp_volume_status s;
+    struct fp_io io = { .kind = FP_IO_READ, .length = B };
+
+    start (all[m]);
+    assert_int_equal (fp_lane_write (lane, buf, 100, 3 * B + 50), 0);
+    assert_int_equal (fp_lane_read (lane, buf, 3 * B - 7, 2 * B + 7), 0);
+    assert_int_equal (fp_lane_zero (lane, 300, 3 * B + 100, false), 0);
+    assert_int_equal (fp_lane_zero (lane, SLAB + 5, SLAB - 5, true), 0);
+    assert_int_equal (fp_lane_flush (lane), 0);
+    assert_int_equal (fp_lane_read (lane, buf, 2, SIZE - 1), -EINVAL);
+    assert_int_equal (fp_lane_write_made (lane, buf, B, 8 * B, 1), -EIO);
+    fp_volume_status (v, &s);
+    assert_int_equal (s.reads, 1);
+    assert_int_equal (s.writes, 1);
+    assert_int_equal (s.bytes_read, 3 * B - 7);
+    assert_int_equal (s.bytes_written, 100);
+    assert_int_equal (s.zeros, 1);
+    assert_int_equal (s.trims, 1);
+    assert_int_equal (s.flushes, 1);
+    assert_int_equal (s.errors, 1);
+    assert_int_equal (s.inflight, 0);
+    assert_int_equal (s.read_ns.count, 1);
+    assert_int_equal (s.write_ns.count, 1);
+
+    io.buf = buf;
+    if (all[m] & (CRC | XTS | GCM)) {
+      assert_int_equal (fp_lane_submit (lane, &io), -EOPNOTSUPP);
+      assert_null (fp_lane_poll (lane, true));
+    }
+    else {
+      assert_int_equal (fp_lane_submit (lane, &io), 0);
+      fp_volume_status (v, &s);
+      assert_int_equal (s.inflight, 1);
+      assert_ptr_equal (fp_lane_poll (lane, true), &io);
+      fp_volume_status (v, &s);
+      assert_int_equal (s.inflight, 0);
+      assert_int_equal (s.reads, 2);
+      assert_int_equal (s.bytes_read, 4 * B - 7);
+      assert_int_equal (s.read_ns.count, 2);
+    }
+    stop ();
+  }
+}
+
 static int
 group_setup (void **state)
 {
@@ -1007,6 +1060,7 @@ main (void)
     cmocka_unit_test (test_all_at_once),
     cmocka_unit_test (test_key_of_a_volume),
     cmocka_unit_test (test_refused),
+    cmocka_unit_test (test_counts),
   };
 
   return cmocka_run_group_tests (tests, group_setup, group_teardown);

@@ -220,7 +220,8 @@ all_have (uint64_t i, int byte)
     memset (copy, byte + 1, sizeof copy);
     /* A copy that leaves the in-sync set meanwhile does not count. */
     AWAIT (!(fp_mirror_in_sync (v->extents, i) >> c & 1) ||
-           fp_lane_read_copy (lane, c, copy, IO, i * SLAB + 4096) == 0);
+           fp_block_read_copy (&v->engine, 0, c, copy, IO, i * SLAB + 4096) ==
+               0);
     for (unsigned n = 0;
          n < IO && (fp_mirror_in_sync (v->extents, i) >> c & 1); n++)
       assert_int_equal (copy[n], byte);

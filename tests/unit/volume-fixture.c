@@ -224,8 +224,8 @@ all_have (uint64_t i, int byte)
     /* A copy that leaves the in-sync set meanwhile does not count. */
     while (fp_mirror_in_sync (t, i) >> c & 1) {
       memset (got, byte + 1, sizeof got);
-      if (fp_lane_read_copy (lane, c, got, sizeof got,
-                             i * COPIES_SLAB + 4096) == 0) {
+      if (fp_block_read_copy (&v->engine, 0, c, got, sizeof got,
+                              i * COPIES_SLAB + 4096) == 0) {
         for (unsigned n = 0; n < sizeof got; n++)
           assert_int_equal (got[n], byte);
         break;

@@ -197,7 +197,8 @@ run_sync (struct state *s, const struct bench_row *row, uint64_t deadline,
   return 0;
 }
 
-static void
+/* Start io at a new offset. */
+static int
 submit (struct state *s, const struct bench_row *row, struct fp_io *io,
         struct bench_random *random, uint64_t now)
 {
@@ -210,7 +211,7 @@ submit (struct state *s, const struct bench_row *row, struct fp_io *io,
     .buf = s->buf + i * BENCH_MAX_SIZE,
   };
   s->started[i] = now;
-  fp_lane_submit (s->lane, io);
+  return fp_lane_submit (s->lane, io);
 }
 
 static int
@@ -219,11 +220,13 @@ run_async (struct state *s, const struct bench_row *row, uint64_t deadline,
 {
   struct bench_random random = BENCH_RANDOM_INIT;
   uint64_t start = fp_now_ns (), now = start;
-  unsigned inflight;
+  unsigned inflight = 0;
   int err = 0;
 
-  for (inflight = 0; inflight < row->depth; inflight++)
-    submit (s, row, &s->ios[inflight], &random, now);
+  while (err == 0 && inflight < row->depth) {
+    err = submit (s, row, &s->ios[inflight], &random, now);
+    inflight += err == 0;
+  }
   /* Wait for everything that was sent, because it uses our buffers. */
   while (inflight > 0) {
     struct fp_io *io = fp_lane_poll (s->lane, true), *next;
@@ -235,10 +238,11 @@ run_async (struct state *s, const struct bench_row *row, uint64_t deadline,
         err = io->status;
       fp_hist_add (out->latency, now - s->started[io - s->ios]);
       out->ops++;
-      if (now < deadline && !bench_stop && err == 0)
-        submit (s, row, io, &random, now);
-      else
-        inflight--;
+      inflight--;
+      if (now < deadline && !bench_stop && err == 0) {
+        err = submit (s, row, io, &random, now);
+        inflight += err == 0;
+      }
     }
   }
   out->ns = now - start;
