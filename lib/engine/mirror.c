@@ -221,7 +221,8 @@ drop_dead (struct fp_volume *v, uint64_t i, uint8_t in_sync)
     if (!(in_sync & bit (c)) || !is_dead (v, &t->p[k]))
       continue;
     any = true;
-    if (a_ready_copy (v, i, in_sync) >= 0)
+    /* Another copy: this one may have become READY since is_dead. */
+    if (a_ready_copy (v, i, in_sync & (uint8_t) ~bit (c)) >= 0)
       fp_meta_log_drop (v, k);
   }
   return any;
