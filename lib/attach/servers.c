@@ -97,7 +97,7 @@ check_may_change (struct fp_volume *v, char why[FP_WHY_MAX])
                 "frozen: the volume was attached with half of its servers or "
                 "fewer: they cannot be changed: attach it again when more "
                 "are up");
-  if (atomic_load (&v->fenced))
+  if (fp_lease_is_fenced (&v->lease))
     return say (-EPERM, why,
                 "fenced: another client has taken the volume over");
   return 0;
@@ -378,7 +378,7 @@ fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
   atomic_fetch_and (&v->gone, ~bit ((unsigned) i));
   r = is_recorded (v) ? join_recorded (v, (unsigned) i, name, why)
                       : join_counted (v, (unsigned) i, why);
-  fp_volume_wake_lanes (v);
+  fp_notifier_raise (&v->extents->changes);
   return r;
 }
 

@@ -111,7 +111,7 @@ fp_volume_counted (struct fp_volume *v)
     atomic_fetch_and (&v->closed, ~set);
     atomic_store (&v->uncounted, 0);
   }
-  fp_volume_wake_lanes (v);
+  fp_notifier_raise (&v->extents->changes);
 }
 
 void

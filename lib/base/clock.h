@@ -23,6 +23,7 @@
 
 #define FP_NS_PER_MS 1000000ull
 #define FP_NS_PER_S 1000000000ull
+#define FP_NEVER UINT64_MAX /* as a deadline: none */
 
 /* Start the thread; stop it when its last user calls fp_clock_stop.  The child
  * of a fork has no such thread, and there fp_now_ns is CLOCK_MONOTONIC again.

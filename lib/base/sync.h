@@ -9,6 +9,7 @@
  * (base/thread.h).  So a waiter waits until the scheduler lets that thread
  * run, and no longer.
  *
+ * Units:    deadlines in ns, by fp_now_ns.
  * Errors:   initialising them cannot fail on Linux; if it does, abort.
  */
 
@@ -19,6 +20,8 @@
 #include <time.h>
 
 #include <pthread.h>
+
+#include "base/clock.h"
 
 static inline void
 fp_mutex_init (pthread_mutex_t *m)
@@ -51,6 +54,31 @@ fp_timespec_after (struct timespec *t, unsigned ms)
     t->tv_sec++;
     t->tv_nsec -= 1000000000;
   }
+}
+
+/* Wait on c, with m held, for a wake-up or until the deadline, which may
+ * be FP_NEVER.  Return true after a wake-up or a timeout: look again.  Return
+ * false, at once, if the deadline has passed.
+ */
+static inline bool
+fp_cond_wait_until (pthread_cond_t *c, pthread_mutex_t *m,
+                    uint64_t deadline_ns)
+{
+  struct timespec until;
+  int ms;
+
+  if (deadline_ns == FP_NEVER) {
+    if (pthread_cond_wait (c, m) != 0)
+      abort ();
+    return true;
+  }
+  ms = fp_deadline_left_ms (deadline_ns);
+  if (ms == 0)
+    return false;
+  fp_timespec_after (&until, (unsigned) ms);
+  /* A timeout is as good as a wake-up: the caller looks again. */
+  (void) pthread_cond_timedwait (c, m, &until);
+  return true;
 }
 
 #endif /* FP_SYNC_H */

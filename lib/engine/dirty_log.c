@@ -121,9 +121,9 @@ look_again (struct fp_dirty_log *n, _Atomic uint8_t *state, unsigned server)
   return atomic_load (state);
 }
 
-enum fp_dirty_log_need
-fp_dirty_log_look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy,
-                   uint64_t in, uint64_t length, unsigned *first, unsigned *nr)
+static enum fp_dirty_log_need
+look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy, uint64_t in,
+      uint64_t length, unsigned *first, unsigned *nr)
 {
   struct fp_dirty_log *n = v->dirty_log;
   unsigned last = (unsigned) ((in + length - 1) >> n->shift);
@@ -154,9 +154,20 @@ fp_dirty_log_look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy,
   }
   if (*nr > 0)
     return FP_DIRTY_LOG_SAY;
-  if (waits)
-    atomic_store (&n->waits, true);
   return waits ? FP_DIRTY_LOG_WAIT : FP_DIRTY_LOG_READY;
+}
+
+enum fp_dirty_log_need
+fp_dirty_log_look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy,
+                   uint64_t in, uint64_t length, unsigned *first, unsigned *nr)
+{
+  enum fp_dirty_log_need need = look (v, k, copy, in, length, first, nr);
+
+  /* The sweep may have ended before it could see `waits`. */
+  if (need == FP_DIRTY_LOG_WAIT &&
+      !atomic_exchange (&v->dirty_log->waits, true))
+    need = look (v, k, copy, in, length, first, nr);
+  return need;
 }
 
 /* Count the region as used, then look: so no sweep begins to clear it after
@@ -280,7 +291,7 @@ run (struct fp_lane *lane, struct fp_io *io)
 {
   io->forced = io->linear = true;
   fp_lane_sync_begin (lane, io);
-  (void) fp_lane_sync_done (lane, io, true);
+  (void) fp_lane_sync_await (lane, io, NULL, FP_NEVER);
   return io->status;
 }
 
@@ -289,8 +300,8 @@ static const unsigned char ones[FP_TAIL_SIZE] = {
 };
 static const unsigned char zeros[FP_TAIL_SIZE];
 
-/* Mark the range in one copy.  Return false if that is not possible now. */
-static bool
+/* Mark the range in one copy.  Errors: fp_dirty_log_say. */
+static int
 say_one (struct fp_lane *lane, uint64_t k, uint64_t in, uint64_t length)
 {
   struct fp_volume *v = fp_lane_volume (lane);
@@ -302,12 +313,12 @@ say_one (struct fp_lane *lane, uint64_t k, uint64_t in, uint64_t length)
 
   for (;;) {
     if (fp_extent_enter (t, p) != FP_EXTENT_READY)
-      return false;
+      return -EAGAIN;
     need = fp_dirty_log_look (v, k, &p->copy, in, length, &first, &nr);
     generation = p->copy.generation;
     fp_extent_leave (t, p);
     if (need != FP_DIRTY_LOG_SAY)
-      return need == FP_DIRTY_LOG_READY;
+      return need == FP_DIRTY_LOG_READY ? 0 : -EAGAIN;
     if (run (lane, &(struct fp_io) {
                        .kind = FP_IO_WRITE,
                        .length = nr,
@@ -316,7 +327,7 @@ say_one (struct fp_lane *lane, uint64_t k, uint64_t in, uint64_t length)
                        .tail = FP_TAIL_SET,
                        .generation = generation,
                    }) < 0)
-      return false;
+      return -EIO;
   }
 }
 
@@ -326,12 +337,15 @@ fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
 {
   struct fp_extents *t = fp_lane_volume (lane)->extents;
   uint8_t in_sync = fp_mirror_in_sync (t, i);
-  bool all = true;
+  int result = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
-    if (in_sync >> c & 1)
-      all = say_one (lane, fp_mirror_entry (t, i, c), in, length) && all;
-  return all ? 0 : -EAGAIN;
+    if (in_sync >> c & 1) {
+      int r = say_one (lane, fp_mirror_entry (t, i, c), in, length);
+
+      result = result == -EIO || r == 0 ? result : r;
+    }
+  return result;
 }
 
 int
@@ -509,7 +523,7 @@ sweep_entry (struct fp_volume *v, uint64_t k)
   }
   fp_extent_leave (t, p);
   if (atomic_load (&n->waits) && atomic_exchange (&n->waits, false))
-    fp_volume_wake_lanes (v);
+    fp_notifier_raise (&v->extents->changes);
   return length;
 }
 

@@ -143,8 +143,10 @@ void fp_dirty_log_sent (struct fp_volume *v, unsigned server);
 bool fp_dirty_log_is_same (struct fp_volume *v, unsigned server);
 
 /* Make every in-sync copy of extent i mark [in, in + length) as being written.
- * The marks stay while the caller is counted in fp_volume.unsettled.  Return
- * -EAGAIN if some copies are not marked yet.  Waits; any thread.
+ * The marks stay while the caller is counted in fp_volume.unsettled.  If some
+ * copies are not marked yet, return -EAGAIN: try again after a change.  -EIO:
+ * some marks could not be written, and no change may tell when they can.  So
+ * try again soon.  Waits; any thread.
  */
 int fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
                       uint64_t length);

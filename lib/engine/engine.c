@@ -17,7 +17,8 @@ submit (struct fp_block *b, unsigned lane, struct fp_io *io)
 static struct fp_io *
 collect (struct fp_block *b, unsigned lane, bool wait)
 {
-  return fp_lane_collect (fp_engine_volume (b)->lanes[lane], wait);
+  return fp_lane_collect (fp_engine_volume (b)->lanes[lane],
+                          wait ? FP_NEVER : 0);
 }
 
 static uint8_t

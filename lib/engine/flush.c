@@ -11,7 +11,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <unistd.h>
 
 #include "engine/lane_int.h"
 #include "engine/mirror.h"
@@ -52,6 +51,7 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
   int r = 0;
 
   for (;;) {
+    uint32_t seen = fp_notifier_count (&v->extents->changes);
     unsigned char byte;
     uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
     bool on;
@@ -69,10 +69,10 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
     if (r < 0 && !fp_volume_is_mirrored (v))
       return r;
     /* The extent was moved away, and another server may have answered.  Or
-     * the client does not know yet that this server is gone.
+     * the client does not know yet that this server is gone: a change follows.
      */
     if (r < 0)
-      usleep (1000);
+      (void) fp_notifier_await (&v->extents->changes, seen, deadline);
     r = -EIO;
   }
 }
@@ -84,7 +84,7 @@ flush_lanes (struct fp_block *b)
   uint64_t deadline = fp_deadline_in_ms (v->engine.await_ms);
   int result = 0;
 
-  if (atomic_load (&v->fenced))
+  if (fp_lease_is_fenced (&v->lease))
     return -EIO;
   for (unsigned i = 0; i < v->p.lanes; i++) {
     for (unsigned s = 0; s < v->nr_peers; s++) {

@@ -17,6 +17,12 @@
 /* ---- creation and end ---- */
 
 static void
+wake (void *lane)
+{
+  fp_lane_wake (lane);
+}
+
+static void
 lane_freep (struct fp_lane **lanep)
 {
   fp_lane_free (*lanep);
@@ -55,6 +61,8 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
     lane->frags[i].spare = i >= slots;
     lane_frag_put (lane, &lane->frags[i]);
   }
+  lane->listener = (struct fp_listener) { .wake = wake, .arg = lane };
+  fp_notifier_listen (&v->extents->changes, &lane->listener);
   *out = FP_STEAL (lane);
   return 0;
 }
@@ -219,7 +227,7 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
     if (lane->index == lane->v->p.lanes)
       fp_dirty_log_opened (lane->v, s);
   }
-  fp_lane_wake (lane);
+  fp_notifier_raise (&lane->v->extents->changes);
   return 0;
 }
 
@@ -231,18 +239,13 @@ fp_lane_wake (struct fp_lane *lane)
   uint64_t one = 1;
 
   /* Set the flag first.  lane_arm empties the fd, then looks at the flag.  So
-   * a thread that is about to sleep sees one of the two.
+   * a thread that is about to sleep sees one of the two.  If the flag was set
+   * already, no thread has acted on it yet, and its setter writes to the fd.
    */
-  atomic_store (&lane->woken, true);
+  if (atomic_exchange (&lane->woken, true))
+    return;
   if (write (lane->wake_fd, &one, sizeof one) == -1)
     assert (errno == EAGAIN); /* full, so it is readable already */
-}
-
-void
-fp_lane_help (struct fp_lane *lane)
-{
-  LANE_LOCK_SCOPE (lane);
-  lane_progress (lane);
 }
 
 bool
@@ -270,41 +273,35 @@ fp_lane_broken (struct fp_lane *lane, unsigned s)
   return c == NULL || c->ops->conn_broken (c);
 }
 
+static bool
+is_empty (struct fp_lane *lane, const void *conn)
+{
+  const struct fp_conn *c = conn;
+
+  (void) lane;
+  return c->ops->conn_inflight (c) == 0;
+}
+
 void
 fp_lane_disconnect (struct fp_lane *lane, unsigned s)
 {
-  struct fp_conn *c;
-  bool empty = false;
+  LANE_LOCK_SCOPE (lane);
+  struct fp_conn *c = lane->conns[s].conn;
 
-  {
-    LANE_LOCK_SCOPE (lane);
-    c = lane->conns[s].conn;
-    if (c == NULL)
-      return;
-    c->ops->conn_break (c);
-  }
-  /* Now all completions come by themselves (transport.h). */
-  while (!empty) {
-    struct pollfd fds[NR_QUEUES + 1];
-    nfds_t nr;
-    bool ready;
-
-    {
-      LANE_LOCK_SCOPE (lane);
-      lane_progress (lane);
-      empty = c->ops->conn_inflight (c) == 0;
-      if (empty) {
-        lane->conns[s].conn = NULL;
-        lane->conns[s].flushed = lane->conns[s].written;
-        /* Free it under the lock: a polling thread walks over connections. */
-        c->ops->conn_free (c);
-        break;
-      }
-      ready = lane_arm (lane, fds, &nr);
-    }
-    if (!ready)
-      (void) poll (fds + 1, nr - 1, 1);
-  }
+  if (c == NULL)
+    return;
+  c->ops->conn_break (c);
+  lane_progress (lane);
+  /* All completions come by themselves now (transport.h). */
+  (void) lane_await (lane, &(struct lane_wait) {
+                               .is_over = is_empty,
+                               .arg = c,
+                               .deadline_ns = FP_NEVER,
+                           });
+  lane->conns[s].conn = NULL;
+  lane->conns[s].flushed = lane->conns[s].written;
+  /* Free it under the lock: a polling thread walks over connections. */
+  c->ops->conn_free (c);
 }
 
 int

@@ -14,12 +14,27 @@
  *     parked <------------------------------+ (all of the io once more)
  *
  * A pending io that finds no free fragment stays pending: that is the
- * back-pressure.  A parked io is retried when something has changed.  It fails
- * if it cannot go on and its deadline has passed.  An io in flight is not
- * given up before its transfers completed: its deadline breaks the connection.
+ * back-pressure.  So does a write whose range is locked.  The holder that lets
+ * go raises fp_extents.changes, which wakes every lane.  A parked io is
+ * retried when something has changed.  It fails if it cannot go on and its
+ * deadline has passed.  An io in flight is not given up before its transfers
+ * completed: its deadline breaks the connection.
+ *
+ * These end the wait of a parked io, by a raise of fp_extents.changes:
+ *
+ * - The extent is not BUSY or FROZEN any more: fp_extent_move.
+ * - The extent is not OFFLINE any more: its peer is up, LOST, or lets it go.
+ * - The extent has memory, or gets none: its peer, or the allocator.
+ * - There is a connection to the server: fp_lane_connect.
+ * - The lease holds again: fp_lease_renew.
+ * - A copy has left the in-sync set: the metadata log.
+ * - A region of the dirty log was cleared: the sweep.
+ * The lane itself ends it when a mark of the dirty log is acknowledged, and
+ * some time after an error or a refusal.
  *
  * Of the threads that wait on a lane, one polls for all.  If polling has not
- * paid lately, that thread sleeps on the completion channels.
+ * paid lately, that thread sleeps on the completion channels until the next
+ * scan, at most a second.
  *
  * Threads:  any, on every function; the lane's lock is inside.
  * Memory:   only fp_lane_new and fp_lane_connect allocate.
@@ -69,10 +84,12 @@ void fp_lane_event (struct fp_lane *lane, unsigned s);
 /* Retry the parked ios, because something changed that they may wait for. */
 void fp_lane_wake (struct fp_lane *lane);
 
-/* Make the progress that a waiting thread would make.  For threads that change
- * extents, because the lane's own threads may be away.
+/* Wait until no operation is inside extent p, which is in a state that lets
+ * none in.  Make the progress that the lanes' own threads would make, as those
+ * may wait elsewhere.  Return false at the deadline.
  */
-void fp_lane_help (struct fp_lane *lane);
+bool fp_lanes_drain (struct fp_volume *v, struct fp_extent *p,
+                     uint64_t deadline_ns);
 
 /* Read length bytes of one extent, at a linear address (stripe.h).  The read
  * goes to the server, whatever the written bits say, and is not counted.  It
@@ -83,12 +100,14 @@ void fp_lane_help (struct fp_lane *lane);
 int fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
                        uint64_t at);
 /* Do the transfer that io describes, for a caller that must act at a deadline.
- * begin starts it; done returns true if it is over, and waits for that if
- * `wait` is set.  Until then io belongs to the lane.  The extent may be
+ * begin starts it.  await returns true once it is over; until then io belongs
+ * to the lane.  await returns false at the deadline, and if seen is not NULL,
+ * once the count of fp_extents.changes is not *seen.  The extent may be
  * FROZEN.
  */
 void fp_lane_sync_begin (struct fp_lane *lane, struct fp_io *io);
-bool fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait);
+bool fp_lane_sync_await (struct fp_lane *lane, const struct fp_io *io,
+                         const uint32_t *seen, uint64_t deadline_ns);
 /* Stop retrying io.  It ends with an error as soon as no transfer of it is in
  * flight.
  */
@@ -97,10 +116,10 @@ void fp_lane_sync_cancel (struct fp_lane *lane, struct fp_io *io);
  * the migration thread.
  */
 void fp_lane_start (struct fp_lane *lane, struct fp_io *io);
-/* Make progress, and return the completed ios.  wait: if there is none, but
- * some are in flight, sleep until one is done.
+/* Make progress, and return the completed ios.  If there is none, but some are
+ * in flight, wait until one is done, or until the deadline.
  */
-struct fp_io *fp_lane_collect (struct fp_lane *lane, bool wait);
+struct fp_io *fp_lane_collect (struct fp_lane *lane, uint64_t deadline_ns);
 
 /* Write to a linear address. */
 int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,

@@ -81,7 +81,8 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   uint32_t n;
 
   if (!fp_extent_run (t, i, in, left, &run)) {
-    if (!fp_peer_zeros_hold (peer, fp_boot_ns ())) {
+    if (!fp_lease_covers_zeros (&lane->v->lease, p->copy.server,
+                                fp_boot_ns ())) {
       fp_peer_poke (peer);
       return PARK;
     }
@@ -93,7 +94,8 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     if (fp_mapped_copy (user, (unsigned char *) p->copy.remote.map + in,
                         left) < 0)
       return lane_missing (lane, io, p);
-    if (!fp_peer_lease_holds (peer, fp_mono_ns ())) {
+    if (!fp_lease_covers_mapped (&lane->v->lease, p->copy.server,
+                                 fp_mono_ns ())) {
       fp_peer_poke (peer);
       return PARK;
     }
@@ -151,7 +153,7 @@ let_go (struct fp_lane *lane, uint64_t at, uint32_t length)
                       length);
   if (fp_range_lock_let_go (lane->v->range_lock, at >> t->shift,
                             at & (t->extent_size - 1), length))
-    fp_volume_wake_lanes (lane->v);
+    fp_notifier_raise (&lane->v->extents->changes);
 }
 
 static void
@@ -221,7 +223,7 @@ store (struct fp_lane *lane, struct fp_extent *p, uint64_t in,
   fp_volume_wrote (lane->v, (uint64_t) (p - lane->v->extents->p), in, n);
   if (r < 0)
     return lane_leave_behind (lane, p) ? -EAGAIN : -EIO;
-  if (fp_peer_lease_holds (peer, fp_mono_ns ()))
+  if (fp_lease_covers_mapped (&lane->v->lease, p->copy.server, fp_mono_ns ()))
     return 0;
   fp_peer_poke (peer);
   return -EAGAIN;
@@ -390,7 +392,7 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
   int err = 0;
 
   if (in_sync == 0) {
-    if (atomic_load_explicit (&v->fenced, memory_order_relaxed))
+    if (fp_lease_is_fenced (&v->lease))
       return fail_io (io, -EIO);
     if (io->kind == FP_IO_READ) {
       if (!fp_volume_is_leased (v))
@@ -400,15 +402,15 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
       return ISSUED;
     }
     if (!fp_mirror_form (v, i, &err)) {
-      if (io->asked && err != 0)
+      if (io->asked_ns != 0 && err != 0)
         return fail_io (io, err);
-      io->asked = true;
-      fp_mirror_want (v, i);
+      if (lane_may_ask (lane, io))
+        fp_mirror_want (v, i);
       return PARK;
     }
     in_sync = fp_mirror_in_sync (t, i);
   }
-  io->asked = false;
+  io->asked_ns = 0;
   return io->kind == FP_IO_READ ? read_one (lane, io, i, in_sync, at, left)
                                 : write_some (lane, io, i, in_sync, at, left);
 }

@@ -32,7 +32,7 @@ transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
    * both.
    */
   atomic_thread_fence (memory_order_seq_cst);
-  if (fp_peer_lease_holds (peer, fp_mono_ns ()))
+  if (fp_lease_covers_mapped (&lane->v->lease, p->copy.server, fp_mono_ns ()))
     return 0;
   fp_peer_poke (peer);
   return -EAGAIN;

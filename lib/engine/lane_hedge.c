@@ -182,11 +182,7 @@ lane_hedge_watch (struct fp_lane *lane, struct frag *f, uint64_t i)
   f->after_ns = after_ns (lane, i, f->server);
   f->look_ns = f->after_ns == FP_NEVER ? FP_NEVER : f->sent_ns + f->after_ns;
   lane->next_look_ns = FP_MIN (lane->next_look_ns, f->look_ns);
-  /* The polling thread went to sleep before this read was sent. */
-  if (lane->asleep && f->look_ns < lane->sleep_until_ns) {
-    lane->sleep_until_ns = 0;
-    fp_lane_wake (lane);
-  }
+  lane_awake_by (lane, f->look_ns);
 }
 
 /* Send the hedge of f to copy p, which was entered. */

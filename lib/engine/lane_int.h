@@ -18,6 +18,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
+#include "extent/notifier.h"
 #include "peer/peer.h"
 #include "volume/volume_int.h"
 
@@ -61,8 +62,6 @@ struct frag {
   enum fp_tail tail;
 };
 
-#define FP_NEVER UINT64_MAX
-
 struct lane_conn {
   struct fp_conn *conn; /* NULL: no connection */
   uint64_t written;     /* number of writes ever sent */
@@ -85,7 +84,16 @@ struct io_list {
   struct fp_io *head, **tail;
 };
 
+/* A condition that a thread waits for, and what ends the wait early. */
+struct lane_wait {
+  bool (*is_over) (struct fp_lane *lane, const void *arg);
+  const void *arg;
+  uint64_t deadline_ns; /* by fp_now_ns, or FP_NEVER */
+  const uint32_t *seen; /* not NULL: end when the count of changes differs */
+};
+
 struct fp_lane {
+  struct fp_listener listener; /* listens to fp_extents.changes */
   struct fp_volume *v;
   unsigned index;
   unsigned nr_slots; /* without spare ones */
@@ -95,10 +103,11 @@ struct fp_lane {
 
   _Atomic unsigned knocking; /* threads that want the lock: pollers yield */
   pthread_mutex_t lock;      /* everything below, up to the counters */
-  pthread_cond_t cond;       /* an io is done, or polling has ended */
-  bool polling;              /* a thread polls or sleeps for all */
-  bool asleep;               /* that thread is in poll(2) */
-  unsigned sleepers;         /* threads that wait on cond */
+  pthread_cond_t cond; /* an io is done, polling ended, or a look is due */
+  bool polling;        /* a thread polls or sleeps for all */
+  bool asleep;         /* that thread is in poll(2) */
+  unsigned sleepers;   /* threads that wait on cond */
+  unsigned watchers;   /* threads in lane_await */
 
   struct fp_queue *queues[NR_QUEUES];
   unsigned opening[NR_QUEUES]; /* connections being opened, per queue */
@@ -111,13 +120,13 @@ struct fp_lane {
   struct io_list pending, parked, completed;
   unsigned outstanding; /* ios submitted and not yet taken back (async) */
   struct lane_conn *conns;
-  uint64_t next_scan_ns;
-  uint64_t wait_ewma_ns; /* moving average of waiting times */
+  uint64_t next_scan_ns;   /* time of the next scan: lane_scan_by */
+  uint64_t sleep_until_ns; /* when the sleeping poller wakes up by itself */
+  uint64_t wait_ewma_ns;   /* moving average of waiting times */
 
   /* lane_hedge.c */
-  uint64_t looked_ns;      /* when completions were last collected */
-  uint64_t next_look_ns;   /* no frag.look_ns is earlier */
-  uint64_t sleep_until_ns; /* when the sleeping poller wakes up by itself */
+  uint64_t looked_ns;    /* when completions were last collected */
+  uint64_t next_look_ns; /* no frag.look_ns is earlier */
   unsigned tokens;
 
   int wake_fd;
@@ -181,6 +190,26 @@ lane_unlock (struct fp_lane *lane)
   pthread_mutex_t *m = &lane->lock;
 
   fp_unlockp (&m);
+}
+
+/* Wake the polling thread if it would sleep beyond ns. */
+static inline void
+lane_awake_by (struct fp_lane *lane, uint64_t ns)
+{
+  if (lane->asleep && ns < lane->sleep_until_ns) {
+    lane->sleep_until_ns = 0;
+    fp_lane_wake (lane);
+  }
+}
+
+/* Scan the parked ios, and the deadlines of fragments, no later than at ns. */
+static inline void
+lane_scan_by (struct fp_lane *lane, uint64_t ns)
+{
+  if (ns < lane->next_scan_ns) {
+    lane->next_scan_ns = ns;
+    lane_awake_by (lane, ns);
+  }
 }
 
 #define LANE_LOCK_SCOPE(lane)                                                 \
@@ -290,6 +319,10 @@ bool lane_sole (const struct fp_lane *lane, const struct frag *f,
 
 /* lane_issue.c, with the lock held */
 
+/* Return true, and note the time in io, if io may ask for memory for its
+ * extent now.  Schedule the next time.
+ */
+bool lane_may_ask (struct fp_lane *lane, struct fp_io *io);
 void lane_frag_put (struct fp_lane *lane, struct frag *f);
 /* Remove f from the list of fragments in flight, or append it.  The list is
  * ordered by deadline.
@@ -318,6 +351,11 @@ uint32_t lane_issue_frag (struct fp_lane *lane, struct fp_io *io,
 bool lane_progress (struct fp_lane *lane);
 
 /* lane_wait.c, with the lock held */
+
+/* Make progress until w is over.  Return false if its deadline came first, or
+ * a change.
+ */
+bool lane_await (struct fp_lane *lane, const struct lane_wait *w);
 
 /* List the fds to poll before sleeping, the wake-up first.  Return true if the
  * caller must not sleep.

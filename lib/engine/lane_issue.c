@@ -14,7 +14,18 @@
 
 /* If connections break this often for one io, drop the copy. */
 #define MANY_TRIES 3u
-#define SCAN_NS 10000000u      /* ns; how often parked ios are retried */
+/* ns; a failed transfer is retried after this time, or earlier at a change */
+#define RETRY_NS (10 * FP_NS_PER_MS)
+/* ns; least time between two requests of an io for memory that no server had
+ */
+#define ASK_NS (50 * FP_NS_PER_MS)
+/* Longest time between two scans.  Most waits end by an event or at a
+ * deadline.  This limit is for conditions without either, such as that a
+ * server has been away for long enough.
+ */
+#define SCAN_MAX_NS FP_NS_PER_S
+/* ns; as SCAN_MAX_NS, while a front end's write is in flight */
+#define FRONT_NS (250 * FP_NS_PER_MS)
 #define EARLY_KICK (16 * 1024) /* bytes; fragments this long go at once */
 
 /* Note that the failed io may have reached some copies and not others. */
@@ -59,12 +70,17 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
     fp_lane_wake (lane);
 }
 
-static void
-park (struct fp_lane *lane, struct fp_io *io)
+/* Return the time by which all servers that are back must have listed their
+ * slabs, by fp_now_ns.  It may have passed.
+ */
+static uint64_t
+learns_until (const struct fp_lane *lane)
 {
-  io->queued = true;
-  io->waited |= fp_now_ns () - io->start_ns >= FP_WAITED_MS * FP_NS_PER_MS;
-  list_push (&lane->parked, io);
+  uint64_t until = 0;
+
+  for (unsigned i = 0; i < lane->v->nr_peers; i++)
+    until = FP_MAX (until, fp_peer_learns_until (lane->v->peers[i]));
+  return until;
 }
 
 /* Return true if the caller has another way if the server is away: another
@@ -116,19 +132,67 @@ in_vain (const struct fp_lane *lane, const struct fp_io *io)
 {
   uint64_t patience = patience_ns (lane, io);
 
-  if (atomic_load_explicit (&lane->v->fenced, memory_order_relaxed))
+  if (fp_lease_is_fenced (&lane->v->lease))
     return true;
   if (fp_now_ns () - io->start_ns < patience && !is_stale (lane, io))
     return false;
-  return has_other_way (io) || !fp_volume_is_learning (lane->v);
+  return has_other_way (io) || fp_deadline_passed (learns_until (lane));
+}
+
+/* Return when io, which cannot be sent now, has waited long enough, by
+ * fp_now_ns.  That is at least a millisecond from now, because in_vain reads a
+ * coarse clock.
+ */
+static uint64_t
+give_up_ns (const struct fp_lane *lane, const struct fp_io *io)
+{
+  const struct fp_block *b = &lane->v->engine;
+  uint64_t now = fp_now_ns (), at = io->start_ns + patience_ns (lane, io);
+
+  if (io->front) {
+    uint64_t left = fp_block_left_ns (b, io->made_ns);
+    uint64_t margin = (b->await_ms - b->send_ms) * FP_NS_PER_MS;
+
+    at = FP_MIN (at, now + left - FP_MIN (left, margin));
+  }
+  if (!has_other_way (io))
+    at = FP_MAX (at, learns_until (lane));
+  return FP_MAX (at, now + FP_NS_PER_MS);
+}
+
+static void
+park (struct fp_lane *lane, struct fp_io *io)
+{
+  lane_scan_by (lane, give_up_ns (lane, io));
+  io->queued = true;
+  list_push (&lane->parked, io);
+}
+
+bool
+lane_may_ask (struct fp_lane *lane, struct fp_io *io)
+{
+  uint64_t now = fp_now_ns ();
+  bool may = io->asked_ns == 0 || now >= io->asked_ns + ASK_NS;
+
+  /* All ios ask at the same times: each refusal wakes all of them. */
+  if (may)
+    io->asked_ns = now - now % ASK_NS;
+  lane_scan_by (lane, io->asked_ns + ASK_NS);
+  return may;
 }
 
 /* If no fragment of io is in flight, complete it, or start it over. */
 static void
 settle (struct fp_lane *lane, struct fp_io *io)
 {
-  if (io->inflight > 0 || io->queued)
+  if (io->inflight > 0)
     return;
+  if (io->queued) {
+    /* Let issue_pending end it, or start it over. */
+    if (io->redo || io->status < 0)
+      lane_scan_by (lane, fp_now_ns ());
+    return;
+  }
   if (io->status < 0) {
     complete (lane, io, io->status);
   }
@@ -137,10 +201,12 @@ settle (struct fp_lane *lane, struct fp_io *io)
     io->redo = false;
     io->issued = 0;
     io->tries++;
-    if (in_vain (lane, io))
+    if (in_vain (lane, io)) {
       complete (lane, io, -EIO);
-    else
-      park (lane, io);
+      return;
+    }
+    lane_scan_by (lane, fp_now_ns () + RETRY_NS);
+    park (lane, io);
   }
   else if (io->issued == io->length) {
     complete (lane, io, 0);
@@ -180,15 +246,19 @@ lane_active_append (struct fp_lane *lane, struct frag *f)
   else
     lane->active_head = f;
   lane->active_tail = f;
+  lane_scan_by (lane, f->deadline_ns);
 }
 
 static void
 unpark_all (struct fp_lane *lane)
 {
+  uint64_t now = lane->parked.head != NULL ? fp_now_ns () : 0;
   struct fp_io *io;
 
-  while ((io = list_pop (&lane->parked)) != NULL)
+  while ((io = list_pop (&lane->parked)) != NULL) {
+    io->waited |= now - io->start_ns >= FP_WAITED_MS * FP_NS_PER_MS;
     list_push (&lane->pending, io);
+  }
 }
 
 /* Retry an io whose connection broke.  If mended connections break again at
@@ -243,6 +313,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
       lane->conns[f->server].revoked |= lane_refused (f);
       fp_peer_suspect (lane->v->peers[f->server]);
+      fp_notifier_raise (&t->changes);
       if (fp_volume_is_mirrored (lane->v))
         fp_mirror_poke (lane->v);
       if (counts)
@@ -305,6 +376,19 @@ lane_frag_size (const struct fp_lane *lane, const struct fp_transport_ops *ops,
   return (uint32_t) left;
 }
 
+/* Scan when the time of io, a front end's write, is over.  After this process
+ * was stopped, fp_now_ns goes on by less than the front end's clock, but by
+ * more than FRONT_NS.  So the first look after that scans.
+ */
+static void
+scan_for_front (struct fp_lane *lane, const struct fp_io *io, uint64_t now)
+{
+  uint64_t left = fp_block_left_ns (&lane->v->engine, io->made_ns);
+
+  left = FP_MIN (left, FRONT_NS);
+  lane_scan_by (lane, now + FP_MAX (left, FP_NS_PER_MS));
+}
+
 enum issue
 lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
            struct fp_extent *p, uint64_t at)
@@ -341,6 +425,8 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   f->sent_ns = fp_now_ns ();
   f->deadline_ns = f->sent_ns + lane_patience_ns (lane);
   lane_active_append (lane, f);
+  if (io->front)
+    scan_for_front (lane, io, f->sent_ns);
   if (io->kind == FP_IO_WRITE && ops->registered) {
     lc->written++;
     lc->flush_at = at;
@@ -421,8 +507,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
     case FP_EXTENT_READY:
       break;
     case FP_EXTENT_EMPTY:
-      if (io->target != NULL ||
-          atomic_load_explicit (&lane->v->fenced, memory_order_relaxed))
+      if (io->target != NULL || fp_lease_is_fenced (&lane->v->lease))
         return fail_io (io, -EIO);
       if (io->kind == FP_IO_READ) {
         if (!fp_volume_is_leased (lane->v))
@@ -431,10 +516,10 @@ issue (struct fp_lane *lane, struct fp_io *io)
         io->issued += (uint32_t) left;
         continue;
       }
-      if (io->asked && atomic_load (&p->err) != 0)
+      if (io->asked_ns != 0 && atomic_load (&p->err) != 0)
         return fail_io (io, atomic_load (&p->err));
-      io->asked = true;
-      fp_allocator_want (lane->v, i);
+      if (lane_may_ask (lane, io))
+        fp_allocator_want (lane->v, i);
       return PARK;
     case FP_EXTENT_LOST:
       return fail_io (io, -EIO);
@@ -448,10 +533,11 @@ issue (struct fp_lane *lane, struct fp_io *io)
       return PARK;
     }
 
-    io->asked = false;
+    io->asked_ns = 0;
     if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
         !fp_extent_run (t, fp_extent_of (t, i), in, left, &run)) {
-      if (fp_peer_zeros_hold (lane->v->peers[p->copy.server], fp_boot_ns ())) {
+      if (fp_lease_covers_zeros (&lane->v->lease, p->copy.server,
+                                 fp_boot_ns ())) {
         memset (user, 0, run);
         io->issued += (uint32_t) run;
       }
@@ -480,8 +566,8 @@ issue (struct fp_lane *lane, struct fp_io *io)
       if (r < 0) {
         why = lane_missing (lane, io, p);
       }
-      else if (fp_peer_lease_holds (lane->v->peers[p->copy.server],
-                                    fp_mono_ns ())) {
+      else if (fp_lease_covers_mapped (&lane->v->lease, p->copy.server,
+                                       fp_mono_ns ())) {
         io->issued += (uint32_t) left;
       }
       else {
@@ -512,8 +598,11 @@ issue_pending (struct fp_lane *lane)
   while ((io = lane->pending.head) != NULL) {
     enum issue r = issue (lane, io);
 
-    if (r == NO_SLOT)
+    if (r == NO_SLOT) {
+      if (io->front)
+        scan_for_front (lane, io, fp_now_ns ());
       return;
+    }
     list_pop (&lane->pending);
     io->queued = false;
     /* A parked io goes on later from where it stood.  Otherwise settle
@@ -535,27 +624,54 @@ static bool
 is_late (const struct fp_lane *lane, const struct frag *f, uint64_t now)
 {
   if (f->io != NULL && f->io->front &&
-      fp_block_is_overdue (&lane->v->engine, f->io->made_ns))
+      fp_block_left_ns (&lane->v->engine, f->io->made_ns) == 0)
     return true;
   return f->deadline_ns <= now && !lane_sole (lane, f, now);
 }
 
+/* Return how long a transfer of the only in-sync copy may take, in ns:
+ * lane_sole.
+ */
+static uint64_t
+whole_ns (const struct fp_lane *lane)
+{
+  return lane->v->p.timeout_ms * FP_NS_PER_MS;
+}
+
 /* Break connections that are silent for too long, and retry the parked ios.
- * Those that have waited long enough fail in issue_pending.
+ * Parked ios that have waited long enough fail in issue_pending.  Set the time
+ * of the next scan.
  */
 static void
 scan (struct fp_lane *lane, uint64_t now)
 {
-  lane->next_scan_ns = now + SCAN_NS;
+  lane->next_scan_ns = now + SCAN_MAX_NS;
   for (struct frag *f = lane->active_head; f != NULL; f = f->next) {
     struct fp_conn *c = f->op.conn;
 
-    if (!c->ops->conn_broken (c) && is_late (lane, f, now)) {
+    if (c->ops->conn_broken (c))
+      continue;
+    if (is_late (lane, f, now)) {
       c->ops->conn_break (c);
       fp_peer_poke (lane->v->peers[f->server]);
+      continue;
     }
+    lane_scan_by (lane, f->deadline_ns > now ? f->deadline_ns
+                                             : f->sent_ns + whole_ns (lane));
+    if (f->io != NULL && f->io->front)
+      scan_for_front (lane, f->io, now);
   }
   unpark_all (lane);
+}
+
+/* Make the threads in lane_await look again. */
+static void
+tell_watchers (struct fp_lane *lane)
+{
+  if (lane->sleepers > 0)
+    pthread_cond_broadcast (&lane->cond);
+  if (lane->asleep)
+    fp_lane_wake (lane);
 }
 
 bool
@@ -579,12 +695,12 @@ lane_progress (struct fp_lane *lane)
       }
     }
   }
+  now = fp_now_ns ();
   if (atomic_load_explicit (&lane->woken, memory_order_relaxed) &&
       atomic_exchange (&lane->woken, false)) {
     any = true;
-    unpark_all (lane);
+    lane->next_scan_ns = 0;
   }
-  now = fp_now_ns ();
   if (lane->hedging)
     lane_hedge_look (lane, now);
   if (now >= lane->next_scan_ns)
@@ -596,5 +712,7 @@ lane_progress (struct fp_lane *lane)
       lane->queues[i]->ops->kick (lane->queues[i]);
     }
   }
+  if (lane->watchers > 0)
+    tell_watchers (lane);
   return any;
 }

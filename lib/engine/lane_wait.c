@@ -14,8 +14,6 @@
 #include "extent/stripe.h"
 #include "transport/mapped.h"
 
-#define SLEEP_MAX_MS 50 /* ms; longest sleep of the polling thread */
-
 bool
 lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)
 {
@@ -42,33 +40,51 @@ lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)
 }
 
 static bool
-satisfied (const struct fp_lane *lane, const struct fp_io *io)
+is_done (struct fp_lane *lane, const void *io)
 {
-  if (io != NULL)
-    return io->done;
+  (void) lane;
+  return ((const struct fp_io *) io)->done;
+}
+
+static bool
+has_completed (struct fp_lane *lane, const void *arg)
+{
+  (void) arg;
   return lane->completed.head != NULL || lane->outstanding == 0;
 }
 
-/* Return how long the polling thread may sleep: SLEEP_MAX_MS, or until the
- * next read is due for a hedge.
+/* Return true if the wait must end although w is not over: at its deadline, or
+ * at a change.
  */
-static struct timespec
-sleep_time (struct fp_lane *lane, uint64_t now)
+static bool
+is_interrupted (const struct fp_lane *lane, const struct lane_wait *w)
 {
-  uint64_t ns = SLEEP_MAX_MS * FP_NS_PER_MS;
-
-  if (lane->hedging) {
-    uint64_t next = lane_hedge_next (lane);
-
-    ns = FP_MIN (ns, next > now ? next - now : 0);
-    lane->sleep_until_ns = now + ns;
-  }
-  return (struct timespec) { .tv_sec = 0, .tv_nsec = (long) ns };
+  if (w->seen != NULL &&
+      fp_notifier_count (&lane->v->extents->changes) != *w->seen)
+    return true;
+  return w->deadline_ns != FP_NEVER && fp_deadline_passed (w->deadline_ns);
 }
 
-/* Poll for all threads until the io that this thread waits for is done. */
+/* Return how long the polling thread may sleep: until the next scan, the next
+ * hedge or the deadline of w.
+ */
+static struct timespec
+sleep_time (struct fp_lane *lane, const struct lane_wait *w, uint64_t now)
+{
+  uint64_t until = FP_MIN (lane->next_scan_ns, w->deadline_ns);
+  uint64_t ns;
+
+  if (lane->hedging)
+    until = FP_MIN (until, lane_hedge_next (lane));
+  lane->sleep_until_ns = until;
+  ns = until > now ? until - now : 0;
+  return (struct timespec) { .tv_sec = (time_t) (ns / FP_NS_PER_S),
+                             .tv_nsec = (long) (ns % FP_NS_PER_S) };
+}
+
+/* Poll for all threads until w is over or interrupted. */
 static void
-poll_for_all (struct fp_lane *lane, const struct fp_io *io)
+poll_for_all (struct fp_lane *lane, const struct lane_wait *w)
 {
   /* Not fp_now_ns, which stands still until the fp-clock thread runs. */
   uint64_t start = fp_mono_ns (), now = start;
@@ -90,7 +106,7 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
 
   for (;;) {
     lane_progress (lane);
-    if (satisfied (lane, io))
+    if (w->is_over (lane, w->arg) || is_interrupted (lane, w))
       break;
     now = fp_mono_ns ();
     if (atomic_load_explicit (&lane->knocking, memory_order_relaxed) > 0) {
@@ -104,7 +120,7 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
     if (lane_arm (lane, fds, &nr))
       continue;
     slept = lane->asleep = true;
-    until = sleep_time (lane, fp_now_ns ());
+    until = sleep_time (lane, w, fp_now_ns ());
     lane_unlock (lane);
     /* An error or a timeout both mean: look again. */
     (void) ppoll (fds, nr, &until, NULL);
@@ -117,26 +133,49 @@ poll_for_all (struct fp_lane *lane, const struct fp_io *io)
   count (slept ? &lane->sleeps : &lane->poll_hits, 1);
 }
 
-static void
-wait_for (struct fp_lane *lane, const struct fp_io *io)
+/* Make progress until w is over.  Return false if it was interrupted. */
+static bool
+wait_for (struct fp_lane *lane, const struct lane_wait *w)
 {
-  while (!satisfied (lane, io)) {
+  while (!w->is_over (lane, w->arg)) {
+    if (is_interrupted (lane, w))
+      return false;
     if (lane->polling) {
-      struct timespec until;
-
-      fp_timespec_after (&until, SLEEP_MAX_MS);
       lane->sleepers++;
-      /* A timeout means only: look again. */
-      (void) pthread_cond_timedwait (&lane->cond, &lane->lock, &until);
+      (void) fp_cond_wait_until (&lane->cond, &lane->lock, w->deadline_ns);
       lane->sleepers--;
       continue;
     }
     lane->polling = true;
-    poll_for_all (lane, io);
+    poll_for_all (lane, w);
     lane->polling = false;
     if (lane->sleepers > 0)
       pthread_cond_broadcast (&lane->cond);
   }
+  return true;
+}
+
+static void
+wait_for_io (struct fp_lane *lane, const struct fp_io *io)
+{
+  if (io->done)
+    return;
+  (void) wait_for (lane, &(struct lane_wait) {
+                             .is_over = is_done,
+                             .arg = io,
+                             .deadline_ns = FP_NEVER,
+                         });
+}
+
+bool
+lane_await (struct fp_lane *lane, const struct lane_wait *w)
+{
+  bool over;
+
+  lane->watchers++;
+  over = wait_for (lane, w);
+  lane->watchers--;
+  return over;
 }
 
 static void
@@ -144,7 +183,8 @@ enqueue (struct fp_lane *lane, struct fp_io *io)
 {
   io->status = 0;
   io->issued = io->inflight = io->tries = io->saying = 0;
-  io->done = io->redo = io->failed = io->asked = false;
+  io->asked_ns = 0;
+  io->done = io->redo = io->failed = false;
   io->spread = io->unsettled = io->waited = false;
   io->queued = true;
   if (io->front && io->made_ns == 0)
@@ -172,14 +212,16 @@ fp_lane_start (struct fp_lane *lane, struct fp_io *io)
 }
 
 struct fp_io *
-fp_lane_collect (struct fp_lane *lane, bool wait)
+fp_lane_collect (struct fp_lane *lane, uint64_t deadline_ns)
 {
   struct fp_io *ios;
 
   LANE_LOCK_SCOPE (lane);
   lane_progress (lane);
-  if (wait)
-    wait_for (lane, NULL);
+  (void) wait_for (lane, &(struct lane_wait) {
+                             .is_over = has_completed,
+                             .deadline_ns = deadline_ns,
+                         });
   ios = lane->completed.head;
   for (struct fp_io *io = ios; io != NULL; io = io->next)
     lane->outstanding--;
@@ -195,7 +237,7 @@ run_sync (struct fp_lane *lane, struct fp_io *io)
   enqueue (lane, io);
   /* Send io before this thread waits: the polling thread may be asleep. */
   lane_progress (lane);
-  wait_for (lane, io);
+  wait_for_io (lane, io);
   return io->status;
 }
 
@@ -231,8 +273,8 @@ copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
      * short for cases like this.  The precise clock would cost a tenth of all
      * this.
      */
-    did = r == 0 && fp_peer_lease_holds (lane->v->peers[p->copy.server],
-                                         fp_mono_coarse_ns ());
+    did = r == 0 && fp_lease_covers_mapped (&lane->v->lease, p->copy.server,
+                                            fp_mono_coarse_ns ());
   }
   fp_extent_leave (t, p);
   return did;
@@ -369,13 +411,47 @@ fp_lane_sync_begin (struct fp_lane *lane, struct fp_io *io)
 }
 
 bool
-fp_lane_sync_done (struct fp_lane *lane, struct fp_io *io, bool wait)
+fp_lane_sync_await (struct fp_lane *lane, const struct fp_io *io,
+                    const uint32_t *seen, uint64_t deadline_ns)
 {
   LANE_LOCK_SCOPE (lane);
-  lane_progress (lane);
-  if (wait)
-    wait_for (lane, io);
-  return io->done;
+  return lane_await (lane, &(struct lane_wait) {
+                               .is_over = is_done,
+                               .arg = io,
+                               .deadline_ns = deadline_ns,
+                               .seen = seen,
+                           });
+}
+
+static bool
+is_outside (struct fp_lane *lane, const void *p)
+{
+  for (const struct frag *f = lane->active_head; f != NULL; f = f->next)
+    if (f->extent == p)
+      return false;
+  return true;
+}
+
+bool
+fp_lanes_drain (struct fp_volume *v, struct fp_extent *p, uint64_t deadline_ns)
+{
+  for (unsigned i = 0;
+       (atomic_load (&p->word) & FP_EXTENT_USERS) != 0 && i < v->nr_lanes;
+       i++) {
+    struct fp_lane *lane = v->lanes[i];
+
+    LANE_LOCK_SCOPE (lane);
+    if (!lane_await (lane, &(struct lane_wait) {
+                               .is_over = is_outside,
+                               .arg = p,
+                               .deadline_ns = deadline_ns,
+                           }))
+      return false;
+  }
+  /* The operations that are left do one load or store of mapped memory, or
+   * their threads wait for the transfers.
+   */
+  return fp_extent_drained (v->extents, p, deadline_ns);
 }
 
 void

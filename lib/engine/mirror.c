@@ -17,8 +17,8 @@
 
 #define GRACE_PART 16 /* part of `timeout`: fp_mirror_grace_ms */
 #define GRACE_MIN_MS 10u
-#define SOON_MS 10 /* between two looks during a change */
-#define LATER_MS 500
+#define SOON_MS 10     /* least time between two looks that changes cause */
+#define LATER_MS 500   /* longest time between two looks */
 #define REFILL_MS 1000 /* between two tries to find memory */
 
 static uint8_t
@@ -32,10 +32,16 @@ bit (unsigned copy)
 void
 fp_mirror_poke (struct fp_volume *v)
 {
-  if (atomic_exchange (&v->mirror_due, true))
-    return;
-  FP_LOCK_SCOPE (&v->lock);
-  pthread_cond_broadcast (&v->cond);
+  if (!atomic_exchange (&v->mirror_due, true))
+    fp_notifier_raise (&v->work);
+}
+
+void
+fp_mirror_changed (struct fp_volume *v)
+{
+  if (atomic_load (&v->mirror_waits) &&
+      !atomic_exchange (&v->mirror_changed, true))
+    fp_notifier_raise (&v->work);
 }
 
 void
@@ -93,21 +99,9 @@ fp_mirror_form (struct fp_volume *v, uint64_t i, int *err)
   if (fresh_copies (t, i, &set, err) < 0)
     return false;
   atomic_store (&t->in_sync[i], set);
-  if (set != fp_mirror_all (t)) {
-    atomic_store (&v->mirror_due, true);
-    pthread_cond_broadcast (&v->cond);
-  }
+  if (set != fp_mirror_all (t))
+    fp_mirror_poke (v);
   return true;
-}
-
-bool
-fp_mirror_is_decided (struct fp_volume *v, uint64_t i)
-{
-  uint8_t set;
-  int err = 0;
-
-  FP_LOCK_SCOPE (&v->lock);
-  return fresh_copies (v->extents, i, &set, &err) == 0 || err != 0;
 }
 
 void
@@ -271,6 +265,8 @@ mend_bad (struct fp_volume *v, uint64_t i, uint8_t in_sync, uint8_t bad)
     make_anew (v, i, bad);
   for (unsigned c = 0; in_sync == bad && c < t->copies; c++)
     atomic_store (&fp_mirror_copy (t, i, c)->bad, false);
+  if (in_sync == bad)
+    fp_notifier_raise (&t->changes); /* they are read again */
 }
 
 /* Bring back copy c of extent i, which is not in sync.  Return true if the
@@ -323,25 +319,15 @@ tidy (struct fp_volume *v, uint64_t k)
     fp_allocator_want (v, k);
 }
 
-unsigned
-fp_mirror_look (struct fp_volume *v)
+/* Look at the copies of all extents.  Return true if something must be decided
+ * that could not be yet.
+ */
+static bool
+look_at_copies (struct fp_volume *v)
 {
   struct fp_extents *t = v->extents;
-  bool soon = false, resync = false;
-  uint64_t now = fp_now_ns ();
+  bool waits = false, resync = false;
 
-  bool due = atomic_exchange (&v->mirror_due, false);
-
-  if (!fp_volume_is_mirrored (v))
-    return LATER_MS;
-  if (!due && now < v->mirror_ns)
-    return (unsigned) fp_deadline_left_ms (v->mirror_ns);
-  for (unsigned i = 0; i < v->nr_peers; i++)
-    soon |= !fp_peer_cut (v->peers[i], fp_mirror_grace_ms (v));
-  if (v->p.read_only) {
-    v->mirror_ns = now + (soon ? SOON_MS : LATER_MS) * FP_NS_PER_MS;
-    return soon ? SOON_MS : LATER_MS;
-  }
   for (uint64_t i = 0; i < t->nr; i++) {
     uint8_t in_sync = fp_mirror_in_sync (t, i),
             bad = fp_mirror_bad (t, i, in_sync);
@@ -351,15 +337,15 @@ fp_mirror_look (struct fp_volume *v)
     if (in_sync == 0)
       continue;
     if (atomic_load (&t->p[i].diverged)) {
-      soon = true;
+      waits = true;
       mend_diverged (v, i, in_sync);
     }
     if (bad != 0) {
-      soon = true;
+      waits = true;
       mend_bad (v, i, in_sync, bad);
     }
     if ((in_sync & (in_sync - 1)) != 0)
-      soon |= drop_dead (v, i, in_sync);
+      waits |= drop_dead (v, i, in_sync);
     for (unsigned c = 0; c < t->copies; c++)
       if (!(in_sync & bit (c)))
         resync |= restore (v, i, c);
@@ -367,13 +353,42 @@ fp_mirror_look (struct fp_volume *v)
       else if (!fp_meta_log_may_exist (v, fp_mirror_entry (t, i, c)))
         fp_meta_log_in_sync (v, fp_mirror_entry (t, i, c));
   }
-  if (now >= v->refill_ns)
-    v->refill_ns = now + REFILL_MS * FP_NS_PER_MS;
   if (resync)
     fp_migrate_wake (v->migrate);
-  now = fp_now_ns ();
-  v->mirror_ns = now + (soon ? SOON_MS : LATER_MS) * FP_NS_PER_MS;
-  return soon ? SOON_MS : LATER_MS;
+  return waits;
+}
+
+unsigned
+fp_mirror_look (struct fp_volume *v)
+{
+  unsigned ms = LATER_MS, grace = fp_mirror_grace_ms (v);
+  bool due = atomic_exchange (&v->mirror_due, false), waits = false;
+
+  if (!fp_volume_is_mirrored (v))
+    return LATER_MS;
+  if (atomic_exchange (&v->mirror_changed, false))
+    v->mirror_ns =
+        FP_MIN (v->mirror_ns, v->looked_ns + SOON_MS * FP_NS_PER_MS);
+  if (!due && !fp_deadline_passed (v->mirror_ns))
+    return (unsigned) fp_deadline_left_ms (v->mirror_ns);
+  /* Set this before the look: a change that the look misses causes another. */
+  atomic_store (&v->mirror_waits, true);
+  for (unsigned i = 0; i < v->nr_peers; i++) {
+    unsigned left = fp_peer_cut (v->peers[i], grace);
+
+    ms = left != 0 ? FP_MIN (ms, left) : ms;
+  }
+  if (!v->p.read_only) {
+    bool refill = fp_deadline_passed (v->refill_ns);
+
+    waits = look_at_copies (v);
+    if (refill)
+      v->refill_ns = fp_deadline_in_ms (REFILL_MS);
+  }
+  atomic_store (&v->mirror_waits, waits);
+  v->looked_ns = fp_now_ns ();
+  v->mirror_ns = v->looked_ns + ms * FP_NS_PER_MS;
+  return ms;
 }
 
 /* ---- reports from other parts ---- */

@@ -86,10 +86,6 @@ void fp_mirror_want (struct fp_volume *v, uint64_t i);
  * may.
  */
 bool fp_mirror_form (struct fp_volume *v, uint64_t i, int *err);
-/* Return true if fp_mirror_form could form extent i now, or would set *err.
- * With one copy: if its memory was refused, and the reason is known.
- */
-bool fp_mirror_is_decided (struct fp_volume *v, uint64_t i);
 
 /* Mark [in, in + length) of extent i as missed by all copies but the set
  * `reached`.  Any thread that is inside an in-sync copy, or has them shut.
@@ -111,6 +107,10 @@ uint8_t fp_mirror_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync);
 unsigned fp_mirror_grace_ms (const struct fp_volume *v);
 /* Make the allocator look at once, because something must be decided. */
 void fp_mirror_poke (struct fp_volume *v);
+/* Note a change.  If the last look left something to decide, the allocator
+ * looks again, at most every 10 ms.  Takes only the lock of fp_volume.work.
+ */
+void fp_mirror_changed (struct fp_volume *v);
 
 /* Drop dead copies, and get memory for missing ones.  Called by the
  * allocator's thread, often.  Return ms until the next look.

@@ -11,6 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
+#include "engine/lane.h"
 #include "engine/mirror.h"
 #include "extent/stripe.h"
 #include "meta/meta_log.h"
@@ -47,7 +48,8 @@ static void
 shut (struct shut *s, unsigned c)
 {
   s->session[c] = fp_peer_session (peer_of (s, c));
-  if (fp_extent_move (extent (s, c), FP_EXTENT_READY, FP_EXTENT_BUSY))
+  if (fp_extent_move (s->v->extents, extent (s, c), FP_EXTENT_READY,
+                      FP_EXTENT_BUSY))
     s->set |= (uint8_t) (1u << c);
 }
 
@@ -62,7 +64,6 @@ reopen (struct shut *s)
       (void) fp_peer_reopen (peer_of (s, c), extent (s, c), false);
   }
   s->set = 0;
-  fp_volume_wake_lanes (s->v);
 }
 
 /* Shut all in-sync copies, and wait until no operation is inside. */
@@ -71,6 +72,13 @@ shut_all (struct shut *s, uint8_t in_sync)
 {
   const struct fp_extents *t = s->v->extents;
 
+  /* If one copy is not READY, shut none.  To shut and reopen the others would
+   * raise t->changes, so that the caller tries again at once.
+   */
+  for (unsigned c = 0; c < t->copies; c++)
+    if ((in_sync >> c & 1) &&
+        fp_extent_state (extent (s, c)) != FP_EXTENT_READY)
+      return -EAGAIN;
   /* In order of copies, and no further than the first that another thread has.
    */
   for (unsigned c = 0; c < t->copies; c++)
@@ -82,7 +90,7 @@ shut_all (struct shut *s, uint8_t in_sync)
   }
   for (unsigned c = 0; c < t->copies; c++)
     if (in_sync >> c & 1)
-      fp_volume_drain_extent (s->v, extent (s, c));
+      (void) fp_lanes_drain (s->v, extent (s, c), FP_NEVER);
   return 0;
 }
 
@@ -110,7 +118,6 @@ zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
   }
   if (done != in_sync)
     fp_mirror_missed (s->v, s->i, in, length, done);
-  fp_volume_wake_lanes (s->v);
   return result;
 }
 
@@ -162,7 +169,7 @@ release_all (struct shut *s, uint64_t deadline)
       shut (s, c);
   for (unsigned c = 0; c < t->copies; c++)
     if ((s->set & ~in_sync) >> c & 1)
-      fp_volume_drain_extent (v, extent (s, c));
+      (void) fp_lanes_drain (v, extent (s, c), FP_NEVER);
   r = record_gone (s, in_sync, deadline);
   if (r < 0) {
     reopen (s);
@@ -175,6 +182,7 @@ release_all (struct shut *s, uint64_t deadline)
     fp_extent_clear_written (t, s->i, 0, t->extent_size);
     atomic_store (&t->in_sync[s->i], 0);
   }
+  fp_notifier_raise (&t->changes);
   /* Mark all as missed: a server that is away is not believed when it returns.
    */
   fp_mirror_missed (v, s->i, 0, fp_extent_length (t, s->i), 0);
@@ -187,7 +195,6 @@ release_all (struct shut *s, uint64_t deadline)
     extent (s, c)->releasing = true;
     (void) fp_peer_release (peer_of (s, c), extent (s, c), deadline);
   }
-  fp_volume_wake_lanes (v);
   return 0;
 }
 

@@ -22,6 +22,10 @@
  */
 #define ZERO_BY_WRITE (256 * 1024)
 
+/* Pause after a refusal or a failed mark: no change tells that it has ended.
+ */
+#define AGAIN_MS 10
+
 static const unsigned char zeros[64 * 1024];
 
 /* One request of a front end. */
@@ -37,7 +41,8 @@ struct zeroing {
 static bool
 is_over (const struct fp_volume *v, const struct zeroing *z)
 {
-  return fp_deadline_passed (z->deadline_ns) || atomic_load (&v->fenced) ||
+  return fp_deadline_passed (z->deadline_ns) ||
+         fp_lease_is_fenced (&v->lease) ||
          fp_block_is_stale (&v->engine, z->made_ns);
 }
 
@@ -56,30 +61,52 @@ write_zeros (const struct zeroing *z, uint64_t length, uint64_t at)
   return 0;
 }
 
-/* Sleep briefly: not every change that is waited for has an event. */
 static void
-pause_a_little (struct fp_volume *v, struct zeroing *z)
+note_wait (struct zeroing *z)
 {
-  struct timespec until;
-
   z->waited |= fp_now_ns () - z->start_ns >= FP_WAITED_MS * FP_NS_PER_MS;
-
-  fp_timespec_after (&until, 1);
-  FP_LOCK_SCOPE (&v->lock);
-  (void) pthread_cond_timedwait (&v->cond, &v->lock, &until);
 }
 
-/* The range is zeros already.  Return 1 if the volume is still ours: then no
- * server is needed.  Return 0 to look again, -EIO at the deadline.
+/* Wait for a change since `seen`, or until is_over may be true. */
+static void
+await_change (struct fp_volume *v, struct zeroing *z, uint32_t seen)
+{
+  uint64_t mono = fp_mono_ns ();
+  uint64_t end = z->made_ns + v->engine.send_ms * FP_NS_PER_MS;
+
+  /* The clock of fp_block_is_stale is coarse. */
+  end = fp_now_ns () + (end > mono ? end - mono : 0) + FP_NS_PER_MS;
+  (void) fp_notifier_await (&v->extents->changes, seen,
+                            FP_MIN (end, z->deadline_ns));
+  note_wait (z);
+}
+
+/* Wait for AGAIN_MS, or until is_over. */
+static void
+pause_before_retry (struct fp_volume *v, struct zeroing *z)
+{
+  uint64_t end = fp_deadline_in_ms (AGAIN_MS);
+  uint32_t seen;
+
+  do
+    seen = fp_notifier_count (&v->extents->changes);
+  while (!is_over (v, z) &&
+         fp_notifier_await (&v->extents->changes, seen, end));
+  note_wait (z);
+}
+
+/* The range reads as zeros already.  Return 1 if the lease holds: then no
+ * server is needed.  Else wait for a change since `seen`, and return 0.
+ * Return -EIO at the deadline.
  */
 static int
-zeros_already (struct fp_volume *v, struct zeroing *z)
+zeros_already (struct fp_volume *v, struct zeroing *z, uint32_t seen)
 {
   if (fp_volume_is_leased (v))
     return 1;
   if (is_over (v, z))
     return -EIO;
-  pause_a_little (v, z);
+  await_change (v, z, seen);
   return 0;
 }
 
@@ -90,13 +117,45 @@ static int
 settled_state (struct fp_volume *v, struct fp_extent *p, struct zeroing *z)
 {
   for (;;) {
+    uint32_t seen = fp_notifier_count (&v->extents->changes);
     enum fp_extent_state s = fp_extent_state (p);
 
     if (s != FP_EXTENT_BUSY && s != FP_EXTENT_FROZEN && s != FP_EXTENT_OFFLINE)
       return (int) s;
     if (is_over (v, z))
       return -EIO;
-    pause_a_little (v, z);
+    await_change (v, z, seen);
+  }
+}
+
+static bool
+is_connected (struct fp_volume *v, unsigned server)
+{
+  for (unsigned i = 0; i < v->nr_lanes; i++)
+    if (fp_lane_broken (v->lanes[i], server))
+      return false;
+  return true;
+}
+
+/* Wait until the server of p may be able to zero it.  It could not, because a
+ * lane has no connection to it, or because it is copying the slab.  Return
+ * -EIO at the deadline.
+ */
+static int
+await_ready (struct fp_volume *v, const struct fp_extent *p, unsigned server,
+             struct zeroing *z)
+{
+  /* The server does not tell when the copy is done. */
+  if (is_connected (v, server))
+    pause_before_retry (v, z);
+  for (;;) {
+    uint32_t seen = fp_notifier_count (&v->extents->changes);
+
+    if (is_connected (v, server) || fp_extent_state (p) != FP_EXTENT_READY)
+      return 0;
+    if (is_over (v, z))
+      return -EIO;
+    await_change (v, z, seen);
   }
 }
 
@@ -122,17 +181,20 @@ is_whole (const struct fp_extents *t, uint64_t i, uint64_t in, uint64_t length)
 }
 
 /* Zero a range at the servers.  First all copies must mark it in their dirty
- * logs, because they differ until the last server has zeroed it.
+ * logs, because they differ until the last server has zeroed it.  -EAGAIN: try
+ * again after a change.  -EBUSY: try again soon.
  */
 static int
 zero_said (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
            uint64_t length)
 {
-  if (fp_dirty_log_say (z->lane, i, in, length) == 0)
+  int r = fp_dirty_log_say (z->lane, i, in, length);
+
+  if (r == 0)
     return fp_mirror_zero (v, i, in, length, false, &z->deadline_ns);
   fp_mirror_poke (v);
   if (!is_over (v, z))
-    return -EAGAIN;
+    return r == -EIO ? -EBUSY : -EAGAIN;
   fp_mirror_diverged (v, i);
   return -EIO;
 }
@@ -148,12 +210,13 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
   bool zeroed = false; /* some copies may have got zeros in place */
 
   for (;;) {
+    uint32_t seen = fp_notifier_count (&t->changes);
     uint64_t run;
     int r;
 
     if (fp_mirror_in_sync (t, i) == 0 ||
         (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
-      r = zeros_already (v, z);
+      r = zeros_already (v, z, seen);
       if (r != 0)
         return r < 0 ? r : 0;
       continue;
@@ -178,9 +241,12 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
       zeroed = true;
       r = zero_said (v, z, i, in, length);
     }
-    if (r != -EAGAIN)
+    if (r != -EAGAIN && r != -EBUSY)
       return r;
-    pause_a_little (v, z);
+    if (r == -EBUSY)
+      pause_before_retry (v, z);
+    else
+      await_change (v, z, seen);
   }
 }
 
@@ -201,6 +267,7 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
     return r;
   }
   for (;;) {
+    uint32_t seen = fp_notifier_count (&t->changes);
     struct fp_peer *peer;
     uint64_t run, start;
     int s = settled_state (v, p, z), r;
@@ -211,7 +278,7 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
       return -EIO;
     if (s == FP_EXTENT_EMPTY ||
         (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
-      r = zeros_already (v, z);
+      r = zeros_already (v, z, seen);
       if (r != 0)
         return r < 0 ? r : 0;
       continue;
@@ -220,25 +287,24 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
       return write_zeros (z, length, (i << t->shift) + in);
     if (fp_block_is_stale (&v->engine, z->made_ns))
       return -EIO;
-    if (!fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_BUSY))
+    if (!fp_extent_move (t, p, FP_EXTENT_READY, FP_EXTENT_BUSY))
       continue; /* another thread was quicker */
     start = fp_now_ns ();
-    fp_volume_drain_extent (v, p);
+    (void) fp_lanes_drain (v, p, FP_NEVER);
     fp_volume_wrote (v, i, in, length);
     peer = v->peers[atomic_load (&p->server)];
     if (all && !v->p.reserve_full)
       r = release (v, p, length, z->deadline_ns);
     else
       r = fp_peer_zero (peer, p, in, length, true, z->deadline_ns);
-    fp_volume_wake_lanes (v);
     if (r == 0)
       z->deadline_ns += fp_now_ns () - start;
     if (r != -ENOTCONN && r != -EBUSY)
       return r < 0 ? -EIO : 0;
     if (is_over (v, z))
       return -EIO;
-    if (r == -EBUSY) /* not all connections are up */
-      pause_a_little (v, z);
+    if (r == -EBUSY && await_ready (v, p, fp_peer_index (peer), z) < 0)
+      return -EIO;
   }
 }
 

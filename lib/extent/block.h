@@ -93,13 +93,13 @@ struct fp_io {
   uint32_t issued;   /* bytes handed to fragments */
   uint32_t inflight; /* fragments that are not back yet */
   uint32_t tries;    /* retries */
+  uint64_t asked_ns; /* when memory for its extent was asked for, or 0 */
   bool done;
   bool sync;        /* a thread waits; poll does not return it */
   bool forced;      /* sent to the server even where nothing was written */
   bool queued;      /* pending or parked */
   bool redo;        /* a connection broke: repeat all of it */
   bool failed;      /* a transfer of it failed */
-  bool asked;       /* memory for its extent was asked for */
   bool hasty;       /* a read that does not wait for a server that is away */
   bool spread;      /* parts were sent to more than one copy */
   uint64_t made_ns; /* when it was made, by fp_mono_ns; only if front */
@@ -186,6 +186,8 @@ struct fp_block {
   unsigned copies;
   unsigned await_ms; /* longest wait for servers that are away */
   unsigned send_ms;  /* a write or zero older than this is not sent any more */
+  /* Raised when a read_copy that failed may succeed now. */
+  struct fp_notifier *changes;
 };
 
 static inline int
@@ -281,13 +283,16 @@ fp_block_extent (struct fp_block *b, uint64_t offset, uint64_t limit,
  * while this process is stopped: NBD uses the kernel's.  So a write made at
  * made_ns, by fp_mono_ns and not 0, must end within await_ms.
  *
- * Return true if that time is over.  The caller must break the connections
- * that still carry the write.
+ * Return how much of that time is left, in ns.  At 0 the caller must break the
+ * connections that still carry the write.
  */
-static inline bool
-fp_block_is_overdue (const struct fp_block *b, uint64_t made_ns)
+static inline uint64_t
+fp_block_left_ns (const struct fp_block *b, uint64_t made_ns)
 {
-  return fp_mono_coarse_ns () >= made_ns + b->await_ms * FP_NS_PER_MS;
+  uint64_t now = fp_mono_coarse_ns ();
+  uint64_t end = made_ns + b->await_ms * FP_NS_PER_MS;
+
+  return end > now ? end - now : 0;
 }
 
 /* Return true if little of that time is left.  The caller must not send the

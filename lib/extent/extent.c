@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
-#include "base/sync.h"
 #include "extent/stripe.h"
 
 /* A chunk is at least 64 KiB and an extent has at most 4096 chunks.  So the
@@ -51,8 +50,7 @@ fp_extents_new (struct fp_extents **out, uint64_t size, uint64_t extent_size,
     t->chunk_shift++;
   t->chunks = (uint32_t) (extent_size >> t->chunk_shift);
   t->words = (t->chunks + 63) / 64;
-  fp_mutex_init (&t->lock);
-  fp_cond_init (&t->cond);
+  fp_notifier_init (&t->changes);
   t->p = calloc (t->all, sizeof *t->p);
   t->written = calloc (t->nr * t->words, sizeof *t->written);
   t->in_sync = calloc (t->nr, sizeof *t->in_sync);
@@ -72,8 +70,7 @@ fp_extents_free (struct fp_extents *t)
 {
   if (t == NULL)
     return;
-  pthread_cond_destroy (&t->cond);
-  pthread_mutex_destroy (&t->lock);
+  fp_notifier_destroy (&t->changes);
   free ((void *) t->dirty);
   free ((void *) t->in_sync);
   free ((void *) t->written);
@@ -89,14 +86,14 @@ fp_extent_leave (struct fp_extents *t, struct fp_extent *p)
   assert ((w & FP_EXTENT_USERS) != 0);
   if (w >> 24 == FP_EXTENT_READY || (w & FP_EXTENT_USERS) != 1)
     return;
-  /* Wake the thread that shut the extent: this was the last user inside. */
-  FP_LOCK_SCOPE (&t->lock);
-  pthread_cond_broadcast (&t->cond);
+  /* The last operation has left a shut extent: wake the thread that drains it.
+   */
+  fp_notifier_raise (&t->changes);
 }
 
 bool
-fp_extent_move (struct fp_extent *p, enum fp_extent_state from,
-                enum fp_extent_state to)
+fp_extent_move (struct fp_extents *t, struct fp_extent *p,
+                enum fp_extent_state from, enum fp_extent_state to)
 {
   uint32_t w = atomic_load (&p->word);
 
@@ -105,21 +102,27 @@ fp_extent_move (struct fp_extent *p, enum fp_extent_state from,
       return false;
   } while (!atomic_compare_exchange_weak (
       &p->word, &w, (uint32_t) to << 24 | (w & FP_EXTENT_USERS)));
+  if (from == FP_EXTENT_BUSY || from == FP_EXTENT_FROZEN ||
+      (from == FP_EXTENT_READY && to != FP_EXTENT_OFFLINE))
+    fp_notifier_raise (&t->changes);
   return true;
 }
 
 bool
-fp_extent_drained (struct fp_extents *t, struct fp_extent *p, unsigned wait_ms)
+fp_extent_drained (struct fp_extents *t, struct fp_extent *p,
+                   uint64_t deadline_ns)
 {
-  struct timespec until;
+  bool late = false;
 
-  fp_timespec_after (&until, wait_ms);
-  FP_LOCK_SCOPE (&t->lock);
-  while ((atomic_load (&p->word) & FP_EXTENT_USERS) != 0) {
-    if (pthread_cond_timedwait (&t->cond, &t->lock, &until) == ETIMEDOUT)
-      break;
+  for (;;) {
+    uint32_t seen = fp_notifier_count (&t->changes);
+
+    if ((atomic_load (&p->word) & FP_EXTENT_USERS) == 0)
+      return true;
+    if (late)
+      return false;
+    late = !fp_notifier_await (&t->changes, seen, deadline_ns);
   }
-  return (atomic_load (&p->word) & FP_EXTENT_USERS) == 0;
 }
 
 static _Atomic uint64_t *

@@ -20,7 +20,7 @@
  * fails.
  *
  * EMPTY has no memory: the extent was never written, or was trimmed.  While
- * this client holds the volume (volume_int.h), EMPTY reads as zeros.  LOST had
+ * this client holds the volume (lease.h), EMPTY reads as zeros.  LOST had
  * data that no server holds any more: every access fails with -EIO for good.
  * An access waits while the state is BUSY, FROZEN or OFFLINE.
  *
@@ -42,8 +42,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <pthread.h>
-
+#include "extent/notifier.h"
 #include "proto/messages.h"
 #include "transport/transport.h"
 
@@ -119,8 +118,10 @@ struct fp_extents {
   _Atomic uint64_t *dirty;  /* per entry, like written: mirror.h; or NULL */
   _Atomic uint32_t tick;    /* seconds, about; set by the migration thread */
 
-  pthread_mutex_t lock; /* only for sleeping in fp_extent_drained */
-  pthread_cond_t cond;
+  /* Raised when something changed that a request or a thread of the volume may
+   * wait for: see fp_extent_move, and lane.h.
+   */
+  struct fp_notifier changes;
 };
 
 /* Allocate the table.  Return -EINVAL in one of these cases:
@@ -171,14 +172,20 @@ fp_extent_enter (struct fp_extents *t, struct fp_extent *p)
 }
 
 /* Enter like fp_extent_enter, but also if the extent is FROZEN.  Only for the
- * migration thread; its use does not count as use of the extent.
+ * migration thread; its use does not count as use of the extent.  The state is
+ * checked first: to enter and leave a shut extent would raise t->changes, and
+ * wake the caller itself.
  */
 static inline enum fp_extent_state
 fp_extent_enter_frozen (struct fp_extents *t, struct fp_extent *p)
 {
-  uint32_t w = atomic_fetch_add_explicit (&p->word, 1, memory_order_acquire);
-  enum fp_extent_state s = (enum fp_extent_state) (w >> 24);
+  enum fp_extent_state s = fp_extent_state (p);
+  uint32_t w;
 
+  if (s != FP_EXTENT_READY && s != FP_EXTENT_FROZEN)
+    return s;
+  w = atomic_fetch_add_explicit (&p->word, 1, memory_order_acquire);
+  s = (enum fp_extent_state) (w >> 24);
   if (s == FP_EXTENT_READY || s == FP_EXTENT_FROZEN)
     return FP_EXTENT_READY;
   fp_extent_leave (t, p);
@@ -189,24 +196,32 @@ fp_extent_enter_frozen (struct fp_extents *t, struct fp_extent *p)
 static inline enum fp_extent_state
 fp_extent_enter_busy (struct fp_extents *t, struct fp_extent *p)
 {
-  uint32_t w = atomic_fetch_add_explicit (&p->word, 1, memory_order_acquire);
-  enum fp_extent_state s = (enum fp_extent_state) (w >> 24);
+  enum fp_extent_state s = fp_extent_state (p);
+  uint32_t w;
 
+  if (s != FP_EXTENT_BUSY)
+    return s == FP_EXTENT_READY ? FP_EXTENT_LOST : s;
+  w = atomic_fetch_add_explicit (&p->word, 1, memory_order_acquire);
+  s = (enum fp_extent_state) (w >> 24);
   if (s == FP_EXTENT_BUSY)
     return FP_EXTENT_READY;
   fp_extent_leave (t, p);
   return s == FP_EXTENT_READY ? FP_EXTENT_LOST : s;
 }
 
-/* Change the state in one step.  Return false if it was not `from`. */
-bool fp_extent_move (struct fp_extent *p, enum fp_extent_state from,
-                     enum fp_extent_state to);
+/* Change the state in one step.  Return false if it was not `from`.  This
+ * raises t->changes if `from` is BUSY or FROZEN, or READY and `to` is not
+ * OFFLINE.  After other moves that a thread may wait for, the caller does.  A
+ * peer that comes up or goes down moves many extents, and raises it once.
+ */
+bool fp_extent_move (struct fp_extents *t, struct fp_extent *p,
+                     enum fp_extent_state from, enum fp_extent_state to);
 
-/* Wait at most wait_ms until no operation is inside, after a move to a state
- * that lets none in.  Return true if the extent is drained.
+/* Wait until no operation is inside, after a move to a state that lets none
+ * in.  Return false at the deadline, by fp_now_ns.
  */
 bool fp_extent_drained (struct fp_extents *t, struct fp_extent *p,
-                        unsigned wait_ms);
+                        uint64_t deadline_ns);
 
 /* Return the extent, or the copy number, of entry k. */
 static inline uint64_t

@@ -30,7 +30,7 @@
  * Errors:   those of volume.h.
  * Threads:  any, except for fp_sealed_new and free.
  * Memory:   only fp_sealed_new allocates.  The table, the keys and the buffers
- * are locked.
+ *           are locked.
  */
 
 #ifndef FP_SEALED_H

@@ -7,9 +7,9 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
+#include "extent/notifier.h"
 #include "filter/sealed_int.h"
 
 /* Return true if n bytes at p are zeros.  Mostly the first word decides. */
@@ -276,12 +276,16 @@ read_copies (struct fp_sealed *k, unsigned lane, unsigned char *out,
              uint64_t block)
 {
   uint64_t deadline = fp_deadline_in_ms (k->block.await_ms);
-  int r;
 
-  while ((r = try_copies (k, lane, out, block, in_sync_copies (k, block),
-                          fp_deadline_passed (deadline))) == -EAGAIN)
-    usleep (5000);
-  return r;
+  for (;;) {
+    uint32_t seen = fp_notifier_count (k->block.changes);
+    int r = try_copies (k, lane, out, block, in_sync_copies (k, block),
+                        fp_deadline_passed (deadline));
+
+    if (r != -EAGAIN)
+      return r;
+    (void) fp_notifier_await (k->block.changes, seen, deadline);
+  }
 }
 
 int

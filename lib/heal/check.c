@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <sys/mman.h>
 
 #include "base/checked.h"
@@ -22,8 +21,7 @@
 #include "heal/migrate_int.h"
 #include "peer/peer.h"
 
-#define LOOK_NS 50000       /* poll interval while others are kept out */
-#define AGAIN_MS 2          /* wait before a block is tried again */
+#define AGAIN_MS 2          /* pause between two tries, for others' requests */
 #define PATIENCE_TIMEOUTS 4 /* a block is tried for `timeout` times this */
 
 /* Results for a block. */
@@ -68,7 +66,16 @@ copy_at (struct fp_check *c, unsigned copy)
 static bool
 is_over (struct fp_check *c)
 {
-  return atomic_load (&c->stop) || atomic_load (&c->v->fenced);
+  return atomic_load (&c->stop) || fp_lease_is_fenced (&c->v->lease);
+}
+
+/* Make the thread end.  Call with the lock held. */
+static void
+tell_to_stop (struct fp_check *c)
+{
+  atomic_store (&c->stop, true);
+  pthread_cond_broadcast (&c->cond);
+  fp_notifier_raise (&c->v->extents->changes);
 }
 
 static void
@@ -149,7 +156,7 @@ let_go (struct fp_check *c)
     return;
   c->held = false;
   if (fp_range_lock_let_go (c->v->range_lock, c->i, c->in, c->length))
-    fp_volume_wake_lanes (c->v);
+    fp_notifier_raise (&c->v->extents->changes);
   leave (c, c->set);
 }
 
@@ -200,29 +207,41 @@ begin (struct fp_check *c, struct fp_lane *lane, unsigned copy,
   fp_lane_sync_begin (lane, &c->ios[copy]);
 }
 
+/* Return true once io is done, false if it must be cancelled. */
+static bool
+await_io (struct fp_check *c, struct fp_lane *lane, const struct fp_io *io)
+{
+  for (;;) {
+    uint32_t seen = fp_notifier_count (&c->v->extents->changes);
+
+    if (c->late)
+      return fp_lane_sync_await (lane, io, NULL, FP_NEVER);
+    if (must_end (c))
+      return false;
+    if (fp_lane_sync_await (lane, io, &seen, c->deadline_ns))
+      return true;
+  }
+}
+
 /* Wait until the transfers of these copies are done.  If that takes too long,
  * cancel them, and unlock the block unless they are writes.
  */
 static int
 await (struct fp_check *c, struct fp_lane *lane, uint8_t set)
 {
-  const struct timespec t = { .tv_nsec = LOOK_NS };
   int r = 0;
 
   for (unsigned k = 0; k < c->v->extents->copies; k++) {
     if (!(set >> k & 1))
       continue;
-    while (!fp_lane_sync_done (lane, &c->ios[k], c->late)) {
-      if (!must_end (c)) {
-        nanosleep (&t, NULL);
-        continue;
-      }
+    if (!await_io (c, lane, &c->ios[k])) {
       c->late = true;
       for (unsigned n = k; n < c->v->extents->copies; n++)
         if (set >> n & 1)
           fp_lane_sync_cancel (lane, &c->ios[n]);
       if (c->ios[k].kind == FP_IO_READ)
         let_go (c);
+      (void) fp_lane_sync_await (lane, &c->ios[k], NULL, FP_NEVER);
     }
     if (c->ios[k].status < 0)
       r = -EAGAIN;
@@ -577,7 +596,7 @@ check_main (void *arg)
   munmap (c->memory, (size_t) FP_CHECK_BLOCK * c->v->extents->copies);
   FP_LOCK_SCOPE (&c->lock);
   c->status.since_ns = fp_now_ns () - c->start_ns;
-  if (atomic_load (&c->v->fenced)) {
+  if (fp_lease_is_fenced (&c->v->lease)) {
     c->status.state = FP_CHECK_FAILED;
     snprintf (c->status.why, sizeof c->status.why,
               "fenced: another client has taken the volume over");
@@ -679,8 +698,7 @@ fp_volume_check_cancel (struct fp_volume *v, char why[FP_WHY_MAX])
     snprintf (why, FP_WHY_MAX, "no check of this volume is running");
     return -ENOENT;
   }
-  atomic_store (&c->stop, true);
-  pthread_cond_broadcast (&c->cond);
+  tell_to_stop (c);
   return 0;
 }
 
@@ -721,8 +739,7 @@ fp_check_stop (struct fp_check *c)
     return;
   {
     FP_LOCK_SCOPE (&c->lock);
-    atomic_store (&c->stop, true);
-    pthread_cond_broadcast (&c->cond);
+    tell_to_stop (c);
   }
   join (c);
 }

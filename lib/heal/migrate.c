@@ -44,7 +44,7 @@ migrate_cancelled (struct fp_migrate *m)
 {
   int from = atomic_load (&m->from);
 
-  return atomic_load (&m->stop) || atomic_load (&m->v->fenced) ||
+  return atomic_load (&m->stop) || fp_lease_is_fenced (&m->v->lease) ||
          (from >= 0 && !fp_volume_is_emptied (m->v, (unsigned) from));
 }
 
@@ -73,9 +73,9 @@ migrate_thaw (struct fp_migrate *m, struct fp_extent *p)
 {
   {
     FP_LOCK_SCOPE (&m->v->lock);
-    (void) fp_extent_move (p, FP_EXTENT_FROZEN, FP_EXTENT_READY);
+    (void) fp_extent_move (m->v->extents, p, FP_EXTENT_FROZEN,
+                           FP_EXTENT_READY);
   }
-  fp_volume_wake_lanes (m->v);
 }
 
 /* Freeze the extent, and wait until only the migration thread is inside.
@@ -90,17 +90,13 @@ freeze (struct fp_migrate *m, struct fp_extent *p)
 
   {
     FP_LOCK_SCOPE (&v->lock);
-    if (!fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_FROZEN))
+    if (!fp_extent_move (v->extents, p, FP_EXTENT_READY, FP_EXTENT_FROZEN))
       return fp_extent_state (p) == FP_EXTENT_BUSY ? -EBUSY : -EAGAIN;
   }
-  while (!fp_extent_drained (v->extents, p, 1)) {
-    if (fp_deadline_passed (deadline)) {
-      migrate_thaw (m, p);
-      return -EBUSY;
-    }
-    fp_volume_help_lanes (v);
-  }
-  return 0;
+  if (fp_lanes_drain (v, p, deadline))
+    return 0;
+  migrate_thaw (m, p);
+  return -EBUSY;
 }
 
 static int
@@ -239,9 +235,11 @@ static void
 stay (struct fp_migrate *m, struct fp_extent *p, struct fp_peer *to,
       uint64_t session)
 {
+  struct fp_notifier *changes = &m->v->extents->changes;
   struct fp_peer *from = m->v->peers[atomic_load (&p->server)];
 
   for (;;) {
+    uint32_t seen = fp_notifier_count (changes);
     bool undone = fp_peer_take_undone (to, m->take);
 
     /* Try without a call first, as the peer's thread may be busy. */
@@ -249,9 +247,9 @@ stay (struct fp_migrate *m, struct fp_extent *p, struct fp_peer *to,
       break;
     if (fp_peer_reopen (from, p, !undone) == 0 || atomic_load (&m->stop))
       break;
-    migrate_pause (m, MIGRATE_TURN_MS);
+    (void) fp_notifier_await (changes, seen,
+                              fp_deadline_in_ms (MIGRATE_FAILED_MS));
   }
-  fp_volume_wake_lanes (m->v);
 }
 
 static int
@@ -270,9 +268,9 @@ switch_over (struct fp_migrate *m, uint64_t i, unsigned to)
     migrate_thaw (m, p);
     return r;
   }
-  if (!fp_extent_move (p, FP_EXTENT_FROZEN, FP_EXTENT_BUSY))
+  if (!fp_extent_move (v->extents, p, FP_EXTENT_FROZEN, FP_EXTENT_BUSY))
     return -EIO;
-  fp_volume_drain_extent (v, p); /* threads that only looked at it */
+  (void) fp_lanes_drain (v, p, FP_NEVER); /* threads that only looked at it */
   fp_peer_take (peer, m->take, p);
   if (!fp_peer_take_ended (peer, m->take, FP_MAX (v->p.timeout_ms / 4, 20u)) &&
       fp_peer_take_withdraw (peer, m->take)) {
@@ -310,6 +308,24 @@ move_from (struct fp_migrate *m, uint64_t i, unsigned server,
   return r;
 }
 
+/* Wait until the peer has dropped the target.  If its session ends, that is a
+ * little later.
+ */
+static void
+await_no_target (struct fp_migrate *m)
+{
+  struct fp_notifier *changes = &m->v->extents->changes;
+
+  for (;;) {
+    uint32_t seen = fp_notifier_count (changes);
+
+    if (fp_extent_state (&m->v->target) == FP_EXTENT_EMPTY ||
+        atomic_load (&m->stop))
+      return;
+    (void) fp_notifier_await (changes, seen, FP_NEVER);
+  }
+}
+
 int
 migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
 {
@@ -334,10 +350,7 @@ migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
   atomic_store (&v->moving, NOT_MOVING);
   if (r < 0)
     fp_peer_drop_target (v->peers[to]);
-  /* If the session ends, the peer drops the target a little later. */
-  while (fp_extent_state (&v->target) != FP_EXTENT_EMPTY &&
-         !atomic_load (&m->stop))
-    migrate_pause (m, MIGRATE_TURN_MS);
+  await_no_target (m);
   return r == -ESTALE ? -ENOTCONN : r;
 }
 
@@ -506,6 +519,7 @@ fp_migrate_stop (struct fp_migrate *m)
     atomic_store (&m->stop, true);
     pthread_cond_broadcast (&m->cond);
   }
+  fp_notifier_raise (&m->v->extents->changes);
   /* The thread may wait for a peer, and the peer for a silent server. */
   while (!await_end (m))
     for (unsigned i = 0; i < m->v->nr_peers; i++)

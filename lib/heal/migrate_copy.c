@@ -16,15 +16,12 @@
 #include <config.h>
 
 #include <errno.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "extent/stripe.h"
 #include "heal/migrate_int.h"
-
-#define LOOK_NS 50000 /* poll interval while others are kept out */
 
 /* ---- dirty chunks ---- */
 
@@ -119,7 +116,6 @@ static int
 flush_lane (struct fp_lane *lane, struct fp_migrate *m, uint64_t i,
             uint64_t deadline, struct fp_extent **frozen)
 {
-  const struct timespec t = { .tv_nsec = LOOK_NS };
   unsigned char byte;
   struct fp_io io = {
     .kind = FP_IO_READ,
@@ -132,14 +128,11 @@ flush_lane (struct fp_lane *lane, struct fp_migrate *m, uint64_t i,
   };
 
   fp_lane_sync_begin (lane, &io);
-  while (!fp_lane_sync_done (lane, &io, *frozen == NULL)) {
-    if (fp_deadline_passed (deadline)) {
-      migrate_thaw (m, *frozen);
-      *frozen = NULL;
-    }
-    else
-      nanosleep (&t, NULL);
+  if (*frozen != NULL && !fp_lane_sync_await (lane, &io, NULL, deadline)) {
+    migrate_thaw (m, *frozen);
+    *frozen = NULL;
   }
+  (void) fp_lane_sync_await (lane, &io, NULL, FP_NEVER);
   return io.status;
 }
 
@@ -226,20 +219,6 @@ buf_done (struct fp_migrate *m, struct migrate_buf *b, bool go_on)
   return 0;
 }
 
-/* Return the ios that are done, or NULL.  With a deadline, do not sleep: the
- * thread must be awake when it comes.
- */
-static struct fp_io *
-collect (struct fp_migrate *m, bool sleep)
-{
-  const struct timespec t = { .tv_nsec = LOOK_NS };
-  struct fp_io *ios = fp_lane_collect (m->lane, sleep);
-
-  if (ios == NULL && !sleep)
-    nanosleep (&t, NULL);
-  return ios;
-}
-
 /* Let other users in, as copying takes too long.  Mark what is in flight as
  * dirty again.
  */
@@ -273,13 +252,16 @@ copy_next (struct fp_migrate *m, uint64_t i, uint64_t *at,
   return true;
 }
 
-/* Finish transfers that are done.  Return how many buffers are free again. */
+/* Finish transfers that are done; if none is, wait until one is, or until the
+ * deadline.  Return how many buffers are free again.
+ */
 static unsigned
-go_on (struct fp_migrate *m, bool sleep, int *r)
+go_on (struct fp_migrate *m, uint64_t deadline, int *r)
 {
   unsigned freed = 0;
 
-  for (struct fp_io *io = collect (m, sleep), *next; io != NULL; io = next) {
+  for (struct fp_io *io = fp_lane_collect (m->lane, deadline), *next;
+       io != NULL; io = next) {
     struct migrate_buf *b = (struct migrate_buf *) io;
     int s;
 
@@ -319,7 +301,7 @@ migrate_copy_round (struct fp_migrate *m, uint64_t i, uint64_t deadline,
       busy += m->bufs[k].state != BUF_IDLE;
     }
     if (busy > 0)
-      busy -= go_on (m, frozen == NULL, &r);
+      busy -= go_on (m, frozen == NULL ? FP_NEVER : deadline, &r);
     else if (r == 0 && more && rate_ms (m) > 0)
       migrate_pause (m, FP_MIN (rate_ms (m), MIGRATE_TURN_MS));
   }
@@ -335,11 +317,10 @@ migrate_read_back (struct fp_migrate *m, uint64_t i, uint64_t deadline,
   bool late = false;
 
   submit (m, b, FP_IO_READ, m->to_extent, i << m->v->extents->shift, 1);
-  while (collect (m, late) == NULL) {
-    if (late || !fp_deadline_passed (deadline))
-      continue;
+  if (fp_lane_collect (m->lane, deadline) == NULL) {
     late = true;
     migrate_thaw (m, frozen);
+    (void) fp_lane_collect (m->lane, FP_NEVER);
   }
   b->state = BUF_IDLE;
   if (b->io.status < 0)

@@ -78,7 +78,7 @@ struct fp_migrate {
   struct fp_take *take;
 };
 
-/* Longest sleep without a look at the requests. */
+/* Longest pause to keep to the rate, before the next look at the requests. */
 #define MIGRATE_TURN_MS 10u
 
 /* migrate_copy.c: for the migration thread */
@@ -129,7 +129,7 @@ bool migrate_drain_next (struct fp_migrate *m);
 int migrate_choose (struct fp_volume *v, uint64_t i);
 /* Return the reason for people; "" = another try may do. */
 const char *migrate_reason (int r);
-#define MIGRATE_FAILED_MS 100 /* before the next extent is tried */
+#define MIGRATE_FAILED_MS 100 /* before the next extent, or label */
 
 /* reclaim.c: for the migration thread */
 bool migrate_reclaim_next (struct fp_migrate *m);

@@ -53,7 +53,7 @@ static bool
 copy_mapped (struct fp_migrate *m, const struct fp_copy *from,
              const struct fp_copy *to, uint64_t in, uint32_t length)
 {
-  struct fp_peer **peers = m->v->peers;
+  struct fp_lease *lease = &m->v->lease;
   unsigned char *far;
   uint64_t now;
 
@@ -65,8 +65,8 @@ copy_mapped (struct fp_migrate *m, const struct fp_copy *from,
           far, (const unsigned char *) from->remote.map + in, length) < 0)
     return false; /* the lanes will fail, too, and say which copy */
   now = fp_mono_ns ();
-  return fp_peer_lease_holds (peers[from->server], now) &&
-         fp_peer_lease_holds (peers[to->server], now);
+  return fp_lease_covers_mapped (lease, from->server, now) &&
+         fp_lease_covers_mapped (lease, to->server, now);
 }
 
 bool

@@ -85,7 +85,7 @@ make_in_sync (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to,
       !(fp_mirror_in_sync (t, i) >> from & 1) ||
       fp_extent_state (fp_mirror_copy (t, i, to)) != FP_EXTENT_READY ||
       fp_mirror_copy (t, i, to)->copy.generation != generation ||
-      migrate_count_dirty (m) != 0 || atomic_load (&v->fenced))
+      migrate_count_dirty (m) != 0 || fp_lease_is_fenced (&v->lease))
     return -EAGAIN;
   atomic_fetch_or (&t->in_sync[i], (uint8_t) (1u << to));
   return 0;

@@ -150,7 +150,7 @@ fp_meta_log_may_record (struct fp_volume *v)
   if (r == NULL)
     return true;
   FP_LOCK_SCOPE (&r->lock);
-  return may_record (r);
+  return !r->frozen && may_record (r);
 }
 
 /* Take entry i out of the queue.  Return false if it is in the batch, so that
@@ -385,7 +385,7 @@ finish_batch (struct fp_meta_log *r)
     atomic_store (&p[dropped[k]].record, RECORD_NOTHING);
     pthread_cond_broadcast (&r->cond);
   }
-  fp_volume_wake_lanes (v);
+  fp_notifier_raise (&v->extents->changes);
 }
 
 static bool

@@ -110,8 +110,8 @@ void fp_meta_log_exists (struct fp_volume *v, uint64_t i);
  * to the metadata log, and will be READY again some time.
  */
 int fp_meta_log_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns);
-/* Return false if a change would have to wait for members that are known to be
- * down.
+/* Return false if the volume is frozen, or if a change would have to wait for
+ * members that are known to be down.
  */
 bool fp_meta_log_may_record (struct fp_volume *v);
 /* Record that entry k, one of several copies, is out of sync (then

@@ -219,8 +219,8 @@ fp_meta_log_rest (struct fp_volume *v)
   uint64_t deadline;
 
   if (r == NULL || !fp_volume_is_mirrored (v) || v->p.read_only ||
-      !atomic_load (&v->started) || atomic_load (&v->fenced) || r->list_due ||
-      r->unsettled)
+      !atomic_load (&v->started) || fp_lease_is_fenced (&v->lease) ||
+      r->list_due || r->unsettled)
     return;
   for (uint64_t i = 0; i < v->extents->nr; i++)
     if (atomic_load (&v->extents->p[i].diverged))

@@ -274,7 +274,7 @@ meta_log_mend_list (struct fp_meta_log *r)
   e = meta_log_write_list (r,
                            fp_deadline_in_ms (4 * meta_log_patience_ms (r)));
   if (e == -EPERM)
-    fp_volume_set_fenced (r->v, NULL);
+    fp_lease_fence (&r->v->lease, NULL);
 }
 
 /* Make our list newer than that of a server that was away at start-up, and

@@ -155,11 +155,10 @@ fp_peer_given_up (const struct fp_peer *l)
   return down != 0 && fp_now_ns () - down >= l->v->p.timeout_ms * FP_NS_PER_MS;
 }
 
-bool
-fp_peer_is_learning (const struct fp_peer *l)
+uint64_t
+fp_peer_learns_until (const struct fp_peer *l)
 {
-  return atomic_load (&l->down_ns) != 0 &&
-         !fp_deadline_passed (atomic_load (&l->learn_until_ns));
+  return atomic_load (&l->down_ns) == 0 ? 0 : atomic_load (&l->learn_until_ns);
 }
 
 uint64_t
@@ -170,15 +169,17 @@ fp_peer_away_ms (const struct fp_peer *l)
   return down == 0 || now <= down ? 0 : (now - down) / FP_NS_PER_MS;
 }
 
-bool
+unsigned
 fp_peer_cut (struct fp_peer *l, unsigned ms)
 {
-  if (fp_peer_away_ms (l) < ms)
-    return atomic_load (&l->down_ns) == 0;
+  uint64_t away = fp_peer_away_ms (l);
+
+  if (away < ms)
+    return atomic_load (&l->down_ns) == 0 ? 0 : ms - (unsigned) away;
   FP_LOCK_SCOPE (&l->lock);
   if (l->asked != NULL && l->busy_ns != 0 && l->state == FP_SERVER_UP)
     fp_ctl_hang_up (l->asked);
-  return true;
+  return 0;
 }
 
 void
@@ -189,6 +190,25 @@ fp_peer_away (struct fp_peer *l)
 
 /* ---- going down ---- */
 
+/* Wait until no operation is inside p, or p is not this peer's any more.
+ * While p is BUSY, its owner unmaps it, and lets no operation in before that.
+ */
+static void
+await_owner (const struct fp_peer *l, struct fp_extent *p)
+{
+  struct fp_notifier *changes = &l->v->extents->changes;
+
+  for (;;) {
+    uint32_t seen = fp_notifier_count (changes);
+
+    if (fp_extent_state (p) != FP_EXTENT_BUSY || !atomic_load (&p->held) ||
+        atomic_load (&p->server) != l->index ||
+        (atomic_load (&p->word) & FP_EXTENT_USERS) == 0)
+      return;
+    (void) fp_notifier_await (changes, seen, FP_NEVER);
+  }
+}
+
 /* Let no new transfer start, wait for those in flight, then unmap what the
  * donor lent.  Hanging up, and HELLO with the same UUID later, tell the donor
  * that no transfer to mapped memory is under way.
@@ -198,8 +218,7 @@ peer_let_go (struct fp_peer *l)
 {
   struct fp_extents *t = l->v->extents;
 
-  atomic_store (&l->lease_ns, 0);
-  atomic_store (&l->zeros_ns, 0);
+  fp_lease_end (&l->v->lease, l->index);
   atomic_store (&l->learn_until_ns, 0);
   {
     FP_LOCK_SCOPE (&l->lock);
@@ -217,9 +236,10 @@ peer_let_go (struct fp_peer *l)
      */
     FP_LOCK_SCOPE (&l->v->lock);
     if (atomic_load (&p->server) == l->index &&
-        !fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_OFFLINE))
-      (void) fp_extent_move (p, FP_EXTENT_FROZEN, FP_EXTENT_OFFLINE);
+        !fp_extent_move (t, p, FP_EXTENT_READY, FP_EXTENT_OFFLINE))
+      (void) fp_extent_move (t, p, FP_EXTENT_FROZEN, FP_EXTENT_OFFLINE);
   }
+  fp_notifier_raise (&t->changes);
   peer_shut_target (l);
   for (unsigned i = 0; i < l->v->nr_lanes; i++)
     fp_lane_disconnect (l->v->lanes[i], l->index);
@@ -229,14 +249,8 @@ peer_let_go (struct fp_peer *l)
     if (fp_extent_state (p) == FP_EXTENT_OFFLINE &&
         atomic_load (&p->server) == l->index)
       peer_forget_offline (l, p);
-    /* The owner of a BUSY extent unmaps it.  No transfer enters it until
-     * then, or until the extent is elsewhere.
-     */
     else
-      while (fp_extent_state (p) == FP_EXTENT_BUSY && atomic_load (&p->held) &&
-             atomic_load (&p->server) == l->index &&
-             !fp_extent_drained (t, p, 1))
-        fp_volume_help_lanes (l->v);
+      await_owner (l, p);
   }
   peer_forget_target (l);
   fp_session_close (&l->s);
@@ -445,7 +459,7 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
     }
     if (peer_mend_lanes (l) < 0)
       return; /* the callee has set the reason */
-    if (atomic_load (&l->v->fenced)) {
+    if (fp_lease_is_fenced (&l->v->lease)) {
       snprintf (why, FP_WHY_MAX,
                 "fenced: another client has taken the volume over");
       return;
@@ -460,8 +474,8 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
     }
     if (peer_do_calls (l) < 0 || peer_do_places (l) < 0)
       return; /* the callee has set the reason */
-    over = !fp_peer_lease_holds (l, fp_mono_ns ()) ||
-           !fp_peer_zeros_hold (l, fp_boot_ns ());
+    over = !fp_lease_covers_mapped (&l->v->lease, l->index, fp_mono_ns ()) ||
+           !fp_lease_covers_zeros (&l->v->lease, l->index, fp_boot_ns ());
     if (atomic_exchange (&l->ping_now, false) || over ||
         fp_mono_ns () >= next_ping) {
       if (ping (l) < 0) {
@@ -469,8 +483,6 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
         return;
       }
       next_ping = ping_in_ms (ping_ms (l));
-      if (over)
-        fp_volume_wake_lanes (l->v);
     }
     if (peer_refill (l) < 0)
       return; /* the callee has set the reason */
@@ -505,7 +517,7 @@ stay_lost (struct fp_peer *l)
   struct pollfd fd = { .fd = l->wake_fd, .events = POLLIN };
 
   peer_judge_missing (l);
-  fp_volume_wake_lanes (l->v);
+  fp_notifier_raise (&l->v->extents->changes);
   while (!atomic_load (&l->stop)) {
     (void) poll (&fd, 1, 1000);
     drain_wake (l);
@@ -562,7 +574,7 @@ peer_main (void *arg)
       peer_fail_calls (l);
       peer_move (l, FP_SERVER_DOWN);
       fp_mirror_poke (l->v);
-      fp_volume_wake_lanes (l->v);
+      fp_notifier_raise (&l->v->extents->changes);
       continue;
     }
     peer_set_why (l, why);
@@ -641,6 +653,7 @@ fp_peer_stop (struct fp_peer *l, bool discard)
   atomic_store (&l->discard, discard);
   atomic_store (&l->stop, true);
   peer_wake (l);
+  fp_notifier_raise (&l->v->extents->changes);
 }
 
 static bool

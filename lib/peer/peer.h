@@ -89,31 +89,6 @@ void fp_peer_suspect (struct fp_peer *l);
  */
 bool fp_peer_given_up (const struct fp_peer *l);
 
-/* Return true if the lease held at mono_ns, a time after the transfer.
- * Otherwise a load or store to mapped memory (shm) does not count.  It is
- * repeated once the peer has asked the donor, as after a broken connection.
- *
- * Over shm no donor can refuse a load or a store.  A client that was stopped
- * for longer than its lease (SIGSTOP, a frozen cgroup) wakes in the middle of
- * a copy.  By then another client may have taken the volume over, and written
- * to a copy that the donor made.  While the lease holds, no donor has let
- * another client in.  A later store goes to old memory that no other client
- * gets.
- *
- * mono_ns may be coarse.  The lease runs from when the last answered message
- * was sent, less an eighth.  Both use the clock of the donor, which is on the
- * same host; it stops while the host is suspended.
- */
-bool fp_peer_lease_holds (const struct fp_peer *l, uint64_t mono_ns);
-/* Return true if the lease holds by fp_boot_ns, which also counts a suspended
- * host.  While it holds, no other client can have written to this volume.
- */
-bool fp_peer_zeros_hold (const struct fp_peer *l, uint64_t boot_ns);
-/* Return true if the lease holds by fp_boot_ns and no other client had the
- * volume since the start: see fp_volume_is_leased.
- */
-bool fp_peer_is_leased (const struct fp_peer *l, uint64_t boot_ns);
-
 /* Queue extent i, which is BUSY and the allocator's, for memory here.  It
  * becomes READY once it is on the donor's record, or comes back by
  * fp_allocator_return.
@@ -168,10 +143,11 @@ int fp_peer_zero (struct fp_peer *l, struct fp_extent *p, uint64_t offset,
  */
 void fp_peer_settle (struct fp_peer *l, uint64_t i);
 
-/* Return true if the donor was lost, is back, and is listing its slabs.  It
- * may have to register all of them first.
+/* Return the time by which a donor that was lost and is back must have listed
+ * its slabs, by fp_now_ns, or 0.  It may have passed.  The donor may have to
+ * register all slabs first.
  */
-bool fp_peer_is_learning (const struct fp_peer *l);
+uint64_t fp_peer_learns_until (const struct fp_peer *l);
 
 /* Mark the donor as away from now on.  At start-up: the start does not wait
  * for it.
@@ -183,9 +159,10 @@ void fp_peer_away (struct fp_peer *l);
  */
 uint64_t fp_peer_away_ms (const struct fp_peer *l);
 /* If the donor has been away for ms, and the peer's thread waits for an
- * answer, hang up.  Return false if the donor is away, but for less than ms.
+ * answer, hang up.  If it is away for less, return how many ms are left; else
+ * 0.
  */
-bool fp_peer_cut (struct fp_peer *l, unsigned ms);
+unsigned fp_peer_cut (struct fp_peer *l, unsigned ms);
 /* Treat the memory of entry k, which is no in-sync copy, as gone, unless k is
  * READY.  The donor releases it once it is back.  Return true if k is EMPTY
  * now.

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/checked.h"
 #include "peer/peer_int.h"
@@ -19,7 +18,6 @@
 #define ZERO_SIZE (UINT64_C (16) << 20)
 #define SILENT_MIN_MS 1000u
 #define SILENT_MAX_MS 4000u
-#define LOOK_NS 50000 /* pause between two looks while an extent is shut */
 #define SILENT_LOOK_MS 20u
 #define SILENT_PARTS 4
 
@@ -108,17 +106,17 @@ may_wait (const struct probe *b)
 static int
 probe_end (struct probe *b)
 {
-  const struct timespec t = { .tv_nsec = LOOK_NS };
-  bool late = false;
+  for (;;) {
+    uint32_t seen = fp_notifier_count (&b->by->v->extents->changes);
 
-  while (!fp_lane_sync_done (b->lane, &b->io, late)) {
-    late = !may_wait (b);
-    if (late)
+    if (!may_wait (b)) {
       fp_lane_sync_cancel (b->lane, &b->io);
-    else
-      nanosleep (&t, NULL);
+      (void) fp_lane_sync_await (b->lane, &b->io, NULL, FP_NEVER);
+      return b->io.status;
+    }
+    if (fp_lane_sync_await (b->lane, &b->io, &seen, FP_NEVER))
+      return b->io.status;
   }
-  return b->io.status;
 }
 
 void
@@ -144,8 +142,8 @@ peer_look_at_others (struct fp_peer *l)
 }
 
 /* Make sure that the writes of this lane are in the donor's memory.  To do so
- * its queue pair reads a byte of extent p, which is shut (flush in volume.c
- * says why).  If the queue pair has broken, no write of it is left once there
+ * its queue pair reads a byte of extent p, which is shut (flush.c says
+ * why).  If the queue pair has broken, no write of it is left once there
  * is a new one.
  */
 static int
@@ -250,7 +248,7 @@ finish_extent (struct fp_peer *l, struct call *c, int r, bool up)
     /* The donor refused, so it still has the slab; or its next list tells. */
     if (up)
       p->releasing = false;
-    if (!fp_extent_move (p, FP_EXTENT_BUSY,
+    if (!fp_extent_move (l->v->extents, p, FP_EXTENT_BUSY,
                          up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
       abort (); /* the caller owns it */
   }
@@ -259,6 +257,8 @@ finish_extent (struct fp_peer *l, struct call *c, int r, bool up)
 static void
 finish_call (struct fp_peer *l, struct call *c, int r, bool up)
 {
+  bool taken = c->kind == CALL_TAKE;
+
   if (c->kind == CALL_SHUT) {
     if (!up)
       r = peer_do_shut (l); /* no donor is needed */
@@ -269,12 +269,16 @@ finish_call (struct fp_peer *l, struct call *c, int r, bool up)
   else if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
     finish_extent (l, c, r, up);
   }
-  FP_LOCK_SCOPE (&l->lock);
-  c->result = r;
-  c->done = true;
-  if (c->left)
-    c->kept = false;
-  pthread_cond_broadcast (&l->cond);
+  {
+    FP_LOCK_SCOPE (&l->lock);
+    c->result = r;
+    c->done = true;
+    if (c->left)
+      c->kept = false;
+    pthread_cond_broadcast (&l->cond);
+  }
+  if (taken)
+    fp_notifier_raise (&l->v->extents->changes);
 }
 
 static struct call *
@@ -363,7 +367,7 @@ fail_now (struct fp_peer *l, struct call *c)
   if (reopens)
     c->result = peer_finish_reopen (l, c, -ENOTCONN, false);
   else
-    finish_extent (l, c, -ENOTCONN, false); /* takes no lock if not up */
+    finish_extent (l, c, -ENOTCONN, false); /* only locks of notifiers */
   c->done = true;
   return true;
 }
@@ -614,90 +618,39 @@ fp_peer_zero (struct fp_peer *l, struct fp_extent *p, uint64_t offset,
   return run_call_by (l, &c, deadline_ns);
 }
 
-/* Store `to` if it is later: answers may come out of order. */
-static void
-raise_to (_Atomic uint64_t *ns, uint64_t to)
-{
-  if (to > atomic_load (ns))
-    atomic_store (ns, to);
-}
-
 void
 peer_renewed (struct fp_peer *l, uint64_t asked_ns)
 {
-  uint64_t lease_ns = l->s.hello.lease_ms * FP_NS_PER_MS;
-  /* asked_ns by the other clock.  Read in this order, the result is never too
-   * late.
-   */
-  uint64_t mono_ns = fp_mono_ns (), took_ns = fp_boot_ns () - asked_ns;
-  uint64_t asked_mono_ns = mono_ns - FP_MIN (mono_ns, took_ns);
+  uint64_t mono_ns =
+      fp_lease_renew (&l->v->lease, l->index, asked_ns, l->s.hello.lease_ms);
 
-  lease_ns -= lease_ns / 8;
-  raise_to (&l->lease_ns, asked_mono_ns + lease_ns);
-  raise_to (&l->zeros_ns, asked_ns + lease_ns);
-  raise_to (&l->proof_ns, asked_mono_ns);
+  /* Answers may come out of order. */
+  if (mono_ns > atomic_load (&l->proof_ns))
+    atomic_store (&l->proof_ns, mono_ns);
   atomic_store (&l->mute, false);
 }
 
-/* A client has the volume only when it has opened it at every donor.  Each of
- * these shows that no other client had it:
- *
- * - One of our sessions never ended.
- * - The epoch of a donor is the same as when our last session there ended.
- *   Each client that opens the volume to write raises it.
- * - This session began while another one like these lasted.
- *
- * Otherwise each donor must have let us in again: a donor that another client
- * has used refuses a former client.  But it remembers only so many former
- * clients (FP_FORMER_MIN), about one for each epoch.  After nearly as many it
- * may have forgotten this one.
- */
 int
 peer_opened (struct fp_peer *l, uint64_t asked_ns, uint64_t epoch)
 {
   struct fp_volume *v = l->v;
-  /* A donor that joins a volume cannot tell what happened before that. */
-  bool ours = l->opened ? epoch == l->epoch + !v->p.read_only : !l->joins;
-  bool all = true;
+  uint64_t others = fp_volume_all_peers (v) & ~atomic_load (&v->closed) &
+                    ~(UINT64_C (1) << l->index);
+  /* Each client that opens the volume to write raises the epoch.  A donor that
+   * joins a volume cannot tell what happened before that.
+   */
+  bool unbroken = l->opened ? epoch == l->epoch + !v->p.read_only : !l->joins;
+  /* A donor remembers FP_FORMER_MIN former clients, about one per epoch. */
+  bool forgets = l->opened && !v->p.read_only && epoch > l->epoch &&
+                 epoch - l->epoch > FP_FORMER_MIN - FORMER_MARGIN;
 
-  FP_LOCK_SCOPE (&v->lock);
-  for (unsigned i = 0; i < v->nr_peers; i++) {
-    struct fp_peer *other = v->peers[i];
-    uint64_t now = fp_boot_ns ();
-
-    if (atomic_load (&v->closed) >> i & 1)
-      continue;
-    ours |= other != l && fp_peer_is_leased (other, now);
-    all &= other == l || fp_peer_zeros_hold (other, now);
-  }
-  if (!ours && l->opened && !v->p.read_only && epoch > l->epoch &&
-      epoch - l->epoch > FP_FORMER_MIN - FORMER_MARGIN)
+  if (!fp_lease_open (&v->lease, l->index, others, unbroken, forgets, asked_ns,
+                      l->s.hello.lease_ms))
     return -EPERM;
   peer_renewed (l, asked_ns);
-  atomic_store (&l->ours, ours);
-  for (unsigned i = 0; all && i < v->nr_peers; i++)
-    atomic_store (&v->peers[i]->ours, true);
   l->opened = true;
   l->epoch = epoch;
   return 0;
-}
-
-bool
-fp_peer_is_leased (const struct fp_peer *l, uint64_t boot_ns)
-{
-  return fp_peer_zeros_hold (l, boot_ns) && atomic_load (&l->ours);
-}
-
-bool
-fp_peer_lease_holds (const struct fp_peer *l, uint64_t mono_ns)
-{
-  return mono_ns < atomic_load (&l->lease_ns);
-}
-
-bool
-fp_peer_zeros_hold (const struct fp_peer *l, uint64_t boot_ns)
-{
-  return boot_ns < atomic_load (&l->zeros_ns);
 }
 
 void

@@ -36,6 +36,7 @@ abandon (struct fp_volume *v, struct fp_extent *p)
 {
   struct fp_peer *l = v->peers[atomic_load (&p->server)];
   enum fp_extent_state s = fp_extent_state (p);
+  bool moved;
 
   if ((s == FP_EXTENT_OFFLINE || s == FP_EXTENT_READY) &&
       atomic_load (&p->held)) {
@@ -49,8 +50,11 @@ abandon (struct fp_volume *v, struct fp_extent *p)
     p->releasing = false;
     atomic_store (&l->sweep, true);
     peer_wake (l);
-    return fp_extent_move (p, s == FP_EXTENT_READY ? FP_EXTENT_BUSY : s,
-                           FP_EXTENT_EMPTY);
+    moved = fp_extent_move (v->extents, p,
+                            s == FP_EXTENT_READY ? FP_EXTENT_BUSY : s,
+                            FP_EXTENT_EMPTY);
+    fp_notifier_raise (&v->extents->changes);
+    return moved;
   }
   if (s == FP_EXTENT_LOST) {
     /* A label in doubt would be believed once its server is current. */
@@ -60,7 +64,9 @@ abandon (struct fp_volume *v, struct fp_extent *p)
     }
     atomic_fetch_sub (&v->lost, 1);
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
-    return fp_extent_move (p, FP_EXTENT_LOST, FP_EXTENT_EMPTY);
+    moved = fp_extent_move (v->extents, p, FP_EXTENT_LOST, FP_EXTENT_EMPTY);
+    fp_notifier_raise (&v->extents->changes);
+    return moved;
   }
   return s == FP_EXTENT_EMPTY;
 }
@@ -117,7 +123,7 @@ peer_forget (struct fp_peer *l, struct fp_extent *p, enum fp_extent_state from)
     atomic_fetch_add (&l->v->lost, 1);
   else
     peer_forget_written (t, (uint64_t) (p - t->p));
-  if (!fp_extent_move (p, from, wanted ? FP_EXTENT_LOST : FP_EXTENT_EMPTY))
+  if (!fp_extent_move (t, p, from, wanted ? FP_EXTENT_LOST : FP_EXTENT_EMPTY))
     abort (); /* the caller owns it in that state */
 }
 
@@ -135,7 +141,7 @@ peer_forget_offline (struct fp_peer *l, struct fp_extent *p)
         return;
       }
     }
-    fp_volume_drain_extent (l->v, p);
+    (void) fp_extent_drained (l->v->extents, p, FP_NEVER);
   }
 }
 
@@ -143,6 +149,7 @@ void
 peer_judge_missing (struct fp_peer *l)
 {
   struct fp_extents *t = l->v->extents;
+  bool any = false;
 
   for (uint64_t i = 0; i < t->all; i++) {
     struct fp_extent *p = &t->p[i];
@@ -154,10 +161,17 @@ peer_judge_missing (struct fp_peer *l)
     s = fp_extent_state (p);
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;
-    if (s == FP_EXTENT_OFFLINE)
+    if (s == FP_EXTENT_OFFLINE) {
       peer_forget (l, p, FP_EXTENT_OFFLINE);
-    else if (s == FP_EXTENT_BUSY && p->seen != l->attempt)
+      any = true;
+    }
+    else if (s == FP_EXTENT_BUSY && p->seen != l->attempt) {
       /* The owner's call will find that the memory is gone. */
       atomic_store (&p->held, false);
+      any = true;
+    }
   }
+  /* Not each time: a lane that is woken pokes this peer, which comes here. */
+  if (any)
+    fp_notifier_raise (&t->changes);
 }

@@ -116,11 +116,6 @@ struct fp_peer {
   /* When the last answered message was sent, by fp_mono_ns as asks_ns. */
   _Atomic uint64_t proof_ns;
   _Atomic bool ping_now;
-  /* End of the lease, ns.  For mapped memory (lease_ns) by fp_mono_ns, for
-   * unwritten zeros (zeros_ns) by fp_boot_ns.
-   */
-  _Atomic uint64_t lease_ns, zeros_ns;
-  _Atomic bool ours; /* no other client had the volume before this session */
   /* Until when the donor may list its slabs, ns. */
   _Atomic uint64_t learn_until_ns;
   _Atomic uint64_t down_ns;     /* when it was lost, ns; 0: UP, or never UP */

@@ -43,8 +43,7 @@ fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
   atomic_store (&l->mute, false);
   atomic_store (&l->sweep, false);
   atomic_store (&l->lost_any, false);
-  atomic_store (&l->ours, false);
-  atomic_store (&l->lease_ns, 0);
+  fp_lease_reset (&l->v->lease, l->index);
   atomic_store (&l->learn_until_ns, 0);
   atomic_store (&l->down_ns, 0);
   atomic_store (&l->told, 0);

@@ -82,7 +82,7 @@ peer_publish (struct fp_peer *l, struct fp_extent *p,
               const struct fp_copy *copy, enum fp_extent_state from)
 {
   peer_assign (l, p, copy);
-  if (!fp_extent_move (p, from, FP_EXTENT_READY))
+  if (!fp_extent_move (l->v->extents, p, from, FP_EXTENT_READY))
     abort (); /* the caller owns it in that state */
 }
 
@@ -115,13 +115,14 @@ displace (struct fp_peer *l, struct fp_extent *p, struct fp_copy *old)
 {
   struct fp_peer *from = l->v->peers[atomic_load (&p->server)];
 
-  if (fp_extent_move (p, FP_EXTENT_LOST, FP_EXTENT_OFFLINE)) {
+  if (fp_extent_move (l->v->extents, p, FP_EXTENT_LOST, FP_EXTENT_OFFLINE)) {
     atomic_fetch_sub (&l->v->lost, 1);
     atomic_fetch_add (&l->v->allocated, 1);
   }
   else {
     /* No effect if its peer has just done that. */
-    (void) fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_OFFLINE);
+    (void) fp_extent_move (l->v->extents, p, FP_EXTENT_READY,
+                           FP_EXTENT_OFFLINE);
     *old = p->copy;
     p->copy.remote = (struct fp_remote) { 0 };
     atomic_fetch_sub (&from->extents, 1);
@@ -162,7 +163,7 @@ move_to_lost (struct fp_volume *v, struct fp_extent *p)
 {
   atomic_fetch_sub (&v->allocated, 1);
   atomic_fetch_add (&v->lost, 1);
-  if (!fp_extent_move (p, FP_EXTENT_OFFLINE, FP_EXTENT_LOST))
+  if (!fp_extent_move (v->extents, p, FP_EXTENT_OFFLINE, FP_EXTENT_LOST))
     abort (); /* ours, under the lock */
 }
 
@@ -173,7 +174,7 @@ lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
   struct fp_extent *p = &l->v->extents->p[g->extent];
   int r;
 
-  if (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_LOST)) {
+  if (fp_extent_move (l->v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_LOST)) {
     atomic_fetch_add (&l->v->lost, 1);
   }
   else {
@@ -299,7 +300,7 @@ take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
       atomic_store (&p->doubt, true);
     return r;
   }
-  if (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_OFFLINE)) {
+  if (fp_extent_move (l->v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_OFFLINE)) {
     atomic_fetch_add (&l->v->allocated, 1);
   }
   else {
@@ -405,6 +406,7 @@ peer_take_labels (struct fp_peer *l, uint64_t total)
       r = take_label (l, i);
     seen += l->grants.count;
     peer_close_grant_fds (l);
+    fp_notifier_raise (&l->v->extents->changes);
   }
   if (r < 0)
     return r;
@@ -442,7 +444,7 @@ peer_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
       judge_label (v, p, doubt, missing, &old);
     if (old.ops != NULL)
       fp_copy_forget (&old);
-    if (!fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_LOST))
+    if (!fp_extent_move (v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_LOST))
       return;
     atomic_fetch_add (&v->lost, 1);
     /* With generation 0, any label that is heard of later is higher. */
@@ -457,7 +459,7 @@ peer_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
     fp_copy_forget (&old);
   peer_forget_written (v->extents, i);
   atomic_fetch_sub (&v->allocated, 1);
-  if (!fp_extent_move (p, FP_EXTENT_OFFLINE, FP_EXTENT_EMPTY))
+  if (!fp_extent_move (v->extents, p, FP_EXTENT_OFFLINE, FP_EXTENT_EMPTY))
     abort (); /* ours, under the lock */
 }
 

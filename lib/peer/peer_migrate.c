@@ -48,15 +48,17 @@ target_is_here (struct fp_peer *l)
 static void
 target_gone (struct fp_peer *l, enum fp_extent_state from)
 {
-  if (!fp_extent_move (&l->v->target, from, FP_EXTENT_EMPTY))
+  if (!fp_extent_move (l->v->extents, &l->v->target, from, FP_EXTENT_EMPTY))
     abort (); /* ours */
+  fp_notifier_raise (&l->v->extents->changes);
 }
 
 void
 peer_shut_target (struct fp_peer *l)
 {
   if (target_is_here (l) &&
-      !fp_extent_move (&l->v->target, FP_EXTENT_READY, FP_EXTENT_OFFLINE))
+      !fp_extent_move (l->v->extents, &l->v->target, FP_EXTENT_READY,
+                       FP_EXTENT_OFFLINE))
     abort (); /* ours */
 }
 
@@ -68,7 +70,7 @@ peer_forget_target (struct fp_peer *l)
   if (fp_extent_state (t) != FP_EXTENT_OFFLINE ||
       atomic_load (&t->server) != l->index)
     return;
-  fp_volume_drain_extent (l->v, t);
+  (void) fp_extent_drained (l->v->extents, t, FP_NEVER);
   fp_copy_forget (&t->copy);
   target_gone (l, FP_EXTENT_OFFLINE);
 }
@@ -95,7 +97,7 @@ do_target (struct fp_peer *l)
   }
   atomic_store (&t->server, l->index);
   t->copy = copy;
-  if (!fp_extent_move (t, FP_EXTENT_EMPTY, FP_EXTENT_READY))
+  if (!fp_extent_move (l->v->extents, t, FP_EXTENT_EMPTY, FP_EXTENT_READY))
     abort (); /* one target at a time */
   return 0;
 }
@@ -173,7 +175,6 @@ do_take (struct fp_peer *l, struct fp_take *take)
   if (r == 0 && publish (l, take, generation, &old)) {
     target_gone (l, FP_EXTENT_READY);
     fp_copy_forget (&old);
-    fp_volume_wake_lanes (l->v);
     take->old = old.slab;
     return 0;
   }
@@ -228,7 +229,7 @@ peer_finish_reopen (struct fp_peer *l, struct call *c, int r, bool up)
   else if (c->relabel && r < 0) {
     return r; /* not known which label counts */
   }
-  else if (!fp_extent_move (p, FP_EXTENT_BUSY,
+  else if (!fp_extent_move (l->v->extents, p, FP_EXTENT_BUSY,
                             up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
     abort (); /* the migration thread owns it */
   return 0;
@@ -415,7 +416,7 @@ fp_peer_reopen_now (struct fp_peer *l, struct fp_extent *p, uint64_t session)
   FP_LOCK_SCOPE (&l->lock);
   return session != 0 && l->state == FP_SERVER_UP && l->session == session &&
          atomic_load (&p->held) &&
-         fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_READY);
+         fp_extent_move (l->v->extents, p, FP_EXTENT_BUSY, FP_EXTENT_READY);
 }
 
 int

@@ -354,7 +354,7 @@ place_batch (struct fp_peer *l)
     return peer_give_back (l, copies, n) < 0 ? -ECONNRESET : 0;
   }
   left = publish_batch (l, n);
-  fp_volume_wake_lanes (l->v);
+  fp_notifier_raise (&l->v->extents->changes);
   r = peer_give_back (l, copies, left);
   if (err < 0)
     return_batch (l, err);

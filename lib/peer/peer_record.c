@@ -119,7 +119,7 @@ settle (struct fp_peer *l, struct fp_extent *p, bool up)
     fp_copy_forget (&p->copy);
   if (!atomic_load (&p->held))
     peer_forget (l, p, FP_EXTENT_BUSY);
-  else if (!fp_extent_move (p, FP_EXTENT_BUSY,
+  else if (!fp_extent_move (l->v->extents, p, FP_EXTENT_BUSY,
                             up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
     abort (); /* p was left with us */
 }
@@ -136,7 +136,8 @@ fp_peer_settle (struct fp_peer *l, uint64_t i)
      * that goes down looks for READY extents after that.
      */
     if (l->state == FP_SERVER_UP && atomic_load (&p[i].held)) {
-      if (!fp_extent_move (&p[i], FP_EXTENT_BUSY, FP_EXTENT_READY))
+      if (!fp_extent_move (l->v->extents, &p[i], FP_EXTENT_BUSY,
+                           FP_EXTENT_READY))
         abort (); /* p was left with us */
       return;
     }
@@ -302,7 +303,7 @@ peer_settle (struct fp_peer *l, bool up)
     settle (l, &l->v->extents->p[i], up);
   }
   if (any)
-    fp_volume_wake_lanes (l->v);
+    fp_notifier_raise (&l->v->extents->changes);
 }
 
 int

@@ -144,7 +144,7 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
               " times since: one may have changed it: attach it again",
               reply->epoch - l->epoch - 1);
     l->lost = true;
-    fp_volume_set_fenced (l->v, why);
+    fp_lease_fence (&l->v->lease, why);
     return r;
   }
   snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
@@ -167,7 +167,7 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
     snprintf (said, sizeof said, "%.*s", (int) sizeof said - 1, why);
     snprintf (why, FP_WHY_MAX,
               "fenced: another client has taken the volume over: %s", said);
-    fp_volume_set_fenced (l->v, said);
+    fp_lease_fence (&l->v->lease, said);
   }
   return r;
 }
@@ -228,7 +228,7 @@ look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
             "another client has written the volume since it was attached: "
             "attach it again");
   l->lost = true;
-  fp_volume_set_fenced (l->v, why);
+  fp_lease_fence (&l->v->lease, why);
   return -EPERM;
 }
 
@@ -243,7 +243,8 @@ look_at_busy (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
   char text[FP_WHY_MAX];
 
   if (!l->v->p.read_only || !atomic_load (&l->v->started) ||
-      look_again (l, deadline, text) == 0 || !atomic_load (&l->v->fenced))
+      look_again (l, deadline, text) == 0 ||
+      !fp_lease_is_fenced (&l->v->lease))
     return -EBUSY;
   memcpy (why, text, sizeof text);
   return -EPERM;
@@ -421,7 +422,7 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   /* The start waits for one list, not for one in each attempt. */
   if (l->learned)
     l->learn_end_ns = 0;
-  if (atomic_load (&l->v->fenced)) {
+  if (fp_lease_is_fenced (&l->v->lease)) {
     snprintf (why, FP_WHY_MAX,
               "fenced: another client has taken the volume over");
     l->lost = true;
@@ -487,7 +488,7 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   peer_move (l, FP_SERVER_UP);
   fp_volume_counted (l->v);
   fp_mirror_poke (l->v);
-  fp_volume_wake_lanes (l->v);
+  fp_notifier_raise (&l->v->extents->changes);
   return 0;
 }
 

@@ -83,7 +83,7 @@ wanted_push (struct fp_volume *v, uint32_t i)
   else
     p[v->wanted_tail].next_wanted = i;
   v->wanted_tail = i;
-  pthread_cond_broadcast (&v->cond);
+  fp_notifier_raise (&v->work);
 }
 
 void
@@ -94,7 +94,7 @@ fp_allocator_want (struct fp_volume *v, uint64_t i)
   if (fp_extent_state (p) != FP_EXTENT_EMPTY)
     return; /* requested already */
   FP_LOCK_SCOPE (&v->lock);
-  if (!fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY))
+  if (!fp_extent_move (v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY))
     return; /* requested meanwhile */
   atomic_store (&p->err, 0);
   atomic_store (&p->refused, false);
@@ -315,15 +315,13 @@ place (struct fp_volume *v, uint64_t i)
    */
   atomic_store (&p->err, p->full && !may_have_room (v, p->full) ? -ENOSPC : 0);
   atomic_store (&p->refused, true);
-  if (!fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_EMPTY))
-    abort (); /* the allocator owns it */
-  atomic_fetch_sub (&v->placing, 1);
-  /* A lane that cannot go on asks again.  If it were woken for a refusal, it
-   * and this thread would take turns without a pause; it looks again by
-   * itself.
+  /* The move wakes the lanes.  A request asks again only after a pause
+   * (lane_may_ask), or it and this thread would take turns without end.
    */
-  if (fp_mirror_is_decided (v, fp_extent_of (v->extents, i)))
-    fp_volume_wake_lanes (v);
+  if (!fp_extent_move (v->extents, p, FP_EXTENT_BUSY, FP_EXTENT_EMPTY))
+    abort (); /* the allocator owns it */
+  if (atomic_fetch_sub (&v->placing, 1) == 1)
+    fp_notifier_raise (&v->extents->changes); /* await_placed */
 }
 
 static uint64_t
@@ -401,18 +399,9 @@ look_after (struct fp_volume *v)
 /* ---- the thread ---- */
 
 static bool
-next_wanted (struct fp_volume *v, uint64_t *i, unsigned ms)
+next_wanted (struct fp_volume *v, uint64_t *i)
 {
-  struct timespec until;
-
-  if (atomic_load (&v->placing) > 0)
-    ms = FP_MIN (ms, (unsigned) (patience_ns (v) / FP_NS_PER_MS / 4));
-  fp_timespec_after (&until, ms);
   FP_LOCK_SCOPE (&v->lock);
-  if (v->wanted_head == FP_NO_EXTENT && !v->stopping &&
-      !atomic_load (&v->mirror_due))
-    /* A timeout is as good as a wake-up: the caller looks again. */
-    (void) pthread_cond_timedwait (&v->cond, &v->lock, &until);
   if (v->wanted_head == FP_NO_EXTENT)
     return false;
   *i = v->wanted_head;
@@ -432,13 +421,34 @@ allocator_main (void *arg)
 {
   struct fp_volume *v = arg;
 
-  while (!is_stopping (v)) {
+  for (;;) {
+    uint32_t seen = fp_notifier_count (&v->work);
+    unsigned ms = fp_mirror_look (v);
     uint64_t i;
 
-    if (next_wanted (v, &i, FP_MIN (fp_mirror_look (v), 1000u)))
+    if (is_stopping (v))
+      return;
+    while (next_wanted (v, &i))
       place (v, i);
     look_after (v);
+    /* While extents wait for memory, check often whether a donor is silent. */
+    if (atomic_load (&v->placing) > 0)
+      ms = FP_MIN (ms, (unsigned) (patience_ns (v) / FP_NS_PER_MS / 4));
+    (void) fp_notifier_await (&v->work, seen, fp_deadline_in_ms (ms));
   }
+}
+
+static void
+changed (void *v)
+{
+  fp_mirror_changed (v);
+}
+
+void
+fp_allocator_listen (struct fp_volume *v)
+{
+  v->listener = (struct fp_listener) { .wake = changed, .arg = v };
+  fp_notifier_listen (&v->extents->changes, &v->listener);
 }
 
 int
@@ -456,8 +466,8 @@ fp_allocator_stop (struct fp_volume *v)
   {
     FP_LOCK_SCOPE (&v->lock);
     v->stopping = true;
-    pthread_cond_broadcast (&v->cond);
   }
+  fp_notifier_raise (&v->work);
   if (v->allocator_runs && fp_thread_join (&v->allocator) < 0)
     abort (); /* joined twice: a bug */
   v->allocator_runs = false;
@@ -469,12 +479,14 @@ fp_allocator_stop (struct fp_volume *v)
 static void
 await_placed (struct fp_volume *v)
 {
-  struct timespec until;
+  struct fp_notifier *changes = &v->extents->changes;
 
-  while (atomic_load (&v->placing) > 0) {
-    fp_timespec_after (&until, 1);
-    FP_LOCK_SCOPE (&v->lock);
-    (void) pthread_cond_timedwait (&v->cond, &v->lock, &until);
+  for (;;) {
+    uint32_t seen = fp_notifier_count (changes);
+
+    if (atomic_load (&v->placing) == 0)
+      return;
+    (void) fp_notifier_await (changes, seen, FP_NEVER);
   }
 }
 

@@ -99,7 +99,7 @@ struct fp_transport_ops {
 
   /* Transfers are loads and stores: raddr is an address in this process.  The
    * caller may copy by itself (mapped.h) instead of posting.  Nothing can cut
-   * off such copies: see fp_peer_lease_holds.
+   * off such copies: see extent/lease.h.
    */
   bool direct;
 

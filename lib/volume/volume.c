@@ -64,9 +64,10 @@ volume_free (struct fp_volume *v)
   fp_dirty_log_free (v);
   fp_extents_free (v->extents);
   free (v->range_lock);
-  pthread_cond_destroy (&v->cond);
+  fp_notifier_destroy (&v->work);
   pthread_mutex_destroy (&v->lock);
   pthread_mutex_destroy (&v->count_lock);
+  fp_lease_destroy (&v->lease);
   free (v->peers);
   free (v->lanes);
   fp_io_free (v);
@@ -91,6 +92,15 @@ may_be_sealed (const struct fp_volume_params *p)
          (p->encrypt != FP_ENCRYPT_FILE || p->key != NULL);
 }
 
+static void
+ask_servers (void *arg)
+{
+  struct fp_volume *v = arg;
+
+  for (unsigned i = 0; i < v->nr_peers; i++)
+    fp_peer_poke (v->peers[i]);
+}
+
 static int
 make (struct fp_volume **out, const struct fp_volume_params *p)
 {
@@ -111,10 +121,11 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   v->p.stripe = fp_volume_stripe (p);
   fp_engine_init (v);
   v->top = &v->engine;
+  fp_lease_init (&v->lease, ask_servers, v);
   v->wanted_head = FP_NO_EXTENT;
   fp_mutex_init (&v->lock);
   fp_mutex_init (&v->count_lock);
-  fp_cond_init (&v->cond);
+  fp_notifier_init (&v->work);
   atomic_store (&v->nr_peers, p->nr_servers);
   atomic_store (&v->servers, p->nr_servers);
   atomic_store (&v->closed, p->leaves);
@@ -128,6 +139,10 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   if (r == 0)
     r = fp_extents_new (&v->extents, p->size, p->slab_size, &v->p.stripe,
                         p->copies);
+  if (r == 0) {
+    v->engine.changes = v->lease.changes = &v->extents->changes;
+    fp_allocator_listen (v);
+  }
   if (r == 0 && p->copies > 1) {
     v->range_lock = calloc (1, sizeof *v->range_lock);
     r = v->range_lock == NULL ? -ENOMEM : fp_dirty_log_new (v);
@@ -270,6 +285,12 @@ fp_volume_seal_memory (const struct fp_volume_params *p)
 }
 
 uint64_t
+fp_volume_waits (const struct fp_volume *v)
+{
+  return atomic_load (&v->waits);
+}
+
+uint64_t
 fp_volume_size (const struct fp_volume *v)
 {
   return v->p.size;
@@ -301,27 +322,6 @@ fp_volume_lane_put (struct fp_lane *lane)
   fp_lane_use (lane, -1);
 }
 
-void
-fp_volume_wake_lanes (struct fp_volume *v)
-{
-  for (unsigned i = 0; i < v->nr_lanes; i++)
-    fp_lane_wake (v->lanes[i]);
-}
-
-void
-fp_volume_help_lanes (struct fp_volume *v)
-{
-  for (unsigned i = 0; i < v->nr_lanes; i++)
-    fp_lane_help (v->lanes[i]);
-}
-
-void
-fp_volume_drain_extent (struct fp_volume *v, struct fp_extent *p)
-{
-  while (!fp_extent_drained (v->extents, p, 1))
-    fp_volume_help_lanes (v);
-}
-
 /* ---- status ---- */
 
 void
@@ -342,11 +342,8 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->nr_servers = v->nr_peers;
   for (struct fp_block *b = v->top; b != NULL; b = b->below)
     b->ops->status (b, s);
-  s->fenced = atomic_load (&v->fenced);
-  {
-    FP_LOCK_SCOPE (&v->lock);
-    memcpy (s->fenced_by, v->fenced_by, sizeof s->fenced_by);
-  }
+  s->fenced = fp_lease_is_fenced (&v->lease);
+  fp_lease_fenced_by (&v->lease, s->fenced_by);
   fp_meta_log_status (v, &record);
   s->members_version = record.version;
   s->frozen = record.frozen;

@@ -2,10 +2,11 @@
 /* volume_int.h - what the folders of libvolume.la share, and front ends do not
  * see.
  *
- * Lock order: a lane's lock comes before fp_volume.lock and fp_extents.lock,
- * under which no other is taken.  fp_peer.lock is never held together with
+ * Lock order: a lane's lock comes before fp_volume.lock, under which no other
+ * is taken but that of a notifier.  fp_peer.lock is never held together with
  * these, but is taken under count_lock.  The migration thread's lock comes
- * before all of them.  No lock is held while waiting for a peer.
+ * before all of them.  The locks inside fp_lease and fp_notifier come last, in
+ * this order.  No lock is held while waiting for a peer.
  */
 
 #ifndef FP_VOLUME_INT_H
@@ -20,6 +21,7 @@
 #include "base/thread.h"
 #include "engine/lane.h"
 #include "extent/extent.h"
+#include "extent/lease.h"
 #include "volume/volume.h"
 
 struct fp_check;
@@ -65,7 +67,8 @@ struct fp_volume {
   pthread_mutex_t count_lock;   /* held to change that */
   struct fp_meta_log *meta_log; /* NULL = not recorded */
   char title[FP_NAME_MAX + 1];  /* name, or UUID if it has none */
-  _Atomic bool started, fenced; /* fenced: by another client */
+  _Atomic bool started;
+  struct fp_lease lease;
   _Atomic unsigned next_lane;
   _Atomic uint64_t waits;           /* fp_volume_waits */
   _Atomic uint64_t allocated, lost; /* entries */
@@ -83,9 +86,13 @@ struct fp_volume {
    */
   _Atomic uint64_t unsettled;
   struct fp_check *check;
-  _Atomic bool mirror_due; /* the allocator has work (mirror.h) */
-  /* When to look at copies, and at grants, again; allocator's thread only. */
-  uint64_t mirror_ns, refill_ns;
+  _Atomic bool mirror_due;     /* the allocator must look at the copies */
+  _Atomic bool mirror_waits;   /* and after the next change */
+  _Atomic bool mirror_changed; /* that change has come */
+  /* Times of the next look at the copies, of the next try to find memory, and
+   * of the last look; allocator's thread only.
+   */
+  uint64_t mirror_ns, refill_ns, looked_ns;
   struct fp_migrate *migrate;
   _Atomic uint64_t moving;  /* the entry that is being copied (migrate.h) */
   _Atomic uint64_t *dirty;  /* chunks of it that must be copied (again) */
@@ -95,16 +102,21 @@ struct fp_volume {
   /* The allocator, which gives extents their memory. */
   struct fp_thread allocator;
   bool allocator_runs;
+  struct fp_notifier work;     /* raised when the allocator has some */
+  struct fp_listener listener; /* tells the allocator of extents->changes */
+
   pthread_mutex_t lock; /* protects what follows */
-  pthread_cond_t cond;
   bool stopping;
   uint32_t wanted_head, wanted_tail; /* linked by fp_extent.next_wanted */
   /* Grants ahead of need, had or asked for. */
   unsigned nr_claims, claims[FP_MAX_SERVERS];
-  char fenced_by[FP_WHY_MAX]; /* what a server says of that, or "" */
 };
 
 /* allocator.c */
+/* Make the allocator listen to extents->changes.  Call it before other threads
+ * run.
+ */
+void fp_allocator_listen (struct fp_volume *v);
 int fp_allocator_start (struct fp_volume *v);
 void fp_allocator_stop (struct fp_volume *v);
 /* Ask for memory for entry i, if it is EMPTY.  Do not block. */
@@ -198,31 +210,14 @@ fp_volume_all_peers (const struct fp_volume *v)
   return n == 64 ? UINT64_MAX : (UINT64_C (1) << n) - 1;
 }
 
-/* Return true if no other client can have taken the volume over.  If that is
- * unknown, return false, and tell the peers to ask.
- *
- * Where nothing was written, reads return zeros without asking a server.  They
- * count only while no other client can have taken the volume over and written
- * there.  This client may have been stopped for longer than its lease.  A
- * takeover first ends our session at every server, so the lease of one of them
- * is enough.
- *
- * With degraded=true, a takeover of a named volume may do without some
- * servers.  It writes nothing new unless more than half of the current members
- * are there.  So it takes the leases of half of them.
+/* As fp_lease_holds.  Leases of closed places do not count: a client that
+ * takes the volume over may not know those servers.
  */
-bool fp_volume_is_leased (struct fp_volume *v);
-/* Return true if a server that was away is listing its slabs. */
-bool fp_volume_is_learning (const struct fp_volume *v);
-/* Note that another client has the volume: nothing is answered any more.  by:
- * a description of that client, or NULL.
- */
-void fp_volume_set_fenced (struct fp_volume *v, const char *by);
-void fp_volume_wake_lanes (struct fp_volume *v);
-/* Call fp_lane_help for each lane. */
-void fp_volume_help_lanes (struct fp_volume *v);
-/* Wait until no operation is inside the extent.  It is in a state that lets
- * none in.
- */
-void fp_volume_drain_extent (struct fp_volume *v, struct fp_extent *p);
+static inline bool
+fp_volume_is_leased (struct fp_volume *v)
+{
+  return fp_lease_holds (&v->lease,
+                         fp_volume_all_peers (v) & ~atomic_load (&v->closed),
+                         atomic_load (&v->current));
+}
 #endif /* FP_VOLUME_INT_H */

@@ -55,7 +55,7 @@ polite_ended
 grep -q 'old: session ends: its volume was taken over' "$tmp/m.log" || fail "no end"
 wait_until 10 sh -c "'$memclient' $tcp asks lookup:vol | grep -q attached=0"
 as $old "$tcp" back name:vol fails:EPERM open:1:r:tcp fails:EPERM open:1:rt:tcp
-grep -q 'another client has attached it since (last: new)' "$tmp/back.out" || fail "who has it"
+grep -q 'another client has attached it since (last: new)' "$tmp/back.out" || fail "the new client is not named"
 # If the client that took over attaches again, that is no takeover.
 as $new "$tcp" new name:vol open:1:rt:tcp list:64 expect-slabs:3 check:9 bye
 as $new "$tcp" new name:vol open:1:r:tcp bye

@@ -80,6 +80,7 @@ struct thread {
   nfds_t nr_fds;
   uint64_t until_ns; /* end of the wait, or NEVER */
   bool timed_out;
+  unsigned long timeouts;
   void *(*run) (void *arg);
   void *arg;
 };
@@ -190,6 +191,7 @@ look_at_deadlines (void)
     if (t->until_ns <= now_ns) {
       t->wait = RUNS;
       t->timed_out = true;
+      t->timeouts++;
     }
     else
       first = FP_MIN (first, t->until_ns);
@@ -301,6 +303,12 @@ to_ns (const struct timespec *t)
   return (uint64_t) t->tv_sec * FP_NS_PER_S + (uint64_t) t->tv_nsec;
 }
 
+UNSEEN unsigned long
+sim_timeouts (void)
+{
+  return current->timeouts;
+}
+
 /* ---- start ---- */
 
 UNSEEN static struct thread *
@@ -323,6 +331,7 @@ thread_new (void)
   t->wait = RUNS;
   t->on = NULL;
   t->until_ns = NEVER;
+  t->timeouts = 0;
   return t;
 }
 

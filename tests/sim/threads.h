@@ -8,4 +8,9 @@
  */
 void sim_stop_ms (unsigned ms);
 
+/* Return how often a wait of the calling thread ended because its time was
+ * over.
+ */
+unsigned long sim_timeouts (void);
+
 #endif /* SIM_THREADS_H */

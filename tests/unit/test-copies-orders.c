@@ -139,7 +139,7 @@ one_copy (enum fp_io_kind kind, uint64_t i, unsigned c, unsigned at,
   };
 
   fp_lane_sync_begin (lane, &io);
-  (void) fp_lane_sync_done (lane, &io, true);
+  (void) fp_lane_sync_await (lane, &io, NULL, FP_NEVER);
   fp_volume_lane_put (lane);
   return io.status;
 }

@@ -288,7 +288,7 @@ write_extent (void *arg)
   return NULL;
 }
 
-/* A sleeping lane wakes up when a hedge is due, not at the end of its 50 ms.
+/* A sleeping lane wakes up when a hedge is due, not only at the next scan.
  * So does a lane that a write put to sleep before the read came.
  */
 static void

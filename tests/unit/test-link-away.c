@@ -223,6 +223,46 @@ test_away_for_long (void **state)
   fp_volume_lane_put (lane);
 }
 
+/* A request that waits for its server does not poll: in 3 s its wait times out
+ * at most 10 times.
+ */
+static void
+test_waits_without_polling (void **state)
+{
+  struct fp_lane *lane;
+  struct fp_thread thread;
+
+  (void) state;
+  attach_again (1, 60000);
+  lane = fp_volume_lane_get (v);
+  for (unsigned i = 0; i < EXTENTS; i++)
+    assert_int_equal (write_extent (i, "data"), 0);
+  for (unsigned n = 0; n < 4; n++) {
+    unsigned long before;
+
+    for (unsigned s = 0; s < NR_SERVERS; s++)
+      fake_server_cut (servers[s]);
+    await_state (0, FP_SERVER_DOWN);
+    await_state (1, FP_SERVER_DOWN);
+    assert_int_equal (
+        fp_thread_create (&thread, "revive", revive_after_3_s, NULL), 0);
+    before = sim_timeouts ();
+    if (n == 0)
+      assert_int_equal (write_extent (0, "more"), 0);
+    else if (n == 1)
+      expect (0, "more");
+    else if (n == 2)
+      assert_int_equal (fp_lane_zero (lane, SLAB / 2, SLAB, false), 0);
+    else
+      assert_int_equal (fp_lane_zero (lane, SLAB, 2 * SLAB, true), 0);
+    assert_in_range (sim_timeouts () - before, 0, 10);
+    assert_int_equal (fp_thread_join (&thread), 0);
+    await_state (0, FP_SERVER_UP);
+    await_state (1, FP_SERVER_UP);
+  }
+  fp_volume_lane_put (lane);
+}
+
 /* A server that is back may take longer than await_ms to register its slabs.
  * Requests wait as long as it lists more of them.
  */
@@ -245,6 +285,8 @@ test_registers_slowly (void **state)
   start = fp_now_ns ();
   expect (EXTENTS - 1, "data");
   assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 2500, 20000);
+  await_state (0, FP_SERVER_UP);
+  await_state (1, FP_SERVER_UP);
   for (unsigned s = 0; s < NR_SERVERS; s++)
     fake_server_slow_list (servers[s], 0);
 }
@@ -401,7 +443,7 @@ test_stale (void **state)
   struct fp_io waits = { .kind = FP_IO_WRITE, .length = 4, .buf = buf };
   struct fp_io sent = waits;
   unsigned s;
-  uint64_t i;
+  uint64_t i, start;
 
   (void) state;
   assert_int_equal (write_extent (0, "old."), 0);
@@ -423,8 +465,10 @@ test_stale (void **state)
   assert_int_equal (fp_lane_submit (lane, &sent), 0);
   assert_null (fp_lane_poll (lane, false));
   sim_stop_ms (3000);
+  start = fp_mono_ns ();
   assert_ptr_equal (fp_lane_poll (lane, true), &sent);
   assert_int_equal (sent.status, -EIO);
+  assert_true (fp_mono_ns () - start < 100 * FP_NS_PER_MS);
   fp_fake_server_hold (fake_server_data (servers[s]), false);
   expect (0, "old.");
   assert_int_equal (write_extent (0, "new."), 0);
@@ -443,6 +487,13 @@ test_stale (void **state)
   fp_volume_lane_put (lane);
 }
 
+static void
+silence_both (enum fake_silence silence)
+{
+  for (unsigned s = 0; s < NR_SERVERS; s++)
+    fake_server_silence (servers[s], silence, 0);
+}
+
 /* After a stop that was longer than the lease, a client asks its servers
  * before it believes that unwritten data is zeros.
  */
@@ -452,8 +503,10 @@ test_stopped_beyond_lease (void **state)
   (void) state;
   assert_int_equal (write_extent (0, "data"), 0);
   assert_true (fp_volume_is_leased (v));
+  silence_both (FAKE_DEAF);
   sim_stop_ms (2000); /* five times the lease */
   assert_false (fp_volume_is_leased (v));
+  silence_both (FAKE_SPEAKS);
   expect (5, "\0\0\0\0");
   assert_true (fp_volume_is_leased (v));
 }
@@ -685,13 +738,6 @@ is_hole (uint64_t offset)
 }
 
 static void
-silence_both (enum fake_silence silence)
-{
-  for (unsigned s = 0; s < NR_SERVERS; s++)
-    fake_server_silence (servers[s], silence, 0);
-}
-
-static void
 speak_soon (void *arg)
 {
   (void) arg;
@@ -814,7 +860,7 @@ test_visited_often (void **state)
     assert_int_equal (read_at (0), 0);
   }
   deadline = fp_deadline_in_ms (60000);
-  while (!atomic_load (&v->fenced)) {
+  while (!fp_lease_is_fenced (&v->lease)) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (10);
   }
@@ -826,17 +872,18 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_dead_and_back),   TEST (test_lost_again),
-    TEST_ONE (test_trim_many),   TEST_ONE (test_last_try),
-    TEST (test_away_for_long),   TEST (test_registers_slowly),
-    TEST (test_one_lane),        TEST_ONE (test_other_lane),
-    TEST (test_stopped),         TEST_ONE (test_pings_after_stop),
-    TEST (test_stale),           TEST (test_stopped_beyond_lease),
-    TEST_ONE (test_not_ready),   TEST (test_another_device),
-    TEST (test_device_gone),     TEST (test_devices_at_once),
-    TEST (test_restarted_empty), TEST (test_restarted_after_loss),
-    TEST (test_probe_resume),    TEST (test_lease_over),
-    TEST (test_visited),         TEST (test_visited_often),
+    TEST (test_dead_and_back),        TEST (test_lost_again),
+    TEST_ONE (test_trim_many),        TEST_ONE (test_last_try),
+    TEST (test_away_for_long),        TEST (test_waits_without_polling),
+    TEST (test_registers_slowly),     TEST (test_one_lane),
+    TEST_ONE (test_other_lane),       TEST (test_stopped),
+    TEST_ONE (test_pings_after_stop), TEST (test_stale),
+    TEST (test_stopped_beyond_lease), TEST_ONE (test_not_ready),
+    TEST (test_another_device),       TEST (test_device_gone),
+    TEST (test_devices_at_once),      TEST (test_restarted_empty),
+    TEST (test_restarted_after_loss), TEST (test_probe_resume),
+    TEST (test_lease_over),           TEST (test_visited),
+    TEST (test_visited_often),
   };
 
   if (getenv ("FARPAGE_TEST") != NULL)

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "extent/extent.h"
 #include "place/placement.h"
@@ -78,13 +79,13 @@ test_states (void **state)
   assert_int_equal (fp_extent_state (p), FP_EXTENT_EMPTY);
   assert_int_equal (fp_extent_enter (t, p), FP_EXTENT_EMPTY);
   assert_true (fp_extent_drained (t, p, 0));
-  assert_true (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
-  assert_false (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
-  assert_true (fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_READY));
+  assert_true (fp_extent_move (t, p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
+  assert_false (fp_extent_move (t, p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
+  assert_true (fp_extent_move (t, p, FP_EXTENT_BUSY, FP_EXTENT_READY));
 
   assert_int_equal (fp_extent_enter (t, p), FP_EXTENT_READY);
   assert_int_equal (fp_extent_enter (t, p), FP_EXTENT_READY);
-  assert_true (fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_BUSY));
+  assert_true (fp_extent_move (t, p, FP_EXTENT_READY, FP_EXTENT_BUSY));
   assert_int_equal (fp_extent_enter (t, p), FP_EXTENT_BUSY);
   fp_extent_leave (t, p);
   assert_false (fp_extent_drained (t, p, 1));
@@ -120,17 +121,16 @@ test_shut_keeps_users_out (void **state)
   struct fp_thread threads[2];
 
   (void) state;
-  assert_true (fp_extent_move (p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
-  assert_true (fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_READY));
+  assert_true (fp_extent_move (t, p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY));
+  assert_true (fp_extent_move (t, p, FP_EXTENT_BUSY, FP_EXTENT_READY));
   for (unsigned i = 0; i < 2; i++)
     assert_int_equal (fp_thread_create (&threads[i], "user", user, NULL), 0);
   for (unsigned i = 0; i < 2000 || atomic_load (&entered) < 1000; i++) {
-    assert_true (fp_extent_move (p, FP_EXTENT_READY, FP_EXTENT_BUSY));
-    while (!fp_extent_drained (t, p, 1000))
-      ;
+    assert_true (fp_extent_move (t, p, FP_EXTENT_READY, FP_EXTENT_BUSY));
+    assert_true (fp_extent_drained (t, p, FP_NEVER));
     mark = 1;
     mark = 0;
-    assert_true (fp_extent_move (p, FP_EXTENT_BUSY, FP_EXTENT_READY));
+    assert_true (fp_extent_move (t, p, FP_EXTENT_BUSY, FP_EXTENT_READY));
   }
   atomic_store (&stop, true);
   for (unsigned i = 0; i < 2; i++)

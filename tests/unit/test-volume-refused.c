@@ -212,7 +212,7 @@ test_barred (void **state)
   pause_ms (TIMEOUT_MS);
   fill (2);
   holds (2);
-  assert_false (atomic_load (&v->fenced));
+  assert_false (fp_lease_is_fenced (&v->lease));
   assert_int_equal (degraded (), EXTENTS);
   fake_server_bar (servers[0], false);
   await_whole ();
@@ -236,7 +236,7 @@ test_all_barred (void **state)
     fake_server_revive (servers[s]);
   }
   assert_int_equal (put (0, 9), -EIO);
-  assert_false (atomic_load (&v->fenced));
+  assert_false (fp_lease_is_fenced (&v->lease));
   for (unsigned s = 0; s < 2; s++)
     fake_server_bar (servers[s], false);
   fill (2);
@@ -257,7 +257,7 @@ test_visited (void **state)
   fake_server_revive (servers[0]);
   pause_ms (TIMEOUT_MS);
   assert_int_equal (put (0, 9), -EIO);
-  assert_true (atomic_load (&v->fenced));
+  assert_true (fp_lease_is_fenced (&v->lease));
 }
 
 /* Zero all extents, while some dirty logs cannot be written.  The servers zero

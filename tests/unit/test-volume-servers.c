@@ -731,7 +731,7 @@ test_takeover (void **state)
     uint64_t deadline = fp_deadline_in_ms (5000);
 
     v = old;
-    while (!atomic_load (&old->fenced)) {
+    while (!fp_lease_is_fenced (&old->lease)) {
       assert_false (fp_deadline_passed (deadline));
       pause_ms (5);
     }
@@ -853,7 +853,7 @@ test_newer_list (void **state)
   fake_server_set_list (servers[2], &list);
   assert_int_equal (add (2), -EEXIST);
   assert_non_null (strstr (why, "newer list"));
-  assert_false (atomic_load (&v->fenced));
+  assert_false (fp_lease_is_fenced (&v->lease));
 }
 
 int
