@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tsan.h - accesses that ThreadSanitizer must ignore.
+/* tsan.h - accesses that ThreadSanitizer must ignore, and a fence that it
+ * knows.
  *
  * A client orders its own accesses to the memory that it was lent.  It asks
  * for zeros, or writes on another lane, only after the reply to the access
@@ -19,6 +20,8 @@
 
 #ifndef BASE_TSAN_H
 #define BASE_TSAN_H
+
+#include <stdatomic.h>
 
 #if defined __has_feature
 #if __has_feature(thread_sanitizer)
@@ -49,6 +52,19 @@ fp_tsan_client_orders_end (void)
 {
 #ifdef FP_UNDER_TSAN
   AnnotateIgnoreWritesEnd (__FILE__, __LINE__);
+#endif
+}
+
+/* Do as atomic_thread_fence, which ThreadSanitizer does not know. */
+static inline void
+fp_fence (memory_order order)
+{
+#ifdef FP_UNDER_TSAN
+  static _Atomic int none;
+
+  (void) atomic_fetch_add_explicit (&none, 0, order);
+#else
+  atomic_thread_fence (order);
 #endif
 }
 

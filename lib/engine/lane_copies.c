@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/tsan.h"
 #include "engine/dirty_log.h"
 #include "engine/lane_int.h"
 #include "engine/mirror.h"
@@ -328,7 +329,7 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
   /* As in lane_copy_written: a copy may have been dropped meanwhile.  The
    * fence orders the stores before the look.
    */
-  atomic_thread_fence (memory_order_seq_cst);
+  fp_fence (memory_order_seq_cst);
   fp_mirror_missed (lane->v, i, in, n,
                     set & (uint8_t) ~missed & fp_mirror_in_sync (t, i));
   if (missed != 0) {

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/tsan.h"
 #include "engine/dirty_log.h"
 #include "engine/lane_int.h"
 #include "transport/mapped.h"
@@ -31,7 +32,7 @@ transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
   /* Order this before the data that is stored next, for a client that finds
    * both.
    */
-  atomic_thread_fence (memory_order_seq_cst);
+  fp_fence (memory_order_seq_cst);
   if (fp_lease_covers_mapped (&lane->v->lease, p->copy.server, fp_mono_ns ()))
     return 0;
   fp_peer_poke (peer);

@@ -261,9 +261,7 @@ fp_range_seqlock_sum (struct fp_range_seqlock *h, uint64_t first, uint64_t end,
    * ThreadSanitizer does not support fences.  This one orders reads of the
    * server's memory, which it does not watch.
    */
-#ifndef FP_UNDER_TSAN
-  atomic_thread_fence (memory_order_acquire);
-#endif
+  fp_fence (memory_order_acquire);
   *sum = 0;
   for (uint64_t b = first; b < end; b++) {
     uint32_t w = atomic_load (&h->words[b % FP_RANGE_SEQLOCK_WORDS]);

@@ -315,7 +315,7 @@ test_one_lane (void **state)
   for (unsigned i = 0; i < 2; i++)
     lanes[i] = fp_volume_lane_get (v);
   assert_ptr_not_equal (lanes[0], lanes[1]);
-  session = fp_peer_session (v->peers[holder (0, &session)]);
+  session = fp_peer_session (v->peers.at[holder (0, &session)]);
   for (unsigned s = 0; s < NR_SERVERS; s++)
     fake_server_stingy (servers[s], true);
   fp_fake_fault_at (1, FP_FAKE_BREAK);
@@ -336,8 +336,8 @@ test_one_lane (void **state)
   assert_memory_equal (buf, "data", 4);
   for (unsigned i = 0; i < 2; i++)
     fp_volume_lane_put (lanes[i]);
-  assert_int_equal (fp_peer_session (v->peers[holder (0, &(uint64_t) { 0 })]),
-                    session);
+  assert_int_equal (
+      fp_peer_session (v->peers.at[holder (0, &(uint64_t) { 0 })]), session);
 }
 
 /* Break lanes 0 and 2, and refuse lane 0 each time.  Lane 2 is connected again
@@ -455,8 +455,10 @@ test_stale (void **state)
   assert_int_equal (fp_lane_submit (lane, &waits), 0);
   assert_null (fp_lane_poll (lane, false));
   sim_stop_ms (3000);
+  fake_lease_ms = 40000; /* so that no end of a lease ends the next write */
   fake_server_revive (servers[s]);
   await_state (s, FP_SERVER_UP);
+  fake_lease_ms = 400;
   assert_ptr_equal (fp_lane_poll (lane, true), &waits);
   assert_int_equal (waits.status, -EIO);
   expect (0, "old.");
@@ -540,7 +542,7 @@ awaits_device (unsigned server)
   struct fp_server_status s;
 
   pause_ms (300);
-  fp_peer_status (v->peers[server], &s);
+  fp_peer_status (v->peers.at[server], &s);
   assert_int_not_equal (s.state, FP_SERVER_UP);
   assert_non_null (strstr (s.why, "another RDMA device"));
 }
@@ -587,7 +589,7 @@ test_device_gone (void **state)
   while (s.state != FP_SERVER_UP) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (50);
-    fp_peer_status (v->peers[0], &s);
+    fp_peer_status (v->peers.at[0], &s);
   }
   fp_fake_server_hold (fake_server_data (servers[1]), false);
   await_state (1, FP_SERVER_UP);
@@ -877,7 +879,7 @@ main (void)
     TEST (test_away_for_long),        TEST (test_waits_without_polling),
     TEST (test_registers_slowly),     TEST (test_one_lane),
     TEST_ONE (test_other_lane),       TEST (test_stopped),
-    TEST_ONE (test_pings_after_stop), TEST (test_stale),
+    TEST_ONE (test_pings_after_stop), TEST_ONE (test_stale),
     TEST (test_stopped_beyond_lease), TEST_ONE (test_not_ready),
     TEST (test_another_device),       TEST (test_device_gone),
     TEST (test_devices_at_once),      TEST (test_restarted_empty),

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* lane_probe.c - read one byte of a server over a lane, to learn about its
+ * connection, or to have earlier writes placed (flush.c).
+ *
+ * Threads:  a peer's.
+ */
+
+#include <config.h>
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "engine/lane_int.h"
+
+struct probe {
+  struct fp_io io;
+  unsigned char byte;
+  struct fp_lane *lane;
+  unsigned server;
+  struct fp_extent *extent;
+  const _Atomic bool *stop; /* NULL: do not end early */
+};
+
+/* Start to read one byte at linear address `at`, in the entry there, or in
+ * target, which is shut.
+ */
+static void
+probe_begin (struct probe *b, struct fp_lane *lane, unsigned server,
+             uint64_t at, struct fp_extent *target)
+{
+  struct fp_extents *t = lane->v->extents;
+
+  b->lane = lane;
+  b->server = server;
+  b->extent = target != NULL ? target : &t->p[at >> t->shift];
+  b->io = (struct fp_io) {
+    .kind = FP_IO_READ,
+    .length = 1,
+    .offset = at,
+    .buf = &b->byte,
+    .forced = true,
+    .linear = true,
+    .hasty = target == NULL,
+    .migrate = target != NULL,
+    .owner = target != NULL,
+    .target = target,
+  };
+  fp_lane_sync_begin (lane, &b->io);
+}
+
+/* Return true if the probe may wait longer.  It waits for completions only.
+ * It never waits for another peer's thread to connect a queue pair or to open
+ * an extent.
+ */
+static bool
+may_wait (const struct probe *b)
+{
+  if (fp_lane_broken (b->lane, b->server))
+    return false;
+  return b->io.owner || (fp_lane_has_queue_pair (b->lane, b->server) &&
+                         fp_extent_state (b->extent) == FP_EXTENT_READY &&
+                         !atomic_load (b->stop));
+}
+
+static int
+probe_end (struct probe *b)
+{
+  struct fp_notifier *changes = &b->lane->v->extents->changes;
+
+  for (;;) {
+    uint32_t seen = fp_notifier_count (changes);
+
+    if (!may_wait (b)) {
+      fp_lane_sync_cancel (b->lane, &b->io);
+      (void) fp_lane_sync_await (b->lane, &b->io, NULL, FP_NEVER);
+      return b->io.status;
+    }
+    if (fp_lane_sync_await (b->lane, &b->io, &seen, FP_NEVER))
+      return b->io.status;
+  }
+}
+
+void
+fp_lanes_probe_others (struct fp_volume *v, unsigned server,
+                       const _Atomic bool *stop)
+{
+  unsigned nr = 0, servers = atomic_load (&v->peers.nr);
+  struct probe *b = calloc ((size_t) v->nr_lanes * servers, sizeof *b);
+
+  if (b == NULL)
+    return; /* the next attempt probes again */
+  for (unsigned i = 0; i < v->nr_lanes; i++)
+    for (unsigned s = 0; s < servers; s++) {
+      uint64_t at = 0;
+
+      if (s == server || !fp_lane_has_queue_pair (v->lanes[i], s) ||
+          !flush_place_to_read (v, s, &at))
+        continue;
+      b[nr].stop = stop;
+      probe_begin (&b[nr++], v->lanes[i], s, at, NULL);
+    }
+  for (unsigned n = 0; n < nr; n++)
+    (void) probe_end (&b[n]);
+  free (b);
+}
+
+int
+fp_lane_place_writes (struct fp_lane *lane, unsigned server,
+                      struct fp_extent *p)
+{
+  struct fp_extents *t = lane->v->extents;
+  uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
+  struct probe b = { .stop = NULL };
+
+  if (mark == 0)
+    return 0;
+  probe_begin (&b, lane, server, (uint64_t) (p - t->p) << t->shift, p);
+  if (probe_end (&b) != 0)
+    return -ECONNRESET;
+  fp_lane_flushed (lane, server, mark);
+  return 1;
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* recorded.h - what the donors have recorded of a volume's extents, as its
+ * metadata log has found and changed it.  Peers judge by it the labels that
+ * their donors list (peer_learn.h).
+ *
+ *            the map          labels           first list
+ *            is read          are judged       is complete
+ *    UNKNOWN -------> KNOWN ----------> JUDGED ----------> COMPLETE
+ *
+ * A volume that is not recorded stays NONE: nothing is ever in doubt.
+ * Read-only and frozen volumes stay JUDGED.
+ *
+ * Threads:  any.  Only the metadata log changes the stage, by one each time.
+ * Memory:   only fp_recorded_new allocates.
+ */
+
+#ifndef FP_RECORDED_H
+#define FP_RECORDED_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum fp_recorded_stage {
+  FP_RECORDED_NONE, /* the volume has no metadata log */
+  FP_RECORDED_UNKNOWN,
+  FP_RECORDED_KNOWN,    /* the map has what the donors recorded */
+  FP_RECORDED_JUDGED,   /* start-up has decided which labels count */
+  FP_RECORDED_COMPLETE, /* this client's first list is complete */
+};
+
+struct fp_recorded {
+  _Atomic unsigned stage; /* enum fp_recorded_stage */
+  _Atomic bool frozen;    /* set at start-up only: meta_log.h */
+  uint64_t bits, words;   /* size of map: fp_map_bits */
+  _Atomic uint64_t *map;
+  _Atomic uint64_t version; /* version of the last complete list, or 0 */
+  /* Set of donors that have not listed what they hold yet. */
+  _Atomic uint64_t unheard;
+  /* Set of donors that were not believed when the labels were judged.  Under
+   * fp_extents.lock.
+   */
+  uint64_t stale;
+};
+
+/* Go from NONE to UNKNOWN, with a map of so many bits. */
+int fp_recorded_new (struct fp_recorded *d, uint64_t bits);
+void fp_recorded_free (struct fp_recorded *d);
+/* Go to the next stage, which is `to`.  To JUDGED: under fp_extents.lock. */
+void fp_recorded_advance (struct fp_recorded *d, enum fp_recorded_stage to);
+
+static inline bool
+fp_recorded_has (const struct fp_recorded *d, uint64_t k)
+{
+  return atomic_load (&d->map[k / 64]) >> (k % 64) & 1;
+}
+
+void fp_recorded_set (struct fp_recorded *d, uint64_t k, bool exists);
+
+/* Return true if a label of entry k that is heard of late may be more than a
+ * leftover.
+ */
+bool fp_recorded_may_exist (const struct fp_recorded *d, uint64_t k);
+
+/* Return true if leftovers at the donors may be released.  Not before the
+ * first list is complete: until then the next client may follow an older list,
+ * by which they exist.  Not if the volume is frozen.
+ */
+bool fp_recorded_may_release (const struct fp_recorded *d);
+
+/* Return true if start-up has decided which labels count.  Under
+ * fp_extents.lock.
+ */
+bool fp_recorded_is_judged (const struct fp_recorded *d);
+
+/* Note that this donor has listed all that it holds, for the first time. */
+void fp_recorded_heard (struct fp_recorded *d, unsigned server);
+
+/* Return true if a label at this donor, which comes late, is in doubt because
+ * other donors were not heard yet.  open: the label is open.  Under
+ * fp_extents.lock.
+ */
+bool fp_recorded_doubts (const struct fp_recorded *d, unsigned server,
+                         bool open);
+
+#endif /* FP_RECORDED_H */
