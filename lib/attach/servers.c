@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* servers.c - add servers to a volume that is in use, and remove them.
  *
- * A server that joins gets a place among the peers (fp_volume.peers).  The
+ * A server that joins gets a place among the peers (peers.h).  The
  * place is closed at first: no extent goes there, and its lease does not count
  * when never-written data is read as zeros.  It is opened once the next client
  * to attach the volume will learn of the server.  For a volume with a name,
@@ -67,7 +67,7 @@ is_recorded (const struct fp_volume *v)
 static bool
 is_server (const struct fp_volume *v, unsigned i)
 {
-  return i < atomic_load (&v->nr_peers) && !(atomic_load (&v->gone) & bit (i));
+  return fp_peers_place (&v->peers, i) > FP_PLACE_CONNECTING;
 }
 
 static bool
@@ -75,7 +75,7 @@ is_up (struct fp_volume *v, unsigned i)
 {
   struct fp_peer_room room;
 
-  return fp_peer_room (v->peers[i], &room);
+  return fp_peer_room (v->peers.at[i], &room);
 }
 
 static uint64_t
@@ -107,7 +107,7 @@ check_may_change (struct fp_volume *v, char why[FP_WHY_MAX])
 static int
 check_uncounted (struct fp_volume *v, char why[FP_WHY_MAX])
 {
-  uint64_t set = atomic_load (&v->uncounted);
+  uint64_t set = atomic_load (&v->peers.counting);
   char where[FP_ADDR_MAX + 1];
 
   if (set == 0)
@@ -124,7 +124,7 @@ void
 fp_volume_servers (struct fp_volume *v, struct fp_server_names *out)
 {
   out->nr = 0;
-  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++) {
+  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++) {
     struct fp_server_name *name = &out->names[out->nr];
 
     if (!is_server (v, i))
@@ -201,7 +201,7 @@ check_twice (struct fp_volume *v, const struct fp_server_name *name,
   char where[FP_ADDR_MAX + 1];
 
   fp_addr_format (&name->addr, where);
-  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
+  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++)
     if (is_server (v, i) && fp_addr_eq (&v->p.servers[i], &name->addr))
       return say (-EEXIST, why, "%s is a server of this volume already",
                   where);
@@ -217,10 +217,10 @@ check_new (struct fp_volume *v, const struct fp_server_name *name,
   struct fp_meta_log_status s;
 
   fp_addr_format (&name->addr, where);
-  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++) {
+  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++) {
     struct fp_uuid uuid;
 
-    if (!is_server (v, i) || !fp_peer_server (v->peers[i], &uuid) ||
+    if (!is_server (v, i) || !fp_peer_server (v->peers.at[i], &uuid) ||
         !fp_uuid_eq (&uuid, server))
       continue;
     fp_addr_format (&v->p.servers[i], other);
@@ -244,25 +244,40 @@ check_new (struct fp_volume *v, const struct fp_server_name *name,
   return 0;
 }
 
+/* Open place i again, whose server does not leave.  was: its state before. */
+static void
+stay (struct fp_volume *v, unsigned i, enum fp_place was)
+{
+  if (!is_recorded (v)) {
+    fp_volume_open_counted (v, i);
+    return;
+  }
+  (void) fp_peers_move (&v->peers, i, FP_PLACE_LEAVING, was);
+  /* The metadata log stores the set of current members before it looks for
+   * NEW ones.
+   */
+  if (was == FP_PLACE_NEW && (atomic_load (&v->current) >> i & 1))
+    (void) fp_peers_move (&v->peers, i, FP_PLACE_NEW, FP_PLACE_MEMBER);
+  fp_notifier_raise (&v->extents->changes);
+}
+
 /* Return a free place, or a new one, or -1 if there is none. */
 static int
 find_place (struct fp_volume *v)
 {
-  uint64_t gone = atomic_load (&v->gone);
-  unsigned nr = atomic_load (&v->nr_peers);
-
-  if (gone != 0)
-    return __builtin_ctzll (gone);
-  return nr < FP_MAX_SERVERS ? (int) nr : -1;
+  for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
+    if (fp_peers_place (&v->peers, i) == FP_PLACE_FREE)
+      return (int) i;
+  return -1;
 }
 
+/* Give up place i, which is CONNECTING, JOINING or LEAVING. */
 static void
 leave_place (struct fp_volume *v, unsigned i, bool forget)
 {
-  atomic_fetch_or (&v->closed, bit (i));
-  atomic_fetch_or (&v->gone, bit (i));
-  fp_peer_leave (v->peers[i], forget);
-  atomic_fetch_and (&v->fresh, ~bit (i));
+  (void) fp_peers_move (&v->peers, i, fp_peers_place (&v->peers, i),
+                        FP_PLACE_FREE);
+  fp_peer_leave (v->peers.at[i], forget);
 }
 
 /* Close the place, give it to the server, and wait until its peer is up. */
@@ -270,25 +285,26 @@ static int
 take_place (struct fp_volume *v, unsigned i, const struct fp_server_name *name,
             const struct fp_uuid *server, char why[FP_WHY_MAX])
 {
-  bool is_new = i == atomic_load (&v->nr_peers);
+  bool is_new = i == atomic_load (&v->peers.nr);
   int r = 0;
 
-  atomic_fetch_or (&v->closed, bit (i));
-  atomic_fetch_or (&v->gone, bit (i));
+  (void) fp_peers_move (&v->peers, i, FP_PLACE_FREE, FP_PLACE_CONNECTING);
   memcpy (v->p.domains[i], name->domain, sizeof v->p.domains[i]);
-  if (is_new && v->peers[i] == NULL)
-    r = fp_peer_new (&v->peers[i], v, i);
+  if (is_new && v->peers.at[i] == NULL)
+    r = fp_peer_new (&v->peers.at[i], &v->peers, i);
   if (r == 0)
-    r = fp_peer_renew (v->peers[i], &name->addr, server);
-  if (r < 0)
-    return say (r, why, "%s", strerror (-r));
-  fp_meta_log_expect (v, i, server);
-  if (is_new)
-    atomic_store (&v->nr_peers, i + 1);
-  r = fp_peer_start (v->peers[i]);
-  if (r < 0)
-    return say (r, why, "cannot create a thread: %s", strerror (-r));
-  r = fp_peer_wait_up (v->peers[i], change_deadline (v), NULL, why);
+    r = fp_peer_renew (v->peers.at[i], &name->addr, server);
+  if (r == 0) {
+    fp_meta_log_expect (v, i, server);
+    if (is_new)
+      atomic_store (&v->peers.nr, i + 1);
+    r = fp_peer_start (v->peers.at[i]);
+  }
+  if (r < 0) {
+    (void) fp_peers_move (&v->peers, i, FP_PLACE_CONNECTING, FP_PLACE_FREE);
+    return say (r, why, "cannot set up its peer: %s", strerror (-r));
+  }
+  r = fp_peer_wait_up (v->peers.at[i], change_deadline (v), NULL, why);
   if (r < 0)
     leave_place (v, i, true);
   return r;
@@ -329,7 +345,8 @@ join_counted (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
     (void) keep (v, -1, ignored);
     return r;
   }
-  r = fp_volume_recount (v, atomic_load (&v->servers) + 1, false, ignored);
+  r = fp_volume_recount (v, atomic_load (&v->peers.servers) + 1, false,
+                         ignored);
   /* Open the place even after a timeout.  Some servers know the new number, or
    * will, and refuse a client that does not name the new server.
    */
@@ -374,8 +391,8 @@ fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
     r = take_place (v, (unsigned) i, name, &server, why);
   if (r < 0)
     return r;
-  atomic_fetch_or (&v->fresh, bit ((unsigned) i));
-  atomic_fetch_and (&v->gone, ~bit ((unsigned) i));
+  (void) fp_peers_move (&v->peers, (unsigned) i, FP_PLACE_CONNECTING,
+                        FP_PLACE_JOINING);
   r = is_recorded (v) ? join_recorded (v, (unsigned) i, name, why)
                       : join_counted (v, (unsigned) i, why);
   fp_notifier_raise (&v->extents->changes);
@@ -392,13 +409,13 @@ check_others (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
   bool any = false;
 
   fp_addr_format (&v->p.servers[server], where);
-  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
-    any |= i != server && !fp_volume_is_emptied (v, i);
+  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++)
+    any |= i != server && !fp_peers_is_emptied (&v->peers, i);
   if (!any)
     return say (-EBUSY, why,
                 "%s is the last server of this volume that is not drained",
                 where);
-  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++) {
+  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++) {
     if (i == server || !is_server (v, i) || is_up (v, i))
       continue;
     fp_addr_format (&v->p.servers[i], where);
@@ -420,7 +437,7 @@ check_lost (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
   char where[FP_ADDR_MAX + 1];
 
   fp_addr_format (&v->p.servers[server], where);
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&v->extents->lock);
   for (uint64_t k = 0; k < t->all; k++) {
     struct fp_extent *p = &t->p[k];
 
@@ -458,8 +475,8 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
   fp_addr_format (&v->p.servers[server], where);
   fp_migrate_status (v->migrate, server, &d);
   *was_drained = d.state != FP_DRAIN_NONE;
-  (void) fp_peer_room (v->peers[server], &room);
-  if (!fp_peer_heard (v->peers[server]))
+  (void) fp_peer_room (v->peers.at[server], &room);
+  if (!fp_peer_heard (v->peers.at[server]))
     return say (-ENOTEMPTY, why,
                 "%s has not been up since the volume was attached, and may "
                 "hold extents of it, which would be lost",
@@ -520,12 +537,12 @@ leave_recorded (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
 static int
 leave_counted (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
 {
-  unsigned nr = atomic_load (&v->servers);
+  unsigned nr = atomic_load (&v->peers.servers);
   char ignored[FP_WHY_MAX];
   int r = fp_volume_recount (v, nr - 1, true, why);
 
   if (r < 0) {
-    atomic_store (&v->servers, nr);
+    atomic_store (&v->peers.servers, nr);
     return r;
   }
   r = keep (v, (int) server, why);
@@ -539,6 +556,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
   bool was_drained = true, up;
+  enum fp_place was;
   int r;
 
   why[0] = '\0';
@@ -548,7 +566,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
     r = say (-ENOENT, why, "%s is not a server of this volume", where);
   if (r == 0)
     r = check_uncounted (v, why);
-  if (r == 0 && (atomic_load (&v->closed) & bit (i)))
+  if (r == 0 && !fp_peers_is_open (&v->peers, i))
     r = say (-EBUSY, why,
              "%s is being added: the others have not recorded "
              "that yet",
@@ -562,8 +580,11 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
   if (r < 0)
     goto undrain;
 
-  atomic_fetch_or (&v->closed, bit (i));
-  if (fp_peer_shut (v->peers[i]) < 0) {
+  /* A NEW one becomes a MEMBER by itself. */
+  do
+    was = fp_peers_place (&v->peers, i);
+  while (!fp_peers_move (&v->peers, i, was, FP_PLACE_LEAVING));
+  if (fp_peer_emptied (v->peers.at[i]) < 0) {
     r = say (-ENOTEMPTY, why, "%s has just been given an extent: try again",
              where);
     goto reopen;
@@ -580,7 +601,7 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
   return 0;
 
 reopen:
-  fp_volume_open_counted (v, i);
+  stay (v, i, was);
 undrain:
   if (!was_drained)
     (void) fp_volume_drain_cancel (v, i, ignored);
@@ -590,7 +611,7 @@ undrain:
 void
 fp_volume_let_leave (struct fp_volume *v, uint64_t servers)
 {
-  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
+  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++)
     if (servers & bit (i))
       leave_place (v, i, false);
 }

@@ -4,7 +4,7 @@
  *
  * A server may learn of a number long after it was sent: a process that was
  * stopped then reads what waits in its socket.  So a number that was sent
- * cannot be ignored.  The place that it was about stays closed (`uncounted`)
+ * cannot be ignored.  The place that it was about stays closed (COUNTING)
  * until the other servers were told the right number.  No thread waits for
  * that; the peer that is told last opens it.
  */
@@ -41,19 +41,19 @@ is_recorded (const struct fp_volume *v)
 static int
 look (struct fp_volume *v, bool all)
 {
-  unsigned nr = atomic_load (&v->servers), know = 0;
+  unsigned nr = atomic_load (&v->peers.servers), know = 0;
   int missing = NOBODY;
 
   if (is_recorded (v))
     return COUNTED;
-  for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++) {
+  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++) {
     struct fp_peer_room room;
     bool up;
 
-    if (atomic_load (&v->closed) >> i & 1)
+    if (!fp_peers_is_open (&v->peers, i))
       continue;
-    up = fp_peer_room (v->peers[i], &room);
-    if (up && fp_peer_told (v->peers[i], nr))
+    up = fp_peer_room (v->peers.at[i], &room);
+    if (up && fp_peer_told (v->peers.at[i], nr))
       know++;
     else if (all || up)
       missing = (int) i;
@@ -70,15 +70,15 @@ fp_volume_recount (struct fp_volume *v, unsigned nr, bool all,
   char where[FP_ADDR_MAX + 1];
   int missing;
 
-  atomic_store (&v->servers, nr);
+  atomic_store (&v->peers.servers, nr);
   for (;;) {
     missing = look (v, all);
     if (missing == COUNTED)
       return 0;
     if (fp_deadline_passed (deadline))
       break;
-    for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
-      fp_peer_poke (v->peers[i]);
+    for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++)
+      fp_peer_poke (v->peers.at[i]);
     poll (NULL, 0, LOOK_MS);
   }
   if (missing == NOBODY) {
@@ -96,20 +96,17 @@ fp_volume_counted (struct fp_volume *v)
 {
   uint64_t set;
 
-  if (atomic_load (&v->uncounted) == 0)
+  if (atomic_load (&v->peers.counting) == 0)
     return;
   {
     FP_LOCK_SCOPE (&v->count_lock);
-    set = atomic_load (&v->uncounted);
+    set = atomic_load (&v->peers.counting);
     if (set == 0 || look (v, false) != COUNTED)
       return;
-    for (unsigned i = 0; i < atomic_load (&v->nr_peers); i++)
+    for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++)
       if (set >> i & 1)
-        fp_peer_unshut (v->peers[i]);
-    if (!is_recorded (v))
-      atomic_fetch_and (&v->fresh, ~set);
-    atomic_fetch_and (&v->closed, ~set);
-    atomic_store (&v->uncounted, 0);
+        (void) fp_peers_move (&v->peers, i, fp_peers_place (&v->peers, i),
+                              FP_PLACE_MEMBER);
   }
   fp_notifier_raise (&v->extents->changes);
 }
@@ -119,9 +116,11 @@ fp_volume_open_counted (struct fp_volume *v, unsigned i)
 {
   {
     FP_LOCK_SCOPE (&v->count_lock);
-    atomic_fetch_or (&v->uncounted, UINT64_C (1) << i);
+    if (!fp_peers_move (&v->peers, i, FP_PLACE_JOINING, FP_PLACE_COUNTING))
+      (void) fp_peers_move (&v->peers, i, FP_PLACE_LEAVING,
+                            FP_PLACE_RECOUNTING);
   }
-  for (unsigned k = 0; k < atomic_load (&v->nr_peers); k++)
-    fp_peer_poke (v->peers[k]);
+  for (unsigned k = 0; k < atomic_load (&v->peers.nr); k++)
+    fp_peer_poke (v->peers.at[k]);
   fp_volume_counted (v);
 }

@@ -96,7 +96,7 @@ know (struct fp_volume *v, uint64_t k, uint64_t generation)
 
   if (atomic_load (&n->labelled[k]) == generation)
     return;
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&v->extents->lock);
   if (atomic_load (&n->labelled[k]) == generation)
     return;
   for (unsigned r = 0; r < n->regions; r++) {
@@ -336,12 +336,12 @@ fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
                   uint64_t length)
 {
   struct fp_extents *t = fp_lane_volume (lane)->extents;
-  uint8_t in_sync = fp_mirror_in_sync (t, i);
+  uint8_t in_sync = fp_copies_in_sync (t, i);
   int result = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
     if (in_sync >> c & 1) {
-      int r = say_one (lane, fp_mirror_entry (t, i, c), in, length);
+      int r = say_one (lane, fp_copies_entry (t, i, c), in, length);
 
       result = result == -EIO || r == 0 ? result : r;
     }
@@ -395,13 +395,13 @@ static bool
 is_recorded (struct fp_volume *v, uint64_t i)
 {
   const struct fp_extents *t = v->extents;
-  uint8_t in_sync = fp_mirror_in_sync (t, i);
+  uint8_t in_sync = fp_copies_in_sync (t, i);
 
   for (unsigned c = 0; c < t->copies; c++) {
-    uint64_t k = fp_mirror_entry (t, i, c);
+    uint64_t k = fp_copies_entry (t, i, c);
 
     if (!(in_sync >> c & 1) &&
-        (fp_meta_log_is_due (v, k) || fp_meta_log_may_exist (v, k)))
+        (fp_meta_log_is_due (v, k) || fp_recorded_may_exist (&v->recorded, k)))
       return false;
   }
   return true;
@@ -534,12 +534,12 @@ static uint64_t
 sweep_extent (struct fp_volume *v, uint64_t i)
 {
   const struct fp_extents *t = v->extents;
-  uint8_t in_sync = fp_mirror_in_sync (t, i);
+  uint8_t in_sync = fp_copies_in_sync (t, i);
   uint64_t most = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
     if (in_sync >> c & 1) {
-      uint64_t length = sweep_entry (v, fp_mirror_entry (t, i, c));
+      uint64_t length = sweep_entry (v, fp_copies_entry (t, i, c));
 
       most = FP_MAX (most, length);
     }

@@ -27,7 +27,7 @@ in_sync (struct fp_block *b, uint64_t offset)
   struct fp_extents *t = fp_engine_volume (b)->extents;
   uint64_t run;
 
-  return fp_mirror_in_sync (t, fp_stripe_at (t, offset, &run) >> t->shift);
+  return fp_copies_in_sync (t, fp_stripe_at (t, offset, &run) >> t->shift);
 }
 
 static void
@@ -36,9 +36,9 @@ status (struct fp_block *b, struct fp_volume_status *s)
   struct fp_volume *v = fp_engine_volume (b);
 
   s->extents = v->extents->nr;
-  s->extents_allocated = atomic_load (&v->allocated);
-  s->extents_lost = atomic_load (&v->lost);
-  if (fp_volume_is_mirrored (v)) {
+  s->extents_allocated = atomic_load (&v->extents->allocated);
+  s->extents_lost = atomic_load (&v->extents->lost);
+  if (fp_copies_several (v->extents)) {
     struct fp_mirror_status mirror;
 
     fp_mirror_status (v, &mirror);

@@ -22,11 +22,11 @@ is_on (struct fp_volume *v, uint64_t k, unsigned server)
   struct fp_extents *t = v->extents;
 
   return fp_extent_state (&t->p[k]) == FP_EXTENT_READY &&
-         atomic_load (&t->p[k].server) == server && fp_mirror_counts (t, k);
+         atomic_load (&t->p[k].server) == server && fp_copy_counts (t, k);
 }
 
 bool
-fp_volume_place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
+flush_place_to_read (struct fp_volume *v, unsigned server, uint64_t *at)
 {
   struct fp_extents *t = v->extents;
 
@@ -56,7 +56,7 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
     uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
     bool on;
 
-    if (mark == 0 || !fp_volume_place_to_read (v, server, &at))
+    if (mark == 0 || !flush_place_to_read (v, server, &at))
       return 0;
     if (r < 0 && fp_deadline_passed (deadline))
       return r;
@@ -66,7 +66,7 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
       fp_lane_flushed (lane, server, mark);
       return 0;
     }
-    if (r < 0 && !fp_volume_is_mirrored (v))
+    if (r < 0 && !fp_copies_several (v->extents))
       return r;
     /* The extent was moved away, and another server may have answered.  Or
      * the client does not know yet that this server is gone: a change follows.
@@ -87,7 +87,7 @@ flush_lanes (struct fp_block *b)
   if (fp_lease_is_fenced (&v->lease))
     return -EIO;
   for (unsigned i = 0; i < v->p.lanes; i++) {
-    for (unsigned s = 0; s < v->nr_peers; s++) {
+    for (unsigned s = 0; s < v->peers.nr; s++) {
       int r = flush_queue (v->lanes[i], s, deadline);
 
       if (r < 0 && fp_deadline_passed (deadline))

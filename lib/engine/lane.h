@@ -133,6 +133,18 @@ int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
 uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at);
 void fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
 
+/* Read one byte of every other server over each lane's queue pair to it, so
+ * that broken ones are found.  End early once *stop is set.  lane_probe.c
+ */
+void fp_lanes_probe_others (struct fp_volume *v, unsigned server,
+                            const _Atomic bool *stop);
+/* Have the lane's writes to server placed, by a READ of extent p, which is
+ * there and shut.  Return 1; 0 if there were none; or -ECONNRESET.
+ * lane_probe.c
+ */
+int fp_lane_place_writes (struct fp_lane *lane, unsigned server,
+                          struct fp_extent *p);
+
 unsigned fp_lane_users (const struct fp_lane *lane);
 /* Add change to the number of users.  Return the new number. */
 unsigned fp_lane_use (struct fp_lane *lane, int change);

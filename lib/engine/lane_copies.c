@@ -28,7 +28,7 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
   if (io->only != 0)
     in_sync &= io->only;
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_copies_get (t, i, c);
     enum fp_extent_state s = fp_extent_state (p);
 
     if ((in_sync >> c & 1) && s != FP_EXTENT_LOST &&
@@ -51,7 +51,7 @@ least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
   int best = -1;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_copies_get (t, i, c);
     struct lane_conn *lc = &lane->conns[atomic_load (&p->server)];
     unsigned rank;
 
@@ -74,7 +74,7 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
            uint64_t at, uint64_t left, bool *entered)
 {
   struct fp_extents *t = lane->v->extents;
-  struct fp_peer *peer = lane->v->peers[p->copy.server];
+  struct fp_peer *peer = lane->v->peers.at[p->copy.server];
   uint64_t i = fp_extent_of (t, (uint64_t) (p - t->p)), run;
   uint64_t in = at & (t->extent_size - 1);
   unsigned char *user = (unsigned char *) io->buf + io->issued;
@@ -116,21 +116,21 @@ read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t in_sync,
           uint64_t at, uint64_t left)
 {
   struct fp_extents *t = lane->v->extents;
-  uint8_t set = in_sync & (uint8_t) ~fp_mirror_bad (t, i, in_sync);
+  uint8_t set = in_sync & (uint8_t) ~fp_copies_bad (t, i, in_sync);
   enum issue why = PARK;
   int c;
 
   if (io->only != 0)
     set &= io->only;
   while ((c = least_busy (lane, i, set)) >= 0) {
-    struct fp_extent *p = fp_mirror_copy (t, i, (unsigned) c);
+    struct fp_extent *p = fp_copies_get (t, i, (unsigned) c);
     bool entered = false;
 
     set &= (uint8_t) ~(1u << c);
     if (fp_extent_enter (t, p) != FP_EXTENT_READY)
       continue;
     /* The copy may have been dropped before it was entered. */
-    if (!(fp_mirror_in_sync (t, i) >> c & 1)) {
+    if (!(fp_copies_in_sync (t, i) >> c & 1)) {
       fp_extent_leave (t, p);
       continue;
     }
@@ -162,7 +162,7 @@ leave_all (struct fp_extents *t, uint64_t i, uint8_t set)
 {
   for (unsigned c = 0; c < t->copies; c++)
     if (set >> c & 1)
-      fp_extent_leave (t, fp_mirror_copy (t, i, c));
+      fp_extent_leave (t, fp_copies_get (t, i, c));
 }
 
 /* Enter all in-sync copies, or none. */
@@ -172,13 +172,13 @@ enter_all (struct fp_extents *t, uint64_t i, uint8_t in_sync)
   for (unsigned c = 0; c < t->copies; c++) {
     if (!(in_sync >> c & 1))
       continue;
-    if (fp_extent_enter (t, fp_mirror_copy (t, i, c)) != FP_EXTENT_READY) {
+    if (fp_extent_enter (t, fp_copies_get (t, i, c)) != FP_EXTENT_READY) {
       leave_all (t, i, in_sync & (uint8_t) ((1u << c) - 1));
       return false;
     }
   }
   /* A copy that became in sync meanwhile would miss this write. */
-  if (fp_mirror_in_sync (t, i) == in_sync)
+  if (fp_copies_in_sync (t, i) == in_sync)
     return true;
   leave_all (t, i, in_sync);
   return false;
@@ -195,7 +195,7 @@ write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
 
   left = FP_MIN (left, (uint64_t) FP_RANGE_LOCK_MAX);
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_copies_get (t, i, c);
     struct fp_conn *conn;
 
     if (!(in_sync >> c & 1) || p->copy.remote.map != NULL)
@@ -218,7 +218,7 @@ static int
 store (struct fp_lane *lane, struct fp_extent *p, uint64_t in,
        const unsigned char *user, uint32_t n)
 {
-  struct fp_peer *peer = lane->v->peers[p->copy.server];
+  struct fp_peer *peer = lane->v->peers.at[p->copy.server];
   int r = fp_mapped_copy ((unsigned char *) p->copy.remote.map + in, user, n);
 
   fp_volume_wrote (lane->v, (uint64_t) (p - lane->v->extents->p), in, n);
@@ -242,7 +242,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
   uint8_t missed = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_copies_get (t, i, c);
     struct frag *f = lane->free_frags;
     struct fp_conn *conn;
 
@@ -250,7 +250,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
       continue;
     conn = lane->conns[p->copy.server].conn;
     if (conn == NULL || f == NULL) {
-      fp_peer_poke (lane->v->peers[p->copy.server]);
+      fp_peer_poke (lane->v->peers.at[p->copy.server]);
       missed |= (uint8_t) (1u << c);
       continue;
     }
@@ -287,7 +287,7 @@ lane_copy_written (struct fp_lane *lane, struct frag *f)
    * have read its data from this copy, which has the write only now.
    */
   uint8_t reached =
-      f->head->copies & fp_mirror_in_sync (t, fp_extent_of (t, k));
+      f->head->copies & fp_copies_in_sync (t, fp_extent_of (t, k));
 
   if (f->op.status < 0)
     reached &= (uint8_t) ~(1u << fp_copy_of (t, k));
@@ -314,7 +314,7 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
   uint8_t missed = post_all (lane, io, i, set, at, n, &head), mapped = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_copies_get (t, i, c);
     int r;
 
     if (!(set >> c & 1) || p->copy.remote.map == NULL)
@@ -331,7 +331,7 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
    */
   fp_fence (memory_order_seq_cst);
   fp_mirror_missed (lane->v, i, in, n,
-                    set & (uint8_t) ~missed & fp_mirror_in_sync (t, i));
+                    set & (uint8_t) ~missed & fp_copies_in_sync (t, i));
   if (missed != 0) {
     lane_unsettle (lane, io);
     io->redo = true;
@@ -361,7 +361,7 @@ write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 
   if (!enter_all (t, i, in_sync)) {
     fp_mirror_poke (lane->v);
-    return fp_mirror_in_sync (t, i) == in_sync
+    return fp_copies_in_sync (t, i) == in_sync
                ? wait_for_copy (lane, io, i, in_sync)
                : ISSUED; /* look again */
   }
@@ -389,7 +389,7 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
   struct fp_volume *v = lane->v;
   struct fp_extents *t = v->extents;
   uint64_t i = at >> t->shift;
-  uint8_t in_sync = fp_mirror_in_sync (t, i);
+  uint8_t in_sync = fp_copies_in_sync (t, i);
   int err = 0;
 
   if (in_sync == 0) {
@@ -409,7 +409,7 @@ lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
         fp_mirror_want (v, i);
       return PARK;
     }
-    in_sync = fp_mirror_in_sync (t, i);
+    in_sync = fp_copies_in_sync (t, i);
   }
   io->asked_ns = 0;
   return io->kind == FP_IO_READ ? read_one (lane, io, i, in_sync, at, left)

@@ -23,7 +23,7 @@ transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
 {
   unsigned char *far = (unsigned char *) p->copy.remote.map +
                        lane->v->extents->extent_size + first;
-  struct fp_peer *peer = lane->v->peers[p->copy.server];
+  struct fp_peer *peer = lane->v->peers.at[p->copy.server];
   int r = kind == FP_IO_READ ? fp_mapped_copy (buf, far, nr)
                              : fp_mapped_copy (far, buf, nr);
 
@@ -53,7 +53,7 @@ post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
   enum issue why;
 
   if (conn == NULL) {
-    fp_peer_poke (lane->v->peers[p->copy.server]);
+    fp_peer_poke (lane->v->peers.at[p->copy.server]);
     return PARK;
   }
   if (f == NULL)

@@ -22,14 +22,15 @@ lane_other_copy (struct fp_lane *lane, const struct frag *f)
   const struct fp_io *io = f->io;
   uint64_t k;
 
-  if (io != NULL && (!fp_volume_is_mirrored (lane->v) || io->target != NULL))
+  if (io != NULL &&
+      (!fp_copies_several (lane->v->extents) || io->target != NULL))
     return false;
   k = (uint64_t) (f->extent - lane->v->extents->p);
   if (io == NULL) /* a late answer */
     return fp_mirror_failed (lane->v, k);
   /* The copy may have been dropped meanwhile. */
   return (fp_mirror_failed (lane->v, k) ||
-          !fp_mirror_counts (lane->v->extents, k)) &&
+          !fp_copy_counts (lane->v->extents, k)) &&
          !io->migrate;
 }
 
@@ -40,8 +41,8 @@ lane_leave_behind (struct fp_lane *lane, const struct fp_extent *p)
   uint64_t k = (uint64_t) (p - t->p);
 
   /* The copy may have been dropped meanwhile. */
-  return fp_volume_is_mirrored (lane->v) &&
-         (fp_mirror_failed (lane->v, k) || !fp_mirror_counts (t, k));
+  return fp_copies_several (lane->v->extents) &&
+         (fp_mirror_failed (lane->v, k) || !fp_copy_counts (t, k));
 }
 
 enum issue
@@ -94,11 +95,11 @@ lane_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
   struct fp_extents *t = lane->v->extents;
   uint64_t k;
 
-  if (!fp_volume_is_mirrored (lane->v) ||
+  if (!fp_copies_several (lane->v->extents) ||
       (f->io != NULL && f->io->target != NULL &&
        !f->io->owner)) /* the target of a move */
     return false;
   k = (uint64_t) (f->extent - t->p);
   return now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&
-         fp_mirror_in_sync (t, fp_extent_of (t, k)) == 1u << fp_copy_of (t, k);
+         fp_copies_in_sync (t, fp_extent_of (t, k)) == 1u << fp_copy_of (t, k);
 }

@@ -143,9 +143,9 @@ other_conn (struct fp_lane *lane, struct fp_extent *p, unsigned s)
 static uint8_t
 good_copies (struct fp_extents *t, uint64_t i)
 {
-  uint8_t in_sync = fp_mirror_in_sync (t, i);
+  uint8_t in_sync = fp_copies_in_sync (t, i);
 
-  return in_sync & (uint8_t) ~fp_mirror_bad (t, i, in_sync);
+  return in_sync & (uint8_t) ~fp_copies_bad (t, i, in_sync);
 }
 
 static uint64_t
@@ -159,7 +159,7 @@ after_ns (struct fp_lane *lane, uint64_t i, unsigned s)
     struct lane_conn *lc = NULL;
 
     if (in_sync >> c & 1)
-      lc = other_conn (lane, fp_mirror_copy (t, i, c), s);
+      lc = other_conn (lane, fp_copies_get (t, i, c), s);
     if (lc != NULL)
       ns = FP_MIN (ns, FP_MAX (lc->p99_ns, (uint64_t) AFTER_MIN_NS));
   }
@@ -225,7 +225,7 @@ hedge (struct fp_lane *lane, struct frag *f)
   bool sent;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_copies_get (t, i, c);
     struct lane_conn *lc = NULL;
 
     if (in_sync >> c & 1)
@@ -242,7 +242,7 @@ hedge (struct fp_lane *lane, struct frag *f)
     return false;
   /* The copy may have been dropped before it was entered. */
   sent =
-      (fp_mirror_in_sync (t, i) >> fp_copy_of (t, (uint64_t) (best - t->p)) &
+      (fp_copies_in_sync (t, i) >> fp_copy_of (t, (uint64_t) (best - t->p)) &
        1) != 0 &&
       send_to (lane, f, best);
   if (!sent)

@@ -390,5 +390,10 @@ void zero_extent (struct fp_block *b, uint64_t offset, uint64_t limit,
 
 /* flush.c */
 int flush_lanes (struct fp_block *b);
+/* Set *at to a linear address that can be read on that server: *at itself if
+ * its extent is still there, else any.  Return false if the server has nothing
+ * of the volume.
+ */
+bool flush_place_to_read (struct fp_volume *v, unsigned server, uint64_t *at);
 
 #endif /* FP_LANE_INT_H */

@@ -78,8 +78,8 @@ learns_until (const struct fp_lane *lane)
 {
   uint64_t until = 0;
 
-  for (unsigned i = 0; i < lane->v->nr_peers; i++)
-    until = FP_MAX (until, fp_peer_learns_until (lane->v->peers[i]));
+  for (unsigned i = 0; i < lane->v->peers.nr; i++)
+    until = FP_MAX (until, fp_peer_learns_until (lane->v->peers.at[i]));
   return until;
 }
 
@@ -269,7 +269,7 @@ breaks_again (struct fp_lane *lane, const struct frag *f)
 {
   struct fp_io *io = f->io;
 
-  if (io->tries < MANY_TRIES || !fp_volume_is_mirrored (lane->v))
+  if (io->tries < MANY_TRIES || !fp_copies_several (lane->v->extents))
     io->redo = true;
   else if (io->target != NULL)
     io->status = -EIO;
@@ -303,7 +303,8 @@ frag_done (struct fp_lane *lane, struct frag *f)
     lane_copy_written (lane, f);
   fp_extent_leave (t, f->extent);
   lane->conns[f->server].inflight--;
-  fp_peer_count (lane->v->peers[f->server], f->op.kind, f->op.length, status);
+  fp_peer_count (lane->v->peers.at[f->server], f->op.kind, f->op.length,
+                 status);
   if (status < 0) {
     if (counts)
       io->failed = true;
@@ -312,9 +313,9 @@ frag_done (struct fp_lane *lane, struct frag *f)
       lane_unsettle (lane, io);
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
       lane->conns[f->server].revoked |= lane_refused (f);
-      fp_peer_suspect (lane->v->peers[f->server]);
+      fp_peer_suspect (lane->v->peers.at[f->server]);
       fp_notifier_raise (&t->changes);
-      if (fp_volume_is_mirrored (lane->v))
+      if (fp_copies_several (lane->v->extents))
         fp_mirror_poke (lane->v);
       if (counts)
         breaks_again (lane, f);
@@ -328,7 +329,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
     else if (!lane_refused (f)) {
       (void) lane_other_copy (lane, f);
     }
-    fp_peer_poke (lane->v->peers[f->server]);
+    fp_peer_poke (lane->v->peers.at[f->server]);
     if (counts &&
         io->tail != FP_TAIL_NONE) { /* the slab may get another use */
       io->redo = false;
@@ -353,14 +354,14 @@ lane_patience_ns (const struct fp_lane *lane)
 {
   uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
 
-  return fp_volume_is_mirrored (lane->v) ? timeout / 8 * 3 : timeout;
+  return fp_copies_several (lane->v->extents) ? timeout / 8 * 3 : timeout;
 }
 
 /* Park io until there is a connection.  Without copies, fail a hasty io. */
 static enum issue
 no_connection (const struct fp_lane *lane, struct fp_io *io)
 {
-  if (fp_volume_is_mirrored (lane->v) || !io->hasty)
+  if (fp_copies_several (lane->v->extents) || !io->hasty)
     return PARK;
   return fail_io (io, -EIO);
 }
@@ -414,7 +415,7 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   if (r == -EAGAIN)
     return NO_SLOT;
   if (r < 0) {
-    fp_peer_poke (lane->v->peers[copy->server]);
+    fp_peer_poke (lane->v->peers.at[copy->server]);
     return no_connection (lane, io);
   }
   if (f->spare)
@@ -492,7 +493,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
 
     if (left > io->length - io->issued)
       left = io->length - io->issued;
-    if (io->forced && io->hasty && !fp_mirror_counts (t, i))
+    if (io->forced && io->hasty && !fp_copy_counts (t, i))
       return fail_io (io, -EIO);
     if (t->copies > 1 && io->target == NULL && !io->migrate && !io->forced) {
       why = lane_issue_copies (lane, io, at, left);
@@ -542,7 +543,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
         io->issued += (uint32_t) run;
       }
       else {
-        fp_peer_poke (lane->v->peers[p->copy.server]);
+        fp_peer_poke (lane->v->peers.at[p->copy.server]);
         why = PARK;
       }
     }
@@ -571,7 +572,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
         io->issued += (uint32_t) left;
       }
       else {
-        fp_peer_poke (lane->v->peers[p->copy.server]);
+        fp_peer_poke (lane->v->peers.at[p->copy.server]);
         why = PARK;
       }
     }
@@ -653,7 +654,7 @@ scan (struct fp_lane *lane, uint64_t now)
       continue;
     if (is_late (lane, f, now)) {
       c->ops->conn_break (c);
-      fp_peer_poke (lane->v->peers[f->server]);
+      fp_peer_poke (lane->v->peers.at[f->server]);
       continue;
     }
     lane_scan_by (lane, f->deadline_ns > now ? f->deadline_ns

@@ -391,7 +391,7 @@ fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
     .forced = true,
     .linear = true,
     /* If this server is away, another copy has the writes in question. */
-    .hasty = fp_volume_is_mirrored (lane->v),
+    .hasty = fp_copies_several (lane->v->extents),
     .start_ns = fp_now_ns (),
   };
 

@@ -15,8 +15,6 @@
 #include "meta/meta_log.h"
 #include "peer/peer.h"
 
-#define GRACE_PART 16 /* part of `timeout`: fp_mirror_grace_ms */
-#define GRACE_MIN_MS 10u
 #define SOON_MS 10     /* least time between two looks that changes cause */
 #define LATER_MS 500   /* longest time between two looks */
 #define REFILL_MS 1000 /* between two tries to find memory */
@@ -48,8 +46,8 @@ void
 fp_mirror_want (struct fp_volume *v, uint64_t i)
 {
   for (unsigned c = 0; c < v->extents->copies; c++) {
-    fp_peer_tidy (v, fp_mirror_entry (v->extents, i, c));
-    fp_allocator_want (v, fp_mirror_entry (v->extents, i, c));
+    fp_peer_tidy (&v->peers, fp_copies_entry (v->extents, i, c));
+    fp_allocator_want (v, fp_copies_entry (v->extents, i, c));
   }
 }
 
@@ -63,7 +61,7 @@ fresh_copies (struct fp_extents *t, uint64_t i, uint8_t *set, int *err)
 
   *set = 0;
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_copies_get (t, i, c);
 
     switch (fp_extent_state (p)) {
     case FP_EXTENT_EMPTY:
@@ -93,13 +91,13 @@ fp_mirror_form (struct fp_volume *v, uint64_t i, int *err)
   struct fp_extents *t = v->extents;
   uint8_t set;
 
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&v->extents->lock);
   if (atomic_load (&t->in_sync[i]) != 0)
     return true;
   if (fresh_copies (t, i, &set, err) < 0)
     return false;
   atomic_store (&t->in_sync[i], set);
-  if (set != fp_mirror_all (t))
+  if (set != fp_copies_all (t))
     fp_mirror_poke (v);
   return true;
 }
@@ -111,10 +109,10 @@ fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
   struct fp_extents *t = v->extents;
   uint64_t last = (in + length - 1) >> t->chunk_shift;
 
-  if (reached == fp_mirror_all (t))
+  if (reached == fp_copies_all (t))
     return;
   for (unsigned c = 0; c < t->copies; c++) {
-    _Atomic uint64_t *dirty = t->dirty + fp_mirror_entry (t, i, c) * t->words;
+    _Atomic uint64_t *dirty = t->dirty + fp_copies_entry (t, i, c) * t->words;
 
     if (reached & bit (c))
       continue;
@@ -123,25 +121,14 @@ fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
   }
 }
 
-uint8_t
-fp_mirror_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync)
-{
-  uint8_t bad = 0;
-
-  for (unsigned c = 0; c < t->copies; c++)
-    if ((in_sync & bit (c)) && atomic_load (&fp_mirror_copy (t, i, c)->bad))
-      bad |= bit (c);
-  return bad;
-}
-
 bool
 fp_mirror_failed (struct fp_volume *v, uint64_t k)
 {
   struct fp_extents *t = v->extents;
   uint64_t i = fp_extent_of (t, k);
-  uint8_t in_sync = fp_mirror_in_sync (t, i), it = bit (fp_copy_of (t, k));
+  uint8_t in_sync = fp_copies_in_sync (t, i), it = bit (fp_copy_of (t, k));
 
-  if (!(in_sync & it) || (in_sync & ~it & ~fp_mirror_bad (t, i, in_sync)) == 0)
+  if (!(in_sync & it) || (in_sync & ~it & ~fp_copies_bad (t, i, in_sync)) == 0)
     return false;
   atomic_store (&t->p[k].bad, true);
   fp_mirror_poke (v);
@@ -157,12 +144,6 @@ fp_mirror_diverged (struct fp_volume *v, uint64_t i)
 
 /* ---- decisions of the allocator ---- */
 
-unsigned
-fp_mirror_grace_ms (const struct fp_volume *v)
-{
-  return FP_MAX (v->p.timeout_ms / GRACE_PART, GRACE_MIN_MS);
-}
-
 /* Return true if this copy cannot be used, and will not be usable soon. */
 static bool
 is_dead (struct fp_volume *v, struct fp_extent *p)
@@ -171,8 +152,8 @@ is_dead (struct fp_volume *v, struct fp_extent *p)
   case FP_EXTENT_LOST:
     return true;
   case FP_EXTENT_OFFLINE:
-    return fp_peer_away_ms (v->peers[atomic_load (&p->server)]) >=
-           fp_mirror_grace_ms (v);
+    return fp_peer_away_ms (v->peers.at[atomic_load (&p->server)]) >=
+           fp_peer_grace_ms (&v->p);
   case FP_EXTENT_EMPTY:
   case FP_EXTENT_READY:
   case FP_EXTENT_BUSY:
@@ -193,9 +174,9 @@ a_ready_copy (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 
   for (unsigned c = 0; c < t->copies; c++)
     if ((in_sync & bit (c)) &&
-        fp_extent_state (fp_mirror_copy (t, i, c)) == FP_EXTENT_READY &&
-        !fp_meta_log_is_due (v, fp_mirror_entry (t, i, c)) &&
-        fp_meta_log_may_exist (v, fp_mirror_entry (t, i, c)))
+        fp_extent_state (fp_copies_get (t, i, c)) == FP_EXTENT_READY &&
+        !fp_meta_log_is_due (v, fp_copies_entry (t, i, c)) &&
+        fp_recorded_may_exist (&v->recorded, fp_copies_entry (t, i, c)))
       return (int) c;
   return -1;
 }
@@ -210,7 +191,7 @@ drop_dead (struct fp_volume *v, uint64_t i, uint8_t in_sync)
   bool any = false;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    uint64_t k = fp_mirror_entry (t, i, c);
+    uint64_t k = fp_copies_entry (t, i, c);
 
     if (!(in_sync & bit (c)) || !is_dead (v, &t->p[k]))
       continue;
@@ -232,7 +213,7 @@ make_anew (struct fp_volume *v, uint64_t i, uint8_t set)
     if (!(set & bit (c)))
       continue;
     fp_mirror_missed (v, i, 0, fp_extent_length (t, i), (uint8_t) ~bit (c));
-    fp_meta_log_drop (v, fp_mirror_entry (t, i, c));
+    fp_meta_log_drop (v, fp_copies_entry (t, i, c));
   }
 }
 
@@ -240,7 +221,7 @@ make_anew (struct fp_volume *v, uint64_t i, uint8_t set)
 static void
 mend_diverged (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {
-  uint8_t bad = fp_mirror_bad (v->extents, i, in_sync);
+  uint8_t bad = fp_copies_bad (v->extents, i, in_sync);
   int keep = a_ready_copy (v, i, in_sync & (uint8_t) ~bad);
 
   if (keep < 0 && in_sync == bad)
@@ -264,7 +245,7 @@ mend_bad (struct fp_volume *v, uint64_t i, uint8_t in_sync, uint8_t bad)
   if (a_ready_copy (v, i, in_sync & (uint8_t) ~bad) >= 0)
     make_anew (v, i, bad);
   for (unsigned c = 0; in_sync == bad && c < t->copies; c++)
-    atomic_store (&fp_mirror_copy (t, i, c)->bad, false);
+    atomic_store (&fp_copies_get (t, i, c)->bad, false);
   if (in_sync == bad)
     fp_notifier_raise (&t->changes); /* they are read again */
 }
@@ -275,7 +256,7 @@ mend_bad (struct fp_volume *v, uint64_t i, uint8_t in_sync, uint8_t bad)
 static bool
 restore (struct fp_volume *v, uint64_t i, unsigned c)
 {
-  uint64_t k = fp_mirror_entry (v->extents, i, c);
+  uint64_t k = fp_copies_entry (v->extents, i, c);
   struct fp_extent *p = &v->extents->p[k];
 
   if (fp_meta_log_is_due (v, k))
@@ -284,7 +265,7 @@ restore (struct fp_volume *v, uint64_t i, unsigned c)
   case FP_EXTENT_READY:
     return true;
   case FP_EXTENT_OFFLINE:
-    if (fp_peer_away_ms (v->peers[atomic_load (&p->server)]) <
+    if (fp_peer_away_ms (v->peers.at[atomic_load (&p->server)]) <
             v->p.resync_delay_ms ||
         !fp_allocator_has_room (v, k))
       return false;
@@ -299,7 +280,7 @@ restore (struct fp_volume *v, uint64_t i, unsigned c)
   default:
     return false;
   }
-  if (fp_peer_abandon (v, k))
+  if (fp_peer_abandon (&v->peers, k))
     fp_allocator_want (v, k);
   return false;
 }
@@ -311,8 +292,8 @@ restore (struct fp_volume *v, uint64_t i, unsigned c)
 static void
 tidy (struct fp_volume *v, uint64_t k)
 {
-  fp_peer_tidy (v, k);
-  if (v->p.reserve_full && atomic_load (&v->started) &&
+  fp_peer_tidy (&v->peers, k);
+  if (v->p.reserve_full && atomic_load (&v->peers.started) &&
       fp_now_ns () >= v->refill_ns &&
       fp_extent_state (&v->extents->p[k]) == FP_EXTENT_EMPTY &&
       fp_allocator_has_room (v, k))
@@ -329,11 +310,11 @@ look_at_copies (struct fp_volume *v)
   bool waits = false, resync = false;
 
   for (uint64_t i = 0; i < t->nr; i++) {
-    uint8_t in_sync = fp_mirror_in_sync (t, i),
-            bad = fp_mirror_bad (t, i, in_sync);
+    uint8_t in_sync = fp_copies_in_sync (t, i),
+            bad = fp_copies_bad (t, i, in_sync);
 
     for (unsigned c = 0; in_sync == 0 && c < t->copies; c++)
-      tidy (v, fp_mirror_entry (t, i, c));
+      tidy (v, fp_copies_entry (t, i, c));
     if (in_sync == 0)
       continue;
     if (atomic_load (&t->p[i].diverged)) {
@@ -350,8 +331,9 @@ look_at_copies (struct fp_volume *v)
       if (!(in_sync & bit (c)))
         resync |= restore (v, i, c);
       /* Recording it was not possible when the copy became in sync. */
-      else if (!fp_meta_log_may_exist (v, fp_mirror_entry (t, i, c)))
-        fp_meta_log_in_sync (v, fp_mirror_entry (t, i, c));
+      else if (!fp_recorded_may_exist (&v->recorded,
+                                       fp_copies_entry (t, i, c)))
+        fp_meta_log_in_sync (v, fp_copies_entry (t, i, c));
   }
   if (resync)
     fp_migrate_wake (v->migrate);
@@ -361,10 +343,10 @@ look_at_copies (struct fp_volume *v)
 unsigned
 fp_mirror_look (struct fp_volume *v)
 {
-  unsigned ms = LATER_MS, grace = fp_mirror_grace_ms (v);
+  unsigned ms = LATER_MS, grace = fp_peer_grace_ms (&v->p);
   bool due = atomic_exchange (&v->mirror_due, false), waits = false;
 
-  if (!fp_volume_is_mirrored (v))
+  if (!fp_copies_several (v->extents))
     return LATER_MS;
   if (atomic_exchange (&v->mirror_changed, false))
     v->mirror_ns =
@@ -373,8 +355,8 @@ fp_mirror_look (struct fp_volume *v)
     return (unsigned) fp_deadline_left_ms (v->mirror_ns);
   /* Set this before the look: a change that the look misses causes another. */
   atomic_store (&v->mirror_waits, true);
-  for (unsigned i = 0; i < v->nr_peers; i++) {
-    unsigned left = fp_peer_cut (v->peers[i], grace);
+  for (unsigned i = 0; i < v->peers.nr; i++) {
+    unsigned left = fp_peer_cut (v->peers.at[i], grace);
 
     ms = left != 0 ? FP_MIN (ms, left) : ms;
   }
@@ -399,7 +381,7 @@ fp_mirror_dropped (struct fp_volume *v, uint64_t k)
   struct fp_extents *t = v->extents;
 
   {
-    FP_LOCK_SCOPE (&v->lock);
+    FP_LOCK_SCOPE (&v->extents->lock);
     atomic_fetch_and (&t->in_sync[fp_extent_of (t, k)],
                       (uint8_t) ~bit (fp_copy_of (t, k)));
     atomic_store (&t->p[k].bad, false);
@@ -407,28 +389,12 @@ fp_mirror_dropped (struct fp_volume *v, uint64_t k)
   fp_mirror_poke (v);
 }
 
-void
-fp_mirror_refill (struct fp_volume *v, uint64_t k)
-{
-  struct fp_extents *t = v->extents;
-  _Atomic uint64_t *dirty = t->dirty + k * t->words;
-  _Atomic uint64_t *written = t->written + fp_extent_of (t, k) * t->words;
-
-  /* Clear first, then look.  A concurrent writer has set `written` before the
-   * look, or marks what is dirty after the clear.
-   */
-  for (uint32_t w = 0; w < t->words; w++)
-    atomic_store (&dirty[w], 0);
-  for (uint32_t w = 0; w < t->words; w++)
-    atomic_fetch_or (&dirty[w], atomic_load (&written[w]));
-}
-
 static bool
 is_lost (struct fp_extents *t, uint64_t i, uint8_t in_sync)
 {
   for (unsigned c = 0; c < t->copies; c++)
     if ((in_sync & bit (c)) &&
-        fp_extent_state (fp_mirror_copy (t, i, c)) != FP_EXTENT_LOST)
+        fp_extent_state (fp_copies_get (t, i, c)) != FP_EXTENT_LOST)
       return false;
   return true;
 }
@@ -438,7 +404,7 @@ static bool
 is_reserved (struct fp_extents *t, uint64_t i)
 {
   for (unsigned c = 0; c < t->copies; c++)
-    if (fp_extent_state (&t->p[fp_mirror_entry (t, i, c)]) == FP_EXTENT_EMPTY)
+    if (fp_extent_state (&t->p[fp_copies_entry (t, i, c)]) == FP_EXTENT_EMPTY)
       return false;
   return true;
 }
@@ -447,10 +413,10 @@ is_reserved (struct fp_extents *t, uint64_t i)
 static bool
 is_whole (struct fp_volume *v, uint64_t i, uint8_t in_sync)
 {
-  if (in_sync != fp_mirror_all (v->extents))
+  if (in_sync != fp_copies_all (v->extents))
     return false;
   for (unsigned c = 0; c < v->extents->copies; c++)
-    if (!fp_meta_log_has_in_sync (v, fp_mirror_entry (v->extents, i, c)))
+    if (!fp_meta_log_has_in_sync (v, fp_copies_entry (v->extents, i, c)))
       return false;
   return true;
 }
@@ -462,7 +428,7 @@ fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s)
 
   *s = (struct fp_mirror_status) { .degraded = 0 };
   for (uint64_t i = 0; i < t->nr; i++) {
-    uint8_t in_sync = fp_mirror_in_sync (t, i);
+    uint8_t in_sync = fp_copies_in_sync (t, i);
 
     s->allocated += in_sync != 0 || is_reserved (t, i);
     s->lost += in_sync != 0 && is_lost (t, i, in_sync);
@@ -470,7 +436,7 @@ fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s)
       continue;
     s->degraded++;
     for (unsigned c = 0; c < t->copies; c++) {
-      uint64_t k = fp_mirror_entry (t, i, c);
+      uint64_t k = fp_copies_entry (t, i, c);
       enum fp_extent_state state = fp_extent_state (&t->p[k]);
 
       if (in_sync & bit (c))

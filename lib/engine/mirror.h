@@ -1,10 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mirror.h - which copies of an extent count.
- *
- * Each copy has an entry of its own (extent.h): memory at its own server, a
- * label, and the states that an only copy goes through.  Peers, allocator and
- * migration thread work on entries.  The set `in_sync` of an extent names the
- * copies that have all that was last written.
+/* mirror.h - which copies of an extent are in sync (copies.h), and what is
+ * done about those that are not.
  *
  *  - A write goes to all in-sync copies, and is done when all have it.  A read
  *    goes to one of them.  An extent with no in-sync copy was never written.
@@ -19,7 +15,7 @@
  *  - If the last client did not end cleanly, its last writes may have reached
  *    some copies only.  Then one copy of each extent is believed, and that is
  *    recorded before anything is read.  One more bit, behind those of the
- *    entries, says that a client is at work (fp_meta_log_bits).
+ *    entries, says that a client is at work (fp_map_bits).
  *
  * The dirty bits of a stale copy say what it has missed.  A write sets them
  * when it is over, before it leaves the copies that it went to.  It also sets
@@ -27,7 +23,7 @@
  * an in-sync copy, the last of them while that one is FROZEN.  No write is in
  * flight then, and the stale copy becomes in sync.
  *
- * `in_sync` changes under fp_volume.lock.  A write looks at it, enters all of
+ * `in_sync` changes under fp_extents.lock.  A write looks at it, enters all of
  * its copies, and looks again.  A copy enters the set only while another one
  * is shut.  If a copy leaves the set during a write, the write is marked as
  * missed there: by lane_copy_written, or by write_all for mapped copies.
@@ -39,45 +35,8 @@
 #ifndef FP_MIRROR_H
 #define FP_MIRROR_H
 
+#include "extent/copies.h"
 #include "volume/volume_int.h"
-
-static inline bool
-fp_volume_is_mirrored (const struct fp_volume *v)
-{
-  return v->extents->copies > 1;
-}
-
-static inline uint8_t
-fp_mirror_all (const struct fp_extents *t)
-{
-  return (uint8_t) ((1u << t->copies) - 1);
-}
-
-static inline uint8_t
-fp_mirror_in_sync (const struct fp_extents *t, uint64_t i)
-{
-  return atomic_load (&t->in_sync[i]);
-}
-
-static inline uint64_t
-fp_mirror_entry (const struct fp_extents *t, uint64_t i, unsigned copy)
-{
-  return copy * t->nr + i;
-}
-
-static inline struct fp_extent *
-fp_mirror_copy (struct fp_extents *t, uint64_t i, unsigned copy)
-{
-  return &t->p[fp_mirror_entry (t, i, copy)];
-}
-
-/* Return true if entry k counts: it is in sync, or the only copy. */
-static inline bool
-fp_mirror_counts (const struct fp_extents *t, uint64_t k)
-{
-  return t->copies == 1 ||
-         (fp_mirror_in_sync (t, fp_extent_of (t, k)) >> fp_copy_of (t, k) & 1);
-}
 
 /* Ask for memory for extent i, which has no in-sync copy.  Any thread. */
 void fp_mirror_want (struct fp_volume *v, uint64_t i);
@@ -99,12 +58,6 @@ void fp_mirror_diverged (struct fp_volume *v, uint64_t i);
  * false if it is not in sync, or there is no other copy to go on with.
  */
 bool fp_mirror_failed (struct fp_volume *v, uint64_t k);
-/* Return the in-sync copies of extent i that must be dropped for that. */
-uint8_t fp_mirror_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync);
-/* Return how long a server may be away before its copies are dropped, in ms.
- * If it is back earlier, they have missed nothing.
- */
-unsigned fp_mirror_grace_ms (const struct fp_volume *v);
 /* Make the allocator look at once, because something must be decided. */
 void fp_mirror_poke (struct fp_volume *v);
 /* Note a change.  If the last look left something to decide, the allocator
@@ -121,11 +74,6 @@ unsigned fp_mirror_look (struct fp_volume *v);
  * is recorded.
  */
 void fp_mirror_dropped (struct fp_volume *v, uint64_t k);
-
-/* Mark what entry k has to get: its peer gave it memory that is all zeros, for
- * an extent that is not new.
- */
-void fp_mirror_refill (struct fp_volume *v, uint64_t k);
 
 /* Zero [in, in + length) of extent i, which has in-sync copies.  release: the
  * range is the whole extent, and its memory is released.  -EAGAIN: try again.

@@ -29,19 +29,19 @@ struct shut {
 static uint64_t
 entry (const struct shut *s, unsigned c)
 {
-  return fp_mirror_entry (s->v->extents, s->i, c);
+  return fp_copies_entry (s->v->extents, s->i, c);
 }
 
 static struct fp_extent *
 extent (const struct shut *s, unsigned c)
 {
-  return fp_mirror_copy (s->v->extents, s->i, c);
+  return fp_copies_get (s->v->extents, s->i, c);
 }
 
 static struct fp_peer *
 peer_of (const struct shut *s, unsigned c)
 {
-  return s->v->peers[atomic_load (&extent (s, c)->server)];
+  return s->v->peers.at[atomic_load (&extent (s, c)->server)];
 }
 
 static void
@@ -84,7 +84,7 @@ shut_all (struct shut *s, uint8_t in_sync)
   for (unsigned c = 0; c < t->copies; c++)
     if ((in_sync >> c & 1) && s->set == (in_sync & ((1u << c) - 1)))
       shut (s, c);
-  if (s->set != in_sync || fp_mirror_in_sync (t, s->i) != in_sync) {
+  if (s->set != in_sync || fp_copies_in_sync (t, s->i) != in_sync) {
     reopen (s);
     return -EAGAIN;
   }
@@ -176,9 +176,13 @@ release_all (struct shut *s, uint64_t deadline)
     return r;
   }
   {
-    FP_LOCK_SCOPE (&v->lock);
+    FP_LOCK_SCOPE (&v->extents->lock);
+    /* The peer of a copy that waits for memory, to be filled, may look at
+     * `fresh` now.  That one is false already.
+     */
     for (unsigned c = 0; c < t->copies; c++)
-      extent (s, c)->fresh = false;
+      if (extent (s, c)->fresh)
+        extent (s, c)->fresh = false;
     fp_extent_clear_written (t, s->i, 0, t->extent_size);
     atomic_store (&t->in_sync[s->i], 0);
   }
@@ -203,7 +207,7 @@ fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
                 bool release, uint64_t *deadline)
 {
   struct shut s = { .v = v, .i = i };
-  uint8_t in_sync = fp_mirror_in_sync (v->extents, i);
+  uint8_t in_sync = fp_copies_in_sync (v->extents, i);
   uint64_t start = fp_now_ns ();
   int r = in_sync == 0 ? -EAGAIN : shut_all (&s, in_sync);
 

@@ -166,7 +166,7 @@ static int
 release (struct fp_volume *v, struct fp_extent *p, uint64_t length,
          uint64_t deadline)
 {
-  struct fp_peer *peer = v->peers[atomic_load (&p->server)];
+  struct fp_peer *peer = v->peers.at[atomic_load (&p->server)];
   int r = fp_meta_log_gone (v, (uint64_t) (p - v->extents->p), deadline);
 
   if (r == -EROFS)
@@ -214,7 +214,7 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
     uint64_t run;
     int r;
 
-    if (fp_mirror_in_sync (t, i) == 0 ||
+    if (fp_copies_in_sync (t, i) == 0 ||
         (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
       r = zeros_already (v, z, seen);
       if (r != 0)
@@ -259,7 +259,7 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
   struct fp_extent *p = &t->p[i];
   bool all = z->trim && is_whole (t, i, in, length), tried = false;
 
-  if (fp_volume_is_mirrored (v)) {
+  if (fp_copies_several (v->extents)) {
     int r = zero_copies (v, z, i, in, length, all, &tried);
 
     if (tried)
@@ -292,7 +292,7 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
     start = fp_now_ns ();
     (void) fp_lanes_drain (v, p, FP_NEVER);
     fp_volume_wrote (v, i, in, length);
-    peer = v->peers[atomic_load (&p->server)];
+    peer = v->peers.at[atomic_load (&p->server)];
     if (all && !v->p.reserve_full)
       r = release (v, p, length, z->deadline_ns);
     else
@@ -358,7 +358,7 @@ static bool
 is_hole (struct fp_extents *t, uint64_t i, uint64_t in, uint64_t *run)
 {
   if (t->copies > 1)
-    return fp_mirror_in_sync (t, i) == 0 ||
+    return fp_copies_in_sync (t, i) == 0 ||
            !fp_extent_run (t, i, in, *run, run);
   switch (fp_extent_state (&t->p[i])) {
   case FP_EXTENT_EMPTY:

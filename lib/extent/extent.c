@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/cleanup.h"
+#include "base/sync.h"
 #include "extent/stripe.h"
 
 /* A chunk is at least 64 KiB and an extent has at most 4096 chunks.  So the
@@ -50,6 +51,7 @@ fp_extents_new (struct fp_extents **out, uint64_t size, uint64_t extent_size,
     t->chunk_shift++;
   t->chunks = (uint32_t) (extent_size >> t->chunk_shift);
   t->words = (t->chunks + 63) / 64;
+  fp_mutex_init (&t->lock);
   fp_notifier_init (&t->changes);
   t->p = calloc (t->all, sizeof *t->p);
   t->written = calloc (t->nr * t->words, sizeof *t->written);
@@ -71,11 +73,28 @@ fp_extents_free (struct fp_extents *t)
   if (t == NULL)
     return;
   fp_notifier_destroy (&t->changes);
+  pthread_mutex_destroy (&t->lock);
   free ((void *) t->dirty);
   free ((void *) t->in_sync);
   free ((void *) t->written);
   free (t->p);
   free (t);
+}
+
+uint64_t
+fp_extents_next_generation (struct fp_extents *t)
+{
+  return atomic_fetch_add (&t->generation, 1) + 1;
+}
+
+void
+fp_extents_raise_generation (struct fp_extents *t, uint64_t seen)
+{
+  uint64_t now = atomic_load (&t->generation);
+
+  while (now < seen &&
+         !atomic_compare_exchange_weak (&t->generation, &now, seen))
+    ;
 }
 
 void

@@ -30,8 +30,8 @@
  * the server has zeroed the chunk.
  *
  * Units:    bytes; extents and servers are indexes from 0.
- * Threads:  enter, leave and the bits may be used by any thread.  The rest
- *           belongs to the owner: the thread that made it BUSY, or the peer.
+ * Threads:  enter, leave, the bits and the generations are for any thread. The
+ * rest belongs to the owner: the thread that made it BUSY, or the peer.
  * Memory:   only fp_extents_new allocates.
  */
 
@@ -41,6 +41,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include <pthread.h>
 
 #include "extent/notifier.h"
 #include "proto/messages.h"
@@ -104,7 +106,7 @@ struct fp_extents {
   unsigned shift;       /* log2 of extent_size */
   unsigned unit_shift;  /* log2 of the stripe unit, in bytes */
   uint64_t nr;          /* number of extents */
-  unsigned copies;      /* copies of each extent: mirror.h */
+  unsigned copies;      /* copies of each extent: copies.h */
   uint64_t all;         /* nr * copies: number of entries of p */
 
   uint32_t width;       /* extents in a stripe: stripe.h */
@@ -114,9 +116,16 @@ struct fp_extents {
   _Atomic uint64_t *written;
 
   struct fp_extent *p;      /* ordered by copy: all extents of copy 0 first */
-  _Atomic uint8_t *in_sync; /* per extent: set of in-sync copies, mirror.h */
+  _Atomic uint8_t *in_sync; /* per extent: set of in-sync copies, copies.h */
   _Atomic uint64_t *dirty;  /* per entry, like written: mirror.h; or NULL */
   _Atomic uint32_t tick;    /* seconds, about; set by the migration thread */
+
+  _Atomic uint64_t allocated, lost; /* entries with memory; LOST entries */
+  _Atomic uint64_t placing;         /* entries that wait for memory */
+  _Atomic uint64_t generation;      /* the highest so far: peer_learn.h */
+  struct fp_extent target; /* where an entry is moved to: peer_migrate.h */
+  /* Held to change which server has an entry, or in_sync. */
+  pthread_mutex_t lock;
 
   /* Raised when something changed that a request or a thread of the volume may
    * wait for: see fp_extent_move, and lane.h.
@@ -130,10 +139,26 @@ struct fp_extents {
  *  - the stripe does not fit the extent size
  */
 #define FP_MAX_EXTENTS (1u << 20)
+#define FP_NO_EXTENT UINT32_MAX /* the end of a list of entries */
 int fp_extents_new (struct fp_extents **out, uint64_t size,
                     uint64_t extent_size, const struct fp_stripe *stripe,
                     unsigned copies);
 void fp_extents_free (struct fp_extents *t);
+
+/* Return the generation of the next label. */
+uint64_t fp_extents_next_generation (struct fp_extents *t);
+/* Make all later generations higher than `seen`. */
+void fp_extents_raise_generation (struct fp_extents *t, uint64_t seen);
+
+/* Return the number of entries that have memory, had it (LOST), or wait for
+ * it.
+ */
+static inline uint64_t
+fp_extents_used (const struct fp_extents *t)
+{
+  return atomic_load (&t->allocated) + atomic_load (&t->lost) +
+         atomic_load (&t->placing);
+}
 
 #define FP_EXTENT_USERS 0x00ffffffu
 

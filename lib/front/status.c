@@ -315,7 +315,7 @@ log_members (struct fp_status_thread *s)
 
     if (server->gone)
       continue;
-    if (s->logged[i].joining && !joining)
+    if (s->logged[i].joining && !joining && server->current)
       fp_log (FP_LOG_INFO, "volume %s: server %s is a full member now",
               s->title, server->addr);
     s->logged[i].joining = joining;

@@ -60,7 +60,7 @@ struct fp_check {
 static struct fp_extent *
 copy_at (struct fp_check *c, unsigned copy)
 {
-  return fp_mirror_copy (c->v->extents, c->i, copy);
+  return fp_copies_get (c->v->extents, c->i, copy);
 }
 
 static bool
@@ -116,7 +116,7 @@ enter (struct fp_check *c)
       break;
     in |= (uint8_t) (1u << k);
   }
-  if (in == c->set && fp_mirror_in_sync (t, c->i) == c->set)
+  if (in == c->set && fp_copies_in_sync (t, c->i) == c->set)
     return true;
   leave (c, in);
   return false;
@@ -130,12 +130,12 @@ hold (struct fp_check *c)
 {
   struct fp_extents *t = c->v->extents;
 
-  c->set = fp_mirror_in_sync (t, c->i);
+  c->set = fp_copies_in_sync (t, c->i);
   if (c->set == 0)
     return -ENOENT;
   if ((c->set & (c->set - 1)) == 0)
     return -ENODATA;
-  if (fp_mirror_bad (t, c->i, c->set) != 0 || !enter (c)) {
+  if (fp_copies_bad (t, c->i, c->set) != 0 || !enter (c)) {
     fp_mirror_poke (c->v); /* like a write: one may have died */
     return -EAGAIN;
   }
@@ -197,7 +197,7 @@ begin (struct fp_check *c, struct fp_lane *lane, unsigned copy,
   c->ios[copy] = (struct fp_io) {
     .kind = kind,
     .length = length,
-    .offset = (fp_mirror_entry (t, c->i, copy) << t->shift) + c->in,
+    .offset = (fp_copies_entry (t, c->i, copy) << t->shift) + c->in,
     .buf = buf,
     .forced = length == 1,
     .linear = true,
@@ -318,7 +318,7 @@ is_settled (struct fp_check *c)
 {
   return atomic_load (&c->v->unsettled) == 0 &&
          !atomic_load (&c->v->extents->p[c->i].diverged) &&
-         fp_mirror_in_sync (c->v->extents, c->i) == c->set;
+         fp_copies_in_sync (c->v->extents, c->i) == c->set;
 }
 
 static int
@@ -337,7 +337,7 @@ mend (struct fp_check *c, uint8_t differ)
    */
   for (unsigned k = 0; k < v->extents->copies; k++)
     if (differ >> k & 1)
-      fp_volume_wrote (v, fp_mirror_entry (v->extents, c->i, k), c->in,
+      fp_volume_wrote (v, fp_copies_entry (v->extents, c->i, k), c->in,
                        c->length);
   /* A write that was sent and failed may land later, on top of what another
    * lane has written by then.  So the copy is resynced over this lane.  The
@@ -345,7 +345,7 @@ mend (struct fp_check *c, uint8_t differ)
    */
   for (unsigned k = 0; k < v->extents->copies; k++)
     if ((differ >> k & 1) && c->ios[k].failed)
-      (void) fp_mirror_failed (v, fp_mirror_entry (v->extents, c->i, k));
+      (void) fp_mirror_failed (v, fp_copies_entry (v->extents, c->i, k));
   fp_mirror_missed (v, c->i, c->in, c->length, c->set);
   if (r == 0)
     r = read_all (c);
@@ -396,7 +396,7 @@ is_given_up (struct fp_check *c)
 
     if ((c->set >> k & 1) &&
         (fp_extent_state (p) == FP_EXTENT_LOST ||
-         fp_peer_given_up (c->v->peers[atomic_load (&p->server)])))
+         fp_peer_given_up (c->v->peers.at[atomic_load (&p->server)])))
       return true;
   }
   return false;
@@ -547,12 +547,12 @@ check_extent (struct fp_check *c)
   c->tired = false;
   /* Stop if the extent is trimmed: what was compared of it is gone, too. */
   for (c->in = 0; !is_over (c) && next_block (c); c->in += c->length) {
-    uint8_t in_sync = fp_mirror_in_sync (t, c->i);
+    uint8_t in_sync = fp_copies_in_sync (t, c->i);
     int r;
 
     if (in_sync == 0)
       return;
-    if (in_sync != fp_mirror_all (t) && !degraded) {
+    if (in_sync != fp_copies_all (t) && !degraded) {
       note_degraded (c);
       degraded = true;
     }
@@ -575,7 +575,7 @@ count_blocks (struct fp_check *c)
   uint64_t n = 0;
 
   for (c->i = 0; c->i < t->nr; c->i++)
-    for (c->in = 0; fp_mirror_in_sync (t, c->i) != 0 && next_block (c);
+    for (c->in = 0; fp_copies_in_sync (t, c->i) != 0 && next_block (c);
          c->in += c->length)
       n++;
   return n;
@@ -670,7 +670,7 @@ fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
               FP_READ_ONLY_WHY "attach it read-write to check it");
     return -EROFS;
   }
-  if (!fp_volume_is_mirrored (v)) {
+  if (!fp_copies_several (v->extents)) {
     snprintf (why, FP_WHY_MAX,
               "the volume has one copy of each extent (copies=1): there is "
               "nothing to compare");

@@ -24,7 +24,7 @@ is_moving (struct fp_migrate *m, unsigned server)
   struct fp_drain *d = &m->drains[server];
   struct fp_peer_room room;
 
-  (void) fp_peer_room (m->v->peers[server], &room);
+  (void) fp_peer_room (m->v->peers.at[server], &room);
   FP_LOCK_SCOPE (&m->lock);
   /* The server was chosen for an extent just before it was drained. */
   if (d->state == FP_DRAIN_DONE && room.held > 0)
@@ -47,15 +47,15 @@ look_for_room (struct fp_volume *v, uint64_t room[FP_MAX_SERVERS])
 
   /* nr_peers may be higher at the next look. */
   memset (room, 0, FP_MAX_SERVERS * sizeof *room);
-  for (unsigned i = 0; i < v->nr_peers; i++) {
+  for (unsigned i = 0; i < v->peers.nr; i++) {
     struct fp_peer_room l;
 
     room[i] = 0;
-    if (fp_volume_is_drained (v, i) || !fp_peer_room (v->peers[i], &l) ||
-        l.mute || l.wanted > 0)
+    if (fp_peers_is_drained (&v->peers, i) ||
+        !fp_peer_room (v->peers.at[i], &l) || l.mute || l.wanted > 0)
       continue;
-    FP_LOCK_SCOPE (&v->lock);
-    l.free += v->claims[i];
+    FP_LOCK_SCOPE (&v->extents->lock);
+    l.free += v->peers.claims[i];
     room[i] = l.free - FP_MIN (l.free, (uint64_t) l.extents);
     sum += room[i];
   }
@@ -116,7 +116,7 @@ look_after (struct fp_migrate *m, unsigned server)
 {
   struct fp_drain *d = &m->drains[server];
   struct fp_peer_room room;
-  bool up = fp_peer_room (m->v->peers[server], &room);
+  bool up = fp_peer_room (m->v->peers.at[server], &room);
 
   FP_LOCK_SCOPE (&m->lock);
   if (d->state != FP_DRAIN_MOVING)
@@ -160,7 +160,7 @@ migrate_drain_next (struct fp_migrate *m)
 {
   bool any = false;
 
-  for (unsigned i = 0; i < m->v->nr_peers; i++) {
+  for (unsigned i = 0; i < m->v->peers.nr; i++) {
     if (!atomic_load (&m->stop) && is_moving (m, i))
       any |= drain (m, i);
   }
@@ -177,12 +177,12 @@ to_move (struct fp_migrate *m)
 {
   uint64_t n = 0;
 
-  for (unsigned i = 0; i < m->v->nr_peers; i++) {
+  for (unsigned i = 0; i < m->v->peers.nr; i++) {
     struct fp_peer_room room;
 
     if (m->drains[i].state != FP_DRAIN_MOVING)
       continue;
-    (void) fp_peer_room (m->v->peers[i], &room);
+    (void) fp_peer_room (m->v->peers.at[i], &room);
     n += room.held;
   }
   return n;
@@ -200,9 +200,9 @@ check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
   unsigned left;
 
   fp_addr_format (&v->p.servers[i], addr);
-  left = (unsigned) __builtin_popcountll (
-      ~(atomic_load (&v->drained) | atomic_load (&v->closed)) &
-      fp_volume_all_peers (v));
+  left = (unsigned) __builtin_popcountll (atomic_load (&v->peers.open) &
+                                          ~atomic_load (&v->peers.drained) &
+                                          fp_peers_all (&v->peers));
   if (left > 0 && left < v->extents->copies) {
     snprintf (why, FP_WHY_MAX,
               "%s: each extent has %u copies on as many servers, but only %u "
@@ -253,13 +253,13 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
     if (d->state != FP_DRAIN_NONE)
       return 0;
     /* First stop giving it extents, then count what it has. */
-    atomic_fetch_or (&v->drained, UINT64_C (1) << i);
-    (void) fp_peer_room (v->peers[i], &room);
+    atomic_fetch_or (&v->peers.drained, UINT64_C (1) << i);
+    (void) fp_peer_room (v->peers.at[i], &room);
     d->state = FP_DRAIN_MOVING;
     r = check_others (m, i, why);
     if (r < 0) {
       d->state = FP_DRAIN_NONE;
-      atomic_fetch_and (&v->drained, ~(UINT64_C (1) << i));
+      atomic_fetch_and (&v->peers.drained, ~(UINT64_C (1) << i));
       return r;
     }
     d->extents = room.held + room.extents;
@@ -270,7 +270,7 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
     atomic_store (&m->rate, rate != 0 ? rate : v->p.move_rate);
     pthread_cond_broadcast (&m->cond);
   }
-  fp_peer_poke (v->peers[i]); /* grants ahead of need go back */
+  fp_peer_poke (v->peers.at[i]); /* grants ahead of need go back */
   return 0;
 }
 
@@ -289,10 +289,10 @@ fp_volume_drain_cancel (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
       return -ENOENT;
     }
     m->drains[i].state = FP_DRAIN_NONE;
-    atomic_fetch_and (&v->drained, ~(UINT64_C (1) << i));
+    atomic_fetch_and (&v->peers.drained, ~(UINT64_C (1) << i));
     pthread_cond_broadcast (&m->cond);
   }
-  fp_peer_poke (v->peers[i]);
+  fp_peer_poke (v->peers.at[i]);
   return 0;
 }
 
@@ -304,7 +304,7 @@ fp_migrate_status (struct fp_migrate *m, unsigned server,
   struct fp_peer_room room;
   uint64_t done;
 
-  (void) fp_peer_room (m->v->peers[server], &room);
+  (void) fp_peer_room (m->v->peers.at[server], &room);
   memset (s, 0, sizeof *s);
   FP_LOCK_SCOPE (&m->lock);
   s->state = d->state;

@@ -45,7 +45,7 @@ migrate_cancelled (struct fp_migrate *m)
   int from = atomic_load (&m->from);
 
   return atomic_load (&m->stop) || fp_lease_is_fenced (&m->v->lease) ||
-         (from >= 0 && !fp_volume_is_emptied (m->v, (unsigned) from));
+         (from >= 0 && !fp_peers_is_emptied (&m->v->peers, (unsigned) from));
 }
 
 /* Return true if nothing may be moved: other servers may know of newer labels
@@ -72,7 +72,7 @@ void
 migrate_thaw (struct fp_migrate *m, struct fp_extent *p)
 {
   {
-    FP_LOCK_SCOPE (&m->v->lock);
+    FP_LOCK_SCOPE (&m->v->extents->lock);
     (void) fp_extent_move (m->v->extents, p, FP_EXTENT_FROZEN,
                            FP_EXTENT_READY);
   }
@@ -89,7 +89,7 @@ freeze (struct fp_migrate *m, struct fp_extent *p)
   uint64_t deadline = fp_deadline_in_ms (migrate_pause_ms (v));
 
   {
-    FP_LOCK_SCOPE (&v->lock);
+    FP_LOCK_SCOPE (&v->extents->lock);
     if (!fp_extent_move (v->extents, p, FP_EXTENT_READY, FP_EXTENT_FROZEN))
       return fp_extent_state (p) == FP_EXTENT_BUSY ? -EBUSY : -EAGAIN;
   }
@@ -140,7 +140,7 @@ begin (struct fp_migrate *m, uint64_t i, unsigned *server,
   int r;
 
   m->dirty = v->dirty;
-  m->to_extent = &v->target;
+  m->to_extent = &v->extents->target;
   for (unsigned w = 0; w < t->words; w++)
     atomic_store (&v->dirty[w], 0);
   atomic_store (&v->moving, i);
@@ -236,7 +236,7 @@ stay (struct fp_migrate *m, struct fp_extent *p, struct fp_peer *to,
       uint64_t session)
 {
   struct fp_notifier *changes = &m->v->extents->changes;
-  struct fp_peer *from = m->v->peers[atomic_load (&p->server)];
+  struct fp_peer *from = m->v->peers.at[atomic_load (&p->server)];
 
   for (;;) {
     uint32_t seen = fp_notifier_count (changes);
@@ -257,9 +257,9 @@ switch_over (struct fp_migrate *m, uint64_t i, unsigned to)
 {
   struct fp_volume *v = m->v;
   struct fp_extent *p = &v->extents->p[i];
-  struct fp_peer *peer = v->peers[to];
+  struct fp_peer *peer = v->peers.at[to];
   unsigned from = atomic_load (&p->server);
-  uint64_t session = fp_peer_session (v->peers[from]), old;
+  uint64_t session = fp_peer_session (v->peers.at[from]), old;
   bool stayed = false;
   int r;
 
@@ -281,7 +281,7 @@ switch_over (struct fp_migrate *m, uint64_t i, unsigned to)
     ; /* by the deadline of the message */
   r = fp_take_result (m->take, &old);
   if (r == 0)
-    fp_peer_drop (v->peers[from], old);
+    fp_peer_drop (v->peers.at[from], old);
   else if (!stayed)
     stay (m, p, peer, session);
   return r;
@@ -291,12 +291,12 @@ static int
 move_from (struct fp_migrate *m, uint64_t i, unsigned server,
            uint64_t generation, unsigned to)
 {
-  struct fp_peer **peers = m->v->peers;
+  struct fp_peer **peers = m->v->peers.at;
   struct fp_extent *p = &m->v->extents->p[i];
   int r = fp_peer_mark (peers[server], p, true);
 
   if (r == 0 && m->v->dirty_log != NULL)
-    r = fp_dirty_log_say_all (m->v, i, &m->v->target);
+    r = fp_dirty_log_say_all (m->v, i, &m->v->extents->target);
   if (r == 0)
     r = migrate_copy_all (m, i, server, generation);
   if (r == 0)
@@ -319,7 +319,7 @@ await_no_target (struct fp_migrate *m)
   for (;;) {
     uint32_t seen = fp_notifier_count (changes);
 
-    if (fp_extent_state (&m->v->target) == FP_EXTENT_EMPTY ||
+    if (fp_extent_state (&m->v->extents->target) == FP_EXTENT_EMPTY ||
         atomic_load (&m->stop))
       return;
     (void) fp_notifier_await (changes, seen, FP_NEVER);
@@ -339,7 +339,7 @@ migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
     return -EROFS;
   if (fp_extent_state (p) != FP_EXTENT_READY || atomic_load (&p->server) == to)
     return -EAGAIN;
-  r = fp_peer_target (v->peers[to]);
+  r = fp_peer_target (v->peers.at[to]);
   if (r < 0)
     return r;
   r = begin (m, i, &server, &generation);
@@ -349,7 +349,7 @@ migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
     r = move_from (m, i, server, generation, to);
   atomic_store (&v->moving, NOT_MOVING);
   if (r < 0)
-    fp_peer_drop_target (v->peers[to]);
+    fp_peer_drop_target (v->peers.at[to]);
   await_no_target (m);
   return r == -ESTALE ? -ENOTCONN : r;
 }
@@ -423,7 +423,7 @@ fp_volume_migrate (struct fp_volume *v, uint64_t extent, unsigned to)
   struct fp_migrate *m = v->migrate;
   uint64_t ask;
 
-  if (extent >= v->extents->all || to >= v->nr_peers)
+  if (extent >= v->extents->all || to >= v->peers.nr)
     return -EINVAL;
   FP_LOCK_SCOPE (&m->lock);
   while (m->asked)
@@ -522,8 +522,8 @@ fp_migrate_stop (struct fp_migrate *m)
   fp_notifier_raise (&m->v->extents->changes);
   /* The thread may wait for a peer, and the peer for a silent server. */
   while (!await_end (m))
-    for (unsigned i = 0; i < m->v->nr_peers; i++)
-      fp_peer_hurry (m->v->peers[i]);
+    for (unsigned i = 0; i < m->v->peers.nr; i++)
+      fp_peer_hurry (m->v->peers.at[i]);
   if (fp_thread_join (&m->thread) < 0)
     abort (); /* joined twice: a bug */
   m->started = false;

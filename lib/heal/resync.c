@@ -24,7 +24,7 @@ ready_of (struct fp_extents *t, uint64_t i, uint8_t set)
 {
   for (unsigned c = 0; c < t->copies; c++)
     if ((set >> c & 1) &&
-        fp_extent_state (fp_mirror_copy (t, i, c)) == FP_EXTENT_READY)
+        fp_extent_state (fp_copies_get (t, i, c)) == FP_EXTENT_READY)
       return (int) c;
   return -1;
 }
@@ -41,13 +41,13 @@ most_endangered (struct fp_migrate *m, uint64_t *extent, unsigned *from,
 
   for (uint64_t n = 0; n < t->nr && least > 1; n++) {
     uint64_t i = (m->resync_at + n) % t->nr;
-    uint8_t in_sync = fp_mirror_in_sync (t, i);
+    uint8_t in_sync = fp_copies_in_sync (t, i);
     int has = __builtin_popcount (in_sync), source, target;
 
-    if (in_sync == 0 || has >= least || in_sync == fp_mirror_all (t))
+    if (in_sync == 0 || has >= least || in_sync == fp_copies_all (t))
       continue;
     source = ready_of (t, i, in_sync);
-    target = ready_of (t, i, fp_mirror_all (t) & (uint8_t) ~in_sync);
+    target = ready_of (t, i, fp_copies_all (t) & (uint8_t) ~in_sync);
     if (source < 0 || target < 0)
       continue;
     least = has;
@@ -80,11 +80,11 @@ make_in_sync (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to,
   struct fp_volume *v = m->v;
   struct fp_extents *t = v->extents;
 
-  FP_LOCK_SCOPE (&v->lock);
-  if (fp_extent_state (fp_mirror_copy (t, i, from)) != FP_EXTENT_FROZEN ||
-      !(fp_mirror_in_sync (t, i) >> from & 1) ||
-      fp_extent_state (fp_mirror_copy (t, i, to)) != FP_EXTENT_READY ||
-      fp_mirror_copy (t, i, to)->copy.generation != generation ||
+  FP_LOCK_SCOPE (&v->extents->lock);
+  if (fp_extent_state (fp_copies_get (t, i, from)) != FP_EXTENT_FROZEN ||
+      !(fp_copies_in_sync (t, i) >> from & 1) ||
+      fp_extent_state (fp_copies_get (t, i, to)) != FP_EXTENT_READY ||
+      fp_copies_get (t, i, to)->copy.generation != generation ||
       migrate_count_dirty (m) != 0 || fp_lease_is_fenced (&v->lease))
     return -EAGAIN;
   atomic_fetch_or (&t->in_sync[i], (uint8_t) (1u << to));
@@ -102,7 +102,7 @@ judge_memory (struct fp_migrate *m, uint64_t k, int r)
 {
   struct fp_volume *v = m->v;
   struct fp_extent *p = &v->extents->p[k];
-  struct fp_peer *l = v->peers[atomic_load (&p->server)];
+  struct fp_peer *l = v->peers.at[atomic_load (&p->server)];
 
   if (r == 0)
     p->failures = 0;
@@ -111,7 +111,7 @@ judge_memory (struct fp_migrate *m, uint64_t k, int r)
     return;
   p->failures = 0;
   fp_peer_distrust (l);
-  fp_peer_discard (v, k);
+  fp_peer_discard (&v->peers, k);
   fp_mirror_poke (v);
 }
 
@@ -119,14 +119,14 @@ static int
 fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
 {
   struct fp_extents *t = m->v->extents;
-  uint64_t source = fp_mirror_entry (t, i, from);
+  uint64_t source = fp_copies_entry (t, i, from);
   struct fp_extent *p = &t->p[source];
   uint64_t generation, to_generation;
   unsigned server, to_server;
   int r;
 
-  m->to_extent = fp_mirror_copy (t, i, to);
-  m->dirty = t->dirty + fp_mirror_entry (t, i, to) * t->words;
+  m->to_extent = fp_copies_get (t, i, to);
+  m->dirty = t->dirty + fp_copies_entry (t, i, to) * t->words;
   memset (m->taken, 0, t->words * sizeof *m->taken);
   r = look_at (m, p, &server, &generation);
   if (r == 0)
@@ -134,8 +134,8 @@ fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
   /* A write under way to a third copy may get into this one through the
    * source.
    */
-  if (r == 0 && (fp_mirror_in_sync (t, i) & ~(1u << from)) != 0)
-    r = fp_dirty_log_say_all (m->v, fp_mirror_entry (t, i, to), m->to_extent);
+  if (r == 0 && (fp_copies_in_sync (t, i) & ~(1u << from)) != 0)
+    r = fp_dirty_log_say_all (m->v, fp_copies_entry (t, i, to), m->to_extent);
   if (r == 0)
     r = migrate_copy_all (m, source, server, generation);
   if (r == 0) {
@@ -146,7 +146,7 @@ fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
     migrate_thaw (m, p);
   }
   if (r == 0) {
-    fp_meta_log_in_sync (m->v, fp_mirror_entry (t, i, to));
+    fp_meta_log_in_sync (m->v, fp_copies_entry (t, i, to));
     fp_mirror_poke (m->v);
     return 0;
   }
@@ -163,11 +163,12 @@ migrate_resync_next (struct fp_migrate *m)
   uint64_t i = 0;
   int r;
 
-  if (!fp_volume_is_mirrored (m->v) || !most_endangered (m, &i, &from, &to))
+  if (!fp_copies_several (m->v->extents) ||
+      !most_endangered (m, &i, &from, &to))
     return false;
   m->resync_at = i + 1;
   r = fill (m, i, from, to);
-  judge_memory (m, fp_mirror_entry (m->v->extents, i, to), r);
+  judge_memory (m, fp_copies_entry (m->v->extents, i, to), r);
   if (r < 0)
     migrate_pause (m, MIGRATE_FAILED_MS);
   return true;

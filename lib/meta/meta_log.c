@@ -51,12 +51,6 @@ push (struct fp_meta_log *r, uint32_t i)
   pthread_cond_broadcast (&r->cond);
 }
 
-uint64_t
-fp_meta_log_bits (const struct fp_volume *v)
-{
-  return fp_map_bits (v->extents->nr, v->extents->copies);
-}
-
 static void
 push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
 {
@@ -70,7 +64,7 @@ push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
    */
   if (atomic_load (&p->record) != RECORD_NOTHING ||
       fp_extent_state (p) == FP_EXTENT_BUSY ||
-      !(fp_mirror_in_sync (v->extents, fp_extent_of (v->extents, k)) >>
+      !(fp_copies_in_sync (v->extents, fp_extent_of (v->extents, k)) >>
             fp_copy_of (v->extents, k) &
         1))
     return;
@@ -150,7 +144,7 @@ fp_meta_log_may_record (struct fp_volume *v)
   if (r == NULL)
     return true;
   FP_LOCK_SCOPE (&r->lock);
-  return !r->frozen && may_record (r);
+  return !r->recorded->frozen && may_record (r);
 }
 
 /* Take entry i out of the queue.  Return false if it is in the batch, so that
@@ -183,7 +177,7 @@ fp_meta_log_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
 
   if (r == NULL)
     return 0;
-  if (r->frozen)
+  if (r->recorded->frozen)
     return -EROFS;
   FP_LOCK_SCOPE (&r->lock);
   atomic_store (&p->record, RECORD_GONE);
@@ -229,16 +223,6 @@ fp_meta_log_wake (struct fp_volume *v)
 }
 
 bool
-fp_meta_log_may_exist (struct fp_volume *v, uint64_t i)
-{
-  struct fp_meta_log *r = v->meta_log;
-
-  if (r == NULL || r->frozen || !atomic_load (&r->known))
-    return true;
-  return atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
-}
-
-bool
 fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k)
 {
   struct fp_extent *p = &v->extents->p[k];
@@ -250,7 +234,7 @@ fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k)
   case RECORD_NOTHING:
     /* A shut entry is being trimmed, and may be about to leave the set. */
     return fp_extent_state (p) == FP_EXTENT_BUSY ||
-           fp_meta_log_may_exist (v, k);
+           fp_recorded_may_exist (&v->recorded, k);
   default:
     return true;
   }
@@ -262,10 +246,10 @@ uint64_t
 meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
               const void *what, uint64_t deadline_ns, uint64_t *refused)
 {
-  struct fp_peer **peers = r->v->peers;
+  struct fp_peer **peers = r->v->peers.at;
   uint64_t asked = 0, open, done = 0;
 
-  for (unsigned i = 0; i < r->v->nr_peers; i++)
+  for (unsigned i = 0; i < r->v->peers.nr; i++)
     if ((servers & bit (i)) && fp_peer_record (peers[i], op, what))
       asked |= bit (i);
   open = asked;
@@ -276,7 +260,7 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
       FP_LOCK_SCOPE (&r->lock);
       answers = r->answers;
     }
-    for (unsigned i = 0; i < r->v->nr_peers; i++) {
+    for (unsigned i = 0; i < r->v->peers.nr; i++) {
       int result;
 
       if (!(open & bit (i)) || !fp_peer_record_result (peers[i], &result))
@@ -295,7 +279,7 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
     if (answers == r->answers)
       meta_log_wait_ms (r, 20);
   }
-  for (unsigned i = 0; i < r->v->nr_peers; i++)
+  for (unsigned i = 0; i < r->v->peers.nr; i++)
     if (open & bit (i))
       fp_peer_record_leave (peers[i]);
   return done;
@@ -332,14 +316,8 @@ take_batch (struct fp_meta_log *r)
 static void
 change_map (struct fp_meta_log *r)
 {
-  for (uint32_t n = 0; n < r->change.count; n++) {
-    uint64_t i = r->change.extents[n], mask = UINT64_C (1) << (i % 64);
-
-    if (r->change.exist)
-      atomic_fetch_or (&r->map[i / 64], mask);
-    else
-      atomic_fetch_and (&r->map[i / 64], ~mask);
-  }
+  for (uint32_t n = 0; n < r->change.count; n++)
+    fp_recorded_set (r->recorded, r->change.extents[n], r->change.exist);
 }
 
 /* Finish the batch, which every current member has. */
@@ -375,7 +353,8 @@ finish_batch (struct fp_meta_log *r)
     pthread_cond_broadcast (&r->cond);
   }
   for (unsigned k = 0; k < n; k++)
-    fp_peer_settle (v->peers[atomic_load (&p[settle[k]].server)], settle[k]);
+    fp_peer_settle (v->peers.at[atomic_load (&p[settle[k]].server)],
+                    settle[k]);
   /* Clear the record last, so that no drop is requested again before the copy
    * has left the in-sync set.
    */
@@ -409,7 +388,7 @@ record_batch (struct fp_meta_log *r)
     /* The waiting request can go on with another copy: wait for no dead
      * member.
      */
-    if (fp_volume_is_mirrored (r->v))
+    if (fp_copies_several (r->v->extents))
       meta_log_leave_out_dead (r);
     meta_log_note_restarted (r, &answered);
     meta_log_note_changes (r);
@@ -501,7 +480,7 @@ give_back (struct fp_meta_log *r)
 
   for (unsigned k = 0; k < r->nr_batch; k++)
     if (has_memory (&p[r->batch[k]]))
-      fp_peer_settle (r->v->peers[atomic_load (&p[r->batch[k]].server)],
+      fp_peer_settle (r->v->peers.at[atomic_load (&p[r->batch[k]].server)],
                       r->batch[k]);
   r->nr_batch = 0;
   while (r->head != FP_NO_EXTENT) {
@@ -509,7 +488,7 @@ give_back (struct fp_meta_log *r)
 
     r->head = p[i].next_wanted;
     if (has_memory (&p[i]))
-      fp_peer_settle (r->v->peers[atomic_load (&p[i].server)], i);
+      fp_peer_settle (r->v->peers.at[atomic_load (&p[i].server)], i);
   }
 }
 
@@ -554,11 +533,11 @@ fp_meta_log_new (struct fp_volume *v)
   fp_cond_init (&r->cond);
   for (uint32_t i = 0; i < v->p.members.count; i++)
     r->uuid[i] = v->p.members.members[i].server;
-  atomic_store (&r->unheard, v->p.away);
+  r->recorded = &v->recorded;
+  atomic_store (&r->recorded->unheard, v->p.away);
   v->meta_log = r;
-  r->words = (fp_meta_log_bits (v) + 63) / 64;
-  r->map = calloc (r->words, sizeof *r->map);
-  return r->map == NULL ? -ENOMEM : 0;
+  return fp_recorded_new (r->recorded,
+                          fp_map_bits (v->extents->nr, v->extents->copies));
 }
 
 void
@@ -577,7 +556,7 @@ fp_meta_log_free (struct fp_volume *v)
   }
   pthread_cond_destroy (&r->cond);
   pthread_mutex_destroy (&r->lock);
-  free ((void *) r->map);
+  fp_recorded_free (r->recorded);
   free (r);
   v->meta_log = NULL;
 }

@@ -131,38 +131,8 @@ bool fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k);
  */
 int fp_meta_log_settled (struct fp_volume *v, uint64_t k,
                          uint64_t deadline_ns);
-/* Return the number of bits in the map: one for each entry.  With several
- * copies one more says that a client is at work.
- */
-uint64_t fp_meta_log_bits (const struct fp_volume *v);
-
 /* Wait until all changes are recorded.  -ETIMEDOUT: not by the deadline. */
 int fp_meta_log_sync (struct fp_volume *v, uint64_t deadline_ns);
-
-/* Return true if a label of extent i that is heard of late may be more than a
- * leftover.
- */
-bool fp_meta_log_may_exist (struct fp_volume *v, uint64_t i);
-
-/* Return true if leftovers at the servers may be released.  Not before the
- * first list is complete: until then the next client may follow an older list,
- * by which they exist.  Not if the volume is frozen.
- */
-bool fp_meta_log_may_release (struct fp_volume *v);
-/* Return true if start-up has decided which labels count.  Under
- * fp_volume.lock.
- */
-bool fp_meta_log_has_judged (struct fp_volume *v);
-
-/* Note that server i has listed all that it holds, for the first time.  Call
- * on its peer's thread.
- */
-void fp_meta_log_heard (struct fp_volume *v, unsigned i);
-/* Return true if a label at server i, which comes late, is in doubt because
- * other servers were not heard yet (peer_learn.h).  open: the label is open.
- * Under fp_volume.lock.
- */
-bool fp_meta_log_doubts (struct fp_volume *v, unsigned i, bool open);
 
 /* Set the UUID of server i, whose peer is not started yet. */
 void fp_meta_log_expect (struct fp_volume *v, unsigned i,

@@ -12,7 +12,7 @@
  * A server may come back with a new UUID and without its data, and another may
  * fail to leave.  Either may be in no list that counts, so that the next
  * client would not look there.  Until a list has it, it is unlisted
- * (fp_volume.unlisted) and gets no extents.
+ * (fp_peers.unlisted) and gets no extents.
  */
 
 #include <config.h>
@@ -45,7 +45,7 @@ fp_meta_log_up (struct fp_volume *v, unsigned server,
     r->restarted |= bit (server);
     /* A nil UUID means that there is no list yet: no server has extents. */
     if (!fp_uuid_is_nil (&r->uuid[server]))
-      atomic_fetch_or (&v->unlisted, bit (server));
+      atomic_fetch_or (&v->peers.unlisted, bit (server));
     r->uuid[server] = *uuid;
   }
   r->rejoin_ns = 0;
@@ -58,10 +58,11 @@ fp_meta_log_is_behind (struct fp_volume *v, uint64_t version)
   struct fp_meta_log *r = v->meta_log;
 
   /* A frozen volume writes no list and releases nothing. */
-  if (r == NULL || r->frozen)
+  if (r == NULL || r->recorded->frozen)
     return false;
   FP_LOCK_SCOPE (&r->lock);
-  if (version <= FP_MAX (v->p.newest, FP_MAX (r->version, r->outdone)))
+  if (version <=
+      FP_MAX (v->p.newest, FP_MAX (r->recorded->version, r->outdone)))
     return false;
   r->newest = FP_MAX (r->newest, version);
   r->rejoin_ns = 0;
@@ -75,7 +76,7 @@ fp_meta_log_confirm (struct fp_volume *v, unsigned server,
 {
   struct fp_meta_log *r = v->meta_log;
 
-  if (r == NULL || r->frozen)
+  if (r == NULL || r->recorded->frozen)
     return 0; /* frozen: no list is written */
   FP_LOCK_SCOPE (&r->lock);
   r->confirm |= bit (server);
@@ -111,9 +112,9 @@ fp_meta_log_status (struct fp_volume *v, struct fp_meta_log_status *s)
   if (r == NULL)
     return;
   FP_LOCK_SCOPE (&r->lock);
-  s->version = r->version;
+  s->version = r->recorded->version;
   s->current = r->current;
-  s->frozen = r->frozen;
+  s->frozen = r->recorded->frozen;
 }
 
 void
@@ -127,8 +128,8 @@ fp_meta_log_expect (struct fp_volume *v, unsigned i,
   FP_LOCK_SCOPE (&r->lock);
   r->uuid[i] = *server;
   r->restarted &= ~bit (i);
-  atomic_fetch_and (&v->unlisted, ~bit (i)); /* the place stays closed */
-  atomic_fetch_and (&r->unheard, ~bit (i));
+  atomic_fetch_and (&v->peers.unlisted, ~bit (i)); /* the place stays closed */
+  atomic_fetch_and (&r->recorded->unheard, ~bit (i));
 }
 
 int
@@ -165,7 +166,7 @@ fp_meta_log_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns)
       r->leave &= ~bit (i);
       /* A list without it may be somewhere; then one with it is due. */
       if (r->leaving & bit (i))
-        atomic_fetch_or (&v->unlisted, bit (i));
+        atomic_fetch_or (&v->peers.unlisted, bit (i));
       return -ETIMEDOUT;
     }
     meta_log_wait_ms (r, 20);
@@ -235,7 +236,7 @@ meta_log_changed (struct fp_meta_log *r)
 {
   uint64_t out = r->leaving, left = out & r->leave;
 
-  atomic_fetch_and (&r->v->unlisted, ~who_is_listed (r));
+  atomic_fetch_and (&r->v->peers.unlisted, ~who_is_listed (r));
   r->members &= ~out;
   r->durable &= ~out;
   r->anchor &= ~out;
@@ -245,9 +246,9 @@ meta_log_changed (struct fp_meta_log *r)
   /* Servers that did not leave after all are in the next list. */
   if (out != left)
     r->list_due = true;
-  if (r->joining & r->listed) {
-    atomic_fetch_and (&r->v->closed, ~(r->joining & r->listed));
-    r->joining &= ~r->listed;
-  }
+  for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
+    if (r->joining & r->listed & bit (i))
+      (void) fp_peers_move (&r->v->peers, i, FP_PLACE_JOINING, FP_PLACE_NEW);
+  r->joining &= ~r->listed;
   pthread_cond_broadcast (&r->cond);
 }

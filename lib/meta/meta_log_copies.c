@@ -15,23 +15,6 @@
 #include "extent/stripe.h"
 #include "meta/meta_log_int.h"
 
-static bool
-has_bit (const struct fp_meta_log *r, uint64_t n)
-{
-  return atomic_load (&r->map[n / 64]) >> (n % 64) & 1;
-}
-
-static void
-set_bit (struct fp_meta_log *r, uint64_t n, bool on)
-{
-  uint64_t mask = UINT64_C (1) << (n % 64);
-
-  if (on)
-    atomic_fetch_or (&r->map[n / 64], mask);
-  else
-    atomic_fetch_and (&r->map[n / 64], ~mask);
-}
-
 /* Choose the one copy to believe.  The last client did not detach cleanly, so
  * that its last writes may be in some copies only.  A READY copy is believed,
  * and the others are resynced.
@@ -43,7 +26,7 @@ believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
   uint8_t one = 0;
 
   for (unsigned c = 0; one == 0 && c < t->copies; c++) {
-    uint64_t k = fp_mirror_entry (t, i, c);
+    uint64_t k = fp_copies_entry (t, i, c);
 
     if ((in_sync >> c & 1) && fp_extent_state (&t->p[k]) == FP_EXTENT_READY)
       one = (uint8_t) (1u << c);
@@ -72,8 +55,8 @@ miss_dirty_log (struct fp_meta_log *r, uint64_t i, unsigned c, uint8_t one)
   uint64_t length = fp_extent_length (t, i), region = UINT64_C (1) << n->shift;
   uint64_t all = 0;
 
-  if (!fp_dirty_log_read (v, fp_mirror_entry (t, i, believed), a) ||
-      !fp_dirty_log_read (v, fp_mirror_entry (t, i, c), b)) {
+  if (!fp_dirty_log_read (v, fp_copies_entry (t, i, believed), a) ||
+      !fp_dirty_log_read (v, fp_copies_entry (t, i, c), b)) {
     fp_mirror_missed (v, i, 0, length, (uint8_t) ~(1u << c));
     return length;
   }
@@ -118,11 +101,11 @@ stale_copies (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
   uint8_t stale = 0, believed = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    struct fp_extent *p = fp_mirror_copy (t, i, c);
+    struct fp_extent *p = fp_copies_get (t, i, c);
 
     if (!(in_sync >> c & 1) || fp_extent_state (p) != FP_EXTENT_READY)
       continue;
-    if (r->stale >> atomic_load (&p->server) & 1)
+    if (r->recorded->stale >> atomic_load (&p->server) & 1)
       stale |= (uint8_t) (1u << c);
     else
       believed |= (uint8_t) (1u << c);
@@ -137,7 +120,7 @@ take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
   uint8_t in_sync = 0, stale, all;
 
   for (unsigned c = 0; c < t->copies; c++)
-    if (has_bit (r, fp_mirror_entry (t, i, c)))
+    if (fp_recorded_has (r->recorded, fp_copies_entry (t, i, c)))
       in_sync |= (uint8_t) (1u << c);
   stale = stale_copies (r, i, in_sync);
   in_sync &= (uint8_t) ~stale;
@@ -156,7 +139,7 @@ take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
     in_sync = believe_one (r, i, in_sync);
   }
   for (unsigned c = 0; c < t->copies; c++)
-    set_bit (r, fp_mirror_entry (t, i, c), in_sync >> c & 1);
+    fp_recorded_set (r->recorded, fp_copies_entry (t, i, c), in_sync >> c & 1);
   if (in_sync == 0)
     fp_extent_clear_written (t, i, 0, t->extent_size);
   else
@@ -171,16 +154,16 @@ meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
                       char why[FP_WHY_MAX])
 {
   struct fp_extents *t = r->v->extents;
-  uint64_t members = r->v->p.resume ? r->members : fp_volume_all_peers (r->v);
+  uint64_t members = r->v->p.resume ? r->members : fp_peers_all (&r->v->peers);
   bool unclean;
 
-  if (!fp_volume_is_mirrored (r->v))
+  if (!fp_copies_several (r->v->extents))
     return 0;
-  unclean = has_bit (r, t->all);
+  unclean = fp_recorded_has (r->recorded, t->all);
   atomic_store (&r->v->unclean, unclean);
   for (uint64_t i = 0; i < t->nr; i++)
     take_extent (r, i, unclean);
-  set_bit (r, t->all, true);
+  fp_recorded_set (r->recorded, t->all, true);
   if (meta_log_ask_all (r, members, RECORD_OP_MAP_WRITE, deadline_ns) !=
       members) {
     snprintf (why, FP_WHY_MAX,
@@ -197,13 +180,13 @@ meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
   struct fp_extents *t = r->v->extents;
 
-  if (!fp_volume_is_mirrored (r->v))
+  if (!fp_copies_several (r->v->extents))
     return 0;
   /* Writes under way when the last client died may be in one copy and not in
    * another.  The choice must be recorded before a read, and a read-only
    * client records nothing.
    */
-  if (has_bit (r, t->all)) {
+  if (fp_recorded_has (r->recorded, t->all)) {
     snprintf (why, FP_WHY_MAX, FP_NOT_IN_ORDER_WHY, r->v->title);
     return -EROFS;
   }
@@ -218,8 +201,8 @@ fp_meta_log_rest (struct fp_volume *v)
   struct fp_meta_log *r = v->meta_log;
   uint64_t deadline;
 
-  if (r == NULL || !fp_volume_is_mirrored (v) || v->p.read_only ||
-      !atomic_load (&v->started) || fp_lease_is_fenced (&v->lease) ||
+  if (r == NULL || !fp_copies_several (v->extents) || v->p.read_only ||
+      !atomic_load (&v->peers.started) || fp_lease_is_fenced (&v->lease) ||
       r->list_due || r->unsettled)
     return;
   for (uint64_t i = 0; i < v->extents->nr; i++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* meta_log_int.h - internals of the metadata log.  meta_log.c has its thread,
  * meta_log_list.c the list of members, and meta_log_start.c the start.
- * peer_record.c has what a peer does for it.
  */
 
 #ifndef FP_META_LOG_INT_H
@@ -14,7 +13,7 @@
 #include "base/thread.h"
 #include "meta/membership.h"
 #include "meta/meta_log.h"
-#include "peer/peer.h"
+#include "peer/peer_record.h"
 #include "proto/messages.h"
 #include "volume/volume_int.h"
 
@@ -37,24 +36,13 @@ struct fp_meta_log {
   struct fp_volume *v;
   struct fp_thread thread;
   bool runs;
-  _Atomic bool frozen; /* set at start-up only */
+  struct fp_recorded *recorded; /* the volume's */
   /* force=true: members that may know more are dead for good.  Set at
    * start-up.
    */
   bool forced;
-  _Atomic bool known;        /* the map has what the servers recorded */
-  _Atomic bool begun_by_all; /* this client's first list is complete */
-  uint64_t words;
-  _Atomic uint64_t *map;
-  /* Set of servers that have not listed what they hold yet. */
-  _Atomic uint64_t unheard;
-  /* Under fp_volume.lock.  judged: start-up has decided which labels count.
-   * stale: servers that were not believed then.
-   */
-  bool judged;
-  uint64_t stale;
 
-  pthread_mutex_t lock; /* no other lock is taken under it */
+  pthread_mutex_t lock; /* only fp_peers.lock is taken under it */
   pthread_cond_t cond;
   bool stop;
   uint32_t head, tail; /* queue of extents to record, through next_wanted */
@@ -70,7 +58,7 @@ struct fp_meta_log {
   /* Servers that wait for a complete list.  Any thread may set them. */
   uint64_t confirm;
   struct fp_uuid uuid[FP_MAX_SERVERS];
-  uint64_t version, current; /* those of the last complete list, for readers */
+  uint64_t current; /* members of the last complete list, for readers */
   /* Sets that meta_log_change.c works on.  listed: members of the lists that
    * are written, current or not; only the thread changes it.
    */
@@ -111,28 +99,6 @@ struct fp_meta_log {
   struct fp_map_change change;
   uint32_t batch[FP_MAX_GRANTS];
 };
-
-/* ---- peer_record.c ---- */
-
-enum record_op {
-  RECORD_OP_MAP,       /* `what`: struct fp_map_change */
-  RECORD_OP_MAP_READ,  /* add the server's map to the metadata log's */
-  RECORD_OP_MAP_WRITE, /* mark labels in doubt as open, send our map */
-  RECORD_OP_MEMBERS,   /* `what`: struct fp_members */
-  RECORD_OP_SWEEP,     /* release slabs that are not used */
-  RECORD_OP_DOUBTS,    /* clear that mark on believed labels */
-};
-
-/* Leave a request with a peer.  Return false if the peer still works on an
- * earlier one.  The answer is there when fp_peer_record_result returns true;
- * -ENOTCONN: the peer is not up.
- */
-bool fp_peer_record (struct fp_peer *l, enum record_op op, const void *what);
-bool fp_peer_record_result (struct fp_peer *l, int *result);
-/* Stop waiting for the answer. */
-void fp_peer_record_leave (struct fp_peer *l);
-/* Return what the server said of the volume when the peer first came up. */
-const struct fp_lookup_reply *fp_peer_said (const struct fp_peer *l);
 
 /* ---- meta_log.c ---- */
 

@@ -37,7 +37,7 @@ meta_log_note_restarted (struct fp_meta_log *r, uint64_t *answered)
     FP_LOCK_SCOPE (&r->lock);
     gone = r->restarted;
     r->restarted = 0;
-    for (unsigned i = 0; i < r->v->nr_peers; i++)
+    for (unsigned i = 0; i < r->v->peers.nr; i++)
       if (gone & r->listed & bit (i))
         r->list.members[i].server = r->uuid[i];
   }
@@ -241,12 +241,15 @@ meta_log_write_list (struct fp_meta_log *r, uint64_t deadline_ns)
       r->list_due = false;
       r->attempted = 0;
       FP_LOCK_SCOPE (&r->lock);
-      r->version = r->list.version;
+      atomic_store (&r->recorded->version, r->list.version);
       r->confirm &= ~asked;
       meta_log_changed (r);
       r->current = r->durable;
       atomic_store (&r->v->current, r->durable);
-      atomic_fetch_and (&r->v->fresh, ~r->durable);
+      for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
+        if (r->durable & bit (i))
+          (void) fp_peers_move (&r->v->peers, i, FP_PLACE_NEW,
+                                FP_PLACE_MEMBER);
       return 0;
     }
     next = meta_log_next (r, done);

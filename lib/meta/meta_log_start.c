@@ -46,9 +46,9 @@ begin_new (struct fp_meta_log *r, char why[FP_WHY_MAX])
 
   if (p->resume || p->read_only)
     return changed (r, why);
-  r->list.count = r->v->nr_peers;
-  for (unsigned i = 0; i < r->v->nr_peers; i++) {
-    if (fp_peer_said (r->v->peers[i])->volume.slabs > 0)
+  r->list.count = r->v->peers.nr;
+  for (unsigned i = 0; i < r->v->peers.nr; i++) {
+    if (fp_peer_said (r->v->peers.at[i])->volume.slabs > 0)
       return say (-EIO, why,
                   "volume %s: a server holds extents of it, but no list of "
                   "the volume's servers",
@@ -57,7 +57,7 @@ begin_new (struct fp_meta_log *r, char why[FP_WHY_MAX])
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
   }
-  r->members = fp_volume_all_peers (r->v);
+  r->members = fp_peers_all (&r->v->peers);
   return 0;
 }
 
@@ -81,6 +81,7 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
   const struct fp_volume_params *p = &r->v->p;
   const struct fp_members *list = f->base;
   unsigned current = 0, away = 0;
+  bool frozen;
 
   /* The probe has appended the servers that join. */
   if (!p->resume ||
@@ -93,8 +94,8 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
                 "volume %s: invalid list of servers: version %" PRIu64,
                 r->v->title, f->newest);
   r->list.version = f->newest;
-  r->list.count = r->v->nr_peers;
-  for (unsigned i = 0; i < r->v->nr_peers; i++) {
+  r->list.count = r->v->peers.nr;
+  for (unsigned i = 0; i < r->v->peers.nr; i++) {
     int at = fp_membership_find (list, &r->uuid[i]);
 
     if (p->joins >> i & 1 && at < 0) {
@@ -116,10 +117,9 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
   }
   if (r->members == 0)
     return changed (r, why);
-  r->frozen =
-      (away > 0 && meta_log_may_shrink (r, current, away)) || !f->enough;
-  if (r->frozen && p->force && (p->away & ~p->leaves) == 0) {
-    r->frozen = false;
+  frozen = (away > 0 && meta_log_may_shrink (r, current, away)) || !f->enough;
+  if (frozen && p->force && (p->away & ~p->leaves) == 0) {
+    frozen = false;
     r->forced = true;
     r->durable &= ~p->away;
     r->list.version += FP_MEMBERSHIP_FORCED;
@@ -127,9 +127,10 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
       return say (-EOVERFLOW, why, "volume %s: force=true was used too often",
                   r->v->title);
   }
+  atomic_store (&r->recorded->frozen, frozen);
   r->anchor = r->durable;
   r->nr_durable = (unsigned) __builtin_popcountll (r->durable);
-  for (unsigned i = 0; i < r->v->nr_peers; i++) {
+  for (unsigned i = 0; i < r->v->peers.nr; i++) {
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
   }
@@ -155,7 +156,7 @@ note_lists (struct fp_meta_log *r, const struct found *f)
 
     if (list->version < f->base->version)
       continue;
-    for (unsigned k = 0; k < r->v->nr_peers; k++) {
+    for (unsigned k = 0; k < r->v->peers.nr; k++) {
       int at = fp_membership_find (list, &r->uuid[k]);
 
       if (at >= 0 && list->members[at].current &&
@@ -181,8 +182,8 @@ choose_list (struct fp_meta_log *r, struct found *f, char why[FP_WHY_MAX])
   bool as_was = p->resume;
   int best;
 
-  for (unsigned i = 0; i < r->v->nr_peers; i++) {
-    const struct fp_members *list = &fp_peer_said (r->v->peers[i])->members;
+  for (unsigned i = 0; i < r->v->peers.nr; i++) {
+    const struct fp_members *list = &fp_peer_said (r->v->peers.at[i])->members;
 
     if (p->away >> i & 1)
       continue;
@@ -214,7 +215,7 @@ find_list (struct fp_meta_log *r, char why[FP_WHY_MAX])
   struct found f = { .nr = 0 };
   int e;
 
-  r->listed = fp_volume_all_peers (r->v);
+  r->listed = fp_peers_all (&r->v->peers);
   r->leaving = r->leave = r->v->p.leaves;
 
   {
@@ -268,39 +269,11 @@ learn_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 
   if (done != r->members)
     return silent (r, r->members & ~done, "list the existing extents", why);
-  atomic_store (&r->known, true);
+  fp_recorded_advance (r->recorded, FP_RECORDED_KNOWN);
   return 0;
 }
 
 /* ---- labels ---- */
-
-void
-fp_meta_log_heard (struct fp_volume *v, unsigned i)
-{
-  if (v->meta_log != NULL)
-    atomic_fetch_and (&v->meta_log->unheard, ~(UINT64_C (1) << i));
-}
-
-bool
-fp_meta_log_doubts (struct fp_volume *v, unsigned i, bool open)
-{
-  struct fp_meta_log *r = v->meta_log;
-
-  return r != NULL && r->judged && (open || (r->stale >> i & 1) != 0) &&
-         (atomic_load (&r->unheard) & ~(UINT64_C (1) << i)) != 0;
-}
-
-bool
-fp_meta_log_may_release (struct fp_volume *v)
-{
-  return v->meta_log == NULL || atomic_load (&v->meta_log->begun_by_all);
-}
-
-bool
-fp_meta_log_has_judged (struct fp_volume *v)
-{
-  return v->meta_log != NULL && v->meta_log->judged;
-}
 
 /* Decide which labels count.  If an extent exists and no server has it, it is
  * LOST.  If a server has it and it does not exist, its slab is released later.
@@ -309,24 +282,24 @@ fp_meta_log_has_judged (struct fp_volume *v)
 static bool
 judge (struct fp_meta_log *r)
 {
-  uint64_t stale = fp_volume_all_peers (r->v) & ~r->durable;
+  uint64_t stale = fp_peers_all (&r->v->peers) & ~r->durable;
   bool missing;
 
   {
-    FP_LOCK_SCOPE (&r->v->lock);
-    r->stale = stale;
-    r->judged = true;
-    missing = atomic_load (&r->unheard) != 0;
+    FP_LOCK_SCOPE (&r->v->extents->lock);
+    r->recorded->stale = stale;
+    fp_recorded_advance (r->recorded, FP_RECORDED_JUDGED);
+    missing = atomic_load (&r->recorded->unheard) != 0;
   }
   for (uint64_t i = 0; i < r->v->extents->all; i++) {
-    bool exists = atomic_load (&r->map[i / 64]) >> (i % 64) & 1;
+    bool exists = fp_recorded_has (r->recorded, i);
 
-    peer_judge (r->v, i, r->frozen || r->forced || exists,
+    peer_judge (&r->v->peers, i, r->recorded->frozen || r->forced || exists,
                 exists ? stale : UINT64_MAX, missing);
   }
   if (r->v->p.leaves != 0) {
-    peer_give_up_doubts (r->v);
-    atomic_fetch_and (&r->unheard, ~r->v->p.leaves);
+    peer_give_up_doubts (&r->v->peers);
+    atomic_fetch_and (&r->recorded->unheard, ~r->v->p.leaves);
   }
   return missing;
 }
@@ -338,9 +311,9 @@ static int
 release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
          char why[FP_WHY_MAX])
 {
-  uint64_t stray = peer_with_strays (r->v) & ~r->v->p.away, done;
+  uint64_t stray = peer_with_strays (&r->v->peers) & ~r->v->p.away, done;
 
-  atomic_store (&r->begun_by_all, true);
+  fp_recorded_advance (r->recorded, FP_RECORDED_COMPLETE);
   done = meta_log_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
   if (done != stray)
     return silent (r, stray & ~done, "release unused slabs", why);
@@ -350,7 +323,7 @@ release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
    */
   if (!missing)
     (void) meta_log_ask (
-        r, fp_volume_all_peers (r->v), RECORD_OP_DOUBTS, NULL,
+        r, fp_peers_all (&r->v->peers), RECORD_OP_DOUBTS, NULL,
         FP_MIN (deadline_ns, fp_deadline_in_ms (meta_log_patience_ms (r))),
         NULL);
   return 0;
@@ -365,7 +338,7 @@ take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
   const struct fp_volume_params *p = &r->v->p;
   uint64_t next;
 
-  if (!r->several || r->frozen || p->read_only ||
+  if (!r->several || r->recorded->frozen || p->read_only ||
       meta_log_may_write (r, r->members))
     return 0;
   next = meta_log_next (
@@ -390,7 +363,7 @@ share_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
   uint64_t done;
 
   for (uint64_t i = 0; r->forced && i < r->v->extents->all; i++)
-    atomic_fetch_or (&r->map[i / 64], UINT64_C (1) << (i % 64));
+    fp_recorded_set (r->recorded, i, true);
   done = meta_log_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
   return done == r->members ? 0
                             : silent (r, r->members & ~done,
@@ -415,10 +388,10 @@ begun_by_force (int e, char why[FP_WHY_MAX])
 static bool
 leaves_hold_extents (struct fp_meta_log *r)
 {
-  for (unsigned i = 0; i < r->v->nr_peers; i++) {
+  for (unsigned i = 0; i < r->v->peers.nr; i++) {
     struct fp_peer_room room;
 
-    (void) fp_peer_room (r->v->peers[i], &room);
+    (void) fp_peer_room (r->v->peers.at[i], &room);
     if ((r->v->p.leaves >> i & 1) && room.held > 0)
       return true;
   }
@@ -430,7 +403,7 @@ begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   for (;;) {
     bool is_new = !r->v->p.resume;
-    uint64_t next = meta_log_next (r, fp_volume_all_peers (r->v));
+    uint64_t next = meta_log_next (r, fp_peers_all (&r->v->peers));
     int e;
 
     if (is_new && next != 0)
@@ -438,16 +411,16 @@ begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
     e = meta_log_write_list (r, deadline_ns);
     if (e == -EPERM)
       return changed (r, why);
-    if (e == 0 && (!is_new || r->durable == fp_volume_all_peers (r->v)))
+    if (e == 0 && (!is_new || r->durable == fp_peers_all (&r->v->peers)))
       break;
     if (fp_deadline_passed (deadline_ns))
       return silent (
-          r, e < 0 ? r->members : fp_volume_all_peers (r->v) & ~r->durable,
+          r, e < 0 ? r->members : fp_peers_all (&r->v->peers) & ~r->durable,
           "record the volume's list of servers", why);
     poll (NULL, 0, RETRY_MS);
   }
-  fp_volume_raise_generation (r->v,
-                              fp_membership_generation (r->list.version));
+  fp_extents_raise_generation (r->v->extents,
+                               fp_membership_generation (r->list.version));
   return 0;
 }
 
@@ -469,24 +442,24 @@ fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
   if (e == 0)
     e = take_in (r, why);
   /* The probe would have refused these; something has changed since. */
-  if (e == 0 &&
-      ((r->frozen && (v->p.leaves != 0 || fp_volume_is_mirrored (v))) ||
-       leaves_hold_extents (r)))
+  if (e == 0 && ((r->recorded->frozen &&
+                  (v->p.leaves != 0 || fp_copies_several (v->extents))) ||
+                 leaves_hold_extents (r)))
     return changed (r, why);
   if (e == 0 && v->p.read_only)
     e = meta_log_read_copies (r, why);
-  if (r->frozen || v->p.read_only) {
+  if (r->recorded->frozen || v->p.read_only) {
     FP_LOCK_SCOPE (&r->lock);
-    r->version = r->list.version;
+    atomic_store (&r->recorded->version, r->list.version);
     r->current = r->durable;
-    if (!r->frozen)
+    if (!r->recorded->frozen)
       atomic_store (&v->current, r->durable);
     return e;
   }
   if (e == 0)
     e = meta_log_take_copies (r, deadline_ns, why);
   marked = e == 0 && r->forced;
-  if (e == 0 && v->p.resume && !fp_volume_is_mirrored (v))
+  if (e == 0 && v->p.resume && !fp_copies_several (v->extents))
     e = share_map (r, deadline_ns, why); /* else take_copies did */
   if (e == 0)
     e = begin_list (r, deadline_ns, why);

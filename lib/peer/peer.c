@@ -18,6 +18,8 @@
 #define MEND_AGAIN_MS 200 /* between two attempts to connect a lane */
 #define BACKOFF_MIN_MS 20
 #define BACKOFF_MAX_MS 1000
+#define GRACE_PART 16 /* part of `timeout`: fp_peer_grace_ms */
+#define GRACE_MIN_MS 10u
 
 static const char *const state_names[] = {
   [FP_SERVER_DOWN] = "down", [FP_SERVER_CONNECTING] = "connecting",
@@ -49,6 +51,23 @@ peer_move (struct fp_peer *l, enum fp_server_state to)
   FP_LOCK_SCOPE (&l->lock);
   assert (allowed[l->state] & (1u << to));
   l->state = to;
+  pthread_cond_broadcast (&l->cond);
+}
+
+/* Change the state of the thread. */
+static void
+set_life (struct fp_peer *l, enum peer_thread to)
+{
+  static const unsigned allowed[] = {
+    [THREAD_NONE] = 1u << THREAD_RUNS,
+    [THREAD_RUNS] = 1u << THREAD_ENDED | 1u << THREAD_JOINED,
+    [THREAD_ENDED] = 1u << THREAD_JOINED,
+    [THREAD_JOINED] = 1u << THREAD_RUNS,
+  };
+
+  FP_LOCK_SCOPE (&l->lock);
+  assert (allowed[l->life] & (1u << to));
+  l->life = to;
   pthread_cond_broadcast (&l->cond);
 }
 
@@ -152,7 +171,14 @@ fp_peer_given_up (const struct fp_peer *l)
 {
   uint64_t down = atomic_load (&l->down_ns);
 
-  return down != 0 && fp_now_ns () - down >= l->v->p.timeout_ms * FP_NS_PER_MS;
+  return down != 0 &&
+         fp_now_ns () - down >= l->peers->p->timeout_ms * FP_NS_PER_MS;
+}
+
+unsigned
+fp_peer_grace_ms (const struct fp_volume_params *p)
+{
+  return FP_MAX (p->timeout_ms / GRACE_PART, GRACE_MIN_MS);
 }
 
 uint64_t
@@ -196,7 +222,7 @@ fp_peer_away (struct fp_peer *l)
 static void
 await_owner (const struct fp_peer *l, struct fp_extent *p)
 {
-  struct fp_notifier *changes = &l->v->extents->changes;
+  struct fp_notifier *changes = &l->peers->extents->changes;
 
   for (;;) {
     uint32_t seen = fp_notifier_count (changes);
@@ -216,9 +242,9 @@ await_owner (const struct fp_peer *l, struct fp_extent *p)
 void
 peer_let_go (struct fp_peer *l)
 {
-  struct fp_extents *t = l->v->extents;
+  struct fp_extents *t = l->peers->extents;
 
-  fp_lease_end (&l->v->lease, l->index);
+  fp_lease_end (l->peers->lease, l->index);
   atomic_store (&l->learn_until_ns, 0);
   {
     FP_LOCK_SCOPE (&l->lock);
@@ -234,15 +260,15 @@ peer_let_go (struct fp_peer *l)
      * the migration thread may, which also freezes and thaws it under this
      * lock.
      */
-    FP_LOCK_SCOPE (&l->v->lock);
+    FP_LOCK_SCOPE (&l->peers->extents->lock);
     if (atomic_load (&p->server) == l->index &&
         !fp_extent_move (t, p, FP_EXTENT_READY, FP_EXTENT_OFFLINE))
       (void) fp_extent_move (t, p, FP_EXTENT_FROZEN, FP_EXTENT_OFFLINE);
   }
   fp_notifier_raise (&t->changes);
   peer_shut_target (l);
-  for (unsigned i = 0; i < l->v->nr_lanes; i++)
-    fp_lane_disconnect (l->v->lanes[i], l->index);
+  for (unsigned i = 0; i < l->peers->nr_lanes; i++)
+    l->peers->ops->disconnect (l->peers->lanes[i], l->index);
   for (uint64_t i = 0; i < t->all; i++) {
     struct fp_extent *p = &t->p[i];
 
@@ -265,7 +291,7 @@ ping (struct fp_peer *l)
   /* One-sided I/O goes on while the donor's process is stopped.  So a slow
    * answer does not mean that the donor is lost; the end of its lease does.
    */
-  unsigned ms = FP_MAX (l->s.hello.lease_ms / 2, l->v->p.timeout_ms);
+  unsigned ms = FP_MAX (l->s.hello.lease_ms / 2, l->peers->p->timeout_ms);
   uint64_t asked = fp_boot_ns ();
   int r;
 
@@ -296,14 +322,15 @@ static int
 mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
            char why[FP_WHY_MAX])
 {
-  struct fp_lane *lane = l->v->lanes[i];
+  const struct fp_peer_ops *above = l->peers->ops;
+  struct fp_lane *lane = l->peers->lanes[i];
   struct fp_conn_params cp;
   const char *said = NULL;
   struct fp_addr data;
   int r;
 
-  fp_lane_disconnect (lane, l->index);
-  if (fp_lane_revoked (lane, l->index)) {
+  above->disconnect (lane, l->index);
+  if (above->is_revoked (lane, l->index)) {
     /* Only another session has new keys. */
     *sound = false;
     snprintf (why, FP_WHY_MAX, "its keys were revoked");
@@ -311,22 +338,28 @@ mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
   }
   r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
   if (r == 0)
-    r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp, &said,
-                                deadline);
+    r = fp_session_conn_params (&l->s, l->peers->p, l->ops, &data, i, &cp,
+                                &said, deadline);
   *sound = !peer_session_broken (r);
   if (r == 0)
-    r = fp_lane_connect (lane, l->index, l->ops, &cp, deadline);
+    r = above->connect (lane, l->index, l->ops, &cp, deadline);
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
               said != NULL ? said : fp_session_conn_error (r));
   return r;
 }
 
+void
+peer_probe_others (struct fp_peer *l)
+{
+  l->peers->ops->probe_others (l->peers->v, l->index, &l->stop);
+}
+
 static bool
 any_lane_works (struct fp_peer *l)
 {
-  for (unsigned i = 0; i < l->v->nr_lanes; i++)
-    if (!fp_lane_broken (l->v->lanes[i], l->index))
+  for (unsigned i = 0; i < l->peers->nr_lanes; i++)
+    if (!peer_lane_broken (l, i))
       return true;
   return false;
 }
@@ -338,26 +371,27 @@ any_lane_works (struct fp_peer *l)
 static int
 mend_lanes (struct fp_peer *l, char why[FP_WHY_MAX])
 {
-  struct fp_volume *v = l->v;
-  bool mirrored = fp_volume_is_mirrored (v), mended = false;
-  unsigned ms = mirrored ? fp_mirror_grace_ms (v) : v->p.timeout_ms;
+  const struct fp_volume_params *p = l->peers->p;
+  bool mirrored = fp_copies_several (l->peers->extents), mended = false;
+  unsigned ms = mirrored ? fp_peer_grace_ms (p) : p->timeout_ms;
+  unsigned nr = l->peers->nr_lanes;
   unsigned first = l->mend_first;
 
   if (!fp_deadline_passed (l->mend_ns))
     return 0;
-  for (unsigned n = 0; n < v->nr_lanes; n++) {
-    unsigned i = (first + n) % v->nr_lanes;
+  for (unsigned n = 0; n < nr; n++) {
+    unsigned i = (first + n) % nr;
     bool sound;
     int r;
 
-    if (!fp_lane_broken (v->lanes[i], l->index))
+    if (!peer_lane_broken (l, i))
       continue;
     r = mend_lane (l, i, fp_deadline_in_ms (ms), &sound, why);
     if (r < 0 && (mirrored || !sound || !any_lane_works (l)))
       return r;
     if (r < 0) {
       if (r == -EXDEV)
-        peer_look_at_others (l);
+        peer_probe_others (l);
       l->mend_ns = fp_deadline_in_ms (MEND_AGAIN_MS);
       l->mend_first = i + 1; /* try the other lanes, too */
       return 0;
@@ -379,7 +413,7 @@ peer_mend_lanes (struct fp_peer *l)
   int r = mend_lanes (l, why);
 
   if (r == -EXDEV)
-    peer_look_at_others (l);
+    peer_probe_others (l);
   if (r < 0)
     peer_set_why (l, why);
   return r;
@@ -436,8 +470,8 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
     l->fds[0] = (struct pollfd) { .fd = l->wake_fd, .events = POLLIN };
     l->fds[1] =
         (struct pollfd) { .fd = fp_ctl_fd (l->s.ctl), .events = POLLIN };
-    for (unsigned i = 0; i < l->v->nr_lanes; i++) {
-      l->fds[nr].fd = fp_lane_event_fd (l->v->lanes[i], l->index);
+    for (unsigned i = 0; i < l->peers->nr_lanes; i++) {
+      l->fds[nr].fd = l->peers->ops->event_fd (l->peers->lanes[i], l->index);
       l->fds[nr].events = POLLIN;
       l->fds[nr++].revents = 0;
     }
@@ -449,9 +483,9 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
     *lost = fp_now_ns ();
     set_busy (l, *lost);
     drain_wake (l);
-    for (unsigned i = 0; i < l->v->nr_lanes; i++) {
+    for (unsigned i = 0; i < l->peers->nr_lanes; i++) {
       if (l->fds[2 + i].revents != 0)
-        fp_lane_event (l->v->lanes[i], l->index);
+        l->peers->ops->event (l->peers->lanes[i], l->index);
     }
     if (l->fds[1].revents != 0) {
       snprintf (why, FP_WHY_MAX, "the server ended the session");
@@ -459,7 +493,7 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
     }
     if (peer_mend_lanes (l) < 0)
       return; /* the callee has set the reason */
-    if (fp_lease_is_fenced (&l->v->lease)) {
+    if (fp_lease_is_fenced (l->peers->lease)) {
       snprintf (why, FP_WHY_MAX,
                 "fenced: another client has taken the volume over");
       return;
@@ -474,8 +508,9 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
     }
     if (peer_do_calls (l) < 0 || peer_do_places (l) < 0)
       return; /* the callee has set the reason */
-    over = !fp_lease_covers_mapped (&l->v->lease, l->index, fp_mono_ns ()) ||
-           !fp_lease_covers_zeros (&l->v->lease, l->index, fp_boot_ns ());
+    over =
+        !fp_lease_covers_mapped (l->peers->lease, l->index, fp_mono_ns ()) ||
+        !fp_lease_covers_zeros (l->peers->lease, l->index, fp_boot_ns ());
     if (atomic_exchange (&l->ping_now, false) || over ||
         fp_mono_ns () >= next_ping) {
       if (ping (l) < 0) {
@@ -517,7 +552,7 @@ stay_lost (struct fp_peer *l)
   struct pollfd fd = { .fd = l->wake_fd, .events = POLLIN };
 
   peer_judge_missing (l);
-  fp_notifier_raise (&l->v->extents->changes);
+  fp_notifier_raise (&l->peers->extents->changes);
   while (!atomic_load (&l->stop)) {
     (void) poll (&fd, 1, 1000);
     drain_wake (l);
@@ -547,25 +582,27 @@ peer_main (void *arg)
       /* BYE ends a volume without a name at once.  Hang up instead, so that
        * the donor keeps it for its lease.
        */
-      if (atomic_load (&l->stop) &&
-          (atomic_load (&l->discard) || l->v->p.name[0] != '\0')) {
-        struct fp_bye bye = { .discard = atomic_load (&l->discard) };
+      if (atomic_load (&l->stop) && (atomic_load (&l->end) != FP_PEER_KEEP ||
+                                     l->peers->p->name[0] != '\0')) {
+        struct fp_bye bye = { .discard =
+                                  atomic_load (&l->end) != FP_PEER_KEEP };
 
         /* Discard a named volume only if a start that failed has made it, or
-         * if the donor leaves (forget).
+         * if the donor leaves (FP_PEER_FORGET).
          */
-        if (l->v->p.name[0] != '\0' && !atomic_load (&l->forget) &&
-            (atomic_load (&l->v->started) || !l->made))
+        if (l->peers->p->name[0] != '\0' &&
+            atomic_load (&l->end) != FP_PEER_FORGET &&
+            (atomic_load (&l->peers->started) || !l->made))
           bye.discard = false;
 
         /* If BYE is lost, the session ends without it.  Then a named volume
          * stays, and an ephemeral one is an orphan after its lease.
          */
         (void) fp_ctl_bye (l->s.ctl, &bye,
-                           fp_deadline_in_ms (l->v->p.timeout_ms));
+                           fp_deadline_in_ms (l->peers->p->timeout_ms));
       }
       peer_move (l, FP_SERVER_DRAINING);
-      fp_meta_log_down (l->v, l->index);
+      l->peers->ops->draining (l->peers->v, l->index);
       peer_fail_calls (l);
       peer_let_go (l);
       /* A caller that waited until the last transfer ended may have queued
@@ -573,12 +610,12 @@ peer_main (void *arg)
        */
       peer_fail_calls (l);
       peer_move (l, FP_SERVER_DOWN);
-      fp_mirror_poke (l->v);
-      fp_notifier_raise (&l->v->extents->changes);
+      l->peers->ops->down (l->peers->v);
+      fp_notifier_raise (&l->peers->extents->changes);
       continue;
     }
     peer_set_why (l, why);
-    if (l->lost) {
+    if (l->after == FP_SERVER_LOST) {
       peer_move (l, FP_SERVER_LOST);
       stay_lost (l);
       break;
@@ -587,11 +624,7 @@ peer_main (void *arg)
     peer_fail_calls (l);
     back_off (l, failures++);
   }
-  {
-    FP_LOCK_SCOPE (&l->lock);
-    l->ended = true;
-    pthread_cond_broadcast (&l->cond);
-  }
+  set_life (l, THREAD_ENDED);
   /* Later calls are failed by their own threads (peer_call). */
   peer_fail_calls (l);
 }
@@ -605,7 +638,7 @@ peer_freep (struct fp_peer **lp)
 }
 
 int
-fp_peer_new (struct fp_peer **out, struct fp_volume *v, unsigned index)
+fp_peer_new (struct fp_peer **out, struct fp_peers *peers, unsigned index)
 {
   FP_CLEANUP (peer_freep) struct fp_peer *l = NULL;
   int r;
@@ -613,15 +646,15 @@ fp_peer_new (struct fp_peer **out, struct fp_volume *v, unsigned index)
   l = calloc (1, sizeof *l);
   if (l == NULL)
     return -ENOMEM;
-  l->v = v;
+  l->peers = peers;
   l->index = index;
-  l->addr = &v->p.servers[index];
+  l->addr = &peers->p->servers[index];
   l->calls_tail = &l->calls;
   l->want_head = FP_NO_EXTENT;
   l->settle_head = FP_NO_EXTENT;
   fp_mutex_init (&l->lock);
   fp_cond_init (&l->cond);
-  l->client = v->p.client;
+  l->client = peers->p->client;
   r = fp_uuid_is_nil (&l->client) ? fp_uuid_generate (&l->client) : 0;
   if (r == 0)
     r = peer_record_new (l);
@@ -641,19 +674,22 @@ fp_peer_start (struct fp_peer *l)
   int r;
 
   snprintf (name, sizeof name, "fp-link%u", l->index);
-  l->ended = false;
+  set_life (l, THREAD_RUNS);
   r = fp_thread_create (&l->thread, name, peer_main, l);
-  l->started = r == 0;
+  if (r < 0)
+    set_life (l, THREAD_JOINED);
   return r;
 }
 
 void
-fp_peer_stop (struct fp_peer *l, bool discard)
+fp_peer_stop (struct fp_peer *l, enum fp_peer_end end)
 {
-  atomic_store (&l->discard, discard);
+  if (atomic_load (&l->stop))
+    return;
+  atomic_store (&l->end, end);
   atomic_store (&l->stop, true);
   peer_wake (l);
-  fp_notifier_raise (&l->v->extents->changes);
+  fp_notifier_raise (&l->peers->extents->changes);
 }
 
 static bool
@@ -663,19 +699,21 @@ await_end (struct fp_peer *l, unsigned ms)
 
   fp_timespec_after (&until, ms);
   FP_LOCK_SCOPE (&l->lock);
-  if (!l->ended)
+  if (l->life == THREAD_RUNS)
     (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
-  return l->ended;
+  return l->life != THREAD_RUNS;
 }
 
 void
 fp_peer_join (struct fp_peer *l)
 {
-  while (l->started && !await_end (l, PEER_HURRY_MS / 4))
+  while (!await_end (l, PEER_HURRY_MS / 4))
     fp_peer_hurry (l);
-  if (l->started && fp_thread_join (&l->thread) < 0)
+  if (l->life != THREAD_ENDED)
+    return;
+  if (fp_thread_join (&l->thread) < 0)
     abort (); /* joined twice: a bug */
-  l->started = false;
+  set_life (l, THREAD_JOINED);
 }
 
 void
@@ -683,7 +721,7 @@ fp_peer_free (struct fp_peer *l)
 {
   if (l == NULL)
     return;
-  assert (!l->started);
+  assert (l->life == THREAD_NONE || l->life == THREAD_JOINED);
   if (l->wake_fd > 0)
     close (l->wake_fd);
   peer_record_free (l);

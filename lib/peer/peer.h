@@ -12,7 +12,7 @@
  * queue a call and wait.
  *
  * Threads:  any, except that a function that waits (fp_peer_release,
- *           fp_peer_zero, fp_peer_shut) is not for the peer's own thread.
+ *           fp_peer_zero, fp_peer_emptied) is not for the peer's own thread.
  * Errors:   a call returns 0 or -errno, -ENOTCONN if the donor is away.
  *           A call ends when the donor answers, or at the deadline of its
  *           message, which also ends the session.
@@ -23,13 +23,15 @@
 #define FP_PEER_H
 
 #include "extent/extent.h"
+#include "extent/volume_params.h"
 #include "extent/volume_status.h"
 #include "transport/transport.h"
 
-struct fp_volume;
 struct fp_peer;
+struct fp_peers;
 
-int fp_peer_new (struct fp_peer **out, struct fp_volume *v, unsigned index);
+/* Make the peer of place `index`.  The caller stores it there. */
+int fp_peer_new (struct fp_peer **out, struct fp_peers *peers, unsigned index);
 int fp_peer_start (struct fp_peer *l);
 /* Prepare peer l for the donor `server` at addr, which joins a volume in use
  * and holds nothing of it; no other donor is accepted.  An earlier thread of
@@ -37,12 +39,11 @@ int fp_peer_start (struct fp_peer *l);
  */
 int fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
                    const struct fp_uuid *server);
-/* Send back new extents from now on; the caller has closed the peer's place.
- * Return -EBUSY, with nothing changed, if extents are here or wait for memory
- * here.  Waits, as a call does.
+/* Return 0 if no extent is here or waits for memory here, else -EBUSY.  The
+ * caller has closed the peer's place, so that new extents are sent back.
+ * Waits, as a call does.
  */
-int fp_peer_shut (struct fp_peer *l);
-void fp_peer_unshut (struct fp_peer *l);
+int fp_peer_emptied (struct fp_peer *l);
 /* Stop the peer of a donor that has left, and wait for its end.  forget: the
  * donor discards the volume.
  */
@@ -59,10 +60,16 @@ bool fp_peer_server (struct fp_peer *l, struct fp_uuid *server);
  * servers.
  */
 bool fp_peer_told (const struct fp_peer *l, unsigned servers);
-/* Ask the peer to end; fp_peer_join waits for that.  discard: the donor
- * discards the volume.
+/* Fate of the volume at the donor when the peer ends. */
+enum fp_peer_end {
+  FP_PEER_KEEP,
+  FP_PEER_DISCARD, /* discard it, unless it is older than this start */
+  FP_PEER_FORGET,  /* discard it in any case */
+};
+/* Ask the peer to end; fp_peer_join waits for that.  Only the first call
+ * counts.
  */
-void fp_peer_stop (struct fp_peer *l, bool discard);
+void fp_peer_stop (struct fp_peer *l, enum fp_peer_end end);
 /* Hang up if the peer has waited for an answer for a second, because the
  * volume stops.  The donor then keeps the volume for its lease.
  */
@@ -84,6 +91,10 @@ unsigned fp_peer_index (const struct fp_peer *l);
  * waiting for an answer.
  */
 void fp_peer_suspect (struct fp_peer *l);
+/* Return how long a donor may be away before its copies are dropped, in ms.
+ * If it is back earlier, they have missed nothing.
+ */
+unsigned fp_peer_grace_ms (const struct fp_volume_params *p);
 /* Return true if the donor has been away for `timeout`, so that a caller with
  * an alternative uses that.
  */
@@ -91,7 +102,7 @@ bool fp_peer_given_up (const struct fp_peer *l);
 
 /* Queue extent i, which is BUSY and the allocator's, for memory here.  It
  * becomes READY once it is on the donor's record, or comes back by
- * fp_allocator_return.
+ * fp_peer_ops.not_placed.
  */
 void fp_peer_place (struct fp_peer *l, uint64_t i);
 
@@ -118,8 +129,7 @@ void fp_peer_reclaimed (struct fp_peer *l);
  * lock.
  */
 uint32_t fp_peer_withdraw (struct fp_peer *l,
-                           bool (*may_go) (struct fp_volume *v, uint64_t k,
-                                           const void *arg),
+                           bool (*may_go) (uint64_t k, const void *arg),
                            const void *arg);
 
 /* Give back the memory of extent p, which is BUSY and drained.  p becomes
@@ -167,11 +177,11 @@ unsigned fp_peer_cut (struct fp_peer *l, unsigned ms);
  * READY.  The donor releases it once it is back.  Return true if k is EMPTY
  * now.
  */
-bool fp_peer_abandon (struct fp_volume *v, uint64_t k);
+bool fp_peer_abandon (struct fp_peers *peers, uint64_t k);
 /* Give back the memory of entry k, which is no in-sync copy and cannot be
  * used.
  */
-void fp_peer_discard (struct fp_volume *v, uint64_t k);
+void fp_peer_discard (struct fp_peers *peers, uint64_t k);
 /* Note that memory here could not be used although the connection is sound.
  * For 10 s, or until the peer comes up again, the donor gets no copy that
  * must be filled from others.
@@ -181,7 +191,7 @@ void fp_peer_distrust (struct fp_peer *l);
  * copy.  When it was trimmed, the donor was away or did not release
  * it.
  */
-void fp_peer_tidy (struct fp_volume *v, uint64_t k);
+void fp_peer_tidy (struct fp_peers *peers, uint64_t k);
 
 /* Count a transfer in the peer's statistics. */
 void fp_peer_count (struct fp_peer *l, enum fp_op_kind kind, uint32_t length,

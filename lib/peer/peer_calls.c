@@ -40,137 +40,37 @@ do_release (struct fp_peer *l, struct call *c)
  * in-sync copies of the extent are zeros there.
  */
 static void
-forget_range (struct fp_volume *v, const struct call *c)
+forget_range (struct fp_extents *t, const struct call *c)
 {
-  struct fp_extents *t = v->extents;
   uint64_t k = (uint64_t) (c->extent - t->p), i = fp_extent_of (t, k);
 
-  FP_LOCK_SCOPE (&v->lock);
-  if (t->copies == 1 || (fp_mirror_in_sync (t, i) >> fp_copy_of (t, k) & 1))
+  FP_LOCK_SCOPE (&t->lock);
+  if (t->copies == 1 || (fp_copies_in_sync (t, i) >> fp_copy_of (t, k) & 1))
     fp_extent_clear_written (t, i, c->offset, c->length);
 }
 
-/* ---- read one byte of a donor, over a lane ---- */
-
-struct probe {
-  struct fp_io io;
-  unsigned char byte;
-  struct fp_peer *by;
-  struct fp_lane *lane;
-  unsigned server;
-  struct fp_extent *extent;
-};
-
-/* Start to read one byte at linear address `at`, in the entry there, or in
- * target, which is shut.
- */
-static void
-probe_begin (struct fp_peer *l, struct probe *b, struct fp_lane *lane,
-             unsigned server, uint64_t at, struct fp_extent *target)
-{
-  struct fp_extents *t = l->v->extents;
-
-  b->by = l;
-  b->lane = lane;
-  b->server = server;
-  b->extent = target != NULL ? target : &t->p[at >> t->shift];
-  b->io = (struct fp_io) {
-    .kind = FP_IO_READ,
-    .length = 1,
-    .offset = at,
-    .buf = &b->byte,
-    .forced = true,
-    .linear = true,
-    .hasty = target == NULL,
-    .migrate = target != NULL,
-    .owner = target != NULL,
-    .target = target,
-  };
-  fp_lane_sync_begin (lane, &b->io);
-}
-
-/* Return true if the probe may wait longer.  It waits for completions only.
- * It never waits for another peer's thread to connect a queue pair or to open
- * an extent.
- */
-static bool
-may_wait (const struct probe *b)
-{
-  if (fp_lane_broken (b->lane, b->server))
-    return false;
-  return b->io.owner || (fp_lane_has_queue_pair (b->lane, b->server) &&
-                         fp_extent_state (b->extent) == FP_EXTENT_READY &&
-                         !atomic_load (&b->by->stop));
-}
-
-static int
-probe_end (struct probe *b)
-{
-  for (;;) {
-    uint32_t seen = fp_notifier_count (&b->by->v->extents->changes);
-
-    if (!may_wait (b)) {
-      fp_lane_sync_cancel (b->lane, &b->io);
-      (void) fp_lane_sync_await (b->lane, &b->io, NULL, FP_NEVER);
-      return b->io.status;
-    }
-    if (fp_lane_sync_await (b->lane, &b->io, &seen, FP_NEVER))
-      return b->io.status;
-  }
-}
-
-void
-peer_look_at_others (struct fp_peer *l)
-{
-  struct fp_volume *v = l->v;
-  unsigned nr = 0;
-  struct probe *b = calloc ((size_t) v->nr_lanes * v->nr_peers, sizeof *b);
-
-  if (b == NULL)
-    return; /* the next attempt probes again */
-  for (unsigned i = 0; i < v->nr_lanes; i++)
-    for (unsigned s = 0; s < v->nr_peers; s++) {
-      uint64_t at = 0;
-
-      if (s != l->index && fp_lane_has_queue_pair (v->lanes[i], s) &&
-          fp_volume_place_to_read (v, s, &at))
-        probe_begin (l, &b[nr++], v->lanes[i], s, at, NULL);
-    }
-  for (unsigned n = 0; n < nr; n++)
-    (void) probe_end (&b[n]);
-  free (b);
-}
-
-/* Make sure that the writes of this lane are in the donor's memory.  To do so
- * its queue pair reads a byte of extent p, which is shut (flush.c says
- * why).  If the queue pair has broken, no write of it is left once there
- * is a new one.
+/* Make sure that the writes of this lane are in the donor's memory.  If its
+ * queue pair has broken, no write of it is left once there is a new one.
  */
 static int
-place_writes (struct fp_peer *l, struct fp_lane *lane, struct fp_extent *p)
+place_writes (struct fp_peer *l, unsigned lane, struct fp_extent *p)
 {
-  struct fp_extents *t = l->v->extents;
-  uint64_t at, mark = fp_lane_unflushed (lane, l->index, &at);
-  struct probe b;
-  int r = 0;
+  int r = l->peers->ops->place_writes (l->peers->lanes[lane], l->index, p);
 
-  if (mark != 0) {
-    probe_begin (l, &b, lane, l->index, (uint64_t) (p - t->p) << t->shift, p);
-    if (probe_end (&b) == 0) {
-      fp_lane_flushed (lane, l->index, mark);
-      return 0;
-    }
-    if (!fp_lane_broken (lane, l->index))
-      return -ECONNRESET;
-  }
-  if (fp_lane_broken (lane, l->index))
+  if (r > 0)
+    return 0;
+  if (r < 0 && !peer_lane_broken (l, lane))
+    return r;
+  r = 0;
+  if (peer_lane_broken (l, lane))
     r = peer_mend_lanes (l);
-  if (!fp_lane_broken (lane, l->index))
+  if (!peer_lane_broken (l, lane))
     return 0;
   /* With one copy the session goes on: the caller retries when the lane is
    * there.
    */
-  return r == 0 && !fp_volume_is_mirrored (l->v) ? -EBUSY : -ECONNRESET;
+  return r == 0 && !fp_copies_several (l->peers->extents) ? -EBUSY
+                                                          : -ECONNRESET;
 }
 
 static int
@@ -183,8 +83,8 @@ do_zero (struct fp_peer *l, struct call *c)
   peer_answered (l);
   /* If it is not held, the end of its session has placed the writes. */
   for (unsigned i = 0;
-       r == 0 && atomic_load (&c->extent->held) && i < l->v->nr_lanes; i++)
-    r = place_writes (l, l->v->lanes[i], c->extent);
+       r == 0 && atomic_load (&c->extent->held) && i < l->peers->nr_lanes; i++)
+    r = place_writes (l, i, c->extent);
   deadline = peer_slow (l);
   for (uint64_t n = 0; r == 0 && n < c->length; n += q.length) {
     uint64_t asked = fp_boot_ns ();
@@ -197,7 +97,7 @@ do_zero (struct fp_peer *l, struct call *c)
       peer_renewed (l, asked);
   }
   if (r == 0 && c->last)
-    forget_range (l->v, c);
+    forget_range (l->peers->extents, c);
   return r;
 }
 
@@ -239,16 +139,16 @@ finish_extent (struct fp_peer *l, struct call *c, int r, bool up)
     peer_forget (l, p, FP_EXTENT_BUSY);
   }
   else if (up && p->releasing && l->record != NULL &&
-           !fp_volume_is_mirrored (l->v)) {
+           !fp_copies_several (l->peers->extents)) {
     /* The donor refused, but it is recorded that the extent does not exist. */
     p->releasing = false;
-    fp_meta_log_exists (l->v, (uint64_t) (p - l->v->extents->p));
+    l->peers->ops->kept (l->peers->v, (uint64_t) (p - l->peers->extents->p));
   }
   else {
     /* The donor refused, so it still has the slab; or its next list tells. */
     if (up)
       p->releasing = false;
-    if (!fp_extent_move (l->v->extents, p, FP_EXTENT_BUSY,
+    if (!fp_extent_move (l->peers->extents, p, FP_EXTENT_BUSY,
                          up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
       abort (); /* the caller owns it */
   }
@@ -259,9 +159,9 @@ finish_call (struct fp_peer *l, struct call *c, int r, bool up)
 {
   bool taken = c->kind == CALL_TAKE;
 
-  if (c->kind == CALL_SHUT) {
+  if (c->kind == CALL_EMPTIED) {
     if (!up)
-      r = peer_do_shut (l); /* no donor is needed */
+      r = peer_do_emptied (l); /* no donor is needed */
   }
   else if (c->kind == CALL_REOPEN) {
     r = peer_finish_reopen (l, c, r, up);
@@ -272,13 +172,11 @@ finish_call (struct fp_peer *l, struct call *c, int r, bool up)
   {
     FP_LOCK_SCOPE (&l->lock);
     c->result = r;
-    c->done = true;
-    if (c->left)
-      c->kept = false;
+    c->state = c->state == CALL_LEFT ? CALL_FREE : CALL_DONE;
     pthread_cond_broadcast (&l->cond);
   }
   if (taken)
-    fp_notifier_raise (&l->v->extents->changes);
+    fp_notifier_raise (&l->peers->extents->changes);
 }
 
 static struct call *
@@ -319,8 +217,8 @@ peer_do_calls (struct fp_peer *l)
     case CALL_DROP:
       r = peer_do_move_call (l, c);
       break;
-    case CALL_SHUT:
-      r = peer_do_shut (l);
+    case CALL_EMPTIED:
+      r = peer_do_emptied (l);
       break;
     }
     if (peer_session_broken (r)) {
@@ -368,7 +266,7 @@ fail_now (struct fp_peer *l, struct call *c)
     c->result = peer_finish_reopen (l, c, -ENOTCONN, false);
   else
     finish_extent (l, c, -ENOTCONN, false); /* only locks of notifiers */
-  c->done = true;
+  c->state = CALL_DONE;
   return true;
 }
 
@@ -379,9 +277,10 @@ peer_call (struct fp_peer *l, struct call *c)
 
   {
     FP_LOCK_SCOPE (&l->lock);
+    c->state = CALL_WAITED;
     if (fail_now (l, c))
       return;
-    ended = l->ended;
+    ended = l->life >= THREAD_ENDED;
     if (!ended) {
       *l->calls_tail = c;
       l->calls_tail = &c->next;
@@ -399,7 +298,7 @@ peer_run_call (struct fp_peer *l, struct call *c)
 {
   peer_call (l, c);
   FP_LOCK_SCOPE (&l->lock);
-  while (!c->done)
+  while (c->state != CALL_DONE)
     pthread_cond_wait (&l->cond, &l->lock);
   return c->result;
 }
@@ -411,9 +310,9 @@ keep_call (struct fp_peer *l, const struct call *what)
   for (unsigned k = 0; k < PEER_KEPT; k++) {
     struct call *c = &l->kept[k];
 
-    if (!c->kept) {
+    if (c->state == CALL_FREE) {
       *c = *what;
-      c->kept = true;
+      c->state = CALL_WAITED;
       return c;
     }
   }
@@ -425,19 +324,18 @@ keep_call (struct fp_peer *l, const struct call *what)
  * its memory.
  */
 static bool
-others_go_on (struct fp_volume *v, const struct call *c)
+others_go_on (struct fp_extents *t, const struct call *c)
 {
-  struct fp_extents *t = v->extents;
   uint64_t i;
 
-  if (!fp_volume_is_mirrored (v))
+  if (!fp_copies_several (t))
     return false;
   i = fp_extent_of (t, (uint64_t) (c->extent - t->p));
   for (unsigned k = 0; k < t->copies; k++) {
-    const struct fp_extent *other = fp_mirror_copy (t, i, k);
+    const struct fp_extent *other = fp_copies_get (t, i, k);
     enum fp_extent_state s = fp_extent_state (other);
 
-    if (other != c->extent && (fp_mirror_in_sync (t, i) >> k & 1) &&
+    if (other != c->extent && (fp_copies_in_sync (t, i) >> k & 1) &&
         (s == FP_EXTENT_READY || s == FP_EXTENT_FROZEN || s == FP_EXTENT_BUSY))
       return true;
   }
@@ -455,10 +353,10 @@ answers (struct fp_peer *l, uint64_t since_ns)
 static void
 ask_others (const struct fp_peer *l)
 {
-  for (unsigned s = 0; s < l->v->nr_peers; s++)
+  for (unsigned s = 0; s < l->peers->nr; s++)
     if (s != l->index) {
-      atomic_store (&l->v->peers[s]->ping_now, true);
-      peer_wake (l->v->peers[s]);
+      atomic_store (&l->peers->at[s]->ping_now, true);
+      peer_wake (l->peers->at[s]);
     }
 }
 
@@ -469,20 +367,19 @@ ask_others (const struct fp_peer *l)
 static bool
 may_do_without (const struct fp_peer *l, uint64_t since_ns)
 {
-  struct fp_volume *v = l->v;
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = l->peers->extents;
   uint64_t sound = 0;
 
-  for (unsigned s = 0; s < v->nr_peers; s++)
-    if (s != l->index && answers (v->peers[s], since_ns))
+  for (unsigned s = 0; s < l->peers->nr; s++)
+    if (s != l->index && answers (l->peers->at[s], since_ns))
       sound |= UINT64_C (1) << s;
   for (uint64_t i = 0; i < t->nr; i++) {
-    uint8_t in_sync = fp_mirror_in_sync (t, i),
-            bad = fp_mirror_bad (t, i, in_sync);
+    uint8_t in_sync = fp_copies_in_sync (t, i),
+            bad = fp_copies_bad (t, i, in_sync);
     bool here = false, elsewhere = false;
 
     for (unsigned c = 0; c < t->copies; c++) {
-      const struct fp_extent *p = fp_mirror_copy (t, i, c);
+      const struct fp_extent *p = fp_copies_get (t, i, c);
       unsigned server = atomic_load (&p->server);
       enum fp_extent_state s = fp_extent_state (p);
 
@@ -513,8 +410,8 @@ struct silence {
 static unsigned
 silence (struct fp_peer *l, struct silence *s)
 {
-  unsigned ms = FP_MIN (FP_MAX (l->v->p.timeout_ms / 8 * 3, SILENT_MIN_MS),
-                        SILENT_MAX_MS);
+  unsigned ms = FP_MIN (
+      FP_MAX (l->peers->p->timeout_ms / 8 * 3, SILENT_MIN_MS), SILENT_MAX_MS);
   uint64_t now = fp_now_ns ();
 
   if (l->asks_ns == 0 || l->asks_ns != s->asks_ns) {
@@ -545,7 +442,7 @@ cut_if_silent (struct fp_peer *l, const struct call *c, struct silence *s)
     ask_others (l);
     s->others = true;
   }
-  if (parts < SILENT_PARTS || !others_go_on (l->v, c) ||
+  if (parts < SILENT_PARTS || !others_go_on (l->peers->extents, c) ||
       !may_do_without (l, s->asks_ns))
     return;
   FP_LOCK_SCOPE (&l->lock);
@@ -567,7 +464,7 @@ static int
 run_call_by (struct fp_peer *l, struct call *what, uint64_t deadline_ns)
 {
   struct call *c = keep_call (l, what);
-  bool may_cut = others_go_on (l->v, what);
+  bool may_cut = others_go_on (l->peers->extents, what);
   struct silence silent = { 0 };
 
   if (c == NULL)
@@ -580,13 +477,13 @@ run_call_by (struct fp_peer *l, struct call *what, uint64_t deadline_ns)
     if (may_cut)
       cut_if_silent (l, what, &silent);
     FP_LOCK_SCOPE (&l->lock);
-    if (c->done) {
-      c->kept = false;
+    if (c->state == CALL_DONE) {
+      c->state = CALL_FREE;
       return c->result;
     }
     ms = fp_deadline_left_ms (deadline_ns);
     if (ms == 0) {
-      c->left = true;
+      c->state = CALL_LEFT;
       return -ETIMEDOUT;
     }
     fp_timespec_after (&until, may_cut ? FP_MIN ((unsigned) ms, SILENT_LOOK_MS)
@@ -621,8 +518,8 @@ fp_peer_zero (struct fp_peer *l, struct fp_extent *p, uint64_t offset,
 void
 peer_renewed (struct fp_peer *l, uint64_t asked_ns)
 {
-  uint64_t mono_ns =
-      fp_lease_renew (&l->v->lease, l->index, asked_ns, l->s.hello.lease_ms);
+  uint64_t mono_ns = fp_lease_renew (l->peers->lease, l->index, asked_ns,
+                                     l->s.hello.lease_ms);
 
   /* Answers may come out of order. */
   if (mono_ns > atomic_load (&l->proof_ns))
@@ -633,22 +530,24 @@ peer_renewed (struct fp_peer *l, uint64_t asked_ns)
 int
 peer_opened (struct fp_peer *l, uint64_t asked_ns, uint64_t epoch)
 {
-  struct fp_volume *v = l->v;
-  uint64_t others = fp_volume_all_peers (v) & ~atomic_load (&v->closed) &
+  const struct fp_volume_params *p = l->peers->p;
+  uint64_t others = fp_peers_all (l->peers) & atomic_load (&l->peers->open) &
                     ~(UINT64_C (1) << l->index);
   /* Each client that opens the volume to write raises the epoch.  A donor that
    * joins a volume cannot tell what happened before that.
    */
-  bool unbroken = l->opened ? epoch == l->epoch + !v->p.read_only : !l->joins;
+  bool unbroken =
+      l->stage >= STAGE_OPENED ? epoch == l->epoch + !p->read_only : !l->joins;
   /* A donor remembers FP_FORMER_MIN former clients, about one per epoch. */
-  bool forgets = l->opened && !v->p.read_only && epoch > l->epoch &&
+  bool forgets = l->stage >= STAGE_OPENED && !p->read_only &&
+                 epoch > l->epoch &&
                  epoch - l->epoch > FP_FORMER_MIN - FORMER_MARGIN;
 
-  if (!fp_lease_open (&v->lease, l->index, others, unbroken, forgets, asked_ns,
-                      l->s.hello.lease_ms))
+  if (!fp_lease_open (l->peers->lease, l->index, others, unbroken, forgets,
+                      asked_ns, l->s.hello.lease_ms))
     return -EPERM;
   peer_renewed (l, asked_ns);
-  l->opened = true;
+  peer_reach (l, STAGE_OPENED);
   l->epoch = epoch;
   return 0;
 }
@@ -708,7 +607,7 @@ int
 fp_peer_wait_up (struct fp_peer *l, uint64_t deadline_ns, bool *told,
                  char why[FP_WHY_MAX])
 {
-  const struct fp_volume_params *p = &l->v->p;
+  const struct fp_volume_params *p = l->peers->p;
   uint64_t soon = FP_MIN (fp_deadline_in_ms (PATIENCE_MS), deadline_ns);
   int r;
 

@@ -11,10 +11,10 @@
 static unsigned
 fill_doubts (struct fp_peer *l, bool lost, uint64_t *i)
 {
-  struct fp_extents *t = l->v->extents;
+  struct fp_extents *t = l->peers->extents;
   unsigned n = 0;
 
-  FP_LOCK_SCOPE (&l->v->lock);
+  FP_LOCK_SCOPE (&l->peers->extents->lock);
   for (; *i < t->all && n < FP_MAX_GRANTS; ++*i) {
     struct fp_extent *p = &t->p[*i];
 
@@ -43,15 +43,15 @@ peer_label_doubts (struct fp_peer *l, bool lost)
 }
 
 void
-peer_give_up_doubts (struct fp_volume *v)
+peer_give_up_doubts (struct fp_peers *peers)
 {
-  FP_LOCK_SCOPE (&v->lock);
-  for (uint64_t i = 0; i < v->extents->all; i++) {
-    struct fp_extent *p = &v->extents->p[i];
+  FP_LOCK_SCOPE (&peers->extents->lock);
+  for (uint64_t i = 0; i < peers->extents->all; i++) {
+    struct fp_extent *p = &peers->extents->p[i];
 
     if (!atomic_load (&p->doubt) || fp_extent_state (p) != FP_EXTENT_LOST)
       continue;
-    atomic_store (&v->peers[atomic_load (&p->server)]->sweep, true);
+    atomic_store (&peers->at[atomic_load (&p->server)]->sweep, true);
     atomic_store (&p->doubt, false);
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
   }

@@ -30,11 +30,11 @@ shut_unused (struct fp_extent *p)
                                          (uint32_t) FP_EXTENT_BUSY << 24);
 }
 
-/* Do as fp_peer_abandon says, also if p is READY.  Under fp_volume.lock. */
+/* Do as fp_peer_abandon says, also if p is READY.  Under fp_extents.lock. */
 static bool
-abandon (struct fp_volume *v, struct fp_extent *p)
+abandon (struct fp_peers *peers, struct fp_extent *p)
 {
-  struct fp_peer *l = v->peers[atomic_load (&p->server)];
+  struct fp_peer *l = peers->at[atomic_load (&p->server)];
   enum fp_extent_state s = fp_extent_state (p);
   bool moved;
 
@@ -45,15 +45,15 @@ abandon (struct fp_volume *v, struct fp_extent *p)
     /* The peer may be about to unmap it, too. */
     fp_copy_forget (&p->copy);
     atomic_store (&p->held, false);
-    atomic_fetch_sub (&v->allocated, 1);
+    atomic_fetch_sub (&peers->extents->allocated, 1);
     atomic_fetch_sub (&l->extents, 1);
     p->releasing = false;
     atomic_store (&l->sweep, true);
     peer_wake (l);
-    moved = fp_extent_move (v->extents, p,
+    moved = fp_extent_move (peers->extents, p,
                             s == FP_EXTENT_READY ? FP_EXTENT_BUSY : s,
                             FP_EXTENT_EMPTY);
-    fp_notifier_raise (&v->extents->changes);
+    fp_notifier_raise (&peers->extents->changes);
     return moved;
   }
   if (s == FP_EXTENT_LOST) {
@@ -62,65 +62,66 @@ abandon (struct fp_volume *v, struct fp_extent *p)
       atomic_store (&l->sweep, true);
       peer_wake (l);
     }
-    atomic_fetch_sub (&v->lost, 1);
+    atomic_fetch_sub (&peers->extents->lost, 1);
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
-    moved = fp_extent_move (v->extents, p, FP_EXTENT_LOST, FP_EXTENT_EMPTY);
-    fp_notifier_raise (&v->extents->changes);
+    moved =
+        fp_extent_move (peers->extents, p, FP_EXTENT_LOST, FP_EXTENT_EMPTY);
+    fp_notifier_raise (&peers->extents->changes);
     return moved;
   }
   return s == FP_EXTENT_EMPTY;
 }
 
 bool
-fp_peer_abandon (struct fp_volume *v, uint64_t k)
+fp_peer_abandon (struct fp_peers *peers, uint64_t k)
 {
-  struct fp_extent *p = &v->extents->p[k];
+  struct fp_extent *p = &peers->extents->p[k];
 
-  FP_LOCK_SCOPE (&v->lock);
-  return fp_extent_state (p) != FP_EXTENT_READY && abandon (v, p);
+  FP_LOCK_SCOPE (&peers->extents->lock);
+  return fp_extent_state (p) != FP_EXTENT_READY && abandon (peers, p);
 }
 
 void
-fp_peer_discard (struct fp_volume *v, uint64_t k)
+fp_peer_discard (struct fp_peers *peers, uint64_t k)
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = peers->extents;
 
-  FP_LOCK_SCOPE (&v->lock);
-  if (!fp_mirror_counts (t, k))
-    (void) abandon (v, &t->p[k]);
+  FP_LOCK_SCOPE (&peers->extents->lock);
+  if (!fp_copy_counts (t, k))
+    (void) abandon (peers, &t->p[k]);
 }
 
 void
-fp_peer_tidy (struct fp_volume *v, uint64_t k)
+fp_peer_tidy (struct fp_peers *peers, uint64_t k)
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = peers->extents;
   enum fp_extent_state s = fp_extent_state (&t->p[k]);
 
   if (s == FP_EXTENT_EMPTY || s == FP_EXTENT_BUSY || s == FP_EXTENT_FROZEN)
     return;
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&peers->extents->lock);
   /* Keep memory that was given for a new extent: the extent will use it.  If
    * that memory was lost before the extent was written, no data was lost.
    */
-  if (fp_mirror_in_sync (t, fp_extent_of (t, k)) == 0 &&
+  if (fp_copies_in_sync (t, fp_extent_of (t, k)) == 0 &&
       (!t->p[k].fresh || fp_extent_state (&t->p[k]) == FP_EXTENT_LOST))
-    (void) abandon (v, &t->p[k]);
+    (void) abandon (peers, &t->p[k]);
 }
 
 void
 peer_forget (struct fp_peer *l, struct fp_extent *p, enum fp_extent_state from)
 {
-  struct fp_extents *t = l->v->extents;
+  struct fp_extents *t = l->peers->extents;
   bool wanted = !p->releasing;
 
   atomic_store (&p->held, false);
   p->releasing = false;
-  atomic_fetch_sub (&l->v->allocated, 1);
+  atomic_fetch_sub (&l->peers->extents->allocated, 1);
   atomic_fetch_sub (&l->extents, 1);
   if (wanted)
     atomic_store (&l->lost_any, true);
   if (wanted)
-    atomic_fetch_add (&l->v->lost, 1);
+    atomic_fetch_add (&l->peers->extents->lost, 1);
   else
     peer_forget_written (t, (uint64_t) (p - t->p));
   if (!fp_extent_move (t, p, from, wanted ? FP_EXTENT_LOST : FP_EXTENT_EMPTY))
@@ -132,7 +133,7 @@ peer_forget_offline (struct fp_peer *l, struct fp_extent *p)
 {
   for (;;) {
     {
-      FP_LOCK_SCOPE (&l->v->lock);
+      FP_LOCK_SCOPE (&l->peers->extents->lock);
       if (fp_extent_state (p) != FP_EXTENT_OFFLINE ||
           atomic_load (&p->server) != l->index)
         return;
@@ -141,14 +142,14 @@ peer_forget_offline (struct fp_peer *l, struct fp_extent *p)
         return;
       }
     }
-    (void) fp_extent_drained (l->v->extents, p, FP_NEVER);
+    (void) fp_extent_drained (l->peers->extents, p, FP_NEVER);
   }
 }
 
 void
 peer_judge_missing (struct fp_peer *l)
 {
-  struct fp_extents *t = l->v->extents;
+  struct fp_extents *t = l->peers->extents;
   bool any = false;
 
   for (uint64_t i = 0; i < t->all; i++) {
@@ -157,7 +158,7 @@ peer_judge_missing (struct fp_peer *l)
 
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;
-    FP_LOCK_SCOPE (&l->v->lock);
+    FP_LOCK_SCOPE (&l->peers->extents->lock);
     s = fp_extent_state (p);
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;

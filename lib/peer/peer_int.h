@@ -13,6 +13,7 @@
 #ifndef FP_PEER_INT_H
 #define FP_PEER_INT_H
 
+#include <assert.h>
 #include <poll.h>
 #include <stdatomic.h>
 
@@ -22,12 +23,11 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
-#include "engine/mirror.h"
-#include "meta/meta_log.h"
-#include "peer/peer.h"
+#include "base/thread.h"
+#include "extent/copies.h"
 #include "peer/peer_learn.h"
+#include "peer/peers.h"
 #include "peer/session.h"
-#include "volume/volume_int.h"
 
 /* Deadline in ms of a message for which the donor may have to populate,
  * register or zero slabs.  LABEL has it, too.  The extent waits no longer
@@ -48,7 +48,17 @@ enum call_kind {
   CALL_REOPEN,
   CALL_MARK,
   CALL_DROP,
-  CALL_SHUT, /* peer_join.c */
+  CALL_EMPTIED, /* peer_join.c */
+};
+
+/* FREE -> WAITED -> DONE -> FREE; or, if the caller stops waiting, WAITED ->
+ * LEFT -> FREE.
+ */
+enum call_state {
+  CALL_FREE, /* not used, in fp_peer.kept */
+  CALL_WAITED,
+  CALL_LEFT, /* the caller has stopped waiting */
+  CALL_DONE,
 };
 
 /* A request to the peer's thread: on the stack of the waiting caller, in
@@ -64,10 +74,25 @@ struct call {
   bool last;     /* ZERO: as in fp_peer_zero */
 
   int result;
-  bool done;
-  bool kept; /* in use, in fp_peer.kept */
-  bool left; /* the caller has stopped waiting */
+  enum call_state state;
   struct call *next;
+};
+
+/* State of the peer's thread. */
+enum peer_thread {
+  THREAD_NONE,
+  THREAD_RUNS,
+  THREAD_ENDED, /* takes no call any more */
+  THREAD_JOINED,
+};
+
+/* Knowledge that the peer has of its donor.  Until fp_peer_renew it only
+ * grows.
+ */
+enum peer_stage {
+  STAGE_NEW,
+  STAGE_OPENED, /* the volume is, or was, open on this donor */
+  STAGE_LISTED, /* the donor has listed all its slabs once */
 };
 
 #define PEER_KEPT 16 /* calls whose callers may stop waiting */
@@ -75,23 +100,22 @@ struct call {
 struct peer_record;
 
 struct fp_peer {
-  struct fp_volume *v;
+  struct fp_peers *peers;
   unsigned index;
   const struct fp_addr *addr;
   struct fp_thread thread;
-  bool started;
   int wake_fd;
-  _Atomic bool stop, discard;
-  _Atomic bool forget; /* with discard: even if it is older than this start */
-  _Atomic bool mute;   /* see struct fp_peer_room */
-  _Atomic bool sweep;  /* the donor holds slabs that we do not use */
+  _Atomic unsigned end; /* enum fp_peer_end, set before `stop` */
+  _Atomic bool stop;
+  _Atomic bool mute;     /* see struct fp_peer_room */
+  _Atomic bool sweep;    /* the donor holds slabs that we do not use */
   _Atomic bool lost_any; /* the donor held an extent that is LOST */
 
   pthread_mutex_t lock; /* protects what follows, up to "Owned by" */
   pthread_cond_t cond;  /* a call is done, or the state changed */
   enum fp_server_state state;
-  uint64_t session;     /* number of times it came up */
-  bool ended;           /* the thread has ended */
+  uint64_t session; /* number of times it came up */
+  enum peer_thread life;
   struct fp_ctl *asked; /* control channel to hang up; NULL: no session */
   uint64_t busy_ns;     /* since when it works, ns; 0: it waits for work */
   uint64_t asks_ns;     /* when peer_soon's message was sent; 0: answered */
@@ -105,7 +129,6 @@ struct fp_peer {
   uint64_t progress_ns; /* time of the last progress on them, ns */
   /* Recorded extents that are the peer's again, linked by next_wanted. */
   uint32_t settle_head;
-  bool shut; /* new extents are sent back */
   unsigned transport;
   const char *control; /* as fp_ctl_secured says; or NULL */
   char name[FP_NAME_MAX + 1];
@@ -130,11 +153,11 @@ struct fp_peer {
   bool joins;                 /* the donor joined a volume in use */
   struct fp_uuid expected; /* with joins: the UUID that the donor must have */
   bool made;               /* the donor did not have the volume before */
-  bool opened;             /* the volume is, or was, open on this donor */
-  uint64_t learn_end_ns;   /* upper limit of learn_until_ns; 0: not set */
-  uint64_t epoch;          /* epoch of the volume at the last OPEN */
-  bool learned;            /* the donor has listed all its slabs once */
-  bool lost;               /* the peer must go to LOST */
+  enum peer_stage stage;
+  uint64_t learn_end_ns; /* upper limit of learn_until_ns; 0: not set */
+  uint64_t epoch;        /* epoch of the volume at the last OPEN */
+  /* State after an attempt to come up that fails: DOWN, or LOST. */
+  enum fp_server_state after;
   bool anew;        /* the donor lost the volume, and is given it again */
   uint32_t attempt; /* number of attempts to come up */
   unsigned ping_ms;
@@ -166,9 +189,22 @@ struct fp_peer {
 static inline bool
 peer_can_fail_now (const struct fp_peer *l, const struct fp_extent *p)
 {
-  return fp_volume_is_mirrored (l->v) && l->asked == NULL &&
+  return fp_copies_several (l->peers->extents) && l->asked == NULL &&
          l->state != FP_SERVER_LOST &&
          (atomic_load (&p->word) & FP_EXTENT_USERS) == 0;
+}
+
+static inline void
+peer_reach (struct fp_peer *l, enum peer_stage stage)
+{
+  assert (stage <= l->stage + 1);
+  l->stage = FP_MAX (l->stage, stage);
+}
+
+static inline bool
+peer_lane_broken (const struct fp_peer *l, unsigned lane)
+{
+  return l->peers->ops->is_broken (l->peers->lanes[lane], l->index);
 }
 
 /* peer.c, any thread */
@@ -204,13 +240,12 @@ void peer_answered (struct fp_peer *l);
  * end.
  */
 int peer_mend_lanes (struct fp_peer *l);
-/* peer_calls.c: probe the lanes' connections to other donors.  This is for
- * -EXDEV: a lane cannot connect, because its other connections use another
- * RDMA device.  If these are idle, it is not known whether that device is
- * still there.  So one byte is read over each of them, which finds the broken
- * ones.
+/* Probe the lanes' connections to other donors.  This is for -EXDEV: a lane
+ * cannot connect, because its other connections use another RDMA device.  If
+ * these are idle, it is not known whether that device is still there.  So one
+ * byte is read over each of them, which finds the broken ones.
  */
-void peer_look_at_others (struct fp_peer *l);
+void peer_probe_others (struct fp_peer *l);
 void peer_move (struct fp_peer *l, enum fp_server_state to);
 void peer_let_go (struct fp_peer *l);
 
@@ -234,7 +269,7 @@ void peer_call (struct fp_peer *l, struct call *c);
 int peer_run_call (struct fp_peer *l, struct call *c);
 
 /* peer_join.c */
-int peer_do_shut (struct fp_peer *l);
+int peer_do_emptied (struct fp_peer *l);
 /* Tell the donor how many servers the volume has, if it does not know. */
 int peer_recount (struct fp_peer *l, uint64_t deadline_ns);
 

@@ -20,12 +20,12 @@ fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
   int r = 0;
 
   FP_LOCK_SCOPE (&l->lock);
-  if (l->session > 0 && fp_uuid_is_nil (&l->v->p.client))
+  if (l->session > 0 && fp_uuid_is_nil (&l->peers->p->client))
     r = fp_uuid_generate (&l->client); /* not a former client there */
   if (r < 0)
     return r;
   /* Another thread may still be reading the old address. */
-  l->v->p.servers[l->index] = *addr;
+  l->peers->p->servers[l->index] = *addr;
   l->joins = true;
   l->expected = *server;
   l->state = FP_SERVER_DOWN;
@@ -34,16 +34,16 @@ fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
   l->control = NULL;
   l->name[0] = l->why[0] = '\0';
   l->slabs_total = l->slabs_free = l->wanted = l->reconnects = 0;
-  l->shut = l->made = l->opened = l->learned = l->lost = l->anew = false;
+  l->made = l->anew = false;
+  l->stage = STAGE_NEW;
+  l->after = FP_SERVER_DOWN;
   l->learn_end_ns = l->epoch = 0;
   l->ops = NULL;
   atomic_store (&l->stop, false);
-  atomic_store (&l->discard, false);
-  atomic_store (&l->forget, false);
   atomic_store (&l->mute, false);
   atomic_store (&l->sweep, false);
   atomic_store (&l->lost_any, false);
-  fp_lease_reset (&l->v->lease, l->index);
+  fp_lease_reset (l->peers->lease, l->index);
   atomic_store (&l->learn_until_ns, 0);
   atomic_store (&l->down_ns, 0);
   atomic_store (&l->told, 0);
@@ -56,25 +56,17 @@ fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
 }
 
 int
-fp_peer_shut (struct fp_peer *l)
+fp_peer_emptied (struct fp_peer *l)
 {
-  struct call c = { .kind = CALL_SHUT };
+  struct call c = { .kind = CALL_EMPTIED };
 
   return peer_run_call (l, &c);
 }
 
 void
-fp_peer_unshut (struct fp_peer *l)
-{
-  FP_LOCK_SCOPE (&l->lock);
-  l->shut = false;
-}
-
-void
 fp_peer_leave (struct fp_peer *l, bool forget)
 {
-  atomic_store (&l->forget, forget);
-  fp_peer_stop (l, forget);
+  fp_peer_stop (l, forget ? FP_PEER_FORGET : FP_PEER_KEEP);
   fp_peer_join (l);
 }
 
@@ -88,7 +80,7 @@ fp_peer_heard (struct fp_peer *l)
 bool
 fp_peer_server (struct fp_peer *l, struct fp_uuid *server)
 {
-  const struct fp_members *list = &l->v->p.members;
+  const struct fp_members *list = &l->peers->p->members;
 
   FP_LOCK_SCOPE (&l->lock);
   if (l->session > 0)
@@ -110,13 +102,13 @@ fp_peer_told (const struct fp_peer *l, unsigned servers)
 
 /* ---- the peer's thread ---- */
 
-/* Shut the peer if nothing is here.  No other call can add anything
- * meanwhile: this thread runs them one by one.
+/* No other call can add anything meanwhile: this thread runs them one by one.
+ * fp_peer_place looks at the place under the lock.
  */
 int
-peer_do_shut (struct fp_peer *l)
+peer_do_emptied (struct fp_peer *l)
 {
-  const struct fp_extent *target = &l->v->target;
+  const struct fp_extent *target = &l->peers->extents->target;
 
   if (fp_extent_state (target) != FP_EXTENT_EMPTY &&
       atomic_load (&target->server) == l->index)
@@ -124,14 +116,13 @@ peer_do_shut (struct fp_peer *l)
   FP_LOCK_SCOPE (&l->lock);
   if (l->nr_want > 0 || l->nr_batch > 0 || atomic_load (&l->extents) > 0)
     return -EBUSY;
-  l->shut = true;
   return 0;
 }
 
 int
 peer_recount (struct fp_peer *l, uint64_t deadline_ns)
 {
-  const struct fp_volume_params *p = &l->v->p;
+  const struct fp_volume_params *p = l->peers->p;
   struct fp_open q = {
     .flags = FP_OPEN_RESUME | FP_OPEN_EPHEMERAL | FP_OPEN_RECOUNT,
     .transport = l->ops->bit,
@@ -139,7 +130,7 @@ peer_recount (struct fp_peer *l, uint64_t deadline_ns)
     .size = p->size,
     .slab_size = p->slab_size,
     .copies = p->copies,
-    .servers = atomic_load (&l->v->servers),
+    .servers = atomic_load (&l->peers->servers),
     .stripe = fp_volume_stripe (p),
   };
   uint64_t asked = fp_boot_ns ();
@@ -150,8 +141,8 @@ peer_recount (struct fp_peer *l, uint64_t deadline_ns)
    * not told: the number would be that of the others.
    */
   if (fp_volume_is_recorded (p) || q.servers == atomic_load (&l->told) ||
-      (atomic_load (&l->v->closed) >> l->index & 1)) {
-    fp_volume_counted (l->v); /* that donor may be down now */
+      !fp_peers_is_open (l->peers, l->index)) {
+    l->peers->ops->counted (l->peers->v); /* that donor may be down now */
     return 0;
   }
   /* The donor may get this late, and its answer may never reach us. */
@@ -164,8 +155,8 @@ peer_recount (struct fp_peer *l, uint64_t deadline_ns)
   peer_renewed (l, asked);
   atomic_store (&l->told, q.servers);
   /* The number may have changed meanwhile. */
-  if (q.servers != atomic_load (&l->v->servers))
+  if (q.servers != atomic_load (&l->peers->servers))
     peer_wake (l);
-  fp_volume_counted (l->v);
+  l->peers->ops->counted (l->peers->v);
   return 0;
 }

@@ -18,22 +18,6 @@
 /* Far from where it would overflow. */
 #define MAX_GENERATION (UINT64_C (1) << 62)
 
-uint64_t
-fp_volume_next_generation (struct fp_volume *v)
-{
-  return atomic_fetch_add (&v->generation, 1) + 1;
-}
-
-void
-fp_volume_raise_generation (struct fp_volume *v, uint64_t seen)
-{
-  uint64_t now = atomic_load (&v->generation);
-
-  while (now < seen &&
-         !atomic_compare_exchange_weak (&v->generation, &now, seen))
-    ;
-}
-
 void
 peer_close_grant_fds (struct fp_peer *l)
 {
@@ -50,7 +34,7 @@ peer_import (struct fp_peer *l, unsigned i, struct fp_copy *copy)
   const struct fp_grant *g = &l->grants.grants[i];
   int r;
 
-  if (g->length < l->v->p.slab_size)
+  if (g->length < l->peers->p->slab_size)
     return -EPROTO;
   *copy = (struct fp_copy) {
     .server = l->index,
@@ -58,7 +42,8 @@ peer_import (struct fp_peer *l, unsigned i, struct fp_copy *copy)
     .generation = g->generation,
     .ops = l->ops,
   };
-  r = l->ops->import (&copy->remote, g, l->grant_fds[i], l->v->p.read_only);
+  r = l->ops->import (&copy->remote, g, l->grant_fds[i],
+                      l->peers->p->read_only);
   return r;
 }
 
@@ -82,7 +67,7 @@ peer_publish (struct fp_peer *l, struct fp_extent *p,
               const struct fp_copy *copy, enum fp_extent_state from)
 {
   peer_assign (l, p, copy);
-  if (!fp_extent_move (l->v->extents, p, from, FP_EXTENT_READY))
+  if (!fp_extent_move (l->peers->extents, p, from, FP_EXTENT_READY))
     abort (); /* the caller owns it in that state */
 }
 
@@ -113,15 +98,16 @@ want_sweep (struct fp_peer *l)
 static void
 displace (struct fp_peer *l, struct fp_extent *p, struct fp_copy *old)
 {
-  struct fp_peer *from = l->v->peers[atomic_load (&p->server)];
+  struct fp_peer *from = l->peers->at[atomic_load (&p->server)];
 
-  if (fp_extent_move (l->v->extents, p, FP_EXTENT_LOST, FP_EXTENT_OFFLINE)) {
-    atomic_fetch_sub (&l->v->lost, 1);
-    atomic_fetch_add (&l->v->allocated, 1);
+  if (fp_extent_move (l->peers->extents, p, FP_EXTENT_LOST,
+                      FP_EXTENT_OFFLINE)) {
+    atomic_fetch_sub (&l->peers->extents->lost, 1);
+    atomic_fetch_add (&l->peers->extents->allocated, 1);
   }
   else {
     /* No effect if its peer has just done that. */
-    (void) fp_extent_move (l->v->extents, p, FP_EXTENT_READY,
+    (void) fp_extent_move (l->peers->extents, p, FP_EXTENT_READY,
                            FP_EXTENT_OFFLINE);
     *old = p->copy;
     p->copy.remote = (struct fp_remote) { 0 };
@@ -145,7 +131,7 @@ contest (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
   /* This was decided at the start.  The slab that is believed may have been
    * written since.
    */
-  if (s != FP_EXTENT_LOST && fp_meta_log_has_judged (l->v)) {
+  if (s != FP_EXTENT_LOST && fp_recorded_is_judged (l->peers->recorded)) {
     atomic_store (&l->sweep, true);
     return 0;
   }
@@ -159,11 +145,11 @@ contest (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
 
 /* Make extent p, whose memory was taken away, LOST. */
 static void
-move_to_lost (struct fp_volume *v, struct fp_extent *p)
+move_to_lost (struct fp_peers *peers, struct fp_extent *p)
 {
-  atomic_fetch_sub (&v->allocated, 1);
-  atomic_fetch_add (&v->lost, 1);
-  if (!fp_extent_move (v->extents, p, FP_EXTENT_OFFLINE, FP_EXTENT_LOST))
+  atomic_fetch_sub (&peers->extents->allocated, 1);
+  atomic_fetch_add (&peers->extents->lost, 1);
+  if (!fp_extent_move (peers->extents, p, FP_EXTENT_OFFLINE, FP_EXTENT_LOST))
     abort (); /* ours, under the lock */
 }
 
@@ -171,18 +157,18 @@ move_to_lost (struct fp_volume *v, struct fp_extent *p)
 static int
 lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
 {
-  struct fp_extent *p = &l->v->extents->p[g->extent];
+  struct fp_extent *p = &l->peers->extents->p[g->extent];
   int r;
 
-  if (fp_extent_move (l->v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_LOST)) {
-    atomic_fetch_add (&l->v->lost, 1);
+  if (fp_extent_move (l->peers->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_LOST)) {
+    atomic_fetch_add (&l->peers->extents->lost, 1);
   }
   else {
     r = contest (l, p, g);
     if (r <= 0)
       return r;
     displace (l, p, old);
-    move_to_lost (l->v, p);
+    move_to_lost (l->peers, p);
   }
   atomic_store (&l->lost_any, true);
   atomic_store (&p->server, l->index);
@@ -190,8 +176,8 @@ lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
                                .slab = g->slab,
                                .generation = g->generation,
                                .ops = l->ops };
-  fp_extent_set_all_written (l->v->extents,
-                             fp_extent_of (l->v->extents, g->extent));
+  fp_extent_set_all_written (l->peers->extents,
+                             fp_extent_of (l->peers->extents, g->extent));
   return 0;
 }
 
@@ -202,9 +188,9 @@ lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
 static int
 take_lost (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
 {
-  struct fp_extent *p = &l->v->extents->p[g->extent];
+  struct fp_extent *p = &l->peers->extents->p[g->extent];
 
-  FP_LOCK_SCOPE (&l->v->lock);
+  FP_LOCK_SCOPE (&l->peers->extents->lock);
   if (is_here (l, p, g->slab) && fp_extent_state (p) == FP_EXTENT_OFFLINE) {
     if (p->releasing)
       atomic_store (&l->sweep, true);
@@ -220,7 +206,8 @@ take_lost (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
     atomic_store (&p->doubt, false);
     return 0;
   }
-  if (l->learned || !fp_meta_log_may_exist (l->v, g->extent)) {
+  if (l->stage == STAGE_LISTED ||
+      !fp_recorded_may_exist (l->peers->recorded, g->extent)) {
     atomic_store (&l->sweep, true);
     return 0;
   }
@@ -235,9 +222,9 @@ static bool
 take_shut (struct fp_peer *l, const struct fp_grant *g,
            const struct fp_copy *copy, struct fp_copy *old)
 {
-  struct fp_extent *p = &l->v->extents->p[g->extent];
+  struct fp_extent *p = &l->peers->extents->p[g->extent];
 
-  FP_LOCK_SCOPE (&l->v->lock);
+  FP_LOCK_SCOPE (&l->peers->extents->lock);
   if (fp_extent_state (p) != FP_EXTENT_BUSY || !is_here (l, p, g->slab))
     return false;
   *old = p->copy;
@@ -255,7 +242,7 @@ is_doubtful (struct fp_peer *l, struct fp_extent *p, bool open)
   enum fp_extent_state s = fp_extent_state (p);
 
   return (s == FP_EXTENT_EMPTY || s == FP_EXTENT_LOST) &&
-         fp_meta_log_doubts (l->v, l->index, open);
+         fp_recorded_doubts (l->peers->recorded, l->index, open);
 }
 
 /* Believe the label if it is what we know, or if we know nothing yet.  *old
@@ -265,11 +252,11 @@ static int
 take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
            const struct fp_copy *copy, struct fp_copy *old)
 {
-  struct fp_extent *p = &l->v->extents->p[g->extent];
+  struct fp_extent *p = &l->peers->extents->p[g->extent];
   struct fp_copy none; /* a LOST extent has nothing mapped */
   int r;
 
-  FP_LOCK_SCOPE (&l->v->lock);
+  FP_LOCK_SCOPE (&l->peers->extents->lock);
   if (is_here (l, p, g->slab)) {
     if (fp_extent_state (p) != FP_EXTENT_OFFLINE)
       return -EPROTO; /* listed twice */
@@ -282,7 +269,8 @@ take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
     peer_publish (l, p, copy, FP_EXTENT_OFFLINE);
     return 0;
   }
-  if (l->learned || !fp_meta_log_may_exist (l->v, g->extent)) {
+  if (l->stage == STAGE_LISTED ||
+      !fp_recorded_may_exist (l->peers->recorded, g->extent)) {
     /* A leftover of a label whose answer never came. */
     *old = *copy;
     atomic_store (&l->sweep, true);
@@ -300,8 +288,9 @@ take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
       atomic_store (&p->doubt, true);
     return r;
   }
-  if (fp_extent_move (l->v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_OFFLINE)) {
-    atomic_fetch_add (&l->v->allocated, 1);
+  if (fp_extent_move (l->peers->extents, p, FP_EXTENT_EMPTY,
+                      FP_EXTENT_OFFLINE)) {
+    atomic_fetch_add (&l->peers->extents->allocated, 1);
   }
   else {
     r = contest (l, p, g);
@@ -311,8 +300,8 @@ take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
     }
     displace (l, p, old);
   }
-  fp_extent_set_all_written (l->v->extents,
-                             fp_extent_of (l->v->extents, g->extent));
+  fp_extent_set_all_written (l->peers->extents,
+                             fp_extent_of (l->peers->extents, g->extent));
   atomic_fetch_add (&l->extents, 1);
   peer_publish (l, p, copy, FP_EXTENT_OFFLINE);
   atomic_store (&p->doubt, open);
@@ -325,7 +314,7 @@ take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
 static bool
 to_entry (const struct fp_peer *l, struct fp_grant *g)
 {
-  const struct fp_extents *t = l->v->extents;
+  const struct fp_extents *t = l->peers->extents;
 
   if (g->extent >= t->nr || g->copy >= t->copies)
     return false;
@@ -345,7 +334,7 @@ take_label (struct fp_peer *l, unsigned i)
   g->generation &= ~FP_GENERATION_OPEN;
   if (!to_entry (l, g) || g->generation > MAX_GENERATION)
     return -EPROTO;
-  fp_volume_raise_generation (l->v, g->generation);
+  fp_extents_raise_generation (l->peers->extents, g->generation);
   if (fp_grant_is_lost (g)) {
     r = take_lost (l, g, &old);
   }
@@ -373,11 +362,11 @@ extend_start (struct fp_peer *l, uint64_t total)
 {
   uint64_t now = fp_now_ns ();
 
-  total = FP_MIN (total, 2 * l->v->extents->all + FP_MAX_GRANTS);
+  total = FP_MIN (total, 2 * l->peers->extents->all + FP_MAX_GRANTS);
   if (l->learn_end_ns == 0)
     l->learn_end_ns =
         now +
-        (fp_volume_start_ms (&l->v->p) + total * LABEL_MS) * FP_NS_PER_MS;
+        (fp_volume_start_ms (l->peers->p) + total * LABEL_MS) * FP_NS_PER_MS;
   atomic_store (&l->learn_until_ns,
                 FP_MIN (now + PEER_SLOW_MS * FP_NS_PER_MS, l->learn_end_ns));
 }
@@ -406,60 +395,61 @@ peer_take_labels (struct fp_peer *l, uint64_t total)
       r = take_label (l, i);
     seen += l->grants.count;
     peer_close_grant_fds (l);
-    fp_notifier_raise (&l->v->extents->changes);
+    fp_notifier_raise (&l->peers->extents->changes);
   }
   if (r < 0)
     return r;
-  l->learned = true;
-  fp_meta_log_heard (l->v, l->index);
+  peer_reach (l, STAGE_LISTED);
+  fp_recorded_heard (l->peers->recorded, l->index);
   return atomic_load (&l->sweep) ? peer_sweep (l) : 0;
 }
 
 /* If the donor that has p, which exists, cannot be believed, make p LOST. */
 static void
-judge_label (struct fp_volume *v, struct fp_extent *p, uint64_t doubt,
+judge_label (struct fp_peers *peers, struct fp_extent *p, uint64_t doubt,
              bool missing, struct fp_copy *old)
 {
   unsigned server = atomic_load (&p->server);
 
   if (!missing || !(atomic_load (&p->doubt) || (doubt >> server & 1)))
     return;
-  displace (v->peers[server], p, old);
-  move_to_lost (v, p);
+  displace (peers->at[server], p, old);
+  move_to_lost (peers, p);
   atomic_store (&p->doubt, true);
-  atomic_store (&v->peers[server]->lost_any, true);
+  atomic_store (&peers->at[server]->lost_any, true);
 }
 
 void
-peer_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
+peer_judge (struct fp_peers *peers, uint64_t i, bool exists, uint64_t doubt,
             bool missing)
 {
-  struct fp_extent *p = &v->extents->p[i];
+  struct fp_extent *p = &peers->extents->p[i];
   struct fp_copy old = { .ops = NULL };
 
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&peers->extents->lock);
   if (exists) {
     if (fp_extent_state (p) != FP_EXTENT_EMPTY &&
         fp_extent_state (p) != FP_EXTENT_LOST)
-      judge_label (v, p, doubt, missing, &old);
+      judge_label (peers, p, doubt, missing, &old);
     if (old.ops != NULL)
       fp_copy_forget (&old);
-    if (!fp_extent_move (v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_LOST))
+    if (!fp_extent_move (peers->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_LOST))
       return;
-    atomic_fetch_add (&v->lost, 1);
+    atomic_fetch_add (&peers->extents->lost, 1);
     /* With generation 0, any label that is heard of later is higher. */
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
-    fp_extent_set_all_written (v->extents, fp_extent_of (v->extents, i));
+    fp_extent_set_all_written (peers->extents,
+                               fp_extent_of (peers->extents, i));
     return;
   }
   if (fp_extent_state (p) == FP_EXTENT_EMPTY)
     return;
-  displace (v->peers[atomic_load (&p->server)], p, &old);
+  displace (peers->at[atomic_load (&p->server)], p, &old);
   if (old.ops != NULL)
     fp_copy_forget (&old);
-  peer_forget_written (v->extents, i);
-  atomic_fetch_sub (&v->allocated, 1);
-  if (!fp_extent_move (v->extents, p, FP_EXTENT_OFFLINE, FP_EXTENT_EMPTY))
+  peer_forget_written (peers->extents, i);
+  atomic_fetch_sub (&peers->extents->allocated, 1);
+  if (!fp_extent_move (peers->extents, p, FP_EXTENT_OFFLINE, FP_EXTENT_EMPTY))
     abort (); /* ours, under the lock */
 }
 
@@ -482,8 +472,8 @@ is_unused (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
 static bool
 is_stray (struct fp_peer *l, const struct fp_grant *g)
 {
-  FP_LOCK_SCOPE (&l->v->lock);
-  return is_unused (l, &l->v->extents->p[g->extent], g);
+  FP_LOCK_SCOPE (&l->peers->extents->lock);
+  return is_unused (l, &l->peers->extents->p[g->extent], g);
 }
 
 /* Find the next strays, as many as one message takes. */
@@ -535,7 +525,7 @@ open_listed (struct fp_peer *l)
     if (!fp_grant_is_lost (g) && !(g->generation & FP_GENERATION_OPEN) &&
         is_stray (l, g))
       l->labels.labels[l->labels.count++] =
-          fp_extent_label (l->v->extents, g->extent, g->slab,
+          fp_extent_label (l->peers->extents, g->extent, g->slab,
                            g->generation | FP_GENERATION_OPEN);
   }
   return l->labels.count == 0
@@ -570,13 +560,13 @@ peer_open_strays (struct fp_peer *l)
 }
 
 uint64_t
-peer_with_strays (struct fp_volume *v)
+peer_with_strays (struct fp_peers *peers)
 {
-  unsigned nr = atomic_load (&v->nr_peers);
+  unsigned nr = atomic_load (&peers->nr);
   uint64_t set = 0;
 
   for (unsigned i = 0; i < nr; i++)
-    if (atomic_load (&v->peers[i]->sweep))
+    if (atomic_load (&peers->at[i]->sweep))
       set |= UINT64_C (1) << i;
   return set;
 }
@@ -584,11 +574,11 @@ peer_with_strays (struct fp_volume *v)
 int
 peer_sweep (struct fp_peer *l)
 {
-  if (l->v->p.read_only) {
+  if (l->peers->p->read_only) {
     atomic_store (&l->sweep, false);
     return 0; /* left for the next client that writes */
   }
-  if (!fp_meta_log_may_release (l->v))
+  if (!fp_recorded_may_release (l->peers->recorded))
     return 0; /* later: they may still be needed */
   /* A donor cannot make this last for ever. */
   for (unsigned n = 0; n <= MAX_LABELS / FP_MAX_GRANTS; n++) {

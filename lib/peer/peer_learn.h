@@ -7,7 +7,7 @@
  * the label tells which one counts:
  *
  * - Each LABEL has a higher generation than any slab of the volume had before
- *   (fp_volume.generation).  At attach it starts above all that the donors
+ *   (fp_extents.generation).  At attach it starts above all that the donors
  *   list.  No extent gets memory before all of them have listed.  A label
  *   that is in no list then never takes effect: its session is over.
  * - An extent gets memory only while it has none: it was never written, or
@@ -36,7 +36,7 @@
  *
  * Threads:  the peer's own.  While the volume starts, another peer may take an
  *           extent away from this one.  That, and all here that depends on
- *           which peer has an extent, is done under fp_volume.lock.
+ *           which peer has an extent, is done under fp_extents.lock.
  */
 
 #ifndef FP_PEER_LEARN_H
@@ -45,7 +45,7 @@
 #include "extent/extent.h"
 
 struct fp_peer;
-struct fp_volume;
+struct fp_peers;
 
 /* Labels in doubt.  The rules above need both labels of an extent to be
  * heard.  But a volume with a name can be attached without some donors
@@ -69,12 +69,6 @@ struct fp_volume;
  * is current again, its labels are made open.
  */
 
-/* Return the generation of the next label. */
-uint64_t fp_volume_next_generation (struct fp_volume *v);
-
-/* Make all later generations higher than `seen`. */
-void fp_volume_raise_generation (struct fp_volume *v, uint64_t seen);
-
 /* Import grant i of l->grants into *copy. */
 int peer_import (struct fp_peer *l, unsigned i, struct fp_copy *copy);
 void peer_close_grant_fds (struct fp_peer *l);
@@ -91,7 +85,7 @@ void peer_publish (struct fp_peer *l, struct fp_extent *p,
  */
 int peer_take_labels (struct fp_peer *l, uint64_t total);
 /* Release the slabs that the donor holds for us and that we do not use.  Does
- * nothing before fp_meta_log_may_release allows it.
+ * nothing before fp_recorded_may_release allows it.
  */
 int peer_sweep (struct fp_peer *l);
 /* Label those slabs as open, while they may not be released yet.  This is
@@ -99,15 +93,15 @@ int peer_sweep (struct fp_peer *l);
  */
 int peer_open_strays (struct fp_peer *l);
 /* Return the set of donors that are known to have unused slabs. */
-uint64_t peer_with_strays (struct fp_volume *v);
+uint64_t peer_with_strays (struct fp_peers *peers);
 /* Decide about extent i at the start of a volume with a name; its donors have
  * said whether it exists.  If it does and no donor has it, it is LOST.  If it
  * does not, the next peer_sweep of each donor that has it releases it.
  * doubt: donors whose labels are all in doubt, open or not.  missing: some
  * members were not heard.
  */
-void peer_judge (struct fp_volume *v, uint64_t i, bool exists, uint64_t doubt,
-                 bool missing);
+void peer_judge (struct fp_peers *peers, uint64_t i, bool exists,
+                 uint64_t doubt, bool missing);
 /* lost: label as open the extents here that are LOST because they are in
  * doubt.  Otherwise label as not open those that are believed, while no move
  * is under way.
@@ -116,7 +110,7 @@ int peer_label_doubts (struct fp_peer *l, bool lost);
 /* Let the labels in doubt not count: the donors that could settle them are
  * gone for good.  The next peer_sweep releases them.
  */
-void peer_give_up_doubts (struct fp_volume *v);
+void peer_give_up_doubts (struct fp_peers *peers);
 
 /* peer_forget.c */
 

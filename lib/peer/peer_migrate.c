@@ -11,7 +11,7 @@
 struct fp_take {
   struct call call; /* first: the peer casts its call to fp_take */
 
-  /* Under fp_volume.lock.  A take that is withdrawn is not sent any more. */
+  /* Under fp_extents.lock.  A take that is withdrawn is not sent any more. */
   bool withdrawn, published;
   bool sent; /* the label may have taken effect */
 
@@ -39,7 +39,7 @@ fp_take_free (struct fp_take *take)
 static bool
 target_is_here (struct fp_peer *l)
 {
-  struct fp_extent *t = &l->v->target;
+  struct fp_extent *t = &l->peers->extents->target;
 
   return fp_extent_state (t) == FP_EXTENT_READY &&
          atomic_load (&t->server) == l->index;
@@ -48,29 +48,30 @@ target_is_here (struct fp_peer *l)
 static void
 target_gone (struct fp_peer *l, enum fp_extent_state from)
 {
-  if (!fp_extent_move (l->v->extents, &l->v->target, from, FP_EXTENT_EMPTY))
+  if (!fp_extent_move (l->peers->extents, &l->peers->extents->target, from,
+                       FP_EXTENT_EMPTY))
     abort (); /* ours */
-  fp_notifier_raise (&l->v->extents->changes);
+  fp_notifier_raise (&l->peers->extents->changes);
 }
 
 void
 peer_shut_target (struct fp_peer *l)
 {
   if (target_is_here (l) &&
-      !fp_extent_move (l->v->extents, &l->v->target, FP_EXTENT_READY,
-                       FP_EXTENT_OFFLINE))
+      !fp_extent_move (l->peers->extents, &l->peers->extents->target,
+                       FP_EXTENT_READY, FP_EXTENT_OFFLINE))
     abort (); /* ours */
 }
 
 void
 peer_forget_target (struct fp_peer *l)
 {
-  struct fp_extent *t = &l->v->target;
+  struct fp_extent *t = &l->peers->extents->target;
 
   if (fp_extent_state (t) != FP_EXTENT_OFFLINE ||
       atomic_load (&t->server) != l->index)
     return;
-  (void) fp_extent_drained (l->v->extents, t, FP_NEVER);
+  (void) fp_extent_drained (l->peers->extents, t, FP_NEVER);
   fp_copy_forget (&t->copy);
   target_gone (l, FP_EXTENT_OFFLINE);
 }
@@ -78,17 +79,17 @@ peer_forget_target (struct fp_peer *l)
 static int
 do_target (struct fp_peer *l)
 {
-  struct fp_extent *t = &l->v->target;
+  struct fp_extent *t = &l->peers->extents->target;
   struct fp_copy copy;
   int r;
 
-  if (fp_volume_is_drained (l->v, l->index))
+  if (fp_peers_is_drained (l->peers, l->index))
     return -ENOSPC;
   if (fp_extent_state (t) != FP_EXTENT_EMPTY)
     return -EBUSY;
   if (l->nr_spares > 0) {
     copy = l->spares[--l->nr_spares];
-    fp_allocator_unclaim (l->v, l->index);
+    fp_peers_unclaim (l->peers, l->index);
   }
   else {
     r = peer_ask_for_grants (l, &copy, 1, false);
@@ -97,7 +98,7 @@ do_target (struct fp_peer *l)
   }
   atomic_store (&t->server, l->index);
   t->copy = copy;
-  if (!fp_extent_move (l->v->extents, t, FP_EXTENT_EMPTY, FP_EXTENT_READY))
+  if (!fp_extent_move (l->peers->extents, t, FP_EXTENT_EMPTY, FP_EXTENT_READY))
     abort (); /* one target at a time */
   return 0;
 }
@@ -108,7 +109,7 @@ do_drop_target (struct fp_peer *l)
   if (!target_is_here (l))
     return 0; /* gone with its session */
   target_gone (l, FP_EXTENT_READY);
-  return peer_give_back (l, &l->v->target.copy, 1);
+  return peer_give_back (l, &l->peers->extents->target.copy, 1);
 }
 
 /* Move extent p to the target's memory; *old is its memory before.  Return
@@ -118,16 +119,16 @@ static bool
 publish (struct fp_peer *l, struct fp_take *take, uint64_t generation,
          struct fp_copy *old)
 {
-  struct fp_volume *v = l->v;
+  struct fp_extents *t = l->peers->extents;
   struct fp_extent *p = take->call.extent;
-  struct fp_copy copy = v->target.copy;
+  struct fp_copy copy = t->target.copy;
 
   copy.generation = generation;
   /* The other peer may hear just now that its donor has p. */
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&t->lock);
   if (take->withdrawn)
     return false;
-  atomic_fetch_sub (&v->peers[atomic_load (&p->server)]->extents, 1);
+  atomic_fetch_sub (&l->peers->at[atomic_load (&p->server)]->extents, 1);
   atomic_fetch_add (&l->extents, 1);
   *old = p->copy;
   take->published = true;
@@ -145,16 +146,16 @@ may_send (struct fp_peer *l, struct fp_take *take)
     FP_LOCK_SCOPE (&l->lock);
     take->session = l->session;
   }
-  FP_LOCK_SCOPE (&l->v->lock);
-  take->sent = !take->withdrawn && !fp_volume_is_drained (l->v, l->index);
+  FP_LOCK_SCOPE (&l->peers->extents->lock);
+  take->sent = !take->withdrawn && !fp_peers_is_drained (l->peers, l->index);
   return take->sent;
 }
 
 static int
 do_take (struct fp_peer *l, struct fp_take *take)
 {
-  struct fp_extent *t = &l->v->target;
-  uint64_t generation = fp_volume_next_generation (l->v);
+  struct fp_extent *t = &l->peers->extents->target;
+  uint64_t generation = fp_extents_next_generation (l->peers->extents);
   uint64_t asked = fp_boot_ns ();
   struct fp_copy old;
   int r;
@@ -166,7 +167,7 @@ do_take (struct fp_peer *l, struct fp_take *take)
   }
   l->labels.count = 1;
   l->labels.labels[0] = fp_extent_label (
-      l->v->extents, (uint64_t) (take->call.extent - l->v->extents->p),
+      l->peers->extents, (uint64_t) (take->call.extent - l->peers->extents->p),
       t->copy.slab, generation | (l->record != NULL ? FP_GENERATION_OPEN : 0));
   r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
   if (peer_session_broken (r))
@@ -202,11 +203,11 @@ do_reopen (struct fp_peer *l, struct call *c)
 
   if (!c->relabel || !atomic_load (&p->held))
     return 0;
-  generation = fp_volume_next_generation (l->v);
+  generation = fp_extents_next_generation (l->peers->extents);
   l->labels.count = 1;
-  l->labels.labels[0] =
-      fp_extent_label (l->v->extents, (uint64_t) (p - l->v->extents->p),
-                       p->copy.slab, generation);
+  l->labels.labels[0] = fp_extent_label (l->peers->extents,
+                                         (uint64_t) (p - l->peers->extents->p),
+                                         p->copy.slab, generation);
   r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
   if (r == 0)
     p->copy.generation = generation;
@@ -229,7 +230,7 @@ peer_finish_reopen (struct fp_peer *l, struct call *c, int r, bool up)
   else if (c->relabel && r < 0) {
     return r; /* not known which label counts */
   }
-  else if (!fp_extent_move (l->v->extents, p, FP_EXTENT_BUSY,
+  else if (!fp_extent_move (l->peers->extents, p, FP_EXTENT_BUSY,
                             up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
     abort (); /* the migration thread owns it */
   return 0;
@@ -246,13 +247,13 @@ do_mark (struct fp_peer *l, struct call *c)
     return 0;
   l->labels.count = 1;
   {
-    FP_LOCK_SCOPE (&l->v->lock);
+    FP_LOCK_SCOPE (&l->peers->extents->lock);
     /* A BUSY extent may have another label, whose answer was lost. */
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index ||
         (!c->open && fp_extent_state (p) == FP_EXTENT_BUSY))
       return -ESTALE;
     l->labels.labels[0] = fp_extent_label (
-        l->v->extents, (uint64_t) (p - l->v->extents->p), p->copy.slab,
+        l->peers->extents, (uint64_t) (p - l->peers->extents->p), p->copy.slab,
         p->copy.generation | (c->open ? FP_GENERATION_OPEN : 0));
   }
   r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
@@ -267,7 +268,7 @@ do_mark (struct fp_peer *l, struct call *c)
 static bool
 is_used (struct fp_peer *l, uint64_t slab)
 {
-  struct fp_extents *t = l->v->extents;
+  struct fp_extents *t = l->peers->extents;
 
   for (unsigned i = 0; i < l->nr_spares; i++)
     if (l->spares[i].slab == slab)
@@ -277,7 +278,7 @@ is_used (struct fp_peer *l, uint64_t slab)
 
     if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
       continue;
-    FP_LOCK_SCOPE (&l->v->lock);
+    FP_LOCK_SCOPE (&l->peers->extents->lock);
     if (atomic_load (&p->server) == l->index && p->copy.slab == slab)
       return true;
   }
@@ -312,7 +313,7 @@ peer_do_move_call (struct fp_peer *l, struct call *c)
     return do_drop (l, c->slab);
   case CALL_RELEASE:
   case CALL_ZERO:
-  case CALL_SHUT:
+  case CALL_EMPTIED:
     break;
   }
   return -EINVAL;
@@ -351,16 +352,16 @@ fp_peer_take_ended (struct fp_peer *l, struct fp_take *take, unsigned ms)
 
   fp_timespec_after (&until, ms);
   FP_LOCK_SCOPE (&l->lock);
-  while (!take->call.done)
+  while (take->call.state != CALL_DONE)
     if (pthread_cond_timedwait (&l->cond, &l->lock, &until) == ETIMEDOUT)
       break;
-  return take->call.done;
+  return take->call.state == CALL_DONE;
 }
 
 bool
 fp_peer_take_withdraw (struct fp_peer *l, struct fp_take *take)
 {
-  FP_LOCK_SCOPE (&l->v->lock);
+  FP_LOCK_SCOPE (&l->peers->extents->lock);
   take->withdrawn = !take->published;
   return take->withdrawn;
 }
@@ -378,13 +379,13 @@ fp_peer_take_undone (struct fp_peer *l, const struct fp_take *take)
   bool sent;
 
   {
-    FP_LOCK_SCOPE (&l->v->lock);
+    FP_LOCK_SCOPE (&l->peers->extents->lock);
     sent = take->sent;
     if (take->withdrawn && !sent)
       return true; /* the label is never sent */
   }
   FP_LOCK_SCOPE (&l->lock);
-  if (!take->call.done || take->call.result == 0)
+  if (take->call.state != CALL_DONE || take->call.result == 0)
     return false;
   /* A peer that has come up since then has released what it does not know,
    * and the session of the label is over.
@@ -416,7 +417,8 @@ fp_peer_reopen_now (struct fp_peer *l, struct fp_extent *p, uint64_t session)
   FP_LOCK_SCOPE (&l->lock);
   return session != 0 && l->state == FP_SERVER_UP && l->session == session &&
          atomic_load (&p->held) &&
-         fp_extent_move (l->v->extents, p, FP_EXTENT_BUSY, FP_EXTENT_READY);
+         fp_extent_move (l->peers->extents, p, FP_EXTENT_BUSY,
+                         FP_EXTENT_READY);
 }
 
 int

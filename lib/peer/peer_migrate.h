@@ -2,7 +2,7 @@
 /* peer_migrate.h - what the migration thread (migrate.h) asks of the peers of
  * the two donors between which an extent is moved.
  *
- * The memory that an extent is moved to is fp_volume.target: an extent
+ * The memory that an extent is moved to is fp_extents.target: an extent
  * without a number, EMPTY or READY, or OFFLINE while a session ends.  Only
  * the peer of its donor changes it.
  *

@@ -18,7 +18,7 @@
 static void
 push (struct fp_peer *l, uint32_t i)
 {
-  struct fp_extent *p = l->v->extents->p;
+  struct fp_extent *p = l->peers->extents->p;
 
   p[i].next_wanted = FP_NO_EXTENT;
   if (l->want_head == FP_NO_EXTENT)
@@ -35,7 +35,7 @@ pop (struct fp_peer *l)
   uint32_t i = l->want_head;
 
   if (i != FP_NO_EXTENT) {
-    l->want_head = l->v->extents->p[i].next_wanted;
+    l->want_head = l->peers->extents->p[i].next_wanted;
     l->nr_want--;
   }
   return i;
@@ -44,18 +44,18 @@ pop (struct fp_peer *l)
 void
 fp_peer_place (struct fp_peer *l, uint64_t i)
 {
-  bool shut;
+  bool open;
 
   {
     FP_LOCK_SCOPE (&l->lock);
-    shut = l->shut;
-    if (!shut && l->nr_want == 0 && l->nr_batch == 0)
+    open = fp_peers_is_open (l->peers, l->index);
+    if (open && l->nr_want == 0 && l->nr_batch == 0)
       l->progress_ns = fp_now_ns ();
-    if (!shut)
+    if (open)
       push (l, (uint32_t) i);
   }
-  if (shut)
-    fp_allocator_return (l->v, i, l->index, -ENOTCONN);
+  if (!open)
+    l->peers->ops->not_placed (l->peers->v, i, l->index, -ENOTCONN);
   else
     peer_wake (l);
 }
@@ -89,18 +89,17 @@ fp_peer_reclaimed (struct fp_peer *l)
 
 uint32_t
 fp_peer_withdraw (struct fp_peer *l,
-                  bool (*may_go) (struct fp_volume *v, uint64_t k,
-                                  const void *arg),
+                  bool (*may_go) (uint64_t k, const void *arg),
                   const void *arg)
 {
-  struct fp_extent *p = l->v->extents->p;
+  struct fp_extent *p = l->peers->extents->p;
   uint32_t out = FP_NO_EXTENT, n;
 
   FP_LOCK_SCOPE (&l->lock);
   for (n = l->nr_want; n > 0; n--) {
     uint32_t i = pop (l);
 
-    if (!may_go (l->v, i, arg)) {
+    if (!may_go (i, arg)) {
       push (l, i);
       continue;
     }
@@ -110,7 +109,7 @@ fp_peer_withdraw (struct fp_peer *l,
   for (unsigned k = 0; k < l->nr_batch; k++) {
     uint32_t i = l->batch[k];
 
-    if (i == FP_NO_EXTENT || !may_go (l->v, i, arg))
+    if (i == FP_NO_EXTENT || !may_go (i, arg))
       continue;
     l->batch[k] = FP_NO_EXTENT;
     p[i].next_wanted = out;
@@ -211,11 +210,12 @@ fill_labels (struct fp_peer *l, unsigned copies)
   for (unsigned k = 0; k < l->nr_batch && n < copies; k++) {
     if (l->batch[k] == FP_NO_EXTENT)
       continue;
-    l->batch_copies[n].generation = fp_volume_next_generation (l->v);
+    l->batch_copies[n].generation =
+        fp_extents_next_generation (l->peers->extents);
     l->batch_slot[n] = k;
-    l->labels.labels[n] =
-        fp_extent_label (l->v->extents, l->batch[k], l->batch_copies[n].slab,
-                         l->batch_copies[n].generation);
+    l->labels.labels[n] = fp_extent_label (l->peers->extents, l->batch[k],
+                                           l->batch_copies[n].slab,
+                                           l->batch_copies[n].generation);
     n++;
   }
   l->labels.count = n;
@@ -228,11 +228,11 @@ fill_labels (struct fp_peer *l, unsigned copies)
 static void
 give (struct fp_peer *l, uint32_t i, const struct fp_copy *copy)
 {
-  struct fp_extents *t = l->v->extents;
+  struct fp_extents *t = l->peers->extents;
   struct fp_extent *p = &t->p[i];
 
   if (t->copies > 1)
-    fp_mirror_refill (l->v, i);
+    fp_copy_refill (t, i);
   if (p->fresh)
     fp_extent_clear_written (t, fp_extent_of (t, i), 0, t->extent_size);
   /* A copy that must be filled from others is not in sync yet. */
@@ -250,7 +250,7 @@ give (struct fp_peer *l, uint32_t i, const struct fp_copy *copy)
 static unsigned
 publish_batch (struct fp_peer *l, unsigned n)
 {
-  struct fp_extents *t = l->v->extents;
+  struct fp_extents *t = l->peers->extents;
   unsigned left = 0, nr = 0;
   uint32_t given[PEER_BATCH];
 
@@ -262,20 +262,17 @@ publish_batch (struct fp_peer *l, unsigned n)
       l->batch_copies[left++] = l->batch_copies[j];
       continue;
     }
-    atomic_fetch_add (&l->v->allocated, 1);
+    atomic_fetch_add (&l->peers->extents->allocated, 1);
     atomic_fetch_add (&l->extents, 1);
     if (t->p[*i].fresh)
       given[nr++] = *i;
     give (l, *i, &l->batch_copies[j]);
     *i = FP_NO_EXTENT;
-    atomic_fetch_sub (&l->v->placing, 1);
+    atomic_fetch_sub (&l->peers->extents->placing, 1);
   }
   l->progress_ns = fp_now_ns ();
   pthread_mutex_unlock (&l->lock);
-  for (unsigned j = 0; l->record != NULL && j < nr; j++)
-    fp_meta_log_exists (l->v, given[j]);
-  if (t->copies > 1)
-    fp_mirror_poke (l->v);
+  l->peers->ops->placed (l->peers->v, given, l->record != NULL ? nr : 0);
   return left;
 }
 
@@ -298,7 +295,7 @@ return_batch (struct fp_peer *l, int err)
   uint32_t i;
 
   while ((i = pop_batch (l)) != FP_NO_EXTENT)
-    fp_allocator_return (l->v, i, l->index, err);
+    l->peers->ops->not_placed (l->peers->v, i, l->index, err);
 }
 
 /* Queue the rest of the batch again: there were fewer slabs than extents. */
@@ -322,7 +319,7 @@ place_batch (struct fp_peer *l)
 
   while (have < want && l->nr_spares > 0) {
     copies[have++] = l->spares[--l->nr_spares];
-    fp_allocator_unclaim (l->v, l->index);
+    fp_peers_unclaim (l->peers, l->index);
   }
   /* Use the slabs in hand first: they need not wait for others. */
   if (have == 0) {
@@ -354,7 +351,7 @@ place_batch (struct fp_peer *l)
     return peer_give_back (l, copies, n) < 0 ? -ECONNRESET : 0;
   }
   left = publish_batch (l, n);
-  fp_notifier_raise (&l->v->extents->changes);
+  fp_notifier_raise (&l->peers->extents->changes);
   r = peer_give_back (l, copies, left);
   if (err < 0)
     return_batch (l, err);
@@ -397,7 +394,7 @@ return_spares (struct fp_peer *l)
 
   l->nr_spares = 0;
   for (unsigned i = 0; i < n; i++) {
-    fp_allocator_unclaim (l->v, l->index);
+    fp_peers_unclaim (l->peers, l->index);
     fp_peer_reclaimed (l);
   }
   r = peer_give_back (l, l->spares, n);
@@ -420,7 +417,7 @@ peer_refill (struct fp_peer *l)
     FP_LOCK_SCOPE (&l->lock);
     wanted = l->wanted > 0;
   }
-  if (wanted || fp_volume_is_drained (l->v, l->index))
+  if (wanted || fp_peers_is_drained (l->peers, l->index))
     return return_spares (l);
   {
     FP_LOCK_SCOPE (&l->lock);
@@ -429,7 +426,7 @@ peer_refill (struct fp_peer *l)
   }
   if (l->nr_spares > 0)
     return 0;
-  while (n < FP_PEER_SPARES && fp_allocator_claim (l->v, l->index, n))
+  while (n < FP_PEER_SPARES && fp_peers_claim (l->peers, l->index, n))
     n++;
   if (n == 0)
     return 0;
@@ -437,7 +434,7 @@ peer_refill (struct fp_peer *l)
   if (r > 0)
     l->nr_spares = (unsigned) r;
   for (; n > l->nr_spares; n--)
-    fp_allocator_unclaim (l->v, l->index);
+    fp_peers_unclaim (l->peers, l->index);
   if (peer_session_broken (r)) {
     peer_set_why (l, fp_ctl_why (l->s.ctl));
     return r;
@@ -450,7 +447,7 @@ peer_drop_spares (struct fp_peer *l)
 {
   while (l->nr_spares > 0) {
     fp_copy_forget (&l->spares[--l->nr_spares]);
-    fp_allocator_unclaim (l->v, l->index);
+    fp_peers_unclaim (l->peers, l->index);
   }
 }
 

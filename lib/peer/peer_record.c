@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "meta/meta_log_int.h"
 #include "peer/peer_int.h"
+#include "peer/peer_record.h"
 
 enum stage { IDLE, POSTED, RUNNING, ANSWERED };
 
@@ -34,7 +34,7 @@ struct peer_record {
 int
 peer_record_new (struct fp_peer *l)
 {
-  if (!fp_volume_is_recorded (&l->v->p))
+  if (!fp_volume_is_recorded (l->peers->p))
     return 0;
   l->record = calloc (1, sizeof *l->record);
   return l->record == NULL ? -ENOMEM : 0;
@@ -119,7 +119,7 @@ settle (struct fp_peer *l, struct fp_extent *p, bool up)
     fp_copy_forget (&p->copy);
   if (!atomic_load (&p->held))
     peer_forget (l, p, FP_EXTENT_BUSY);
-  else if (!fp_extent_move (l->v->extents, p, FP_EXTENT_BUSY,
+  else if (!fp_extent_move (l->peers->extents, p, FP_EXTENT_BUSY,
                             up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
     abort (); /* p was left with us */
 }
@@ -127,7 +127,7 @@ settle (struct fp_peer *l, struct fp_extent *p, bool up)
 void
 fp_peer_settle (struct fp_peer *l, uint64_t i)
 {
-  struct fp_extent *p = l->v->extents->p;
+  struct fp_extent *p = l->peers->extents->p;
 
   {
     FP_LOCK_SCOPE (&l->lock);
@@ -136,7 +136,7 @@ fp_peer_settle (struct fp_peer *l, uint64_t i)
      * that goes down looks for READY extents after that.
      */
     if (l->state == FP_SERVER_UP && atomic_load (&p[i].held)) {
-      if (!fp_extent_move (l->v->extents, &p[i], FP_EXTENT_BUSY,
+      if (!fp_extent_move (l->peers->extents, &p[i], FP_EXTENT_BUSY,
                            FP_EXTENT_READY))
         abort (); /* p was left with us */
       return;
@@ -156,9 +156,9 @@ fp_peer_settle (struct fp_peer *l, uint64_t i)
 
 /* Return a mask of the bits of this word that the map has. */
 static uint64_t
-valid_bits (const struct fp_volume *v, uint64_t word)
+valid_bits (const struct fp_recorded *d, uint64_t word)
 {
-  uint64_t left = fp_meta_log_bits (v) - word * 64;
+  uint64_t left = d->bits - word * 64;
 
   return left >= 64 ? UINT64_MAX : (UINT64_C (1) << left) - 1;
 }
@@ -166,13 +166,13 @@ valid_bits (const struct fp_volume *v, uint64_t word)
 static int
 read_map (struct fp_peer *l, struct fp_map_words *w)
 {
-  struct fp_meta_log *r = l->v->meta_log;
+  struct fp_recorded *d = l->peers->recorded;
   int e = 0;
 
-  for (uint64_t at = 0; e == 0 && at < r->words; at += FP_MAP_WORDS) {
+  for (uint64_t at = 0; e == 0 && at < d->words; at += FP_MAP_WORDS) {
     struct fp_map_read q = {
       .start = at * 64,
-      .count = (uint32_t) FP_MIN (r->words - at, (uint64_t) FP_MAP_WORDS),
+      .count = (uint32_t) FP_MIN (d->words - at, (uint64_t) FP_MAP_WORDS),
     };
 
     e = fp_ctl_map_read (l->s.ctl, &q, w, peer_soon (l));
@@ -180,10 +180,10 @@ read_map (struct fp_peer *l, struct fp_map_words *w)
       e = -EPROTO;
     /* All other donors would refuse a bit beyond the end. */
     for (uint32_t i = 0; e == 0 && i < q.count; i++)
-      if ((w->words[i] & ~valid_bits (l->v, at + i)) != 0)
+      if ((w->words[i] & ~valid_bits (d, at + i)) != 0)
         e = -EPROTO;
     for (uint32_t i = 0; e == 0 && i < q.count; i++)
-      atomic_fetch_or (&r->map[at + i], w->words[i]);
+      atomic_fetch_or (&d->map[at + i], w->words[i]);
   }
   return e;
 }
@@ -191,14 +191,14 @@ read_map (struct fp_peer *l, struct fp_map_words *w)
 static int
 write_map (struct fp_peer *l, struct fp_map_words *w)
 {
-  struct fp_meta_log *r = l->v->meta_log;
+  struct fp_recorded *d = l->peers->recorded;
   int e = 0;
 
-  for (uint64_t at = 0; e == 0 && at < r->words; at += FP_MAP_WORDS) {
+  for (uint64_t at = 0; e == 0 && at < d->words; at += FP_MAP_WORDS) {
     w->start = at * 64;
-    w->count = (uint32_t) FP_MIN (r->words - at, (uint64_t) FP_MAP_WORDS);
+    w->count = (uint32_t) FP_MIN (d->words - at, (uint64_t) FP_MAP_WORDS);
     for (uint32_t i = 0; i < w->count; i++)
-      w->words[i] = atomic_load (&r->map[at + i]);
+      w->words[i] = atomic_load (&d->map[at + i]);
     e = fp_ctl_map_write (l->s.ctl, w, peer_soon (l));
   }
   return e;
@@ -218,8 +218,8 @@ do_record (struct fp_peer *l)
   case RECORD_OP_MAP_WRITE:
     e = peer_label_doubts (l, true);
     if (e == 0 && atomic_load (&l->sweep))
-      e = fp_meta_log_may_release (l->v) ? peer_sweep (l)
-                                         : peer_open_strays (l);
+      e = fp_recorded_may_release (l->peers->recorded) ? peer_sweep (l)
+                                                       : peer_open_strays (l);
     return e < 0 ? e : write_map (l, &r->words);
   case RECORD_OP_MEMBERS:
     return fp_ctl_members (l->s.ctl, &r->members, peer_soon (l));
@@ -251,7 +251,7 @@ end (struct fp_peer *l, int result)
     r->result = result;
     r->stage = r->left ? IDLE : ANSWERED;
   }
-  fp_meta_log_wake (l->v);
+  l->peers->ops->answered (l->peers->v);
 }
 
 int
@@ -288,7 +288,7 @@ next_settled (struct fp_peer *l)
   FP_LOCK_SCOPE (&l->lock);
   i = l->settle_head;
   if (i != FP_NO_EXTENT)
-    l->settle_head = l->v->extents->p[i].next_wanted;
+    l->settle_head = l->peers->extents->p[i].next_wanted;
   return i;
 }
 
@@ -300,16 +300,16 @@ peer_settle (struct fp_peer *l, bool up)
 
   while ((i = next_settled (l)) != FP_NO_EXTENT) {
     any = true;
-    settle (l, &l->v->extents->p[i], up);
+    settle (l, &l->peers->extents->p[i], up);
   }
   if (any)
-    fp_notifier_raise (&l->v->extents->changes);
+    fp_notifier_raise (&l->peers->extents->changes);
 }
 
 int
 peer_lookup_again (struct fp_peer *l, uint64_t deadline_ns)
 {
-  struct fp_lookup q = { .volume = l->v->p.uuid };
+  struct fp_lookup q = { .volume = l->peers->p->uuid };
 
   return fp_ctl_lookup (l->s.ctl, &q, &l->record->said, deadline_ns);
 }
@@ -317,7 +317,8 @@ peer_lookup_again (struct fp_peer *l, uint64_t deadline_ns)
 int
 peer_lookup (struct fp_peer *l, uint64_t deadline_ns)
 {
-  if (l->record == NULL || (l->learned && !l->v->p.read_only))
+  if (l->record == NULL ||
+      (l->stage == STAGE_LISTED && !l->peers->p->read_only))
     return 0;
   return peer_lookup_again (l, deadline_ns);
 }

@@ -12,8 +12,8 @@
 
 #include "base/checked.h"
 #include "base/resolve.h"
-#include "meta/meta_log_int.h"
 #include "peer/peer_int.h"
+#include "peer/peer_record.h"
 
 #define PING_MAX_MS 5000
 
@@ -24,10 +24,10 @@
 static bool
 comes_late (const struct fp_peer *l)
 {
-  const struct fp_volume_params *p = &l->v->p;
+  const struct fp_volume_params *p = l->peers->p;
 
-  return !l->opened && p->name[0] == '\0' && fp_volume_is_mirrored (l->v) &&
-         (p->away >> l->index & 1);
+  return l->stage < STAGE_OPENED && p->name[0] == '\0' &&
+         fp_copies_several (l->peers->extents) && (p->away >> l->index & 1);
 }
 
 /* Return the highest version of a list of members that this client has
@@ -36,10 +36,9 @@ comes_late (const struct fp_peer *l)
 static uint64_t
 attached_version (const struct fp_peer *l)
 {
-  struct fp_meta_log_status s;
+  uint64_t version = atomic_load (&l->peers->recorded->version);
 
-  fp_meta_log_status (l->v, &s);
-  return s.version != 0 ? s.version : l->v->p.newest;
+  return version != 0 ? version : l->peers->p->newest;
 }
 
 /* Return true if OPEN was refused only because the donor's access file was
@@ -49,7 +48,7 @@ attached_version (const struct fp_peer *l)
 static bool
 is_only_barred (struct fp_peer *l, uint64_t deadline)
 {
-  if (l->record == NULL || !atomic_load (&l->v->started) ||
+  if (l->record == NULL || !atomic_load (&l->peers->started) ||
       peer_lookup_again (l, deadline) < 0)
     return false;
   return fp_peer_said (l)->epoch == l->epoch &&
@@ -60,7 +59,7 @@ static int
 open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
              char why[FP_WHY_MAX])
 {
-  const struct fp_volume_params *p = &l->v->p;
+  const struct fp_volume_params *p = l->peers->p;
   struct fp_open q = {
     .flags = FP_OPEN_RESUME,
     .transport = l->ops->bit,
@@ -70,13 +69,15 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
     .copies = p->copies,
     .stripe = fp_volume_stripe (p),
   };
-  unsigned nr = atomic_load (&l->v->servers), told = atomic_load (&l->told);
-  bool closed = atomic_load (&l->v->closed) >> l->index & 1;
+  unsigned nr = atomic_load (&l->peers->servers),
+           told = atomic_load (&l->told);
+  bool closed = !fp_peers_is_open (l->peers, l->index);
   uint64_t asked;
   int r;
 
-  /* A donor that joins is not in v->servers yet, so it is added.  A donor
-   * that leaves is not told: a client that names it alone must be refused.
+  /* A donor that joins is not in fp_peers.servers yet, so it is added.  A
+   * donor that leaves is not told: a client that names it alone must be
+   * refused.
    */
   if (closed)
     nr = told != 0 ? told : nr + 1;
@@ -84,19 +85,21 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
    * corrects it once we have the volume there.  Before that the donor may not
    * believe us, if another client has opened the volume meanwhile.
    */
-  q.servers = l->opened ? FP_MAX_SERVERS : nr;
+  q.servers = l->stage >= STAGE_OPENED ? FP_MAX_SERVERS : nr;
   /* TAKEOVER only until the volume is ours: a client that takes it later
    * keeps it.
    */
   if (p->read_only)
     q.flags |= FP_OPEN_READ_ONLY;
-  if (!l->opened && !l->joins && p->takeover && !(p->away >> l->index & 1))
+  if (l->stage < STAGE_OPENED && !l->joins && p->takeover &&
+      !(p->away >> l->index & 1))
     q.flags |= FP_OPEN_TAKEOVER;
   /* A new volume may be there already, if the answer to an earlier OPEN was
    * lost.  A volume that the donor had is never made again: it would be
    * zeros.
    */
-  if (!l->opened && (l->joins || !p->resume || (p->joins >> l->index & 1)))
+  if (l->stage < STAGE_OPENED &&
+      (l->joins || !p->resume || (p->joins >> l->index & 1)))
     q.flags |= FP_OPEN_CREATE;
   if (p->name[0] == '\0')
     q.flags |= FP_OPEN_EPHEMERAL;
@@ -107,7 +110,8 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
    * copies are made again, there or elsewhere.  While any copy is left, the
    * donors that keep the map know which.
    */
-  if (r == -ENOENT && l->learned && fp_volume_is_mirrored (l->v)) {
+  if (r == -ENOENT && l->stage == STAGE_LISTED &&
+      fp_copies_several (l->peers->extents)) {
     peer_judge_missing (l);
     atomic_store (&l->lost_any, false);
     if (atomic_load (&l->extents) > 0) {
@@ -117,13 +121,14 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
       return -EBUSY;
     }
   }
-  if (r == -ENOENT && comes_late (l) && !atomic_load (&l->v->started)) {
+  if (r == -ENOENT && comes_late (l) && !atomic_load (&l->peers->started)) {
     snprintf (why, FP_WHY_MAX, "it has no part of this volume");
     return -ENOTCONN;
   }
   if (r == -ENOENT && !p->read_only &&
-      (comes_late (l) || (l->learned && !atomic_load (&l->lost_any) &&
-                          atomic_load (&l->extents) == 0))) {
+      (comes_late (l) ||
+       (l->stage == STAGE_LISTED && !atomic_load (&l->lost_any) &&
+        atomic_load (&l->extents) == 0))) {
     /* If the answer is lost, the volume seems to have been there all along. */
     l->anew = true;
     q.flags |= FP_OPEN_CREATE;
@@ -131,7 +136,7 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
     r = fp_ctl_volume_open (l->s.ctl, &q, reply, deadline);
   }
   if (r == 0) {
-    if (!l->opened)
+    if (l->stage < STAGE_OPENED)
       l->made = !reply->resumed;
     /* A donor that had the volume keeps the number that it was told. */
     if (!reply->resumed)
@@ -143,8 +148,8 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
               "other clients have opened the volume %" PRIu64
               " times since: one may have changed it: attach it again",
               reply->epoch - l->epoch - 1);
-    l->lost = true;
-    fp_lease_fence (&l->v->lease, why);
+    l->after = FP_SERVER_LOST;
+    fp_lease_fence (l->peers->lease, why);
     return r;
   }
   snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
@@ -153,21 +158,22 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
    * as new.  If anything was lost with it earlier, it is not: the next client
    * must find that it does not know the volume.
    */
-  if (r == -ENOENT && (l->opened || p->resume))
-    l->lost = true;
+  if (r == -ENOENT && (l->stage >= STAGE_OPENED || p->resume))
+    l->after = FP_SERVER_LOST;
   /* PERM: another client has had the volume, so what we know of it does not
    * count any more.  BUSY is no sign of that: our own last session may still
    * be ending.  Or a client that has the volume now may let it go again
    * without having used it.
    */
-  if (l->opened && r == -EPERM && !is_only_barred (l, deadline)) {
+  if (l->stage >= STAGE_OPENED && r == -EPERM &&
+      !is_only_barred (l, deadline)) {
     char said[FP_WHY_MAX - 64];
 
-    l->lost = true;
+    l->after = FP_SERVER_LOST;
     snprintf (said, sizeof said, "%.*s", (int) sizeof said - 1, why);
     snprintf (why, FP_WHY_MAX,
               "fenced: another client has taken the volume over: %s", said);
-    fp_lease_fence (&l->v->lease, said);
+    fp_lease_fence (l->peers->lease, said);
   }
   return r;
 }
@@ -184,15 +190,16 @@ connect_lanes (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
   int r;
 
   r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
-  for (unsigned i = 0; r == 0 && i < l->v->nr_lanes; i++) {
+  for (unsigned i = 0; r == 0 && i < l->peers->nr_lanes; i++) {
     uint64_t deadline = fp_deadline_in_ms (ms);
 
     if (atomic_load (&l->stop))
       return -ECANCELED;
-    r = fp_session_conn_params (&l->s, &l->v->p, l->ops, &data, i, &cp, &said,
-                                deadline);
+    r = fp_session_conn_params (&l->s, l->peers->p, l->ops, &data, i, &cp,
+                                &said, deadline);
     if (r == 0)
-      r = fp_lane_connect (l->v->lanes[i], l->index, l->ops, &cp, deadline);
+      r = l->peers->ops->connect (l->peers->lanes[i], l->index, l->ops, &cp,
+                                  deadline);
   }
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
@@ -208,8 +215,8 @@ connect_lanes (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
 static int
 look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
-  bool reads = l->record != NULL && l->v->p.read_only;
-  bool reads_on = reads && l->learned;
+  bool reads = l->record != NULL && l->peers->p->read_only;
+  bool reads_on = reads && l->stage == STAGE_LISTED;
   uint64_t was = reads_on ? fp_peer_said (l)->members.version : 0, is;
   int r = peer_lookup (l, deadline);
 
@@ -227,8 +234,8 @@ look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
   snprintf (why, FP_WHY_MAX,
             "another client has written the volume since it was attached: "
             "attach it again");
-  l->lost = true;
-  fp_lease_fence (&l->v->lease, why);
+  l->after = FP_SERVER_LOST;
+  fp_lease_fence (l->peers->lease, why);
   return -EPERM;
 }
 
@@ -242,9 +249,9 @@ look_at_busy (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
 {
   char text[FP_WHY_MAX];
 
-  if (!l->v->p.read_only || !atomic_load (&l->v->started) ||
+  if (!l->peers->p->read_only || !atomic_load (&l->peers->started) ||
       look_again (l, deadline, text) == 0 ||
-      !fp_lease_is_fenced (&l->v->lease))
+      !fp_lease_is_fenced (l->peers->lease))
     return -EBUSY;
   memcpy (why, text, sizeof text);
   return -EPERM;
@@ -253,8 +260,8 @@ look_at_busy (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
 static bool
 is_first_after_start (const struct fp_peer *l)
 {
-  return l->record != NULL && !l->learned && !l->v->p.read_only &&
-         (l->v->p.away >> l->index & 1);
+  return l->record != NULL && l->stage < STAGE_LISTED &&
+         !l->peers->p->read_only && (l->peers->p->away >> l->index & 1);
 }
 
 /* Return -EAGAIN if a donor that was away at the start may have been another
@@ -265,7 +272,8 @@ static int
 check_list (struct fp_peer *l, char why[FP_WHY_MAX])
 {
   if (!is_first_after_start (l) ||
-      !fp_meta_log_is_behind (l->v, fp_peer_said (l)->members.version))
+      !l->peers->ops->is_behind (l->peers->v,
+                                 fp_peer_said (l)->members.version))
     return 0;
   snprintf (why, FP_WHY_MAX,
             "it has a newer list of the volume's servers: the others must "
@@ -282,7 +290,7 @@ check_ours (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
   int r = check_list (l, why);
 
   if (r == 0 && is_first_after_start (l) && !l->anew)
-    r = fp_meta_log_confirm (l->v, l->index, &l->stop, deadline);
+    r = l->peers->ops->confirm (l->peers->v, l->index, &l->stop, deadline);
   if (r != -ETIMEDOUT)
     return r;
   snprintf (why, FP_WHY_MAX,
@@ -311,9 +319,9 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
     r = look_at_busy (l, deadline, why);
   if (r < 0)
     return r;
-  if (l->joins && !l->learned && reply.labels > 0) {
+  if (l->joins && l->stage < STAGE_LISTED && reply.labels > 0) {
     snprintf (why, FP_WHY_MAX, "it has extents of this volume");
-    l->lost = true;
+    l->after = FP_SERVER_LOST;
     return -EEXIST;
   }
   /* Count before the donor gets anything, also for a volume that is resumed:
@@ -334,7 +342,7 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
     return r;
   r = connect_lanes (l, ms, why);
   if (r == -EXDEV)
-    peer_look_at_others (l);
+    peer_probe_others (l);
   if (r < 0)
     return r;
   r = peer_take_labels (l, reply.labels);
@@ -355,15 +363,15 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
 static int
 check_server (struct fp_peer *l, char why[FP_WHY_MAX])
 {
-  const struct fp_members *list = &l->v->p.members;
+  const struct fp_members *list = &l->peers->p->members;
   const struct fp_uuid *expected = l->joins ? &l->expected
                                    : list->version > 0
                                        ? &list->members[l->index].server
                                        : NULL;
 
-  if (l->opened || expected == NULL ||
+  if (l->stage >= STAGE_OPENED || expected == NULL ||
       fp_uuid_eq (expected, &l->s.hello.server) ||
-      (comes_late (l) && atomic_load (&l->v->started)))
+      (comes_late (l) && atomic_load (&l->peers->started)))
     return 0;
   snprintf (why, FP_WHY_MAX,
             "it restarted empty, or another server answers there");
@@ -378,7 +386,7 @@ check_server (struct fp_peer *l, char why[FP_WHY_MAX])
 static int
 check_name (struct fp_peer *l, char why[FP_WHY_MAX])
 {
-  if (!l->learned || fp_uuid_is_nil (&l->server) ||
+  if (l->stage < STAGE_LISTED || fp_uuid_is_nil (&l->server) ||
       fp_uuid_eq (&l->server, &l->s.hello.server) || !fp_addr_doubt (l->addr))
     return 0;
   snprintf (why, FP_WHY_MAX,
@@ -393,8 +401,10 @@ undo_join (struct fp_peer *l)
 {
   struct fp_bye bye = { .discard = true };
 
-  if (l->joins && !l->learned && l->opened && l->made && l->s.ctl != NULL)
-    (void) fp_ctl_bye (l->s.ctl, &bye, fp_deadline_in_ms (l->v->p.timeout_ms));
+  if (l->joins && l->stage < STAGE_LISTED && l->stage >= STAGE_OPENED &&
+      l->made && l->s.ctl != NULL)
+    (void) fp_ctl_bye (l->s.ctl, &bye,
+                       fp_deadline_in_ms (l->peers->p->timeout_ms));
 }
 
 /* From here on a volume that stops need not wait for this donor
@@ -411,7 +421,7 @@ may_be_hurried (struct fp_peer *l)
 static int
 come_up (struct fp_peer *l, char why[FP_WHY_MAX])
 {
-  unsigned timeout = FP_MAX (l->v->p.timeout_ms, 1000u);
+  unsigned timeout = FP_MAX (l->peers->p->timeout_ms, 1000u);
   uint64_t deadline = fp_deadline_in_ms (timeout);
   unsigned untried;
   int r;
@@ -420,20 +430,21 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   l->attempt++;
   l->mend_ns = 0;
   /* The start waits for one list, not for one in each attempt. */
-  if (l->learned)
+  if (l->stage == STAGE_LISTED)
     l->learn_end_ns = 0;
-  if (fp_lease_is_fenced (&l->v->lease)) {
+  if (fp_lease_is_fenced (l->peers->lease)) {
     snprintf (why, FP_WHY_MAX,
               "fenced: another client has taken the volume over");
-    l->lost = true;
+    l->after = FP_SERVER_LOST;
     return -EPERM;
   }
-  if (!l->joins && ((l->v->p.leaves & l->v->p.away) >> l->index & 1)) {
+  if (!l->joins &&
+      ((l->peers->p->leaves & l->peers->p->away) >> l->index & 1)) {
     snprintf (why, FP_WHY_MAX, "it is no longer a server of this volume");
-    l->lost = true;
+    l->after = FP_SERVER_LOST;
     return -ENOENT;
   }
-  r = fp_session_open (&l->s, &l->v->p, l->addr, &l->client, deadline, why);
+  r = fp_session_open (&l->s, l->peers->p, l->addr, &l->client, deadline, why);
   if (r == 0)
     r = check_name (l, why);
   if (r == 0)
@@ -442,7 +453,7 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
     return r;
   may_be_hurried (l);
   /* Once a transport has worked for this donor, it is kept. */
-  untried = l->learned ? l->ops->bit : l->s.transports;
+  untried = l->stage == STAGE_LISTED ? l->ops->bit : l->s.transports;
   untried &= l->s.transports;
   r = -EOPNOTSUPP;
   while (untried != 0) {
@@ -450,12 +461,12 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
     untried &= ~l->ops->bit;
     r = try_transport (l, timeout, why);
     /* -EAGAIN: another transport would not help. */
-    if (r == 0 || r == -EAGAIN || l->lost || untried == 0)
+    if (r == 0 || r == -EAGAIN || l->after == FP_SERVER_LOST || untried == 0)
       break;
     /* The next transport needs a session of its own. */
     undo_join (l);
     peer_let_go (l);
-    if (fp_session_open (&l->s, &l->v->p, l->addr, &l->client,
+    if (fp_session_open (&l->s, l->peers->p, l->addr, &l->client,
                          fp_deadline_in_ms (timeout), why) < 0)
       return r;
     may_be_hurried (l);
@@ -483,12 +494,11 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   atomic_store (&l->down_ns, 0);
   atomic_store (&l->learn_until_ns, 0);
   atomic_store (&l->distrust_ns, 0);
-  fp_meta_log_up (l->v, l->index, &l->s.hello.server, l->anew);
+  l->peers->ops->opened (l->peers->v, l->index, &l->s.hello.server, l->anew);
   l->anew = false;
   peer_move (l, FP_SERVER_UP);
-  fp_volume_counted (l->v);
-  fp_mirror_poke (l->v);
-  fp_notifier_raise (&l->v->extents->changes);
+  l->peers->ops->up (l->peers->v);
+  fp_notifier_raise (&l->peers->extents->changes);
   return 0;
 }
 

@@ -34,42 +34,6 @@
 
 #define WINDOW 256 /* extents in one round of reserve=full */
 
-/* ---- grants ahead ---- */
-
-/* Return the number of entries that have memory, had it (LOST), or wait for
- * it.
- */
-static uint64_t
-used (struct fp_volume *v)
-{
-  return atomic_load (&v->allocated) + atomic_load (&v->lost) +
-         atomic_load (&v->placing);
-}
-
-bool
-fp_allocator_claim (struct fp_volume *v, unsigned server, unsigned has)
-{
-  unsigned most = v->nr_peers == 1 ? FP_PEER_SPARES : 1;
-
-  if (v->p.read_only || fp_volume_is_drained (v, server))
-    return false;
-  FP_LOCK_SCOPE (&v->lock);
-  if (has >= most || v->nr_claims >= FP_MAX_SPARES ||
-      used (v) + v->nr_claims >= v->extents->all)
-    return false;
-  v->claims[server]++;
-  v->nr_claims++;
-  return true;
-}
-
-void
-fp_allocator_unclaim (struct fp_volume *v, unsigned server)
-{
-  FP_LOCK_SCOPE (&v->lock);
-  v->claims[server]--;
-  v->nr_claims--;
-}
-
 /* ---- the donor of an extent ---- */
 
 static void
@@ -93,16 +57,16 @@ fp_allocator_want (struct fp_volume *v, uint64_t i)
 
   if (fp_extent_state (p) != FP_EXTENT_EMPTY)
     return; /* requested already */
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&v->extents->lock);
   if (!fp_extent_move (v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY))
     return; /* requested meanwhile */
   atomic_store (&p->err, 0);
   atomic_store (&p->refused, false);
-  p->fresh = fp_mirror_in_sync (v->extents, fp_extent_of (v->extents, i)) == 0;
+  p->fresh = fp_copies_in_sync (v->extents, fp_extent_of (v->extents, i)) == 0;
   p->tried = 0;
   p->full = 0;
   atomic_store (&p->asked, 0);
-  atomic_fetch_add (&v->placing, 1);
+  atomic_fetch_add (&v->extents->placing, 1);
   wanted_push (v, (uint32_t) i);
 }
 
@@ -114,7 +78,7 @@ fp_allocator_return (struct fp_volume *v, uint64_t i, unsigned server, int err)
   p->tried |= UINT64_C (1) << server;
   if (err == -ENOSPC || err == -ENOMEM)
     p->full |= UINT64_C (1) << server;
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&v->extents->lock);
   wanted_push (v, (uint32_t) i);
 }
 
@@ -130,32 +94,33 @@ look_for_room (struct fp_volume *v, uint64_t tried, bool mute, bool trusted,
 
   /* nr_peers may be higher at the next look. */
   memset (room, 0, FP_MAX_SERVERS * sizeof *room);
-  for (unsigned i = 0; i < v->nr_peers; i++) {
+  for (unsigned i = 0; i < v->peers.nr; i++) {
     struct fp_peer_room l;
 
     room[i] = 0;
     spare[i] = false;
-    if (fp_volume_is_drained (v, i) || !fp_peer_room (v->peers[i], &l) ||
-        l.mute != mute || (trusted && l.distrusted) ||
-        (tried & UINT64_C (1) << i) != 0)
+    if (fp_peers_is_drained (&v->peers, i) ||
+        !fp_peer_room (v->peers.at[i], &l) || l.mute != mute ||
+        (trusted && l.distrusted) || (tried & UINT64_C (1) << i) != 0)
       continue;
-    FP_LOCK_SCOPE (&v->lock);
-    l.free += v->claims[i];
-    spare[i] = v->claims[i] > l.extents;
+    FP_LOCK_SCOPE (&v->extents->lock);
+    l.free += v->peers.claims[i];
+    spare[i] = v->peers.claims[i] > l.extents;
     any_spare |= spare[i];
     /* The number may be old: still ask this donor, but last. */
     room[i] = l.free > l.extents ? l.free - l.extents : 1;
   }
   {
-    FP_LOCK_SCOPE (&v->lock);
-    scarce = used (v) + v->nr_claims > v->extents->all;
+    FP_LOCK_SCOPE (&v->extents->lock);
+    scarce =
+        fp_extents_used (v->extents) + v->peers.nr_claims > v->extents->all;
   }
   /* While there are spare grants, do not ask for more than the volume can
    * use.  With several copies ask all the same: the spares may be where
    * another copy is.
    */
   scarce &= v->extents->copies == 1;
-  for (unsigned i = 0; scarce && any_spare && i < v->nr_peers; i++)
+  for (unsigned i = 0; scarce && any_spare && i < v->peers.nr; i++)
     if (!spare[i])
       room[i] = 0;
 }
@@ -183,7 +148,7 @@ servers_of_others (struct fp_volume *v, uint64_t k)
   uint64_t i = fp_extent_of (t, k), set = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    uint64_t other = fp_mirror_entry (t, i, c);
+    uint64_t other = fp_copies_entry (t, i, c);
     int s = other == k ? -1 : server_of (&t->p[other]);
 
     if (s >= 0)
@@ -202,10 +167,11 @@ can_do_without (struct fp_volume *v, uint64_t k)
   uint64_t i = fp_extent_of (t, k);
 
   /* The start with reserve=full waits for all copies. */
-  if (!t->p[k].fresh || (v->p.reserve_full && !atomic_load (&v->started)))
+  if (!t->p[k].fresh ||
+      (v->p.reserve_full && !atomic_load (&v->peers.started)))
     return false;
   for (unsigned c = 0; c < t->copies; c++) {
-    uint64_t other = fp_mirror_entry (t, i, c);
+    uint64_t other = fp_copies_entry (t, i, c);
 
     if (other != k && fp_extent_state (&t->p[other]) == FP_EXTENT_READY)
       return true;
@@ -223,20 +189,20 @@ keep_apart (struct fp_volume *v, uint64_t k, uint64_t *room)
   uint64_t near = 0, rest = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
-    uint64_t other = fp_mirror_entry (t, fp_extent_of (t, k), c);
+    uint64_t other = fp_copies_entry (t, fp_extent_of (t, k), c);
     int s = other == k ? -1 : server_of (&t->p[other]);
 
     if (s < 0)
       continue;
     room[s] = 0;
-    for (unsigned n = 0; n < v->nr_peers; n++)
+    for (unsigned n = 0; n < v->peers.nr; n++)
       if (v->p.domains[s][0] != '\0' &&
           strcmp (v->p.domains[n], v->p.domains[s]) == 0)
         near |= UINT64_C (1) << n;
   }
-  for (unsigned n = 0; n < v->nr_peers; n++)
+  for (unsigned n = 0; n < v->peers.nr; n++)
     rest |= room[n] != 0 && !(near >> n & 1);
-  for (unsigned n = 0; rest != 0 && n < v->nr_peers; n++)
+  for (unsigned n = 0; rest != 0 && n < v->peers.nr; n++)
     if (near >> n & 1)
       room[n] = 0;
 }
@@ -259,8 +225,8 @@ fp_allocator_choose (struct fp_volume *v, uint64_t k, uint64_t *room)
   }
   if (v->extents->copies > 1)
     keep_apart (v, k, room);
-  fp_place_apart (room, has, v->nr_peers);
-  return fp_place (room, v->nr_peers, random);
+  fp_place_apart (room, has, v->peers.nr);
+  return fp_place (room, v->peers.nr, random);
 }
 
 bool
@@ -276,9 +242,9 @@ fp_allocator_has_room (struct fp_volume *v, uint64_t k)
 static bool
 may_have_room (struct fp_volume *v, uint64_t full)
 {
-  for (unsigned i = 0; i < v->nr_peers; i++)
-    if (!(full >> i & 1) && !fp_volume_is_emptied (v, i) &&
-        fp_peer_away_ms (v->peers[i]) < v->engine.await_ms)
+  for (unsigned i = 0; i < v->peers.nr; i++)
+    if (!(full >> i & 1) && !fp_peers_is_emptied (&v->peers, i) &&
+        fp_peer_away_ms (v->peers.at[i]) < v->engine.await_ms)
       return true;
   return false;
 }
@@ -307,7 +273,7 @@ place (struct fp_volume *v, uint64_t i)
 
   atomic_store (&p->asked, (uint32_t) (server + 1));
   if (server >= 0) {
-    fp_peer_place (v->peers[server], i);
+    fp_peer_place (v->peers.at[server], i);
     return;
   }
   /* A donor that is away may come back with room: without a reason the write
@@ -320,7 +286,7 @@ place (struct fp_volume *v, uint64_t i)
    */
   if (!fp_extent_move (v->extents, p, FP_EXTENT_BUSY, FP_EXTENT_EMPTY))
     abort (); /* the allocator owns it */
-  if (atomic_fetch_sub (&v->placing, 1) == 1)
+  if (atomic_fetch_sub (&v->extents->placing, 1) == 1)
     fp_notifier_raise (&v->extents->changes); /* await_placed */
 }
 
@@ -333,6 +299,7 @@ patience_ns (const struct fp_volume *v)
 
 /* Sets of donors that may get extents from a silent one. */
 struct others {
+  struct fp_volume *v;
   uint64_t answering; /* all that answer */
   uint64_t trusted;   /* those that may get copies to be filled from others */
   bool late;          /* the silent donor has had all of `timeout` */
@@ -344,9 +311,10 @@ struct others {
  * at once.
  */
 static bool
-may_withdraw (struct fp_volume *v, uint64_t k, const void *arg)
+may_withdraw (uint64_t k, const void *arg)
 {
   const struct others *o = arg;
+  struct fp_volume *v = o->v;
   const struct fp_extent *p = &v->extents->p[k];
   uint64_t set = p->fresh ? o->answering : o->trusted;
 
@@ -360,33 +328,33 @@ may_withdraw (struct fp_volume *v, uint64_t k, const void *arg)
 static void
 look_after (struct fp_volume *v)
 {
-  struct others others = { 0 };
+  struct others others = { .v = v };
   uint64_t silent = 0, late = 0;
 
-  if (atomic_load (&v->placing) == 0)
+  if (atomic_load (&v->extents->placing) == 0)
     return;
-  for (unsigned i = 0; i < v->nr_peers; i++) {
+  for (unsigned i = 0; i < v->peers.nr; i++) {
     struct fp_peer_room room;
-    bool up = fp_peer_room (v->peers[i], &room);
+    bool up = fp_peer_room (v->peers.at[i], &room);
 
     if (room.waits_ns > v->p.timeout_ms * FP_NS_PER_MS)
       late |= UINT64_C (1) << i;
     if (room.waits_ns > patience_ns (v))
       silent |= UINT64_C (1) << i;
-    else if (up && !room.mute && !fp_volume_is_drained (v, i)) {
+    else if (up && !room.mute && !fp_peers_is_drained (&v->peers, i)) {
       others.answering |= UINT64_C (1) << i;
       if (!room.distrusted)
         others.trusted |= UINT64_C (1) << i;
     }
   }
-  for (unsigned i = 0; silent != 0 && i < v->nr_peers; i++) {
+  for (unsigned i = 0; silent != 0 && i < v->peers.nr; i++) {
     uint32_t head;
 
     if (!(silent & UINT64_C (1) << i))
       continue;
     others.late = late >> i & 1;
-    head = fp_peer_withdraw (v->peers[i], may_withdraw, &others);
-    FP_LOCK_SCOPE (&v->lock);
+    head = fp_peer_withdraw (v->peers.at[i], may_withdraw, &others);
+    FP_LOCK_SCOPE (&v->extents->lock);
     while (head != FP_NO_EXTENT) {
       uint32_t next = v->extents->p[head].next_wanted;
 
@@ -401,7 +369,7 @@ look_after (struct fp_volume *v)
 static bool
 next_wanted (struct fp_volume *v, uint64_t *i)
 {
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&v->extents->lock);
   if (v->wanted_head == FP_NO_EXTENT)
     return false;
   *i = v->wanted_head;
@@ -412,7 +380,7 @@ next_wanted (struct fp_volume *v, uint64_t *i)
 static bool
 is_stopping (struct fp_volume *v)
 {
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&v->extents->lock);
   return v->stopping;
 }
 
@@ -432,7 +400,7 @@ allocator_main (void *arg)
       place (v, i);
     look_after (v);
     /* While extents wait for memory, check often whether a donor is silent. */
-    if (atomic_load (&v->placing) > 0)
+    if (atomic_load (&v->extents->placing) > 0)
       ms = FP_MIN (ms, (unsigned) (patience_ns (v) / FP_NS_PER_MS / 4));
     (void) fp_notifier_await (&v->work, seen, fp_deadline_in_ms (ms));
   }
@@ -464,7 +432,7 @@ void
 fp_allocator_stop (struct fp_volume *v)
 {
   {
-    FP_LOCK_SCOPE (&v->lock);
+    FP_LOCK_SCOPE (&v->extents->lock);
     v->stopping = true;
   }
   fp_notifier_raise (&v->work);
@@ -484,7 +452,7 @@ await_placed (struct fp_volume *v)
   for (;;) {
     uint32_t seen = fp_notifier_count (changes);
 
-    if (atomic_load (&v->placing) == 0)
+    if (atomic_load (&v->extents->placing) == 0)
       return;
     (void) fp_notifier_await (changes, seen, FP_NEVER);
   }
@@ -499,7 +467,7 @@ not_reserved (const struct fp_volume *v, uint64_t i, char why[FP_WHY_MAX])
   r = r == 0 ? -ENOTCONN : r;
   snprintf (why, FP_WHY_MAX,
             "reserve=full: %llu of %llu extents got memory: %s",
-            (unsigned long long) atomic_load (&v->allocated),
+            (unsigned long long) atomic_load (&v->extents->allocated),
             (unsigned long long) v->extents->all,
             r == -ENOSPC ? "the servers are full" : strerror (-r));
   return r;
@@ -509,7 +477,7 @@ static bool
 has_any_copy (const struct fp_extents *t, uint64_t i)
 {
   for (unsigned c = 0; c < t->copies; c++)
-    if (fp_extent_state (&t->p[fp_mirror_entry (t, i, c)]) != FP_EXTENT_EMPTY)
+    if (fp_extent_state (&t->p[fp_copies_entry (t, i, c)]) != FP_EXTENT_EMPTY)
       return true;
   return false;
 }

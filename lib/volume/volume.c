@@ -48,8 +48,8 @@ volume_free (struct fp_volume *v)
 {
   if (v == NULL)
     return;
-  for (unsigned i = 0; v->peers != NULL && i < FP_MAX_SERVERS; i++)
-    fp_peer_free (v->peers[i]);
+  for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
+    fp_peer_free (v->peers.at[i]);
   for (unsigned i = 0; v->lanes != NULL && i < v->nr_lanes; i++)
     fp_lane_free (v->lanes[i]);
   while (v->top != NULL && v->top != &v->engine) {
@@ -65,10 +65,9 @@ volume_free (struct fp_volume *v)
   fp_extents_free (v->extents);
   free (v->range_lock);
   fp_notifier_destroy (&v->work);
-  pthread_mutex_destroy (&v->lock);
   pthread_mutex_destroy (&v->count_lock);
+  fp_peers_destroy (&v->peers);
   fp_lease_destroy (&v->lease);
-  free (v->peers);
   free (v->lanes);
   fp_io_free (v);
   free (v);
@@ -97,8 +96,8 @@ ask_servers (void *arg)
 {
   struct fp_volume *v = arg;
 
-  for (unsigned i = 0; i < v->nr_peers; i++)
-    fp_peer_poke (v->peers[i]);
+  for (unsigned i = 0; i < v->peers.nr; i++)
+    fp_peer_poke (v->peers.at[i]);
 }
 
 static int
@@ -119,21 +118,29 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
     return -ENOMEM;
   v->p = *p;
   v->p.stripe = fp_volume_stripe (p);
+  v->peers.ops = &fp_volume_peer_ops;
+  v->peers.v = v;
+  v->peers.p = &v->p;
+  v->peers.lease = &v->lease;
+  v->peers.recorded = &v->recorded;
   fp_engine_init (v);
   v->top = &v->engine;
   fp_lease_init (&v->lease, ask_servers, v);
   v->wanted_head = FP_NO_EXTENT;
-  fp_mutex_init (&v->lock);
   fp_mutex_init (&v->count_lock);
+  fp_peers_init (&v->peers);
   fp_notifier_init (&v->work);
-  atomic_store (&v->nr_peers, p->nr_servers);
-  atomic_store (&v->servers, p->nr_servers);
-  atomic_store (&v->closed, p->leaves);
-  atomic_store (&v->fresh, p->joins);
-  v->nr_lanes = p->lanes + 1;
-  v->peers = calloc (FP_MAX_SERVERS, sizeof *v->peers);
+  atomic_store (&v->peers.nr, p->nr_servers);
+  atomic_store (&v->peers.servers, p->nr_servers);
+  for (unsigned i = 0; i < p->nr_servers; i++)
+    (void) fp_peers_move (&v->peers, i, FP_PLACE_FREE,
+                          p->leaves >> i & 1  ? FP_PLACE_LEAVING
+                          : p->joins >> i & 1 ? FP_PLACE_NEW
+                                              : FP_PLACE_MEMBER);
+  v->nr_lanes = v->peers.nr_lanes = p->lanes + 1;
   v->lanes = calloc (v->nr_lanes, sizeof *v->lanes);
-  if (v->peers == NULL || v->lanes == NULL)
+  v->peers.lanes = v->lanes;
+  if (v->lanes == NULL)
     return -ENOMEM;
   r = fp_io_new (v);
   if (r == 0)
@@ -141,6 +148,7 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
                         p->copies);
   if (r == 0) {
     v->engine.changes = v->lease.changes = &v->extents->changes;
+    v->peers.extents = v->extents;
     fp_allocator_listen (v);
   }
   if (r == 0 && p->copies > 1) {
@@ -152,8 +160,8 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
   fp_volume_title (&v->p, v->title);
   if (r == 0)
     r = fp_meta_log_new (v);
-  for (unsigned i = 0; r == 0 && i < v->nr_peers; i++)
-    r = fp_peer_new (&v->peers[i], v, i);
+  for (unsigned i = 0; r == 0 && i < v->peers.nr; i++)
+    r = fp_peer_new (&v->peers.at[i], &v->peers, i);
   for (unsigned i = 0; r == 0 && i < p->lanes; i++)
     r = fp_lane_new (&v->lanes[i], v, i, p->slots);
   if (r == 0)
@@ -176,11 +184,11 @@ await_peers (struct fp_volume *v, uint64_t deadline, char why[FP_WHY_MAX])
   bool told = false;
   int r = 0;
 
-  for (unsigned i = 0; r == 0 && i < v->nr_peers; i++) {
+  for (unsigned i = 0; r == 0 && i < v->peers.nr; i++) {
     if (v->p.away >> i & 1)
-      fp_peer_away (v->peers[i]);
+      fp_peer_away (v->peers.at[i]);
     else
-      r = fp_peer_wait_up (v->peers[i], deadline, &told, why);
+      r = fp_peer_wait_up (v->peers.at[i], deadline, &told, why);
   }
   return r;
 }
@@ -217,8 +225,8 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
       return r;
     }
   }
-  for (unsigned i = 0; r == 0 && i < v->nr_peers; i++)
-    r = fp_peer_start (v->peers[i]);
+  for (unsigned i = 0; r == 0 && i < v->peers.nr; i++)
+    r = fp_peer_start (v->peers.at[i]);
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
   if (r == 0)
@@ -253,7 +261,7 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
     fp_volume_stop (v, !p->resume && fp_meta_log_untouched (v));
     return r;
   }
-  atomic_store (&v->started, true);
+  atomic_store (&v->peers.started, true);
   *out = v;
   return 0;
 }
@@ -270,10 +278,10 @@ fp_volume_stop (struct fp_volume *v, bool discard)
   /* After a discard there is no next client. */
   if (!discard || v->p.name[0] != '\0')
     fp_meta_log_rest (v);
-  for (unsigned i = 0; i < v->nr_peers; i++)
-    fp_peer_stop (v->peers[i], discard);
-  for (unsigned i = 0; i < v->nr_peers; i++)
-    fp_peer_join (v->peers[i]);
+  for (unsigned i = 0; i < v->peers.nr; i++)
+    fp_peer_stop (v->peers.at[i], discard ? FP_PEER_DISCARD : FP_PEER_KEEP);
+  for (unsigned i = 0; i < v->peers.nr; i++)
+    fp_peer_join (v->peers.at[i]);
   volume_free (v);
   fp_clock_stop ();
 }
@@ -307,7 +315,7 @@ fp_volume_lane_get (struct fp_volume *v)
 {
   struct fp_lane *best = v->lanes[0];
 
-  FP_LOCK_SCOPE (&v->lock);
+  FP_LOCK_SCOPE (&v->extents->lock);
   for (unsigned i = 1; i < v->p.lanes; i++) {
     if (fp_lane_users (v->lanes[i]) < fp_lane_users (best))
       best = v->lanes[i];
@@ -339,7 +347,7 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->timeout_ms = v->p.timeout_ms;
   s->await_ms = v->engine.await_ms;
   s->lanes = v->p.lanes;
-  s->nr_servers = v->nr_peers;
+  s->nr_servers = v->peers.nr;
   for (struct fp_block *b = v->top; b != NULL; b = b->below)
     b->ops->status (b, s);
   s->fenced = fp_lease_is_fenced (&v->lease);
@@ -357,13 +365,16 @@ fp_volume_server_status (struct fp_volume *v, unsigned i,
                          struct fp_server_status *s)
 {
   struct fp_meta_log_status record;
+  enum fp_place place;
 
-  assert (i < v->nr_peers);
-  fp_peer_status (v->peers[i], s);
+  assert (i < v->peers.nr);
+  fp_peer_status (v->peers.at[i], s);
   fp_meta_log_status (v, &record);
   s->current = record.current >> i & 1;
-  s->gone = atomic_load (&v->gone) >> i & 1;
-  s->joining = atomic_load (&v->fresh) >> i & 1;
+  place = fp_peers_place (&v->peers, i);
+  s->gone = place == FP_PLACE_FREE || place == FP_PLACE_CONNECTING;
+  s->joining = place == FP_PLACE_JOINING || place == FP_PLACE_COUNTING ||
+               place == FP_PLACE_NEW;
   fp_migrate_status (v->migrate, i, &s->drain);
   fp_migrate_reclaim_status (v->migrate, i, &s->reclaim);
 }

@@ -2,7 +2,7 @@
 /* volume_int.h - what the folders of libvolume.la share, and front ends do not
  * see.
  *
- * Lock order: a lane's lock comes before fp_volume.lock, under which no other
+ * Lock order: a lane's lock comes before fp_extents.lock, under which no other
  * is taken but that of a notifier.  fp_peer.lock is never held together with
  * these, but is taken under count_lock.  The migration thread's lock comes
  * before all of them.  The locks inside fp_lease and fp_notifier come last, in
@@ -22,20 +22,16 @@
 #include "engine/lane.h"
 #include "extent/extent.h"
 #include "extent/lease.h"
+#include "extent/recorded.h"
+#include "peer/peers.h"
 #include "volume/volume.h"
 
 struct fp_check;
 struct fp_dirty_log;
 struct fp_io_counts;
-struct fp_peer;
 struct fp_migrate;
 struct fp_range_lock;
 struct fp_meta_log;
-
-#define FP_NO_EXTENT UINT32_MAX
-/* Grants ahead of need: of one peer, and of all. */
-#define FP_PEER_SPARES 2
-#define FP_MAX_SPARES 4
 
 struct fp_volume {
   struct fp_block engine;      /* first: fp_engine_volume */
@@ -45,36 +41,15 @@ struct fp_volume {
   struct fp_extents *extents;
   unsigned nr_lanes; /* p.lanes for front ends, and one for migration */
   struct fp_lane **lanes;
-  /* A place for each server, FP_MAX_SERVERS of them.  A peer stays until the
-   * end, so that readers take no lock.  nr_peers is raised when the peer is
-   * complete.  The place of a server that has left is `gone`, until another
-   * server gets it (servers.c).
-   */
-  _Atomic unsigned nr_peers;
-  struct fp_peer **peers;
-  _Atomic uint64_t gone;   /* sets of places: no server (yet, or any more) */
-  _Atomic uint64_t closed; /* gets no extents: joining, leaving, gone */
-  _Atomic uint64_t fresh;  /* joining, and never current yet */
-  /* If recorded: servers that may be in no list that the next client finds,
-   * under their present UUID.  They get no extents either (meta_log_change.c).
-   */
-  _Atomic uint64_t unlisted;
-  _Atomic unsigned servers; /* number of servers, as told by OPEN */
-  /* Closed places, until the others know the number of servers
-   * (servers_count.c).
-   */
-  _Atomic uint64_t uncounted;
-  pthread_mutex_t count_lock;   /* held to change that */
+  struct fp_peers peers;
+  pthread_mutex_t count_lock; /* held to count the servers: servers_count.c */
   struct fp_meta_log *meta_log; /* NULL = not recorded */
-  char title[FP_NAME_MAX + 1];  /* name, or UUID if it has none */
-  _Atomic bool started;
+  struct fp_recorded recorded;
+  char title[FP_NAME_MAX + 1]; /* name, or UUID if it has none */
   struct fp_lease lease;
   _Atomic unsigned next_lane;
-  _Atomic uint64_t waits;           /* fp_volume_waits */
-  _Atomic uint64_t allocated, lost; /* entries */
-  _Atomic uint64_t placing;         /* entries that wait for memory */
-  _Atomic uint64_t current;    /* set of members, of the last list; 0 = none */
-  _Atomic uint64_t generation; /* highest so far (peer_learn.h) */
+  _Atomic uint64_t waits;   /* fp_volume_waits */
+  _Atomic uint64_t current; /* set of members, of the last list; 0 = none */
 
   struct fp_range_lock *range_lock; /* NULL with one copy */
   struct fp_dirty_log *dirty_log;   /* NULL with one copy */
@@ -94,10 +69,8 @@ struct fp_volume {
    */
   uint64_t mirror_ns, refill_ns, looked_ns;
   struct fp_migrate *migrate;
-  _Atomic uint64_t moving;  /* the entry that is being copied (migrate.h) */
-  _Atomic uint64_t *dirty;  /* chunks of it that must be copied (again) */
-  _Atomic uint64_t drained; /* set of servers that get no extents */
-  struct fp_extent target;  /* destination of a move: memory without a label */
+  _Atomic uint64_t moving; /* the entry that is being copied (migrate.h) */
+  _Atomic uint64_t *dirty; /* chunks of it that must be copied (again) */
 
   /* The allocator, which gives extents their memory. */
   struct fp_thread allocator;
@@ -105,11 +78,9 @@ struct fp_volume {
   struct fp_notifier work;     /* raised when the allocator has some */
   struct fp_listener listener; /* tells the allocator of extents->changes */
 
-  pthread_mutex_t lock; /* protects what follows */
+  /* Under extents->lock. */
   bool stopping;
   uint32_t wanted_head, wanted_tail; /* linked by fp_extent.next_wanted */
-  /* Grants ahead of need, had or asked for. */
-  unsigned nr_claims, claims[FP_MAX_SERVERS];
 };
 
 /* allocator.c */
@@ -128,11 +99,6 @@ void fp_allocator_return (struct fp_volume *v, uint64_t i, unsigned server,
 int fp_allocator_choose (struct fp_volume *v, uint64_t k, uint64_t *room);
 /* Return true if a server has room for one more copy. */
 bool fp_allocator_has_room (struct fp_volume *v, uint64_t k);
-/* Return true if the peer, which has so many, may ask for one more grant ahead
- * of need.
- */
-bool fp_allocator_claim (struct fp_volume *v, unsigned server, unsigned has);
-void fp_allocator_unclaim (struct fp_volume *v, unsigned server);
 /* Give all extents memory now (reserve=full). */
 int fp_allocator_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX]);
 
@@ -155,20 +121,8 @@ fp_volume_wrote (struct fp_volume *v, uint64_t i, uint64_t offset,
  */
 int fp_migrate_copy_while_written (void *to, const void *from, size_t length);
 
-/* Return true if the server is being emptied: it is drained or closed. */
-static inline bool
-fp_volume_is_emptied (struct fp_volume *v, unsigned server)
-{
-  return (atomic_load (&v->drained) | atomic_load (&v->closed)) >> server & 1;
-}
-
-/* Return true if the server gets no extents, neither new nor moved ones. */
-static inline bool
-fp_volume_is_drained (struct fp_volume *v, unsigned server)
-{
-  return fp_volume_is_emptied (v, server) ||
-         (atomic_load (&v->unlisted) >> server & 1) != 0;
-}
+/* peer_ops.c */
+extern const struct fp_peer_ops fp_volume_peer_ops;
 
 /* servers.c */
 
@@ -184,31 +138,14 @@ void fp_volume_let_leave (struct fp_volume *v, uint64_t servers);
  */
 int fp_volume_recount (struct fp_volume *v, unsigned nr, bool all,
                        char why[FP_WHY_MAX]);
-/* Open place i as soon as the servers know the number; at once if the volume
- * is recorded.
+/* Open place i, which is JOINING or LEAVING, as soon as the servers know the
+ * number.
  */
 void fp_volume_open_counted (struct fp_volume *v, unsigned i);
 /* Open the places that wait for the number.  Call after a server was told. */
 void fp_volume_counted (struct fp_volume *v);
 
-/* flush.c */
-
-/* Set *at to a linear address that can be read on that server: *at itself if
- * its extent is still there, else any.  Return false if the server has nothing
- * of the volume.
- */
-bool fp_volume_place_to_read (struct fp_volume *v, unsigned server,
-                              uint64_t *at);
-
 /* volume.c */
-
-static inline uint64_t
-fp_volume_all_peers (const struct fp_volume *v)
-{
-  unsigned n = atomic_load (&v->nr_peers);
-
-  return n == 64 ? UINT64_MAX : (UINT64_C (1) << n) - 1;
-}
 
 /* As fp_lease_holds.  Leases of closed places do not count: a client that
  * takes the volume over may not know those servers.
@@ -216,8 +153,7 @@ fp_volume_all_peers (const struct fp_volume *v)
 static inline bool
 fp_volume_is_leased (struct fp_volume *v)
 {
-  return fp_lease_holds (&v->lease,
-                         fp_volume_all_peers (v) & ~atomic_load (&v->closed),
+  return fp_lease_holds (&v->lease, atomic_load (&v->peers.open),
                          atomic_load (&v->current));
 }
 #endif /* FP_VOLUME_INT_H */

@@ -16,30 +16,36 @@
 #include "memserver/session/session.h"
 #include "transport/tls.h"
 
+enum {
+  FRESH = 1u << SESSION_FRESH,
+  READY = 1u << SESSION_READY,
+  OPEN = 1u << SESSION_OPEN,
+};
+
 static const struct {
   ctl_handler *handler;
-  unsigned states; /* in which the message is allowed */
+  unsigned states; /* set of states in which the message is allowed */
   bool changes;    /* changes the open volume */
 } table[] = {
-  [FP_MSG_HELLO] = { ctl_hello, SESSION_FRESH, false },
-  [FP_MSG_OPEN] = { ctl_open, SESSION_READY | SESSION_OPEN, false },
-  [FP_MSG_LIST] = { ctl_list, SESSION_OPEN, false },
-  [FP_MSG_GRANT] = { ctl_grant, SESSION_OPEN, true },
-  [FP_MSG_LABEL] = { ctl_label, SESSION_OPEN, true },
-  [FP_MSG_RELEASE] = { ctl_release, SESSION_OPEN, true },
-  [FP_MSG_ZERO] = { ctl_zero, SESSION_OPEN, true },
-  [FP_MSG_PING] = { ctl_ping, SESSION_READY | SESSION_OPEN, false },
-  [FP_MSG_BYE] = { ctl_bye, SESSION_READY | SESSION_OPEN, false },
-  [FP_MSG_STAT] = { ctl_stat, SESSION_READY | SESSION_OPEN, false },
-  [FP_MSG_DATA_HELLO] = { ctl_data_hello, SESSION_FRESH, false },
-  [FP_MSG_LOOKUP] = { ctl_lookup, SESSION_READY | SESSION_OPEN, false },
-  [FP_MSG_MEMBERS] = { ctl_members, SESSION_OPEN, true },
-  [FP_MSG_MAP] = { ctl_map, SESSION_OPEN, true },
-  [FP_MSG_MAP_READ] = { ctl_map_read, SESSION_OPEN, false },
-  [FP_MSG_MAP_WRITE] = { ctl_map_write, SESSION_OPEN, true },
-  [FP_MSG_DELETE] = { ctl_delete, SESSION_READY | SESSION_OPEN, false },
-  [FP_MSG_VOLUMES] = { ctl_volumes, SESSION_READY | SESSION_OPEN, false },
-  [FP_MSG_TOKEN] = { ctl_token, SESSION_READY | SESSION_OPEN, false },
+  [FP_MSG_HELLO] = { ctl_hello, FRESH, false },
+  [FP_MSG_OPEN] = { ctl_open, READY | OPEN, false },
+  [FP_MSG_LIST] = { ctl_list, OPEN, false },
+  [FP_MSG_GRANT] = { ctl_grant, OPEN, true },
+  [FP_MSG_LABEL] = { ctl_label, OPEN, true },
+  [FP_MSG_RELEASE] = { ctl_release, OPEN, true },
+  [FP_MSG_ZERO] = { ctl_zero, OPEN, true },
+  [FP_MSG_PING] = { ctl_ping, READY | OPEN, false },
+  [FP_MSG_BYE] = { ctl_bye, READY | OPEN, false },
+  [FP_MSG_STAT] = { ctl_stat, READY | OPEN, false },
+  [FP_MSG_DATA_HELLO] = { ctl_data_hello, FRESH, false },
+  [FP_MSG_LOOKUP] = { ctl_lookup, READY | OPEN, false },
+  [FP_MSG_MEMBERS] = { ctl_members, OPEN, true },
+  [FP_MSG_MAP] = { ctl_map, OPEN, true },
+  [FP_MSG_MAP_READ] = { ctl_map_read, OPEN, false },
+  [FP_MSG_MAP_WRITE] = { ctl_map_write, OPEN, true },
+  [FP_MSG_DELETE] = { ctl_delete, READY | OPEN, false },
+  [FP_MSG_VOLUMES] = { ctl_volumes, READY | OPEN, false },
+  [FP_MSG_TOKEN] = { ctl_token, READY | OPEN, false },
 };
 
 int
@@ -69,7 +75,7 @@ run_handler (struct call *call)
 
   if (type >= sizeof table / sizeof table[0] || !table[type].handler)
     return ctl_fail (call, -EPROTO, "no such message: %u", type);
-  if (!(call->session->state & table[type].states))
+  if (!((1u << call->session->state) & table[type].states))
     return ctl_fail (call, -EPROTO, "%s is out of turn", fp_msg_name (type));
   if (must_be_tls (call->session))
     return ctl_fail (call, -EPERM,

@@ -7,7 +7,7 @@
  *
  * CTL_WAIT means not yet.  The handler must have changed nothing that trying
  * again would spoil.  It is called again when the server is poked, the last
- * time with session->wait_over.
+ * time with session->patience == PATIENCE_OVER.
  *
  * Threads:  the loop's.
  */

@@ -315,7 +315,7 @@ refuse_fenced (struct call *call, const struct record *rec)
   char title[FP_NAME_MAX + 1], when[32] = "";
   uint32_t ms = record_fenced_ms (rec);
 
-  if (rec->holder && !rec->holder->dismissed)
+  if (rec->holder && rec->holder->parting != PARTING_DISMISSED)
     return ctl_refuse_busy (call, rec);
   record_title (rec, title);
   if (ms > 0)
@@ -358,7 +358,7 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
     return refuse_former (call, rec);
   if (rec->holder) {
     /* A session that is ending will be gone soon. */
-    if (session_is_leaving (rec->holder) && !s->wait_over)
+    if (session_is_leaving (rec->holder) && s->patience != PATIENCE_OVER)
       return CTL_WAIT;
     return refuse_fenced (call, rec);
   }
@@ -428,7 +428,7 @@ ctl_open (struct call *call)
   if (q.flags & FP_OPEN_TAKEOVER)
     record_used (rec);
   s->record = rec;
-  s->state = SESSION_OPEN;
+  session_move (s, SESSION_OPEN);
   s->discard = false;
   guard_opened (s);
   p.epoch = rec->epoch;
@@ -466,12 +466,13 @@ ctl_bye (struct call *call)
     r = guard_discard (call);
   if (r < 0)
     return r;
-  s->orderly = true;
+  s->parting = PARTING_ORDERLY;
   if (s->record)
     s->discard = (q.discard || s->record->ephemeral) && !s->read_only;
   if (!session_close_volume (s))
     return CTL_WAIT;
-  s->state = SESSION_READY;
+  if (s->state == SESSION_OPEN)
+    session_move (s, SESSION_READY);
   call->after = CONN_CLOSE;
   return 0;
 }
@@ -534,12 +535,12 @@ ctl_data_hello (struct call *call)
   owner = server_find_session (s->server, s->data_for);
   if (!owner)
     return ctl_fail (call, -EPERM, "its session has ended");
-  if (owner->state != SESSION_OPEN || owner->closing ||
+  if (owner->state != SESSION_OPEN || owner->closing != CLOSING_NOT ||
       owner->record->transport != FP_TRANSPORT_TCP)
     return ctl_fail (call, -EINVAL,
                      "this session has no volume open over tcp");
   if (!data_replace (owner, q.lane)) {
-    if (!s->wait_over)
+    if (s->patience != PATIENCE_OVER)
       return CTL_WAIT;
     return ctl_fail (call, -EBUSY,
                      "lane %u: its previous connection has not ended yet",

@@ -61,7 +61,7 @@ check_not_moving (struct call *call, const struct slab *s)
 
   if (!session->moving || session->move.slab != s)
     return 0;
-  return session->wait_over
+  return session->patience == PATIENCE_OVER
              ? ctl_fail (call, -EBUSY,
                          "slab %u is still being copied: try again", s->index)
              : CTL_WAIT;
@@ -295,9 +295,10 @@ ctl_grant (struct call *call)
     struct pool_counts counts = pool_count (srv->pool);
     uint32_t soon = pool_lendable (srv->pool);
 
-    if (soon == 0 && !q.ahead && !s->wait_over && forget_orphan (s))
+    if (soon == 0 && !q.ahead && s->patience != PATIENCE_OVER &&
+        forget_orphan (s))
       return CTL_WAIT;
-    if (soon > 0 && !q.ahead && !s->wait_over)
+    if (soon > 0 && !q.ahead && s->patience != PATIENCE_OVER)
       return CTL_WAIT;
     if (counts.in[SLAB_LENT] < counts.total && soon == 0)
       return ctl_fail (call, r,
@@ -393,7 +394,7 @@ ctl_release (struct call *call)
     /* The client itself is in the middle of a transfer.  If that does not end
      * in time, its data connections are ended.
      */
-    if (session->wait_over)
+    if (session->patience == PATIENCE_OVER)
       data_stop_all (session);
     return CTL_WAIT;
   }
@@ -413,10 +414,10 @@ ctl_zero (struct call *call)
 
   if (r < 0)
     return r;
-  if (session->zeroing)
+  if (session->zeroing == ZEROING_RUNS)
     return CTL_WAIT;
-  if (session->zeroed) {
-    session->zeroed = false;
+  if (session->zeroing == ZEROING_DONE) {
+    session->zeroing = ZEROING_NONE;
     return session->zero.status;
   }
   s = find_slab (call, q.slab);
@@ -437,7 +438,7 @@ ctl_zero (struct call *call)
   session->zero.slab = s;
   session->zero.offset = q.offset;
   session->zero.length = q.length;
-  session->zeroing = true;
+  session->zeroing = ZEROING_RUNS;
   pool_zero (session->server->pool, &session->zero);
   return CTL_WAIT;
 }

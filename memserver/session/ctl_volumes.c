@@ -148,7 +148,7 @@ ctl_delete (struct call *call)
       return 0; /* the volume went with the session */
   }
   if (rec->holder) {
-    if (session_is_leaving (rec->holder) && !s->wait_over)
+    if (session_is_leaving (rec->holder) && s->patience != PATIENCE_OVER)
       return CTL_WAIT;
     return ctl_refuse_busy (call, rec);
   }

@@ -77,7 +77,7 @@ on_ended (struct note *note)
   struct session *s = d->session;
 
   fp_thread_join (&d->thread);
-  if (d->status < 0 && !s->closing)
+  if (d->status < 0 && s->closing == CLOSING_NOT)
     fp_log (FP_LOG_INFO, "%s: a data connection ended: %s", s->name,
             strerror (-d->status));
   TAILQ_REMOVE (&s->data, d, entry);

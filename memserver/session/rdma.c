@@ -70,8 +70,8 @@ on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
   struct session *s = server_find_session (rdma->server, h->session);
 
   /* No volume is needed: a client tries the transport before it has one. */
-  if (!s || !(s->state & (SESSION_READY | SESSION_OPEN)) || s->closing ||
-      !(s->transports & FP_TRANSPORT_RDMA))
+  if (!s || (s->state != SESSION_READY && s->state != SESSION_OPEN) ||
+      s->closing != CLOSING_NOT || !(s->transports & FP_TRANSPORT_RDMA))
     return NULL;
   if (!tokens_take (&s->tokens, h->lane, fp_now_ns (), h->token))
     return NULL;

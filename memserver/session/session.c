@@ -3,6 +3,7 @@
 
 #include <config.h>
 
+#include <assert.h>
 #include <errno.h>
 #include <event2/event.h>
 #include <stddef.h>
@@ -35,6 +36,20 @@ session_close_sent (struct session *s)
 {
   while (s->nr_sent_fds > 0)
     close (s->sent_fds[--s->nr_sent_fds]);
+}
+
+void
+session_move (struct session *s, enum session_state to)
+{
+  static const unsigned allowed[] = {
+    [SESSION_FRESH] = 1u << SESSION_READY,
+    [SESSION_READY] = 1u << SESSION_OPEN | 1u << SESSION_ENDING,
+    [SESSION_OPEN] = 1u << SESSION_READY | 1u << SESSION_ENDING,
+    [SESSION_ENDING] = 0,
+  };
+
+  assert (allowed[s->state] & 1u << to);
+  s->state = to;
 }
 
 static void
@@ -76,18 +91,36 @@ on_message (struct conn *c)
   session_dispatch (s);
 }
 
+/* Return how the session and its client part now that c has ended.  Over TCP
+ * nothing is mapped.  A hang-up there may come from the network, except after
+ * a dismissal: then it is the client's answer.
+ */
+static enum session_parting
+part (enum session_parting before, const struct conn *c)
+{
+  bool left = conn_closed_by_peer (c);
+
+  switch (before) {
+  case PARTING_ORDERLY:
+    return PARTING_ORDERLY;
+  case PARTING_DISMISSED:
+    return conn_hung_up (c) ? PARTING_ORDERLY : PARTING_DISMISSED;
+  case PARTING_NONE:
+  case PARTING_HUNG_UP:
+  case PARTING_UNMAPPED:
+  default:
+    if (conn_is_unix (c) && conn_hung_up (c))
+      return left ? PARTING_UNMAPPED : PARTING_ORDERLY;
+    return left ? PARTING_HUNG_UP : PARTING_NONE;
+  }
+}
+
 static void
 on_conn_ended (struct conn *c, const char *why)
 {
   struct session *s = conn_owner (c);
 
-  /* Over TCP nothing is mapped.  A hang-up there may come from the network,
-   * except after a dismissal: then it is the client's answer.
-   */
-  s->left = conn_closed_by_peer (c);
-  s->returns = s->left && !s->orderly;
-  s->orderly =
-      s->orderly || ((conn_is_unix (c) || s->dismissed) && conn_hung_up (c));
+  s->parting = part (s->parting, c);
   session_end (s, why);
 }
 
@@ -100,7 +133,8 @@ on_give_away (struct conn *c)
   int fd = conn_take_fd (c, &tls), r;
 
   owner = server_find_session (s->server, s->data_for);
-  if (!owner || owner->state != SESSION_OPEN || owner->closing) {
+  if (!owner || owner->state != SESSION_OPEN ||
+      owner->closing != CLOSING_NOT) {
     fp_tls_end (tls);
     close (fd);
   }
@@ -124,7 +158,7 @@ on_wait_over (evutil_socket_t fd, short what, void *arg)
   (void) fd;
   (void) what;
   stop_waiting (s);
-  s->wait_over = true;
+  s->patience = PATIENCE_OVER;
   session_dispatch (s);
 }
 
@@ -135,8 +169,7 @@ on_zeroed (struct note *note)
       (struct session *) ((char *) note -
                           offsetof (struct session, zero.done));
 
-  s->zeroing = false;
-  s->zeroed = true;
+  s->zeroing = ZEROING_DONE;
   server_poke (s->server);
   session_drained (s);
 }
@@ -282,7 +315,7 @@ session_begin (struct session *s, const struct fp_hello *q)
   s->tails = q->features & FP_FEATURE_TAIL;
   snprintf (s->name, sizeof s->name, "%s", q->name);
   s->since = (uint64_t) time (NULL);
-  s->state = SESSION_READY;
+  session_move (s, SESSION_READY);
   TAILQ_REMOVE (&srv->fresh, s, entry);
   srv->nr_fresh--;
   TAILQ_INSERT_TAIL (&srv->sessions, s, entry);
@@ -308,9 +341,11 @@ session_wait (struct session *s)
   struct timeval tv = { .tv_sec = WAIT_MS / 1000 };
 
   /* WAIT_MS runs from the first try. */
-  if (!s->retried && event_add (s->wait_timer, &tv) < 0)
-    return -ENOMEM;
-  s->retried = true;
+  if (s->patience == PATIENCE_NEW) {
+    if (event_add (s->wait_timer, &tv) < 0)
+      return -ENOMEM;
+    s->patience = PATIENCE_RUNS;
+  }
   s->waiting = true;
   TAILQ_INSERT_TAIL (&s->server->waiting, s, wait_entry);
   s->server->nr_waiting++;
@@ -321,8 +356,7 @@ void
 session_waited (struct session *s)
 {
   event_del (s->wait_timer);
-  s->wait_over = false;
-  s->retried = false;
+  s->patience = PATIENCE_NEW;
   s->reclaimed = false;
 }
 
@@ -351,8 +385,8 @@ abandon (struct session *s)
   if (guard_gives_way (s))
     return;
   /* While the server stops, a client without network hears nothing. */
-  if (r->transport == FP_TRANSPORT_SHM || s->dismissed ||
-      s->server->stopping || !s->left)
+  if (r->transport == FP_TRANSPORT_SHM || s->server->stopping ||
+      s->parting != PARTING_HUNG_UP)
     r->fenced_ns = believes_until (s);
 }
 
@@ -372,6 +406,20 @@ await_return (struct session *s)
 
 static bool close_access (struct session *s);
 
+static void
+set_closing (struct session *s, enum session_closing to)
+{
+  static const unsigned allowed[] = {
+    [CLOSING_NOT] = 1u << CLOSING_NOW,
+    [CLOSING_NOW] = 1u << CLOSING_LATER | 1u << CLOSING_DONE,
+    [CLOSING_LATER] = 1u << CLOSING_NOW,
+    [CLOSING_DONE] = 1u << CLOSING_NOT,
+  };
+
+  assert (allowed[s->closing] & 1u << to);
+  s->closing = to;
+}
+
 /* Close more keys.  They are closed a few at a time, so that other events have
  * their turn between.
  */
@@ -381,8 +429,8 @@ on_more_to_close (struct note *note)
   struct session *s =
       (struct session *) ((char *) note - offsetof (struct session, more));
 
-  s->more_posted = false;
-  if (s->dismissed && s->state != SESSION_ENDING)
+  set_closing (s, CLOSING_NOW);
+  if (s->parting == PARTING_DISMISSED && s->state != SESSION_ENDING)
     (void) close_access (s); /* nothing else is left to do */
   server_poke (s->server);
   session_drained (s);
@@ -395,8 +443,8 @@ close_access (struct session *s)
   struct record *r = s->record;
   uint64_t until = fp_now_ns () + KEYS_NS;
 
-  if (!s->closing) {
-    s->closing = true;
+  if (s->closing == CLOSING_NOT) {
+    set_closing (s, CLOSING_NOW);
     s->to_close = r->nr_slabs;
     /* Over rdma a key opens a slab only to these queue pairs. */
     rdma_end_peers (s);
@@ -407,7 +455,7 @@ close_access (struct session *s)
 
     if (slow && fp_deadline_passed (until)) {
       s->more.run = on_more_to_close;
-      s->more_posted = true;
+      set_closing (s, CLOSING_LATER);
       mailbox_post (s->server->mailbox, &s->more);
       return false;
     }
@@ -415,6 +463,7 @@ close_access (struct session *s)
     if (keys_close (slab) < 0)
       record_lose (r, slab);
   }
+  set_closing (s, CLOSING_DONE);
   data_stop_all (s);
   return true;
 }
@@ -427,19 +476,20 @@ session_close_volume (struct session *s)
     rdma_end_domain (s);
     return true;
   }
-  if (s->more_posted ||
-      ((!s->closing || s->to_close > 0) && !close_access (s)))
+  if (s->closing == CLOSING_LATER ||
+      (s->closing != CLOSING_DONE && !close_access (s)))
     return false;
-  if (s->nr_data > 0 || s->zeroing || s->moving)
+  if (s->nr_data > 0 || s->zeroing == ZEROING_RUNS || s->moving)
     return false;
   rdma_end_domain (s);
-  if (!s->orderly)
+  if (s->parting < PARTING_UNMAPPED)
     abandon (s);
-  if (s->returns && !s->dismissed && !s->read_only && s->record->kept)
+  if ((s->parting == PARTING_HUNG_UP || s->parting == PARTING_UNMAPPED) &&
+      !s->read_only && s->record->kept)
     await_return (s);
   record_detach (s->record, s->discard);
   s->record = NULL;
-  s->closing = false;
+  set_closing (s, CLOSING_NOT);
   return true;
 }
 
@@ -471,7 +521,7 @@ session_end (struct session *s, const char *why)
   }
   fp_log (s->record ? FP_LOG_INFO : FP_LOG_DEBUG, "%s: session ends: %s",
           title (s), why);
-  s->state = SESSION_ENDING;
+  session_move (s, SESSION_ENDING);
   conn_free (s->conn);
   s->conn = NULL;
   session_drained (s);
@@ -480,7 +530,8 @@ session_end (struct session *s, const char *why)
 bool
 session_is_leaving (const struct session *s)
 {
-  return s->state == SESSION_ENDING || s->dismissed || s->closing;
+  return s->state == SESSION_ENDING || s->parting == PARTING_DISMISSED ||
+         s->closing != CLOSING_NOT;
 }
 
 void
@@ -491,10 +542,11 @@ session_dismiss (struct session *s, const char *why)
   if (session_is_leaving (s))
     return;
   stop_waiting (s);
-  s->dismissed = true;
+  if (s->parting == PARTING_NONE)
+    s->parting = PARTING_DISMISSED;
   (void) close_access (s);
   until = believes_until (s);
-  if (s->orderly || fp_deadline_passed (until))
+  if (s->parting == PARTING_ORDERLY || fp_deadline_passed (until))
     session_end (s, why);
   else
     conn_dismiss (s->conn, (unsigned) fp_deadline_left_ms (until), why);

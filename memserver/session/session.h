@@ -43,10 +43,47 @@
 #include "memserver/session/tokens.h"
 #include "proto/messages.h"
 
-#define SESSION_FRESH 1u
-#define SESSION_READY 2u
-#define SESSION_OPEN 4u
-#define SESSION_ENDING 8u
+enum session_state {
+  SESSION_FRESH,
+  SESSION_READY,
+  SESSION_OPEN,
+  SESSION_ENDING,
+};
+
+/* How far the session's access to its volume is ended.  It goes from LATER
+ * back to NOW, and from DONE to NOT once the volume is let go.
+ */
+enum session_closing {
+  CLOSING_NOT,
+  CLOSING_NOW,   /* some keys are closed */
+  CLOSING_LATER, /* as NOW, and `more` is posted to go on */
+  CLOSING_DONE,  /* all keys are closed; threads may still be in its memory */
+};
+
+/* How the session and its client part.  Only the first three say that the
+ * client may still have memory mapped.
+ */
+enum session_parting {
+  PARTING_NONE,      /* not yet, or the client may not know it */
+  PARTING_DISMISSED, /* by session_dismiss; the client may not know it */
+  PARTING_HUNG_UP,   /* without BYE: the client knows, and may reconnect */
+  PARTING_UNMAPPED, /* as HUNG_UP, over a Unix socket: the process has ended */
+  PARTING_ORDERLY,  /* by BYE, or by hanging up when dismissed */
+};
+
+/* A long ZERO, which the worker does. */
+enum session_zeroing {
+  ZEROING_NONE,
+  ZEROING_RUNS,
+  ZEROING_DONE, /* the request that waits for it takes the result */
+};
+
+/* Patience with the request that is being answered. */
+enum session_patience {
+  PATIENCE_NEW,  /* no wait so far */
+  PATIENCE_RUNS, /* wait_timer runs */
+  PATIENCE_OVER, /* waited for long enough */
+};
 
 struct data_conn;
 struct event;
@@ -62,7 +99,7 @@ struct session {
   struct server *server;
   struct conn *conn; /* NULL while ENDING */
   struct peer peer;
-  unsigned state;
+  enum session_state state;
 
   /* Set at HELLO. */
   uint64_t id;
@@ -78,17 +115,13 @@ struct session {
 
   /* While OPEN, and while ENDING until it is drained. */
   struct record *record;
-  bool read_only;    /* the session does not change the volume */
-  bool stranger;     /* must not share what others have mapped */
-  bool closing;      /* access is being ended, or has ended */
+  bool read_only; /* the session does not change the volume */
+  bool stranger;  /* must not share what others have mapped */
+  enum session_closing closing;
   uint32_t to_close; /* slabs of the record that may still have keys */
   struct note more;  /* continues closing keys */
-  bool more_posted;
-  bool discard;   /* scrub and forget the volume when it is closed */
-  bool orderly;   /* the client has nothing mapped any more */
-  bool left;      /* the client knows that the session is over */
-  bool returns;   /* the client hung up without BYE, and may reconnect */
-  bool dismissed; /* see session_dismiss */
+  bool discard;      /* scrub and forget the volume when it is closed */
+  enum session_parting parting;
 
   /* FRESH, after DATA_HELLO: the session that this will be a data connection
    * of.  The token is used up by then.
@@ -111,14 +144,12 @@ struct session {
   unsigned nr_peers;
 
   struct pool_zero zero;
-  bool zeroing; /* the worker has the job */
-  bool zeroed;  /* the worker has done it */
+  enum session_zeroing zeroing;
   struct pool_move move;
   bool moving; /* the worker has the job */
 
-  bool waiting;
-  bool wait_over; /* the request has waited for long enough */
-  bool retried;   /* the request has waited before */
+  bool waiting; /* in server.waiting */
+  enum session_patience patience;
   /* An orphan was forgotten for the request, whose slabs need other memory. */
   bool reclaimed;
   struct event *wait_timer;
@@ -139,6 +170,9 @@ bool session_shed (struct server *srv);
  * *nr_data to the number of their data connections.
  */
 unsigned session_count_of_peer (const struct session *s, unsigned *nr_data);
+
+/* Change the state.  The move must be a legal one. */
+void session_move (struct session *s, enum session_state to);
 
 /* End the session.  It is freed once its access and its threads have ended. */
 void session_end (struct session *s, const char *why);

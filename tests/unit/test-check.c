@@ -132,7 +132,7 @@ fill (void)
 static struct fake_server *
 server_of (uint64_t i, unsigned copy)
 {
-  struct fp_extent *p = &v->extents->p[fp_mirror_entry (v->extents, i, copy)];
+  struct fp_extent *p = &v->extents->p[fp_copies_entry (v->extents, i, copy)];
 
   for (unsigned n = 0; n < NR_SERVERS; n++)
     if (fp_addr_eq (&v->p.servers[p->copy.server],
@@ -146,7 +146,7 @@ server_of (uint64_t i, unsigned copy)
 static uint8_t *
 byte_of (uint64_t i, unsigned copy, uint64_t in)
 {
-  struct fp_extent *p = &v->extents->p[fp_mirror_entry (v->extents, i, copy)];
+  struct fp_extent *p = &v->extents->p[fp_copies_entry (v->extents, i, copy)];
 
   return fp_fake_server_memory (fake_server_data (server_of (i, copy))) +
          p->copy.slab * (SLAB + FP_TAIL_SIZE) + in;
@@ -448,9 +448,9 @@ written_to (struct fake_server *to)
 {
   struct fp_server_status it;
 
-  for (unsigned i = 0; i < v->nr_peers; i++)
+  for (unsigned i = 0; i < v->peers.nr; i++)
     if (fp_addr_eq (&v->p.servers[i], fake_server_addr (to))) {
-      fp_peer_status (v->peers[i], &it);
+      fp_peer_status (v->peers.at[i], &it);
       return it.bytes_written;
     }
   fail ();
@@ -477,7 +477,7 @@ test_failed_mend (void **state)
     fp_fake_fault_at (n, FP_FAKE_ERROR);
     check (true);
     fp_fake_fault_at (0, FP_FAKE_ERROR);
-    while (fp_mirror_bad (v->extents, 0, 3) != 0) {
+    while (fp_copies_bad (v->extents, 0, 3) != 0) {
       assert_false (fp_deadline_passed (end));
       pause_ms (1);
     }

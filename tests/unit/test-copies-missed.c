@@ -68,7 +68,7 @@ write_at (uint64_t in, unsigned char byte)
 static struct fp_fake_server *
 server_of (unsigned c)
 {
-  unsigned s = atomic_load (&fp_mirror_copy (v->extents, 0, c)->server);
+  unsigned s = atomic_load (&fp_copies_get (v->extents, 0, c)->server);
 
   return fake_server_data (servers[s]);
 }
@@ -76,7 +76,7 @@ server_of (unsigned c)
 static unsigned char
 byte_of (unsigned c, uint64_t in)
 {
-  const struct fp_extent *p = fp_mirror_copy (v->extents, 0, c);
+  const struct fp_extent *p = fp_copies_get (v->extents, 0, c);
   unsigned char it;
 
   /* A client with the key may write to a server's memory at any time. */
@@ -271,7 +271,7 @@ test_not_sent_is_no_difference (void **state)
   begin (&w, AT, 9);
   assert_true (fp_fake_fault_fired ());
   /* The peer reconnects soon, so copy 1 does not become stale. */
-  assert_int_equal (fp_mirror_in_sync (v->extents, 0), 3);
+  assert_int_equal (fp_copies_in_sync (v->extents, 0), 3);
   check_waits (&w);
 }
 
@@ -323,7 +323,7 @@ zeros_at_hung (unsigned c)
   fake_lease_ms = 30000; /* so no heartbeat fails */
   attach ();
   assert_int_equal (write_at (AT, 9), 0);
-  s = atomic_load (&fp_mirror_copy (v->extents, 0, c)->server);
+  s = atomic_load (&fp_copies_get (v->extents, 0, c)->server);
   fake_server_silence (servers[s], FAKE_DEAF, 0);
   assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
   pause_ms (100);
@@ -391,7 +391,7 @@ test_zeros_are_unsettled (void **state)
   (void) state;
   attach ();
   assert_int_equal (write_at (AT, 9), 0);
-  s = atomic_load (&fp_mirror_copy (v->extents, 0, 1)->server);
+  s = atomic_load (&fp_copies_get (v->extents, 0, 1)->server);
   fake_server_silence (servers[s], FAKE_DEAF, FP_MSG_ZERO);
   assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
   while (byte_of (0, AT) != 0) {
@@ -425,7 +425,7 @@ zeros_stale (bool cut)
   attach ();
   for (uint64_t i = 0; i < 2; i++)
     assert_int_equal (put (i, 9), 0);
-  s = atomic_load (&fp_mirror_copy (v->extents, 0, 1)->server);
+  s = atomic_load (&fp_copies_get (v->extents, 0, 1)->server);
   fake_server_silence (servers[s], FAKE_DEAF, FP_MSG_ZERO);
   assert_int_equal (fp_thread_create (&z.thread, "zero", zero_two, &z), 0);
   await_byte (0, PUT_AT, 0);

@@ -131,17 +131,41 @@ one_copy (enum fp_io_kind kind, uint64_t i, unsigned c, unsigned at,
   struct fp_io io = {
     .kind = kind,
     .length = length,
-    .offset = (fp_mirror_entry (t, i, c) << t->shift) + at,
+    .offset = (fp_copies_entry (t, i, c) << t->shift) + at,
     .buf = bytes,
     .linear = true,
     .migrate = true,
-    .target = fp_mirror_copy (t, i, c),
+    .target = fp_copies_get (t, i, c),
   };
 
   fp_lane_sync_begin (lane, &io);
   (void) fp_lane_sync_await (lane, &io, NULL, FP_NEVER);
   fp_volume_lane_put (lane);
   return io.status;
+}
+
+/* As a client does, mark the regions of a write at copy c of extent i before
+ * it is sent: dirty_log.h.  The sweep must not clear them meanwhile.
+ */
+static int
+mark (uint64_t i, unsigned c, struct fp_extent *p)
+{
+  uint64_t k = fp_copies_entry (v->extents, i, c);
+  unsigned first, nr;
+
+  fp_dirty_log_enter (v, i, START, sizeof bytes);
+  for (;;)
+    switch (
+        fp_dirty_log_look (v, k, &p->copy, START, sizeof bytes, &first, &nr)) {
+    case FP_DIRTY_LOG_READY:
+      return 0;
+    case FP_DIRTY_LOG_WAIT:
+      pause_ms (1);
+      break;
+    case FP_DIRTY_LOG_SAY:
+    default:
+      return fp_dirty_log_say_all (v, k, p);
+    }
 }
 
 /* Write to this server alone.  The client dies now, and the next client does
@@ -155,16 +179,14 @@ write_in_part (struct fake_server *server)
   last++;
   for (uint64_t i = 0; v != NULL && i < EXTENTS; i++)
     for (unsigned c = 0; c < v->extents->copies; c++) {
-      struct fp_extent *p = fp_mirror_copy (v->extents, i, c);
+      struct fp_extent *p = fp_copies_get (v->extents, i, c);
       unsigned s = atomic_load (&p->server);
 
-      if (!(fp_mirror_in_sync (v->extents, i) >> c & 1) ||
+      if (!(fp_copies_in_sync (v->extents, i) >> c & 1) ||
           !fp_addr_eq (&v->p.servers[s], addr) ||
           fp_extent_state (p) != FP_EXTENT_READY)
         continue;
-      /* As a client does, mark the regions at that server first: dirty_log.h.
-       */
-      if (fp_dirty_log_say_all (v, fp_mirror_entry (v->extents, i, c), p) < 0)
+      if (mark (i, c, p) < 0)
         continue;
       memset (bytes, last, sizeof bytes);
       (void) one_copy (FP_IO_WRITE, i, c, START, sizeof bytes);
@@ -271,12 +293,12 @@ check_copy (unsigned n, unsigned c, uint64_t end)
   unsigned at = START + n % 2 * BLOCK;
 
   for (;;) {
-    bool in_sync = fp_mirror_in_sync (v->extents, n / 2) >> c & 1;
+    bool in_sync = fp_copies_in_sync (v->extents, n / 2) >> c & 1;
     int r = one_copy (FP_IO_READ, n / 2, c, at, BLOCK);
 
     if (r == 0 && the_byte (n) == last)
       return;
-    if (r == 0 && in_sync && (fp_mirror_in_sync (v->extents, n / 2) >> c & 1))
+    if (r == 0 && in_sync && (fp_copies_in_sync (v->extents, n / 2) >> c & 1))
       wrong ("a copy of block", n, bytes[0]);
     if (fp_deadline_passed (end))
       wrong ("cannot read copy", c, -1);

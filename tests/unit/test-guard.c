@@ -138,10 +138,10 @@ stay (struct session *s, unsigned nr, uint32_t transport, uint32_t flags)
 static void
 leave (struct session *s)
 {
-  s->orderly = true;
+  s->parting = PARTING_ORDERLY;
   assert_true (session_close_volume (s));
   session_close_sent (s);
-  s->orderly = false;
+  s->parting = PARTING_NONE;
   s->state = SESSION_READY;
 }
 
@@ -190,9 +190,9 @@ test_reader_gone (void **state)
 static void
 hang_up (struct session *s)
 {
-  s->left = s->returns = true;
+  s->parting = PARTING_HUNG_UP;
   assert_true (session_close_volume (s));
-  s->left = s->returns = false;
+  s->parting = PARTING_NONE;
   s->state = SESSION_READY;
 }
 

@@ -376,7 +376,7 @@ test_one_fails (void **state)
     for (unsigned i = 0; i < 2; i++)
       while (fp_fake_server_release (fake_server_data (servers[i]), 0, 0))
         ;
-    while (fp_mirror_bad (v->extents, extent, 3) != 0)
+    while (fp_copies_bad (v->extents, extent, 3) != 0)
       pause_ms (1);
     await_whole ();
     all_free ();
@@ -467,7 +467,7 @@ test_end (void **state)
 static void
 test_is_inside (void **state)
 {
-  struct fp_extent *p = fp_mirror_copy (v->extents, extent, 0);
+  struct fp_extent *p = fp_copies_get (v->extents, extent, 0);
   struct fp_io *io;
 
   (void) state;

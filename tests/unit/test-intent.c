@@ -83,7 +83,7 @@ static struct fake_server *
 server_of (uint64_t i, unsigned c)
 {
   const struct fp_addr *addr =
-      &v->p.servers[fp_mirror_copy (v->extents, i, c)->copy.server];
+      &v->p.servers[fp_copies_get (v->extents, i, c)->copy.server];
 
   for (unsigned s = 0; s < FIXTURE_SERVERS; s++)
     if (servers[s] != NULL &&
@@ -98,7 +98,7 @@ static const unsigned char *
 memory_of (uint64_t i, unsigned c)
 {
   return fp_fake_server_memory (fake_server_data (server_of (i, c))) +
-         fp_mirror_copy (v->extents, i, c)->copy.slab * (SLAB + FP_TAIL_SIZE);
+         fp_copies_get (v->extents, i, c)->copy.slab * (SLAB + FP_TAIL_SIZE);
 }
 
 static const volatile unsigned char *
@@ -145,7 +145,7 @@ all_alike (void)
 {
   await_whole ();
   for (uint64_t i = 0; i < EXTENTS; i++)
-    if (fp_mirror_in_sync (v->extents, i) != 0)
+    if (fp_copies_in_sync (v->extents, i) != 0)
       for (unsigned c = 1; c < nr_copies; c++)
         assert_memory_equal (memory_of (i, 0), memory_of (i, c), SLAB);
 }
@@ -374,9 +374,9 @@ test_moved_says_all (void **state)
   (void) state;
   must (attach (false));
   assert_int_equal (write_at (0, 0, 1, 4096), 0);
-  for (unsigned s = 0; s < v->nr_peers; s++)
-    if (fp_mirror_copy (v->extents, 0, 0)->copy.server != s &&
-        fp_mirror_copy (v->extents, 0, 1)->copy.server != s) {
+  for (unsigned s = 0; s < v->peers.nr; s++)
+    if (fp_copies_get (v->extents, 0, 0)->copy.server != s &&
+        fp_copies_get (v->extents, 0, 1)->copy.server != s) {
       assert_int_equal (fp_volume_migrate (v, 0, s), 0);
       break;
     }

@@ -338,7 +338,7 @@ test_delete (void **state)
   assert_non_null (strstr (donor_call.call.why, "client1"));
   s->state = SESSION_ENDING;
   assert_int_equal (delete (other, 1), CTL_WAIT);
-  other->wait_over = true;
+  other->patience = PATIENCE_OVER;
   assert_int_equal (delete (other, 1), -EBUSY);
   assert_true (session_close_volume (s));
   assert_int_equal (delete (other, 1), 0);

@@ -61,7 +61,7 @@ in_state (enum slab_state s)
 static void
 leave (struct session *s)
 {
-  s->left = true;
+  s->parting = PARTING_HUNG_UP;
   assert_true (session_close_volume (s));
 }
 

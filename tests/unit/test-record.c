@@ -80,13 +80,13 @@ test_shm_then_tcp (void **state)
   assert_true (slab->exposed);
   memset (slab->backing.addr, 6, 1 * MIB);
   assert_int_equal (donor_label (s, slab->index, 3), 0);
-  s->orderly = true;
+  s->parting = PARTING_ORDERLY;
   assert_true (session_close_volume (s));
 
   s = donor_attach (1, FP_TRANSPORT_SHM);
   assert_int_equal (donor_list (s, &grants), 0);
   assert_true (slab->exposed);
-  s->orderly = true;
+  s->parting = PARTING_ORDERLY;
   assert_true (session_close_volume (s));
 
   s = donor_attach (1, TCP);
@@ -113,7 +113,7 @@ test_listed_twice (void **state)
   assert_int_equal (donor_grant (s, 1, &grants), 0);
   slab = pool_slab (donor.pool, grants.grants[0].slab);
   assert_int_equal (donor_label (s, slab->index, 3), 0);
-  s->orderly = true;
+  s->parting = PARTING_ORDERLY;
   assert_true (session_close_volume (s));
 
   s = donor_attach (1, FP_TRANSPORT_SHM);
@@ -146,7 +146,7 @@ test_busy_while_copied (void **state)
     memset (pool_slab (donor.pool, slabs[i])->backing.addr, 6, 1 * MIB);
     assert_int_equal (donor_label (s, slabs[i], i), 0);
   }
-  s->orderly = true;
+  s->parting = PARTING_ORDERLY;
   assert_true (session_close_volume (s));
 
   /* The loop does not run: the copy may be done, but pool_moved has not run.
@@ -159,14 +159,14 @@ test_busy_while_copied (void **state)
   donor_begin (s, &w);
   fp_enc_zero (&w, &zero);
   assert_int_equal (donor_ask (ctl_zero, &w), CTL_WAIT);
-  s->wait_over = true;
+  s->patience = PATIENCE_OVER;
   assert_int_equal (donor_release (s, 2, slabs), -EBUSY);
   donor_begin (s, &w);
   fp_enc_zero (&w, &zero);
   assert_int_equal (donor_ask (ctl_zero, &w), -EBUSY);
   assert_int_equal (in_state (SLAB_LENT), 2);
 
-  s->wait_over = false;
+  s->patience = PATIENCE_NEW;
   donor_wait_moved ();
   assert_int_equal (donor_release (s, 1, slabs), 0);
   donor_list_moved (s, &grants);
@@ -386,7 +386,7 @@ test_unnamed_returns (void **state)
   struct record *r = s->record;
 
   (void) state;
-  s->left = s->returns = true;
+  s->parting = PARTING_HUNG_UP;
   assert_true (session_close_volume (s));
   assert_int_equal (record_fenced_ms (r), 0);
 }

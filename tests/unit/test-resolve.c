@@ -27,6 +27,7 @@
 #include "base/tsan.h"
 #include "peer/peer_int.h"
 #include "transport/ctl_channel.h"
+#include "volume/volume.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
@@ -316,30 +317,32 @@ test_back (void **state)
 static void
 test_stranger (void **state)
 {
-  static struct fp_volume v;
+  static struct fp_volume_params p;
+  static struct fp_lease lease;
+  static struct fp_peers peers = { .p = &p, .lease = &lease };
   struct fp_sockaddrs list;
   struct fp_peer *l;
   char why[FP_WHY_MAX];
   int fd;
 
   (void) state;
-  fp_volume_params_init (&v.p);
-  fd = make_port (&v.p.servers[0]);
+  fp_volume_params_init (&p);
+  fd = make_port (&p.servers[0]);
   assert_int_equal (listen (fd, 8), 0);
-  v.p.nr_servers = 1;
-  v.p.transports = FP_TRANSPORT_TCP;
-  v.p.timeout_ms = 1;
-  assert_int_equal (fp_peer_new (&l, &v, 0), 0);
+  p.nr_servers = 1;
+  p.transports = FP_TRANSPORT_TCP;
+  p.timeout_ms = 1;
+  assert_int_equal (fp_peer_new (&l, &peers, 0), 0);
 
   atomic_store (&later_s, 31);
   assert_int_equal (peer_come_up (l, why), -ETIMEDOUT);
   assert_non_null (strstr (why, "HELLO"));
-  assert_false (fp_addr_known (&v.p.servers[0], &list));
+  assert_false (fp_addr_known (&p.servers[0], &list));
   peer_move (l, FP_SERVER_DOWN);
   set_silent (false);
   assert_int_equal (peer_come_up (l, why), -ETIMEDOUT);
   assert_int_equal (count (&asked), 1);
-  assert_true (fp_addr_known (&v.p.servers[0], &list));
+  assert_true (fp_addr_known (&p.servers[0], &list));
 
   peer_move (l, FP_SERVER_DOWN);
   fp_peer_free (l);

@@ -158,7 +158,7 @@ raw (enum fp_io_kind kind, uint64_t block, unsigned char *bytes, unsigned copy)
 {
   struct fp_extents *t = v->extents;
   uint64_t i = block * B / SLAB;
-  uint8_t in_sync = fp_mirror_in_sync (t, i);
+  uint8_t in_sync = fp_copies_in_sync (t, i);
 
   if (t->copies > 1)
     atomic_store (&t->in_sync[i], (uint8_t) (1u << copy));
@@ -482,7 +482,7 @@ get_while_away (unsigned copy)
   for (uint64_t b = 0; b < 16; b++)
     put (b, (unsigned char) (b + 1));
   flip (3, copy);
-  server = atomic_load (&fp_mirror_copy (v->extents, 0, 1 - copy)->server);
+  server = atomic_load (&fp_copies_get (v->extents, 0, 1 - copy)->server);
   fake_server_cut (servers[server]);
   assert_int_equal (pthread_create (&thread, NULL, get_3, &r), 0);
   usleep (30000);

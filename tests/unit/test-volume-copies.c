@@ -63,7 +63,7 @@ test_on_different_servers (void **state)
   fill (1);
   holds (1);
   for (uint64_t i = 0; i < EXTENTS; i++) {
-    assert_int_equal (fp_mirror_in_sync (t, i), 3);
+    assert_int_equal (fp_copies_in_sync (t, i), 3);
     assert_int_not_equal (atomic_load (&t->p[i].server),
                           atomic_load (&t->p[t->nr + i].server));
     all_have (i, 1 + (int) i);
@@ -109,7 +109,7 @@ test_dies_when_formed (void **state)
   fake_server_not_ready (servers[2], 1);
   must (copies_attach (SIZE, false));
   assert_int_equal (put (0, 1), 0);
-  assert_int_equal (fp_mirror_in_sync (v->extents, 0), 3);
+  assert_int_equal (fp_copies_in_sync (v->extents, 0), 3);
   fake_server_cut (servers[0]);
   start = fp_now_ns ();
   assert_int_equal (put (0, 2), 0);
@@ -179,7 +179,7 @@ static bool
 all_are_in_sync (void)
 {
   for (uint64_t i = 0; i < EXTENTS; i++)
-    if (fp_mirror_in_sync (v->extents, i) != fp_mirror_all (v->extents))
+    if (fp_copies_in_sync (v->extents, i) != fp_copies_all (v->extents))
       return false;
   return true;
 }
@@ -348,7 +348,7 @@ test_lane_mended (void **state)
   fill (1);
   await_whole ();
   for (unsigned s = 0; s < 2; s++)
-    sessions[s] = fp_peer_session (v->peers[s]);
+    sessions[s] = fp_peer_session (v->peers.at[s]);
   for (unsigned n = 1; n < 6; n++) {
     fp_fake_fault_at (n, FP_FAKE_BREAK);
     assert_int_equal (put (0, 2), 0);
@@ -357,7 +357,7 @@ test_lane_mended (void **state)
     all_have (0, 2);
   }
   for (unsigned s = 0; s < 2; s++)
-    assert_int_equal (fp_peer_session (v->peers[s]), sessions[s]);
+    assert_int_equal (fp_peer_session (v->peers.at[s]), sessions[s]);
 }
 
 static void *
@@ -468,7 +468,7 @@ write_beside_silent (enum fake_silence silence, unsigned nr)
     assert_int_equal (put (i, (unsigned char) (1 + i)), 0);
     assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0,
                      2 * copies_timeout_ms);
-    assert_int_equal (__builtin_popcount (fp_mirror_in_sync (v->extents, i)),
+    assert_int_equal (__builtin_popcount (fp_copies_in_sync (v->extents, i)),
                       1);
   }
 }
@@ -588,7 +588,7 @@ test_released_while_connecting (void **state)
   assert_int_equal (pthread_create (&thread, NULL, trim_first, &r), 0);
   pause_ms (100);
   for (unsigned c = 0; c < 2; c++)
-    assert_int_equal (fp_extent_state (fp_mirror_copy (v->extents, 0, c)),
+    assert_int_equal (fp_extent_state (fp_copies_get (v->extents, 0, c)),
                       FP_EXTENT_BUSY);
   fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_HELLO);
   fake_server_cut (servers[0]);
@@ -738,7 +738,7 @@ test_trim_unrecorded (void **state)
   must (fixture_start (&p));
   fill (1);
   for (unsigned c = 0; c < 2; c++)
-    has[c] = atomic_load (&fp_mirror_copy (v->extents, 0, c)->server);
+    has[c] = atomic_load (&fp_copies_get (v->extents, 0, c)->server);
   for (unsigned s = 0; s < 5; s++)
     if (s != has[0] && s != has[1])
       fake_server_cut (all[s]);

@@ -219,11 +219,11 @@ all_have (uint64_t i, int byte)
   for (unsigned c = 0; c < v->extents->copies; c++) {
     memset (copy, byte + 1, sizeof copy);
     /* A copy that leaves the in-sync set meanwhile does not count. */
-    AWAIT (!(fp_mirror_in_sync (v->extents, i) >> c & 1) ||
+    AWAIT (!(fp_copies_in_sync (v->extents, i) >> c & 1) ||
            fp_block_read_copy (&v->engine, 0, c, copy, IO, i * SLAB + 4096) ==
                0);
     for (unsigned n = 0;
-         n < IO && (fp_mirror_in_sync (v->extents, i) >> c & 1); n++)
+         n < IO && (fp_copies_in_sync (v->extents, i) >> c & 1); n++)
       assert_int_equal (copy[n], byte);
   }
   fp_volume_lane_put (lane);
@@ -259,7 +259,7 @@ test_nothing_is_left (void **state)
   fill (1);
   holds (1);
   for (uint64_t i = 0; i < EXTENTS; i++) {
-    assert_int_equal (fp_mirror_in_sync (t, i), 3);
+    assert_int_equal (fp_copies_in_sync (t, i), 3);
     assert_int_not_equal (atomic_load (&t->p[i].server),
                           atomic_load (&t->p[t->nr + i].server));
   }
@@ -491,9 +491,10 @@ is_recorded (void)
   struct fp_extents *t = v->extents;
 
   for (uint64_t k = 0; k < t->all; k++)
-    if ((fp_mirror_in_sync (t, fp_extent_of (t, k)) >> fp_copy_of (t, k) &
+    if ((fp_copies_in_sync (t, fp_extent_of (t, k)) >> fp_copy_of (t, k) &
          1) &&
-        (!fp_meta_log_may_exist (v, k) || fp_meta_log_is_due (v, k)))
+        (!fp_recorded_may_exist (&v->recorded, k) ||
+         fp_meta_log_is_due (v, k)))
       return false;
   return true;
 }
@@ -563,7 +564,7 @@ test_resume_named_twice (void **state)
 
   for (unsigned n = 0; n < 2; n++) {
     must (start (true));
-    assert_int_equal (v->nr_peers, 3);
+    assert_int_equal (v->peers.nr, 3);
     holds (10);
     await_whole ();
     for (unsigned i = 0; i < nr_named; i++)

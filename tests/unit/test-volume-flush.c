@@ -169,7 +169,7 @@ zero_reads (void)
 static void
 zero_meets_break (void)
 {
-  uint64_t session = fp_peer_session (v->peers[0]);
+  uint64_t session = fp_peer_session (v->peers.at[0]);
   struct flush f;
 
   fill (4);
@@ -178,7 +178,7 @@ zero_meets_break (void)
   must_end (&f, TIMEOUT_MS);
   assert_true (fp_fake_fault_fired ());
   fp_fake_fault_at (0, FP_FAKE_ERROR);
-  assert_int_equal (fp_peer_session (v->peers[0]), session);
+  assert_int_equal (fp_peer_session (v->peers.at[0]), session);
   assert_int_equal (get (0), 0);
 }
 

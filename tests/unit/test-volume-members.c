@@ -519,7 +519,7 @@ await_closed (unsigned i, bool closed)
 {
   uint64_t deadline = fp_deadline_in_ms (5000);
 
-  while (fp_volume_is_drained (v, i) != closed) {
+  while (fp_peers_is_drained (&v->peers, i) != closed) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
   }
@@ -575,7 +575,7 @@ test_does_not_leave (void **state)
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_MUTE, FP_MSG_MEMBERS);
   assert_int_equal (fp_volume_remove_server (v, 2, why), -ENOTCONN);
-  assert_true (fp_volume_is_drained (v, 2));
+  assert_true (fp_peers_is_drained (&v->peers, 2));
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_SPEAKS, 0);
   await_closed (2, false);

@@ -551,7 +551,7 @@ test_dropped_meanwhile (void **state)
   must (copies_attach (COPIES_SIZE, false));
   assert_int_equal (put (0, 1), 0);
   t = v->extents;
-  dirty = t->dirty + fp_mirror_entry (t, 0, 1) * t->words;
+  dirty = t->dirty + fp_copies_entry (t, 0, 1) * t->words;
   assert_int_equal (atomic_load (dirty), 0);
   atomic_store (&drops, true);
   assert_int_equal (put (0, 2), 0);

@@ -183,8 +183,8 @@ must_add (unsigned i)
 static unsigned
 place_of (unsigned i)
 {
-  for (unsigned k = 0; k < v->nr_peers; k++)
-    if (!(v->gone >> k & 1) &&
+  for (unsigned k = 0; k < v->peers.nr; k++)
+    if (fp_peers_place (&v->peers, k) != FP_PLACE_FREE &&
         fp_addr_eq (&v->p.servers[k], fake_server_addr (servers[i])))
       return k;
   fail ();
@@ -332,7 +332,7 @@ test_again (void **state)
     assert_int_equal (take_out (out), 0);
     assert_int_equal (fake_server_labelled (servers[out]), 0);
     assert_false (fake_server_knows (servers[out]));
-    assert_true (v->nr_peers <= 3);
+    assert_true (v->peers.nr <= 3);
     for (unsigned i = 0; i < 20; i++)
       expect (i, "text.");
     assert_int_equal (write_extent (20 + n, "more."), 0);
@@ -379,7 +379,7 @@ test_refused (void **state)
   assert_int_equal (take_out (0), -ENOTEMPTY);
   assert_non_null (strstr (why, "farpage drain"));
   assert_int_equal (nr_servers (), 2);
-  assert_int_equal (v->nr_peers, 2);
+  assert_int_equal (v->peers.nr, 2);
   /* The list of servers cannot be kept. */
   keep_result = -ENOSPC;
   if (named)
@@ -616,10 +616,10 @@ test_link_has_ended (void **state)
 
   (void) state;
   attach (2);
-  l = v->peers[place_of (1)];
+  l = v->peers.at[place_of (1)];
   assert_int_equal (take_out (1), 0);
   alarm (60); /* only a hang gets there */
-  assert_int_equal (fp_peer_shut (l), 0);
+  assert_int_equal (fp_peer_emptied (l), 0);
   alarm (0);
   must_add (1);
   await_use (1);
@@ -683,7 +683,7 @@ test_too_many (void **state)
   drain (5);
   assert_int_equal (take_out (5), 0);
   must_add (FP_MAX_SERVERS);
-  assert_int_equal (v->nr_peers, FP_MAX_SERVERS);
+  assert_int_equal (v->peers.nr, FP_MAX_SERVERS);
   for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "text.");
 }

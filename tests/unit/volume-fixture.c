@@ -222,7 +222,7 @@ all_have (uint64_t i, int byte)
 
   for (unsigned c = 0; c < t->copies; c++) {
     /* A copy that leaves the in-sync set meanwhile does not count. */
-    while (fp_mirror_in_sync (t, i) >> c & 1) {
+    while (fp_copies_in_sync (t, i) >> c & 1) {
       memset (got, byte + 1, sizeof got);
       if (fp_block_read_copy (&v->engine, 0, c, got, sizeof got,
                               i * COPIES_SLAB + 4096) == 0) {
