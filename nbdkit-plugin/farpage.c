@@ -39,8 +39,6 @@
 #include "front/params.h"
 #include "front/status.h"
 #include "say.h"
-#include "transport/tls.h"
-#include "transport/transport.h"
 #include "volume/volume.h"
 
 /* Bytes that are locked besides the slots and the memory that exists before
@@ -63,7 +61,6 @@ static struct fp_status_thread *status;
 static struct fp_metrics *metrics;
 
 /* Read-only after .get_ready; NULL: no TLS. */
-static struct fp_tls *tls;
 static char description[256];
 
 /* SIGUSR1 came: the volume that keep=true kept is no longer needed. */
@@ -199,17 +196,10 @@ farpage_config_complete (void)
 static void
 farpage_dump_plugin (void)
 {
-  static const unsigned all[] = { FP_TRANSPORT_RDMA, FP_TRANSPORT_SHM,
-                                  FP_TRANSPORT_TCP };
-  const char *comma = "";
+  char transports[FP_PARAMS_TRANSPORTS_MAX];
 
-  printf ("farpage_transports=");
-  for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
-    if (fp_transport_get (all[i]) != NULL) {
-      printf ("%s%s", comma, fp_transport_name (all[i]));
-      comma = ",";
-    }
-  printf ("\n");
+  fp_params_transports (transports);
+  printf ("farpage_transports=%s\n", transports);
   printf ("farpage_protocol=%d\n", FP_VERSION);
 #ifdef HAVE_GNUTLS
   printf ("farpage_encrypt=yes\n");
@@ -305,12 +295,7 @@ farpage_get_ready (void)
       complain (fp_scrape_listen (&metrics_sockets, &params.metrics, why),
                 why) == -1)
     return -1;
-  if (complain (fp_tls_new (&tls, &params.tls, false, why), why) == -1)
-    return -1;
-  fp_tls_set_client (tls);
-  if (v->encrypt == FP_ENCRYPT_FILE &&
-      complain (fp_seal_key_read (&v->key, params.encrypt_file, why), why) ==
-          -1)
+  if (complain (fp_params_read_keys (&params, why), why) == -1)
     return -1;
   v->waits = on_waits;
   if (complain (fp_volume_probe (v, why), why) == -1) {

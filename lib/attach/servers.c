@@ -1,21 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* servers.c - add servers to a volume that is in use, and remove them.
- *
- * A server that joins gets a place among the peers (peers.h).  The
- * place is closed at first: no extent goes there, and its lease does not count
- * when never-written data is read as zeros.  It is opened once the next client
- * to attach the volume will learn of the server.  For a volume with a name,
- * the list of members tells it.  For one without, the other servers know the
- * new number of servers (servers_count.c), and keep_servers has stored the
- * addresses.
- *
- * The place of a server that leaves is closed first.  If the client dies in
- * the middle, the volume has a server that holds nothing, or is without it.
- *
- * Threads:  the caller's, one at a time.  Those of the peers and of the
- *           metadata log do what they are asked.
- */
-
 #include <config.h>
 
 #include <errno.h>
@@ -27,15 +10,16 @@
 #include <string.h>
 
 #include "attach/probe_named.h"
+#include "attach/servers.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/resolve.h"
+#include "base/sync.h"
 #include "heal/migrate.h"
 #include "meta/meta_log.h"
 #include "peer/peer.h"
 #include "peer/session.h"
-#include "volume/volume_int.h"
 
 #define LOOK_MS 10
 #define ANSWER_MS 1000u /* least timeout for one server */
@@ -59,45 +43,39 @@ bit (unsigned i)
 }
 
 static bool
-is_recorded (const struct fp_volume *v)
+is_recorded (const struct fp_servers *set)
 {
-  return fp_volume_is_recorded (&v->p);
+  return fp_volume_is_recorded (set->p);
 }
 
 static bool
-is_server (const struct fp_volume *v, unsigned i)
-{
-  return fp_peers_place (&v->peers, i) > FP_PLACE_CONNECTING;
-}
-
-static bool
-is_up (struct fp_volume *v, unsigned i)
+is_up (struct fp_servers *set, unsigned i)
 {
   struct fp_peer_room room;
 
-  return fp_peer_room (v->peers.at[i], &room);
+  return fp_peer_room (set->peers->at[i], &room);
 }
 
 static uint64_t
-change_deadline (const struct fp_volume *v)
+change_deadline (const struct fp_servers *set)
 {
-  return fp_deadline_in_ms (FP_MAX (4 * v->p.timeout_ms, CHANGE_MS));
+  return fp_deadline_in_ms (FP_MAX (4 * set->p->timeout_ms, CHANGE_MS));
 }
 
 static int
-check_may_change (struct fp_volume *v, char why[FP_WHY_MAX])
+check_may_change (struct fp_servers *set, char why[FP_WHY_MAX])
 {
   struct fp_meta_log_status s;
 
-  fp_meta_log_status (v, &s);
-  if (v->p.read_only)
+  fp_meta_log_status (set->meta_log, &s);
+  if (set->p->read_only)
     return say (-EROFS, why, FP_READ_ONLY_WHY "its servers cannot be changed");
   if (s.frozen)
     return say (-EROFS, why,
                 "frozen: the volume was attached with half of its servers or "
                 "fewer: they cannot be changed: attach it again when more "
                 "are up");
-  if (fp_lease_is_fenced (&v->lease))
+  if (fp_lease_is_fenced (set->lease))
     return say (-EPERM, why,
                 "fenced: another client has taken the volume over");
   return 0;
@@ -105,14 +83,14 @@ check_may_change (struct fp_volume *v, char why[FP_WHY_MAX])
 
 /* Refuse a change while the last one is not recorded yet. */
 static int
-check_uncounted (struct fp_volume *v, char why[FP_WHY_MAX])
+check_uncounted (struct fp_servers *set, char why[FP_WHY_MAX])
 {
-  uint64_t set = atomic_load (&v->peers.counting);
+  uint64_t waiting = atomic_load (&set->peers->counting);
   char where[FP_ADDR_MAX + 1];
 
-  if (set == 0)
+  if (waiting == 0)
     return 0;
-  fp_addr_format (&v->p.servers[__builtin_ctzll (set)], where);
+  fp_addr_format (&set->p->servers[__builtin_ctzll (waiting)], where);
   return say (
       -EBUSY, why,
       "the other servers have not recorded yet that %s is one of them: "
@@ -121,58 +99,59 @@ check_uncounted (struct fp_volume *v, char why[FP_WHY_MAX])
 }
 
 void
-fp_volume_servers (struct fp_volume *v, struct fp_server_names *out)
+fp_servers_list (struct fp_servers *set, struct fp_server_names *out)
 {
   out->nr = 0;
-  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++) {
+  for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++) {
     struct fp_server_name *name = &out->names[out->nr];
 
-    if (!is_server (v, i))
+    if (!fp_peers_is_server (set->peers, i))
       continue;
-    name->addr = v->p.servers[i];
-    memcpy (name->domain, v->p.domains[i], sizeof name->domain);
+    name->addr = set->p->servers[i];
+    memcpy (name->domain, set->p->domains[i], sizeof name->domain);
     out->nr++;
   }
 }
 
 /* Pass the present servers to keep_servers, except for `without` (-1: all). */
 static int
-keep (struct fp_volume *v, int without, char why[FP_WHY_MAX])
+keep (struct fp_servers *set, int without, char why[FP_WHY_MAX])
 {
   FP_CLEANUP (fp_free) struct fp_server_names *names = NULL;
   unsigned n = 0;
 
-  if (v->p.keep_servers == NULL)
+  if (set->p->keep_servers == NULL)
     return 0;
   names = malloc (sizeof *names);
   if (names == NULL)
     return say (-ENOMEM, why, "%s", strerror (ENOMEM));
-  fp_volume_servers (v, names);
+  fp_servers_list (set, names);
   for (unsigned k = 0; k < names->nr; k++)
     if (without < 0 ||
-        !fp_addr_eq (&names->names[k].addr, &v->p.servers[without]))
+        !fp_addr_eq (&names->names[k].addr, &set->p->servers[without]))
       names->names[n++] = names->names[k];
   names->nr = n;
-  return v->p.keep_servers (v->p.opaque, names, why);
+  return set->p->keep_servers (set->p->opaque, names, why);
 }
 
 /* ---- add a server ---- */
 
 /* Ask the server at addr for its UUID, and for what it knows of the volume. */
 static int
-look_at (struct fp_volume *v, const struct fp_addr *addr,
+look_at (struct fp_servers *set, const struct fp_addr *addr,
          struct fp_uuid *server, struct fp_lookup_reply *said,
          char why[FP_WHY_MAX])
 {
-  uint64_t deadline = fp_deadline_in_ms (FP_MAX (v->p.timeout_ms, ANSWER_MS));
-  struct fp_lookup q = { .volume = v->p.uuid };
+  uint64_t deadline =
+      fp_deadline_in_ms (FP_MAX (set->p->timeout_ms, ANSWER_MS));
+  struct fp_lookup q = { .volume = set->p->uuid };
   struct fp_bye bye = { .discard = false };
   struct fp_session s;
   int r;
 
   /* The name may be one of a former server, and lead elsewhere now. */
   fp_addr_forget (addr);
-  r = fp_session_open (&s, &v->p, addr, NULL, deadline, why);
+  r = fp_session_open (&s, set->p, addr, NULL, deadline, why);
   if (r < 0)
     return r;
   *server = s.hello.server;
@@ -195,21 +174,22 @@ look_at (struct fp_volume *v, const struct fp_addr *addr,
 }
 
 static int
-check_twice (struct fp_volume *v, const struct fp_server_name *name,
+check_twice (struct fp_servers *set, const struct fp_server_name *name,
              char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1];
 
   fp_addr_format (&name->addr, where);
-  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++)
-    if (is_server (v, i) && fp_addr_eq (&v->p.servers[i], &name->addr))
+  for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++)
+    if (fp_peers_is_server (set->peers, i) &&
+        fp_addr_eq (&set->p->servers[i], &name->addr))
       return say (-EEXIST, why, "%s is a server of this volume already",
                   where);
   return 0;
 }
 
 static int
-check_new (struct fp_volume *v, const struct fp_server_name *name,
+check_new (struct fp_servers *set, const struct fp_server_name *name,
            const struct fp_uuid *server, const struct fp_lookup_reply *said,
            char why[FP_WHY_MAX])
 {
@@ -217,13 +197,14 @@ check_new (struct fp_volume *v, const struct fp_server_name *name,
   struct fp_meta_log_status s;
 
   fp_addr_format (&name->addr, where);
-  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++) {
+  for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++) {
     struct fp_uuid uuid;
 
-    if (!is_server (v, i) || !fp_peer_server (v->peers.at[i], &uuid) ||
+    if (!fp_peers_is_server (set->peers, i) ||
+        !fp_peer_server (set->peers->at[i], &uuid) ||
         !fp_uuid_eq (&uuid, server))
       continue;
-    fp_addr_format (&v->p.servers[i], other);
+    fp_addr_format (&set->p->servers[i], other);
     return say (-EEXIST, why,
                 "%s is the same server as %s, which is already one of this "
                 "volume",
@@ -235,7 +216,7 @@ check_new (struct fp_volume *v, const struct fp_server_name *name,
         "%s still has extents of this volume, from when it was one of "
         "its servers: run 'farpage volumes delete' for it, then add it",
         where);
-  fp_meta_log_status (v, &s);
+  fp_meta_log_status (set->meta_log, &s);
   if (said->members.version > s.version)
     return say (-EEXIST, why,
                 "%s has a newer list of the servers of this volume: another "
@@ -246,80 +227,83 @@ check_new (struct fp_volume *v, const struct fp_server_name *name,
 
 /* Open place i again, whose server does not leave.  was: its state before. */
 static void
-stay (struct fp_volume *v, unsigned i, enum fp_place was)
+stay (struct fp_servers *set, unsigned i, enum fp_place was)
 {
-  if (!is_recorded (v)) {
-    fp_volume_open_counted (v, i);
+  if (!is_recorded (set)) {
+    fp_servers_open_counted (set, i);
     return;
   }
-  (void) fp_peers_move (&v->peers, i, FP_PLACE_LEAVING, was);
+  (void) fp_peers_move (set->peers, i, FP_PLACE_LEAVING, was);
   /* The metadata log stores the set of current members before it looks for
    * NEW ones.
    */
-  if (was == FP_PLACE_NEW && (atomic_load (&v->current) >> i & 1))
-    (void) fp_peers_move (&v->peers, i, FP_PLACE_NEW, FP_PLACE_MEMBER);
-  fp_notifier_raise (&v->extents->changes);
+  if (was == FP_PLACE_NEW && (atomic_load (&set->peers->current) >> i & 1))
+    (void) fp_peers_move (set->peers, i, FP_PLACE_NEW, FP_PLACE_MEMBER);
+  fp_notifier_raise (&set->extents->changes);
 }
 
-/* Return a free place, or a new one, or -1 if there is none. */
+/* Return a FREE place, or -1 if there is none.  It may be at or above nr. */
 static int
-find_place (struct fp_volume *v)
+find_place (struct fp_servers *set)
 {
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
-    if (fp_peers_place (&v->peers, i) == FP_PLACE_FREE)
+    if (fp_peers_place (set->peers, i) == FP_PLACE_FREE)
       return (int) i;
   return -1;
 }
 
 /* Give up place i, which is CONNECTING, JOINING or LEAVING. */
 static void
-leave_place (struct fp_volume *v, unsigned i, bool forget)
+leave_place (struct fp_servers *set, unsigned i, bool forget)
 {
-  (void) fp_peers_move (&v->peers, i, fp_peers_place (&v->peers, i),
+  (void) fp_peers_move (set->peers, i, fp_peers_place (set->peers, i),
                         FP_PLACE_FREE);
-  fp_peer_leave (v->peers.at[i], forget);
+  fp_peer_leave (set->peers->at[i], forget);
 }
 
-/* Close the place, give it to the server, and wait until its peer is up. */
+/* Give place i, which is FREE, to the server, and wait until its peer is up.
+ */
 static int
-take_place (struct fp_volume *v, unsigned i, const struct fp_server_name *name,
-            const struct fp_uuid *server, char why[FP_WHY_MAX])
+take_place (struct fp_servers *set, unsigned i,
+            const struct fp_server_name *name, const struct fp_uuid *server,
+            char why[FP_WHY_MAX])
 {
-  bool is_new = i == atomic_load (&v->peers.nr);
+  bool is_new = i == atomic_load (&set->peers->nr);
   int r = 0;
 
-  (void) fp_peers_move (&v->peers, i, FP_PLACE_FREE, FP_PLACE_CONNECTING);
-  memcpy (v->p.domains[i], name->domain, sizeof v->p.domains[i]);
-  if (is_new && v->peers.at[i] == NULL)
-    r = fp_peer_new (&v->peers.at[i], &v->peers, i);
+  (void) fp_peers_move (set->peers, i, FP_PLACE_FREE, FP_PLACE_CONNECTING);
+  memcpy (set->p->domains[i], name->domain, sizeof set->p->domains[i]);
+  if (is_new && set->peers->at[i] == NULL)
+    r = fp_peer_new (&set->peers->at[i], set->peers, i);
   if (r == 0)
-    r = fp_peer_renew (v->peers.at[i], &name->addr, server);
+    r = fp_peer_renew (set->peers->at[i], &name->addr, server);
   if (r == 0) {
-    fp_meta_log_expect (v, i, server);
+    fp_meta_log_expect (set->meta_log, i, server);
     if (is_new)
-      atomic_store (&v->peers.nr, i + 1);
-    r = fp_peer_start (v->peers.at[i]);
+      atomic_store (&set->peers->nr, i + 1);
+    r = fp_peer_start (set->peers->at[i]);
   }
   if (r < 0) {
-    (void) fp_peers_move (&v->peers, i, FP_PLACE_CONNECTING, FP_PLACE_FREE);
-    return say (r, why, "cannot set up its peer: %s", strerror (-r));
+    (void) fp_peers_move (set->peers, i, FP_PLACE_CONNECTING, FP_PLACE_FREE);
+    return say (r, why, "cannot start a connection: %s: try again",
+                strerror (-r));
   }
-  r = fp_peer_wait_up (v->peers.at[i], change_deadline (v), NULL, why);
+  r = fp_peer_wait_up (set->peers->at[i], change_deadline (set), NULL, why);
   if (r < 0)
-    leave_place (v, i, true);
+    leave_place (set, i, true);
   return r;
 }
 
 static int
-join_recorded (struct fp_volume *v, unsigned i,
+join_recorded (struct fp_servers *set, unsigned i,
                const struct fp_server_name *name, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
-  int r = fp_meta_log_join (v, i, name, change_deadline (v));
+  int r = fp_meta_log_join (set->meta_log, i, name, change_deadline (set));
 
   fp_addr_format (&name->addr, where);
   if (r == -EBUSY) {
-    leave_place (v, i, true);
+    leave_place (set, i, true);
     return say (r, why,
                 "another server is being added, and the others have "
                 "not recorded that yet: try again later");
@@ -330,30 +314,30 @@ join_recorded (struct fp_volume *v, unsigned i,
                 "soon as they do",
                 where);
   /* An error does not matter, because the list on the servers has it, too. */
-  (void) keep (v, -1, ignored);
+  (void) keep (set, -1, ignored);
   return 0;
 }
 
 static int
-join_counted (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+join_counted (struct fp_servers *set, unsigned i, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
-  int r = keep (v, -1, why);
+  int r = keep (set, -1, why);
 
   if (r < 0) {
-    leave_place (v, i, true);
-    (void) keep (v, -1, ignored);
+    leave_place (set, i, true);
+    (void) keep (set, -1, ignored);
     return r;
   }
-  r = fp_volume_recount (v, atomic_load (&v->peers.servers) + 1, false,
-                         ignored);
+  r = fp_servers_recount (set, atomic_load (&set->peers->servers) + 1, false,
+                          ignored);
   /* Open the place even after a timeout.  Some servers know the new number, or
    * will, and refuse a client that does not name the new server.
    */
-  fp_volume_open_counted (v, i);
+  fp_servers_open_counted (set, i);
   if (r == 0)
     return 0;
-  fp_addr_format (&v->p.servers[i], where);
+  fp_addr_format (&set->p->servers[i], where);
   return say (-ETIMEDOUT, why,
               "%s: the other servers did not record it in time: it joins as "
               "soon as they do",
@@ -361,20 +345,20 @@ join_counted (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
 }
 
 int
-fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
-                      char why[FP_WHY_MAX])
+fp_servers_add (struct fp_servers *set, const struct fp_server_name *name,
+                char why[FP_WHY_MAX])
 {
   FP_CLEANUP (fp_free) struct fp_lookup_reply *said = NULL;
   struct fp_uuid server;
-  int i = find_place (v), r;
+  int i = find_place (set), r;
 
   why[0] = '\0';
-  r = check_may_change (v, why);
+  r = check_may_change (set, why);
   if (r == 0)
-    r = check_uncounted (v, why);
+    r = check_uncounted (set, why);
   if (r == 0)
-    r = check_twice (v, name, why);
-  if (r == 0 && is_recorded (v))
+    r = check_twice (set, name, why);
+  if (r == 0 && is_recorded (set))
     r = fp_check_kept_addr (&name->addr, why);
   if (r == 0 && i < 0)
     r = say (-ENOSPC, why, "the volume already has %d servers, the maximum",
@@ -384,18 +368,18 @@ fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
   said = malloc (sizeof *said);
   if (said == NULL)
     return say (-ENOMEM, why, "%s", strerror (ENOMEM));
-  r = look_at (v, &name->addr, &server, said, why);
+  r = look_at (set, &name->addr, &server, said, why);
   if (r == 0)
-    r = check_new (v, name, &server, said, why);
+    r = check_new (set, name, &server, said, why);
   if (r == 0)
-    r = take_place (v, (unsigned) i, name, &server, why);
+    r = take_place (set, (unsigned) i, name, &server, why);
   if (r < 0)
     return r;
-  (void) fp_peers_move (&v->peers, (unsigned) i, FP_PLACE_CONNECTING,
+  (void) fp_peers_move (set->peers, (unsigned) i, FP_PLACE_CONNECTING,
                         FP_PLACE_JOINING);
-  r = is_recorded (v) ? join_recorded (v, (unsigned) i, name, why)
-                      : join_counted (v, (unsigned) i, why);
-  fp_notifier_raise (&v->extents->changes);
+  r = is_recorded (set) ? join_recorded (set, (unsigned) i, name, why)
+                        : join_counted (set, (unsigned) i, why);
+  fp_notifier_raise (&set->extents->changes);
   return r;
 }
 
@@ -403,22 +387,22 @@ fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
 
 /* Check that all other servers are up, and that one of them is not drained. */
 static int
-check_others (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+check_others (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1];
   bool any = false;
 
-  fp_addr_format (&v->p.servers[server], where);
-  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++)
-    any |= i != server && !fp_peers_is_emptied (&v->peers, i);
+  fp_addr_format (&set->p->servers[server], where);
+  for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++)
+    any |= i != server && !fp_peers_is_leaving (set->peers, i);
   if (!any)
     return say (-EBUSY, why,
                 "%s is the last server of this volume that is not drained",
                 where);
-  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++) {
-    if (i == server || !is_server (v, i) || is_up (v, i))
+  for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++) {
+    if (i == server || !fp_peers_is_server (set->peers, i) || is_up (set, i))
       continue;
-    fp_addr_format (&v->p.servers[i], where);
+    fp_addr_format (&set->p->servers[i], where);
     return say (-ENOTCONN, why,
                 "%s is down: a server can only be removed while all the "
                 "others are up",
@@ -431,20 +415,20 @@ check_others (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
  * some is still in doubt.
  */
 static int
-check_lost (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+check_lost (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = set->extents;
   char where[FP_ADDR_MAX + 1];
 
-  fp_addr_format (&v->p.servers[server], where);
-  FP_LOCK_SCOPE (&v->extents->lock);
+  fp_addr_format (&set->p->servers[server], where);
+  FP_LOCK_SCOPE (&set->extents->lock);
   for (uint64_t k = 0; k < t->all; k++) {
     struct fp_extent *p = &t->p[k];
 
     if (fp_extent_state (p) != FP_EXTENT_LOST ||
         atomic_load (&p->server) != server)
       continue;
-    if (!is_recorded (v))
+    if (!is_recorded (set))
       return say (-EIO, why,
                   "%s: its data is lost, and no other server knows that: it "
                   "cannot be removed until the volume is detached",
@@ -462,26 +446,26 @@ check_lost (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
  * there.
  */
 static int
-empty (struct fp_volume *v, unsigned server, bool *was_drained,
+empty (struct fp_servers *set, unsigned server, bool *was_drained,
        char why[FP_WHY_MAX])
 {
-  bool named = v->p.name[0] != '\0';
-  uint64_t deadline = change_deadline (v);
+  bool named = set->p->name[0] != '\0';
+  uint64_t deadline = change_deadline (set);
   struct fp_drain_status d;
   struct fp_peer_room room;
   char where[FP_ADDR_MAX + 1];
   int r = 0;
 
-  fp_addr_format (&v->p.servers[server], where);
-  fp_migrate_status (v->migrate, server, &d);
+  fp_addr_format (&set->p->servers[server], where);
+  fp_migrate_status (set->migrate, server, &d);
   *was_drained = d.state != FP_DRAIN_NONE;
-  (void) fp_peer_room (v->peers.at[server], &room);
-  if (!fp_peer_heard (v->peers.at[server]))
+  (void) fp_peer_room (set->peers->at[server], &room);
+  if (!fp_peer_heard (set->peers->at[server]))
     return say (-ENOTEMPTY, why,
                 "%s has not been up since the volume was attached, and may "
                 "hold extents of it, which would be lost",
                 where);
-  if (room.held > 0 && !is_up (v, server))
+  if (room.held > 0 && !is_up (set, server))
     return say (-ENOTEMPTY, why,
                 "%s is down, and holds %" PRIu64
                 " extents of this volume, which would be lost%s%s%s",
@@ -501,9 +485,9 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
                 "others first (farpage drain)",
                 where, room.held + room.extents);
   if (!*was_drained)
-    r = fp_volume_drain (v, server, 0, why);
+    r = fp_migrate_drain (set->migrate, server, 0, why);
   while (r == 0) {
-    fp_migrate_status (v->migrate, server, &d);
+    fp_migrate_status (set->migrate, server, &d);
     if (d.state == FP_DRAIN_DONE)
       return 0;
     if (fp_deadline_passed (deadline))
@@ -517,42 +501,43 @@ empty (struct fp_volume *v, unsigned server, bool *was_drained,
 }
 
 static int
-leave_recorded (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+leave_recorded (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
   /* First, so that a client that resumes names no server that has left. */
-  int r = keep (v, (int) server, why);
+  int r = keep (set, (int) server, why);
 
-  if (r == 0 && fp_meta_log_leave (v, server, change_deadline (v)) < 0) {
-    fp_addr_format (&v->p.servers[server], where);
+  if (r == 0 &&
+      fp_meta_log_leave (set->meta_log, server, change_deadline (set)) < 0) {
+    fp_addr_format (&set->p->servers[server], where);
     r = say (-ENOTCONN, why,
              "%s: not removed: the others did not record the removal in time",
              where);
   }
   if (r < 0)
-    (void) keep (v, -1, ignored);
+    (void) keep (set, -1, ignored);
   return r;
 }
 
 static int
-leave_counted (struct fp_volume *v, unsigned server, char why[FP_WHY_MAX])
+leave_counted (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
 {
-  unsigned nr = atomic_load (&v->peers.servers);
+  unsigned nr = atomic_load (&set->peers->servers);
   char ignored[FP_WHY_MAX];
-  int r = fp_volume_recount (v, nr - 1, true, why);
+  int r = fp_servers_recount (set, nr - 1, true, why);
 
   if (r < 0) {
-    atomic_store (&v->peers.servers, nr);
+    atomic_store (&set->peers->servers, nr);
     return r;
   }
-  r = keep (v, (int) server, why);
+  r = keep (set, (int) server, why);
   if (r < 0)
-    (void) fp_volume_recount (v, nr, false, ignored);
+    (void) fp_servers_recount (set, nr, false, ignored);
   return r;
 }
 
 int
-fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+fp_servers_remove (struct fp_servers *set, unsigned i, char why[FP_WHY_MAX])
 {
   char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
   bool was_drained = true, up;
@@ -560,58 +545,77 @@ fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
   int r;
 
   why[0] = '\0';
-  r = check_may_change (v, why);
-  fp_addr_format (&v->p.servers[i], where);
-  if (r == 0 && !is_server (v, i))
+  r = check_may_change (set, why);
+  fp_addr_format (&set->p->servers[i], where);
+  if (r == 0 && !fp_peers_is_server (set->peers, i))
     r = say (-ENOENT, why, "%s is not a server of this volume", where);
   if (r == 0)
-    r = check_uncounted (v, why);
-  if (r == 0 && !fp_peers_is_open (&v->peers, i))
+    r = check_uncounted (set, why);
+  if (r == 0 && !fp_peers_is_open (set->peers, i))
     r = say (-EBUSY, why,
              "%s is being added: the others have not recorded "
              "that yet",
              where);
   if (r == 0)
-    r = check_others (v, i, why);
+    r = check_others (set, i, why);
   if (r == 0)
-    r = check_lost (v, i, why);
+    r = check_lost (set, i, why);
   if (r == 0)
-    r = empty (v, i, &was_drained, why);
+    r = empty (set, i, &was_drained, why);
   if (r < 0)
     goto undrain;
 
   /* A NEW one becomes a MEMBER by itself. */
   do
-    was = fp_peers_place (&v->peers, i);
-  while (!fp_peers_move (&v->peers, i, was, FP_PLACE_LEAVING));
-  if (fp_peer_emptied (v->peers.at[i]) < 0) {
+    was = fp_peers_place (set->peers, i);
+  while (!fp_peers_move (set->peers, i, was, FP_PLACE_LEAVING));
+  if (fp_peer_check_empty (set->peers->at[i]) < 0) {
     r = say (-ENOTEMPTY, why, "%s has just been given an extent: try again",
              where);
     goto reopen;
   }
-  r = is_recorded (v) ? leave_recorded (v, i, why) : leave_counted (v, i, why);
+  r = is_recorded (set) ? leave_recorded (set, i, why)
+                        : leave_counted (set, i, why);
   if (r < 0)
     goto reopen;
-  up = is_up (v, i);
-  leave_place (v, i, true);
-  (void) fp_volume_drain_cancel (v, i, ignored);
-  fp_migrate_forget (v->migrate, i);
+  up = is_up (set, i);
+  leave_place (set, i, true);
+  (void) fp_migrate_drain_cancel (set->migrate, i, ignored);
+  fp_migrate_forget (set->migrate, i);
   if (!up)
     say (0, why, "%s is down: it may still know the volume", where);
   return 0;
 
 reopen:
-  stay (v, i, was);
+  stay (set, i, was);
 undrain:
   if (!was_drained)
-    (void) fp_volume_drain_cancel (v, i, ignored);
+    (void) fp_migrate_drain_cancel (set->migrate, i, ignored);
   return r;
 }
 
 void
-fp_volume_let_leave (struct fp_volume *v, uint64_t servers)
+fp_servers_let_leave (struct fp_servers *set, uint64_t servers)
 {
-  for (unsigned i = 0; i < atomic_load (&v->peers.nr); i++)
+  for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++)
     if (servers & bit (i))
-      leave_place (v, i, false);
+      leave_place (set, i, false);
+}
+
+void
+fp_servers_init (struct fp_servers *set, struct fp_peers *peers)
+{
+  *set = (struct fp_servers) {
+    .peers = peers,
+    .p = peers->p,
+    .extents = peers->extents,
+    .lease = peers->lease,
+  };
+  fp_mutex_init (&set->count_lock);
+}
+
+void
+fp_servers_destroy (struct fp_servers *set)
+{
+  pthread_mutex_destroy (&set->count_lock);
 }

@@ -60,7 +60,7 @@ static inline void
 fp_fence (memory_order order)
 {
 #ifdef FP_UNDER_TSAN
-  static _Atomic int none;
+  static _Atomic int none; /* each file has its own, which is enough */
 
   (void) atomic_fetch_add_explicit (&none, 0, order);
 #else

@@ -11,19 +11,19 @@
 #include "base/clock.h"
 #include "base/sync.h"
 #include "engine/dirty_log.h"
-#include "engine/mirror.h"
+#include "engine/lane.h"
 #include "extent/stripe.h"
 #include "meta/meta_log.h"
 
 int
-fp_dirty_log_new (struct fp_volume *v)
+fp_dirty_log_new (struct fp_engine *e)
 {
-  const struct fp_extents *t = v->extents;
+  const struct fp_extents *t = e->extents;
   struct fp_dirty_log *n = calloc (1, sizeof *n);
 
   if (n == NULL)
     return -ENOMEM;
-  v->dirty_log = n;
+  e->dirty_log = n;
   /* A region must not be smaller than a chunk, the unit of copying. */
   n->shift = FP_MAX (t->chunk_shift,
                      t->shift - (unsigned) __builtin_ctz (FP_TAIL_SIZE));
@@ -40,9 +40,9 @@ fp_dirty_log_new (struct fp_volume *v)
 }
 
 void
-fp_dirty_log_free (struct fp_volume *v)
+fp_dirty_log_free (struct fp_engine *e)
 {
-  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_dirty_log *n = e->dirty_log;
 
   if (n == NULL)
     return;
@@ -65,10 +65,10 @@ change (_Atomic uint8_t *state, uint8_t from, uint8_t to)
 }
 
 void
-fp_dirty_log_enter (struct fp_volume *v, uint64_t i, uint64_t in,
+fp_dirty_log_enter (struct fp_engine *e, uint64_t i, uint64_t in,
                     uint64_t length)
 {
-  const struct fp_dirty_log *n = v->dirty_log;
+  const struct fp_dirty_log *n = e->dirty_log;
   _Atomic uint32_t *users = n->users + i * n->regions;
 
   for (uint64_t r = in >> n->shift; r <= (in + length - 1) >> n->shift; r++)
@@ -76,10 +76,10 @@ fp_dirty_log_enter (struct fp_volume *v, uint64_t i, uint64_t in,
 }
 
 void
-fp_dirty_log_leave (struct fp_volume *v, uint64_t i, uint64_t in,
+fp_dirty_log_leave (struct fp_engine *e, uint64_t i, uint64_t in,
                     uint64_t length)
 {
-  const struct fp_dirty_log *n = v->dirty_log;
+  const struct fp_dirty_log *n = e->dirty_log;
   _Atomic uint32_t *users = n->users + i * n->regions;
 
   for (uint64_t r = in >> n->shift; r <= (in + length - 1) >> n->shift; r++)
@@ -90,13 +90,13 @@ fp_dirty_log_leave (struct fp_volume *v, uint64_t i, uint64_t in,
  * CLEARING and FAILED: their zeros may still land.
  */
 static void
-know (struct fp_volume *v, uint64_t k, uint64_t generation)
+know (struct fp_engine *e, uint64_t k, uint64_t generation)
 {
-  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_dirty_log *n = e->dirty_log;
 
   if (atomic_load (&n->labelled[k]) == generation)
     return;
-  FP_LOCK_SCOPE (&v->extents->lock);
+  FP_LOCK_SCOPE (&e->extents->lock);
   if (atomic_load (&n->labelled[k]) == generation)
     return;
   for (unsigned r = 0; r < n->regions; r++) {
@@ -122,17 +122,17 @@ look_again (struct fp_dirty_log *n, _Atomic uint8_t *state, unsigned server)
 }
 
 static enum fp_dirty_log_need
-look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy, uint64_t in,
+look (struct fp_engine *e, uint64_t k, const struct fp_copy *copy, uint64_t in,
       uint64_t length, unsigned *first, unsigned *nr)
 {
-  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_dirty_log *n = e->dirty_log;
   unsigned last = (unsigned) ((in + length - 1) >> n->shift);
   bool waits = false;
 
   *nr = 0;
-  if (!fp_dirty_log_is_kept (v, copy))
+  if (!fp_dirty_log_is_kept (e, copy))
     return FP_DIRTY_LOG_READY;
-  know (v, k, copy->generation);
+  know (e, k, copy->generation);
   for (unsigned r = (unsigned) (in >> n->shift); r <= last; r++) {
     _Atomic uint8_t *state = state_of (n, k, r);
     uint8_t s = atomic_load (state);
@@ -158,15 +158,15 @@ look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy, uint64_t in,
 }
 
 enum fp_dirty_log_need
-fp_dirty_log_look (struct fp_volume *v, uint64_t k, const struct fp_copy *copy,
+fp_dirty_log_look (struct fp_engine *e, uint64_t k, const struct fp_copy *copy,
                    uint64_t in, uint64_t length, unsigned *first, unsigned *nr)
 {
-  enum fp_dirty_log_need need = look (v, k, copy, in, length, first, nr);
+  enum fp_dirty_log_need need = look (e, k, copy, in, length, first, nr);
 
   /* The sweep may have ended before it could see `waits`. */
   if (need == FP_DIRTY_LOG_WAIT &&
-      !atomic_exchange (&v->dirty_log->waits, true))
-    need = look (v, k, copy, in, length, first, nr);
+      !atomic_exchange (&e->dirty_log->waits, true))
+    need = look (e, k, copy, in, length, first, nr);
   return need;
 }
 
@@ -187,11 +187,11 @@ hold_to_set (struct fp_dirty_log *n, uint64_t i, uint64_t k, unsigned region)
 }
 
 void
-fp_dirty_log_widen (struct fp_volume *v, uint64_t k, unsigned *first,
+fp_dirty_log_widen (struct fp_engine *e, uint64_t k, unsigned *first,
                     unsigned *nr)
 {
-  struct fp_dirty_log *n = v->dirty_log;
-  uint64_t i = fp_extent_of (v->extents, k);
+  struct fp_dirty_log *n = e->dirty_log;
+  uint64_t i = fp_extent_of (e->extents, k);
   unsigned end = *first + *nr;
 
   while (*first % n->group != 0 && hold_to_set (n, i, k, *first - 1))
@@ -202,23 +202,23 @@ fp_dirty_log_widen (struct fp_volume *v, uint64_t k, unsigned *first,
 }
 
 void
-fp_dirty_log_let_go (struct fp_volume *v, uint64_t k, unsigned first,
+fp_dirty_log_let_go (struct fp_engine *e, uint64_t k, unsigned first,
                      unsigned nr)
 {
-  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_dirty_log *n = e->dirty_log;
   _Atomic uint32_t *users =
-      n->users + fp_extent_of (v->extents, k) * n->regions;
+      n->users + fp_extent_of (e->extents, k) * n->regions;
 
   for (unsigned r = first; r < first + nr; r++)
     atomic_fetch_sub (&users[r], 1);
 }
 
 void
-fp_dirty_log_was_set (struct fp_volume *v, uint64_t k, unsigned first,
+fp_dirty_log_was_set (struct fp_engine *e, uint64_t k, unsigned first,
                       unsigned nr)
 {
   for (unsigned r = first; r < first + nr; r++) {
-    _Atomic uint8_t *state = state_of (v->dirty_log, k, r);
+    _Atomic uint8_t *state = state_of (e->dirty_log, k, r);
 
     if (!change (state, FP_DIRTY_LOG_UNKNOWN, FP_DIRTY_LOG_SET))
       (void) change (state, FP_DIRTY_LOG_CLEAR, FP_DIRTY_LOG_SET);
@@ -226,25 +226,25 @@ fp_dirty_log_was_set (struct fp_volume *v, uint64_t k, unsigned first,
 }
 
 static void
-change_all (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr,
+change_all (struct fp_engine *e, uint64_t k, unsigned first, unsigned nr,
             uint8_t from, uint8_t to)
 {
   for (unsigned r = first; r < first + nr; r++)
-    (void) change (state_of (v->dirty_log, k, r), from, to);
+    (void) change (state_of (e->dirty_log, k, r), from, to);
 }
 
 void
-fp_dirty_log_was_cleared (struct fp_volume *v, uint64_t k, unsigned first,
+fp_dirty_log_was_cleared (struct fp_engine *e, uint64_t k, unsigned first,
                           unsigned nr)
 {
-  change_all (v, k, first, nr, FP_DIRTY_LOG_CLEARING, FP_DIRTY_LOG_CLEAR);
+  change_all (e, k, first, nr, FP_DIRTY_LOG_CLEARING, FP_DIRTY_LOG_CLEAR);
 }
 
 void
-fp_dirty_log_not_cleared (struct fp_volume *v, uint64_t k, unsigned first,
+fp_dirty_log_not_cleared (struct fp_engine *e, uint64_t k, unsigned first,
                           unsigned nr, bool may_land)
 {
-  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_dirty_log *n = e->dirty_log;
   bool any = false;
 
   for (unsigned r = first; r < first + nr; r++)
@@ -255,31 +255,31 @@ fp_dirty_log_not_cleared (struct fp_volume *v, uint64_t k, unsigned first,
    * one will come, because this one is broken.
    */
   if (may_land)
-    atomic_store (&n->failed[v->extents->p[k].copy.server],
+    atomic_store (&n->failed[e->extents->p[k].copy.server],
                   atomic_load (&n->sent));
-  change_all (v, k, first, nr, FP_DIRTY_LOG_CLEARING,
+  change_all (e, k, first, nr, FP_DIRTY_LOG_CLEARING,
               may_land ? FP_DIRTY_LOG_FAILED : FP_DIRTY_LOG_UNKNOWN);
 }
 
 void
-fp_dirty_log_opened (struct fp_volume *v, unsigned server)
+fp_dirty_log_opened (struct fp_engine *e, unsigned server)
 {
-  if (v->dirty_log != NULL)
-    atomic_fetch_add (&v->dirty_log->opened[server], 1);
+  if (e->dirty_log != NULL)
+    atomic_fetch_add (&e->dirty_log->opened[server], 1);
 }
 
 void
-fp_dirty_log_sent (struct fp_volume *v, unsigned server)
+fp_dirty_log_sent (struct fp_engine *e, unsigned server)
 {
-  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_dirty_log *n = e->dirty_log;
 
   atomic_store (&n->sent, atomic_load (&n->opened[server]));
 }
 
 bool
-fp_dirty_log_is_same (struct fp_volume *v, unsigned server)
+fp_dirty_log_is_same (struct fp_engine *e, unsigned server)
 {
-  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_dirty_log *n = e->dirty_log;
 
   return atomic_load (&n->sent) == atomic_load (&n->opened[server]);
 }
@@ -304,8 +304,8 @@ static const unsigned char zeros[FP_TAIL_SIZE];
 static int
 say_one (struct fp_lane *lane, uint64_t k, uint64_t in, uint64_t length)
 {
-  struct fp_volume *v = fp_lane_volume (lane);
-  struct fp_extents *t = v->extents;
+  struct fp_engine *e = fp_lane_engine (lane);
+  struct fp_extents *t = e->extents;
   struct fp_extent *p = &t->p[k];
   enum fp_dirty_log_need need;
   uint64_t generation;
@@ -314,7 +314,7 @@ say_one (struct fp_lane *lane, uint64_t k, uint64_t in, uint64_t length)
   for (;;) {
     if (fp_extent_enter (t, p) != FP_EXTENT_READY)
       return -EAGAIN;
-    need = fp_dirty_log_look (v, k, &p->copy, in, length, &first, &nr);
+    need = fp_dirty_log_look (e, k, &p->copy, in, length, &first, &nr);
     generation = p->copy.generation;
     fp_extent_leave (t, p);
     if (need != FP_DIRTY_LOG_SAY)
@@ -335,7 +335,7 @@ int
 fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
                   uint64_t length)
 {
-  struct fp_extents *t = fp_lane_volume (lane)->extents;
+  struct fp_extents *t = fp_lane_engine (lane)->extents;
   uint8_t in_sync = fp_copies_in_sync (t, i);
   int result = 0;
 
@@ -349,41 +349,67 @@ fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
 }
 
 int
-fp_dirty_log_say_all (struct fp_volume *v, uint64_t k, struct fp_extent *p)
+fp_dirty_log_say_all (struct fp_engine *e, uint64_t k, struct fp_extent *p)
 {
-  struct fp_dirty_log *n = v->dirty_log;
-  int r = run (v->lanes[v->p.lanes], &(struct fp_io) {
-                                         .kind = FP_IO_WRITE,
-                                         .length = n->regions,
-                                         .offset = k << v->extents->shift,
-                                         .buf = (void *) (uintptr_t) ones,
-                                         .migrate = true,
-                                         .target = p,
-                                         .tail = FP_TAIL_RAW,
-                                     });
+  struct fp_dirty_log *n = e->dirty_log;
+  int r = run (fp_engine_own_lane (e), &(struct fp_io) {
+                                           .kind = FP_IO_WRITE,
+                                           .length = n->regions,
+                                           .offset = k << e->extents->shift,
+                                           .buf = (void *) (uintptr_t) ones,
+                                           .migrate = true,
+                                           .target = p,
+                                           .tail = FP_TAIL_RAW,
+                                       });
 
   if (r == -EOPNOTSUPP)
     return 0; /* without a tail, all of it counts as marked */
   if (r < 0)
     return -ENOTCONN;
-  if (p == &v->extents->p[k])
-    change_all (v, k, 0, n->regions, FP_DIRTY_LOG_CLEAR, FP_DIRTY_LOG_UNKNOWN);
+  if (p == &e->extents->p[k])
+    change_all (e, k, 0, n->regions, FP_DIRTY_LOG_CLEAR, FP_DIRTY_LOG_UNKNOWN);
   return 0;
 }
 
-bool
-fp_dirty_log_read (struct fp_volume *v, uint64_t k,
-                   unsigned char bytes[FP_TAIL_SIZE])
+/* Read the bytes of all regions of entry k. */
+static bool
+read_log (struct fp_engine *e, uint64_t k, unsigned char bytes[FP_TAIL_SIZE])
 {
-  return run (v->lanes[v->p.lanes], &(struct fp_io) {
-                                        .kind = FP_IO_READ,
-                                        .length = v->dirty_log->regions,
-                                        .offset = k << v->extents->shift,
-                                        .buf = bytes,
-                                        .migrate = true,
-                                        .target = &v->extents->p[k],
-                                        .tail = FP_TAIL_RAW,
-                                    }) == 0;
+  return run (fp_engine_own_lane (e), &(struct fp_io) {
+                                          .kind = FP_IO_READ,
+                                          .length = e->dirty_log->regions,
+                                          .offset = k << e->extents->shift,
+                                          .buf = bytes,
+                                          .migrate = true,
+                                          .target = &e->extents->p[k],
+                                          .tail = FP_TAIL_RAW,
+                                      }) == 0;
+}
+
+uint64_t
+fp_dirty_log_differ (struct fp_engine *e, uint64_t i, unsigned c,
+                     unsigned believed)
+{
+  struct fp_extents *t = e->extents;
+  unsigned char a[FP_TAIL_SIZE], b[FP_TAIL_SIZE];
+  uint8_t others = (uint8_t) ~(1u << c);
+  uint64_t length = fp_extent_length (t, i), all = 0;
+  uint64_t region = UINT64_C (1) << e->dirty_log->shift;
+
+  if (!read_log (e, fp_copies_entry (t, i, believed), a) ||
+      !read_log (e, fp_copies_entry (t, i, c), b)) {
+    fp_copies_missed (t, i, 0, length, others);
+    return length;
+  }
+  for (uint64_t in = 0, k = 0; in < length; in += region, k++) {
+    uint64_t part = FP_MIN (region, length - in);
+
+    if (a[k] == 0 && b[k] == 0)
+      continue;
+    fp_copies_missed (t, i, in, part, others);
+    all += part;
+  }
+  return all;
 }
 
 /* ---- clearing ---- */
@@ -392,16 +418,16 @@ fp_dirty_log_read (struct fp_volume *v, uint64_t k,
  * that is in sync.
  */
 static bool
-is_recorded (struct fp_volume *v, uint64_t i)
+is_recorded (struct fp_engine *e, uint64_t i)
 {
-  const struct fp_extents *t = v->extents;
+  const struct fp_extents *t = e->extents;
   uint8_t in_sync = fp_copies_in_sync (t, i);
 
   for (unsigned c = 0; c < t->copies; c++) {
     uint64_t k = fp_copies_entry (t, i, c);
 
-    if (!(in_sync >> c & 1) &&
-        (fp_meta_log_is_due (v, k) || fp_recorded_may_exist (&v->recorded, k)))
+    if (!(in_sync >> c & 1) && (fp_meta_log_is_due (e->meta_log, k) ||
+                                fp_recorded_may_exist (e->peers->recorded, k)))
       return false;
   }
   return true;
@@ -412,23 +438,23 @@ is_recorded (struct fp_volume *v, uint64_t i)
  * before it stops being a user, and diverged before it stops being unsettled.
  */
 static bool
-is_quiet (struct fp_volume *v, uint64_t i, unsigned region)
+is_quiet (struct fp_engine *e, uint64_t i, unsigned region)
 {
-  const struct fp_dirty_log *n = v->dirty_log;
+  const struct fp_dirty_log *n = e->dirty_log;
 
   return atomic_load (&n->users[i * n->regions + region]) == 0 &&
-         atomic_load (&v->unsettled) == 0 &&
-         !atomic_load (&v->extents->p[i].diverged) && is_recorded (v, i);
+         atomic_load (&e->unsettled) == 0 &&
+         !atomic_load (&e->extents->p[i].diverged) && is_recorded (e, i);
 }
 
 /* Make the region CLEARING and return true, unless it is used or was written
  * recently.
  */
 static bool
-begin_clearing (struct fp_volume *v, uint64_t k, unsigned region,
+begin_clearing (struct fp_engine *e, uint64_t k, unsigned region,
                 unsigned server)
 {
-  struct fp_dirty_log *n = v->dirty_log;
+  struct fp_dirty_log *n = e->dirty_log;
   _Atomic uint8_t *state = state_of (n, k, region);
   uint8_t s = atomic_load (state);
 
@@ -440,7 +466,7 @@ begin_clearing (struct fp_volume *v, uint64_t k, unsigned region,
     return false;
   if (!change (state, s, FP_DIRTY_LOG_CLEARING))
     return false;
-  if (is_quiet (v, fp_extent_of (v->extents, k), region))
+  if (is_quiet (e, fp_extent_of (e->extents, k), region))
     return true;
   (void) change (state, FP_DIRTY_LOG_CLEARING, s);
   return false;
@@ -448,23 +474,23 @@ begin_clearing (struct fp_volume *v, uint64_t k, unsigned region,
 
 /* Clear a run of CLEARING regions of entry k, which the caller has entered. */
 static void
-clear (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr)
+clear (struct fp_engine *e, uint64_t k, unsigned first, unsigned nr)
 {
-  unsigned server = v->extents->p[k].copy.server;
+  unsigned server = e->extents->p[k].copy.server;
   unsigned char back[FP_TAIL_SIZE];
   struct fp_io io = {
     .kind = FP_IO_WRITE,
     .length = nr,
-    .offset = (k << v->extents->shift) + first,
+    .offset = (k << e->extents->shift) + first,
     .buf = (void *) (uintptr_t) zeros,
     .migrate = true,
-    .target = &v->extents->p[k],
+    .target = &e->extents->p[k],
     .tail = FP_TAIL_CLEAR,
   };
   bool sent;
 
-  fp_dirty_log_sent (v, server);
-  sent = run (v->lanes[v->p.lanes], &io) == 0;
+  fp_dirty_log_sent (e, server);
+  sent = run (fp_engine_own_lane (e), &io) == 0;
   if (sent) {
     /* The acknowledgement of a WRITE orders nothing on another queue pair.  A
      * later READ on the same queue pair does.  If that connection is gone, the
@@ -473,17 +499,17 @@ clear (struct fp_volume *v, uint64_t k, unsigned first, unsigned nr)
     io.kind = FP_IO_READ;
     io.buf = back;
     io.tail = FP_TAIL_CLEARED;
-    (void) run (v->lanes[v->p.lanes], &io);
+    (void) run (fp_engine_own_lane (e), &io);
   }
   /* Still CLEARING here: the WRITE, or the READ after it, was not sent. */
-  fp_dirty_log_not_cleared (v, k, first, nr, sent);
+  fp_dirty_log_not_cleared (e, k, first, nr, sent);
 }
 
 /* Return how many bytes of entry k lie in regions that may be marked. */
 static uint64_t
-marked (const struct fp_volume *v, uint64_t k)
+marked (const struct fp_engine *e, uint64_t k)
 {
-  const struct fp_dirty_log *n = v->dirty_log;
+  const struct fp_dirty_log *n = e->dirty_log;
   uint64_t length = 0;
 
   for (unsigned r = 0; r < n->regions; r++)
@@ -496,10 +522,10 @@ marked (const struct fp_volume *v, uint64_t k)
  * marked: all, if the entry cannot be entered or has no tail.
  */
 static uint64_t
-sweep_entry (struct fp_volume *v, uint64_t k)
+sweep_entry (struct fp_engine *e, uint64_t k)
 {
-  struct fp_dirty_log *n = v->dirty_log;
-  struct fp_extents *t = v->extents;
+  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_extents *t = e->extents;
   struct fp_extent *p = &t->p[k];
   uint64_t length = t->extent_size;
   unsigned first = 0, nr = 0;
@@ -507,23 +533,23 @@ sweep_entry (struct fp_volume *v, uint64_t k)
   if (fp_extent_state (p) != FP_EXTENT_READY ||
       fp_extent_enter_frozen (t, p) != FP_EXTENT_READY)
     return length;
-  if (fp_dirty_log_is_kept (v, &p->copy)) {
-    know (v, k, p->copy.generation);
+  if (fp_dirty_log_is_kept (e, &p->copy)) {
+    know (e, k, p->copy.generation);
     for (unsigned r = 0; r <= n->regions; r++) {
-      if (r < n->regions && begin_clearing (v, k, r, p->copy.server)) {
+      if (r < n->regions && begin_clearing (e, k, r, p->copy.server)) {
         first = nr == 0 ? r : first;
         nr++;
         continue;
       }
       if (nr > 0)
-        clear (v, k, first, nr);
+        clear (e, k, first, nr);
       nr = 0;
     }
-    length = marked (v, k);
+    length = marked (e, k);
   }
   fp_extent_leave (t, p);
   if (atomic_load (&n->waits) && atomic_exchange (&n->waits, false))
-    fp_notifier_raise (&v->extents->changes);
+    fp_notifier_raise (&e->extents->changes);
   return length;
 }
 
@@ -531,15 +557,15 @@ sweep_entry (struct fp_volume *v, uint64_t k)
  * would resync if this one died now.
  */
 static uint64_t
-sweep_extent (struct fp_volume *v, uint64_t i)
+sweep_extent (struct fp_engine *e, uint64_t i)
 {
-  const struct fp_extents *t = v->extents;
+  const struct fp_extents *t = e->extents;
   uint8_t in_sync = fp_copies_in_sync (t, i);
   uint64_t most = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
     if (in_sync >> c & 1) {
-      uint64_t length = sweep_entry (v, fp_copies_entry (t, i, c));
+      uint64_t length = sweep_entry (e, fp_copies_entry (t, i, c));
 
       most = FP_MAX (most, length);
     }
@@ -549,16 +575,16 @@ sweep_extent (struct fp_volume *v, uint64_t i)
 }
 
 void
-fp_dirty_log_sweep (struct fp_volume *v, const _Atomic bool *stop)
+fp_dirty_log_sweep (struct fp_engine *e, const _Atomic bool *stop)
 {
-  struct fp_dirty_log *n = v->dirty_log;
-  const struct fp_extents *t = v->extents;
+  struct fp_dirty_log *n = e->dirty_log;
+  const struct fp_extents *t = e->extents;
   uint64_t length = 0;
 
   if (n == NULL || !fp_deadline_passed (n->sweep_ns))
     return;
-  n->sweep_ns = fp_deadline_in_ms (v->p.quiet_ms);
+  n->sweep_ns = fp_deadline_in_ms (e->p->quiet_ms);
   for (uint64_t i = 0; i < t->nr && !atomic_load (stop); i++)
-    length += sweep_extent (v, i);
+    length += sweep_extent (e, i);
   atomic_store (&n->marked, length);
 }

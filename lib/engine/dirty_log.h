@@ -20,7 +20,7 @@
  * If a write reached copy A but not copy B, A's byte is set, or A has lost its
  * data too.  A byte is cleared only while all of these hold:
  *  - No write to its region is in flight to any copy.
- *  - No write that failed in part will be retried (fp_volume.unsettled), and
+ *  - No write that failed in part will be retried (fp_engine.unsettled), and
  *    none was given up (fp_extent.diverged).
  *  - The map cannot name a stale copy of the extent as in sync.
  *
@@ -40,7 +40,10 @@
 #ifndef FP_DIRTY_LOG_H
 #define FP_DIRTY_LOG_H
 
-#include "volume/volume_int.h"
+#include <stdatomic.h>
+
+#include "engine/engine.h"
+#include "proto/messages.h"
 
 /* State of one region of one entry:
  *
@@ -86,20 +89,20 @@ struct fp_dirty_log {
   uint64_t sweep_ns;       /* time of the next sweep, ns; migration thread's */
 };
 
-int fp_dirty_log_new (struct fp_volume *v);
-void fp_dirty_log_free (struct fp_volume *v);
+int fp_dirty_log_new (struct fp_engine *e);
+void fp_dirty_log_free (struct fp_engine *e);
 
 /* Return true if this copy has a tail. */
 static inline bool
-fp_dirty_log_is_kept (const struct fp_volume *v, const struct fp_copy *copy)
+fp_dirty_log_is_kept (const struct fp_engine *e, const struct fp_copy *copy)
 {
-  return copy->remote.length >= v->extents->extent_size + FP_TAIL_SIZE;
+  return copy->remote.length >= e->extents->extent_size + FP_TAIL_SIZE;
 }
 
 /* Count [in, in + length) of extent i as being written, or as not any more. */
-void fp_dirty_log_enter (struct fp_volume *v, uint64_t i, uint64_t in,
+void fp_dirty_log_enter (struct fp_engine *e, uint64_t i, uint64_t in,
                          uint64_t length);
-void fp_dirty_log_leave (struct fp_volume *v, uint64_t i, uint64_t in,
+void fp_dirty_log_leave (struct fp_engine *e, uint64_t i, uint64_t in,
                          uint64_t length);
 
 enum fp_dirty_log_need {
@@ -110,27 +113,27 @@ enum fp_dirty_log_need {
 
 /* Return what is needed before [in, in + length) of entry k is written at
  * copy.  The caller is inside the extent.  It is counted already: by
- * fp_dirty_log_enter, or in fp_volume.unsettled.
+ * fp_dirty_log_enter, or in fp_engine.unsettled.
  */
-enum fp_dirty_log_need fp_dirty_log_look (struct fp_volume *v, uint64_t k,
+enum fp_dirty_log_need fp_dirty_log_look (struct fp_engine *e, uint64_t k,
                                           const struct fp_copy *copy,
                                           uint64_t in, uint64_t length,
                                           unsigned *first, unsigned *nr);
 /* Widen [*first, *first + *nr) to its groups, as far as they must be set too.
  * The added regions count as used until they are let go.
  */
-void fp_dirty_log_widen (struct fp_volume *v, uint64_t k, unsigned *first,
+void fp_dirty_log_widen (struct fp_engine *e, uint64_t k, unsigned *first,
                          unsigned *nr);
-void fp_dirty_log_let_go (struct fp_volume *v, uint64_t k, unsigned first,
+void fp_dirty_log_let_go (struct fp_engine *e, uint64_t k, unsigned first,
                           unsigned nr);
 /* Report the result of setting or clearing regions.  The caller is inside the
  * extent.  may_land: the connection broke, so the zero may still land.
  */
-void fp_dirty_log_was_set (struct fp_volume *v, uint64_t k, unsigned first,
+void fp_dirty_log_was_set (struct fp_engine *e, uint64_t k, unsigned first,
                            unsigned nr);
-void fp_dirty_log_was_cleared (struct fp_volume *v, uint64_t k, unsigned first,
+void fp_dirty_log_was_cleared (struct fp_engine *e, uint64_t k, unsigned first,
                                unsigned nr);
-void fp_dirty_log_not_cleared (struct fp_volume *v, uint64_t k, unsigned first,
+void fp_dirty_log_not_cleared (struct fp_engine *e, uint64_t k, unsigned first,
                                unsigned nr, bool may_land);
 
 /* Call these with the lock of the migration lane held.  opened: the lane has
@@ -138,12 +141,12 @@ void fp_dirty_log_not_cleared (struct fp_volume *v, uint64_t k, unsigned first,
  * connection.  is_same: return true if that connection is still the present
  * one.
  */
-void fp_dirty_log_opened (struct fp_volume *v, unsigned server);
-void fp_dirty_log_sent (struct fp_volume *v, unsigned server);
-bool fp_dirty_log_is_same (struct fp_volume *v, unsigned server);
+void fp_dirty_log_opened (struct fp_engine *e, unsigned server);
+void fp_dirty_log_sent (struct fp_engine *e, unsigned server);
+bool fp_dirty_log_is_same (struct fp_engine *e, unsigned server);
 
 /* Make every in-sync copy of extent i mark [in, in + length) as being written.
- * The marks stay while the caller is counted in fp_volume.unsettled.  If some
+ * The marks stay while the caller is counted in fp_engine.unsettled.  If some
  * copies are not marked yet, return -EAGAIN: try again after a change.  -EIO:
  * some marks could not be written, and no change may tell when they can.  So
  * try again soon.  Waits; any thread.
@@ -154,17 +157,18 @@ int fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
 /* Mark all regions of p: an entry that does not count yet, or a move's target
  * for entry k.  Migration thread only.
  */
-int fp_dirty_log_say_all (struct fp_volume *v, uint64_t k,
+int fp_dirty_log_say_all (struct fp_engine *e, uint64_t k,
                           struct fp_extent *p);
 /* Clear the regions that were quiet, if a sweep is due.  Migration thread
  * only.
  */
-void fp_dirty_log_sweep (struct fp_volume *v, const _Atomic bool *stop);
+void fp_dirty_log_sweep (struct fp_engine *e, const _Atomic bool *stop);
 
-/* Read the v->dirty_log->regions bytes of entry k.  Return false if they
- * cannot be read.  Only the thread that starts the volume.
+/* Mark where copy c of extent i may have missed what the copy `believed` has.
+ * These are the regions that either dirty log says were being written.  Return
+ * the bytes marked.  Only the thread that starts the volume.
  */
-bool fp_dirty_log_read (struct fp_volume *v, uint64_t k,
-                        unsigned char bytes[FP_TAIL_SIZE]);
+uint64_t fp_dirty_log_differ (struct fp_engine *e, uint64_t i, unsigned c,
+                              unsigned believed);
 
 #endif /* FP_DIRTY_LOG_H */

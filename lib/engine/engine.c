@@ -2,29 +2,32 @@
 
 #include <config.h>
 
+#include <errno.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
 #include "engine/dirty_log.h"
 #include "engine/engine.h"
 #include "engine/lane_int.h"
-#include "engine/mirror.h"
+#include "extent/range_lock.h"
 #include "extent/stripe.h"
 
 static void
 submit (struct fp_block *b, unsigned lane, struct fp_io *io)
 {
-  fp_lane_start (fp_engine_volume (b)->lanes[lane], io);
+  fp_lane_start (fp_engine_of (b)->lanes[lane], io);
 }
 
 static struct fp_io *
 collect (struct fp_block *b, unsigned lane, bool wait)
 {
-  return fp_lane_collect (fp_engine_volume (b)->lanes[lane],
-                          wait ? FP_NEVER : 0);
+  return fp_lane_collect (fp_engine_of (b)->lanes[lane], wait ? FP_NEVER : 0);
 }
 
 static uint8_t
 in_sync (struct fp_block *b, uint64_t offset)
 {
-  struct fp_extents *t = fp_engine_volume (b)->extents;
+  struct fp_extents *t = fp_engine_of (b)->extents;
   uint64_t run;
 
   return fp_copies_in_sync (t, fp_stripe_at (t, offset, &run) >> t->shift);
@@ -33,26 +36,23 @@ in_sync (struct fp_block *b, uint64_t offset)
 static void
 status (struct fp_block *b, struct fp_volume_status *s)
 {
-  struct fp_volume *v = fp_engine_volume (b);
+  struct fp_engine *e = fp_engine_of (b);
 
-  s->extents = v->extents->nr;
-  s->extents_allocated = atomic_load (&v->extents->allocated);
-  s->extents_lost = atomic_load (&v->extents->lost);
-  if (fp_copies_several (v->extents)) {
+  s->extents = e->extents->nr;
+  s->extents_allocated = atomic_load (&e->extents->allocated);
+  s->extents_lost = atomic_load (&e->extents->lost);
+  if (fp_copies_several (e->extents)) {
     struct fp_mirror_status mirror;
 
-    fp_mirror_status (v, &mirror);
+    fp_mirror_status (e, &mirror);
     s->extents_allocated = mirror.allocated;
     s->extents_lost = mirror.lost;
     s->extents_degraded = mirror.degraded;
     s->bytes_to_resync = mirror.missing;
-    s->unclean = atomic_load (&v->unclean);
-    s->resync_bytes = atomic_load (&v->resync_bytes);
-    s->resync_of = atomic_load (&v->resync_of);
-    s->bytes_marked = atomic_load (&v->dirty_log->marked);
+    s->bytes_marked = atomic_load (&e->dirty_log->marked);
   }
-  for (unsigned i = 0; i < v->p.lanes; i++)
-    lane_status (v->lanes[i], s);
+  for (unsigned i = 0; i < e->p->lanes; i++)
+    lane_status (e->lanes[i], s);
 }
 
 static const struct fp_block_ops engine_ops = {
@@ -69,29 +69,63 @@ static const struct fp_block_ops engine_ops = {
   .read_copy = lane_read_copy,
 };
 
-/* Return the ms that a request waits for servers that are away. */
-static unsigned
-patience_ms (const struct fp_volume_params *p)
+void
+fp_engine_init (struct fp_engine *e, struct fp_peers *peers,
+                struct fp_allocator *allocator)
 {
-  unsigned ms = 2 * p->timeout_ms;
+  const struct fp_volume_params *p = peers->p;
+  unsigned await_ms = fp_volume_await_ms (p);
 
-  if (p->await_ms != 0)
-    return p->await_ms;
-  return p->copies > 1 && ms < 8000 ? 8000 : ms;
+  *e = (struct fp_engine) {
+    .block = {
+      .ops = &engine_ops,
+      .size = p->size,
+      .lanes = p->lanes,
+      .copies = p->copies,
+      .await_ms = await_ms,
+      .send_ms = await_ms - FP_MIN (await_ms / 4, p->timeout_ms),
+      .changes = &peers->extents->changes,
+    },
+    .p = p,
+    .extents = peers->extents,
+    .peers = peers,
+    .lease = peers->lease,
+    .allocator = allocator,
+  };
+  fp_mirror_listen (e);
+}
+
+int
+fp_engine_fill (struct fp_engine *e)
+{
+  const struct fp_volume_params *p = e->p;
+  int r = 0;
+
+  if (p->copies > 1) {
+    e->range_lock = calloc (1, sizeof *e->range_lock);
+    r = e->range_lock == NULL ? -ENOMEM : fp_dirty_log_new (e);
+  }
+  if (r < 0)
+    return r;
+  e->lanes = calloc (p->lanes + 1, sizeof *e->lanes);
+  if (e->lanes == NULL)
+    return -ENOMEM;
+  e->nr_lanes = p->lanes + 1;
+  for (unsigned i = 0; r == 0 && i < e->nr_lanes; i++)
+    r = fp_lane_new (&e->lanes[i], e, i,
+                     i < p->lanes ? p->slots
+                                  : FP_MIN (p->slots, FP_OWN_LANE_SLOTS));
+  e->peers->lanes = e->lanes;
+  e->peers->nr_lanes = e->nr_lanes;
+  return r;
 }
 
 void
-fp_engine_init (struct fp_volume *v)
+fp_engine_free (struct fp_engine *e)
 {
-  unsigned await_ms = patience_ms (&v->p), margin = await_ms / 4;
-
-  v->engine = (struct fp_block) {
-    .ops = &engine_ops,
-    .size = v->p.size,
-    .lanes = v->p.lanes,
-    .copies = v->p.copies,
-    .await_ms = await_ms,
-    .send_ms =
-        await_ms - (margin < v->p.timeout_ms ? margin : v->p.timeout_ms),
-  };
+  for (unsigned i = 0; i < e->nr_lanes; i++)
+    fp_lane_free (e->lanes[i]);
+  free (e->lanes);
+  fp_dirty_log_free (e);
+  free (e->range_lock);
 }

@@ -3,14 +3,72 @@
  *
  * lane_wait.c takes requests, lane_issue.c cuts and sends them.  zero.c zeros
  * and finds holes, flush.c flushes.
+ *
+ * Lock order: a lane's lock comes before fp_extents.lock, under which no other
+ * is taken but that of a notifier.
+ *
+ * Errors:   0 or -errno.
+ * Threads:  init, fill and free belong to the one that starts and stops the
+ *           volume.
+ * Memory:   only fp_engine_fill allocates.
  */
 
 #ifndef FP_ENGINE_H
 #define FP_ENGINE_H
 
-struct fp_volume;
+#include "engine/mirror.h"
+#include "extent/block.h"
+#include "peer/peers.h"
+#include "place/allocator.h"
 
-/* Initialise v->engine from v->p, which the probe has completed. */
-void fp_engine_init (struct fp_volume *v);
+struct fp_dirty_log;
+struct fp_lane;
+struct fp_meta_log;
+struct fp_range_lock;
+
+#define FP_OWN_LANE_SLOTS 8u /* most transfers of the engine's own lane */
+
+struct fp_engine {
+  struct fp_block block; /* first: fp_engine_of */
+  const struct fp_volume_params *p;
+  struct fp_extents *extents;
+  struct fp_peers *peers;
+  struct fp_lease *lease;
+  struct fp_meta_log *meta_log; /* NULL = not recorded */
+  struct fp_allocator *allocator;
+  /* p->lanes for front ends, and one for the migration and check threads. */
+  unsigned nr_lanes;
+  struct fp_lane **lanes;
+
+  struct fp_range_lock *range_lock; /* NULL with one copy */
+  struct fp_dirty_log *dirty_log;   /* NULL with one copy */
+  struct fp_mirror mirror;
+  /* Number of writes and zeros that failed in part and are being retried.
+   * Until they are over, their data may be in some copies only.
+   */
+  _Atomic uint64_t unsettled;
+  _Atomic uint64_t waits; /* fp_volume_waits */
+};
+
+/* Initialise e for peers->p, which the probe has completed. */
+void fp_engine_init (struct fp_engine *e, struct fp_peers *peers,
+                     struct fp_allocator *allocator);
+/* Create the lanes, and what several copies need. */
+int fp_engine_fill (struct fp_engine *e);
+void fp_engine_free (struct fp_engine *e); /* no connections or io left */
+
+/* Return the engine whose first member is b. */
+static inline struct fp_engine *
+fp_engine_of (struct fp_block *b)
+{
+  return (struct fp_engine *) b;
+}
+
+/* Return the lane of the migration and check threads. */
+static inline struct fp_lane *
+fp_engine_own_lane (const struct fp_engine *e)
+{
+  return e->lanes[e->nr_lanes - 1];
+}
 
 #endif /* FP_ENGINE_H */

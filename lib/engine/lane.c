@@ -29,7 +29,7 @@ lane_freep (struct fp_lane **lanep)
 }
 
 int
-fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
+fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
              unsigned slots)
 {
   FP_CLEANUP (lane_freep) struct fp_lane *lane = NULL;
@@ -37,11 +37,11 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
   lane = calloc (1, sizeof *lane);
   if (lane == NULL)
     return -ENOMEM;
-  lane->v = v;
+  lane->e = e;
   lane->index = index;
   lane->nr_frags = lane->nr_slots = slots;
   /* The migration thread's lane does not hedge. */
-  lane->hedging = v->p.hedge && v->extents->copies > 1 && index < v->p.lanes;
+  lane->hedging = e->p->hedge && e->extents->copies > 1 && index < e->p->lanes;
   if (lane->hedging)
     lane->nr_frags += lane_hedge_spares (slots);
   lane->next_look_ns = FP_NEVER;
@@ -62,7 +62,7 @@ fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
     lane_frag_put (lane, &lane->frags[i]);
   }
   lane->listener = (struct fp_listener) { .wake = wake, .arg = lane };
-  fp_notifier_listen (&v->extents->changes, &lane->listener);
+  fp_notifier_listen (&e->extents->changes, &lane->listener);
   *out = FP_STEAL (lane);
   return 0;
 }
@@ -77,7 +77,7 @@ fp_lane_free (struct fp_lane *lane)
       lane->queues[i]->ops->queue_free (lane->queues[i]);
   }
   if (lane->slots != NULL)
-    munmap (lane->slots, (size_t) lane->nr_frags * lane->v->p.slot_size);
+    munmap (lane->slots, (size_t) lane->nr_frags * lane->e->p->slot_size);
   if (lane->wake_fd > 0)
     close (lane->wake_fd);
   pthread_cond_destroy (&lane->cond);
@@ -87,14 +87,14 @@ fp_lane_free (struct fp_lane *lane)
   free (lane);
 }
 
-struct fp_volume *
-fp_lane_volume (const struct fp_lane *lane)
+struct fp_engine *
+fp_lane_engine (const struct fp_lane *lane)
 {
-  return lane->v;
+  return lane->e;
 }
 
 size_t
-fp_volume_slot_memory (const struct fp_volume_params *p)
+fp_lane_slot_memory (const struct fp_volume_params *p)
 {
   size_t slots = p->slots + (p->hedge ? lane_hedge_spares (p->slots) : 0);
 
@@ -105,7 +105,7 @@ fp_volume_slot_memory (const struct fp_volume_params *p)
 static int
 lane_slots (struct fp_lane *lane)
 {
-  size_t size = (size_t) lane->nr_frags * lane->v->p.slot_size;
+  size_t size = (size_t) lane->nr_frags * lane->e->p->slot_size;
   void *m;
   int r;
 
@@ -116,7 +116,7 @@ lane_slots (struct fp_lane *lane)
     return r;
   lane->slots = m;
   for (unsigned i = 0; i < lane->nr_frags; i++)
-    lane->frags[i].slot = lane->slots + (size_t) i * lane->v->p.slot_size;
+    lane->frags[i].slot = lane->slots + (size_t) i * lane->e->p->slot_size;
   return 0;
 }
 
@@ -142,7 +142,7 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
   }
   if (ops->registered) {
     qp.memory = lane->slots;
-    qp.memory_size = (size_t) lane->nr_frags * lane->v->p.slot_size;
+    qp.memory_size = (size_t) lane->nr_frags * lane->e->p->slot_size;
   }
   r = ops->queue_new (&q, &qp);
   if (r < 0)
@@ -224,10 +224,10 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
     lane->conns[s].refused_ns = 0;
     lane->conns[s].revoked = false;
     lane->conns[s].flushed = lane->conns[s].written;
-    if (lane->index == lane->v->p.lanes)
-      fp_dirty_log_opened (lane->v, s);
+    if (lane->index == lane->e->p->lanes)
+      fp_dirty_log_opened (lane->e, s);
   }
-  fp_notifier_raise (&lane->v->extents->changes);
+  fp_notifier_raise (&lane->e->extents->changes);
   return 0;
 }
 

@@ -37,22 +37,23 @@
  * scan, at most a second.
  *
  * Threads:  any, on every function; the lane's lock is inside.
- * Memory:   only fp_lane_new and fp_lane_connect allocate.
+ * Memory:   only ..._new, ..._connect and ..._touch_others allocate.
  */
 
 #ifndef FP_LANE_H
 #define FP_LANE_H
 
-#include "transport/transport.h"
 #include "extent/block.h"
+#include "extent/volume_params.h"
+#include "transport/transport.h"
 
 struct fp_lane;
-struct fp_volume;
+struct fp_engine;
 
-int fp_lane_new (struct fp_lane **out, struct fp_volume *v, unsigned index,
+int fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
                  unsigned slots);
 void fp_lane_free (struct fp_lane *lane); /* no connections or io left */
-struct fp_volume *fp_lane_volume (const struct fp_lane *lane);
+struct fp_engine *fp_lane_engine (const struct fp_lane *lane);
 
 /* Connect to server s with this transport, and use the connection from now on.
  * Called by the server's peer while the lane has no connection to s.  -EXDEV:
@@ -88,7 +89,7 @@ void fp_lane_wake (struct fp_lane *lane);
  * none in.  Make the progress that the lanes' own threads would make, as those
  * may wait elsewhere.  Return false at the deadline.
  */
-bool fp_lanes_drain (struct fp_volume *v, struct fp_extent *p,
+bool fp_lanes_drain (struct fp_engine *e, struct fp_extent *p,
                      uint64_t deadline_ns);
 
 /* Read length bytes of one extent, at a linear address (stripe.h).  The read
@@ -133,17 +134,21 @@ int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
 uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at);
 void fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
 
-/* Read one byte of every other server over each lane's queue pair to it, so
- * that broken ones are found.  End early once *stop is set.  lane_probe.c
+/* Read one byte over each lane's queue pair to each other server, if there is
+ * an extent to read there: so broken ones are found.  End early once *stop is
+ * set.  Allocates; if it cannot, it reads nothing.  lane_touch.c
  */
-void fp_lanes_probe_others (struct fp_volume *v, unsigned server,
+void fp_lanes_touch_others (struct fp_engine *e, unsigned server,
                             const _Atomic bool *stop);
-/* Have the lane's writes to server placed, by a READ of extent p, which is
- * there and shut.  Return 1; 0 if there were none; or -ECONNRESET.
- * lane_probe.c
+/* Have the server place the lane's writes, by a READ of extent p, which is on
+ * that server and is shut.  Return 1 if there were any, 0 if there were none,
+ * or -ECONNRESET.  lane_touch.c
  */
-int fp_lane_place_writes (struct fp_lane *lane, unsigned server,
-                          struct fp_extent *p);
+int fp_lane_settle_writes (struct fp_lane *lane, unsigned server,
+                           struct fp_extent *p);
+
+/* Return the bytes that the buffers of the lanes need. */
+size_t fp_lane_slot_memory (const struct fp_volume_params *p);
 
 unsigned fp_lane_users (const struct fp_lane *lane);
 /* Add change to the number of users.  Return the new number. */

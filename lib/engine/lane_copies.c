@@ -12,7 +12,6 @@
 #include "base/tsan.h"
 #include "engine/dirty_log.h"
 #include "engine/lane_int.h"
-#include "engine/mirror.h"
 #include "extent/range_lock.h"
 #include "transport/mapped.h"
 
@@ -23,7 +22,7 @@ static enum issue
 wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                uint8_t in_sync)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
 
   if (io->only != 0)
     in_sync &= io->only;
@@ -46,7 +45,7 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 static int
 least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   unsigned least = 0;
   int best = -1;
 
@@ -73,8 +72,8 @@ static enum issue
 read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
            uint64_t at, uint64_t left, bool *entered)
 {
-  struct fp_extents *t = lane->v->extents;
-  struct fp_peer *peer = lane->v->peers.at[p->copy.server];
+  struct fp_extents *t = lane->e->extents;
+  struct fp_peer *peer = lane->e->peers->at[p->copy.server];
   uint64_t i = fp_extent_of (t, (uint64_t) (p - t->p)), run;
   uint64_t in = at & (t->extent_size - 1);
   unsigned char *user = (unsigned char *) io->buf + io->issued;
@@ -82,7 +81,7 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   uint32_t n;
 
   if (!fp_extent_run (t, i, in, left, &run)) {
-    if (!fp_lease_covers_zeros (&lane->v->lease, p->copy.server,
+    if (!fp_lease_covers_zeros (lane->e->lease, p->copy.server,
                                 fp_boot_ns ())) {
       fp_peer_poke (peer);
       return PARK;
@@ -95,7 +94,7 @@ read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     if (fp_mapped_copy (user, (unsigned char *) p->copy.remote.map + in,
                         left) < 0)
       return lane_missing (lane, io, p);
-    if (!fp_lease_covers_mapped (&lane->v->lease, p->copy.server,
+    if (!fp_lease_covers_mapped (lane->e->lease, p->copy.server,
                                  fp_mono_ns ())) {
       fp_peer_poke (peer);
       return PARK;
@@ -115,7 +114,7 @@ static enum issue
 read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t in_sync,
           uint64_t at, uint64_t left)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint8_t set = in_sync & (uint8_t) ~fp_copies_bad (t, i, in_sync);
   enum issue why = PARK;
   int c;
@@ -148,13 +147,13 @@ read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t in_sync,
 static void
 let_go (struct fp_lane *lane, uint64_t at, uint32_t length)
 {
-  const struct fp_extents *t = lane->v->extents;
+  const struct fp_extents *t = lane->e->extents;
 
-  fp_dirty_log_leave (lane->v, at >> t->shift, at & (t->extent_size - 1),
+  fp_dirty_log_leave (lane->e, at >> t->shift, at & (t->extent_size - 1),
                       length);
-  if (fp_range_lock_let_go (lane->v->range_lock, at >> t->shift,
+  if (fp_range_lock_let_go (lane->e->range_lock, at >> t->shift,
                             at & (t->extent_size - 1), length))
-    fp_notifier_raise (&lane->v->extents->changes);
+    fp_notifier_raise (&lane->e->extents->changes);
 }
 
 static void
@@ -190,7 +189,7 @@ enter_all (struct fp_extents *t, uint64_t i, uint8_t in_sync)
 static uint32_t
 write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   struct frag *f = lane->free_frags;
 
   left = FP_MIN (left, (uint64_t) FP_RANGE_LOCK_MAX);
@@ -218,13 +217,14 @@ static int
 store (struct fp_lane *lane, struct fp_extent *p, uint64_t in,
        const unsigned char *user, uint32_t n)
 {
-  struct fp_peer *peer = lane->v->peers.at[p->copy.server];
+  struct fp_peer *peer = lane->e->peers->at[p->copy.server];
   int r = fp_mapped_copy ((unsigned char *) p->copy.remote.map + in, user, n);
 
-  fp_volume_wrote (lane->v, (uint64_t) (p - lane->v->extents->p), in, n);
+  fp_extent_wrote (lane->e->extents, (uint64_t) (p - lane->e->extents->p), in,
+                   n);
   if (r < 0)
     return lane_leave_behind (lane, p) ? -EAGAIN : -EIO;
-  if (fp_lease_covers_mapped (&lane->v->lease, p->copy.server, fp_mono_ns ()))
+  if (fp_lease_covers_mapped (lane->e->lease, p->copy.server, fp_mono_ns ()))
     return 0;
   fp_peer_poke (peer);
   return -EAGAIN;
@@ -237,7 +237,7 @@ static uint8_t
 post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
           uint64_t at, uint32_t n, struct frag **head)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   unsigned char *user = (unsigned char *) io->buf + io->issued;
   uint8_t missed = 0;
 
@@ -250,7 +250,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
       continue;
     conn = lane->conns[p->copy.server].conn;
     if (conn == NULL || f == NULL) {
-      fp_peer_poke (lane->v->peers.at[p->copy.server]);
+      fp_peer_poke (lane->e->peers->at[p->copy.server]);
       missed |= (uint8_t) (1u << c);
       continue;
     }
@@ -281,7 +281,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
 void
 lane_copy_written (struct fp_lane *lane, struct frag *f)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t k = f->at >> t->shift, in = f->at & (t->extent_size - 1);
   /* A copy that was dropped meanwhile counts as missed.  A resync may already
    * have read its data from this copy, which has the write only now.
@@ -291,7 +291,8 @@ lane_copy_written (struct fp_lane *lane, struct frag *f)
 
   if (f->op.status < 0)
     reached &= (uint8_t) ~(1u << fp_copy_of (t, k));
-  fp_mirror_missed (lane->v, fp_extent_of (t, k), in, f->op.length, reached);
+  fp_copies_missed (lane->e->extents, fp_extent_of (t, k), in, f->op.length,
+                    reached);
 }
 
 void
@@ -308,7 +309,7 @@ static void
 write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
            uint64_t at, uint32_t n)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t in = at & (t->extent_size - 1);
   struct frag *head = NULL;
   uint8_t missed = post_all (lane, io, i, set, at, n, &head), mapped = 0;
@@ -330,7 +331,7 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
    * fence orders the stores before the look.
    */
   fp_fence (memory_order_seq_cst);
-  fp_mirror_missed (lane->v, i, in, n,
+  fp_copies_missed (lane->e->extents, i, in, n,
                     set & (uint8_t) ~missed & fp_copies_in_sync (t, i));
   if (missed != 0) {
     lane_unsettle (lane, io);
@@ -353,24 +354,24 @@ static enum issue
 write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i,
             uint8_t in_sync, uint64_t at, uint64_t left)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t in = at & (t->extent_size - 1);
   uint8_t kept = 0;
   enum issue why;
   uint32_t n;
 
   if (!enter_all (t, i, in_sync)) {
-    fp_mirror_poke (lane->v);
+    fp_mirror_poke (lane->e);
     return fp_copies_in_sync (t, i) == in_sync
                ? wait_for_copy (lane, io, i, in_sync)
                : ISSUED; /* look again */
   }
   n = write_size (lane, i, in_sync, left);
-  if (n == 0 || !fp_range_lock_hold (lane->v->range_lock, i, in, n)) {
+  if (n == 0 || !fp_range_lock_hold (lane->e->range_lock, i, in, n)) {
     leave_all (t, i, in_sync);
     return NO_SLOT;
   }
-  fp_dirty_log_enter (lane->v, i, in, n);
+  fp_dirty_log_enter (lane->e, i, in, n);
   why = lane_log_dirty (lane, io, i, in_sync, in, n, &kept);
   if (why != ISSUED) {
     let_go (lane, at, n);
@@ -386,27 +387,27 @@ enum issue
 lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
                    uint64_t left)
 {
-  struct fp_volume *v = lane->v;
-  struct fp_extents *t = v->extents;
+  struct fp_engine *e = lane->e;
+  struct fp_extents *t = e->extents;
   uint64_t i = at >> t->shift;
   uint8_t in_sync = fp_copies_in_sync (t, i);
   int err = 0;
 
   if (in_sync == 0) {
-    if (fp_lease_is_fenced (&v->lease))
+    if (fp_lease_is_fenced (e->lease))
       return fail_io (io, -EIO);
     if (io->kind == FP_IO_READ) {
-      if (!fp_volume_is_leased (v))
+      if (!fp_peers_are_leased (e->peers))
         return io->hasty ? fail_io (io, -EIO) : PARK;
       memset ((unsigned char *) io->buf + io->issued, 0, left);
       io->issued += (uint32_t) left;
       return ISSUED;
     }
-    if (!fp_mirror_form (v, i, &err)) {
+    if (!fp_mirror_form (e, i, &err)) {
       if (io->asked_ns != 0 && err != 0)
         return fail_io (io, err);
       if (lane_may_ask (lane, io))
-        fp_mirror_want (v, i);
+        fp_mirror_want (e, i);
       return PARK;
     }
     in_sync = fp_copies_in_sync (t, i);

@@ -22,8 +22,8 @@ transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
                  enum fp_io_kind kind, unsigned first, void *buf, unsigned nr)
 {
   unsigned char *far = (unsigned char *) p->copy.remote.map +
-                       lane->v->extents->extent_size + first;
-  struct fp_peer *peer = lane->v->peers.at[p->copy.server];
+                       lane->e->extents->extent_size + first;
+  struct fp_peer *peer = lane->e->peers->at[p->copy.server];
   int r = kind == FP_IO_READ ? fp_mapped_copy (buf, far, nr)
                              : fp_mapped_copy (far, buf, nr);
 
@@ -33,7 +33,7 @@ transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
    * both.
    */
   fp_fence (memory_order_seq_cst);
-  if (fp_lease_covers_mapped (&lane->v->lease, p->copy.server, fp_mono_ns ()))
+  if (fp_lease_covers_mapped (lane->e->lease, p->copy.server, fp_mono_ns ()))
     return 0;
   fp_peer_poke (peer);
   return -EAGAIN;
@@ -46,14 +46,14 @@ static enum issue
 post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
       enum fp_tail tail, unsigned first, unsigned nr, unsigned char *user)
 {
-  const struct fp_extents *t = lane->v->extents;
+  const struct fp_extents *t = lane->e->extents;
   struct fp_conn *conn = lane->conns[p->copy.server].conn;
   struct frag *f = lane->free_frags;
-  const struct fp_dirty_log *n = lane->v->dirty_log;
+  const struct fp_dirty_log *n = lane->e->dirty_log;
   enum issue why;
 
   if (conn == NULL) {
-    fp_peer_poke (lane->v->peers.at[p->copy.server]);
+    fp_peer_poke (lane->e->peers->at[p->copy.server]);
     return PARK;
   }
   if (f == NULL)
@@ -69,16 +69,16 @@ post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
   if (conn->ops->registered && f->op.kind == FP_OP_WRITE)
     memcpy (f->slot, user, nr);
   if (tail == FP_TAIL_SET)
-    fp_dirty_log_enter (lane->v, fp_extent_of (t, k),
+    fp_dirty_log_enter (lane->e, fp_extent_of (t, k),
                         (uint64_t) first << n->shift,
                         (uint64_t) nr << n->shift);
   why = lane_post (lane, f, io, p, (k << t->shift) + first);
   if (why == ISSUED && tail == FP_TAIL_CLEAR)
-    fp_dirty_log_sent (lane->v, p->copy.server);
+    fp_dirty_log_sent (lane->e, p->copy.server);
   if (why != ISSUED)
     f->tail = FP_TAIL_NONE;
   if (why != ISSUED && tail == FP_TAIL_SET)
-    fp_dirty_log_leave (lane->v, fp_extent_of (t, k),
+    fp_dirty_log_leave (lane->e, fp_extent_of (t, k),
                         (uint64_t) first << n->shift,
                         (uint64_t) nr << n->shift);
   return why;
@@ -102,7 +102,7 @@ say_some (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
       return fail_io (io, -EIO);
     if (r < 0)
       return PARK;
-    fp_dirty_log_was_set (lane->v, k, first, nr);
+    fp_dirty_log_was_set (lane->e, k, first, nr);
     return ISSUED;
   }
   why = post (lane, io, p, k, FP_TAIL_SET, first, nr, ones);
@@ -124,7 +124,7 @@ say_one (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     unsigned from, end;
     enum issue why;
 
-    switch (fp_dirty_log_look (lane->v, k, &p->copy, in, n, &first, &nr)) {
+    switch (fp_dirty_log_look (lane->e, k, &p->copy, in, n, &first, &nr)) {
     case FP_DIRTY_LOG_READY:
       return ISSUED;
     case FP_DIRTY_LOG_WAIT:
@@ -135,10 +135,10 @@ say_one (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     }
     from = first;
     end = first + nr;
-    fp_dirty_log_widen (lane->v, k, &first, &nr);
+    fp_dirty_log_widen (lane->e, k, &first, &nr);
     why = say_some (lane, io, p, k, first, nr, inside);
-    fp_dirty_log_let_go (lane->v, k, first, from - first);
-    fp_dirty_log_let_go (lane->v, k, end, first + nr - end);
+    fp_dirty_log_let_go (lane->e, k, first, from - first);
+    fp_dirty_log_let_go (lane->e, k, end, first + nr - end);
     if (why != ISSUED)
       return why;
   }
@@ -148,7 +148,7 @@ enum issue
 lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                 uint8_t set, uint64_t in, uint64_t n, uint8_t *kept)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   enum issue all = ISSUED;
 
   *kept = 0;
@@ -175,24 +175,24 @@ lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
 void
 lane_tail_done (struct fp_lane *lane, struct frag *f)
 {
-  const struct fp_extents *t = lane->v->extents;
-  const struct fp_dirty_log *n = lane->v->dirty_log;
+  const struct fp_extents *t = lane->e->extents;
+  const struct fp_dirty_log *n = lane->e->dirty_log;
   uint64_t k = f->at >> t->shift;
   unsigned first = (unsigned) (f->at & (t->extent_size - 1));
   unsigned nr = f->op.length;
 
   if (f->tail == FP_TAIL_SET) {
     if (f->op.status == 0)
-      fp_dirty_log_was_set (lane->v, k, first, nr);
-    fp_dirty_log_leave (lane->v, fp_extent_of (t, k),
+      fp_dirty_log_was_set (lane->e, k, first, nr);
+    fp_dirty_log_leave (lane->e, fp_extent_of (t, k),
                         (uint64_t) first << n->shift,
                         (uint64_t) nr << n->shift);
   }
   else if (f->tail == FP_TAIL_CLEARED && f->op.status == 0) {
-    fp_dirty_log_was_cleared (lane->v, k, first, nr);
+    fp_dirty_log_was_cleared (lane->e, k, first, nr);
   }
   else if (f->tail != FP_TAIL_RAW && f->op.status < 0) {
-    fp_dirty_log_not_cleared (lane->v, k, first, nr,
+    fp_dirty_log_not_cleared (lane->e, k, first, nr,
                               f->op.conn->ops->conn_broken (f->op.conn));
   }
 }
@@ -204,7 +204,7 @@ static bool
 do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
            uint64_t k, unsigned first)
 {
-  struct fp_volume *v = lane->v;
+  struct fp_engine *e = lane->e;
   int r = transfer_mapped (lane, p, io->kind, first, io->buf, io->length);
   bool did = r == 0;
 
@@ -213,11 +213,11 @@ do_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     (void) lane_leave_behind (lane, p);
 
   if (did && io->tail == FP_TAIL_SET)
-    fp_dirty_log_was_set (v, k, first, io->length);
+    fp_dirty_log_was_set (e, k, first, io->length);
   else if (did && io->tail == FP_TAIL_CLEARED)
-    fp_dirty_log_was_cleared (v, k, first, io->length);
+    fp_dirty_log_was_cleared (e, k, first, io->length);
   else if (!did && (io->tail == FP_TAIL_CLEAR || io->tail == FP_TAIL_CLEARED))
-    fp_dirty_log_not_cleared (v, k, first, io->length, false);
+    fp_dirty_log_not_cleared (e, k, first, io->length, false);
   return did;
 }
 
@@ -234,7 +234,7 @@ enter (struct fp_extents *t, struct fp_extent *p, const struct fp_io *io)
 enum issue
 lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t k = io->offset >> t->shift;
   unsigned first = (unsigned) (io->offset & (t->extent_size - 1));
   struct fp_extent *p = io->target != NULL ? io->target : &t->p[k];
@@ -242,7 +242,7 @@ lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
 
   if (!enter (t, p, io))
     return fail_io (io, -EIO);
-  if (!fp_dirty_log_is_kept (lane->v, &p->copy))
+  if (!fp_dirty_log_is_kept (lane->e, &p->copy))
     why = fail_io (io, -EOPNOTSUPP);
   else if (io->generation != 0 && io->generation != p->copy.generation)
     why = fail_io (io, -EAGAIN);
@@ -253,7 +253,7 @@ lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
       io->issued = io->length;
   }
   else if (io->tail == FP_TAIL_CLEARED &&
-           !fp_dirty_log_is_same (lane->v, p->copy.server))
+           !fp_dirty_log_is_same (lane->e, p->copy.server))
     why = fail_io (io, -EAGAIN);
   else {
     why = post (lane, io, p, k, io->tail, first, io->length, io->buf);

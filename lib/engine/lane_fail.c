@@ -9,7 +9,6 @@
 
 #include "base/checked.h"
 #include "engine/lane_int.h"
-#include "engine/mirror.h"
 
 /* A server that ends a session closes its keys, then its connections.  On a
  * host with free CPUs, the connections follow within this time, in ns.
@@ -23,26 +22,26 @@ lane_other_copy (struct fp_lane *lane, const struct frag *f)
   uint64_t k;
 
   if (io != NULL &&
-      (!fp_copies_several (lane->v->extents) || io->target != NULL))
+      (!fp_copies_several (lane->e->extents) || io->target != NULL))
     return false;
-  k = (uint64_t) (f->extent - lane->v->extents->p);
+  k = (uint64_t) (f->extent - lane->e->extents->p);
   if (io == NULL) /* a late answer */
-    return fp_mirror_failed (lane->v, k);
+    return fp_mirror_failed (lane->e, k);
   /* The copy may have been dropped meanwhile. */
-  return (fp_mirror_failed (lane->v, k) ||
-          !fp_copy_counts (lane->v->extents, k)) &&
+  return (fp_mirror_failed (lane->e, k) ||
+          !fp_copy_counts (lane->e->extents, k)) &&
          !io->migrate;
 }
 
 bool
 lane_leave_behind (struct fp_lane *lane, const struct fp_extent *p)
 {
-  const struct fp_extents *t = lane->v->extents;
+  const struct fp_extents *t = lane->e->extents;
   uint64_t k = (uint64_t) (p - t->p);
 
   /* The copy may have been dropped meanwhile. */
-  return fp_copies_several (lane->v->extents) &&
-         (fp_mirror_failed (lane->v, k) || !fp_copy_counts (t, k));
+  return fp_copies_several (lane->e->extents) &&
+         (fp_mirror_failed (lane->e, k) || !fp_copy_counts (t, k));
 }
 
 enum issue
@@ -69,7 +68,7 @@ static bool
 may_be_ending (const struct fp_lane *lane, struct lane_conn *lc)
 {
   uint64_t now = fp_now_ns ();
-  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * FP_NS_PER_MS;
+  uint64_t timeout = (uint64_t) lane->e->p->timeout_ms * FP_NS_PER_MS;
 
   if (lc->refused_ns == 0)
     lc->refused_ns = now;
@@ -92,14 +91,14 @@ lane_done_over (struct fp_lane *lane, const struct frag *f)
 bool
 lane_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t k;
 
-  if (!fp_copies_several (lane->v->extents) ||
+  if (!fp_copies_several (lane->e->extents) ||
       (f->io != NULL && f->io->target != NULL &&
        !f->io->owner)) /* the target of a move */
     return false;
   k = (uint64_t) (f->extent - t->p);
-  return now - f->sent_ns < lane->v->p.timeout_ms * FP_NS_PER_MS &&
+  return now - f->sent_ns < lane->e->p->timeout_ms * FP_NS_PER_MS &&
          fp_copies_in_sync (t, fp_extent_of (t, k)) == 1u << fp_copy_of (t, k);
 }

@@ -35,7 +35,6 @@
 
 #include "base/checked.h"
 #include "engine/lane_int.h"
-#include "engine/mirror.h"
 
 /* Reads from a server before its usual time is known. */
 #define SAMPLES_MIN 128
@@ -151,7 +150,7 @@ good_copies (struct fp_extents *t, uint64_t i)
 static uint64_t
 after_ns (struct fp_lane *lane, uint64_t i, unsigned s)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint8_t in_sync = good_copies (t, i);
   uint64_t ns = FP_NEVER;
 
@@ -171,7 +170,7 @@ lane_hedge_watch (struct fp_lane *lane, struct frag *f, uint64_t i)
 {
   const struct fp_transport_ops *ops = f->op.conn->ops;
 
-  if (f->op.length > lane->v->p.slot_size ||
+  if (f->op.length > lane->e->p->slot_size ||
       (!ops->registered && ops->divert == NULL))
     return;
   f->watched = true;
@@ -217,7 +216,7 @@ send_to (struct fp_lane *lane, struct frag *f, struct fp_extent *p)
 static bool
 hedge (struct fp_lane *lane, struct frag *f)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t i = fp_extent_of (t, f->at >> t->shift);
   uint8_t in_sync = good_copies (t, i);
   struct fp_extent *best = NULL;

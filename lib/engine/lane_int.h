@@ -18,9 +18,10 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
+#include "engine/engine.h"
+#include "engine/lane.h"
 #include "extent/notifier.h"
 #include "peer/peer.h"
-#include "volume/volume_int.h"
 
 #define NR_QUEUES 4 /* one for each transport bit */
 
@@ -38,7 +39,7 @@ struct frag {
 
   /* For a write to several copies: its first fragment, the head, else NULL.
    * All its fragments share the head's slot.  The head counts those in flight,
-   * and knows their copies and what is held of fp_volume.range_lock.
+   * and knows their copies and what is held of fp_engine.range_lock.
    */
   struct frag *head;
   unsigned under_way;
@@ -94,7 +95,7 @@ struct lane_wait {
 
 struct fp_lane {
   struct fp_listener listener; /* listens to fp_extents.changes */
-  struct fp_volume *v;
+  struct fp_engine *e;
   unsigned index;
   unsigned nr_slots; /* without spare ones */
   unsigned nr_frags; /* with spare ones */
@@ -222,13 +223,13 @@ count (_Atomic uint64_t *counter, uint64_t n)
 }
 
 /* Note that a write to several copies was not done everywhere.  Call this
- * before its part of fp_volume.range_lock is let go.
+ * before its part of fp_engine.range_lock is let go.
  */
 static inline void
 lane_unsettle (struct fp_lane *lane, struct fp_io *io)
 {
   if (!io->unsettled)
-    atomic_fetch_add (&lane->v->unsettled, 1);
+    atomic_fetch_add (&lane->e->unsettled, 1);
   io->unsettled = true;
 }
 
@@ -365,15 +366,6 @@ bool lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1],
 
 /* ---- the engine's operations: block.h ---- */
 
-/* Return the volume of engine b, which is its first member. */
-static inline struct fp_volume *
-fp_engine_volume (struct fp_block *b)
-{
-  _Static_assert(offsetof (struct fp_volume, engine) == 0,
-                 "fp_engine_volume casts");
-  return (struct fp_volume *) b;
-}
-
 int lane_read (struct fp_block *b, struct fp_block_request *r);
 int lane_write (struct fp_block *b, struct fp_block_request *r);
 int lane_read_copy (struct fp_block *b, struct fp_block_request *r,
@@ -394,6 +386,6 @@ int flush_lanes (struct fp_block *b);
  * its extent is still there, else any.  Return false if the server has nothing
  * of the volume.
  */
-bool flush_place_to_read (struct fp_volume *v, unsigned server, uint64_t *at);
+bool flush_place_to_read (struct fp_engine *e, unsigned server, uint64_t *at);
 
 #endif /* FP_LANE_INT_H */

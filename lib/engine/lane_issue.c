@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "engine/lane_int.h"
-#include "engine/mirror.h"
 #include "extent/stripe.h"
 #include "transport/mapped.h"
 
@@ -32,7 +31,7 @@
 static void
 diverge (struct fp_lane *lane, const struct fp_io *io)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t run;
 
   for (uint64_t n = 0; n < io->length; n += run) {
@@ -42,7 +41,7 @@ diverge (struct fp_lane *lane, const struct fp_io *io)
       at = fp_stripe_at (t, at, &run);
     else
       run = t->extent_size - (at & (t->extent_size - 1));
-    fp_mirror_diverged (lane->v, at >> t->shift);
+    fp_mirror_diverged (lane->e, at >> t->shift);
   }
 }
 
@@ -54,9 +53,9 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
   if (status < 0 && io->spread)
     diverge (lane, io);
   if (io->unsettled)
-    atomic_fetch_sub (&lane->v->unsettled, 1);
+    atomic_fetch_sub (&lane->e->unsettled, 1);
   if (io->waited)
-    atomic_fetch_add (&lane->v->waits, 1);
+    atomic_fetch_add (&lane->e->waits, 1);
   atomic_fetch_sub_explicit (&lane->inflight, 1, memory_order_relaxed);
   if (!io->sync) {
     io->end_ns = fp_now_ns ();
@@ -78,8 +77,8 @@ learns_until (const struct fp_lane *lane)
 {
   uint64_t until = 0;
 
-  for (unsigned i = 0; i < lane->v->peers.nr; i++)
-    until = FP_MAX (until, fp_peer_learns_until (lane->v->peers.at[i]));
+  for (unsigned i = 0; i < lane->e->peers->nr; i++)
+    until = FP_MAX (until, fp_peer_learns_until (lane->e->peers->at[i]));
   return until;
 }
 
@@ -101,8 +100,8 @@ static uint64_t
 patience_ns (const struct fp_lane *lane, const struct fp_io *io)
 {
   if (has_other_way (io))
-    return (io->tries > 0 ? 2 : 1) * lane->v->p.timeout_ms * FP_NS_PER_MS;
-  return lane->v->engine.await_ms * FP_NS_PER_MS;
+    return (io->tries > 0 ? 2 : 1) * lane->e->p->timeout_ms * FP_NS_PER_MS;
+  return lane->e->block.await_ms * FP_NS_PER_MS;
 }
 
 /* Return the next linear address of io.  Set *run to the consecutive bytes
@@ -123,7 +122,7 @@ address (const struct fp_extents *t, const struct fp_io *io, uint64_t *run)
 static bool
 is_stale (const struct fp_lane *lane, const struct fp_io *io)
 {
-  return io->front && fp_block_is_stale (&lane->v->engine, io->made_ns);
+  return io->front && fp_block_is_stale (&lane->e->block, io->made_ns);
 }
 
 /* Return true if io, which cannot be sent now, has waited long enough. */
@@ -132,7 +131,7 @@ in_vain (const struct fp_lane *lane, const struct fp_io *io)
 {
   uint64_t patience = patience_ns (lane, io);
 
-  if (fp_lease_is_fenced (&lane->v->lease))
+  if (fp_lease_is_fenced (lane->e->lease))
     return true;
   if (fp_now_ns () - io->start_ns < patience && !is_stale (lane, io))
     return false;
@@ -146,7 +145,7 @@ in_vain (const struct fp_lane *lane, const struct fp_io *io)
 static uint64_t
 give_up_ns (const struct fp_lane *lane, const struct fp_io *io)
 {
-  const struct fp_block *b = &lane->v->engine;
+  const struct fp_block *b = &lane->e->block;
   uint64_t now = fp_now_ns (), at = io->start_ns + patience_ns (lane, io);
 
   if (io->front) {
@@ -269,7 +268,7 @@ breaks_again (struct fp_lane *lane, const struct frag *f)
 {
   struct fp_io *io = f->io;
 
-  if (io->tries < MANY_TRIES || !fp_copies_several (lane->v->extents))
+  if (io->tries < MANY_TRIES || !fp_copies_several (lane->e->extents))
     io->redo = true;
   else if (io->target != NULL)
     io->status = -EIO;
@@ -283,7 +282,7 @@ breaks_again (struct fp_lane *lane, const struct frag *f)
 static void
 frag_done (struct fp_lane *lane, struct frag *f)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   struct frag *head = f->head;
   struct fp_io *io = f->io;
   int status = f->op.status;
@@ -298,12 +297,13 @@ frag_done (struct fp_lane *lane, struct frag *f)
   if (f->tail != FP_TAIL_NONE)
     lane_tail_done (lane, f);
   else if (f->op.kind == FP_OP_WRITE && io->target == NULL)
-    fp_volume_wrote (lane->v, f->at >> t->shift, f->at, f->op.length);
+    fp_extent_wrote (t, f->at >> t->shift, f->at & (t->extent_size - 1),
+                     f->op.length);
   if (head != NULL)
     lane_copy_written (lane, f);
   fp_extent_leave (t, f->extent);
   lane->conns[f->server].inflight--;
-  fp_peer_count (lane->v->peers.at[f->server], f->op.kind, f->op.length,
+  fp_peer_count (lane->e->peers->at[f->server], f->op.kind, f->op.length,
                  status);
   if (status < 0) {
     if (counts)
@@ -313,10 +313,10 @@ frag_done (struct fp_lane *lane, struct frag *f)
       lane_unsettle (lane, io);
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
       lane->conns[f->server].revoked |= lane_refused (f);
-      fp_peer_suspect (lane->v->peers.at[f->server]);
+      fp_peer_suspect (lane->e->peers->at[f->server]);
       fp_notifier_raise (&t->changes);
-      if (fp_copies_several (lane->v->extents))
-        fp_mirror_poke (lane->v);
+      if (fp_copies_several (lane->e->extents))
+        fp_mirror_poke (lane->e);
       if (counts)
         breaks_again (lane, f);
     }
@@ -329,7 +329,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
     else if (!lane_refused (f)) {
       (void) lane_other_copy (lane, f);
     }
-    fp_peer_poke (lane->v->peers.at[f->server]);
+    fp_peer_poke (lane->e->peers->at[f->server]);
     if (counts &&
         io->tail != FP_TAIL_NONE) { /* the slab may get another use */
       io->redo = false;
@@ -352,16 +352,16 @@ frag_done (struct fp_lane *lane, struct frag *f)
 uint64_t
 lane_patience_ns (const struct fp_lane *lane)
 {
-  uint64_t timeout = (uint64_t) lane->v->p.timeout_ms * 1000000u;
+  uint64_t timeout = (uint64_t) lane->e->p->timeout_ms * 1000000u;
 
-  return fp_copies_several (lane->v->extents) ? timeout / 8 * 3 : timeout;
+  return fp_copies_several (lane->e->extents) ? timeout / 8 * 3 : timeout;
 }
 
 /* Park io until there is a connection.  Without copies, fail a hasty io. */
 static enum issue
 no_connection (const struct fp_lane *lane, struct fp_io *io)
 {
-  if (fp_copies_several (lane->v->extents) || !io->hasty)
+  if (fp_copies_several (lane->e->extents) || !io->hasty)
     return PARK;
   return fail_io (io, -EIO);
 }
@@ -372,8 +372,8 @@ lane_frag_size (const struct fp_lane *lane, const struct fp_transport_ops *ops,
 {
   if (left > ops->max_transfer)
     left = ops->max_transfer;
-  if (ops->registered && left > lane->v->p.slot_size)
-    left = lane->v->p.slot_size;
+  if (ops->registered && left > lane->e->p->slot_size)
+    left = lane->e->p->slot_size;
   return (uint32_t) left;
 }
 
@@ -384,7 +384,7 @@ lane_frag_size (const struct fp_lane *lane, const struct fp_transport_ops *ops,
 static void
 scan_for_front (struct fp_lane *lane, const struct fp_io *io, uint64_t now)
 {
-  uint64_t left = fp_block_left_ns (&lane->v->engine, io->made_ns);
+  uint64_t left = fp_block_left_ns (&lane->e->block, io->made_ns);
 
   left = FP_MIN (left, FRONT_NS);
   lane_scan_by (lane, now + FP_MAX (left, FP_NS_PER_MS));
@@ -407,15 +407,15 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   f->at = at;
   f->server = copy->server;
   f->op.raddr =
-      copy->remote.raddr + (at & (lane->v->extents->extent_size - 1));
+      copy->remote.raddr + (at & (lane->e->extents->extent_size - 1));
   if (f->tail != FP_TAIL_NONE)
-    f->op.raddr += lane->v->extents->extent_size;
+    f->op.raddr += lane->e->extents->extent_size;
   f->op.rkey = copy->remote.rkey;
   r = ops->post (lc->conn, &f->op);
   if (r == -EAGAIN)
     return NO_SLOT;
   if (r < 0) {
-    fp_peer_poke (lane->v->peers.at[copy->server]);
+    fp_peer_poke (lane->e->peers->at[copy->server]);
     return no_connection (lane, io);
   }
   if (f->spare)
@@ -444,7 +444,7 @@ uint32_t
 lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
                  uint64_t at, uint32_t left, enum issue *out)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   struct lane_conn *lc = &lane->conns[p->copy.server];
   const struct fp_transport_ops *ops;
   struct frag *f = lane->free_frags;
@@ -478,7 +478,7 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
 static enum issue
 issue (struct fp_lane *lane, struct fp_io *io)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
 
   if (is_stale (lane, io))
     return PARK;
@@ -508,10 +508,10 @@ issue (struct fp_lane *lane, struct fp_io *io)
     case FP_EXTENT_READY:
       break;
     case FP_EXTENT_EMPTY:
-      if (io->target != NULL || fp_lease_is_fenced (&lane->v->lease))
+      if (io->target != NULL || fp_lease_is_fenced (lane->e->lease))
         return fail_io (io, -EIO);
       if (io->kind == FP_IO_READ) {
-        if (!fp_volume_is_leased (lane->v))
+        if (!fp_peers_are_leased (lane->e->peers))
           return io->hasty ? fail_io (io, -EIO) : PARK;
         memset (user, 0, left);
         io->issued += (uint32_t) left;
@@ -520,7 +520,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
       if (io->asked_ns != 0 && atomic_load (&p->err) != 0)
         return fail_io (io, atomic_load (&p->err));
       if (lane_may_ask (lane, io))
-        fp_allocator_want (lane->v, i);
+        fp_allocator_want (lane->e->allocator, i);
       return PARK;
     case FP_EXTENT_LOST:
       return fail_io (io, -EIO);
@@ -537,13 +537,13 @@ issue (struct fp_lane *lane, struct fp_io *io)
     io->asked_ns = 0;
     if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
         !fp_extent_run (t, fp_extent_of (t, i), in, left, &run)) {
-      if (fp_lease_covers_zeros (&lane->v->lease, p->copy.server,
+      if (fp_lease_covers_zeros (lane->e->lease, p->copy.server,
                                  fp_boot_ns ())) {
         memset (user, 0, run);
         io->issued += (uint32_t) run;
       }
       else {
-        fp_peer_poke (lane->v->peers.at[p->copy.server]);
+        fp_peer_poke (lane->e->peers->at[p->copy.server]);
         why = PARK;
       }
     }
@@ -552,7 +552,7 @@ issue (struct fp_lane *lane, struct fp_io *io)
       int r;
 
       if (io->kind == FP_IO_READ && io->migrate) {
-        r = fp_migrate_copy_while_written (user, far, left);
+        r = fp_mapped_copy_while_written (user, far, left);
       }
       else if (io->kind == FP_IO_READ) {
         r = fp_mapped_copy (user, far, left);
@@ -562,17 +562,17 @@ issue (struct fp_lane *lane, struct fp_io *io)
           fp_extent_set_written (t, i, in, left);
         r = fp_mapped_copy (far, user, left);
         if (io->target == NULL)
-          fp_volume_wrote (lane->v, i, in, left);
+          fp_extent_wrote (t, i, in, left);
       }
       if (r < 0) {
         why = lane_missing (lane, io, p);
       }
-      else if (fp_lease_covers_mapped (&lane->v->lease, p->copy.server,
+      else if (fp_lease_covers_mapped (lane->e->lease, p->copy.server,
                                        fp_mono_ns ())) {
         io->issued += (uint32_t) left;
       }
       else {
-        fp_peer_poke (lane->v->peers.at[p->copy.server]);
+        fp_peer_poke (lane->e->peers->at[p->copy.server]);
         why = PARK;
       }
     }
@@ -625,7 +625,7 @@ static bool
 is_late (const struct fp_lane *lane, const struct frag *f, uint64_t now)
 {
   if (f->io != NULL && f->io->front &&
-      fp_block_left_ns (&lane->v->engine, f->io->made_ns) == 0)
+      fp_block_left_ns (&lane->e->block, f->io->made_ns) == 0)
     return true;
   return f->deadline_ns <= now && !lane_sole (lane, f, now);
 }
@@ -636,7 +636,7 @@ is_late (const struct fp_lane *lane, const struct frag *f, uint64_t now)
 static uint64_t
 whole_ns (const struct fp_lane *lane)
 {
-  return lane->v->p.timeout_ms * FP_NS_PER_MS;
+  return lane->e->p->timeout_ms * FP_NS_PER_MS;
 }
 
 /* Break connections that are silent for too long, and retry the parked ios.
@@ -654,7 +654,7 @@ scan (struct fp_lane *lane, uint64_t now)
       continue;
     if (is_late (lane, f, now)) {
       c->ops->conn_break (c);
-      fp_peer_poke (lane->v->peers.at[f->server]);
+      fp_peer_poke (lane->e->peers->at[f->server]);
       continue;
     }
     lane_scan_by (lane, f->deadline_ns > now ? f->deadline_ns

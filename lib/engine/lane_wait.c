@@ -10,7 +10,6 @@
 
 #include "base/checked.h"
 #include "engine/lane_int.h"
-#include "engine/mirror.h"
 #include "extent/stripe.h"
 #include "transport/mapped.h"
 
@@ -60,7 +59,7 @@ static bool
 is_interrupted (const struct fp_lane *lane, const struct lane_wait *w)
 {
   if (w->seen != NULL &&
-      fp_notifier_count (&lane->v->extents->changes) != *w->seen)
+      fp_notifier_count (&lane->e->extents->changes) != *w->seen)
     return true;
   return w->deadline_ns != FP_NEVER && fp_deadline_passed (w->deadline_ns);
 }
@@ -88,7 +87,7 @@ poll_for_all (struct fp_lane *lane, const struct lane_wait *w)
 {
   /* Not fp_now_ns, which stands still until the fp-clock thread runs. */
   uint64_t start = fp_mono_ns (), now = start;
-  uint64_t budget = (uint64_t) lane->v->p.poll_us * 1000;
+  uint64_t budget = (uint64_t) lane->e->p->poll_us * 1000;
   struct pollfd fds[NR_QUEUES + 1];
   struct timespec until;
   nfds_t nr;
@@ -246,7 +245,7 @@ static inline bool
 copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
           uint32_t length, uint64_t at)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t i = at >> t->shift, in = at & (t->extent_size - 1);
   struct fp_extent *p = &t->p[i];
   bool did = false;
@@ -261,7 +260,7 @@ copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
     if (kind == FP_IO_WRITE) {
       fp_extent_set_written (t, i, in, length);
       r = fp_mapped_copy (far, buf, length);
-      fp_volume_wrote (lane->v, i, in, length);
+      fp_extent_wrote (t, i, in, length);
     }
     else if (!fp_extent_run (t, i, in, length, &run) && run == length) {
       memset (buf, 0, length);
@@ -273,7 +272,7 @@ copy_run (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
      * short for cases like this.  The precise clock would cost a tenth of all
      * this.
      */
-    did = r == 0 && fp_lease_covers_mapped (&lane->v->lease, p->copy.server,
+    did = r == 0 && fp_lease_covers_mapped (lane->e->lease, p->copy.server,
                                             fp_mono_coarse_ns ());
   }
   fp_extent_leave (t, p);
@@ -287,7 +286,7 @@ static bool
 copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
              uint32_t length, uint64_t offset)
 {
-  const struct fp_extents *t = lane->v->extents;
+  const struct fp_extents *t = lane->e->extents;
   unsigned char *user = buf;
 
   for (;;) {
@@ -307,14 +306,14 @@ copy_direct (struct fp_lane *lane, enum fp_io_kind kind, void *buf,
 static int
 lane_io (struct fp_block *b, struct fp_block_request *r, enum fp_io_kind kind)
 {
-  struct fp_volume *v = fp_engine_volume (b);
-  struct fp_lane *lane = v->lanes[r->lane];
+  struct fp_engine *e = fp_engine_of (b);
+  struct fp_lane *lane = e->lanes[r->lane];
   uint32_t length = (uint32_t) r->length;
   struct fp_io io;
 
   assert (r->length > 0 && r->length <= FP_MAX_IO);
   /* Writes to several copies must be ordered: lane_copies.c. */
-  if (v->extents->copies == 1 &&
+  if (e->extents->copies == 1 &&
       !(r->made_ns != 0 && fp_block_is_stale (b, r->made_ns)) &&
       copy_direct (lane, kind, r->buf, length, r->offset))
     return 0;
@@ -347,7 +346,7 @@ lane_write (struct fp_block *b, struct fp_block_request *r)
 int
 lane_read_copy (struct fp_block *b, struct fp_block_request *r, unsigned copy)
 {
-  struct fp_lane *lane = fp_engine_volume (b)->lanes[r->lane];
+  struct fp_lane *lane = fp_engine_of (b)->lanes[r->lane];
   struct fp_io io = {
     .kind = FP_IO_READ,
     .length = (uint32_t) r->length,
@@ -391,7 +390,7 @@ fp_lane_sync_read (struct fp_lane *lane, void *buf, uint32_t length,
     .forced = true,
     .linear = true,
     /* If this server is away, another copy has the writes in question. */
-    .hasty = fp_copies_several (lane->v->extents),
+    .hasty = fp_copies_several (lane->e->extents),
     .start_ns = fp_now_ns (),
   };
 
@@ -433,12 +432,12 @@ is_outside (struct fp_lane *lane, const void *p)
 }
 
 bool
-fp_lanes_drain (struct fp_volume *v, struct fp_extent *p, uint64_t deadline_ns)
+fp_lanes_drain (struct fp_engine *e, struct fp_extent *p, uint64_t deadline_ns)
 {
   for (unsigned i = 0;
-       (atomic_load (&p->word) & FP_EXTENT_USERS) != 0 && i < v->nr_lanes;
+       (atomic_load (&p->word) & FP_EXTENT_USERS) != 0 && i < e->nr_lanes;
        i++) {
-    struct fp_lane *lane = v->lanes[i];
+    struct fp_lane *lane = e->lanes[i];
 
     LANE_LOCK_SCOPE (lane);
     if (!lane_await (lane, &(struct lane_wait) {
@@ -451,7 +450,7 @@ fp_lanes_drain (struct fp_volume *v, struct fp_extent *p, uint64_t deadline_ns)
   /* The operations that are left do one load or store of mapped memory, or
    * their threads wait for the transfers.
    */
-  return fp_extent_drained (v->extents, p, deadline_ns);
+  return fp_extent_drained (e->extents, p, deadline_ns);
 }
 
 void

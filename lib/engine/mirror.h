@@ -35,52 +35,51 @@
 #ifndef FP_MIRROR_H
 #define FP_MIRROR_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "extent/copies.h"
-#include "volume/volume_int.h"
+
+struct fp_engine;
+
+/* Notes for the thread that looks after copies (restore.h). */
+struct fp_mirror {
+  _Atomic bool due;            /* a look at the copies is due */
+  _Atomic bool waits;          /* another one is due after the next change */
+  _Atomic bool changed;        /* that change has come */
+  struct fp_listener listener; /* listens to fp_extents.changes */
+};
+
+/* Listen to changes.  Call it before other threads run. */
+void fp_mirror_listen (struct fp_engine *e);
 
 /* Ask for memory for extent i, which has no in-sync copy.  Any thread. */
-void fp_mirror_want (struct fp_volume *v, uint64_t i);
+void fp_mirror_want (struct fp_engine *e, uint64_t i);
 /* Return true if extent i has its memory: its copies are then in sync, all
  * zeros.  Else *err is the reason why it gets none: -errno, or 0 if it still
  * may.
  */
-bool fp_mirror_form (struct fp_volume *v, uint64_t i, int *err);
+bool fp_mirror_form (struct fp_engine *e, uint64_t i, int *err);
 
-/* Mark [in, in + length) of extent i as missed by all copies but the set
- * `reached`.  Any thread that is inside an in-sync copy, or has them shut.
- */
-void fp_mirror_missed (struct fp_volume *v, uint64_t i, uint64_t in,
-                       uint64_t length, uint8_t reached);
 /* Note that a write of extent i failed for good, perhaps not in all copies. */
-void fp_mirror_diverged (struct fp_volume *v, uint64_t i);
+void fp_mirror_diverged (struct fp_engine *e, uint64_t i);
 /* Report that a transfer to or from entry k failed although its connection is
  * up, so that it would fail again.  The copy is dropped, and resynced.  Return
  * false if it is not in sync, or there is no other copy to go on with.
  */
-bool fp_mirror_failed (struct fp_volume *v, uint64_t k);
-/* Make the allocator look at once, because something must be decided. */
-void fp_mirror_poke (struct fp_volume *v);
-/* Note a change.  If the last look left something to decide, the allocator
- * looks again, at most every 10 ms.  Takes only the lock of fp_volume.work.
- */
-void fp_mirror_changed (struct fp_volume *v);
-
-/* Drop dead copies, and get memory for missing ones.  Called by the
- * allocator's thread, often.  Return ms until the next look.
- */
-unsigned fp_mirror_look (struct fp_volume *v);
-
-/* Take entry k out of the in-sync set.  Called by the metadata log when that
- * is recorded.
- */
-void fp_mirror_dropped (struct fp_volume *v, uint64_t k);
+bool fp_mirror_failed (struct fp_engine *e, uint64_t k);
+/* Have the copies looked at at once, because something must be decided. */
+void fp_mirror_poke (struct fp_engine *e);
+/* Take entry k out of the in-sync set, which is recorded. */
+void fp_mirror_dropped (struct fp_engine *e, uint64_t k);
 
 /* Zero [in, in + length) of extent i, which has in-sync copies.  release: the
  * range is the whole extent, and its memory is released.  -EAGAIN: try again.
  * -EIO: the deadline has passed.  Time that was spent on work that is done
  * moves *deadline.  Any thread; mirror_zero.c.
  */
-int fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in,
+int fp_mirror_zero (struct fp_engine *e, uint64_t i, uint64_t in,
                     uint64_t length, bool release, uint64_t *deadline);
 
 struct fp_mirror_status {
@@ -92,6 +91,6 @@ struct fp_mirror_status {
   uint64_t degraded;
   uint64_t missing; /* bytes to copy until all are in sync */
 };
-void fp_mirror_status (struct fp_volume *v, struct fp_mirror_status *s);
+void fp_mirror_status (struct fp_engine *e, struct fp_mirror_status *s);
 
 #endif /* FP_MIRROR_H */

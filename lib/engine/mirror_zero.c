@@ -11,8 +11,8 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
+#include "engine/engine.h"
 #include "engine/lane.h"
-#include "engine/mirror.h"
 #include "extent/stripe.h"
 #include "meta/meta_log.h"
 #include "peer/peer.h"
@@ -20,7 +20,7 @@
 
 /* One extent whose copies are shut. */
 struct shut {
-  struct fp_volume *v;
+  struct fp_engine *e;
   uint64_t i;
   uint8_t set;                     /* copies that are BUSY, and ours */
   uint64_t session[FP_MAX_COPIES]; /* peer's session, before it was shut */
@@ -29,26 +29,26 @@ struct shut {
 static uint64_t
 entry (const struct shut *s, unsigned c)
 {
-  return fp_copies_entry (s->v->extents, s->i, c);
+  return fp_copies_entry (s->e->extents, s->i, c);
 }
 
 static struct fp_extent *
 extent (const struct shut *s, unsigned c)
 {
-  return fp_copies_get (s->v->extents, s->i, c);
+  return fp_copies_get (s->e->extents, s->i, c);
 }
 
 static struct fp_peer *
 peer_of (const struct shut *s, unsigned c)
 {
-  return s->v->peers.at[atomic_load (&extent (s, c)->server)];
+  return s->e->peers->at[atomic_load (&extent (s, c)->server)];
 }
 
 static void
 shut (struct shut *s, unsigned c)
 {
   s->session[c] = fp_peer_session (peer_of (s, c));
-  if (fp_extent_move (s->v->extents, extent (s, c), FP_EXTENT_READY,
+  if (fp_extent_move (s->e->extents, extent (s, c), FP_EXTENT_READY,
                       FP_EXTENT_BUSY))
     s->set |= (uint8_t) (1u << c);
 }
@@ -57,7 +57,7 @@ shut (struct shut *s, unsigned c)
 static void
 reopen (struct shut *s)
 {
-  for (unsigned c = 0; c < s->v->extents->copies; c++) {
+  for (unsigned c = 0; c < s->e->extents->copies; c++) {
     if (!(s->set >> c & 1))
       continue;
     if (!fp_peer_reopen_now (peer_of (s, c), extent (s, c), s->session[c]))
@@ -70,7 +70,7 @@ reopen (struct shut *s)
 static int
 shut_all (struct shut *s, uint8_t in_sync)
 {
-  const struct fp_extents *t = s->v->extents;
+  const struct fp_extents *t = s->e->extents;
 
   /* If one copy is not READY, shut none.  To shut and reopen the others would
    * raise t->changes, so that the caller tries again at once.
@@ -90,7 +90,7 @@ shut_all (struct shut *s, uint8_t in_sync)
   }
   for (unsigned c = 0; c < t->copies; c++)
     if (in_sync >> c & 1)
-      (void) fp_lanes_drain (s->v, extent (s, c), FP_NEVER);
+      (void) fp_lanes_drain (s->e, extent (s, c), FP_NEVER);
   return 0;
 }
 
@@ -100,15 +100,15 @@ zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
   uint8_t in_sync = s->set, done = 0;
   int result = 0;
 
-  fp_mirror_missed (s->v, s->i, in, length, in_sync);
-  for (unsigned c = 0; c < s->v->extents->copies; c++) {
+  fp_copies_missed (s->e->extents, s->i, in, length, in_sync);
+  for (unsigned c = 0; c < s->e->extents->copies; c++) {
     struct fp_extent *p = extent (s, c);
     bool last = result == 0 && in_sync >> (c + 1) == 0;
     int r;
 
     if (!(in_sync >> c & 1))
       continue;
-    fp_volume_wrote (s->v, entry (s, c), in, length);
+    fp_extent_wrote (s->e->extents, entry (s, c), in, length);
     s->set &= (uint8_t) ~(1u << c); /* the peer owns it now */
     r = fp_peer_zero (peer_of (s, c), p, in, length, last, deadline);
     if (r == 0)
@@ -117,7 +117,7 @@ zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
       result = r;
   }
   if (done != in_sync)
-    fp_mirror_missed (s->v, s->i, in, length, done);
+    fp_copies_missed (s->e->extents, s->i, in, length, done);
   return result;
 }
 
@@ -127,30 +127,30 @@ zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
 static int
 record_gone (struct shut *s, uint8_t in_sync, uint64_t deadline)
 {
-  struct fp_volume *v = s->v;
+  struct fp_engine *e = s->e;
   uint8_t gone = 0;
   int r = 0;
 
-  for (unsigned c = 0; r == 0 && c < v->extents->copies; c++)
+  for (unsigned c = 0; r == 0 && c < e->extents->copies; c++)
     if (s->set >> c & 1)
-      r = fp_meta_log_settled (v, entry (s, c), deadline);
+      r = fp_meta_log_settled (e->meta_log, entry (s, c), deadline);
   if (r < 0)
     return r;
-  for (unsigned c = 0; r == 0 && c < v->extents->copies; c++) {
+  for (unsigned c = 0; r == 0 && c < e->extents->copies; c++) {
     if (!(in_sync >> c & 1))
       continue;
-    r = fp_meta_log_gone (v, entry (s, c), deadline);
+    r = fp_meta_log_gone (e->meta_log, entry (s, c), deadline);
     if (r == -EIO)
       s->set &= (uint8_t) ~(1u << c); /* the metadata log owns it now */
     else if (r == 0)
       gone |= (uint8_t) (1u << c);
   }
-  for (unsigned c = 0; r < 0 && c < v->extents->copies; c++) {
+  for (unsigned c = 0; r < 0 && c < e->extents->copies; c++) {
     if (!(gone >> c & 1))
       continue;
     extent (s, c)->releasing = false;
     s->set &= (uint8_t) ~(1u << c);
-    fp_meta_log_exists (v, entry (s, c));
+    fp_meta_log_exists (e->meta_log, entry (s, c));
   }
   return r;
 }
@@ -158,8 +158,8 @@ record_gone (struct shut *s, uint8_t in_sync, uint64_t deadline)
 static int
 release_all (struct shut *s, uint64_t deadline)
 {
-  struct fp_volume *v = s->v;
-  struct fp_extents *t = v->extents;
+  struct fp_engine *e = s->e;
+  struct fp_extents *t = e->extents;
   uint8_t in_sync = s->set;
   int r;
 
@@ -169,14 +169,14 @@ release_all (struct shut *s, uint64_t deadline)
       shut (s, c);
   for (unsigned c = 0; c < t->copies; c++)
     if ((s->set & ~in_sync) >> c & 1)
-      (void) fp_lanes_drain (v, extent (s, c), FP_NEVER);
+      (void) fp_lanes_drain (e, extent (s, c), FP_NEVER);
   r = record_gone (s, in_sync, deadline);
   if (r < 0) {
     reopen (s);
     return r;
   }
   {
-    FP_LOCK_SCOPE (&v->extents->lock);
+    FP_LOCK_SCOPE (&e->extents->lock);
     /* The peer of a copy that waits for memory, to be filled, may look at
      * `fresh` now.  That one is false already.
      */
@@ -189,7 +189,7 @@ release_all (struct shut *s, uint64_t deadline)
   fp_notifier_raise (&t->changes);
   /* Mark all as missed: a server that is away is not believed when it returns.
    */
-  fp_mirror_missed (v, s->i, 0, fp_extent_length (t, s->i), 0);
+  fp_copies_missed (e->extents, s->i, 0, fp_extent_length (t, s->i), 0);
   for (unsigned c = 0; c < t->copies; c++) {
     if (!(s->set >> c & 1))
       continue;
@@ -203,11 +203,11 @@ release_all (struct shut *s, uint64_t deadline)
 }
 
 int
-fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
+fp_mirror_zero (struct fp_engine *e, uint64_t i, uint64_t in, uint64_t length,
                 bool release, uint64_t *deadline)
 {
-  struct shut s = { .v = v, .i = i };
-  uint8_t in_sync = fp_copies_in_sync (v->extents, i);
+  struct shut s = { .e = e, .i = i };
+  uint8_t in_sync = fp_copies_in_sync (e->extents, i);
   uint64_t start = fp_now_ns ();
   int r = in_sync == 0 ? -EAGAIN : shut_all (&s, in_sync);
 
@@ -219,7 +219,7 @@ fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
     *deadline += fp_now_ns () - start;
     return 0;
   }
-  fp_mirror_poke (v);
+  fp_mirror_poke (e);
   /* -EROFS: it could not be recorded.  If that is still so, the caller's next
    * try zeroes the extent in place.
    */
@@ -227,6 +227,6 @@ fp_mirror_zero (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
       !fp_deadline_passed (*deadline))
     return -EAGAIN;
   if (!release)
-    fp_mirror_diverged (v, i);
+    fp_mirror_diverged (e, i);
   return -EIO;
 }

@@ -12,7 +12,6 @@
 #include "base/sync.h"
 #include "engine/dirty_log.h"
 #include "engine/lane_int.h"
-#include "engine/mirror.h"
 #include "extent/stripe.h"
 #include "meta/meta_log.h"
 #include "peer/peer.h"
@@ -39,11 +38,11 @@ struct zeroing {
 };
 
 static bool
-is_over (const struct fp_volume *v, const struct zeroing *z)
+is_over (const struct fp_engine *e, const struct zeroing *z)
 {
   return fp_deadline_passed (z->deadline_ns) ||
-         fp_lease_is_fenced (&v->lease) ||
-         fp_block_is_stale (&v->engine, z->made_ns);
+         fp_lease_is_fenced (e->lease) ||
+         fp_block_is_stale (&e->block, z->made_ns);
 }
 
 static int
@@ -69,29 +68,29 @@ note_wait (struct zeroing *z)
 
 /* Wait for a change since `seen`, or until is_over may be true. */
 static void
-await_change (struct fp_volume *v, struct zeroing *z, uint32_t seen)
+await_change (struct fp_engine *e, struct zeroing *z, uint32_t seen)
 {
   uint64_t mono = fp_mono_ns ();
-  uint64_t end = z->made_ns + v->engine.send_ms * FP_NS_PER_MS;
+  uint64_t end = z->made_ns + e->block.send_ms * FP_NS_PER_MS;
 
   /* The clock of fp_block_is_stale is coarse. */
   end = fp_now_ns () + (end > mono ? end - mono : 0) + FP_NS_PER_MS;
-  (void) fp_notifier_await (&v->extents->changes, seen,
+  (void) fp_notifier_await (&e->extents->changes, seen,
                             FP_MIN (end, z->deadline_ns));
   note_wait (z);
 }
 
 /* Wait for AGAIN_MS, or until is_over. */
 static void
-pause_before_retry (struct fp_volume *v, struct zeroing *z)
+pause_before_retry (struct fp_engine *e, struct zeroing *z)
 {
   uint64_t end = fp_deadline_in_ms (AGAIN_MS);
   uint32_t seen;
 
   do
-    seen = fp_notifier_count (&v->extents->changes);
-  while (!is_over (v, z) &&
-         fp_notifier_await (&v->extents->changes, seen, end));
+    seen = fp_notifier_count (&e->extents->changes);
+  while (!is_over (e, z) &&
+         fp_notifier_await (&e->extents->changes, seen, end));
   note_wait (z);
 }
 
@@ -100,13 +99,13 @@ pause_before_retry (struct fp_volume *v, struct zeroing *z)
  * Return -EIO at the deadline.
  */
 static int
-zeros_already (struct fp_volume *v, struct zeroing *z, uint32_t seen)
+zeros_already (struct fp_engine *e, struct zeroing *z, uint32_t seen)
 {
-  if (fp_volume_is_leased (v))
+  if (fp_peers_are_leased (e->peers))
     return 1;
-  if (is_over (v, z))
+  if (is_over (e, z))
     return -EIO;
-  await_change (v, z, seen);
+  await_change (e, z, seen);
   return 0;
 }
 
@@ -114,25 +113,25 @@ zeros_already (struct fp_volume *v, struct zeroing *z, uint32_t seen)
  * Return the state that it then has, or -EIO at the deadline.
  */
 static int
-settled_state (struct fp_volume *v, struct fp_extent *p, struct zeroing *z)
+settled_state (struct fp_engine *e, struct fp_extent *p, struct zeroing *z)
 {
   for (;;) {
-    uint32_t seen = fp_notifier_count (&v->extents->changes);
+    uint32_t seen = fp_notifier_count (&e->extents->changes);
     enum fp_extent_state s = fp_extent_state (p);
 
     if (s != FP_EXTENT_BUSY && s != FP_EXTENT_FROZEN && s != FP_EXTENT_OFFLINE)
       return (int) s;
-    if (is_over (v, z))
+    if (is_over (e, z))
       return -EIO;
-    await_change (v, z, seen);
+    await_change (e, z, seen);
   }
 }
 
 static bool
-is_connected (struct fp_volume *v, unsigned server)
+is_connected (struct fp_engine *e, unsigned server)
 {
-  for (unsigned i = 0; i < v->nr_lanes; i++)
-    if (fp_lane_broken (v->lanes[i], server))
+  for (unsigned i = 0; i < e->nr_lanes; i++)
+    if (fp_lane_broken (e->lanes[i], server))
       return false;
   return true;
 }
@@ -142,20 +141,20 @@ is_connected (struct fp_volume *v, unsigned server)
  * -EIO at the deadline.
  */
 static int
-await_ready (struct fp_volume *v, const struct fp_extent *p, unsigned server,
+await_ready (struct fp_engine *e, const struct fp_extent *p, unsigned server,
              struct zeroing *z)
 {
   /* The server does not tell when the copy is done. */
-  if (is_connected (v, server))
-    pause_before_retry (v, z);
+  if (is_connected (e, server))
+    pause_before_retry (e, z);
   for (;;) {
-    uint32_t seen = fp_notifier_count (&v->extents->changes);
+    uint32_t seen = fp_notifier_count (&e->extents->changes);
 
-    if (is_connected (v, server) || fp_extent_state (p) != FP_EXTENT_READY)
+    if (is_connected (e, server) || fp_extent_state (p) != FP_EXTENT_READY)
       return 0;
-    if (is_over (v, z))
+    if (is_over (e, z))
       return -EIO;
-    await_change (v, z, seen);
+    await_change (e, z, seen);
   }
 }
 
@@ -163,11 +162,12 @@ await_ready (struct fp_volume *v, const struct fp_extent *p, unsigned server,
  * be recorded now, the extent keeps its memory and becomes zeros.
  */
 static int
-release (struct fp_volume *v, struct fp_extent *p, uint64_t length,
+release (struct fp_engine *e, struct fp_extent *p, uint64_t length,
          uint64_t deadline)
 {
-  struct fp_peer *peer = v->peers.at[atomic_load (&p->server)];
-  int r = fp_meta_log_gone (v, (uint64_t) (p - v->extents->p), deadline);
+  struct fp_peer *peer = e->peers->at[atomic_load (&p->server)];
+  int r =
+      fp_meta_log_gone (e->meta_log, (uint64_t) (p - e->extents->p), deadline);
 
   if (r == -EROFS)
     return fp_peer_zero (peer, p, 0, length, true, deadline);
@@ -185,28 +185,28 @@ is_whole (const struct fp_extents *t, uint64_t i, uint64_t in, uint64_t length)
  * again after a change.  -EBUSY: try again soon.
  */
 static int
-zero_said (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
+zero_said (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
            uint64_t length)
 {
   int r = fp_dirty_log_say (z->lane, i, in, length);
 
   if (r == 0)
-    return fp_mirror_zero (v, i, in, length, false, &z->deadline_ns);
-  fp_mirror_poke (v);
-  if (!is_over (v, z))
+    return fp_mirror_zero (e, i, in, length, false, &z->deadline_ns);
+  fp_mirror_poke (e);
+  if (!is_over (e, z))
     return r == -EIO ? -EBUSY : -EAGAIN;
-  fp_mirror_diverged (v, i);
+  fp_mirror_diverged (e, i);
   return -EIO;
 }
 
 /* Zero a range of an extent with several copies.  all: trim the whole extent.
- * *tried: some copies may have zeros and others not, counted in v->unsettled.
+ * *tried: some copies may have zeros and others not, counted in e->unsettled.
  */
 static int
-zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
+zero_copies (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
              uint64_t length, bool all, bool *tried)
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = e->extents;
   bool zeroed = false; /* some copies may have got zeros in place */
 
   for (;;) {
@@ -216,61 +216,62 @@ zero_copies (struct fp_volume *v, struct zeroing *z, uint64_t i, uint64_t in,
 
     if (fp_copies_in_sync (t, i) == 0 ||
         (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
-      r = zeros_already (v, z, seen);
+      r = zeros_already (e, z, seen);
       if (r != 0)
         return r < 0 ? r : 0;
       continue;
     }
     if (!all && length <= ZERO_BY_WRITE)
       return write_zeros (z, length, (i << t->shift) + in);
-    if (fp_block_is_stale (&v->engine, z->made_ns)) {
+    if (fp_block_is_stale (&e->block, z->made_ns)) {
       if (zeroed)
-        fp_mirror_diverged (v, i);
+        fp_mirror_diverged (e, i);
       return -EIO;
     }
     if (!*tried)
-      atomic_fetch_add (&v->unsettled, 1);
+      atomic_fetch_add (&e->unsettled, 1);
     *tried = true;
     /* If a release cannot be recorded now, the extent would be unusable until
      * it can.
      */
-    if (all && !zeroed && !v->p.reserve_full && fp_meta_log_may_record (v)) {
-      r = fp_mirror_zero (v, i, in, length, true, &z->deadline_ns);
+    if (all && !zeroed && !e->p->reserve_full &&
+        fp_meta_log_may_record (e->meta_log)) {
+      r = fp_mirror_zero (e, i, in, length, true, &z->deadline_ns);
     }
     else {
       zeroed = true;
-      r = zero_said (v, z, i, in, length);
+      r = zero_said (e, z, i, in, length);
     }
     if (r != -EAGAIN && r != -EBUSY)
       return r;
     if (r == -EBUSY)
-      pause_before_retry (v, z);
+      pause_before_retry (e, z);
     else
-      await_change (v, z, seen);
+      await_change (e, z, seen);
   }
 }
 
 static int
-zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
+zero_in_extent (struct fp_engine *e, uint64_t i, uint64_t in, uint64_t length,
                 void *arg)
 {
   struct zeroing *z = arg;
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = e->extents;
   struct fp_extent *p = &t->p[i];
   bool all = z->trim && is_whole (t, i, in, length), tried = false;
 
-  if (fp_copies_several (v->extents)) {
-    int r = zero_copies (v, z, i, in, length, all, &tried);
+  if (fp_copies_several (e->extents)) {
+    int r = zero_copies (e, z, i, in, length, all, &tried);
 
     if (tried)
-      atomic_fetch_sub (&v->unsettled, 1);
+      atomic_fetch_sub (&e->unsettled, 1);
     return r;
   }
   for (;;) {
     uint32_t seen = fp_notifier_count (&t->changes);
     struct fp_peer *peer;
     uint64_t run, start;
-    int s = settled_state (v, p, z), r;
+    int s = settled_state (e, p, z), r;
 
     if (s < 0)
       return s;
@@ -278,44 +279,44 @@ zero_in_extent (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t length,
       return -EIO;
     if (s == FP_EXTENT_EMPTY ||
         (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
-      r = zeros_already (v, z, seen);
+      r = zeros_already (e, z, seen);
       if (r != 0)
         return r < 0 ? r : 0;
       continue;
     }
     if (!all && length <= ZERO_BY_WRITE)
       return write_zeros (z, length, (i << t->shift) + in);
-    if (fp_block_is_stale (&v->engine, z->made_ns))
+    if (fp_block_is_stale (&e->block, z->made_ns))
       return -EIO;
     if (!fp_extent_move (t, p, FP_EXTENT_READY, FP_EXTENT_BUSY))
       continue; /* another thread was quicker */
     start = fp_now_ns ();
-    (void) fp_lanes_drain (v, p, FP_NEVER);
-    fp_volume_wrote (v, i, in, length);
-    peer = v->peers.at[atomic_load (&p->server)];
-    if (all && !v->p.reserve_full)
-      r = release (v, p, length, z->deadline_ns);
+    (void) fp_lanes_drain (e, p, FP_NEVER);
+    fp_extent_wrote (e->extents, i, in, length);
+    peer = e->peers->at[atomic_load (&p->server)];
+    if (all && !e->p->reserve_full)
+      r = release (e, p, length, z->deadline_ns);
     else
       r = fp_peer_zero (peer, p, in, length, true, z->deadline_ns);
     if (r == 0)
       z->deadline_ns += fp_now_ns () - start;
     if (r != -ENOTCONN && r != -EBUSY)
       return r < 0 ? -EIO : 0;
-    if (is_over (v, z))
+    if (is_over (e, z))
       return -EIO;
-    if (r == -EBUSY && await_ready (v, p, fp_peer_index (peer), z) < 0)
+    if (r == -EBUSY && await_ready (e, p, fp_peer_index (peer), z) < 0)
       return -EIO;
   }
 }
 
 /* Call each for the part of every extent, until a call does not return 0. */
 static int
-for_each_part (struct fp_volume *v, uint64_t length, uint64_t offset,
-               int (*each) (struct fp_volume *v, uint64_t i, uint64_t in,
+for_each_part (struct fp_engine *e, uint64_t length, uint64_t offset,
+               int (*each) (struct fp_engine *e, uint64_t i, uint64_t in,
                             uint64_t n, void *arg),
                void *arg)
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = e->extents;
   uint64_t in, n, first, last;
   uint32_t width;
   int r = 0;
@@ -327,25 +328,25 @@ for_each_part (struct fp_volume *v, uint64_t length, uint64_t offset,
   last += width - 1;
   for (uint64_t i = first; r == 0 && i <= last; i++)
     if (fp_stripe_part (t, i, offset, length, &in, &n))
-      r = each (v, i, in, n, arg);
+      r = each (e, i, in, n, arg);
   return r;
 }
 
 int
 zero_range (struct fp_block *b, struct fp_block_request *r)
 {
-  struct fp_volume *v = fp_engine_volume (b);
+  struct fp_engine *e = fp_engine_of (b);
   struct zeroing z = {
-    .lane = v->lanes[r->lane],
+    .lane = e->lanes[r->lane],
     .trim = r->trim,
     .start_ns = fp_now_ns (),
-    .deadline_ns = fp_deadline_in_ms (v->engine.await_ms),
+    .deadline_ns = fp_deadline_in_ms (e->block.await_ms),
     .made_ns = r->made_ns != 0 ? r->made_ns : fp_mono_ns (),
   };
-  int err = for_each_part (v, r->length, r->offset, zero_in_extent, &z);
+  int err = for_each_part (e, r->length, r->offset, zero_in_extent, &z);
 
   if (z.waited)
-    atomic_fetch_add (&v->waits, 1);
+    atomic_fetch_add (&e->waits, 1);
   return err;
 }
 
@@ -375,29 +376,28 @@ is_hole (struct fp_extents *t, uint64_t i, uint64_t in, uint64_t *run)
 }
 
 static int
-is_slow (struct fp_volume *v, uint64_t i, uint64_t in, uint64_t n, void *trim)
+is_slow (struct fp_engine *e, uint64_t i, uint64_t in, uint64_t n, void *trim)
 {
   uint64_t run = n;
 
-  if (*(bool *) trim && is_whole (v->extents, i, in, n))
+  if (*(bool *) trim && is_whole (e->extents, i, in, n))
     return 0;
-  return !is_hole (v->extents, i, in, &run) || run < n ||
-         !fp_volume_is_leased (v);
+  return !is_hole (e->extents, i, in, &run) || run < n ||
+         !fp_peers_are_leased (e->peers);
 }
 
 bool
 zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset, bool trim)
 {
-  return for_each_part (fp_engine_volume (b), length, offset, is_slow,
-                        &trim) == 0;
+  return for_each_part (fp_engine_of (b), length, offset, is_slow, &trim) == 0;
 }
 
 void
 zero_extent (struct fp_block *b, uint64_t offset, uint64_t limit, bool *hole,
              uint64_t *length)
 {
-  struct fp_volume *v = fp_engine_volume (b);
-  struct fp_extents *t = v->extents;
+  struct fp_engine *e = fp_engine_of (b);
+  struct fp_extents *t = e->extents;
   uint64_t end = t->size - offset > limit ? offset + limit : t->size;
   uint64_t at = offset;
 
@@ -415,6 +415,6 @@ zero_extent (struct fp_block *b, uint64_t offset, uint64_t limit, bool *hole,
   }
   *length = at - offset;
   /* If the lease does not hold, the range must be read instead. */
-  if (*hole && !fp_volume_is_leased (v))
+  if (*hole && !fp_peers_are_leased (e->peers))
     *hole = false;
 }

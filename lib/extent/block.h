@@ -107,7 +107,7 @@ struct fp_io {
   bool waited;      /* has waited for servers that were away */
 
   /* Set while a write may be in some copies and not in others; counted in
-   * fp_volume.unsettled.
+   * fp_engine.unsettled.
    */
   bool unsettled;
 

@@ -16,6 +16,16 @@ fp_copies_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync)
 }
 
 void
+fp_copies_missed (struct fp_extents *t, uint64_t i, uint64_t in,
+                  uint64_t length, uint8_t reached)
+{
+  for (unsigned c = 0; reached != fp_copies_all (t) && c < t->copies; c++)
+    if (!(reached >> c & 1))
+      fp_extent_mark (t, t->dirty + fp_copies_entry (t, i, c) * t->words, in,
+                      length);
+}
+
+void
 fp_copy_refill (struct fp_extents *t, uint64_t k)
 {
   _Atomic uint64_t *dirty = t->dirty + k * t->words;

@@ -61,6 +61,12 @@ fp_copy_counts (const struct fp_extents *t, uint64_t k)
 /* Return the copies of extent i in the set in_sync that cannot be used. */
 uint8_t fp_copies_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync);
 
+/* Mark [in, in + length) of extent i as missed by all copies but the set
+ * `reached`.  The caller is inside an in-sync copy, or has them shut.
+ */
+void fp_copies_missed (struct fp_extents *t, uint64_t i, uint64_t in,
+                       uint64_t length, uint8_t reached);
+
 /* Mark what entry k has to get: its peer gave it memory that is all zeros, for
  * an extent that is not new.
  */

@@ -30,8 +30,9 @@
  * the server has zeroed the chunk.
  *
  * Units:    bytes; extents and servers are indexes from 0.
- * Threads:  enter, leave, the bits and the generations are for any thread. The
- * rest belongs to the owner: the thread that made it BUSY, or the peer.
+ * Threads:  enter, leave, the bits and the generations are for any thread.
+ *           The rest belongs to the owner: the thread that made it BUSY, or
+ *           the peer.
  * Memory:   only fp_extents_new allocates.
  */
 
@@ -45,17 +46,9 @@
 #include <pthread.h>
 
 #include "extent/notifier.h"
+#include "extent/volume_status.h"
 #include "proto/messages.h"
 #include "transport/transport.h"
-
-enum fp_extent_state {
-  FP_EXTENT_EMPTY,
-  FP_EXTENT_READY,
-  FP_EXTENT_BUSY,
-  FP_EXTENT_FROZEN,
-  FP_EXTENT_OFFLINE,
-  FP_EXTENT_LOST,
-};
 
 /* Location of a copy. */
 struct fp_copy {
@@ -118,17 +111,23 @@ struct fp_extents {
   struct fp_extent *p;      /* ordered by copy: all extents of copy 0 first */
   _Atomic uint8_t *in_sync; /* per extent: set of in-sync copies, copies.h */
   _Atomic uint64_t *dirty;  /* per entry, like written: mirror.h; or NULL */
+  _Atomic uint64_t moving;  /* entry that is being moved, or FP_NOT_MOVING */
+  _Atomic uint64_t *moved;  /* chunks of it that must be copied (again) */
   _Atomic uint32_t tick;    /* seconds, about; set by the migration thread */
 
   _Atomic uint64_t allocated, lost; /* entries with memory; LOST entries */
   _Atomic uint64_t placing;         /* entries that wait for memory */
   _Atomic uint64_t generation;      /* the highest so far: peer_learn.h */
+
   struct fp_extent target; /* where an entry is moved to: peer_migrate.h */
-  /* Held to change which server has an entry, or in_sync. */
+
+  /* Held to change in_sync, or which server has an entry.  Also guards what
+   * the comments of other objects say (allocator.h, peers.h).
+   */
   pthread_mutex_t lock;
 
-  /* Raised when something changed that a request or a thread of the volume may
-   * wait for: see fp_extent_move, and lane.h.
+  /* Raised when something changed that a request, or a thread of the client,
+   * may wait for (fp_extent_move, lane.h).
    */
   struct fp_notifier changes;
 };
@@ -140,6 +139,7 @@ struct fp_extents {
  */
 #define FP_MAX_EXTENTS (1u << 20)
 #define FP_NO_EXTENT UINT32_MAX /* the end of a list of entries */
+#define FP_NOT_MOVING UINT64_MAX
 int fp_extents_new (struct fp_extents **out, uint64_t size,
                     uint64_t extent_size, const struct fp_stripe *stripe,
                     unsigned copies);
@@ -272,6 +272,22 @@ fp_extent_label (const struct fp_extents *t, uint64_t k, uint64_t slab,
     .copy = fp_copy_of (t, k),
     .generation = generation,
   };
+}
+
+/* Set the bits of all chunks of an extent that [in, in + length) touches. */
+void fp_extent_mark (const struct fp_extents *t, _Atomic uint64_t *bits,
+                     uint64_t in, uint64_t length);
+
+/* Note that a write of [in, in + length) of entry k is over, however it ended.
+ * If k is being moved, these chunks are copied again.  The caller is inside
+ * the entry, or has it shut.
+ */
+static inline void
+fp_extent_wrote (struct fp_extents *t, uint64_t k, uint64_t in,
+                 uint64_t length)
+{
+  if (atomic_load_explicit (&t->moving, memory_order_relaxed) == k)
+    fp_extent_mark (t, t->moved, in, length);
 }
 
 /* Set the bits of all chunks that [offset, offset + length) of extent i

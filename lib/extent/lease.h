@@ -141,7 +141,7 @@ fp_lease_is_fenced (const struct fp_lease *s)
   return atomic_load (&s->fenced);
 }
 
-/* Copy the description of the client that fenced this one. */
+/* Copy what the first fence that named a client says of it, or "". */
 void fp_lease_fenced_by (struct fp_lease *s, char by[FP_WHY_MAX]);
 
 #endif /* FP_LEASE_H */

@@ -257,10 +257,7 @@ bool
 fp_range_seqlock_sum (struct fp_range_seqlock *h, uint64_t first, uint64_t end,
                       uint64_t *sum)
 {
-  /* The caller's earlier reads of data must not move below this point.
-   * ThreadSanitizer does not support fences.  This one orders reads of the
-   * server's memory, which it does not watch.
-   */
+  /* The caller's earlier reads of data must not move below this point. */
   fp_fence (memory_order_acquire);
   *sum = 0;
   for (uint64_t b = first; b < end; b++) {

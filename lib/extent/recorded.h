@@ -10,6 +10,7 @@
  * A volume that is not recorded stays NONE: nothing is ever in doubt.
  * Read-only and frozen volumes stay JUDGED.
  *
+ * Errors:   only -ENOMEM.
  * Threads:  any.  Only the metadata log changes the stage, by one each time.
  * Memory:   only fp_recorded_new allocates.
  */
@@ -35,7 +36,9 @@ struct fp_recorded {
   uint64_t bits, words;   /* size of map: fp_map_bits */
   _Atomic uint64_t *map;
   _Atomic uint64_t version; /* version of the last complete list, or 0 */
-  /* Set of donors that have not listed what they hold yet. */
+  /* Set of donors that were away at start-up, and have not listed yet what
+   * they hold.
+   */
   _Atomic uint64_t unheard;
   /* Set of donors that were not believed when the labels were judged.  Under
    * fp_extents.lock.
@@ -57,7 +60,8 @@ fp_recorded_has (const struct fp_recorded *d, uint64_t k)
 
 void fp_recorded_set (struct fp_recorded *d, uint64_t k, bool exists);
 
-/* Return true if a label of entry k that is heard of late may be more than a
+/* Return true if entry k is recorded, or if that is not known (stages NONE and
+ * UNKNOWN).  Then a label of it that is heard of late may be more than a
  * leftover.
  */
 bool fp_recorded_may_exist (const struct fp_recorded *d, uint64_t k);

@@ -191,6 +191,17 @@ fp_volume_title (const struct fp_volume_params *p, char out[FP_NAME_MAX + 1])
   snprintf (out, FP_NAME_MAX + 1, "%s", p->name[0] != '\0' ? p->name : uuid);
 }
 
+/* Return how long a request waits for servers that are away, in ms. */
+static inline unsigned
+fp_volume_await_ms (const struct fp_volume_params *p)
+{
+  unsigned ms = 2 * p->timeout_ms;
+
+  if (p->await_ms != 0)
+    return p->await_ms;
+  return p->copies > 1 && ms < 8000 ? 8000 : ms;
+}
+
 /* Return how long the start may take, in ms, beside the time that the servers
  * need to list their slabs.
  */

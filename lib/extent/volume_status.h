@@ -152,4 +152,21 @@ struct fp_volume_status {
   struct fp_check_status check;
 };
 
+enum fp_extent_state { /* extent.h */
+                       FP_EXTENT_EMPTY,
+                       FP_EXTENT_READY,
+                       FP_EXTENT_BUSY,
+                       FP_EXTENT_FROZEN,
+                       FP_EXTENT_OFFLINE,
+                       FP_EXTENT_LOST,
+};
+
+/* Counts that are taken only on request, for metrics. */
+struct fp_census {
+  uint64_t extents[FP_EXTENT_LOST + 1]; /* entries in each fp_extent_state */
+  bool moving; /* an entry is being moved to another server */
+  uint64_t inflight[FP_MAX_SERVERS]; /* transfers to each server */
+  struct fp_hist read_ns, write_ns;
+};
+
 #endif /* FP_VOLUME_STATUS_H */

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "front/memory.h"
-#include "volume/census.h"
+#include "volume/volume.h"
 
 _Static_assert(FP_WHY_MAX >= SCRAPE_WHY_MAX, "why is long enough for both");
 

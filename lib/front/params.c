@@ -689,3 +689,31 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
   }
   return 0;
 }
+
+int
+fp_params_read_keys (struct fp_params *p, char why[FP_WHY_MAX])
+{
+  struct fp_tls *tls;
+  int r = fp_tls_new (&tls, &p->tls, false, why);
+
+  if (r < 0)
+    return r;
+  fp_tls_set_client (tls);
+  if (p->volume.encrypt == FP_ENCRYPT_FILE)
+    r = fp_seal_key_read (&p->volume.key, p->encrypt_file, why);
+  return r;
+}
+
+void
+fp_params_transports (char out[FP_PARAMS_TRANSPORTS_MAX])
+{
+  static const unsigned all[] = { FP_TRANSPORT_RDMA, FP_TRANSPORT_SHM,
+                                  FP_TRANSPORT_TCP };
+  size_t n = 0;
+
+  out[0] = '\0';
+  for (unsigned i = 0; i < sizeof all / sizeof all[0]; i++)
+    if (fp_transport_get (all[i]) != NULL)
+      n += (size_t) snprintf (out + n, FP_PARAMS_TRANSPORTS_MAX - n, "%s%s",
+                              n == 0 ? "" : ",", fp_transport_name (all[i]));
+}

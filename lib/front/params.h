@@ -68,4 +68,13 @@ int fp_params_server (struct fp_addr *addr, char domain[FP_NAME_MAX + 1],
  */
 int fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX]);
 
+/* Read the files that have keys: for TLS on all connections from now on, and
+ * volume.key, which the caller frees.
+ */
+int fp_params_read_keys (struct fp_params *p, char why[FP_WHY_MAX]);
+
+/* Write the names of the transports that this build has, for people. */
+#define FP_PARAMS_TRANSPORTS_MAX 32
+void fp_params_transports (char out[FP_PARAMS_TRANSPORTS_MAX]);
+
 #endif /* FP_PARAMS_H */

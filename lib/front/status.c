@@ -315,6 +315,7 @@ log_members (struct fp_status_thread *s)
 
     if (server->gone)
       continue;
+    /* A NEW server that is removed is no longer joining, and never current. */
     if (s->logged[i].joining && !joining && server->current)
       fp_log (FP_LOG_INFO, "volume %s: server %s is a full member now",
               s->title, server->addr);

@@ -14,7 +14,6 @@
 #include "base/memlock.h"
 #include "base/sync.h"
 #include "base/thread.h"
-#include "engine/mirror.h"
 #include "extent/range_lock.h"
 #include "extent/stripe.h"
 #include "heal/check.h"
@@ -28,7 +27,7 @@
 enum { SAME, DIFFERS, MENDED };
 
 struct fp_check {
-  struct fp_volume *v;
+  struct fp_engine *e;
   struct fp_lane *lane; /* shared with the migration thread */
   _Atomic bool stop;
 
@@ -40,6 +39,7 @@ struct fp_check {
   uint64_t start_ns;
 
   /* Used by the check thread only. */
+  struct fp_block *top; /* the layers above the engine, or itself */
   bool repair;
   uint64_t rate, next_ns;
   unsigned char *memory;
@@ -60,13 +60,13 @@ struct fp_check {
 static struct fp_extent *
 copy_at (struct fp_check *c, unsigned copy)
 {
-  return fp_copies_get (c->v->extents, c->i, copy);
+  return fp_copies_get (c->e->extents, c->i, copy);
 }
 
 static bool
 is_over (struct fp_check *c)
 {
-  return atomic_load (&c->stop) || fp_lease_is_fenced (&c->v->lease);
+  return atomic_load (&c->stop) || fp_lease_is_fenced (c->e->lease);
 }
 
 /* Make the thread end.  Call with the lock held. */
@@ -75,7 +75,7 @@ tell_to_stop (struct fp_check *c)
 {
   atomic_store (&c->stop, true);
   pthread_cond_broadcast (&c->cond);
-  fp_notifier_raise (&c->v->extents->changes);
+  fp_notifier_raise (&c->e->extents->changes);
 }
 
 static void
@@ -94,15 +94,15 @@ pause_ms (struct fp_check *c, unsigned ms)
 static void
 leave (struct fp_check *c, uint8_t set)
 {
-  for (unsigned k = 0; k < c->v->extents->copies; k++)
+  for (unsigned k = 0; k < c->e->extents->copies; k++)
     if (set >> k & 1)
-      fp_extent_leave (c->v->extents, copy_at (c, k));
+      fp_extent_leave (c->e->extents, copy_at (c, k));
 }
 
 static bool
 enter (struct fp_check *c)
 {
-  struct fp_extents *t = c->v->extents;
+  struct fp_extents *t = c->e->extents;
   uint8_t in = 0;
 
   for (unsigned k = 0; k < t->copies; k++) {
@@ -128,7 +128,7 @@ enter (struct fp_check *c)
 static int
 hold (struct fp_check *c)
 {
-  struct fp_extents *t = c->v->extents;
+  struct fp_extents *t = c->e->extents;
 
   c->set = fp_copies_in_sync (t, c->i);
   if (c->set == 0)
@@ -136,16 +136,16 @@ hold (struct fp_check *c)
   if ((c->set & (c->set - 1)) == 0)
     return -ENODATA;
   if (fp_copies_bad (t, c->i, c->set) != 0 || !enter (c)) {
-    fp_mirror_poke (c->v); /* like a write: one may have died */
+    fp_mirror_poke (c->e); /* like a write: one may have died */
     return -EAGAIN;
   }
-  if (!fp_range_lock_hold (c->v->range_lock, c->i, c->in, c->length)) {
+  if (!fp_range_lock_hold (c->e->range_lock, c->i, c->in, c->length)) {
     leave (c, c->set);
     return -EAGAIN;
   }
   c->held = true;
   c->late = false;
-  c->deadline_ns = fp_deadline_in_ms (migrate_pause_ms (c->v));
+  c->deadline_ns = fp_deadline_in_ms (migrate_pause_ms (c->e));
   return 0;
 }
 
@@ -155,8 +155,8 @@ let_go (struct fp_check *c)
   if (!c->held)
     return;
   c->held = false;
-  if (fp_range_lock_let_go (c->v->range_lock, c->i, c->in, c->length))
-    fp_notifier_raise (&c->v->extents->changes);
+  if (fp_range_lock_let_go (c->e->range_lock, c->i, c->in, c->length))
+    fp_notifier_raise (&c->e->extents->changes);
   leave (c, c->set);
 }
 
@@ -179,7 +179,7 @@ must_end (struct fp_check *c)
 {
   if (is_over (c) || fp_deadline_passed (c->deadline_ns))
     return true;
-  for (unsigned k = 0; k < c->v->extents->copies; k++) {
+  for (unsigned k = 0; k < c->e->extents->copies; k++) {
     enum fp_extent_state s = fp_extent_state (copy_at (c, k));
 
     if ((c->set >> k & 1) && s != FP_EXTENT_READY && s != FP_EXTENT_FROZEN)
@@ -192,7 +192,7 @@ static void
 begin (struct fp_check *c, struct fp_lane *lane, unsigned copy,
        enum fp_io_kind kind, void *buf, uint32_t length)
 {
-  struct fp_extents *t = c->v->extents;
+  struct fp_extents *t = c->e->extents;
 
   c->ios[copy] = (struct fp_io) {
     .kind = kind,
@@ -212,7 +212,7 @@ static bool
 await_io (struct fp_check *c, struct fp_lane *lane, const struct fp_io *io)
 {
   for (;;) {
-    uint32_t seen = fp_notifier_count (&c->v->extents->changes);
+    uint32_t seen = fp_notifier_count (&c->e->extents->changes);
 
     if (c->late)
       return fp_lane_sync_await (lane, io, NULL, FP_NEVER);
@@ -231,12 +231,12 @@ await (struct fp_check *c, struct fp_lane *lane, uint8_t set)
 {
   int r = 0;
 
-  for (unsigned k = 0; k < c->v->extents->copies; k++) {
+  for (unsigned k = 0; k < c->e->extents->copies; k++) {
     if (!(set >> k & 1))
       continue;
     if (!await_io (c, lane, &c->ios[k])) {
       c->late = true;
-      for (unsigned n = k; n < c->v->extents->copies; n++)
+      for (unsigned n = k; n < c->e->extents->copies; n++)
         if (set >> n & 1)
           fp_lane_sync_cancel (lane, &c->ios[n]);
       if (c->ios[k].kind == FP_IO_READ)
@@ -252,7 +252,7 @@ await (struct fp_check *c, struct fp_lane *lane, uint8_t set)
 static int
 read_all (struct fp_check *c)
 {
-  for (unsigned k = 0; k < c->v->extents->copies; k++)
+  for (unsigned k = 0; k < c->e->extents->copies; k++)
     if (c->set >> k & 1)
       begin (c, c->lane, k, FP_IO_READ, memory_of (c, k), c->length);
   return await (c, c->lane, c->set);
@@ -267,7 +267,7 @@ compare (struct fp_check *c)
   uint64_t at = c->length;
   uint8_t differ = 0;
 
-  for (unsigned k = first + 1; k < c->v->extents->copies; k++) {
+  for (unsigned k = first + 1; k < c->e->extents->copies; k++) {
     const unsigned char *b = memory_of (c, k);
     uint32_t n = 0;
 
@@ -286,24 +286,24 @@ compare (struct fp_check *c)
 static int
 flush (struct fp_check *c)
 {
-  struct fp_volume *v = c->v;
+  struct fp_engine *e = c->e;
   unsigned char byte;
 
-  for (unsigned n = 0; n < v->p.lanes; n++)
-    for (unsigned k = 0; k < v->extents->copies; k++) {
+  for (unsigned n = 0; n < e->p->lanes; n++)
+    for (unsigned k = 0; k < e->extents->copies; k++) {
       unsigned server;
       uint64_t at, mark;
 
       if (!(c->set >> k & 1))
         continue;
       server = atomic_load (&copy_at (c, k)->server);
-      mark = fp_lane_unflushed (v->lanes[n], server, &at);
+      mark = fp_lane_unflushed (e->lanes[n], server, &at);
       if (mark == 0)
         continue;
-      begin (c, v->lanes[n], k, FP_IO_READ, &byte, 1);
-      if (await (c, v->lanes[n], (uint8_t) (1u << k)) < 0)
+      begin (c, e->lanes[n], k, FP_IO_READ, &byte, 1);
+      if (await (c, e->lanes[n], (uint8_t) (1u << k)) < 0)
         return -EAGAIN;
-      fp_lane_flushed (v->lanes[n], server, mark);
+      fp_lane_flushed (e->lanes[n], server, mark);
     }
   return 0;
 }
@@ -316,37 +316,37 @@ flush (struct fp_check *c)
 static bool
 is_settled (struct fp_check *c)
 {
-  return atomic_load (&c->v->unsettled) == 0 &&
-         !atomic_load (&c->v->extents->p[c->i].diverged) &&
-         fp_copies_in_sync (c->v->extents, c->i) == c->set;
+  return atomic_load (&c->e->unsettled) == 0 &&
+         !atomic_load (&c->e->extents->p[c->i].diverged) &&
+         fp_copies_in_sync (c->e->extents, c->i) == c->set;
 }
 
 static int
 mend (struct fp_check *c, uint8_t differ)
 {
-  struct fp_volume *v = c->v;
+  struct fp_engine *e = c->e;
   void *right = memory_of (c, first_of (c->set));
   int r;
 
-  for (unsigned k = 0; k < v->extents->copies; k++)
+  for (unsigned k = 0; k < e->extents->copies; k++)
     if (differ >> k & 1)
       begin (c, c->lane, k, FP_IO_WRITE, right, c->length);
   r = await (c, c->lane, differ);
   /* A copy that is being moved, or that is the source of a resync, has
    * changed.
    */
-  for (unsigned k = 0; k < v->extents->copies; k++)
+  for (unsigned k = 0; k < e->extents->copies; k++)
     if (differ >> k & 1)
-      fp_volume_wrote (v, fp_copies_entry (v->extents, c->i, k), c->in,
-                       c->length);
+      fp_extent_wrote (e->extents, fp_copies_entry (e->extents, c->i, k),
+                       c->in, c->length);
   /* A write that was sent and failed may land later, on top of what another
    * lane has written by then.  So the copy is resynced over this lane.  The
    * server accepts the lane's next connection only when the last one is over.
    */
-  for (unsigned k = 0; k < v->extents->copies; k++)
+  for (unsigned k = 0; k < e->extents->copies; k++)
     if ((differ >> k & 1) && c->ios[k].failed)
-      (void) fp_mirror_failed (v, fp_copies_entry (v->extents, c->i, k));
-  fp_mirror_missed (v, c->i, c->in, c->length, c->set);
+      (void) fp_mirror_failed (e, fp_copies_entry (e->extents, c->i, k));
+  fp_copies_missed (e->extents, c->i, c->in, c->length, c->set);
   if (r == 0)
     r = read_all (c);
   if (r == 0)
@@ -376,7 +376,7 @@ look_held (struct fp_check *c)
   if (!is_settled (c))
     return -EAGAIN;
   /* If a layer knows which copy is right, the caller lets it repair. */
-  if (!c->repair || fp_block_repairer (c->v->top) != NULL)
+  if (!c->repair || fp_block_repairer (c->top) != NULL)
     return DIFFERS;
   c->seen = true;
   at = c->differs_at;
@@ -391,12 +391,12 @@ look_held (struct fp_check *c)
 static bool
 is_given_up (struct fp_check *c)
 {
-  for (unsigned k = 0; k < c->v->extents->copies; k++) {
+  for (unsigned k = 0; k < c->e->extents->copies; k++) {
     struct fp_extent *p = copy_at (c, k);
 
     if ((c->set >> k & 1) &&
         (fp_extent_state (p) == FP_EXTENT_LOST ||
-         fp_peer_given_up (c->v->peers.at[atomic_load (&p->server)])))
+         fp_peer_given_up (c->e->peers->at[atomic_load (&p->server)])))
       return true;
   }
   return false;
@@ -408,7 +408,7 @@ is_given_up (struct fp_check *c)
 static int
 look (struct fp_check *c)
 {
-  unsigned patience = c->tired ? 0 : PATIENCE_TIMEOUTS * c->v->p.timeout_ms;
+  unsigned patience = c->tired ? 0 : PATIENCE_TIMEOUTS * c->e->p->timeout_ms;
   uint64_t deadline = fp_deadline_in_ms (patience);
 
   c->seen = false;
@@ -469,7 +469,7 @@ note (struct fp_check *c, int r)
     return;
   s->differ++;
   s->all_differ++;
-  note_offset (s, fp_stripe_offset (c->v->extents, c->i, c->differs_at));
+  note_offset (s, fp_stripe_offset (c->e->extents, c->i, c->differs_at));
   if (r == MENDED) {
     s->repaired++;
     s->all_repaired++;
@@ -499,7 +499,7 @@ keep_to_rate (struct fp_check *c)
 static bool
 next_block (struct fp_check *c)
 {
-  struct fp_extents *t = c->v->extents;
+  struct fp_extents *t = c->e->extents;
   uint64_t end = fp_extent_length (t, c->i), run;
 
   while (c->in < end) {
@@ -518,8 +518,8 @@ next_block (struct fp_check *c)
 static int
 repair_above (struct fp_check *c)
 {
-  struct fp_block *b = fp_block_repairer (c->v->top);
-  const struct fp_extents *t = c->v->extents;
+  struct fp_block *b = fp_block_repairer (c->top);
+  const struct fp_extents *t = c->e->extents;
   uint64_t unit = UINT64_C (1) << t->unit_shift, n;
   int result = -EAGAIN;
 
@@ -541,7 +541,7 @@ repair_above (struct fp_check *c)
 static void
 check_extent (struct fp_check *c)
 {
-  struct fp_extents *t = c->v->extents;
+  struct fp_extents *t = c->e->extents;
   bool degraded = false;
 
   c->tired = false;
@@ -571,7 +571,7 @@ check_extent (struct fp_check *c)
 static uint64_t
 count_blocks (struct fp_check *c)
 {
-  struct fp_extents *t = c->v->extents;
+  struct fp_extents *t = c->e->extents;
   uint64_t n = 0;
 
   for (c->i = 0; c->i < t->nr; c->i++)
@@ -591,12 +591,12 @@ check_main (void *arg)
     FP_LOCK_SCOPE (&c->lock);
     c->status.blocks = blocks;
   }
-  for (c->i = 0; c->i < c->v->extents->nr && !is_over (c); c->i++)
+  for (c->i = 0; c->i < c->e->extents->nr && !is_over (c); c->i++)
     check_extent (c);
-  munmap (c->memory, (size_t) FP_CHECK_BLOCK * c->v->extents->copies);
+  munmap (c->memory, (size_t) FP_CHECK_BLOCK * c->e->extents->copies);
   FP_LOCK_SCOPE (&c->lock);
   c->status.since_ns = fp_now_ns () - c->start_ns;
-  if (fp_lease_is_fenced (&c->v->lease)) {
+  if (fp_lease_is_fenced (c->e->lease)) {
     c->status.state = FP_CHECK_FAILED;
     snprintf (c->status.why, sizeof c->status.why,
               "fenced: another client has taken the volume over");
@@ -623,7 +623,7 @@ static int
 start (struct fp_check *c, bool repair, uint64_t rate)
 {
   struct fp_check_status *s = &c->status;
-  size_t size = (size_t) FP_CHECK_BLOCK * c->v->extents->copies;
+  size_t size = (size_t) FP_CHECK_BLOCK * c->e->extents->copies;
   void *memory;
   int r;
 
@@ -642,7 +642,7 @@ start (struct fp_check *c, bool repair, uint64_t rate)
     .all_repaired = s->all_repaired,
   };
   c->repair = repair;
-  c->rate = rate != 0 ? rate : c->v->p.move_rate;
+  c->rate = rate != 0 ? rate : c->e->p->move_rate;
   c->next_ns = 0;
   c->start_ns = fp_now_ns ();
   atomic_store (&c->stop, false);
@@ -658,19 +658,19 @@ start (struct fp_check *c, bool repair, uint64_t rate)
 }
 
 int
-fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
-                 char why[FP_WHY_MAX])
+fp_check_start (struct fp_check *c, struct fp_block *top, bool repair,
+                uint64_t rate, char why[FP_WHY_MAX])
 {
-  struct fp_check *c = v->check;
+  struct fp_engine *e = c->e;
   int r;
 
   why[0] = '\0';
-  if (v->p.read_only) {
+  if (e->p->read_only) {
     snprintf (why, FP_WHY_MAX,
               FP_READ_ONLY_WHY "attach it read-write to check it");
     return -EROFS;
   }
-  if (!fp_copies_several (v->extents)) {
+  if (!fp_copies_several (e->extents)) {
     snprintf (why, FP_WHY_MAX,
               "the volume has one copy of each extent (copies=1): there is "
               "nothing to compare");
@@ -681,6 +681,7 @@ fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
     snprintf (why, FP_WHY_MAX, "a check of this volume is already running");
     return -EBUSY;
   }
+  c->top = top;
   r = start (c, repair, rate);
   if (r < 0)
     snprintf (why, FP_WHY_MAX, "cannot start the check: %s", strerror (-r));
@@ -688,10 +689,8 @@ fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
 }
 
 int
-fp_volume_check_cancel (struct fp_volume *v, char why[FP_WHY_MAX])
+fp_check_cancel (struct fp_check *c, char why[FP_WHY_MAX])
 {
-  struct fp_check *c = v->check;
-
   why[0] = '\0';
   FP_LOCK_SCOPE (&c->lock);
   if (c->status.state != FP_CHECK_RUNNING) {
@@ -718,14 +717,14 @@ fp_check_status (struct fp_check *c, struct fp_check_status *s)
 }
 
 int
-fp_check_new (struct fp_check **out, struct fp_volume *v)
+fp_check_new (struct fp_check **out, struct fp_engine *e)
 {
   struct fp_check *c = calloc (1, sizeof *c);
 
   if (c == NULL)
     return -ENOMEM;
-  c->v = v;
-  c->lane = v->lanes[v->p.lanes];
+  c->e = e;
+  c->lane = fp_engine_own_lane (e);
   fp_mutex_init (&c->lock);
   fp_cond_init (&c->cond);
   *out = c;

@@ -19,7 +19,7 @@
  *   unlock    the block, and leave the copies.
  *
  * A write that reached some copies and is being retried for the others would
- * look like a difference.  fp_volume.unsettled counts these writes; the block
+ * look like a difference.  fp_engine.unsettled counts these writes; the block
  * is then checked again later.  So every difference that is counted is real.
  *
  * Requests wait for the locked block, normally for a few transfers.  It is
@@ -40,14 +40,22 @@
 #ifndef FP_CHECK_H
 #define FP_CHECK_H
 
+#include "extent/volume_params.h"
 #include "extent/volume_status.h"
 
 #define FP_CHECK_BLOCK (64u * 1024)
 
-struct fp_volume;
+struct fp_block;
+struct fp_engine;
 struct fp_check;
 
-int fp_check_new (struct fp_check **out, struct fp_volume *v);
+int fp_check_new (struct fp_check **out, struct fp_engine *e);
+/* As fp_volume_check and fp_volume_check_cancel (volume.h).  top: the layer
+ * whose `repair` knows which copy is right.
+ */
+int fp_check_start (struct fp_check *c, struct fp_block *top, bool repair,
+                    uint64_t rate, char why[FP_WHY_MAX]);
+int fp_check_cancel (struct fp_check *c, char why[FP_WHY_MAX]);
 void fp_check_stop (struct fp_check *c); /* and wait for its end */
 void fp_check_free (struct fp_check *c);
 void fp_check_status (struct fp_check *c, struct fp_check_status *s);

@@ -24,7 +24,7 @@ is_moving (struct fp_migrate *m, unsigned server)
   struct fp_drain *d = &m->drains[server];
   struct fp_peer_room room;
 
-  (void) fp_peer_room (m->v->peers.at[server], &room);
+  (void) fp_peer_room (m->e->peers->at[server], &room);
   FP_LOCK_SCOPE (&m->lock);
   /* The server was chosen for an extent just before it was drained. */
   if (d->state == FP_DRAIN_DONE && room.held > 0)
@@ -41,21 +41,21 @@ note (struct fp_migrate *m, unsigned server, const char *why)
 
 /* Count the slabs that each server has free for moves.  Return the sum. */
 static uint64_t
-look_for_room (struct fp_volume *v, uint64_t room[FP_MAX_SERVERS])
+look_for_room (struct fp_engine *e, uint64_t room[FP_MAX_SERVERS])
 {
   uint64_t sum = 0;
 
-  /* nr_peers may be higher at the next look. */
+  /* peers->nr may be higher at the next look. */
   memset (room, 0, FP_MAX_SERVERS * sizeof *room);
-  for (unsigned i = 0; i < v->peers.nr; i++) {
+  for (unsigned i = 0; i < e->peers->nr; i++) {
     struct fp_peer_room l;
 
     room[i] = 0;
-    if (fp_peers_is_drained (&v->peers, i) ||
-        !fp_peer_room (v->peers.at[i], &l) || l.mute || l.wanted > 0)
+    if (fp_peers_gets_none (e->peers, i) ||
+        !fp_peer_room (e->peers->at[i], &l) || l.mute || l.wanted > 0)
       continue;
-    FP_LOCK_SCOPE (&v->extents->lock);
-    l.free += v->peers.claims[i];
+    FP_LOCK_SCOPE (&e->extents->lock);
+    l.free += e->peers->claims[i];
     room[i] = l.free - FP_MIN (l.free, (uint64_t) l.extents);
     sum += room[i];
   }
@@ -63,19 +63,19 @@ look_for_room (struct fp_volume *v, uint64_t room[FP_MAX_SERVERS])
 }
 
 int
-migrate_choose (struct fp_volume *v, uint64_t i)
+migrate_choose (struct fp_engine *e, uint64_t i)
 {
   uint64_t room[FP_MAX_SERVERS];
 
-  look_for_room (v, room);
-  return fp_allocator_choose (v, i, room);
+  look_for_room (e, room);
+  return fp_allocator_choose (e->allocator, i, room);
 }
 
 /* Find the next extent on that server that can be moved now. */
 static bool
 next_extent (struct fp_migrate *m, unsigned server, uint64_t *out)
 {
-  struct fp_extents *t = m->v->extents;
+  struct fp_extents *t = m->e->extents;
 
   for (uint64_t n = 0; n < t->all; n++) {
     uint64_t i = (m->at + n) % t->all;
@@ -116,7 +116,7 @@ look_after (struct fp_migrate *m, unsigned server)
 {
   struct fp_drain *d = &m->drains[server];
   struct fp_peer_room room;
-  bool up = fp_peer_room (m->v->peers.at[server], &room);
+  bool up = fp_peer_room (m->e->peers->at[server], &room);
 
   FP_LOCK_SCOPE (&m->lock);
   if (d->state != FP_DRAIN_MOVING)
@@ -141,7 +141,7 @@ drain (struct fp_migrate *m, unsigned server)
     look_after (m, server);
     return false;
   }
-  to = migrate_choose (m->v, i);
+  to = migrate_choose (m->e, i);
   if (to < 0)
     r = -ENOSPC;
   else {
@@ -160,7 +160,7 @@ migrate_drain_next (struct fp_migrate *m)
 {
   bool any = false;
 
-  for (unsigned i = 0; i < m->v->peers.nr; i++) {
+  for (unsigned i = 0; i < m->e->peers->nr; i++) {
     if (!atomic_load (&m->stop) && is_moving (m, i))
       any |= drain (m, i);
   }
@@ -177,12 +177,12 @@ to_move (struct fp_migrate *m)
 {
   uint64_t n = 0;
 
-  for (unsigned i = 0; i < m->v->peers.nr; i++) {
+  for (unsigned i = 0; i < m->e->peers->nr; i++) {
     struct fp_peer_room room;
 
     if (m->drains[i].state != FP_DRAIN_MOVING)
       continue;
-    (void) fp_peer_room (m->v->peers.at[i], &room);
+    (void) fp_peer_room (m->e->peers->at[i], &room);
     n += room.held;
   }
   return n;
@@ -194,20 +194,20 @@ to_move (struct fp_migrate *m)
 static int
 check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
 {
-  struct fp_volume *v = m->v;
+  struct fp_engine *e = m->e;
   uint64_t room[FP_MAX_SERVERS], has, need = to_move (m);
   char addr[FP_ADDR_MAX + 1], missing[FP_SIZE_STR_MAX];
   unsigned left;
 
-  fp_addr_format (&v->p.servers[i], addr);
-  left = (unsigned) __builtin_popcountll (atomic_load (&v->peers.open) &
-                                          ~atomic_load (&v->peers.drained) &
-                                          fp_peers_all (&v->peers));
-  if (left > 0 && left < v->extents->copies) {
+  fp_addr_format (&e->p->servers[i], addr);
+  left = (unsigned) __builtin_popcountll (atomic_load (&e->peers->open) &
+                                          ~atomic_load (&e->peers->drained) &
+                                          fp_peers_all (e->peers));
+  if (left > 0 && left < e->extents->copies) {
     snprintf (why, FP_WHY_MAX,
               "%s: each extent has %u copies on as many servers, but only %u "
               "servers that are not drained would be left: add a server",
-              addr, v->extents->copies, left);
+              addr, e->extents->copies, left);
     return -EBUSY;
   }
   if (left == 0) {
@@ -216,10 +216,10 @@ check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
               addr);
     return -EBUSY;
   }
-  has = look_for_room (v, room);
+  has = look_for_room (e, room);
   if (has >= need)
     return 0;
-  fp_format_size ((need - has) * v->p.slab_size, missing);
+  fp_format_size ((need - has) * e->p->slab_size, missing);
   snprintf (why, FP_WHY_MAX,
             "%s: %" PRIu64 " extents have to be moved, but the other servers"
             " have room for %" PRIu64 ": %s are missing",
@@ -228,16 +228,16 @@ check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
 }
 
 int
-fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
-                 char why[FP_WHY_MAX])
+fp_migrate_drain (struct fp_migrate *m, unsigned i, uint64_t rate,
+                  char why[FP_WHY_MAX])
 {
-  struct fp_migrate *m = v->migrate;
+  struct fp_engine *e = m->e;
   struct fp_drain *d = &m->drains[i];
   struct fp_peer_room room;
   int r;
 
   why[0] = '\0';
-  if (v->p.read_only) {
+  if (e->p->read_only) {
     snprintf (why, FP_WHY_MAX, FP_READ_ONLY_WHY "extents cannot be moved");
     return -EROFS;
   }
@@ -253,13 +253,13 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
     if (d->state != FP_DRAIN_NONE)
       return 0;
     /* First stop giving it extents, then count what it has. */
-    atomic_fetch_or (&v->peers.drained, UINT64_C (1) << i);
-    (void) fp_peer_room (v->peers.at[i], &room);
+    atomic_fetch_or (&e->peers->drained, UINT64_C (1) << i);
+    (void) fp_peer_room (e->peers->at[i], &room);
     d->state = FP_DRAIN_MOVING;
     r = check_others (m, i, why);
     if (r < 0) {
       d->state = FP_DRAIN_NONE;
-      atomic_fetch_and (&v->peers.drained, ~(UINT64_C (1) << i));
+      atomic_fetch_and (&e->peers->drained, ~(UINT64_C (1) << i));
       return r;
     }
     d->extents = room.held + room.extents;
@@ -267,32 +267,33 @@ fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
     d->took_ns = 0;
     d->why[0] = '\0';
     atomic_store (&d->bytes, 0);
-    atomic_store (&m->rate, rate != 0 ? rate : v->p.move_rate);
+    atomic_store (&m->rate, rate != 0 ? rate : e->p->move_rate);
     pthread_cond_broadcast (&m->cond);
   }
-  fp_peer_poke (v->peers.at[i]); /* grants ahead of need go back */
+  fp_peer_poke (e->peers->at[i]); /* grants ahead of need go back */
   return 0;
 }
 
 int
-fp_volume_drain_cancel (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+fp_migrate_drain_cancel (struct fp_migrate *m, unsigned i,
+                         char why[FP_WHY_MAX])
 {
-  struct fp_migrate *m = v->migrate;
+  struct fp_engine *e = m->e;
   char addr[FP_ADDR_MAX + 1];
 
   why[0] = '\0';
   {
     FP_LOCK_SCOPE (&m->lock);
     if (m->drains[i].state == FP_DRAIN_NONE) {
-      fp_addr_format (&v->p.servers[i], addr);
+      fp_addr_format (&e->p->servers[i], addr);
       snprintf (why, FP_WHY_MAX, "%s is not being drained", addr);
       return -ENOENT;
     }
     m->drains[i].state = FP_DRAIN_NONE;
-    atomic_fetch_and (&v->peers.drained, ~(UINT64_C (1) << i));
+    atomic_fetch_and (&e->peers->drained, ~(UINT64_C (1) << i));
     pthread_cond_broadcast (&m->cond);
   }
-  fp_peer_poke (v->peers.at[i]);
+  fp_peer_poke (e->peers->at[i]);
   return 0;
 }
 
@@ -304,7 +305,7 @@ fp_migrate_status (struct fp_migrate *m, unsigned server,
   struct fp_peer_room room;
   uint64_t done;
 
-  (void) fp_peer_room (m->v->peers.at[server], &room);
+  (void) fp_peer_room (m->e->peers->at[server], &room);
   memset (s, 0, sizeof *s);
   FP_LOCK_SCOPE (&m->lock);
   s->state = d->state;

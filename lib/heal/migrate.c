@@ -16,7 +16,6 @@
 #include "heal/migrate_int.h"
 #include "meta/meta_log.h"
 
-#define NOT_MOVING UINT64_MAX
 /* Most bytes that are left to copy while the extent is FROZEN: REST_BYTES, or
  * extent size / REST_PART if that is less.
  */
@@ -44,8 +43,8 @@ migrate_cancelled (struct fp_migrate *m)
 {
   int from = atomic_load (&m->from);
 
-  return atomic_load (&m->stop) || fp_lease_is_fenced (&m->v->lease) ||
-         (from >= 0 && !fp_peers_is_emptied (&m->v->peers, (unsigned) from));
+  return atomic_load (&m->stop) || fp_lease_is_fenced (m->e->lease) ||
+         (from >= 0 && !fp_peers_is_leaving (m->e->peers, (unsigned) from));
 }
 
 /* Return true if nothing may be moved: other servers may know of newer labels
@@ -56,14 +55,14 @@ migrate_is_frozen (struct fp_migrate *m)
 {
   struct fp_meta_log_status s;
 
-  fp_meta_log_status (m->v, &s);
-  return s.frozen || m->v->p.read_only;
+  fp_meta_log_status (m->e->meta_log, &s);
+  return s.frozen || m->e->p->read_only;
 }
 
 unsigned
-migrate_pause_ms (const struct fp_volume *v)
+migrate_pause_ms (const struct fp_engine *e)
 {
-  return FP_MIN (FP_MAX (v->p.timeout_ms / 8, 10u), 250u);
+  return FP_MIN (FP_MAX (e->p->timeout_ms / 8, 10u), 250u);
 }
 
 /* ---- freezing ---- */
@@ -72,8 +71,8 @@ void
 migrate_thaw (struct fp_migrate *m, struct fp_extent *p)
 {
   {
-    FP_LOCK_SCOPE (&m->v->extents->lock);
-    (void) fp_extent_move (m->v->extents, p, FP_EXTENT_FROZEN,
+    FP_LOCK_SCOPE (&m->e->extents->lock);
+    (void) fp_extent_move (m->e->extents, p, FP_EXTENT_FROZEN,
                            FP_EXTENT_READY);
   }
 }
@@ -85,15 +84,15 @@ migrate_thaw (struct fp_migrate *m, struct fp_extent *p)
 static int
 freeze (struct fp_migrate *m, struct fp_extent *p)
 {
-  struct fp_volume *v = m->v;
-  uint64_t deadline = fp_deadline_in_ms (migrate_pause_ms (v));
+  struct fp_engine *e = m->e;
+  uint64_t deadline = fp_deadline_in_ms (migrate_pause_ms (e));
 
   {
-    FP_LOCK_SCOPE (&v->extents->lock);
-    if (!fp_extent_move (v->extents, p, FP_EXTENT_READY, FP_EXTENT_FROZEN))
+    FP_LOCK_SCOPE (&e->extents->lock);
+    if (!fp_extent_move (e->extents, p, FP_EXTENT_READY, FP_EXTENT_FROZEN))
       return fp_extent_state (p) == FP_EXTENT_BUSY ? -EBUSY : -EAGAIN;
   }
-  if (fp_lanes_drain (v, p, deadline))
+  if (fp_lanes_drain (e, p, deadline))
     return 0;
   migrate_thaw (m, p);
   return -EBUSY;
@@ -107,7 +106,7 @@ freeze_soon (struct fp_migrate *m, struct fp_extent *p)
   for (unsigned n = 0; r == -EBUSY && n < MAX_FREEZES; n++) {
     if (migrate_cancelled (m))
       return -ECANCELED;
-    migrate_pause (m, migrate_pause_ms (m->v));
+    migrate_pause (m, migrate_pause_ms (m->e));
     r = freeze (m, p);
   }
   return r;
@@ -120,10 +119,10 @@ is_same (struct fp_migrate *m, struct fp_extent *p, unsigned server,
 {
   bool same;
 
-  if (fp_extent_enter_frozen (m->v->extents, p) != FP_EXTENT_READY)
+  if (fp_extent_enter_frozen (m->e->extents, p) != FP_EXTENT_READY)
     return false;
   same = p->copy.server == server && p->copy.generation == generation;
-  fp_extent_leave (m->v->extents, p);
+  fp_extent_leave (m->e->extents, p);
   return same;
 }
 
@@ -134,16 +133,16 @@ static int
 begin (struct fp_migrate *m, uint64_t i, unsigned *server,
        uint64_t *generation)
 {
-  struct fp_volume *v = m->v;
-  struct fp_extents *t = v->extents;
+  struct fp_engine *e = m->e;
+  struct fp_extents *t = e->extents;
   struct fp_extent *p = &t->p[i];
   int r;
 
-  m->dirty = v->dirty;
-  m->to_extent = &v->extents->target;
+  m->dirty = e->extents->moved;
+  m->to_extent = &e->extents->target;
   for (unsigned w = 0; w < t->words; w++)
-    atomic_store (&v->dirty[w], 0);
-  atomic_store (&v->moving, i);
+    atomic_store (&e->extents->moved[w], 0);
+  atomic_store (&e->extents->moving, i);
   r = freeze_soon (m, p);
   if (r < 0)
     return r;
@@ -153,7 +152,7 @@ begin (struct fp_migrate *m, uint64_t i, unsigned *server,
   *generation = p->copy.generation;
   fp_extent_leave (t, p);
   for (unsigned w = 0; w < t->words; w++)
-    atomic_fetch_or (&v->dirty[w],
+    atomic_fetch_or (&e->extents->moved[w],
                      t->written[fp_extent_of (t, i) * t->words + w]);
   migrate_thaw (m, p);
   return 0;
@@ -168,9 +167,9 @@ int
 migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
                   uint64_t generation)
 {
-  struct fp_volume *v = m->v;
-  struct fp_extent *p = &v->extents->p[i];
-  uint64_t rest = FP_MIN (REST_BYTES, v->extents->extent_size / REST_PART);
+  struct fp_engine *e = m->e;
+  struct fp_extent *p = &e->extents->p[i];
+  uint64_t rest = FP_MIN (REST_BYTES, e->extents->extent_size / REST_PART);
   uint64_t before = UINT64_MAX, left;
   int r;
 
@@ -190,7 +189,7 @@ migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
     if (!is_same (m, p, server, generation))
       r = -EAGAIN;
     else
-      r = migrate_copy_round (m, i, fp_deadline_in_ms (migrate_pause_ms (v)),
+      r = migrate_copy_round (m, i, fp_deadline_in_ms (migrate_pause_ms (e)),
                               p);
     if (r == 0 && migrate_count_dirty (m) == 0 &&
         fp_extent_state (p) == FP_EXTENT_FROZEN)
@@ -201,7 +200,7 @@ migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
     r = migrate_copy_round (
         m, i,
         fp_deadline_in_ms (1 +
-                           ((migrate_pause_ms (v) * 4) >> FP_MIN (n, 16u))),
+                           ((migrate_pause_ms (e) * 4) >> FP_MIN (n, 16u))),
         NULL);
     if (r < 0)
       return r;
@@ -235,8 +234,8 @@ static void
 stay (struct fp_migrate *m, struct fp_extent *p, struct fp_peer *to,
       uint64_t session)
 {
-  struct fp_notifier *changes = &m->v->extents->changes;
-  struct fp_peer *from = m->v->peers.at[atomic_load (&p->server)];
+  struct fp_notifier *changes = &m->e->extents->changes;
+  struct fp_peer *from = m->e->peers->at[atomic_load (&p->server)];
 
   for (;;) {
     uint32_t seen = fp_notifier_count (changes);
@@ -255,24 +254,25 @@ stay (struct fp_migrate *m, struct fp_extent *p, struct fp_peer *to,
 static int
 switch_over (struct fp_migrate *m, uint64_t i, unsigned to)
 {
-  struct fp_volume *v = m->v;
-  struct fp_extent *p = &v->extents->p[i];
-  struct fp_peer *peer = v->peers.at[to];
+  struct fp_engine *e = m->e;
+  struct fp_extent *p = &e->extents->p[i];
+  struct fp_peer *peer = e->peers->at[to];
   unsigned from = atomic_load (&p->server);
-  uint64_t session = fp_peer_session (v->peers.at[from]), old;
+  uint64_t session = fp_peer_session (e->peers->at[from]), old;
   bool stayed = false;
   int r;
 
-  r = migrate_read_back (m, i, fp_deadline_in_ms (migrate_pause_ms (v)), p);
+  r = migrate_read_back (m, i, fp_deadline_in_ms (migrate_pause_ms (e)), p);
   if (r < 0) {
     migrate_thaw (m, p);
     return r;
   }
-  if (!fp_extent_move (v->extents, p, FP_EXTENT_FROZEN, FP_EXTENT_BUSY))
+  if (!fp_extent_move (e->extents, p, FP_EXTENT_FROZEN, FP_EXTENT_BUSY))
     return -EIO;
-  (void) fp_lanes_drain (v, p, FP_NEVER); /* threads that only looked at it */
+  (void) fp_lanes_drain (e, p, FP_NEVER); /* threads that only looked at it */
   fp_peer_take (peer, m->take, p);
-  if (!fp_peer_take_ended (peer, m->take, FP_MAX (v->p.timeout_ms / 4, 20u)) &&
+  if (!fp_peer_take_ended (peer, m->take,
+                           FP_MAX (e->p->timeout_ms / 4, 20u)) &&
       fp_peer_take_withdraw (peer, m->take)) {
     stay (m, p, peer, session);
     stayed = true;
@@ -281,7 +281,7 @@ switch_over (struct fp_migrate *m, uint64_t i, unsigned to)
     ; /* by the deadline of the message */
   r = fp_take_result (m->take, &old);
   if (r == 0)
-    fp_peer_drop (v->peers.at[from], old);
+    fp_peer_drop (e->peers->at[from], old);
   else if (!stayed)
     stay (m, p, peer, session);
   return r;
@@ -291,12 +291,12 @@ static int
 move_from (struct fp_migrate *m, uint64_t i, unsigned server,
            uint64_t generation, unsigned to)
 {
-  struct fp_peer **peers = m->v->peers.at;
-  struct fp_extent *p = &m->v->extents->p[i];
+  struct fp_peer **peers = m->e->peers->at;
+  struct fp_extent *p = &m->e->extents->p[i];
   int r = fp_peer_mark (peers[server], p, true);
 
-  if (r == 0 && m->v->dirty_log != NULL)
-    r = fp_dirty_log_say_all (m->v, i, &m->v->extents->target);
+  if (r == 0 && m->e->dirty_log != NULL)
+    r = fp_dirty_log_say_all (m->e, i, &m->e->extents->target);
   if (r == 0)
     r = migrate_copy_all (m, i, server, generation);
   if (r == 0)
@@ -314,12 +314,12 @@ move_from (struct fp_migrate *m, uint64_t i, unsigned server,
 static void
 await_no_target (struct fp_migrate *m)
 {
-  struct fp_notifier *changes = &m->v->extents->changes;
+  struct fp_notifier *changes = &m->e->extents->changes;
 
   for (;;) {
     uint32_t seen = fp_notifier_count (changes);
 
-    if (fp_extent_state (&m->v->extents->target) == FP_EXTENT_EMPTY ||
+    if (fp_extent_state (&m->e->extents->target) == FP_EXTENT_EMPTY ||
         atomic_load (&m->stop))
       return;
     (void) fp_notifier_await (changes, seen, FP_NEVER);
@@ -329,8 +329,8 @@ await_no_target (struct fp_migrate *m)
 int
 migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
 {
-  struct fp_volume *v = m->v;
-  struct fp_extent *p = &v->extents->p[i];
+  struct fp_engine *e = m->e;
+  struct fp_extent *p = &e->extents->p[i];
   unsigned server;
   uint64_t generation;
   int r;
@@ -339,7 +339,7 @@ migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
     return -EROFS;
   if (fp_extent_state (p) != FP_EXTENT_READY || atomic_load (&p->server) == to)
     return -EAGAIN;
-  r = fp_peer_target (v->peers.at[to]);
+  r = fp_peer_target (e->peers->at[to]);
   if (r < 0)
     return r;
   r = begin (m, i, &server, &generation);
@@ -347,9 +347,9 @@ migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to)
     r = -EAGAIN;
   else if (r == 0)
     r = move_from (m, i, server, generation, to);
-  atomic_store (&v->moving, NOT_MOVING);
+  atomic_store (&e->extents->moving, FP_NOT_MOVING);
   if (r < 0)
-    fp_peer_drop_target (v->peers.at[to]);
+    fp_peer_drop_target (e->peers->at[to]);
   await_no_target (m);
   return r == -ESTALE ? -ENOTCONN : r;
 }
@@ -371,7 +371,7 @@ await_asked (struct fp_migrate *m)
 {
   struct timespec until;
 
-  fp_timespec_after (&until, FP_MIN (m->v->p.quiet_ms, 1000u));
+  fp_timespec_after (&until, FP_MIN (m->e->p->quiet_ms, 1000u));
   FP_LOCK_SCOPE (&m->lock);
   if (!m->asked && !m->woken && !atomic_load (&m->stop))
     (void) pthread_cond_timedwait (&m->cond, &m->lock, &until);
@@ -396,7 +396,7 @@ migrate_main (void *arg)
   unsigned to;
 
   while (!atomic_load (&m->stop)) {
-    atomic_store (&m->v->extents->tick,
+    atomic_store (&m->e->extents->tick,
                   (uint32_t) (fp_now_ns () / FP_NS_PER_S));
     if (next_asked (m, &extent, &to))
       answer (m, migrate_extent (m, extent, to));
@@ -405,7 +405,7 @@ migrate_main (void *arg)
 
       any |= migrate_drain_next (m);
       any |= migrate_reclaim_next (m);
-      fp_dirty_log_sweep (m->v, &m->stop);
+      fp_dirty_log_sweep (m->e, &m->stop);
       if (!any)
         await_asked (m);
     }
@@ -418,12 +418,11 @@ migrate_main (void *arg)
 }
 
 int
-fp_volume_migrate (struct fp_volume *v, uint64_t extent, unsigned to)
+fp_migrate_move (struct fp_migrate *m, uint64_t extent, unsigned to)
 {
-  struct fp_migrate *m = v->migrate;
   uint64_t ask;
 
-  if (extent >= v->extents->all || to >= v->peers.nr)
+  if (extent >= m->e->extents->all || to >= m->e->peers->nr)
     return -EINVAL;
   FP_LOCK_SCOPE (&m->lock);
   while (m->asked)
@@ -449,7 +448,7 @@ migrate_freep (struct fp_migrate **mp)
 }
 
 int
-fp_migrate_new (struct fp_migrate **out, struct fp_volume *v)
+fp_migrate_new (struct fp_migrate **out, struct fp_engine *e)
 {
   FP_CLEANUP (migrate_freep) struct fp_migrate *m = calloc (1, sizeof *m);
   void *memory;
@@ -457,18 +456,16 @@ fp_migrate_new (struct fp_migrate **out, struct fp_volume *v)
 
   if (m == NULL)
     return -ENOMEM;
-  m->v = v;
-  m->lane = v->lanes[v->p.lanes];
+  m->e = e;
+  m->lane = fp_engine_own_lane (e);
   atomic_store (&m->from, -1);
-  atomic_store (&m->rate, v->p.move_rate);
+  atomic_store (&m->rate, e->p->move_rate);
   fp_mutex_init (&m->lock);
   fp_cond_init (&m->cond);
-  atomic_store (&v->moving, NOT_MOVING);
-  m->todo = calloc (v->extents->words, sizeof *m->todo);
-  m->taken = calloc (v->extents->words, sizeof *m->taken);
-  v->dirty = calloc (v->extents->words, sizeof *v->dirty);
+  m->todo = calloc (e->extents->words, sizeof *m->todo);
+  m->taken = calloc (e->extents->words, sizeof *m->taken);
   r = fp_take_new (&m->take);
-  if (m->todo == NULL || m->taken == NULL || v->dirty == NULL || r < 0)
+  if (m->todo == NULL || m->taken == NULL || r < 0)
     return -ENOMEM;
   r = fp_map_filled (&memory, MIGRATE_BUFS * MIGRATE_BUF_SIZE);
   if (r < 0)
@@ -519,11 +516,11 @@ fp_migrate_stop (struct fp_migrate *m)
     atomic_store (&m->stop, true);
     pthread_cond_broadcast (&m->cond);
   }
-  fp_notifier_raise (&m->v->extents->changes);
+  fp_notifier_raise (&m->e->extents->changes);
   /* The thread may wait for a peer, and the peer for a silent server. */
   while (!await_end (m))
-    for (unsigned i = 0; i < m->v->peers.nr; i++)
-      fp_peer_hurry (m->v->peers.at[i]);
+    for (unsigned i = 0; i < m->e->peers->nr; i++)
+      fp_peer_hurry (m->e->peers->at[i]);
   if (fp_thread_join (&m->thread) < 0)
     abort (); /* joined twice: a bug */
   m->started = false;
@@ -537,7 +534,6 @@ fp_migrate_free (struct fp_migrate *m)
   if (m->memory != NULL)
     munmap (m->memory, MIGRATE_BUFS * MIGRATE_BUF_SIZE);
   fp_take_free (m->take);
-  free ((void *) m->v->dirty);
   free (m->taken);
   free (m->todo);
   pthread_cond_destroy (&m->cond);

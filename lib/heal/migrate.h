@@ -43,21 +43,26 @@
 #ifndef FP_MIGRATE_H
 #define FP_MIGRATE_H
 
+#include "extent/volume_params.h"
 #include "extent/volume_status.h"
 
-struct fp_volume;
+struct fp_engine;
 struct fp_migrate;
 
-#define FP_MIGRATE_SLOTS 8u /* most transfers under way */
-
-int fp_migrate_new (struct fp_migrate **out, struct fp_volume *v);
+int fp_migrate_new (struct fp_migrate **out, struct fp_engine *e);
 int fp_migrate_start (struct fp_migrate *m);
 void fp_migrate_wake (struct fp_migrate *m);
 void fp_migrate_stop (struct fp_migrate *m); /* and wait for its end */
 void fp_migrate_free (struct fp_migrate *m);
 
 /* Move one extent to that server, and wait until that ends. */
-int fp_volume_migrate (struct fp_volume *v, uint64_t extent, unsigned to);
+int fp_migrate_move (struct fp_migrate *m, uint64_t extent, unsigned to);
+
+/* As fp_volume_drain and fp_volume_drain_cancel (volume.h). */
+int fp_migrate_drain (struct fp_migrate *m, unsigned i, uint64_t rate,
+                      char why[FP_WHY_MAX]);
+int fp_migrate_drain_cancel (struct fp_migrate *m, unsigned i,
+                             char why[FP_WHY_MAX]);
 
 void fp_migrate_status (struct fp_migrate *m, unsigned server,
                         struct fp_drain_status *s);

@@ -25,28 +25,10 @@
 
 /* ---- dirty chunks ---- */
 
-static void
-mark (const struct fp_extents *t, _Atomic uint64_t *dirty, uint64_t offset,
-      uint64_t length)
-{
-  uint64_t in = offset & (t->extent_size - 1);
-  uint64_t last = (in + length - 1) >> t->chunk_shift;
-
-  /* Always set the bit: a test first could come before the bytes are seen. */
-  for (uint64_t c = in >> t->chunk_shift; c <= last; c++)
-    atomic_fetch_or (&dirty[c / 64], UINT64_C (1) << (c % 64));
-}
-
-void
-fp_migrate_mark (struct fp_volume *v, uint64_t offset, uint64_t length)
-{
-  mark (v->extents, v->dirty, offset, length);
-}
-
 uint64_t
 migrate_count_dirty (struct fp_migrate *m)
 {
-  const struct fp_extents *t = m->v->extents;
+  const struct fp_extents *t = m->e->extents;
   uint64_t n = 0;
 
   for (unsigned w = 0; w < t->words; w++)
@@ -59,7 +41,7 @@ take_dirty (struct fp_migrate *m)
 {
   uint64_t any = 0;
 
-  for (unsigned w = 0; w < m->v->extents->words; w++) {
+  for (unsigned w = 0; w < m->e->extents->words; w++) {
     m->todo[w] = atomic_exchange (&m->dirty[w], 0);
     m->taken[w] |= m->todo[w];
     any |= m->todo[w];
@@ -70,7 +52,7 @@ take_dirty (struct fp_migrate *m)
 static void
 put_back (struct fp_migrate *m)
 {
-  for (unsigned w = 0; w < m->v->extents->words; w++)
+  for (unsigned w = 0; w < m->e->extents->words; w++)
     atomic_fetch_or (&m->dirty[w], m->todo[w]);
 }
 
@@ -87,7 +69,7 @@ is_todo (const struct fp_migrate *m, uint64_t c)
 static uint32_t
 next_run (struct fp_migrate *m, uint64_t i, uint64_t *at)
 {
-  const struct fp_extents *t = m->v->extents;
+  const struct fp_extents *t = m->e->extents;
   uint64_t end = fp_extent_length (t, fp_extent_of (t, i));
   uint64_t chunk = UINT64_C (1) << t->chunk_shift, stop;
 
@@ -120,7 +102,7 @@ flush_lane (struct fp_lane *lane, struct fp_migrate *m, uint64_t i,
   struct fp_io io = {
     .kind = FP_IO_READ,
     .length = 1,
-    .offset = i << m->v->extents->shift,
+    .offset = i << m->e->extents->shift,
     .buf = &byte,
     .forced = true,
     .linear = true,
@@ -141,16 +123,16 @@ static int
 flush_source (struct fp_migrate *m, uint64_t i, uint64_t deadline,
               struct fp_extent **frozen)
 {
-  struct fp_volume *v = m->v;
-  unsigned server = atomic_load (&v->extents->p[i].server);
+  struct fp_engine *e = m->e;
+  unsigned server = atomic_load (&e->extents->p[i].server);
 
-  for (unsigned k = 0; k < v->p.lanes; k++) {
+  for (unsigned k = 0; k < e->p->lanes; k++) {
     uint64_t at;
     int r;
 
-    if (fp_lane_unflushed (v->lanes[k], server, &at) == 0)
+    if (fp_lane_unflushed (e->lanes[k], server, &at) == 0)
       continue;
-    r = flush_lane (v->lanes[k], m, i, deadline, frozen);
+    r = flush_lane (e->lanes[k], m, i, deadline, frozen);
     if (r < 0)
       return r;
   }
@@ -225,10 +207,12 @@ buf_done (struct fp_migrate *m, struct migrate_buf *b, bool go_on)
 static void
 give_up_freeze (struct fp_migrate *m, struct fp_extent *frozen)
 {
+  const struct fp_extents *t = m->e->extents;
+
   for (unsigned k = 0; k < MIGRATE_BUFS; k++)
     if (m->bufs[k].state != BUF_IDLE)
-      mark (m->v->extents, m->dirty, m->bufs[k].io.offset,
-            m->bufs[k].io.length);
+      fp_extent_mark (t, m->dirty, m->bufs[k].io.offset & (t->extent_size - 1),
+                      m->bufs[k].io.length);
   migrate_thaw (m, frozen);
 }
 
@@ -246,7 +230,7 @@ copy_next (struct fp_migrate *m, uint64_t i, uint64_t *at,
   if (migrate_copy_mapped (m, i, *at, n))
     count_copied (m, n);
   else
-    submit (m, b, FP_IO_READ, NULL, (i << m->v->extents->shift) + *at, n);
+    submit (m, b, FP_IO_READ, NULL, (i << m->e->extents->shift) + *at, n);
   use_rate (m, n);
   *at += n;
   return true;
@@ -316,7 +300,7 @@ migrate_read_back (struct fp_migrate *m, uint64_t i, uint64_t deadline,
   struct migrate_buf *b = &m->bufs[0];
   bool late = false;
 
-  submit (m, b, FP_IO_READ, m->to_extent, i << m->v->extents->shift, 1);
+  submit (m, b, FP_IO_READ, m->to_extent, i << m->e->extents->shift, 1);
   if (fp_lane_collect (m->lane, deadline) == NULL) {
     late = true;
     migrate_thaw (m, frozen);

@@ -13,10 +13,12 @@
 #include <pthread.h>
 
 #include "base/sync.h"
+#include "base/thread.h"
+#include "engine/engine.h"
+#include "engine/lane.h"
 #include "heal/migrate.h"
 #include "peer/peer.h"
 #include "peer/peer_migrate.h"
-#include "volume/volume_int.h"
 
 /* Most buffers that are read or written at a time, so that other I/O gets
  * through.
@@ -43,7 +45,7 @@ struct reclaim {
 };
 
 struct fp_migrate {
-  struct fp_volume *v;
+  struct fp_engine *e;
   struct fp_lane *lane;
   struct fp_thread thread;
   bool started, ended;
@@ -116,7 +118,7 @@ bool migrate_resync_next (struct fp_migrate *m);
  */
 int migrate_copy_all (struct fp_migrate *m, uint64_t i, unsigned server,
                       uint64_t generation);
-unsigned migrate_pause_ms (const struct fp_volume *v);
+unsigned migrate_pause_ms (const struct fp_engine *e);
 int migrate_extent (struct fp_migrate *m, uint64_t i, unsigned to);
 bool migrate_cancelled (struct fp_migrate *m);
 bool migrate_is_frozen (struct fp_migrate *m);
@@ -126,7 +128,7 @@ void migrate_pause (struct fp_migrate *m, unsigned ms);
 /* drain.c: for the migration thread */
 bool migrate_drain_next (struct fp_migrate *m);
 /* Return a server to move extent i to, or -1 if none has room. */
-int migrate_choose (struct fp_volume *v, uint64_t i);
+int migrate_choose (struct fp_engine *e, uint64_t i);
 /* Return the reason for people; "" = another try may do. */
 const char *migrate_reason (int r);
 #define MIGRATE_FAILED_MS 100 /* before the next extent, or label */

@@ -8,7 +8,6 @@
 #include <sys/mman.h>
 
 #include "base/clock.h"
-#include "base/tsan.h"
 #include "heal/migrate_int.h"
 #include "transport/mapped.h"
 
@@ -18,17 +17,6 @@
 
 /* Pages are aligned to this at least. */
 #define PAGE 4096u
-
-int
-fp_migrate_copy_while_written (void *to, const void *from, size_t length)
-{
-  int r;
-
-  fp_tsan_read_while_written_begin ();
-  r = fp_mapped_copy (to, from, length);
-  fp_tsan_read_while_written_end ();
-  return r;
-}
 
 /* Map pages by read faults, which map them by the dozen, and for writing too.
  * In a new mapping the first store to each page faults, which takes several
@@ -53,7 +41,7 @@ static bool
 copy_mapped (struct fp_migrate *m, const struct fp_copy *from,
              const struct fp_copy *to, uint64_t in, uint32_t length)
 {
-  struct fp_lease *lease = &m->v->lease;
+  struct fp_lease *lease = m->e->lease;
   unsigned char *far;
   uint64_t now;
 
@@ -61,7 +49,7 @@ copy_mapped (struct fp_migrate *m, const struct fp_copy *from,
     return false;
   far = (unsigned char *) to->remote.map + in;
   map_ahead (far, length);
-  if (fp_migrate_copy_while_written (
+  if (fp_mapped_copy_while_written (
           far, (const unsigned char *) from->remote.map + in, length) < 0)
     return false; /* the lanes will fail, too, and say which copy */
   now = fp_mono_ns ();
@@ -73,7 +61,7 @@ bool
 migrate_copy_mapped (struct fp_migrate *m, uint64_t i, uint64_t in,
                      uint32_t length)
 {
-  struct fp_extents *t = m->v->extents;
+  struct fp_extents *t = m->e->extents;
   struct fp_extent *from = &t->p[i], *to = m->to_extent;
   bool did = false;
 

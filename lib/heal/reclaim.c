@@ -24,7 +24,7 @@
 static bool
 coldest (struct fp_migrate *m, unsigned server, uint64_t *out)
 {
-  struct fp_extents *t = m->v->extents;
+  struct fp_extents *t = m->e->extents;
   uint32_t now = atomic_load (&t->tick), most = 0;
   bool any = false;
 
@@ -59,17 +59,17 @@ note (struct fp_migrate *m, unsigned server, int r)
 static bool
 reclaim (struct fp_migrate *m, unsigned server)
 {
-  struct fp_extents *t = m->v->extents;
+  struct fp_extents *t = m->e->extents;
   uint64_t i = 0;
   int to, r;
 
   if (!coldest (m, server, &i))
     return false;
-  to = migrate_choose (m->v, i);
+  to = migrate_choose (m->e, i);
   r = to < 0 ? -ENOSPC : migrate_extent (m, i, (unsigned) to);
   note (m, server, r);
   if (r == 0)
-    fp_peer_reclaimed (m->v->peers.at[server]);
+    fp_peer_reclaimed (m->e->peers->at[server]);
   else if (to >= 0) {
     /* Try another extent first, the next time. */
     atomic_store (&t->p[i].used, atomic_load (&t->tick));
@@ -83,12 +83,12 @@ migrate_reclaim_next (struct fp_migrate *m)
 {
   bool any = false;
 
-  for (unsigned i = 0; i < m->v->peers.nr; i++) {
+  for (unsigned i = 0; i < m->e->peers->nr; i++) {
     struct fp_peer_room room;
 
     /* A drain moves everything anyway. */
-    if (!atomic_load (&m->stop) && fp_peer_room (m->v->peers.at[i], &room) &&
-        room.wanted > 0 && !fp_peers_is_emptied (&m->v->peers, i))
+    if (!atomic_load (&m->stop) && fp_peer_room (m->e->peers->at[i], &room) &&
+        room.wanted > 0 && !fp_peers_is_leaving (m->e->peers, i))
       any |= reclaim (m, i);
   }
   return any;
@@ -108,7 +108,7 @@ fp_migrate_reclaim_status (struct fp_migrate *m, unsigned server,
   struct fp_peer_room room;
 
   memset (s, 0, sizeof *s);
-  if (!fp_peer_room (m->v->peers.at[server], &room))
+  if (!fp_peer_room (m->e->peers->at[server], &room))
     room.wanted = 0;
   FP_LOCK_SCOPE (&m->lock);
   s->wanted = room.wanted;

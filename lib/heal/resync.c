@@ -14,7 +14,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "engine/dirty_log.h"
-#include "engine/mirror.h"
 #include "heal/migrate_int.h"
 #include "meta/meta_log.h"
 
@@ -36,7 +35,7 @@ static bool
 most_endangered (struct fp_migrate *m, uint64_t *extent, unsigned *from,
                  unsigned *to)
 {
-  struct fp_extents *t = m->v->extents;
+  struct fp_extents *t = m->e->extents;
   int least = FP_MAX_COPIES + 1;
 
   for (uint64_t n = 0; n < t->nr && least > 1; n++) {
@@ -62,11 +61,11 @@ static int
 look_at (struct fp_migrate *m, struct fp_extent *p, unsigned *server,
          uint64_t *generation)
 {
-  if (fp_extent_enter (m->v->extents, p) != FP_EXTENT_READY)
+  if (fp_extent_enter (m->e->extents, p) != FP_EXTENT_READY)
     return -EAGAIN;
   *server = p->copy.server;
   *generation = p->copy.generation;
-  fp_extent_leave (m->v->extents, p);
+  fp_extent_leave (m->e->extents, p);
   return 0;
 }
 
@@ -77,15 +76,15 @@ static int
 make_in_sync (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to,
               uint64_t generation)
 {
-  struct fp_volume *v = m->v;
-  struct fp_extents *t = v->extents;
+  struct fp_engine *e = m->e;
+  struct fp_extents *t = e->extents;
 
-  FP_LOCK_SCOPE (&v->extents->lock);
+  FP_LOCK_SCOPE (&e->extents->lock);
   if (fp_extent_state (fp_copies_get (t, i, from)) != FP_EXTENT_FROZEN ||
       !(fp_copies_in_sync (t, i) >> from & 1) ||
       fp_extent_state (fp_copies_get (t, i, to)) != FP_EXTENT_READY ||
       fp_copies_get (t, i, to)->copy.generation != generation ||
-      migrate_count_dirty (m) != 0 || fp_lease_is_fenced (&v->lease))
+      migrate_count_dirty (m) != 0 || fp_lease_is_fenced (e->lease))
     return -EAGAIN;
   atomic_fetch_or (&t->in_sync[i], (uint8_t) (1u << to));
   return 0;
@@ -100,9 +99,9 @@ make_in_sync (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to,
 static void
 judge_memory (struct fp_migrate *m, uint64_t k, int r)
 {
-  struct fp_volume *v = m->v;
-  struct fp_extent *p = &v->extents->p[k];
-  struct fp_peer *l = v->peers.at[atomic_load (&p->server)];
+  struct fp_engine *e = m->e;
+  struct fp_extent *p = &e->extents->p[k];
+  struct fp_peer *l = e->peers->at[atomic_load (&p->server)];
 
   if (r == 0)
     p->failures = 0;
@@ -111,14 +110,14 @@ judge_memory (struct fp_migrate *m, uint64_t k, int r)
     return;
   p->failures = 0;
   fp_peer_distrust (l);
-  fp_peer_discard (&v->peers, k);
-  fp_mirror_poke (v);
+  fp_peer_discard (e->peers, k);
+  fp_mirror_poke (e);
 }
 
 static int
 fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
 {
-  struct fp_extents *t = m->v->extents;
+  struct fp_extents *t = m->e->extents;
   uint64_t source = fp_copies_entry (t, i, from);
   struct fp_extent *p = &t->p[source];
   uint64_t generation, to_generation;
@@ -135,19 +134,19 @@ fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
    * source.
    */
   if (r == 0 && (fp_copies_in_sync (t, i) & ~(1u << from)) != 0)
-    r = fp_dirty_log_say_all (m->v, fp_copies_entry (t, i, to), m->to_extent);
+    r = fp_dirty_log_say_all (m->e, fp_copies_entry (t, i, to), m->to_extent);
   if (r == 0)
     r = migrate_copy_all (m, source, server, generation);
   if (r == 0) {
     r = migrate_read_back (m, source,
-                           fp_deadline_in_ms (migrate_pause_ms (m->v)), p);
+                           fp_deadline_in_ms (migrate_pause_ms (m->e)), p);
     if (r == 0)
       r = make_in_sync (m, i, from, to, to_generation);
     migrate_thaw (m, p);
   }
   if (r == 0) {
-    fp_meta_log_in_sync (m->v, fp_copies_entry (t, i, to));
-    fp_mirror_poke (m->v);
+    fp_meta_log_in_sync (m->e->meta_log, fp_copies_entry (t, i, to));
+    fp_mirror_poke (m->e);
     return 0;
   }
   /* The source may have been out of sync when it was read: copy that again. */
@@ -163,12 +162,12 @@ migrate_resync_next (struct fp_migrate *m)
   uint64_t i = 0;
   int r;
 
-  if (!fp_copies_several (m->v->extents) ||
+  if (!fp_copies_several (m->e->extents) ||
       !most_endangered (m, &i, &from, &to))
     return false;
   m->resync_at = i + 1;
   r = fill (m, i, from, to);
-  judge_memory (m, fp_copies_entry (m->v->extents, i, to), r);
+  judge_memory (m, fp_copies_entry (m->e->extents, i, to), r);
   if (r < 0)
     migrate_pause (m, MIGRATE_FAILED_MS);
   return true;

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
-#include "engine/mirror.h"
+#include "extent/copies.h"
 #include "meta/meta_log_int.h"
 
 /* Part of `timeout` that a member may take to answer, as long as there is
@@ -32,7 +32,7 @@ bit (unsigned server)
 unsigned
 meta_log_patience_ms (const struct fp_meta_log *r)
 {
-  return FP_MAX (r->v->p.timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS);
+  return FP_MAX (r->p->timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS);
 }
 
 /* ---- from other threads ---- */
@@ -40,7 +40,7 @@ meta_log_patience_ms (const struct fp_meta_log *r)
 static void
 push (struct fp_meta_log *r, uint32_t i)
 {
-  struct fp_extent *p = r->v->extents->p;
+  struct fp_extent *p = r->extents->p;
 
   p[i].next_wanted = FP_NO_EXTENT;
   if (r->head == FP_NO_EXTENT)
@@ -52,10 +52,9 @@ push (struct fp_meta_log *r, uint32_t i)
 }
 
 static void
-push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
+push_copy (struct fp_meta_log *r, uint64_t k, uint8_t what)
 {
-  struct fp_meta_log *r = v->meta_log;
-  struct fp_extent *p = &v->extents->p[k];
+  struct fp_extent *p = &r->extents->p[k];
 
   FP_LOCK_SCOPE (&r->lock);
   /* A thread that has shut the entry may be about to push it.  An entry that
@@ -64,8 +63,8 @@ push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
    */
   if (atomic_load (&p->record) != RECORD_NOTHING ||
       fp_extent_state (p) == FP_EXTENT_BUSY ||
-      !(fp_copies_in_sync (v->extents, fp_extent_of (v->extents, k)) >>
-            fp_copy_of (v->extents, k) &
+      !(fp_copies_in_sync (r->extents, fp_extent_of (r->extents, k)) >>
+            fp_copy_of (r->extents, k) &
         1))
     return;
   atomic_store (&p->record, what);
@@ -73,30 +72,28 @@ push_copy (struct fp_volume *v, uint64_t k, uint8_t what)
 }
 
 void
-fp_meta_log_drop (struct fp_volume *v, uint64_t k)
+fp_meta_log_drop (struct fp_meta_log *r, uint64_t k)
 {
-  push_copy (v, k, RECORD_DROP);
+  push_copy (r, k, RECORD_DROP);
 }
 
 void
-fp_meta_log_in_sync (struct fp_volume *v, uint64_t k)
+fp_meta_log_in_sync (struct fp_meta_log *r, uint64_t k)
 {
-  push_copy (v, k, RECORD_IN_SYNC);
+  push_copy (r, k, RECORD_IN_SYNC);
 }
 
 bool
-fp_meta_log_is_due (struct fp_volume *v, uint64_t k)
+fp_meta_log_is_due (struct fp_meta_log *r, uint64_t k)
 {
-  return atomic_load (&v->extents->p[k].record) != RECORD_NOTHING;
+  return atomic_load (&r->extents->p[k].record) != RECORD_NOTHING;
 }
 
 int
-fp_meta_log_settled (struct fp_volume *v, uint64_t k, uint64_t deadline_ns)
+fp_meta_log_settled (struct fp_meta_log *r, uint64_t k, uint64_t deadline_ns)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   FP_LOCK_SCOPE (&r->lock);
-  while (atomic_load (&v->extents->p[k].record) != RECORD_NOTHING) {
+  while (atomic_load (&r->extents->p[k].record) != RECORD_NOTHING) {
     if (fp_deadline_passed (deadline_ns))
       return -ETIMEDOUT;
     meta_log_wait_ms (r, 20);
@@ -105,12 +102,10 @@ fp_meta_log_settled (struct fp_volume *v, uint64_t k, uint64_t deadline_ns)
 }
 
 void
-fp_meta_log_exists (struct fp_volume *v, uint64_t i)
+fp_meta_log_exists (struct fp_meta_log *r, uint64_t i)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   FP_LOCK_SCOPE (&r->lock);
-  atomic_store (&v->extents->p[i].record, RECORD_EXISTS);
+  atomic_store (&r->extents->p[i].record, RECORD_EXISTS);
   push (r, (uint32_t) i);
 }
 
@@ -137,10 +132,8 @@ may_record (const struct fp_meta_log *r)
 }
 
 bool
-fp_meta_log_may_record (struct fp_volume *v)
+fp_meta_log_may_record (struct fp_meta_log *r)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   if (r == NULL)
     return true;
   FP_LOCK_SCOPE (&r->lock);
@@ -153,7 +146,7 @@ fp_meta_log_may_record (struct fp_volume *v)
 static bool
 withdraw (struct fp_meta_log *r, uint32_t i)
 {
-  struct fp_extent *p = r->v->extents->p;
+  struct fp_extent *p = r->extents->p;
   uint32_t *next = &r->head, last = FP_NO_EXTENT;
 
   while (*next != i && *next != FP_NO_EXTENT) {
@@ -170,15 +163,15 @@ withdraw (struct fp_meta_log *r, uint32_t i)
 }
 
 int
-fp_meta_log_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
+fp_meta_log_gone (struct fp_meta_log *r, uint64_t i, uint64_t deadline_ns)
 {
-  struct fp_meta_log *r = v->meta_log;
-  struct fp_extent *p = &v->extents->p[i];
+  struct fp_extent *p;
 
   if (r == NULL)
     return 0;
   if (r->recorded->frozen)
     return -EROFS;
+  p = &r->extents->p[i];
   FP_LOCK_SCOPE (&r->lock);
   atomic_store (&p->record, RECORD_GONE);
   push (r, (uint32_t) i);
@@ -199,10 +192,8 @@ fp_meta_log_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns)
 }
 
 int
-fp_meta_log_sync (struct fp_volume *v, uint64_t deadline_ns)
+fp_meta_log_sync (struct fp_meta_log *r, uint64_t deadline_ns)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   if (r == NULL)
     return 0;
   FP_LOCK_SCOPE (&r->lock);
@@ -215,17 +206,17 @@ fp_meta_log_sync (struct fp_volume *v, uint64_t deadline_ns)
 }
 
 void
-fp_meta_log_wake (struct fp_volume *v)
+fp_meta_log_wake (struct fp_meta_log *r)
 {
-  FP_LOCK_SCOPE (&v->meta_log->lock);
-  v->meta_log->answers++;
-  pthread_cond_broadcast (&v->meta_log->cond);
+  FP_LOCK_SCOPE (&r->lock);
+  r->answers++;
+  pthread_cond_broadcast (&r->cond);
 }
 
 bool
-fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k)
+fp_meta_log_has_in_sync (struct fp_meta_log *r, uint64_t k)
 {
-  struct fp_extent *p = &v->extents->p[k];
+  struct fp_extent *p = &r->extents->p[k];
 
   switch (atomic_load (&p->record)) {
   case RECORD_IN_SYNC:
@@ -234,7 +225,7 @@ fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k)
   case RECORD_NOTHING:
     /* A shut entry is being trimmed, and may be about to leave the set. */
     return fp_extent_state (p) == FP_EXTENT_BUSY ||
-           fp_recorded_may_exist (&v->recorded, k);
+           fp_recorded_may_exist (r->recorded, k);
   default:
     return true;
   }
@@ -243,13 +234,13 @@ fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k)
 /* ---- asking ---- */
 
 uint64_t
-meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
+meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum fp_record_op op,
               const void *what, uint64_t deadline_ns, uint64_t *refused)
 {
-  struct fp_peer **peers = r->v->peers.at;
+  struct fp_peer **peers = r->peers->at;
   uint64_t asked = 0, open, done = 0;
 
-  for (unsigned i = 0; i < r->v->peers.nr; i++)
+  for (unsigned i = 0; i < r->peers->nr; i++)
     if ((servers & bit (i)) && fp_peer_record (peers[i], op, what))
       asked |= bit (i);
   open = asked;
@@ -260,7 +251,7 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
       FP_LOCK_SCOPE (&r->lock);
       answers = r->answers;
     }
-    for (unsigned i = 0; i < r->v->peers.nr; i++) {
+    for (unsigned i = 0; i < r->peers->nr; i++) {
       int result;
 
       if (!(open & bit (i)) || !fp_peer_record_result (peers[i], &result))
@@ -279,7 +270,7 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
     if (answers == r->answers)
       meta_log_wait_ms (r, 20);
   }
-  for (unsigned i = 0; i < r->v->peers.nr; i++)
+  for (unsigned i = 0; i < r->peers->nr; i++)
     if (open & bit (i))
       fp_peer_record_leave (peers[i]);
   return done;
@@ -293,7 +284,7 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum record_op op,
 static unsigned
 take_batch (struct fp_meta_log *r)
 {
-  struct fp_extent *p = r->v->extents->p;
+  struct fp_extent *p = r->extents->p;
 
   FP_LOCK_SCOPE (&r->lock);
   r->change.count = 0;
@@ -324,8 +315,7 @@ change_map (struct fp_meta_log *r)
 static void
 finish_batch (struct fp_meta_log *r)
 {
-  struct fp_volume *v = r->v;
-  struct fp_extent *p = v->extents->p;
+  struct fp_extent *p = r->extents->p;
   uint32_t settle[FP_MAX_GRANTS], dropped[FP_MAX_GRANTS];
   unsigned n = 0, nr_dropped = 0;
 
@@ -353,18 +343,18 @@ finish_batch (struct fp_meta_log *r)
     pthread_cond_broadcast (&r->cond);
   }
   for (unsigned k = 0; k < n; k++)
-    fp_peer_settle (v->peers.at[atomic_load (&p[settle[k]].server)],
+    fp_peer_settle (r->peers->at[atomic_load (&p[settle[k]].server)],
                     settle[k]);
   /* Clear the record last, so that no drop is requested again before the copy
    * has left the in-sync set.
    */
   for (unsigned k = 0; k < nr_dropped; k++) {
-    fp_mirror_dropped (v, dropped[k]);
+    r->ops->dropped (r->peers->v, dropped[k]);
     FP_LOCK_SCOPE (&r->lock);
     atomic_store (&p[dropped[k]].record, RECORD_NOTHING);
     pthread_cond_broadcast (&r->cond);
   }
-  fp_notifier_raise (&v->extents->changes);
+  fp_notifier_raise (&r->extents->changes);
 }
 
 static bool
@@ -388,7 +378,7 @@ record_batch (struct fp_meta_log *r)
     /* The waiting request can go on with another copy: wait for no dead
      * member.
      */
-    if (fp_copies_several (r->v->extents))
+    if (fp_copies_several (r->extents))
       meta_log_leave_out_dead (r);
     meta_log_note_restarted (r, &answered);
     meta_log_note_changes (r);
@@ -476,11 +466,11 @@ has_memory (struct fp_extent *p)
 static void
 give_back (struct fp_meta_log *r)
 {
-  struct fp_extent *p = r->v->extents->p;
+  struct fp_extent *p = r->extents->p;
 
   for (unsigned k = 0; k < r->nr_batch; k++)
     if (has_memory (&p[r->batch[k]]))
-      fp_peer_settle (r->v->peers.at[atomic_load (&p[r->batch[k]].server)],
+      fp_peer_settle (r->peers->at[atomic_load (&p[r->batch[k]].server)],
                       r->batch[k]);
   r->nr_batch = 0;
   while (r->head != FP_NO_EXTENT) {
@@ -488,21 +478,19 @@ give_back (struct fp_meta_log *r)
 
     r->head = p[i].next_wanted;
     if (has_memory (&p[i]))
-      fp_peer_settle (r->v->peers.at[atomic_load (&p[i].server)], i);
+      fp_peer_settle (r->peers->at[atomic_load (&p[i].server)], i);
   }
 }
 
 bool
-fp_meta_log_untouched (struct fp_volume *v)
+fp_meta_log_untouched (struct fp_meta_log *r)
 {
-  return v->meta_log == NULL || v->meta_log->list.version == 0;
+  return r == NULL || r->list.version == 0;
 }
 
 void
-fp_meta_log_stop (struct fp_volume *v)
+fp_meta_log_stop (struct fp_meta_log *r)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   if (r == NULL)
     return;
   {
@@ -517,46 +505,60 @@ fp_meta_log_stop (struct fp_volume *v)
   give_back (r);
 }
 
-int
-fp_meta_log_new (struct fp_volume *v)
+static void
+meta_log_freep (struct fp_meta_log **rp)
 {
-  struct fp_meta_log *r;
+  fp_meta_log_free (*rp);
+}
 
-  if (!fp_volume_is_recorded (&v->p))
+int
+fp_meta_log_new (struct fp_meta_log **out, struct fp_peers *peers,
+                 const struct fp_meta_log_ops *ops)
+{
+  FP_CLEANUP (meta_log_freep) struct fp_meta_log *r = NULL;
+  int e;
+
+  *out = NULL;
+  if (!fp_volume_is_recorded (peers->p))
     return 0;
   r = calloc (1, sizeof *r);
   if (r == NULL)
     return -ENOMEM;
-  r->v = v;
+  r->peers = peers;
+  r->p = peers->p;
+  r->extents = peers->extents;
+  r->lease = peers->lease;
+  r->recorded = peers->recorded;
+  r->ops = ops;
   r->head = FP_NO_EXTENT;
+  fp_volume_title (r->p, r->title);
   fp_mutex_init (&r->lock);
   fp_cond_init (&r->cond);
-  for (uint32_t i = 0; i < v->p.members.count; i++)
-    r->uuid[i] = v->p.members.members[i].server;
-  r->recorded = &v->recorded;
-  atomic_store (&r->recorded->unheard, v->p.away);
-  v->meta_log = r;
-  return fp_recorded_new (r->recorded,
-                          fp_map_bits (v->extents->nr, v->extents->copies));
+  for (uint32_t i = 0; i < r->p->members.count; i++)
+    r->uuid[i] = r->p->members.members[i].server;
+  atomic_store (&r->recorded->unheard, r->p->away);
+  e = fp_recorded_new (r->recorded,
+                       fp_map_bits (r->extents->nr, r->extents->copies));
+  if (e < 0)
+    return e;
+  *out = FP_STEAL (r);
+  return 0;
 }
 
 void
-fp_meta_log_free (struct fp_volume *v)
+fp_meta_log_free (struct fp_meta_log *r)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   if (r == NULL)
     return;
   assert (!r->runs);
   /* These are from a peer that ran a moment longer. */
   while (r->head != FP_NO_EXTENT) {
-    if (has_memory (&v->extents->p[r->head]))
-      fp_copy_forget (&v->extents->p[r->head].copy);
-    r->head = v->extents->p[r->head].next_wanted;
+    if (has_memory (&r->extents->p[r->head]))
+      fp_copy_forget (&r->extents->p[r->head].copy);
+    r->head = r->extents->p[r->head].next_wanted;
   }
   pthread_cond_destroy (&r->cond);
   pthread_mutex_destroy (&r->lock);
   fp_recorded_free (r->recorded);
   free (r);
-  v->meta_log = NULL;
 }

@@ -49,110 +49,127 @@
 #include "base/uuid.h"
 #include "extent/volume_params.h"
 
-struct fp_volume;
 struct fp_meta_log;
+struct fp_peers;
+struct fp_volume;
 
-/* Create v->meta_log, if the volume is recorded (fp_volume_is_recorded).  Else
- * it stays NULL.  The calls drop, in_sync, settled, wake, exists, join and
- * leave need it; the others do nothing without it.
+/* Calls to the layers above.  The metadata log holds no lock then. */
+struct fp_meta_log_ops {
+  /* All current members have recorded that entry k is out of sync. */
+  void (*dropped) (struct fp_volume *v, uint64_t k);
+  /* The last client died.  Copy c of extent i may differ from copy `believed`
+   * where it was writing: mark these bytes as missed by c.  Return how many.
+   */
+  uint64_t (*differ) (struct fp_volume *v, uint64_t i, unsigned c,
+                      unsigned believed);
+};
+
+/* Create the metadata log, if the volume is recorded (fp_volume_is_recorded).
+ * Else *out is NULL.  The calls drop, in_sync, is_due, has_in_sync, settled,
+ * wake, exists, join and leave need it; the others do nothing with NULL.
  */
-int fp_meta_log_new (struct fp_volume *v);
-void fp_meta_log_free (struct fp_volume *v);
+int fp_meta_log_new (struct fp_meta_log **out, struct fp_peers *peers,
+                     const struct fp_meta_log_ops *ops);
+void fp_meta_log_free (struct fp_meta_log *r);
 
 /* Find out what exists, write the list, release what does not exist, and start
  * the thread.  The peers that have to be up are up.
  */
-int fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
+int fp_meta_log_start (struct fp_meta_log *r, uint64_t deadline_ns,
                        char why[FP_WHY_MAX]);
 /* End the thread.  Extents that wait to be recorded go back to their peers. */
-void fp_meta_log_stop (struct fp_volume *v);
+void fp_meta_log_stop (struct fp_meta_log *r);
 /* Record that all copies are equal, if they are, so that the next client can
  * believe them all.  Call after fp_meta_log_stop, when nothing is written any
  * more.
  */
-void fp_meta_log_rest (struct fp_volume *v);
+void fp_meta_log_rest (struct fp_meta_log *r);
 
 /* Return true if no server was told of any list yet.  Call on the thread that
  * starts the volume.
  */
-bool fp_meta_log_untouched (struct fp_volume *v);
+bool fp_meta_log_untouched (struct fp_meta_log *r);
 
 /* Note that the peer of `server` is up, at a server with this UUID, or that it
  * is down.  The flag says that the server had forgotten the volume, and was
  * told of it again.
  */
-void fp_meta_log_up (struct fp_volume *v, unsigned server,
+void fp_meta_log_up (struct fp_meta_log *r, unsigned server,
                      const struct fp_uuid *uuid, bool anew);
-void fp_meta_log_down (struct fp_volume *v, unsigned server);
+void fp_meta_log_down (struct fp_meta_log *r, unsigned server);
 /* Return true if the list version at a server that was away at the start may
  * be of a client that has the volume now.  Then the server must not be opened.
  * The metadata log settles that as soon as it can.
  */
-bool fp_meta_log_is_behind (struct fp_volume *v, uint64_t version);
+bool fp_meta_log_is_behind (struct fp_meta_log *r, uint64_t version);
 /* Wait until the current members have taken one more list, after `server` was
  * opened.  Then no other client has the volume, and leftovers at the server
  * may be released.  -ETIMEDOUT: not by the deadline, or *stop is set.  Call on
  * the peer's thread.
  */
-int fp_meta_log_confirm (struct fp_volume *v, unsigned server,
+int fp_meta_log_confirm (struct fp_meta_log *r, unsigned server,
                          const _Atomic bool *stop, uint64_t deadline_ns);
 /* Tell the metadata log that a peer has done what it was asked to. */
-void fp_meta_log_wake (struct fp_volume *v);
+void fp_meta_log_wake (struct fp_meta_log *r);
 
 /* Record that extent i, which is BUSY and has its memory, exists.  Then its
  * peer makes it READY (fp_peer_settle).
  */
-void fp_meta_log_exists (struct fp_volume *v, uint64_t i);
+void fp_meta_log_exists (struct fp_meta_log *r, uint64_t i);
 /* Record that extent i, which is BUSY and drained, no longer exists.  Then its
  * memory may be released.  -EROFS: the volume is frozen, or recording would
  * have to wait for members that are down.  No member was told, and the extent
  * is still the caller's.  -EIO: the deadline passed.  The extent now belongs
  * to the metadata log, and will be READY again some time.
  */
-int fp_meta_log_gone (struct fp_volume *v, uint64_t i, uint64_t deadline_ns);
+int fp_meta_log_gone (struct fp_meta_log *r, uint64_t i, uint64_t deadline_ns);
 /* Return false if the volume is frozen, or if a change would have to wait for
  * members that are known to be down.
  */
-bool fp_meta_log_may_record (struct fp_volume *v);
+bool fp_meta_log_may_record (struct fp_meta_log *r);
 /* Record that entry k, one of several copies, is out of sync (then
  * fp_mirror_dropped is called), or in sync.  Do nothing if a change of k is
  * due already, or if k is BUSY or not in the in-sync set.
  */
-void fp_meta_log_drop (struct fp_volume *v, uint64_t k);
-void fp_meta_log_in_sync (struct fp_volume *v, uint64_t k);
+void fp_meta_log_drop (struct fp_meta_log *r, uint64_t k);
+void fp_meta_log_in_sync (struct fp_meta_log *r, uint64_t k);
 /* Return true if a change of entry k waits to be recorded. */
-bool fp_meta_log_is_due (struct fp_volume *v, uint64_t k);
+bool fp_meta_log_is_due (struct fp_meta_log *r, uint64_t k);
 /* Return true if entry k, an in-sync copy, is recorded as such and no change
  * of that is due.
  */
-bool fp_meta_log_has_in_sync (struct fp_volume *v, uint64_t k);
+bool fp_meta_log_has_in_sync (struct fp_meta_log *r, uint64_t k);
 /* Wait until no change of entry k is due.  No other thread may have access to
  * k.  -ETIMEDOUT: not by the deadline.
  */
-int fp_meta_log_settled (struct fp_volume *v, uint64_t k,
+int fp_meta_log_settled (struct fp_meta_log *r, uint64_t k,
                          uint64_t deadline_ns);
 /* Wait until all changes are recorded.  -ETIMEDOUT: not by the deadline. */
-int fp_meta_log_sync (struct fp_volume *v, uint64_t deadline_ns);
+int fp_meta_log_sync (struct fp_meta_log *r, uint64_t deadline_ns);
 
 /* Set the UUID of server i, whose peer is not started yet. */
-void fp_meta_log_expect (struct fp_volume *v, unsigned i,
+void fp_meta_log_expect (struct fp_meta_log *r, unsigned i,
                          const struct fp_uuid *server);
 /* Make server i, which is up, a member that is not current at first; then open
  * its place.  -ETIMEDOUT: not by the deadline, but as soon as it can be done.
  * -EBUSY: another server is still joining.
  */
-int fp_meta_log_join (struct fp_volume *v, unsigned i,
+int fp_meta_log_join (struct fp_meta_log *r, unsigned i,
                       const struct fp_server_name *name, uint64_t deadline_ns);
 /* Make server i leave, and wait until it is no member any more.  -ETIMEDOUT:
  * it still is one.
  */
-int fp_meta_log_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns);
+int fp_meta_log_leave (struct fp_meta_log *r, unsigned i,
+                       uint64_t deadline_ns);
 
-struct fp_meta_log_status {
-  uint64_t version; /* version of the member list */
-  uint64_t current; /* set of current members */
+struct fp_meta_log_status { /* zeros without a metadata log */
+  uint64_t version;         /* version of the member list */
+  uint64_t current;         /* set of current members */
   bool frozen;
+  /* Found at start-up: as in fp_volume_status. */
+  bool unclean;
+  uint64_t resync_bytes, resync_of;
 };
-void fp_meta_log_status (struct fp_volume *v, struct fp_meta_log_status *s);
+void fp_meta_log_status (struct fp_meta_log *r, struct fp_meta_log_status *s);
 
 #endif /* FP_META_LOG_H */

@@ -32,11 +32,9 @@ bit (unsigned server)
 }
 
 void
-fp_meta_log_up (struct fp_volume *v, unsigned server,
+fp_meta_log_up (struct fp_meta_log *r, unsigned server,
                 const struct fp_uuid *uuid, bool anew)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   if (r == NULL)
     return;
   FP_LOCK_SCOPE (&r->lock);
@@ -45,7 +43,7 @@ fp_meta_log_up (struct fp_volume *v, unsigned server,
     r->restarted |= bit (server);
     /* A nil UUID means that there is no list yet: no server has extents. */
     if (!fp_uuid_is_nil (&r->uuid[server]))
-      atomic_fetch_or (&v->peers.unlisted, bit (server));
+      atomic_fetch_or (&r->peers->unlisted, bit (server));
     r->uuid[server] = *uuid;
   }
   r->rejoin_ns = 0;
@@ -53,16 +51,14 @@ fp_meta_log_up (struct fp_volume *v, unsigned server,
 }
 
 bool
-fp_meta_log_is_behind (struct fp_volume *v, uint64_t version)
+fp_meta_log_is_behind (struct fp_meta_log *r, uint64_t version)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   /* A frozen volume writes no list and releases nothing. */
   if (r == NULL || r->recorded->frozen)
     return false;
   FP_LOCK_SCOPE (&r->lock);
   if (version <=
-      FP_MAX (v->p.newest, FP_MAX (r->recorded->version, r->outdone)))
+      FP_MAX (r->p->newest, FP_MAX (r->recorded->version, r->outdone)))
     return false;
   r->newest = FP_MAX (r->newest, version);
   r->rejoin_ns = 0;
@@ -71,11 +67,9 @@ fp_meta_log_is_behind (struct fp_volume *v, uint64_t version)
 }
 
 int
-fp_meta_log_confirm (struct fp_volume *v, unsigned server,
+fp_meta_log_confirm (struct fp_meta_log *r, unsigned server,
                      const _Atomic bool *stop, uint64_t deadline_ns)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   if (r == NULL || r->recorded->frozen)
     return 0; /* frozen: no list is written */
   FP_LOCK_SCOPE (&r->lock);
@@ -93,10 +87,8 @@ fp_meta_log_confirm (struct fp_volume *v, unsigned server,
 }
 
 void
-fp_meta_log_down (struct fp_volume *v, unsigned server)
+fp_meta_log_down (struct fp_meta_log *r, unsigned server)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   if (r == NULL)
     return;
   FP_LOCK_SCOPE (&r->lock);
@@ -104,10 +96,8 @@ fp_meta_log_down (struct fp_volume *v, unsigned server)
 }
 
 void
-fp_meta_log_status (struct fp_volume *v, struct fp_meta_log_status *s)
+fp_meta_log_status (struct fp_meta_log *r, struct fp_meta_log_status *s)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   *s = (struct fp_meta_log_status) { .version = 0 };
   if (r == NULL)
     return;
@@ -115,29 +105,29 @@ fp_meta_log_status (struct fp_volume *v, struct fp_meta_log_status *s)
   s->version = r->recorded->version;
   s->current = r->current;
   s->frozen = r->recorded->frozen;
+  s->unclean = atomic_load (&r->unclean);
+  s->resync_bytes = atomic_load (&r->resync_bytes);
+  s->resync_of = atomic_load (&r->resync_of);
 }
 
 void
-fp_meta_log_expect (struct fp_volume *v, unsigned i,
+fp_meta_log_expect (struct fp_meta_log *r, unsigned i,
                     const struct fp_uuid *server)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   if (r == NULL)
     return;
   FP_LOCK_SCOPE (&r->lock);
   r->uuid[i] = *server;
   r->restarted &= ~bit (i);
-  atomic_fetch_and (&v->peers.unlisted, ~bit (i)); /* the place stays closed */
+  atomic_fetch_and (&r->peers->unlisted,
+                    ~bit (i)); /* the place stays closed */
   atomic_fetch_and (&r->recorded->unheard, ~bit (i));
 }
 
 int
-fp_meta_log_join (struct fp_volume *v, unsigned i,
+fp_meta_log_join (struct fp_meta_log *r, unsigned i,
                   const struct fp_server_name *name, uint64_t deadline_ns)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   FP_LOCK_SCOPE (&r->lock);
   if (r->joining != 0)
     return -EBUSY;
@@ -154,10 +144,8 @@ fp_meta_log_join (struct fp_volume *v, unsigned i,
 }
 
 int
-fp_meta_log_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns)
+fp_meta_log_leave (struct fp_meta_log *r, unsigned i, uint64_t deadline_ns)
 {
-  struct fp_meta_log *r = v->meta_log;
-
   FP_LOCK_SCOPE (&r->lock);
   r->leave |= bit (i);
   pthread_cond_broadcast (&r->cond);
@@ -166,7 +154,7 @@ fp_meta_log_leave (struct fp_volume *v, unsigned i, uint64_t deadline_ns)
       r->leave &= ~bit (i);
       /* A list without it may be somewhere; then one with it is due. */
       if (r->leaving & bit (i))
-        atomic_fetch_or (&v->peers.unlisted, bit (i));
+        atomic_fetch_or (&r->peers->unlisted, bit (i));
       return -ETIMEDOUT;
     }
     meta_log_wait_ms (r, 20);
@@ -236,7 +224,7 @@ meta_log_changed (struct fp_meta_log *r)
 {
   uint64_t out = r->leaving, left = out & r->leave;
 
-  atomic_fetch_and (&r->v->peers.unlisted, ~who_is_listed (r));
+  atomic_fetch_and (&r->peers->unlisted, ~who_is_listed (r));
   r->members &= ~out;
   r->durable &= ~out;
   r->anchor &= ~out;
@@ -248,7 +236,7 @@ meta_log_changed (struct fp_meta_log *r)
     r->list_due = true;
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
     if (r->joining & r->listed & bit (i))
-      (void) fp_peers_move (&r->v->peers, i, FP_PLACE_JOINING, FP_PLACE_NEW);
+      (void) fp_peers_move (r->peers, i, FP_PLACE_JOINING, FP_PLACE_NEW);
   r->joining &= ~r->listed;
   pthread_cond_broadcast (&r->cond);
 }

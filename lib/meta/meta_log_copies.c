@@ -10,8 +10,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "engine/dirty_log.h"
-#include "engine/mirror.h"
+#include "extent/copies.h"
 #include "extent/stripe.h"
 #include "meta/meta_log_int.h"
 
@@ -22,7 +21,7 @@
 static uint8_t
 believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
 {
-  struct fp_extents *t = r->v->extents;
+  struct fp_extents *t = r->extents;
   uint8_t one = 0;
 
   for (unsigned c = 0; one == 0 && c < t->copies; c++) {
@@ -35,40 +34,9 @@ believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
     return one;
   /* No copy is READY: one is chosen as soon as one is. */
   atomic_store (&t->p[i].diverged, true);
-  fp_mirror_missed (r->v, i, 0, fp_extent_length (t, i), 0);
-  atomic_fetch_add (&r->v->resync_bytes, fp_extent_length (t, i));
+  fp_copies_missed (r->extents, i, 0, fp_extent_length (t, i), 0);
+  atomic_fetch_add (&r->resync_bytes, fp_extent_length (t, i));
   return in_sync;
-}
-
-/* Mark the regions in which copy c, which was in sync, may differ from the
- * believed one.  These are the regions that either dirty log says were being
- * written.  Return the bytes marked.
- */
-static uint64_t
-miss_dirty_log (struct fp_meta_log *r, uint64_t i, unsigned c, uint8_t one)
-{
-  struct fp_volume *v = r->v;
-  const struct fp_extents *t = v->extents;
-  const struct fp_dirty_log *n = v->dirty_log;
-  unsigned believed = (unsigned) __builtin_ctz (one);
-  unsigned char a[FP_TAIL_SIZE], b[FP_TAIL_SIZE];
-  uint64_t length = fp_extent_length (t, i), region = UINT64_C (1) << n->shift;
-  uint64_t all = 0;
-
-  if (!fp_dirty_log_read (v, fp_copies_entry (t, i, believed), a) ||
-      !fp_dirty_log_read (v, fp_copies_entry (t, i, c), b)) {
-    fp_mirror_missed (v, i, 0, length, (uint8_t) ~(1u << c));
-    return length;
-  }
-  for (uint64_t in = 0, k = 0; in < length; in += region, k++) {
-    uint64_t part = FP_MIN (region, length - in);
-
-    if (a[k] == 0 && b[k] == 0)
-      continue;
-    fp_mirror_missed (v, i, in, part, (uint8_t) ~(1u << c));
-    all += part;
-  }
-  return all;
 }
 
 /* Mark what the copies in `others` may have missed.  They are out of sync now,
@@ -77,16 +45,17 @@ miss_dirty_log (struct fp_meta_log *r, uint64_t i, unsigned c, uint8_t one)
 static void
 miss_unclean (struct fp_meta_log *r, uint64_t i, uint8_t others, uint8_t one)
 {
-  struct fp_extents *t = r->v->extents;
+  struct fp_extents *t = r->extents;
   uint64_t most = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
     if (others >> c & 1) {
-      uint64_t length = miss_dirty_log (r, i, c, one);
+      uint64_t length =
+          r->ops->differ (r->peers->v, i, c, (unsigned) __builtin_ctz (one));
 
       most = FP_MAX (most, length);
     }
-  atomic_fetch_add (&r->v->resync_bytes, most);
+  atomic_fetch_add (&r->resync_bytes, most);
 }
 
 /* Return the in-sync copies at servers that are not believed, if a believed
@@ -97,7 +66,7 @@ miss_unclean (struct fp_meta_log *r, uint64_t i, uint8_t others, uint8_t one)
 static uint8_t
 stale_copies (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
 {
-  struct fp_extents *t = r->v->extents;
+  struct fp_extents *t = r->extents;
   uint8_t stale = 0, believed = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
@@ -116,7 +85,7 @@ stale_copies (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
 static void
 take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
 {
-  struct fp_extents *t = r->v->extents;
+  struct fp_extents *t = r->extents;
   uint8_t in_sync = 0, stale, all;
 
   for (unsigned c = 0; c < t->copies; c++)
@@ -125,8 +94,9 @@ take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
   stale = stale_copies (r, i, in_sync);
   in_sync &= (uint8_t) ~stale;
   if (stale != 0) {
-    fp_mirror_missed (r->v, i, 0, fp_extent_length (t, i), (uint8_t) ~stale);
-    atomic_fetch_add (&r->v->resync_bytes, fp_extent_length (t, i));
+    fp_copies_missed (r->extents, i, 0, fp_extent_length (t, i),
+                      (uint8_t) ~stale);
+    atomic_fetch_add (&r->resync_bytes, fp_extent_length (t, i));
   }
   all = in_sync;
   /* A dead member may have been the only one that knew of this extent: it is
@@ -135,7 +105,7 @@ take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
   if (r->forced && in_sync == 0)
     all = in_sync = 1;
   if (unclean && (in_sync & (in_sync - 1)) != 0) {
-    atomic_fetch_add (&r->v->resync_of, fp_extent_length (t, i));
+    atomic_fetch_add (&r->resync_of, fp_extent_length (t, i));
     in_sync = believe_one (r, i, in_sync);
   }
   for (unsigned c = 0; c < t->copies; c++)
@@ -153,14 +123,14 @@ int
 meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
                       char why[FP_WHY_MAX])
 {
-  struct fp_extents *t = r->v->extents;
-  uint64_t members = r->v->p.resume ? r->members : fp_peers_all (&r->v->peers);
+  struct fp_extents *t = r->extents;
+  uint64_t members = r->p->resume ? r->members : fp_peers_all (r->peers);
   bool unclean;
 
-  if (!fp_copies_several (r->v->extents))
+  if (!fp_copies_several (r->extents))
     return 0;
   unclean = fp_recorded_has (r->recorded, t->all);
-  atomic_store (&r->v->unclean, unclean);
+  atomic_store (&r->unclean, unclean);
   for (uint64_t i = 0; i < t->nr; i++)
     take_extent (r, i, unclean);
   fp_recorded_set (r->recorded, t->all, true);
@@ -169,7 +139,7 @@ meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
     snprintf (why, FP_WHY_MAX,
               "volume %s: some of its servers did not record in time which "
               "copies are in sync",
-              r->v->title);
+              r->title);
     return -EIO;
   }
   return 0;
@@ -178,16 +148,16 @@ meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
 int
 meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
-  struct fp_extents *t = r->v->extents;
+  struct fp_extents *t = r->extents;
 
-  if (!fp_copies_several (r->v->extents))
+  if (!fp_copies_several (r->extents))
     return 0;
   /* Writes under way when the last client died may be in one copy and not in
    * another.  The choice must be recorded before a read, and a read-only
    * client records nothing.
    */
   if (fp_recorded_has (r->recorded, t->all)) {
-    snprintf (why, FP_WHY_MAX, FP_NOT_IN_ORDER_WHY, r->v->title);
+    snprintf (why, FP_WHY_MAX, FP_NOT_IN_ORDER_WHY, r->title);
     return -EROFS;
   }
   for (uint64_t i = 0; i < t->nr; i++)
@@ -196,17 +166,16 @@ meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX])
 }
 
 void
-fp_meta_log_rest (struct fp_volume *v)
+fp_meta_log_rest (struct fp_meta_log *r)
 {
-  struct fp_meta_log *r = v->meta_log;
   uint64_t deadline;
 
-  if (r == NULL || !fp_copies_several (v->extents) || v->p.read_only ||
-      !atomic_load (&v->peers.started) || fp_lease_is_fenced (&v->lease) ||
+  if (r == NULL || !fp_copies_several (r->extents) || r->p->read_only ||
+      !atomic_load (&r->peers->started) || fp_lease_is_fenced (r->lease) ||
       r->list_due || r->unsettled)
     return;
-  for (uint64_t i = 0; i < v->extents->nr; i++)
-    if (atomic_load (&v->extents->p[i].diverged))
+  for (uint64_t i = 0; i < r->extents->nr; i++)
+    if (atomic_load (&r->extents->p[i].diverged))
       return;
   {
     FP_LOCK_SCOPE (&r->lock);
@@ -215,9 +184,9 @@ fp_meta_log_rest (struct fp_volume *v)
   r->change = (struct fp_map_change) {
     .exist = false,
     .count = 1,
-    .extents = { v->extents->all },
+    .extents = { r->extents->all },
   };
-  deadline = fp_deadline_in_ms (v->p.timeout_ms);
+  deadline = fp_deadline_in_ms (r->p->timeout_ms);
   /* A member that misses this still says that a client is at work, which is
    * safe.
    */

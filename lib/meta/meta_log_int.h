@@ -14,8 +14,8 @@
 #include "meta/membership.h"
 #include "meta/meta_log.h"
 #include "peer/peer_record.h"
+#include "peer/peers.h"
 #include "proto/messages.h"
-#include "volume/volume_int.h"
 
 /* Values of fp_extent.record. */
 enum {
@@ -33,10 +33,18 @@ enum {
 #define META_LOG_TRIED (64 + FP_MAX_SERVERS)
 
 struct fp_meta_log {
-  struct fp_volume *v;
+  struct fp_peers *peers;
+  struct fp_volume_params *p;
+  struct fp_extents *extents;
+  struct fp_lease *lease;
+  struct fp_recorded *recorded;
+  const struct fp_meta_log_ops *ops;
+  char title[FP_NAME_MAX + 1]; /* name, or UUID if it has none */
   struct fp_thread thread;
   bool runs;
-  struct fp_recorded *recorded; /* the volume's */
+  /* Found at start-up: fp_meta_log_status. */
+  _Atomic bool unclean;
+  _Atomic uint64_t resync_bytes, resync_of;
   /* force=true: members that may know more are dead for good.  Set at
    * start-up.
    */
@@ -106,7 +114,7 @@ struct fp_meta_log {
  * *refused: those that answered -EINVAL or -EEXIST.
  */
 uint64_t meta_log_ask (struct fp_meta_log *r, uint64_t servers,
-                       enum record_op op, const void *what,
+                       enum fp_record_op op, const void *what,
                        uint64_t deadline_ns, uint64_t *refused);
 int meta_log_run (struct fp_meta_log *r);
 /* meta_log_copies.c: decide from the map which copies are in sync, and record
@@ -122,7 +130,7 @@ int meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX]);
  * that did it.
  */
 uint64_t meta_log_ask_all (struct fp_meta_log *r, uint64_t servers,
-                           enum record_op op, uint64_t deadline_ns);
+                           enum fp_record_op op, uint64_t deadline_ns);
 unsigned meta_log_patience_ms (const struct fp_meta_log *r);
 /* Wait for a wake-up, at most ms.  Call with the lock held. */
 void meta_log_wait_ms (struct fp_meta_log *r, unsigned ms);

@@ -37,7 +37,7 @@ meta_log_note_restarted (struct fp_meta_log *r, uint64_t *answered)
     FP_LOCK_SCOPE (&r->lock);
     gone = r->restarted;
     r->restarted = 0;
-    for (unsigned i = 0; i < r->v->peers.nr; i++)
+    for (unsigned i = 0; i < r->peers->nr; i++)
       if (gone & r->listed & bit (i))
         r->list.members[i].server = r->uuid[i];
   }
@@ -60,7 +60,7 @@ meta_log_note_restarted (struct fp_meta_log *r, uint64_t *answered)
 bool
 meta_log_may_shrink (const struct fp_meta_log *r, unsigned was, unsigned is)
 {
-  return fp_membership_may_shrink (was, is, r->v->p.copies);
+  return fp_membership_may_shrink (was, is, r->p->copies);
 }
 
 /* Return true if a list that was sent could come back.  Then so many of its
@@ -71,7 +71,7 @@ may_come_back (const struct fp_meta_log *r, uint64_t next)
 {
   for (unsigned i = 0; i < r->nr_tried; i++)
     if (count (r->tried[i].set & ~next) >=
-        fp_membership_quorum (r->tried[i].nr, r->v->p.copies))
+        fp_membership_quorum (r->tried[i].nr, r->p->copies))
       return true;
   return false;
 }
@@ -80,7 +80,7 @@ static bool
 meets (const struct fp_meta_log *r, uint64_t set, unsigned nr, uint64_t next)
 {
   return fp_membership_meet (nr, count (next), count (set | next),
-                             r->v->p.copies);
+                             r->p->copies);
 }
 
 /* Return true if one client could attach by a list that was sent, and another
@@ -245,11 +245,10 @@ meta_log_write_list (struct fp_meta_log *r, uint64_t deadline_ns)
       r->confirm &= ~asked;
       meta_log_changed (r);
       r->current = r->durable;
-      atomic_store (&r->v->current, r->durable);
+      atomic_store (&r->peers->current, r->durable);
       for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
         if (r->durable & bit (i))
-          (void) fp_peers_move (&r->v->peers, i, FP_PLACE_NEW,
-                                FP_PLACE_MEMBER);
+          (void) fp_peers_move (r->peers, i, FP_PLACE_NEW, FP_PLACE_MEMBER);
       return 0;
     }
     next = meta_log_next (r, done);
@@ -277,7 +276,7 @@ meta_log_mend_list (struct fp_meta_log *r)
   e = meta_log_write_list (r,
                            fp_deadline_in_ms (4 * meta_log_patience_ms (r)));
   if (e == -EPERM)
-    fp_lease_fence (&r->v->lease, NULL);
+    fp_lease_fence (r->lease, NULL);
 }
 
 /* Make our list newer than that of a server that was away at start-up, and

@@ -15,7 +15,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "engine/mirror.h"
+#include "extent/copies.h"
 #include "meta/meta_log_int.h"
 #include "peer/peer_learn.h"
 
@@ -35,29 +35,29 @@ changed (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
   return say (-EAGAIN, why,
               "volume %s: another client changed it meanwhile: try again",
-              r->v->title);
+              r->title);
 }
 
 /* Make the first list: no client has written to the volume. */
 static int
 begin_new (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
-  const struct fp_volume_params *p = &r->v->p;
+  const struct fp_volume_params *p = r->p;
 
   if (p->resume || p->read_only)
     return changed (r, why);
-  r->list.count = r->v->peers.nr;
-  for (unsigned i = 0; i < r->v->peers.nr; i++) {
-    if (fp_peer_said (r->v->peers.at[i])->volume.slabs > 0)
+  r->list.count = r->peers->nr;
+  for (unsigned i = 0; i < r->peers->nr; i++) {
+    if (fp_peer_said (r->peers->at[i])->volume.slabs > 0)
       return say (-EIO, why,
                   "volume %s: a server holds extents of it, but no list of "
                   "the volume's servers",
-                  r->v->title);
+                  r->title);
     r->list.members[i].server = r->uuid[i];
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
   }
-  r->members = fp_peers_all (&r->v->peers);
+  r->members = fp_peers_all (r->peers);
   return 0;
 }
 
@@ -78,7 +78,7 @@ struct found {
 static int
 take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
 {
-  const struct fp_volume_params *p = &r->v->p;
+  const struct fp_volume_params *p = r->p;
   const struct fp_members *list = f->base;
   unsigned current = 0, away = 0;
   bool frozen;
@@ -92,10 +92,10 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
   if (f->newest >= FP_MEMBERSHIP_VERSION_MAX)
     return say (-EPROTO, why,
                 "volume %s: invalid list of servers: version %" PRIu64,
-                r->v->title, f->newest);
+                r->title, f->newest);
   r->list.version = f->newest;
-  r->list.count = r->v->peers.nr;
-  for (unsigned i = 0; i < r->v->peers.nr; i++) {
+  r->list.count = r->peers->nr;
+  for (unsigned i = 0; i < r->peers->nr; i++) {
     int at = fp_membership_find (list, &r->uuid[i]);
 
     if (p->joins >> i & 1 && at < 0) {
@@ -125,12 +125,12 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
     r->list.version += FP_MEMBERSHIP_FORCED;
     if (r->list.version >= FP_MEMBERSHIP_VERSION_MAX)
       return say (-EOVERFLOW, why, "volume %s: force=true was used too often",
-                  r->v->title);
+                  r->title);
   }
   atomic_store (&r->recorded->frozen, frozen);
   r->anchor = r->durable;
   r->nr_durable = (unsigned) __builtin_popcountll (r->durable);
-  for (unsigned i = 0; i < r->v->peers.nr; i++) {
+  for (unsigned i = 0; i < r->peers->nr; i++) {
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
   }
@@ -156,7 +156,7 @@ note_lists (struct fp_meta_log *r, const struct found *f)
 
     if (list->version < f->base->version)
       continue;
-    for (unsigned k = 0; k < r->v->peers.nr; k++) {
+    for (unsigned k = 0; k < r->peers->nr; k++) {
       int at = fp_membership_find (list, &r->uuid[k]);
 
       if (at >= 0 && list->members[at].current &&
@@ -164,7 +164,7 @@ note_lists (struct fp_meta_log *r, const struct found *f)
         set |= UINT64_C (1) << k;
     }
     if (r->forced)
-      set &= ~r->v->p.away;
+      set &= ~r->p->away;
     /* META_LOG_TRIED has room for one list of each server. */
     (void) meta_log_note_tried (r, set, fp_membership_current (list));
   }
@@ -178,12 +178,12 @@ note_lists (struct fp_meta_log *r, const struct found *f)
 static int
 choose_list (struct fp_meta_log *r, struct found *f, char why[FP_WHY_MAX])
 {
-  const struct fp_volume_params *p = &r->v->p;
+  const struct fp_volume_params *p = r->p;
   bool as_was = p->resume;
   int best;
 
-  for (unsigned i = 0; i < r->v->peers.nr; i++) {
-    const struct fp_members *list = &fp_peer_said (r->v->peers.at[i])->members;
+  for (unsigned i = 0; i < r->peers->nr; i++) {
+    const struct fp_members *list = &fp_peer_said (r->peers->at[i])->members;
 
     if (p->away >> i & 1)
       continue;
@@ -215,12 +215,12 @@ find_list (struct fp_meta_log *r, char why[FP_WHY_MAX])
   struct found f = { .nr = 0 };
   int e;
 
-  r->listed = fp_peers_all (&r->v->peers);
-  r->leaving = r->leave = r->v->p.leaves;
+  r->listed = fp_peers_all (r->peers);
+  r->leaving = r->leave = r->p->leaves;
 
   {
     FP_LOCK_SCOPE (&r->lock);
-    if (r->restarted != 0 && r->v->p.resume)
+    if (r->restarted != 0 && r->p->resume)
       return changed (r, why);
     r->restarted = 0;
   }
@@ -241,15 +241,15 @@ silent (struct fp_meta_log *r, uint64_t missing, const char *what,
   char where[FP_ADDR_MAX + 1];
   unsigned i = (unsigned) __builtin_ctzll (missing);
 
-  fp_addr_format (&r->v->p.servers[i], where);
+  fp_addr_format (&r->p->servers[i], where);
   return say (-EIO, why, "%s: did not %s in time", where, what);
 }
 
 #define RETRY_MS 20
 
 uint64_t
-meta_log_ask_all (struct fp_meta_log *r, uint64_t servers, enum record_op op,
-                  uint64_t deadline_ns)
+meta_log_ask_all (struct fp_meta_log *r, uint64_t servers,
+                  enum fp_record_op op, uint64_t deadline_ns)
 {
   uint64_t done = 0;
 
@@ -282,24 +282,24 @@ learn_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 static bool
 judge (struct fp_meta_log *r)
 {
-  uint64_t stale = fp_peers_all (&r->v->peers) & ~r->durable;
+  uint64_t stale = fp_peers_all (r->peers) & ~r->durable;
   bool missing;
 
   {
-    FP_LOCK_SCOPE (&r->v->extents->lock);
+    FP_LOCK_SCOPE (&r->extents->lock);
     r->recorded->stale = stale;
     fp_recorded_advance (r->recorded, FP_RECORDED_JUDGED);
     missing = atomic_load (&r->recorded->unheard) != 0;
   }
-  for (uint64_t i = 0; i < r->v->extents->all; i++) {
+  for (uint64_t i = 0; i < r->extents->all; i++) {
     bool exists = fp_recorded_has (r->recorded, i);
 
-    peer_judge (&r->v->peers, i, r->recorded->frozen || r->forced || exists,
+    peer_judge (r->peers, i, r->recorded->frozen || r->forced || exists,
                 exists ? stale : UINT64_MAX, missing);
   }
-  if (r->v->p.leaves != 0) {
-    peer_give_up_doubts (&r->v->peers);
-    atomic_fetch_and (&r->recorded->unheard, ~r->v->p.leaves);
+  if (r->p->leaves != 0) {
+    peer_give_up_doubts (r->peers);
+    atomic_fetch_and (&r->recorded->unheard, ~r->p->leaves);
   }
   return missing;
 }
@@ -311,7 +311,7 @@ static int
 release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
          char why[FP_WHY_MAX])
 {
-  uint64_t stray = peer_with_strays (&r->v->peers) & ~r->v->p.away, done;
+  uint64_t stray = peer_with_strays (r->peers) & ~r->p->away, done;
 
   fp_recorded_advance (r->recorded, FP_RECORDED_COMPLETE);
   done = meta_log_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
@@ -323,7 +323,7 @@ release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
    */
   if (!missing)
     (void) meta_log_ask (
-        r, fp_peers_all (&r->v->peers), RECORD_OP_DOUBTS, NULL,
+        r, fp_peers_all (r->peers), RECORD_OP_DOUBTS, NULL,
         FP_MIN (deadline_ns, fp_deadline_in_ms (meta_log_patience_ms (r))),
         NULL);
   return 0;
@@ -335,7 +335,7 @@ release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
 static int
 take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
 {
-  const struct fp_volume_params *p = &r->v->p;
+  const struct fp_volume_params *p = r->p;
   uint64_t next;
 
   if (!r->several || r->recorded->frozen || p->read_only ||
@@ -344,7 +344,7 @@ take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
   next = meta_log_next (
       r, r->members | (r->listed & ~p->away & ~p->joins & ~r->leaving));
   if (next == 0)
-    return say (-EROFS, why, FP_TOO_FEW_LISTS_WHY, r->v->title);
+    return say (-EROFS, why, FP_TOO_FEW_LISTS_WHY, r->title);
   r->members = next;
   return 0;
 }
@@ -362,7 +362,7 @@ share_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   uint64_t done;
 
-  for (uint64_t i = 0; r->forced && i < r->v->extents->all; i++)
+  for (uint64_t i = 0; r->forced && i < r->extents->all; i++)
     fp_recorded_set (r->recorded, i, true);
   done = meta_log_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
   return done == r->members ? 0
@@ -388,11 +388,11 @@ begun_by_force (int e, char why[FP_WHY_MAX])
 static bool
 leaves_hold_extents (struct fp_meta_log *r)
 {
-  for (unsigned i = 0; i < r->v->peers.nr; i++) {
+  for (unsigned i = 0; i < r->peers->nr; i++) {
     struct fp_peer_room room;
 
-    (void) fp_peer_room (r->v->peers.at[i], &room);
-    if ((r->v->p.leaves >> i & 1) && room.held > 0)
+    (void) fp_peer_room (r->peers->at[i], &room);
+    if ((r->p->leaves >> i & 1) && room.held > 0)
       return true;
   }
   return false;
@@ -402,8 +402,8 @@ static int
 begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 {
   for (;;) {
-    bool is_new = !r->v->p.resume;
-    uint64_t next = meta_log_next (r, fp_peers_all (&r->v->peers));
+    bool is_new = !r->p->resume;
+    uint64_t next = meta_log_next (r, fp_peers_all (r->peers));
     int e;
 
     if (is_new && next != 0)
@@ -411,24 +411,23 @@ begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
     e = meta_log_write_list (r, deadline_ns);
     if (e == -EPERM)
       return changed (r, why);
-    if (e == 0 && (!is_new || r->durable == fp_peers_all (&r->v->peers)))
+    if (e == 0 && (!is_new || r->durable == fp_peers_all (r->peers)))
       break;
     if (fp_deadline_passed (deadline_ns))
       return silent (
-          r, e < 0 ? r->members : fp_peers_all (&r->v->peers) & ~r->durable,
+          r, e < 0 ? r->members : fp_peers_all (r->peers) & ~r->durable,
           "record the volume's list of servers", why);
     poll (NULL, 0, RETRY_MS);
   }
-  fp_extents_raise_generation (r->v->extents,
+  fp_extents_raise_generation (r->extents,
                                fp_membership_generation (r->list.version));
   return 0;
 }
 
 int
-fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
+fp_meta_log_start (struct fp_meta_log *r, uint64_t deadline_ns,
                    char why[FP_WHY_MAX])
 {
-  struct fp_meta_log *r = v->meta_log;
   bool marked, missing = false;
   int e;
 
@@ -443,23 +442,23 @@ fp_meta_log_start (struct fp_volume *v, uint64_t deadline_ns,
     e = take_in (r, why);
   /* The probe would have refused these; something has changed since. */
   if (e == 0 && ((r->recorded->frozen &&
-                  (v->p.leaves != 0 || fp_copies_several (v->extents))) ||
+                  (r->p->leaves != 0 || fp_copies_several (r->extents))) ||
                  leaves_hold_extents (r)))
     return changed (r, why);
-  if (e == 0 && v->p.read_only)
+  if (e == 0 && r->p->read_only)
     e = meta_log_read_copies (r, why);
-  if (r->recorded->frozen || v->p.read_only) {
+  if (r->recorded->frozen || r->p->read_only) {
     FP_LOCK_SCOPE (&r->lock);
     atomic_store (&r->recorded->version, r->list.version);
     r->current = r->durable;
     if (!r->recorded->frozen)
-      atomic_store (&v->current, r->durable);
+      atomic_store (&r->peers->current, r->durable);
     return e;
   }
   if (e == 0)
     e = meta_log_take_copies (r, deadline_ns, why);
   marked = e == 0 && r->forced;
-  if (e == 0 && v->p.resume && !fp_copies_several (v->extents))
+  if (e == 0 && r->p->resume && !fp_copies_several (r->extents))
     e = share_map (r, deadline_ns, why); /* else take_copies did */
   if (e == 0)
     e = begin_list (r, deadline_ns, why);

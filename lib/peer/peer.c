@@ -352,7 +352,7 @@ mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
 void
 peer_probe_others (struct fp_peer *l)
 {
-  l->peers->ops->probe_others (l->peers->v, l->index, &l->stop);
+  l->peers->ops->touch_others (l->peers->v, l->index, &l->stop);
 }
 
 static bool
@@ -674,7 +674,7 @@ fp_peer_start (struct fp_peer *l)
   int r;
 
   snprintf (name, sizeof name, "fp-link%u", l->index);
-  set_life (l, THREAD_RUNS);
+  set_life (l, THREAD_RUNS); /* before the thread can say that it ended */
   r = fp_thread_create (&l->thread, name, peer_main, l);
   if (r < 0)
     set_life (l, THREAD_JOINED);
@@ -710,7 +710,7 @@ fp_peer_join (struct fp_peer *l)
   while (!await_end (l, PEER_HURRY_MS / 4))
     fp_peer_hurry (l);
   if (l->life != THREAD_ENDED)
-    return;
+    return; /* the thread never ran, or was joined */
   if (fp_thread_join (&l->thread) < 0)
     abort (); /* joined twice: a bug */
   set_life (l, THREAD_JOINED);

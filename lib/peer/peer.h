@@ -11,11 +11,11 @@
  * no other donor.  Only that thread uses the control socket; other threads
  * queue a call and wait.
  *
+ * Errors:   a call returns 0 or -errno, -ENOTCONN if the donor is away.  It
+ *           ends when the donor answers, or at the deadline of its message,
+ *           which also ends the session.
  * Threads:  any, except that a function that waits (fp_peer_release,
- *           fp_peer_zero, fp_peer_emptied) is not for the peer's own thread.
- * Errors:   a call returns 0 or -errno, -ENOTCONN if the donor is away.
- *           A call ends when the donor answers, or at the deadline of its
- *           message, which also ends the session.
+ *           fp_peer_zero, fp_peer_check_empty) is not for the peer's own.
  * Memory:   calls do not allocate.
  */
 
@@ -43,7 +43,7 @@ int fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
  * caller has closed the peer's place, so that new extents are sent back.
  * Waits, as a call does.
  */
-int fp_peer_emptied (struct fp_peer *l);
+int fp_peer_check_empty (struct fp_peer *l);
 /* Stop the peer of a donor that has left, and wait for its end.  forget: the
  * donor discards the volume.
  */
@@ -62,9 +62,12 @@ bool fp_peer_server (struct fp_peer *l, struct fp_uuid *server);
 bool fp_peer_told (const struct fp_peer *l, unsigned servers);
 /* Fate of the volume at the donor when the peer ends. */
 enum fp_peer_end {
-  FP_PEER_KEEP,
-  FP_PEER_DISCARD, /* discard it, unless it is older than this start */
-  FP_PEER_FORGET,  /* discard it in any case */
+  FP_PEER_KEEP, /* a volume without a name is kept until its lease is over */
+  /* Discard a volume without a name.  Discard a named one only if this start
+   * has made it and has failed.
+   */
+  FP_PEER_DISCARD,
+  FP_PEER_FORGET, /* discard it in any case */
 };
 /* Ask the peer to end; fp_peer_join waits for that.  Only the first call
  * counts.

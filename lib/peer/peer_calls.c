@@ -53,12 +53,13 @@ forget_range (struct fp_extents *t, const struct call *c)
  * queue pair has broken, no write of it is left once there is a new one.
  */
 static int
-place_writes (struct fp_peer *l, unsigned lane, struct fp_extent *p)
+settle_writes (struct fp_peer *l, unsigned lane, struct fp_extent *p)
 {
-  int r = l->peers->ops->place_writes (l->peers->lanes[lane], l->index, p);
+  int r = l->peers->ops->settle_writes (l->peers->lanes[lane], l->index, p);
 
   if (r > 0)
     return 0;
+  /* The read failed, and not because of the connection. */
   if (r < 0 && !peer_lane_broken (l, lane))
     return r;
   r = 0;
@@ -84,7 +85,7 @@ do_zero (struct fp_peer *l, struct call *c)
   /* If it is not held, the end of its session has placed the writes. */
   for (unsigned i = 0;
        r == 0 && atomic_load (&c->extent->held) && i < l->peers->nr_lanes; i++)
-    r = place_writes (l, i, c->extent);
+    r = settle_writes (l, i, c->extent);
   deadline = peer_slow (l);
   for (uint64_t n = 0; r == 0 && n < c->length; n += q.length) {
     uint64_t asked = fp_boot_ns ();
@@ -159,9 +160,9 @@ finish_call (struct fp_peer *l, struct call *c, int r, bool up)
 {
   bool taken = c->kind == CALL_TAKE;
 
-  if (c->kind == CALL_EMPTIED) {
+  if (c->kind == CALL_CHECK_EMPTY) {
     if (!up)
-      r = peer_do_emptied (l); /* no donor is needed */
+      r = peer_do_check_empty (l); /* no donor is needed */
   }
   else if (c->kind == CALL_REOPEN) {
     r = peer_finish_reopen (l, c, r, up);
@@ -217,8 +218,8 @@ peer_do_calls (struct fp_peer *l)
     case CALL_DROP:
       r = peer_do_move_call (l, c);
       break;
-    case CALL_EMPTIED:
-      r = peer_do_emptied (l);
+    case CALL_CHECK_EMPTY:
+      r = peer_do_check_empty (l);
       break;
     }
     if (peer_session_broken (r)) {

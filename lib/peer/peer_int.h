@@ -48,11 +48,11 @@ enum call_kind {
   CALL_REOPEN,
   CALL_MARK,
   CALL_DROP,
-  CALL_EMPTIED, /* peer_join.c */
+  CALL_CHECK_EMPTY, /* peer_join.c */
 };
 
 /* FREE -> WAITED -> DONE -> FREE; or, if the caller stops waiting, WAITED ->
- * LEFT -> FREE.
+ * LEFT -> FREE.  Only calls of fp_peer.kept are FREE again.
  */
 enum call_state {
   CALL_FREE, /* not used, in fp_peer.kept */
@@ -269,7 +269,7 @@ void peer_call (struct fp_peer *l, struct call *c);
 int peer_run_call (struct fp_peer *l, struct call *c);
 
 /* peer_join.c */
-int peer_do_emptied (struct fp_peer *l);
+int peer_do_check_empty (struct fp_peer *l);
 /* Tell the donor how many servers the volume has, if it does not know. */
 int peer_recount (struct fp_peer *l, uint64_t deadline_ns);
 

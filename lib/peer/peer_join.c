@@ -56,9 +56,9 @@ fp_peer_renew (struct fp_peer *l, const struct fp_addr *addr,
 }
 
 int
-fp_peer_emptied (struct fp_peer *l)
+fp_peer_check_empty (struct fp_peer *l)
 {
-  struct call c = { .kind = CALL_EMPTIED };
+  struct call c = { .kind = CALL_CHECK_EMPTY };
 
   return peer_run_call (l, &c);
 }
@@ -102,11 +102,11 @@ fp_peer_told (const struct fp_peer *l, unsigned servers)
 
 /* ---- the peer's thread ---- */
 
-/* No other call can add anything meanwhile: this thread runs them one by one.
- * fp_peer_place looks at the place under the lock.
+/* Nothing is added meanwhile.  This thread runs calls one by one, and
+ * fp_peer_place looks at the state of the place under the lock.
  */
 int
-peer_do_emptied (struct fp_peer *l)
+peer_do_check_empty (struct fp_peer *l)
 {
   const struct fp_extent *target = &l->peers->extents->target;
 

@@ -83,7 +83,7 @@ do_target (struct fp_peer *l)
   struct fp_copy copy;
   int r;
 
-  if (fp_peers_is_drained (l->peers, l->index))
+  if (fp_peers_gets_none (l->peers, l->index))
     return -ENOSPC;
   if (fp_extent_state (t) != FP_EXTENT_EMPTY)
     return -EBUSY;
@@ -147,7 +147,7 @@ may_send (struct fp_peer *l, struct fp_take *take)
     take->session = l->session;
   }
   FP_LOCK_SCOPE (&l->peers->extents->lock);
-  take->sent = !take->withdrawn && !fp_peers_is_drained (l->peers, l->index);
+  take->sent = !take->withdrawn && !fp_peers_gets_none (l->peers, l->index);
   return take->sent;
 }
 
@@ -313,7 +313,7 @@ peer_do_move_call (struct fp_peer *l, struct call *c)
     return do_drop (l, c->slab);
   case CALL_RELEASE:
   case CALL_ZERO:
-  case CALL_EMPTIED:
+  case CALL_CHECK_EMPTY:
     break;
   }
   return -EINVAL;

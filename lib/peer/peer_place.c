@@ -417,7 +417,7 @@ peer_refill (struct fp_peer *l)
     FP_LOCK_SCOPE (&l->lock);
     wanted = l->wanted > 0;
   }
-  if (wanted || fp_peers_is_drained (l->peers, l->index))
+  if (wanted || fp_peers_gets_none (l->peers, l->index))
     return return_spares (l);
   {
     FP_LOCK_SCOPE (&l->lock);

@@ -22,7 +22,7 @@ struct peer_record {
   int result;
 
   /* Owned by the peer's thread while RUNNING, else by the metadata log. */
-  enum record_op op;
+  enum fp_record_op op;
   struct fp_map_change change;
   struct fp_members members;
 
@@ -58,7 +58,7 @@ peer_record_renew (struct fp_peer *l)
 /* ---- the metadata log's side ---- */
 
 bool
-fp_peer_record (struct fp_peer *l, enum record_op op, const void *what)
+fp_peer_record (struct fp_peer *l, enum fp_record_op op, const void *what)
 {
   struct peer_record *r = l->record;
 

@@ -2,8 +2,8 @@
 /* peer_record.h - what the metadata log asks of a peer: to have its donor
  * record a change, or to read what the donor has recorded.
  *
- * Threads:  the metadata log's.
- * Errors:   the result of the request.
+ * Errors:   those of the donor's answer, or -ENOTCONN if the peer is not up.
+ * Threads:  the one that starts the volume, then the metadata log's.
  * Memory:   nothing here allocates.
  */
 
@@ -13,7 +13,7 @@
 #include "peer/peer.h"
 #include "proto/messages.h"
 
-enum record_op {
+enum fp_record_op {
   RECORD_OP_MAP,       /* `what`: struct fp_map_change */
   RECORD_OP_MAP_READ,  /* add the donor's map to fp_recorded.map */
   RECORD_OP_MAP_WRITE, /* mark labels in doubt as open, send our map */
@@ -26,7 +26,8 @@ enum record_op {
  * earlier one.  The answer is there when fp_peer_record_result returns true;
  * -ENOTCONN: the peer is not up.
  */
-bool fp_peer_record (struct fp_peer *l, enum record_op op, const void *what);
+bool fp_peer_record (struct fp_peer *l, enum fp_record_op op,
+                     const void *what);
 bool fp_peer_record_result (struct fp_peer *l, int *result);
 /* Stop waiting for the answer. */
 void fp_peer_record_leave (struct fp_peer *l);

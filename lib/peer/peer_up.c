@@ -494,7 +494,8 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   atomic_store (&l->down_ns, 0);
   atomic_store (&l->learn_until_ns, 0);
   atomic_store (&l->distrust_ns, 0);
-  l->peers->ops->opened (l->peers->v, l->index, &l->s.hello.server, l->anew);
+  l->peers->ops->coming_up (l->peers->v, l->index, &l->s.hello.server,
+                            l->anew);
   l->anew = false;
   peer_move (l, FP_SERVER_UP);
   l->peers->ops->up (l->peers->v);

@@ -65,7 +65,7 @@ fp_peers_claim (struct fp_peers *peers, unsigned server, unsigned has)
   unsigned most = atomic_load (&peers->nr) == 1 ? FP_PEER_SPARES : 1;
   struct fp_extents *t = peers->extents;
 
-  if (peers->p->read_only || fp_peers_is_drained (peers, server))
+  if (peers->p->read_only || fp_peers_gets_none (peers, server))
     return false;
   FP_LOCK_SCOPE (&t->lock);
   if (has >= most || peers->nr_claims >= FP_MAX_SPARES ||

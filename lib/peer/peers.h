@@ -10,10 +10,10 @@
  * complete.  The place of a server that has left is FREE, until another server
  * gets it (servers.c).
  *
+ * Errors:   0 or -errno, from those that return int and say nothing else.
  * Threads:  any.  A peer calls the functions of fp_peer_ops on its own thread,
  *           but for not_placed.
- * Errors:   0 or -errno, from those that return int.
- * Memory:   only `connect` and `probe_others` allocate.
+ * Memory:   only `connect` and `touch_others` allocate.
  */
 
 #ifndef FP_PEERS_H
@@ -24,7 +24,9 @@
 #include "extent/volume_params.h"
 #include "peer/peer.h"
 
-/* Grants ahead of need: of one peer, and of all. */
+/* Grants ahead of need: of the only peer of a volume, and of all peers.  Each
+ * of several peers has one.
+ */
 #define FP_PEER_SPARES 2
 #define FP_MAX_SPARES 4
 
@@ -35,19 +37,22 @@ struct fp_lane;
 struct fp_peer_ops {
   /* ---- what happened ---- */
 
-  /* The server of this UUID has the volume, and its session begins.  Called
-   * before the peer is UP.  restarted: the server had forgotten the volume,
-   * and was given it again.
+  /* The server of this UUID has the volume, its lanes are connected, and its
+   * labels are known.  Called just before the peer is UP.  restarted: the
+   * server had forgotten the volume, and was given it again.
    */
-  void (*opened) (struct fp_volume *v, unsigned server,
-                  const struct fp_uuid *uuid, bool restarted);
+  void (*coming_up) (struct fp_volume *v, unsigned server,
+                     const struct fp_uuid *uuid, bool restarted);
   void (*up) (struct fp_volume *v);
   void (*draining) (struct fp_volume *v, unsigned server);
-  void (*down) (struct fp_volume *v); /* after DRAINING */
+  /* Called after DRAINING.  Not called after an attempt that failed before the
+   * peer was UP, nor for LOST.
+   */
+  void (*down) (struct fp_volume *v);
   /* A server knows how many servers there are, or need not know. */
   void (*counted) (struct fp_volume *v);
-  /* Entries got memory.  Those in `fresh` must be recorded before they become
-   * READY; there are none if the volume is not recorded.
+  /* Entries got memory.  fresh: those that must be recorded before they become
+   * READY.  There are none if the volume is not recorded.
    */
   void (*placed) (struct fp_volume *v, const uint32_t *fresh, unsigned nr);
   /* Entry k got no memory.  Also called by fp_peer_place. */
@@ -68,9 +73,9 @@ struct fp_peer_ops {
   bool (*is_revoked) (struct fp_lane *lane, unsigned server);
   int (*event_fd) (struct fp_lane *lane, unsigned server);
   void (*event) (struct fp_lane *lane, unsigned server);
-  int (*place_writes) (struct fp_lane *lane, unsigned server,
-                       struct fp_extent *p);
-  void (*probe_others) (struct fp_volume *v, unsigned server,
+  int (*settle_writes) (struct fp_lane *lane, unsigned server,
+                        struct fp_extent *p);
+  void (*touch_others) (struct fp_volume *v, unsigned server,
                         const _Atomic bool *stop);
 
   /* ---- what the metadata log decides: as in meta_log.h ---- */
@@ -80,13 +85,15 @@ struct fp_peer_ops {
                   const _Atomic bool *stop, uint64_t deadline_ns);
 };
 
-/* State of a place.  The place of a server that joins, and later leaves, goes
- * down this list.  If the volume is recorded, it goes from JOINING to NEW,
- * else by COUNTING to MEMBER.  A server that cannot join goes back to FREE.
- * One that stays after all goes from LEAVING back to NEW or MEMBER, or by
- * RECOUNTING to MEMBER.
+/* State of a place.  When a volume starts, its servers are NEW (`add`, not
+ * listed yet), MEMBER or LEAVING (`remove`).  The place of a server that joins
+ * later, and leaves, goes down this list.  If the volume is recorded, it goes
+ * from JOINING to NEW, else by COUNTING to MEMBER.  A server that cannot join
+ * goes back to FREE.  One that stays after all goes from LEAVING back to NEW
+ * or MEMBER, or by RECOUNTING to MEMBER.
  *
  * NEW and MEMBER are open: their servers get extents, and their leases count.
+ * All others are closed.  Code may rely on the order (fp_peers_is_server).
  */
 enum fp_place {
   FP_PLACE_FREE,       /* no server: none yet, or it has left */
@@ -94,7 +101,7 @@ enum fp_place {
   FP_PLACE_JOINING,    /* the peer is up; the others must record the server */
   FP_PLACE_COUNTING,   /* not all others know the number of servers yet */
   FP_PLACE_RECOUNTING, /* like COUNTING, for a server that stays after all */
-  FP_PLACE_NEW,        /* recorded, but never current yet */
+  FP_PLACE_NEW,        /* listed, or about to be; never current yet */
   FP_PLACE_MEMBER,
   FP_PLACE_LEAVING,
 };
@@ -118,18 +125,20 @@ struct fp_peers {
   _Atomic uint8_t place[FP_MAX_SERVERS]; /* enum fp_place */
   /* Sets of places, from their states: open; COUNTING or RECOUNTING. */
   _Atomic uint64_t open, counting;
+  /* If recorded: current members of the last complete list. */
+  _Atomic uint64_t current;
   /* If recorded: servers that may be in no list that the next client finds,
    * under their present UUID.  They get no extents either (meta_log_change.c).
    */
   _Atomic uint64_t unlisted;
-  _Atomic uint64_t drained; /* set of servers that get no extents */
+  _Atomic uint64_t drained; /* set of servers that are drained, or were */
   _Atomic unsigned servers; /* number of servers, as told by OPEN */
 
   /* Grants ahead of need, had or asked for.  Under extents->lock. */
   unsigned nr_claims, claims[FP_MAX_SERVERS];
 };
 
-/* Return the set of all places. */
+/* Return the set of all places below nr. */
 static inline uint64_t
 fp_peers_all (const struct fp_peers *peers)
 {
@@ -159,11 +168,28 @@ fp_peers_is_open (const struct fp_peers *peers, unsigned i)
   return atomic_load (&peers->open) >> i & 1;
 }
 
-/* Return true if the server is being emptied: it is drained, or its place is
- * not open.
+/* Return true if place i has a server that is up, was, or is leaving. */
+static inline bool
+fp_peers_is_server (const struct fp_peers *peers, unsigned i)
+{
+  return fp_peers_place (peers, i) > FP_PLACE_CONNECTING;
+}
+
+/* As fp_lease_holds.  Leases of closed places do not count: a client that
+ * takes the volume over may not know those servers.
  */
 static inline bool
-fp_peers_is_emptied (const struct fp_peers *peers, unsigned server)
+fp_peers_are_leased (const struct fp_peers *peers)
+{
+  return fp_lease_holds (peers->lease, atomic_load (&peers->open),
+                         atomic_load (&peers->current));
+}
+
+/* Return true if the server is to have no extents: it is drained, or its place
+ * is closed.
+ */
+static inline bool
+fp_peers_is_leaving (const struct fp_peers *peers, unsigned server)
 {
   return !fp_peers_is_open (peers, server) ||
          (atomic_load (&peers->drained) >> server & 1);
@@ -171,14 +197,15 @@ fp_peers_is_emptied (const struct fp_peers *peers, unsigned server)
 
 /* Return true if the server gets no extents, neither new nor moved ones. */
 static inline bool
-fp_peers_is_drained (const struct fp_peers *peers, unsigned server)
+fp_peers_gets_none (const struct fp_peers *peers, unsigned server)
 {
-  return fp_peers_is_emptied (peers, server) ||
+  return fp_peers_is_leaving (peers, server) ||
          (atomic_load (&peers->unlisted) >> server & 1) != 0;
 }
 
 /* Return true if the peer, which has so many, may ask for one more grant ahead
- * of need.
+ * of need.  Then that is counted, until fp_peers_unclaim.  Both take
+ * extents->lock.
  */
 bool fp_peers_claim (struct fp_peers *peers, unsigned server, unsigned has);
 void fp_peers_unclaim (struct fp_peers *peers, unsigned server);

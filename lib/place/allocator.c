@@ -1,12 +1,4 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The allocator: one thread of a volume that chooses the donor of each
- * extent.  It waits for no donor: it leaves the extent with the donor's peer,
- * and the extent becomes READY, or comes back.  If the donor is silent, the
- * allocator withdraws the extent and leaves it with another one.  If the
- * first donor has labelled a slab after all, the generation tells which label
- * counts (peer_learn.h).  A new extent may need a copy for which no other
- * donor can be asked.  If it has another copy, it begins without this one.
- */
 
 #include <config.h>
 
@@ -19,11 +11,11 @@
 #include "base/clock.h"
 #include "base/random.h"
 #include "base/sync.h"
-#include "engine/mirror.h"
+#include "extent/copies.h"
 #include "extent/stripe.h"
 #include "peer/peer.h"
+#include "place/allocator.h"
 #include "place/placement.h"
-#include "volume/volume_int.h"
 
 /* A donor may take this part of `timeout` to give an extent its memory, while
  * there is another donor to ask, or another copy.  So a write, which has all
@@ -37,49 +29,50 @@
 /* ---- the donor of an extent ---- */
 
 static void
-wanted_push (struct fp_volume *v, uint32_t i)
+wanted_push (struct fp_allocator *a, uint32_t i)
 {
-  struct fp_extent *p = v->extents->p;
+  struct fp_extent *p = a->extents->p;
 
   p[i].next_wanted = FP_NO_EXTENT;
-  if (v->wanted_head == FP_NO_EXTENT)
-    v->wanted_head = i;
+  if (a->wanted_head == FP_NO_EXTENT)
+    a->wanted_head = i;
   else
-    p[v->wanted_tail].next_wanted = i;
-  v->wanted_tail = i;
-  fp_notifier_raise (&v->work);
+    p[a->wanted_tail].next_wanted = i;
+  a->wanted_tail = i;
+  fp_notifier_raise (&a->work);
 }
 
 void
-fp_allocator_want (struct fp_volume *v, uint64_t i)
+fp_allocator_want (struct fp_allocator *a, uint64_t i)
 {
-  struct fp_extent *p = &v->extents->p[i];
+  struct fp_extent *p = &a->extents->p[i];
 
   if (fp_extent_state (p) != FP_EXTENT_EMPTY)
     return; /* requested already */
-  FP_LOCK_SCOPE (&v->extents->lock);
-  if (!fp_extent_move (v->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY))
+  FP_LOCK_SCOPE (&a->extents->lock);
+  if (!fp_extent_move (a->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_BUSY))
     return; /* requested meanwhile */
   atomic_store (&p->err, 0);
   atomic_store (&p->refused, false);
-  p->fresh = fp_copies_in_sync (v->extents, fp_extent_of (v->extents, i)) == 0;
+  p->fresh = fp_copies_in_sync (a->extents, fp_extent_of (a->extents, i)) == 0;
   p->tried = 0;
   p->full = 0;
   atomic_store (&p->asked, 0);
-  atomic_fetch_add (&v->extents->placing, 1);
-  wanted_push (v, (uint32_t) i);
+  atomic_fetch_add (&a->extents->placing, 1);
+  wanted_push (a, (uint32_t) i);
 }
 
 void
-fp_allocator_return (struct fp_volume *v, uint64_t i, unsigned server, int err)
+fp_allocator_return (struct fp_allocator *a, uint64_t i, unsigned server,
+                     int err)
 {
-  struct fp_extent *p = &v->extents->p[i];
+  struct fp_extent *p = &a->extents->p[i];
 
   p->tried |= UINT64_C (1) << server;
   if (err == -ENOSPC || err == -ENOMEM)
     p->full |= UINT64_C (1) << server;
-  FP_LOCK_SCOPE (&v->extents->lock);
-  wanted_push (v, (uint32_t) i);
+  FP_LOCK_SCOPE (&a->extents->lock);
+  wanted_push (a, (uint32_t) i);
 }
 
 /* Set room[i] to the room that donor i has; 0: do not ask it.  Leave out the
@@ -87,40 +80,40 @@ fp_allocator_return (struct fp_volume *v, uint64_t i, unsigned server, int err)
  * the others.  trusted: leave out distrusted ones.
  */
 static void
-look_for_room (struct fp_volume *v, uint64_t tried, bool mute, bool trusted,
+look_for_room (struct fp_allocator *a, uint64_t tried, bool mute, bool trusted,
                uint64_t room[FP_MAX_SERVERS])
 {
   bool scarce, any_spare = false, spare[FP_MAX_SERVERS] = { false };
 
-  /* nr_peers may be higher at the next look. */
+  /* peers->nr may be higher at the next look. */
   memset (room, 0, FP_MAX_SERVERS * sizeof *room);
-  for (unsigned i = 0; i < v->peers.nr; i++) {
+  for (unsigned i = 0; i < a->peers->nr; i++) {
     struct fp_peer_room l;
 
     room[i] = 0;
     spare[i] = false;
-    if (fp_peers_is_drained (&v->peers, i) ||
-        !fp_peer_room (v->peers.at[i], &l) || l.mute != mute ||
+    if (fp_peers_gets_none (a->peers, i) ||
+        !fp_peer_room (a->peers->at[i], &l) || l.mute != mute ||
         (trusted && l.distrusted) || (tried & UINT64_C (1) << i) != 0)
       continue;
-    FP_LOCK_SCOPE (&v->extents->lock);
-    l.free += v->peers.claims[i];
-    spare[i] = v->peers.claims[i] > l.extents;
+    FP_LOCK_SCOPE (&a->extents->lock);
+    l.free += a->peers->claims[i];
+    spare[i] = a->peers->claims[i] > l.extents;
     any_spare |= spare[i];
     /* The number may be old: still ask this donor, but last. */
     room[i] = l.free > l.extents ? l.free - l.extents : 1;
   }
   {
-    FP_LOCK_SCOPE (&v->extents->lock);
+    FP_LOCK_SCOPE (&a->extents->lock);
     scarce =
-        fp_extents_used (v->extents) + v->peers.nr_claims > v->extents->all;
+        fp_extents_used (a->extents) + a->peers->nr_claims > a->extents->all;
   }
   /* While there are spare grants, do not ask for more than the volume can
    * use.  With several copies ask all the same: the spares may be where
    * another copy is.
    */
-  scarce &= v->extents->copies == 1;
-  for (unsigned i = 0; scarce && any_spare && i < v->peers.nr; i++)
+  scarce &= a->extents->copies == 1;
+  for (unsigned i = 0; scarce && any_spare && i < a->peers->nr; i++)
     if (!spare[i])
       room[i] = 0;
 }
@@ -142,9 +135,9 @@ server_of (struct fp_extent *p)
  * will be.
  */
 static uint64_t
-servers_of_others (struct fp_volume *v, uint64_t k)
+servers_of_others (struct fp_allocator *a, uint64_t k)
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = a->extents;
   uint64_t i = fp_extent_of (t, k), set = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
@@ -161,14 +154,14 @@ servers_of_others (struct fp_volume *v, uint64_t k)
  * and another copy of it is READY.
  */
 static bool
-can_do_without (struct fp_volume *v, uint64_t k)
+can_do_without (struct fp_allocator *a, uint64_t k)
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = a->extents;
   uint64_t i = fp_extent_of (t, k);
 
   /* The start with reserve=full waits for all copies. */
   if (!t->p[k].fresh ||
-      (v->p.reserve_full && !atomic_load (&v->peers.started)))
+      (a->p->reserve_full && !atomic_load (&a->peers->started)))
     return false;
   for (unsigned c = 0; c < t->copies; c++) {
     uint64_t other = fp_copies_entry (t, i, c);
@@ -183,9 +176,9 @@ can_do_without (struct fp_volume *v, uint64_t k)
  * then, exclude those in the same failure domain, too.
  */
 static void
-keep_apart (struct fp_volume *v, uint64_t k, uint64_t *room)
+keep_apart (struct fp_allocator *a, uint64_t k, uint64_t *room)
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = a->extents;
   uint64_t near = 0, rest = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
@@ -195,111 +188,111 @@ keep_apart (struct fp_volume *v, uint64_t k, uint64_t *room)
     if (s < 0)
       continue;
     room[s] = 0;
-    for (unsigned n = 0; n < v->peers.nr; n++)
-      if (v->p.domains[s][0] != '\0' &&
-          strcmp (v->p.domains[n], v->p.domains[s]) == 0)
+    for (unsigned n = 0; n < a->peers->nr; n++)
+      if (a->p->domains[s][0] != '\0' &&
+          strcmp (a->p->domains[n], a->p->domains[s]) == 0)
         near |= UINT64_C (1) << n;
   }
-  for (unsigned n = 0; n < v->peers.nr; n++)
+  for (unsigned n = 0; n < a->peers->nr; n++)
     rest |= room[n] != 0 && !(near >> n & 1);
-  for (unsigned n = 0; rest != 0 && n < v->peers.nr; n++)
+  for (unsigned n = 0; rest != 0 && n < a->peers->nr; n++)
     if (near >> n & 1)
       room[n] = 0;
 }
 
 int
-fp_allocator_choose (struct fp_volume *v, uint64_t k, uint64_t *room)
+fp_allocator_choose (struct fp_allocator *a, uint64_t k, uint64_t *room)
 {
   unsigned has[FP_MAX_SERVERS] = { 0 };
-  uint64_t first, random = 0, i = fp_extent_of (v->extents, k);
+  uint64_t first, random = 0, i = fp_extent_of (a->extents, k);
   uint32_t width;
 
   if (fp_random (&random, sizeof random) < 0)
     random = 0; /* then take the first two */
-  first = fp_stripe_group (v->extents, i, &width);
+  first = fp_stripe_group (a->extents, i, &width);
   for (uint64_t n = first; n < first + width; n++) {
-    int s = n == i ? -1 : server_of (&v->extents->p[k - i + n]);
+    int s = n == i ? -1 : server_of (&a->extents->p[k - i + n]);
 
     if (s >= 0)
       has[s]++;
   }
-  if (v->extents->copies > 1)
-    keep_apart (v, k, room);
-  fp_place_apart (room, has, v->peers.nr);
-  return fp_place (room, v->peers.nr, random);
+  if (a->extents->copies > 1)
+    keep_apart (a, k, room);
+  fp_placement_spread (room, has, a->peers->nr);
+  return fp_placement_choose (room, a->peers->nr, random);
 }
 
 bool
-fp_allocator_has_room (struct fp_volume *v, uint64_t k)
+fp_allocator_has_room (struct fp_allocator *a, uint64_t k)
 {
   uint64_t room[FP_MAX_SERVERS];
 
-  look_for_room (v, 0, false, true, room);
-  return fp_allocator_choose (v, k, room) >= 0;
+  look_for_room (a, 0, false, true, room);
+  return fp_allocator_choose (a, k, room) >= 0;
 }
 
 /* Return true if a donor could not be asked, and may be again soon. */
 static bool
-may_have_room (struct fp_volume *v, uint64_t full)
+may_have_room (struct fp_allocator *a, uint64_t full)
 {
-  for (unsigned i = 0; i < v->peers.nr; i++)
-    if (!(full >> i & 1) && !fp_peers_is_emptied (&v->peers, i) &&
-        fp_peer_away_ms (v->peers.at[i]) < v->engine.await_ms)
+  for (unsigned i = 0; i < a->peers->nr; i++)
+    if (!(full >> i & 1) && !fp_peers_is_leaving (a->peers, i) &&
+        fp_peer_away_ms (a->peers->at[i]) < fp_volume_await_ms (a->p))
       return true;
   return false;
 }
 
 static int
-choose (struct fp_volume *v, uint64_t i)
+choose (struct fp_allocator *a, uint64_t i)
 {
-  uint64_t room[FP_MAX_SERVERS], tried = v->extents->p[i].tried;
+  uint64_t room[FP_MAX_SERVERS], tried = a->extents->p[i].tried;
   /* A copy that is filled from others can wait for a trusted donor. */
-  bool trusted = !v->extents->p[i].fresh;
+  bool trusted = !a->extents->p[i].fresh;
   int s;
 
-  look_for_room (v, tried, false, trusted, room);
-  s = fp_allocator_choose (v, i, room);
-  if (s >= 0 || can_do_without (v, i))
+  look_for_room (a, tried, false, trusted, room);
+  s = fp_allocator_choose (a, i, room);
+  if (s >= 0 || can_do_without (a, i))
     return s;
-  look_for_room (v, tried, true, trusted, room);
-  return fp_allocator_choose (v, i, room);
+  look_for_room (a, tried, true, trusted, room);
+  return fp_allocator_choose (a, i, room);
 }
 
 static void
-place (struct fp_volume *v, uint64_t i)
+place (struct fp_allocator *a, uint64_t i)
 {
-  struct fp_extent *p = &v->extents->p[i];
-  int server = choose (v, i);
+  struct fp_extent *p = &a->extents->p[i];
+  int server = choose (a, i);
 
   atomic_store (&p->asked, (uint32_t) (server + 1));
   if (server >= 0) {
-    fp_peer_place (v->peers.at[server], i);
+    fp_peer_place (a->peers->at[server], i);
     return;
   }
   /* A donor that is away may come back with room: without a reason the write
    * asks again until its deadline.  Otherwise ENOSPC is final for the write.
    */
-  atomic_store (&p->err, p->full && !may_have_room (v, p->full) ? -ENOSPC : 0);
+  atomic_store (&p->err, p->full && !may_have_room (a, p->full) ? -ENOSPC : 0);
   atomic_store (&p->refused, true);
   /* The move wakes the lanes.  A request asks again only after a pause
    * (lane_may_ask), or it and this thread would take turns without end.
    */
-  if (!fp_extent_move (v->extents, p, FP_EXTENT_BUSY, FP_EXTENT_EMPTY))
+  if (!fp_extent_move (a->extents, p, FP_EXTENT_BUSY, FP_EXTENT_EMPTY))
     abort (); /* the allocator owns it */
-  if (atomic_fetch_sub (&v->extents->placing, 1) == 1)
-    fp_notifier_raise (&v->extents->changes); /* await_placed */
+  if (atomic_fetch_sub (&a->extents->placing, 1) == 1)
+    fp_notifier_raise (&a->extents->changes); /* await_placed */
 }
 
 static uint64_t
-patience_ns (const struct fp_volume *v)
+patience_ns (const struct fp_allocator *a)
 {
-  return FP_MAX (v->p.timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS) *
+  return FP_MAX (a->p->timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS) *
          FP_NS_PER_MS;
 }
 
 /* Sets of donors that may get extents from a silent one. */
 struct others {
-  struct fp_volume *v;
+  struct fp_allocator *a;
   uint64_t answering; /* all that answer */
   uint64_t trusted;   /* those that may get copies to be filled from others */
   bool late;          /* the silent donor has had all of `timeout` */
@@ -314,51 +307,51 @@ static bool
 may_withdraw (uint64_t k, const void *arg)
 {
   const struct others *o = arg;
-  struct fp_volume *v = o->v;
-  const struct fp_extent *p = &v->extents->p[k];
+  struct fp_allocator *a = o->a;
+  const struct fp_extent *p = &a->extents->p[k];
   uint64_t set = p->fresh ? o->answering : o->trusted;
 
-  return (set & ~p->tried & ~servers_of_others (v, k)) != 0 ||
-         (o->late && can_do_without (v, k));
+  return (set & ~p->tried & ~servers_of_others (a, k)) != 0 ||
+         (o->late && can_do_without (a, k));
 }
 
 /* Withdraw the entries that silent donors have kept for too long, and queue
  * them again.
  */
 static void
-look_after (struct fp_volume *v)
+look_after (struct fp_allocator *a)
 {
-  struct others others = { .v = v };
+  struct others others = { .a = a };
   uint64_t silent = 0, late = 0;
 
-  if (atomic_load (&v->extents->placing) == 0)
+  if (atomic_load (&a->extents->placing) == 0)
     return;
-  for (unsigned i = 0; i < v->peers.nr; i++) {
+  for (unsigned i = 0; i < a->peers->nr; i++) {
     struct fp_peer_room room;
-    bool up = fp_peer_room (v->peers.at[i], &room);
+    bool up = fp_peer_room (a->peers->at[i], &room);
 
-    if (room.waits_ns > v->p.timeout_ms * FP_NS_PER_MS)
+    if (room.waits_ns > a->p->timeout_ms * FP_NS_PER_MS)
       late |= UINT64_C (1) << i;
-    if (room.waits_ns > patience_ns (v))
+    if (room.waits_ns > patience_ns (a))
       silent |= UINT64_C (1) << i;
-    else if (up && !room.mute && !fp_peers_is_drained (&v->peers, i)) {
+    else if (up && !room.mute && !fp_peers_gets_none (a->peers, i)) {
       others.answering |= UINT64_C (1) << i;
       if (!room.distrusted)
         others.trusted |= UINT64_C (1) << i;
     }
   }
-  for (unsigned i = 0; silent != 0 && i < v->peers.nr; i++) {
+  for (unsigned i = 0; silent != 0 && i < a->peers->nr; i++) {
     uint32_t head;
 
     if (!(silent & UINT64_C (1) << i))
       continue;
     others.late = late >> i & 1;
-    head = fp_peer_withdraw (v->peers.at[i], may_withdraw, &others);
-    FP_LOCK_SCOPE (&v->extents->lock);
+    head = fp_peer_withdraw (a->peers->at[i], may_withdraw, &others);
+    FP_LOCK_SCOPE (&a->extents->lock);
     while (head != FP_NO_EXTENT) {
-      uint32_t next = v->extents->p[head].next_wanted;
+      uint32_t next = a->extents->p[head].next_wanted;
 
-      wanted_push (v, head);
+      wanted_push (a, head);
       head = next;
     }
   }
@@ -367,92 +360,106 @@ look_after (struct fp_volume *v)
 /* ---- the thread ---- */
 
 static bool
-next_wanted (struct fp_volume *v, uint64_t *i)
+next_wanted (struct fp_allocator *a, uint64_t *i)
 {
-  FP_LOCK_SCOPE (&v->extents->lock);
-  if (v->wanted_head == FP_NO_EXTENT)
+  FP_LOCK_SCOPE (&a->extents->lock);
+  if (a->wanted_head == FP_NO_EXTENT)
     return false;
-  *i = v->wanted_head;
-  v->wanted_head = v->extents->p[*i].next_wanted;
+  *i = a->wanted_head;
+  a->wanted_head = a->extents->p[*i].next_wanted;
   return true;
 }
 
 static bool
-is_stopping (struct fp_volume *v)
+is_stopping (struct fp_allocator *a)
 {
-  FP_LOCK_SCOPE (&v->extents->lock);
-  return v->stopping;
+  FP_LOCK_SCOPE (&a->extents->lock);
+  return a->stopping;
 }
 
 static void
 allocator_main (void *arg)
 {
-  struct fp_volume *v = arg;
+  struct fp_allocator *a = arg;
 
   for (;;) {
-    uint32_t seen = fp_notifier_count (&v->work);
-    unsigned ms = fp_mirror_look (v);
+    uint32_t seen = fp_notifier_count (&a->work);
+    unsigned ms = a->look (a->arg);
     uint64_t i;
 
-    if (is_stopping (v))
+    if (is_stopping (a))
       return;
-    while (next_wanted (v, &i))
-      place (v, i);
-    look_after (v);
+    while (next_wanted (a, &i))
+      place (a, i);
+    look_after (a);
     /* While extents wait for memory, check often whether a donor is silent. */
-    if (atomic_load (&v->extents->placing) > 0)
-      ms = FP_MIN (ms, (unsigned) (patience_ns (v) / FP_NS_PER_MS / 4));
-    (void) fp_notifier_await (&v->work, seen, fp_deadline_in_ms (ms));
+    if (atomic_load (&a->extents->placing) > 0)
+      ms = FP_MIN (ms, (unsigned) (patience_ns (a) / FP_NS_PER_MS / 4));
+    (void) fp_notifier_await (&a->work, seen, fp_deadline_in_ms (ms));
   }
 }
 
-static void
-changed (void *v)
+void
+fp_allocator_init (struct fp_allocator *a, struct fp_peers *peers,
+                   unsigned (*look) (void *arg), void *arg)
 {
-  fp_mirror_changed (v);
+  *a = (struct fp_allocator) {
+    .peers = peers,
+    .p = peers->p,
+    .extents = peers->extents,
+    .look = look,
+    .arg = arg,
+    .wanted_head = FP_NO_EXTENT,
+  };
+  fp_notifier_init (&a->work);
 }
 
 void
-fp_allocator_listen (struct fp_volume *v)
+fp_allocator_destroy (struct fp_allocator *a)
 {
-  v->listener = (struct fp_listener) { .wake = changed, .arg = v };
-  fp_notifier_listen (&v->extents->changes, &v->listener);
+  fp_notifier_destroy (&a->work);
+}
+
+void
+fp_allocator_wake (struct fp_allocator *a)
+{
+  fp_notifier_raise (&a->work);
 }
 
 int
-fp_allocator_start (struct fp_volume *v)
+fp_allocator_start (struct fp_allocator *a)
 {
-  int r = fp_thread_create (&v->allocator, "fp-manager", allocator_main, v);
+  int r = fp_thread_create (&a->thread, "fp-manager", allocator_main, a);
 
-  v->allocator_runs = r == 0;
+  a->runs = r == 0;
   return r;
 }
 
 void
-fp_allocator_stop (struct fp_volume *v)
+fp_allocator_stop (struct fp_allocator *a)
 {
   {
-    FP_LOCK_SCOPE (&v->extents->lock);
-    v->stopping = true;
+    FP_LOCK_SCOPE (&a->extents->lock);
+    a->stopping = true;
   }
-  fp_notifier_raise (&v->work);
-  if (v->allocator_runs && fp_thread_join (&v->allocator) < 0)
+  fp_notifier_raise (&a->work);
+  if (a->runs && fp_thread_join (&a->thread) < 0)
     abort (); /* joined twice: a bug */
-  v->allocator_runs = false;
+  a->runs = false;
 }
 
 /* Wait until every extent that was wanted has memory or was refused.  Each
  * peer gives its answer, or gives its donor up, by a deadline.
  */
 static void
-await_placed (struct fp_volume *v)
+await_placed (struct fp_allocator *a)
 {
-  struct fp_notifier *changes = &v->extents->changes;
+  struct fp_notifier *changes = &a->extents->changes;
 
   for (;;) {
     uint32_t seen = fp_notifier_count (changes);
 
-    if (atomic_load (&v->extents->placing) == 0)
+    if (atomic_load (&a->extents->placing) == 0)
       return;
     (void) fp_notifier_await (changes, seen, FP_NEVER);
   }
@@ -460,15 +467,15 @@ await_placed (struct fp_volume *v)
 
 /* Return the error of entry i, which got no memory, and say it in why. */
 static int
-not_reserved (const struct fp_volume *v, uint64_t i, char why[FP_WHY_MAX])
+not_reserved (const struct fp_allocator *a, uint64_t i, char why[FP_WHY_MAX])
 {
-  int r = atomic_load (&v->extents->p[i].err);
+  int r = atomic_load (&a->extents->p[i].err);
 
   r = r == 0 ? -ENOTCONN : r;
   snprintf (why, FP_WHY_MAX,
             "reserve=full: %llu of %llu extents got memory: %s",
-            (unsigned long long) atomic_load (&v->extents->allocated),
-            (unsigned long long) v->extents->all,
+            (unsigned long long) atomic_load (&a->extents->allocated),
+            (unsigned long long) a->extents->all,
             r == -ENOSPC ? "the servers are full" : strerror (-r));
   return r;
 }
@@ -483,24 +490,24 @@ has_any_copy (const struct fp_extents *t, uint64_t i)
 }
 
 int
-fp_allocator_reserve_all (struct fp_volume *v, char why[FP_WHY_MAX])
+fp_allocator_reserve_all (struct fp_allocator *a, char why[FP_WHY_MAX])
 {
-  struct fp_extents *t = v->extents;
+  struct fp_extents *t = a->extents;
 
   for (uint64_t first = 0; first < t->all; first += WINDOW) {
     uint64_t end = FP_MIN (first + WINDOW, t->all);
 
     for (uint64_t i = first; i < end; i++)
-      fp_allocator_want (v, i);
-    await_placed (v);
-    for (uint64_t i = first; i < end && !v->p.resume; i++)
+      fp_allocator_want (a, i);
+    await_placed (a);
+    for (uint64_t i = first; i < end && !a->p->resume; i++)
       if (fp_extent_state (&t->p[i]) == FP_EXTENT_EMPTY)
-        return not_reserved (v, i, why);
+        return not_reserved (a, i, why);
   }
   /* A client that resumes the volume goes on with the copies it can have now.
    */
   for (uint64_t i = 0; i < t->nr; i++)
     if (!has_any_copy (t, i))
-      return not_reserved (v, i, why);
+      return not_reserved (a, i, why);
   return 0;
 }

@@ -18,7 +18,7 @@ nth (const uint64_t *free, unsigned nr, unsigned n)
 }
 
 int
-fp_place (const uint64_t *free, unsigned nr, uint64_t random)
+fp_placement_choose (const uint64_t *free, unsigned nr, uint64_t random)
 {
   unsigned usable = 0;
   int a, b;
@@ -38,7 +38,7 @@ fp_place (const uint64_t *free, unsigned nr, uint64_t random)
 }
 
 void
-fp_place_apart (uint64_t *free, const unsigned *has, unsigned nr)
+fp_placement_spread (uint64_t *free, const unsigned *has, unsigned nr)
 {
   unsigned least = UINT_MAX;
 

@@ -17,11 +17,11 @@
 /* Return a donor with free > 0, or -1.  free[i] is the number of slabs that
  * donor i can lend, 0 if it cannot be used.  random is 64 random bits.
  */
-int fp_place (const uint64_t *free, unsigned nr, uint64_t random);
+int fp_placement_choose (const uint64_t *free, unsigned nr, uint64_t random);
 
 /* Leave in free only the donors with the fewest extents of one stripe group
  * (stripe.h).  has[i] is how many of them donor i has.
  */
-void fp_place_apart (uint64_t *free, const unsigned *has, unsigned nr);
+void fp_placement_spread (uint64_t *free, const unsigned *has, unsigned nr);
 
 #endif /* FP_PLACEMENT_H */

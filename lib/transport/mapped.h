@@ -19,6 +19,8 @@
 
 #include <stddef.h>
 
+#include "base/tsan.h"
+
 /* Handle SIGBUS from now on.  A SIGBUS that fp_mapped_copy did not raise goes
  * to the previous handler.  May be called again.
  */
@@ -28,5 +30,18 @@ void fp_mapped_guard (void);
  * error some of the bytes may have been copied.
  */
 int fp_mapped_copy (void *to, const void *from, size_t length);
+/* Copy from memory that other threads write to meanwhile.  The caller copies
+ * what they changed again.
+ */
+static inline int
+fp_mapped_copy_while_written (void *to, const void *from, size_t length)
+{
+  int r;
+
+  fp_tsan_read_while_written_begin ();
+  r = fp_mapped_copy (to, from, length);
+  fp_tsan_read_while_written_end ();
+  return r;
+}
 
 #endif /* FP_MAPPED_H */

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "engine/lane_int.h"
-#include "volume/census.h"
 #include "volume/io.h"
+#include "volume/volume_int.h"
 
 static void
 count_transfers (struct fp_lane *lane, struct fp_census *out)
@@ -24,8 +24,8 @@ fp_volume_census (struct fp_volume *v, struct fp_census *out)
   memset (out, 0, sizeof *out);
   for (uint64_t i = 0; i < v->extents->all; i++)
     out->extents[fp_extent_state (&v->extents->p[i])]++;
-  out->moving = atomic_load (&v->moving) < v->extents->all;
+  out->moving = atomic_load (&v->extents->moving) < v->extents->all;
   fp_io_latencies (v, &out->read_ns, &out->write_ns);
-  for (unsigned i = 0; i < v->nr_lanes; i++)
-    count_transfers (v->lanes[i], out);
+  for (unsigned i = 0; i < v->engine.nr_lanes; i++)
+    count_transfers (v->engine.lanes[i], out);
 }

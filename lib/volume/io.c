@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -12,8 +13,17 @@
 #include "base/memlock.h"
 #include "engine/lane_int.h"
 #include "volume/io.h"
+#include "volume/volume_int.h"
 
 #define TIMED 8 /* time at least one request in this many */
+
+/* Return the volume of a lane, which has its engine as its first member. */
+static inline struct fp_volume *
+volume_of (const struct fp_lane *lane)
+{
+  _Static_assert(offsetof (struct fp_volume, engine) == 0, "volume_of casts");
+  return (struct fp_volume *) lane->e;
+}
 
 static bool
 is_valid (const struct fp_volume *v, uint64_t length, uint64_t offset)
@@ -24,8 +34,9 @@ is_valid (const struct fp_volume *v, uint64_t length, uint64_t offset)
 static inline struct fp_io_counts *
 counts_of (struct fp_lane *lane)
 {
-  assert (lane->index < lane->v->p.lanes); /* the last lane is migration's */
-  return &lane->v->counts[lane->index];
+  assert (lane->index <
+          volume_of (lane)->p.lanes); /* the last lane is migration's */
+  return &volume_of (lane)->counts[lane->index];
 }
 
 /* Count a read or write that is over.  Return its result. */
@@ -50,7 +61,7 @@ static inline int
 transfer (struct fp_lane *lane, enum fp_io_kind kind,
           struct fp_block_request *r)
 {
-  struct fp_block *top = lane->v->top;
+  struct fp_block *top = volume_of (lane)->top;
   struct fp_io_counts *c = counts_of (lane);
   bool read = kind == FP_IO_READ, timed;
   uint64_t done = atomic_load_explicit (read ? &c->reads : &c->writes,
@@ -74,7 +85,7 @@ fp_lane_read (struct fp_lane *lane, void *buf, uint32_t length,
                                 .length = length,
                                 .offset = offset };
 
-  if (!is_valid (lane->v, length, offset))
+  if (!is_valid (volume_of (lane), length, offset))
     return -EINVAL;
   return length == 0 ? 0 : transfer (lane, FP_IO_READ, &r);
 }
@@ -90,9 +101,9 @@ fp_lane_write_made (struct fp_lane *lane, const void *buf, uint32_t length,
     .made_ns = made_ns,
   };
 
-  if (lane->v->p.read_only)
+  if (volume_of (lane)->p.read_only)
     return -EROFS;
-  if (!is_valid (lane->v, length, offset))
+  if (!is_valid (volume_of (lane), length, offset))
     return -EINVAL;
   return length == 0 ? 0 : transfer (lane, FP_IO_WRITE, &r);
 }
@@ -108,7 +119,7 @@ int
 fp_lane_zero_made (struct fp_lane *lane, uint64_t length, uint64_t offset,
                    bool trim, uint64_t made_ns)
 {
-  struct fp_volume *v = lane->v;
+  struct fp_volume *v = volume_of (lane);
   struct fp_io_counts *c;
   int result;
 
@@ -135,7 +146,7 @@ int
 fp_lane_flush (struct fp_lane *lane)
 {
   struct fp_io_counts *c = counts_of (lane);
-  int result = fp_block_flush (lane->v->top);
+  int result = fp_block_flush (volume_of (lane)->top);
 
   count (result < 0 ? &c->errors : &c->flushes, 1);
   return result;
@@ -160,13 +171,13 @@ fp_volume_extent (struct fp_volume *v, uint64_t offset, uint64_t limit,
 int
 fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
 {
-  struct fp_block *top = lane->v->top;
+  struct fp_block *top = volume_of (lane)->top;
 
   if (top->ops->submit == NULL)
     return -EOPNOTSUPP;
-  if (io->kind == FP_IO_WRITE && lane->v->p.read_only)
+  if (io->kind == FP_IO_WRITE && volume_of (lane)->p.read_only)
     return -EROFS;
-  if (io->length == 0 || !is_valid (lane->v, io->length, io->offset))
+  if (io->length == 0 || !is_valid (volume_of (lane), io->length, io->offset))
     return -EINVAL;
   top->ops->submit (top, lane->index, io);
   return 0;
@@ -175,7 +186,7 @@ fp_lane_submit (struct fp_lane *lane, struct fp_io *io)
 struct fp_io *
 fp_lane_poll (struct fp_lane *lane, bool wait)
 {
-  struct fp_block *top = lane->v->top;
+  struct fp_block *top = volume_of (lane)->top;
   struct fp_io_counts *c = counts_of (lane);
   struct fp_io *ios;
 

@@ -13,10 +13,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
-#include "engine/dirty_log.h"
-#include "engine/engine.h"
-#include "engine/mirror.h"
-#include "extent/range_lock.h"
+#include "engine/lane.h"
 #include "filter/sealed.h"
 #include "heal/check.h"
 #include "heal/migrate.h"
@@ -50,9 +47,8 @@ volume_free (struct fp_volume *v)
     return;
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
     fp_peer_free (v->peers.at[i]);
-  for (unsigned i = 0; v->lanes != NULL && i < v->nr_lanes; i++)
-    fp_lane_free (v->lanes[i]);
-  while (v->top != NULL && v->top != &v->engine) {
+  fp_engine_free (&v->engine);
+  while (v->top != &v->engine.block) {
     struct fp_block *b = v->top;
 
     v->top = b->below;
@@ -60,23 +56,14 @@ volume_free (struct fp_volume *v)
   }
   fp_check_free (v->check);
   fp_migrate_free (v->migrate);
-  fp_meta_log_free (v);
-  fp_dirty_log_free (v);
-  fp_extents_free (v->extents);
-  free (v->range_lock);
-  fp_notifier_destroy (&v->work);
-  pthread_mutex_destroy (&v->count_lock);
+  fp_meta_log_free (v->meta_log);
+  fp_servers_destroy (&v->servers);
+  fp_allocator_destroy (&v->allocator);
   fp_peers_destroy (&v->peers);
   fp_lease_destroy (&v->lease);
-  free (v->lanes);
+  fp_extents_free (v->extents);
   fp_io_free (v);
   free (v);
-}
-
-static void
-volume_freep (struct fp_volume **vp)
-{
-  volume_free (*vp);
 }
 
 /* Return true if these parameters go together (volume.h). */
@@ -100,80 +87,97 @@ ask_servers (void *arg)
     fp_peer_poke (v->peers.at[i]);
 }
 
+static bool
+are_valid (const struct fp_volume_params *p)
+{
+  return p->nr_servers > 0 && p->nr_servers <= FP_MAX_SERVERS && p->size > 0 &&
+         p->size % 512 == 0 && p->lanes > 0 && p->lanes <= FP_MAX_LANES &&
+         p->slots > 0 && p->slot_size > 0 && p->slot_size % 4096 == 0 &&
+         p->copies > 0 && p->copies <= FP_MAX_COPIES && may_be_sealed (p) &&
+         !(p->read_only &&
+           (!p->resume || p->name[0] == '\0' || p->takeover ||
+            p->reserve_full || p->joins != 0 || p->leaves != 0));
+}
+
+/* Initialise the parts, from below. */
+static void
+init_parts (struct fp_volume *v)
+{
+  const struct fp_volume_params *p = &v->p;
+
+  fp_lease_init (&v->lease, ask_servers, v);
+  v->lease.changes = &v->extents->changes;
+  v->peers = (struct fp_peers) {
+    .ops = &fp_volume_peer_ops,
+    .v = v,
+    .p = &v->p,
+    .extents = v->extents,
+    .lease = &v->lease,
+    .recorded = &v->recorded,
+    .nr = p->nr_servers,
+    .servers = p->nr_servers,
+  };
+  fp_peers_init (&v->peers);
+  for (unsigned i = 0; i < p->nr_servers; i++)
+    (void) fp_peers_move (&v->peers, i, FP_PLACE_FREE,
+                          p->leaves >> i & 1  ? FP_PLACE_LEAVING
+                          : p->joins >> i & 1 ? FP_PLACE_NEW
+                                              : FP_PLACE_MEMBER);
+  fp_allocator_init (&v->allocator, &v->peers, fp_restore_look, &v->restore);
+  fp_engine_init (&v->engine, &v->peers, &v->allocator);
+  v->restore.e = &v->engine;
+  fp_servers_init (&v->servers, &v->peers);
+  v->top = &v->engine.block;
+}
+
+/* Allocate what the parts need. */
+static int
+fill_parts (struct fp_volume *v)
+{
+  int r = fp_meta_log_new (&v->meta_log, &v->peers, &fp_volume_meta_log_ops);
+
+  v->engine.meta_log = v->servers.meta_log = v->meta_log;
+  if (r == 0)
+    r = fp_engine_fill (&v->engine);
+  for (unsigned i = 0; r == 0 && i < v->peers.nr; i++)
+    r = fp_peer_new (&v->peers.at[i], &v->peers, i);
+  if (r == 0)
+    r = fp_migrate_new (&v->migrate, &v->engine);
+  v->restore.migrate = v->servers.migrate = v->migrate;
+  if (r == 0)
+    r = fp_check_new (&v->check, &v->engine);
+  return r == 0 ? fp_io_new (v) : r;
+}
+
 static int
 make (struct fp_volume **out, const struct fp_volume_params *p)
 {
-  FP_CLEANUP (volume_freep) struct fp_volume *v = NULL;
-  int r;
+  struct fp_volume *v;
+  int r = 0;
 
-  if (p->nr_servers == 0 || p->nr_servers > FP_MAX_SERVERS || p->size == 0 ||
-      p->size % 512 != 0 || p->lanes == 0 || p->lanes > FP_MAX_LANES ||
-      p->slots == 0 || p->slot_size == 0 || p->slot_size % 4096 != 0 ||
-      p->copies == 0 || p->copies > FP_MAX_COPIES || !may_be_sealed (p) ||
-      (p->read_only && (!p->resume || p->name[0] == '\0' || p->takeover ||
-                        p->reserve_full || p->joins != 0 || p->leaves != 0)))
+  if (!are_valid (p))
     return -EINVAL;
   v = calloc (1, sizeof *v);
   if (v == NULL)
     return -ENOMEM;
   v->p = *p;
   v->p.stripe = fp_volume_stripe (p);
-  v->peers.ops = &fp_volume_peer_ops;
-  v->peers.v = v;
-  v->peers.p = &v->p;
-  v->peers.lease = &v->lease;
-  v->peers.recorded = &v->recorded;
-  fp_engine_init (v);
-  v->top = &v->engine;
-  fp_lease_init (&v->lease, ask_servers, v);
-  v->wanted_head = FP_NO_EXTENT;
-  fp_mutex_init (&v->count_lock);
-  fp_peers_init (&v->peers);
-  fp_notifier_init (&v->work);
-  atomic_store (&v->peers.nr, p->nr_servers);
-  atomic_store (&v->peers.servers, p->nr_servers);
-  for (unsigned i = 0; i < p->nr_servers; i++)
-    (void) fp_peers_move (&v->peers, i, FP_PLACE_FREE,
-                          p->leaves >> i & 1  ? FP_PLACE_LEAVING
-                          : p->joins >> i & 1 ? FP_PLACE_NEW
-                                              : FP_PLACE_MEMBER);
-  v->nr_lanes = v->peers.nr_lanes = p->lanes + 1;
-  v->lanes = calloc (v->nr_lanes, sizeof *v->lanes);
-  v->peers.lanes = v->lanes;
-  if (v->lanes == NULL)
-    return -ENOMEM;
-  r = fp_io_new (v);
+  if (fp_uuid_is_nil (&v->p.uuid))
+    r = fp_uuid_generate (&v->p.uuid);
   if (r == 0)
     r = fp_extents_new (&v->extents, p->size, p->slab_size, &v->p.stripe,
                         p->copies);
-  if (r == 0) {
-    v->engine.changes = v->lease.changes = &v->extents->changes;
-    v->peers.extents = v->extents;
-    fp_allocator_listen (v);
-  }
-  if (r == 0 && p->copies > 1) {
-    v->range_lock = calloc (1, sizeof *v->range_lock);
-    r = v->range_lock == NULL ? -ENOMEM : fp_dirty_log_new (v);
-  }
-  if (r == 0 && fp_uuid_is_nil (&v->p.uuid))
-    r = fp_uuid_generate (&v->p.uuid);
-  fp_volume_title (&v->p, v->title);
-  if (r == 0)
-    r = fp_meta_log_new (v);
-  for (unsigned i = 0; r == 0 && i < v->peers.nr; i++)
-    r = fp_peer_new (&v->peers.at[i], &v->peers, i);
-  for (unsigned i = 0; r == 0 && i < p->lanes; i++)
-    r = fp_lane_new (&v->lanes[i], v, i, p->slots);
-  if (r == 0)
-    r = fp_lane_new (&v->lanes[p->lanes], v, p->lanes,
-                     FP_MIN (p->slots, (unsigned) FP_MIGRATE_SLOTS));
-  if (r == 0)
-    r = fp_migrate_new (&v->migrate, v);
-  if (r == 0)
-    r = fp_check_new (&v->check, v);
-  if (r < 0)
+  if (r < 0) {
+    free (v);
     return r;
-  *out = FP_STEAL (v);
+  }
+  init_parts (v);
+  r = fill_parts (v);
+  if (r < 0) {
+    volume_free (v);
+    return r;
+  }
+  *out = v;
   return 0;
 }
 
@@ -232,9 +236,9 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
   if (r == 0)
     r = await_peers (v, deadline, why);
   if (r == 0)
-    r = fp_meta_log_start (v, deadline, why);
+    r = fp_meta_log_start (v->meta_log, deadline, why);
   if (r == 0) {
-    r = fp_allocator_start (v);
+    r = fp_allocator_start (&v->allocator);
     if (r < 0)
       snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
   }
@@ -244,11 +248,12 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
       snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
   }
   if (r == 0)
-    fp_volume_let_leave (v, p->leaves);
+    fp_servers_let_leave (&v->servers, p->leaves);
   if (r == 0 && p->reserve_full)
-    r = fp_allocator_reserve_all (v, why);
+    r = fp_allocator_reserve_all (&v->allocator, why);
   if (r == 0 && p->reserve_full) {
-    r = fp_meta_log_sync (v, fp_deadline_in_ms (fp_volume_start_ms (p)));
+    r = fp_meta_log_sync (v->meta_log,
+                          fp_deadline_in_ms (fp_volume_start_ms (p)));
     if (r < 0)
       snprintf (why, FP_WHY_MAX,
                 "reserve=full: the servers did not record the allocation in "
@@ -258,7 +263,7 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
     /* Discard a volume that never came to exist.  A volume that was resumed
      * stays what it is.
      */
-    fp_volume_stop (v, !p->resume && fp_meta_log_untouched (v));
+    fp_volume_stop (v, !p->resume && fp_meta_log_untouched (v->meta_log));
     return r;
   }
   atomic_store (&v->peers.started, true);
@@ -273,11 +278,11 @@ fp_volume_stop (struct fp_volume *v, bool discard)
     return;
   fp_check_stop (v->check);
   fp_migrate_stop (v->migrate);
-  fp_allocator_stop (v);
-  fp_meta_log_stop (v);
+  fp_allocator_stop (&v->allocator);
+  fp_meta_log_stop (v->meta_log);
   /* After a discard there is no next client. */
   if (!discard || v->p.name[0] != '\0')
-    fp_meta_log_rest (v);
+    fp_meta_log_rest (v->meta_log);
   for (unsigned i = 0; i < v->peers.nr; i++)
     fp_peer_stop (v->peers.at[i], discard ? FP_PEER_DISCARD : FP_PEER_KEEP);
   for (unsigned i = 0; i < v->peers.nr; i++)
@@ -295,7 +300,7 @@ fp_volume_seal_memory (const struct fp_volume_params *p)
 uint64_t
 fp_volume_waits (const struct fp_volume *v)
 {
-  return atomic_load (&v->waits);
+  return atomic_load (&v->engine.waits);
 }
 
 uint64_t
@@ -313,12 +318,12 @@ fp_volume_uuid (const struct fp_volume *v)
 struct fp_lane *
 fp_volume_lane_get (struct fp_volume *v)
 {
-  struct fp_lane *best = v->lanes[0];
+  struct fp_lane *best = v->engine.lanes[0];
 
   FP_LOCK_SCOPE (&v->extents->lock);
   for (unsigned i = 1; i < v->p.lanes; i++) {
-    if (fp_lane_users (v->lanes[i]) < fp_lane_users (best))
-      best = v->lanes[i];
+    if (fp_lane_users (v->engine.lanes[i]) < fp_lane_users (best))
+      best = v->engine.lanes[i];
   }
   fp_lane_use (best, 1);
   return best;
@@ -328,6 +333,59 @@ void
 fp_volume_lane_put (struct fp_lane *lane)
 {
   fp_lane_use (lane, -1);
+}
+
+size_t
+fp_volume_slot_memory (const struct fp_volume_params *p)
+{
+  return fp_lane_slot_memory (p);
+}
+
+/* ---- servers, moving and checking ---- */
+
+void
+fp_volume_servers (struct fp_volume *v, struct fp_server_names *out)
+{
+  fp_servers_list (&v->servers, out);
+}
+
+int
+fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
+                      char why[FP_WHY_MAX])
+{
+  return fp_servers_add (&v->servers, name, why);
+}
+
+int
+fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+{
+  return fp_servers_remove (&v->servers, i, why);
+}
+
+int
+fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
+                 char why[FP_WHY_MAX])
+{
+  return fp_migrate_drain (v->migrate, i, rate, why);
+}
+
+int
+fp_volume_drain_cancel (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+{
+  return fp_migrate_drain_cancel (v->migrate, i, why);
+}
+
+int
+fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
+                 char why[FP_WHY_MAX])
+{
+  return fp_check_start (v->check, v->top, repair, rate, why);
+}
+
+int
+fp_volume_check_cancel (struct fp_volume *v, char why[FP_WHY_MAX])
+{
+  return fp_check_cancel (v->check, why);
 }
 
 /* ---- status ---- */
@@ -345,16 +403,19 @@ fp_volume_status (struct fp_volume *v, struct fp_volume_status *s)
   s->stripe = v->p.stripe;
   s->copies = v->p.copies;
   s->timeout_ms = v->p.timeout_ms;
-  s->await_ms = v->engine.await_ms;
+  s->await_ms = v->engine.block.await_ms;
   s->lanes = v->p.lanes;
   s->nr_servers = v->peers.nr;
   for (struct fp_block *b = v->top; b != NULL; b = b->below)
     b->ops->status (b, s);
   s->fenced = fp_lease_is_fenced (&v->lease);
   fp_lease_fenced_by (&v->lease, s->fenced_by);
-  fp_meta_log_status (v, &record);
+  fp_meta_log_status (v->meta_log, &record);
   s->members_version = record.version;
   s->frozen = record.frozen;
+  s->unclean = record.unclean;
+  s->resync_bytes = record.resync_bytes;
+  s->resync_of = record.resync_of;
   s->read_only = v->p.read_only;
   fp_check_status (v->check, &s->check);
   fp_io_status (v, s);
@@ -369,7 +430,7 @@ fp_volume_server_status (struct fp_volume *v, unsigned i,
 
   assert (i < v->peers.nr);
   fp_peer_status (v->peers.at[i], s);
-  fp_meta_log_status (v, &record);
+  fp_meta_log_status (v->meta_log, &record);
   s->current = record.current >> i & 1;
   place = fp_peers_place (&v->peers, i);
   s->gone = place == FP_PLACE_FREE || place == FP_PLACE_CONNECTING;

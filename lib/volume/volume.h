@@ -187,4 +187,10 @@ void fp_volume_status (struct fp_volume *v, struct fp_volume_status *s);
 void fp_volume_server_status (struct fp_volume *v, unsigned i,
                               struct fp_server_status *s);
 
+/* Fill in *out, which has 17 KiB: do not put it on a small stack.  Takes the
+ * lock of each lane while it counts the lane's transfers, at most one for each
+ * slot.
+ */
+void fp_volume_census (struct fp_volume *v, struct fp_census *out);
+
 #endif /* FP_VOLUME_H */

@@ -194,7 +194,7 @@ await_whole (void)
   struct fp_mirror_status m;
 
   for (;;) {
-    fp_mirror_status (v, &m);
+    fp_mirror_status (&v->engine, &m);
     if (m.degraded == 0)
       return;
     assert_false (fp_deadline_passed (end));
@@ -506,7 +506,7 @@ test_moves (void **state)
             to != atomic_load (
                       &v->extents->p[(k + v->extents->nr) % v->extents->all]
                            .server))
-          (void) fp_volume_migrate (v, k, to);
+          (void) fp_migrate_move (v->migrate, k, to);
     await_end ();
     assert_int_equal (s.differ, 0);
   }

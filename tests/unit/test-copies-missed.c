@@ -241,7 +241,7 @@ check_waits (struct writing *w)
   assert_int_equal (s.state, FP_CHECK_DONE);
   assert_int_equal (s.differ, 0);
   assert_int_equal (s.skipped, 0);
-  assert_int_equal (atomic_load (&v->unsettled), 0);
+  assert_int_equal (atomic_load (&v->engine.unsettled), 0);
   for (unsigned c = 0; c < 2; c++)
     assert_int_equal (byte_of (c, AT), 9);
 }
@@ -398,12 +398,12 @@ test_zeros_are_unsettled (void **state)
     assert_false (fp_deadline_passed (end));
     pause_ms (1);
   }
-  assert_int_equal (atomic_load (&v->unsettled), 1);
+  assert_int_equal (atomic_load (&v->engine.unsettled), 1);
   fake_server_silence (servers[s], FAKE_SPEAKS, 0);
   assert_int_equal (fp_thread_join (&z.thread), 0);
   assert_int_equal (z.result, 0);
   assert_int_equal (byte_of (1, AT), 0);
-  assert_int_equal (atomic_load (&v->unsettled), 0);
+  assert_int_equal (atomic_load (&v->engine.unsettled), 0);
 }
 
 static void
@@ -431,7 +431,7 @@ zeros_stale (bool cut)
   await_byte (0, PUT_AT, 0);
   pause_ms (50); /* by now the server of copy 1 was asked */
   assert_int_equal (byte_of (1, PUT_AT), 9);
-  sim_stop_ms (v->engine.await_ms / 4 * 3);
+  sim_stop_ms (v->engine.block.await_ms / 4 * 3);
   if (cut)
     fake_server_cut (servers[s]);
   fake_server_silence (servers[s], FAKE_SPEAKS, 0);
@@ -439,7 +439,7 @@ zeros_stale (bool cut)
     fake_server_revive (servers[s]);
   assert_int_equal (fp_thread_join (&z.thread), 0);
   assert_int_equal (z.result, -EIO);
-  assert_int_equal (atomic_load (&v->unsettled), 0);
+  assert_int_equal (atomic_load (&v->engine.unsettled), 0);
   await_whole ();
   all_have (0, 0);
   all_have (1, 9);

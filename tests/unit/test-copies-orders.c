@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "engine/dirty_log.h" /* before the global v: -Wshadow */
+#include "engine/lane.h"
 #include "volume-fixture.h"
 
 #define MAX_STEPS 5
@@ -145,7 +146,8 @@ one_copy (enum fp_io_kind kind, uint64_t i, unsigned c, unsigned at,
 }
 
 /* As a client does, mark the regions of a write at copy c of extent i before
- * it is sent: dirty_log.h.  The sweep must not clear them meanwhile.
+ * it is sent (dirty_log.h).  The write is counted first, so that the sweep
+ * does not clear them meanwhile.
  */
 static int
 mark (uint64_t i, unsigned c, struct fp_extent *p)
@@ -153,10 +155,10 @@ mark (uint64_t i, unsigned c, struct fp_extent *p)
   uint64_t k = fp_copies_entry (v->extents, i, c);
   unsigned first, nr;
 
-  fp_dirty_log_enter (v, i, START, sizeof bytes);
+  fp_dirty_log_enter (&v->engine, i, START, sizeof bytes);
   for (;;)
-    switch (
-        fp_dirty_log_look (v, k, &p->copy, START, sizeof bytes, &first, &nr)) {
+    switch (fp_dirty_log_look (&v->engine, k, &p->copy, START, sizeof bytes,
+                               &first, &nr)) {
     case FP_DIRTY_LOG_READY:
       return 0;
     case FP_DIRTY_LOG_WAIT:
@@ -164,7 +166,7 @@ mark (uint64_t i, unsigned c, struct fp_extent *p)
       break;
     case FP_DIRTY_LOG_SAY:
     default:
-      return fp_dirty_log_say_all (v, k, p);
+      return fp_dirty_log_say_all (&v->engine, k, p);
     }
 }
 

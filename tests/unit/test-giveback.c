@@ -100,7 +100,7 @@ setup (void **state)
   for (uint64_t i = 0; i < EXTENTS; i++) {
     write_extent (i, (unsigned char) (i + 1));
     if (holder (i) != 0)
-      assert_int_equal (fp_volume_migrate (v, i, 0), 0);
+      assert_int_equal (fp_migrate_move (v->migrate, i, 0), 0);
     atomic_store (&v->extents->p[i].used,
                   atomic_load (&v->extents->tick) - 1000 + (uint32_t) i * 100);
   }

@@ -99,7 +99,7 @@ attach (bool hedge)
   p.slots = 8;
   p.hedge = hedge;
   must (fixture_start (&p));
-  lane = v->lanes[0];
+  lane = v->engine.lanes[0];
   t = v->extents;
   for (uint64_t i = 0; i < EXTENTS; i++)
     assert_int_equal (put (i, (unsigned char) (i + 1)), 0);

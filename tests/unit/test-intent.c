@@ -18,6 +18,15 @@
 #include "heal/migrate.h"
 #include "volume-fixture.h"
 
+static struct fp_volume_status
+status_of (void)
+{
+  struct fp_volume_status s;
+
+  fp_volume_status (v, &s);
+  return s;
+}
+
 #define SLAB COPIES_SLAB
 #define EXTENTS COPIES_EXTENTS
 #define REGION (64 * 1024) /* in slabs this small: a chunk */
@@ -198,8 +207,8 @@ test_in_groups (void **state)
   (void) state;
   quiet_ms = 1000;
   must (attach (false));
-  assert_int_equal (v->dirty_log->group, 1);
-  v->dirty_log->group = 4;
+  assert_int_equal (v->engine.dirty_log->group, 1);
+  v->engine.dirty_log->group = 4;
   fill_and_settle ();
   assert_int_equal (write_at (1, 5 * REGION, 7, 512), 0);
   assert_int_equal (write_at (2, 3 * REGION, 7, REGION + 1), 0);
@@ -224,7 +233,7 @@ test_what_was_written_of_late (void **state)
   assert_int_equal (write_at (2, 3 * REGION + 512, 9, 512), 0);
   die ();
   must (attach (true));
-  assert_int_equal (v->resync_bytes, REGION);
+  assert_int_equal (status_of ().resync_bytes, REGION);
   fp_volume_status (v, &s);
   assert_true (s.unclean);
   assert_int_equal (s.resync_bytes, REGION);
@@ -240,8 +249,8 @@ test_in_order (void **state)
   fill ();
   detach ();
   must (attach (true));
-  assert_int_equal (v->resync_bytes, 0);
-  assert_false (v->unclean);
+  assert_int_equal (status_of ().resync_bytes, 0);
+  assert_false (status_of ().unclean);
   /* The next client clears the marks that are left. */
   detach ();
   quiet_ms = 20;
@@ -325,7 +334,7 @@ one_has_it (unsigned slow)
   die ();
   quiet_ms = NEVER;
   must (attach (true));
-  assert_in_range (v->resync_bytes, REGION, 2 * REGION);
+  assert_in_range (status_of ().resync_bytes, REGION, 2 * REGION);
   all_alike ();
 }
 
@@ -377,7 +386,7 @@ test_moved_says_all (void **state)
   for (unsigned s = 0; s < v->peers.nr; s++)
     if (fp_copies_get (v->extents, 0, 0)->copy.server != s &&
         fp_copies_get (v->extents, 0, 1)->copy.server != s) {
-      assert_int_equal (fp_volume_migrate (v, 0, s), 0);
+      assert_int_equal (fp_migrate_move (v->migrate, 0, s), 0);
       break;
     }
   assert_int_equal (said (0, 0), SLAB / REGION);
@@ -415,7 +424,7 @@ test_without_tails (void **state)
   pause_ms (100);
   die ();
   must (attach (true));
-  assert_int_equal (v->resync_bytes, COPIES_SIZE);
+  assert_int_equal (status_of ().resync_bytes, COPIES_SIZE);
   all_alike ();
 }
 
@@ -475,7 +484,7 @@ some_work (void)
     if (k == 3 && zero_at (1, 0, SLAB - 4096) < 0)
       return false;
     if (k == 4) /* may fail */
-      (void) fp_volume_migrate (v, 2, 0);
+      (void) fp_migrate_move (v->migrate, 2, 0);
   }
   return true;
 }
@@ -500,7 +509,7 @@ walk_deaths (unsigned copies)
       quiet_ms = NEVER;
       copies_timeout_ms = 1000;
       must (attach (true));
-      looked += v->resync_bytes > 0;
+      looked += status_of ().resync_bytes > 0;
       all_alike ();
       detach ();
       copies_timeout_ms = 150;

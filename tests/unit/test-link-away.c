@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "engine/lane.h"       /* before the global v: -Wshadow */
 #include "peer/peer_migrate.h" /* before the global v: -Wshadow */
 
 #include "link-fixture.h"
@@ -358,21 +359,21 @@ test_other_lane (void **state)
   for (unsigned i = 0; i < 3; i += 2) {
     ios[i] = (struct fp_io) { .kind = FP_IO_READ, .length = 4, .buf = got[i] };
     fp_fake_fault_at (1, FP_FAKE_BREAK);
-    assert_int_equal (fp_lane_submit (v->lanes[i], &ios[i]), 0);
-    assert_null (fp_lane_poll (v->lanes[i], false));
+    assert_int_equal (fp_lane_submit (v->engine.lanes[i], &ios[i]), 0);
+    assert_null (fp_lane_poll (v->engine.lanes[i], false));
     assert_true (fp_fake_fault_fired ());
   }
   deadline = fp_deadline_in_ms (5000);
-  while (fp_lane_poll (v->lanes[2], false) == NULL) {
+  while (fp_lane_poll (v->engine.lanes[2], false) == NULL) {
     assert_false (fp_deadline_passed (deadline));
-    assert_null (fp_lane_poll (v->lanes[0], false));
+    assert_null (fp_lane_poll (v->engine.lanes[0], false));
     pause_ms (5);
   }
   assert_int_equal (ios[2].status, 0);
   assert_memory_equal (got[2], "data", 4);
-  assert_true (fp_lane_broken (v->lanes[0], 0));
+  assert_true (fp_lane_broken (v->engine.lanes[0], 0));
   fake_server_stingy_to (servers[0], 0, false);
-  assert_ptr_equal (fp_lane_poll (v->lanes[0], true), &ios[0]);
+  assert_ptr_equal (fp_lane_poll (v->engine.lanes[0], true), &ios[0]);
   assert_int_equal (ios[0].status, 0);
   assert_memory_equal (got[0], "data", 4);
 }
@@ -504,13 +505,13 @@ test_stopped_beyond_lease (void **state)
 {
   (void) state;
   assert_int_equal (write_extent (0, "data"), 0);
-  assert_true (fp_volume_is_leased (v));
+  assert_true (fp_peers_are_leased (&v->peers));
   silence_both (FAKE_DEAF);
   sim_stop_ms (2000); /* five times the lease */
-  assert_false (fp_volume_is_leased (v));
+  assert_false (fp_peers_are_leased (&v->peers));
   silence_both (FAKE_SPEAKS);
   expect (5, "\0\0\0\0");
-  assert_true (fp_volume_is_leased (v));
+  assert_true (fp_peers_are_leased (&v->peers));
 }
 
 /* A server that has no slab ready is asked for one ahead of need.  More urgent

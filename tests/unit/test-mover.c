@@ -256,7 +256,7 @@ test_move (void **state)
       unsigned to = other (i), from = holder (i);
       unsigned here = fake_server_labelled (servers[from]);
 
-      assert_int_equal (fp_volume_migrate (v, i, to), 0);
+      assert_int_equal (fp_migrate_move (v->migrate, i, to), 0);
       assert_int_equal (holder (i), to);
       assert_int_equal (fake_server_labelled (servers[from]), here - 1);
       assert_int_equal (labelled (), EXTENTS);
@@ -281,7 +281,7 @@ test_at_once (void **state)
   for (unsigned n = 0; n < 200; n++) {
     uint64_t i = n % EXTENTS, begun = fp_now_ns ();
 
-    assert_int_equal (fp_volume_migrate (v, i, other (i)), 0);
+    assert_int_equal (fp_migrate_move (v->migrate, i, other (i)), 0);
     assert_true (fp_now_ns () - begun < 500 * FP_NS_PER_MS);
   }
 }
@@ -300,7 +300,7 @@ test_sparse (void **state)
   write_shadow (10, 5 * CHUNK - 5, &x);
   to = other (0);
   fp_volume_server_status (v, to, &before);
-  assert_int_equal (fp_volume_migrate (v, 0, to), 0);
+  assert_int_equal (fp_migrate_move (v->migrate, 0, to), 0);
   fp_volume_server_status (v, to, &after);
   assert_int_equal (after.bytes_written - before.bytes_written, 3 * CHUNK);
   fp_volume_extent (v, 0, UINT64_MAX, &hole, &length);
@@ -316,10 +316,10 @@ test_refused (void **state)
 
   (void) state;
   write_shadow (10, 0, &x);
-  assert_int_equal (fp_volume_migrate (v, EXTENTS, 0), -EINVAL);
-  assert_int_equal (fp_volume_migrate (v, 0, NR_SERVERS), -EINVAL);
-  assert_int_equal (fp_volume_migrate (v, 0, holder (0)), -EAGAIN);
-  assert_int_equal (fp_volume_migrate (v, 1, 0), -EAGAIN); /* no copy */
+  assert_int_equal (fp_migrate_move (v->migrate, EXTENTS, 0), -EINVAL);
+  assert_int_equal (fp_migrate_move (v->migrate, 0, NR_SERVERS), -EINVAL);
+  assert_int_equal (fp_migrate_move (v->migrate, 0, holder (0)), -EAGAIN);
+  assert_int_equal (fp_migrate_move (v->migrate, 1, 0), -EAGAIN); /* no copy */
   check_all ();
 }
 
@@ -457,8 +457,8 @@ test_used (void **state)
   start_workers ();
   /* -EAGAIN until the workers have written somewhere. */
   for (unsigned n = 0; n < 300; n++) {
-    int r = fp_volume_migrate (v, rnd (&x) % EXTENTS,
-                               (unsigned) (rnd (&x) % NR_SERVERS));
+    int r = fp_migrate_move (v->migrate, rnd (&x) % EXTENTS,
+                             (unsigned) (rnd (&x) % NR_SERVERS));
 
     if (r != 0)
       assert_int_equal (r, -EAGAIN);
@@ -485,8 +485,8 @@ test_used_cuts (void **state)
 
     if (n % 4 == 0)
       fake_server_cut (s);
-    (void) fp_volume_migrate (v, rnd (&x) % EXTENTS,
-                              (unsigned) (rnd (&x) % NR_SERVERS));
+    (void) fp_migrate_move (v->migrate, rnd (&x) % EXTENTS,
+                            (unsigned) (rnd (&x) % NR_SERVERS));
     if (n % 4 == 0)
       fake_server_revive (s);
   }
@@ -512,7 +512,7 @@ do_move (void *arg)
   struct migrate_call *c = arg;
   uint64_t begun = fp_now_ns ();
 
-  c->result = fp_volume_migrate (v, c->extent, c->to);
+  c->result = fp_migrate_move (v->migrate, c->extent, c->to);
   c->took_ns = fp_now_ns () - begun;
 }
 
@@ -535,7 +535,7 @@ await_moving (void)
 {
   uint64_t deadline = fp_deadline_in_ms (5000);
 
-  while (atomic_load (&v->moving) == UINT64_MAX) {
+  while (atomic_load (&v->extents->moving) == UINT64_MAX) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (1);
   }
@@ -695,7 +695,7 @@ label_lost (bool dies)
   else
     fake_server_silence (servers[to], FAKE_MUTE, FP_MSG_LABEL);
   if (dies) {
-    assert_true (fp_volume_migrate (v, 0, to) < 0);
+    assert_true (fp_migrate_move (v->migrate, 0, to) < 0);
     assert_int_equal (holder (0), from);
     write_shadow (CHUNK, 100, &x);
   }
@@ -759,7 +759,7 @@ test_label_late (void **state)
   assert_int_equal (holder (0), from);
   await_labelled (1);
   check_all ();
-  assert_int_equal (fp_volume_migrate (v, 0, to), 0);
+  assert_int_equal (fp_migrate_move (v->migrate, 0, to), 0);
   check_all ();
 }
 
@@ -1064,7 +1064,7 @@ walk (bool control, int kind)
     to = other (0);
     fp_fake_fault_at (control ? 0 : n, (enum fp_fake_fault) kind);
     fake_ctl_fault_at (control ? n : 0, (enum fake_ctl_fault) kind);
-    r = fp_volume_migrate (v, 0, to);
+    r = fp_migrate_move (v->migrate, 0, to);
     fired = control ? fake_ctl_fault_fired () : fp_fake_fault_fired ();
     assert_true (r == 0 || fired);
     lane = fp_volume_lane_get (v);
@@ -1209,7 +1209,7 @@ test_drain_cancel (void **state)
   fp_volume_server_status (v, at, &s);
   assert_int_equal (s.drain.state, FP_DRAIN_NONE);
   pause_ms (200);
-  assert_int_equal (atomic_load (&v->moving), UINT64_MAX);
+  assert_int_equal (atomic_load (&v->extents->moving), UINT64_MAX);
   fp_volume_server_status (v, at, &s);
   assert_true (s.extents > 0);
   await_labelled (EXTENTS);
@@ -1274,7 +1274,7 @@ test_rate (void **state)
   start (1024 * 1024);
   write_shadow (SLAB, 0, &x);
   begun = fp_now_ns ();
-  assert_int_equal (fp_volume_migrate (v, 0, other (0)), 0);
+  assert_int_equal (fp_migrate_move (v->migrate, 0, other (0)), 0);
   assert_in_range ((fp_now_ns () - begun) / FP_NS_PER_MS, 200, 15000);
   check_all ();
 }

@@ -16,7 +16,16 @@
 
 /* ---- what peers tell ---- */
 
-enum told { OPENED, UP, DRAINING, DOWN, COUNTED, PLACED, ANSWERED, NR_TOLD };
+enum told {
+  COMING_UP,
+  UP,
+  DRAINING,
+  DOWN,
+  COUNTED,
+  PLACED,
+  ANSWERED,
+  NR_TOLD
+};
 
 static _Atomic unsigned told[NR_TOLD];
 static const struct fp_peer_ops *real;
@@ -35,11 +44,11 @@ call_back (struct fp_volume *of, enum told what)
 }
 
 static void
-opened (struct fp_volume *of, unsigned server, const struct fp_uuid *uuid,
-        bool restarted)
+coming_up (struct fp_volume *of, unsigned server, const struct fp_uuid *uuid,
+           bool restarted)
 {
-  call_back (of, OPENED);
-  real->opened (of, server, uuid, restarted);
+  call_back (of, COMING_UP);
+  real->coming_up (of, server, uuid, restarted);
 }
 
 static void
@@ -104,7 +113,7 @@ test_told_without_lock (void **state)
   alarm (60); /* only a hang gets there */
   must (copies_attach (COPIES_SIZE, false));
   real = v->peers.ops;
-  ops.opened = opened;
+  ops.coming_up = coming_up;
   ops.up = up;
   ops.draining = draining;
   ops.down = down;
@@ -162,14 +171,14 @@ test_join_and_leave (void **state)
   go (FP_PLACE_FREE, FP_PLACE_CONNECTING);
   go (FP_PLACE_CONNECTING, FP_PLACE_JOINING);
   assert_false (fp_peers_is_open (&peers, 1));
-  assert_true (fp_peers_is_emptied (&peers, 1));
+  assert_true (fp_peers_is_leaving (&peers, 1));
   go (FP_PLACE_JOINING, FP_PLACE_NEW);
   assert_true (fp_peers_is_open (&peers, 1));
-  assert_false (fp_peers_is_emptied (&peers, 1));
+  assert_false (fp_peers_is_leaving (&peers, 1));
   go (FP_PLACE_NEW, FP_PLACE_MEMBER);
   assert_true (fp_peers_is_open (&peers, 1));
   atomic_store (&peers.drained, 2);
-  assert_true (fp_peers_is_emptied (&peers, 1));
+  assert_true (fp_peers_is_leaving (&peers, 1));
   go (FP_PLACE_MEMBER, FP_PLACE_LEAVING);
   assert_false (fp_peers_is_open (&peers, 1));
   go (FP_PLACE_LEAVING, FP_PLACE_FREE);

@@ -178,11 +178,11 @@ test_placement (void **state)
   uint64_t x = 1;
 
   (void) state;
-  assert_int_equal (fp_place (none, 3, 12345), -1);
-  assert_int_equal (fp_place (one, 3, 12345), 1);
+  assert_int_equal (fp_placement_choose (none, 3, 12345), -1);
+  assert_int_equal (fp_placement_choose (one, 3, 12345), 1);
   for (unsigned i = 0; i < 3000; i++) {
     x = x * UINT64_C (6364136223846793005) + 1442695040888963407;
-    int s = fp_place (uneven, 4, x ^ (x >> 29));
+    int s = fp_placement_choose (uneven, 4, x ^ (x >> 29));
 
     assert_in_range (s, 0, 3);
     hits[s]++;

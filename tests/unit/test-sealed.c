@@ -17,12 +17,13 @@
 #include "base/thread.h"
 #include "base/tsan.h"
 #include "engine/lane.h"
-#include "engine/mirror.h"
+#include "extent/copies.h"
 #include "extent/range_seqlock.h"
 #include "fake-ctl.h"
 #include "filter/seal_cipher.h"
 #include "filter/seal_table.h"
 #include "filter/sealed.h"
+#include "volume/volume_int.h"
 
 #define SLAB (256 * 1024)
 #define SLABS 24
@@ -163,10 +164,11 @@ raw (enum fp_io_kind kind, uint64_t block, unsigned char *bytes, unsigned copy)
   if (t->copies > 1)
     atomic_store (&t->in_sync[i], (uint8_t) (1u << copy));
   if (kind == FP_IO_READ)
-    assert_int_equal (fp_block_read (&v->engine, 0, bytes, B, block * B), 0);
-  else
-    assert_int_equal (fp_block_write (&v->engine, 0, bytes, B, block * B, 0),
+    assert_int_equal (fp_block_read (&v->engine.block, 0, bytes, B, block * B),
                       0);
+  else
+    assert_int_equal (
+        fp_block_write (&v->engine.block, 0, bytes, B, block * B, 0), 0);
   if (t->copies > 1)
     atomic_store (&t->in_sync[i], in_sync);
 }

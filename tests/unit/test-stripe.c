@@ -170,11 +170,11 @@ test_apart (void **state)
   uint64_t a[4] = { 9, 9, 9, 9 }, b[4] = { 9, 0, 9, 1 }, c[4] = { 0, 0, 3, 0 };
 
   (void) state;
-  fp_place_apart (a, has, 4);
+  fp_placement_spread (a, has, 4);
   assert_true (a[0] == 0 && a[1] == 9 && a[2] == 0 && a[3] == 0);
-  fp_place_apart (b, has, 4);
+  fp_placement_spread (b, has, 4);
   assert_true (b[0] == 9 && b[1] == 0 && b[2] == 0 && b[3] == 1);
-  fp_place_apart (c, has, 4);
+  fp_placement_spread (c, has, 4);
   assert_true (c[2] == 3);
 }
 
@@ -557,7 +557,7 @@ test_named (void **state)
   assert_int_equal (fp_volume_probe (&p, why), 0);
   assert_int_equal (fp_volume_start (&v, &p, why), 0);
   check ();
-  assert_int_equal (fp_lane_zero (v->lanes[0], SIZE, 0, true), 0);
+  assert_int_equal (fp_lane_zero (v->engine.lanes[0], SIZE, 0, true), 0);
 }
 
 /* Migrated extents of one group stay apart, too.  After a resume, all of the
@@ -578,7 +578,7 @@ test_moves (void **state)
   for (uint64_t i = 0; i < NR_EXTENTS; i++) {
     unsigned to = (v->extents->p[i].copy.server + 1) % NR_SERVERS;
 
-    assert_int_equal (fp_volume_migrate (v, i, to), 0);
+    assert_int_equal (fp_migrate_move (v->migrate, i, to), 0);
     assert_int_equal (v->extents->p[i].copy.server, to);
   }
   check ();

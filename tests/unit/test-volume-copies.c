@@ -790,8 +790,8 @@ rest_is_zeros (uint64_t i)
   none[0] = none[4096] = 7;
   for (unsigned c = 0; c < v->extents->copies; c++) {
     memset (got, 1, sizeof got);
-    assert_int_equal (fp_block_read_copy (&v->engine, 0, c, got, sizeof got,
-                                          i * SLAB + 4096),
+    assert_int_equal (fp_block_read_copy (&v->engine.block, 0, c, got,
+                                          sizeof got, i * SLAB + 4096),
                       0);
     assert_memory_equal (got, none, sizeof got);
   }

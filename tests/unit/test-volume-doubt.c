@@ -195,7 +195,7 @@ do_move (void *arg)
 {
   struct move *m = arg;
 
-  m->result = fp_volume_migrate (v, 0, m->to);
+  m->result = fp_migrate_move (v->migrate, 0, m->to);
 }
 
 /* Migrate extent 0 without its old server hearing of it, then write to it at
@@ -295,7 +295,7 @@ test_stayed (void **state)
   from = holder (0);
   to = (from + 1) % nr_servers;
   fake_server_die_of_label (servers[to], true);
-  assert_true (fp_volume_migrate (v, 0, to) < 0);
+  assert_true (fp_migrate_move (v->migrate, 0, to) < 0);
   fake_server_die_of_label (servers[to], false);
   assert_int_equal (write_extent (0, "new.."), 0);
   assert_false (is_open (from, 0));

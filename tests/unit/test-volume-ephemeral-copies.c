@@ -189,7 +189,7 @@ degraded (void)
 {
   struct fp_mirror_status s;
 
-  fp_mirror_status (v, &s);
+  fp_mirror_status (&v->engine, &s);
   return s.degraded;
 }
 
@@ -220,8 +220,8 @@ all_have (uint64_t i, int byte)
     memset (copy, byte + 1, sizeof copy);
     /* A copy that leaves the in-sync set meanwhile does not count. */
     AWAIT (!(fp_copies_in_sync (v->extents, i) >> c & 1) ||
-           fp_block_read_copy (&v->engine, 0, c, copy, IO, i * SLAB + 4096) ==
-               0);
+           fp_block_read_copy (&v->engine.block, 0, c, copy, IO,
+                               i * SLAB + 4096) == 0);
     for (unsigned n = 0;
          n < IO && (fp_copies_in_sync (v->extents, i) >> c & 1); n++)
       assert_int_equal (copy[n], byte);
@@ -494,7 +494,7 @@ is_recorded (void)
     if ((fp_copies_in_sync (t, fp_extent_of (t, k)) >> fp_copy_of (t, k) &
          1) &&
         (!fp_recorded_may_exist (&v->recorded, k) ||
-         fp_meta_log_is_due (v, k)))
+         fp_meta_log_is_due (v->meta_log, k)))
       return false;
   return true;
 }

@@ -455,8 +455,8 @@ is_in_sync (unsigned i)
   const struct fp_extents *t = v->extents;
 
   return fp_copies_in_sync (t, i) == 3 &&
-         fp_meta_log_has_in_sync (v, fp_copies_entry (t, i, 0)) &&
-         fp_meta_log_has_in_sync (v, fp_copies_entry (t, i, 1));
+         fp_meta_log_has_in_sync (v->meta_log, fp_copies_entry (t, i, 0)) &&
+         fp_meta_log_has_in_sync (v->meta_log, fp_copies_entry (t, i, 1));
 }
 
 /* A has an old list of three servers.  Only B has a newer list of four, so B

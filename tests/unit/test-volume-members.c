@@ -326,7 +326,7 @@ test_remove_drained (void **state)
   assert_int_equal (attach (0, 2), 0);
   for (unsigned i = 0; i < 20; i++)
     if (holder (i) == 1)
-      assert_int_equal (fp_volume_migrate (v, i, 0), 0);
+      assert_int_equal (fp_migrate_move (v->migrate, i, 0), 0);
   detach ();
   name_servers (0, 1);
   remove_server (1);
@@ -519,7 +519,7 @@ await_closed (unsigned i, bool closed)
 {
   uint64_t deadline = fp_deadline_in_ms (5000);
 
-  while (fp_peers_is_drained (&v->peers, i) != closed) {
+  while (fp_peers_gets_none (&v->peers, i) != closed) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
   }
@@ -538,21 +538,21 @@ test_not_listed (void **state)
     assert_int_equal (write_extent (i, "text."), 0);
   for (unsigned i = 0; i < 20; i++)
     if (i == 0 ? holder (i) != 0 : holder (i) == 3)
-      assert_int_equal (fp_volume_migrate (v, i, 0), 0);
+      assert_int_equal (fp_migrate_move (v->migrate, i, 0), 0);
   for (unsigned i = 1; i < 4; i++)
     fake_server_cut (servers[i]);
   await_state (3, FP_SERVER_DOWN);
   fake_server_forget (servers[3]);
   fake_server_revive (servers[3]);
   await_state (3, FP_SERVER_UP);
-  assert_int_equal (fp_volume_migrate (v, 0, 3), -ENOSPC);
+  assert_int_equal (fp_migrate_move (v->migrate, 0, 3), -ENOSPC);
   assert_int_equal (fp_volume_drain (v, 0, 0, why), -ENOSPC);
   expect (0, "text.");
   /* The others have the list now, so the next client can find the server. */
   fake_server_revive (servers[1]);
   fake_server_revive (servers[2]);
   await_closed (3, false);
-  assert_int_equal (fp_volume_migrate (v, 0, 3), 0);
+  assert_int_equal (fp_migrate_move (v->migrate, 0, 3), 0);
   detach ();
   assert_int_equal (attach (1, 1), 0);
   assert_int_equal (nr_servers (), 4);
@@ -571,17 +571,17 @@ test_does_not_leave (void **state)
   assert_int_equal (attach (0, 3), 0);
   for (unsigned i = 0; i < 20; i++)
     if (holder (i) == 2)
-      assert_int_equal (fp_volume_migrate (v, i, 0), 0);
+      assert_int_equal (fp_migrate_move (v->migrate, i, 0), 0);
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_MUTE, FP_MSG_MEMBERS);
   assert_int_equal (fp_volume_remove_server (v, 2, why), -ENOTCONN);
-  assert_true (fp_peers_is_drained (&v->peers, 2));
+  assert_true (fp_peers_gets_none (&v->peers, 2));
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_SPEAKS, 0);
   await_closed (2, false);
   assert_int_equal (write_extent (21, "text."), 0); /* all answer again */
   if (holder (21) != 2)
-    assert_int_equal (fp_volume_migrate (v, 21, 2), 0);
+    assert_int_equal (fp_migrate_move (v->migrate, 21, 2), 0);
   detach ();
   assert_int_equal (attach (0, 1), 0);
   assert_int_equal (nr_servers (), 3);
@@ -602,7 +602,7 @@ test_unheard_list (void **state)
   (void) state;
   assert_int_equal (attach (0, 4), 0);
   assert_int_equal (write_extent (0, "first"), 0);
-  fp_meta_log_status (v, &s);
+  fp_meta_log_status (v->meta_log, &s);
   version = s.version;
   fake_server_silence (servers[0], FAKE_MUTE, FP_MSG_MEMBERS);
   fake_server_silence (servers[1], FAKE_DEAF, FP_MSG_MEMBERS);

@@ -619,7 +619,7 @@ test_link_has_ended (void **state)
   l = v->peers.at[place_of (1)];
   assert_int_equal (take_out (1), 0);
   alarm (60); /* only a hang gets there */
-  assert_int_equal (fp_peer_emptied (l), 0);
+  assert_int_equal (fp_peer_check_empty (l), 0);
   alarm (0);
   must_add (1);
   await_use (1);

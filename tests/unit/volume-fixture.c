@@ -185,7 +185,7 @@ degraded (void)
 {
   struct fp_mirror_status s;
 
-  fp_mirror_status (v, &s);
+  fp_mirror_status (&v->engine, &s);
   return s.degraded;
 }
 
@@ -224,7 +224,7 @@ all_have (uint64_t i, int byte)
     /* A copy that leaves the in-sync set meanwhile does not count. */
     while (fp_copies_in_sync (t, i) >> c & 1) {
       memset (got, byte + 1, sizeof got);
-      if (fp_block_read_copy (&v->engine, 0, c, got, sizeof got,
+      if (fp_block_read_copy (&v->engine.block, 0, c, got, sizeof got,
                               i * COPIES_SLAB + 4096) == 0) {
         for (unsigned n = 0; n < sizeof got; n++)
           assert_int_equal (got[n], byte);

@@ -6,8 +6,8 @@
 #ifndef VOLUME_FIXTURE_H
 #define VOLUME_FIXTURE_H
 
-#include "engine/mirror.h" /* before `v`, which would be shadowed */
 #include "fake-ctl.h"
+#include "volume/volume_int.h" /* before `v`, which would be shadowed */
 
 #define FIXTURE_SERVERS 4
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_probe.c - read one byte of a server over a lane, to learn about its
+/* lane_touch.c - read one byte of a server over a lane, to learn about its
  * connection, or to have earlier writes placed (flush.c).
  *
  * Threads:  a peer's.
@@ -28,7 +28,7 @@ static void
 probe_begin (struct probe *b, struct fp_lane *lane, unsigned server,
              uint64_t at, struct fp_extent *target)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
 
   b->lane = lane;
   b->server = server;
@@ -57,6 +57,7 @@ may_wait (const struct probe *b)
 {
   if (fp_lane_broken (b->lane, b->server))
     return false;
+  /* The owner's extent stays shut, and its server is the peer's own. */
   return b->io.owner || (fp_lane_has_queue_pair (b->lane, b->server) &&
                          fp_extent_state (b->extent) == FP_EXTENT_READY &&
                          !atomic_load (b->stop));
@@ -65,7 +66,7 @@ may_wait (const struct probe *b)
 static int
 probe_end (struct probe *b)
 {
-  struct fp_notifier *changes = &b->lane->v->extents->changes;
+  struct fp_notifier *changes = &b->lane->e->extents->changes;
 
   for (;;) {
     uint32_t seen = fp_notifier_count (changes);
@@ -81,23 +82,23 @@ probe_end (struct probe *b)
 }
 
 void
-fp_lanes_probe_others (struct fp_volume *v, unsigned server,
+fp_lanes_touch_others (struct fp_engine *e, unsigned server,
                        const _Atomic bool *stop)
 {
-  unsigned nr = 0, servers = atomic_load (&v->peers.nr);
-  struct probe *b = calloc ((size_t) v->nr_lanes * servers, sizeof *b);
+  unsigned nr = 0, servers = atomic_load (&e->peers->nr);
+  struct probe *b = calloc ((size_t) e->nr_lanes * servers, sizeof *b);
 
   if (b == NULL)
     return; /* the next attempt probes again */
-  for (unsigned i = 0; i < v->nr_lanes; i++)
+  for (unsigned i = 0; i < e->nr_lanes; i++)
     for (unsigned s = 0; s < servers; s++) {
       uint64_t at = 0;
 
-      if (s == server || !fp_lane_has_queue_pair (v->lanes[i], s) ||
-          !flush_place_to_read (v, s, &at))
+      if (s == server || !fp_lane_has_queue_pair (e->lanes[i], s) ||
+          !flush_place_to_read (e, s, &at))
         continue;
       b[nr].stop = stop;
-      probe_begin (&b[nr++], v->lanes[i], s, at, NULL);
+      probe_begin (&b[nr++], e->lanes[i], s, at, NULL);
     }
   for (unsigned n = 0; n < nr; n++)
     (void) probe_end (&b[n]);
@@ -105,10 +106,10 @@ fp_lanes_probe_others (struct fp_volume *v, unsigned server,
 }
 
 int
-fp_lane_place_writes (struct fp_lane *lane, unsigned server,
-                      struct fp_extent *p)
+fp_lane_settle_writes (struct fp_lane *lane, unsigned server,
+                       struct fp_extent *p)
 {
-  struct fp_extents *t = lane->v->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
   struct probe b = { .stop = NULL };
 
