@@ -60,7 +60,7 @@ static struct fp_volume *volume;
 static struct fp_status_thread *status;
 static struct fp_metrics *metrics;
 
-/* Read-only after .get_ready; NULL: no TLS. */
+/* Read-only after .after_fork. */
 static char description[256];
 
 /* SIGUSR1 came: the volume that keep=true kept is no longer needed. */
@@ -295,11 +295,13 @@ farpage_get_ready (void)
       complain (fp_scrape_listen (&metrics_sockets, &params.metrics, why),
                 why) == -1)
     return -1;
-  if (complain (fp_params_read_keys (&params, why), why) == -1)
+  if (complain (fp_params_read_keys (&params, why), why) == -1) {
+    fp_scrape_close (&metrics_sockets); /* nbdkit exits without .unload */
     return -1;
+  }
   v->waits = on_waits;
   if (complain (fp_volume_probe (v, why), why) == -1) {
-    fp_scrape_close (&metrics_sockets); /* nbdkit exits without .unload */
+    fp_scrape_close (&metrics_sockets);
     return -1;
   }
   say_takeover ();

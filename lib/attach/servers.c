@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+
 #include <config.h>
 
 #include <errno.h>
@@ -394,7 +395,7 @@ check_others (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
 
   fp_addr_format (&set->p->servers[server], where);
   for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++)
-    any |= i != server && !fp_peers_is_leaving (set->peers, i);
+    any |= i != server && !fp_peers_must_be_empty (set->peers, i);
   if (!any)
     return say (-EBUSY, why,
                 "%s is the last server of this volume that is not drained",

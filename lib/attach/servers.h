@@ -16,7 +16,7 @@
  *
  * Errors:   0 or -errno; volume.h has them.
  * Threads:  one at a time may call add, remove and list; any may call counted.
- *           The threads of the peers and of the metadata log do the work.
+ *           The threads of peers and metadata log carry the changes out.
  * Memory:   add, remove and keep_servers allocate.
  */
 
@@ -30,6 +30,7 @@
 struct fp_meta_log;
 struct fp_migrate;
 
+/* The caller sets meta_log and migrate. */
 struct fp_servers {
   struct fp_peers *peers;
   struct fp_volume_params *p;
@@ -50,7 +51,9 @@ int fp_servers_add (struct fp_servers *set, const struct fp_server_name *name,
 int fp_servers_remove (struct fp_servers *set, unsigned i,
                        char why[FP_WHY_MAX]);
 
-/* End the peers of servers that left when the volume was started. */
+/* End the peers of these servers, which left at the start, and free their
+ * places.
+ */
 void fp_servers_let_leave (struct fp_servers *set, uint64_t servers);
 
 /* ---- servers_count.c ---- */

@@ -110,7 +110,7 @@ know (struct fp_engine *e, uint64_t k, uint64_t generation)
   atomic_store (&n->labelled[k], generation);
 }
 
-/* If the migration lane has connected again since the failed clear, the zero
+/* If the heal lane has connected again since the failed clear, the zero
  * cannot land any more: forget FAILED.  Return the state.
  */
 static uint8_t
@@ -352,15 +352,15 @@ int
 fp_dirty_log_say_all (struct fp_engine *e, uint64_t k, struct fp_extent *p)
 {
   struct fp_dirty_log *n = e->dirty_log;
-  int r = run (fp_engine_own_lane (e), &(struct fp_io) {
-                                           .kind = FP_IO_WRITE,
-                                           .length = n->regions,
-                                           .offset = k << e->extents->shift,
-                                           .buf = (void *) (uintptr_t) ones,
-                                           .migrate = true,
-                                           .target = p,
-                                           .tail = FP_TAIL_RAW,
-                                       });
+  int r = run (fp_engine_heal_lane (e), &(struct fp_io) {
+                                            .kind = FP_IO_WRITE,
+                                            .length = n->regions,
+                                            .offset = k << e->extents->shift,
+                                            .buf = (void *) (uintptr_t) ones,
+                                            .migrate = true,
+                                            .target = p,
+                                            .tail = FP_TAIL_RAW,
+                                        });
 
   if (r == -EOPNOTSUPP)
     return 0; /* without a tail, all of it counts as marked */
@@ -375,15 +375,15 @@ fp_dirty_log_say_all (struct fp_engine *e, uint64_t k, struct fp_extent *p)
 static bool
 read_log (struct fp_engine *e, uint64_t k, unsigned char bytes[FP_TAIL_SIZE])
 {
-  return run (fp_engine_own_lane (e), &(struct fp_io) {
-                                          .kind = FP_IO_READ,
-                                          .length = e->dirty_log->regions,
-                                          .offset = k << e->extents->shift,
-                                          .buf = bytes,
-                                          .migrate = true,
-                                          .target = &e->extents->p[k],
-                                          .tail = FP_TAIL_RAW,
-                                      }) == 0;
+  return run (fp_engine_heal_lane (e), &(struct fp_io) {
+                                           .kind = FP_IO_READ,
+                                           .length = e->dirty_log->regions,
+                                           .offset = k << e->extents->shift,
+                                           .buf = bytes,
+                                           .migrate = true,
+                                           .target = &e->extents->p[k],
+                                           .tail = FP_TAIL_RAW,
+                                       }) == 0;
 }
 
 uint64_t
@@ -490,7 +490,7 @@ clear (struct fp_engine *e, uint64_t k, unsigned first, unsigned nr)
   bool sent;
 
   fp_dirty_log_sent (e, server);
-  sent = run (fp_engine_own_lane (e), &io) == 0;
+  sent = run (fp_engine_heal_lane (e), &io) == 0;
   if (sent) {
     /* The acknowledgement of a WRITE orders nothing on another queue pair.  A
      * later READ on the same queue pair does.  If that connection is gone, the
@@ -499,7 +499,7 @@ clear (struct fp_engine *e, uint64_t k, unsigned first, unsigned nr)
     io.kind = FP_IO_READ;
     io.buf = back;
     io.tail = FP_TAIL_CLEARED;
-    (void) run (fp_engine_own_lane (e), &io);
+    (void) run (fp_engine_heal_lane (e), &io);
   }
   /* Still CLEARING here: the WRITE, or the READ after it, was not sent. */
   fp_dirty_log_not_cleared (e, k, first, nr, sent);

@@ -15,7 +15,7 @@
  *            clears the byte.
  *   attach   Two copies may differ in the regions that either of them marks.
  *            If a tail is missing or unreadable, they may differ anywhere
- *            (meta_log_copies.c).
+ *            (fp_dirty_log_differ).
  *
  * If a write reached copy A but not copy B, A's byte is set, or A has lost its
  * data too.  A byte is cleared only while all of these hold:
@@ -53,7 +53,7 @@
  *   CLEAR     The byte is 0.
  *   SET       The byte is not 0, and there was a write lately.
  *   COLD      The byte is not 0.  A write makes it SET.
- *   CLEARING  The migration lane is clearing the byte.  A writer waits,
+ *   CLEARING  The heal lane is clearing the byte.  A writer waits,
  *             because another lane could overtake the zero.
  *   FAILED    The connection broke while the byte was being cleared.  The
  *             zero may land until that lane has another one (conn_break).
@@ -79,7 +79,7 @@ struct fp_dirty_log {
   _Atomic uint8_t *state;     /* per entry and region */
   _Atomic uint32_t *users;    /* per extent and region: writers */
   _Atomic uint64_t *labelled; /* per entry: generation that state is for */
-  /* Per server: number of connections that the migration lane made, and that
+  /* Per server: number of connections that the heal lane made, and that
    * number when the last clear that failed was sent.
    */
   _Atomic uint32_t opened[FP_MAX_SERVERS], failed[FP_MAX_SERVERS];
@@ -89,6 +89,7 @@ struct fp_dirty_log {
   uint64_t sweep_ns;       /* time of the next sweep, ns; migration thread's */
 };
 
+/* Create e->dirty_log.  -ENOMEM. */
 int fp_dirty_log_new (struct fp_engine *e);
 void fp_dirty_log_free (struct fp_engine *e);
 
@@ -112,7 +113,7 @@ enum fp_dirty_log_need {
 };
 
 /* Return what is needed before [in, in + length) of entry k is written at
- * copy.  The caller is inside the extent.  It is counted already: by
+ * copy.  The caller is inside the extent.  The write is counted already: by
  * fp_dirty_log_enter, or in fp_engine.unsettled.
  */
 enum fp_dirty_log_need fp_dirty_log_look (struct fp_engine *e, uint64_t k,
@@ -136,10 +137,10 @@ void fp_dirty_log_was_cleared (struct fp_engine *e, uint64_t k, unsigned first,
 void fp_dirty_log_not_cleared (struct fp_engine *e, uint64_t k, unsigned first,
                                unsigned nr, bool may_land);
 
-/* Call these with the lock of the migration lane held.  opened: the lane has
- * another connection to the server.  sent: a clear was sent on the present
- * connection.  is_same: return true if that connection is still the present
- * one.
+/* opened: the heal lane has another connection to the server.  sent: a clear
+ * is about to be sent, or was, on the present connection.  is_same: return
+ * true if that connection is still the present one.  Call opened and is_same
+ * with the lock of the heal lane held.
  */
 void fp_dirty_log_opened (struct fp_engine *e, unsigned server);
 void fp_dirty_log_sent (struct fp_engine *e, unsigned server);
@@ -155,7 +156,8 @@ int fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
                       uint64_t length);
 
 /* Mark all regions of p: an entry that does not count yet, or a move's target
- * for entry k.  Migration thread only.
+ * for entry k.  Return 0, also without a tail, or -ENOTCONN.  Migration thread
+ * only.
  */
 int fp_dirty_log_say_all (struct fp_engine *e, uint64_t k,
                           struct fp_extent *p);
@@ -165,8 +167,9 @@ int fp_dirty_log_say_all (struct fp_engine *e, uint64_t k,
 void fp_dirty_log_sweep (struct fp_engine *e, const _Atomic bool *stop);
 
 /* Mark where copy c of extent i may have missed what the copy `believed` has.
- * These are the regions that either dirty log says were being written.  Return
- * the bytes marked.  Only the thread that starts the volume.
+ * These are the regions that either dirty log says were being written, or all
+ * if one cannot be read.  Return the bytes marked.  Only the thread that
+ * starts the volume.
  */
 uint64_t fp_dirty_log_differ (struct fp_engine *e, uint64_t i, unsigned c,
                               unsigned believed);

@@ -63,7 +63,7 @@ static const struct fp_block_ops engine_ops = {
   .submit = submit,
   .poll = collect,
   .zero_is_fast = zero_is_fast,
-  .extent = zero_extent,
+  .extent = find_hole,
   .status = status,
   .in_sync = in_sync,
   .read_copy = lane_read_copy,
@@ -96,7 +96,7 @@ fp_engine_init (struct fp_engine *e, struct fp_peers *peers,
 }
 
 int
-fp_engine_fill (struct fp_engine *e)
+fp_engine_alloc (struct fp_engine *e)
 {
   const struct fp_volume_params *p = e->p;
   int r = 0;
@@ -114,14 +114,14 @@ fp_engine_fill (struct fp_engine *e)
   for (unsigned i = 0; r == 0 && i < e->nr_lanes; i++)
     r = fp_lane_new (&e->lanes[i], e, i,
                      i < p->lanes ? p->slots
-                                  : FP_MIN (p->slots, FP_OWN_LANE_SLOTS));
+                                  : FP_MIN (p->slots, FP_HEAL_LANE_SLOTS));
   e->peers->lanes = e->lanes;
   e->peers->nr_lanes = e->nr_lanes;
   return r;
 }
 
 void
-fp_engine_free (struct fp_engine *e)
+fp_engine_destroy (struct fp_engine *e)
 {
   for (unsigned i = 0; i < e->nr_lanes; i++)
     fp_lane_free (e->lanes[i]);

@@ -8,13 +8,14 @@
  * is taken but that of a notifier.
  *
  * Errors:   0 or -errno.
- * Threads:  init, fill and free belong to the one that starts and stops the
- *           volume.
- * Memory:   only fp_engine_fill allocates.
+ * Threads:  init, alloc and destroy belong to the one that starts and stops
+ * the volume. Memory:   only fp_engine_alloc allocates.
  */
 
 #ifndef FP_ENGINE_H
 #define FP_ENGINE_H
+
+#include <stddef.h>
 
 #include "engine/mirror.h"
 #include "extent/block.h"
@@ -26,7 +27,7 @@ struct fp_lane;
 struct fp_meta_log;
 struct fp_range_lock;
 
-#define FP_OWN_LANE_SLOTS 8u /* most transfers of the engine's own lane */
+#define FP_HEAL_LANE_SLOTS 8u /* most transfers of the heal lane */
 
 struct fp_engine {
   struct fp_block block; /* first: fp_engine_of */
@@ -43,30 +44,36 @@ struct fp_engine {
   struct fp_range_lock *range_lock; /* NULL with one copy */
   struct fp_dirty_log *dirty_log;   /* NULL with one copy */
   struct fp_mirror mirror;
-  /* Number of writes and zeros that failed in part and are being retried.
-   * Until they are over, their data may be in some copies only.
+  /* Number of writes that failed in part and are being retried, and of zeros
+   * under way.  Until they are over, copies may differ.
    */
   _Atomic uint64_t unsettled;
   _Atomic uint64_t waits; /* fp_volume_waits */
 };
 
-/* Initialise e for peers->p, which the probe has completed. */
+/* Initialise e for peers->p, which the probe has completed.  The caller sets
+ * meta_log.  e must not move: it listens to extents->changes.
+ */
 void fp_engine_init (struct fp_engine *e, struct fp_peers *peers,
                      struct fp_allocator *allocator);
-/* Create the lanes, and what several copies need. */
-int fp_engine_fill (struct fp_engine *e);
-void fp_engine_free (struct fp_engine *e); /* no connections or io left */
+/* Create the lanes, give them to peers->lanes, and create what several copies
+ * need.  Call it before fp_peer_start.  -ENOMEM, or an error of eventfd(2).
+ */
+int fp_engine_alloc (struct fp_engine *e);
+void fp_engine_destroy (struct fp_engine *e); /* no connections or io left */
 
 /* Return the engine whose first member is b. */
 static inline struct fp_engine *
 fp_engine_of (struct fp_block *b)
 {
+  _Static_assert(offsetof (struct fp_engine, block) == 0,
+                 "fp_engine_of casts");
   return (struct fp_engine *) b;
 }
 
 /* Return the lane of the migration and check threads. */
 static inline struct fp_lane *
-fp_engine_own_lane (const struct fp_engine *e)
+fp_engine_heal_lane (const struct fp_engine *e)
 {
   return e->lanes[e->nr_lanes - 1];
 }

@@ -37,7 +37,7 @@ flush_place_to_read (struct fp_engine *e, unsigned server, uint64_t *at)
       return true;
     }
   }
-  return false; /* the server holds no data of the volume */
+  return false; /* no data that counts is there, or it cannot be read now */
 }
 
 /* Flush this lane's writes to that server.  With several copies, return 0 if

@@ -40,7 +40,7 @@ fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
   lane->e = e;
   lane->index = index;
   lane->nr_frags = lane->nr_slots = slots;
-  /* The migration thread's lane does not hedge. */
+  /* The heal lane does not hedge. */
   lane->hedging = e->p->hedge && e->extents->copies > 1 && index < e->p->lanes;
   if (lane->hedging)
     lane->nr_frags += lane_hedge_spares (slots);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane.h - the I/O engine of one front-end connection.
+/* lane.h - what one connection of a front end, or healing, uses for its I/O.
  *
  * An io is cut into fragments: runs of bytes that lie in one extent and fit
  * one slot.  Each fragment is one transfer on the lane's connection to the
@@ -36,7 +36,7 @@
  * paid lately, that thread sleeps on the completion channels until the next
  * scan, at most a second.
  *
- * Threads:  any, on every function; the lane's lock is inside.
+ * Threads:  any; new and free belong to the one that starts the volume.
  * Memory:   only ..._new, ..._connect and ..._touch_others allocate.
  */
 
@@ -134,20 +134,20 @@ int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
 uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at);
 void fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
 
-/* Read one byte over each lane's queue pair to each other server, if there is
- * an extent to read there: so broken ones are found.  End early once *stop is
- * set.  Allocates; if it cannot, it reads nothing.  lane_touch.c
+/* Read one byte over each lane's queue pair to each other server: so broken
+ * ones are found.  Leave out servers without an extent to read.  End early
+ * once *stop is set.  If it cannot allocate, it reads nothing.  lane_touch.c
  */
 void fp_lanes_touch_others (struct fp_engine *e, unsigned server,
                             const _Atomic bool *stop);
 /* Have the server place the lane's writes, by a READ of extent p, which is on
  * that server and is shut.  Return 1 if there were any, 0 if there were none,
- * or -ECONNRESET.  lane_touch.c
+ * or -ECONNRESET if the READ failed.  lane_touch.c
  */
-int fp_lane_settle_writes (struct fp_lane *lane, unsigned server,
-                           struct fp_extent *p);
+int fp_lane_flush_server (struct fp_lane *lane, unsigned server,
+                          struct fp_extent *p);
 
-/* Return the bytes that the buffers of the lanes need. */
+/* Return the most bytes that the buffers of the front ends' lanes need. */
 size_t fp_lane_slot_memory (const struct fp_volume_params *p);
 
 unsigned fp_lane_users (const struct fp_lane *lane);

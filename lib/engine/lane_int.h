@@ -377,14 +377,14 @@ void lane_status (struct fp_lane *lane, struct fp_volume_status *s);
 int zero_range (struct fp_block *b, struct fp_block_request *r);
 bool zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset,
                    bool trim);
-void zero_extent (struct fp_block *b, uint64_t offset, uint64_t limit,
-                  bool *hole, uint64_t *length);
+void find_hole (struct fp_block *b, uint64_t offset, uint64_t limit,
+                bool *hole, uint64_t *length);
 
 /* flush.c */
 int flush_lanes (struct fp_block *b);
 /* Set *at to a linear address that can be read on that server: *at itself if
- * its extent is still there, else any.  Return false if the server has nothing
- * of the volume.
+ * its extent is still there, else any.  Return false if no entry there can be
+ * read now.
  */
 bool flush_place_to_read (struct fp_engine *e, unsigned server, uint64_t *at);
 

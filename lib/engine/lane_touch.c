@@ -12,7 +12,7 @@
 
 #include "engine/lane_int.h"
 
-struct probe {
+struct touch {
   struct fp_io io;
   unsigned char byte;
   struct fp_lane *lane;
@@ -25,7 +25,7 @@ struct probe {
  * target, which is shut.
  */
 static void
-probe_begin (struct probe *b, struct fp_lane *lane, unsigned server,
+touch_begin (struct touch *b, struct fp_lane *lane, unsigned server,
              uint64_t at, struct fp_extent *target)
 {
   struct fp_extents *t = lane->e->extents;
@@ -48,12 +48,12 @@ probe_begin (struct probe *b, struct fp_lane *lane, unsigned server,
   fp_lane_sync_begin (lane, &b->io);
 }
 
-/* Return true if the probe may wait longer.  It waits for completions only.
- * It never waits for another peer's thread to connect a queue pair or to open
- * an extent.
+/* Return true if the read may wait longer.  It waits for completions only,
+ * never for another peer's thread to connect a queue pair or to open an
+ * extent.
  */
 static bool
-may_wait (const struct probe *b)
+may_wait (const struct touch *b)
 {
   if (fp_lane_broken (b->lane, b->server))
     return false;
@@ -64,7 +64,7 @@ may_wait (const struct probe *b)
 }
 
 static int
-probe_end (struct probe *b)
+touch_end (struct touch *b)
 {
   struct fp_notifier *changes = &b->lane->e->extents->changes;
 
@@ -86,10 +86,10 @@ fp_lanes_touch_others (struct fp_engine *e, unsigned server,
                        const _Atomic bool *stop)
 {
   unsigned nr = 0, servers = atomic_load (&e->peers->nr);
-  struct probe *b = calloc ((size_t) e->nr_lanes * servers, sizeof *b);
+  struct touch *b = calloc ((size_t) e->nr_lanes * servers, sizeof *b);
 
   if (b == NULL)
-    return; /* the next attempt probes again */
+    return; /* the next attempt tries again */
   for (unsigned i = 0; i < e->nr_lanes; i++)
     for (unsigned s = 0; s < servers; s++) {
       uint64_t at = 0;
@@ -98,25 +98,25 @@ fp_lanes_touch_others (struct fp_engine *e, unsigned server,
           !flush_place_to_read (e, s, &at))
         continue;
       b[nr].stop = stop;
-      probe_begin (&b[nr++], e->lanes[i], s, at, NULL);
+      touch_begin (&b[nr++], e->lanes[i], s, at, NULL);
     }
   for (unsigned n = 0; n < nr; n++)
-    (void) probe_end (&b[n]);
+    (void) touch_end (&b[n]);
   free (b);
 }
 
 int
-fp_lane_settle_writes (struct fp_lane *lane, unsigned server,
-                       struct fp_extent *p)
+fp_lane_flush_server (struct fp_lane *lane, unsigned server,
+                      struct fp_extent *p)
 {
   struct fp_extents *t = lane->e->extents;
   uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
-  struct probe b = { .stop = NULL };
+  struct touch b = { .stop = NULL };
 
   if (mark == 0)
     return 0;
-  probe_begin (&b, lane, server, (uint64_t) (p - t->p) << t->shift, p);
-  if (probe_end (&b) != 0)
+  touch_begin (&b, lane, server, (uint64_t) (p - t->p) << t->shift, p);
+  if (touch_end (&b) != 0)
     return -ECONNRESET;
   fp_lane_flushed (lane, server, mark);
   return 1;

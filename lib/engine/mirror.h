@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mirror.h - which copies of an extent are in sync (copies.h), and what is
- * done about those that are not.
+/* mirror.h - the rules by which copies of an extent are in sync (copies.h).
+ * restore.h acts on them.
  *
  *  - A write goes to all in-sync copies, and is done when all have it.  A read
  *    goes to one of them.  An extent with no in-sync copy was never written.
@@ -28,7 +28,7 @@
  * is shut.  If a copy leaves the set during a write, the write is marked as
  * missed there: by lane_copy_written, or by write_all for mapped copies.
  *
- * Threads:  named below.
+ * Threads:  any, except for fp_mirror_listen.
  * Memory:   nothing here allocates.
  */
 
@@ -43,7 +43,9 @@
 
 struct fp_engine;
 
-/* Notes for the thread that looks after copies (restore.h). */
+/* Requests for a look at the copies.  restore.c clears `due` and `changed`,
+ * and sets `waits`.
+ */
 struct fp_mirror {
   _Atomic bool due;            /* a look at the copies is due */
   _Atomic bool waits;          /* another one is due after the next change */
@@ -57,8 +59,8 @@ void fp_mirror_listen (struct fp_engine *e);
 /* Ask for memory for extent i, which has no in-sync copy.  Any thread. */
 void fp_mirror_want (struct fp_engine *e, uint64_t i);
 /* Return true if extent i has its memory: its copies are then in sync, all
- * zeros.  Else *err is the reason why it gets none: -errno, or 0 if it still
- * may.
+ * zeros.  Else *err is set to -errno if a copy was refused for good.  The
+ * caller sets it to 0 first.
  */
 bool fp_mirror_form (struct fp_engine *e, uint64_t i, int *err);
 
@@ -69,9 +71,10 @@ void fp_mirror_diverged (struct fp_engine *e, uint64_t i);
  * false if it is not in sync, or there is no other copy to go on with.
  */
 bool fp_mirror_failed (struct fp_engine *e, uint64_t k);
-/* Have the copies looked at at once, because something must be decided. */
+/* Make the allocator's thread look at the copies at once. */
 void fp_mirror_poke (struct fp_engine *e);
-/* Take entry k out of the in-sync set, which is recorded. */
+/* Take entry k out of the in-sync set.  That it is stale is recorded already.
+ */
 void fp_mirror_dropped (struct fp_engine *e, uint64_t k);
 
 /* Zero [in, in + length) of extent i, which has in-sync copies.  release: the

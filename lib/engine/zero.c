@@ -393,8 +393,8 @@ zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset, bool trim)
 }
 
 void
-zero_extent (struct fp_block *b, uint64_t offset, uint64_t limit, bool *hole,
-             uint64_t *length)
+find_hole (struct fp_block *b, uint64_t offset, uint64_t limit, bool *hole,
+           uint64_t *length)
 {
   struct fp_engine *e = fp_engine_of (b);
   struct fp_extents *t = e->extents;

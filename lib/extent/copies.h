@@ -62,7 +62,8 @@ fp_copy_counts (const struct fp_extents *t, uint64_t k)
 uint8_t fp_copies_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync);
 
 /* Mark [in, in + length) of extent i as missed by all copies but the set
- * `reached`.  The caller is inside an in-sync copy, or has them shut.
+ * `reached`.  The volume has several copies; length > 0.  A write calls this
+ * before it leaves the copies that it entered.
  */
 void fp_copies_missed (struct fp_extents *t, uint64_t i, uint64_t in,
                        uint64_t length, uint8_t reached);

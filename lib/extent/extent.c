@@ -56,10 +56,10 @@ fp_extents_new (struct fp_extents **out, uint64_t size, uint64_t extent_size,
   t->p = calloc (t->all, sizeof *t->p);
   t->written = calloc (t->nr * t->words, sizeof *t->written);
   t->in_sync = calloc (t->nr, sizeof *t->in_sync);
-  t->moved = calloc (t->words, sizeof *t->moved);
+  t->moving_dirty = calloc (t->words, sizeof *t->moving_dirty);
   atomic_store (&t->moving, FP_NOT_MOVING);
   if (t->p == NULL || t->written == NULL || t->in_sync == NULL ||
-      t->moved == NULL)
+      t->moving_dirty == NULL)
     return -ENOMEM;
   if (copies > 1) {
     t->dirty = calloc (t->all * t->words, sizeof *t->dirty);
@@ -77,7 +77,7 @@ fp_extents_free (struct fp_extents *t)
     return;
   fp_notifier_destroy (&t->changes);
   pthread_mutex_destroy (&t->lock);
-  free ((void *) t->moved);
+  free ((void *) t->moving_dirty);
   free ((void *) t->dirty);
   free ((void *) t->in_sync);
   free ((void *) t->written);
@@ -160,7 +160,9 @@ fp_extent_mark (const struct fp_extents *t, _Atomic uint64_t *bits,
 {
   uint64_t last = (in + length - 1) >> t->chunk_shift;
 
-  /* Always set the bit: a test first could come before the bytes are seen. */
+  /* Always set the bit: a plain test could read it before the write's bytes
+   * are visible.
+   */
   for (uint64_t c = in >> t->chunk_shift; c <= last; c++)
     atomic_fetch_or (&bits[c / 64], UINT64_C (1) << (c % 64));
 }

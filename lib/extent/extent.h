@@ -92,7 +92,7 @@ struct fp_extent {
   struct fp_copy copy;     /* valid for threads inside, and for the owner */
 };
 
-/* Fields that every request reads share one cache line. */
+/* Fields that requests read come first. */
 struct fp_extents {
   uint64_t size;        /* volume size, bytes */
   uint64_t extent_size; /* bytes, a power of two */
@@ -112,8 +112,9 @@ struct fp_extents {
   _Atomic uint8_t *in_sync; /* per extent: set of in-sync copies, copies.h */
   _Atomic uint64_t *dirty;  /* per entry, like written: mirror.h; or NULL */
   _Atomic uint64_t moving;  /* entry that is being moved, or FP_NOT_MOVING */
-  _Atomic uint64_t *moved;  /* chunks of it that must be copied (again) */
-  _Atomic uint32_t tick;    /* seconds, about; set by the migration thread */
+  _Atomic uint64_t
+      *moving_dirty;     /* chunks of it that must be copied (again) */
+  _Atomic uint32_t tick; /* seconds, about; set by the migration thread */
 
   _Atomic uint64_t allocated, lost; /* entries with memory; LOST entries */
   _Atomic uint64_t placing;         /* entries that wait for memory */
@@ -122,7 +123,8 @@ struct fp_extents {
   struct fp_extent target; /* where an entry is moved to: peer_migrate.h */
 
   /* Held to change in_sync, or which server has an entry.  Also guards what
-   * the comments of other objects say (allocator.h, peers.h).
+   * the comments of other objects say (allocator.h, peers.h, recorded.h,
+   * peer_migrate.h).
    */
   pthread_mutex_t lock;
 
@@ -286,8 +288,11 @@ static inline void
 fp_extent_wrote (struct fp_extents *t, uint64_t k, uint64_t in,
                  uint64_t length)
 {
+  /* Relaxed will do: `moving` is set before the extent is FROZEN, and a writer
+   * that enters later sees it.
+   */
   if (atomic_load_explicit (&t->moving, memory_order_relaxed) == k)
-    fp_extent_mark (t, t->moved, in, length);
+    fp_extent_mark (t, t->moving_dirty, in, length);
 }
 
 /* Set the bits of all chunks that [offset, offset + length) of extent i

@@ -60,9 +60,9 @@ fp_recorded_has (const struct fp_recorded *d, uint64_t k)
 
 void fp_recorded_set (struct fp_recorded *d, uint64_t k, bool exists);
 
-/* Return true if entry k is recorded, or if that is not known (stages NONE and
- * UNKNOWN).  Then a label of it that is heard of late may be more than a
- * leftover.
+/* Return true if entry k is recorded, or that is not known (stages NONE and
+ * UNKNOWN), or the volume is frozen.  Then a label of it that is heard of late
+ * may be more than a leftover.
  */
 bool fp_recorded_may_exist (const struct fp_recorded *d, uint64_t k);
 

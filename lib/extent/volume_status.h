@@ -152,13 +152,14 @@ struct fp_volume_status {
   struct fp_check_status check;
 };
 
-enum fp_extent_state { /* extent.h */
-                       FP_EXTENT_EMPTY,
-                       FP_EXTENT_READY,
-                       FP_EXTENT_BUSY,
-                       FP_EXTENT_FROZEN,
-                       FP_EXTENT_OFFLINE,
-                       FP_EXTENT_LOST,
+/* States of an entry: extent.h. */
+enum fp_extent_state {
+  FP_EXTENT_EMPTY,
+  FP_EXTENT_READY,
+  FP_EXTENT_BUSY,
+  FP_EXTENT_FROZEN,
+  FP_EXTENT_OFFLINE,
+  FP_EXTENT_LOST,
 };
 
 /* Counts that are taken only on request, for metrics. */

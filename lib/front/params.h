@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* params.h - the parameters of the plugin: parsing, defaults, cross-checks.
- * Does not depend on nbdkit, so that tests need none.  (configure owns the
- * name config.h.)
+/* params.h - the parameters of the plugin: parsing, defaults, cross-checks,
+ * keys. Does not depend on nbdkit, so that tests need none.  (configure owns
+ * the name config.h.)
  *
  * Units:    sizes are bytes, times as their names say.
  * Errors:   0 or a negative errno value; on error, why has one sentence for
@@ -68,12 +68,12 @@ int fp_params_server (struct fp_addr *addr, char domain[FP_NAME_MAX + 1],
  */
 int fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX]);
 
-/* Read the files that have keys: for TLS on all connections from now on, and
- * volume.key, which the caller frees.
+/* Read the files that have keys: for TLS on all connections from now on, even
+ * after an error, and volume.key, which the caller frees.  Call it once.
  */
 int fp_params_read_keys (struct fp_params *p, char why[FP_WHY_MAX]);
 
-/* Write the names of the transports that this build has, for people. */
+/* Write the names of this build's transports, with commas between. */
 #define FP_PARAMS_TRANSPORTS_MAX 32
 void fp_params_transports (char out[FP_PARAMS_TRANSPORTS_MAX]);
 

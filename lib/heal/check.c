@@ -724,7 +724,7 @@ fp_check_new (struct fp_check **out, struct fp_engine *e)
   if (c == NULL)
     return -ENOMEM;
   c->e = e;
-  c->lane = fp_engine_own_lane (e);
+  c->lane = fp_engine_heal_lane (e);
   fp_mutex_init (&c->lock);
   fp_cond_init (&c->cond);
   *out = c;

@@ -9,7 +9,7 @@
  *             resynced or dropped meanwhile.
  *   lock      the bytes of the block (range_lock.h): no write to them is under
  *             way, nor begins.
- *   read      the block from each copy, over the migration lane.
+ *   read      the block from each copy, over the heal lane.
  *   compare   If they differ, make each queue pair that has written to one of
  *             their servers read a byte there.  Then read the block again:
  *             over rdma, an acknowledged write need not be visible to other
@@ -51,7 +51,7 @@ struct fp_check;
 
 int fp_check_new (struct fp_check **out, struct fp_engine *e);
 /* As fp_volume_check and fp_volume_check_cancel (volume.h).  top: the layer
- * whose `repair` knows which copy is right.
+ * from which downwards a `repair` is looked for.  It outlives the check.
  */
 int fp_check_start (struct fp_check *c, struct fp_block *top, bool repair,
                     uint64_t rate, char why[FP_WHY_MAX]);

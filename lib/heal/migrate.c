@@ -44,7 +44,7 @@ migrate_cancelled (struct fp_migrate *m)
   int from = atomic_load (&m->from);
 
   return atomic_load (&m->stop) || fp_lease_is_fenced (m->e->lease) ||
-         (from >= 0 && !fp_peers_is_leaving (m->e->peers, (unsigned) from));
+         (from >= 0 && !fp_peers_must_be_empty (m->e->peers, (unsigned) from));
 }
 
 /* Return true if nothing may be moved: other servers may know of newer labels
@@ -138,10 +138,10 @@ begin (struct fp_migrate *m, uint64_t i, unsigned *server,
   struct fp_extent *p = &t->p[i];
   int r;
 
-  m->dirty = e->extents->moved;
+  m->dirty = e->extents->moving_dirty;
   m->to_extent = &e->extents->target;
   for (unsigned w = 0; w < t->words; w++)
-    atomic_store (&e->extents->moved[w], 0);
+    atomic_store (&e->extents->moving_dirty[w], 0);
   atomic_store (&e->extents->moving, i);
   r = freeze_soon (m, p);
   if (r < 0)
@@ -152,7 +152,7 @@ begin (struct fp_migrate *m, uint64_t i, unsigned *server,
   *generation = p->copy.generation;
   fp_extent_leave (t, p);
   for (unsigned w = 0; w < t->words; w++)
-    atomic_fetch_or (&e->extents->moved[w],
+    atomic_fetch_or (&e->extents->moving_dirty[w],
                      t->written[fp_extent_of (t, i) * t->words + w]);
   migrate_thaw (m, p);
   return 0;
@@ -418,11 +418,11 @@ migrate_main (void *arg)
 }
 
 int
-fp_migrate_move (struct fp_migrate *m, uint64_t extent, unsigned to)
+fp_migrate_move (struct fp_migrate *m, uint64_t k, unsigned to)
 {
   uint64_t ask;
 
-  if (extent >= m->e->extents->all || to >= m->e->peers->nr)
+  if (k >= m->e->extents->all || to >= m->e->peers->nr)
     return -EINVAL;
   FP_LOCK_SCOPE (&m->lock);
   while (m->asked)
@@ -430,7 +430,7 @@ fp_migrate_move (struct fp_migrate *m, uint64_t extent, unsigned to)
   if (atomic_load (&m->stop))
     return -ECANCELED;
   m->asked = true;
-  m->extent = extent;
+  m->extent = k;
   m->to = to;
   ask = ++m->asks;
   pthread_cond_broadcast (&m->cond);
@@ -457,7 +457,7 @@ fp_migrate_new (struct fp_migrate **out, struct fp_engine *e)
   if (m == NULL)
     return -ENOMEM;
   m->e = e;
-  m->lane = fp_engine_own_lane (e);
+  m->lane = fp_engine_heal_lane (e);
   atomic_store (&m->from, -1);
   atomic_store (&m->rate, e->p->move_rate);
   fp_mutex_init (&m->lock);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* migrate.h - move extents from one server to another while they are in use.
  *
- * One thread of a volume moves one extent at a time, over its own lane.  The
- * lane's slots and buffers are all the memory that it uses.
+ * One thread of a client moves one extent at a time, over the heal lane.  The
+ * lane's slots and its buffers are all the memory that it uses.
  *
  *   target  A slab is granted at the other server, without a label.
  *   begin   The extent is FROZEN for a moment.  From then on writers see that
@@ -55,8 +55,10 @@ void fp_migrate_wake (struct fp_migrate *m);
 void fp_migrate_stop (struct fp_migrate *m); /* and wait for its end */
 void fp_migrate_free (struct fp_migrate *m);
 
-/* Move one extent to that server, and wait until that ends. */
-int fp_migrate_move (struct fp_migrate *m, uint64_t extent, unsigned to);
+/* Move entry k to that server, and wait until that ends.  The thread must run.
+ * -EINVAL: no such entry or server.
+ */
+int fp_migrate_move (struct fp_migrate *m, uint64_t k, unsigned to);
 
 /* As fp_volume_drain and fp_volume_drain_cancel (volume.h). */
 int fp_migrate_drain (struct fp_migrate *m, unsigned i, uint64_t rate,
@@ -68,7 +70,7 @@ void fp_migrate_status (struct fp_migrate *m, unsigned server,
                         struct fp_drain_status *s);
 void fp_migrate_reclaim_status (struct fp_migrate *m, unsigned server,
                                 struct fp_reclaim_status *s);
-/* Forget what this place gave back: another server gets it. */
+/* Clear what is counted for this place, which another server gets. */
 void fp_migrate_forget (struct fp_migrate *m, unsigned server);
 
 #endif /* FP_MIGRATE_H */

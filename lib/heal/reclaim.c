@@ -88,7 +88,7 @@ migrate_reclaim_next (struct fp_migrate *m)
 
     /* A drain moves everything anyway. */
     if (!atomic_load (&m->stop) && fp_peer_room (m->e->peers->at[i], &room) &&
-        room.wanted > 0 && !fp_peers_is_leaving (m->e->peers, i))
+        room.wanted > 0 && !fp_peers_must_be_empty (m->e->peers, i))
       any |= reclaim (m, i);
   }
   return any;

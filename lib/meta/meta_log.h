@@ -36,7 +36,7 @@
  * (degraded=true) is `frozen`: there may be a newer list.  Labelled extents
  * can be read and written.  Nothing is recorded.
  *
- * Threads:  any, except for start and stop.
+ * Threads:  any; the one that starts it for new, start to untouched, and free.
  * Memory:   only new allocates.
  */
 
@@ -53,7 +53,10 @@ struct fp_meta_log;
 struct fp_peers;
 struct fp_volume;
 
-/* Calls to the layers above.  The metadata log holds no lock then. */
+/* Calls to the layers above, with fp_peers.v and no lock held.  dropped: on
+ * the metadata log's thread.  differ: by fp_meta_log_start, if there are
+ * several copies; it reads from servers.
+ */
 struct fp_meta_log_ops {
   /* All current members have recorded that entry k is out of sync. */
   void (*dropped) (struct fp_volume *v, uint64_t k);
@@ -66,7 +69,8 @@ struct fp_meta_log_ops {
 
 /* Create the metadata log, if the volume is recorded (fp_volume_is_recorded).
  * Else *out is NULL.  The calls drop, in_sync, is_due, has_in_sync, settled,
- * wake, exists, join and leave need it; the others do nothing with NULL.
+ * wake, exists, join and leave need it; the others do nothing with NULL, and
+ * succeed.
  */
 int fp_meta_log_new (struct fp_meta_log **out, struct fp_peers *peers,
                      const struct fp_meta_log_ops *ops);
@@ -91,11 +95,11 @@ void fp_meta_log_rest (struct fp_meta_log *r);
 bool fp_meta_log_untouched (struct fp_meta_log *r);
 
 /* Note that the peer of `server` is up, at a server with this UUID, or that it
- * is down.  The flag says that the server had forgotten the volume, and was
- * told of it again.
+ * is down.  restarted: the server had forgotten the volume, and was told of it
+ * again.
  */
 void fp_meta_log_up (struct fp_meta_log *r, unsigned server,
-                     const struct fp_uuid *uuid, bool anew);
+                     const struct fp_uuid *uuid, bool restarted);
 void fp_meta_log_down (struct fp_meta_log *r, unsigned server);
 /* Return true if the list version at a server that was away at the start may
  * be of a client that has the volume now.  Then the server must not be opened.
@@ -128,15 +132,15 @@ int fp_meta_log_gone (struct fp_meta_log *r, uint64_t i, uint64_t deadline_ns);
  */
 bool fp_meta_log_may_record (struct fp_meta_log *r);
 /* Record that entry k, one of several copies, is out of sync (then
- * fp_mirror_dropped is called), or in sync.  Do nothing if a change of k is
+ * ops->dropped is called), or in sync.  Do nothing if a change of k is
  * due already, or if k is BUSY or not in the in-sync set.
  */
 void fp_meta_log_drop (struct fp_meta_log *r, uint64_t k);
 void fp_meta_log_in_sync (struct fp_meta_log *r, uint64_t k);
 /* Return true if a change of entry k waits to be recorded. */
 bool fp_meta_log_is_due (struct fp_meta_log *r, uint64_t k);
-/* Return true if entry k, an in-sync copy, is recorded as such and no change
- * of that is due.
+/* Return false if in-sync copy k is not recorded, or if a drop or in_sync of
+ * it is due.  An entry that is new or being trimmed counts as recorded.
  */
 bool fp_meta_log_has_in_sync (struct fp_meta_log *r, uint64_t k);
 /* Wait until no change of entry k is due.  No other thread may have access to

@@ -33,13 +33,13 @@ bit (unsigned server)
 
 void
 fp_meta_log_up (struct fp_meta_log *r, unsigned server,
-                const struct fp_uuid *uuid, bool anew)
+                const struct fp_uuid *uuid, bool restarted)
 {
   if (r == NULL)
     return;
   FP_LOCK_SCOPE (&r->lock);
   r->up |= bit (server);
-  if (anew || !fp_uuid_eq (&r->uuid[server], uuid)) {
+  if (restarted || !fp_uuid_eq (&r->uuid[server], uuid)) {
     r->restarted |= bit (server);
     /* A nil UUID means that there is no list yet: no server has extents. */
     if (!fp_uuid_is_nil (&r->uuid[server]))

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* meta_log_int.h - internals of the metadata log.  meta_log.c has its thread,
- * meta_log_list.c the list of members, and meta_log_start.c the start.
+ * meta_log_list.c the list of members, and meta_log_change.c who joins and
+ * leaves.  meta_log_start.c has the start, and meta_log_copies.c which copies
+ * are in sync then.
  */
 
 #ifndef FP_META_LOG_INT_H

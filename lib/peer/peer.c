@@ -350,7 +350,7 @@ mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
 }
 
 void
-peer_probe_others (struct fp_peer *l)
+peer_touch_others (struct fp_peer *l)
 {
   l->peers->ops->touch_others (l->peers->v, l->index, &l->stop);
 }
@@ -391,7 +391,7 @@ mend_lanes (struct fp_peer *l, char why[FP_WHY_MAX])
       return r;
     if (r < 0) {
       if (r == -EXDEV)
-        peer_probe_others (l);
+        peer_touch_others (l);
       l->mend_ns = fp_deadline_in_ms (MEND_AGAIN_MS);
       l->mend_first = i + 1; /* try the other lanes, too */
       return 0;
@@ -413,7 +413,7 @@ peer_mend_lanes (struct fp_peer *l)
   int r = mend_lanes (l, why);
 
   if (r == -EXDEV)
-    peer_probe_others (l);
+    peer_touch_others (l);
   if (r < 0)
     peer_set_why (l, why);
   return r;

@@ -55,7 +55,7 @@ forget_range (struct fp_extents *t, const struct call *c)
 static int
 settle_writes (struct fp_peer *l, unsigned lane, struct fp_extent *p)
 {
-  int r = l->peers->ops->settle_writes (l->peers->lanes[lane], l->index, p);
+  int r = l->peers->ops->flush (l->peers->lanes[lane], l->index, p);
 
   if (r > 0)
     return 0;

@@ -245,7 +245,7 @@ int peer_mend_lanes (struct fp_peer *l);
  * these are idle, it is not known whether that device is still there.  So one
  * byte is read over each of them, which finds the broken ones.
  */
-void peer_probe_others (struct fp_peer *l);
+void peer_touch_others (struct fp_peer *l);
 void peer_move (struct fp_peer *l, enum fp_server_state to);
 void peer_let_go (struct fp_peer *l);
 

@@ -342,7 +342,7 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
     return r;
   r = connect_lanes (l, ms, why);
   if (r == -EXDEV)
-    peer_probe_others (l);
+    peer_touch_others (l);
   if (r < 0)
     return r;
   r = peer_take_labels (l, reply.labels);

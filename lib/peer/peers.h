@@ -2,18 +2,19 @@
 /* peers.h - the peers of a volume: what they share, and what they tell the
  * layers above.
  *
- * A peer calls nothing above itself but the functions of fp_peer_ops.  It
- * holds no lock then, so a function may call the peer back.
+ * A peer calls nothing above itself but the functions of fp_peer_ops, and
+ * fp_volume_params.waits at start-up.  It holds no lock then, so a function
+ * may call the peer back.
  *
  * Each server of the volume has a place.  A peer stays at its place until the
  * volume stops, so that readers take no lock.  nr is raised when a new peer is
  * complete.  The place of a server that has left is FREE, until another server
  * gets it (servers.c).
  *
- * Errors:   0 or -errno, from those that return int and say nothing else.
+ * Errors:   0 or -errno, unless a comment says otherwise.
  * Threads:  any.  A peer calls the functions of fp_peer_ops on its own thread,
  *           but for not_placed.
- * Memory:   only `connect` and `touch_others` allocate.
+ * Memory:   of fp_peer_ops only `connect` and `touch_others` allocate.
  */
 
 #ifndef FP_PEERS_H
@@ -43,13 +44,16 @@ struct fp_peer_ops {
    */
   void (*coming_up) (struct fp_volume *v, unsigned server,
                      const struct fp_uuid *uuid, bool restarted);
-  void (*up) (struct fp_volume *v);
+  void (*up) (struct fp_volume *v); /* the peer is UP */
+  /* The session is over; transfers may still be in flight. */
   void (*draining) (struct fp_volume *v, unsigned server);
   /* Called after DRAINING.  Not called after an attempt that failed before the
    * peer was UP, nor for LOST.
    */
   void (*down) (struct fp_volume *v);
-  /* A server knows how many servers there are, or need not know. */
+  /* A server knows how many servers there are, or need not know.  Called
+   * often.
+   */
   void (*counted) (struct fp_volume *v);
   /* Entries got memory.  fresh: those that must be recorded before they become
    * READY.  There are none if the volume is not recorded.
@@ -73,8 +77,7 @@ struct fp_peer_ops {
   bool (*is_revoked) (struct fp_lane *lane, unsigned server);
   int (*event_fd) (struct fp_lane *lane, unsigned server);
   void (*event) (struct fp_lane *lane, unsigned server);
-  int (*settle_writes) (struct fp_lane *lane, unsigned server,
-                        struct fp_extent *p);
+  int (*flush) (struct fp_lane *lane, unsigned server, struct fp_extent *p);
   void (*touch_others) (struct fp_volume *v, unsigned server,
                         const _Atomic bool *stop);
 
@@ -131,8 +134,8 @@ struct fp_peers {
    * under their present UUID.  They get no extents either (meta_log_change.c).
    */
   _Atomic uint64_t unlisted;
-  _Atomic uint64_t drained; /* set of servers that are drained, or were */
-  _Atomic unsigned servers; /* number of servers, as told by OPEN */
+  _Atomic uint64_t drained; /* set of servers: being drained, or empty */
+  _Atomic unsigned servers; /* number of servers that OPEN tells */
 
   /* Grants ahead of need, had or asked for.  Under extents->lock. */
   unsigned nr_claims, claims[FP_MAX_SERVERS];
@@ -147,6 +150,9 @@ fp_peers_all (const struct fp_peers *peers)
   return n == 64 ? UINT64_MAX : (UINT64_C (1) << n) - 1;
 }
 
+/* Initialise the lock.  The owner sets the other fields; fp_engine_alloc sets
+ * lanes and nr_lanes.
+ */
 void fp_peers_init (struct fp_peers *peers);
 void fp_peers_destroy (struct fp_peers *peers);
 
@@ -168,7 +174,9 @@ fp_peers_is_open (const struct fp_peers *peers, unsigned i)
   return atomic_load (&peers->open) >> i & 1;
 }
 
-/* Return true if place i has a server that is up, was, or is leaving. */
+/* Return true if place i has a server of the volume, or one that is joining
+ * and has come up.
+ */
 static inline bool
 fp_peers_is_server (const struct fp_peers *peers, unsigned i)
 {
@@ -185,11 +193,11 @@ fp_peers_are_leased (const struct fp_peers *peers)
                          atomic_load (&peers->current));
 }
 
-/* Return true if the server is to have no extents: it is drained, or its place
+/* Return true if the server must hold no extents: it is drained, or its place
  * is closed.
  */
 static inline bool
-fp_peers_is_leaving (const struct fp_peers *peers, unsigned server)
+fp_peers_must_be_empty (const struct fp_peers *peers, unsigned server)
 {
   return !fp_peers_is_open (peers, server) ||
          (atomic_load (&peers->drained) >> server & 1);
@@ -199,12 +207,12 @@ fp_peers_is_leaving (const struct fp_peers *peers, unsigned server)
 static inline bool
 fp_peers_gets_none (const struct fp_peers *peers, unsigned server)
 {
-  return fp_peers_is_leaving (peers, server) ||
+  return fp_peers_must_be_empty (peers, server) ||
          (atomic_load (&peers->unlisted) >> server & 1) != 0;
 }
 
-/* Return true if the peer, which has so many, may ask for one more grant ahead
- * of need.  Then that is counted, until fp_peers_unclaim.  Both take
+/* Return true if the peer, which has `has` grants ahead of need, may ask for
+ * one more.  Then that is counted, until fp_peers_unclaim.  Both take
  * extents->lock.
  */
 bool fp_peers_claim (struct fp_peers *peers, unsigned server, unsigned has);

@@ -236,7 +236,7 @@ static bool
 may_have_room (struct fp_allocator *a, uint64_t full)
 {
   for (unsigned i = 0; i < a->peers->nr; i++)
-    if (!(full >> i & 1) && !fp_peers_is_leaving (a->peers, i) &&
+    if (!(full >> i & 1) && !fp_peers_must_be_empty (a->peers, i) &&
         fp_peer_away_ms (a->peers->at[i]) < fp_volume_await_ms (a->p))
       return true;
   return false;

@@ -9,8 +9,8 @@
  * be asked.  If it has another copy, it begins without this one.
  *
  * Errors:   0 or -errno.
- * Threads:  any.  init, start, stop and free belong to the one that starts and
- *           stops the volume.
+ * Threads:  any.  init, start, reserve_all, stop and destroy belong to the one
+ *           that starts and stops the volume.
  * Memory:   nothing here allocates but the thread's stack.
  */
 
@@ -25,8 +25,8 @@ struct fp_allocator {
   struct fp_peers *peers;
   const struct fp_volume_params *p;
   struct fp_extents *extents;
-  /* Called by the thread whenever it wakes up: it also does what a layer above
-   * has to decide about copies.  Returns ms until the next call.
+  /* Called on each wake-up: decides what a layer above must decide about
+   * copies.  Returns ms until the next call.
    */
   unsigned (*look) (void *arg);
   void *arg;
@@ -50,14 +50,22 @@ void fp_allocator_stop (struct fp_allocator *a); /* and wait for its end */
 void fp_allocator_wake (struct fp_allocator *a);
 /* Ask for memory for entry i, if it is EMPTY.  Do not block. */
 void fp_allocator_want (struct fp_allocator *a, uint64_t i);
-/* Take entry i back from a donor that gave it no memory, and ask another. */
+/* Take back entry i, which is BUSY and was left with `server`, and ask another
+ * donor.  err: -ENOSPC and -ENOMEM say that this one is full.  If no other has
+ * room, i becomes EMPTY.
+ */
 void fp_allocator_return (struct fp_allocator *a, uint64_t i, unsigned server,
                           int err);
-/* Return a donor with room for entry k, or -1.  Changes room. */
+/* Return a donor with room for entry k, or -1.  room[FP_MAX_SERVERS]: slabs
+ * that each can lend, 0 = leave it out; changed.
+ */
 int fp_allocator_choose (struct fp_allocator *a, uint64_t k, uint64_t *room);
-/* Return true if a donor has room for one more copy. */
+/* Return true if a donor that answers and is trusted has room for entry k. */
 bool fp_allocator_has_room (struct fp_allocator *a, uint64_t k);
-/* Give all extents memory now (reserve=full). */
+/* Give all extents memory now (reserve=full): wait until each has some, or was
+ * refused.  The thread runs.  -ENOSPC or -ENOTCONN, and why.  If the volume is
+ * resumed, one copy of each extent is enough.
+ */
 int fp_allocator_reserve_all (struct fp_allocator *a, char why[FP_WHY_MAX]);
 
 #endif /* FP_ALLOCATOR_H */

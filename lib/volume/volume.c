@@ -47,7 +47,7 @@ volume_free (struct fp_volume *v)
     return;
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
     fp_peer_free (v->peers.at[i]);
-  fp_engine_free (&v->engine);
+  fp_engine_destroy (&v->engine);
   while (v->top != &v->engine.block) {
     struct fp_block *b = v->top;
 
@@ -138,7 +138,7 @@ fill_parts (struct fp_volume *v)
 
   v->engine.meta_log = v->servers.meta_log = v->meta_log;
   if (r == 0)
-    r = fp_engine_fill (&v->engine);
+    r = fp_engine_alloc (&v->engine);
   for (unsigned i = 0; r == 0 && i < v->peers.nr; i++)
     r = fp_peer_new (&v->peers.at[i], &v->peers, i);
   if (r == 0)

@@ -43,7 +43,7 @@ struct fp_lane;
  */
 uint64_t fp_volume_seal_memory (const struct fp_volume_params *p);
 
-/* Return the bytes that the buffers of the lanes need. */
+/* Return the most bytes that the buffers of the front ends' lanes need. */
 size_t fp_volume_slot_memory (const struct fp_volume_params *p);
 
 /* Set defaults for all but servers, nr_servers and size. */
@@ -142,7 +142,8 @@ int fp_volume_drain_cancel (struct fp_volume *v, unsigned i,
 /* Compare all copies in the background, while they are in use.  repair: where
  * copies differ, the others get the data of the first in-sync one (on a sealed
  * volume, of the right one).  rate: bytes a second of each copy; 0 =
- * move_rate.  -EINVAL: there is one copy.  -EBUSY: a check is running.
+ * move_rate.  -EINVAL: there is one copy.  -EBUSY: a check is running. -EROFS.
+ * -ENOMEM.
  */
 int fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
                      char why[FP_WHY_MAX]);
@@ -160,6 +161,8 @@ void fp_volume_servers (struct fp_volume *v, struct fp_server_names *out);
  * -ETIMEDOUT nothing has changed.
  *
  * -EEXIST     it is one already, or has something of this volume.
+ * -EBUSY      the last change is not recorded yet.
+ * -EPERM      another client has taken the volume over.
  * -ENOSPC     there are FP_MAX_SERVERS already.
  * -EROFS      the volume is read-only, or is frozen.
  * -ETIMEDOUT  it is added as soon as the others have recorded that.
@@ -171,13 +174,17 @@ int fp_volume_add_server (struct fp_volume *v,
  * reached.  On success, a why that is not "" is a warning for the user.
  *
  * -ENOTEMPTY  drain it first.
- * -EBUSY      it is the last server that is not drained.
+ * -EBUSY      it is the last server that is not drained, or the last change is
+ *             not recorded yet.
  * -ENOTCONN   another server is down.
+ * -EIO        it alone knows that extents are lost.
+ * -ENOENT     it has left already.
+ * -EPERM, -EROFS  as for adding.
  */
 int fp_volume_remove_server (struct fp_volume *v, unsigned i,
                              char why[FP_WHY_MAX]);
 /* Adding and removing may take about ten times timeout_ms.  Only one caller at
- * a time may make these changes.
+ * a time may make these changes, or call fp_volume_servers.
  */
 
 /* ---- status ---- */
@@ -187,9 +194,8 @@ void fp_volume_status (struct fp_volume *v, struct fp_volume_status *s);
 void fp_volume_server_status (struct fp_volume *v, unsigned i,
                               struct fp_server_status *s);
 
-/* Fill in *out, which has 17 KiB: do not put it on a small stack.  Takes the
- * lock of each lane while it counts the lane's transfers, at most one for each
- * slot.
+/* Fill in *out, which has 16 KiB: do not put it on a small stack.  Takes the
+ * lock of each lane while it counts that lane's transfers.
  */
 void fp_volume_census (struct fp_volume *v, struct fp_census *out);
 

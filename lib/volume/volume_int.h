@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* volume_int.h - the parts that a volume is made of.  Each is an object of its
- * own, and knows only those above it in this list.
+ * own.  The engine has to be first (io.c).  Every other part knows only those
+ * above it in this list, and the engine.
  *
- * Lock order: the migration thread's lock, a lane's lock, fp_extents.lock.
- * fp_servers.count_lock comes before fp_peer.lock and fp_peers.lock, and
- * fp_meta_log.lock before fp_peers.lock.  fp_peer.lock is never held together
- * with a lane's or fp_extents.lock.  The locks inside fp_lease and fp_notifier
- * come last, in this order.  No lock is held while waiting for a peer.
+ * Lock order: fp_migrate.lock, a lane's lock, fp_extents.lock. fp_migrate.lock
+ * and fp_servers.count_lock come before fp_peer.lock.  fp_servers.count_lock
+ * and fp_meta_log.lock come before fp_peers.lock.  fp_peer.lock is never held
+ * together with a lane's or fp_extents.lock.  The locks inside fp_lease and
+ * fp_notifier come last, in this order.  No lock is held while waiting for a
+ * peer.
  */
 
 #ifndef FP_VOLUME_INT_H
@@ -30,7 +32,7 @@ struct fp_migrate;
 struct fp_volume {
   struct fp_engine engine; /* first: io.c */
   struct fp_volume_params p;
-  struct fp_extents *extents; /* the map */
+  struct fp_extents *extents;
   struct fp_lease lease;
   struct fp_recorded recorded;
   struct fp_peers peers;

@@ -23,7 +23,7 @@ coming_up (struct fp_volume *v, unsigned server, const struct fp_uuid *uuid,
 static void
 up (struct fp_volume *v)
 {
-  fp_servers_counted (&v->servers);
+  fp_servers_counted (&v->servers); /* the last one may know now */
   fp_mirror_poke (&v->engine);
 }
 
@@ -50,7 +50,7 @@ placed (struct fp_volume *v, const uint32_t *fresh, unsigned nr)
 {
   for (unsigned n = 0; n < nr; n++)
     fp_meta_log_exists (v->meta_log, fresh[n]);
-  if (fp_copies_several (v->extents))
+  if (fp_copies_several (v->extents)) /* a copy to fill may be there */
     fp_mirror_poke (&v->engine);
 }
 
@@ -109,7 +109,7 @@ const struct fp_peer_ops fp_volume_peer_ops = {
   .is_revoked = fp_lane_revoked,
   .event_fd = fp_lane_event_fd,
   .event = fp_lane_event,
-  .settle_writes = fp_lane_settle_writes,
+  .flush = fp_lane_flush_server,
   .touch_others = touch_others,
   .is_behind = is_behind,
   .confirm = confirm,

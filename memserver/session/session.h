@@ -182,7 +182,7 @@ void session_end (struct session *s, const char *why);
  * up, which it does when nothing of it is under way any more.  It also ends
  * when the client cannot believe in its lease any longer.  Before that the
  * client may touch what it has mapped (shm), and answer reads of what it knows
- * as never written (fp_volume_is_leased).
+ * as never written (fp_peers_are_leased).
  */
 void session_dismiss (struct session *s, const char *why);
 

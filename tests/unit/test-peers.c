@@ -171,14 +171,14 @@ test_join_and_leave (void **state)
   go (FP_PLACE_FREE, FP_PLACE_CONNECTING);
   go (FP_PLACE_CONNECTING, FP_PLACE_JOINING);
   assert_false (fp_peers_is_open (&peers, 1));
-  assert_true (fp_peers_is_leaving (&peers, 1));
+  assert_true (fp_peers_must_be_empty (&peers, 1));
   go (FP_PLACE_JOINING, FP_PLACE_NEW);
   assert_true (fp_peers_is_open (&peers, 1));
-  assert_false (fp_peers_is_leaving (&peers, 1));
+  assert_false (fp_peers_must_be_empty (&peers, 1));
   go (FP_PLACE_NEW, FP_PLACE_MEMBER);
   assert_true (fp_peers_is_open (&peers, 1));
   atomic_store (&peers.drained, 2);
-  assert_true (fp_peers_is_leaving (&peers, 1));
+  assert_true (fp_peers_must_be_empty (&peers, 1));
   go (FP_PLACE_MEMBER, FP_PLACE_LEAVING);
   assert_false (fp_peers_is_open (&peers, 1));
   go (FP_PLACE_LEAVING, FP_PLACE_FREE);
