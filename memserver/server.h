@@ -24,12 +24,12 @@
 
 #define MAX_SESSIONS 1024
 #define MAX_FRESH 128 /* connections that have not said HELLO */
-/* One peer (peer.h) has at most half of the fresh connections, half of the
+/* One origin (origin.h) has at most half of the fresh connections, half of the
  * sessions and half of the data connections.
  */
-#define MAX_FRESH_PEER (MAX_FRESH / 2)
-#define MAX_SESSIONS_PEER (MAX_SESSIONS / 2)
-#define MAX_DATA_PEER (MAX_DATA_ALL / 2)
+#define MAX_FRESH_ORIGIN (MAX_FRESH / 2)
+#define MAX_SESSIONS_ORIGIN (MAX_SESSIONS / 2)
+#define MAX_DATA_ORIGIN (MAX_DATA_ALL / 2)
 #define MAX_RECORDS 4096
 #define MAX_RECORDS_OWNER (MAX_RECORDS / 4) /* per owner, with --access */
 #define MAX_EXTENTS (UINT32_C (1) << 20)    /* per volume */

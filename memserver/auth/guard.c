@@ -25,8 +25,8 @@ who_is (const struct session *s)
 
   if (conn_is_unix (s->conn)) {
     /* The kernel did not name the user: the file has no such identity. */
-    w.kind = s->peer.family == AF_UNIX ? WHO_USER : WHO_NOBODY;
-    memcpy (&w.uid, s->peer.addr, sizeof w.uid);
+    w.kind = s->origin.family == AF_UNIX ? WHO_USER : WHO_NOBODY;
+    memcpy (&w.uid, s->origin.addr, sizeof w.uid);
   }
   else if (conn_user (s->conn)[0] != '\0') {
     w.kind = WHO_TLS;

@@ -37,8 +37,8 @@ struct conn {
   int fd;
   struct fp_tls *tls_here;    /* NULL: no TLS */
   struct fp_tls_session *tls; /* NULL: no TLS */
-  bool is_unix, hung_up, closed_by_peer;
-  char peer[FP_ADDR_MAX + 1];
+  bool is_unix, hung_up, closed_by_client;
+  char address[FP_ADDR_MAX + 1];
   enum state state;
   enum conn_after after;
   struct event *readable, *writable, *closed, *timer;
@@ -66,8 +66,8 @@ end (struct conn *c, const char *why)
   c->events->ended (c, why);
 }
 
-/* Return true if the peer has sent its FIN.  With TLS that is an error as
- * well, if the peer did not announce its end.
+/* Return true if the client has sent its FIN.  With TLS that is an error as
+ * well, if the client did not announce its end.
  */
 static bool
 has_fin (const struct conn *c)
@@ -79,17 +79,17 @@ has_fin (const struct conn *c)
          info.tcpi_state == TCP_CLOSE_WAIT;
 }
 
-/* Note whether the peer ended the connection: err is 0 (end of stream) or an
+/* Note whether the client ended the connection: err is 0 (end of stream) or an
  * error.  A reset counts, too, unless it may be the network's.
  */
 static void
 note_end (struct conn *c, int err)
 {
-  c->closed_by_peer =
+  c->closed_by_client =
       err == 0 || (c->is_unix ? err == ECONNRESET : has_fin (c));
 }
 
-/* End c: a call on the socket failed with err, or the peer closed it (0). */
+/* End c: a call on the socket failed with err, or the client closed it (0). */
 static void
 end_failed (struct conn *c, int err)
 {
@@ -178,7 +178,7 @@ shake (struct conn *c)
     end (c, "out of memory");
     return false;
   }
-  fp_log_limited (&limit, FP_LOG_INFO, "%s: TLS: %s", c->peer,
+  fp_log_limited (&limit, FP_LOG_INFO, "%s: TLS: %s", c->address,
                   fp_tls_why (c->tls));
   c->hung_up = r == -ECONNRESET;
   end (c, "the TLS handshake failed");
@@ -235,7 +235,7 @@ on_readable (evutil_socket_t fd, short what, void *arg)
     n = recv (fd, c->in, sizeof c->in, 0);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
       note_end (c, n == 0 ? 0 : errno);
-      c->hung_up = c->closed_by_peer;
+      c->hung_up = c->closed_by_client;
       end (c, c->timeout_why);
     }
     return;
@@ -389,14 +389,14 @@ conn_new (struct conn **out, struct event_base *base, int fd,
   c->fd = fd;
   if (getpeername (fd, (struct sockaddr *) &sa, &len) == 0 &&
       fp_addr_from_sockaddr (&addr, (struct sockaddr *) &sa, len) == 0)
-    fp_addr_format (&addr, c->peer);
+    fp_addr_format (&addr, c->address);
   c->is_unix = sa.ss_family == AF_UNIX;
   if (c->is_unix) {
     struct ucred cred;
 
     len = sizeof cred;
     if (getsockopt (fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0)
-      snprintf (c->peer, sizeof c->peer, "pid %ld", (long) cred.pid);
+      snprintf (c->address, sizeof c->address, "pid %ld", (long) cred.pid);
   }
   c->readable = event_new (base, fd, EV_READ | EV_PERSIST, on_readable, c);
   c->writable = event_new (base, fd, EV_WRITE, on_writable, c);
@@ -463,15 +463,15 @@ conn_hung_up (const struct conn *c)
 }
 
 bool
-conn_closed_by_peer (const struct conn *c)
+conn_closed_by_client (const struct conn *c)
 {
-  return c->closed_by_peer;
+  return c->closed_by_client;
 }
 
 const char *
-conn_peer (const struct conn *c)
+conn_address (const struct conn *c)
 {
-  return c->peer;
+  return c->address;
 }
 
 int

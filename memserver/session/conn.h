@@ -55,12 +55,12 @@ void conn_free (struct conn *c);
 
 void *conn_owner (const struct conn *c);
 bool conn_is_unix (const struct conn *c);
-const char *conn_peer (const struct conn *c); /* address, for people */
+const char *conn_address (const struct conn *c); /* address, for people */
 bool conn_is_tls (const struct conn *c);
 const char *conn_user (const struct conn *c); /* proved by TLS, or "" */
 bool conn_hung_up (const struct conn *c);     /* the client ended it */
 /* Return true if the client also knows of the end: it has closed its own. */
-bool conn_closed_by_peer (const struct conn *c);
+bool conn_closed_by_client (const struct conn *c);
 
 /* Set the deadline to ms milliseconds from now; then ended is called.  This
  * replaces the last deadline, which cannot fail.

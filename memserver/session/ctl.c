@@ -117,7 +117,7 @@ session_dispatch (struct session *s)
       ctl_fail (&call, r, "%s: %s", fp_msg_name (call.header->type),
                 r == -EPROTO ? "malformed" : strerror (-r));
     fp_log_limited (&limit, FP_LOG_INFO, "%s: %s refused: %s",
-                    s->name[0] ? s->name : conn_peer (s->conn),
+                    s->name[0] ? s->name : conn_address (s->conn),
                     fp_msg_name (call.header->type), call.why);
     call.nr_fds = 0;
     fp_writer_init (&call.out, body, FP_BODY_MAX);

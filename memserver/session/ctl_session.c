@@ -44,11 +44,11 @@ ctl_hello (struct call *call)
   if (srv->nr_sessions >= MAX_SESSIONS)
     return ctl_fail (call, -EBUSY, "%u sessions are open, which is the limit",
                      srv->nr_sessions);
-  if (session_count_of_peer (s, &nr_data) >= MAX_SESSIONS_PEER)
+  if (session_count_of_origin (s, &nr_data) >= MAX_SESSIONS_ORIGIN)
     return ctl_fail (call, -EBUSY,
                      "%u sessions are open from this address, which is the "
                      "limit for one client host",
-                     MAX_SESSIONS_PEER);
+                     MAX_SESSIONS_ORIGIN);
 
   r = guard_hello (call);
   if (r < 0)
@@ -299,7 +299,7 @@ take_volume_over (struct call *call, const struct fp_open *q)
   if (news || (rec->holder && !session_is_leaving (rec->holder))) {
     record_title (rec, title);
     fp_log (FP_LOG_INFO, "volume %s: taken over by %s (%s) from %s", title,
-            s->name, conn_peer (s->conn), rec->client);
+            s->name, conn_address (s->conn), rec->client);
   }
   if (rec->holder)
     session_dismiss (rec->holder, "its volume was taken over");
@@ -546,8 +546,8 @@ ctl_data_hello (struct call *call)
                      "lane %u: its previous connection has not ended yet",
                      q.lane);
   }
-  (void) session_count_of_peer (owner, &nr_data);
-  if (owner->nr_data >= MAX_DATA || nr_data >= MAX_DATA_PEER ||
+  (void) session_count_of_origin (owner, &nr_data);
+  if (owner->nr_data >= MAX_DATA || nr_data >= MAX_DATA_ORIGIN ||
       s->server->nr_data >= MAX_DATA_ALL)
     return ctl_fail (call, -EBUSY, "too many data connections");
   call->after = CONN_GIVE_AWAY;

@@ -28,7 +28,7 @@
 static const char *
 title (const struct session *s)
 {
-  return s->name[0] ? s->name : conn_peer (s->conn);
+  return s->name[0] ? s->name : conn_address (s->conn);
 }
 
 void
@@ -98,7 +98,7 @@ on_message (struct conn *c)
 static enum session_parting
 part (enum session_parting before, const struct conn *c)
 {
-  bool left = conn_closed_by_peer (c);
+  bool left = conn_closed_by_client (c);
 
   switch (before) {
   case PARTING_ORDERLY:
@@ -198,18 +198,18 @@ on_moved (struct note *note)
 
 /* ---- too many connections without HELLO ---- */
 
-/* Return the oldest fresh connection of this peer, if possible one without a
- * waiting request.  Set *nr to how many the peer has.
+/* Return the oldest fresh connection of this origin, if possible one without a
+ * waiting request.  Set *nr to how many there are of it.
  */
 static struct session *
-oldest_fresh (struct server *srv, const struct peer *peer, unsigned *nr)
+oldest_fresh (struct server *srv, const struct origin *origin, unsigned *nr)
 {
   struct session *s, *oldest = NULL;
 
   *nr = 0;
   TAILQ_FOREACH (s, &srv->fresh, entry)
   {
-    if (!peer_eq (&s->peer, peer))
+    if (!origin_eq (&s->origin, origin))
       continue;
     ++*nr;
     if (!oldest || (oldest->waiting && !s->waiting))
@@ -218,8 +218,8 @@ oldest_fresh (struct server *srv, const struct peer *peer, unsigned *nr)
   return oldest;
 }
 
-/* Drop one of the peer that has most.  Each connection is compared with each,
- * but this is called only when a limit is reached.
+/* Drop one of the origin that has most.  Each connection is compared with
+ * each, but this is called only when a limit is reached.
  */
 bool
 session_shed (struct server *srv)
@@ -229,7 +229,7 @@ session_shed (struct server *srv)
 
   TAILQ_FOREACH (s, &srv->fresh, entry)
   {
-    oldest = oldest_fresh (srv, &s->peer, &nr);
+    oldest = oldest_fresh (srv, &s->origin, &nr);
     if (nr > most) {
       most = nr;
       victim = oldest;
@@ -241,19 +241,19 @@ session_shed (struct server *srv)
 }
 
 static void
-make_room (struct server *srv, const struct peer *peer)
+make_room (struct server *srv, const struct origin *origin)
 {
   unsigned nr;
-  struct session *oldest = oldest_fresh (srv, peer, &nr);
+  struct session *oldest = oldest_fresh (srv, origin, &nr);
 
-  if (nr >= MAX_FRESH_PEER)
+  if (nr >= MAX_FRESH_ORIGIN)
     session_end (oldest, "too many newer connections from its address");
   else if (srv->nr_fresh >= MAX_FRESH)
     (void) session_shed (srv);
 }
 
 unsigned
-session_count_of_peer (const struct session *s, unsigned *nr_data)
+session_count_of_origin (const struct session *s, unsigned *nr_data)
 {
   const struct session *other;
   unsigned n = 0;
@@ -261,7 +261,7 @@ session_count_of_peer (const struct session *s, unsigned *nr_data)
   *nr_data = 0;
   TAILQ_FOREACH (other, &s->server->sessions, entry)
   {
-    if (!peer_eq (&other->peer, &s->peer))
+    if (!origin_eq (&other->origin, &s->origin))
       continue;
     n++;
     *nr_data += other->nr_data;
@@ -272,18 +272,18 @@ session_count_of_peer (const struct session *s, unsigned *nr_data)
 int
 session_new (struct server *srv, int fd)
 {
-  struct peer peer = peer_of_socket (fd);
+  struct origin origin = origin_of_socket (fd);
   struct session *s;
   int r;
 
-  make_room (srv, &peer);
+  make_room (srv, &origin);
   s = calloc (1, sizeof *s);
   if (!s) {
     close (fd);
     return -ENOMEM;
   }
   s->server = srv;
-  s->peer = peer;
+  s->origin = origin;
   s->state = SESSION_FRESH;
   s->zero.done.run = on_zeroed;
   s->move.done.run = on_moved;
@@ -322,7 +322,7 @@ session_begin (struct session *s, const struct fp_hello *q)
   srv->nr_sessions++;
   srv->counts.sessions++;
   fp_log (FP_LOG_DEBUG, "%s: session begins, from %s%s%s%s", s->name,
-          conn_peer (s->conn), conn_is_tls (s->conn) ? ", over TLS" : "",
+          conn_address (s->conn), conn_is_tls (s->conn) ? ", over TLS" : "",
           conn_user (s->conn)[0] ? " as " : "", conn_user (s->conn));
   return 0;
 }

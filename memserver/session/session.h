@@ -36,7 +36,7 @@
 #include <sys/queue.h>
 
 #include "memserver/auth/access.h"
-#include "memserver/auth/peer.h"
+#include "memserver/auth/origin.h"
 #include "memserver/pool/pool.h"
 #include "memserver/server.h"
 #include "memserver/session/conn.h"
@@ -98,7 +98,7 @@ struct session {
   TAILQ_ENTRY (session) wait_entry;
   struct server *server;
   struct conn *conn; /* NULL while ENDING */
-  struct peer peer;
+  struct origin origin;
   enum session_state state;
 
   /* Set at HELLO. */
@@ -157,7 +157,8 @@ struct session {
 
 /* Make a session for a new connection.  Takes fd, also on failure.  If too
  * many connections have not said HELLO, one of them goes.  It is the oldest of
- * the same peer if that has more than its share, else of the peer with most.
+ * the same origin if that has more than its share, else of the origin with
+ * most.
  */
 int session_new (struct server *srv, int fd);
 
@@ -166,10 +167,10 @@ int session_new (struct server *srv, int fd);
  */
 bool session_shed (struct server *srv);
 
-/* Return how many sessions the peer of s has, with s itself after HELLO.  Set
- * *nr_data to the number of their data connections.
+/* Return how many sessions the origin of s has, with s itself after HELLO.
+ * Set *nr_data to the number of their data connections.
  */
-unsigned session_count_of_peer (const struct session *s, unsigned *nr_data);
+unsigned session_count_of_origin (const struct session *s, unsigned *nr_data);
 
 /* Change the state.  The move must be a legal one. */
 void session_move (struct session *s, enum session_state to);

@@ -19,7 +19,7 @@
 #include "base/addr.h"
 #include "base/clock.h"
 #include "donor.h"
-#include "memserver/auth/peer.h"
+#include "memserver/auth/origin.h"
 #include "memserver/session/listener.h"
 #include "memserver/session/rdma.h"
 
@@ -134,9 +134,9 @@ test_one_floods (void **state)
   for (unsigned i = 0; i < FLOOD; i++) {
     (void) dial_from (INADDR_LOOPBACK);
     loop ();
-    assert_true (donor.nr_fresh <= MAX_FRESH_PEER + 1);
+    assert_true (donor.nr_fresh <= MAX_FRESH_ORIGIN + 1);
   }
-  assert_int_equal (donor.nr_fresh, MAX_FRESH_PEER + 1);
+  assert_int_equal (donor.nr_fresh, MAX_FRESH_ORIGIN + 1);
   assert_true (is_connected (patient));
   assert_true (is_served (patient));
   /* A client from the flooding host is served, too. */
@@ -152,7 +152,7 @@ test_two_flood (void **state)
     (void) dial_from (INADDR_LOOPBACK + 256 + i);
     loop ();
   }
-  for (unsigned i = 0; i < 2 * MAX_FRESH_PEER; i++) {
+  for (unsigned i = 0; i < 2 * MAX_FRESH_ORIGIN; i++) {
     (void) dial_from (INADDR_LOOPBACK + i % 2);
     loop ();
   }
@@ -185,7 +185,7 @@ test_no_descriptors (void **state)
 
 /* ---- after HELLO ---- */
 
-static struct session others[MAX_SESSIONS_PEER];
+static struct session others[MAX_SESSIONS_ORIGIN];
 
 static int
 ask_hello (struct session *s)
@@ -202,11 +202,11 @@ ask_hello (struct session *s)
 }
 
 static void
-add_others (unsigned nr, struct peer peer)
+add_others (unsigned nr, struct origin origin)
 {
   memset (others, 0, sizeof others);
   for (unsigned i = 0; i < nr; i++) {
-    others[i].peer = peer;
+    others[i].origin = origin;
     TAILQ_INSERT_TAIL (&donor.sessions, &others[i], entry);
   }
   donor.nr_sessions = nr;
@@ -223,39 +223,39 @@ test_sessions_of_one (void **state)
   while (donor.nr_fresh < 2)
     loop ();
   s = TAILQ_FIRST (&donor.fresh);
-  add_others (MAX_SESSIONS_PEER, s->peer);
+  add_others (MAX_SESSIONS_ORIGIN, s->origin);
   assert_int_equal (ask_hello (s), -EBUSY);
   assert_non_null (strstr (donor_call.call.why, "one client host"));
   assert_int_equal (ask_hello (TAILQ_LAST (&donor.fresh, session_list)), 0);
-  for (unsigned i = 0; i < MAX_SESSIONS_PEER; i++)
+  for (unsigned i = 0; i < MAX_SESSIONS_ORIGIN; i++)
     TAILQ_REMOVE (&donor.sessions, &others[i], entry);
   donor.nr_sessions = 1;
 }
 
-static struct peer
-peer_at (const char *text)
+static struct origin
+origin_at (const char *text)
 {
   struct sockaddr_in in = { .sin_family = AF_INET };
   struct sockaddr_in6 in6 = { .sin6_family = AF_INET6 };
 
   if (inet_pton (AF_INET, text, &in.sin_addr) == 1)
-    return peer_of_addr ((struct sockaddr *) &in);
+    return origin_of_addr ((struct sockaddr *) &in);
   assert_int_equal (inet_pton (AF_INET6, text, &in6.sin6_addr), 1);
-  return peer_of_addr ((struct sockaddr *) &in6);
+  return origin_of_addr ((struct sockaddr *) &in6);
 }
 
 static bool
 same (const char *a, const char *b)
 {
-  struct peer p = peer_at (a), q = peer_at (b);
+  struct origin p = origin_at (a), q = origin_at (b);
 
-  return peer_eq (&p, &q);
+  return origin_eq (&p, &q);
 }
 
 static void
-test_peers (void **state)
+test_origins (void **state)
 {
-  struct peer p;
+  struct origin p;
   int sv[2];
 
   (void) state;
@@ -267,7 +267,7 @@ test_peers (void **state)
   assert_false (same ("fe80::1", "fe80::2"));
   assert_int_equal (socketpair (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sv),
                     0);
-  p = peer_of_socket (sv[0]);
+  p = origin_of_socket (sv[0]);
   assert_int_equal (p.family, AF_UNIX);
   close (sv[0]);
   close (sv[1]);
@@ -278,9 +278,9 @@ main (void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
   const struct CMUnitTest tests[] = {
-    TEST (test_one_floods),        TEST (test_two_flood),
-    TEST (test_no_descriptors),    TEST (test_sessions_of_one),
-    cmocka_unit_test (test_peers),
+    TEST (test_one_floods),          TEST (test_two_flood),
+    TEST (test_no_descriptors),      TEST (test_sessions_of_one),
+    cmocka_unit_test (test_origins),
   };
 
   return RUN_TESTS (tests);
