@@ -21,10 +21,10 @@
 #include "memserver/auth/access.h"
 #include "memserver/options.h"
 #include "memserver/pool/host.h"
+#include "memserver/pool/store.h"
 #include "memserver/server.h"
 #include "memserver/session/listener.h"
 #include "memserver/session/rdma.h"
-#include "memserver/store/store.h"
 
 #define MIB (UINT64_C (1) << 20)
 

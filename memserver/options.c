@@ -22,7 +22,7 @@
 #include "base/size.h"
 #include "memserver/options.h"
 #include "memserver/pool/slab.h"
-#include "memserver/store/store.h"
+#include "memserver/pool/store.h"
 
 enum which {
   SIZE,

@@ -24,7 +24,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "memserver/store/store.h"
+#include "memserver/pool/store.h"
 
 /* Bytes in one step of work on a slab, or one page if that is more.  A step
  * takes milliseconds; after it other work may go first.

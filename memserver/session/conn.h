@@ -55,7 +55,7 @@ void conn_free (struct conn *c);
 
 void *conn_owner (const struct conn *c);
 bool conn_is_unix (const struct conn *c);
-const char *conn_address (const struct conn *c); /* address, for people */
+const char *conn_address (const struct conn *c); /* for people */
 bool conn_is_tls (const struct conn *c);
 const char *conn_user (const struct conn *c); /* proved by TLS, or "" */
 bool conn_hung_up (const struct conn *c);     /* the client ended it */

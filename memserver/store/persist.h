@@ -41,7 +41,7 @@
 #include <sys/queue.h>
 
 #include "memserver/auth/access.h"
-#include "memserver/store/store.h"
+#include "memserver/pool/store.h"
 #include "proto/messages.h"
 
 #define PERSIST_FORMER 64u

@@ -17,7 +17,7 @@
 #include "base/checked.h"
 #include "files.h"
 #include "fuzz.h"
-#include "memserver/store/store.h"
+#include "memserver/pool/store.h"
 
 #define FIRST_FD 4000 /* not real descriptors */
 #define PAGES (FILES_ROOM / FILES_PAGE)

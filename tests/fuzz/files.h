@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* files.h - a store (memserver/store/store.h) whose files are memory of this
+/* files.h - a store (memserver/pool/store.h) whose files are memory of this
  * process: nothing is really opened, mapped or removed.  An access beyond the
  * last page of a file, a SIGBUS in a real one, is an error of
  * AddressSanitizer.

@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
-#include "memserver/store/store.h"
+#include "memserver/pool/store.h"
 
 struct store_file {
   struct store_file *next;

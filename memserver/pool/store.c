@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "memserver/store/store_int.h"
+#include "memserver/pool/store_int.h"
 
 int
 store_why (char why[STORE_WHY_MAX], int err, const char *fmt, ...)

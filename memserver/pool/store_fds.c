@@ -13,7 +13,7 @@
 
 #include <errno.h>
 
-#include "memserver/store/store_int.h"
+#include "memserver/pool/store_int.h"
 
 #ifdef HAVE_SYSTEMD
 

@@ -21,7 +21,7 @@
 
 #include "base/checked.h"
 #include "memserver/pool/host.h"
-#include "memserver/store/store_int.h"
+#include "memserver/pool/store_int.h"
 
 static uint64_t
 page_of (const struct statfs *fs)
