@@ -122,7 +122,8 @@ put_slabs (struct fp_prom *p, const struct server *srv)
                   "Memory of the slabs, by state.");
   for (unsigned i = 0; i < SLAB_NR_STATES; i++)
     fp_prom_value (p, c.in[i] * size, FP_LABELS ({ "state", slab_states[i] }));
-  gauge (p, "farpage_memserver_orphan_slabs", record_reclaimable (srv, NULL),
+  gauge (p, "farpage_memserver_orphan_slabs",
+         records_reclaimable (&srv->records, NULL),
          "Lent slabs that are freed when another client needs them.");
   counter (p, "farpage_memserver_slabs_granted_total", srv->counts.granted,
            "Slabs that were granted to clients.");
@@ -264,7 +265,7 @@ put_each (struct fp_prom *p, const struct server *srv,
 {
   const struct record *r;
 
-  TAILQ_FOREACH (r, &srv->records, entry)
+  TAILQ_FOREACH (r, &srv->records.list, entry)
   {
     char title[FP_NAME_MAX + 1], uuid[FP_UUID_STR_MAX];
 
@@ -285,7 +286,7 @@ static void
 put_volume_bytes (struct fp_prom *p, const struct record *r,
                   const struct fp_prom_label *labels)
 {
-  fp_prom_value (p, r->nr_slabs * pool_slab_size (r->server->pool), labels);
+  fp_prom_value (p, r->nr_slabs * pool_slab_size (r->records->pool), labels);
 }
 
 static void
@@ -306,7 +307,7 @@ put_volume_lease (struct fp_prom *p, const struct record *r,
 static void
 put_volumes (struct fp_prom *p, const struct server *srv)
 {
-  gauge (p, "farpage_memserver_volumes", srv->nr_records,
+  gauge (p, "farpage_memserver_volumes", srv->records.nr,
          "Volumes that this server has.");
   fp_prom_family (p, "farpage_memserver_volume_slabs", FP_PROM_GAUGE,
                   "Slabs of a volume on this server.");

@@ -198,7 +198,7 @@ reclaim (struct pressure *p, uint32_t wanted)
   int r = 0;
 
   while (r >= 0 && back < wanted) {
-    r = record_reclaim (p->server, NULL, RECLAIM_ORDINARY);
+    r = records_reclaim (&p->server->records, NULL, RECLAIM_ORDINARY);
     if (r > 0)
       back += (uint32_t) r;
   }

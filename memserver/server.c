@@ -26,6 +26,7 @@
 #include "memserver/pressure.h"
 #include "memserver/session/rdma.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 #include "memserver/server.h"
 #include "memserver/session/session.h"
 #include "transport/tls.h"
@@ -77,6 +78,14 @@ on_slab_freed (void *ctx)
   server_poke (ctx);
 }
 
+static enum pool_left
+on_slab_left (void *ctx, uint32_t slab, uint32_t *serial)
+{
+  const struct server *srv = ctx;
+
+  return records_left (&srv->records, slab, serial);
+}
+
 /* ---- sessions and volumes ---- */
 
 struct session *
@@ -107,7 +116,7 @@ server_log_state (struct server *srv)
             "this host is short of memory: lending is stopped; clients are "
             "asked for %u slabs",
             pressure_wanted (srv->pressure));
-  TAILQ_FOREACH (r, &srv->records, entry)
+  TAILQ_FOREACH (r, &srv->records.list, entry)
   {
     char title[FP_NAME_MAX + 1];
 
@@ -127,8 +136,8 @@ log_what_becomes (const struct server *srv)
 {
   const struct record *r;
 
-  TAILQ_FOREACH (r, &srv->records, entry)
-  if (srv->persist) {
+  TAILQ_FOREACH (r, &srv->records.list, entry)
+  if (srv->records.persist) {
     char title[FP_NAME_MAX + 1];
 
     record_title (r, title);
@@ -271,9 +280,9 @@ start_persist (struct server *srv, char *why)
 
   if (o->backing[0] == '\0')
     return fp_uuid_generate (&srv->uuid);
-  r = persist_open (&srv->persist, &p, why);
+  r = persist_open (&srv->records.persist, &p, why);
   if (r == 0)
-    srv->uuid = persist_server (srv->persist);
+    srv->uuid = persist_server (srv->records.persist);
   return r;
 }
 
@@ -281,7 +290,8 @@ static int
 start_pool (struct server *srv, char *why)
 {
   const struct options *o = srv->options;
-  struct store *store = srv->persist ? persist_store (srv->persist) : NULL;
+  struct store *store =
+      srv->records.persist ? persist_store (srv->records.persist) : NULL;
   struct pool_params p = { .slab = { .size = o->slab,
                                      .tail = true,
                                      .hugepages = o->hugepages,
@@ -292,11 +302,12 @@ start_pool (struct server *srv, char *why)
                            .mailbox = srv->mailbox,
                            .freed = on_slab_freed,
                            .ctx = srv,
-                           .left = record_left,
+                           .left = on_slab_left,
                            .moved = record_moved };
   uint32_t made;
   int r = pool_new (&srv->pool, &p, &made);
 
+  srv->records.pool = srv->pool;
   if (r == 0 && (store && !store_is_sealed (store)
                      ? store_page (store) > STORE_SMALL_PAGE
                      : o->hugepages != HUGEPAGES_OFF))
@@ -364,11 +375,13 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   why[0] = '\0';
   srv->options = o;
   srv->start_ns = fp_now_ns ();
+  srv->records.lease_s = o->lease_s;
+  srv->records.orphan_s = o->orphan_s;
   srv->poke.run = on_poke;
   TAILQ_INIT (&srv->fresh);
   TAILQ_INIT (&srv->sessions);
   TAILQ_INIT (&srv->waiting);
-  TAILQ_INIT (&srv->records);
+  records_init (&srv->records);
   if (o->access[0])
     r = access_read (&srv->access, o->access, why);
   if (r == 0)
@@ -380,13 +393,14 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   srv->base = event_loop_new ();
   if (!srv->base)
     return -ENOMEM;
+  srv->records.base = srv->base;
   r = mailbox_new (&srv->mailbox, srv->base);
   if (r == 0)
     r = start_signals (srv);
   if (r == 0)
     r = start_pool (srv, why);
-  if (r == 0 && srv->persist)
-    r = record_take_up_all (srv);
+  if (r == 0 && srv->records.persist)
+    r = records_take_up (&srv->records);
   if (r == 0)
     r = listen_everywhere (srv, why);
   if (r == 0)
@@ -414,14 +428,14 @@ server_run (struct server *srv)
 void
 server_end (struct server *srv)
 {
-  record_free_all (srv);
+  records_free (&srv->records);
   for (unsigned i = 0; i < srv->nr_listeners; i++)
     listener_free (srv->listeners[i]);
   metrics_free (srv->metrics);
   pressure_free (srv->pressure);
   rdma_free (srv->rdma);
   pool_free (srv->pool);
-  persist_close (srv->persist);
+  persist_close (srv->records.persist);
   guard_reread_end (srv);
   mailbox_free (srv->mailbox);
   for (unsigned i = 0; i < NR_SIGNALS; i++)

@@ -20,6 +20,7 @@
 #include "memserver/options.h"
 #include "memserver/pool/mailbox.h"
 #include "memserver/pool/pool.h"
+#include "memserver/store/records.h"
 #include "proto/messages.h"
 
 #define MAX_SESSIONS 1024
@@ -30,12 +31,6 @@
 #define MAX_FRESH_ORIGIN (MAX_FRESH / 2)
 #define MAX_SESSIONS_ORIGIN (MAX_SESSIONS / 2)
 #define MAX_DATA_ORIGIN (MAX_DATA_ALL / 2)
-#define MAX_RECORDS 4096
-#define MAX_RECORDS_OWNER (MAX_RECORDS / 4) /* per owner, with --access */
-#define MAX_EXTENTS (UINT32_C (1) << 20)    /* per volume */
-#define MAX_MAP_WORDS (UINT32_C (8) << 20)  /* all volumes: 64 MiB */
-/* Per owner, with --access. */
-#define MAX_MAP_WORDS_OWNER (MAX_MAP_WORDS / 4)
 #define MAX_DATA 128 /* data connections of one session */
 #define MAX_DATA_ALL 1024
 #define HELLO_MS 10000  /* time limit for HELLO */
@@ -50,13 +45,10 @@ struct event_base;
 struct guard_reread;
 struct fp_tls;
 struct listener;
-struct persist;
 struct pressure;
 struct rdma;
 struct session;
-struct record;
 TAILQ_HEAD (session_list, session);
-TAILQ_HEAD (record_list, record);
 
 #define NR_SIGNALS 4
 
@@ -70,7 +62,6 @@ struct server {
   struct fp_tls *tls;          /* NULL: no TLS */
   struct access *access;       /* NULL: no access file, all is allowed */
   struct guard_reread *reread; /* NULL until the first reread */
-  struct persist *persist;     /* NULL: nothing outlives this process */
   struct pressure *pressure;   /* NULL in tests: pressure is not watched */
   struct metrics *metrics;     /* NULL: no --metrics */
   struct metrics_counts counts;
@@ -80,13 +71,11 @@ struct server {
   struct event *signals[NR_SIGNALS];
   bool stopping;
 
+  struct records records;
   struct session_list fresh;    /* oldest first */
   struct session_list sessions; /* after HELLO, until drained */
   struct session_list waiting;  /* their requests wait for a slab or a turn */
   unsigned nr_fresh, nr_sessions, nr_waiting, nr_data;
-  struct record_list records;
-  unsigned nr_records;
-  uint64_t map_words; /* size of all maps together */
 
   struct note poke;
   _Atomic bool poked; /* something changed: another round is due */

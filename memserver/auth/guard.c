@@ -97,13 +97,48 @@ refuse (struct call *call, const char *name, const char *what)
   return ctl_fail (call, -EPERM, "volume %s: %s %s", name, who, what);
 }
 
+bool
+guard_had_last (const struct session *s, const struct record *rec)
+{
+  return fp_uuid_eq (&rec->holder_uuid, &s->client) &&
+         (!s->server->access || rec->holder_who.kind == WHO_NOBODY ||
+          who_eq (&rec->holder_who, &s->who));
+}
+
+struct record *
+guard_hide_orphan (const struct session *s, struct record *rec)
+{
+  bool known;
+
+  if (!rec || !record_is_orphan (rec))
+    return rec;
+  /* A session that got no key does not change which client may come back. */
+  known = guard_had_last (s, rec) || fp_uuid_eq (&rec->user, &s->client) ||
+          record_is_former (rec, &s->client); /* told that it is one */
+  return known && !fp_uuid_is_nil (&s->client) ? rec : NULL;
+}
+
+struct record *
+guard_find (const struct session *s, const struct fp_uuid *uuid)
+{
+  return guard_hide_orphan (s, records_find (&s->server->records, uuid));
+}
+
+bool
+guard_is_stranger (const struct session *s, const struct record *rec)
+{
+  return s->server->access &&
+         (s->read_only || (rec->holder_who.kind != WHO_NOBODY &&
+                           !who_eq (&rec->holder_who, &s->who)));
+}
+
 int
 guard_open (struct call *call, const struct fp_open *q, bool *read_only)
 {
   const struct session *s = call->session;
   const struct access_rights *rights = guard_rights (s);
-  const struct record *rec = record_find (s->server, &q->volume);
-  bool is_there = record_find_for (s, &q->volume) != NULL;
+  const struct record *rec = records_find (&s->server->records, &q->volume);
+  bool is_there = guard_find (s, &q->volume) != NULL;
   enum access_level l = access_to (rights, q->name, &s->who), of_record;
   char title[FP_NAME_MAX + 1];
 
@@ -204,7 +239,7 @@ guard_lent (const struct server *srv, const struct who *owner,
   uint64_t slabs = 0;
 
   *volumes = 0;
-  TAILQ_FOREACH (rec, &srv->records, entry)
+  TAILQ_FOREACH (rec, &srv->records.list, entry)
   {
     if (!who_eq (&rec->owner, owner))
       continue;
@@ -228,7 +263,7 @@ guard_make (struct call *call)
     (void) guard_lent (s->server, &s->who, &volumes);
     if (volumes < MAX_RECORDS_OWNER)
       return 0;
-  } while (record_reclaim (s->server, &s->who, RECLAIM_ANY) >= 0);
+  } while (records_reclaim (&s->server->records, &s->who, RECLAIM_ANY) >= 0);
   who_format (&s->who, who);
   return ctl_fail (call, -ENOSPC,
                    "%s has %u volumes on this server, which is the limit: "
@@ -256,7 +291,7 @@ guard_map (struct call *call, const struct record *rec)
     return 0;
   do {
     words = fixed = record_map_words (rec);
-    TAILQ_FOREACH (other, &s->server->records, entry)
+    TAILQ_FOREACH (other, &s->server->records.list, entry)
     if (other->map && who_eq (&other->owner, &s->who)) {
       words += record_map_words (other);
       fixed += record_is_orphan (other) ? 0 : record_map_words (other);
@@ -264,7 +299,7 @@ guard_map (struct call *call, const struct record *rec)
     if (words <= MAX_MAP_WORDS_OWNER)
       return 0;
   } while (fixed <= MAX_MAP_WORDS_OWNER &&
-           record_reclaim (s->server, &s->who, RECLAIM_MAP) >= 0);
+           records_reclaim (&s->server->records, &s->who, RECLAIM_MAP) >= 0);
   who_format (&s->who, who);
   return ctl_fail (call, -ENOSPC,
                    "no room for its map: the maps of %s may take %u MiB on "
@@ -299,8 +334,9 @@ guard_free (const struct session *s)
   uint64_t left = room.left, ready = pool_lendable (srv->pool);
 
   if (left != UINT64_MAX)
-    left = FP_MIN (left + record_reclaimable (srv, payer (s)), room.total);
-  return FP_MIN (left, ready + record_reclaimable (srv, NULL));
+    left = FP_MIN (left + records_reclaimable (&srv->records, payer (s)),
+                   room.total);
+  return FP_MIN (left, ready + records_reclaimable (&srv->records, NULL));
 }
 
 /* Forget an orphan of the identity that pays, if a slab can be granted then.
@@ -315,12 +351,12 @@ free_quota (const struct session *s, uint64_t quota)
   const struct record *rec;
   uint64_t in_use = 0;
 
-  TAILQ_FOREACH (rec, &srv->records, entry)
+  TAILQ_FOREACH (rec, &srv->records.list, entry)
   if (who_eq (&rec->owner, payer (s)) && !record_is_orphan (rec))
     in_use += rec->nr_slabs;
   if (in_use >= quota)
     return false;
-  return record_reclaim (srv, payer (s), what) >= 0;
+  return records_reclaim (&srv->records, payer (s), what) >= 0;
 }
 
 int

@@ -52,6 +52,23 @@ bool guard_sees (const struct session *s, const struct record *rec);
 /* Return true if a list of volumes shows this one to the session. */
 bool guard_lists (const struct session *s, const struct record *rec);
 
+/* Return true if the session's client has the volume, or had it last.  With an
+ * access file its UUID is not enough: TLS or the kernel must name the same
+ * user, if that is known.
+ */
+bool guard_had_last (const struct session *s, const struct record *rec);
+
+/* Return rec, or NULL if rec is the orphan of another client. */
+struct record *guard_hide_orphan (const struct session *s, struct record *rec);
+/* Return the record of a volume, or NULL; hide an orphan. */
+struct record *guard_find (const struct session *s,
+                           const struct fp_uuid *uuid);
+
+/* Return true if the session must not share memory that earlier clients of the
+ * volume have mapped.
+ */
+bool guard_is_stranger (const struct session *s, const struct record *rec);
+
 /* Check OPEN before it does anything.  Return 0, -EPERM, or -ENOENT as if
  * there were no such volume.  *read_only: the session asked only to read.
  */

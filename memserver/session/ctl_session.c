@@ -56,7 +56,8 @@ ctl_hello (struct call *call)
 
   p.transports = FP_TRANSPORT_TCP;
   if (conn_is_unix (s->conn) &&
-      (!srv->persist || store_is_sealed (persist_store (srv->persist))))
+      (!srv->records.persist ||
+       store_is_sealed (persist_store (srv->records.persist))))
     p.transports |= FP_TRANSPORT_SHM;
   rdma_addresses (srv, conn_is_unix (s->conn), &p);
   if (p.nr_rdma > 0)
@@ -73,7 +74,7 @@ ctl_hello (struct call *call)
   room = guard_room (s);
   p.slabs_total = FP_MIN ((uint64_t) pool_count (srv->pool).total, room.total);
   p.slabs_free = guard_free (s);
-  p.lease_ms = srv->options->lease_s * 1000;
+  p.lease_ms = srv->records.lease_s * 1000;
   p.session = s->id;
   fp_enc_hello_reply (&call->out, &p);
   return 0;
@@ -147,7 +148,7 @@ check_open (struct call *call, const struct fp_open *q)
 static void
 end_former_session (struct session *s, const struct fp_uuid *volume)
 {
-  const struct record *rec = record_find (s->server, volume);
+  const struct record *rec = records_find (&s->server->records, volume);
 
   if (rec && rec->holder && rec->holder->state != SESSION_ENDING &&
       !fp_uuid_is_nil (&s->client) &&
@@ -202,7 +203,7 @@ check_same (struct call *call, const struct fp_open *q,
    * list of members tells the client which servers to ask.  Only the client
    * that had the volume last may count its servers again.
    */
-  if ((q->flags & FP_OPEN_RECOUNT) && !record_was_had_by (rec, call->session))
+  if ((q->flags & FP_OPEN_RECOUNT) && !guard_had_last (call->session, rec))
     return ctl_fail (call, -EINVAL,
                      "only the last client of this volume may change its "
                      "number of servers");
@@ -240,7 +241,7 @@ make (struct call *call, const struct fp_open *q, struct record **out)
 {
   struct server *srv = call->session->server;
   const struct record *other =
-      q->name[0] != '\0' ? record_find_name (srv, q->name) : NULL;
+      q->name[0] != '\0' ? records_find_name (&srv->records, q->name) : NULL;
   int r;
 
   if (!(q->flags & FP_OPEN_CREATE))
@@ -250,21 +251,22 @@ make (struct call *call, const struct fp_open *q, struct record **out)
   r = guard_make (call);
   if (r < 0)
     return r;
-  record_forget_orphan (record_find (srv, &q->volume));
+  record_forget_orphan (records_find (&srv->records, &q->volume));
   if (q->name[0] != '\0')
-    record_forget_orphan (record_find_name (srv, q->name));
-  while (srv->nr_records >= MAX_RECORDS &&
-         record_reclaim (srv, NULL, RECLAIM_ANY) >= 0)
+    record_forget_orphan (records_find_name (&srv->records, q->name));
+  while (srv->records.nr >= MAX_RECORDS &&
+         records_reclaim (&srv->records, NULL, RECLAIM_ANY) >= 0)
     ;
-  r = record_new (out, srv, q);
+  r = record_new (out, &srv->records, q);
   if (r < 0)
     return ctl_fail (call, r, "no room for another volume");
   r = guard_map (call, *out);
   if (r == 0)
     do
       r = need_map (call, *out);
-    while (r == -ENOSPC && record_map_would_fit (*out) &&
-           record_reclaim (srv, NULL, RECLAIM_MAP) >= 0);
+    while (r == -ENOSPC &&
+           records_map_would_fit (&srv->records, record_map_words (*out)) &&
+           records_reclaim (&srv->records, NULL, RECLAIM_MAP) >= 0);
   if (r < 0)
     record_unmake (*out);
   return r;
@@ -278,13 +280,13 @@ static int
 take_volume_over (struct call *call, const struct fp_open *q)
 {
   struct session *s = call->session;
-  struct record *rec = record_find_for (s, &q->volume);
+  struct record *rec = guard_find (s, &q->volume);
   bool first = rec && guard_comes_first (s, rec), news;
   char title[FP_NAME_MAX + 1];
   int r;
 
   if (!first &&
-      (!rec || !(q->flags & FP_OPEN_TAKEOVER) || record_was_had_by (rec, s)))
+      (!rec || !(q->flags & FP_OPEN_TAKEOVER) || guard_had_last (s, rec)))
     return 0;
   if (record_is_former (rec, &s->client))
     return refuse_former (call, rec);
@@ -323,7 +325,7 @@ refuse_fenced (struct call *call, const struct record *rec)
   return ctl_fail (call, -EBUSY,
                    "volume %s: %s may not know yet that it has lost it, until "
                    "its lease of %u s expires: try again%s",
-                   title, rec->client, rec->server->options->lease_s, when);
+                   title, rec->client, rec->records->lease_s, when);
 }
 
 /* Refuse, because the last client may be about to reconnect. */
@@ -347,7 +349,7 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
               bool *resumed)
 {
   struct session *s = call->session;
-  struct record *rec = record_find_for (s, &q->volume);
+  struct record *rec = guard_find (s, &q->volume);
   int r;
 
   *resumed = rec != NULL;
@@ -362,9 +364,9 @@ find_or_make (struct call *call, const struct fp_open *q, struct record **out,
       return CTL_WAIT;
     return refuse_fenced (call, rec);
   }
-  if (fp_now_ns () < rec->fenced_ns && !record_was_had_by (rec, s))
+  if (fp_now_ns () < rec->fenced_ns && !guard_had_last (s, rec))
     return refuse_fenced (call, rec);
-  if (fp_now_ns () < rec->awaited_ns && !record_was_had_by (rec, s) &&
+  if (fp_now_ns () < rec->awaited_ns && !guard_had_last (s, rec) &&
       !(q->flags & FP_OPEN_TAKEOVER))
     return refuse_awaited (call, rec);
   r = check_same (call, q, rec);
@@ -393,6 +395,20 @@ recount (struct call *call, const struct fp_open *q)
   p.labels = rec->nr_slabs;
   fp_enc_open_reply (&call->out, &p);
   return 0;
+}
+
+static void
+attach (struct session *s, struct record *rec, const struct fp_open *q)
+{
+  const struct record_holder holder = { .session = s,
+                                        .client = &s->client,
+                                        .name = s->name,
+                                        .who = &s->who,
+                                        .read_only = s->read_only };
+
+  s->stranger = guard_is_stranger (s, rec);
+  record_attach (rec, &holder, q);
+  s->record = rec;
 }
 
 int
@@ -424,10 +440,9 @@ ctl_open (struct call *call)
 
   if ((q.flags & FP_OPEN_RECOUNT) && !s->read_only)
     rec->servers = q.servers;
-  record_attach (rec, s, &q);
+  attach (s, rec, &q);
   if (q.flags & FP_OPEN_TAKEOVER)
     record_used (rec);
-  s->record = rec;
   session_move (s, SESSION_OPEN);
   s->discard = false;
   guard_opened (s);

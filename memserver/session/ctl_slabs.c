@@ -261,10 +261,11 @@ forget_orphan (struct session *s)
 {
   struct server *srv = s->server;
 
-  if (record_reclaim (srv, NULL, RECLAIM_LENDABLE) >= 0 || s->reclaimed)
+  if (records_reclaim (&srv->records, NULL, RECLAIM_LENDABLE) >= 0 ||
+      s->reclaimed)
     return true;
   s->reclaimed = pool_may_populate (srv->pool) &&
-                 record_reclaim (srv, NULL, RECLAIM_SLABS) >= 0;
+                 records_reclaim (&srv->records, NULL, RECLAIM_SLABS) >= 0;
   return s->reclaimed;
 }
 

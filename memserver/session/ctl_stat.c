@@ -40,7 +40,7 @@ list_sessions (const struct session *asks, struct fp_stat_reply *p)
   const struct session *s;
   struct fp_stat_session *e;
 
-  TAILQ_FOREACH (r, &srv->records, entry)
+  TAILQ_FOREACH (r, &srv->records.list, entry)
   {
     if (!guard_lists (asks, r) || (e = next (p)) == NULL)
       continue;

@@ -23,9 +23,10 @@ ctl_lookup (struct call *call)
 
   if (r < 0)
     return r;
-  rec = record_for (call->session, q.name[0] != '\0'
-                                       ? record_find_name (srv, q.name)
-                                       : record_find (srv, &q.volume));
+  rec = guard_hide_orphan (call->session,
+                           q.name[0] != '\0'
+                               ? records_find_name (&srv->records, q.name)
+                               : records_find (&srv->records, &q.volume));
   if (!guard_sees (call->session, rec))
     return ctl_fail (call, -ENOENT, "no such volume on this server");
   record_describe (rec, &p.volume);
@@ -135,7 +136,7 @@ ctl_delete (struct call *call)
 
   if (r < 0)
     return r;
-  rec = record_find (s->server, &q.volume);
+  rec = records_find (&s->server->records, &q.volume);
   if (!guard_sees (s, rec))
     return ctl_fail (call, -ENOENT, "no such volume on this server");
   r = guard_delete (call, rec);
@@ -143,7 +144,7 @@ ctl_delete (struct call *call)
     return r;
   if (guard_comes_first (s, rec)) {
     session_end (rec->holder, "a client that may write its volume deletes it");
-    rec = record_find (s->server, &q.volume);
+    rec = records_find (&s->server->records, &q.volume);
     if (!rec)
       return 0; /* the volume went with the session */
   }
@@ -167,7 +168,7 @@ ctl_volumes (struct call *call)
 
   if (r < 0)
     return r;
-  TAILQ_FOREACH (rec, &srv->records, entry)
+  TAILQ_FOREACH (rec, &srv->records.list, entry)
   {
     if (!guard_lists (call->session, rec) || p.total++ < q.start ||
         p.count == FP_MAX_VOLUMES_LISTED)

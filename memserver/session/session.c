@@ -331,7 +331,7 @@ void
 session_renew (struct session *s)
 {
   s->renewed_ns = fp_now_ns ();
-  conn_set_deadline (s->conn, s->server->options->lease_s * 1000,
+  conn_set_deadline (s->conn, s->server->records.lease_s * 1000,
                      "was silent for its whole lease");
 }
 
@@ -364,7 +364,7 @@ session_waited (struct session *s)
 static uint64_t
 believes_until (const struct session *s)
 {
-  return s->renewed_ns + s->server->options->lease_s * FP_NS_PER_S * 15 / 16;
+  return s->renewed_ns + s->server->records.lease_s * FP_NS_PER_S * 15 / 16;
 }
 
 /* Note what a client that did not end in order may still do.  It may write at
@@ -398,7 +398,7 @@ abandon (struct session *s)
 static void
 await_return (struct session *s)
 {
-  uint64_t lease_ms = s->server->options->lease_s * UINT64_C (1000);
+  uint64_t lease_ms = s->server->records.lease_s * UINT64_C (1000);
 
   s->record->awaited_ns =
       fp_now_ns () + FP_MIN (lease_ms, (uint64_t) RETURN_MS) * FP_NS_PER_MS;

@@ -45,6 +45,7 @@
 #include "proto/messages.h"
 
 #define PERSIST_FORMER 64u
+#define MAX_EXTENTS (UINT32_C (1) << 20) /* per volume */
 
 #define PERSIST_KEPT 1u      /* see record.kept */
 #define PERSIST_EPHEMERAL 2u /* see record.ephemeral */

@@ -13,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "memserver/server.h"
 #include "memserver/store/persist_int.h"
 
 #define PAGE 4096u

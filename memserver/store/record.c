@@ -13,39 +13,15 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "memserver/options.h"
-#include "memserver/server.h"
-#include "memserver/session/session.h"
 #include "memserver/store/persist.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 
-struct record *
-record_find (struct server *srv, const struct fp_uuid *uuid)
+void
+record_forget (struct record *r)
 {
-  struct record *r;
-
-  TAILQ_FOREACH (r, &srv->records, entry)
-  if (fp_uuid_eq (&r->uuid, uuid))
-    return r;
-  return NULL;
-}
-
-struct record *
-record_find_name (struct server *srv, const char *name)
-{
-  struct record *r;
-
-  TAILQ_FOREACH (r, &srv->records, entry)
-  if (strcmp (r->name, name) == 0)
-    return r;
-  return NULL;
-}
-
-static void
-forget (struct record *r)
-{
-  TAILQ_REMOVE (&r->server->records, r, entry);
-  r->server->nr_records--;
+  TAILQ_REMOVE (&r->records->list, r, entry);
+  r->records->nr--;
   record_forget_volume (r);
   event_free (r->lease);
   free (r->slabs);
@@ -74,7 +50,7 @@ give_back (struct record *r, bool all)
     record_unkeep_slab (r, s);
     if (s->state == SLAB_LOST)
       continue;
-    pool_return (r->server->pool, s);
+    pool_return (r->records->pool, s);
     given++;
   }
   r->nr_slabs = kept;
@@ -84,11 +60,8 @@ give_back (struct record *r, bool all)
   return given;
 }
 
-/* Forget a volume that its client left.  Return how many slabs go back to the
- * pool.
- */
-static uint32_t
-forget_left (struct record *r, const char *why)
+uint32_t
+record_forget_left (struct record *r, const char *why)
 {
   uint32_t given = give_back (r, true);
   char title[FP_NAME_MAX + 1];
@@ -96,7 +69,7 @@ forget_left (struct record *r, const char *why)
   record_title (r, title);
   fp_log (FP_LOG_INFO, "volume %s: %s did not come back%s: %u slabs freed",
           title, r->client, why, given);
-  forget (r);
+  record_forget (r);
   return given;
 }
 
@@ -105,7 +78,7 @@ on_orphan_time_over (evutil_socket_t fd, short what, void *arg)
 {
   (void) fd;
   (void) what;
-  forget_left (arg, "");
+  record_forget_left (arg, "");
 }
 
 /* ---- orphans ---- */
@@ -116,100 +89,17 @@ record_is_orphan (const struct record *r)
   return !r->kept && !r->holder && fp_now_ns () >= r->orphan_ns;
 }
 
-struct record *
-record_for (const struct session *s, struct record *r)
-{
-  bool known;
-
-  if (!r || !record_is_orphan (r))
-    return r;
-  /* A session that got no key does not change which client may come back. */
-  known = record_was_had_by (r, s) || fp_uuid_eq (&r->user, &s->client) ||
-          record_is_former (r, &s->client); /* told that it is one */
-  return known && !fp_uuid_is_nil (&s->client) ? r : NULL;
-}
-
-struct record *
-record_find_for (const struct session *s, const struct fp_uuid *uuid)
-{
-  return record_for (s, record_find (s->server, uuid));
-}
-
-static bool
-is_orphan_of (const struct record *r, const struct who *owner)
-{
-  return record_is_orphan (r) && (!owner || who_eq (&r->owner, owner));
-}
-
-/* Return how many of its slabs could be lent.  While the host is short of
- * memory, ordinary pages go to the host.
- */
-static uint32_t
-lendable (const struct record *r)
-{
-  return pool_is_pressed (r->server->pool) ? r->nr_sound_huge : r->nr_sound;
-}
-
 uint32_t
-record_reclaimable (const struct server *srv, const struct who *owner)
+record_lendable (const struct record *r)
 {
-  const struct record *r;
-  uint32_t slabs = 0;
-
-  TAILQ_FOREACH (r, &srv->records, entry)
-  if (is_orphan_of (r, owner))
-    slabs += lendable (r);
-  return slabs;
-}
-
-bool
-record_map_would_fit (const struct record *r)
-{
-  const struct server *srv = r->server;
-  uint64_t words = srv->map_words + record_map_words (r);
-  const struct record *other;
-
-  TAILQ_FOREACH (other, &srv->records, entry)
-  if (record_is_orphan (other) && other->map)
-    words -= record_map_words (other);
-  return words <= MAX_MAP_WORDS;
-}
-
-static bool
-yields (const struct record *r, enum reclaim what)
-{
-  switch (what) {
-  case RECLAIM_MAP:
-    return r->map != NULL;
-  case RECLAIM_SLABS:
-    return r->nr_slabs > 0;
-  case RECLAIM_LENDABLE:
-    return lendable (r) > 0;
-  case RECLAIM_ORDINARY:
-    return r->nr_sound > r->nr_sound_huge;
-  default:
-    return true;
-  }
+  return pool_is_pressed (r->records->pool) ? r->nr_sound_huge : r->nr_sound;
 }
 
 void
 record_forget_orphan (struct record *r)
 {
   if (r && record_is_orphan (r))
-    forget_left (r, ", and another client creates it again");
-}
-
-int
-record_reclaim (struct server *srv, const struct who *owner, enum reclaim what)
-{
-  struct record *r, *first = NULL;
-
-  TAILQ_FOREACH (r, &srv->records, entry)
-  if (is_orphan_of (r, owner) && (!first || r->orphan_ns < first->orphan_ns) &&
-      yields (r, what))
-    first = r;
-  return first ? (int) forget_left (first, ", and its memory is needed")
-               : -ENOENT;
+    record_forget_left (r, ", and another client creates it again");
 }
 
 void
@@ -224,7 +114,7 @@ record_left_with (struct record *r, const struct slab *s)
 int
 record_leave (struct record *r, unsigned lease_s, uint64_t ago_s)
 {
-  uint64_t all_s = (uint64_t) lease_s + r->server->options->orphan_s;
+  uint64_t all_s = (uint64_t) lease_s + r->records->orphan_s;
   uint64_t now = fp_now_ns (), ago = FP_MIN (ago_s, all_s);
   /* After a restart its client has the time of a lease to come back. */
   const struct timeval tv = { .tv_sec = (time_t) FP_MAX (all_s - ago,
@@ -241,16 +131,16 @@ record_leave (struct record *r, unsigned lease_s, uint64_t ago_s)
 }
 
 int
-record_make (struct record **out, struct server *srv, const struct fp_open *q)
+record_make (struct record **out, struct records *all, const struct fp_open *q)
 {
   struct record *r;
 
-  if (srv->nr_records >= MAX_RECORDS)
+  if (all->nr >= MAX_RECORDS)
     return -ENOSPC;
   r = calloc (1, sizeof *r);
   if (!r)
     return -ENOMEM;
-  r->server = srv;
+  r->records = all;
   r->uuid = q->volume;
   memcpy (r->name, q->name, sizeof r->name);
   r->kept = r->name[0] != '\0' && !(q->flags & FP_OPEN_EPHEMERAL);
@@ -260,29 +150,29 @@ record_make (struct record **out, struct server *srv, const struct fp_open *q)
   r->servers = q->servers;
   r->stripe = q->stripe;
   r->orphan_ns = UINT64_MAX; /* no client has left it */
-  r->lease = evtimer_new (srv->base, on_orphan_time_over, r);
+  r->lease = evtimer_new (all->base, on_orphan_time_over, r);
   if (!r->lease) {
     free (r);
     return -ENOMEM;
   }
-  TAILQ_INSERT_TAIL (&srv->records, r, entry);
-  srv->nr_records++;
+  TAILQ_INSERT_TAIL (&all->list, r, entry);
+  all->nr++;
   *out = r;
   return 0;
 }
 
 int
-record_new (struct record **out, struct server *srv, const struct fp_open *q)
+record_new (struct record **out, struct records *all, const struct fp_open *q)
 {
   struct record *r = NULL;
-  int e = record_make (&r, srv, q);
+  int e = record_make (&r, all, q);
 
   if (e == 0)
     e = record_keep (r);
   if (e == 0)
     *out = r;
   else if (r)
-    forget (r);
+    record_forget (r);
   return e;
 }
 
@@ -290,26 +180,24 @@ void
 record_unmake (struct record *r)
 {
   record_unkeep (r);
-  forget (r);
+  record_forget (r);
 }
 
 void
-record_attach (struct record *r, struct session *s, const struct fp_open *q)
+record_attach (struct record *r, const struct record_holder *h,
+               const struct fp_open *q)
 {
   event_del (r->lease);
-  s->stranger = s->server->access &&
-                (s->read_only || (r->holder_who.kind != WHO_NOBODY &&
-                                  !who_eq (&r->holder_who, &s->who)));
-  if (!s->read_only)
-    r->holder_who = s->who;
-  r->holder = s;
-  r->holder_uuid = s->client;
+  if (!h->read_only)
+    r->holder_who = *h->who;
+  r->holder = h->session;
+  r->holder_uuid = *h->client;
   r->fenced_ns = r->awaited_ns = 0;
   r->transport = q->transport;
   r->ephemeral = (q->flags & FP_OPEN_EPHEMERAL) != 0;
-  r->epoch += !s->read_only;
+  r->epoch += !h->read_only;
   r->since = (uint64_t) time (NULL);
-  snprintf (r->client, sizeof r->client, "%s", s->name);
+  snprintf (r->client, sizeof r->client, "%s", h->name);
   (void) record_keep (r); /* cannot fail: the file exists */
 }
 
@@ -326,14 +214,6 @@ record_recount (struct record *r, uint32_t servers)
 {
   r->servers = servers;
   (void) record_keep (r); /* cannot fail: the file exists */
-}
-
-bool
-record_was_had_by (const struct record *r, const struct session *s)
-{
-  return fp_uuid_eq (&r->holder_uuid, &s->client) &&
-         (!s->server->access || r->holder_who.kind == WHO_NOBODY ||
-          who_eq (&r->holder_who, &s->who));
 }
 
 bool
@@ -378,7 +258,7 @@ record_shut_out (struct record *r)
 void
 record_detach (struct record *r, bool discard)
 {
-  const struct options *o = r->server->options;
+  const struct records *all = r->records;
   char title[FP_NAME_MAX + 1];
   uint32_t given;
 
@@ -386,7 +266,7 @@ record_detach (struct record *r, bool discard)
   r->holder = NULL;
   r->since = (uint64_t) time (NULL);
   given = give_back (r, discard);
-  if (!discard && !r->kept && record_leave (r, o->lease_s, 0) < 0) {
+  if (!discard && !r->kept && record_leave (r, all->lease_s, 0) < 0) {
     /* There is no lease without a timer. */
     discard = true;
     given += give_back (r, true);
@@ -403,9 +283,9 @@ record_detach (struct record *r, bool discard)
     fp_log (FP_LOG_INFO,
             "volume %s: left by %s: %u slabs freed, %u kept for %u s, then "
             "for %u s more unless they are needed",
-            title, r->client, given, r->nr_slabs, o->lease_s, o->orphan_s);
+            title, r->client, given, r->nr_slabs, all->lease_s, all->orphan_s);
   if (discard)
-    forget (r);
+    record_forget (r);
 }
 
 void
@@ -418,7 +298,7 @@ record_delete (struct record *r, const char *by)
   given = give_back (r, true);
   fp_log (FP_LOG_INFO, "volume %s: deleted by %s: %u slabs freed", title, by,
           given);
-  forget (r);
+  record_forget (r);
 }
 
 int
@@ -459,7 +339,7 @@ record_release (struct record *r, struct slab *s)
   take_out (r, s);
   record_unkeep_slab (r, s);
   if (s->state != SLAB_LOST)
-    pool_return (r->server->pool, s);
+    pool_return (r->records->pool, s);
 }
 
 void
@@ -476,7 +356,7 @@ record_lose (struct record *r, struct slab *s)
           s->index);
   if (s->label.extent == FP_EXTENT_NONE)
     take_out (r, s);
-  pool_lose (r->server->pool, s);
+  pool_lose (r->records->pool, s);
   if (s->record)
     record_keep_slab (r, s);
 }
@@ -488,11 +368,4 @@ record_title (const struct record *r, char out[FP_NAME_MAX + 1])
 
   fp_uuid_format (&r->uuid, uuid);
   snprintf (out, FP_NAME_MAX + 1, "%s", r->name[0] ? r->name : uuid);
-}
-
-void
-record_free_all (struct server *srv)
-{
-  while (!TAILQ_EMPTY (&srv->records))
-    forget (TAILQ_FIRST (&srv->records));
 }

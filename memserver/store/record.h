@@ -17,7 +17,7 @@
  * Only the client that left an orphan can open it: it may have been suspended.
  * Other servers of the volume may have forgotten it, so another client could
  * not tell whether the copies here are current.  An orphan is forgotten when
- * its memory is needed (record_reclaim), or after --orphan-time.
+ * its memory is needed (records_reclaim), or after --orphan-time.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.
@@ -42,12 +42,12 @@
 
 struct event;
 struct persist_volume;
-struct server;
+struct records;
 struct session;
 
 struct record {
   TAILQ_ENTRY (record) entry;
-  struct server *server;
+  struct records *records;
   struct fp_uuid uuid;
   char name[FP_NAME_MAX + 1]; /* may be empty */
   bool kept;                  /* has a name, and stays until it is deleted */
@@ -59,7 +59,7 @@ struct record {
   uint32_t transport; /* that the present or last session uses */
   bool ephemeral;
   uint64_t epoch;
-  struct session *holder;       /* NULL: no session has it */
+  struct session *holder; /* NULL: no session has it; see record_holder */
   char client[FP_NAME_MAX + 1]; /* present or last client, for people */
   struct fp_uuid holder_uuid;   /* UUID of that client */
   /* Identity of the last client that could write; unknown after a restart. */
@@ -101,49 +101,32 @@ struct record {
   struct persist_volume *persist; /* NULL: nothing outlives this process */
 };
 
-struct record *record_find (struct server *srv, const struct fp_uuid *uuid);
-struct record *record_find_name (struct server *srv, const char *name);
-
-/* Return r, or NULL if r is the orphan of another client. */
-struct record *record_for (const struct session *s, struct record *r);
-struct record *record_find_for (const struct session *s,
-                                const struct fp_uuid *uuid);
-
 bool record_is_orphan (const struct record *r);
+
+/* Return how many slabs of an orphan the pool could lend once it is forgotten.
+ * While the host is short of memory, ordinary pages go to the host.
+ */
+uint32_t record_lendable (const struct record *r);
+
+/* Forget a volume that its client left.  why is for the log.  Return how many
+ * slabs go back to the pool.
+ */
+uint32_t record_forget_left (struct record *r, const char *why);
+
+/* Free the record; slabs, and what is kept of them, stay. */
+void record_forget (struct record *r);
 
 /* Forget r if it is an orphan: a new volume takes its UUID or name. */
 void record_forget_orphan (struct record *r);
 
-/* Return how many slabs the pool could lend if all orphans of this owner, or
- * with NULL of any, were forgotten.
- */
-uint32_t record_reclaimable (const struct server *srv,
-                             const struct who *owner);
-
-/* Resource that forgetting an orphan must free: */
-enum reclaim {
-  RECLAIM_ANY,      /* place in the list of records */
-  RECLAIM_MAP,      /* memory for maps */
-  RECLAIM_SLABS,    /* part of a quota; slabs, some time */
-  RECLAIM_LENDABLE, /* slabs that can be lent once they are scrubbed */
-  RECLAIM_ORDINARY  /* ordinary pages that go back to this host */
-};
-
-/* Forget the orphan that was left first, of this owner or with NULL of any.
- * It must free the resource what.  Return how many of its slabs go back to the
- * pool.  -ENOENT: there is none.
- */
-int record_reclaim (struct server *srv, const struct who *owner,
-                    enum reclaim what);
-
 /* Make a record, and keep it (record_keep).  -ENOSPC: there are too many, or
  * no room to keep another one.
  */
-int record_new (struct record **out, struct server *srv,
+int record_new (struct record **out, struct records *all,
                 const struct fp_open *q);
 
 /* Make a record, and do not change what is kept of it. */
-int record_make (struct record **out, struct server *srv,
+int record_make (struct record **out, struct records *all,
                  const struct fp_open *q);
 
 /* Start the lease of r, which its client left ago_s seconds ago.  Return
@@ -154,23 +137,22 @@ int record_leave (struct record *r, unsigned lease_s, uint64_t ago_s);
 /* Count s among the slabs with which r was left. */
 void record_left_with (struct record *r, const struct slab *s);
 
-/* Return true if the map of r fits once all orphans are forgotten. */
-bool record_map_would_fit (const struct record *r);
-
 /* Undo record_new: no client has the volume yet. */
 void record_unmake (struct record *r);
 
-void record_attach (struct record *r, struct session *s,
+/* Session that attaches a volume, and what its client said. */
+struct record_holder {
+  struct session *session; /* only its pointer is used here */
+  const struct fp_uuid *client;
+  const char *name;
+  const struct who *who;
+  bool read_only;
+};
+void record_attach (struct record *r, const struct record_holder *h,
                     const struct fp_open *q);
 
 /* Set the owner, whose quota the volume counts for. */
 void record_own (struct record *r, const struct who *owner);
-
-/* Return true if this client has the volume, or had it last.  With an access
- * file its UUID is not enough: TLS or the kernel must name the same user, if
- * that is known.
- */
-bool record_was_had_by (const struct record *r, const struct session *s);
 
 /* Set the number of servers that the volume is on now, as its client says. */
 void record_recount (struct record *r, uint32_t servers);
@@ -266,11 +248,6 @@ void record_describe (const struct record *r, struct fp_volume_entry *e);
 /* Free the list and the map. */
 void record_forget_volume (struct record *r);
 
-/* Forget all records when the server ends.  Nothing is scrubbed, and what is
- * kept of them stays.
- */
-void record_free_all (struct server *srv);
-
 /* Save the record for the next server, if there is a store.  Only the first
  * time may fail.  (This and what follows is in record_persist.c.)
  */
@@ -283,12 +260,7 @@ void record_unkeep (struct record *r);
 void record_keep_slab (const struct record *r, const struct slab *s);
 void record_unkeep_slab (const struct record *r, const struct slab *s);
 
-/* Return what the last server left of a slab (pool_params.left).  After
- * pool_new, record_take_up_all takes up all volumes.
- */
-enum pool_left record_left (void *ctx, uint32_t slab, uint32_t *serial);
 /* Save that the slab has other memory (pool_params.moved). */
 void record_moved (void *ctx, struct slab *s);
-int record_take_up_all (struct server *srv);
 
 #endif /* MEMSERVER_RECORD_H */

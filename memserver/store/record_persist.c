@@ -15,9 +15,9 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "memserver/server.h"
 #include "memserver/store/persist.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 
 _Static_assert(RECORD_FORMER == PERSIST_FORMER, "all of them are kept");
 
@@ -53,11 +53,11 @@ record_keep (struct record *r)
 {
   struct persist_record p;
 
-  if (!r->server->persist)
+  if (!r->records->persist)
     return 0;
   describe (r, &p);
   if (!r->persist)
-    return persist_volume_new (&r->persist, r->server->persist, &p);
+    return persist_volume_new (&r->persist, r->records->persist, &p);
   persist_volume_save (r->persist, &p);
   return 0;
 }
@@ -77,15 +77,15 @@ record_keep_slab (const struct record *r, const struct slab *s)
   if (s->exposed)
     l.mapper = s->mapper;
 
-  if (r->server->persist)
-    persist_label (r->server->persist, s->index, &l);
+  if (r->records->persist)
+    persist_label (r->records->persist, s->index, &l);
 }
 
 void
 record_unkeep_slab (const struct record *r, const struct slab *s)
 {
-  if (r->server->persist)
-    persist_unlabel (r->server->persist, s->index);
+  if (r->records->persist)
+    persist_unlabel (r->records->persist, s->index);
 }
 
 void
@@ -103,7 +103,7 @@ record_unkeep (struct record *r)
   persist_volume_delete (r->persist);
   r->persist = NULL;
   if (r->map)
-    r->server->map_words -= record_map_words (r);
+    r->records->map_words -= record_map_words (r);
   r->map = NULL;
   r->existing = 0;
 }
@@ -111,10 +111,9 @@ record_unkeep (struct record *r)
 /* ---- the next server ---- */
 
 enum pool_left
-record_left (void *ctx, uint32_t slab, uint32_t *serial)
+records_left (const struct records *all, uint32_t slab, uint32_t *serial)
 {
-  const struct server *srv = ctx;
-  struct persist_label l = persist_labelled (srv->persist, slab);
+  struct persist_label l = persist_labelled (all->persist, slab);
 
   *serial = l.serial;
   switch (l.state) {
@@ -142,7 +141,7 @@ record_moved (void *ctx, struct slab *s)
 static void
 take_up_fields (struct record *r, const struct persist_record *p)
 {
-  unsigned lease = persist_lease_s (r->server->persist);
+  unsigned lease = persist_lease_s (r->records->persist);
 
   r->created = p->created;
   r->epoch = p->epoch;
@@ -161,9 +160,9 @@ take_up_fields (struct record *r, const struct persist_record *p)
 }
 
 static int
-take_up_volume (struct server *srv, struct persist_found *f)
+take_up_volume (struct records *all, struct persist_found *f)
 {
-  unsigned lease_s = srv->options->lease_s;
+  unsigned lease_s = all->lease_s;
   time_t ago_s;
   struct fp_open q = { .volume = f->record.uuid,
                        .size = f->record.size,
@@ -174,7 +173,7 @@ take_up_volume (struct server *srv, struct persist_found *f)
   int e;
 
   memcpy (q.name, f->record.name, sizeof q.name);
-  e = record_make (&r, srv, &q);
+  e = record_make (&r, all, &q);
   if (e < 0) {
     persist_volume_close (f->v);
     return e;
@@ -186,7 +185,7 @@ take_up_volume (struct server *srv, struct persist_found *f)
   r->owner = f->owner;
   /* While the volume is fenced, no other client can come back to it. */
   if (f->record.flags & PERSIST_ATTACHED)
-    lease_s += persist_lease_s (srv->persist);
+    lease_s += persist_lease_s (all->persist);
   if (f->members.version > 0) {
     r->members = malloc (sizeof *r->members);
     if (!r->members)
@@ -204,16 +203,16 @@ take_up_volume (struct server *srv, struct persist_found *f)
 }
 
 static int
-take_up_slab (struct server *srv, uint32_t i)
+take_up_slab (struct records *all, uint32_t i)
 {
-  struct persist_label l = persist_labelled (srv->persist, i);
-  struct slab *s = pool_slab (srv->pool, i);
+  struct persist_label l = persist_labelled (all->persist, i);
+  struct slab *s = pool_slab (all->pool, i);
   struct record *r;
   int e;
 
   if (l.state == PERSIST_FREE)
     return 0;
-  r = record_find (srv, &l.volume);
+  r = records_find (all, &l.volume);
   if (!r)
     return -EBADMSG; /* persist_open has checked it */
   e = record_add (r, s);
@@ -230,18 +229,18 @@ take_up_slab (struct server *srv, uint32_t i)
 }
 
 int
-record_take_up_all (struct server *srv)
+records_take_up (struct records *all)
 {
   struct persist_found *f = calloc (1, sizeof *f);
   struct record *r;
   int e = f ? 0 : -ENOMEM;
 
-  while (e == 0 && persist_next_found (srv->persist, f))
-    e = take_up_volume (srv, f);
+  while (e == 0 && persist_next_found (all->persist, f))
+    e = take_up_volume (all, f);
   free (f);
-  for (uint32_t i = 0; e == 0 && i < pool_count (srv->pool).total; i++)
-    e = take_up_slab (srv, i);
-  TAILQ_FOREACH (r, &srv->records, entry)
+  for (uint32_t i = 0; e == 0 && i < pool_count (all->pool).total; i++)
+    e = take_up_slab (all, i);
+  TAILQ_FOREACH (r, &all->list, entry)
   {
     char title[FP_NAME_MAX + 1];
 

@@ -11,9 +11,9 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
-#include "memserver/server.h"
 #include "memserver/store/persist.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 
 bool
 record_has_map (const struct record *r)
@@ -67,7 +67,7 @@ record_set_members (struct record *r, const struct fp_members *m)
 uint64_t
 record_extents (const struct record *r)
 {
-  return fp_div_round_up (r->size, pool_slab_size (r->server->pool));
+  return fp_div_round_up (r->size, pool_slab_size (r->records->pool));
 }
 
 uint64_t
@@ -103,7 +103,7 @@ record_take_map (struct record *r, uint64_t *map)
   uint64_t extents = record_extents (r), bit;
 
   r->map = map;
-  r->server->map_words += record_map_words (r);
+  r->records->map_words += record_map_words (r);
   r->existing = 0;
   for (uint64_t w = 0; w < record_map_words (r); w++)
     for (uint64_t word = map[w]; word != 0; word &= word - 1) {
@@ -143,7 +143,7 @@ record_need_map (struct record *r)
 
   if (r->map || !record_has_map (r))
     return 0;
-  if (r->server->map_words + words > MAX_MAP_WORDS)
+  if (r->records->map_words + words > MAX_MAP_WORDS)
     return -ENOSPC;
   if (r->persist) {
     int e = persist_volume_map (r->persist, words, &map);
@@ -246,7 +246,7 @@ record_describe (const struct record *r, struct fp_volume_entry *e)
   *e = (struct fp_volume_entry) {
     .uuid = r->uuid,
     .size = r->size,
-    .slab_size = pool_slab_size (r->server->pool),
+    .slab_size = pool_slab_size (r->records->pool),
     .copies = r->copies,
     .stripe = r->stripe,
     .created = r->created,
@@ -270,7 +270,7 @@ record_forget_volume (struct record *r)
   free (r->members);
   r->members = NULL;
   if (r->map)
-    r->server->map_words -= record_map_words (r);
+    r->records->map_words -= record_map_words (r);
   if (r->persist)
     persist_volume_close (r->persist); /* with its map */
   else

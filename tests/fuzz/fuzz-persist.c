@@ -22,10 +22,12 @@
 #include "base/log.h"
 #include "files.h"
 #include "fuzz.h"
-#include "memserver/server.h"
+#include "memserver/pool/mailbox.h"
+#include "memserver/pool/pool.h"
 #include "memserver/store/cell.h"
 #include "memserver/store/persist_int.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 #include "samples.h"
 
 const char fuzz_name[] = "fuzz-persist";
@@ -47,9 +49,8 @@ const unsigned fuzz_runs = 20000;
   (MEMBERS_AT + (CELL_SIZE (persist_members_size) + PAGE - 1) / PAGE * PAGE)
 
 static char why[STORE_WHY_MAX];
-static struct event_base *base;
-static struct server srv;
-static struct options options = { .lease_s = 30, .slab = SAMPLE_SLAB };
+static struct mailbox *mailbox;
+static struct records records = { .lease_s = 30 };
 
 static struct file_tried {
   char name[STORE_NAME_MAX];
@@ -110,6 +111,13 @@ on_freed (void *ctx)
   (void) ctx;
 }
 
+static enum pool_left
+on_left (void *ctx, uint32_t slab, uint32_t *serial)
+{
+  (void) ctx;
+  return records_left (&records, slab, serial);
+}
+
 static void
 make_volume (struct persist *p, unsigned nr, const char *name, bool with_all)
 {
@@ -163,17 +171,17 @@ start (void)
   struct fp_uuid uuid = { { 0 } };
   char text[FP_UUID_STR_MAX];
 
-  if (base)
+  if (mailbox)
     return;
   if (!files_work ()) {
     printf ("SKIP: this C library has other names for some calls\n");
     exit (77);
   }
   fp_log_set_sink (sink, NULL);
-  base = event_base_new ();
-  FUZZ_CHECK (base != NULL);
-  srv.base = base;
-  FUZZ_CHECK (mailbox_new (&srv.mailbox, base) == 0);
+  records_init (&records);
+  records.base = event_base_new ();
+  FUZZ_CHECK (records.base != NULL);
+  FUZZ_CHECK (mailbox_new (&mailbox, records.base) == 0);
   FUZZ_CHECK (persist_open (&p, &params, why) == 0);
   make_volume (p, 1, "one", true);
   make_volume (p, 2, "", false);
@@ -287,7 +295,7 @@ check_records (void)
   struct fp_writer w;
   uint64_t words = 0;
 
-  TAILQ_FOREACH (r, &srv.records, entry)
+  TAILQ_FOREACH (r, &records.list, entry)
   {
     FUZZ_CHECK (record_extents (r) <= MAX_EXTENTS);
     p = (struct fp_volumes) { .total = 1, .count = 1 };
@@ -318,7 +326,7 @@ check_records (void)
     FUZZ_CHECK (record_bits (r) % 64 == 0 ||
                 r->map[record_bits (r) / 64] >> record_bits (r) % 64 == 0);
   }
-  FUZZ_CHECK (words == srv.map_words);
+  FUZZ_CHECK (words == records.map_words);
 }
 
 /* Start as server.c does, but without listeners and threads. */
@@ -330,30 +338,22 @@ take_up (struct persist *p)
                                      .numa = -1,
                                      .store = persist_store (p) },
                            .slabs = SLABS,
-                           .mailbox = srv.mailbox,
+                           .mailbox = mailbox,
                            .freed = on_freed,
-                           .ctx = &srv,
-                           .left = record_left,
+                           .left = on_left,
                            .moved = record_moved };
   uint32_t made;
   int r;
 
-  srv.options = &options;
-  srv.persist = p;
-  srv.map_words = 0;
-  srv.nr_records = 0;
-  TAILQ_INIT (&srv.fresh);
-  TAILQ_INIT (&srv.sessions);
-  TAILQ_INIT (&srv.waiting);
-  TAILQ_INIT (&srv.records);
-  r = pool_new (&srv.pool, &q, &made);
+  records.persist = p;
+  r = pool_new (&records.pool, &q, &made);
   FUZZ_CHECK (r == 0);
-  r = record_take_up_all (&srv);
+  r = records_take_up (&records);
   FUZZ_CHECK (r <= 0);
   if (r == 0)
     check_records ();
-  record_free_all (&srv);
-  pool_free (srv.pool);
+  records_free (&records);
+  pool_free (records.pool);
 }
 
 int

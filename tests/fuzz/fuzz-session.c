@@ -41,6 +41,7 @@
 #include "memserver/server.h"
 #include "memserver/session/ctl.h"
 #include "memserver/session/session.h"
+#include "memserver/store/persist.h"
 #include "memserver/store/record.h"
 #include "samples.h"
 
@@ -54,9 +55,7 @@ const unsigned fuzz_runs = 20000;
 #define PATIENCE_S 100u
 
 static struct server srv;
-static struct options options = { .lease_s = 30,
-                                  .slab = SAMPLE_SLAB,
-                                  .name = "donor" };
+static struct options options = { .slab = SAMPLE_SLAB, .name = "donor" };
 
 static struct client {
   int fd;
@@ -193,11 +192,14 @@ start (void)
   TAILQ_INIT (&srv.fresh);
   TAILQ_INIT (&srv.sessions);
   TAILQ_INIT (&srv.waiting);
-  TAILQ_INIT (&srv.records);
+  records_init (&srv.records);
   srv.base = loop_base ();
   FUZZ_CHECK (mailbox_new (&srv.mailbox, srv.base) == 0);
   p.mailbox = srv.mailbox;
   FUZZ_CHECK (pool_new (&srv.pool, &p, &made) == 0);
+  srv.records.base = srv.base;
+  srv.records.pool = srv.pool;
+  srv.records.lease_s = 30;
   FUZZ_CHECK (pool_start (srv.pool) == 0);
   wait_until (all_free);
 }
@@ -211,13 +213,14 @@ check_books (void)
   uint32_t lent = 0, records = 0, sessions = 0;
   uint64_t words = 0;
 
-  TAILQ_FOREACH (r, &srv.records, entry)
+  TAILQ_FOREACH (r, &srv.records.list, entry)
   {
     records++;
     FUZZ_CHECK (r->size > 0 && record_extents (r) <= MAX_EXTENTS);
     FUZZ_CHECK (r->nr_slabs <= r->max_slabs);
-    FUZZ_CHECK (r->name[0] == '\0' || record_find_name (&srv, r->name) == r);
-    FUZZ_CHECK (record_find (&srv, &r->uuid) == r);
+    FUZZ_CHECK (r->name[0] == '\0' ||
+                records_find_name (&srv.records, r->name) == r);
+    FUZZ_CHECK (records_find (&srv.records, &r->uuid) == r);
     FUZZ_CHECK (!r->holder || r->holder->record == r);
     for (uint32_t i = 0; i < r->nr_slabs; i++) {
       const struct slab *slab = r->slabs[i];
@@ -240,9 +243,9 @@ check_books (void)
     FUZZ_CHECK (s->state != SESSION_OPEN || s->record);
     FUZZ_CHECK (s->tokens.nr <= MAX_DATA);
   }
-  FUZZ_CHECK (records == srv.nr_records && sessions == srv.nr_sessions);
+  FUZZ_CHECK (records == srv.records.nr && sessions == srv.nr_sessions);
   FUZZ_CHECK (lent == pool_count (srv.pool).in[SLAB_LENT]);
-  FUZZ_CHECK (words == srv.map_words && words <= MAX_MAP_WORDS);
+  FUZZ_CHECK (words == srv.records.map_words && words <= MAX_MAP_WORDS);
 }
 
 static void
@@ -470,8 +473,8 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   wait_until (nobody);
   FUZZ_CHECK (loop_sockets () == 0);
   check_books ();
-  while (!TAILQ_EMPTY (&srv.records))
-    record_delete (TAILQ_FIRST (&srv.records), "fuzz");
+  while (!TAILQ_EMPTY (&srv.records.list))
+    record_delete (TAILQ_FIRST (&srv.records.list), "fuzz");
   check_books ();
   wait_until (all_free);
   FUZZ_CHECK (memories_count () == SLABS);

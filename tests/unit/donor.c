@@ -39,21 +39,22 @@ donor_start_idle (uint32_t slabs, uint64_t slab_mib)
   uint32_t made;
 
   memset (&donor, 0, sizeof donor);
-  options = (struct options) { .lease_s = 1,
-                               .slab = slab_mib * MIB,
-                               .name = "donor" };
+  options = (struct options) { .slab = slab_mib * MIB, .name = "donor" };
   donor.options = &options;
   donor.poke.run = on_poke;
   TAILQ_INIT (&donor.fresh);
   TAILQ_INIT (&donor.sessions);
   TAILQ_INIT (&donor.waiting);
-  TAILQ_INIT (&donor.records);
+  records_init (&donor.records);
   donor.base = event_base_new ();
   assert_non_null (donor.base);
   assert_int_equal (mailbox_new (&donor.mailbox, donor.base), 0);
   p.mailbox = donor.mailbox;
   assert_int_equal (pool_new (&donor.pool, &p, &made), 0);
   assert_int_equal (made, slabs);
+  donor.records.base = donor.base;
+  donor.records.pool = donor.pool;
+  donor.records.lease_s = 1;
 }
 
 void
@@ -67,7 +68,7 @@ donor_start (uint32_t slabs, uint64_t slab_mib)
 void
 donor_stop (void)
 {
-  record_free_all (&donor);
+  records_free (&donor.records);
   pool_free (donor.pool);
   mailbox_free (donor.mailbox);
   event_base_free (donor.base);
@@ -120,7 +121,7 @@ donor_attach_copies (uint8_t id, const char *name, uint32_t copies,
                        .stripe = { .width = 1, .size = 4096 } };
   static struct session sessions[2];
   struct session *s = &sessions[id % 2];
-  struct record *r = record_find (&donor, &q.volume);
+  struct record *r = records_find (&donor.records, &q.volume);
 
   snprintf (q.name, sizeof q.name, "%s", name);
   memset (s, 0, sizeof *s);
@@ -130,9 +131,14 @@ donor_attach_copies (uint8_t id, const char *name, uint32_t copies,
   snprintf (s->name, sizeof s->name, "client%u", id);
   TAILQ_INIT (&s->data);
   if (r == NULL)
-    assert_int_equal (record_new (&r, &donor, &q), 0);
+    assert_int_equal (record_new (&r, &donor.records, &q), 0);
   assert_int_equal (record_need_map (r), 0);
-  record_attach (r, s, &q);
+  record_attach (r,
+                 &(struct record_holder) { .session = s,
+                                           .client = &s->client,
+                                           .name = s->name,
+                                           .who = &s->who },
+                 &q);
   s->record = r;
   return s;
 }

@@ -19,6 +19,7 @@
 #include "memserver/auth/access.h"
 #include "memserver/auth/guard.h"
 #include "memserver/options.h"
+#include "memserver/store/persist.h"
 
 static struct session clients[3];
 static char file[64];
@@ -343,7 +344,7 @@ test_volumes_of_one (void **state)
   assert_non_null (strstr (donor_call.call.why, "tls:alice"));
   /* Other owners are not affected, and Alice still has her volumes. */
   assert_int_equal (make (&clients[BOB], MAX_RECORDS_OWNER + 1), 0);
-  record_delete (record_find_name (&donor, "v7"), "test");
+  record_delete (records_find_name (&donor.records, "v7"), "test");
   assert_int_equal (make (&clients[ALICE], 7), 0);
 }
 
@@ -391,10 +392,10 @@ test_quota_of_orphans (void **state)
   assert_int_equal (guard_room (s).left, 0);
   assert_int_equal (guard_free (s), 2);
   assert_int_equal (grant_ahead (s), -ENOSPC);
-  assert_int_equal (donor.nr_records, 3);
+  assert_int_equal (donor.records.nr, 3);
   assert_int_equal (donor_grant (s, 1, &grants), 0);
-  assert_int_equal (donor.nr_records, 2);
-  assert_ptr_equal (TAILQ_FIRST (&donor.records), r[0]);
+  assert_int_equal (donor.records.nr, 2);
+  assert_ptr_equal (TAILQ_FIRST (&donor.records.list), r[0]);
   hang_up (s);
 }
 
@@ -434,7 +435,7 @@ test_unowned_volumes (void **state)
   assert_int_equal (make (&clients[ALICE], 0), 0);
   assert_int_equal (listed (&clients[ALICE]), 1);
   assert_int_equal (listed (&clients[BOB]), 0);
-  record_own (record_find (&donor, &q.volume), &nobody);
+  record_own (records_find (&donor.records, &q.volume), &nobody);
   assert_int_equal (listed (&clients[BOSS]), 1);
   assert_int_equal (listed (&clients[ALICE]), 0);
   assert_int_equal (listed (&clients[BOB]), 0);
@@ -456,9 +457,9 @@ test_maps_of_one (void **state)
   while (make_large (&clients[ALICE], n + 1, size, FP_WIRE_COPIES_MAX) == 0)
     n++;
   assert_in_range (n, 1, MAX_RECORDS_OWNER - 1);
-  assert_true (donor.map_words <= MAX_MAP_WORDS_OWNER);
+  assert_true (donor.records.map_words <= MAX_MAP_WORDS_OWNER);
   assert_non_null (strstr (donor_call.call.why, "alice may take 16 MiB"));
-  assert_int_equal (donor.nr_records, n);
+  assert_int_equal (donor.records.nr, n);
   /* Alice's volumes stay, and others get theirs. */
   assert_int_equal (make (&clients[ALICE], 0), 0);
   assert_int_equal (make_large (&clients[BOB], 900, size, FP_WIRE_COPIES_MAX),

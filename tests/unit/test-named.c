@@ -156,8 +156,8 @@ test_kept (void **state)
   /* If its client discards the volume, nothing is kept. */
   s->discard = true;
   assert_true (session_close_volume (s));
-  assert_int_equal (donor.nr_records, 0);
-  assert_int_equal (donor.map_words, 0);
+  assert_int_equal (donor.records.nr, 0);
+  assert_int_equal (donor.records.map_words, 0);
   assert_int_equal (lookup (s, "v", 0), -ENOENT);
   donor_wait (donor_all_free);
 }
@@ -216,13 +216,13 @@ test_map (void **state)
 
   (void) state;
   /* The map is there from the start. */
-  assert_int_equal (donor.map_words, 1);
+  assert_int_equal (donor.records.map_words, 1);
   assert_int_equal (map (s, false, 0, 63), 0);
   assert_int_equal (map_write (s, 0, 1, 0), 0);
   assert_int_equal (map_word (s, 0, 0), 0);
 
   assert_int_equal (map (s, true, 0, 63), 0);
-  assert_int_equal (donor.map_words, 1);
+  assert_int_equal (donor.records.map_words, 1);
   assert_true (map_word (s, 0, 0) == (UINT64_C (1) << 63 | 1));
   assert_int_equal (map_word (s, 0, FP_MAP_WORDS - 1), 0);
   assert_int_equal (map_word (s, UINT64_MAX - 63, 1), 0);
@@ -244,7 +244,7 @@ test_map (void **state)
   s->record->size = 65 * MIB - 1;
   assert_int_equal (map_write (s, 64, 1, 2), -EINVAL);
   assert_int_equal (map_write (s, 64, 1, 1), 0);
-  assert_int_equal (donor.map_words, 2);
+  assert_int_equal (donor.records.map_words, 2);
   assert_int_equal (map_word (s, 64, 0), 1);
 }
 
@@ -281,22 +281,22 @@ test_map_bounded (void **state)
   struct session *s;
 
   (void) state;
-  donor.map_words = MAX_MAP_WORDS;
+  donor.records.map_words = MAX_MAP_WORDS;
   assert_int_equal (open_volume (1, "v"), -ENOSPC);
   assert_non_null (strstr (donor_call.call.why, "64 MiB"));
-  assert_int_equal (donor.nr_records, 0);
-  assert_int_equal (donor.map_words, MAX_MAP_WORDS);
+  assert_int_equal (donor.records.nr, 0);
+  assert_int_equal (donor.records.map_words, MAX_MAP_WORDS);
   assert_int_equal (open_volume (1, ""), 0); /* needs no map */
-  donor.map_words = MAX_MAP_WORDS - 1;
+  donor.records.map_words = MAX_MAP_WORDS - 1;
   assert_int_equal (open_volume (2, "w"), 0);
-  assert_int_equal (donor.map_words, MAX_MAP_WORDS);
+  assert_int_equal (donor.records.map_words, MAX_MAP_WORDS);
   assert_int_equal (open_volume (3, "x"), -ENOSPC);
   assert_int_equal (open_volume (2, "w"), 0);
   /* A volume whose server was killed before it made the map. */
-  record_forget_volume (record_find_name (&donor, "w"));
-  donor.map_words = MAX_MAP_WORDS;
+  record_forget_volume (records_find_name (&donor.records, "w"));
+  donor.records.map_words = MAX_MAP_WORDS;
   assert_int_equal (open_volume (2, "w"), -ENOSPC);
-  donor.map_words = 0;
+  donor.records.map_words = 0;
   s = donor_attach_named (2, "w", TCP);
   assert_int_equal (map (s, true, 0, 0), 0);
 }
@@ -342,8 +342,8 @@ test_delete (void **state)
   assert_int_equal (delete (other, 1), -EBUSY);
   assert_true (session_close_volume (s));
   assert_int_equal (delete (other, 1), 0);
-  assert_int_equal (donor.nr_records, 1);
-  assert_int_equal (donor.map_words, 0);
+  assert_int_equal (donor.records.nr, 1);
+  assert_int_equal (donor.records.map_words, 0);
   assert_int_equal (delete (other, 1), -ENOENT);
   donor_wait (donor_all_free);
 }
@@ -417,7 +417,7 @@ test_copies_without_name (void **state)
   assert_true (session_close_volume (s));
   donor_wait (nothing_is_lent);
   assert_int_equal (lookup (s, "", 1), -ENOENT);
-  assert_int_equal (donor.map_words, 0);
+  assert_int_equal (donor.records.map_words, 0);
 }
 
 int

@@ -16,17 +16,14 @@
 #define TCP FP_TRANSPORT_TCP
 
 static struct fp_grants grants;
-static struct options options;
 
 static int
 setup (void **state)
 {
   (void) state;
   donor_start (4, 1);
-  options = *donor.options;
   /* The tests end leases themselves. */
-  options.lease_s = options.orphan_s = 3600;
-  donor.options = &options;
+  donor.records.lease_s = donor.records.orphan_s = 3600;
   return 0;
 }
 
@@ -49,7 +46,7 @@ find (uint8_t id)
 {
   const struct fp_uuid uuid = volume (id);
 
-  return record_find (&donor, &uuid);
+  return records_find (&donor.records, &uuid);
 }
 
 static uint32_t
@@ -263,7 +260,7 @@ test_made_anew (void **state)
   make_orphan (1, 2, 1);
   assert_int_equal (open_volume (s, 1, FP_OPEN_CREATE | FP_OPEN_RESUME), 0);
   assert_int_equal (s->record->nr_slabs, 0);
-  assert_int_equal (donor.nr_records, 1);
+  assert_int_equal (donor.records.nr, 1);
   assert_int_equal (in_state (SLAB_LENT), 0);
   leave (s);
 }
@@ -297,15 +294,15 @@ test_memory_needed (void **state)
   make_orphan (1, 1, 7);
   make_orphan (3, 1, 5);
   make_left (5, 1, TCP);
-  assert_int_equal (record_reclaimable (&donor, NULL), 2);
+  assert_int_equal (records_reclaimable (&donor.records, NULL), 2);
   s = donor_attach (2, TCP);
   assert_int_equal (guard_free (s), 3);
   assert_int_equal (donor_grant (s, 4, &grants), 0);
   assert_int_equal (grants.count, 1);
-  assert_int_equal (donor.nr_records, 4);
+  assert_int_equal (donor.records.nr, 4);
 
   assert_int_equal (grant_ahead (s), -ENOSPC);
-  assert_int_equal (donor.nr_records, 4);
+  assert_int_equal (donor.records.nr, 4);
   assert_int_equal (donor_grant (s, 4, &grants), CTL_WAIT);
   assert_null (find (3));
   assert_non_null (find (1));
@@ -334,12 +331,12 @@ test_pressed (void **state)
   make_orphan (1, 4, 1);
   s = donor_attach (2, TCP);
   pool_press (donor.pool, true, 0);
-  assert_int_equal (record_reclaimable (&donor, NULL), 0);
+  assert_int_equal (records_reclaimable (&donor.records, NULL), 0);
   assert_int_equal (donor_grant (s, 1, &grants), -ENOSPC);
   assert_non_null (find (1));
   /* Huge pages are lent even under pressure. */
   find (1)->nr_sound_huge = 4;
-  assert_int_equal (record_reclaimable (&donor, NULL), 4);
+  assert_int_equal (records_reclaimable (&donor.records, NULL), 4);
   assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
   assert_null (find (1));
   pool_press (donor.pool, false, 0);
@@ -359,14 +356,16 @@ test_mapped (void **state)
   r = make_left (1, 2, FP_TRANSPORT_SHM);
   r->orphan_ns = 1;
   make_orphan (3, 2, 9);
-  assert_int_equal (record_reclaimable (&donor, NULL), 2);
+  assert_int_equal (records_reclaimable (&donor.records, NULL), 2);
   s = donor_attach (2, TCP);
   assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
   assert_null (find (3));
   donor_wait (one_is_free);
-  assert_int_equal (record_reclaim (&donor, NULL, RECLAIM_ORDINARY), -ENOENT);
-  assert_int_equal (record_reclaim (&donor, NULL, RECLAIM_LENDABLE), -ENOENT);
-  assert_int_equal (record_reclaim (&donor, NULL, RECLAIM_SLABS), 2);
+  assert_int_equal (records_reclaim (&donor.records, NULL, RECLAIM_ORDINARY),
+                    -ENOENT);
+  assert_int_equal (records_reclaim (&donor.records, NULL, RECLAIM_LENDABLE),
+                    -ENOENT);
+  assert_int_equal (records_reclaim (&donor.records, NULL, RECLAIM_SLABS), 2);
   leave (s);
 }
 
@@ -385,12 +384,12 @@ test_mapped_twice (void **state)
   assert_int_equal (donor_grant (s, 1, &grants), 0);
   pool_press (donor.pool, true, 0);
   assert_int_equal (donor_grant (s, 1, &grants), -ENOSPC);
-  assert_int_equal (donor.nr_records, 4);
+  assert_int_equal (donor.records.nr, 4);
   pool_press (donor.pool, false, 0);
   assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
-  assert_int_equal (donor.nr_records, 3);
+  assert_int_equal (donor.records.nr, 3);
   assert_int_equal (donor_grant (s, 1, &grants), CTL_WAIT);
-  assert_int_equal (donor.nr_records, 3);
+  assert_int_equal (donor.records.nr, 3);
   leave (s);
 }
 
@@ -405,21 +404,21 @@ test_maps_needed (void **state)
   (void) state;
   make_orphan (1, 1, 1);
   name = "vol";
-  donor.map_words = MAX_MAP_WORDS;
+  donor.records.map_words = MAX_MAP_WORDS;
   assert_int_equal (open_volume (s, 4, FP_OPEN_CREATE), -ENOSPC);
-  assert_int_equal (donor.nr_records, 1);
+  assert_int_equal (donor.records.nr, 1);
 
-  donor.map_words = 0;
+  donor.records.map_words = 0;
   r = donor_attach_copies (3, "", 2, TCP)->record;
   assert_non_null (r->map);
   words = record_map_words (r);
   leave (r->holder);
   r->orphan_ns = 1;
-  donor.map_words = MAX_MAP_WORDS;
+  donor.records.map_words = MAX_MAP_WORDS;
   assert_int_equal (open_volume (s, 4, FP_OPEN_CREATE), 0);
   assert_non_null (find (1));
   assert_null (find (3));
-  donor.map_words = words;
+  donor.records.map_words = words;
   name = "";
   leave (s);
 }
@@ -433,9 +432,9 @@ test_records_needed (void **state)
   (void) state;
   make_orphan (1, 1, 2);
   make_orphan (3, 0, 1);
-  donor.nr_records += MAX_RECORDS - 2;
+  donor.records.nr += MAX_RECORDS - 2;
   assert_int_equal (open_volume (s, 4, FP_OPEN_CREATE), 0);
-  donor.nr_records -= MAX_RECORDS - 2;
+  donor.records.nr -= MAX_RECORDS - 2;
   assert_null (find (3));
   assert_non_null (find (1));
   leave (s);

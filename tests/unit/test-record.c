@@ -117,7 +117,7 @@ test_listed_twice (void **state)
   assert_true (session_close_volume (s));
 
   s = donor_attach (1, FP_TRANSPORT_SHM);
-  s->stranger = true; /* set by record_attach if there is --access */
+  s->stranger = true; /* set by OPEN if there is --access */
   donor_list_moved (s, &grants);
   assert_true (slab->exposed);
   fd = slab->backing.fd;
@@ -219,7 +219,7 @@ test_existing (void **state)
 
   /* A restarted server counts the same. */
   map = r->map;
-  donor.map_words = 0;
+  donor.records.map_words = 0;
   record_take_map (r, map);
   assert_int_equal (extents_told (r), 16);
   words.words[0] = words.words[1] = words.words[2] = 0;
@@ -232,7 +232,7 @@ test_existing (void **state)
 static bool
 forgotten (void)
 {
-  return donor.nr_records == 0;
+  return donor.records.nr == 0;
 }
 
 /* A record goes when its lease ends, or when its client discards it. */
@@ -422,7 +422,7 @@ test_persist (void **state)
   (void) state;
   if (!mkdtemp (top))
     skip ();
-  if (persist_open (&donor.persist, &p, why) < 0) {
+  if (persist_open (&donor.records.persist, &p, why) < 0) {
     rmdir (top);
     skip (); /* not on tmpfs */
   }
@@ -431,23 +431,23 @@ test_persist (void **state)
     assert_int_equal (donor_grant (s, 1, &grants), 0);
     assert_int_equal (donor_label (s, grants.grants[0].slab, 3), 0);
     assert_int_equal (record_map (s->record, &q), 0);
-    assert_int_equal (persist_labelled (donor.persist, 0).state +
-                          persist_labelled (donor.persist, 1).state +
-                          persist_labelled (donor.persist, 2).state +
-                          persist_labelled (donor.persist, 3).state,
+    assert_int_equal (persist_labelled (donor.records.persist, 0).state +
+                          persist_labelled (donor.records.persist, 1).state +
+                          persist_labelled (donor.records.persist, 2).state +
+                          persist_labelled (donor.records.persist, 3).state,
                       PERSIST_LABELLED);
-    assert_int_equal (donor.map_words, 1);
+    assert_int_equal (donor.records.map_words, 1);
     if (i == 0)
       s->discard = true;
     assert_true (session_close_volume (s));
     if (i == 1)
-      record_delete (record_find_name (&donor, "vol"), "test");
+      record_delete (records_find_name (&donor.records, "vol"), "test");
     if (i == 2)
-      record_free_all (&donor);
-    assert_int_equal (donor.map_words, 0);
+      records_free (&donor.records);
+    assert_int_equal (donor.records.map_words, 0);
   }
-  persist_close (donor.persist);
-  donor.persist = NULL;
+  persist_close (donor.records.persist);
+  donor.records.persist = NULL;
   snprintf (lock, sizeof lock, "%s/lock", top);
   snprintf (file, sizeof file, "%s/state", top);
   assert_int_equal (unlink (lock), 0);
@@ -475,7 +475,7 @@ test_killed_twice (void **state)
   (void) state;
   if (!mkdtemp (top))
     skip ();
-  if (persist_open (&donor.persist, &p, why) < 0) {
+  if (persist_open (&donor.records.persist, &p, why) < 0) {
     rmdir (top);
     skip (); /* not on tmpfs */
   }
@@ -485,18 +485,18 @@ test_killed_twice (void **state)
   for (unsigned i = 0; i < 2; i++) {
     struct record *r;
 
-    record_free_all (&donor);
-    persist_close (donor.persist);
-    assert_int_equal (persist_open (&donor.persist, &p, why), 0);
-    assert_int_equal (record_take_up_all (&donor), 0);
-    r = record_find (&donor, &uuid);
+    records_free (&donor.records);
+    persist_close (donor.records.persist);
+    assert_int_equal (persist_open (&donor.records.persist, &p, why), 0);
+    assert_int_equal (records_take_up (&donor.records), 0);
+    r = records_find (&donor.records, &uuid);
     assert_non_null (r);
     assert_true (r->since > 1000);
     assert_false (record_is_orphan (r));
   }
-  record_delete (record_find (&donor, &uuid), "test");
-  persist_close (donor.persist);
-  donor.persist = NULL;
+  record_delete (records_find (&donor.records, &uuid), "test");
+  persist_close (donor.records.persist);
+  donor.records.persist = NULL;
   snprintf (file, sizeof file, "%s/lock", top);
   assert_int_equal (unlink (file), 0);
   snprintf (file, sizeof file, "%s/state", top);
