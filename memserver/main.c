@@ -19,11 +19,11 @@
 #include "base/size.h"
 #include "memserver/alive.h"
 #include "memserver/auth/access.h"
+#include "memserver/listener.h"
 #include "memserver/options.h"
 #include "memserver/pool/host.h"
 #include "memserver/pool/store.h"
 #include "memserver/server.h"
-#include "memserver/session/listener.h"
 #include "memserver/session/rdma.h"
 
 #define MIB (UINT64_C (1) << 20)
@@ -135,7 +135,7 @@ check_lock (const struct server *srv)
 
   if (host_may_lock (o->size + 64 * MIB, &limit))
     return 0;
-  if (rdma_works (srv))
+  if (rdma_works (&srv->sessions))
     return failed ("rdma: this user may lock %llu MiB of memory, and %llu "
                    "MiB are needed: raise RLIMIT_MEMLOCK (ulimit -l, "
                    "limits.conf, LimitMEMLOCK=)",

@@ -13,12 +13,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/scrape.h"
-#include "memserver/auth/guard.h"
+#include "memserver/listener.h"
 #include "memserver/metrics.h"
 #include "memserver/pool/host.h"
-#include "memserver/pressure.h"
 #include "memserver/server.h"
-#include "memserver/session/listener.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
@@ -31,19 +30,15 @@ struct metrics {
   uint64_t since; /* seconds since 1970 */
 };
 
-/* Reasons for refusing a request; the last one stands for all others. */
-static const struct {
-  int err;
-  const char *name;
-} reasons[] = {
-  { -EPROTO, "malformed" },    { -EPROTONOSUPPORT, "version" },
-  { -EINVAL, "invalid" },      { -ENOSPC, "no_space" },
-  { -EBUSY, "busy" },          { -ENOENT, "not_found" },
-  { -EPERM, "not_permitted" }, { -ENOMEM, "no_memory" },
-  { -ESHUTDOWN, "stopping" },  { 0, "other" },
+/* Reasons for refusing a request; NULL: counted as "other". */
+static const char *const reasons[] = {
+  [FP_STATUS_PROTO] = "malformed",    [FP_STATUS_VERSION] = "version",
+  [FP_STATUS_INVAL] = "invalid",      [FP_STATUS_NOSPC] = "no_space",
+  [FP_STATUS_BUSY] = "busy",          [FP_STATUS_NOENT] = "not_found",
+  [FP_STATUS_PERM] = "not_permitted", [FP_STATUS_NOMEM] = "no_memory",
+  [FP_STATUS_SHUTDOWN] = "stopping",  [FP_STATUS_IO] = NULL,
 };
-#define NR_REASONS (sizeof reasons / sizeof reasons[0])
-_Static_assert(NR_REASONS == METRICS_REASONS, "one counter of each");
+#define NR_STATUSES (sizeof reasons / sizeof reasons[0])
 
 static const unsigned transports[] = { FP_TRANSPORT_RDMA, FP_TRANSPORT_SHM,
                                        FP_TRANSPORT_TCP };
@@ -56,19 +51,6 @@ static const char *const slab_states[SLAB_NR_STATES] = {
   [SLAB_SCRUBBING] = "scrubbing",
   [SLAB_LOST] = "lost",
 };
-
-void
-metrics_request (struct server *srv, unsigned type, int r)
-{
-  unsigned i = 0;
-
-  srv->counts.requests[type < METRICS_MESSAGES ? type : 0]++;
-  if (r >= 0)
-    return;
-  while (i < NR_REASONS - 1 && reasons[i].err != r)
-    i++;
-  srv->counts.refused[i]++;
-}
 
 static void
 gauge (struct fp_prom *p, const char *name, uint64_t value, const char *help)
@@ -94,7 +76,7 @@ put_server (struct fp_prom *p, const struct server *srv)
   fp_prom_value (p, 1,
                  FP_LABELS ({ "program", "farpage-memserver" },
                             { "version", PACKAGE_VERSION }));
-  fp_uuid_format (&srv->uuid, uuid);
+  fp_uuid_format (&srv->sessions.uuid, uuid);
   fp_prom_family (p, "farpage_memserver_info", FP_PROM_GAUGE,
                   "Name of this server for clients; always 1.");
   fp_prom_value (p, 1,
@@ -125,10 +107,11 @@ put_slabs (struct fp_prom *p, const struct server *srv)
   gauge (p, "farpage_memserver_orphan_slabs",
          records_reclaimable (&srv->records, NULL),
          "Lent slabs that are freed when another client needs them.");
-  counter (p, "farpage_memserver_slabs_granted_total", srv->counts.granted,
+  counter (p, "farpage_memserver_slabs_granted_total",
+           srv->sessions.counts.granted,
            "Slabs that were granted to clients.");
-  counter (p, "farpage_memserver_slabs_released_total", srv->counts.released,
-           "Slabs that clients gave back.");
+  counter (p, "farpage_memserver_slabs_released_total",
+           srv->sessions.counts.released, "Slabs that clients gave back.");
   counter (p, "farpage_memserver_scrubbed_bytes_total", c.scrubbed * size,
            "Memory that was zeroed before it is lent again.");
 }
@@ -154,8 +137,7 @@ put_pressure (struct fp_prom *p, const struct server *srv)
                   "(PSI).");
   if (host_stalled_us (&stalled) == 0)
     fp_prom_ns (p, stalled * 1000, NULL);
-  gauge (p, "farpage_memserver_slabs_asked_back",
-         pressure_wanted (srv->pressure),
+  gauge (p, "farpage_memserver_slabs_asked_back", srv->sessions.wanted,
          "Slabs that clients are asked to move to other servers.");
   counter (p, "farpage_memserver_slabs_returned_total", c.given,
            "Slabs given back to this host while it was short of memory.");
@@ -168,7 +150,7 @@ put_clients (struct fp_prom *p, const struct server *srv)
   unsigned listens, away;
   const struct session *s;
 
-  TAILQ_FOREACH (s, &srv->sessions, entry)
+  TAILQ_FOREACH (s, &srv->sessions.list, entry)
   {
     rdma += s->nr_peers;
     open += s->state == SESSION_OPEN;
@@ -178,18 +160,18 @@ put_clients (struct fp_prom *p, const struct server *srv)
   }
   fp_prom_family (p, "farpage_memserver_sessions", FP_PROM_GAUGE,
                   "Control connections, by state.");
-  fp_prom_value (p, srv->nr_fresh, FP_LABELS ({ "state", "fresh" }));
-  fp_prom_value (p, srv->nr_sessions - open - ending,
+  fp_prom_value (p, srv->sessions.nr_fresh, FP_LABELS ({ "state", "fresh" }));
+  fp_prom_value (p, srv->sessions.nr - open - ending,
                  FP_LABELS ({ "state", "ready" }));
   fp_prom_value (p, open, FP_LABELS ({ "state", "open" }));
   fp_prom_value (p, ending, FP_LABELS ({ "state", "ending" }));
-  counter (p, "farpage_memserver_sessions_total", srv->counts.sessions,
-           "Sessions that were started.");
+  counter (p, "farpage_memserver_sessions_total",
+           srv->sessions.counts.sessions, "Sessions that were started.");
   fp_prom_family (p, "farpage_memserver_data_connections", FP_PROM_GAUGE,
                   "Data connections, by transport; shm needs none.");
   fp_prom_value (p, rdma, FP_LABELS ({ "transport", "rdma" }));
-  fp_prom_value (p, srv->nr_data, FP_LABELS ({ "transport", "tcp" }));
-  rdma_count (srv, &listens, &away);
+  fp_prom_value (p, srv->sessions.nr_data, FP_LABELS ({ "transport", "tcp" }));
+  rdma_count (&srv->sessions, &listens, &away);
   fp_prom_family (p, "farpage_memserver_rdma_listeners", FP_PROM_GAUGE,
                   "Addresses that RDMA listens on; away: the device is gone.");
   fp_prom_value (p, listens, FP_LABELS ({ "state", "up" }));
@@ -208,23 +190,25 @@ put_clients (struct fp_prom *p, const struct server *srv)
 static void
 put_identities (struct fp_prom *p, const struct server *srv)
 {
-  unsigned nr = srv->access ? access_count (srv->access) : 0, volumes;
+  unsigned nr = srv->sessions.access ? access_count (srv->sessions.access) : 0,
+           volumes;
 
   fp_prom_family (p, "farpage_memserver_identity_bytes", FP_PROM_GAUGE,
                   "Memory lent to the volumes of an identity of --access.");
   for (unsigned i = 0; i < nr; i++) {
-    const struct access_rights *r = access_at (srv->access, i);
+    const struct access_rights *r = access_at (srv->sessions.access, i);
     char who[WHO_STR_MAX];
 
     who_format (&r->who, who);
-    fp_prom_value (
-        p, guard_lent (srv, &r->who, &volumes) * pool_slab_size (srv->pool),
-        FP_LABELS ({ "identity", who }));
+    fp_prom_value (p,
+                   guard_lent (&srv->sessions, &r->who, &volumes) *
+                       pool_slab_size (srv->pool),
+                   FP_LABELS ({ "identity", who }));
   }
   fp_prom_family (p, "farpage_memserver_identity_quota_bytes", FP_PROM_GAUGE,
                   "Quota of an identity of --access, if it has one.");
   for (unsigned i = 0; i < nr; i++) {
-    const struct access_rights *r = access_at (srv->access, i);
+    const struct access_rights *r = access_at (srv->sessions.access, i);
     char who[WHO_STR_MAX];
 
     who_format (&r->who, who);
@@ -234,25 +218,31 @@ put_identities (struct fp_prom *p, const struct server *srv)
 }
 
 static void
-put_requests (struct fp_prom *p, const struct server *srv)
+put_requests (struct fp_prom *p, const struct sessions_counts *counts)
 {
+  const unsigned types = sizeof counts->requests / sizeof counts->requests[0];
+  uint64_t other = 0;
+
   fp_prom_family (p, "farpage_memserver_requests_total", FP_PROM_COUNTER,
                   "Control messages that were answered.");
-  for (unsigned i = 0; i < METRICS_MESSAGES; i++) {
+  for (unsigned i = 0; i < types; i++) {
     char name[32] = "unknown";
 
     if (i > 0)
       snprintf (name, sizeof name, "%s", fp_msg_name (i));
     for (char *c = name; *c != '\0'; c++)
       *c = (char) tolower ((unsigned char) *c);
-    fp_prom_value (p, srv->counts.requests[i],
-                   FP_LABELS ({ "message", name }));
+    fp_prom_value (p, counts->requests[i], FP_LABELS ({ "message", name }));
   }
   fp_prom_family (p, "farpage_memserver_refused_total", FP_PROM_COUNTER,
                   "Control messages that were refused, by reason.");
-  for (unsigned i = 0; i < NR_REASONS; i++)
-    fp_prom_value (p, srv->counts.refused[i],
-                   FP_LABELS ({ "reason", reasons[i].name }));
+  for (unsigned i = FP_STATUS_OK + 1; i < NR_STATUSES; i++)
+    if (reasons[i])
+      fp_prom_value (p, counts->refused[i],
+                     FP_LABELS ({ "reason", reasons[i] }));
+    else
+      other += counts->refused[i];
+  fp_prom_value (p, other, FP_LABELS ({ "reason", "other" }));
 }
 
 /* Write one sample for each volume.  The UUID tells them apart: a name may
@@ -333,7 +323,7 @@ render (void *ctx, struct fp_prom *p)
   put_slabs (p, srv);
   put_pressure (p, srv);
   put_clients (p, srv);
-  put_requests (p, srv);
+  put_requests (p, &srv->sessions.counts);
   put_identities (p, srv);
   put_volumes (p, srv);
 }

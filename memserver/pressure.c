@@ -22,7 +22,6 @@
 #include "memserver/pool/pool.h"
 #include "memserver/pressure.h"
 #include "memserver/server.h"
-#include "memserver/session/session.h"
 #include "memserver/store/record.h"
 
 #define TICK_MS 250
@@ -35,7 +34,6 @@ struct pressure {
   struct server *server;
   struct pressure_rules rules;
   struct pressure_state state;
-  uint32_t wanted;
   uint64_t given;       /* pool_counts.given when the pressure began */
   uint64_t asked_ns;    /* start of asking clients; 0: none is asked */
   uint64_t reminder_ns; /* time of the next reminder in the log */
@@ -231,10 +229,11 @@ look (struct pressure *p)
     say_change (p, memory.available);
     pool_press (srv->pool, p->state.pressed,
                 p->rules.reserve + pressure_margin (&p->rules));
-    server_poke (srv); /* waiting requests may succeed or fail now */
+    sessions_poke (
+        &srv->sessions); /* waiting requests may succeed or fail now */
   }
   v.wanted -= FP_MIN (v.wanted, reclaim (p, v.wanted));
-  p->wanted = v.wanted;
+  srv->sessions.wanted = v.wanted;
   say_wanted (p, v.wanted);
   pool_shed (srv->pool, v.shed);
 }
@@ -266,35 +265,6 @@ on_trigger (evutil_socket_t fd, short what, void *arg)
   p->window_ns = fp_now_ns ();
   (void) host_stalled_us (&p->window_us);
   look (p);
-}
-
-/* ---- requests to clients ---- */
-
-uint32_t
-pressure_wanted (const struct pressure *p)
-{
-  return p ? p->wanted : 0;
-}
-
-/* Return this client's part of the slabs wanted: in proportion to its slabs,
- * and at least 1.  So a client that can move slabs elsewhere is asked until
- * the host has enough, whatever the others do.
- */
-uint32_t
-pressure_share (const struct session *asks)
-{
-  const struct server *srv = asks->server;
-  uint64_t wanted = pressure_wanted (srv->pressure), all = 0, own;
-  const struct session *s;
-
-  if (wanted == 0 || !asks->record || asks->record->nr_slabs == 0)
-    return 0;
-  TAILQ_FOREACH (s, &srv->sessions, entry)
-  if (s->record)
-    all += s->record->nr_slabs;
-  own = asks->record->nr_slabs;
-  all = FP_MAX (all, own);
-  return (uint32_t) ((wanted * own - 1) / all + 1);
 }
 
 /* ---- start and end ---- */

@@ -42,7 +42,6 @@
 
 struct pressure;
 struct server;
-struct session;
 
 /* The decision.  It depends on its parameters only: no clock, no file. */
 
@@ -85,9 +84,5 @@ struct pressure_verdict pressure_decide (struct pressure_state *state,
 
 int pressure_start (struct pressure **out, struct server *srv);
 void pressure_free (struct pressure *p); /* p may be NULL */
-
-/* Return how many slabs are asked back, of all clients and of this one. */
-uint32_t pressure_wanted (const struct pressure *p);
-uint32_t pressure_share (const struct session *s);
 
 #endif /* MEMSERVER_PRESSURE_H */

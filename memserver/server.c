@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* server.c - start, run and stop the server: listeners, signals, and requests
- * that wait.
- */
+/* server.c - start, run and stop the server, and handle signals. */
 
 #include <config.h>
 
@@ -19,63 +17,31 @@
 #include "base/size.h"
 #include "memserver/auth/access.h"
 #include "memserver/event_loop.h"
-#include "memserver/auth/guard.h"
+#include "memserver/listener.h"
+#include "memserver/metrics.h"
 #include "memserver/pool/host.h"
-#include "memserver/session/listener.h"
-#include "memserver/store/persist.h"
+#include "memserver/pool/mailbox.h"
+#include "memserver/pool/pool.h"
 #include "memserver/pressure.h"
+#include "memserver/server.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
+#include "memserver/session/session.h"
+#include "memserver/store/persist.h"
 #include "memserver/store/record.h"
 #include "memserver/store/records.h"
-#include "memserver/server.h"
-#include "memserver/session/session.h"
 #include "transport/tls.h"
 
 _Static_assert(WHY_MAX >= ACCESS_WHY_MAX, "why is long enough for both");
 
 #define STOP_MS 10000 /* time limit for the threads to end */
 
-/* ---- waiting requests ---- */
-
-static void
-on_poke (struct note *note)
-{
-  struct server *srv =
-      (struct server *) ((char *) note - offsetof (struct server, poke));
-  uint64_t until = fp_deadline_in_ms (TURN_MS);
-  struct session *s;
-
-  /* A session that has to wait again goes to the end: one round is enough. */
-  if (atomic_exchange (&srv->poked, false))
-    srv->poke_left = srv->nr_waiting;
-  for (; srv->poke_left > 0; srv->poke_left--) {
-    s = TAILQ_FIRST (&srv->waiting);
-    if (!s)
-      break;
-    if (fp_deadline_passed (until)) {
-      /* Other events have their turn before the rest of the round. */
-      mailbox_post (srv->mailbox, &srv->poke);
-      return;
-    }
-    s->waiting = false;
-    TAILQ_REMOVE (&srv->waiting, s, wait_entry);
-    srv->nr_waiting--;
-    session_dispatch (s);
-  }
-  srv->poke_left = 0;
-}
-
-void
-server_poke (struct server *srv)
-{
-  atomic_store (&srv->poked, true);
-  mailbox_post (srv->mailbox, &srv->poke);
-}
-
 static void
 on_slab_freed (void *ctx)
 {
-  server_poke (ctx);
+  struct server *srv = ctx;
+
+  sessions_poke (&srv->sessions);
 }
 
 static enum pool_left
@@ -86,21 +52,9 @@ on_slab_left (void *ctx, uint32_t slab, uint32_t *serial)
   return records_left (&srv->records, slab, serial);
 }
 
-/* ---- sessions and volumes ---- */
-
-struct session *
-server_find_session (struct server *srv, uint64_t id)
-{
-  struct session *s;
-
-  TAILQ_FOREACH (s, &srv->sessions, entry)
-  if (s->id == id)
-    return s;
-  return NULL;
-}
-
-void
-server_log_state (struct server *srv)
+/* Log how many slabs are lent, and which client has each volume. */
+static void
+log_state (struct server *srv)
 {
   struct pool_counts c = pool_count (srv->pool);
   struct record *r;
@@ -109,13 +63,13 @@ server_log_state (struct server *srv)
           "%u slabs: %u free, %u lent, %u being scrubbed, %u not populated, "
           "%u lost; %u sessions, %u data connections",
           c.total, c.in[SLAB_FREE], c.in[SLAB_LENT], c.in[SLAB_SCRUBBING],
-          c.in[SLAB_UNPOPULATED], c.in[SLAB_LOST], srv->nr_sessions,
-          srv->nr_data);
+          c.in[SLAB_UNPOPULATED], c.in[SLAB_LOST], srv->sessions.nr,
+          srv->sessions.nr_data);
   if (pool_is_pressed (srv->pool))
     fp_log (FP_LOG_INFO,
             "this host is short of memory: lending is stopped; clients are "
             "asked for %u slabs",
-            pressure_wanted (srv->pressure));
+            srv->sessions.wanted);
   TAILQ_FOREACH (r, &srv->records.list, entry)
   {
     char title[FP_NAME_MAX + 1];
@@ -125,7 +79,7 @@ server_log_state (struct server *srv)
             r->nr_slabs, r->holder ? "held by" : "left by", r->client,
             (unsigned long long) ((uint64_t) time (NULL) - r->since));
   }
-  guard_log (srv);
+  guard_log (&srv->sessions);
 }
 
 /* ---- stopping ---- */
@@ -151,36 +105,27 @@ log_what_becomes (const struct server *srv)
             r->name, r->nr_slabs);
 }
 
-void
-server_session_gone (struct server *srv)
+static void
+on_sessions_stopped (void *ctx)
 {
-  server_poke (srv); /* another client may wait for its volume */
-  if (srv->stopping && srv->nr_sessions == 0)
-    event_base_loopbreak (srv->base);
+  struct server *srv = ctx;
+
+  event_base_loopbreak (srv->base);
 }
 
 static void
 stop (struct server *srv)
 {
   struct timeval limit = { .tv_sec = STOP_MS / 1000 };
-  struct session *s, *next;
 
-  srv->stopping = true;
   fp_log (FP_LOG_INFO, "stopping");
-  server_log_state (srv);
+  log_state (srv);
   log_what_becomes (srv);
   for (unsigned i = 0; i < srv->nr_listeners; i++)
     listener_free (srv->listeners[i]);
   srv->nr_listeners = 0;
-  while (!TAILQ_EMPTY (&srv->fresh))
-    session_end (TAILQ_FIRST (&srv->fresh), "the server stops");
-  for (s = TAILQ_FIRST (&srv->sessions); s; s = next) {
-    next = TAILQ_NEXT (s, entry);
-    session_end (s, "the server stops");
-  }
-  if (srv->nr_sessions == 0)
-    event_base_loopbreak (srv->base);
-  else
+  sessions_stop (&srv->sessions, on_sessions_stopped, srv);
+  if (srv->sessions.nr > 0)
     event_base_loopexit (srv->base, &limit);
 }
 
@@ -190,7 +135,7 @@ read_keys (struct server *srv)
 {
   char why[FP_TLS_WHY_MAX];
 
-  if (fp_tls_reload (srv->tls, &srv->options->tls, why) < 0)
+  if (fp_tls_reload (srv->sessions.tls, &srv->options->tls, why) < 0)
     fp_log (FP_LOG_ERROR, "SIGHUP: the keys are unchanged: %s", why);
   else
     fp_log (FP_LOG_INFO, "SIGHUP: read the keys in %s", srv->options->tls.psk);
@@ -203,14 +148,14 @@ on_signal (evutil_socket_t signo, short what, void *arg)
 
   (void) what;
   if (signo == SIGUSR1)
-    server_log_state (srv);
+    log_state (srv);
   else if (signo == SIGHUP) {
-    if (srv->tls)
+    if (srv->sessions.tls)
       read_keys (srv);
-    if (srv->access)
-      guard_reread (srv);
+    if (srv->sessions.access)
+      guard_reread (&srv->sessions);
   }
-  else if (srv->stopping)
+  else if (srv->sessions.stopping)
     _exit (1);
   else
     stop (srv);
@@ -229,7 +174,7 @@ start_signals (struct server *srv)
     /* Without keys and access file SIGHUP only means that a terminal was
      * closed: leave it at its default.
      */
-    if (signals[i] == SIGHUP && !srv->tls && !srv->access)
+    if (signals[i] == SIGHUP && !srv->sessions.tls && !srv->sessions.access)
       continue;
     srv->signals[i] = evsignal_new (srv->base, signals[i], on_signal, srv);
     if (!srv->signals[i])
@@ -279,10 +224,10 @@ start_persist (struct server *srv, char *why)
   int r;
 
   if (o->backing[0] == '\0')
-    return fp_uuid_generate (&srv->uuid);
+    return fp_uuid_generate (&srv->sessions.uuid);
   r = persist_open (&srv->records.persist, &p, why);
   if (r == 0)
-    srv->uuid = persist_server (srv->records.persist);
+    srv->sessions.uuid = persist_server (srv->records.persist);
   return r;
 }
 
@@ -307,7 +252,7 @@ start_pool (struct server *srv, char *why)
   uint32_t made;
   int r = pool_new (&srv->pool, &p, &made);
 
-  srv->records.pool = srv->pool;
+  srv->records.pool = srv->sessions.pool = srv->pool;
   if (r == 0 && (store && !store_is_sealed (store)
                      ? store_page (store) > STORE_SMALL_PAGE
                      : o->hugepages != HUGEPAGES_OFF))
@@ -374,18 +319,18 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   memset (srv, 0, sizeof *srv);
   why[0] = '\0';
   srv->options = o;
-  srv->start_ns = fp_now_ns ();
+  srv->sessions.start_ns = fp_now_ns ();
+  srv->sessions.name = o->name;
+  srv->sessions.access_file = o->access;
+  srv->sessions.records = &srv->records;
   srv->records.lease_s = o->lease_s;
   srv->records.orphan_s = o->orphan_s;
-  srv->poke.run = on_poke;
-  TAILQ_INIT (&srv->fresh);
-  TAILQ_INIT (&srv->sessions);
-  TAILQ_INIT (&srv->waiting);
+  sessions_init (&srv->sessions);
   records_init (&srv->records);
   if (o->access[0])
-    r = access_read (&srv->access, o->access, why);
+    r = access_read (&srv->sessions.access, o->access, why);
   if (r == 0)
-    r = fp_tls_new (&srv->tls, &o->tls, true, why);
+    r = fp_tls_new (&srv->sessions.tls, &o->tls, true, why);
   if (r == 0)
     r = start_persist (srv, why);
   if (r < 0)
@@ -393,8 +338,9 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   srv->base = event_loop_new ();
   if (!srv->base)
     return -ENOMEM;
-  srv->records.base = srv->base;
+  srv->records.base = srv->sessions.base = srv->base;
   r = mailbox_new (&srv->mailbox, srv->base);
+  srv->sessions.mailbox = srv->mailbox;
   if (r == 0)
     r = start_signals (srv);
   if (r == 0)
@@ -403,6 +349,7 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
     r = records_take_up (&srv->records);
   if (r == 0)
     r = listen_everywhere (srv, why);
+  srv->sessions.insecure = listener_is_insecure (srv);
   if (r == 0)
     r = metrics_start (&srv->metrics, srv, why);
   if (r == 0)
@@ -417,9 +364,9 @@ server_run (struct server *srv)
 {
   int r = event_base_dispatch (srv->base);
 
-  if (srv->nr_sessions > 0) {
+  if (srv->sessions.nr > 0) {
     /* Do not free anything: their threads still use it. */
-    fp_log (FP_LOG_ERROR, "%u sessions did not end in time", srv->nr_sessions);
+    fp_log (FP_LOG_ERROR, "%u sessions did not end in time", srv->sessions.nr);
     _exit (1);
   }
   return r < 0 ? -EIO : 0;
@@ -433,16 +380,16 @@ server_end (struct server *srv)
     listener_free (srv->listeners[i]);
   metrics_free (srv->metrics);
   pressure_free (srv->pressure);
-  rdma_free (srv->rdma);
+  rdma_free (srv->sessions.rdma);
   pool_free (srv->pool);
   persist_close (srv->records.persist);
-  guard_reread_end (srv);
+  guard_reread_end (&srv->sessions);
   mailbox_free (srv->mailbox);
   for (unsigned i = 0; i < NR_SIGNALS; i++)
     if (srv->signals[i])
       event_free (srv->signals[i]);
   if (srv->base)
     event_base_free (srv->base);
-  fp_tls_free (srv->tls);
-  access_free (srv->access);
+  fp_tls_free (srv->sessions.tls);
+  access_free (srv->sessions.access);
 }

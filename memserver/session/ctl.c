@@ -10,9 +10,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/log.h"
-#include "memserver/auth/guard.h"
 #include "memserver/session/ctl.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/session.h"
 #include "transport/tls.h"
 
@@ -64,7 +65,7 @@ static bool
 must_be_tls (const struct session *s)
 {
   return s->state == SESSION_FRESH &&
-         fp_tls_mode (s->server->tls) == FP_TLS_REQUIRE &&
+         fp_tls_mode (s->sessions->tls) == FP_TLS_REQUIRE &&
          !conn_is_unix (s->conn) && !conn_is_tls (s->conn);
 }
 
@@ -91,6 +92,18 @@ run_handler (struct call *call)
   return table[type].handler (call);
 }
 
+/* Count a message of this type that is answered with r. */
+static void
+count (struct sessions_counts *counts, unsigned type, int r)
+{
+  const size_t types = sizeof counts->requests / sizeof counts->requests[0];
+
+  counts->requests[type < types ? type : 0]++;
+  if (r < 0)
+    counts->refused[FP_MIN (fp_status_from_errno (r),
+                            (uint32_t) FP_STATUS_IO)]++;
+}
+
 void
 session_dispatch (struct session *s)
 {
@@ -111,7 +124,7 @@ session_dispatch (struct session *s)
 
   if (r == 0 && !fp_writer_ok (&call.out))
     r = -EMSGSIZE;
-  metrics_request (s->server, call.header->type, r);
+  count (&s->sessions->counts, call.header->type, r);
   if (r < 0) {
     if (call.why[0] == '\0')
       ctl_fail (&call, r, "%s: %s", fp_msg_name (call.header->type),

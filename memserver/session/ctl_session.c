@@ -13,21 +13,20 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "memserver/auth/guard.h"
-#include "memserver/options.h"
-#include "memserver/pressure.h"
 #include "memserver/session/ctl.h"
 #include "memserver/session/data.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
 #include "memserver/store/persist.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 
 int
 ctl_hello (struct call *call)
 {
   struct session *s = call->session;
-  struct server *srv = s->server;
+  struct sessions *all = s->sessions;
   struct fp_hello q;
   struct fp_hello_reply p = { .version = FP_VERSION };
   struct guard_room room;
@@ -41,10 +40,10 @@ ctl_hello (struct call *call)
                      "this server speaks version %d of the protocol, not "
                      "%u to %u",
                      FP_VERSION, q.version_min, q.version_max);
-  if (srv->nr_sessions >= MAX_SESSIONS)
+  if (all->nr >= MAX_SESSIONS)
     return ctl_fail (call, -EBUSY, "%u sessions are open, which is the limit",
-                     srv->nr_sessions);
-  if (session_count_of_origin (s, &nr_data) >= MAX_SESSIONS_ORIGIN)
+                     all->nr);
+  if (sessions_of_origin (all, &s->origin, &nr_data) >= MAX_SESSIONS_ORIGIN)
     return ctl_fail (call, -EBUSY,
                      "%u sessions are open from this address, which is the "
                      "limit for one client host",
@@ -56,10 +55,10 @@ ctl_hello (struct call *call)
 
   p.transports = FP_TRANSPORT_TCP;
   if (conn_is_unix (s->conn) &&
-      (!srv->records.persist ||
-       store_is_sealed (persist_store (srv->records.persist))))
+      (!all->records->persist ||
+       store_is_sealed (persist_store (all->records->persist))))
     p.transports |= FP_TRANSPORT_SHM;
-  rdma_addresses (srv, conn_is_unix (s->conn), &p);
+  rdma_addresses (all, conn_is_unix (s->conn), &p);
   if (p.nr_rdma > 0)
     p.transports |= FP_TRANSPORT_RDMA;
 
@@ -68,13 +67,13 @@ ctl_hello (struct call *call)
     return r;
   s->transports = p.transports;
   p.features = q.features & FP_FEATURE_AHEAD;
-  p.server = srv->uuid;
-  snprintf (p.name, sizeof p.name, "%s", srv->options->name);
-  p.slab_size = pool_slab_size (srv->pool);
+  p.server = all->uuid;
+  snprintf (p.name, sizeof p.name, "%s", all->name);
+  p.slab_size = pool_slab_size (all->pool);
   room = guard_room (s);
-  p.slabs_total = FP_MIN ((uint64_t) pool_count (srv->pool).total, room.total);
+  p.slabs_total = FP_MIN ((uint64_t) pool_count (all->pool).total, room.total);
   p.slabs_free = guard_free (s);
-  p.lease_ms = srv->records.lease_s * 1000;
+  p.lease_ms = all->records->lease_s * 1000;
   p.session = s->id;
   fp_enc_hello_reply (&call->out, &p);
   return 0;
@@ -116,7 +115,7 @@ static int
 check_open (struct call *call, const struct fp_open *q)
 {
   const struct session *s = call->session;
-  uint64_t slab_size = pool_slab_size (s->server->pool);
+  uint64_t slab_size = pool_slab_size (s->sessions->pool);
   const char *name = fp_transport_name (q->transport);
 
   if (!(q->flags & (FP_OPEN_CREATE | FP_OPEN_RESUME)))
@@ -148,12 +147,12 @@ check_open (struct call *call, const struct fp_open *q)
 static void
 end_former_session (struct session *s, const struct fp_uuid *volume)
 {
-  const struct record *rec = records_find (&s->server->records, volume);
+  const struct record *rec = records_find (s->sessions->records, volume);
 
   if (rec && rec->holder && rec->holder->state != SESSION_ENDING &&
       !fp_uuid_is_nil (&s->client) &&
       fp_uuid_eq (&rec->holder->client, &s->client) &&
-      (!s->server->access || who_eq (&rec->holder->who, &s->who)))
+      (!s->sessions->access || who_eq (&rec->holder->who, &s->who)))
     session_end (rec->holder, "its client has reconnected");
 }
 
@@ -239,9 +238,9 @@ need_map (struct call *call, struct record *rec)
 static int
 make (struct call *call, const struct fp_open *q, struct record **out)
 {
-  struct server *srv = call->session->server;
+  struct sessions *all = call->session->sessions;
   const struct record *other =
-      q->name[0] != '\0' ? records_find_name (&srv->records, q->name) : NULL;
+      q->name[0] != '\0' ? records_find_name (all->records, q->name) : NULL;
   int r;
 
   if (!(q->flags & FP_OPEN_CREATE))
@@ -251,13 +250,13 @@ make (struct call *call, const struct fp_open *q, struct record **out)
   r = guard_make (call);
   if (r < 0)
     return r;
-  record_forget_orphan (records_find (&srv->records, &q->volume));
+  record_forget_orphan (records_find (all->records, &q->volume));
   if (q->name[0] != '\0')
-    record_forget_orphan (records_find_name (&srv->records, q->name));
-  while (srv->records.nr >= MAX_RECORDS &&
-         records_reclaim (&srv->records, NULL, RECLAIM_ANY) >= 0)
+    record_forget_orphan (records_find_name (all->records, q->name));
+  while (all->records->nr >= MAX_RECORDS &&
+         records_reclaim (all->records, NULL, RECLAIM_ANY) >= 0)
     ;
-  r = record_new (out, &srv->records, q);
+  r = record_new (out, all->records, q);
   if (r < 0)
     return ctl_fail (call, r, "no room for another volume");
   r = guard_map (call, *out);
@@ -265,8 +264,8 @@ make (struct call *call, const struct fp_open *q, struct record **out)
     do
       r = need_map (call, *out);
     while (r == -ENOSPC &&
-           records_map_would_fit (&srv->records, record_map_words (*out)) &&
-           records_reclaim (&srv->records, NULL, RECLAIM_MAP) >= 0);
+           records_map_would_fit (all->records, record_map_words (*out)) &&
+           records_reclaim (all->records, NULL, RECLAIM_MAP) >= 0);
   if (r < 0)
     record_unmake (*out);
   return r;
@@ -422,7 +421,7 @@ ctl_open (struct call *call)
 
   if (r < 0)
     return r;
-  if (s->server->stopping)
+  if (s->sessions->stopping)
     return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
   if (s->state == SESSION_OPEN)
     return recount (call, &q);
@@ -455,14 +454,14 @@ ctl_open (struct call *call)
 int
 ctl_ping (struct call *call)
 {
-  const struct server *srv = call->session->server;
+  const struct sessions *all = call->session->sessions;
   const struct guard_room room = guard_room (call->session);
   struct fp_ping_reply p = { .slabs_total = FP_MIN (
-                                 (uint64_t) pool_count (srv->pool).total,
+                                 (uint64_t) pool_count (all->pool).total,
                                  room.total),
                              .slabs_free = guard_free (call->session),
-                             .stopping = srv->stopping,
-                             .wanted = pressure_share (call->session) };
+                             .stopping = all->stopping,
+                             .wanted = sessions_share (all, call->session) };
 
   if (!fp_reader_done (&call->in))
     return -EPROTO;
@@ -518,7 +517,7 @@ static int
 prove (struct call *call, const struct fp_data_hello *q)
 {
   struct session *s = call->session;
-  struct session *owner = server_find_session (s->server, q->session);
+  struct session *owner = sessions_find (s->sessions, q->session);
 
   if (!owner || !tokens_take (&owner->tokens, q->lane, fp_now_ns (), q->token))
     return ctl_fail (call, -EPERM,
@@ -547,7 +546,7 @@ ctl_data_hello (struct call *call)
     r = prove (call, &q);
   if (r < 0)
     return r;
-  owner = server_find_session (s->server, s->data_for);
+  owner = sessions_find (s->sessions, s->data_for);
   if (!owner)
     return ctl_fail (call, -EPERM, "its session has ended");
   if (owner->state != SESSION_OPEN || owner->closing != CLOSING_NOT ||
@@ -561,9 +560,9 @@ ctl_data_hello (struct call *call)
                      "lane %u: its previous connection has not ended yet",
                      q.lane);
   }
-  (void) session_count_of_origin (owner, &nr_data);
+  (void) sessions_of_origin (s->sessions, &owner->origin, &nr_data);
   if (owner->nr_data >= MAX_DATA || nr_data >= MAX_DATA_ORIGIN ||
-      s->server->nr_data >= MAX_DATA_ALL)
+      s->sessions->nr_data >= MAX_DATA_ALL)
     return ctl_fail (call, -EBUSY, "too many data connections");
   call->after = CONN_GIVE_AWAY;
   return 0;

@@ -12,12 +12,13 @@
 #include "base/checked.h"
 #include "base/clock.h"
 #include "base/tsan.h"
-#include "memserver/auth/guard.h"
 #include "memserver/session/ctl.h"
 #include "memserver/session/data.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/keys.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 
 #define ZERO_INLINE (1u << 20) /* most bytes to zero on the loop */
 
@@ -25,7 +26,7 @@
 static struct slab *
 find_slab (const struct call *call, uint64_t index)
 {
-  struct slab *s = pool_slab (call->session->server->pool, index);
+  struct slab *s = pool_slab (call->session->sessions->pool, index);
 
   return s && s->state == SLAB_LENT && s->record == call->session->record
              ? s
@@ -38,7 +39,7 @@ find_slab (const struct call *call, uint64_t index)
 static struct slab *
 find_slab_or_mark (const struct call *call, uint64_t index)
 {
-  struct slab *s = pool_slab (call->session->server->pool, index);
+  struct slab *s = pool_slab (call->session->sessions->pool, index);
 
   return s && s->record == call->session->record ? s : NULL;
 }
@@ -118,7 +119,7 @@ add_fd (struct call *call, const struct slab *s)
 static int
 add_grant (struct call *call, struct fp_grants *p, struct slab *s)
 {
-  uint64_t size = pool_slab_size (call->session->server->pool);
+  uint64_t size = pool_slab_size (call->session->sessions->pool);
   int r;
 
   if (s->state == SLAB_LOST) {
@@ -193,7 +194,7 @@ take_over (struct call *call, struct slab *s)
   session->move.slab = s;
   session->move.status = 0;
   session->moving = true;
-  pool_move (session->server->pool, &session->move);
+  pool_move (session->sessions->pool, &session->move);
   return CTL_WAIT;
 }
 
@@ -235,14 +236,14 @@ static int
 grant_one (struct call *call, struct fp_grants *p)
 {
   struct session *session = call->session;
-  struct slab *s = pool_take (session->server->pool);
+  struct slab *s = pool_take (session->sessions->pool);
   int r;
 
   if (!s)
     return -ENOSPC;
   r = record_add (session->record, s);
   if (r < 0) {
-    pool_return (session->server->pool, s);
+    pool_return (session->sessions->pool, s);
     return r;
   }
   r = add_grant (call, p, s);
@@ -259,13 +260,13 @@ grant_one (struct call *call, struct fp_grants *p)
 static bool
 forget_orphan (struct session *s)
 {
-  struct server *srv = s->server;
+  struct sessions *all = s->sessions;
 
-  if (records_reclaim (&srv->records, NULL, RECLAIM_LENDABLE) >= 0 ||
+  if (records_reclaim (all->records, NULL, RECLAIM_LENDABLE) >= 0 ||
       s->reclaimed)
     return true;
-  s->reclaimed = pool_may_populate (srv->pool) &&
-                 records_reclaim (&srv->records, NULL, RECLAIM_SLABS) >= 0;
+  s->reclaimed = pool_may_populate (all->pool) &&
+                 records_reclaim (all->records, NULL, RECLAIM_SLABS) >= 0;
   return s->reclaimed;
 }
 
@@ -273,7 +274,7 @@ int
 ctl_grant (struct call *call)
 {
   struct session *s = call->session;
-  struct server *srv = s->server;
+  struct sessions *all = s->sessions;
   uint64_t until = fp_now_ns () + KEYS_NS;
   struct fp_grants p = { .count = 0 };
   struct fp_grant_req q;
@@ -281,7 +282,7 @@ ctl_grant (struct call *call)
 
   if (r < 0)
     return r;
-  if (srv->stopping)
+  if (all->stopping)
     return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
   r = check_keys (call);
   if (r == 0)
@@ -293,8 +294,8 @@ ctl_grant (struct call *call)
          (p.count == 0 || !fp_deadline_passed (until)))
     r = grant_one (call, &p);
   if (p.count == 0 && r == -ENOSPC) {
-    struct pool_counts counts = pool_count (srv->pool);
-    uint32_t soon = pool_lendable (srv->pool);
+    struct pool_counts counts = pool_count (all->pool);
+    uint32_t soon = pool_lendable (all->pool);
 
     if (soon == 0 && !q.ahead && s->patience != PATIENCE_OVER &&
         forget_orphan (s))
@@ -311,7 +312,7 @@ ctl_grant (struct call *call)
   }
   if (p.count == 0)
     return r;
-  srv->counts.granted += p.count;
+  all->counts.granted += p.count;
   fp_enc_grants (&call->out, &p);
   return 0;
 }
@@ -381,7 +382,7 @@ ctl_release (struct call *call)
     struct slab *s = find_slab_or_mark (call, q.slabs[i]);
 
     if (s->region && fp_deadline_passed (until)) {
-      server_poke (session->server); /* the rest after other events */
+      sessions_poke (session->sessions); /* the rest after other events */
       return CTL_WAIT;
     }
     if (keys_close (s) < 0) {
@@ -401,7 +402,7 @@ ctl_release (struct call *call)
   }
   for (uint32_t i = 0; i < q.count; i++)
     record_release (session->record, find_slab_or_mark (call, q.slabs[i]));
-  session->server->counts.released += q.count;
+  session->sessions->counts.released += q.count;
   return 0;
 }
 
@@ -428,7 +429,7 @@ ctl_zero (struct call *call)
   if (r != 0)
     return r;
   if (!fp_range_ok (q.offset, q.length,
-                    pool_slab_size (session->server->pool)))
+                    pool_slab_size (session->sessions->pool)))
     return ctl_fail (call, -EINVAL, "ZERO: the range is outside the slab");
   if (q.length <= ZERO_INLINE) {
     fp_tsan_client_orders_begin ();
@@ -440,6 +441,6 @@ ctl_zero (struct call *call)
   session->zero.offset = q.offset;
   session->zero.length = q.length;
   session->zeroing = ZEROING_RUNS;
-  pool_zero (session->server->pool, &session->zero);
+  pool_zero (session->sessions->pool, &session->zero);
   return CTL_WAIT;
 }

@@ -7,12 +7,11 @@
 #include <stdio.h>
 
 #include "base/clock.h"
-#include "memserver/auth/guard.h"
-#include "memserver/pressure.h"
 #include "memserver/session/ctl.h"
-#include "memserver/session/listener.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 
 /* Return the next entry to fill in, or NULL if there is no room. */
 static struct fp_stat_session *
@@ -35,12 +34,12 @@ may_know (const struct session *asks, const struct session *s)
 static void
 list_sessions (const struct session *asks, struct fp_stat_reply *p)
 {
-  const struct server *srv = asks->server;
+  const struct sessions *all = asks->sessions;
   const struct record *r;
   const struct session *s;
   struct fp_stat_session *e;
 
-  TAILQ_FOREACH (r, &srv->records.list, entry)
+  TAILQ_FOREACH (r, &all->records->list, entry)
   {
     if (!guard_lists (asks, r) || (e = next (p)) == NULL)
       continue;
@@ -51,7 +50,7 @@ list_sessions (const struct session *asks, struct fp_stat_reply *p)
     e->since = r->since;
     e->attached = r->holder != NULL;
   }
-  TAILQ_FOREACH (s, &srv->sessions, entry)
+  TAILQ_FOREACH (s, &all->list, entry)
   {
     if (s->record || s == asks || !may_know (asks, s) ||
         (e = next (p)) == NULL)
@@ -65,27 +64,27 @@ list_sessions (const struct session *asks, struct fp_stat_reply *p)
 int
 ctl_stat (struct call *call)
 {
-  const struct server *srv = call->session->server;
-  struct pool_counts counts = pool_count (srv->pool);
+  const struct sessions *all = call->session->sessions;
+  struct pool_counts counts = pool_count (all->pool);
   struct fp_stat_reply p = {
-    .server = srv->uuid,
-    .slab_size = pool_slab_size (srv->pool),
+    .server = all->uuid,
+    .slab_size = pool_slab_size (all->pool),
     .total = counts.total,
     .free = counts.in[SLAB_FREE],
     .lent = counts.in[SLAB_LENT],
     .scrubbing = counts.in[SLAB_SCRUBBING],
     .unpopulated = counts.in[SLAB_UNPOPULATED],
-    .uptime_s = (fp_now_ns () - srv->start_ns) / FP_NS_PER_S,
-    .stopping = srv->stopping,
-    .pressed = pool_is_pressed (srv->pool),
-    .insecure = listener_is_insecure (srv),
-    .wanted = pressure_wanted (srv->pressure),
+    .uptime_s = (fp_now_ns () - all->start_ns) / FP_NS_PER_S,
+    .stopping = all->stopping,
+    .pressed = pool_is_pressed (all->pool),
+    .insecure = all->insecure,
+    .wanted = all->wanted,
     .returned = counts.given,
   };
 
   if (!fp_reader_done (&call->in))
     return -EPROTO;
-  snprintf (p.name, sizeof p.name, "%s", srv->options->name);
+  snprintf (p.name, sizeof p.name, "%s", all->name);
   list_sessions (call->session, &p);
   fp_enc_stat_reply (&call->out, &p);
   return 0;

@@ -7,15 +7,16 @@
 
 #include <errno.h>
 
-#include "memserver/auth/guard.h"
 #include "memserver/session/ctl.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 
 int
 ctl_lookup (struct call *call)
 {
-  struct server *srv = call->session->server;
+  struct sessions *all = call->session->sessions;
   struct fp_lookup_reply p = { .epoch = 0 };
   const struct record *rec;
   struct fp_lookup q;
@@ -25,8 +26,8 @@ ctl_lookup (struct call *call)
     return r;
   rec = guard_hide_orphan (call->session,
                            q.name[0] != '\0'
-                               ? records_find_name (&srv->records, q.name)
-                               : records_find (&srv->records, &q.volume));
+                               ? records_find_name (all->records, q.name)
+                               : records_find (all->records, &q.volume));
   if (!guard_sees (call->session, rec))
     return ctl_fail (call, -ENOENT, "no such volume on this server");
   record_describe (rec, &p.volume);
@@ -136,7 +137,7 @@ ctl_delete (struct call *call)
 
   if (r < 0)
     return r;
-  rec = records_find (&s->server->records, &q.volume);
+  rec = records_find (s->sessions->records, &q.volume);
   if (!guard_sees (s, rec))
     return ctl_fail (call, -ENOENT, "no such volume on this server");
   r = guard_delete (call, rec);
@@ -144,7 +145,7 @@ ctl_delete (struct call *call)
     return r;
   if (guard_comes_first (s, rec)) {
     session_end (rec->holder, "a client that may write its volume deletes it");
-    rec = records_find (&s->server->records, &q.volume);
+    rec = records_find (s->sessions->records, &q.volume);
     if (!rec)
       return 0; /* the volume went with the session */
   }
@@ -160,7 +161,7 @@ ctl_delete (struct call *call)
 int
 ctl_volumes (struct call *call)
 {
-  const struct server *srv = call->session->server;
+  const struct sessions *all = call->session->sessions;
   struct fp_volumes p = { .total = 0 };
   const struct record *rec;
   struct fp_volumes_req q;
@@ -168,7 +169,7 @@ ctl_volumes (struct call *call)
 
   if (r < 0)
     return r;
-  TAILQ_FOREACH (rec, &srv->records.list, entry)
+  TAILQ_FOREACH (rec, &all->records->list, entry)
   {
     if (!guard_lists (call->session, rec) || p.total++ < q.start ||
         p.count == FP_MAX_VOLUMES_LISTED)

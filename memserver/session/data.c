@@ -14,7 +14,6 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "memserver/server.h"
 #include "memserver/session/data.h"
 #include "memserver/session/session.h"
 #include "transport/tcp_server.h"
@@ -23,7 +22,7 @@
 struct data_conn {
   TAILQ_ENTRY (data_conn) entry;
   struct session *session; /* for the loop only */
-  struct server *server;
+  struct sessions *sessions;
   uint64_t session_id;
   bool read_only;
   uint32_t lane;
@@ -39,7 +38,7 @@ get (void *ctx, uint64_t rkey, uint64_t raddr, uint32_t length, bool write,
      void **hold)
 {
   struct data_conn *d = ctx;
-  struct slab *s = pool_slab (d->server->pool, slab_index_of_key (rkey));
+  struct slab *s = pool_slab (d->sessions->pool, slab_index_of_key (rkey));
   void *addr;
 
   if (!s || (write && d->read_only))
@@ -55,7 +54,7 @@ put (void *ctx, void *hold)
   struct data_conn *d = ctx;
 
   if (slab_unhold (hold))
-    server_poke (d->server);
+    sessions_poke (d->sessions);
 }
 
 static void
@@ -65,7 +64,7 @@ serve (void *arg)
   const struct fp_tcp_memory memory = { .get = get, .put = put, .ctx = d };
 
   d->status = fp_tcp_serve (d->fd, d->tls, &memory, STALL_MS);
-  mailbox_post (d->server->mailbox, &d->ended);
+  mailbox_post (d->sessions->mailbox, &d->ended);
 }
 
 static void
@@ -82,11 +81,11 @@ on_ended (struct note *note)
             strerror (-d->status));
   TAILQ_REMOVE (&s->data, d, entry);
   s->nr_data--;
-  s->server->nr_data--;
+  s->sessions->nr_data--;
   fp_tls_end (d->tls);
   close (d->fd);
   free (d);
-  server_poke (s->server);
+  sessions_poke (s->sessions);
   session_drained (s);
 }
 
@@ -104,7 +103,7 @@ data_start (struct session *s, uint32_t lane, int fd,
     return -ENOMEM;
   }
   d->session = s;
-  d->server = s->server;
+  d->sessions = s->sessions;
   d->session_id = s->id;
   d->read_only = s->read_only; /* final since OPEN, which came before */
   d->lane = lane;
@@ -120,7 +119,7 @@ data_start (struct session *s, uint32_t lane, int fd,
   }
   TAILQ_INSERT_TAIL (&s->data, d, entry);
   s->nr_data++;
-  s->server->nr_data++;
+  s->sessions->nr_data++;
   return 0;
 }
 

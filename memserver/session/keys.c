@@ -31,7 +31,7 @@ keys_open (struct session *s, struct slab *slab)
   case FP_TRANSPORT_SHM:
     slab->exposed = true;
     slab->mapper = s->client;
-    slab->shared = slab->shared || (s->read_only && s->server->access);
+    slab->shared = slab->shared || (s->read_only && s->sessions->access);
     /* Save the mapper before it has the memory: the next server needs it. */
     if (slab->label.extent != FP_EXTENT_NONE)
       record_keep_slab (s->record, slab);

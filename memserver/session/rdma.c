@@ -11,7 +11,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "memserver/server.h"
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
 
@@ -30,7 +29,7 @@ struct rdma_listener {
 };
 
 struct rdma {
-  struct server *server;
+  struct sessions *sessions;
   struct rdma_listener listeners[FP_MAX_RDMA_ADDRS];
   unsigned nr;
   /* Queue pairs that are gone.  They are freed when none of their events is
@@ -67,7 +66,7 @@ static struct fp_verbs_domain **
 on_request (void *ctx, const struct fp_data_hello *h, void **cookie)
 {
   struct rdma *rdma = ctx;
-  struct session *s = server_find_session (rdma->server, h->session);
+  struct session *s = sessions_find (rdma->sessions, h->session);
 
   /* No volume is needed: a client tries the transport before it has one. */
   if (!s || (s->state != SESSION_READY && s->state != SESSION_OPEN) ||
@@ -179,8 +178,9 @@ listen_on (struct rdma *rdma, const struct fp_addr *addr)
   if (r < 0)
     return r;
   l->addr.port = fp_verbs_listener_port (l->verbs);
-  l->readable = event_new (rdma->server->base, fp_verbs_listener_fd (l->verbs),
-                           EV_READ | EV_PERSIST, on_readable, l);
+  l->readable =
+      event_new (rdma->sessions->base, fp_verbs_listener_fd (l->verbs),
+                 EV_READ | EV_PERSIST, on_readable, l);
   if (!l->readable || event_add (l->readable, NULL) < 0) {
     if (l->readable)
       event_free (l->readable);
@@ -192,31 +192,31 @@ listen_on (struct rdma *rdma, const struct fp_addr *addr)
 }
 
 int
-rdma_serve_at (struct server *srv, const struct fp_addr *addr)
+rdma_serve_at (struct sessions *all, const struct fp_addr *addr)
 {
-  if (!srv->rdma) {
-    srv->rdma = calloc (1, sizeof *srv->rdma);
-    if (!srv->rdma)
+  if (!all->rdma) {
+    all->rdma = calloc (1, sizeof *all->rdma);
+    if (!all->rdma)
       return -ENOMEM;
-    srv->rdma->server = srv;
+    all->rdma->sessions = all;
   }
-  if (srv->rdma->nr == FP_MAX_RDMA_ADDRS)
+  if (all->rdma->nr == FP_MAX_RDMA_ADDRS)
     return -ENOSPC;
-  return listen_on (srv->rdma, addr);
+  return listen_on (all->rdma, addr);
 }
 
 bool
-rdma_works (const struct server *srv)
+rdma_works (const struct sessions *all)
 {
-  return srv->rdma && srv->rdma->nr > 0;
+  return all->rdma && all->rdma->nr > 0;
 }
 
 void
-rdma_count (const struct server *srv, unsigned *listens, unsigned *away)
+rdma_count (const struct sessions *all, unsigned *listens, unsigned *away)
 {
   *listens = *away = 0;
-  for (unsigned i = 0; srv->rdma && i < srv->rdma->nr; i++)
-    ++*(srv->rdma->listeners[i].away ? away : listens);
+  for (unsigned i = 0; all->rdma && i < all->rdma->nr; i++)
+    ++*(all->rdma->listeners[i].away ? away : listens);
 }
 
 void
@@ -232,14 +232,14 @@ rdma_free (struct rdma *rdma)
 }
 
 void
-rdma_addresses (const struct server *srv, bool unix_client,
+rdma_addresses (const struct sessions *all, bool unix_client,
                 struct fp_hello_reply *p)
 {
   p->nr_rdma = 0;
-  for (unsigned i = 0; srv->rdma && i < srv->rdma->nr; i++) {
-    const struct fp_addr *addr = &srv->rdma->listeners[i].addr;
+  for (unsigned i = 0; all->rdma && i < all->rdma->nr; i++) {
+    const struct fp_addr *addr = &all->rdma->listeners[i].addr;
 
-    if (srv->rdma->listeners[i].away)
+    if (all->rdma->listeners[i].away)
       continue;
     /* A wildcard means "the host that you came to", which a Unix socket is
      * not.
@@ -291,24 +291,24 @@ rdma_end_domain (struct session *s)
 #else /* !HAVE_RDMA */
 
 int
-rdma_serve_at (struct server *srv, const struct fp_addr *addr)
+rdma_serve_at (struct sessions *all, const struct fp_addr *addr)
 {
-  (void) srv;
+  (void) all;
   (void) addr;
   return -ENODEV;
 }
 
 bool
-rdma_works (const struct server *srv)
+rdma_works (const struct sessions *all)
 {
-  (void) srv;
+  (void) all;
   return false;
 }
 
 void
-rdma_count (const struct server *srv, unsigned *listens, unsigned *away)
+rdma_count (const struct sessions *all, unsigned *listens, unsigned *away)
 {
-  (void) srv;
+  (void) all;
   *listens = *away = 0;
 }
 
@@ -319,10 +319,10 @@ rdma_free (struct rdma *rdma)
 }
 
 void
-rdma_addresses (const struct server *srv, bool unix_client,
+rdma_addresses (const struct sessions *all, bool unix_client,
                 struct fp_hello_reply *p)
 {
-  (void) srv;
+  (void) all;
   (void) unix_client;
   p->nr_rdma = 0;
 }

@@ -16,28 +16,29 @@
 #include "proto/messages.h"
 
 struct rdma;
-struct server;
 struct session;
+struct sessions;
 struct slab;
 
 /* Listen beside a TCP listener, on the same address and, if it is free, port.
  * -ENODEV: no device has that address.
  */
-int rdma_serve_at (struct server *srv, const struct fp_addr *addr);
+int rdma_serve_at (struct sessions *all, const struct fp_addr *addr);
 
 /* Return true if RDMA listens anywhere. */
-bool rdma_works (const struct server *srv);
+bool rdma_works (const struct sessions *all);
 
 /* Count the addresses where RDMA listens now, and those whose device was taken
  * away.
  */
-void rdma_count (const struct server *srv, unsigned *listens, unsigned *away);
+void rdma_count (const struct sessions *all, unsigned *listens,
+                 unsigned *away);
 
 /* Free it; no queue pair may be left. */
 void rdma_free (struct rdma *rdma);
 
 /* Put the addresses where clients may connect into a HELLO reply. */
-void rdma_addresses (const struct server *srv, bool unix_client,
+void rdma_addresses (const struct sessions *all, bool unix_client,
                      struct fp_hello_reply *p);
 
 int rdma_register (struct session *s, struct slab *slab);

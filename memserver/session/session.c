@@ -17,12 +17,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
-#include "memserver/auth/guard.h"
 #include "memserver/session/data.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/keys.h"
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 #include "transport/tls.h"
 
 static const char *
@@ -68,8 +69,8 @@ stop_waiting (struct session *s)
   if (!s->waiting)
     return;
   s->waiting = false;
-  TAILQ_REMOVE (&s->server->waiting, s, wait_entry);
-  s->server->nr_waiting--;
+  TAILQ_REMOVE (&s->sessions->waiting, s, wait_entry);
+  s->sessions->nr_waiting--;
   event_del (s->wait_timer);
 }
 
@@ -77,8 +78,8 @@ stop_waiting (struct session *s)
 static void
 drop_fresh (struct session *s)
 {
-  TAILQ_REMOVE (&s->server->fresh, s, entry);
-  s->server->nr_fresh--;
+  TAILQ_REMOVE (&s->sessions->fresh, s, entry);
+  s->sessions->nr_fresh--;
   session_free (s);
 }
 
@@ -132,7 +133,7 @@ on_give_away (struct conn *c)
   struct fp_tls_session *tls;
   int fd = conn_take_fd (c, &tls), r;
 
-  owner = server_find_session (s->server, s->data_for);
+  owner = sessions_find (s->sessions, s->data_for);
   if (!owner || owner->state != SESSION_OPEN ||
       owner->closing != CLOSING_NOT) {
     fp_tls_end (tls);
@@ -170,7 +171,7 @@ on_zeroed (struct note *note)
                           offsetof (struct session, zero.done));
 
   s->zeroing = ZEROING_DONE;
-  server_poke (s->server);
+  sessions_poke (s->sessions);
   session_drained (s);
 }
 
@@ -192,121 +193,48 @@ on_moved (struct note *note)
             "slab %u: copied, as a client may still have it mapped",
             s->move.slab->index);
   s->moving = false;
-  server_poke (s->server);
+  sessions_poke (s->sessions);
   session_drained (s);
 }
 
-/* ---- too many connections without HELLO ---- */
-
-/* Return the oldest fresh connection of this origin, if possible one without a
- * waiting request.  Set *nr to how many there are of it.
- */
-static struct session *
-oldest_fresh (struct server *srv, const struct origin *origin, unsigned *nr)
-{
-  struct session *s, *oldest = NULL;
-
-  *nr = 0;
-  TAILQ_FOREACH (s, &srv->fresh, entry)
-  {
-    if (!origin_eq (&s->origin, origin))
-      continue;
-    ++*nr;
-    if (!oldest || (oldest->waiting && !s->waiting))
-      oldest = s;
-  }
-  return oldest;
-}
-
-/* Drop one of the origin that has most.  Each connection is compared with
- * each, but this is called only when a limit is reached.
- */
-bool
-session_shed (struct server *srv)
-{
-  struct session *s, *oldest, *victim = NULL;
-  unsigned most = 0, nr;
-
-  TAILQ_FOREACH (s, &srv->fresh, entry)
-  {
-    oldest = oldest_fresh (srv, &s->origin, &nr);
-    if (nr > most) {
-      most = nr;
-      victim = oldest;
-    }
-  }
-  if (victim)
-    session_end (victim, "too many newer connections");
-  return victim != NULL;
-}
-
-static void
-make_room (struct server *srv, const struct origin *origin)
-{
-  unsigned nr;
-  struct session *oldest = oldest_fresh (srv, origin, &nr);
-
-  if (nr >= MAX_FRESH_ORIGIN)
-    session_end (oldest, "too many newer connections from its address");
-  else if (srv->nr_fresh >= MAX_FRESH)
-    (void) session_shed (srv);
-}
-
-unsigned
-session_count_of_origin (const struct session *s, unsigned *nr_data)
-{
-  const struct session *other;
-  unsigned n = 0;
-
-  *nr_data = 0;
-  TAILQ_FOREACH (other, &s->server->sessions, entry)
-  {
-    if (!origin_eq (&other->origin, &s->origin))
-      continue;
-    n++;
-    *nr_data += other->nr_data;
-  }
-  return n;
-}
-
 int
-session_new (struct server *srv, int fd)
+session_new (struct sessions *all, int fd)
 {
   struct origin origin = origin_of_socket (fd);
   struct session *s;
   int r;
 
-  make_room (srv, &origin);
+  sessions_make_room (all, &origin);
   s = calloc (1, sizeof *s);
   if (!s) {
     close (fd);
     return -ENOMEM;
   }
-  s->server = srv;
+  s->sessions = all;
   s->origin = origin;
   s->state = SESSION_FRESH;
   s->zero.done.run = on_zeroed;
   s->move.done.run = on_moved;
   TAILQ_INIT (&s->data);
-  r = conn_new (&s->conn, srv->base, fd, srv->tls, &conn_events, s);
+  r = conn_new (&s->conn, all->base, fd, all->tls, &conn_events, s);
   if (r == 0)
     r = conn_set_deadline (s->conn, HELLO_MS, "sent no HELLO in time");
-  s->wait_timer = evtimer_new (srv->base, on_wait_over, s);
+  s->wait_timer = evtimer_new (all->base, on_wait_over, s);
   if (r == 0 && !s->wait_timer)
     r = -ENOMEM;
   if (r < 0) {
     session_free (s);
     return r;
   }
-  TAILQ_INSERT_TAIL (&srv->fresh, s, entry);
-  srv->nr_fresh++;
+  TAILQ_INSERT_TAIL (&all->fresh, s, entry);
+  all->nr_fresh++;
   return 0;
 }
 
 int
 session_begin (struct session *s, const struct fp_hello *q)
 {
-  struct server *srv = s->server;
+  struct sessions *all = s->sessions;
   int r = fp_random (&s->id, sizeof s->id);
 
   if (r < 0)
@@ -316,11 +244,11 @@ session_begin (struct session *s, const struct fp_hello *q)
   snprintf (s->name, sizeof s->name, "%s", q->name);
   s->since = (uint64_t) time (NULL);
   session_move (s, SESSION_READY);
-  TAILQ_REMOVE (&srv->fresh, s, entry);
-  srv->nr_fresh--;
-  TAILQ_INSERT_TAIL (&srv->sessions, s, entry);
-  srv->nr_sessions++;
-  srv->counts.sessions++;
+  TAILQ_REMOVE (&all->fresh, s, entry);
+  all->nr_fresh--;
+  TAILQ_INSERT_TAIL (&all->list, s, entry);
+  all->nr++;
+  all->counts.sessions++;
   fp_log (FP_LOG_DEBUG, "%s: session begins, from %s%s%s%s", s->name,
           conn_address (s->conn), conn_is_tls (s->conn) ? ", over TLS" : "",
           conn_user (s->conn)[0] ? " as " : "", conn_user (s->conn));
@@ -331,7 +259,7 @@ void
 session_renew (struct session *s)
 {
   s->renewed_ns = fp_now_ns ();
-  conn_set_deadline (s->conn, s->server->records.lease_s * 1000,
+  conn_set_deadline (s->conn, s->sessions->records->lease_s * 1000,
                      "was silent for its whole lease");
 }
 
@@ -347,8 +275,8 @@ session_wait (struct session *s)
     s->patience = PATIENCE_RUNS;
   }
   s->waiting = true;
-  TAILQ_INSERT_TAIL (&s->server->waiting, s, wait_entry);
-  s->server->nr_waiting++;
+  TAILQ_INSERT_TAIL (&s->sessions->waiting, s, wait_entry);
+  s->sessions->nr_waiting++;
   return 0;
 }
 
@@ -364,7 +292,7 @@ session_waited (struct session *s)
 static uint64_t
 believes_until (const struct session *s)
 {
-  return s->renewed_ns + s->server->records.lease_s * FP_NS_PER_S * 15 / 16;
+  return s->renewed_ns + s->sessions->records->lease_s * FP_NS_PER_S * 15 / 16;
 }
 
 /* Note what a client that did not end in order may still do.  It may write at
@@ -385,7 +313,7 @@ abandon (struct session *s)
   if (guard_gives_way (s))
     return;
   /* While the server stops, a client without network hears nothing. */
-  if (r->transport == FP_TRANSPORT_SHM || s->server->stopping ||
+  if (r->transport == FP_TRANSPORT_SHM || s->sessions->stopping ||
       s->parting != PARTING_HUNG_UP)
     r->fenced_ns = believes_until (s);
 }
@@ -398,7 +326,7 @@ abandon (struct session *s)
 static void
 await_return (struct session *s)
 {
-  uint64_t lease_ms = s->server->records.lease_s * UINT64_C (1000);
+  uint64_t lease_ms = s->sessions->records->lease_s * UINT64_C (1000);
 
   s->record->awaited_ns =
       fp_now_ns () + FP_MIN (lease_ms, (uint64_t) RETURN_MS) * FP_NS_PER_MS;
@@ -432,7 +360,7 @@ on_more_to_close (struct note *note)
   set_closing (s, CLOSING_NOW);
   if (s->parting == PARTING_DISMISSED && s->state != SESSION_ENDING)
     (void) close_access (s); /* nothing else is left to do */
-  server_poke (s->server);
+  sessions_poke (s->sessions);
   session_drained (s);
 }
 
@@ -456,7 +384,7 @@ close_access (struct session *s)
     if (slow && fp_deadline_passed (until)) {
       s->more.run = on_more_to_close;
       set_closing (s, CLOSING_LATER);
-      mailbox_post (s->server->mailbox, &s->more);
+      mailbox_post (s->sessions->mailbox, &s->more);
       return false;
     }
     s->to_close--;
@@ -496,14 +424,14 @@ session_close_volume (struct session *s)
 void
 session_drained (struct session *s)
 {
-  struct server *srv = s->server;
+  struct sessions *all = s->sessions;
 
   if (s->state != SESSION_ENDING || !session_close_volume (s))
     return;
-  TAILQ_REMOVE (&srv->sessions, s, entry);
-  srv->nr_sessions--;
+  TAILQ_REMOVE (&all->list, s, entry);
+  all->nr--;
   session_free (s);
-  server_session_gone (srv);
+  sessions_gone (all);
 }
 
 void

@@ -38,8 +38,8 @@
 #include "memserver/auth/access.h"
 #include "memserver/auth/origin.h"
 #include "memserver/pool/pool.h"
-#include "memserver/server.h"
 #include "memserver/session/conn.h"
+#include "memserver/session/sessions.h"
 #include "memserver/session/tokens.h"
 #include "proto/messages.h"
 
@@ -90,13 +90,12 @@ struct event;
 struct fp_verbs_domain;
 struct fp_verbs_peer;
 struct record;
-struct server;
 TAILQ_HEAD (data_list, data_conn);
 
 struct session {
-  TAILQ_ENTRY (session) entry; /* in server.fresh or server.sessions */
+  TAILQ_ENTRY (session) entry; /* in sessions.fresh or sessions.list */
   TAILQ_ENTRY (session) wait_entry;
-  struct server *server;
+  struct sessions *sessions;
   struct conn *conn; /* NULL while ENDING */
   struct origin origin;
   enum session_state state;
@@ -148,29 +147,17 @@ struct session {
   struct pool_move move;
   bool moving; /* the worker has the job */
 
-  bool waiting; /* in server.waiting */
+  bool waiting; /* in sessions.waiting */
   enum session_patience patience;
   /* An orphan was forgotten for the request, whose slabs need other memory. */
   bool reclaimed;
   struct event *wait_timer;
 };
 
-/* Make a session for a new connection.  Takes fd, also on failure.  If too
- * many connections have not said HELLO, one of them goes.  It is the oldest of
- * the same origin if that has more than its share, else of the origin with
- * most.
+/* Make a session for a new connection, and room for it (sessions_make_room).
+ * Takes fd, also on failure.
  */
-int session_new (struct server *srv, int fd);
-
-/* Drop a connection that has not said HELLO, because descriptors have run out.
- * Return false if there is none.
- */
-bool session_shed (struct server *srv);
-
-/* Return how many sessions the origin of s has, with s itself after HELLO.
- * Set *nr_data to the number of their data connections.
- */
-unsigned session_count_of_origin (const struct session *s, unsigned *nr_data);
+int session_new (struct sessions *all, int fd);
 
 /* Change the state.  The move must be a legal one. */
 void session_move (struct session *s, enum session_state to);

@@ -21,8 +21,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "memserver/server.h"
 #include "proto/messages.h"
+
+#define MAX_DATA 128 /* data connections of one session */
 
 /* Lifetime of a token, ms.  A client waits less for a connection, unless its
  * timeout= is longer (600 s is allowed).  A later connection is refused, and

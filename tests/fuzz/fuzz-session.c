@@ -55,7 +55,6 @@ const unsigned fuzz_runs = 20000;
 #define PATIENCE_S 100u
 
 static struct server srv;
-static struct options options = { .slab = SAMPLE_SLAB, .name = "donor" };
 
 static struct client {
   int fd;
@@ -96,24 +95,7 @@ static void
 on_freed (void *ctx)
 {
   (void) ctx;
-  server_poke (&srv);
-}
-
-/* Same as in server.c. */
-static void
-on_poke (struct note *note)
-{
-  (void) note;
-  for (unsigned n = srv.nr_waiting; n > 0; n--) {
-    struct session *s = TAILQ_FIRST (&srv.waiting);
-
-    if (!s)
-      return;
-    s->waiting = false;
-    TAILQ_REMOVE (&srv.waiting, s, wait_entry);
-    srv.nr_waiting--;
-    session_dispatch (s);
-  }
+  sessions_poke (&srv.sessions);
 }
 
 /* Run all that happens by itself: events, and data threads.  While a data
@@ -132,7 +114,8 @@ settle (bool worker)
 static bool
 nobody (void)
 {
-  return srv.nr_fresh == 0 && srv.nr_sessions == 0 && srv.nr_data == 0;
+  return srv.sessions.nr_fresh == 0 && srv.sessions.nr == 0 &&
+         srv.sessions.nr_data == 0;
 }
 
 static bool
@@ -187,11 +170,7 @@ start (void)
     exit (77);
   }
   fp_log_set_sink (sink, NULL);
-  srv.options = &options;
-  srv.poke.run = on_poke;
-  TAILQ_INIT (&srv.fresh);
-  TAILQ_INIT (&srv.sessions);
-  TAILQ_INIT (&srv.waiting);
+  sessions_init (&srv.sessions);
   records_init (&srv.records);
   srv.base = loop_base ();
   FUZZ_CHECK (mailbox_new (&srv.mailbox, srv.base) == 0);
@@ -200,6 +179,11 @@ start (void)
   srv.records.base = srv.base;
   srv.records.pool = srv.pool;
   srv.records.lease_s = 30;
+  srv.sessions.base = srv.base;
+  srv.sessions.mailbox = srv.mailbox;
+  srv.sessions.pool = srv.pool;
+  srv.sessions.records = &srv.records;
+  srv.sessions.name = "donor";
   FUZZ_CHECK (pool_start (srv.pool) == 0);
   wait_until (all_free);
 }
@@ -236,14 +220,14 @@ check_books (void)
     if (r->map)
       words += fp_div_round_up (record_bits (r), 64);
   }
-  TAILQ_FOREACH (s, &srv.sessions, entry)
+  TAILQ_FOREACH (s, &srv.sessions.list, entry)
   {
     sessions++;
     FUZZ_CHECK (!s->record || s->record->holder == s);
     FUZZ_CHECK (s->state != SESSION_OPEN || s->record);
     FUZZ_CHECK (s->tokens.nr <= MAX_DATA);
   }
-  FUZZ_CHECK (records == srv.records.nr && sessions == srv.nr_sessions);
+  FUZZ_CHECK (records == srv.records.nr && sessions == srv.sessions.nr);
   FUZZ_CHECK (lent == pool_count (srv.pool).in[SLAB_LENT]);
   FUZZ_CHECK (words == srv.records.map_words && words <= MAX_MAP_WORDS);
 }
@@ -349,7 +333,7 @@ begin (struct client *peer)
   peer->fd = loop_connect (&hosts[peer - peers]);
   peer->have = 0;
   peer->is_data = false;
-  return session_new (&srv, peer->fd) == 0;
+  return session_new (&srv.sessions, peer->fd) == 0;
 }
 
 static void
@@ -460,7 +444,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   nr_steps = 0;
   granted_key = 0;
   how = (unsigned) fuzz_take (&input, 1);
-  srv.access = how & 1 ? some_access : NULL;
+  srv.sessions.access = how & 1 ? some_access : NULL;
   hosts[0] = (struct loop_peer) { .is_unix = true, .uid = 1 };
   hosts[1] = (struct loop_peer) { .is_unix = true, .uid = how & 2 ? 1 : 2 };
   hosts[2] = (struct loop_peer) { .is_unix = how & 4, .uid = 1 };

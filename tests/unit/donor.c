@@ -22,12 +22,6 @@ on_freed (void *ctx)
   (void) ctx;
 }
 
-static void
-on_poke (struct note *note)
-{
-  (void) note;
-}
-
 void
 donor_start_idle (uint32_t slabs, uint64_t slab_mib)
 {
@@ -39,12 +33,9 @@ donor_start_idle (uint32_t slabs, uint64_t slab_mib)
   uint32_t made;
 
   memset (&donor, 0, sizeof donor);
-  options = (struct options) { .slab = slab_mib * MIB, .name = "donor" };
+  options = (struct options) { .slab = slab_mib * MIB };
   donor.options = &options;
-  donor.poke.run = on_poke;
-  TAILQ_INIT (&donor.fresh);
-  TAILQ_INIT (&donor.sessions);
-  TAILQ_INIT (&donor.waiting);
+  sessions_init (&donor.sessions);
   records_init (&donor.records);
   donor.base = event_base_new ();
   assert_non_null (donor.base);
@@ -55,6 +46,11 @@ donor_start_idle (uint32_t slabs, uint64_t slab_mib)
   donor.records.base = donor.base;
   donor.records.pool = donor.pool;
   donor.records.lease_s = 1;
+  donor.sessions.base = donor.base;
+  donor.sessions.mailbox = donor.mailbox;
+  donor.sessions.pool = donor.pool;
+  donor.sessions.records = &donor.records;
+  donor.sessions.name = "donor";
 }
 
 void
@@ -125,7 +121,7 @@ donor_attach_copies (uint8_t id, const char *name, uint32_t copies,
 
   snprintf (q.name, sizeof q.name, "%s", name);
   memset (s, 0, sizeof *s);
-  s->server = &donor;
+  s->sessions = &donor.sessions;
   s->id = id;
   s->state = SESSION_OPEN;
   snprintf (s->name, sizeof s->name, "client%u", id);

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "donor.h"
 #include "memserver/auth/origin.h"
-#include "memserver/session/listener.h"
+#include "memserver/listener.h"
 #include "memserver/session/rdma.h"
 
 #define FLOOD 300
@@ -53,12 +53,12 @@ teardown (void **state)
   (void) state;
   while (nr_fds > 0)
     close (fds[--nr_fds]);
-  while (!TAILQ_EMPTY (&donor.fresh))
-    session_end (TAILQ_FIRST (&donor.fresh), "end of test");
-  while (!TAILQ_EMPTY (&donor.sessions))
-    session_end (TAILQ_FIRST (&donor.sessions), "end of test");
+  while (!TAILQ_EMPTY (&donor.sessions.fresh))
+    session_end (TAILQ_FIRST (&donor.sessions.fresh), "end of test");
+  while (!TAILQ_EMPTY (&donor.sessions.list))
+    session_end (TAILQ_FIRST (&donor.sessions.list), "end of test");
   listener_free (donor.listeners[0]);
-  rdma_free (donor.rdma);
+  rdma_free (donor.sessions.rdma);
   donor_stop ();
   return 0;
 }
@@ -134,9 +134,9 @@ test_one_floods (void **state)
   for (unsigned i = 0; i < FLOOD; i++) {
     (void) dial_from (INADDR_LOOPBACK);
     loop ();
-    assert_true (donor.nr_fresh <= MAX_FRESH_ORIGIN + 1);
+    assert_true (donor.sessions.nr_fresh <= MAX_FRESH_ORIGIN + 1);
   }
-  assert_int_equal (donor.nr_fresh, MAX_FRESH_ORIGIN + 1);
+  assert_int_equal (donor.sessions.nr_fresh, MAX_FRESH_ORIGIN + 1);
   assert_true (is_connected (patient));
   assert_true (is_served (patient));
   /* A client from the flooding host is served, too. */
@@ -156,7 +156,7 @@ test_two_flood (void **state)
     (void) dial_from (INADDR_LOOPBACK + i % 2);
     loop ();
   }
-  assert_int_equal (donor.nr_fresh, MAX_FRESH);
+  assert_int_equal (donor.sessions.nr_fresh, MAX_FRESH);
   for (unsigned i = 0; i < 40; i++)
     assert_true (is_connected (fds[i]));
   assert_true (is_served (fds[0]));
@@ -207,9 +207,9 @@ add_others (unsigned nr, struct origin origin)
   memset (others, 0, sizeof others);
   for (unsigned i = 0; i < nr; i++) {
     others[i].origin = origin;
-    TAILQ_INSERT_TAIL (&donor.sessions, &others[i], entry);
+    TAILQ_INSERT_TAIL (&donor.sessions.list, &others[i], entry);
   }
-  donor.nr_sessions = nr;
+  donor.sessions.nr = nr;
 }
 
 static void
@@ -220,16 +220,17 @@ test_sessions_of_one (void **state)
   (void) state;
   (void) dial_from (INADDR_LOOPBACK);
   (void) dial_from (INADDR_LOOPBACK + 1);
-  while (donor.nr_fresh < 2)
+  while (donor.sessions.nr_fresh < 2)
     loop ();
-  s = TAILQ_FIRST (&donor.fresh);
+  s = TAILQ_FIRST (&donor.sessions.fresh);
   add_others (MAX_SESSIONS_ORIGIN, s->origin);
   assert_int_equal (ask_hello (s), -EBUSY);
   assert_non_null (strstr (donor_call.call.why, "one client host"));
-  assert_int_equal (ask_hello (TAILQ_LAST (&donor.fresh, session_list)), 0);
+  assert_int_equal (
+      ask_hello (TAILQ_LAST (&donor.sessions.fresh, session_list)), 0);
   for (unsigned i = 0; i < MAX_SESSIONS_ORIGIN; i++)
-    TAILQ_REMOVE (&donor.sessions, &others[i], entry);
-  donor.nr_sessions = 1;
+    TAILQ_REMOVE (&donor.sessions.list, &others[i], entry);
+  donor.sessions.nr = 1;
 }
 
 static struct origin

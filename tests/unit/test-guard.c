@@ -17,8 +17,7 @@
 #include "base/clock.h"
 #include "donor.h"
 #include "memserver/auth/access.h"
-#include "memserver/auth/guard.h"
-#include "memserver/options.h"
+#include "memserver/session/guard.h"
 #include "memserver/store/persist.h"
 
 static struct session clients[3];
@@ -41,7 +40,7 @@ setup (void **state)
   assert_true (fd >= 0);
   assert_int_equal (write (fd, text, strlen (text)), strlen (text));
   donor_start (4, 1);
-  r = access_read (&donor.access, file, why);
+  r = access_read (&donor.sessions.access, file, why);
   close (fd);
 #ifndef HAVE_INIH
   assert_int_equal (r, -EINVAL);
@@ -52,7 +51,7 @@ setup (void **state)
   for (unsigned i = 0; i < 3; i++) {
     struct session *s = &clients[i];
 
-    s->server = &donor;
+    s->sessions = &donor.sessions;
     s->state = SESSION_READY;
     s->transports = FP_TRANSPORT_TCP;
     s->client.bytes[0] = (uint8_t) (i + 1);
@@ -67,8 +66,8 @@ static int
 teardown (void **state)
 {
   (void) state;
-  access_free (donor.access);
-  donor.access = NULL;
+  access_free (donor.sessions.access);
+  donor.sessions.access = NULL;
   donor_stop ();
   unlink (file);
   return 0;
@@ -223,8 +222,8 @@ test_fenced (void **state)
   stay (writer, 1, FP_TRANSPORT_TCP, FP_OPEN_CREATE);
   r = writer->record;
   write_file (text);
-  access_free (donor.access);
-  assert_int_equal (access_read (&donor.access, file, why), 0);
+  access_free (donor.sessions.access);
+  assert_int_equal (access_read (&donor.sessions.access, file, why), 0);
   assert_true (session_close_volume (writer));
   assert_true (r->fenced_ns > 0);
   r->fenced_ns = 0;
@@ -296,41 +295,38 @@ knows_4711 (void)
 {
   const struct who who = { .kind = WHO_USER, .uid = 4711 };
 
-  return access_find (donor.access, &who) != NULL;
+  return access_find (donor.sessions.access, &who) != NULL;
 }
 
 static bool
 is_empty (void)
 {
-  return access_count (donor.access) == 1;
+  return access_count (donor.sessions.access) == 1;
 }
 
 static void
 test_slow_names (void **state)
 {
-  struct options o = *donor.options;
-
   (void) state;
   the_loop = pthread_self ();
   answers = false;
-  snprintf (o.access, sizeof o.access, "%s", file);
-  donor.options = &o;
+  donor.sessions.access_file = file;
   write_file ("[alice]\nvolumes = *\n[user:someone]\nvolumes = *\n");
-  guard_reread (&donor);
+  guard_reread (&donor.sessions);
   /* Meanwhile the server goes on, with the old file. */
   assert_int_equal (make (&clients[BOB], 1), 0);
   assert_false (knows_4711 ());
   /* The file is read again before the first reading is done. */
   write_file ("[user:someone]\nvolumes = *\n");
-  guard_reread (&donor);
+  guard_reread (&donor.sessions);
   answers = true;
   donor_wait (is_empty);
   assert_true (knows_4711 ());
   assert_int_equal (make (&clients[BOB], 2), -EPERM);
   /* A file with an error changes nothing. */
   write_file ("[user:someone]\nnonsense = *\n");
-  guard_reread (&donor);
-  guard_reread_end (&donor);
+  guard_reread (&donor.sessions);
+  guard_reread_end (&donor.sessions);
   assert_true (knows_4711 ());
 }
 
@@ -375,8 +371,8 @@ test_quota_of_orphans (void **state)
 
   (void) state;
   write_file (text);
-  access_free (donor.access);
-  assert_int_equal (access_read (&donor.access, file, why), 0);
+  access_free (donor.sessions.access);
+  assert_int_equal (access_read (&donor.sessions.access, file, why), 0);
   for (unsigned i = 0; i < 2; i++) {
     struct session *owner = &clients[i == 0 ? BOB : ALICE];
 

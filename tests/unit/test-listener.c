@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "donor.h"
-#include "memserver/session/listener.h"
+#include "memserver/listener.h"
 #include "memserver/session/rdma.h"
 
 static struct fp_sockaddrs resolved;
@@ -62,7 +62,7 @@ teardown (void **state)
   (void) state;
   for (unsigned i = 0; i < donor.nr_listeners; i++)
     listener_free (donor.listeners[i]);
-  rdma_free (donor.rdma);
+  rdma_free (donor.sessions.rdma);
   donor_stop ();
   return 0;
 }

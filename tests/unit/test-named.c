@@ -262,9 +262,10 @@ open_volume (uint8_t id, const char *name)
                        .stripe = { .width = 1, .size = 4096 } };
   int r;
 
-  s = (struct session) {
-    .server = &donor, .id = id, .state = SESSION_READY, .transports = TCP
-  };
+  s = (struct session) { .sessions = &donor.sessions,
+                         .id = id,
+                         .state = SESSION_READY,
+                         .transports = TCP };
   TAILQ_INIT (&s.data);
   snprintf (q.name, sizeof q.name, "%s", name);
   r = ASK (&s, ctl_open, fp_enc_open, &q);

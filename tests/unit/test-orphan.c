@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "donor.h"
-#include "memserver/auth/guard.h"
+#include "memserver/session/guard.h"
 
 #define TCP FP_TRANSPORT_TCP
 
@@ -100,7 +100,7 @@ client (uint8_t id)
   static struct session s;
 
   memset (&s, 0, sizeof s);
-  s.server = &donor;
+  s.sessions = &donor.sessions;
   s.state = SESSION_READY;
   s.transports = TCP;
   s.client = volume (id);

@@ -20,19 +20,19 @@
 
 struct call;
 struct record;
-struct server;
 struct session;
+struct sessions;
 
 /* Read the access file again, in a thread (SIGHUP).  The old rights stay until
  * that is done, and if the file is wrong; an error is logged.
  */
-void guard_reread (struct server *srv);
+void guard_reread (struct sessions *all);
 /* Stop rereading.  This waits for the thread: as long as NSS takes. */
-void guard_reread_end (struct server *srv);
-/* Replace all rights; a is srv's now.  A session ends if it has no right any
+void guard_reread_end (struct sessions *all);
+/* Replace all rights.  Takes a.  A session ends if it has no right any
  * more to be here, or to what it does with its volume.
  */
-void guard_replace (struct server *srv, struct access *a);
+void guard_replace (struct sessions *all, struct access *a);
 
 /* Set session.who at HELLO.  -EPERM: this identity may not use the server. */
 int guard_hello (struct call *call);
@@ -132,10 +132,10 @@ int guard_grant (struct call *call, bool ahead);
 /* Return how many slabs are lent to the volumes of this owner.  Set *volumes
  * to the number of volumes.
  */
-uint64_t guard_lent (const struct server *srv, const struct who *owner,
+uint64_t guard_lent (const struct sessions *all, const struct who *owner,
                      unsigned *volumes);
 
 /* Log how much each identity has of its quota. */
-void guard_log (const struct server *srv);
+void guard_log (const struct sessions *all);
 
 #endif /* MEMSERVER_GUARD_H */

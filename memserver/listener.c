@@ -15,8 +15,8 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "memserver/listener.h"
 #include "memserver/server.h"
-#include "memserver/session/listener.h"
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
 
@@ -76,7 +76,8 @@ on_connection (evutil_socket_t fd, short what, void *arg)
        * than a new one.  Else a flood would keep all others out for as long as
        * it goes on.
        */
-      if ((errno == EMFILE || errno == ENFILE) && session_shed (l->server))
+      if ((errno == EMFILE || errno == ENFILE) &&
+          sessions_shed (&l->server->sessions))
         continue;
       /* No descriptor is left.  Pause: the socket would be ready again at
        * once.
@@ -90,7 +91,7 @@ on_connection (evutil_socket_t fd, short what, void *arg)
       (void) setsockopt (sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       (void) setsockopt (sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     }
-    r = session_new (l->server, sock);
+    r = session_new (&l->server->sessions, sock);
     if (r < 0)
       fp_log_limited (&limit, FP_LOG_ERROR, "new connection: %s",
                       strerror (-r));
@@ -193,7 +194,7 @@ static void
 add_rdma (struct server *srv, const struct fp_addr *addr)
 {
   char text[FP_ADDR_MAX + 1];
-  int r = rdma_serve_at (srv, addr);
+  int r = rdma_serve_at (&srv->sessions, addr);
 
   fp_addr_format (addr, text);
   if (r == -ENODEV)

@@ -11,10 +11,11 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "memserver/auth/guard.h"
 #include "memserver/session/ctl.h"
+#include "memserver/session/guard.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
+#include "memserver/store/records.h"
 
 /* ---- identity ---- */
 
@@ -42,7 +43,7 @@ guard_hello (struct call *call)
   char who[WHO_STR_MAX];
 
   s->who = who_is (s);
-  if (access_find (s->server->access, &s->who))
+  if (access_find (s->sessions->access, &s->who))
     return 0;
   who_format (&s->who, who);
   return ctl_fail (call, -EPERM, "%s may not use this server (--access)", who);
@@ -63,7 +64,7 @@ guard_is_same (const struct session *s, const struct session *owner)
 const struct access_rights *
 guard_rights (const struct session *s)
 {
-  const struct access_rights *r = access_find (s->server->access, &s->who);
+  const struct access_rights *r = access_find (s->sessions->access, &s->who);
 
   return r ? r : &access_nobody;
 }
@@ -101,7 +102,7 @@ bool
 guard_had_last (const struct session *s, const struct record *rec)
 {
   return fp_uuid_eq (&rec->holder_uuid, &s->client) &&
-         (!s->server->access || rec->holder_who.kind == WHO_NOBODY ||
+         (!s->sessions->access || rec->holder_who.kind == WHO_NOBODY ||
           who_eq (&rec->holder_who, &s->who));
 }
 
@@ -121,13 +122,13 @@ guard_hide_orphan (const struct session *s, struct record *rec)
 struct record *
 guard_find (const struct session *s, const struct fp_uuid *uuid)
 {
-  return guard_hide_orphan (s, records_find (&s->server->records, uuid));
+  return guard_hide_orphan (s, records_find (s->sessions->records, uuid));
 }
 
 bool
 guard_is_stranger (const struct session *s, const struct record *rec)
 {
-  return s->server->access &&
+  return s->sessions->access &&
          (s->read_only || (rec->holder_who.kind != WHO_NOBODY &&
                            !who_eq (&rec->holder_who, &s->who)));
 }
@@ -137,7 +138,7 @@ guard_open (struct call *call, const struct fp_open *q, bool *read_only)
 {
   const struct session *s = call->session;
   const struct access_rights *rights = guard_rights (s);
-  const struct record *rec = records_find (&s->server->records, &q->volume);
+  const struct record *rec = records_find (s->sessions->records, &q->volume);
   bool is_there = guard_find (s, &q->volume) != NULL;
   enum access_level l = access_to (rights, q->name, &s->who), of_record;
   char title[FP_NAME_MAX + 1];
@@ -183,7 +184,7 @@ guard_comes_first (const struct session *s, const struct record *rec)
 void
 guard_opened (struct session *s)
 {
-  const struct access *a = s->server->access;
+  const struct access *a = s->sessions->access;
 
   if (a && !s->read_only && !access_find (a, &s->record->owner))
     record_own (s->record, &s->who);
@@ -232,14 +233,14 @@ guard_discard (struct call *call)
 /* ---- quotas ---- */
 
 uint64_t
-guard_lent (const struct server *srv, const struct who *owner,
+guard_lent (const struct sessions *all, const struct who *owner,
             unsigned *volumes)
 {
   const struct record *rec;
   uint64_t slabs = 0;
 
   *volumes = 0;
-  TAILQ_FOREACH (rec, &srv->records.list, entry)
+  TAILQ_FOREACH (rec, &all->records->list, entry)
   {
     if (!who_eq (&rec->owner, owner))
       continue;
@@ -257,13 +258,13 @@ guard_make (struct call *call)
   char who[WHO_STR_MAX];
   unsigned volumes;
 
-  if (!s->server->access)
+  if (!s->sessions->access)
     return 0;
   do {
-    (void) guard_lent (s->server, &s->who, &volumes);
+    (void) guard_lent (s->sessions, &s->who, &volumes);
     if (volumes < MAX_RECORDS_OWNER)
       return 0;
-  } while (records_reclaim (&s->server->records, &s->who, RECLAIM_ANY) >= 0);
+  } while (records_reclaim (s->sessions->records, &s->who, RECLAIM_ANY) >= 0);
   who_format (&s->who, who);
   return ctl_fail (call, -ENOSPC,
                    "%s has %u volumes on this server, which is the limit: "
@@ -287,11 +288,11 @@ guard_map (struct call *call, const struct record *rec)
   char who[WHO_STR_MAX];
   uint64_t words, fixed;
 
-  if (!s->server->access || !record_has_map (rec))
+  if (!s->sessions->access || !record_has_map (rec))
     return 0;
   do {
     words = fixed = record_map_words (rec);
-    TAILQ_FOREACH (other, &s->server->records.list, entry)
+    TAILQ_FOREACH (other, &s->sessions->records->list, entry)
     if (other->map && who_eq (&other->owner, &s->who)) {
       words += record_map_words (other);
       fixed += record_is_orphan (other) ? 0 : record_map_words (other);
@@ -299,7 +300,7 @@ guard_map (struct call *call, const struct record *rec)
     if (words <= MAX_MAP_WORDS_OWNER)
       return 0;
   } while (fixed <= MAX_MAP_WORDS_OWNER &&
-           records_reclaim (&s->server->records, &s->who, RECLAIM_MAP) >= 0);
+           records_reclaim (s->sessions->records, &s->who, RECLAIM_MAP) >= 0);
   who_format (&s->who, who);
   return ctl_fail (call, -ENOSPC,
                    "no room for its map: the maps of %s may take %u MiB on "
@@ -311,7 +312,7 @@ struct guard_room
 guard_room (const struct session *s)
 {
   const struct who *owner = payer (s);
-  const struct access_rights *r = access_find (s->server->access, owner);
+  const struct access_rights *r = access_find (s->sessions->access, owner);
   struct guard_room room = { UINT64_MAX, UINT64_MAX };
   unsigned volumes;
   uint64_t lent;
@@ -320,8 +321,8 @@ guard_room (const struct session *s)
     return (struct guard_room) { 0, 0 };
   if (r->quota == UINT64_MAX)
     return room;
-  lent = guard_lent (s->server, owner, &volumes);
-  room.total = r->quota / pool_slab_size (s->server->pool);
+  lent = guard_lent (s->sessions, owner, &volumes);
+  room.total = r->quota / pool_slab_size (s->sessions->pool);
   room.left = room.total > lent ? room.total - lent : 0;
   return room;
 }
@@ -329,14 +330,14 @@ guard_room (const struct session *s)
 uint64_t
 guard_free (const struct session *s)
 {
-  const struct server *srv = s->server;
+  const struct sessions *all = s->sessions;
   const struct guard_room room = guard_room (s);
-  uint64_t left = room.left, ready = pool_lendable (srv->pool);
+  uint64_t left = room.left, ready = pool_lendable (all->pool);
 
   if (left != UINT64_MAX)
-    left = FP_MIN (left + records_reclaimable (&srv->records, payer (s)),
+    left = FP_MIN (left + records_reclaimable (all->records, payer (s)),
                    room.total);
-  return FP_MIN (left, ready + records_reclaimable (&srv->records, NULL));
+  return FP_MIN (left, ready + records_reclaimable (all->records, NULL));
 }
 
 /* Forget an orphan of the identity that pays, if a slab can be granted then.
@@ -345,18 +346,18 @@ guard_free (const struct session *s)
 static bool
 free_quota (const struct session *s, uint64_t quota)
 {
-  struct server *srv = s->server;
+  struct sessions *all = s->sessions;
   enum reclaim what =
-      pool_lendable (srv->pool) > 0 ? RECLAIM_SLABS : RECLAIM_LENDABLE;
+      pool_lendable (all->pool) > 0 ? RECLAIM_SLABS : RECLAIM_LENDABLE;
   const struct record *rec;
   uint64_t in_use = 0;
 
-  TAILQ_FOREACH (rec, &srv->records.list, entry)
+  TAILQ_FOREACH (rec, &all->records->list, entry)
   if (who_eq (&rec->owner, payer (s)) && !record_is_orphan (rec))
     in_use += rec->nr_slabs;
   if (in_use >= quota)
     return false;
-  return records_reclaim (&srv->records, payer (s), what) >= 0;
+  return records_reclaim (all->records, payer (s), what) >= 0;
 }
 
 int
@@ -374,11 +375,11 @@ guard_grant (struct call *call, bool ahead)
     if (room.left > 0)
       return 0;
   } while (!ahead && free_quota (s, room.total));
-  r = access_find (s->server->access, payer (s));
-  lent = guard_lent (s->server, payer (s), &volumes);
+  r = access_find (s->sessions->access, payer (s));
+  lent = guard_lent (s->sessions, payer (s), &volumes);
   who_format (payer (s), who);
   fp_format_size (r ? r->quota : 0, quota);
-  fp_format_size (lent * pool_slab_size (s->server->pool), has);
+  fp_format_size (lent * pool_slab_size (s->sessions->pool), has);
   return ctl_fail (call, -ENOSPC,
                    "the quota of %s is %s here, and %s of it is lent, to %u "
                    "volumes",
@@ -386,16 +387,16 @@ guard_grant (struct call *call, bool ahead)
 }
 
 void
-guard_log (const struct server *srv)
+guard_log (const struct sessions *all)
 {
-  uint64_t size = pool_slab_size (srv->pool);
+  uint64_t size = pool_slab_size (all->pool);
 
-  for (unsigned i = 0; srv->access && i < access_count (srv->access); i++) {
-    const struct access_rights *r = access_at (srv->access, i);
+  for (unsigned i = 0; all->access && i < access_count (all->access); i++) {
+    const struct access_rights *r = access_at (all->access, i);
     char who[WHO_STR_MAX], lent[FP_SIZE_STR_MAX], quota[FP_SIZE_STR_MAX];
     unsigned volumes;
 
-    fp_format_size (guard_lent (srv, &r->who, &volumes) * size, lent);
+    fp_format_size (guard_lent (all, &r->who, &volumes) * size, lent);
     fp_format_size (r->quota, quota);
     who_format (&r->who, who);
     fp_log (FP_LOG_INFO, "%s: %s lent to %u volumes%s%s", who, lent, volumes,
@@ -410,7 +411,7 @@ guard_log (const struct server *srv)
 static const char *
 ends_why (const struct session *s)
 {
-  if (!access_find (s->server->access, &s->who))
+  if (!access_find (s->sessions->access, &s->who))
     return "it may no longer use this server (--access)";
   if (!s->record)
     return NULL;
@@ -425,15 +426,15 @@ ends_why (const struct session *s)
 }
 
 void
-guard_replace (struct server *srv, struct access *a)
+guard_replace (struct sessions *all, struct access *a)
 {
   struct session *s, *next;
 
-  access_free (srv->access);
-  srv->access = a;
-  fp_log (FP_LOG_INFO, "SIGHUP: read %s: %u identities", srv->options->access,
+  access_free (all->access);
+  all->access = a;
+  fp_log (FP_LOG_INFO, "SIGHUP: read %s: %u identities", all->access_file,
           access_count (a));
-  for (s = TAILQ_FIRST (&srv->sessions); s; s = next) {
+  for (s = TAILQ_FIRST (&all->list); s; s = next) {
     const char *ends = s->state == SESSION_ENDING ? NULL : ends_why (s);
 
     next = TAILQ_NEXT (s, entry);

@@ -12,13 +12,12 @@
 
 #include "base/log.h"
 #include "base/thread.h"
-#include "memserver/auth/guard.h"
-#include "memserver/options.h"
 #include "memserver/pool/mailbox.h"
-#include "memserver/server.h"
+#include "memserver/session/guard.h"
+#include "memserver/session/sessions.h"
 
 struct guard_reread {
-  struct server *srv;
+  struct sessions *all;
   struct fp_thread thread;
   struct note done;
   bool running; /* while true, the last three fields are the thread's */
@@ -33,8 +32,8 @@ read_file (void *arg)
 {
   struct guard_reread *g = arg;
 
-  g->status = access_read (&g->access, g->srv->options->access, g->why);
-  mailbox_post (g->srv->mailbox, &g->done);
+  g->status = access_read (&g->access, g->all->access_file, g->why);
+  mailbox_post (g->all->mailbox, &g->done);
 }
 
 static int
@@ -65,27 +64,27 @@ on_done (struct note *note)
   if (g->status < 0)
     failed (g->why);
   else
-    guard_replace (g->srv, g->access);
+    guard_replace (g->all, g->access);
   g->access = NULL;
   if (g->again) {
     g->again = false;
-    guard_reread (g->srv);
+    guard_reread (g->all);
   }
 }
 
 void
-guard_reread (struct server *srv)
+guard_reread (struct sessions *all)
 {
-  struct guard_reread *g = srv->reread;
+  struct guard_reread *g = all->reread;
   int r;
 
   if (!g) {
-    g = srv->reread = calloc (1, sizeof *g);
+    g = all->reread = calloc (1, sizeof *g);
     if (!g) {
       failed (strerror (ENOMEM));
       return;
     }
-    g->srv = srv;
+    g->all = all;
     g->done.run = on_done;
   }
   if (g->running) {
@@ -98,9 +97,9 @@ guard_reread (struct server *srv)
 }
 
 void
-guard_reread_end (struct server *srv)
+guard_reread_end (struct sessions *all)
 {
-  struct guard_reread *g = srv->reread;
+  struct guard_reread *g = all->reread;
 
   if (!g)
     return;
@@ -110,5 +109,5 @@ guard_reread_end (struct server *srv)
       access_free (g->access);
   }
   free (g);
-  srv->reread = NULL;
+  all->reread = NULL;
 }

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* sessions.c - all sessions of this server. */
+
+#include <config.h>
+
+#include <stddef.h>
+
+#include "base/checked.h"
+#include "base/clock.h"
+#include "memserver/session/session.h"
+#include "memserver/session/sessions.h"
+#include "memserver/store/record.h"
+
+/* ---- waiting requests ---- */
+
+static void
+on_poke (struct note *note)
+{
+  struct sessions *all =
+      (struct sessions *) ((char *) note - offsetof (struct sessions, poke));
+  uint64_t until = fp_deadline_in_ms (TURN_MS);
+  struct session *s;
+
+  /* A session that has to wait again goes to the end: one round is enough. */
+  if (atomic_exchange (&all->poked, false))
+    all->poke_left = all->nr_waiting;
+  for (; all->poke_left > 0; all->poke_left--) {
+    s = TAILQ_FIRST (&all->waiting);
+    if (!s)
+      break;
+    if (fp_deadline_passed (until)) {
+      /* Other events have their turn before the rest of the round. */
+      mailbox_post (all->mailbox, &all->poke);
+      return;
+    }
+    s->waiting = false;
+    TAILQ_REMOVE (&all->waiting, s, wait_entry);
+    all->nr_waiting--;
+    session_dispatch (s);
+  }
+  all->poke_left = 0;
+}
+
+void
+sessions_poke (struct sessions *all)
+{
+  atomic_store (&all->poked, true);
+  mailbox_post (all->mailbox, &all->poke);
+}
+
+/* ---- start and end ---- */
+
+void
+sessions_init (struct sessions *all)
+{
+  all->poke.run = on_poke;
+  TAILQ_INIT (&all->fresh);
+  TAILQ_INIT (&all->list);
+  TAILQ_INIT (&all->waiting);
+}
+
+void
+sessions_gone (struct sessions *all)
+{
+  sessions_poke (all); /* another client may wait for its volume */
+  if (all->stopped && all->nr == 0)
+    all->stopped (all->stopped_ctx);
+}
+
+void
+sessions_stop (struct sessions *all, void (*stopped) (void *ctx), void *ctx)
+{
+  struct session *s, *next;
+
+  all->stopping = true;
+  while (!TAILQ_EMPTY (&all->fresh))
+    session_end (TAILQ_FIRST (&all->fresh), "the server stops");
+  for (s = TAILQ_FIRST (&all->list); s; s = next) {
+    next = TAILQ_NEXT (s, entry);
+    session_end (s, "the server stops");
+  }
+  all->stopped = stopped;
+  all->stopped_ctx = ctx;
+  if (all->nr == 0)
+    stopped (ctx);
+}
+
+struct session *
+sessions_find (const struct sessions *all, uint64_t id)
+{
+  struct session *s;
+
+  TAILQ_FOREACH (s, &all->list, entry)
+  if (s->id == id)
+    return s;
+  return NULL;
+}
+
+/* ---- too many connections without HELLO ---- */
+
+/* Return the oldest fresh connection of this origin, if possible one without a
+ * waiting request.  Set *nr to how many there are of it.
+ */
+static struct session *
+oldest_fresh (const struct sessions *all, const struct origin *origin,
+              unsigned *nr)
+{
+  struct session *s, *oldest = NULL;
+
+  *nr = 0;
+  TAILQ_FOREACH (s, &all->fresh, entry)
+  {
+    if (!origin_eq (&s->origin, origin))
+      continue;
+    ++*nr;
+    if (!oldest || (oldest->waiting && !s->waiting))
+      oldest = s;
+  }
+  return oldest;
+}
+
+/* Drop one of the origin that has most.  Each connection is compared with
+ * each, but this is called only when a limit is reached.
+ */
+bool
+sessions_shed (struct sessions *all)
+{
+  struct session *s, *oldest, *victim = NULL;
+  unsigned most = 0, nr;
+
+  TAILQ_FOREACH (s, &all->fresh, entry)
+  {
+    oldest = oldest_fresh (all, &s->origin, &nr);
+    if (nr > most) {
+      most = nr;
+      victim = oldest;
+    }
+  }
+  if (victim)
+    session_end (victim, "too many newer connections");
+  return victim != NULL;
+}
+
+void
+sessions_make_room (struct sessions *all, const struct origin *origin)
+{
+  unsigned nr;
+  struct session *oldest = oldest_fresh (all, origin, &nr);
+
+  if (nr >= MAX_FRESH_ORIGIN)
+    session_end (oldest, "too many newer connections from its address");
+  else if (all->nr_fresh >= MAX_FRESH)
+    (void) sessions_shed (all);
+}
+
+unsigned
+sessions_of_origin (const struct sessions *all, const struct origin *origin,
+                    unsigned *nr_data)
+{
+  const struct session *other;
+  unsigned n = 0;
+
+  *nr_data = 0;
+  TAILQ_FOREACH (other, &all->list, entry)
+  {
+    if (!origin_eq (&other->origin, origin))
+      continue;
+    n++;
+    *nr_data += other->nr_data;
+  }
+  return n;
+}
+
+/* ---- memory pressure ---- */
+
+/* The part is in proportion to the session's slabs, and at least 1.  So a
+ * client that can move slabs elsewhere is asked until the host has enough,
+ * whatever the others do.
+ */
+uint32_t
+sessions_share (const struct sessions *all, const struct session *asks)
+{
+  uint64_t wanted = all->wanted, slabs = 0, own;
+  const struct session *s;
+
+  if (wanted == 0 || !asks->record || asks->record->nr_slabs == 0)
+    return 0;
+  TAILQ_FOREACH (s, &all->list, entry)
+  if (s->record)
+    slabs += s->record->nr_slabs;
+  own = asks->record->nr_slabs;
+  slabs = FP_MAX (slabs, own);
+  return (uint32_t) ((wanted * own - 1) / slabs + 1);
+}
