@@ -480,11 +480,12 @@ ctl_bye (struct call *call)
     r = guard_discard (call);
   if (r < 0)
     return r;
-  s->parting = PARTING_ORDERLY;
+  session_part (s, PARTING_ORDERLY);
   if (s->record)
     s->discard = (q.discard || s->record->ephemeral) && !s->read_only;
   if (!session_close_volume (s))
     return CTL_WAIT;
+  /* BYE may also come without a volume: then the session is READY already. */
   if (s->state == SESSION_OPEN)
     session_move (s, SESSION_READY);
   call->after = CONN_CLOSE;

@@ -419,7 +419,7 @@ ctl_zero (struct call *call)
   if (session->zeroing == ZEROING_RUNS)
     return CTL_WAIT;
   if (session->zeroing == ZEROING_DONE) {
-    session->zeroing = ZEROING_NONE;
+    session_set_zeroing (session, ZEROING_NONE);
     return session->zero.status;
   }
   s = find_slab (call, q.slab);
@@ -440,7 +440,7 @@ ctl_zero (struct call *call)
   session->zero.slab = s;
   session->zero.offset = q.offset;
   session->zero.length = q.length;
-  session->zeroing = ZEROING_RUNS;
+  session_set_zeroing (session, ZEROING_RUNS);
   pool_zero (session->sessions->pool, &session->zero);
   return CTL_WAIT;
 }

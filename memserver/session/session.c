@@ -54,6 +54,63 @@ session_move (struct session *s, enum session_state to)
 }
 
 static void
+set_closing (struct session *s, enum closing to)
+{
+  static const unsigned allowed[] = {
+    [CLOSING_NOT] = 1u << CLOSING_NOW,
+    [CLOSING_NOW] = 1u << CLOSING_LATER | 1u << CLOSING_DONE,
+    [CLOSING_LATER] = 1u << CLOSING_NOW,
+    [CLOSING_DONE] = 1u << CLOSING_NOT,
+  };
+
+  assert (allowed[s->closing] & 1u << to);
+  s->closing = to;
+}
+
+void
+session_part (struct session *s, enum parting to)
+{
+  static const unsigned allowed[] = {
+    [PARTING_NONE] = 1u << PARTING_NONE | 1u << PARTING_DISMISSED |
+                     1u << PARTING_HUNG_UP | 1u << PARTING_UNMAPPED |
+                     1u << PARTING_ORDERLY,
+    [PARTING_DISMISSED] = 1u << PARTING_DISMISSED | 1u << PARTING_ORDERLY,
+    [PARTING_HUNG_UP] = 0,
+    [PARTING_UNMAPPED] = 0,
+    [PARTING_ORDERLY] = 1u << PARTING_ORDERLY, /* BYE is tried again */
+  };
+
+  assert (allowed[s->parting] & 1u << to);
+  s->parting = to;
+}
+
+void
+session_set_zeroing (struct session *s, enum zeroing to)
+{
+  static const unsigned allowed[] = {
+    [ZEROING_NONE] = 1u << ZEROING_RUNS,
+    [ZEROING_RUNS] = 1u << ZEROING_DONE,
+    [ZEROING_DONE] = 1u << ZEROING_NONE,
+  };
+
+  assert (allowed[s->zeroing] & 1u << to);
+  s->zeroing = to;
+}
+
+static void
+set_patience (struct session *s, enum patience to)
+{
+  static const unsigned allowed[] = {
+    [PATIENCE_NEW] = 1u << PATIENCE_NEW | 1u << PATIENCE_RUNS,
+    [PATIENCE_RUNS] = 1u << PATIENCE_NEW | 1u << PATIENCE_OVER,
+    [PATIENCE_OVER] = 1u << PATIENCE_NEW,
+  };
+
+  assert (allowed[s->patience] & 1u << to);
+  s->patience = to;
+}
+
+static void
 session_free (struct session *s)
 {
   session_close_sent (s);
@@ -96,24 +153,18 @@ on_message (struct conn *c)
  * nothing is mapped.  A hang-up there may come from the network, except after
  * a dismissal: then it is the client's answer.
  */
-static enum session_parting
-part (enum session_parting before, const struct conn *c)
+static enum parting
+part (enum parting before, const struct conn *c)
 {
-  bool left = conn_closed_by_client (c);
+  bool left = conn_closed_by_client (c), hung_up = conn_hung_up (c);
 
-  switch (before) {
-  case PARTING_ORDERLY:
+  if (before == PARTING_ORDERLY || (before == PARTING_DISMISSED && !hung_up))
+    return before;
+  if (before == PARTING_DISMISSED)
     return PARTING_ORDERLY;
-  case PARTING_DISMISSED:
-    return conn_hung_up (c) ? PARTING_ORDERLY : PARTING_DISMISSED;
-  case PARTING_NONE:
-  case PARTING_HUNG_UP:
-  case PARTING_UNMAPPED:
-  default:
-    if (conn_is_unix (c) && conn_hung_up (c))
-      return left ? PARTING_UNMAPPED : PARTING_ORDERLY;
-    return left ? PARTING_HUNG_UP : PARTING_NONE;
-  }
+  if (conn_is_unix (c) && hung_up)
+    return left ? PARTING_UNMAPPED : PARTING_ORDERLY;
+  return left ? PARTING_HUNG_UP : PARTING_NONE;
 }
 
 static void
@@ -121,7 +172,7 @@ on_conn_ended (struct conn *c, const char *why)
 {
   struct session *s = conn_owner (c);
 
-  s->parting = part (s->parting, c);
+  session_part (s, part (s->parting, c));
   session_end (s, why);
 }
 
@@ -159,7 +210,7 @@ on_wait_over (evutil_socket_t fd, short what, void *arg)
   (void) fd;
   (void) what;
   stop_waiting (s);
-  s->patience = PATIENCE_OVER;
+  set_patience (s, PATIENCE_OVER);
   session_dispatch (s);
 }
 
@@ -170,7 +221,7 @@ on_zeroed (struct note *note)
       (struct session *) ((char *) note -
                           offsetof (struct session, zero.done));
 
-  s->zeroing = ZEROING_DONE;
+  session_set_zeroing (s, ZEROING_DONE);
   sessions_poke (s->sessions);
   session_drained (s);
 }
@@ -272,7 +323,7 @@ session_wait (struct session *s)
   if (s->patience == PATIENCE_NEW) {
     if (event_add (s->wait_timer, &tv) < 0)
       return -ENOMEM;
-    s->patience = PATIENCE_RUNS;
+    set_patience (s, PATIENCE_RUNS);
   }
   s->waiting = true;
   TAILQ_INSERT_TAIL (&s->sessions->waiting, s, wait_entry);
@@ -284,7 +335,7 @@ void
 session_waited (struct session *s)
 {
   event_del (s->wait_timer);
-  s->patience = PATIENCE_NEW;
+  set_patience (s, PATIENCE_NEW);
   s->reclaimed = false;
 }
 
@@ -333,20 +384,6 @@ await_return (struct session *s)
 }
 
 static bool close_access (struct session *s);
-
-static void
-set_closing (struct session *s, enum session_closing to)
-{
-  static const unsigned allowed[] = {
-    [CLOSING_NOT] = 1u << CLOSING_NOW,
-    [CLOSING_NOW] = 1u << CLOSING_LATER | 1u << CLOSING_DONE,
-    [CLOSING_LATER] = 1u << CLOSING_NOW,
-    [CLOSING_DONE] = 1u << CLOSING_NOT,
-  };
-
-  assert (allowed[s->closing] & 1u << to);
-  s->closing = to;
-}
 
 /* Close more keys.  They are closed a few at a time, so that other events have
  * their turn between.
@@ -470,8 +507,9 @@ session_dismiss (struct session *s, const char *why)
   if (session_is_leaving (s))
     return;
   stop_waiting (s);
+  /* A client that said BYE knows of the end already. */
   if (s->parting == PARTING_NONE)
-    s->parting = PARTING_DISMISSED;
+    session_part (s, PARTING_DISMISSED);
   (void) close_access (s);
   until = believes_until (s);
   if (s->parting == PARTING_ORDERLY || fp_deadline_passed (until))

@@ -50,36 +50,44 @@ enum session_state {
   SESSION_ENDING,
 };
 
-/* How far the session's access to its volume is ended.  It goes from LATER
- * back to NOW, and from DONE to NOT once the volume is let go.
+/* How far the session's access to its volume is ended.
+ *
+ *   NOT --> NOW --> DONE --> NOT, when the volume is let go
+ *           ^ |
+ *           | v
+ *          LATER
  */
-enum session_closing {
+enum closing {
   CLOSING_NOT,
   CLOSING_NOW,   /* some keys are closed */
   CLOSING_LATER, /* as NOW, and `more` is posted to go on */
   CLOSING_DONE,  /* all keys are closed; threads may still be in its memory */
 };
 
-/* How the session and its client part.  Only the first three say that the
- * client may still have memory mapped.
+/* How the session and its client part.  After the first three, memory that the
+ * client has mapped counts as still in use (slab.abandoned).  After the others
+ * nothing is mapped any more.  Over a Unix socket a client hangs up only then,
+ * as the kernel does when the client dies.
  */
-enum session_parting {
+enum parting {
   PARTING_NONE,      /* not yet, or the client may not know it */
   PARTING_DISMISSED, /* by session_dismiss; the client may not know it */
-  PARTING_HUNG_UP,   /* without BYE: the client knows, and may reconnect */
-  PARTING_UNMAPPED, /* as HUNG_UP, over a Unix socket: the process has ended */
-  PARTING_ORDERLY,  /* by BYE, or by hanging up when dismissed */
+  PARTING_HUNG_UP,   /* over TCP, without BYE; the client may reconnect */
+  PARTING_UNMAPPED,  /* as HUNG_UP, over a Unix socket */
+  PARTING_ORDERLY,   /* by BYE, or by hanging up when dismissed */
 };
 
-/* A long ZERO, which the worker does. */
-enum session_zeroing {
+/* A long ZERO, which the worker does: NONE --> RUNS --> DONE --> NONE. */
+enum zeroing {
   ZEROING_NONE,
   ZEROING_RUNS,
   ZEROING_DONE, /* the request that waits for it takes the result */
 };
 
-/* Patience with the request that is being answered. */
-enum session_patience {
+/* Patience with the request that is being answered: NEW --> RUNS --> OVER.
+ * Each answer makes it NEW.
+ */
+enum patience {
   PATIENCE_NEW,  /* no wait so far */
   PATIENCE_RUNS, /* wait_timer runs */
   PATIENCE_OVER, /* waited for long enough */
@@ -116,11 +124,11 @@ struct session {
   struct record *record;
   bool read_only; /* the session does not change the volume */
   bool stranger;  /* must not share what others have mapped */
-  enum session_closing closing;
+  enum closing closing;
   uint32_t to_close; /* slabs of the record that may still have keys */
   struct note more;  /* continues closing keys */
   bool discard;      /* scrub and forget the volume when it is closed */
-  enum session_parting parting;
+  enum parting parting;
 
   /* FRESH, after DATA_HELLO: the session that this will be a data connection
    * of.  The token is used up by then.
@@ -143,12 +151,12 @@ struct session {
   unsigned nr_peers;
 
   struct pool_zero zero;
-  enum session_zeroing zeroing;
+  enum zeroing zeroing;
   struct pool_move move;
   bool moving; /* the worker has the job */
 
   bool waiting; /* in sessions.waiting */
-  enum session_patience patience;
+  enum patience patience;
   /* An orphan was forgotten for the request, whose slabs need other memory. */
   bool reclaimed;
   struct event *wait_timer;
@@ -159,8 +167,10 @@ struct session {
  */
 int session_new (struct sessions *all, int fd);
 
-/* Change the state.  The move must be a legal one. */
+/* Change one of the states.  The move must be a legal one. */
 void session_move (struct session *s, enum session_state to);
+void session_part (struct session *s, enum parting to);
+void session_set_zeroing (struct session *s, enum zeroing to);
 
 /* End the session.  It is freed once its access and its threads have ended. */
 void session_end (struct session *s, const char *why);
