@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# A server whose host is short of memory asks for slabs. The volume moves as
-# many as are missing to another server, while it is written and verified. A
-# volume without another server says so, and keeps them.
+# A server whose host is short of memory asks for slabs. The volume moves some
+# to another server, while it is written and verified. A volume without another
+# server says so, and keeps them. How many are asked for depends here on how soon
+# the loop below answers; unit/test-pressure and unit/test-giveback count them.
 
 # shellcheck source=tests/integration/own-meminfo.sh
 . "$top_srcdir/tests/integration/own-meminfo.sh"
@@ -72,7 +73,7 @@ before=$(field two 's["pieces"]')
 [ "$before" -ge 6 ] || fail "$before pieces are where all should be"
 
 # The host lacks the memory that the server has. When the server has given back
-# all free slabs, 4 MiB are still missing.
+# all free slabs, at least 4 MiB are still missing.
 resident () { awk '/^RssShmem:/ { print int(($2 + 1023) / 1024) }' "/proc/$(cat "$tmp/a.pid")/status"; }
 lent=$(farpage servers --json "$a" | /usr/bin/python3 -c '
 import json, sys
@@ -88,7 +89,6 @@ wait_until 60 a_is 'not s["pressed"] or s["slabs_wanted"] == 0 and s["slabs_lent
 wait_until 30 is two 's["slabs_wanted"] == 0'
 kill_9 $host
 wait_until 10 is two "s['pieces'] == $before - s['pieces_given']"
-is two 's["pieces"] > 0' || fail "all of it was given"
 
 # Slabs are never taken by force.
 wait_until 30 is alone 's["slabs_wanted"] == 0'
