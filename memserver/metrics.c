@@ -39,6 +39,10 @@ static const char *const reasons[] = {
   [FP_STATUS_SHUTDOWN] = "stopping",  [FP_STATUS_IO] = NULL,
 };
 #define NR_STATUSES (sizeof reasons / sizeof reasons[0])
+_Static_assert(NR_STATUSES ==
+                   sizeof ((struct sessions_counts *) 0)->refused /
+                       sizeof ((struct sessions_counts *) 0)->refused[0],
+               "one name for each status");
 
 static const unsigned transports[] = { FP_TRANSPORT_RDMA, FP_TRANSPORT_SHM,
                                        FP_TRANSPORT_TCP };

@@ -22,7 +22,6 @@
 #include "memserver/pool/pool.h"
 #include "memserver/pressure.h"
 #include "memserver/server.h"
-#include "memserver/store/record.h"
 
 #define TICK_MS 250
 #define WINDOW_US 1000000 /* PSI window */
@@ -229,8 +228,8 @@ look (struct pressure *p)
     say_change (p, memory.available);
     pool_press (srv->pool, p->state.pressed,
                 p->rules.reserve + pressure_margin (&p->rules));
-    sessions_poke (
-        &srv->sessions); /* waiting requests may succeed or fail now */
+    /* Waiting requests may succeed or fail now. */
+    sessions_poke (&srv->sessions);
   }
   v.wanted -= FP_MIN (v.wanted, reclaim (p, v.wanted));
   srv->sessions.wanted = v.wanted;

@@ -26,7 +26,6 @@
 #include "memserver/server.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
-#include "memserver/session/session.h"
 #include "memserver/store/persist.h"
 #include "memserver/store/record.h"
 #include "memserver/store/records.h"

@@ -30,7 +30,7 @@ struct server {
   struct pool *pool;
   struct records records;
   struct sessions sessions;
-  struct pressure *pressure; /* NULL in tests: pressure is not watched */
+  struct pressure *pressure; /* NULL until all else has started */
   struct metrics *metrics;   /* NULL: no --metrics */
   struct listener *listeners[MAX_LISTEN];
   unsigned nr_listeners;

@@ -6,8 +6,8 @@
  * It never sends.
  *
  * CTL_WAIT means not yet.  The handler must have changed nothing that trying
- * again would spoil.  It is called again when the server is poked, the last
- * time with session->patience == PATIENCE_OVER.
+ * again would spoil.  It is called again after sessions_poke, the last time
+ * with session->patience == PATIENCE_OVER.
  *
  * Threads:  the loop's.
  */

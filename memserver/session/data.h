@@ -29,7 +29,7 @@ int data_start (struct session *s, uint32_t lane, int fd,
 bool data_replace (struct session *s, uint32_t lane);
 
 /* Shut down all data connections of the session.  Their threads end soon.  For
- * each the server is poked, and session_drained is called.
+ * each, sessions_poke and session_drained are called.
  */
 void data_stop_all (struct session *s);
 

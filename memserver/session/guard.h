@@ -29,8 +29,8 @@ struct sessions;
 void guard_reread (struct sessions *all);
 /* Stop rereading.  This waits for the thread: as long as NSS takes. */
 void guard_reread_end (struct sessions *all);
-/* Replace all rights.  Takes a.  A session ends if it has no right any
- * more to be here, or to what it does with its volume.
+/* Replace all rights.  Takes a.  A session ends if it has no right any more to
+ * be here, or to what it does with its volume.
  */
 void guard_replace (struct sessions *all, struct access *a);
 

@@ -507,7 +507,6 @@ session_dismiss (struct session *s, const char *why)
   if (session_is_leaving (s))
     return;
   stop_waiting (s);
-  /* A client that said BYE knows of the end already. */
   if (s->parting == PARTING_NONE)
     session_part (s, PARTING_DISMISSED);
   (void) close_access (s);

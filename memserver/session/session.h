@@ -72,9 +72,9 @@ enum closing {
 enum parting {
   PARTING_NONE,      /* not yet, or the client may not know it */
   PARTING_DISMISSED, /* by session_dismiss; the client may not know it */
-  PARTING_HUNG_UP,   /* over TCP, without BYE; the client may reconnect */
+  PARTING_HUNG_UP,   /* over TCP, without BYE: the client knows */
   PARTING_UNMAPPED,  /* as HUNG_UP, over a Unix socket */
-  PARTING_ORDERLY,   /* by BYE, or by hanging up when dismissed */
+  PARTING_ORDERLY,   /* by BYE, or hung up when dismissed, or EPIPE */
 };
 
 /* A long ZERO, which the worker does: NONE --> RUNS --> DONE --> NONE. */
@@ -198,7 +198,7 @@ bool session_close_volume (struct session *s);
 /* Free the session if it is ENDING and nothing keeps it. */
 void session_drained (struct session *s);
 
-/* Let the request wait until the server is poked, or for WAIT_MS. */
+/* Let the request wait until sessions_poke, or for WAIT_MS. */
 int session_wait (struct session *s);
 
 /* End the waiting of a request that is answered now. */

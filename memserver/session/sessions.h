@@ -2,11 +2,14 @@
 /* sessions.h - all sessions of this server, and the limits on them.
  *
  * The server embeds one, zeroed, and sets the first fields before it accepts a
- * connection.  It owns the objects that they point to.
+ * connection; only `wanted` changes later, and guard_reread.c replaces access.
+ * The server frees what they point to, and rdma.  Other threads read mailbox,
+ * pool and access_file.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's, except sessions_poke.
- * Memory:   bounded by the limits below, however many clients connect.
+ * Memory:   bounded by the limits below and MAX_DATA (tokens.h), however many
+ *           clients connect.
  */
 
 #ifndef MEMSERVER_SESSIONS_H
@@ -89,8 +92,9 @@ struct sessions {
 /* Make empty lists; the fields that the server sets stay. */
 void sessions_init (struct sessions *all);
 
-/* End all sessions, and open no volume any more.  Call stopped once the last
- * session is gone, perhaps at once.
+/* End all sessions, and open no volume any more.  Call stopped once, when the
+ * last session is gone, perhaps at once.  It must free nothing: a function of
+ * a session may be running.
  */
 void sessions_stop (struct sessions *all, void (*stopped) (void *ctx),
                     void *ctx);
@@ -103,7 +107,7 @@ void sessions_poke (struct sessions *all);
 /* Return the session with this id, or NULL. */
 struct session *sessions_find (const struct sessions *all, uint64_t id);
 
-/* Note that a session was freed. */
+/* Note that a session was freed: poke, and end sessions_stop with the last. */
 void sessions_gone (struct sessions *all);
 
 /* Make room for a connection that has not said HELLO.  If there are too many,

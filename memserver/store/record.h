@@ -113,7 +113,9 @@ uint32_t record_lendable (const struct record *r);
  */
 uint32_t record_forget_left (struct record *r, const char *why);
 
-/* Free the record; slabs, and what is kept of them, stay. */
+/* Free only the record, and not what is kept of it.  Its slabs still point to
+ * it: give them back before, unless the pool ends, too.
+ */
 void record_forget (struct record *r);
 
 /* Forget r if it is an orphan: a new volume takes its UUID or name. */
@@ -140,7 +142,9 @@ void record_left_with (struct record *r, const struct slab *s);
 /* Undo record_new: no client has the volume yet. */
 void record_unmake (struct record *r);
 
-/* Session that attaches a volume, and what its client said. */
+/* Session that attaches a volume, and its client.  record_attach copies what
+ * it points to.  who is proved (guard_hello); the client said the rest.
+ */
 struct record_holder {
   struct session *session; /* only its pointer is used here */
   const struct fp_uuid *client;
@@ -148,6 +152,7 @@ struct record_holder {
   const struct who *who;
   bool read_only;
 };
+/* Make h->session the holder.  No session may have the volume. */
 void record_attach (struct record *r, const struct record_holder *h,
                     const struct fp_open *q);
 
@@ -220,7 +225,9 @@ int record_set_members (struct record *r, const struct fp_members *m);
 /* Return the size of its map, made or not, in words. */
 uint64_t record_map_words (const struct record *r);
 
-/* Make map the map of r: count its extents, and charge it to the server. */
+/* Make map the map of r: count its extents, and charge it to
+ * records.map_words.
+ */
 void record_take_map (struct record *r, uint64_t *map);
 
 /* Make sure that there is a map when the volume is opened.  An extent that

@@ -84,7 +84,9 @@ bool records_map_would_fit (const struct records *all, uint64_t words);
 
 /* ---- the next server: record_persist.c ---- */
 
-/* Return what the last server left of a slab (pool_params.left). */
+/* Return what the last server left of a slab (pool_params.left).
+ * all->persist is set, as for records_take_up.
+ */
 enum pool_left records_left (const struct records *all, uint32_t slab,
                              uint32_t *serial);
 /* Take up the volumes of the last server, after pool_new. */

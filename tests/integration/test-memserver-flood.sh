@@ -28,7 +28,7 @@ exec {fd}>"$tmp/fifo"
 wait_until 30 grep -q flooded "$tmp/flood.out"
 client "$tcp" guest open:2:ce:tcp grant:1 check:0 fill:9 check:9 discard
 client "$unix" local open:3:ce:shm grant:1 check:0 discard
-# The limit is MAX_FRESH_PEER, which is 64. Allow a few more for descriptors of
+# The limit is MAX_FRESH_ORIGIN, which is 64. Allow a few more for descriptors of
 # the server.
 fds=$(find "/proc/$server_pid/fd" -mindepth 1 | wc -l)
 [ "$fds" -le $((${before% *} + 64 + 8)) ] || fail "a flood has $fds descriptors"
