@@ -9,7 +9,8 @@
  *
  * Errors:   0 or -errno.
  * Threads:  init, alloc and destroy belong to the one that starts and stops
- * the volume. Memory:   only fp_engine_alloc allocates.
+ *           the volume.
+ * Memory:   only fp_engine_alloc allocates.
  */
 
 #ifndef FP_ENGINE_H

@@ -37,7 +37,7 @@
  * scan, at most a second.
  *
  * Threads:  any; new and free belong to the one that starts the volume.
- * Memory:   only ..._new, ..._connect and ..._touch_others allocate.
+ * Memory:   only new, connect and touch_others allocate.
  */
 
 #ifndef FP_LANE_H
@@ -134,8 +134,8 @@ int fp_lane_write_at (struct fp_lane *lane, const void *buf, uint32_t length,
 uint64_t fp_lane_unflushed (struct fp_lane *lane, unsigned s, uint64_t *at);
 void fp_lane_flushed (struct fp_lane *lane, unsigned s, uint64_t mark);
 
-/* Read one byte over each lane's queue pair to each other server: so broken
- * ones are found.  Leave out servers without an extent to read.  End early
+/* Read one byte over each lane's queue pair to each other server, to find
+ * broken ones.  Leave out servers without an extent to read.  End early
  * once *stop is set.  If it cannot allocate, it reads nothing.  lane_touch.c
  */
 void fp_lanes_touch_others (struct fp_engine *e, unsigned server,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* params.h - the parameters of the plugin: parsing, defaults, cross-checks,
- * keys. Does not depend on nbdkit, so that tests need none.  (configure owns
- * the name config.h.)
+/* params.h - the parameters of the plugin: parsing, defaults, cross-checks.
+ * Reads the keys, too.  Does not depend on nbdkit, so that tests need none.
+ * (configure owns the name config.h.)
  *
  * Units:    sizes are bytes, times as their names say.
  * Errors:   0 or a negative errno value; on error, why has one sentence for

@@ -36,7 +36,7 @@
  * (degraded=true) is `frozen`: there may be a newer list.  Labelled extents
  * can be read and written.  Nothing is recorded.
  *
- * Threads:  any; the one that starts it for new, start to untouched, and free.
+ * Threads:  any; only its starter calls new, free, and start to untouched.
  * Memory:   only new allocates.
  */
 

@@ -142,8 +142,8 @@ int fp_volume_drain_cancel (struct fp_volume *v, unsigned i,
 /* Compare all copies in the background, while they are in use.  repair: where
  * copies differ, the others get the data of the first in-sync one (on a sealed
  * volume, of the right one).  rate: bytes a second of each copy; 0 =
- * move_rate.  -EINVAL: there is one copy.  -EBUSY: a check is running. -EROFS.
- * -ENOMEM.
+ * move_rate.  -EINVAL: there is one copy.  -EBUSY: a check is running.  Also
+ * -EROFS and -ENOMEM.
  */
 int fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
                      char why[FP_WHY_MAX]);

@@ -143,7 +143,8 @@ void record_left_with (struct record *r, const struct slab *s);
 void record_unmake (struct record *r);
 
 /* Session that attaches a volume, and its client.  record_attach copies what
- * it points to.  who is proved (guard_hello); the client said the rest.
+ * it points to.  The client's identity (`who`) is proved by guard_hello.  Its
+ * UUID and name are only what it said.
  */
 struct record_holder {
   struct session *session; /* only its pointer is used here */
