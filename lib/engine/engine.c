@@ -12,6 +12,8 @@
 #include "extent/range_lock.h"
 #include "extent/stripe.h"
 
+#define SKEW 2503u /* blocks: block_at */
+
 static void
 submit (struct fp_block *b, unsigned lane, struct fp_io *io)
 {
@@ -103,7 +105,10 @@ fp_engine_alloc (struct fp_engine *e)
 
   if (p->copies > 1) {
     e->range_lock = calloc (1, sizeof *e->range_lock);
-    r = e->range_lock == NULL ? -ENOMEM : fp_dirty_log_new (e);
+    if (e->range_lock == NULL)
+      return -ENOMEM;
+    fp_range_lock_init (e->range_lock);
+    r = fp_dirty_log_new (e);
   }
   if (r < 0)
     return r;
@@ -127,5 +132,33 @@ fp_engine_destroy (struct fp_engine *e)
     fp_lane_free (e->lanes[i]);
   free (e->lanes);
   fp_dirty_log_free (e);
+  if (e->range_lock != NULL)
+    fp_range_lock_destroy (e->range_lock);
   free (e->range_lock);
+}
+
+/* Return the number of the range lock's block at `in` of extent i.  Each
+ * extent has its own skew, so that blocks at one offset of neighbouring
+ * extents do not share a word.
+ */
+static uint64_t
+block_at (uint64_t i, uint64_t in)
+{
+  return i * SKEW + (in >> FP_RANGE_LOCK_SHIFT);
+}
+
+bool
+fp_engine_lock (struct fp_engine *e, uint64_t i, uint64_t in, uint64_t length)
+{
+  return fp_range_lock_try (e->range_lock, block_at (i, in),
+                            block_at (i, in + length - 1) + 1);
+}
+
+void
+fp_engine_unlock (struct fp_engine *e, uint64_t i, uint64_t in,
+                  uint64_t length)
+{
+  if (fp_range_lock_untry (e->range_lock, block_at (i, in),
+                           block_at (i, in + length - 1) + 1))
+    fp_notifier_raise (&e->extents->changes);
 }

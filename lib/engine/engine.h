@@ -79,4 +79,15 @@ fp_engine_heal_lane (const struct fp_engine *e)
   return e->lanes[e->nr_lanes - 1];
 }
 
+/* Lock [in, in + length) of extent i, so that writes and checks of the same
+ * bytes do not overlap.  The volume has several copies.  length: at most
+ * FP_ENGINE_LOCK_MAX.  Return false if a part may be locked: try again when
+ * fp_extents.changes is raised, or after a while.
+ */
+#define FP_ENGINE_LOCK_MAX (1u << 20) /* bytes */
+bool fp_engine_lock (struct fp_engine *e, uint64_t i, uint64_t in,
+                     uint64_t length);
+void fp_engine_unlock (struct fp_engine *e, uint64_t i, uint64_t in,
+                       uint64_t length);
+
 #endif /* FP_ENGINE_H */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_copies.c - the part of lane_issue.c for extents with several copies.  A
- * write goes to all in-sync copies, a read to the least busy one (mirror.h).
+/* lane_copies.c - requests for an extent with several copies.  A write goes to
+ * all in-sync ones, a read to the least busy one (mirror.h).
  */
 
 #include <config.h>
@@ -12,28 +12,28 @@
 #include "base/tsan.h"
 #include "engine/dirty_log.h"
 #include "engine/lane_int.h"
-#include "extent/range_lock.h"
 #include "transport/mapped.h"
 
-/* No copy can be used now.  Return PARK if one may become usable, else fail
- * io.
+/* No copy of the set in_sync can be used now.  Return PARK if one may become
+ * usable, else fail io.
  */
 static enum issue
 wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                uint8_t in_sync)
 {
   struct fp_extents *t = lane->e->extents;
+  uint8_t set = io->only != 0 ? in_sync & io->only : in_sync;
 
-  if (io->only != 0)
-    in_sync &= io->only;
   for (unsigned c = 0; c < t->copies; c++) {
     struct fp_extent *p = fp_copies_get (t, i, c);
     enum fp_extent_state s = fp_extent_state (p);
 
-    if ((in_sync >> c & 1) && s != FP_EXTENT_LOST &&
+    if ((set >> c & 1) && s != FP_EXTENT_LOST &&
         !(s == FP_EXTENT_OFFLINE && io->hasty))
       return PARK;
   }
+  if (fp_copies_in_sync (t, i) != in_sync)
+    return ISSUED; /* look again */
   return fail_io (io, -EIO);
 }
 
@@ -65,51 +65,6 @@ least_busy (struct fp_lane *lane, uint64_t i, uint8_t set)
   return best;
 }
 
-/* Read from copy p, which was entered.  Set *entered if a fragment stays
- * inside.
- */
-static enum issue
-read_from (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
-           uint64_t at, uint64_t left, bool *entered)
-{
-  struct fp_extents *t = lane->e->extents;
-  struct fp_peer *peer = lane->e->peers->at[p->copy.server];
-  uint64_t i = fp_extent_of (t, (uint64_t) (p - t->p)), run;
-  uint64_t in = at & (t->extent_size - 1);
-  unsigned char *user = (unsigned char *) io->buf + io->issued;
-  enum issue why = ISSUED;
-  uint32_t n;
-
-  if (!fp_extent_run (t, i, in, left, &run)) {
-    if (!fp_lease_covers_zeros (lane->e->lease, p->copy.server,
-                                fp_boot_ns ())) {
-      fp_peer_poke (peer);
-      return PARK;
-    }
-    memset (user, 0, run);
-    io->issued += (uint32_t) run;
-    return ISSUED;
-  }
-  if (p->copy.remote.map != NULL) {
-    if (fp_mapped_copy (user, (unsigned char *) p->copy.remote.map + in,
-                        left) < 0)
-      return lane_missing (lane, io, p);
-    if (!fp_lease_covers_mapped (lane->e->lease, p->copy.server,
-                                 fp_mono_ns ())) {
-      fp_peer_poke (peer);
-      return PARK;
-    }
-    io->issued += (uint32_t) left;
-    return ISSUED;
-  }
-  n = lane_issue_frag (lane, io, p, at, (uint32_t) left, &why);
-  *entered = n > 0;
-  io->issued += n;
-  if (n > 0 && lane->hedging && io->only == 0)
-    lane_hedge_watch (lane, lane->active_tail, i);
-  return why;
-}
-
 static enum issue
 read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t in_sync,
           uint64_t at, uint64_t left)
@@ -123,19 +78,16 @@ read_one (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t in_sync,
     set &= io->only;
   while ((c = least_busy (lane, i, set)) >= 0) {
     struct fp_extent *p = fp_copies_get (t, i, (unsigned) c);
-    bool entered = false;
 
     set &= (uint8_t) ~(1u << c);
     if (fp_extent_enter (t, p) != FP_EXTENT_READY)
       continue;
     /* The copy may have been dropped before it was entered. */
-    if (!(fp_copies_in_sync (t, i) >> c & 1)) {
+    if (!fp_copy_counts (t, fp_copies_entry (t, i, (unsigned) c))) {
       fp_extent_leave (t, p);
       continue;
     }
-    why = read_from (lane, io, p, at, left, &entered);
-    if (!entered)
-      fp_extent_leave (t, p);
+    why = lane_transfer (lane, io, p, at, left);
     if (why != PARK)
       return why;
   }
@@ -151,9 +103,8 @@ let_go (struct fp_lane *lane, uint64_t at, uint32_t length)
 
   fp_dirty_log_leave (lane->e, at >> t->shift, at & (t->extent_size - 1),
                       length);
-  if (fp_range_lock_let_go (lane->e->range_lock, at >> t->shift,
-                            at & (t->extent_size - 1), length))
-    fp_notifier_raise (&lane->e->extents->changes);
+  fp_engine_unlock (lane->e, at >> t->shift, at & (t->extent_size - 1),
+                    length);
 }
 
 static void
@@ -192,7 +143,7 @@ write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
   struct fp_extents *t = lane->e->extents;
   struct frag *f = lane->free_frags;
 
-  left = FP_MIN (left, (uint64_t) FP_RANGE_LOCK_MAX);
+  left = FP_MIN (left, (uint64_t) FP_ENGINE_LOCK_MAX);
   for (unsigned c = 0; c < t->copies; c++) {
     struct fp_extent *p = fp_copies_get (t, i, c);
     struct fp_conn *conn;
@@ -360,6 +311,7 @@ write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i,
   enum issue why;
   uint32_t n;
 
+  io->asked_ns = 0;
   if (!enter_all (t, i, in_sync)) {
     fp_mirror_poke (lane->e);
     return fp_copies_in_sync (t, i) == in_sync
@@ -367,7 +319,7 @@ write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                : ISSUED; /* look again */
   }
   n = write_size (lane, i, in_sync, left);
-  if (n == 0 || !fp_range_lock_hold (lane->e->range_lock, i, in, n)) {
+  if (n == 0 || !fp_engine_lock (lane->e, i, in, n)) {
     leave_all (t, i, in_sync);
     return NO_SLOT;
   }
@@ -387,32 +339,12 @@ enum issue
 lane_issue_copies (struct fp_lane *lane, struct fp_io *io, uint64_t at,
                    uint64_t left)
 {
-  struct fp_engine *e = lane->e;
-  struct fp_extents *t = e->extents;
+  struct fp_extents *t = lane->e->extents;
   uint64_t i = at >> t->shift;
   uint8_t in_sync = fp_copies_in_sync (t, i);
-  int err = 0;
 
-  if (in_sync == 0) {
-    if (fp_lease_is_fenced (e->lease))
-      return fail_io (io, -EIO);
-    if (io->kind == FP_IO_READ) {
-      if (!fp_peers_are_leased (e->peers))
-        return io->hasty ? fail_io (io, -EIO) : PARK;
-      memset ((unsigned char *) io->buf + io->issued, 0, left);
-      io->issued += (uint32_t) left;
-      return ISSUED;
-    }
-    if (!fp_mirror_form (e, i, &err)) {
-      if (io->asked_ns != 0 && err != 0)
-        return fail_io (io, err);
-      if (lane_may_ask (lane, io))
-        fp_mirror_want (e, i);
-      return PARK;
-    }
-    in_sync = fp_copies_in_sync (t, i);
-  }
-  io->asked_ns = 0;
+  if (in_sync == 0)
+    return lane_issue_nothing (lane, io, i, left);
   return io->kind == FP_IO_READ ? read_one (lane, io, i, in_sync, at, left)
                                 : write_some (lane, io, i, in_sync, at, left);
 }

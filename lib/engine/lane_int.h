@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lane_int.h - the inside of a lane, shared by the files that implement it.
- * lane.c creates and ends it.  lane_issue.c cuts, sends and collects, and
- * lane_copies.c does so for several copies.  lane_dirty_log.c marks what is
- * being written.  lane_fail.c judges failures, lane_hedge.c hedges reads, and
- * lane_wait.c waits.
+ * lane.c creates and ends it.  lane_issue.c cuts, sends and collects.
+ * lane_copies.c chooses among several copies, and writes to all of them.
+ * lane_dirty_log.c marks what is being written.  lane_fail.c judges failures,
+ * lane_hedge.c hedges reads, and lane_wait.c waits.
  */
 
 #ifndef FP_LANE_INT_H
@@ -242,10 +242,11 @@ fail_io (struct fp_io *io, int err)
   return FAILED;
 }
 
-/* lane_copies.c, with the lock held: extents that have several copies */
+/* lane_copies.c, with the lock held */
 
-/* Issue the next `left` bytes of io, or fewer, at linear address `at`.  Bytes
- * that are done or in flight are counted in io->issued.
+/* Issue the next `left` bytes of io, or fewer, at linear address `at`, where
+ * there are several copies.  Bytes that are done or in flight are counted in
+ * io->issued.
  */
 enum issue lane_issue_copies (struct fp_lane *lane, struct fp_io *io,
                               uint64_t at, uint64_t left);
@@ -341,12 +342,16 @@ uint32_t lane_frag_size (const struct fp_lane *lane,
  */
 enum issue lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
                       struct fp_extent *p, uint64_t at);
-/* Transfer a run that lies in one READY copy, which was entered.  Return its
- * length, or 0 with the reason in *out.
+/* Transfer the next `left` bytes of io, or fewer, to or from the copy at p,
+ * which was entered.  Leave p now, or when the transfer is over.
  */
-uint32_t lane_issue_frag (struct fp_lane *lane, struct fp_io *io,
-                          struct fp_extent *p, uint64_t at, uint32_t left,
-                          enum issue *out);
+enum issue lane_transfer (struct fp_lane *lane, struct fp_io *io,
+                          struct fp_extent *p, uint64_t at, uint64_t left);
+/* Issue io where no copy of extent i is in use.  Read `left` zeros if this
+ * client still has the volume.  For a write ask for memory, and return PARK.
+ */
+enum issue lane_issue_nothing (struct fp_lane *lane, struct fp_io *io,
+                               uint64_t i, uint64_t left);
 
 /* Do one round: collect, decide, issue.  Return true if anything completed. */
 bool lane_progress (struct fp_lane *lane);

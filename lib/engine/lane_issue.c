@@ -440,9 +440,12 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   return ISSUED;
 }
 
-uint32_t
-lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
-                 uint64_t at, uint32_t left, enum issue *out)
+/* Send the next `left` bytes, or fewer, as one fragment, which stays inside p.
+ * Return their number, or 0 with the reason in *out.
+ */
+static uint32_t
+send_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
+           uint64_t at, uint64_t left, enum issue *out)
 {
   struct fp_extents *t = lane->e->extents;
   struct lane_conn *lc = &lane->conns[p->copy.server];
@@ -457,21 +460,158 @@ lane_issue_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   *out = NO_SLOT;
   if (f == NULL)
     return 0;
-  left = lane_frag_size (lane, ops, left);
   f->head = NULL;
   f->user = (unsigned char *) io->buf + io->issued;
   f->op.kind = io->kind == FP_IO_READ ? FP_OP_READ : FP_OP_WRITE;
-  f->op.length = left;
+  f->op.length = lane_frag_size (lane, ops, left);
   f->op.local = ops->registered ? f->slot : f->user;
   if (io->kind == FP_IO_WRITE) {
     if (io->target == NULL)
       fp_extent_set_written (t, at >> t->shift, at & (t->extent_size - 1),
-                             left);
+                             f->op.length);
     if (ops->registered)
-      memcpy (f->slot, f->user, left);
+      memcpy (f->slot, f->user, f->op.length);
   }
   *out = lane_post (lane, f, io, p, at);
-  return *out == ISSUED ? left : 0;
+  return *out == ISSUED ? f->op.length : 0;
+}
+
+/* Load or store `left` bytes of p, which is mapped. */
+static enum issue
+copy_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
+             uint64_t at, uint64_t left)
+{
+  struct fp_extents *t = lane->e->extents;
+  uint64_t i = at >> t->shift, in = at & (t->extent_size - 1);
+  unsigned char *far = (unsigned char *) p->copy.remote.map + in;
+  unsigned char *user = (unsigned char *) io->buf + io->issued;
+  int r;
+
+  if (io->kind == FP_IO_READ && io->migrate)
+    r = fp_mapped_copy_while_written (user, far, left);
+  else if (io->kind == FP_IO_READ)
+    r = fp_mapped_copy (user, far, left);
+  else if (io->target != NULL)
+    r = fp_mapped_copy (far, user, left);
+  else {
+    fp_extent_set_written (t, i, in, left);
+    r = fp_mapped_copy (far, user, left);
+    fp_extent_wrote (t, i, in, left);
+  }
+  if (r < 0)
+    return lane_missing (lane, io, p);
+  if (fp_lease_covers_mapped (lane->e->lease, p->copy.server, fp_mono_ns ()))
+    return ISSUED;
+  fp_peer_poke (lane->e->peers->at[p->copy.server]);
+  return PARK;
+}
+
+/* Return true if the engine itself made io, and chose its copy. */
+static bool
+is_internal (const struct fp_io *io)
+{
+  return io->target != NULL || io->migrate || io->forced;
+}
+
+enum issue
+lane_transfer (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
+               uint64_t at, uint64_t left)
+{
+  struct fp_extents *t = lane->e->extents;
+  uint64_t i = fp_extent_of (t, at >> t->shift), run;
+  enum issue why = ISSUED;
+
+  io->asked_ns = 0;
+  if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
+      !fp_extent_run (t, i, at & (t->extent_size - 1), left, &run)) {
+    left = run;
+    if (fp_lease_covers_zeros (lane->e->lease, p->copy.server,
+                               fp_boot_ns ())) {
+      memset ((unsigned char *) io->buf + io->issued, 0, run);
+    }
+    else {
+      fp_peer_poke (lane->e->peers->at[p->copy.server]);
+      why = PARK;
+    }
+  }
+  else if (p->copy.remote.map != NULL) {
+    why = copy_mapped (lane, io, p, at, left);
+  }
+  else {
+    uint32_t n = send_frag (lane, io, p, at, left, &why);
+
+    if (n > 0) { /* the fragment is inside p now */
+      io->issued += n;
+      if (lane->hedging && io->kind == FP_IO_READ && io->only == 0 &&
+          !is_internal (io))
+        lane_hedge_watch (lane, lane->active_tail, i);
+      return ISSUED;
+    }
+  }
+  if (why == ISSUED)
+    io->issued += (uint32_t) left;
+  fp_extent_leave (t, p);
+  return why;
+}
+
+enum issue
+lane_issue_nothing (struct fp_lane *lane, struct fp_io *io, uint64_t i,
+                    uint64_t left)
+{
+  struct fp_engine *e = lane->e;
+  int err = 0;
+
+  if (fp_lease_is_fenced (e->lease))
+    return fail_io (io, -EIO);
+  if (io->kind == FP_IO_READ) {
+    if (!fp_peers_are_leased (e->peers))
+      return io->hasty ? fail_io (io, -EIO) : PARK;
+    memset ((unsigned char *) io->buf + io->issued, 0, left);
+    io->issued += (uint32_t) left;
+    return ISSUED;
+  }
+  if (is_internal (io))
+    return fail_io (io, -EIO);
+  if (fp_mirror_form (e, i, &err))
+    return ISSUED; /* look again */
+  if (io->asked_ns != 0 && err != 0)
+    return fail_io (io, err);
+  if (lane_may_ask (lane, io))
+    fp_mirror_want (e, i);
+  return PARK;
+}
+
+/* Issue the next `left` bytes of io, or fewer.  They can go to or come from
+ * one copy: the only one, or the one that the engine chose.
+ */
+static enum issue
+issue_one (struct fp_lane *lane, struct fp_io *io, uint64_t at, uint64_t left)
+{
+  struct fp_extents *t = lane->e->extents;
+  uint64_t i = at >> t->shift;
+  struct fp_extent *p = io->target != NULL ? io->target : &t->p[i];
+
+  if (io->forced && io->hasty && !fp_copy_counts (t, i))
+    return fail_io (io, -EIO);
+  switch (io->owner     ? fp_extent_enter_busy (t, p)
+          : io->migrate ? fp_extent_enter_frozen (t, p)
+                        : fp_extent_enter (t, p)) {
+  case FP_EXTENT_READY:
+    return lane_transfer (lane, io, p, at, left);
+  case FP_EXTENT_EMPTY:
+    return io->target != NULL ? fail_io (io, -EIO)
+                              : lane_issue_nothing (lane, io, i, left);
+  case FP_EXTENT_LOST:
+    return fail_io (io, -EIO);
+  case FP_EXTENT_OFFLINE:
+    if (io->target != NULL || io->hasty)
+      return fail_io (io, -EIO);
+    return PARK;
+  case FP_EXTENT_BUSY:
+  case FP_EXTENT_FROZEN:
+  default:
+    return PARK;
+  }
 }
 
 /* Issue as much of io as there are free fragments for. */
@@ -479,116 +619,22 @@ static enum issue
 issue (struct fp_lane *lane, struct fp_io *io)
 {
   struct fp_extents *t = lane->e->extents;
+  enum issue why = ISSUED;
 
   if (is_stale (lane, io))
     return PARK;
   if (io->tail != FP_TAIL_NONE)
     return io->status == 0 ? lane_issue_tail (lane, io) : ISSUED;
-  while (io->issued < io->length && !io->redo && io->status == 0) {
-    uint64_t left, run, at = address (t, io, &left);
-    uint64_t i = at >> t->shift, in = at & (t->extent_size - 1);
-    struct fp_extent *p = io->target != NULL ? io->target : &t->p[i];
-    unsigned char *user = (unsigned char *) io->buf + io->issued;
-    enum issue why = ISSUED;
+  while (why == ISSUED && io->issued < io->length && !io->redo &&
+         io->status == 0) {
+    uint64_t left, at = address (t, io, &left);
 
-    if (left > io->length - io->issued)
-      left = io->length - io->issued;
-    if (io->forced && io->hasty && !fp_copy_counts (t, i))
-      return fail_io (io, -EIO);
-    if (t->copies > 1 && io->target == NULL && !io->migrate && !io->forced) {
-      why = lane_issue_copies (lane, io, at, left);
-      if (why != ISSUED)
-        return why;
-      continue;
-    }
-
-    switch (io->owner     ? fp_extent_enter_busy (t, p)
-            : io->migrate ? fp_extent_enter_frozen (t, p)
-                          : fp_extent_enter (t, p)) {
-    case FP_EXTENT_READY:
-      break;
-    case FP_EXTENT_EMPTY:
-      if (io->target != NULL || fp_lease_is_fenced (lane->e->lease))
-        return fail_io (io, -EIO);
-      if (io->kind == FP_IO_READ) {
-        if (!fp_peers_are_leased (lane->e->peers))
-          return io->hasty ? fail_io (io, -EIO) : PARK;
-        memset (user, 0, left);
-        io->issued += (uint32_t) left;
-        continue;
-      }
-      if (io->asked_ns != 0 && atomic_load (&p->err) != 0)
-        return fail_io (io, atomic_load (&p->err));
-      if (lane_may_ask (lane, io))
-        fp_allocator_want (lane->e->allocator, i);
-      return PARK;
-    case FP_EXTENT_LOST:
-      return fail_io (io, -EIO);
-    case FP_EXTENT_OFFLINE:
-      if (io->target != NULL || io->hasty)
-        return fail_io (io, -EIO);
-      return PARK;
-    case FP_EXTENT_BUSY:
-    case FP_EXTENT_FROZEN:
-    default:
-      return PARK;
-    }
-
-    io->asked_ns = 0;
-    if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
-        !fp_extent_run (t, fp_extent_of (t, i), in, left, &run)) {
-      if (fp_lease_covers_zeros (lane->e->lease, p->copy.server,
-                                 fp_boot_ns ())) {
-        memset (user, 0, run);
-        io->issued += (uint32_t) run;
-      }
-      else {
-        fp_peer_poke (lane->e->peers->at[p->copy.server]);
-        why = PARK;
-      }
-    }
-    else if (p->copy.remote.map != NULL) {
-      unsigned char *far = (unsigned char *) p->copy.remote.map + in;
-      int r;
-
-      if (io->kind == FP_IO_READ && io->migrate) {
-        r = fp_mapped_copy_while_written (user, far, left);
-      }
-      else if (io->kind == FP_IO_READ) {
-        r = fp_mapped_copy (user, far, left);
-      }
-      else {
-        if (io->target == NULL)
-          fp_extent_set_written (t, i, in, left);
-        r = fp_mapped_copy (far, user, left);
-        if (io->target == NULL)
-          fp_extent_wrote (t, i, in, left);
-      }
-      if (r < 0) {
-        why = lane_missing (lane, io, p);
-      }
-      else if (fp_lease_covers_mapped (lane->e->lease, p->copy.server,
-                                       fp_mono_ns ())) {
-        io->issued += (uint32_t) left;
-      }
-      else {
-        fp_peer_poke (lane->e->peers->at[p->copy.server]);
-        why = PARK;
-      }
-    }
-    else {
-      uint32_t n = lane_issue_frag (lane, io, p, at, (uint32_t) left, &why);
-
-      if (n > 0) { /* the fragment is inside the extent now */
-        io->issued += n;
-        continue;
-      }
-    }
-    fp_extent_leave (t, p);
-    if (why != ISSUED)
-      return why;
+    left = FP_MIN (left, (uint64_t) (io->length - io->issued));
+    why = fp_copies_several (t) && !is_internal (io)
+              ? lane_issue_copies (lane, io, at, left)
+              : issue_one (lane, io, at, left);
   }
-  return ISSUED;
+  return why;
 }
 
 static void

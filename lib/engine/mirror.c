@@ -48,7 +48,9 @@ void
 fp_mirror_want (struct fp_engine *e, uint64_t i)
 {
   for (unsigned c = 0; c < e->extents->copies; c++) {
-    fp_peer_tidy (e->peers, fp_copies_entry (e->extents, i, c));
+    /* An only copy is never left over from before a trim. */
+    if (fp_copies_several (e->extents))
+      fp_peer_tidy (e->peers, fp_copies_entry (e->extents, i, c));
     fp_allocator_want (e->allocator, fp_copies_entry (e->extents, i, c));
   }
 }
@@ -93,6 +95,10 @@ fp_mirror_form (struct fp_engine *e, uint64_t i, int *err)
   struct fp_extents *t = e->extents;
   uint8_t set;
 
+  if (!fp_copies_several (t)) {
+    *err = atomic_load (&t->p[i].err);
+    return fp_copies_in_use (t, i) != 0;
+  }
   FP_LOCK_SCOPE (&e->extents->lock);
   if (atomic_load (&t->in_sync[i]) != 0)
     return true;
@@ -121,6 +127,8 @@ fp_mirror_failed (struct fp_engine *e, uint64_t k)
 void
 fp_mirror_diverged (struct fp_engine *e, uint64_t i)
 {
+  if (!fp_copies_several (e->extents))
+    return;
   atomic_store (&e->extents->p[i].diverged, true);
   fp_mirror_poke (e);
 }
@@ -137,16 +145,6 @@ fp_mirror_dropped (struct fp_engine *e, uint64_t k)
     atomic_store (&t->p[k].bad, false);
   }
   fp_mirror_poke (e);
-}
-
-static bool
-is_lost (struct fp_extents *t, uint64_t i, uint8_t in_sync)
-{
-  for (unsigned c = 0; c < t->copies; c++)
-    if ((in_sync & bit (c)) &&
-        fp_extent_state (fp_copies_get (t, i, c)) != FP_EXTENT_LOST)
-      return false;
-  return true;
 }
 
 /* Return true if all copies have memory, written or not: reserve=full. */
@@ -182,7 +180,7 @@ fp_mirror_status (struct fp_engine *e, struct fp_mirror_status *s)
     uint8_t in_sync = fp_copies_in_sync (t, i);
 
     s->allocated += in_sync != 0 || is_reserved (t, i);
-    s->lost += in_sync != 0 && is_lost (t, i, in_sync);
+    s->lost += in_sync != 0 && fp_copies_are_lost (t, i, in_sync);
     if (in_sync == 0 || is_whole (e, i, in_sync))
       continue;
     s->degraded++;

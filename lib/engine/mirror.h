@@ -59,12 +59,14 @@ void fp_mirror_listen (struct fp_engine *e);
 /* Ask for memory for extent i, which has no in-sync copy.  Any thread. */
 void fp_mirror_want (struct fp_engine *e, uint64_t i);
 /* Return true if extent i has its memory: its copies are then in sync, all
- * zeros.  Else *err is set to -errno if a copy was refused for good.  The
- * caller sets it to 0 first.
+ * zeros.  An only copy may be in any state but EMPTY.  Else *err is set to
+ * -errno if a copy was refused for good.  The caller sets it to 0 first.
  */
 bool fp_mirror_form (struct fp_engine *e, uint64_t i, int *err);
 
-/* Note that a write of extent i failed for good, perhaps not in all copies. */
+/* Note that a write of extent i failed for good, perhaps not in all copies.
+ * Does nothing if there is one copy.
+ */
 void fp_mirror_diverged (struct fp_engine *e, uint64_t i);
 /* Report that a transfer to or from entry k failed although its connection is
  * up, so that it would fail again.  The copy is dropped, and resynced.  Return
@@ -77,10 +79,11 @@ void fp_mirror_poke (struct fp_engine *e);
  */
 void fp_mirror_dropped (struct fp_engine *e, uint64_t k);
 
-/* Zero [in, in + length) of extent i, which has in-sync copies.  release: the
- * range is the whole extent, and its memory is released.  -EAGAIN: try again.
- * -EIO: the deadline has passed.  Time that was spent on work that is done
- * moves *deadline.  Any thread; mirror_zero.c.
+/* Zero [in, in + length) of extent i, which has copies in use.  release: the
+ * range is the whole extent, and its memory is released.  -EAGAIN: try again
+ * after a change.  -EBUSY: a copy cannot be zeroed now, and no change may tell
+ * when it can.  -EIO: the deadline has passed.  Time that was spent on
+ * work that is done moves *deadline.  Any thread; mirror_zero.c.
  */
 int fp_mirror_zero (struct fp_engine *e, uint64_t i, uint64_t in,
                     uint64_t length, bool release, uint64_t *deadline);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mirror_zero.c - zero an extent with several copies, or release its memory.
- * All in-sync copies are shut, so that no write runs meanwhile.
+/* mirror_zero.c - zero a range of an extent at its servers, or release its
+ * memory.  All copies in use are shut, so that no write runs meanwhile.
  */
 
 #include <config.h>
@@ -66,9 +66,9 @@ reopen (struct shut *s)
   s->set = 0;
 }
 
-/* Shut all in-sync copies, and wait until no operation is inside. */
+/* Shut all copies in use, and wait until no operation is inside. */
 static int
-shut_all (struct shut *s, uint8_t in_sync)
+shut_all (struct shut *s, uint8_t in_use)
 {
   const struct fp_extents *t = s->e->extents;
 
@@ -76,20 +76,20 @@ shut_all (struct shut *s, uint8_t in_sync)
    * raise t->changes, so that the caller tries again at once.
    */
   for (unsigned c = 0; c < t->copies; c++)
-    if ((in_sync >> c & 1) &&
+    if ((in_use >> c & 1) &&
         fp_extent_state (extent (s, c)) != FP_EXTENT_READY)
       return -EAGAIN;
   /* In order of copies, and no further than the first that another thread has.
    */
   for (unsigned c = 0; c < t->copies; c++)
-    if ((in_sync >> c & 1) && s->set == (in_sync & ((1u << c) - 1)))
+    if ((in_use >> c & 1) && s->set == (in_use & ((1u << c) - 1)))
       shut (s, c);
-  if (s->set != in_sync || fp_copies_in_sync (t, s->i) != in_sync) {
+  if (s->set != in_use || fp_copies_in_use (t, s->i) != in_use) {
     reopen (s);
     return -EAGAIN;
   }
   for (unsigned c = 0; c < t->copies; c++)
-    if (in_sync >> c & 1)
+    if (in_use >> c & 1)
       (void) fp_lanes_drain (s->e, extent (s, c), FP_NEVER);
   return 0;
 }
@@ -97,16 +97,16 @@ shut_all (struct shut *s, uint8_t in_sync)
 static int
 zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
 {
-  uint8_t in_sync = s->set, done = 0;
+  uint8_t in_use = s->set, done = 0;
   int result = 0;
 
-  fp_copies_missed (s->e->extents, s->i, in, length, in_sync);
+  fp_copies_missed (s->e->extents, s->i, in, length, in_use);
   for (unsigned c = 0; c < s->e->extents->copies; c++) {
     struct fp_extent *p = extent (s, c);
-    bool last = result == 0 && in_sync >> (c + 1) == 0;
+    bool last = result == 0 && in_use >> (c + 1) == 0;
     int r;
 
-    if (!(in_sync >> c & 1))
+    if (!(in_use >> c & 1))
       continue;
     fp_extent_wrote (s->e->extents, entry (s, c), in, length);
     s->set &= (uint8_t) ~(1u << c); /* the peer owns it now */
@@ -116,7 +116,7 @@ zero_all (struct shut *s, uint64_t in, uint64_t length, uint64_t deadline)
     else if (result == 0 || r != -ENOTCONN)
       result = r;
   }
-  if (done != in_sync)
+  if (done != in_use)
     fp_copies_missed (s->e->extents, s->i, in, length, done);
   return result;
 }
@@ -153,6 +153,18 @@ record_gone (struct shut *s, uint8_t in_sync, uint64_t deadline)
     fp_meta_log_exists (e->meta_log, entry (s, c));
   }
   return r;
+}
+
+/* Release the only copy, or zero it in place. */
+static int
+release_only (struct shut *s, uint64_t deadline)
+{
+  int r = fp_meta_log_gone (s->e->meta_log, s->i, deadline);
+
+  /* The release cannot be recorded now. */
+  if (r == -EROFS)
+    return zero_all (s, 0, fp_extent_length (s->e->extents, s->i), deadline);
+  return r < 0 ? r : fp_peer_release (peer_of (s, 0), extent (s, 0), deadline);
 }
 
 static int
@@ -207,19 +219,22 @@ fp_mirror_zero (struct fp_engine *e, uint64_t i, uint64_t in, uint64_t length,
                 bool release, uint64_t *deadline)
 {
   struct shut s = { .e = e, .i = i };
-  uint8_t in_sync = fp_copies_in_sync (e->extents, i);
+  uint8_t in_use = fp_copies_in_use (e->extents, i);
   uint64_t start = fp_now_ns ();
-  int r = in_sync == 0 ? -EAGAIN : shut_all (&s, in_sync);
+  int r = in_use == 0 ? -EAGAIN : shut_all (&s, in_use);
 
-  if (r == 0 && release)
-    r = release_all (&s, *deadline);
-  else if (r == 0)
+  if (r == 0 && !release)
     r = zero_all (&s, in, length, *deadline);
+  else if (r == 0)
+    r = fp_copies_several (e->extents) ? release_all (&s, *deadline)
+                                       : release_only (&s, *deadline);
   if (r == 0) {
     *deadline += fp_now_ns () - start;
     return 0;
   }
   fp_mirror_poke (e);
+  if (r == -EBUSY && !fp_deadline_passed (*deadline))
+    return r;
   /* -EROFS: it could not be recorded.  If that is still so, the caller's next
    * try zeroes the extent in place.
    */

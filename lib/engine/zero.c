@@ -109,24 +109,6 @@ zeros_already (struct fp_engine *e, struct zeroing *z, uint32_t seen)
   return 0;
 }
 
-/* Wait for an extent that another thread has shut, or whose server is away.
- * Return the state that it then has, or -EIO at the deadline.
- */
-static int
-settled_state (struct fp_engine *e, struct fp_extent *p, struct zeroing *z)
-{
-  for (;;) {
-    uint32_t seen = fp_notifier_count (&e->extents->changes);
-    enum fp_extent_state s = fp_extent_state (p);
-
-    if (s != FP_EXTENT_BUSY && s != FP_EXTENT_FROZEN && s != FP_EXTENT_OFFLINE)
-      return (int) s;
-    if (is_over (e, z))
-      return -EIO;
-    await_change (e, z, seen);
-  }
-}
-
 static bool
 is_connected (struct fp_engine *e, unsigned server)
 {
@@ -136,42 +118,26 @@ is_connected (struct fp_engine *e, unsigned server)
   return true;
 }
 
-/* Wait until the server of p may be able to zero it.  It could not, because a
- * lane has no connection to it, or because it is copying the slab.  Return
- * -EIO at the deadline.
+/* Wait until the server of p, an only copy, may be able to zero it.  It could
+ * not, because a lane has no connection to it, or because it is copying the
+ * slab.
  */
-static int
-await_ready (struct fp_engine *e, const struct fp_extent *p, unsigned server,
-             struct zeroing *z)
+static void
+await_ready (struct fp_engine *e, const struct fp_extent *p, struct zeroing *z)
 {
+  unsigned server = atomic_load (&p->server);
+
   /* The server does not tell when the copy is done. */
   if (is_connected (e, server))
     pause_before_retry (e, z);
   for (;;) {
     uint32_t seen = fp_notifier_count (&e->extents->changes);
 
-    if (is_connected (e, server) || fp_extent_state (p) != FP_EXTENT_READY)
-      return 0;
-    if (is_over (e, z))
-      return -EIO;
+    if (is_connected (e, server) || fp_extent_state (p) != FP_EXTENT_READY ||
+        is_over (e, z))
+      return;
     await_change (e, z, seen);
   }
-}
-
-/* Release the memory of extent p, which is BUSY and drained.  If that cannot
- * be recorded now, the extent keeps its memory and becomes zeros.
- */
-static int
-release (struct fp_engine *e, struct fp_extent *p, uint64_t length,
-         uint64_t deadline)
-{
-  struct fp_peer *peer = e->peers->at[atomic_load (&p->server)];
-  int r =
-      fp_meta_log_gone (e->meta_log, (uint64_t) (p - e->extents->p), deadline);
-
-  if (r == -EROFS)
-    return fp_peer_zero (peer, p, 0, length, true, deadline);
-  return r < 0 ? r : fp_peer_release (peer, p, deadline);
 }
 
 static bool
@@ -180,16 +146,18 @@ is_whole (const struct fp_extents *t, uint64_t i, uint64_t in, uint64_t length)
   return in == 0 && length == fp_extent_length (t, i);
 }
 
-/* Zero a range at the servers.  First all copies must mark it in their dirty
- * logs, because they differ until the last server has zeroed it.  -EAGAIN: try
- * again after a change.  -EBUSY: try again soon.
+/* Zero a range at the servers.  First all copies, if there are several, must
+ * mark it in their dirty logs: they differ until the last server has zeroed
+ * it.  -EAGAIN: try again after a change.  -EBUSY: try again soon.
  */
 static int
 zero_said (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
            uint64_t length)
 {
-  int r = fp_dirty_log_say (z->lane, i, in, length);
+  int r = 0;
 
+  if (fp_copies_several (e->extents))
+    r = fp_dirty_log_say (z->lane, i, in, length);
   if (r == 0)
     return fp_mirror_zero (e, i, in, length, false, &z->deadline_ns);
   fp_mirror_poke (e);
@@ -199,8 +167,8 @@ zero_said (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
   return -EIO;
 }
 
-/* Zero a range of an extent with several copies.  all: trim the whole extent.
- * *tried: some copies may have zeros and others not, counted in e->unsettled.
+/* Zero a range of an extent.  all: trim the whole extent.  *tried: some copies
+ * may have zeros and others not, counted in e->unsettled.
  */
 static int
 zero_copies (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
@@ -211,23 +179,36 @@ zero_copies (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
 
   for (;;) {
     uint32_t seen = fp_notifier_count (&t->changes);
+    uint8_t in_use = fp_copies_in_use (t, i);
     uint64_t run;
     int r;
 
-    if (fp_copies_in_sync (t, i) == 0 ||
+    /* The set may have changed before the look at its copies. */
+    if (in_use != 0 && fp_copies_are_lost (t, i, in_use) &&
+        fp_copies_in_use (t, i) == in_use)
+      return -EIO;
+    if (in_use == 0 ||
         (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
       r = zeros_already (e, z, seen);
       if (r != 0)
         return r < 0 ? r : 0;
       continue;
     }
-    if (!all && length <= ZERO_BY_WRITE)
-      return write_zeros (z, length, (i << t->shift) + in);
-    if (fp_block_is_stale (&e->block, z->made_ns)) {
+    if (is_over (e, z)) {
       if (zeroed)
         fp_mirror_diverged (e, i);
       return -EIO;
     }
+    /* An only copy may be on its way to EMPTY: a write would give it memory
+     * again.
+     */
+    if (!fp_copies_several (t) &&
+        fp_extent_state (&t->p[i]) != FP_EXTENT_READY) {
+      await_change (e, z, seen);
+      continue;
+    }
+    if (!all && length <= ZERO_BY_WRITE)
+      return write_zeros (z, length, (i << t->shift) + in);
     if (!*tried)
       atomic_fetch_add (&e->unsettled, 1);
     *tried = true;
@@ -239,15 +220,17 @@ zero_copies (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
       r = fp_mirror_zero (e, i, in, length, true, &z->deadline_ns);
     }
     else {
-      zeroed = true;
+      zeroed = fp_copies_several (t);
       r = zero_said (e, z, i, in, length);
     }
     if (r != -EAGAIN && r != -EBUSY)
       return r;
-    if (r == -EBUSY)
+    if (r == -EAGAIN)
+      await_change (e, z, seen);
+    else if (fp_copies_several (t))
       pause_before_retry (e, z);
     else
-      await_change (e, z, seen);
+      await_ready (e, &t->p[i], z);
   }
 }
 
@@ -256,57 +239,12 @@ zero_in_extent (struct fp_engine *e, uint64_t i, uint64_t in, uint64_t length,
                 void *arg)
 {
   struct zeroing *z = arg;
-  struct fp_extents *t = e->extents;
-  struct fp_extent *p = &t->p[i];
-  bool all = z->trim && is_whole (t, i, in, length), tried = false;
+  bool all = z->trim && is_whole (e->extents, i, in, length), tried = false;
+  int r = zero_copies (e, z, i, in, length, all, &tried);
 
-  if (fp_copies_several (e->extents)) {
-    int r = zero_copies (e, z, i, in, length, all, &tried);
-
-    if (tried)
-      atomic_fetch_sub (&e->unsettled, 1);
-    return r;
-  }
-  for (;;) {
-    uint32_t seen = fp_notifier_count (&t->changes);
-    struct fp_peer *peer;
-    uint64_t run, start;
-    int s = settled_state (e, p, z), r;
-
-    if (s < 0)
-      return s;
-    if (s == FP_EXTENT_LOST)
-      return -EIO;
-    if (s == FP_EXTENT_EMPTY ||
-        (!all && !fp_extent_run (t, i, in, length, &run) && run == length)) {
-      r = zeros_already (e, z, seen);
-      if (r != 0)
-        return r < 0 ? r : 0;
-      continue;
-    }
-    if (!all && length <= ZERO_BY_WRITE)
-      return write_zeros (z, length, (i << t->shift) + in);
-    if (fp_block_is_stale (&e->block, z->made_ns))
-      return -EIO;
-    if (!fp_extent_move (t, p, FP_EXTENT_READY, FP_EXTENT_BUSY))
-      continue; /* another thread was quicker */
-    start = fp_now_ns ();
-    (void) fp_lanes_drain (e, p, FP_NEVER);
-    fp_extent_wrote (e->extents, i, in, length);
-    peer = e->peers->at[atomic_load (&p->server)];
-    if (all && !e->p->reserve_full)
-      r = release (e, p, length, z->deadline_ns);
-    else
-      r = fp_peer_zero (peer, p, in, length, true, z->deadline_ns);
-    if (r == 0)
-      z->deadline_ns += fp_now_ns () - start;
-    if (r != -ENOTCONN && r != -EBUSY)
-      return r < 0 ? -EIO : 0;
-    if (is_over (e, z))
-      return -EIO;
-    if (r == -EBUSY && await_ready (e, p, fp_peer_index (peer), z) < 0)
-      return -EIO;
-  }
+  if (tried)
+    atomic_fetch_sub (&e->unsettled, 1);
+  return r;
 }
 
 /* Call each for the part of every extent, until a call does not return 0. */
@@ -358,21 +296,14 @@ zero_range (struct fp_block *b, struct fp_block_request *r)
 static bool
 is_hole (struct fp_extents *t, uint64_t i, uint64_t in, uint64_t *run)
 {
-  if (t->copies > 1)
-    return fp_copies_in_sync (t, i) == 0 ||
-           !fp_extent_run (t, i, in, *run, run);
-  switch (fp_extent_state (&t->p[i])) {
-  case FP_EXTENT_EMPTY:
+  uint8_t in_use = fp_copies_in_use (t, i);
+
+  if (in_use == 0)
     return true;
-  case FP_EXTENT_READY:
-  case FP_EXTENT_BUSY:
-  case FP_EXTENT_FROZEN:
-  case FP_EXTENT_OFFLINE:
-    return !fp_extent_run (t, i, in, *run, run);
-  case FP_EXTENT_LOST:
-  default:
+  /* Reads of a lost extent fail, whatever was written. */
+  if (fp_copies_are_lost (t, i, in_use))
     return false;
-  }
+  return !fp_extent_run (t, i, in, *run, run);
 }
 
 static int

@@ -15,11 +15,23 @@ fp_copies_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync)
   return bad;
 }
 
+bool
+fp_copies_are_lost (struct fp_extents *t, uint64_t i, uint8_t set)
+{
+  for (unsigned c = 0; c < t->copies; c++)
+    if ((set >> c & 1) &&
+        fp_extent_state (fp_copies_get (t, i, c)) != FP_EXTENT_LOST)
+      return false;
+  return true;
+}
+
 void
 fp_copies_missed (struct fp_extents *t, uint64_t i, uint64_t in,
                   uint64_t length, uint8_t reached)
 {
-  for (unsigned c = 0; reached != fp_copies_all (t) && c < t->copies; c++)
+  if (t->dirty == NULL || reached == fp_copies_all (t))
+    return;
+  for (unsigned c = 0; c < t->copies; c++)
     if (!(reached >> c & 1))
       fp_extent_mark (t, t->dirty + fp_copies_entry (t, i, c) * t->words, in,
                       length);

@@ -38,6 +38,16 @@ fp_copies_in_sync (const struct fp_extents *t, uint64_t i)
   return atomic_load (&t->in_sync[i]);
 }
 
+/* Return the set of the copies of extent i that requests use.  These are the
+ * in-sync ones, or an only copy that is not EMPTY.
+ */
+static inline uint8_t
+fp_copies_in_use (const struct fp_extents *t, uint64_t i)
+{
+  return t->copies > 1 ? fp_copies_in_sync (t, i)
+                       : fp_extent_state (&t->p[i]) != FP_EXTENT_EMPTY;
+}
+
 static inline uint64_t
 fp_copies_entry (const struct fp_extents *t, uint64_t i, unsigned copy)
 {
@@ -58,12 +68,15 @@ fp_copy_counts (const struct fp_extents *t, uint64_t k)
          (fp_copies_in_sync (t, fp_extent_of (t, k)) >> fp_copy_of (t, k) & 1);
 }
 
+/* Return true if all copies of extent i in this set are LOST. */
+bool fp_copies_are_lost (struct fp_extents *t, uint64_t i, uint8_t set);
+
 /* Return the copies of extent i in the set in_sync that cannot be used. */
 uint8_t fp_copies_bad (struct fp_extents *t, uint64_t i, uint8_t in_sync);
 
 /* Mark [in, in + length) of extent i as missed by all copies but the set
- * `reached`.  The volume has several copies; length > 0.  A write calls this
- * before it leaves the copies that it entered.
+ * `reached`; length > 0.  A write calls this before it leaves the copies that
+ * it entered.  Does nothing if there is one copy.
  */
 void fp_copies_missed (struct fp_extents *t, uint64_t i, uint64_t in,
                        uint64_t length, uint8_t reached);

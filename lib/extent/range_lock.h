@@ -1,14 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* range_lock.h - keep overlapping writes to several copies from being in
- * flight together, because the copies could apply them in different orders.
+/* range_lock.h - exclusive right to change blocks of 4 KiB, with a check by
+ * which a reader can tell whether a block changed meanwhile.
  *
- * All extents of the volume share one table of 4 KiB units.  So a write may
- * now and then wait for one that it does not overlap.  Each extent has its own
- * skew, so that units at one offset of neighbouring extents do not collide.
+ * The engine keeps overlapping writes to several copies from being in flight
+ * together, because the copies could apply them in different orders.  The seal
+ * keeps a block and its proof together.  Each has a table of its own.
  *
- * Threads:  any.  No call blocks: a caller that is refused tries again, and is
- *           woken when a holder lets go after that.
- * Memory:   only the table, which the owner of the struct allocates.
+ * Blocks share the words of a table.  An odd word is held:
+ *
+ *     even --take--> odd --release--> even, which is higher
+ *
+ * A reader adds up the words of its blocks before and after the read.  If all
+ * words are even and both sums are equal, none of the words was held in
+ * between.  Now and then a thread waits for another whose block only shares
+ * its word.
+ *
+ * A hold of more than FP_RANGE_LOCK_HOLD_MAX blocks (a large zeroing) is wide.
+ * A wide holder enters a list, then goes through all its words once and waits
+ * for their holders.  A narrow holder takes its words, then looks at the list.
+ * If its blocks are on the list, it lets the words go and waits.
+ *
+ * There is no deadlock.  Words are taken in the order of the table.  A narrow
+ * holder releases its words before it waits for the list.  A thread that has
+ * its whole range takes nothing more.  fp_range_lock_try does not wait, so its
+ * caller may hold other ranges.
+ *
+ * Units:    block numbers; ranges are [first, end) and not empty.
+ * Errors:   -EIO if the range was not free before the deadline.
+ * Threads:  any.
+ * Memory:   a hold lives on the caller's stack.  The table belongs to the
+ *           struct that embeds it.
  */
 
 #ifndef FP_RANGE_LOCK_H
@@ -18,61 +39,53 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FP_RANGE_LOCK_SHIFT 12
-#define FP_RANGE_LOCK_UNITS 16384u
-#define FP_RANGE_LOCK_SKEW 2503u
-/* Most bytes that one holder may lock, so that it never holds the whole table.
- */
-#define FP_RANGE_LOCK_MAX (1u << 20)
+#include <pthread.h>
 
-struct fp_range_lock {
-  _Atomic uint8_t held[FP_RANGE_LOCK_UNITS];
-  _Atomic bool waits; /* a caller was refused */
+#define FP_RANGE_LOCK_SHIFT 12     /* log2 of the bytes in a block */
+#define FP_RANGE_LOCK_WORDS 16384u /* a power of two */
+#define FP_RANGE_LOCK_HOLD_MAX 256u
+/* Most blocks for fp_range_lock_sum: fewer than FP_RANGE_LOCK_WORDS. */
+#define FP_RANGE_LOCK_LOOK_MAX 8193u
+
+struct fp_range_hold {
+  uint64_t first, end;
+  struct fp_range_hold *prev, *next; /* list of wide holds */
 };
 
-static inline void
-fp_range_lock_release (struct fp_range_lock *o, uint64_t first, uint64_t end)
-{
-  for (uint64_t u = first; u < end; u++)
-    atomic_store (&o->held[u % FP_RANGE_LOCK_UNITS], 0);
-}
+struct fp_range_lock {
+  _Atomic uint32_t words[FP_RANGE_LOCK_WORDS];
+  _Atomic unsigned waiting; /* waiting threads */
+  _Atomic unsigned wide;    /* number of holds on the list */
+  _Atomic bool refused;     /* a try met a held word, and no untry since */
+  pthread_mutex_t lock;
+  pthread_cond_t cond;
+  struct fp_range_hold *list;
+};
 
-/* Try to lock [in, in + length) of extent i, 0 < length <= FP_RANGE_LOCK_MAX.
- * Return false, with nothing held, if any unit is taken.
+/* Initialise *h, which must be all zeros. */
+void fp_range_lock_init (struct fp_range_lock *h);
+void fp_range_lock_destroy (struct fp_range_lock *h);
+
+int fp_range_lock_take (struct fp_range_lock *h, struct fp_range_hold *hold,
+                        uint64_t first, uint64_t end, uint64_t deadline_ns);
+void fp_range_lock_release (struct fp_range_lock *h,
+                            struct fp_range_hold *hold);
+
+/* Take the range, of at most FP_RANGE_LOCK_WORDS blocks, without waiting.
+ * Return false, with nothing held, if it is not free now.  A table is
+ * used by take and release, or by try and untry, but not by both.  The caller
+ * tries again after a release that returned true, or after a while.  Rarely,
+ * two callers refuse each other, and no release tells of it.
  */
-static inline bool
-fp_range_lock_hold (struct fp_range_lock *o, uint64_t i, uint64_t in,
-                    uint64_t length)
-{
-  uint64_t skew = i * FP_RANGE_LOCK_SKEW;
-  uint64_t first = skew + (in >> FP_RANGE_LOCK_SHIFT);
-  uint64_t end = skew + ((in + length - 1) >> FP_RANGE_LOCK_SHIFT) + 1;
+bool fp_range_lock_try (struct fp_range_lock *h, uint64_t first, uint64_t end);
+/* Release it.  Return true if a caller was refused that should try again. */
+bool fp_range_lock_untry (struct fp_range_lock *h, uint64_t first,
+                          uint64_t end);
 
-  for (uint64_t u = first; u < end; u++) {
-    /* Set this before the second try: a holder that lets go later sees it. */
-    if (atomic_exchange (&o->held[u % FP_RANGE_LOCK_UNITS], 1) == 0)
-      continue;
-    atomic_store (&o->waits, true);
-    if (atomic_exchange (&o->held[u % FP_RANGE_LOCK_UNITS], 1) == 0)
-      continue;
-    fp_range_lock_release (o, first, u);
-    return false;
-  }
-  return true;
-}
-
-/* Unlock the range.  Return true if a refused caller may be waiting for it. */
-static inline bool
-fp_range_lock_let_go (struct fp_range_lock *o, uint64_t i, uint64_t in,
-                      uint64_t length)
-{
-  uint64_t skew = i * FP_RANGE_LOCK_SKEW;
-
-  fp_range_lock_release (o, skew + (in >> FP_RANGE_LOCK_SHIFT),
-                         skew + ((in + length - 1) >> FP_RANGE_LOCK_SHIFT) +
-                             1);
-  /* Read this after the releasing stores: all are sequentially consistent. */
-  return atomic_load (&o->waits) && atomic_exchange (&o->waits, false);
-}
+/* Set *sum to the sum of the range's words.  Return false if a block of the
+ * range is held, or may be.
+ */
+bool fp_range_lock_sum (struct fp_range_lock *h, uint64_t first, uint64_t end,
+                        uint64_t *sum);
 
 #endif /* FP_RANGE_LOCK_H */

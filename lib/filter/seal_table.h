@@ -19,7 +19,7 @@
  * Threads:  any for look and proof, at any time.  If another thread changes
  *           the block meanwhile, the result may mix old and new, and then it
  *           proves nothing.  All else needs the block's range lock
- *           (range_seqlock.h).
+ *           (range_lock.h).
  * Memory:   one byte for each block, and 4 for a checksum or 24 for a tag;
  *           locked, and not in core dumps.  Only fp_seal_table_new allocates.
  */

@@ -69,12 +69,12 @@ fetch_held (struct fp_sealed *k, unsigned lane, unsigned char *buf,
     uint64_t end = first + fp_div_round_up (n, FP_BLOCK);
     struct fp_range_hold hold;
 
-    r = fp_range_seqlock_take (&k->holds, &hold, first, end, deadline);
+    r = fp_range_lock_take (&k->holds, &hold, first, end, deadline);
     if (r < 0)
       return r;
     r = fp_block_read (k->block.below, lane, buf, (uint32_t) n,
                        first * FP_BLOCK);
-    fp_range_seqlock_release (&k->holds, &hold);
+    fp_range_lock_release (&k->holds, &hold);
     buf += n;
     length -= n;
     first = end;
@@ -93,14 +93,14 @@ read_blocks (struct fp_sealed *k, unsigned lane, unsigned char *buf,
   bool told = k->table != NULL;
   int r;
 
-  if (!told && !fp_range_seqlock_sum (&k->holds, first, end, &before)) {
+  if (!told && !fp_range_lock_sum (&k->holds, first, end, &before)) {
     r = fetch_held (k, lane, buf, length, first);
   }
   else {
     r = fp_block_read (k->block.below, lane, buf, (uint32_t) length,
                        first * FP_BLOCK);
     if (r == 0 && !told &&
-        (!fp_range_seqlock_sum (&k->holds, first, end, &after) ||
+        (!fp_range_lock_sum (&k->holds, first, end, &after) ||
          after != before))
       r = fetch_held (k, lane, buf, length, first);
   }
@@ -214,13 +214,13 @@ write_blocks (struct fp_sealed *k, unsigned lane, const unsigned char *buf,
   int r = tool == NULL ? -EIO : 0;
 
   if (r == 0)
-    r = fp_range_seqlock_take (&k->holds, &hold, first,
-                               first + fp_div_round_up (length, FP_BLOCK),
-                               deadline);
+    r = fp_range_lock_take (&k->holds, &hold, first,
+                            first + fp_div_round_up (length, FP_BLOCK),
+                            deadline);
   if (r == 0) {
     tool->made_ns = made_ns;
     r = sealed_put_blocks (k, lane, tool, buf, length, first);
-    fp_range_seqlock_release (&k->holds, &hold);
+    fp_range_lock_release (&k->holds, &hold);
   }
   if (tool != NULL)
     sealed_put (tools, tool);
@@ -264,20 +264,20 @@ zero_blocks (struct fp_sealed *k, unsigned lane, uint64_t length,
 {
   uint64_t end = first + fp_div_round_up (length, FP_BLOCK);
   struct fp_range_hold hold;
-  int r = fp_range_seqlock_take (&k->holds, &hold, first, end,
-                                 sealed_deadline (k));
+  int r =
+      fp_range_lock_take (&k->holds, &hold, first, end, sealed_deadline (k));
 
   if (r < 0)
     return r;
   if (is_stale (k, made_ns)) {
-    fp_range_seqlock_release (&k->holds, &hold);
+    fp_range_lock_release (&k->holds, &hold);
     return -EIO;
   }
   r = fp_block_zero (k->block.below, lane, length, first * FP_BLOCK, trim,
                      made_ns);
   for (uint64_t b = first; k->table != NULL && b < end; b++)
     fp_seal_table_zeroed (k->table, b, r < 0);
-  fp_range_seqlock_release (&k->holds, &hold);
+  fp_range_lock_release (&k->holds, &hold);
   return r;
 }
 

@@ -12,7 +12,7 @@
  *
  *  - A table of this process has the client's knowledge of each block
  *    (seal_table.h).  With encrypt= alone there is no table.
- *  - A write holds its blocks' range lock (range_seqlock.h): it seals and
+ *  - A write holds its blocks' range lock (range_lock.h): it seals and
  *    sends them, and changes the table after the servers have replied.  A
  *    write of a part of a block reads and writes the whole block.
  *  - A read takes no lock.  A block that fails verification is read again

@@ -323,13 +323,13 @@ sealed_read_block (struct fp_sealed *k, unsigned lane, unsigned char *out,
                    uint64_t block)
 {
   struct fp_range_hold hold;
-  int r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1,
-                                 sealed_deadline (k));
+  int r = fp_range_lock_take (&k->holds, &hold, block, block + 1,
+                              sealed_deadline (k));
 
   if (r < 0)
     return r;
   r = sealed_read_held (k, lane, out, block, true);
-  fp_range_seqlock_release (&k->holds, &hold);
+  fp_range_lock_release (&k->holds, &hold);
   return r;
 }
 
@@ -363,13 +363,13 @@ sealed_repair (struct fp_block *b, uint64_t length, uint64_t offset)
   for (uint64_t at = offset; at < offset + length; at += FP_BLOCK) {
     uint64_t block = at / FP_BLOCK;
     struct fp_range_hold hold;
-    int r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1,
-                                   sealed_deadline (k));
+    int r = fp_range_lock_take (&k->holds, &hold, block, block + 1,
+                                sealed_deadline (k));
 
     if (r < 0)
       return r;
     r = mend_held (k, 0, block);
-    fp_range_seqlock_release (&k->holds, &hold);
+    fp_range_lock_release (&k->holds, &hold);
     if (r == 0)
       result = 0;
     else if (r != -EAGAIN)
@@ -393,7 +393,7 @@ sealed_write_part (struct fp_sealed *k, unsigned lane,
   int r = tool == NULL ? -EIO : 0;
 
   if (r == 0)
-    r = fp_range_seqlock_take (&k->holds, &hold, block, block + 1, deadline);
+    r = fp_range_lock_take (&k->holds, &hold, block, block + 1, deadline);
   if (r == 0) {
     tool->made_ns = made_ns;
     r = sealed_read_held (k, lane, all, block, false);
@@ -405,7 +405,7 @@ sealed_write_part (struct fp_sealed *k, unsigned lane,
       r = sealed_put_blocks (k, lane, tool, all,
                              (uint32_t) sealed_block_size (k, block), block);
     }
-    fp_range_seqlock_release (&k->holds, &hold);
+    fp_range_lock_release (&k->holds, &hold);
   }
   if (tool != NULL)
     sealed_put (tools, tool);

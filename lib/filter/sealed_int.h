@@ -13,7 +13,7 @@
 #include <pthread.h>
 
 #include "extent/block.h"
-#include "extent/range_seqlock.h"
+#include "extent/range_lock.h"
 #include "filter/seal_cipher.h"
 #include "filter/seal_table.h"
 #include "filter/sealed.h"
@@ -23,7 +23,7 @@
  * of 128 KiB took four times as long over tcp.)
  */
 #define SEAL_SMALL (128u << 10)
-#define SEAL_LARGE (FP_RANGE_SEQLOCK_HOLD_MAX * FP_BLOCK)
+#define SEAL_LARGE (FP_RANGE_LOCK_HOLD_MAX * FP_BLOCK)
 /* Writers and readers of each lane that can work at a time; readers decrypt.
  * They are separate, because a writer keeps its tool until the servers have
  * replied.
@@ -36,7 +36,7 @@
 struct seal_tool {
   struct fp_cipher *cipher; /* or NULL */
   unsigned char *buf;       /* for a writer that encrypts */
-  struct fp_proof proofs[FP_RANGE_SEQLOCK_HOLD_MAX];
+  struct fp_proof proofs[FP_RANGE_LOCK_HOLD_MAX];
   uint64_t made_ns; /* time of the writer's request, as in fp_block_request */
   struct seal_tool *next;
 };
@@ -56,7 +56,7 @@ struct fp_sealed {
   enum fp_cipher_kind kind;
   bool encrypts, gcm;
   struct fp_seal_table *table; /* NULL: encrypt= alone */
-  struct fp_range_seqlock holds;
+  struct fp_range_lock holds;
   struct seal_tools *writers, *large, *readers; /* one for each lane */
   unsigned lanes;                               /* lanes that have theirs */
   void *buffers;

@@ -188,7 +188,7 @@ sealed_free (struct fp_block *b)
   if (k->buffers != NULL)
     munmap (k->buffers, k->buffers_size);
   fp_seal_table_free (k->table);
-  fp_range_seqlock_destroy (&k->holds);
+  fp_range_lock_destroy (&k->holds);
   free (k);
 }
 
@@ -240,7 +240,7 @@ fp_sealed_new (struct fp_block **out, const struct fp_volume_params *p,
   k->encrypts = p->encrypt != FP_ENCRYPT_NONE;
   k->gcm = p->integrity;
   k->kind = k->gcm ? FP_CIPHER_GCM : FP_CIPHER_XTS;
-  fp_range_seqlock_init (&k->holds);
+  fp_range_lock_init (&k->holds);
   if (has_table (p)) {
     r = fp_seal_table_new (&k->table, nr_blocks (p), k->gcm, !p->resume);
     if (r < 0)

@@ -14,7 +14,6 @@
 #include "base/memlock.h"
 #include "base/sync.h"
 #include "base/thread.h"
-#include "extent/range_lock.h"
 #include "extent/stripe.h"
 #include "heal/check.h"
 #include "heal/migrate_int.h"
@@ -139,7 +138,7 @@ hold (struct fp_check *c)
     fp_mirror_poke (c->e); /* like a write: one may have died */
     return -EAGAIN;
   }
-  if (!fp_range_lock_hold (c->e->range_lock, c->i, c->in, c->length)) {
+  if (!fp_engine_lock (c->e, c->i, c->in, c->length)) {
     leave (c, c->set);
     return -EAGAIN;
   }
@@ -155,8 +154,7 @@ let_go (struct fp_check *c)
   if (!c->held)
     return;
   c->held = false;
-  if (fp_range_lock_let_go (c->e->range_lock, c->i, c->in, c->length))
-    fp_notifier_raise (&c->e->extents->changes);
+  fp_engine_unlock (c->e, c->i, c->in, c->length);
   leave (c, c->set);
 }
 

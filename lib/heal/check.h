@@ -7,8 +7,8 @@
  *
  *   enter     all in-sync copies, so that none of them is moved, zeroed,
  *             resynced or dropped meanwhile.
- *   lock      the bytes of the block (range_lock.h): no write to them is under
- *             way, nor begins.
+ *   lock      the block (fp_engine_lock): no write to it is under way, nor
+ *             begins.
  *   read      the block from each copy, over the heal lane.
  *   compare   If they differ, make each queue pair that has written to one of
  *             their servers read a byte there.  Then read the block again:

@@ -19,7 +19,7 @@ lib/meta         base/ proto/ transport/ extent/ peer/ meta/
 lib/place        base/ proto/ transport/ extent/ peer/ place/
 lib/engine       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/
 lib/heal         base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/
-lib/filter       base/ extent/block.h extent/notifier.h extent/range_seqlock.h extent/volume_params.h extent/volume_status.h filter/
+lib/filter       base/ extent/block.h extent/notifier.h extent/range_lock.h extent/volume_params.h extent/volume_status.h filter/
 lib/attach       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/
 lib/volume       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/ volume/
 lib/front        base/ proto/ transport/ attach/pool_file.h volume/volume.h front/

@@ -670,8 +670,11 @@ fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q, uint64_t deadline_ns)
   CALL (c, FP_MSG_ZERO, {
     assert (s->slab[q->slab].state == SLAB_LABELLED &&
             q->offset + q->length <= s->slab_size);
-    memset (fp_fake_server_memory (s->data) + q->slab * stride (s) + q->offset,
-            0, q->length);
+    r = s->keeps ? -EBUSY : 0;
+    if (r == 0)
+      memset (fp_fake_server_memory (s->data) + q->slab * stride (s) +
+                  q->offset,
+              0, q->length);
   });
 }
 

@@ -55,13 +55,6 @@ void fake_server_forget (struct fake_server *s);
 /* End the lease of the volume: the server stays the same, without the volume.
  */
 void fake_server_expire (struct fake_server *s);
-/* Ways not to answer, until the caller's deadline or the next
- * fake_server_silence:
- *
- * DEAF   The request has no effect.
- * MUTE   The request has its effect.
- * FULL   It has no effect, and the answer is -ENOSPC.
- */
 void fake_server_lose (struct fake_server *s);
 
 /* Ways not to answer, until the caller's deadline or until silence is set
@@ -87,7 +80,7 @@ void fake_server_not_ready (struct fake_server *s, unsigned ms);
 void fake_server_die_of_label (struct fake_server *s, bool on);
 void fake_server_die_of_release (struct fake_server *s, bool on);
 
-/* Refuse each RELEASE with -EBUSY. */
+/* Refuse each RELEASE and ZERO with -EBUSY. */
 void fake_server_keep (struct fake_server *s, bool on);
 
 /* Deny the client access to its volume. */

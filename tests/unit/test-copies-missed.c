@@ -381,6 +381,28 @@ test_zeros_at_both_hung (void **state)
   assert_int_equal (z.result, 0);
 }
 
+/* The server of one copy refuses, because it is copying the slab. */
+static void
+test_zeros_at_busy (void **state)
+{
+  struct zeroing z = { .result = 1 };
+  unsigned s;
+
+  (void) state;
+  attach ();
+  assert_int_equal (write_at (AT, 9), 0);
+  s = atomic_load (&fp_copies_get (v->extents, 0, 1)->server);
+  fake_server_keep (servers[s], true);
+  assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
+  pause_ms (300);
+  assert_int_equal (z.result, 1);
+  fake_server_keep (servers[s], false);
+  assert_int_equal (fp_thread_join (&z.thread), 0);
+  assert_int_equal (z.result, 0);
+  for (unsigned n = 0; n < 2; n++)
+    assert_int_equal (byte_of (n, AT), 0);
+}
+
 static void
 test_zeros_are_unsettled (void **state)
 {
@@ -467,11 +489,17 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    TEST (test_made_anew_meanwhile),       TEST (test_failed_is_no_difference),
-    TEST (test_not_sent_is_no_difference), TEST (test_failed_is_said),
-    TEST (test_zeros_are_unsettled),       TEST (test_zeros_at_first_hung),
-    TEST (test_zeros_at_second_hung),      TEST (test_zeros_at_both_hung),
-    TEST (test_stale_between_copies),      TEST (test_stale_between_pieces),
+    TEST (test_made_anew_meanwhile),
+    TEST (test_failed_is_no_difference),
+    TEST (test_not_sent_is_no_difference),
+    TEST (test_failed_is_said),
+    TEST (test_zeros_at_busy),
+    TEST (test_zeros_are_unsettled),
+    TEST (test_zeros_at_first_hung),
+    TEST (test_zeros_at_second_hung),
+    TEST (test_zeros_at_both_hung),
+    TEST (test_stale_between_copies),
+    TEST (test_stale_between_pieces),
   };
 
   return RUN_TESTS (tests);

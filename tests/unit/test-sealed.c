@@ -18,7 +18,6 @@
 #include "base/tsan.h"
 #include "engine/lane.h"
 #include "extent/copies.h"
-#include "extent/range_seqlock.h"
 #include "fake-ctl.h"
 #include "filter/seal_cipher.h"
 #include "filter/seal_table.h"
@@ -703,68 +702,6 @@ test_table (void **state)
   }
 }
 
-/* ---- range locks of blocks ---- */
-
-static struct fp_range_seqlock holds;
-
-static int
-take (struct fp_range_hold *h, uint64_t first, uint64_t end)
-{
-  return fp_range_seqlock_take (&holds, h, first, end, fp_deadline_in_ms (60));
-}
-
-static void
-test_holds (void **state)
-{
-  struct fp_range_hold wide, narrow, other;
-  uint64_t before, after;
-
-  (void) state;
-  fp_range_seqlock_init (&holds);
-  assert_true (fp_range_seqlock_sum (&holds, 0, 100, &before));
-  assert_int_equal (take (&narrow, 5, 9), 0);
-  assert_false (fp_range_seqlock_sum (&holds, 0, 100, &after));
-  assert_true (fp_range_seqlock_sum (&holds, 9, 100, &after));
-  assert_int_equal (take (&other, 8, 10), -EIO);
-  assert_int_equal (take (&other, 9, 10), 0);
-  assert_int_equal (take (&wide, 0, 1000), -EIO);
-  fp_range_seqlock_release (&holds, &other);
-  fp_range_seqlock_release (&holds, &narrow);
-  assert_true (fp_range_seqlock_sum (&holds, 0, 100, &after));
-  assert_true (after > before);
-
-  before = after;
-  assert_int_equal (take (&wide, 0, 1000), 0);
-  assert_false (fp_range_seqlock_sum (&holds, 2000, 2001, &after));
-  assert_int_equal (take (&narrow, 999, 1001), -EIO);
-  assert_int_equal (take (&narrow, 1000, 1001), 0);
-  fp_range_seqlock_release (&holds, &narrow);
-  assert_int_equal (take (&other, 500, 5000), -EIO);
-  assert_int_equal (take (&other, 1000, UINT64_C (1) << 40), 0);
-  fp_range_seqlock_release (&holds, &other);
-  fp_range_seqlock_release (&holds, &wide);
-  assert_true (fp_range_seqlock_sum (&holds, 0, 100, &after));
-  assert_true (after > before);
-  /* A range that wraps around the end of the table. */
-  assert_int_equal (
-      take (&narrow, FP_RANGE_SEQLOCK_WORDS - 2, FP_RANGE_SEQLOCK_WORDS + 2),
-      0);
-  assert_int_equal (
-      take (&other, FP_RANGE_SEQLOCK_WORDS + 1, FP_RANGE_SEQLOCK_WORDS + 3),
-      -EIO);
-  assert_int_equal (
-      take (&other, FP_RANGE_SEQLOCK_WORDS - 10, FP_RANGE_SEQLOCK_WORDS - 1),
-      -EIO);
-  fp_range_seqlock_release (&holds, &narrow);
-  assert_int_equal (
-      take (&other, FP_RANGE_SEQLOCK_WORDS - 10, FP_RANGE_SEQLOCK_WORDS + 10),
-      0);
-  fp_range_seqlock_release (&holds, &other);
-  for (unsigned i = 0; i < FP_RANGE_SEQLOCK_WORDS; i++)
-    assert_int_equal (atomic_load (&holds.words[i]) % 2, 0);
-  fp_range_seqlock_destroy (&holds);
-}
-
 /* ---- many threads ---- */
 
 #define BLOCKS 24u
@@ -1058,7 +995,6 @@ main (void)
     cmocka_unit_test (test_made_anew),
     cmocka_unit_test (test_failed_write),
     cmocka_unit_test (test_stale),
-    cmocka_unit_test (test_holds),
     cmocka_unit_test (test_all_at_once),
     cmocka_unit_test (test_key_of_a_volume),
     cmocka_unit_test (test_refused),

@@ -297,6 +297,44 @@ test_reserved (void **state)
   all_have (2, 7);
 }
 
+/* All servers restart empty: reads, writes and zeros of what was there fail at
+ * once, and it is not reported as a hole.
+ */
+static void
+test_all_copies_lost (void **state)
+{
+  struct fp_lane *lane;
+  struct fp_volume_status s;
+  uint64_t start, length;
+  bool hole;
+
+  (void) state;
+  make ();
+  assert_int_equal (put (1, 7), 0);
+  for (unsigned i = 0; i < nr_named; i++) {
+    fake_server_cut (servers[i]);
+    fake_server_forget (servers[i]);
+  }
+  for (unsigned i = 0; i < nr_named; i++)
+    fake_server_revive (servers[i]);
+  do {
+    pause_ms (5);
+    fp_volume_status (v, &s);
+  } while (s.extents_lost == 0);
+  start = fp_now_ns ();
+  assert_int_equal (get (1), -EIO);
+  assert_int_equal (put (1, 8), -EIO);
+  lane = fp_volume_lane_get (v);
+  assert_int_equal (fp_lane_zero (lane, SLAB / 2, SLAB + SLAB / 2, false),
+                    -EIO);
+  assert_int_equal (fp_lane_zero (lane, SLAB, SLAB, true), -EIO);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0, 100);
+  assert_int_equal (fp_lane_zero (lane, SLAB, 0, true), 0);
+  fp_volume_lane_put (lane);
+  fp_volume_extent (v, SLAB, SLAB, &hole, &length);
+  assert_false (hole);
+}
+
 /* There is no memory for the dead server's copies: the others are enough. */
 static void
 test_reserved_without_one (void **state)
@@ -767,6 +805,7 @@ main (void)
   const struct CMUnitTest tests[] = {
     TEST (test_nothing_is_left),
     TEST (test_reserved),
+    TEST (test_all_copies_lost),
     TEST (test_reserved_without_one),
     TEST (test_reserved_restarts),
     TEST (test_one_dies),

@@ -303,6 +303,32 @@ test_trim_unanswered (void **state)
   fp_volume_lane_put (lane);
 }
 
+/* A zero of a hole does not need the server that has the extent. */
+static void
+test_zeros_while_away (void **state)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  struct fp_server_status s;
+  uint64_t start;
+  unsigned away;
+
+  (void) state;
+  assert_int_equal (fp_lane_write (lane, "data", 4, 0), 0);
+  away = atomic_load (&v->extents->p[0].server);
+  fake_server_cut (servers[away]);
+  do {
+    sched_yield ();
+    fp_volume_server_status (v, away, &s);
+  } while (s.state == FP_SERVER_UP);
+  start = fp_now_ns ();
+  assert_int_equal (fp_lane_zero (lane, SLAB / 2, SLAB / 2, false), 0);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 0, 100);
+  fake_server_revive (servers[away]);
+  assert_int_equal (fp_lane_read (lane, buf, 4, 0), 0);
+  assert_memory_equal (buf, "data", 4);
+  fp_volume_lane_put (lane);
+}
+
 struct late_write {
   struct fp_thread thread;
   int result;
@@ -841,6 +867,7 @@ main (void)
     TEST (test_bounds),
     TEST (test_thin),
     TEST_ALONE (test_full),
+    TEST (test_zeros_while_away),
     TEST (test_trim_unanswered),
     TEST (test_full_and_away),
     TEST (test_full_and_gone),

@@ -9,19 +9,19 @@
 #include "base/clock.h"
 #include "base/sync.h"
 #include "base/tsan.h"
-#include "extent/range_seqlock.h"
+#include "extent/range_lock.h"
 
 #define LOOK_MS 50 /* ms; longest delay from a missed wake-up */
 
 void
-fp_range_seqlock_init (struct fp_range_seqlock *h)
+fp_range_lock_init (struct fp_range_lock *h)
 {
   fp_mutex_init (&h->lock);
   fp_cond_init (&h->cond);
 }
 
 void
-fp_range_seqlock_destroy (struct fp_range_seqlock *h)
+fp_range_lock_destroy (struct fp_range_lock *h)
 {
   pthread_cond_destroy (&h->cond);
   pthread_mutex_destroy (&h->lock);
@@ -30,7 +30,7 @@ fp_range_seqlock_destroy (struct fp_range_seqlock *h)
 static bool
 is_wide (const struct fp_range_hold *hold)
 {
-  return hold->end - hold->first > FP_RANGE_SEQLOCK_HOLD_MAX;
+  return hold->end - hold->first > FP_RANGE_LOCK_HOLD_MAX;
 }
 
 /* Words of [first, end) in the order of the table.  If the range wraps, these
@@ -43,21 +43,20 @@ struct span {
 static struct span
 span_of (uint64_t first, uint64_t end)
 {
-  unsigned at = (unsigned) (first % FP_RANGE_SEQLOCK_WORDS);
-  unsigned n =
-      (unsigned) FP_MIN (end - first, (uint64_t) FP_RANGE_SEQLOCK_WORDS);
+  unsigned at = (unsigned) (first % FP_RANGE_LOCK_WORDS);
+  unsigned n = (unsigned) FP_MIN (end - first, (uint64_t) FP_RANGE_LOCK_WORDS);
 
-  if (at + n <= FP_RANGE_SEQLOCK_WORDS)
+  if (at + n <= FP_RANGE_LOCK_WORDS)
     return (struct span) { .head = at, .n = n };
   return (struct span) {
-    .tail = at + n - FP_RANGE_SEQLOCK_WORDS,
+    .tail = at + n - FP_RANGE_LOCK_WORDS,
     .head = at,
-    .n = FP_RANGE_SEQLOCK_WORDS - at,
+    .n = FP_RANGE_LOCK_WORDS - at,
   };
 }
 
 static bool
-overlaps (const struct fp_range_seqlock *h, const struct fp_range_hold *hold)
+overlaps (const struct fp_range_lock *h, const struct fp_range_hold *hold)
 {
   for (const struct fp_range_hold *o = h->list; o != NULL; o = o->next)
     if (o != hold && hold->first < o->end && o->first < hold->end)
@@ -69,7 +68,7 @@ overlaps (const struct fp_range_seqlock *h, const struct fp_range_hold *hold)
  * deadline has passed.
  */
 static bool
-wait_a_little (struct fp_range_seqlock *h, uint64_t deadline)
+wait_a_little (struct fp_range_lock *h, uint64_t deadline)
 {
   struct timespec until;
 
@@ -81,7 +80,7 @@ wait_a_little (struct fp_range_seqlock *h, uint64_t deadline)
 }
 
 static void
-wake (struct fp_range_seqlock *h)
+wake (struct fp_range_lock *h)
 {
   if (atomic_load (&h->waiting) == 0)
     return;
@@ -91,7 +90,7 @@ wake (struct fp_range_seqlock *h)
 
 /* If word i is even, add to it and return true. */
 static bool
-try_word (struct fp_range_seqlock *h, unsigned i, uint32_t add)
+try_word (struct fp_range_lock *h, unsigned i, uint32_t add)
 {
   uint32_t w = atomic_load (&h->words[i]);
 
@@ -102,7 +101,7 @@ try_word (struct fp_range_seqlock *h, unsigned i, uint32_t add)
 }
 
 static int
-take_word (struct fp_range_seqlock *h, unsigned i, uint32_t add,
+take_word (struct fp_range_lock *h, unsigned i, uint32_t add,
            uint64_t deadline)
 {
   bool got = try_word (h, i, add);
@@ -118,25 +117,31 @@ take_word (struct fp_range_seqlock *h, unsigned i, uint32_t add,
 }
 
 static void
-release_words (struct fp_range_seqlock *h, unsigned from, unsigned to)
+release_words (struct fp_range_lock *h, unsigned from, unsigned to)
 {
   for (unsigned i = from; i < to; i++)
     atomic_fetch_add (&h->words[i], 1);
 }
 
+/* Release the first nr words of the span, in the order of the table. */
+static void
+give_back (struct fp_range_lock *h, const struct span *s, unsigned nr)
+{
+  release_words (h, 0, FP_MIN (nr, s->tail));
+  if (nr > s->tail)
+    release_words (h, s->head, s->head + nr - s->tail);
+}
+
 /* Take all words of the span, or none. */
 static int
-take_words (struct fp_range_seqlock *h, const struct span *s,
-            uint64_t deadline)
+take_words (struct fp_range_lock *h, const struct span *s, uint64_t deadline)
 {
   for (unsigned i = 0; i < s->tail + s->n; i++) {
     unsigned at = i < s->tail ? i : s->head + i - s->tail;
 
     if (take_word (h, at, 1, deadline) == 0)
       continue;
-    release_words (h, 0, FP_MIN (i, s->tail));
-    if (i > s->tail)
-      release_words (h, s->head, at);
+    give_back (h, s, i);
     wake (h);
     return -EIO;
   }
@@ -144,7 +149,7 @@ take_words (struct fp_range_seqlock *h, const struct span *s,
 }
 
 static int
-await_list (struct fp_range_seqlock *h, const struct fp_range_hold *hold,
+await_list (struct fp_range_lock *h, const struct fp_range_hold *hold,
             uint64_t deadline)
 {
   bool ok = true;
@@ -158,7 +163,7 @@ await_list (struct fp_range_seqlock *h, const struct fp_range_hold *hold,
 }
 
 static bool
-is_listed (struct fp_range_seqlock *h, const struct fp_range_hold *hold)
+is_listed (struct fp_range_lock *h, const struct fp_range_hold *hold)
 {
   if (atomic_load (&h->wide) == 0)
     return false;
@@ -167,7 +172,7 @@ is_listed (struct fp_range_seqlock *h, const struct fp_range_hold *hold)
 }
 
 static int
-take_narrow (struct fp_range_seqlock *h, struct fp_range_hold *hold,
+take_narrow (struct fp_range_lock *h, struct fp_range_hold *hold,
              uint64_t deadline)
 {
   struct span s = span_of (hold->first, hold->end);
@@ -182,7 +187,7 @@ take_narrow (struct fp_range_seqlock *h, struct fp_range_hold *hold,
      */
     if (!is_listed (h, hold))
       return 0;
-    fp_range_seqlock_release (h, hold);
+    fp_range_lock_release (h, hold);
     r = await_list (h, hold, deadline);
     if (r < 0)
       return r;
@@ -190,7 +195,7 @@ take_narrow (struct fp_range_seqlock *h, struct fp_range_hold *hold,
 }
 
 static int
-take_wide (struct fp_range_seqlock *h, struct fp_range_hold *hold,
+take_wide (struct fp_range_lock *h, struct fp_range_hold *hold,
            uint64_t deadline)
 {
   struct span s = span_of (hold->first, hold->end);
@@ -213,7 +218,7 @@ take_wide (struct fp_range_seqlock *h, struct fp_range_hold *hold,
   }
   for (unsigned i = 0; i < s.tail + s.n; i++) {
     if (take_word (h, i < s.tail ? i : s.head + i - s.tail, 2, deadline) < 0) {
-      fp_range_seqlock_release (h, hold);
+      fp_range_lock_release (h, hold);
       return -EIO;
     }
   }
@@ -221,8 +226,8 @@ take_wide (struct fp_range_seqlock *h, struct fp_range_hold *hold,
 }
 
 int
-fp_range_seqlock_take (struct fp_range_seqlock *h, struct fp_range_hold *hold,
-                       uint64_t first, uint64_t end, uint64_t deadline_ns)
+fp_range_lock_take (struct fp_range_lock *h, struct fp_range_hold *hold,
+                    uint64_t first, uint64_t end, uint64_t deadline_ns)
 {
   *hold = (struct fp_range_hold) { .first = first, .end = end };
   return is_wide (hold) ? take_wide (h, hold, deadline_ns)
@@ -230,8 +235,7 @@ fp_range_seqlock_take (struct fp_range_seqlock *h, struct fp_range_hold *hold,
 }
 
 void
-fp_range_seqlock_release (struct fp_range_seqlock *h,
-                          struct fp_range_hold *hold)
+fp_range_lock_release (struct fp_range_lock *h, struct fp_range_hold *hold)
 {
   if (is_wide (hold)) {
     FP_LOCK_SCOPE (&h->lock);
@@ -247,21 +251,56 @@ fp_range_seqlock_release (struct fp_range_seqlock *h,
   else {
     struct span s = span_of (hold->first, hold->end);
 
-    release_words (h, 0, s.tail);
-    release_words (h, s.head, s.head + s.n);
+    give_back (h, &s, s.tail + s.n);
     wake (h);
   }
 }
 
+static bool
+try_words (struct fp_range_lock *h, const struct span *s)
+{
+  for (unsigned i = 0; i < s->tail + s->n; i++) {
+    unsigned at = i < s->tail ? i : s->head + i - s->tail;
+
+    if (try_word (h, at, 1))
+      continue;
+    /* Set this before the second try: a holder that lets go later sees it. */
+    atomic_store (&h->refused, true);
+    if (try_word (h, at, 1))
+      continue;
+    give_back (h, s, i);
+    return false;
+  }
+  return true;
+}
+
 bool
-fp_range_seqlock_sum (struct fp_range_seqlock *h, uint64_t first, uint64_t end,
-                      uint64_t *sum)
+fp_range_lock_try (struct fp_range_lock *h, uint64_t first, uint64_t end)
+{
+  struct span s = span_of (first, end);
+
+  return try_words (h, &s);
+}
+
+bool
+fp_range_lock_untry (struct fp_range_lock *h, uint64_t first, uint64_t end)
+{
+  struct span s = span_of (first, end);
+
+  give_back (h, &s, s.tail + s.n);
+  /* Read this after the releases: all are sequentially consistent. */
+  return atomic_load (&h->refused) && atomic_exchange (&h->refused, false);
+}
+
+bool
+fp_range_lock_sum (struct fp_range_lock *h, uint64_t first, uint64_t end,
+                   uint64_t *sum)
 {
   /* The caller's earlier reads of data must not move below this point. */
   fp_fence (memory_order_acquire);
   *sum = 0;
   for (uint64_t b = first; b < end; b++) {
-    uint32_t w = atomic_load (&h->words[b % FP_RANGE_SEQLOCK_WORDS]);
+    uint32_t w = atomic_load (&h->words[b % FP_RANGE_LOCK_WORDS]);
 
     if (w & 1)
       return false;
