@@ -6,14 +6,11 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <systemd/sd-daemon.h>
 
 #include "memserver/alive.h"
 #include "memserver/event_loop.h"
-
-#ifdef HAVE_SYSTEMD
-
-#include <stdint.h>
-#include <systemd/sd-daemon.h>
 
 /* Notify from the event loop, not from a thread of its own: the watchdog must
  * notice a loop that hangs.
@@ -51,15 +48,3 @@ alive_start (struct event **out, struct event_base *base)
   }
   return 0;
 }
-
-#else /* !HAVE_SYSTEMD */
-
-int
-alive_start (struct event **out, struct event_base *base)
-{
-  (void) base;
-  *out = NULL;
-  return 0;
-}
-
-#endif /* !HAVE_SYSTEMD */

@@ -7,15 +7,12 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#ifdef HAVE_INIH
-#include <ini.h>
-#endif
 
 #include "base/checked.h"
 #include "base/scrape.h"
@@ -331,7 +328,6 @@ set (struct options *o, unsigned which, const char *value)
   }
 }
 
-#ifdef HAVE_INIH
 struct file {
   struct options *options;
   const char *path;
@@ -379,14 +375,6 @@ read_file (struct options *o, const char *path)
     return bad ("%s: line %d: not NAME = VALUE", path, r);
   return 0;
 }
-#else
-static int
-read_file (struct options *o, const char *path)
-{
-  (void) o;
-  return bad ("%s: built without libinih, cannot read it", path);
-}
-#endif
 
 static int
 check (struct options *o)

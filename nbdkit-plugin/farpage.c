@@ -201,16 +201,6 @@ farpage_dump_plugin (void)
   fp_params_transports (transports);
   printf ("farpage_transports=%s\n", transports);
   printf ("farpage_protocol=%d\n", FP_VERSION);
-#ifdef HAVE_GNUTLS
-  printf ("farpage_encrypt=yes\n");
-#else
-  printf ("farpage_encrypt=no\n");
-#endif
-#ifdef HAVE_ISAL
-  printf ("farpage_checksum=yes\n");
-#else
-  printf ("farpage_checksum=no\n");
-#endif
   printf ("farpage_max_copies=%d\n", FP_MAX_COPIES);
   printf ("farpage_max_servers=%d\n", FP_MAX_SERVERS);
   printf ("farpage_max_connections=%d\n", FP_MAX_LANES);

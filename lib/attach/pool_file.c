@@ -3,14 +3,11 @@
 #include <config.h>
 
 #include <errno.h>
+#include <ini.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#ifdef HAVE_INIH
-#include <ini.h>
-#endif
 
 #include "attach/pool_file.h"
 #include "base/cleanup.h"
@@ -36,7 +33,6 @@ fp_pool_path (char out[FP_POOL_PATH_MAX], const char *name,
   return -EINVAL;
 }
 
-#ifdef HAVE_INIH
 static const char *const allowed[] = {
   "server", "slab",    "transport",    "timeout",
   "tls",    "tls-psk", "tls-username", "tls-certificates",
@@ -141,17 +137,3 @@ fp_pool_read (const char *path,
   }
   return 0;
 }
-#else
-int
-fp_pool_read (const char *path,
-              int (*set) (void *arg, const char *key, const char *value,
-                          char why[FP_WHY_MAX]),
-              void *arg, char why[FP_WHY_MAX])
-{
-  (void) set;
-  (void) arg;
-  snprintf (why, FP_WHY_MAX, "pool: %s: built without libinih, cannot read it",
-            path);
-  return -EOPNOTSUPP;
-}
-#endif

@@ -3,7 +3,7 @@
  * not type every address.  Each line is NAME = VALUE: server (once per
  * server), slab, transport, timeout or a tls parameter, as in the plugin.
  *
- * Errors:   0 or -EINVAL, -EOPNOTSUPP, -ENOMEM or an error of open(2) or
+ * Errors:   0 or -EINVAL, -ENOMEM or an error of open(2) or
  *           read(2).  why then has one sentence for people that names the
  *           file, and the line if there is one.
  */

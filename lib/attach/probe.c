@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "extent/extent.h"
-#include "filter/sealed.h"
+#include "filter/seal_key.h"
 #include "peer/session.h"
 
 #define PROBE_MS 3000 /* least timeout for one server */
@@ -474,5 +474,5 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     return -ENOSPC;
   }
   why[0] = '\0';
-  return fp_sealed_check (p, why);
+  return fp_seal_key_check (p, why);
 }

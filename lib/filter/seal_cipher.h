@@ -27,9 +27,7 @@ struct fp_cipher;
 /* Return the number of bytes of the key that are used: 32 (gcm), 64 (xts). */
 size_t fp_cipher_key_size (enum fp_cipher_kind kind);
 
-/* Create a cipher.  Return -EOPNOTSUPP if built without the library, or
- * -EINVAL if the library refuses the key.
- */
+/* Create a cipher.  Return -EINVAL if the library refuses the key. */
 int fp_cipher_new (struct fp_cipher **out, enum fp_cipher_kind kind,
                    const uint8_t *key);
 void fp_cipher_free (struct fp_cipher *c);
@@ -46,15 +44,10 @@ int fp_cipher_decrypt (struct fp_cipher *c, void *out, const void *in,
                        size_t n, uint64_t number, const uint64_t tag[2]);
 
 /* Derive a key of size bytes for one purpose from a key and a public salt.
- * Return -EOPNOTSUPP if built without the library.
  */
 int fp_derive_key (uint8_t *out, size_t size, const uint8_t *key,
                    size_t key_size, const void *salt, size_t salt_size,
                    const char *purpose);
-
-/* Return 0, or -EOPNOTSUPP if built without the library. */
-int fp_cipher_supported (void);
-int fp_crc32c_supported (void);
 
 /* Return the CRC32C of p (Castagnoli's, as in iSCSI, RFC 3720). */
 uint32_t fp_crc32c (const void *p, size_t n);

@@ -9,12 +9,6 @@
 
 #include "filter/seal_cipher.h"
 
-int
-fp_crc32c_supported (void)
-{
-  return 0;
-}
-
 /* crc32_iscsi leaves both inversions to its caller.  It does not write to p.
  */
 uint32_t

@@ -33,12 +33,6 @@ struct fp_cipher {
   bool gcm;
 };
 
-int
-fp_cipher_supported (void)
-{
-  return 0;
-}
-
 size_t
 fp_cipher_key_size (enum fp_cipher_kind kind)
 {

@@ -31,8 +31,10 @@ int fp_seal_key_lock (struct fp_seal_key *key);
 /* Wipe and free the key.  key may be NULL. */
 void fp_seal_key_free (struct fp_seal_key *key);
 
-/* Check encrypt= and the key against p->uuid, which the servers reported.  See
- * fp_sealed_check.
+/* Check encrypt= and the key before anything is started.  For a volume with a
+ * name, the servers must have been asked for its UUID before (p->uuid).  If a
+ * new volume is encrypted with a key file, this draws a UUID that tells which
+ * key it has.
  */
 int fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX]);
 

@@ -46,11 +46,6 @@ fp_sealed_wanted (const struct fp_volume_params *p)
   return p->checksum != FP_CHECKSUM_NONE || p->encrypt != FP_ENCRYPT_NONE;
 }
 
-/* Check the parameters before anything is started.  For a volume with a name,
- * the servers must have been asked for its UUID before.  If a new volume is
- * encrypted with a key file, this draws a UUID that tells which key it has.
- */
-int fp_sealed_check (struct fp_volume_params *p, char why[FP_WHY_MAX]);
 /* Create the seal on `below`, from p.  Both must outlive it. */
 int fp_sealed_new (struct fp_block **out, const struct fp_volume_params *p,
                    struct fp_block *below, char why[FP_WHY_MAX]);

@@ -51,26 +51,6 @@ fp_sealed_memory (const struct fp_volume_params *p)
   return size;
 }
 
-/* ---- before anything is started ---- */
-
-int
-fp_sealed_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
-{
-  if (p->checksum != FP_CHECKSUM_NONE && fp_crc32c_supported () < 0) {
-    snprintf (why, FP_WHY_MAX,
-              "checksum=crc32c: this was built without ISA-L (Debian: "
-              "libisal-dev)");
-    return -EOPNOTSUPP;
-  }
-  if (p->encrypt != FP_ENCRYPT_NONE && fp_cipher_supported () < 0) {
-    snprintf (why, FP_WHY_MAX,
-              "encrypt: this was built without GnuTLS (Debian: "
-              "libgnutls28-dev)");
-    return -EOPNOTSUPP;
-  }
-  return fp_seal_key_check (p, why);
-}
-
 /* ---- start ---- */
 
 static int

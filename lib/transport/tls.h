@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* tls.h - TLS 1.3 on a stream socket.  struct fp_tls is this end's identity
- * (keys or certificates); struct fp_tls_session is one connection.  Only
- * tls_gnutls.c uses GnuTLS.  A build without GnuTLS has tls_none.c, whose
- * fp_tls_new returns an error that says so.
+ * (keys or certificates); struct fp_tls_session is one connection.
  *
  * Nothing here waits: the caller polls the socket and keeps the deadline.
  *

@@ -7,14 +7,10 @@
 
 #include "transport/fake.h"
 #include "transport/transport.h"
-#ifdef HAVE_RDMA
 #include "transport/verbs_client.h"
-#endif
 
 static const struct fp_transport_ops *const transports[] = {
-#ifdef HAVE_RDMA
   &fp_transport_rdma,
-#endif
   &fp_transport_shm,
   &fp_transport_tcp,
   &fp_transport_fake,

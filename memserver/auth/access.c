@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
+#include <ini.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -13,10 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#ifdef HAVE_INIH
-#include <ini.h>
-#endif
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -158,8 +155,6 @@ access_at (const struct access *a, unsigned i)
 {
   return &a->rights[i];
 }
-
-#ifdef HAVE_INIH
 
 enum setting { QUOTA, VOLUMES, READ_ONLY, DELETE, TAKEOVER, ADMIN };
 
@@ -456,16 +451,3 @@ access_read (struct access **out, const char *path, char why[ACCESS_WHY_MAX])
   *out = f.access;
   return 0;
 }
-
-#else /* !HAVE_INIH */
-
-int
-access_read (struct access **out, const char *path, char why[ACCESS_WHY_MAX])
-{
-  (void) out;
-  snprintf (why, ACCESS_WHY_MAX,
-            "access: %s: built without libinih, cannot read it", path);
-  return -EINVAL;
-}
-
-#endif /* !HAVE_INIH */

@@ -7,6 +7,8 @@
 #include <fcntl.h>
 #include <linux/magic.h>
 #include <linux/memfd.h>
+#include <numa.h>
+#include <numaif.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -15,11 +17,6 @@
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-
-#ifdef HAVE_NUMA
-#include <numa.h>
-#include <numaif.h>
-#endif
 
 #include "base/checked.h"
 #include "memserver/pool/backing.h"
@@ -44,7 +41,6 @@ bind_to_node (const struct backing *b, int node)
 {
   if (node < 0)
     return 0;
-#ifdef HAVE_NUMA
   struct bitmask *mask = numa_allocate_nodemask ();
   int r;
 
@@ -59,10 +55,6 @@ bind_to_node (const struct backing *b, int node)
           : 0;
   numa_bitmask_free (mask);
   return r;
-#else
-  (void) b;
-  return -EOPNOTSUPP;
-#endif
 }
 
 /* Map its file, and keep clients' data out of core dumps. */

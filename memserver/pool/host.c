@@ -5,16 +5,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <numa.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-
-#ifdef HAVE_NUMA
-#include <numa.h>
-#endif
 
 #include "base/checked.h"
 #include "base/cleanup.h"
@@ -87,7 +84,6 @@ find_number (const char *text, const char *name, int base, uint64_t *out)
 static int
 node_memory (struct host_memory *out, int node)
 {
-#ifdef HAVE_NUMA
   static const char *const names[] = { "MemTotal", "MemFree", "Active(file)",
                                        "Inactive(file)", "SReclaimable" };
   static struct kept meminfo; /* a server asks about one node only */
@@ -111,11 +107,6 @@ node_memory (struct host_memory *out, int node)
   out->total = kib[0] * 1024;
   out->available = (kib[1] + (kib[2] + kib[3] + kib[4]) / 2) * 1024;
   return 0;
-#else
-  (void) out;
-  (void) node;
-  return -EOPNOTSUPP;
-#endif
 }
 
 int

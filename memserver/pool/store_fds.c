@@ -12,11 +12,6 @@
 #include <config.h>
 
 #include <errno.h>
-
-#include "memserver/pool/store_int.h"
-
-#ifdef HAVE_SYSTEMD
-
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "memserver/pool/store_int.h"
 
 /* All names go to a process in one variable of at most 128 KiB
  * (MAX_ARG_STRLEN).  With more than that no process could be started any more.
@@ -232,72 +228,3 @@ store_fds_each (struct store *s, store_each_fn *each, void *ctx,
   }
   return r;
 }
-
-#else /* !HAVE_SYSTEMD */
-
-int
-store_fds_open (struct store *s, char why[STORE_WHY_MAX])
-{
-  return store_why (why, -EOPNOTSUPP,
-                    "backing: %s: this program was built without libsystemd",
-                    s->where);
-}
-
-void
-store_fds_close (struct store *s)
-{
-  (void) s;
-}
-
-uint64_t
-store_fds_holds (const char *prefix)
-{
-  (void) prefix;
-  return 0;
-}
-
-int
-store_fds_get (struct store *s, const char *name)
-{
-  (void) s;
-  (void) name;
-  return -EOPNOTSUPP;
-}
-
-int
-store_fds_make (struct store *s, const char *name)
-{
-  (void) s;
-  (void) name;
-  return -EOPNOTSUPP;
-}
-
-int
-store_fds_keep (struct store *s, const char *name, int fd)
-{
-  (void) s;
-  (void) name;
-  (void) fd;
-  return -EOPNOTSUPP;
-}
-
-int
-store_fds_remove (struct store *s, const char *name)
-{
-  (void) s;
-  (void) name;
-  return -EOPNOTSUPP;
-}
-
-int
-store_fds_each (struct store *s, store_each_fn *each, void *ctx,
-                char why[STORE_WHY_MAX])
-{
-  (void) s;
-  (void) each;
-  (void) ctx;
-  (void) why;
-  return -EOPNOTSUPP;
-}
-
-#endif /* !HAVE_SYSTEMD */

@@ -13,9 +13,6 @@
 #include "base/log.h"
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
-
-#ifdef HAVE_RDMA
-
 #include "transport/verbs_server.h"
 
 #define MAX_GONE 64
@@ -287,71 +284,3 @@ rdma_end_domain (struct session *s)
     fp_verbs_domain_free (s->domain);
   s->domain = NULL;
 }
-
-#else /* !HAVE_RDMA */
-
-int
-rdma_serve_at (struct sessions *all, const struct fp_addr *addr)
-{
-  (void) all;
-  (void) addr;
-  return -ENODEV;
-}
-
-bool
-rdma_works (const struct sessions *all)
-{
-  (void) all;
-  return false;
-}
-
-void
-rdma_count (const struct sessions *all, unsigned *listens, unsigned *away)
-{
-  (void) all;
-  *listens = *away = 0;
-}
-
-void
-rdma_free (struct rdma *rdma)
-{
-  (void) rdma;
-}
-
-void
-rdma_addresses (const struct sessions *all, bool unix_client,
-                struct fp_hello_reply *p)
-{
-  (void) all;
-  (void) unix_client;
-  p->nr_rdma = 0;
-}
-
-int
-rdma_register (struct session *s, struct slab *slab)
-{
-  (void) s;
-  (void) slab;
-  return -EOPNOTSUPP;
-}
-
-int
-rdma_unregister (struct slab *slab)
-{
-  (void) slab;
-  return 0;
-}
-
-void
-rdma_end_peers (struct session *s)
-{
-  (void) s;
-}
-
-void
-rdma_end_domain (struct session *s)
-{
-  (void) s;
-}
-
-#endif /* !HAVE_RDMA */

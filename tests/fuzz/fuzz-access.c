@@ -43,7 +43,6 @@ check_rights (const struct access *a, const struct access_rights *r)
 static void
 check_taken (void)
 {
-#ifdef HAVE_INIH
   static const char right[] = "[alice]\nvolumes = *\n";
   static bool looked;
   char why[ACCESS_WHY_MAX];
@@ -56,7 +55,6 @@ check_taken (void)
                            fuzz_file ((const uint8_t *) right, strlen (right)),
                            why) == 0);
   access_free (a);
-#endif
 }
 
 int

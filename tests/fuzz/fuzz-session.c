@@ -140,31 +140,24 @@ static bool one_more_step (void);
 static void
 start (void)
 {
-#ifdef HAVE_INIH
   static const char rights[] =
       "[uid:1]\nquota = 256K\nvolumes = v* a\ndelete = yes\n"
       "[uid:2]\nvolumes = vol a*\nread_only = vol\ntakeover = yes\n"
       "[anonymous]\nadmin = yes\n";
-#endif
   struct pool_params p = {
     .slab = { .size = SAMPLE_SLAB, .hugepages = HUGEPAGES_OFF, .numa = -1 },
     .slabs = SLABS,
     .freed = on_freed
   };
+  char why[ACCESS_WHY_MAX];
   uint32_t made;
 
   if (srv.base)
     return;
-#ifdef HAVE_INIH
-  {
-    char why[ACCESS_WHY_MAX];
-
-    FUZZ_CHECK (
-        access_read (&some_access,
-                     fuzz_file ((const uint8_t *) rights, strlen (rights)),
-                     why) == 0);
-  }
-#endif
+  FUZZ_CHECK (
+      access_read (&some_access,
+                   fuzz_file ((const uint8_t *) rights, strlen (rights)),
+                   why) == 0);
   if (!loop_works (one_more_step)) {
     printf ("SKIP: this C library has other names for some calls\n");
     exit (77);

@@ -8,9 +8,6 @@
 # shellcheck source=tests/integration/memserver.sh
 . "$top_srcdir/tests/integration/memserver.sh"
 
-if farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then skip "built without libinih"; fi
-grep -q '^#define HAVE_GNUTLS 1' "$top_builddir/config.h" || skip "built without GnuTLS"
-
 touch "$tmp/keys"
 chmod 600 "$tmp/keys"
 for user in alice bob mallory; do

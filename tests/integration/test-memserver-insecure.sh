@@ -81,13 +81,11 @@ if command -v nbdkit >/dev/null; then
 fi
 
 # A server that requires a key may listen on all addresses.
-if grep -q '^#define HAVE_GNUTLS 1' "$top_builddir/config.h"; then
-    farpage keygen "$tmp/key"
-    refused '--tls on also accepts clients without TLS.*--tls require' --tls on --tls-psk "$tmp/key" --listen 0.0.0.0:0
-    # shellcheck disable=SC2046 # words
-    start_memserver tls "${size[@]}" --listen 0.0.0.0:0 --tls-psk "$tmp/key" $(metrics tls)
-    says tls "$(head -n 1 "$tmp/tls.addr")" false "tls-psk=$tmp/key"
-fi
+farpage keygen "$tmp/key"
+refused '--tls on also accepts clients without TLS.*--tls require' --tls on --tls-psk "$tmp/key" --listen 0.0.0.0:0
+# shellcheck disable=SC2046 # words
+start_memserver tls "${size[@]}" --listen 0.0.0.0:0 --tls-psk "$tmp/key" $(metrics tls)
+says tls "$(head -n 1 "$tmp/tls.addr")" false "tls-psk=$tmp/key"
 
 # Check the default addresses in a network namespace, as another program may use
 # their port outside.

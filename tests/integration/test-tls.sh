@@ -6,12 +6,6 @@
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
-grep -q '^#define HAVE_GNUTLS 1' "$top_builddir/config.h" || {
-    farpage keygen "$tmp/key"
-    farpage-memserver --size 1M --slab 1M --tls-psk "$tmp/key" 2>"$tmp/err" && fail "a server without GnuTLS runs"
-    grep -q 'built without GnuTLS' "$tmp/err" || fail "$(cat "$tmp/err")"
-    exit 0
-}
 [ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
 command -v openssl >/dev/null || skip "no openssl"
 

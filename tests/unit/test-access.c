@@ -324,9 +324,6 @@ test_file (void **state)
 int
 main (void)
 {
-#ifndef HAVE_INIH
-  return 77; /* built without libinih */
-#endif
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
   const struct CMUnitTest tests[] = {
     TEST (test_settings), TEST (test_who),     TEST (test_levels),

@@ -443,9 +443,6 @@ test_pool (void **state)
   char why[FP_WHY_MAX];
 
   (void) state;
-#ifndef HAVE_INIH
-  skip ();
-#endif
   assert_int_equal (pool (&p,
                           "# two racks\nserver = a:1,domain=r1\n\n"
                           "server = [::1]:2\ntransport = tcp\n",

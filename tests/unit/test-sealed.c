@@ -21,6 +21,7 @@
 #include "fake-ctl.h"
 #include "filter/seal_cipher.h"
 #include "filter/seal_table.h"
+#include "filter/seal_key.h"
 #include "filter/sealed.h"
 #include "volume/volume_int.h"
 
@@ -861,22 +862,22 @@ test_key_of_a_volume (void **state)
   strcpy (q.name, "vol");
   q.encrypt = FP_ENCRYPT_FILE;
   q.key = key;
-  assert_int_equal (fp_sealed_check (&q, why), 0);
+  assert_int_equal (fp_seal_key_check (&q, why), 0);
   assert_false (fp_uuid_is_nil (&q.uuid));
   uuid = q.uuid;
   q.resume = true;
-  assert_int_equal (fp_sealed_check (&q, why), 0);
+  assert_int_equal (fp_seal_key_check (&q, why), 0);
   assert_true (fp_uuid_eq (&uuid, &q.uuid));
   q.key = other;
-  assert_int_equal (fp_sealed_check (&q, why), -EKEYREJECTED);
+  assert_int_equal (fp_seal_key_check (&q, why), -EKEYREJECTED);
   assert_non_null (strstr (why, "another key"));
   q.encrypt = FP_ENCRYPT_NONE;
-  assert_int_equal (fp_sealed_check (&q, why), -EKEYREJECTED);
+  assert_int_equal (fp_seal_key_check (&q, why), -EKEYREJECTED);
   assert_non_null (strstr (why, "is encrypted"));
   assert_int_equal (fp_uuid_generate (&q.uuid), 0);
-  assert_int_equal (fp_sealed_check (&q, why), 0);
+  assert_int_equal (fp_seal_key_check (&q, why), 0);
   q.encrypt = FP_ENCRYPT_FILE;
-  assert_int_equal (fp_sealed_check (&q, why), -EKEYREJECTED);
+  assert_int_equal (fp_seal_key_check (&q, why), -EKEYREJECTED);
   assert_non_null (strstr (why, "is not encrypted"));
   fp_seal_key_free (key);
   fp_seal_key_free (other);

@@ -536,9 +536,7 @@ main (void)
   int failed =
       cmocka_run_group_tests (tests, tcp_peer_setup, tcp_peer_teardown);
 
-#ifdef HAVE_GNUTLS
   failed += cmocka_run_group_tests_name ("tls", tests, tcp_peer_setup_tls,
                                          tcp_peer_teardown_tls);
-#endif
   return failed;
 }

@@ -15,9 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifdef HAVE_SYSTEMD
 #include <systemd/sd-daemon.h>
-#endif
 
 #include "base/cleanup.h"
 #include "base/uuid.h"
@@ -393,9 +391,7 @@ report_here (void *opaque, int err, const char *why)
     return true;
   }
   print_attached (f->o, &f->a->st);
-#ifdef HAVE_SYSTEMD
   sd_notifyf (0, "READY=1\nSTATUS=/dev/nbd%d", f->a->st.index);
-#endif
   return fflush (stdout) == 0;
 }
 

@@ -14,12 +14,9 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "tools/bench/bench.h"
+#include "transport/verbs_bench.h"
 
 enum { ONE_SIDED, TWO_SIDED };
-
-#ifdef HAVE_RDMA
-
-#include "transport/verbs_bench.h"
 
 struct state {
   struct fp_verbs_bench *verbs;
@@ -130,24 +127,6 @@ rdma_donor_ns (void *vp, uint64_t *ns)
 
   return fp_verbs_bench_far_ns (s->verbs, ns);
 }
-
-#else
-
-static int
-rdma_open (struct bench *b, const struct bench_layer *l, void **out,
-           char why[FP_WHY_MAX])
-{
-  (void) b;
-  (void) l;
-  (void) out;
-  snprintf (why, FP_WHY_MAX, "built without RDMA");
-  return -ENODEV;
-}
-#define rdma_run NULL
-#define rdma_close NULL
-#define rdma_donor_ns NULL
-
-#endif
 
 static const struct bench_row one_sided_rows[] = {
   { BENCH_READ, 4096, 1 },       { BENCH_WRITE, 4096, 1 },

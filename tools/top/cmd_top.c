@@ -166,15 +166,9 @@ learn_tls (char *argv[], int n, bool said)
 static int
 screen (struct top *t, unsigned count)
 {
-#ifdef HAVE_NCURSES
   if (!isatty (STDIN_FILENO) || !isatty (STDOUT_FILENO))
     return say_error ("top: this is not a terminal: use --batch");
   return top_screen (t, renew, count);
-#else
-  (void) t;
-  (void) count;
-  return say_error ("top: built without ncurses: use --batch");
-#endif
 }
 
 int
