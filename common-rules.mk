@@ -13,11 +13,11 @@ AM_CPPFLAGS = -I$(top_srcdir)/lib -I$(top_srcdir)
 # The libraries of lib/. Each variable lists a library before those that it
 # uses, as static linking requires.
 LIBBASE = $(top_builddir)/lib/base/libbase.la
-LIBSCRAPE = $(top_builddir)/lib/base/libscrape.la
+LIBMETRICS = $(top_builddir)/lib/libmetrics.la
 LIBPROTO = $(top_builddir)/lib/proto/libproto.la $(LIBBASE)
 LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.la $(LIBPROTO)
 LIBVOLUME = $(top_builddir)/lib/libvolume.la $(LIBTRANSPORT)
-LIBFRONT = $(top_builddir)/lib/libfront.la $(LIBSCRAPE) $(LIBVOLUME)
+LIBFRONT = $(top_builddir)/lib/libfront.la $(LIBMETRICS) $(LIBVOLUME)
 
 # Man pages: name them in man_MANS and CLEANFILES, and the .pod in EXTRA_DIST. A
 # page that does not parse is an error.

@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/scrape.h"
+#include "metrics/scrape.h"
 #include "memserver/listener.h"
 #include "memserver/metrics.h"
 #include "memserver/pool/host.h"

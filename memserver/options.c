@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
-#include "base/scrape.h"
+#include "metrics/scrape.h"
 #include "base/size.h"
 #include "memserver/options.h"
 #include "memserver/pool/slab.h"

@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "memserver/pool/backing.h"
 #include "proto/messages.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 #define MAX_LISTEN 16
 #define DEFAULT_SLAB (UINT64_C (256) << 20)

@@ -29,7 +29,7 @@
 #include "memserver/store/persist.h"
 #include "memserver/store/record.h"
 #include "memserver/store/records.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 _Static_assert(WHY_MAX >= ACCESS_WHY_MAX, "why is long enough for both");
 

@@ -14,9 +14,9 @@
 
 #include "base/cleanup.h"
 #include "base/random.h"
-#include "base/secret.h"
+#include "base/memlock.h"
 #include "tools/common/commands.h"
-#include "transport/psk_file.h"
+#include "transport/tls/psk_file.h"
 #include "volume/volume.h"
 
 #define DEFAULT_FILE "farpage.psk"

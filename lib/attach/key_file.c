@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "attach/key_file.h"
-#include "base/secret.h"
-#include "transport/psk_file.h"
+#include "base/memlock.h"
+#include "transport/tls/psk_file.h"
 
 _Static_assert(FP_PSK_KEY_MAX == FP_SEAL_KEY_MAX, "a key fits");
 

@@ -22,7 +22,7 @@
 #include "base/size.h"
 #include "meta/membership.h"
 #include "peer/session.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 #define PROBE_MS 3000 /* least timeout for one server */
 /* How long a server may need to notice that the last client was killed. */

@@ -15,7 +15,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/resolve.h"
+#include "transport/control/resolve.h"
 #include "base/sync.h"
 #include "heal/migrate.h"
 #include "meta/meta_log.h"

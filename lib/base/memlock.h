@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memlock.h - the limit on locked memory, and memory that is resident.  Memory
- * that a device may access counts against the limit.
+/* memlock.h - memory that stays resident: the limit on locked memory, memory
+ * whose pages were all touched, and memory for keys.
  *
- * Threads:  the limit belongs to the process, so raise it early.
+ * Errors:   0 or -errno.
+ * Threads:  any.  The limit belongs to the process, so raise it early.
+ * Memory:   whole pages, from the kernel.
  */
 
 #ifndef FP_MEMLOCK_H
@@ -24,5 +26,17 @@ void fp_raise_memlock (void);
  * munmap(2).  Return 0 or -errno of mmap(2).
  */
 int fp_map_filled (void **out, size_t size);
+
+/* Map zeroed memory for keys.  It is never swapped out and not in a core dump.
+ * A child process has a copy that is not locked (fp_secret_lock).  Return
+ * -ENOMEM also if the memory may not be locked (RLIMIT_MEMLOCK).
+ */
+int fp_secret_new (void **out, size_t size);
+
+/* Lock the memory again, in a child process after a fork. */
+int fp_secret_lock (void *p, size_t size);
+
+/* Wipe and free the memory.  p may be NULL. */
+void fp_secret_free (void *p, size_t size);
 
 #endif /* FP_MEMLOCK_H */

@@ -31,7 +31,7 @@ struct fp_thread {
 };
 
 /* Create a thread.  A longer name is cut.  All signals but SIGBUS are blocked
- * in the new thread (transport/mapped.h).
+ * in the new thread (transport/local/mapped.h).
  */
 int fp_thread_create (struct fp_thread *t, const char *name,
                       void (*run) (void *arg), void *arg);

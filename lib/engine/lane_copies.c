@@ -12,7 +12,7 @@
 #include "base/tsan.h"
 #include "engine/dirty_log.h"
 #include "engine/lane_int.h"
-#include "transport/mapped.h"
+#include "transport/local/mapped.h"
 
 /* No copy of the set in_sync can be used now.  Return PARK if one may become
  * usable, else fail io.

@@ -11,7 +11,7 @@
 #include "base/tsan.h"
 #include "engine/dirty_log.h"
 #include "engine/lane_int.h"
-#include "transport/mapped.h"
+#include "transport/local/mapped.h"
 
 /* Read or write a mapped tail.  Return -EFAULT if its memory is missing.
  * Return -EAGAIN if the lease does not hold, so that the access does not

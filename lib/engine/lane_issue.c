@@ -9,7 +9,7 @@
 
 #include "engine/lane_int.h"
 #include "extent/stripe.h"
-#include "transport/mapped.h"
+#include "transport/local/mapped.h"
 
 /* If connections break this often for one io, drop the copy. */
 #define MANY_TRIES 3u

@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "engine/lane_int.h"
 #include "extent/stripe.h"
-#include "transport/mapped.h"
+#include "transport/local/mapped.h"
 
 bool
 lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)

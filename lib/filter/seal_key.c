@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "base/secret.h"
+#include "base/memlock.h"
 #include "filter/seal_cipher.h"
 #include "filter/seal_key.h"
 

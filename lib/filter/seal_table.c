@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
-#include "base/secret.h"
+#include "base/memlock.h"
 #include "base/sync.h"
 #include "filter/seal_table.h"
 

@@ -14,7 +14,6 @@
 #include "base/checked.h"
 #include "base/memlock.h"
 #include "base/random.h"
-#include "base/secret.h"
 #include "base/sync.h"
 #include "extent/volume_status.h"
 #include "filter/seal_key.h"

@@ -16,7 +16,7 @@
 
 #include <stdbool.h>
 
-#include "base/scrape.h"
+#include "metrics/scrape.h"
 #include "volume/volume.h"
 
 struct fp_metrics;

@@ -16,7 +16,7 @@
 
 #include "attach/pool_file.h"
 #include "base/checked.h"
-#include "base/scrape.h"
+#include "metrics/scrape.h"
 #include "base/size.h"
 #include "front/members.h"
 #include "transport/transport.h"

@@ -16,7 +16,7 @@
 #include <stdint.h>
 #include <sys/un.h>
 
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 #include "volume/volume.h"
 
 #define FP_TIMEOUT_MIN_MS 50

@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "heal/migrate_int.h"
-#include "transport/mapped.h"
+#include "transport/local/mapped.h"
 
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22 /* Linux 5.14 */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/resolve.h"
+#include "transport/control/resolve.h"
 #include "peer/peer_int.h"
 #include "peer/peer_record.h"
 

@@ -9,7 +9,7 @@
 #ifndef FP_SESSION_H
 #define FP_SESSION_H
 
-#include "transport/ctl_channel.h"
+#include "transport/control/ctl_channel.h"
 #include "transport/transport.h"
 #include "extent/volume_params.h"
 

@@ -5,9 +5,7 @@
 
 #include <stdatomic.h>
 
-#include "transport/fake.h"
 #include "transport/transport.h"
-#include "transport/verbs_client.h"
 
 static const struct fp_transport_ops *const transports[] = {
   &fp_transport_rdma,

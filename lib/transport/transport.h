@@ -189,13 +189,15 @@ struct fp_conn {
   struct fp_queue *queue;
 };
 
-extern const struct fp_transport_ops fp_transport_shm;
-extern const struct fp_transport_ops fp_transport_tcp;
+extern const struct fp_transport_ops fp_transport_rdma; /* verbs_client.c */
+extern const struct fp_transport_ops fp_transport_shm; /* local/shm_client.c */
+extern const struct fp_transport_ops fp_transport_tcp; /* tcp/tcp_client.c */
+extern const struct fp_transport_ops fp_transport_fake; /* local/fake.c */
 
-/* Return the transport of one FP_TRANSPORT_* bit; NULL if not built in. */
+/* Return the transport of one FP_TRANSPORT_* bit; NULL for other bits. */
 const struct fp_transport_ops *fp_transport_get (unsigned transport);
 
-/* Return which of these transports are built in and available.  A positive
+/* Return which of these transports are available.  A positive
  * answer is remembered: checking for a device takes files and memory, which a
  * client that reconnects may not have.  If the device has gone since,
  * connecting fails.

@@ -37,7 +37,6 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "transport/transport.h"
-#include "transport/verbs_client.h"
 #include "transport/verbs_conn.h"
 #include "transport/verbs_device.h"
 #include "transport/verbs_err.h"

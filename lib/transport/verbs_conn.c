@@ -10,8 +10,8 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/resolve.h"
-#include "transport/verbs_client.h"
+#include "transport/control/resolve.h"
+#include "transport/transport.h"
 #include "transport/verbs_cm.h"
 #include "transport/verbs_conn.h"
 #include "transport/verbs_connect.h"

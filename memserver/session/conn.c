@@ -17,7 +17,7 @@
 #include "base/cleanup.h"
 #include "base/log.h"
 #include "memserver/session/conn.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 #define LINGER_MS 1000 /* time for a client to read why it was refused */
 

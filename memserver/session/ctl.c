@@ -15,7 +15,7 @@
 #include "memserver/session/ctl.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/session.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 enum {
   FRESH = 1u << SESSION_FRESH,

@@ -16,8 +16,8 @@
 #include "base/thread.h"
 #include "memserver/session/data.h"
 #include "memserver/session/session.h"
-#include "transport/tcp_server.h"
-#include "transport/tls.h"
+#include "transport/tcp/tcp_server.h"
+#include "transport/tls/tls.h"
 
 struct data_conn {
   TAILQ_ENTRY (data_conn) entry;

@@ -24,7 +24,7 @@
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
 #include "memserver/store/records.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 static const char *
 title (const struct session *s)

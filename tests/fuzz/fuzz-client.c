@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* fuzz-client.c - the replies of a memory server on the control connection, as
- * the client reads them (lib/transport/ctl_*.c).
+ * the client reads them (lib/transport/control/ctl_*.c).
  *
  * Input:
  *   - byte 0, bit 0: a Unix socket, which can bring descriptors
@@ -24,7 +24,7 @@
 #include "base/clock.h"
 #include "fuzz.h"
 #include "samples.h"
-#include "transport/ctl_int.h"
+#include "transport/control/ctl_int.h"
 
 const char fuzz_name[] = "fuzz-client";
 const unsigned fuzz_runs = 10000;

@@ -27,7 +27,7 @@
 
 #include "base/checked.h"
 #include "fuzz.h"
-#include "transport/tcp_stream.h"
+#include "transport/tcp/tcp_stream.h"
 
 const char fuzz_name[] = "fuzz-tcp-client";
 const unsigned fuzz_runs = 30000;

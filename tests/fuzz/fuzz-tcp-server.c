@@ -31,7 +31,7 @@
 #include "clock.h"
 #include "fuzz.h"
 #include "proto/messages.h"
-#include "transport/tcp_server.h"
+#include "transport/tcp/tcp_server.h"
 
 const char fuzz_name[] = "fuzz-tcp-server";
 const unsigned fuzz_runs = 30000;

@@ -75,7 +75,7 @@
 
 #include "base/checked.h"
 #include "memclient.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 struct fp_addr addr;
 struct fp_ctl *ctl;

@@ -11,7 +11,7 @@
 
 #include "base/addr.h"
 #include "base/clock.h"
-#include "transport/ctl_channel.h"
+#include "transport/control/ctl_channel.h"
 #include "transport/transport.h"
 
 #define MAX_SLABS 4096

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* fake-ctl.h - the control channel (transport/ctl_channel.h) to memory servers
- * inside the test, which lend the memory of the fake transport.  A program
- * that links fake-ctl.c gets these functions instead of the real ones.
+/* fake-ctl.h - the control channel (transport/control/ctl_channel.h) to memory
+ * servers inside the test, which lend the memory of the fake transport.  A
+ * program that links fake-ctl.c gets these functions instead of the real ones.
  *
  * The servers keep the state of real ones: which slabs are free, granted or
  * labelled, and whether they know the volume.  When a session ends, its
@@ -17,8 +17,8 @@
 
 #include <stdbool.h>
 
-#include "transport/ctl_channel.h"
-#include "transport/fake.h"
+#include "transport/control/ctl_channel.h"
+#include "transport/local/fake.h"
 
 struct fake_server;
 

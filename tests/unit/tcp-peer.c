@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "proto/messages.h"
 #include "tcp-peer.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 static unsigned seed = 1;
 uint8_t *tcp_slab;

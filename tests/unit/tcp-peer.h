@@ -11,7 +11,7 @@
 
 #include "base/addr.h"
 #include "base/thread.h"
-#include "transport/tcp_server.h"
+#include "transport/tcp/tcp_server.h"
 #include "transport/transport.h"
 
 #define RKEY UINT64_C (0x1122334455667788)

@@ -20,7 +20,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
-#include "transport/ctl_channel.h"
+#include "transport/control/ctl_channel.h"
 #include "transport/transport.h"
 
 #define SHORT_MS 200

@@ -9,7 +9,7 @@
 #include <poll.h>
 #include <string.h>
 
-#include "transport/fake.h"
+#include "transport/local/fake.h"
 
 #define SIZE 65536
 #define DEPTH 4

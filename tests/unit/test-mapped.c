@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #include "base/thread.h"
-#include "transport/mapped.h"
+#include "transport/local/mapped.h"
 
 #ifndef UFFD_USER_MODE_ONLY
 #define UFFD_USER_MODE_ONLY 1 /* Linux 5.11 */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/prom.h"
+#include "metrics/prom.h"
 
 static struct fp_prom page;
 

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "transport/psk_file.h"
+#include "transport/tls/psk_file.h"
 
 #define KEY "00112233445566778899aabbccddeeff"
 #define KEY2 "FF112233445566778899aabbccddee00FF112233445566778899aabbccddee00"

@@ -22,11 +22,11 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/resolve.h"
+#include "transport/control/resolve.h"
 #include "base/thread.h"
 #include "base/tsan.h"
 #include "peer/peer_int.h"
-#include "transport/ctl_channel.h"
+#include "transport/control/ctl_channel.h"
 #include "volume/volume.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -30,7 +30,6 @@
 
 #include "base/clock.h"
 #include "transport/transport.h"
-#include "transport/verbs_client.h"
 #include "transport/verbs_conn.h"
 #include "transport/verbs_connect.h"
 

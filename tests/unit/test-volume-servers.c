@@ -15,7 +15,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
-#include "base/resolve.h"
+#include "transport/control/resolve.h"
 #include "fake-ctl.h"
 #include "heal/migrate.h"
 #include "meta/meta_log.h"

@@ -22,7 +22,7 @@
 #ifndef TLS_FILES_H
 #define TLS_FILES_H
 
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 extern char tls_dir[];
 

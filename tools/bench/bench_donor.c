@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "tools/bench/bench.h"
-#include "transport/ctl_channel.h"
+#include "transport/control/ctl_channel.h"
 
 #define START_MS 60000
 #define ANSWER_MS 5000

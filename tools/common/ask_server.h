@@ -10,7 +10,7 @@
 #define FARPAGE_ASK_SERVER_H
 
 #include "tools/common/why.h"
-#include "transport/ctl_channel.h"
+#include "transport/control/ctl_channel.h"
 
 #define ASK_MS 5000 /* per question */
 

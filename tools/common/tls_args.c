@@ -10,7 +10,7 @@
 #include "attach/pool_file.h"
 #include "tools/common/commands.h"
 #include "tools/common/tls_args.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 static struct fp_tls_params params;
 static bool any_device; /* some device has a key or certificates */

@@ -7,7 +7,7 @@
 
 #include <errno.h>
 
-#include "transport/ctl_int.h"
+#include "transport/control/ctl_int.h"
 
 /* Encode a request's body, or decode a reply's. */
 #define ENCODE(encode) (fp_ctl_begin (c, &w), encode (&w, q))

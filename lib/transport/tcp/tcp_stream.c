@@ -10,7 +10,7 @@
 
 #include "base/checked.h"
 #include "proto/messages.h"
-#include "transport/tcp_stream.h"
+#include "transport/tcp/tcp_stream.h"
 
 #define LARGE 16384 /* bytes; a READ this large is received without a copy */
 #define BATCH 32    /* requests in one sendmsg at most */

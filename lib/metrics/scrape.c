@@ -28,7 +28,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/scrape.h"
+#include "metrics/scrape.h"
 
 #define BACKLOG 128
 #define LOOK_MS 50

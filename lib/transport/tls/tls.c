@@ -22,9 +22,9 @@
 #include <sys/socket.h>
 
 #include "base/checked.h"
-#include "transport/psk_file.h"
-#include "transport/tls.h"
-#include "transport/tls_name.h"
+#include "transport/tls/psk_file.h"
+#include "transport/tls/tls.h"
+#include "transport/tls/tls_name.h"
 
 /* Elliptic curves only: with FFDHE8192 (RFC 7919) an unauthenticated client
  * costs the server a third of a second of CPU.

@@ -23,9 +23,9 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "transport/ctl_channel.h"
+#include "transport/control/ctl_channel.h"
 #include "transport/op_queue.h"
-#include "transport/tcp_stream.h"
+#include "transport/tcp/tcp_stream.h"
 #include "transport/transport.h"
 
 #define EVENTS 16

@@ -23,8 +23,8 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/resolve.h"
-#include "transport/ctl_int.h"
+#include "transport/control/resolve.h"
+#include "transport/control/ctl_int.h"
 
 #define BANNER_MAX 60 /* bytes shown of a stranger's answer */
 #define RETRY_MS 10   /* ms between tries while a Unix backlog is full */

@@ -26,7 +26,7 @@
 
 #include "proto/messages.h"
 #include "transport/op_queue.h"
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 #define FP_TCP_STREAM_BUFFER 65536
 

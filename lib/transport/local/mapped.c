@@ -13,7 +13,7 @@
 #include <string.h>
 #include <ucontext.h>
 
-#include "transport/mapped.h"
+#include "transport/local/mapped.h"
 
 /* In a library that is loaded later, a thread's first use of other thread
  * local storage allocates (glibc, dl-tls.c).

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "proto/messages.h"
-#include "transport/tls_name.h"
+#include "transport/tls/tls_name.h"
 
 bool
 fp_tls_name_in (gnutls_x509_crt_t crt, char *out, size_t room)

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 struct fp_tcp_memory {
   /* Return the address of [raddr, raddr + length) under rkey, or NULL if it is

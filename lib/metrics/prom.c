@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "base/prom.h"
+#include "metrics/prom.h"
 
 #define FIRST_ROOM 16384
 #define NS_PER_S UINT64_C (1000000000)

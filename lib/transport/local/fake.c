@@ -16,8 +16,8 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
-#include "transport/fake.h"
-#include "transport/mapped.h"
+#include "transport/local/fake.h"
+#include "transport/local/mapped.h"
 #include "transport/op_queue.h"
 
 #define GARBAGE 0xa5

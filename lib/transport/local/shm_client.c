@@ -19,7 +19,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
-#include "transport/mapped.h"
+#include "transport/local/mapped.h"
 #include "transport/op_queue.h"
 #include "transport/transport.h"
 

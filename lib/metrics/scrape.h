@@ -18,7 +18,7 @@
 #define FP_SCRAPE_H
 
 #include "base/addr.h"
-#include "base/prom.h"
+#include "metrics/prom.h"
 
 #define SCRAPE_CLIENTS 8
 #define SCRAPE_MS 10000

@@ -35,8 +35,6 @@
 
 struct fp_fake_server;
 
-extern const struct fp_transport_ops fp_transport_fake;
-
 /* Create a server with length bytes of memory at address host, port
  * FP_DEFAULT_PORT.  Each server needs another host.  Return NULL if out of
  * memory.

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "transport/ctl_int.h"
+#include "transport/control/ctl_int.h"
 
 /* Handle a failed handshake.  Return 1 if the server does not speak TLS and
  * TLS is optional; else report the reason.

@@ -13,7 +13,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
-#include "base/resolve.h"
+#include "transport/control/resolve.h"
 #include "base/thread.h"
 
 struct lookup {

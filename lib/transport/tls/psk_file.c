@@ -14,8 +14,8 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/secret.h"
-#include "transport/psk_file.h"
+#include "base/memlock.h"
+#include "transport/tls/psk_file.h"
 
 struct fp_psk_file {
   size_t length;

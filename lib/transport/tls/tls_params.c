@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "transport/tls.h"
+#include "transport/tls/tls.h"
 
 static struct fp_tls *the_client;
 

@@ -25,7 +25,7 @@
 #include "base/clock.h"
 #include "base/tsan.h"
 #include "proto/messages.h"
-#include "transport/tcp_server.h"
+#include "transport/tcp/tcp_server.h"
 
 #define BUFFER 32768 /* bytes; on the thread's stack, which is small */
 #define BATCH 32     /* replies collected at most */

@@ -11,8 +11,8 @@
 #include <stdint.h>
 
 #include "proto/messages.h"
-#include "transport/ctl_channel.h"
-#include "transport/tls.h"
+#include "transport/control/ctl_channel.h"
+#include "transport/tls/tls.h"
 
 #define FP_CTL_WHY_MAX 400
 
