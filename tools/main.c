@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,68 +45,6 @@ usage (FILE *fp)
                " farpage-COMMAND(1).\n"
                "  --help     show this text\n"
                "  --version  show the version\n");
-}
-
-int
-say_error (const char *fmt, ...)
-{
-  va_list ap;
-
-  fputs ("farpage: ", stderr);
-  va_start (ap, fmt);
-  vfprintf (stderr, fmt, ap);
-  va_end (ap);
-  fputc ('\n', stderr);
-  return EXIT_FAILURE;
-}
-
-int
-say_usage (const char *command, const char *fmt, ...)
-{
-  va_list ap;
-
-  fprintf (stderr, "farpage: %s: ", command);
-  va_start (ap, fmt);
-  vfprintf (stderr, fmt, ap);
-  va_end (ap);
-  fprintf (stderr, "\nTry 'farpage %s --help'.\n", command);
-  return EXIT_USAGE;
-}
-
-void
-say_version (void)
-{
-  printf ("farpage %s\n", PACKAGE_VERSION);
-}
-
-bool
-common_option (int c, const char *command, const char *help, int *status)
-{
-  switch (c) {
-  case 'h':
-    fputs (help, stdout);
-    *status = EXIT_SUCCESS;
-    return true;
-  case 'V':
-    say_version ();
-    *status = EXIT_SUCCESS;
-    return true;
-  case '?':
-    fprintf (stderr, "Try 'farpage %s --help'.\n", command);
-    *status = EXIT_USAGE;
-    return true;
-  }
-  return false;
-}
-
-bool
-parse_number (const char *s, long min, long max, long *out)
-{
-  char *end;
-
-  errno = 0;
-  *out = strtol (s, &end, 10);
-  return errno == 0 && end != s && *end == '\0' && *out >= min && *out <= max;
 }
 
 /* Run a command.  getopt prints argv[0] with its messages, so make that
