@@ -24,6 +24,7 @@
 #include "memserver/pool/pool.h"
 #include "memserver/pressure.h"
 #include "memserver/server.h"
+#include "memserver/session/ctl.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
 #include "memserver/store/persist.h"
@@ -324,7 +325,7 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   srv->sessions.records = &srv->records;
   srv->records.lease_s = o->lease_s;
   srv->records.orphan_s = o->orphan_s;
-  sessions_init (&srv->sessions);
+  sessions_init (&srv->sessions, ctl_dispatch);
   records_init (&srv->records);
   if (o->access[0])
     r = access_read (&srv->sessions.access, o->access, why);

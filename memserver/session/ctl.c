@@ -6,8 +6,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
@@ -48,17 +46,6 @@ static const struct {
   [FP_MSG_VOLUMES] = { ctl_volumes, READY | OPEN, false },
   [FP_MSG_TOKEN] = { ctl_token, READY | OPEN, false },
 };
-
-int
-ctl_fail (struct call *call, int err, const char *fmt, ...)
-{
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (call->why, sizeof call->why, fmt, args);
-  va_end (args);
-  return err;
-}
 
 /* Return true if the connection must use TLS, but does not. */
 static bool
@@ -105,7 +92,7 @@ count (struct sessions_counts *counts, unsigned type, int r)
 }
 
 void
-session_dispatch (struct session *s)
+ctl_dispatch (struct session *s)
 {
   static struct fp_log_limit limit;
   struct call call = { .session = s, .header = conn_header (s->conn) };

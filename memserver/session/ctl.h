@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl.h - control messages: a handler for each type, and one table.
- *
- * A handler reads its request, fills in the body of its reply and returns 0.
- * On failure it returns a negative errno value, with the reason in call->why.
- * It never sends.
- *
- * CTL_WAIT means not yet.  The handler must have changed nothing that trying
- * again would spoil.  It is called again after sessions_poke, the last time
- * with session->patience == PATIENCE_OVER.
+/* ctl.h - control messages: a handler for each type, and one table.  See
+ * ctl_call.h for what a handler gets and returns.
  *
  * Threads:  the loop's.
  */
@@ -15,28 +8,15 @@
 #ifndef MEMSERVER_CTL_H
 #define MEMSERVER_CTL_H
 
-#include <stdint.h>
-
-#include "memserver/session/conn.h"
-#include "proto/messages.h"
+#include "memserver/session/ctl_call.h"
 
 struct record;
-struct session;
-
-#define CTL_WAIT 1
-
-struct call {
-  struct session *session;
-  const struct fp_header *header;
-  struct fp_reader in;
-  struct fp_writer out;
-  int fds[FP_MAX_GRANTS]; /* to send with the reply, not to close */
-  unsigned nr_fds;
-  enum conn_after after;
-  char why[FP_REASON_MAX + 1];
-};
+struct sessions;
 
 typedef int ctl_handler (struct call *call);
+
+/* Answer the message that waits for an answer: call its handler. */
+void ctl_dispatch (struct session *s);
 
 /* ctl_session.c */
 ctl_handler ctl_hello, ctl_open, ctl_ping, ctl_bye, ctl_token, ctl_data_hello;
@@ -47,10 +27,6 @@ ctl_handler ctl_stat;
 /* ctl_volumes.c */
 ctl_handler ctl_lookup, ctl_members, ctl_map, ctl_map_read, ctl_map_write,
     ctl_delete, ctl_volumes;
-
-/* Set call->why and return err. */
-int ctl_fail (struct call *call, int err, const char *fmt, ...)
-    __attribute__ ((__format__ (__printf__, 3, 4)));
 
 /* Refuse because another client has the volume.  Return -EBUSY, and name that
  * client.

@@ -29,7 +29,8 @@ struct data_conn {
   int fd;
   struct fp_tls_session *tls; /* NULL: no TLS */
   struct fp_thread thread;
-  struct note ended;
+  struct note thread_ended;
+  void (*ended) (struct session *s);
   int status;
 };
 
@@ -64,7 +65,7 @@ serve (void *arg)
   const struct fp_tcp_memory memory = { .get = get, .put = put, .ctx = d };
 
   d->status = fp_tcp_serve (d->fd, d->tls, &memory, STALL_MS);
-  mailbox_post (d->sessions->mailbox, &d->ended);
+  mailbox_post (d->sessions->mailbox, &d->thread_ended);
 }
 
 static void
@@ -72,7 +73,8 @@ on_ended (struct note *note)
 {
   struct data_conn *d =
       (struct data_conn *) ((char *) note -
-                            offsetof (struct data_conn, ended));
+                            offsetof (struct data_conn, thread_ended));
+  void (*ended) (struct session * s) = d->ended;
   struct session *s = d->session;
 
   fp_thread_join (&d->thread);
@@ -86,12 +88,12 @@ on_ended (struct note *note)
   close (d->fd);
   free (d);
   sessions_poke (s->sessions);
-  session_drained (s);
+  ended (s);
 }
 
 int
 data_start (struct session *s, uint32_t lane, int fd,
-            struct fp_tls_session *tls)
+            struct fp_tls_session *tls, void (*ended) (struct session *s))
 {
   struct data_conn *d = calloc (1, sizeof *d);
   int flags = fcntl (fd, F_GETFL), r;
@@ -109,7 +111,8 @@ data_start (struct session *s, uint32_t lane, int fd,
   d->lane = lane;
   d->fd = fd;
   d->tls = tls;
-  d->ended.run = on_ended;
+  d->ended = ended;
+  d->thread_ended.run = on_ended;
   r = fp_thread_create (&d->thread, "fp-data", serve, d);
   if (r < 0) {
     fp_tls_end (tls);

@@ -15,11 +15,13 @@
 
 struct session;
 
-/* Start a data connection.  Takes fd and tls, also on failure. */
 struct fp_tls_session;
 
+/* Start a data connection.  Takes fd and tls, also on failure.  When its
+ * thread has ended, sessions_poke is called, and then ended.
+ */
 int data_start (struct session *s, uint32_t lane, int fd,
-                struct fp_tls_session *tls);
+                struct fp_tls_session *tls, void (*ended) (struct session *s));
 
 /* Shut down the session's connections of this lane.  Return true if none is
  * left; if false, call again after a poke.  A client makes a second connection
@@ -28,9 +30,7 @@ int data_start (struct session *s, uint32_t lane, int fd,
  */
 bool data_replace (struct session *s, uint32_t lane);
 
-/* Shut down all data connections of the session.  Their threads end soon.  For
- * each, sessions_poke and session_drained are called.
- */
+/* Shut down all data connections of the session.  Their threads end soon. */
 void data_stop_all (struct session *s);
 
 #endif /* MEMSERVER_DATA_H */

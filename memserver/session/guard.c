@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "memserver/session/ctl.h"
+#include "memserver/session/ctl_call.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
@@ -402,43 +402,5 @@ guard_log (const struct sessions *all)
     fp_log (FP_LOG_INFO, "%s: %s lent to %u volumes%s%s", who, lent, volumes,
             r->quota == UINT64_MAX ? "" : ", quota ",
             r->quota == UINT64_MAX ? "" : quota);
-  }
-}
-
-/* ---- SIGHUP ---- */
-
-/* Return why the session must end, or NULL if it may go on. */
-static const char *
-ends_why (const struct session *s)
-{
-  if (!access_find (s->sessions->access, &s->who))
-    return "it may no longer use this server (--access)";
-  if (!s->record)
-    return NULL;
-  switch (level (s, s->record)) {
-  case ACCESS_NONE:
-    return "it may no longer use its volume (--access)";
-  case ACCESS_READ:
-    return s->read_only ? NULL : "it may now only read its volume (--access)";
-  default:
-    return NULL;
-  }
-}
-
-void
-guard_replace (struct sessions *all, struct access *a)
-{
-  struct session *s, *next;
-
-  access_free (all->access);
-  all->access = a;
-  fp_log (FP_LOG_INFO, "SIGHUP: read %s: %u identities", all->access_file,
-          access_count (a));
-  for (s = TAILQ_FIRST (&all->list); s; s = next) {
-    const char *ends = s->state == SESSION_ENDING ? NULL : ends_why (s);
-
-    next = TAILQ_NEXT (s, entry);
-    if (ends)
-      session_end (s, ends);
   }
 }

@@ -14,7 +14,8 @@
 #include "base/thread.h"
 #include "memserver/pool/mailbox.h"
 #include "memserver/session/guard.h"
-#include "memserver/session/sessions.h"
+#include "memserver/session/session.h"
+#include "memserver/store/record.h"
 
 struct guard_reread {
   struct sessions *all;
@@ -50,6 +51,44 @@ static void
 failed (const char *why)
 {
   fp_log (FP_LOG_ERROR, "SIGHUP: the access rules are unchanged: %s", why);
+}
+
+/* ---- SIGHUP ---- */
+
+/* Return why the session must end, or NULL if it may go on. */
+static const char *
+ends_why (const struct session *s)
+{
+  if (!access_find (s->sessions->access, &s->who))
+    return "it may no longer use this server (--access)";
+  if (!s->record)
+    return NULL;
+  switch (access_to (guard_rights (s), s->record->name, &s->record->owner)) {
+  case ACCESS_NONE:
+    return "it may no longer use its volume (--access)";
+  case ACCESS_READ:
+    return s->read_only ? NULL : "it may now only read its volume (--access)";
+  default:
+    return NULL;
+  }
+}
+
+void
+guard_replace (struct sessions *all, struct access *a)
+{
+  struct session *s, *next;
+
+  access_free (all->access);
+  all->access = a;
+  fp_log (FP_LOG_INFO, "SIGHUP: read %s: %u identities", all->access_file,
+          access_count (a));
+  for (s = TAILQ_FIRST (&all->list); s; s = next) {
+    const char *ends = s->state == SESSION_ENDING ? NULL : ends_why (s);
+
+    next = TAILQ_NEXT (s, entry);
+    if (ends)
+      session_end (s, ends);
+  }
 }
 
 static void

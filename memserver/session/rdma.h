@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* rdma.h - RDMA in the memory server (verbs_server.h): where it listens, and
- * which queue pairs belong to which session.  Without librdmacm these
- * functions exist and do nothing.
+ * which queue pairs belong to which session.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.

@@ -146,7 +146,7 @@ on_message (struct conn *c)
   struct session *s = conn_owner (c);
 
   conn_set_deadline (c, ANSWER_MS, "a request was not answered in time");
-  session_dispatch (s);
+  s->sessions->dispatch (s);
 }
 
 /* Return how the session and its client part now that c has ended.  Over TCP
@@ -190,7 +190,8 @@ on_give_away (struct conn *c)
     fp_tls_end (tls);
     close (fd);
   }
-  else if ((r = data_start (owner, s->data_lane, fd, tls)) < 0)
+  else if ((r = data_start (owner, s->data_lane, fd, tls, session_drained)) <
+           0)
     fp_log (FP_LOG_WARN, "%s: data connection: %s", owner->name,
             strerror (-r));
   drop_fresh (s);
@@ -211,7 +212,7 @@ on_wait_over (evutil_socket_t fd, short what, void *arg)
   (void) what;
   stop_waiting (s);
   set_patience (s, PATIENCE_OVER);
-  session_dispatch (s);
+  s->sessions->dispatch (s);
 }
 
 static void

@@ -210,7 +210,4 @@ void session_renew (struct session *s);
 /* Close the descriptors that were opened only to be sent. */
 void session_close_sent (struct session *s);
 
-/* Call the handler of the message that is waiting for an answer. */
-void session_dispatch (struct session *s);
-
 #endif /* MEMSERVER_SESSION_H */

@@ -36,7 +36,7 @@ on_poke (struct note *note)
     s->waiting = false;
     TAILQ_REMOVE (&all->waiting, s, wait_entry);
     all->nr_waiting--;
-    session_dispatch (s);
+    all->dispatch (s);
   }
   all->poke_left = 0;
 }
@@ -48,41 +48,16 @@ sessions_poke (struct sessions *all)
   mailbox_post (all->mailbox, &all->poke);
 }
 
-/* ---- start and end ---- */
+/* ---- lists ---- */
 
 void
-sessions_init (struct sessions *all)
+sessions_init (struct sessions *all, void (*dispatch) (struct session *s))
 {
+  all->dispatch = dispatch;
   all->poke.run = on_poke;
   TAILQ_INIT (&all->fresh);
   TAILQ_INIT (&all->list);
   TAILQ_INIT (&all->waiting);
-}
-
-void
-sessions_gone (struct sessions *all)
-{
-  sessions_poke (all); /* another client may wait for its volume */
-  if (all->stopped && all->nr == 0)
-    all->stopped (all->stopped_ctx);
-}
-
-void
-sessions_stop (struct sessions *all, void (*stopped) (void *ctx), void *ctx)
-{
-  struct session *s, *next;
-
-  all->stopping = true;
-  while (!TAILQ_EMPTY (&all->fresh))
-    session_end (TAILQ_FIRST (&all->fresh), "the server stops");
-  for (s = TAILQ_FIRST (&all->list); s; s = next) {
-    next = TAILQ_NEXT (s, entry);
-    session_end (s, "the server stops");
-  }
-  all->stopped = stopped;
-  all->stopped_ctx = ctx;
-  if (all->nr == 0)
-    stopped (ctx);
 }
 
 struct session *
@@ -94,63 +69,6 @@ sessions_find (const struct sessions *all, uint64_t id)
   if (s->id == id)
     return s;
   return NULL;
-}
-
-/* ---- too many connections without HELLO ---- */
-
-/* Return the oldest fresh connection of this origin, if possible one without a
- * waiting request.  Set *nr to how many there are of it.
- */
-static struct session *
-oldest_fresh (const struct sessions *all, const struct origin *origin,
-              unsigned *nr)
-{
-  struct session *s, *oldest = NULL;
-
-  *nr = 0;
-  TAILQ_FOREACH (s, &all->fresh, entry)
-  {
-    if (!origin_eq (&s->origin, origin))
-      continue;
-    ++*nr;
-    if (!oldest || (oldest->waiting && !s->waiting))
-      oldest = s;
-  }
-  return oldest;
-}
-
-/* Drop one of the origin that has most.  Each connection is compared with
- * each, but this is called only when a limit is reached.
- */
-bool
-sessions_shed (struct sessions *all)
-{
-  struct session *s, *oldest, *victim = NULL;
-  unsigned most = 0, nr;
-
-  TAILQ_FOREACH (s, &all->fresh, entry)
-  {
-    oldest = oldest_fresh (all, &s->origin, &nr);
-    if (nr > most) {
-      most = nr;
-      victim = oldest;
-    }
-  }
-  if (victim)
-    session_end (victim, "too many newer connections");
-  return victim != NULL;
-}
-
-void
-sessions_make_room (struct sessions *all, const struct origin *origin)
-{
-  unsigned nr;
-  struct session *oldest = oldest_fresh (all, origin, &nr);
-
-  if (nr >= MAX_FRESH_ORIGIN)
-    session_end (oldest, "too many newer connections from its address");
-  else if (all->nr_fresh >= MAX_FRESH)
-    (void) sessions_shed (all);
 }
 
 unsigned

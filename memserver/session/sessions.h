@@ -80,6 +80,8 @@ struct sessions {
   unsigned nr_fresh, nr, nr_waiting, nr_data;
   struct sessions_counts counts;
 
+  void (*dispatch) (struct session *s); /* see sessions_init */
+
   bool stopping;
   void (*stopped) (void *ctx); /* see sessions_stop */
   void *stopped_ctx;
@@ -89,8 +91,11 @@ struct sessions {
   unsigned poke_left; /* sessions left to try in this round */
 };
 
-/* Make empty lists; the fields that the server sets stay. */
-void sessions_init (struct sessions *all);
+/* Make empty lists; the fields that the server sets stay.  dispatch answers
+ * the message of a session that waits for an answer (ctl_dispatch).
+ */
+void sessions_init (struct sessions *all,
+                    void (*dispatch) (struct session *s));
 
 /* End all sessions, and open no volume any more.  Call stopped once, when the
  * last session is gone, perhaps at once.  It must free nothing: a function of

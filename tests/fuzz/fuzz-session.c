@@ -163,7 +163,7 @@ start (void)
     exit (77);
   }
   fp_log_set_sink (sink, NULL);
-  sessions_init (&srv.sessions);
+  sessions_init (&srv.sessions, ctl_dispatch);
   records_init (&srv.records);
   srv.base = loop_base ();
   FUZZ_CHECK (mailbox_new (&srv.mailbox, srv.base) == 0);

@@ -35,7 +35,7 @@ donor_start_idle (uint32_t slabs, uint64_t slab_mib)
   memset (&donor, 0, sizeof donor);
   options = (struct options) { .slab = slab_mib * MIB };
   donor.options = &options;
-  sessions_init (&donor.sessions);
+  sessions_init (&donor.sessions, ctl_dispatch);
   records_init (&donor.records);
   donor.base = event_base_new ();
   assert_non_null (donor.base);
