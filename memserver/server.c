@@ -24,6 +24,7 @@
 #include "memserver/pool/pool.h"
 #include "memserver/pressure.h"
 #include "memserver/server.h"
+#include "memserver/session/access_reread.h"
 #include "memserver/session/ctl.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
@@ -153,7 +154,7 @@ on_signal (evutil_socket_t signo, short what, void *arg)
     if (srv->sessions.tls)
       read_keys (srv);
     if (srv->sessions.access)
-      guard_reread (&srv->sessions);
+      access_reread (&srv->sessions);
   }
   else if (srv->sessions.stopping)
     _exit (1);
@@ -383,7 +384,7 @@ server_end (struct server *srv)
   rdma_free (srv->sessions.rdma);
   pool_free (srv->pool);
   persist_close (srv->records.persist);
-  guard_reread_end (&srv->sessions);
+  access_reread_end (&srv->sessions);
   mailbox_free (srv->mailbox);
   for (unsigned i = 0; i < NR_SIGNALS; i++)
     if (srv->signals[i])

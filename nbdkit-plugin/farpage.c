@@ -126,8 +126,11 @@ static int
 farpage_config_complete (void)
 {
   char why[FP_WHY_MAX] = "";
+  int r = fp_members_read (&params, why);
 
-  return complain (fp_params_complete (&params, why), why);
+  if (r == 0)
+    r = fp_params_complete (&params, why);
+  return complain (r, why);
 }
 
 #define farpage_config_help                                                   \

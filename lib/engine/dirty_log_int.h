@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dirty_log_int.h - calls between the files of the dirty log (dirty_log.h).
+/* dirty_log_int.h - what marks.c calls in dirty_log.c.
  *
  * Threads:  the migration thread's.
  * Memory:   no allocation.

@@ -2,7 +2,7 @@
 /* engine.h - the lowest layer of a volume (block.h): lanes, copies, dirty log.
  *
  * lane_wait.c takes requests, lane_issue.c cuts and sends them.  zero.c zeros
- * and finds holes, flush.c flushes.
+ * and finds holes, lane_flush.c flushes.
  *
  * Lock order: a lane's lock comes before fp_extents.lock, under which no other
  * is taken but that of a notifier.

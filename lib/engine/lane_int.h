@@ -378,6 +378,16 @@ int lane_read_copy (struct fp_block *b, struct fp_block_request *r,
 /* Add this lane's counts to the status.  lane.c */
 void lane_status (struct fp_lane *lane, struct fp_volume_status *s);
 
+/* zero_copies.c */
+/* Zero [in, in + length) of extent i, which has copies in use.  release: the
+ * range is the whole extent, and its memory is released.  -EAGAIN: try again
+ * after a change.  -EBUSY: a copy cannot be zeroed now, and no change may tell
+ * when it can.  -EIO: the deadline has passed.  Time that was spent on
+ * work that is done moves *deadline.  Any thread.
+ */
+int zero_at_copies (struct fp_engine *e, uint64_t i, uint64_t in,
+                    uint64_t length, bool release, uint64_t *deadline);
+
 /* zero.c */
 int zero_range (struct fp_block *b, struct fp_block_request *r);
 bool zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset,
@@ -385,12 +395,12 @@ bool zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset,
 void find_hole (struct fp_block *b, uint64_t offset, uint64_t limit,
                 bool *hole, uint64_t *length);
 
-/* flush.c */
-int flush_lanes (struct fp_block *b);
+/* lane_flush.c */
+int lane_flush_all (struct fp_block *b);
 /* Set *at to a linear address that can be read on that server: *at itself if
  * its extent is still there, else any.  Return false if no entry there can be
  * read now.
  */
-bool flush_place_to_read (struct fp_engine *e, unsigned server, uint64_t *at);
+bool lane_place_to_read (struct fp_engine *e, unsigned server, uint64_t *at);
 
 #endif /* FP_LANE_INT_H */

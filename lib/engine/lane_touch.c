@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lane_touch.c - read one byte of a server over a lane, to learn about its
- * connection, or to have earlier writes placed (flush.c).
+ * connection, or to have earlier writes placed (lane_flush.c).
  *
  * Threads:  a peer's.
  */
@@ -95,7 +95,7 @@ fp_lanes_touch_others (struct fp_engine *e, unsigned server,
       uint64_t at = 0;
 
       if (s == server || !fp_lane_has_queue_pair (e->lanes[i], s) ||
-          !flush_place_to_read (e, s, &at))
+          !lane_place_to_read (e, s, &at))
         continue;
       b[nr].stop = stop;
       touch_begin (&b[nr++], e->lanes[i], s, at, NULL);

@@ -79,15 +79,6 @@ void fp_mirror_poke (struct fp_engine *e);
  */
 void fp_mirror_dropped (struct fp_engine *e, uint64_t k);
 
-/* Zero [in, in + length) of extent i, which has copies in use.  release: the
- * range is the whole extent, and its memory is released.  -EAGAIN: try again
- * after a change.  -EBUSY: a copy cannot be zeroed now, and no change may tell
- * when it can.  -EIO: the deadline has passed.  Time that was spent on
- * work that is done moves *deadline.  Any thread; mirror_zero.c.
- */
-int fp_mirror_zero (struct fp_engine *e, uint64_t i, uint64_t in,
-                    uint64_t length, bool release, uint64_t *deadline);
-
 struct fp_mirror_status {
   uint64_t allocated; /* extents with memory */
   uint64_t lost;      /* extents that no server has any more */

@@ -159,7 +159,7 @@ zero_said (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
   if (fp_copies_several (e->extents))
     r = fp_dirty_log_say (z->lane, i, in, length);
   if (r == 0)
-    return fp_mirror_zero (e, i, in, length, false, &z->deadline_ns);
+    return zero_at_copies (e, i, in, length, false, &z->deadline_ns);
   fp_mirror_poke (e);
   if (!is_over (e, z))
     return r == -EIO ? -EBUSY : -EAGAIN;
@@ -217,7 +217,7 @@ zero_copies (struct fp_engine *e, struct zeroing *z, uint64_t i, uint64_t in,
      */
     if (all && !zeroed && !e->p->reserve_full &&
         fp_meta_log_may_record (e->meta_log)) {
-      r = fp_mirror_zero (e, i, in, length, true, &z->deadline_ns);
+      r = zero_at_copies (e, i, in, length, true, &z->deadline_ns);
     }
     else {
       zeroed = fp_copies_several (t);

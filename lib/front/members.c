@@ -21,12 +21,16 @@ failed (const char *path, const char *what, int err, char *why)
 }
 
 int
-fp_members_read (struct fp_params *p, const char *path, char why[FP_WHY_MAX])
+fp_members_read (struct fp_params *p, char why[FP_WHY_MAX])
 {
-  FILE *fp = fopen (path, "re");
+  const char *path = p->members;
   char line[LINE_MAX_BYTES];
+  FILE *fp;
   int r = 0;
 
+  if (!p->volume.resume || path[0] == '\0')
+    return 0;
+  fp = fopen (path, "re");
   if (fp == NULL)
     return errno == ENOENT ? 0 : failed (path, "open", errno, why);
   p->volume.nr_servers = 0;

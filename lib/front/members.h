@@ -13,9 +13,10 @@
 
 #include "front/params.h"
 
-/* Replace the servers in p by those in the file, if it exists. */
-int fp_members_read (struct fp_params *p, const char *path,
-                     char why[FP_WHY_MAX]);
+/* If the volume is resumed, replace the servers in p by those in its file, if
+ * that exists.  Call after the last parameter, before fp_params_complete.
+ */
+int fp_members_read (struct fp_params *p, char why[FP_WHY_MAX]);
 /* Write the file.  Callback for fp_volume_params.keep_servers; path is a
  * string.
  */

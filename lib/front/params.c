@@ -18,7 +18,6 @@
 #include "base/checked.h"
 #include "metrics/scrape.h"
 #include "base/size.h"
-#include "front/members.h"
 #include "transport/transport.h"
 
 /* Room for an address and a domain; a longer text is not valid. */
@@ -628,9 +627,6 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
 {
   struct fp_volume_params *v = &p->volume;
 
-  if (v->resume && p->members[0] != '\0' &&
-      fp_members_read (p, p->members, why) < 0)
-    return -EINVAL;
   if (fp_tls_params_complete (&p->tls, false, why) < 0)
     return -EINVAL;
   if (v->nr_servers == 0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ctl.h - control messages: a handler for each type, and one table.  See
- * ctl_call.h for what a handler gets and returns.
+ * call.h for what a handler gets and returns.
  *
  * Threads:  the loop's.
  */
@@ -8,7 +8,7 @@
 #ifndef MEMSERVER_CTL_H
 #define MEMSERVER_CTL_H
 
-#include "memserver/session/ctl_call.h"
+#include "memserver/session/call.h"
 
 struct record;
 struct sessions;

@@ -11,7 +11,7 @@
 #include "base/checked.h"
 #include "base/log.h"
 #include "base/size.h"
-#include "memserver/session/ctl_call.h"
+#include "memserver/session/call.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"

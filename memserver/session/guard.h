@@ -23,17 +23,6 @@ struct record;
 struct session;
 struct sessions;
 
-/* Read the access file again, in a thread (SIGHUP).  The old rights stay until
- * that is done, and if the file is wrong; an error is logged.
- */
-void guard_reread (struct sessions *all);
-/* Stop rereading.  This waits for the thread: as long as NSS takes. */
-void guard_reread_end (struct sessions *all);
-/* Replace all rights.  Takes a.  A session ends if it has no right any more to
- * be here, or to what it does with its volume.
- */
-void guard_replace (struct sessions *all, struct access *a);
-
 /* Set session.who at HELLO.  -EPERM: this identity may not use the server. */
 int guard_hello (struct call *call);
 

@@ -2,9 +2,9 @@
 /* sessions.h - all sessions of this server, and the limits on them.
  *
  * The server embeds one, zeroed, and sets the first fields before it accepts a
- * connection; only `wanted` changes later, and guard_reread.c replaces access.
- * The server frees what they point to, and rdma.  Other threads read mailbox,
- * pool and access_file.
+ * connection; only `wanted` changes later, and access_reread.c replaces
+ * access. The server frees what they point to, and rdma.  Other threads read
+ * mailbox, pool and access_file.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's, except sessions_poke.
@@ -42,7 +42,7 @@
 struct access;
 struct event_base;
 struct fp_tls;
-struct guard_reread;
+struct access_reread;
 struct origin;
 struct pool;
 struct rdma;
@@ -72,11 +72,11 @@ struct sessions {
   bool insecure;   /* other machines can connect without TLS */
   uint32_t wanted; /* slabs that clients are asked to move elsewhere */
 
-  struct rdma *rdma;           /* NULL: RDMA listens nowhere */
-  struct guard_reread *reread; /* NULL until the first reread */
-  struct session_list fresh;   /* oldest first */
-  struct session_list list;    /* after HELLO, until drained */
-  struct session_list waiting; /* their requests wait for a slab or a turn */
+  struct rdma *rdma;            /* NULL: RDMA listens nowhere */
+  struct access_reread *reread; /* NULL until the first reread */
+  struct session_list fresh;    /* oldest first */
+  struct session_list list;     /* after HELLO, until drained */
+  struct session_list waiting;  /* their requests wait for a slab or a turn */
   unsigned nr_fresh, nr, nr_waiting, nr_data;
   struct sessions_counts counts;
 

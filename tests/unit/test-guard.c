@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "donor.h"
 #include "memserver/auth/access.h"
+#include "memserver/session/access_reread.h"
 #include "memserver/session/guard.h"
 #include "memserver/store/persist.h"
 
@@ -308,21 +309,21 @@ test_slow_names (void **state)
   answers = false;
   donor.sessions.access_file = file;
   write_file ("[alice]\nvolumes = *\n[user:someone]\nvolumes = *\n");
-  guard_reread (&donor.sessions);
+  access_reread (&donor.sessions);
   /* Meanwhile the server goes on, with the old file. */
   assert_int_equal (make (&clients[BOB], 1), 0);
   assert_false (knows_4711 ());
   /* The file is read again before the first reading is done. */
   write_file ("[user:someone]\nvolumes = *\n");
-  guard_reread (&donor.sessions);
+  access_reread (&donor.sessions);
   answers = true;
   donor_wait (is_empty);
   assert_true (knows_4711 ());
   assert_int_equal (make (&clients[BOB], 2), -EPERM);
   /* A file with an error changes nothing. */
   write_file ("[user:someone]\nnonsense = *\n");
-  guard_reread (&donor.sessions);
-  guard_reread_end (&donor.sessions);
+  access_reread (&donor.sessions);
+  access_reread_end (&donor.sessions);
   assert_true (knows_4711 ());
 }
 

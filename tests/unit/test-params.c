@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "front/members.h"
 #include "front/params.h"
 
 #define SERVER "server=127.0.0.1"
@@ -36,6 +37,7 @@ parse (struct fp_params *p, const char *list, char why[FP_WHY_MAX])
     if (r < 0)
       return r;
   }
+  assert_int_equal (fp_members_read (p, why), 0);
   return fp_params_complete (p, why);
 }
 

@@ -13,6 +13,8 @@
 #include "base/clock.h"
 #include "tools/bench/bench.h"
 
+volatile sig_atomic_t bench_stop;
+
 const struct bench_row bench_rows[] = {
   { BENCH_READ, 4096, 1 },       { BENCH_WRITE, 4096, 1 },
   { BENCH_READ, 4096, 32 },      { BENCH_WRITE, 4096, 32 },

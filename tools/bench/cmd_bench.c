@@ -29,8 +29,6 @@
 #define DEFAULT_ROUNDS 5
 #define WARM_UP_MS 50 /* per row, before the first round */
 
-volatile sig_atomic_t bench_stop;
-
 /* All layers, in the order in which they are opened and run. */
 static const struct bench_layer *const layers[] = {
   &bench_memcpy,     &bench_engine_shm,  &bench_engine_tcp,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_call.h - a control message that is being answered.
+/* call.h - a control message that is being answered.
  *
  * A handler reads its request, fills in the body of its reply and returns 0.
  * On failure it returns a negative errno value, with the reason in call->why.
@@ -12,8 +12,8 @@
  * Threads:  the loop's.
  */
 
-#ifndef MEMSERVER_CTL_CALL_H
-#define MEMSERVER_CTL_CALL_H
+#ifndef MEMSERVER_CALL_H
+#define MEMSERVER_CALL_H
 
 #include "memserver/session/conn.h"
 #include "proto/messages.h"
@@ -37,4 +37,4 @@ struct call {
 int ctl_fail (struct call *call, int err, const char *fmt, ...)
     __attribute__ ((__format__ (__printf__, 3, 4)));
 
-#endif /* MEMSERVER_CTL_CALL_H */
+#endif /* MEMSERVER_CALL_H */

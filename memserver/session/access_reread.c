@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* guard_reread.c - read the access file again, in a thread.  Looking up users
+/* access_reread.c - read the access file again, in a thread.  Looking up users
  * (user:NAME) may ask another machine, and meanwhile the event loop goes on.
  */
 
@@ -13,11 +13,12 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "memserver/pool/mailbox.h"
+#include "memserver/session/access_reread.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
 
-struct guard_reread {
+struct access_reread {
   struct sessions *all;
   struct fp_thread thread;
   struct note done;
@@ -31,14 +32,14 @@ struct guard_reread {
 static void
 read_file (void *arg)
 {
-  struct guard_reread *g = arg;
+  struct access_reread *g = arg;
 
   g->status = access_read (&g->access, g->all->access_file, g->why);
   mailbox_post (g->all->mailbox, &g->done);
 }
 
 static int
-start (struct guard_reread *g)
+start (struct access_reread *g)
 {
   /* NSS modules may need more stack than our own threads have. */
   int r = fp_thread_create_large (&g->thread, "fp-access", read_file, g);
@@ -74,7 +75,7 @@ ends_why (const struct session *s)
 }
 
 void
-guard_replace (struct sessions *all, struct access *a)
+access_replace (struct sessions *all, struct access *a)
 {
   struct session *s, *next;
 
@@ -94,27 +95,27 @@ guard_replace (struct sessions *all, struct access *a)
 static void
 on_done (struct note *note)
 {
-  struct guard_reread *g =
-      (struct guard_reread *) ((char *) note -
-                               offsetof (struct guard_reread, done));
+  struct access_reread *g =
+      (struct access_reread *) ((char *) note -
+                                offsetof (struct access_reread, done));
 
   fp_thread_join (&g->thread);
   g->running = false;
   if (g->status < 0)
     failed (g->why);
   else
-    guard_replace (g->all, g->access);
+    access_replace (g->all, g->access);
   g->access = NULL;
   if (g->again) {
     g->again = false;
-    guard_reread (g->all);
+    access_reread (g->all);
   }
 }
 
 void
-guard_reread (struct sessions *all)
+access_reread (struct sessions *all)
 {
-  struct guard_reread *g = all->reread;
+  struct access_reread *g = all->reread;
   int r;
 
   if (!g) {
@@ -136,9 +137,9 @@ guard_reread (struct sessions *all)
 }
 
 void
-guard_reread_end (struct sessions *all)
+access_reread_end (struct sessions *all)
 {
-  struct guard_reread *g = all->reread;
+  struct access_reread *g = all->reread;
 
   if (!g)
     return;

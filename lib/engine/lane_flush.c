@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* flush.c - wait until every write that a lane completed is in the servers'
- * memory.
+/* lane_flush.c - wait until every write that a lane completed is in the
+ * servers' memory.
  *
  * An acknowledged WRITE is placed before a later READ of the same queue pair
  * is answered.  Nothing orders it against another queue pair (InfiniBand
@@ -25,7 +25,7 @@ is_on (struct fp_engine *e, uint64_t k, unsigned server)
 }
 
 bool
-flush_place_to_read (struct fp_engine *e, unsigned server, uint64_t *at)
+lane_place_to_read (struct fp_engine *e, unsigned server, uint64_t *at)
 {
   struct fp_extents *t = e->extents;
 
@@ -55,7 +55,7 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
     uint64_t at, mark = fp_lane_unflushed (lane, server, &at);
     bool on;
 
-    if (mark == 0 || !flush_place_to_read (e, server, &at))
+    if (mark == 0 || !lane_place_to_read (e, server, &at))
       return 0;
     if (r < 0 && fp_deadline_passed (deadline))
       return r;
@@ -77,7 +77,7 @@ flush_queue (struct fp_lane *lane, unsigned server, uint64_t deadline)
 }
 
 int
-flush_lanes (struct fp_block *b)
+lane_flush_all (struct fp_block *b)
 {
   struct fp_engine *e = fp_engine_of (b);
   uint64_t deadline = fp_deadline_in_ms (e->block.await_ms);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dirty_log_io.c - set, read and clear the marks in the tails of slabs.  The
- * callers wait for the transfers.
+/* marks.c - set, read and clear the marks of the dirty log, which are in the
+ * tails of slabs.  The callers wait for the transfers.
  */
 
 #include <config.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* mirror_zero.c - zero a range of an extent at its servers, or release its
+/* zero_copies.c - zero a range of an extent at its servers, or release its
  * memory.  All copies in use are shut, so that no write runs meanwhile.
  */
 
@@ -11,8 +11,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
-#include "engine/engine.h"
-#include "engine/lane.h"
+#include "engine/lane_int.h"
 #include "extent/stripe.h"
 #include "meta/meta_log.h"
 #include "peer/peer.h"
@@ -215,7 +214,7 @@ release_all (struct shut *s, uint64_t deadline)
 }
 
 int
-fp_mirror_zero (struct fp_engine *e, uint64_t i, uint64_t in, uint64_t length,
+zero_at_copies (struct fp_engine *e, uint64_t i, uint64_t in, uint64_t length,
                 bool release, uint64_t *deadline)
 {
   struct shut s = { .e = e, .i = i };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* ctl_call.c - a control message that is being answered. */
+/* call.c - a control message that is being answered. */
 
 #include <config.h>
 
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "memserver/session/ctl_call.h"
+#include "memserver/session/call.h"
 
 int
 ctl_fail (struct call *call, int err, const char *fmt, ...)

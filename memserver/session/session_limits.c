@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* sessions_end.c - sessions that end because there are too many, or because
+/* session_limits.c - sessions that end because there are too many, or because
  * the server stops.
  */
 
