@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "memserver/listener.h"
 #include "memserver/server.h"
@@ -234,28 +235,31 @@ warn_of_one (const struct fp_sockaddrs *list, unsigned i, const char *name,
           text, name, strerror (-err));
 }
 
-/* Say which program may have the address, and how to find out. */
-static void
-say_in_use (const struct fp_addr *addr, const char *text, char *why)
+/* Say which program may have the address, and how to find out.  Return
+ * -EADDRINUSE.
+ */
+static int
+say_in_use (const struct fp_addr *addr, const char *text,
+            struct fp_error *error)
 {
   struct stat st;
 
   if (!addr->is_unix)
-    snprintf (why, WHY_MAX,
-              "listen: %s: %s: perhaps another farpage-memserver ('ss -tlnp "
-              "sport = :%u' shows which program): stop it, or use another "
-              "port with --listen HOST:PORT",
-              text, strerror (EADDRINUSE), addr->port);
-  else if (lstat (addr->host, &st) == 0 && !S_ISSOCK (st.st_mode))
-    snprintf (why, WHY_MAX,
-              "listen: %s: %s: it is not a socket: use another path, or "
-              "remove it",
-              text, strerror (EADDRINUSE));
-  else
-    snprintf (why, WHY_MAX,
-              "listen: %s: %s: a program answers there, perhaps another "
-              "farpage-memserver: stop it, or use another path",
-              text, strerror (EADDRINUSE));
+    return fp_fail (
+        error, -EADDRINUSE,
+        "listen: %s: %s: perhaps another farpage-memserver ('ss -tlnp "
+        "sport = :%u' shows which program): stop it, or use another "
+        "port with --listen HOST:PORT",
+        text, strerror (EADDRINUSE), addr->port);
+  if (lstat (addr->host, &st) == 0 && !S_ISSOCK (st.st_mode))
+    return fp_fail (error, -EADDRINUSE,
+                    "listen: %s: %s: it is not a socket: use another path, or "
+                    "remove it",
+                    text, strerror (EADDRINUSE));
+  return fp_fail (error, -EADDRINUSE,
+                  "listen: %s: %s: a program answers there, perhaps another "
+                  "farpage-memserver: stop it, or use another path",
+                  text, strerror (EADDRINUSE));
 }
 
 /* Check all addresses that one stands for.  -EACCES: the server may not listen
@@ -263,30 +267,30 @@ say_in_use (const struct fp_addr *addr, const char *text, char *why)
  */
 static int
 check_reach (const struct options *o, const struct fp_sockaddrs *list,
-             const char *text, char *why)
+             const char *text, struct fp_error *error)
 {
   for (unsigned i = 0; i < list->nr; i++) {
     if (options_may_listen (o, (const struct sockaddr *) &list->list[i].addr))
       continue;
-    snprintf (why, WHY_MAX,
-              "listen: %s: %s, so any machine that can reach this address "
-              "could use the memory, and read and change the data of others: "
-              "%s, or allow that with --insecure",
-              text,
-              o->tls.mode == FP_TLS_OFF
-                  ? "there is no TLS"
-                  : "--tls on also accepts clients without TLS",
-              o->tls.mode == FP_TLS_OFF
-                  ? "make a key (farpage keygen FILE) and give it with "
-                    "--tls-psk FILE"
-                  : "use --tls require");
-    return -EACCES;
+    return fp_fail (
+        error, -EACCES,
+        "listen: %s: %s, so any machine that can reach this address "
+        "could use the memory, and read and change the data of others: "
+        "%s, or allow that with --insecure",
+        text,
+        o->tls.mode == FP_TLS_OFF
+            ? "there is no TLS"
+            : "--tls on also accepts clients without TLS",
+        o->tls.mode == FP_TLS_OFF
+            ? "make a key (farpage keygen FILE) and give it with "
+              "--tls-psk FILE"
+            : "use --tls require");
   }
   return 0;
 }
 
 int
-listener_check (const struct options *o, char *why)
+listener_check (const struct options *o, struct fp_error *error)
 {
   struct fp_sockaddrs list;
   char text[FP_ADDR_MAX + 1];
@@ -295,7 +299,7 @@ listener_check (const struct options *o, char *why)
   for (unsigned i = 0; i < o->nr_listen && r == 0; i++) {
     fp_addr_format (&o->listen[i], text);
     if (fp_addr_resolve (&o->listen[i], &list, NULL) == 0)
-      r = check_reach (o, &list, text, why);
+      r = check_reach (o, &list, text, error);
   }
   return r;
 }
@@ -312,7 +316,8 @@ listener_is_insecure (const struct server *srv)
 }
 
 int
-listener_open (struct server *srv, const struct fp_addr *addr, char *why)
+listener_open (struct server *srv, const struct fp_addr *addr,
+               struct fp_error *error)
 {
   struct fp_sockaddrs list;
   char text[FP_ADDR_MAX + 1];
@@ -323,12 +328,10 @@ listener_open (struct server *srv, const struct fp_addr *addr, char *why)
 
   fp_addr_format (addr, text);
   r = fp_addr_resolve (addr, &list, &reason);
-  if (r < 0) {
-    snprintf (why, WHY_MAX, "listen: %s: %s", text, reason);
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "listen: %s: %s", text, reason);
   /* Check again: a name may stand for other addresses than a moment ago. */
-  r = check_reach (srv->options, &list, text, why);
+  r = check_reach (srv->options, &list, text, error);
   if (r < 0)
     return r;
   for (unsigned i = 0; i < list.nr; i++) {
@@ -353,10 +356,8 @@ listener_open (struct server *srv, const struct fp_addr *addr, char *why)
   if (opened)
     return 0;
   if (r == -EADDRINUSE)
-    say_in_use (addr, text, why);
-  else
-    snprintf (why, WHY_MAX, "listen: %s: %s", text, strerror (-r));
-  return r;
+    return say_in_use (addr, text, error);
+  return fp_fail (error, r, "listen: %s: %s", text, strerror (-r));
 }
 
 void

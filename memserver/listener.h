@@ -11,6 +11,7 @@
 #include <stdbool.h>
 
 #include "base/addr.h"
+#include "base/error.h"
 
 struct listener;
 struct options;
@@ -20,13 +21,14 @@ struct server;
  * if there is a device.  Add to the server's listeners.  Replace a Unix socket
  * that no program listens on any more.
  */
-int listener_open (struct server *srv, const struct fp_addr *addr, char *why);
+int listener_open (struct server *srv, const struct fp_addr *addr,
+                   struct fp_error *error);
 
 /* Check the options before anything is started.  -EACCES: the server may not
  * listen on one of the addresses (options_may_listen).  A name that cannot be
  * looked up is left to listener_open.
  */
-int listener_check (const struct options *o, char *why);
+int listener_check (const struct options *o, struct fp_error *error);
 
 /* Return true if other machines can reach an address of the server without
  * TLS.

@@ -14,6 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/memlock.h"
 #include "base/size.h"
@@ -159,10 +160,10 @@ lock_memory (const struct options *o)
 
 /* Check the access file early: an error is like a bad command line. */
 static int
-check_access (const struct options *o, char *why)
+check_access (const struct options *o, struct fp_error *error)
 {
   struct access *a = NULL;
-  int r = o->access[0] ? access_read (&a, o->access, why) : 0;
+  int r = o->access[0] ? access_read (&a, o->access, error) : 0;
 
   access_free (a);
   return r;
@@ -245,11 +246,11 @@ run (struct options *o)
 {
   static struct server srv;
   struct event *alive = NULL;
-  char why[WHY_MAX];
-  int r = server_start (&srv, o, why);
+  struct fp_error error;
+  int r = server_start (&srv, o, &error);
 
   if (r < 0)
-    failed ("%s", why[0] ? why : strerror (-r));
+    failed ("%s", error.text[0] ? error.text : strerror (-r));
   else
     r = check_lock (&srv);
   if (r == 0)
@@ -274,11 +275,12 @@ int
 main (int argc, char *argv[])
 {
   struct options o;
-  char why[WHY_MAX];
+  struct fp_error error;
   int r = options_parse (&o, argc, argv);
 
-  if (r == 0 && (listener_check (&o, why) < 0 || check_access (&o, why) < 0))
-    r = failed ("%s", why);
+  if (r == 0 &&
+      (listener_check (&o, &error) < 0 || check_access (&o, &error) < 0))
+    r = failed ("%s", error.text);
   if (r != 0)
     return r < 0 ? 2 : EXIT_SUCCESS;
   fp_log_set_sink (fp_log_to_stderr, (void *) "farpage-memserver");

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "metrics/scrape.h"
 #include "memserver/listener.h"
@@ -21,8 +22,6 @@
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
-
-_Static_assert(WHY_MAX >= SCRAPE_WHY_MAX, "why is long enough for both");
 
 struct metrics {
   struct fp_scrape_sockets sockets;
@@ -333,7 +332,8 @@ render (void *ctx, struct fp_prom *p)
 }
 
 int
-metrics_start (struct metrics **out, struct server *srv, char *why)
+metrics_start (struct metrics **out, struct server *srv,
+               struct fp_error *error)
 {
   char addr[FP_ADDR_MAX + 1];
   struct metrics *m;
@@ -345,7 +345,7 @@ metrics_start (struct metrics **out, struct server *srv, char *why)
   if (!m)
     return -ENOMEM;
   m->since = (uint64_t) time (NULL);
-  r = fp_scrape_listen (&m->sockets, &srv->options->metrics, why);
+  r = fp_scrape_listen (&m->sockets, &srv->options->metrics, error);
   if (r == 0)
     r = fp_scrape_new (&m->scrape, srv->base, &m->sockets, render, srv);
   if (r < 0) {

@@ -9,13 +9,16 @@
 #ifndef MEMSERVER_METRICS_H
 #define MEMSERVER_METRICS_H
 
+#include "base/error.h"
+
 struct metrics;
 struct server;
 
-/* Listen for Prometheus, if the options say where.  On failure why says what
- * is wrong.
+/* Listen for Prometheus, if the options say where.  On failure error says
+ * what is wrong.
  */
-int metrics_start (struct metrics **out, struct server *srv, char *why);
+int metrics_start (struct metrics **out, struct server *srv,
+                   struct fp_error *error);
 void metrics_free (struct metrics *m); /* m may be NULL */
 
 #endif /* MEMSERVER_METRICS_H */

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "metrics/scrape.h"
 #include "base/size.h"
 #include "memserver/options.h"
@@ -240,10 +241,10 @@ set_bool (bool *out, unsigned which, const char *value)
 static int
 set_tls (struct options *o, unsigned which, const char *value)
 {
-  char why[FP_TLS_WHY_MAX];
+  struct fp_error error;
 
-  if (fp_tls_params_set (&o->tls, name_of (which), value, why) < 0)
-    return bad ("%s", why);
+  if (fp_tls_params_set (&o->tls, name_of (which), value, &error) < 0)
+    return bad ("%s", error.text);
   return 0;
 }
 
@@ -379,7 +380,8 @@ read_file (struct options *o, const char *path)
 static int
 check (struct options *o)
 {
-  char slab[FP_SIZE_STR_MAX], why[FP_TLS_WHY_MAX];
+  char slab[FP_SIZE_STR_MAX];
+  struct fp_error error;
   uint64_t page = (uint64_t) sysconf (_SC_PAGESIZE);
 
   fp_format_size (o->slab, slab);
@@ -403,8 +405,8 @@ check (struct options *o)
     return bad ("size: %llu slabs are too many, %u is the limit: use a larger "
                 "--slab",
                 (unsigned long long) (o->size / o->slab), SLAB_MAX);
-  if (fp_tls_params_complete (&o->tls, true, why) < 0)
-    return bad ("%s", why);
+  if (fp_tls_params_complete (&o->tls, true, &error) < 0)
+    return bad ("%s", error.text);
   return 0;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "memserver/auth/access.h"
@@ -32,8 +33,6 @@
 #include "memserver/store/record.h"
 #include "memserver/store/records.h"
 #include "transport/tls/tls.h"
-
-_Static_assert(WHY_MAX >= ACCESS_WHY_MAX, "why is long enough for both");
 
 #define STOP_MS 10000 /* time limit for the threads to end */
 
@@ -134,10 +133,10 @@ stop (struct server *srv)
 static void
 read_keys (struct server *srv)
 {
-  char why[FP_TLS_WHY_MAX];
+  struct fp_error error;
 
-  if (fp_tls_reload (srv->sessions.tls, &srv->options->tls, why) < 0)
-    fp_log (FP_LOG_ERROR, "SIGHUP: the keys are unchanged: %s", why);
+  if (fp_tls_reload (srv->sessions.tls, &srv->options->tls, &error) < 0)
+    fp_log (FP_LOG_ERROR, "SIGHUP: the keys are unchanged: %s", error.text);
   else
     fp_log (FP_LOG_INFO, "SIGHUP: read the keys in %s", srv->options->tls.psk);
 }
@@ -215,7 +214,7 @@ log_pages (struct pool *pool, uint32_t slabs)
 
 /* Set the server's UUID.  With --backing, take up what it had before. */
 static int
-start_persist (struct server *srv, char *why)
+start_persist (struct server *srv, struct fp_error *error)
 {
   const struct options *o = srv->options;
   struct persist_params p = { .dir = o->backing,
@@ -226,14 +225,14 @@ start_persist (struct server *srv, char *why)
 
   if (o->backing[0] == '\0')
     return fp_uuid_generate (&srv->sessions.uuid);
-  r = persist_open (&srv->records.persist, &p, why);
+  r = persist_open (&srv->records.persist, &p, error);
   if (r == 0)
     srv->sessions.uuid = persist_server (srv->records.persist);
   return r;
 }
 
 static int
-start_pool (struct server *srv, char *why)
+start_pool (struct server *srv, struct fp_error *error)
 {
   const struct options *o = srv->options;
   struct store *store =
@@ -260,65 +259,66 @@ start_pool (struct server *srv, char *why)
     log_pages (srv->pool, made);
 
   if (r < 0 && (o->hugepages == HUGEPAGES_2M || o->hugepages == HUGEPAGES_1G))
-    snprintf (why, WHY_MAX,
-              "memory: only %u of %u slabs fit in huge pages of %s: reserve "
-              "more (/sys/kernel/mm/hugepages), or lend less",
-              made, p.slabs, o->hugepages == HUGEPAGES_2M ? "2M" : "1G");
+    fp_fail (error, r,
+             "memory: only %u of %u slabs fit in huge pages of %s: reserve "
+             "more (/sys/kernel/mm/hugepages), or lend less",
+             made, p.slabs, o->hugepages == HUGEPAGES_2M ? "2M" : "1G");
   else if (r < 0)
-    snprintf (why, WHY_MAX, "memory: slab %u of %u: %s", made + 1, p.slabs,
-              strerror (-r));
+    fp_fail (error, r, "memory: slab %u of %u: %s", made + 1, p.slabs,
+             strerror (-r));
   return r;
 }
 
 /* Listen on the loopback addresses, because no --listen is given. */
 static int
-listen_here (struct server *srv, char *why)
+listen_here (struct server *srv, struct fp_error *error)
 {
   static const struct fp_addr both[] = {
     { .port = FP_DEFAULT_PORT, .host = "127.0.0.1" },
     { .port = FP_DEFAULT_PORT, .host = "::1" }
   };
-  int r = listener_open (srv, &both[0], why), r6;
+  int r = listener_open (srv, &both[0], error), r6;
 
   if (r < 0)
     return r;
-  r6 = listener_open (srv, &both[1], why);
+  r6 = listener_open (srv, &both[1], error);
   return r6 == -EAFNOSUPPORT || r6 == -EADDRNOTAVAIL ? 0 : r6;
 }
 
 static int
-listen_everywhere (struct server *srv, char *why)
+listen_everywhere (struct server *srv, struct fp_error *error)
 {
   const struct options *o = srv->options;
   struct fp_addr any = { .port = FP_DEFAULT_PORT, .host = "::" };
   int r;
 
   if (o->nr_listen == 0 && o->tls.mode != FP_TLS_REQUIRE && !o->insecure)
-    return listen_here (srv, why);
+    return listen_here (srv, error);
   for (unsigned i = 0; i < o->nr_listen; i++) {
-    r = listener_open (srv, &o->listen[i], why);
+    r = listener_open (srv, &o->listen[i], error);
     if (r < 0)
       return r;
   }
   if (o->nr_listen > 0)
     return 0;
-  r = listener_open (srv, &any, why);
+  r = listener_open (srv, &any, error);
   if (r == -EAFNOSUPPORT || r == -EADDRNOTAVAIL) {
     /* There is no IPv6 here. */
     snprintf (any.host, sizeof any.host, "0.0.0.0");
-    why[0] = '\0';
-    r = listener_open (srv, &any, why);
+    error->text[0] = '\0';
+    r = listener_open (srv, &any, error);
   }
   return r;
 }
 
 int
-server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
+server_start (struct server *srv, const struct options *o,
+              struct fp_error *error)
 {
   int r = 0;
 
   memset (srv, 0, sizeof *srv);
-  why[0] = '\0';
+  error->text[0] = '\0';
   srv->options = o;
   srv->sessions.start_ns = fp_now_ns ();
   srv->sessions.name = o->name;
@@ -329,11 +329,11 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   sessions_init (&srv->sessions, ctl_dispatch);
   records_init (&srv->records);
   if (o->access[0])
-    r = access_read (&srv->sessions.access, o->access, why);
+    r = access_read (&srv->sessions.access, o->access, error);
   if (r == 0)
-    r = fp_tls_new (&srv->sessions.tls, &o->tls, true, why);
+    r = fp_tls_new (&srv->sessions.tls, &o->tls, true, error);
   if (r == 0)
-    r = start_persist (srv, why);
+    r = start_persist (srv, error);
   if (r < 0)
     return r;
   srv->base = event_loop_new ();
@@ -345,14 +345,14 @@ server_start (struct server *srv, const struct options *o, char why[WHY_MAX])
   if (r == 0)
     r = start_signals (srv);
   if (r == 0)
-    r = start_pool (srv, why);
+    r = start_pool (srv, error);
   if (r == 0 && srv->records.persist)
     r = records_take_up (&srv->records);
   if (r == 0)
-    r = listen_everywhere (srv, why);
+    r = listen_everywhere (srv, error);
   srv->sessions.insecure = listener_is_insecure (srv);
   if (r == 0)
-    r = metrics_start (&srv->metrics, srv, why);
+    r = metrics_start (&srv->metrics, srv, error);
   if (r == 0)
     r = pool_start (srv->pool);
   if (r == 0)

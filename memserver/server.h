@@ -9,6 +9,7 @@
 #ifndef MEMSERVER_SERVER_H
 #define MEMSERVER_SERVER_H
 
+#include "base/error.h"
 #include "memserver/options.h"
 #include "memserver/session/sessions.h"
 #include "memserver/store/records.h"
@@ -37,12 +38,11 @@ struct server {
   struct event *signals[NR_SIGNALS];
 };
 
-/* Start the server.  On failure why is "", or says what failed and what to do.
- * Call server_end in any case.
+/* Start the server.  On failure the text of error is "", or says what
+ * failed and what to do.  Call server_end in any case.
  */
-#define WHY_MAX 512
 int server_start (struct server *srv, const struct options *o,
-                  char why[WHY_MAX]);
+                  struct fp_error *error);
 
 /* Run until SIGTERM or SIGINT, and until all sessions have ended. */
 int server_run (struct server *srv);

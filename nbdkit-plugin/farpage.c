@@ -29,6 +29,7 @@
 #include "age.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/memlock.h"
 #include "base/size.h"
@@ -117,20 +118,20 @@ farpage_unload (void)
 static int
 farpage_config (const char *key, const char *value)
 {
-  char why[FP_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
 
-  return complain (fp_params_set (&params, key, value, why), why);
+  return complain (fp_params_set (&params, key, value, &error), error.text);
 }
 
 static int
 farpage_config_complete (void)
 {
-  char why[FP_WHY_MAX] = "";
-  int r = fp_members_read (&params, why);
+  struct fp_error error = { .text = "" };
+  int r = fp_members_read (&params, &error);
 
   if (r == 0)
-    r = fp_params_complete (&params, why);
-  return complain (r, why);
+    r = fp_params_complete (&params, &error);
+  return complain (r, error.text);
 }
 
 #define farpage_config_help                                                   \
@@ -272,28 +273,29 @@ static int
 farpage_get_ready (void)
 {
   struct fp_volume_params *v = &params.volume;
-  char why[FP_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
 
   if (params.mlock) {
     size_t slots = fp_volume_slot_memory (v) + fp_volume_seal_memory (v);
 
     slots += heap_size ();
-    if (complain (fp_memory_check (slots + MEMORY_RESERVE, why), why) == -1)
+    if (complain (fp_memory_check (slots + MEMORY_RESERVE, &error),
+                  error.text) == -1)
       return -1;
   }
   if (params.status[0] != '\0' &&
-      complain (fp_status_check (params.status, why), why) == -1)
+      complain (fp_status_check (params.status, &error), error.text) == -1)
     return -1;
   if (params.has_metrics &&
-      complain (fp_scrape_listen (&metrics_sockets, &params.metrics, why),
-                why) == -1)
+      complain (fp_scrape_listen (&metrics_sockets, &params.metrics, &error),
+                error.text) == -1)
     return -1;
-  if (complain (fp_params_read_keys (&params, why), why) == -1) {
+  if (complain (fp_params_read_keys (&params, &error), error.text) == -1) {
     fp_scrape_close (&metrics_sockets); /* nbdkit exits without .unload */
     return -1;
   }
   v->waits = on_waits;
-  if (complain (fp_volume_probe (v, why), why) == -1) {
+  if (complain (fp_volume_probe (v, &error), error.text) == -1) {
     fp_scrape_close (&metrics_sockets);
     return -1;
   }
@@ -324,18 +326,18 @@ farpage_cleanup (void)
  * that were given.
  */
 static int
-keep_members (char *why)
+keep_members (struct fp_error *error)
 {
   struct fp_server_names names;
 
   if (params.members[0] == '\0')
     return 0;
   fp_volume_servers (volume, &names);
-  return fp_members_write (params.members, &names, why);
+  return fp_members_write (params.members, &names, error);
 }
 
 static int
-start (char *why)
+start (struct fp_error *error)
 {
   char uuid[FP_UUID_STR_MAX], size[FP_SIZE_STR_MAX];
   bool io_flusher;
@@ -347,7 +349,7 @@ start (char *why)
     nbdkit_debug ("PR_SET_IO_FLUSHER: %m");
   fp_raise_memlock ();
   if (params.mlock) {
-    r = fp_memory_lock (why);
+    r = fp_memory_lock (error);
     if (r < 0)
       return r;
   }
@@ -358,42 +360,37 @@ start (char *why)
     r = fp_memory_no_dumps ();
     if (r == 0)
       r = fp_seal_key_lock (params.volume.key);
-    if (r < 0) {
-      snprintf (why, FP_WHY_MAX, "cannot lock encryption keys in memory: %s",
-                strerror (-r));
-      return r;
-    }
+    if (r < 0)
+      return fp_fail (error, r, "cannot lock encryption keys in memory: %s",
+                      strerror (-r));
   }
-  r = fp_status_new (&status, params.status, why);
+  r = fp_status_new (&status, params.status, error);
   if (r < 0)
     return r;
   if (params.members[0] != '\0') {
     params.volume.keep_servers = fp_members_write;
     params.volume.opaque = params.members;
   }
-  r = fp_volume_start (&volume, &params.volume, why);
+  r = fp_volume_start (&volume, &params.volume, error);
   if (r == 0)
-    r = keep_members (why);
+    r = keep_members (error);
   if (r < 0)
     return r;
   r = fp_status_start (status, volume, io_flusher);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "cannot start the status thread: %s",
-              strerror (-r));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "cannot start the status thread: %s",
+                    strerror (-r));
   if (params.has_metrics) {
-    r = fp_metrics_start (&metrics, &metrics_sockets, volume, io_flusher, why);
+    r = fp_metrics_start (&metrics, &metrics_sockets, volume, io_flusher,
+                          error);
     if (r < 0)
       return r;
   }
   if (heap_size () > 0) {
     r = fp_memory_fill_heap (heap_size ());
-    if (r < 0) {
-      snprintf (why, FP_WHY_MAX, "cannot preallocate memory for swap: %s",
-                strerror (-r));
-      return r;
-    }
+    if (r < 0)
+      return fp_fail (error, r, "cannot preallocate memory for swap: %s",
+                      strerror (-r));
   }
 
   fp_uuid_format (fp_volume_uuid (volume), uuid);
@@ -463,16 +460,16 @@ catch_end (void)
 static int
 farpage_after_fork (void)
 {
-  char why[FP_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
   int r = params.keep ? catch_end () : 0;
 
   if (r < 0)
     return complain (r, "cannot set signal handlers");
-  r = start (why);
+  r = start (&error);
   /* A resumed volume holds data: keep it, as the next attempt may succeed. */
   if (r < 0)
     stop (!params.keep && !params.volume.resume);
-  return complain (r, why);
+  return complain (r, error.text);
 }
 
 /* One NBD connection. */

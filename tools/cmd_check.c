@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/common/commands.h"
 #include "tools/common/deadline.h"
@@ -108,11 +109,11 @@ take (struct found *f, struct json_object *c)
 }
 
 static int
-look (const char *socket, struct found *f, struct why *w)
+look (const char *socket, struct found *f, struct fp_error *error)
 {
   struct json_object *doc = NULL, *c = NULL;
   uint64_t number = f->number;
-  int r = plugin_status_read (&doc, socket, w);
+  int r = plugin_status_read (&doc, socket, error);
 
   if (r < 0)
     return r;
@@ -123,7 +124,7 @@ look (const char *socket, struct found *f, struct why *w)
   }
   json_object_put (doc);
   if (f->number == 0 || (number != 0 && f->number != number))
-    return why_set (w, -ESRCH,
+    return fp_fail (error, -ESRCH,
                     "the check is gone: nbdkit was restarted, or another "
                     "check was started: try again");
   return 0;
@@ -146,20 +147,20 @@ show (struct progress_bar *bar, const struct found *f)
 /* Wait until the check is over.  A signal cancels it; f->state then says so.
  */
 static int
-watch (const char *socket, struct found *f, struct why *w)
+watch (const char *socket, struct found *f, struct fp_error *error)
 {
   struct progress_bar bar = progress_begin ("check");
   bool cancelled = false;
   int r;
 
   for (;;) {
-    r = look (socket, f, w);
+    r = look (socket, f, error);
     if (r < 0 || strcmp (f->state, "running") != 0)
       break;
     if (interrupted && !cancelled) {
       cancelled = true;
       /* This fails if the check has just ended. */
-      (void) plugin_request (socket, "check-cancel\n", w);
+      (void) plugin_request (socket, "check-cancel\n", error);
     }
     show (&bar, f);
     sleep_ms (LOOK_MS);
@@ -214,7 +215,7 @@ check (const char *socket, bool repair, uint64_t rate, bool json)
   struct sigaction sa = { .sa_handler = on_signal };
   struct found f = { .o = NULL };
   char line[64], bytes[32] = "";
-  struct why w;
+  struct fp_error error;
   int status;
 
   if (rate)
@@ -222,10 +223,10 @@ check (const char *socket, bool repair, uint64_t rate, bool json)
   snprintf (line, sizeof line, "check%s%s\n", repair ? " repair" : "", bytes);
   sigaction (SIGINT, &sa, NULL);
   sigaction (SIGTERM, &sa, NULL);
-  if (plugin_request (socket, line, &w) < 0)
-    return say_error ("check: %s", w.text);
-  if (watch (socket, &f, &w) < 0)
-    status = say_error ("check: %s", w.text);
+  if (plugin_request (socket, line, &error) < 0)
+    return say_error ("check: %s", error.text);
+  if (watch (socket, &f, &error) < 0)
+    status = say_error ("check: %s", error.text);
   else {
     report (&f, json, repair);
     status = judge (&f);

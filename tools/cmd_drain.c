@@ -18,6 +18,7 @@
 
 #include "base/addr.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/common/commands.h"
 #include "tools/common/deadline.h"
@@ -104,13 +105,13 @@ text (struct json_object *o, const char *name, char *out, size_t size)
  */
 static int
 look (const char *socket, const struct fp_addr *server, struct progress *p,
-      struct why *w)
+      struct fp_error *error)
 {
   FP_CLEANUP (json_putp) struct json_object *o = NULL;
   struct json_object *servers = NULL, *volume = NULL;
   char link[16], name[8] = "";
   size_t i, n = 0;
-  int r = plugin_status_read (&o, socket, w);
+  int r = plugin_status_read (&o, socket, error);
 
   if (r < 0)
     return r;
@@ -141,8 +142,8 @@ look (const char *socket, const struct fp_addr *server, struct progress *p,
     p->left_ns = num (d, "left_ns");
     return 0;
   }
-  return why_set (
-      w, -ENOENT,
+  return fp_fail (
+      error, -ENOENT,
       "the drain is gone: nbdkit was restarted, or another command cancelled"
       " it: try again");
 }
@@ -181,12 +182,12 @@ say_not_there (const char *addr, const struct progress *p)
 }
 
 static int
-cancel (const char *socket, const char *addr, struct why *w)
+cancel (const char *socket, const char *addr, struct fp_error *error)
 {
   char line[FP_ADDR_MAX + 32];
 
   snprintf (line, sizeof line, "drain-cancel %s\n", addr);
-  return plugin_request (socket, line, w);
+  return plugin_request (socket, line, error);
 }
 
 static void
@@ -225,17 +226,17 @@ watch (const struct job *job, const char *addr)
   int64_t quiet = now_ms () + QUIET_MS;
   bool told = false;
   struct progress p;
-  struct why w;
+  struct fp_error error;
   int r;
 
   for (;;) {
-    r = look (job->socket, &job->server, &p, &w);
+    r = look (job->socket, &job->server, &p, &error);
     if (r < 0 || strcmp (p.state, "drained") == 0)
       break;
     if (interrupted) {
-      r = cancel (job->socket, addr, &w);
+      r = cancel (job->socket, addr, &error);
       if (r == 0)
-        r = why_set (&w, -EINTR,
+        r = fp_fail (&error, -EINTR,
                      "cancelled: %" PRIu64 " of %" PRIu64
                      " extents were moved, and stay moved",
                      p.extents > p.left ? p.extents - p.left : 0, p.extents);
@@ -253,7 +254,7 @@ watch (const struct job *job, const char *addr)
   }
   progress_end (&bar);
   if (r < 0)
-    return say_error ("drain: %s: %s", addr, w.text);
+    return say_error ("drain: %s: %s", addr, error.text);
   report (job, addr, &p);
   return EXIT_SUCCESS;
 }
@@ -263,7 +264,7 @@ drain (const struct job *job, uint64_t rate)
 {
   struct sigaction sa = { .sa_handler = on_signal };
   char line[FP_ADDR_MAX + 64], addr[FP_ADDR_MAX + 1];
-  struct why w;
+  struct fp_error error;
 
   fp_addr_format (&job->server, addr);
   if (rate)
@@ -272,8 +273,8 @@ drain (const struct job *job, uint64_t rate)
     snprintf (line, sizeof line, "drain %s\n", addr);
   sigaction (SIGINT, &sa, NULL);
   sigaction (SIGTERM, &sa, NULL);
-  if (plugin_request (job->socket, line, &w) < 0)
-    return say_error ("drain: %s", w.text);
+  if (plugin_request (job->socket, line, &error) < 0)
+    return say_error ("drain: %s", error.text);
   return watch (job, addr);
 }
 
@@ -286,7 +287,7 @@ cmd_drain (int argc, char *argv[])
   struct job job = { .json = false };
   uint64_t rate = 0;
   int c, status;
-  struct why w;
+  struct fp_error error;
 
   while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
     if (common_option (c, "drain", help, &status))
@@ -308,8 +309,8 @@ cmd_drain (int argc, char *argv[])
   if (!undo)
     return drain (&job, rate);
   fp_addr_format (&job.server, addr);
-  if (cancel (job.socket, addr, &w) < 0)
-    return say_error ("drain: %s", w.text);
+  if (cancel (job.socket, addr, &error) < 0)
+    return say_error ("drain: %s", error.text);
   if (!job.json)
     printf ("%s: drain cancelled: the server may be used again\n", addr);
   return EXIT_SUCCESS;

@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "base/memlock.h"
 #include "tools/common/commands.h"
 #include "transport/tls/psk_file.h"
-#include "volume/volume.h"
 
 #define DEFAULT_FILE "farpage.psk"
 #define ENCRYPT_FILE "farpage.key"
@@ -56,7 +56,7 @@ static int
 open_file (const char *path, const char *user, bool append, int *out,
            bool *made)
 {
-  char why[FP_PSK_WHY_MAX];
+  struct fp_error error;
   struct fp_psk_file *f;
   uint8_t *key;
   void *p;
@@ -77,8 +77,8 @@ open_file (const char *path, const char *user, bool append, int *out,
                       " another FILE, or add a user to a file of TLS keys"
                       " with --user NAME",
                       path);
-  if (fp_psk_file_read_tls (&f, path, why) < 0)
-    return say_error ("keygen: %s", why);
+  if (fp_psk_file_read_tls (&f, path, &error) < 0)
+    return say_error ("keygen: %s", error.text);
   r = fp_secret_new (&p, FP_PSK_KEY_MAX);
   if (r == 0) {
     key = p;

@@ -15,6 +15,7 @@
 
 #include "base/addr.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/common/ask_server.h"
 #include "tools/common/commands.h"
@@ -45,14 +46,14 @@ static const struct option long_options[] = {
 
 static int
 ask (const struct fp_addr *addr, struct fp_stat_reply *stat,
-     struct fp_hello_reply *hello, struct why *w)
+     struct fp_hello_reply *hello, struct fp_error *error)
 {
   struct fp_ctl *c;
-  int r = ask_begin (&c, addr, hello, w);
+  int r = ask_begin (&c, addr, hello, error);
 
   if (r < 0)
     return r;
-  r = ask_why (c, fp_ctl_stat (c, stat, fp_deadline_in_ms (ASK_MS)), w);
+  r = ask_why (c, fp_ctl_stat (c, stat, fp_deadline_in_ms (ASK_MS)), error);
   ask_end (c);
   return r;
 }
@@ -206,15 +207,15 @@ show (char *argv[], int n, bool json)
   struct fp_addr addr;
   const char *parse_why;
   char meant[64];
-  struct why w = { .text = "" };
+  struct fp_error error = { .text = "" };
 
   json_object_object_add (o, "version", json_object_new_int (1));
   json_object_object_add (o, "servers", list);
   for (i = 0; i < n; i++) {
     /* The caller has checked that it parses. */
     if (fp_addr_parse (&addr, argv[i], &parse_why) < 0 ||
-        ask (&addr, &stat, &hello, &w) < 0)
-      status = say_error ("servers: %s: %s%s", argv[i], w.text,
+        ask (&addr, &stat, &hello, &error) < 0)
+      status = say_error ("servers: %s: %s%s", argv[i], error.text,
                           i == 0 ? or_meant (argv[i], meant) : "");
     else if (json)
       json_object_array_add (list, server_to_json (argv[i], &stat, &hello));

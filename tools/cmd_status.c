@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/common/commands.h"
 #include "tools/common/plugin_status.h"
@@ -53,10 +54,10 @@ static int
 one_socket (const char *path, bool json)
 {
   FP_CLEANUP (json_putp) struct json_object *o = NULL;
-  struct why w;
+  struct fp_error error;
 
-  if (plugin_status_read (&o, path, &w) < 0)
-    return say_error ("status: %s", w.text);
+  if (plugin_status_read (&o, path, &error) < 0)
+    return say_error ("status: %s", error.text);
   if (json)
     print_json (o);
   else {
@@ -71,20 +72,20 @@ struct facts {
   struct state st;
   bool supervised, connected;
   struct swap_area swap;
-  struct why in_use; /* "": not in use */
-  struct why plugin_why;
-  struct json_object *plugin; /* NULL: see plugin_why */
+  struct fp_error in_use; /* "": not in use */
+  struct fp_error plugin_error;
+  struct json_object *plugin; /* NULL: see plugin_error */
 };
 
 static void
 gather (struct facts *f, int index)
 {
-  struct why w;
+  struct fp_error error;
   char path[STATE_PATH_MAX];
   int lock;
 
   /* If the lock can be taken, no supervisor holds it. */
-  if (state_lock (&lock, index, &w) == 0)
+  if (state_lock (&lock, index, &error) == 0)
     close (lock);
   else
     f->supervised = true;
@@ -93,7 +94,7 @@ gather (struct facts *f, int index)
   if (!nbd_in_use (index, &f->in_use))
     f->in_use.text[0] = '\0';
   state_path (path, index, "status.sock");
-  if (plugin_status_read (&f->plugin, path, &f->plugin_why) < 0)
+  if (plugin_status_read (&f->plugin, path, &f->plugin_error) < 0)
     f->plugin = NULL;
 }
 
@@ -130,7 +131,7 @@ print_facts (const struct facts *f)
   if (f->plugin)
     plugin_status_print (stdout, f->plugin);
   else
-    printf ("  plugin         does not answer: %s\n", f->plugin_why.text);
+    printf ("  plugin         does not answer: %s\n", f->plugin_error.text);
 }
 
 static struct json_object *
@@ -163,10 +164,10 @@ facts_to_json (struct facts *f)
  * did not attach it.
  */
 static int
-show_device (int index, struct json_object *devices, struct why *w)
+show_device (int index, struct json_object *devices, struct fp_error *error)
 {
   struct facts f = { 0 };
-  int r = state_load (&f.st, index, w);
+  int r = state_load (&f.st, index, error);
 
   if (r < 0)
     return r;
@@ -187,13 +188,13 @@ static int
 show_all (struct json_object *devices)
 {
   int i, shown = 0, status = EXIT_SUCCESS;
-  struct why w;
+  struct fp_error error;
 
   for (i = 0; i < STATE_MAX_DEVICES; i++) {
     if (!state_exists (i))
       continue;
-    if (show_device (i, devices, &w) < 0)
-      status = say_error ("status: /dev/nbd%d: %s", i, w.text);
+    if (show_device (i, devices, &error) < 0)
+      status = say_error ("status: /dev/nbd%d: %s", i, error.text);
     shown++;
   }
   if (shown == 0 && !devices)
@@ -207,7 +208,7 @@ show (char *argv[], int n, bool json)
   FP_CLEANUP (json_putp) struct json_object *o = NULL;
   struct json_object *devices = NULL;
   int i, status = EXIT_SUCCESS;
-  struct why w;
+  struct fp_error error;
 
   if (json) {
     o = json_object_new_object ();
@@ -218,8 +219,8 @@ show (char *argv[], int n, bool json)
   if (n == 0)
     status = show_all (devices);
   for (i = 0; i < n; i++)
-    if (show_device (nbd_index (argv[i]), devices, &w) < 0)
-      status = say_error ("status: %s", w.text);
+    if (show_device (nbd_index (argv[i]), devices, &error) < 0)
+      status = say_error ("status: %s", error.text);
   if (json)
     print_json (o);
   return status;

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/common/commands.h"
 #include "tools/common/json_out.h"
@@ -172,7 +173,8 @@ print_places (const struct volume_view *v)
       continue;
     fp_format_size (p->slabs * v->entry.slab_size, used);
     printf ("  %s%s%s: %s%s%s", p->addr, p->domain[0] ? ", domain " : "",
-            p->domain, state_of (p), p->why.text[0] ? ": " : "", p->why.text);
+            p->domain, state_of (p), p->error.text[0] ? ": " : "",
+            p->error.text);
     if (p->has_it)
       printf (", %s", used);
     putchar ('\n');
@@ -241,14 +243,14 @@ static const char *first_word;
  * mistyped command is only for when there is no such host.
  */
 static void
-failed (const char *addr, const struct why *w)
+failed (const char *addr, const struct fp_error *error)
 {
   size_t n = first_word ? strlen (first_word) : 0;
   const char *meant = NULL;
 
   if (n > 0 && strncmp (addr, first_word, n) == 0 && addr[n] == ':')
     meant = suggest (first_word, words, sizeof words / sizeof words[0]);
-  say_error ("volumes: %s: %s%s%s%s", addr, w->text,
+  say_error ("volumes: %s: %s%s%s%s", addr, error->text,
              meant ? "; or did you mean 'farpage volumes " : "",
              meant ? meant : "", meant ? "'?" : "");
 }
@@ -285,10 +287,10 @@ static int
 show (const struct request *q)
 {
   static struct volume_view v;
-  struct why w;
+  struct fp_error error;
 
-  if (volumes_find (&v, q->volume, q->addrs, q->nr_addrs, NULL, &w) < 0)
-    return say_error ("volumes: %s", w.text);
+  if (volumes_find (&v, q->volume, q->addrs, q->nr_addrs, NULL, &error) < 0)
+    return say_error ("volumes: %s", error.text);
   if (q->json) {
     struct json_object *o = to_json (&v, true);
 
@@ -332,7 +334,7 @@ check_deletable (const struct volume_view *v, bool partial)
     if (v->places[i].member && !v->places[i].answers)
       return say_error ("volumes: %s: its server %s does not answer: %s: "
                         "--partial deletes it from the others",
-                        name, v->places[i].addr, v->places[i].why.text);
+                        name, v->places[i].addr, v->places[i].error.text);
   return EXIT_SUCCESS;
 }
 
@@ -352,11 +354,11 @@ static bool any_silent;
 
 /* Report a named server that does not answer.  It may not be the volume's. */
 static void
-silent (const char *addr, const struct why *w)
+silent (const char *addr, const struct fp_error *error)
 {
   any_silent = true;
   say_error ("volumes: %s: %s; it may still hold a part of the volume", addr,
-             w->text);
+             error->text);
 }
 
 static int
@@ -365,10 +367,10 @@ delete_one (const struct request *q)
   static struct volume_view v;
   bool leftover;
   int status;
-  struct why w;
+  struct fp_error error;
 
-  if (volumes_find (&v, q->volume, q->addrs, q->nr_addrs, silent, &w) < 0)
-    return say_error ("volumes: %s", w.text);
+  if (volumes_find (&v, q->volume, q->addrs, q->nr_addrs, silent, &error) < 0)
+    return say_error ("volumes: %s", error.text);
   leftover = is_leftover (&v);
   status = leftover ? EXIT_SUCCESS : check_deletable (&v, q->partial);
   if (status != EXIT_SUCCESS)
@@ -381,8 +383,8 @@ delete_one (const struct request *q)
     return say_error ("volumes: %s: not deleted", q->volume);
   for (unsigned i = 0; i < v.nr_places; i++) {
     if (v.places[i].has_it && (!leftover || v.places[i].named) &&
-        volumes_delete (&v, &v.places[i], &w) < 0)
-      status = say_error ("volumes: %s: %s", v.places[i].addr, w.text);
+        volumes_delete (&v, &v.places[i], &error) < 0)
+      status = say_error ("volumes: %s: %s", v.places[i].addr, error.text);
   }
   if (any_silent && !q->partial)
     status = EXIT_FAILURE;

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "attach/pool_file.h"
+#include "base/error.h"
 #include "tools/common/commands.h"
 #include "tools/common/tls_args.h"
 #include "tools/pool_args.h"
@@ -40,16 +41,15 @@ add (struct list *l, const char *addr)
  * they win wherever they stand, as with nbdkit.
  */
 static int
-on_line (void *arg, const char *key, const char *value, char why[FP_WHY_MAX])
+on_line (void *arg, const char *key, const char *value, struct fp_error *error)
 {
-  int r = tls_args_set (key, value, why);
+  int r = tls_args_set (key, value, error);
 
   if (r != -ENOENT)
     return r;
   if (strcmp (key, "server") != 0 || add (arg, value) == 0)
     return 0;
-  snprintf (why, FP_WHY_MAX, "out of memory");
-  return -ENOMEM;
+  return fp_fail (error, -ENOMEM, "out of memory");
 }
 
 static const char *
@@ -63,7 +63,8 @@ value_of (const char *arg, const char *key)
 int
 pool_args (const char *command, int *n, char ***argv)
 {
-  char path[FP_POOL_PATH_MAX], why[FP_WHY_MAX];
+  char path[FP_POOL_PATH_MAX];
+  struct fp_error error;
   static struct list l; /* the addresses, until the program ends */
   int status;
 
@@ -71,10 +72,10 @@ pool_args (const char *command, int *n, char ***argv)
     const char *pool = value_of ((*argv)[i], "pool=");
     const char *server = value_of ((*argv)[i], "server=");
 
-    if (pool && fp_pool_path (path, pool, why) < 0)
-      return say_usage (command, "%s: %s", (*argv)[i], why);
-    if (pool && fp_pool_read (path, on_line, &l, why) < 0)
-      return say_error ("%s: %s", command, why);
+    if (pool && fp_pool_path (path, pool, &error) < 0)
+      return say_usage (command, "%s: %s", (*argv)[i], error.text);
+    if (pool && fp_pool_read (path, on_line, &l, &error) < 0)
+      return say_error ("%s: %s", command, error.text);
     if (pool)
       continue;
     if (!server && tls_args_is ((*argv)[i]))

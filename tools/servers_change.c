@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/error.h"
 #include "proto/messages.h"
 #include "tools/common/commands.h"
 #include "tools/common/find_volume.h"
@@ -95,25 +96,25 @@ change (const char *word, const char *socket, const char *arg,
 {
   struct json_object *o;
   char line[REQUEST_LINE_MAX];
-  struct why w = { .text = "" };
+  struct fp_error error = { .text = "" };
   int r;
 
   if (make_request (line, word, arg) != EXIT_SUCCESS)
     return false; /* impossible: checked before */
-  r = plugin_request (socket, line, &w);
+  r = plugin_request (socket, line, &error);
   if (r < 0)
-    say_error ("servers %s: %s", word, w.text);
+    say_error ("servers %s: %s", word, error.text);
   if (!list) {
     if (r == 0)
       printf ("%s: %s%s%s\n", arg,
               strcmp (word, "add") == 0 ? "added" : "removed",
-              *w.text ? "; " : "", w.text);
+              *error.text ? "; " : "", error.text);
     return r == 0;
   }
   o = json_object_new_object ();
   json_add_str (o, "addr", arg);
   json_add_bool (o, "done", r == 0);
-  json_add_str (o, r == 0 ? "note" : "error", w.text);
+  json_add_str (o, r == 0 ? "note" : "error", error.text);
   json_object_array_add (list, o);
   return r == 0;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/common/ask_server.h"
 #include "tools/volumes.h"
 #include "transport/tls/tls.h"
@@ -36,10 +37,10 @@ slabs_now (const struct volume_view *v, const struct volume_place *p)
   struct fp_addr addr;
   const char *reason;
   struct fp_ctl *c;
-  struct why w;
+  struct fp_error error;
 
   if (fp_addr_parse (&addr, p->addr, &reason) < 0 ||
-      ask_begin (&c, &addr, &hello, &w) < 0)
+      ask_begin (&c, &addr, &hello, &error) < 0)
     return slabs;
   if (fp_uuid_eq (&hello.server, &p->server) &&
       fp_ctl_lookup (c, &q, &reply, soon ()) == 0)
@@ -134,45 +135,45 @@ add_entry (struct volume_list *l, const struct fp_volume_entry *e,
 
 static int
 list_one (struct volume_list *l, const struct fp_addr *addr, const char *text,
-          struct why *w)
+          struct fp_error *error)
 {
   static struct fp_volumes page;
   struct fp_volumes_req q = { .start = 0 };
   struct fp_hello_reply hello;
   struct fp_ctl *c;
-  int r = ask_begin (&c, addr, &hello, w);
+  int r = ask_begin (&c, addr, &hello, error);
 
   if (r < 0)
     return r;
   do {
-    r = ask_why (c, fp_ctl_volumes (c, &q, &page, soon ()), w);
+    r = ask_why (c, fp_ctl_volumes (c, &q, &page, soon ()), error);
     for (uint32_t i = 0; r == 0 && i < page.count; i++)
       r = add_entry (l, &page.volumes[i], &hello.server, text);
     q.start += page.count;
   } while (r == 0 && page.count > 0 && q.start < page.total &&
            q.start < MAX_VOLUMES);
   if (r == -ENOMEM)
-    why_set (w, r, "out of memory");
+    fp_fail (error, r, "out of memory");
   ask_end (c);
   return r;
 }
 
 int
 volumes_list (struct volume_list *out, const struct fp_addr *addrs, unsigned n,
-              void (*failed) (const char *addr, const struct why *w))
+              void (*failed) (const char *addr, const struct fp_error *error))
 {
   int result = 0;
 
   *out = (struct volume_list) { .nr = 0 };
   for (unsigned i = 0; i < n; i++) {
     char text[FP_ADDR_MAX + 1];
-    struct why w;
+    struct fp_error error;
     int r;
 
     fp_addr_format (&addrs[i], text);
-    r = list_one (out, &addrs[i], text, &w);
+    r = list_one (out, &addrs[i], text, &error);
     if (r < 0) {
-      failed (text, &w);
+      failed (text, &error);
       result = r;
     }
   }
@@ -207,19 +208,20 @@ place_of (struct volume_view *v, const struct fp_uuid *server)
  */
 static int
 look (struct volume_view *v, const struct fp_addr *addr, bool named,
-      const struct fp_lookup *q, struct fp_members *members, struct why *w)
+      const struct fp_lookup *q, struct fp_members *members,
+      struct fp_error *error)
 {
   static struct fp_lookup_reply reply;
   char text[FP_ADDR_MAX + 1];
   struct fp_hello_reply hello;
   struct volume_place *p;
   struct fp_ctl *c;
-  int r = ask_begin (&c, addr, &hello, w);
+  int r = ask_begin (&c, addr, &hello, error);
 
   if (r < 0)
     return r;
   fp_addr_format (addr, text);
-  r = ask_why (c, fp_ctl_lookup (c, q, &reply, soon ()), w);
+  r = ask_why (c, fp_ctl_lookup (c, q, &reply, soon ()), error);
   ask_end (c);
   if (r < 0 && r != -ENOENT)
     return r;
@@ -229,13 +231,13 @@ look (struct volume_view *v, const struct fp_addr *addr, bool named,
 
     fp_uuid_format (&v->entry.uuid, a);
     fp_uuid_format (&reply.volume.uuid, b);
-    return why_set (w, -ENOTUNIQ,
+    return fp_fail (error, -ENOTUNIQ,
                     "two volumes have this name, %s and %s: use the UUID", a,
                     b);
   }
   p = place_of (v, &hello.server);
   if (!p)
-    return why_set (w, -EPROTO, "too many servers");
+    return fp_fail (error, -EPROTO, "too many servers");
   p->named |= named;
   if (p->answers)
     return 0; /* by another address */
@@ -266,7 +268,7 @@ look (struct volume_view *v, const struct fp_addr *addr, bool named,
 static int
 look_at_member (struct volume_view *v, const struct fp_member *m,
                 const struct fp_lookup *q, struct fp_members *members,
-                struct why *w)
+                struct fp_error *error)
 {
   struct volume_place *p = place_of (v, &m->server);
   struct fp_addr addr;
@@ -274,33 +276,33 @@ look_at_member (struct volume_view *v, const struct fp_member *m,
   int r;
 
   if (!p)
-    return why_set (w, -EPROTO, "too many servers");
+    return fp_fail (error, -EPROTO, "too many servers");
   if (p->answers)
     return 0;
   snprintf (p->addr, sizeof p->addr, "%s", m->addr);
   if (fp_addr_parse (&addr, m->addr, &reason) < 0)
-    r = why_set (w, -EINVAL, "%s", reason);
+    r = fp_fail (error, -EINVAL, "%s", reason);
   else if (!fp_tls_may_ask (&addr))
-    r = why_set (w, -EACCES,
+    r = fp_fail (error, -EACCES,
                  "not asked: with tls=require a Unix socket is trusted only "
                  "if you name it");
   else
-    r = look (v, &addr, false, q, members, w);
+    r = look (v, &addr, false, q, members, error);
   if (r == -ENOTUNIQ)
     return r;
   p = place_of (v, &m->server);
   if (!p->answers && r < 0)
-    p->why = *w;
+    p->error = *error;
   else if (!p->answers)
-    why_set (&p->why, 0, "another server answers at this address");
+    fp_fail (&p->error, 0, "another server answers at this address");
   return 0;
 }
 
 int
 volumes_find (struct volume_view *v, const char *name,
               const struct fp_addr *addrs, unsigned n,
-              void (*silent) (const char *addr, const struct why *w),
-              struct why *w)
+              void (*silent) (const char *addr, const struct fp_error *error),
+              struct fp_error *error)
 {
   static struct fp_members members;
   struct fp_lookup q = { .name = "" };
@@ -316,29 +318,29 @@ volumes_find (struct volume_view *v, const char *name,
   for (unsigned i = 0; i < n; i++) {
     char text[FP_ADDR_MAX + 1];
 
-    r = look (v, &addrs[i], true, &q, &members, w);
+    r = look (v, &addrs[i], true, &q, &members, error);
     if (r == -ENOTUNIQ)
       return r;
     answered |= r == 0;
     if (r < 0) {
       fp_addr_format (&addrs[i], text);
       if (silent && n > 1)
-        silent (text, w);
-      failed = why_prefix (w, r, "%s", text);
+        silent (text, error);
+      failed = fp_fail_in (error, r, "%s", text);
     }
   }
   known = !fp_uuid_is_nil (&v->entry.uuid);
   if (!known)
     return failed < 0 && !answered
                ? failed
-               : why_set (w, -ENOENT, "volume %s not found on these servers",
-                          name);
+               : fp_fail (error, -ENOENT,
+                          "volume %s not found on these servers", name);
   q = (struct fp_lookup) { .volume = v->entry.uuid };
   for (uint32_t i = 0; i < members.count; i++) {
     const struct fp_member member = members.members[i];
     uint64_t version = members.version;
 
-    r = look_at_member (v, &member, &q, &members, w);
+    r = look_at_member (v, &member, &q, &members, error);
     if (r < 0)
       return r;
     /* The member has a newer list, with other members: start over. */
@@ -366,7 +368,7 @@ volumes_find (struct volume_view *v, const char *name,
 
 int
 volumes_delete (const struct volume_view *v, const struct volume_place *p,
-                struct why *w)
+                struct fp_error *error)
 {
   const struct fp_delete q = { .volume = v->entry.uuid };
   struct fp_hello_reply hello;
@@ -376,14 +378,14 @@ volumes_delete (const struct volume_view *v, const struct volume_place *p,
   int r;
 
   if (fp_addr_parse (&addr, p->addr, &reason) < 0)
-    return why_set (w, -EINVAL, "%s", reason);
-  r = ask_begin (&c, &addr, &hello, w);
+    return fp_fail (error, -EINVAL, "%s", reason);
+  r = ask_begin (&c, &addr, &hello, error);
   if (r < 0)
     return r;
   if (!fp_uuid_eq (&hello.server, &p->server))
-    r = why_set (w, -ESTALE, "another server answers at this address now");
+    r = fp_fail (error, -ESTALE, "another server answers at this address now");
   else
-    r = ask_why (c, fp_ctl_delete (c, &q, soon ()), w);
+    r = ask_why (c, fp_ctl_delete (c, &q, soon ()), error);
   ask_end (c);
   return r;
 }

@@ -2,7 +2,7 @@
 /* volumes.h - combine what memory servers know of volumes.
  *
  * Units:    bytes, slabs; seconds since 1970.
- * Errors:   0 or a negative errno value, and why.
+ * Errors:   0, or a negative errno value and the sentence in error.
  */
 
 #ifndef FARPAGE_VOLUMES_H
@@ -11,8 +11,8 @@
 #include <stdbool.h>
 
 #include "base/addr.h"
+#include "base/error.h"
 #include "proto/messages.h"
-#include "tools/common/why.h"
 
 /* A volume on one server. */
 struct volume_place {
@@ -22,13 +22,13 @@ struct volume_place {
   bool named;    /* answers at one of the given addresses */
   bool member;   /* named in the newest list of members */
   bool current;  /* current, by that list */
-  bool answers;  /* else the rest is unknown, and why says why */
+  bool answers;  /* else the rest is unknown: see error */
   bool has_it;   /* else it has forgotten the volume */
   bool left;     /* has the volume, but the newest list does not name it */
   bool attached; /* to entry.client */
   uint64_t slabs;
   uint64_t extents; /* existing extents, as far as it knows */
-  struct why why;
+  struct fp_error error;
 };
 
 struct volume_view {
@@ -53,7 +53,8 @@ struct volume_list {
 };
 int volumes_list (struct volume_list *out, const struct fp_addr *addrs,
                   unsigned n,
-                  void (*failed) (const char *addr, const struct why *w));
+                  void (*failed) (const char *addr,
+                                  const struct fp_error *error));
 void volumes_free (struct volume_list *l);
 
 /* Find one volume, by its name or UUID, at these servers and at those that
@@ -65,11 +66,12 @@ void volumes_free (struct volume_list *l);
  */
 int volumes_find (struct volume_view *out, const char *name,
                   const struct fp_addr *addrs, unsigned n,
-                  void (*silent) (const char *addr, const struct why *w),
-                  struct why *w);
+                  void (*silent) (const char *addr,
+                                  const struct fp_error *error),
+                  struct fp_error *error);
 
 /* Delete the volume at that place. */
 int volumes_delete (const struct volume_view *v, const struct volume_place *p,
-                    struct why *w);
+                    struct fp_error *error);
 
 #endif /* FARPAGE_VOLUMES_H */

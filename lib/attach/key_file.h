@@ -4,17 +4,18 @@
  * it.  The format is that of a TLS key file.  The key must not be a TLS key,
  * because the servers know those.
  *
- * Errors:   0 or -errno, and why, which contains nothing of the key.
+ * Errors:   0, or -errno and the sentence in error, which contains nothing of
+ *           the key.
  */
 
 #ifndef FP_KEY_FILE_H
 #define FP_KEY_FILE_H
 
-#include "extent/volume_params.h"
+#include "base/error.h"
 #include "filter/seal_key.h"
 
 /* Read the key from the file at path. */
 int fp_seal_key_read (struct fp_seal_key **out, const char *path,
-                      char why[FP_WHY_MAX]);
+                      struct fp_error *error);
 
 #endif /* FP_KEY_FILE_H */

@@ -11,11 +11,12 @@
 
 #include "attach/pool_file.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "proto/messages.h"
 
 int
 fp_pool_path (char out[FP_POOL_PATH_MAX], const char *name,
-              char why[FP_WHY_MAX])
+              struct fp_error *error)
 {
   const char *dir = getenv ("FARPAGE_POOLS_DIR");
   int n;
@@ -29,8 +30,7 @@ fp_pool_path (char out[FP_POOL_PATH_MAX], const char *name,
                   dir != NULL ? dir : FP_POOLS_DIR, name);
   if (n >= 0 && n < FP_POOL_PATH_MAX)
     return 0;
-  snprintf (why, FP_WHY_MAX, "neither the name of a pool nor a path");
-  return -EINVAL;
+  return fp_fail (error, -EINVAL, "neither the name of a pool nor a path");
 }
 
 static const char *const allowed[] = {
@@ -41,11 +41,12 @@ static const char *const allowed[] = {
 struct file {
   FILE *fp;
   int line, err;
-  int (*set) (void *arg, const char *key, const char *value, char *why);
+  int (*set) (void *arg, const char *key, const char *value,
+              struct fp_error *error);
   void *arg;
   unsigned servers;
   int bad_line; /* first line that inih parsed and set refused */
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 };
 
 static void
@@ -89,16 +90,15 @@ on_line (void *arg, const char *section, const char *key, const char *value)
   if (f->bad_line > 0)
     return 1;
   if (section[0] == '\0' && is_allowed (key))
-    r = f->set (f->arg, key, value, f->why);
+    r = f->set (f->arg, key, value, &f->error);
   else if (strpbrk (key, " \t") != NULL)
     /* key ends at a colon, which inih takes like '='. */
-    snprintf (f->why, sizeof f->why,
-              "'%.64s': not NAME = VALUE: '=' is missing", key);
+    fp_fail (&f->error, r, "'%.64s': not NAME = VALUE: '=' is missing", key);
   else
-    snprintf (f->why, sizeof f->why,
-              "'%.64s%s%.64s': unknown in a pool: use server, slab, "
-              "transport, timeout or tls...",
-              section, section[0] != '\0' ? "." : "", key);
+    fp_fail (&f->error, r,
+             "'%.64s%s%.64s': unknown in a pool: use server, slab, "
+             "transport, timeout or tls...",
+             section, section[0] != '\0' ? "." : "", key);
   if (r < 0)
     f->bad_line = f->line;
   f->servers += r == 0 && strcmp (key, "server") == 0;
@@ -108,32 +108,25 @@ on_line (void *arg, const char *section, const char *key, const char *value)
 int
 fp_pool_read (const char *path,
               int (*set) (void *arg, const char *key, const char *value,
-                          char why[FP_WHY_MAX]),
-              void *arg, char why[FP_WHY_MAX])
+                          struct fp_error *error),
+              void *arg, struct fp_error *error)
 {
   FP_CLEANUP (file_close) FILE *fp = fopen (path, "re");
   struct file f = { .fp = fp, .set = set, .arg = arg };
   int line, err = errno;
 
-  if (fp == NULL) {
-    snprintf (why, FP_WHY_MAX, "pool: %s: %s", path, strerror (err));
-    return -err;
-  }
+  if (fp == NULL)
+    return fp_fail (error, -err, "pool: %s: %s", path, strerror (err));
   line = ini_parse_stream (next_line, &f, on_line, &f);
   if (line < 0 || f.err != 0) {
     err = line < 0 ? ENOMEM : f.err;
-    snprintf (why, FP_WHY_MAX, "pool: %s: %s", path, strerror (err));
-    return -err;
+    return fp_fail (error, -err, "pool: %s: %s", path, strerror (err));
   }
-  if (line > 0) {
-    snprintf (why, FP_WHY_MAX, "pool: %s: line %d: %.*s", path, line,
-              FP_WHY_MAX / 2,
-              line == f.bad_line ? f.why : "not NAME = VALUE: '=' is missing");
-    return -EINVAL;
-  }
-  if (f.servers == 0) {
-    snprintf (why, FP_WHY_MAX, "pool: %s: names no server", path);
-    return -EINVAL;
-  }
+  if (line > 0)
+    return fp_fail (error, -EINVAL, "pool: %s: line %d: %s", path, line,
+                    line == f.bad_line ? f.error.text
+                                       : "not NAME = VALUE: '=' is missing");
+  if (f.servers == 0)
+    return fp_fail (error, -EINVAL, "pool: %s: names no server", path);
   return 0;
 }

@@ -4,14 +4,14 @@
  * server), slab, transport, timeout or a tls parameter, as in the plugin.
  *
  * Errors:   0 or -EINVAL, -ENOMEM or an error of open(2) or
- *           read(2).  why then has one sentence for people that names the
- *           file, and the line if there is one.
+ *           read(2).  The sentence in error then names the file, and the
+ *           line if there is one.
  */
 
 #ifndef FP_POOL_FILE_H
 #define FP_POOL_FILE_H
 
-#include "extent/volume_params.h"
+#include "base/error.h"
 
 #define FP_POOLS_DIR "/etc/farpage/pools.d"
 #define FP_POOL_PATH_MAX 256
@@ -20,14 +20,14 @@
  * FP_POOLS_DIR.  A NAME with a slash is a path already.
  */
 int fp_pool_path (char out[FP_POOL_PATH_MAX], const char *name,
-                  char why[FP_WHY_MAX]);
+                  struct fp_error *error);
 
 /* Call set for each line, until one is wrong.  set returns 0, or -EINVAL and
- * why.
+ * the sentence in error.
  */
 int fp_pool_read (const char *path,
                   int (*set) (void *arg, const char *key, const char *value,
-                              char why[FP_WHY_MAX]),
-                  void *arg, char why[FP_WHY_MAX]);
+                              struct fp_error *error),
+                  void *arg, struct fp_error *error);
 
 #endif /* FP_POOL_FILE_H */

@@ -22,6 +22,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "extent/extent.h"
 #include "filter/seal_key.h"
@@ -116,7 +117,7 @@ try_in_child (const struct fp_session *s, const struct fp_volume_params *p,
 static int
 check_transport (struct fp_session *s, const struct fp_volume_params *p,
                  const struct fp_addr *addr, unsigned timeout_ms,
-                 char why[FP_WHY_MAX])
+                 struct fp_error *error)
 {
   const struct fp_transport_ops *ops = fp_session_best (s->transports);
   char where[FP_ADDR_MAX + 1];
@@ -137,16 +138,15 @@ check_transport (struct fp_session *s, const struct fp_volume_params *p,
   if (r == 0 || (s->transports & ~ops->bit) != 0)
     return 0;
   fp_addr_format (addr, where);
-  snprintf (why, FP_WHY_MAX, "%s: %s data connection: %s", where, ops->name,
-            said != NULL ? said : strerror (-r));
-  return r;
+  return fp_fail (error, r, "%s: %s data connection: %s", where, ops->name,
+                  said != NULL ? said : strerror (-r));
 }
 
 /* ---- striping ---- */
 
 int
 probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
-                   const char *where, char why[FP_WHY_MAX])
+                   const char *where, struct fp_error *error)
 {
   char uuid[FP_UUID_STR_MAX], is[FP_SIZE_STR_MAX], said[FP_SIZE_STR_MAX];
   const char *name = e->name;
@@ -156,18 +156,17 @@ probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
     name = uuid;
   }
   if (p->stripe.width != 0 && p->stripe.width != e->stripe.width)
-    return probe_say (-EINVAL, why,
-                      "stripe-width: volume %s is striped over %u extents (on "
-                      "%s), not over %u: omit stripe-width= to attach it",
-                      name, e->stripe.width, where, p->stripe.width);
+    return fp_fail (error, -EINVAL,
+                    "stripe-width: volume %s is striped over %u extents (on "
+                    "%s), not over %u: omit stripe-width= to attach it",
+                    name, e->stripe.width, where, p->stripe.width);
   fp_format_size (e->stripe.size, is);
   fp_format_size (p->stripe.size, said);
   if (p->stripe.size != 0 && p->stripe.size != e->stripe.size)
-    return probe_say (
-        -EINVAL, why,
-        "stripe: volume %s has stripes of %s (on %s), not of %s: "
-        "omit stripe= to attach it",
-        name, is, where, said);
+    return fp_fail (error, -EINVAL,
+                    "stripe: volume %s has stripes of %s (on %s), not of %s: "
+                    "omit stripe= to attach it",
+                    name, is, where, said);
   p->stripe = e->stripe;
   return 0;
 }
@@ -176,7 +175,7 @@ probe_take_stripe (struct fp_volume_params *p, const struct fp_volume_entry *e,
  * says otherwise.
  */
 static int
-choose_stripe (struct fp_volume_params *p, char why[FP_WHY_MAX])
+choose_stripe (struct fp_volume_params *p, struct fp_error *error)
 {
   uint64_t extents = (p->size - 1) / p->slab_size + 1;
   char size[FP_SIZE_STR_MAX], slab[FP_SIZE_STR_MAX];
@@ -188,10 +187,10 @@ choose_stripe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   fp_format_size (p->stripe.size, size);
   fp_format_size (p->slab_size, slab);
   if (!fp_stripe_ok (&p->stripe, p->slab_size))
-    return probe_say (-EINVAL, why,
-                      "stripe=%s: must be a part of a slab, and slabs have %s "
-                      "on these servers",
-                      size, slab);
+    return fp_fail (error, -EINVAL,
+                    "stripe=%s: must be a part of a slab, and slabs have %s "
+                    "on these servers",
+                    size, slab);
   return 0;
 }
 
@@ -200,7 +199,7 @@ choose_stripe (struct fp_volume_params *p, char why[FP_WHY_MAX])
  */
 static int
 look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
-                const struct fp_addr *addr, char why[FP_WHY_MAX])
+                const struct fp_addr *addr, struct fp_error *error)
 {
   FP_CLEANUP (fp_free) struct fp_lookup_reply *said = malloc (sizeof *said);
   const struct fp_lookup q = { .volume = p->uuid };
@@ -208,21 +207,21 @@ look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
   int r;
 
   if (said == NULL)
-    return probe_say (-ENOMEM, why, "%s", strerror (ENOMEM));
+    return fp_fail (error, -ENOMEM, "%s", strerror (ENOMEM));
   fp_addr_format (addr, where);
   r = fp_ctl_lookup (s->ctl, &q, said,
                      fp_deadline_in_ms (fp_volume_start_ms (p)));
   if (r == -ENOENT)
     return 0;
   if (r < 0)
-    return probe_say (r, why, "resume: %s: %s", where, fp_ctl_why (s->ctl));
+    return fp_fail (error, r, "resume: %s: %s", where, fp_ctl_why (s->ctl));
   if (said->volume.copies != p->copies)
-    return probe_say (-EINVAL, why,
-                      "copies: the volume has %u of each extent (on %s): give "
-                      "copies=%u to resume it",
-                      (unsigned) said->volume.copies, where,
-                      (unsigned) said->volume.copies);
-  return probe_take_stripe (p, &said->volume, where, why);
+    return fp_fail (error, -EINVAL,
+                    "copies: the volume has %u of each extent (on %s): give "
+                    "copies=%u to resume it",
+                    (unsigned) said->volume.copies, where,
+                    (unsigned) said->volume.copies);
+  return probe_take_stripe (p, &said->volume, where, error);
 }
 
 /* Check that the extents are not more than the mappings that this kernel
@@ -230,7 +229,7 @@ look_at_stripe (struct fp_session *s, struct fp_volume_params *p,
  * transports that map each extent need this.
  */
 static int
-check_maps (const struct fp_volume_params *p, char why[FP_WHY_MAX])
+check_maps (const struct fp_volume_params *p, struct fp_error *error)
 {
   uint64_t extents = (p->size - 1) / p->slab_size + 1;
   FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/sys/vm/max_map_count", "re");
@@ -239,12 +238,12 @@ check_maps (const struct fp_volume_params *p, char why[FP_WHY_MAX])
   if (fp == NULL || fscanf (fp, "%lu", &limit) != 1 ||
       extents + OTHER_MAPS <= limit)
     return 0;
-  snprintf (why, FP_WHY_MAX,
-            "size: shm maps each extent by itself, and %" PRIu64
-            " are more than a process may map (%lu, vm.max_map_count): start "
-            "the servers with a larger --slab, or use transport=tcp",
-            extents, limit);
-  return -EINVAL;
+  return fp_fail (
+      error, -EINVAL,
+      "size: shm maps each extent by itself, and %" PRIu64
+      " are more than a process may map (%lu, vm.max_map_count): start "
+      "the servers with a larger --slab, or use transport=tcp",
+      extents, limit);
 }
 
 /* Return an OPEN like that of the start, but without the flag that ends the
@@ -290,7 +289,7 @@ open_patiently (struct fp_session *s, const struct fp_open *q,
  */
 static int
 check_held (struct fp_session *s, const struct fp_volume_params *p,
-            const struct fp_addr *addr, char why[FP_WHY_MAX])
+            const struct fp_addr *addr, struct fp_error *error)
 {
   const struct fp_open q = open_request (s, p);
   /* As long as the start itself would try. */
@@ -302,10 +301,9 @@ check_held (struct fp_session *s, const struct fp_volume_params *p,
   if (r == 0)
     return 0;
   fp_addr_format (addr, where);
-  snprintf (why, FP_WHY_MAX, "resume: %s: %s%s", where, fp_ctl_why (s->ctl),
-            r == -ENOENT ? ": its lease has expired, or it never existed"
-                         : "");
-  return r;
+  return fp_fail (error, r, "resume: %s: %s%s", where, fp_ctl_why (s->ctl),
+                  r == -ENOENT ? ": its lease has expired, or it never existed"
+                               : "");
 }
 
 /* Check that the last writer detached cleanly, before several copies are read
@@ -313,7 +311,7 @@ check_held (struct fp_session *s, const struct fp_volume_params *p,
  */
 static int
 check_in_order (struct fp_session *s, const struct fp_volume_params *p,
-                const struct fp_addr *addr, char why[FP_WHY_MAX])
+                const struct fp_addr *addr, struct fp_error *error)
 {
   FP_CLEANUP (fp_free) struct fp_map_words *words = malloc (sizeof *words);
   const struct fp_open q = open_request (s, p);
@@ -324,23 +322,23 @@ check_in_order (struct fp_session *s, const struct fp_volume_params *p,
   int r;
 
   if (words == NULL)
-    return probe_say (-ENOMEM, why, "%s", strerror (ENOMEM));
+    return fp_fail (error, -ENOMEM, "%s", strerror (ENOMEM));
   r = open_patiently (s, &q, deadline);
   if (r == 0)
     r = fp_ctl_map_read (s->ctl, &map, words, deadline);
   if (r < 0) {
     fp_addr_format (addr, where);
-    return probe_say (r, why, "readonly: %s: %s", where, fp_ctl_why (s->ctl));
+    return fp_fail (error, r, "readonly: %s: %s", where, fp_ctl_why (s->ctl));
   }
   if (words->words[0] >> (bit % 64) & 1)
-    return probe_say (-EROFS, why, FP_NOT_IN_ORDER_WHY, p->name);
+    return fp_fail (error, -EROFS, FP_NOT_IN_ORDER_WHY, p->name);
   return 0;
 }
 
 /* Return an error if the i-th server is the same as one before it. */
 static int
 check_twice (const struct fp_volume_params *p, const struct fp_uuid *seen,
-             unsigned i, char why[FP_WHY_MAX])
+             unsigned i, struct fp_error *error)
 {
   char a[FP_ADDR_MAX + 1], b[FP_ADDR_MAX + 1];
 
@@ -349,32 +347,30 @@ check_twice (const struct fp_volume_params *p, const struct fp_uuid *seen,
       continue;
     fp_addr_format (&p->servers[k], a);
     fp_addr_format (&p->servers[i], b);
-    snprintf (why, FP_WHY_MAX, "%s and %s are the same server: name it once",
-              a, b);
-    return -EINVAL;
+    return fp_fail (error, -EINVAL,
+                    "%s and %s are the same server: name it once", a, b);
   }
   return 0;
 }
 
 int
-fp_check_kept_addr (const struct fp_addr *addr, char why[FP_WHY_MAX])
+fp_check_kept_addr (const struct fp_addr *addr, struct fp_error *error)
 {
   char where[FP_ADDR_MAX + 1];
 
   fp_addr_format (addr, where);
   if (fp_addr_text_ok (where))
     return 0;
-  snprintf (
-      why, FP_WHY_MAX,
+  return fp_fail (
+      error, -EINVAL,
       "%s: the servers of a volume with a name, or with copies, keep each "
       "other's addresses, which must be visible ASCII characters without "
       "blanks: use another path, such as a symbolic link",
       where);
-  return -EINVAL;
 }
 
 int
-fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
+fp_volume_probe (struct fp_volume_params *p, struct fp_error *error)
 {
   struct fp_uuid seen[FP_MAX_SERVERS] = { { { 0 } } };
   unsigned timeout_ms = FP_MAX (p->timeout_ms, (unsigned) PROBE_MS);
@@ -387,26 +383,25 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   int r;
 
   for (unsigned i = 0; i < p->nr_servers; i++) {
-    r = fp_volume_is_recorded (p) ? fp_check_kept_addr (&p->servers[i], why)
+    r = fp_volume_is_recorded (p) ? fp_check_kept_addr (&p->servers[i], error)
                                   : 0;
     if (r < 0)
       return r;
   }
   /* An unnamed volume that is new is not known to any server. */
   if (p->name[0] != '\0' || (p->resume && p->copies > 1)) {
-    r = fp_probe_named (p, why);
+    r = fp_probe_named (p, error);
     if (r < 0)
       return r;
   }
   if (p->copies == 0)
     p->copies = 1;
-  if (p->copies > p->nr_servers && !p->resume) {
-    snprintf (why, FP_WHY_MAX,
-              "copies: each copy of an extent is on another server: %u copies "
-              "need as many servers, and %u %s given",
-              p->copies, p->nr_servers, p->nr_servers == 1 ? "is" : "are");
-    return -EINVAL;
-  }
+  if (p->copies > p->nr_servers && !p->resume)
+    return fp_fail (
+        error, -EINVAL,
+        "copies: each copy of an extent is on another server: %u copies "
+        "need as many servers, and %u %s given",
+        p->copies, p->nr_servers, p->nr_servers == 1 ? "is" : "are");
   for (unsigned i = 0; i < p->nr_servers; i++) {
     struct fp_session s;
     struct fp_bye bye = { .discard = false };
@@ -414,7 +409,7 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     if (p->away >> i & 1)
       continue;
     r = fp_session_open (&s, p, &p->servers[i], NULL,
-                         fp_deadline_in_ms (timeout_ms), why);
+                         fp_deadline_in_ms (timeout_ms), error);
     if (r < 0)
       return r;
     /* The first one decides the slab size, unless the user did. */
@@ -423,15 +418,15 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
     p->lease_ms = FP_MAX (p->lease_ms, s.hello.lease_ms);
     seen[i] = s.hello.server;
     maps |= fp_session_best (s.transports)->direct;
-    r = check_twice (p, seen, i, why);
+    r = check_twice (p, seen, i, error);
     if (r == 0)
-      r = check_transport (&s, p, &p->servers[i], timeout_ms, why);
+      r = check_transport (&s, p, &p->servers[i], timeout_ms, error);
     if (r == 0 && held)
-      r = look_at_stripe (&s, p, &p->servers[i], why);
+      r = look_at_stripe (&s, p, &p->servers[i], error);
     if (r == 0 && held)
-      r = check_held (&s, p, &p->servers[i], why);
+      r = check_held (&s, p, &p->servers[i], error);
     if (r == 0 && p->read_only && p->copies > 1 && (p->believed >> i & 1))
-      r = check_in_order (&s, p, &p->servers[i], why);
+      r = check_in_order (&s, p, &p->servers[i], error);
     /* If this fails, the server still notices that the connection ends. */
     (void) fp_ctl_bye (s.ctl, &bye, fp_deadline_in_ms (timeout_ms));
     fp_session_close (&s);
@@ -440,39 +435,35 @@ fp_volume_probe (struct fp_volume_params *p, char why[FP_WHY_MAX])
   }
 
   fp_addr_format (&p->servers[0], where);
-  if (p->slab_size < 65536 || !fp_is_power_of_2 (p->slab_size)) {
-    snprintf (why, FP_WHY_MAX,
-              "%s lends slabs of %" PRIu64
-              " bytes: not a power of two of at least 64 KiB",
-              where, p->slab_size);
-    return -EPROTO;
-  }
+  if (p->slab_size < 65536 || !fp_is_power_of_2 (p->slab_size))
+    return fp_fail (error, -EPROTO,
+                    "%s lends slabs of %" PRIu64
+                    " bytes: not a power of two of at least 64 KiB",
+                    where, p->slab_size);
   fp_format_size (p->slab_size, slab);
-  if ((p->size - 1) / p->slab_size >= FP_MAX_EXTENTS / p->copies) {
-    snprintf (why, FP_WHY_MAX,
-              "size: a volume has at most %u extents of one slab (%s) each: "
-              "start the servers with a larger --slab",
-              FP_MAX_EXTENTS / p->copies, slab);
-    return -EINVAL;
-  }
+  if ((p->size - 1) / p->slab_size >= FP_MAX_EXTENTS / p->copies)
+    return fp_fail (
+        error, -EINVAL,
+        "size: a volume has at most %u extents of one slab (%s) each: "
+        "start the servers with a larger --slab",
+        FP_MAX_EXTENTS / p->copies, slab);
   if (maps) {
-    r = check_maps (p, why);
+    r = check_maps (p, error);
     if (r < 0)
       return r;
   }
-  r = choose_stripe (p, why);
+  r = choose_stripe (p, error);
   if (r < 0)
     return r;
   if (p->reserve_full && !p->resume &&
       ((p->size - 1) / p->slab_size + 1) * p->copies > room) {
     fp_format_size (room * p->slab_size, free_size);
-    snprintf (why, FP_WHY_MAX,
-              "size: the servers can lend %s now (%" PRIu64
-              " slabs of %s), the volume needs %" PRIu64 " slabs",
-              free_size, room, slab,
-              ((p->size - 1) / p->slab_size + 1) * p->copies);
-    return -ENOSPC;
+    return fp_fail (error, -ENOSPC,
+                    "size: the servers can lend %s now (%" PRIu64
+                    " slabs of %s), the volume needs %" PRIu64 " slabs",
+                    free_size, room, slab,
+                    ((p->size - 1) / p->slab_size + 1) * p->copies);
   }
-  why[0] = '\0';
-  return fp_seal_key_check (p, why);
+  error->text[0] = '\0';
+  return fp_seal_key_check (p, error);
 }

@@ -8,29 +8,30 @@
 #include <string.h>
 
 #include "attach/probe_int.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "meta/membership.h"
 
 /* Check that the server k can become a member. */
 int
 probe_check_joins (const struct looks *all, const struct look *volume,
-                   const struct look *k, char why[FP_WHY_MAX])
+                   const struct look *k, struct fp_error *error)
 {
   uint64_t slab_size = volume->said.volume.slab_size;
   char theirs[FP_SIZE_STR_MAX], ours[FP_SIZE_STR_MAX];
 
   if (k->knows && k->said.volume.slabs > 0)
-    return probe_say (
-        -EEXIST, why,
+    return fp_fail (
+        error, -EEXIST,
         "server=%s still has extents of volume %s, from when it was one of "
         "its servers: run 'farpage volumes delete' for it, then add it",
         k->where, all->title);
   if (k->slab_size != slab_size) {
     fp_format_size (k->slab_size, theirs);
     fp_format_size (slab_size, ours);
-    return probe_say (-EINVAL, why,
-                      "server=%s lends slabs of %s, volume %s has slabs of %s",
-                      k->where, theirs, all->title, ours);
+    return fp_fail (error, -EINVAL,
+                    "server=%s lends slabs of %s, volume %s has slabs of %s",
+                    k->where, theirs, all->title, ours);
   }
   return 0;
 }
@@ -56,7 +57,7 @@ is_member_at (const struct looks *all, const struct fp_addr *addr)
 }
 
 int
-probe_add_joins (struct looks *all, char why[FP_WHY_MAX])
+probe_add_joins (struct looks *all, struct fp_error *error)
 {
   struct fp_volume_params *p = all->p;
   uint32_t n = all->list->count;
@@ -70,13 +71,13 @@ probe_add_joins (struct looks *all, char why[FP_WHY_MAX])
     if (!k->answers && is_member_at (all, &k->addr))
       continue;
     if (!k->answers)
-      return probe_say (-ENOTCONN, why, "%s", k->why);
+      return fp_fail (error, -ENOTCONN, "%s", k->error.text);
     if (fp_membership_find (all->list, &k->server) >= 0)
       continue;
     if (n == FP_MAX_MEMBERS || n == FP_MAX_SERVERS)
-      return probe_say (-EINVAL, why,
-                        "volume %s has the maximum number of servers",
-                        all->title);
+      return fp_fail (error, -EINVAL,
+                      "volume %s has the maximum number of servers",
+                      all->title);
     all->joins[n - all->list->count] = i;
     p->members.members[n] = (struct fp_member) { .server = k->server };
     p->servers[n] = k->addr;
@@ -87,7 +88,7 @@ probe_add_joins (struct looks *all, char why[FP_WHY_MAX])
 }
 
 static int
-leave (struct looks *all, const struct fp_addr *addr, char why[FP_WHY_MAX])
+leave (struct looks *all, const struct fp_addr *addr, struct fp_error *error)
 {
   char where[FP_ADDR_MAX + 1];
   const struct look *k;
@@ -97,19 +98,19 @@ leave (struct looks *all, const struct fp_addr *addr, char why[FP_WHY_MAX])
   while (m < all->list->count && !is_at (all, m, addr))
     m++;
   if (m == all->list->count)
-    return probe_say (-ENOENT, why,
-                      "remove=%s: is not one of the servers of volume %s",
-                      where, all->title);
+    return fp_fail (error, -ENOENT,
+                    "remove=%s: is not one of the servers of volume %s", where,
+                    all->title);
   k = all->at[m] >= 0 ? &all->look[all->at[m]] : NULL;
   if (k != NULL && k->knows && k->said.volume.slabs > 0)
-    return probe_say (-ENOTEMPTY, why,
-                      "remove=%s: holds %" PRIu64
-                      " extents of volume %s: move them to the other servers "
-                      "first (farpage drain)",
-                      where, k->said.volume.slabs, all->title);
+    return fp_fail (error, -ENOTEMPTY,
+                    "remove=%s: holds %" PRIu64
+                    " extents of volume %s: move them to the other servers "
+                    "first (farpage drain)",
+                    where, k->said.volume.slabs, all->title);
   if ((k == NULL || !k->knows) && !all->p->degraded && !all->p->force)
-    return probe_say (
-        -ENOTCONN, why,
+    return fp_fail (
+        error, -ENOTCONN,
         "remove=%s: does not answer, or no longer knows the volume: data that "
         "only it has would be lost: give degraded=true to accept that",
         where);
@@ -130,14 +131,14 @@ is_replaced (const struct looks *all, uint32_t m)
 }
 
 int
-probe_find_leaves (struct looks *all, char why[FP_WHY_MAX])
+probe_find_leaves (struct looks *all, struct fp_error *error)
 {
   struct fp_volume_params *p = all->p;
   int r = 0;
 
   p->leaves = 0;
   for (unsigned i = 0; r == 0 && i < p->nr_remove; i++)
-    r = leave (all, &p->remove[i], why);
+    r = leave (all, &p->remove[i], error);
   for (uint32_t m = 0; r == 0 && m < all->list->count; m++)
     if (is_replaced (all, m))
       p->leaves |= UINT64_C (1) << m;
@@ -150,7 +151,7 @@ probe_find_leaves (struct looks *all, char why[FP_WHY_MAX])
  */
 static int
 check_newest (const struct looks *all, unsigned current, unsigned away,
-              char why[FP_WHY_MAX])
+              struct fp_error *error)
 {
   const struct fp_volume_params *p = all->p;
   bool few = away > 0 && fp_membership_may_shrink (current, away, p->copies);
@@ -158,32 +159,32 @@ check_newest (const struct looks *all, unsigned current, unsigned away,
   if ((!few && all->enough) || (p->force && (p->away & ~p->leaves) == 0))
     return 0;
   if (!all->enough)
-    return probe_say (
-        -EROFS, why, FP_TOO_FEW_LISTS_WHY "%s", all->title,
+    return fp_fail (
+        error, -EROFS, FP_TOO_FEW_LISTS_WHY "%s", all->title,
         p->name[0] == '\0'
             ? ""
             : ", or, if they are gone for good, give remove=ADDR force=true");
   if (p->name[0] == '\0')
-    return probe_say (-EROFS, why,
-                      "volume %s: too many of its servers are down, or have "
-                      "lost it, so the copies found may be old: start one "
-                      "more of them, with its data",
-                      all->title);
+    return fp_fail (error, -EROFS,
+                    "volume %s: too many of its servers are down, or have "
+                    "lost it, so the copies found may be old: start one "
+                    "more of them, with its data",
+                    all->title);
   if (p->copies > 1)
-    return probe_say (-EROFS, why,
-                      "volume %s: too many of its servers are down, so the "
-                      "copies found may be old: start one more of them, or, "
-                      "if they are gone for good, give remove=ADDR "
-                      "force=true",
-                      all->title);
+    return fp_fail (error, -EROFS,
+                    "volume %s: too many of its servers are down, so the "
+                    "copies found may be old: start one more of them, or, "
+                    "if they are gone for good, give remove=ADDR "
+                    "force=true",
+                    all->title);
   if (p->leaves == 0)
     return 0; /* go on frozen: see meta_log.h */
-  return probe_say (-EROFS, why,
-                    "volume %s: too few of the remaining servers know which "
-                    "extents exist: copy what can be read (degraded=true) to "
-                    "another volume, or give force=true if the removed "
-                    "servers are gone for good",
-                    all->title);
+  return fp_fail (error, -EROFS,
+                  "volume %s: too few of the remaining servers know which "
+                  "extents exist: copy what can be read (degraded=true) to "
+                  "another volume, or give force=true if the removed "
+                  "servers are gone for good",
+                  all->title);
 }
 
 /* Check the members that stay, if others leave.  A staying member must know
@@ -191,18 +192,17 @@ check_newest (const struct looks *all, unsigned current, unsigned away,
  * members must be here, so that none comes back later with outdated knowledge.
  */
 int
-probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
+probe_check_left (const struct looks *all, struct fp_error *error)
 {
   const struct fp_volume_params *p = all->p;
   unsigned current = 0, away = 0, stay = 0;
 
   for (uint32_t m = 0; m < all->list->count; m++) {
     if (p->leaves != 0 && ((p->away & ~p->leaves) >> m & 1))
-      return probe_say (
-          -ENOTCONN, why,
-          "a server of volume %s can only be replaced or removed "
-          "while all the others are up: %s does not answer",
-          all->title, all->list->members[m].addr);
+      return fp_fail (error, -ENOTCONN,
+                      "a server of volume %s can only be replaced or removed "
+                      "while all the others are up: %s does not answer",
+                      all->title, all->list->members[m].addr);
     if (!all->list->members[m].current)
       continue;
     current++;
@@ -210,10 +210,10 @@ probe_check_left (const struct looks *all, char why[FP_WHY_MAX])
     stay += (all->believed & ~p->leaves) >> m & 1;
   }
   if (stay == 0 && (all->enough || p->force))
-    return probe_say (-EROFS, why,
-                      "volume %s: none of the remaining servers knows which "
-                      "extents exist: copy what can be read%s to another "
-                      "volume",
-                      all->title, p->copies > 1 ? "" : " (degraded=true)");
-  return check_newest (all, current, away, why);
+    return fp_fail (error, -EROFS,
+                    "volume %s: none of the remaining servers knows which "
+                    "extents exist: copy what can be read%s to another "
+                    "volume",
+                    all->title, p->copies > 1 ? "" : " (degraded=true)");
+  return check_newest (all, current, away, error);
 }

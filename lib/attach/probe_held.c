@@ -7,13 +7,13 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
 #include "attach/probe_int.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/error.h"
 
 /* Longest lease to wait for, of a client that may not know that it has lost
  * the volume.
@@ -30,7 +30,7 @@ note_holder (struct fp_volume_params *p, const struct fp_volume_entry *v)
 }
 
 int
-probe_check_attached (const struct looks *all, char why[FP_WHY_MAX])
+probe_check_attached (const struct looks *all, struct fp_error *error)
 {
   for (unsigned i = 0; i < all->nr; i++) {
     const struct fp_volume_entry *v = &all->look[i].said.volume;
@@ -46,8 +46,8 @@ probe_check_attached (const struct looks *all, char why[FP_WHY_MAX])
     }
     if (localtime_r (&t, &tm) != NULL)
       strftime (since, sizeof since, "%Y-%m-%d %H:%M:%S", &tm);
-    return probe_say (
-        -EBUSY, why,
+    return fp_fail (
+        error, -EBUSY,
         "%s: volume %s is attached to %s since %s: detach it there, "
         "or take it over with takeover=true",
         all->look[i].where, all->title,
@@ -58,7 +58,7 @@ probe_check_attached (const struct looks *all, char why[FP_WHY_MAX])
 
 int
 probe_await_fenced (const struct looks *all, uint64_t *deadline,
-                    char why[FP_WHY_MAX])
+                    struct fp_error *error)
 {
   const struct fp_volume_params *p = all->p;
   const struct look *k = NULL;
@@ -75,23 +75,19 @@ probe_await_fenced (const struct looks *all, uint64_t *deadline,
    */
   if (k == NULL || p->takeover || (all->again && !fp_uuid_is_nil (&p->client)))
     return 0;
-  probe_say (-EBUSY, why,
-             "%s: %s may still use volume %s, or come back to it, until its "
-             "lease there expires",
-             k->where, k->said.volume.client, all->title);
+  fp_fail (error, -EBUSY,
+           "%s: %s may still use volume %s, or come back to it, until its "
+           "lease there expires",
+           k->where, k->said.volume.client, all->title);
   if (*deadline == 0 && ms <= FENCED_MS) {
     *deadline = fp_deadline_in_ms (ms + FENCED_MORE_MS);
     if (p->waits != NULL)
-      p->waits (why, ms);
+      p->waits (error->text, ms);
   }
-  if (*deadline == 0 || fp_deadline_passed (*deadline)) {
-    size_t n = strlen (why);
-
-    snprintf (why + n, FP_WHY_MAX - n,
-              ": try again in %u s, or use takeover=true, which waits",
-              ms / 1000 + 1);
-    return -EBUSY;
-  }
+  if (*deadline == 0 || fp_deadline_passed (*deadline))
+    return fp_fail (error, -EBUSY,
+                    "%s: try again in %u s, or use takeover=true, which waits",
+                    error->text, ms / 1000 + 1);
   poll (NULL, 0, (int) FP_MIN (ms, (uint32_t) FENCED_STEP_MS));
   return -EAGAIN;
 }

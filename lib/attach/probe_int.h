@@ -8,6 +8,7 @@
 #ifndef FP_PROBE_INT_H
 #define FP_PROBE_INT_H
 
+#include "base/error.h"
 #include "extent/volume_params.h"
 
 /* The answer of one address. */
@@ -20,7 +21,7 @@ struct look {
   struct fp_uuid server;
   uint64_t slab_size;
   struct fp_lookup_reply said; /* valid if it knows the volume */
-  char why[FP_WHY_MAX];        /* the reason, if it does not answer */
+  struct fp_error error;       /* set if it does not answer */
 };
 
 struct looks {
@@ -45,8 +46,6 @@ struct looks {
   struct look look[2 * FP_MAX_SERVERS];
 };
 
-int __attribute__ ((__format__ (__printf__, 3, 4)))
-probe_say (int e, char why[FP_WHY_MAX], const char *fmt, ...);
 /* Return the index of the look at this address, or -1. */
 int probe_find_addr (const struct looks *all, const char *text);
 
@@ -57,14 +56,14 @@ int probe_find_addr (const struct looks *all, const char *text);
  */
 int probe_take_stripe (struct fp_volume_params *p,
                        const struct fp_volume_entry *e, const char *where,
-                       char why[FP_WHY_MAX]);
+                       struct fp_error *error);
 
 /* probe_held.c */
 
 /* Return -EBUSY if another client has the volume.  With takeover, note its
  * name in p instead.
  */
-int probe_check_attached (const struct looks *all, char why[FP_WHY_MAX]);
+int probe_check_attached (const struct looks *all, struct fp_error *error);
 /* Wait until the lease of the last client ends.  A server that was away when
  * that client left, or that restarted, gives the volume to no other client
  * before that.  A wait after the fork could fail unseen.  So wait here, after
@@ -72,18 +71,18 @@ int probe_check_attached (const struct looks *all, char why[FP_WHY_MAX]);
  * shows if the client comes back.  Return -EBUSY if the wait takes too long.
  */
 int probe_await_fenced (const struct looks *all, uint64_t *deadline,
-                        char why[FP_WHY_MAX]);
+                        struct fp_error *error);
 
 /* probe_change.c */
 
 /* Check that k, which is no member, may become a member of that volume. */
 int probe_check_joins (const struct looks *all, const struct look *volume,
-                       const struct look *k, char why[FP_WHY_MAX]);
+                       const struct look *k, struct fp_error *error);
 /* Fill p->leaves.  Then fill p->joins, and add members behind those of the
  * list.  Then check that the members that stay, without p->away, are enough.
  */
-int probe_find_leaves (struct looks *all, char why[FP_WHY_MAX]);
-int probe_add_joins (struct looks *all, char why[FP_WHY_MAX]);
-int probe_check_left (const struct looks *all, char why[FP_WHY_MAX]);
+int probe_find_leaves (struct looks *all, struct fp_error *error);
+int probe_add_joins (struct looks *all, struct fp_error *error);
+int probe_check_left (const struct looks *all, struct fp_error *error);
 
 #endif /* FP_PROBE_INT_H */

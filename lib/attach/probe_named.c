@@ -9,7 +9,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +18,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "meta/membership.h"
 #include "peer/session.h"
@@ -28,17 +28,6 @@
 /* How long a server may need to notice that the last client was killed. */
 #define ATTACHED_MS 2000
 #define ATTACHED_STEP_MS 100
-
-int
-probe_say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
-{
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (why, FP_WHY_MAX, fmt, args);
-  va_end (args);
-  return e;
-}
 
 /* Return true if the volume may be attached although servers are missing.  If
  * the volume has no name, a resume has no other way, and there is no user who
@@ -68,7 +57,7 @@ look_at (struct looks *all, const struct fp_addr *addr, bool named,
   k->named = named;
   fp_addr_format (addr, where);
   memcpy (k->where, where, sizeof where);
-  r = fp_session_open (&s, all->p, addr, NULL, deadline, k->why);
+  r = fp_session_open (&s, all->p, addr, NULL, deadline, &k->error);
   if (r < 0)
     return;
   k->server = s.hello.server;
@@ -81,7 +70,7 @@ look_at (struct looks *all, const struct fp_addr *addr, bool named,
   k->knows = r == 0;
   k->answers = r == 0 || r == -ENOENT;
   if (!k->answers)
-    snprintf (k->why, sizeof k->why, "%s: %s", where, fp_ctl_why (s.ctl));
+    fp_fail (&k->error, r, "%s: %s", where, fp_ctl_why (s.ctl));
   else
     /* If this fails, the server still notices that the connection ends. */
     (void) fp_ctl_bye (s.ctl, &bye, deadline);
@@ -100,22 +89,21 @@ find_knows (const struct looks *all)
 /* ---- checks of the servers that were named ---- */
 
 static int
-check_twice (const struct looks *all, char why[FP_WHY_MAX])
+check_twice (const struct looks *all, struct fp_error *error)
 {
   for (unsigned i = 0; i < all->nr; i++)
     for (unsigned j = 0; j < i; j++)
       if (all->look[i].answers && all->look[j].answers &&
           fp_uuid_eq (&all->look[i].server, &all->look[j].server))
-        return probe_say (
-            -EINVAL, why,
-            "server=%s and server=%s are the same server: name it "
-            "once",
-            all->look[j].where, all->look[i].where);
+        return fp_fail (error, -EINVAL,
+                        "server=%s and server=%s are the same server: name it "
+                        "once",
+                        all->look[j].where, all->look[i].where);
   return 0;
 }
 
 static int
-check_same_volume (const struct looks *all, char why[FP_WHY_MAX])
+check_same_volume (const struct looks *all, struct fp_error *error)
 {
   const struct look *a = find_knows (all);
   char one[FP_UUID_STR_MAX], other[FP_UUID_STR_MAX];
@@ -127,9 +115,9 @@ check_same_volume (const struct looks *all, char why[FP_WHY_MAX])
       continue;
     fp_uuid_format (&a->said.volume.uuid, one);
     fp_uuid_format (&b->said.volume.uuid, other);
-    return probe_say (-EEXIST, why,
-                      "the name %s is used by two volumes: %s on %s, %s on %s",
-                      all->title, one, a->where, other, b->where);
+    return fp_fail (error, -EEXIST,
+                    "the name %s is used by two volumes: %s on %s, %s on %s",
+                    all->title, one, a->where, other, b->where);
   }
   return 0;
 }
@@ -142,7 +130,7 @@ size_text (uint64_t size, char out[FP_SIZE_STR_MAX])
 }
 
 static int
-check_shape (const struct looks *all, char why[FP_WHY_MAX])
+check_shape (const struct looks *all, struct fp_error *error)
 {
   struct fp_volume_params *p = all->p;
   char a[FP_SIZE_STR_MAX], b[FP_SIZE_STR_MAX];
@@ -154,42 +142,42 @@ check_shape (const struct looks *all, char why[FP_WHY_MAX])
     if (!all->look[i].knows)
       continue;
     if (v->ephemeral != (p->name[0] == '\0'))
-      return probe_say (-EEXIST, why,
-                        v->ephemeral
-                            ? "%s: its volume %s is ephemeral, and cannot "
-                              "be attached by a name"
-                            : "%s: its volume %s has a name: attach it by "
-                              "its name",
-                        all->look[i].where, all->title);
+      return fp_fail (error, -EEXIST,
+                      v->ephemeral
+                          ? "%s: its volume %s is ephemeral, and cannot "
+                            "be attached by a name"
+                          : "%s: its volume %s has a name: attach it by "
+                            "its name",
+                      all->look[i].where, all->title);
     if (p->size != 0 && v->size != p->size)
-      return probe_say (-EINVAL, why,
-                        "size: volume %s has %" PRIu64
-                        " bytes (%s, on %s), not %" PRIu64
-                        " (%s): omit size= to attach it",
-                        all->title, v->size, size_text (v->size, a),
-                        all->look[i].where, p->size, size_text (p->size, b));
+      return fp_fail (error, -EINVAL,
+                      "size: volume %s has %" PRIu64
+                      " bytes (%s, on %s), not %" PRIu64
+                      " (%s): omit size= to attach it",
+                      all->title, v->size, size_text (v->size, a),
+                      all->look[i].where, p->size, size_text (p->size, b));
     if (p->slab_size != 0 && v->slab_size != p->slab_size)
-      return probe_say (-EINVAL, why,
-                        "slab: volume %s has slabs of %s (on %s), not of %s",
-                        all->title, size_text (v->slab_size, a),
-                        all->look[i].where, size_text (p->slab_size, b));
+      return fp_fail (error, -EINVAL,
+                      "slab: volume %s has slabs of %s (on %s), not of %s",
+                      all->title, size_text (v->slab_size, a),
+                      all->look[i].where, size_text (p->slab_size, b));
     if (p->copies != 0 && v->copies != p->copies)
-      return probe_say (-EINVAL, why,
-                        "copies: volume %s has %u of each extent (on %s), not "
-                        "%u: omit copies= to attach it",
-                        all->title, (unsigned) v->copies, all->look[i].where,
-                        p->copies);
+      return fp_fail (error, -EINVAL,
+                      "copies: volume %s has %u of each extent (on %s), not "
+                      "%u: omit copies= to attach it",
+                      all->title, (unsigned) v->copies, all->look[i].where,
+                      p->copies);
     if (v->copies > FP_MAX_COPIES)
-      return probe_say (-EPROTO, why, "%s: sent an invalid volume: %u copies",
-                        all->look[i].where, (unsigned) v->copies);
+      return fp_fail (error, -EPROTO, "%s: sent an invalid volume: %u copies",
+                      all->look[i].where, (unsigned) v->copies);
     p->copies = v->copies;
-    r = probe_take_stripe (p, v, all->look[i].where, why);
+    r = probe_take_stripe (p, v, all->look[i].where, error);
     if (r < 0)
       return r;
     if (v->size == 0 || v->size % 512 != 0)
-      return probe_say (-EPROTO, why,
-                        "%s: sent an invalid volume: %" PRIu64 " bytes",
-                        all->look[i].where, v->size);
+      return fp_fail (error, -EPROTO,
+                      "%s: sent an invalid volume: %" PRIu64 " bytes",
+                      all->look[i].where, v->size);
   }
   return 0;
 }
@@ -316,9 +304,9 @@ names_of (const struct fp_members *list, char *buf, size_t size)
  * member that is missing.
  */
 static int
-check_members (const struct looks *all, char why[FP_WHY_MAX])
+check_members (const struct looks *all, struct fp_error *error)
 {
-  char names[FP_WHY_MAX / 2];
+  char names[FP_ERROR_MAX / 2];
 
   for (unsigned i = 0; i < all->nr; i++) {
     const struct look *k = &all->look[i];
@@ -328,7 +316,7 @@ check_members (const struct looks *all, char why[FP_WHY_MAX])
         fp_membership_find (all->list, &k->server) >= 0)
       continue;
     if (all->p->add) {
-      int r = probe_check_joins (all, find_knows (all), k, why);
+      int r = probe_check_joins (all, find_knows (all), k, error);
 
       if (r < 0)
         return r;
@@ -340,8 +328,8 @@ check_members (const struct looks *all, char why[FP_WHY_MAX])
     if (known)
       continue;
     names_of (all->list, names, sizeof names);
-    return probe_say (
-        -EINVAL, why,
+    return fp_fail (
+        error, -EINVAL,
         "server=%s is not one of the servers of volume %s, which are %s: to "
         "add it, give add=true",
         k->where, all->title, names);
@@ -350,7 +338,7 @@ check_members (const struct looks *all, char why[FP_WHY_MAX])
 }
 
 static int
-is_missing (const struct looks *all, uint32_t m, char why[FP_WHY_MAX])
+is_missing (const struct looks *all, uint32_t m, struct fp_error *error)
 {
   const char *addr = all->list->members[m].addr;
   int i = all->at[m], there = probe_find_addr (all, addr);
@@ -358,29 +346,30 @@ is_missing (const struct looks *all, uint32_t m, char why[FP_WHY_MAX])
 
   if (i < 0 && there < 0 && fp_addr_parse (&listed, addr, NULL) == 0 &&
       !fp_tls_may_ask (&listed))
-    return probe_say (
-        -EACCES, why,
+    return fp_fail (
+        error, -EACCES,
         "volume %s: its server %s was not asked: with tls=require a Unix "
         "socket is used only if it is given: give server=%s",
         all->title, addr, addr);
   if (i >= 0)
-    return probe_say (
-        -ENOENT, why,
+    return fp_fail (
+        error, -ENOENT,
         "%s: no longer knows volume %s: what this server had is lost",
         all->look[i].where, all->title);
   if (there >= 0 && all->look[there].answers)
-    return probe_say (
-        -ENOENT, why,
+    return fp_fail (
+        error, -ENOENT,
         "%s: restarted without volume %s, or is another server: what it had "
         "is lost, unless the right server is elsewhere (give server=ADDR): "
         "to add this one as new, give server=%s add=true",
         addr, all->title, addr);
-  return probe_say (
-      -ENOTCONN, why,
-      "volume %s: its server %s does not answer (%.*s): start it, or give "
+  return fp_fail (
+      error, -ENOTCONN,
+      "volume %s: its server %s does not answer (%s): start it, or give "
       "server=ADDR if it has moved",
-      all->title, addr, FP_WHY_MAX / 2,
-      there >= 0 ? all->look[there].why : "not an address to connect to");
+      all->title, addr,
+      there >= 0 ? all->look[there].error.text
+                 : "not an address to connect to");
 }
 
 /* Take the failure domains from the user, else from the list.  The servers
@@ -494,7 +483,7 @@ note_versions (const struct looks *all, struct fp_volume_params *p)
 /* Fill p with all servers of an existing volume, and note which are missing.
  */
 static int
-take_members (struct looks *all, char why[FP_WHY_MAX])
+take_members (struct looks *all, struct fp_error *error)
 {
   struct fp_volume_params *p = all->p;
   const struct fp_members *list = all->list;
@@ -506,9 +495,9 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
   p->sure = all->sure;
   p->enough = all->enough;
   p->newest = newest_version (all);
-  r = probe_find_leaves (all, why);
+  r = probe_find_leaves (all, error);
   if (r == 0)
-    r = probe_add_joins (all, why);
+    r = probe_add_joins (all, error);
   if (r < 0)
     return r;
   note_versions (all, p);
@@ -526,16 +515,13 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
         p->away |= UINT64_C (1) << m;
       continue;
     }
-    if (is_missing (all, m, why) == -EACCES)
+    if (is_missing (all, m, error) == -EACCES)
       return -EACCES;
-    if (!may_do_without (all) && !(p->leaves >> m & 1)) {
-      size_t n = strlen (why);
-
-      snprintf (why + n, FP_WHY_MAX - n,
-                "; or attach without it with degraded=true: requests for data "
-                "that only it has fail (EIO)");
-      return -ENOTCONN;
-    }
+    if (!may_do_without (all) && !(p->leaves >> m & 1))
+      return fp_fail (error, -ENOTCONN,
+                      "%s; or attach without it with degraded=true: requests "
+                      "for data that only it has fail (EIO)",
+                      error->text);
     if (there >= 0)
       p->servers[m] = all->look[there].addr;
     else if (fp_addr_parse (&p->servers[m], list->members[m].addr, NULL) < 0)
@@ -543,61 +529,61 @@ take_members (struct looks *all, char why[FP_WHY_MAX])
     p->away |= UINT64_C (1) << m;
   }
   if (!any && all->enough)
-    return probe_say (
-        -ENOTCONN, why,
+    return fp_fail (
+        error, -ENOTCONN,
         "volume %s: none of the servers that know which extents exist "
         "answers: start one of them",
         all->title);
-  return probe_check_left (all, why);
+  return probe_check_left (all, error);
 }
 
 static int
-silent_server (const struct looks *all, char why[FP_WHY_MAX])
+silent_server (const struct looks *all, struct fp_error *error)
 {
   for (unsigned i = 0; i < all->nr; i++)
     if (all->look[i].named && !all->look[i].answers)
-      return probe_say (-ENOTCONN, why, "%s", all->look[i].why);
+      return fp_fail (error, -ENOTCONN, "%s", all->look[i].error.text);
   return 0;
 }
 
 /* Begin a volume that does not exist, or was never used. */
 static int
 begin_volume (struct looks *all, const struct look *known,
-              char why[FP_WHY_MAX])
+              struct fp_error *error)
 {
   struct fp_volume_params *p = all->p;
-  int r = silent_server (all, why);
+  int r = silent_server (all, error);
 
   if (r == 0 && (p->add || p->nr_remove > 0))
-    return probe_say (-ENOENT, why,
-                      "none of the servers given has volume %s: add= and "
-                      "remove= need one that has it",
-                      all->title);
+    return fp_fail (error, -ENOENT,
+                    "none of the servers given has volume %s: add= and "
+                    "remove= need one that has it",
+                    all->title);
   if (r == 0 && p->read_only)
-    return probe_say (-ENOENT, why,
-                      known == NULL
-                          ? "volume %s not found, and readonly=true creates "
-                            "none: is %s one of its servers?"
-                          : "volume %s has no data yet (on %s): attach it "
-                            "read-write first",
-                      all->title, all->look[0].where);
+    return fp_fail (error, -ENOENT,
+                    known == NULL
+                        ? "volume %s not found, and readonly=true creates "
+                          "none: is %s one of its servers?"
+                        : "volume %s has no data yet (on %s): attach it "
+                          "read-write first",
+                    all->title, all->look[0].where);
   if (r == 0 && known == NULL && p->takeover)
-    return probe_say (-ENOENT, why,
-                      "volume %s not found: is %s one of its servers? To "
-                      "create it, omit takeover=",
-                      all->title, all->look[0].where);
+    return fp_fail (error, -ENOENT,
+                    "volume %s not found: is %s one of its servers? To "
+                    "create it, omit takeover=",
+                    all->title, all->look[0].where);
   if (r < 0)
     return r;
   for (unsigned i = 0; i < all->nr; i++)
     if (all->look[i].knows && all->look[i].said.volume.slabs > 0)
-      return probe_say (
-          -EIO, why,
+      return fp_fail (
+          error, -EIO,
           "%s: has extents of volume %s, but no list of its servers",
           all->look[i].where, all->title);
   if (known == NULL && p->size == 0)
-    return probe_say (-ENOENT, why,
-                      "volume %s not found: give size=SIZE to create it",
-                      all->title);
+    return fp_fail (error, -ENOENT,
+                    "volume %s not found: give size=SIZE to create it",
+                    all->title);
   if (known != NULL) {
     p->uuid = known->said.volume.uuid;
     p->size = known->said.volume.size;
@@ -609,7 +595,7 @@ begin_volume (struct looks *all, const struct look *known,
 }
 
 static int
-attach (struct looks *all, char why[FP_WHY_MAX])
+attach (struct looks *all, struct fp_error *error)
 {
   struct fp_volume_params *p = all->p;
   const struct look *known;
@@ -619,46 +605,46 @@ attach (struct looks *all, char why[FP_WHY_MAX])
   for (unsigned i = 0; i < p->nr_servers; i++)
     look_at (all, &p->servers[i], true,
              p->name[0] == '\0' ? &all->uuid : NULL);
-  r = check_twice (all, why);
+  r = check_twice (all, error);
   if (r < 0)
     return r;
   known = find_knows (all);
   if (known == NULL && all->again)
-    return silent_server (all, why) < 0
+    return silent_server (all, error) < 0
                ? -ENOTCONN
-               : probe_say (
-                     -ENOENT, why,
+               : fp_fail (
+                     error, -ENOENT,
                      "volume %s is gone: it was deleted, or its servers were "
                      "restarted empty",
                      all->title);
   if (known == NULL)
-    return begin_volume (all, NULL, why);
+    return begin_volume (all, NULL, error);
   if (all->again && !fp_uuid_is_nil (&all->uuid) &&
       !fp_uuid_eq (&all->uuid, &known->said.volume.uuid))
-    return probe_say (-ENOENT, why,
-                      "volume %s is gone: another volume has its name now",
-                      all->title);
-  r = check_same_volume (all, why);
+    return fp_fail (error, -ENOENT,
+                    "volume %s is gone: another volume has its name now",
+                    all->title);
+  r = check_same_volume (all, error);
   if (r < 0)
     return r;
   do
     choose_list (all);
   while (all->list != NULL && ask_members (all, &known->said.volume.uuid));
 
-  r = check_shape (all, why);
+  r = check_shape (all, error);
   /* On a resume, the attached client may be the one that died before this one.
    * Then OPEN decides.
    */
   if (r == 0 && !all->again)
-    r = probe_check_attached (all, why);
+    r = probe_check_attached (all, error);
   if (r < 0)
     return r;
   if (all->list == NULL)
-    return begin_volume (all, known, why);
+    return begin_volume (all, known, error);
   pass_over (all);
-  r = check_members (all, why);
+  r = check_members (all, error);
   if (r == 0)
-    r = take_members (all, why);
+    r = take_members (all, error);
   if (r < 0)
     return r;
   p->uuid = known->said.volume.uuid;
@@ -669,14 +655,14 @@ attach (struct looks *all, char why[FP_WHY_MAX])
 }
 
 int
-fp_probe_named (struct fp_volume_params *p, char why[FP_WHY_MAX])
+fp_probe_named (struct fp_volume_params *p, struct fp_error *error)
 {
   FP_CLEANUP (fp_free) struct looks *all = calloc (1, sizeof *all);
   uint64_t deadline = fp_deadline_in_ms (ATTACHED_MS), fenced = 0;
   int r;
 
   if (all == NULL)
-    return probe_say (-ENOMEM, why, "%s", strerror (ENOMEM));
+    return fp_fail (error, -ENOMEM, "%s", strerror (ENOMEM));
   all->p = p;
   all->again = p->resume;
   all->uuid = p->uuid;
@@ -685,9 +671,9 @@ fp_probe_named (struct fp_volume_params *p, char why[FP_WHY_MAX])
   p->away = 0;
   all->was = *p;
   for (;;) {
-    r = attach (all, why);
+    r = attach (all, error);
     if (r == 0) {
-      r = probe_await_fenced (all, &fenced, why);
+      r = probe_await_fenced (all, &fenced, error);
       if (r != -EAGAIN)
         return r;
       *p = all->was;

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "transport/control/resolve.h"
 #include "base/sync.h"
 #include "heal/migrate.h"
@@ -25,17 +25,6 @@
 #define LOOK_MS 10
 #define ANSWER_MS 1000u /* least timeout for one server */
 #define CHANGE_MS 1000u /* least timeout for all of them */
-
-static int __attribute__ ((__format__ (__printf__, 3, 4)))
-say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
-{
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (why, FP_WHY_MAX, fmt, args);
-  va_end (args);
-  return e;
-}
 
 static uint64_t
 bit (unsigned i)
@@ -64,27 +53,29 @@ change_deadline (const struct fp_servers *set)
 }
 
 static int
-check_may_change (struct fp_servers *set, char why[FP_WHY_MAX])
+check_may_change (struct fp_servers *set, struct fp_error *error)
 {
   struct fp_meta_log_status s;
 
   fp_meta_log_status (set->meta_log, &s);
   if (set->p->read_only)
-    return say (-EROFS, why, FP_READ_ONLY_WHY "its servers cannot be changed");
+    return fp_fail (error, -EROFS,
+                    FP_READ_ONLY_WHY "its servers cannot be changed");
   if (s.frozen)
-    return say (-EROFS, why,
-                "frozen: the volume was attached with half of its servers or "
-                "fewer: they cannot be changed: attach it again when more "
-                "are up");
+    return fp_fail (
+        error, -EROFS,
+        "frozen: the volume was attached with half of its servers or "
+        "fewer: they cannot be changed: attach it again when more "
+        "are up");
   if (fp_lease_is_fenced (set->lease))
-    return say (-EPERM, why,
-                "fenced: another client has taken the volume over");
+    return fp_fail (error, -EPERM,
+                    "fenced: another client has taken the volume over");
   return 0;
 }
 
 /* Refuse a change while the last one is not recorded yet. */
 static int
-check_uncounted (struct fp_servers *set, char why[FP_WHY_MAX])
+check_uncounted (struct fp_servers *set, struct fp_error *error)
 {
   uint64_t waiting = atomic_load (&set->peers->counting);
   char where[FP_ADDR_MAX + 1];
@@ -92,8 +83,8 @@ check_uncounted (struct fp_servers *set, char why[FP_WHY_MAX])
   if (waiting == 0)
     return 0;
   fp_addr_format (&set->p->servers[__builtin_ctzll (waiting)], where);
-  return say (
-      -EBUSY, why,
+  return fp_fail (
+      error, -EBUSY,
       "the other servers have not recorded yet that %s is one of them: "
       "try again",
       where);
@@ -116,7 +107,7 @@ fp_servers_list (struct fp_servers *set, struct fp_server_names *out)
 
 /* Pass the present servers to keep_servers, except for `without` (-1: all). */
 static int
-keep (struct fp_servers *set, int without, char why[FP_WHY_MAX])
+keep (struct fp_servers *set, int without, struct fp_error *error)
 {
   FP_CLEANUP (fp_free) struct fp_server_names *names = NULL;
   unsigned n = 0;
@@ -125,14 +116,14 @@ keep (struct fp_servers *set, int without, char why[FP_WHY_MAX])
     return 0;
   names = malloc (sizeof *names);
   if (names == NULL)
-    return say (-ENOMEM, why, "%s", strerror (ENOMEM));
+    return fp_fail (error, -ENOMEM, "%s", strerror (ENOMEM));
   fp_servers_list (set, names);
   for (unsigned k = 0; k < names->nr; k++)
     if (without < 0 ||
         !fp_addr_eq (&names->names[k].addr, &set->p->servers[without]))
       names->names[n++] = names->names[k];
   names->nr = n;
-  return set->p->keep_servers (set->p->opaque, names, why);
+  return set->p->keep_servers (set->p->opaque, names, error);
 }
 
 /* ---- add a server ---- */
@@ -141,7 +132,7 @@ keep (struct fp_servers *set, int without, char why[FP_WHY_MAX])
 static int
 look_at (struct fp_servers *set, const struct fp_addr *addr,
          struct fp_uuid *server, struct fp_lookup_reply *said,
-         char why[FP_WHY_MAX])
+         struct fp_error *error)
 {
   uint64_t deadline =
       fp_deadline_in_ms (FP_MAX (set->p->timeout_ms, ANSWER_MS));
@@ -152,7 +143,7 @@ look_at (struct fp_servers *set, const struct fp_addr *addr,
 
   /* The name may be one of a former server, and lead elsewhere now. */
   fp_addr_forget (addr);
-  r = fp_session_open (&s, set->p, addr, NULL, deadline, why);
+  r = fp_session_open (&s, set->p, addr, NULL, deadline, error);
   if (r < 0)
     return r;
   *server = s.hello.server;
@@ -165,7 +156,7 @@ look_at (struct fp_servers *set, const struct fp_addr *addr,
     char where[FP_ADDR_MAX + 1];
 
     fp_addr_format (addr, where);
-    say (r, why, "%s: %s", where, fp_ctl_why (s.ctl));
+    fp_fail (error, r, "%s: %s", where, fp_ctl_why (s.ctl));
   }
   else
     /* If this fails, the server still notices that the connection ends. */
@@ -176,7 +167,7 @@ look_at (struct fp_servers *set, const struct fp_addr *addr,
 
 static int
 check_twice (struct fp_servers *set, const struct fp_server_name *name,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   char where[FP_ADDR_MAX + 1];
 
@@ -184,15 +175,15 @@ check_twice (struct fp_servers *set, const struct fp_server_name *name,
   for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++)
     if (fp_peers_is_server (set->peers, i) &&
         fp_addr_eq (&set->p->servers[i], &name->addr))
-      return say (-EEXIST, why, "%s is a server of this volume already",
-                  where);
+      return fp_fail (error, -EEXIST, "%s is a server of this volume already",
+                      where);
   return 0;
 }
 
 static int
 check_new (struct fp_servers *set, const struct fp_server_name *name,
            const struct fp_uuid *server, const struct fp_lookup_reply *said,
-           char why[FP_WHY_MAX])
+           struct fp_error *error)
 {
   char where[FP_ADDR_MAX + 1], other[FP_ADDR_MAX + 1];
   struct fp_meta_log_status s;
@@ -206,23 +197,25 @@ check_new (struct fp_servers *set, const struct fp_server_name *name,
         !fp_uuid_eq (&uuid, server))
       continue;
     fp_addr_format (&set->p->servers[i], other);
-    return say (-EEXIST, why,
-                "%s is the same server as %s, which is already one of this "
-                "volume",
-                where, other);
+    return fp_fail (
+        error, -EEXIST,
+        "%s is the same server as %s, which is already one of this "
+        "volume",
+        where, other);
   }
   if (said->volume.slabs > 0)
-    return say (
-        -EEXIST, why,
+    return fp_fail (
+        error, -EEXIST,
         "%s still has extents of this volume, from when it was one of "
         "its servers: run 'farpage volumes delete' for it, then add it",
         where);
   fp_meta_log_status (set->meta_log, &s);
   if (said->members.version > s.version)
-    return say (-EEXIST, why,
-                "%s has a newer list of the servers of this volume: another "
-                "client has used the volume there",
-                where);
+    return fp_fail (
+        error, -EEXIST,
+        "%s has a newer list of the servers of this volume: another "
+        "client has used the volume there",
+        where);
   return 0;
 }
 
@@ -267,7 +260,7 @@ leave_place (struct fp_servers *set, unsigned i, bool forget)
 static int
 take_place (struct fp_servers *set, unsigned i,
             const struct fp_server_name *name, const struct fp_uuid *server,
-            char why[FP_WHY_MAX])
+            struct fp_error *error)
 {
   bool is_new = i == atomic_load (&set->peers->nr);
   int r = 0;
@@ -286,10 +279,10 @@ take_place (struct fp_servers *set, unsigned i,
   }
   if (r < 0) {
     (void) fp_peers_move (set->peers, i, FP_PLACE_CONNECTING, FP_PLACE_FREE);
-    return say (r, why, "cannot start a connection: %s: try again",
-                strerror (-r));
+    return fp_fail (error, r, "cannot start a connection: %s: try again",
+                    strerror (-r));
   }
-  r = fp_peer_wait_up (set->peers->at[i], change_deadline (set), NULL, why);
+  r = fp_peer_wait_up (set->peers->at[i], change_deadline (set), NULL, error);
   if (r < 0)
     leave_place (set, i, true);
   return r;
@@ -297,41 +290,44 @@ take_place (struct fp_servers *set, unsigned i,
 
 static int
 join_recorded (struct fp_servers *set, unsigned i,
-               const struct fp_server_name *name, char why[FP_WHY_MAX])
+               const struct fp_server_name *name, struct fp_error *error)
 {
-  char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
+  char where[FP_ADDR_MAX + 1];
+  struct fp_error ignored;
   int r = fp_meta_log_join (set->meta_log, i, name, change_deadline (set));
 
   fp_addr_format (&name->addr, where);
   if (r == -EBUSY) {
     leave_place (set, i, true);
-    return say (r, why,
-                "another server is being added, and the others have "
-                "not recorded that yet: try again later");
+    return fp_fail (error, r,
+                    "another server is being added, and the others have "
+                    "not recorded that yet: try again later");
   }
   if (r < 0)
-    return say (r, why,
-                "%s: the other servers did not record it in time: it joins as "
-                "soon as they do",
-                where);
+    return fp_fail (
+        error, r,
+        "%s: the other servers did not record it in time: it joins as "
+        "soon as they do",
+        where);
   /* An error does not matter, because the list on the servers has it, too. */
-  (void) keep (set, -1, ignored);
+  (void) keep (set, -1, &ignored);
   return 0;
 }
 
 static int
-join_counted (struct fp_servers *set, unsigned i, char why[FP_WHY_MAX])
+join_counted (struct fp_servers *set, unsigned i, struct fp_error *error)
 {
-  char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
-  int r = keep (set, -1, why);
+  char where[FP_ADDR_MAX + 1];
+  struct fp_error ignored;
+  int r = keep (set, -1, error);
 
   if (r < 0) {
     leave_place (set, i, true);
-    (void) keep (set, -1, ignored);
+    (void) keep (set, -1, &ignored);
     return r;
   }
   r = fp_servers_recount (set, atomic_load (&set->peers->servers) + 1, false,
-                          ignored);
+                          &ignored);
   /* Open the place even after a timeout.  Some servers know the new number, or
    * will, and refuse a client that does not name the new server.
    */
@@ -339,47 +335,49 @@ join_counted (struct fp_servers *set, unsigned i, char why[FP_WHY_MAX])
   if (r == 0)
     return 0;
   fp_addr_format (&set->p->servers[i], where);
-  return say (-ETIMEDOUT, why,
-              "%s: the other servers did not record it in time: it joins as "
-              "soon as they do",
-              where);
+  return fp_fail (
+      error, -ETIMEDOUT,
+      "%s: the other servers did not record it in time: it joins as "
+      "soon as they do",
+      where);
 }
 
 int
 fp_servers_add (struct fp_servers *set, const struct fp_server_name *name,
-                char why[FP_WHY_MAX])
+                struct fp_error *error)
 {
   FP_CLEANUP (fp_free) struct fp_lookup_reply *said = NULL;
   struct fp_uuid server;
   int i = find_place (set), r;
 
-  why[0] = '\0';
-  r = check_may_change (set, why);
+  error->text[0] = '\0';
+  r = check_may_change (set, error);
   if (r == 0)
-    r = check_uncounted (set, why);
+    r = check_uncounted (set, error);
   if (r == 0)
-    r = check_twice (set, name, why);
+    r = check_twice (set, name, error);
   if (r == 0 && is_recorded (set))
-    r = fp_check_kept_addr (&name->addr, why);
+    r = fp_check_kept_addr (&name->addr, error);
   if (r == 0 && i < 0)
-    r = say (-ENOSPC, why, "the volume already has %d servers, the maximum",
-             FP_MAX_SERVERS);
+    r = fp_fail (error, -ENOSPC,
+                 "the volume already has %d servers, the maximum",
+                 FP_MAX_SERVERS);
   if (r < 0)
     return r;
   said = malloc (sizeof *said);
   if (said == NULL)
-    return say (-ENOMEM, why, "%s", strerror (ENOMEM));
-  r = look_at (set, &name->addr, &server, said, why);
+    return fp_fail (error, -ENOMEM, "%s", strerror (ENOMEM));
+  r = look_at (set, &name->addr, &server, said, error);
   if (r == 0)
-    r = check_new (set, name, &server, said, why);
+    r = check_new (set, name, &server, said, error);
   if (r == 0)
-    r = take_place (set, (unsigned) i, name, &server, why);
+    r = take_place (set, (unsigned) i, name, &server, error);
   if (r < 0)
     return r;
   (void) fp_peers_move (set->peers, (unsigned) i, FP_PLACE_CONNECTING,
                         FP_PLACE_JOINING);
-  r = is_recorded (set) ? join_recorded (set, (unsigned) i, name, why)
-                        : join_counted (set, (unsigned) i, why);
+  r = is_recorded (set) ? join_recorded (set, (unsigned) i, name, error)
+                        : join_counted (set, (unsigned) i, error);
   fp_notifier_raise (&set->extents->changes);
   return r;
 }
@@ -388,7 +386,7 @@ fp_servers_add (struct fp_servers *set, const struct fp_server_name *name,
 
 /* Check that all other servers are up, and that one of them is not drained. */
 static int
-check_others (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
+check_others (struct fp_servers *set, unsigned server, struct fp_error *error)
 {
   char where[FP_ADDR_MAX + 1];
   bool any = false;
@@ -397,17 +395,17 @@ check_others (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
   for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++)
     any |= i != server && !fp_peers_must_be_empty (set->peers, i);
   if (!any)
-    return say (-EBUSY, why,
-                "%s is the last server of this volume that is not drained",
-                where);
+    return fp_fail (error, -EBUSY,
+                    "%s is the last server of this volume that is not drained",
+                    where);
   for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++) {
     if (i == server || !fp_peers_is_server (set->peers, i) || is_up (set, i))
       continue;
     fp_addr_format (&set->p->servers[i], where);
-    return say (-ENOTCONN, why,
-                "%s is down: a server can only be removed while all the "
-                "others are up",
-                where);
+    return fp_fail (error, -ENOTCONN,
+                    "%s is down: a server can only be removed while all the "
+                    "others are up",
+                    where);
   }
   return 0;
 }
@@ -416,7 +414,7 @@ check_others (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
  * some is still in doubt.
  */
 static int
-check_lost (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
+check_lost (struct fp_servers *set, unsigned server, struct fp_error *error)
 {
   struct fp_extents *t = set->extents;
   char where[FP_ADDR_MAX + 1];
@@ -430,15 +428,17 @@ check_lost (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
         atomic_load (&p->server) != server)
       continue;
     if (!is_recorded (set))
-      return say (-EIO, why,
-                  "%s: its data is lost, and no other server knows that: it "
-                  "cannot be removed until the volume is detached",
-                  where);
+      return fp_fail (
+          error, -EIO,
+          "%s: its data is lost, and no other server knows that: it "
+          "cannot be removed until the volume is detached",
+          where);
     if (atomic_load (&p->doubt))
-      return say (-EIO, why,
-                  "%s: some of its extents may be lost, and only servers that "
-                  "are down can tell: attach the volume with all of them",
-                  where);
+      return fp_fail (
+          error, -EIO,
+          "%s: some of its extents may be lost, and only servers that "
+          "are down can tell: attach the volume with all of them",
+          where);
   }
   return 0;
 }
@@ -448,7 +448,7 @@ check_lost (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
  */
 static int
 empty (struct fp_servers *set, unsigned server, bool *was_drained,
-       char why[FP_WHY_MAX])
+       struct fp_error *error)
 {
   bool named = set->p->name[0] != '\0';
   uint64_t deadline = change_deadline (set);
@@ -462,107 +462,112 @@ empty (struct fp_servers *set, unsigned server, bool *was_drained,
   *was_drained = d.state != FP_DRAIN_NONE;
   (void) fp_peer_room (set->peers->at[server], &room);
   if (!fp_peer_heard (set->peers->at[server]))
-    return say (-ENOTEMPTY, why,
-                "%s has not been up since the volume was attached, and may "
-                "hold extents of it, which would be lost",
-                where);
+    return fp_fail (
+        error, -ENOTEMPTY,
+        "%s has not been up since the volume was attached, and may "
+        "hold extents of it, which would be lost",
+        where);
   if (room.held > 0 && !is_up (set, server))
-    return say (-ENOTEMPTY, why,
-                "%s is down, and holds %" PRIu64
-                " extents of this volume, which would be lost%s%s%s",
-                where, room.held,
-                named ? ": if it is gone for good, detach the volume, "
-                        "and attach it with remove="
-                      : "",
-                named ? where : "", named ? " degraded=true" : "");
+    return fp_fail (error, -ENOTEMPTY,
+                    "%s is down, and holds %" PRIu64
+                    " extents of this volume, which would be lost%s%s%s",
+                    where, room.held,
+                    named ? ": if it is gone for good, detach the volume, "
+                            "and attach it with remove="
+                          : "",
+                    named ? where : "", named ? " degraded=true" : "");
   if (d.state == FP_DRAIN_MOVING)
-    return say (-ENOTEMPTY, why,
-                "%s is still being drained: %" PRIu64 " extents are left",
-                where, d.left);
+    return fp_fail (error, -ENOTEMPTY,
+                    "%s is still being drained: %" PRIu64 " extents are left",
+                    where, d.left);
   if (room.held + room.extents > 0)
-    return say (-ENOTEMPTY, why,
-                "%s holds %" PRIu64
-                " extents of this volume: move them to the "
-                "others first (farpage drain)",
-                where, room.held + room.extents);
+    return fp_fail (error, -ENOTEMPTY,
+                    "%s holds %" PRIu64
+                    " extents of this volume: move them to the "
+                    "others first (farpage drain)",
+                    where, room.held + room.extents);
   if (!*was_drained)
-    r = fp_migrate_drain (set->migrate, server, 0, why);
+    r = fp_migrate_drain (set->migrate, server, 0, error);
   while (r == 0) {
     fp_migrate_status (set->migrate, server, &d);
     if (d.state == FP_DRAIN_DONE)
       return 0;
     if (fp_deadline_passed (deadline))
-      return say (-ENOTEMPTY, why,
-                  "%s holds extents of this volume: move them "
-                  "to the others first (farpage drain)",
-                  where);
+      return fp_fail (error, -ENOTEMPTY,
+                      "%s holds extents of this volume: move them "
+                      "to the others first (farpage drain)",
+                      where);
     poll (NULL, 0, LOOK_MS);
   }
   return r;
 }
 
 static int
-leave_recorded (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
+leave_recorded (struct fp_servers *set, unsigned server,
+                struct fp_error *error)
 {
-  char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
+  char where[FP_ADDR_MAX + 1];
+  struct fp_error ignored;
   /* First, so that a client that resumes names no server that has left. */
-  int r = keep (set, (int) server, why);
+  int r = keep (set, (int) server, error);
 
   if (r == 0 &&
       fp_meta_log_leave (set->meta_log, server, change_deadline (set)) < 0) {
     fp_addr_format (&set->p->servers[server], where);
-    r = say (-ENOTCONN, why,
-             "%s: not removed: the others did not record the removal in time",
-             where);
+    r = fp_fail (
+        error, -ENOTCONN,
+        "%s: not removed: the others did not record the removal in time",
+        where);
   }
   if (r < 0)
-    (void) keep (set, -1, ignored);
+    (void) keep (set, -1, &ignored);
   return r;
 }
 
 static int
-leave_counted (struct fp_servers *set, unsigned server, char why[FP_WHY_MAX])
+leave_counted (struct fp_servers *set, unsigned server, struct fp_error *error)
 {
   unsigned nr = atomic_load (&set->peers->servers);
-  char ignored[FP_WHY_MAX];
-  int r = fp_servers_recount (set, nr - 1, true, why);
+  struct fp_error ignored;
+  int r = fp_servers_recount (set, nr - 1, true, error);
 
   if (r < 0) {
     atomic_store (&set->peers->servers, nr);
     return r;
   }
-  r = keep (set, (int) server, why);
+  r = keep (set, (int) server, error);
   if (r < 0)
-    (void) fp_servers_recount (set, nr, false, ignored);
+    (void) fp_servers_recount (set, nr, false, &ignored);
   return r;
 }
 
 int
-fp_servers_remove (struct fp_servers *set, unsigned i, char why[FP_WHY_MAX])
+fp_servers_remove (struct fp_servers *set, unsigned i, struct fp_error *error)
 {
-  char where[FP_ADDR_MAX + 1], ignored[FP_WHY_MAX];
+  char where[FP_ADDR_MAX + 1];
+  struct fp_error ignored;
   bool was_drained = true, up;
   enum fp_place was;
   int r;
 
-  why[0] = '\0';
-  r = check_may_change (set, why);
+  error->text[0] = '\0';
+  r = check_may_change (set, error);
   fp_addr_format (&set->p->servers[i], where);
   if (r == 0 && !fp_peers_is_server (set->peers, i))
-    r = say (-ENOENT, why, "%s is not a server of this volume", where);
+    r = fp_fail (error, -ENOENT, "%s is not a server of this volume", where);
   if (r == 0)
-    r = check_uncounted (set, why);
+    r = check_uncounted (set, error);
   if (r == 0 && !fp_peers_is_open (set->peers, i))
-    r = say (-EBUSY, why,
-             "%s is being added: the others have not recorded "
-             "that yet",
-             where);
+    r = fp_fail (error, -EBUSY,
+                 "%s is being added: the others have not recorded "
+                 "that yet",
+                 where);
   if (r == 0)
-    r = check_others (set, i, why);
+    r = check_others (set, i, error);
   if (r == 0)
-    r = check_lost (set, i, why);
+    r = check_lost (set, i, error);
   if (r == 0)
-    r = empty (set, i, &was_drained, why);
+    r = empty (set, i, &was_drained, error);
   if (r < 0)
     goto undrain;
 
@@ -571,27 +576,27 @@ fp_servers_remove (struct fp_servers *set, unsigned i, char why[FP_WHY_MAX])
     was = fp_peers_place (set->peers, i);
   while (!fp_peers_move (set->peers, i, was, FP_PLACE_LEAVING));
   if (fp_peer_check_empty (set->peers->at[i]) < 0) {
-    r = say (-ENOTEMPTY, why, "%s has just been given an extent: try again",
-             where);
+    r = fp_fail (error, -ENOTEMPTY,
+                 "%s has just been given an extent: try again", where);
     goto reopen;
   }
-  r = is_recorded (set) ? leave_recorded (set, i, why)
-                        : leave_counted (set, i, why);
+  r = is_recorded (set) ? leave_recorded (set, i, error)
+                        : leave_counted (set, i, error);
   if (r < 0)
     goto reopen;
   up = is_up (set, i);
   leave_place (set, i, true);
-  (void) fp_migrate_drain_cancel (set->migrate, i, ignored);
+  (void) fp_migrate_drain_cancel (set->migrate, i, &ignored);
   fp_migrate_forget (set->migrate, i);
   if (!up)
-    say (0, why, "%s is down: it may still know the volume", where);
+    fp_fail (error, 0, "%s is down: it may still know the volume", where);
   return 0;
 
 reopen:
   stay (set, i, was);
 undrain:
   if (!was_drained)
-    (void) fp_migrate_drain_cancel (set->migrate, i, ignored);
+    (void) fp_migrate_drain_cancel (set->migrate, i, &ignored);
   return r;
 }
 

@@ -25,6 +25,7 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "peer/peers.h"
 
 struct fp_meta_log;
@@ -47,9 +48,9 @@ void fp_servers_destroy (struct fp_servers *set);
 /* As fp_volume_servers, fp_volume_add_server and fp_volume_remove_server. */
 void fp_servers_list (struct fp_servers *set, struct fp_server_names *out);
 int fp_servers_add (struct fp_servers *set, const struct fp_server_name *name,
-                    char why[FP_WHY_MAX]);
+                    struct fp_error *error);
 int fp_servers_remove (struct fp_servers *set, unsigned i,
-                       char why[FP_WHY_MAX]);
+                       struct fp_error *error);
 
 /* End the peers of these servers, which left at the start, and free their
  * places.
@@ -64,7 +65,7 @@ void fp_servers_let_leave (struct fp_servers *set, uint64_t servers);
  * possible.
  */
 int fp_servers_recount (struct fp_servers *set, unsigned nr, bool all,
-                        char why[FP_WHY_MAX]);
+                        struct fp_error *error);
 /* Open place i, which is JOINING or LEAVING, as soon as the servers know the
  * number.
  */

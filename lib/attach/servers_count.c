@@ -14,12 +14,12 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <stdio.h>
 
 #include "attach/servers.h"
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/sync.h"
 #include "peer/peer.h"
 
@@ -65,7 +65,7 @@ look (struct fp_servers *set, bool all)
 
 int
 fp_servers_recount (struct fp_servers *set, unsigned nr, bool all,
-                    char why[FP_WHY_MAX])
+                    struct fp_error *error)
 {
   uint64_t deadline =
       fp_deadline_in_ms (FP_MAX (4 * set->p->timeout_ms, COUNT_MS));
@@ -83,14 +83,11 @@ fp_servers_recount (struct fp_servers *set, unsigned nr, bool all,
       fp_peer_poke (set->peers->at[i]);
     poll (NULL, 0, LOOK_MS);
   }
-  if (missing == NOBODY) {
-    snprintf (why, FP_WHY_MAX, "none of the other servers is up");
-    return -ENOTCONN;
-  }
+  if (missing == NOBODY)
+    return fp_fail (error, -ENOTCONN, "none of the other servers is up");
   fp_addr_format (&set->p->servers[missing], where);
-  snprintf (why, FP_WHY_MAX, "%s did not record the number of servers in time",
-            where);
-  return -ENOTCONN;
+  return fp_fail (error, -ENOTCONN,
+                  "%s did not record the number of servers in time", where);
 }
 
 void

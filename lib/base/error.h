@@ -5,7 +5,8 @@
  * fp_error *error as its last parameter.  It returns 0, or -errno and the
  * sentence.  Only a front end prints or logs the sentence.
  *
- * On success the text is left as it was.
+ * On success the text is left as it was, or is "", unless the comment of the
+ * function says otherwise.
  *
  * Threads:  one thread at a time for each struct fp_error.
  * Memory:   no allocation.  A longer text is cut to FP_ERROR_MAX - 1 bytes.

@@ -136,8 +136,8 @@ fp_lease_fence (struct fp_lease *s, const char *by)
 }
 
 void
-fp_lease_fenced_by (struct fp_lease *s, char by[FP_WHY_MAX])
+fp_lease_fenced_by (struct fp_lease *s, char by[FP_STATUS_REASON_MAX])
 {
   FP_LOCK_SCOPE (&s->lock);
-  memcpy (by, s->fenced_by, FP_WHY_MAX);
+  memcpy (by, s->fenced_by, FP_STATUS_REASON_MAX);
 }

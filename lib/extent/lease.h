@@ -50,7 +50,7 @@
 #include <pthread.h>
 
 #include "extent/notifier.h"
-#include "extent/volume_params.h"
+#include "extent/volume_status.h"
 
 struct fp_server_lease {
   /* The ends of the lease in ns: mapped by fp_mono_ns, zeros by fp_boot_ns; or
@@ -74,7 +74,7 @@ struct fp_lease {
 
   pthread_mutex_t lock; /* protects what follows, and orders fp_lease_open */
   /* A server's description of the client that has the volume, or "". */
-  char fenced_by[FP_WHY_MAX];
+  char fenced_by[FP_STATUS_REASON_MAX];
 };
 
 /* Initialise s.  Set s->changes before the first server has a lease. */
@@ -142,6 +142,6 @@ fp_lease_is_fenced (const struct fp_lease *s)
 }
 
 /* Copy what the first fence that named a client says of it, or "". */
-void fp_lease_fenced_by (struct fp_lease *s, char by[FP_WHY_MAX]);
+void fp_lease_fenced_by (struct fp_lease *s, char by[FP_STATUS_REASON_MAX]);
 
 #endif /* FP_LEASE_H */

@@ -14,14 +14,14 @@
 #include <stdio.h>
 
 #include "base/addr.h"
+#include "base/error.h"
 #include "base/uuid.h"
 #include "proto/messages.h"
 
 #define FP_MAX_SERVERS 64
 #define FP_MAX_COPIES 4
 #define FP_MAX_LANES 64
-#define FP_MAX_IO (32u << 20) /* most bytes in one call */
-#define FP_WHY_MAX 512
+#define FP_MAX_IO (32u << 20)       /* most bytes in one call */
 #define FP_STRIPE_SIZE (128u << 10) /* default, bytes */
 
 struct fp_seal_key; /* filter/seal_key.h */
@@ -147,7 +147,7 @@ struct fp_volume_params {
    * before the change counts.  An error prevents the change.
    */
   int (*keep_servers) (void *opaque, const struct fp_server_names *servers,
-                       char why[FP_WHY_MAX]);
+                       struct fp_error *error);
   void *opaque;
 
   /* With takeover, filled in by fp_volume_probe: the client that has the

@@ -11,6 +11,8 @@
 #include "base/hist.h"
 #include "extent/volume_params.h"
 
+#define FP_STATUS_REASON_MAX 512 /* bytes of a reason, with its NUL */
+
 enum fp_check_state {
   FP_CHECK_NONE, /* no check yet */
   FP_CHECK_RUNNING,
@@ -39,7 +41,7 @@ struct fp_check_status {
   uint64_t offsets[FP_CHECK_OFFSETS];
   uint64_t since_ns; /* time that it has taken, or took */
   uint64_t left_ns;  /* approximate; 0 = not known */
-  char why[FP_WHY_MAX];
+  char why[FP_STATUS_REASON_MAX];
   uint64_t all_compared, all_differ, all_repaired;
 };
 
@@ -59,20 +61,20 @@ enum fp_drain_state {
 };
 struct fp_drain_status {
   enum fp_drain_state state;
-  uint64_t extents, left; /* extents to move, at the start and now */
-  uint64_t bytes;         /* bytes copied */
-  uint64_t since_ns;      /* time that it has taken, or took */
-  uint64_t left_ns;       /* approximate; 0 = not known */
-  char why[FP_WHY_MAX];   /* reason for no progress, or "" */
+  uint64_t extents, left;         /* extents to move, at the start and now */
+  uint64_t bytes;                 /* bytes copied */
+  uint64_t since_ns;              /* time that it has taken, or took */
+  uint64_t left_ns;               /* approximate; 0 = not known */
+  char why[FP_STATUS_REASON_MAX]; /* reason for no progress, or "" */
 };
 
 /* Reclaim: a server whose host is short of memory asks for slabs back.  The
  * least recently used extents go to other servers, if they have room.
  */
 struct fp_reclaim_status {
-  uint64_t wanted;      /* slabs that it still asks for */
-  uint64_t reclaimed;   /* extents moved because of that, ever */
-  char why[FP_WHY_MAX]; /* reason for no progress, or "" */
+  uint64_t wanted;                /* slabs that it still asks for */
+  uint64_t reclaimed;             /* extents moved because of that, ever */
+  char why[FP_STATUS_REASON_MAX]; /* reason for no progress, or "" */
 };
 
 struct fp_server_status {
@@ -85,10 +87,10 @@ struct fp_server_status {
   uint64_t extents;                 /* number of this volume's there */
   uint64_t reconnects;
   uint64_t bytes_read, bytes_written, ops, errors;
-  bool current;         /* knows which extents of a named volume exist */
-  bool joining;         /* joins, and was never current yet */
-  bool gone;            /* no server (any more): ignore the other fields */
-  char why[FP_WHY_MAX]; /* reason for not being up */
+  bool current; /* knows which extents of a named volume exist */
+  bool joining; /* joins, and was never current yet */
+  bool gone;    /* no server (any more): ignore the other fields */
+  char why[FP_STATUS_REASON_MAX]; /* reason for not being up */
   struct fp_drain_status drain;
   struct fp_reclaim_status reclaim;
 };
@@ -138,7 +140,7 @@ struct fp_volume_status {
   uint64_t bytes_read, bytes_written;
   uint64_t inflight;
   bool fenced; /* another client has the volume: all I/O fails */
-  char fenced_by[FP_WHY_MAX]; /* what a server says of that, or "" */
+  char fenced_by[FP_STATUS_REASON_MAX]; /* what a server says of that, or "" */
   uint64_t members_version; /* version of the member list; 0 = not recorded */
   /* Too many servers were away at attach.  Extents that the others do not have
    * fail with EIO, and no extent is made.

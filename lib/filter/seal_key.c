@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/random.h"
 #include "base/memlock.h"
 #include "filter/seal_cipher.h"
@@ -84,7 +85,7 @@ draw (const struct fp_seal_key *key, struct fp_uuid *uuid)
 }
 
 int
-fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
+fp_seal_key_check (struct fp_volume_params *p, struct fp_error *error)
 {
   bool encrypts = p->encrypt == FP_ENCRYPT_FILE;
   uint8_t mark[MARK];
@@ -96,39 +97,32 @@ fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX])
   if (encrypts && fp_uuid_is_nil (&p->uuid)) {
     r = draw (p->key, &p->uuid);
     if (r < 0)
-      snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
+      fp_fail (error, r, "encrypt: %s", strerror (-r));
     return r;
   }
   if (fp_uuid_is_nil (&p->uuid))
     return 0;
-  if (is_marked (&p->uuid) && !encrypts) {
-    snprintf (why, FP_WHY_MAX,
-              "volume %s is encrypted: give encrypt=FILE, with the key that "
-              "it was created with",
-              p->name);
-    return -EKEYREJECTED;
-  }
-  if (!is_marked (&p->uuid) && encrypts) {
-    snprintf (why, FP_WHY_MAX,
-              "volume %s is not encrypted: attach it without encrypt=FILE",
-              p->name);
-    return -EKEYREJECTED;
-  }
+  if (is_marked (&p->uuid) && !encrypts)
+    return fp_fail (
+        error, -EKEYREJECTED,
+        "volume %s is encrypted: give encrypt=FILE, with the key that "
+        "it was created with",
+        p->name);
+  if (!is_marked (&p->uuid) && encrypts)
+    return fp_fail (
+        error, -EKEYREJECTED,
+        "volume %s is not encrypted: attach it without encrypt=FILE", p->name);
   if (!encrypts)
     return 0;
   r = mark_of (p->key, &p->uuid, mark);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
-    return r;
-  }
-  if (memcmp (mark, p->uuid.bytes + CHANCE, MARK) != 0) {
-    snprintf (
-        why, FP_WHY_MAX,
+  if (r < 0)
+    return fp_fail (error, r, "encrypt: %s", strerror (-r));
+  if (memcmp (mark, p->uuid.bytes + CHANCE, MARK) != 0)
+    return fp_fail (
+        error, -EKEYREJECTED,
         "volume %s was created with another key than that of "
         "encrypt=FILE, or by a version that has root=FILE: use that key, "
         "or that version",
         p->name);
-    return -EKEYREJECTED;
-  }
   return 0;
 }

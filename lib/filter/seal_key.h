@@ -11,7 +11,7 @@
  *
  * So a wrong key, or none, is never taken for the right one.
  *
- * Errors:   0 or -errno.  A why contains nothing of the key.
+ * Errors:   0 or -errno.  The sentence in error contains nothing of the key.
  * Threads:  the thread that starts a volume.
  * Memory:   the key that was read is in locked memory.
  */
@@ -19,6 +19,7 @@
 #ifndef FP_SEAL_KEY_H
 #define FP_SEAL_KEY_H
 
+#include "base/error.h"
 #include "extent/volume_params.h"
 
 #define FP_SEAL_KEY_MAX 64 /* bytes */
@@ -36,7 +37,7 @@ void fp_seal_key_free (struct fp_seal_key *key);
  * new volume is encrypted with a key file, this draws a UUID that tells which
  * key it has.
  */
-int fp_seal_key_check (struct fp_volume_params *p, char why[FP_WHY_MAX]);
+int fp_seal_key_check (struct fp_volume_params *p, struct fp_error *error);
 
 /* Derive the key of this volume's blocks: FP_CIPHER_KEY_MAX bytes. */
 int fp_seal_key_derive (const struct fp_seal_key *key,

@@ -36,6 +36,7 @@
 #ifndef FP_SEALED_H
 #define FP_SEALED_H
 
+#include "base/error.h"
 #include "extent/volume_params.h"
 
 struct fp_block;
@@ -48,7 +49,7 @@ fp_sealed_wanted (const struct fp_volume_params *p)
 
 /* Create the seal on `below`, from p.  Both must outlive it. */
 int fp_sealed_new (struct fp_block **out, const struct fp_volume_params *p,
-                   struct fp_block *below, char why[FP_WHY_MAX]);
+                   struct fp_block *below, struct fp_error *error);
 /* Return the bytes of memory that the seal needs; 0 if it is not wanted. */
 uint64_t fp_sealed_memory (const struct fp_volume_params *p);
 

@@ -6,12 +6,12 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/memlock.h"
 #include "base/random.h"
 #include "base/sync.h"
@@ -202,15 +202,14 @@ static const struct fp_block_ops sealed_ops = {
 
 int
 fp_sealed_new (struct fp_block **out, const struct fp_volume_params *p,
-               struct fp_block *below, char why[FP_WHY_MAX])
+               struct fp_block *below, struct fp_error *error)
 {
   struct fp_sealed *k = calloc (1, sizeof *k);
   int r = 0;
 
-  if (k == NULL) {
-    snprintf (why, FP_WHY_MAX, "encrypt, checksum: %s", strerror (ENOMEM));
-    return -ENOMEM;
-  }
+  if (k == NULL)
+    return fp_fail (error, -ENOMEM, "encrypt, checksum: %s",
+                    strerror (ENOMEM));
   k->block = *below;
   k->block.ops = &k->ops;
   k->block.below = below;
@@ -223,11 +222,11 @@ fp_sealed_new (struct fp_block **out, const struct fp_volume_params *p,
   if (has_table (p)) {
     r = fp_seal_table_new (&k->table, nr_blocks (p), k->gcm, !p->resume);
     if (r < 0)
-      snprintf (why, FP_WHY_MAX,
-                "%s: cannot lock memory for %llu blocks: %s (see "
-                "RLIMIT_MEMLOCK)",
-                k->gcm ? "integrity=on" : "checksum=crc32c",
-                (unsigned long long) nr_blocks (p), strerror (-r));
+      fp_fail (error, r,
+               "%s: cannot lock memory for %llu blocks: %s (see "
+               "RLIMIT_MEMLOCK)",
+               k->gcm ? "integrity=on" : "checksum=crc32c",
+               (unsigned long long) nr_blocks (p), strerror (-r));
   }
   else {
     k->ops.repair = NULL; /* nothing tells which copy is right */
@@ -235,7 +234,7 @@ fp_sealed_new (struct fp_block **out, const struct fp_volume_params *p,
   if (r == 0) {
     r = start_ciphers (k);
     if (r < 0)
-      snprintf (why, FP_WHY_MAX, "encrypt: %s", strerror (-r));
+      fp_fail (error, r, "encrypt: %s", strerror (-r));
   }
   if (r < 0) {
     sealed_free (&k->block);

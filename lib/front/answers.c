@@ -14,6 +14,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 
 #define MAX_CONNS 32
@@ -46,7 +47,7 @@ struct fp_answers {
 
   /* Written by the change thread; read after it was joined. */
   int result;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 };
 
 static void
@@ -130,8 +131,8 @@ change_main (void *arg)
   struct fp_answers *a = arg;
   uint64_t one = 1;
 
-  a->why[0] = '\0';
-  a->result = fp_request_run (&a->changing->request, a->p.volume, a->why);
+  a->error.text[0] = '\0';
+  a->result = fp_request_run (&a->changing->request, a->p.volume, &a->error);
   if (write (a->done_fd, &one, sizeof one) != sizeof one)
     abort (); /* impossible: the counter was 0 */
 }
@@ -165,7 +166,7 @@ end_change (struct fp_answers *a)
     abort (); /* joined twice: a bug */
   a->changing = NULL;
   a->p.changed (a->p.opaque);
-  answer (c, fp_json_result (a->result, a->why));
+  answer (c, fp_json_result (a->result, a->error.text));
   begin_change (a);
 }
 
@@ -197,7 +198,8 @@ reply (struct fp_answers *a, struct conn *c)
 {
   struct fp_request q = { .kind = FP_REQUEST_STATUS };
   struct fp_change changes[MAX_CHANGES];
-  char why[FP_WHY_MAX] = "", rest[256];
+  char rest[256];
+  struct fp_error error = { .text = "" };
   int r = 0;
 
   c->line[c->used] = '\0';
@@ -209,9 +211,9 @@ reply (struct fp_answers *a, struct conn *c)
     if (recv (c->fd, rest, sizeof rest, 0) <= 0)
       break;
   if (c->line[0] != '\0')
-    r = fp_request_parse (&q, c->line, why);
+    r = fp_request_parse (&q, c->line, &error);
   if (r < 0)
-    answer (c, fp_json_result (r, why));
+    answer (c, fp_json_result (r, error.text));
   else if (q.kind != FP_REQUEST_STATUS)
     ask_change (a, c, &q);
   else

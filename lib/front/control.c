@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/size.h"
 #include "front/params.h"
 
@@ -42,47 +43,42 @@ fp_request_has_server (enum fp_request_kind kind)
 }
 
 static int
-parse_rate (struct fp_request *q, const char *rate, char why[FP_WHY_MAX])
+parse_rate (struct fp_request *q, const char *rate, struct fp_error *error)
 {
   const char *reason = "";
 
   if (rate == NULL || fp_parse_size (rate, &q->rate, &reason) == 0)
     return 0;
-  snprintf (why, FP_WHY_MAX, "rate %s: %s", rate, reason);
-  return -EINVAL;
+  return fp_fail (error, -EINVAL, "rate %s: %s", rate, reason);
 }
 
 /* Parse the arguments of a check: "repair", a rate, both or none. */
 static int
 parse_check (struct fp_request *q, const char *a, const char *b,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   q->repair = a != NULL && strcmp (a, "repair") == 0;
-  if (!q->repair && b != NULL) {
-    snprintf (why, FP_WHY_MAX, "check: too many arguments");
-    return -EINVAL;
-  }
-  return parse_rate (q, q->repair ? b : a, why);
+  if (!q->repair && b != NULL)
+    return fp_fail (error, -EINVAL, "check: too many arguments");
+  return parse_rate (q, q->repair ? b : a, error);
 }
 
 static int
 parse_arguments (struct fp_request *q, char *addr, char *rate,
-                 char why[FP_WHY_MAX])
+                 struct fp_error *error)
 {
   const char *reason = "missing";
   int r;
 
   if (q->kind == FP_REQUEST_CHECK)
-    return parse_check (q, addr, rate, why);
+    return parse_check (q, addr, rate, error);
   if (q->kind == FP_REQUEST_ADD && addr != NULL)
-    return fp_params_server (&q->addr, q->domain, "server", addr, why);
+    return fp_params_server (&q->addr, q->domain, "server", addr, error);
   r = addr == NULL ? -EINVAL : fp_addr_parse (&q->addr, addr, &reason);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "server %s: %s", addr == NULL ? "" : addr,
-              reason);
-    return -EINVAL;
-  }
-  return parse_rate (q, rate, why);
+  if (r < 0)
+    return fp_fail (error, -EINVAL, "server %s: %s", addr == NULL ? "" : addr,
+                    reason);
+  return parse_rate (q, rate, error);
 }
 
 /* Return true if the request takes no arguments. */
@@ -93,15 +89,14 @@ is_bare (enum fp_request_kind kind)
 }
 
 int
-fp_request_parse (struct fp_request *q, const char *line, char why[FP_WHY_MAX])
+fp_request_parse (struct fp_request *q, const char *line,
+                  struct fp_error *error)
 {
   char copy[FP_REQUEST_MAX], *save, *word, *addr, *rate, *more;
 
   memset (q, 0, sizeof *q);
-  if (strlen (line) >= sizeof copy) {
-    snprintf (why, FP_WHY_MAX, "the request is too long");
-    return -EINVAL;
-  }
+  if (strlen (line) >= sizeof copy)
+    return fp_fail (error, -EINVAL, "the request is too long");
   memcpy (copy, line, strlen (line) + 1);
   word = strtok_r (copy, " \r", &save);
   addr = word == NULL ? NULL : strtok_r (NULL, " \r", &save);
@@ -113,20 +108,18 @@ fp_request_parse (struct fp_request *q, const char *line, char why[FP_WHY_MAX])
     q->kind = words[i].kind;
     if (more != NULL || (is_bare (q->kind) && addr != NULL) ||
         (q->kind != FP_REQUEST_DRAIN && q->kind != FP_REQUEST_CHECK &&
-         rate != NULL)) {
-      snprintf (why, FP_WHY_MAX, "%s: too many arguments", word);
-      return -EINVAL;
-    }
-    return is_bare (q->kind) ? 0 : parse_arguments (q, addr, rate, why);
+         rate != NULL))
+      return fp_fail (error, -EINVAL, "%s: too many arguments", word);
+    return is_bare (q->kind) ? 0 : parse_arguments (q, addr, rate, error);
   }
-  snprintf (why, FP_WHY_MAX, "no such request: %s", word == NULL ? "" : word);
-  return -EINVAL;
+  return fp_fail (error, -EINVAL, "no such request: %s",
+                  word == NULL ? "" : word);
 }
 
 /* Find the index of the server q->addr in the volume. */
 static int
 find_server (const struct fp_request *q, struct fp_volume *v, unsigned *out,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   char wanted[FP_ADDR_MAX + 1];
   struct fp_volume_status vs;
@@ -144,33 +137,32 @@ find_server (const struct fp_request *q, struct fp_volume *v, unsigned *out,
     }
   }
   fp_addr_format (&q->addr, wanted);
-  snprintf (why, FP_WHY_MAX, "%s is not a server of this volume", wanted);
-  return -ENOENT;
+  return fp_fail (error, -ENOENT, "%s is not a server of this volume", wanted);
 }
 
 int
 fp_request_run (const struct fp_request *q, struct fp_volume *v,
-                char why[FP_WHY_MAX])
+                struct fp_error *error)
 {
   unsigned server;
   int r;
 
   if (q->kind == FP_REQUEST_CHECK)
-    return fp_volume_check (v, q->repair, q->rate, why);
+    return fp_volume_check (v, q->repair, q->rate, error);
   if (q->kind == FP_REQUEST_CHECK_CANCEL)
-    return fp_volume_check_cancel (v, why);
+    return fp_volume_check_cancel (v, error);
   if (q->kind == FP_REQUEST_ADD) {
     struct fp_server_name name = { .addr = q->addr };
 
     memcpy (name.domain, q->domain, sizeof name.domain);
-    return fp_volume_add_server (v, &name, why);
+    return fp_volume_add_server (v, &name, error);
   }
-  r = find_server (q, v, &server, why);
+  r = find_server (q, v, &server, error);
   if (r < 0)
     return r;
   if (q->kind == FP_REQUEST_REMOVE)
-    return fp_volume_remove_server (v, server, why);
+    return fp_volume_remove_server (v, server, error);
   if (q->kind == FP_REQUEST_DRAIN)
-    return fp_volume_drain (v, server, q->rate, why);
-  return fp_volume_drain_cancel (v, server, why);
+    return fp_volume_drain (v, server, q->rate, error);
+  return fp_volume_drain_cancel (v, server, error);
 }

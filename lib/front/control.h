@@ -17,13 +17,14 @@
  * request is one line of JSON: {"ok":true}, perhaps with a "note":"...", or
  * {"ok":false,"error":"..."}.
  *
- * Errors:   0 or a negative errno value; on error, why has one sentence.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  any.
  */
 
 #ifndef FP_CONTROL_H
 #define FP_CONTROL_H
 
+#include "base/error.h"
 #include "volume/volume.h"
 
 #define FP_REQUEST_MAX (FP_ADDR_MAX + FP_NAME_MAX + 64) /* bytes of a line */
@@ -50,7 +51,7 @@ struct fp_request {
  * the sender may be in another directory.  -EINVAL.
  */
 int fp_request_parse (struct fp_request *q, const char *line,
-                      char why[FP_WHY_MAX]);
+                      struct fp_error *error);
 
 /* Return the word of this kind of request. */
 const char *fp_request_name (enum fp_request_kind kind);
@@ -59,6 +60,6 @@ bool fp_request_has_server (enum fp_request_kind kind);
 
 /* Carry out any request but STATUS.  One call at a time. */
 int fp_request_run (const struct fp_request *q, struct fp_volume *v,
-                    char why[FP_WHY_MAX]);
+                    struct fp_error *error);
 
 #endif /* FP_CONTROL_H */

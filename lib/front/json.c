@@ -13,6 +13,7 @@
 #include <json-c/json.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 
 static void
 json_freep (struct json_object **p)
@@ -312,18 +313,19 @@ char *
 fp_json_result (int r, const char *reason)
 {
   FP_CLEANUP (json_freep) struct json_object *o = json_object_new_object ();
-  char why[FP_WHY_MAX];
+  char clean[FP_ERROR_MAX];
   const char *text;
   char *out = NULL;
 
   /* The reason may repeat bytes of the request, and JSON must be UTF-8. */
-  snprintf (why, sizeof why, "%s", reason);
-  for (char *c = why; *c != '\0'; c++)
+  snprintf (clean, sizeof clean, "%s", reason);
+  for (char *c = clean; *c != '\0'; c++)
     if (*c < ' ' || *c > '~')
       *c = '?';
   if (o == NULL || !put (o, "ok", json_object_new_boolean (r >= 0)) ||
-      (r >= 0 && why[0] != '\0' && !put_str (o, "note", why)) ||
-      (r < 0 && !put_str (o, "error", why[0] != '\0' ? why : strerror (-r))))
+      (r >= 0 && clean[0] != '\0' && !put_str (o, "note", clean)) ||
+      (r < 0 &&
+       !put_str (o, "error", clean[0] != '\0' ? clean : strerror (-r))))
     return NULL;
   text = json_object_to_json_string_ext (
       o, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);

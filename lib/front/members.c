@@ -10,18 +10,19 @@
 #include <unistd.h>
 
 #include "base/addr.h"
+#include "base/error.h"
 
 #define LINE_MAX_BYTES (FP_ADDR_MAX + FP_NAME_MAX + 32)
 
 static int
-failed (const char *path, const char *what, int err, char *why)
+failed (const char *path, const char *what, int err, struct fp_error *error)
 {
-  snprintf (why, FP_WHY_MAX, "members=%s: %s: %s", path, what, strerror (err));
-  return -err;
+  return fp_fail (error, -err, "members=%s: %s: %s", path, what,
+                  strerror (err));
 }
 
 int
-fp_members_read (struct fp_params *p, char why[FP_WHY_MAX])
+fp_members_read (struct fp_params *p, struct fp_error *error)
 {
   const char *path = p->members;
   char line[LINE_MAX_BYTES];
@@ -32,14 +33,14 @@ fp_members_read (struct fp_params *p, char why[FP_WHY_MAX])
     return 0;
   fp = fopen (path, "re");
   if (fp == NULL)
-    return errno == ENOENT ? 0 : failed (path, "open", errno, why);
+    return errno == ENOENT ? 0 : failed (path, "open", errno, error);
   p->volume.nr_servers = 0;
   while (r == 0 && fgets (line, sizeof line, fp) != NULL) {
     line[strcspn (line, "\n")] = '\0';
-    r = fp_params_set (p, "server", line, why);
+    r = fp_params_set (p, "server", line, error);
   }
   if (r == 0 && ferror (fp))
-    r = failed (path, "read", EIO, why);
+    r = failed (path, "read", EIO, error);
   fclose (fp);
   return r;
 }
@@ -62,7 +63,7 @@ write_lines (FILE *fp, const struct fp_server_names *servers)
 
 int
 fp_members_write (void *opaque, const struct fp_server_names *servers,
-                  char why[FP_WHY_MAX])
+                  struct fp_error *error)
 {
   const char *path = opaque;
   char temporary[FP_MEMBERS_PATH_MAX + 8];
@@ -72,7 +73,7 @@ fp_members_write (void *opaque, const struct fp_server_names *servers,
   snprintf (temporary, sizeof temporary, "%s.new", path);
   fp = fopen (temporary, "we");
   if (fp == NULL)
-    return failed (path, "open", errno, why);
+    return failed (path, "open", errno, error);
   r = write_lines (fp, servers);
   if (fclose (fp) == EOF && r == 0)
     r = -errno;
@@ -80,5 +81,5 @@ fp_members_write (void *opaque, const struct fp_server_names *servers,
     r = -errno;
   if (r < 0)
     unlink (temporary);
-  return r < 0 ? failed (path, "write", -r, why) : 0;
+  return r < 0 ? failed (path, "write", -r, error) : 0;
 }

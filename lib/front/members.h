@@ -5,22 +5,23 @@
  * file.  Each line has the value of one server=: ADDR[,domain=NAME].  The file
  * is replaced as a whole, by rename.
  *
- * Errors:   0 or a negative errno value; on error, why has one sentence.
+ * Errors:   0, or a negative errno value and the sentence in error.
  */
 
 #ifndef FP_MEMBERS_H
 #define FP_MEMBERS_H
 
+#include "base/error.h"
 #include "front/params.h"
 
 /* If the volume is resumed, replace the servers in p by those in its file, if
  * that exists.  Call after the last parameter, before fp_params_complete.
  */
-int fp_members_read (struct fp_params *p, char why[FP_WHY_MAX]);
+int fp_members_read (struct fp_params *p, struct fp_error *error);
 /* Write the file.  Callback for fp_volume_params.keep_servers; path is a
  * string.
  */
 int fp_members_write (void *path, const struct fp_server_names *servers,
-                      char why[FP_WHY_MAX]);
+                      struct fp_error *error);
 
 #endif /* FP_MEMBERS_H */

@@ -28,6 +28,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/size.h"
 
 /* Mappings of at least this size, made before the volume was started, are
@@ -85,7 +86,7 @@ each_mapping (int (*fn) (void *addr, size_t length), size_t *total)
 }
 
 static int
-explain (int err, size_t need, char *why)
+explain (int err, size_t need, struct fp_error *error)
 {
   char need_str[FP_SIZE_STR_MAX], limit_str[FP_SIZE_STR_MAX] = "unlimited";
   struct rlimit limit;
@@ -94,26 +95,24 @@ explain (int err, size_t need, char *why)
       limit.rlim_cur != RLIM_INFINITY)
     fp_format_size (limit.rlim_cur, limit_str);
   fp_format_size (need, need_str);
-  snprintf (why, FP_WHY_MAX,
-            "cannot lock %s of memory: %s. RLIMIT_MEMLOCK is %s: raise it "
-            "(ulimit -l, LimitMEMLOCK= of a systemd unit), start as root, or "
-            "give mlock=false if this will never be swap",
-            need_str, strerror (-err), limit_str);
-  return err;
+  return fp_fail (
+      error, err,
+      "cannot lock %s of memory: %s. RLIMIT_MEMLOCK is %s: raise it "
+      "(ulimit -l, LimitMEMLOCK= of a systemd unit), start as root, or "
+      "give mlock=false if this will never be swap",
+      need_str, strerror (-err), limit_str);
 }
 
 int
-fp_memory_check (size_t more, char why[FP_WHY_MAX])
+fp_memory_check (size_t more, struct fp_error *error)
 {
   size_t now, need;
   void *p;
   int r;
 
   r = each_mapping (NULL, &now);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "/proc/self/maps: %s", strerror (-r));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "/proc/self/maps: %s", strerror (-r));
   need = now + more;
 
   /* Only the kernel knows whether this is allowed (limit, capability, user
@@ -122,10 +121,10 @@ fp_memory_check (size_t more, char why[FP_WHY_MAX])
   p = mmap (NULL, need, PROT_READ | PROT_WRITE,
             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED)
-    return explain (-errno, need, why);
+    return explain (-errno, need, error);
   r = mlock2 (p, need, MLOCK_ONFAULT) == -1 ? -errno : 0;
   munmap (p, need);
-  return r < 0 ? explain (r, need, why) : 0;
+  return r < 0 ? explain (r, need, error) : 0;
 }
 
 static bool
@@ -170,7 +169,7 @@ lock_one (void *addr, size_t length)
 }
 
 int
-fp_memory_lock (char why[FP_WHY_MAX])
+fp_memory_lock (struct fp_error *error)
 {
   pthread_attr_t attr;
   size_t total;
@@ -186,19 +185,17 @@ fp_memory_lock (char why[FP_WHY_MAX])
     r = pthread_setattr_default_np (&attr);
     pthread_attr_destroy (&attr);
   }
-  if (r != 0) {
-    snprintf (why, FP_WHY_MAX, "default stack size: %s", strerror (r));
-    return -r;
-  }
+  if (r != 0)
+    return fp_fail (error, -r, "default stack size: %s", strerror (r));
 
   /* Future mappings first, so that none falls between the two calls.  On
    * fault, because most of a stack is never touched.
    */
   if (mlockall (MCL_FUTURE | MCL_ONFAULT) == -1)
-    return explain (-errno, 0, why);
+    return explain (-errno, 0, error);
   r = each_mapping (lock_one, &total);
   if (r < 0)
-    return explain (r, total, why);
+    return explain (r, total, error);
   return 0;
 }
 

@@ -2,7 +2,7 @@
 /* memory.h - keep this process in memory, and keep it small.
  *
  * Units:    bytes.
- * Errors:   0 or a negative errno value; on error, why has one sentence.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  call from the process's only thread.  Later threads inherit the
  *           settings.
  */
@@ -14,17 +14,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "volume/volume.h"
+#include "base/error.h"
 
 /* Check that this process may lock the memory it has and `more` bytes.
  * Changes nothing; call before the fork.  -EPERM, -ENOMEM.
  */
-int fp_memory_check (size_t more, char why[FP_WHY_MAX]);
+int fp_memory_check (size_t more, struct fp_error *error);
 
 /* Lock all present and future memory.  Call in .after_fork, because memory
  * locks are not inherited over fork.  (nbdkit --swap takes its own too early.)
  */
-int fp_memory_lock (char why[FP_WHY_MAX]);
+int fp_memory_lock (struct fp_error *error);
 
 /* Return the most that is allocated after the start: by nbdkit for each
  * connection, and by the plugin when it reconnects to a server.

@@ -13,12 +13,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "front/memory.h"
 #include "volume/volume.h"
-
-_Static_assert(FP_WHY_MAX >= SCRAPE_WHY_MAX, "why is long enough for both");
 
 struct fp_metrics {
   struct fp_scrape_sockets sockets;
@@ -461,7 +460,7 @@ start (struct fp_metrics *m)
 int
 fp_metrics_start (struct fp_metrics **out, struct fp_scrape_sockets *sockets,
                   struct fp_volume *volume, bool io_flusher,
-                  char why[FP_WHY_MAX])
+                  struct fp_error *error)
 {
   struct fp_metrics *m = calloc (1, sizeof *m);
   char addr[FP_ADDR_MAX + 1];
@@ -476,7 +475,7 @@ fp_metrics_start (struct fp_metrics **out, struct fp_scrape_sockets *sockets,
     r = start (m);
   }
   if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "metrics: %s", strerror (-r));
+    fp_fail (error, r, "metrics: %s", strerror (-r));
     fp_metrics_free (m);
     return r;
   }

@@ -6,7 +6,7 @@
  * The sockets are made before the fork, where the user sees an error.  After
  * the fork a thread answers; no I/O waits for it.
  *
- * Errors:   0 or a negative errno value; on error, why has one sentence.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one thread owns the struct.
  * Memory:   the thread allocates, as scrape.h says.
  */
@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "metrics/scrape.h"
 #include "volume/volume.h"
 
@@ -27,7 +28,7 @@ struct fp_metrics;
 int fp_metrics_start (struct fp_metrics **out,
                       struct fp_scrape_sockets *sockets,
                       struct fp_volume *volume, bool io_flusher,
-                      char why[FP_WHY_MAX]);
+                      struct fp_error *error);
 void fp_metrics_free (struct fp_metrics *m); /* m may be NULL */
 
 #endif /* FP_METRICS_H */

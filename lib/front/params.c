@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 
 #include "attach/pool_file.h"
 #include "base/checked.h"
+#include "base/error.h"
 #include "metrics/scrape.h"
 #include "base/size.h"
 #include "transport/transport.h"
@@ -33,20 +33,10 @@
  */
 #define AWAIT_MS 25000u
 
-int
-refuse (char why[FP_WHY_MAX], const char *fmt, ...)
-{
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (why, FP_WHY_MAX, fmt, args);
-  va_end (args);
-  return -EINVAL;
-}
-
 /* Accept the words that nbdkit_parse_bool accepts. */
 int
-parse_bool (const char *key, const char *value, bool *out, char *why)
+parse_bool (const char *key, const char *value, bool *out,
+            struct fp_error *error)
 {
   static const char *const words[2][6] = {
     { "0", "n", "no", "f", "false", "off" },
@@ -59,12 +49,12 @@ parse_bool (const char *key, const char *value, bool *out, char *why)
         *out = b;
         return 0;
       }
-  return refuse (why, "%s=%s: must be true or false", key, value);
+  return fp_fail (error, -EINVAL, "%s=%s: must be true or false", key, value);
 }
 
 static int
 parse_number (const char *key, const char *value, unsigned min, unsigned max,
-              unsigned *out, char *why)
+              unsigned *out, struct fp_error *error)
 {
   uint64_t n = 0;
   const char *s = value;
@@ -72,209 +62,224 @@ parse_number (const char *key, const char *value, unsigned min, unsigned max,
   while (*s >= '0' && *s <= '9' && n <= max)
     n = n * 10 + (uint64_t) (*s++ - '0');
   if (s == value || *s != '\0' || n < min || n > max)
-    return refuse (why, "%s=%s: must be a number from %u to %u", key, value,
-                   min, max);
+    return fp_fail (error, -EINVAL, "%s=%s: must be a number from %u to %u",
+                    key, value, min, max);
   *out = (unsigned) n;
   return 0;
 }
 
 static int
-parse_size (const char *key, const char *value, uint64_t *out, char *why)
+parse_size (const char *key, const char *value, uint64_t *out,
+            struct fp_error *error)
 {
   const char *reason;
 
   if (fp_parse_size (value, out, &reason) < 0)
-    return refuse (why, "%s=%s: %s", key, value, reason);
+    return fp_fail (error, -EINVAL, "%s=%s: %s", key, value, reason);
   return 0;
 }
 
 int
 make_absolute (char *out, size_t size, const char *key, const char *path,
-               char *why)
+               struct fp_error *error)
 {
   char cwd[1024] = "";
   int n;
 
   if (path[0] == '\0')
-    return refuse (why, "%s: the path is empty", key);
+    return fp_fail (error, -EINVAL, "%s: the path is empty", key);
   if (path[0] != '/' && getcwd (cwd, sizeof cwd) == NULL)
-    return refuse (why, "%s=%s: no current directory: %s", key, path,
-                   strerror (errno));
+    return fp_fail (error, -EINVAL, "%s=%s: no current directory: %s", key,
+                    path, strerror (errno));
   n = snprintf (out, size, "%s%s%s", cwd, path[0] == '/' ? "" : "/", path);
   if (n < 0 || (size_t) n >= size)
-    return refuse (why, "%s=%s: the path is too long (at most %zu bytes)", key,
-                   path, size - 1);
+    return fp_fail (error, -EINVAL,
+                    "%s=%s: the path is too long (at most %zu bytes)", key,
+                    path, size - 1);
   return 0;
 }
 
 /* Split ADDR,domain=NAME into addr and domain ("" if there is none). */
 static int
 split_domain (char addr[SERVER_MAX], char domain[FP_NAME_MAX + 1],
-              const char *key, const char *value, char *why)
+              const char *key, const char *value, struct fp_error *error)
 {
   static const char mark[] = ",domain=";
   const char *at = strstr (value, mark), *name;
 
   domain[0] = '\0';
   if (strlen (value) >= SERVER_MAX)
-    return refuse (why, "%s=ADDR: longer than %d characters", key,
-                   SERVER_MAX - 1);
+    return fp_fail (error, -EINVAL, "%s=ADDR: longer than %d characters", key,
+                    SERVER_MAX - 1);
   strcpy (addr, value);
   if (!at)
     return 0;
   addr[at - value] = '\0';
   name = at + sizeof mark - 1;
   if (!fp_name_ok (name))
-    return refuse (why,
-                   "%s=%s,domain=NAME: a name is 1 to %d printable ASCII "
-                   "characters, without blanks, '/', '\"' and '\\'",
-                   key, addr, FP_NAME_MAX);
+    return fp_fail (error, -EINVAL,
+                    "%s=%s,domain=NAME: a name is 1 to %d printable ASCII "
+                    "characters, without blanks, '/', '\"' and '\\'",
+                    key, addr, FP_NAME_MAX);
   strcpy (domain, name);
   return 0;
 }
 
 static int
 parse_server (struct fp_addr *addr, const char *text, const char *key,
-              const char *value, char *why)
+              const char *value, struct fp_error *error)
 {
   const char *reason;
 
   if (fp_addr_parse (addr, text, &reason) < 0)
-    return refuse (why, "%s=%s: %s", key, value, reason);
+    return fp_fail (error, -EINVAL, "%s=%s: %s", key, value, reason);
   if (addr->is_unix) {
     char path[sizeof addr->host];
 
-    if (make_absolute (path, sizeof path, key, addr->host, why) < 0)
+    if (make_absolute (path, sizeof path, key, addr->host, error) < 0)
       return -EINVAL;
     memcpy (addr->host, path, sizeof path);
   }
   else {
     if (addr->port == 0)
-      return refuse (why, "%s=%s: port 0 cannot be connected to", key, value);
+      return fp_fail (error, -EINVAL, "%s=%s: port 0 cannot be connected to",
+                      key, value);
     if (fp_addr_is_wildcard (addr))
-      return refuse (why, "%s=%s: not an address to connect to", key, value);
+      return fp_fail (error, -EINVAL, "%s=%s: not an address to connect to",
+                      key, value);
   }
   return 0;
 }
 
 int
 fp_params_server (struct fp_addr *addr, char domain[FP_NAME_MAX + 1],
-                  const char *key, const char *value, char why[FP_WHY_MAX])
+                  const char *key, const char *value, struct fp_error *error)
 {
   char text[SERVER_MAX];
 
-  if (split_domain (text, domain, key, value, why) < 0)
+  if (split_domain (text, domain, key, value, error) < 0)
     return -EINVAL;
-  return parse_server (addr, text, key, value, why);
+  return parse_server (addr, text, key, value, error);
 }
 
 static int
-set_server (struct fp_params *p, const char *key, const char *value, char *why)
+set_server (struct fp_params *p, const char *key, const char *value,
+            struct fp_error *error)
 {
   struct fp_volume_params *v = &p->volume;
   struct fp_addr addr;
 
   if (v->nr_servers == FP_MAX_SERVERS)
-    return refuse (why, "%s=%s: more than %d servers", key, value,
-                   FP_MAX_SERVERS);
-  if (fp_params_server (&addr, v->domains[v->nr_servers], key, value, why) < 0)
+    return fp_fail (error, -EINVAL, "%s=%s: more than %d servers", key, value,
+                    FP_MAX_SERVERS);
+  if (fp_params_server (&addr, v->domains[v->nr_servers], key, value, error) <
+      0)
     return -EINVAL;
   for (unsigned i = 0; i < v->nr_servers; i++)
     if (fp_addr_eq (&v->servers[i], &addr))
-      return refuse (why, "%s=%s: given twice", key, value);
+      return fp_fail (error, -EINVAL, "%s=%s: given twice", key, value);
   v->servers[v->nr_servers++] = addr;
   return 0;
 }
 
 static int
 set_line (void *params, const char *key, const char *value,
-          char why[FP_WHY_MAX])
+          struct fp_error *error)
 {
-  return fp_params_set (params, key, value, why);
+  return fp_params_set (params, key, value, error);
 }
 
 static int
-set_pool (struct fp_params *p, const char *key, const char *value, char *why)
+set_pool (struct fp_params *p, const char *key, const char *value,
+          struct fp_error *error)
 {
   char path[FP_POOL_PATH_MAX];
   int r;
 
-  if (fp_pool_path (path, value, why) < 0)
-    return refuse (why, "%s=%s: neither a pool name nor a path", key, value);
+  if (fp_pool_path (path, value, error) < 0)
+    return fp_fail (error, -EINVAL, "%s=%s: neither a pool name nor a path",
+                    key, value);
   p->in_pool = true;
-  r = fp_pool_read (path, set_line, p, why);
+  r = fp_pool_read (path, set_line, p, error);
   p->in_pool = false;
   return r;
 }
 
 static int
-set_size (struct fp_params *p, const char *key, const char *value, char *why)
+set_size (struct fp_params *p, const char *key, const char *value,
+          struct fp_error *error)
 {
-  if (parse_size (key, value, &p->volume.size, why) < 0)
+  if (parse_size (key, value, &p->volume.size, error) < 0)
     return -EINVAL;
   if (p->volume.size == 0 || p->volume.size % 512 != 0)
-    return refuse (why, "%s=%s: must be a multiple of 512 bytes, and not 0",
-                   key, value);
+    return fp_fail (error, -EINVAL,
+                    "%s=%s: must be a multiple of 512 bytes, and not 0", key,
+                    value);
   return 0;
 }
 
 static int
-set_slab (struct fp_params *p, const char *key, const char *value, char *why)
+set_slab (struct fp_params *p, const char *key, const char *value,
+          struct fp_error *error)
 {
   uint64_t n;
 
-  if (parse_size (key, value, &n, why) < 0)
+  if (parse_size (key, value, &n, error) < 0)
     return -EINVAL;
   if (n < FP_SLAB_MIN || (n & (n - 1)) != 0)
-    return refuse (why, "%s=%s: must be a power of two, at least %d bytes",
-                   key, value, FP_SLAB_MIN);
+    return fp_fail (error, -EINVAL,
+                    "%s=%s: must be a power of two, at least %d bytes", key,
+                    value, FP_SLAB_MIN);
   p->volume.slab_size = n;
   return 0;
 }
 
 static int
-set_copies (struct fp_params *p, const char *key, const char *value, char *why)
+set_copies (struct fp_params *p, const char *key, const char *value,
+            struct fp_error *error)
 {
-  return parse_number (key, value, 1, FP_MAX_COPIES, &p->volume.copies, why);
+  return parse_number (key, value, 1, FP_MAX_COPIES, &p->volume.copies, error);
 }
 
 static int
 set_resync_delay (struct fp_params *p, const char *key, const char *value,
-                  char *why)
+                  struct fp_error *error)
 {
   unsigned s;
 
-  if (parse_number (key, value, 0, 86400, &s, why) < 0)
+  if (parse_number (key, value, 0, 86400, &s, error) < 0)
     return -EINVAL;
   p->volume.resync_delay_ms = s * 1000;
   return 0;
 }
 
 static int
-set_stripe (struct fp_params *p, const char *key, const char *value, char *why)
+set_stripe (struct fp_params *p, const char *key, const char *value,
+            struct fp_error *error)
 {
   uint64_t n;
 
-  if (parse_size (key, value, &n, why) < 0)
+  if (parse_size (key, value, &n, error) < 0)
     return -EINVAL;
   if (n < FP_STRIPE_SIZE_MIN || (n & (n - 1)) != 0)
-    return refuse (why, "%s=%s: must be a power of two, at least %d bytes",
-                   key, value, FP_STRIPE_SIZE_MIN);
+    return fp_fail (error, -EINVAL,
+                    "%s=%s: must be a power of two, at least %d bytes", key,
+                    value, FP_STRIPE_SIZE_MIN);
   p->volume.stripe.size = n;
   return 0;
 }
 
 static int
 set_stripe_width (struct fp_params *p, const char *key, const char *value,
-                  char *why)
+                  struct fp_error *error)
 {
   return parse_number (key, value, 1, FP_STRIPE_WIDTH_MAX,
-                       &p->volume.stripe.width, why);
+                       &p->volume.stripe.width, error);
 }
 
 static int
 set_transport (struct fp_params *p, const char *key, const char *value,
-               char *why)
+               struct fp_error *error)
 {
   unsigned bit;
 
@@ -284,128 +289,139 @@ set_transport (struct fp_params *p, const char *key, const char *value,
   }
   bit = fp_transport_by_name (value) & FP_TRANSPORT_WIRE_MASK;
   if (bit == 0)
-    return refuse (why, "%s=%s: must be auto, rdma, shm or tcp", key, value);
+    return fp_fail (error, -EINVAL, "%s=%s: must be auto, rdma, shm or tcp",
+                    key, value);
   p->volume.transports = bit;
   return 0;
 }
 
 static int
 set_timeout (struct fp_params *p, const char *key, const char *value,
-             char *why)
+             struct fp_error *error)
 {
   return parse_number (key, value, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
-                       &p->volume.timeout_ms, why);
+                       &p->volume.timeout_ms, error);
 }
 
 static int
-set_await (struct fp_params *p, const char *key, const char *value, char *why)
+set_await (struct fp_params *p, const char *key, const char *value,
+           struct fp_error *error)
 {
   return parse_number (key, value, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
-                       &p->volume.await_ms, why);
+                       &p->volume.await_ms, error);
 }
 
 static int
-set_poll (struct fp_params *p, const char *key, const char *value, char *why)
+set_poll (struct fp_params *p, const char *key, const char *value,
+          struct fp_error *error)
 {
-  return parse_number (key, value, 0, FP_POLL_MAX_US, &p->volume.poll_us, why);
+  return parse_number (key, value, 0, FP_POLL_MAX_US, &p->volume.poll_us,
+                       error);
 }
 
 static int
-set_hedge (struct fp_params *p, const char *key, const char *value, char *why)
+set_hedge (struct fp_params *p, const char *key, const char *value,
+           struct fp_error *error)
 {
   p->volume.hedge = strcmp (value, "p99") == 0;
   if (!p->volume.hedge && strcmp (value, "off") != 0)
-    return refuse (why, "%s=%s: must be p99 or off", key, value);
+    return fp_fail (error, -EINVAL, "%s=%s: must be p99 or off", key, value);
   return 0;
 }
 
 static int
 set_connections (struct fp_params *p, const char *key, const char *value,
-                 char *why)
+                 struct fp_error *error)
 {
-  return parse_number (key, value, 1, FP_MAX_LANES, &p->volume.lanes, why);
+  return parse_number (key, value, 1, FP_MAX_LANES, &p->volume.lanes, error);
 }
 
 static int
-set_volume (struct fp_params *p, const char *key, const char *value, char *why)
+set_volume (struct fp_params *p, const char *key, const char *value,
+            struct fp_error *error)
 {
   /* Do not repeat value: it may be unsafe to print on a terminal. */
   if (!fp_name_ok (value))
-    return refuse (why,
-                   "%s=NAME: a name is 1 to %d printable ASCII characters, "
-                   "without blanks, '/', '\"' and '\\'",
-                   key, FP_NAME_MAX);
+    return fp_fail (error, -EINVAL,
+                    "%s=NAME: a name is 1 to %d printable ASCII characters, "
+                    "without blanks, '/', '\"' and '\\'",
+                    key, FP_NAME_MAX);
   snprintf (p->volume.name, sizeof p->volume.name, "%s", value);
   return 0;
 }
 
 static int
 set_takeover (struct fp_params *p, const char *key, const char *value,
-              char *why)
+              struct fp_error *error)
 {
-  return parse_bool (key, value, &p->volume.takeover, why);
+  return parse_bool (key, value, &p->volume.takeover, error);
 }
 
 static int
 set_degraded (struct fp_params *p, const char *key, const char *value,
-              char *why)
+              struct fp_error *error)
 {
-  return parse_bool (key, value, &p->volume.degraded, why);
+  return parse_bool (key, value, &p->volume.degraded, error);
 }
 
 static int
-set_add (struct fp_params *p, const char *key, const char *value, char *why)
+set_add (struct fp_params *p, const char *key, const char *value,
+         struct fp_error *error)
 {
-  return parse_bool (key, value, &p->volume.add, why);
+  return parse_bool (key, value, &p->volume.add, error);
 }
 
 static int
-set_force (struct fp_params *p, const char *key, const char *value, char *why)
+set_force (struct fp_params *p, const char *key, const char *value,
+           struct fp_error *error)
 {
-  return parse_bool (key, value, &p->volume.force, why);
+  return parse_bool (key, value, &p->volume.force, error);
 }
 
 static int
-set_remove (struct fp_params *p, const char *key, const char *value, char *why)
+set_remove (struct fp_params *p, const char *key, const char *value,
+            struct fp_error *error)
 {
   struct fp_volume_params *v = &p->volume;
 
   if (v->nr_remove == FP_MAX_SERVERS)
-    return refuse (why, "%s=%s: more than %d servers", key, value,
-                   FP_MAX_SERVERS);
-  return parse_server (&v->remove[v->nr_remove++], value, key, value, why);
+    return fp_fail (error, -EINVAL, "%s=%s: more than %d servers", key, value,
+                    FP_MAX_SERVERS);
+  return parse_server (&v->remove[v->nr_remove++], value, key, value, error);
 }
 
 static int
-set_uuid (struct fp_params *p, const char *key, const char *value, char *why)
+set_uuid (struct fp_params *p, const char *key, const char *value,
+          struct fp_error *error)
 {
   if (fp_uuid_parse (&p->volume.uuid, value) < 0 ||
       fp_uuid_is_nil (&p->volume.uuid))
-    return refuse (why, "%s=%s: not a UUID", key, value);
+    return fp_fail (error, -EINVAL, "%s=%s: not a UUID", key, value);
   return 0;
 }
 
 static int
-set_client (struct fp_params *p, const char *key, const char *value, char *why)
+set_client (struct fp_params *p, const char *key, const char *value,
+            struct fp_error *error)
 {
   if (fp_uuid_parse (&p->volume.client, value) < 0 ||
       fp_uuid_is_nil (&p->volume.client))
-    return refuse (why, "%s=%s: not a UUID", key, value);
+    return fp_fail (error, -EINVAL, "%s=%s: not a UUID", key, value);
   return 0;
 }
 
 static int
 set_readonly (struct fp_params *p, const char *key, const char *value,
-              char *why)
+              struct fp_error *error)
 {
-  return parse_bool (key, value, &p->volume.read_only, why);
+  return parse_bool (key, value, &p->volume.read_only, error);
 }
 
 /* Refuse readonly=true with a parameter that changes the volume or that needs
  * to write to it.
  */
 static int
-check_readonly (const struct fp_params *p, char why[FP_WHY_MAX])
+check_readonly (const struct fp_params *p, struct fp_error *error)
 {
   const struct fp_volume_params *v = &p->volume;
   const char *other = v->takeover        ? "takeover=true"
@@ -418,90 +434,98 @@ check_readonly (const struct fp_params *p, char why[FP_WHY_MAX])
   if (!v->read_only)
     return 0;
   if (v->name[0] == '\0')
-    return refuse (why, "readonly=true needs volume=NAME: a volume without a"
-                        " name is new, and has nothing to read");
+    return fp_fail (error, -EINVAL,
+                    "readonly=true needs volume=NAME: a volume without a"
+                    " name is new, and has nothing to read");
   if (other != NULL)
-    return refuse (why, "readonly=true and %s contradict each other", other);
+    return fp_fail (error, -EINVAL,
+                    "readonly=true and %s contradict each other", other);
   return 0;
 }
 
 static int
-set_resume (struct fp_params *p, const char *key, const char *value, char *why)
+set_resume (struct fp_params *p, const char *key, const char *value,
+            struct fp_error *error)
 {
-  return parse_bool (key, value, &p->volume.resume, why);
+  return parse_bool (key, value, &p->volume.resume, error);
 }
 
 static int
 set_reserve (struct fp_params *p, const char *key, const char *value,
-             char *why)
+             struct fp_error *error)
 {
   p->volume.reserve_full = strcmp (value, "full") == 0;
   if (!p->volume.reserve_full && strcmp (value, "thin") != 0)
-    return refuse (why, "%s=%s: must be full or thin", key, value);
+    return fp_fail (error, -EINVAL, "%s=%s: must be full or thin", key, value);
   return 0;
 }
 
 static int
-set_tls (struct fp_params *p, const char *key, const char *value, char *why)
+set_tls (struct fp_params *p, const char *key, const char *value,
+         struct fp_error *error)
 {
-  return fp_tls_params_set (&p->tls, key, value, why);
+  return fp_tls_params_set (&p->tls, key, value, error);
 }
 
 static int
 set_tls_file (struct fp_params *p, const char *key, const char *value,
-              char *why)
+              struct fp_error *error)
 {
   char path[FP_TLS_PATH_MAX];
 
-  if (make_absolute (path, sizeof path, key, value, why) < 0)
+  if (make_absolute (path, sizeof path, key, value, error) < 0)
     return -EINVAL;
-  return set_tls (p, key, path, why);
+  return set_tls (p, key, path, error);
 }
 
 static int
-set_swap (struct fp_params *p, const char *key, const char *value, char *why)
+set_swap (struct fp_params *p, const char *key, const char *value,
+          struct fp_error *error)
 {
-  return parse_bool (key, value, &p->swap, why);
+  return parse_bool (key, value, &p->swap, error);
 }
 
 static int
-set_mlock (struct fp_params *p, const char *key, const char *value, char *why)
+set_mlock (struct fp_params *p, const char *key, const char *value,
+           struct fp_error *error)
 {
-  return parse_bool (key, value, &p->mlock, why);
+  return parse_bool (key, value, &p->mlock, error);
 }
 
 static int
-set_keep (struct fp_params *p, const char *key, const char *value, char *why)
+set_keep (struct fp_params *p, const char *key, const char *value,
+          struct fp_error *error)
 {
-  return parse_bool (key, value, &p->keep, why);
+  return parse_bool (key, value, &p->keep, error);
 }
 
 static int
 set_members (struct fp_params *p, const char *key, const char *value,
-             char *why)
+             struct fp_error *error)
 {
-  return make_absolute (p->members, sizeof p->members, key, value, why);
+  return make_absolute (p->members, sizeof p->members, key, value, error);
 }
 
 static int
-set_status (struct fp_params *p, const char *key, const char *value, char *why)
+set_status (struct fp_params *p, const char *key, const char *value,
+            struct fp_error *error)
 {
-  return make_absolute (p->status, sizeof p->status, key, value, why);
+  return make_absolute (p->status, sizeof p->status, key, value, error);
 }
 
 static int
 set_metrics (struct fp_params *p, const char *key, const char *value,
-             char *why)
+             struct fp_error *error)
 {
   struct fp_addr *addr = &p->metrics;
   const char *reason;
 
   if (fp_scrape_parse (addr, value, &reason) < 0)
-    return refuse (why, "%s=%s: %s", key, value, reason);
+    return fp_fail (error, -EINVAL, "%s=%s: %s", key, value, reason);
   if (addr->is_unix) {
     char path[sizeof addr->host];
 
-    if (make_absolute (path, sizeof path, key, addr->host, why) < 0)
+    if (make_absolute (path, sizeof path, key, addr->host, error) < 0)
       return -EINVAL;
     memcpy (addr->host, path, sizeof path);
   }
@@ -515,7 +539,7 @@ set_metrics (struct fp_params *p, const char *key, const char *value,
 static const struct {
   const char *key;
   int (*set) (struct fp_params *p, const char *key, const char *value,
-              char *why);
+              struct fp_error *error);
   bool repeats;
 } table[] = {
   { "server", set_server, true },
@@ -581,7 +605,7 @@ fp_params_init (struct fp_params *p)
 
 int
 fp_params_set (struct fp_params *p, const char *key, const char *value,
-               char why[FP_WHY_MAX])
+               struct fp_error *error)
 {
   for (unsigned i = 0; i < NR_PARAMS; i++) {
     uint64_t bit = UINT64_C (1) << i;
@@ -593,12 +617,13 @@ fp_params_set (struct fp_params *p, const char *key, const char *value,
       return 0;
     if (!table[i].repeats && p->seen & bit &&
         (p->in_pool || !(p->of_pool & bit)))
-      return refuse (why, "%s=%s: %s was given before", key, value, key);
+      return fp_fail (error, -EINVAL, "%s=%s: %s was given before", key, value,
+                      key);
     p->seen |= bit;
     p->of_pool = p->in_pool ? p->of_pool | bit : p->of_pool & ~bit;
-    return table[i].set (p, key, value, why);
+    return table[i].set (p, key, value, error);
   }
-  return refuse (why, "unknown parameter '%s'", key);
+  return fp_fail (error, -EINVAL, "unknown parameter '%s'", key);
 }
 
 /* Return true if RDMA may be used to a server on another machine.  A server on
@@ -623,52 +648,57 @@ any_unix_server (const struct fp_volume_params *v)
 }
 
 int
-fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
+fp_params_complete (struct fp_params *p, struct fp_error *error)
 {
   struct fp_volume_params *v = &p->volume;
 
-  if (fp_tls_params_complete (&p->tls, false, why) < 0)
+  if (fp_tls_params_complete (&p->tls, false, error) < 0)
     return -EINVAL;
   if (v->nr_servers == 0)
-    return refuse (why, "server=ADDR is required: give the address of a"
-                        " farpage-memserver, or pool=NAME");
+    return fp_fail (error, -EINVAL,
+                    "server=ADDR is required: give the address of a"
+                    " farpage-memserver, or pool=NAME");
   if (!given (p, "size") && v->name[0] == '\0')
-    return refuse (why, "size=SIZE is required");
+    return fp_fail (error, -EINVAL, "size=SIZE is required");
   if (v->transports == FP_TRANSPORT_SHM && !any_unix_server (v))
-    return refuse (why, "transport=shm needs server=unix:PATH");
+    return fp_fail (error, -EINVAL, "transport=shm needs server=unix:PATH");
   if (v->name[0] != '\0' && given (p, "uuid") && !v->resume)
-    return refuse (why,
-                   "volume=%s and uuid=UUID contradict each other: a volume "
-                   "with a name is found by its name",
-                   v->name);
-  if (complete_seal (p, why) < 0)
+    return fp_fail (error, -EINVAL,
+                    "volume=%s and uuid=UUID contradict each other: a volume "
+                    "with a name is found by its name",
+                    v->name);
+  if (complete_seal (p, error) < 0)
     return -EINVAL;
-  if (check_readonly (p, why) < 0)
+  if (check_readonly (p, error) < 0)
     return -EINVAL;
   if (v->name[0] == '\0' && (v->takeover || v->degraded))
-    return refuse (why, "%s=true needs volume=NAME",
-                   v->takeover ? "takeover" : "degraded");
+    return fp_fail (error, -EINVAL, "%s=true needs volume=NAME",
+                    v->takeover ? "takeover" : "degraded");
   if (v->name[0] == '\0' && (v->add || v->nr_remove > 0))
-    return refuse (why, "%s needs volume=NAME",
-                   v->add ? "add=true" : "remove=ADDR");
+    return fp_fail (error, -EINVAL, "%s needs volume=NAME",
+                    v->add ? "add=true" : "remove=ADDR");
   if (v->force && !v->add && v->nr_remove == 0)
-    return refuse (why, "force=true needs remove=ADDR, a server that is"
-                        " permanently gone, or add=true");
+    return fp_fail (error, -EINVAL,
+                    "force=true needs remove=ADDR, a server that is"
+                    " permanently gone, or add=true");
   if (v->resume && v->name[0] == '\0' && fp_uuid_is_nil (&v->uuid))
-    return refuse (why, "resume=true needs uuid=UUID, the volume to resume");
+    return fp_fail (error, -EINVAL,
+                    "resume=true needs uuid=UUID, the volume to resume");
   if (p->swap) {
     if (given (p, "reserve") && !v->reserve_full)
-      return refuse (why, "swap=true and reserve=thin contradict each other:"
-                          " swap needs its memory before this host runs out");
+      return fp_fail (error, -EINVAL,
+                      "swap=true and reserve=thin contradict each other:"
+                      " swap needs its memory before this host runs out");
     if (!p->mlock)
-      return refuse (why, "swap=true and mlock=false contradict each other: a"
-                          " process that serves swap must not be swapped out");
+      return fp_fail (error, -EINVAL,
+                      "swap=true and mlock=false contradict each other: a"
+                      " process that serves swap must not be swapped out");
     if (v->timeout_ms < FP_RDMA_TIMEOUT_MIN_MS && may_use_rdma (v))
-      return refuse (why,
-                     "swap=true and timeout=%u contradict each other over "
-                     "RDMA: resending a lost packet may take that long: give "
-                     "timeout=%u or more, or transport=tcp",
-                     v->timeout_ms, (unsigned) FP_RDMA_TIMEOUT_MIN_MS);
+      return fp_fail (error, -EINVAL,
+                      "swap=true and timeout=%u contradict each other over "
+                      "RDMA: resending a lost packet may take that long: give "
+                      "timeout=%u or more, or transport=tcp",
+                      v->timeout_ms, (unsigned) FP_RDMA_TIMEOUT_MIN_MS);
     v->reserve_full = true;
     /* A named volume may have several copies: that is not known yet. */
     if (!given (p, "timeout") && v->copies < 2 && v->name[0] == '\0')
@@ -687,16 +717,16 @@ fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX])
 }
 
 int
-fp_params_read_keys (struct fp_params *p, char why[FP_WHY_MAX])
+fp_params_read_keys (struct fp_params *p, struct fp_error *error)
 {
   struct fp_tls *tls;
-  int r = fp_tls_new (&tls, &p->tls, false, why);
+  int r = fp_tls_new (&tls, &p->tls, false, error);
 
   if (r < 0)
     return r;
   fp_tls_set_client (tls);
   if (p->volume.encrypt == FP_ENCRYPT_FILE)
-    r = fp_seal_key_read (&p->volume.key, p->encrypt_file, why);
+    r = fp_seal_key_read (&p->volume.key, p->encrypt_file, error);
   return r;
 }
 

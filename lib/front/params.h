@@ -4,8 +4,8 @@
  * (configure owns the name config.h.)
  *
  * Units:    sizes are bytes, times as their names say.
- * Errors:   0 or a negative errno value; on error, why has one sentence for
- *           the user that names the parameter.
+ * Errors:   0, or a negative errno value and the sentence in error, which
+ *           names the parameter.
  * Threads:  one, before anything is started.
  */
 
@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <sys/un.h>
 
+#include "base/error.h"
 #include "transport/tls/tls.h"
 #include "volume/volume.h"
 
@@ -56,22 +57,22 @@ void fp_params_init (struct fp_params *p);
 
 /* Set one parameter.  -EINVAL. */
 int fp_params_set (struct fp_params *p, const char *key, const char *value,
-                   char why[FP_WHY_MAX]);
+                   struct fp_error *error);
 
 /* Parse ADDR[,domain=NAME], the value of parameter key.  -EINVAL. */
 int fp_params_server (struct fp_addr *addr, char domain[FP_NAME_MAX + 1],
                       const char *key, const char *value,
-                      char why[FP_WHY_MAX]);
+                      struct fp_error *error);
 
 /* Call after the last parameter: check for missing and contradictory ones, and
  * derive the defaults that depend on others.  -EINVAL.
  */
-int fp_params_complete (struct fp_params *p, char why[FP_WHY_MAX]);
+int fp_params_complete (struct fp_params *p, struct fp_error *error);
 
 /* Read the files that have keys: for TLS on all connections from now on, even
  * after an error, and volume.key, which the caller frees.  Call it once.
  */
-int fp_params_read_keys (struct fp_params *p, char why[FP_WHY_MAX]);
+int fp_params_read_keys (struct fp_params *p, struct fp_error *error);
 
 /* Write the names of this build's transports, with commas between. */
 #define FP_PARAMS_TRANSPORTS_MAX 32

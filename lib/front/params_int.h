@@ -7,25 +7,24 @@
 #ifndef FP_PARAMS_INT_H
 #define FP_PARAMS_INT_H
 
+#include "base/error.h"
 #include "front/params.h"
 
-/* Format why and return -EINVAL. */
-int refuse (char why[FP_WHY_MAX], const char *fmt, ...)
-    __attribute__ ((__format__ (__printf__, 2, 3)));
-int parse_bool (const char *key, const char *value, bool *out, char *why);
+int parse_bool (const char *key, const char *value, bool *out,
+                struct fp_error *error);
 /* Make path absolute, because nbdkit changes to / when it goes into the
  * background.
  */
 int make_absolute (char *out, size_t size, const char *key, const char *path,
-                   char *why);
+                   struct fp_error *error);
 
 int set_checksum (struct fp_params *p, const char *key, const char *value,
-                  char *why);
+                  struct fp_error *error);
 int set_encrypt (struct fp_params *p, const char *key, const char *value,
-                 char *why);
+                 struct fp_error *error);
 int set_integrity (struct fp_params *p, const char *key, const char *value,
-                   char *why);
+                   struct fp_error *error);
 /* Refuse combinations that contradict each other.  -EINVAL. */
-int complete_seal (const struct fp_params *p, char why[FP_WHY_MAX]);
+int complete_seal (const struct fp_params *p, struct fp_error *error);
 
 #endif /* FP_PARAMS_INT_H */

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "base/thread.h"
@@ -62,17 +62,6 @@ struct fp_status_thread {
   unsigned errors_next; /* looks to wait after the next report */
 };
 
-static int __attribute__ ((__format__ (__printf__, 3, 4)))
-say (int r, char why[FP_WHY_MAX], const char *fmt, ...)
-{
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (why, FP_WHY_MAX, fmt, args);
-  va_end (args);
-  return r;
-}
-
 static int
 unix_socket (const char *path, struct sockaddr_un *addr)
 {
@@ -87,55 +76,56 @@ unix_socket (const char *path, struct sockaddr_un *addr)
 
 /* Remove the socket file that a killed plugin left at path. */
 static int
-remove_stale (const char *path, char *why)
+remove_stale (const char *path, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   struct sockaddr_un addr;
   struct stat st;
 
   if (lstat (path, &st) == -1)
-    return errno == ENOENT
-               ? 0
-               : say (-errno, why, "status=%s: %s", path, strerror (errno));
+    return errno == ENOENT ? 0
+                           : fp_fail (error, -errno, "status=%s: %s", path,
+                                      strerror (errno));
   if (!S_ISSOCK (st.st_mode))
-    return say (-EEXIST, why, "status=%s: exists and is not a socket", path);
+    return fp_fail (error, -EEXIST, "status=%s: exists and is not a socket",
+                    path);
   fd = unix_socket (path, &addr);
   if (fd < 0)
-    return say (fd, why, "status=%s: %s", path, strerror (-fd));
+    return fp_fail (error, fd, "status=%s: %s", path, strerror (-fd));
   /* EAGAIN: a process listens there and is busy. */
   if (connect (fd, (struct sockaddr *) &addr, sizeof addr) == 0 ||
       errno != ECONNREFUSED)
-    return say (-EADDRINUSE, why, "status=%s: another process answers there",
-                path);
+    return fp_fail (error, -EADDRINUSE,
+                    "status=%s: another process answers there", path);
   if (unlink (path) == -1 && errno != ENOENT)
-    return say (-errno, why, "status=%s: %s", path, strerror (errno));
+    return fp_fail (error, -errno, "status=%s: %s", path, strerror (errno));
   return 0;
 }
 
 /* Return a listening socket. */
 static int
-make_socket (const char *path, char *why)
+make_socket (const char *path, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   struct sockaddr_un addr;
   mode_t saved;
   int r, ret;
 
-  r = remove_stale (path, why);
+  r = remove_stale (path, error);
   if (r < 0)
     return r;
   fd = unix_socket (path, &addr);
   if (fd < 0)
-    return say (fd, why, "status=%s: %s", path, strerror (-fd));
+    return fp_fail (error, fd, "status=%s: %s", path, strerror (-fd));
   saved = umask (0177);
   r = bind (fd, (struct sockaddr *) &addr, sizeof addr) == -1 ? -errno : 0;
   umask (saved);
   if (r < 0)
-    return say (r, why, "status=%s: %s", path, strerror (-r));
+    return fp_fail (error, r, "status=%s: %s", path, strerror (-r));
   if (listen (fd, SOMAXCONN) == -1) {
     r = -errno;
     unlink (path);
-    return say (r, why, "status=%s: %s", path, strerror (-r));
+    return fp_fail (error, r, "status=%s: %s", path, strerror (-r));
   }
   ret = fd;
   fd = -1;
@@ -143,9 +133,9 @@ make_socket (const char *path, char *why)
 }
 
 int
-fp_status_check (const char *path, char why[FP_WHY_MAX])
+fp_status_check (const char *path, struct fp_error *error)
 {
-  int fd = make_socket (path, why);
+  int fd = make_socket (path, error);
 
   if (fd < 0)
     return fd;
@@ -156,22 +146,22 @@ fp_status_check (const char *path, char why[FP_WHY_MAX])
 
 int
 fp_status_new (struct fp_status_thread **out, const char *path,
-               char why[FP_WHY_MAX])
+               struct fp_error *error)
 {
   struct fp_status_thread *s = calloc (1, sizeof *s);
   int r;
 
   if (s == NULL)
-    return say (-ENOMEM, why, "status: %s", strerror (ENOMEM));
+    return fp_fail (error, -ENOMEM, "status: %s", strerror (ENOMEM));
   s->listen_fd = -1;
   s->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (s->stop_fd == -1) {
-    r = say (-errno, why, "eventfd: %s", strerror (errno));
+    r = fp_fail (error, -errno, "eventfd: %s", strerror (errno));
     fp_status_free (s);
     return r;
   }
   if (path[0] != '\0') {
-    s->listen_fd = make_socket (path, why);
+    s->listen_fd = make_socket (path, error);
     if (s->listen_fd < 0) {
       r = s->listen_fd;
       fp_status_free (s);

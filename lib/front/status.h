@@ -3,7 +3,7 @@
  * requests (control.h), mostly with the status document.  The log gets a line
  * for each change.  One thread does both; no I/O waits for it.
  *
- * Errors:   0 or a negative errno value; on error, why has one sentence.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one thread owns the struct.
  * Memory:   the thread allocates for each document.
  */
@@ -13,6 +13,7 @@
 
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "volume/volume.h"
 
 struct fp_status_thread;
@@ -21,11 +22,11 @@ struct fp_status_thread;
  * socket, and removes a socket file on which no process answers.  -EADDRINUSE:
  * a process answers there.  -EEXIST: path is another kind of file.
  */
-int fp_status_check (const char *path, char why[FP_WHY_MAX]);
+int fp_status_check (const char *path, struct fp_error *error);
 
 /* Make the socket, with mode 0600.  path "": make none. */
 int fp_status_new (struct fp_status_thread **out, const char *path,
-                   char why[FP_WHY_MAX]);
+                   struct fp_error *error);
 
 /* Log the present state of the volume's servers, and start to watch and
  * answer.  The volume must live until fp_status_free.

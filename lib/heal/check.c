@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/memlock.h"
 #include "base/sync.h"
 #include "base/thread.h"
@@ -657,44 +658,38 @@ start (struct fp_check *c, bool repair, uint64_t rate)
 
 int
 fp_check_start (struct fp_check *c, struct fp_block *top, bool repair,
-                uint64_t rate, char why[FP_WHY_MAX])
+                uint64_t rate, struct fp_error *error)
 {
   struct fp_engine *e = c->e;
   int r;
 
-  why[0] = '\0';
-  if (e->p->read_only) {
-    snprintf (why, FP_WHY_MAX,
-              FP_READ_ONLY_WHY "attach it read-write to check it");
-    return -EROFS;
-  }
-  if (!fp_copies_several (e->extents)) {
-    snprintf (why, FP_WHY_MAX,
-              "the volume has one copy of each extent (copies=1): there is "
-              "nothing to compare");
-    return -EINVAL;
-  }
+  error->text[0] = '\0';
+  if (e->p->read_only)
+    return fp_fail (error, -EROFS,
+                    FP_READ_ONLY_WHY "attach it read-write to check it");
+  if (!fp_copies_several (e->extents))
+    return fp_fail (
+        error, -EINVAL,
+        "the volume has one copy of each extent (copies=1): there is "
+        "nothing to compare");
   FP_LOCK_SCOPE (&c->lock);
-  if (c->status.state == FP_CHECK_RUNNING) {
-    snprintf (why, FP_WHY_MAX, "a check of this volume is already running");
-    return -EBUSY;
-  }
+  if (c->status.state == FP_CHECK_RUNNING)
+    return fp_fail (error, -EBUSY,
+                    "a check of this volume is already running");
   c->top = top;
   r = start (c, repair, rate);
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "cannot start the check: %s", strerror (-r));
+    fp_fail (error, r, "cannot start the check: %s", strerror (-r));
   return r;
 }
 
 int
-fp_check_cancel (struct fp_check *c, char why[FP_WHY_MAX])
+fp_check_cancel (struct fp_check *c, struct fp_error *error)
 {
-  why[0] = '\0';
+  error->text[0] = '\0';
   FP_LOCK_SCOPE (&c->lock);
-  if (c->status.state != FP_CHECK_RUNNING) {
-    snprintf (why, FP_WHY_MAX, "no check of this volume is running");
-    return -ENOENT;
-  }
+  if (c->status.state != FP_CHECK_RUNNING)
+    return fp_fail (error, -ENOENT, "no check of this volume is running");
   tell_to_stop (c);
   return 0;
 }

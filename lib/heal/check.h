@@ -40,7 +40,7 @@
 #ifndef FP_CHECK_H
 #define FP_CHECK_H
 
-#include "extent/volume_params.h"
+#include "base/error.h"
 #include "extent/volume_status.h"
 
 #define FP_CHECK_BLOCK (64u * 1024)
@@ -54,8 +54,8 @@ int fp_check_new (struct fp_check **out, struct fp_engine *e);
  * from which downwards a `repair` is looked for.  It outlives the check.
  */
 int fp_check_start (struct fp_check *c, struct fp_block *top, bool repair,
-                    uint64_t rate, char why[FP_WHY_MAX]);
-int fp_check_cancel (struct fp_check *c, char why[FP_WHY_MAX]);
+                    uint64_t rate, struct fp_error *error);
+int fp_check_cancel (struct fp_check *c, struct fp_error *error);
 void fp_check_stop (struct fp_check *c); /* and wait for its end */
 void fp_check_free (struct fp_check *c);
 void fp_check_status (struct fp_check *c, struct fp_check_status *s);

@@ -13,6 +13,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "heal/migrate_int.h"
 
@@ -188,11 +189,11 @@ to_move (struct fp_migrate *m)
   return n;
 }
 
-/* Return 0 if server i can be drained, else an error and why.  Server i is
- * marked as drained already.
+/* Return 0 if server i can be drained, else -errno with the sentence in error.
+ * Server i is marked as drained already.
  */
 static int
-check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
+check_others (struct fp_migrate *m, unsigned i, struct fp_error *error)
 {
   struct fp_engine *e = m->e;
   uint64_t room[FP_MAX_SERVERS], has, need = to_move (m);
@@ -203,51 +204,45 @@ check_others (struct fp_migrate *m, unsigned i, char why[FP_WHY_MAX])
   left = (unsigned) __builtin_popcountll (atomic_load (&e->peers->open) &
                                           ~atomic_load (&e->peers->drained) &
                                           fp_peers_all (e->peers));
-  if (left > 0 && left < e->extents->copies) {
-    snprintf (why, FP_WHY_MAX,
-              "%s: each extent has %u copies on as many servers, but only %u "
-              "servers that are not drained would be left: add a server",
-              addr, e->extents->copies, left);
-    return -EBUSY;
-  }
-  if (left == 0) {
-    snprintf (why, FP_WHY_MAX,
-              "%s is the last server of this volume that is not drained",
-              addr);
-    return -EBUSY;
-  }
+  if (left > 0 && left < e->extents->copies)
+    return fp_fail (
+        error, -EBUSY,
+        "%s: each extent has %u copies on as many servers, but only %u "
+        "servers that are not drained would be left: add a server",
+        addr, e->extents->copies, left);
+  if (left == 0)
+    return fp_fail (error, -EBUSY,
+                    "%s is the last server of this volume that is not drained",
+                    addr);
   has = look_for_room (e, room);
   if (has >= need)
     return 0;
   fp_format_size ((need - has) * e->p->slab_size, missing);
-  snprintf (why, FP_WHY_MAX,
-            "%s: %" PRIu64 " extents have to be moved, but the other servers"
-            " have room for %" PRIu64 ": %s are missing",
-            addr, need, has, missing);
-  return -ENOSPC;
+  return fp_fail (error, -ENOSPC,
+                  "%s: %" PRIu64
+                  " extents have to be moved, but the other servers"
+                  " have room for %" PRIu64 ": %s are missing",
+                  addr, need, has, missing);
 }
 
 int
 fp_migrate_drain (struct fp_migrate *m, unsigned i, uint64_t rate,
-                  char why[FP_WHY_MAX])
+                  struct fp_error *error)
 {
   struct fp_engine *e = m->e;
   struct fp_drain *d = &m->drains[i];
   struct fp_peer_room room;
   int r;
 
-  why[0] = '\0';
-  if (e->p->read_only) {
-    snprintf (why, FP_WHY_MAX, FP_READ_ONLY_WHY "extents cannot be moved");
-    return -EROFS;
-  }
-  if (migrate_is_frozen (m)) {
-    snprintf (why, FP_WHY_MAX,
-              "frozen: too few of the volume's servers were up when it was"
-              " attached: extents cannot be moved: attach it again when more"
-              " are up");
-    return -EROFS;
-  }
+  error->text[0] = '\0';
+  if (e->p->read_only)
+    return fp_fail (error, -EROFS, FP_READ_ONLY_WHY "extents cannot be moved");
+  if (migrate_is_frozen (m))
+    return fp_fail (
+        error, -EROFS,
+        "frozen: too few of the volume's servers were up when it was"
+        " attached: extents cannot be moved: attach it again when more"
+        " are up");
   {
     FP_LOCK_SCOPE (&m->lock);
     if (d->state != FP_DRAIN_NONE)
@@ -256,7 +251,7 @@ fp_migrate_drain (struct fp_migrate *m, unsigned i, uint64_t rate,
     atomic_fetch_or (&e->peers->drained, UINT64_C (1) << i);
     (void) fp_peer_room (e->peers->at[i], &room);
     d->state = FP_DRAIN_MOVING;
-    r = check_others (m, i, why);
+    r = check_others (m, i, error);
     if (r < 0) {
       d->state = FP_DRAIN_NONE;
       atomic_fetch_and (&e->peers->drained, ~(UINT64_C (1) << i));
@@ -276,18 +271,17 @@ fp_migrate_drain (struct fp_migrate *m, unsigned i, uint64_t rate,
 
 int
 fp_migrate_drain_cancel (struct fp_migrate *m, unsigned i,
-                         char why[FP_WHY_MAX])
+                         struct fp_error *error)
 {
   struct fp_engine *e = m->e;
   char addr[FP_ADDR_MAX + 1];
 
-  why[0] = '\0';
+  error->text[0] = '\0';
   {
     FP_LOCK_SCOPE (&m->lock);
     if (m->drains[i].state == FP_DRAIN_NONE) {
       fp_addr_format (&e->p->servers[i], addr);
-      snprintf (why, FP_WHY_MAX, "%s is not being drained", addr);
-      return -ENOENT;
+      return fp_fail (error, -ENOENT, "%s is not being drained", addr);
     }
     m->drains[i].state = FP_DRAIN_NONE;
     atomic_fetch_and (&e->peers->drained, ~(UINT64_C (1) << i));

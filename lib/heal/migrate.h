@@ -43,7 +43,7 @@
 #ifndef FP_MIGRATE_H
 #define FP_MIGRATE_H
 
-#include "extent/volume_params.h"
+#include "base/error.h"
 #include "extent/volume_status.h"
 
 struct fp_engine;
@@ -62,9 +62,9 @@ int fp_migrate_move (struct fp_migrate *m, uint64_t k, unsigned to);
 
 /* As fp_volume_drain and fp_volume_drain_cancel (volume.h). */
 int fp_migrate_drain (struct fp_migrate *m, unsigned i, uint64_t rate,
-                      char why[FP_WHY_MAX]);
+                      struct fp_error *error);
 int fp_migrate_drain_cancel (struct fp_migrate *m, unsigned i,
-                             char why[FP_WHY_MAX]);
+                             struct fp_error *error);
 
 void fp_migrate_status (struct fp_migrate *m, unsigned server,
                         struct fp_drain_status *s);

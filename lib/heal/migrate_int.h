@@ -36,12 +36,12 @@ struct fp_drain {
   enum fp_drain_state state;
   uint64_t extents, since_ns, took_ns;
   _Atomic uint64_t bytes;
-  char why[FP_WHY_MAX];
+  char why[FP_STATUS_REASON_MAX];
 };
 
 struct reclaim {
   uint64_t reclaimed;
-  char why[FP_WHY_MAX];
+  char why[FP_STATUS_REASON_MAX];
 };
 
 struct fp_migrate {

@@ -46,6 +46,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "base/uuid.h"
 #include "extent/volume_params.h"
 
@@ -80,7 +81,7 @@ void fp_meta_log_free (struct fp_meta_log *r);
  * the thread.  The peers that have to be up are up.
  */
 int fp_meta_log_start (struct fp_meta_log *r, uint64_t deadline_ns,
-                       char why[FP_WHY_MAX]);
+                       struct fp_error *error);
 /* End the thread.  Extents that wait to be recorded go back to their peers. */
 void fp_meta_log_stop (struct fp_meta_log *r);
 /* Record that all copies are equal, if they are, so that the next client can

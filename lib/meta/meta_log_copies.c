@@ -6,10 +6,10 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdio.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "extent/copies.h"
 #include "extent/stripe.h"
 #include "meta/meta_log_int.h"
@@ -121,7 +121,7 @@ take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
 
 int
 meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
-                      char why[FP_WHY_MAX])
+                      struct fp_error *error)
 {
   struct fp_extents *t = r->extents;
   uint64_t members = r->p->resume ? r->members : fp_peers_all (r->peers);
@@ -135,18 +135,17 @@ meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
     take_extent (r, i, unclean);
   fp_recorded_set (r->recorded, t->all, true);
   if (meta_log_ask_all (r, members, RECORD_OP_MAP_WRITE, deadline_ns) !=
-      members) {
-    snprintf (why, FP_WHY_MAX,
-              "volume %s: some of its servers did not record in time which "
-              "copies are in sync",
-              r->title);
-    return -EIO;
-  }
+      members)
+    return fp_fail (
+        error, -EIO,
+        "volume %s: some of its servers did not record in time which "
+        "copies are in sync",
+        r->title);
   return 0;
 }
 
 int
-meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX])
+meta_log_read_copies (struct fp_meta_log *r, struct fp_error *error)
 {
   struct fp_extents *t = r->extents;
 
@@ -156,10 +155,8 @@ meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX])
    * another.  The choice must be recorded before a read, and a read-only
    * client records nothing.
    */
-  if (fp_recorded_has (r->recorded, t->all)) {
-    snprintf (why, FP_WHY_MAX, FP_NOT_IN_ORDER_WHY, r->title);
-    return -EROFS;
-  }
+  if (fp_recorded_has (r->recorded, t->all))
+    return fp_fail (error, -EROFS, FP_NOT_IN_ORDER_WHY, r->title);
   for (uint64_t i = 0; i < t->nr; i++)
     take_extent (r, i, false);
   return 0;

@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 
+#include "base/error.h"
 #include "base/thread.h"
 #include "meta/membership.h"
 #include "meta/meta_log.h"
@@ -123,11 +124,11 @@ int meta_log_run (struct fp_meta_log *r);
  * that a client is at work.  Call before anything is read or written.
  */
 int meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
-                          char why[FP_WHY_MAX]);
+                          struct fp_error *error);
 /* Decide from the map which copies are in sync, for a read-only volume.
  * Nothing is recorded, so the last client must have left all copies equal.
  */
-int meta_log_read_copies (struct fp_meta_log *r, char why[FP_WHY_MAX]);
+int meta_log_read_copies (struct fp_meta_log *r, struct fp_error *error);
 /* Ask these servers until all have done it, or the deadline.  Return those
  * that did it.
  */

@@ -8,51 +8,40 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "extent/copies.h"
 #include "meta/meta_log_int.h"
 #include "peer/peer_learn.h"
 
-static int __attribute__ ((__format__ (__printf__, 3, 4)))
-say (int e, char why[FP_WHY_MAX], const char *fmt, ...)
-{
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (why, FP_WHY_MAX, fmt, args);
-  va_end (args);
-  return e;
-}
-
 static int
-changed (struct fp_meta_log *r, char why[FP_WHY_MAX])
+changed (struct fp_meta_log *r, struct fp_error *error)
 {
-  return say (-EAGAIN, why,
-              "volume %s: another client changed it meanwhile: try again",
-              r->title);
+  return fp_fail (error, -EAGAIN,
+                  "volume %s: another client changed it meanwhile: try again",
+                  r->title);
 }
 
 /* Make the first list: no client has written to the volume. */
 static int
-begin_new (struct fp_meta_log *r, char why[FP_WHY_MAX])
+begin_new (struct fp_meta_log *r, struct fp_error *error)
 {
   const struct fp_volume_params *p = r->p;
 
   if (p->resume || p->read_only)
-    return changed (r, why);
+    return changed (r, error);
   r->list.count = r->peers->nr;
   for (unsigned i = 0; i < r->peers->nr; i++) {
     if (fp_peer_said (r->peers->at[i])->volume.slabs > 0)
-      return say (-EIO, why,
-                  "volume %s: a server holds extents of it, but no list of "
-                  "the volume's servers",
-                  r->title);
+      return fp_fail (
+          error, -EIO,
+          "volume %s: a server holds extents of it, but no list of "
+          "the volume's servers",
+          r->title);
     r->list.members[i].server = r->uuid[i];
     fp_addr_format (&p->servers[i], r->list.members[i].addr);
     memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
@@ -76,7 +65,8 @@ struct found {
  * server, or that server would refuse it.
  */
 static int
-take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
+take_list (struct fp_meta_log *r, const struct found *f,
+           struct fp_error *error)
 {
   const struct fp_volume_params *p = r->p;
   const struct fp_members *list = f->base;
@@ -88,11 +78,11 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
       (list != &p->members &&
        list->count !=
            p->members.count - (uint32_t) __builtin_popcountll (p->joins)))
-    return changed (r, why);
+    return changed (r, error);
   if (f->newest >= FP_MEMBERSHIP_VERSION_MAX)
-    return say (-EPROTO, why,
-                "volume %s: invalid list of servers: version %" PRIu64,
-                r->title, f->newest);
+    return fp_fail (error, -EPROTO,
+                    "volume %s: invalid list of servers: version %" PRIu64,
+                    r->title, f->newest);
   r->list.version = f->newest;
   r->list.count = r->peers->nr;
   for (unsigned i = 0; i < r->peers->nr; i++) {
@@ -103,7 +93,7 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
       continue;
     }
     if (at < 0 || ((p->joins >> i & 1) && list != &p->members))
-      return changed (r, why);
+      return changed (r, error);
     r->list.members[i] = list->members[at];
     if (!list->members[at].current)
       continue;
@@ -116,7 +106,7 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
       r->members |= UINT64_C (1) << i;
   }
   if (r->members == 0)
-    return changed (r, why);
+    return changed (r, error);
   frozen = (away > 0 && meta_log_may_shrink (r, current, away)) || !f->enough;
   if (frozen && p->force && (p->away & ~p->leaves) == 0) {
     frozen = false;
@@ -124,8 +114,8 @@ take_list (struct fp_meta_log *r, const struct found *f, char why[FP_WHY_MAX])
     r->durable &= ~p->away;
     r->list.version += FP_MEMBERSHIP_FORCED;
     if (r->list.version >= FP_MEMBERSHIP_VERSION_MAX)
-      return say (-EOVERFLOW, why, "volume %s: force=true was used too often",
-                  r->title);
+      return fp_fail (error, -EOVERFLOW,
+                      "volume %s: force=true was used too often", r->title);
   }
   atomic_store (&r->recorded->frozen, frozen);
   r->anchor = r->durable;
@@ -176,7 +166,7 @@ note_lists (struct fp_meta_log *r, const struct found *f)
  * Return 1; 0 if there is no list; or an error.
  */
 static int
-choose_list (struct fp_meta_log *r, struct found *f, char why[FP_WHY_MAX])
+choose_list (struct fp_meta_log *r, struct found *f, struct fp_error *error)
 {
   const struct fp_volume_params *p = r->p;
   bool as_was = p->resume;
@@ -206,11 +196,11 @@ choose_list (struct fp_meta_log *r, struct found *f, char why[FP_WHY_MAX])
   f->sure = fp_membership_is_sure (f->seen, f->nr, (unsigned) best, p->copies);
   return fp_membership_enough (f->seen, f->nr, (unsigned) best, p->copies)
              ? 1
-             : changed (r, why);
+             : changed (r, error);
 }
 
 static int
-find_list (struct fp_meta_log *r, char why[FP_WHY_MAX])
+find_list (struct fp_meta_log *r, struct fp_error *error)
 {
   struct found f = { .nr = 0 };
   int e;
@@ -221,28 +211,28 @@ find_list (struct fp_meta_log *r, char why[FP_WHY_MAX])
   {
     FP_LOCK_SCOPE (&r->lock);
     if (r->restarted != 0 && r->p->resume)
-      return changed (r, why);
+      return changed (r, error);
     r->restarted = 0;
   }
-  e = choose_list (r, &f, why);
+  e = choose_list (r, &f, error);
   if (e <= 0)
-    return e < 0 ? e : begin_new (r, why);
-  e = take_list (r, &f, why);
+    return e < 0 ? e : begin_new (r, error);
+  e = take_list (r, &f, error);
   if (e == 0)
     note_lists (r, &f);
   return e;
 }
 
-/* Name one of the missing servers in `why`.  Return -EIO. */
+/* Name one of the missing servers in error.  Return -EIO. */
 static int
 silent (struct fp_meta_log *r, uint64_t missing, const char *what,
-        char why[FP_WHY_MAX])
+        struct fp_error *error)
 {
   char where[FP_ADDR_MAX + 1];
   unsigned i = (unsigned) __builtin_ctzll (missing);
 
   fp_addr_format (&r->p->servers[i], where);
-  return say (-EIO, why, "%s: did not %s in time", where, what);
+  return fp_fail (error, -EIO, "%s: did not %s in time", where, what);
 }
 
 #define RETRY_MS 20
@@ -262,13 +252,13 @@ meta_log_ask_all (struct fp_meta_log *r, uint64_t servers,
 }
 
 static int
-learn_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+learn_map (struct fp_meta_log *r, uint64_t deadline_ns, struct fp_error *error)
 {
   uint64_t done =
       meta_log_ask_all (r, r->members, RECORD_OP_MAP_READ, deadline_ns);
 
   if (done != r->members)
-    return silent (r, r->members & ~done, "list the existing extents", why);
+    return silent (r, r->members & ~done, "list the existing extents", error);
   fp_recorded_advance (r->recorded, FP_RECORDED_KNOWN);
   return 0;
 }
@@ -309,14 +299,14 @@ judge (struct fp_meta_log *r)
  */
 static int
 release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
-         char why[FP_WHY_MAX])
+         struct fp_error *error)
 {
   uint64_t stray = peer_with_strays (r->peers) & ~r->p->away, done;
 
   fp_recorded_advance (r->recorded, FP_RECORDED_COMPLETE);
   done = meta_log_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
   if (done != stray)
-    return silent (r, stray & ~done, "release unused slabs", why);
+    return silent (r, stray & ~done, "release unused slabs", error);
   /* Clear the open mark of labels whose extents were moved and are in place.
    * If a server does not hear of that, they are in doubt again at the next
    * start.
@@ -333,7 +323,7 @@ release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
  * found might come back without them.  They are given the map first.
  */
 static int
-take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
+take_in (struct fp_meta_log *r, struct fp_error *error)
 {
   const struct fp_volume_params *p = r->p;
   uint64_t next;
@@ -344,7 +334,7 @@ take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
   next = meta_log_next (
       r, r->members | (r->listed & ~p->away & ~p->joins & ~r->leaving));
   if (next == 0)
-    return say (-EROFS, why, FP_TOO_FEW_LISTS_WHY, r->title);
+    return fp_fail (error, -EROFS, FP_TOO_FEW_LISTS_WHY, r->title);
   r->members = next;
   return 0;
 }
@@ -358,7 +348,7 @@ take_in (struct fp_meta_log *r, char why[FP_WHY_MAX])
  * old map would read zeros.
  */
 static int
-share_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+share_map (struct fp_meta_log *r, uint64_t deadline_ns, struct fp_error *error)
 {
   uint64_t done;
 
@@ -367,21 +357,20 @@ share_map (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
   done = meta_log_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
   return done == r->members ? 0
                             : silent (r, r->members & ~done,
-                                      "record the existing extents", why);
+                                      "record the existing extents", error);
 }
 
-/* Append to `why` that there is no way back, even if the list cannot be
+/* Append to error that there is no way back, even if the list cannot be
  * written.
  */
 static int
-begun_by_force (int e, char why[FP_WHY_MAX])
+begun_by_force (int e, struct fp_error *error)
 {
-  size_t n = strlen (why);
-
-  snprintf (why + n, FP_WHY_MAX - n,
-            "; force=true has taken effect: reads of unwritten parts may fail "
-            "permanently now, even if the removed servers come back");
-  return e;
+  return fp_fail (
+      error, e,
+      "%s; force=true has taken effect: reads of unwritten parts may fail "
+      "permanently now, even if the removed servers come back",
+      error->text);
 }
 
 /* Return true if a server that leaves holds extents.  The probe found none. */
@@ -399,7 +388,8 @@ leaves_hold_extents (struct fp_meta_log *r)
 }
 
 static int
-begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
+begin_list (struct fp_meta_log *r, uint64_t deadline_ns,
+            struct fp_error *error)
 {
   for (;;) {
     bool is_new = !r->p->resume;
@@ -410,13 +400,13 @@ begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
       r->members = next; /* a new volume waits for all servers */
     e = meta_log_write_list (r, deadline_ns);
     if (e == -EPERM)
-      return changed (r, why);
+      return changed (r, error);
     if (e == 0 && (!is_new || r->durable == fp_peers_all (r->peers)))
       break;
     if (fp_deadline_passed (deadline_ns))
       return silent (
           r, e < 0 ? r->members : fp_peers_all (r->peers) & ~r->durable,
-          "record the volume's list of servers", why);
+          "record the volume's list of servers", error);
     poll (NULL, 0, RETRY_MS);
   }
   fp_extents_raise_generation (r->extents,
@@ -426,27 +416,27 @@ begin_list (struct fp_meta_log *r, uint64_t deadline_ns, char why[FP_WHY_MAX])
 
 int
 fp_meta_log_start (struct fp_meta_log *r, uint64_t deadline_ns,
-                   char why[FP_WHY_MAX])
+                   struct fp_error *error)
 {
   bool marked, missing = false;
   int e;
 
   if (r == NULL)
     return 0;
-  e = find_list (r, why);
+  e = find_list (r, error);
   if (e == 0)
-    e = learn_map (r, deadline_ns, why);
+    e = learn_map (r, deadline_ns, error);
   if (e == 0)
     missing = judge (r);
   if (e == 0)
-    e = take_in (r, why);
+    e = take_in (r, error);
   /* The probe would have refused these; something has changed since. */
   if (e == 0 && ((r->recorded->frozen &&
                   (r->p->leaves != 0 || fp_copies_several (r->extents))) ||
                  leaves_hold_extents (r)))
-    return changed (r, why);
+    return changed (r, error);
   if (e == 0 && r->p->read_only)
-    e = meta_log_read_copies (r, why);
+    e = meta_log_read_copies (r, error);
   if (r->recorded->frozen || r->p->read_only) {
     FP_LOCK_SCOPE (&r->lock);
     atomic_store (&r->recorded->version, r->list.version);
@@ -456,20 +446,20 @@ fp_meta_log_start (struct fp_meta_log *r, uint64_t deadline_ns,
     return e;
   }
   if (e == 0)
-    e = meta_log_take_copies (r, deadline_ns, why);
+    e = meta_log_take_copies (r, deadline_ns, error);
   marked = e == 0 && r->forced;
   if (e == 0 && r->p->resume && !fp_copies_several (r->extents))
-    e = share_map (r, deadline_ns, why); /* else take_copies did */
+    e = share_map (r, deadline_ns, error); /* else take_copies did */
   if (e == 0)
-    e = begin_list (r, deadline_ns, why);
+    e = begin_list (r, deadline_ns, error);
   if (e == 0)
-    e = release (r, missing, deadline_ns, why);
+    e = release (r, missing, deadline_ns, error);
   if (e < 0 && marked)
-    return begun_by_force (e, why);
+    return begun_by_force (e, error);
   if (e == 0) {
     e = meta_log_run (r);
     if (e < 0)
-      say (e, why, "cannot create a thread: %s", strerror (-e));
+      fp_fail (error, e, "cannot create a thread: %s", strerror (-e));
   }
   return e;
 }

@@ -28,6 +28,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "metrics/scrape.h"
 
 #define BACKLOG 128
@@ -151,7 +152,7 @@ in_use (const struct fp_addr *addr)
 
 int
 fp_scrape_listen (struct fp_scrape_sockets *s, const struct fp_addr *addr,
-                  char why[SCRAPE_WHY_MAX])
+                  struct fp_error *error)
 {
   struct fp_sockaddrs list;
   const char *reason = NULL;
@@ -161,10 +162,8 @@ fp_scrape_listen (struct fp_scrape_sockets *s, const struct fp_addr *addr,
   memset (s, 0, sizeof *s);
   fp_addr_format (addr, text);
   r = fp_addr_resolve (addr, &list, &reason);
-  if (r < 0) {
-    snprintf (why, SCRAPE_WHY_MAX, "metrics: %s: %s", text, reason);
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "metrics: %s: %s", text, reason);
   for (unsigned i = 0; i < list.nr; i++) {
     r = listen_at ((const struct sockaddr *) &list.list[i].addr,
                    list.list[i].len, addr);
@@ -178,8 +177,8 @@ fp_scrape_listen (struct fp_scrape_sockets *s, const struct fp_addr *addr,
   if (s->nr > 0 && (r >= 0 || is_not_here (r)))
     r = learn_addr (s);
   if (r < 0) {
-    snprintf (why, SCRAPE_WHY_MAX, "metrics: %s: %s%s", text, strerror (-r),
-              r == -EADDRINUSE ? in_use (addr) : "");
+    fp_fail (error, r, "metrics: %s: %s%s", text, strerror (-r),
+             r == -EADDRINUSE ? in_use (addr) : "");
     fp_scrape_close (s);
   }
   return r;

@@ -8,7 +8,7 @@
  * however often clients ask.
  *
  * Units:    as the names say.
- * Errors:   0 or a negative errno value; why then has one sentence.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  the one of the event loop, except for fp_scrape_listen and
  *           fp_scrape_close.
  * Memory:   allocates a page, and some KiB for each connection.
@@ -18,12 +18,12 @@
 #define FP_SCRAPE_H
 
 #include "base/addr.h"
+#include "base/error.h"
 #include "metrics/prom.h"
 
 #define SCRAPE_CLIENTS 8
 #define SCRAPE_MS 10000
 #define SCRAPE_CROWDED_MS 1000
-#define SCRAPE_WHY_MAX 512
 
 struct event_base;
 struct fp_scrape;
@@ -43,7 +43,7 @@ int fp_scrape_parse (struct fp_addr *addr, const char *text, const char **why);
 
 /* Listen at addr.  A socket file on which no process listens is replaced. */
 int fp_scrape_listen (struct fp_scrape_sockets *s, const struct fp_addr *addr,
-                      char why[SCRAPE_WHY_MAX]);
+                      struct fp_error *error);
 /* Close sockets that are not served (any more), and remove the socket file. */
 void fp_scrape_close (struct fp_scrape_sockets *s);
 

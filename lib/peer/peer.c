@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "peer/peer_int.h"
 
@@ -320,7 +321,7 @@ ping_ms (struct fp_peer *l)
 /* Reconnect lane i.  Set *sound to whether the session can go on. */
 static int
 mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
-           char why[FP_WHY_MAX])
+           struct fp_error *error)
 {
   const struct fp_peer_ops *above = l->peers->ops;
   struct fp_lane *lane = l->peers->lanes[i];
@@ -333,8 +334,7 @@ mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
   if (above->is_revoked (lane, l->index)) {
     /* Only another session has new keys. */
     *sound = false;
-    snprintf (why, FP_WHY_MAX, "its keys were revoked");
-    return -EACCES;
+    return fp_fail (error, -EACCES, "its keys were revoked");
   }
   r = fp_session_data_addr (&l->s, l->ops, l->addr, &data);
   if (r == 0)
@@ -344,8 +344,8 @@ mend_lane (struct fp_peer *l, unsigned i, uint64_t deadline, bool *sound,
   if (r == 0)
     r = above->connect (lane, l->index, l->ops, &cp, deadline);
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
-              said != NULL ? said : fp_session_conn_error (r));
+    fp_fail (error, r, "%s data connection: %s", l->ops->name,
+             said != NULL ? said : fp_session_conn_error (r));
   return r;
 }
 
@@ -369,7 +369,7 @@ any_lane_works (struct fp_peer *l)
  * the session ends, so that requests go on without this donor.
  */
 static int
-mend_lanes (struct fp_peer *l, char why[FP_WHY_MAX])
+mend_lanes (struct fp_peer *l, struct fp_error *error)
 {
   const struct fp_volume_params *p = l->peers->p;
   bool mirrored = fp_copies_several (l->peers->extents), mended = false;
@@ -386,7 +386,7 @@ mend_lanes (struct fp_peer *l, char why[FP_WHY_MAX])
 
     if (!peer_lane_broken (l, i))
       continue;
-    r = mend_lane (l, i, fp_deadline_in_ms (ms), &sound, why);
+    r = mend_lane (l, i, fp_deadline_in_ms (ms), &sound, error);
     if (r < 0 && (mirrored || !sound || !any_lane_works (l)))
       return r;
     if (r < 0) {
@@ -409,13 +409,13 @@ mend_lanes (struct fp_peer *l, char why[FP_WHY_MAX])
 int
 peer_mend_lanes (struct fp_peer *l)
 {
-  char why[FP_WHY_MAX] = "";
-  int r = mend_lanes (l, why);
+  struct fp_error error = { .text = "" };
+  int r = mend_lanes (l, &error);
 
   if (r == -EXDEV)
     peer_touch_others (l);
   if (r < 0)
-    peer_set_why (l, why);
+    peer_set_why (l, error.text);
   return r;
 }
 
@@ -455,7 +455,7 @@ turn_ms (const struct fp_peer *l, uint64_t ping_ns)
  * of the first sign of a loss, not the time when the loss was certain.
  */
 static void
-stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
+stay_up (struct fp_peer *l, uint64_t *lost, struct fp_error *error)
 {
   uint64_t next_ping = ping_in_ms (l->ping_ms);
 
@@ -477,7 +477,7 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
     }
     set_busy (l, 0);
     if (poll (l->fds, nr, turn_ms (l, next_ping)) == -1 && errno != EINTR) {
-      snprintf (why, FP_WHY_MAX, "poll: %s", strerror (errno));
+      fp_fail (error, 0, "poll: %s", strerror (errno));
       return;
     }
     *lost = fp_now_ns ();
@@ -488,22 +488,21 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
         l->peers->ops->event (l->peers->lanes[i], l->index);
     }
     if (l->fds[1].revents != 0) {
-      snprintf (why, FP_WHY_MAX, "the server ended the session");
+      fp_fail (error, 0, "the server ended the session");
       return;
     }
     if (peer_mend_lanes (l) < 0)
       return; /* the callee has set the reason */
     if (fp_lease_is_fenced (l->peers->lease)) {
-      snprintf (why, FP_WHY_MAX,
-                "fenced: another client has taken the volume over");
+      fp_fail (error, 0, "fenced: another client has taken the volume over");
       return;
     }
     if (peer_recount (l, peer_slow (l)) < 0 || peer_do_records (l) < 0)
       return; /* the callee has set the reason */
     peer_settle (l, true);
     if (atomic_load (&l->sweep) && peer_sweep (l) < 0) {
-      snprintf (why, FP_WHY_MAX, "releasing leftover slabs: %s",
-                fp_ctl_why (l->s.ctl));
+      fp_fail (error, 0, "releasing leftover slabs: %s",
+               fp_ctl_why (l->s.ctl));
       return;
     }
     if (peer_do_calls (l) < 0 || peer_do_places (l) < 0)
@@ -514,7 +513,7 @@ stay_up (struct fp_peer *l, uint64_t *lost, char why[FP_WHY_MAX])
     if (atomic_exchange (&l->ping_now, false) || over ||
         fp_mono_ns () >= next_ping) {
       if (ping (l) < 0) {
-        snprintf (why, FP_WHY_MAX, "heartbeat: %s", fp_ctl_why (l->s.ctl));
+        fp_fail (error, 0, "heartbeat: %s", fp_ctl_why (l->s.ctl));
         return;
       }
       next_ping = ping_in_ms (ping_ms (l));
@@ -567,18 +566,18 @@ peer_main (void *arg)
   struct fp_peer *l = arg;
   unsigned failures = 0;
   uint64_t lost = 0;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   while (!atomic_load (&l->stop)) {
-    why[0] = '\0';
-    if (peer_come_up (l, why) == 0) {
+    error.text[0] = '\0';
+    if (peer_come_up (l, &error) == 0) {
       failures = 0;
-      stay_up (l, &lost, why);
+      stay_up (l, &lost, &error);
       set_busy (l, 0);
       if (atomic_load (&l->down_ns) == 0)
         atomic_store (&l->down_ns, lost);
-      if (why[0] != '\0')
-        peer_set_why (l, why);
+      if (error.text[0] != '\0')
+        peer_set_why (l, error.text);
       /* BYE ends a volume without a name at once.  Hang up instead, so that
        * the donor keeps it for its lease.
        */
@@ -614,7 +613,7 @@ peer_main (void *arg)
       fp_notifier_raise (&l->peers->extents->changes);
       continue;
     }
-    peer_set_why (l, why);
+    peer_set_why (l, error.text);
     if (l->after == FP_SERVER_LOST) {
       peer_move (l, FP_SERVER_LOST);
       stay_lost (l);

@@ -22,6 +22,7 @@
 #ifndef FP_PEER_H
 #define FP_PEER_H
 
+#include "base/error.h"
 #include "extent/extent.h"
 #include "extent/volume_params.h"
 #include "extent/volume_status.h"
@@ -82,11 +83,11 @@ void fp_peer_free (struct fp_peer *l);
 
 /* Wait until the peer is UP for the first time.  The wait may pass
  * deadline_ns while the donor lists its slabs, but only for as long as that
- * list may take.  On failure why says the reason.  After one second call
+ * list may take.  On failure error has the reason.  After one second call
  * fp_volume_params.waits, if told is not NULL and *told is false.
  */
 int fp_peer_wait_up (struct fp_peer *l, uint64_t deadline_ns, bool *told,
-                     char why[FP_WHY_MAX]);
+                     struct fp_error *error);
 
 unsigned fp_peer_index (const struct fp_peer *l);
 /* Note that a data connection broke.  Unless it is mended, the donor counts

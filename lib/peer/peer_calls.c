@@ -3,11 +3,11 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "peer/peer_int.h"
 #include "peer/peer_migrate.h"
 
@@ -575,7 +575,7 @@ fp_peer_status (struct fp_peer *l, struct fp_server_status *s)
 }
 
 static int
-wait_up (struct fp_peer *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
+wait_up (struct fp_peer *l, uint64_t deadline_ns, struct fp_error *error)
 {
   FP_LOCK_SCOPE (&l->lock);
   /* The session is counted a moment before the state is UP. */
@@ -590,12 +590,9 @@ wait_up (struct fp_peer *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
          fp_deadline_passed (atomic_load (&l->learn_until_ns)))) {
       fp_addr_format (l->addr, where);
       if (strncmp (l->why, where, strlen (where)) == 0)
-        snprintf (why, FP_WHY_MAX, "%s", l->why);
-      else
-        snprintf (why, FP_WHY_MAX, "%s: %.*s", where,
-                  FP_WHY_MAX - FP_ADDR_MAX - 3,
-                  l->why[0] != '\0' ? l->why : "did not answer in time");
-      return -ENOTCONN;
+        return fp_fail (error, -ENOTCONN, "%s", l->why);
+      return fp_fail (error, -ENOTCONN, "%s: %s", where,
+                      l->why[0] != '\0' ? l->why : "did not answer in time");
     }
     fp_timespec_after (&until, 50);
     /* A timeout means: look again. */
@@ -606,19 +603,19 @@ wait_up (struct fp_peer *l, uint64_t deadline_ns, char why[FP_WHY_MAX])
 
 int
 fp_peer_wait_up (struct fp_peer *l, uint64_t deadline_ns, bool *told,
-                 char why[FP_WHY_MAX])
+                 struct fp_error *error)
 {
   const struct fp_volume_params *p = l->peers->p;
   uint64_t soon = FP_MIN (fp_deadline_in_ms (PATIENCE_MS), deadline_ns);
   int r;
 
   if (told == NULL || *told || p->waits == NULL)
-    return wait_up (l, deadline_ns, why);
-  r = wait_up (l, soon, why);
+    return wait_up (l, deadline_ns, error);
+  r = wait_up (l, soon, error);
   /* An earlier failure is not a matter of time. */
   if (r == 0 || !fp_deadline_passed (soon) || fp_deadline_passed (deadline_ns))
     return r;
   *told = true;
-  p->waits (why, (unsigned) fp_deadline_left_ms (deadline_ns));
-  return wait_up (l, deadline_ns, why);
+  p->waits (error->text, (unsigned) fp_deadline_left_ms (deadline_ns));
+  return wait_up (l, deadline_ns, error);
 }

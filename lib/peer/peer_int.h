@@ -22,6 +22,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/sync.h"
 #include "base/thread.h"
 #include "extent/copies.h"
@@ -133,7 +134,7 @@ struct fp_peer {
   const char *control; /* as fp_ctl_secured says; or NULL */
   char name[FP_NAME_MAX + 1];
   struct fp_uuid server;
-  char why[FP_WHY_MAX];
+  char why[FP_STATUS_REASON_MAX];
   uint64_t slabs_total, slabs_free, wanted, reconnects;
 
   /* When the last answered message was sent, by fp_mono_ns as asks_ns. */
@@ -249,10 +250,8 @@ void peer_touch_others (struct fp_peer *l);
 void peer_move (struct fp_peer *l, enum fp_server_state to);
 void peer_let_go (struct fp_peer *l);
 
-/* peer_up.c: go from DOWN to UP.  On failure undo it, and say the reason in
- * why.
- */
-int peer_come_up (struct fp_peer *l, char why[FP_WHY_MAX]);
+/* peer_up.c: go from DOWN to UP.  On failure undo it, and set error. */
+int peer_come_up (struct fp_peer *l, struct fp_error *error);
 
 /* peer_calls.c */
 

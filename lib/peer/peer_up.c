@@ -7,10 +7,10 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "transport/control/resolve.h"
 #include "peer/peer_int.h"
 #include "peer/peer_record.h"
@@ -57,7 +57,7 @@ is_only_barred (struct fp_peer *l, uint64_t deadline)
 
 static int
 open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   const struct fp_volume_params *p = l->peers->p;
   struct fp_open q = {
@@ -116,15 +116,12 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
     atomic_store (&l->lost_any, false);
     if (atomic_load (&l->extents) > 0) {
       /* The owners of these extents find that their memory is gone. */
-      snprintf (why, FP_WHY_MAX,
-                "it restarted empty, and its extents are still in use");
-      return -EBUSY;
+      return fp_fail (error, -EBUSY,
+                      "it restarted empty, and its extents are still in use");
     }
   }
-  if (r == -ENOENT && comes_late (l) && !atomic_load (&l->peers->started)) {
-    snprintf (why, FP_WHY_MAX, "it has no part of this volume");
-    return -ENOTCONN;
-  }
+  if (r == -ENOENT && comes_late (l) && !atomic_load (&l->peers->started))
+    return fp_fail (error, -ENOTCONN, "it has no part of this volume");
   if (r == -ENOENT && !p->read_only &&
       (comes_late (l) ||
        (l->stage == STAGE_LISTED && !atomic_load (&l->lost_any) &&
@@ -144,15 +141,15 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
     r = peer_opened (l, asked, reply->epoch);
     if (r == 0)
       return 0;
-    snprintf (why, FP_WHY_MAX,
-              "other clients have opened the volume %" PRIu64
-              " times since: one may have changed it: attach it again",
-              reply->epoch - l->epoch - 1);
+    fp_fail (error, r,
+             "other clients have opened the volume %" PRIu64
+             " times since: one may have changed it: attach it again",
+             reply->epoch - l->epoch - 1);
     l->after = FP_SERVER_LOST;
-    fp_lease_fence (l->peers->lease, why);
+    fp_lease_fence (l->peers->lease, error->text);
     return r;
   }
-  snprintf (why, FP_WHY_MAX, "%s", fp_ctl_why (l->s.ctl));
+  fp_fail (error, r, "%s", fp_ctl_why (l->s.ctl));
   /* A donor that does not know a volume that it had has lost it, by a restart
    * or by the end of its lease.  If nothing of ours was there, it is as good
    * as new.  If anything was lost with it earlier, it is not: the next client
@@ -167,13 +164,9 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
    */
   if (l->stage >= STAGE_OPENED && r == -EPERM &&
       !is_only_barred (l, deadline)) {
-    char said[FP_WHY_MAX - 64];
-
     l->after = FP_SERVER_LOST;
-    snprintf (said, sizeof said, "%.*s", (int) sizeof said - 1, why);
-    snprintf (why, FP_WHY_MAX,
-              "fenced: another client has taken the volume over: %s", said);
-    fp_lease_fence (l->peers->lease, said);
+    fp_lease_fence (l->peers->lease, error->text);
+    fp_fail_in (error, r, "fenced: another client has taken the volume over");
   }
   return r;
 }
@@ -182,7 +175,7 @@ open_volume (struct fp_peer *l, struct fp_open_reply *reply, uint64_t deadline,
  * them slowly, and there may be many.
  */
 static int
-connect_lanes (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
+connect_lanes (struct fp_peer *l, unsigned ms, struct fp_error *error)
 {
   struct fp_conn_params cp;
   const char *said = NULL;
@@ -202,8 +195,8 @@ connect_lanes (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
                                   deadline);
   }
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "%s data connection: %s", l->ops->name,
-              said != NULL ? said : fp_session_conn_error (r));
+    fp_fail (error, r, "%s data connection: %s", l->ops->name,
+             said != NULL ? said : fp_session_conn_error (r));
   return r;
 }
 
@@ -213,29 +206,27 @@ connect_lanes (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
  * donor does not check this, so the reader has to look.
  */
 static int
-look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
+look_again (struct fp_peer *l, uint64_t deadline, struct fp_error *error)
 {
   bool reads = l->record != NULL && l->peers->p->read_only;
   bool reads_on = reads && l->stage == STAGE_LISTED;
   uint64_t was = reads_on ? fp_peer_said (l)->members.version : 0, is;
   int r = peer_lookup (l, deadline);
 
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "reading its metadata: %s",
-              fp_ctl_why (l->s.ctl));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "reading its metadata: %s",
+                    fp_ctl_why (l->s.ctl));
   if (!reads)
     return 0;
   /* A donor that was away when it was attached may have an older one. */
   is = fp_peer_said (l)->members.version;
   if (is <= attached_version (l) && (!reads_on || is == was))
     return 0;
-  snprintf (why, FP_WHY_MAX,
-            "another client has written the volume since it was attached: "
-            "attach it again");
+  fp_fail (error, -EPERM,
+           "another client has written the volume since it was attached: "
+           "attach it again");
   l->after = FP_SERVER_LOST;
-  fp_lease_fence (l->peers->lease, why);
+  fp_lease_fence (l->peers->lease, error->text);
   return -EPERM;
 }
 
@@ -245,15 +236,15 @@ look_again (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
  * copies are old.
  */
 static int
-look_at_busy (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
+look_at_busy (struct fp_peer *l, uint64_t deadline, struct fp_error *error)
 {
-  char text[FP_WHY_MAX];
+  struct fp_error said;
 
   if (!l->peers->p->read_only || !atomic_load (&l->peers->started) ||
-      look_again (l, deadline, text) == 0 ||
+      look_again (l, deadline, &said) == 0 ||
       !fp_lease_is_fenced (l->peers->lease))
     return -EBUSY;
-  memcpy (why, text, sizeof text);
+  *error = said;
   return -EPERM;
 }
 
@@ -269,60 +260,59 @@ is_first_after_start (const struct fp_peer *l)
  * opened, and the slabs of the other client are not released.
  */
 static int
-check_list (struct fp_peer *l, char why[FP_WHY_MAX])
+check_list (struct fp_peer *l, struct fp_error *error)
 {
   if (!is_first_after_start (l) ||
       !l->peers->ops->is_behind (l->peers->v,
                                  fp_peer_said (l)->members.version))
     return 0;
-  snprintf (why, FP_WHY_MAX,
-            "it has a newer list of the volume's servers: the others must "
-            "confirm first that no other client has written the volume");
-  return -EAGAIN;
+  return fp_fail (
+      error, -EAGAIN,
+      "it has a newer list of the volume's servers: the others must "
+      "confirm first that no other client has written the volume");
 }
 
 /* After OPEN: wait until the other donors confirm that no other client has
  * the volume.
  */
 static int
-check_ours (struct fp_peer *l, uint64_t deadline, char why[FP_WHY_MAX])
+check_ours (struct fp_peer *l, uint64_t deadline, struct fp_error *error)
 {
-  int r = check_list (l, why);
+  int r = check_list (l, error);
 
   if (r == 0 && is_first_after_start (l) && !l->anew)
     r = l->peers->ops->confirm (l->peers->v, l->index, &l->stop, deadline);
   if (r != -ETIMEDOUT)
     return r;
-  snprintf (why, FP_WHY_MAX,
-            "the other servers did not confirm in time that no other client "
-            "has the volume");
-  return -EAGAIN;
+  return fp_fail (
+      error, -EAGAIN,
+      "the other servers did not confirm in time that no other client "
+      "has the volume");
 }
 
 static int
-try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
+try_transport (struct fp_peer *l, unsigned ms, struct fp_error *error)
 {
   uint64_t deadline = fp_deadline_in_ms (ms);
   struct fp_open_reply reply;
   int r;
 
   if (is_first_after_start (l)) {
-    r = look_again (l, deadline, why);
+    r = look_again (l, deadline, error);
     if (r == 0)
-      r = check_list (l, why);
+      r = check_list (l, error);
     /* A donor that does not know the volume has no list. */
     if (r < 0 && r != -ENOENT)
       return r;
   }
-  r = open_volume (l, &reply, deadline, why);
+  r = open_volume (l, &reply, deadline, error);
   if (r == -EBUSY)
-    r = look_at_busy (l, deadline, why);
+    r = look_at_busy (l, deadline, error);
   if (r < 0)
     return r;
   if (l->joins && l->stage < STAGE_LISTED && reply.labels > 0) {
-    snprintf (why, FP_WHY_MAX, "it has extents of this volume");
     l->after = FP_SERVER_LOST;
-    return -EEXIST;
+    return fp_fail (error, -EEXIST, "it has extents of this volume");
   }
   /* Count before the donor gets anything, also for a volume that is resumed:
    * its last client may have died before all donors knew their number.
@@ -330,17 +320,15 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
    * have the volume.
    */
   r = peer_recount (l, deadline);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "recording the number of servers: %s",
-              fp_ctl_why (l->s.ctl));
-    return r;
-  }
-  r = look_again (l, deadline, why);
+  if (r < 0)
+    return fp_fail (error, r, "recording the number of servers: %s",
+                    fp_ctl_why (l->s.ctl));
+  r = look_again (l, deadline, error);
   if (r == 0)
-    r = check_ours (l, deadline, why);
+    r = check_ours (l, deadline, error);
   if (r < 0)
     return r;
-  r = connect_lanes (l, ms, why);
+  r = connect_lanes (l, ms, error);
   if (r == -EXDEV)
     peer_touch_others (l);
   if (r < 0)
@@ -349,9 +337,8 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
   if (r < 0) {
     const char *text = fp_ctl_why (l->s.ctl);
 
-    snprintf (why, FP_WHY_MAX, "listing its slabs: %s",
-              text[0] != '\0' ? text : strerror (-r));
-    return r;
+    return fp_fail (error, r, "listing its slabs: %s",
+                    text[0] != '\0' ? text : strerror (-r));
   }
   peer_judge_missing (l);
   return 0;
@@ -361,7 +348,7 @@ try_transport (struct fp_peer *l, unsigned ms, char why[FP_WHY_MAX])
  * that the list of members names, or that joins.
  */
 static int
-check_server (struct fp_peer *l, char why[FP_WHY_MAX])
+check_server (struct fp_peer *l, struct fp_error *error)
 {
   const struct fp_members *list = &l->peers->p->members;
   const struct fp_uuid *expected = l->joins ? &l->expected
@@ -373,10 +360,9 @@ check_server (struct fp_peer *l, char why[FP_WHY_MAX])
       fp_uuid_eq (expected, &l->s.hello.server) ||
       (comes_late (l) && atomic_load (&l->peers->started)))
     return 0;
-  snprintf (why, FP_WHY_MAX,
-            "it restarted empty, or another server answers there");
   peer_let_go (l);
-  return -ENOENT;
+  return fp_fail (error, -ENOENT,
+                  "it restarted empty, or another server answers there");
 }
 
 /* Return -EAGAIN if a host name may lead elsewhere by now.  It is looked up
@@ -384,15 +370,14 @@ check_server (struct fp_peer *l, char why[FP_WHY_MAX])
  * as one that came back with nothing.
  */
 static int
-check_name (struct fp_peer *l, char why[FP_WHY_MAX])
+check_name (struct fp_peer *l, struct fp_error *error)
 {
   if (l->stage < STAGE_LISTED || fp_uuid_is_nil (&l->server) ||
       fp_uuid_eq (&l->server, &l->s.hello.server) || !fp_addr_doubt (l->addr))
     return 0;
-  snprintf (why, FP_WHY_MAX,
-            "another server answers there: its name is looked up again");
   peer_let_go (l);
-  return -EAGAIN;
+  return fp_fail (error, -EAGAIN,
+                  "another server answers there: its name is looked up again");
 }
 
 /* Make a donor that could not join forget the volume. */
@@ -419,7 +404,7 @@ may_be_hurried (struct fp_peer *l)
 }
 
 static int
-come_up (struct fp_peer *l, char why[FP_WHY_MAX])
+come_up (struct fp_peer *l, struct fp_error *error)
 {
   unsigned timeout = FP_MAX (l->peers->p->timeout_ms, 1000u);
   uint64_t deadline = fp_deadline_in_ms (timeout);
@@ -433,22 +418,21 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   if (l->stage == STAGE_LISTED)
     l->learn_end_ns = 0;
   if (fp_lease_is_fenced (l->peers->lease)) {
-    snprintf (why, FP_WHY_MAX,
-              "fenced: another client has taken the volume over");
     l->after = FP_SERVER_LOST;
-    return -EPERM;
+    return fp_fail (error, -EPERM,
+                    "fenced: another client has taken the volume over");
   }
   if (!l->joins &&
       ((l->peers->p->leaves & l->peers->p->away) >> l->index & 1)) {
-    snprintf (why, FP_WHY_MAX, "it is no longer a server of this volume");
     l->after = FP_SERVER_LOST;
-    return -ENOENT;
+    return fp_fail (error, -ENOENT, "it is no longer a server of this volume");
   }
-  r = fp_session_open (&l->s, l->peers->p, l->addr, &l->client, deadline, why);
+  r = fp_session_open (&l->s, l->peers->p, l->addr, &l->client, deadline,
+                       error);
   if (r == 0)
-    r = check_name (l, why);
+    r = check_name (l, error);
   if (r == 0)
-    r = check_server (l, why);
+    r = check_server (l, error);
   if (r < 0)
     return r;
   may_be_hurried (l);
@@ -459,7 +443,7 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
   while (untried != 0) {
     l->ops = fp_session_best (untried);
     untried &= ~l->ops->bit;
-    r = try_transport (l, timeout, why);
+    r = try_transport (l, timeout, error);
     /* -EAGAIN: another transport would not help. */
     if (r == 0 || r == -EAGAIN || l->after == FP_SERVER_LOST || untried == 0)
       break;
@@ -467,7 +451,7 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
     undo_join (l);
     peer_let_go (l);
     if (fp_session_open (&l->s, l->peers->p, l->addr, &l->client,
-                         fp_deadline_in_ms (timeout), why) < 0)
+                         fp_deadline_in_ms (timeout), error) < 0)
       return r;
     may_be_hurried (l);
   }
@@ -504,9 +488,9 @@ come_up (struct fp_peer *l, char why[FP_WHY_MAX])
 }
 
 int
-peer_come_up (struct fp_peer *l, char why[FP_WHY_MAX])
+peer_come_up (struct fp_peer *l, struct fp_error *error)
 {
-  int r = come_up (l, why);
+  int r = come_up (l, error);
 
   /* Whatever the error was, another donor may have answered there. */
   if (r < 0)

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "peer/session.h"
 
@@ -54,7 +55,7 @@ names_of (unsigned transports, char *buf, size_t size)
 
 static int
 choose (struct fp_session *s, const struct fp_volume_params *p,
-        const char *where, char why[FP_WHY_MAX])
+        const char *where, struct fp_error *error)
 {
   unsigned both = p->transports & s->hello.transports, here;
   char a[64], b[64];
@@ -77,24 +78,22 @@ choose (struct fp_session *s, const struct fp_volume_params *p,
       reason = "this build does not have it";
     else
       (void) ops->available (&reason); /* only for the reason */
-    snprintf (why, FP_WHY_MAX, "transport %s cannot be used here: %s",
-              names_of (p->transports, a, sizeof a), reason);
-    return -ENODEV;
+    return fp_fail (error, -ENODEV, "transport %s cannot be used here: %s",
+                    names_of (p->transports, a, sizeof a), reason);
   }
-  snprintf (why, FP_WHY_MAX,
-            "%s: no common transport: wanted %s, the server offers %s%s",
-            where, names_of (p->transports, a, sizeof a),
-            names_of (s->hello.transports, b, sizeof b),
-            p->transports == FP_TRANSPORT_SHM
-                ? " here (shm needs its unix:PATH address)"
-                : "");
-  return -EOPNOTSUPP;
+  return fp_fail (error, -EOPNOTSUPP,
+                  "%s: no common transport: wanted %s, the server offers %s%s",
+                  where, names_of (p->transports, a, sizeof a),
+                  names_of (s->hello.transports, b, sizeof b),
+                  p->transports == FP_TRANSPORT_SHM
+                      ? " here (shm needs its unix:PATH address)"
+                      : "");
 }
 
 int
 fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
                  const struct fp_addr *addr, const struct fp_uuid *client,
-                 uint64_t deadline_ns, char why[FP_WHY_MAX])
+                 uint64_t deadline_ns, struct fp_error *error)
 {
   char where[FP_ADDR_MAX + 1];
   struct fp_hello q = {
@@ -107,7 +106,7 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
   int r;
 
   *s = (struct fp_session) { .ctl = NULL };
-  why[0] = '\0';
+  error->text[0] = '\0';
   fp_addr_format (addr, where);
   client_name (q.name);
   if (client != NULL)
@@ -120,8 +119,8 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
   if (r < 0) {
     const char *text = s->ctl != NULL ? fp_ctl_why (s->ctl) : NULL;
 
-    snprintf (why, FP_WHY_MAX, "%s: %s", where,
-              text != NULL && text[0] != '\0' ? text : strerror (-r));
+    fp_fail (error, r, "%s: %s", where,
+             text != NULL && text[0] != '\0' ? text : strerror (-r));
     goto fail;
   }
 
@@ -130,14 +129,14 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
 
     fp_format_size (s->hello.slab_size, theirs);
     fp_format_size (p->slab_size, ours);
-    snprintf (why, FP_WHY_MAX,
-              "%s lends slabs of %s, not of %s: all servers of a volume must "
-              "have the same slab size",
-              where, theirs, ours);
-    r = -EINVAL;
+    r = fp_fail (
+        error, -EINVAL,
+        "%s lends slabs of %s, not of %s: all servers of a volume must "
+        "have the same slab size",
+        where, theirs, ours);
     goto fail;
   }
-  r = choose (s, p, where, why);
+  r = choose (s, p, where, error);
   if (r < 0)
     goto fail;
   return 0;

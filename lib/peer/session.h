@@ -2,13 +2,14 @@
 /* session.h - open a control connection and agree on its terms: what the
  * probe before the start and the peer after it have in common.
  *
- * Errors:   0 or -errno, with a sentence in why that names the donor.
+ * Errors:   0, or -errno and a sentence in error that names the donor.
  * Threads:  one session, one thread.
  */
 
 #ifndef FP_SESSION_H
 #define FP_SESSION_H
 
+#include "base/error.h"
 #include "transport/control/ctl_channel.h"
 #include "transport/transport.h"
 #include "extent/volume_params.h"
@@ -25,7 +26,7 @@ struct fp_session {
  */
 int fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
                      const struct fp_addr *addr, const struct fp_uuid *client,
-                     uint64_t deadline_ns, char why[FP_WHY_MAX]);
+                     uint64_t deadline_ns, struct fp_error *error);
 void fp_session_close (struct fp_session *s);
 
 /* Return the best transport of the set, which is not empty. */

@@ -3,12 +3,12 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/random.h"
 #include "base/sync.h"
 #include "extent/copies.h"
@@ -465,19 +465,18 @@ await_placed (struct fp_allocator *a)
   }
 }
 
-/* Return the error of entry i, which got no memory, and say it in why. */
+/* Set error and return the error of entry i, which got no memory. */
 static int
-not_reserved (const struct fp_allocator *a, uint64_t i, char why[FP_WHY_MAX])
+not_reserved (const struct fp_allocator *a, uint64_t i, struct fp_error *error)
 {
   int r = atomic_load (&a->extents->p[i].err);
 
   r = r == 0 ? -ENOTCONN : r;
-  snprintf (why, FP_WHY_MAX,
-            "reserve=full: %llu of %llu extents got memory: %s",
-            (unsigned long long) atomic_load (&a->extents->allocated),
-            (unsigned long long) a->extents->all,
-            r == -ENOSPC ? "the servers are full" : strerror (-r));
-  return r;
+  return fp_fail (error, r,
+                  "reserve=full: %llu of %llu extents got memory: %s",
+                  (unsigned long long) atomic_load (&a->extents->allocated),
+                  (unsigned long long) a->extents->all,
+                  r == -ENOSPC ? "the servers are full" : strerror (-r));
 }
 
 static bool
@@ -490,7 +489,7 @@ has_any_copy (const struct fp_extents *t, uint64_t i)
 }
 
 int
-fp_allocator_reserve_all (struct fp_allocator *a, char why[FP_WHY_MAX])
+fp_allocator_reserve_all (struct fp_allocator *a, struct fp_error *error)
 {
   struct fp_extents *t = a->extents;
 
@@ -502,12 +501,12 @@ fp_allocator_reserve_all (struct fp_allocator *a, char why[FP_WHY_MAX])
     await_placed (a);
     for (uint64_t i = first; i < end && !a->p->resume; i++)
       if (fp_extent_state (&t->p[i]) == FP_EXTENT_EMPTY)
-        return not_reserved (a, i, why);
+        return not_reserved (a, i, error);
   }
   /* A client that resumes the volume goes on with the copies it can have now.
    */
   for (uint64_t i = 0; i < t->nr; i++)
     if (!has_any_copy (t, i))
-      return not_reserved (a, i, why);
+      return not_reserved (a, i, error);
   return 0;
 }

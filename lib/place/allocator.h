@@ -17,6 +17,7 @@
 #ifndef FP_ALLOCATOR_H
 #define FP_ALLOCATOR_H
 
+#include "base/error.h"
 #include "base/thread.h"
 #include "extent/notifier.h"
 #include "peer/peers.h"
@@ -63,9 +64,9 @@ int fp_allocator_choose (struct fp_allocator *a, uint64_t k, uint64_t *room);
 /* Return true if a donor that answers and is trusted has room for entry k. */
 bool fp_allocator_has_room (struct fp_allocator *a, uint64_t k);
 /* Give all extents memory now (reserve=full): wait until each has some, or was
- * refused.  The thread runs.  -ENOSPC or -ENOTCONN, and why.  If the volume is
- * resumed, one copy of each extent is enough.
+ * refused.  The thread runs.  -ENOSPC or -ENOTCONN, and the sentence in error.
+ * If the volume is resumed, one copy of each extent is enough.
  */
-int fp_allocator_reserve_all (struct fp_allocator *a, char why[FP_WHY_MAX]);
+int fp_allocator_reserve_all (struct fp_allocator *a, struct fp_error *error);
 
 #endif /* FP_ALLOCATOR_H */

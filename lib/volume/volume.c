@@ -4,7 +4,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/sync.h"
 #include "engine/lane.h"
 #include "filter/sealed.h"
@@ -183,7 +183,7 @@ make (struct fp_volume **out, const struct fp_volume_params *p)
 
 /* Wait until the peers are up.  Those that are away may come up later. */
 static int
-await_peers (struct fp_volume *v, uint64_t deadline, char why[FP_WHY_MAX])
+await_peers (struct fp_volume *v, uint64_t deadline, struct fp_error *error)
 {
   bool told = false;
   int r = 0;
@@ -192,14 +192,14 @@ await_peers (struct fp_volume *v, uint64_t deadline, char why[FP_WHY_MAX])
     if (v->p.away >> i & 1)
       fp_peer_away (v->peers.at[i]);
     else
-      r = fp_peer_wait_up (v->peers.at[i], deadline, &told, why);
+      r = fp_peer_wait_up (v->peers.at[i], deadline, &told, error);
   }
   return r;
 }
 
 int
 fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
-                 char why[FP_WHY_MAX])
+                 struct fp_error *error)
 {
   struct fp_volume *v = NULL;
   /* Each peer retries by itself until then.  A client that does not hear that
@@ -209,20 +209,18 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
                                          (p->takeover ? p->lease_ms : 0));
   int r;
 
-  why[0] = '\0';
+  error->text[0] = '\0';
   r = make (&v, p);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "cannot set up the volume: %s", strerror (-r));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "cannot set up the volume: %s", strerror (-r));
   r = fp_clock_start ();
   if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
+    fp_fail (error, r, "cannot create a thread: %s", strerror (-r));
     volume_free (v);
     return r;
   }
   if (fp_sealed_wanted (p)) {
-    r = fp_sealed_new (&v->top, &v->p, v->top, why);
+    r = fp_sealed_new (&v->top, &v->p, v->top, error);
     if (r < 0) {
       volume_free (v);
       fp_clock_stop ();
@@ -232,32 +230,32 @@ fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
   for (unsigned i = 0; r == 0 && i < v->peers.nr; i++)
     r = fp_peer_start (v->peers.at[i]);
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
+    fp_fail (error, r, "cannot create a thread: %s", strerror (-r));
   if (r == 0)
-    r = await_peers (v, deadline, why);
+    r = await_peers (v, deadline, error);
   if (r == 0)
-    r = fp_meta_log_start (v->meta_log, deadline, why);
+    r = fp_meta_log_start (v->meta_log, deadline, error);
   if (r == 0) {
     r = fp_allocator_start (&v->allocator);
     if (r < 0)
-      snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
+      fp_fail (error, r, "cannot create a thread: %s", strerror (-r));
   }
   if (r == 0 && !p->read_only) {
     r = fp_migrate_start (v->migrate);
     if (r < 0)
-      snprintf (why, FP_WHY_MAX, "cannot create a thread: %s", strerror (-r));
+      fp_fail (error, r, "cannot create a thread: %s", strerror (-r));
   }
   if (r == 0)
     fp_servers_let_leave (&v->servers, p->leaves);
   if (r == 0 && p->reserve_full)
-    r = fp_allocator_reserve_all (&v->allocator, why);
+    r = fp_allocator_reserve_all (&v->allocator, error);
   if (r == 0 && p->reserve_full) {
     r = fp_meta_log_sync (v->meta_log,
                           fp_deadline_in_ms (fp_volume_start_ms (p)));
     if (r < 0)
-      snprintf (why, FP_WHY_MAX,
-                "reserve=full: the servers did not record the allocation in "
-                "time");
+      fp_fail (error, r,
+               "reserve=full: the servers did not record the allocation in "
+               "time");
   }
   if (r < 0) {
     /* Discard a volume that never came to exist.  A volume that was resumed
@@ -351,41 +349,43 @@ fp_volume_servers (struct fp_volume *v, struct fp_server_names *out)
 
 int
 fp_volume_add_server (struct fp_volume *v, const struct fp_server_name *name,
-                      char why[FP_WHY_MAX])
+                      struct fp_error *error)
 {
-  return fp_servers_add (&v->servers, name, why);
+  return fp_servers_add (&v->servers, name, error);
 }
 
 int
-fp_volume_remove_server (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+fp_volume_remove_server (struct fp_volume *v, unsigned i,
+                         struct fp_error *error)
 {
-  return fp_servers_remove (&v->servers, i, why);
+  return fp_servers_remove (&v->servers, i, error);
 }
 
 int
 fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
-                 char why[FP_WHY_MAX])
+                 struct fp_error *error)
 {
-  return fp_migrate_drain (v->migrate, i, rate, why);
+  return fp_migrate_drain (v->migrate, i, rate, error);
 }
 
 int
-fp_volume_drain_cancel (struct fp_volume *v, unsigned i, char why[FP_WHY_MAX])
+fp_volume_drain_cancel (struct fp_volume *v, unsigned i,
+                        struct fp_error *error)
 {
-  return fp_migrate_drain_cancel (v->migrate, i, why);
+  return fp_migrate_drain_cancel (v->migrate, i, error);
 }
 
 int
 fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
-                 char why[FP_WHY_MAX])
+                 struct fp_error *error)
 {
-  return fp_check_start (v->check, v->top, repair, rate, why);
+  return fp_check_start (v->check, v->top, repair, rate, error);
 }
 
 int
-fp_volume_check_cancel (struct fp_volume *v, char why[FP_WHY_MAX])
+fp_volume_check_cancel (struct fp_volume *v, struct fp_error *error)
 {
-  return fp_check_cancel (v->check, why);
+  return fp_check_cancel (v->check, error);
 }
 
 /* ---- status ---- */

@@ -31,6 +31,7 @@
 
 #include "attach/key_file.h"
 #include "attach/probe.h"
+#include "base/error.h"
 #include "extent/block.h"
 #include "extent/volume_params.h"
 #include "extent/volume_status.h"
@@ -53,7 +54,7 @@ void fp_volume_params_init (struct fp_volume_params *p);
  * reserve the requested memory, and start the threads.
  */
 int fp_volume_start (struct fp_volume **out, const struct fp_volume_params *p,
-                     char why[FP_WHY_MAX]);
+                     struct fp_error *error);
 
 /* End the volume.  discard: the servers scrub and free an ephemeral volume
  * now; otherwise they keep it for its lease.  No I/O may be running.
@@ -130,12 +131,12 @@ struct fp_io *fp_lane_poll (struct fp_lane *lane, bool wait);
  * -EROFS    the volume is read-only, or is frozen.
  */
 int fp_volume_drain (struct fp_volume *v, unsigned i, uint64_t rate,
-                     char why[FP_WHY_MAX]);
+                     struct fp_error *error);
 /* Use server i again.  Extents that were moved stay where they are.  -ENOENT:
  * it was not being drained.
  */
 int fp_volume_drain_cancel (struct fp_volume *v, unsigned i,
-                            char why[FP_WHY_MAX]);
+                            struct fp_error *error);
 
 /* ---- comparing copies: check.h ---- */
 
@@ -146,11 +147,11 @@ int fp_volume_drain_cancel (struct fp_volume *v, unsigned i,
  * -EROFS and -ENOMEM.
  */
 int fp_volume_check (struct fp_volume *v, bool repair, uint64_t rate,
-                     char why[FP_WHY_MAX]);
+                     struct fp_error *error);
 /* Cancel the check, which is over when its status says so.  -ENOENT: none is
  * running.
  */
-int fp_volume_check_cancel (struct fp_volume *v, char why[FP_WHY_MAX]);
+int fp_volume_check_cancel (struct fp_volume *v, struct fp_error *error);
 
 /* ---- servers, while the volume is in use: servers.c ---- */
 
@@ -169,9 +170,10 @@ void fp_volume_servers (struct fp_volume *v, struct fp_server_names *out);
  */
 int fp_volume_add_server (struct fp_volume *v,
                           const struct fp_server_name *name,
-                          char why[FP_WHY_MAX]);
+                          struct fp_error *error);
 /* Remove server i, which holds nothing.  It forgets the volume if it can be
- * reached.  On success, a why that is not "" is a warning for the user.
+ * reached.  On success, a text in error that is not "" is a warning for the
+ * user.
  *
  * -ENOTEMPTY  drain it first.
  * -EBUSY      it is the last server that is not drained, or the last change is
@@ -182,7 +184,7 @@ int fp_volume_add_server (struct fp_volume *v,
  * -EPERM, -EROFS  as for adding.
  */
 int fp_volume_remove_server (struct fp_volume *v, unsigned i,
-                             char why[FP_WHY_MAX]);
+                             struct fp_error *error);
 /* Adding and removing may take about ten times timeout_ms.  Only one caller at
  * a time may make these changes, or call fp_volume_servers.
  */

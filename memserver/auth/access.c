@@ -17,6 +17,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "memserver/auth/access.h"
 
@@ -168,7 +169,7 @@ struct file {
   struct access *access;
   const char *path;
   const char *section, *key; /* in the current line */
-  char *why;
+  struct fp_error *error;
   int status;
 };
 
@@ -178,15 +179,13 @@ static int bad (struct file *f, const char *fmt, ...)
 static int
 bad (struct file *f, const char *fmt, ...)
 {
-  int n = snprintf (f->why, ACCESS_WHY_MAX, "access: %s: [%s] %s: ", f->path,
-                    f->section, f->key);
   va_list args;
 
   va_start (args, fmt);
-  if (n >= 0 && n < ACCESS_WHY_MAX)
-    vsnprintf (f->why + n, ACCESS_WHY_MAX - (size_t) n, fmt, args);
+  vsnprintf (f->error->text, sizeof f->error->text, fmt, args);
   va_end (args);
-  return -EINVAL;
+  return fp_fail_in (f->error, -EINVAL, "access: %s: [%s] %s", f->path,
+                     f->section, f->key);
 }
 
 static int
@@ -391,7 +390,7 @@ on_line (void *arg, const char *section, const char *key, const char *value)
  * it has all rights there are.
  */
 static int
-open_file (FILE **out, const char *path, char *why)
+open_file (FILE **out, const char *path, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep)
   int fd = open (path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -400,30 +399,29 @@ open_file (FILE **out, const char *path, char *why)
 
   if (fd < 0 || fstat (fd, &st) < 0)
     r = -errno;
-  else if (!S_ISREG (st.st_mode) || (st.st_mode & S_IWOTH)) {
-    snprintf (why, ACCESS_WHY_MAX, "access: %s: %s", path,
-              S_ISREG (st.st_mode) ? "any user can write to it: run chmod o-w"
-                                   : "is not a regular file");
-    return -EINVAL;
-  }
+  else if (!S_ISREG (st.st_mode) || (st.st_mode & S_IWOTH))
+    return fp_fail (error, -EINVAL, "access: %s: %s", path,
+                    S_ISREG (st.st_mode)
+                        ? "any user can write to it: run chmod o-w"
+                        : "is not a regular file");
   else if (!(*out = fdopen (fd, "re")))
     r = -errno;
   if (r < 0)
-    snprintf (why, ACCESS_WHY_MAX, "access: %s: %s", path, strerror (-r));
+    fp_fail (error, r, "access: %s: %s", path, strerror (-r));
   else
     fd = -1;
   return r;
 }
 
 int
-access_read (struct access **out, const char *path, char why[ACCESS_WHY_MAX])
+access_read (struct access **out, const char *path, struct fp_error *error)
 {
-  struct file f = { .path = path, .why = why };
+  struct file f = { .path = path, .error = error };
   FILE *fp = NULL;
   int r;
 
-  why[0] = '\0';
-  r = open_file (&fp, path, why);
+  error->text[0] = '\0';
+  r = open_file (&fp, path, error);
   if (r < 0)
     return r;
   f.access = calloc (1, sizeof *f.access);
@@ -431,19 +429,16 @@ access_read (struct access **out, const char *path, char why[ACCESS_WHY_MAX])
   fclose (fp);
   if (f.status == 0 && r != 0) {
     if (r > 0)
-      snprintf (why, ACCESS_WHY_MAX,
-                "access: %s: line %d: neither [IDENTITY] nor NAME = VALUE",
-                path, r);
+      f.status = fp_fail (
+          error, -EINVAL,
+          "access: %s: line %d: neither [IDENTITY] nor NAME = VALUE", path, r);
     else
-      snprintf (why, ACCESS_WHY_MAX, "access: %s: out of memory", path);
-    f.status = r > 0 ? -EINVAL : -ENOMEM;
+      f.status = fp_fail (error, -ENOMEM, "access: %s: out of memory", path);
   }
-  if (f.status == 0 && f.access->nr == 0) {
-    snprintf (why, ACCESS_WHY_MAX,
-              "access: %s: it has no identities, so no client could connect",
-              path);
-    f.status = -EINVAL;
-  }
+  if (f.status == 0 && f.access->nr == 0)
+    f.status = fp_fail (
+        error, -EINVAL,
+        "access: %s: it has no identities, so no client could connect", path);
   if (f.status < 0) {
     access_free (f.access);
     return f.status;

@@ -7,7 +7,7 @@
  * TLS or the kernel vouches for an identity, never the client itself.
  *
  * Units:    bytes.
- * Errors:   0 or a negative errno value; why says more, for people.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  no shared state.  access_read may wait for NSS (user:NAME), so do
  *           not call it on the event loop.
  * Memory:   only access_read allocates, at most ACCESS_MAX identities.
@@ -19,12 +19,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "proto/messages.h"
 
 #define ACCESS_MAX 1024u
 #define ACCESS_PATTERNS_MAX 64u /* per identity */
 #define ACCESS_NAME_MAX 48      /* section names: libinih cuts off more */
-#define ACCESS_WHY_MAX 512
 
 /* ---- identities ---- */
 
@@ -72,7 +72,7 @@ struct access;
  * cannot be read.
  */
 int access_read (struct access **out, const char *path,
-                 char why[ACCESS_WHY_MAX]);
+                 struct fp_error *error);
 void access_free (struct access *a);
 unsigned access_count (const struct access *a);
 const struct access_rights *access_at (const struct access *a, unsigned i);

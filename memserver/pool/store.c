@@ -4,24 +4,12 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "memserver/pool/store_int.h"
-
-int
-store_why (char why[STORE_WHY_MAX], int err, const char *fmt, ...)
-{
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (why, STORE_WHY_MAX, fmt, args);
-  va_end (args);
-  return err;
-}
 
 bool
 store_will_seal (const char *where)
@@ -30,7 +18,7 @@ store_will_seal (const char *where)
 }
 
 int
-store_open (struct store **out, const char *where, char why[STORE_WHY_MAX])
+store_open (struct store **out, const char *where, struct fp_error *error)
 {
   struct store *s = calloc (1, sizeof *s);
   int r;
@@ -45,7 +33,7 @@ store_open (struct store **out, const char *where, char why[STORE_WHY_MAX])
     free (s);
     return r;
   }
-  r = s->fds ? store_fds_open (s, why) : store_dir_open (s, why);
+  r = s->fds ? store_fds_open (s, error) : store_dir_open (s, error);
   if (r < 0) {
     store_close (s);
     return r;
@@ -140,8 +128,8 @@ store_remove (struct store *s, const char *name)
 
 int
 store_each (struct store *s, store_each_fn *each, void *ctx,
-            char why[STORE_WHY_MAX])
+            struct fp_error *error)
 {
-  return s->fds ? store_fds_each (s, each, ctx, why)
-                : store_dir_each (s, each, ctx, why);
+  return s->fds ? store_fds_each (s, each, ctx, error)
+                : store_dir_each (s, each, ctx, error);
 }

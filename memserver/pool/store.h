@@ -6,7 +6,7 @@
  *              FileDescriptorStoreMax= (store_fds.c).  They are sealed, so no
  *              process can truncate them, and clients may map them.
  *
- * Errors:   0 or a negative errno value; why says more, for people.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one opens and closes a store; between that any may use it.
  */
 
@@ -16,7 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define STORE_WHY_MAX 512
+#include "base/error.h"
+
 #define STORE_NAME_MAX 64 /* bytes of a file name, with its NUL */
 #define STORE_FDS "fdstore:"
 #define STORE_FDS_SLABS 4096u /* most slabs that are known to fit */
@@ -30,8 +31,7 @@ struct store;
  * another server has it.  This changes nothing, except that it makes DIR and
  * its lock file.
  */
-int store_open (struct store **out, const char *where,
-                char why[STORE_WHY_MAX]);
+int store_open (struct store **out, const char *where, struct fp_error *error);
 /* Close the store; its files stay. */
 void store_close (struct store *s);
 
@@ -75,12 +75,8 @@ int store_remove (struct store *s, const char *name);
  * each may remove the file that it is given.
  */
 typedef int store_each_fn (void *ctx, const char *name,
-                           char why[STORE_WHY_MAX]);
+                           struct fp_error *error);
 int store_each (struct store *s, store_each_fn *each, void *ctx,
-                char why[STORE_WHY_MAX]);
-
-/* Set why and return err. */
-int store_why (char why[STORE_WHY_MAX], int err, const char *fmt, ...)
-    __attribute__ ((__format__ (__printf__, 3, 4)));
+                struct fp_error *error);
 
 #endif /* MEMSERVER_STORE_H */

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "memserver/pool/host.h"
 #include "memserver/pool/store_int.h"
 
@@ -46,39 +47,38 @@ store_dir_page_at (const char *dir)
 }
 
 int
-store_dir_open (struct store *s, char why[STORE_WHY_MAX])
+store_dir_open (struct store *s, struct fp_error *error)
 {
   const char *dir = s->where;
   struct statfs fs;
   struct stat st;
 
   if (mkdir (dir, 0700) < 0 && errno != EEXIST)
-    return store_why (why, -errno, "backing: %s: %s", dir, strerror (errno));
+    return fp_fail (error, -errno, "backing: %s: %s", dir, strerror (errno));
   s->dir = open (dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (s->dir < 0 || fstatfs (s->dir, &fs) < 0 || fstat (s->dir, &st) < 0)
-    return store_why (why, -errno, "backing: %s: %s", dir, strerror (errno));
+    return fp_fail (error, -errno, "backing: %s: %s", dir, strerror (errno));
   if (fs.f_type != TMPFS_MAGIC && fs.f_type != HUGETLBFS_MAGIC)
-    return store_why (why, -EINVAL,
-                      "backing: %s is not on a tmpfs or hugetlbfs: use a "
-                      "directory in /dev/shm, or mount one",
-                      dir);
+    return fp_fail (error, -EINVAL,
+                    "backing: %s is not on a tmpfs or hugetlbfs: use a "
+                    "directory in /dev/shm, or mount one",
+                    dir);
   s->page = page_of (&fs);
   if (st.st_uid != geteuid () || (st.st_mode & 022) != 0)
-    return store_why (
-        why, -EPERM,
-        "backing: %s: other users can change its contents: use "
-        "a directory that this user owns and that only this user "
-        "can write to",
-        dir);
+    return fp_fail (error, -EPERM,
+                    "backing: %s: other users can change its contents: use "
+                    "a directory that this user owns and that only this user "
+                    "can write to",
+                    dir);
   s->lock =
       openat (s->dir, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (s->lock >= 0 && flock (s->lock, LOCK_EX | LOCK_NB) == 0)
     return 0;
   if (s->lock >= 0 && errno == EWOULDBLOCK)
-    return store_why (why, -EBUSY,
-                      "backing: %s: another server has this directory", dir);
-  return store_why (why, -errno, "backing: %s/lock: %s", dir,
-                    strerror (errno));
+    return fp_fail (error, -EBUSY,
+                    "backing: %s: another server has this directory", dir);
+  return fp_fail (error, -errno, "backing: %s/lock: %s", dir,
+                  strerror (errno));
 }
 
 int
@@ -134,21 +134,21 @@ store_dir_remove (struct store *s, const char *name)
 
 int
 store_dir_each (struct store *s, store_each_fn *each, void *ctx,
-                char why[STORE_WHY_MAX])
+                struct fp_error *error)
 {
   int fd = openat (s->dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r = 0;
   DIR *d = fd < 0 ? NULL : fdopendir (fd);
   const struct dirent *e;
 
   if (!d) {
-    r = store_why (why, -errno, "backing: %s: %s", s->where, strerror (errno));
+    r = fp_fail (error, -errno, "backing: %s: %s", s->where, strerror (errno));
     if (fd >= 0)
       close (fd);
     return r;
   }
   while (r == 0 && (e = readdir (d)) != NULL)
     if (strlen (e->d_name) < STORE_NAME_MAX)
-      r = each (ctx, e->d_name, why);
+      r = each (ctx, e->d_name, error);
   closedir (d);
   return r;
 }

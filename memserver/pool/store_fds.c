@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "memserver/pool/store_int.h"
 
 /* All names go to a process in one variable of at most 128 KiB
@@ -86,31 +87,31 @@ find (struct store *s, const char *name)
 }
 
 int
-store_fds_open (struct store *s, char why[STORE_WHY_MAX])
+store_fds_open (struct store *s, struct fp_error *error)
 {
   char **names = NULL;
   int n, r = 0;
 
   s->page = (uint64_t) sysconf (_SC_PAGESIZE);
   if (!getenv ("NOTIFY_SOCKET"))
-    return store_why (why, -EINVAL,
-                      "backing: %s: NOTIFY_SOCKET is not set: use this only "
-                      "in a service of systemd with FileDescriptorStoreMax= "
-                      "and NotifyAccess=main",
-                      s->where);
+    return fp_fail (error, -EINVAL,
+                    "backing: %s: NOTIFY_SOCKET is not set: use this only "
+                    "in a service of systemd with FileDescriptorStoreMax= "
+                    "and NotifyAccess=main",
+                    s->where);
   n = sd_listen_fds_with_names (0, &names);
   if (n < 0)
-    return store_why (why, n, "backing: %s: cannot get the kept files: %s",
-                      s->where, strerror (-n));
+    return fp_fail (error, n, "backing: %s: cannot get the kept files: %s",
+                    s->where, strerror (-n));
   for (int i = 0; i < n && r == 0; i++) {
     int fd = SD_LISTEN_FDS_START + i;
 
     if (!is_ours (names[i]))
       continue;
     if (*find (s, names[i]))
-      r = store_why (why, -EEXIST,
-                     "backing: %s%s: systemd keeps two files of this name",
-                     s->where, names[i]);
+      r = fp_fail (error, -EEXIST,
+                   "backing: %s%s: systemd keeps two files of this name",
+                   s->where, names[i]);
     else
       r = add (s, names[i], fd);
   }
@@ -216,7 +217,7 @@ store_fds_remove (struct store *s, const char *name)
 
 int
 store_fds_each (struct store *s, store_each_fn *each, void *ctx,
-                char why[STORE_WHY_MAX])
+                struct fp_error *error)
 {
   struct store_file *f = s->files, *next;
   int r = 0;
@@ -224,7 +225,7 @@ store_fds_each (struct store *s, store_each_fn *each, void *ctx,
   /* No other thread runs yet.  each may remove the file that it is given. */
   for (; f && r == 0; f = next) {
     next = f->next;
-    r = each (ctx, f->name, why);
+    r = each (ctx, f->name, error);
   }
   return r;
 }

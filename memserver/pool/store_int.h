@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "base/error.h"
 #include "memserver/pool/store.h"
 
 struct store_file {
@@ -28,26 +29,26 @@ struct store {
 };
 
 /* The functions of store.h, for each kind of store. */
-int store_dir_open (struct store *s, char why[STORE_WHY_MAX]);
+int store_dir_open (struct store *s, struct fp_error *error);
 int store_dir_get (struct store *s, const char *name);
 int store_dir_make (struct store *s, const char *name);
 void store_dir_unmake (struct store *s, const char *name);
 int store_dir_keep (struct store *s, const char *name);
 int store_dir_remove (struct store *s, const char *name);
 int store_dir_each (struct store *s, store_each_fn *each, void *ctx,
-                    char why[STORE_WHY_MAX]);
+                    struct fp_error *error);
 int store_dir_room (const struct store *s, uint64_t *room);
 uint64_t store_dir_page_at (const char *dir);
 uint64_t store_dir_holds (const char *dir, const char *prefix);
 
-int store_fds_open (struct store *s, char why[STORE_WHY_MAX]);
+int store_fds_open (struct store *s, struct fp_error *error);
 void store_fds_close (struct store *s);
 int store_fds_get (struct store *s, const char *name);
 int store_fds_make (struct store *s, const char *name);
 int store_fds_keep (struct store *s, const char *name, int fd);
 int store_fds_remove (struct store *s, const char *name);
 int store_fds_each (struct store *s, store_each_fn *each, void *ctx,
-                    char why[STORE_WHY_MAX]);
+                    struct fp_error *error);
 uint64_t store_fds_holds (const char *prefix);
 
 #endif /* MEMSERVER_STORE_INT_H */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "memserver/pool/mailbox.h"
@@ -26,7 +27,7 @@ struct access_reread {
   bool again;   /* read once more after that; for the loop only */
   int status;
   struct access *access;
-  char why[ACCESS_WHY_MAX];
+  struct fp_error error;
 };
 
 static void
@@ -34,7 +35,7 @@ read_file (void *arg)
 {
   struct access_reread *g = arg;
 
-  g->status = access_read (&g->access, g->all->access_file, g->why);
+  g->status = access_read (&g->access, g->all->access_file, &g->error);
   mailbox_post (g->all->mailbox, &g->done);
 }
 
@@ -102,7 +103,7 @@ on_done (struct note *note)
   fp_thread_join (&g->thread);
   g->running = false;
   if (g->status < 0)
-    failed (g->why);
+    failed (g->error.text);
   else
     access_replace (g->all, g->access);
   g->access = NULL;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "memserver/pool/backing.h"
 #include "memserver/store/persist_int.h"
@@ -149,7 +150,7 @@ is_new (const char *name)
  * wait for memory.
  */
 static int
-check_room (const struct persist *p, char why[STORE_WHY_MAX])
+check_room (const struct persist *p, struct fp_error *error)
 {
   const struct persist_params *q = &p->params;
   const uint64_t page = store_page (p->store);
@@ -158,7 +159,7 @@ check_room (const struct persist *p, char why[STORE_WHY_MAX])
   int r = store_room (p->store, &room);
 
   if (r < 0)
-    return store_why (why, r, "backing: %s: %s", q->dir, strerror (-r));
+    return fp_fail (error, r, "backing: %s: %s", q->dir, strerror (-r));
   /* Each slab has a tail of one small page: see backing.h. */
   need +=
       page > STORE_SMALL_PAGE ? HUGE_SPARE * page : SPARE + q->slabs * page;
@@ -166,8 +167,8 @@ check_room (const struct persist *p, char why[STORE_WHY_MAX])
     return 0;
   if (page > STORE_SMALL_PAGE) {
     fp_format_size (page, wanted);
-    return store_why (
-        why, -ENOSPC,
+    return fp_fail (
+        error, -ENOSPC,
         "backing: %s: %llu pages of %s are free, and %llu are needed (one for "
         "the metadata of the slabs, and one for each volume): reserve more "
         "(/sys/kernel/mm/hugepages), or lend less",
@@ -176,14 +177,14 @@ check_room (const struct persist *p, char why[STORE_WHY_MAX])
   }
   fp_format_size (q->slabs * q->slab_size, wanted);
   fp_format_size (room >> 20 << 20, left);
-  return store_why (why, -ENOSPC,
-                    "backing: %s has room for %s, but needs %s and a little "
-                    "more: mount it with a larger size= (mount -o remount)",
-                    q->dir, left, wanted);
+  return fp_fail (error, -ENOSPC,
+                  "backing: %s has room for %s, but needs %s and a little "
+                  "more: mount it with a larger size= (mount -o remount)",
+                  q->dir, left, wanted);
 }
 
 static int
-check_slab_size (const struct persist *p, char why[STORE_WHY_MAX])
+check_slab_size (const struct persist *p, struct fp_error *error)
 {
   char slab[FP_SIZE_STR_MAX], page[FP_SIZE_STR_MAX];
 
@@ -191,21 +192,21 @@ check_slab_size (const struct persist *p, char why[STORE_WHY_MAX])
     return 0;
   fp_format_size (p->params.slab_size, slab);
   fp_format_size (store_page (p->store), page);
-  return store_why (why, -EINVAL,
-                    "backing: %s has pages of %s, and slabs of %s are not a "
-                    "multiple of that: use a larger --slab",
-                    p->params.dir, page, slab);
+  return fp_fail (error, -EINVAL,
+                  "backing: %s has pages of %s, and slabs of %s are not a "
+                  "multiple of that: use a larger --slab",
+                  p->params.dir, page, slab);
 }
 
 /* ---- the state ---- */
 
 static int
-bad_state (const struct persist *p, char why[STORE_WHY_MAX], const char *what)
+bad_state (const struct persist *p, const char *what, struct fp_error *error)
 {
-  return store_why (why, -EBADMSG,
-                    "backing: %s/state: %s; nothing was changed (to start "
-                    "empty, remove the contents of this directory)",
-                    p->params.dir, what);
+  return fp_fail (error, -EBADMSG,
+                  "backing: %s/state: %s; nothing was changed (to start "
+                  "empty, remove the contents of this directory)",
+                  p->params.dir, what);
 }
 
 static uint64_t
@@ -218,7 +219,7 @@ state_bytes (const struct persist *p)
 }
 
 static int
-no_leftovers (void *ctx, const char *name, char why[STORE_WHY_MAX])
+no_leftovers (void *ctx, const char *name, struct fp_error *error)
 {
   const struct persist *p = ctx;
   uint64_t n, serial;
@@ -226,22 +227,22 @@ no_leftovers (void *ctx, const char *name, char why[STORE_WHY_MAX])
   if (!slab_number (name, &n, &serial) &&
       !(is_volume (name) && !is_new (name)))
     return 0;
-  return store_why (why, -EBADMSG,
-                    "backing: %s has %s and no state file: to start empty, "
-                    "remove the contents of this directory",
-                    p->params.dir, name);
+  return fp_fail (error, -EBADMSG,
+                  "backing: %s has %s and no state file: to start empty, "
+                  "remove the contents of this directory",
+                  p->params.dir, name);
 }
 
 static int
-make_state (struct persist *p, char why[STORE_WHY_MAX])
+make_state (struct persist *p, struct fp_error *error)
 {
   struct persist_header *h = &p->header;
   void *map = NULL;
   int fd, r;
 
-  r = store_each (p->store, no_leftovers, p, why);
+  r = store_each (p->store, no_leftovers, p, error);
   if (r == 0)
-    r = check_room (p, why);
+    r = check_room (p, error);
   if (r < 0)
     return r;
   *h = (struct persist_header) {
@@ -272,31 +273,31 @@ make_state (struct persist *p, char why[STORE_WHY_MAX])
 }
 
 static int
-check_header (struct persist *p, char why[STORE_WHY_MAX])
+check_header (struct persist *p, struct fp_error *error)
 {
   struct persist_header *h = &p->header;
   char then[FP_SIZE_STR_MAX], now[FP_SIZE_STR_MAX];
 
   if (cell_read ((struct cell *) p->state, h, sizeof *h) < 0 ||
       memcmp (h->magic, magic, sizeof magic) != 0)
-    return bad_state (p, why, "it cannot be read");
+    return bad_state (p, "it cannot be read", error);
   if (h->format != FORMAT ||
       h->record_size != sizeof (struct persist_record) ||
       h->members_size != persist_members_size)
-    return bad_state (p, why,
-                      "it was made by another version of this program");
+    return bad_state (p, "it was made by another version of this program",
+                      error);
   if (h->slab_size == p->params.slab_size)
     return 0;
   fp_format_size (h->slab_size, then);
   fp_format_size (p->params.slab_size, now);
-  return store_why (why, -EINVAL,
-                    "backing: %s has slabs of %s, not of %s: use the same "
-                    "--slab as before",
-                    p->params.dir, then, now);
+  return fp_fail (error, -EINVAL,
+                  "backing: %s has slabs of %s, not of %s: use the same "
+                  "--slab as before",
+                  p->params.dir, then, now);
 }
 
 static int
-check_file (struct persist *p, const char *name, char why[STORE_WHY_MAX])
+check_file (struct persist *p, const char *name, struct fp_error *error)
 {
   int fd = store_get (p->store, name), r = fd < 0 ? fd : 0;
   struct stat st;
@@ -306,41 +307,41 @@ check_file (struct persist *p, const char *name, char why[STORE_WHY_MAX])
   if (fd >= 0)
     close (fd);
   if (r < 0)
-    return store_why (why, r,
-                      "backing: %s/%s: it is in use, but cannot be opened: %s",
-                      p->params.dir, name, strerror (-r));
+    return fp_fail (error, r,
+                    "backing: %s/%s: it is in use, but cannot be opened: %s",
+                    p->params.dir, name, strerror (-r));
   if (!S_ISREG (st.st_mode) ||
       !backing_fits ((uint64_t) st.st_size, p->params.slab_size))
-    return store_why (why, -EBADMSG,
-                      "backing: %s/%s: it is in use, but its size is wrong",
-                      p->params.dir, name);
+    return fp_fail (error, -EBADMSG,
+                    "backing: %s/%s: it is in use, but its size is wrong",
+                    p->params.dir, name);
   return 0;
 }
 
 /* Refuse a label without its volume: a delete removes labels first. */
 static int
 no_volume (const struct persist *p, uint32_t slab, const struct fp_uuid *uuid,
-           char why[STORE_WHY_MAX])
+           struct fp_error *error)
 {
   char text[FP_UUID_STR_MAX];
 
   fp_uuid_format (uuid, text);
-  return store_why (why, -ENOENT,
-                    "backing: %s/volume-%s: it is missing, but slab %u holds "
-                    "an extent of it; nothing was changed (%s)",
-                    p->params.dir, text, slab,
-                    store_is_sealed (p->store)
-                        ? "systemd keeps at most FileDescriptorStoreMax= "
-                          "files; to start empty, stop the service"
-                        : "to start empty, remove the contents of this "
-                          "directory");
+  return fp_fail (error, -ENOENT,
+                  "backing: %s/volume-%s: it is missing, but slab %u holds "
+                  "an extent of it; nothing was changed (%s)",
+                  p->params.dir, text, slab,
+                  store_is_sealed (p->store)
+                      ? "systemd keeps at most FileDescriptorStoreMax= "
+                        "files; to start empty, stop the service"
+                      : "to start empty, remove the contents of this "
+                        "directory");
 }
 
 /* Check the label of a slab, and the slab's memory.  Refuse a label beyond the
  * slabs of --size: that slab must not be given up.
  */
 static int
-check_label (struct persist *p, uint32_t slab, char why[STORE_WHY_MAX])
+check_label (struct persist *p, uint32_t slab, struct fp_error *error)
 {
   struct persist_label l;
   const struct persist_volume *v;
@@ -349,32 +350,32 @@ check_label (struct persist *p, uint32_t slab, char why[STORE_WHY_MAX])
 
   snprintf (text, sizeof text, "the label of slab %u cannot be read", slab);
   if ((r < 0 && r != -ENOENT) || l.state > PERSIST_LOST)
-    return bad_state (p, why, text);
+    return bad_state (p, text, error);
   if (l.state == PERSIST_FREE)
     return 0;
   v = persist_volume_of (p, &l.volume);
   if (!v)
-    return no_volume (p, slab, &l.volume, why);
+    return no_volume (p, slab, &l.volume, error);
   if (v->doomed)
     return 0;
   if (l.extent >= v->extents || l.copy >= FP_WIRE_COPIES_MAX)
-    return bad_state (p, why, text);
+    return bad_state (p, text, error);
   if (slab >= p->params.slabs)
-    return store_why (why, -EINVAL,
-                      "backing: %s: slab %u is in use, but --size is for %u "
-                      "slabs: use a larger --size",
-                      p->params.dir, slab, p->params.slabs);
+    return fp_fail (error, -EINVAL,
+                    "backing: %s: slab %u is in use, but --size is for %u "
+                    "slabs: use a larger --size",
+                    p->params.dir, slab, p->params.slabs);
   if (l.state == PERSIST_LOST)
     return 0;
   backing_name (slab, l.serial, name);
-  return check_file (p, name, why);
+  return check_file (p, name, error);
 }
 
 static int
-find_volume (void *ctx, const char *name, char why[STORE_WHY_MAX])
+find_volume (void *ctx, const char *name, struct fp_error *error)
 {
   return is_volume (name) && !is_new (name)
-             ? persist_volume_find (ctx, name, why)
+             ? persist_volume_find (ctx, name, error)
              : 0;
 }
 
@@ -397,19 +398,19 @@ is_leftover (const struct persist *p, const char *name)
 }
 
 static int
-remove_leftover (void *ctx, const char *name, char why[STORE_WHY_MAX])
+remove_leftover (void *ctx, const char *name, struct fp_error *error)
 {
   struct persist *p = ctx;
   int r = is_leftover (p, name) ? store_remove (p->store, name) : 0;
 
-  return r < 0 ? store_why (why, r, "backing: %s/%s: %s", p->params.dir, name,
-                            strerror (-r))
+  return r < 0 ? fp_fail (error, r, "backing: %s/%s: %s", p->params.dir, name,
+                          strerror (-r))
                : 0;
 }
 
 /* Begin to change things: all checks have passed. */
 static int
-tidy_up (struct persist *p, char why[STORE_WHY_MAX])
+tidy_up (struct persist *p, struct fp_error *error)
 {
   struct persist_header *h = &p->header;
 
@@ -423,12 +424,12 @@ tidy_up (struct persist *p, char why[STORE_WHY_MAX])
   p->lease_s = FP_MAX (p->lease_s, h->lease_s);
   h->lease_s = p->params.lease_s;
   cell_write ((struct cell *) p->state, h, sizeof *h);
-  return store_each (p->store, remove_leftover, p, why);
+  return store_each (p->store, remove_leftover, p, error);
 }
 
 /* Map the state and check all of it.  It grows if there are more slabs now. */
 static int
-map_state (struct persist *p, int fd, char why[STORE_WHY_MAX])
+map_state (struct persist *p, int fd, struct fp_error *error)
 {
   uint64_t wanted = state_bytes (p);
   struct stat st;
@@ -440,16 +441,16 @@ map_state (struct persist *p, int fd, char why[STORE_WHY_MAX])
   p->state_bytes = (uint64_t) st.st_size;
   if (p->state_bytes <= SLABS_AT ||
       p->state_bytes % store_page (p->store) != 0)
-    return bad_state (p, why, "it is truncated");
+    return bad_state (p, "it is truncated", error);
   r = persist_map_file (fd, p->state_bytes, &map);
   if (r < 0)
     return r;
   p->state = map;
-  r = check_header (p, why);
+  r = check_header (p, error);
   if (r == 0)
-    r = store_each (p->store, find_volume, p, why);
+    r = store_each (p->store, find_volume, p, error);
   for (uint32_t i = 0; r == 0 && i < nr_cells (p); i++)
-    r = check_label (p, i, why);
+    r = check_label (p, i, error);
   if (r < 0 || wanted <= p->state_bytes)
     return r;
   munmap (p->state, p->state_bytes);
@@ -465,40 +466,40 @@ map_state (struct persist *p, int fd, char why[STORE_WHY_MAX])
 }
 
 static int
-find_state (struct persist *p, char why[STORE_WHY_MAX])
+find_state (struct persist *p, struct fp_error *error)
 {
   int fd = store_get (p->store, "state"), r;
 
   if (fd == -ENOENT)
-    return make_state (p, why);
+    return make_state (p, error);
   if (fd < 0)
     return fd;
-  r = map_state (p, fd, why);
+  r = map_state (p, fd, error);
   close (fd);
-  return r < 0 ? r : tidy_up (p, why);
+  return r < 0 ? r : tidy_up (p, error);
 }
 
 int
 persist_open (struct persist **out, const struct persist_params *params,
-              char why[STORE_WHY_MAX])
+              struct fp_error *error)
 {
   struct persist *p = calloc (1, sizeof *p);
   int r;
 
-  why[0] = '\0';
+  error->text[0] = '\0';
   if (!p)
     return -ENOMEM;
   p->params = *params;
   p->lease_s = params->lease_s;
   TAILQ_INIT (&p->found);
-  r = store_open (&p->store, params->dir, why);
+  r = store_open (&p->store, params->dir, error);
   if (r == 0)
-    r = check_slab_size (p, why);
+    r = check_slab_size (p, error);
   if (r == 0)
-    r = find_state (p, why);
+    r = find_state (p, error);
   if (r < 0) {
-    if (why[0] == '\0')
-      store_why (why, r, "backing: %s/state: %s", params->dir, strerror (-r));
+    if (error->text[0] == '\0')
+      fp_fail (error, r, "backing: %s/state: %s", params->dir, strerror (-r));
     persist_close (p);
     return r;
   }

@@ -29,7 +29,7 @@
  * the memory.  For any other client it is as if that one had vanished
  * (slab.h).
  *
- * Errors:   0 or a negative errno value; why says more, for people.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  the loop's.
  */
 
@@ -40,6 +40,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/error.h"
 #include "memserver/auth/access.h"
 #include "memserver/pool/store.h"
 #include "proto/messages.h"
@@ -110,7 +111,7 @@ struct persist_params {
  * it.
  */
 int persist_open (struct persist **out, const struct persist_params *p,
-                  char why[STORE_WHY_MAX]);
+                  struct fp_error *error);
 /* Close it; the files stay. */
 void persist_close (struct persist *p);
 

@@ -6,6 +6,7 @@
 #ifndef MEMSERVER_PERSIST_INT_H
 #define MEMSERVER_PERSIST_INT_H
 
+#include "base/error.h"
 #include "base/uuid.h"
 #include "memserver/store/cell.h"
 #include "memserver/store/persist.h"
@@ -43,7 +44,7 @@ int persist_map_file (int fd, uint64_t bytes, void **out);
 
 /* Check a file volume-UUID, and put it on the list.  Change nothing. */
 int persist_volume_find (struct persist *p, const char *name,
-                         char why[STORE_WHY_MAX]);
+                         struct fp_error *error);
 /* Return the volume of this uuid if it was found, or NULL. */
 const struct persist_volume *persist_volume_of (const struct persist *p,
                                                 const struct fp_uuid *uuid);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "memserver/store/persist_int.h"
 
 #define PAGE 4096u
@@ -396,16 +397,16 @@ look_at (struct persist_volume *v)
 
 int
 persist_volume_find (struct persist *p, const char *name,
-                     char why[STORE_WHY_MAX])
+                     struct fp_error *error)
 {
   struct persist_volume *v;
   struct fp_uuid uuid;
   int e;
 
   if (fp_uuid_parse (&uuid, name + 7) < 0)
-    return store_why (why, -EBADMSG,
-                      "backing: %s/%s: not a volume's file: move it away",
-                      p->params.dir, name);
+    return fp_fail (error, -EBADMSG,
+                    "backing: %s/%s: not a volume's file: move it away",
+                    p->params.dir, name);
   v = new_volume (p, &uuid);
   if (!v)
     return -ENOMEM;
@@ -413,8 +414,8 @@ persist_volume_find (struct persist *p, const char *name,
   v->fd = store_get (p->store, name);
   e = v->fd < 0 ? v->fd : look_at (v);
   if (e < 0)
-    return store_why (
-        why, e,
+    return fp_fail (
+        error, e,
         "backing: %s/%s: it cannot be read: %s; nothing was changed (to start "
         "empty, remove the contents of this directory)",
         p->params.dir, name,

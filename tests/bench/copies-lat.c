@@ -20,6 +20,7 @@
 #include "base/addr.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "volume/volume.h"
 
 #define SIZE (64u << 20)
@@ -61,16 +62,16 @@ open_one (struct fp_volume **v, const struct fp_volume_params *base,
           unsigned copies, const char *name)
 {
   struct fp_volume_params p = *base;
-  char why[FP_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
   int r;
 
   p.copies = copies;
   snprintf (p.name, sizeof p.name, "copies-lat-%s", name);
-  r = fp_volume_probe (&p, why);
+  r = fp_volume_probe (&p, &error);
   if (r == 0)
-    r = fp_volume_start (v, &p, why);
+    r = fp_volume_start (v, &p, &error);
   if (r < 0) {
-    fprintf (stderr, "copies-lat: %s\n", why);
+    fprintf (stderr, "copies-lat: %s\n", error.text);
     return r;
   }
   /* Reads of extents that were never written need no copy. */

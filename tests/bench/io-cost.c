@@ -34,6 +34,7 @@
 
 #include "base/addr.h"
 #include "base/checked.h"
+#include "base/error.h"
 #include "volume/volume.h"
 
 #if defined __has_feature
@@ -296,15 +297,15 @@ measure (void *arg)
 static int
 run (struct fp_volume_params *p, struct work *w)
 {
-  char why[FP_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
   struct fp_volume *v;
   pthread_t thread;
-  int r = fp_volume_probe (p, why);
+  int r = fp_volume_probe (p, &error);
 
   if (r == 0)
-    r = fp_volume_start (&v, p, why);
+    r = fp_volume_start (&v, p, &error);
   if (r < 0) {
-    fprintf (stderr, "io-cost: %s\n", why);
+    fprintf (stderr, "io-cost: %s\n", error.text);
     return r;
   }
   w->lane = fp_volume_lane_get (v);

@@ -16,6 +16,7 @@
 #include "base/addr.h"
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "volume/volume.h"
 
 #define SIZE (64u << 20)
@@ -68,18 +69,18 @@ rnd (void)
 static int
 open_one (struct fp_volume **v, struct fp_volume_params p, unsigned way)
 {
-  char why[FP_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
   struct fp_lane *lane;
   int r;
 
   p.checksum = ways[way].checksum;
   p.encrypt = ways[way].encrypt;
   p.integrity = ways[way].integrity;
-  r = fp_volume_probe (&p, why);
+  r = fp_volume_probe (&p, &error);
   if (r == 0)
-    r = fp_volume_start (v, &p, why);
+    r = fp_volume_start (v, &p, &error);
   if (r < 0) {
-    fprintf (stderr, "sealed-lat: %s: %s\n", ways[way].name, why);
+    fprintf (stderr, "sealed-lat: %s: %s\n", ways[way].name, error.text);
     return r;
   }
   lane = fp_volume_lane_get (*v);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "files.h"
 #include "fuzz.h"
 #include "memserver/pool/store.h"
@@ -37,7 +38,7 @@ static char where[64];
 
 bool __wrap_store_will_seal (const char *path);
 int __wrap_store_open (struct store **out, const char *path,
-                       char why[STORE_WHY_MAX]);
+                       struct fp_error *error);
 void __wrap_store_close (struct store *s);
 const char *__wrap_store_where (const struct store *s);
 uint64_t __wrap_store_page (const struct store *s);
@@ -49,7 +50,7 @@ void __wrap_store_unmake (struct store *s, const char *name);
 int __wrap_store_keep (struct store *s, const char *name, int fd);
 int __wrap_store_remove (struct store *s, const char *name);
 int __wrap_store_each (struct store *s, store_each_fn *each, void *ctx,
-                       char why[STORE_WHY_MAX]);
+                       struct fp_error *error);
 int __wrap_fstat (int fd, struct stat *st);
 int __wrap_fstatfs (int fd, struct statfs *fs);
 int __wrap_ftruncate (int fd, off_t size);
@@ -215,9 +216,9 @@ __wrap_store_will_seal (const char *path)
 
 int
 __wrap_store_open (struct store **out, const char *path,
-                   char why[STORE_WHY_MAX])
+                   struct fp_error *error)
 {
-  (void) why;
+  (void) error;
   snprintf (where, sizeof where, "%s", path);
   *out = (struct store *) files;
   return 0;
@@ -316,14 +317,14 @@ __wrap_store_remove (struct store *s, const char *name)
 
 int
 __wrap_store_each (struct store *s, store_each_fn *each, void *ctx,
-                   char why[STORE_WHY_MAX])
+                   struct fp_error *error)
 {
   int r = 0;
 
   (void) s;
   for (unsigned i = 0; i < FILES_MAX && r == 0; i++)
     if (files[i].there)
-      r = each (ctx, files[i].name, why);
+      r = each (ctx, files[i].name, error);
   return r;
 }
 

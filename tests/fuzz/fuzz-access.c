@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "fuzz.h"
 #include "memserver/auth/access.h"
 
@@ -45,7 +46,7 @@ check_taken (void)
 {
   static const char right[] = "[alice]\nvolumes = *\n";
   static bool looked;
-  char why[ACCESS_WHY_MAX];
+  struct fp_error error;
   struct access *a = NULL;
 
   if (looked)
@@ -53,7 +54,7 @@ check_taken (void)
   looked = true;
   FUZZ_CHECK (access_read (&a,
                            fuzz_file ((const uint8_t *) right, strlen (right)),
-                           why) == 0);
+                           &error) == 0);
   access_free (a);
 }
 
@@ -61,15 +62,16 @@ int
 LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
   const struct who nobody = { .kind = WHO_NOBODY };
-  char why[ACCESS_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
   struct access *a = NULL;
   int r;
 
   check_taken ();
-  r = access_read (&a, fuzz_file (data, size), why);
+  r = access_read (&a, fuzz_file (data, size), &error);
   if (r < 0) {
     FUZZ_CHECK (r == -EINVAL && a == NULL);
-    FUZZ_CHECK (why[0] != '\0' && memchr (why, '\0', sizeof why) != NULL);
+    FUZZ_CHECK (error.text[0] != '\0' &&
+                memchr (error.text, '\0', sizeof error.text) != NULL);
     return 0;
   }
   FUZZ_CHECK (access_count (a) > 0 && access_count (a) <= ACCESS_MAX);

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/error.h"
 #include "front/control.h"
 #include "fuzz.h"
 
@@ -14,7 +15,8 @@ const unsigned fuzz_runs = 50000;
 int
 LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
-  char line[FP_REQUEST_MAX + 1], why[FP_WHY_MAX] = "";
+  char line[FP_REQUEST_MAX + 1];
+  struct fp_error error = { .text = "" };
   struct fp_request q;
   int r;
 
@@ -23,10 +25,10 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
     size = FP_REQUEST_MAX;
   memcpy (line, data, size);
   line[size] = '\0';
-  r = fp_request_parse (&q, line, why);
-  FUZZ_CHECK (memchr (why, '\0', sizeof why) != NULL);
+  r = fp_request_parse (&q, line, &error);
+  FUZZ_CHECK (memchr (error.text, '\0', sizeof error.text) != NULL);
   if (r < 0)
-    FUZZ_CHECK (why[0] != '\0');
+    FUZZ_CHECK (error.text[0] != '\0');
   else {
     FUZZ_CHECK (memchr (q.domain, '\0', sizeof q.domain) != NULL);
     FUZZ_CHECK (memchr (q.addr.host, '\0', sizeof q.addr.host) != NULL);

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "files.h"
 #include "fuzz.h"
@@ -48,7 +49,7 @@ const unsigned fuzz_runs = 20000;
 #define MAP_AT                                                                \
   (MEMBERS_AT + (CELL_SIZE (persist_members_size) + PAGE - 1) / PAGE * PAGE)
 
-static char why[STORE_WHY_MAX];
+static struct fp_error error;
 static struct mailbox *mailbox;
 static struct records records = { .lease_s = 30 };
 
@@ -182,7 +183,7 @@ start (void)
   records.base = event_base_new ();
   FUZZ_CHECK (records.base != NULL);
   FUZZ_CHECK (mailbox_new (&mailbox, records.base) == 0);
-  FUZZ_CHECK (persist_open (&p, &params, why) == 0);
+  FUZZ_CHECK (persist_open (&p, &params, &error) == 0);
   make_volume (p, 1, "one", true);
   make_volume (p, 2, "", false);
   persist_close (p);
@@ -384,10 +385,11 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
     if (tries[i].there)
       files_put (tries[i].name, tries[i].tried, tries[i].now);
 
-  r = persist_open (&p, &params, why);
+  r = persist_open (&p, &params, &error);
   FUZZ_CHECK (r <= 0);
   if (r < 0) {
-    FUZZ_CHECK (why[0] != '\0' && memchr (why, '\0', sizeof why) != NULL);
+    FUZZ_CHECK (error.text[0] != '\0' &&
+                memchr (error.text, '\0', sizeof error.text) != NULL);
     check_unchanged ();
     return 0;
   }

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "base/error.h"
 #include "front/params.h"
 #include "fuzz.h"
 
@@ -15,18 +16,19 @@ int
 LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 {
   static struct fp_params p;
-  char why[FP_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
 
   fp_params_init (&p);
-  if (fp_params_set (&p, "pool", fuzz_file (data, size), why) < 0) {
-    FUZZ_CHECK (why[0] != '\0' && memchr (why, '\0', sizeof why) != NULL);
+  if (fp_params_set (&p, "pool", fuzz_file (data, size), &error) < 0) {
+    FUZZ_CHECK (error.text[0] != '\0' &&
+                memchr (error.text, '\0', sizeof error.text) != NULL);
     return 0;
   }
   FUZZ_CHECK (p.volume.nr_servers > 0);
   FUZZ_CHECK (p.volume.nr_servers <= FP_MAX_SERVERS);
-  if (fp_params_set (&p, "size", "1G", why) == 0 &&
-      fp_params_complete (&p, why) < 0)
-    FUZZ_CHECK (why[0] != '\0');
+  if (fp_params_set (&p, "size", "1G", &error) == 0 &&
+      fp_params_complete (&p, &error) < 0)
+    FUZZ_CHECK (error.text[0] != '\0');
   return 0;
 }
 

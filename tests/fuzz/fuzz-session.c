@@ -31,6 +31,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "clock.h"
 #include "fuzz.h"
@@ -149,7 +150,7 @@ start (void)
     .slabs = SLABS,
     .freed = on_freed
   };
-  char why[ACCESS_WHY_MAX];
+  struct fp_error error;
   uint32_t made;
 
   if (srv.base)
@@ -157,7 +158,7 @@ start (void)
   FUZZ_CHECK (
       access_read (&some_access,
                    fuzz_file ((const uint8_t *) rights, strlen (rights)),
-                   why) == 0);
+                   &error) == 0);
   if (!loop_works (one_more_step)) {
     printf ("SKIP: this C library has other names for some calls\n");
     exit (77);

@@ -74,6 +74,7 @@
 #include <unistd.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "memclient.h"
 #include "transport/tls/tls.h"
 
@@ -579,17 +580,17 @@ static int
 start_tls (const char *file)
 {
   struct fp_tls_params p = { .mode_given = true, .mode = FP_TLS_REQUIRE };
-  char why[FP_TLS_WHY_MAX];
+  struct fp_error error;
   struct fp_tls *tls;
   int r;
 
   if (!file)
     return 0;
-  r = fp_tls_params_set (&p, "tls-psk", file, why);
+  r = fp_tls_params_set (&p, "tls-psk", file, &error);
   if (r == 0)
-    r = fp_tls_new (&tls, &p, false, why);
+    r = fp_tls_new (&tls, &p, false, &error);
   if (r < 0)
-    fprintf (stderr, "memclient: %s\n", why);
+    fprintf (stderr, "memclient: %s\n", error.text);
   else
     fp_tls_set_client (tls);
   return r;

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "link-fixture.h"
 
 struct fake_server *servers[NR_SERVERS];
@@ -31,13 +32,13 @@ start (unsigned nr_servers)
 {
   static const char *const names[] = { "a", "b" };
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   for (unsigned i = 0; i < NR_SERVERS; i++)
     servers[i] = fake_server_new (names[i], SLAB, SLABS);
   link_params (&p);
   p.nr_servers = nr_servers;
-  return fp_volume_start (&v, &p, why) < 0;
+  return fp_volume_start (&v, &p, &error) < 0;
 }
 
 int
@@ -98,7 +99,7 @@ expect (uint64_t i, const char *text)
 }
 
 int
-link_resume (char why[FP_WHY_MAX])
+link_resume (struct fp_error *error)
 {
   struct fp_volume_params p;
 
@@ -109,7 +110,7 @@ link_resume (char why[FP_WHY_MAX])
   v = NULL;
   for (unsigned i = 0; i < NR_SERVERS; i++)
     fake_server_revive (servers[i]);
-  return fp_volume_start (&v, &p, why);
+  return fp_volume_start (&v, &p, error);
 }
 
 unsigned

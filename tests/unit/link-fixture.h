@@ -4,6 +4,7 @@
 #ifndef LINK_FIXTURE_H
 #define LINK_FIXTURE_H
 
+#include "base/error.h"
 #include "fake-ctl.h"
 #include "volume/volume_int.h"
 
@@ -32,7 +33,7 @@ int write_extent (uint64_t i, const char *text);
 void expect (uint64_t i, const char *text);
 
 /* Let the process die; resume its volume as the next process does. */
-int link_resume (char why[FP_WHY_MAX]);
+int link_resume (struct fp_error *error);
 
 /* Return the server that holds extent i; set *generation to its label's. */
 unsigned holder (uint64_t i, uint64_t *generation);

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "proto/messages.h"
 #include "tcp-peer.h"
 #include "transport/tls/tls.h"
@@ -129,7 +130,8 @@ tcp_peer_setup_tls (void **state)
 {
   static const char key[] = "alice:00112233445566778899aabbccddeeff\n";
   struct fp_tls_params p = { .mode = FP_TLS_REQUIRE };
-  char why[FP_TLS_WHY_MAX], path[] = "/tmp/farpage-tcp-XXXXXX";
+  char path[] = "/tmp/farpage-tcp-XXXXXX";
+  struct fp_error error;
   struct fp_tls *client;
   int fd = mkstemp (path);
 
@@ -137,8 +139,8 @@ tcp_peer_setup_tls (void **state)
   assert_int_equal (write (fd, key, sizeof key - 1), sizeof key - 1);
   close (fd);
   memcpy (p.psk, path, sizeof path);
-  assert_int_equal (fp_tls_new (&client, &p, false, why), 0);
-  assert_int_equal (fp_tls_new (&tls_server, &p, true, why), 0);
+  assert_int_equal (fp_tls_new (&client, &p, false, &error), 0);
+  assert_int_equal (fp_tls_new (&tls_server, &p, true, &error), 0);
   unlink (path);
   fp_tls_set_client (client);
   return tcp_peer_setup (state);

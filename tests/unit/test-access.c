@@ -10,9 +10,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "memserver/auth/access.h"
 
-static char path[64], why[ACCESS_WHY_MAX];
+static char path[64];
+static struct fp_error error;
 static struct access *file;
 
 static int
@@ -48,7 +50,7 @@ read_text (const char *text)
   assert_int_equal (fclose (fp), 0);
   access_free (file);
   file = NULL;
-  return access_read (&file, path, why);
+  return access_read (&file, path, &error);
 }
 
 static struct who
@@ -275,8 +277,8 @@ test_refused (void **state)
   for (unsigned i = 0; i < sizeof table / sizeof table[0]; i++) {
     if (read_text (table[i].text) != -EINVAL)
       fail_msg ("taken: %s", table[i].text);
-    if (strstr (why, table[i].says) == NULL)
-      fail_msg ("'%s' does not say '%s'", why, table[i].says);
+    if (strstr (error.text, table[i].says) == NULL)
+      fail_msg ("'%s' does not say '%s'", error.text, table[i].says);
     assert_null (file);
   }
 }
@@ -315,10 +317,10 @@ test_file (void **state)
   assert_int_equal (chmod (path, 0646), 0);
   access_free (file);
   file = NULL;
-  assert_int_equal (access_read (&file, path, why), -EINVAL);
-  assert_non_null (strstr (why, "any user can write to it"));
-  assert_int_equal (access_read (&file, "/no/such/file", why), -ENOENT);
-  assert_int_equal (access_read (&file, "/dev/null", why), -EINVAL);
+  assert_int_equal (access_read (&file, path, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "any user can write to it"));
+  assert_int_equal (access_read (&file, "/no/such/file", &error), -ENOENT);
+  assert_int_equal (access_read (&file, "/dev/null", &error), -EINVAL);
 }
 
 int

@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <sys/stat.h>
 
+#include "base/error.h"
 #include "tools/attach/attachment.h"
 #include "tools/common/sysfs.h"
 
@@ -103,7 +104,7 @@ static void
 serve_fails (bool resume, char *const *given, unsigned nr)
 {
   struct attachment a = { .lock = -1, .nbdkit = NBDKIT_PROC_INIT };
-  struct why w;
+  struct fp_error error;
 
   a.st.index = STATE_MAX_DEVICES - 1;
   a.st.connections = 1;
@@ -114,7 +115,8 @@ serve_fails (bool resume, char *const *given, unsigned nr)
   heard = 0;
   patience = deadline_in (60000, NULL);
   path_of (a.socket, sizeof a.socket, "nbd.sock");
-  assert_int_equal (attachment_serve (&a, resume, &patience, &w), -ETIMEDOUT);
+  assert_int_equal (attachment_serve (&a, resume, &patience, &error),
+                    -ETIMEDOUT);
   assert_int_equal (a.nbdkit.pid, 0);
   assert_true (was_made ("ready"));
   assert_int_equal (heard, 1); /* the reason is passed on, once */

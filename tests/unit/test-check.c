@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "engine/mirror.h"
 #include "extent/stripe.h"
@@ -32,7 +33,7 @@
 
 static struct fake_server *servers[NR_SERVERS];
 static struct fp_volume *v;
-static char why[FP_WHY_MAX];
+static struct fp_error error;
 static struct fp_check_status s;
 
 static void
@@ -56,11 +57,11 @@ start_striped (unsigned copies, unsigned nr, uint32_t width, uint32_t unit)
   p.slots = 4;
   p.slot_size = 32 * 1024;
   p.resync_delay_ms = 0;
-  r = fp_volume_probe (&p, why);
+  r = fp_volume_probe (&p, &error);
   if (r == 0)
-    r = fp_volume_start (&v, &p, why);
+    r = fp_volume_start (&v, &p, &error);
   if (r < 0)
-    fprintf (stderr, "%d: %s\n", r, why);
+    fprintf (stderr, "%d: %s\n", r, error.text);
   assert_int_equal (r, 0);
 }
 
@@ -173,7 +174,7 @@ await_end (void)
 static void
 check (bool repair)
 {
-  assert_int_equal (fp_volume_check (v, repair, 0, why), 0);
+  assert_int_equal (fp_volume_check (v, repair, 0, &error), 0);
   await_end ();
   assert_int_equal (s.state, FP_CHECK_DONE);
 }
@@ -210,7 +211,7 @@ begin_held (unsigned n)
   uint64_t end = fp_deadline_in_ms (20000);
 
   fp_fake_server_hold (data, true);
-  assert_int_equal (fp_volume_check (v, false, 0, why), 0);
+  assert_int_equal (fp_volume_check (v, false, 0, &error), 0);
   while (fp_fake_server_held (data) == 0) {
     assert_false (fp_deadline_passed (end));
     assert_true (is_running ());
@@ -499,7 +500,7 @@ test_moves (void **state)
   fill ();
   begin_writing ();
   for (unsigned n = 0; n < 20; n++) {
-    assert_int_equal (fp_volume_check (v, true, 0, why), 0);
+    assert_int_equal (fp_volume_check (v, true, 0, &error), 0);
     for (uint64_t k = 0; k < v->extents->all; k++)
       for (unsigned to = 0; to < 3; to++)
         if (to != atomic_load (&v->extents->p[k].server) &&
@@ -557,14 +558,14 @@ test_cancel (void **state)
   (void) state;
   start (2, 2);
   fill ();
-  assert_int_equal (fp_volume_check_cancel (v, why), -ENOENT);
+  assert_int_equal (fp_volume_check_cancel (v, &error), -ENOENT);
   begin_held (1);
-  assert_int_equal (fp_volume_check (v, false, 0, why), -EBUSY);
-  assert_int_equal (fp_volume_check_cancel (v, why), 0);
+  assert_int_equal (fp_volume_check (v, false, 0, &error), -EBUSY);
+  assert_int_equal (fp_volume_check_cancel (v, &error), 0);
   await_end ();
   assert_int_equal (s.state, FP_CHECK_CANCELLED);
   fp_fake_server_hold (fake_server_data (servers[1]), false);
-  assert_int_equal (fp_volume_check_cancel (v, why), -ENOENT);
+  assert_int_equal (fp_volume_check_cancel (v, &error), -ENOENT);
   await_whole ();
   check (false);
   expect (BLOCKS, 0);
@@ -605,8 +606,8 @@ test_one_copy (void **state)
 {
   (void) state;
   start (1, 2);
-  assert_int_equal (fp_volume_check (v, false, 0, why), -EINVAL);
-  assert_non_null (strstr (why, "one copy"));
+  assert_int_equal (fp_volume_check (v, false, 0, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "one copy"));
 }
 
 /* The rate is two blocks in 50 ms. */
@@ -620,7 +621,7 @@ test_rate (void **state)
   fill ();
   begin = fp_now_ns ();
   assert_int_equal (
-      fp_volume_check (v, false, 40 * (uint64_t) FP_CHECK_BLOCK, why), 0);
+      fp_volume_check (v, false, 40 * (uint64_t) FP_CHECK_BLOCK, &error), 0);
   await_end ();
   expect (BLOCKS, 0);
   assert_true (fp_now_ns () - begin >= (BLOCKS - 1) * FP_NS_PER_S / 40);

@@ -230,7 +230,7 @@ check_waits (struct writing *w)
 
   assert_int_equal (byte_of (0, AT), 9);
   assert_int_equal (byte_of (1, AT), 8);
-  assert_int_equal (fp_volume_check (v, false, 0, why), 0);
+  assert_int_equal (fp_volume_check (v, false, 0, &last_error), 0);
   pause_ms (200);
   finish (w);
   do {

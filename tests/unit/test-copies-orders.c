@@ -259,7 +259,7 @@ check (bool sound)
       memset (vain[n], 0, sizeof vain[n]);
   }
   if (v == NULL && sound)
-    fail_msg ("%s, step %u: %s", order, step, why);
+    fail_msg ("%s, step %u: %s", order, step, last_error.text);
 }
 
 static void

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "tools/doctor/doctor.h"
 
 static char root[64];
@@ -58,9 +59,9 @@ drop (const char *name)
 static int netlink_says;
 
 static int
-netlink (struct why *w)
+netlink (struct fp_error *error)
 {
-  return why_set (w, netlink_says, "no such family");
+  return fp_fail (error, netlink_says, "no such family");
 }
 
 static int run_says;
@@ -450,11 +451,11 @@ test_volumes (void **state)
   v = attached (NULL, NULL);
   json_object_put (v->plugin);
   v->plugin = NULL;
-  strcpy (v->plugin_why.text, "because");
+  strcpy (v->plugin_error.text, "because");
   finds ("volumes", DOCTOR_PROBLEM, "does not answer: because");
   assert_true (doctor_examine (&d, NULL));
   v = attached (NULL, NULL);
-  strcpy (v->state_why.text, "cannot read it");
+  strcpy (v->state_error.text, "cannot read it");
   finds ("volumes", DOCTOR_UNKNOWN, "cannot read what is attached");
   finds ("swap", DOCTOR_UNKNOWN, "cannot read what is attached");
 }

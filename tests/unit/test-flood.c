@@ -18,6 +18,7 @@
 
 #include "base/addr.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "donor.h"
 #include "memserver/auth/origin.h"
 #include "memserver/listener.h"
@@ -33,11 +34,11 @@ static int
 setup (void **state)
 {
   struct fp_addr addr = { .host = "127.0.0.1" };
-  char why[WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
 
   (void) state;
   donor_start (1, 1);
-  assert_int_equal (listener_open (&donor, &addr, why), 0);
+  assert_int_equal (listener_open (&donor, &addr, &error), 0);
   server = (struct sockaddr_in) {
     .sin_family = AF_INET,
     .sin_port = htons (listener_addr (donor.listeners[0])->port),

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "fake-ctl.h"
 #include "heal/migrate.h"
 #include "volume/volume_int.h"
@@ -77,7 +78,7 @@ setup (void **state)
 {
   static const char *const names[] = { "a", "b", "c" };
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
   fp_volume_params_init (&p);
@@ -95,7 +96,7 @@ setup (void **state)
   p.slot_size = 64 * 1024;
   shadow = calloc (1, SIZE);
   buf = malloc (SIZE);
-  if (shadow == NULL || buf == NULL || fp_volume_start (&v, &p, why) < 0)
+  if (shadow == NULL || buf == NULL || fp_volume_start (&v, &p, &error) < 0)
     return 1;
   for (uint64_t i = 0; i < EXTENTS; i++) {
     write_extent (i, (unsigned char) (i + 1));

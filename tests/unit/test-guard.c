@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "donor.h"
 #include "memserver/auth/access.h"
 #include "memserver/session/access_reread.h"
@@ -32,7 +33,7 @@ setup (void **state)
                              "[bob]\nvolumes = *\ntakeover = yes\n"
                              "[boss]\nadmin = yes\n";
   static const char *const names[] = { "alice", "bob", "boss" };
-  char why[ACCESS_WHY_MAX];
+  struct fp_error error;
   int fd, r;
 
   (void) state;
@@ -41,7 +42,7 @@ setup (void **state)
   assert_true (fd >= 0);
   assert_int_equal (write (fd, text, strlen (text)), strlen (text));
   donor_start (4, 1);
-  r = access_read (&donor.sessions.access, file, why);
+  r = access_read (&donor.sessions.access, file, &error);
   close (fd);
   assert_int_equal (r, 0);
   memset (clients, 0, sizeof clients);
@@ -212,7 +213,7 @@ test_fenced (void **state)
 {
   static const char text[] = "[alice]\nread_only = *\n[bob]\nread_only = *\n";
   struct session *writer = &clients[ALICE], *reader = &clients[BOB];
-  char why[ACCESS_WHY_MAX];
+  struct fp_error error;
   struct record *r;
 
   (void) state;
@@ -220,7 +221,7 @@ test_fenced (void **state)
   r = writer->record;
   write_file (text);
   access_free (donor.sessions.access);
-  assert_int_equal (access_read (&donor.sessions.access, file, why), 0);
+  assert_int_equal (access_read (&donor.sessions.access, file, &error), 0);
   assert_true (session_close_volume (writer));
   assert_true (r->fenced_ns > 0);
   r->fenced_ns = 0;
@@ -363,13 +364,13 @@ test_quota_of_orphans (void **state)
   const uint32_t flags = FP_OPEN_CREATE | FP_OPEN_EPHEMERAL;
   struct session *s = &clients[ALICE];
   static struct fp_grants grants;
-  char why[ACCESS_WHY_MAX];
+  struct fp_error error;
   struct record *r[2];
 
   (void) state;
   write_file (text);
   access_free (donor.sessions.access);
-  assert_int_equal (access_read (&donor.sessions.access, file, why), 0);
+  assert_int_equal (access_read (&donor.sessions.access, file, &error), 0);
   for (unsigned i = 0; i < 2; i++) {
     struct session *owner = &clients[i == 0 ? BOB : ALICE];
 

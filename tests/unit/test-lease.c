@@ -216,7 +216,7 @@ static void
 test_fence (void **state)
 {
   uint32_t seen = fp_notifier_count (&changes);
-  char by[FP_WHY_MAX];
+  char by[FP_STATUS_REASON_MAX];
 
   (void) state;
   assert_false (fp_lease_is_fenced (&lease));

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "engine/lane.h"       /* before the global v: -Wshadow */
 #include "peer/peer_migrate.h" /* before the global v: -Wshadow */
@@ -166,14 +167,14 @@ static void
 attach_again (unsigned lanes, unsigned await_ms)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   link_params (&p);
   p.nr_servers = v->p.nr_servers;
   p.lanes = lanes;
   p.await_ms = await_ms;
   fp_volume_stop (v, true);
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
 }
 
 static void
@@ -635,7 +636,7 @@ static void
 test_restarted_empty (void **state)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
   /* There were extents, but they were trimmed. */
@@ -651,7 +652,7 @@ test_restarted_empty (void **state)
   for (unsigned i = 10; i < EXTENTS; i++)
     assert_int_equal (write_extent (i, "data"), 0);
   assert_in_range (fake_server_labelled (servers[0]), 1, 10);
-  assert_int_equal (link_resume (why), 0);
+  assert_int_equal (link_resume (&error), 0);
   for (unsigned i = 0; i < EXTENTS; i++)
     expect (i, "data");
 }
@@ -662,7 +663,7 @@ test_restarted_empty (void **state)
 static void
 test_restarted_after_loss (void **state)
 {
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t i = 0;
 
   (void) state;
@@ -676,7 +677,7 @@ test_restarted_after_loss (void **state)
   await_state (0, FP_SERVER_UP);
   restart (0);
   await_state (0, FP_SERVER_LOST);
-  assert_true (link_resume (why) < 0);
+  assert_true (link_resume (&error) < 0);
   for (unsigned s = 0; s < NR_SERVERS; s++)
     fake_server_forget (servers[s]);
 }
@@ -688,7 +689,7 @@ static void
 test_probe_resume (void **state)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
   assert_int_equal (write_extent (0, "data"), 0);
@@ -696,14 +697,14 @@ test_probe_resume (void **state)
   p.resume = true;
   p.uuid = *fp_volume_uuid (v);
   fp_volume_stop (v, false);
-  assert_int_equal (fp_volume_probe (&p, why), 0);
-  assert_int_equal (fp_volume_probe (&p, why), 0);
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_probe (&p, &error), 0);
+  assert_int_equal (fp_volume_probe (&p, &error), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   expect (0, "data");
   fp_volume_stop (v, true);
   v = NULL;
-  assert_int_equal (fp_volume_probe (&p, why), -ENOENT);
-  assert_non_null (strstr (why, "lease"));
+  assert_int_equal (fp_volume_probe (&p, &error), -ENOENT);
+  assert_non_null (strstr (error.text, "lease"));
 }
 
 /* ---- whether the volume is still ours ---- */

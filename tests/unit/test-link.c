@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "link-fixture.h"
 
@@ -20,7 +21,7 @@ test_generations (void **state)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   uint64_t g, last = 0;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
   for (unsigned i = 0; i < 5; i++) {
@@ -31,7 +32,7 @@ test_generations (void **state)
   }
   assert_int_equal (fp_lane_zero (lane, SLAB, 0, true), 0);
   fp_volume_lane_put (lane);
-  assert_int_equal (link_resume (why), 0);
+  assert_int_equal (link_resume (&error), 0);
   assert_int_equal (write_extent (0, "more"), 0);
   holder (0, &g);
   assert_true (g > last);
@@ -51,7 +52,7 @@ static void
 two_labels (int64_t difference, bool late, const char *text)
 {
   struct fp_thread thread;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   unsigned at, slow;
   uint64_t g;
 
@@ -64,14 +65,14 @@ two_labels (int64_t difference, bool late, const char *text)
   fake_server_silence (servers[slow], FAKE_DEAF, FP_MSG_LIST);
   assert_int_equal (
       fp_thread_create (&thread, "later", speak_later, servers[slow]), 0);
-  assert_int_equal (link_resume (why), 0);
+  assert_int_equal (link_resume (&error), 0);
   assert_int_equal (fp_thread_join (&thread), 0);
   expect (0, text);
   for (unsigned i = 1; i < 4; i++)
     expect (i, "data");
   await_labelled (4);
   /* The label that was dropped cannot come back. */
-  assert_int_equal (link_resume (why), 0);
+  assert_int_equal (link_resume (&error), 0);
   expect (0, text);
   assert_int_equal (write_extent (0, "more"), 0);
   expect (0, "more");
@@ -123,7 +124,7 @@ static void
 test_taken_while_let_go (void **state)
 {
   struct fp_thread thread;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t g;
   unsigned at;
 
@@ -139,7 +140,7 @@ test_taken_while_let_go (void **state)
   fake_server_slow_list (servers[1], 40);
   assert_int_equal (fp_thread_create (&thread, "later", cut_later, servers[0]),
                     0);
-  assert_int_equal (link_resume (why), 0);
+  assert_int_equal (link_resume (&error), 0);
   assert_int_equal (fp_thread_join (&thread), 0);
   fake_server_slow_list (servers[1], 0);
   await_labelled (EXTENTS);
@@ -151,7 +152,7 @@ test_taken_while_let_go (void **state)
 static void
 test_same_generation (void **state)
 {
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t g;
   unsigned at;
 
@@ -159,7 +160,7 @@ test_same_generation (void **state)
   assert_int_equal (write_extent (0, "data"), 0);
   at = holder (0, &g);
   fake_server_plant (servers[!at], SLABS - 1, 0, g);
-  assert_true (link_resume (why) < 0);
+  assert_true (link_resume (&error) < 0);
   for (unsigned s = 0; s < NR_SERVERS; s++)
     fake_server_forget (servers[s]);
 }
@@ -171,7 +172,7 @@ static void
 test_label_lost_then_death (void **state)
 {
   uint64_t i = 0;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
   fake_server_die_of_label (servers[0], true);
@@ -185,7 +186,7 @@ test_label_lost_then_death (void **state)
   assert_true (fake_server_generation (servers[1], i) >
                fake_server_generation (servers[0], i));
   fake_server_die_of_label (servers[0], false);
-  assert_int_equal (link_resume (why), 0);
+  assert_int_equal (link_resume (&error), 0);
   for (uint64_t n = 0; n <= i; n++)
     expect (n, "data");
   await_labelled ((unsigned) i + 1);
@@ -197,7 +198,7 @@ test_label_lost_then_death (void **state)
 static void
 lost_and_label (int64_t difference, int status)
 {
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   struct fp_lane *lane;
   uint64_t g;
   unsigned at;
@@ -206,12 +207,12 @@ lost_and_label (int64_t difference, int status)
   at = holder (0, &g);
   fake_server_lose (servers[at]);
   fake_server_plant (servers[!at], SLABS - 1, 0, g + (uint64_t) difference);
-  assert_int_equal (link_resume (why), 0);
+  assert_int_equal (link_resume (&error), 0);
   lane = fp_volume_lane_get (v);
   assert_int_equal (fp_lane_read (lane, buf, 5, 0), status);
   fp_volume_lane_put (lane);
   await_labelled (status == 0 ? 1 : 0);
-  assert_int_equal (link_resume (why), 0);
+  assert_int_equal (link_resume (&error), 0);
   lane = fp_volume_lane_get (v);
   assert_int_equal (fp_lane_read (lane, buf, 5, 0), status);
   fp_volume_lane_put (lane);
@@ -254,7 +255,7 @@ test_many_leftovers (void **state)
 static void
 slow_resume (unsigned labels, unsigned ms, bool works, unsigned most_ms)
 {
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t i = 0, start;
 
   while (fake_server_labelled (servers[0]) < labels) {
@@ -263,7 +264,7 @@ slow_resume (unsigned labels, unsigned ms, bool works, unsigned most_ms)
   }
   fake_server_slow_list (servers[0], ms);
   start = fp_now_ns ();
-  assert_int_equal (link_resume (why) == 0, works);
+  assert_int_equal (link_resume (&error) == 0, works);
   assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 8000, most_ms);
   fake_server_slow_list (servers[0], 0);
   for (uint64_t n = 0; works && n < i; n++)

@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "donor.h"
 #include "memserver/listener.h"
@@ -98,7 +99,8 @@ in_use (uint16_t *port)
 static void
 test_some_in_use (void **state)
 {
-  char why[WHY_MAX] = "", expected[WHY_MAX];
+  struct fp_error error = { .text = "" };
+  char expected[128];
   struct fp_addr name = { .host = "donor" };
   int fd = in_use (&name.port);
 
@@ -107,7 +109,7 @@ test_some_in_use (void **state)
   resolve_to (INADDR_LOOPBACK, name.port); /* a duplicate counts once */
   resolve_to (INADDR_LOOPBACK + 1, name.port);
   resolve_to (INADDR_LOOPBACK + 1, name.port);
-  assert_int_equal (listener_open (&donor, &name, why), 0);
+  assert_int_equal (listener_open (&donor, &name, &error), 0);
   assert_int_equal (donor.nr_listeners, 1);
   assert_int_equal (warnings, 1);
   snprintf (expected, sizeof expected, "listen: 127.0.0.1:%u,", name.port);
@@ -119,17 +121,18 @@ test_some_in_use (void **state)
 static void
 test_all_in_use (void **state)
 {
-  char why[WHY_MAX] = "", expected[WHY_MAX];
+  struct fp_error error = { .text = "" };
+  char expected[128];
   struct fp_addr name = { .host = "donor" };
   int fd = in_use (&name.port);
 
   (void) state;
   resolve_to (INADDR_LOOPBACK, name.port);
-  assert_int_equal (listener_open (&donor, &name, why), -EADDRINUSE);
+  assert_int_equal (listener_open (&donor, &name, &error), -EADDRINUSE);
   assert_int_equal (warnings, 0);
   snprintf (expected, sizeof expected, "listen: donor:%u: %s", name.port,
             strerror (EADDRINUSE));
-  assert_memory_equal (why, expected, strlen (expected));
+  assert_memory_equal (error.text, expected, strlen (expected));
   close (fd);
 }
 
@@ -138,14 +141,14 @@ static void
 test_not_all_local (void **state)
 {
   struct fp_addr name = { .host = "donor" };
-  char why[WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
 
   (void) state;
   resolve_to (INADDR_LOOPBACK, 0);
   resolve_to (0x0a000001, 0);
-  assert_int_equal (listener_open (&donor, &name, why), -EACCES);
+  assert_int_equal (listener_open (&donor, &name, &error), -EACCES);
   assert_int_equal (donor.nr_listeners, 0);
-  assert_non_null (strstr (why, "--insecure"));
+  assert_non_null (strstr (error.text, "--insecure"));
 }
 
 int

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "fake-ctl.h"
 #include "heal/migrate.h"
@@ -91,11 +92,11 @@ static void
 start (uint64_t rate)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   params (&p);
   p.move_rate = rate;
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
 }
 
 static int
@@ -159,7 +160,7 @@ static void
 resume (void)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   params (&p);
   p.resume = true;
@@ -170,7 +171,7 @@ resume (void)
     fake_server_silence (servers[i], FAKE_SPEAKS, 0);
     fake_server_revive (servers[i]);
   }
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
 }
 
 static void
@@ -922,7 +923,7 @@ test_stopped (void **state)
 {
   struct fp_volume_params p;
   struct migrate_call c;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
 
   (void) state;
@@ -936,7 +937,7 @@ test_stopped (void **state)
   fp_migrate_stop (v->migrate);
   assert_int_equal (end_move (&c), -ECANCELED);
   fp_volume_stop (v, false);
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   check_all ();
 }
 
@@ -1136,10 +1137,10 @@ static void
 drain_soon (unsigned server)
 {
   uint64_t deadline = fp_deadline_in_ms (5000);
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   int r;
 
-  while ((r = fp_volume_drain (v, server, 0, why)) == -ENOSPC) {
+  while ((r = fp_volume_drain (v, server, 0, &error)) == -ENOSPC) {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
   }
@@ -1150,7 +1151,7 @@ static void
 test_drain (void **state)
 {
   struct fp_server_status s;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
 
   (void) state;
@@ -1158,7 +1159,7 @@ test_drain (void **state)
   pause_ms (50);
   for (unsigned i = 0; i + 1 < NR_SERVERS; i++) {
     drain_soon (i);
-    assert_int_equal (fp_volume_drain (v, i, 0, why), 0);
+    assert_int_equal (fp_volume_drain (v, i, 0, &error), 0);
     await_drain (i, FP_DRAIN_DONE);
   }
   pause_ms (50);
@@ -1173,12 +1174,12 @@ test_drain (void **state)
     fake_server_cut (servers[i]);
   }
   check_all ();
-  assert_int_equal (fp_volume_drain (v, NR_SERVERS - 1, 0, why), -EBUSY);
-  assert_non_null (strstr (why, "last server"));
+  assert_int_equal (fp_volume_drain (v, NR_SERVERS - 1, 0, &error), -EBUSY);
+  assert_non_null (strstr (error.text, "last server"));
   for (unsigned i = 0; i + 1 < NR_SERVERS; i++)
     fake_server_revive (servers[i]);
-  assert_int_equal (fp_volume_drain_cancel (v, 0, why), 0);
-  assert_int_equal (fp_volume_drain_cancel (v, 0, why), -ENOENT);
+  assert_int_equal (fp_volume_drain_cancel (v, 0, &error), 0);
+  assert_int_equal (fp_volume_drain_cancel (v, 0, &error), -ENOENT);
   drain_soon (NR_SERVERS - 1);
   await_drain (NR_SERVERS - 1, FP_DRAIN_DONE);
   assert_int_equal (fake_server_labelled (servers[0]), EXTENTS);
@@ -1192,7 +1193,7 @@ static void
 test_drain_cancel (void **state)
 {
   struct fp_server_status s;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
   unsigned at;
 
@@ -1200,12 +1201,12 @@ test_drain_cancel (void **state)
   start (512 * 1024);
   write_shadow (SIZE, 0, &x);
   at = holder (0);
-  assert_int_equal (fp_volume_drain (v, at, 0, why), 0);
+  assert_int_equal (fp_volume_drain (v, at, 0, &error), 0);
   await_moving ();
   fp_volume_server_status (v, at, &s);
   assert_int_equal (s.drain.state, FP_DRAIN_MOVING);
   assert_int_equal (s.drain.left, s.extents);
-  assert_int_equal (fp_volume_drain_cancel (v, at, why), 0);
+  assert_int_equal (fp_volume_drain_cancel (v, at, &error), 0);
   fp_volume_server_status (v, at, &s);
   assert_int_equal (s.drain.state, FP_DRAIN_NONE);
   pause_ms (200);
@@ -1221,19 +1222,19 @@ test_drain_no_room (void **state)
 {
   struct fp_volume_params p;
   struct fp_lane *lane;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   unsigned before;
 
   (void) state;
   params (&p);
   p.size = (uint64_t) NR_SERVERS * SLABS * SLAB;
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   lane = fp_volume_lane_get (v);
   for (uint64_t i = 0; i < (NR_SERVERS - 1) * SLABS + 3; i++)
     assert_int_equal (fp_lane_write (lane, "data", 4, i * SLAB), 0);
   before = fake_server_labelled (servers[0]);
-  assert_int_equal (fp_volume_drain (v, 0, 0, why), -ENOSPC);
-  assert_non_null (strstr (why, "missing"));
+  assert_int_equal (fp_volume_drain (v, 0, 0, &error), -ENOSPC);
+  assert_non_null (strstr (error.text, "missing"));
   assert_int_equal (fake_server_labelled (servers[0]), before);
   /* The server still gets new extents. */
   for (uint64_t i = (NR_SERVERS - 1) * SLABS + 3; i < NR_SERVERS * SLABS; i++)
@@ -1246,7 +1247,7 @@ static void
 test_drain_away (void **state)
 {
   struct fp_server_status s;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
   unsigned at;
 
@@ -1254,7 +1255,7 @@ test_drain_away (void **state)
   start (2 * 1024 * 1024);
   write_shadow (SIZE, 0, &x);
   at = holder (0);
-  assert_int_equal (fp_volume_drain (v, at, 0, why), 0);
+  assert_int_equal (fp_volume_drain (v, at, 0, &error), 0);
   await_moving ();
   fake_server_cut (servers[at]);
   pause_ms (1500);

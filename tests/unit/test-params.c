@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "front/members.h"
 #include "front/params.h"
 
@@ -18,13 +19,13 @@
 
 /* Set each "key=value" of the space-separated list, then complete. */
 static int
-parse (struct fp_params *p, const char *list, char why[FP_WHY_MAX])
+parse (struct fp_params *p, const char *list, struct fp_error *error)
 {
   char copy[1024];
   char *save = NULL;
 
   fp_params_init (p);
-  why[0] = '\0';
+  error->text[0] = '\0';
   snprintf (copy, sizeof copy, "%s", list);
   for (char *s = strtok_r (copy, " ", &save); s != NULL;
        s = strtok_r (NULL, " ", &save)) {
@@ -33,24 +34,24 @@ parse (struct fp_params *p, const char *list, char why[FP_WHY_MAX])
 
     assert_non_null (eq);
     *eq = '\0';
-    r = fp_params_set (p, s, eq + 1, why);
+    r = fp_params_set (p, s, eq + 1, error);
     if (r < 0)
       return r;
   }
-  assert_int_equal (fp_members_read (p, why), 0);
-  return fp_params_complete (p, why);
+  assert_int_equal (fp_members_read (p, error), 0);
+  return fp_params_complete (p, error);
 }
 
 static void
 test_defaults (void **state)
 {
   struct fp_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   long cpus = sysconf (_SC_NPROCESSORS_ONLN);
 
   (void) state;
-  assert_int_equal (parse (&p, "server=donor size=1G", why), 0);
-  assert_string_equal (why, "");
+  assert_int_equal (parse (&p, "server=donor size=1G", &error), 0);
+  assert_string_equal (error.text, "");
   assert_int_equal (p.volume.nr_servers, 1);
   assert_string_equal (p.volume.servers[0].host, "donor");
   assert_int_equal (p.volume.servers[0].port, FP_DEFAULT_PORT);
@@ -80,13 +81,13 @@ static void
 test_copies (void **state)
 {
   struct fp_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
-  assert_int_equal (parse (&p, SERVER " size=1G", why), 0);
+  assert_int_equal (parse (&p, SERVER " size=1G", &error), 0);
   assert_int_equal (p.volume.copies, 0);
   assert_int_equal (
-      parse (&p, SERVER " volume=v copies=2 transport=auto", why), 0);
+      parse (&p, SERVER " volume=v copies=2 transport=auto", &error), 0);
   assert_int_equal (p.volume.copies, 2);
 }
 
@@ -94,7 +95,8 @@ static void
 test_all (void **state)
 {
   struct fp_params p;
-  char why[FP_WHY_MAX], uuid[FP_UUID_STR_MAX];
+  char uuid[FP_UUID_STR_MAX];
+  struct fp_error error;
 
   (void) state;
   assert_int_equal (
@@ -105,7 +107,7 @@ test_all (void **state)
              "mlock=off uuid=01234567-89ab-cdef-0123-456789abcdef resume=1 "
              "keep=yes status=/run/s.sock copies=1 takeover=false "
              "metrics=[::]:9472",
-             why),
+             &error),
       0);
   assert_int_equal (p.volume.nr_servers, 2);
   assert_string_equal (p.volume.servers[0].host, "::1");
@@ -148,23 +150,24 @@ test_words (void **state)
     { "tcp", FP_TRANSPORT_TCP },
   };
   struct fp_params p;
-  char why[FP_WHY_MAX], list[100];
+  char list[100];
+  struct fp_error error;
 
   (void) state;
   for (unsigned b = 0; b < 2; b++)
     for (unsigned i = 0; i < 7; i++) {
       snprintf (list, sizeof list, SERVER " size=1G keep=%s mlock=%s",
                 words[b][i], words[b][i]);
-      if (parse (&p, list, why) != 0)
-        fail_msg ("'%s' got '%s'", list, why);
+      if (parse (&p, list, &error) != 0)
+        fail_msg ("'%s' got '%s'", list, error.text);
       assert_int_equal (p.keep, b);
       assert_int_equal (p.mlock, b);
     }
   for (unsigned i = 0; i < sizeof transports / sizeof transports[0]; i++) {
     snprintf (list, sizeof list, "server=unix:/s size=1G transport=%s",
               transports[i].name);
-    if (parse (&p, list, why) != 0)
-      fail_msg ("'%s' got '%s'", list, why);
+    if (parse (&p, list, &error) != 0)
+      fail_msg ("'%s' got '%s'", list, error.text);
     assert_int_equal (p.volume.transports, transports[i].transports);
   }
 }
@@ -173,29 +176,33 @@ static void
 test_follows (void **state)
 {
   struct fp_params p;
-  char why[FP_WHY_MAX], cwd[200], path[512];
+  char cwd[200], path[512];
+  struct fp_error error;
 
   (void) state;
-  assert_int_equal (parse (&p, SERVER " size=1G swap=true", why), 0);
+  assert_int_equal (parse (&p, SERVER " size=1G swap=true", &error), 0);
   assert_true (p.volume.reserve_full);
   /* Without a second copy, an error costs more than a wait. */
   assert_int_equal (p.volume.timeout_ms, 10000);
-  assert_int_equal (parse (&p, SERVER " size=1G swap=true copies=2", why), 0);
-  assert_int_equal (p.volume.timeout_ms, 2000);
-  assert_int_equal (parse (&p, SERVER " volume=x size=1G swap=true", why), 0);
-  assert_int_equal (p.volume.timeout_ms, 2000);
-  assert_int_equal (parse (&p, SERVER " size=1G swap=true timeout=940", why),
+  assert_int_equal (parse (&p, SERVER " size=1G swap=true copies=2", &error),
                     0);
+  assert_int_equal (p.volume.timeout_ms, 2000);
+  assert_int_equal (parse (&p, SERVER " volume=x size=1G swap=true", &error),
+                    0);
+  assert_int_equal (p.volume.timeout_ms, 2000);
+  assert_int_equal (
+      parse (&p, SERVER " size=1G swap=true timeout=940", &error), 0);
   assert_int_equal (p.volume.timeout_ms, 940);
   assert_int_equal (
-      parse (&p, SERVER " size=1G swap=true timeout=50 transport=tcp", why),
+      parse (&p, SERVER " size=1G swap=true timeout=50 transport=tcp", &error),
       0);
 
   /* nbdkit will be in / when it reconnects. */
   assert_non_null (getcwd (cwd, sizeof cwd));
   assert_int_equal (chdir ("/tmp"), 0);
   assert_int_equal (
-      parse (&p, "server=unix:a/b size=1G status=c metrics=unix:d", why), 0);
+      parse (&p, "server=unix:a/b size=1G status=c metrics=unix:d", &error),
+      0);
   assert_int_equal (chdir (cwd), 0);
   assert_string_equal (p.volume.servers[0].host, "/tmp/a/b");
   assert_string_equal (p.status, "/tmp/c");
@@ -204,7 +211,7 @@ test_follows (void **state)
 
   /* The longest name of a socket. */
   snprintf (path, sizeof path, SERVER " size=1G status=/%0106d", 0);
-  assert_int_equal (parse (&p, path, why), 0);
+  assert_int_equal (parse (&p, path, &error), 0);
   assert_int_equal (strlen (p.status), 107);
 }
 
@@ -339,12 +346,14 @@ test_bad (void **state)
   (void) state;
   for (unsigned i = 0; i < sizeof bad / sizeof bad[0]; i++) {
     struct fp_params p;
-    char why[FP_WHY_MAX];
+    struct fp_error error;
 
-    if (parse (&p, bad[i].list, why) != -EINVAL)
+    if (parse (&p, bad[i].list, &error) != -EINVAL)
       fail_msg ("'%s' was accepted", bad[i].list);
-    if (strstr (why, bad[i].why) == NULL || strchr (why, '\n') != NULL)
-      fail_msg ("'%s' got '%s', without '%s'", bad[i].list, why, bad[i].why);
+    if (strstr (error.text, bad[i].why) == NULL ||
+        strchr (error.text, '\n') != NULL)
+      fail_msg ("'%s' got '%s', without '%s'", bad[i].list, error.text,
+                bad[i].why);
   }
 }
 
@@ -352,38 +361,39 @@ static void
 test_bounds (void **state)
 {
   struct fp_params p;
-  char why[FP_WHY_MAX], list[700];
+  char list[1500];
+  struct fp_error error;
 
   (void) state;
   snprintf (list, sizeof list, SERVER " size=1G status=/%0107d", 0);
-  assert_int_equal (parse (&p, list, why), -EINVAL);
-  assert_non_null (strstr (why, "too long"));
+  assert_int_equal (parse (&p, list, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "too long"));
 
   snprintf (list, sizeof list, SERVER " volume=%064d", 0);
-  assert_int_equal (parse (&p, list, why), 0);
+  assert_int_equal (parse (&p, list, &error), 0);
   assert_int_equal (strlen (p.volume.name), 64);
   snprintf (list, sizeof list, SERVER " volume=%0300d", 0);
-  assert_int_equal (parse (&p, list, why), -EINVAL);
-  assert_non_null (strstr (why, "a name is 1 to 64"));
+  assert_int_equal (parse (&p, list, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "a name is 1 to 64"));
 
   /* A value that is too long to repeat is truncated. */
-  snprintf (list, sizeof list, SERVER " size=1G timeout=%0600d", 0);
-  assert_int_equal (parse (&p, list, why), -EINVAL);
-  assert_int_equal (strlen (why), FP_WHY_MAX - 1);
+  snprintf (list, sizeof list, SERVER " size=1G timeout=%01200d", 0);
+  assert_int_equal (parse (&p, list, &error), -EINVAL);
+  assert_int_equal (strlen (error.text), FP_ERROR_MAX - 1);
 
   fp_params_init (&p);
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
     snprintf (list, sizeof list, "donor:%u", i + 1);
-    assert_int_equal (fp_params_set (&p, "server", list, why), 0);
+    assert_int_equal (fp_params_set (&p, "server", list, &error), 0);
   }
-  assert_int_equal (fp_params_set (&p, "server", "one-more", why), -EINVAL);
-  assert_non_null (strstr (why, "more than 64 servers"));
+  assert_int_equal (fp_params_set (&p, "server", "one-more", &error), -EINVAL);
+  assert_non_null (strstr (error.text, "more than 64 servers"));
 }
 
 /* Parse a pool file with these lines, and parameters before and after it. */
 static int
 pool_between (struct fp_params *p, const char *before, const char *lines,
-              const char *more, char why[FP_WHY_MAX])
+              const char *more, struct fp_error *error)
 {
   char path[] = "/tmp/farpage-pool.XXXXXX", list[256];
   int fd = mkstemp (path), r;
@@ -392,16 +402,16 @@ pool_between (struct fp_params *p, const char *before, const char *lines,
   assert_int_equal (write (fd, lines, strlen (lines)), strlen (lines));
   close (fd);
   snprintf (list, sizeof list, "%spool=%s %s", before, path, more);
-  r = parse (p, list, why);
+  r = parse (p, list, error);
   unlink (path);
   return r;
 }
 
 static int
 pool (struct fp_params *p, const char *lines, const char *more,
-      char why[FP_WHY_MAX])
+      struct fp_error *error)
 {
-  return pool_between (p, "", lines, more, why);
+  return pool_between (p, "", lines, more, error);
 }
 
 static void
@@ -409,7 +419,7 @@ test_members (void **state)
 {
   static const char lines[] = "a:1,domain=r1\nunix:/b\n";
   char path[] = "/tmp/farpage-members.XXXXXX", list[256];
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   int fd = mkstemp (path);
   struct fp_params p;
 
@@ -419,13 +429,13 @@ test_members (void **state)
   close (fd);
   /* Only a client that resumes the volume reads the file. */
   snprintf (list, sizeof list, "server=c size=1G members=%s", path);
-  assert_int_equal (parse (&p, list, why), 0);
+  assert_int_equal (parse (&p, list, &error), 0);
   assert_string_equal (p.members, path);
   assert_int_equal (p.volume.nr_servers, 1);
   assert_string_equal (p.volume.servers[0].host, "c");
   snprintf (list, sizeof list,
             "server=c,domain=x size=1G volume=v resume=true members=%s", path);
-  assert_int_equal (parse (&p, list, why), 0);
+  assert_int_equal (parse (&p, list, &error), 0);
   assert_int_equal (p.volume.nr_servers, 2);
   assert_string_equal (p.volume.servers[0].host, "a");
   assert_string_equal (p.volume.domains[0], "r1");
@@ -433,7 +443,7 @@ test_members (void **state)
   assert_string_equal (p.volume.domains[1], "");
   unlink (path);
   /* The file is gone. */
-  assert_int_equal (parse (&p, list, why), 0);
+  assert_int_equal (parse (&p, list, &error), 0);
   assert_int_equal (p.volume.nr_servers, 1);
   assert_string_equal (p.volume.servers[0].host, "c");
 }
@@ -442,13 +452,13 @@ static void
 test_pool (void **state)
 {
   struct fp_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
   assert_int_equal (pool (&p,
                           "# two racks\nserver = a:1,domain=r1\n\n"
                           "server = [::1]:2\ntransport = tcp\n",
-                          "server=b,domain=r2 size=1G", why),
+                          "server=b,domain=r2 size=1G", &error),
                     0);
   assert_int_equal (p.volume.nr_servers, 3);
   assert_string_equal (p.volume.servers[0].host, "a");
@@ -462,55 +472,58 @@ test_pool (void **state)
    * give none twice.
    */
   assert_int_equal (pool (&p, "server = a\ntransport = tcp\ntimeout = 500\n",
-                          "size=1G transport=auto timeout=700", why),
+                          "size=1G transport=auto timeout=700", &error),
                     0);
   assert_int_equal (p.volume.transports, FP_TRANSPORT_WIRE_MASK);
   assert_int_equal (p.volume.timeout_ms, 700);
   assert_int_equal (pool_between (&p, "timeout=700 transport=rdma ",
                                   "server = a\ntransport = tcp\n"
                                   "timeout = 500\n",
-                                  "size=1G", why),
+                                  "size=1G", &error),
                     0);
   assert_int_equal (p.volume.transports, FP_TRANSPORT_RDMA);
   assert_int_equal (p.volume.timeout_ms, 700);
   assert_int_equal (
-      pool (&p, "server = a\nslab = 4M\nslab = 8M\n", "size=1G", why),
+      pool (&p, "server = a\nslab = 4M\nslab = 8M\n", "size=1G", &error),
       -EINVAL);
-  assert_non_null (strstr (why, ": line 3: slab=8M: slab was given before"));
+  assert_non_null (
+      strstr (error.text, ": line 3: slab=8M: slab was given before"));
   assert_int_equal (
-      pool (&p, "server = a\nslab = 4M\n", "size=1G slab=8M slab=8M", why),
+      pool (&p, "server = a\nslab = 4M\n", "size=1G slab=8M slab=8M", &error),
       -EINVAL);
-  assert_non_null (strstr (why, "slab=8M: slab was given before"));
+  assert_non_null (strstr (error.text, "slab=8M: slab was given before"));
 
   assert_int_equal (pool (&p, "server = a\n\n\nserver = b\n\n\nserver = :::\n",
-                          "size=1G", why),
+                          "size=1G", &error),
                     -EINVAL);
-  assert_non_null (strstr (why, ": line 7: server=:::"));
-  assert_int_equal (pool (&p, "server = a\nserver = a\n", "size=1G", why),
+  assert_non_null (strstr (error.text, ": line 7: server=:::"));
+  assert_int_equal (pool (&p, "server = a\nserver = a\n", "size=1G", &error),
                     -EINVAL);
-  assert_non_null (strstr (why, ": line 2: server=a: given twice"));
-  assert_int_equal (pool (&p, "server = a\nsize = 1G\n", "", why), -EINVAL);
-  assert_non_null (strstr (why, ": line 2: 'size'"));
-  assert_int_equal (pool (&p, "[x]\nserver = a\n", "size=1G", why), -EINVAL);
-  assert_non_null (strstr (why, ": line 2: 'x.server'"));
-  assert_int_equal (pool (&p, "server a\n", "size=1G", why), -EINVAL);
-  assert_non_null (strstr (why, ": line 1: not NAME = VALUE"));
-  assert_int_equal (pool (&p, "server = a\n\nserver b:7471\n", "", why),
+  assert_non_null (strstr (error.text, ": line 2: server=a: given twice"));
+  assert_int_equal (pool (&p, "server = a\nsize = 1G\n", "", &error), -EINVAL);
+  assert_non_null (strstr (error.text, ": line 2: 'size'"));
+  assert_int_equal (pool (&p, "[x]\nserver = a\n", "size=1G", &error),
                     -EINVAL);
-  assert_non_null (
-      strstr (why, ": line 3: 'server b': not NAME = VALUE: '=' is missing"));
+  assert_non_null (strstr (error.text, ": line 2: 'x.server'"));
+  assert_int_equal (pool (&p, "server a\n", "size=1G", &error), -EINVAL);
+  assert_non_null (strstr (error.text, ": line 1: not NAME = VALUE"));
+  assert_int_equal (pool (&p, "server = a\n\nserver b:7471\n", "", &error),
+                    -EINVAL);
+  assert_non_null (strstr (
+      error.text, ": line 3: 'server b': not NAME = VALUE: '=' is missing"));
   /* The first of two errors is reported, with its own line. */
-  assert_int_equal (pool (&p, "server = a\nserver b\nsize = 1G\n", "", why),
+  assert_int_equal (pool (&p, "server = a\nserver b\nsize = 1G\n", "", &error),
                     -EINVAL);
-  assert_non_null (strstr (why, ": line 2: not NAME = VALUE"));
-  assert_int_equal (pool (&p, "# none\n", "size=1G", why), -EINVAL);
-  assert_non_null (strstr (why, "names no server"));
+  assert_non_null (strstr (error.text, ": line 2: not NAME = VALUE"));
+  assert_int_equal (pool (&p, "# none\n", "size=1G", &error), -EINVAL);
+  assert_non_null (strstr (error.text, "names no server"));
 
   assert_int_equal (setenv ("FARPAGE_POOLS_DIR", "/nowhere", 1), 0);
-  assert_int_equal (parse (&p, "pool=rack7 size=1G", why), -ENOENT);
-  assert_non_null (strstr (why, "pool: /nowhere/rack7.conf: No such file"));
+  assert_int_equal (parse (&p, "pool=rack7 size=1G", &error), -ENOENT);
+  assert_non_null (
+      strstr (error.text, "pool: /nowhere/rack7.conf: No such file"));
   assert_int_equal (unsetenv ("FARPAGE_POOLS_DIR"), 0);
-  assert_int_equal (parse (&p, "pool= size=1G", why), -EINVAL);
+  assert_int_equal (parse (&p, "pool= size=1G", &error), -EINVAL);
 }
 
 int

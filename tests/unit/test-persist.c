@@ -15,6 +15,7 @@
 #include <linux/magic.h>
 #include <sys/vfs.h>
 
+#include "base/error.h"
 #include "base/uuid.h"
 #include "memserver/store/persist.h"
 
@@ -22,7 +23,8 @@
 #define SLAB (UINT64_C (1) << 20)
 #define WORDS 2u /* words of a map of 100 extents */
 
-static char top[64], dir[80], why[STORE_WHY_MAX];
+static char top[64], dir[80];
+static struct fp_error error;
 static const struct fp_uuid u1 = { .bytes = { 1 } }, u2 = { .bytes = { 2 } };
 
 static int
@@ -69,7 +71,7 @@ open_with (struct persist **out, uint64_t slab_size, uint32_t slabs)
     .dir = dir, .slab_size = slab_size, .slabs = slabs, .lease_s = 30
   };
 
-  return persist_open (out, &p, why);
+  return persist_open (out, &p, &error);
 }
 
 static struct persist *
@@ -79,7 +81,7 @@ open_it (void)
   int r = open_with (&p, SLAB, SLABS);
 
   if (r < 0)
-    fail_msg ("%s", why);
+    fail_msg ("%s", error.text);
   return p;
 }
 
@@ -400,7 +402,7 @@ test_tidy (void **state)
   assert_int_equal (run ("truncate -s 1M b/slab-4999"), 0);
   persist_close (p);
   assert_int_equal (open_with (&p, SLAB, SLABS), -EINVAL);
-  assert_non_null (strstr (why, "slab 4999 is in use"));
+  assert_non_null (strstr (error.text, "slab 4999 is in use"));
   assert_int_equal (open_with (&p, SLAB, 5000), 0);
   persist_unlabel (p, 4999);
   persist_close (p);
@@ -416,8 +418,8 @@ refused (const char *spoil, int err, const char *text)
   assert_int_equal (run (spoil), 0);
   assert_int_equal (run ("cp -a b d"), 0);
   assert_int_equal (open_with (&p, SLAB, SLABS), err);
-  if (!strstr (why, text))
-    fail_msg ("%s", why);
+  if (!strstr (error.text, text))
+    fail_msg ("%s", error.text);
   assert_int_equal (run ("diff -r b d && rm -rf b d && mv c b"), 0);
 }
 
@@ -439,7 +441,7 @@ refused_record (void (*spoil) (struct persist_record *r))
   }
   persist_close (p);
   assert_int_equal (open_with (&q, SLAB, SLABS), -EBADMSG);
-  assert_non_null (strstr (why, "damaged"));
+  assert_non_null (strstr (error.text, "damaged"));
   assert_int_equal (run ("rm -rf b && mv c b"), 0);
 }
 
@@ -550,7 +552,7 @@ test_owner (void **state)
     assert_int_equal (run ("rm -rf c && cp -a --sparse=always b c"), 0);
     own_1 (bad[i]);
     assert_int_equal (open_with (&p, SLAB, SLABS), -EBADMSG);
-    assert_non_null (strstr (why, "damaged"));
+    assert_non_null (strstr (error.text, "damaged"));
     assert_int_equal (run ("rm -rf b && mv c b"), 0);
   }
 }
@@ -580,7 +582,7 @@ test_refused_lists (void **state)
     persist_volume_close (v1);
     persist_close (p);
     assert_int_equal (open_with (&p, SLAB, SLABS), -EBADMSG);
-    assert_non_null (strstr (why, "damaged"));
+    assert_non_null (strstr (error.text, "damaged"));
     assert_int_equal (run ("rm -rf b"), 0);
   }
 }
@@ -610,7 +612,7 @@ test_refused_maps (void **state)
     if (i == 0)
       persist_close (p);
     else
-      assert_non_null (strstr (why, "damaged"));
+      assert_non_null (strstr (error.text, "damaged"));
     assert_int_equal (run ("rm -rf b"), 0);
   }
 }
@@ -634,7 +636,7 @@ test_refused_label (void **state)
   persist_close (p);
   make_slabs ();
   assert_int_equal (open_with (&p, SLAB, SLABS), -EBADMSG);
-  assert_non_null (strstr (why, "label of slab 0"));
+  assert_non_null (strstr (error.text, "label of slab 0"));
 }
 
 static void
@@ -646,13 +648,13 @@ test_refused (void **state)
   if (top[0] == '\0')
     skip ();
   assert_int_equal (open_with (&q, UINT64_C (1) << 50, SLABS), -ENOSPC);
-  assert_non_null (strstr (why, "has room for"));
+  assert_non_null (strstr (error.text, "has room for"));
   p = with_all ();
   assert_int_equal (open_with (&q, SLAB, SLABS), -EBUSY);
-  assert_non_null (strstr (why, "another server"));
+  assert_non_null (strstr (error.text, "another server"));
   close_all (p);
   assert_int_equal (open_with (&q, 2 * SLAB, SLABS), -EINVAL);
-  assert_non_null (strstr (why, "slabs of 1M, not of 2M"));
+  assert_non_null (strstr (error.text, "slabs of 1M, not of 2M"));
   refused ("truncate -s 0 b/state", -EBADMSG, "truncated");
   refused ("truncate -s 4095 b/state", -EBADMSG, "truncated");
   refused ("truncate -s 0 b/state && truncate -s 8192 b/state", -EBADMSG,

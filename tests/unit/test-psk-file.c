@@ -13,13 +13,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "transport/tls/psk_file.h"
 
 #define KEY "00112233445566778899aabbccddeeff"
 #define KEY2 "FF112233445566778899aabbccddee00FF112233445566778899aabbccddee00"
 
 static char dir[] = "/tmp/farpage-psk-XXXXXX";
-static char path[64], why[FP_PSK_WHY_MAX];
+static char path[64];
+static struct fp_error error;
 
 static int
 setup (void **state)
@@ -48,7 +50,7 @@ read_text (struct fp_psk_file **f, const char *text, size_t n, mode_t mode)
   assert_int_equal (write (fd, text, n), n);
   assert_int_equal (fchmod (fd, mode), 0);
   close (fd);
-  return fp_psk_file_read (f, path, why);
+  return fp_psk_file_read (f, path, &error);
 }
 
 static void
@@ -58,9 +60,9 @@ refused (int err, const char *text, const char *says)
 
   assert_int_equal (read_text (&f, text, strlen (text), 0600), err);
   assert_null (f);
-  assert_int_equal (strncmp (why, path, strlen (path)), 0);
-  assert_non_null (strstr (why, says));
-  assert_null (strstr (why, "00112233"));
+  assert_int_equal (strncmp (error.text, path, strlen (path)), 0);
+  assert_non_null (strstr (error.text, says));
+  assert_null (strstr (error.text, "00112233"));
 }
 
 static void
@@ -118,9 +120,9 @@ test_bad (void **state)
   assert_int_equal (read_text (&f, "a\0b:" KEY, 36, 0600), -EINVAL);
   /* A key file that all users may read is refused. */
   assert_int_equal (read_text (&f, "a:" KEY, 34, 0644), -EACCES);
-  assert_non_null (strstr (why, "chmod 600"));
-  assert_int_equal (fp_psk_file_read (&f, dir, why), -EINVAL);
-  assert_int_equal (fp_psk_file_read (&f, "/nowhere/at/all", why), -ENOENT);
+  assert_non_null (strstr (error.text, "chmod 600"));
+  assert_int_equal (fp_psk_file_read (&f, dir, &error), -EINVAL);
+  assert_int_equal (fp_psk_file_read (&f, "/nowhere/at/all", &error), -ENOENT);
 }
 
 /* The key of volumes must not get to a server. */
@@ -134,12 +136,12 @@ test_volumes (void **state)
   assert_int_equal (read_text (&f, text, strlen (text), 0600), 0);
   fp_psk_file_free (f);
   f = NULL;
-  assert_int_equal (fp_psk_file_read_tls (&f, path, why), -EINVAL);
+  assert_int_equal (fp_psk_file_read_tls (&f, path, &error), -EINVAL);
   assert_null (f);
-  assert_non_null (strstr (why, "holds a key for volumes"));
+  assert_non_null (strstr (error.text, "holds a key for volumes"));
   assert_int_equal (read_text (&f, text, 6 + strlen (KEY), 0600), 0);
   fp_psk_file_free (f);
-  assert_int_equal (fp_psk_file_read_tls (&f, path, why), 0);
+  assert_int_equal (fp_psk_file_read_tls (&f, path, &error), 0);
   fp_psk_file_free (f);
 }
 

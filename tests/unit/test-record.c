@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "donor.h"
 #include "memserver/store/persist.h"
 
@@ -411,7 +412,8 @@ test_lost_forgotten (void **state)
 static void
 test_persist (void **state)
 {
-  char top[] = "/dev/shm/farpage-test.XXXXXX", why[STORE_WHY_MAX];
+  char top[] = "/dev/shm/farpage-test.XXXXXX";
+  struct fp_error error;
   const struct persist_params p = {
     .dir = top, .slab_size = MIB, .slabs = 4, .lease_s = 1
   };
@@ -422,7 +424,7 @@ test_persist (void **state)
   (void) state;
   if (!mkdtemp (top))
     skip ();
-  if (persist_open (&donor.records.persist, &p, why) < 0) {
+  if (persist_open (&donor.records.persist, &p, &error) < 0) {
     rmdir (top);
     skip (); /* not on tmpfs */
   }
@@ -465,7 +467,8 @@ test_persist (void **state)
 static void
 test_killed_twice (void **state)
 {
-  char top[] = "/dev/shm/farpage-test.XXXXXX", why[STORE_WHY_MAX], file[64];
+  char top[] = "/dev/shm/farpage-test.XXXXXX", file[64];
+  struct fp_error error;
   const struct persist_params p = {
     .dir = top, .slab_size = MIB, .slabs = 4, .lease_s = 1
   };
@@ -475,7 +478,7 @@ test_killed_twice (void **state)
   (void) state;
   if (!mkdtemp (top))
     skip ();
-  if (persist_open (&donor.records.persist, &p, why) < 0) {
+  if (persist_open (&donor.records.persist, &p, &error) < 0) {
     rmdir (top);
     skip (); /* not on tmpfs */
   }
@@ -487,7 +490,7 @@ test_killed_twice (void **state)
 
     records_free (&donor.records);
     persist_close (donor.records.persist);
-    assert_int_equal (persist_open (&donor.records.persist, &p, why), 0);
+    assert_int_equal (persist_open (&donor.records.persist, &p, &error), 0);
     assert_int_equal (records_take_up (&donor.records), 0);
     r = records_find (&donor.records, &uuid);
     assert_non_null (r);

@@ -22,6 +22,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "transport/control/resolve.h"
 #include "base/thread.h"
 #include "base/tsan.h"
@@ -322,7 +323,7 @@ test_stranger (void **state)
   static struct fp_peers peers = { .p = &p, .lease = &lease };
   struct fp_sockaddrs list;
   struct fp_peer *l;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   int fd;
 
   (void) state;
@@ -335,12 +336,12 @@ test_stranger (void **state)
   assert_int_equal (fp_peer_new (&l, &peers, 0), 0);
 
   atomic_store (&later_s, 31);
-  assert_int_equal (peer_come_up (l, why), -ETIMEDOUT);
-  assert_non_null (strstr (why, "HELLO"));
+  assert_int_equal (peer_come_up (l, &error), -ETIMEDOUT);
+  assert_non_null (strstr (error.text, "HELLO"));
   assert_false (fp_addr_known (&p.servers[0], &list));
   peer_move (l, FP_SERVER_DOWN);
   set_silent (false);
-  assert_int_equal (peer_come_up (l, why), -ETIMEDOUT);
+  assert_int_equal (peer_come_up (l, &error), -ETIMEDOUT);
   assert_int_equal (count (&asked), 1);
   assert_true (fp_addr_known (&p.servers[0], &list));
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "base/tsan.h"
 #include "engine/lane.h"
@@ -38,7 +39,7 @@ static struct fp_volume *v;
 static struct fp_lane *lane;
 static struct fp_volume_params p;
 static unsigned char *shadow, *buf;
-static char why[FP_WHY_MAX];
+static struct fp_error error;
 static char key_file[] = "/tmp/farpage-key-XXXXXX";
 static unsigned mode;
 
@@ -90,14 +91,14 @@ start (unsigned how)
     p.encrypt = FP_ENCRYPT_EPHEMERAL;
   if (how & THE_FILE) {
     p.encrypt = FP_ENCRYPT_FILE;
-    r = fp_seal_key_read (&p.key, key_file, why);
+    r = fp_seal_key_read (&p.key, key_file, &error);
     if (r < 0)
-      print_message ("%s\n", why);
+      print_message ("%s\n", error.text);
     assert_int_equal (r, 0);
   }
-  r = fp_volume_start (&v, &p, why);
+  r = fp_volume_start (&v, &p, &error);
   if (r < 0)
-    print_message ("start: %s\n", why);
+    print_message ("start: %s\n", error.text);
   assert_int_equal (r, 0);
   lane = fp_volume_lane_get (v);
   shadow = calloc (1, SIZE);
@@ -408,7 +409,7 @@ mend (void)
   uint64_t end = fp_deadline_in_ms (20000);
   struct fp_volume_status s;
 
-  assert_int_equal (fp_volume_check (v, true, 0, why), 0);
+  assert_int_equal (fp_volume_check (v, true, 0, &error), 0);
   do {
     assert_false (fp_deadline_passed (end));
     usleep (1000);
@@ -851,34 +852,34 @@ test_key_of_a_volume (void **state)
 
   (void) state;
   write_key ("alice:" KEY "\n");
-  assert_int_equal (fp_seal_key_read (&key, key_file, why), -EINVAL);
-  assert_non_null (strstr (why, "keygen --encrypt"));
+  assert_int_equal (fp_seal_key_read (&key, key_file, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "keygen --encrypt"));
   write_key ("encrypt:" OTHER_KEY "\n");
-  assert_int_equal (fp_seal_key_read (&other, key_file, why), 0);
+  assert_int_equal (fp_seal_key_read (&other, key_file, &error), 0);
   write_key ("encrypt:" KEY "\n");
-  assert_int_equal (fp_seal_key_read (&key, key_file, why), 0);
+  assert_int_equal (fp_seal_key_read (&key, key_file, &error), 0);
 
   fp_volume_params_init (&q);
   strcpy (q.name, "vol");
   q.encrypt = FP_ENCRYPT_FILE;
   q.key = key;
-  assert_int_equal (fp_seal_key_check (&q, why), 0);
+  assert_int_equal (fp_seal_key_check (&q, &error), 0);
   assert_false (fp_uuid_is_nil (&q.uuid));
   uuid = q.uuid;
   q.resume = true;
-  assert_int_equal (fp_seal_key_check (&q, why), 0);
+  assert_int_equal (fp_seal_key_check (&q, &error), 0);
   assert_true (fp_uuid_eq (&uuid, &q.uuid));
   q.key = other;
-  assert_int_equal (fp_seal_key_check (&q, why), -EKEYREJECTED);
-  assert_non_null (strstr (why, "another key"));
+  assert_int_equal (fp_seal_key_check (&q, &error), -EKEYREJECTED);
+  assert_non_null (strstr (error.text, "another key"));
   q.encrypt = FP_ENCRYPT_NONE;
-  assert_int_equal (fp_seal_key_check (&q, why), -EKEYREJECTED);
-  assert_non_null (strstr (why, "is encrypted"));
+  assert_int_equal (fp_seal_key_check (&q, &error), -EKEYREJECTED);
+  assert_non_null (strstr (error.text, "is encrypted"));
   assert_int_equal (fp_uuid_generate (&q.uuid), 0);
-  assert_int_equal (fp_seal_key_check (&q, why), 0);
+  assert_int_equal (fp_seal_key_check (&q, &error), 0);
   q.encrypt = FP_ENCRYPT_FILE;
-  assert_int_equal (fp_seal_key_check (&q, why), -EKEYREJECTED);
-  assert_non_null (strstr (why, "is not encrypted"));
+  assert_int_equal (fp_seal_key_check (&q, &error), -EKEYREJECTED);
+  assert_non_null (strstr (error.text, "is not encrypted"));
   fp_seal_key_free (key);
   fp_seal_key_free (other);
 }
@@ -894,17 +895,17 @@ test_refused (void **state)
   start (GCM);
   q = p;
   strcpy (q.name, "vol");
-  assert_int_equal (fp_volume_start (&none, &q, why), -EINVAL);
+  assert_int_equal (fp_volume_start (&none, &q, &error), -EINVAL);
   q = p;
   q.resume = true;
-  assert_int_equal (fp_volume_start (&none, &q, why), -EINVAL);
+  assert_int_equal (fp_volume_start (&none, &q, &error), -EINVAL);
   q = p;
   q.encrypt = FP_ENCRYPT_NONE;
-  assert_int_equal (fp_volume_start (&none, &q, why), -EINVAL);
+  assert_int_equal (fp_volume_start (&none, &q, &error), -EINVAL);
   q = p;
   q.integrity = false;
   q.encrypt = FP_ENCRYPT_FILE;
-  assert_int_equal (fp_volume_start (&none, &q, why), -EINVAL);
+  assert_int_equal (fp_volume_start (&none, &q, &error), -EINVAL);
   stop ();
 }
 

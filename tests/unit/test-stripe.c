@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "extent/stripe.h"
 #include "fake-ctl.h"
 #include "heal/migrate.h"
@@ -227,12 +228,12 @@ static int
 setup (void **state)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   if (setup_servers (state) != 0)
     return 1;
   params (&p);
-  return fp_volume_start (&v, &p, why) < 0;
+  return fp_volume_start (&v, &p, &error) < 0;
 }
 
 static int
@@ -433,7 +434,7 @@ test_zero (void **state)
 
 /* End the process without detaching: the next one resumes its volume. */
 static int
-resume (const struct fp_stripe *stripe, bool probe, char why[FP_WHY_MAX])
+resume (const struct fp_stripe *stripe, bool probe, struct fp_error *error)
 {
   struct fp_volume_params p;
   int r;
@@ -444,9 +445,9 @@ resume (const struct fp_stripe *stripe, bool probe, char why[FP_WHY_MAX])
   p.stripe = *stripe;
   fp_volume_stop (v, false);
   v = NULL;
-  r = probe ? fp_volume_probe (&p, why) : 0;
+  r = probe ? fp_volume_probe (&p, error) : 0;
   if (r == 0)
-    r = fp_volume_start (&v, &p, why);
+    r = fp_volume_start (&v, &p, error);
   return r;
 }
 
@@ -455,15 +456,15 @@ test_resume (void **state)
 {
   const struct fp_stripe as_it_was = { .width = WIDTH, .size = UNIT };
   const struct fp_stripe none = { .width = 0, .size = 0 };
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
 
   (void) state;
   write_shadow (SIZE, 0, &x);
-  assert_int_equal (resume (&as_it_was, false, why), 0);
+  assert_int_equal (resume (&as_it_was, false, &error), 0);
   check ();
   /* Without stripe parameters, the volume keeps its own. */
-  assert_int_equal (resume (&none, true, why), 0);
+  assert_int_equal (resume (&none, true, &error), 0);
   check ();
   operate (&x, 200);
   check ();
@@ -485,7 +486,7 @@ test_resume_other (void **state)
   };
   const struct fp_stripe as_it_was = { .width = WIDTH, .size = UNIT };
   struct fp_uuid uuid = *fp_volume_uuid (v);
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
 
   (void) state;
@@ -499,9 +500,9 @@ test_resume_other (void **state)
     p.resume = true;
     p.uuid = uuid;
     p.stripe = others[i].stripe;
-    assert_true (fp_volume_probe (&p, why) < 0);
-    if (strstr (why, others[i].why) == NULL)
-      fail_msg ("'%s'", why);
+    assert_true (fp_volume_probe (&p, &error) < 0);
+    if (strstr (error.text, others[i].why) == NULL)
+      fail_msg ("'%s'", error.text);
   }
   {
     struct fp_volume_params p;
@@ -510,7 +511,7 @@ test_resume_other (void **state)
     p.resume = true;
     p.uuid = uuid;
     p.stripe = as_it_was;
-    assert_int_equal (fp_volume_start (&v, &p, why), 0);
+    assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   }
   check ();
 }
@@ -525,7 +526,7 @@ test_named (void **state)
                                    { .size = UNIT },
                                    none };
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
 
   (void) state;
@@ -534,10 +535,10 @@ test_named (void **state)
     strcpy (p.name, "vol");
     if (i > 0)
       p.stripe = all[i - 1];
-    assert_int_equal (fp_volume_probe (&p, why), 0);
+    assert_int_equal (fp_volume_probe (&p, &error), 0);
     assert_int_equal (p.stripe.width, WIDTH);
     assert_int_equal (p.stripe.size, UNIT);
-    assert_int_equal (fp_volume_start (&v, &p, why), 0);
+    assert_int_equal (fp_volume_start (&v, &p, &error), 0);
     if (i > 0)
       check ();
     operate (&x, 50);
@@ -550,12 +551,13 @@ test_named (void **state)
   params (&p);
   strcpy (p.name, "vol");
   p.stripe.width = 1;
-  assert_true (fp_volume_probe (&p, why) < 0);
-  assert_non_null (strstr (why, "volume vol is striped over 3 extents (on "
-                                "a:7471), not over 1"));
+  assert_true (fp_volume_probe (&p, &error) < 0);
+  assert_non_null (strstr (error.text,
+                           "volume vol is striped over 3 extents (on "
+                           "a:7471), not over 1"));
   p.stripe = none;
-  assert_int_equal (fp_volume_probe (&p, why), 0);
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_probe (&p, &error), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   check ();
   assert_int_equal (fp_lane_zero (v->engine.lanes[0], SIZE, 0, true), 0);
 }
@@ -569,12 +571,12 @@ test_moves (void **state)
   const struct fp_stripe as_it_was = { .width = WIDTH, .size = UNIT };
   struct fp_drain_status d = { .state = FP_DRAIN_NONE };
   struct fp_server_status s;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed, deadline;
 
   (void) state;
   write_shadow (SIZE, 0, &x);
-  assert_int_equal (resume (&as_it_was, false, why), 0);
+  assert_int_equal (resume (&as_it_was, false, &error), 0);
   for (uint64_t i = 0; i < NR_EXTENTS; i++) {
     unsigned to = (v->extents->p[i].copy.server + 1) % NR_SERVERS;
 
@@ -584,7 +586,7 @@ test_moves (void **state)
   check ();
   operate (&x, 50);
   write_shadow (SIZE, 0, &x);
-  assert_int_equal (fp_volume_drain (v, 2, 0, why), 0);
+  assert_int_equal (fp_volume_drain (v, 2, 0, &error), 0);
   for (deadline = fp_deadline_in_ms (20000); d.state != FP_DRAIN_DONE;) {
     assert_false (fp_deadline_passed (deadline));
     operate (&x, 1);
@@ -604,24 +606,25 @@ static void
 test_default (void **state)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
   params (&p);
   p.stripe = (struct fp_stripe) { .width = 0 };
-  assert_int_equal (fp_volume_probe (&p, why), 0);
+  assert_int_equal (fp_volume_probe (&p, &error), 0);
   assert_int_equal (p.stripe.width, NR_SERVERS);
   assert_int_equal (p.stripe.size, SLAB);
   params (&p);
   p.stripe = (struct fp_stripe) { .size = 4096 };
   p.size = 2 * SLAB;
-  assert_int_equal (fp_volume_probe (&p, why), 0);
+  assert_int_equal (fp_volume_probe (&p, &error), 0);
   assert_int_equal (p.stripe.width, 2);
   assert_int_equal (p.stripe.size, 4096);
   p.stripe.size = 2 * SLAB;
-  assert_true (fp_volume_probe (&p, why) < 0);
-  assert_non_null (strstr (why, "stripe=256K: must be a part of a slab"));
-  assert_true (fp_volume_start (&v, &p, why) < 0);
+  assert_true (fp_volume_probe (&p, &error) < 0);
+  assert_non_null (
+      strstr (error.text, "stripe=256K: must be a part of a slab"));
+  assert_true (fp_volume_start (&v, &p, &error) < 0);
 }
 
 int

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "tools/swap/swap_settings.h"
 
 #define RESERVE "/proc/sys/vm/min_free_kbytes"
@@ -96,10 +97,10 @@ static void
 raised_and_put_back (void **state)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
   assert_int_equal (done.nr, 1);
   assert_string_equal (done.of[0].name, "vm.min_free_kbytes");
   assert_int_equal (done.of[0].from, 4096);
@@ -107,15 +108,15 @@ raised_and_put_back (void **state)
   assert_int_equal (get (RESERVE), done.of[0].to);
 
   /* With a second device nothing is raised again, and nothing is forgotten. */
-  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
 
-  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 1);
   assert_int_equal (done.of[0].to, 4096);
   assert_int_equal (get (RESERVE), 4096);
   assert_false (exists (RECORD));
-  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
 }
 
@@ -124,14 +125,14 @@ static void
 never_lowered (void **state)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
   (void) state;
   put (RESERVE, "90000\n");
-  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
   assert_int_equal (get (RESERVE), 90000);
-  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (get (RESERVE), 90000);
 }
 
@@ -140,12 +141,12 @@ static void
 changed_by_others (void **state)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
   put (RESERVE, "30000\n");
-  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
   assert_int_equal (get (RESERVE), 30000);
   assert_false (exists (RECORD));
@@ -156,14 +157,14 @@ static void
 raised_again (void **state)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
   put (RESERVE, "8192\n");
-  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
   assert_int_equal (done.of[0].from, 8192);
-  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (get (RESERVE), 4096);
 }
 
@@ -172,12 +173,12 @@ static void
 strange_record (void **state)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
   (void) state;
-  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
   put (RECORD, "vm.overcommit_memory 1 0\nrubbish\n");
-  assert_int_equal (swap_settings_restore (&done, root, &w), 0);
+  assert_int_equal (swap_settings_restore (&done, root, &error), 0);
   assert_int_equal (done.nr, 0);
 }
 
@@ -186,11 +187,11 @@ static void
 never_too_much (void **state)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
   (void) state;
   put ("/proc/meminfo", "MemTotal:       67108864 kB\n");
-  assert_int_equal (swap_settings_raise (&done, root, &w), 0);
+  assert_int_equal (swap_settings_raise (&done, root, &error), 0);
   assert_int_equal (get (RESERVE), 65536);
 }
 
@@ -198,12 +199,12 @@ static void
 refused (void **state)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
   (void) state;
   put (RESERVE, "many\n");
-  assert_int_equal (swap_settings_raise (&done, root, &w), -EPROTO);
-  assert_non_null (strstr (w.text, "min_free_kbytes"));
+  assert_int_equal (swap_settings_raise (&done, root, &error), -EPROTO);
+  assert_non_null (strstr (error.text, "min_free_kbytes"));
   assert_int_equal (done.nr, 0);
 }
 

@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "tls-files.h"
 
 /* Both ends, and the result of the handshake on each. */
@@ -388,63 +389,64 @@ static void
 refused (const char *key, const char *value, const char *says)
 {
   struct fp_tls_params p = { 0 };
-  char why[FP_TLS_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
 
-  assert_int_equal (fp_tls_params_set (&p, key, value, why), -EINVAL);
-  assert_non_null (strstr (why, says));
+  assert_int_equal (fp_tls_params_set (&p, key, value, &error), -EINVAL);
+  assert_non_null (strstr (error.text, says));
 }
 
 static void
 test_params (void **state)
 {
   struct fp_tls_params p = { 0 };
-  char why[FP_TLS_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
   struct fp_tls *t;
 
   (void) state;
   refused ("tls", "yes", "not one of off, on, require");
   refused ("tls-psk", "", "name is missing");
   refused ("tls-username", "a b", "a name is");
-  assert_int_equal (fp_tls_params_set (&p, "server", "x", why), -ENOENT);
+  assert_int_equal (fp_tls_params_set (&p, "server", "x", &error), -ENOENT);
 
-  assert_int_equal (fp_tls_params_complete (&p, false, why), 0);
+  assert_int_equal (fp_tls_params_complete (&p, false, &error), 0);
   assert_int_equal (p.mode, FP_TLS_OFF);
-  assert_int_equal (fp_tls_new (&t, &p, false, why), 0);
+  assert_int_equal (fp_tls_new (&t, &p, false, &error), 0);
   assert_null (t);
-  assert_int_equal (fp_tls_params_set (&p, "tls", "on", why), 0);
-  assert_int_equal (fp_tls_params_complete (&p, false, why), -EINVAL);
-  assert_non_null (strstr (why, "tls needs tls-psk"));
-  assert_int_equal (fp_tls_params_set (&p, "tls-certificates", "/x", why), 0);
-  assert_int_equal (fp_tls_params_complete (&p, false, why), 0);
+  assert_int_equal (fp_tls_params_set (&p, "tls", "on", &error), 0);
+  assert_int_equal (fp_tls_params_complete (&p, false, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "tls needs tls-psk"));
+  assert_int_equal (fp_tls_params_set (&p, "tls-certificates", "/x", &error),
+                    0);
+  assert_int_equal (fp_tls_params_complete (&p, false, &error), 0);
   assert_int_equal (p.mode, FP_TLS_ON);
-  assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
-  assert_non_null (strstr (why, "/x/ca-cert.pem"));
-  assert_int_equal (fp_tls_params_set (&p, "tls-psk", "/y", why), 0);
-  assert_int_equal (fp_tls_params_complete (&p, false, why), -EINVAL);
+  assert_int_equal (fp_tls_new (&t, &p, false, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "/x/ca-cert.pem"));
+  assert_int_equal (fp_tls_params_set (&p, "tls-psk", "/y", &error), 0);
+  assert_int_equal (fp_tls_params_complete (&p, false, &error), -EINVAL);
 
   /* If keys or certificates are given, TLS is required. */
   p = (struct fp_tls_params) { 0 };
-  assert_int_equal (fp_tls_params_set (&p, "tls-psk", "/y", why), 0);
-  assert_int_equal (fp_tls_params_complete (&p, true, why), 0);
+  assert_int_equal (fp_tls_params_set (&p, "tls-psk", "/y", &error), 0);
+  assert_int_equal (fp_tls_params_complete (&p, true, &error), 0);
   assert_int_equal (p.mode, FP_TLS_REQUIRE);
-  assert_int_equal (fp_tls_new (&t, &p, true, why), -ENOENT);
-  assert_non_null (strstr (why, "/y: "));
+  assert_int_equal (fp_tls_new (&t, &p, true, &error), -ENOENT);
+  assert_non_null (strstr (error.text, "/y: "));
 
   snprintf (p.psk, sizeof p.psk, "%s/psk", tls_dir);
-  assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
-  assert_non_null (strstr (why, "choose one with tls-username=NAME"));
+  assert_int_equal (fp_tls_new (&t, &p, false, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "choose one with tls-username=NAME"));
   snprintf (p.username, sizeof p.username, "carol");
-  assert_int_equal (fp_tls_new (&t, &p, false, why), -EINVAL);
-  assert_non_null (strstr (why, "no key for user carol"));
+  assert_int_equal (fp_tls_new (&t, &p, false, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "no key for user carol"));
   snprintf (p.psk, sizeof p.psk, "%s/psk-volumes", tls_dir);
   for (unsigned i = 0; i < 2; i++) {
-    assert_int_equal (fp_tls_new (&t, &p, i == 1, why), -EINVAL);
-    assert_non_null (strstr (why, "holds a key for volumes"));
+    assert_int_equal (fp_tls_new (&t, &p, i == 1, &error), -EINVAL);
+    assert_non_null (strstr (error.text, "holds a key for volumes"));
   }
   p = (struct fp_tls_params) { .mode = FP_TLS_REQUIRE };
   snprintf (p.certificates, sizeof p.certificates, "%s/bare", tls_dir);
-  assert_int_equal (fp_tls_new (&t, &p, true, why), -EINVAL);
-  assert_non_null (strstr (why, "server-cert.pem"));
+  assert_int_equal (fp_tls_new (&t, &p, true, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "server-cert.pem"));
 }
 
 int

@@ -144,7 +144,7 @@ probe_degraded (void)
   copies_params (&p);
   p.copies = 0;
   p.degraded = true;
-  return fp_volume_probe (&p, why);
+  return fp_volume_probe (&p, &last_error);
 }
 
 /* A stale copy is never read: not by a later client, and not even if it is the
@@ -164,8 +164,9 @@ test_stale (void **state)
   fake_server_revive (servers[1]);
   assert_true (copies_attach (0, false) < 0);
   assert_int_equal (probe_degraded (), -EROFS);
-  assert_non_null (strstr (why, "may be old: start one more of them"));
-  assert_non_null (strstr (why, "force=true"));
+  assert_non_null (
+      strstr (last_error.text, "may be old: start one more of them"));
+  assert_non_null (strstr (last_error.text, "force=true"));
   fake_server_revive (servers[0]);
   must (copies_attach (0, false));
   holds (2);
@@ -242,8 +243,8 @@ test_left_behind (void **state)
   p.degraded = true;
   p.nr_remove = 1;
   p.remove[0] = *fake_server_addr (servers[0]);
-  assert_int_equal (fp_volume_probe (&p, why), -EROFS);
-  assert_non_null (strstr (why, "force=true"));
+  assert_int_equal (fp_volume_probe (&p, &last_error), -EROFS);
+  assert_non_null (strstr (last_error.text, "force=true"));
   nr_named = 3;
   fake_server_revive (servers[0]);
   must (copies_attach (0, false));
@@ -836,7 +837,7 @@ test_beyond_the_end (void **state)
   detach ();
   fake_server_set_map (servers[1], 2 * EXTENTS + 1, true);
   assert_true (copies_attach (0, false) < 0);
-  assert_non_null (strstr (why, "list the existing extents"));
+  assert_non_null (strstr (last_error.text, "list the existing extents"));
   fake_server_set_map (servers[1], 2 * EXTENTS + 1, false);
   must (copies_attach (0, false));
   holds (1);

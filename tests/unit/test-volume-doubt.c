@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "fake-ctl.h"
 #include "heal/migrate.h"
@@ -27,7 +28,7 @@
 static struct fake_server *servers[MAX_SERVERS];
 static unsigned nr_servers;
 static struct fp_volume *v;
-static char why[FP_WHY_MAX];
+static struct fp_error error;
 
 static void
 pause_ms (unsigned ms)
@@ -57,12 +58,12 @@ params_of (struct fp_volume_params *p, unsigned first, unsigned nr)
 static int
 start (struct fp_volume_params *p)
 {
-  int r = fp_volume_probe (p, why);
+  int r = fp_volume_probe (p, &error);
 
   if (r == 0)
-    r = fp_volume_start (&v, p, why);
+    r = fp_volume_start (&v, p, &error);
   if (r < 0)
-    fprintf (stderr, "%d: %s\n", r, why);
+    fprintf (stderr, "%d: %s\n", r, error.text);
   return r;
 }
 
@@ -430,7 +431,7 @@ test_forced_in_vain (void **state)
   assert_int_equal (start (&p), -EAGAIN);
   assert_int_equal (fp_thread_join (&other), 0);
   assert_int_equal (fake_server_mapped (servers[0]), EXTENTS);
-  assert_non_null (strstr (why, "permanently"));
+  assert_non_null (strstr (error.text, "permanently"));
 }
 
 int

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "engine/lane.h"
 #include "fake-ctl.h"
 #include "engine/mirror.h"
@@ -30,7 +31,7 @@
 static struct fake_server *servers[NR_SERVERS];
 static struct fp_volume *v;
 static struct fp_uuid uuid; /* the volume's, once created */
-static char why[FP_WHY_MAX];
+static struct fp_error error;
 static unsigned copies = 2, nr_named = 3;
 static bool reserve;
 
@@ -57,9 +58,9 @@ start (bool resume)
   p.resume = resume;
   if (resume)
     p.uuid = uuid;
-  r = fp_volume_probe (&p, why);
+  r = fp_volume_probe (&p, &error);
   if (r == 0)
-    r = fp_volume_start (&v, &p, why);
+    r = fp_volume_start (&v, &p, &error);
   if (r == 0)
     uuid = *fp_volume_uuid (v);
   return r;
@@ -69,7 +70,7 @@ static void
 must (int r)
 {
   if (r < 0)
-    fprintf (stderr, "%d: %s\n", r, why);
+    fprintf (stderr, "%d: %s\n", r, error.text);
   assert_int_equal (r, 0);
 }
 
@@ -271,7 +272,7 @@ test_nothing_is_left (void **state)
     assert_int_equal (fake_server_mapped (servers[i]), 0);
   }
   assert_int_equal (start (true), -ENOENT);
-  assert_non_null (strstr (why, "is gone"));
+  assert_non_null (strstr (error.text, "is gone"));
 }
 
 /* All extents have memory before the first write, and again after a crash. */
@@ -430,7 +431,7 @@ test_resume (void **state)
   crash ();
   copies = 1;
   assert_int_equal (start (true), -EINVAL);
-  assert_non_null (strstr (why, "give copies=2"));
+  assert_non_null (strstr (error.text, "give copies=2"));
   copies = 3;
   assert_int_equal (start (true), -EINVAL);
   copies = 2;
@@ -624,7 +625,7 @@ test_resume_in_doubt (void **state)
   crash ();
   fake_server_cut (servers[0]);
   assert_int_equal (start (true), -EROFS);
-  assert_non_null (strstr (why, "may be old"));
+  assert_non_null (strstr (error.text, "may be old"));
   fake_server_revive (servers[0]);
   must (start (true));
   holds (1);
@@ -649,7 +650,7 @@ stale_alone (void (*end) (struct fake_server *s), bool revive)
   if (revive)
     fake_server_revive (servers[0]);
   assert_int_equal (start (true), -EROFS);
-  assert_non_null (strstr (why, "may be old"));
+  assert_non_null (strstr (error.text, "may be old"));
 }
 
 static void
@@ -712,7 +713,7 @@ test_expired_unnoticed (void **state)
 {
   (void) state;
   make ();
-  must (fp_volume_drain (v, 0, 0, why));
+  must (fp_volume_drain (v, 0, 0, &error));
   fill (1);
   assert_int_equal (fake_server_labelled (servers[0]), 0);
   fake_server_cut (servers[0]);

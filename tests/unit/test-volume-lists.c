@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "meta/meta_log.h"
 #include "meta/membership.h"
@@ -407,7 +408,7 @@ send_list (unsigned server, unsigned current)
 
   copies_params (&p);
   p.copies = 0;
-  must (fp_volume_probe (&p, why));
+  must (fp_volume_probe (&p, &last_error));
   p.members.version = p.newest + 1;
   for (unsigned m = 0; m < nr_named; m++)
     p.members.members[m].current = current >> m & 1;
@@ -708,12 +709,12 @@ test_doubt_is_over (void **state)
   }
 }
 
-static char remove_why[FP_WHY_MAX];
+static struct fp_error remove_error;
 
 static void
 remove_first (void *arg)
 {
-  *(int *) arg = fp_volume_remove_server (v, A, remove_why);
+  *(int *) arg = fp_volume_remove_server (v, A, &remove_error);
 }
 
 /* Begin to remove A: only A hears of the list without it. */
@@ -724,7 +725,7 @@ begin_to_leave (struct fp_thread *thread, int *result)
 
   nr_named = 3;
   must (copies_attach (SIZE, false));
-  must (fp_volume_drain (v, A, 0, why));
+  must (fp_volume_drain (v, A, 0, &last_error));
   AWAIT (status_of (A).drain.state == FP_DRAIN_DONE);
   assert_int_equal (write_all (1), EXTENTS);
   await_whole ();

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "fake-ctl.h"
 #include "heal/migrate.h"
 #include "meta/meta_log.h"
@@ -23,7 +24,7 @@
 
 static struct fake_server *servers[NR_SERVERS];
 static struct fp_volume *v;
-static char why[FP_WHY_MAX];
+static struct fp_error error;
 
 static void
 pause_ms (unsigned ms)
@@ -62,12 +63,12 @@ remove_server (unsigned i)
 static int
 start (void)
 {
-  int r = fp_volume_probe (&p, why);
+  int r = fp_volume_probe (&p, &error);
 
   if (r == 0)
-    r = fp_volume_start (&v, &p, why);
+    r = fp_volume_start (&v, &p, &error);
   if (r < 0)
-    fprintf (stderr, "%d: %s\n", r, why);
+    fprintf (stderr, "%d: %s\n", r, error.text);
   return r;
 }
 
@@ -208,7 +209,7 @@ test_add (void **state)
   assert_int_equal (write_extent (0, "one.."), 0);
   detach ();
   assert_int_equal (attach (0, 3), -EINVAL);
-  assert_non_null (strstr (why, "add=true"));
+  assert_non_null (strstr (error.text, "add=true"));
   name_servers (0, 3);
   p.add = true;
   strcpy (p.domains[2], "rack");
@@ -243,7 +244,7 @@ test_came_back_empty (void **state)
     name_servers (gone, 1);
     fp_addr_format (&p.servers[0], addr);
     snprintf (with, sizeof with, "give server=%s add=true", addr);
-    assert_non_null (strstr (why, with));
+    assert_non_null (strstr (error.text, with));
   }
   p.add = true;
   assert_int_equal (start (), -ENOENT); /* this one knows no other */
@@ -278,7 +279,7 @@ test_remove_dead (void **state)
   name_servers (other, 1);
   remove_server (gone);
   assert_int_equal (start (), -ENOTCONN);
-  assert_non_null (strstr (why, "would be lost"));
+  assert_non_null (strstr (error.text, "would be lost"));
   p.degraded = true;
   assert_int_equal (start (), 0);
   expect_without (gone);
@@ -298,7 +299,7 @@ test_remove_dead (void **state)
     detach ();
   }
   assert_int_equal (attach (gone, 1), -EINVAL);
-  assert_non_null (strstr (why, "not one of the servers"));
+  assert_non_null (strstr (error.text, "not one of the servers"));
   name_servers (0, 3);
   p.add = true;
   assert_int_equal (start (), -EEXIST);
@@ -319,7 +320,7 @@ test_remove_drained (void **state)
   name_servers (0, 1);
   remove_server (1);
   assert_int_equal (start (), -ENOTEMPTY);
-  assert_non_null (strstr (why, "drain"));
+  assert_non_null (strstr (error.text, "drain"));
   name_servers (0, 1);
   remove_server (2);
   assert_int_equal (start (), -ENOENT);
@@ -429,7 +430,7 @@ test_forced (void **state)
   remove_server (gone);
   p.degraded = true;
   assert_int_equal (start (), -EROFS);
-  assert_non_null (strstr (why, "force=true"));
+  assert_non_null (strstr (error.text, "force=true"));
   assert_int_equal (force (stays, gone), 0);
   assert_true (fake_server_version (servers[stays]) > version + 1000000);
   for (unsigned n = 0; n < 2; n++) {
@@ -546,7 +547,7 @@ test_not_listed (void **state)
   fake_server_revive (servers[3]);
   await_state (3, FP_SERVER_UP);
   assert_int_equal (fp_migrate_move (v->migrate, 0, 3), -ENOSPC);
-  assert_int_equal (fp_volume_drain (v, 0, 0, why), -ENOSPC);
+  assert_int_equal (fp_volume_drain (v, 0, 0, &error), -ENOSPC);
   expect (0, "text.");
   /* The others have the list now, so the next client can find the server. */
   fake_server_revive (servers[1]);
@@ -574,7 +575,7 @@ test_does_not_leave (void **state)
       assert_int_equal (fp_migrate_move (v->migrate, i, 0), 0);
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_MUTE, FP_MSG_MEMBERS);
-  assert_int_equal (fp_volume_remove_server (v, 2, why), -ENOTCONN);
+  assert_int_equal (fp_volume_remove_server (v, 2, &error), -ENOTCONN);
   assert_true (fp_peers_gets_none (&v->peers, 2));
   for (unsigned i = 0; i < 2; i++)
     fake_server_silence (servers[i], FAKE_SPEAKS, 0);

@@ -183,7 +183,7 @@ test_again (void **state)
 {
   (void) state;
   assert_int_equal (attach (0, 3, 0), -ENOENT);
-  assert_non_null (strstr (why, "size="));
+  assert_non_null (strstr (last_error.text, "size="));
   must (attach (0, 3, SIZE));
   assert_int_equal (fake_server_version (servers[0]), FP_MEMBERSHIP_ROUND);
   write_all (0, 66);
@@ -207,8 +207,8 @@ test_again (void **state)
     detach ();
   }
   assert_int_equal (attach (0, 3, SIZE / 2), -EINVAL);
-  assert_non_null (strstr (why, "18350080"));
-  assert_non_null (strstr (why, "9175040"));
+  assert_non_null (strstr (last_error.text, "18350080"));
+  assert_non_null (strstr (last_error.text, "9175040"));
 }
 
 static void
@@ -225,7 +225,7 @@ test_one_server (void **state)
   expect_all (1, 10);
   detach ();
   assert_int_equal (attach (0, 2, 0), -EINVAL);
-  assert_non_null (strstr (why, "not one of the servers"));
+  assert_non_null (strstr (last_error.text, "not one of the servers"));
 }
 
 static void
@@ -256,10 +256,10 @@ test_failed_start (void **state)
   (void) state;
   fixture_params (&p, 0, 3);
   p.size = SIZE;
-  must (fp_volume_probe (&p, why));
+  must (fp_volume_probe (&p, &last_error));
   fake_server_silence (servers[2], FAKE_DEAF, FP_MSG_LOOKUP);
-  assert_true (fp_volume_start (&v, &p, why) < 0);
-  assert_non_null (strstr (why, "c"));
+  assert_true (fp_volume_start (&v, &p, &last_error) < 0);
+  assert_non_null (strstr (last_error.text, "c"));
   fake_server_silence (servers[2], FAKE_SPEAKS, 0);
   assert_int_equal (attach (0, 2, 0), -ENOENT);
   must (attach (0, 2, SIZE));
@@ -279,8 +279,8 @@ test_busy (void **state)
   first = v;
   v = NULL;
   assert_int_equal (attach (0, 1, 0), -EBUSY);
-  assert_non_null (strstr (why, "is attached to"));
-  assert_non_null (strstr (why, "takeover"));
+  assert_non_null (strstr (last_error.text, "is attached to"));
+  assert_non_null (strstr (last_error.text, "takeover"));
   {
     struct fp_volume_params p;
     struct fp_volume *second;
@@ -322,7 +322,7 @@ test_two_volumes (void **state)
   must (attach (1, 1, SIZE));
   detach ();
   assert_int_equal (attach (0, 3, 0), -EEXIST);
-  assert_non_null (strstr (why, "two volumes"));
+  assert_non_null (strstr (last_error.text, "two volumes"));
 }
 
 /* ---- servers that are away ---- */
@@ -341,7 +341,7 @@ test_degraded (void **state)
   gone = at[0];
   fake_server_cut (servers[gone]);
   assert_int_equal (attach ((gone + 1) % 3, 1, 0), -ENOTCONN);
-  assert_non_null (strstr (why, "degraded=true"));
+  assert_non_null (strstr (last_error.text, "degraded=true"));
   must (attach_degraded ((gone + 1) % 3, 1));
   for (unsigned i = 0; i < 30; i++) {
     if (at[i] == gone)
@@ -630,7 +630,7 @@ test_came_back_empty (void **state)
   detach ();
   fake_server_forget (servers[gone]);
   assert_int_equal (attach (0, 3, 0), -ENOTCONN);
-  assert_non_null (strstr (why, "lost"));
+  assert_non_null (strstr (last_error.text, "lost"));
   must (attach_degraded (0, 3));
   for (unsigned i = 0; i < 30; i++) {
     if (at[i] == gone)

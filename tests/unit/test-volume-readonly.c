@@ -72,7 +72,9 @@ cannot_be_changed (void)
 {
   struct fp_lane *lane = fp_volume_lane_get (v);
   struct fp_volume_status s;
-  struct fp_io io = { .kind = FP_IO_WRITE, .length = 512, .buf = why };
+  struct fp_io io = { .kind = FP_IO_WRITE,
+                      .length = 512,
+                      .buf = last_error.text };
 
   assert_int_equal (put (0, 9), -EROFS);
   assert_int_equal (put (EXTENTS - 1, 9), -EROFS);
@@ -82,9 +84,9 @@ cannot_be_changed (void)
   assert_int_equal (fp_lane_submit (lane, &io), -EROFS);
   assert_null (fp_lane_poll (lane, false));
   fp_volume_lane_put (lane);
-  assert_int_equal (fp_volume_drain (v, 0, 0, why), -EROFS);
-  assert_non_null (strstr (why, "readonly=true"));
-  assert_int_equal (fp_volume_check (v, true, 0, why), -EROFS);
+  assert_int_equal (fp_volume_drain (v, 0, 0, &last_error), -EROFS);
+  assert_non_null (strstr (last_error.text, "readonly=true"));
+  assert_int_equal (fp_volume_check (v, true, 0, &last_error), -EROFS);
   fp_volume_status (v, &s);
   assert_true (s.read_only);
 }
@@ -124,13 +126,13 @@ test_makes_none (void **state)
 
   (void) state;
   assert_int_equal (attach_read_only (false), -ENOENT);
-  assert_non_null (strstr (why, "readonly=true creates none"));
+  assert_non_null (strstr (last_error.text, "readonly=true creates none"));
   assert_false (fake_server_knows (servers[0]));
   copies_params (&p);
   p.size = SIZE;
   p.slab_size = COPIES_SLAB;
   p.read_only = true;
-  assert_int_equal (fp_volume_start (&v, &p, why), -EINVAL);
+  assert_int_equal (fp_volume_start (&v, &p, &last_error), -EINVAL);
 }
 
 /* While a connection is down, another client opens the volume, but does not
@@ -346,7 +348,7 @@ test_copies_not_left_in_order (void **state)
   assert_int_equal (put (0, 1), 0);
   copies_die ();
   assert_int_equal (attach_read_only (false), -EROFS);
-  assert_non_null (strstr (why, "was not detached cleanly"));
+  assert_non_null (strstr (last_error.text, "was not detached cleanly"));
   must (copies_attach (0, false));
   await_whole ();
   detach ();

@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "transport/control/resolve.h"
 #include "fake-ctl.h"
 #include "heal/migrate.h"
@@ -32,7 +33,7 @@
 static struct fake_server *servers[FP_MAX_SERVERS + 1];
 static struct fp_volume *v;
 static struct fp_volume_params p;
-static char why[FP_WHY_MAX];
+static struct fp_error error;
 static bool named;
 
 /* The last list given to keep_servers, and its result. */
@@ -40,13 +41,12 @@ static struct fp_server_names kept;
 static int keep_result;
 
 static int
-keep (void *opaque, const struct fp_server_names *names, char *text)
+keep (void *opaque, const struct fp_server_names *names, struct fp_error *out)
 {
   assert_ptr_equal (opaque, &kept);
   if (keep_result < 0)
-    snprintf (text, FP_WHY_MAX, "no room for the list");
-  else
-    kept = *names;
+    return fp_fail (out, keep_result, "no room for the list");
+  kept = *names;
   return keep_result;
 }
 
@@ -80,12 +80,12 @@ name_servers (unsigned nr)
 static int
 start (void)
 {
-  int r = fp_volume_probe (&p, why);
+  int r = fp_volume_probe (&p, &error);
 
   if (r == 0)
-    r = fp_volume_start (&v, &p, why);
+    r = fp_volume_start (&v, &p, &error);
   if (r < 0)
-    fprintf (stderr, "%d: %s\n", r, why);
+    fprintf (stderr, "%d: %s\n", r, error.text);
   return r;
 }
 
@@ -167,7 +167,7 @@ add (unsigned i)
 {
   struct fp_server_name name = { .addr = *fake_server_addr (servers[i]) };
 
-  return fp_volume_add_server (v, &name, why);
+  return fp_volume_add_server (v, &name, &error);
 }
 
 static void
@@ -176,7 +176,7 @@ must_add (unsigned i)
   int r = add (i);
 
   if (r < 0)
-    fprintf (stderr, "add: %d: %s\n", r, why);
+    fprintf (stderr, "add: %d: %s\n", r, error.text);
   assert_int_equal (r, 0);
 }
 
@@ -194,10 +194,10 @@ place_of (unsigned i)
 static int
 take_out (unsigned i)
 {
-  int r = fp_volume_remove_server (v, place_of (i), why);
+  int r = fp_volume_remove_server (v, place_of (i), &error);
 
   if (r < 0)
-    fprintf (stderr, "remove: %d: %s\n", r, why);
+    fprintf (stderr, "remove: %d: %s\n", r, error.text);
   return r;
 }
 
@@ -207,7 +207,7 @@ drain (unsigned i)
   uint64_t deadline = fp_deadline_in_ms (10000);
   struct fp_server_status s;
 
-  assert_int_equal (fp_volume_drain (v, place_of (i), 0, why), 0);
+  assert_int_equal (fp_volume_drain (v, place_of (i), 0, &error), 0);
   do {
     assert_false (fp_deadline_passed (deadline));
     pause_ms (5);
@@ -357,8 +357,8 @@ test_refused (void **state)
   fake_server_alias (servers[1], "alias");
   name.addr = *fake_server_addr (servers[1]);
   strcpy (name.addr.host, "alias");
-  assert_int_equal (fp_volume_add_server (v, &name, why), -EEXIST);
-  assert_non_null (strstr (why, "same server"));
+  assert_int_equal (fp_volume_add_server (v, &name, &error), -EEXIST);
+  assert_non_null (strstr (error.text, "same server"));
   /* The name is looked up again: an older address does not count. */
   strcpy (name.addr.host, "localhost");
   assert_int_equal (
@@ -366,7 +366,7 @@ test_refused (void **state)
       0);
   assert_true (fp_addr_known (&name.addr, &list));
   fake_server_alias (servers[1], "localhost");
-  (void) fp_volume_add_server (v, &name, why);
+  (void) fp_volume_add_server (v, &name, &error);
   assert_false (fp_addr_known (&name.addr, &list));
   /* A server that does not answer. */
   fake_server_cut (servers[2]);
@@ -377,7 +377,7 @@ test_refused (void **state)
   assert_int_equal (add (4), -EINVAL);
   /* A server that holds extents is not removed. */
   assert_int_equal (take_out (0), -ENOTEMPTY);
-  assert_non_null (strstr (why, "farpage drain"));
+  assert_non_null (strstr (error.text, "farpage drain"));
   assert_int_equal (nr_servers (), 2);
   assert_int_equal (v->peers.nr, 2);
   /* The list of servers cannot be kept. */
@@ -440,7 +440,7 @@ test_unreachable (void **state)
   fake_server_cut (servers[2]);
   await_state (2, FP_SERVER_DOWN);
   assert_int_equal (take_out (2), 0);
-  assert_non_null (strstr (why, "may still know"));
+  assert_non_null (strstr (error.text, "may still know"));
   assert_int_equal (nr_servers (), 2);
   for (unsigned i = 0; i < 20; i++)
     expect (i, "text.");
@@ -533,7 +533,7 @@ test_late (void **state)
   fake_server_silence (servers[0], FAKE_DEAF,
                        named ? FP_MSG_MEMBERS : FP_MSG_OPEN);
   assert_int_equal (add (1), -ETIMEDOUT);
-  assert_non_null (strstr (why, "it joins as soon as they do"));
+  assert_non_null (strstr (error.text, "it joins as soon as they do"));
   assert_int_equal (take_out (1), -EBUSY);
   assert_int_equal (add (2), -EBUSY);
   assert_int_equal (nr_servers (), 2);
@@ -656,7 +656,7 @@ test_while_draining (void **state)
   attach (2);
   for (unsigned i = 0; i < 30; i++)
     assert_int_equal (write_extent (i, "text."), 0);
-  assert_int_equal (fp_volume_drain (v, place_of (1), 8 * SLAB, why), 0);
+  assert_int_equal (fp_volume_drain (v, place_of (1), 8 * SLAB, &error), 0);
   must_add (2);
   drain (1);
   assert_int_equal (take_out (1), 0);
@@ -760,7 +760,7 @@ test_half_left (void **state)
   fake_server_cut (servers[0]);
   fake_server_silence (servers[0], FAKE_SPEAKS, 0);
   await_state (0, FP_SERVER_DOWN);
-  assert_int_equal (fp_volume_drain_cancel (v, place_of (1), why), 0);
+  assert_int_equal (fp_volume_drain_cancel (v, place_of (1), &error), 0);
   r = write_extent (5, "newer");
   stop ();
   fake_server_revive (servers[0]);
@@ -852,7 +852,7 @@ test_newer_list (void **state)
   list.members[0].current = true;
   fake_server_set_list (servers[2], &list);
   assert_int_equal (add (2), -EEXIST);
-  assert_non_null (strstr (why, "newer list"));
+  assert_non_null (strstr (error.text, "newer list"));
   assert_false (fp_lease_is_fenced (&v->lease));
 }
 

@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "fake-ctl.h"
 #include "volume/volume_int.h"
@@ -79,13 +80,13 @@ static int
 setup (void **state)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   if (setup_servers (state) != 0)
     return 1;
   params (&p);
-  if (fp_volume_start (&v, &p, why) < 0) {
-    fprintf (stderr, "start: %s\n", why);
+  if (fp_volume_start (&v, &p, &error) < 0) {
+    fprintf (stderr, "start: %s\n", error.text);
     return 1;
   }
   return 0;
@@ -248,7 +249,7 @@ static void
 test_full (void **state)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   struct fp_lane *lane;
   unsigned written = 0;
   int r = 0;
@@ -256,7 +257,7 @@ test_full (void **state)
   (void) state;
   params (&p);
   p.size = (uint64_t) (2 * SLABS + 8) * SLAB;
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   lane = fp_volume_lane_get (v);
   for (uint64_t i = 0; r == 0 && i < 2 * SLABS + 8; i++) {
     r = fp_lane_write (lane, "data", 4, i * SLAB);
@@ -398,20 +399,20 @@ static void
 test_reserve (void **state)
 {
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   (void) state;
   params (&p);
   p.reserve_full = true;
   p.size = (uint64_t) (2 * SLABS + 1) * SLAB;
-  assert_int_equal (fp_volume_probe (&p, why), -ENOSPC);
-  assert_int_equal (fp_volume_start (&v, &p, why), -ENOSPC);
-  assert_non_null (strstr (why, "full"));
+  assert_int_equal (fp_volume_probe (&p, &error), -ENOSPC);
+  assert_int_equal (fp_volume_start (&v, &p, &error), -ENOSPC);
+  assert_non_null (strstr (error.text, "full"));
   for (unsigned i = 0; i < NR_SERVERS; i++)
     assert_int_equal (fake_server_free_slabs (servers[i]), SLABS);
   p.size = (uint64_t) 2 * SLABS * SLAB;
-  assert_int_equal (fp_volume_probe (&p, why), 0);
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_probe (&p, &error), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   for (unsigned i = 0; i < NR_SERVERS; i++)
     assert_int_equal (fake_server_labelled (servers[i]), SLABS);
 }
@@ -422,14 +423,14 @@ test_import_fails (void **state)
 {
   struct fp_lane *lane;
   struct fp_volume_params p;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   unsigned lent = 0;
 
   (void) state;
   params (&p);
   p.size = SLAB; /* no grants ahead */
   fp_fake_import_fails_at (1);
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   lane = fp_volume_lane_get (v);
   /* The allocator has asked ahead, or asks now: the second try works. */
   while (fp_lane_write (lane, "data", 4, 0) < 0)
@@ -654,7 +655,7 @@ test_resume (void **state)
 {
   struct fp_volume_params p;
   struct fp_lane *lane = fp_volume_lane_get (v);
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
 
   (void) state;
@@ -666,13 +667,13 @@ test_resume (void **state)
   fp_volume_stop (v, false);
 
   p.resume = true;
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   check_all ();
   fp_volume_stop (v, false);
 
   /* If one server does not know the volume, its extents would be zeros. */
   fake_server_forget (servers[1]);
-  assert_true (fp_volume_start (&v, &p, why) < 0);
+  assert_true (fp_volume_start (&v, &p, &error) < 0);
   v = NULL;
   fake_server_forget (servers[0]);
 }
@@ -686,7 +687,7 @@ test_resume_lost (void **state)
   struct fp_volume_params p;
   struct fp_lane *lane = fp_volume_lane_get (v);
   struct fp_volume_status st;
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   uint64_t x = seed;
 
   (void) state;
@@ -700,7 +701,7 @@ test_resume_lost (void **state)
   for (unsigned i = 0; i < NR_SERVERS; i++)
     fake_server_lose (servers[i]);
   p.resume = true;
-  assert_int_equal (fp_volume_start (&v, &p, why), 0);
+  assert_int_equal (fp_volume_start (&v, &p, &error), 0);
   lane = fp_volume_lane_get (v);
   for (uint64_t at = 0; at < SIZE; at += SLAB)
     assert_int_equal (fp_lane_read (lane, buf, 4096, at),
@@ -790,7 +791,7 @@ walk (bool control, int kind)
 
   for (; fired; n++) {
     struct fp_volume_params p;
-    char why[FP_WHY_MAX];
+    struct fp_error error;
     int r;
 
     memset (shadow, 0, SIZE);
@@ -798,7 +799,7 @@ walk (bool control, int kind)
     params (&p);
     fp_fake_fault_at (control ? 0 : n, (enum fp_fake_fault) kind);
     fake_ctl_fault_at (control ? n : 0, (enum fake_ctl_fault) kind);
-    r = fp_volume_start (&v, &p, why);
+    r = fp_volume_start (&v, &p, &error);
     if (r == 0) {
       script (&errors);
       if (!control) {

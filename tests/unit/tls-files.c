@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "tls-files.h"
 
 #define DAY 86400
@@ -254,15 +255,15 @@ struct fp_tls *
 tls_of (bool server, const char *what, const char *user, bool verify_peer)
 {
   struct fp_tls_params p = { .verify_peer = verify_peer };
-  char why[FP_TLS_WHY_MAX] = "";
+  struct fp_error error = { .text = "" };
   struct fp_tls *t = NULL;
 
   snprintf (strncmp (what, "psk", 3) == 0 ? p.psk : p.certificates,
             FP_TLS_PATH_MAX, "%s/%s", tls_dir, what);
   if (user != NULL)
     snprintf (p.username, sizeof p.username, "%s", user);
-  if (fp_tls_params_complete (&p, server, why) < 0 ||
-      fp_tls_new (&t, &p, server, why) < 0)
-    fail_msg ("%s", why);
+  if (fp_tls_params_complete (&p, server, &error) < 0 ||
+      fp_tls_new (&t, &p, server, &error) < 0)
+    fail_msg ("%s", error.text);
   return t;
 }

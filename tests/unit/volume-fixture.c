@@ -10,12 +10,13 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "engine/lane.h"
 #include "volume-fixture.h"
 
 struct fake_server *servers[FIXTURE_SERVERS];
 struct fp_volume *v;
-char why[FP_WHY_MAX];
+struct fp_error last_error;
 unsigned nr_copies, nr_named, copies_timeout_ms;
 
 void
@@ -62,9 +63,9 @@ fixture_params (struct fp_volume_params *p, unsigned first, unsigned nr)
 int
 fixture_start (struct fp_volume_params *p)
 {
-  int r = fp_volume_probe (p, why);
+  int r = fp_volume_probe (p, &last_error);
 
-  return r < 0 ? r : fp_volume_start (&v, p, why);
+  return r < 0 ? r : fp_volume_start (&v, p, &last_error);
 }
 
 void
@@ -79,7 +80,7 @@ void
 must (int r)
 {
   if (r < 0)
-    fprintf (stderr, "%d: %s\n", r, why);
+    fprintf (stderr, "%d: %s\n", r, last_error.text);
   assert_int_equal (r, 0);
 }
 

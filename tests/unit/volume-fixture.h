@@ -6,6 +6,7 @@
 #ifndef VOLUME_FIXTURE_H
 #define VOLUME_FIXTURE_H
 
+#include "base/error.h"
 #include "fake-ctl.h"
 #include "volume/volume_int.h" /* before `v`, which would be shadowed */
 
@@ -13,7 +14,7 @@
 
 extern struct fake_server *servers[FIXTURE_SERVERS];
 extern struct fp_volume *v; /* attached volume, or NULL */
-extern char why[FP_WHY_MAX];
+extern struct fp_error last_error;
 
 /* Create nr servers (a, b, c, d), or free them all. */
 void fixture_up (unsigned nr, uint64_t slab_size, unsigned slabs);

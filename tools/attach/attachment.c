@@ -21,6 +21,7 @@
 #include <linux/fs.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "tools/attach/attachment.h"
 #include "tools/attach/nbd_links.h"
@@ -45,24 +46,25 @@ device_name (char out[32], int index)
  * Other users show in sysfs, and the kernel decides at connect.
  */
 static int
-claim_one (struct attachment *a, int index, struct why *w)
+claim_one (struct attachment *a, int index, struct fp_error *error)
 {
   int r;
 
   if (!nbd_exists (index))
-    return why_set (w, -ENOENT, "there is no /dev/nbd%d", index);
-  r = state_lock (&a->lock, index, w);
+    return fp_fail (error, -ENOENT, "there is no /dev/nbd%d", index);
+  r = state_lock (&a->lock, index, error);
   if (r < 0)
     return r;
   if (state_exists (index))
-    r = why_set (w, -EBUSY,
+    r = fp_fail (error, -EBUSY,
                  "/dev/nbd%d was left behind by a farpage that died: run"
                  " 'farpage detach /dev/nbd%d'",
                  index, index);
   else if (nbd_connected (index))
-    r = why_set (w, -EBUSY, "/dev/nbd%d is used by another NBD client", index);
+    r = fp_fail (error, -EBUSY, "/dev/nbd%d is used by another NBD client",
+                 index);
   else
-    r = state_mkdir (index, w);
+    r = state_mkdir (index, error);
   if (r < 0) {
     close (a->lock);
     a->lock = -1;
@@ -75,36 +77,36 @@ claim_one (struct attachment *a, int index, struct why *w)
 }
 
 int
-attachment_claim (struct attachment *a, struct why *w)
+attachment_claim (struct attachment *a, struct fp_error *error)
 {
   int i, r;
 
   if (access ("/sys/module/nbd", F_OK) == -1 && !nbd_exists (0))
-    return why_set (
-        w, -ENODEV,
+    return fp_fail (
+        error, -ENODEV,
         "this kernel has no NBD client: run 'modprobe nbd max_part=0'; if "
         "there is no module nbd (containers, cloud kernels), run nbdkit with "
         "the plugin, and use it from a program that speaks NBD");
-  r = nbd_genl_open (&a->genl, w);
+  r = nbd_genl_open (&a->genl, error);
   if (r < 0)
     return r;
-  r = nbd_genl_listen (a->genl, w);
+  r = nbd_genl_listen (a->genl, error);
   if (r < 0)
     return r;
   if (a->st.index != -1)
-    return claim_one (a, a->st.index, w);
+    return claim_one (a, a->st.index, error);
 
   for (i = 0; i < STATE_MAX_DEVICES && nbd_exists (i); i++) {
-    r = claim_one (a, i, w);
+    r = claim_one (a, i, error);
     if (r != -EBUSY)
       return r;
   }
   if (i == 0)
-    return why_set (w, -ENODEV,
+    return fp_fail (error, -ENODEV,
                     "there is no /dev/nbdX, though this kernel has an NBD "
                     "client: reload its module: 'modprobe -r nbd; modprobe "
                     "nbd max_part=0 nbds_max=16'");
-  return why_set (w, -EBUSY,
+  return fp_fail (error, -EBUSY,
                   "all %d devices /dev/nbdX are in use: load the module with"
                   " nbds_max=N for more",
                   i);
@@ -114,7 +116,8 @@ attachment_claim (struct attachment *a, struct why *w)
  * so a refusal means "not yet".
  */
 static int
-first_answer (struct attachment *a, const struct deadline *d, struct why *w)
+first_answer (struct attachment *a, const struct deadline *d,
+              struct fp_error *error)
 {
   int64_t quiet_until = now_ms () + PATIENCE_MS;
   struct nbd_link link;
@@ -122,27 +125,28 @@ first_answer (struct attachment *a, const struct deadline *d, struct why *w)
   int r, left;
 
   for (;;) {
-    r = nbd_handshake (&link, a->socket, d, w);
+    r = nbd_handshake (&link, a->socket, d, error);
     nbdkit_hear (&a->nbdkit);
     if (r == 0)
       break;
     if (a->aloud && !a->nbdkit.aloud && now_ms () >= quiet_until)
       nbdkit_speak_up (&a->nbdkit, a->aloud);
     if (nbdkit_ended (&a->nbdkit))
-      return nbdkit_why (&a->nbdkit, w);
+      return nbdkit_why (&a->nbdkit, error);
     left = deadline_left (d, 20);
     if (left == 0)
       return d->stop && *d->stop
-                 ? why_set (w, -EINTR, "interrupted")
-                 : why_prefix (w, -ETIMEDOUT, "nbdkit did not answer in time");
+                 ? fp_fail (error, -EINTR, "interrupted")
+                 : fp_fail_in (error, -ETIMEDOUT,
+                               "nbdkit did not answer in time");
     pfd = (struct pollfd) { .fd = a->nbdkit.pidfd, .events = POLLIN };
     poll (&pfd, 1, left);
   }
   a->nbdkit.aloud = NULL;
   close (link.fd);
   if (a->shape.size && a->shape.size != link.size)
-    return why_set (
-        w, -EIO, "the volume's size changed from %llu to %llu bytes",
+    return fp_fail (
+        error, -EIO, "the volume's size changed from %llu to %llu bytes",
         (unsigned long long) a->shape.size, (unsigned long long) link.size);
   a->shape = link;
   a->shape.fd = -1;
@@ -159,9 +163,9 @@ static void
 learn_volume (struct attachment *a, const char *status_socket)
 {
   struct json_object *o, *volume, *uuid;
-  struct why w;
+  struct fp_error error;
 
-  if (a->st.volume[0] || plugin_status_read (&o, status_socket, &w) < 0)
+  if (a->st.volume[0] || plugin_status_read (&o, status_socket, &error) < 0)
     return;
   if (json_object_object_get_ex (o, "volume", &volume) &&
       json_object_object_get_ex (volume, "uuid", &uuid))
@@ -172,7 +176,7 @@ learn_volume (struct attachment *a, const char *status_socket)
 
 int
 attachment_serve (struct attachment *a, bool resume, const struct deadline *d,
-                  struct why *w)
+                  struct fp_error *error)
 {
   char status_socket[STATE_PATH_MAX], members[STATE_PATH_MAX];
   struct nbdkit_params params = {
@@ -195,11 +199,11 @@ attachment_serve (struct attachment *a, bool resume, const struct deadline *d,
     params.realtime = true;
   state_path (status_socket, a->st.index, "status.sock");
   state_path (members, a->st.index, "members");
-  r = nbdkit_start (&a->nbdkit, &params, w);
+  r = nbdkit_start (&a->nbdkit, &params, error);
   if (r < 0)
     return r;
   a->st.nbdkit = a->nbdkit.pid;
-  r = first_answer (a, d, w);
+  r = first_answer (a, d, error);
   if (r == 0)
     learn_volume (a, status_socket);
   if (r < 0 && resume)
@@ -219,17 +223,17 @@ close_links (int *socks, unsigned n)
 /* Make n connections for the kernel: socks[0..n). */
 static int
 make_links (struct attachment *a, int *socks, unsigned n,
-            const struct deadline *d, struct why *w)
+            const struct deadline *d, struct fp_error *error)
 {
   struct nbd_link link;
   unsigned i;
   int r;
 
   for (i = 0; i < n; i++) {
-    r = nbd_handshake (&link, a->socket, d, w);
+    r = nbd_handshake (&link, a->socket, d, error);
     if (r < 0) {
       close_links (socks, i);
-      return why_prefix (w, r, "NBD connection %u", i + 1);
+      return fp_fail_in (error, r, "NBD connection %u", i + 1);
     }
     socks[i] = link.fd;
   }
@@ -257,7 +261,7 @@ connect_params (const struct attachment *a, const int *socks, unsigned n)
  * child.
  */
 static int
-test_read (int index, const struct deadline *d, struct why *w)
+test_read (int index, const struct deadline *d, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int pidfd = -1;
   int status = 0, left, fd;
@@ -268,7 +272,7 @@ test_read (int index, const struct deadline *d, struct why *w)
   device_name (dev, index);
   pid = fork ();
   if (pid == -1)
-    return why_set (w, -errno, "fork: %s", strerror (errno));
+    return fp_fail (error, -errno, "fork: %s", strerror (errno));
   if (pid == 0) {
     fd = open (dev, O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (fd == -1 || posix_memalign (&buf, 4096, 4096) != 0)
@@ -283,11 +287,11 @@ test_read (int index, const struct deadline *d, struct why *w)
     if (waitpid (pid, &status, WNOHANG) == pid) {
       if (WIFEXITED (status) && WEXITSTATUS (status) == 0)
         return 0;
-      return why_set (w, -EIO, "%s cannot be read", dev);
+      return fp_fail (error, -EIO, "%s cannot be read", dev);
     }
   }
   kill (pid, SIGKILL);
-  return why_set (w, -ETIMEDOUT, "%s did not answer a read in time", dev);
+  return fp_fail (error, -ETIMEDOUT, "%s did not answer a read in time", dev);
 }
 
 /* Return the bytes of one stripe on all its servers together; 0 if the plugin
@@ -299,10 +303,10 @@ stripe_group (const struct attachment *a)
   struct json_object *o = NULL, *v = NULL, *width, *size;
   char path[STATE_PATH_MAX];
   uint64_t group = 0;
-  struct why w;
+  struct fp_error error;
 
   state_path (path, a->st.index, "status.sock");
-  if (plugin_status_read (&o, path, &w) < 0)
+  if (plugin_status_read (&o, path, &error) < 0)
     return 0;
   if (json_object_object_get_ex (o, "volume", &v) &&
       json_object_object_get_ex (v, "stripe_width", &width) &&
@@ -336,7 +340,7 @@ wait_dead (struct attachment *a, unsigned n)
  */
 static int
 see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
-                     const struct deadline *until, struct why *w)
+                     const struct deadline *until, struct fp_error *error)
 {
   struct deadline d = deadline_in (LINK_MS, until->stop);
   uint64_t answered;
@@ -356,36 +360,36 @@ see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
       cut++;
   /* The supervisor hears of those that die later. */
   dead = wait_dead (a, cut);
-  return dead == 0 ? 0 : attachment_reconnect (a, dead, until, w);
+  return dead == 0 ? 0 : attachment_reconnect (a, dead, until, error);
 }
 
 int
 attachment_connect (struct attachment *a, const struct deadline *d,
-                    struct why *w)
+                    struct fp_error *error)
 {
   int socks[MAX_LINKS];
   unsigned n = a->st.connections < MAX_LINKS ? a->st.connections : MAX_LINKS;
   struct nbd_connect c = connect_params (a, socks, n);
   int r;
 
-  r = state_save_link (&a->st, w);
+  r = state_save_link (&a->st, error);
   if (r == 0)
-    r = make_links (a, socks, n, d, w);
+    r = make_links (a, socks, n, d, error);
   if (r < 0)
     return r;
-  r = nbd_genl_connect (a->genl, &c, w);
+  r = nbd_genl_connect (a->genl, &c, error);
   if (r == 0)
-    r = see_that_all_answer (a, socks, n, d, w);
+    r = see_that_all_answer (a, socks, n, d, error);
   close_links (socks, n);
   if (r < 0)
     return r;
   nbd_tune (a->st.index, nbd_read_ahead_kb (stripe_group (a)));
-  return test_read (a->st.index, d, w);
+  return test_read (a->st.index, d, error);
 }
 
 int
 attachment_reconnect (struct attachment *a, unsigned n,
-                      const struct deadline *d, struct why *w)
+                      const struct deadline *d, struct fp_error *error)
 {
   int socks[MAX_LINKS];
   struct nbd_connect c;
@@ -394,47 +398,47 @@ attachment_reconnect (struct attachment *a, unsigned n,
   if (n > MAX_LINKS)
     n = MAX_LINKS;
   c = connect_params (a, socks, n);
-  r = make_links (a, socks, n, d, w);
+  r = make_links (a, socks, n, d, error);
   if (r < 0)
     return r;
-  r = nbd_genl_reconfigure (a->genl, &c, w);
+  r = nbd_genl_reconfigure (a->genl, &c, error);
   close_links (socks, n);
   return r;
 }
 
 int
-attachment_save (struct attachment *a, struct why *w)
+attachment_save (struct attachment *a, struct fp_error *error)
 {
   if (a->st.since == 0)
     a->st.since = time (NULL);
-  return state_save (&a->st, w);
+  return state_save (&a->st, error);
 }
 
 /* Open the device exclusively. That fails while it is mounted or swapped to,
  * and prevents both while it is open.
  */
 static int
-open_exclusive (int *fd, int index, struct why *w)
+open_exclusive (int *fd, int index, struct fp_error *error)
 {
   char dev[32];
 
-  if (nbd_in_use (index, w))
+  if (nbd_in_use (index, error))
     return -EBUSY;
   device_name (dev, index);
   *fd = open (dev, O_RDWR | O_EXCL | O_CLOEXEC);
   if (*fd == -1 && errno == EBUSY)
-    return why_set (w, -EBUSY, "%s is in use", dev);
+    return fp_fail (error, -EBUSY, "%s is in use", dev);
   return 0;
 }
 
 static int
-wait_gone (int index, struct why *w)
+wait_gone (int index, struct fp_error *error)
 {
   struct deadline d = deadline_in (GONE_MS, NULL);
 
   while (nbd_connected (index)) {
     if (deadline_left (&d, 1) == 0)
-      return why_set (w, -ETIMEDOUT,
+      return fp_fail (error, -ETIMEDOUT,
                       "/dev/nbd%d is still connected %d s after the"
                       " disconnect: a program has it open",
                       index, GONE_MS / 1000);
@@ -451,10 +455,10 @@ flush (struct attachment *a, int fd)
 {
   struct deadline d = deadline_in (FLUSH_PROBE_MS, NULL);
   struct nbd_link link;
-  struct why w;
+  struct fp_error error;
 
-  if (nbd_handshake (&link, a->socket, &d, &w) < 0) {
-    fp_log (FP_LOG_WARN, "not flushed before detaching: %s", w.text);
+  if (nbd_handshake (&link, a->socket, &d, &error) < 0) {
+    fp_log (FP_LOG_WARN, "not flushed before detaching: %s", error.text);
     return;
   }
   close (link.fd);
@@ -463,7 +467,7 @@ flush (struct attachment *a, int fd)
 }
 
 static int
-disconnect (struct attachment *a, bool check, struct why *w)
+disconnect (struct attachment *a, bool check, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   int r;
@@ -471,37 +475,37 @@ disconnect (struct attachment *a, bool check, struct why *w)
   if (!nbd_connected (a->st.index))
     return 0;
   if (check) {
-    r = open_exclusive (&fd, a->st.index, w);
+    r = open_exclusive (&fd, a->st.index, error);
     if (r < 0)
       return r;
     if (fd != -1)
       flush (a, fd);
   }
-  r = nbd_genl_disconnect (a->genl, a->st.index, w);
+  r = nbd_genl_disconnect (a->genl, a->st.index, error);
   if (fd != -1) {
     close (fd); /* size becomes 0 at the last close */
     fd = -1;
   }
-  return r < 0 ? r : wait_gone (a->st.index, w);
+  return r < 0 ? r : wait_gone (a->st.index, error);
 }
 
 int
-attachment_undo (struct attachment *a, bool check, struct why *w)
+attachment_undo (struct attachment *a, bool check, struct fp_error *error)
 {
-  struct why later;
+  struct fp_error later;
   int r = 0, r2;
 
   if (a->lock == -1)
     return 0;
   if (a->genl)
-    r = disconnect (a, check, w);
+    r = disconnect (a, check, error);
   if (r == -EBUSY)
     return r;
   if (a->nbdkit.pid)
     nbdkit_stop (&a->nbdkit, STOP_MS);
   else
     nbdkit_stop_other (a->st.nbdkit, a->socket, STOP_MS);
-  r2 = state_remove (a->st.index, r < 0 ? &later : w);
+  r2 = state_remove (a->st.index, r < 0 ? &later : error);
   /* The kernel sends no event when a device goes, so without this its link
    * would stay.
    */

@@ -17,12 +17,12 @@
 
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "tools/attach/nbd_genl.h"
 #include "tools/attach/nbd_handshake.h"
 #include "tools/attach/nbdkit_proc.h"
 #include "tools/common/deadline.h"
 #include "tools/common/state.h"
-#include "tools/common/why.h"
 
 struct attachment {
   /* The caller of claim sets index, uuid, args, timeouts; index -1: any free
@@ -40,31 +40,31 @@ struct attachment {
 };
 
 /* Claim a device that is not in use. No other farpage process can then. */
-int attachment_claim (struct attachment *a, struct why *w);
+int attachment_claim (struct attachment *a, struct fp_error *error);
 
 /* Start nbdkit, and wait until an NBD client gets an answer. resume: a
  * previous nbdkit died and left its memory lent. It stays lent on failure,
  * too.
  */
 int attachment_serve (struct attachment *a, bool resume,
-                      const struct deadline *d, struct why *w);
+                      const struct deadline *d, struct fp_error *error);
 
 /* Give st.connections connections to the kernel, for the first time. Then set
  * the queue's settings, and test that a read is answered.
  */
 int attachment_connect (struct attachment *a, const struct deadline *d,
-                        struct why *w);
+                        struct fp_error *error);
 
 /* Make n connections in place of those that died. */
 int attachment_reconnect (struct attachment *a, unsigned n,
-                          const struct deadline *d, struct why *w);
+                          const struct deadline *d, struct fp_error *error);
 
-int attachment_save (struct attachment *a, struct why *w);
+int attachment_save (struct attachment *a, struct fp_error *error);
 
 /* Flush, disconnect, stop nbdkit, remove the state. With check: -EBUSY and no
  * change if the device is in use. If a step fails, the rest is done all the
  * same.
  */
-int attachment_undo (struct attachment *a, bool check, struct why *w);
+int attachment_undo (struct attachment *a, bool check, struct fp_error *error);
 
 #endif /* FARPAGE_ATTACHMENT_H */

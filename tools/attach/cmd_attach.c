@@ -18,6 +18,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/uuid.h"
 #include "tools/attach/attachment.h"
 #include "tools/attach/supervisor.h"
@@ -400,7 +401,7 @@ report_here (void *opaque, int err, const char *why)
 /* The contents of the pipe: index of the device, or an error. */
 struct report {
   int err, index;
-  struct why why;
+  struct fp_error error;
 };
 
 struct background {
@@ -416,7 +417,7 @@ report_to_parent (void *opaque, int err, const char *why)
   int null = open ("/dev/null", O_RDWR | O_CLOEXEC);
   bool heard;
 
-  why_set (&r.why, 0, "%s", why);
+  fp_fail (&r.error, 0, "%s", why);
   heard = write (b->pipe, &r, sizeof r) == (ssize_t) sizeof r;
   close (b->pipe);
   /* A program that reads our caller's output to its end must not wait for us.
@@ -460,10 +461,10 @@ wait_for_report (const struct options *o, int fd)
                       " what it left behind");
   if (r.err < 0) {
     waitpid (child, NULL, 0);
-    return say_error ("attach: %s", r.why.text);
+    return say_error ("attach: %s", r.error.text);
   }
-  if (state_load (&st, r.index, &r.why) < 0)
-    return say_error ("attach: %s", r.why.text);
+  if (state_load (&st, r.index, &r.error) < 0)
+    return say_error ("attach: %s", r.error.text);
   print_attached (o, &st);
   state_clear (&st);
   return EXIT_SUCCESS;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "tools/attach/attachment.h"
 #include "tools/common/commands.h"
 #include "tools/common/sysfs.h"
@@ -37,7 +38,7 @@ static const struct option long_options[] = {
 
 /* Take down a device whose supervisor is dead: no process holds its lock. */
 static int
-clean_up (struct attachment *a, const struct state *st, struct why *w)
+clean_up (struct attachment *a, const struct state *st, struct fp_error *error)
 {
   int r;
 
@@ -45,11 +46,11 @@ clean_up (struct attachment *a, const struct state *st, struct why *w)
   state_path (a->socket, st->index, "nbd.sock");
   /* Without the module there is no device to disconnect. */
   if (nbd_exists (st->index)) {
-    r = nbd_genl_open (&a->genl, w);
+    r = nbd_genl_open (&a->genl, error);
     if (r < 0)
       return r;
   }
-  r = attachment_undo (a, true, w);
+  r = attachment_undo (a, true, error);
   nbd_genl_free (a->genl);
   if (a->lock != -1)
     close (a->lock);
@@ -61,7 +62,7 @@ clean_up (struct attachment *a, const struct state *st, struct why *w)
  */
 static int
 ask_supervisor (const struct state *st, const struct deadline *d,
-                struct why *w)
+                struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int pidfd = -1;
   struct pollfd pfd;
@@ -69,27 +70,27 @@ ask_supervisor (const struct state *st, const struct deadline *d,
 
   pidfd = st->supervisor > 0 ? pidfd_open (st->supervisor, 0) : -1;
   if (pidfd == -1)
-    return why_set (w, -EBUSY,
+    return fp_fail (error, -EBUSY,
                     "/dev/nbd%d is being attached or detached by"
                     " another farpage process: try again",
                     st->index);
   if (pidfd_send_signal (pidfd, SIGTERM, NULL, 0) == -1 && errno != ESRCH)
-    return why_set (w, -errno, "its supervisor (pid %ld): %s",
+    return fp_fail (error, -errno, "its supervisor (pid %ld): %s",
                     (long) st->supervisor, strerror (errno));
   pfd = (struct pollfd) { .fd = pidfd, .events = POLLIN };
   while ((left = deadline_left (d, 500)) > 0) {
     if (poll (&pfd, 1, left) > 0)
       return 0;
-    if (state_exists (st->index) && nbd_in_use (st->index, w))
+    if (state_exists (st->index) && nbd_in_use (st->index, error))
       return -EBUSY;
   }
-  return why_set (w, -ETIMEDOUT,
+  return fp_fail (error, -ETIMEDOUT,
                   "its supervisor (pid %ld) has not detached it in time",
                   (long) st->supervisor);
 }
 
 static int
-detach (int index, long seconds, struct why *w)
+detach (int index, long seconds, struct fp_error *error)
 {
   struct attachment a = { .lock = -1, .nbdkit = NBDKIT_PROC_INIT };
   struct deadline d = deadline_in (seconds * 1000, NULL);
@@ -98,27 +99,27 @@ detach (int index, long seconds, struct why *w)
 
   if (!state_exists (index))
     return nbd_connected (index)
-               ? why_set (w, -ENOENT,
+               ? fp_fail (error, -ENOENT,
                           "/dev/nbd%d is not attached by farpage: try"
                           " 'nbd-client -d'",
                           index)
-               : why_set (w, 0, "not attached");
-  r = state_load (&st, index, w);
+               : fp_fail (error, 0, "not attached");
+  r = state_load (&st, index, error);
   if (r < 0 && r != -ENOENT)
     return r;
-  if (nbd_in_use (index, w)) {
+  if (nbd_in_use (index, error)) {
     state_clear (&st);
     return -EBUSY;
   }
-  r = state_lock (&a.lock, index, w);
+  r = state_lock (&a.lock, index, error);
   if (r == -EBUSY) {
-    r = ask_supervisor (&st, &d, w);
+    r = ask_supervisor (&st, &d, error);
     /* The supervisor's lock ended with it. Do here what it could not do. */
     if (r == 0)
-      r = state_lock (&a.lock, index, w);
+      r = state_lock (&a.lock, index, error);
   }
   if (r == 0)
-    r = clean_up (&a, &st, w);
+    r = clean_up (&a, &st, error);
   state_clear (&st);
   return r;
 }
@@ -128,7 +129,7 @@ cmd_detach (int argc, char *argv[])
 {
   int c, i, index, status = EXIT_SUCCESS;
   long seconds = 60;
-  struct why w;
+  struct fp_error error;
 
   while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
     if (common_option (c, "detach", help, &status))
@@ -144,8 +145,8 @@ cmd_detach (int argc, char *argv[])
       return say_usage ("detach", "%s: not a /dev/nbdX", argv[i]);
   for (i = optind; i < argc; i++) {
     index = nbd_index (argv[i]);
-    if (detach (index, seconds, &w) < 0)
-      status = say_error ("detach: %s", w.text);
+    if (detach (index, seconds, &error) < 0)
+      status = say_error ("detach: %s", error.text);
   }
   return status;
 }

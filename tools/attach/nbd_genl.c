@@ -15,6 +15,7 @@
 #include <netlink/netlink.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "tools/attach/nbd_genl.h"
 
 struct nbd_genl {
@@ -71,44 +72,44 @@ nbd_genl_freep (struct nbd_genl **gp)
 }
 
 static int
-no_memory (struct why *w)
+no_memory (struct fp_error *error)
 {
-  return why_set (w, -ENOMEM, "out of memory");
+  return fp_fail (error, -ENOMEM, "out of memory");
 }
 
 static int
-netlink_failed (int r, struct why *w)
+netlink_failed (int r, struct fp_error *error)
 {
-  return why_set (w, from_nl (r), "netlink: %s", nl_geterror (r));
+  return fp_fail (error, from_nl (r), "netlink: %s", nl_geterror (r));
 }
 
 static int
-open_socket (struct nl_sock **out, struct why *w)
+open_socket (struct nl_sock **out, struct fp_error *error)
 {
   int r;
 
   *out = nl_socket_alloc ();
   if (!*out)
-    return no_memory (w);
+    return no_memory (error);
   r = genl_connect (*out);
-  return r < 0 ? netlink_failed (r, w) : 0;
+  return r < 0 ? netlink_failed (r, error) : 0;
 }
 
 int
-nbd_genl_open (struct nbd_genl **out, struct why *w)
+nbd_genl_open (struct nbd_genl **out, struct fp_error *error)
 {
   FP_CLEANUP (nbd_genl_freep) struct nbd_genl *g = NULL;
   int r;
 
   g = calloc (1, sizeof *g);
   if (!g)
-    return no_memory (w);
-  r = open_socket (&g->cmd, w);
+    return no_memory (error);
+  r = open_socket (&g->cmd, error);
   if (r < 0)
     return r;
   g->family = genl_ctrl_resolve (g->cmd, NBD_GENL_FAMILY_NAME);
   if (g->family < 0)
-    return why_set (w, -ENODEV,
+    return fp_fail (error, -ENODEV,
                     "this kernel has no NBD client: run 'modprobe nbd'");
   *out = FP_STEAL (g);
   return 0;
@@ -178,7 +179,7 @@ put_device (struct nl_msg *msg, const struct nbd_connect *c)
 /* Give the kernel the sockets of a new device, or of one that it has. */
 static int
 hand_over (struct nbd_genl *g, int cmd, const struct nbd_connect *c,
-           const char *what, struct why *w)
+           const char *what, struct fp_error *error)
 {
   FP_CLEANUP (msg_freep) struct nl_msg *msg = new_msg (g, cmd, c->index);
   int r;
@@ -186,41 +187,42 @@ hand_over (struct nbd_genl *g, int cmd, const struct nbd_connect *c,
   if (!msg || (cmd == NBD_CMD_CONNECT && put_device (msg, c) < 0) ||
       nla_put_string (msg, NBD_ATTR_BACKEND_IDENTIFIER, c->backend) < 0 ||
       put_socks (msg, c) < 0)
-    return no_memory (w);
+    return no_memory (error);
   r = call (g, msg);
   if (r < 0)
-    return why_set (w, from_nl (r), "the kernel refused /dev/nbd%d's %s: %s",
-                    c->index, what, nl_geterror (r));
+    return fp_fail (error, from_nl (r),
+                    "the kernel refused /dev/nbd%d's %s: %s", c->index, what,
+                    nl_geterror (r));
   return 0;
 }
 
 int
 nbd_genl_connect (struct nbd_genl *g, const struct nbd_connect *c,
-                  struct why *w)
+                  struct fp_error *error)
 {
-  return hand_over (g, NBD_CMD_CONNECT, c, "connections", w);
+  return hand_over (g, NBD_CMD_CONNECT, c, "connections", error);
 }
 
 int
 nbd_genl_reconfigure (struct nbd_genl *g, const struct nbd_connect *c,
-                      struct why *w)
+                      struct fp_error *error)
 {
-  return hand_over (g, NBD_CMD_RECONFIGURE, c, "new connections", w);
+  return hand_over (g, NBD_CMD_RECONFIGURE, c, "new connections", error);
 }
 
 int
-nbd_genl_disconnect (struct nbd_genl *g, int index, struct why *w)
+nbd_genl_disconnect (struct nbd_genl *g, int index, struct fp_error *error)
 {
   FP_CLEANUP (msg_freep)
   struct nl_msg *msg = new_msg (g, NBD_CMD_DISCONNECT, index);
   int r;
 
   if (!msg)
-    return no_memory (w);
+    return no_memory (error);
   r = call (g, msg);
   /* A device without a server needs no disconnect; the kernel says EINVAL. */
   if (r < 0 && from_nl (r) != -EINVAL && from_nl (r) != -ENODEV)
-    return why_set (w, from_nl (r),
+    return fp_fail (error, from_nl (r),
                     "the kernel did not disconnect /dev/nbd%d: %s", index,
                     nl_geterror (r));
   return 0;
@@ -243,11 +245,11 @@ on_event (struct nl_msg *msg, void *arg)
 }
 
 int
-nbd_genl_listen (struct nbd_genl *g, struct why *w)
+nbd_genl_listen (struct nbd_genl *g, struct fp_error *error)
 {
   int group, r;
 
-  r = open_socket (&g->events, w);
+  r = open_socket (&g->events, error);
   if (r < 0)
     return r;
   nl_socket_disable_seq_check (g->events);
@@ -257,7 +259,7 @@ nbd_genl_listen (struct nbd_genl *g, struct why *w)
   r = group < 0 ? group : nl_socket_add_membership (g->events, group);
   if (r == 0)
     r = nl_socket_set_nonblocking (g->events);
-  return r < 0 ? netlink_failed (r, w) : 0;
+  return r < 0 ? netlink_failed (r, error) : 0;
 }
 
 int

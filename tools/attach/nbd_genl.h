@@ -14,11 +14,11 @@
 
 #include <stdint.h>
 
-#include "tools/common/why.h"
+#include "base/error.h"
 
 struct nbd_genl;
 
-int nbd_genl_open (struct nbd_genl **out, struct why *w);
+int nbd_genl_open (struct nbd_genl **out, struct fp_error *error);
 void nbd_genl_free (struct nbd_genl *g);
 void nbd_genl_freep (struct nbd_genl **gp);
 
@@ -36,18 +36,19 @@ struct nbd_connect {
 
 /* Attach the device to these sockets. -EBUSY: it has a server already. */
 int nbd_genl_connect (struct nbd_genl *g, const struct nbd_connect *c,
-                      struct why *w);
+                      struct fp_error *error);
 /* Replace dead connections by these sockets. Surplus ones are not used. */
 int nbd_genl_reconfigure (struct nbd_genl *g, const struct nbd_connect *c,
-                          struct why *w);
+                          struct fp_error *error);
 /* Disconnect the device. Return 0 also if it has no server. */
-int nbd_genl_disconnect (struct nbd_genl *g, int index, struct why *w);
+int nbd_genl_disconnect (struct nbd_genl *g, int index,
+                         struct fp_error *error);
 
 /* Make nbd_genl_fd readable when a connection dies from now on. Then
  * nbd_genl_take returns how many connections of that device died (0 if only
  * those of others did). If the kernel's messages were lost, it returns all.
  */
-int nbd_genl_listen (struct nbd_genl *g, struct why *w);
+int nbd_genl_listen (struct nbd_genl *g, struct fp_error *error);
 int nbd_genl_fd (const struct nbd_genl *g);
 unsigned nbd_genl_take (struct nbd_genl *g, int index, unsigned all);
 

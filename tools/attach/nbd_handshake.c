@@ -12,6 +12,7 @@
 #include <linux/nbd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "tools/attach/nbd_handshake.h"
 
 /* Close a libnbd handle.  That closes its file descriptor without a word to
@@ -24,11 +25,11 @@ closep (struct nbd_handle **hp)
 }
 
 static int
-failed (struct why *w)
+failed (struct fp_error *error)
 {
   int err = nbd_get_errno ();
 
-  return why_set (w, err ? -err : -EIO, "%s", nbd_get_error ());
+  return fp_fail (error, err ? -err : -EIO, "%s", nbd_get_error ());
 }
 
 static uint64_t
@@ -65,40 +66,41 @@ widen (int fd)
 
 int
 nbd_handshake (struct nbd_link *link, const char *socket_path,
-               const struct deadline *d, struct why *w)
+               const struct deadline *d, struct fp_error *error)
 {
   FP_CLEANUP (closep) struct nbd_handle *h = nbd_create ();
   int64_t size;
   int left, fd;
 
   if (!h)
-    return failed (w);
+    return failed (error);
   if (nbd_set_request_structured_replies (h, false) == -1 ||
       nbd_aio_connect_unix (h, socket_path) == -1)
-    return failed (w);
+    return failed (error);
   while (!nbd_aio_is_ready (h)) {
     if (nbd_aio_is_dead (h) || nbd_aio_is_closed (h))
-      return failed (w);
+      return failed (error);
     left = deadline_left (d, 200);
     if (left == 0)
-      return why_set (w, -ETIMEDOUT, "%s did not answer in time", socket_path);
+      return fp_fail (error, -ETIMEDOUT, "%s did not answer in time",
+                      socket_path);
     if (nbd_poll (h, left) == -1 && nbd_get_errno () != EINTR)
-      return failed (w);
+      return failed (error);
   }
 
   size = nbd_get_size (h);
   if (size == -1)
-    return failed (w);
+    return failed (error);
   link->size = (uint64_t) size;
   link->flags = server_flags (h);
   link->multi_conn = link->flags & NBD_FLAG_CAN_MULTI_CONN;
 
   fd = fcntl (nbd_aio_get_fd (h), F_DUPFD_CLOEXEC, 0);
   if (fd == -1)
-    return why_set (w, -errno, "no file descriptor left");
+    return fp_fail (error, -errno, "no file descriptor left");
   if (fcntl (fd, F_SETFL, fcntl (fd, F_GETFL) & ~O_NONBLOCK) == -1) {
     close (fd);
-    return why_set (w, -EIO, "fcntl failed");
+    return fp_fail (error, -EIO, "fcntl failed");
   }
   widen (fd);
   link->fd = fd;

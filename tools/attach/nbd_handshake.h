@@ -16,8 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "tools/common/deadline.h"
-#include "tools/common/why.h"
 
 struct nbd_link {
   int fd;         /* in transmission phase, nothing sent, nothing unread */
@@ -27,6 +27,6 @@ struct nbd_link {
 };
 
 int nbd_handshake (struct nbd_link *link, const char *socket_path,
-                   const struct deadline *d, struct why *w);
+                   const struct deadline *d, struct fp_error *error);
 
 #endif /* FARPAGE_NBD_HANDSHAKE_H */

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "tools/attach/nbdkit_proc.h"
 #include "tools/attach/privileges.h"
@@ -104,7 +105,7 @@ prepare_child (bool realtime, int output)
 
 int
 nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
-              struct why *w)
+              struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int theirs = -1;
   char connections[32], uuid[64], client[64], status[128];
@@ -119,7 +120,7 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   *p = (struct nbdkit_proc) NBDKIT_PROC_INIT;
   argv = calloc (params->nr_args + 20, sizeof *argv);
   if (!argv)
-    return why_set (w, -ENOMEM, "out of memory");
+    return fp_fail (error, -ENOMEM, "out of memory");
   snprintf (connections, sizeof connections, "connections=%u",
             params->connections);
   snprintf (client, sizeof client, "client=%s", params->uuid);
@@ -164,7 +165,7 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
       fcntl (pipefd[0], F_SETFL, O_NONBLOCK) == -1 ||
       fcntl (pipefd[1], F_SETFL, O_NONBLOCK) == -1) {
     free (argv);
-    return why_set (w, -errno, "pipe: %s", strerror (errno));
+    return fp_fail (error, -errno, "pipe: %s", strerror (errno));
   }
   p->output = pipefd[0];
   theirs = pipefd[1];
@@ -186,7 +187,7 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   if (pid == -1) {
     close (p->output);
     p->output = -1;
-    return why_set (w, -errno, "fork: %s", strerror (errno));
+    return fp_fail (error, -errno, "fork: %s", strerror (errno));
   }
   p->pid = pid;
   p->pidfd = pidfd_open (pid, 0);
@@ -303,17 +304,17 @@ readable (char *out, size_t size, const char *tail)
 }
 
 int
-nbdkit_why (const struct nbdkit_proc *p, struct why *w)
+nbdkit_why (const struct nbdkit_proc *p, struct fp_error *error)
 {
   char said[sizeof p->tail];
 
   if (WIFSIGNALED (p->status))
-    return why_set (w, -EIO, "nbdkit was killed by signal %d",
+    return fp_fail (error, -EIO, "nbdkit was killed by signal %d",
                     WTERMSIG (p->status));
   readable (said, sizeof said, p->tail);
   if (*said)
-    return why_set (w, -EIO, "nbdkit: %s", said);
-  return why_set (w, -EIO, "nbdkit ended with exit status %d",
+    return fp_fail (error, -EIO, "nbdkit: %s", said);
+  return fp_fail (error, -EIO, "nbdkit ended with exit status %d",
                   WEXITSTATUS (p->status));
 }
 

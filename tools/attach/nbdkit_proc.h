@@ -18,8 +18,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/error.h"
 #include "tools/common/deadline.h"
-#include "tools/common/why.h"
 
 struct nbdkit_proc {
   pid_t pid;       /* 0: none */
@@ -58,7 +58,7 @@ const char *nbdkit_plugin_path (void);
 
 /* Return after fork.  nbdkit is ready only once a client gets a reply. */
 int nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
-                  struct why *w);
+                  struct fp_error *error);
 
 /* Read nbdkit's output: log its lines, and keep the end in tail. */
 void nbdkit_hear (struct nbdkit_proc *p);
@@ -68,10 +68,10 @@ void nbdkit_speak_up (struct nbdkit_proc *p, void (*aloud) (const char *line));
 
 /* Return true if nbdkit has ended (then pid is 0), or was never started. */
 bool nbdkit_ended (struct nbdkit_proc *p);
-/* Set w to the reason why nbdkit ended: its last output, a signal, or its exit
+/* Set error to what ended nbdkit: its last output, a signal, or its exit
  * status.
  */
-int nbdkit_why (const struct nbdkit_proc *p, struct why *w);
+int nbdkit_why (const struct nbdkit_proc *p, struct fp_error *error);
 
 /* Send SIGUSR1, and SIGKILL after ms.  After SIGUSR1 nbdkit gives the memory
  * of a volume without a name back, and the data is gone for good.  SIGTERM,

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "tools/attach/supervisor.h"
 #include "tools/common/sysfs.h"
@@ -74,15 +75,15 @@ survive_pressure (void)
 __attribute__ ((format (printf, 2, 3))) static void
 event (struct attachment *a, const char *fmt, ...)
 {
-  struct why w;
+  struct fp_error error;
   va_list ap;
 
   va_start (ap, fmt);
   vsnprintf (a->st.event, sizeof a->st.event, fmt, ap);
   va_end (ap);
   fp_log (FP_LOG_INFO, "%s", a->st.event);
-  if (attachment_save (a, &w) < 0)
-    fp_log (FP_LOG_WARN, "%s", w.text);
+  if (attachment_save (a, &error) < 0)
+    fp_log (FP_LOG_WARN, "%s", error.text);
 }
 
 /* Start nbdkit again after it died. The kernel keeps requests for dead_timeout
@@ -97,18 +98,18 @@ restart (struct attachment *a)
   int64_t patience = RESTART_MS;
   int backoff = BACKOFF_FIRST_MS;
   struct deadline d;
-  struct why w;
+  struct fp_error error;
   int r;
 
-  nbdkit_why (&a->nbdkit, &w);
-  fp_log (FP_LOG_WARN, "%s: restarting it", w.text);
+  nbdkit_why (&a->nbdkit, &error);
+  fp_log (FP_LOG_WARN, "%s: restarting it", error.text);
   while (!stop_wanted) {
     d = deadline_in (patience, &stop_wanted);
-    r = attachment_serve (a, true, &d, &w);
+    r = attachment_serve (a, true, &d, &error);
     if (r == 0) {
       /* Discard the news of connections that died so far. */
       nbd_genl_take (a->genl, a->st.index, 0);
-      r = attachment_reconnect (a, a->st.connections, &d, &w);
+      r = attachment_reconnect (a, a->st.connections, &d, &error);
       if (r == 0) {
         a->st.restarts++;
         event (a, "nbdkit was restarted; the pause was %.1f s",
@@ -121,7 +122,8 @@ restart (struct attachment *a)
     /* If the start timed out, allow the next one more time. */
     if (deadline_left (&d, 1) <= 0)
       patience = patience * 2 < RESTART_MAX_MS ? patience * 2 : RESTART_MAX_MS;
-    fp_log (FP_LOG_WARN, "%s: next try in %.1f s", w.text, backoff / 1000.0);
+    fp_log (FP_LOG_WARN, "%s: next try in %.1f s", error.text,
+            backoff / 1000.0);
     d = deadline_in (backoff, &stop_wanted);
     while (deadline_left (&d, 100) > 0)
       sleep_ms (50);
@@ -149,11 +151,11 @@ static void
 relink (struct attachment *a, unsigned n)
 {
   struct deadline d = deadline_in (RELINK_MS, &stop_wanted);
-  struct why w;
+  struct fp_error error;
 
-  if (attachment_reconnect (a, n, &d, &w) < 0) {
+  if (attachment_reconnect (a, n, &d, &error) < 0) {
     fp_log (FP_LOG_WARN, "%u dead NBD connection%s, and %s", n,
-            n == 1 ? "" : "s", w.text);
+            n == 1 ? "" : "s", error.text);
     if (!stop_wanted && a->nbdkit.pid)
       kill (a->nbdkit.pid, SIGKILL);
     return;
@@ -167,16 +169,16 @@ relink (struct attachment *a, unsigned n)
 static bool
 take_down (struct attachment *a, int *status)
 {
-  struct why w;
-  int r = attachment_undo (a, true, &w);
+  struct fp_error error;
+  int r = attachment_undo (a, true, &error);
 
   if (r == -EBUSY) {
-    fp_log (FP_LOG_WARN, "not detached: %s", w.text);
+    fp_log (FP_LOG_WARN, "not detached: %s", error.text);
     stop_wanted = 0;
     return false;
   }
   if (r < 0)
-    fp_log (FP_LOG_WARN, "detached, but: %s", w.text);
+    fp_log (FP_LOG_WARN, "detached, but: %s", error.text);
   else
     fp_log (FP_LOG_INFO, "detached");
   *status = r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -230,22 +232,22 @@ stay (struct attachment *a)
 }
 
 static int
-start (struct attachment *a, unsigned seconds, struct why *w)
+start (struct attachment *a, unsigned seconds, struct fp_error *error)
 {
   struct deadline d = deadline_in ((int64_t) seconds * 1000, &stop_wanted);
-  int r = attachment_claim (a, w);
+  int r = attachment_claim (a, error);
 
   if (r == 0)
-    r = attachment_serve (a, false, &d, w);
+    r = attachment_serve (a, false, &d, error);
   if (r == 0)
-    r = attachment_connect (a, &d, w);
+    r = attachment_connect (a, &d, error);
   if (r == 0) {
     a->st.supervisor = getpid ();
     snprintf (a->st.event, sizeof a->st.event, "attached");
-    r = attachment_save (a, w);
+    r = attachment_save (a, error);
   }
   if (r < 0 && stop_wanted)
-    r = why_set (w, -EINTR, "interrupted");
+    r = fp_fail (error, -EINTR, "interrupted");
   return r;
 }
 
@@ -253,18 +255,18 @@ int
 supervise (struct attachment *a, unsigned start_seconds,
            supervisor_report *report, void *opaque)
 {
-  struct why w, undo;
+  struct fp_error error, undo;
   int status = EXIT_SUCCESS;
   int r;
 
   catch_signals ();
   survive_pressure ();
   survive_shutdown ();
-  r = start (a, start_seconds, &w);
+  r = start (a, start_seconds, &error);
   if (r < 0) {
     if (attachment_undo (a, false, &undo) < 0)
-      why_prefix (&w, r, "cannot undo: %s; the first error", undo.text);
-    report (opaque, r, w.text);
+      fp_fail_in (&error, r, "cannot undo: %s; the first error", undo.text);
+    report (opaque, r, error.text);
     status = EXIT_FAILURE;
   }
   else if (!report (opaque, 0, "")) {

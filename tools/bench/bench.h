@@ -8,8 +8,8 @@
  * hotter processor) affects all of them alike.
  *
  * Units:    nanoseconds and bytes.
- * Errors:   0 or a negative errno value, and a sentence in why.  -ENODEV: this
- *           machine lacks what the layer needs, so it is skipped.
+ * Errors:   0, or a negative errno value and the sentence in error.  -ENODEV:
+ *           this machine lacks what the layer needs, so it is skipped.
  * Threads:  one, except those that a layer makes for itself.
  */
 
@@ -22,8 +22,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "base/addr.h"
+#include "base/error.h"
 #include "base/hist.h"
-#include "volume/volume.h"
 
 #define BENCH_MAX_ROUNDS 99
 #define BENCH_MAX_DEPTH 32
@@ -78,12 +79,12 @@ struct bench_layer {
    * prepare.  If it fails, the layer is not opened.
    */
   int (*prepare) (struct bench *b, const struct bench_layer *l, void **state,
-                  char why[FP_WHY_MAX]);
+                  struct fp_error *error);
   int (*open) (struct bench *b, const struct bench_layer *l, void **state,
-               char why[FP_WHY_MAX]);
+               struct fp_error *error);
   /* Run row until deadline_ns (fp_now_ns clock) or bench_stop. */
   int (*run) (void *state, const struct bench_row *row, uint64_t deadline_ns,
-              struct bench_result *out, char why[FP_WHY_MAX]);
+              struct bench_result *out, struct fp_error *error);
   void (*close) (void *state); /* state may be only prepared */
   /* Get the processor time of the donor's process.  NULL, or -ENODATA: it is
    * not known here.
@@ -168,18 +169,18 @@ void bench_find (const char *in_build_tree, const char *installed,
  * process dies.
  */
 int bench_spawn (struct bench *b, const char *name, char *const argv[],
-                 pid_t *pid, char why[FP_WHY_MAX]);
+                 pid_t *pid, struct fp_error *error);
 /* Return 0 while the program runs.  Otherwise return -ENODEV if there is no
- * such program, or -EIO; why gets the end of its output.
+ * such program, or -EIO; error gets the end of its output.
  */
 int bench_alive (struct bench *b, const char *name, pid_t *pid,
-                 char why[FP_WHY_MAX]);
+                 struct fp_error *error);
 /* Wait until the program ends.  Return 0 if its exit status is 0, -EINTR after
  * bench_stop, or -ETIMEDOUT if it still runs after ms.  On failure return as
  * bench_alive does.
  */
 int bench_wait (struct bench *b, const char *name, pid_t *pid, unsigned ms,
-                char why[FP_WHY_MAX]);
+                struct fp_error *error);
 void bench_end (pid_t *pid);
 /* Get the processor time of a process, all threads. */
 int bench_cpu_ns (pid_t pid, uint64_t *ns);
@@ -189,7 +190,7 @@ int bench_cpu_ns (pid_t pid, uint64_t *ns);
 /* Start our own memory server, unless it runs.  Returns when it has populated
  * all its memory, so that no row pays for that.
  */
-int bench_donor_start (struct bench *b, char why[FP_WHY_MAX]);
+int bench_donor_start (struct bench *b, struct fp_error *error);
 
 /* Get an address of this machine's RDMA device.  Return false if there is
  * none.
@@ -203,7 +204,7 @@ struct bench_entry {
   const struct bench_layer *layer;
   void *state;  /* from prepare or open */
   bool skipped; /* machine lacks what it needs */
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   struct bench_line *lines; /* layer->nr_rows of them */
 };
 

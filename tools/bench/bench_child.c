@@ -16,6 +16,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/bench/bench.h"
 
 #define END_MS 5000
@@ -68,7 +69,7 @@ child (const char *log, char *const argv[], pid_t parent)
 
 int
 bench_spawn (struct bench *b, const char *name, char *const argv[], pid_t *pid,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   pid_t parent = getpid ();
   char log[256];
@@ -83,15 +84,14 @@ bench_spawn (struct bench *b, const char *name, char *const argv[], pid_t *pid,
     int err = errno;
 
     *pid = 0;
-    snprintf (why, FP_WHY_MAX, "%s: fork: %s", name, strerror (err));
-    return -err;
+    return fp_fail (error, -err, "%s: fork: %s", name, strerror (err));
   }
   return 0;
 }
 
 int
 bench_alive (struct bench *b, const char *name, pid_t *pid,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   char log[256], text[256];
   int status = 0;
@@ -112,14 +112,16 @@ bench_alive (struct bench *b, const char *name, pid_t *pid,
   while (n > 0 && text[n - 1] == '\n')
     n--;
   text[n] = '\0';
-  snprintf (why, FP_WHY_MAX, "%s ended%s%s", name, n > 0 ? ": " : "", text);
-  return WIFEXITED (status) && WEXITSTATUS (status) == NO_PROGRAM ? -ENODEV
-                                                                  : -EIO;
+  return fp_fail (error,
+                  WIFEXITED (status) && WEXITSTATUS (status) == NO_PROGRAM
+                      ? -ENODEV
+                      : -EIO,
+                  "%s ended%s%s", name, n > 0 ? ": " : "", text);
 }
 
 int
 bench_wait (struct bench *b, const char *name, pid_t *pid, unsigned ms,
-            char why[FP_WHY_MAX])
+            struct fp_error *error)
 {
   uint64_t deadline = fp_deadline_in_ms (ms);
   struct timespec ms5 = { 0, 5000000 };
@@ -132,17 +134,16 @@ bench_wait (struct bench *b, const char *name, pid_t *pid, unsigned ms,
       return -errno;
     if (info.si_pid == *pid) {
       if (info.si_code != CLD_EXITED || info.si_status != 0)
-        return bench_alive (b, name, pid, why);
+        return bench_alive (b, name, pid, error);
       waitpid (*pid, NULL, 0);
       *pid = 0;
       return 0;
     }
     if (bench_stop)
       return -EINTR;
-    if (fp_deadline_passed (deadline)) {
-      snprintf (why, FP_WHY_MAX, "%s: not done after %u s", name, ms / 1000);
-      return -ETIMEDOUT;
-    }
+    if (fp_deadline_passed (deadline))
+      return fp_fail (error, -ETIMEDOUT, "%s: not done after %u s", name,
+                      ms / 1000);
     nanosleep (&ms5, NULL);
   }
 }

@@ -23,6 +23,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/bench/bench.h"
 #include "tools/common/program.h"
 #include "tools/common/state.h"
@@ -116,39 +117,30 @@ find_donor (const struct state *st)
 
 static int
 check_idle (const struct bench *b, struct state_device *s, int index,
-            char why[FP_WHY_MAX])
+            struct fp_error *error)
 {
   char type[64];
-  struct why w;
 
-  if (nbd_in_use (index, &w)) {
-    snprintf (why, FP_WHY_MAX, "%.*s", FP_WHY_MAX - 1, w.text);
+  if (nbd_in_use (index, error))
     return -EBUSY;
-  }
-  if (!nbd_connected (index) || nbd_size (index) < FILL) {
-    snprintf (why, FP_WHY_MAX, "%s is not connected: see 'farpage status'",
-              s->device);
-    return -ENOTCONN;
-  }
+  if (!nbd_connected (index) || nbd_size (index) < FILL)
+    return fp_fail (error, -ENOTCONN,
+                    "%s is not connected: see 'farpage status'", s->device);
   s->fd = open (s->device, O_RDWR | O_DIRECT | O_EXCL | O_CLOEXEC);
   if (s->fd == -1) {
     int err = errno;
 
-    snprintf (why, FP_WHY_MAX, "%s: %s", s->device, strerror (err));
-    return -err;
+    return fp_fail (error, -err, "%s: %s", s->device, strerror (err));
   }
   if (b->overwrite)
     return 0;
-  if (probe_signature (type, sizeof type, s->device) < 0) {
-    snprintf (why, FP_WHY_MAX, "cannot find out what is on %s", s->device);
-    return -EIO;
-  }
+  if (probe_signature (type, sizeof type, s->device) < 0)
+    return fp_fail (error, -EIO, "cannot find out what is on %s", s->device);
   /* As in 'farpage swapon', a swap area that is not in use holds nothing. */
-  if (*type != '\0' && strcmp (type, "swap") != 0) {
-    snprintf (why, FP_WHY_MAX, "%s holds data (%s): --overwrite overwrites it",
-              s->device, type);
-    return -EEXIST;
-  }
+  if (*type != '\0' && strcmp (type, "swap") != 0)
+    return fp_fail (error, -EEXIST,
+                    "%s holds data (%s): --overwrite overwrites it", s->device,
+                    type);
   return 0;
 }
 
@@ -156,21 +148,19 @@ check_idle (const struct bench *b, struct state_device *s, int index,
  * without the network.
  */
 static int
-fill (struct state_device *s, char why[FP_WHY_MAX])
+fill (struct state_device *s, struct fp_error *error)
 {
   void *buf;
   int r = bench_map (&buf, FILL);
 
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "buffers: %s", strerror (-r));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "buffers: %s", strerror (-r));
   for (uint64_t at = 0; r == 0 && at < s->span; at += FILL) {
     ssize_t n = pwrite (s->fd, buf, FILL, (off_t) at);
 
     if (n != FILL) {
       r = n == -1 ? -errno : -EIO;
-      snprintf (why, FP_WHY_MAX, "%s: writing: %s", s->device, strerror (-r));
+      fp_fail (error, r, "%s: writing: %s", s->device, strerror (-r));
     }
     else if (bench_stop)
       r = -EINTR;
@@ -182,29 +172,26 @@ fill (struct state_device *s, char why[FP_WHY_MAX])
 }
 
 static int
-find_fio (struct state_device *s, char why[FP_WHY_MAX])
+find_fio (struct state_device *s, struct fp_error *error)
 {
   char *argv[] = { (char *) "fio", (char *) "--version", NULL };
-  int r = bench_spawn (s->b, "fio", argv, &s->fio, why);
+  int r = bench_spawn (s->b, "fio", argv, &s->fio, error);
 
   if (r == 0)
-    r = bench_wait (s->b, "fio", &s->fio, SPARE_MS, why);
-  if (r == -ENODEV) {
-    snprintf (why, FP_WHY_MAX, "fio is not installed, or not in PATH");
-    /* A user who names a device wants no table without it. */
-    return -ENOENT;
-  }
+    r = bench_wait (s->b, "fio", &s->fio, SPARE_MS, error);
+  /* A user who names a device wants no table without it. */
+  if (r == -ENODEV)
+    return fp_fail (error, -ENOENT, "fio is not installed, or not in PATH");
   return r;
 }
 
 static int
 device_open (struct bench *b, const struct bench_layer *l, void **out,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   FP_CLEANUP (closep) struct state_device *s = calloc (1, sizeof *s);
   int index = nbd_index (b->device), r;
   struct state st;
-  struct why w;
 
   (void) l;
   if (s == NULL)
@@ -212,19 +199,17 @@ device_open (struct bench *b, const struct bench_layer *l, void **out,
   s->b = b;
   s->fd = -1;
   snprintf (s->device, sizeof s->device, "/dev/nbd%d", index);
-  if (state_load (&st, index, &w) < 0) {
-    snprintf (why, FP_WHY_MAX, "%.*s", FP_WHY_MAX - 1, w.text);
+  if (state_load (&st, index, error) < 0)
     return -ENOENT;
-  }
   s->donor = find_donor (&st);
   state_clear (&st);
-  r = check_idle (b, s, index, why);
+  r = check_idle (b, s, index, error);
   if (r == 0)
-    r = find_fio (s, why);
+    r = find_fio (s, error);
   if (r < 0)
     return r;
   s->span = FP_MIN (b->size, nbd_size (index) / FILL * FILL);
-  r = fill (s, why);
+  r = fill (s, error);
   if (r < 0)
     return r;
   *out = FP_STEAL (s);
@@ -279,7 +264,7 @@ parse (struct json_object *root, const struct bench_row *row,
 
 static int
 device_run (void *vp, const struct bench_row *row, uint64_t deadline,
-            struct bench_result *out, char why[FP_WHY_MAX])
+            struct bench_result *out, struct fp_error *error)
 {
   char file[64], size[64], bs[32], depth[32], runtime[64], output[128];
   char *const common[] = {
@@ -316,16 +301,16 @@ device_run (void *vp, const struct bench_row *row, uint64_t deadline,
   snprintf (runtime, sizeof runtime, "--runtime=%" PRIu64 "ms", ms);
   snprintf (output, sizeof output, "--output=%s/fio.json", s->b->dir);
 
-  r = bench_spawn (s->b, "fio", common, &s->fio, why);
+  r = bench_spawn (s->b, "fio", common, &s->fio, error);
   if (r == 0)
-    r = bench_wait (s->b, "fio", &s->fio, (unsigned) ms + SPARE_MS, why);
+    r = bench_wait (s->b, "fio", &s->fio, (unsigned) ms + SPARE_MS, error);
   if (r < 0)
     return r;
   root = json_object_from_file (output + strlen ("--output="));
   r = root != NULL ? parse (root, row, out) : -EBADMSG;
   json_object_put (root);
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "fio: unexpected JSON: fio 3 is needed");
+    fp_fail (error, r, "fio: unexpected JSON: fio 3 is needed");
   return r;
 }
 

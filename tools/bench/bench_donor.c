@@ -17,6 +17,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/bench/bench.h"
 #include "transport/control/ctl_channel.h"
@@ -104,7 +105,7 @@ read_addresses (struct bench *b, const char *path)
 
 /* Wait until the server has populated its memory.  It listens before that. */
 static int
-wait_populated (struct bench *b, char why[FP_WHY_MAX])
+wait_populated (struct bench *b, struct fp_error *error)
 {
   FP_CLEANUP (fp_ctl_freep) struct fp_ctl *c = NULL;
   struct fp_hello q = { .version_min = FP_VERSION,
@@ -139,16 +140,14 @@ wait_populated (struct bench *b, char why[FP_WHY_MAX])
                     (unsigned long long) left * (SLAB >> 20));
     if (bench_stop)
       return -EINTR;
-    if (fp_deadline_passed (until)) {
-      snprintf (why, FP_WHY_MAX, "memserver: no slab populated for %d s",
-                SLAB_MS / 1000);
-      return -ETIMEDOUT;
-    }
+    if (fp_deadline_passed (until))
+      return fp_fail (error, -ETIMEDOUT,
+                      "memserver: no slab populated for %d s", SLAB_MS / 1000);
     nanosleep (&ms10, NULL);
   }
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "memserver: %s",
-              c != NULL ? fp_ctl_why (c) : strerror (-r));
+    fp_fail (error, r, "memserver: %s",
+             c != NULL ? fp_ctl_why (c) : strerror (-r));
   else
     (void) fp_ctl_bye (c, &(struct fp_bye) { .discard = false },
                        fp_deadline_in_ms (ANSWER_MS));
@@ -156,7 +155,7 @@ wait_populated (struct bench *b, char why[FP_WHY_MAX])
 }
 
 int
-bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
+bench_donor_start (struct bench *b, struct fp_error *error)
 {
   char program[4096], size[32], slab[32], listen_unix[128], path[128];
   char listen_rdma[FP_ADDR_MAX + 8];
@@ -198,23 +197,21 @@ bench_donor_start (struct bench *b, char why[FP_WHY_MAX])
     argv[n++] = listen_rdma;
   }
   argv[n] = NULL;
-  r = bench_spawn (b, "memserver", argv, &b->donor, why);
+  r = bench_spawn (b, "memserver", argv, &b->donor, error);
   while (r == 0 && access (path, R_OK) == -1) {
     bench_progress ("memory server: starting");
-    r = bench_alive (b, "memserver", &b->donor, why);
+    r = bench_alive (b, "memserver", &b->donor, error);
     if (r < 0)
       return r;
-    if (bench_stop || fp_deadline_passed (deadline)) {
-      snprintf (why, FP_WHY_MAX, "memserver: not ready after %d s",
-                START_MS / 1000);
-      return -ETIMEDOUT;
-    }
+    if (bench_stop || fp_deadline_passed (deadline))
+      return fp_fail (error, -ETIMEDOUT, "memserver: not ready after %d s",
+                      START_MS / 1000);
     nanosleep (&ms10, NULL);
   }
   if (r == 0) {
     r = read_addresses (b, path);
     if (r < 0)
-      snprintf (why, FP_WHY_MAX, "%s: %s", path, strerror (-r));
+      fp_fail (error, r, "%s: %s", path, strerror (-r));
   }
-  return r == 0 ? wait_populated (b, why) : r;
+  return r == 0 ? wait_populated (b, error) : r;
 }

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,7 +14,9 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/bench/bench.h"
+#include "volume/volume.h"
 
 #define SAMPLE 16 /* as in bench_memcpy.c, for fast transports */
 
@@ -54,51 +55,44 @@ closep (struct state **sp)
 
 static int
 address (struct bench *b, unsigned transport, struct fp_addr *out,
-         char why[FP_WHY_MAX])
+         struct fp_error *error)
 {
   const char *s = b->server, *reason;
   int r;
 
   if (s == NULL) {
-    r = bench_donor_start (b, why);
+    r = bench_donor_start (b, error);
     if (r < 0)
       return r;
     s = transport == FP_TRANSPORT_SHM   ? b->donor_unix
         : transport == FP_TRANSPORT_TCP ? b->donor_tcp
                                         : b->donor_rdma;
   }
-  if (s[0] == '\0') {
-    snprintf (why, FP_WHY_MAX, "no RDMA device here");
-    return -ENODEV;
-  }
+  if (s[0] == '\0')
+    return fp_fail (error, -ENODEV, "no RDMA device here");
   r = fp_addr_parse (out, s, &reason);
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "%s: %s", s, reason);
+    return fp_fail (error, r, "%s: %s", s, reason);
   /* With --server the address decides: a Unix socket is for shm, any other
    * address for the other transports.
    */
-  if (r == 0 && b->server != NULL &&
-      out->is_unix != (transport == FP_TRANSPORT_SHM)) {
-    snprintf (why, FP_WHY_MAX, "not possible over the address %s", s);
-    return -ENODEV;
-  }
-  return r;
+  if (b->server != NULL && out->is_unix != (transport == FP_TRANSPORT_SHM))
+    return fp_fail (error, -ENODEV, "not possible over the address %s", s);
+  return 0;
 }
 
 /* Write all of the span, because reads of what was never written are answered
  * without the network.
  */
 static int
-fill (struct state *s, const char *name, char why[FP_WHY_MAX])
+fill (struct state *s, const char *name, struct fp_error *error)
 {
   for (uint64_t at = 0; at < s->span;) {
     uint32_t n = (uint32_t) FP_MIN ((uint64_t) BUFS, s->span - at);
     int r = bench_stop ? -EINTR : fp_lane_write (s->lane, s->buf, n, at);
 
-    if (r < 0) {
-      snprintf (why, FP_WHY_MAX, "writing: %s", strerror (-r));
-      return r;
-    }
+    if (r < 0)
+      return fp_fail (error, r, "writing: %s", strerror (-r));
     at += n;
     bench_progress ("%s: writing all of it: %" PRIu64 " %%", name,
                     at * 100 / s->span);
@@ -108,7 +102,7 @@ fill (struct state *s, const char *name, char why[FP_WHY_MAX])
 
 static int
 engine_prepare (struct bench *b, const struct bench_layer *l, void **out,
-                char why[FP_WHY_MAX])
+                struct fp_error *error)
 {
   FP_CLEANUP (closep) struct state *s = calloc (1, sizeof *s);
   int r;
@@ -123,10 +117,10 @@ engine_prepare (struct bench *b, const struct bench_layer *l, void **out,
   s->params.size = b->size;
   s->params.transports = (unsigned) l->variant;
   s->params.slots = 2 * BENCH_MAX_DEPTH;
-  r = address (b, s->params.transports, &s->params.servers[0], why);
+  r = address (b, s->params.transports, &s->params.servers[0], error);
   /* The probe fills in the slab size. */
   if (r == 0)
-    r = fp_volume_probe (&s->params, why);
+    r = fp_volume_probe (&s->params, error);
   if (r < 0)
     return r;
   *out = FP_STEAL (s);
@@ -135,37 +129,34 @@ engine_prepare (struct bench *b, const struct bench_layer *l, void **out,
 
 static int
 engine_open (struct bench *b, const struct bench_layer *l, void **state,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   struct state *s = *state;
   void *buf;
   int r;
 
   (void) b;
-  r = fp_volume_start (&s->volume, &s->params, why);
+  r = fp_volume_start (&s->volume, &s->params, error);
   if (r < 0)
     return r;
   s->lane = fp_volume_lane_get (s->volume);
   r = bench_map (&buf, BUFS);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "buffers: %s", strerror (-r));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "buffers: %s", strerror (-r));
   s->buf = buf;
-  return fill (s, l->name, why);
+  return fill (s, l->name, error);
 }
 
 static int
-failed (const struct bench_row *row, int r, char why[FP_WHY_MAX])
+failed (const struct bench_row *row, int r, struct fp_error *error)
 {
-  snprintf (why, FP_WHY_MAX, "%s of %u bytes: %s", bench_op_name (row->op),
-            row->size, strerror (-r));
-  return r;
+  return fp_fail (error, r, "%s of %u bytes: %s", bench_op_name (row->op),
+                  row->size, strerror (-r));
 }
 
 static int
 run_sync (struct state *s, const struct bench_row *row, uint64_t deadline,
-          struct bench_result *out, char why[FP_WHY_MAX])
+          struct bench_result *out, struct fp_error *error)
 {
   struct bench_random random = BENCH_RANDOM_INIT;
   uint64_t stolen = s->fast ? bench_stolen_ns () : 0;
@@ -184,7 +175,7 @@ run_sync (struct state *s, const struct bench_row *row, uint64_t deadline,
       else
         r = fp_lane_write (s->lane, s->buf, row->size, at);
       if (r < 0)
-        return failed (row, r, why);
+        return failed (row, r, error);
       if (timed) {
         now = fp_now_ns ();
         fp_hist_add (out->latency, now - before);
@@ -216,7 +207,7 @@ submit (struct state *s, const struct bench_row *row, struct fp_io *io,
 
 static int
 run_async (struct state *s, const struct bench_row *row, uint64_t deadline,
-           struct bench_result *out, char why[FP_WHY_MAX])
+           struct bench_result *out, struct fp_error *error)
 {
   struct bench_random random = BENCH_RANDOM_INIT;
   uint64_t start = fp_now_ns (), now = start;
@@ -246,16 +237,16 @@ run_async (struct state *s, const struct bench_row *row, uint64_t deadline,
     }
   }
   out->ns = now - start;
-  return err < 0 ? failed (row, err, why) : 0;
+  return err < 0 ? failed (row, err, error) : 0;
 }
 
 static int
 engine_run (void *vp, const struct bench_row *row, uint64_t deadline,
-            struct bench_result *out, char why[FP_WHY_MAX])
+            struct bench_result *out, struct fp_error *error)
 {
   if (row->depth == 1)
-    return run_sync (vp, row, deadline, out, why);
-  return run_async (vp, row, deadline, out, why);
+    return run_sync (vp, row, deadline, out, error);
+  return run_async (vp, row, deadline, out, error);
 }
 
 static int

@@ -6,7 +6,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,6 +14,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/bench/bench.h"
 
 /* Reading the clock costs a tenth of a small copy, so only one copy in this
@@ -48,7 +48,7 @@ closep (struct state **sp)
 
 static int
 memcpy_open (struct bench *b, const struct bench_layer *l, void **out,
-             char why[FP_WHY_MAX])
+             struct fp_error *error)
 {
   FP_CLEANUP (closep) struct state *s = calloc (1, sizeof *s);
   FP_CLEANUP (fp_closep) int fd = memfd_create ("bench", MFD_CLOEXEC);
@@ -56,7 +56,7 @@ memcpy_open (struct bench *b, const struct bench_layer *l, void **out,
   int r;
 
   (void) l;
-  snprintf (why, FP_WHY_MAX, "memory for a memcpy: %s", strerror (ENOMEM));
+  fp_fail (error, -ENOMEM, "memory for a memcpy: %s", strerror (ENOMEM));
   if (s == NULL || fd == -1 || ftruncate (fd, (off_t) b->size) == -1)
     return -ENOMEM;
   p = mmap (NULL, b->size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -74,14 +74,14 @@ memcpy_open (struct bench *b, const struct bench_layer *l, void **out,
 
 static int
 memcpy_run (void *vp, const struct bench_row *row, uint64_t deadline,
-            struct bench_result *out, char why[FP_WHY_MAX])
+            struct bench_result *out, struct fp_error *error)
 {
   struct bench_random random = BENCH_RANDOM_INIT;
   uint64_t stolen = bench_stolen_ns ();
   uint64_t start = fp_now_ns (), before, now = start;
   struct state *s = vp;
 
-  (void) why;
+  (void) error;
   do {
     for (unsigned i = 0; i < SAMPLE; i++) {
       unsigned char *far =

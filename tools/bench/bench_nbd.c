@@ -19,6 +19,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/bench/bench.h"
 
 #define START_MS 20000
@@ -69,7 +70,7 @@ closep (struct state **sp)
 
 static int
 start (struct bench *b, struct state *s, int variant, const char *socket,
-       char why[FP_WHY_MAX])
+       struct fp_error *error)
 {
   char plugin[4096], server[FP_ADDR_MAX + 16], size[64];
   char *argv[16 + BENCH_MAX_TLS];
@@ -89,7 +90,7 @@ start (struct bench *b, struct state *s, int variant, const char *socket,
     const char *addr = b->server;
 
     if (addr == NULL) {
-      r = bench_donor_start (b, why);
+      r = bench_donor_start (b, error);
       if (r < 0)
         return r;
       addr = b->donor_unix;
@@ -108,12 +109,12 @@ start (struct bench *b, struct state *s, int variant, const char *socket,
   }
   argv[n++] = size;
   argv[n] = NULL;
-  return bench_spawn (b, s->name, argv, &s->pid, why);
+  return bench_spawn (b, s->name, argv, &s->pid, error);
 }
 
 static int
 connect_to (struct bench *b, struct state *s, const char *socket,
-            char why[FP_WHY_MAX])
+            struct fp_error *error)
 {
   uint64_t deadline = fp_deadline_in_ms (START_MS);
   struct timespec ms10 = { 0, 10000000 };
@@ -123,11 +124,11 @@ connect_to (struct bench *b, struct state *s, const char *socket,
     s->nbd = nbd_create ();
     if (s->nbd != NULL && nbd_connect_unix (s->nbd, socket) == 0)
       return 0;
-    snprintf (why, FP_WHY_MAX, "%s", nbd_get_error ());
+    fp_fail (error, -ENOTCONN, "%s", nbd_get_error ());
     if (s->nbd != NULL)
       nbd_close (s->nbd);
     s->nbd = NULL;
-    r = bench_alive (b, s->name, &s->pid, why);
+    r = bench_alive (b, s->name, &s->pid, error);
     if (r < 0)
       return r;
     if (bench_stop || fp_deadline_passed (deadline))
@@ -137,17 +138,15 @@ connect_to (struct bench *b, struct state *s, const char *socket,
 }
 
 static int
-fill (struct state *s, char why[FP_WHY_MAX])
+fill (struct state *s, struct fp_error *error)
 {
   for (uint64_t at = 0; at < s->span;) {
     size_t n = FP_MIN ((uint64_t) BUFS, s->span - at);
 
     if (bench_stop)
       return -EINTR;
-    if (nbd_pwrite (s->nbd, s->buf, n, at, 0) == -1) {
-      snprintf (why, FP_WHY_MAX, "%s", nbd_get_error ());
-      return -EIO;
-    }
+    if (nbd_pwrite (s->nbd, s->buf, n, at, 0) == -1)
+      return fp_fail (error, -EIO, "%s", nbd_get_error ());
     at += n;
     bench_progress ("%s: writing all of it: %" PRIu64 " %%", s->name,
                     at * 100 / s->span);
@@ -157,7 +156,7 @@ fill (struct state *s, char why[FP_WHY_MAX])
 
 static int
 nbd_layer_open (struct bench *b, const struct bench_layer *l, void **out,
-                char why[FP_WHY_MAX])
+                struct fp_error *error)
 {
   FP_CLEANUP (closep) struct state *s = calloc (1, sizeof *s);
   char socket[128];
@@ -170,21 +169,19 @@ nbd_layer_open (struct bench *b, const struct bench_layer *l, void **out,
   s->name = l->name;
   s->span = b->size;
   r = bench_map (&buf, BUFS);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "buffers: %s", strerror (-r));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "buffers: %s", strerror (-r));
   s->buf = buf;
   for (unsigned i = 0; i < BENCH_MAX_DEPTH; i++) {
     s->requests[i].s = s;
     s->requests[i].buf = s->buf + (size_t) i * BENCH_MAX_SIZE;
   }
   snprintf (socket, sizeof socket, "%s/%s", b->dir, l->name);
-  r = start (b, s, l->variant, socket, why);
+  r = start (b, s, l->variant, socket, error);
   if (r == 0)
-    r = connect_to (b, s, socket, why);
+    r = connect_to (b, s, socket, error);
   if (r == 0)
-    r = fill (s, why);
+    r = fill (s, error);
   if (r < 0)
     return r;
   *out = FP_STEAL (s);
@@ -220,7 +217,7 @@ send_request (struct request *q, const struct bench_row *row, uint64_t at)
 
 static int
 nbd_layer_run (void *vp, const struct bench_row *row, uint64_t deadline,
-               struct bench_result *out, char why[FP_WHY_MAX])
+               struct bench_result *out, struct fp_error *error)
 {
   struct bench_random random = BENCH_RANDOM_INIT;
   uint64_t start_ns = fp_now_ns ();
@@ -251,11 +248,9 @@ nbd_layer_run (void *vp, const struct bench_row *row, uint64_t deadline,
       s->done--;
       q->done = false;
       out->ops++;
-      if (q->err != 0) {
-        snprintf (why, FP_WHY_MAX, "%s of %u bytes: %s",
-                  bench_op_name (row->op), row->size, strerror (q->err));
-        return -EIO;
-      }
+      if (q->err != 0)
+        return fp_fail (error, -EIO, "%s of %u bytes: %s",
+                        bench_op_name (row->op), row->size, strerror (q->err));
       if (!more)
         inflight--;
       else if (send_request (q, row,
@@ -267,8 +262,7 @@ nbd_layer_run (void *vp, const struct bench_row *row, uint64_t deadline,
   return 0;
 
 failed:
-  snprintf (why, FP_WHY_MAX, "%s", nbd_get_error ());
-  return -EIO;
+  return fp_fail (error, -EIO, "%s", nbd_get_error ());
 }
 
 const struct bench_layer bench_nbd_memory = {

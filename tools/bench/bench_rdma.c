@@ -7,12 +7,12 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/bench/bench.h"
 #include "transport/verbs_bench.h"
 
@@ -43,7 +43,7 @@ closep (struct state **sp)
 
 static int
 rdma_open (struct bench *b, const struct bench_layer *l, void **out,
-           char why[FP_WHY_MAX])
+           struct fp_error *error)
 {
   FP_CLEANUP (closep) struct state *s = calloc (1, sizeof *s);
   struct fp_addr addr = { .port = 0 };
@@ -58,16 +58,12 @@ rdma_open (struct bench *b, const struct bench_layer *l, void **out,
 
   if (s == NULL)
     return -ENOMEM;
-  if (!bench_rdma_address (addr.host)) {
-    snprintf (why, FP_WHY_MAX, "no RDMA device here");
-    return -ENODEV;
-  }
+  if (!bench_rdma_address (addr.host))
+    return fp_fail (error, -ENODEV, "no RDMA device here");
   s->span = b->size;
   r = fp_verbs_bench_new (&s->verbs, &p);
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "%s: %s", addr.host, strerror (-r));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r, "%s: %s", addr.host, strerror (-r));
   *out = FP_STEAL (s);
   return 0;
 }
@@ -87,7 +83,7 @@ post (struct state *s, const struct bench_row *row, unsigned slot,
 
 static int
 rdma_run (void *vp, const struct bench_row *row, uint64_t deadline,
-          struct bench_result *out, char why[FP_WHY_MAX])
+          struct bench_result *out, struct fp_error *error)
 {
   struct bench_random random = BENCH_RANDOM_INIT;
   unsigned slots[BENCH_MAX_DEPTH], inflight;
@@ -115,8 +111,8 @@ rdma_run (void *vp, const struct bench_row *row, uint64_t deadline,
   }
   out->ns = fp_now_ns () - start;
   if (r < 0)
-    snprintf (why, FP_WHY_MAX, "%s of %u bytes: %s", bench_op_name (row->op),
-              row->size, strerror (-r));
+    fp_fail (error, r, "%s of %u bytes: %s", bench_op_name (row->op),
+             row->size, strerror (-r));
   return r;
 }
 

@@ -94,7 +94,7 @@ bench_report_line (const struct bench_entry *e, unsigned row)
 void
 bench_report_skipped (const struct bench_entry *e)
 {
-  printf ("%-13s skipped: %s\n", e->layer->name, e->why);
+  printf ("%-13s skipped: %s\n", e->layer->name, e->error.text);
 }
 
 /* Ratios to print: a row of one layer against the same row of another. */
@@ -271,7 +271,7 @@ json_skipped (struct json_object *list, const struct bench_entry *e)
   }
   r = add (o, "layer", json_object_new_string (e->layer->name));
   if (r == 0)
-    r = add (o, "why", json_object_new_string (e->why));
+    r = add (o, "why", json_object_new_string (e->error.text));
   return r;
 }
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/memlock.h"
 #include "base/size.h"
 #include "tools/bench/bench.h"
@@ -126,7 +127,7 @@ run_row (struct bench_entry *e, unsigned row, uint64_t ns,
   known = e->layer->donor_ns != NULL &&
           e->layer->donor_ns (e->state, &before) == 0;
   r = e->layer->run (e->state, &e->layer->rows[row], fp_now_ns () + ns,
-                     &result, e->why);
+                     &result, &e->error);
   if (r < 0)
     return r;
   if (known)
@@ -169,7 +170,7 @@ run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
         if (bench_stop)
           return say_error ("interrupted");
         if (r < 0)
-          return say_error ("%s: %s", e->layer->name, e->why);
+          return say_error ("%s: %s", e->layer->name, e->error.text);
         if (round == b->rounds && !json)
           bench_report_line (e, row);
       }
@@ -183,20 +184,21 @@ run_rounds (const struct bench *b, struct bench_entry *entries, unsigned nr,
 static int
 take_step (struct bench *b, struct bench_entry *e,
            int (*step) (struct bench *b, const struct bench_layer *l,
-                        void **state, char why[FP_WHY_MAX]),
+                        void **state, struct fp_error *error),
            bool named, bool *skip)
 {
   int r;
 
   *skip = false;
   bench_progress ("%s: getting ready", e->layer->name);
-  r = step (b, e->layer, &e->state, e->why);
+  r = step (b, e->layer, &e->state, &e->error);
   if (bench_stop)
     return say_error ("interrupted");
   /* A layer that was asked for by name is not skipped. */
   if (r < 0 && (r != -ENODEV || named))
     return say_error ("%s: %s", e->layer->name,
-                      e->why[0] != '\0' ? e->why : strerror (-r));
+                      e->error.text[0] != '\0' ? e->error.text
+                                               : strerror (-r));
   *skip = r < 0;
   return EXIT_SUCCESS;
 }

@@ -2,25 +2,25 @@
 
 #include <config.h>
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/common/ask_server.h"
 
 int
-ask_why (const struct fp_ctl *c, int r, struct why *w)
+ask_why (const struct fp_ctl *c, int r, struct fp_error *error)
 {
   if (r < 0)
-    why_set (w, r, "%s", c ? fp_ctl_why (c) : strerror (-r));
+    fp_fail (error, r, "%s", c ? fp_ctl_why (c) : strerror (-r));
   return r;
 }
 
 int
 ask_begin (struct fp_ctl **out, const struct fp_addr *addr,
-           struct fp_hello_reply *hello, struct why *w)
+           struct fp_hello_reply *hello, struct fp_error *error)
 {
   uint64_t deadline = fp_deadline_in_ms (ASK_MS);
   struct fp_hello q = { .version_min = FP_VERSION,
@@ -36,7 +36,7 @@ ask_begin (struct fp_ctl **out, const struct fp_addr *addr,
   if (r == 0)
     r = fp_ctl_hello (c, &q, hello, deadline);
   if (r < 0) {
-    ask_why (c, r, w);
+    ask_why (c, r, error);
     fp_ctl_free (c);
     return r;
   }

@@ -2,23 +2,23 @@
 /* ask_server.h - a tool's short session with one memory server: HELLO, some
  * questions, BYE.
  *
- * Errors:   0 or a negative errno value; on error, why says what was wrong, to
+ * Errors:   0, or a negative errno value and the sentence in error, to
  *           follow the server's address.
  */
 
 #ifndef FARPAGE_ASK_SERVER_H
 #define FARPAGE_ASK_SERVER_H
 
-#include "tools/common/why.h"
+#include "base/error.h"
 #include "transport/control/ctl_channel.h"
 
 #define ASK_MS 5000 /* per question */
 
 int ask_begin (struct fp_ctl **out, const struct fp_addr *addr,
-               struct fp_hello_reply *hello, struct why *w);
+               struct fp_hello_reply *hello, struct fp_error *error);
 
-/* If r < 0, the result of a question, put the reason into w.  Return r. */
-int ask_why (const struct fp_ctl *c, int r, struct why *w);
+/* If r < 0, the result of a question, put the reason into error.  Return r. */
+int ask_why (const struct fp_ctl *c, int r, struct fp_error *error);
 
 void ask_end (struct fp_ctl *c);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/error.h"
 #include "tools/common/commands.h"
 #include "tools/common/find_volume.h"
 #include "tools/common/sysfs.h"
@@ -24,12 +25,12 @@ named_index (const char *name)
 {
   static const char key[] = "volume=";
   struct state st;
-  struct why w;
+  struct fp_error error;
 
   for (int i = 0; i < STATE_MAX_DEVICES; i++) {
     bool found = false;
 
-    if (!state_exists (i) || state_load (&st, i, &w) < 0)
+    if (!state_exists (i) || state_load (&st, i, &error) < 0)
       continue;
     for (unsigned k = 0; k < st.nr_args; k++)
       found = found || (strncmp (st.args[k], key, sizeof key - 1) == 0 &&

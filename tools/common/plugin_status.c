@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/common/deadline.h"
 #include "tools/common/plugin_status.h"
@@ -36,22 +37,22 @@ is_no_socket (const char *path)
 }
 
 static int
-connect_to (int *out, const char *path, struct why *w)
+connect_to (int *out, const char *path, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   struct sockaddr_un sa = { .sun_family = AF_UNIX };
 
   if (strlen (path) >= sizeof sa.sun_path)
-    return why_set (w, -ENAMETOOLONG, "%s: too long for a socket", path);
+    return fp_fail (error, -ENAMETOOLONG, "%s: too long for a socket", path);
   memcpy (sa.sun_path, path, strlen (path) + 1);
   fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (is_no_socket (path))
-    return why_set (w, -ENOTSOCK,
+    return fp_fail (error, -ENOTSOCK,
                     "%s: is not a socket: start the plugin with status=PATH "
                     "to get one",
                     path);
   if (fd == -1 || connect (fd, (struct sockaddr *) &sa, sizeof sa) == -1)
-    return why_set (w, -errno, "%s: %s", path,
+    return fp_fail (error, -errno, "%s: %s", path,
                     errno == ECONNREFUSED ? "its plugin is not running"
                                           : strerror (errno));
   *out = fd;
@@ -63,31 +64,31 @@ connect_to (int *out, const char *path, struct why *w)
  * but answers all the same, so EPIPE and ECONNRESET are no errors.
  */
 static int
-send_line (int fd, const char *path, const char *line, struct why *w)
+send_line (int fd, const char *path, const char *line, struct fp_error *error)
 {
   size_t length = strlen (line);
   ssize_t n = send (fd, line, length, MSG_NOSIGNAL);
 
   /* A line fits the buffer of a new socket. */
   if (n == -1 && errno != EPIPE && errno != ECONNRESET)
-    return why_set (w, -errno, "%s: %s", path, strerror (errno));
+    return fp_fail (error, -errno, "%s: %s", path, strerror (errno));
   if (n >= 0 && (size_t) n != length)
-    return why_set (w, -EIO, "%s: does not accept requests", path);
+    return fp_fail (error, -EIO, "%s: does not accept requests", path);
   return 0;
 }
 
 /* Report that the peer is no plugin, or that this is not its status socket. */
 static int
-stranger (const char *path, const char *said, struct why *w)
+stranger (const char *path, const char *said, struct fp_error *error)
 {
   static const char nbd[] = "NBDMAGIC";
 
   if (strncmp (said, nbd, sizeof nbd - 1) == 0)
-    return why_set (w, -EPROTO,
+    return fp_fail (error, -EPROTO,
                     "%s: is the NBD socket of nbdkit (-U): give status=PATH "
                     "of its plugin",
                     path);
-  return why_set (w, -EPROTO,
+  return fp_fail (error, -EPROTO,
                   "%s: is not the status socket of a plugin (status=PATH): "
                   "the answer is not a JSON document",
                   path);
@@ -97,11 +98,11 @@ stranger (const char *path, const char *said, struct why *w)
  * and a memory server wait for more input, and would do so for ever.
  */
 static int
-no_answer (const char *path, const char *said, int ms, struct why *w)
+no_answer (const char *path, const char *said, int ms, struct fp_error *error)
 {
   if (said[0] != '\0')
-    return stranger (path, said, w);
-  return why_set (w, -ETIMEDOUT,
+    return stranger (path, said, error);
+  return fp_fail (error, -ETIMEDOUT,
                   "%s: no answer within %d s: is it the status socket of a "
                   "plugin (status=PATH), and not a memory server's?",
                   path, ms / 1000);
@@ -109,29 +110,29 @@ no_answer (const char *path, const char *said, int ms, struct why *w)
 
 static int
 ask (struct json_object **out, const char *path, const char *line, int ms,
-     struct why *w)
+     struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   FP_CLEANUP (fp_free) char *buf = NULL;
   struct deadline d = deadline_in (ms, NULL);
   size_t used = 0;
   ssize_t n;
-  int r = connect_to (&fd, path, w);
+  int r = connect_to (&fd, path, error);
 
   if (r == 0)
-    r = send_line (fd, path, line, w);
+    r = send_line (fd, path, line, error);
   if (r < 0)
     return r;
   buf = malloc (ANSWER_MAX + 1);
   if (!buf)
-    return why_set (w, -ENOMEM, "out of memory");
+    return fp_fail (error, -ENOMEM, "out of memory");
   for (;;) {
     struct pollfd pfd = { .fd = fd, .events = POLLIN };
     int left = deadline_left (&d, ms);
 
     buf[used] = '\0';
     if (left == 0 || poll (&pfd, 1, left) == 0)
-      return no_answer (path, buf, ms, w);
+      return no_answer (path, buf, ms, error);
     n = read (fd, buf + used, ANSWER_MAX - used);
     if (n == -1 && (errno == EAGAIN || errno == EINTR))
       continue;
@@ -139,24 +140,25 @@ ask (struct json_object **out, const char *path, const char *line, int ms,
     if (n == -1 && errno == ECONNRESET)
       break;
     if (n == -1)
-      return why_set (w, -errno, "%s: %s", path, strerror (errno));
+      return fp_fail (error, -errno, "%s: %s", path, strerror (errno));
     if (n == 0)
       break;
     used += (size_t) n;
     if (used == ANSWER_MAX)
-      return why_set (w, -EPROTO, "%s: the answer is too long", path);
+      return fp_fail (error, -EPROTO, "%s: the answer is too long", path);
   }
   buf[used] = '\0';
   *out = json_tokener_parse (buf);
   if (!*out || !json_object_is_type (*out, json_type_object))
-    return stranger (path, buf, w);
+    return stranger (path, buf, error);
   return 0;
 }
 
 int
-plugin_status_read (struct json_object **out, const char *path, struct why *w)
+plugin_status_read (struct json_object **out, const char *path,
+                    struct fp_error *error)
 {
-  return ask (out, path, "status\n", ANSWER_MS, w);
+  return ask (out, path, "status\n", ANSWER_MS, error);
 }
 
 static struct json_object *
@@ -195,7 +197,7 @@ us (struct json_object *latency, const char *name)
 }
 
 int
-plugin_request (const char *path, const char *line, struct why *w)
+plugin_request (const char *path, const char *line, struct fp_error *error)
 {
   struct json_object *o = NULL;
   int r = 0;
@@ -207,17 +209,17 @@ plugin_request (const char *path, const char *line, struct why *w)
   for (unsigned n = 0; n < REQUEST_TRIES && !get (o, "ok"); n++) {
     json_object_put (o);
     o = NULL;
-    r = ask (&o, path, line, REQUEST_MS, w);
+    r = ask (&o, path, line, REQUEST_MS, error);
     if (r < 0)
       return r;
   }
   if (!get (o, "ok"))
-    r = why_set (w, -EOPNOTSUPP, "%s: its plugin is too old for this request",
-                 path);
+    r = fp_fail (error, -EOPNOTSUPP,
+                 "%s: its plugin is too old for this request", path);
   else if (!json_object_get_boolean (get (o, "ok")))
-    r = why_set (w, -EINVAL, "%s", str (o, "error"));
+    r = fp_fail (error, -EINVAL, "%s", str (o, "error"));
   else
-    snprintf (w->text, sizeof w->text, "%s", str (o, "note"));
+    fp_fail (error, 0, "%s", str (o, "note"));
   json_object_put (o);
   return r;
 }

@@ -3,7 +3,7 @@
  * something.  The plugin answers each connection with one JSON document and
  * closes it.
  *
- * Errors:   0 or a negative errno value, and a sentence in w.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Memory:   the caller drops the reference to *out.
  */
 
@@ -14,16 +14,17 @@
 
 #include <json-c/json.h>
 
-#include "tools/common/why.h"
+#include "base/error.h"
 
 int plugin_status_read (struct json_object **out, const char *socket_path,
-                        struct why *w);
+                        struct fp_error *error);
 
 /* Send a request, with its newline (nbdkit-farpage-plugin(1), STATUS), and
- * wait until it is done, which may take a while.  w says why it failed, or has
- * a note, or is "".
+ * wait until it is done, which may take a while.  On failure error says why.
+ * On success its text is a note, or "".
  */
-int plugin_request (const char *socket_path, const char *line, struct why *w);
+int plugin_request (const char *socket_path, const char *line,
+                    struct fp_error *error);
 
 /* Print the status for people, each line indented. */
 void plugin_status_print (FILE *fp, struct json_object *status);

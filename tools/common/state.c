@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "tools/common/state.h"
 
 #define STATE_VERSION 1
@@ -32,30 +33,32 @@ state_path (char path[STATE_PATH_MAX], int index, const char *name)
 }
 
 static int
-make_dir (const char *path, mode_t mode, struct why *w)
+make_dir (const char *path, mode_t mode, struct fp_error *error)
 {
   if (mkdir (path, mode) == -1 && errno != EEXIST)
-    return why_set (w, -errno, "cannot make %s: %s%s", path, strerror (errno),
+    return fp_fail (error, -errno, "cannot make %s: %s%s", path,
+                    strerror (errno),
                     errno == EACCES ? " (are you root?)" : "");
   return 0;
 }
 
 int
-state_lock (int *out, int index, struct why *w)
+state_lock (int *out, int index, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   char path[STATE_PATH_MAX];
-  int r = make_dir (STATE_DIR, 0755, w);
+  int r = make_dir (STATE_DIR, 0755, error);
 
   if (r < 0)
     return r;
   snprintf (path, sizeof path, STATE_DIR "/nbd%d.lock", index);
   fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd == -1)
-    return why_set (w, -errno, "cannot open %s: %s%s", path, strerror (errno),
+    return fp_fail (error, -errno, "cannot open %s: %s%s", path,
+                    strerror (errno),
                     errno == EACCES ? " (are you root?)" : "");
   if (flock (fd, LOCK_EX | LOCK_NB) == -1)
-    return why_set (w, errno == EWOULDBLOCK ? -EBUSY : -errno,
+    return fp_fail (error, errno == EWOULDBLOCK ? -EBUSY : -errno,
                     "/dev/nbd%d belongs to another farpage process", index);
   *out = fd;
   fd = -1;
@@ -66,12 +69,12 @@ state_lock (int *out, int index, struct why *w)
  * write the data.
  */
 int
-state_mkdir (int index, struct why *w)
+state_mkdir (int index, struct fp_error *error)
 {
   char path[STATE_PATH_MAX];
 
   state_path (path, index, "");
-  return make_dir (path, 0700, w);
+  return make_dir (path, 0700, error);
 }
 
 bool
@@ -84,7 +87,7 @@ state_exists (int index)
 }
 
 int
-state_remove (int index, struct why *w)
+state_remove (int index, struct fp_error *error)
 {
   char path[STATE_PATH_MAX];
   struct dirent *d;
@@ -94,14 +97,15 @@ state_remove (int index, struct why *w)
   dir = opendir (path);
   if (!dir)
     return errno == ENOENT ? 0
-                           : why_set (w, -errno, "cannot open %s: %s", path,
-                                      strerror (errno));
+                           : fp_fail (error, -errno, "cannot open %s: %s",
+                                      path, strerror (errno));
   while ((d = readdir (dir)))
     if (strcmp (d->d_name, ".") && strcmp (d->d_name, ".."))
       unlinkat (dirfd (dir), d->d_name, 0);
   closedir (dir);
   if (rmdir (path) == -1 && errno != ENOENT)
-    return why_set (w, -errno, "cannot remove %s: %s", path, strerror (errno));
+    return fp_fail (error, -errno, "cannot remove %s: %s", path,
+                    strerror (errno));
   return 0;
 }
 
@@ -141,7 +145,7 @@ state_to_json (const struct state *s)
 }
 
 int
-state_save (const struct state *s, struct why *w)
+state_save (const struct state *s, struct fp_error *error)
 {
   FP_CLEANUP (json_putp) struct json_object *o = state_to_json (s);
   char path[STATE_PATH_MAX], tmp[STATE_PATH_MAX];
@@ -152,7 +156,8 @@ state_save (const struct state *s, struct why *w)
                                JSON_C_TO_STRING_PRETTY |
                                    JSON_C_TO_STRING_NOSLASHESCAPE) == -1 ||
       rename (tmp, path) == -1)
-    return why_set (w, -errno, "cannot write %s: %s", path, strerror (errno));
+    return fp_fail (error, -errno, "cannot write %s: %s", path,
+                    strerror (errno));
   return 0;
 }
 
@@ -167,7 +172,7 @@ state_link_ok (const char *name)
 }
 
 int
-state_save_link (const struct state *s, struct why *w)
+state_save_link (const struct state *s, struct fp_error *error)
 {
   char path[STATE_PATH_MAX];
   bool ok;
@@ -176,11 +181,12 @@ state_save_link (const struct state *s, struct why *w)
   state_path (path, s->index, "udev");
   fp = fopen (path, "we");
   if (!fp)
-    return why_set (w, -errno, "cannot make %s: %s", path, strerror (errno));
+    return fp_fail (error, -errno, "cannot make %s: %s", path,
+                    strerror (errno));
   ok = fprintf (fp, "FARPAGE=1\n") > 0 &&
        (!*s->link || fprintf (fp, "FARPAGE_NAME=%s\n", s->link) > 0);
   if (fclose (fp) != 0 || !ok)
-    return why_set (w, -EIO, "cannot write %s", path);
+    return fp_fail (error, -EIO, "cannot write %s", path);
   return 0;
 }
 
@@ -199,7 +205,7 @@ get_string (char *out, size_t size, struct json_object *o, const char *name)
 }
 
 int
-state_load (struct state *s, int index, struct why *w)
+state_load (struct state *s, int index, struct fp_error *error)
 {
   FP_CLEANUP (json_putp) struct json_object *o = NULL;
   struct json_object *args;
@@ -211,14 +217,14 @@ state_load (struct state *s, int index, struct why *w)
   state_path (path, index, "state.json");
   if (access (path, R_OK) == -1)
     return errno == ENOENT
-               ? why_set (w, -ENOENT, "/dev/nbd%d is not attached by farpage",
-                          index)
-               : why_set (w, -errno, "cannot read %s: %s%s", path,
+               ? fp_fail (error, -ENOENT,
+                          "/dev/nbd%d is not attached by farpage", index)
+               : fp_fail (error, -errno, "cannot read %s: %s%s", path,
                           strerror (errno),
                           errno == EACCES ? " (are you root?)" : "");
   o = json_object_from_file (path);
   if (!o || get_int (o, "version") != STATE_VERSION)
-    return why_set (w, -EINVAL,
+    return fp_fail (error, -EINVAL,
                     "%s is damaged, or of another version of farpage", path);
 
   s->supervisor = (pid_t) get_int (o, "supervisor");
@@ -247,7 +253,7 @@ state_load (struct state *s, int index, struct why *w)
   }
   if (!s->args || s->nr_args != n) {
     state_clear (s);
-    return why_set (w, -ENOMEM, "out of memory");
+    return fp_fail (error, -ENOMEM, "out of memory");
   }
   return 0;
 }

@@ -10,7 +10,8 @@
  * A lock file is never removed: a process that opened it before the removal
  * would hold a lock that no other process sees.
  *
- * Errors:   0 or a negative errno value; a sentence in w where there is one.
+ * Errors:   0, or a negative errno value and the sentence in error where
+ *           there is one.
  */
 
 #ifndef FARPAGE_STATE_H
@@ -22,7 +23,7 @@
 
 #include <json-c/json.h>
 
-#include "tools/common/why.h"
+#include "base/error.h"
 
 #define STATE_DIR "/run/farpage"
 #define STATE_PATH_MAX 64
@@ -53,18 +54,18 @@ void state_path (char path[STATE_PATH_MAX], int index, const char *name);
 /* Take the device's lock, and make /run/farpage if needed. -EBUSY: another
  * process has the lock.
  */
-int state_lock (int *fd, int index, struct why *w);
+int state_lock (int *fd, int index, struct fp_error *error);
 
-int state_mkdir (int index, struct why *w);
+int state_mkdir (int index, struct fp_error *error);
 bool state_exists (int index);
 /* Remove the directory and the files in it. */
-int state_remove (int index, struct why *w);
+int state_remove (int index, struct fp_error *error);
 
-int state_save (const struct state *s, struct why *w);
+int state_save (const struct state *s, struct fp_error *error);
 /* Read state.json. Allocates args; state_clear frees them. -ENOENT: farpage
  * did not attach the device.
  */
-int state_load (struct state *s, int index, struct why *w);
+int state_load (struct state *s, int index, struct fp_error *error);
 void state_clear (struct state *s);
 
 /* Return true if udev leaves this name unchanged. */
@@ -72,7 +73,7 @@ bool state_link_ok (const char *name);
 /* Write the file that farpage.rules reads when the kernel announces the
  * device.
  */
-int state_save_link (const struct state *s, struct why *w);
+int state_save_link (const struct state *s, struct fp_error *error);
 
 /* Return the contents of the file, for --json. The caller drops the reference.
  */

@@ -20,6 +20,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "tools/common/sysfs.h"
 
 static void
@@ -172,7 +173,7 @@ find_mount (const char *majmin, char *where, size_t size)
 }
 
 int
-nbd_in_use (int index, struct why *w)
+nbd_in_use (int index, struct fp_error *error)
 {
   char majmin[32], where[PATH_MAX], path[64];
   struct swap_area area;
@@ -180,14 +181,14 @@ nbd_in_use (int index, struct why *w)
   DIR *holders;
 
   if (nbd_swap (index, &area, NULL) == 0 && area.active) {
-    why_set (w, 0,
+    fp_fail (error, 0,
              "/dev/nbd%d is swapped to: run 'farpage swapoff /dev/nbd%d'",
              index, index);
     return 1;
   }
   if (sysfs_read (majmin, sizeof majmin, "/sys/block/nbd%d/dev", index) == 0 &&
       find_mount (majmin, where, sizeof where) > 0) {
-    why_set (w, 0, "/dev/nbd%d is mounted on %s: run 'umount %s'", index,
+    fp_fail (error, 0, "/dev/nbd%d is mounted on %s: run 'umount %s'", index,
              where, where);
     return 1;
   }
@@ -197,7 +198,7 @@ nbd_in_use (int index, struct why *w)
     return 0;
   while ((d = readdir (holders)))
     if (d->d_name[0] != '.') {
-      why_set (w, 0, "/dev/nbd%d is part of /dev/%s", index, d->d_name);
+      fp_fail (error, 0, "/dev/nbd%d is part of /dev/%s", index, d->d_name);
       closedir (holders);
       return 1;
     }

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/common/why.h"
+#include "base/error.h"
 
 /* Read the first line of a file, without its newline. */
 int sysfs_read (char *buf, size_t size, const char *fmt, ...)
@@ -49,9 +49,9 @@ void nbd_tune (int index, unsigned read_ahead_kb);
 unsigned nbd_read_ahead_kb (uint64_t group);
 
 /* Return 1 if the device is mounted, swapped to, or held by another block
- * device; w says which. Return 0 if not.
+ * device; error says which. Return 0 if not.
  */
-int nbd_in_use (int index, struct why *w);
+int nbd_in_use (int index, struct fp_error *error);
 
 struct swap_area {
   bool active;

@@ -3,11 +3,11 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "attach/pool_file.h"
+#include "base/error.h"
 #include "tools/common/commands.h"
 #include "tools/common/tls_args.h"
 #include "transport/tls/tls.h"
@@ -23,27 +23,27 @@ tls_args_is (const char *arg)
 }
 
 int
-tls_args_set (const char *key, const char *value, char why[FP_WHY_MAX])
+tls_args_set (const char *key, const char *value, struct fp_error *error)
 {
-  return fp_tls_params_set (&params, key, value, why);
+  return fp_tls_params_set (&params, key, value, error);
 }
 
 /* Set the parameter in arg, KEY=VALUE. */
 static int
-set_word (struct fp_tls_params *p, const char *arg, char why[FP_WHY_MAX])
+set_word (struct fp_tls_params *p, const char *arg, struct fp_error *error)
 {
   const char *equals = strchr (arg, '=');
   char key[24] = "";
 
   if ((size_t) (equals - arg) < sizeof key)
     memcpy (key, arg, (size_t) (equals - arg));
-  return fp_tls_params_set (p, key, equals + 1, why);
+  return fp_tls_params_set (p, key, equals + 1, error);
 }
 
 int
 tls_args_take (const char *command, int *n, char *argv[])
 {
-  char why[FP_WHY_MAX];
+  struct fp_error error;
   int left = 0, r;
 
   for (int i = 0; i < *n; i++) {
@@ -51,10 +51,10 @@ tls_args_take (const char *command, int *n, char *argv[])
       argv[left++] = argv[i];
       continue;
     }
-    r = set_word (&params, argv[i], why);
+    r = set_word (&params, argv[i], &error);
     if (r < 0)
       return say_usage (command, "%s",
-                        r == -ENOENT ? "unknown TLS parameter" : why);
+                        r == -ENOENT ? "unknown TLS parameter" : error.text);
   }
   *n = left;
   return EXIT_SUCCESS;
@@ -62,16 +62,16 @@ tls_args_take (const char *command, int *n, char *argv[])
 
 /* Ignore the lines of a pool that are not about TLS. */
 static int
-on_line (void *arg, const char *key, const char *value, char why[FP_WHY_MAX])
+on_line (void *arg, const char *key, const char *value, struct fp_error *error)
 {
-  int r = fp_tls_params_set (arg, key, value, why);
+  int r = fp_tls_params_set (arg, key, value, error);
 
   return r == -ENOENT ? 0 : r;
 }
 
 static int
 read_args (const struct state *s, struct fp_tls_params *p,
-           char why[FP_WHY_MAX])
+           struct fp_error *error)
 {
   char path[FP_POOL_PATH_MAX];
   int r = 0;
@@ -80,30 +80,27 @@ read_args (const struct state *s, struct fp_tls_params *p,
   for (unsigned i = 0; r == 0 && i < s->nr_args; i++) {
     if (strncmp (s->args[i], "pool=", 5) != 0)
       continue;
-    r = fp_pool_path (path, s->args[i] + 5, why);
+    r = fp_pool_path (path, s->args[i] + 5, error);
     if (r == 0)
-      r = fp_pool_read (path, on_line, p, why);
+      r = fp_pool_read (path, on_line, p, error);
   }
   for (unsigned i = 0; r == 0 && i < s->nr_args; i++)
     if (tls_args_is (s->args[i]))
-      r = set_word (p, s->args[i], why);
+      r = set_word (p, s->args[i], error);
   return r;
 }
 
 int
-tls_args_of_device (int index, char why[FP_WHY_MAX])
+tls_args_of_device (int index, struct fp_error *error)
 {
   static const struct fp_tls_params nothing;
   struct fp_tls_params told = nothing;
-  struct why w = { .text = "" };
   struct state s = { 0 };
-  int r = state_load (&s, index, &w);
+  int r = state_load (&s, index, error);
 
-  if (r < 0) {
-    snprintf (why, FP_WHY_MAX, "%.*s", FP_WHY_MAX - 1, w.text);
+  if (r < 0)
     return r;
-  }
-  r = read_args (&s, &told, why);
+  r = read_args (&s, &told, error);
   state_clear (&s);
   if (r < 0)
     return r;
@@ -123,13 +120,13 @@ tls_args_of_device (int index, char why[FP_WHY_MAX])
 int
 tls_args_use (const char *command)
 {
-  char why[FP_TLS_WHY_MAX];
+  struct fp_error error;
   struct fp_tls *t;
 
-  if (fp_tls_params_complete (&params, false, why) < 0)
-    return say_usage (command, "%s", why);
-  if (fp_tls_new (&t, &params, false, why) < 0)
-    return say_error ("%s: %s", command, why);
+  if (fp_tls_params_complete (&params, false, &error) < 0)
+    return say_usage (command, "%s", error.text);
+  if (fp_tls_new (&t, &params, false, &error) < 0)
+    return say_error ("%s: %s", command, error.text);
   fp_tls_set_client (t);
   return EXIT_SUCCESS;
 }

@@ -8,14 +8,15 @@
 #ifndef FARPAGE_TLS_ARGS_H
 #define FARPAGE_TLS_ARGS_H
 
+#include "base/error.h"
 #include "tools/common/state.h"
-#include "volume/volume.h"
 
 /* Return true if arg is tls...=VALUE. */
 bool tls_args_is (const char *arg);
 
-/* Set one parameter.  -EINVAL, and why; -ENOENT: key is no TLS parameter. */
-int tls_args_set (const char *key, const char *value, char why[FP_WHY_MAX]);
+/* Set one parameter.  -EINVAL, with error set; -ENOENT: key is no TLS
+ * parameter. */
+int tls_args_set (const char *key, const char *value, struct fp_error *error);
 
 /* Set all TLS parameters in argv and remove them; *n arguments stay.  Return
  * EXIT_SUCCESS, or print an error and return its exit status.
@@ -27,7 +28,7 @@ int tls_args_take (const char *command, int *n, char *argv[]);
  * accepted, too.  -errno: its state, or its pool, cannot be read, or its
  * parameters are wrong.
  */
-int tls_args_of_device (int index, char why[FP_WHY_MAX]);
+int tls_args_of_device (int index, struct fp_error *error);
 
 /* Use these settings from now on.  Call once, before the first connection. */
 int tls_args_use (const char *command);

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "tools/attach/nbd_genl.h"
 #include "tools/attach/nbdkit_proc.h"
 #include "tools/common/colour.h"
@@ -42,10 +43,10 @@ static const struct option long_options[] = {
 #define PROGRAM_MS 10000
 
 static int
-ask_netlink (struct why *w)
+ask_netlink (struct fp_error *error)
 {
   struct nbd_genl *g = NULL;
-  int r = nbd_genl_open (&g, w);
+  int r = nbd_genl_open (&g, error);
 
   nbd_genl_free (g);
   return r;
@@ -61,19 +62,19 @@ static void
 look_at (struct doctor_volume *v, int index)
 {
   char path[STATE_PATH_MAX];
-  struct why w;
+  struct fp_error error;
   int lock;
 
-  if (state_load (&v->st, index, &v->state_why) < 0)
+  if (state_load (&v->st, index, &v->state_error) < 0)
     return;
-  v->state_why.text[0] = '\0';
+  v->state_error.text[0] = '\0';
   /* If the lock can be taken, no supervisor holds it. */
-  if (state_lock (&lock, index, &w) == 0)
+  if (state_lock (&lock, index, &error) == 0)
     close (lock);
   else
     v->supervised = true;
   state_path (path, index, "status.sock");
-  if (plugin_status_read (&v->plugin, path, &v->plugin_why) < 0)
+  if (plugin_status_read (&v->plugin, path, &v->plugin_error) < 0)
     v->plugin = NULL;
 }
 

@@ -19,8 +19,8 @@
 
 #include <json-c/json.h>
 
+#include "base/error.h"
 #include "tools/common/state.h"
-#include "tools/common/why.h"
 
 /* From best to worst. */
 enum verdict { DOCTOR_OK, DOCTOR_UNKNOWN, DOCTOR_WARNING, DOCTOR_PROBLEM };
@@ -37,10 +37,10 @@ struct finding {
 /* A device that 'farpage attach' made, as far as it can be examined. */
 struct doctor_volume {
   struct state st;
-  struct why state_why; /* "": st is valid */
+  struct fp_error state_error; /* "": st is valid */
   bool supervised;
-  struct json_object *plugin; /* plugin's status; NULL: plugin_why */
-  struct why plugin_why;
+  struct json_object *plugin; /* plugin's status; NULL: plugin_error */
+  struct fp_error plugin_error;
 };
 
 #define DOCTOR_FINDINGS 256
@@ -50,7 +50,7 @@ struct doctor {
   const char *root;
   const char *plugin_path;
   /* Ask the kernel for NBD over netlink. Return 0 or -errno. */
-  int (*netlink) (struct why *w);
+  int (*netlink) (struct fp_error *error);
   /* Run a program and get its output. Return its exit status, or -errno. */
   int (*run) (char *out, size_t size, char *const argv[]);
   struct doctor_volume *volumes;

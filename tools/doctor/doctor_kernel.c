@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "tools/doctor/doctor.h"
 
 #define LOAD_IT                                                               \
@@ -109,20 +110,20 @@ not_loaded (struct doctor *d)
 void
 doctor_nbd (struct doctor *d)
 {
-  struct why w = { .text = "" };
+  struct fp_error error = { .text = "" };
   int r;
 
   if (!doctor_exists (d, "/sys"))
     doctor_say (d, DOCTOR_UNKNOWN, "", "cannot read /sys");
   else if (!doctor_exists (d, "/sys/module/nbd"))
     not_loaded (d);
-  else if ((r = d->netlink (&w)) == -ENODEV)
+  else if ((r = d->netlink (&error)) == -ENODEV)
     doctor_say (d, DOCTOR_PROBLEM,
                 "in a container: attach outside of it, or give it the host's "
                 "network",
                 "module nbd is loaded, but does not answer over netlink");
   else if (r < 0)
-    doctor_say (d, DOCTOR_UNKNOWN, "", "cannot use netlink: %s", w.text);
+    doctor_say (d, DOCTOR_UNKNOWN, "", "cannot use netlink: %s", error.text);
   else
     doctor_say (d, DOCTOR_OK, "", "loaded, answers over netlink");
 }

@@ -38,7 +38,7 @@ any (struct doctor *d)
   unsigned i, known = 0;
 
   for (i = 0; i < d->nr_volumes; i++)
-    known += d->volumes[i].state_why.text[0] == '\0';
+    known += d->volumes[i].state_error.text[0] == '\0';
   if (d->nr_volumes == 0)
     doctor_say (d, DOCTOR_OK, "", "nothing is attached");
   else if (known == 0)
@@ -88,7 +88,7 @@ look_at_volume (struct doctor *d, const struct doctor_volume *v)
   if (!v->plugin) {
     doctor_say (d, DOCTOR_PROBLEM, "see 'farpage status' and the log",
                 "/dev/nbd%d: its plugin does not answer: %.200s", index,
-                v->plugin_why.text);
+                v->plugin_error.text);
     return;
   }
   if (yes (volume, "taken"))
@@ -132,9 +132,9 @@ doctor_volumes (struct doctor *d)
   for (i = 0; i < d->nr_volumes; i++) {
     const struct doctor_volume *v = &d->volumes[i];
 
-    if (*v->state_why.text)
+    if (*v->state_error.text)
       doctor_say (d, DOCTOR_UNKNOWN, "see 'farpage status'",
-                  "/dev/nbd%d: %.300s", v->st.index, v->state_why.text);
+                  "/dev/nbd%d: %.300s", v->st.index, v->state_error.text);
     else
       look_at_volume (d, v);
   }
@@ -215,7 +215,7 @@ doctor_timeouts (struct doctor *d)
   if (!any (d))
     return;
   for (i = 0; i < d->nr_volumes; i++)
-    if (!*d->volumes[i].state_why.text)
+    if (!*d->volumes[i].state_error.text)
       look_at_timeouts (d, &d->volumes[i]);
 }
 
@@ -308,7 +308,7 @@ doctor_swap (struct doctor *d)
   if (!any (d))
     return;
   for (i = 0; i < d->nr_volumes; i++)
-    if (!*d->volumes[i].state_why.text)
+    if (!*d->volumes[i].state_error.text)
       look_at_swap (d, &d->volumes[i]);
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "", "no attached device is swapped to");
@@ -409,7 +409,7 @@ doctor_kill_order (struct doctor *d)
   for (i = 0; i < d->nr_volumes; i++) {
     const struct doctor_volume *v = &d->volumes[i];
 
-    if (*v->state_why.text)
+    if (*v->state_error.text)
       continue;
     look_at_process (d, v, v->st.supervisor, "supervisor", systemd);
     look_at_process (d, v, v->st.nbdkit, "nbdkit", systemd);

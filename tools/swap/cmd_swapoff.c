@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/common/commands.h"
 #include "tools/common/deadline.h"
@@ -124,12 +125,12 @@ void
 restore_swap_settings (const char *command)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
   if (swap_settings_needed ())
     return;
-  if (swap_settings_restore (&done, "", &w) < 0)
-    fprintf (stderr, "farpage: %s: %s\n", command, w.text);
+  if (swap_settings_restore (&done, "", &error) < 0)
+    fprintf (stderr, "farpage: %s: %s\n", command, error.text);
   for (size_t i = 0; i < done.nr; i++)
     printf ("%s: restored to %" PRIu64 "\n", done.of[i].name, done.of[i].to);
 }

@@ -14,6 +14,7 @@
 #include <json-c/json.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/size.h"
 #include "tools/attach/nbdkit_proc.h"
 #include "tools/common/commands.h"
@@ -72,13 +73,13 @@ check_copies (int index)
   FP_CLEANUP (json_putp) struct json_object *o = NULL;
   struct json_object *volume = NULL, *copies = NULL;
   char path[STATE_PATH_MAX];
-  struct why w;
+  struct fp_error error;
 
   state_path (path, index, "status.sock");
-  if (plugin_status_read (&o, path, &w) < 0)
+  if (plugin_status_read (&o, path, &error) < 0)
     return say_error ("swapon: cannot find out how many copies /dev/nbd%d"
                       " has (--single-copy accepts that): %s",
-                      index, w.text);
+                      index, error.text);
   if (json_object_object_get_ex (o, "volume", &volume) &&
       json_object_object_get_ex (volume, "copies", &copies) &&
       json_object_get_int64 (copies) > 1)
@@ -124,10 +125,10 @@ static void
 raise_settings (void)
 {
   struct swap_changes done;
-  struct why w;
+  struct fp_error error;
 
-  if (swap_settings_raise (&done, "", &w) < 0)
-    fprintf (stderr, "farpage: swapon: %s\n", w.text);
+  if (swap_settings_raise (&done, "", &error) < 0)
+    fprintf (stderr, "farpage: swapon: %s\n", error.text);
   for (size_t i = 0; i < done.nr; i++)
     printf ("%s: %" PRIu64 ", was %" PRIu64 "\n", done.of[i].name,
             done.of[i].to, done.of[i].from);
@@ -144,11 +145,11 @@ swap_on (struct state *st, const struct options *o)
   char device[32], size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
   int flags = 0, status;
   struct swap_area area;
-  struct why w;
+  struct fp_error error;
 
   snprintf (device, sizeof device, "/dev/nbd%d", st->index);
-  if (nbd_in_use (st->index, &w))
-    return say_error ("swapon: %s", w.text);
+  if (nbd_in_use (st->index, &error))
+    return say_error ("swapon: %s", error.text);
   if (!nbd_connected (st->index))
     return say_error ("swapon: %s is not connected: see 'farpage status'",
                       device);
@@ -194,7 +195,7 @@ cmd_swapon (int argc, char *argv[])
   struct options o = { .priority = -1 };
   int c, index, status;
   struct state st;
-  struct why w;
+  struct fp_error error;
 
   while ((c = getopt_long (argc, argv, "p:hV", long_options, NULL)) != -1) {
     if (common_option (c, "swapon", help, &status))
@@ -212,8 +213,8 @@ cmd_swapon (int argc, char *argv[])
   index = nbd_index (argv[optind]);
   if (index < 0)
     return say_usage ("swapon", "%s: not a /dev/nbdX", argv[optind]);
-  if (state_load (&st, index, &w) < 0)
-    return say_error ("swapon: %s", w.text);
+  if (state_load (&st, index, &error) < 0)
+    return say_error ("swapon: %s", error.text);
   status = swap_on (&st, &o);
   state_clear (&st);
   return status;

@@ -19,6 +19,7 @@
 
 #include "base/checked.h"
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "tools/common/state.h"
 #include "tools/common/sysfs.h"
 #include "tools/swap/swap_settings.h"
@@ -51,7 +52,8 @@ closefilep (FILE **fp)
 }
 
 static int
-read_value (uint64_t *value, const char *root, const char *file, struct why *w)
+read_value (uint64_t *value, const char *root, const char *file,
+            struct fp_error *error)
 {
   char text[32], *end;
   int r = sysfs_read (text, sizeof text, "%s%s", root, file);
@@ -62,18 +64,20 @@ read_value (uint64_t *value, const char *root, const char *file, struct why *w)
     if (errno != 0 || end == text || *end != '\0')
       r = -EPROTO;
   }
-  return r < 0 ? why_set (w, r, "cannot read %s: %s", file, strerror (-r)) : 0;
+  return r < 0 ? fp_fail (error, r, "cannot read %s: %s", file, strerror (-r))
+               : 0;
 }
 
 static int
-write_value (uint64_t value, const char *root, const char *file, struct why *w)
+write_value (uint64_t value, const char *root, const char *file,
+             struct fp_error *error)
 {
   char text[32];
   int r;
 
   snprintf (text, sizeof text, "%" PRIu64 "\n", value);
   r = sysfs_write (text, "%s%s", root, file);
-  return r < 0 ? why_set (w, r, "cannot set %s to %" PRIu64 ": %s", file,
+  return r < 0 ? fp_fail (error, r, "cannot set %s to %" PRIu64 ": %s", file,
                           value, strerror (-r))
                : 0;
 }
@@ -86,7 +90,7 @@ record_path (char path[PATH_MAX], const char *root, const char *suffix)
 
 /* Lock the settings until *fd is closed. */
 static int
-lock (int *fd, const char *root, struct why *w)
+lock (int *fd, const char *root, struct fp_error *error)
 {
   char path[PATH_MAX];
 
@@ -95,7 +99,8 @@ lock (int *fd, const char *root, struct why *w)
   record_path (path, root, ".lock");
   *fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (*fd == -1 || flock (*fd, LOCK_EX) == -1)
-    return why_set (w, -errno, "cannot lock %s: %s", path, strerror (errno));
+    return fp_fail (error, -errno, "cannot lock %s: %s", path,
+                    strerror (errno));
   return 0;
 }
 
@@ -127,7 +132,8 @@ load (struct swap_changes *record, const char *root)
 }
 
 static int
-save (const struct swap_changes *record, const char *root, struct why *w)
+save (const struct swap_changes *record, const char *root,
+      struct fp_error *error)
 {
   char path[PATH_MAX], new[PATH_MAX];
   bool ok = true;
@@ -137,25 +143,27 @@ save (const struct swap_changes *record, const char *root, struct why *w)
   record_path (new, root, ".new");
   fp = fopen (new, "we");
   if (!fp)
-    return why_set (w, -errno, "cannot make %s: %s", new, strerror (errno));
+    return fp_fail (error, -errno, "cannot make %s: %s", new,
+                    strerror (errno));
   for (size_t i = 0; i < record->nr; i++)
     ok = fprintf (fp, "%s %" PRIu64 " %" PRIu64 "\n", record->of[i].name,
                   record->of[i].from, record->of[i].to) > 0 &&
          ok;
   if (fclose (fp) != 0 || !ok || rename (new, path) == -1)
-    return why_set (w, -EIO, "cannot write %s", path);
+    return fp_fail (error, -EIO, "cannot write %s", path);
   return 0;
 }
 
 static int
-read_memory (uint64_t *kib, const char *root, struct why *w)
+read_memory (uint64_t *kib, const char *root, struct fp_error *error)
 {
   char line[64];
   int r = sysfs_read (line, sizeof line, "%s/proc/meminfo", root);
 
   if (r == 0 && sscanf (line, "MemTotal: %" SCNu64 " kB", kib) != 1)
     r = -EPROTO;
-  return r < 0 ? why_set (w, r, "cannot read /proc/meminfo: %s", strerror (-r))
+  return r < 0 ? fp_fail (error, r, "cannot read /proc/meminfo: %s",
+                          strerror (-r))
                : 0;
 }
 
@@ -170,13 +178,13 @@ find (struct swap_changes *record, const char *name)
 
 static int
 raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
-           uint64_t memory_kib, const char *root, struct why *w)
+           uint64_t memory_kib, const char *root, struct fp_error *error)
 {
   struct swap_change c = { .to = wanted[i].least (memory_kib) }, *before;
   int r;
 
   snprintf (c.name, sizeof c.name, "%s", wanted[i].name);
-  r = read_value (&c.from, root, wanted[i].file, w);
+  r = read_value (&c.from, root, wanted[i].file, error);
   if (r < 0)
     return r;
   if (c.from >= c.to)
@@ -189,9 +197,9 @@ raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
     record->of[record->nr++] = c;
   else
     before->to = c.to;
-  r = save (record, root, w);
+  r = save (record, root, error);
   if (r == 0)
-    r = write_value (c.to, root, wanted[i].file, w);
+    r = write_value (c.to, root, wanted[i].file, error);
   if (r == 0)
     done->of[done->nr++] = c;
   return r;
@@ -199,7 +207,7 @@ raise_one (struct swap_changes *done, struct swap_changes *record, size_t i,
 
 int
 swap_settings_raise (struct swap_changes *done, const char *root,
-                     struct why *w)
+                     struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   struct swap_changes record;
@@ -207,14 +215,14 @@ swap_settings_raise (struct swap_changes *done, const char *root,
   int r;
 
   done->nr = 0;
-  r = read_memory (&memory_kib, root, w);
+  r = read_memory (&memory_kib, root, error);
   if (r == 0)
-    r = lock (&fd, root, w);
+    r = lock (&fd, root, error);
   if (r < 0)
     return r;
   load (&record, root);
   for (size_t i = 0; i < NR_WANTED && r == 0; i++)
-    r = raise_one (done, &record, i, memory_kib, root, w);
+    r = raise_one (done, &record, i, memory_kib, root, error);
   return r;
 }
 
@@ -231,16 +239,16 @@ swap_settings_needed (void)
 
 static int
 restore_one (struct swap_changes *done, const struct swap_change *c,
-             const char *root, struct why *w)
+             const char *root, struct fp_error *error)
 {
   uint64_t now;
-  int r = read_value (&now, root, file_of (c->name), w);
+  int r = read_value (&now, root, file_of (c->name), error);
 
   if (r < 0)
     return r;
   if (now != c->to || now == c->from)
     return 0;
-  r = write_value (c->from, root, file_of (c->name), w);
+  r = write_value (c->from, root, file_of (c->name), error);
   if (r == 0) {
     done->of[done->nr] = *c;
     done->of[done->nr].from = c->to;
@@ -251,28 +259,28 @@ restore_one (struct swap_changes *done, const struct swap_change *c,
 
 int
 swap_settings_restore (struct swap_changes *done, const char *root,
-                       struct why *w)
+                       struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   struct swap_changes record;
   char path[PATH_MAX];
   int r, first = 0;
-  struct why other;
+  struct fp_error other;
 
   done->nr = 0;
-  r = lock (&fd, root, w);
+  r = lock (&fd, root, error);
   if (r < 0)
     return r;
   load (&record, root);
   /* If one fails, put back the rest all the same. */
   for (size_t i = 0; i < record.nr; i++) {
-    r = restore_one (done, &record.of[i], root, first == 0 ? w : &other);
+    r = restore_one (done, &record.of[i], root, first == 0 ? error : &other);
     if (first == 0)
       first = r;
   }
   record_path (path, root, "");
   if (unlink (path) == -1 && errno != ENOENT && first == 0)
-    first =
-        why_set (w, -errno, "cannot remove %s: %s", path, strerror (errno));
+    first = fp_fail (error, -errno, "cannot remove %s: %s", path,
+                     strerror (errno));
   return first;
 }

@@ -22,7 +22,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "tools/common/why.h"
+#include "base/error.h"
 
 #define SWAP_SETTINGS_MAX 8
 
@@ -42,13 +42,13 @@ struct swap_changes {
  * stay so, and are in done and in the file.
  */
 int swap_settings_raise (struct swap_changes *done, const char *root,
-                         struct why *w);
+                         struct fp_error *error);
 
 /* Return true if a device of ours is swapped to. */
 bool swap_settings_needed (void);
 
 /* Put back the values that swap_settings_raise found. */
 int swap_settings_restore (struct swap_changes *done, const char *root,
-                           struct why *w);
+                           struct fp_error *error);
 
 #endif /* FARPAGE_SWAP_SETTINGS_H */

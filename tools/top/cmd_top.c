@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/error.h"
 #include "tools/common/commands.h"
 #include "tools/common/deadline.h"
 #include "tools/common/find_volume.h"
@@ -152,14 +153,14 @@ watch_named (struct top *t, char *argv[], unsigned n)
 static int
 learn_tls (char *argv[], int n, bool said)
 {
-  char why[FP_WHY_MAX];
+  struct fp_error error;
 
   for (int i = 0; !said && i < n; i++)
     if (nbd_index (argv[i]) >= 0)
-      (void) tls_args_of_device (nbd_index (argv[i]), why);
+      (void) tls_args_of_device (nbd_index (argv[i]), &error);
   for (int i = 0; !said && n == 0 && i < STATE_MAX_DEVICES; i++)
     if (state_exists (i))
-      (void) tls_args_of_device (i, why);
+      (void) tls_args_of_device (i, &error);
   return tls_args_use ("top");
 }
 

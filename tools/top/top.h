@@ -19,9 +19,9 @@
 #include <stdint.h>
 
 #include "base/addr.h"
+#include "base/error.h"
 #include "base/thread.h"
 #include "proto/messages.h"
-#include "tools/common/why.h"
 #include "volume/volume.h"
 
 #define TOP_VOLUMES 64 /* more are not shown */

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "tools/common/ask_server.h"
 #include "tools/common/deadline.h"
 #include "tools/common/plugin_status.h"
@@ -118,10 +119,10 @@ read_volume (struct top_volume *v, struct json_object *o)
 }
 
 static int
-ask_plugin (const char *path, struct top_volume *v, struct why *w)
+ask_plugin (const char *path, struct top_volume *v, struct fp_error *error)
 {
   struct json_object *o = NULL;
-  int r = plugin_status_read (&o, path, w);
+  int r = plugin_status_read (&o, path, error);
 
   if (r == 0)
     read_volume (v, o);
@@ -130,7 +131,8 @@ ask_plugin (const char *path, struct top_volume *v, struct why *w)
 }
 
 static int
-ask_server (const struct fp_addr *addr, struct top_server *s, struct why *w)
+ask_server (const struct fp_addr *addr, struct top_server *s,
+            struct fp_error *error)
 {
   FP_CLEANUP (fp_free) struct fp_stat_reply *stat = calloc (1, sizeof *stat);
   FP_CLEANUP (fp_free)
@@ -139,11 +141,11 @@ ask_server (const struct fp_addr *addr, struct top_server *s, struct why *w)
   int r;
 
   if (!stat || !hello)
-    return why_set (w, -ENOMEM, "out of memory");
-  r = ask_begin (&c, addr, hello, w);
+    return fp_fail (error, -ENOMEM, "out of memory");
+  r = ask_begin (&c, addr, hello, error);
   if (r < 0)
     return r;
-  r = ask_why (c, fp_ctl_stat (c, stat, fp_deadline_in_ms (ASK_MS)), w);
+  r = ask_why (c, fp_ctl_stat (c, stat, fp_deadline_in_ms (ASK_MS)), error);
   ask_end (c);
   if (r < 0)
     return r;
@@ -161,7 +163,7 @@ ask_server (const struct fp_addr *addr, struct top_server *s, struct why *w)
 
 static void
 note (struct top_source *s, int r, const union top_answer *answer,
-      const struct why *w)
+      const struct fp_error *error)
 {
   struct top_seen *seen = &s->seen;
   union top_answer *older;
@@ -180,7 +182,7 @@ note (struct top_source *s, int r, const union top_answer *answer,
     seen->why[0] = '\0';
   }
   else
-    text (seen->why, sizeof seen->why, w->text);
+    text (seen->why, sizeof seen->why, error->text);
   pthread_mutex_unlock (&s->lock);
 }
 
@@ -192,14 +194,14 @@ run (void *arg)
 {
   struct top_source *s = arg;
   union top_answer *answer = calloc (1, sizeof *answer);
-  struct why w = { .text = "out of memory" };
+  struct fp_error error = { .text = "out of memory" };
   int64_t next = now_ms (), left;
   int r;
 
   while (answer) {
-    r = s->is_server ? ask_server (&s->addr, &answer->server, &w)
-                     : ask_plugin (s->path, &answer->volume, &w);
-    note (s, r, answer, &w);
+    r = s->is_server ? ask_server (&s->addr, &answer->server, &error)
+                     : ask_plugin (s->path, &answer->volume, &error);
+    note (s, r, answer, &error);
     next += s->interval_ms;
     left = next - now_ms ();
     if (left <= 0)
@@ -207,7 +209,7 @@ run (void *arg)
     else
       sleep_ms ((int) left);
   }
-  note (s, -ENOMEM, answer, &w);
+  note (s, -ENOMEM, answer, &error);
 }
 
 static void

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "base/error.h"
 #include "base/memlock.h"
 #include "transport/tls/psk_file.h"
 
@@ -98,7 +99,7 @@ is_user (const struct line *l, const char *user)
 }
 
 static int
-check (const struct fp_psk_file *f, const char *path, char *why)
+check (const struct fp_psk_file *f, const char *path, struct fp_error *error)
 {
   unsigned n = 0;
   size_t pos = 0, other;
@@ -106,26 +107,22 @@ check (const struct fp_psk_file *f, const char *path, char *why)
 
   while (next_line (f, &pos, &l)) {
     n++;
-    if (!user_ok (&l) || !key_ok (&l)) {
-      snprintf (why, FP_PSK_WHY_MAX,
-                "%s: key %u: not USER:KEY, where USER is a name of up to %d "
-                "characters and KEY has %d to %d bytes in hexadecimal",
-                path, n, FP_NAME_MAX, FP_PSK_KEY_MIN, FP_PSK_KEY_MAX);
-      return -EINVAL;
-    }
+    if (!user_ok (&l) || !key_ok (&l))
+      return fp_fail (
+          error, -EINVAL,
+          "%s: key %u: not USER:KEY, where USER is a name of up to %d "
+          "characters and KEY has %d to %d bytes in hexadecimal",
+          path, n, FP_NAME_MAX, FP_PSK_KEY_MIN, FP_PSK_KEY_MAX);
     for (other = pos; next_line (f, &other, &o);)
       if (o.user_length == l.user_length &&
-          memcmp (o.user, l.user, l.user_length) == 0) {
-        snprintf (why, FP_PSK_WHY_MAX, "%s: user %.*s is given twice", path,
-                  (int) l.user_length, l.user);
-        return -EINVAL;
-      }
+          memcmp (o.user, l.user, l.user_length) == 0)
+        return fp_fail (error, -EINVAL, "%s: user %.*s is given twice", path,
+                        (int) l.user_length, l.user);
   }
   if (n > 0)
     return 0;
-  snprintf (why, FP_PSK_WHY_MAX,
-            "%s: contains no key: make one with 'farpage keygen'", path);
-  return -EINVAL;
+  return fp_fail (error, -EINVAL,
+                  "%s: contains no key: make one with 'farpage keygen'", path);
 }
 
 static int
@@ -146,63 +143,56 @@ read_all (struct fp_psk_file *f, int fd)
 
 /* Refuse anything but a regular file, and a file that everybody may access. */
 static int
-check_mode (int fd, const char *path, char *why)
+check_mode (int fd, const char *path, struct fp_error *error)
 {
   struct stat st;
 
   if (fstat (fd, &st) < 0) {
     int err = -errno;
 
-    snprintf (why, FP_PSK_WHY_MAX, "%s: %s", path, strerror (-err));
-    return err;
+    return fp_fail (error, err, "%s: %s", path, strerror (-err));
   }
-  if (!S_ISREG (st.st_mode)) {
-    snprintf (why, FP_PSK_WHY_MAX, "%s: is not a regular file", path);
-    return -EINVAL;
-  }
-  if (st.st_mode & (S_IROTH | S_IWOTH)) {
-    snprintf (why, FP_PSK_WHY_MAX,
-              "%s: all users may read or write it: run 'chmod 600 %s', and "
-              "make new keys if this machine has other users",
-              path, path);
-    return -EACCES;
-  }
+  if (!S_ISREG (st.st_mode))
+    return fp_fail (error, -EINVAL, "%s: is not a regular file", path);
+  if (st.st_mode & (S_IROTH | S_IWOTH))
+    return fp_fail (
+        error, -EACCES,
+        "%s: all users may read or write it: run 'chmod 600 %s', and "
+        "make new keys if this machine has other users",
+        path, path);
   return 0;
 }
 
 int
 fp_psk_file_read (struct fp_psk_file **out, const char *path,
-                  char why[FP_PSK_WHY_MAX])
+                  struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   struct fp_psk_file *f;
   void *p = NULL;
   int r;
 
-  why[0] = '\0';
+  error->text[0] = '\0';
   /* Opening a fifo would block: hence O_NONBLOCK. */
   fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd == -1) {
     r = -errno;
-    snprintf (why, FP_PSK_WHY_MAX, "%s: %s", path, strerror (-r));
-    return r;
+    return fp_fail (error, r, "%s: %s", path, strerror (-r));
   }
-  r = check_mode (fd, path, why);
+  r = check_mode (fd, path, error);
   if (r < 0)
     return r;
   r = fp_secret_new (&p, sizeof *f);
-  if (r < 0) {
-    snprintf (why, FP_PSK_WHY_MAX,
-              "%s: cannot lock memory for keys: %s (see RLIMIT_MEMLOCK)", path,
-              strerror (-r));
-    return r;
-  }
+  if (r < 0)
+    return fp_fail (error, r,
+                    "%s: cannot lock memory for keys: %s (see RLIMIT_MEMLOCK)",
+                    path, strerror (-r));
   f = p;
   r = read_all (f, fd);
   if (r < 0)
-    snprintf (why, FP_PSK_WHY_MAX, "%s: %s", path, strerror (-r));
+    fp_fail (error, r, "%s: %s", path, strerror (-r));
   else
-    r = check (f, path, why);
+    r = check (f, path, error);
   if (r < 0) {
     fp_psk_file_free (f);
     return r;
@@ -243,23 +233,23 @@ fp_psk_file_key (const struct fp_psk_file *f, const char *user,
 
 int
 fp_psk_file_read_tls (struct fp_psk_file **out, const char *path,
-                      char why[FP_PSK_WHY_MAX])
+                      struct fp_error *error)
 {
   struct fp_psk_file *f;
   size_t pos = 0;
   struct line l;
-  int r = fp_psk_file_read (&f, path, why);
+  int r = fp_psk_file_read (&f, path, error);
 
   if (r < 0)
     return r;
   while (next_line (f, &pos, &l))
     if (is_user (&l, FP_PSK_VOLUMES)) {
-      snprintf (why, FP_PSK_WHY_MAX,
-                "%s: holds a key for volumes (encrypt=FILE), which servers "
-                "must not get: make a key for TLS with 'farpage keygen'",
-                path);
       fp_psk_file_free (f);
-      return -EINVAL;
+      return fp_fail (
+          error, -EINVAL,
+          "%s: holds a key for volumes (encrypt=FILE), which servers "
+          "must not get: make a key for TLS with 'farpage keygen'",
+          path);
     }
   *out = f;
   return 0;

@@ -2,8 +2,8 @@
 /* psk_file.h - a file of pre-shared keys, as GnuTLS's psktool writes it and
  * nbdkit and libnbd read it.  Each line is USER:KEY, with KEY in hexadecimal.
  *
- * Errors:   0 or a negative errno value.  why then has a sentence that begins
- *           with the file's name and reveals none of its contents.
+ * Errors:   0, or a negative errno value and the sentence in error, which
+ *           begins with the file's name and reveals none of its contents.
  * Threads:  several threads may query the same fp_psk_file.
  * Memory:   the contents are in locked memory (base/secret.h).
  */
@@ -14,12 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/error.h"
 #include "proto/messages.h"
 
 #define FP_PSK_KEY_MIN 16 /* bytes */
 #define FP_PSK_KEY_MAX 64
 #define FP_PSK_FILE_MAX 65536 /* several hundred users */
-#define FP_PSK_WHY_MAX 512
 
 struct fp_psk_file;
 
@@ -27,7 +27,7 @@ struct fp_psk_file;
  * user, or if everybody may read or write the file (-EACCES).
  */
 int fp_psk_file_read (struct fp_psk_file **out, const char *path,
-                      char why[FP_PSK_WHY_MAX]);
+                      struct fp_error *error);
 void fp_psk_file_free (struct fp_psk_file *f);
 
 /* Lock the memory again, in a child process. */
@@ -39,7 +39,7 @@ int fp_psk_file_lock (struct fp_psk_file *f);
 #define FP_PSK_VOLUMES "encrypt"
 /* Read a file of TLS keys.  -EINVAL also if it has the key of volumes. */
 int fp_psk_file_read_tls (struct fp_psk_file **out, const char *path,
-                          char why[FP_PSK_WHY_MAX]);
+                          struct fp_error *error);
 
 /* Copy user's key to key.  Return its length in bytes, or -ENOENT. */
 int fp_psk_file_key (const struct fp_psk_file *f, const char *user,

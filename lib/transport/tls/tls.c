@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 
 #include "base/checked.h"
+#include "base/error.h"
 #include "transport/tls/psk_file.h"
 #include "transport/tls/tls.h"
 #include "transport/tls/tls_name.h"
@@ -33,6 +34,7 @@
 #define PSK_PRIORITY BASIS ":-KX-ALL:+ECDHE-PSK"
 #define X509_PRIORITY BASIS
 #define RECORD 16384
+#define REASON_MAX 512
 /* Most bytes of a handshake message: a chain of certificates fits. */
 #define HANDSHAKE_MAX 65536
 
@@ -60,7 +62,7 @@ struct fp_tls_session {
   bool ended;           /* end of stream was read */
   size_t queued;        /* bytes that GnuTLS took and has not sent yet */
   char user[FP_NAME_MAX + 1];
-  char why[FP_TLS_WHY_MAX];
+  char why[REASON_MAX];
   gnutls_typed_vdata_st expected[2]; /* in the other end's certificate */
   uint8_t record[RECORD];            /* data of the record being sent */
 };
@@ -142,10 +144,11 @@ client_key (gnutls_session_t session, char **user, gnutls_datum_t *key)
 }
 
 static int
-load_psk (struct fp_tls *t, const struct fp_tls_params *p, char *why)
+load_psk (struct fp_tls *t, const struct fp_tls_params *p,
+          struct fp_error *error)
 {
   uint8_t key[FP_PSK_KEY_MAX];
-  int r = fp_psk_file_read_tls (&t->keys, p->psk, why);
+  int r = fp_psk_file_read_tls (&t->keys, p->psk, error);
 
   if (r < 0)
     return r;
@@ -161,20 +164,16 @@ load_psk (struct fp_tls *t, const struct fp_tls_params *p, char *why)
   gnutls_psk_set_client_credentials_function (t->psk.client, client_key);
   snprintf (t->username, sizeof t->username, "%s", p->username);
   if (p->username[0] == '\0' &&
-      fp_psk_file_only_user (t->keys, t->username) < 0) {
-    snprintf (
-        why, FP_TLS_WHY_MAX,
+      fp_psk_file_only_user (t->keys, t->username) < 0)
+    return fp_fail (
+        error, -EINVAL,
         "%s has keys of several users: choose one with tls-username=NAME",
         p->psk);
-    return -EINVAL;
-  }
   r = fp_psk_file_key (t->keys, t->username, key);
   explicit_bzero (key, sizeof key);
-  if (r < 0) {
-    snprintf (why, FP_TLS_WHY_MAX, "%s has no key for user %s", p->psk,
-              t->username);
-    return -EINVAL;
-  }
+  if (r < 0)
+    return fp_fail (error, -EINVAL, "%s has no key for user %s", p->psk,
+                    t->username);
   return 0;
 }
 
@@ -182,7 +181,7 @@ load_psk (struct fp_tls *t, const struct fp_tls_params *p, char *why)
 
 static int
 load_files (struct fp_tls *t, const char *dir, const char *who, bool needed,
-            char *why)
+            struct fp_error *error)
 {
   char cert[FP_TLS_PATH_MAX + 32], key[FP_TLS_PATH_MAX + 32];
   int r;
@@ -193,13 +192,13 @@ load_files (struct fp_tls *t, const char *dir, const char *who, bool needed,
                                             GNUTLS_X509_FMT_PEM);
   if (r >= 0 || (r == GNUTLS_E_FILE_ERROR && !needed))
     return 0;
-  snprintf (why, FP_TLS_WHY_MAX, "tls-certificates: %s, %s-key.pem: %s", cert,
-            who, gnutls_strerror (r));
-  return -EINVAL;
+  return fp_fail (error, -EINVAL, "tls-certificates: %s, %s-key.pem: %s", cert,
+                  who, gnutls_strerror (r));
 }
 
 static int
-load_certificates (struct fp_tls *t, const struct fp_tls_params *p, char *why)
+load_certificates (struct fp_tls *t, const struct fp_tls_params *p,
+                   struct fp_error *error)
 {
   char path[FP_TLS_PATH_MAX + 32];
   int r;
@@ -209,32 +208,29 @@ load_certificates (struct fp_tls *t, const struct fp_tls_params *p, char *why)
   snprintf (path, sizeof path, "%s/ca-cert.pem", p->certificates);
   r = gnutls_certificate_set_x509_trust_file (t->certificates, path,
                                               GNUTLS_X509_FMT_PEM);
-  if (r <= 0) {
-    snprintf (why, FP_TLS_WHY_MAX, "tls-certificates: %s: %s", path,
-              r == 0 ? "contains no certificate" : gnutls_strerror (r));
-    return -EINVAL;
-  }
+  if (r <= 0)
+    return fp_fail (error, -EINVAL, "tls-certificates: %s: %s", path,
+                    r == 0 ? "contains no certificate" : gnutls_strerror (r));
   snprintf (path, sizeof path, "%s/ca-crl.pem", p->certificates);
   r = gnutls_certificate_set_x509_crl_file (t->certificates, path,
                                             GNUTLS_X509_FMT_PEM);
   if (r < 0 && r != GNUTLS_E_FILE_ERROR) { /* the file is optional */
-    snprintf (why, FP_TLS_WHY_MAX, "tls-certificates: %s: %s", path,
-              gnutls_strerror (r));
-    return -EINVAL;
+    return fp_fail (error, -EINVAL, "tls-certificates: %s: %s", path,
+                    gnutls_strerror (r));
   }
   return load_files (t, p->certificates, t->server ? "server" : "client",
-                     t->server, why);
+                     t->server, error);
 }
 
 int
 fp_tls_new (struct fp_tls **out, const struct fp_tls_params *p, bool server,
-            char why[FP_TLS_WHY_MAX])
+            struct fp_error *error)
 {
   struct fp_tls *t;
   int r;
 
   *out = NULL;
-  why[0] = '\0';
+  error->text[0] = '\0';
   if (p->mode == FP_TLS_OFF)
     return 0;
   t = calloc (1, sizeof *t);
@@ -245,19 +241,17 @@ fp_tls_new (struct fp_tls **out, const struct fp_tls_params *p, bool server,
     t->verify_peer = p->verify_peer;
     if (gnutls_priority_init (&t->priority,
                               p->psk[0] != '\0' ? PSK_PRIORITY : X509_PRIORITY,
-                              NULL) < 0) {
-      snprintf (why, FP_TLS_WHY_MAX,
-                "tls: the configuration of GnuTLS disables TLS 1.3: see "
-                "/etc/gnutls/config");
-      r = -EOPNOTSUPP;
-    }
+                              NULL) < 0)
+      r = fp_fail (error, -EOPNOTSUPP,
+                   "tls: the configuration of GnuTLS disables TLS 1.3: see "
+                   "/etc/gnutls/config");
     else
-      r = p->psk[0] != '\0' ? load_psk (t, p, why)
-                            : load_certificates (t, p, why);
+      r = p->psk[0] != '\0' ? load_psk (t, p, error)
+                            : load_certificates (t, p, error);
   }
   if (r < 0) {
-    if (why[0] == '\0')
-      snprintf (why, FP_TLS_WHY_MAX, "tls: %s", strerror (-r));
+    if (error->text[0] == '\0')
+      fp_fail (error, r, "tls: %s", strerror (-r));
     fp_tls_free (t);
     return r;
   }
@@ -284,18 +278,17 @@ fp_tls_free (struct fp_tls *t)
 
 int
 fp_tls_reload (struct fp_tls *t, const struct fp_tls_params *p,
-               char why[FP_TLS_WHY_MAX])
+               struct fp_error *error)
 {
   struct fp_psk_file *keys;
   int r;
 
-  if (!t->has_keys) {
-    snprintf (why, FP_TLS_WHY_MAX,
-              "certificates are read only at startup: restart to read new "
-              "ones");
-    return -EOPNOTSUPP;
-  }
-  r = fp_psk_file_read_tls (&keys, p->psk, why);
+  if (!t->has_keys)
+    return fp_fail (
+        error, -EOPNOTSUPP,
+        "certificates are read only at startup: restart to read new "
+        "ones");
+  r = fp_psk_file_read_tls (&keys, p->psk, error);
   if (r < 0)
     return r;
   fp_psk_file_free (t->keys);
@@ -425,7 +418,7 @@ not_believed (struct fp_tls_session *s)
   return r;
 }
 
-/* Turn a GnuTLS error into -errno, and set why. */
+/* Turn a GnuTLS error into -errno, and set s->why. */
 static int
 translate (struct fp_tls_session *s, int r)
 {

@@ -22,9 +22,9 @@
 #include <sys/uio.h>
 
 #include "base/addr.h"
+#include "base/error.h"
 #include "proto/messages.h"
 
-#define FP_TLS_WHY_MAX 512
 #define FP_TLS_PATH_MAX 256
 
 /* First byte from a TLS client: a record of type handshake.  A farpage client
@@ -50,17 +50,18 @@ struct fp_tls_params {
 };
 
 /* Set the parameter tls, tls-psk, tls-username or tls-certificates.  Return
- * -EINVAL, and why, if the value is bad; -ENOENT if key is none of these.
+ * -EINVAL and set error if the value is bad, or -ENOENT if key is none of
+ * these.
  */
 int fp_tls_params_set (struct fp_tls_params *p, const char *key,
-                       const char *value, char why[FP_TLS_WHY_MAX]);
+                       const char *value, struct fp_error *error);
 
 /* Check the parameters after the last one was set.  If tls was not given, the
  * mode is require with keys or certificates, else off.  Return -EINVAL if
  * parameters contradict each other.
  */
 int fp_tls_params_complete (struct fp_tls_params *p, bool server,
-                            char why[FP_TLS_WHY_MAX]);
+                            struct fp_error *error);
 
 /* ---- identity of this end ---- */
 
@@ -68,14 +69,14 @@ struct fp_tls;
 
 /* Read the keys or certificates.  If the mode is off, set *out to NULL. */
 int fp_tls_new (struct fp_tls **out, const struct fp_tls_params *p,
-                bool server, char why[FP_TLS_WHY_MAX]);
+                bool server, struct fp_error *error);
 void fp_tls_free (struct fp_tls *t); /* no sessions left */
 /* Read a server's file of keys again, for handshakes from now on.  On failure
- * return -errno and why, and keep the old keys.  No handshake may be running
- * in another thread.
+ * return -errno, set error, and keep the old keys.  No handshake may be
+ * running in another thread.
  */
 int fp_tls_reload (struct fp_tls *t, const struct fp_tls_params *p,
-                   char why[FP_TLS_WHY_MAX]);
+                   struct fp_error *error);
 enum fp_tls_mode fp_tls_mode (const struct fp_tls *t); /* NULL: off */
 
 /* Set the TLS identity of all control and data connections that this process

@@ -7,27 +7,16 @@
 #include <config.h>
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "transport/tls/tls.h"
 
 static struct fp_tls *the_client;
 
-static int __attribute__ ((__format__ (__printf__, 2, 3)))
-refuse (char why[FP_TLS_WHY_MAX], const char *fmt, ...)
-{
-  va_list args;
-
-  va_start (args, fmt);
-  vsnprintf (why, FP_TLS_WHY_MAX, fmt, args);
-  va_end (args);
-  return -EINVAL;
-}
-
 static int
-set_mode (struct fp_tls_params *p, const char *value, char *why)
+set_mode (struct fp_tls_params *p, const char *value, struct fp_error *error)
 {
   static const char *const words[] = {
     [FP_TLS_OFF] = "off", [FP_TLS_ON] = "on", [FP_TLS_REQUIRE] = "require"
@@ -39,37 +28,38 @@ set_mode (struct fp_tls_params *p, const char *value, char *why)
       p->mode_given = true;
       return 0;
     }
-  return refuse (why, "tls: '%s' is not one of off, on, require", value);
+  return fp_fail (error, -EINVAL, "tls: '%s' is not one of off, on, require",
+                  value);
 }
 
 static int
 set_path (char out[FP_TLS_PATH_MAX], const char *key, const char *value,
-          char *why)
+          struct fp_error *error)
 {
   if (value[0] == '\0')
-    return refuse (why, "%s: the name is missing", key);
+    return fp_fail (error, -EINVAL, "%s: the name is missing", key);
   if (strlen (value) >= FP_TLS_PATH_MAX)
-    return refuse (why, "%s: the name is too long", key);
+    return fp_fail (error, -EINVAL, "%s: the name is too long", key);
   strcpy (out, value);
   return 0;
 }
 
 int
 fp_tls_params_set (struct fp_tls_params *p, const char *key, const char *value,
-                   char why[FP_TLS_WHY_MAX])
+                   struct fp_error *error)
 {
   if (strcmp (key, "tls") == 0)
-    return set_mode (p, value, why);
+    return set_mode (p, value, error);
   if (strcmp (key, "tls-psk") == 0)
-    return set_path (p->psk, key, value, why);
+    return set_path (p->psk, key, value, error);
   if (strcmp (key, "tls-certificates") == 0)
-    return set_path (p->certificates, key, value, why);
+    return set_path (p->certificates, key, value, error);
   if (strcmp (key, "tls-username") == 0) {
     if (!fp_name_ok (value))
-      return refuse (why,
-                     "tls-username: a name is 1 to %d printable ASCII "
-                     "characters, without blanks, '/', '\"' and '\\'",
-                     FP_NAME_MAX);
+      return fp_fail (error, -EINVAL,
+                      "tls-username: a name is 1 to %d printable ASCII "
+                      "characters, without blanks, '/', '\"' and '\\'",
+                      FP_NAME_MAX);
     snprintf (p->username, sizeof p->username, "%s", value);
     return 0;
   }
@@ -78,23 +68,24 @@ fp_tls_params_set (struct fp_tls_params *p, const char *key, const char *value,
 
 int
 fp_tls_params_complete (struct fp_tls_params *p, bool server,
-                        char why[FP_TLS_WHY_MAX])
+                        struct fp_error *error)
 {
   bool psk = p->psk[0] != '\0', certificates = p->certificates[0] != '\0';
 
   if (psk && certificates)
-    return refuse (why, "tls-psk and tls-certificates: give only one");
+    return fp_fail (error, -EINVAL,
+                    "tls-psk and tls-certificates: give only one");
   if (p->username[0] != '\0' && !psk)
-    return refuse (why, "tls-username needs tls-psk");
+    return fp_fail (error, -EINVAL, "tls-username needs tls-psk");
   if (p->verify_peer && !certificates)
-    return refuse (why, "tls-verify-peer needs tls-certificates");
+    return fp_fail (error, -EINVAL, "tls-verify-peer needs tls-certificates");
   if (!p->mode_given)
     p->mode = psk || certificates ? FP_TLS_REQUIRE : FP_TLS_OFF;
   if (p->mode != FP_TLS_OFF && !psk && !certificates)
-    return refuse (why,
-                   "tls needs tls-psk or tls-certificates: make a key with "
-                   "'farpage keygen', and copy it to %s",
-                   server ? "the clients" : "the servers");
+    return fp_fail (error, -EINVAL,
+                    "tls needs tls-psk or tls-certificates: make a key with "
+                    "'farpage keygen', and copy it to %s",
+                    server ? "the clients" : "the servers");
   return 0;
 }
 
