@@ -235,8 +235,8 @@ warn_of_one (const struct fp_sockaddrs *list, unsigned i, const char *name,
           text, name, strerror (-err));
 }
 
-/* Say which program may have the address, and how to find out.  Return
- * -EADDRINUSE.
+/* Set error to which program may have the address, and how to find out.
+ * Return -EADDRINUSE.
  */
 static int
 say_in_use (const struct fp_addr *addr, const char *text,

@@ -14,8 +14,8 @@
 struct metrics;
 struct server;
 
-/* Listen for Prometheus, if the options say where.  On failure error says
- * what is wrong.
+/* If the options name an address, listen there for Prometheus.  On failure the
+ * text of error says what is wrong, or is unchanged.
  */
 int metrics_start (struct metrics **out, struct server *srv,
                    struct fp_error *error);

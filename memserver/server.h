@@ -38,8 +38,8 @@ struct server {
   struct event *signals[NR_SIGNALS];
 };
 
-/* Start the server.  On failure the text of error is "", or says what
- * failed and what to do.  Call server_end in any case.
+/* Start the server.  On failure the text of error is "", or says what failed
+ * and what to do.  Call server_end in any case.
  */
 int server_start (struct server *srv, const struct options *o,
                   struct fp_error *error);

@@ -593,7 +593,9 @@ begin (void *handle)
   };
 }
 
-/* If the request took long and any request waited meanwhile, this one did. */
+/* If the request took long and any request waited meanwhile, take this one to
+ * have waited.
+ */
 static int
 end (const struct request *q, int r)
 {

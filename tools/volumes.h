@@ -22,7 +22,7 @@ struct volume_place {
   bool named;    /* answers at one of the given addresses */
   bool member;   /* named in the newest list of members */
   bool current;  /* current, by that list */
-  bool answers;  /* else the rest is unknown: see error */
+  bool answers;  /* else the fields below are unknown, and error says why */
   bool has_it;   /* else it has forgotten the volume */
   bool left;     /* has the volume, but the newest list does not name it */
   bool attached; /* to entry.client */

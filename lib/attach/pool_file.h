@@ -3,9 +3,9 @@
  * not type every address.  Each line is NAME = VALUE: server (once per
  * server), slab, transport, timeout or a tls parameter, as in the plugin.
  *
- * Errors:   0 or -EINVAL, -ENOMEM or an error of open(2) or
- *           read(2).  The sentence in error then names the file, and the
- *           line if there is one.
+ * Errors:   0 or -EINVAL, -ENOMEM or an error of open(2) or read(2).  The
+ *           sentence of fp_pool_read names the file, and the line if there is
+ *           one.
  */
 
 #ifndef FP_POOL_FILE_H

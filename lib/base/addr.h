@@ -54,9 +54,9 @@ struct fp_sockaddrs {
 };
 
 /* Find the stream socket addresses of addr, in the order to try them.  For a
- * name this may take long, allocate and read files: see resolve.h.  Return
- * -ENOENT if there is no such host, or -EAGAIN if the resolver has no answer
- * for now.
+ * name this may take long, allocate and read files: see
+ * transport/control/resolve.h.  Return -ENOENT if there is no such host, or
+ * -EAGAIN if the resolver has no answer for now.
  */
 int fp_addr_resolve (const struct fp_addr *addr, struct fp_sockaddrs *out,
                      const char **why);

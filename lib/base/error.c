@@ -5,6 +5,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/error.h"
 
@@ -17,7 +18,7 @@ fp_fail (struct fp_error *error, int r, const char *fmt, ...)
   va_start (ap, fmt);
   vsnprintf (new.text, sizeof new.text, fmt, ap);
   va_end (ap);
-  *error = new;
+  strcpy (error->text, new.text);
   return r;
 }
 

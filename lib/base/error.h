@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* error.h - an error as one sentence for people.
  *
- * A function that can fail for a reason that a user must read takes a struct
- * fp_error *error as its last parameter.  It returns 0, or -errno and the
- * sentence.  Only a front end prints or logs the sentence.
+ * If a function can fail for a reason that a user must read, its last
+ * parameter is a struct fp_error *error.  On failure it returns -errno, and
+ * error->text is one sentence.  The text may be left as it was if strerror(3)
+ * says enough, so callers that print it set it to "" first.  Functions of lib/
+ * neither print nor log it: their callers do.
  *
- * On success the text is left as it was, or is "", unless the comment of the
- * function says otherwise.
+ * After success the text means nothing, unless the comment of the function
+ * says what it is.
+ *
+ * A function whose sentences are all constants may return one in a
+ * const char **why instead.
  *
  * Threads:  one thread at a time for each struct fp_error.
  * Memory:   no allocation.  A longer text is cut to FP_ERROR_MAX - 1 bytes.
@@ -22,12 +27,14 @@ struct fp_error {
 };
 
 /* Set the text and return r, so that 'return fp_fail (...)' ends a function.
- * The arguments may point into error->text.
+ * If r is 0, the text is a note.  The arguments may point into error->text.
  */
 int fp_fail (struct fp_error *error, int r, const char *fmt, ...)
     __attribute__ ((format (printf, 3, 4)));
 
-/* Put "PREFIX: " before the text and return r. */
+/* Put the formatted text and ": " before the present text, and return r.  The
+ * arguments may point into error->text.
+ */
 int fp_fail_in (struct fp_error *error, int r, const char *fmt, ...)
     __attribute__ ((format (printf, 3, 4)));
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memlock.c - memory that stays resident. */
+/* memlock.c - resident memory. */
 
 #include <config.h>
 

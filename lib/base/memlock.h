@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* memlock.h - memory that stays resident: the limit on locked memory, memory
- * whose pages were all touched, and memory for keys.
+/* memlock.h - resident memory: the limit on locked memory, memory whose pages
+ * have all been touched, and locked memory for keys.
  *
  * Errors:   0 or -errno.
  * Threads:  any.  The limit belongs to the process, so raise it early.
@@ -27,9 +27,9 @@ void fp_raise_memlock (void);
  */
 int fp_map_filled (void **out, size_t size);
 
-/* Map zeroed memory for keys.  It is never swapped out and not in a core dump.
- * A child process has a copy that is not locked (fp_secret_lock).  Return
- * -ENOMEM also if the memory may not be locked (RLIMIT_MEMLOCK).
+/* Map zeroed memory for keys.  It is never swapped out, and core dumps leave
+ * it out.  After a fork, the child's copy is not locked until fp_secret_lock.
+ * Return -ENOMEM also if the memory may not be locked (RLIMIT_MEMLOCK).
  */
 int fp_secret_new (void **out, size_t size);
 

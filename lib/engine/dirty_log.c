@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dirty_log.c - the states of the regions. */
+/* dirty_log.c - keep the state of each region of the dirty log. */
 
 #include <config.h>
 
@@ -18,43 +18,43 @@ int
 fp_dirty_log_new (struct fp_engine *e)
 {
   const struct fp_extents *t = e->extents;
-  struct fp_dirty_log *n = calloc (1, sizeof *n);
+  struct fp_dirty_log *d = calloc (1, sizeof *d);
 
-  if (n == NULL)
+  if (d == NULL)
     return -ENOMEM;
-  e->dirty_log = n;
+  e->dirty_log = d;
   /* A region must not be smaller than a chunk, the unit of copying. */
-  n->shift = FP_MAX (t->chunk_shift,
+  d->shift = FP_MAX (t->chunk_shift,
                      t->shift - (unsigned) __builtin_ctz (FP_TAIL_SIZE));
-  n->regions = 1u << (t->shift - n->shift);
-  n->group = 1;
-  while (n->group < n->regions &&
-         t->nr * (n->regions / n->group) > FP_DIRTY_LOG_GROUPS)
-    n->group *= 2;
-  n->state = calloc (t->all * n->regions, sizeof *n->state);
-  n->users = calloc (t->nr * n->regions, sizeof *n->users);
-  n->labelled = calloc (t->all, sizeof *n->labelled);
-  return n->state == NULL || n->users == NULL || n->labelled == NULL ? -ENOMEM
+  d->regions = 1u << (t->shift - d->shift);
+  d->group = 1;
+  while (d->group < d->regions &&
+         t->nr * (d->regions / d->group) > FP_DIRTY_LOG_GROUPS)
+    d->group *= 2;
+  d->state = calloc (t->all * d->regions, sizeof *d->state);
+  d->users = calloc (t->nr * d->regions, sizeof *d->users);
+  d->labelled = calloc (t->all, sizeof *d->labelled);
+  return d->state == NULL || d->users == NULL || d->labelled == NULL ? -ENOMEM
                                                                      : 0;
 }
 
 void
 fp_dirty_log_free (struct fp_engine *e)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
 
-  if (n == NULL)
+  if (d == NULL)
     return;
-  free ((void *) n->state);
-  free ((void *) n->users);
-  free ((void *) n->labelled);
-  free (n);
+  free ((void *) d->state);
+  free ((void *) d->users);
+  free ((void *) d->labelled);
+  free (d);
 }
 
 static _Atomic uint8_t *
-state_of (const struct fp_dirty_log *n, uint64_t k, unsigned region)
+state_of (const struct fp_dirty_log *d, uint64_t k, unsigned region)
 {
-  return &n->state[k * n->regions + region];
+  return &d->state[k * d->regions + region];
 }
 
 static bool
@@ -67,10 +67,10 @@ void
 fp_dirty_log_enter (struct fp_engine *e, uint64_t i, uint64_t in,
                     uint64_t length)
 {
-  const struct fp_dirty_log *n = e->dirty_log;
-  _Atomic uint32_t *users = n->users + i * n->regions;
+  const struct fp_dirty_log *d = e->dirty_log;
+  _Atomic uint32_t *users = d->users + i * d->regions;
 
-  for (uint64_t r = in >> n->shift; r <= (in + length - 1) >> n->shift; r++)
+  for (uint64_t r = in >> d->shift; r <= (in + length - 1) >> d->shift; r++)
     atomic_fetch_add (&users[r], 1);
 }
 
@@ -78,41 +78,41 @@ void
 fp_dirty_log_leave (struct fp_engine *e, uint64_t i, uint64_t in,
                     uint64_t length)
 {
-  const struct fp_dirty_log *n = e->dirty_log;
-  _Atomic uint32_t *users = n->users + i * n->regions;
+  const struct fp_dirty_log *d = e->dirty_log;
+  _Atomic uint32_t *users = d->users + i * d->regions;
 
-  for (uint64_t r = in >> n->shift; r <= (in + length - 1) >> n->shift; r++)
+  for (uint64_t r = in >> d->shift; r <= (in + length - 1) >> d->shift; r++)
     atomic_fetch_sub (&users[r], 1);
 }
 
 void
 dirty_log_know (struct fp_engine *e, uint64_t k, uint64_t generation)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
 
-  if (atomic_load (&n->labelled[k]) == generation)
+  if (atomic_load (&d->labelled[k]) == generation)
     return;
   FP_LOCK_SCOPE (&e->extents->lock);
-  if (atomic_load (&n->labelled[k]) == generation)
+  if (atomic_load (&d->labelled[k]) == generation)
     return;
-  for (unsigned r = 0; r < n->regions; r++) {
-    _Atomic uint8_t *state = state_of (n, k, r);
+  for (unsigned r = 0; r < d->regions; r++) {
+    _Atomic uint8_t *state = state_of (d, k, r);
     uint8_t s = atomic_load (state);
 
     while (s != FP_DIRTY_LOG_CLEARING && s != FP_DIRTY_LOG_FAILED &&
            !atomic_compare_exchange_weak (state, &s, FP_DIRTY_LOG_UNKNOWN))
       ;
   }
-  atomic_store (&n->labelled[k], generation);
+  atomic_store (&d->labelled[k], generation);
 }
 
 /* If the heal lane has connected again since the failed clear, the zero
  * cannot land any more: forget FAILED.  Return the state.
  */
 static uint8_t
-look_again (struct fp_dirty_log *n, _Atomic uint8_t *state, unsigned server)
+look_again (struct fp_dirty_log *d, _Atomic uint8_t *state, unsigned server)
 {
-  if (atomic_load (&n->opened[server]) != atomic_load (&n->failed[server]))
+  if (atomic_load (&d->opened[server]) != atomic_load (&d->failed[server]))
     (void) change (state, FP_DIRTY_LOG_FAILED, FP_DIRTY_LOG_UNKNOWN);
   return atomic_load (state);
 }
@@ -121,23 +121,23 @@ static enum fp_dirty_log_need
 look (struct fp_engine *e, uint64_t k, const struct fp_copy *copy, uint64_t in,
       uint64_t length, unsigned *first, unsigned *nr)
 {
-  struct fp_dirty_log *n = e->dirty_log;
-  unsigned last = (unsigned) ((in + length - 1) >> n->shift);
+  struct fp_dirty_log *d = e->dirty_log;
+  unsigned last = (unsigned) ((in + length - 1) >> d->shift);
   bool waits = false;
 
   *nr = 0;
   if (!fp_dirty_log_is_kept (e, copy))
     return FP_DIRTY_LOG_READY;
   dirty_log_know (e, k, copy->generation);
-  for (unsigned r = (unsigned) (in >> n->shift); r <= last; r++) {
-    _Atomic uint8_t *state = state_of (n, k, r);
+  for (unsigned r = (unsigned) (in >> d->shift); r <= last; r++) {
+    _Atomic uint8_t *state = state_of (d, k, r);
     uint8_t s = atomic_load (state);
 
     if (s == FP_DIRTY_LOG_COLD)
       s = change (state, s, FP_DIRTY_LOG_SET) ? FP_DIRTY_LOG_SET
                                               : atomic_load (state);
     if (s == FP_DIRTY_LOG_FAILED)
-      s = look_again (n, state, copy->server);
+      s = look_again (d, state, copy->server);
     if (s == FP_DIRTY_LOG_UNKNOWN || s == FP_DIRTY_LOG_CLEAR) {
       if (*nr == 0)
         *first = r;
@@ -170,15 +170,15 @@ fp_dirty_log_look (struct fp_engine *e, uint64_t k, const struct fp_copy *copy,
  * the look.  Return true, with the count kept, if the region must be set.
  */
 static bool
-hold_to_set (struct fp_dirty_log *n, uint64_t i, uint64_t k, unsigned region)
+hold_to_set (struct fp_dirty_log *d, uint64_t i, uint64_t k, unsigned region)
 {
   uint8_t s;
 
-  atomic_fetch_add (&n->users[i * n->regions + region], 1);
-  s = atomic_load (state_of (n, k, region));
+  atomic_fetch_add (&d->users[i * d->regions + region], 1);
+  s = atomic_load (state_of (d, k, region));
   if (s == FP_DIRTY_LOG_UNKNOWN || s == FP_DIRTY_LOG_CLEAR)
     return true;
-  atomic_fetch_sub (&n->users[i * n->regions + region], 1);
+  atomic_fetch_sub (&d->users[i * d->regions + region], 1);
   return false;
 }
 
@@ -186,13 +186,13 @@ void
 fp_dirty_log_widen (struct fp_engine *e, uint64_t k, unsigned *first,
                     unsigned *nr)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
   uint64_t i = fp_extent_of (e->extents, k);
   unsigned end = *first + *nr;
 
-  while (*first % n->group != 0 && hold_to_set (n, i, k, *first - 1))
+  while (*first % d->group != 0 && hold_to_set (d, i, k, *first - 1))
     --*first;
-  while (end % n->group != 0 && hold_to_set (n, i, k, end))
+  while (end % d->group != 0 && hold_to_set (d, i, k, end))
     end++;
   *nr = end - *first;
 }
@@ -201,9 +201,9 @@ void
 fp_dirty_log_let_go (struct fp_engine *e, uint64_t k, unsigned first,
                      unsigned nr)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
   _Atomic uint32_t *users =
-      n->users + fp_extent_of (e->extents, k) * n->regions;
+      d->users + fp_extent_of (e->extents, k) * d->regions;
 
   for (unsigned r = first; r < first + nr; r++)
     atomic_fetch_sub (&users[r], 1);
@@ -247,19 +247,19 @@ void
 fp_dirty_log_not_cleared (struct fp_engine *e, uint64_t k, unsigned first,
                           unsigned nr, bool may_land)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
   bool any = false;
 
   for (unsigned r = first; r < first + nr; r++)
-    any = any || atomic_load (state_of (n, k, r)) == FP_DIRTY_LOG_CLEARING;
+    any = any || atomic_load (state_of (d, k, r)) == FP_DIRTY_LOG_CLEARING;
   if (!any)
     return;
   /* This also makes earlier failures wait for the next connection.  The next
    * one will come, because this one is broken.
    */
   if (may_land)
-    atomic_store (&n->failed[e->extents->p[k].copy.server],
-                  atomic_load (&n->sent));
+    atomic_store (&d->failed[e->extents->p[k].copy.server],
+                  atomic_load (&d->sent));
   change_all (e, k, first, nr, FP_DIRTY_LOG_CLEARING,
               may_land ? FP_DIRTY_LOG_FAILED : FP_DIRTY_LOG_UNKNOWN);
 }
@@ -274,17 +274,17 @@ fp_dirty_log_opened (struct fp_engine *e, unsigned server)
 void
 fp_dirty_log_sent (struct fp_engine *e, unsigned server)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
 
-  atomic_store (&n->sent, atomic_load (&n->opened[server]));
+  atomic_store (&d->sent, atomic_load (&d->opened[server]));
 }
 
 bool
 fp_dirty_log_is_same (struct fp_engine *e, unsigned server)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
 
-  return atomic_load (&n->sent) == atomic_load (&n->opened[server]);
+  return atomic_load (&d->sent) == atomic_load (&d->opened[server]);
 }
 
 /* ---- clearing ---- */
@@ -315,9 +315,9 @@ is_recorded (struct fp_engine *e, uint64_t i)
 static bool
 is_quiet (struct fp_engine *e, uint64_t i, unsigned region)
 {
-  const struct fp_dirty_log *n = e->dirty_log;
+  const struct fp_dirty_log *d = e->dirty_log;
 
-  return atomic_load (&n->users[i * n->regions + region]) == 0 &&
+  return atomic_load (&d->users[i * d->regions + region]) == 0 &&
          atomic_load (&e->unsettled) == 0 &&
          !atomic_load (&e->extents->p[i].diverged) && is_recorded (e, i);
 }
@@ -326,12 +326,12 @@ bool
 dirty_log_begin_clearing (struct fp_engine *e, uint64_t k, unsigned region,
                           unsigned server)
 {
-  struct fp_dirty_log *n = e->dirty_log;
-  _Atomic uint8_t *state = state_of (n, k, region);
+  struct fp_dirty_log *d = e->dirty_log;
+  _Atomic uint8_t *state = state_of (d, k, region);
   uint8_t s = atomic_load (state);
 
   if (s == FP_DIRTY_LOG_FAILED)
-    s = look_again (n, state, server);
+    s = look_again (d, state, server);
   if (s == FP_DIRTY_LOG_SET)
     (void) change (state, s, FP_DIRTY_LOG_COLD);
   if (s != FP_DIRTY_LOG_COLD && s != FP_DIRTY_LOG_UNKNOWN)
@@ -347,11 +347,11 @@ dirty_log_begin_clearing (struct fp_engine *e, uint64_t k, unsigned region,
 uint64_t
 dirty_log_marked (const struct fp_engine *e, uint64_t k)
 {
-  const struct fp_dirty_log *n = e->dirty_log;
+  const struct fp_dirty_log *d = e->dirty_log;
   uint64_t length = 0;
 
-  for (unsigned r = 0; r < n->regions; r++)
-    if (atomic_load (state_of (n, k, r)) != FP_DIRTY_LOG_CLEAR)
-      length += UINT64_C (1) << n->shift;
+  for (unsigned r = 0; r < d->regions; r++)
+    if (atomic_load (state_of (d, k, r)) != FP_DIRTY_LOG_CLEAR)
+      length += UINT64_C (1) << d->shift;
   return length;
 }

@@ -146,7 +146,7 @@ void fp_dirty_log_opened (struct fp_engine *e, unsigned server);
 void fp_dirty_log_sent (struct fp_engine *e, unsigned server);
 bool fp_dirty_log_is_same (struct fp_engine *e, unsigned server);
 
-/* ---- marks.c: these wait for transfers ---- */
+/* ---- marks.c: functions that wait for transfers ---- */
 
 /* Make every in-sync copy of extent i mark [in, in + length) as being written.
  * The marks stay while the caller is counted in fp_engine.unsettled.  If some

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* dirty_log_int.h - what marks.c calls in dirty_log.c.
+/* dirty_log_int.h - functions of dirty_log.c that marks.c calls.
  *
- * Threads:  the migration thread's.
+ * Threads:  the migration thread's, except dirty_log_know, which any thread
+ *           may call.
  * Memory:   no allocation.
  */
 
@@ -11,15 +12,16 @@
 #include "engine/dirty_log.h"
 
 /* If the memory of entry k has another label, forget its states.  Keep
- * CLEARING and FAILED: their zeros may still land.  Any thread.
+ * CLEARING and FAILED: their zeros may still land.
  */
 void dirty_log_know (struct fp_engine *e, uint64_t k, uint64_t generation);
 
 /* Make the CLEAR regions of entry k UNKNOWN. */
 void dirty_log_forget_clear (struct fp_engine *e, uint64_t k);
 
-/* Make the region CLEARING and return true, unless it is used or was written
- * recently.
+/* If the region may be marked and is quiet, make it CLEARING and return true.
+ * Else return false.  A SET region becomes COLD, so that a later sweep clears
+ * it.  server: the one that has entry k.
  */
 bool dirty_log_begin_clearing (struct fp_engine *e, uint64_t k,
                                unsigned region, unsigned server);

@@ -2,14 +2,14 @@
 /* lane.h - what one connection of a front end, or healing, uses for its I/O.
  *
  * An io is cut into fragments: runs of bytes that lie in one extent and fit
- * one slot.  Each fragment is one transfer on the lane's connection to the
- * server that has the extent.  If a transport needs registered memory, the
- * bytes go through the fragment's slot.  While one slot is on the wire, the
- * next is filled.
+ * one slot.  Each fragment is one transfer on the lane's connection to a
+ * server that has a copy of the extent.  If a transport needs registered
+ * memory, the bytes go through a slot, which all copies of a write share.
+ * While one slot is on the wire, the next is filled.
  *
  *              issue                 last fragment back
  *    pending ---------> in flight -----------------------> done
- *      ^  |  no memory yet, server away     | a connection broke
+ *      ^  |  no memory yet, server away     | a transfer must be repeated
  *      |  v                                 v
  *     parked <------------------------------+ (all of the io once more)
  *

@@ -33,7 +33,7 @@ wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
       return PARK;
   }
   if (fp_copies_in_sync (t, i) != in_sync)
-    return ISSUED; /* look again */
+    return GO_ON; /* look again */
   return fail_io (io, -EIO);
 }
 
@@ -200,7 +200,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
     if (!(set >> c & 1) || p->copy.remote.map != NULL)
       continue;
     conn = lane->conns[p->copy.server].conn;
-    if (conn == NULL || f == NULL) {
+    if (conn == NULL || f == NULL) { /* without a fragment, try again, too */
       fp_peer_poke (lane->e->peers->at[p->copy.server]);
       missed |= (uint8_t) (1u << c);
       continue;
@@ -215,8 +215,9 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
       f->op.local = f->head->slot;
       memcpy (f->head->slot, user, n);
     }
+    /* The entries of copy c are nr extents behind those of copy c - 1. */
     if (lane_post (lane, f, io, p, at + ((uint64_t) c * t->nr << t->shift)) !=
-        ISSUED) {
+        GO_ON) {
       missed |= (uint8_t) (1u << c);
       continue;
     }
@@ -230,12 +231,12 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
 }
 
 void
-lane_copy_written (struct fp_lane *lane, struct frag *f)
+lane_copy_done (struct fp_lane *lane, struct frag *f)
 {
   struct fp_extents *t = lane->e->extents;
   uint64_t k = f->at >> t->shift, in = f->at & (t->extent_size - 1);
-  /* A copy that was dropped meanwhile counts as missed.  A resync may already
-   * have read its data from this copy, which has the write only now.
+  /* A copy that was dropped meanwhile counts as missed.  Its resync may have
+   * read this range here before the write landed.
    */
   uint8_t reached =
       f->head->copies & fp_copies_in_sync (t, fp_extent_of (t, k));
@@ -247,7 +248,7 @@ lane_copy_written (struct fp_lane *lane, struct frag *f)
 }
 
 void
-lane_copies_written (struct fp_lane *lane, struct frag *head)
+lane_copies_done (struct fp_lane *lane, struct frag *head)
 {
   let_go (lane, head->held_at, head->held);
   lane_frag_put (lane, head);
@@ -278,7 +279,7 @@ write_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
     if (r == -EIO)
       io->status = -EIO;
   }
-  /* As in lane_copy_written: a copy may have been dropped meanwhile.  The
+  /* As in lane_copy_done: a copy may have been dropped meanwhile.  The
    * fence orders the stores before the look.
    */
   fp_fence (memory_order_seq_cst);
@@ -316,23 +317,23 @@ write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i,
     fp_mirror_poke (lane->e);
     return fp_copies_in_sync (t, i) == in_sync
                ? wait_for_copy (lane, io, i, in_sync)
-               : ISSUED; /* look again */
+               : GO_ON; /* look again */
   }
   n = write_size (lane, i, in_sync, left);
   if (n == 0 || !fp_engine_lock (lane->e, i, in, n)) {
     leave_all (t, i, in_sync);
-    return NO_SLOT;
+    return BLOCKED;
   }
   fp_dirty_log_enter (lane->e, i, in, n);
   why = lane_log_dirty (lane, io, i, in_sync, in, n, &kept);
-  if (why != ISSUED) {
+  if (why != GO_ON) {
     let_go (lane, at, n);
     leave_all (t, i, in_sync & (uint8_t) ~kept);
     return why;
   }
   fp_extent_set_written (t, i, in, n);
   write_all (lane, io, i, in_sync, at, n);
-  return ISSUED;
+  return GO_ON;
 }
 
 enum issue

@@ -40,7 +40,7 @@ transfer_mapped (struct fp_lane *lane, struct fp_extent *p,
 }
 
 /* Post a transfer of regions of entry k, whose copy was entered.  If this
- * returns ISSUED, the fragment is inside the extent and leaves it later.
+ * returns GO_ON, the fragment is inside the extent and leaves it later.
  */
 static enum issue
 post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
@@ -49,7 +49,7 @@ post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
   const struct fp_extents *t = lane->e->extents;
   struct fp_conn *conn = lane->conns[p->copy.server].conn;
   struct frag *f = lane->free_frags;
-  const struct fp_dirty_log *n = lane->e->dirty_log;
+  const struct fp_dirty_log *d = lane->e->dirty_log;
   enum issue why;
 
   if (conn == NULL) {
@@ -57,7 +57,7 @@ post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
     return PARK;
   }
   if (f == NULL)
-    return NO_SLOT;
+    return BLOCKED;
   f->head = NULL;
   f->tail = tail;
   f->user = user;
@@ -70,17 +70,17 @@ post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
     memcpy (f->slot, user, nr);
   if (tail == FP_TAIL_SET)
     fp_dirty_log_enter (lane->e, fp_extent_of (t, k),
-                        (uint64_t) first << n->shift,
-                        (uint64_t) nr << n->shift);
+                        (uint64_t) first << d->shift,
+                        (uint64_t) nr << d->shift);
   why = lane_post (lane, f, io, p, (k << t->shift) + first);
-  if (why == ISSUED && tail == FP_TAIL_CLEAR)
+  if (why == GO_ON && tail == FP_TAIL_CLEAR)
     fp_dirty_log_sent (lane->e, p->copy.server);
-  if (why != ISSUED)
+  if (why != GO_ON)
     f->tail = FP_TAIL_NONE;
-  if (why != ISSUED && tail == FP_TAIL_SET)
+  if (why != GO_ON && tail == FP_TAIL_SET)
     fp_dirty_log_leave (lane->e, fp_extent_of (t, k),
-                        (uint64_t) first << n->shift,
-                        (uint64_t) nr << n->shift);
+                        (uint64_t) first << d->shift,
+                        (uint64_t) nr << d->shift);
   return why;
 }
 
@@ -103,10 +103,10 @@ say_some (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     if (r < 0)
       return PARK;
     fp_dirty_log_was_set (lane->e, k, first, nr);
-    return ISSUED;
+    return GO_ON;
   }
   why = post (lane, io, p, k, FP_TAIL_SET, first, nr, ones);
-  if (why != ISSUED)
+  if (why != GO_ON)
     return why;
   io->saying++;
   *inside = true;
@@ -126,7 +126,7 @@ say_one (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
 
     switch (fp_dirty_log_look (lane->e, k, &p->copy, in, n, &first, &nr)) {
     case FP_DIRTY_LOG_READY:
-      return ISSUED;
+      return GO_ON;
     case FP_DIRTY_LOG_WAIT:
       return PARK;
     case FP_DIRTY_LOG_SAY:
@@ -139,7 +139,7 @@ say_one (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     why = say_some (lane, io, p, k, first, nr, inside);
     fp_dirty_log_let_go (lane->e, k, first, from - first);
     fp_dirty_log_let_go (lane->e, k, end, first + nr - end);
-    if (why != ISSUED)
+    if (why != GO_ON)
       return why;
   }
 }
@@ -149,7 +149,7 @@ lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                 uint8_t set, uint64_t in, uint64_t n, uint8_t *kept)
 {
   struct fp_extents *t = lane->e->extents;
-  enum issue all = ISSUED;
+  enum issue all = GO_ON;
 
   *kept = 0;
   if (io->saying > 0)
@@ -166,8 +166,8 @@ lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
       *kept |= (uint8_t) (1u << c);
     if (why == FAILED)
       return FAILED;
-    if (all == ISSUED || why == PARK)
-      all = why == ISSUED ? all : why;
+    if (all == GO_ON || why == PARK)
+      all = why == GO_ON ? all : why;
   }
   return all;
 }
@@ -176,7 +176,7 @@ void
 lane_tail_done (struct fp_lane *lane, struct frag *f)
 {
   const struct fp_extents *t = lane->e->extents;
-  const struct fp_dirty_log *n = lane->e->dirty_log;
+  const struct fp_dirty_log *d = lane->e->dirty_log;
   uint64_t k = f->at >> t->shift;
   unsigned first = (unsigned) (f->at & (t->extent_size - 1));
   unsigned nr = f->op.length;
@@ -185,8 +185,8 @@ lane_tail_done (struct fp_lane *lane, struct frag *f)
     if (f->op.status == 0)
       fp_dirty_log_was_set (lane->e, k, first, nr);
     fp_dirty_log_leave (lane->e, fp_extent_of (t, k),
-                        (uint64_t) first << n->shift,
-                        (uint64_t) nr << n->shift);
+                        (uint64_t) first << d->shift,
+                        (uint64_t) nr << d->shift);
   }
   else if (f->tail == FP_TAIL_CLEARED && f->op.status == 0) {
     fp_dirty_log_was_cleared (lane->e, k, first, nr);
@@ -238,7 +238,7 @@ lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
   uint64_t k = io->offset >> t->shift;
   unsigned first = (unsigned) (io->offset & (t->extent_size - 1));
   struct fp_extent *p = io->target != NULL ? io->target : &t->p[k];
-  enum issue why = ISSUED;
+  enum issue why = GO_ON;
 
   if (!enter (t, p, io))
     return fail_io (io, -EIO);
@@ -257,9 +257,9 @@ lane_issue_tail (struct fp_lane *lane, struct fp_io *io)
     why = fail_io (io, -EAGAIN);
   else {
     why = post (lane, io, p, k, io->tail, first, io->length, io->buf);
-    if (why == ISSUED) { /* the fragment is inside now */
+    if (why == GO_ON) { /* the fragment is inside now */
       io->issued = io->length;
-      return ISSUED;
+      return GO_ON;
     }
     /* Do not wait: the slab may have another use by then. */
     if (why == PARK)

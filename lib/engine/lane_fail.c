@@ -81,7 +81,7 @@ may_be_ending (const struct fp_lane *lane, struct lane_conn *lc)
  * but the migration thread does not.  Any other failure would repeat.
  */
 bool
-lane_done_over (struct fp_lane *lane, const struct frag *f)
+lane_must_retry (struct fp_lane *lane, const struct frag *f)
 {
   if (lane_refused (f) && may_be_ending (lane, &lane->conns[f->server]))
     return true;

@@ -200,7 +200,7 @@ send_to (struct fp_lane *lane, struct frag *f, struct fp_extent *p)
   h->op.kind = FP_OP_READ;
   h->op.length = f->op.length;
   h->op.local = h->slot;
-  if (lane_post (lane, h, f->io, p, f->at) != ISSUED)
+  if (lane_post (lane, h, f->io, p, f->at) != GO_ON)
     return false;
   f->io->inflight--; /* both twins count as one */
   h->watched = h->hedged = f->hedged = true;

@@ -3,7 +3,8 @@
  * lane.c creates and ends it.  lane_issue.c cuts, sends and collects.
  * lane_copies.c chooses among several copies, and writes to all of them.
  * lane_dirty_log.c marks what is being written.  lane_fail.c judges failures,
- * lane_hedge.c hedges reads, and lane_wait.c waits.
+ * lane_hedge.c hedges reads, lane_flush.c flushes, lane_touch.c reads a byte
+ * of a server, and lane_wait.c takes requests and waits for them.
  */
 
 #ifndef FP_LANE_INT_H
@@ -43,9 +44,9 @@ struct frag {
    */
   struct frag *head;
   unsigned under_way;
-  uint8_t copies;
+  uint8_t copies; /* set of copies */
   uint64_t held_at;
-  uint32_t held;
+  uint32_t held; /* bytes that are locked there; 0: none */
 
   /* For a read that may be hedged: lane_hedge.c. */
   bool spare;        /* belongs to fp_lane.spare_frags */
@@ -233,7 +234,13 @@ lane_unsettle (struct fp_lane *lane, struct fp_io *io)
   io->unsettled = true;
 }
 
-enum issue { ISSUED, NO_SLOT, PARK, FAILED };
+/* Result of an attempt to issue bytes of an io. */
+enum issue {
+  GO_ON,   /* some were issued, or the io must be looked at again */
+  BLOCKED, /* no free slot, or the range is locked: issue nothing now */
+  PARK,    /* the io waits for a change */
+  FAILED,  /* io->status is set */
+};
 
 static inline enum issue
 fail_io (struct fp_io *io, int err)
@@ -250,12 +257,12 @@ fail_io (struct fp_io *io, int err)
  */
 enum issue lane_issue_copies (struct fp_lane *lane, struct fp_io *io,
                               uint64_t at, uint64_t left);
-/* Handle the end of one fragment of a write to several copies, which is still
- * inside its extent.
+/* Handle the end, good or bad, of one fragment of a write to several copies.
+ * It is still inside its extent.
  */
-void lane_copy_written (struct fp_lane *lane, struct frag *f);
+void lane_copy_done (struct fp_lane *lane, struct frag *f);
 /* Handle the end of the last fragment of the write that has this head. */
-void lane_copies_written (struct fp_lane *lane, struct frag *head);
+void lane_copies_done (struct fp_lane *lane, struct frag *head);
 
 /* lane_hedge.c, with the lock held, if the lane is hedging */
 
@@ -283,7 +290,7 @@ uint64_t lane_hedge_next (struct fp_lane *lane);
 /* lane_dirty_log.c, with the lock held: dirty_log.h */
 
 /* Make the copies of the set, which were entered, mark [in, in + n) of extent
- * i as being written.  Return ISSUED once all do.  Else io waits, or fails.
+ * i as being written.  Return GO_ON once all do.  Else io waits, or fails.
  * *kept: copies of the set that fragments are inside of now.
  */
 enum issue lane_log_dirty (struct fp_lane *lane, struct fp_io *io, uint64_t i,
@@ -298,12 +305,12 @@ void lane_tail_done (struct fp_lane *lane, struct frag *f);
 
 /* Return true if the server refused the key. */
 bool lane_refused (const struct frag *f);
-/* Hold the failure of f, which would repeat, against its copy.  Return true if
- * there is another copy to go on with.
+/* f failed, and would fail again: mark its copy as bad.  Return true if there
+ * is another copy to go on with.
  */
 bool lane_other_copy (struct fp_lane *lane, const struct frag *f);
 /* Return true if f must be retried: it failed on a connection that is up. */
-bool lane_done_over (struct fp_lane *lane, const struct frag *f);
+bool lane_must_retry (struct fp_lane *lane, const struct frag *f);
 /* Hold against copy p that some of its mapped memory is missing.  p is not the
  * target of a move.  Return true if requests go on with other copies.
  */
@@ -313,8 +320,8 @@ bool lane_leave_behind (struct fp_lane *lane, const struct fp_extent *p);
  */
 enum issue lane_missing (struct fp_lane *lane, struct fp_io *io,
                          const struct fp_extent *p);
-/* Return true if f, which is past its deadline, is not late yet.  It uses the
- * only in-sync copy of its extent, so it gets the whole timeout.
+/* f is past its deadline.  Return true if it may go on: it uses the only
+ * in-sync copy of its extent, and so has the whole timeout.
  */
 bool lane_sole (const struct fp_lane *lane, const struct frag *f,
                 uint64_t now);
@@ -378,22 +385,21 @@ int lane_read_copy (struct fp_block *b, struct fp_block_request *r,
 /* Add this lane's counts to the status.  lane.c */
 void lane_status (struct fp_lane *lane, struct fp_volume_status *s);
 
-/* zero_copies.c */
-/* Zero [in, in + length) of extent i, which has copies in use.  release: the
- * range is the whole extent, and its memory is released.  -EAGAIN: try again
- * after a change.  -EBUSY: a copy cannot be zeroed now, and no change may tell
- * when it can.  -EIO: the deadline has passed.  Time that was spent on
- * work that is done moves *deadline.  Any thread.
- */
-int zero_at_copies (struct fp_engine *e, uint64_t i, uint64_t in,
-                    uint64_t length, bool release, uint64_t *deadline);
-
-/* zero.c */
+/* zero.c and zero_copies.c */
 int zero_range (struct fp_block *b, struct fp_block_request *r);
 bool zero_is_fast (struct fp_block *b, uint64_t length, uint64_t offset,
                    bool trim);
 void find_hole (struct fp_block *b, uint64_t offset, uint64_t limit,
                 bool *hole, uint64_t *length);
+
+/* Zero [in, in + length) of extent i, which has copies in use.  release: the
+ * range is the whole extent, and its memory is released.  -EAGAIN: try again
+ * after a change.  -EBUSY: a copy cannot be zeroed now, and no change may tell
+ * when it can.  -EIO: the deadline has passed, or a server refused.  On
+ * success, move *deadline on by the time that this call took.  Any thread.
+ */
+int zero_at_copies (struct fp_engine *e, uint64_t i, uint64_t in,
+                    uint64_t length, bool release, uint64_t *deadline);
 
 /* lane_flush.c */
 int lane_flush_all (struct fp_block *b);

@@ -11,7 +11,7 @@
 #include "extent/stripe.h"
 #include "transport/local/mapped.h"
 
-/* If connections break this often for one io, drop the copy. */
+/* If a connection breaks after this many tries of an io, drop the copy. */
 #define MANY_TRIES 3u
 /* ns; a failed transfer is retried after this time, or earlier at a change */
 #define RETRY_NS (10 * FP_NS_PER_MS)
@@ -82,8 +82,8 @@ learns_until (const struct fp_lane *lane)
   return until;
 }
 
-/* Return true if the caller has another way if the server is away: another
- * copy, or the migration thread's next attempt.
+/* Return true if there is another way when the server is away.  A hasty read
+ * has another copy, and the migration thread tries again later.
  */
 static bool
 has_other_way (const struct fp_io *io)
@@ -260,11 +260,11 @@ unpark_all (struct fp_lane *lane)
   }
 }
 
-/* Retry an io whose connection broke.  If mended connections break again at
- * each transfer, drop this copy, or stop filling it.
+/* The connection of f broke: retry its io.  If that was done MANY_TRIES times,
+ * mended connections break again, so drop this copy, or stop filling it.
  */
 static void
-breaks_again (struct fp_lane *lane, const struct frag *f)
+retry_or_drop (struct fp_lane *lane, const struct frag *f)
 {
   struct fp_io *io = f->io;
 
@@ -300,7 +300,7 @@ frag_done (struct fp_lane *lane, struct frag *f)
     fp_extent_wrote (t, f->at >> t->shift, f->at & (t->extent_size - 1),
                      f->op.length);
   if (head != NULL)
-    lane_copy_written (lane, f);
+    lane_copy_done (lane, f);
   fp_extent_leave (t, f->extent);
   lane->conns[f->server].inflight--;
   fp_peer_count (lane->e->peers->at[f->server], f->op.kind, f->op.length,
@@ -308,7 +308,9 @@ frag_done (struct fp_lane *lane, struct frag *f)
   if (status < 0) {
     if (counts)
       io->failed = true;
-    /* The peer mends a broken connection, and the io starts over. */
+    /* All of the io is sent again: over a mended connection, or without this
+     * copy once that is recorded as out of sync (restore.h).
+     */
     if (head != NULL)
       lane_unsettle (lane, io);
     if (f->op.conn->ops->conn_broken (f->op.conn)) {
@@ -318,10 +320,10 @@ frag_done (struct fp_lane *lane, struct frag *f)
       if (fp_copies_several (lane->e->extents))
         fp_mirror_poke (lane->e);
       if (counts)
-        breaks_again (lane, f);
+        retry_or_drop (lane, f);
     }
     else if (counts) {
-      if (lane_done_over (lane, f))
+      if (lane_must_retry (lane, f))
         io->redo = true;
       else
         io->status = -EIO;
@@ -341,14 +343,16 @@ frag_done (struct fp_lane *lane, struct frag *f)
   if (head != f)
     lane_frag_put (lane, f);
   if (head != NULL && --head->under_way == 0)
-    lane_copies_written (lane, head);
+    lane_copies_done (lane, head);
   if (counts) {
     io->inflight--;
     settle (lane, io);
   }
 }
 
-/* Where there is another copy, the rest of the timeout is for that one. */
+/* Return how long a transfer may take.  With several copies it is 3/8 of the
+ * timeout.  The rest is for leaving out the copy, and for the other one.
+ */
 uint64_t
 lane_patience_ns (const struct fp_lane *lane)
 {
@@ -413,7 +417,7 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   f->op.rkey = copy->remote.rkey;
   r = ops->post (lc->conn, &f->op);
   if (r == -EAGAIN)
-    return NO_SLOT;
+    return BLOCKED;
   if (r < 0) {
     fp_peer_poke (lane->e->peers->at[copy->server]);
     return no_connection (lane, io);
@@ -437,7 +441,7 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
   if (f->op.length >= EARLY_KICK)
     ops->kick (lc->conn->queue);
   io->inflight++;
-  return ISSUED;
+  return GO_ON;
 }
 
 /* Send the next `left` bytes, or fewer, as one fragment, which stays inside p.
@@ -457,7 +461,7 @@ send_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
     return 0;
   }
   ops = lc->conn->ops;
-  *out = NO_SLOT;
+  *out = BLOCKED;
   if (f == NULL)
     return 0;
   f->head = NULL;
@@ -473,7 +477,7 @@ send_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
       memcpy (f->slot, f->user, f->op.length);
   }
   *out = lane_post (lane, f, io, p, at);
-  return *out == ISSUED ? f->op.length : 0;
+  return *out == GO_ON ? f->op.length : 0;
 }
 
 /* Load or store `left` bytes of p, which is mapped. */
@@ -501,7 +505,7 @@ copy_mapped (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   if (r < 0)
     return lane_missing (lane, io, p);
   if (fp_lease_covers_mapped (lane->e->lease, p->copy.server, fp_mono_ns ()))
-    return ISSUED;
+    return GO_ON;
   fp_peer_poke (lane->e->peers->at[p->copy.server]);
   return PARK;
 }
@@ -519,7 +523,7 @@ lane_transfer (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
 {
   struct fp_extents *t = lane->e->extents;
   uint64_t i = fp_extent_of (t, at >> t->shift), run;
-  enum issue why = ISSUED;
+  enum issue why = GO_ON;
 
   io->asked_ns = 0;
   if (io->kind == FP_IO_READ && !io->forced && io->target == NULL &&
@@ -545,10 +549,10 @@ lane_transfer (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
       if (lane->hedging && io->kind == FP_IO_READ && io->only == 0 &&
           !is_internal (io))
         lane_hedge_watch (lane, lane->active_tail, i);
-      return ISSUED;
+      return GO_ON;
     }
   }
-  if (why == ISSUED)
+  if (why == GO_ON)
     io->issued += (uint32_t) left;
   fp_extent_leave (t, p);
   return why;
@@ -568,12 +572,12 @@ lane_issue_nothing (struct fp_lane *lane, struct fp_io *io, uint64_t i,
       return io->hasty ? fail_io (io, -EIO) : PARK;
     memset ((unsigned char *) io->buf + io->issued, 0, left);
     io->issued += (uint32_t) left;
-    return ISSUED;
+    return GO_ON;
   }
   if (is_internal (io))
     return fail_io (io, -EIO);
   if (fp_mirror_form (e, i, &err))
-    return ISSUED; /* look again */
+    return GO_ON; /* look again */
   if (io->asked_ns != 0 && err != 0)
     return fail_io (io, err);
   if (lane_may_ask (lane, io))
@@ -619,13 +623,13 @@ static enum issue
 issue (struct fp_lane *lane, struct fp_io *io)
 {
   struct fp_extents *t = lane->e->extents;
-  enum issue why = ISSUED;
+  enum issue why = GO_ON;
 
   if (is_stale (lane, io))
     return PARK;
   if (io->tail != FP_TAIL_NONE)
-    return io->status == 0 ? lane_issue_tail (lane, io) : ISSUED;
-  while (why == ISSUED && io->issued < io->length && !io->redo &&
+    return io->status == 0 ? lane_issue_tail (lane, io) : GO_ON;
+  while (why == GO_ON && io->issued < io->length && !io->redo &&
          io->status == 0) {
     uint64_t left, at = address (t, io, &left);
 
@@ -645,7 +649,7 @@ issue_pending (struct fp_lane *lane)
   while ((io = lane->pending.head) != NULL) {
     enum issue r = issue (lane, io);
 
-    if (r == NO_SLOT) {
+    if (r == BLOCKED) {
       if (io->front)
         scan_for_front (lane, io, fp_now_ns ());
       return;

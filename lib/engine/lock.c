@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lock.c - lock a range of an extent. */
+/* lock.c - lock and unlock a range of an extent. */
 
 #include <config.h>
 

@@ -79,10 +79,10 @@ fp_dirty_log_say (struct fp_lane *lane, uint64_t i, uint64_t in,
 int
 fp_dirty_log_say_all (struct fp_engine *e, uint64_t k, struct fp_extent *p)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
   int r = run (fp_engine_heal_lane (e), &(struct fp_io) {
                                             .kind = FP_IO_WRITE,
-                                            .length = n->regions,
+                                            .length = d->regions,
                                             .offset = k << e->extents->shift,
                                             .buf = (void *) (uintptr_t) ones,
                                             .migrate = true,
@@ -181,7 +181,7 @@ clear (struct fp_engine *e, uint64_t k, unsigned first, unsigned nr)
 static uint64_t
 sweep_entry (struct fp_engine *e, uint64_t k)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
   struct fp_extents *t = e->extents;
   struct fp_extent *p = &t->p[k];
   uint64_t length = t->extent_size;
@@ -192,8 +192,8 @@ sweep_entry (struct fp_engine *e, uint64_t k)
     return length;
   if (fp_dirty_log_is_kept (e, &p->copy)) {
     dirty_log_know (e, k, p->copy.generation);
-    for (unsigned r = 0; r <= n->regions; r++) {
-      if (r < n->regions &&
+    for (unsigned r = 0; r <= d->regions; r++) {
+      if (r < d->regions &&
           dirty_log_begin_clearing (e, k, r, p->copy.server)) {
         first = nr == 0 ? r : first;
         nr++;
@@ -206,7 +206,7 @@ sweep_entry (struct fp_engine *e, uint64_t k)
     length = dirty_log_marked (e, k);
   }
   fp_extent_leave (t, p);
-  if (atomic_load (&n->waits) && atomic_exchange (&n->waits, false))
+  if (atomic_load (&d->waits) && atomic_exchange (&d->waits, false))
     fp_notifier_raise (&e->extents->changes);
   return length;
 }
@@ -235,14 +235,14 @@ sweep_extent (struct fp_engine *e, uint64_t i)
 void
 fp_dirty_log_sweep (struct fp_engine *e, const _Atomic bool *stop)
 {
-  struct fp_dirty_log *n = e->dirty_log;
+  struct fp_dirty_log *d = e->dirty_log;
   const struct fp_extents *t = e->extents;
   uint64_t length = 0;
 
-  if (n == NULL || !fp_deadline_passed (n->sweep_ns))
+  if (d == NULL || !fp_deadline_passed (d->sweep_ns))
     return;
-  n->sweep_ns = fp_deadline_in_ms (e->p->quiet_ms);
+  d->sweep_ns = fp_deadline_in_ms (e->p->quiet_ms);
   for (uint64_t i = 0; i < t->nr && !atomic_load (stop); i++)
     length += sweep_extent (e, i);
-  atomic_store (&n->marked, length);
+  atomic_store (&d->marked, length);
 }

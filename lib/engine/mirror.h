@@ -26,7 +26,7 @@
  * `in_sync` changes under fp_extents.lock.  A write looks at it, enters all of
  * its copies, and looks again.  A copy enters the set only while another one
  * is shut.  If a copy leaves the set during a write, the write is marked as
- * missed there: by lane_copy_written, or by write_all for mapped copies.
+ * missed there: by lane_copy_done, or by write_all for mapped copies.
  *
  * Threads:  any, except for fp_mirror_listen.
  * Memory:   nothing here allocates.
@@ -58,8 +58,8 @@ void fp_mirror_listen (struct fp_engine *e);
 
 /* Ask for memory for extent i, which has no in-sync copy.  Any thread. */
 void fp_mirror_want (struct fp_engine *e, uint64_t i);
-/* Return true if extent i has its memory: its copies are then in sync, all
- * zeros.  An only copy may be in any state but EMPTY.  Else *err is set to
+/* If extent i has its memory, put its copies in sync, all zeros, and return
+ * true.  An only copy may be in any state but EMPTY.  Else set *err to
  * -errno if a copy was refused for good.  The caller sets it to 0 first.
  */
 bool fp_mirror_form (struct fp_engine *e, uint64_t i, int *err);

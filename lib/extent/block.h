@@ -70,10 +70,10 @@ enum fp_io_kind { FP_IO_READ, FP_IO_WRITE };
  */
 enum fp_tail {
   FP_TAIL_NONE,
-  FP_TAIL_RAW,
-  FP_TAIL_SET,
-  FP_TAIL_CLEAR,   /* the caller is inside the extent */
-  FP_TAIL_CLEARED, /* the caller is inside the extent */
+  FP_TAIL_RAW,     /* read or write marks; their states stay */
+  FP_TAIL_SET,     /* set marks */
+  FP_TAIL_CLEAR,   /* clear marks; the caller is inside the extent */
+  FP_TAIL_CLEARED, /* read them back; the caller is inside the extent */
 };
 
 /* The caller owns the memory of an io, and keeps it valid until poll returns
@@ -90,7 +90,7 @@ struct fp_io {
   uint64_t end_ns;    /* time of completion; not set if a thread waits */
 
   /* Used by the engine only. */
-  uint32_t issued;   /* bytes handed to fragments */
+  uint32_t issued;   /* bytes that are done, or handed to fragments */
   uint32_t inflight; /* fragments that are not back yet */
   uint32_t tries;    /* retries */
   uint64_t asked_ns; /* when memory for its extent was asked for, or 0 */
@@ -98,10 +98,10 @@ struct fp_io {
   bool sync;        /* a thread waits; poll does not return it */
   bool forced;      /* sent to the server even where nothing was written */
   bool queued;      /* pending or parked */
-  bool redo;        /* a connection broke: repeat all of it */
+  bool redo;        /* repeat all of it: a transfer failed or was not sent */
   bool failed;      /* a transfer of it failed */
   bool hasty;       /* a read that does not wait for a server that is away */
-  bool spread;      /* parts were sent to more than one copy */
+  bool spread;      /* parts were sent to a set of copies */
   uint64_t made_ns; /* when it was made, by fp_mono_ns; only if front */
   bool front;       /* a front end's write, which must end in await_ms */
   bool waited;      /* has waited for servers that were away */
@@ -117,7 +117,7 @@ struct fp_io {
   enum fp_tail tail;
   /* Generation that a tail's extent must have; 0 = any. */
   uint64_t generation;
-  unsigned saying; /* fragments that set tails for it (lane_dirty_log.c) */
+  unsigned saying; /* fragments in flight that set marks for it */
 
   /* Set for internal transfers only. */
   bool migrate;             /* may use an extent that is FROZEN */

@@ -14,17 +14,17 @@
 #define LOOK_MS 50 /* ms; longest delay from a missed wake-up */
 
 void
-fp_range_lock_init (struct fp_range_lock *h)
+fp_range_lock_init (struct fp_range_lock *lock)
 {
-  fp_mutex_init (&h->lock);
-  fp_cond_init (&h->cond);
+  fp_mutex_init (&lock->lock);
+  fp_cond_init (&lock->cond);
 }
 
 void
-fp_range_lock_destroy (struct fp_range_lock *h)
+fp_range_lock_destroy (struct fp_range_lock *lock)
 {
-  pthread_cond_destroy (&h->cond);
-  pthread_mutex_destroy (&h->lock);
+  pthread_cond_destroy (&lock->cond);
+  pthread_mutex_destroy (&lock->lock);
 }
 
 static bool
@@ -56,169 +56,171 @@ span_of (uint64_t first, uint64_t end)
 }
 
 static bool
-overlaps (const struct fp_range_lock *h, const struct fp_range_hold *hold)
+overlaps (const struct fp_range_lock *lock, const struct fp_range_hold *hold)
 {
-  for (const struct fp_range_hold *o = h->list; o != NULL; o = o->next)
+  for (const struct fp_range_hold *o = lock->list; o != NULL; o = o->next)
     if (o != hold && hold->first < o->end && o->first < hold->end)
       return true;
   return false;
 }
 
-/* Wait for a wake-up or LOOK_MS, with h->lock held.  Return false if the
+/* Wait for a wake-up or LOOK_MS, with lock->lock held.  Return false if the
  * deadline has passed.
  */
 static bool
-wait_a_little (struct fp_range_lock *h, uint64_t deadline)
+wait_a_little (struct fp_range_lock *lock, uint64_t deadline)
 {
   struct timespec until;
 
   if (fp_deadline_passed (deadline))
     return false;
   fp_timespec_after (&until, LOOK_MS);
-  (void) pthread_cond_timedwait (&h->cond, &h->lock, &until);
+  (void) pthread_cond_timedwait (&lock->cond, &lock->lock, &until);
   return true;
 }
 
 static void
-wake (struct fp_range_lock *h)
+wake (struct fp_range_lock *lock)
 {
-  if (atomic_load (&h->waiting) == 0)
+  if (atomic_load (&lock->waiting) == 0)
     return;
-  FP_LOCK_SCOPE (&h->lock);
-  pthread_cond_broadcast (&h->cond);
+  FP_LOCK_SCOPE (&lock->lock);
+  pthread_cond_broadcast (&lock->cond);
 }
 
 /* If word i is even, add to it and return true. */
 static bool
-try_word (struct fp_range_lock *h, unsigned i, uint32_t add)
+try_word (struct fp_range_lock *lock, unsigned i, uint32_t add)
 {
-  uint32_t w = atomic_load (&h->words[i]);
+  uint32_t w = atomic_load (&lock->words[i]);
 
   while ((w & 1) == 0)
-    if (atomic_compare_exchange_weak (&h->words[i], &w, w + add))
+    if (atomic_compare_exchange_weak (&lock->words[i], &w, w + add))
       return true;
   return false;
 }
 
 static int
-take_word (struct fp_range_lock *h, unsigned i, uint32_t add,
+take_word (struct fp_range_lock *lock, unsigned i, uint32_t add,
            uint64_t deadline)
 {
-  bool got = try_word (h, i, add);
+  bool got = try_word (lock, i, add);
 
   if (got)
     return 0;
-  FP_LOCK_SCOPE (&h->lock);
-  atomic_fetch_add (&h->waiting, 1);
-  while (!(got = try_word (h, i, add)) && wait_a_little (h, deadline))
+  FP_LOCK_SCOPE (&lock->lock);
+  atomic_fetch_add (&lock->waiting, 1);
+  while (!(got = try_word (lock, i, add)) && wait_a_little (lock, deadline))
     continue;
-  atomic_fetch_sub (&h->waiting, 1);
+  atomic_fetch_sub (&lock->waiting, 1);
   return got ? 0 : -EIO;
 }
 
 static void
-release_words (struct fp_range_lock *h, unsigned from, unsigned to)
+release_words (struct fp_range_lock *lock, unsigned from, unsigned to)
 {
   for (unsigned i = from; i < to; i++)
-    atomic_fetch_add (&h->words[i], 1);
+    atomic_fetch_add (&lock->words[i], 1);
 }
 
 /* Release the first nr words of the span, in the order of the table. */
 static void
-give_back (struct fp_range_lock *h, const struct span *s, unsigned nr)
+give_back (struct fp_range_lock *lock, const struct span *s, unsigned nr)
 {
-  release_words (h, 0, FP_MIN (nr, s->tail));
+  release_words (lock, 0, FP_MIN (nr, s->tail));
   if (nr > s->tail)
-    release_words (h, s->head, s->head + nr - s->tail);
+    release_words (lock, s->head, s->head + nr - s->tail);
 }
 
 /* Take all words of the span, or none. */
 static int
-take_words (struct fp_range_lock *h, const struct span *s, uint64_t deadline)
+take_words (struct fp_range_lock *lock, const struct span *s,
+            uint64_t deadline)
 {
   for (unsigned i = 0; i < s->tail + s->n; i++) {
     unsigned at = i < s->tail ? i : s->head + i - s->tail;
 
-    if (take_word (h, at, 1, deadline) == 0)
+    if (take_word (lock, at, 1, deadline) == 0)
       continue;
-    give_back (h, s, i);
-    wake (h);
+    give_back (lock, s, i);
+    wake (lock);
     return -EIO;
   }
   return 0;
 }
 
 static int
-await_list (struct fp_range_lock *h, const struct fp_range_hold *hold,
+await_list (struct fp_range_lock *lock, const struct fp_range_hold *hold,
             uint64_t deadline)
 {
   bool ok = true;
 
-  FP_LOCK_SCOPE (&h->lock);
-  atomic_fetch_add (&h->waiting, 1);
-  while (overlaps (h, hold) && ok)
-    ok = wait_a_little (h, deadline);
-  atomic_fetch_sub (&h->waiting, 1);
+  FP_LOCK_SCOPE (&lock->lock);
+  atomic_fetch_add (&lock->waiting, 1);
+  while (overlaps (lock, hold) && ok)
+    ok = wait_a_little (lock, deadline);
+  atomic_fetch_sub (&lock->waiting, 1);
   return ok ? 0 : -EIO;
 }
 
 static bool
-is_listed (struct fp_range_lock *h, const struct fp_range_hold *hold)
+is_listed (struct fp_range_lock *lock, const struct fp_range_hold *hold)
 {
-  if (atomic_load (&h->wide) == 0)
+  if (atomic_load (&lock->wide) == 0)
     return false;
-  FP_LOCK_SCOPE (&h->lock);
-  return overlaps (h, hold);
+  FP_LOCK_SCOPE (&lock->lock);
+  return overlaps (lock, hold);
 }
 
 static int
-take_narrow (struct fp_range_lock *h, struct fp_range_hold *hold,
+take_narrow (struct fp_range_lock *lock, struct fp_range_hold *hold,
              uint64_t deadline)
 {
   struct span s = span_of (hold->first, hold->end);
 
   for (;;) {
-    int r = take_words (h, &s, deadline);
+    int r = take_words (lock, &s, deadline);
 
     if (r < 0)
       return r;
     /* Look at the list after the words were made odd.  Both are sequentially
      * consistent, so this thread or the wide holder sees the other one.
      */
-    if (!is_listed (h, hold))
+    if (!is_listed (lock, hold))
       return 0;
-    fp_range_lock_release (h, hold);
-    r = await_list (h, hold, deadline);
+    fp_range_lock_release (lock, hold);
+    r = await_list (lock, hold, deadline);
     if (r < 0)
       return r;
   }
 }
 
 static int
-take_wide (struct fp_range_lock *h, struct fp_range_hold *hold,
+take_wide (struct fp_range_lock *lock, struct fp_range_hold *hold,
            uint64_t deadline)
 {
   struct span s = span_of (hold->first, hold->end);
   bool ok = true;
 
   {
-    FP_LOCK_SCOPE (&h->lock);
-    atomic_fetch_add (&h->waiting, 1);
-    while (overlaps (h, hold) && ok)
-      ok = wait_a_little (h, deadline);
-    atomic_fetch_sub (&h->waiting, 1);
+    FP_LOCK_SCOPE (&lock->lock);
+    atomic_fetch_add (&lock->waiting, 1);
+    while (overlaps (lock, hold) && ok)
+      ok = wait_a_little (lock, deadline);
+    atomic_fetch_sub (&lock->waiting, 1);
     if (!ok)
       return -EIO;
     hold->prev = NULL;
-    hold->next = h->list;
+    hold->next = lock->list;
     if (hold->next != NULL)
       hold->next->prev = hold;
-    h->list = hold;
-    atomic_fetch_add (&h->wide, 1);
+    lock->list = hold;
+    atomic_fetch_add (&lock->wide, 1);
   }
   for (unsigned i = 0; i < s.tail + s.n; i++) {
-    if (take_word (h, i < s.tail ? i : s.head + i - s.tail, 2, deadline) < 0) {
-      fp_range_lock_release (h, hold);
+    if (take_word (lock, i < s.tail ? i : s.head + i - s.tail, 2, deadline) <
+        0) {
+      fp_range_lock_release (lock, hold);
       return -EIO;
     }
   }
@@ -226,85 +228,86 @@ take_wide (struct fp_range_lock *h, struct fp_range_hold *hold,
 }
 
 int
-fp_range_lock_take (struct fp_range_lock *h, struct fp_range_hold *hold,
+fp_range_lock_take (struct fp_range_lock *lock, struct fp_range_hold *hold,
                     uint64_t first, uint64_t end, uint64_t deadline_ns)
 {
   *hold = (struct fp_range_hold) { .first = first, .end = end };
-  return is_wide (hold) ? take_wide (h, hold, deadline_ns)
-                        : take_narrow (h, hold, deadline_ns);
+  return is_wide (hold) ? take_wide (lock, hold, deadline_ns)
+                        : take_narrow (lock, hold, deadline_ns);
 }
 
 void
-fp_range_lock_release (struct fp_range_lock *h, struct fp_range_hold *hold)
+fp_range_lock_release (struct fp_range_lock *lock, struct fp_range_hold *hold)
 {
   if (is_wide (hold)) {
-    FP_LOCK_SCOPE (&h->lock);
+    FP_LOCK_SCOPE (&lock->lock);
     if (hold->prev != NULL)
       hold->prev->next = hold->next;
     else
-      h->list = hold->next;
+      lock->list = hold->next;
     if (hold->next != NULL)
       hold->next->prev = hold->prev;
-    atomic_fetch_sub (&h->wide, 1);
-    pthread_cond_broadcast (&h->cond);
+    atomic_fetch_sub (&lock->wide, 1);
+    pthread_cond_broadcast (&lock->cond);
   }
   else {
     struct span s = span_of (hold->first, hold->end);
 
-    give_back (h, &s, s.tail + s.n);
-    wake (h);
+    give_back (lock, &s, s.tail + s.n);
+    wake (lock);
   }
 }
 
 static bool
-try_words (struct fp_range_lock *h, const struct span *s)
+try_words (struct fp_range_lock *lock, const struct span *s)
 {
   for (unsigned i = 0; i < s->tail + s->n; i++) {
     unsigned at = i < s->tail ? i : s->head + i - s->tail;
 
-    if (try_word (h, at, 1))
+    if (try_word (lock, at, 1))
       continue;
     /* Set this before the second try: a holder that lets go later sees it. */
-    atomic_store (&h->refused, true);
-    if (try_word (h, at, 1))
+    atomic_store (&lock->refused, true);
+    if (try_word (lock, at, 1))
       continue;
-    give_back (h, s, i);
+    give_back (lock, s, i);
     return false;
   }
   return true;
 }
 
 bool
-fp_range_lock_try (struct fp_range_lock *h, uint64_t first, uint64_t end)
+fp_range_lock_try (struct fp_range_lock *lock, uint64_t first, uint64_t end)
 {
   struct span s = span_of (first, end);
 
-  return try_words (h, &s);
+  return try_words (lock, &s);
 }
 
 bool
-fp_range_lock_untry (struct fp_range_lock *h, uint64_t first, uint64_t end)
+fp_range_lock_untry (struct fp_range_lock *lock, uint64_t first, uint64_t end)
 {
   struct span s = span_of (first, end);
 
-  give_back (h, &s, s.tail + s.n);
+  give_back (lock, &s, s.tail + s.n);
   /* Read this after the releases: all are sequentially consistent. */
-  return atomic_load (&h->refused) && atomic_exchange (&h->refused, false);
+  return atomic_load (&lock->refused) &&
+         atomic_exchange (&lock->refused, false);
 }
 
 bool
-fp_range_lock_sum (struct fp_range_lock *h, uint64_t first, uint64_t end,
+fp_range_lock_sum (struct fp_range_lock *lock, uint64_t first, uint64_t end,
                    uint64_t *sum)
 {
   /* The caller's earlier reads of data must not move below this point. */
   fp_fence (memory_order_acquire);
   *sum = 0;
   for (uint64_t b = first; b < end; b++) {
-    uint32_t w = atomic_load (&h->words[b % FP_RANGE_LOCK_WORDS]);
+    uint32_t w = atomic_load (&lock->words[b % FP_RANGE_LOCK_WORDS]);
 
     if (w & 1)
       return false;
     *sum += w;
   }
-  return atomic_load (&h->wide) == 0;
+  return atomic_load (&lock->wide) == 0;
 }

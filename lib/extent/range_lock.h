@@ -62,13 +62,13 @@ struct fp_range_lock {
   struct fp_range_hold *list;
 };
 
-/* Initialise *h, which must be all zeros. */
-void fp_range_lock_init (struct fp_range_lock *h);
-void fp_range_lock_destroy (struct fp_range_lock *h);
+/* Initialise *lock, which must be all zeros. */
+void fp_range_lock_init (struct fp_range_lock *lock);
+void fp_range_lock_destroy (struct fp_range_lock *lock);
 
-int fp_range_lock_take (struct fp_range_lock *h, struct fp_range_hold *hold,
+int fp_range_lock_take (struct fp_range_lock *lock, struct fp_range_hold *hold,
                         uint64_t first, uint64_t end, uint64_t deadline_ns);
-void fp_range_lock_release (struct fp_range_lock *h,
+void fp_range_lock_release (struct fp_range_lock *lock,
                             struct fp_range_hold *hold);
 
 /* Take the range, of at most FP_RANGE_LOCK_WORDS blocks, without waiting.
@@ -77,15 +77,16 @@ void fp_range_lock_release (struct fp_range_lock *h,
  * tries again after a release that returned true, or after a while.  Rarely,
  * two callers refuse each other, and no release tells of it.
  */
-bool fp_range_lock_try (struct fp_range_lock *h, uint64_t first, uint64_t end);
+bool fp_range_lock_try (struct fp_range_lock *lock, uint64_t first,
+                        uint64_t end);
 /* Release it.  Return true if a caller was refused that should try again. */
-bool fp_range_lock_untry (struct fp_range_lock *h, uint64_t first,
+bool fp_range_lock_untry (struct fp_range_lock *lock, uint64_t first,
                           uint64_t end);
 
 /* Set *sum to the sum of the range's words.  Return false if a block of the
  * range is held, or may be.
  */
-bool fp_range_lock_sum (struct fp_range_lock *h, uint64_t first, uint64_t end,
-                        uint64_t *sum);
+bool fp_range_lock_sum (struct fp_range_lock *lock, uint64_t first,
+                        uint64_t end, uint64_t *sum);
 
 #endif /* FP_RANGE_LOCK_H */

@@ -27,7 +27,8 @@ struct fp_cipher;
 /* Return the number of bytes of the key that are used: 32 (gcm), 64 (xts). */
 size_t fp_cipher_key_size (enum fp_cipher_kind kind);
 
-/* Create a cipher.  Return -EINVAL if the library refuses the key. */
+/* Create a cipher.  Return -EINVAL if the library refuses the key, or -ENOMEM.
+ */
 int fp_cipher_new (struct fp_cipher **out, enum fp_cipher_kind kind,
                    const uint8_t *key);
 void fp_cipher_free (struct fp_cipher *c);
@@ -43,7 +44,8 @@ int fp_cipher_encrypt (struct fp_cipher *c, void *out, const void *in,
 int fp_cipher_decrypt (struct fp_cipher *c, void *out, const void *in,
                        size_t n, uint64_t number, const uint64_t tag[2]);
 
-/* Derive a key of size bytes for one purpose from a key and a public salt.
+/* Derive a key of size bytes for one purpose, from a key and a public salt.
+ * Return -EINVAL if the library refuses.
  */
 int fp_derive_key (uint8_t *out, size_t size, const uint8_t *key,
                    size_t key_size, const void *salt, size_t salt_size,

@@ -33,9 +33,9 @@ int fp_seal_key_lock (struct fp_seal_key *key);
 void fp_seal_key_free (struct fp_seal_key *key);
 
 /* Check encrypt= and the key before anything is started.  For a volume with a
- * name, the servers must have been asked for its UUID before (p->uuid).  If a
- * new volume is encrypted with a key file, this draws a UUID that tells which
- * key it has.
+ * name, the servers must have been asked for its UUID before (p->uuid).  If
+ * the volume is new and has a key file, draw a UUID that identifies the key.
+ * -EKEYREJECTED: the volume has another key, or no key.
  */
 int fp_seal_key_check (struct fp_volume_params *p, struct fp_error *error);
 

@@ -58,7 +58,9 @@ const char *fp_request_name (enum fp_request_kind kind);
 /* Return true if the request names a server (addr). */
 bool fp_request_has_server (enum fp_request_kind kind);
 
-/* Carry out any request but STATUS.  One call at a time. */
+/* Carry out any request but STATUS.  Set error->text to "" before.  If it is
+ * not "" after success, it is a note for the user.  One call at a time.
+ */
 int fp_request_run (const struct fp_request *q, struct fp_volume *v,
                     struct fp_error *error);
 

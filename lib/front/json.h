@@ -30,9 +30,9 @@ char *fp_json_status (const struct fp_volume_status *v,
                       const struct fp_change *changes, unsigned nr_changes,
                       uint64_t locked_bytes, bool io_flusher);
 
-/* Return the answer to a request: {"ok":true}, or the error.  NULL: out of
- * memory.  The caller frees it.
+/* Return the answer to a request: {"ok":true}, with the reason as "note"
+ * unless it is "", or the error.  NULL: out of memory.  The caller frees it.
  */
-char *fp_json_result (int r, const char *why);
+char *fp_json_result (int r, const char *reason);
 
 #endif /* FP_JSON_H */

@@ -64,8 +64,9 @@ int fp_params_server (struct fp_addr *addr, char domain[FP_NAME_MAX + 1],
                       const char *key, const char *value,
                       struct fp_error *error);
 
-/* Call after the last parameter: check for missing and contradictory ones, and
- * derive the defaults that depend on others.  -EINVAL.
+/* Check for missing and contradictory parameters, and derive the defaults that
+ * depend on others.  Call it after the last fp_params_set and after
+ * fp_members_read.  -EINVAL.
  */
 int fp_params_complete (struct fp_params *p, struct fp_error *error);
 
@@ -74,7 +75,7 @@ int fp_params_complete (struct fp_params *p, struct fp_error *error);
  */
 int fp_params_read_keys (struct fp_params *p, struct fp_error *error);
 
-/* Write the names of this build's transports, with commas between. */
+/* Write the names of all transports, with commas between. */
 #define FP_PARAMS_TRANSPORTS_MAX 32
 void fp_params_transports (char out[FP_PARAMS_TRANSPORTS_MAX]);
 

@@ -189,8 +189,8 @@ to_move (struct fp_migrate *m)
   return n;
 }
 
-/* Return 0 if server i can be drained, else -errno with the sentence in error.
- * Server i is marked as drained already.
+/* Return 0 if server i, which is marked as drained already, can be drained.
+ * Else set error and return -errno.
  */
 static int
 check_others (struct fp_migrate *m, unsigned i, struct fp_error *error)

@@ -480,7 +480,7 @@ fp_migrate_new (struct fp_migrate **out, struct fp_engine *e)
 int
 fp_migrate_start (struct fp_migrate *m)
 {
-  int r = fp_thread_create (&m->thread, "fp-mover", migrate_main, m);
+  int r = fp_thread_create (&m->thread, "fp-migrate", migrate_main, m);
 
   m->started = r == 0;
   return r;

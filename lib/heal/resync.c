@@ -101,15 +101,15 @@ judge_memory (struct fp_migrate *m, uint64_t k, int r)
 {
   struct fp_engine *e = m->e;
   struct fp_extent *p = &e->extents->p[k];
-  struct fp_peer *l = e->peers->at[atomic_load (&p->server)];
+  struct fp_peer *peer = e->peers->at[atomic_load (&p->server)];
 
   if (r == 0)
     p->failures = 0;
-  if (r != -ENOTCONN || fp_peer_away_ms (l) > 0 ||
+  if (r != -ENOTCONN || fp_peer_away_ms (peer) > 0 ||
       fp_extent_state (p) != FP_EXTENT_READY || ++p->failures < MOST_FAILURES)
     return;
   p->failures = 0;
-  fp_peer_distrust (l);
+  fp_peer_distrust (peer);
   fp_peer_discard (e->peers, k);
   fp_mirror_poke (e);
 }

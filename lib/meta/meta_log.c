@@ -30,124 +30,124 @@ bit (unsigned server)
 }
 
 unsigned
-meta_log_patience_ms (const struct fp_meta_log *r)
+meta_log_patience_ms (const struct fp_meta_log *log)
 {
-  return FP_MAX (r->p->timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS);
+  return FP_MAX (log->p->timeout_ms / PATIENCE_PART, PATIENCE_MIN_MS);
 }
 
 /* ---- from other threads ---- */
 
 static void
-push (struct fp_meta_log *r, uint32_t i)
+push (struct fp_meta_log *log, uint32_t i)
 {
-  struct fp_extent *p = r->extents->p;
+  struct fp_extent *p = log->extents->p;
 
   p[i].next_wanted = FP_NO_EXTENT;
-  if (r->head == FP_NO_EXTENT)
-    r->head = i;
+  if (log->head == FP_NO_EXTENT)
+    log->head = i;
   else
-    p[r->tail].next_wanted = i;
-  r->tail = i;
-  pthread_cond_broadcast (&r->cond);
+    p[log->tail].next_wanted = i;
+  log->tail = i;
+  pthread_cond_broadcast (&log->cond);
 }
 
 static void
-push_copy (struct fp_meta_log *r, uint64_t k, uint8_t what)
+push_copy (struct fp_meta_log *log, uint64_t k, uint8_t what)
 {
-  struct fp_extent *p = &r->extents->p[k];
+  struct fp_extent *p = &log->extents->p[k];
 
-  FP_LOCK_SCOPE (&r->lock);
+  FP_LOCK_SCOPE (&log->lock);
   /* A thread that has shut the entry may be about to push it.  An entry that
    * is out of sync belongs to the allocator: it leaves the set before its
    * record is cleared.
    */
   if (atomic_load (&p->record) != RECORD_NOTHING ||
       fp_extent_state (p) == FP_EXTENT_BUSY ||
-      !(fp_copies_in_sync (r->extents, fp_extent_of (r->extents, k)) >>
-            fp_copy_of (r->extents, k) &
+      !(fp_copies_in_sync (log->extents, fp_extent_of (log->extents, k)) >>
+            fp_copy_of (log->extents, k) &
         1))
     return;
   atomic_store (&p->record, what);
-  push (r, (uint32_t) k);
+  push (log, (uint32_t) k);
 }
 
 void
-fp_meta_log_drop (struct fp_meta_log *r, uint64_t k)
+fp_meta_log_drop (struct fp_meta_log *log, uint64_t k)
 {
-  push_copy (r, k, RECORD_DROP);
+  push_copy (log, k, RECORD_DROP);
 }
 
 void
-fp_meta_log_in_sync (struct fp_meta_log *r, uint64_t k)
+fp_meta_log_in_sync (struct fp_meta_log *log, uint64_t k)
 {
-  push_copy (r, k, RECORD_IN_SYNC);
+  push_copy (log, k, RECORD_IN_SYNC);
 }
 
 bool
-fp_meta_log_is_due (struct fp_meta_log *r, uint64_t k)
+fp_meta_log_is_due (struct fp_meta_log *log, uint64_t k)
 {
-  return atomic_load (&r->extents->p[k].record) != RECORD_NOTHING;
+  return atomic_load (&log->extents->p[k].record) != RECORD_NOTHING;
 }
 
 int
-fp_meta_log_settled (struct fp_meta_log *r, uint64_t k, uint64_t deadline_ns)
+fp_meta_log_settled (struct fp_meta_log *log, uint64_t k, uint64_t deadline_ns)
 {
-  FP_LOCK_SCOPE (&r->lock);
-  while (atomic_load (&r->extents->p[k].record) != RECORD_NOTHING) {
+  FP_LOCK_SCOPE (&log->lock);
+  while (atomic_load (&log->extents->p[k].record) != RECORD_NOTHING) {
     if (fp_deadline_passed (deadline_ns))
       return -ETIMEDOUT;
-    meta_log_wait_ms (r, 20);
+    meta_log_wait_ms (log, 20);
   }
   return 0;
 }
 
 void
-fp_meta_log_exists (struct fp_meta_log *r, uint64_t i)
+fp_meta_log_exists (struct fp_meta_log *log, uint64_t i)
 {
-  FP_LOCK_SCOPE (&r->lock);
-  atomic_store (&r->extents->p[i].record, RECORD_EXISTS);
-  push (r, (uint32_t) i);
+  FP_LOCK_SCOPE (&log->lock);
+  atomic_store (&log->extents->p[i].record, RECORD_EXISTS);
+  push (log, (uint32_t) i);
 }
 
 void
-meta_log_wait_ms (struct fp_meta_log *r, unsigned ms)
+meta_log_wait_ms (struct fp_meta_log *log, unsigned ms)
 {
   struct timespec until;
 
   fp_timespec_after (&until, ms);
   /* A timeout counts as a wake-up: the caller looks again. */
-  (void) pthread_cond_timedwait (&r->cond, &r->lock, &until);
+  (void) pthread_cond_timedwait (&log->cond, &log->lock, &until);
 }
 
 /* Return true if a change can be recorded without the members that are down;
  * false if it has to wait for some of them.  The lock is held.
  */
 static bool
-may_record (const struct fp_meta_log *r)
+may_record (const struct fp_meta_log *log)
 {
-  return r->current == 0 ||
+  return log->current == 0 ||
          meta_log_may_shrink (
-             r, (unsigned) __builtin_popcountll (r->current),
-             (unsigned) __builtin_popcountll (r->current & r->up));
+             log, (unsigned) __builtin_popcountll (log->current),
+             (unsigned) __builtin_popcountll (log->current & log->up));
 }
 
 bool
-fp_meta_log_may_record (struct fp_meta_log *r)
+fp_meta_log_may_record (struct fp_meta_log *log)
 {
-  if (r == NULL)
+  if (log == NULL)
     return true;
-  FP_LOCK_SCOPE (&r->lock);
-  return !r->recorded->frozen && may_record (r);
+  FP_LOCK_SCOPE (&log->lock);
+  return !log->recorded->frozen && may_record (log);
 }
 
 /* Take entry i out of the queue.  Return false if it is in the batch, so that
  * some members may have heard of it.  The lock is held.
  */
 static bool
-withdraw (struct fp_meta_log *r, uint32_t i)
+withdraw (struct fp_meta_log *log, uint32_t i)
 {
-  struct fp_extent *p = r->extents->p;
-  uint32_t *next = &r->head, last = FP_NO_EXTENT;
+  struct fp_extent *p = log->extents->p;
+  uint32_t *next = &log->head, last = FP_NO_EXTENT;
 
   while (*next != i && *next != FP_NO_EXTENT) {
     last = *next;
@@ -156,35 +156,35 @@ withdraw (struct fp_meta_log *r, uint32_t i)
   if (*next == FP_NO_EXTENT)
     return false;
   *next = p[i].next_wanted;
-  if (r->tail == i)
-    r->tail = last;
+  if (log->tail == i)
+    log->tail = last;
   atomic_store (&p[i].record, RECORD_NOTHING);
   return true;
 }
 
 int
-fp_meta_log_gone (struct fp_meta_log *r, uint64_t i, uint64_t deadline_ns)
+fp_meta_log_gone (struct fp_meta_log *log, uint64_t i, uint64_t deadline_ns)
 {
   struct fp_extent *p;
 
-  if (r == NULL)
+  if (log == NULL)
     return 0;
-  if (r->recorded->frozen)
+  if (log->recorded->frozen)
     return -EROFS;
-  p = &r->extents->p[i];
-  FP_LOCK_SCOPE (&r->lock);
+  p = &log->extents->p[i];
+  FP_LOCK_SCOPE (&log->lock);
   atomic_store (&p->record, RECORD_GONE);
-  push (r, (uint32_t) i);
+  push (log, (uint32_t) i);
   while (atomic_load (&p->record) == RECORD_GONE) {
     /* Otherwise the extent stays unusable until these members are back. */
-    if (!may_record (r) && withdraw (r, (uint32_t) i))
+    if (!may_record (log) && withdraw (log, (uint32_t) i))
       return -EROFS;
     if (fp_deadline_passed (deadline_ns)) {
       /* Some members may have heard of it by now. */
       atomic_store (&p->record, RECORD_REVERSE);
       return -EIO;
     }
-    meta_log_wait_ms (r, 20);
+    meta_log_wait_ms (log, 20);
   }
   /* If its server is away now, do not make it READY again later. */
   p->releasing = true;
@@ -192,31 +192,31 @@ fp_meta_log_gone (struct fp_meta_log *r, uint64_t i, uint64_t deadline_ns)
 }
 
 int
-fp_meta_log_sync (struct fp_meta_log *r, uint64_t deadline_ns)
+fp_meta_log_sync (struct fp_meta_log *log, uint64_t deadline_ns)
 {
-  if (r == NULL)
+  if (log == NULL)
     return 0;
-  FP_LOCK_SCOPE (&r->lock);
-  while (r->head != FP_NO_EXTENT || r->nr_batch > 0) {
+  FP_LOCK_SCOPE (&log->lock);
+  while (log->head != FP_NO_EXTENT || log->nr_batch > 0) {
     if (fp_deadline_passed (deadline_ns))
       return -ETIMEDOUT;
-    meta_log_wait_ms (r, 20);
+    meta_log_wait_ms (log, 20);
   }
   return 0;
 }
 
 void
-fp_meta_log_wake (struct fp_meta_log *r)
+fp_meta_log_wake (struct fp_meta_log *log)
 {
-  FP_LOCK_SCOPE (&r->lock);
-  r->answers++;
-  pthread_cond_broadcast (&r->cond);
+  FP_LOCK_SCOPE (&log->lock);
+  log->answers++;
+  pthread_cond_broadcast (&log->cond);
 }
 
 bool
-fp_meta_log_has_in_sync (struct fp_meta_log *r, uint64_t k)
+fp_meta_log_has_in_sync (struct fp_meta_log *log, uint64_t k)
 {
-  struct fp_extent *p = &r->extents->p[k];
+  struct fp_extent *p = &log->extents->p[k];
 
   switch (atomic_load (&p->record)) {
   case RECORD_IN_SYNC:
@@ -225,7 +225,7 @@ fp_meta_log_has_in_sync (struct fp_meta_log *r, uint64_t k)
   case RECORD_NOTHING:
     /* A shut entry is being trimmed, and may be about to leave the set. */
     return fp_extent_state (p) == FP_EXTENT_BUSY ||
-           fp_recorded_may_exist (r->recorded, k);
+           fp_recorded_may_exist (log->recorded, k);
   default:
     return true;
   }
@@ -234,13 +234,13 @@ fp_meta_log_has_in_sync (struct fp_meta_log *r, uint64_t k)
 /* ---- asking ---- */
 
 uint64_t
-meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum fp_record_op op,
+meta_log_ask (struct fp_meta_log *log, uint64_t servers, enum fp_record_op op,
               const void *what, uint64_t deadline_ns, uint64_t *refused)
 {
-  struct fp_peer **peers = r->peers->at;
+  struct fp_peer **peers = log->peers->at;
   uint64_t asked = 0, open, done = 0;
 
-  for (unsigned i = 0; i < r->peers->nr; i++)
+  for (unsigned i = 0; i < log->peers->nr; i++)
     if ((servers & bit (i)) && fp_peer_record (peers[i], op, what))
       asked |= bit (i);
   open = asked;
@@ -248,10 +248,10 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum fp_record_op op,
     uint64_t answers;
 
     {
-      FP_LOCK_SCOPE (&r->lock);
-      answers = r->answers;
+      FP_LOCK_SCOPE (&log->lock);
+      answers = log->answers;
     }
-    for (unsigned i = 0; i < r->peers->nr; i++) {
+    for (unsigned i = 0; i < log->peers->nr; i++) {
       int result;
 
       if (!(open & bit (i)) || !fp_peer_record_result (peers[i], &result))
@@ -264,13 +264,13 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum fp_record_op op,
     }
     if (open == 0 || fp_deadline_passed (deadline_ns))
       break;
-    FP_LOCK_SCOPE (&r->lock);
-    if (r->stop)
+    FP_LOCK_SCOPE (&log->lock);
+    if (log->stop)
       break;
-    if (answers == r->answers)
-      meta_log_wait_ms (r, 20);
+    if (answers == log->answers)
+      meta_log_wait_ms (log, 20);
   }
-  for (unsigned i = 0; i < r->peers->nr; i++)
+  for (unsigned i = 0; i < log->peers->nr; i++)
     if (open & bit (i))
       fp_peer_record_leave (peers[i]);
   return done;
@@ -282,49 +282,49 @@ meta_log_ask (struct fp_meta_log *r, uint64_t servers, enum fp_record_op op,
  * number.
  */
 static unsigned
-take_batch (struct fp_meta_log *r)
+take_batch (struct fp_meta_log *log)
 {
-  struct fp_extent *p = r->extents->p;
+  struct fp_extent *p = log->extents->p;
 
-  FP_LOCK_SCOPE (&r->lock);
-  r->change.count = 0;
-  while (r->head != FP_NO_EXTENT && r->change.count < FP_MAX_GRANTS) {
-    uint32_t i = r->head;
+  FP_LOCK_SCOPE (&log->lock);
+  log->change.count = 0;
+  while (log->head != FP_NO_EXTENT && log->change.count < FP_MAX_GRANTS) {
+    uint32_t i = log->head;
     bool exist = atomic_load (&p[i].record) != RECORD_GONE &&
                  atomic_load (&p[i].record) != RECORD_DROP;
 
-    if (r->change.count > 0 && exist != r->change.exist)
+    if (log->change.count > 0 && exist != log->change.exist)
       break;
-    r->change.exist = exist;
-    r->head = p[i].next_wanted;
-    r->batch[r->change.count] = i;
-    r->change.extents[r->change.count++] = i;
+    log->change.exist = exist;
+    log->head = p[i].next_wanted;
+    log->batch[log->change.count] = i;
+    log->change.extents[log->change.count++] = i;
   }
-  r->nr_batch = r->change.count;
-  return r->nr_batch;
+  log->nr_batch = log->change.count;
+  return log->nr_batch;
 }
 
 static void
-change_map (struct fp_meta_log *r)
+change_map (struct fp_meta_log *log)
 {
-  for (uint32_t n = 0; n < r->change.count; n++)
-    fp_recorded_set (r->recorded, r->change.extents[n], r->change.exist);
+  for (uint32_t n = 0; n < log->change.count; n++)
+    fp_recorded_set (log->recorded, log->change.extents[n], log->change.exist);
 }
 
 /* Finish the batch, which every current member has. */
 static void
-finish_batch (struct fp_meta_log *r)
+finish_batch (struct fp_meta_log *log)
 {
-  struct fp_extent *p = r->extents->p;
+  struct fp_extent *p = log->extents->p;
   uint32_t settle[FP_MAX_GRANTS], dropped[FP_MAX_GRANTS];
   unsigned n = 0, nr_dropped = 0;
 
   {
-    FP_LOCK_SCOPE (&r->lock);
-    for (unsigned k = 0; k < r->nr_batch; k++) {
-      uint32_t i = r->batch[k];
+    FP_LOCK_SCOPE (&log->lock);
+    for (unsigned k = 0; k < log->nr_batch; k++) {
+      uint32_t i = log->batch[k];
 
-      if (r->change.exist) {
+      if (log->change.exist) {
         if (atomic_load (&p[i].record) != RECORD_IN_SYNC)
           settle[n++] = i;
         atomic_store (&p[i].record, RECORD_NOTHING);
@@ -333,85 +333,85 @@ finish_batch (struct fp_meta_log *r)
         dropped[nr_dropped++] = i;
       }
       else if (atomic_load (&p[i].record) == RECORD_REVERSE) {
-        push (r, i);
+        push (log, i);
       }
       else {
         atomic_store (&p[i].record, RECORD_NOTHING);
       }
     }
-    r->nr_batch = 0;
-    pthread_cond_broadcast (&r->cond);
+    log->nr_batch = 0;
+    pthread_cond_broadcast (&log->cond);
   }
   for (unsigned k = 0; k < n; k++)
-    fp_peer_settle (r->peers->at[atomic_load (&p[settle[k]].server)],
+    fp_peer_settle (log->peers->at[atomic_load (&p[settle[k]].server)],
                     settle[k]);
   /* Clear the record last, so that no drop is requested again before the copy
    * has left the in-sync set.
    */
   for (unsigned k = 0; k < nr_dropped; k++) {
-    r->ops->dropped (r->peers->v, dropped[k]);
-    FP_LOCK_SCOPE (&r->lock);
+    log->ops->dropped (log->peers->v, dropped[k]);
+    FP_LOCK_SCOPE (&log->lock);
     atomic_store (&p[dropped[k]].record, RECORD_NOTHING);
-    pthread_cond_broadcast (&r->cond);
+    pthread_cond_broadcast (&log->cond);
   }
-  fp_notifier_raise (&r->extents->changes);
+  fp_notifier_raise (&log->extents->changes);
 }
 
 static bool
-is_stopping (struct fp_meta_log *r)
+is_stopping (struct fp_meta_log *log)
 {
-  FP_LOCK_SCOPE (&r->lock);
-  return r->stop;
+  FP_LOCK_SCOPE (&log->lock);
+  return log->stop;
 }
 
 /* Send the batch until all current members have it, or the thread stops. */
 static void
-record_batch (struct fp_meta_log *r)
+record_batch (struct fp_meta_log *log)
 {
   uint64_t since = fp_now_ns (), answered = 0;
-  uint64_t patience = meta_log_patience_ms (r) * FP_NS_PER_MS;
+  uint64_t patience = meta_log_patience_ms (log) * FP_NS_PER_MS;
 
-  change_map (r);
-  while (!is_stopping (r)) {
+  change_map (log);
+  while (!is_stopping (log)) {
     uint64_t left;
 
     /* The waiting request can go on with another copy: wait for no dead
      * member.
      */
-    if (fp_copies_several (r->extents))
-      meta_log_leave_out_dead (r);
-    meta_log_note_restarted (r, &answered);
-    meta_log_note_changes (r);
-    if (r->list_due)
-      meta_log_mend_list (r);
-    left = r->members & ~answered;
-    if (left == 0 && r->members != 0 && !r->list_due) {
-      finish_batch (r);
+    if (fp_copies_several (log->extents))
+      meta_log_leave_out_dead (log);
+    meta_log_note_restarted (log, &answered);
+    meta_log_note_changes (log);
+    if (log->list_due)
+      meta_log_mend_list (log);
+    left = log->members & ~answered;
+    if (left == 0 && log->members != 0 && !log->list_due) {
+      finish_batch (log);
       return;
     }
     /* A client that reaches only servers with an incomplete list may believe
      * them.  So they must not hear of a change that is later than that list.
      */
-    if (left != 0 && !r->list_due)
+    if (left != 0 && !log->list_due)
       answered |=
-          meta_log_ask (r, left, RECORD_OP_MAP, &r->change,
-                        fp_deadline_in_ms (meta_log_patience_ms (r)), NULL);
-    left = r->members & ~answered;
-    if (left == 0 && r->members != 0 && !r->list_due)
+          meta_log_ask (log, left, RECORD_OP_MAP, &log->change,
+                        fp_deadline_in_ms (meta_log_patience_ms (log)), NULL);
+    left = log->members & ~answered;
+    if (left == 0 && log->members != 0 && !log->list_due)
       continue;
     if (fp_now_ns () - since >= patience) {
-      uint64_t next = meta_log_next (r, r->members & answered);
+      uint64_t next = meta_log_next (log, log->members & answered);
 
       if (left != 0 && next != 0) {
-        r->members = next;
-        r->list_due = true;
+        log->members = next;
+        log->list_due = true;
         continue;
       }
-      meta_log_rejoin (r);
+      meta_log_rejoin (log);
     }
-    FP_LOCK_SCOPE (&r->lock);
-    if (!r->stop)
-      meta_log_wait_ms (r, 10);
+    FP_LOCK_SCOPE (&log->lock);
+    if (!log->stop)
+      meta_log_wait_ms (log, 10);
   }
 }
 
@@ -420,32 +420,32 @@ record_batch (struct fp_meta_log *r)
 static void
 meta_log_main (void *arg)
 {
-  struct fp_meta_log *r = arg;
+  struct fp_meta_log *log = arg;
 
-  while (!is_stopping (r)) {
+  while (!is_stopping (log)) {
     uint64_t nobody = 0;
 
-    meta_log_note_restarted (r, &nobody);
-    meta_log_note_changes (r);
-    if (r->list_due)
-      meta_log_mend_list (r);
-    meta_log_rejoin (r);
-    if (take_batch (r) > 0) {
-      record_batch (r);
+    meta_log_note_restarted (log, &nobody);
+    meta_log_note_changes (log);
+    if (log->list_due)
+      meta_log_mend_list (log);
+    meta_log_rejoin (log);
+    if (take_batch (log) > 0) {
+      record_batch (log);
       continue;
     }
-    FP_LOCK_SCOPE (&r->lock);
-    if (!r->stop && r->head == FP_NO_EXTENT && !meta_log_asked (r))
-      meta_log_wait_ms (r, r->list_due ? 50 : 500);
+    FP_LOCK_SCOPE (&log->lock);
+    if (!log->stop && log->head == FP_NO_EXTENT && !meta_log_asked (log))
+      meta_log_wait_ms (log, log->list_due ? 50 : 500);
   }
 }
 
 int
-meta_log_run (struct fp_meta_log *r)
+meta_log_run (struct fp_meta_log *log)
 {
-  int e = fp_thread_create (&r->thread, "fp-record", meta_log_main, r);
+  int e = fp_thread_create (&log->thread, "fp-meta-log", meta_log_main, log);
 
-  r->runs = e == 0;
+  log->runs = e == 0;
   return e;
 }
 
@@ -464,45 +464,45 @@ has_memory (struct fp_extent *p)
  * forget what they mapped.  Nothing more is recorded.
  */
 static void
-give_back (struct fp_meta_log *r)
+give_back (struct fp_meta_log *log)
 {
-  struct fp_extent *p = r->extents->p;
+  struct fp_extent *p = log->extents->p;
 
-  for (unsigned k = 0; k < r->nr_batch; k++)
-    if (has_memory (&p[r->batch[k]]))
-      fp_peer_settle (r->peers->at[atomic_load (&p[r->batch[k]].server)],
-                      r->batch[k]);
-  r->nr_batch = 0;
-  while (r->head != FP_NO_EXTENT) {
-    uint32_t i = r->head;
+  for (unsigned k = 0; k < log->nr_batch; k++)
+    if (has_memory (&p[log->batch[k]]))
+      fp_peer_settle (log->peers->at[atomic_load (&p[log->batch[k]].server)],
+                      log->batch[k]);
+  log->nr_batch = 0;
+  while (log->head != FP_NO_EXTENT) {
+    uint32_t i = log->head;
 
-    r->head = p[i].next_wanted;
+    log->head = p[i].next_wanted;
     if (has_memory (&p[i]))
-      fp_peer_settle (r->peers->at[atomic_load (&p[i].server)], i);
+      fp_peer_settle (log->peers->at[atomic_load (&p[i].server)], i);
   }
 }
 
 bool
-fp_meta_log_untouched (struct fp_meta_log *r)
+fp_meta_log_untouched (struct fp_meta_log *log)
 {
-  return r == NULL || r->list.version == 0;
+  return log == NULL || log->list.version == 0;
 }
 
 void
-fp_meta_log_stop (struct fp_meta_log *r)
+fp_meta_log_stop (struct fp_meta_log *log)
 {
-  if (r == NULL)
+  if (log == NULL)
     return;
   {
-    FP_LOCK_SCOPE (&r->lock);
-    r->stop = true;
-    pthread_cond_broadcast (&r->cond);
+    FP_LOCK_SCOPE (&log->lock);
+    log->stop = true;
+    pthread_cond_broadcast (&log->cond);
   }
-  if (r->runs && fp_thread_join (&r->thread) < 0)
+  if (log->runs && fp_thread_join (&log->thread) < 0)
     abort (); /* joined twice: a bug */
-  r->runs = false;
-  r->unsettled = r->head != FP_NO_EXTENT || r->nr_batch > 0;
-  give_back (r);
+  log->runs = false;
+  log->unsettled = log->head != FP_NO_EXTENT || log->nr_batch > 0;
+  give_back (log);
 }
 
 static void
@@ -515,50 +515,50 @@ int
 fp_meta_log_new (struct fp_meta_log **out, struct fp_peers *peers,
                  const struct fp_meta_log_ops *ops)
 {
-  FP_CLEANUP (meta_log_freep) struct fp_meta_log *r = NULL;
+  FP_CLEANUP (meta_log_freep) struct fp_meta_log *log = NULL;
   int e;
 
   *out = NULL;
   if (!fp_volume_is_recorded (peers->p))
     return 0;
-  r = calloc (1, sizeof *r);
-  if (r == NULL)
+  log = calloc (1, sizeof *log);
+  if (log == NULL)
     return -ENOMEM;
-  r->peers = peers;
-  r->p = peers->p;
-  r->extents = peers->extents;
-  r->lease = peers->lease;
-  r->recorded = peers->recorded;
-  r->ops = ops;
-  r->head = FP_NO_EXTENT;
-  fp_volume_title (r->p, r->title);
-  fp_mutex_init (&r->lock);
-  fp_cond_init (&r->cond);
-  for (uint32_t i = 0; i < r->p->members.count; i++)
-    r->uuid[i] = r->p->members.members[i].server;
-  atomic_store (&r->recorded->unheard, r->p->away);
-  e = fp_recorded_new (r->recorded,
-                       fp_map_bits (r->extents->nr, r->extents->copies));
+  log->peers = peers;
+  log->p = peers->p;
+  log->extents = peers->extents;
+  log->lease = peers->lease;
+  log->recorded = peers->recorded;
+  log->ops = ops;
+  log->head = FP_NO_EXTENT;
+  fp_volume_title (log->p, log->title);
+  fp_mutex_init (&log->lock);
+  fp_cond_init (&log->cond);
+  for (uint32_t i = 0; i < log->p->members.count; i++)
+    log->uuid[i] = log->p->members.members[i].server;
+  atomic_store (&log->recorded->unheard, log->p->away);
+  e = fp_recorded_new (log->recorded,
+                       fp_map_bits (log->extents->nr, log->extents->copies));
   if (e < 0)
     return e;
-  *out = FP_STEAL (r);
+  *out = FP_STEAL (log);
   return 0;
 }
 
 void
-fp_meta_log_free (struct fp_meta_log *r)
+fp_meta_log_free (struct fp_meta_log *log)
 {
-  if (r == NULL)
+  if (log == NULL)
     return;
-  assert (!r->runs);
+  assert (!log->runs);
   /* These are from a peer that ran a moment longer. */
-  while (r->head != FP_NO_EXTENT) {
-    if (has_memory (&r->extents->p[r->head]))
-      fp_copy_forget (&r->extents->p[r->head].copy);
-    r->head = r->extents->p[r->head].next_wanted;
+  while (log->head != FP_NO_EXTENT) {
+    if (has_memory (&log->extents->p[log->head]))
+      fp_copy_forget (&log->extents->p[log->head].copy);
+    log->head = log->extents->p[log->head].next_wanted;
   }
-  pthread_cond_destroy (&r->cond);
-  pthread_mutex_destroy (&r->lock);
-  fp_recorded_free (r->recorded);
-  free (r);
+  pthread_cond_destroy (&log->cond);
+  pthread_mutex_destroy (&log->lock);
+  fp_recorded_free (log->recorded);
+  free (log);
 }

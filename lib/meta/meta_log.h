@@ -75,96 +75,97 @@ struct fp_meta_log_ops {
  */
 int fp_meta_log_new (struct fp_meta_log **out, struct fp_peers *peers,
                      const struct fp_meta_log_ops *ops);
-void fp_meta_log_free (struct fp_meta_log *r);
+void fp_meta_log_free (struct fp_meta_log *log);
 
 /* Find out what exists, write the list, release what does not exist, and start
  * the thread.  The peers that have to be up are up.
  */
-int fp_meta_log_start (struct fp_meta_log *r, uint64_t deadline_ns,
+int fp_meta_log_start (struct fp_meta_log *log, uint64_t deadline_ns,
                        struct fp_error *error);
 /* End the thread.  Extents that wait to be recorded go back to their peers. */
-void fp_meta_log_stop (struct fp_meta_log *r);
+void fp_meta_log_stop (struct fp_meta_log *log);
 /* Record that all copies are equal, if they are, so that the next client can
  * believe them all.  Call after fp_meta_log_stop, when nothing is written any
  * more.
  */
-void fp_meta_log_rest (struct fp_meta_log *r);
+void fp_meta_log_rest (struct fp_meta_log *log);
 
 /* Return true if no server was told of any list yet.  Call on the thread that
  * starts the volume.
  */
-bool fp_meta_log_untouched (struct fp_meta_log *r);
+bool fp_meta_log_untouched (struct fp_meta_log *log);
 
 /* Note that the peer of `server` is up, at a server with this UUID, or that it
  * is down.  restarted: the server had forgotten the volume, and was told of it
  * again.
  */
-void fp_meta_log_up (struct fp_meta_log *r, unsigned server,
+void fp_meta_log_up (struct fp_meta_log *log, unsigned server,
                      const struct fp_uuid *uuid, bool restarted);
-void fp_meta_log_down (struct fp_meta_log *r, unsigned server);
+void fp_meta_log_down (struct fp_meta_log *log, unsigned server);
 /* Return true if the list version at a server that was away at the start may
  * be of a client that has the volume now.  Then the server must not be opened.
  * The metadata log settles that as soon as it can.
  */
-bool fp_meta_log_is_behind (struct fp_meta_log *r, uint64_t version);
+bool fp_meta_log_is_behind (struct fp_meta_log *log, uint64_t version);
 /* Wait until the current members have taken one more list, after `server` was
  * opened.  Then no other client has the volume, and leftovers at the server
  * may be released.  -ETIMEDOUT: not by the deadline, or *stop is set.  Call on
  * the peer's thread.
  */
-int fp_meta_log_confirm (struct fp_meta_log *r, unsigned server,
+int fp_meta_log_confirm (struct fp_meta_log *log, unsigned server,
                          const _Atomic bool *stop, uint64_t deadline_ns);
 /* Tell the metadata log that a peer has done what it was asked to. */
-void fp_meta_log_wake (struct fp_meta_log *r);
+void fp_meta_log_wake (struct fp_meta_log *log);
 
 /* Record that extent i, which is BUSY and has its memory, exists.  Then its
  * peer makes it READY (fp_peer_settle).
  */
-void fp_meta_log_exists (struct fp_meta_log *r, uint64_t i);
+void fp_meta_log_exists (struct fp_meta_log *log, uint64_t i);
 /* Record that extent i, which is BUSY and drained, no longer exists.  Then its
  * memory may be released.  -EROFS: the volume is frozen, or recording would
  * have to wait for members that are down.  No member was told, and the extent
  * is still the caller's.  -EIO: the deadline passed.  The extent now belongs
  * to the metadata log, and will be READY again some time.
  */
-int fp_meta_log_gone (struct fp_meta_log *r, uint64_t i, uint64_t deadline_ns);
+int fp_meta_log_gone (struct fp_meta_log *log, uint64_t i,
+                      uint64_t deadline_ns);
 /* Return false if the volume is frozen, or if a change would have to wait for
  * members that are known to be down.
  */
-bool fp_meta_log_may_record (struct fp_meta_log *r);
+bool fp_meta_log_may_record (struct fp_meta_log *log);
 /* Record that entry k, one of several copies, is out of sync (then
  * ops->dropped is called), or in sync.  Do nothing if a change of k is
  * due already, or if k is BUSY or not in the in-sync set.
  */
-void fp_meta_log_drop (struct fp_meta_log *r, uint64_t k);
-void fp_meta_log_in_sync (struct fp_meta_log *r, uint64_t k);
+void fp_meta_log_drop (struct fp_meta_log *log, uint64_t k);
+void fp_meta_log_in_sync (struct fp_meta_log *log, uint64_t k);
 /* Return true if a change of entry k waits to be recorded. */
-bool fp_meta_log_is_due (struct fp_meta_log *r, uint64_t k);
+bool fp_meta_log_is_due (struct fp_meta_log *log, uint64_t k);
 /* Return false if in-sync copy k is not recorded, or if a drop or in_sync of
  * it is due.  An entry that is new or being trimmed counts as recorded.
  */
-bool fp_meta_log_has_in_sync (struct fp_meta_log *r, uint64_t k);
+bool fp_meta_log_has_in_sync (struct fp_meta_log *log, uint64_t k);
 /* Wait until no change of entry k is due.  No other thread may have access to
  * k.  -ETIMEDOUT: not by the deadline.
  */
-int fp_meta_log_settled (struct fp_meta_log *r, uint64_t k,
+int fp_meta_log_settled (struct fp_meta_log *log, uint64_t k,
                          uint64_t deadline_ns);
 /* Wait until all changes are recorded.  -ETIMEDOUT: not by the deadline. */
-int fp_meta_log_sync (struct fp_meta_log *r, uint64_t deadline_ns);
+int fp_meta_log_sync (struct fp_meta_log *log, uint64_t deadline_ns);
 
 /* Set the UUID of server i, whose peer is not started yet. */
-void fp_meta_log_expect (struct fp_meta_log *r, unsigned i,
+void fp_meta_log_expect (struct fp_meta_log *log, unsigned i,
                          const struct fp_uuid *server);
 /* Make server i, which is up, a member that is not current at first; then open
  * its place.  -ETIMEDOUT: not by the deadline, but as soon as it can be done.
  * -EBUSY: another server is still joining.
  */
-int fp_meta_log_join (struct fp_meta_log *r, unsigned i,
+int fp_meta_log_join (struct fp_meta_log *log, unsigned i,
                       const struct fp_server_name *name, uint64_t deadline_ns);
 /* Make server i leave, and wait until it is no member any more.  -ETIMEDOUT:
  * it still is one.
  */
-int fp_meta_log_leave (struct fp_meta_log *r, unsigned i,
+int fp_meta_log_leave (struct fp_meta_log *log, unsigned i,
                        uint64_t deadline_ns);
 
 struct fp_meta_log_status { /* zeros without a metadata log */
@@ -175,6 +176,7 @@ struct fp_meta_log_status { /* zeros without a metadata log */
   bool unclean;
   uint64_t resync_bytes, resync_of;
 };
-void fp_meta_log_status (struct fp_meta_log *r, struct fp_meta_log_status *s);
+void fp_meta_log_status (struct fp_meta_log *log,
+                         struct fp_meta_log_status *s);
 
 #endif /* FP_META_LOG_H */

@@ -32,132 +32,132 @@ bit (unsigned server)
 }
 
 void
-fp_meta_log_up (struct fp_meta_log *r, unsigned server,
+fp_meta_log_up (struct fp_meta_log *log, unsigned server,
                 const struct fp_uuid *uuid, bool restarted)
 {
-  if (r == NULL)
+  if (log == NULL)
     return;
-  FP_LOCK_SCOPE (&r->lock);
-  r->up |= bit (server);
-  if (restarted || !fp_uuid_eq (&r->uuid[server], uuid)) {
-    r->restarted |= bit (server);
+  FP_LOCK_SCOPE (&log->lock);
+  log->up |= bit (server);
+  if (restarted || !fp_uuid_eq (&log->uuid[server], uuid)) {
+    log->restarted |= bit (server);
     /* A nil UUID means that there is no list yet: no server has extents. */
-    if (!fp_uuid_is_nil (&r->uuid[server]))
-      atomic_fetch_or (&r->peers->unlisted, bit (server));
-    r->uuid[server] = *uuid;
+    if (!fp_uuid_is_nil (&log->uuid[server]))
+      atomic_fetch_or (&log->peers->unlisted, bit (server));
+    log->uuid[server] = *uuid;
   }
-  r->rejoin_ns = 0;
-  pthread_cond_broadcast (&r->cond);
+  log->rejoin_ns = 0;
+  pthread_cond_broadcast (&log->cond);
 }
 
 bool
-fp_meta_log_is_behind (struct fp_meta_log *r, uint64_t version)
+fp_meta_log_is_behind (struct fp_meta_log *log, uint64_t version)
 {
   /* A frozen volume writes no list and releases nothing. */
-  if (r == NULL || r->recorded->frozen)
+  if (log == NULL || log->recorded->frozen)
     return false;
-  FP_LOCK_SCOPE (&r->lock);
+  FP_LOCK_SCOPE (&log->lock);
   if (version <=
-      FP_MAX (r->p->newest, FP_MAX (r->recorded->version, r->outdone)))
+      FP_MAX (log->p->newest, FP_MAX (log->recorded->version, log->outdone)))
     return false;
-  r->newest = FP_MAX (r->newest, version);
-  r->rejoin_ns = 0;
-  pthread_cond_broadcast (&r->cond);
+  log->newest = FP_MAX (log->newest, version);
+  log->rejoin_ns = 0;
+  pthread_cond_broadcast (&log->cond);
   return true;
 }
 
 int
-fp_meta_log_confirm (struct fp_meta_log *r, unsigned server,
+fp_meta_log_confirm (struct fp_meta_log *log, unsigned server,
                      const _Atomic bool *stop, uint64_t deadline_ns)
 {
-  if (r == NULL || r->recorded->frozen)
+  if (log == NULL || log->recorded->frozen)
     return 0; /* frozen: no list is written */
-  FP_LOCK_SCOPE (&r->lock);
-  r->confirm |= bit (server);
-  r->rejoin_ns = 0;
-  pthread_cond_broadcast (&r->cond);
-  while (r->confirm & bit (server)) {
-    if (fp_deadline_passed (deadline_ns) || r->stop || atomic_load (stop)) {
-      r->confirm &= ~bit (server);
+  FP_LOCK_SCOPE (&log->lock);
+  log->confirm |= bit (server);
+  log->rejoin_ns = 0;
+  pthread_cond_broadcast (&log->cond);
+  while (log->confirm & bit (server)) {
+    if (fp_deadline_passed (deadline_ns) || log->stop || atomic_load (stop)) {
+      log->confirm &= ~bit (server);
       return -ETIMEDOUT;
     }
-    meta_log_wait_ms (r, 20);
+    meta_log_wait_ms (log, 20);
   }
   return 0;
 }
 
 void
-fp_meta_log_down (struct fp_meta_log *r, unsigned server)
+fp_meta_log_down (struct fp_meta_log *log, unsigned server)
 {
-  if (r == NULL)
+  if (log == NULL)
     return;
-  FP_LOCK_SCOPE (&r->lock);
-  r->up &= ~bit (server);
+  FP_LOCK_SCOPE (&log->lock);
+  log->up &= ~bit (server);
 }
 
 void
-fp_meta_log_status (struct fp_meta_log *r, struct fp_meta_log_status *s)
+fp_meta_log_status (struct fp_meta_log *log, struct fp_meta_log_status *s)
 {
   *s = (struct fp_meta_log_status) { .version = 0 };
-  if (r == NULL)
+  if (log == NULL)
     return;
-  FP_LOCK_SCOPE (&r->lock);
-  s->version = r->recorded->version;
-  s->current = r->current;
-  s->frozen = r->recorded->frozen;
-  s->unclean = atomic_load (&r->unclean);
-  s->resync_bytes = atomic_load (&r->resync_bytes);
-  s->resync_of = atomic_load (&r->resync_of);
+  FP_LOCK_SCOPE (&log->lock);
+  s->version = log->recorded->version;
+  s->current = log->current;
+  s->frozen = log->recorded->frozen;
+  s->unclean = atomic_load (&log->unclean);
+  s->resync_bytes = atomic_load (&log->resync_bytes);
+  s->resync_of = atomic_load (&log->resync_of);
 }
 
 void
-fp_meta_log_expect (struct fp_meta_log *r, unsigned i,
+fp_meta_log_expect (struct fp_meta_log *log, unsigned i,
                     const struct fp_uuid *server)
 {
-  if (r == NULL)
+  if (log == NULL)
     return;
-  FP_LOCK_SCOPE (&r->lock);
-  r->uuid[i] = *server;
-  r->restarted &= ~bit (i);
-  atomic_fetch_and (&r->peers->unlisted,
+  FP_LOCK_SCOPE (&log->lock);
+  log->uuid[i] = *server;
+  log->restarted &= ~bit (i);
+  atomic_fetch_and (&log->peers->unlisted,
                     ~bit (i)); /* the place stays closed */
-  atomic_fetch_and (&r->recorded->unheard, ~bit (i));
+  atomic_fetch_and (&log->recorded->unheard, ~bit (i));
 }
 
 int
-fp_meta_log_join (struct fp_meta_log *r, unsigned i,
+fp_meta_log_join (struct fp_meta_log *log, unsigned i,
                   const struct fp_server_name *name, uint64_t deadline_ns)
 {
-  FP_LOCK_SCOPE (&r->lock);
-  if (r->joining != 0)
+  FP_LOCK_SCOPE (&log->lock);
+  if (log->joining != 0)
     return -EBUSY;
-  fp_addr_format (&name->addr, r->join.addr);
-  memcpy (r->join.domain, name->domain, sizeof r->join.domain);
-  r->joining = bit (i);
-  pthread_cond_broadcast (&r->cond);
-  while (r->joining & bit (i)) {
-    if (fp_deadline_passed (deadline_ns) || r->stop)
+  fp_addr_format (&name->addr, log->join.addr);
+  memcpy (log->join.domain, name->domain, sizeof log->join.domain);
+  log->joining = bit (i);
+  pthread_cond_broadcast (&log->cond);
+  while (log->joining & bit (i)) {
+    if (fp_deadline_passed (deadline_ns) || log->stop)
       return -ETIMEDOUT;
-    meta_log_wait_ms (r, 20);
+    meta_log_wait_ms (log, 20);
   }
   return 0;
 }
 
 int
-fp_meta_log_leave (struct fp_meta_log *r, unsigned i, uint64_t deadline_ns)
+fp_meta_log_leave (struct fp_meta_log *log, unsigned i, uint64_t deadline_ns)
 {
-  FP_LOCK_SCOPE (&r->lock);
-  r->leave |= bit (i);
-  pthread_cond_broadcast (&r->cond);
-  while (r->listed & bit (i)) {
-    if (fp_deadline_passed (deadline_ns) || r->stop) {
-      r->leave &= ~bit (i);
+  FP_LOCK_SCOPE (&log->lock);
+  log->leave |= bit (i);
+  pthread_cond_broadcast (&log->cond);
+  while (log->listed & bit (i)) {
+    if (fp_deadline_passed (deadline_ns) || log->stop) {
+      log->leave &= ~bit (i);
       /* A list without it may be somewhere; then one with it is due. */
-      if (r->leaving & bit (i))
-        atomic_fetch_or (&r->peers->unlisted, bit (i));
+      if (log->leaving & bit (i))
+        atomic_fetch_or (&log->peers->unlisted, bit (i));
       return -ETIMEDOUT;
     }
-    meta_log_wait_ms (r, 20);
+    meta_log_wait_ms (log, 20);
   }
   return 0;
 }
@@ -169,74 +169,74 @@ fp_meta_log_leave (struct fp_meta_log *r, unsigned i, uint64_t deadline_ns)
  * current.
  */
 static uint64_t
-may_leave (const struct fp_meta_log *r)
+may_leave (const struct fp_meta_log *log)
 {
-  uint64_t leave = r->leave & r->listed;
+  uint64_t leave = log->leave & log->listed;
 
-  if (r->durable != 0 && (r->durable & r->anchor & ~leave) == 0)
+  if (log->durable != 0 && (log->durable & log->anchor & ~leave) == 0)
     return 0;
   return leave;
 }
 
 bool
-meta_log_asked (const struct fp_meta_log *r)
+meta_log_asked (const struct fp_meta_log *log)
 {
-  return (r->joining & ~r->listed) != 0 || may_leave (r) != r->leaving;
+  return (log->joining & ~log->listed) != 0 || may_leave (log) != log->leaving;
 }
 
 void
-meta_log_note_changes (struct fp_meta_log *r)
+meta_log_note_changes (struct fp_meta_log *log)
 {
   uint64_t joins;
 
-  FP_LOCK_SCOPE (&r->lock);
-  if (!meta_log_asked (r))
+  FP_LOCK_SCOPE (&log->lock);
+  if (!meta_log_asked (log))
     return;
-  joins = r->joining & ~r->listed;
+  joins = log->joining & ~log->listed;
   if (joins != 0) {
     unsigned i = (unsigned) __builtin_ctzll (joins);
 
-    r->join.server = r->uuid[i];
-    r->list.members[i] = r->join;
-    r->listed |= joins;
+    log->join.server = log->uuid[i];
+    log->list.members[i] = log->join;
+    log->listed |= joins;
   }
-  r->leaving = may_leave (r);
+  log->leaving = may_leave (log);
   /* The list that was attempted is another one. */
-  r->attempted = 0;
-  r->list_due = true;
+  log->attempted = 0;
+  log->list_due = true;
 }
 
 /* Return the servers in the list that are listed under their present UUID. */
 static uint64_t
-who_is_listed (const struct fp_meta_log *r)
+who_is_listed (const struct fp_meta_log *log)
 {
   uint64_t set = 0;
 
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
-    if ((r->listed & ~r->leaving & bit (i)) &&
-        fp_uuid_eq (&r->list.members[i].server, &r->uuid[i]))
+    if ((log->listed & ~log->leaving & bit (i)) &&
+        fp_uuid_eq (&log->list.members[i].server, &log->uuid[i]))
       set |= bit (i);
   return set;
 }
 
 void
-meta_log_changed (struct fp_meta_log *r)
+meta_log_changed (struct fp_meta_log *log)
 {
-  uint64_t out = r->leaving, left = out & r->leave;
+  uint64_t out = log->leaving, left = out & log->leave;
 
-  atomic_fetch_and (&r->peers->unlisted, ~who_is_listed (r));
-  r->members &= ~out;
-  r->durable &= ~out;
-  r->anchor &= ~out;
-  r->listed &= ~left;
-  r->leave &= ~left;
-  r->leaving = 0;
+  atomic_fetch_and (&log->peers->unlisted, ~who_is_listed (log));
+  log->members &= ~out;
+  log->durable &= ~out;
+  log->anchor &= ~out;
+  log->listed &= ~left;
+  log->leave &= ~left;
+  log->leaving = 0;
   /* Servers that did not leave after all are in the next list. */
   if (out != left)
-    r->list_due = true;
+    log->list_due = true;
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
-    if (r->joining & r->listed & bit (i))
-      (void) fp_peers_move (r->peers, i, FP_PLACE_JOINING, FP_PLACE_NEW);
-  r->joining &= ~r->listed;
-  pthread_cond_broadcast (&r->cond);
+    if (log->joining & log->listed & bit (i))
+      (void) fp_peers_move (log->peers, i, FP_PLACE_JOINING, FP_PLACE_NEW);
+  log->joining &= ~log->listed;
+  pthread_cond_broadcast (&log->cond);
 }

@@ -19,9 +19,9 @@
  * and the others are resynced.
  */
 static uint8_t
-believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
+believe_one (struct fp_meta_log *log, uint64_t i, uint8_t in_sync)
 {
-  struct fp_extents *t = r->extents;
+  struct fp_extents *t = log->extents;
   uint8_t one = 0;
 
   for (unsigned c = 0; one == 0 && c < t->copies; c++) {
@@ -34,8 +34,8 @@ believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
     return one;
   /* No copy is READY: one is chosen as soon as one is. */
   atomic_store (&t->p[i].diverged, true);
-  fp_copies_missed (r->extents, i, 0, fp_extent_length (t, i), 0);
-  atomic_fetch_add (&r->resync_bytes, fp_extent_length (t, i));
+  fp_copies_missed (log->extents, i, 0, fp_extent_length (t, i), 0);
+  atomic_fetch_add (&log->resync_bytes, fp_extent_length (t, i));
   return in_sync;
 }
 
@@ -43,19 +43,19 @@ believe_one (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
  * since one copy is believed.
  */
 static void
-miss_unclean (struct fp_meta_log *r, uint64_t i, uint8_t others, uint8_t one)
+miss_unclean (struct fp_meta_log *log, uint64_t i, uint8_t others, uint8_t one)
 {
-  struct fp_extents *t = r->extents;
+  struct fp_extents *t = log->extents;
   uint64_t most = 0;
 
   for (unsigned c = 0; c < t->copies; c++)
     if (others >> c & 1) {
-      uint64_t length =
-          r->ops->differ (r->peers->v, i, c, (unsigned) __builtin_ctz (one));
+      uint64_t length = log->ops->differ (log->peers->v, i, c,
+                                          (unsigned) __builtin_ctz (one));
 
       most = FP_MAX (most, length);
     }
-  atomic_fetch_add (&r->resync_bytes, most);
+  atomic_fetch_add (&log->resync_bytes, most);
 }
 
 /* Return the in-sync copies at servers that are not believed, if a believed
@@ -64,9 +64,9 @@ miss_unclean (struct fp_meta_log *r, uint64_t i, uint8_t others, uint8_t one)
  * copy.
  */
 static uint8_t
-stale_copies (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
+stale_copies (struct fp_meta_log *log, uint64_t i, uint8_t in_sync)
 {
-  struct fp_extents *t = r->extents;
+  struct fp_extents *t = log->extents;
   uint8_t stale = 0, believed = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
@@ -74,7 +74,7 @@ stale_copies (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
 
     if (!(in_sync >> c & 1) || fp_extent_state (p) != FP_EXTENT_READY)
       continue;
-    if (r->recorded->stale >> atomic_load (&p->server) & 1)
+    if (log->recorded->stale >> atomic_load (&p->server) & 1)
       stale |= (uint8_t) (1u << c);
     else
       believed |= (uint8_t) (1u << c);
@@ -83,110 +83,111 @@ stale_copies (struct fp_meta_log *r, uint64_t i, uint8_t in_sync)
 }
 
 static void
-take_extent (struct fp_meta_log *r, uint64_t i, bool unclean)
+take_extent (struct fp_meta_log *log, uint64_t i, bool unclean)
 {
-  struct fp_extents *t = r->extents;
+  struct fp_extents *t = log->extents;
   uint8_t in_sync = 0, stale, all;
 
   for (unsigned c = 0; c < t->copies; c++)
-    if (fp_recorded_has (r->recorded, fp_copies_entry (t, i, c)))
+    if (fp_recorded_has (log->recorded, fp_copies_entry (t, i, c)))
       in_sync |= (uint8_t) (1u << c);
-  stale = stale_copies (r, i, in_sync);
+  stale = stale_copies (log, i, in_sync);
   in_sync &= (uint8_t) ~stale;
   if (stale != 0) {
-    fp_copies_missed (r->extents, i, 0, fp_extent_length (t, i),
+    fp_copies_missed (log->extents, i, 0, fp_extent_length (t, i),
                       (uint8_t) ~stale);
-    atomic_fetch_add (&r->resync_bytes, fp_extent_length (t, i));
+    atomic_fetch_add (&log->resync_bytes, fp_extent_length (t, i));
   }
   all = in_sync;
   /* A dead member may have been the only one that knew of this extent: it is
    * lost.
    */
-  if (r->forced && in_sync == 0)
+  if (log->forced && in_sync == 0)
     all = in_sync = 1;
   if (unclean && (in_sync & (in_sync - 1)) != 0) {
-    atomic_fetch_add (&r->resync_of, fp_extent_length (t, i));
-    in_sync = believe_one (r, i, in_sync);
+    atomic_fetch_add (&log->resync_of, fp_extent_length (t, i));
+    in_sync = believe_one (log, i, in_sync);
   }
   for (unsigned c = 0; c < t->copies; c++)
-    fp_recorded_set (r->recorded, fp_copies_entry (t, i, c), in_sync >> c & 1);
+    fp_recorded_set (log->recorded, fp_copies_entry (t, i, c),
+                     in_sync >> c & 1);
   if (in_sync == 0)
     fp_extent_clear_written (t, i, 0, t->extent_size);
   else
     fp_extent_set_all_written (t, i);
   if (all != in_sync)
-    miss_unclean (r, i, all & (uint8_t) ~in_sync, in_sync);
+    miss_unclean (log, i, all & (uint8_t) ~in_sync, in_sync);
   atomic_store (&t->in_sync[i], in_sync);
 }
 
 int
-meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
+meta_log_take_copies (struct fp_meta_log *log, uint64_t deadline_ns,
                       struct fp_error *error)
 {
-  struct fp_extents *t = r->extents;
-  uint64_t members = r->p->resume ? r->members : fp_peers_all (r->peers);
+  struct fp_extents *t = log->extents;
+  uint64_t members = log->p->resume ? log->members : fp_peers_all (log->peers);
   bool unclean;
 
-  if (!fp_copies_several (r->extents))
+  if (!fp_copies_several (log->extents))
     return 0;
-  unclean = fp_recorded_has (r->recorded, t->all);
-  atomic_store (&r->unclean, unclean);
+  unclean = fp_recorded_has (log->recorded, t->all);
+  atomic_store (&log->unclean, unclean);
   for (uint64_t i = 0; i < t->nr; i++)
-    take_extent (r, i, unclean);
-  fp_recorded_set (r->recorded, t->all, true);
-  if (meta_log_ask_all (r, members, RECORD_OP_MAP_WRITE, deadline_ns) !=
+    take_extent (log, i, unclean);
+  fp_recorded_set (log->recorded, t->all, true);
+  if (meta_log_ask_all (log, members, RECORD_OP_MAP_WRITE, deadline_ns) !=
       members)
     return fp_fail (
         error, -EIO,
         "volume %s: some of its servers did not record in time which "
         "copies are in sync",
-        r->title);
+        log->title);
   return 0;
 }
 
 int
-meta_log_read_copies (struct fp_meta_log *r, struct fp_error *error)
+meta_log_read_copies (struct fp_meta_log *log, struct fp_error *error)
 {
-  struct fp_extents *t = r->extents;
+  struct fp_extents *t = log->extents;
 
-  if (!fp_copies_several (r->extents))
+  if (!fp_copies_several (log->extents))
     return 0;
   /* Writes under way when the last client died may be in one copy and not in
    * another.  The choice must be recorded before a read, and a read-only
    * client records nothing.
    */
-  if (fp_recorded_has (r->recorded, t->all))
-    return fp_fail (error, -EROFS, FP_NOT_IN_ORDER_WHY, r->title);
+  if (fp_recorded_has (log->recorded, t->all))
+    return fp_fail (error, -EROFS, FP_NOT_IN_ORDER_WHY, log->title);
   for (uint64_t i = 0; i < t->nr; i++)
-    take_extent (r, i, false);
+    take_extent (log, i, false);
   return 0;
 }
 
 void
-fp_meta_log_rest (struct fp_meta_log *r)
+fp_meta_log_rest (struct fp_meta_log *log)
 {
   uint64_t deadline;
 
-  if (r == NULL || !fp_copies_several (r->extents) || r->p->read_only ||
-      !atomic_load (&r->peers->started) || fp_lease_is_fenced (r->lease) ||
-      r->list_due || r->unsettled)
+  if (log == NULL || !fp_copies_several (log->extents) || log->p->read_only ||
+      !atomic_load (&log->peers->started) || fp_lease_is_fenced (log->lease) ||
+      log->list_due || log->unsettled)
     return;
-  for (uint64_t i = 0; i < r->extents->nr; i++)
-    if (atomic_load (&r->extents->p[i].diverged))
+  for (uint64_t i = 0; i < log->extents->nr; i++)
+    if (atomic_load (&log->extents->p[i].diverged))
       return;
   {
-    FP_LOCK_SCOPE (&r->lock);
-    r->stop = false; /* the thread has ended */
+    FP_LOCK_SCOPE (&log->lock);
+    log->stop = false; /* the thread has ended */
   }
-  r->change = (struct fp_map_change) {
+  log->change = (struct fp_map_change) {
     .exist = false,
     .count = 1,
-    .extents = { r->extents->all },
+    .extents = { log->extents->all },
   };
-  deadline = fp_deadline_in_ms (r->p->timeout_ms);
+  deadline = fp_deadline_in_ms (log->p->timeout_ms);
   /* A member that misses this still says that a client is at work, which is
    * safe.
    */
-  (void) meta_log_ask (r, r->members, RECORD_OP_MAP, &r->change, deadline,
-                       NULL);
+  (void) meta_log_ask (log, log->members, RECORD_OP_MAP, &log->change,
+                       deadline, NULL);
 }

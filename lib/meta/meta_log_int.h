@@ -116,73 +116,73 @@ struct fp_meta_log {
 /* Ask these servers, and wait until the deadline.  Return those that did it.
  * *refused: those that answered -EINVAL or -EEXIST.
  */
-uint64_t meta_log_ask (struct fp_meta_log *r, uint64_t servers,
+uint64_t meta_log_ask (struct fp_meta_log *log, uint64_t servers,
                        enum fp_record_op op, const void *what,
                        uint64_t deadline_ns, uint64_t *refused);
-int meta_log_run (struct fp_meta_log *r);
+int meta_log_run (struct fp_meta_log *log);
 /* meta_log_copies.c: decide from the map which copies are in sync, and record
  * that a client is at work.  Call before anything is read or written.
  */
-int meta_log_take_copies (struct fp_meta_log *r, uint64_t deadline_ns,
+int meta_log_take_copies (struct fp_meta_log *log, uint64_t deadline_ns,
                           struct fp_error *error);
 /* Decide from the map which copies are in sync, for a read-only volume.
  * Nothing is recorded, so the last client must have left all copies equal.
  */
-int meta_log_read_copies (struct fp_meta_log *r, struct fp_error *error);
+int meta_log_read_copies (struct fp_meta_log *log, struct fp_error *error);
 /* Ask these servers until all have done it, or the deadline.  Return those
  * that did it.
  */
-uint64_t meta_log_ask_all (struct fp_meta_log *r, uint64_t servers,
+uint64_t meta_log_ask_all (struct fp_meta_log *log, uint64_t servers,
                            enum fp_record_op op, uint64_t deadline_ns);
-unsigned meta_log_patience_ms (const struct fp_meta_log *r);
+unsigned meta_log_patience_ms (const struct fp_meta_log *log);
 /* Wait for a wake-up, at most ms.  Call with the lock held. */
-void meta_log_wait_ms (struct fp_meta_log *r, unsigned ms);
+void meta_log_wait_ms (struct fp_meta_log *log, unsigned ms);
 
 /* ---- meta_log_list.c, the metadata log's thread ---- */
 
-/* Write the list of r->members.  -EAGAIN: the list is still due.  -EPERM:
+/* Write the list of log->members.  -EAGAIN: the list is still due.  -EPERM:
  * another client has written a newer one.
  */
-int meta_log_write_list (struct fp_meta_log *r, uint64_t deadline_ns);
+int meta_log_write_list (struct fp_meta_log *log, uint64_t deadline_ns);
 /* Return true if `is` of `was` current members may be enough to go on
  * (membership.h).
  */
-bool meta_log_may_shrink (const struct fp_meta_log *r, unsigned was,
+bool meta_log_may_shrink (const struct fp_meta_log *log, unsigned was,
                           unsigned is);
 /* Return true if the next list may have exactly these as current members. */
-bool meta_log_may_write (const struct fp_meta_log *r, uint64_t set);
+bool meta_log_may_write (const struct fp_meta_log *log, uint64_t set);
 /* Return the servers of `set` that may be the current members of the next
  * list, or 0 if they are too few.  A server that is taken in may have to wait.
  */
-uint64_t meta_log_next (const struct fp_meta_log *r, uint64_t set);
+uint64_t meta_log_next (const struct fp_meta_log *log, uint64_t set);
 /* Note that a list of nr current members was sent, and that those in `set` may
  * have it.  Return false if there are too many lists.
  */
-bool meta_log_note_tried (struct fp_meta_log *r, uint64_t set, unsigned nr);
+bool meta_log_note_tried (struct fp_meta_log *log, uint64_t set, unsigned nr);
 /* Take servers that came back with nothing out of the current members, and out
  * of *answered, until they are given everything.
  */
-void meta_log_note_restarted (struct fp_meta_log *r, uint64_t *answered);
+void meta_log_note_restarted (struct fp_meta_log *log, uint64_t *answered);
 /* Write the list, which is due.  Leave out members that are away, if enough
  * are there.
  */
-void meta_log_mend_list (struct fp_meta_log *r);
+void meta_log_mend_list (struct fp_meta_log *log);
 /* Make a list due that leaves out members known to be away, so that changes do
  * not wait for them.
  */
-void meta_log_leave_out_dead (struct fp_meta_log *r);
+void meta_log_leave_out_dead (struct fp_meta_log *log);
 /* Give the map to servers that are up but not current, and take them in. */
-void meta_log_rejoin (struct fp_meta_log *r);
+void meta_log_rejoin (struct fp_meta_log *log);
 
 /* ---- meta_log_change.c, the metadata log's thread ---- */
 
 /* Put servers that join or leave into the next list, which is due then. */
-void meta_log_note_changes (struct fp_meta_log *r);
+void meta_log_note_changes (struct fp_meta_log *log);
 /* Return true if a server waits to join or leave.  Call with the lock held. */
-bool meta_log_asked (const struct fp_meta_log *r);
+bool meta_log_asked (const struct fp_meta_log *log);
 /* Finish the joins and leaves of a list that all have.  Call with the lock
  * held.
  */
-void meta_log_changed (struct fp_meta_log *r);
+void meta_log_changed (struct fp_meta_log *log);
 
 #endif /* FP_META_LOG_INT_H */

@@ -29,58 +29,58 @@ count (uint64_t set)
 }
 
 void
-meta_log_note_restarted (struct fp_meta_log *r, uint64_t *answered)
+meta_log_note_restarted (struct fp_meta_log *log, uint64_t *answered)
 {
   uint64_t gone;
 
   {
-    FP_LOCK_SCOPE (&r->lock);
-    gone = r->restarted;
-    r->restarted = 0;
-    for (unsigned i = 0; i < r->peers->nr; i++)
-      if (gone & r->listed & bit (i))
-        r->list.members[i].server = r->uuid[i];
+    FP_LOCK_SCOPE (&log->lock);
+    gone = log->restarted;
+    log->restarted = 0;
+    for (unsigned i = 0; i < log->peers->nr; i++)
+      if (gone & log->listed & bit (i))
+        log->list.members[i].server = log->uuid[i];
   }
-  gone &= r->listed;
+  gone &= log->listed;
   if (gone == 0)
     return;
-  r->attempted = 0;
-  r->members &= ~gone;
-  r->durable &= ~gone;
-  r->anchor &= ~gone;
-  for (unsigned i = 0; i < r->nr_tried; i++)
-    r->tried[i].set &= ~gone;
+  log->attempted = 0;
+  log->members &= ~gone;
+  log->durable &= ~gone;
+  log->anchor &= ~gone;
+  for (unsigned i = 0; i < log->nr_tried; i++)
+    log->tried[i].set &= ~gone;
   /* No server is left that could have heard of the last attempts. */
-  if (r->anchor == 0)
-    r->anchor = r->durable;
+  if (log->anchor == 0)
+    log->anchor = log->durable;
   *answered &= ~gone;
-  r->list_due = true;
+  log->list_due = true;
 }
 
 bool
-meta_log_may_shrink (const struct fp_meta_log *r, unsigned was, unsigned is)
+meta_log_may_shrink (const struct fp_meta_log *log, unsigned was, unsigned is)
 {
-  return fp_membership_may_shrink (was, is, r->p->copies);
+  return fp_membership_may_shrink (was, is, log->p->copies);
 }
 
 /* Return true if a list that was sent could come back.  Then so many of its
  * current members are not in the next list that they can attach by it.
  */
 static bool
-may_come_back (const struct fp_meta_log *r, uint64_t next)
+may_come_back (const struct fp_meta_log *log, uint64_t next)
 {
-  for (unsigned i = 0; i < r->nr_tried; i++)
-    if (count (r->tried[i].set & ~next) >=
-        fp_membership_quorum (r->tried[i].nr, r->p->copies))
+  for (unsigned i = 0; i < log->nr_tried; i++)
+    if (count (log->tried[i].set & ~next) >=
+        fp_membership_quorum (log->tried[i].nr, log->p->copies))
       return true;
   return false;
 }
 
 static bool
-meets (const struct fp_meta_log *r, uint64_t set, unsigned nr, uint64_t next)
+meets (const struct fp_meta_log *log, uint64_t set, unsigned nr, uint64_t next)
 {
   return fp_membership_meet (nr, count (next), count (set | next),
-                             r->p->copies);
+                             log->p->copies);
 }
 
 /* Return true if one client could attach by a list that was sent, and another
@@ -92,29 +92,29 @@ meets (const struct fp_meta_log *r, uint64_t set, unsigned nr, uint64_t next)
  * go on when two of five die at once.
  */
 static bool
-may_part (const struct fp_meta_log *r, uint64_t next)
+may_part (const struct fp_meta_log *log, uint64_t next)
 {
-  next &= ~r->leaving;
-  if ((next & ~r->anchor) == 0)
+  next &= ~log->leaving;
+  if ((next & ~log->anchor) == 0)
     return false;
-  if (!r->several && !meets (r, r->durable, r->nr_durable, next))
+  if (!log->several && !meets (log, log->durable, log->nr_durable, next))
     return true;
-  for (unsigned i = 0; i < r->nr_tried; i++)
-    if (!meets (r, r->tried[i].set, r->tried[i].nr, next))
+  for (unsigned i = 0; i < log->nr_tried; i++)
+    if (!meets (log, log->tried[i].set, log->tried[i].nr, next))
       return true;
   return false;
 }
 
 bool
-meta_log_note_tried (struct fp_meta_log *r, uint64_t set, unsigned nr)
+meta_log_note_tried (struct fp_meta_log *log, uint64_t set, unsigned nr)
 {
-  for (unsigned i = 0; i < r->nr_tried; i++)
-    if (r->tried[i].set == set && r->tried[i].nr == nr)
+  for (unsigned i = 0; i < log->nr_tried; i++)
+    if (log->tried[i].set == set && log->tried[i].nr == nr)
       return true;
-  if (r->nr_tried == META_LOG_TRIED)
+  if (log->nr_tried == META_LOG_TRIED)
     return false;
-  r->tried[r->nr_tried].set = set;
-  r->tried[r->nr_tried++].nr = nr;
+  log->tried[log->nr_tried].set = set;
+  log->tried[log->nr_tried++].nr = nr;
   return true;
 }
 
@@ -125,24 +125,26 @@ meta_log_note_tried (struct fp_meta_log *r, uint64_t set, unsigned nr)
  * servers that forgot it.
  */
 static bool
-keeps_durable (const struct fp_meta_log *r, uint64_t set)
+keeps_durable (const struct fp_meta_log *log, uint64_t set)
 {
-  return (r->durable & ~set) == 0 ||
-         meta_log_may_shrink (r, r->nr_durable, count (set & r->durable));
+  return (log->durable & ~set) == 0 ||
+         meta_log_may_shrink (log, log->nr_durable,
+                              count (set & log->durable));
 }
 
 bool
-meta_log_may_write (const struct fp_meta_log *r, uint64_t set)
+meta_log_may_write (const struct fp_meta_log *log, uint64_t set)
 {
-  if ((set & ~r->leaving) == 0)
+  if ((set & ~log->leaving) == 0)
     return false;
-  if (r->durable == 0)
-    return !may_come_back (r, set);
+  if (log->durable == 0)
+    return !may_come_back (log, set);
   /* Otherwise no member would be left that is current in that list and all
    * before it (the anchor).  Then no list could be written any more.
    */
-  return (set & r->anchor & ~r->leaving) != 0 && !may_come_back (r, set) &&
-         !may_part (r, set) && keeps_durable (r, set);
+  return (set & log->anchor & ~log->leaving) != 0 &&
+         !may_come_back (log, set) && !may_part (log, set) &&
+         keeps_durable (log, set);
 }
 
 /* Return the largest set of `base` and some of `added` that may be written, or
@@ -150,7 +152,7 @@ meta_log_may_write (const struct fp_meta_log *r, uint64_t set)
  * others wait.
  */
 static uint64_t
-largest (const struct fp_meta_log *r, uint64_t base, uint64_t added)
+largest (const struct fp_meta_log *log, uint64_t base, uint64_t added)
 {
   uint64_t best = 0, some;
 
@@ -159,7 +161,7 @@ largest (const struct fp_meta_log *r, uint64_t base, uint64_t added)
   some = added;
   do {
     if (count (base | some) > count (best) &&
-        meta_log_may_write (r, base | some))
+        meta_log_may_write (log, base | some))
       best = base | some;
     some = (some - 1) & added;
   } while (some != added);
@@ -167,25 +169,26 @@ largest (const struct fp_meta_log *r, uint64_t base, uint64_t added)
 }
 
 uint64_t
-meta_log_next (const struct fp_meta_log *r, uint64_t set)
+meta_log_next (const struct fp_meta_log *log, uint64_t set)
 {
-  uint64_t added = set & ~r->anchor & ~r->leaving, base = set & ~added, next;
+  uint64_t added = set & ~log->anchor & ~log->leaving, base = set & ~added,
+           next;
 
-  if (meta_log_may_write (r, set))
+  if (meta_log_may_write (log, set))
     return set;
-  next = largest (r, base, added & ~r->failed);
-  return (next & added) != 0 ? next : largest (r, base, added);
+  next = largest (log, base, added & ~log->failed);
+  return (next & added) != 0 ? next : largest (log, base, added);
 }
 
 static void
-compose_list (struct fp_meta_log *r, uint64_t set)
+compose_list (struct fp_meta_log *log, uint64_t set)
 {
-  r->sent.version = r->list.version;
-  r->sent.count = 0;
+  log->sent.version = log->list.version;
+  log->sent.count = 0;
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
-    r->list.members[i].current = (set & bit (i)) != 0;
-    if (r->listed & ~r->leaving & bit (i))
-      r->sent.members[r->sent.count++] = r->list.members[i];
+    log->list.members[i].current = (set & bit (i)) != 0;
+    if (log->listed & ~log->leaving & bit (i))
+      log->sent.members[log->sent.count++] = log->list.members[i];
   }
 }
 
@@ -194,89 +197,90 @@ compose_list (struct fp_meta_log *r, uint64_t set)
  * than the next client does.
  */
 static void
-next_version (struct fp_meta_log *r, uint64_t set)
+next_version (struct fp_meta_log *log, uint64_t set)
 {
-  if (!r->begun)
-    r->list.version |= FP_MEMBERSHIP_ROUND - 1;
-  if (!r->begun || r->attempted != set)
-    r->list.version++;
-  r->begun = true;
-  r->attempted = set;
+  if (!log->begun)
+    log->list.version |= FP_MEMBERSHIP_ROUND - 1;
+  if (!log->begun || log->attempted != set)
+    log->list.version++;
+  log->begun = true;
+  log->attempted = set;
 }
 
 static uint64_t
-waiting (struct fp_meta_log *r)
+waiting (struct fp_meta_log *log)
 {
-  FP_LOCK_SCOPE (&r->lock);
-  return r->confirm;
+  FP_LOCK_SCOPE (&log->lock);
+  return log->confirm;
 }
 
 int
-meta_log_write_list (struct fp_meta_log *r, uint64_t deadline_ns)
+meta_log_write_list (struct fp_meta_log *log, uint64_t deadline_ns)
 {
-  r->list_due = true;
+  log->list_due = true;
   for (;;) {
-    uint64_t set = r->members, done, refused = 0, next, asked;
-    uint64_t end = fp_deadline_in_ms (meta_log_patience_ms (r));
+    uint64_t set = log->members, done, refused = 0, next, asked;
+    uint64_t end = fp_deadline_in_ms (meta_log_patience_ms (log));
 
-    if (!meta_log_may_write (r, set) ||
-        !meta_log_note_tried (r, set & ~r->leaving, count (set & ~r->leaving)))
+    if (!meta_log_may_write (log, set) ||
+        !meta_log_note_tried (log, set & ~log->leaving,
+                              count (set & ~log->leaving)))
       return -EAGAIN;
-    next_version (r, set);
-    compose_list (r, set);
-    asked = waiting (r);
+    next_version (log, set);
+    compose_list (log, set);
+    asked = waiting (log);
     /* A member that leaves is asked, but is not one of the list's members. */
-    r->anchor &= set & ~r->leaving;
-    if (r->durable == 0)
-      r->anchor = set & ~r->leaving;
-    done = meta_log_ask (r, set, RECORD_OP_MEMBERS, &r->sent,
+    log->anchor &= set & ~log->leaving;
+    if (log->durable == 0)
+      log->anchor = set & ~log->leaving;
+    done = meta_log_ask (log, set, RECORD_OP_MEMBERS, &log->sent,
                          FP_MIN (end, deadline_ns), &refused);
     if (refused != 0)
       return -EPERM;
     if (done == set) {
-      r->durable = r->anchor = set;
-      r->nr_durable = count (set & ~r->leaving);
-      r->nr_tried = 0;
-      r->several = false;
-      r->list_due = false;
-      r->attempted = 0;
-      FP_LOCK_SCOPE (&r->lock);
-      atomic_store (&r->recorded->version, r->list.version);
-      r->confirm &= ~asked;
-      meta_log_changed (r);
-      r->current = r->durable;
-      atomic_store (&r->peers->current, r->durable);
+      log->durable = log->anchor = set;
+      log->nr_durable = count (set & ~log->leaving);
+      log->nr_tried = 0;
+      log->several = false;
+      log->list_due = false;
+      log->attempted = 0;
+      FP_LOCK_SCOPE (&log->lock);
+      atomic_store (&log->recorded->version, log->list.version);
+      log->confirm &= ~asked;
+      meta_log_changed (log);
+      log->current = log->durable;
+      atomic_store (&log->peers->current, log->durable);
       for (unsigned i = 0; i < FP_MAX_SERVERS; i++)
-        if (r->durable & bit (i))
-          (void) fp_peers_move (r->peers, i, FP_PLACE_NEW, FP_PLACE_MEMBER);
+        if (log->durable & bit (i))
+          (void) fp_peers_move (log->peers, i, FP_PLACE_NEW, FP_PLACE_MEMBER);
       return 0;
     }
-    next = meta_log_next (r, done);
+    next = meta_log_next (log, done);
     if (fp_deadline_passed (deadline_ns) || next == 0)
       return -EAGAIN;
-    r->members = next;
+    log->members = next;
   }
 }
 
 void
-meta_log_mend_list (struct fp_meta_log *r)
+meta_log_mend_list (struct fp_meta_log *log)
 {
   uint64_t up, next;
   int e;
 
   {
-    FP_LOCK_SCOPE (&r->lock);
-    up = r->up;
+    FP_LOCK_SCOPE (&log->lock);
+    up = log->up;
   }
-  next = meta_log_next (r, r->members & up);
+  next = meta_log_next (log, log->members & up);
   if (next != 0)
-    r->members = next;
-  if ((r->members & ~up) != 0)
+    log->members = next;
+  if ((log->members & ~up) != 0)
     return; /* members that are away may have the last list */
-  e = meta_log_write_list (r,
-                           fp_deadline_in_ms (4 * meta_log_patience_ms (r)));
+  e = meta_log_write_list (log,
+                           fp_deadline_in_ms (4 * meta_log_patience_ms (log)));
   if (e == -EPERM)
-    fp_lease_fence (r->lease, NULL);
+    fp_lease_fence (log->lease, NULL);
 }
 
 /* Make our list newer than that of a server that was away at start-up, and
@@ -293,69 +297,69 @@ meta_log_mend_list (struct fp_meta_log *r)
  * (fp_meta_log_confirm).
  */
 static bool
-outdo (struct fp_meta_log *r, uint64_t newest)
+outdo (struct fp_meta_log *log, uint64_t newest)
 {
   if (newest >= FP_MEMBERSHIP_VERSION_MAX)
     return false;
-  r->list_due = true;
-  meta_log_mend_list (r);
-  if (r->list_due)
+  log->list_due = true;
+  meta_log_mend_list (log);
+  if (log->list_due)
     return false;
-  if (r->list.version < newest)
-    r->list.version = newest;
-  FP_LOCK_SCOPE (&r->lock);
-  r->outdone = newest;
+  if (log->list.version < newest)
+    log->list.version = newest;
+  FP_LOCK_SCOPE (&log->lock);
+  log->outdone = newest;
   return true;
 }
 
 void
-meta_log_rejoin (struct fp_meta_log *r)
+meta_log_rejoin (struct fp_meta_log *log)
 {
   uint64_t out, up, newest, confirm, now, done = 0;
 
   {
-    FP_LOCK_SCOPE (&r->lock);
-    up = r->up;
-    newest = r->newest;
-    confirm = r->confirm;
-    if (!fp_deadline_passed (r->rejoin_ns))
+    FP_LOCK_SCOPE (&log->lock);
+    up = log->up;
+    newest = log->newest;
+    confirm = log->confirm;
+    if (!fp_deadline_passed (log->rejoin_ns))
       return;
   }
-  out = up & ~r->members & r->listed & ~r->leaving;
-  if ((newest > r->list.version || confirm != 0) && !outdo (r, newest)) {
-    FP_LOCK_SCOPE (&r->lock);
-    r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
+  out = up & ~log->members & log->listed & ~log->leaving;
+  if ((newest > log->list.version || confirm != 0) && !outdo (log, newest)) {
+    FP_LOCK_SCOPE (&log->lock);
+    log->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
     return;
   }
   if (out == 0)
     return;
-  now = meta_log_next (r, r->members | out) & out;
+  now = meta_log_next (log, log->members | out) & out;
   if (now != 0)
-    done =
-        meta_log_ask (r, now, RECORD_OP_MAP_WRITE, NULL,
-                      fp_deadline_in_ms (2 * meta_log_patience_ms (r)), NULL);
-  r->failed = now & ~done;
+    done = meta_log_ask (log, now, RECORD_OP_MAP_WRITE, NULL,
+                         fp_deadline_in_ms (2 * meta_log_patience_ms (log)),
+                         NULL);
+  log->failed = now & ~done;
   if (done != 0) {
-    r->members |= done;
-    r->list_due = true;
-    meta_log_mend_list (r);
+    log->members |= done;
+    log->list_due = true;
+    meta_log_mend_list (log);
   }
   /* Members that had to wait for others are next. */
-  if (now == 0 || (now & ~r->members) != 0 || r->list_due) {
-    FP_LOCK_SCOPE (&r->lock);
-    r->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
+  if (now == 0 || (now & ~log->members) != 0 || log->list_due) {
+    FP_LOCK_SCOPE (&log->lock);
+    log->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);
   }
 }
 
 void
-meta_log_leave_out_dead (struct fp_meta_log *r)
+meta_log_leave_out_dead (struct fp_meta_log *log)
 {
   uint64_t up;
 
   {
-    FP_LOCK_SCOPE (&r->lock);
-    up = r->up;
+    FP_LOCK_SCOPE (&log->lock);
+    up = log->up;
   }
-  if ((r->members & ~up) != 0 && meta_log_next (r, r->members & up) != 0)
-    r->list_due = true;
+  if ((log->members & ~up) != 0 && meta_log_next (log, log->members & up) != 0)
+    log->list_due = true;
 }

@@ -19,34 +19,34 @@
 #include "peer/peer_learn.h"
 
 static int
-changed (struct fp_meta_log *r, struct fp_error *error)
+changed (struct fp_meta_log *log, struct fp_error *error)
 {
   return fp_fail (error, -EAGAIN,
                   "volume %s: another client changed it meanwhile: try again",
-                  r->title);
+                  log->title);
 }
 
 /* Make the first list: no client has written to the volume. */
 static int
-begin_new (struct fp_meta_log *r, struct fp_error *error)
+begin_new (struct fp_meta_log *log, struct fp_error *error)
 {
-  const struct fp_volume_params *p = r->p;
+  const struct fp_volume_params *p = log->p;
 
   if (p->resume || p->read_only)
-    return changed (r, error);
-  r->list.count = r->peers->nr;
-  for (unsigned i = 0; i < r->peers->nr; i++) {
-    if (fp_peer_said (r->peers->at[i])->volume.slabs > 0)
+    return changed (log, error);
+  log->list.count = log->peers->nr;
+  for (unsigned i = 0; i < log->peers->nr; i++) {
+    if (fp_peer_said (log->peers->at[i])->volume.slabs > 0)
       return fp_fail (
           error, -EIO,
           "volume %s: a server holds extents of it, but no list of "
           "the volume's servers",
-          r->title);
-    r->list.members[i].server = r->uuid[i];
-    fp_addr_format (&p->servers[i], r->list.members[i].addr);
-    memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
+          log->title);
+    log->list.members[i].server = log->uuid[i];
+    fp_addr_format (&p->servers[i], log->list.members[i].addr);
+    memcpy (log->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
   }
-  r->members = fp_peers_all (r->peers);
+  log->members = fp_peers_all (log->peers);
   return 0;
 }
 
@@ -65,10 +65,10 @@ struct found {
  * server, or that server would refuse it.
  */
 static int
-take_list (struct fp_meta_log *r, const struct found *f,
+take_list (struct fp_meta_log *log, const struct found *f,
            struct fp_error *error)
 {
-  const struct fp_volume_params *p = r->p;
+  const struct fp_volume_params *p = log->p;
   const struct fp_members *list = f->base;
   unsigned current = 0, away = 0;
   bool frozen;
@@ -78,51 +78,52 @@ take_list (struct fp_meta_log *r, const struct found *f,
       (list != &p->members &&
        list->count !=
            p->members.count - (uint32_t) __builtin_popcountll (p->joins)))
-    return changed (r, error);
+    return changed (log, error);
   if (f->newest >= FP_MEMBERSHIP_VERSION_MAX)
     return fp_fail (error, -EPROTO,
                     "volume %s: invalid list of servers: version %" PRIu64,
-                    r->title, f->newest);
-  r->list.version = f->newest;
-  r->list.count = r->peers->nr;
-  for (unsigned i = 0; i < r->peers->nr; i++) {
-    int at = fp_membership_find (list, &r->uuid[i]);
+                    log->title, f->newest);
+  log->list.version = f->newest;
+  log->list.count = log->peers->nr;
+  for (unsigned i = 0; i < log->peers->nr; i++) {
+    int at = fp_membership_find (list, &log->uuid[i]);
 
     if (p->joins >> i & 1 && at < 0) {
-      r->list.members[i].server = r->uuid[i];
+      log->list.members[i].server = log->uuid[i];
       continue;
     }
     if (at < 0 || ((p->joins >> i & 1) && list != &p->members))
-      return changed (r, error);
-    r->list.members[i] = list->members[at];
+      return changed (log, error);
+    log->list.members[i] = list->members[at];
     if (!list->members[at].current)
       continue;
     current++;
     away += p->away >> i & 1;
     if (!(f->believed >> at & 1))
       continue;
-    r->durable |= UINT64_C (1) << i;
+    log->durable |= UINT64_C (1) << i;
     if (!(p->away >> i & 1))
-      r->members |= UINT64_C (1) << i;
+      log->members |= UINT64_C (1) << i;
   }
-  if (r->members == 0)
-    return changed (r, error);
-  frozen = (away > 0 && meta_log_may_shrink (r, current, away)) || !f->enough;
+  if (log->members == 0)
+    return changed (log, error);
+  frozen =
+      (away > 0 && meta_log_may_shrink (log, current, away)) || !f->enough;
   if (frozen && p->force && (p->away & ~p->leaves) == 0) {
     frozen = false;
-    r->forced = true;
-    r->durable &= ~p->away;
-    r->list.version += FP_MEMBERSHIP_FORCED;
-    if (r->list.version >= FP_MEMBERSHIP_VERSION_MAX)
+    log->forced = true;
+    log->durable &= ~p->away;
+    log->list.version += FP_MEMBERSHIP_FORCED;
+    if (log->list.version >= FP_MEMBERSHIP_VERSION_MAX)
       return fp_fail (error, -EOVERFLOW,
-                      "volume %s: force=true was used too often", r->title);
+                      "volume %s: force=true was used too often", log->title);
   }
-  atomic_store (&r->recorded->frozen, frozen);
-  r->anchor = r->durable;
-  r->nr_durable = (unsigned) __builtin_popcountll (r->durable);
-  for (unsigned i = 0; i < r->peers->nr; i++) {
-    fp_addr_format (&p->servers[i], r->list.members[i].addr);
-    memcpy (r->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
+  atomic_store (&log->recorded->frozen, frozen);
+  log->anchor = log->durable;
+  log->nr_durable = (unsigned) __builtin_popcountll (log->durable);
+  for (unsigned i = 0; i < log->peers->nr; i++) {
+    fp_addr_format (&p->servers[i], log->list.members[i].addr);
+    memcpy (log->list.members[i].domain, p->domains[i], FP_NAME_MAX + 1);
   }
   return 0;
 }
@@ -132,31 +133,31 @@ take_list (struct fp_meta_log *r, const struct found *f,
  * good have none.
  */
 static void
-note_lists (struct fp_meta_log *r, const struct found *f)
+note_lists (struct fp_meta_log *log, const struct found *f)
 {
   for (unsigned i = 0; i < f->nr && !f->sure; i++)
     for (unsigned k = 0; k < i; k++)
-      r->several = r->several ||
-                   (f->seen[i].list->version >= f->base->version &&
-                    f->seen[k].list->version >= f->base->version &&
-                    !fp_membership_same (f->seen[i].list, f->seen[k].list));
-  for (unsigned i = 0; i < f->nr && r->several; i++) {
+      log->several = log->several ||
+                     (f->seen[i].list->version >= f->base->version &&
+                      f->seen[k].list->version >= f->base->version &&
+                      !fp_membership_same (f->seen[i].list, f->seen[k].list));
+  for (unsigned i = 0; i < f->nr && log->several; i++) {
     const struct fp_members *list = f->seen[i].list;
     uint64_t set = 0;
 
     if (list->version < f->base->version)
       continue;
-    for (unsigned k = 0; k < r->peers->nr; k++) {
-      int at = fp_membership_find (list, &r->uuid[k]);
+    for (unsigned k = 0; k < log->peers->nr; k++) {
+      int at = fp_membership_find (list, &log->uuid[k]);
 
       if (at >= 0 && list->members[at].current &&
-          fp_membership_may_have (f->seen, f->nr, &r->uuid[k], list))
+          fp_membership_may_have (f->seen, f->nr, &log->uuid[k], list))
         set |= UINT64_C (1) << k;
     }
-    if (r->forced)
-      set &= ~r->p->away;
+    if (log->forced)
+      set &= ~log->p->away;
     /* META_LOG_TRIED has room for one list of each server. */
-    (void) meta_log_note_tried (r, set, fp_membership_current (list));
+    (void) meta_log_note_tried (log, set, fp_membership_current (list));
   }
 }
 
@@ -166,18 +167,18 @@ note_lists (struct fp_meta_log *r, const struct found *f)
  * Return 1; 0 if there is no list; or an error.
  */
 static int
-choose_list (struct fp_meta_log *r, struct found *f, struct fp_error *error)
+choose_list (struct fp_meta_log *log, struct found *f, struct fp_error *error)
 {
-  const struct fp_volume_params *p = r->p;
+  const struct fp_volume_params *p = log->p;
   bool as_was = p->resume;
   int best;
 
-  for (unsigned i = 0; i < r->peers->nr; i++) {
-    const struct fp_members *list = &fp_peer_said (r->peers->at[i])->members;
+  for (unsigned i = 0; i < log->peers->nr; i++) {
+    const struct fp_members *list = &fp_peer_said (log->peers->at[i])->members;
 
     if (p->away >> i & 1)
       continue;
-    f->seen[f->nr++] = (struct fp_seen) { &r->uuid[i], list };
+    f->seen[f->nr++] = (struct fp_seen) { &log->uuid[i], list };
     as_was = as_was && list->version == p->had[i];
   }
   f->newest = FP_MAX (p->newest, fp_membership_newest (f->seen, f->nr));
@@ -196,55 +197,55 @@ choose_list (struct fp_meta_log *r, struct found *f, struct fp_error *error)
   f->sure = fp_membership_is_sure (f->seen, f->nr, (unsigned) best, p->copies);
   return fp_membership_enough (f->seen, f->nr, (unsigned) best, p->copies)
              ? 1
-             : changed (r, error);
+             : changed (log, error);
 }
 
 static int
-find_list (struct fp_meta_log *r, struct fp_error *error)
+find_list (struct fp_meta_log *log, struct fp_error *error)
 {
   struct found f = { .nr = 0 };
   int e;
 
-  r->listed = fp_peers_all (r->peers);
-  r->leaving = r->leave = r->p->leaves;
+  log->listed = fp_peers_all (log->peers);
+  log->leaving = log->leave = log->p->leaves;
 
   {
-    FP_LOCK_SCOPE (&r->lock);
-    if (r->restarted != 0 && r->p->resume)
-      return changed (r, error);
-    r->restarted = 0;
+    FP_LOCK_SCOPE (&log->lock);
+    if (log->restarted != 0 && log->p->resume)
+      return changed (log, error);
+    log->restarted = 0;
   }
-  e = choose_list (r, &f, error);
+  e = choose_list (log, &f, error);
   if (e <= 0)
-    return e < 0 ? e : begin_new (r, error);
-  e = take_list (r, &f, error);
+    return e < 0 ? e : begin_new (log, error);
+  e = take_list (log, &f, error);
   if (e == 0)
-    note_lists (r, &f);
+    note_lists (log, &f);
   return e;
 }
 
 /* Name one of the missing servers in error.  Return -EIO. */
 static int
-silent (struct fp_meta_log *r, uint64_t missing, const char *what,
+silent (struct fp_meta_log *log, uint64_t missing, const char *what,
         struct fp_error *error)
 {
   char where[FP_ADDR_MAX + 1];
   unsigned i = (unsigned) __builtin_ctzll (missing);
 
-  fp_addr_format (&r->p->servers[i], where);
+  fp_addr_format (&log->p->servers[i], where);
   return fp_fail (error, -EIO, "%s: did not %s in time", where, what);
 }
 
 #define RETRY_MS 20
 
 uint64_t
-meta_log_ask_all (struct fp_meta_log *r, uint64_t servers,
+meta_log_ask_all (struct fp_meta_log *log, uint64_t servers,
                   enum fp_record_op op, uint64_t deadline_ns)
 {
   uint64_t done = 0;
 
   while (done != servers && !fp_deadline_passed (deadline_ns)) {
-    done |= meta_log_ask (r, servers & ~done, op, NULL, deadline_ns, NULL);
+    done |= meta_log_ask (log, servers & ~done, op, NULL, deadline_ns, NULL);
     if (done != servers)
       poll (NULL, 0, RETRY_MS);
   }
@@ -252,14 +253,16 @@ meta_log_ask_all (struct fp_meta_log *r, uint64_t servers,
 }
 
 static int
-learn_map (struct fp_meta_log *r, uint64_t deadline_ns, struct fp_error *error)
+learn_map (struct fp_meta_log *log, uint64_t deadline_ns,
+           struct fp_error *error)
 {
   uint64_t done =
-      meta_log_ask_all (r, r->members, RECORD_OP_MAP_READ, deadline_ns);
+      meta_log_ask_all (log, log->members, RECORD_OP_MAP_READ, deadline_ns);
 
-  if (done != r->members)
-    return silent (r, r->members & ~done, "list the existing extents", error);
-  fp_recorded_advance (r->recorded, FP_RECORDED_KNOWN);
+  if (done != log->members)
+    return silent (log, log->members & ~done, "list the existing extents",
+                   error);
+  fp_recorded_advance (log->recorded, FP_RECORDED_KNOWN);
   return 0;
 }
 
@@ -270,26 +273,26 @@ learn_map (struct fp_meta_log *r, uint64_t deadline_ns, struct fp_error *error)
  * Return true if some servers were not heard.
  */
 static bool
-judge (struct fp_meta_log *r)
+judge (struct fp_meta_log *log)
 {
-  uint64_t stale = fp_peers_all (r->peers) & ~r->durable;
+  uint64_t stale = fp_peers_all (log->peers) & ~log->durable;
   bool missing;
 
   {
-    FP_LOCK_SCOPE (&r->extents->lock);
-    r->recorded->stale = stale;
-    fp_recorded_advance (r->recorded, FP_RECORDED_JUDGED);
-    missing = atomic_load (&r->recorded->unheard) != 0;
+    FP_LOCK_SCOPE (&log->extents->lock);
+    log->recorded->stale = stale;
+    fp_recorded_advance (log->recorded, FP_RECORDED_JUDGED);
+    missing = atomic_load (&log->recorded->unheard) != 0;
   }
-  for (uint64_t i = 0; i < r->extents->all; i++) {
-    bool exists = fp_recorded_has (r->recorded, i);
+  for (uint64_t i = 0; i < log->extents->all; i++) {
+    bool exists = fp_recorded_has (log->recorded, i);
 
-    peer_judge (r->peers, i, r->recorded->frozen || r->forced || exists,
+    peer_judge (log->peers, i, log->recorded->frozen || log->forced || exists,
                 exists ? stale : UINT64_MAX, missing);
   }
-  if (r->p->leaves != 0) {
-    peer_give_up_doubts (r->peers);
-    atomic_fetch_and (&r->recorded->unheard, ~r->p->leaves);
+  if (log->p->leaves != 0) {
+    peer_give_up_doubts (log->peers);
+    atomic_fetch_and (&log->recorded->unheard, ~log->p->leaves);
   }
   return missing;
 }
@@ -298,23 +301,23 @@ judge (struct fp_meta_log *r)
  * list is complete.
  */
 static int
-release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
+release (struct fp_meta_log *log, bool missing, uint64_t deadline_ns,
          struct fp_error *error)
 {
-  uint64_t stray = peer_with_strays (r->peers) & ~r->p->away, done;
+  uint64_t stray = peer_with_strays (log->peers) & ~log->p->away, done;
 
-  fp_recorded_advance (r->recorded, FP_RECORDED_COMPLETE);
-  done = meta_log_ask_all (r, stray, RECORD_OP_SWEEP, deadline_ns);
+  fp_recorded_advance (log->recorded, FP_RECORDED_COMPLETE);
+  done = meta_log_ask_all (log, stray, RECORD_OP_SWEEP, deadline_ns);
   if (done != stray)
-    return silent (r, stray & ~done, "release unused slabs", error);
+    return silent (log, stray & ~done, "release unused slabs", error);
   /* Clear the open mark of labels whose extents were moved and are in place.
    * If a server does not hear of that, they are in doubt again at the next
    * start.
    */
   if (!missing)
     (void) meta_log_ask (
-        r, fp_peers_all (r->peers), RECORD_OP_DOUBTS, NULL,
-        FP_MIN (deadline_ns, fp_deadline_in_ms (meta_log_patience_ms (r))),
+        log, fp_peers_all (log->peers), RECORD_OP_DOUBTS, NULL,
+        FP_MIN (deadline_ns, fp_deadline_in_ms (meta_log_patience_ms (log))),
         NULL);
   return 0;
 }
@@ -323,19 +326,19 @@ release (struct fp_meta_log *r, bool missing, uint64_t deadline_ns,
  * found might come back without them.  They are given the map first.
  */
 static int
-take_in (struct fp_meta_log *r, struct fp_error *error)
+take_in (struct fp_meta_log *log, struct fp_error *error)
 {
-  const struct fp_volume_params *p = r->p;
+  const struct fp_volume_params *p = log->p;
   uint64_t next;
 
-  if (!r->several || r->recorded->frozen || p->read_only ||
-      meta_log_may_write (r, r->members))
+  if (!log->several || log->recorded->frozen || p->read_only ||
+      meta_log_may_write (log, log->members))
     return 0;
-  next = meta_log_next (
-      r, r->members | (r->listed & ~p->away & ~p->joins & ~r->leaving));
+  next = meta_log_next (log, log->members | (log->listed & ~p->away &
+                                             ~p->joins & ~log->leaving));
   if (next == 0)
-    return fp_fail (error, -EROFS, FP_TOO_FEW_LISTS_WHY, r->title);
-  r->members = next;
+    return fp_fail (error, -EROFS, FP_TOO_FEW_LISTS_WHY, log->title);
+  log->members = next;
   return 0;
 }
 
@@ -348,16 +351,18 @@ take_in (struct fp_meta_log *r, struct fp_error *error)
  * old map would read zeros.
  */
 static int
-share_map (struct fp_meta_log *r, uint64_t deadline_ns, struct fp_error *error)
+share_map (struct fp_meta_log *log, uint64_t deadline_ns,
+           struct fp_error *error)
 {
   uint64_t done;
 
-  for (uint64_t i = 0; r->forced && i < r->extents->all; i++)
-    fp_recorded_set (r->recorded, i, true);
-  done = meta_log_ask_all (r, r->members, RECORD_OP_MAP_WRITE, deadline_ns);
-  return done == r->members ? 0
-                            : silent (r, r->members & ~done,
-                                      "record the existing extents", error);
+  for (uint64_t i = 0; log->forced && i < log->extents->all; i++)
+    fp_recorded_set (log->recorded, i, true);
+  done =
+      meta_log_ask_all (log, log->members, RECORD_OP_MAP_WRITE, deadline_ns);
+  return done == log->members ? 0
+                              : silent (log, log->members & ~done,
+                                        "record the existing extents", error);
 }
 
 /* Append to error that there is no way back, even if the list cannot be
@@ -375,89 +380,90 @@ begun_by_force (int e, struct fp_error *error)
 
 /* Return true if a server that leaves holds extents.  The probe found none. */
 static bool
-leaves_hold_extents (struct fp_meta_log *r)
+leaves_hold_extents (struct fp_meta_log *log)
 {
-  for (unsigned i = 0; i < r->peers->nr; i++) {
+  for (unsigned i = 0; i < log->peers->nr; i++) {
     struct fp_peer_room room;
 
-    (void) fp_peer_room (r->peers->at[i], &room);
-    if ((r->p->leaves >> i & 1) && room.held > 0)
+    (void) fp_peer_room (log->peers->at[i], &room);
+    if ((log->p->leaves >> i & 1) && room.held > 0)
       return true;
   }
   return false;
 }
 
 static int
-begin_list (struct fp_meta_log *r, uint64_t deadline_ns,
+begin_list (struct fp_meta_log *log, uint64_t deadline_ns,
             struct fp_error *error)
 {
   for (;;) {
-    bool is_new = !r->p->resume;
-    uint64_t next = meta_log_next (r, fp_peers_all (r->peers));
+    bool is_new = !log->p->resume;
+    uint64_t next = meta_log_next (log, fp_peers_all (log->peers));
     int e;
 
     if (is_new && next != 0)
-      r->members = next; /* a new volume waits for all servers */
-    e = meta_log_write_list (r, deadline_ns);
+      log->members = next; /* a new volume waits for all servers */
+    e = meta_log_write_list (log, deadline_ns);
     if (e == -EPERM)
-      return changed (r, error);
-    if (e == 0 && (!is_new || r->durable == fp_peers_all (r->peers)))
+      return changed (log, error);
+    if (e == 0 && (!is_new || log->durable == fp_peers_all (log->peers)))
       break;
     if (fp_deadline_passed (deadline_ns))
-      return silent (
-          r, e < 0 ? r->members : fp_peers_all (r->peers) & ~r->durable,
-          "record the volume's list of servers", error);
+      return silent (log,
+                     e < 0 ? log->members
+                           : fp_peers_all (log->peers) & ~log->durable,
+                     "record the volume's list of servers", error);
     poll (NULL, 0, RETRY_MS);
   }
-  fp_extents_raise_generation (r->extents,
-                               fp_membership_generation (r->list.version));
+  fp_extents_raise_generation (log->extents,
+                               fp_membership_generation (log->list.version));
   return 0;
 }
 
 int
-fp_meta_log_start (struct fp_meta_log *r, uint64_t deadline_ns,
+fp_meta_log_start (struct fp_meta_log *log, uint64_t deadline_ns,
                    struct fp_error *error)
 {
   bool marked, missing = false;
   int e;
 
-  if (r == NULL)
+  if (log == NULL)
     return 0;
-  e = find_list (r, error);
+  e = find_list (log, error);
   if (e == 0)
-    e = learn_map (r, deadline_ns, error);
+    e = learn_map (log, deadline_ns, error);
   if (e == 0)
-    missing = judge (r);
+    missing = judge (log);
   if (e == 0)
-    e = take_in (r, error);
+    e = take_in (log, error);
   /* The probe would have refused these; something has changed since. */
-  if (e == 0 && ((r->recorded->frozen &&
-                  (r->p->leaves != 0 || fp_copies_several (r->extents))) ||
-                 leaves_hold_extents (r)))
-    return changed (r, error);
-  if (e == 0 && r->p->read_only)
-    e = meta_log_read_copies (r, error);
-  if (r->recorded->frozen || r->p->read_only) {
-    FP_LOCK_SCOPE (&r->lock);
-    atomic_store (&r->recorded->version, r->list.version);
-    r->current = r->durable;
-    if (!r->recorded->frozen)
-      atomic_store (&r->peers->current, r->durable);
+  if (e == 0 && ((log->recorded->frozen &&
+                  (log->p->leaves != 0 || fp_copies_several (log->extents))) ||
+                 leaves_hold_extents (log)))
+    return changed (log, error);
+  if (e == 0 && log->p->read_only)
+    e = meta_log_read_copies (log, error);
+  if (log->recorded->frozen || log->p->read_only) {
+    FP_LOCK_SCOPE (&log->lock);
+    atomic_store (&log->recorded->version, log->list.version);
+    log->current = log->durable;
+    if (!log->recorded->frozen)
+      atomic_store (&log->peers->current, log->durable);
     return e;
   }
   if (e == 0)
-    e = meta_log_take_copies (r, deadline_ns, error);
-  marked = e == 0 && r->forced;
-  if (e == 0 && r->p->resume && !fp_copies_several (r->extents))
-    e = share_map (r, deadline_ns, error); /* else take_copies did */
+    e = meta_log_take_copies (log, deadline_ns, error);
+  marked = e == 0 && log->forced;
+  if (e == 0 && log->p->resume && !fp_copies_several (log->extents))
+    e = share_map (log, deadline_ns, error); /* else take_copies did */
   if (e == 0)
-    e = begin_list (r, deadline_ns, error);
+    e = begin_list (log, deadline_ns, error);
   if (e == 0)
-    e = release (r, missing, deadline_ns, error);
+    e = release (log, missing, deadline_ns, error);
   if (e < 0 && marked)
     return begun_by_force (e, error);
   if (e == 0) {
-    e = meta_log_run (r);
+    e = meta_log_run (log);
     if (e < 0)
       fp_fail (error, e, "cannot create a thread: %s", strerror (-e));
   }

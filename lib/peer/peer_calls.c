@@ -22,13 +22,13 @@
 #define SILENT_PARTS 4
 
 static int
-do_release (struct fp_peer *l, struct call *c)
+do_release (struct fp_peer *peer, struct call *c)
 {
   struct fp_release q = { .count = 1, .slabs = { c->extent->copy.slab } };
   int r;
 
   c->extent->releasing = true;
-  r = fp_ctl_release (l->s.ctl, &q, peer_soon (l));
+  r = fp_ctl_release (peer->s.ctl, &q, peer_soon (peer));
   if (r < 0)
     return r;
   fp_copy_forget (&c->extent->copy);
@@ -53,52 +53,53 @@ forget_range (struct fp_extents *t, const struct call *c)
  * queue pair has broken, no write of it is left once there is a new one.
  */
 static int
-settle_writes (struct fp_peer *l, unsigned lane, struct fp_extent *p)
+settle_writes (struct fp_peer *peer, unsigned lane, struct fp_extent *p)
 {
-  int r = l->peers->ops->flush (l->peers->lanes[lane], l->index, p);
+  int r = peer->peers->ops->flush (peer->peers->lanes[lane], peer->index, p);
 
   if (r > 0)
     return 0;
   /* The read failed, and not because of the connection. */
-  if (r < 0 && !peer_lane_broken (l, lane))
+  if (r < 0 && !peer_lane_broken (peer, lane))
     return r;
   r = 0;
-  if (peer_lane_broken (l, lane))
-    r = peer_mend_lanes (l);
-  if (!peer_lane_broken (l, lane))
+  if (peer_lane_broken (peer, lane))
+    r = peer_mend_lanes (peer);
+  if (!peer_lane_broken (peer, lane))
     return 0;
   /* With one copy the session goes on: the caller retries when the lane is
    * there.
    */
-  return r == 0 && !fp_copies_several (l->peers->extents) ? -EBUSY
-                                                          : -ECONNRESET;
+  return r == 0 && !fp_copies_several (peer->peers->extents) ? -EBUSY
+                                                             : -ECONNRESET;
 }
 
 static int
-do_zero (struct fp_peer *l, struct call *c)
+do_zero (struct fp_peer *peer, struct call *c)
 {
   struct fp_zero q = { .slab = c->extent->copy.slab };
   uint64_t deadline;
   int r = 0;
 
-  peer_answered (l);
+  peer_answered (peer);
   /* If it is not held, the end of its session has placed the writes. */
   for (unsigned i = 0;
-       r == 0 && atomic_load (&c->extent->held) && i < l->peers->nr_lanes; i++)
-    r = settle_writes (l, i, c->extent);
-  deadline = peer_slow (l);
+       r == 0 && atomic_load (&c->extent->held) && i < peer->peers->nr_lanes;
+       i++)
+    r = settle_writes (peer, i, c->extent);
+  deadline = peer_slow (peer);
   for (uint64_t n = 0; r == 0 && n < c->length; n += q.length) {
     uint64_t asked = fp_boot_ns ();
 
     q.offset = c->offset + n;
     q.length = FP_MIN (c->length - n, ZERO_SIZE);
-    (void) peer_soon (l);
-    r = fp_ctl_zero (l->s.ctl, &q, deadline);
+    (void) peer_soon (peer);
+    r = fp_ctl_zero (peer->s.ctl, &q, deadline);
     if (r == 0)
-      peer_renewed (l, asked);
+      peer_renewed (peer, asked);
   }
   if (r == 0 && c->last)
-    forget_range (l->peers->extents, c);
+    forget_range (peer->peers->extents, c);
   return r;
 }
 
@@ -128,7 +129,7 @@ peer_session_broken (int r)
  * the donor is away, the extent is OFFLINE, and the donor's next list tells.
  */
 static void
-finish_extent (struct fp_peer *l, struct call *c, int r, bool up)
+finish_extent (struct fp_peer *peer, struct call *c, int r, bool up)
 {
   struct fp_extent *p = c->extent;
 
@@ -137,78 +138,79 @@ finish_extent (struct fp_peer *l, struct call *c, int r, bool up)
     fp_copy_forget (&p->copy);
   if ((r == 0 && c->kind == CALL_RELEASE) || !atomic_load (&p->held)) {
     p->releasing = c->kind == CALL_RELEASE;
-    peer_forget (l, p, FP_EXTENT_BUSY);
+    peer_forget (peer, p, FP_EXTENT_BUSY);
   }
-  else if (up && p->releasing && l->record != NULL &&
-           !fp_copies_several (l->peers->extents)) {
+  else if (up && p->releasing && peer->record != NULL &&
+           !fp_copies_several (peer->peers->extents)) {
     /* The donor refused, but it is recorded that the extent does not exist. */
     p->releasing = false;
-    l->peers->ops->kept (l->peers->v, (uint64_t) (p - l->peers->extents->p));
+    peer->peers->ops->kept (peer->peers->v,
+                            (uint64_t) (p - peer->peers->extents->p));
   }
   else {
     /* The donor refused, so it still has the slab; or its next list tells. */
     if (up)
       p->releasing = false;
-    if (!fp_extent_move (l->peers->extents, p, FP_EXTENT_BUSY,
+    if (!fp_extent_move (peer->peers->extents, p, FP_EXTENT_BUSY,
                          up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
       abort (); /* the caller owns it */
   }
 }
 
 static void
-finish_call (struct fp_peer *l, struct call *c, int r, bool up)
+finish_call (struct fp_peer *peer, struct call *c, int r, bool up)
 {
   bool taken = c->kind == CALL_TAKE;
 
   if (c->kind == CALL_CHECK_EMPTY) {
     if (!up)
-      r = peer_do_check_empty (l); /* no donor is needed */
+      r = peer_do_check_empty (peer); /* no donor is needed */
   }
   else if (c->kind == CALL_REOPEN) {
-    r = peer_finish_reopen (l, c, r, up);
+    r = peer_finish_reopen (peer, c, r, up);
   }
   else if (c->kind == CALL_RELEASE || c->kind == CALL_ZERO) {
-    finish_extent (l, c, r, up);
+    finish_extent (peer, c, r, up);
   }
   {
-    FP_LOCK_SCOPE (&l->lock);
+    FP_LOCK_SCOPE (&peer->lock);
     c->result = r;
     c->state = c->state == CALL_LEFT ? CALL_FREE : CALL_DONE;
-    pthread_cond_broadcast (&l->cond);
+    pthread_cond_broadcast (&peer->cond);
   }
   if (taken)
-    fp_notifier_raise (&l->peers->extents->changes);
+    fp_notifier_raise (&peer->peers->extents->changes);
 }
 
 static struct call *
-next_call (struct fp_peer *l)
+next_call (struct fp_peer *peer)
 {
-  FP_LOCK_SCOPE (&l->lock);
-  struct call *c = l->calls;
+  FP_LOCK_SCOPE (&peer->lock);
+  struct call *c = peer->calls;
 
   if (c != NULL) {
-    l->calls = c->next;
-    if (l->calls == NULL)
-      l->calls_tail = &l->calls;
+    peer->calls = c->next;
+    if (peer->calls == NULL)
+      peer->calls_tail = &peer->calls;
   }
   return c;
 }
 
 int
-peer_do_calls (struct fp_peer *l)
+peer_do_calls (struct fp_peer *peer)
 {
   struct call *c;
 
-  while ((c = next_call (l)) != NULL) {
+  while ((c = next_call (peer)) != NULL) {
     uint64_t asked = fp_boot_ns ();
     int r = -EINVAL;
 
     switch (c->kind) {
     case CALL_RELEASE:
-      r = do_release (l, c);
+      r = do_release (peer, c);
       break;
     case CALL_ZERO:
-      r = do_zero (l, c);
+      r = do_zero (peer, c);
       break;
     case CALL_TARGET:
     case CALL_DROP_TARGET:
@@ -216,36 +218,36 @@ peer_do_calls (struct fp_peer *l)
     case CALL_REOPEN:
     case CALL_MARK:
     case CALL_DROP:
-      r = peer_do_move_call (l, c);
+      r = peer_do_move_call (peer, c);
       break;
     case CALL_CHECK_EMPTY:
-      r = peer_do_check_empty (l);
+      r = peer_do_check_empty (peer);
       break;
     }
     if (peer_session_broken (r)) {
-      if (fp_ctl_why (l->s.ctl)[0] != '\0')
-        peer_set_why (l, fp_ctl_why (l->s.ctl));
-      finish_call (l, c, -ENOTCONN, false);
+      if (fp_ctl_why (peer->s.ctl)[0] != '\0')
+        peer_set_why (peer, fp_ctl_why (peer->s.ctl));
+      finish_call (peer, c, -ENOTCONN, false);
       return r;
     }
     /* The other calls renew the lease themselves, or sent no message. */
     if (c->kind == CALL_RELEASE)
-      peer_renewed (l, asked);
-    finish_call (l, c, r, true);
+      peer_renewed (peer, asked);
+    finish_call (peer, c, r, true);
   }
   return 0;
 }
 
 void
-peer_fail_calls (struct fp_peer *l)
+peer_fail_calls (struct fp_peer *peer)
 {
   struct call *c;
 
-  while ((c = next_call (l)) != NULL)
-    finish_call (l, c, -ENOTCONN, false);
-  peer_fail_places (l);
-  peer_fail_records (l);
-  peer_settle (l, false);
+  while ((c = next_call (peer)) != NULL)
+    finish_call (peer, c, -ENOTCONN, false);
+  peer_fail_places (peer);
+  peer_fail_records (peer);
+  peer_settle (peer, false);
 }
 
 /* End c at once, as peer_fail_calls does, if it keeps an extent shut and the
@@ -254,62 +256,62 @@ peer_fail_calls (struct fp_peer *l)
  * The caller holds the lock.
  */
 static bool
-fail_now (struct fp_peer *l, struct call *c)
+fail_now (struct fp_peer *peer, struct call *c)
 {
   bool reopens = c->kind == CALL_REOPEN && !c->relabel;
 
   if (!reopens && c->kind != CALL_RELEASE && c->kind != CALL_ZERO)
     return false;
-  if (!peer_can_fail_now (l, c->extent))
+  if (!peer_can_fail_now (peer, c->extent))
     return false;
   c->result = -ENOTCONN;
   if (reopens)
-    c->result = peer_finish_reopen (l, c, -ENOTCONN, false);
+    c->result = peer_finish_reopen (peer, c, -ENOTCONN, false);
   else
-    finish_extent (l, c, -ENOTCONN, false); /* only locks of notifiers */
+    finish_extent (peer, c, -ENOTCONN, false); /* only locks of notifiers */
   c->state = CALL_DONE;
   return true;
 }
 
 void
-peer_call (struct fp_peer *l, struct call *c)
+peer_call (struct fp_peer *peer, struct call *c)
 {
   bool ended;
 
   {
-    FP_LOCK_SCOPE (&l->lock);
+    FP_LOCK_SCOPE (&peer->lock);
     c->state = CALL_WAITED;
-    if (fail_now (l, c))
+    if (fail_now (peer, c))
       return;
-    ended = l->life >= THREAD_ENDED;
+    ended = peer->life >= THREAD_ENDED;
     if (!ended) {
-      *l->calls_tail = c;
-      l->calls_tail = &c->next;
+      *peer->calls_tail = c;
+      peer->calls_tail = &c->next;
     }
   }
   /* The thread has ended, so it does not look into the queue any more. */
   if (ended)
-    finish_call (l, c, -ENOTCONN, false);
+    finish_call (peer, c, -ENOTCONN, false);
   else
-    peer_wake (l);
+    peer_wake (peer);
 }
 
 int
-peer_run_call (struct fp_peer *l, struct call *c)
+peer_run_call (struct fp_peer *peer, struct call *c)
 {
-  peer_call (l, c);
-  FP_LOCK_SCOPE (&l->lock);
+  peer_call (peer, c);
+  FP_LOCK_SCOPE (&peer->lock);
   while (c->state != CALL_DONE)
-    pthread_cond_wait (&l->cond, &l->lock);
+    pthread_cond_wait (&peer->cond, &peer->lock);
   return c->result;
 }
 
 static struct call *
-keep_call (struct fp_peer *l, const struct call *what)
+keep_call (struct fp_peer *peer, const struct call *what)
 {
-  FP_LOCK_SCOPE (&l->lock);
+  FP_LOCK_SCOPE (&peer->lock);
   for (unsigned k = 0; k < PEER_KEPT; k++) {
-    struct call *c = &l->kept[k];
+    struct call *c = &peer->kept[k];
 
     if (c->state == CALL_FREE) {
       *c = *what;
@@ -345,19 +347,20 @@ others_go_on (struct fp_extents *t, const struct call *c)
 
 /* Return true if the donor has answered a message sent since then. */
 static bool
-answers (struct fp_peer *l, uint64_t since_ns)
+answers (struct fp_peer *peer, uint64_t since_ns)
 {
-  return fp_peer_session (l) != 0 && atomic_load (&l->proof_ns) >= since_ns;
+  return fp_peer_session (peer) != 0 &&
+         atomic_load (&peer->proof_ns) >= since_ns;
 }
 
 /* Make each other peer that waits for no answer send a PING. */
 static void
-ask_others (const struct fp_peer *l)
+ask_others (const struct fp_peer *peer)
 {
-  for (unsigned s = 0; s < l->peers->nr; s++)
-    if (s != l->index) {
-      atomic_store (&l->peers->at[s]->ping_now, true);
-      peer_wake (l->peers->at[s]);
+  for (unsigned s = 0; s < peer->peers->nr; s++)
+    if (s != peer->index) {
+      atomic_store (&peer->peers->at[s]->ping_now, true);
+      peer_wake (peer->peers->at[s]);
     }
 }
 
@@ -366,13 +369,13 @@ ask_others (const struct fp_peer *l)
  * volume goes on without this donor.
  */
 static bool
-may_do_without (const struct fp_peer *l, uint64_t since_ns)
+may_do_without (const struct fp_peer *peer, uint64_t since_ns)
 {
-  struct fp_extents *t = l->peers->extents;
+  struct fp_extents *t = peer->peers->extents;
   uint64_t sound = 0;
 
-  for (unsigned s = 0; s < l->peers->nr; s++)
-    if (s != l->index && answers (l->peers->at[s], since_ns))
+  for (unsigned s = 0; s < peer->peers->nr; s++)
+    if (s != peer->index && answers (peer->peers->at[s], since_ns))
       sound |= UINT64_C (1) << s;
   for (uint64_t i = 0; i < t->nr; i++) {
     uint8_t in_sync = fp_copies_in_sync (t, i),
@@ -386,8 +389,8 @@ may_do_without (const struct fp_peer *l, uint64_t since_ns)
 
       if (!(in_sync >> c & 1))
         continue;
-      here |= server == l->index;
-      elsewhere |= server != l->index && (sound >> server & 1) &&
+      here |= server == peer->index;
+      elsewhere |= server != peer->index && (sound >> server & 1) &&
                    !(bad >> c & 1) &&
                    (s == FP_EXTENT_READY || s == FP_EXTENT_FROZEN ||
                     s == FP_EXTENT_BUSY);
@@ -409,19 +412,20 @@ struct silence {
  * limit.  The caller holds the lock.
  */
 static unsigned
-silence (struct fp_peer *l, struct silence *s)
+silence (struct fp_peer *peer, struct silence *s)
 {
-  unsigned ms = FP_MIN (
-      FP_MAX (l->peers->p->timeout_ms / 8 * 3, SILENT_MIN_MS), SILENT_MAX_MS);
+  unsigned ms =
+      FP_MIN (FP_MAX (peer->peers->p->timeout_ms / 8 * 3, SILENT_MIN_MS),
+              SILENT_MAX_MS);
   uint64_t now = fp_now_ns ();
 
-  if (l->asks_ns == 0 || l->asks_ns != s->asks_ns) {
+  if (peer->asks_ns == 0 || peer->asks_ns != s->asks_ns) {
     s->ns = 0;
     s->others = false;
   }
   else
     s->ns += FP_MIN (now - s->looked_ns, 2 * SILENT_LOOK_MS * FP_NS_PER_MS);
-  s->asks_ns = l->asks_ns;
+  s->asks_ns = peer->asks_ns;
   s->looked_ns = now;
   return (unsigned) (s->ns / (ms * FP_NS_PER_MS / SILENT_PARTS));
 }
@@ -431,26 +435,26 @@ silence (struct fp_peer *l, struct silence *s)
  * to this (peer_slow).
  */
 static void
-cut_if_silent (struct fp_peer *l, const struct call *c, struct silence *s)
+cut_if_silent (struct fp_peer *peer, const struct call *c, struct silence *s)
 {
   unsigned parts;
 
   {
-    FP_LOCK_SCOPE (&l->lock);
-    parts = silence (l, s);
+    FP_LOCK_SCOPE (&peer->lock);
+    parts = silence (peer, s);
   }
   if (parts >= SILENT_PARTS / 2 && !s->others) {
-    ask_others (l);
+    ask_others (peer);
     s->others = true;
   }
-  if (parts < SILENT_PARTS || !others_go_on (l->peers->extents, c) ||
-      !may_do_without (l, s->asks_ns))
+  if (parts < SILENT_PARTS || !others_go_on (peer->peers->extents, c) ||
+      !may_do_without (peer, s->asks_ns))
     return;
-  FP_LOCK_SCOPE (&l->lock);
-  if (l->asked != NULL && l->state == FP_SERVER_UP &&
-      l->asks_ns == s->asks_ns) {
-    fp_peer_away (l); /* away from now on, not since it was asked */
-    fp_ctl_hang_up (l->asked);
+  FP_LOCK_SCOPE (&peer->lock);
+  if (peer->asked != NULL && peer->state == FP_SERVER_UP &&
+      peer->asks_ns == s->asks_ns) {
+    fp_peer_away (peer); /* away from now on, not since it was asked */
+    fp_ctl_hang_up (peer->asked);
   }
 }
 
@@ -462,22 +466,22 @@ cut_if_silent (struct fp_peer *l, const struct call *c, struct silence *s)
  * waits without a deadline.
  */
 static int
-run_call_by (struct fp_peer *l, struct call *what, uint64_t deadline_ns)
+run_call_by (struct fp_peer *peer, struct call *what, uint64_t deadline_ns)
 {
-  struct call *c = keep_call (l, what);
-  bool may_cut = others_go_on (l->peers->extents, what);
+  struct call *c = keep_call (peer, what);
+  bool may_cut = others_go_on (peer->peers->extents, what);
   struct silence silent = { 0 };
 
   if (c == NULL)
-    return peer_run_call (l, what);
-  peer_call (l, c);
+    return peer_run_call (peer, what);
+  peer_call (peer, c);
   for (;;) {
     struct timespec until;
     int ms;
 
     if (may_cut)
-      cut_if_silent (l, what, &silent);
-    FP_LOCK_SCOPE (&l->lock);
+      cut_if_silent (peer, what, &silent);
+    FP_LOCK_SCOPE (&peer->lock);
     if (c->state == CALL_DONE) {
       c->state = CALL_FREE;
       return c->result;
@@ -489,20 +493,21 @@ run_call_by (struct fp_peer *l, struct call *what, uint64_t deadline_ns)
     }
     fp_timespec_after (&until, may_cut ? FP_MIN ((unsigned) ms, SILENT_LOOK_MS)
                                        : (unsigned) ms);
-    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
+    (void) pthread_cond_timedwait (&peer->cond, &peer->lock, &until);
   }
 }
 
 int
-fp_peer_release (struct fp_peer *l, struct fp_extent *p, uint64_t deadline_ns)
+fp_peer_release (struct fp_peer *peer, struct fp_extent *p,
+                 uint64_t deadline_ns)
 {
   struct call c = { .kind = CALL_RELEASE, .extent = p };
 
-  return run_call_by (l, &c, deadline_ns);
+  return run_call_by (peer, &c, deadline_ns);
 }
 
 int
-fp_peer_zero (struct fp_peer *l, struct fp_extent *p, uint64_t offset,
+fp_peer_zero (struct fp_peer *peer, struct fp_extent *p, uint64_t offset,
               uint64_t length, bool last, uint64_t deadline_ns)
 {
   struct call c = {
@@ -513,109 +518,112 @@ fp_peer_zero (struct fp_peer *l, struct fp_extent *p, uint64_t offset,
     .length = length,
   };
 
-  return run_call_by (l, &c, deadline_ns);
+  return run_call_by (peer, &c, deadline_ns);
 }
 
 void
-peer_renewed (struct fp_peer *l, uint64_t asked_ns)
+peer_renewed (struct fp_peer *peer, uint64_t asked_ns)
 {
-  uint64_t mono_ns = fp_lease_renew (l->peers->lease, l->index, asked_ns,
-                                     l->s.hello.lease_ms);
+  uint64_t mono_ns = fp_lease_renew (peer->peers->lease, peer->index, asked_ns,
+                                     peer->s.hello.lease_ms);
 
   /* Answers may come out of order. */
-  if (mono_ns > atomic_load (&l->proof_ns))
-    atomic_store (&l->proof_ns, mono_ns);
-  atomic_store (&l->mute, false);
+  if (mono_ns > atomic_load (&peer->proof_ns))
+    atomic_store (&peer->proof_ns, mono_ns);
+  atomic_store (&peer->mute, false);
 }
 
 int
-peer_opened (struct fp_peer *l, uint64_t asked_ns, uint64_t epoch)
+peer_opened (struct fp_peer *peer, uint64_t asked_ns, uint64_t epoch)
 {
-  const struct fp_volume_params *p = l->peers->p;
-  uint64_t others = fp_peers_all (l->peers) & atomic_load (&l->peers->open) &
-                    ~(UINT64_C (1) << l->index);
+  const struct fp_volume_params *p = peer->peers->p;
+  uint64_t others = fp_peers_all (peer->peers) &
+                    atomic_load (&peer->peers->open) &
+                    ~(UINT64_C (1) << peer->index);
   /* Each client that opens the volume to write raises the epoch.  A donor that
    * joins a volume cannot tell what happened before that.
    */
-  bool unbroken =
-      l->stage >= STAGE_OPENED ? epoch == l->epoch + !p->read_only : !l->joins;
+  bool unbroken = peer->stage >= STAGE_OPENED
+                      ? epoch == peer->epoch + !p->read_only
+                      : !peer->joins;
   /* A donor remembers FP_FORMER_MIN former clients, about one per epoch. */
-  bool forgets = l->stage >= STAGE_OPENED && !p->read_only &&
-                 epoch > l->epoch &&
-                 epoch - l->epoch > FP_FORMER_MIN - FORMER_MARGIN;
+  bool forgets = peer->stage >= STAGE_OPENED && !p->read_only &&
+                 epoch > peer->epoch &&
+                 epoch - peer->epoch > FP_FORMER_MIN - FORMER_MARGIN;
 
-  if (!fp_lease_open (l->peers->lease, l->index, others, unbroken, forgets,
-                      asked_ns, l->s.hello.lease_ms))
+  if (!fp_lease_open (peer->peers->lease, peer->index, others, unbroken,
+                      forgets, asked_ns, peer->s.hello.lease_ms))
     return -EPERM;
-  peer_renewed (l, asked_ns);
-  peer_reach (l, STAGE_OPENED);
-  l->epoch = epoch;
+  peer_renewed (peer, asked_ns);
+  peer_reach (peer, STAGE_OPENED);
+  peer->epoch = epoch;
   return 0;
 }
 
 void
-fp_peer_status (struct fp_peer *l, struct fp_server_status *s)
+fp_peer_status (struct fp_peer *peer, struct fp_server_status *s)
 {
   memset (s, 0, sizeof *s);
-  s->extents = atomic_load (&l->extents);
-  s->bytes_read = atomic_load (&l->bytes_read);
-  s->bytes_written = atomic_load (&l->bytes_written);
-  s->ops = atomic_load (&l->ops_done);
-  s->errors = atomic_load (&l->errors);
-  FP_LOCK_SCOPE (&l->lock);
-  fp_addr_format (l->addr, s->addr);
-  memcpy (s->name, l->name, sizeof s->name);
-  s->state = l->state;
-  s->transport = l->transport;
-  s->control = l->control;
-  s->slabs_total = l->slabs_total;
-  s->slabs_free = l->slabs_free;
-  s->reconnects = l->reconnects;
-  memcpy (s->why, l->why, sizeof s->why);
+  s->extents = atomic_load (&peer->extents);
+  s->bytes_read = atomic_load (&peer->bytes_read);
+  s->bytes_written = atomic_load (&peer->bytes_written);
+  s->ops = atomic_load (&peer->ops_done);
+  s->errors = atomic_load (&peer->errors);
+  FP_LOCK_SCOPE (&peer->lock);
+  fp_addr_format (peer->addr, s->addr);
+  memcpy (s->name, peer->name, sizeof s->name);
+  s->state = peer->state;
+  s->transport = peer->transport;
+  s->control = peer->control;
+  s->slabs_total = peer->slabs_total;
+  s->slabs_free = peer->slabs_free;
+  s->reconnects = peer->reconnects;
+  memcpy (s->why, peer->why, sizeof s->why);
 }
 
 static int
-wait_up (struct fp_peer *l, uint64_t deadline_ns, struct fp_error *error)
+wait_up (struct fp_peer *peer, uint64_t deadline_ns, struct fp_error *error)
 {
-  FP_LOCK_SCOPE (&l->lock);
+  FP_LOCK_SCOPE (&peer->lock);
   /* The session is counted a moment before the state is UP. */
-  while (l->session == 0 || l->state == FP_SERVER_CONNECTING) {
+  while (peer->session == 0 || peer->state == FP_SERVER_CONNECTING) {
     struct timespec until;
     char where[FP_ADDR_MAX + 1];
 
-    if (l->session > 0 && fp_deadline_passed (deadline_ns))
+    if (peer->session > 0 && fp_deadline_passed (deadline_ns))
       break;
-    if (l->state == FP_SERVER_LOST ||
+    if (peer->state == FP_SERVER_LOST ||
         (fp_deadline_passed (deadline_ns) &&
-         fp_deadline_passed (atomic_load (&l->learn_until_ns)))) {
-      fp_addr_format (l->addr, where);
-      if (strncmp (l->why, where, strlen (where)) == 0)
-        return fp_fail (error, -ENOTCONN, "%s", l->why);
+         fp_deadline_passed (atomic_load (&peer->learn_until_ns)))) {
+      fp_addr_format (peer->addr, where);
+      if (strncmp (peer->why, where, strlen (where)) == 0)
+        return fp_fail (error, -ENOTCONN, "%s", peer->why);
       return fp_fail (error, -ENOTCONN, "%s: %s", where,
-                      l->why[0] != '\0' ? l->why : "did not answer in time");
+                      peer->why[0] != '\0' ? peer->why
+                                           : "did not answer in time");
     }
     fp_timespec_after (&until, 50);
     /* A timeout means: look again. */
-    (void) pthread_cond_timedwait (&l->cond, &l->lock, &until);
+    (void) pthread_cond_timedwait (&peer->cond, &peer->lock, &until);
   }
   return 0;
 }
 
 int
-fp_peer_wait_up (struct fp_peer *l, uint64_t deadline_ns, bool *told,
+fp_peer_wait_up (struct fp_peer *peer, uint64_t deadline_ns, bool *told,
                  struct fp_error *error)
 {
-  const struct fp_volume_params *p = l->peers->p;
+  const struct fp_volume_params *p = peer->peers->p;
   uint64_t soon = FP_MIN (fp_deadline_in_ms (PATIENCE_MS), deadline_ns);
   int r;
 
   if (told == NULL || *told || p->waits == NULL)
-    return wait_up (l, deadline_ns, error);
-  r = wait_up (l, soon, error);
+    return wait_up (peer, deadline_ns, error);
+  r = wait_up (peer, soon, error);
   /* An earlier failure is not a matter of time. */
   if (r == 0 || !fp_deadline_passed (soon) || fp_deadline_passed (deadline_ns))
     return r;
   *told = true;
   p->waits (error->text, (unsigned) fp_deadline_left_ms (deadline_ns));
-  return wait_up (l, deadline_ns, error);
+  return wait_up (peer, deadline_ns, error);
 }

@@ -9,36 +9,36 @@
 
 /* Fill in the next labels to write, from entry *i on.  Return how many. */
 static unsigned
-fill_doubts (struct fp_peer *l, bool lost, uint64_t *i)
+fill_doubts (struct fp_peer *peer, bool lost, uint64_t *i)
 {
-  struct fp_extents *t = l->peers->extents;
+  struct fp_extents *t = peer->peers->extents;
   unsigned n = 0;
 
-  FP_LOCK_SCOPE (&l->peers->extents->lock);
+  FP_LOCK_SCOPE (&peer->peers->extents->lock);
   for (; *i < t->all && n < FP_MAX_GRANTS; ++*i) {
     struct fp_extent *p = &t->p[*i];
 
-    if (!atomic_load (&p->doubt) || atomic_load (&p->server) != l->index ||
+    if (!atomic_load (&p->doubt) || atomic_load (&p->server) != peer->index ||
         (fp_extent_state (p) == FP_EXTENT_LOST) != lost)
       continue;
-    l->labels.labels[n++] =
+    peer->labels.labels[n++] =
         fp_extent_label (t, *i, p->copy.slab,
                          p->copy.generation | (lost ? FP_GENERATION_OPEN : 0));
     /* A LOST extent stays in doubt. */
     atomic_store (&p->doubt, lost);
   }
-  l->labels.count = n;
+  peer->labels.count = n;
   return n;
 }
 
 int
-peer_label_doubts (struct fp_peer *l, bool lost)
+peer_label_doubts (struct fp_peer *peer, bool lost)
 {
   uint64_t i = 0;
   int r = 0;
 
-  while (r == 0 && fill_doubts (l, lost, &i) > 0)
-    r = fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
+  while (r == 0 && fill_doubts (peer, lost, &i) > 0)
+    r = fp_ctl_label (peer->s.ctl, &peer->labels, peer_soon (peer));
   return r;
 }
 

@@ -34,7 +34,7 @@ shut_unused (struct fp_extent *p)
 static bool
 abandon (struct fp_peers *peers, struct fp_extent *p)
 {
-  struct fp_peer *l = peers->at[atomic_load (&p->server)];
+  struct fp_peer *peer = peers->at[atomic_load (&p->server)];
   enum fp_extent_state s = fp_extent_state (p);
   bool moved;
 
@@ -46,10 +46,10 @@ abandon (struct fp_peers *peers, struct fp_extent *p)
     fp_copy_forget (&p->copy);
     atomic_store (&p->held, false);
     atomic_fetch_sub (&peers->extents->allocated, 1);
-    atomic_fetch_sub (&l->extents, 1);
+    atomic_fetch_sub (&peer->extents, 1);
     p->releasing = false;
-    atomic_store (&l->sweep, true);
-    peer_wake (l);
+    atomic_store (&peer->sweep, true);
+    peer_wake (peer);
     moved = fp_extent_move (peers->extents, p,
                             s == FP_EXTENT_READY ? FP_EXTENT_BUSY : s,
                             FP_EXTENT_EMPTY);
@@ -59,8 +59,8 @@ abandon (struct fp_peers *peers, struct fp_extent *p)
   if (s == FP_EXTENT_LOST) {
     /* A label in doubt would be believed once its server is current. */
     if (atomic_exchange (&p->doubt, false)) {
-      atomic_store (&l->sweep, true);
-      peer_wake (l);
+      atomic_store (&peer->sweep, true);
+      peer_wake (peer);
     }
     atomic_fetch_sub (&peers->extents->lost, 1);
     p->copy = (struct fp_copy) { .slab = UINT64_MAX };
@@ -109,19 +109,20 @@ fp_peer_tidy (struct fp_peers *peers, uint64_t k)
 }
 
 void
-peer_forget (struct fp_peer *l, struct fp_extent *p, enum fp_extent_state from)
+peer_forget (struct fp_peer *peer, struct fp_extent *p,
+             enum fp_extent_state from)
 {
-  struct fp_extents *t = l->peers->extents;
+  struct fp_extents *t = peer->peers->extents;
   bool wanted = !p->releasing;
 
   atomic_store (&p->held, false);
   p->releasing = false;
-  atomic_fetch_sub (&l->peers->extents->allocated, 1);
-  atomic_fetch_sub (&l->extents, 1);
+  atomic_fetch_sub (&peer->peers->extents->allocated, 1);
+  atomic_fetch_sub (&peer->extents, 1);
   if (wanted)
-    atomic_store (&l->lost_any, true);
+    atomic_store (&peer->lost_any, true);
   if (wanted)
-    atomic_fetch_add (&l->peers->extents->lost, 1);
+    atomic_fetch_add (&peer->peers->extents->lost, 1);
   else
     peer_forget_written (t, (uint64_t) (p - t->p));
   if (!fp_extent_move (t, p, from, wanted ? FP_EXTENT_LOST : FP_EXTENT_EMPTY))
@@ -129,44 +130,44 @@ peer_forget (struct fp_peer *l, struct fp_extent *p, enum fp_extent_state from)
 }
 
 void
-peer_forget_offline (struct fp_peer *l, struct fp_extent *p)
+peer_forget_offline (struct fp_peer *peer, struct fp_extent *p)
 {
   for (;;) {
     {
-      FP_LOCK_SCOPE (&l->peers->extents->lock);
+      FP_LOCK_SCOPE (&peer->peers->extents->lock);
       if (fp_extent_state (p) != FP_EXTENT_OFFLINE ||
-          atomic_load (&p->server) != l->index)
+          atomic_load (&p->server) != peer->index)
         return;
       if ((atomic_load (&p->word) & FP_EXTENT_USERS) == 0) {
         fp_copy_forget (&p->copy);
         return;
       }
     }
-    (void) fp_extent_drained (l->peers->extents, p, FP_NEVER);
+    (void) fp_extent_drained (peer->peers->extents, p, FP_NEVER);
   }
 }
 
 void
-peer_judge_missing (struct fp_peer *l)
+peer_judge_missing (struct fp_peer *peer)
 {
-  struct fp_extents *t = l->peers->extents;
+  struct fp_extents *t = peer->peers->extents;
   bool any = false;
 
   for (uint64_t i = 0; i < t->all; i++) {
     struct fp_extent *p = &t->p[i];
     enum fp_extent_state s;
 
-    if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
+    if (!atomic_load (&p->held) || atomic_load (&p->server) != peer->index)
       continue;
-    FP_LOCK_SCOPE (&l->peers->extents->lock);
+    FP_LOCK_SCOPE (&peer->peers->extents->lock);
     s = fp_extent_state (p);
-    if (!atomic_load (&p->held) || atomic_load (&p->server) != l->index)
+    if (!atomic_load (&p->held) || atomic_load (&p->server) != peer->index)
       continue;
     if (s == FP_EXTENT_OFFLINE) {
-      peer_forget (l, p, FP_EXTENT_OFFLINE);
+      peer_forget (peer, p, FP_EXTENT_OFFLINE);
       any = true;
     }
-    else if (s == FP_EXTENT_BUSY && p->seen != l->attempt) {
+    else if (s == FP_EXTENT_BUSY && p->seen != peer->attempt) {
       /* The owner's call will find that the memory is gone. */
       atomic_store (&p->held, false);
       any = true;

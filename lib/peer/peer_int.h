@@ -188,40 +188,40 @@ struct fp_peer {
  * waits: there is no other copy to go on with.
  */
 static inline bool
-peer_can_fail_now (const struct fp_peer *l, const struct fp_extent *p)
+peer_can_fail_now (const struct fp_peer *peer, const struct fp_extent *p)
 {
-  return fp_copies_several (l->peers->extents) && l->asked == NULL &&
-         l->state != FP_SERVER_LOST &&
+  return fp_copies_several (peer->peers->extents) && peer->asked == NULL &&
+         peer->state != FP_SERVER_LOST &&
          (atomic_load (&p->word) & FP_EXTENT_USERS) == 0;
 }
 
 static inline void
-peer_reach (struct fp_peer *l, enum peer_stage stage)
+peer_reach (struct fp_peer *peer, enum peer_stage stage)
 {
-  assert (stage <= l->stage + 1);
-  l->stage = FP_MAX (l->stage, stage);
+  assert (stage <= peer->stage + 1);
+  peer->stage = FP_MAX (peer->stage, stage);
 }
 
 static inline bool
-peer_lane_broken (const struct fp_peer *l, unsigned lane)
+peer_lane_broken (const struct fp_peer *peer, unsigned lane)
 {
-  return l->peers->ops->is_broken (l->peers->lanes[lane], l->index);
+  return peer->peers->ops->is_broken (peer->peers->lanes[lane], peer->index);
 }
 
 /* peer.c, any thread */
-void peer_wake (struct fp_peer *l);
-void peer_set_why (struct fp_peer *l, const char *why);
+void peer_wake (struct fp_peer *peer);
+void peer_set_why (struct fp_peer *peer, const char *why);
 
 /* The rest is for the peer's own thread, unless noted. */
 
 /* Renew the lease: the donor answered a message that was sent at asked_ns, by
  * fp_boot_ns.
  */
-void peer_renewed (struct fp_peer *l, uint64_t asked_ns);
+void peer_renewed (struct fp_peer *peer, uint64_t asked_ns);
 /* As peer_renewed, for the answer to OPEN.  -EPERM: another client may have
  * used the volume.
  */
-int peer_opened (struct fp_peer *l, uint64_t asked_ns, uint64_t epoch);
+int peer_opened (struct fp_peer *peer, uint64_t asked_ns, uint64_t epoch);
 
 /* peer.c */
 
@@ -229,95 +229,97 @@ int peer_opened (struct fp_peer *l, uint64_t asked_ns, uint64_t epoch);
  * is unanswered, fp_peer_zero and fp_peer_release check whether to cut the
  * donor off.
  */
-uint64_t peer_soon (struct fp_peer *l);
+uint64_t peer_soon (struct fp_peer *peer);
 /* Return the deadline of a message that may mean much work for the donor:
  * GRANT, unless ahead of need; LIST; many slabs.
  */
-uint64_t peer_slow (struct fp_peer *l);
+uint64_t peer_slow (struct fp_peer *peer);
 /* Note that the thread waits for no answer now. */
-void peer_answered (struct fp_peer *l);
+void peer_answered (struct fp_peer *peer);
 /* Reconnect the lanes whose connections broke, as many as possible, while the
  * session is sound.  Return -errno, with fp_peer.why set, if the session must
  * end.
  */
-int peer_mend_lanes (struct fp_peer *l);
+int peer_mend_lanes (struct fp_peer *peer);
 /* Probe the lanes' connections to other donors.  This is for -EXDEV: a lane
  * cannot connect, because its other connections use another RDMA device.  If
  * these are idle, it is not known whether that device is still there.  So one
  * byte is read over each of them, which finds the broken ones.
  */
-void peer_touch_others (struct fp_peer *l);
-void peer_move (struct fp_peer *l, enum fp_server_state to);
-void peer_let_go (struct fp_peer *l);
+void peer_touch_others (struct fp_peer *peer);
+void peer_move (struct fp_peer *peer, enum fp_server_state to);
+void peer_let_go (struct fp_peer *peer);
 
-/* peer_up.c: go from DOWN to UP.  On failure undo it, and set error. */
-int peer_come_up (struct fp_peer *l, struct fp_error *error);
+/* peer_up.c: go from DOWN to UP.  On failure undo it, set error and return
+ * -errno.
+ */
+int peer_come_up (struct fp_peer *peer, struct fp_error *error);
 
 /* peer_calls.c */
 
 /* Run the queued calls.  Return -errno if the session ended. */
-int peer_do_calls (struct fp_peer *l);
-void peer_fail_calls (struct fp_peer *l);
+int peer_do_calls (struct fp_peer *peer);
+void peer_fail_calls (struct fp_peer *peer);
 /* Return true if a call that ended with r leaves the session unusable. */
 bool peer_session_broken (int r);
 
-void peer_call (struct fp_peer *l, struct call *c);
+void peer_call (struct fp_peer *peer, struct call *c);
 /* Queue a call for the peer's thread, and wait for its end; peer_call does
  * not wait.  Both are for other threads.
  */
-int peer_run_call (struct fp_peer *l, struct call *c);
+int peer_run_call (struct fp_peer *peer, struct call *c);
 
 /* peer_join.c */
-int peer_do_check_empty (struct fp_peer *l);
+int peer_do_check_empty (struct fp_peer *peer);
 /* Tell the donor how many servers the volume has, if it does not know. */
-int peer_recount (struct fp_peer *l, uint64_t deadline_ns);
+int peer_recount (struct fp_peer *peer, uint64_t deadline_ns);
 
 /* peer_record.c */
-int peer_record_new (struct fp_peer *l);
-void peer_record_free (struct fp_peer *l);
-void peer_record_renew (struct fp_peer *l);
+int peer_record_new (struct fp_peer *peer);
+void peer_record_free (struct fp_peer *peer);
+void peer_record_renew (struct fp_peer *peer);
 /* Ask what the donor knows of the volume, before anything is changed there. */
-int peer_lookup (struct fp_peer *l, uint64_t deadline_ns);
+int peer_lookup (struct fp_peer *peer, uint64_t deadline_ns);
 /* As peer_lookup, even if the donor was asked before. */
-int peer_lookup_again (struct fp_peer *l, uint64_t deadline_ns);
+int peer_lookup_again (struct fp_peer *peer, uint64_t deadline_ns);
 /* Run the request of the metadata log, if any.  Return as peer_do_calls does.
  */
-int peer_do_records (struct fp_peer *l);
-void peer_fail_records (struct fp_peer *l);
+int peer_do_records (struct fp_peer *peer);
+void peer_fail_records (struct fp_peer *peer);
 /* Settle the extents that fp_peer_settle has queued.  up: the session is
  * sound.
  */
-void peer_settle (struct fp_peer *l, bool up);
+void peer_settle (struct fp_peer *peer, bool up);
 
 /* peer_migrate.c */
-int peer_do_move_call (struct fp_peer *l, struct call *c);
+int peer_do_move_call (struct fp_peer *peer, struct call *c);
 /* End a REOPEN whose result is r.  Return 0 if the extent is not BUSY any
  * more.
  */
-int peer_finish_reopen (struct fp_peer *l, struct call *c, int r, bool up);
+int peer_finish_reopen (struct fp_peer *peer, struct call *c, int r, bool up);
 /* If the migration target is here: let no transfer enter it any more; then
  * wait until all have left, and forget it.
  */
-void peer_shut_target (struct fp_peer *l);
-void peer_forget_target (struct fp_peer *l);
+void peer_shut_target (struct fp_peer *peer);
+void peer_forget_target (struct fp_peer *peer);
 
 /* peer_place.c */
 
 /* Get up to count slabs, and import them.  ahead: no extent waits for them.
  * Return how many, or -errno.
  */
-int peer_ask_for_grants (struct fp_peer *l, struct fp_copy *copies,
+int peer_ask_for_grants (struct fp_peer *peer, struct fp_copy *copies,
                          unsigned count, bool ahead);
 /* Release slabs that cannot be used here, so that others can have them. */
-int peer_give_back (struct fp_peer *l, struct fp_copy *copies, unsigned n);
+int peer_give_back (struct fp_peer *peer, struct fp_copy *copies, unsigned n);
 
 /* Get memory for a part of the waiting extents.  Return as peer_do_calls
  * does.
  */
-int peer_do_places (struct fp_peer *l);
+int peer_do_places (struct fp_peer *peer);
 /* Fetch grants ahead of need, when none is left. */
-int peer_refill (struct fp_peer *l);
-void peer_drop_spares (struct fp_peer *l);
-void peer_fail_places (struct fp_peer *l);
+int peer_refill (struct fp_peer *peer);
+void peer_drop_spares (struct fp_peer *peer);
+void peer_fail_places (struct fp_peer *peer);
 
 #endif /* FP_PEER_INT_H */

@@ -19,76 +19,76 @@
 #define MAX_GENERATION (UINT64_C (1) << 62)
 
 void
-peer_close_grant_fds (struct fp_peer *l)
+peer_close_grant_fds (struct fp_peer *peer)
 {
-  for (unsigned i = 0; i < l->grants.count; i++) {
-    if (l->grant_fds[i] >= 0)
-      close (l->grant_fds[i]);
-    l->grant_fds[i] = -1;
+  for (unsigned i = 0; i < peer->grants.count; i++) {
+    if (peer->grant_fds[i] >= 0)
+      close (peer->grant_fds[i]);
+    peer->grant_fds[i] = -1;
   }
 }
 
 int
-peer_import (struct fp_peer *l, unsigned i, struct fp_copy *copy)
+peer_import (struct fp_peer *peer, unsigned i, struct fp_copy *copy)
 {
-  const struct fp_grant *g = &l->grants.grants[i];
+  const struct fp_grant *g = &peer->grants.grants[i];
   int r;
 
-  if (g->length < l->peers->p->slab_size)
+  if (g->length < peer->peers->p->slab_size)
     return -EPROTO;
   *copy = (struct fp_copy) {
-    .server = l->index,
+    .server = peer->index,
     .slab = g->slab,
     .generation = g->generation,
-    .ops = l->ops,
+    .ops = peer->ops,
   };
-  r = l->ops->import (&copy->remote, g, l->grant_fds[i],
-                      l->peers->p->read_only);
+  r = peer->ops->import (&copy->remote, g, peer->grant_fds[i],
+                         peer->peers->p->read_only);
   return r;
 }
 
 void
-peer_assign (struct fp_peer *l, struct fp_extent *p,
+peer_assign (struct fp_peer *peer, struct fp_extent *p,
              const struct fp_copy *copy)
 {
   /* Stored in this order, so that another peer that sees held looks at copy
    * only if server is its own.
    */
-  atomic_store (&p->server, l->index);
+  atomic_store (&p->server, peer->index);
   p->copy = *copy;
   p->releasing = false;
   atomic_store (&p->doubt, false);
-  p->seen = l->attempt;
+  p->seen = peer->attempt;
   atomic_store (&p->held, true);
 }
 
 void
-peer_publish (struct fp_peer *l, struct fp_extent *p,
+peer_publish (struct fp_peer *peer, struct fp_extent *p,
               const struct fp_copy *copy, enum fp_extent_state from)
 {
-  peer_assign (l, p, copy);
-  if (!fp_extent_move (l->peers->extents, p, from, FP_EXTENT_READY))
+  peer_assign (peer, p, copy);
+  if (!fp_extent_move (peer->peers->extents, p, from, FP_EXTENT_READY))
     abort (); /* the caller owns it in that state */
 }
 
 /* Return true if what we know of extent p is about this slab of this donor. */
 static bool
-is_about (const struct fp_peer *l, struct fp_extent *p, uint64_t slab)
+is_about (const struct fp_peer *peer, struct fp_extent *p, uint64_t slab)
 {
-  return atomic_load (&p->server) == l->index && p->copy.slab == slab;
+  return atomic_load (&p->server) == peer->index && p->copy.slab == slab;
 }
 
 static bool
-is_here (const struct fp_peer *l, struct fp_extent *p, uint64_t slab)
+is_here (const struct fp_peer *peer, struct fp_extent *p, uint64_t slab)
 {
-  return atomic_load (&p->held) && is_about (l, p, slab);
+  return atomic_load (&p->held) && is_about (peer, p, slab);
 }
 
 static void
-want_sweep (struct fp_peer *l)
+want_sweep (struct fp_peer *peer)
 {
-  atomic_store (&l->sweep, true);
-  peer_wake (l);
+  atomic_store (&peer->sweep, true);
+  peer_wake (peer);
 }
 
 /* Take extent p away from another slab: it is OFFLINE, and counts as
@@ -96,18 +96,18 @@ want_sweep (struct fp_peer *l)
  * volume has not started, or p is LOST.
  */
 static void
-displace (struct fp_peer *l, struct fp_extent *p, struct fp_copy *old)
+displace (struct fp_peer *peer, struct fp_extent *p, struct fp_copy *old)
 {
-  struct fp_peer *from = l->peers->at[atomic_load (&p->server)];
+  struct fp_peer *from = peer->peers->at[atomic_load (&p->server)];
 
-  if (fp_extent_move (l->peers->extents, p, FP_EXTENT_LOST,
+  if (fp_extent_move (peer->peers->extents, p, FP_EXTENT_LOST,
                       FP_EXTENT_OFFLINE)) {
-    atomic_fetch_sub (&l->peers->extents->lost, 1);
-    atomic_fetch_add (&l->peers->extents->allocated, 1);
+    atomic_fetch_sub (&peer->peers->extents->lost, 1);
+    atomic_fetch_add (&peer->peers->extents->allocated, 1);
   }
   else {
     /* No effect if its peer has just done that. */
-    (void) fp_extent_move (l->peers->extents, p, FP_EXTENT_READY,
+    (void) fp_extent_move (peer->peers->extents, p, FP_EXTENT_READY,
                            FP_EXTENT_OFFLINE);
     *old = p->copy;
     p->copy.remote = (struct fp_remote) { 0 };
@@ -124,22 +124,22 @@ displace (struct fp_peer *l, struct fp_extent *p, struct fp_copy *old)
  * Return 1 to believe this one, 0 the other, -EPROTO neither.
  */
 static int
-contest (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
+contest (struct fp_peer *peer, struct fp_extent *p, const struct fp_grant *g)
 {
   enum fp_extent_state s = fp_extent_state (p);
 
   /* This was decided at the start.  The slab that is believed may have been
    * written since.
    */
-  if (s != FP_EXTENT_LOST && fp_recorded_is_judged (l->peers->recorded)) {
-    atomic_store (&l->sweep, true);
+  if (s != FP_EXTENT_LOST && fp_recorded_is_judged (peer->peers->recorded)) {
+    atomic_store (&peer->sweep, true);
     return 0;
   }
   if (s == FP_EXTENT_BUSY || g->generation == p->copy.generation)
     return -EPROTO;
   if (g->generation > p->copy.generation)
     return 1;
-  atomic_store (&l->sweep, true);
+  atomic_store (&peer->sweep, true);
   return 0;
 }
 
@@ -155,29 +155,30 @@ move_to_lost (struct fp_peers *peers, struct fp_extent *p)
 
 /* Make the extent of this label LOST, if no higher label is known of it. */
 static int
-lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
+lose (struct fp_peer *peer, const struct fp_grant *g, struct fp_copy *old)
 {
-  struct fp_extent *p = &l->peers->extents->p[g->extent];
+  struct fp_extent *p = &peer->peers->extents->p[g->extent];
   int r;
 
-  if (fp_extent_move (l->peers->extents, p, FP_EXTENT_EMPTY, FP_EXTENT_LOST)) {
-    atomic_fetch_add (&l->peers->extents->lost, 1);
+  if (fp_extent_move (peer->peers->extents, p, FP_EXTENT_EMPTY,
+                      FP_EXTENT_LOST)) {
+    atomic_fetch_add (&peer->peers->extents->lost, 1);
   }
   else {
-    r = contest (l, p, g);
+    r = contest (peer, p, g);
     if (r <= 0)
       return r;
-    displace (l, p, old);
-    move_to_lost (l->peers, p);
+    displace (peer, p, old);
+    move_to_lost (peer->peers, p);
   }
-  atomic_store (&l->lost_any, true);
-  atomic_store (&p->server, l->index);
-  p->copy = (struct fp_copy) { .server = l->index,
+  atomic_store (&peer->lost_any, true);
+  atomic_store (&p->server, peer->index);
+  p->copy = (struct fp_copy) { .server = peer->index,
                                .slab = g->slab,
                                .generation = g->generation,
-                               .ops = l->ops };
-  fp_extent_set_all_written (l->peers->extents,
-                             fp_extent_of (l->peers->extents, g->extent));
+                               .ops = peer->ops };
+  fp_extent_set_all_written (peer->peers->extents,
+                             fp_extent_of (peer->peers->extents, g->extent));
   return 0;
 }
 
@@ -186,32 +187,32 @@ lose (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
  * elsewhere, the mark is of no use.
  */
 static int
-take_lost (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
+take_lost (struct fp_peer *peer, const struct fp_grant *g, struct fp_copy *old)
 {
-  struct fp_extent *p = &l->peers->extents->p[g->extent];
+  struct fp_extent *p = &peer->peers->extents->p[g->extent];
 
-  FP_LOCK_SCOPE (&l->peers->extents->lock);
-  if (is_here (l, p, g->slab) && fp_extent_state (p) == FP_EXTENT_OFFLINE) {
+  FP_LOCK_SCOPE (&peer->peers->extents->lock);
+  if (is_here (peer, p, g->slab) && fp_extent_state (p) == FP_EXTENT_OFFLINE) {
     if (p->releasing)
-      atomic_store (&l->sweep, true);
-    peer_forget (l, p, FP_EXTENT_OFFLINE);
+      atomic_store (&peer->sweep, true);
+    peer_forget (peer, p, FP_EXTENT_OFFLINE);
     return 0;
   }
-  if (is_here (l, p, g->slab) && fp_extent_state (p) == FP_EXTENT_BUSY) {
+  if (is_here (peer, p, g->slab) && fp_extent_state (p) == FP_EXTENT_BUSY) {
     /* The owner's call will find that the memory is gone. */
     atomic_store (&p->held, false);
     return 0;
   }
-  if (fp_extent_state (p) == FP_EXTENT_LOST && is_about (l, p, g->slab)) {
+  if (fp_extent_state (p) == FP_EXTENT_LOST && is_about (peer, p, g->slab)) {
     atomic_store (&p->doubt, false);
     return 0;
   }
-  if (l->stage == STAGE_LISTED ||
-      !fp_recorded_may_exist (l->peers->recorded, g->extent)) {
-    atomic_store (&l->sweep, true);
+  if (peer->stage == STAGE_LISTED ||
+      !fp_recorded_may_exist (peer->peers->recorded, g->extent)) {
+    atomic_store (&peer->sweep, true);
     return 0;
   }
-  return lose (l, g, old);
+  return lose (peer, g, old);
 }
 
 /* Replace the import of an extent that is shut, and here.  Its owner is about
@@ -219,17 +220,17 @@ take_lost (struct fp_peer *l, const struct fp_grant *g, struct fp_copy *old)
  * it elsewhere.  peer_let_go has made sure that no transfer is inside.
  */
 static bool
-take_shut (struct fp_peer *l, const struct fp_grant *g,
+take_shut (struct fp_peer *peer, const struct fp_grant *g,
            const struct fp_copy *copy, struct fp_copy *old)
 {
-  struct fp_extent *p = &l->peers->extents->p[g->extent];
+  struct fp_extent *p = &peer->peers->extents->p[g->extent];
 
-  FP_LOCK_SCOPE (&l->peers->extents->lock);
-  if (fp_extent_state (p) != FP_EXTENT_BUSY || !is_here (l, p, g->slab))
+  FP_LOCK_SCOPE (&peer->peers->extents->lock);
+  if (fp_extent_state (p) != FP_EXTENT_BUSY || !is_here (peer, p, g->slab))
     return false;
   *old = p->copy;
   p->copy = *copy;
-  p->seen = l->attempt;
+  p->seen = peer->attempt;
   return true;
 }
 
@@ -237,73 +238,73 @@ take_shut (struct fp_peer *l, const struct fp_grant *g,
  * that we believe has the extent, and other members are still to come.
  */
 static bool
-is_doubtful (struct fp_peer *l, struct fp_extent *p, bool open)
+is_doubtful (struct fp_peer *peer, struct fp_extent *p, bool open)
 {
   enum fp_extent_state s = fp_extent_state (p);
 
   return (s == FP_EXTENT_EMPTY || s == FP_EXTENT_LOST) &&
-         fp_recorded_doubts (l->peers->recorded, l->index, open);
+         fp_recorded_doubts (peer->peers->recorded, peer->index, open);
 }
 
 /* Believe the label if it is what we know, or if we know nothing yet.  *old
  * is an import that is not used any more, to undo.
  */
 static int
-take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
+take_copy (struct fp_peer *peer, const struct fp_grant *g, bool open,
            const struct fp_copy *copy, struct fp_copy *old)
 {
-  struct fp_extent *p = &l->peers->extents->p[g->extent];
+  struct fp_extent *p = &peer->peers->extents->p[g->extent];
   struct fp_copy none; /* a LOST extent has nothing mapped */
   int r;
 
-  FP_LOCK_SCOPE (&l->peers->extents->lock);
-  if (is_here (l, p, g->slab)) {
+  FP_LOCK_SCOPE (&peer->peers->extents->lock);
+  if (is_here (peer, p, g->slab)) {
     if (fp_extent_state (p) != FP_EXTENT_OFFLINE)
       return -EPROTO; /* listed twice */
-    if (p->releasing && l->record != NULL) {
+    if (p->releasing && peer->record != NULL) {
       /* Recorded as not existing: the sweep releases it. */
       *old = *copy;
-      atomic_store (&l->sweep, true);
+      atomic_store (&peer->sweep, true);
       return 0;
     }
-    peer_publish (l, p, copy, FP_EXTENT_OFFLINE);
+    peer_publish (peer, p, copy, FP_EXTENT_OFFLINE);
     return 0;
   }
-  if (l->stage == STAGE_LISTED ||
-      !fp_recorded_may_exist (l->peers->recorded, g->extent)) {
+  if (peer->stage == STAGE_LISTED ||
+      !fp_recorded_may_exist (peer->peers->recorded, g->extent)) {
     /* A leftover of a label whose answer never came. */
     *old = *copy;
-    atomic_store (&l->sweep, true);
+    atomic_store (&peer->sweep, true);
     return 0;
   }
   if (atomic_load (&p->doubt) && fp_extent_state (p) == FP_EXTENT_LOST &&
-      is_about (l, p, g->slab)) {
+      is_about (peer, p, g->slab)) {
     *old = *copy;
     return 0;
   }
-  if (is_doubtful (l, p, open)) {
+  if (is_doubtful (peer, p, open)) {
     *old = *copy;
-    r = lose (l, g, &none);
-    if (r == 0 && is_about (l, p, g->slab))
+    r = lose (peer, g, &none);
+    if (r == 0 && is_about (peer, p, g->slab))
       atomic_store (&p->doubt, true);
     return r;
   }
-  if (fp_extent_move (l->peers->extents, p, FP_EXTENT_EMPTY,
+  if (fp_extent_move (peer->peers->extents, p, FP_EXTENT_EMPTY,
                       FP_EXTENT_OFFLINE)) {
-    atomic_fetch_add (&l->peers->extents->allocated, 1);
+    atomic_fetch_add (&peer->peers->extents->allocated, 1);
   }
   else {
-    r = contest (l, p, g);
+    r = contest (peer, p, g);
     if (r <= 0) {
       *old = *copy;
       return r;
     }
-    displace (l, p, old);
+    displace (peer, p, old);
   }
-  fp_extent_set_all_written (l->peers->extents,
-                             fp_extent_of (l->peers->extents, g->extent));
-  atomic_fetch_add (&l->extents, 1);
-  peer_publish (l, p, copy, FP_EXTENT_OFFLINE);
+  fp_extent_set_all_written (peer->peers->extents,
+                             fp_extent_of (peer->peers->extents, g->extent));
+  atomic_fetch_add (&peer->extents, 1);
+  peer_publish (peer, p, copy, FP_EXTENT_OFFLINE);
   atomic_store (&p->doubt, open);
   return 0;
 }
@@ -312,9 +313,9 @@ take_copy (struct fp_peer *l, const struct fp_grant *g, bool open,
  * none.
  */
 static bool
-to_entry (const struct fp_peer *l, struct fp_grant *g)
+to_entry (const struct fp_peer *peer, struct fp_grant *g)
 {
-  const struct fp_extents *t = l->peers->extents;
+  const struct fp_extents *t = peer->peers->extents;
 
   if (g->extent >= t->nr || g->copy >= t->copies)
     return false;
@@ -324,26 +325,26 @@ to_entry (const struct fp_peer *l, struct fp_grant *g)
 
 /* Take grant i of a list: the donor says that a slab holds an extent. */
 static int
-take_label (struct fp_peer *l, unsigned i)
+take_label (struct fp_peer *peer, unsigned i)
 {
-  struct fp_grant *g = &l->grants.grants[i];
+  struct fp_grant *g = &peer->grants.grants[i];
   bool open = (g->generation & FP_GENERATION_OPEN) != 0;
   struct fp_copy copy, old = { .ops = NULL };
   int r;
 
   g->generation &= ~FP_GENERATION_OPEN;
-  if (!to_entry (l, g) || g->generation > MAX_GENERATION)
+  if (!to_entry (peer, g) || g->generation > MAX_GENERATION)
     return -EPROTO;
-  fp_extents_raise_generation (l->peers->extents, g->generation);
+  fp_extents_raise_generation (peer->peers->extents, g->generation);
   if (fp_grant_is_lost (g)) {
-    r = take_lost (l, g, &old);
+    r = take_lost (peer, g, &old);
   }
   else {
-    r = peer_import (l, i, &copy);
+    r = peer_import (peer, i, &copy);
     if (r < 0)
       return r;
-    if (!take_shut (l, g, &copy, &old)) {
-      r = take_copy (l, g, open, &copy, &old);
+    if (!take_shut (peer, g, &copy, &old)) {
+      r = take_copy (peer, g, open, &copy, &old);
       if (r < 0 && old.ops == NULL)
         old = copy;
     }
@@ -358,21 +359,22 @@ take_label (struct fp_peer *l, unsigned i)
  * than the volume has extents.
  */
 static void
-extend_start (struct fp_peer *l, uint64_t total)
+extend_start (struct fp_peer *peer, uint64_t total)
 {
   uint64_t now = fp_now_ns ();
 
-  total = FP_MIN (total, 2 * l->peers->extents->all + FP_MAX_GRANTS);
-  if (l->learn_end_ns == 0)
-    l->learn_end_ns =
-        now +
-        (fp_volume_start_ms (l->peers->p) + total * LABEL_MS) * FP_NS_PER_MS;
-  atomic_store (&l->learn_until_ns,
-                FP_MIN (now + PEER_SLOW_MS * FP_NS_PER_MS, l->learn_end_ns));
+  total = FP_MIN (total, 2 * peer->peers->extents->all + FP_MAX_GRANTS);
+  if (peer->learn_end_ns == 0)
+    peer->learn_end_ns =
+        now + (fp_volume_start_ms (peer->peers->p) + total * LABEL_MS) *
+                  FP_NS_PER_MS;
+  atomic_store (
+      &peer->learn_until_ns,
+      FP_MIN (now + PEER_SLOW_MS * FP_NS_PER_MS, peer->learn_end_ns));
 }
 
 int
-peer_take_labels (struct fp_peer *l, uint64_t total)
+peer_take_labels (struct fp_peer *peer, uint64_t total)
 {
   uint64_t seen = 0;
   int r = total > MAX_LABELS ? -EPROTO : 0;
@@ -381,27 +383,28 @@ peer_take_labels (struct fp_peer *l, uint64_t total)
     struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
     uint64_t asked = fp_boot_ns ();
 
-    if (atomic_load (&l->stop))
+    if (atomic_load (&peer->stop))
       return -ECANCELED;
-    extend_start (l, total);
+    extend_start (peer, total);
     /* Registering a large volume takes longer than one message may. */
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, peer_slow (l));
+    r = fp_ctl_list (peer->s.ctl, &q, &peer->grants, peer->grant_fds,
+                     peer_slow (peer));
     if (r < 0)
       return r;
-    peer_renewed (l, asked);
-    if (l->grants.count == 0)
+    peer_renewed (peer, asked);
+    if (peer->grants.count == 0)
       r = -EPROTO;
-    for (unsigned i = 0; r == 0 && i < l->grants.count; i++)
-      r = take_label (l, i);
-    seen += l->grants.count;
-    peer_close_grant_fds (l);
-    fp_notifier_raise (&l->peers->extents->changes);
+    for (unsigned i = 0; r == 0 && i < peer->grants.count; i++)
+      r = take_label (peer, i);
+    seen += peer->grants.count;
+    peer_close_grant_fds (peer);
+    fp_notifier_raise (&peer->peers->extents->changes);
   }
   if (r < 0)
     return r;
-  peer_reach (l, STAGE_LISTED);
-  fp_recorded_heard (l->peers->recorded, l->index);
-  return atomic_load (&l->sweep) ? peer_sweep (l) : 0;
+  peer_reach (peer, STAGE_LISTED);
+  fp_recorded_heard (peer->peers->recorded, peer->index);
+  return atomic_load (&peer->sweep) ? peer_sweep (peer) : 0;
 }
 
 /* If the donor that has p, which exists, cannot be believed, make p LOST. */
@@ -456,29 +459,29 @@ peer_judge (struct fp_peers *peers, uint64_t i, bool exists, uint64_t doubt,
 /* ---- strays: slabs that are not used ---- */
 
 static bool
-is_unused (struct fp_peer *l, struct fp_extent *p, const struct fp_grant *g)
+is_unused (struct fp_peer *peer, struct fp_extent *p, const struct fp_grant *g)
 {
-  if (is_here (l, p, g->slab))
-    return p->releasing && l->record != NULL &&
+  if (is_here (peer, p, g->slab))
+    return p->releasing && peer->record != NULL &&
            fp_extent_state (p) == FP_EXTENT_OFFLINE;
   if (!fp_grant_is_lost (g) && !atomic_load (&p->doubt))
     return true;
   /* Keep this: the next client must know of it, too. */
-  return !(is_about (l, p, g->slab) &&
+  return !(is_about (peer, p, g->slab) &&
            (fp_extent_state (p) == FP_EXTENT_LOST ||
             fp_extent_state (p) == FP_EXTENT_BUSY));
 }
 
 static bool
-is_stray (struct fp_peer *l, const struct fp_grant *g)
+is_stray (struct fp_peer *peer, const struct fp_grant *g)
 {
-  FP_LOCK_SCOPE (&l->peers->extents->lock);
-  return is_unused (l, &l->peers->extents->p[g->extent], g);
+  FP_LOCK_SCOPE (&peer->peers->extents->lock);
+  return is_unused (peer, &peer->peers->extents->p[g->extent], g);
 }
 
 /* Find the next strays, as many as one message takes. */
 static int
-find_strays (struct fp_peer *l, struct fp_release *out)
+find_strays (struct fp_peer *peer, struct fp_release *out)
 {
   uint64_t seen = 0;
 
@@ -488,53 +491,54 @@ find_strays (struct fp_peer *l, struct fp_release *out)
     uint64_t asked = fp_boot_ns ();
     int r;
 
-    extend_start (l, 0); /* the number was given before */
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, peer_slow (l));
+    extend_start (peer, 0); /* the number was given before */
+    r = fp_ctl_list (peer->s.ctl, &q, &peer->grants, peer->grant_fds,
+                     peer_slow (peer));
 
     if (r < 0)
       return r;
-    peer_renewed (l, asked);
-    for (unsigned i = 0; i < l->grants.count; i++) {
-      const struct fp_grant *g = &l->grants.grants[i];
+    peer_renewed (peer, asked);
+    for (unsigned i = 0; i < peer->grants.count; i++) {
+      const struct fp_grant *g = &peer->grants.grants[i];
 
-      if (!to_entry (l, &l->grants.grants[i]))
+      if (!to_entry (peer, &peer->grants.grants[i]))
         r = -EPROTO;
-      else if (out->count < FP_MAX_GRANTS && is_stray (l, g))
+      else if (out->count < FP_MAX_GRANTS && is_stray (peer, g))
         out->slabs[out->count++] = g->slab;
     }
-    peer_close_grant_fds (l);
+    peer_close_grant_fds (peer);
     if (r < 0)
       return r;
-    if (l->grants.count == 0)
+    if (peer->grants.count == 0)
       return 0;
-    seen += l->grants.count;
+    seen += peer->grants.count;
   }
   return seen > MAX_LABELS ? -EPROTO : 0;
 }
 
 /* Make the labels of the strays in the last list open. */
 static int
-open_listed (struct fp_peer *l)
+open_listed (struct fp_peer *peer)
 {
-  l->labels.count = 0;
-  for (unsigned i = 0; i < l->grants.count; i++) {
-    struct fp_grant *g = &l->grants.grants[i];
+  peer->labels.count = 0;
+  for (unsigned i = 0; i < peer->grants.count; i++) {
+    struct fp_grant *g = &peer->grants.grants[i];
 
-    if (!to_entry (l, g))
+    if (!to_entry (peer, g))
       return -EPROTO;
     if (!fp_grant_is_lost (g) && !(g->generation & FP_GENERATION_OPEN) &&
-        is_stray (l, g))
-      l->labels.labels[l->labels.count++] =
-          fp_extent_label (l->peers->extents, g->extent, g->slab,
+        is_stray (peer, g))
+      peer->labels.labels[peer->labels.count++] =
+          fp_extent_label (peer->peers->extents, g->extent, g->slab,
                            g->generation | FP_GENERATION_OPEN);
   }
-  return l->labels.count == 0
+  return peer->labels.count == 0
              ? 0
-             : fp_ctl_label (l->s.ctl, &l->labels, peer_soon (l));
+             : fp_ctl_label (peer->s.ctl, &peer->labels, peer_soon (peer));
 }
 
 int
-peer_open_strays (struct fp_peer *l)
+peer_open_strays (struct fp_peer *peer)
 {
   uint64_t seen = 0;
   int r = 0;
@@ -543,18 +547,19 @@ peer_open_strays (struct fp_peer *l)
     struct fp_list q = { .start = seen, .max = FP_MAX_GRANTS };
     uint64_t asked = fp_boot_ns ();
 
-    if (atomic_load (&l->stop))
+    if (atomic_load (&peer->stop))
       return -ECANCELED;
-    extend_start (l, 0);
-    r = fp_ctl_list (l->s.ctl, &q, &l->grants, l->grant_fds, peer_slow (l));
+    extend_start (peer, 0);
+    r = fp_ctl_list (peer->s.ctl, &q, &peer->grants, peer->grant_fds,
+                     peer_slow (peer));
     if (r < 0)
       return r;
-    peer_renewed (l, asked);
-    peer_close_grant_fds (l);
-    if (l->grants.count == 0)
+    peer_renewed (peer, asked);
+    peer_close_grant_fds (peer);
+    if (peer->grants.count == 0)
       return 0;
-    seen += l->grants.count;
-    r = open_listed (l);
+    seen += peer->grants.count;
+    r = open_listed (peer);
   }
   return r < 0 ? r : -EPROTO;
 }
@@ -572,27 +577,27 @@ peer_with_strays (struct fp_peers *peers)
 }
 
 int
-peer_sweep (struct fp_peer *l)
+peer_sweep (struct fp_peer *peer)
 {
-  if (l->peers->p->read_only) {
-    atomic_store (&l->sweep, false);
+  if (peer->peers->p->read_only) {
+    atomic_store (&peer->sweep, false);
     return 0; /* left for the next client that writes */
   }
-  if (!fp_recorded_may_release (l->peers->recorded))
+  if (!fp_recorded_may_release (peer->peers->recorded))
     return 0; /* later: they may still be needed */
   /* A donor cannot make this last for ever. */
   for (unsigned n = 0; n <= MAX_LABELS / FP_MAX_GRANTS; n++) {
     struct fp_release strays;
     int r;
 
-    if (atomic_load (&l->stop))
+    if (atomic_load (&peer->stop))
       return -ECANCELED;
-    atomic_store (&l->sweep, false);
-    r = find_strays (l, &strays);
+    atomic_store (&peer->sweep, false);
+    r = find_strays (peer, &strays);
     if (r == 0 && strays.count == 0)
       return 0;
     if (r == 0)
-      r = fp_ctl_release (l->s.ctl, &strays, peer_slow (l));
+      r = fp_ctl_release (peer->s.ctl, &strays, peer_slow (peer));
     if (r < 0)
       return r;
   }

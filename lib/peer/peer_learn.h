@@ -69,29 +69,29 @@ struct fp_peers;
  * is current again, its labels are made open.
  */
 
-/* Import grant i of l->grants into *copy. */
-int peer_import (struct fp_peer *l, unsigned i, struct fp_copy *copy);
-void peer_close_grant_fds (struct fp_peer *l);
+/* Import grant i of peer->grants into *copy. */
+int peer_import (struct fp_peer *peer, unsigned i, struct fp_copy *copy);
+void peer_close_grant_fds (struct fp_peer *peer);
 /* Give extent p, which is ours, this memory. */
-void peer_assign (struct fp_peer *l, struct fp_extent *p,
+void peer_assign (struct fp_peer *peer, struct fp_extent *p,
                   const struct fp_copy *copy);
 /* Give extent p, which is ours in state `from`, this memory, and make it
  * READY.
  */
-void peer_publish (struct fp_peer *l, struct fp_extent *p,
+void peer_publish (struct fp_peer *peer, struct fp_extent *p,
                    const struct fp_copy *copy, enum fp_extent_state from);
 /* Learn what the donor holds of this volume.  total: slabs, as it said in
  * OPEN.
  */
-int peer_take_labels (struct fp_peer *l, uint64_t total);
+int peer_take_labels (struct fp_peer *peer, uint64_t total);
 /* Release the slabs that the donor holds for us and that we do not use.  Does
  * nothing before fp_recorded_may_release allows it.
  */
-int peer_sweep (struct fp_peer *l);
+int peer_sweep (struct fp_peer *peer);
 /* Label those slabs as open, while they may not be released yet.  This is
  * done before the donor is given the map, which may name their extents.
  */
-int peer_open_strays (struct fp_peer *l);
+int peer_open_strays (struct fp_peer *peer);
 /* Return the set of donors that are known to have unused slabs. */
 uint64_t peer_with_strays (struct fp_peers *peers);
 /* Decide about extent i at the start of a volume with a name; its donors have
@@ -106,7 +106,7 @@ void peer_judge (struct fp_peers *peers, uint64_t i, bool exists,
  * doubt.  Otherwise label as not open those that are believed, while no move
  * is under way.
  */
-int peer_label_doubts (struct fp_peer *l, bool lost);
+int peer_label_doubts (struct fp_peer *peer, bool lost);
 /* Let the labels in doubt not count: the donors that could settle them are
  * gone for good.  The next peer_sweep releases them.
  */
@@ -121,16 +121,16 @@ void peer_forget_written (struct fp_extents *t, uint64_t k);
 /* Forget extent p, whose memory is gone: p is LOST, or EMPTY if its release
  * was requested.
  */
-void peer_forget (struct fp_peer *l, struct fp_extent *p,
+void peer_forget (struct fp_peer *peer, struct fp_extent *p,
                   enum fp_extent_state from);
 /* Unmap extent p, if it is OFFLINE and ours.  While the volume starts,
  * another peer may make it READY at any time.  But then no transfer is
  * inside, and it need not be drained.
  */
-void peer_forget_offline (struct fp_peer *l, struct fp_extent *p);
+void peer_forget_offline (struct fp_peer *peer, struct fp_extent *p);
 /* Forget the extents that have no memory here although the donor has listed
  * all that it holds.
  */
-void peer_judge_missing (struct fp_peer *l);
+void peer_judge_missing (struct fp_peer *peer);
 
 #endif /* FP_PEER_LEARN_H */

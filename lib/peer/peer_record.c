@@ -32,38 +32,38 @@ struct peer_record {
 };
 
 int
-peer_record_new (struct fp_peer *l)
+peer_record_new (struct fp_peer *peer)
 {
-  if (!fp_volume_is_recorded (l->peers->p))
+  if (!fp_volume_is_recorded (peer->peers->p))
     return 0;
-  l->record = calloc (1, sizeof *l->record);
-  return l->record == NULL ? -ENOMEM : 0;
+  peer->record = calloc (1, sizeof *peer->record);
+  return peer->record == NULL ? -ENOMEM : 0;
 }
 
 void
-peer_record_free (struct fp_peer *l)
+peer_record_free (struct fp_peer *peer)
 {
-  free (l->record);
+  free (peer->record);
 }
 
 void
-peer_record_renew (struct fp_peer *l)
+peer_record_renew (struct fp_peer *peer)
 {
-  if (l->record == NULL)
+  if (peer->record == NULL)
     return;
-  l->record->stage = IDLE;
-  memset (&l->record->said, 0, sizeof l->record->said);
+  peer->record->stage = IDLE;
+  memset (&peer->record->said, 0, sizeof peer->record->said);
 }
 
 /* ---- the metadata log's side ---- */
 
 bool
-fp_peer_record (struct fp_peer *l, enum fp_record_op op, const void *what)
+fp_peer_record (struct fp_peer *peer, enum fp_record_op op, const void *what)
 {
-  struct peer_record *r = l->record;
+  struct peer_record *r = peer->record;
 
   {
-    FP_LOCK_SCOPE (&l->lock);
+    FP_LOCK_SCOPE (&peer->lock);
     if (r->stage == POSTED || r->stage == RUNNING)
       return false;
     r->stage = POSTED;
@@ -74,16 +74,16 @@ fp_peer_record (struct fp_peer *l, enum fp_record_op op, const void *what)
     else if (op == RECORD_OP_MEMBERS)
       r->members = *(const struct fp_members *) what;
   }
-  peer_wake (l);
+  peer_wake (peer);
   return true;
 }
 
 bool
-fp_peer_record_result (struct fp_peer *l, int *result)
+fp_peer_record_result (struct fp_peer *peer, int *result)
 {
-  struct peer_record *r = l->record;
+  struct peer_record *r = peer->record;
 
-  FP_LOCK_SCOPE (&l->lock);
+  FP_LOCK_SCOPE (&peer->lock);
   if (r->stage != ANSWERED)
     return false;
   *result = r->result;
@@ -92,11 +92,11 @@ fp_peer_record_result (struct fp_peer *l, int *result)
 }
 
 void
-fp_peer_record_leave (struct fp_peer *l)
+fp_peer_record_leave (struct fp_peer *peer)
 {
-  struct peer_record *r = l->record;
+  struct peer_record *r = peer->record;
 
-  FP_LOCK_SCOPE (&l->lock);
+  FP_LOCK_SCOPE (&peer->lock);
   if (r->stage == RUNNING)
     r->left = true;
   else
@@ -104,52 +104,52 @@ fp_peer_record_leave (struct fp_peer *l)
 }
 
 const struct fp_lookup_reply *
-fp_peer_said (const struct fp_peer *l)
+fp_peer_said (const struct fp_peer *peer)
 {
-  return &l->record->said;
+  return &peer->record->said;
 }
 
 /* Make extent p, which was left with the peer, READY; or OFFLINE if the
  * session is not up.  If its memory is gone, forget it.
  */
 static void
-settle (struct fp_peer *l, struct fp_extent *p, bool up)
+settle (struct fp_peer *peer, struct fp_extent *p, bool up)
 {
   if (!up || !atomic_load (&p->held))
     fp_copy_forget (&p->copy);
   if (!atomic_load (&p->held))
-    peer_forget (l, p, FP_EXTENT_BUSY);
-  else if (!fp_extent_move (l->peers->extents, p, FP_EXTENT_BUSY,
+    peer_forget (peer, p, FP_EXTENT_BUSY);
+  else if (!fp_extent_move (peer->peers->extents, p, FP_EXTENT_BUSY,
                             up ? FP_EXTENT_READY : FP_EXTENT_OFFLINE))
     abort (); /* p was left with us */
 }
 
 void
-fp_peer_settle (struct fp_peer *l, uint64_t i)
+fp_peer_settle (struct fp_peer *peer, uint64_t i)
 {
-  struct fp_extent *p = l->peers->extents->p;
+  struct fp_extent *p = peer->peers->extents->p;
 
   {
-    FP_LOCK_SCOPE (&l->lock);
+    FP_LOCK_SCOPE (&peer->lock);
     /* Do it at once, as the peer's thread may be waiting for an answer.
      * While the peer is UP, the extent's import is of this session.  A peer
      * that goes down looks for READY extents after that.
      */
-    if (l->state == FP_SERVER_UP && atomic_load (&p[i].held)) {
-      if (!fp_extent_move (l->peers->extents, &p[i], FP_EXTENT_BUSY,
+    if (peer->state == FP_SERVER_UP && atomic_load (&p[i].held)) {
+      if (!fp_extent_move (peer->peers->extents, &p[i], FP_EXTENT_BUSY,
                            FP_EXTENT_READY))
         abort (); /* p was left with us */
       return;
     }
     /* Do this at once, too, as the thread may be connecting for long. */
-    if (peer_can_fail_now (l, &p[i])) {
-      settle (l, &p[i], false);
+    if (peer_can_fail_now (peer, &p[i])) {
+      settle (peer, &p[i], false);
       return;
     }
-    p[i].next_wanted = l->settle_head;
-    l->settle_head = (uint32_t) i;
+    p[i].next_wanted = peer->settle_head;
+    peer->settle_head = (uint32_t) i;
   }
-  peer_wake (l);
+  peer_wake (peer);
 }
 
 /* ---- the peer's thread ---- */
@@ -164,9 +164,9 @@ valid_bits (const struct fp_recorded *d, uint64_t word)
 }
 
 static int
-read_map (struct fp_peer *l, struct fp_map_words *w)
+read_map (struct fp_peer *peer, struct fp_map_words *w)
 {
-  struct fp_recorded *d = l->peers->recorded;
+  struct fp_recorded *d = peer->peers->recorded;
   int e = 0;
 
   for (uint64_t at = 0; e == 0 && at < d->words; at += FP_MAP_WORDS) {
@@ -175,7 +175,7 @@ read_map (struct fp_peer *l, struct fp_map_words *w)
       .count = (uint32_t) FP_MIN (d->words - at, (uint64_t) FP_MAP_WORDS),
     };
 
-    e = fp_ctl_map_read (l->s.ctl, &q, w, peer_soon (l));
+    e = fp_ctl_map_read (peer->s.ctl, &q, w, peer_soon (peer));
     if (e == 0 && (w->start != q.start || w->count != q.count))
       e = -EPROTO;
     /* All other donors would refuse a bit beyond the end. */
@@ -189,9 +189,9 @@ read_map (struct fp_peer *l, struct fp_map_words *w)
 }
 
 static int
-write_map (struct fp_peer *l, struct fp_map_words *w)
+write_map (struct fp_peer *peer, struct fp_map_words *w)
 {
-  struct fp_recorded *d = l->peers->recorded;
+  struct fp_recorded *d = peer->peers->recorded;
   int e = 0;
 
   for (uint64_t at = 0; e == 0 && at < d->words; at += FP_MAP_WORDS) {
@@ -199,126 +199,127 @@ write_map (struct fp_peer *l, struct fp_map_words *w)
     w->count = (uint32_t) FP_MIN (d->words - at, (uint64_t) FP_MAP_WORDS);
     for (uint32_t i = 0; i < w->count; i++)
       w->words[i] = atomic_load (&d->map[at + i]);
-    e = fp_ctl_map_write (l->s.ctl, w, peer_soon (l));
+    e = fp_ctl_map_write (peer->s.ctl, w, peer_soon (peer));
   }
   return e;
 }
 
 static int
-do_record (struct fp_peer *l)
+do_record (struct fp_peer *peer)
 {
-  struct peer_record *r = l->record;
+  struct peer_record *r = peer->record;
   int e;
 
   switch (r->op) {
   case RECORD_OP_MAP:
-    return fp_ctl_map (l->s.ctl, &r->change, peer_soon (l));
+    return fp_ctl_map (peer->s.ctl, &r->change, peer_soon (peer));
   case RECORD_OP_MAP_READ:
-    return read_map (l, &r->words);
+    return read_map (peer, &r->words);
   case RECORD_OP_MAP_WRITE:
-    e = peer_label_doubts (l, true);
-    if (e == 0 && atomic_load (&l->sweep))
-      e = fp_recorded_may_release (l->peers->recorded) ? peer_sweep (l)
-                                                       : peer_open_strays (l);
-    return e < 0 ? e : write_map (l, &r->words);
+    e = peer_label_doubts (peer, true);
+    if (e == 0 && atomic_load (&peer->sweep))
+      e = fp_recorded_may_release (peer->peers->recorded)
+              ? peer_sweep (peer)
+              : peer_open_strays (peer);
+    return e < 0 ? e : write_map (peer, &r->words);
   case RECORD_OP_MEMBERS:
-    return fp_ctl_members (l->s.ctl, &r->members, peer_soon (l));
+    return fp_ctl_members (peer->s.ctl, &r->members, peer_soon (peer));
   case RECORD_OP_SWEEP:
-    return peer_sweep (l);
+    return peer_sweep (peer);
   case RECORD_OP_DOUBTS:
-    return peer_label_doubts (l, false);
+    return peer_label_doubts (peer, false);
   }
   return -EINVAL;
 }
 
 static bool
-begin (struct fp_peer *l)
+begin (struct fp_peer *peer)
 {
-  FP_LOCK_SCOPE (&l->lock);
-  if (l->record->stage != POSTED)
+  FP_LOCK_SCOPE (&peer->lock);
+  if (peer->record->stage != POSTED)
     return false;
-  l->record->stage = RUNNING;
+  peer->record->stage = RUNNING;
   return true;
 }
 
 static void
-end (struct fp_peer *l, int result)
+end (struct fp_peer *peer, int result)
 {
-  struct peer_record *r = l->record;
+  struct peer_record *r = peer->record;
 
   {
-    FP_LOCK_SCOPE (&l->lock);
+    FP_LOCK_SCOPE (&peer->lock);
     r->result = result;
     r->stage = r->left ? IDLE : ANSWERED;
   }
-  l->peers->ops->answered (l->peers->v);
+  peer->peers->ops->answered (peer->peers->v);
 }
 
 int
-peer_do_records (struct fp_peer *l)
+peer_do_records (struct fp_peer *peer)
 {
   uint64_t asked = fp_boot_ns ();
   int e;
 
-  if (l->record == NULL || !begin (l))
+  if (peer->record == NULL || !begin (peer))
     return 0;
-  e = do_record (l);
+  e = do_record (peer);
   if (peer_session_broken (e)) {
-    peer_set_why (l, fp_ctl_why (l->s.ctl));
-    end (l, -ENOTCONN);
+    peer_set_why (peer, fp_ctl_why (peer->s.ctl));
+    end (peer, -ENOTCONN);
     return e;
   }
-  peer_renewed (l, asked);
-  end (l, e);
+  peer_renewed (peer, asked);
+  end (peer, e);
   return 0;
 }
 
 void
-peer_fail_records (struct fp_peer *l)
+peer_fail_records (struct fp_peer *peer)
 {
-  if (l->record != NULL && begin (l))
-    end (l, -ENOTCONN);
+  if (peer->record != NULL && begin (peer))
+    end (peer, -ENOTCONN);
 }
 
 static uint32_t
-next_settled (struct fp_peer *l)
+next_settled (struct fp_peer *peer)
 {
   uint32_t i;
 
-  FP_LOCK_SCOPE (&l->lock);
-  i = l->settle_head;
+  FP_LOCK_SCOPE (&peer->lock);
+  i = peer->settle_head;
   if (i != FP_NO_EXTENT)
-    l->settle_head = l->peers->extents->p[i].next_wanted;
+    peer->settle_head = peer->peers->extents->p[i].next_wanted;
   return i;
 }
 
 void
-peer_settle (struct fp_peer *l, bool up)
+peer_settle (struct fp_peer *peer, bool up)
 {
   bool any = false;
   uint32_t i;
 
-  while ((i = next_settled (l)) != FP_NO_EXTENT) {
+  while ((i = next_settled (peer)) != FP_NO_EXTENT) {
     any = true;
-    settle (l, &l->peers->extents->p[i], up);
+    settle (peer, &peer->peers->extents->p[i], up);
   }
   if (any)
-    fp_notifier_raise (&l->peers->extents->changes);
+    fp_notifier_raise (&peer->peers->extents->changes);
 }
 
 int
-peer_lookup_again (struct fp_peer *l, uint64_t deadline_ns)
+peer_lookup_again (struct fp_peer *peer, uint64_t deadline_ns)
 {
-  struct fp_lookup q = { .volume = l->peers->p->uuid };
+  struct fp_lookup q = { .volume = peer->peers->p->uuid };
 
-  return fp_ctl_lookup (l->s.ctl, &q, &l->record->said, deadline_ns);
+  return fp_ctl_lookup (peer->s.ctl, &q, &peer->record->said, deadline_ns);
 }
 
 int
-peer_lookup (struct fp_peer *l, uint64_t deadline_ns)
+peer_lookup (struct fp_peer *peer, uint64_t deadline_ns)
 {
-  if (l->record == NULL ||
-      (l->stage == STAGE_LISTED && !l->peers->p->read_only))
+  if (peer->record == NULL ||
+      (peer->stage == STAGE_LISTED && !peer->peers->p->read_only))
     return 0;
-  return peer_lookup_again (l, deadline_ns);
+  return peer_lookup_again (peer, deadline_ns);
 }

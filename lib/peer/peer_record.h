@@ -26,12 +26,12 @@ enum fp_record_op {
  * earlier one.  The answer is there when fp_peer_record_result returns true;
  * -ENOTCONN: the peer is not up.
  */
-bool fp_peer_record (struct fp_peer *l, enum fp_record_op op,
+bool fp_peer_record (struct fp_peer *peer, enum fp_record_op op,
                      const void *what);
-bool fp_peer_record_result (struct fp_peer *l, int *result);
+bool fp_peer_record_result (struct fp_peer *peer, int *result);
 /* Stop waiting for the answer. */
-void fp_peer_record_leave (struct fp_peer *l);
+void fp_peer_record_leave (struct fp_peer *peer);
 /* Return what the donor said of the volume when the peer first came up. */
-const struct fp_lookup_reply *fp_peer_said (const struct fp_peer *l);
+const struct fp_lookup_reply *fp_peer_said (const struct fp_peer *peer);
 
 #endif /* FP_PEER_RECORD_H */

@@ -70,13 +70,11 @@ choose (struct fp_session *s, const struct fp_volume_params *p,
   here = fp_transports_available (p->transports) |
          (FP_TRANSPORT_FAKE & p->transports);
   if (here == 0) {
-    const struct fp_transport_ops *ops = NULL;
+    /* The lowest bit stands for all that the user named. */
+    const struct fp_transport_ops *ops =
+        fp_transport_get (p->transports & -p->transports);
 
-    for (unsigned bit = 1; bit <= FP_TRANSPORT_FAKE && ops == NULL; bit <<= 1)
-      ops = p->transports & bit ? fp_transport_get (bit) : NULL;
-    if (ops == NULL)
-      reason = "this build does not have it";
-    else
+    if (ops != NULL)
       (void) ops->available (&reason); /* only for the reason */
     return fp_fail (error, -ENODEV, "transport %s cannot be used here: %s",
                     names_of (p->transports, a, sizeof a), reason);

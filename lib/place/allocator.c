@@ -429,7 +429,7 @@ fp_allocator_wake (struct fp_allocator *a)
 int
 fp_allocator_start (struct fp_allocator *a)
 {
-  int r = fp_thread_create (&a->thread, "fp-manager", allocator_main, a);
+  int r = fp_thread_create (&a->thread, "fp-allocator", allocator_main, a);
 
   a->runs = r == 0;
   return r;
@@ -465,7 +465,8 @@ await_placed (struct fp_allocator *a)
   }
 }
 
-/* Set error and return the error of entry i, which got no memory. */
+/* Return the -errno for which entry i got no memory, and describe it in error.
+ */
 static int
 not_reserved (const struct fp_allocator *a, uint64_t i, struct fp_error *error)
 {

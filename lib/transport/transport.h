@@ -7,8 +7,8 @@
  *   struct fp_conn    the lane's data connection to one server
  *   struct fp_op      one transfer, in the caller's memory
  *
- * The transports are rdma (verbs_client.c), tcp (tcp_client.c), shm
- * (shm_client.c) and, for tests, fake (fake.c).
+ * The transports are rdma (verbs_client.c), tcp (tcp/tcp_client.c), shm
+ * (local/shm_client.c) and, for tests, fake (local/fake.c).
  *
  * Life of an op: the caller fills in kind, local, length, raddr and rkey and
  * calls post.  kick starts everything posted since the last kick.  poll
@@ -22,8 +22,8 @@
  *
  * Errors:   0 or a negative errno value.
  * Threads:  one thread at a time uses a queue and its connections; the lane's
- *           lock ensures that.  Exceptions: fp_conn_open may run beside poll,
- *           and any thread may call break.
+ *           lock ensures that.  Exceptions: conn_open may run beside poll, and
+ *           any thread may call break.
  * Memory:   post, kick, divert, poll, arm and break do not allocate.
  */
 
@@ -194,13 +194,13 @@ extern const struct fp_transport_ops fp_transport_shm; /* local/shm_client.c */
 extern const struct fp_transport_ops fp_transport_tcp; /* tcp/tcp_client.c */
 extern const struct fp_transport_ops fp_transport_fake; /* local/fake.c */
 
-/* Return the transport of one FP_TRANSPORT_* bit; NULL for other bits. */
+/* Return the transport of this bit, FP_TRANSPORT_*.  NULL: there is none. */
 const struct fp_transport_ops *fp_transport_get (unsigned transport);
 
-/* Return which of these transports are available.  A positive
- * answer is remembered: checking for a device takes files and memory, which a
- * client that reconnects may not have.  If the device has gone since,
- * connecting fails.
+/* Return those of these transports that are available.  A positive answer is
+ * remembered: checking for a device takes files and memory, which a client
+ * that reconnects may not have.  If the device has gone since, connecting
+ * fails.
  */
 unsigned fp_transports_available (unsigned among);
 

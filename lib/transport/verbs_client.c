@@ -23,8 +23,8 @@
  * The program must ignore SIGPIPE: soft-iWARP raises it in the thread that
  * posts to a connection which the server has closed.
  *
- * Only available may run before a fork: a child process cannot use a device's
- * doorbells.
+ * Only the call `available` may run before a fork: a child process cannot use
+ * a device's doorbells.
  */
 
 #include <config.h>

@@ -6,7 +6,8 @@
  *              FileDescriptorStoreMax= (store_fds.c).  They are sealed, so no
  *              process can truncate them, and clients may map them.
  *
- * Errors:   0, or a negative errno value and the sentence in error.
+ * Errors:   0 or a negative errno value.  error, if there is one, then has the
+ *           sentence, or is unchanged if memory has run out.
  * Threads:  one opens and closes a store; between that any may use it.
  */
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* access_reread.h - read the access file (access.h) again while sessions last.
+/* access_reread.h - read the access file (access.h) again while the server
+ * runs.
  *
- * Threads:  the loop's.  The file is read in a thread of its own.
+ * Threads:  the loop's.  A thread of its own reads the file.
  * Memory:   allocates.
  */
 
@@ -11,14 +12,17 @@
 struct access;
 struct sessions;
 
-/* Read the access file again, in a thread (SIGHUP).  The old rights stay until
- * that is done, and if the file is wrong; an error is logged.
+/* Read the access file again, in a thread (SIGHUP).  The old rights hold until
+ * that thread is done.  If the file is wrong, they stay, and the error is
+ * logged.
  */
 void access_reread (struct sessions *all);
-/* Stop rereading.  This waits for the thread: as long as NSS takes. */
+/* Wait for the thread, as long as NSS takes.  Drop its result, and free
+ * all->reread.
+ */
 void access_reread_end (struct sessions *all);
-/* Replace all rights.  Takes a.  A session ends if it has no right any more to
- * be here, or to what it does with its volume.
+/* Replace all rights by a, and take it over.  End each session that may no
+ * longer use the server, or may no longer use its volume as it does.
  */
 void access_replace (struct sessions *all, struct access *a);
 

@@ -5,9 +5,10 @@
  * On failure it returns a negative errno value, with the reason in call->why.
  * It never sends.
  *
- * CTL_WAIT means not yet.  The handler must have changed nothing that trying
- * again would spoil.  It is called again after sessions_poke, the last time
- * with session->patience == PATIENCE_OVER.
+ * A handler returns CTL_WAIT if it cannot answer yet.  It must then have
+ * changed nothing that a second call would spoil.  It is called again after
+ * each sessions_poke, and a last time after WAIT_MS, with session->patience ==
+ * PATIENCE_OVER.
  *
  * Threads:  the loop's.
  */
@@ -33,7 +34,7 @@ struct call {
   char why[FP_REASON_MAX + 1];
 };
 
-/* Set call->why and return err. */
+/* Set call->why to the formatted text, and return err. */
 int ctl_fail (struct call *call, int err, const char *fmt, ...)
     __attribute__ ((__format__ (__printf__, 3, 4)));
 

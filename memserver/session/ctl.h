@@ -15,7 +15,9 @@ struct sessions;
 
 typedef int ctl_handler (struct call *call);
 
-/* Answer the message that waits for an answer: call its handler. */
+/* Call the handler of the message that s has received.  Answer it, or let it
+ * wait.
+ */
 void ctl_dispatch (struct session *s);
 
 /* ctl_session.c */

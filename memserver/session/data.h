@@ -13,12 +13,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct fp_tls_session;
 struct session;
 
-struct fp_tls_session;
-
-/* Start a data connection.  Takes fd and tls, also on failure.  When its
- * thread has ended, sessions_poke is called, and then ended.
+/* Start a data connection.  Take over fd and tls, also on failure.  After the
+ * thread of the connection has ended, the loop calls sessions_poke and then
+ * ended (s).
  */
 int data_start (struct session *s, uint32_t lane, int fd,
                 struct fp_tls_session *tls, void (*ended) (struct session *s));
@@ -30,7 +30,9 @@ int data_start (struct session *s, uint32_t lane, int fd,
  */
 bool data_replace (struct session *s, uint32_t lane);
 
-/* Shut down all data connections of the session.  Their threads end soon. */
+/* Shut down all data connections of the session.  Their threads end soon, and
+ * then the loop calls ended (data_start) for each.
+ */
 void data_stop_all (struct session *s);
 
 #endif /* MEMSERVER_DATA_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* session_limits.c - sessions that end because there are too many, or because
- * the server stops.
+/* session_limits.c - end sessions: all of them when the server stops, and
+ * connections without HELLO when there are too many or descriptors have run
+ * out.
  */
 
 #include <config.h>
@@ -36,10 +37,11 @@ sessions_stop (struct sessions *all, void (*stopped) (void *ctx), void *ctx)
     stopped (ctx);
 }
 
-/* ---- too many connections without HELLO ---- */
+/* ---- connections without HELLO ---- */
 
 /* Return the oldest fresh connection of this origin, if possible one without a
- * waiting request.  Set *nr to how many there are of it.
+ * waiting request.  Set *nr to the number of its fresh
+ * connections.
  */
 static struct session *
 oldest_fresh (const struct sessions *all, const struct origin *origin,
@@ -59,8 +61,8 @@ oldest_fresh (const struct sessions *all, const struct origin *origin,
   return oldest;
 }
 
-/* Drop one of the origin that has most.  Each connection is compared with
- * each, but this is called only when a limit is reached.
+/* Drop a connection of the origin that has the most.  This compares all pairs,
+ * but it runs only when a limit is reached.
  */
 bool
 sessions_shed (struct sessions *all)

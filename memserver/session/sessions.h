@@ -2,9 +2,9 @@
 /* sessions.h - all sessions of this server, and the limits on them.
  *
  * The server embeds one, zeroed, and sets the first fields before it accepts a
- * connection; only `wanted` changes later, and access_reread.c replaces
- * access. The server frees what they point to, and rdma.  Other threads read
- * mailbox, pool and access_file.
+ * connection.  Only `wanted` changes later, and access_reread.c replaces
+ * `access`.  The server frees what they point to, and rdma.  Other threads
+ * read mailbox, pool and access_file.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's, except sessions_poke.
@@ -91,8 +91,8 @@ struct sessions {
   unsigned poke_left; /* sessions left to try in this round */
 };
 
-/* Make empty lists; the fields that the server sets stay.  dispatch answers
- * the message of a session that waits for an answer (ctl_dispatch).
+/* Make empty lists; the fields that the server sets stay.  dispatch (s)
+ * answers the request that s waits with (ctl_dispatch).
  */
 void sessions_init (struct sessions *all,
                     void (*dispatch) (struct session *s));

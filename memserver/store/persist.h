@@ -29,7 +29,8 @@
  * the memory.  For any other client it is as if that one had vanished
  * (slab.h).
  *
- * Errors:   0, or a negative errno value and the sentence in error.
+ * Errors:   0 or a negative errno value.  error, if there is one, then has the
+ *           sentence, or is unchanged if memory has run out.
  * Threads:  the loop's.
  */
 

@@ -82,7 +82,7 @@ int records_reclaim (struct records *all, const struct who *owner,
 /* Return true if so many more words fit once all orphans are forgotten. */
 bool records_map_would_fit (const struct records *all, uint64_t words);
 
-/* ---- the next server: record_persist.c ---- */
+/* ---- the next server: record_persist.c, records_take_up.c ---- */
 
 /* Return what the last server left of a slab (pool_params.left).
  * all->persist is set, as for records_take_up.

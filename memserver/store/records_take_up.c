@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* records_take_up.c - take up the records and labels that an earlier server
- * has saved.
+/* records_take_up.c - take up the records and labels that the last server
+ * saved.
  */
 
 #include <config.h>

@@ -56,13 +56,11 @@ metrics () { echo --metrics "unix:$tmp/$1.metrics"; }
     start_memserver may "${size[@]}" --insecure $(metrics may)
     says may "$(cat "$tmp/may.addr")" false
 }
-if ! farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then
-    printf '%s\n' 'insecure = true' 'listen = 0.0.0.0:0' "metrics = unix:$tmp/file.metrics" >"$tmp/conf"
-    start_memserver file "${size[@]}" --config "$tmp/conf" --listen 0.0.0.0:0
-    says file "$(head -n 1 "$tmp/file.addr")" true
-    echo 'insecure = false' >"$tmp/conf"
-    refused 'no TLS' --config "$tmp/conf" --listen 0.0.0.0:0
-fi
+printf '%s\n' 'insecure = true' 'listen = 0.0.0.0:0' "metrics = unix:$tmp/file.metrics" >"$tmp/conf"
+start_memserver file "${size[@]}" --config "$tmp/conf" --listen 0.0.0.0:0
+says file "$(head -n 1 "$tmp/file.addr")" true
+echo 'insecure = false' >"$tmp/conf"
+refused 'no TLS' --config "$tmp/conf" --listen 0.0.0.0:0
 
 # Check what 'farpage status' says of a control connection.
 control () # NAME ADDR WHAT

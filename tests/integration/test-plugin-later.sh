@@ -168,7 +168,7 @@ for name in tcp shm tls; do
     # If NUMA balancing is on, the kernel unmaps pages to see which node uses
     # them.
     if [ $transport = tcp ] && [ "$(cat /proc/sys/kernel/numa_balancing 2>/dev/null || echo 0)" = 0 ]; then
-        # With TLS the mover has been seen to touch two pages (docs/SWAP.md).
+        # With TLS the migration thread has been seen to touch two pages (docs/SWAP.md).
         most=0
         [ $name != tls ] || most=8
         diff "$tmp/$name.before" "$tmp/$name.after" >"$tmp/$name.faults" || :

@@ -102,19 +102,17 @@ refused 'readonly=true and swap=true contradict' "${both[@]}" volume=tcp-1 reado
 refused 'contradict|needs' "${both[@]}" volume=tcp-1 readonly=true encrypt=ephemeral
 
 # A client that may only read a volume can attach it with readonly=true.
-if ! farpage-memserver --size 0 --config /dev/null 2>&1 | grep -q libinih; then
-    printf '%s\n' "[uid:$(id -u)]" 'read_only = *' '[anonymous]' 'volumes = *' >"$tmp/access"
-    start_memserver c --listen "unix:$tmp/c.usock" --size 48M --slab 1M --reserve 0 --access "$tmp/access"
-    plugin makes "$(addr tcp c)" volume=acc size=4M
-    io makes 'write -P 6 0 1M'
-    end makes
-    for t in tcp shm; do
-        plugin "may-$t" "$(addr shm c)" transport=$t volume=acc readonly=true
-        READ_ONLY=1 io "may-$t" 'read -P 6 0 1M' 'read -P 0 1M 3M'
-        end "may-$t"
-    done
-    if grep 'may only read it' "$tmp/c.log"; then fail "a reader tried to change something"; fi
-fi
+printf '%s\n' "[uid:$(id -u)]" 'read_only = *' '[anonymous]' 'volumes = *' >"$tmp/access"
+start_memserver c --listen "unix:$tmp/c.usock" --size 48M --slab 1M --reserve 0 --access "$tmp/access"
+plugin makes "$(addr tcp c)" volume=acc size=4M
+io makes 'write -P 6 0 1M'
+end makes
+for t in tcp shm; do
+    plugin "may-$t" "$(addr shm c)" transport=$t volume=acc readonly=true
+    READ_ONLY=1 io "may-$t" 'read -P 6 0 1M' 'read -P 0 1M 3M'
+    end "may-$t"
+done
+if grep 'may only read it' "$tmp/c.log"; then fail "a reader tried to change something"; fi
 
 # If the last writer crashed, copies may differ.
 plugin crash "${both[@]}" volume=tcp-2

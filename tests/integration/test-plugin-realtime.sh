@@ -48,16 +48,16 @@ nbdkit_cmd=(chrt -f 10 "${nbdkit_cmd[@]}")
 start_nbdkit n "$FARPAGE_PLUGIN" "$MLOCK" transport=shm size=16M copies=2 swap=true \
     "unix:$tmp/a.usock" server="unix:$tmp/b.usock" \
     status="$tmp/status" metrics="unix:$tmp/metrics"
-look fp-link0 fp-link1 fp-manager fp-mover
+look fp-peer0 fp-peer1 fp-allocator fp-migrate
 farpage status --socket "$tmp/status" --json | grep -q '"realtime": *true' || fail "status says no"
 timeout 60 farpage servers add "$tmp/status" "unix:$tmp/c.usock" >"$tmp/out" || fail "servers add"
-look fp-link0 fp-link1 fp-link2 fp-manager fp-mover
+look fp-peer0 fp-peer1 fp-peer2 fp-allocator fp-migrate
 stop "$(cat "$tmp/n.pid")"
 
 # Without real-time priority no thread has it.
 nbdkit_cmd=("${nbdkit_cmd[@]:3}")
 start_nbdkit o "$FARPAGE_PLUGIN" "$MLOCK" size=16M "unix:$tmp/a.usock" status="$tmp/status2"
 threads "$(cat "$tmp/o.pid")" >"$tmp/threads"
-has fp-link0 SCHED_OTHER
+has fp-peer0 SCHED_OTHER
 has fp-status SCHED_BATCH
 farpage status --socket "$tmp/status2" --json | grep -q '"realtime": *false' || fail "status says yes"

@@ -67,14 +67,11 @@ backing=fdstore:
 python3 "$top_srcdir/tests/integration/fdstore.py" keep "$tmp" &
 cleanup_fn kill -9 $!
 wait_until 10 test -S "$tmp/keeper"
-if ! "$memserver" --backing $backing --size 1M --slab 1M --listen "unix:$tmp/none" 2>&1 |
-        grep 'without libsystemd'; then
-    serve
-    tcp=$(head -n1 "$tmp/m.addr")
-    go_on "unix:$tmp/m.usock" shm ''
-    go_on "unix:$tmp/m.usock" shm volume=vol
-    stop "$mpid"
-fi
+serve
+tcp=$(head -n1 "$tmp/m.addr")
+go_on "unix:$tmp/m.usock" shm ''
+go_on "unix:$tmp/m.usock" shm volume=vol
+stop "$mpid"
 backing=$dir/b
 serve
 tcp=$(head -n1 "$tmp/m.addr")

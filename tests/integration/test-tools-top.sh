@@ -61,16 +61,12 @@ touch "$tmp/stop"
 wait $io || fail "I/O: $(cat "$tmp/io.log")"
 
 # The screen.
-if farpage top --count 1 "$status" 2>&1 </dev/null | grep -q 'without ncurses'; then
-    echo "no ncurses: not the screen"
-else
-    requires python3 -c 'import os; os.waitstatus_to_exitcode'
-    timeout 120 python3 "$top_srcdir/tests/integration/top-screen.py" "$status"
-    status2=0
-    farpage top "$status" >"$tmp/out" 2>"$tmp/err" </dev/null || status2=$?
-    [ $status2 = 1 ] || fail "without a terminal: exit $status2"
-    grep -q -- 'use --batch' "$tmp/err" || fail "without a terminal: $(cat "$tmp/err")"
-fi
+requires python3 -c 'import os; os.waitstatus_to_exitcode'
+timeout 120 python3 "$top_srcdir/tests/integration/top-screen.py" "$status"
+status2=0
+farpage top "$status" >"$tmp/out" 2>"$tmp/err" </dev/null || status2=$?
+[ $status2 = 1 ] || fail "without a terminal: exit $status2"
+grep -q -- 'use --batch' "$tmp/err" || fail "without a terminal: $(cat "$tmp/err")"
 
 # top does not wait for a memory server that is stopped, as the plugin answers.
 kill -STOP "$(cat "$tmp/m.pid")"

@@ -21,7 +21,7 @@
 static int
 parse (struct fp_params *p, const char *list, struct fp_error *error)
 {
-  char copy[1024];
+  char copy[2048];
   char *save = NULL;
 
   fp_params_init (p);

@@ -322,7 +322,7 @@ test_stranger (void **state)
   static struct fp_lease lease;
   static struct fp_peers peers = { .p = &p, .lease = &lease };
   struct fp_sockaddrs list;
-  struct fp_peer *l;
+  struct fp_peer *peer;
   struct fp_error error;
   int fd;
 
@@ -333,20 +333,20 @@ test_stranger (void **state)
   p.nr_servers = 1;
   p.transports = FP_TRANSPORT_TCP;
   p.timeout_ms = 1;
-  assert_int_equal (fp_peer_new (&l, &peers, 0), 0);
+  assert_int_equal (fp_peer_new (&peer, &peers, 0), 0);
 
   atomic_store (&later_s, 31);
-  assert_int_equal (peer_come_up (l, &error), -ETIMEDOUT);
+  assert_int_equal (peer_come_up (peer, &error), -ETIMEDOUT);
   assert_non_null (strstr (error.text, "HELLO"));
   assert_false (fp_addr_known (&p.servers[0], &list));
-  peer_move (l, FP_SERVER_DOWN);
+  peer_move (peer, FP_SERVER_DOWN);
   set_silent (false);
-  assert_int_equal (peer_come_up (l, &error), -ETIMEDOUT);
+  assert_int_equal (peer_come_up (peer, &error), -ETIMEDOUT);
   assert_int_equal (count (&asked), 1);
   assert_true (fp_addr_known (&p.servers[0], &list));
 
-  peer_move (l, FP_SERVER_DOWN);
-  fp_peer_free (l);
+  peer_move (peer, FP_SERVER_DOWN);
+  fp_peer_free (peer);
   close (fd);
   atomic_store (&later_s, 0);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test-volume-flush.c - a flush reads from each server that was written
- * to. If one dies meanwhile, the flush waits until that is known.  It does not
- * wait for the whole timeout, as another server has the data.
+ * to.  If one dies meanwhile, the flush waits until that is known.  It does
+ * not wait for the whole timeout, as another server has the data.
  */
 
 #include "unit.h"

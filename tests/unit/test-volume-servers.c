@@ -612,14 +612,14 @@ test_counted_later (void **state)
 static void
 test_link_has_ended (void **state)
 {
-  struct fp_peer *l;
+  struct fp_peer *peer;
 
   (void) state;
   attach (2);
-  l = v->peers.at[place_of (1)];
+  peer = v->peers.at[place_of (1)];
   assert_int_equal (take_out (1), 0);
   alarm (60); /* only a hang gets there */
-  assert_int_equal (fp_peer_check_empty (l), 0);
+  assert_int_equal (fp_peer_check_empty (peer), 0);
   alarm (0);
   must_add (1);
   await_use (1);

@@ -8,7 +8,7 @@
  * the state file, so that detach can clean up after a supervisor that was
  * killed.
  *
- * Errors:   0 or a negative errno value, and a sentence in w.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one.
  */
 

@@ -3,7 +3,7 @@
  * replace those that died, take the device down, and learn of connections that
  * die.
  *
- * Errors:   0 or a negative errno value, and a sentence in w.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one.
  * Memory:   the kernel keeps its own reference to a socket. The caller still
  *           closes its file descriptor.

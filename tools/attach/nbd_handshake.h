@@ -5,8 +5,8 @@
  * The kernel knows simple replies only, so structured replies and their
  * extensions are not negotiated.
  *
- * Errors:   0 or a negative errno value, and a sentence in w.  -ECONNREFUSED
- *           or -ENOENT if no server listens there (yet).
+ * Errors:   0, or a negative errno value and the sentence in error.
+ *           -ECONNREFUSED or -ENOENT if no server listens there (yet).
  * Memory:   the caller closes link->fd.
  */
 

@@ -8,7 +8,7 @@
  * SCHED_FIFO.  Such tasks may use a part of the kernel's reserve, without
  * which swap stalls.
  *
- * Errors:   0 or a negative errno value, and a sentence in w.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one.
  */
 
@@ -22,11 +22,11 @@
 #include "tools/common/deadline.h"
 
 struct nbdkit_proc {
-  pid_t pid;       /* 0: none */
-  int pidfd;       /* readable once nbdkit has ended; or -1 */
-  int output;      /* stdout and stderr of nbdkit; or -1 */
-  int status;      /* from waitpid, once nbdkit has ended */
-  char tail[1024]; /* end of the output */
+  pid_t pid;                    /* 0: none */
+  int pidfd;                    /* readable once nbdkit has ended; or -1 */
+  int output;                   /* stdout and stderr of nbdkit; or -1 */
+  int status;                   /* from waitpid, once nbdkit has ended */
+  char tail[FP_ERROR_MAX - 16]; /* end of the output; fits nbdkit_why */
   size_t tail_len;
   char line[512]; /* unfinished line of the output */
   size_t line_len;
@@ -68,8 +68,8 @@ void nbdkit_speak_up (struct nbdkit_proc *p, void (*aloud) (const char *line));
 
 /* Return true if nbdkit has ended (then pid is 0), or was never started. */
 bool nbdkit_ended (struct nbdkit_proc *p);
-/* Set error to what ended nbdkit: its last output, a signal, or its exit
- * status.
+/* Set error to how nbdkit ended: the signal that killed it, else its last
+ * output, else its exit status.
  */
 int nbdkit_why (const struct nbdkit_proc *p, struct fp_error *error);
 

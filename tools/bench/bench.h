@@ -8,7 +8,8 @@
  * hotter processor) affects all of them alike.
  *
  * Units:    nanoseconds and bytes.
- * Errors:   0, or a negative errno value and the sentence in error.  -ENODEV:
+ * Errors:   0, or a negative errno value and the sentence in error, which is
+ *           unchanged if memory has run out, or after bench_stop.  -ENODEV:
  *           this machine lacks what the layer needs, so it is skipped.
  * Threads:  one, except those that a layer makes for itself.
  */

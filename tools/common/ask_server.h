@@ -2,8 +2,8 @@
 /* ask_server.h - a tool's short session with one memory server: HELLO, some
  * questions, BYE.
  *
- * Errors:   0, or a negative errno value and the sentence in error, to
- *           follow the server's address.
+ * Errors:   0, or a negative errno value and the sentence in error.  Print it
+ *           after the server's address.
  */
 
 #ifndef FARPAGE_ASK_SERVER_H
@@ -17,7 +17,9 @@
 int ask_begin (struct fp_ctl **out, const struct fp_addr *addr,
                struct fp_hello_reply *hello, struct fp_error *error);
 
-/* If r < 0, the result of a question, put the reason into error.  Return r. */
+/* If r, the result of a question, is negative, set error to its reason. Return
+ * r.
+ */
 int ask_why (const struct fp_ctl *c, int r, struct fp_error *error);
 
 void ask_end (struct fp_ctl *c);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* commands.c - what all commands print and parse alike. */
+/* commands.c - functions that all commands share: print errors, parse common
+ * options and numbers.
+ */
 
 #include <config.h>
 

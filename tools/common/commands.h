@@ -28,8 +28,9 @@ int cmd_keygen (int argc, char *argv[]);
 int cmd_doctor (int argc, char *argv[]);
 int cmd_top (int argc, char *argv[]);
 
-/* Print "farpage: " and the sentence. say_usage adds how to get help, and
- * returns EXIT_USAGE; say_error returns EXIT_FAILURE.
+/* Print "farpage: " and the sentence to standard error. say_error returns
+ * EXIT_FAILURE. say_usage also prints the command's name and how to get help,
+ * and returns EXIT_USAGE.
  */
 int say_error (const char *fmt, ...) __attribute__ ((format (printf, 1, 2)));
 int say_usage (const char *command, const char *fmt, ...)
@@ -50,7 +51,7 @@ bool common_option (int c, const char *command, const char *help, int *status);
  */
 void restore_swap_settings (const char *command);
 
-/* Parse a whole number in [min, max]. Return false if s is none. */
+/* Parse a whole number in [min, max]. Return false if s is no such number. */
 bool parse_number (const char *s, long min, long max, long *out);
 
 #endif /* FARPAGE_COMMANDS_H */

@@ -20,8 +20,8 @@ int plugin_status_read (struct json_object **out, const char *socket_path,
                         struct fp_error *error);
 
 /* Send a request, with its newline (nbdkit-farpage-plugin(1), STATUS), and
- * wait until it is done, which may take a while.  On failure error says why.
- * On success its text is a note, or "".
+ * wait until it is done, which may take a while.  On failure, error says
+ * why.  After success, its text is a note, or "".
  */
 int plugin_request (const char *socket_path, const char *line,
                     struct fp_error *error);

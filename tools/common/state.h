@@ -10,8 +10,8 @@
  * A lock file is never removed: a process that opened it before the removal
  * would hold a lock that no other process sees.
  *
- * Errors:   0, or a negative errno value and the sentence in error where
- *           there is one.
+ * Errors:   0 or a negative errno value.  Functions with a parameter error
+ *           also set the sentence.
  */
 
 #ifndef FARPAGE_STATE_H

@@ -48,8 +48,8 @@ void nbd_tune (int index, unsigned read_ahead_kb);
  */
 unsigned nbd_read_ahead_kb (uint64_t group);
 
-/* Return 1 if the device is mounted, swapped to, or held by another block
- * device; error says which. Return 0 if not.
+/* Return 1 and set error if the device is mounted, swapped to, or held by
+ * another block device. Return 0 if not.
  */
 int nbd_in_use (int index, struct fp_error *error);
 

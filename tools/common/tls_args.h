@@ -14,8 +14,9 @@
 /* Return true if arg is tls...=VALUE. */
 bool tls_args_is (const char *arg);
 
-/* Set one parameter.  -EINVAL, with error set; -ENOENT: key is no TLS
- * parameter. */
+/* Set one parameter.  If the value is bad, set error and return -EINVAL.
+ * -ENOENT: key is no TLS parameter.
+ */
 int tls_args_set (const char *key, const char *value, struct fp_error *error);
 
 /* Set all TLS parameters in argv and remove them; *n arguments stay.  Return

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* doctor.h - find what makes a set-up fail before it does. Each check is one
- * small function in the table of doctor.c.
+ * small function in the table of doctor_checks.c.
  *
  * To add a check, write a function in the doctor_*.c that fits, and a line in
  * that table. Add its id to farpage-doctor(1) and its findings to

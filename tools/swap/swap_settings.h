@@ -11,7 +11,7 @@
  * left alone.  The host has one set of values for all its devices: the first
  * swapon raises them, and the last swapoff puts them back.
  *
- * Errors:   0 or a negative errno value, and a sentence in w.
+ * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one; several processes may call it at once.
  */
 

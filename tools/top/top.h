@@ -122,9 +122,7 @@ struct top_lines {
 /* Format all answers as lines of at most 80 columns. */
 int top_lines (struct top *t, enum top_sort sort, struct top_lines *out);
 
-/* Show the lines until the user ends it, or for count looks (0: no end).
- * Built only with ncurses.
- */
+/* Show the lines until the user ends it, or for count looks (0: no end). */
 int top_screen (struct top *t, int (*refresh) (struct top *t), unsigned count);
 
 #endif /* FARPAGE_TOP_H */

@@ -5,7 +5,7 @@
  * Errors:   0, or a negative errno value and the sentence in error, which
  *           begins with the file's name and reveals none of its contents.
  * Threads:  several threads may query the same fp_psk_file.
- * Memory:   the contents are in locked memory (base/secret.h).
+ * Memory:   the contents are in locked memory (base/memlock.h).
  */
 
 #ifndef FP_PSK_FILE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* tls_gnutls.c - TLS 1.3 with GnuTLS.
+/* tls.c - TLS 1.3 with GnuTLS.
  *
  * push and pull do the socket I/O.  They never block, even on a blocking
  * socket, and note whether the other end ever sent bytes that look like TLS.

@@ -49,9 +49,8 @@ struct fp_tls_params {
   bool verify_peer; /* server only: clients need certificates too */
 };
 
-/* Set the parameter tls, tls-psk, tls-username or tls-certificates.  Return
- * -EINVAL and set error if the value is bad, or -ENOENT if key is none of
- * these.
+/* Set the parameter tls, tls-psk, tls-username or tls-certificates.  If the
+ * value is bad, set error and return -EINVAL.  -ENOENT: key is none of these.
  */
 int fp_tls_params_set (struct fp_tls_params *p, const char *key,
                        const char *value, struct fp_error *error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-mover.c - extents move between servers while they are read and written.
- * Each acknowledged byte is there afterwards, for this client and for the
- * next, whatever breaks meanwhile.
+/* test-migrate.c - extents move between servers while they are read and
+ * written. Each acknowledged byte is there afterwards, for this client and for
+ * the next, whatever breaks meanwhile.
  */
 
 #include "unit.h"

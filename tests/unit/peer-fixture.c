@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "link-fixture.h"
+#include "peer-fixture.h"
 
 struct fake_server *servers[NR_SERVERS];
 struct fp_volume *v;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-piece.c - no operation is inside an extent that was shut, and a written
- * chunk never looks unwritten.
+/* test-extent.c - no operation is inside an extent that was shut, and a
+ * written chunk never looks unwritten.
  */
 
 #include "unit.h"

@@ -3,7 +3,7 @@
 # A server whose host is short of memory asks for slabs. The volume moves some
 # to another server, while it is written and verified. A volume without another
 # server says so, and keeps them. How many are asked for depends here on how soon
-# the loop below answers; unit/test-pressure and unit/test-giveback count them.
+# the loop below answers; unit/test-pressure and unit/test-reclaim count them.
 
 # shellcheck source=tests/integration/own-meminfo.sh
 . "$top_srcdir/tests/integration/own-meminfo.sh"

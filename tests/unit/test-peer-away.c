@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-link-away.c - a volume whose servers go away and come back, with their
+/* test-peer-away.c - a volume whose servers go away and come back, with their
  * memory or without, or after the lease.
  */
 
@@ -16,7 +16,7 @@
 #include "engine/lane.h"       /* before the global v: -Wshadow */
 #include "peer/peer_migrate.h" /* before the global v: -Wshadow */
 
-#include "link-fixture.h"
+#include "peer-fixture.h"
 #include "sim/threads.h"
 
 /* One of two servers is dead: new extents go to the other one, and to both

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-roster.c - choose the member list that counts among several. */
+/* test-membership.c - choose the member list that counts among several. */
 
 #include "unit.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* link-fixture.h - a volume on two fake servers, for the tests of peers. */
+/* peer-fixture.h - a volume on two fake servers, for the tests of peers. */
 
-#ifndef LINK_FIXTURE_H
-#define LINK_FIXTURE_H
+#ifndef PEER_FIXTURE_H
+#define PEER_FIXTURE_H
 
 #include "base/error.h"
 #include "fake-ctl.h"
@@ -43,4 +43,4 @@ void await_extent (uint64_t i, enum fp_extent_state state);
 /* Wait until exactly n slabs are labelled, over both servers. */
 void await_labelled (unsigned n);
 
-#endif /* LINK_FIXTURE_H */
+#endif /* PEER_FIXTURE_H */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-giveback.c - a server that is short of memory asks for slabs.  It gets
+/* test-reclaim.c - a server that is short of memory asks for slabs.  It gets
  * those that were not used for the longest time, as many as it asked for.
  * Meanwhile the volume goes on.
  */

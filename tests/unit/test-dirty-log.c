@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-intent.c - a client dies while it writes.  The next client makes the
+/* test-dirty-log.c - a client dies while it writes.  The next client makes the
  * copies equal where they may differ, and nowhere else.
  */
 

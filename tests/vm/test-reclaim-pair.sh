@@ -14,7 +14,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 
 side="'$build/run' env top_srcdir='$(cd "$vm/../.." && pwd)' \
 top_builddir='$build' FUNCTIONS='$build/tests/functions.sh' \
-'$vm/guest/giveback-pair-cases'"
+'$vm/guest/reclaim-pair-cases'"
 claim 0 "a donor with a hog, and its client" \
     "$vm/run-pair" --net rxe --memory 1024 --timeout 1200 \
     "$side donor" "$side client"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* test-link.c - a volume with a server that is silent, or that has a label for
+/* test-peer.c - a volume with a server that is silent, or that has a label for
  * an extent of another server.
  */
 
@@ -13,7 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/thread.h"
-#include "link-fixture.h"
+#include "peer-fixture.h"
 
 /* Each new label has a generation above all earlier ones. */
 static void

@@ -20,7 +20,7 @@ for c in "${cases[@]}"; do
     claim 0 "giving memory back: $c" "$vm/run" --memory 1024 --timeout 800 -M zram \
         "$build/run" env top_srcdir="$(cd "$vm/../.." && pwd)" \
         top_builddir="$build" FUNCTIONS="$build/tests/functions.sh" \
-        "$vm/guest/giveback-cases" "$c"
+        "$vm/guest/reclaim-cases" "$c"
     claim_output "^ok $c\$" "$c"
 done
 finish
