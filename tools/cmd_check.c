@@ -24,6 +24,7 @@
 #include "tools/common/json_out.h"
 #include "tools/common/plugin_status.h"
 #include "tools/common/progress.h"
+#include "volume/status_json.h"
 
 static const char help[] =
     "Usage: farpage check [OPTION]... /dev/nbdX|VOLUME|SOCKET\n"
@@ -59,71 +60,18 @@ on_signal (int sig)
   interrupted = sig;
 }
 
-/* The state of the check, as the plugin reports it. */
-struct found {
-  char state[16], why[256];
-  uint64_t number, blocks, compared, differ, repaired, skipped, degraded;
-  uint64_t left_ns, first; /* first: offset of the first difference */
-  struct json_object *o;   /* all of it; the caller drops the reference */
-};
-
-static uint64_t
-num (struct json_object *o, const char *name)
-{
-  struct json_object *v = NULL;
-
-  return json_object_object_get_ex (o, name, &v) ? json_object_get_uint64 (v)
-                                                 : 0;
-}
-
-static void
-text (struct json_object *o, const char *name, char *out, size_t size)
-{
-  struct json_object *v = NULL;
-  const char *s = NULL;
-
-  if (json_object_object_get_ex (o, name, &v))
-    s = json_object_get_string (v);
-  snprintf (out, size, "%s", s ? s : "");
-}
-
-static void
-take (struct found *f, struct json_object *c)
-{
-  struct json_object *offsets = NULL;
-
-  text (c, "state", f->state, sizeof f->state);
-  text (c, "why", f->why, sizeof f->why);
-  f->number = num (c, "number");
-  f->blocks = num (c, "blocks");
-  f->compared = num (c, "blocks_compared");
-  f->differ = num (c, "blocks_differ");
-  f->repaired = num (c, "blocks_repaired");
-  f->skipped = num (c, "blocks_skipped");
-  f->degraded = num (c, "pieces_degraded");
-  f->left_ns = num (c, "left_ns");
-  if (json_object_object_get_ex (c, "offsets", &offsets) &&
-      json_object_is_type (offsets, json_type_array) &&
-      json_object_array_length (offsets) > 0)
-    f->first = json_object_get_uint64 (json_object_array_get_idx (offsets, 0));
-}
-
+/* Get the state of the check whose number is in *c; 0: the last one. */
 static int
-look (const char *socket, struct found *f, struct fp_error *error)
+look (const char *socket, struct fp_check_status *c, struct fp_error *error)
 {
-  struct json_object *doc = NULL, *c = NULL;
-  uint64_t number = f->number;
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
+  uint64_t number = c->number;
   int r = plugin_status_read (&doc, socket, error);
 
   if (r < 0)
     return r;
-  if (json_object_object_get_ex (doc, "check", &c) && c) {
-    take (f, c);
-    json_object_put (f->o);
-    f->o = json_object_get (c);
-  }
-  json_object_put (doc);
-  if (f->number == 0 || (number != 0 && f->number != number))
+  *c = doc->volume.check;
+  if (c->number == 0 || (number != 0 && c->number != number))
     return fp_fail (error, -ESRCH,
                     "the check is gone: nbdkit was restarted, or another "
                     "check was started: try again");
@@ -131,38 +79,38 @@ look (const char *socket, struct found *f, struct fp_error *error)
 }
 
 static void
-show (struct progress_bar *bar, const struct found *f)
+show (struct progress_bar *bar, const struct fp_check_status *c)
 {
-  uint64_t done = f->compared + f->skipped;
+  uint64_t done = c->compared + c->skipped;
   char more[48] = "";
 
-  if (f->left_ns)
+  if (c->left_ns)
     snprintf (more, sizeof more, ", about %" PRIu64 " s more",
-              f->left_ns / (uint64_t) FP_NS_PER_S + 1);
-  progress_show (bar, done, f->blocks,
+              c->left_ns / (uint64_t) FP_NS_PER_S + 1);
+  progress_show (bar, done, c->blocks,
                  "%" PRIu64 " of %" PRIu64 " blocks, %" PRIu64 " differ%s",
-                 done, f->blocks, f->differ, more);
+                 done, c->blocks, c->differ, more);
 }
 
-/* Wait until the check is over.  A signal cancels it; f->state then says so.
+/* Wait until the check is over.  A signal cancels it; c->state then says so.
  */
 static int
-watch (const char *socket, struct found *f, struct fp_error *error)
+watch (const char *socket, struct fp_check_status *c, struct fp_error *error)
 {
   struct progress_bar bar = progress_begin ("check");
   bool cancelled = false;
   int r;
 
   for (;;) {
-    r = look (socket, f, error);
-    if (r < 0 || strcmp (f->state, "running") != 0)
+    r = look (socket, c, error);
+    if (r < 0 || c->state != FP_CHECK_RUNNING)
       break;
     if (interrupted && !cancelled) {
       cancelled = true;
       /* This fails if the check has just ended. */
       (void) plugin_request (socket, "check-cancel\n", error);
     }
-    show (&bar, f);
+    show (&bar, c);
     sleep_ms (LOOK_MS);
   }
   progress_end (&bar);
@@ -170,50 +118,52 @@ watch (const char *socket, struct found *f, struct fp_error *error)
 }
 
 static void
-report (const struct found *f, bool json, bool repair)
+report (const struct fp_check_status *c, bool json, bool repair)
 {
   if (json) {
     struct json_object *o = json_object_new_object ();
 
-    json_object_object_add (o, "version", json_object_new_int (1));
-    json_object_object_add (o, "check", json_object_get (f->o));
+    json_object_object_add (o, "version", json_object_new_int (2));
+    json_object_object_add (o, "check",
+                            fp_status_to_json (fp_check_fields, c));
     json_print (o);
     return;
   }
-  printf ("%" PRIu64 " blocks compared, %" PRIu64 " differ", f->compared,
-          f->differ);
-  if (f->differ > 0)
-    printf (" (first at %" PRIu64 ")", f->first);
-  if (repair && f->differ > 0)
-    printf (", %" PRIu64 " repaired", f->repaired);
+  printf ("%" PRIu64 " blocks compared, %" PRIu64 " differ", c->compared,
+          c->differ);
+  if (c->nr_offsets > 0)
+    printf (" (first at %" PRIu64 ")", c->offsets[0]);
+  if (repair && c->differ > 0)
+    printf (", %" PRIu64 " repaired", c->repaired);
   putchar ('\n');
 }
 
 static int
-judge (const struct found *f)
+judge (const struct fp_check_status *c)
 {
-  if (strcmp (f->state, "cancelled") == 0)
+  if (c->state == FP_CHECK_CANCELLED)
     return say_error ("check: cancelled: %" PRIu64 " of %" PRIu64
                       " blocks were checked",
-                      f->compared + f->skipped, f->blocks);
-  if (strcmp (f->state, "done") != 0)
-    return say_error ("check: %s", f->why);
-  if (f->degraded > 0 || f->skipped > 0)
+                      c->compared + c->skipped, c->blocks);
+  if (c->state != FP_CHECK_DONE)
+    return say_error ("check: %s", c->why);
+  if (c->degraded > 0 || c->skipped > 0)
     say_error ("check: not all could be compared: %" PRIu64
                " extents had fewer copies than they should, %" PRIu64
                " blocks were skipped: try again when 'farpage status' no "
                "longer shows DEGRADED",
-               f->degraded, f->skipped);
-  if (f->differ > f->repaired)
+               c->degraded, c->skipped);
+  if (c->differ > c->repaired)
     return EXIT_DIFFER;
-  return f->degraded > 0 || f->skipped > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
+  return c->degraded > 0 || c->skipped > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 static int
 check (const char *socket, bool repair, uint64_t rate, bool json)
 {
   struct sigaction sa = { .sa_handler = on_signal };
-  struct found f = { .o = NULL };
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
+  struct fp_check_status c = { .number = 0 };
   char line[64], bytes[32] = "";
   struct fp_error error;
   int status;
@@ -223,15 +173,16 @@ check (const char *socket, bool repair, uint64_t rate, bool json)
   snprintf (line, sizeof line, "check%s%s\n", repair ? " repair" : "", bytes);
   sigaction (SIGINT, &sa, NULL);
   sigaction (SIGTERM, &sa, NULL);
-  if (plugin_request (socket, line, &error) < 0)
+  /* Do not start what cannot be watched. */
+  if (plugin_status_read (&doc, socket, &error) < 0 ||
+      plugin_request (socket, line, &error) < 0)
     return say_error ("check: %s", error.text);
-  if (watch (socket, &f, &error) < 0)
+  if (watch (socket, &c, &error) < 0)
     status = say_error ("check: %s", error.text);
   else {
-    report (&f, json, repair);
-    status = judge (&f);
+    report (&c, json, repair);
+    status = judge (&c);
   }
-  json_object_put (f.o);
   return status;
 }
 

@@ -51,7 +51,6 @@ static const struct option long_options[] = {
 
 #define LOOK_MS 100
 #define QUIET_MS 2000 /* before say_not_there */
-#define BAR 30        /* not used */
 
 static volatile sig_atomic_t interrupted;
 
@@ -62,9 +61,8 @@ on_signal (int sig)
 }
 
 struct progress {
-  char state[16], why[256];
+  struct fp_drain_status drain;
   bool there, named; /* server is up; volume has a name */
-  uint64_t extents, left, bytes, ns, left_ns;
 };
 
 /* The drain that the user asked for. */
@@ -80,26 +78,6 @@ json_putp (struct json_object **op)
   json_object_put (*op);
 }
 
-static uint64_t
-num (struct json_object *o, const char *name)
-{
-  struct json_object *v = NULL;
-
-  return json_object_object_get_ex (o, name, &v) ? json_object_get_uint64 (v)
-                                                 : 0;
-}
-
-static void
-text (struct json_object *o, const char *name, char *out, size_t size)
-{
-  struct json_object *v = NULL;
-  const char *s = NULL;
-
-  if (json_object_object_get_ex (o, name, &v))
-    s = json_object_get_string (v);
-  snprintf (out, size, "%s", s ? s : "");
-}
-
 /* Get the progress of the drain.  -ENOENT: the server is not drained (any
  * more).
  */
@@ -107,40 +85,22 @@ static int
 look (const char *socket, const struct fp_addr *server, struct progress *p,
       struct fp_error *error)
 {
-  FP_CLEANUP (json_putp) struct json_object *o = NULL;
-  struct json_object *servers = NULL, *volume = NULL;
-  char link[16], name[8] = "";
-  size_t i, n = 0;
-  int r = plugin_status_read (&o, socket, error);
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
+  int r = plugin_status_read (&doc, socket, error);
 
   if (r < 0)
     return r;
-  if (json_object_object_get_ex (o, "volume", &volume))
-    text (volume, "name", name, sizeof name);
-  p->named = name[0] != '\0';
-  if (json_object_object_get_ex (o, "servers", &servers) &&
-      json_object_is_type (servers, json_type_array))
-    n = json_object_array_length (servers);
-  for (i = 0; i < n; i++) {
-    struct json_object *s = json_object_array_get_idx (servers, i), *d = NULL;
-    char addr[FP_ADDR_MAX + 1];
+  p->named = doc->volume.name[0] != '\0';
+  for (unsigned i = 0; i < doc->nr_servers; i++) {
+    const struct fp_server_status *s = &doc->servers[i];
     struct fp_addr a;
 
-    text (s, "addr", addr, sizeof addr);
-    if (fp_addr_parse (&a, addr, NULL) < 0 || !fp_addr_eq (&a, server))
+    if (fp_addr_parse (&a, s->addr, NULL) < 0 || !fp_addr_eq (&a, server))
       continue;
-    if (!json_object_object_get_ex (s, "drain", &d) || !d)
-      break;
-    text (s, "state", link, sizeof link);
-    p->there = strcmp (link, "up") == 0;
-    text (d, "state", p->state, sizeof p->state);
-    text (d, "why", p->why, sizeof p->why);
-    p->extents = num (d, "pieces");
-    p->left = num (d, "left");
-    p->bytes = num (d, "bytes");
-    p->ns = num (d, "ns");
-    p->left_ns = num (d, "left_ns");
-    return 0;
+    p->there = s->state == FP_SERVER_UP;
+    p->drain = s->drain;
+    if (s->drain.state != FP_DRAIN_NONE)
+      return 0;
   }
   return fp_fail (
       error, -ENOENT,
@@ -148,19 +108,25 @@ look (const char *socket, const struct fp_addr *server, struct progress *p,
       " it: try again");
 }
 
+/* Return the number of extents that were moved. */
+static uint64_t
+moved (const struct fp_drain_status *d)
+{
+  return d->extents > d->left ? d->extents - d->left : 0;
+}
+
 static void
-show (struct progress_bar *bar, const struct progress *p)
+show (struct progress_bar *bar, const struct fp_drain_status *d)
 {
   char bytes[FP_SIZE_STR_MAX], more[48] = "";
-  uint64_t done = p->extents > p->left ? p->extents - p->left : 0;
 
-  fp_format_size (p->bytes, bytes);
-  if (p->left_ns)
+  fp_format_size (d->bytes, bytes);
+  if (d->left_ns)
     snprintf (more, sizeof more, ", about %" PRIu64 " s more",
-              p->left_ns / (uint64_t) FP_NS_PER_S + 1);
-  progress_show (bar, done, p->extents,
-                 "%" PRIu64 " of %" PRIu64 " extents, %s%s%s%s", done,
-                 p->extents, bytes, more, *p->why ? ": " : "", p->why);
+              d->left_ns / (uint64_t) FP_NS_PER_S + 1);
+  progress_show (bar, moved (d), d->extents,
+                 "%" PRIu64 " of %" PRIu64 " extents, %s%s%s%s", moved (d),
+                 d->extents, bytes, more, *d->why ? ": " : "", d->why);
 }
 
 /* Tell the user that the server is away.  Said once per absence, because the
@@ -191,28 +157,30 @@ cancel (const char *socket, const char *addr, struct fp_error *error)
 }
 
 static void
-report (const struct job *job, const char *addr, const struct progress *p)
+report (const struct job *job, const char *addr,
+        const struct fp_drain_status *d)
 {
   FP_CLEANUP (json_putp) struct json_object *o = NULL;
   char bytes[FP_SIZE_STR_MAX];
-  double s = (double) p->ns / FP_NS_PER_S;
+  double s = (double) d->since_ns / FP_NS_PER_S;
 
   if (!job->json) {
-    fp_format_size (p->bytes, bytes);
+    fp_format_size (d->bytes, bytes);
     printf ("%s: drained: %" PRIu64 " extents moved, %s copied in %.1f s\n"
             "This lasts only as long as this nbdkit runs. Before you stop the "
             "server, make it permanent:\n"
             "  farpage servers remove %s %s\n",
-            addr, p->extents, bytes, s, job->volume, addr);
+            addr, d->extents, bytes, s, job->volume, addr);
     return;
   }
   o = json_object_new_object ();
-  json_object_object_add (o, "version", json_object_new_int (1));
+  json_object_object_add (o, "version", json_object_new_int (2));
   json_object_object_add (o, "server", json_object_new_string (addr));
-  json_object_object_add (o, "state", json_object_new_string (p->state));
-  json_object_object_add (o, "pieces", json_object_new_uint64 (p->extents));
-  json_object_object_add (o, "bytes", json_object_new_uint64 (p->bytes));
-  json_object_object_add (o, "ns", json_object_new_uint64 (p->ns));
+  json_object_object_add (
+      o, "state", json_object_new_string (fp_drain_state_name (d->state)));
+  json_object_object_add (o, "extents", json_object_new_uint64 (d->extents));
+  json_object_object_add (o, "bytes", json_object_new_uint64 (d->bytes));
+  json_object_object_add (o, "ns", json_object_new_uint64 (d->since_ns));
   printf ("%s\n",
           json_object_to_json_string_ext (
               o, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
@@ -231,7 +199,7 @@ watch (const struct job *job, const char *addr)
 
   for (;;) {
     r = look (job->socket, &job->server, &p, &error);
-    if (r < 0 || strcmp (p.state, "drained") == 0)
+    if (r < 0 || p.drain.state == FP_DRAIN_DONE)
       break;
     if (interrupted) {
       r = cancel (job->socket, addr, &error);
@@ -239,7 +207,7 @@ watch (const struct job *job, const char *addr)
         r = fp_fail (&error, -EINTR,
                      "cancelled: %" PRIu64 " of %" PRIu64
                      " extents were moved, and stay moved",
-                     p.extents > p.left ? p.extents - p.left : 0, p.extents);
+                     moved (&p.drain), p.drain.extents);
       break;
     }
     if (p.there)
@@ -249,13 +217,13 @@ watch (const struct job *job, const char *addr)
       say_not_there (addr, &p);
       told = true;
     }
-    show (&bar, &p);
+    show (&bar, &p.drain);
     sleep_ms (LOOK_MS);
   }
   progress_end (&bar);
   if (r < 0)
     return say_error ("drain: %s: %s", addr, error.text);
-  report (job, addr, &p);
+  report (job, addr, &p.drain);
   return EXIT_SUCCESS;
 }
 
@@ -263,6 +231,7 @@ static int
 drain (const struct job *job, uint64_t rate)
 {
   struct sigaction sa = { .sa_handler = on_signal };
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
   char line[FP_ADDR_MAX + 64], addr[FP_ADDR_MAX + 1];
   struct fp_error error;
 
@@ -273,7 +242,9 @@ drain (const struct job *job, uint64_t rate)
     snprintf (line, sizeof line, "drain %s\n", addr);
   sigaction (SIGINT, &sa, NULL);
   sigaction (SIGTERM, &sa, NULL);
-  if (plugin_request (job->socket, line, &error) < 0)
+  /* Do not start what cannot be watched. */
+  if (plugin_status_read (&doc, job->socket, &error) < 0 ||
+      plugin_request (job->socket, line, &error) < 0)
     return say_error ("drain: %s", error.text);
   return watch (job, addr);
 }

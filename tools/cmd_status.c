@@ -54,15 +54,18 @@ static int
 one_socket (const char *path, bool json)
 {
   FP_CLEANUP (json_putp) struct json_object *o = NULL;
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
   struct fp_error error;
 
-  if (plugin_status_read (&o, path, &error) < 0)
+  if (plugin_status_ask (&o, path, &error) < 0)
     return say_error ("status: %s", error.text);
   if (json)
     print_json (o);
+  else if (plugin_status_parse (&doc, o, &error) < 0)
+    return say_error ("status: %s: %s", path, error.text);
   else {
     printf ("%s\n", path);
-    plugin_status_print (stdout, o);
+    plugin_status_print (stdout, doc);
   }
   return EXIT_SUCCESS;
 }
@@ -74,7 +77,7 @@ struct facts {
   struct swap_area swap;
   struct fp_error in_use; /* "": not in use */
   struct fp_error plugin_error;
-  struct json_object *plugin; /* NULL: see plugin_error */
+  struct json_object *plugin; /* the document; NULL: see plugin_error */
 };
 
 static void
@@ -94,8 +97,22 @@ gather (struct facts *f, int index)
   if (!nbd_in_use (index, &f->in_use))
     f->in_use.text[0] = '\0';
   state_path (path, index, "status.sock");
-  if (plugin_status_read (&f->plugin, path, &f->plugin_error) < 0)
+  if (plugin_status_ask (&f->plugin, path, &f->plugin_error) < 0)
     f->plugin = NULL;
+}
+
+static void
+print_plugin (const struct facts *f)
+{
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
+  struct fp_error error;
+
+  if (!f->plugin)
+    printf ("  plugin         does not answer: %s\n", f->plugin_error.text);
+  else if (plugin_status_parse (&doc, f->plugin, &error) < 0)
+    printf ("  plugin         %s\n", error.text);
+  else
+    plugin_status_print (stdout, doc);
 }
 
 static void
@@ -128,10 +145,7 @@ print_facts (const struct facts *f)
     printf ("  NOT SUPERVISED: nbdkit would not be restarted: stop using it,"
             " then run 'farpage detach /dev/nbd%d'\n",
             f->st.index);
-  if (f->plugin)
-    plugin_status_print (stdout, f->plugin);
-  else
-    printf ("  plugin         does not answer: %s\n", f->plugin_error.text);
+  print_plugin (f);
 }
 
 static struct json_object *

@@ -204,11 +204,11 @@ to_json (const struct volume_view *v, bool places_known)
   json_add_num (o, "stripe_size", v->entry.stripe.size);
   json_add_num (o, "stripe_width", v->entry.stripe.width);
   json_add_num (o, "allocated", v->slabs * v->entry.slab_size);
-  json_object_object_add (o, "pieces", number_if (v->is_counted, v->extents));
-  json_object_object_add (o, "pieces_missing",
+  json_object_object_add (o, "extents", number_if (v->is_counted, v->extents));
+  json_object_object_add (o, "extents_missing",
                           number_if (v->is_counted, v->missing));
   json_object_object_add (
-      o, "pieces_lost",
+      o, "extents_lost",
       number_if (v->is_counted && v->all_answered, v->missing));
   json_add_num (o, "created", v->entry.created);
   json_add_bool (o, "ephemeral", v->entry.ephemeral);
@@ -265,7 +265,7 @@ list (const struct request *q)
   if (q->json) {
     o = json_object_new_object ();
     all = json_object_new_array ();
-    json_object_object_add (o, "version", json_object_new_int (1));
+    json_object_object_add (o, "version", json_object_new_int (2));
     json_object_object_add (o, "volumes", all);
   }
   for (unsigned i = 0; i < l.nr; i++) {
@@ -294,7 +294,7 @@ show (const struct request *q)
   if (q->json) {
     struct json_object *o = to_json (&v, true);
 
-    json_object_object_add (o, "version", json_object_new_int (1));
+    json_object_object_add (o, "version", json_object_new_int (2));
     json_add_num (o, "epoch", v.epoch);
     json_add_num (o, "members_version", v.version);
     json_print (o);

@@ -49,10 +49,9 @@ enum fp_server_state {
   FP_SERVER_DOWN,
   FP_SERVER_CONNECTING,
   FP_SERVER_UP,
-  FP_SERVER_DRAINING,
-  FP_SERVER_LOST, /* came back without what it held */
+  FP_SERVER_CLOSING, /* transfers end, then DOWN */
+  FP_SERVER_LOST,    /* came back without what it held */
 };
-const char *fp_server_state_name (enum fp_server_state s);
 
 enum fp_drain_state {
   FP_DRAIN_NONE,
@@ -81,8 +80,8 @@ struct fp_server_status {
   char addr[FP_ADDR_MAX + 1];
   char name[FP_NAME_MAX + 1];
   enum fp_server_state state;
-  unsigned transport;  /* one bit; 0 = never connected */
-  const char *control; /* see fp_ctl_secured; NULL = never connected */
+  unsigned transport; /* one bit; 0 = never connected */
+  char control[16];   /* see fp_ctl_secured; "" = never connected */
   uint64_t slabs_total, slabs_free; /* as the server last said */
   uint64_t extents;                 /* number of this volume's there */
   uint64_t reconnects;

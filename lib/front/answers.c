@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -18,8 +19,6 @@
 #include "base/thread.h"
 
 #define MAX_CONNS 32
-/* pending changes; a request for one more gets -EBUSY */
-#define MAX_CHANGES 8
 #define ANSWER_MS 1000       /* then a client that does not read is dropped */
 #define REQUEST_MS 1000      /* then a silent client gets the status */
 #define DEAF_MS 1000         /* pause after accept4 failed */
@@ -92,7 +91,7 @@ answer (struct conn *c, char *text)
   send_more (c);
 }
 
-/* ---- changes ---- */
+/* ---- changes: at most FP_MAX_CHANGES; one more gets -EBUSY ---- */
 
 /* Return the first change that was asked for after after_ns, or NULL. */
 static struct conn *
@@ -109,14 +108,15 @@ next_change (struct fp_answers *a, uint64_t after_ns)
 }
 
 static unsigned
-list_changes (struct fp_answers *a, struct fp_change changes[MAX_CHANGES])
+list_changes (struct fp_answers *a, struct fp_change changes[FP_MAX_CHANGES])
 {
   uint64_t now = fp_now_ns ();
   unsigned n = 0;
 
-  for (struct conn *c = next_change (a, 0); c != NULL && n < MAX_CHANGES;
+  for (struct conn *c = next_change (a, 0); c != NULL && n < FP_MAX_CHANGES;
        c = next_change (a, c->asked_ns)) {
-    changes[n].what = fp_request_name (c->request.kind);
+    snprintf (changes[n].what, sizeof changes[n].what, "%s",
+              fp_request_name (c->request.kind));
     changes[n].addr[0] = '\0';
     if (fp_request_has_server (c->request.kind))
       fp_addr_format (&c->request.addr, changes[n].addr);
@@ -173,9 +173,9 @@ end_change (struct fp_answers *a)
 static void
 ask_change (struct fp_answers *a, struct conn *c, const struct fp_request *q)
 {
-  struct fp_change all[MAX_CHANGES];
+  struct fp_change all[FP_MAX_CHANGES];
 
-  if (list_changes (a, all) == MAX_CHANGES) {
+  if (list_changes (a, all) == FP_MAX_CHANGES) {
     answer (c, fp_json_result (-EBUSY, "too many changes are waiting: try "
                                        "again later"));
     return;
@@ -197,7 +197,7 @@ static void
 reply (struct fp_answers *a, struct conn *c)
 {
   struct fp_request q = { .kind = FP_REQUEST_STATUS };
-  struct fp_change changes[MAX_CHANGES];
+  struct fp_change changes[FP_MAX_CHANGES];
   char rest[256];
   struct fp_error error = { .text = "" };
   int r = 0;

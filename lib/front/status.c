@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,9 +42,9 @@ struct fp_status_thread {
   struct fp_answers *answers;
 
   /* Used only by the thread, once it runs. */
-  struct fp_volume_status now;
+  /* look sets the servers of all places, those that are gone, too. */
+  struct fp_status_doc now;
   char title[FP_NAME_MAX + 1]; /* name of the volume, or its UUID */
-  struct fp_server_status servers[FP_MAX_SERVERS];
   struct {
     enum fp_server_state state;
     unsigned transport;
@@ -178,12 +179,12 @@ look (struct fp_status_thread *s)
 {
   char uuid[FP_UUID_STR_MAX];
 
-  fp_volume_status (s->volume, &s->now);
-  fp_uuid_format (&s->now.uuid, uuid);
+  fp_volume_status (s->volume, &s->now.volume);
+  fp_uuid_format (&s->now.volume.uuid, uuid);
   snprintf (s->title, sizeof s->title, "%s",
-            s->now.name[0] != '\0' ? s->now.name : uuid);
-  for (unsigned i = 0; i < s->now.nr_servers; i++)
-    fp_volume_server_status (s->volume, i, &s->servers[i]);
+            s->now.volume.name[0] != '\0' ? s->now.volume.name : uuid);
+  for (unsigned i = 0; i < s->now.volume.nr_servers; i++)
+    fp_volume_server_status (s->volume, i, &s->now.servers[i]);
 }
 
 static void
@@ -198,7 +199,8 @@ log_server (const struct fp_server_status *s)
             " of %" PRIu64 " slabs free",
             s->addr, name, state,
             s->transport ? fp_transport_name (s->transport) : "none",
-            s->control ? s->control : "none", s->slabs_free, s->slabs_total);
+            s->control[0] != '\0' ? s->control : "none", s->slabs_free,
+            s->slabs_total);
   else
     fp_log (FP_LOG_WARN, "server %s (%s): %s%s%s", s->addr, name, state,
             s->why[0] != '\0' ? ": " : "", s->why);
@@ -254,7 +256,7 @@ log_reclaim (const struct fp_server_status *s, bool *wanted, bool *stuck)
 static void
 log_errors (struct fp_status_thread *s)
 {
-  uint64_t n = s->now.errors - s->errors_logged;
+  uint64_t n = s->now.volume.errors - s->errors_logged;
 
   if (s->errors_wait > 0) {
     s->errors_wait--;
@@ -265,8 +267,8 @@ log_errors (struct fp_status_thread *s)
     return;
   }
   fp_log (FP_LOG_ERROR, "%" PRIu64 " requests failed (%" PRIu64 " in all)", n,
-          s->now.errors);
-  s->errors_logged = s->now.errors;
+          s->now.volume.errors);
+  s->errors_logged = s->now.volume.errors;
   s->errors_wait = s->errors_next;
   s->errors_next = s->errors_next == 0 ? 1 : s->errors_next * 2;
   if (s->errors_next > ERRORS_MAX_LOOKS)
@@ -280,8 +282,9 @@ log_fenced (struct fp_status_thread *s)
     fp_log (FP_LOG_ERROR,
             "fenced: another client has taken the volume%s%s over: all "
             "requests fail from now on%s%s",
-            s->now.name[0] != '\0' ? " " : "", s->now.name,
-            s->now.fenced_by[0] != '\0' ? ": " : "", s->now.fenced_by);
+            s->now.volume.name[0] != '\0' ? " " : "", s->now.volume.name,
+            s->now.volume.fenced_by[0] != '\0' ? ": " : "",
+            s->now.volume.fenced_by);
   s->fenced_logged = true;
 }
 
@@ -289,18 +292,18 @@ log_fenced (struct fp_status_thread *s)
 static void
 log_members (struct fp_status_thread *s)
 {
-  if (s->now.members_version == 0)
+  if (s->now.volume.members_version == 0)
     return;
-  if (s->now.frozen && !s->frozen_logged)
+  if (s->now.volume.frozen && !s->frozen_logged)
     fp_log (FP_LOG_WARN,
             "volume %s: frozen: half or more of its up-to-date servers were "
             "down when it was attached: no memory is allocated or given back, "
             "and only extents that the other servers have can be used: attach "
             "it again when more are up",
             s->title);
-  s->frozen_logged = s->now.frozen;
-  for (unsigned i = 0; i < s->now.nr_servers; i++) {
-    const struct fp_server_status *server = &s->servers[i];
+  s->frozen_logged = s->now.volume.frozen;
+  for (unsigned i = 0; i < s->now.volume.nr_servers; i++) {
+    const struct fp_server_status *server = &s->now.servers[i];
     bool joining = server->joining, left_out = !server->current && !joining;
 
     if (server->gone)
@@ -325,35 +328,35 @@ log_members (struct fp_status_thread *s)
 static void
 log_lost (struct fp_status_thread *s)
 {
-  bool named = s->now.name[0] != '\0';
+  bool named = s->now.volume.name[0] != '\0';
 
-  if (s->now.extents_lost > s->lost_logged)
+  if (s->now.volume.extents_lost > s->lost_logged)
     fp_log (FP_LOG_WARN,
             "%s%s%s%" PRIu64 " of %" PRIu64
             " extents are lost: reads and writes of them fail",
-            named ? "volume " : "", s->now.name, named ? ": " : "",
-            s->now.extents_lost, s->now.extents);
-  s->lost_logged = s->now.extents_lost;
+            named ? "volume " : "", s->now.volume.name, named ? ": " : "",
+            s->now.volume.extents_lost, s->now.volume.extents);
+  s->lost_logged = s->now.volume.extents_lost;
 }
 
 /* Log once when copies are missing, and once when all are there again. */
 static void
 log_degraded (struct fp_status_thread *s)
 {
-  bool degraded = s->now.extents_degraded > 0;
+  bool degraded = s->now.volume.extents_degraded > 0;
   char size[FP_SIZE_STR_MAX];
 
   if (degraded != s->degraded_logged && degraded) {
-    fp_format_size (s->now.bytes_to_resync, size);
+    fp_format_size (s->now.volume.bytes_to_resync, size);
     fp_log (FP_LOG_WARN,
             "volume %s: %" PRIu64 " of %" PRIu64
             " extents have fewer than %u copies: %s left to copy",
-            s->title, s->now.extents_degraded, s->now.extents, s->now.copies,
-            size);
+            s->title, s->now.volume.extents_degraded, s->now.volume.extents,
+            s->now.volume.copies, size);
   }
   else if (degraded != s->degraded_logged) {
     fp_log (FP_LOG_INFO, "volume %s: all extents have %u copies again",
-            s->title, s->now.copies);
+            s->title, s->now.volume.copies);
   }
   s->degraded_logged = degraded;
 }
@@ -364,11 +367,11 @@ log_unclean (struct fp_status_thread *s)
 {
   char some[FP_SIZE_STR_MAX], all[FP_SIZE_STR_MAX];
 
-  if (!s->now.unclean || s->unclean_logged)
+  if (!s->now.volume.unclean || s->unclean_logged)
     return;
   s->unclean_logged = true;
-  fp_format_size (s->now.resync_bytes, some);
-  fp_format_size (s->now.resync_of, all);
+  fp_format_size (s->now.volume.resync_bytes, some);
+  fp_format_size (s->now.volume.resync_of, all);
   fp_log (FP_LOG_INFO,
           "volume %s: its last client did not detach cleanly: copies may "
           "differ in %s of %s: resyncing them",
@@ -379,7 +382,7 @@ log_unclean (struct fp_status_thread *s)
 static void
 log_check (struct fp_status_thread *s)
 {
-  const struct fp_check_status *c = &s->now.check;
+  const struct fp_check_status *c = &s->now.volume.check;
   const char *ended = c->state == FP_CHECK_DONE ? "" : " (incomplete)";
 
   if (c->state == FP_CHECK_RUNNING || c->number == s->check_logged)
@@ -395,7 +398,7 @@ log_check (struct fp_status_thread *s)
 static void
 log_wrong (struct fp_status_thread *s)
 {
-  const struct fp_seal_status *seal = &s->now.seal;
+  const struct fp_seal_status *seal = &s->now.volume.seal;
 
   if (seal->wrong == s->wrong_logged)
     return;
@@ -414,7 +417,7 @@ log_wrong (struct fp_status_thread *s)
 static bool
 log_membership (struct fp_status_thread *s, unsigned i)
 {
-  const struct fp_server_status *server = &s->servers[i];
+  const struct fp_server_status *server = &s->now.servers[i];
 
   if (server->gone && !s->logged[i].gone) {
     fp_log (FP_LOG_INFO, "server %s: it has left the volume", server->addr);
@@ -432,12 +435,12 @@ static void
 watch (struct fp_status_thread *s)
 {
   look (s);
-  if (s->now.fenced) {
+  if (s->now.volume.fenced) {
     log_fenced (s);
     return; /* after that the servers' state does not matter */
   }
-  for (unsigned i = 0; i < s->now.nr_servers; i++) {
-    const struct fp_server_status *server = &s->servers[i];
+  for (unsigned i = 0; i < s->now.volume.nr_servers; i++) {
+    const struct fp_server_status *server = &s->now.servers[i];
 
     if (!log_membership (s, i))
       continue;
@@ -464,14 +467,36 @@ watch (struct fp_status_thread *s)
   log_errors (s);
 }
 
+/* Return true if the threads that I/O waits for have real-time priority.  They
+ * run as the first thread does; base/thread.h says which do not.
+ */
+static bool
+realtime (void)
+{
+  int policy = sched_getscheduler (getpid ());
+
+  return policy == SCHED_FIFO || policy == SCHED_RR;
+}
+
 static char *
 document (void *opaque, const struct fp_change *changes, unsigned nr)
 {
   struct fp_status_thread *s = opaque;
+  struct fp_status_doc *now = &s->now;
 
   look (s);
-  return fp_json_status (&s->now, s->servers, changes, nr, fp_memory_locked (),
-                         s->io_flusher);
+  now->version = FP_STATUS_VERSION;
+  now->pid = (uint64_t) getpid ();
+  now->io_flusher = s->io_flusher;
+  now->realtime = realtime ();
+  now->locked_bytes = fp_memory_locked ();
+  now->nr_servers = 0;
+  for (unsigned i = 0; i < now->volume.nr_servers; i++)
+    if (!now->servers[i].gone)
+      now->servers[now->nr_servers++] = now->servers[i];
+  memcpy (now->changes, changes, nr * sizeof changes[0]);
+  now->nr_changes = nr;
+  return fp_json_status (now);
 }
 
 static void
@@ -504,7 +529,7 @@ fp_status_start (struct fp_status_thread *s, struct fp_volume *volume,
   for (unsigned i = 0; i < FP_MAX_SERVERS; i++) {
     /* So that watch logs each server once. */
     s->logged[i].state = FP_SERVER_CONNECTING;
-    s->logged[i].gone = i >= s->now.nr_servers;
+    s->logged[i].gone = i >= s->now.volume.nr_servers;
   }
   watch (s);
   p = (struct fp_answers_params) { .listen_fd = s->listen_fd,

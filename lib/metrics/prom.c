@@ -203,6 +203,8 @@ fp_prom_states (struct fp_prom *p, const char *const *names, unsigned nr,
                 unsigned is, const struct fp_prom_label *labels)
 {
   for (unsigned i = 0; i < nr; i++) {
+    if (names[i] == NULL)
+      continue;
     begin_sample (p, "", labels, names[i]);
     put_str (p, i == is ? "1\n" : "0\n");
   }

@@ -59,9 +59,9 @@ void fp_prom_value (struct fp_prom *p, uint64_t value,
 /* Print a time as a sample, in seconds. */
 void fp_prom_ns (struct fp_prom *p, uint64_t ns,
                  const struct fp_prom_label *labels);
-/* Print one sample per name: 1 for the name at index is, 0 for the others.
- * The last label must have the value NULL.  Each sample gets its name as the
- * value of that label.
+/* Print one sample per name that is not NULL: 1 for the one at index is, 0 for
+ * the others.  The last label must have the value NULL.  Each sample gets its
+ * name as the value of that label.
  */
 void fp_prom_states (struct fp_prom *p, const char *const *names, unsigned nr,
                      unsigned is, const struct fp_prom_label *labels);

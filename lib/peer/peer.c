@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* peer.c - the thread of a peer: connect, serve, let go, and again. */
 
 #include <config.h>
 
@@ -22,18 +23,6 @@
 #define GRACE_PART 16 /* part of `timeout`: fp_peer_grace_ms */
 #define GRACE_MIN_MS 10u
 
-static const char *const state_names[] = {
-  [FP_SERVER_DOWN] = "down", [FP_SERVER_CONNECTING] = "connecting",
-  [FP_SERVER_UP] = "up",     [FP_SERVER_DRAINING] = "draining",
-  [FP_SERVER_LOST] = "lost",
-};
-
-const char *
-fp_server_state_name (enum fp_server_state s)
-{
-  return state_names[s];
-}
-
 /* Change the state.  This table is the whole state machine: any other move is
  * a bug.
  */
@@ -44,8 +33,8 @@ peer_move (struct fp_peer *peer, enum fp_server_state to)
     [FP_SERVER_DOWN] = 1u << FP_SERVER_CONNECTING,
     [FP_SERVER_CONNECTING] =
         1u << FP_SERVER_UP | 1u << FP_SERVER_DOWN | 1u << FP_SERVER_LOST,
-    [FP_SERVER_UP] = 1u << FP_SERVER_DRAINING,
-    [FP_SERVER_DRAINING] = 1u << FP_SERVER_DOWN,
+    [FP_SERVER_UP] = 1u << FP_SERVER_CLOSING,
+    [FP_SERVER_CLOSING] = 1u << FP_SERVER_DOWN,
     [FP_SERVER_LOST] = 0,
   };
 
@@ -611,8 +600,8 @@ peer_main (void *arg)
         (void) fp_ctl_bye (peer->s.ctl, &bye,
                            fp_deadline_in_ms (peer->peers->p->timeout_ms));
       }
-      peer_move (peer, FP_SERVER_DRAINING);
-      peer->peers->ops->draining (peer->peers->v, peer->index);
+      peer_move (peer, FP_SERVER_CLOSING);
+      peer->peers->ops->closing (peer->peers->v, peer->index);
       peer_fail_calls (peer);
       peer_let_go (peer);
       /* A caller that waited until the last transfer ended may have queued

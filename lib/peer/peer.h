@@ -3,7 +3,7 @@
  * heartbeat, the lanes' data connections, and the slabs that it lent.
  *
  *              control + data         a connection is lost
- *    DOWN ---> CONNECTING ------> UP ------------------> DRAINING ---> DOWN
+ *    DOWN ---> CONNECTING ------> UP ------------------>  CLOSING ---> DOWN
  *                  |                                     (break, collect,
  *                  +--> LOST: volume gone or fenced       unmap)
  *

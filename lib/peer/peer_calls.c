@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -574,7 +575,8 @@ fp_peer_status (struct fp_peer *peer, struct fp_server_status *s)
   memcpy (s->name, peer->name, sizeof s->name);
   s->state = peer->state;
   s->transport = peer->transport;
-  s->control = peer->control;
+  if (peer->control != NULL)
+    snprintf (s->control, sizeof s->control, "%s", peer->control);
   s->slabs_total = peer->slabs_total;
   s->slabs_free = peer->slabs_free;
   s->reconnects = peer->reconnects;

@@ -46,8 +46,8 @@ struct fp_peer_ops {
                      const struct fp_uuid *uuid, bool restarted);
   void (*up) (struct fp_volume *v); /* the peer is UP */
   /* The session is over; transfers may still be in flight. */
-  void (*draining) (struct fp_volume *v, unsigned server);
-  /* Called after DRAINING.  Not called after an attempt that failed before the
+  void (*closing) (struct fp_volume *v, unsigned server);
+  /* Called after CLOSING.  Not called after an attempt that failed before the
    * peer was UP, nor for LOST.
    */
   void (*down) (struct fp_volume *v);

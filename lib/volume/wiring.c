@@ -28,7 +28,7 @@ up (struct fp_volume *v)
 }
 
 static void
-draining (struct fp_volume *v, unsigned server)
+closing (struct fp_volume *v, unsigned server)
 {
   fp_meta_log_down (v->meta_log, server);
 }
@@ -96,7 +96,7 @@ confirm (struct fp_volume *v, unsigned server, const _Atomic bool *stop,
 const struct fp_peer_ops fp_volume_peer_ops = {
   .coming_up = coming_up,
   .up = up,
-  .draining = draining,
+  .closing = closing,
   .down = down,
   .counted = counted,
   .placed = placed,

@@ -67,7 +67,7 @@ await_room ()
 {
     local until=$((SECONDS + 60))
     until farpage status --socket "$tmp/status" --json |
-        jq -e "[.servers[] | select(.pieces == 0)][0] | .slabs_free >= $((mib / 64))" \
+        jq -e "[.servers[] | select(.extents == 0)][0] | .slabs_free >= $((mib / 64))" \
             >"$tmp/room"; do
         if [ $SECONDS -ge $until ]; then exit 1; fi
         sleep 0.2

@@ -43,7 +43,7 @@ start nbdinfo --size "nbd+unix:///?socket=$tmp/nbd" -- \
     rebuild_delay=0 transport="$transport" status="$tmp/status" mlock=$mlock
 fio --name=fill --ioengine=nbd --uri="nbd+unix:///?socket=$tmp/nbd" --rw=write --bs=1M \
     --iodepth=4 --size="${mib}M" --thread >"$tmp/fio" 2>&1 || { cat "$tmp/fio"; exit 1; }
-status '.volume.pieces_degraded == 0'
+status '.volume.extents_degraded == 0'
 
 gone=b
 for ((i = 1; i <= rounds; i++)); do
@@ -51,11 +51,11 @@ for ((i = 1; i <= rounds; i++)); do
     began=${EPOCHREALTIME/./}
     kill -9 "${pid[$gone]}"
     wait "${pid[$gone]}" 2>/dev/null || :
-    until status '.volume.pieces_degraded > 0'; do sleep 0.05; done
+    until status '.volume.extents_degraded > 0'; do sleep 0.05; done
     noticed=${EPOCHREALTIME/./}
     serve $gone
     served=${EPOCHREALTIME/./}
-    until status '.volume.pieces_degraded == 0 and all(.servers[]; .state == "up")'; do
+    until status '.volume.extents_degraded == 0 and all(.servers[]; .state == "up")'; do
         sleep 0.1
     done
     end=${EPOCHREALTIME/./}

@@ -36,7 +36,7 @@ for slab in "${slabs[@]}"; do
         servers $n $((16640 / n)) "$slab"
         for t in tcp shm; do
             mapfile -t params < <(parameters $t $n)
-            what="16384 pieces of $slab on $n servers, $t"
+            what="16384 extents of $slab on $n servers, $t"
             attach "$what, made" OFFSETS=0 -- "${params[@]}" volume=v \
                 size=$((16384 * $(numfmt --from=iec "$slab"))) reserve=full
             for ((r = 1; r <= rounds; r++)); do

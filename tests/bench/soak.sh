@@ -124,7 +124,7 @@ wait_for nbdinfo --size "$uri"
 status () { farpage status --socket "$tmp/status" --json; }
 whole ()
 {
-    status | jq -e '.volume.pieces_degraded == 0 and all(.servers[]; .state == "up")' \
+    status | jq -e '.volume.extents_degraded == 0 and all(.servers[]; .state == "up")' \
         >"$tmp/whole" 2>&1
 }
 reconnects () { status | jq ".servers[] | select(.addr == \"${addr[$1]}\") | .reconnects"; }
@@ -223,7 +223,7 @@ line ()
         objects="queue pairs/MRs=$qps/$mrs"
     fi
     volume=$(status | jq -r '"errors=\(.volume.errors) reads=\(.volume.reads) writes=\(
-        .volume.writes) lost=\(.volume.pieces_lost) reconnects=\([.servers[].reconnects] | add)"')
+        .volume.writes) lost=\(.volume.extents_lost) reconnects=\([.servers[].reconnects] | add)"')
     say "faults:$(for n in "${kinds[@]}"; do printf ' %s=%d' "$n" "${faults[$n]}"; done);" \
         "rss/lck/fds/threads:" \
         "nbdkit=${max_rss[minute]:-0}/${max_lck[minute]:-0}/${max_fds[minute]:-0}/${max_threads[minute]:-0}$servers;" \

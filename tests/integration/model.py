@@ -375,7 +375,7 @@ class Model:
         """Let the weak server ask for all that it lent, and get it."""
         self.all_servers_up()
         self.host(True)
-        self.until(addresses[self.weak], lambda s: s["pieces"] == 0)
+        self.until(addresses[self.weak], lambda s: s["extents"] == 0)
         self.host(False)
         self.read_all()
 
@@ -384,9 +384,9 @@ class Model:
     def count_moves(self):
         """Count how many extents of this client moved, as it reports."""
         for s in self.client.servers().values():
-            self.done["pieces given back"] += s["pieces_given"]
+            self.done["extents reclaimed"] += s["extents_reclaimed"]
             if s["drain"]:
-                self.done["pieces drained"] += s["drain"]["pieces"] - s["drain"]["left"]
+                self.done["extents drained"] += s["drain"]["extents"] - s["drain"]["left"]
 
     def drain(self, rate=None):
         """Move all extents of a server elsewhere from now on."""
@@ -414,7 +414,7 @@ class Model:
         d = self.client.servers()[address]["drain"]
         answer = self.client.ask("drain-cancel " + address)
         assert answer["ok"], answer
-        self.done["pieces drained"] += d["pieces"] - d["left"]
+        self.done["extents drained"] += d["extents"] - d["left"]
         self.drained.remove(address)
 
     def cancel(self):
@@ -428,7 +428,7 @@ class Model:
             return
         n = rnd.randrange(4)
         self.until(address, lambda s: s["drain"]["state"] == "drained" or
-                   s["drain"]["pieces"] - s["drain"]["left"] >= n)
+                   s["drain"]["extents"] - s["drain"]["left"] >= n)
         for _ in range(rnd.randrange(40)):
             self.request()
         self.undrain(address)
@@ -440,7 +440,7 @@ class Model:
             return
         address = rnd.choice(sorted(self.drained))
         s = self.until(address, lambda s: s["drain"]["state"] == "drained")
-        assert s["pieces"] == 0, s
+        assert s["extents"] == 0, s
         self.undrain(address)
         self.read_all()
 

@@ -50,7 +50,7 @@ def somewhere():
     return min(n, size - o), o
 
 
-def pieces(n, o):
+def extents_of(n, o):
     return range(o // slab, (o + n - 1) // slab + 1)
 
 
@@ -66,7 +66,7 @@ def write(c, n, o):
     data = rnd.randbytes(n)
     c.pwrite(data, o, nbd.CMD_FLAG_FUA if rnd.randrange(8) == 0 else 0)
     shadow[o:o + n] = data
-    touched.update(pieces(n, o))
+    touched.update(extents_of(n, o))
 
 
 def zero(c, n, o):
@@ -106,7 +106,7 @@ def extents(c, n, o):
             assert not any(shadow[at:end]), "data in a hole at %d" % at
         else:
             # Holes are not reported reliably while the server is away.
-            assert may_be_away or touched.issuperset(pieces(end - at, at)), \
+            assert may_be_away or touched.issuperset(extents_of(end - at, at)), \
                 "no hole at %d" % at
         at = end
     assert at > o

@@ -78,8 +78,8 @@ farpage_volume_bytes_total{volume="vol",op="write"} 12000
 farpage_volume_bytes_total{volume="vol",op="read"} 5000
 farpage_volume_size_bytes{volume="vol"} 33554432
 farpage_volume_allocated_bytes{volume="vol"} 4194304
-farpage_volume_pieces{volume="vol",state="ready"} 1
-farpage_volume_pieces{volume="vol",state="empty"} 7
+farpage_volume_extent_copies{volume="vol",state="ready"} 1
+farpage_volume_extent_copies{volume="vol",state="empty"} 7
 farpage_volume_request_duration_seconds_bucket{volume="vol",op="write",le="+Inf"} 2
 farpage_volume_inflight_requests{volume="vol"} 0
 END
@@ -96,8 +96,8 @@ start_memserver d --listen "unix:$tmp/d.sock" --size 16M --slab 4M --reserve 0
 start_nbdkit e "$FARPAGE_PLUGIN" "unix:$tmp/m.sock" "unix:$tmp/d.sock" size=4M "$MLOCK" \
     volume=twice copies=2 metrics=127.0.0.1:0
 "$NBDSH" -u "nbd+unix:///?socket=$tmp/e.sock" -c 'h.pwrite(b"a", 0)'
-wait_until 20 is "$(addr_of e)" 'farpage_volume_pieces{volume="twice",state="ready"}' 2
-is "$(addr_of e)" 'farpage_volume_degraded_pieces{volume="twice"}' 0
+wait_until 20 is "$(addr_of e)" 'farpage_volume_extent_copies{volume="twice",state="ready"}' 2
+is "$(addr_of e)" 'farpage_volume_degraded_extents{volume="twice"}' 0
 stop "$(cat "$tmp/e.pid")"
 
 # The man pages list exactly the metrics that exist. The dashboard uses no

@@ -64,9 +64,9 @@ drain ()
         fail "drain $1: $(cat "$tmp/err")"
 }
 
-# pieces NAME write|check COUNT: check the data of the first COUNT extents, and
+# extents NAME write|check COUNT: check the data of the first COUNT extents, and
 # that the others are zeros. With 'write', fill them first.
-pieces ()
+extents ()
 {
     uri="nbd+unix:///?socket=$tmp/$1.sock" what=$2 n=$3 "$NBDSH" -c - <<'PYTHON' ||
 import os
@@ -79,7 +79,7 @@ for i in range(24):
     want = bytes([i + 1]) if i < n else b"\0"
     assert h.pread(MiB, i * MiB) == want * MiB, i
 PYTHON
-        fail "$1: $2 $3 pieces"
+        fail "$1: $2 $3 extents"
 }
 
 change_servers () # KIND ARG...: KIND is for messages, ARG for the plugin
@@ -89,7 +89,7 @@ change_servers () # KIND ARG...: KIND is for messages, ARG for the plugin
     for i in a b c; do server $i; done
     a=$(tcp a) b=unix:$tmp/b.usock c=$(tcp c)
     plugin "$kind" "$a" size=24M "$@"
-    pieces "$kind" write 4
+    extents "$kind" write 4
     [ "$(cat "$tmp/members")" = "$a" ] || fail "$kind: says of its servers: $(cat "$tmp/members")"
 
     refused "already" add "$a"
@@ -104,8 +104,8 @@ change_servers () # KIND ARG...: KIND is for messages, ARG for the plugin
     grep -qF "$b,domain=rack2: added" "$tmp/out" || fail "says: $(cat "$tmp/out")"
     [ "$(tail -n 1 "$tmp/members")" = "$b,domain=rack2" ] ||
         fail "$kind: $b is not among $(cat "$tmp/members")"
-    pieces "$kind" write 16
-    is "at('$b')['pieces'] > 0" True || fail "$kind: nothing is on $b"
+    extents "$kind" write 16
+    is "at('$b')['extents'] > 0" True || fail "$kind: nothing is on $b"
     refused "farpage drain" remove "$b"
     farpage status --socket "$tmp/status" | grep -qF "server         $b" ||
         fail "farpage status does not show it"
@@ -114,7 +114,7 @@ change_servers () # KIND ARG...: KIND is for messages, ARG for the plugin
     uuid=$(doc 'doc["volume"]["uuid"]')
     kill_9 "$(cat "$tmp/$kind.pid")"
     plugin "$kind-2" "$a" size=24M "$@" uuid="$uuid" resume=true
-    pieces "$kind-2" check 16
+    extents "$kind-2" check 16
     is 'len(doc["servers"])' 2 || fail "$kind: not 2 servers"
 
     # Move all data to a third server, which replaces the first two.
@@ -125,13 +125,13 @@ change_servers () # KIND ARG...: KIND is for messages, ARG for the plugin
     servers remove "$a" "$b"
     is '[s["addr"] for s in doc["servers"]]' "['$c']" ||
         fail "$kind: its servers are $(doc '[s["addr"] for s in doc["servers"]]')"
-    pieces "$kind-2" write 20
+    extents "$kind-2" write 20
     farpage servers "$a" | grep -q ", volume" && fail "$a still knows the volume"
     stop "$(cat "$tmp/a.pid")"
     stop "$(cat "$tmp/b.pid")"
     kill_9 "$(cat "$tmp/$kind-2.pid")"
     plugin "$kind-3" "$a" size=24M "$@" uuid="$uuid" resume=true
-    pieces "$kind-3" check 20
+    extents "$kind-3" check 20
     is 'doc["volume"]["errors"]' 0 || fail "$kind: there were errors"
     for log in "$kind" "$kind-2"; do
         if grep 'error: .*server' "$tmp/$log.log"; then fail "that is no error"; fi

@@ -58,8 +58,8 @@ state ()
             jq -S '.servers[0] | {slabs_free, slabs_lent, slabs_scrubbing, sessions: [.sessions[] | {volume, slabs}]}'
     done
     farpage status --socket "$tmp/live.status" --json |
-        jq -S '{volume: .volume | {uuid, size, pieces_allocated, members_version, errors, taken},
-            servers: [.servers[] | {addr, state, pieces, drain}]}'
+        jq -S '{volume: .volume | {uuid, size, extents_allocated, members_version, errors, fenced},
+            servers: [.servers[] | {addr, state, extents, drain}]}'
 }
 # Succeed if all memory that is not lent is ready to be lent.
 is_clean ()

@@ -41,7 +41,7 @@ END
 }
 whole () # NAME: succeed if each extent has all its copies
 {
-    [ "$(status "$1" '(d["volume"]["pieces_degraded"], sum(x["state"] == "up" for x in d["servers"]))')" = "(0, 3)" ]
+    [ "$(status "$1" '(d["volume"]["extents_degraded"], sum(x["state"] == "up" for x in d["servers"]))')" = "(0, 3)" ]
 }
 
 # Do some harm to SERVER, then wait until it is back and CLIENT is whole.

@@ -81,7 +81,7 @@ PYTHON
     [ "$(tail -n1 "$tmp/out")" = "  farpage servers remove $tmp/status $a" ] ||
         fail "does not say what makes it last: $(cat "$tmp/out")"
     is "$a" 's["drain"]["state"]' drained || fail "status: $(field "$a" 's["drain"]')"
-    is "$a" 's["pieces"]' 0 || fail "pieces are left"
+    is "$a" 's["extents"]' 0 || fail "extents are left"
     farpage status --socket "$tmp/status" | grep -q 'drained: 0 of' ||
         fail "farpage status does not say that it is drained"
     stop "$(cat "$tmp/a.pid")"
@@ -121,16 +121,16 @@ h.connect_uri(os.environ["uri"])
 for i in range(10):
     h.pwrite(bytes([i + 1]) * (4 << 20), i << 22)
 EOF2
-before=$(field "$d" 's["pieces"]')
+before=$(field "$d" 's["extents"]')
 refused "are missing" "$d"
-is "$d" 's["pieces"]' "$before" || fail "something was moved"
+is "$d" 's["extents"]' "$before" || fail "something was moved"
 is "$d" 's["drain"]' None || fail "it is drained all the same"
 uri="nbd+unix:///?socket=$tmp/n2.sock" "$NBDSH" -c - <<'EOF2'
 import os
 h.connect_uri(os.environ["uri"])
 h.trim(24 << 20, 16 << 20)
 EOF2
-if [ "$(field "$d" 's["pieces"]')" -gt 0 ]; then
+if [ "$(field "$d" 's["extents"]')" -gt 0 ]; then
     # The other server tells of its free slabs with the next heartbeat. So
     # retry.
     drain_pid=
@@ -182,8 +182,8 @@ for line in (b"frobnicate\n", b"drain\n", b"drain a b c\n", b"status x\n",
              b"\xff\xfe \n", b"drain \0\n"):
     a = ask(line)
     assert a["ok"] is False and a["error"], (line, a)
-assert ask(b"status\n")["version"] == 1
-assert ask(b"\n")["version"] == 1
+assert ask(b"status\n")["version"] == 2
+assert ask(b"\n")["version"] == 2
 EOF2
 
 # ---- a volume with a name: the next client finds the moved extents ----

@@ -48,7 +48,7 @@ END
 # Succeed if each extent has all its copies, on so many servers.
 whole () # NAME SERVERS
 {
-    [ "$(status "$1" '(d["volume"]["pieces_degraded"], sum(x["state"] == "up" for x in d["servers"]))')" = "(0, $2)" ]
+    [ "$(status "$1" '(d["volume"]["extents_degraded"], sum(x["state"] == "up" for x in d["servers"]))')" = "(0, $2)" ]
 }
 wrote () # NAME BYTES
 {

@@ -78,7 +78,7 @@ kill -CONT "$(cat "$tmp/b.pid")"
 wait $writer || :
 
 plugin second
-wait_until 60 is second 'v["pieces_degraded"] == 0'
+wait_until 60 is second 'v["extents_degraded"] == 0'
 field second '{k: x for k, x in v.items() if "resync" in k or k == "unclean"}'
 farpage check "$tmp/second.status" >"$tmp/check" 2>&1 || fail "$(cat "$tmp/check")"
 cat "$tmp/check"

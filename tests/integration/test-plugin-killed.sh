@@ -101,8 +101,8 @@ END
 whole ()
 {
     farpage status --socket "$tmp/$1.status" --json |
-        jq -e ".volume | .pieces_degraded == 0 and
-            ($i == 0 or .pieces_allocated > 0)" >/dev/null
+        jq -e ".volume | .extents_degraded == 0 and
+            ($i == 0 or .extents_allocated > 0)" >/dev/null
 }
 
 for t in tcp shm; do

@@ -33,7 +33,7 @@ doc () { farpage status --socket "$tmp/$name.status" --json; }
 # all_is EXPRESSION: succeed if jq finds it true of the status document.
 all_is () { doc | jq -e "$1" >/dev/null; }
 up () { all_is "[.servers[] | select(.state == \"up\")] | length == $1"; }
-whole () { all_is '.volume.pieces_degraded == 0 and .volume.bytes_to_rebuild == 0'; }
+whole () { all_is '.volume.extents_degraded == 0 and .volume.bytes_to_resync == 0'; }
 
 # Write, read and compare on two connections, until the file "enough" exists.
 load ()

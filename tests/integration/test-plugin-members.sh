@@ -61,10 +61,10 @@ check () {
     for ((i = 0; i < 16; i++)); do
         if io "$1" "read -P $((i + 1)) ${i}M 1M"; then continue; fi
         grep -qi 'input/output error' "$tmp/io.log" ||
-            { cat "$tmp/io.log"; fail "$1: piece $i"; }
+            { cat "$tmp/io.log"; fail "$1: extent $i"; }
         lost=$((lost + 1))
     done
-    [ $lost = "$2" ] || fail "$1: $lost pieces are errors, not $2"
+    [ $lost = "$2" ] || fail "$1: $lost extents are errors, not $2"
 }
 
 plugin one "$(addr a)" server="$(addr b)" size=20M stripe-width=1
@@ -104,7 +104,7 @@ plugin three "$(addr a)" server="$(addr d)" add=true
 await three 'sum(s["current"] for s in d["servers"]) == 3'
 timeout 60 farpage drain "$tmp/three.status" "$(addr c)" >"$tmp/drain" 2>&1 ||
     { cat "$tmp/drain"; fail "farpage drain"; }
-held=$(status three '[s["pieces"] for s in d["servers"] if s["name"] == "d"][0]')
+held=$(status three '[s["extents"] for s in d["servers"] if s["name"] == "d"][0]')
 [ "$held" -gt 0 ] || fail "nothing is on the new server"
 end three
 gone=$(addr d)
@@ -112,11 +112,11 @@ farpage volumes show v "$(addr a)" | grep -q 'lost' && fail "nothing is lost yet
 kill_9 "$(cat "$tmp/d.pid")"
 farpage volumes show v "$(addr a)" | grep -q "; $held of its 16 extents are on servers that do not answer, or lost$" ||
     fail "volumes show does not say what is missing"
-lost () { farpage volumes "$@" --json | jq -c '(.volumes[0] // .) | [.pieces, .pieces_missing, .pieces_lost]'; }
+lost () { farpage volumes "$@" --json | jq -c '(.volumes[0] // .) | [.extents, .extents_missing, .extents_lost]'; }
 [ "$(lost show v "$(addr a)")" = "[16,$held,null]" ] || fail "volumes show --json: $(lost show v "$(addr a)")"
 refused 'does not answer.*would be lost' "$(addr a)" remove="$gone"
 plugin removed "$(addr a)" remove="$gone" degraded=true
-[ "$(status removed 'd["volume"]["pieces_lost"]')" = "$held" ] || fail "not $held lost"
+[ "$(status removed 'd["volume"]["extents_lost"]')" = "$held" ] || fail "not $held lost"
 grep -q "volume v: $held of 20 extents are lost" "$tmp/removed.log" ||
     fail "not said how much is lost"
 check removed "$held"

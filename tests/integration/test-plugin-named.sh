@@ -71,17 +71,17 @@ END
 
 end () { stop "$(cat "$tmp/$1.pid")"; }
 
-pieces=12 # extents of 1 MiB are written, of 24
+extents=12 # extents of 1 MiB are written, of 24
 writes=() reads=()
-for ((i = 0; i < pieces; i++)); do writes+=("write -P $((i + 1)) ${i}M 1M"); done
-zeros="read -P 0 ${pieces}M 8M"
+for ((i = 0; i < extents; i++)); do writes+=("write -P $((i + 1)) ${i}M 1M"); done
+zeros="read -P 0 ${extents}M 8M"
 
 for t in tcp shm; do
     # The volume over tcp must lose whole MiB at the end, so do not stripe it.
     if [ $t = tcp ]; then width=1; else width=3; fi
     for all in "a" "a b c"; do
         v=$t-${all// /}
-        for ((i = 0; i < pieces; i++)); do reads[i]="read -P $((i + 1)) ${i}M 1M"; done
+        for ((i = 0; i < extents; i++)); do reads[i]="read -P $((i + 1)) ${i}M 1M"; done
         servers=()
         for s in $all; do servers+=("server=$(addr $t "$s")"); done
 
@@ -157,7 +157,7 @@ refused 'the name same is used by two volumes: [0-9a-f-]{36} on .*, [0-9a-f-]{36
 # A server dies while the volume is detached.
 v="tcp-abc"
 plugin before "$(addr tcp a)" volume=$v
-held=$(status before '[s["pieces"] for s in d["servers"] if s["name"] == "c"][0]')
+held=$(status before '[s["extents"] for s in d["servers"] if s["name"] == "c"][0]')
 [ "$held" -gt 0 ] || fail "nothing is on the third server"
 version=$(status before 'd["volume"]["members_version"]')
 end before
@@ -165,7 +165,7 @@ dead=$(addr tcp c)
 kill_9 "$(cat "$tmp/c.pid")"
 refused "its server $dead does not answer.*degraded=true" "$(addr tcp a)" volume=$v
 plugin after "$(addr tcp b)" volume=$v degraded=true
-[ "$(status after 'd["volume"]["pieces_lost"]')" = "$held" ] || fail "not $held lost"
+[ "$(status after 'd["volume"]["extents_lost"]')" = "$held" ] || fail "not $held lost"
 [ "$(status after 'd["volume"]["members_version"]')" -gt "$version" ] || fail "the same list"
 [ "$(status after 'sum(s["current"] for s in d["servers"])')" = 2 ] || fail "not 2 current"
 grep -q "volume $v: server $dead is stale" "$tmp/after.log" || fail "not logged"
@@ -178,13 +178,13 @@ for ((i = 0; i < 24; i++)); do
     5 | 7) pattern=0 ;;
     6) pattern= ;;
     20 | 22) pattern= ;; # written in part
-    *) pattern=$((i < pieces ? i + 1 : 0)) ;;
+    *) pattern=$((i < extents ? i + 1 : 0)) ;;
     esac
     if qio after "read ${pattern:+-P $pattern} ${i}M 1M"; then continue; fi
-    grep -qi 'input/output error' "$tmp/io.log" || { cat "$tmp/io.log"; fail "piece $i"; }
+    grep -qi 'input/output error' "$tmp/io.log" || { cat "$tmp/io.log"; fail "extent $i"; }
     lost=$((lost + 1))
 done
-[ $lost = "$held" ] || fail "$lost pieces are errors, not $held"
+[ $lost = "$held" ] || fail "$lost extents are errors, not $held"
 io after 'write -P 40 16M 1M' 'read -P 40 16M 1M'
 end after
 

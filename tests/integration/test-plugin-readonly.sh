@@ -123,7 +123,7 @@ not_in_order
 plugin mends "${both[@]}" volume=tcp-2
 io mends 'read -P 5 0 4k'
 whole () { farpage status --socket "$tmp/mends.status" --json |
-    jq -e '.volume.pieces_degraded == 0' >/dev/null; }
+    jq -e '.volume.extents_degraded == 0' >/dev/null; }
 wait_until 30 whole
 end mends
 plugin reads "${both[@]}" volume=tcp-2 readonly=true

@@ -69,8 +69,8 @@ PYTHON
 io=$!
 cleanup_fn kill -9 $io
 wait_until 30 test -e "$tmp/written"
-before=$(field two 's["pieces"]')
-[ "$before" -ge 6 ] || fail "$before pieces are where all should be"
+before=$(field two 's["extents"]')
+[ "$before" -ge 6 ] || fail "$before extents are where all should be"
 
 # The host lacks the memory that the server has. When the server has given back
 # all free slabs, at least 4 MiB are still missing.
@@ -84,11 +84,11 @@ while :; do
 done &
 host=$!
 cleanup_fn kill -9 $host
-wait_until 30 is two 's["pieces_given"] >= 1'
+wait_until 30 is two 's["extents_reclaimed"] >= 1'
 wait_until 60 a_is 'not s["pressed"] or s["slabs_wanted"] == 0 and s["slabs_lent"] <= '$((lent - 4))
 wait_until 30 is two 's["slabs_wanted"] == 0'
 kill_9 $host
-wait_until 10 is two "s['pieces'] == $before - s['pieces_given']"
+wait_until 10 is two "s['extents'] == $before - s['extents_reclaimed']"
 
 # Slabs are never taken by force.
 wait_until 30 is alone 's["slabs_wanted"] == 0'
@@ -99,7 +99,7 @@ says_so ()
         'wants [1-9][0-9]* slabs back, which cannot be moved: the other servers have no room'
 }
 wait_until 30 says_so
-is alone 's["pieces"] == 4' || fail "pieces are gone"
+is alone 's["extents"] == 4' || fail "extents are gone"
 wait_until 30 grep -q 'slabs back, which cannot be moved' "$tmp/alone.log"
 available 4096
 wait_until 30 is alone 's["slabs_wanted"] == 0'

@@ -35,11 +35,11 @@ for n in 1 8; do
     servers $n $((16640 / n)) 64K
     for t in tcp shm; do
         before=
-        for pieces in 1024 16384; do
-            [ $n = 1 ] || [ $pieces = 16384 ] || continue
-            what="$pieces pieces on $n servers, $t"
+        for extents in 1024 16384; do
+            [ $n = 1 ] || [ $extents = 16384 ] || continue
+            what="$extents extents on $n servers, $t"
             mapfile -t params < <(parameters $t $n)
-            attach "$what, made" OFFSETS=0 -- "${params[@]}" volume=v size=$((pieces * 64))K \
+            attach "$what, made" OFFSETS=0 -- "${params[@]}" volume=v size=$((extents * 64))K \
                 reserve=full
             attach "$what" READS=1 OFFSETS=0 -- "${params[@]}" volume=v
             within_limits "$what"

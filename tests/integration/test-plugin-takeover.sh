@@ -40,10 +40,10 @@ grep -q 'the previous client of volume v may not know yet of the takeover' "$tmp
     fail "it is not said what is waited for"
 kill -CONT "$old"
 
-is_taken () { [ "$(farpage status --socket "$tmp/old.status" --json | jq .volume.taken)" = true ]; }
-wait_until 20 is_taken
+is_fenced () { [ "$(farpage status --socket "$tmp/old.status" --json | jq .volume.fenced)" = true ]; }
+wait_until 20 is_fenced
 farpage status --socket "$tmp/old.status" >"$tmp/status"
-grep -q "TAKEN OVER by another client: .* since (last: .*:$new)" "$tmp/status" ||
+grep -q "FENCED: another client has taken it over: .* since (last: .*:$new)" "$tmp/status" ||
     { cat "$tmp/status"; fail "the status does not say by whom"; }
 if grep -q 'EXTENTS LOST' "$tmp/status"; then cat "$tmp/status"; fail "nothing is lost"; fi
 wait_until 10 grep -q "another client has taken the volume v over: .*(last: .*:$new)" "$tmp/old.log"

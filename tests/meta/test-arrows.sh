@@ -28,20 +28,20 @@ lib/heal         base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal
 lib/filter       base/ extent/block.h extent/notifier.h extent/range_lock.h extent/volume_params.h extent/volume_status.h filter/
 lib/attach       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/
 lib/volume       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/ volume/
-lib/front        base/ metrics/ proto/ transport/ attach/pool_file.h volume/volume.h front/
+lib/front        base/ metrics/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ front/
 nbdkit-plugin    base/ volume/volume.h front/
 memserver/auth    base/ proto/ transport/ memserver/auth/
 memserver/pool    base/ proto/ transport/ memserver/auth/ memserver/pool/
 memserver/store   base/ proto/ transport/ memserver/auth/ memserver/pool/ memserver/store/
 memserver/session base/ proto/ transport/ memserver/auth/ memserver/pool/ memserver/store/ memserver/session/
 memserver         base/ metrics/ proto/ transport/ memserver/
-tools/common  base/ proto/ transport/ attach/pool_file.h volume/volume.h tools/common/
+tools/common  base/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ tools/common/
 tools/attach  base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/
 tools/swap    base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/swap/
 tools/doctor  base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/doctor/
 tools/top     base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/top/
 tools/bench   base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/bench/
-tools         base/ proto/ transport/ attach/pool_file.h volume/volume.h tools/
+tools         base/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ tools/
 '
 declare -A may
 while read -r dir what; do

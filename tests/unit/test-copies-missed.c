@@ -477,7 +477,7 @@ test_stale_between_copies (void **state)
 }
 
 static void
-test_stale_between_pieces (void **state)
+test_stale_between_extents (void **state)
 {
   (void) state;
   zeros_stale (false);
@@ -499,7 +499,7 @@ main (void)
     TEST (test_zeros_at_second_hung),
     TEST (test_zeros_at_both_hung),
     TEST (test_stale_between_copies),
-    TEST (test_stale_between_pieces),
+    TEST (test_stale_between_extents),
   };
 
   return RUN_TESTS (tests);

@@ -379,12 +379,12 @@ test_programs (void **state)
 static char *plugin_args[] = { "server=a", "timeout=2000" };
 
 static const char status[] =
-    "{ 'io_flusher': true, 'realtime': true, 'volume': { 'slab_size': "
-    "1048576, 'copies': 2,"
-    " 'pieces': 4, 'pieces_allocated': 4, 'pieces_lost': 0,"
-    " 'pieces_degraded': 0,"
-    " 'members_version': 1, 'locked_bytes': 4096, 'taken': false,"
-    " 'taken_by': '', 'frozen': false }, 'servers': [ { 'addr': 'a:7471',"
+    "{ 'version': 2, 'io_flusher': true, 'realtime': true,"
+    " 'locked_bytes': 4096,"
+    " 'volume': { 'slab_size': 1048576, 'copies': 2,"
+    " 'extents': 4, 'extents_allocated': 4, 'extents_lost': 0,"
+    " 'extents_degraded': 0, 'members_version': 1, 'fenced': false,"
+    " 'fenced_by': '', 'frozen': false }, 'servers': [ { 'addr': 'a:7471',"
     " 'state': 'up', 'why': '', 'current': true, 'joining': false,"
     " 'slabs_free': 0, 'slabs_wanted': 0 } ] }";
 
@@ -393,10 +393,12 @@ static struct doctor_volume *
 attached (const char *from, const char *to)
 {
   static struct doctor_volume v;
+  struct json_object *o;
+  struct fp_error error;
   char text[1024];
   const char *p = from ? strstr (status, from) : NULL;
 
-  json_object_put (v.plugin);
+  free (v.plugin);
   memset (&v, 0, sizeof v);
   v.st = (struct state) { .index = 3,
                           .supervisor = 20,
@@ -415,8 +417,9 @@ attached (const char *from, const char *to)
   for (char *c = text; *c; c++)
     if (*c == '\'')
       *c = '"';
-  v.plugin = json_tokener_parse (text);
-  assert_non_null (v.plugin);
+  o = json_tokener_parse (text);
+  assert_int_equal (plugin_status_parse (&v.plugin, o, &error), 0);
+  json_object_put (o);
   d.volumes = &v;
   d.nr_volumes = 1;
   return &v;
@@ -431,11 +434,11 @@ test_volumes (void **state)
   finds ("volumes", DOCTOR_OK, "nothing");
   attached (NULL, NULL);
   finds ("volumes", DOCTOR_OK, "/dev/nbd3");
-  attached ("'taken': false", "'taken': true");
+  attached ("'fenced': false", "'fenced': true");
   finds ("volumes", DOCTOR_PROBLEM, "taken the volume over");
-  attached ("'pieces_lost': 0", "'pieces_lost': 2");
+  attached ("'extents_lost': 0", "'extents_lost': 2");
   finds ("volumes", DOCTOR_PROBLEM, "2 extents are lost");
-  attached ("'pieces_degraded': 0", "'pieces_degraded': 3");
+  attached ("'extents_degraded': 0", "'extents_degraded': 3");
   finds ("volumes", DOCTOR_WARNING, "3 extents have fewer copies");
   attached ("'frozen': false", "'frozen': true");
   finds ("volumes", DOCTOR_PROBLEM, "frozen");
@@ -449,10 +452,10 @@ test_volumes (void **state)
   v->supervised = false;
   finds ("volumes", DOCTOR_PROBLEM, "supervisor is dead");
   v = attached (NULL, NULL);
-  json_object_put (v->plugin);
+  free (v->plugin);
   v->plugin = NULL;
   strcpy (v->plugin_error.text, "because");
-  finds ("volumes", DOCTOR_PROBLEM, "does not answer: because");
+  finds ("volumes", DOCTOR_PROBLEM, "no status from its plugin: because");
   assert_true (doctor_examine (&d, NULL));
   v = attached (NULL, NULL);
   strcpy (v->state_error.text, "cannot read it");
@@ -511,7 +514,7 @@ test_swap (void **state)
   finds ("swap", DOCTOR_WARNING, "no real-time priority");
   attached ("'locked_bytes': 4096", "'locked_bytes': 0");
   finds ("swap", DOCTOR_PROBLEM, "not locked");
-  attached ("'pieces_allocated': 4", "'pieces_allocated': 1");
+  attached ("'extents_allocated': 4", "'extents_allocated': 1");
   finds ("swap", DOCTOR_PROBLEM, "6M of it has no memory yet");
   v = attached (NULL, NULL);
   v->st.swap = false;

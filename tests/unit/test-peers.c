@@ -16,16 +16,7 @@
 
 /* ---- what peers tell ---- */
 
-enum told {
-  COMING_UP,
-  UP,
-  DRAINING,
-  DOWN,
-  COUNTED,
-  PLACED,
-  ANSWERED,
-  NR_TOLD
-};
+enum told { COMING_UP, UP, CLOSING, DOWN, COUNTED, PLACED, ANSWERED, NR_TOLD };
 
 static _Atomic unsigned told[NR_TOLD];
 static const struct fp_peer_ops *real;
@@ -59,10 +50,10 @@ up (struct fp_volume *of)
 }
 
 static void
-draining (struct fp_volume *of, unsigned server)
+closing (struct fp_volume *of, unsigned server)
 {
-  call_back (of, DRAINING);
-  real->draining (of, server);
+  call_back (of, CLOSING);
+  real->closing (of, server);
 }
 
 static void
@@ -115,7 +106,7 @@ test_told_without_lock (void **state)
   real = v->peers.ops;
   ops.coming_up = coming_up;
   ops.up = up;
-  ops.draining = draining;
+  ops.closing = closing;
   ops.down = down;
   ops.counted = counted;
   ops.placed = placed;

@@ -162,16 +162,12 @@ first_answer (struct attachment *a, const struct deadline *d,
 static void
 learn_volume (struct attachment *a, const char *status_socket)
 {
-  struct json_object *o, *volume, *uuid;
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
   struct fp_error error;
 
-  if (a->st.volume[0] || plugin_status_read (&o, status_socket, &error) < 0)
-    return;
-  if (json_object_object_get_ex (o, "volume", &volume) &&
-      json_object_object_get_ex (volume, "uuid", &uuid))
-    snprintf (a->st.volume, sizeof a->st.volume, "%s",
-              json_object_get_string (uuid));
-  json_object_put (o);
+  if (!a->st.volume[0] &&
+      plugin_status_read (&doc, status_socket, &error) == 0)
+    fp_uuid_format (&doc->volume.uuid, a->st.volume);
 }
 
 int
@@ -300,20 +296,14 @@ test_read (int index, const struct deadline *d, struct fp_error *error)
 static uint64_t
 stripe_group (const struct attachment *a)
 {
-  struct json_object *o = NULL, *v = NULL, *width, *size;
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
   char path[STATE_PATH_MAX];
-  uint64_t group = 0;
   struct fp_error error;
 
   state_path (path, a->st.index, "status.sock");
-  if (plugin_status_read (&o, path, &error) < 0)
+  if (plugin_status_read (&doc, path, &error) < 0)
     return 0;
-  if (json_object_object_get_ex (o, "volume", &v) &&
-      json_object_object_get_ex (v, "stripe_width", &width) &&
-      json_object_object_get_ex (v, "stripe_size", &size))
-    group = json_object_get_uint64 (width) * json_object_get_uint64 (size);
-  json_object_put (o);
-  return group;
+  return (uint64_t) doc->volume.stripe.width * doc->volume.stripe.size;
 }
 
 /* Wait until the kernel reports n dead connections. Return how many it did. */

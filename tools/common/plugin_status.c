@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* plugin_status.c - ask a plugin for its status, and print it. A field that
- * the document does not have is shown as 0 or not at all, because plugin and
- * tool may differ in version.
- */
+/* plugin_status.c - ask a plugin for its status, and print it. */
 
 #include <config.h>
 
@@ -22,6 +19,7 @@
 #include "base/size.h"
 #include "tools/common/deadline.h"
 #include "tools/common/plugin_status.h"
+#include "volume/status_json.h"
 
 #define ANSWER_MS 5000
 #define REQUEST_MS 120000 /* servers must answer, too */
@@ -155,8 +153,8 @@ ask (struct json_object **out, const char *path, const char *line, int ms,
 }
 
 int
-plugin_status_read (struct json_object **out, const char *path,
-                    struct fp_error *error)
+plugin_status_ask (struct json_object **out, const char *path,
+                   struct fp_error *error)
 {
   return ask (out, path, "status\n", ANSWER_MS, error);
 }
@@ -166,40 +164,56 @@ get (struct json_object *o, const char *name)
 {
   struct json_object *v = NULL;
 
-  return o && json_object_object_get_ex (o, name, &v) ? v : NULL;
+  return json_object_object_get_ex (o, name, &v) ? v : NULL;
 }
 
-static uint64_t
-num (struct json_object *o, const char *name)
+int
+plugin_status_parse (struct fp_status_doc **out, struct json_object *doc,
+                     struct fp_error *error)
 {
-  return json_object_get_uint64 (get (o, name));
+  FP_CLEANUP (fp_free) struct fp_status_doc *s = calloc (1, sizeof *s);
+  uint64_t version = json_object_get_uint64 (get (doc, "version"));
+  int r;
+
+  if (!s)
+    return fp_fail (error, -ENOMEM, "out of memory");
+  if (version != FP_STATUS_VERSION)
+    return fp_fail (error, -EPROTO,
+                    "the plugin's status has version %" PRIu64 ", and this "
+                    "command reads version %d: run the farpage command of the "
+                    "plugin's release, or 'farpage status --json'",
+                    version, FP_STATUS_VERSION);
+  r = fp_status_from_json (fp_status_fields, s, doc, error);
+  if (r < 0)
+    return fp_fail_in (error, r, "the plugin's status");
+  *out = FP_STEAL (s);
+  return 0;
 }
 
-static const char *
-str (struct json_object *o, const char *name)
+static void
+json_putp (struct json_object **op)
 {
-  const char *s = json_object_get_string (get (o, name));
-
-  return s ? s : "";
+  json_object_put (*op);
 }
 
-static const char *
-size (struct json_object *o, const char *name, char buf[FP_SIZE_STR_MAX])
+int
+plugin_status_read (struct fp_status_doc **out, const char *path,
+                    struct fp_error *error)
 {
-  fp_format_size (num (o, name), buf);
-  return buf;
-}
+  FP_CLEANUP (json_putp) struct json_object *doc = NULL;
+  int r = plugin_status_ask (&doc, path, error);
 
-static double
-us (struct json_object *latency, const char *name)
-{
-  return json_object_get_double (get (latency, name)) / 1000;
+  if (r < 0)
+    return r;
+  r = plugin_status_parse (out, doc, error);
+  return r < 0 ? fp_fail_in (error, r, "%s", path) : 0;
 }
 
 int
 plugin_request (const char *path, const char *line, struct fp_error *error)
 {
   struct json_object *o = NULL;
+  const char *text;
   int r = 0;
 
   /* On a busy machine the plugin may stop waiting before it has read our line.
@@ -216,240 +230,243 @@ plugin_request (const char *path, const char *line, struct fp_error *error)
   if (!get (o, "ok"))
     r = fp_fail (error, -EOPNOTSUPP,
                  "%s: its plugin is too old for this request", path);
-  else if (!json_object_get_boolean (get (o, "ok")))
-    r = fp_fail (error, -EINVAL, "%s", str (o, "error"));
-  else
-    fp_fail (error, 0, "%s", str (o, "note"));
+  else {
+    r = json_object_get_boolean (get (o, "ok")) ? 0 : -EINVAL;
+    text = json_object_get_string (get (o, r == 0 ? "note" : "error"));
+    fp_fail (error, r, "%s", text ? text : "");
+  }
   json_object_put (o);
   return r;
 }
 
+/* ---- for people ---- */
+
+static const char *
+size (uint64_t n, char buf[FP_SIZE_STR_MAX])
+{
+  fp_format_size (n, buf);
+  return buf;
+}
+
+/* Print the estimated time until something ends, and the reason if it does not
+ * go on.
+ */
 static void
-print_drain (FILE *fp, struct json_object *d)
+print_rest (FILE *fp, uint64_t left_ns, const char *why)
+{
+  if (left_ns > 0)
+    fprintf (fp, ", about %" PRIu64 " s more", left_ns / 1000000000 + 1);
+  fprintf (fp, "%s%s\n", *why ? ": " : "", why);
+}
+
+static void
+print_drain (FILE *fp, const struct fp_drain_status *d)
 {
   char bytes[FP_SIZE_STR_MAX];
 
-  if (!d)
+  if (d->state == FP_DRAIN_NONE)
     return;
   fprintf (fp,
            "                 %s: %" PRIu64 " of %" PRIu64
            " extents are left, %s copied",
-           str (d, "state"), num (d, "left"), num (d, "pieces"),
-           size (d, "bytes", bytes));
-  if (num (d, "left_ns"))
-    fprintf (fp, ", about %" PRIu64 " s more",
-             num (d, "left_ns") / 1000000000 + 1);
-  fprintf (fp, "%s%s\n", *str (d, "why") ? ": " : "", str (d, "why"));
+           fp_drain_state_name (d->state), d->left, d->extents,
+           size (d->bytes, bytes));
+  print_rest (fp, d->left_ns, d->why);
 }
 
 static void
-print_latency (FILE *fp, const char *what, struct json_object *l)
+print_latency (FILE *fp, const char *what, const struct fp_hist_summary *l)
 {
-  if (!l || num (l, "count") == 0)
-    return;
-  fprintf (fp,
-           "  %s latency  mean %.1f us, p50 %.1f, p99 %.1f, p99.9 %.1f,"
-           " max %.1f\n",
-           what, us (l, "mean"), us (l, "p50"), us (l, "p99"), us (l, "p999"),
-           us (l, "max"));
+  if (l->count > 0)
+    fprintf (fp,
+             "  %s latency  mean %.1f us, p50 %.1f, p99 %.1f, p99.9 %.1f,"
+             " max %.1f\n",
+             what, (double) l->mean / 1000, (double) l->p50 / 1000,
+             (double) l->p99 / 1000, (double) l->p999 / 1000,
+             (double) l->max / 1000);
 }
 
-static bool
-yes (struct json_object *o, const char *name)
+bool
+plugin_server_is_stale (const struct fp_status_doc *doc,
+                        const struct fp_server_status *s)
 {
-  return json_object_get_boolean (get (o, name));
+  return doc->volume.members_version > 0 && !s->current && !s->joining;
 }
 
-/* named: the volume has a name, so its servers keep a metadata log of it. */
 static void
-print_server (FILE *fp, struct json_object *s, uint64_t slab, bool named)
+print_server (FILE *fp, const struct fp_status_doc *doc,
+              const struct fp_server_status *s)
 {
   char free_size[FP_SIZE_STR_MAX], total[FP_SIZE_STR_MAX];
   char in[FP_SIZE_STR_MAX], out[FP_SIZE_STR_MAX];
+  uint64_t slab = doc->volume.slab_size;
 
-  fp_format_size (num (s, "slabs_free") * slab, free_size);
-  fp_format_size (num (s, "slabs_total") * slab, total);
-  fprintf (fp, "  server         %s", str (s, "addr"));
-  if (*str (s, "name"))
-    fprintf (fp, " (%s)", str (s, "name"));
-  fprintf (fp, " %s%s%s%s%s%s\n", str (s, "state"),
-           *str (s, "transport") ? " over " : "", str (s, "transport"),
-           *str (s, "control") ? ", control " : "", str (s, "control"),
-           yes (s, "joining")             ? ", joining"
-           : named && !yes (s, "current") ? ", STALE: missed changes"
-                                          : "");
+  fprintf (fp, "  server         %s", s->addr);
+  if (s->name[0] != '\0')
+    fprintf (fp, " (%s)", s->name);
+  fprintf (fp, " %s", fp_server_state_name (s->state));
+  if (s->transport != 0)
+    fprintf (fp, " over %s", fp_transport_name (s->transport));
+  if (s->control[0] != '\0')
+    fprintf (fp, ", control %s", s->control);
+  if (s->joining)
+    fprintf (fp, ", joining");
+  if (plugin_server_is_stale (doc, s))
+    fprintf (fp, ", STALE: missed changes");
   fprintf (fp,
-           "                 %" PRIu64 " extents here, %s of %s free; read %s,"
-           " written %s; %" PRIu64 " errors, %" PRIu64 " reconnects\n",
-           num (s, "pieces"), free_size, total, size (s, "bytes_read", in),
-           size (s, "bytes_written", out), num (s, "errors"),
-           num (s, "reconnects"));
-  if (*str (s, "why"))
-    fprintf (fp, "                 %s\n", str (s, "why"));
-  if (num (s, "slabs_wanted"))
+           "\n                 %" PRIu64 " extents here, %s of %s free; "
+           "read %s, written %s; %" PRIu64 " errors, %" PRIu64 " reconnects\n",
+           s->extents, size (s->slabs_free * slab, free_size),
+           size (s->slabs_total * slab, total), size (s->bytes_read, in),
+           size (s->bytes_written, out), s->errors, s->reconnects);
+  if (s->why[0] != '\0')
+    fprintf (fp, "                 %s\n", s->why);
+  if (s->reclaim.wanted > 0)
     fprintf (fp,
              "                 its host is short of memory: wants %" PRIu64
              " slabs back%s%s\n",
-             num (s, "slabs_wanted"),
-             *str (s, "wanted_why") ? ", which cannot be moved: " : "",
-             str (s, "wanted_why"));
-  print_drain (fp, get (s, "drain"));
+             s->reclaim.wanted,
+             s->reclaim.why[0] != '\0' ? ", which cannot be moved: " : "",
+             s->reclaim.why);
+  print_drain (fp, &s->drain);
 }
 
 /* Print the last check, if there was one. */
 static void
-print_check (FILE *fp, struct json_object *c)
+print_check (FILE *fp, const struct fp_check_status *c)
 {
-  struct json_object *offsets = get (c, "offsets");
-
-  if (num (c, "number") == 0)
+  if (c->number == 0)
     return;
   fprintf (fp,
            "  check          %s: %" PRIu64 " of %" PRIu64
            " blocks compared, %" PRIu64 " differ",
-           str (c, "state"), num (c, "blocks_compared"), num (c, "blocks"),
-           num (c, "blocks_differ"));
-  if (num (c, "blocks_differ") && offsets)
+           fp_check_state_name (c->state), c->compared, c->blocks, c->differ);
+  if (c->nr_offsets > 0)
     fprintf (fp, " (first at %" PRIu64 "), %" PRIu64 " repaired",
-             json_object_get_uint64 (json_object_array_get_idx (offsets, 0)),
-             num (c, "blocks_repaired"));
-  if (num (c, "blocks_skipped"))
-    fprintf (fp, ", %" PRIu64 " skipped", num (c, "blocks_skipped"));
-  if (num (c, "left_ns"))
-    fprintf (fp, ", about %" PRIu64 " s more",
-             num (c, "left_ns") / 1000000000 + 1);
-  fprintf (fp, "%s%s\n", *str (c, "why") ? ": " : "", str (c, "why"));
+             c->offsets[0], c->repaired);
+  if (c->skipped > 0)
+    fprintf (fp, ", %" PRIu64 " skipped", c->skipped);
+  print_rest (fp, c->left_ns, c->why);
 }
 
-/* Print the changes that were requested and are not done yet. */
+/* Print a change that was requested and is not done yet. */
 static void
-print_changes (FILE *fp, struct json_object *list)
+print_change (FILE *fp, const struct fp_change *c)
 {
-  size_t n = 0;
+  const char *what = c->what, *more = "";
 
-  if (list && json_object_is_type (list, json_type_array))
-    n = json_object_array_length (list);
-  for (size_t i = 0; i < n; i++) {
-    struct json_object *c = json_object_array_get_idx (list, i);
-    const char *what = str (c, "what");
-
-    fprintf (fp, "  %-14s %s%s, for %" PRIu64 " s now\n",
-             strcmp (what, "add") == 0 || strcmp (what, "remove") == 0
-                 ? "server"
-                 : what,
-             str (c, "addr"),
-             strcmp (what, "add") == 0      ? ": joining"
-             : strcmp (what, "remove") == 0 ? ": leaving"
-                                            : "",
-             num (c, "ns") / 1000000000);
+  if (strcmp (c->what, "add") == 0) {
+    what = "server";
+    more = ": joining";
   }
+  else if (strcmp (c->what, "remove") == 0) {
+    what = "server";
+    more = ": leaving";
+  }
+  fprintf (fp, "  %-14s %s%s, for %" PRIu64 " s now\n", what, c->addr, more,
+           c->ns / 1000000000);
 }
 
 static void
-print_hedges (FILE *fp, struct json_object *h)
+print_hedges (FILE *fp, const struct fp_hedge_status *h)
 {
-  if (yes (h, "on"))
+  if (h->on)
     fprintf (fp,
              "  hedges         %" PRIu64 " reads were sent to another copy, "
              "too: %" PRIu64 " were answered there first, %" PRIu64
              " were not; %" PRIu64 " more were over the limit\n",
-             num (h, "sent"), num (h, "won"), num (h, "lost"),
-             num (h, "refused"));
+             h->sent, h->won, h->lost, h->refused);
 }
 
 static void
-print_seal (FILE *fp, struct json_object *s)
+print_seal (FILE *fp, const struct fp_seal_status *s)
 {
   char a[FP_SIZE_STR_MAX];
 
-  if (s == NULL)
+  if (!s->on)
     return;
   fprintf (fp, "\n  protection     ");
-  if (strcmp (str (s, "encrypt"), "off") != 0)
+  if (s->encrypt != FP_ENCRYPT_NONE)
     fprintf (fp, "encrypted, with %s",
-             strcmp (str (s, "encrypt"), "file") == 0 ? "a key from a file"
-                                                      : "an ephemeral key");
-  if (yes (s, "integrity"))
+             s->encrypt == FP_ENCRYPT_FILE ? "a key from a file"
+                                           : "an ephemeral key");
+  if (s->integrity)
     fprintf (fp, ", and authenticated");
-  if (strcmp (str (s, "checksum"), "off") != 0)
-    fprintf (fp, "%schecked by %s",
-             strcmp (str (s, "encrypt"), "off") != 0 ? ", and " : "",
-             str (s, "checksum"));
-  if (num (s, "unchecked_bytes") > 0)
+  if (s->checksum != FP_CHECKSUM_NONE)
+    fprintf (fp, "%schecked by crc32c",
+             s->encrypt != FP_ENCRYPT_NONE ? ", and " : "");
+  if (s->unchecked > 0)
     fprintf (fp, "; %s are older, and not checked until rewritten",
-             size (s, "unchecked_bytes", a));
-  if (num (s, "wrong") > 0)
+             size (s->unchecked, a));
+  if (s->wrong > 0)
     fprintf (fp,
              "; %" PRIu64 " WRONG BLOCKS came from servers, %" PRIu64
              " of them were repaired",
-             num (s, "wrong"), num (s, "repaired"));
-  if (num (s, "unreadable") > 0)
-    fprintf (fp, "; %" PRIu64 " reads found NO VALID COPY",
-             num (s, "unreadable"));
+             s->wrong, s->repaired);
+  if (s->unreadable > 0)
+    fprintf (fp, "; %" PRIu64 " reads found NO VALID COPY", s->unreadable);
 }
 
-void
-plugin_status_print (FILE *fp, struct json_object *status)
+static void
+print_volume (FILE *fp, const struct fp_volume_status *v, uint64_t locked)
 {
-  struct json_object *v = get (status, "volume");
-  struct json_object *servers = get (status, "servers");
-  char a[FP_SIZE_STR_MAX], b[FP_SIZE_STR_MAX], c[FP_SIZE_STR_MAX];
-  size_t i, n = 0;
+  char a[FP_SIZE_STR_MAX], b[FP_SIZE_STR_MAX], uuid[FP_UUID_STR_MAX];
 
+  fp_uuid_format (&v->uuid, uuid);
   fprintf (fp, "  volume         %s, %s, in extents of %s",
-           *str (v, "name") ? str (v, "name") : str (v, "uuid"),
-           size (v, "size", a), size (v, "slab_size", b));
-  if (num (v, "stripe_width") > 1)
+           v->name[0] != '\0' ? v->name : uuid, size (v->size, a),
+           size (v->slab_size, b));
+  if (v->stripe.width > 1)
     fprintf (fp, ", striped over %" PRIu64 " extents in units of %s",
-             num (v, "stripe_width"), size (v, "stripe_size", a));
-  fputc ('\n', fp);
-  fp_format_size (num (v, "pieces_allocated") * num (v, "slab_size"), a);
+             (uint64_t) v->stripe.width, size (v->stripe.size, a));
   fprintf (fp,
-           "  memory         %" PRIu64 " of %" PRIu64
+           "\n  memory         %" PRIu64 " of %" PRIu64
            " extents have memory (%s); locked here %s",
-           num (v, "pieces_allocated"), num (v, "pieces"), a,
-           size (v, "locked_bytes", c));
+           v->extents_allocated, v->extents,
+           size (v->extents_allocated * v->slab_size, a), size (locked, b));
   /* Data that another client has now is not lost, whatever this one counted.
    */
-  if (yes (v, "taken"))
-    fprintf (fp, "; TAKEN OVER by another client%s%s",
-             *str (v, "taken_by") ? ": " : "", str (v, "taken_by"));
-  else if (num (v, "pieces_lost"))
-    fprintf (fp, "; %" PRIu64 " EXTENTS LOST", num (v, "pieces_lost"));
-  if (num (v, "copies") > 1 && num (v, "pieces_degraded") > 0)
+  if (v->fenced)
+    fprintf (fp, "; FENCED: another client has taken it over%s%s",
+             v->fenced_by[0] != '\0' ? ": " : "", v->fenced_by);
+  else if (v->extents_lost > 0)
+    fprintf (fp, "; %" PRIu64 " EXTENTS LOST", v->extents_lost);
+  if (v->copies > 1 && v->extents_degraded > 0)
     fprintf (fp,
              "\n  copies         DEGRADED: %" PRIu64
-             " extents have fewer than %" PRIu64 "; %s left to copy",
-             num (v, "pieces_degraded"), num (v, "copies"),
-             size (v, "bytes_to_rebuild", a));
-  else if (num (v, "copies") > 1)
-    fprintf (fp, "\n  copies         %" PRIu64 " of each extent",
-             num (v, "copies"));
-  if (yes (v, "unclean"))
+             " extents have fewer than %u; %s left to copy",
+             v->extents_degraded, v->copies, size (v->bytes_to_resync, a));
+  else if (v->copies > 1)
+    fprintf (fp, "\n  copies         %u of each extent", v->copies);
+  if (v->unclean)
     fprintf (fp,
              "\n  attached       after an unclean detach: copies could differ "
              "in %s of %s",
-             size (v, "resync_bytes", a), size (v, "resync_of_bytes", b));
-  print_seal (fp, get (v, "sealed"));
-  if (yes (v, "read_only"))
+             size (v->resync_bytes, a), size (v->resync_of, b));
+  print_seal (fp, &v->seal);
+  if (v->read_only)
     fprintf (fp, "; attached read-only");
-  if (yes (v, "frozen"))
+  if (v->frozen)
     fprintf (fp, "; FROZEN: too many of its servers were missing");
   fprintf (fp,
            "\n  requests       %" PRIu64 " reads (%s), %" PRIu64
            " writes (%s), %" PRIu64 " flushes, %" PRIu64 " trims, %" PRIu64
            " zeros; %" PRIu64 " in flight; %" PRIu64 " errors\n",
-           num (v, "reads"), size (v, "bytes_read", a), num (v, "writes"),
-           size (v, "bytes_written", b), num (v, "flushes"), num (v, "trims"),
-           num (v, "zeros"), num (v, "inflight"), num (v, "errors"));
-  print_latency (fp, "read ", get (v, "read_latency_ns"));
-  print_latency (fp, "write", get (v, "write_latency_ns"));
-  print_hedges (fp, get (v, "hedges"));
-  if (servers && json_object_is_type (servers, json_type_array))
-    n = json_object_array_length (servers);
-  for (i = 0; i < n; i++)
-    print_server (fp, json_object_array_get_idx (servers, i),
-                  num (v, "slab_size"), num (v, "members_version") > 0);
-  print_check (fp, get (status, "check"));
-  print_changes (fp, get (status, "changes"));
+           v->reads, size (v->bytes_read, a), v->writes,
+           size (v->bytes_written, b), v->flushes, v->trims, v->zeros,
+           v->inflight, v->errors);
+  print_latency (fp, "read ", &v->read_ns);
+  print_latency (fp, "write", &v->write_ns);
+  print_hedges (fp, &v->hedges);
+}
+
+void
+plugin_status_print (FILE *fp, const struct fp_status_doc *doc)
+{
+  print_volume (fp, &doc->volume, doc->locked_bytes);
+  for (unsigned i = 0; i < doc->nr_servers; i++)
+    print_server (fp, doc, &doc->servers[i]);
+  print_check (fp, &doc->volume.check);
+  for (unsigned i = 0; i < doc->nr_changes; i++)
+    print_change (fp, &doc->changes[i]);
 }

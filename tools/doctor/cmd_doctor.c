@@ -99,7 +99,7 @@ forget (struct doctor *d)
 
   for (i = 0; i < d->nr_volumes; i++) {
     state_clear (&d->volumes[i].st);
-    json_object_put (d->volumes[i].plugin);
+    free (d->volumes[i].plugin);
   }
   free (d->volumes);
 }

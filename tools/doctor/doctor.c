@@ -241,25 +241,3 @@ doctor_swap_area (const struct doctor *d, int index, uint64_t *size,
   fclose (fp);
   return r;
 }
-
-struct json_object *
-doctor_get (struct json_object *o, const char *name)
-{
-  struct json_object *v = NULL;
-
-  return o && json_object_object_get_ex (o, name, &v) ? v : NULL;
-}
-
-uint64_t
-doctor_num (struct json_object *o, const char *name)
-{
-  return json_object_get_uint64 (doctor_get (o, name));
-}
-
-const char *
-doctor_str (struct json_object *o, const char *name)
-{
-  const char *s = json_object_get_string (doctor_get (o, name));
-
-  return s ? s : "";
-}

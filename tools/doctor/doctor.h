@@ -17,9 +17,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <json-c/json.h>
-
 #include "base/error.h"
+#include "tools/common/plugin_status.h"
 #include "tools/common/state.h"
 
 /* From best to worst. */
@@ -39,7 +38,7 @@ struct doctor_volume {
   struct state st;
   struct fp_error state_error; /* "": st is valid */
   bool supervised;
-  struct json_object *plugin; /* plugin's status; NULL: plugin_error */
+  struct fp_status_doc *plugin; /* the status; NULL: see plugin_error */
   struct fp_error plugin_error;
 };
 
@@ -105,11 +104,6 @@ unsigned doctor_processes (const struct doctor *d, const char *comm);
  */
 int doctor_swap_area (const struct doctor *d, int index, uint64_t *size,
                       uint64_t *used, uint64_t *others);
-
-/* Get a field of a plugin's status; NULL, 0 or "" if it is not there. */
-struct json_object *doctor_get (struct json_object *o, const char *name);
-uint64_t doctor_num (struct json_object *o, const char *name);
-const char *doctor_str (struct json_object *o, const char *name);
 
 /* ---- the checks ---- */
 

@@ -17,18 +17,6 @@
 
 #define PLUGIN_TIMEOUT_MS 2000 /* unless a parameter says otherwise */
 
-static bool
-yes (struct json_object *o, const char *name)
-{
-  return json_object_get_boolean (doctor_get (o, name));
-}
-
-static struct json_object *
-volume_of (const struct doctor_volume *v)
-{
-  return doctor_get (v->plugin, "volume");
-}
-
 /* Return true if the state of at least one device is known.  Otherwise report
  * why there is nothing to check.
  */
@@ -50,34 +38,31 @@ any (struct doctor *d)
 /* ---- health ---- */
 
 static void
-look_at_server (struct doctor *d, int index, struct json_object *s, bool named)
+look_at_server (struct doctor *d, int index, const struct fp_status_doc *doc,
+                const struct fp_server_status *s)
 {
-  const char *state = doctor_str (s, "state");
-
-  if (strcmp (state, "up") != 0)
+  if (s->state != FP_SERVER_UP)
     doctor_say (d, DOCTOR_PROBLEM,
                 "see 'farpage status' and the log of that server",
-                "/dev/nbd%d: server %.100s is %s: %.150s", index,
-                doctor_str (s, "addr"), state, doctor_str (s, "why"));
-  else if (named && !yes (s, "current") && !yes (s, "joining"))
+                "/dev/nbd%d: server %.100s is %s: %.150s", index, s->addr,
+                fp_server_state_name (s->state), s->why);
+  else if (plugin_server_is_stale (doc, s))
     doctor_say (d, DOCTOR_WARNING, "wait until it is up to date; look again",
                 "/dev/nbd%d: server %.100s is stale: it missed changes", index,
-                doctor_str (s, "addr"));
-  if (doctor_num (s, "slabs_wanted") > 0)
+                s->addr);
+  if (s->reclaim.wanted > 0)
     doctor_say (d, DOCTOR_WARNING,
                 "add a server to the volume: 'farpage servers add'",
                 "/dev/nbd%d: the host of server %.100s is short of memory",
-                index, doctor_str (s, "addr"));
+                index, s->addr);
 }
 
 static void
 look_at_volume (struct doctor *d, const struct doctor_volume *v)
 {
-  struct json_object *volume = volume_of (v);
-  struct json_object *servers = doctor_get (v->plugin, "servers");
+  const struct fp_status_doc *doc = v->plugin;
   int index = v->st.index;
   unsigned before = d->nr;
-  size_t i;
 
   if (!v->supervised)
     doctor_say (d, DOCTOR_PROBLEM,
@@ -85,39 +70,36 @@ look_at_volume (struct doctor *d, const struct doctor_volume *v)
                 "/dev/nbd%d: its supervisor is dead: nbdkit would not be "
                 "restarted",
                 index);
-  if (!v->plugin) {
+  if (!doc) {
     doctor_say (d, DOCTOR_PROBLEM, "see 'farpage status' and the log",
-                "/dev/nbd%d: its plugin does not answer: %.200s", index,
+                "/dev/nbd%d: no status from its plugin: %.300s", index,
                 v->plugin_error.text);
     return;
   }
-  if (yes (volume, "taken"))
+  if (doc->volume.fenced)
     doctor_say (d, DOCTOR_PROBLEM, "unmount and detach it",
                 "/dev/nbd%d: fenced: another client has taken the volume "
                 "over: %.100s",
-                index, doctor_str (volume, "taken_by"));
-  else if (doctor_num (volume, "pieces_lost") > 0)
+                index, doc->volume.fenced_by);
+  else if (doc->volume.extents_lost > 0)
     doctor_say (d, DOCTOR_PROBLEM,
                 "their data is gone with the server that had it: restore it",
                 "/dev/nbd%d: %" PRIu64 " extents are lost", index,
-                doctor_num (volume, "pieces_lost"));
-  if (doctor_num (volume, "pieces_degraded") > 0)
+                doc->volume.extents_lost);
+  if (doc->volume.extents_degraded > 0)
     doctor_say (d, DOCTOR_WARNING,
                 "they are copied again once a server has room: 'farpage "
                 "servers add'",
                 "/dev/nbd%d: %" PRIu64 " extents have fewer copies than they "
                 "should",
-                index, doctor_num (volume, "pieces_degraded"));
-  if (yes (volume, "frozen"))
+                index, doc->volume.extents_degraded);
+  if (doc->volume.frozen)
     doctor_say (d, DOCTOR_PROBLEM,
                 "bring its servers back, then detach it and attach it again",
                 "/dev/nbd%d is frozen: too many of its servers were missing",
                 index);
-  for (i = 0; servers && json_object_is_type (servers, json_type_array) &&
-              i < json_object_array_length (servers);
-       i++)
-    look_at_server (d, index, json_object_array_get_idx (servers, i),
-                    doctor_num (volume, "members_version") > 0);
+  for (unsigned i = 0; i < doc->nr_servers; i++)
+    look_at_server (d, index, doc, &doc->servers[i]);
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "", "/dev/nbd%d", index);
 }
@@ -149,12 +131,11 @@ static uint64_t
 plugin_timeout (const struct doctor_volume *v)
 {
   static const char key[] = "timeout=";
-  uint64_t ms = doctor_num (volume_of (v), "timeout_ms");
+  uint64_t ms = PLUGIN_TIMEOUT_MS;
   unsigned i;
 
-  if (ms > 0)
-    return ms;
-  ms = PLUGIN_TIMEOUT_MS;
+  if (v->plugin && v->plugin->volume.timeout_ms > 0)
+    return v->plugin->volume.timeout_ms;
   for (i = 0; i < v->st.nr_args; i++)
     if (strncmp (v->st.args[i], key, sizeof key - 1) == 0)
       ms = strtoull (v->st.args[i] + sizeof key - 1, NULL, 10);
@@ -166,6 +147,7 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
 {
   const struct state *st = &v->st;
   uint64_t plugin = plugin_timeout (v), kernel = 0, nbd;
+  unsigned await = v->plugin ? v->plugin->volume.await_ms : 0;
   unsigned before = d->nr;
   int index = st->index;
 
@@ -187,13 +169,13 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
                 " ms, and the kernel on the plugin after %" PRIu64
                 " ms, which must be at least twice as long",
                 index, plugin, nbd);
-  if (doctor_num (volume_of (v), "await_ms") >= nbd)
+  if (await >= nbd)
     doctor_say (d, DOCTOR_PROBLEM,
                 "attach it with a longer --timeout, or a shorter await= of "
                 "the plugin",
-                "/dev/nbd%d: the plugin holds a request for up to %" PRIu64
-                " ms, and the kernel sends it again after %" PRIu64 " ms",
-                index, doctor_num (volume_of (v), "await_ms"), nbd);
+                "/dev/nbd%d: the plugin holds a request for up to %u ms, and "
+                "the kernel sends it again after %" PRIu64 " ms",
+                index, await, nbd);
   if ((uint64_t) st->dead_timeout * 1000 < nbd)
     doctor_say (d, DOCTOR_PROBLEM, "attach it with a longer --dead-timeout",
                 "/dev/nbd%d: requests fail after %u s without nbdkit, which "
@@ -225,25 +207,18 @@ doctor_timeouts (struct doctor *d)
 static void
 look_at_cover (struct doctor *d, const struct doctor_volume *v)
 {
-  struct json_object *volume = volume_of (v);
-  struct json_object *servers = doctor_get (v->plugin, "servers");
+  const struct fp_volume_status *volume = &v->plugin->volume;
   char missing_str[FP_SIZE_STR_MAX], free_str[FP_SIZE_STR_MAX];
-  uint64_t slab = doctor_num (volume, "slab_size"), left = 0, missing;
-  size_t i;
+  uint64_t left = 0, missing = 0;
 
-  for (i = 0; servers && json_object_is_type (servers, json_type_array) &&
-              i < json_object_array_length (servers);
-       i++)
-    left += doctor_num (json_object_array_get_idx (servers, i), "slabs_free");
-  missing = doctor_num (volume, "pieces");
-  missing -= doctor_num (volume, "pieces_allocated") < missing
-                 ? doctor_num (volume, "pieces_allocated")
-                 : missing;
-  missing *= doctor_num (volume, "copies") ? doctor_num (volume, "copies") : 1;
+  for (unsigned i = 0; i < v->plugin->nr_servers; i++)
+    left += v->plugin->servers[i].slabs_free;
+  if (volume->extents > volume->extents_allocated)
+    missing = (volume->extents - volume->extents_allocated) * volume->copies;
   if (missing <= left)
     return;
-  fp_format_size (missing * slab, missing_str);
-  fp_format_size (left * slab, free_str);
+  fp_format_size (missing * volume->slab_size, missing_str);
+  fp_format_size (left * volume->slab_size, free_str);
   doctor_say (d, DOCTOR_PROBLEM,
               "add a server ('farpage servers add'), or attach it with "
               "--swap, which reserves all its memory at the start",
@@ -255,7 +230,7 @@ look_at_cover (struct doctor *d, const struct doctor_volume *v)
 static void
 look_at_swap (struct doctor *d, const struct doctor_volume *v)
 {
-  struct json_object *volume = volume_of (v);
+  const struct fp_status_doc *doc = v->plugin;
   uint64_t size, used, others;
   unsigned before = d->nr;
   int index = v->st.index;
@@ -268,36 +243,40 @@ look_at_swap (struct doctor *d, const struct doctor_volume *v)
                 "/dev/nbd%d was not attached for swap: it allocates memory "
                 "when memory is short",
                 index);
-  if (volume && doctor_num (volume, "copies") < 2)
+  if (!doc) {
+    doctor_say (d, DOCTOR_UNKNOWN, "see 'farpage status'",
+                "/dev/nbd%d: no status from its plugin", index);
+    return;
+  }
+  if (doc->volume.copies < 2)
     doctor_say (d, DOCTOR_WARNING,
                 "attach a new volume with copies=2 and at least two servers",
                 "/dev/nbd%d has one copy: if a server dies, programs that "
                 "are swapped out to it die",
                 index);
-  if (v->plugin && !yes (v->plugin, "io_flusher"))
+  if (!doc->io_flusher)
     doctor_say (d, DOCTOR_WARNING,
                 "give nbdkit CAP_SYS_RESOURCE (in a container: --cap-add)",
                 "/dev/nbd%d: nbdkit may wait for memory that only it can "
                 "free (no PR_SET_IO_FLUSHER)",
                 index);
-  if (v->plugin && !yes (v->plugin, "realtime"))
+  if (!doc->realtime)
     doctor_say (d, DOCTOR_WARNING,
                 "give nbdkit CAP_SYS_NICE, run 'farpage swapoff', then "
                 "'farpage swapon'",
                 "/dev/nbd%d: nbdkit has no real-time priority, and cannot use "
                 "the kernel's reserve: it may stall when memory is very short",
                 index);
-  if (volume && doctor_num (volume, "locked_bytes") == 0)
+  if (doc->locked_bytes == 0)
     doctor_say (d, DOCTOR_PROBLEM,
                 "swapoff, detach, and attach it without mlock=false",
                 "/dev/nbd%d: its nbdkit is not locked into memory, and can be "
                 "swapped out to itself",
                 index);
-  if (volume)
-    look_at_cover (d, v);
+  look_at_cover (d, v);
   if (d->nr == before)
-    doctor_say (d, DOCTOR_OK, "", "/dev/nbd%d: with %" PRIu64 " copies", index,
-                doctor_num (volume, "copies"));
+    doctor_say (d, DOCTOR_OK, "", "/dev/nbd%d: with %u copies", index,
+                doc->volume.copies);
 }
 
 void

@@ -11,8 +11,6 @@
 #include <string.h>
 #include <sys/swap.h>
 
-#include <json-c/json.h>
-
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/size.h"
@@ -58,31 +56,22 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
-static void
-json_putp (struct json_object **op)
-{
-  json_object_put (*op);
-}
-
 /* Refuse a volume with one copy.  The death of one server must not be the
  * death of this host.
  */
 static int
 check_copies (int index)
 {
-  FP_CLEANUP (json_putp) struct json_object *o = NULL;
-  struct json_object *volume = NULL, *copies = NULL;
+  FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
   char path[STATE_PATH_MAX];
   struct fp_error error;
 
   state_path (path, index, "status.sock");
-  if (plugin_status_read (&o, path, &error) < 0)
+  if (plugin_status_read (&doc, path, &error) < 0)
     return say_error ("swapon: cannot find out how many copies /dev/nbd%d"
                       " has (--single-copy accepts that): %s",
                       index, error.text);
-  if (json_object_object_get_ex (o, "volume", &volume) &&
-      json_object_object_get_ex (volume, "copies", &copies) &&
-      json_object_get_int64 (copies) > 1)
+  if (doc->volume.copies > 1)
     return EXIT_SUCCESS;
   return say_error ("swapon: /dev/nbd%d has one copy of each page: if a"
                     " memory server dies, programs that are swapped out to it"

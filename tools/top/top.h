@@ -22,32 +22,10 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "proto/messages.h"
-#include "volume/volume.h"
+#include "tools/common/plugin_status.h"
 
 #define TOP_VOLUMES 64 /* more are not shown */
 #define TOP_SERVERS 64
-
-/* One of its servers, as a plugin reports it. */
-struct top_link {
-  char addr[FP_ADDR_MAX + 1];
-  char state[16], transport[16], drain[16];
-  bool left_out;
-  uint64_t slabs_total, slabs_free, slabs_wanted;
-  uint64_t ops, errors, bytes_read, bytes_written;
-  uint64_t drain_extents, drain_left;
-};
-
-/* The answer of a plugin. */
-struct top_volume {
-  char name[64];
-  uint64_t requests, errors, bytes_read, bytes_written, inflight;
-  uint64_t size, slab_size, extents, extents_allocated, extents_lost, copies;
-  uint64_t extents_degraded, to_resync;
-  uint64_t read_p50, read_p99, write_p50, write_p99; /* ns */
-  bool taken, frozen;
-  unsigned nr_peers;
-  struct top_link links[FP_MAX_SERVERS];
-};
 
 /* The answer of a memory server. */
 struct top_server {
@@ -57,13 +35,14 @@ struct top_server {
 };
 
 union top_answer {
-  struct top_volume volume;
+  struct fp_status_doc plugin;
   struct top_server server;
 };
 
 /* Two answers to the same question: the newer one, and the one before it. */
 struct top_seen {
-  bool answers;        /* the last question was answered, and lately */
+  bool answers;        /* the last question was answered, and not long ago */
+  int failed;          /* -errno of the last question, or 0 */
   bool silent;         /* an answer is overdue; set by top_look */
   unsigned nr_answers; /* number of answers here: 0, 1, 2 */
   /* When the answers came, the newer one in [0].  Before the first answer, [0]
@@ -71,7 +50,6 @@ struct top_seen {
    */
   uint64_t at_ns[2];
   union top_answer *answer[2];
-  char why[160]; /* the reason if it does not answer */
 };
 
 /* A plugin or a memory server that is asked. */

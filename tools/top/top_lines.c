@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/checked.h"
 #include "base/clock.h"
 #include "base/size.h"
 #include "tools/top/top.h"
@@ -119,6 +120,10 @@ say (struct top_lines *out, enum top_kind kind, const char *fmt, ...)
   va_start (ap, fmt);
   vsnprintf (l->text, WIDTH + 1, fmt, ap);
   va_end (ap);
+  /* Some of the text comes from other processes, and it goes to a terminal. */
+  for (char *p = l->text; *p; p++)
+    if (*p < ' ' || *p > '~')
+      *p = '?';
 }
 
 /* ---- volumes ---- */
@@ -128,21 +133,22 @@ static const char volume_heading[] =
     "STATE";
 
 static const char *
-volume_state (const struct top_volume *v, char out[32])
+volume_state (const struct fp_status_doc *doc, char out[32])
 {
+  const struct fp_volume_status *v = &doc->volume;
   char left[FP_SIZE_STR_MAX];
   unsigned away = 0;
 
-  for (unsigned i = 0; i < v->nr_peers; i++)
-    away += strcmp (v->links[i].state, "up") != 0;
-  if (v->taken)
-    return "TAKEN";
+  for (unsigned i = 0; i < doc->nr_servers; i++)
+    away += doc->servers[i].state != FP_SERVER_UP;
+  if (v->fenced)
+    return "FENCED";
   if (v->extents_lost > 0)
     snprintf (out, 32, "LOST %" PRIu64, v->extents_lost);
   else if (v->frozen)
     return "FROZEN";
-  else if (v->to_resync > 0) {
-    fp_format_size (v->to_resync, left);
+  else if (v->bytes_to_resync > 0) {
+    fp_format_size (v->bytes_to_resync, left);
     snprintf (out, 32, "+%s", left);
   }
   else if (v->extents_degraded > 0)
@@ -168,12 +174,18 @@ name_of (char *out, size_t size, const char *label, const char *name)
     snprintf (out, size, "%s%s%s", label, *name ? " " : "", name);
 }
 
+static uint64_t
+requests (const struct fp_volume_status *v)
+{
+  return v->reads + v->writes + v->flushes + v->trims + v->zeros;
+}
+
 static void
 volume_row (struct row *r, const struct top_source *source,
             const struct top_seen *s)
 {
-  const struct top_volume *v = &s->answer[0]->volume,
-                          *before = &s->answer[1]->volume;
+  const struct fp_volume_status *v = &s->answer[0]->plugin.volume,
+                                *before = &s->answer[1]->plugin.volume;
   char a[CELL], b[CELL], c[CELL], d[CELL], e[CELL], f[CELL], g[CELL];
   char p50[2 * CELL], p99[2 * CELL], memory[2 * FP_SIZE_STR_MAX];
   char has[FP_SIZE_STR_MAX], all[FP_SIZE_STR_MAX], state_buf[32], queue[CELL];
@@ -183,25 +195,27 @@ volume_row (struct row *r, const struct top_source *source,
   r->alert = s->silent;
   if (!s->answers) {
     snprintf (r->text, sizeof r->text, "%-12.12s %*s %s", r->name, 57, "",
-              s->silent ? "no answer" : "...");
+              s->failed == -EPROTO ? "no status"
+              : s->silent          ? "no answer"
+                                   : "...");
     return;
   }
-  r->iops = per_second (v->requests, before->requests, s);
+  r->iops = per_second (requests (v), requests (before), s);
   r->read = per_second (v->bytes_read, before->bytes_read, s);
   r->written = per_second (v->bytes_written, before->bytes_written, s);
-  r->latency = v->read_p99 > v->write_p99 ? v->read_p99 : v->write_p99;
-  state = volume_state (v, state_buf);
+  r->latency = FP_MAX (v->read_ns.p99, v->write_ns.p99);
+  state = volume_state (&s->answer[0]->plugin, state_buf);
   r->alert = strcmp (state, "ok") != 0;
   fp_format_size (v->extents_allocated * v->slab_size, has);
   fp_format_size (v->size, all);
   snprintf (memory, sizeof memory, "%s/%s", has, all);
-  snprintf (r->text, sizeof r->text,
-            "%-12.12s %6s %6s %6s %9s %9s %4s %11s %s", r->name,
-            rate (r->iops, a), rate (r->read / 1e6, b),
-            rate (r->written / 1e6, c),
-            pair (time_of (v->read_p50, d), time_of (v->write_p50, e), p50),
-            pair (time_of (v->read_p99, f), time_of (v->write_p99, g), p99),
-            count (v->inflight, queue), memory, state);
+  snprintf (
+      r->text, sizeof r->text, "%-12.12s %6s %6s %6s %9s %9s %4s %11s %s",
+      r->name, rate (r->iops, a), rate (r->read / 1e6, b),
+      rate (r->written / 1e6, c),
+      pair (time_of (v->read_ns.p50, d), time_of (v->write_ns.p50, e), p50),
+      pair (time_of (v->read_ns.p99, f), time_of (v->write_ns.p99, g), p99),
+      count (v->inflight, queue), memory, state);
 }
 
 /* ---- servers ---- */
@@ -212,51 +226,56 @@ static const char server_heading[] =
 /* A server as all plugins report it, added up. */
 struct uses {
   double ops, read, written;
-  char transport[16], state[16];
+  enum fp_server_state state; /* if one cannot use it, why not */
+  unsigned transport;         /* 0: none */
   uint64_t wanted, drain_extents, drain_left, free, slab;
-  bool left_out, drains, up;
+  bool stale, drains, seen;
 };
 
 static void
-add_use (struct uses *u, const struct top_seen *s, const struct top_link *l)
+add_use (struct uses *u, const struct top_seen *s,
+         const struct fp_server_status *now)
 {
-  const struct top_volume *before = &s->answer[1]->volume;
-  const struct top_link *was = NULL;
+  const struct fp_status_doc *before = &s->answer[1]->plugin;
+  const struct fp_server_status *was = NULL;
 
-  for (unsigned i = 0; s->nr_answers > 1 && i < before->nr_peers; i++)
-    if (strcmp (before->links[i].addr, l->addr) == 0)
-      was = &before->links[i];
+  for (unsigned i = 0; s->nr_answers > 1 && i < before->nr_servers; i++)
+    if (strcmp (before->servers[i].addr, now->addr) == 0)
+      was = &before->servers[i];
   if (was && s->answers) {
-    u->ops += per_second (l->ops, was->ops, s);
-    u->read += per_second (l->bytes_read, was->bytes_read, s);
-    u->written += per_second (l->bytes_written, was->bytes_written, s);
+    u->ops += per_second (now->ops, was->ops, s);
+    u->read += per_second (now->bytes_read, was->bytes_read, s);
+    u->written += per_second (now->bytes_written, was->bytes_written, s);
   }
-  if (!*u->state || strcmp (l->state, "up") != 0)
-    snprintf (u->state, sizeof u->state, "%s", l->state);
-  if (*l->transport)
-    snprintf (u->transport, sizeof u->transport, "%s", l->transport);
-  u->wanted += l->slabs_wanted;
-  u->drains = u->drains || *l->drain;
-  u->drain_extents += l->drain_extents;
-  u->drain_left += l->drain_left;
-  u->left_out = u->left_out || l->left_out;
-  u->free = l->slabs_free;
-  u->slab = s->answer[0]->volume.slab_size;
+  if (!u->seen || now->state != FP_SERVER_UP)
+    u->state = now->state;
+  u->seen = true;
+  if (now->transport != 0)
+    u->transport = now->transport;
+  u->wanted += now->reclaim.wanted;
+  u->drains = u->drains || now->drain.state != FP_DRAIN_NONE;
+  u->drain_extents += now->drain.extents;
+  u->drain_left += now->drain.left;
+  u->stale = u->stale || plugin_server_is_stale (&s->answer[0]->plugin, now);
+  u->free = now->slabs_free;
+  u->slab = s->answer[0]->plugin.volume.slab_size;
 }
 
 static void
 gather_uses (struct uses *u, struct top *t, const char *addr,
              struct top_seen *seen)
 {
+  const struct fp_status_doc *doc;
+
   memset (u, 0, sizeof *u);
   for (unsigned i = 0; i < t->nr_volumes; i++) {
     if (!t->volumes[i]->wanted)
       continue;
     top_look (t->volumes[i], seen);
-    for (unsigned k = 0;
-         seen->nr_answers > 0 && k < seen->answer[0]->volume.nr_peers; k++)
-      if (strcmp (seen->answer[0]->volume.links[k].addr, addr) == 0)
-        add_use (u, seen, &seen->answer[0]->volume.links[k]);
+    doc = &seen->answer[0]->plugin;
+    for (unsigned k = 0; seen->nr_answers > 0 && k < doc->nr_servers; k++)
+      if (strcmp (doc->servers[k].addr, addr) == 0)
+        add_use (u, seen, &doc->servers[k]);
   }
 }
 
@@ -269,8 +288,10 @@ server_state (const struct uses *u, const struct top_seen *s, char *out,
   *alert = true;
   if (s->silent)
     snprintf (out, size, "no answer");
-  else if (strcmp (u->state, "up") != 0)
-    snprintf (out, size, "%s", u->state);
+  else if (!u->seen)
+    snprintf (out, size, "...");
+  else if (u->state != FP_SERVER_UP)
+    snprintf (out, size, "%s", fp_server_state_name (u->state));
   else if (u->drains && u->drain_left > 0)
     snprintf (out, size, "moving %" PRIu64 "/%" PRIu64,
               u->drain_extents - u->drain_left, u->drain_extents);
@@ -280,7 +301,7 @@ server_state (const struct uses *u, const struct top_seen *s, char *out,
     snprintf (out, size, "PRESSED, -%" PRIu64, server->wanted);
   else if (u->wanted > 0)
     snprintf (out, size, "wants %" PRIu64, u->wanted);
-  else if (u->left_out)
+  else if (u->stale)
     snprintf (out, size, "stale");
   else if (s->answers && server->stopping)
     snprintf (out, size, "stopping");
@@ -309,9 +330,10 @@ server_row (struct row *r, const struct top_source *source,
   r->read = u->read;
   r->written = u->written;
   snprintf (r->text, sizeof r->text, "%-20.20s %-4.4s %6s %6s %6s %7s %7s %s",
-            source->label, u->transport, rate (u->ops, a),
-            rate (u->read / 1e6, b), rate (u->written / 1e6, c), free_size,
-            lent, state);
+            source->label,
+            u->transport ? fp_transport_name (u->transport) : "",
+            rate (u->ops, a), rate (u->read / 1e6, b),
+            rate (u->written / 1e6, c), free_size, lent, state);
 }
 
 /* ---- the page ---- */

@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <json-c/json.h>
-
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -19,114 +17,15 @@
 #include "tools/common/state.h"
 #include "tools/top/top.h"
 
-static struct json_object *
-get (struct json_object *o, const char *name)
-{
-  struct json_object *v = NULL;
-
-  return o && json_object_object_get_ex (o, name, &v) ? v : NULL;
-}
-
-static uint64_t
-num (struct json_object *o, const char *name)
-{
-  return json_object_get_uint64 (get (o, name));
-}
-
-static bool
-yes (struct json_object *o, const char *name)
-{
-  return json_object_get_boolean (get (o, name));
-}
-
-/* Copy s.  The text comes from another process and goes to a terminal, so
- * replace what cannot be printed.
- */
-static void
-text (char *out, size_t size, const char *s)
-{
-  snprintf (out, size, "%.*s", (int) size - 1, s ? s : "");
-  for (char *p = out; *p; p++)
-    if (*p < ' ' || *p > '~')
-      *p = '?';
-}
-
-static void
-str (char *out, size_t size, struct json_object *o, const char *name)
-{
-  text (out, size, json_object_get_string (get (o, name)));
-}
-
-static void
-read_link (struct top_link *l, struct json_object *s, bool named)
-{
-  struct json_object *drain = get (s, "drain");
-
-  str (l->addr, sizeof l->addr, s, "addr");
-  str (l->state, sizeof l->state, s, "state");
-  str (l->transport, sizeof l->transport, s, "transport");
-  str (l->drain, sizeof l->drain, drain, "state");
-  l->left_out = named && !yes (s, "current") && !yes (s, "joining");
-  l->slabs_total = num (s, "slabs_total");
-  l->slabs_free = num (s, "slabs_free");
-  l->slabs_wanted = num (s, "slabs_wanted");
-  l->ops = num (s, "ops");
-  l->errors = num (s, "errors");
-  l->bytes_read = num (s, "bytes_read");
-  l->bytes_written = num (s, "bytes_written");
-  l->drain_extents = num (drain, "pieces");
-  l->drain_left = num (drain, "left");
-}
-
-static void
-read_volume (struct top_volume *v, struct json_object *o)
-{
-  struct json_object *volume = get (o, "volume");
-  struct json_object *servers = get (o, "servers");
-  struct json_object *r = get (volume, "read_latency_ns");
-  struct json_object *w = get (volume, "write_latency_ns");
-  size_t n = servers && json_object_is_type (servers, json_type_array)
-                 ? json_object_array_length (servers)
-                 : 0;
-
-  memset (v, 0, sizeof *v);
-  str (v->name, sizeof v->name, volume, "name");
-  v->requests = num (volume, "reads") + num (volume, "writes") +
-                num (volume, "flushes") + num (volume, "trims") +
-                num (volume, "zeros");
-  v->errors = num (volume, "errors");
-  v->bytes_read = num (volume, "bytes_read");
-  v->bytes_written = num (volume, "bytes_written");
-  v->inflight = num (volume, "inflight");
-  v->size = num (volume, "size");
-  v->slab_size = num (volume, "slab_size");
-  v->copies = num (volume, "copies");
-  v->extents = num (volume, "pieces");
-  v->extents_allocated = num (volume, "pieces_allocated");
-  v->extents_lost = num (volume, "pieces_lost");
-  v->extents_degraded = num (volume, "pieces_degraded");
-  v->to_resync = num (volume, "bytes_to_rebuild");
-  v->read_p50 = num (r, "p50");
-  v->read_p99 = num (r, "p99");
-  v->write_p50 = num (w, "p50");
-  v->write_p99 = num (w, "p99");
-  v->taken = yes (volume, "taken");
-  v->frozen = yes (volume, "frozen");
-  for (size_t i = 0; i < n && i < FP_MAX_SERVERS; i++)
-    read_link (&v->links[v->nr_peers++],
-               json_object_array_get_idx (servers, i),
-               num (volume, "members_version") > 0);
-}
-
 static int
-ask_plugin (const char *path, struct top_volume *v, struct fp_error *error)
+ask_plugin (const char *path, struct fp_status_doc *doc,
+            struct fp_error *error)
 {
-  struct json_object *o = NULL;
-  int r = plugin_status_read (&o, path, error);
+  FP_CLEANUP (fp_free) struct fp_status_doc *now = NULL;
+  int r = plugin_status_read (&now, path, error);
 
   if (r == 0)
-    read_volume (v, o);
-  json_object_put (o);
+    *doc = *now;
   return r;
 }
 
@@ -150,7 +49,7 @@ ask_server (const struct fp_addr *addr, struct top_server *s,
   if (r < 0)
     return r;
   memset (s, 0, sizeof *s);
-  text (s->name, sizeof s->name, stat->name);
+  snprintf (s->name, sizeof s->name, "%s", stat->name);
   s->slab_size = stat->slab_size;
   s->total = stat->total;
   s->free = stat->free;
@@ -161,28 +60,36 @@ ask_server (const struct fp_addr *addr, struct top_server *s,
   return 0;
 }
 
+/* A server's answer is much shorter than a plugin's. */
 static void
-note (struct top_source *s, int r, const union top_answer *answer,
-      const struct fp_error *error)
+copy_answer (const struct top_source *s, union top_answer *to,
+             const union top_answer *from)
+{
+  if (s->is_server)
+    to->server = from->server;
+  else
+    to->plugin = from->plugin;
+}
+
+static void
+note (struct top_source *s, int r, const union top_answer *answer)
 {
   struct top_seen *seen = &s->seen;
   union top_answer *older;
 
   pthread_mutex_lock (&s->lock);
   seen->answers = r == 0;
+  seen->failed = r;
   if (r == 0) {
     older = seen->answer[1];
     seen->answer[1] = seen->answer[0];
     seen->at_ns[1] = seen->at_ns[0];
-    *older = *answer;
+    copy_answer (s, older, answer);
     seen->answer[0] = older;
     seen->at_ns[0] = fp_now_ns ();
     if (seen->nr_answers < 2)
       seen->nr_answers++;
-    seen->why[0] = '\0';
   }
-  else
-    text (seen->why, sizeof seen->why, error->text);
   pthread_mutex_unlock (&s->lock);
 }
 
@@ -194,14 +101,14 @@ run (void *arg)
 {
   struct top_source *s = arg;
   union top_answer *answer = calloc (1, sizeof *answer);
-  struct fp_error error = { .text = "out of memory" };
+  struct fp_error error;
   int64_t next = now_ms (), left;
   int r;
 
   while (answer) {
     r = s->is_server ? ask_server (&s->addr, &answer->server, &error)
-                     : ask_plugin (s->path, &answer->volume, &error);
-    note (s, r, answer, &error);
+                     : ask_plugin (s->path, &answer->plugin, &error);
+    note (s, r, answer);
     next += s->interval_ms;
     left = next - now_ms ();
     if (left <= 0)
@@ -209,7 +116,7 @@ run (void *arg)
     else
       sleep_ms ((int) left);
   }
-  note (s, -ENOMEM, answer, &error);
+  note (s, -ENOMEM, answer);
 }
 
 static void
@@ -334,9 +241,9 @@ top_watch_servers (struct top *t)
       continue;
     top_look (t->volumes[i], seen);
     for (unsigned k = 0; r == 0 && seen->nr_answers > 0 &&
-                         k < seen->answer[0]->volume.nr_peers;
+                         k < seen->answer[0]->plugin.nr_servers;
          k++)
-      r = watch_server (t, seen->answer[0]->volume.links[k].addr);
+      r = watch_server (t, seen->answer[0]->plugin.servers[k].addr);
   }
   top_seen_free (seen);
   return r;
@@ -350,16 +257,16 @@ top_look (struct top_source *s, struct top_seen *out)
   uint64_t patience = (2ull * s->interval_ms + 1000) * FP_NS_PER_MS;
 
   pthread_mutex_lock (&s->lock);
-  *mine[0] = *s->seen.answer[0];
-  *mine[1] = *s->seen.answer[1];
+  copy_answer (s, mine[0], s->seen.answer[0]);
+  copy_answer (s, mine[1], s->seen.answer[1]);
   *out = s->seen;
   pthread_mutex_unlock (&s->lock);
   out->answer[0] = mine[0];
   out->answer[1] = mine[1];
   if (fp_now_ns () - out->at_ns[0] > patience)
     out->answers = false;
-  out->silent =
-      !out->answers && (*out->why || fp_now_ns () - out->at_ns[0] > patience);
+  out->silent = !out->answers &&
+                (out->failed < 0 || fp_now_ns () - out->at_ns[0] > patience);
 }
 
 struct top_seen *
