@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* engine.h - the lowest layer of a volume (block.h): lanes, copies, dirty log.
  *
- * lane_wait.c takes requests, lane_issue.c cuts and sends them, lane_flush.c
+ * lane_wait.c takes requests, and lane_progress.c does them.  lane_flush.c
  * flushes.  zero.c and zero_copies.c zero, and zero.c finds holes.  lock.c
  * locks ranges.  dirty_log.c and marks.c keep the dirty log.
  *

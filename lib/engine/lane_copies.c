@@ -14,8 +14,8 @@
 #include "engine/lane_int.h"
 #include "transport/local/mapped.h"
 
-/* No copy of the set in_sync can be used now.  Return PARK if one may become
- * usable, else fail io.
+/* For a read no copy of the set in_sync can be used now, for a write not all
+ * of them.  Return PARK if one may become usable, else fail io.
  */
 static enum issue
 wait_for_copy (struct fp_lane *lane, struct fp_io *io, uint64_t i,
@@ -200,7 +200,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
     if (!(set >> c & 1) || p->copy.remote.map != NULL)
       continue;
     conn = lane->conns[p->copy.server].conn;
-    if (conn == NULL || f == NULL) { /* without a fragment, try again, too */
+    if (conn == NULL || f == NULL) { /* the io is issued once more */
       fp_peer_poke (lane->e->peers->at[p->copy.server]);
       missed |= (uint8_t) (1u << c);
       continue;
@@ -211,8 +211,8 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
     f->op.length = n;
     f->op.local = user;
     if (conn->ops->registered) {
-      /* The head may be of another transport, and its slot still unused. */
       f->op.local = f->head->slot;
+      /* The head may be of another transport, and its slot still unused. */
       memcpy (f->head->slot, user, n);
     }
     /* The entries of copy c are nr extents behind those of copy c - 1. */
@@ -248,7 +248,7 @@ lane_copy_done (struct fp_lane *lane, struct frag *f)
 }
 
 void
-lane_copies_done (struct fp_lane *lane, struct frag *head)
+lane_write_done (struct fp_lane *lane, struct frag *head)
 {
   let_go (lane, head->held_at, head->held);
   lane_frag_put (lane, head);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* lane_fail.c - decide what a failed or late transfer says about its server,
- * or about its copy.
+/* lane_fail.c - decide what a failed transfer says about its server, or about
+ * its copy.
  */
 
 #include <config.h>
@@ -16,7 +16,7 @@
 #define ENDING_NS (10 * FP_NS_PER_MS)
 
 bool
-lane_other_copy (struct fp_lane *lane, const struct frag *f)
+lane_blame_copy (struct fp_lane *lane, const struct frag *f)
 {
   const struct fp_io *io = f->io;
   uint64_t k;
@@ -85,20 +85,5 @@ lane_must_retry (struct fp_lane *lane, const struct frag *f)
 {
   if (lane_refused (f) && may_be_ending (lane, &lane->conns[f->server]))
     return true;
-  return lane_other_copy (lane, f) || (lane_refused (f) && !f->io->migrate);
-}
-
-bool
-lane_sole (const struct fp_lane *lane, const struct frag *f, uint64_t now)
-{
-  struct fp_extents *t = lane->e->extents;
-  uint64_t k;
-
-  if (!fp_copies_several (lane->e->extents) ||
-      (f->io != NULL && f->io->target != NULL &&
-       !f->io->owner)) /* the target of a move */
-    return false;
-  k = (uint64_t) (f->extent - t->p);
-  return now - f->sent_ns < lane->e->p->timeout_ms * FP_NS_PER_MS &&
-         fp_copies_in_sync (t, fp_extent_of (t, k)) == 1u << fp_copy_of (t, k);
+  return lane_blame_copy (lane, f) || (lane_refused (f) && !f->io->migrate);
 }

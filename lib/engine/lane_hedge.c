@@ -332,7 +332,7 @@ renew_deadlines (struct fp_lane *lane, uint64_t now)
     if (f->io != NULL)
       continue;
     lane_active_remove (lane, f);
-    f->deadline_ns = now + lane_patience_ns (lane);
+    f->deadline_ns = now + lane_transfer_ns (lane);
     lane_active_append (lane, f);
   }
 }

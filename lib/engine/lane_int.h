@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* lane_int.h - the inside of a lane, shared by the files that implement it.
- * lane.c creates and ends it.  lane_issue.c cuts, sends and collects.
- * lane_copies.c chooses among several copies, and writes to all of them.
- * lane_dirty_log.c marks what is being written.  lane_fail.c judges failures,
- * lane_hedge.c hedges reads, lane_flush.c flushes, lane_touch.c reads a byte
- * of a server, and lane_wait.c takes requests and waits for them.
+ * lane.c creates and ends it.  lane_wait.c takes requests and waits for them.
+ * lane_progress.c does one round: collect, look at deadlines, issue.
+ * lane_issue.c cuts an io into transfers.  lane_copies.c chooses among several
+ * copies, and writes to all of them.  lane_dirty_log.c marks what is being
+ * written.  lane_deadline.c says how long things may take, and lane_fail.c
+ * whom a failure is held against.  lane_hedge.c hedges reads, lane_flush.c
+ * flushes, and lane_touch.c reads a byte of a server.
  */
 
 #ifndef FP_LANE_INT_H
@@ -236,10 +238,13 @@ lane_unsettle (struct fp_lane *lane, struct fp_io *io)
 
 /* Result of an attempt to issue bytes of an io. */
 enum issue {
-  GO_ON,   /* some were issued, or the io must be looked at again */
-  BLOCKED, /* no free slot, or the range is locked: issue nothing now */
-  PARK,    /* the io waits for a change */
-  FAILED,  /* io->status is set */
+  GO_ON, /* some were issued, or the io must be looked at again */
+  /* No free slot, or the range is locked: nothing else is issued now either,
+   * so that the order of requests is kept.
+   */
+  BLOCKED,
+  PARK,   /* the io waits for a change */
+  FAILED, /* io->status is set */
 };
 
 static inline enum issue
@@ -262,7 +267,7 @@ enum issue lane_issue_copies (struct fp_lane *lane, struct fp_io *io,
  */
 void lane_copy_done (struct fp_lane *lane, struct frag *f);
 /* Handle the end of the last fragment of the write that has this head. */
-void lane_copies_done (struct fp_lane *lane, struct frag *head);
+void lane_write_done (struct fp_lane *lane, struct frag *head);
 
 /* lane_hedge.c, with the lock held, if the lane is hedging */
 
@@ -305,10 +310,10 @@ void lane_tail_done (struct fp_lane *lane, struct frag *f);
 
 /* Return true if the server refused the key. */
 bool lane_refused (const struct frag *f);
-/* f failed, and would fail again: mark its copy as bad.  Return true if there
- * is another copy to go on with.
+/* f failed, and would fail again: mark its copy as bad, if there is another
+ * one.  Return true if that can do the io.
  */
-bool lane_other_copy (struct fp_lane *lane, const struct frag *f);
+bool lane_blame_copy (struct fp_lane *lane, const struct frag *f);
 /* Return true if f must be retried: it failed on a connection that is up. */
 bool lane_must_retry (struct fp_lane *lane, const struct frag *f);
 /* Hold against copy p that some of its mapped memory is missing.  p is not the
@@ -320,26 +325,45 @@ bool lane_leave_behind (struct fp_lane *lane, const struct fp_extent *p);
  */
 enum issue lane_missing (struct fp_lane *lane, struct fp_io *io,
                          const struct fp_extent *p);
-/* f is past its deadline.  Return true if it may go on: it uses the only
- * in-sync copy of its extent, and so has the whole timeout.
+
+/* lane_deadline.c, with the lock held.  Times are by fp_now_ns. */
+
+/* Return true if io is a front end's write that must not be sent any more. */
+static inline bool
+lane_is_stale (const struct fp_lane *lane, const struct fp_io *io)
+{
+  return io->front && fp_block_is_stale (&lane->e->block, io->made_ns);
+}
+
+/* Return true if io, with nothing in flight, has waited long enough, or if
+ * this client is fenced.
  */
-bool lane_sole (const struct fp_lane *lane, const struct frag *f,
-                uint64_t now);
+bool lane_in_vain (const struct fp_lane *lane, const struct fp_io *io);
+/* Return when that will be so. */
+uint64_t lane_give_up_ns (const struct fp_lane *lane, const struct fp_io *io);
+/* Return how long a transfer may take, in ns.  The only in-sync copy of an
+ * extent has more time: lane_is_late.
+ */
+uint64_t lane_transfer_ns (const struct fp_lane *lane);
+/* Return true if f takes too long, by our clock or by the front end's. */
+bool lane_is_late (const struct fp_lane *lane, const struct frag *f,
+                   uint64_t now);
+/* Return when that may be so by our clock. */
+uint64_t lane_late_ns (const struct fp_lane *lane, const struct frag *f,
+                       uint64_t now);
+/* Scan when the time of io, a front end's write, is over. */
+void lane_scan_for_front (struct fp_lane *lane, const struct fp_io *io,
+                          uint64_t now);
 
 /* lane_issue.c, with the lock held */
+
+/* Issue as much of io as there are free fragments for. */
+enum issue lane_issue (struct fp_lane *lane, struct fp_io *io);
 
 /* Return true, and note the time in io, if io may ask for memory for its
  * extent now.  Schedule the next time.
  */
 bool lane_may_ask (struct fp_lane *lane, struct fp_io *io);
-void lane_frag_put (struct fp_lane *lane, struct frag *f);
-/* Remove f from the list of fragments in flight, or append it.  The list is
- * ordered by deadline.
- */
-void lane_active_remove (struct fp_lane *lane, struct frag *f);
-void lane_active_append (struct fp_lane *lane, struct frag *f);
-/* Return how long a transfer may take, in ns. */
-uint64_t lane_patience_ns (const struct fp_lane *lane);
 /* Return how much of `left` fits one fragment of transport ops. */
 uint32_t lane_frag_size (const struct fp_lane *lane,
                          const struct fp_transport_ops *ops, uint64_t left);
@@ -355,13 +379,22 @@ enum issue lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
 enum issue lane_transfer (struct fp_lane *lane, struct fp_io *io,
                           struct fp_extent *p, uint64_t at, uint64_t left);
 /* Issue io where no copy of extent i is in use.  Read `left` zeros if this
- * client still has the volume.  For a write ask for memory, and return PARK.
+ * client still has the volume.  For a write ask for memory, and return PARK,
+ * or GO_ON if the extent must be looked at again.
  */
 enum issue lane_issue_nothing (struct fp_lane *lane, struct fp_io *io,
                                uint64_t i, uint64_t left);
 
+/* lane_progress.c, with the lock held */
+
 /* Do one round: collect, decide, issue.  Return true if anything completed. */
 bool lane_progress (struct fp_lane *lane);
+void lane_frag_put (struct fp_lane *lane, struct frag *f);
+/* Remove f from the list of fragments in flight, or append it.  The list is
+ * ordered by deadline.
+ */
+void lane_active_remove (struct fp_lane *lane, struct frag *f);
+void lane_active_append (struct fp_lane *lane, struct frag *f);
 
 /* lane_wait.c, with the lock held */
 

@@ -1,108 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* lane_issue.c - cut an io into transfers, and hand them to the transport:
+ *
+ *   lane_issue                    cuts where an extent or stripe unit ends
+ *     several copies:             lane_copies.c
+ *       lane_issue_copies -> write_some -> write_all -> post_all
+ *       lane_issue_copies -> read_one -> lane_transfer
+ *     one copy, or one that the engine chose:
+ *       issue_one -> lane_transfer -> send_frag, or copy_mapped (shm)
+ *     the tail of a slab:         lane_dirty_log.c
+ *       lane_issue_tail
+ *     all of them:
+ *       lane_post                 fp_transport_ops.post
+ *
+ * lane_progress.c calls it, and collects the transfers when they are over.
+ */
 
 #include <config.h>
 
-#include <assert.h>
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "engine/lane_int.h"
 #include "extent/stripe.h"
 #include "transport/local/mapped.h"
 
-/* If a connection breaks after this many tries of an io, drop the copy. */
-#define MANY_TRIES 3u
-/* ns; a failed transfer is retried after this time, or earlier at a change */
-#define RETRY_NS (10 * FP_NS_PER_MS)
 /* ns; least time between two requests of an io for memory that no server had
  */
 #define ASK_NS (50 * FP_NS_PER_MS)
-/* Longest time between two scans.  Most waits end by an event or at a
- * deadline.  This limit is for conditions without either, such as that a
- * server has been away for long enough.
- */
-#define SCAN_MAX_NS FP_NS_PER_S
-/* ns; as SCAN_MAX_NS, while a front end's write is in flight */
-#define FRONT_NS (250 * FP_NS_PER_MS)
 #define EARLY_KICK (16 * 1024) /* bytes; fragments this long go at once */
-
-/* Note that the failed io may have reached some copies and not others. */
-static void
-diverge (struct fp_lane *lane, const struct fp_io *io)
-{
-  struct fp_extents *t = lane->e->extents;
-  uint64_t run;
-
-  for (uint64_t n = 0; n < io->length; n += run) {
-    uint64_t at = io->offset + n;
-
-    if (!io->linear)
-      at = fp_stripe_at (t, at, &run);
-    else
-      run = t->extent_size - (at & (t->extent_size - 1));
-    fp_mirror_diverged (lane->e, at >> t->shift);
-  }
-}
-
-static void
-complete (struct fp_lane *lane, struct fp_io *io, int status)
-{
-  assert (!io->done && io->inflight == 0 && !io->queued);
-  io->status = status;
-  if (status < 0 && io->spread)
-    diverge (lane, io);
-  if (io->unsettled)
-    atomic_fetch_sub (&lane->e->unsettled, 1);
-  if (io->waited)
-    atomic_fetch_add (&lane->e->waits, 1);
-  atomic_fetch_sub_explicit (&lane->inflight, 1, memory_order_relaxed);
-  if (!io->sync) {
-    io->end_ns = fp_now_ns ();
-    list_push (&lane->completed, io);
-  }
-  io->done = true;
-  if (lane->sleepers > 0)
-    pthread_cond_broadcast (&lane->cond);
-  /* Wake the sleeping poller: another thread collected what it waits for. */
-  if (lane->asleep)
-    fp_lane_wake (lane);
-}
-
-/* Return the time by which all servers that are back must have listed their
- * slabs, by fp_now_ns.  It may have passed.
- */
-static uint64_t
-learns_until (const struct fp_lane *lane)
-{
-  uint64_t until = 0;
-
-  for (unsigned i = 0; i < lane->e->peers->nr; i++)
-    until = FP_MAX (until, fp_peer_learns_until (lane->e->peers->at[i]));
-  return until;
-}
-
-/* Return true if there is another way when the server is away.  A hasty read
- * has another copy, and the migration thread tries again later.
- */
-static bool
-has_other_way (const struct fp_io *io)
-{
-  return io->target != NULL || io->migrate || io->hasty ||
-         io->tail != FP_TAIL_NONE;
-}
-
-/* Return how long io waits for servers that are away.  If it has another way
- * and was in flight, it gets that time twice.  The first time was spent on
- * finding out that the server is silent.
- */
-static uint64_t
-patience_ns (const struct fp_lane *lane, const struct fp_io *io)
-{
-  if (has_other_way (io))
-    return (io->tries > 0 ? 2 : 1) * lane->e->p->timeout_ms * FP_NS_PER_MS;
-  return lane->e->block.await_ms * FP_NS_PER_MS;
-}
 
 /* Return the next linear address of io.  Set *run to the consecutive bytes
  * there.
@@ -118,55 +43,6 @@ address (const struct fp_extents *t, const struct fp_io *io, uint64_t *run)
   return offset;
 }
 
-/* Return true if io is a front end's write that must not be sent any more. */
-static bool
-is_stale (const struct fp_lane *lane, const struct fp_io *io)
-{
-  return io->front && fp_block_is_stale (&lane->e->block, io->made_ns);
-}
-
-/* Return true if io, which cannot be sent now, has waited long enough. */
-static bool
-in_vain (const struct fp_lane *lane, const struct fp_io *io)
-{
-  uint64_t patience = patience_ns (lane, io);
-
-  if (fp_lease_is_fenced (lane->e->lease))
-    return true;
-  if (fp_now_ns () - io->start_ns < patience && !is_stale (lane, io))
-    return false;
-  return has_other_way (io) || fp_deadline_passed (learns_until (lane));
-}
-
-/* Return when io, which cannot be sent now, has waited long enough, by
- * fp_now_ns.  That is at least a millisecond from now, because in_vain reads a
- * coarse clock.
- */
-static uint64_t
-give_up_ns (const struct fp_lane *lane, const struct fp_io *io)
-{
-  const struct fp_block *b = &lane->e->block;
-  uint64_t now = fp_now_ns (), at = io->start_ns + patience_ns (lane, io);
-
-  if (io->front) {
-    uint64_t left = fp_block_left_ns (b, io->made_ns);
-    uint64_t margin = (b->await_ms - b->send_ms) * FP_NS_PER_MS;
-
-    at = FP_MIN (at, now + left - FP_MIN (left, margin));
-  }
-  if (!has_other_way (io))
-    at = FP_MAX (at, learns_until (lane));
-  return FP_MAX (at, now + FP_NS_PER_MS);
-}
-
-static void
-park (struct fp_lane *lane, struct fp_io *io)
-{
-  lane_scan_by (lane, give_up_ns (lane, io));
-  io->queued = true;
-  list_push (&lane->parked, io);
-}
-
 bool
 lane_may_ask (struct fp_lane *lane, struct fp_io *io)
 {
@@ -178,187 +54,6 @@ lane_may_ask (struct fp_lane *lane, struct fp_io *io)
     io->asked_ns = now - now % ASK_NS;
   lane_scan_by (lane, io->asked_ns + ASK_NS);
   return may;
-}
-
-/* If no fragment of io is in flight, complete it, or start it over. */
-static void
-settle (struct fp_lane *lane, struct fp_io *io)
-{
-  if (io->inflight > 0)
-    return;
-  if (io->queued) {
-    /* Let issue_pending end it, or start it over. */
-    if (io->redo || io->status < 0)
-      lane_scan_by (lane, fp_now_ns ());
-    return;
-  }
-  if (io->status < 0) {
-    complete (lane, io, io->status);
-  }
-  else if (io->redo) {
-    /* This is safe: reads and writes of the same bytes can be done twice. */
-    io->redo = false;
-    io->issued = 0;
-    io->tries++;
-    if (in_vain (lane, io)) {
-      complete (lane, io, -EIO);
-      return;
-    }
-    lane_scan_by (lane, fp_now_ns () + RETRY_NS);
-    park (lane, io);
-  }
-  else if (io->issued == io->length) {
-    complete (lane, io, 0);
-  }
-}
-
-void
-lane_frag_put (struct fp_lane *lane, struct frag *f)
-{
-  struct frag **list = f->spare ? &lane->spare_frags : &lane->free_frags;
-
-  f->tail = FP_TAIL_NONE;
-  f->next = *list;
-  *list = f;
-}
-
-void
-lane_active_remove (struct fp_lane *lane, struct frag *f)
-{
-  if (f->prev != NULL)
-    f->prev->next = f->next;
-  else
-    lane->active_head = f->next;
-  if (f->next != NULL)
-    f->next->prev = f->prev;
-  else
-    lane->active_tail = f->prev;
-}
-
-void
-lane_active_append (struct fp_lane *lane, struct frag *f)
-{
-  f->next = NULL;
-  f->prev = lane->active_tail;
-  if (f->prev != NULL)
-    f->prev->next = f;
-  else
-    lane->active_head = f;
-  lane->active_tail = f;
-  lane_scan_by (lane, f->deadline_ns);
-}
-
-static void
-unpark_all (struct fp_lane *lane)
-{
-  uint64_t now = lane->parked.head != NULL ? fp_now_ns () : 0;
-  struct fp_io *io;
-
-  while ((io = list_pop (&lane->parked)) != NULL) {
-    io->waited |= now - io->start_ns >= FP_WAITED_MS * FP_NS_PER_MS;
-    list_push (&lane->pending, io);
-  }
-}
-
-/* The connection of f broke: retry its io.  If that was done MANY_TRIES times,
- * mended connections break again, so drop this copy, or stop filling it.
- */
-static void
-retry_or_drop (struct fp_lane *lane, const struct frag *f)
-{
-  struct fp_io *io = f->io;
-
-  if (io->tries < MANY_TRIES || !fp_copies_several (lane->e->extents))
-    io->redo = true;
-  else if (io->target != NULL)
-    io->status = -EIO;
-  else {
-    (void) lane_other_copy (lane, f);
-    io->redo = true;
-  }
-}
-
-/* Handle the end of a transfer.  Its slot may be reused now. */
-static void
-frag_done (struct fp_lane *lane, struct frag *f)
-{
-  struct fp_extents *t = lane->e->extents;
-  struct frag *head = f->head;
-  struct fp_io *io = f->io;
-  int status = f->op.status;
-  /* If false, there is another answer, and io may be gone. */
-  bool counts = !f->watched || lane_hedge_done (lane, f);
-
-  if (counts && status == 0 && f->op.kind == FP_OP_READ &&
-      f->op.local != f->user)
-    memcpy (f->user, f->op.local, f->op.length);
-  lane_active_remove (lane, f);
-  /* However the write ended, it may have landed. */
-  if (f->tail != FP_TAIL_NONE)
-    lane_tail_done (lane, f);
-  else if (f->op.kind == FP_OP_WRITE && io->target == NULL)
-    fp_extent_wrote (t, f->at >> t->shift, f->at & (t->extent_size - 1),
-                     f->op.length);
-  if (head != NULL)
-    lane_copy_done (lane, f);
-  fp_extent_leave (t, f->extent);
-  lane->conns[f->server].inflight--;
-  fp_peer_count (lane->e->peers->at[f->server], f->op.kind, f->op.length,
-                 status);
-  if (status < 0) {
-    if (counts)
-      io->failed = true;
-    /* All of the io is sent again: over a mended connection, or without this
-     * copy once that is recorded as out of sync (restore.h).
-     */
-    if (head != NULL)
-      lane_unsettle (lane, io);
-    if (f->op.conn->ops->conn_broken (f->op.conn)) {
-      lane->conns[f->server].revoked |= lane_refused (f);
-      fp_peer_suspect (lane->e->peers->at[f->server]);
-      fp_notifier_raise (&t->changes);
-      if (fp_copies_several (lane->e->extents))
-        fp_mirror_poke (lane->e);
-      if (counts)
-        retry_or_drop (lane, f);
-    }
-    else if (counts) {
-      if (lane_must_retry (lane, f))
-        io->redo = true;
-      else
-        io->status = -EIO;
-    }
-    else if (!lane_refused (f)) {
-      (void) lane_other_copy (lane, f);
-    }
-    fp_peer_poke (lane->e->peers->at[f->server]);
-    if (counts &&
-        io->tail != FP_TAIL_NONE) { /* the slab may get another use */
-      io->redo = false;
-      io->status = -EIO;
-    }
-  }
-  if (f->tail == FP_TAIL_SET && io->tail == FP_TAIL_NONE && --io->saying == 0)
-    unpark_all (lane);
-  if (head != f)
-    lane_frag_put (lane, f);
-  if (head != NULL && --head->under_way == 0)
-    lane_copies_done (lane, head);
-  if (counts) {
-    io->inflight--;
-    settle (lane, io);
-  }
-}
-
-/* Return how long a transfer may take.  With several copies it is 3/8 of the
- * timeout.  The rest is for leaving out the copy, and for the other one.
- */
-uint64_t
-lane_patience_ns (const struct fp_lane *lane)
-{
-  uint64_t timeout = (uint64_t) lane->e->p->timeout_ms * 1000000u;
-
-  return fp_copies_several (lane->e->extents) ? timeout / 8 * 3 : timeout;
 }
 
 /* Park io until there is a connection.  Without copies, fail a hasty io. */
@@ -379,19 +74,6 @@ lane_frag_size (const struct fp_lane *lane, const struct fp_transport_ops *ops,
   if (ops->registered && left > lane->e->p->slot_size)
     left = lane->e->p->slot_size;
   return (uint32_t) left;
-}
-
-/* Scan when the time of io, a front end's write, is over.  After this process
- * was stopped, fp_now_ns goes on by less than the front end's clock, but by
- * more than FRONT_NS.  So the first look after that scans.
- */
-static void
-scan_for_front (struct fp_lane *lane, const struct fp_io *io, uint64_t now)
-{
-  uint64_t left = fp_block_left_ns (&lane->e->block, io->made_ns);
-
-  left = FP_MIN (left, FRONT_NS);
-  lane_scan_by (lane, now + FP_MAX (left, FP_NS_PER_MS));
 }
 
 enum issue
@@ -428,10 +110,10 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
     lane->free_frags = f->next;
   f->watched = false;
   f->sent_ns = fp_now_ns ();
-  f->deadline_ns = f->sent_ns + lane_patience_ns (lane);
+  f->deadline_ns = f->sent_ns + lane_transfer_ns (lane);
   lane_active_append (lane, f);
   if (io->front)
-    scan_for_front (lane, io, f->sent_ns);
+    lane_scan_for_front (lane, io, f->sent_ns);
   if (io->kind == FP_IO_WRITE && ops->registered) {
     lc->written++;
     lc->flush_at = at;
@@ -618,14 +300,13 @@ issue_one (struct fp_lane *lane, struct fp_io *io, uint64_t at, uint64_t left)
   }
 }
 
-/* Issue as much of io as there are free fragments for. */
-static enum issue
-issue (struct fp_lane *lane, struct fp_io *io)
+enum issue
+lane_issue (struct fp_lane *lane, struct fp_io *io)
 {
   struct fp_extents *t = lane->e->extents;
   enum issue why = GO_ON;
 
-  if (is_stale (lane, io))
+  if (lane_is_stale (lane, io))
     return PARK;
   if (io->tail != FP_TAIL_NONE)
     return io->status == 0 ? lane_issue_tail (lane, io) : GO_ON;
@@ -639,131 +320,4 @@ issue (struct fp_lane *lane, struct fp_io *io)
               : issue_one (lane, io, at, left);
   }
   return why;
-}
-
-static void
-issue_pending (struct fp_lane *lane)
-{
-  struct fp_io *io;
-
-  while ((io = lane->pending.head) != NULL) {
-    enum issue r = issue (lane, io);
-
-    if (r == BLOCKED) {
-      if (io->front)
-        scan_for_front (lane, io, fp_now_ns ());
-      return;
-    }
-    list_pop (&lane->pending);
-    io->queued = false;
-    /* A parked io goes on later from where it stood.  Otherwise settle
-     * decides, once nothing is in flight.
-     */
-    if (r == PARK && !io->redo && io->status == 0) {
-      if (io->inflight == 0 && in_vain (lane, io))
-        complete (lane, io, -EIO);
-      else
-        park (lane, io);
-    }
-    else
-      settle (lane, io);
-  }
-}
-
-/* Return true if f takes too long, by our clock or by the front end's. */
-static bool
-is_late (const struct fp_lane *lane, const struct frag *f, uint64_t now)
-{
-  if (f->io != NULL && f->io->front &&
-      fp_block_left_ns (&lane->e->block, f->io->made_ns) == 0)
-    return true;
-  return f->deadline_ns <= now && !lane_sole (lane, f, now);
-}
-
-/* Return how long a transfer of the only in-sync copy may take, in ns:
- * lane_sole.
- */
-static uint64_t
-whole_ns (const struct fp_lane *lane)
-{
-  return lane->e->p->timeout_ms * FP_NS_PER_MS;
-}
-
-/* Break connections that are silent for too long, and retry the parked ios.
- * Parked ios that have waited long enough fail in issue_pending.  Set the time
- * of the next scan.
- */
-static void
-scan (struct fp_lane *lane, uint64_t now)
-{
-  lane->next_scan_ns = now + SCAN_MAX_NS;
-  for (struct frag *f = lane->active_head; f != NULL; f = f->next) {
-    struct fp_conn *c = f->op.conn;
-
-    if (c->ops->conn_broken (c))
-      continue;
-    if (is_late (lane, f, now)) {
-      c->ops->conn_break (c);
-      fp_peer_poke (lane->e->peers->at[f->server]);
-      continue;
-    }
-    lane_scan_by (lane, f->deadline_ns > now ? f->deadline_ns
-                                             : f->sent_ns + whole_ns (lane));
-    if (f->io != NULL && f->io->front)
-      scan_for_front (lane, f->io, now);
-  }
-  unpark_all (lane);
-}
-
-/* Make the threads in lane_await look again. */
-static void
-tell_watchers (struct fp_lane *lane)
-{
-  if (lane->sleepers > 0)
-    pthread_cond_broadcast (&lane->cond);
-  if (lane->asleep)
-    fp_lane_wake (lane);
-}
-
-bool
-lane_progress (struct fp_lane *lane)
-{
-  bool any = false;
-  uint64_t now;
-
-  for (unsigned i = 0; i < NR_QUEUES; i++) {
-    struct fp_op *op;
-
-    if (lane->queues[i] == NULL)
-      continue;
-    while ((op = lane->queues[i]->ops->poll (lane->queues[i])) != NULL) {
-      any = true;
-      while (op != NULL) {
-        struct fp_op *next = op->next;
-
-        frag_done (lane, (struct frag *) op);
-        op = next;
-      }
-    }
-  }
-  now = fp_now_ns ();
-  if (atomic_load_explicit (&lane->woken, memory_order_relaxed) &&
-      atomic_exchange (&lane->woken, false)) {
-    any = true;
-    lane->next_scan_ns = 0;
-  }
-  if (lane->hedging)
-    lane_hedge_look (lane, now);
-  if (now >= lane->next_scan_ns)
-    scan (lane, now);
-  issue_pending (lane);
-  for (unsigned i = 0; i < NR_QUEUES; i++) {
-    if (lane->posted[i]) {
-      lane->posted[i] = false;
-      lane->queues[i]->ops->kick (lane->queues[i]);
-    }
-  }
-  if (lane->watchers > 0)
-    tell_watchers (lane);
-  return any;
 }

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* lane_wait.c - requests enter the engine here, and wait for their end. */
 
 #include <config.h>
 

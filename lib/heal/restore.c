@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* restore.c - fail over: decide which copies requests go on without. */
 
 #include <config.h>
 
@@ -58,11 +59,12 @@ a_ready_copy (struct fp_engine *e, uint64_t i, uint8_t in_sync)
   return -1;
 }
 
-/* Drop the dead copies of extent i.  Requests go on without them as soon as
- * that is recorded.  Return true if there are any.
+/* Have it recorded that the dead copies of extent i are not in sync.  Then
+ * they are dropped, and requests go on without them.  Return true if there are
+ * any.
  */
 static bool
-drop_dead (struct fp_engine *e, uint64_t i, uint8_t in_sync)
+ask_to_drop (struct fp_engine *e, uint64_t i, uint8_t in_sync)
 {
   struct fp_extents *t = e->extents;
   bool any = false;
@@ -209,7 +211,7 @@ look_at_copies (struct fp_restore *r)
       mend_bad (e, i, in_sync, bad);
     }
     if ((in_sync & (in_sync - 1)) != 0)
-      waits |= drop_dead (e, i, in_sync);
+      waits |= ask_to_drop (e, i, in_sync);
     for (unsigned c = 0; c < t->copies; c++)
       if (!(in_sync & bit (c)))
         resync |= restore (r, i, c);

@@ -142,7 +142,7 @@ struct fp_peer {
   _Atomic bool ping_now;
   /* Until when the donor may list its slabs, ns. */
   _Atomic uint64_t learn_until_ns;
-  _Atomic uint64_t down_ns;     /* when it was lost, ns; 0: UP, or never UP */
+  _Atomic uint64_t down_ns;     /* first sign of a loss, ns; 0: none */
   _Atomic unsigned told;        /* number of servers it recorded; 0: unknown */
   _Atomic uint64_t distrust_ns; /* end of the distrust, ns; 0: none */
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
+/* io.c - requests of front ends enter the volume here. */
 
 #include <config.h>
 
