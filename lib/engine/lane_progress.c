@@ -24,8 +24,8 @@
 #include "engine/lane_int.h"
 #include "extent/stripe.h"
 
-/* If a connection breaks after this many tries of an io, drop the copy. */
-#define MANY_TRIES 3u
+/* A copy is dropped if connections broke in this many tries of one io. */
+#define MANY_BREAKS 3u
 /* ns; a failed transfer is retried after this time, or earlier at a change */
 #define RETRY_NS (10 * FP_NS_PER_MS)
 /* Longest time between two scans.  Most waits end by an event or at a
@@ -103,6 +103,7 @@ settle (struct fp_lane *lane, struct fp_io *io)
     io->redo = false;
     io->issued = 0;
     io->tries++;
+    io->broke = false;
     if (lane_in_vain (lane, io)) {
       complete (lane, io, -EIO);
       return;
@@ -163,15 +164,19 @@ unpark_all (struct fp_lane *lane)
   }
 }
 
-/* The connection of f broke: retry its io.  If that was done MANY_TRIES times,
- * mended connections break again, so drop this copy, or stop filling it.
+/* The connection of f broke: retry its io.  If this is the MANY_BREAKS-th try
+ * in which one did, mended connections break again.  So drop this copy, or
+ * stop filling it.
  */
 static void
 retry_or_drop (struct fp_lane *lane, const struct frag *f)
 {
   struct fp_io *io = f->io;
 
-  if (io->tries < MANY_TRIES || !fp_copies_several (lane->e->extents))
+  if (!io->broke)
+    io->breaks++;
+  io->broke = true;
+  if (io->breaks < MANY_BREAKS || !fp_copies_several (lane->e->extents))
     io->redo = true;
   else if (io->target != NULL)
     io->status = -EIO;

@@ -182,9 +182,10 @@ static void
 enqueue (struct fp_lane *lane, struct fp_io *io)
 {
   io->status = 0;
-  io->issued = io->inflight = io->tries = io->saying = 0;
+  io->issued = io->inflight = io->saying = 0;
+  io->tries = io->breaks = 0;
   io->asked_ns = 0;
-  io->done = io->redo = io->failed = false;
+  io->done = io->redo = io->failed = io->broke = false;
   io->spread = io->unsettled = io->waited = false;
   io->queued = true;
   if (io->front && io->made_ns == 0)

@@ -93,6 +93,7 @@ struct fp_io {
   uint32_t issued;   /* bytes that are done, or handed to fragments */
   uint32_t inflight; /* fragments that are not back yet */
   uint32_t tries;    /* retries */
+  uint32_t breaks;   /* tries in which a connection broke */
   uint64_t asked_ns; /* when memory for its extent was asked for, or 0 */
   bool done;
   bool sync;        /* a thread waits; poll does not return it */
@@ -100,6 +101,7 @@ struct fp_io {
   bool queued;      /* pending or parked */
   bool redo;        /* repeat all of it: a transfer failed or was not sent */
   bool failed;      /* a transfer of it failed */
+  bool broke;       /* a connection broke in this try */
   bool hasty;       /* a read that does not wait for a server that is away */
   bool spread;      /* parts were sent to a set of copies */
   uint64_t made_ns; /* when it was made, by fp_mono_ns; only if front */

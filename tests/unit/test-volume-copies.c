@@ -368,6 +368,57 @@ put_9 (void *out)
   return NULL;
 }
 
+static uint64_t
+reconnects (unsigned server)
+{
+  struct fp_server_status s;
+
+  fp_volume_server_status (v, server, &s);
+  return s.reconnects;
+}
+
+/* Nor does one that takes long to replace, and breaks once more.  A write that
+ * finds no connection does not count that as a break.
+ */
+static void
+test_lane_mended_late (void **state)
+{
+  struct fp_fake_server *far = fake_server_data (servers[0]);
+  uint64_t before;
+  pthread_t thread;
+  int r = 1;
+
+  (void) state;
+  nr_named = 2;
+  copies_timeout_ms = 8000; /* and so 500 ms to mend */
+  must (copies_attach (SIZE, false));
+  fill (1);
+  await_whole ();
+  before = reconnects (0);
+  fp_fake_server_break (far, true);
+  fp_fake_server_answer (far, -EREMOTEIO);
+  fake_server_silence (servers[0], FAKE_DEAF, FP_MSG_TOKEN);
+  assert_int_equal (pthread_create (&thread, NULL, put_9, &r), 0);
+  pause_ms (100); /* many retries */
+  fp_fake_server_answer (far, 0);
+  fp_fake_server_hold (far, true);
+  fake_server_silence (servers[0], FAKE_SPEAKS, 0);
+  for (unsigned n = 0; fp_fake_server_held (far) == 0; n++) {
+    assert_true (n < 20000);
+    pause_ms (1);
+  }
+  fp_fake_server_hold (far, false);
+  fp_fake_server_answer (far, -EREMOTEIO);
+  assert_true (fp_fake_server_release (far, 0, 0));
+  fp_fake_server_answer (far, 0);
+  fp_fake_server_break (far, false);
+  pthread_join (thread, NULL);
+  assert_int_equal (r, 0);
+  assert_int_equal (degraded (), 0);
+  assert_int_equal (reconnects (0), before + 2);
+  all_have (0, 9);
+}
+
 static void *
 zero_all (void *out)
 {
@@ -910,6 +961,7 @@ main (void)
     TEST (test_all_die),
     TEST (test_all_come_back),
     TEST (test_lane_mended),
+    TEST (test_lane_mended_late),
     TEST (test_slow_record),
     TEST (test_sole_is_slow),
     TEST (test_deaf_when_formed),
