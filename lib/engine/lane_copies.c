@@ -190,6 +190,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
 {
   struct fp_extents *t = lane->e->extents;
   unsigned char *user = (unsigned char *) io->buf + io->issued;
+  const unsigned char *filled = NULL; /* the slot that has the bytes */
   uint8_t missed = 0;
 
   for (unsigned c = 0; c < t->copies; c++) {
@@ -213,7 +214,9 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
     if (conn->ops->registered) {
       f->op.local = f->head->slot;
       /* The head may be of another transport, and its slot still unused. */
-      memcpy (f->head->slot, user, n);
+      if (filled != f->head->slot)
+        memcpy (f->head->slot, user, n);
+      filled = f->head->slot;
     }
     /* The entries of copy c are nr extents behind those of copy c - 1. */
     if (lane_post (lane, f, io, p, at + ((uint64_t) c * t->nr << t->shift)) !=
