@@ -7,7 +7,7 @@
 
 #include "transport/transport.h"
 
-static const struct fp_transport_ops *const transports[] = {
+static const struct fp_transport_ops *transports[] = {
   &fp_transport_rdma,
   &fp_transport_shm,
   &fp_transport_tcp,
@@ -21,6 +21,14 @@ fp_transport_get (unsigned transport)
     if (transports[i]->bit == transport)
       return transports[i];
   return NULL;
+}
+
+void
+fp_transport_replace (const struct fp_transport_ops *by)
+{
+  for (size_t i = 0; i < sizeof transports / sizeof transports[0]; i++)
+    if (transports[i]->bit == by->bit)
+      transports[i] = by;
 }
 
 unsigned

@@ -197,6 +197,11 @@ extern const struct fp_transport_ops fp_transport_fake; /* local/fake.c */
 /* Return the transport of this bit, FP_TRANSPORT_*.  NULL: there is none. */
 const struct fp_transport_ops *fp_transport_get (unsigned transport);
 
+/* Replace the transport that has the bit of `by`.  Only for tests and
+ * benchmarks, before any other function of this header is called.
+ */
+void fp_transport_replace (const struct fp_transport_ops *by);
+
 /* Return those of these transports that are available.  A positive answer is
  * remembered: checking for a device takes files and memory, which a client
  * that reconnects may not have.  If the device has gone since, connecting
