@@ -252,6 +252,14 @@ vm_prepare ()
     # over bits. The checksums of soft-RoCE with it took half of the time of a
     # transfer.
     tcg) vm_accel=(-accel 'tcg,thread=multi' -cpu 'max,-erms,-pclmulqdq') ;;
-    *) vm_die "FARPAGE_VM_ACCEL is '$verdict', not kvm or tcg" ;;
+    # Guest time is a count of instructions, a nanosecond for each, of one
+    # processor. While it is idle, time jumps to the next timer.
+    icount)
+        # shellcheck disable=SC2034 # for guest.sh
+        opt_cpus=1
+        vm_accel=(-accel 'tcg,thread=single' -icount 'shift=0,sleep=off'
+            -cpu 'max,-erms,-pclmulqdq')
+        ;;
+    *) vm_die "FARPAGE_VM_ACCEL is '$verdict', not kvm, tcg or icount" ;;
     esac
 }

@@ -53,7 +53,10 @@ Environment:
   FARPAGE_VM_CACHE    cache directory ($XDG_CACHE_HOME/farpage-vm)
   FARPAGE_VM_KERNEL   6.1 (default) or 6.12: the newest kernel of that series
                       that apt knows; or a release, such as 6.1.0-56-amd64
-  FARPAGE_VM_ACCEL    kvm or tcg (default: kvm if a trial boot works)
+  FARPAGE_VM_ACCEL    kvm or tcg (default: kvm if a trial boot works), or
+                      icount: the guest's clock counts instructions, a
+                      nanosecond each, whatever the host does. One processor,
+                      whatever --cpus says; not in run-pair
 END
 }
 
@@ -162,6 +165,10 @@ vm_write_guest ()
 vm_tsc ()
 {
     [[ ${vm_accel[1]} == tcg* ]] || return 0
+    if [[ ${vm_accel[2]} == -icount ]]; then
+        echo tsc_early_khz=1000000 # it counts nanoseconds
+        return
+    fi
     awk '/^flags/ { known = !/ aperfmperf/ && / constant_tsc/ }
         /^cpu MHz/ { mhz = $4 }
         known && mhz { printf "tsc_early_khz=%d", mhz * 1000; exit }' \
