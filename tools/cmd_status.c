@@ -15,9 +15,9 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "tools/common/commands.h"
+#include "tools/common/device.h"
 #include "tools/common/plugin_status.h"
 #include "tools/common/state.h"
-#include "tools/common/sysfs.h"
 
 static const char help[] =
     "Usage: farpage status [OPTION]... [/dev/nbdX]...\n"
@@ -92,9 +92,9 @@ gather (struct facts *f, int index)
     close (lock);
   else
     f->supervised = true;
-  f->connected = nbd_connected (index);
-  (void) nbd_swap (index, &f->swap, NULL);
-  if (!nbd_in_use (index, &f->in_use))
+  f->connected = device_connected (index);
+  (void) device_swap (index, &f->swap, NULL);
+  if (!device_in_use (index, &f->in_use))
     f->in_use.text[0] = '\0';
   state_path (path, index, "status.sock");
   if (plugin_status_ask (&f->plugin, path, &f->plugin_error) < 0)
@@ -122,7 +122,7 @@ print_facts (const struct facts *f)
   unsigned i;
 
   fp_format_size (f->st.size, size);
-  printf ("/dev/nbd%d  %s, %u connections", f->st.index, size,
+  printf ("%s  %s, %u connections", device_path (f->st.index).s, size,
           f->st.connections);
   if (f->swap.active) {
     fp_format_size (f->swap.used, used);
@@ -139,12 +139,12 @@ print_facts (const struct facts *f)
           (long) f->st.nbdkit, f->st.restarts, f->st.reconnects);
   printf ("  last event     %s\n", f->st.event);
   if (!f->connected)
-    printf ("  NOT CONNECTED: 'farpage detach /dev/nbd%d' cleans up\n",
-            f->st.index);
+    printf ("  NOT CONNECTED: 'farpage detach %s' cleans up\n",
+            device_path (f->st.index).s);
   else if (!f->supervised)
     printf ("  NOT SUPERVISED: nbdkit would not be restarted: stop using it,"
-            " then run 'farpage detach /dev/nbd%d'\n",
-            f->st.index);
+            " then run 'farpage detach %s'\n",
+            device_path (f->st.index).s);
   print_plugin (f);
 }
 
@@ -208,7 +208,7 @@ show_all (struct json_object *devices)
     if (!state_exists (i))
       continue;
     if (show_device (i, devices, &error) < 0)
-      status = say_error ("status: /dev/nbd%d: %s", i, error.text);
+      status = say_error ("status: %s: %s", device_path (i).s, error.text);
     shown++;
   }
   if (shown == 0 && !devices)
@@ -233,7 +233,7 @@ show (char *argv[], int n, bool json)
   if (n == 0)
     status = show_all (devices);
   for (i = 0; i < n; i++)
-    if (show_device (nbd_index (argv[i]), devices, &error) < 0)
+    if (show_device (device_index (argv[i]), devices, &error) < 0)
       status = say_error ("status: %s", error.text);
   if (json)
     print_json (o);
@@ -257,7 +257,7 @@ cmd_status (int argc, char *argv[])
   if (socket && optind < argc)
     return say_usage ("status", "a device or --socket, not both");
   for (i = optind; i < argc; i++)
-    if (nbd_index (argv[i]) < 0)
+    if (device_index (argv[i]) < 0)
       return say_usage ("status", "%s: not a /dev/nbdX", argv[i]);
   return socket ? one_socket (socket, json)
                 : show (argv + optind, argc - optind, json);

@@ -49,13 +49,6 @@ struct file {
   struct fp_error error;
 };
 
-static void
-file_close (FILE **fpp)
-{
-  if (*fpp != NULL)
-    fclose (*fpp);
-}
-
 /* Read a line and count it, because inih does not give its handler the line
  * number.
  */
@@ -111,7 +104,7 @@ fp_pool_read (const char *path,
                           struct fp_error *error),
               void *arg, struct fp_error *error)
 {
-  FP_CLEANUP (file_close) FILE *fp = fopen (path, "re");
+  FP_CLEANUP (fp_fclosep) FILE *fp = fopen (path, "re");
   struct file f = { .fp = fp, .set = set, .arg = arg };
   int line, err = errno;
 

@@ -36,13 +36,6 @@
 #define BUSY_MS 100 /* pause between two tries to open a volume */
 #define OTHER_MAPS 4096
 
-static void
-fclosep (FILE **fpp)
-{
-  if (*fpp != NULL)
-    fclose (*fpp);
-}
-
 #define PORT_TRIES 5
 
 /* Make one data connection and end it. */
@@ -232,7 +225,8 @@ static int
 check_maps (const struct fp_volume_params *p, struct fp_error *error)
 {
   uint64_t extents = (p->size - 1) / p->slab_size + 1;
-  FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/sys/vm/max_map_count", "re");
+  FP_CLEANUP (fp_fclosep)
+  FILE *fp = fopen ("/proc/sys/vm/max_map_count", "re");
   unsigned long limit;
 
   if (fp == NULL || fscanf (fp, "%lu", &limit) != 1 ||

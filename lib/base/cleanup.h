@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -77,6 +78,16 @@ fp_closep (int *fd)
   if (*fd >= 0)
     close (*fd);
   errno = saved;
+}
+
+/* Close *fp, unless it is NULL, at the end of the scope of FP_CLEANUP
+ * (fp_fclosep).  Only for streams that are read: an error of fclose is lost.
+ */
+static inline void
+fp_fclosep (FILE **fp)
+{
+  if (*fp != NULL)
+    fclose (*fp);
 }
 
 #endif /* FP_CLEANUP_H */

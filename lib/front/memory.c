@@ -43,20 +43,13 @@
  */
 #define STACK_SIZE (256u << 10)
 
-static void
-fclosep (FILE **fp)
-{
-  if (*fp)
-    fclose (*fp);
-}
-
 /* Call fn on each mapping that should be locked.  total gets the size of those
  * smaller than BIG.
  */
 static int
 each_mapping (int (*fn) (void *addr, size_t length), size_t *total)
 {
-  FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/self/maps", "re");
+  FP_CLEANUP (fp_fclosep) FILE *fp = fopen ("/proc/self/maps", "re");
   char line[512];
 
   *total = 0;
@@ -287,7 +280,7 @@ fp_memory_no_dumps (void)
 uint64_t
 fp_memory_locked (void)
 {
-  FP_CLEANUP (fclosep) FILE *fp = fopen ("/proc/self/status", "re");
+  FP_CLEANUP (fp_fclosep) FILE *fp = fopen ("/proc/self/status", "re");
   char line[256];
   uint64_t kb;
 

@@ -12,7 +12,7 @@
 
 #include "base/error.h"
 #include "tools/attach/attachment.h"
-#include "tools/common/sysfs.h"
+#include "tools/common/device.h"
 
 /* A fake nbdkit that never answers.  On SIGUSR1 a real one gives its memory
  * back; this one makes a file.
@@ -192,12 +192,12 @@ static void
 test_read_ahead (void **state)
 {
   (void) state;
-  assert_int_equal (nbd_read_ahead_kb (0), 256);
-  assert_int_equal (nbd_read_ahead_kb (128 * 1024), 256);
-  assert_int_equal (nbd_read_ahead_kb (4 * 128 * 1024), 512);
-  assert_int_equal (nbd_read_ahead_kb (300 * 1024 + 1), 301);
-  assert_int_equal (nbd_read_ahead_kb (UINT64_C (64) << 30), 4096);
-  assert_int_equal (nbd_read_ahead_kb (UINT64_MAX), 4096);
+  assert_int_equal (device_read_ahead_kb (0), 256);
+  assert_int_equal (device_read_ahead_kb (128 * 1024), 256);
+  assert_int_equal (device_read_ahead_kb (4 * 128 * 1024), 512);
+  assert_int_equal (device_read_ahead_kb (300 * 1024 + 1), 301);
+  assert_int_equal (device_read_ahead_kb (UINT64_C (64) << 30), 4096);
+  assert_int_equal (device_read_ahead_kb (UINT64_MAX), 4096);
 }
 
 int

@@ -25,6 +25,7 @@
 #include "base/log.h"
 #include "tools/attach/attachment.h"
 #include "tools/attach/nbd_links.h"
+#include "tools/common/device.h"
 #include "tools/common/plugin_status.h"
 #include "tools/common/sysfs.h"
 
@@ -36,12 +37,6 @@
 #define LINK_MS 3000     /* for a first answer on each connection */
 #define CONNECTS 3       /* not used */
 
-static void
-device_name (char out[32], int index)
-{
-  snprintf (out, 32, "/dev/nbd%d", index);
-}
-
 /* Take the lock first, so that no other farpage process can claim the device.
  * Other users show in sysfs, and the kernel decides at connect.
  */
@@ -50,19 +45,19 @@ claim_one (struct attachment *a, int index, struct fp_error *error)
 {
   int r;
 
-  if (!nbd_exists (index))
-    return fp_fail (error, -ENOENT, "there is no /dev/nbd%d", index);
+  if (!device_exists (index))
+    return fp_fail (error, -ENOENT, "there is no %s", device_path (index).s);
   r = state_lock (&a->lock, index, error);
   if (r < 0)
     return r;
   if (state_exists (index))
     r = fp_fail (error, -EBUSY,
-                 "/dev/nbd%d was left behind by a farpage that died: run"
-                 " 'farpage detach /dev/nbd%d'",
-                 index, index);
-  else if (nbd_connected (index))
-    r = fp_fail (error, -EBUSY, "/dev/nbd%d is used by another NBD client",
-                 index);
+                 "%s was left behind by a farpage that died: run"
+                 " 'farpage detach %s'",
+                 device_path (index).s, device_path (index).s);
+  else if (device_connected (index))
+    r = fp_fail (error, -EBUSY, "%s is used by another NBD client",
+                 device_path (index).s);
   else
     r = state_mkdir (index, error);
   if (r < 0) {
@@ -72,7 +67,7 @@ claim_one (struct attachment *a, int index, struct fp_error *error)
   }
   a->st.index = index;
   state_path (a->socket, index, "nbd.sock");
-  snprintf (a->name, sizeof a->name, "nbd%d", index);
+  snprintf (a->name, sizeof a->name, "%s", device_name (index).s);
   return 0;
 }
 
@@ -81,7 +76,7 @@ attachment_claim (struct attachment *a, struct fp_error *error)
 {
   int i, r;
 
-  if (access ("/sys/module/nbd", F_OK) == -1 && !nbd_exists (0))
+  if (access ("/sys/module/nbd", F_OK) == -1 && !device_exists (0))
     return fp_fail (
         error, -ENODEV,
         "this kernel has no NBD client: run 'modprobe nbd max_part=0'; if "
@@ -96,7 +91,7 @@ attachment_claim (struct attachment *a, struct fp_error *error)
   if (a->st.index != -1)
     return claim_one (a, a->st.index, error);
 
-  for (i = 0; i < STATE_MAX_DEVICES && nbd_exists (i); i++) {
+  for (i = 0; i < STATE_MAX_DEVICES && device_exists (i); i++) {
     r = claim_one (a, i, error);
     if (r != -EBUSY)
       return r;
@@ -191,7 +186,7 @@ attachment_serve (struct attachment *a, bool resume, const struct deadline *d,
   struct swap_area area;
   int r;
 
-  if (nbd_swap (a->st.index, &area, NULL) == 0 && area.active)
+  if (device_swap (a->st.index, &area, NULL) == 0 && area.active)
     params.realtime = true;
   state_path (status_socket, a->st.index, "status.sock");
   state_path (members, a->st.index, "members");
@@ -261,16 +256,15 @@ test_read (int index, const struct deadline *d, struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int pidfd = -1;
   int status = 0, left, fd;
-  char dev[32];
+  struct device_name dev = device_path (index);
   void *buf;
   pid_t pid;
 
-  device_name (dev, index);
   pid = fork ();
   if (pid == -1)
     return fp_fail (error, -errno, "fork: %s", strerror (errno));
   if (pid == 0) {
-    fd = open (dev, O_RDONLY | O_DIRECT | O_CLOEXEC);
+    fd = open (dev.s, O_RDONLY | O_DIRECT | O_CLOEXEC);
     if (fd == -1 || posix_memalign (&buf, 4096, 4096) != 0)
       _exit (1);
     _exit (pread (fd, buf, 4096, 0) == 4096 ? 0 : 1);
@@ -283,11 +277,12 @@ test_read (int index, const struct deadline *d, struct fp_error *error)
     if (waitpid (pid, &status, WNOHANG) == pid) {
       if (WIFEXITED (status) && WEXITSTATUS (status) == 0)
         return 0;
-      return fp_fail (error, -EIO, "%s cannot be read", dev);
+      return fp_fail (error, -EIO, "%s cannot be read", dev.s);
     }
   }
   kill (pid, SIGKILL);
-  return fp_fail (error, -ETIMEDOUT, "%s did not answer a read in time", dev);
+  return fp_fail (error, -ETIMEDOUT, "%s did not answer a read in time",
+                  dev.s);
 }
 
 /* Return the bytes of one stripe on all its servers together; 0 if the plugin
@@ -341,9 +336,9 @@ see_that_all_answer (struct attachment *a, const int *socks, unsigned n,
   if (silent <= 0 || answered == 0)
     return 0;
   fp_log (FP_LOG_WARN,
-          "/dev/nbd%d: the kernel does not receive on %d of %u connections:"
+          "%s: the kernel does not receive on %d of %u connections:"
           " reconnecting the others",
-          a->st.index, silent, n);
+          device_path (a->st.index).s, silent, n);
   (void) nbd_genl_take (a->genl, a->st.index, 0);
   for (unsigned i = 0; i < n; i++)
     if (answered >> i & 1 && shutdown (socks[i], SHUT_RDWR) == 0)
@@ -373,7 +368,7 @@ attachment_connect (struct attachment *a, const struct deadline *d,
   close_links (socks, n);
   if (r < 0)
     return r;
-  nbd_tune (a->st.index, nbd_read_ahead_kb (stripe_group (a)));
+  device_tune (a->st.index, device_read_ahead_kb (stripe_group (a)));
   return test_read (a->st.index, d, error);
 }
 
@@ -410,14 +405,13 @@ attachment_save (struct attachment *a, struct fp_error *error)
 static int
 open_exclusive (int *fd, int index, struct fp_error *error)
 {
-  char dev[32];
+  struct device_name dev = device_path (index);
 
-  if (nbd_in_use (index, error))
+  if (device_in_use (index, error))
     return -EBUSY;
-  device_name (dev, index);
-  *fd = open (dev, O_RDWR | O_EXCL | O_CLOEXEC);
+  *fd = open (dev.s, O_RDWR | O_EXCL | O_CLOEXEC);
   if (*fd == -1 && errno == EBUSY)
-    return fp_fail (error, -EBUSY, "%s is in use", dev);
+    return fp_fail (error, -EBUSY, "%s is in use", dev.s);
   return 0;
 }
 
@@ -426,12 +420,12 @@ wait_gone (int index, struct fp_error *error)
 {
   struct deadline d = deadline_in (GONE_MS, NULL);
 
-  while (nbd_connected (index)) {
+  while (device_connected (index)) {
     if (deadline_left (&d, 1) == 0)
       return fp_fail (error, -ETIMEDOUT,
-                      "/dev/nbd%d is still connected %d s after the"
+                      "%s is still connected %d s after the"
                       " disconnect: a program has it open",
-                      index, GONE_MS / 1000);
+                      device_path (index).s, GONE_MS / 1000);
     sleep_ms (20);
   }
   return 0;
@@ -462,7 +456,7 @@ disconnect (struct attachment *a, bool check, struct fp_error *error)
   FP_CLEANUP (fp_closep) int fd = -1;
   int r;
 
-  if (!nbd_connected (a->st.index))
+  if (!device_connected (a->st.index))
     return 0;
   if (check) {
     r = open_exclusive (&fd, a->st.index, error);
@@ -499,8 +493,9 @@ attachment_undo (struct attachment *a, bool check, struct fp_error *error)
   /* The kernel sends no event when a device goes, so without this its link
    * would stay.
    */
-  if (nbd_exists (a->st.index))
-    (void) sysfs_write ("change", "/sys/block/nbd%d/uevent", a->st.index);
+  if (device_exists (a->st.index))
+    (void) sysfs_write ("change", "/sys/block/%s/uevent",
+                        device_name (a->st.index).s);
   close (a->lock);
   a->lock = -1;
   return r < 0 ? r : r2;

@@ -34,7 +34,7 @@ struct attachment {
   struct nbd_genl *genl;
   struct nbd_link shape; /* size and flags; fd is not used */
   char socket[STATE_PATH_MAX];
-  char name[16]; /* nbdX for the log, once claimed */
+  char name[24]; /* nbdX for the log, once claimed */
   /* Gets nbdkit's output while the user waits; NULL: only the log does. */
   void (*aloud) (const char *line);
 };

@@ -24,7 +24,7 @@
 #include "tools/attach/supervisor.h"
 #include "tools/attach/syslog_sink.h"
 #include "tools/common/commands.h"
-#include "tools/common/sysfs.h"
+#include "tools/common/device.h"
 
 static const char help[] =
     "Usage: farpage attach [OPTION]... server=ADDR... size=SIZE "
@@ -306,7 +306,7 @@ parse (struct options *o, int argc, char *argv[])
       return status;
     switch (c) {
     case 'd':
-      o->st.index = nbd_index (optarg);
+      o->st.index = device_index (optarg);
       if (o->st.index < 0)
         return say_usage ("attach", "%s: not a /dev/nbdX", optarg);
       break;
@@ -365,7 +365,7 @@ print_attached (const struct options *o, const struct state *st)
   struct json_object *j;
 
   if (!o->json) {
-    printf ("/dev/nbd%d\n", st->index);
+    printf ("%s\n", device_path (st->index).s);
     return;
   }
   j = state_to_json (st);
@@ -392,7 +392,7 @@ report_here (void *opaque, int err, const char *why)
     return true;
   }
   print_attached (f->o, &f->a->st);
-  sd_notifyf (0, "READY=1\nSTATUS=/dev/nbd%d", f->a->st.index);
+  sd_notifyf (0, "READY=1\nSTATUS=%s", device_path (f->a->st.index).s);
   return fflush (stdout) == 0;
 }
 

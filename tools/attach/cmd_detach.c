@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "tools/attach/attachment.h"
 #include "tools/common/commands.h"
-#include "tools/common/sysfs.h"
+#include "tools/common/device.h"
 
 static const char help[] =
     "Usage: farpage detach [OPTION]... /dev/nbdX...\n"
@@ -45,7 +45,7 @@ clean_up (struct attachment *a, const struct state *st, struct fp_error *error)
   a->st = *st;
   state_path (a->socket, st->index, "nbd.sock");
   /* Without the module there is no device to disconnect. */
-  if (nbd_exists (st->index)) {
+  if (device_exists (st->index)) {
     r = nbd_genl_open (&a->genl, error);
     if (r < 0)
       return r;
@@ -71,9 +71,9 @@ ask_supervisor (const struct state *st, const struct deadline *d,
   pidfd = st->supervisor > 0 ? pidfd_open (st->supervisor, 0) : -1;
   if (pidfd == -1)
     return fp_fail (error, -EBUSY,
-                    "/dev/nbd%d is being attached or detached by"
+                    "%s is being attached or detached by"
                     " another farpage process: try again",
-                    st->index);
+                    device_path (st->index).s);
   if (pidfd_send_signal (pidfd, SIGTERM, NULL, 0) == -1 && errno != ESRCH)
     return fp_fail (error, -errno, "its supervisor (pid %ld): %s",
                     (long) st->supervisor, strerror (errno));
@@ -81,7 +81,7 @@ ask_supervisor (const struct state *st, const struct deadline *d,
   while ((left = deadline_left (d, 500)) > 0) {
     if (poll (&pfd, 1, left) > 0)
       return 0;
-    if (state_exists (st->index) && nbd_in_use (st->index, error))
+    if (state_exists (st->index) && device_in_use (st->index, error))
       return -EBUSY;
   }
   return fp_fail (error, -ETIMEDOUT,
@@ -98,16 +98,16 @@ detach (int index, long seconds, struct fp_error *error)
   int r;
 
   if (!state_exists (index))
-    return nbd_connected (index)
+    return device_connected (index)
                ? fp_fail (error, -ENOENT,
-                          "/dev/nbd%d is not attached by farpage: try"
+                          "%s is not attached by farpage: try"
                           " 'nbd-client -d'",
-                          index)
+                          device_path (index).s)
                : fp_fail (error, 0, "not attached");
   r = state_load (&st, index, error);
   if (r < 0 && r != -ENOENT)
     return r;
-  if (nbd_in_use (index, error)) {
+  if (device_in_use (index, error)) {
     state_clear (&st);
     return -EBUSY;
   }
@@ -141,10 +141,10 @@ cmd_detach (int argc, char *argv[])
   if (optind == argc)
     return say_usage ("detach", "give at least one device");
   for (i = optind; i < argc; i++)
-    if (nbd_index (argv[i]) < 0)
+    if (device_index (argv[i]) < 0)
       return say_usage ("detach", "%s: not a /dev/nbdX", argv[i]);
   for (i = optind; i < argc; i++) {
-    index = nbd_index (argv[i]);
+    index = device_index (argv[i]);
     if (detach (index, seconds, &error) < 0)
       status = say_error ("detach: %s", error.text);
   }

@@ -17,6 +17,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "tools/attach/nbd_genl.h"
+#include "tools/common/device.h"
 
 struct nbd_genl {
   struct nl_sock *cmd, *events;
@@ -190,9 +191,8 @@ hand_over (struct nbd_genl *g, int cmd, const struct nbd_connect *c,
     return no_memory (error);
   r = call (g, msg);
   if (r < 0)
-    return fp_fail (error, from_nl (r),
-                    "the kernel refused /dev/nbd%d's %s: %s", c->index, what,
-                    nl_geterror (r));
+    return fp_fail (error, from_nl (r), "the kernel refused %s's %s: %s",
+                    device_path (c->index).s, what, nl_geterror (r));
   return 0;
 }
 
@@ -222,9 +222,8 @@ nbd_genl_disconnect (struct nbd_genl *g, int index, struct fp_error *error)
   r = call (g, msg);
   /* A device without a server needs no disconnect; the kernel says EINVAL. */
   if (r < 0 && from_nl (r) != -EINVAL && from_nl (r) != -ENODEV)
-    return fp_fail (error, from_nl (r),
-                    "the kernel did not disconnect /dev/nbd%d: %s", index,
-                    nl_geterror (r));
+    return fp_fail (error, from_nl (r), "the kernel did not disconnect %s: %s",
+                    device_path (index).s, nl_geterror (r));
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "base/cleanup.h"
 #include "tools/attach/nbd_links.h"
 #include "tools/common/deadline.h"
+#include "tools/common/device.h"
 #include "tools/common/sysfs.h"
 
 #define MAX_QUEUES 64
@@ -28,8 +29,8 @@ processor_of (int index, unsigned queue)
   char line[256], *end;
   long cpu;
 
-  if (sysfs_read (line, sizeof line, "/sys/block/nbd%d/mq/%u/cpu_list", index,
-                  queue) < 0)
+  if (sysfs_read (line, sizeof line, "/sys/block/%s/mq/%u/cpu_list",
+                  device_name (index).s, queue) < 0)
     return -1;
   cpu = strtol (line, &end, 10);
   return end == line || cpu < 0 || cpu >= CPU_SETSIZE ? -1 : (int) cpu;
@@ -54,15 +55,13 @@ tell (int out, unsigned what)
 static void
 read_there (int index, unsigned queue, int cpu, int out)
 {
-  char dev[32];
   cpu_set_t set;
   void *buf;
   int fd;
 
   CPU_ZERO (&set);
   CPU_SET (cpu, &set);
-  snprintf (dev, sizeof dev, "/dev/nbd%d", index);
-  fd = open (dev, O_RDONLY | O_DIRECT | O_CLOEXEC);
+  fd = open (device_path (index).s, O_RDONLY | O_DIRECT | O_CLOEXEC);
   if (fd == -1 || posix_memalign (&buf, 4096, 4096) != 0) {
     tell (out, NOT_ASKED);
     return;

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "tools/attach/supervisor.h"
+#include "tools/common/device.h"
 #include "tools/common/sysfs.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -217,7 +218,7 @@ stay (struct attachment *a)
       continue;
     }
     /* Another program disconnected the device: nothing is left to serve. */
-    if (!nbd_connected (a->st.index)) {
+    if (!device_connected (a->st.index)) {
       fp_log (FP_LOG_WARN, "the device was disconnected by another program");
       if (take_down (a, &status))
         return status;

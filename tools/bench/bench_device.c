@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "tools/bench/bench.h"
+#include "tools/common/device.h"
 #include "tools/common/program.h"
 #include "tools/common/state.h"
 #include "tools/common/sysfs.h"
@@ -121,9 +122,9 @@ check_idle (const struct bench *b, struct state_device *s, int index,
 {
   char type[64];
 
-  if (nbd_in_use (index, error))
+  if (device_in_use (index, error))
     return -EBUSY;
-  if (!nbd_connected (index) || nbd_size (index) < FILL)
+  if (!device_connected (index) || device_size (index) < FILL)
     return fp_fail (error, -ENOTCONN,
                     "%s is not connected: see 'farpage status'", s->device);
   s->fd = open (s->device, O_RDWR | O_DIRECT | O_EXCL | O_CLOEXEC);
@@ -190,7 +191,7 @@ device_open (struct bench *b, const struct bench_layer *l, void **out,
              struct fp_error *error)
 {
   FP_CLEANUP (closep) struct state_device *s = calloc (1, sizeof *s);
-  int index = nbd_index (b->device), r;
+  int index = device_index (b->device), r;
   struct state st;
 
   (void) l;
@@ -198,7 +199,7 @@ device_open (struct bench *b, const struct bench_layer *l, void **out,
     return -ENOMEM;
   s->b = b;
   s->fd = -1;
-  snprintf (s->device, sizeof s->device, "/dev/nbd%d", index);
+  snprintf (s->device, sizeof s->device, "%s", device_path (index).s);
   if (state_load (&st, index, error) < 0)
     return -ENOENT;
   s->donor = find_donor (&st);
@@ -208,7 +209,7 @@ device_open (struct bench *b, const struct bench_layer *l, void **out,
     r = find_fio (s, error);
   if (r < 0)
     return r;
-  s->span = FP_MIN (b->size, nbd_size (index) / FILL * FILL);
+  s->span = FP_MIN (b->size, device_size (index) / FILL * FILL);
   r = fill (s, error);
   if (r < 0)
     return r;

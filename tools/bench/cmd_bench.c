@@ -20,8 +20,8 @@
 #include "base/size.h"
 #include "tools/bench/bench.h"
 #include "tools/common/commands.h"
+#include "tools/common/device.h"
 #include "tools/common/progress.h"
-#include "tools/common/sysfs.h"
 #include "tools/common/tls_args.h"
 
 #define DEFAULT_SIZE (256u << 20)
@@ -316,7 +316,7 @@ cmd_bench (int argc, char *argv[])
       list = optarg;
       break;
     case DEVICE:
-      if (nbd_index (optarg) < 0)
+      if (device_index (optarg) < 0)
         return say_usage ("bench", "--device %s: not a /dev/nbdX", optarg);
       b.device = optarg;
       break;

@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "tools/common/commands.h"
+#include "tools/common/device.h"
 #include "tools/common/find_volume.h"
-#include "tools/common/sysfs.h"
 
 /* Return true if path is a socket; its name may have no slash. */
 static bool
@@ -46,7 +46,7 @@ bool
 find_volume (const char *command, const char *arg, char path[STATE_PATH_MAX],
              const char **out, int *status)
 {
-  int index = nbd_index (arg);
+  int index = device_index (arg);
 
   *out = arg;
   if (index < 0 && ((strchr (arg, '/') && strncmp (arg, "/dev/", 5) != 0) ||

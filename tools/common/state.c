@@ -15,6 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "tools/common/device.h"
 #include "tools/common/state.h"
 
 #define STATE_VERSION 1
@@ -28,7 +29,7 @@ json_putp (struct json_object **op)
 void
 state_path (char path[STATE_PATH_MAX], int index, const char *name)
 {
-  snprintf (path, STATE_PATH_MAX, STATE_DIR "/nbd%d%s%s", index,
+  snprintf (path, STATE_PATH_MAX, STATE_DIR "/%s%s%s", device_name (index).s,
             *name ? "/" : "", name);
 }
 
@@ -51,7 +52,7 @@ state_lock (int *out, int index, struct fp_error *error)
 
   if (r < 0)
     return r;
-  snprintf (path, sizeof path, STATE_DIR "/nbd%d.lock", index);
+  snprintf (path, sizeof path, STATE_DIR "/%s.lock", device_name (index).s);
   fd = open (path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd == -1)
     return fp_fail (error, -errno, "cannot open %s: %s%s", path,
@@ -59,7 +60,8 @@ state_lock (int *out, int index, struct fp_error *error)
                     errno == EACCES ? " (are you root?)" : "");
   if (flock (fd, LOCK_EX | LOCK_NB) == -1)
     return fp_fail (error, errno == EWOULDBLOCK ? -EBUSY : -errno,
-                    "/dev/nbd%d belongs to another farpage process", index);
+                    "%s belongs to another farpage process",
+                    device_path (index).s);
   *out = fd;
   fd = -1;
   return 0;
@@ -114,17 +116,16 @@ state_to_json (const struct state *s)
 {
   struct json_object *o = json_object_new_object ();
   struct json_object *args = json_object_new_array ();
-  char device[32];
   unsigned i;
 
-  snprintf (device, sizeof device, "/dev/nbd%d", s->index);
   for (i = 0; i < s->nr_args; i++)
     json_object_array_add (args, json_object_new_string (s->args[i]));
 
 #define INT(name)                                                             \
   json_object_object_add (o, #name, json_object_new_int64 ((int64_t) s->name))
   json_object_object_add (o, "version", json_object_new_int (STATE_VERSION));
-  json_object_object_add (o, "device", json_object_new_string (device));
+  json_object_object_add (o, "device",
+                          json_object_new_string (device_path (s->index).s));
   INT (index);
   INT (supervisor);
   INT (nbdkit);
@@ -217,8 +218,8 @@ state_load (struct state *s, int index, struct fp_error *error)
   state_path (path, index, "state.json");
   if (access (path, R_OK) == -1)
     return errno == ENOENT
-               ? fp_fail (error, -ENOENT,
-                          "/dev/nbd%d is not attached by farpage", index)
+               ? fp_fail (error, -ENOENT, "%s is not attached by farpage",
+                          device_path (index).s)
                : fp_fail (error, -errno, "cannot read %s: %s%s", path,
                           strerror (errno),
                           errno == EACCES ? " (are you root?)" : "");

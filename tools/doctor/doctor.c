@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
+#include "tools/common/device.h"
 #include "tools/common/sysfs.h"
 #include "tools/doctor/doctor.h"
 
@@ -216,7 +217,8 @@ doctor_swap_area (const struct doctor *d, int index, uint64_t *size,
 {
   FILE *fp = open_file (d, "/proc/swaps");
   FP_CLEANUP (fp_free) char *line = NULL;
-  char name[256], wanted[32];
+  char name[256];
+  struct device_name wanted;
   uint64_t all, full;
   int r = -ENOENT;
   size_t n = 0;
@@ -224,13 +226,13 @@ doctor_swap_area (const struct doctor *d, int index, uint64_t *size,
   *size = *used = *others = 0;
   if (!fp)
     return -errno;
-  snprintf (wanted, sizeof wanted, "/dev/nbd%d", index);
+  wanted = device_path (index);
   while (getline (&line, &n, fp) != -1) {
     if (sscanf (line, "%255s %*s %" SCNu64 " %" SCNu64, name, &all, &full) !=
             3 ||
         full > all)
       continue;
-    if (strcmp (name, wanted) == 0) {
+    if (strcmp (name, wanted.s) == 0) {
       *size = all * 1024;
       *used = full * 1024;
       r = 0;

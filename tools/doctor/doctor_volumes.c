@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/size.h"
+#include "tools/common/device.h"
 #include "tools/doctor/doctor.h"
 
 #define PLUGIN_TIMEOUT_MS 2000 /* unless a parameter says otherwise */
@@ -44,17 +45,17 @@ look_at_server (struct doctor *d, int index, const struct fp_status_doc *doc,
   if (s->state != FP_SERVER_UP)
     doctor_say (d, DOCTOR_PROBLEM,
                 "see 'farpage status' and the log of that server",
-                "/dev/nbd%d: server %.100s is %s: %.150s", index, s->addr,
-                fp_server_state_name (s->state), s->why);
+                "%s: server %.100s is %s: %.150s", device_path (index).s,
+                s->addr, fp_server_state_name (s->state), s->why);
   else if (plugin_server_is_stale (doc, s))
     doctor_say (d, DOCTOR_WARNING, "wait until it is up to date; look again",
-                "/dev/nbd%d: server %.100s is stale: it missed changes", index,
-                s->addr);
+                "%s: server %.100s is stale: it missed changes",
+                device_path (index).s, s->addr);
   if (s->reclaim.wanted > 0)
     doctor_say (d, DOCTOR_WARNING,
                 "add a server to the volume: 'farpage servers add'",
-                "/dev/nbd%d: the host of server %.100s is short of memory",
-                index, s->addr);
+                "%s: the host of server %.100s is short of memory",
+                device_path (index).s, s->addr);
 }
 
 static void
@@ -67,41 +68,41 @@ look_at_volume (struct doctor *d, const struct doctor_volume *v)
   if (!v->supervised)
     doctor_say (d, DOCTOR_PROBLEM,
                 "stop using it, run 'farpage detach', and attach it again",
-                "/dev/nbd%d: its supervisor is dead: nbdkit would not be "
+                "%s: its supervisor is dead: nbdkit would not be "
                 "restarted",
-                index);
+                device_path (index).s);
   if (!doc) {
     doctor_say (d, DOCTOR_PROBLEM, "see 'farpage status' and the log",
-                "/dev/nbd%d: no status from its plugin: %.300s", index,
+                "%s: no status from its plugin: %.300s", device_path (index).s,
                 v->plugin_error.text);
     return;
   }
   if (doc->volume.fenced)
     doctor_say (d, DOCTOR_PROBLEM, "unmount and detach it",
-                "/dev/nbd%d: fenced: another client has taken the volume "
+                "%s: fenced: another client has taken the volume "
                 "over: %.100s",
-                index, doc->volume.fenced_by);
+                device_path (index).s, doc->volume.fenced_by);
   else if (doc->volume.extents_lost > 0)
     doctor_say (d, DOCTOR_PROBLEM,
                 "their data is gone with the server that had it: restore it",
-                "/dev/nbd%d: %" PRIu64 " extents are lost", index,
+                "%s: %" PRIu64 " extents are lost", device_path (index).s,
                 doc->volume.extents_lost);
   if (doc->volume.extents_degraded > 0)
     doctor_say (d, DOCTOR_WARNING,
                 "they are copied again once a server has room: 'farpage "
                 "servers add'",
-                "/dev/nbd%d: %" PRIu64 " extents have fewer copies than they "
+                "%s: %" PRIu64 " extents have fewer copies than they "
                 "should",
-                index, doc->volume.extents_degraded);
+                device_path (index).s, doc->volume.extents_degraded);
   if (doc->volume.frozen)
     doctor_say (d, DOCTOR_PROBLEM,
                 "bring its servers back, then detach it and attach it again",
-                "/dev/nbd%d is frozen: too many of its servers were missing",
-                index);
+                "%s is frozen: too many of its servers were missing",
+                device_path (index).s);
   for (unsigned i = 0; i < doc->nr_servers; i++)
     look_at_server (d, index, doc, &doc->servers[i]);
   if (d->nr == before)
-    doctor_say (d, DOCTOR_OK, "", "/dev/nbd%d", index);
+    doctor_say (d, DOCTOR_OK, "", "%s", device_path (index).s);
 }
 
 void
@@ -115,8 +116,8 @@ doctor_volumes (struct doctor *d)
     const struct doctor_volume *v = &d->volumes[i];
 
     if (*v->state_error.text)
-      doctor_say (d, DOCTOR_UNKNOWN, "see 'farpage status'",
-                  "/dev/nbd%d: %.300s", v->st.index, v->state_error.text);
+      doctor_say (d, DOCTOR_UNKNOWN, "see 'farpage status'", "%s: %.300s",
+                  device_path (v->st.index).s, v->state_error.text);
     else
       look_at_volume (d, v);
   }
@@ -152,41 +153,41 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
   int index = st->index;
 
   /* The timeout that the kernel has counts, not the one that it was given. */
-  if (doctor_read_number (d, &kernel, "/sys/block/nbd%d/queue/io_timeout",
-                          index) < 0)
+  if (doctor_read_number (d, &kernel, "/sys/block/%s/queue/io_timeout",
+                          device_name (index).s) < 0)
     kernel = 0;
   nbd = kernel > 0 ? kernel : (uint64_t) st->timeout * 1000;
   if (kernel > 0 && kernel != (uint64_t) st->timeout * 1000)
     doctor_say (d, DOCTOR_WARNING, "detach it, and attach it again",
-                "/dev/nbd%d: the kernel's timeout is %" PRIu64
+                "%s: the kernel's timeout is %" PRIu64
                 " ms; 'farpage attach' set %u s",
-                index, kernel, st->timeout);
+                device_path (index).s, kernel, st->timeout);
   if (plugin * 2 > nbd)
     doctor_say (d, DOCTOR_PROBLEM,
                 "attach it with a longer --timeout, or a shorter timeout= of "
                 "the plugin",
-                "/dev/nbd%d: the plugin gives up on a server after %" PRIu64
+                "%s: the plugin gives up on a server after %" PRIu64
                 " ms, and the kernel on the plugin after %" PRIu64
                 " ms, which must be at least twice as long",
-                index, plugin, nbd);
+                device_path (index).s, plugin, nbd);
   if (await >= nbd)
     doctor_say (d, DOCTOR_PROBLEM,
                 "attach it with a longer --timeout, or a shorter await= of "
                 "the plugin",
-                "/dev/nbd%d: the plugin holds a request for up to %u ms, and "
+                "%s: the plugin holds a request for up to %u ms, and "
                 "the kernel sends it again after %" PRIu64 " ms",
-                index, await, nbd);
+                device_path (index).s, await, nbd);
   if ((uint64_t) st->dead_timeout * 1000 < nbd)
     doctor_say (d, DOCTOR_PROBLEM, "attach it with a longer --dead-timeout",
-                "/dev/nbd%d: requests fail after %u s without nbdkit, which "
+                "%s: requests fail after %u s without nbdkit, which "
                 "is less than the %" PRIu64 " ms after which a request is "
                 "sent again",
-                index, st->dead_timeout, nbd);
+                device_path (index).s, st->dead_timeout, nbd);
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "",
-                "/dev/nbd%d: plugin %" PRIu64 " ms, kernel %" PRIu64
+                "%s: plugin %" PRIu64 " ms, kernel %" PRIu64
                 " ms, without nbdkit %u s",
-                index, plugin, nbd, st->dead_timeout);
+                device_path (index).s, plugin, nbd, st->dead_timeout);
 }
 
 void
@@ -222,9 +223,9 @@ look_at_cover (struct doctor *d, const struct doctor_volume *v)
   doctor_say (d, DOCTOR_PROBLEM,
               "add a server ('farpage servers add'), or attach it with "
               "--swap, which reserves all its memory at the start",
-              "/dev/nbd%d: %s of it has no memory yet, and its servers have "
+              "%s: %s of it has no memory yet, and its servers have "
               "%s free: swapping fails when that is used up",
-              v->st.index, missing_str, free_str);
+              device_path (v->st.index).s, missing_str, free_str);
 }
 
 static void
@@ -240,42 +241,42 @@ look_at_swap (struct doctor *d, const struct doctor_volume *v)
   if (!v->st.swap)
     doctor_say (d, DOCTOR_WARNING,
                 "swapoff, detach, and attach it with --swap",
-                "/dev/nbd%d was not attached for swap: it allocates memory "
+                "%s was not attached for swap: it allocates memory "
                 "when memory is short",
-                index);
+                device_path (index).s);
   if (!doc) {
     doctor_say (d, DOCTOR_UNKNOWN, "see 'farpage status'",
-                "/dev/nbd%d: no status from its plugin", index);
+                "%s: no status from its plugin", device_path (index).s);
     return;
   }
   if (doc->volume.copies < 2)
     doctor_say (d, DOCTOR_WARNING,
                 "attach a new volume with copies=2 and at least two servers",
-                "/dev/nbd%d has one copy: if a server dies, programs that "
+                "%s has one copy: if a server dies, programs that "
                 "are swapped out to it die",
-                index);
+                device_path (index).s);
   if (!doc->io_flusher)
     doctor_say (d, DOCTOR_WARNING,
                 "give nbdkit CAP_SYS_RESOURCE (in a container: --cap-add)",
-                "/dev/nbd%d: nbdkit may wait for memory that only it can "
+                "%s: nbdkit may wait for memory that only it can "
                 "free (no PR_SET_IO_FLUSHER)",
-                index);
+                device_path (index).s);
   if (!doc->realtime)
     doctor_say (d, DOCTOR_WARNING,
                 "give nbdkit CAP_SYS_NICE, run 'farpage swapoff', then "
                 "'farpage swapon'",
-                "/dev/nbd%d: nbdkit has no real-time priority, and cannot use "
+                "%s: nbdkit has no real-time priority, and cannot use "
                 "the kernel's reserve: it may stall when memory is very short",
-                index);
+                device_path (index).s);
   if (doc->locked_bytes == 0)
     doctor_say (d, DOCTOR_PROBLEM,
                 "swapoff, detach, and attach it without mlock=false",
-                "/dev/nbd%d: its nbdkit is not locked into memory, and can be "
+                "%s: its nbdkit is not locked into memory, and can be "
                 "swapped out to itself",
-                index);
+                device_path (index).s);
   look_at_cover (d, v);
   if (d->nr == before)
-    doctor_say (d, DOCTOR_OK, "", "/dev/nbd%d: with %u copies", index,
+    doctor_say (d, DOCTOR_OK, "", "%s: with %u copies", device_path (index).s,
                 doc->volume.copies);
 }
 
@@ -315,13 +316,13 @@ doctor_swap_room (struct doctor *d)
     if (used > available + others)
       doctor_say (d, DOCTOR_WARNING,
                   "before a swapoff, end some programs, or add other swap",
-                  "/dev/nbd%d: %s is swapped out, and there is room for %s: "
+                  "%s: %s is swapped out, and there is room for %s: "
                   "swapoff would be refused",
-                  index, used_str, room_str);
+                  device_path (index).s, used_str, room_str);
     else
       doctor_say (d, DOCTOR_OK, "",
-                  "/dev/nbd%d: %s is swapped out, and there is room for %s",
-                  index, used_str, room_str);
+                  "%s: %s is swapped out, and there is room for %s",
+                  device_path (index).s, used_str, room_str);
   }
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "", "no attached device is swapped to");
@@ -353,9 +354,9 @@ look_at_process (struct doctor *d, const struct doctor_volume *v, pid_t pid,
     doctor_say (d, DOCTOR_PROBLEM,
                 "attach it as root, not in a container that may not lower "
                 "oom_score_adj",
-                "/dev/nbd%d: when memory is short the kernel may kill its "
+                "%s: when memory is short the kernel may kill its "
                 "%s (oom_score_adj %s)",
-                index, what, line);
+                device_path (index).s, what, line);
   if (!systemd)
     return;
   unit_of (d, pid, path, sizeof path);
@@ -366,15 +367,15 @@ look_at_process (struct doctor *d, const struct doctor_volume *v, pid_t pid,
                 "attach it from a systemd service that is ordered before "
                 "its swap and its mounts; or swapoff and unmount before each "
                 "shutdown",
-                "/dev/nbd%d: its %s is part of a login (%.60s): a shutdown "
+                "%s: its %s is part of a login (%.60s): a shutdown "
                 "kills it while the device is in use",
-                index, what, unit);
+                device_path (index).s, what, unit);
   else if (*unit && strncmp (unit, "farpage", 7) != 0)
     doctor_say (d, DOCTOR_WARNING,
                 "attach it from a service of its own, ordered before its swap "
                 "and its mounts",
-                "/dev/nbd%d: its %s is part of %.60s, and is stopped with it",
-                index, what, unit);
+                "%s: its %s is part of %.60s, and is stopped with it",
+                device_path (index).s, what, unit);
 }
 
 void

@@ -21,6 +21,7 @@
 #include "base/size.h"
 #include "tools/common/commands.h"
 #include "tools/common/deadline.h"
+#include "tools/common/device.h"
 #include "tools/common/progress.h"
 #include "tools/common/sysfs.h"
 #include "tools/swap/swap_settings.h"
@@ -67,10 +68,10 @@ check_room (int index, bool force, const struct swap_area *area,
     return EXIT_SUCCESS;
   fp_format_size (area->used, used);
   fp_format_size (available + others, room);
-  return say_error ("swapoff: %s is swapped out to /dev/nbd%d, and memory and"
+  return say_error ("swapoff: %s is swapped out to %s, and memory and"
                     " other swap have room for %s: end some programs first"
                     " (or try with --force)",
-                    used, index, room);
+                    used, device_path (index).s, room);
 }
 
 static void
@@ -79,7 +80,7 @@ show_progress (struct progress_bar *bar, int index, uint64_t at_start)
   char left[FP_SIZE_STR_MAX], all[FP_SIZE_STR_MAX];
   struct swap_area area;
 
-  if (nbd_swap (index, &area, NULL) < 0 || !area.active)
+  if (device_swap (index, &area, NULL) < 0 || !area.active)
     return;
   fp_format_size (area.used, left);
   fp_format_size (at_start, all);
@@ -93,10 +94,9 @@ swap_off (int index, uint64_t used)
 {
   struct progress_bar bar = progress_begin ("swapoff");
   int status;
-  char device[32];
+  struct device_name device = device_path (index);
   pid_t pid, done;
 
-  snprintf (device, sizeof device, "/dev/nbd%d", index);
   fflush (NULL);
   pid = fork ();
   if (pid == -1)
@@ -104,7 +104,7 @@ swap_off (int index, uint64_t used)
   if (pid == 0) {
     /* Ctrl-C ends swapoff(2) with EINTR only if it is caught or fatal. */
     signal (SIGINT, SIG_DFL);
-    _exit (swapoff (device) == 0 ? 0 : errno & 0x7f);
+    _exit (swapoff (device.s) == 0 ? 0 : errno & 0x7f);
   }
   while ((done = waitpid (pid, &status, WNOHANG)) == 0) {
     sleep_ms (50);
@@ -114,9 +114,10 @@ swap_off (int index, uint64_t used)
   if (done == -1)
     return say_error ("swapoff: waitpid: %s", strerror (errno));
   if (!WIFEXITED (status))
-    return say_error ("swapoff: interrupted: %s is still swapped to", device);
+    return say_error ("swapoff: interrupted: %s is still swapped to",
+                      device.s);
   if (WEXITSTATUS (status) != 0)
-    return say_error ("swapoff: %s: %s: it is still swapped to", device,
+    return say_error ("swapoff: %s: %s: it is still swapped to", device.s,
                       strerror (WEXITSTATUS (status)));
   return EXIT_SUCCESS;
 }
@@ -150,19 +151,19 @@ cmd_swapoff (int argc, char *argv[])
   }
   if (optind != argc - 1)
     return say_usage ("swapoff", "give one device");
-  index = nbd_index (argv[optind]);
+  index = device_index (argv[optind]);
   if (index < 0)
     return say_usage ("swapoff", "%s: not a /dev/nbdX", argv[optind]);
-  if (nbd_swap (index, &area, &others) < 0)
+  if (device_swap (index, &area, &others) < 0)
     return say_error ("swapoff: cannot read /proc/swaps");
   if (!area.active)
-    return say_error ("swapoff: /dev/nbd%d is not swapped to", index);
+    return say_error ("swapoff: %s is not swapped to", device_path (index).s);
   status = check_room (index, force, &area, others);
   if (status != EXIT_SUCCESS)
     return status;
   status = swap_off (index, area.used);
   if (status == EXIT_SUCCESS) {
-    printf ("/dev/nbd%d: no longer swapped to\n", index);
+    printf ("%s: no longer swapped to\n", device_path (index).s);
     restore_swap_settings ("swapoff");
   }
   return status;

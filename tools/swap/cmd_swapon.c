@@ -16,10 +16,10 @@
 #include "base/size.h"
 #include "tools/attach/nbdkit_proc.h"
 #include "tools/common/commands.h"
+#include "tools/common/device.h"
 #include "tools/common/plugin_status.h"
 #include "tools/common/program.h"
 #include "tools/common/state.h"
-#include "tools/common/sysfs.h"
 #include "tools/swap/swap_settings.h"
 
 #ifndef SWAP_FLAG_DISCARD_PAGES
@@ -68,17 +68,17 @@ check_copies (int index)
 
   state_path (path, index, "status.sock");
   if (plugin_status_read (&doc, path, &error) < 0)
-    return say_error ("swapon: cannot find out how many copies /dev/nbd%d"
+    return say_error ("swapon: cannot find out how many copies %s"
                       " has (--single-copy accepts that): %s",
-                      index, error.text);
+                      device_path (index).s, error.text);
   if (doc->volume.copies > 1)
     return EXIT_SUCCESS;
-  return say_error ("swapon: /dev/nbd%d has one copy of each page: if a"
+  return say_error ("swapon: %s has one copy of each page: if a"
                     " memory server dies, programs that are swapped out to it"
                     " die, and perhaps this host: attach a new volume with"
                     " copies=2 and two servers, or accept that with"
                     " --single-copy",
-                    index);
+                    device_path (index).s);
 }
 
 static int
@@ -131,15 +131,16 @@ struct options {
 static int
 swap_on (struct state *st, const struct options *o)
 {
-  char device[32], size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
+  struct device_name path = device_path (st->index);
+  char *device = path.s;
+  char size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
   int flags = 0, status;
   struct swap_area area;
   struct fp_error error;
 
-  snprintf (device, sizeof device, "/dev/nbd%d", st->index);
-  if (nbd_in_use (st->index, &error))
+  if (device_in_use (st->index, &error))
     return say_error ("swapon: %s", error.text);
-  if (!nbd_connected (st->index))
+  if (!device_connected (st->index))
     return say_error ("swapon: %s is not connected: see 'farpage status'",
                       device);
   status = check_content (device, o->force);
@@ -170,7 +171,7 @@ swap_on (struct state *st, const struct options *o)
       (void) nbdkit_set_swap (st->nbdkit, socket, false); /* undo */
     return status;
   }
-  if (nbd_swap (st->index, &area, NULL) < 0 || !area.active)
+  if (device_swap (st->index, &area, NULL) < 0 || !area.active)
     return say_error ("swapon: %s is not in /proc/swaps", device);
   fp_format_size (area.size, size);
   printf ("%s: swapping to %s of it, priority %ld%s\n", device, size,
@@ -199,7 +200,7 @@ cmd_swapon (int argc, char *argv[])
   }
   if (optind != argc - 1)
     return say_usage ("swapon", "give one device");
-  index = nbd_index (argv[optind]);
+  index = device_index (argv[optind]);
   if (index < 0)
     return say_usage ("swapon", "%s: not a /dev/nbdX", argv[optind]);
   if (state_load (&st, index, &error) < 0)

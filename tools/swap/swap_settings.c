@@ -20,6 +20,7 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "tools/common/device.h"
 #include "tools/common/state.h"
 #include "tools/common/sysfs.h"
 #include "tools/swap/swap_settings.h"
@@ -43,13 +44,6 @@ static const struct {
   { "vm.min_free_kbytes", "/proc/sys/vm/min_free_kbytes", least_reserve },
 };
 #define NR_WANTED (sizeof wanted / sizeof wanted[0])
-
-static void
-closefilep (FILE **fp)
-{
-  if (*fp)
-    fclose (*fp);
-}
 
 static int
 read_value (uint64_t *value, const char *root, const char *file,
@@ -118,7 +112,7 @@ file_of (const char *name)
 static void
 load (struct swap_changes *record, const char *root)
 {
-  FP_CLEANUP (closefilep) FILE *fp = NULL;
+  FP_CLEANUP (fp_fclosep) FILE *fp = NULL;
   struct swap_change c;
   char path[PATH_MAX];
 
@@ -232,7 +226,7 @@ swap_settings_needed (void)
   struct swap_area area;
 
   for (int i = 0; i < STATE_MAX_DEVICES; i++)
-    if (state_exists (i) && nbd_swap (i, &area, NULL) == 0 && area.active)
+    if (state_exists (i) && device_swap (i, &area, NULL) == 0 && area.active)
       return true;
   return false;
 }

@@ -13,8 +13,8 @@
 #include "base/error.h"
 #include "tools/common/commands.h"
 #include "tools/common/deadline.h"
+#include "tools/common/device.h"
 #include "tools/common/find_volume.h"
-#include "tools/common/sysfs.h"
 #include "tools/common/tls_args.h"
 #include "tools/top/top.h"
 
@@ -156,8 +156,8 @@ learn_tls (char *argv[], int n, bool said)
   struct fp_error error;
 
   for (int i = 0; !said && i < n; i++)
-    if (nbd_index (argv[i]) >= 0)
-      (void) tls_args_of_device (nbd_index (argv[i]), &error);
+    if (device_index (argv[i]) >= 0)
+      (void) tls_args_of_device (device_index (argv[i]), &error);
   for (int i = 0; !said && n == 0 && i < STATE_MAX_DEVICES; i++)
     if (state_exists (i))
       (void) tls_args_of_device (i, &error);

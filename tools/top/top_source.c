@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "tools/common/ask_server.h"
 #include "tools/common/deadline.h"
+#include "tools/common/device.h"
 #include "tools/common/plugin_status.h"
 #include "tools/common/state.h"
 #include "tools/top/top.h"
@@ -201,7 +202,7 @@ top_watch_attached (struct top *t)
   for (int i = 0; r == 0 && i < STATE_MAX_DEVICES; i++) {
     if (!state_exists (i))
       continue;
-    snprintf (label, sizeof label, "nbd%d", i);
+    snprintf (label, sizeof label, "%s", device_name (i).s);
     state_path (path, i, "status.sock");
     r = top_watch_plugin (t, label, path);
   }

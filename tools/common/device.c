@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* device.c - see device.h. */
+
+#include <config.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/checked.h"
+#include "base/cleanup.h"
+#include "tools/common/device.h"
+#include "tools/common/sysfs.h"
+
+struct device_name
+device_name (int index)
+{
+  struct device_name name;
+
+  snprintf (name.s, sizeof name.s, "nbd%d", index);
+  return name;
+}
+
+struct device_name
+device_path (int index)
+{
+  struct device_name path;
+
+  snprintf (path.s, sizeof path.s, "/dev/nbd%d", index);
+  return path;
+}
+
+int
+device_index (const char *device)
+{
+  char to[PATH_MAX];
+  unsigned long n;
+  char *end;
+
+  if (!strncmp (device, DEVICE_LINK_DIR, strlen (DEVICE_LINK_DIR))) {
+    if (!realpath (device, to))
+      return -EINVAL;
+    device = to;
+  }
+  if (!strncmp (device, "/dev/", 5))
+    device += 5;
+  if (strncmp (device, "nbd", 3) || device[3] < '0' || device[3] > '9')
+    return -EINVAL;
+  n = strtoul (device + 3, &end, 10);
+  return *end || n > 4095 ? -EINVAL : (int) n;
+}
+
+bool
+device_exists (int index)
+{
+  char path[64];
+
+  snprintf (path, sizeof path, "/sys/block/%s", device_name (index).s);
+  return access (path, F_OK) == 0;
+}
+
+uint64_t
+device_size (int index)
+{
+  char line[64];
+
+  if (sysfs_read (line, sizeof line, "/sys/block/%s/size",
+                  device_name (index).s) < 0)
+    return 0;
+  return strtoull (line, NULL, 10) * 512;
+}
+
+bool
+device_connected (int index)
+{
+  char path[64];
+
+  snprintf (path, sizeof path, "/sys/block/%s/pid", device_name (index).s);
+  return access (path, F_OK) == 0 || device_size (index) != 0;
+}
+
+unsigned
+device_read_ahead_kb (uint64_t group)
+{
+  uint64_t kb = group / 1024 + (group % 1024 != 0);
+
+  return (unsigned) FP_MIN (FP_MAX (kb, UINT64_C (256)), UINT64_C (4096));
+}
+
+void
+device_tune (int index, unsigned read_ahead_kb)
+{
+  char kb[16];
+  const struct {
+    const char *name, *value;
+  } settings[] = {
+    /* The far side has no head to move.  With 'none' the kernel bug with
+     * partial sends does not show.
+     */
+    { "scheduler", "none" },      { "rotational", "0" },
+    { "add_random", "0" },        { "rq_affinity", "2" },
+    { "max_sectors_kb", "1024" }, { "read_ahead_kb", kb },
+  };
+  size_t i;
+
+  snprintf (kb, sizeof kb, "%u", read_ahead_kb);
+  for (i = 0; i < sizeof settings / sizeof settings[0]; i++)
+    (void) sysfs_write (settings[i].value, "/sys/block/%s/queue/%s",
+                        device_name (index).s, settings[i].name);
+}
+
+/* Find where a device is mounted; return 1 if it is.  A line of
+ * /proc/self/mountinfo: id parent MAJOR:MINOR root MOUNTPOINT ...
+ */
+static int
+find_mount (const char *majmin, char *where, size_t size)
+{
+  FP_CLEANUP (fp_fclosep) FILE *fp = fopen ("/proc/self/mountinfo", "re");
+  FP_CLEANUP (fp_free) char *line = NULL;
+  char dev[32], point[PATH_MAX];
+  size_t n = 0;
+
+  if (!fp)
+    return -errno;
+  while (getline (&line, &n, fp) != -1)
+    if (sscanf (line, "%*d %*d %31s %*s %4095s", dev, point) == 2 &&
+        !strcmp (dev, majmin)) {
+      snprintf (where, size, "%s", point);
+      return 1;
+    }
+  return 0;
+}
+
+int
+device_in_use (int index, struct fp_error *error)
+{
+  char majmin[32], where[PATH_MAX], path[64];
+  struct swap_area area;
+  struct dirent *d;
+  DIR *holders;
+
+  if (device_swap (index, &area, NULL) == 0 && area.active) {
+    fp_fail (error, 0, "%s is swapped to: run 'farpage swapoff %s'",
+             device_path (index).s, device_path (index).s);
+    return 1;
+  }
+  if (sysfs_read (majmin, sizeof majmin, "/sys/block/%s/dev",
+                  device_name (index).s) == 0 &&
+      find_mount (majmin, where, sizeof where) > 0) {
+    fp_fail (error, 0, "%s is mounted on %s: run 'umount %s'",
+             device_path (index).s, where, where);
+    return 1;
+  }
+  snprintf (path, sizeof path, "/sys/block/%s/holders", device_name (index).s);
+  holders = opendir (path);
+  if (!holders)
+    return 0;
+  while ((d = readdir (holders)))
+    if (d->d_name[0] != '.') {
+      fp_fail (error, 0, "%s is part of /dev/%s", device_path (index).s,
+               d->d_name);
+      closedir (holders);
+      return 1;
+    }
+  closedir (holders);
+  return 0;
+}
+
+int
+device_swap (int index, struct swap_area *a, uint64_t *others_free)
+{
+  FP_CLEANUP (fp_fclosep) FILE *fp = fopen ("/proc/swaps", "re");
+  FP_CLEANUP (fp_free) char *line = NULL;
+  char name[PATH_MAX];
+  struct device_name wanted;
+  uint64_t size, used;
+  long priority;
+  size_t n = 0;
+
+  memset (a, 0, sizeof *a);
+  if (others_free)
+    *others_free = 0;
+  if (!fp)
+    return errno == ENOENT ? 0 : -errno;
+  wanted = device_path (index);
+  while (getline (&line, &n, fp) != -1) {
+    if (sscanf (line, "%4095s %*s %" SCNu64 " %" SCNu64 " %ld", name, &size,
+                &used, &priority) != 4)
+      continue;
+    if (!strcmp (name, wanted.s)) {
+      a->active = true;
+      a->size = size * 1024;
+      a->used = used * 1024;
+      a->priority = priority;
+    }
+    else if (others_free)
+      *others_free += (size - used) * 1024;
+  }
+  return 0;
+}
