@@ -31,38 +31,17 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/memlock.h"
-#include "base/size.h"
 #include "base/thread.h"
-#include "front/members.h"
-#include "front/memory.h"
-#include "front/metrics.h"
 #include "front/params.h"
-#include "front/status.h"
+#include "front/start.h"
 #include "say.h"
 #include "volume/volume.h"
-
-/* Bytes that are locked besides the slots and the memory that exists before
- * the fork: stacks, heap, tables, libraries of the transports.
- */
-#define MEMORY_RESERVE (24u << 20)
 
 /* -v -D farpage.io=1: log every request. */
 NBDKIT_DLL_PUBLIC int farpage_debug_io = 0;
 
-/* Read-only after .get_ready. */
-static struct fp_params params;
-
-/* Made before the fork; the metrics thread takes them over. */
-static struct fp_scrape_sockets metrics_sockets;
-
 /* Read-only after .after_fork. */
-static struct fp_volume *volume;
-static struct fp_status_thread *status;
-static struct fp_metrics *metrics;
-
-/* Read-only after .after_fork. */
-static char description[256];
+static struct fp_front front;
 
 /* SIGUSR1 came: the volume that keep=true kept is no longer needed. */
 static volatile sig_atomic_t done_with;
@@ -105,14 +84,14 @@ farpage_load (void)
 {
   fp_log_set_sink (fp_say, NULL);
   fp_log_set_level (FP_LOG_DEBUG); /* nbdkit -v decides */
-  fp_params_init (&params);
+  fp_front_init (&front);
 }
 
 /* Close the sockets if .after_fork was never called. */
 static void
 farpage_unload (void)
 {
-  fp_scrape_close (&metrics_sockets);
+  fp_front_unload (&front);
 }
 
 static int
@@ -120,18 +99,16 @@ farpage_config (const char *key, const char *value)
 {
   struct fp_error error = { .text = "" };
 
-  return complain (fp_params_set (&params, key, value, &error), error.text);
+  return complain (fp_params_set (&front.params, key, value, &error),
+                   error.text);
 }
 
 static int
 farpage_config_complete (void)
 {
   struct fp_error error = { .text = "" };
-  int r = fp_members_read (&params, &error);
 
-  if (r == 0)
-    r = fp_params_complete (&params, &error);
-  return complain (r, error.text);
+  return complain (fp_front_complete (&front, &error), error.text);
 }
 
 #define farpage_config_help                                                   \
@@ -223,192 +200,19 @@ farpage_thread_model (void)
              : NBDKIT_THREAD_MODEL_SERIALIZE_REQUESTS;
 }
 
-/* Tell the user why the start takes so long. */
-static void
-on_waits (const char *why, unsigned ms)
-{
-  const struct fp_volume_params *v = &params.volume;
-
-  fp_log (FP_LOG_INFO, "%s%s%s; retrying for %u s more at most",
-          v->takeover ? "the previous client of volume " : "",
-          v->takeover ? v->name : why,
-          v->takeover
-              ? " may not know yet of the takeover, until its lease expires"
-              : "",
-          (ms + 999) / 1000);
-}
-
-static void
-say_takeover (void)
-{
-  const struct fp_volume_params *v = &params.volume;
-  char since[32] = "?";
-  time_t t = (time_t) v->held_since;
-  struct tm tm;
-
-  if (v->holder[0] == '\0')
-    return;
-  if (localtime_r (&t, &tm) != NULL)
-    strftime (since, sizeof since, "%Y-%m-%d %H:%M:%S", &tm);
-  fp_log (FP_LOG_INFO,
-          "volume %s: taking it over from %s, attached since %s: if that "
-          "client does not release it, this waits until its lease expires, "
-          "%u s at most",
-          v->name, v->holder, since, (v->lease_ms + 999) / 1000);
-}
-
-/* Return the bytes of heap that swap needs in advance; 0 without swap. */
-static size_t
-heap_size (void)
-{
-  return params.mlock && params.swap ? fp_memory_later (params.volume.lanes)
-                                     : 0;
-}
-
-/* The last place whose errors reach the user who started nbdkit.  So try
- * everything that can fail here.  Keep only sockets: no thread, device or lock
- * survives the fork.
- */
+/* Check all: this is the last callback whose errors reach the user. */
 static int
 farpage_get_ready (void)
 {
-  struct fp_volume_params *v = &params.volume;
   struct fp_error error = { .text = "" };
 
-  if (params.mlock) {
-    size_t slots = fp_volume_slot_memory (v) + fp_volume_seal_memory (v);
-
-    slots += heap_size ();
-    if (complain (fp_memory_check (slots + MEMORY_RESERVE, &error),
-                  error.text) == -1)
-      return -1;
-  }
-  if (params.status[0] != '\0' &&
-      complain (fp_status_check (params.status, &error), error.text) == -1)
-    return -1;
-  if (params.has_metrics &&
-      complain (fp_scrape_listen (&metrics_sockets, &params.metrics, &error),
-                error.text) == -1)
-    return -1;
-  if (complain (fp_params_read_keys (&params, &error), error.text) == -1) {
-    fp_scrape_close (&metrics_sockets); /* nbdkit exits without .unload */
-    return -1;
-  }
-  v->waits = on_waits;
-  if (complain (fp_volume_probe (v, &error), error.text) == -1) {
-    fp_scrape_close (&metrics_sockets);
-    return -1;
-  }
-  say_takeover ();
-  return 0;
-}
-
-static void
-stop (bool discard)
-{
-  fp_metrics_free (metrics);
-  metrics = NULL;
-  fp_status_free (status);
-  status = NULL;
-  fp_volume_stop (volume, discard);
-  volume = NULL;
-  fp_seal_key_free (params.volume.key);
-  params.volume.key = NULL;
+  return complain (fp_front_prepare (&front, &error), error.text);
 }
 
 static void
 farpage_cleanup (void)
 {
-  stop (!params.keep || done_with);
-}
-
-/* Write the members file.  A named volume may have other servers than those
- * that were given.
- */
-static int
-keep_members (struct fp_error *error)
-{
-  struct fp_server_names names;
-
-  if (params.members[0] == '\0')
-    return 0;
-  fp_volume_servers (volume, &names);
-  return fp_members_write (params.members, &names, error);
-}
-
-static int
-start (struct fp_error *error)
-{
-  char uuid[FP_UUID_STR_MAX], size[FP_SIZE_STR_MAX];
-  bool io_flusher;
-  int r;
-
-  /* Do both before there are threads, because later threads inherit them. */
-  io_flusher = fp_memory_io_flusher ();
-  if (!io_flusher)
-    nbdkit_debug ("PR_SET_IO_FLUSHER: %m");
-  fp_raise_memlock ();
-  if (params.mlock) {
-    r = fp_memory_lock (error);
-    if (r < 0)
-      return r;
-  }
-  if (heap_size () > 0)
-    fp_thread_fill_stacks ();
-
-  if (params.volume.encrypt != FP_ENCRYPT_NONE) {
-    r = fp_memory_no_dumps ();
-    if (r == 0)
-      r = fp_seal_key_lock (params.volume.key);
-    if (r < 0)
-      return fp_fail (error, r, "cannot lock encryption keys in memory: %s",
-                      strerror (-r));
-  }
-  r = fp_status_new (&status, params.status, error);
-  if (r < 0)
-    return r;
-  if (params.members[0] != '\0') {
-    params.volume.keep_servers = fp_members_write;
-    params.volume.opaque = params.members;
-  }
-  r = fp_volume_start (&volume, &params.volume, error);
-  if (r == 0)
-    r = keep_members (error);
-  if (r < 0)
-    return r;
-  r = fp_status_start (status, volume, io_flusher);
-  if (r < 0)
-    return fp_fail (error, r, "cannot start the status thread: %s",
-                    strerror (-r));
-  if (params.has_metrics) {
-    r = fp_metrics_start (&metrics, &metrics_sockets, volume, io_flusher,
-                          error);
-    if (r < 0)
-      return r;
-  }
-  if (heap_size () > 0) {
-    r = fp_memory_fill_heap (heap_size ());
-    if (r < 0)
-      return fp_fail (error, r, "cannot preallocate memory for swap: %s",
-                      strerror (-r));
-  }
-
-  fp_uuid_format (fp_volume_uuid (volume), uuid);
-  fp_format_size (fp_volume_size (volume), size);
-  snprintf (description, sizeof description,
-            "farpage volume %s%s%s: %s on %u server%s", params.volume.name,
-            params.volume.name[0] != '\0' ? " " : "", uuid, size,
-            params.volume.nr_servers,
-            params.volume.nr_servers == 1 ? "" : "s");
-  if (params.volume.name[0] != '\0')
-    fp_log (FP_LOG_INFO, "volume %s: %s: %s on %u server%s",
-            params.volume.name,
-            params.volume.read_only ? "attached read-only"
-            : params.volume.resume  ? "attached"
-                                    : "created",
-            size, params.volume.nr_servers,
-            params.volume.nr_servers == 1 ? "" : "s");
-  return 0;
+  fp_front_stop (&front, !front.params.keep || done_with);
 }
 
 /* nbdkit that is stopped waits for the next request of each connection and
@@ -461,14 +265,14 @@ static int
 farpage_after_fork (void)
 {
   struct fp_error error = { .text = "" };
-  int r = params.keep ? catch_end () : 0;
+  int r = front.params.keep ? catch_end () : 0;
 
   if (r < 0)
     return complain (r, "cannot set signal handlers");
-  r = start (&error);
+  r = fp_front_start (&front, &error);
   /* A resumed volume holds data: keep it, as the next attempt may succeed. */
   if (r < 0)
-    stop (!params.keep && !params.volume.resume);
+    fp_front_stop (&front, !front.params.keep && !front.params.volume.resume);
   return complain (r, error.text);
 }
 
@@ -489,7 +293,7 @@ farpage_open (int readonly)
     return NULL;
   }
   fp_thread_fill_stack ();
-  c->lane = fp_volume_lane_get (volume);
+  c->lane = fp_volume_lane_get (front.volume);
   fp_age_init (&c->age);
   return c;
 }
@@ -510,21 +314,22 @@ farpage_list_exports (int readonly, int is_tls, struct nbdkit_exports *exports)
 {
   (void) readonly;
   (void) is_tls;
-  return nbdkit_add_export (exports, params.volume.name, description);
+  return nbdkit_add_export (exports, front.params.volume.name,
+                            front.description);
 }
 
 static const char *
 farpage_export_description (void *handle)
 {
   (void) handle;
-  return description;
+  return front.description;
 }
 
 static int64_t
 farpage_get_size (void *handle)
 {
   (void) handle;
-  return (int64_t) fp_volume_size (volume);
+  return (int64_t) fp_volume_size (front.volume);
 }
 
 static int
@@ -545,7 +350,7 @@ static int
 farpage_can_write (void *handle)
 {
   (void) handle;
-  return !params.volume.read_only;
+  return !front.params.volume.read_only;
 }
 
 /* All connections see the same bytes at once. */
@@ -589,7 +394,7 @@ begin (void *handle)
     .conn = c,
     .made_ns = fp_age_begin (&c->age),
     .start_ns = fp_now_ns (),
-    .waits = fp_volume_waits (volume),
+    .waits = fp_volume_waits (front.volume),
   };
 }
 
@@ -600,7 +405,7 @@ static int
 end (const struct request *q, int r)
 {
   bool waited = fp_now_ns () - q->start_ns >= FP_WAITED_MS * FP_NS_PER_MS &&
-                fp_volume_waits (volume) != q->waits;
+                fp_volume_waits (front.volume) != q->waits;
 
   fp_age_end (&q->conn->age, q->made_ns, waited);
   return fail (r);
@@ -663,7 +468,7 @@ farpage_zero (void *handle, uint32_t count, uint64_t offset, uint32_t flags)
   if (farpage_debug_io)
     nbdkit_debug ("zero %" PRIu32 " at %" PRIu64, count, offset);
   if ((flags & NBDKIT_FLAG_FAST_ZERO) &&
-      !fp_volume_zero_is_fast (volume, count, offset, may_trim)) {
+      !fp_volume_zero_is_fast (front.volume, count, offset, may_trim)) {
     errno = ENOTSUP;
     return -1;
   }
@@ -683,7 +488,7 @@ farpage_extents (void *handle, uint32_t count, uint64_t offset, uint32_t flags,
     uint64_t length;
     bool hole;
 
-    fp_volume_extent (volume, offset, end - offset, &hole, &length);
+    fp_volume_extent (front.volume, offset, end - offset, &hole, &length);
     if (nbdkit_add_extent (extents, offset, length,
                            hole ? NBDKIT_EXTENT_HOLE | NBDKIT_EXTENT_ZERO
                                 : 0) == -1)

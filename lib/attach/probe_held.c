@@ -82,7 +82,7 @@ probe_await_fenced (const struct looks *all, uint64_t *deadline,
   if (*deadline == 0 && ms <= FENCED_MS) {
     *deadline = fp_deadline_in_ms (ms + FENCED_MORE_MS);
     if (p->waits != NULL)
-      p->waits (error->text, ms);
+      p->waits (p, error->text, ms);
   }
   if (*deadline == 0 || fp_deadline_passed (*deadline))
     return fp_fail (error, -EBUSY,

@@ -157,9 +157,11 @@ struct fp_volume_params {
   uint64_t held_since; /* seconds since 1970 */
   /* NULL, or a callback: why says what start-up waits for, ms how long it may
    * last.  fp_volume_start calls it once, if it takes more than a second.
-   * fp_volume_probe calls it once, if it waits for a lease.
+   * fp_volume_probe calls it once, if it waits for a lease.  p: these
+   * parameters.
    */
-  void (*waits) (const char *why, unsigned ms);
+  void (*waits) (const struct fp_volume_params *p, const char *why,
+                 unsigned ms);
 };
 
 #define FP_NOT_IN_ORDER_WHY                                                   \

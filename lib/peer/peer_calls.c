@@ -626,6 +626,6 @@ fp_peer_wait_up (struct fp_peer *peer, uint64_t deadline_ns, bool *told,
   if (r == 0 || !fp_deadline_passed (soon) || fp_deadline_passed (deadline_ns))
     return r;
   *told = true;
-  p->waits (error->text, (unsigned) fp_deadline_left_ms (deadline_ns));
+  p->waits (p, error->text, (unsigned) fp_deadline_left_ms (deadline_ns));
   return wait_up (peer, deadline_ns, error);
 }
