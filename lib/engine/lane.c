@@ -28,6 +28,32 @@ lane_freep (struct fp_lane **lanep)
   fp_lane_free (*lanep);
 }
 
+/* Map the lane's memory when the first transport, or the front end, needs it.
+ */
+static int
+lane_memory (struct fp_lane *lane)
+{
+  const struct fp_volume_params *p = lane->e->p;
+  unsigned nr = lane->nr_frags - lane->nr_bare;
+  size_t slots = (size_t) nr * p->slot_size;
+  size_t buffers =
+      lane->index < p->lanes ? (size_t) p->buffers * p->buffer_size : 0;
+  void *m;
+  int r;
+
+  if (lane->slots != NULL)
+    return 0;
+  r = fp_map_filled (&m, slots + buffers);
+  if (r < 0)
+    return r;
+  lane->slots = m;
+  lane->buffers = lane->slots + slots;
+  lane->memory_size = slots + buffers;
+  for (unsigned i = 0; i < nr; i++)
+    lane->frags[i].slot = lane->slots + (size_t) i * p->slot_size;
+  return 0;
+}
+
 int
 fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
              unsigned slots)
@@ -40,10 +66,18 @@ fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
   lane->e = e;
   lane->index = index;
   lane->nr_frags = lane->nr_slots = slots;
-  /* The heal lane does not hedge. */
-  lane->hedging = e->p->hedge && e->extents->copies > 1 && index < e->p->lanes;
+  /* The heal lane does not hedge, and has no buffers. */
+  if (index < e->p->lanes) {
+    lane->hedging = e->p->hedge && e->extents->copies > 1;
+    /* A request that is cut waits for fragments of others, if it needs more.
+     * A late answer to a hedged read must land in a slot, never in a buffer.
+     */
+    if (!lane->hedging)
+      lane->nr_bare = e->p->buffers * e->extents->copies;
+  }
   if (lane->hedging)
     lane->nr_frags += lane_hedge_spares (slots);
+  lane->nr_frags += lane->nr_bare;
   lane->next_look_ns = FP_NEVER;
   fp_mutex_init (&lane->lock);
   fp_cond_init (&lane->cond);
@@ -58,8 +92,17 @@ fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
   if (lane->conns == NULL || lane->frags == NULL)
     return -ENOMEM;
   for (unsigned i = 0; i < lane->nr_frags; i++) {
-    lane->frags[i].spare = i >= slots;
+    lane->frags[i].kind = i < slots                            ? FRAG_USUAL
+                          : i < lane->nr_frags - lane->nr_bare ? FRAG_SPARE
+                                                               : FRAG_BARE;
     lane_frag_put (lane, &lane->frags[i]);
+  }
+  /* The front end wants its buffers before any server is there. */
+  if (index < e->p->lanes && e->p->buffers > 0) {
+    int r = lane_memory (lane);
+
+    if (r < 0)
+      return r;
   }
   lane->listener = (struct fp_listener) { .wake = wake, .arg = lane };
   fp_notifier_listen (&e->extents->changes, &lane->listener);
@@ -77,7 +120,8 @@ fp_lane_free (struct fp_lane *lane)
       lane->queues[i]->ops->queue_free (lane->queues[i]);
   }
   if (lane->slots != NULL)
-    munmap (lane->slots, (size_t) lane->nr_frags * lane->e->p->slot_size);
+    munmap (lane->slots, lane->memory_size);
+  lane_front_close (lane);
   if (lane->wake_fd > 0)
     close (lane->wake_fd);
   pthread_cond_destroy (&lane->cond);
@@ -98,26 +142,8 @@ fp_lane_slot_memory (const struct fp_volume_params *p)
 {
   size_t slots = p->slots + (p->hedge ? lane_hedge_spares (p->slots) : 0);
 
-  return p->lanes * slots * p->slot_size;
-}
-
-/* Allocate the bounce memory when the first transport needs it. */
-static int
-lane_slots (struct fp_lane *lane)
-{
-  size_t size = (size_t) lane->nr_frags * lane->e->p->slot_size;
-  void *m;
-  int r;
-
-  if (lane->slots != NULL)
-    return 0;
-  r = fp_map_filled (&m, size);
-  if (r < 0)
-    return r;
-  lane->slots = m;
-  for (unsigned i = 0; i < lane->nr_frags; i++)
-    lane->frags[i].slot = lane->slots + (size_t) i * lane->e->p->slot_size;
-  return 0;
+  return p->lanes *
+         (slots * p->slot_size + (size_t) p->buffers * p->buffer_size);
 }
 
 /* Create the queue of this transport, if there is none.  Needs the lock. */
@@ -136,17 +162,22 @@ lane_queue (struct fp_lane *lane, const struct fp_transport_ops *ops)
     return 0;
   /* Hedged reads land in a slot, whatever the transport. */
   if (ops->registered || lane->hedging) {
-    r = lane_slots (lane);
+    r = lane_memory (lane);
     if (r < 0)
       return r;
   }
   if (ops->registered) {
     qp.memory = lane->slots;
-    qp.memory_size = (size_t) lane->nr_frags * lane->e->p->slot_size;
+    qp.memory_size = lane->memory_size;
   }
   r = ops->queue_new (&q, &qp);
   if (r < 0)
     return r;
+  r = lane_front_add (lane, q);
+  if (r < 0) {
+    ops->queue_free (q);
+    return r;
+  }
   lane->queues[i] = q;
   return 0;
 }
@@ -242,10 +273,10 @@ fp_lane_wake (struct fp_lane *lane)
    * a thread that is about to sleep sees one of the two.  If the flag was set
    * already, no thread has acted on it yet, and its setter writes to the fd.
    */
-  if (atomic_exchange (&lane->woken, true))
-    return;
-  if (write (lane->wake_fd, &one, sizeof one) == -1)
+  if (!atomic_exchange (&lane->woken, true) &&
+      write (lane->wake_fd, &one, sizeof one) == -1)
     assert (errno == EAGAIN); /* full, so it is readable already */
+  lane_front_wake (lane);
 }
 
 bool

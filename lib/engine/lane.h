@@ -147,7 +147,7 @@ void fp_lanes_touch_others (struct fp_engine *e, unsigned server,
 int fp_lane_flush_server (struct fp_lane *lane, unsigned server,
                           struct fp_extent *p);
 
-/* Return the most bytes that the buffers of the front ends' lanes need. */
+/* Return the most bytes that the slots and buffers of the lanes need. */
 size_t fp_lane_slot_memory (const struct fp_volume_params *p);
 
 unsigned fp_lane_users (const struct fp_lane *lane);

@@ -138,10 +138,11 @@ enter_all (struct fp_extents *t, uint64_t i, uint8_t in_sync)
  * if too few fragments are free.
  */
 static uint32_t
-write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
+write_size (struct fp_lane *lane, const struct fp_io *io, uint64_t i,
+            uint8_t in_sync, uint64_t left)
 {
   struct fp_extents *t = lane->e->extents;
-  struct frag *f = lane->free_frags;
+  struct frag *f = lane->free[lane_kind_for (lane, io->buf)];
 
   left = FP_MIN (left, (uint64_t) FP_ENGINE_LOCK_MAX);
   for (unsigned c = 0; c < t->copies; c++) {
@@ -155,8 +156,8 @@ write_size (struct fp_lane *lane, uint64_t i, uint8_t in_sync, uint64_t left)
       continue; /* post_all handles that */
     if (f == NULL)
       return 0;
+    left = lane_frag_size (lane, f, conn->ops, left);
     f = f->next;
-    left = lane_frag_size (lane, conn->ops, left);
   }
   return (uint32_t) left;
 }
@@ -195,7 +196,7 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
 
   for (unsigned c = 0; c < t->copies; c++) {
     struct fp_extent *p = fp_copies_get (t, i, c);
-    struct frag *f = lane->free_frags;
+    struct frag *f = lane->free[lane_kind_for (lane, io->buf)];
     struct fp_conn *conn;
 
     if (!(set >> c & 1) || p->copy.remote.map != NULL)
@@ -210,13 +211,11 @@ post_all (struct fp_lane *lane, struct fp_io *io, uint64_t i, uint8_t set,
     f->user = user;
     f->op.kind = FP_OP_WRITE;
     f->op.length = n;
-    f->op.local = user;
-    if (conn->ops->registered) {
-      f->op.local = f->head->slot;
-      /* The head may be of another transport, and its slot still unused. */
-      if (filled != f->head->slot)
-        memcpy (f->head->slot, user, n);
-      filled = f->head->slot;
+    f->op.local = lane_frag_memory (f->head, conn->ops, user);
+    /* The head may be of another transport, and its slot still unused. */
+    if (f->op.local != user && filled != f->op.local) {
+      memcpy (f->op.local, user, n);
+      filled = f->op.local;
     }
     /* The entries of copy c are nr extents behind those of copy c - 1. */
     if (lane_post (lane, f, io, p, at + ((uint64_t) c * t->nr << t->shift)) !=
@@ -322,7 +321,7 @@ write_some (struct fp_lane *lane, struct fp_io *io, uint64_t i,
                ? wait_for_copy (lane, io, i, in_sync)
                : GO_ON; /* look again */
   }
-  n = write_size (lane, i, in_sync, left);
+  n = write_size (lane, io, i, in_sync, left);
   if (n == 0 || !fp_engine_lock (lane->e, i, in, n)) {
     leave_all (t, i, in_sync);
     return BLOCKED;

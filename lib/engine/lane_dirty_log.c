@@ -48,7 +48,7 @@ post (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p, uint64_t k,
 {
   const struct fp_extents *t = lane->e->extents;
   struct fp_conn *conn = lane->conns[p->copy.server].conn;
-  struct frag *f = lane->free_frags;
+  struct frag *f = lane->free[FRAG_USUAL];
   const struct fp_dirty_log *d = lane->e->dirty_log;
   enum issue why;
 

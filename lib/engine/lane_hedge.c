@@ -189,11 +189,11 @@ static bool
 send_to (struct fp_lane *lane, struct frag *f, struct fp_extent *p)
 {
   struct lane_conn *lc = &lane->conns[p->copy.server];
-  struct frag *h = lane->spare_frags;
+  struct frag *h = lane->free[FRAG_SPARE];
 
   if (lc->conn == NULL || p->copy.server == f->server ||
       p->copy.remote.map != NULL ||
-      lane_frag_size (lane, lc->conn->ops, f->op.length) < f->op.length)
+      lane_frag_size (lane, h, lc->conn->ops, f->op.length) < f->op.length)
     return false;
   h->head = NULL;
   h->user = f->user;
@@ -253,7 +253,7 @@ hedge (struct fp_lane *lane, struct frag *f)
 static void
 try_hedge (struct fp_lane *lane, struct frag *f)
 {
-  if (lane->tokens < COST || lane->spare_frags == NULL) {
+  if (lane->tokens < COST || lane->free[FRAG_SPARE] == NULL) {
     if (!f->refused)
       count (&lane->hedges_refused, 1);
     f->refused = true; /* counted once, tried again */
@@ -270,10 +270,10 @@ try_hedge (struct fp_lane *lane, struct frag *f)
 static void
 swap_spare (struct frag *f, struct frag *g)
 {
-  bool spare = f->spare;
+  enum frag_kind kind = f->kind;
 
-  f->spare = g->spare;
-  g->spare = spare;
+  f->kind = g->kind;
+  g->kind = kind;
 }
 
 /* Detach f from its io, which has its answer and owns its buffer again. */
@@ -308,13 +308,13 @@ lane_hedge_done (struct fp_lane *lane, struct frag *f)
   f->twin = twin->twin = NULL;
   if (f->op.status < 0) {
     /* The twin is the only one left. */
-    if (twin->spare)
+    if (twin->kind == FRAG_SPARE)
       swap_spare (f, twin);
     return false;
   }
-  count (f->spare ? &lane->hedges_won : &lane->hedges_lost, 1);
+  count (f->kind == FRAG_SPARE ? &lane->hedges_won : &lane->hedges_lost, 1);
   /* The fragment that is now free serves requests.  The late twin is spare. */
-  if (f->spare)
+  if (f->kind == FRAG_SPARE)
     swap_spare (f, twin);
   make_late (twin);
   return true;

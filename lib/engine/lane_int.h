@@ -6,7 +6,8 @@
  * copies, and writes to all of them.  lane_dirty_log.c marks what is being
  * written.  lane_deadline.c says how long things may take, and lane_fail.c
  * whom a failure is held against.  lane_hedge.c hedges reads, lane_flush.c
- * flushes, and lane_touch.c reads a byte of a server.
+ * flushes, and lane_touch.c reads a byte of a server.  lane_front.c lets a
+ * front end sleep in its own event loop.
  */
 
 #ifndef FP_LANE_INT_H
@@ -28,11 +29,21 @@
 
 #define NR_QUEUES 4 /* one for each transport bit */
 
+/* Each kind has a free list of its own. */
+enum frag_kind {
+  FRAG_USUAL, /* for requests */
+  /* For hedges and late answers, which so take no fragment from requests. */
+  FRAG_SPARE,
+  FRAG_BARE, /* has no slot: for ios whose memory is a buffer */
+  NR_FRAG_KINDS
+};
+
 /* One transfer.  op comes first, so a completed op is its fragment. */
 struct frag {
   struct fp_op op;
   struct fp_io *io;    /* NULL: a late answer, not waited for */
   unsigned char *slot; /* bounce memory, for a registered transport */
+  enum frag_kind kind;
   unsigned char *user; /* caller's memory: source or destination */
   struct fp_extent *extent;
   uint64_t at; /* linear address: stripe.h */
@@ -51,7 +62,6 @@ struct frag {
   uint32_t held; /* bytes that are locked there; 0: none */
 
   /* For a read that may be hedged: lane_hedge.c. */
-  bool spare;        /* belongs to fp_lane.spare_frags */
   bool watched;      /* the fields below are valid */
   bool hedged;       /* was sent to a second copy, or is that read */
   bool refused;      /* a hedge was due but not possible */
@@ -101,8 +111,9 @@ struct fp_lane {
   struct fp_engine *e;
   unsigned index;
   unsigned nr_slots; /* without spare ones */
-  unsigned nr_frags; /* with spare ones */
-  bool hedging;      /* reads are hedged: lane_hedge.c */
+  unsigned nr_frags; /* with spare ones, and bare ones behind them */
+  unsigned nr_bare;
+  bool hedging; /* reads are hedged: lane_hedge.c */
   _Atomic unsigned users;
 
   _Atomic unsigned knocking; /* threads that want the lock: pollers yield */
@@ -116,10 +127,12 @@ struct fp_lane {
   struct fp_queue *queues[NR_QUEUES];
   unsigned opening[NR_QUEUES]; /* connections being opened, per queue */
   bool posted[NR_QUEUES];      /* ops were posted since the last kick */
-  unsigned char *slots;
-  struct frag *frags, *free_frags;
-  /* For hedges and late answers, which so take no fragment from requests. */
-  struct frag *spare_frags;
+  /* One mapping: a slot for each fragment that has one, then the buffers of
+   * the front end.  Registered as a whole where a transport needs that.
+   */
+  unsigned char *slots, *buffers;
+  size_t memory_size; /* bytes */
+  struct frag *frags, *free[NR_FRAG_KINDS];
   struct frag *active_head, *active_tail;
   struct io_list pending, parked, completed;
   unsigned outstanding; /* ios submitted and not yet taken back (async) */
@@ -135,6 +148,13 @@ struct fp_lane {
 
   int wake_fd;
   _Atomic bool woken;
+
+  /* lane_front.c.  The descriptors are 0 until lane_front_fd makes them. */
+  int front_fd;      /* an epoll: front_wake_fd, and fds of the transports */
+  int front_wake_fd; /* an eventfd: lane_front_wake writes to it */
+  uint64_t front_until_ns; /* end of the sleep, by fp_now_ns */
+  _Atomic bool front_asleep;
+  bool fresh; /* an io was started, and no round has looked at it */
 
   _Atomic uint64_t inflight, poll_hits, sleeps;
   _Atomic uint64_t hedges, hedges_won, hedges_lost, hedges_refused;
@@ -196,10 +216,29 @@ lane_unlock (struct fp_lane *lane)
   fp_unlockp (&m);
 }
 
-/* Wake the polling thread if it would sleep beyond ns. */
+/* lane_front.c: a front end that sleeps in its own event loop */
+
+/* Return the front end's descriptor, which is readable when it must poll, or
+ * -errno.  Make it at the first call.  Takes the lock.
+ */
+int lane_front_fd (struct fp_lane *lane);
+/* Prepare to sleep until the descriptor is readable, or until *until_ns.
+ * Return false if the front end must poll now.  Takes the lock.
+ */
+bool lane_front_sleep (struct fp_lane *lane, uint64_t *until_ns);
+/* Wake the front end if it sleeps.  Any thread, with the lock or without. */
+void lane_front_wake (struct fp_lane *lane);
+/* Let q wake the front end, if there is a descriptor.  Needs the lock. */
+int lane_front_add (struct fp_lane *lane, const struct fp_queue *q);
+/* Close the descriptors.  No other thread uses the lane. */
+void lane_front_close (struct fp_lane *lane);
+
+/* Wake the polling thread and the front end, if they would sleep beyond ns. */
 static inline void
 lane_awake_by (struct fp_lane *lane, uint64_t ns)
 {
+  if (ns < lane->front_until_ns)
+    lane_front_wake (lane);
   if (lane->asleep && ns < lane->sleep_until_ns) {
     lane->sleep_until_ns = 0;
     fp_lane_wake (lane);
@@ -218,6 +257,19 @@ lane_scan_by (struct fp_lane *lane, uint64_t ns)
 
 #define LANE_LOCK_SCOPE(lane)                                                 \
   FP_CLEANUP (fp_unlockp) pthread_mutex_t *_lane_lock = lane_lock (lane)
+
+/* Return the kind of fragments for transfers to or from buf: bare ones if it
+ * is in a buffer (fp_lane_buffer).
+ */
+static inline enum frag_kind
+lane_kind_for (const struct fp_lane *lane, const void *buf)
+{
+  bool is_buffer = lane->nr_bare > 0 &&
+                   (uintptr_t) buf - (uintptr_t) lane->buffers <
+                       (size_t) lane->e->p->buffers * lane->e->p->buffer_size;
+
+  return is_buffer ? FRAG_BARE : FRAG_USUAL;
+}
 
 static inline void
 count (_Atomic uint64_t *counter, uint64_t n)
@@ -364,9 +416,18 @@ enum issue lane_issue (struct fp_lane *lane, struct fp_io *io);
  * extent now.  Schedule the next time.
  */
 bool lane_may_ask (struct fp_lane *lane, struct fp_io *io);
-/* Return how much of `left` fits one fragment of transport ops. */
-uint32_t lane_frag_size (const struct fp_lane *lane,
+/* Return how much of `left` fits fragment f on transport ops. */
+uint32_t lane_frag_size (const struct fp_lane *lane, const struct frag *f,
                          const struct fp_transport_ops *ops, uint64_t left);
+/* Return the memory that f transfers: its slot if ops needs registered memory
+ * and f has a slot, else user.
+ */
+static inline void *
+lane_frag_memory (const struct frag *f, const struct fp_transport_ops *ops,
+                  void *user)
+{
+  return ops->registered && f->kind != FRAG_BARE ? f->slot : user;
+}
 /* Start the transfer of f to or from the copy at p, which was entered.  f is
  * the first fragment of its free list.  kind, length and local of its op are
  * set.  at is the linear address at that entry.
@@ -402,6 +463,9 @@ void lane_active_append (struct fp_lane *lane, struct frag *f);
  * a change.
  */
 bool lane_await (struct fp_lane *lane, const struct lane_wait *w);
+
+/* Return false if polling would keep this host from doing the transfers. */
+bool lane_may_poll (const struct fp_lane *lane);
 
 /* List the fds to poll before sleeping, the wake-up first.  Return true if the
  * caller must not sleep.

@@ -66,12 +66,12 @@ no_connection (const struct fp_lane *lane, struct fp_io *io)
 }
 
 uint32_t
-lane_frag_size (const struct fp_lane *lane, const struct fp_transport_ops *ops,
-                uint64_t left)
+lane_frag_size (const struct fp_lane *lane, const struct frag *f,
+                const struct fp_transport_ops *ops, uint64_t left)
 {
   if (left > ops->max_transfer)
     left = ops->max_transfer;
-  if (ops->registered && left > lane->e->p->slot_size)
+  if (ops->registered && f->kind != FRAG_BARE && left > lane->e->p->slot_size)
     left = lane->e->p->slot_size;
   return (uint32_t) left;
 }
@@ -104,10 +104,7 @@ lane_post (struct fp_lane *lane, struct frag *f, struct fp_io *io,
     fp_peer_poke (lane->e->peers->at[copy->server]);
     return no_connection (lane, io);
   }
-  if (f->spare)
-    lane->spare_frags = f->next;
-  else
-    lane->free_frags = f->next;
+  lane->free[f->kind] = f->next;
   f->watched = false;
   f->sent_ns = fp_now_ns ();
   f->deadline_ns = f->sent_ns + lane_transfer_ns (lane);
@@ -136,7 +133,7 @@ send_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   struct fp_extents *t = lane->e->extents;
   struct lane_conn *lc = &lane->conns[p->copy.server];
   const struct fp_transport_ops *ops;
-  struct frag *f = lane->free_frags;
+  struct frag *f = lane->free[lane_kind_for (lane, io->buf)];
 
   if (lc->conn == NULL) {
     *out = no_connection (lane, io);
@@ -149,14 +146,14 @@ send_frag (struct fp_lane *lane, struct fp_io *io, struct fp_extent *p,
   f->head = NULL;
   f->user = (unsigned char *) io->buf + io->issued;
   f->op.kind = io->kind == FP_IO_READ ? FP_OP_READ : FP_OP_WRITE;
-  f->op.length = lane_frag_size (lane, ops, left);
-  f->op.local = ops->registered ? f->slot : f->user;
+  f->op.length = lane_frag_size (lane, f, ops, left);
+  f->op.local = lane_frag_memory (f, ops, f->user);
   if (io->kind == FP_IO_WRITE) {
     if (io->target == NULL)
       fp_extent_set_written (t, at >> t->shift, at & (t->extent_size - 1),
                              f->op.length);
-    if (ops->registered)
-      memcpy (f->slot, f->user, f->op.length);
+    if (f->op.local != f->user)
+      memcpy (f->op.local, f->user, f->op.length);
   }
   *out = lane_post (lane, f, io, p, at);
   return *out == GO_ON ? f->op.length : 0;

@@ -70,9 +70,13 @@ complete (struct fp_lane *lane, struct fp_io *io, int status)
   io->done = true;
   if (lane->sleepers > 0)
     pthread_cond_broadcast (&lane->cond);
-  /* Wake the sleeping poller: another thread collected what it waits for. */
+  /* Wake the poller or the front end, if it sleeps: another thread collected
+   * its transfer.
+   */
   if (lane->asleep)
     fp_lane_wake (lane);
+  else
+    lane_front_wake (lane);
 }
 
 static void
@@ -119,11 +123,9 @@ settle (struct fp_lane *lane, struct fp_io *io)
 void
 lane_frag_put (struct fp_lane *lane, struct frag *f)
 {
-  struct frag **list = f->spare ? &lane->spare_frags : &lane->free_frags;
-
   f->tail = FP_TAIL_NONE;
-  f->next = *list;
-  *list = f;
+  f->next = lane->free[f->kind];
+  lane->free[f->kind] = f;
 }
 
 void
@@ -263,6 +265,7 @@ issue_pending (struct fp_lane *lane)
 {
   struct fp_io *io;
 
+  lane->fresh = false;
   while ((io = lane->pending.head) != NULL) {
     enum issue r = lane_issue (lane, io);
 

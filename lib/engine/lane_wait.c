@@ -82,6 +82,17 @@ sleep_time (struct fp_lane *lane, const struct lane_wait *w, uint64_t now)
                              .tv_nsec = (long) (ns % FP_NS_PER_S) };
 }
 
+bool
+lane_may_poll (const struct fp_lane *lane)
+{
+  for (unsigned i = 0; i < NR_QUEUES; i++)
+    if (lane->queues[i] != NULL &&
+        atomic_load_explicit (&lane->queues[i]->sleep_at_once,
+                              memory_order_relaxed))
+      return false;
+  return true;
+}
+
 /* Poll for all threads until w is over or interrupted. */
 static void
 poll_for_all (struct fp_lane *lane, const struct lane_wait *w)
@@ -97,12 +108,8 @@ poll_for_all (struct fp_lane *lane, const struct lane_wait *w)
   /* Polling pays if the answer usually comes while we poll. */
   if (lane->wait_ewma_ns > budget + budget / 2)
     budget = 0;
-  for (unsigned i = 0; i < NR_QUEUES; i++) {
-    if (lane->queues[i] != NULL &&
-        atomic_load_explicit (&lane->queues[i]->sleep_at_once,
-                              memory_order_relaxed))
-      budget = 0;
-  }
+  if (!lane_may_poll (lane))
+    budget = 0;
 
   for (;;) {
     lane_progress (lane);
@@ -149,6 +156,7 @@ wait_for (struct fp_lane *lane, const struct lane_wait *w)
     lane->polling = true;
     poll_for_all (lane, w);
     lane->polling = false;
+    lane_front_wake (lane); /* no other thread polls now */
     if (lane->sleepers > 0)
       pthread_cond_broadcast (&lane->cond);
   }
@@ -207,9 +215,14 @@ fp_lane_start (struct fp_lane *lane, struct fp_io *io)
   io->start_ns = fp_now_ns ();
   io->made_ns = 0;
   io->front = io->kind == FP_IO_WRITE && !io->migrate;
+  assert (lane_kind_for (lane, io->buf) == FRAG_USUAL ||
+          lane_kind_for (lane, (char *) io->buf + io->length - 1) ==
+              FRAG_BARE);
   LANE_LOCK_SCOPE (lane);
   lane->outstanding++;
   enqueue (lane, io);
+  lane->fresh = true;
+  lane_front_wake (lane);
 }
 
 struct fp_io *
@@ -218,6 +231,7 @@ fp_lane_collect (struct fp_lane *lane, uint64_t deadline_ns)
   struct fp_io *ios;
 
   LANE_LOCK_SCOPE (lane);
+  atomic_store (&lane->front_asleep, false);
   lane_progress (lane);
   (void) wait_for (lane, &(struct lane_wait) {
                              .is_over = has_completed,

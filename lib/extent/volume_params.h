@@ -21,8 +21,10 @@
 #define FP_MAX_SERVERS 64
 #define FP_MAX_COPIES 4
 #define FP_MAX_LANES 64
-#define FP_MAX_IO (32u << 20)       /* most bytes in one call */
-#define FP_STRIPE_SIZE (128u << 10) /* default, bytes */
+#define FP_MAX_BUFFERS 64u
+#define FP_MAX_BUFFER_MEMORY (4u << 20) /* bytes of a lane */
+#define FP_MAX_IO (32u << 20)           /* most bytes in one call */
+#define FP_STRIPE_SIZE (128u << 10)     /* default, bytes */
 
 struct fp_seal_key; /* filter/seal_key.h */
 
@@ -118,8 +120,14 @@ struct fp_volume_params {
   unsigned lanes;     /* 1..FP_MAX_LANES */
   unsigned slots;     /* per lane */
   uint32_t slot_size; /* bytes, a multiple of 4096 */
-  bool reserve_full;  /* all extents get memory before the first request */
-  uint64_t move_rate; /* bytes a second of fp_volume_drain; 0 = no limit */
+  /* Buffers of a lane, for ios of the front end: fp_lane_buffer.  All of them
+   * may be in flight at once, so they are limited to what a slow network
+   * carries in time.
+   */
+  unsigned buffers;     /* at most FP_MAX_BUFFERS; 0: none */
+  uint32_t buffer_size; /* bytes, a multiple of 4096 */
+  bool reserve_full;    /* all extents get memory before the first request */
+  uint64_t move_rate;   /* bytes a second of fp_volume_drain; 0 = no limit */
   /* Send a slow read to another copy, too (lane_hedge.c).  No effect with one
    * copy, or over shm.
    */

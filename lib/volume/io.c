@@ -200,6 +200,34 @@ fp_lane_poll (struct fp_lane *lane, bool wait)
   return ios;
 }
 
+void *
+fp_lane_buffer (const struct fp_lane *lane, unsigned i)
+{
+  const struct fp_volume_params *p = lane->e->p;
+
+  assert (i < p->buffers && lane->index < p->lanes);
+  return lane->buffers + (size_t) i * p->buffer_size;
+}
+
+int
+fp_lane_fd (struct fp_lane *lane)
+{
+  return lane_front_fd (lane);
+}
+
+bool
+fp_lane_may_poll (struct fp_lane *lane)
+{
+  LANE_LOCK_SCOPE (lane);
+  return lane_may_poll (lane);
+}
+
+bool
+fp_lane_sleep (struct fp_lane *lane, uint64_t *until_ns)
+{
+  return lane_front_sleep (lane, until_ns);
+}
+
 /* ---- counts ---- */
 
 static size_t

@@ -88,12 +88,22 @@ ask_servers (void *arg)
 }
 
 static bool
+has_valid_buffers (const struct fp_volume_params *p)
+{
+  return p->buffers == 0 ||
+         (p->buffers <= FP_MAX_BUFFERS && p->buffer_size > 0 &&
+          p->buffer_size % 4096 == 0 &&
+          p->buffer_size <= FP_MAX_BUFFER_MEMORY / p->buffers);
+}
+
+static bool
 are_valid (const struct fp_volume_params *p)
 {
   return p->nr_servers > 0 && p->nr_servers <= FP_MAX_SERVERS && p->size > 0 &&
          p->size % 512 == 0 && p->lanes > 0 && p->lanes <= FP_MAX_LANES &&
          p->slots > 0 && p->slot_size > 0 && p->slot_size % 4096 == 0 &&
-         p->copies > 0 && p->copies <= FP_MAX_COPIES && may_be_sealed (p) &&
+         has_valid_buffers (p) && p->copies > 0 &&
+         p->copies <= FP_MAX_COPIES && may_be_sealed (p) &&
          !(p->read_only &&
            (!p->resume || p->name[0] == '\0' || p->takeover ||
             p->reserve_full || p->joins != 0 || p->leaves != 0));

@@ -7,19 +7,20 @@
  * and the tests call it the same way.
  *
  * A lane is what one connection of a front end uses for its I/O: data
- * connections to the servers, and slots.  Lanes are made at start-up, so that
- * nothing has to be made later.  If there are more callers than lanes, they
- * share them.
+ * connections to the servers, slots and buffers.  Lanes are made at start-up,
+ * so that nothing has to be made later.  If there are more callers than lanes,
+ * they share them.
  *
  * Units:    offset, length and sizes are bytes; times say theirs.
  * Errors:   0 or a negative errno value.  -EIO: the data is lost, or no server
  *           that has it came back within await_ms.  -EINVAL: outside the
  *           volume.  -ENOSPC: no server has room for an extent.  -ESHUTDOWN.
  * Threads:  all calls that take a lane or a started volume may be made from
- *           any thread at any time.
- * Memory:   nothing below the line 'I/O' allocates, opens a file or logs.  It
- *           waits at most await_ms, plus the time for transfers in flight
- *           (timeout_ms) and for servers to list their slabs.
+ *           any thread at any time.  Those of an event loop say so.
+ * Memory:   nothing below the line 'I/O' allocates, opens a file or logs,
+ *           except fp_lane_fd.  It waits at most await_ms, plus the time for
+ *           transfers in flight (timeout_ms) and for servers to list their
+ *           slabs.
  */
 
 #ifndef FP_VOLUME_H
@@ -44,7 +45,7 @@ struct fp_lane;
  */
 uint64_t fp_volume_seal_memory (const struct fp_volume_params *p);
 
-/* Return the most bytes that the buffers of the front ends' lanes need. */
+/* Return the most bytes that the slots and buffers of the lanes need. */
 size_t fp_volume_slot_memory (const struct fp_volume_params *p);
 
 /* Set defaults for all but servers, nr_servers and size. */
@@ -118,6 +119,39 @@ int fp_lane_submit (struct fp_lane *lane, struct fp_io *io);
  * is none, but some are in flight, sleep until one is done.
  */
 struct fp_io *fp_lane_poll (struct fp_lane *lane, bool wait);
+
+/* Return buffer i of the lane, below fp_volume_params.buffers.  It has
+ * buffer_size bytes, whole pages, and lives as long as the volume.  An io may
+ * use any part of one buffer, but not cross its end.  Its bytes go through no
+ * slot, unless reads are hedged.
+ */
+void *fp_lane_buffer (const struct fp_lane *lane, unsigned i);
+
+/* For a front end with its own event loop.  Only the thread of this loop calls
+ * fp_lane_poll, fp_lane_fd and fp_lane_sleep of the lane.  Other threads may
+ * use all other calls.
+ *
+ *   submit new ios
+ *   handle the ios that fp_lane_poll (lane, false) returns
+ *   if (fp_lane_sleep (lane, &until_ns))
+ *     wait until fp_lane_fd is readable, or fp_now_ns reaches until_ns
+ *
+ * fp_lane_submit only queues an io, and fp_lane_poll sends it.
+ *
+ * fp_lane_fd returns a descriptor, or -errno.  Call it at start-up, because it
+ * allocates, and before fp_lane_sleep.  Poll it for reading, but do not read
+ * or close it.
+ *
+ * fp_lane_sleep returns false if the loop must go on at once.  fp_now_ns can
+ * stand still: so turn until_ns into a relative timeout.  It may be past.
+ */
+int fp_lane_fd (struct fp_lane *lane);
+bool fp_lane_sleep (struct fp_lane *lane, uint64_t *until_ns);
+/* Return true if the loop may call fp_lane_poll again and again for a while,
+ * before it sleeps.  false: this host's processors do the transfers
+ * (soft-RoCE). The answer changes when a connection opens.
+ */
+bool fp_lane_may_poll (struct fp_lane *lane);
 
 /* ---- moving extents while they are in use: migrate.h ---- */
 

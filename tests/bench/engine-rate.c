@@ -2,12 +2,15 @@
 /* engine-rate.c - measure the engine, without a front end: random requests of
  * one size at one depth, a fixed number of them.
  *
- *   engine-rate shm|tcp|rdma ADDR read|write SIZE DEPTH COUNT [THREADS]
+ *   engine-rate shm|tcp|rdma ADDR read|write SIZE DEPTH COUNT
+ *               [THREADS [buffers]]
  *
  * Print the requests a second of all threads together, and the mean time of a
  * request in us.  SIZE is 512 to 1048576, DEPTH at most 64, THREADS 16.  Each
  * thread has a lane of its own and makes COUNT requests, at depth 1 by
- * fp_lane_read and fp_lane_write, else by fp_lane_submit.
+ * fp_lane_read and fp_lane_write, else by fp_lane_submit.  With "buffers" all
+ * use fp_lane_submit, and buffers of the lane (fp_lane_buffer) instead of
+ * memory from malloc.  SIZE is a multiple of 4096 then.
  *
  * engine-rate-sim is the same program with a simulated card (sim/card.h) in
  * the place of shm.
@@ -37,7 +40,7 @@ struct job {
   uint32_t size;
   unsigned depth;
   uint64_t count;
-  bool write;
+  bool write, buffers;
   unsigned char *buf;
   uint64_t random, ns;
   int err;
@@ -74,7 +77,8 @@ submit (struct job *j, struct fp_io *io)
     .kind = j->write ? FP_IO_WRITE : FP_IO_READ,
     .length = j->size,
     .offset = next_offset (j),
-    .buf = j->buf + (size_t) (io - j->ios) * j->size,
+    .buf = j->buffers ? fp_lane_buffer (j->lane, (unsigned) (io - j->ios))
+                      : j->buf + (size_t) (io - j->ios) * j->size,
   };
   return fp_lane_submit (j->lane, io);
 }
@@ -115,7 +119,7 @@ run (void *vp)
   struct job *j = vp;
   uint64_t start = fp_mono_ns ();
 
-  j->err = j->depth == 1 ? run_sync (j) : run_async (j);
+  j->err = j->depth == 1 && !j->buffers ? run_sync (j) : run_async (j);
   j->ns = fp_mono_ns () - start;
   return NULL;
 }
@@ -192,7 +196,7 @@ static int
 usage (void)
 {
   fprintf (stderr, "usage: engine-rate shm|tcp|rdma ADDR read|write SIZE "
-                   "DEPTH COUNT [THREADS]\n");
+                   "DEPTH COUNT [THREADS [buffers]]\n");
   return 2;
 }
 
@@ -217,13 +221,21 @@ main (int argc, char *argv[])
   job.size = (uint32_t) atoi (argv[4]);
   job.depth = (unsigned) atoi (argv[5]);
   job.count = (uint64_t) atoll (argv[6]);
+  job.buffers = argc > 8 && strcmp (argv[8], "buffers") == 0;
   if (p.transports == 0 || (!job.write && strcmp (argv[3], "read") != 0) ||
       fp_addr_parse (&p.servers[0], argv[2], &why) < 0 || job.size < 512 ||
       job.size > FILL || job.depth < 1 || job.depth > MAX_DEPTH ||
-      job.count < 1 || threads < 1 || threads > MAX_THREADS)
+      job.count < 1 || threads < 1 || threads > MAX_THREADS ||
+      (job.buffers && (job.size % 4096 != 0 ||
+                       job.size * job.depth > FP_MAX_BUFFER_MEMORY)) ||
+      (argc > 8 && !job.buffers))
     return usage ();
   p.slots = 2 * job.depth;
   p.lanes = threads;
+  if (job.buffers) {
+    p.buffers = job.depth;
+    p.buffer_size = job.size;
+  }
   r = fp_volume_probe (&p, &error);
   if (r == 0)
     r = fp_volume_start (&v, &p, &error);

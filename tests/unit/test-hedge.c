@@ -60,8 +60,8 @@ all_free (void)
     pause_ms (1);
   }
   LANE_LOCK_SCOPE (lane); /* peers use the lane, too */
-  assert_int_equal (length (lane->free_frags), lane->nr_slots);
-  assert_int_equal (length (lane->spare_frags),
+  assert_int_equal (length (lane->free[FRAG_USUAL]), lane->nr_slots);
+  assert_int_equal (length (lane->free[FRAG_SPARE]),
                     lane_hedge_spares (lane->nr_slots));
   assert_int_equal (first_conn->watched, 0);
   assert_int_equal (second_conn->watched, 0);
@@ -246,7 +246,7 @@ test_second_wins (void **state)
     for (uint64_t i = 0; i < EXTENTS; i++)
       assert_int_equal (get (i), i + 1);
   assert_int_equal (fp_fake_server_held (first), 1);
-  assert_int_equal (length (lane->free_frags), lane->nr_slots);
+  assert_int_equal (length (lane->free[FRAG_USUAL]), lane->nr_slots);
   assert_true (fp_fake_server_release (first, 0, 0));
   all_free ();
   for (unsigned n = 0; n < IO; n++)
@@ -571,7 +571,7 @@ test_spares (void **state)
   }
   assert_int_equal (counts ().sent, spares);
   assert_int_equal (counts ().refused, lane->nr_slots - spares);
-  assert_int_equal (length (lane->spare_frags), 0);
+  assert_int_equal (length (lane->free[FRAG_SPARE]), 0);
   assert_int_equal (fp_fake_server_held (first) + fp_fake_server_held (second),
                     lane->nr_slots + spares);
   fp_fake_server_hold (first, false);
