@@ -19,6 +19,11 @@ vm_klog_bad='\bBUG:|kernel BUG at|WARNING:|Oops|general protection fault'
 vm_klog_bad+='|INFO: task .* blocked|blocked for more than|soft lockup'
 vm_klog_bad+='|hard LOCKUP|refcount_t:|KASAN|UBSAN|Kernel panic'
 
+# Parameters of the kernel. A processor that is locked up stays so. The kernel
+# prints where all of them are, and ends the guest long before its timeout.
+vm_parameters='console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable'
+vm_parameters+=' softlockup_all_cpu_backtrace=1 softlockup_panic=1'
+
 vm_options_help ()
 {
     cat <<'END'
@@ -194,7 +199,7 @@ vm_boot ()
         -m "$opt_memory" -smp "$opt_cpus" -nodefaults -display none \
         -no-reboot -pidfile "$control/qemu.pid" \
         -kernel "$vm_kernel/boot/vmlinuz-$vm_release" -initrd "$vm_initrd" \
-        -append "console=ttyS0 loglevel=5 panic=-1 mitigations=off tsc=reliable $(vm_tsc)" \
+        -append "$vm_parameters $(vm_tsc)" \
         -serial "file:$control/klog" \
         -device virtio-serial-pci -chardev stdio,id=out,signal=off \
         -device virtconsole,chardev=out \
@@ -246,6 +251,23 @@ vm_judge_klog ()
     fi
 }
 
+# vm_say_klog CONTROL: print the kernel log on standard error, from its first bad
+# line on, for that is what the others come from. Print its end if none is bad.
+vm_say_klog ()
+{
+    local first
+
+    [[ -f $1/klog ]] || return 0
+    first=$(tr -d '\r' < "$1/klog" | grep -a -n -m 1 -E "$vm_klog_bad" | cut -d: -f1) || true
+    if [[ -n $first ]]; then
+        vm_say "its kernel log from the first bad line:"
+        sed -n "$first,$((first + 199))p" "$1/klog" >&2
+    else
+        vm_say "the end of its kernel log:"
+        tail -n 25 "$1/klog" >&2
+    fi
+}
+
 # vm_judge CONTROL NAME QEMU-STATUS: set vm_verdict to the exit status for a
 # guest that has ended. Print on standard error what went wrong, unless it was
 # the command.
@@ -262,12 +284,12 @@ vm_judge ()
         vm_say "$name: set-up failed: $(<"$control/setup-failed")"
         vm_verdict=$vm_status_died
     elif (( qemu_status == 124 || qemu_status == 137 )); then
-        vm_say "$name: timeout; the end of its kernel log:"
-        [[ ! -f $control/klog ]] || tail -n 25 "$control/klog" >&2
+        vm_say "$name: timeout"
+        vm_say_klog "$control"
         vm_verdict=$vm_status_timeout
     else
-        vm_say "$name: guest died; the end of its kernel log:"
-        [[ ! -f $control/klog ]] || tail -n 25 "$control/klog" >&2
+        vm_say "$name: guest died"
+        vm_say_klog "$control"
         vm_verdict=$vm_status_died
     fi
     vm_judge_klog "$control" "$name"
