@@ -64,7 +64,7 @@ claim 0 "--ignore-klog forgives it" \
 # A write to a frozen file system sleeps, and cannot be killed.
 claim 126 "a hung task fails the run" \
     "$vm/run" --timeout 300 -M brd bash -c '
-        sysctl -n kernel.hung_task_timeout_secs
+        sysctl -n kernel.hung_task_timeout_secs kernel.softlockup_panic
         sysctl -q kernel.hung_task_timeout_secs=3 \
             kernel.hung_task_check_interval_secs=1
         mkfs.ext4 -q /dev/ram0 && mount /dev/ram0 /mnt || exit 1
@@ -72,6 +72,7 @@ claim 126 "a hung task fails the run" \
         touch /mnt/file &
         dmesg --follow | timeout 120 grep -q "blocked for more than"'
 claim_output '^30$' "hung task detection is on"
+claim_output '^1$' "a locked-up processor ends the run"
 
 claim 125 "a crash is a death" "$vm/run" sh -c 'echo c > /proc/sysrq-trigger'
 claim_output 'Kernel panic' "the kernel log tells how"
