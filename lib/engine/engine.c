@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -83,7 +84,10 @@ fp_engine_init (struct fp_engine *e, struct fp_peers *peers,
       .lanes = p->lanes,
       .copies = p->copies,
       .await_ms = await_ms,
-      .send_ms = await_ms - FP_MIN (await_ms / 4, p->timeout_ms),
+      .end_ms = p->sends_once ? UINT_MAX : await_ms,
+      .send_ms = p->sends_once
+                     ? UINT_MAX
+                     : await_ms - FP_MIN (await_ms / 4, p->timeout_ms),
       .changes = &peers->extents->changes,
     },
     .p = p,

@@ -4,7 +4,7 @@
  *
  *   a transfer, several copies          3/8 timeout.
  *   a transfer, the only in-sync copy   timeout.
- *   a front end's write, in flight      Until await after it was made.
+ *   a front end's write, in flight      Until end_ms after it was made.
  *   a front end's write, not sent       Until send_ms after that (block.h).
  *   any other request                   await.
  *   an io with another way              timeout, or twice that.
@@ -79,7 +79,7 @@ lane_give_up_ns (const struct fp_lane *lane, const struct fp_io *io)
 
   if (io->front) {
     uint64_t left = fp_block_left_ns (b, io->made_ns);
-    uint64_t margin = (b->await_ms - b->send_ms) * FP_NS_PER_MS;
+    uint64_t margin = (b->end_ms - b->send_ms) * FP_NS_PER_MS;
 
     at = FP_MIN (at, now + left - FP_MIN (left, margin));
   }

@@ -187,7 +187,10 @@ struct fp_block {
   unsigned lanes; /* lanes of front ends */
   unsigned copies;
   unsigned await_ms; /* longest wait for servers that are away */
-  unsigned send_ms;  /* a write or zero older than this is not sent any more */
+  /* A write or zero must end when it is older than end_ms, and is not sent any
+   * more when it is older than send_ms.
+   */
+  unsigned end_ms, send_ms;
   /* Raised when a read_copy that failed may succeed now. */
   struct fp_notifier *changes;
 };
@@ -283,7 +286,7 @@ fp_block_extent (struct fp_block *b, uint64_t offset, uint64_t limit,
 /* A front end without an answer may send a write again, get its answer, and
  * then write something else to the same place.  The front end's clock runs
  * while this process is stopped: NBD uses the kernel's.  So a write made at
- * made_ns, by fp_mono_ns and not 0, must end within await_ms.
+ * made_ns, by fp_mono_ns and not 0, must end within end_ms.
  *
  * Return how much of that time is left, in ns.  At 0 the caller must break the
  * connections that still carry the write.
@@ -292,7 +295,7 @@ static inline uint64_t
 fp_block_left_ns (const struct fp_block *b, uint64_t made_ns)
 {
   uint64_t now = fp_mono_coarse_ns ();
-  uint64_t end = made_ns + b->await_ms * FP_NS_PER_MS;
+  uint64_t end = made_ns + b->end_ms * FP_NS_PER_MS;
 
   return end > now ? end - now : 0;
 }

@@ -116,6 +116,10 @@ struct fp_volume_params {
    * time.  0 = 2 x timeout_ms; with copies at least 8 s.
    */
   unsigned await_ms;
+  /* The front end sends no request again while this process lives, so a write
+   * may be late.
+   */
+  bool sends_once;
   unsigned poll_us;   /* longest time to poll before sleeping */
   unsigned lanes;     /* 1..FP_MAX_LANES */
   unsigned slots;     /* per lane */

@@ -25,6 +25,7 @@
 static struct fp_lane *lane;
 static struct fp_io ios[BUFFERS + 1];
 static unsigned char shadow[COPIES_SIZE];
+static bool sends_once;
 
 static void
 attach (unsigned copies, bool hedge)
@@ -42,6 +43,7 @@ attach (unsigned copies, bool hedge)
   p.buffers = BUFFERS;
   p.buffer_size = BUFFER;
   p.hedge = hedge;
+  p.sends_once = sends_once;
   must (fixture_start (&p));
   lane = fp_volume_lane_get (v);
   assert_true (fp_lane_fd (lane) > 0);
@@ -535,6 +537,29 @@ test_beside_reader (void **state)
   takes_no_wake_up ();
 }
 
+/* NBD sends a write again if there is no answer in time, so a late one must
+ * not go out.  Nothing repeats it for a front end that sends once.
+ */
+static void
+test_late (void **state)
+{
+  (void) state;
+  attach (1, false);
+  submit (0, FP_IO_WRITE, 0, 8192);
+  assert_int_equal (await (1), 0);
+  submit (0, FP_IO_WRITE, 0, 8192);
+  sim_stop_ms (3 * TIMEOUT_MS);
+  assert_int_equal (await (1), sends_once ? 0 : 1);
+}
+
+static void
+test_late_once (void **state)
+{
+  sends_once = true;
+  test_late (state);
+  sends_once = false;
+}
+
 int
 main (void)
 {
@@ -543,6 +568,7 @@ main (void)
     TEST (test_buffers),        TEST (test_buffers_two_copies),
     TEST (test_buffers_hedged), TEST (test_any),
     TEST (test_sleep),          TEST (test_beside_reader),
+    TEST (test_late),           TEST (test_late_once),
   };
 
   cmocka_set_test_filter (getenv ("FARPAGE_TEST"));
