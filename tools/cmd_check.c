@@ -27,7 +27,7 @@
 #include "volume/status_json.h"
 
 static const char help[] =
-    "Usage: farpage check [OPTION]... /dev/nbdX|VOLUME|SOCKET\n"
+    "Usage: farpage check [OPTION]... DEVICE|VOLUME|SOCKET\n"
     "\n"
     "Compare all copies of everything that was written to a volume with\n"
     "copies=2 or more, while it is in use, and wait for the result. VOLUME\n"
@@ -72,9 +72,10 @@ look (const char *socket, struct fp_check_status *c, struct fp_error *error)
     return r;
   *c = doc->volume.check;
   if (c->number == 0 || (number != 0 && c->number != number))
-    return fp_fail (error, -ESRCH,
-                    "the check is gone: nbdkit was restarted, or another "
-                    "check was started: try again");
+    return fp_fail (
+        error, -ESRCH,
+        "the check is gone: the front end was restarted, or another "
+        "check was started: try again");
   return 0;
 }
 

@@ -27,14 +27,15 @@
 #include "tools/common/progress.h"
 
 static const char help[] =
-    "Usage: farpage drain [OPTION]... /dev/nbdX|SOCKET SERVER\n"
+    "Usage: farpage drain [OPTION]... DEVICE|SOCKET SERVER\n"
     "\n"
     "Move all that a memory server holds of a volume to the other servers\n"
     "of the volume, and wait until that is done. Reads and writes go on.\n"
-    "The server gets no new extents as long as this nbdkit runs. To make\n"
-    "that permanent, run 'farpage servers remove'; then the server can be\n"
-    "stopped. SOCKET is the status=PATH of a plugin that farpage did not\n"
-    "start. Ctrl-C cancels the drain: what was moved stays moved.\n"
+    "The server gets no new extents until the front end (nbdkit or\n"
+    "farpage-ublk) is restarted. To make that permanent, run 'farpage\n"
+    "servers remove'; then the server can be stopped. SOCKET is the\n"
+    "status=PATH of a plugin that farpage did not start. Ctrl-C cancels the\n"
+    "drain: what was moved stays moved.\n"
     "\n"
     "      --rate SIZE    copy at most SIZE bytes per second\n"
     "      --cancel       cancel a drain: the server may be used again\n"
@@ -102,10 +103,10 @@ look (const char *socket, const struct fp_addr *server, struct progress *p,
     if (s->drain.state != FP_DRAIN_NONE)
       return 0;
   }
-  return fp_fail (
-      error, -ENOENT,
-      "the drain is gone: nbdkit was restarted, or another command cancelled"
-      " it: try again");
+  return fp_fail (error, -ENOENT,
+                  "the drain is gone: the front end was restarted, or another "
+                  "command cancelled"
+                  " it: try again");
 }
 
 /* Return the number of extents that were moved. */
@@ -167,7 +168,7 @@ report (const struct job *job, const char *addr,
   if (!job->json) {
     fp_format_size (d->bytes, bytes);
     printf ("%s: drained: %" PRIu64 " extents moved, %s copied in %.1f s\n"
-            "This lasts only as long as this nbdkit runs. Before you stop the "
+            "This lasts until the front end is restarted. Before you stop the "
             "server, make it permanent:\n"
             "  farpage servers remove %s %s\n",
             addr, d->extents, bytes, s, job->volume, addr);

@@ -26,8 +26,8 @@
 
 static const char help[] =
     "Usage: farpage servers [OPTION]... ADDR...|pool=NAME\n"
-    "       farpage servers add /dev/nbdX|SOCKET ADDR[,domain=NAME]...\n"
-    "       farpage servers remove /dev/nbdX|SOCKET ADDR...\n"
+    "       farpage servers add DEVICE|SOCKET ADDR[,domain=NAME]...\n"
+    "       farpage servers remove DEVICE|SOCKET ADDR...\n"
     "\n"
     "Show what memory servers lend, and to which clients. ADDR is HOST,\n"
     "HOST:PORT, [V6]:PORT or unix:PATH. A pool is a file that names\n"

@@ -14,13 +14,14 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "tools/attach/front.h"
 #include "tools/common/commands.h"
 #include "tools/common/device.h"
 #include "tools/common/plugin_status.h"
 #include "tools/common/state.h"
 
 static const char help[] =
-    "Usage: farpage status [OPTION]... [/dev/nbdX]...\n"
+    "Usage: farpage status [OPTION]... [DEVICE]...\n"
     "\n"
     "Show the devices that 'farpage attach' attached: all, or these.\n"
     "\n"
@@ -122,8 +123,9 @@ print_facts (const struct facts *f)
   unsigned i;
 
   fp_format_size (f->st.size, size);
-  printf ("%s  %s, %u connections", device_path (f->st.index).s, size,
-          f->st.connections);
+  printf ("%s  %s, %u %s", device_path (f->st.index).s, size,
+          f->st.connections,
+          device_is_ublk (f->st.index) ? "queues" : "connections");
   if (f->swap.active) {
     fp_format_size (f->swap.used, used);
     printf (", swapped to: %s used, priority %ld", used, f->swap.priority);
@@ -133,18 +135,21 @@ print_facts (const struct facts *f)
   printf ("\n  parameters    ");
   for (i = 0; i < f->st.nr_args; i++)
     printf (" %s", f->st.args[i]);
-  printf ("\n  supervisor     pid %ld%s; nbdkit pid %ld; %u restarts,"
-          " %u NBD connections replaced\n",
+  printf ("\n  supervisor     pid %ld%s; %s pid %ld; %u restarts",
           (long) f->st.supervisor, f->supervised ? "" : " IS DEAD",
-          (long) f->st.nbdkit, f->st.restarts, f->st.reconnects);
+          front_of (f->st.index)->program, (long) f->st.nbdkit,
+          f->st.restarts);
+  if (!device_is_ublk (f->st.index))
+    printf (", %u NBD connections replaced", f->st.reconnects);
+  printf ("\n");
   printf ("  last event     %s\n", f->st.event);
   if (!f->connected)
     printf ("  NOT CONNECTED: 'farpage detach %s' cleans up\n",
             device_path (f->st.index).s);
   else if (!f->supervised)
-    printf ("  NOT SUPERVISED: nbdkit would not be restarted: stop using it,"
+    printf ("  NOT SUPERVISED: %s would not be restarted: stop using it,"
             " then run 'farpage detach %s'\n",
-            device_path (f->st.index).s);
+            front_of (f->st.index)->program, device_path (f->st.index).s);
   print_plugin (f);
 }
 
@@ -201,12 +206,10 @@ show_device (int index, struct json_object *devices, struct fp_error *error)
 static int
 show_all (struct json_object *devices)
 {
-  int i, shown = 0, status = EXIT_SUCCESS;
+  int shown = 0, status = EXIT_SUCCESS;
   struct fp_error error;
 
-  for (i = 0; i < STATE_MAX_DEVICES; i++) {
-    if (!state_exists (i))
-      continue;
+  for (int i = state_next (-1); i >= 0; i = state_next (i)) {
     if (show_device (i, devices, &error) < 0)
       status = say_error ("status: %s: %s", device_path (i).s, error.text);
     shown++;
@@ -258,7 +261,8 @@ cmd_status (int argc, char *argv[])
     return say_usage ("status", "a device or --socket, not both");
   for (i = optind; i < argc; i++)
     if (device_index (argv[i]) < 0)
-      return say_usage ("status", "%s: not a /dev/nbdX", argv[i]);
+      return say_usage ("status", "%s: not a /dev/nbdX or /dev/ublkbX",
+                        argv[i]);
   return socket ? one_socket (socket, json)
                 : show (argv + optind, argc - optind, json);
 }

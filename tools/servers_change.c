@@ -20,7 +20,7 @@
 
 static const char add_help[] =
     "Usage: farpage servers add [OPTION]... "
-    "/dev/nbdX|SOCKET ADDR[,domain=NAME]...\n"
+    "DEVICE|SOCKET ADDR[,domain=NAME]...\n"
     "\n"
     "Add memory servers to a volume in use. New extents may get memory\n"
     "there; existing ones stay where they are (farpage drain moves them).\n"
@@ -32,7 +32,7 @@ static const char add_help[] =
     "      --help, --version\n";
 
 static const char remove_help[] =
-    "Usage: farpage servers remove [OPTION]... /dev/nbdX|SOCKET ADDR...\n"
+    "Usage: farpage servers remove [OPTION]... DEVICE|SOCKET ADDR...\n"
     "\n"
     "Remove memory servers from a volume in use. They must hold nothing of\n"
     "it: farpage drain moves that to the others. All other servers must be\n"

@@ -76,18 +76,18 @@ expect 2 "--interval" top --interval 0.05
 expect 2 "--interval" top --interval nan
 expect 2 "--interval" top --interval 1s
 expect 2 "--count" top --count 0
-expect 2 "neither a /dev/nbdX nor a socket" top nothing
+expect 2 "neither an attached device nor a socket" top nothing
 expect 1 "not attached by farpage" top /dev/nbd4000
 expect 2 "one device or socket" drain
 expect 2 "one device or socket" drain /dev/nbd0
 expect 2 "one device or socket" drain /dev/nbd0 a b
-expect 2 "neither a /dev/nbdX nor a socket" drain nothing a
-expect 2 "neither a /dev/nbdX nor a socket" drain /dev/sda a
+expect 2 "neither an attached device nor a socket" drain nothing a
+expect 2 "neither an attached device nor a socket" drain /dev/sda a
 expect 2 "drain: " drain /dev/nbd0 'a b'
 for word in add remove; do
     expect 2 "one device or socket" servers $word
     expect 2 "one device or socket" servers $word /dev/nbd0
-    expect 2 "neither a /dev/nbdX nor a socket" servers $word nothing a
+    expect 2 "neither an attached device nor a socket" servers $word nothing a
     expect 2 "servers $word: " servers $word /dev/nbd0 a 'a b'
     expect 1 "not attached by farpage" servers $word /dev/nbd4000 a b
 done
@@ -95,7 +95,7 @@ expect 2 "domain" servers add /dev/nbd0 a,domain=/
 expect 2 "domain" servers remove /dev/nbd0 a,domain=x
 expect 2 "one device, volume or socket" check
 expect 2 "one device, volume or socket" check /dev/nbd0 a
-expect 2 "neither a /dev/nbdX nor a socket" check nothing
+expect 2 "neither an attached device nor a socket" check nothing
 expect 2 "--rate" check --rate 0 /dev/nbd0
 expect 2 "--rate" drain --rate none /dev/nbd0 a
 expect 2 "--rate" drain --rate 0 /dev/nbd0 a

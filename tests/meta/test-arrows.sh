@@ -40,6 +40,7 @@ tools/attach  base/ proto/ transport/ volume/volume.h tools/common/ tools/attach
 tools/swap    base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/swap/
 tools/doctor  base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/doctor/
 tools/top     base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/top/
+tools/ublk    base/ front/ volume/volume.h tools/common/ublk_uapi.h tools/ublk/
 tools/bench   base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/bench/
 tools         base/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ tools/
 '

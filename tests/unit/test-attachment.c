@@ -103,10 +103,11 @@ hear (const char *line)
 static void
 serve_fails (bool resume, char *const *given, unsigned nr)
 {
-  struct attachment a = { .lock = -1, .nbdkit = NBDKIT_PROC_INIT };
+  struct attachment a = ATTACHMENT_INIT;
   struct fp_error error;
 
-  a.st.index = STATE_MAX_DEVICES - 1;
+  a.front = &front_nbd;
+  a.st.index = 4095;
   a.st.connections = 1;
   a.st.args = (char **) given;
   a.st.nr_args = nr;
@@ -117,7 +118,7 @@ serve_fails (bool resume, char *const *given, unsigned nr)
   path_of (a.socket, sizeof a.socket, "nbd.sock");
   assert_int_equal (attachment_serve (&a, resume, &patience, &error),
                     -ETIMEDOUT);
-  assert_int_equal (a.nbdkit.pid, 0);
+  assert_int_equal (a.process.pid, 0);
   assert_true (was_made ("ready"));
   assert_int_equal (heard, 1); /* the reason is passed on, once */
   read_args ();

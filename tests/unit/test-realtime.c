@@ -19,9 +19,9 @@
 #include <sys/wait.h>
 
 #include "base/thread.h"
-#include "tools/attach/nbdkit_proc.h"
+#include "tools/attach/front_proc.h"
 
-#define PRIORITY 10 /* same value as in nbdkit_proc.h */
+#define PRIORITY 10 /* same value as in front_proc.c */
 
 /* Shared with the process that plays nbdkit. */
 static struct shared {
@@ -127,9 +127,10 @@ test_set_swap (void **state)
   sem_wait (&shared->ready);
   sem_wait (&shared->ready);
 
-  assert_int_equal (nbdkit_set_swap (pid, "/another/socket", true), -ESRCH);
+  assert_int_equal (front_proc_set_swap (pid, "/another/socket", true),
+                    -ESRCH);
   assert_int_equal (sched_getscheduler (shared->io), SCHED_OTHER);
-  assert_int_equal (nbdkit_set_swap (pid, word, true), 0);
+  assert_int_equal (front_proc_set_swap (pid, word, true), 0);
   is_realtime (pid);
   is_realtime (shared->io);
   assert_int_equal (sched_getscheduler (shared->aside), SCHED_BATCH);
@@ -142,7 +143,7 @@ test_set_swap (void **state)
   is_realtime (shared->late);
   assert_int_equal (getpriority (PRIO_PROCESS, (id_t) shared->late), -5);
 
-  assert_int_equal (nbdkit_set_swap (pid, word, false), 0);
+  assert_int_equal (front_proc_set_swap (pid, word, false), 0);
   assert_int_equal (sched_getscheduler (pid), SCHED_OTHER);
   assert_int_equal (sched_getscheduler (shared->io), SCHED_OTHER);
   assert_int_equal (sched_getscheduler (shared->aside), SCHED_BATCH);

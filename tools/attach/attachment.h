@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* attachment.h - one attached device, from the choice of /dev/nbdX to its end:
+/* attachment.h - one attached device, from the choice of its name to its end:
  * the steps that the supervisor takes, and the one that undoes them.
  *
  *   claim -> serve -> connect -> save
@@ -18,9 +18,10 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "tools/attach/front.h"
 #include "tools/attach/nbd_genl.h"
 #include "tools/attach/nbd_handshake.h"
-#include "tools/attach/nbdkit_proc.h"
+#include "tools/attach/ublk_control.h"
 #include "tools/common/deadline.h"
 #include "tools/common/state.h"
 
@@ -30,21 +31,41 @@ struct attachment {
    */
   struct state st;
   int lock; /* -1: not claimed */
-  struct nbdkit_proc nbdkit;
+  const struct front *front;
+  struct front_proc process;
+  char name[24]; /* the device's, for the log, once claimed */
+
+  /* front_nbd.c */
   struct nbd_genl *genl;
   struct nbd_link shape; /* size and flags; fd is not used */
   char socket[STATE_PATH_MAX];
-  char name[24]; /* nbdX for the log, once claimed */
-  /* Gets nbdkit's output while the user waits; NULL: only the log does. */
+
+  /* front_ublk.c */
+  struct ublk_control ublk;
+  struct ublk_device ublk_device;
+  struct {
+    uint64_t answered; /* requests, at the last look */
+    int64_t at_ms;     /* when the last look was; 0: none yet */
+    int64_t waited_ms; /* for the next answer */
+  } silence;
+
+  /* Gets the process's output while the user waits; NULL: only the log does.
+   */
   void (*aloud) (const char *line);
 };
+
+#define ATTACHMENT_INIT                                                       \
+  {                                                                           \
+    .lock = -1, .process = FRONT_PROC_INIT, .name = "attach", .ublk = {       \
+      .fd = -1                                                                \
+    }                                                                         \
+  }
 
 /* Claim a device that is not in use. No other farpage process can then. */
 int attachment_claim (struct attachment *a, struct fp_error *error);
 
-/* Start nbdkit, and wait until an NBD client gets an answer. resume: a
- * previous nbdkit died and left its memory lent. It stays lent on failure,
- * too.
+/* Start the process, and wait until it serves. resume: a previous one died and
+ * left its memory lent. It stays lent on failure, too.
  */
 int attachment_serve (struct attachment *a, bool resume,
                       const struct deadline *d, struct fp_error *error);

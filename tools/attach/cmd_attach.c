@@ -32,15 +32,21 @@ static const char help[] =
     "\n"
     "Make a block device of memory that farpage-memserver lends on other\n"
     "machines, and print its name. The parameters are those of the nbdkit\n"
-    "plugin: see nbdkit-farpage-plugin(1).\n"
+    "plugin, with ublk too: see nbdkit-farpage-plugin(1).\n"
     "\n"
-    "  -d, --device /dev/nbdX   use this device (default: first free one)\n"
+    "  -d, --device DEVICE      use this /dev/nbdX or /dev/ublkbX\n"
+    "                           (default: first free)\n"
+    "      --front nbd|ublk|auto\n"
+    "                           the kernel's NBD client and nbdkit "
+    "(default),\n"
+    "                           or ublk; auto: ublk if it can be used\n"
     "      --name NAME          add /dev/farpage/NAME "
     "(default: the volume's)\n"
-    "      --connections N      use N NBD connections (default: one per CPU)\n"
+    "      --connections N      use N NBD connections or ublk queues\n"
+    "                           (default: one per CPU)\n"
     "      --timeout S          send a request again after S seconds (30)\n"
-    "      --dead-timeout S     fail requests after S seconds without "
-    "nbdkit (120)\n"
+    "      --dead-timeout S     fail requests after S seconds without an\n"
+    "                           nbdkit or farpage-ublk (120)\n"
     "      --wait S             give up if it does not work after S "
     "seconds (60)\n"
     "      --swap               prepare it for swap: real-time priority\n"
@@ -53,10 +59,13 @@ struct options {
   struct state st;
   long wait;
   bool foreground, json, read_only;
+  bool front_told;           /* --front was given */
+  const struct front *front; /* NULL: auto */
 };
 
 enum {
   OPT_CONNECTIONS = 256,
+  OPT_FRONT,
   OPT_NAME,
   OPT_TIMEOUT,
   OPT_DEAD,
@@ -70,6 +79,7 @@ enum {
 static const struct option long_options[] = {
   COMMON_OPTIONS,
   { "device", required_argument, NULL, 'd' },
+  { "front", required_argument, NULL, OPT_FRONT },
   { "name", required_argument, NULL, OPT_NAME },
   { "connections", required_argument, NULL, OPT_CONNECTIONS },
   { "timeout", required_argument, NULL, OPT_TIMEOUT },
@@ -288,6 +298,41 @@ check_timeouts (const struct options *o)
   return -1;
 }
 
+static bool
+parse_front (struct options *o, const char *s)
+{
+  o->front_told = true;
+  o->front = strcmp (s, "nbd") == 0    ? &front_nbd
+             : strcmp (s, "ublk") == 0 ? &front_ublk
+                                       : NULL;
+  return o->front != NULL || strcmp (s, "auto") == 0;
+}
+
+/* Choose the front end: the device's name says it, or --front. */
+static int
+check_front (struct options *o)
+{
+  struct ublk_control c;
+  struct fp_error error;
+
+  if (o->st.index != -1) {
+    const struct front *named = front_of (o->st.index);
+
+    if (o->front_told && o->front != NULL && o->front != named)
+      return say_usage ("attach",
+                        "--front and --device contradict each other");
+    o->front = named;
+  }
+  if (o->front == NULL) {
+    o->front = &front_nbd;
+    if (ublk_control_open (&c, &error) == 0) {
+      o->front = &front_ublk;
+      ublk_control_close (&c);
+    }
+  }
+  return EXIT_SUCCESS;
+}
+
 /* Parse the command line. Return -1 to go on, or an exit status. */
 static int
 parse (struct options *o, int argc, char *argv[])
@@ -301,6 +346,7 @@ parse (struct options *o, int argc, char *argv[])
   o->st.timeout = 30;
   o->st.dead_timeout = 120;
   o->wait = 60;
+  o->front = &front_nbd;
   while ((c = getopt_long (argc, argv, "d:hV", long_options, NULL)) != -1) {
     if (common_option (c, "attach", help, &status))
       return status;
@@ -308,7 +354,13 @@ parse (struct options *o, int argc, char *argv[])
     case 'd':
       o->st.index = device_index (optarg);
       if (o->st.index < 0)
-        return say_usage ("attach", "%s: not a /dev/nbdX", optarg);
+        return say_usage ("attach", "%s: not a /dev/nbdX or /dev/ublkbX",
+                          optarg);
+      break;
+    case OPT_FRONT:
+      if (!parse_front (o, optarg))
+        return say_usage ("attach", "--front: '%s': use nbd, ublk or auto",
+                          optarg);
       break;
     case OPT_NAME:
       if (!state_link_ok (optarg))
@@ -351,7 +403,9 @@ parse (struct options *o, int argc, char *argv[])
       break;
     }
   }
-  r = check_parameters (o, argc - optind, argv + optind);
+  r = check_front (o);
+  if (r == EXIT_SUCCESS)
+    r = check_parameters (o, argc - optind, argv + optind);
   if (r == EXIT_SUCCESS)
     r = nest_swap (o);
   if (r == EXIT_SUCCESS)
@@ -501,9 +555,7 @@ run_background (const struct options *o, struct attachment *a)
 int
 cmd_attach (int argc, char *argv[])
 {
-  struct attachment a = { .lock = -1,
-                          .nbdkit = NBDKIT_PROC_INIT,
-                          .name = "attach" };
+  struct attachment a = ATTACHMENT_INIT;
   struct fp_uuid uuid;
   struct options o;
   int status = parse (&o, argc, argv);
@@ -515,6 +567,7 @@ cmd_attach (int argc, char *argv[])
   if (fp_uuid_generate (&uuid) < 0)
     return say_error ("attach: cannot get random numbers from the kernel");
   a.st = o.st;
+  a.front = o.front;
   fp_uuid_format (&uuid, a.st.uuid);
   if (o.foreground) {
     struct foreground f = { .o = &o, .a = &a };

@@ -21,7 +21,7 @@
 #include "tools/common/device.h"
 
 static const char help[] =
-    "Usage: farpage detach [OPTION]... /dev/nbdX...\n"
+    "Usage: farpage detach [OPTION]... DEVICE...\n"
     "\n"
     "Detach a device that 'farpage attach' made. If its supervisor has died,\n"
     "clean up in its place. Refused while the device is mounted or swapped\n"
@@ -36,22 +36,37 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
+/* Return true if nothing will ever answer the requests of a device whose
+ * supervisor is dead.  A kernel with ublk keeps them until the device is
+ * stopped, so that its users could not even unmount it.
+ */
+static bool
+is_lost (const struct state *st)
+{
+  char marker[FRONT_PROC_MARKER_MAX];
+
+  return st->supervisor > 0 && front_of (st->index)->waits_for_ever &&
+         !front_proc_lives (st->nbdkit, front_proc_marker (marker, st->index));
+}
+
 /* Take down a device whose supervisor is dead: no process holds its lock. */
 static int
-clean_up (struct attachment *a, const struct state *st, struct fp_error *error)
+clean_up (struct attachment *a, const struct state *st, bool check,
+          struct fp_error *error)
 {
   int r;
 
   a->st = *st;
+  a->front = front_of (st->index);
   state_path (a->socket, st->index, "nbd.sock");
   /* Without the module there is no device to disconnect. */
   if (device_exists (st->index)) {
-    r = nbd_genl_open (&a->genl, error);
+    r = a->front->open (a, error);
     if (r < 0)
       return r;
   }
-  r = attachment_undo (a, true, error);
-  nbd_genl_free (a->genl);
+  r = attachment_undo (a, check, error);
+  a->front->close (a);
   if (a->lock != -1)
     close (a->lock);
   return r;
@@ -92,34 +107,44 @@ ask_supervisor (const struct state *st, const struct deadline *d,
 static int
 detach (int index, long seconds, struct fp_error *error)
 {
-  struct attachment a = { .lock = -1, .nbdkit = NBDKIT_PROC_INIT };
+  struct attachment a = ATTACHMENT_INIT;
   struct deadline d = deadline_in (seconds * 1000, NULL);
   struct state st;
+  bool check;
   int r;
 
   if (!state_exists (index))
     return device_connected (index)
-               ? fp_fail (error, -ENOENT,
-                          "%s is not attached by farpage: try"
-                          " 'nbd-client -d'",
-                          device_path (index).s)
+               ? fp_fail (error, -ENOENT, "%s is not attached by farpage%s",
+                          device_path (index).s,
+                          device_is_ublk (index) ? ""
+                                                 : ": try 'nbd-client -d'")
                : fp_fail (error, 0, "not attached");
   r = state_load (&st, index, error);
   if (r < 0 && r != -ENOENT)
     return r;
-  if (device_in_use (index, error)) {
+  check = true;
+  r = state_lock (&a.lock, index, error);
+  if (r == 0 && is_lost (&st))
+    check = false;
+  else if (device_in_use (index, error)) {
+    if (r == 0)
+      close (a.lock);
     state_clear (&st);
     return -EBUSY;
   }
-  r = state_lock (&a.lock, index, error);
   if (r == -EBUSY) {
     r = ask_supervisor (&st, &d, error);
+    if (r == 0 && !state_exists (index)) {
+      state_clear (&st);
+      return 0;
+    }
     /* The supervisor's lock ended with it. Do here what it could not do. */
     if (r == 0)
       r = state_lock (&a.lock, index, error);
   }
   if (r == 0)
-    r = clean_up (&a, &st, error);
+    r = clean_up (&a, &st, check, error);
   state_clear (&st);
   return r;
 }
@@ -142,7 +167,8 @@ cmd_detach (int argc, char *argv[])
     return say_usage ("detach", "give at least one device");
   for (i = optind; i < argc; i++)
     if (device_index (argv[i]) < 0)
-      return say_usage ("detach", "%s: not a /dev/nbdX", argv[i]);
+      return say_usage ("detach", "%s: not a /dev/nbdX or /dev/ublkbX",
+                        argv[i]);
   for (i = optind; i < argc; i++) {
     index = device_index (argv[i]);
     if (detach (index, seconds, &error) < 0)

@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "tools/attach/supervisor.h"
@@ -53,7 +54,7 @@ catch_signals (void)
   sigaction (SIGPIPE, &none, NULL);
 }
 
-/* Survive systemd's last killing: see nbdkit_start. */
+/* Survive systemd's last killing: see set_params in front_nbd.c. */
 static void
 survive_shutdown (void)
 {
@@ -87,42 +88,54 @@ event (struct attachment *a, const char *fmt, ...)
     fp_log (FP_LOG_WARN, "%s", error.text);
 }
 
-/* Start nbdkit again after it died. The kernel keeps requests for dead_timeout
- * seconds, so until then users of the device see only a pause. A later success
- * helps, too, if a file system waits or the swap is not touched. So try until
- * told to stop.
+/* Start the process again after it died. The kernel keeps requests for
+ * dead_timeout seconds, so until then users of the device see only a pause. A
+ * later success helps, too, if a file system waits or the swap is not touched.
+ * So try until told to stop. Return false if the kernel keeps requests without
+ * limit, and dead_timeout has passed: then the device must be taken down.
  */
-static void
+static bool
 restart (struct attachment *a)
 {
   int64_t start = now_ms ();
+  int64_t give_up = start + (int64_t) a->st.dead_timeout * 1000;
   int64_t patience = RESTART_MS;
   int backoff = BACKOFF_FIRST_MS;
   struct deadline d;
   struct fp_error error;
   int r;
 
-  nbdkit_why (&a->nbdkit, &error);
+  front_proc_why (&a->process, &error);
   fp_log (FP_LOG_WARN, "%s: restarting it", error.text);
   while (!stop_wanted) {
-    d = deadline_in (patience, &stop_wanted);
+    int64_t most = patience;
+
+    if (a->front->waits_for_ever)
+      most = FP_MIN (most, FP_MAX (give_up - now_ms (), BACKOFF_FIRST_MS));
+    d = deadline_in (most, &stop_wanted);
     r = attachment_serve (a, true, &d, &error);
     if (r == 0) {
-      /* Discard the news of connections that died so far. */
-      nbd_genl_take (a->genl, a->st.index, 0);
+      (void) a->front->take_events (a); /* those of the dead one */
       r = attachment_reconnect (a, a->st.connections, &d, &error);
       if (r == 0) {
         a->st.restarts++;
-        event (a, "nbdkit was restarted; the pause was %.1f s",
+        event (a, "%s was restarted; the pause was %.1f s", a->front->program,
                (double) (now_ms () - start) / 1000);
-        return;
+        return true;
       }
       /* An orderly stop would give back the memory that holds the data. */
-      nbdkit_kill (&a->nbdkit, RELINK_MS);
+      front_proc_kill (&a->process, RELINK_MS);
     }
     /* If the start timed out, allow the next one more time. */
     if (deadline_left (&d, 1) <= 0)
       patience = patience * 2 < RESTART_MAX_MS ? patience * 2 : RESTART_MAX_MS;
+    if (a->front->waits_for_ever && now_ms () >= give_up) {
+      fp_log (FP_LOG_ERROR,
+              "%s: giving up after %u s: the device's requests "
+              "fail",
+              error.text, a->st.dead_timeout);
+      return false;
+    }
     fp_log (FP_LOG_WARN, "%s: next try in %.1f s", error.text,
             backoff / 1000.0);
     d = deadline_in (backoff, &stop_wanted);
@@ -130,18 +143,19 @@ restart (struct attachment *a)
       sleep_ms (50);
     backoff = backoff * 2 < BACKOFF_MAX_MS ? backoff * 2 : BACKOFF_MAX_MS;
   }
+  return true;
 }
 
-/* Return true if nbdkit ends soon. Its death shows in its connections before
- * it shows in the pidfd.
+/* Return true if the process ends soon. Its death shows in its connections
+ * before it shows in the pidfd.
  */
 static bool
-ended_soon (struct nbdkit_proc *p)
+ended_soon (struct front_proc *p)
 {
   struct pollfd pfd = { .fd = p->pidfd, .events = POLLIN };
 
   poll (&pfd, 1, DEATH_MS);
-  return nbdkit_ended (p);
+  return front_proc_ended (p);
 }
 
 /* Replace connections that died while nbdkit lives. If nbdkit does not answer
@@ -157,8 +171,8 @@ relink (struct attachment *a, unsigned n)
   if (attachment_reconnect (a, n, &d, &error) < 0) {
     fp_log (FP_LOG_WARN, "%u dead NBD connection%s, and %s", n,
             n == 1 ? "" : "s", error.text);
-    if (!stop_wanted && a->nbdkit.pid)
-      kill (a->nbdkit.pid, SIGKILL);
+    if (!stop_wanted && a->process.pid)
+      kill (a->process.pid, SIGKILL);
     return;
   }
   a->st.reconnects += n;
@@ -166,12 +180,14 @@ relink (struct attachment *a, unsigned n)
          n == 1 ? "was" : "were");
 }
 
-/* Return true if the device was taken down. */
+/* Return true if the device was taken down.  With check it is not while it is
+ * in use.
+ */
 static bool
-take_down (struct attachment *a, int *status)
+take_down (struct attachment *a, bool check, int *status)
 {
   struct fp_error error;
-  int r = attachment_undo (a, true, &error);
+  int r = attachment_undo (a, check, &error);
 
   if (r == -EBUSY) {
     fp_log (FP_LOG_WARN, "not detached: %s", error.text);
@@ -200,9 +216,9 @@ stay (struct attachment *a)
   sigaddset (&blocked, SIGINT);
   for (;;) {
     struct pollfd pfd[] = {
-      { .fd = nbd_genl_fd (a->genl), .events = POLLIN },
-      { .fd = a->nbdkit.pidfd, .events = POLLIN },
-      { .fd = a->nbdkit.output, .events = POLLIN },
+      { .fd = a->front->event_fd (a), .events = POLLIN },
+      { .fd = a->process.pidfd, .events = POLLIN },
+      { .fd = a->process.output, .events = POLLIN },
     };
 
     /* Otherwise a signal between the test and the wait would be lost. */
@@ -211,22 +227,34 @@ stay (struct attachment *a)
       ppoll (pfd, 3, &look, &open);
     sigprocmask (SIG_SETMASK, &open, NULL);
 
-    nbdkit_hear (&a->nbdkit);
+    front_proc_hear (&a->process);
     if (stop_wanted) {
-      if (take_down (a, &status))
+      if (take_down (a, true, &status))
         return status;
       continue;
     }
     /* Another program disconnected the device: nothing is left to serve. */
     if (!device_connected (a->st.index)) {
       fp_log (FP_LOG_WARN, "the device was disconnected by another program");
-      if (take_down (a, &status))
+      if (take_down (a, true, &status))
         return status;
       continue;
     }
-    dead = nbd_genl_take (a->genl, a->st.index, a->st.connections);
-    if (nbdkit_ended (&a->nbdkit) || (dead > 0 && ended_soon (&a->nbdkit)))
-      restart (a);
+    if (a->front->is_stuck != NULL && a->front->is_stuck (a) &&
+        a->process.pid != 0) {
+      fp_log (FP_LOG_WARN, "%s has answered nothing for %u s: killing it",
+              a->front->program, a->st.timeout);
+      kill (a->process.pid, SIGKILL);
+      (void) ended_soon (&a->process);
+    }
+    dead = a->front->take_events (a);
+    if (front_proc_ended (&a->process) ||
+        (dead > 0 && ended_soon (&a->process))) {
+      if (!restart (a)) {
+        (void) take_down (a, false, &status);
+        return EXIT_FAILURE;
+      }
+    }
     else if (dead > 0)
       relink (a, dead < a->st.connections ? dead : a->st.connections);
   }
@@ -276,7 +304,6 @@ supervise (struct attachment *a, unsigned start_seconds,
   }
   else
     status = stay (a);
-  nbd_genl_free (a->genl);
-  a->genl = NULL;
+  a->front->close (a);
   return status;
 }

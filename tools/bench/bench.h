@@ -53,7 +53,7 @@ struct bench {
   const char *server;       /* NULL: start our own */
   char *tls[BENCH_MAX_TLS]; /* KEY=VALUE: TLS parameters for it */
   unsigned nr_tls;
-  const char *device; /* an attached /dev/nbdX, NULL: none */
+  const char *device; /* an attached device, NULL: none */
   bool overwrite;     /* even if it holds data */
   uint64_t size;      /* size of the volume */
   double seconds;     /* time per row, all rounds together */

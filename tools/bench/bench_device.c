@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* bench_device.c - a /dev/nbdX that 'farpage attach' made, through the
- * kernel's NBD client, driven by fio.  Each round of a row is one run of fio.
+/* bench_device.c - a device that 'farpage attach' made,
+ * driven by fio.  Each round of a row is one run of fio.
  *
  * Meanwhile this process has the device open exclusively, so that it is not
  * mounted or swapped to.  fio does not open it exclusively.
@@ -325,7 +325,7 @@ device_donor_ns (void *vp, uint64_t *ns)
 
 const struct bench_layer bench_device = {
   .name = "device",
-  .what = "an attached /dev/nbdX through fio",
+  .what = "an attached device through fio",
   .rows = bench_rows,
   .nr_rows = BENCH_NR_ROWS,
   .open = device_open,

@@ -48,7 +48,7 @@ static const char help[] =
     "  --layers LIST    measure only these, with commas: memcpy, engine-shm,\n"
     "                   engine-tcp, raw-rdma, engine-rdma, two-sided,\n"
     "                   nbd-memory, nbd-farpage, device\n"
-    "  --device DEV     measure an attached /dev/nbdX, too, through fio: its\n"
+    "  --device DEV     measure an attached device, too, through fio: its\n"
     "                   data is overwritten\n"
     "  --overwrite      overwrite DEV even if blkid finds data on it\n"
     "  --size SIZE      size of the volume (default 256M)\n"
@@ -317,7 +317,8 @@ cmd_bench (int argc, char *argv[])
       break;
     case DEVICE:
       if (device_index (optarg) < 0)
-        return say_usage ("bench", "--device %s: not a /dev/nbdX", optarg);
+        return say_usage (
+            "bench", "--device %s: not a /dev/nbdX or /dev/ublkbX", optarg);
       b.device = optarg;
       break;
     case OVERWRITE:

@@ -17,12 +17,15 @@
 #include "tools/common/device.h"
 #include "tools/common/sysfs.h"
 
+static const char nbd[] = "nbd", ublk[] = "ublkb";
+
 struct device_name
 device_name (int index)
 {
   struct device_name name;
 
-  snprintf (name.s, sizeof name.s, "nbd%d", index);
+  snprintf (name.s, sizeof name.s, "%s%d", device_is_ublk (index) ? ublk : nbd,
+            device_unit (index));
   return name;
 }
 
@@ -31,16 +34,30 @@ device_path (int index)
 {
   struct device_name path;
 
-  snprintf (path.s, sizeof path.s, "/dev/nbd%d", index);
+  snprintf (path.s, sizeof path.s, "/dev/%s%d",
+            device_is_ublk (index) ? ublk : nbd, device_unit (index));
   return path;
+}
+
+/* Return X of a name that is kind and X, or -EINVAL. */
+static int
+unit_of (const char *name, const char *kind)
+{
+  size_t n = strlen (kind);
+  unsigned long unit;
+  char *end;
+
+  if (strncmp (name, kind, n) != 0 || name[n] < '0' || name[n] > '9')
+    return -EINVAL;
+  unit = strtoul (name + n, &end, 10);
+  return *end != '\0' || unit >= DEVICE_KIND_MAX ? -EINVAL : (int) unit;
 }
 
 int
 device_index (const char *device)
 {
   char to[PATH_MAX];
-  unsigned long n;
-  char *end;
+  int unit;
 
   if (!strncmp (device, DEVICE_LINK_DIR, strlen (DEVICE_LINK_DIR))) {
     if (!realpath (device, to))
@@ -49,18 +66,23 @@ device_index (const char *device)
   }
   if (!strncmp (device, "/dev/", 5))
     device += 5;
-  if (strncmp (device, "nbd", 3) || device[3] < '0' || device[3] > '9')
-    return -EINVAL;
-  n = strtoul (device + 3, &end, 10);
-  return *end || n > 4095 ? -EINVAL : (int) n;
+  unit = unit_of (device, ublk);
+  return unit >= 0 ? device_ublk (unit) : unit_of (device, nbd);
 }
 
+/* The character device of ublk tells: the disk exists only between start and
+ * stop.
+ */
 bool
 device_exists (int index)
 {
   char path[64];
 
-  snprintf (path, sizeof path, "/sys/block/%s", device_name (index).s);
+  if (device_is_ublk (index))
+    snprintf (path, sizeof path, "/sys/class/ublk-char/ublkc%d",
+              device_unit (index));
+  else
+    snprintf (path, sizeof path, "/sys/block/%s", device_name (index).s);
   return access (path, F_OK) == 0;
 }
 
@@ -78,10 +100,40 @@ device_size (int index)
 bool
 device_connected (int index)
 {
-  char path[64];
+  char path[64], size[64];
+  int r;
 
   snprintf (path, sizeof path, "/sys/block/%s/pid", device_name (index).s);
-  return access (path, F_OK) == 0 || device_size (index) != 0;
+  if (access (path, F_OK) == 0)
+    return true;
+  r = sysfs_read (size, sizeof size, "/sys/block/%s/size",
+                  device_name (index).s);
+  /* If this process cannot look, say so only of a device that is gone. */
+  return r == 0 ? strtoull (size, NULL, 10) != 0
+                : r != -ENOENT && r != -ENODEV && r != -ENXIO;
+}
+
+int
+device_requests (int index, struct device_requests *n)
+{
+  /* Reads, writes and discards have four fields each: requests, merges,
+   * sectors and time.  Before the discards come the requests in flight and two
+   * times, after them flushes and their time.
+   */
+  uint64_t reads, writes, discards = 0, flushes = 0;
+  char line[256];
+  int r = sysfs_read (line, sizeof line, "/sys/block/%s/stat",
+                      device_name (index).s);
+
+  if (r < 0)
+    return r;
+  if (sscanf (line,
+              "%" SCNu64 "%*u %*u %*u %" SCNu64 "%*u %*u %*u %" SCNu64
+              "%*u %*u %" SCNu64 "%*u %*u %*u %" SCNu64,
+              &reads, &writes, &n->waiting, &discards, &flushes) < 3)
+    return -EPROTO;
+  n->answered = reads + writes + discards + flushes;
+  return 0;
 }
 
 unsigned
@@ -99,19 +151,27 @@ device_tune (int index, unsigned read_ahead_kb)
   const struct {
     const char *name, *value;
   } settings[] = {
+    /* ublk_drv notices that a process died with all requests of a queue only
+     * when one of them times out.  While it lives, that does nothing.
+     */
+    { device_is_ublk (index) ? "io_timeout" : NULL, "1000" },
     /* The far side has no head to move.  With 'none' the kernel bug with
      * partial sends does not show.
      */
-    { "scheduler", "none" },      { "rotational", "0" },
-    { "add_random", "0" },        { "rq_affinity", "2" },
-    { "max_sectors_kb", "1024" }, { "read_ahead_kb", kb },
+    { "scheduler", "none" },
+    { "rotational", "0" },
+    { "add_random", "0" },
+    { "rq_affinity", "2" },
+    { "max_sectors_kb", "1024" },
+    { "read_ahead_kb", kb },
   };
   size_t i;
 
   snprintf (kb, sizeof kb, "%u", read_ahead_kb);
   for (i = 0; i < sizeof settings / sizeof settings[0]; i++)
-    (void) sysfs_write (settings[i].value, "/sys/block/%s/queue/%s",
-                        device_name (index).s, settings[i].name);
+    if (settings[i].name != NULL)
+      (void) sysfs_write (settings[i].value, "/sys/block/%s/queue/%s",
+                          device_name (index).s, settings[i].name);
 }
 
 /* Find where a device is mounted; return 1 if it is.  A line of

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* device.h - a block device that farpage can attach, /dev/nbdX: its names, and
- * what the kernel says about it.
+/* device.h - a block device that farpage can attach: its names, and what the
+ * kernel says about it.  One number stands for /dev/nbdX (X) or /dev/ublkbX
+ * (DEVICE_KIND_MAX + X).
  *
  * Errors:   0 or a negative errno value.
  * Threads:  no shared state.
@@ -13,6 +14,27 @@
 #include <stdint.h>
 
 #include "base/error.h"
+
+#define DEVICE_KIND_MAX 4096 /* devices of a kind */
+
+static inline int
+device_ublk (int unit)
+{
+  return DEVICE_KIND_MAX + unit;
+}
+
+static inline bool
+device_is_ublk (int index)
+{
+  return index >= DEVICE_KIND_MAX;
+}
+
+/* Return X of the device's name. */
+static inline int
+device_unit (int index)
+{
+  return index % DEVICE_KIND_MAX;
+}
 
 struct device_name {
   char s[24];
@@ -28,18 +50,27 @@ struct device_name device_path (int index);
 /* Directory of links that udev makes: see farpage.rules. */
 #define DEVICE_LINK_DIR "/dev/farpage/"
 
-/* Return 7 for /dev/nbd7 or nbd7, and for a /dev/farpage/NAME that points
- * there. -EINVAL: another kind of name, or the link points to nothing.
+/* Return the number of /dev/nbdX, nbdX, /dev/ublkbX or ublkbX, or of a
+ * /dev/farpage/NAME that points there. -EINVAL: another kind of name, or the
+ * link points to nothing.
  */
 int device_index (const char *device);
 
 bool device_exists (int index);
-/* Return true if the kernel has an NBD server for the device, or if it still
- * has a size: a disconnect only ends then.
+/* Return true if the device has a size, or if the kernel has an NBD server for
+ * it: a disconnect ends when both are gone.
  */
 bool device_connected (int index);
 /* Return bytes; 0: it has none, or they cannot be read. */
 uint64_t device_size (int index);
+
+/* Requests of the device that were answered since it was made, and that wait
+ * for an answer.  Source: Documentation/block/stat.rst of Linux.
+ */
+struct device_requests {
+  uint64_t answered, waiting;
+};
+int device_requests (int index, struct device_requests *n);
 
 /* Set scheduler, read-ahead and request size to suit swap and memory behind a
  * network. Values that this kernel refuses are left as they are.
@@ -62,7 +93,7 @@ struct swap_area {
   uint64_t size, used; /* bytes */
   long priority;
 };
-/* Get what /proc/swaps says about /dev/nbdX. others_free: bytes free in all
+/* Get what /proc/swaps says about the device. others_free: bytes free in all
  * other areas together; may be NULL.
  */
 int device_swap (int index, struct swap_area *a, uint64_t *others_free);

@@ -27,10 +27,10 @@ named_index (const char *name)
   struct state st;
   struct fp_error error;
 
-  for (int i = 0; i < STATE_MAX_DEVICES; i++) {
+  for (int i = state_next (-1); i >= 0; i = state_next (i)) {
     bool found = false;
 
-    if (!state_exists (i) || state_load (&st, i, &error) < 0)
+    if (state_load (&st, i, &error) < 0)
       continue;
     for (unsigned k = 0; k < st.nr_args; k++)
       found = found || (strncmp (st.args[k], key, sizeof key - 1) == 0 &&
@@ -56,7 +56,7 @@ find_volume (const char *command, const char *arg, char path[STATE_PATH_MAX],
     index = named_index (arg);
   if (index < 0) {
     *status = say_usage (command,
-                         "%s: neither a /dev/nbdX nor a socket, nor "
+                         "%s: neither an attached device nor a socket, nor "
                          "the name of a volume that is attached here",
                          arg);
     return false;

@@ -89,6 +89,25 @@ state_exists (int index)
 }
 
 int
+state_next (int index)
+{
+  DIR *dir = opendir (STATE_DIR);
+  struct dirent *d;
+  int next = -1;
+
+  if (!dir)
+    return -1;
+  while ((d = readdir (dir))) {
+    int i = device_index (d->d_name); /* not for nbd0.lock */
+
+    if (i > index && (next == -1 || i < next))
+      next = i;
+  }
+  closedir (dir);
+  return next;
+}
+
+int
 state_remove (int index, struct fp_error *error)
 {
   char path[STATE_PATH_MAX];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* state.h - the devices that this machine has attached. Each has a directory
- * under /run/farpage, with the sockets of its nbdkit and a file of its facts.
+ * under /run/farpage, with the sockets of its process and a file of its facts.
  *
  *   /run/farpage/nbd0.lock         held by the supervisor while it lives
  *   /run/farpage/nbd0/state.json   written by the supervisor, atomically
- *   /run/farpage/nbd0/nbd.sock, status.sock    nbdkit's
+ *   /run/farpage/nbd0/nbd.sock, status.sock
  *   /run/farpage/nbd0/udev         for farpage.rules: the name of the link
  *
  * A lock file is never removed: a process that opened it before the removal
@@ -27,11 +27,10 @@
 
 #define STATE_DIR "/run/farpage"
 #define STATE_PATH_MAX 64
-#define STATE_MAX_DEVICES 256
 #define STATE_LINK_MAX 68
 
 struct state {
-  int index; /* X of /dev/nbdX */
+  int index; /* the device: see device.h */
   pid_t supervisor, nbdkit;
   char uuid[40];
   char volume[40]; /* UUID of the volume, if it has a name and one is known */
@@ -58,6 +57,15 @@ int state_lock (int *fd, int index, struct fp_error *error);
 
 int state_mkdir (int index, struct fp_error *error);
 bool state_exists (int index);
+/* Format of the error for a device that has a directory, but whose lock is
+ * free.  Arguments: its path, twice.
+ */
+#define STATE_LEFT_BEHIND                                                     \
+  "%s was left behind by a farpage that died: run 'farpage detach %s'"
+/* Return the next greater index of a device that has a directory, or -1. Begin
+ * with -1.
+ */
+int state_next (int index);
 /* Remove the directory and the files in it. */
 int state_remove (int index, struct fp_error *error);
 

@@ -14,7 +14,7 @@
 
 #include "base/error.h"
 #include "tools/attach/nbd_genl.h"
-#include "tools/attach/nbdkit_proc.h"
+#include "tools/attach/front_proc.h"
 #include "tools/common/colour.h"
 #include "tools/common/commands.h"
 #include "tools/common/json_out.h"
@@ -81,14 +81,16 @@ look_at (struct doctor_volume *v, int index)
 static int
 gather (struct doctor *d)
 {
-  int i;
+  for (int i = state_next (-1); i >= 0; i = state_next (i)) {
+    void *more =
+        realloc (d->volumes, (d->nr_volumes + 1) * sizeof *d->volumes);
 
-  d->volumes = calloc (STATE_MAX_DEVICES, sizeof *d->volumes);
-  if (!d->volumes)
-    return -ENOMEM;
-  for (i = 0; i < STATE_MAX_DEVICES; i++)
-    if (state_exists (i))
-      look_at (&d->volumes[d->nr_volumes++], i);
+    if (!more)
+      return -ENOMEM;
+    d->volumes = more;
+    memset (&d->volumes[d->nr_volumes], 0, sizeof *d->volumes);
+    look_at (&d->volumes[d->nr_volumes++], i);
+  }
   return 0;
 }
 

@@ -110,6 +110,7 @@ int doctor_swap_area (const struct doctor *d, int index, uint64_t *size,
 void doctor_kernel (struct doctor *d);
 void doctor_nbd (struct doctor *d);
 void doctor_nbd_devices (struct doctor *d);
+void doctor_ublk (struct doctor *d);
 void doctor_clock (struct doctor *d);
 void doctor_rdma_device (struct doctor *d);
 void doctor_rdma_user (struct doctor *d);

@@ -11,6 +11,7 @@ static const struct doctor_check checks[] = {
   { "kernel", "kernel", doctor_kernel },
   { "nbd", "NBD client of the kernel", doctor_nbd },
   { "nbd-devices", "NBD devices", doctor_nbd_devices },
+  { "ublk", "ublk driver of the kernel", doctor_ublk },
   { "clock", "clock", doctor_clock },
   { "rdma-device", "RDMA devices", doctor_rdma_device },
   { "rdma-user", "RDMA for programs", doctor_rdma_user },

@@ -12,6 +12,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "tools/attach/ublk_control.h"
 #include "tools/doctor/doctor.h"
 
 #define LOAD_IT                                                               \
@@ -205,4 +206,24 @@ doctor_clock (struct doctor *d)
       return;
     }
   doctor_say (d, DOCTOR_OK, "", "%s", name);
+}
+
+void
+doctor_ublk (struct doctor *d)
+{
+  char release[128] = "";
+  const char *defect;
+
+  (void) doctor_read (d, release, sizeof release,
+                      "/proc/sys/kernel/osrelease");
+  defect = ublk_kernel_defect (release);
+  if (defect != NULL)
+    doctor_say (d, DOCTOR_WARNING, "do not use --front ublk on it",
+                "Linux %s: %s", release, defect);
+  else if (!doctor_exists (d, "/dev/ublk-control"))
+    doctor_say (d, DOCTOR_OK, "",
+                "not loaded (only for --front ublk: 'modprobe ublk_drv', "
+                "Linux 6.5 or later)");
+  else
+    doctor_say (d, DOCTOR_OK, "", "loaded");
 }

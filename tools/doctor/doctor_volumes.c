@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/size.h"
+#include "tools/attach/front.h"
 #include "tools/common/device.h"
 #include "tools/doctor/doctor.h"
 
@@ -58,6 +59,12 @@ look_at_server (struct doctor *d, int index, const struct fp_status_doc *doc,
                 device_path (index).s, s->addr);
 }
 
+static const char *
+program_of (const struct doctor_volume *v)
+{
+  return front_of (v->st.index)->program;
+}
+
 static void
 look_at_volume (struct doctor *d, const struct doctor_volume *v)
 {
@@ -68,9 +75,8 @@ look_at_volume (struct doctor *d, const struct doctor_volume *v)
   if (!v->supervised)
     doctor_say (d, DOCTOR_PROBLEM,
                 "stop using it, run 'farpage detach', and attach it again",
-                "%s: its supervisor is dead: nbdkit would not be "
-                "restarted",
-                device_path (index).s);
+                "%s: its supervisor is dead: %s would not be restarted",
+                device_path (index).s, program_of (v));
   if (!doc) {
     doctor_say (d, DOCTOR_PROBLEM, "see 'farpage status' and the log",
                 "%s: no status from its plugin: %.300s", device_path (index).s,
@@ -151,9 +157,13 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
   unsigned await = v->plugin ? v->plugin->volume.await_ms : 0;
   unsigned before = d->nr;
   int index = st->index;
+  const char *waiter = device_is_ublk (index) ? "supervisor" : "kernel";
 
-  /* The timeout that the kernel has counts, not the one that it was given. */
-  if (doctor_read_number (d, &kernel, "/sys/block/%s/queue/io_timeout",
+  /* With NBD the timeout that the kernel has counts, not the one that it was
+   * given.  With ublk the supervisor has it.
+   */
+  if (device_is_ublk (index) ||
+      doctor_read_number (d, &kernel, "/sys/block/%s/queue/io_timeout",
                           device_name (index).s) < 0)
     kernel = 0;
   nbd = kernel > 0 ? kernel : (uint64_t) st->timeout * 1000;
@@ -167,27 +177,28 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
                 "attach it with a longer --timeout, or a shorter timeout= of "
                 "the plugin",
                 "%s: the plugin gives up on a server after %" PRIu64
-                " ms, and the kernel on the plugin after %" PRIu64
+                " ms, and the %s on the plugin after %" PRIu64
                 " ms, which must be at least twice as long",
-                device_path (index).s, plugin, nbd);
+                device_path (index).s, plugin, waiter, nbd);
   if (await >= nbd)
     doctor_say (d, DOCTOR_PROBLEM,
                 "attach it with a longer --timeout, or a shorter await= of "
                 "the plugin",
                 "%s: the plugin holds a request for up to %u ms, and "
-                "the kernel sends it again after %" PRIu64 " ms",
-                device_path (index).s, await, nbd);
+                "the %s sends it again after %" PRIu64 " ms",
+                device_path (index).s, await, waiter, nbd);
   if ((uint64_t) st->dead_timeout * 1000 < nbd)
     doctor_say (d, DOCTOR_PROBLEM, "attach it with a longer --dead-timeout",
-                "%s: requests fail after %u s without nbdkit, which "
+                "%s: requests fail after %u s without %s, which "
                 "is less than the %" PRIu64 " ms after which a request is "
                 "sent again",
-                device_path (index).s, st->dead_timeout, nbd);
+                device_path (index).s, st->dead_timeout, program_of (v), nbd);
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "",
-                "%s: plugin %" PRIu64 " ms, kernel %" PRIu64
-                " ms, without nbdkit %u s",
-                device_path (index).s, plugin, nbd, st->dead_timeout);
+                "%s: plugin %" PRIu64 " ms, %s %" PRIu64
+                " ms, without %s %u s",
+                device_path (index).s, plugin, waiter, nbd, program_of (v),
+                st->dead_timeout);
 }
 
 void
@@ -257,23 +268,24 @@ look_at_swap (struct doctor *d, const struct doctor_volume *v)
                 device_path (index).s);
   if (!doc->io_flusher)
     doctor_say (d, DOCTOR_WARNING,
-                "give nbdkit CAP_SYS_RESOURCE (in a container: --cap-add)",
-                "%s: nbdkit may wait for memory that only it can "
+                "give 'farpage attach' CAP_SYS_RESOURCE (in a container: "
+                "--cap-add)",
+                "%s: %s may wait for memory that only it can "
                 "free (no PR_SET_IO_FLUSHER)",
-                device_path (index).s);
+                device_path (index).s, program_of (v));
   if (!doc->realtime)
     doctor_say (d, DOCTOR_WARNING,
-                "give nbdkit CAP_SYS_NICE, run 'farpage swapoff', then "
-                "'farpage swapon'",
-                "%s: nbdkit has no real-time priority, and cannot use "
+                "give 'farpage attach' CAP_SYS_NICE, run 'farpage swapoff', "
+                "then 'farpage swapon'",
+                "%s: %s has no real-time priority, and cannot use "
                 "the kernel's reserve: it may stall when memory is very short",
-                device_path (index).s);
+                device_path (index).s, program_of (v));
   if (doc->locked_bytes == 0)
     doctor_say (d, DOCTOR_PROBLEM,
                 "swapoff, detach, and attach it without mlock=false",
-                "%s: its nbdkit is not locked into memory, and can be "
+                "%s: its %s is not locked into memory, and can be "
                 "swapped out to itself",
-                device_path (index).s);
+                device_path (index).s, program_of (v));
   look_at_cover (d, v);
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "", "%s: with %u copies", device_path (index).s,
@@ -392,7 +404,7 @@ doctor_kill_order (struct doctor *d)
     if (*v->state_error.text)
       continue;
     look_at_process (d, v, v->st.supervisor, "supervisor", systemd);
-    look_at_process (d, v, v->st.nbdkit, "nbdkit", systemd);
+    look_at_process (d, v, v->st.nbdkit, program_of (v), systemd);
   }
   if (d->nr == before)
     doctor_say (d, DOCTOR_OK, "", "%s",

@@ -27,7 +27,7 @@
 #include "tools/swap/swap_settings.h"
 
 static const char help[] =
-    "Usage: farpage swapoff [OPTION]... /dev/nbdX\n"
+    "Usage: farpage swapoff [OPTION]... DEVICE\n"
     "\n"
     "Stop swapping to a device, and wait until all its pages are back.\n"
     "Refused if they would not fit into memory and other swap. If it is\n"
@@ -153,7 +153,8 @@ cmd_swapoff (int argc, char *argv[])
     return say_usage ("swapoff", "give one device");
   index = device_index (argv[optind]);
   if (index < 0)
-    return say_usage ("swapoff", "%s: not a /dev/nbdX", argv[optind]);
+    return say_usage ("swapoff", "%s: not a /dev/nbdX or /dev/ublkbX",
+                      argv[optind]);
   if (device_swap (index, &area, &others) < 0)
     return say_error ("swapoff: cannot read /proc/swaps");
   if (!area.active)

@@ -14,7 +14,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/size.h"
-#include "tools/attach/nbdkit_proc.h"
+#include "tools/attach/front.h"
 #include "tools/common/commands.h"
 #include "tools/common/device.h"
 #include "tools/common/plugin_status.h"
@@ -27,7 +27,7 @@
 #endif
 
 static const char help[] =
-    "Usage: farpage swapon [OPTION]... /dev/nbdX\n"
+    "Usage: farpage swapon [OPTION]... DEVICE\n"
     "\n"
     "Write a swap signature to a device that 'farpage attach' made, and\n"
     "swap to it. Data on the device is lost. A file system is overwritten\n"
@@ -133,7 +133,7 @@ swap_on (struct state *st, const struct options *o)
 {
   struct device_name path = device_path (st->index);
   char *device = path.s;
-  char size[FP_SIZE_STR_MAX], socket[STATE_PATH_MAX];
+  char size[FP_SIZE_STR_MAX], marker[FRONT_PROC_MARKER_MAX];
   int flags = 0, status;
   struct swap_area area;
   struct fp_error error;
@@ -152,10 +152,12 @@ swap_on (struct state *st, const struct options *o)
     return status;
 
   /* Do this before the first page goes there, or the first shortage stalls. */
-  state_path (socket, st->index, "nbd.sock");
-  if (nbdkit_set_swap (st->nbdkit, socket, true) < 0)
-    fprintf (stderr, "farpage: swapon: nbdkit got no real-time priority:"
-                     " it may stall when memory is very short\n");
+  front_proc_marker (marker, st->index);
+  if (front_proc_set_swap (st->nbdkit, marker, true) < 0)
+    fprintf (stderr,
+             "farpage: swapon: %s got no real-time priority:"
+             " it may stall when memory is very short\n",
+             front_of (st->index)->program);
   if (!o->keep_settings)
     raise_settings ();
 
@@ -168,7 +170,7 @@ swap_on (struct state *st, const struct options *o)
     status = say_error ("swapon: %s: %s", device, strerror (errno));
     restore_swap_settings ("swapon");
     if (!st->swap)
-      (void) nbdkit_set_swap (st->nbdkit, socket, false); /* undo */
+      (void) front_proc_set_swap (st->nbdkit, marker, false); /* undo */
     return status;
   }
   if (device_swap (st->index, &area, NULL) < 0 || !area.active)
@@ -202,7 +204,8 @@ cmd_swapon (int argc, char *argv[])
     return say_usage ("swapon", "give one device");
   index = device_index (argv[optind]);
   if (index < 0)
-    return say_usage ("swapon", "%s: not a /dev/nbdX", argv[optind]);
+    return say_usage ("swapon", "%s: not a /dev/nbdX or /dev/ublkbX",
+                      argv[optind]);
   if (state_load (&st, index, &error) < 0)
     return say_error ("swapon: %s", error.text);
   status = swap_on (&st, &o);

@@ -225,8 +225,8 @@ swap_settings_needed (void)
 {
   struct swap_area area;
 
-  for (int i = 0; i < STATE_MAX_DEVICES; i++)
-    if (state_exists (i) && device_swap (i, &area, NULL) == 0 && area.active)
+  for (int i = state_next (-1); i >= 0; i = state_next (i))
+    if (device_swap (i, &area, NULL) == 0 && area.active)
       return true;
   return false;
 }

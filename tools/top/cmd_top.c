@@ -19,7 +19,7 @@
 #include "tools/top/top.h"
 
 static const char help[] =
-    "Usage: farpage top [OPTION]... [/dev/nbdX|SOCKET]... [tls-psk=FILE]\n"
+    "Usage: farpage top [OPTION]... [DEVICE|SOCKET]... [tls-psk=FILE]\n"
     "\n"
     "Watch volumes and their servers: all that 'farpage attach' attached,\n"
     "or only these. SOCKET is the status=PATH of a plugin that farpage did\n"
@@ -158,8 +158,8 @@ learn_tls (char *argv[], int n, bool said)
   for (int i = 0; !said && i < n; i++)
     if (device_index (argv[i]) >= 0)
       (void) tls_args_of_device (device_index (argv[i]), &error);
-  for (int i = 0; !said && n == 0 && i < STATE_MAX_DEVICES; i++)
-    if (state_exists (i))
+  if (!said && n == 0)
+    for (int i = state_next (-1); i >= 0; i = state_next (i))
       (void) tls_args_of_device (i, &error);
   return tls_args_use ("top");
 }

@@ -199,9 +199,7 @@ top_watch_attached (struct top *t)
 
   for (unsigned i = 0; i < t->nr_volumes; i++)
     t->volumes[i]->wanted = false;
-  for (int i = 0; r == 0 && i < STATE_MAX_DEVICES; i++) {
-    if (!state_exists (i))
-      continue;
+  for (int i = state_next (-1); r == 0 && i >= 0; i = state_next (i)) {
     snprintf (label, sizeof label, "%s", device_name (i).s);
     state_path (path, i, "status.sock");
     r = top_watch_plugin (t, label, path);

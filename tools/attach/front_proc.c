@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* nbdkit_proc.c - one nbdkit with our plugin. */
+/* front_proc.c - see front_proc.h. */
 
 #include <config.h>
 
@@ -21,8 +21,9 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "tools/attach/nbdkit_proc.h"
+#include "tools/attach/front_proc.h"
 #include "tools/attach/privileges.h"
+#include "tools/common/state.h"
 #include "tools/common/sysfs.h"
 
 #ifndef PR_SET_IO_FLUSHER
@@ -33,13 +34,34 @@
 #define NICE -20
 #define SWAP_PRIORITY 10
 
-/* In a build tree ./run sets FARPAGE_PLUGIN. */
+static const char *
+path_of (const char *variable, const char *installed)
+{
+  const char *s = getenv (variable);
+
+  return s && *s ? s : installed;
+}
+
 const char *
 nbdkit_plugin_path (void)
 {
-  const char *s = getenv ("FARPAGE_PLUGIN");
+  return path_of ("FARPAGE_PLUGIN", PLUGINDIR "/nbdkit-farpage-plugin.so");
+}
 
-  return s && *s ? s : PLUGINDIR "/nbdkit-farpage-plugin.so";
+const char *
+ublk_program_path (void)
+{
+  return path_of ("FARPAGE_UBLK", SERVERDIR "/farpage-ublk");
+}
+
+const char *
+front_proc_marker (char out[FRONT_PROC_MARKER_MAX], int index)
+{
+  char path[STATE_PATH_MAX];
+
+  state_path (path, index, "status.sock");
+  snprintf (out, FRONT_PROC_MARKER_MAX, "status=%s", path);
+  return out;
 }
 
 static bool
@@ -50,7 +72,7 @@ has_key (const char *arg, const char *key)
   return strncmp (arg, key, n) == 0 && arg[n] == '=';
 }
 
-/* Return true for a parameter that only the first nbdkit gets.  takeover: if
+/* Return true for a parameter that only the first process gets.  takeover: if
  * another client has taken the volume since, it keeps it.  remove and add:
  * they are done.  A second add=true could also do harm.  A server that answers
  * with nothing would take the place of a member that is only away, and still
@@ -67,7 +89,7 @@ is_for_once (const char *arg)
  * root), only the robustness under swap pressure suffers.
  */
 static void
-prepare_child (bool realtime, int output)
+prepare_child (const struct front_proc_params *p, int output)
 {
   struct rlimit stack = { STACK_SIZE, RLIM_INFINITY };
   struct sched_param fifo = { .sched_priority = SWAP_PRIORITY }, usual = { 0 };
@@ -92,23 +114,23 @@ prepare_child (bool realtime, int output)
    * read.
    */
   setpriority (PRIO_PROCESS, 0, NICE);
-  /* Do not inherit SCHED_BATCH, which has a meaning: nbdkit_set_swap. */
+  /* Do not inherit SCHED_BATCH, which has a meaning: front_proc_set_swap. */
   sched_setscheduler (0, SCHED_OTHER, &usual);
-  if (realtime)
+  if (p->realtime)
     sched_setscheduler (0, SCHED_FIFO, &fifo);
   r = privileges_drop ();
   if (r < 0)
     dprintf (STDERR_FILENO,
-             "nbdkit: error: cannot drop all unneeded privileges: %s\n",
+             "%s: error: cannot drop all unneeded privileges: %s\n", p->name,
              strerror (-r));
 }
 
 int
-nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
-              struct fp_error *error)
+front_proc_start (struct front_proc *p, const struct front_proc_params *params,
+                  struct fp_error *error)
 {
   FP_CLEANUP (fp_closep) int theirs = -1;
-  char connections[32], uuid[64], client[64], status[128];
+  char uuid[64], client[64], status[128];
   char members[128];
   bool named = false;
   const char **argv;
@@ -117,32 +139,23 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   int pipefd[2];
   pid_t pid;
 
-  *p = (struct nbdkit_proc) NBDKIT_PROC_INIT;
-  argv = calloc (params->nr_args + 20, sizeof *argv);
+  *p = (struct front_proc) FRONT_PROC_INIT;
+  p->name = params->name;
+  argv = calloc (params->nr_lead + params->nr_args + 8, sizeof *argv);
   if (!argv)
     return fp_fail (error, -ENOMEM, "out of memory");
-  snprintf (connections, sizeof connections, "connections=%u",
-            params->connections);
   snprintf (client, sizeof client, "client=%s", params->uuid);
   snprintf (status, sizeof status, "status=%s", params->status_socket);
   snprintf (members, sizeof members, "members=%s", params->members);
-  /* systemd's last killing at shutdown spares a process with '@' here, so that
-   * storage can be unmounted after it (ROOT_STORAGE_DAEMONS of systemd).
-   */
-  argv[n++] = "@nbdkit";
-  argv[n++] = "-f";
-  argv[n++] = "-t";
-  argv[n++] = "1";
-  argv[n++] = "-U";
-  argv[n++] = params->socket;
-  argv[n++] = nbdkit_plugin_path ();
+  for (i = 0; i < params->nr_lead; i++)
+    argv[n++] = params->lead[i];
+  argv[n++] = status; /* before all of any length: see front_proc_lives */
   for (i = 0; i < params->nr_args; i++) {
     if (params->resume && is_for_once (params->args[i]))
       continue;
     named = named || has_key (params->args[i], "volume");
     argv[n++] = params->args[i];
   }
-  argv[n++] = connections;
   /* A name says which volume it is.  It does not say that it still is the same
    * one, and that no other client has used it: client= and uuid= do.
    */
@@ -152,15 +165,14 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
     argv[n++] = client;
   if (!named || (params->resume && params->volume[0]))
     argv[n++] = uuid;
-  argv[n++] = status;
   argv[n++] = members;
-  argv[n++] = "keep=true"; /* unless nbdkit_stop ends it */
+  argv[n++] = "keep=true"; /* unless front_proc_stop ends it */
   if (params->swap)
     argv[n++] = "swap=true";
   if (params->resume)
     argv[n++] = "resume=true";
 
-  /* nbdkit's side does not block: output must never stop its I/O. */
+  /* The child's side does not block: output must never stop its I/O. */
   if (pipe2 (pipefd, O_CLOEXEC) == -1 ||
       fcntl (pipefd[0], F_SETFL, O_NONBLOCK) == -1 ||
       fcntl (pipefd[1], F_SETFL, O_NONBLOCK) == -1) {
@@ -170,16 +182,15 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
   p->output = pipefd[0];
   theirs = pipefd[1];
 
-  /* Left by a predecessor that was killed; nbdkit would not replace it. */
-  unlink (params->socket);
+  /* Left by a predecessor that was killed. */
   unlink (params->status_socket);
   if (!params->resume)
     unlink (params->members);
 
   pid = fork ();
   if (pid == 0) {
-    prepare_child (params->realtime, theirs);
-    execvp ("nbdkit", (char **) argv);
+    prepare_child (params, theirs);
+    execvp (params->program, (char **) argv);
     fprintf (stderr, "cannot be run: %s\n", strerror (errno));
     _exit (127);
   }
@@ -195,7 +206,7 @@ nbdkit_start (struct nbdkit_proc *p, const struct nbdkit_params *params,
 }
 
 static void
-keep_tail (struct nbdkit_proc *p, const char *s, size_t n)
+keep_tail (struct front_proc *p, const char *s, size_t n)
 {
   size_t max = sizeof p->tail - 1;
 
@@ -214,9 +225,9 @@ keep_tail (struct nbdkit_proc *p, const char *s, size_t n)
   p->tail[p->tail_len] = '\0';
 }
 
-/* Log nbdkit's output by lines.  It writes a line in several parts. */
+/* Log the output by lines.  nbdkit writes a line in several parts. */
 static void
-log_lines (struct nbdkit_proc *p, const char *s, size_t n)
+log_lines (struct front_proc *p, const char *s, size_t n)
 {
   size_t i;
 
@@ -226,6 +237,10 @@ log_lines (struct nbdkit_proc *p, const char *s, size_t n)
       continue;
     }
     p->line[p->line_len] = '\0';
+    if (strcmp (p->line, "ready") == 0) {
+      p->ready = true;
+      p->line_len = 0;
+    }
     if (p->line_len > 0)
       fp_log (FP_LOG_INFO, "%s", p->line);
     if (p->line_len > 0 && p->aloud)
@@ -235,7 +250,7 @@ log_lines (struct nbdkit_proc *p, const char *s, size_t n)
 }
 
 void
-nbdkit_hear (struct nbdkit_proc *p)
+front_proc_hear (struct front_proc *p)
 {
   char buf[1024];
   ssize_t n;
@@ -253,12 +268,12 @@ nbdkit_hear (struct nbdkit_proc *p)
 }
 
 void
-nbdkit_speak_up (struct nbdkit_proc *p, void (*aloud) (const char *line))
+front_proc_speak_up (struct front_proc *p, void (*aloud) (const char *line))
 {
   char said[sizeof p->tail];
   char *line, *save;
 
-  nbdkit_hear (p);
+  front_proc_hear (p);
   snprintf (said, sizeof said, "%s", p->tail);
   for (line = strtok_r (said, "\n", &save); line;
        line = strtok_r (NULL, "\n", &save))
@@ -267,13 +282,13 @@ nbdkit_speak_up (struct nbdkit_proc *p, void (*aloud) (const char *line))
 }
 
 bool
-nbdkit_ended (struct nbdkit_proc *p)
+front_proc_ended (struct front_proc *p)
 {
   if (p->pid == 0)
     return true;
   if (waitpid (p->pid, &p->status, WNOHANG) != p->pid)
     return false;
-  nbdkit_hear (p);
+  front_proc_hear (p);
   p->pid = 0;
   if (p->pidfd != -1)
     close (p->pidfd);
@@ -283,11 +298,11 @@ nbdkit_ended (struct nbdkit_proc *p)
   return true;
 }
 
-/* Join nbdkit's lines, without their prefixes. */
+/* Join the lines, without their prefixes. */
 static void
 readable (char *out, size_t size, const char *tail)
 {
-  char copy[sizeof ((struct nbdkit_proc *) 0)->tail];
+  char copy[sizeof ((struct front_proc *) 0)->tail];
   char *line, *save, *s;
   size_t used = 0;
   int n;
@@ -304,43 +319,43 @@ readable (char *out, size_t size, const char *tail)
 }
 
 int
-nbdkit_why (const struct nbdkit_proc *p, struct fp_error *error)
+front_proc_why (const struct front_proc *p, struct fp_error *error)
 {
   char said[sizeof p->tail];
 
   if (WIFSIGNALED (p->status))
-    return fp_fail (error, -EIO, "nbdkit was killed by signal %d",
+    return fp_fail (error, -EIO, "%s was killed by signal %d", p->name,
                     WTERMSIG (p->status));
   readable (said, sizeof said, p->tail);
   if (*said)
-    return fp_fail (error, -EIO, "nbdkit: %s", said);
-  return fp_fail (error, -EIO, "nbdkit ended with exit status %d",
+    return fp_fail (error, -EIO, "%s: %s", p->name, said);
+  return fp_fail (error, -EIO, "%s ended with exit status %d", p->name,
                   WEXITSTATUS (p->status));
 }
 
 static void
-end (struct nbdkit_proc *p, int signal, int ms)
+end (struct front_proc *p, int signal, int ms)
 {
   struct deadline d = deadline_in (ms, NULL);
   int left;
 
-  if (nbdkit_ended (p))
+  if (front_proc_ended (p))
     return;
   kill (p->pid, signal);
-  while (!nbdkit_ended (p)) {
+  while (!front_proc_ended (p)) {
     struct pollfd pfd[] = { { .fd = p->pidfd, .events = POLLIN },
                             { .fd = p->output, .events = POLLIN } };
 
     left = deadline_left (&d, 200);
     if (left == 0) {
-      fp_log (FP_LOG_INFO, "nbdkit (pid %ld) did not end within %d s: killed",
-              (long) p->pid, ms / 1000);
+      fp_log (FP_LOG_INFO, "%s (pid %ld) did not end within %d s: killed",
+              p->name, (long) p->pid, ms / 1000);
       kill (p->pid, SIGKILL);
       d = deadline_in (ms, NULL);
       left = 200;
     }
     poll (pfd, 2, left);
-    nbdkit_hear (p);
+    front_proc_hear (p);
   }
 }
 
@@ -349,21 +364,19 @@ end (struct nbdkit_proc *p, int signal, int ms)
  * volume then.
  */
 void
-nbdkit_stop (struct nbdkit_proc *p, int ms)
+front_proc_stop (struct front_proc *p, int ms)
 {
   end (p, SIGUSR1, ms);
 }
 
 void
-nbdkit_kill (struct nbdkit_proc *p, int ms)
+front_proc_kill (struct front_proc *p, int ms)
 {
   end (p, SIGKILL, ms);
 }
 
-/* Return true if that process is an nbdkit that was told to use this socket.
- */
-static bool
-is_ours (pid_t pid, const char *socket)
+bool
+front_proc_lives (pid_t pid, const char *marker)
 {
   FP_CLEANUP (fp_closep) int fd = -1;
   char path[64], buf[2048];
@@ -380,19 +393,20 @@ is_ours (pid_t pid, const char *socket)
     return false;
   buf[n] = '\0';
   for (i = 0; i < n; i += (ssize_t) strlen (buf + i) + 1)
-    if (!strcmp (buf + i, socket))
+    if (!strcmp (buf + i, marker))
       return true;
   return false;
 }
 
 void
-nbdkit_stop_other (pid_t pid, const char *socket, int ms)
+front_proc_stop_other (pid_t pid, const char *marker, int ms)
 {
   FP_CLEANUP (fp_closep) int pidfd = pid > 0 ? pidfd_open (pid, 0) : -1;
   struct pollfd pfd = { .fd = pidfd, .events = POLLIN };
 
-  /* Open the pidfd first, so that the process cannot change after is_ours. */
-  if (pidfd == -1 || !is_ours (pid, socket))
+  /* Open the pidfd first, so that the process cannot change after the
+   * look at its arguments. */
+  if (pidfd == -1 || !front_proc_lives (pid, marker))
     return;
   pidfd_send_signal (pidfd, SIGUSR1, NULL, 0);
   if (poll (&pfd, 1, ms) == 0) {
@@ -402,7 +416,7 @@ nbdkit_stop_other (pid_t pid, const char *socket, int ms)
 }
 
 int
-nbdkit_set_swap (pid_t pid, const char *socket, bool on)
+front_proc_set_swap (pid_t pid, const char *marker, bool on)
 {
   struct sched_param param = { .sched_priority = on ? SWAP_PRIORITY : 0 };
   int policy = on ? SCHED_FIFO : SCHED_OTHER;
@@ -411,7 +425,7 @@ nbdkit_set_swap (pid_t pid, const char *socket, bool on)
   DIR *tasks;
   int r = 0;
 
-  if (!is_ours (pid, socket))
+  if (!front_proc_lives (pid, marker))
     return -ESRCH;
   snprintf (path, sizeof path, "/proc/%ld/task", (long) pid);
   tasks = opendir (path);
