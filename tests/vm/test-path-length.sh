@@ -11,10 +11,14 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
 budget=$vm/../bench/path-length.budget
 series=${FARPAGE_VM_KERNEL:-6.1}
-[[ $series == 6.1 ]] || skip "no budget for kernel $series"
+case $series in
+6.1) rows='nbd-shm nbd-tcp nbd-rdma' ;;
+6.12) rows='nbd-shm ublk-shm ublk-tcp ublk-rdma' ;;
+*) skip "no budget for kernel $series" ;;
+esac
 
 claim 0 "a request costs what its budget allows" \
-    "$vm/../bench/path-length" --check --rows "nbd-shm nbd-tcp nbd-rdma" "$build"
+    "$vm/../bench/path-length" --check --rows "$rows" "$build"
 cat "$tmp/output"
 
 # A smaller budget is exceeded.
