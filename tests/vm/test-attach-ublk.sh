@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 #
-# farpage attach --front ublk, by the cases of test-attach.sh, and the main job.
-# The kernel is 6.12: Debian's 6.1 has no ublk driver.
+# farpage attach --front ublk, by the cases of test-attach.sh. The kernel is
+# 6.12: Debian's 6.1 has no ublk driver.
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
@@ -23,7 +23,7 @@ for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
     case $transport in
     shm) cases=(files stripe kill again large encrypted named servers term stuck failures interrupted race orphan swap foreign lost) ;;
     tcp) cases=(files cut) ;;
-    *) cases=(main) ;;
+    *) cases=(again) ;;
     esac
     claim 0 "attach over $transport" \
         "$vm/run" --net $net --memory 3072 --timeout 1000 --env ATTACH_FRONT \

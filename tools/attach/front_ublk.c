@@ -119,7 +119,7 @@ take_over (struct attachment *a, const struct deadline *until,
   struct deadline d = deadline_in (QUIESCED_MS, until->stop);
   int r;
 
-  if (a->ublk_device.begun && !a->process.ready)
+  if (a->ublk_device.recovery == UBLK_RECOVERY_BEGUN && !a->process.ready)
     return 0; /* the last process did not get that far */
   while ((r = ublk_recover_begin (&a->ublk, &a->ublk_device, error)) ==
              -EBUSY &&
@@ -215,13 +215,11 @@ is_stuck (struct attachment *a)
 {
   int64_t now = now_ms (), step = now - a->silence.at_ms;
   struct device_requests n;
-  struct fp_error error;
 
   if (device_requests (a->st.index, &n) < 0)
     return false;
-  /* The kernel does not count a flush that waits. */
   if (a->silence.at_ms == 0 || n.answered != a->silence.answered ||
-      (n.waiting == 0 && answers (a, &error)))
+      n.waiting == 0)
     a->silence.waited_ms = 0;
   else
     a->silence.waited_ms += FP_MIN (step, LOOK_MAX_MS);

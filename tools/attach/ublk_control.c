@@ -310,17 +310,18 @@ int
 ublk_recover_begin (struct ublk_control *c, struct ublk_device *d,
                     struct fp_error *error)
 {
-  bool again = d->asked;
+  bool again = d->recovery != UBLK_SERVED;
   int r;
 
-  d->asked = true;
+  if (!again)
+    d->recovery = UBLK_RECOVERY_ASKED;
   r = command (c, UBLK_U_CMD_START_USER_RECOVERY, d->index, NULL, 0);
   /* Recovery was begun already, perhaps by a command that timed out here. */
   if (r == -EINVAL && again)
     r = 0;
   if (r < 0)
     return failed (error, r, "recover", d->index);
-  d->begun = true;
+  d->recovery = UBLK_RECOVERY_BEGUN;
   return 0;
 }
 
@@ -335,6 +336,6 @@ ublk_recover_end (struct ublk_control *c, struct ublk_device *d, pid_t server,
     r = result (c, until);
   if (r < 0)
     return failed (error, r, "recover", d->index);
-  d->asked = d->begun = false;
+  d->recovery = UBLK_SERVED;
   return 0;
 }

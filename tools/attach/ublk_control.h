@@ -38,6 +38,15 @@ struct ublk_control {
   } buf; /* what a command reads or writes */
 };
 
+/* begin: served or asked -> asked -> begun.  begun stays begun.  end: ->
+ * served
+ */
+enum ublk_recovery {
+  UBLK_SERVED = 0,
+  UBLK_RECOVERY_ASKED, /* the kernel may have begun, and not said so in time */
+  UBLK_RECOVERY_BEGUN
+};
+
 struct ublk_device {
   int index; /* N in /dev/ublkbN; -1: any free one, set by add */
   unsigned queues, depth;
@@ -49,8 +58,7 @@ struct ublk_device {
    * this one.
    */
   uint64_t token;
-  bool asked; /* recover_begin was called, and not recover_end since */
-  bool begun; /* and it has succeeded */
+  enum ublk_recovery recovery;
 };
 
 /* Refuse kernels whose driver crashes: see the table in ublk_control.c.
@@ -82,8 +90,8 @@ int ublk_remove (struct ublk_control *c, const struct ublk_device *d,
 /* Take over a device whose server died.  -EBUSY: it lives, or the kernel has
  * not noticed yet.
  *
- * While d->begun, call it only if a server has fetched all tags since.  The
- * kernel crashes if the last one has fetched those of some queues only.
+ * Once recovery is begun, call it only if a server has fetched all tags since.
+ * The kernel crashes if the last one has fetched those of some queues only.
  */
 int ublk_recover_begin (struct ublk_control *c, struct ublk_device *d,
                         struct fp_error *error);
