@@ -257,7 +257,7 @@ map (uint64_t size)
 }
 
 static int
-run (uint64_t mib, uint64_t touches, uint64_t seed, bool corrupt)
+run (uint64_t mib, uint64_t touches, uint64_t seed, bool corrupt, bool once)
 {
   uint64_t pages = mib * MIB_PAGES, bad;
   uint8_t *memory = map (pages * PAGE);
@@ -277,7 +277,8 @@ run (uint64_t mib, uint64_t touches, uint64_t seed, bool corrupt)
   bad = verify_all (memory, generation, pages, "verify");
   if (touches > 0) {
     bad += touch_at_random (memory, generation, pages, touches, seed, us);
-    bad += verify_all (memory, generation, pages, "verify again");
+    if (!once)
+      bad += verify_all (memory, generation, pages, "verify again");
   }
   printf ("%" PRIu64 " MiB, %" PRIu64 " touches, seed %" PRIu64 ": %" PRIu64
           " bad checks, %s\n",
@@ -301,6 +302,8 @@ usage (FILE *fp)
                "  -s, --seed N      seed of the random order (default 1)\n"
                "      --repeat      contents that compress: a quarter of a "
                "page, four times\n"
+               "      --once        do not check all pages again after the "
+               "random touches\n"
                "      --corrupt     spoil one bit after the fill, to see it "
                "found\n"
                "  -h, --help        show this text\n"
@@ -330,17 +333,18 @@ parse_number (const char *what, const char *text, uint64_t max)
 int
 main (int argc, char *argv[])
 {
-  enum { OPT_CORRUPT = 256, OPT_REPEAT };
+  enum { OPT_CORRUPT = 256, OPT_REPEAT, OPT_ONCE };
   static const struct option options[] = {
     { "random", required_argument, NULL, 'r' },
     { "seed", required_argument, NULL, 's' },
     { "corrupt", no_argument, NULL, OPT_CORRUPT },
     { "repeat", no_argument, NULL, OPT_REPEAT },
+    { "once", no_argument, NULL, OPT_ONCE },
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 }
   };
   uint64_t touches = 4000, seed = 1, mib;
-  bool corrupt = false;
+  bool corrupt = false, once = false;
   int c;
 
   while ((c = getopt_long (argc, argv, "r:s:h", options, NULL)) != -1) {
@@ -356,6 +360,9 @@ main (int argc, char *argv[])
       break;
     case OPT_REPEAT:
       period = QUARTER;
+      break;
+    case OPT_ONCE:
+      once = true;
       break;
     case 'h':
       usage (stdout);
@@ -380,5 +387,5 @@ main (int argc, char *argv[])
   }
   /* Write line by line, so that all output before a crash is seen. */
   setvbuf (stdout, NULL, _IOLBF, 0);
-  return run (mib, touches, seed, corrupt);
+  return run (mib, touches, seed, corrupt, once);
 }

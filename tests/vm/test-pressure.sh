@@ -16,11 +16,13 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
     skip "no build tree at $build: set top_builddir"
 
 # Send little over the network, to be quick under emulation.
-small=(--memory 256 --touch 160 --random 0 --deadline 500 --transport tcp)
+small=(--random 0 --deadline 500 --transport tcp)
+cp "$vm/../../docs/SWAP.md" "$tmp/runs.md"
 claim 0 "a whole machine out of memory lives on another one's" \
-    "$vm/pressure-lab" "${small[@]}" --logs "$tmp/good"
+    "$vm/pressure-lab" "${small[@]}" --logs "$tmp/good" --record "$tmp/runs.md"
 claim_output 'result=finished .* contents=OK hung=0 oom=0 errors=0 ' "and its contents are right"
 claim_output ' out=[1-9][0-9]{3,} in=[1-9][0-9]{3,} ' "pages went, and came back"
+claim_output ' reclaim=0 restarts=0$' "without a thread of farpage that had to free memory"
 grep '^round' "$tmp/output"
 
 claim 1 "that nothing goes on is seen" \
@@ -32,7 +34,11 @@ claim 0 "among them that of the program that waits" \
 claim_output 'swap_readpage|swap_writepage|__swap_writepage|rq_qos_wait|blk_mq_get_tag|folio_wait|shrink_|nbd_queue_rq|balance|io_schedule' \
     "in the kernel, for the swap"
 
+claim 0 "the run is in the table" \
+    grep -E '^\| [^|]* \| 6\.[0-9]+ \| nbd \| tcp \| hog \| 256, 384 \| 1 \| none \| finished, OK ' "$tmp/runs.md"
 claim 2 "bad usage is told" "$vm/pressure-lab" --transport pigeon
 claim 2 "a measure has a name" "$vm/pressure-lab" --measure luck=yes
+claim 2 "a server can be lost if there are two" "$vm/pressure-lab" --lose yes
+claim 2 "a table is needed to record a run" "$vm/pressure-lab" --record "$tmp/output"
 claim 0 "--help works" "$vm/pressure-lab" --help
 finish
