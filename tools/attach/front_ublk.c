@@ -215,11 +215,15 @@ is_stuck (struct attachment *a)
 {
   int64_t now = now_ms (), step = now - a->silence.at_ms;
   struct device_requests n;
+  struct fp_error error;
 
   if (device_requests (a->st.index, &n) < 0)
     return false;
+  /* Linux 6.12 counts a flush that waits.  Older kernels may not, and none
+   * counts anything while the queue's iostats are off.
+   */
   if (a->silence.at_ms == 0 || n.answered != a->silence.answered ||
-      n.waiting == 0)
+      (n.waiting == 0 && answers (a, &error)))
     a->silence.waited_ms = 0;
   else
     a->silence.waited_ms += FP_MIN (step, LOOK_MAX_MS);
