@@ -17,6 +17,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 
 # shellcheck disable=SC2154 # requires_hog sets it
 export FARPAGE_HOG=$hog
+export FARPAGE_VM_THREADS=${FARPAGE_VM_THREADS:-single}
 claim 0 "the main job over rdma and ublk" \
     "$vm/run" --net rxe --memory 2048 --timeout 540 --env ATTACH_FRONT \
     "$build/run" "$vm/guest/attach-cases" rdma main

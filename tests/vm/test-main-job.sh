@@ -16,6 +16,7 @@ build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 
 # shellcheck disable=SC2154 # requires_hog sets it
 export FARPAGE_HOG=$hog
+export FARPAGE_VM_THREADS=${FARPAGE_VM_THREADS:-single}
 claim 0 "the main job over rdma" \
     "$vm/run" --net rxe --memory 2048 --timeout 540 \
     "$build/run" "$vm/guest/attach-cases" rdma main

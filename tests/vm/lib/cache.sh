@@ -251,7 +251,21 @@ vm_prepare ()
     # fast way copies at a quarter of the speed. TCG runs pclmulqdq as a loop
     # over bits. The checksums of soft-RoCE with it took half of the time of a
     # transfer.
-    tcg) vm_accel=(-accel 'tcg,thread=multi' -cpu 'max,-erms,-pclmulqdq') ;;
+    # In QEMU before 8.1 one thread may translate a page while another thread
+    # writes to it. If a guest's kernel patches a static branch there, the
+    # breakpoint that it uses for that may stay in QEMU's cache for good, and the
+    # guest dies of it (Oops: int3). Most likely that is where each allocation
+    # passes. These parameters keep the kernel from patching there when the first
+    # memory cgroup is made. Memory of the kernel and of sockets is not charged to
+    # cgroups then.
+    tcg)
+        [[ ${FARPAGE_VM_THREADS:-multi} =~ ^(multi|single)$ ]] ||
+            vm_die "FARPAGE_VM_THREADS is '$FARPAGE_VM_THREADS', not multi or single"
+        vm_accel=(-accel "tcg,thread=${FARPAGE_VM_THREADS:-multi}"
+            -cpu 'max,-erms,-pclmulqdq')
+        [[ ${FARPAGE_VM_THREADS:-multi} != multi ]] ||
+            vm_parameters+=' cgroup.memory=nokmem,nosocket'
+        ;;
     # Guest time is a count of instructions, a nanosecond for each, of one
     # processor. While it is idle, time jumps to the next timer.
     icount)

@@ -62,6 +62,9 @@ Environment:
                       icount: the guest's clock counts instructions, a
                       nanosecond each, whatever the host does. One processor,
                       whatever --cpus says; not in run-pair
+  FARPAGE_VM_THREADS  multi (default) or single: emulate all processors of a
+                      guest by one thread. Slower, but QEMU before 8.1 does not
+                      break a kernel that patches itself
 END
 }
 
