@@ -21,6 +21,7 @@
 #include "tools/attach/front.h"
 #include "tools/attach/nbd_genl.h"
 #include "tools/attach/nbd_handshake.h"
+#include "tools/attach/silence.h"
 #include "tools/attach/ublk_control.h"
 #include "tools/common/deadline.h"
 #include "tools/common/state.h"
@@ -43,11 +44,7 @@ struct attachment {
   /* front_ublk.c */
   struct ublk_control ublk;
   struct ublk_device ublk_device;
-  struct {
-    uint64_t answered; /* requests, at the last look */
-    int64_t at_ms;     /* when the last look was; 0: none yet */
-    int64_t waited_ms; /* for the next answer */
-  } silence;
+  struct silence silence;
 
   /* Gets the process's output while the user waits; NULL: only the log does.
    */

@@ -191,7 +191,7 @@ reconnect (struct attachment *a, unsigned n, const struct deadline *d,
   /* The kernel would believe that the process serves. */
   if (front_proc_ended (&a->process))
     return front_proc_why (&a->process, error);
-  a->silence.at_ms = 0;
+  silence_end (&a->silence);
   return ublk_recover_end (&a->ublk, &a->ublk_device, a->process.pid, d,
                            error);
 }
@@ -207,31 +207,30 @@ answers (struct attachment *a, struct fp_error *error)
   return plugin_status_read (&doc, path, error) == 0;
 }
 
-/* The ublk driver has no timeout.  Time in which this process was stopped does
- * not count.
+/* The ublk driver has no timeout.  One look alone is never enough: this
+ * process may have been stopped since the last one, together with
+ * farpage-ublk.
  */
 static bool
 is_stuck (struct attachment *a)
 {
-  int64_t now = now_ms (), step = now - a->silence.at_ms;
+  int64_t timeout_ms = (int64_t) a->st.timeout * 1000;
+  int64_t most_ms = FP_MIN ((int64_t) LOOK_MAX_MS, timeout_ms / 2);
   struct device_requests n;
   struct fp_error error;
+  bool waits;
 
   if (device_requests (a->st.index, &n) < 0)
     return false;
   /* Linux 6.12 counts a flush that waits.  Older kernels may not, and none
    * counts anything while the queue's iostats are off.
    */
-  if (a->silence.at_ms == 0 || n.answered != a->silence.answered ||
-      (n.waiting == 0 && answers (a, &error)))
-    a->silence.waited_ms = 0;
-  else
-    a->silence.waited_ms += FP_MIN (step, LOOK_MAX_MS);
-  a->silence.answered = n.answered;
-  a->silence.at_ms = now;
-  if (a->silence.waited_ms < (int64_t) a->st.timeout * 1000)
+  waits = n.waiting > 0 ||
+          (n.answered == a->silence.answered && !answers (a, &error));
+  if (silence_look (&a->silence, now_ms (), most_ms, n.answered, waits) <
+      timeout_ms)
     return false;
-  a->silence.waited_ms = 0;
+  silence_end (&a->silence);
   return true;
 }
 
