@@ -102,11 +102,19 @@ next_word (uint64_t x)
 
 /* words after which the sequence begins again */
 static size_t period = WORDS;
+/* from --seed, so that two hogs never have the same page */
+static uint64_t salt;
+
+static uint64_t
+first_word (uint64_t number, uint8_t generation)
+{
+  return mix (salt ^ (number << 8 | generation)) | 1;
+}
 
 static void
 page_fill (uint64_t *page, uint64_t number, uint8_t generation)
 {
-  uint64_t start = mix (number << 8 | generation) | 1, x = start;
+  uint64_t start = first_word (number, generation), x = start;
 
   for (size_t i = 0; i < WORDS; i++) {
     if (i % period == 0)
@@ -119,7 +127,7 @@ page_fill (uint64_t *page, uint64_t number, uint8_t generation)
 static bool
 page_is_right (const uint64_t *page, uint64_t number, uint8_t generation)
 {
-  uint64_t start = mix (number << 8 | generation) | 1, x = start;
+  uint64_t start = first_word (number, generation), x = start;
 
   for (size_t i = 0; i < WORDS; i++) {
     if (i % period == 0)
@@ -217,15 +225,17 @@ touch_at_random (uint8_t *memory, uint8_t *generation, uint64_t pages,
   return bad;
 }
 
+/* Check all pages, or only those that touch_at_random has written. */
 static uint64_t
-verify_all (const uint8_t *memory, const uint8_t *generation, uint64_t pages,
-            const char *name)
+verify (const uint8_t *memory, const uint8_t *generation, uint64_t pages,
+        bool only_touched, const char *name)
 {
   struct sample start = sample_now ();
   uint64_t bad = 0;
 
   for (uint64_t i = 0; i < pages; i++)
-    if (!page_is_right ((const uint64_t *) (memory + i * PAGE), i,
+    if ((generation[i] > 0 || !only_touched) &&
+        !page_is_right ((const uint64_t *) (memory + i * PAGE), i,
                         generation[i]))
       complain (i, bad++);
   print_phase (name, &start);
@@ -271,14 +281,14 @@ run (uint64_t mib, uint64_t touches, uint64_t seed, bool corrupt, bool once)
   memset (generation, 0, pages);
   memset (us, 0, (touches + 1) * sizeof *us);
 
+  salt = mix (seed);
   fill_all (memory, pages);
   if (corrupt)
     memory[pages / 2 * PAGE + PAGE - 1] ^= 1;
-  bad = verify_all (memory, generation, pages, "verify");
+  bad = verify (memory, generation, pages, false, "verify");
   if (touches > 0) {
     bad += touch_at_random (memory, generation, pages, touches, seed, us);
-    if (!once)
-      bad += verify_all (memory, generation, pages, "verify again");
+    bad += verify (memory, generation, pages, once, "verify again");
   }
   printf ("%" PRIu64 " MiB, %" PRIu64 " touches, seed %" PRIu64 ": %" PRIu64
           " bad checks, %s\n",
@@ -299,11 +309,12 @@ usage (FILE *fp)
                "the whole machine's.\n"
                "\n"
                "  -r, --random N    random touches (default 4000; 0: none)\n"
-               "  -s, --seed N      seed of the random order (default 1)\n"
+               "  -s, --seed N      seed of the contents and of the order "
+               "(default 1)\n"
                "      --repeat      contents that compress: a quarter of a "
                "page, four times\n"
-               "      --once        do not check all pages again after the "
-               "random touches\n"
+               "      --once        check only the touched pages again, not "
+               "all\n"
                "      --corrupt     spoil one bit after the fill, to see it "
                "found\n"
                "  -h, --help        show this text\n"
