@@ -38,6 +38,12 @@
 
 #define PORT_TRIES 5
 
+const struct fp_uuid *
+probe_client (const struct fp_volume_params *p)
+{
+  return fp_uuid_is_nil (&p->client) ? NULL : &p->client;
+}
+
 /* Make one data connection and end it. */
 static int
 try_connection (const struct fp_transport_ops *ops, struct fp_conn_params *cp,
@@ -269,7 +275,9 @@ open_patiently (struct fp_session *s, const struct fp_open *q,
   int r;
 
   for (;;) {
-    r = fp_ctl_volume_open (s->ctl, q, &reply, deadline);
+    /* The answer says why, so leave time for it in the last try, too. */
+    r = fp_ctl_volume_open (s->ctl, q, &reply,
+                            FP_MAX (deadline, fp_deadline_in_ms (FP_OPEN_MS)));
     /* The last client may have died, and the server may not know that yet. */
     if (r != -EBUSY || fp_deadline_passed (deadline))
       return r;
@@ -319,7 +327,8 @@ check_in_order (struct fp_session *s, const struct fp_volume_params *p,
     return fp_fail (error, -ENOMEM, "%s", strerror (ENOMEM));
   r = open_patiently (s, &q, deadline);
   if (r == 0)
-    r = fp_ctl_map_read (s->ctl, &map, words, deadline);
+    r = fp_ctl_map_read (s->ctl, &map, words,
+                         FP_MAX (deadline, fp_deadline_in_ms (PROBE_MS)));
   if (r < 0) {
     fp_addr_format (addr, where);
     return fp_fail (error, r, "readonly: %s: %s", where, fp_ctl_why (s->ctl));
@@ -402,7 +411,7 @@ fp_volume_probe (struct fp_volume_params *p, struct fp_error *error)
 
     if (p->away >> i & 1)
       continue;
-    r = fp_session_open (&s, p, &p->servers[i], NULL,
+    r = fp_session_open (&s, p, &p->servers[i], probe_client (p),
                          fp_deadline_in_ms (timeout_ms), error);
     if (r < 0)
       return r;

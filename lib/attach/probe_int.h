@@ -51,6 +51,12 @@ int probe_find_addr (const struct looks *all, const char *text);
 
 /* probe.c */
 
+/* Return the client's UUID for HELLO; NULL: a random one.  A client with a
+ * random one would have to wait for the lease of this one.  Servers would not
+ * tell it of a volume whose lease is over.
+ */
+const struct fp_uuid *probe_client (const struct fp_volume_params *p);
+
 /* Take over the striping of an existing volume.  Return -EINVAL if the user,
  * or another server, gave another striping.
  */

@@ -57,7 +57,8 @@ look_at (struct looks *all, const struct fp_addr *addr, bool named,
   k->named = named;
   fp_addr_format (addr, where);
   memcpy (k->where, where, sizeof where);
-  r = fp_session_open (&s, all->p, addr, NULL, deadline, &k->error);
+  r = fp_session_open (&s, all->p, addr, probe_client (all->p), deadline,
+                       &k->error);
   if (r < 0)
     return;
   k->server = s.hello.server;

@@ -219,6 +219,50 @@ check_new (struct fp_servers *set, const struct fp_server_name *name,
   return 0;
 }
 
+/* Let a server forget the volume, which has no name, if it was one of the
+ * volume's servers before and the lease there is over.  The server does not
+ * tell other clients of the volume, so look_at did not find it.  With what it
+ * has, it could not join.  So another client makes a new volume in its place,
+ * and ends that at once.
+ *
+ * An error does not matter: then the server cannot join.
+ */
+static void
+forget_orphan (struct fp_servers *set, const struct fp_addr *addr,
+               const struct fp_uuid *server)
+{
+  uint64_t deadline =
+      fp_deadline_in_ms (FP_MAX (set->p->timeout_ms, FP_OPEN_MS));
+  struct fp_open q = {
+    .flags = FP_OPEN_CREATE | FP_OPEN_EPHEMERAL,
+    .volume = set->p->uuid,
+    .size = set->p->size,
+    .slab_size = set->p->slab_size,
+    .copies = set->p->copies,
+    .servers = 1,
+    .stripe = fp_volume_stripe (set->p),
+  };
+  struct fp_bye bye = { .discard = true };
+  struct fp_open_reply reply;
+  struct fp_session s;
+  struct fp_error ignored;
+  struct fp_uuid uuid;
+
+  /* One that was never heard from may be this one, at another address. */
+  for (unsigned i = 0; i < atomic_load (&set->peers->nr); i++)
+    if (fp_peers_is_server (set->peers, i) &&
+        !fp_peer_server (set->peers->at[i], &uuid))
+      return;
+  if (fp_session_open (&s, set->p, addr, NULL, deadline, &ignored) < 0)
+    return;
+  q.transport = fp_session_best (s.transports)->bit;
+  /* The address may lead to another one by now, which has the data. */
+  if (fp_uuid_eq (&s.hello.server, server) &&
+      fp_ctl_volume_open (s.ctl, &q, &reply, deadline) == 0)
+    (void) fp_ctl_bye (s.ctl, &bye, deadline);
+  fp_session_close (&s);
+}
+
 /* Open place i again, whose server does not leave.  was: its state before. */
 static void
 stay (struct fp_servers *set, unsigned i, enum fp_place was)
@@ -370,6 +414,9 @@ fp_servers_add (struct fp_servers *set, const struct fp_server_name *name,
   r = look_at (set, &name->addr, &server, said, error);
   if (r == 0)
     r = check_new (set, name, &server, said, error);
+  if (r == 0 && set->p->name[0] == '\0' && said->volume.size == 0 &&
+      !fp_uuid_is_nil (&set->p->client))
+    forget_orphan (set, &name->addr, &server);
   if (r == 0)
     r = take_place (set, (unsigned) i, name, &server, error);
   if (r < 0)

@@ -385,6 +385,29 @@ check_name (struct fp_peer *peer, struct fp_error *error)
                   "another server answers there: its name is looked up again");
 }
 
+/* Return -EAGAIN if the address leads to the donor of another place now.  An
+ * OPEN would end the session of that place, as both are the same client.
+ */
+static int
+check_twice (struct fp_peer *peer, struct fp_error *error)
+{
+  struct fp_peers *peers = peer->peers;
+  char where[FP_ADDR_MAX + 1];
+
+  for (unsigned i = 0; i < atomic_load (&peers->nr); i++) {
+    struct fp_uuid server;
+
+    if (i == peer->index || !fp_peers_is_server (peers, i) ||
+        !fp_peer_server (peers->at[i], &server) ||
+        !fp_uuid_eq (&server, &peer->s.hello.server))
+      continue;
+    peer_let_go (peer);
+    fp_addr_format (&peers->p->servers[i], where);
+    return fp_fail (error, -EAGAIN, "it is the same server as %s", where);
+  }
+  return 0;
+}
+
 /* Make a donor that could not join forget the volume. */
 static void
 undo_join (struct fp_peer *peer)
@@ -406,6 +429,24 @@ may_be_hurried (struct fp_peer *peer)
   FP_LOCK_SCOPE (&peer->lock);
   peer->asked = peer->s.ctl;
   peer->busy_ns = fp_now_ns ();
+}
+
+/* Open a session with the right donor. */
+static int
+say_hello (struct fp_peer *peer, uint64_t deadline, struct fp_error *error)
+{
+  int r = fp_session_open (&peer->s, peer->peers->p, peer->addr, &peer->client,
+                           deadline, error);
+
+  if (r == 0)
+    r = check_name (peer, error);
+  if (r == 0)
+    r = check_server (peer, error);
+  if (r == 0)
+    r = check_twice (peer, error);
+  if (r == 0)
+    may_be_hurried (peer);
+  return r;
 }
 
 static int
@@ -432,15 +473,9 @@ come_up (struct fp_peer *peer, struct fp_error *error)
     peer->after = FP_SERVER_LOST;
     return fp_fail (error, -ENOENT, "it is no longer a server of this volume");
   }
-  r = fp_session_open (&peer->s, peer->peers->p, peer->addr, &peer->client,
-                       deadline, error);
-  if (r == 0)
-    r = check_name (peer, error);
-  if (r == 0)
-    r = check_server (peer, error);
+  r = say_hello (peer, deadline, error);
   if (r < 0)
     return r;
-  may_be_hurried (peer);
   /* Once a transport has worked for this donor, it is kept. */
   untried = peer->stage == STAGE_LISTED ? peer->ops->bit : peer->s.transports;
   untried &= peer->s.transports;
@@ -456,10 +491,8 @@ come_up (struct fp_peer *peer, struct fp_error *error)
     /* The next transport needs a session of its own. */
     undo_join (peer);
     peer_let_go (peer);
-    if (fp_session_open (&peer->s, peer->peers->p, peer->addr, &peer->client,
-                         fp_deadline_in_ms (timeout), error) < 0)
+    if (say_hello (peer, fp_deadline_in_ms (timeout), error) < 0)
       return r;
-    may_be_hurried (peer);
   }
   if (r < 0) {
     undo_join (peer);

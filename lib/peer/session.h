@@ -20,6 +20,9 @@ struct fp_session {
   unsigned transports; /* set: supported by both ends, allowed by the user */
 };
 
+/* Least timeout for OPEN.  A server may keep it waiting for 5 s. */
+#define FP_OPEN_MS 6000u
+
 /* Connect, send HELLO, and check version, slab size and transports.  client
  * is the UUID of an earlier session whose mappings are all gone; NULL draws a
  * new UUID.

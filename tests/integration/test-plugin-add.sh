@@ -187,3 +187,28 @@ farpage status --socket "$tmp/status" | grep -qE "server +$(tcp large): joining,
 if [ "$slow" = 60000 ]; then kill -CONT "$(cat "$tmp/large.pid")"; fi
 wait $adds || exit 1
 kill -CONT "$(cat "$tmp/large.pid")"
+
+# A server is removed while it does not answer. It comes back with its memory,
+# which only this client would find again, and joins as a new one.
+memclient="$top_builddir/tests/integration/memclient"
+[ -x "$memclient" ] || skip "memclient was not built"
+kill_9 "$(cat "$tmp/slow.pid")"
+rm "$tmp/members"
+for i in x y z; do
+    start_memserver $i --listen "unix:$tmp/$i.usock" --size 64M --slab 1M --reserve 0 --lease 5
+done
+z=$(tcp z)
+is_orphan () { "$memclient" "unix:$tmp/z.usock" other fails:ENOENT lookup-id:4; }
+healthy () { is '(d := doc["volume"])["extents_degraded"] + d["extents_lost"]' 0; }
+plugin back "$(tcp x)" server="$(tcp y)" server="$z" size=24M copies=2 rebuild_delay=0 \
+    uuid=05000000-0000-0000-0000-000000000000 client=89abcdef-0123-4567-89ab-cdef01234567
+extents back write 24
+kill -STOP "$(cat "$tmp/z.pid")"
+wait_until 60 is "at('$z')['state'] != 'up'" True
+wait_until 60 healthy
+servers remove "$z"
+kill -CONT "$(cat "$tmp/z.pid")"
+wait_until 60 is_orphan
+servers add "$z"
+extents back check 24
+is "at('$z')['state']" up || fail "$z is not up"

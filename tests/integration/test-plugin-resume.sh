@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # nbdkit is killed. The next one that names the volume within its lease has the
 # data. After the lease, or if the volume never existed, it is refused. A volume
-# that ended in order is gone, unless it was kept.
+# that ended in order is gone, unless it was kept. If the next nbdkit has the
+# same client=, it need not wait for the lease to end, and may come after that.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -103,3 +104,42 @@ start_nbdkit two2 "$FARPAGE_PLUGIN" "$other" server="$tcp" size=16M "$MLOCK" \
              uuid=$uuid resume=true
 io two2 'read -P 5 0 16M'
 stop "$(cat "$tmp/two2.pid")"
+
+# A client died, and its connection was reset. The server cannot know that the
+# client is dead.
+memclient="$top_builddir/tests/integration/memclient"
+[ -x "$memclient" ] || skip "memclient was not built"
+client=89abcdef-0123-4567-89ab-cdef01234567
+start_memserver l --listen "unix:$tmp/l.usock" --size 16M --slab 4M --lease 3600
+long=$(grep -v '^unix:' "$tmp/l.addr")
+uuid=05000000-0000-0000-0000-000000000000 # volume 4 of memclient
+MEMCLIENT_UUID=$client timeout 60 "$memclient" "$long" died size:16777216 open:4:c:tcp grant:1 \
+    label:1 fill:7 reset
+refused 'died may not know yet that it has lost it' "$long" await=1000
+start_nbdkit long "$FARPAGE_PLUGIN" "$long" size=16M "$MLOCK" uuid=$uuid client=$client resume=true
+io long 'read -P 7 0 4M' 'read -P 0 4M 4M'
+stop "$(cat "$tmp/long.pid")"
+
+# The lease is over, and nobody needed the memory.
+for s in s t; do
+    start_memserver $s --listen "unix:$tmp/$s.usock" --size 32M --slab 4M --lease 5
+done
+short=$(grep -v '^unix:' "$tmp/s.addr") second=$(grep -v '^unix:' "$tmp/t.addr")
+is_orphan () { "$memclient" "unix:$tmp/$1.usock" other fails:ENOENT lookup-id:4; }
+for copies in 1 2; do
+    servers=("$short" server="$second" "copies=$copies")
+    case $copies in
+    1) why='no such volume .*its lease has expired' ;;
+    2) why='is gone: it was deleted' ;;
+    esac
+    start_nbdkit before$copies "$FARPAGE_PLUGIN" "${servers[@]}" size=16M "$MLOCK" uuid=$uuid \
+                 client=$client
+    io before$copies 'write -P 8 0 8M'
+    kill_9 "$(cat "$tmp/before$copies.pid")"
+    for s in s t; do wait_until 60 is_orphan $s; done
+    refused "$why" "${servers[@]}"
+    start_nbdkit after$copies "$FARPAGE_PLUGIN" "${servers[@]}" size=16M "$MLOCK" uuid=$uuid \
+                 client=$client resume=true
+    io after$copies 'read -P 8 0 8M' 'read -P 0 8M 8M'
+    stop "$(cat "$tmp/after$copies.pid")"
+done

@@ -101,7 +101,7 @@ hear (const char *line)
 }
 
 static void
-serve_fails (bool resume, char *const *given, unsigned nr)
+serve_fails (bool resume, const char *volume, char *const *given, unsigned nr)
 {
   struct attachment a = ATTACHMENT_INIT;
   struct fp_error error;
@@ -111,7 +111,8 @@ serve_fails (bool resume, char *const *given, unsigned nr)
   a.st.connections = 1;
   a.st.args = (char **) given;
   a.st.nr_args = nr;
-  strcpy (a.st.uuid, "the-uuid");
+  strcpy (a.st.uuid, "the-client");
+  strcpy (a.st.volume, volume);
   a.aloud = hear;
   heard = 0;
   patience = deadline_in (60000, NULL);
@@ -129,9 +130,9 @@ static void
 test_first (void **state)
 {
   (void) state;
-  serve_fails (false, NULL, 0);
+  serve_fails (false, "the-volume", NULL, 0);
   assert_true (was_made ("in-order"));
-  assert_non_null (strstr (args, " uuid=the-uuid "));
+  assert_non_null (strstr (args, " client=the-client uuid=the-volume "));
   assert_null (strstr (args, "resume="));
 }
 
@@ -141,9 +142,9 @@ static void
 test_resume (void **state)
 {
   (void) state;
-  serve_fails (true, NULL, 0);
+  serve_fails (true, "the-volume", NULL, 0);
   assert_false (was_made ("in-order"));
-  assert_non_null (strstr (args, " uuid=the-uuid "));
+  assert_non_null (strstr (args, " client=the-client uuid=the-volume "));
   assert_non_null (strstr (args, " resume=true"));
 }
 
@@ -155,16 +156,15 @@ test_named (void **state)
   char *const given[] = { "server=a", "volume=v", "takeover=true" };
 
   (void) state;
-  serve_fails (false, given, 3);
+  serve_fails (false, "", given, 3);
   assert_true (was_made ("in-order"));
   assert_non_null (strstr (args, " server=a volume=v takeover=true "));
-  assert_non_null (strstr (args, " client=the-uuid "));
+  assert_non_null (strstr (args, " client=the-client "));
   assert_null (strstr (args, " uuid="));
   assert_null (strstr (args, "resume="));
-  serve_fails (true, given, 3);
-  assert_non_null (strstr (args, " server=a volume=v "));
-  assert_non_null (strstr (args, " client=the-uuid "));
-  assert_null (strstr (args, " uuid="));
+  serve_fails (true, "the-volume", given, 3);
+  assert_non_null (
+      strstr (args, " server=a volume=v client=the-client uuid=the-volume "));
   /* The volume exists, or it is an error.  A device never gets an empty one.
    */
   assert_non_null (strstr (args, " resume=true"));
@@ -181,10 +181,10 @@ test_changes (void **state)
                           "add=true", "force=true", "address=x", "timeout=9" };
 
   (void) state;
-  serve_fails (false, given, 8);
+  serve_fails (false, "", given, 8);
   assert_non_null (strstr (args, " remove=c add=true force=true "));
   assert_true (was_made ("in-order"));
-  serve_fails (true, given, 8);
+  serve_fails (true, "", given, 8);
   assert_non_null (
       strstr (args, " server=a server=b volume=v address=x timeout=9 "));
 }

@@ -457,6 +457,37 @@ test_unreachable (void **state)
   assert_true (fake_server_labelled (servers[2]) > 0);
 }
 
+/* The address of a server leads to another server for a while.  The other
+ * server keeps its session and its extents.
+ */
+static void
+test_astray (void **state)
+{
+  uint64_t deadline = fp_deadline_in_ms (5000);
+  struct fp_server_status s;
+
+  (void) state;
+  name_servers (2);
+  assert_int_equal (fp_uuid_generate (&p.client), 0);
+  assert_int_equal (start (), 0);
+  for (unsigned i = 0; i < 20; i++)
+    assert_int_equal (write_extent (i, "text."), 0);
+  fake_server_alias (servers[0], fake_server_addr (servers[1])->host);
+  fake_server_cut (servers[1]);
+  do {
+    assert_false (fp_deadline_passed (deadline));
+    pause_ms (5);
+    fp_volume_server_status (v, 1, &s);
+  } while (strstr (s.why, "the same server as") == NULL);
+  fake_server_alias (servers[0], "");
+  fake_server_revive (servers[1]);
+  await_state (1, FP_SERVER_UP);
+  for (unsigned i = 0; i < 20; i++)
+    expect (i, "text.");
+  fp_volume_server_status (v, 0, &s);
+  assert_int_equal (s.reconnects, 0);
+}
+
 /* A server has an extent of this volume that the client does not know. */
 static void
 test_stale (void **state)
@@ -879,6 +910,7 @@ main (void)
     BOTH (test_last),
     BOTH (test_unreachable),
     BOTH (test_stale),
+    BOTH (test_astray),
     BOTH (test_dies),
     BOTH (test_late),
     BOTH (test_while_draining),

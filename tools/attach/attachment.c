@@ -74,8 +74,8 @@ first_answer (struct attachment *a, const struct deadline *d,
   return r;
 }
 
-/* Learn the volume's UUID, for the next nbdkit. If the plugin does not tell
- * it, the name alone identifies the volume.
+/* Learn the UUID of a volume with a name, for the next process. If that fails,
+ * the name alone identifies the volume.
  */
 static void
 learn_volume (struct attachment *a, const char *status_socket)
@@ -96,7 +96,7 @@ attachment_serve (struct attachment *a, bool resume, const struct deadline *d,
   struct front_proc_params params = {
     .status_socket = status_socket,
     .members = members,
-    .uuid = a->st.uuid,
+    .client = a->st.uuid,
     .volume = a->st.volume,
     .resume = resume,
     .swap = a->st.swap,

@@ -59,6 +59,7 @@ struct options {
   struct state st;
   long wait;
   bool foreground, json, read_only;
+  bool named;                /* the volume has a name */
   bool front_told;           /* --front was given */
   const struct front *front; /* NULL: auto */
 };
@@ -194,6 +195,7 @@ check_parameters (struct options *o, int argc, char *argv[])
     if (!argv[i])
       return say_error ("attach: out of memory");
     size = size || has_key (argv[i], "size") || has_key (argv[i], "volume");
+    o->named = o->named || has_key (argv[i], "volume");
     if (has_key (argv[i], "volume") && !*o->st.link &&
         state_link_ok (strchr (argv[i], '=') + 1))
       snprintf (o->st.link, sizeof o->st.link, "%s",
@@ -556,7 +558,7 @@ int
 cmd_attach (int argc, char *argv[])
 {
   struct attachment a = ATTACHMENT_INIT;
-  struct fp_uuid uuid;
+  struct fp_uuid client, volume;
   struct options o;
   int status = parse (&o, argc, argv);
 
@@ -564,11 +566,13 @@ cmd_attach (int argc, char *argv[])
     return status;
   if (geteuid () != 0)
     return say_error ("attach: only root can attach a block device");
-  if (fp_uuid_generate (&uuid) < 0)
+  if (fp_uuid_generate (&client) < 0 || fp_uuid_generate (&volume) < 0)
     return say_error ("attach: cannot get random numbers from the kernel");
   a.st = o.st;
   a.front = o.front;
-  fp_uuid_format (&uuid, a.st.uuid);
+  fp_uuid_format (&client, a.st.uuid);
+  if (!o.named) /* else it may exist */
+    fp_uuid_format (&volume, a.st.volume);
   if (o.foreground) {
     struct foreground f = { .o = &o, .a = &a };
 

@@ -132,7 +132,6 @@ front_proc_start (struct front_proc *p, const struct front_proc_params *params,
   FP_CLEANUP (fp_closep) int theirs = -1;
   char uuid[64], client[64], status[128];
   char members[128];
-  bool named = false;
   const char **argv;
   size_t n = 0;
   unsigned i;
@@ -144,7 +143,8 @@ front_proc_start (struct front_proc *p, const struct front_proc_params *params,
   argv = calloc (params->nr_lead + params->nr_args + 8, sizeof *argv);
   if (!argv)
     return fp_fail (error, -ENOMEM, "out of memory");
-  snprintf (client, sizeof client, "client=%s", params->uuid);
+  snprintf (client, sizeof client, "client=%s", params->client);
+  snprintf (uuid, sizeof uuid, "uuid=%s", params->volume);
   snprintf (status, sizeof status, "status=%s", params->status_socket);
   snprintf (members, sizeof members, "members=%s", params->members);
   for (i = 0; i < params->nr_lead; i++)
@@ -153,17 +153,14 @@ front_proc_start (struct front_proc *p, const struct front_proc_params *params,
   for (i = 0; i < params->nr_args; i++) {
     if (params->resume && is_for_once (params->args[i]))
       continue;
-    named = named || has_key (params->args[i], "volume");
     argv[n++] = params->args[i];
   }
-  /* A name says which volume it is.  It does not say that it still is the same
-   * one, and that no other client has used it: client= and uuid= do.
+  /* uuid= makes sure that it is the same volume, and client= that no other
+   * client has used it since.  A server may not know that the last process is
+   * dead.  Then it keeps other clients out until the lease is over.
    */
-  snprintf (uuid, sizeof uuid, "uuid=%s",
-            named ? params->volume : params->uuid);
-  if (named)
-    argv[n++] = client;
-  if (!named || (params->resume && params->volume[0]))
+  argv[n++] = client;
+  if (params->volume[0])
     argv[n++] = uuid;
   argv[n++] = members;
   argv[n++] = "keep=true"; /* unless front_proc_stop ends it */

@@ -45,9 +45,8 @@ struct front_proc_params {
 
   const char *status_socket;
   const char *members; /* file with the volume's servers */
-  /* UUID of a volume without a name, or of the client of a named one */
-  const char *uuid;
-  const char *volume; /* UUID of a named volume; "": not known */
+  const char *client;  /* UUID, the same for each process */
+  const char *volume;  /* UUID of the volume; "": not known yet */
   bool resume;
   bool swap;     /* pass swap=true: attached for swap */
   bool realtime; /* the device serves swap */

@@ -32,8 +32,8 @@
 struct state {
   int index; /* the device: see device.h */
   pid_t supervisor, nbdkit;
-  char uuid[40];
-  char volume[40]; /* UUID of the volume, if it has a name and one is known */
+  char uuid[40];   /* this client, as its servers know it */
+  char volume[40]; /* UUID of the volume; "": not known yet */
   uint64_t size;   /* bytes */
   unsigned connections;
   unsigned timeout, dead_timeout; /* seconds */
