@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include "base/checked.h"
@@ -59,6 +58,7 @@ fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
              unsigned slots)
 {
   FP_CLEANUP (lane_freep) struct fp_lane *lane = NULL;
+  int r;
 
   lane = calloc (1, sizeof *lane);
   if (lane == NULL)
@@ -84,9 +84,9 @@ fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
   list_init (&lane->pending);
   list_init (&lane->parked);
   list_init (&lane->completed);
-  lane->wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (lane->wake_fd == -1)
-    return -errno;
+  r = fp_wakeup_open (&lane->wake);
+  if (r < 0)
+    return r;
   lane->conns = calloc (FP_MAX_SERVERS, sizeof *lane->conns);
   lane->frags = calloc (lane->nr_frags, sizeof *lane->frags);
   if (lane->conns == NULL || lane->frags == NULL)
@@ -99,8 +99,7 @@ fp_lane_new (struct fp_lane **out, struct fp_engine *e, unsigned index,
   }
   /* The front end wants its buffers before any server is there. */
   if (index < e->p->lanes && e->p->buffers > 0) {
-    int r = lane_memory (lane);
-
+    r = lane_memory (lane);
     if (r < 0)
       return r;
   }
@@ -122,8 +121,7 @@ fp_lane_free (struct fp_lane *lane)
   if (lane->slots != NULL)
     munmap (lane->slots, lane->memory_size);
   lane_front_close (lane);
-  if (lane->wake_fd > 0)
-    close (lane->wake_fd);
+  fp_wakeup_close (&lane->wake);
   pthread_cond_destroy (&lane->cond);
   pthread_mutex_destroy (&lane->lock);
   free (lane->frags);
@@ -267,15 +265,12 @@ fp_lane_connect (struct fp_lane *lane, unsigned s,
 void
 fp_lane_wake (struct fp_lane *lane)
 {
-  uint64_t one = 1;
-
   /* Set the flag first.  lane_arm empties the fd, then looks at the flag.  So
    * a thread that is about to sleep sees one of the two.  If the flag was set
    * already, no thread has acted on it yet, and its setter writes to the fd.
    */
-  if (!atomic_exchange (&lane->woken, true) &&
-      write (lane->wake_fd, &one, sizeof one) == -1)
-    assert (errno == EAGAIN); /* full, so it is readable already */
+  if (!atomic_exchange (&lane->woken, true))
+    fp_wakeup_write (&lane->wake);
   lane_front_wake (lane);
 }
 

@@ -3,9 +3,9 @@
  * fp_lane_fd, fp_lane_sleep).
  *
  * Other threads may poll the lane at the same time.  For example, a flush
- * sends a read on every lane.  They empty wake_fd and take the events of the
- * transports.  So the front end has a wake-up descriptor of its own,
- * front_wake_fd, which only lane_front_sleep empties.  A thread that stops
+ * sends a read on every lane.  They empty fp_lane.wake and take the events of
+ * the transports.  So the front end has a wake-up descriptor of its own,
+ * front_wake, which only lane_front_sleep empties.  A thread that stops
  * polling wakes the front end, which then polls and arms the transports.
  *
  * The front end may be woken for nothing.
@@ -16,7 +16,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -42,19 +41,16 @@ lane_front_add (struct fp_lane *lane, const struct fp_queue *q)
 int
 lane_front_fd (struct fp_lane *lane)
 {
-  int r = 0;
+  int r;
 
   LANE_LOCK_SCOPE (lane);
   if (lane->front_fd != 0)
     return lane->front_fd;
-  if (lane->front_wake_fd == 0)
-    lane->front_wake_fd = eventfd (0, EFD_NONBLOCK | EFD_CLOEXEC);
-  if (lane->front_wake_fd != -1)
-    lane->front_fd = epoll_create1 (EPOLL_CLOEXEC);
-  if (lane->front_wake_fd == -1 || lane->front_fd == -1)
-    r = -errno;
-  if (r == 0)
-    r = add (lane, lane->front_wake_fd);
+  r = fp_wakeup_open (&lane->front_wake);
+  if (r < 0)
+    return r;
+  lane->front_fd = epoll_create1 (EPOLL_CLOEXEC);
+  r = lane->front_fd == -1 ? -errno : add (lane, lane->front_wake.fd);
   for (unsigned i = 0; r == 0 && i < NR_QUEUES; i++)
     if (lane->queues[i] != NULL)
       r = lane_front_add (lane, lane->queues[i]);
@@ -68,34 +64,28 @@ lane_front_close (struct fp_lane *lane)
 {
   if (lane->front_fd > 0)
     close (lane->front_fd);
-  if (lane->front_wake_fd > 0)
-    close (lane->front_wake_fd);
-  lane->front_fd = lane->front_wake_fd = 0;
+  lane->front_fd = 0;
+  fp_wakeup_close (&lane->front_wake);
 }
 
 void
 lane_front_wake (struct fp_lane *lane)
 {
-  uint64_t one = 1;
-
   /* To load it is cheaper than an exchange for each io. */
   if (atomic_load (&lane->front_asleep) &&
-      atomic_exchange (&lane->front_asleep, false) &&
-      write (lane->front_wake_fd, &one, sizeof one) == -1)
-    assert (errno == EAGAIN); /* full, so it is readable already */
+      atomic_exchange (&lane->front_asleep, false))
+    fp_wakeup_write (&lane->front_wake);
 }
 
 bool
 lane_front_sleep (struct fp_lane *lane, uint64_t *until_ns)
 {
   struct pollfd fds[NR_QUEUES + 1];
-  uint64_t ignored;
   nfds_t nr;
 
   assert (lane->front_fd > 0);
-  if (read (lane->front_wake_fd, &ignored, sizeof ignored) == -1 &&
-      errno != EAGAIN)
-    return false; /* interrupted: look again */
+  if (!fp_wakeup_empty (&lane->front_wake))
+    return false;
   LANE_LOCK_SCOPE (lane);
   atomic_store (&lane->front_asleep, true);
   /* The flag is set before the look: who ends an io, or wakes the lane without

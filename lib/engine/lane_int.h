@@ -22,6 +22,7 @@
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/sync.h"
+#include "base/wakeup.h"
 #include "engine/engine.h"
 #include "engine/lane.h"
 #include "extent/notifier.h"
@@ -146,13 +147,13 @@ struct fp_lane {
   uint64_t next_look_ns; /* no frag.look_ns is earlier */
   unsigned tokens;
 
-  int wake_fd;
+  struct fp_wakeup wake;
   _Atomic bool woken;
 
   /* lane_front.c.  The descriptors are 0 until lane_front_fd makes them. */
-  int front_fd;      /* an epoll: front_wake_fd, and fds of the transports */
-  int front_wake_fd; /* an eventfd: lane_front_wake writes to it */
-  uint64_t front_until_ns; /* end of the sleep, by fp_now_ns */
+  int front_fd; /* an epoll: front_wake, and the fds of the transports */
+  struct fp_wakeup front_wake; /* lane_front_wake writes to it */
+  uint64_t front_until_ns;     /* end of the sleep, by fp_now_ns */
   _Atomic bool front_asleep;
   bool fresh; /* an io was started, and no round has looked at it */
 

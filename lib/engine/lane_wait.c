@@ -4,10 +4,8 @@
 #include <config.h>
 
 #include <assert.h>
-#include <errno.h>
 #include <sched.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/checked.h"
 #include "engine/lane_int.h"
@@ -17,14 +15,10 @@
 bool
 lane_arm (struct fp_lane *lane, struct pollfd fds[NR_QUEUES + 1], nfds_t *nr)
 {
-  uint64_t ignored;
-
   *nr = 0;
-  if (read (lane->wake_fd, &ignored, sizeof ignored) == -1 && errno != EAGAIN)
-    return true; /* interrupted: look again */
-  if (atomic_load (&lane->woken))
-    return true;
-  fds[(*nr)++] = (struct pollfd) { .fd = lane->wake_fd, .events = POLLIN };
+  if (!fp_wakeup_empty (&lane->wake) || atomic_load (&lane->woken))
+    return true; /* look again */
+  fds[(*nr)++] = (struct pollfd) { .fd = lane->wake.fd, .events = POLLIN };
   for (unsigned i = 0; i < NR_QUEUES; i++) {
     struct fp_queue *q = lane->queues[i];
 

@@ -280,6 +280,7 @@ poll_cq (struct fp_verbs_queue *q)
     return;
   do {
     n = ibv_poll_cq (cq, POLL_BATCH, wc);
+    q->polled |= n > 0;
     for (i = 0; i < n; i++) {
       op = op_of (q, wc[i].wr_id);
       if (op == NULL)

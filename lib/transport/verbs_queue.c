@@ -156,6 +156,8 @@ bind_parts (struct fp_verbs_queue *q, struct ibv_context *context,
       return fp_verbs_null ();
   }
   /* Request an event now: a thread may sleep on the fd already. */
+  q->armed = true;
+  q->polled = false;
   return fp_verbs_ret (ibv_req_notify_cq (*cq, 0));
 }
 
@@ -188,12 +190,17 @@ fp_verbs_queue_rearm (struct fp_verbs_queue *q)
 
   if (cq == NULL)
     return 0;
-  while ((err = fp_rdma_ret (
-              ibv_get_cq_event (q->channel, &event_cq, &context))) == 0)
+  err = fp_rdma_ret (ibv_get_cq_event (q->channel, &event_cq, &context));
+  if (err == 0)
     ibv_ack_cq_events (event_cq, 1);
-  if (err != -EAGAIN && err != -EINTR)
+  else if (err != -EAGAIN && err != -EINTR)
     return err;
-  return fp_verbs_ret (ibv_req_notify_cq (cq, 0));
+  else if (q->armed && !q->polled)
+    return 0;
+  q->polled = false;
+  err = fp_verbs_ret (ibv_req_notify_cq (cq, 0));
+  q->armed = err == 0;
+  return err;
 }
 
 void

@@ -42,6 +42,8 @@ struct fp_verbs_queue {
   struct fp_op *done; /* completed, not yet returned by poll */
   struct fp_op **done_tail;
   struct fp_verbs_conn *dirty; /* posted to since the last kick */
+  bool armed;  /* an event was requested, and was not taken off the channel */
+  bool polled; /* a completion was polled, which may have made that event */
 
   atomic_bool flushing; /* a broken connection may have ops in flight */
 
@@ -68,8 +70,13 @@ void fp_verbs_queue_free (struct fp_verbs_queue *q);
  */
 int fp_verbs_queue_bind (struct fp_verbs_queue *q, struct ibv_context *device);
 
-/* Take pending events off the channel and request the next one.  The caller
- * must poll the completion queue after this, before it sleeps.
+/* Take the event off the channel, if it is there, and request the next one.
+ * A request is good for one event (ibv_req_notify_cq(3)).  So if there is no
+ * event, it is still to come, and nothing is requested.  But the kernel drops
+ * an event for which it has no memory (ib_uverbs_comp_handler in
+ * uverbs_main.c).  So if a completion was polled meanwhile, request an event
+ * in any case.  The caller must poll the completion queue after this, before
+ * it sleeps.
  */
 int fp_verbs_queue_rearm (struct fp_verbs_queue *q);
 

@@ -560,15 +560,66 @@ test_late_once (void **state)
   sends_once = false;
 }
 
+static bool
+is_readable (int fd)
+{
+  struct pollfd p = { .fd = fd, .events = POLLIN };
+
+  return poll (&p, 1, 0) == 1;
+}
+
+/* Two wake-ups are read at once. */
+static void
+test_wake (void **state)
+{
+  struct fp_wakeup w = { 0 };
+
+  (void) state;
+  must (fp_wakeup_open (&w));
+  assert_true (fp_wakeup_empty (&w));
+  fp_wakeup_write (&w);
+  fp_wakeup_write (&w);
+  assert_true (is_readable (w.fd));
+  assert_true (fp_wakeup_empty (&w));
+  assert_false (is_readable (w.fd));
+  assert_int_equal (atomic_load (&w.unread), 0);
+  fp_wakeup_close (&w);
+}
+
+/* A thread has counted its wake-up, and writes it after the look. */
+static void
+test_wake_late (void **state)
+{
+  struct fp_wakeup w = { 0 };
+  uint64_t one = 1;
+
+  (void) state;
+  must (fp_wakeup_open (&w));
+  atomic_fetch_add (&w.unread, 1);
+  assert_true (fp_wakeup_empty (&w));
+  assert_int_equal (write (w.fd, &one, sizeof one), sizeof one);
+  assert_true (is_readable (w.fd));
+  assert_true (fp_wakeup_empty (&w));
+  assert_false (is_readable (w.fd));
+  assert_int_equal (atomic_load (&w.unread), 0);
+  fp_wakeup_close (&w);
+}
+
 int
 main (void)
 {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
   const struct CMUnitTest tests[] = {
-    TEST (test_buffers),        TEST (test_buffers_two_copies),
-    TEST (test_buffers_hedged), TEST (test_any),
-    TEST (test_sleep),          TEST (test_beside_reader),
-    TEST (test_late),           TEST (test_late_once),
+    TEST (test_buffers),
+    TEST (test_buffers_two_copies),
+    TEST (test_buffers_hedged),
+    TEST (test_any),
+    TEST (test_sleep),
+    TEST (test_beside_reader),
+    TEST (test_late),
+    TEST (test_late_once),
+    cmocka_unit_test (test_wake),
+    cmocka_unit_test (test_wake_late),
   };
 
   cmocka_set_test_filter (getenv ("FARPAGE_TEST"));
