@@ -8,15 +8,16 @@ AM_CFLAGS = $(WARNINGS_CFLAGS)
 # Include a header as "FOLDER/NAME.h" if FOLDER is in lib/. In memserver/ and
 # tools/, use the whole path. tests/meta/test-arrows.sh says which folder may
 # include which.
-AM_CPPFLAGS = -I$(top_srcdir)/lib -I$(top_srcdir)
+AM_CPPFLAGS = -I$(top_srcdir)/lib -I$(top_srcdir) -DSYSCONFDIR='"$(sysconfdir)"'
 
 # The libraries of lib/. Each variable lists a library before those that it
 # uses, as static linking requires.
 LIBBASE = $(top_builddir)/lib/base/libbase.la
 LIBMETRICS = $(top_builddir)/lib/libmetrics.la
+LIBCONF = $(top_builddir)/lib/libconf.la
 LIBPROTO = $(top_builddir)/lib/proto/libproto.la $(LIBBASE)
 LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.la $(LIBPROTO)
-LIBVOLUME = $(top_builddir)/lib/libvolume.la $(LIBTRANSPORT)
+LIBVOLUME = $(top_builddir)/lib/libvolume.la $(LIBCONF) $(LIBTRANSPORT)
 LIBFRONT = $(top_builddir)/lib/libfront.la $(LIBMETRICS) $(LIBVOLUME)
 
 # Man pages: name them in man_MANS and CLEANFILES, and the .pod in EXTRA_DIST. A

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <ini.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +15,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "metrics/scrape.h"
 #include "base/size.h"
+#include "conf/conf.h"
+#include "conf/duration.h"
+#include "metrics/scrape.h"
 #include "memserver/options.h"
 #include "memserver/pool/slab.h"
 #include "memserver/pool/store.h"
@@ -107,11 +108,11 @@ usage (FILE *fp)
       "                      with fdstore: as DIR, systemd keeps them\n"
       "  --metrics ADDR      serve Prometheus metrics on HOST:PORT,\n"
       "                      [V6]:PORT or unix:PATH (default: none)\n"
-      "  --lease SECONDS     drop a client that is silent this long, and\n"
-      "                      keep its memory for as long again (default %d)\n"
-      "  --orphan-time SECONDS\n"
+      "  --lease TIME        drop a client that is silent this long, and\n"
+      "                      keep its memory for as long again (default %ds)\n"
+      "  --orphan-time TIME\n"
       "                      then keep that memory for its client this much\n"
-      "                      longer, unless it is needed (default %d)\n"
+      "                      longer, unless it is needed (default %ds)\n"
       "  --tls MODE          off, on or require (default: require with a key\n"
       "                      or certificates, else off)\n"
       "  --tls-psk FILE      keys of the clients: see farpage keygen\n"
@@ -173,6 +174,25 @@ set_number (unsigned *out, unsigned which, const char *value, unsigned min,
                 value, min, max);
   *out = (unsigned) n;
   return 0;
+}
+
+/* Parse a time.  min, max and *out are in seconds. */
+static int
+set_seconds (unsigned *out, unsigned which, const char *value, unsigned min,
+             unsigned max)
+{
+  char low[FP_DURATION_STR_MAX], high[FP_DURATION_STR_MAX];
+  uint64_t us;
+
+  if (fp_parse_duration (value, FP_S, &us) == 0 && us % FP_S == 0 &&
+      us / FP_S >= min && us / FP_S <= max) {
+    *out = (unsigned) (us / FP_S);
+    return 0;
+  }
+  fp_format_duration (min * FP_S, low);
+  fp_format_duration (max * FP_S, high);
+  return bad ("%s: '%s' is not a time from %s to %s, in whole seconds",
+              name_of (which), value, low, high);
 }
 
 /* Set *out to the index of value in words. */
@@ -294,9 +314,9 @@ set (struct options *o, unsigned which, const char *value)
       o->numa = (int) n;
     return r;
   case LEASE:
-    return set_number (&o->lease_s, which, value, 1, MAX_LEASE_S);
+    return set_seconds (&o->lease_s, which, value, 1, MAX_LEASE_S);
   case ORPHAN_TIME:
-    return set_number (&o->orphan_s, which, value, 0, MAX_ORPHAN_S);
+    return set_seconds (&o->orphan_s, which, value, 0, MAX_ORPHAN_S);
   case LOG_LEVEL:
     r = set_word (&n, which, value, levels, "error, warn, info, debug");
     if (r == 0)
@@ -331,50 +351,44 @@ set (struct options *o, unsigned which, const char *value)
 
 struct file {
   struct options *options;
-  const char *path;
-  unsigned seen;
-  int status;
+  unsigned file; /* the drop-in that is read; 0: the file itself */
+  unsigned seen; /* options given in that file */
 };
 
-/* Handle one line for inih, which takes 0 for an error. */
 static int
-on_line (void *arg, const char *section, const char *key, const char *value)
+on_line (void *arg, const struct fp_conf_line *line, struct fp_error *error)
 {
   struct file *f = arg;
   const struct option *n;
 
-  if (f->status < 0)
-    return 1;
   for (n = names; n->name; n++)
-    if (n->val < NR_SETTINGS && strcmp (n->name, key) == 0)
+    if (n->val < NR_SETTINGS && strcmp (n->name, line->key) == 0)
       break;
-  if (!n->name || *section)
-    f->status = bad ("%s: '%s%s%s' is not an option", f->path, section,
-                     *section ? "." : "", key);
-  else if (n->val != LISTEN && (f->seen & (1u << n->val)))
-    f->status = bad ("%s: '%s' is given twice", f->path, key);
-  else {
-    f->seen |= 1u << n->val;
-    f->status = set (f->options, (unsigned) n->val, value);
-    if (f->status < 0)
-      fprintf (stderr, "farpage-memserver: this error is in %s\n", f->path);
+  if (!n->name || *line->section)
+    return fp_fail (error, -EINVAL, "'%s%s%s' is not an option", line->section,
+                    *line->section ? "." : "", line->key);
+  if (line->file != f->file) { /* a drop-in, which may replace any setting */
+    f->file = line->file;
+    f->seen = 0;
   }
-  return 1;
+  if (n->val == LISTEN && !(f->seen & (1u << LISTEN)))
+    f->options->nr_listen = 0;
+  if (n->val != LISTEN && (f->seen & (1u << n->val)))
+    return fp_fail (error, -EINVAL, "'%s' is given twice", line->key);
+  f->seen |= 1u << n->val;
+  if (set (f->options, (unsigned) n->val, line->value) < 0)
+    return fp_fail (error, -EINVAL, "see the error above");
+  return 0;
 }
 
 static int
 read_file (struct options *o, const char *path)
 {
-  struct file f = { .options = o, .path = path };
-  int r = ini_parse (path, on_line, &f);
+  struct file f = { .options = o };
+  struct fp_error error;
 
-  if (f.status < 0)
-    return f.status;
-  if (r < 0)
-    return bad ("%s: %s", path, r == -1 ? strerror (errno) : "out of memory");
-  if (r > 0)
-    return bad ("%s: line %d: not NAME = VALUE", path, r);
-  return 0;
+  return fp_conf_read (path, on_line, &f, &error) < 0 ? bad ("%s", error.text)
+                                                      : 0;
 }
 
 static int

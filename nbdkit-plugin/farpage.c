@@ -116,15 +116,16 @@ farpage_config_complete (void)
   "                   HOST:PORT, [V6]:PORT or unix:PATH.  May be\n"           \
   "                   followed by ,domain=NAME, its failure domain, and\n"    \
   "                   be repeated.\n"                                         \
-  "pool=<NAME>        Read servers from /etc/farpage/pools.d/NAME.conf, or\n" \
+  "pool=<NAME>        Read servers from " SYSCONFDIR                          \
+  "/farpage/pools.d/NAME.conf, or\n"                                          \
   "                   from the file with this path.\n"                        \
   "size=<SIZE>        (required) Size of the volume.  Not needed for a\n"     \
   "                   volume=NAME that exists.\n"                             \
   "slab=<SIZE>        Slab size (default: that of the servers).\n"            \
   "copies=<N>         Copies of each extent, on N servers (default 1).\n"     \
-  "rebuild_delay=<SECONDS>\n"                                                 \
+  "rebuild-delay=<TIME>\n"                                                    \
   "                   Rebuild the copies of a server on others if it is\n"    \
-  "                   down for this long (default 30).\n"                     \
+  "                   down for this long (default 30s).\n"                    \
   "checksum=crc32c|off Verify blocks when they are read (default off).\n"     \
   "encrypt=ephemeral|<FILE>|off\n"                                            \
   "                   Encrypt blocks before they leave this host, with a\n"   \
@@ -138,10 +139,11 @@ farpage_config_complete (void)
   "                   (default: the number of servers, 16 at most).\n"        \
   "transport=auto|rdma|shm|tcp\n"                                             \
   "                   How data moves (default auto: the best available).\n"   \
-  "timeout=<MS>       Reconnect to a server that is silent for this long.\n"  \
-  "await=<MS>         Fail a request after it waited this long for servers\n" \
-  "                   that are down (default 25000, or twice timeout).\n"     \
-  "poll=<US>          Poll at most this long before sleeping.\n"              \
+  "timeout=<TIME>     Reconnect to a server that is silent for this long:\n"  \
+  "                   500ms, 2s, ... (default 2s).\n"                         \
+  "await=<TIME>       Fail a request after it waited this long for servers\n" \
+  "                   that are down (default 25s, or twice timeout).\n"       \
+  "poll=<TIME>        Poll at most this long before sleeping (100us).\n"      \
   "hedge=p99|off      Send a read that takes longer than 99 of 100 to\n"      \
   "                   another copy, too (default off).\n"                     \
   "connections=<N>    NBD connections to prepare for (default: CPUs).\n"      \

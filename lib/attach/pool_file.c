@@ -3,7 +3,6 @@
 #include <config.h>
 
 #include <errno.h>
-#include <ini.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include "attach/pool_file.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "conf/conf.h"
 #include "proto/messages.h"
 
 int
@@ -39,30 +39,11 @@ static const char *const allowed[] = {
 };
 
 struct file {
-  FILE *fp;
-  int line, err;
   int (*set) (void *arg, const char *key, const char *value,
               struct fp_error *error);
   void *arg;
   unsigned servers;
-  int bad_line; /* first line that inih parsed and set refused */
-  struct fp_error error;
 };
-
-/* Read a line and count it, because inih does not give its handler the line
- * number.
- */
-static char *
-next_line (char *buf, int size, void *stream)
-{
-  struct file *f = stream;
-  char *s = fgets (buf, size, f->fp);
-
-  f->line++;
-  if (s == NULL && ferror (f->fp))
-    f->err = errno;
-  return s;
-}
 
 static bool
 is_allowed (const char *key)
@@ -73,29 +54,21 @@ is_allowed (const char *key)
   return false;
 }
 
-/* Handle one line.  Return 0 on an error, as inih wants it. */
 static int
-on_line (void *arg, const char *section, const char *key, const char *value)
+on_line (void *arg, const struct fp_conf_line *line, struct fp_error *error)
 {
   struct file *f = arg;
-  int r = -EINVAL;
+  int r;
 
-  if (f->bad_line > 0)
-    return 1;
-  if (section[0] == '\0' && is_allowed (key))
-    r = f->set (f->arg, key, value, &f->error);
-  else if (strpbrk (key, " \t") != NULL)
-    /* key ends at a colon, which inih takes like '='. */
-    fp_fail (&f->error, r, "'%.64s': not NAME = VALUE: '=' is missing", key);
-  else
-    fp_fail (&f->error, r,
-             "'%.64s%s%.64s': unknown in a pool: use server, slab, "
-             "transport, timeout or tls...",
-             section, section[0] != '\0' ? "." : "", key);
-  if (r < 0)
-    f->bad_line = f->line;
-  f->servers += r == 0 && strcmp (key, "server") == 0;
-  return r == 0;
+  if (line->section[0] != '\0' || !is_allowed (line->key))
+    return fp_fail (error, -EINVAL,
+                    "'%s%s%s': unknown in a pool: use server, slab, "
+                    "transport, timeout or tls...",
+                    line->section, line->section[0] != '\0' ? "." : "",
+                    line->key);
+  r = f->set (f->arg, line->key, line->value, error);
+  f->servers += r == 0 && strcmp (line->key, "server") == 0;
+  return r;
 }
 
 int
@@ -105,20 +78,14 @@ fp_pool_read (const char *path,
               void *arg, struct fp_error *error)
 {
   FP_CLEANUP (fp_fclosep) FILE *fp = fopen (path, "re");
-  struct file f = { .fp = fp, .set = set, .arg = arg };
-  int line, err = errno;
+  struct file f = { .set = set, .arg = arg };
+  int r;
 
   if (fp == NULL)
-    return fp_fail (error, -err, "pool: %s: %s", path, strerror (err));
-  line = ini_parse_stream (next_line, &f, on_line, &f);
-  if (line < 0 || f.err != 0) {
-    err = line < 0 ? ENOMEM : f.err;
-    return fp_fail (error, -err, "pool: %s: %s", path, strerror (err));
-  }
-  if (line > 0)
-    return fp_fail (error, -EINVAL, "pool: %s: line %d: %s", path, line,
-                    line == f.bad_line ? f.error.text
-                                       : "not NAME = VALUE: '=' is missing");
+    return fp_fail (error, -errno, "pool: %s: %s", path, strerror (errno));
+  r = fp_conf_read_stream (fp, path, on_line, &f, error);
+  if (r < 0)
+    return fp_fail_in (error, r, "pool");
   if (f.servers == 0)
     return fp_fail (error, -EINVAL, "pool: %s: names no server", path);
   return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* pool_file.h - a file that names the servers of a pool, so that users need
- * not type every address.  Each line is NAME = VALUE: server (once per
+ * not type every address.  Each line is KEY = VALUE: server (once per
  * server), slab, transport, timeout or a tls parameter, as in the plugin.
  *
  * Errors:   0 or -EINVAL, -ENOMEM or an error of open(2) or read(2).  The
@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 
-#define FP_POOLS_DIR "/etc/farpage/pools.d"
+#define FP_POOLS_DIR SYSCONFDIR "/farpage/pools.d"
 #define FP_POOL_PATH_MAX 256
 
 /* Make the path of pool NAME: NAME.conf in $FARPAGE_POOLS_DIR, or else in

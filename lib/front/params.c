@@ -16,8 +16,10 @@
 #include "attach/pool_file.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "metrics/scrape.h"
+#include "base/log.h"
 #include "base/size.h"
+#include "conf/duration.h"
+#include "metrics/scrape.h"
 #include "transport/transport.h"
 
 /* Room for an address and a domain; a longer text is not valid. */
@@ -66,6 +68,28 @@ parse_number (const char *key, const char *value, unsigned min, unsigned max,
                     key, value, min, max);
   *out = (unsigned) n;
   return 0;
+}
+
+/* Parse a time.  min, max and *out are in multiples of `unit` microseconds. */
+static int
+parse_time (const char *key, const char *value, uint64_t unit, unsigned min,
+            unsigned max, unsigned *out, struct fp_error *error)
+{
+  char low[FP_DURATION_STR_MAX], high[FP_DURATION_STR_MAX];
+  char step[FP_DURATION_STR_MAX];
+  uint64_t us;
+
+  if (fp_parse_duration (value, unit, &us) == 0 && us % unit == 0 &&
+      us / unit >= min && us / unit <= max) {
+    *out = (unsigned) (us / unit);
+    return 0;
+  }
+  fp_format_duration (min * unit, low);
+  fp_format_duration (max * unit, high);
+  fp_format_duration (unit, step);
+  return fp_fail (error, -EINVAL,
+                  "%s=%s: must be a time from %s to %s, in steps of %s", key,
+                  value, low, high, step);
 }
 
 static int
@@ -247,7 +271,7 @@ set_resync_delay (struct fp_params *p, const char *key, const char *value,
 {
   unsigned s;
 
-  if (parse_number (key, value, 0, 86400, &s, error) < 0)
+  if (parse_time (key, value, FP_S, 0, 86400, &s, error) < 0)
     return -EINVAL;
   p->volume.resync_delay_ms = s * 1000;
   return 0;
@@ -299,24 +323,24 @@ static int
 set_timeout (struct fp_params *p, const char *key, const char *value,
              struct fp_error *error)
 {
-  return parse_number (key, value, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
-                       &p->volume.timeout_ms, error);
+  return parse_time (key, value, FP_MS, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
+                     &p->volume.timeout_ms, error);
 }
 
 static int
 set_await (struct fp_params *p, const char *key, const char *value,
            struct fp_error *error)
 {
-  return parse_number (key, value, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
-                       &p->volume.await_ms, error);
+  return parse_time (key, value, FP_MS, FP_TIMEOUT_MIN_MS, FP_TIMEOUT_MAX_MS,
+                     &p->volume.await_ms, error);
 }
 
 static int
 set_poll (struct fp_params *p, const char *key, const char *value,
           struct fp_error *error)
 {
-  return parse_number (key, value, 0, FP_POLL_MAX_US, &p->volume.poll_us,
-                       error);
+  return parse_time (key, value, FP_US, 0, FP_POLL_MAX_US, &p->volume.poll_us,
+                     error);
 }
 
 static int
@@ -547,7 +571,7 @@ static const struct {
   { "size", set_size, false },
   { "slab", set_slab, false },
   { "copies", set_copies, false },
-  { "rebuild_delay", set_resync_delay, false },
+  { "rebuild-delay", set_resync_delay, false },
   { "checksum", set_checksum, false },
   { "encrypt", set_encrypt, false },
   { "integrity", set_integrity, false },
@@ -584,6 +608,26 @@ static const struct {
 #define NR_PARAMS (sizeof table / sizeof table[0])
 _Static_assert(NR_PARAMS <= 64, "one bit of fp_params.seen each");
 
+/* Former names of parameters. */
+static const struct {
+  const char *old, *key;
+} renamed[] = {
+  { "rebuild_delay", "rebuild-delay" },
+};
+
+/* Return the current name of key.  Warn if key is a former name. */
+static const char *
+present_name (const char *key)
+{
+  for (size_t i = 0; i < sizeof renamed / sizeof renamed[0]; i++)
+    if (strcmp (key, renamed[i].old) == 0) {
+      fp_log (FP_LOG_WARN, "%s= is a former name: use %s=", key,
+              renamed[i].key);
+      return renamed[i].key;
+    }
+  return key;
+}
+
 static bool
 given (const struct fp_params *p, const char *key)
 {
@@ -607,6 +651,7 @@ int
 fp_params_set (struct fp_params *p, const char *key, const char *value,
                struct fp_error *error)
 {
+  key = present_name (key);
   for (unsigned i = 0; i < NR_PARAMS; i++) {
     uint64_t bit = UINT64_C (1) << i;
 

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
-#include <ini.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -18,7 +17,9 @@
 #include "base/checked.h"
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/size.h"
+#include "conf/conf.h"
 #include "memserver/auth/access.h"
 
 struct access {
@@ -160,7 +161,7 @@ access_at (const struct access *a, unsigned i)
 enum setting { QUOTA, VOLUMES, READ_ONLY, DELETE, TAKEOVER, ADMIN };
 
 static const char *const settings[] = {
-  [QUOTA] = "quota",   [VOLUMES] = "volumes",   [READ_ONLY] = "read_only",
+  [QUOTA] = "quota",   [VOLUMES] = "volumes",   [READ_ONLY] = "read-only",
   [DELETE] = "delete", [TAKEOVER] = "takeover", [ADMIN] = "admin",
 };
 #define NR_SETTINGS (sizeof settings / sizeof settings[0])
@@ -170,7 +171,6 @@ struct file {
   const char *path;
   const char *section, *key; /* in the current line */
   struct fp_error *error;
-  int status;
 };
 
 static int bad (struct file *f, const char *fmt, ...)
@@ -184,8 +184,7 @@ bad (struct file *f, const char *fmt, ...)
   va_start (args, fmt);
   vsnprintf (f->error->text, sizeof f->error->text, fmt, args);
   va_end (args);
-  return fp_fail_in (f->error, -EINVAL, "access: %s: [%s] %s", f->path,
-                     f->section, f->key);
+  return fp_fail_in (f->error, -EINVAL, "[%s] %s", f->section, f->key);
 }
 
 static int
@@ -284,9 +283,8 @@ parse_bool (struct file *f, const char *value, bool *out)
   return 0;
 }
 
-/* Add a pattern.  Refuse an equals sign, although a name may have one.  Mostly
- * it is a setting on a line that begins with a blank, which libinih joins to
- * the line above.
+/* Add a pattern.  Refuse an equals sign, although a name may have one: mostly
+ * it is a second setting on the line.
  */
 static int
 add_pattern (struct file *f, struct access_rights *r, const char *text,
@@ -301,8 +299,8 @@ add_pattern (struct file *f, struct access_rights *r, const char *text,
     return bad (f, "'%s' matches no name that a volume can have", p.text);
   if (strchr (p.text, '='))
     return bad (f,
-                "'%s' in a pattern: does the line begin with a blank? To "
-                "match '=', write '?'",
+                "'%s' in a pattern: give each setting its own line; to match "
+                "'=', write '?'",
                 p.text);
   if (r->nr_patterns == ACCESS_PATTERNS_MAX)
     return bad (f, "more than %u patterns", ACCESS_PATTERNS_MAX);
@@ -340,7 +338,7 @@ set (struct file *f, struct access_rights *r, unsigned which,
   if (*value == '\0')
     return bad (f, "a value is missing");
   if ((r->seen & (1u << which)) && which != VOLUMES && which != READ_ONLY)
-    return bad (f, "it is given twice (or the next line begins with a blank)");
+    return bad (f, "given twice");
   r->seen |= 1u << which;
   switch (which) {
   case QUOTA:
@@ -362,28 +360,32 @@ set (struct file *f, struct access_rights *r, unsigned which,
   }
 }
 
-/* Handle one line for inih, which takes 0 for an error. */
 static int
-on_line (void *arg, const char *section, const char *key, const char *value)
+on_line (void *arg, const struct fp_conf_line *line, struct fp_error *error)
 {
   struct access_rights *r = NULL;
   struct file *f = arg;
   unsigned which = 0;
+  int e;
 
-  if (f->status < 0)
-    return 1;
-  f->section = section;
-  f->key = key;
-  f->status = rights_of (f, &r);
-  if (f->status < 0)
-    return 1;
-  while (which < NR_SETTINGS && strcmp (settings[which], key) != 0)
+  f->error = error;
+  f->section = line->section;
+  f->key = line->key;
+  if (strcmp (line->key, "read_only") == 0) {
+    fp_log (FP_LOG_WARN,
+            "access: %s: [%s]: read_only is a former name: use read-only",
+            f->path, f->section);
+    f->key = settings[READ_ONLY];
+  }
+  e = rights_of (f, &r);
+  if (e < 0)
+    return e;
+  while (which < NR_SETTINGS && strcmp (settings[which], f->key) != 0)
     which++;
-  f->status = which == NR_SETTINGS
-                  ? bad (f, "is not one of quota, volumes, read_only, delete, "
-                            "takeover, admin")
-                  : set (f, r, which, value);
-  return 1;
+  return which == NR_SETTINGS
+             ? bad (f, "is not one of quota, volumes, read-only, delete, "
+                       "takeover, admin")
+             : set (f, r, which, line->value);
 }
 
 /* Open the file.  Refuse one that every user may write: a user who can write
@@ -416,8 +418,8 @@ open_file (FILE **out, const char *path, struct fp_error *error)
 int
 access_read (struct access **out, const char *path, struct fp_error *error)
 {
-  struct file f = { .path = path, .error = error };
-  FILE *fp = NULL;
+  FP_CLEANUP (fp_fclosep) FILE *fp = NULL;
+  struct file f = { .path = path };
   int r;
 
   error->text[0] = '\0';
@@ -425,23 +427,18 @@ access_read (struct access **out, const char *path, struct fp_error *error)
   if (r < 0)
     return r;
   f.access = calloc (1, sizeof *f.access);
-  r = f.access ? ini_parse_file (fp, on_line, &f) : -2;
-  fclose (fp);
-  if (f.status == 0 && r != 0) {
-    if (r > 0)
-      f.status = fp_fail (
-          error, -EINVAL,
-          "access: %s: line %d: neither [IDENTITY] nor NAME = VALUE", path, r);
-    else
-      f.status = fp_fail (error, -ENOMEM, "access: %s: out of memory", path);
-  }
-  if (f.status == 0 && f.access->nr == 0)
-    f.status = fp_fail (
+  if (!f.access)
+    return fp_fail (error, -ENOMEM, "access: %s: out of memory", path);
+  r = fp_conf_read_stream (fp, path, on_line, &f, error);
+  if (r < 0)
+    fp_fail_in (error, r, "access");
+  else if (f.access->nr == 0)
+    r = fp_fail (
         error, -EINVAL,
         "access: %s: it has no identities, so no client could connect", path);
-  if (f.status < 0) {
+  if (r < 0) {
     access_free (f.access);
-    return f.status;
+    return r;
   }
   *out = f.access;
   return 0;

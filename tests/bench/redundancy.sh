@@ -40,7 +40,7 @@ status () { farpage status --socket "$tmp/status" --json | jq -e "$1" >/dev/null
 for name in a b; do serve $name; done
 start nbdinfo --size "nbd+unix:///?socket=$tmp/nbd" -- \
     nbdkit -f -U "$tmp/nbd" "$FARPAGE_PLUGIN" "${addr[a]}" "${addr[b]}" size="${mib}M" copies=2 \
-    rebuild_delay=0 transport="$transport" status="$tmp/status" mlock=$mlock
+    rebuild-delay=0 transport="$transport" status="$tmp/status" mlock=$mlock
 fio --name=fill --ioengine=nbd --uri="nbd+unix:///?socket=$tmp/nbd" --rw=write --bs=1M \
     --iodepth=4 --size="${mib}M" --thread >"$tmp/fio" 2>&1 || { cat "$tmp/fio"; exit 1; }
 status '.volume.extents_degraded == 0'

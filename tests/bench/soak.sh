@@ -115,7 +115,7 @@ done
 # fio has no timeout, so a request may wait as long as the client is suspended.
 uri="nbd+unix:///?socket=$tmp/nbd"
 nbdkit -f -U "$tmp/nbd" "$FARPAGE_PLUGIN" "${addr[a]}" "${addr[b]}" "${addr[c]}" \
-    volume=soak size=${mib}M copies=2 rebuild_delay=2 transport="$transport" connections=2 \
+    volume=soak size=${mib}M copies=2 rebuild-delay=2 transport="$transport" connections=2 \
     await=120000 mlock=$mlock status="$tmp/status" >"$tmp/nbdkit.log" 2>&1 &
 nbdkit=$!
 pids+=("$nbdkit")

@@ -87,8 +87,8 @@ fuzz_seed (unsigned nr, uint8_t *out)
 {
   static const char *const files[] = {
     ("# who\n[alice]\nquota = 8G\nvolumes = alice-* shared data\n"
-     "read_only = golden-?\ndelete = yes\ntakeover = no\n[bob]\n"
-     "volumes = [a-m]*\nread_only = yes\n"),
+     "read-only = golden-?\ndelete = yes\ntakeover = no\n[bob]\n"
+     "volumes = [a-m]*\nread-only = yes\n"),
     "[uid:1000]\nvolumes=*\n[anonymous]\nquota=0\n[user:root]\nadmin=yes\n",
     "[other]\nvolumes = a ; not\n  b\n",
     "\xef\xbb\xbf[x]\nadmin = yes\n[x]\nquota = 1\n",

@@ -20,10 +20,10 @@ other=65534
 # access [LINE...]: write the access file with these lines and the usual ones.
 access ()
 {
-    printf '%s\n' "$@" "[uid:$me]" 'admin = yes' 'read_only = ro-*' "[uid:$other]" 'read_only = ro-*' \
+    printf '%s\n' "$@" "[uid:$me]" 'admin = yes' 'read-only = ro-*' "[uid:$other]" 'read-only = ro-*' \
         '[alice]' 'quota = 4M' 'volumes = a-* shared golden ro-*' 'delete = yes' 'takeover = yes' >"$tmp/access"
 }
-bob=('[bob]' 'volumes = b-* shared' 'read_only = golden')
+bob=('[bob]' 'volumes = b-* shared' 'read-only = golden')
 # as USER WORD...: run a client over TLS as USER. Its output is in $said.
 n=0
 as ()
@@ -250,7 +250,7 @@ go_on stays
 as bob fails:ENOENT lookup:shared
 keep alice writes name:ro-1 open:7:r:tcp hold wait-end
 keep bob gone hold wait-end
-printf '%s\n' '[alice]' 'read_only = yes' 'volumes = ro-*' >"$tmp/access"
+printf '%s\n' '[alice]' 'read-only = yes' 'volumes = ro-*' >"$tmp/access"
 hup 'writes: session ends: it may now only read its volume'
 hup 'SIGHUP: read .*: 1 identities'
 go_on gone
@@ -264,7 +264,7 @@ pays ()
     grep -qx "farpage_memserver_identity_bytes{identity=\"tls:$1\"} $2" "$tmp/page" ||
         { grep identity_bytes "$tmp/page"; fail "$1 does not pay for $2 bytes"; }
 }
-printf '%s\n' '[bob]' 'volumes = b-*' 'read_only = ro-*' >"$tmp/access"
+printf '%s\n' '[bob]' 'volumes = b-*' 'read-only = ro-*' >"$tmp/access"
 kill -HUP "$server_pid"
 may ()
 {

@@ -33,7 +33,7 @@ refused 2 "'x y'" --size 1G --name 'x y'
 refused 2 "'4M' is not one of" --size 1G --hugepages 4M
 refused 2 'smaller than a huge page' --size 1G --hugepages 1G
 refused 2 'is not a number' --size 1G --numa one
-refused 2 'is not a number' --size 1G --lease 0
+refused 2 'is not a time from 1s to 1d' --size 1G --lease 0
 refused 2 'is not one of' --size 1G --log-level loud
 refused 2 'did you mean fdstore:?' --size 1G --backing fdstore
 refused 2 'unrecognized option' --size 1G --frob

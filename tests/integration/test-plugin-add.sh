@@ -200,7 +200,7 @@ done
 z=$(tcp z)
 is_orphan () { "$memclient" "unix:$tmp/z.usock" other fails:ENOENT lookup-id:4; }
 healthy () { is '(d := doc["volume"])["extents_degraded"] + d["extents_lost"]' 0; }
-plugin back "$(tcp x)" server="$(tcp y)" server="$z" size=24M copies=2 rebuild_delay=0 \
+plugin back "$(tcp x)" server="$(tcp y)" server="$z" size=24M copies=2 rebuild-delay=0 \
     uuid=05000000-0000-0000-0000-000000000000 client=89abcdef-0123-4567-89ab-cdef01234567
 extents back write 24
 kill -STOP "$(cat "$tmp/z.pid")"

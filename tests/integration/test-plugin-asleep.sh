@@ -22,7 +22,7 @@ plugin () # NAME [ARG...]
 {
     local name=$1
     shift
-    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" size=8M await=60000 rebuild_delay=0 \
+    start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" size=8M await=60000 rebuild-delay=0 \
         uuid=05000000-0000-0000-0000-000000000000 status="$tmp/$name.status" "$@"
 }
 io () # NAME COMMAND...

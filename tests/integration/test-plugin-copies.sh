@@ -59,7 +59,7 @@ hurt () # SERVER CLIENT
 for s in a b c; do serve $s; done
 for transport in tcp shm; do
     n=v-$transport
-    plugin "$n" volume="$n" size=20M copies=2 rebuild_delay=0 transport=$transport
+    plugin "$n" volume="$n" size=20M copies=2 rebuild-delay=0 transport=$transport
     uri="nbd+unix:///?socket=$tmp/$n.sock" seed=$seed ops=${OPS:-1500} slab=$((1 << 20)) away=1 \
         "$NBDSH" -c - <"$top_srcdir/tests/integration/random-ops.py" >"$tmp/ops.log" 2>&1 &
     ops=$!

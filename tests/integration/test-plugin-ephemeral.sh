@@ -32,7 +32,7 @@ plugin () # NAME [ARG...]
     shift
     rm -f "$tmp/$name.sock"
     start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=20000 connections=2 size=20M \
-                 copies=2 rebuild_delay=0 transport="$transport" uuid=$uuid \
+                 copies=2 rebuild-delay=0 transport="$transport" uuid=$uuid \
                  status="$tmp/$name.status" "${named[@]}" "$@"
 }
 status () # NAME EXPRESSION, of the document d

@@ -103,7 +103,7 @@ quick a
 quick b
 
 # Servers are slow or frozen during random requests.
-plugin mixed copies=2 size=12M hedge=p99 rebuild_delay=0
+plugin mixed copies=2 size=12M hedge=p99 rebuild-delay=0
 uri="nbd+unix:///?socket=$tmp/mixed.sock" seed=$seed ops=${OPS:-250} slab=$((1 << 20)) away=1 \
     "$NBDSH" -c - <"$top_srcdir/tests/integration/random-ops.py" >"$tmp/ops.log" 2>&1 &
 ops=$!

@@ -114,7 +114,7 @@ for name in tcp shm tls; do
     # Run it as in operation. With -v it logs, and allocates, for each request.
     COUNT_LATER=$tmp/$name.count LD_PRELOAD=$preload nbdkit -f -t 1 -U "$tmp/$name.sock" \
         "$FARPAGE_PLUGIN" transport=$transport swap=true size=16M copies=2 connections=2 \
-        timeout=5000 rebuild_delay=0 status="$tmp/$name.status" "${servers[@]}" "${tls[@]}" >"$tmp/$name.log" 2>&1 &
+        timeout=5000 rebuild-delay=0 status="$tmp/$name.status" "${servers[@]}" "${tls[@]}" >"$tmp/$name.log" 2>&1 &
     pid=$!
     cleanup_fn stop $pid
     wait_until 30 nbdinfo --size "nbd+unix:///?socket=$tmp/$name.sock"

@@ -168,7 +168,7 @@ model ()
     esac
     if [ "${3:-1}" != 1 ]; then
         name="$name, $3 copies"
-        params="$params copies=$3 rebuild_delay=0"
+        params="$params copies=$3 rebuild-delay=0"
         # With three servers, use either drains or shortage of memory.
         case $((RANDOM % 2)) in
         0) weak=no events=${events/pressure give_back/} ;;

@@ -102,7 +102,7 @@ refused 'readonly=true and swap=true contradict' "${both[@]}" volume=tcp-1 reado
 refused 'contradict|needs' "${both[@]}" volume=tcp-1 readonly=true encrypt=ephemeral
 
 # A client that may only read a volume can attach it with readonly=true.
-printf '%s\n' "[uid:$(id -u)]" 'read_only = *' '[anonymous]' 'volumes = *' >"$tmp/access"
+printf '%s\n' "[uid:$(id -u)]" 'read-only = *' '[anonymous]' 'volumes = *' >"$tmp/access"
 start_memserver c --listen "unix:$tmp/c.usock" --size 48M --slab 1M --reserve 0 --access "$tmp/access"
 plugin makes "$(addr tcp c)" volume=acc size=4M
 io makes 'write -P 6 0 1M'

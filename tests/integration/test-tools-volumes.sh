@@ -78,7 +78,7 @@ volumes 0 '^moved: .* 0B allocated' show moved pool="$tmp/pool.conf"
 farpage servers pool="$tmp/pool.conf" >"$tmp/out" || fail "servers pool="
 [ "$(grep -c ' in slabs of ' "$tmp/out")" = 2 ] || { cat "$tmp/out"; fail "not two servers"; }
 echo 'server 127.0.0.1' >>"$tmp/pool.conf"
-volumes 1 'pool.conf: line 4: not NAME = VALUE' pool="$tmp/pool.conf"
+volumes 1 'pool.conf: line 4: not KEY = VALUE' pool="$tmp/pool.conf"
 volumes 1 'pool: .*/none.conf: No such file' pool=none
 
 volumes 2 'no servers given'

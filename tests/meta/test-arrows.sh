@@ -13,6 +13,7 @@
 rules='
 lib/base         base/
 lib/proto        base/ proto/
+lib/conf         base/ conf/
 lib/metrics      base/ metrics/
 lib/transport/tls     base/ proto/ transport/tls/
 lib/transport/control base/ proto/ transport/tls/ transport/control/
@@ -26,19 +27,19 @@ lib/place        base/ proto/ transport/ extent/ peer/ place/
 lib/engine       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/
 lib/heal         base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/
 lib/filter       base/ extent/block.h extent/notifier.h extent/range_lock.h extent/volume_params.h extent/volume_status.h filter/
-lib/attach       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/
+lib/attach       base/ conf/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/
 lib/volume       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/ volume/
-lib/front        base/ metrics/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ front/
+lib/front        base/ conf/ metrics/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ front/
 nbdkit-plugin    base/ volume/volume.h front/
-memserver/auth    base/ proto/ transport/ memserver/auth/
+memserver/auth    base/ conf/ proto/ transport/ memserver/auth/
 memserver/pool    base/ proto/ transport/ memserver/auth/ memserver/pool/
 memserver/store   base/ proto/ transport/ memserver/auth/ memserver/pool/ memserver/store/
 memserver/session base/ proto/ transport/ memserver/auth/ memserver/pool/ memserver/store/ memserver/session/
-memserver         base/ metrics/ proto/ transport/ memserver/
-tools/common  base/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ tools/common/
-tools/attach  base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/
+memserver         base/ conf/ metrics/ proto/ transport/ memserver/
+tools/common  base/ conf/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ tools/common/
+tools/attach  base/ conf/ proto/ transport/ volume/volume.h tools/common/ tools/attach/
 tools/swap    base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/swap/
-tools/doctor  base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/doctor/
+tools/doctor  base/ conf/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/doctor/
 tools/top     base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/top/
 tools/ublk    base/ front/ volume/volume.h tools/common/ublk_uapi.h tools/ublk/
 tools/bench   base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/bench/

@@ -88,7 +88,7 @@ test_settings (void **state)
                                "quota = 8G\n"
                                "volumes = alice-* shared\n"
                                "volumes = extra\n"
-                               "read_only = golden-?\n"
+                               "read-only = golden-?\n"
                                "delete = yes ; hers\n"
                                "takeover = yes\n"
                                "[uid:1000]\n"
@@ -180,11 +180,11 @@ test_levels (void **state)
 
   (void) state;
   assert_int_equal (read_text ("[alice]\n"
-                               "read_only = *golden\n"
+                               "read-only = *golden\n"
                                "volumes = alice-* shared\n"
                                "[bob]\n"
                                "volumes = shared\n"
-                               "read_only = yes\n"
+                               "read-only = yes\n"
                                "[boss]\n"
                                "admin = yes\n"),
                     0);
@@ -250,7 +250,7 @@ test_refused (void **state)
     { "[alice]\nvolumes = a\\*\n", "matches no name" },
     { "[alice]\nvolumes = \xc3\xa4\n", "matches no name" },
     { "[alice]\nnonsense\n", "line 2" },
-    { "[alice\nvolumes = x\n", "before the first identity" },
+    { "[alice\nvolumes = x\n", "line 1: not KEY = VALUE or [SECTION]" },
     { "[uid:]\nvolumes = x\n", "not a user ID" },
     { "[uid:-1]\nvolumes = x\n", "not a user ID" },
     { "[uid:4294967295]\nvolumes = x\n", "not a user ID" },
@@ -259,10 +259,13 @@ test_refused (void **state)
     { "[user:no-such-user]\nvolumes = x\n", "there is no user" },
     { "[gid:5]\nvolumes = x\n", "not an identity" },
     { "[a b]\nvolumes = x\n", "not an identity" },
-    /* libinih appends to the line above; that must not widen any right. */
-    { "[alice]\nvolumes = x\n  read_only = yes\n", "begin with a blank" },
-    { "[alice]\ndelete = no\n  yes\n", "twice" },
-    { "[alice]\nquota = 1G\n  2G\n", "twice" },
+    /* A line that begins with a blank does not go on with the one before. */
+    { "[alice]\ndelete = no\n  yes\n", "line 3: not KEY = VALUE" },
+    { "[alice]\nquota = 1G\n  quota = 2G\n", "twice" },
+    { "[alice]\nvolumes = a-*\n\fread-only = yes\n", "control character" },
+    { "[alice]\nvolumes = a-*\rread-only = yes\n", "control character" },
+    { "[alice]\nvolumes = a-* read-only=yes\n", "its own line" },
+    { "[alice] read-only = yes\nvolumes = a-*\n", "text behind" },
     /* libinih truncates section names to 49 characters. */
     { "[aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab]\n"
       "volumes = x\n",

@@ -211,7 +211,7 @@ write_file (const char *text)
 static void
 test_fenced (void **state)
 {
-  static const char text[] = "[alice]\nread_only = *\n[bob]\nread_only = *\n";
+  static const char text[] = "[alice]\nread-only = *\n[bob]\nread-only = *\n";
   struct session *writer = &clients[ALICE], *reader = &clients[BOB];
   struct fp_error error;
   struct record *r;

@@ -273,13 +273,14 @@ static const struct {
     "integrity=on and volume=v contradict" },
   { SERVER " size=1G integrity=on encrypt=ephemeral checksum=crc32c",
     "leave out checksum=crc32c" },
-  { SERVER " size=1G timeout=49", "from 50 to 600000" },
-  { SERVER " size=1G timeout=600001", "from 50 to 600000" },
-  { SERVER " size=1G timeout=1s", "from 50 to 600000" },
-  { SERVER " size=1G timeout=", "from 50 to 600000" },
-  { SERVER " size=1G timeout=4294967396", "from 50 to 600000" },
-  { SERVER " size=1G poll=10001", "from 0 to 10000" },
-  { SERVER " size=1G poll=-1", "from 0 to 10000" },
+  { SERVER " size=1G timeout=49", "from 50ms to 10min, in steps of 1ms" },
+  { SERVER " size=1G timeout=600001", "from 50ms to 10min, in steps of 1ms" },
+  { SERVER " size=1G timeout=1sec", "from 50ms to 10min" },
+  { SERVER " size=1G timeout=", "from 50ms to 10min, in steps of 1ms" },
+  { SERVER " size=1G timeout=4294967396",
+    "from 50ms to 10min, in steps of 1ms" },
+  { SERVER " size=1G poll=10001", "from 0s to 10ms" },
+  { SERVER " size=1G poll=-1", "from 0s to 10ms" },
   { SERVER " size=1G connections=0", "from 1 to 64" },
   { SERVER " size=1G connections=65", "from 1 to 64" },
   { SERVER " size=1G reserve=half", "full or thin" },
@@ -339,6 +340,32 @@ static const struct {
   { SERVER " size=1G client=1-2", "client=1-2: not a UUID" },
   { SERVER " volume=v takeover=perhaps", "must be true or false" },
 };
+
+static void
+test_times (void **state)
+{
+  struct fp_error error;
+  struct fp_params p;
+
+  (void) state;
+  assert_int_equal (parse (&p,
+                           SERVER " size=1G timeout=2s await=1min poll=50us "
+                                  "copies=2 rebuild-delay=1min",
+                           &error),
+                    0);
+  assert_int_equal (p.volume.timeout_ms, 2000);
+  assert_int_equal (p.volume.await_ms, 60000);
+  assert_int_equal (p.volume.poll_us, 50);
+  assert_int_equal (p.volume.resync_delay_ms, 60000);
+  /* The former name, and the former units. */
+  assert_int_equal (
+      parse (&p, SERVER " size=1G poll=1ms rebuild_delay=3", &error), 0);
+  assert_int_equal (p.volume.poll_us, 1000);
+  assert_int_equal (p.volume.resync_delay_ms, 3000);
+  assert_int_equal (
+      parse (&p, SERVER " size=1G rebuild_delay=3 rebuild-delay=3", &error),
+      -EINVAL);
+}
 
 static void
 test_bad (void **state)
@@ -506,15 +533,16 @@ test_pool (void **state)
                     -EINVAL);
   assert_non_null (strstr (error.text, ": line 2: 'x.server'"));
   assert_int_equal (pool (&p, "server a\n", "size=1G", &error), -EINVAL);
-  assert_non_null (strstr (error.text, ": line 1: not NAME = VALUE"));
+  assert_non_null (strstr (error.text, ": line 1: not KEY = VALUE"));
   assert_int_equal (pool (&p, "server = a\n\nserver b:7471\n", "", &error),
                     -EINVAL);
-  assert_non_null (strstr (
-      error.text, ": line 3: 'server b': not NAME = VALUE: '=' is missing"));
+  assert_non_null (
+      strstr (error.text,
+              ": line 3: 'server b': not KEY = VALUE: a key has no blank"));
   /* The first of two errors is reported, with its own line. */
   assert_int_equal (pool (&p, "server = a\nserver b\nsize = 1G\n", "", &error),
                     -EINVAL);
-  assert_non_null (strstr (error.text, ": line 2: not NAME = VALUE"));
+  assert_non_null (strstr (error.text, ": line 2: not KEY = VALUE"));
   assert_int_equal (pool (&p, "# none\n", "size=1G", &error), -EINVAL);
   assert_non_null (strstr (error.text, "names no server"));
 
@@ -534,7 +562,7 @@ main (void)
     cmocka_unit_test (test_all),      cmocka_unit_test (test_members),
     cmocka_unit_test (test_pool),     cmocka_unit_test (test_words),
     cmocka_unit_test (test_follows),  cmocka_unit_test (test_bad),
-    cmocka_unit_test (test_bounds),
+    cmocka_unit_test (test_times),    cmocka_unit_test (test_bounds),
   };
 
   return RUN_TESTS (tests);
