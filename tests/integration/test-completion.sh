@@ -9,7 +9,9 @@
 
 # Simulate a machine with one attached device, one free device and a pool.
 export _farpage_run=$tmp/run _farpage_sys=$tmp/sys FARPAGE_POOLS_DIR=$tmp/pools
-mkdir -p "$tmp/run/nbd3" "$tmp/sys/block/nbd3" "$tmp/sys/block/nbd4" "$tmp/pools"
+export FARPAGE_VOLUMES_DIR=$tmp/volumes
+mkdir -p "$tmp/run/nbd3" "$tmp/sys/block/nbd3" "$tmp/sys/block/nbd4" "$tmp/pools" "$tmp/volumes"
+: >"$tmp/volumes/far.conf"
 echo 2048 >"$tmp/sys/block/nbd3/size"
 echo 0 >"$tmp/sys/block/nbd4/size"
 printf '  "args":[\n    "server=10.0.0.1:7500,domain=x",\n    "volume=data"\n  ]\n' \
@@ -62,6 +64,7 @@ offers "farpage sw" "swapoff swapon"
 offers "farpage top --b" "--batch"
 offers "farpage detach " "/dev/nbd3"
 offers "farpage attach -d " "/dev/nbd4"
+offers "farpage attach --config " "far"
 offers "farpage attach pool=" "rack"
 offers "farpage attach server=d" "donor1 donor2"
 offers "farpage attach server=10.0.0.1:" "7500"
@@ -80,6 +83,7 @@ offers "farpage volumes delete data donor1" "donor1"
 offers "farpage swapon -p " ""
 offers "farpage nothing " ""
 # If nothing is found on this machine, nothing is offered.
-rm -r "$tmp/run" "$tmp/sys" "$tmp/pools"
+rm -r "$tmp/run" "$tmp/sys" "$tmp/pools" "$tmp/volumes"
 offers "farpage detach " ""
 offers "farpage attach -d " ""
+offers "farpage attach --config " ""

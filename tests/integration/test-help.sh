@@ -33,15 +33,16 @@ while read -r c; do
         options >"$tmp/page"
     diff "$tmp/help.$c" "$tmp/page" || fail "farpage $c --help (<) and $pod (>) differ"
     { echo --help; echo --version
-      find "$pods" -name "cmd_$c.c" -exec \
-          "$SED" -nE 's/^  \{ "([a-z-]+)", (no|required)_argument.*/--\1/p' {} +
+      # A former name is not listed.
+      find "$pods" -name "cmd_$c.c" -exec "$SED" '/OPT_OLD/d' {} + |
+          "$SED" -nE 's/^  \{ "([a-z-]+)", (no|required)_argument.*/--\1/p'
     } | sort -u >"$tmp/table"
     grep -e "^--" "$tmp/help.$c" | diff - "$tmp/table" ||
         fail "farpage $c --help (<) and cmd_$c.c (>) differ"
 done <"$tmp/commands"
 for pod in "$pods"/*.pod; do
     c=${pod##*/farpage-}
-    case $pod in */farpage.pod|*/farpage.service.pod) ;; *) grep -qx "${c%.pod}" "$tmp/commands" || fail "$pod: of no command" ;; esac
+    case $pod in */farpage.pod|*/farpage.service.pod|*/farpage-volume.conf.pod) ;; *) grep -qx "${c%.pod}" "$tmp/commands" || fail "$pod: of no command" ;; esac
 done
 
 # Without an argument it must not say that no package is missing.

@@ -52,12 +52,12 @@ expect 2 "not a /dev/nbdX" attach -d /dev/nbd0p1 server=a size=1G
 for n in 0 -1 65 x 1x '' 99999999999999999999; do
     expect 2 "--connections" attach "--connections=$n" server=a size=1G
 done
-expect 2 "--timeout" attach --timeout=0 server=a size=1G
-expect 2 "must not be shorter" attach --timeout 30 --dead-timeout 29 \
+expect 2 "--device-timeout" attach --device-timeout=0 server=a size=1G
+expect 2 "must not be shorter" attach --device-timeout 30 --dead-timeout 29 \
     server=a size=1G
-expect 2 "at least twice as long" attach --timeout 3 \
+expect 2 "at least twice as long" attach --device-timeout 3 \
     server=a size=1G timeout=2000
-expect 2 "--timeout must be longer" attach --timeout 10 await=10000 server=a size=1G
+expect 2 "--device-timeout must be longer" attach --device-timeout 10s await=10s server=a size=1G
 expect 2 "--wait" attach --wait never server=a size=1G
 
 expect 2 "at least one device" detach

@@ -21,7 +21,7 @@ for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
     net=none
     [[ $transport != rdma ]] || net=rxe
     case $transport in
-    shm) cases=(files stripe kill again large encrypted named servers term stuck failures interrupted race orphan swap foreign lost) ;;
+    shm) cases=(config files stripe kill again large encrypted named servers term stuck failures interrupted race orphan swap foreign lost) ;;
     tcp) cases=(files cut) ;;
     *) cases=(again) ;;
     esac

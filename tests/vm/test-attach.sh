@@ -21,7 +21,7 @@ for transport in ${TEST_TRANSPORTS:-shm tcp rdma}; do
     [[ $transport != rdma ]] || net=rxe
     case $transport${TEST_TRANSPORTS:+ named} in
     shm*)
-        cases=(workers files stripe kill again large encrypted named servers term stuck failures interrupted race orphan swap lost)
+        cases=(config workers files stripe kill again large encrypted named servers term stuck failures interrupted race orphan swap lost)
         limit=1000 ;;
     *named) cases=(files kill named servers swap) limit=600 ;;
     tcp*) cases=(files cut) limit=600 ;;

@@ -20,6 +20,7 @@ export FARPAGE_HOG=$hog
 export FARPAGE_VM_THREADS=${FARPAGE_VM_THREADS:-single}
 claim 0 "the main job over rdma and ublk" \
     "$vm/run" --net rxe --memory 2048 --timeout 540 --env ATTACH_FRONT \
-    "$build/run" "$vm/guest/attach-cases" rdma main
+    "$build/run" "$vm/guest/attach-cases" rdma config main
+claim_output '^ok config$' "a volume file"
 claim_output '^ok main$' "nothing was lost"
 finish

@@ -20,11 +20,17 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/uuid.h"
+#include "conf/duration.h"
 #include "tools/attach/attachment.h"
 #include "tools/attach/supervisor.h"
 #include "tools/attach/syslog_sink.h"
 #include "tools/common/commands.h"
 #include "tools/common/device.h"
+#include "tools/common/program.h"
+#include "tools/common/volume_file.h"
+
+#define MODPROBE_MS 10000
+#define MAX_WORDS 256 /* limit for a command line with --config */
 
 static const char help[] =
     "Usage: farpage attach [OPTION]... server=ADDR... size=SIZE "
@@ -44,11 +50,15 @@ static const char help[] =
     "(default: the volume's)\n"
     "      --connections N      use N NBD connections or ublk queues\n"
     "                           (default: one per CPU)\n"
-    "      --timeout S          send a request again after S seconds (30)\n"
-    "      --dead-timeout S     fail requests after S seconds without an\n"
-    "                           nbdkit or farpage-ublk (120)\n"
-    "      --wait S             give up if it does not work after S "
-    "seconds (60)\n"
+    "      --device-timeout TIME\n"
+    "                           send a request again after TIME (30s)\n"
+    "      --dead-timeout TIME  fail requests after TIME without an\n"
+    "                           nbdkit or farpage-ublk (2min)\n"
+    "      --wait TIME          give up if the device does not work after "
+    "TIME\n"
+    "                           (60s)\n"
+    "      --config NAME        take options and parameters from\n"
+    "                           " SYSCONFDIR "/farpage/volumes.d/NAME.conf\n"
     "      --swap               prepare it for swap: real-time priority\n"
     "      --read-only          only read the volume, which must exist\n"
     "      --foreground         do not go into the background\n"
@@ -62,6 +72,7 @@ struct options {
   bool named;                /* the volume has a name */
   bool front_told;           /* --front was given */
   const struct front *front; /* NULL: auto */
+  const char *config;        /* --config, or NULL */
 };
 
 enum {
@@ -69,8 +80,10 @@ enum {
   OPT_FRONT,
   OPT_NAME,
   OPT_TIMEOUT,
+  OPT_OLD_TIMEOUT, /* former name of --device-timeout */
   OPT_DEAD,
   OPT_WAIT,
+  OPT_CONFIG,
   OPT_SWAP,
   OPT_READ_ONLY,
   OPT_FOREGROUND,
@@ -83,9 +96,11 @@ static const struct option long_options[] = {
   { "front", required_argument, NULL, OPT_FRONT },
   { "name", required_argument, NULL, OPT_NAME },
   { "connections", required_argument, NULL, OPT_CONNECTIONS },
-  { "timeout", required_argument, NULL, OPT_TIMEOUT },
+  { "device-timeout", required_argument, NULL, OPT_TIMEOUT },
+  { "timeout", required_argument, NULL, OPT_OLD_TIMEOUT },
   { "dead-timeout", required_argument, NULL, OPT_DEAD },
   { "wait", required_argument, NULL, OPT_WAIT },
+  { "config", required_argument, NULL, OPT_CONFIG },
   { "swap", no_argument, NULL, OPT_SWAP },
   { "read-only", no_argument, NULL, OPT_READ_ONLY },
   { "foreground", no_argument, NULL, OPT_FOREGROUND },
@@ -217,6 +232,14 @@ bad_number (const char *option)
                     optarg);
 }
 
+static int
+bad_time (const char *option, const char *max)
+{
+  return say_usage ("attach",
+                    "%s: '%s': must be from 1s to %s, in whole seconds",
+                    option, optarg, max);
+}
+
 static bool
 has_any (const struct options *o, const char *const *keys)
 {
@@ -263,14 +286,14 @@ nest_await (struct options *o)
   return add_parameter (o, await);
 }
 
-/* Return true if argument i is key with a number, which *ms gets. */
+/* Return true if argument i is key with a time, and set *us to it. */
 static bool
-is_ms (const struct options *o, unsigned i, const char *key, long *ms)
+is_time (const struct options *o, unsigned i, const char *key, uint64_t *us)
 {
   size_t n = strlen (key);
 
   return !strncmp (o->st.args[i], key, n) &&
-         parse_number (o->st.args[i] + n, 0, LONG_MAX / 4, ms);
+         fp_parse_duration (o->st.args[i] + n, FP_MS, us) == 0;
 }
 
 /* Deadlines nest: the plugin must have given up on a server before the kernel
@@ -279,22 +302,19 @@ is_ms (const struct options *o, unsigned i, const char *key, long *ms)
 static int
 check_timeouts (const struct options *o)
 {
-  const long nbd_ms = (long) o->st.timeout * 1000;
-  long ms;
+  const uint64_t device_us = o->st.timeout * FP_S;
+  uint64_t us;
 
   if (o->st.dead_timeout < o->st.timeout)
-    return say_usage ("attach",
-                      "--dead-timeout must not be shorter than --timeout");
+    return say_usage (
+        "attach", "--dead-timeout must not be shorter than --device-timeout");
   for (unsigned i = 0; i < o->st.nr_args; i++) {
-    if (is_ms (o, i, "timeout=", &ms) && ms * 2 > nbd_ms)
+    if (is_time (o, i, "timeout=", &us) && us > device_us / 2)
       return say_usage ("attach",
-                        "%s (of the plugin, in milliseconds): --timeout"
-                        " must be at least twice as long",
+                        "%s: --device-timeout must be at least twice as long",
                         o->st.args[i]);
-    if (is_ms (o, i, "await=", &ms) && ms >= nbd_ms)
-      return say_usage ("attach",
-                        "%s (of the plugin, in milliseconds): --timeout"
-                        " must be longer",
+    if (is_time (o, i, "await=", &us) && us >= device_us)
+      return say_usage ("attach", "%s: --device-timeout must be longer",
                         o->st.args[i]);
   }
   return -1;
@@ -308,6 +328,26 @@ parse_front (struct options *o, const char *s)
              : strcmp (s, "ublk") == 0 ? &front_ublk
                                        : NULL;
   return o->front != NULL || strcmp (s, "auto") == 0;
+}
+
+/* Load the kernel module of the front end, unless it is loaded.  Ignore
+ * errors, because `claim` reports them.
+ */
+static void
+load_module (const struct front *front)
+{
+  char modprobe[] = "modprobe", quiet[] = "-q", name[32], option[32] = "";
+  char *const argv[] = { modprobe, quiet, name,
+                         front->module_option != NULL ? option : NULL, NULL };
+  char path[64], said[128];
+
+  snprintf (path, sizeof path, "/sys/module/%s", front->module);
+  if (access (path, F_OK) == 0)
+    return;
+  snprintf (name, sizeof name, "%s", front->module);
+  if (front->module_option != NULL)
+    snprintf (option, sizeof option, "%s", front->module_option);
+  (void) run_program_within (said, sizeof said, argv, MODPROBE_MS);
 }
 
 /* Choose the front end: the device's name says it, or --front. */
@@ -342,7 +382,6 @@ parse (struct options *o, int argc, char *argv[])
   long n = sysconf (_SC_NPROCESSORS_ONLN);
   int c, status, r;
 
-  memset (o, 0, sizeof *o);
   o->st.index = -1;
   o->st.connections = n < 1 ? 1 : n > 64 ? 64 : (unsigned) n;
   o->st.timeout = 30;
@@ -377,19 +416,25 @@ parse (struct options *o, int argc, char *argv[])
         return bad_number ("--connections");
       o->st.connections = (unsigned) n;
       break;
+    case OPT_OLD_TIMEOUT:
+      say_error ("attach: warning: --timeout is a former name: use "
+                 "--device-timeout");
+      /* fallthrough */
     case OPT_TIMEOUT:
-      if (!parse_number (optarg, 1, 3600, &n))
-        return bad_number ("--timeout");
+      if (!parse_seconds (optarg, 1, 3600, &n))
+        return bad_time ("--device-timeout", "1h");
       o->st.timeout = (unsigned) n;
       break;
     case OPT_DEAD:
-      if (!parse_number (optarg, 1, 86400, &n))
-        return bad_number ("--dead-timeout");
+      if (!parse_seconds (optarg, 1, 86400, &n))
+        return bad_time ("--dead-timeout", "1d");
       o->st.dead_timeout = (unsigned) n;
       break;
     case OPT_WAIT:
-      if (!parse_number (optarg, 1, 86400, &o->wait))
-        return bad_number ("--wait");
+      if (!parse_seconds (optarg, 1, 86400, &o->wait))
+        return bad_time ("--wait", "1d");
+      break;
+    case OPT_CONFIG: /* expand_config has read it */
       break;
     case OPT_SWAP:
       o->st.swap = true;
@@ -405,6 +450,8 @@ parse (struct options *o, int argc, char *argv[])
       break;
     }
   }
+  if (o->config != NULL && strcmp (o->st.link, o->config) != 0)
+    return say_usage ("attach", "--name and --config contradict each other");
   r = check_front (o);
   if (r == EXIT_SUCCESS)
     r = check_parameters (o, argc - optind, argv + optind);
@@ -554,20 +601,86 @@ run_background (const struct options *o, struct attachment *a)
   _exit (supervise (a, (unsigned) o->wait, report_to_parent, &b));
 }
 
+/* Get the value of --config, NULL if there is none. */
+static int
+find_config (int argc, char *argv[], const char **name)
+{
+  int c;
+
+  *name = NULL;
+  opterr = 0; /* `parse` says what is wrong */
+  while ((c = getopt_long (argc, argv, "d:hV", long_options, NULL)) != -1) {
+    if (c == OPT_CONFIG && *name != NULL)
+      return say_usage ("attach", "give --config once");
+    if (c == OPT_CONFIG)
+      *name = optarg;
+  }
+  opterr = 1;
+  optind = 0; /* getopt starts again */
+  return EXIT_SUCCESS;
+}
+
+/* Insert the options of the volume file before those of the command line,
+ * which win, because getopt reads them last.  Add the parameters at the end.
+ */
+static int
+expand_config (struct options *o, int *argc, char ***argv)
+{
+  static struct volume_file f;
+  static char *words[VOLUME_FILE_WORDS + MAX_WORDS + 1];
+  struct fp_error error;
+  int index, status, r;
+  unsigned n = 0;
+
+  status = find_config (*argc, *argv, &o->config);
+  if (status != EXIT_SUCCESS || o->config == NULL)
+    return status;
+  if (*argc > MAX_WORDS)
+    return say_usage ("attach", "more than %d arguments", MAX_WORDS);
+  r = volume_file_read (&f, o->config, &error);
+  if (r == 0)
+    r = state_find_link (o->config, &index, &error);
+  if (r < 0) {
+    say_error ("attach: %s", error.text);
+    return volume_file_status (r);
+  }
+  if (index >= 0) {
+    say_error ("attach: %s is already attached as %s: run 'farpage detach "
+               "--config %s' first",
+               o->config, device_path (index).s, o->config);
+    return EXIT_USAGE;
+  }
+  words[n++] = (*argv)[0];
+  for (unsigned i = 0; i < f.nr_options; i++)
+    words[n++] = f.words[i];
+  for (int i = 1; i < *argc; i++)
+    words[n++] = (*argv)[i];
+  for (unsigned i = f.nr_options; i < f.nr_words; i++)
+    words[n++] = f.words[i];
+  *argc = (int) n;
+  *argv = words;
+  return EXIT_SUCCESS;
+}
+
 int
 cmd_attach (int argc, char *argv[])
 {
   struct attachment a = ATTACHMENT_INIT;
   struct fp_uuid client, volume;
   struct options o;
-  int status = parse (&o, argc, argv);
+  int status;
 
+  memset (&o, 0, sizeof o);
+  status = expand_config (&o, &argc, &argv);
+  if (status == EXIT_SUCCESS)
+    status = parse (&o, argc, argv);
   if (status != -1)
     return status;
   if (geteuid () != 0)
     return say_error ("attach: only root can attach a block device");
   if (fp_uuid_generate (&client) < 0 || fp_uuid_generate (&volume) < 0)
     return say_error ("attach: cannot get random numbers from the kernel");
+  load_module (o.front);
   a.st = o.st;
   a.front = o.front;
   fp_uuid_format (&client, a.st.uuid);

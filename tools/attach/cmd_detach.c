@@ -19,6 +19,10 @@
 #include "tools/attach/attachment.h"
 #include "tools/common/commands.h"
 #include "tools/common/device.h"
+#include "tools/common/program.h"
+#include "tools/common/service.h"
+
+#define UMOUNT_MS 60000
 
 static const char help[] =
     "Usage: farpage detach [OPTION]... DEVICE...\n"
@@ -27,12 +31,17 @@ static const char help[] =
     "clean up in its place. Refused while the device is mounted or swapped\n"
     "to. The memory of a volume without a name goes back to its servers.\n"
     "\n"
-    "      --wait S   give up after S seconds (60)\n"
+    "      --wait TIME  give up after TIME (60s)\n"
+    "      --config NAME\n"
+    "                   detach the device that is attached as NAME, if there\n"
+    "                   is one; at shutdown, first stop swapping to it and\n"
+    "                   unmount it, and retry for 2 minutes\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
   COMMON_OPTIONS,
   { "wait", required_argument, NULL, 'w' },
+  { "config", required_argument, NULL, 'c' },
   { NULL, 0, NULL, 0 },
 };
 
@@ -149,20 +158,104 @@ detach (int index, long seconds, struct fp_error *error)
   return r;
 }
 
+struct request {
+  int index;
+  long seconds;
+};
+
+static int
+take_down (void *arg)
+{
+  const struct request *q = arg;
+  struct fp_error error;
+
+  return detach (q->index, q->seconds, &error) < 0
+             ? say_error ("detach: %s", error.text)
+             : EXIT_SUCCESS;
+}
+
+/* Stop swapping to the device, and unmount it.  umount fails if it is not
+ * mounted.  device_in_use does not know each mount, such as those of btrfs, so
+ * try it in any case.
+ */
+static int
+release (int index)
+{
+  struct device_name device = device_path (index);
+  char umount[] = "umount", all[] = "-A", below[] = "-R", said[512];
+  char *const argv[] = { umount, all, below, device.s, NULL };
+  char swapoff[] = "swapoff";
+  char *words[] = { swapoff, device.s, NULL };
+  struct fp_error ignored;
+  struct swap_area area;
+  int r;
+
+  optind = 0; /* getopt starts again */
+  if (device_swap (index, &area, NULL) == 0 && area.active &&
+      cmd_swapoff (2, words) != EXIT_SUCCESS)
+    return EXIT_FAILURE;
+  r = run_program_within (said, sizeof said, argv, UMOUNT_MS);
+  if (r != 0 && device_in_use (index, &ignored))
+    say_error ("detach: umount: %s", r < 0 ? strerror (-r) : said);
+  return EXIT_SUCCESS;
+}
+
+/* Detach for the service.  At shutdown, first undo swap and mounts that were
+ * set up by hand, because no unit does.  umount of a lost device would hang.
+ */
+static int
+take_down_service (void *arg, bool stopping)
+{
+  const struct request *q = arg;
+  struct fp_error ignored;
+  struct state st;
+  bool lost;
+
+  if (stopping && state_load (&st, q->index, &ignored) == 0) {
+    lost = is_lost (&st);
+    state_clear (&st);
+    if (!lost && release (q->index) != EXIT_SUCCESS)
+      return EXIT_FAILURE;
+  }
+  return take_down (arg);
+}
+
+/* Detach the device with this name, if there is one. */
+static int
+detach_named (struct request *q, const char *name)
+{
+  struct fp_error error;
+
+  if (!state_link_ok (name))
+    return say_usage ("detach", "--config: '%s' cannot be a name", name);
+  if (state_find_link (name, &q->index, &error) < 0)
+    return say_error ("detach: %s", error.text);
+  return q->index < 0 ? EXIT_SUCCESS
+                      : service_take_down (take_down_service, q);
+}
+
 int
 cmd_detach (int argc, char *argv[])
 {
-  int c, i, index, status = EXIT_SUCCESS;
-  long seconds = 60;
-  struct fp_error error;
+  struct request q = { .seconds = 60 };
+  const char *config = NULL;
+  int c, i, status = EXIT_SUCCESS;
 
   while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
     if (common_option (c, "detach", help, &status))
       return status;
-    if (c == 'w' && !parse_number (optarg, 1, 86400, &seconds))
-      return say_usage ("detach", "--wait: '%s' is not a number of seconds",
+    if (c == 'c')
+      config = optarg;
+    if (c == 'w' && !parse_seconds (optarg, 1, 86400, &q.seconds))
+      return say_usage ("detach",
+                        "--wait: '%s': must be from 1s to 1d, in whole "
+                        "seconds",
                         optarg);
   }
+  if (config != NULL && optind < argc)
+    return say_usage ("detach", "give devices, or --config NAME");
+  if (config != NULL)
+    return detach_named (&q, config);
   if (optind == argc)
     return say_usage ("detach", "give at least one device");
   for (i = optind; i < argc; i++)
@@ -170,9 +263,9 @@ cmd_detach (int argc, char *argv[])
       return say_usage ("detach", "%s: not a /dev/nbdX or /dev/ublkbX",
                         argv[i]);
   for (i = optind; i < argc; i++) {
-    index = device_index (argv[i]);
-    if (detach (index, seconds, &error) < 0)
-      status = say_error ("detach: %s", error.text);
+    q.index = device_index (argv[i]);
+    if (take_down (&q) != EXIT_SUCCESS)
+      status = EXIT_FAILURE;
   }
   return status;
 }

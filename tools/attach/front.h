@@ -25,6 +25,8 @@ struct attachment;
 
 struct front {
   const char *program; /* the name of the process, for messages */
+  /* Kernel module, and the option that modprobe(8) passes to it, or NULL. */
+  const char *module, *module_option;
   /* The kernel keeps requests without a process for ever, not for the dead
    * timeout.
    */

@@ -303,6 +303,8 @@ take_events (struct attachment *a)
 
 const struct front front_nbd = {
   .program = "nbdkit",
+  .module = "nbd",
+  .module_option = "max_part=0",
   .lingers = true,
   .open = open_nbd,
   .claim = claim,

@@ -280,6 +280,7 @@ take_events (struct attachment *a)
 
 const struct front front_ublk = {
   .program = "farpage-ublk",
+  .module = "ublk_drv",
   .waits_for_ever = true,
   .open = open_ublk,
   .claim = claim,

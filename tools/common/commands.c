@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "conf/duration.h"
 #include "tools/common/commands.h"
 
 int
@@ -62,6 +63,18 @@ common_option (int c, const char *command, const char *help, int *status)
     return true;
   }
   return false;
+}
+
+bool
+parse_seconds (const char *s, long min, long max, long *out)
+{
+  uint64_t us;
+
+  if (fp_parse_duration (s, FP_S, &us) < 0 || us % FP_S != 0 ||
+      us / FP_S < (uint64_t) min || us / FP_S > (uint64_t) max)
+    return false;
+  *out = (long) (us / FP_S);
+  return true;
 }
 
 bool

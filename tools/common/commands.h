@@ -54,4 +54,9 @@ void restore_swap_settings (const char *command);
 /* Parse a whole number in [min, max]. Return false if s is no such number. */
 bool parse_number (const char *s, long min, long max, long *out);
 
+/* Parse a time (conf/duration.h) in whole seconds. A number alone is in
+ * seconds. Return false if s is no such time.
+ */
+bool parse_seconds (const char *s, long min, long max, long *out);
+
 #endif /* FARPAGE_COMMANDS_H */

@@ -107,6 +107,45 @@ state_next (int index)
   return next;
 }
 
+/* In the file for udev; see farpage.rules. */
+#define LINK_LINE "FARPAGE_NAME=%s\n"
+
+/* Return 1 if the device has this link, 0 if not. */
+static int
+has_link (int index, const char *link, struct fp_error *error)
+{
+  char path[STATE_PATH_MAX], line[STATE_LINK_MAX + 32];
+  char wanted[STATE_LINK_MAX + 32];
+  FP_CLEANUP (fp_fclosep) FILE *fp = NULL;
+
+  state_path (path, index, "udev");
+  fp = fopen (path, "re");
+  if (!fp)
+    return errno == ENOENT
+               ? 0
+               : fp_fail (error, -errno, "%s: %s%s", path, strerror (errno),
+                          errno == EACCES ? " (are you root?)" : "");
+  snprintf (wanted, sizeof wanted, LINK_LINE, link);
+  while (fgets (line, sizeof line, fp))
+    if (strcmp (line, wanted) == 0)
+      return 1;
+  return ferror (fp) ? fp_fail (error, -EIO, "cannot read %s", path) : 0;
+}
+
+int
+state_find_link (const char *link, int *index, struct fp_error *error)
+{
+  int r = 0;
+
+  *index = -1;
+  for (int i = state_next (-1); i >= 0 && r == 0; i = state_next (i)) {
+    r = has_link (i, link, error);
+    if (r > 0)
+      *index = i;
+  }
+  return r < 0 ? r : 0;
+}
+
 int
 state_remove (int index, struct fp_error *error)
 {
@@ -204,7 +243,7 @@ state_save_link (const struct state *s, struct fp_error *error)
     return fp_fail (error, -errno, "cannot make %s: %s", path,
                     strerror (errno));
   ok = fprintf (fp, "FARPAGE=1\n") > 0 &&
-       (!*s->link || fprintf (fp, "FARPAGE_NAME=%s\n", s->link) > 0);
+       (!*s->link || fprintf (fp, LINK_LINE, s->link) > 0);
   if (fclose (fp) != 0 || !ok)
     return fp_fail (error, -EIO, "cannot write %s", path);
   return 0;

@@ -66,6 +66,11 @@ bool state_exists (int index);
  * with -1.
  */
 int state_next (int index);
+/* Get the index of the device that is attached, or was left behind, under this
+ * name; -1: none is.  It reads the files for udev, which also a supervisor of
+ * an earlier version has written.
+ */
+int state_find_link (const char *link, int *index, struct fp_error *error);
 /* Remove the directory and the files in it. */
 int state_remove (int index, struct fp_error *error);
 

@@ -221,9 +221,10 @@ doctor_ublk (struct doctor *d)
     doctor_say (d, DOCTOR_WARNING, "do not use --front ublk on it",
                 "Linux %s: %s", release, defect);
   else if (!doctor_exists (d, "/dev/ublk-control"))
-    doctor_say (d, DOCTOR_OK, "",
-                "not loaded (only for --front ublk: 'modprobe ublk_drv', "
-                "Linux 6.5 or later)");
+    doctor_say (
+        d, DOCTOR_OK, "",
+        "not loaded ('farpage attach --front ublk' loads it on Linux 6.5 "
+        "or later)");
   else
     doctor_say (d, DOCTOR_OK, "", "loaded");
 }

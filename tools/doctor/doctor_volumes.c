@@ -13,6 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/size.h"
+#include "conf/duration.h"
 #include "tools/attach/front.h"
 #include "tools/common/device.h"
 #include "tools/doctor/doctor.h"
@@ -138,15 +139,15 @@ static uint64_t
 plugin_timeout (const struct doctor_volume *v)
 {
   static const char key[] = "timeout=";
-  uint64_t ms = PLUGIN_TIMEOUT_MS;
+  uint64_t us = PLUGIN_TIMEOUT_MS * FP_MS;
   unsigned i;
 
   if (v->plugin && v->plugin->volume.timeout_ms > 0)
     return v->plugin->volume.timeout_ms;
   for (i = 0; i < v->st.nr_args; i++)
     if (strncmp (v->st.args[i], key, sizeof key - 1) == 0)
-      ms = strtoull (v->st.args[i] + sizeof key - 1, NULL, 10);
-  return ms;
+      (void) fp_parse_duration (v->st.args[i] + sizeof key - 1, FP_MS, &us);
+  return us / FP_MS;
 }
 
 static void
@@ -173,20 +174,22 @@ look_at_timeouts (struct doctor *d, const struct doctor_volume *v)
                 " ms; 'farpage attach' set %u s",
                 device_path (index).s, kernel, st->timeout);
   if (plugin * 2 > nbd)
-    doctor_say (d, DOCTOR_PROBLEM,
-                "attach it with a longer --timeout, or a shorter timeout= of "
-                "the plugin",
-                "%s: the plugin gives up on a server after %" PRIu64
-                " ms, and the %s on the plugin after %" PRIu64
-                " ms, which must be at least twice as long",
-                device_path (index).s, plugin, waiter, nbd);
+    doctor_say (
+        d, DOCTOR_PROBLEM,
+        "attach it with a longer --device-timeout, or a shorter timeout= of "
+        "the plugin",
+        "%s: the plugin gives up on a server after %" PRIu64
+        " ms, and the %s on the plugin after %" PRIu64
+        " ms, which must be at least twice as long",
+        device_path (index).s, plugin, waiter, nbd);
   if (await >= nbd)
-    doctor_say (d, DOCTOR_PROBLEM,
-                "attach it with a longer --timeout, or a shorter await= of "
-                "the plugin",
-                "%s: the plugin holds a request for up to %u ms, and "
-                "the %s sends it again after %" PRIu64 " ms",
-                device_path (index).s, await, waiter, nbd);
+    doctor_say (
+        d, DOCTOR_PROBLEM,
+        "attach it with a longer --device-timeout, or a shorter await= of "
+        "the plugin",
+        "%s: the plugin holds a request for up to %u ms, and "
+        "the %s sends it again after %" PRIu64 " ms",
+        device_path (index).s, await, waiter, nbd);
   if ((uint64_t) st->dead_timeout * 1000 < nbd)
     doctor_say (d, DOCTOR_PROBLEM, "attach it with a longer --dead-timeout",
                 "%s: requests fail after %u s without %s, which "

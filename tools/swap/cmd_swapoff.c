@@ -23,6 +23,8 @@
 #include "tools/common/deadline.h"
 #include "tools/common/device.h"
 #include "tools/common/progress.h"
+#include "tools/common/service.h"
+#include "tools/common/state.h"
 #include "tools/common/sysfs.h"
 #include "tools/swap/swap_settings.h"
 
@@ -35,11 +37,15 @@ static const char help[] =
     "kernel's settings that 'farpage swapon' changed are restored.\n"
     "\n"
     "      --force    do it even if it may not fit (the OOM killer may run)\n"
+    "      --config NAME\n"
+    "                 stop swapping to the device that is attached as NAME;\n"
+    "                 at shutdown, retry for 2 minutes\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
   COMMON_OPTIONS,
   { "force", no_argument, NULL, 'f' },
+  { "config", required_argument, NULL, 'c' },
   { NULL, 0, NULL, 0 },
 };
 
@@ -136,30 +142,28 @@ restore_swap_settings (const char *command)
     printf ("%s: restored to %" PRIu64 "\n", done.of[i].name, done.of[i].to);
 }
 
-int
-cmd_swapoff (int argc, char *argv[])
-{
-  struct swap_area area;
-  bool force = false;
-  int c, index, status;
-  uint64_t others;
+struct request {
+  int index;
+  bool force;
+  bool may_be_off; /* succeed if the device is not swapped to */
+};
 
-  while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
-    if (common_option (c, "swapoff", help, &status))
-      return status;
-    force = force || c == 'f';
-  }
-  if (optind != argc - 1)
-    return say_usage ("swapoff", "give one device");
-  index = device_index (argv[optind]);
-  if (index < 0)
-    return say_usage ("swapoff", "%s: not a /dev/nbdX or /dev/ublkbX",
-                      argv[optind]);
+static int
+stop_swapping (void *arg, bool stopping)
+{
+  const struct request *q = arg;
+  struct swap_area area;
+  uint64_t others;
+  int index = q->index, status;
+
+  (void) stopping;
   if (device_swap (index, &area, &others) < 0)
     return say_error ("swapoff: cannot read /proc/swaps");
+  if (!area.active && q->may_be_off)
+    return EXIT_SUCCESS;
   if (!area.active)
     return say_error ("swapoff: %s is not swapped to", device_path (index).s);
-  status = check_room (index, force, &area, others);
+  status = check_room (index, q->force, &area, others);
   if (status != EXIT_SUCCESS)
     return status;
   status = swap_off (index, area.used);
@@ -168,4 +172,36 @@ cmd_swapoff (int argc, char *argv[])
     restore_swap_settings ("swapoff");
   }
   return status;
+}
+
+int
+cmd_swapoff (int argc, char *argv[])
+{
+  struct request q = { .force = false };
+  const char *config = NULL;
+  struct fp_error error;
+  int c, status;
+
+  while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
+    if (common_option (c, "swapoff", help, &status))
+      return status;
+    q.force = q.force || c == 'f';
+    if (c == 'c')
+      config = optarg;
+  }
+  if (optind != argc - (config == NULL))
+    return say_usage ("swapoff", "give one device, or --config NAME");
+  if (config != NULL) {
+    if (!state_link_ok (config))
+      return say_usage ("swapoff", "--config: '%s' cannot be a name", config);
+    if (state_find_link (config, &q.index, &error) < 0)
+      return say_error ("swapoff: %s", error.text);
+    q.may_be_off = true;
+    return q.index < 0 ? EXIT_SUCCESS : service_take_down (stop_swapping, &q);
+  }
+  q.index = device_index (argv[optind]);
+  if (q.index < 0)
+    return say_usage ("swapoff", "%s: not a /dev/nbdX or /dev/ublkbX",
+                      argv[optind]);
+  return stop_swapping (&q, false);
 }

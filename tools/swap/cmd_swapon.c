@@ -20,6 +20,7 @@
 #include "tools/common/plugin_status.h"
 #include "tools/common/program.h"
 #include "tools/common/state.h"
+#include "tools/common/volume_file.h"
 #include "tools/swap/swap_settings.h"
 
 #ifndef SWAP_FLAG_DISCARD_PAGES
@@ -44,6 +45,9 @@ static const char help[] =
     "      --single-copy    accept a volume with one copy\n"
     "      --keep-settings  leave the kernel's settings as they are\n"
     "      --force          overwrite what is on the device\n"
+    "      --config NAME    swap to the device that is attached as NAME, "
+    "with\n"
+    "                       the options in volumes.d/NAME.conf\n"
     "      --help, --version\n";
 
 static const struct option long_options[] = {
@@ -53,6 +57,7 @@ static const struct option long_options[] = {
   { "single-copy", no_argument, NULL, 's' },
   { "keep-settings", no_argument, NULL, 'k' },
   { "force", no_argument, NULL, 'f' },
+  { "config", required_argument, NULL, 'c' },
   { NULL, 0, NULL, 0 },
 };
 
@@ -181,10 +186,40 @@ swap_on (struct state *st, const struct options *o)
   return EXIT_SUCCESS;
 }
 
+/* Take the device and the options from a volume file.  Return -1 to go on, or
+ * an exit status.
+ */
+static int
+use_config (struct options *o, int *index, const char *name)
+{
+  struct volume_file f;
+  struct fp_error error;
+  struct swap_area area;
+  int r = volume_file_read (&f, name, &error);
+
+  volume_file_clear (&f);
+  if (r == 0)
+    r = state_find_link (name, index, &error);
+  if (r < 0) {
+    say_error ("swapon: %s", error.text);
+    return volume_file_status (r);
+  }
+  o->discard = o->discard || f.discard;
+  o->single_copy = o->single_copy || f.single_copy;
+  o->priority = o->priority < 0 ? f.priority : o->priority;
+  if (*index < 0)
+    return say_error ("swapon: %s is not attached: run 'farpage attach "
+                      "--config %s' first",
+                      name, name);
+  return device_swap (*index, &area, NULL) == 0 && area.active ? EXIT_SUCCESS
+                                                               : -1;
+}
+
 int
 cmd_swapon (int argc, char *argv[])
 {
   struct options o = { .priority = -1 };
+  const char *config = NULL;
   int c, index, status;
   struct state st;
   struct fp_error error;
@@ -199,10 +234,16 @@ cmd_swapon (int argc, char *argv[])
     o.single_copy = o.single_copy || c == 's';
     o.keep_settings = o.keep_settings || c == 'k';
     o.force = o.force || c == 'f';
+    if (c == 'c')
+      config = optarg;
   }
-  if (optind != argc - 1)
-    return say_usage ("swapon", "give one device");
-  index = device_index (argv[optind]);
+  if (optind != argc - (config == NULL))
+    return say_usage ("swapon", "give one device, or --config NAME");
+  status = config == NULL ? -1 : use_config (&o, &index, config);
+  if (status != -1)
+    return status;
+  if (config == NULL)
+    index = device_index (argv[optind]);
   if (index < 0)
     return say_usage ("swapon", "%s: not a /dev/nbdX or /dev/ublkbX",
                       argv[optind]);
