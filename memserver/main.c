@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,78 +23,15 @@
 #include "memserver/options.h"
 #include "memserver/pool/host.h"
 #include "memserver/pool/store.h"
+#include "memserver/say.h"
 #include "memserver/server.h"
 #include "memserver/session/rdma.h"
+#include "memserver/setup/setup.h"
 
 #define MIB (UINT64_C (1) << 20)
 
-static int failed (const char *fmt, ...)
-    __attribute__ ((__format__ (__printf__, 1, 2)));
-
-static int
-failed (const char *fmt, ...)
-{
-  va_list args;
-
-  fprintf (stderr, "farpage-memserver: ");
-  va_start (args, fmt);
-  vfprintf (stderr, fmt, args);
-  va_end (args);
-  fputc ('\n', stderr);
-  return -1;
-}
-
-/* Refuse a size that would drive this host out of memory. */
-static int
-check_memory (struct options *o)
-{
-  char size[FP_SIZE_STR_MAX], reserve[FP_SIZE_STR_MAX], left[FP_SIZE_STR_MAX],
-      fits[FP_SIZE_STR_MAX];
-  struct host_memory memory;
-  const bool files = o->backing[0] && !store_will_seal (o->backing);
-  uint64_t huge = 0, room;
-  int r = host_memory (&memory, o->numa);
-
-  if (r == -ENODEV)
-    return failed ("numa: there is no node %d", o->numa);
-  if (r < 0)
-    return failed ("memory: cannot read how much this host has: %s",
-                   strerror (-r));
-  if (!o->reserve_given) {
-    o->reserve = memory.total / 16;
-    if (o->reserve > (UINT64_C (4) << 30))
-      o->reserve = UINT64_C (4) << 30;
-  }
-
-  /* Huge pages are set aside already.  (persist_open counts them.) */
-  if (files && store_page_at (o->backing) > STORE_SMALL_PAGE)
-    return 0;
-  if (!files &&
-      (o->hugepages == HUGEPAGES_AUTO || o->hugepages == HUGEPAGES_2M))
-    huge += host_huge_free (2 * MIB);
-  if (!files && o->slab >= 1024 * MIB &&
-      (o->hugepages == HUGEPAGES_AUTO || o->hugepages == HUGEPAGES_1G))
-    huge += host_huge_free (1024 * MIB);
-  if (huge >= o->size || o->hugepages == HUGEPAGES_2M ||
-      o->hugepages == HUGEPAGES_1G)
-    return 0;
-
-  room = memory.available > o->reserve ? memory.available - o->reserve : 0;
-  /* Slabs that this server had before are set aside, too. */
-  if (o->backing[0])
-    huge += store_holds (o->backing, "slab-");
-  room = (room + huge) / o->slab * o->slab;
-  if (o->size <= room)
-    return 0;
-  fp_format_size (o->size, size);
-  fp_format_size (o->reserve, reserve);
-  fp_format_size (memory.available, left);
-  fp_format_size (room, fits);
-  return failed ("size: %s does not fit: %s %s available and %s %s reserved "
-                 "for it (--reserve); --size %s would fit",
-                 size, o->numa < 0 ? "this host has" : "this node has", left,
-                 reserve, o->reserve_given ? "are" : "are by default", fits);
-}
+/* Print the sentence, and return -1. */
+#define failed(...) (say (__VA_ARGS__), -1)
 
 static int
 check_limits (const struct options *o)
@@ -184,7 +120,7 @@ write_file (const char *path, const char *text)
     return failed ("%s: %s", new, strerror (errno));
   ok = fputs (text, fp) >= 0;
   if (fclose (fp) != 0 || !ok || rename (new, path) < 0) {
-    failed ("%s: %s", path, strerror (errno));
+    say ("%s: %s", path, strerror (errno));
     unlink (new);
     return -1;
   }
@@ -250,7 +186,7 @@ run (struct options *o)
   int r = server_start (&srv, o, &error);
 
   if (r < 0)
-    failed ("%s", error.text[0] ? error.text : strerror (-r));
+    say ("%s", error.text[0] ? error.text : strerror (-r));
   else
     r = check_lock (&srv);
   if (r == 0)
@@ -274,10 +210,22 @@ run (struct options *o)
 int
 main (int argc, char *argv[])
 {
+  static char setup[] = "farpage-memserver: setup";
+  static char token[] = "farpage-memserver: token";
   struct options o;
   struct fp_error error;
-  int r = options_parse (&o, argc, argv);
+  int r;
 
+  /* getopt prints argv[0] with its messages. */
+  if (argc > 1 && strcmp (argv[1], "setup") == 0) {
+    argv[1] = setup;
+    return setup_main (argc - 1, argv + 1);
+  }
+  if (argc > 1 && strcmp (argv[1], "token") == 0) {
+    argv[1] = token;
+    return token_main (argc - 1, argv + 1);
+  }
+  r = options_parse (&o, argc, argv);
   if (r == 0 &&
       (listener_check (&o, &error) < 0 || check_access (&o, &error) < 0))
     r = failed ("%s", error.text);
@@ -286,7 +234,11 @@ main (int argc, char *argv[])
   fp_log_set_sink (fp_log_to_stderr, (void *) "farpage-memserver");
   fp_log_set_level (o.log_level);
   fp_raise_memlock ();
-  if (check_memory (&o) < 0 || check_limits (&o) < 0)
+  if (options_fit (&o, &error) < 0) {
+    say ("%s", error.text);
+    return EXIT_FAILURE;
+  }
+  if (check_limits (&o) < 0)
     return EXIT_FAILURE;
   lock_memory (&o);
   return run (&o) < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

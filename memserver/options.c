@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <getopt.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,6 +21,7 @@
 #include "memserver/options.h"
 #include "memserver/pool/slab.h"
 #include "memserver/pool/store.h"
+#include "memserver/say.h"
 
 enum which {
   SIZE,
@@ -89,6 +89,7 @@ usage (FILE *fp)
   fprintf (
       fp,
       "Usage: farpage-memserver --size SIZE [OPTION]...\n"
+      "       farpage-memserver setup|token [OPTION]...\n"
       "Lend SIZE of this machine's memory to other machines.\n"
       "\n"
       "  --size SIZE         memory to lend (512M, 8G, ...)\n"
@@ -133,21 +134,8 @@ usage (FILE *fp)
       FP_DEFAULT_PORT, DEFAULT_LEASE_S, DEFAULT_ORPHAN_S);
 }
 
-static int bad (const char *fmt, ...)
-    __attribute__ ((__format__ (__printf__, 1, 2)));
-
-static int
-bad (const char *fmt, ...)
-{
-  va_list args;
-
-  fprintf (stderr, "farpage-memserver: ");
-  va_start (args, fmt);
-  vfprintf (stderr, fmt, args);
-  va_end (args);
-  fputc ('\n', stderr);
-  return -EINVAL;
-}
+/* Print the sentence, and return -EINVAL. */
+#define bad(...) (say (__VA_ARGS__), -EINVAL)
 
 static int
 set_size (uint64_t *out, unsigned which, const char *value)
@@ -392,10 +380,9 @@ read_file (struct options *o, const char *path)
 }
 
 static int
-check (struct options *o)
+check (const struct options *o)
 {
   char slab[FP_SIZE_STR_MAX];
-  struct fp_error error;
   uint64_t page = (uint64_t) sysconf (_SC_PAGESIZE);
 
   fp_format_size (o->slab, slab);
@@ -419,8 +406,6 @@ check (struct options *o)
     return bad ("size: %llu slabs are too many, %u is the limit: use a larger "
                 "--slab",
                 (unsigned long long) (o->size / o->slab), SLAB_MAX);
-  if (fp_tls_params_complete (&o->tls, true, &error) < 0)
-    return bad ("%s", error.text);
   return 0;
 }
 
@@ -434,21 +419,43 @@ default_name (struct options *o)
     snprintf (o->name, sizeof o->name, "memserver");
 }
 
-int
-options_parse (struct options *o, int argc, char *argv[])
+static void
+set_defaults (struct options *o)
 {
-  const char *values[NR_SETTINGS] = { NULL }, *config = NULL;
-  const char *addrs[MAX_LISTEN];
-  unsigned nr_addrs = 0;
-  int c, r = 0;
-
   *o = (struct options) { .slab = DEFAULT_SLAB,
                           .lease_s = DEFAULT_LEASE_S,
                           .orphan_s = DEFAULT_ORPHAN_S,
                           .numa = -1,
                           .log_level = FP_LOG_INFO };
   default_name (o);
+}
 
+int
+options_read (struct options *o, const char *path)
+{
+  struct options whole;
+  int r;
+
+  set_defaults (o);
+  r = read_file (o, path);
+  if (r < 0)
+    return r;
+  whole = *o;
+  if (whole.size == 0)
+    whole.size = FP_MAX (whole.slab, UINT64_C (1)); /* not given yet */
+  return check (&whole);
+}
+
+int
+options_parse (struct options *o, int argc, char *argv[])
+{
+  const char *values[NR_SETTINGS] = { NULL }, *config = NULL;
+  const char *addrs[MAX_LISTEN];
+  unsigned nr_addrs = 0;
+  struct fp_error error;
+  int c, r = 0;
+
+  set_defaults (o);
   while ((c = getopt_long (argc, argv, "", names, NULL)) != -1) {
     const char **value = c == CONFIG ? &config : NULL;
 
@@ -486,7 +493,11 @@ options_parse (struct options *o, int argc, char *argv[])
   for (unsigned i = 0; i < NR_SETTINGS && r == 0; i++)
     if (values[i])
       r = set (o, i, values[i]);
-  return r < 0 ? r : check (o);
+  if (r == 0)
+    r = check (o);
+  if (r == 0 && fp_tls_params_complete (&o->tls, true, &error) < 0)
+    r = bad ("%s", error.text);
+  return r;
 }
 
 bool

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 
 #include "base/addr.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "memserver/pool/backing.h"
 #include "proto/messages.h"
@@ -26,6 +27,7 @@
 #define DEFAULT_ORPHAN_S 86400
 #define MAX_ORPHAN_S (366 * 86400)
 #define OPTION_PATH_MAX 4096
+#define DEFAULT_CONFIG SYSCONFDIR "/farpage/memserver.conf"
 
 struct options {
   uint64_t size;
@@ -55,6 +57,17 @@ struct options {
  * left to do (--help), or -EINVAL after an error message.
  */
 int options_parse (struct options *o, int argc, char *argv[]);
+
+/* Set *o to the defaults, and apply the configuration file at path and its
+ * drop-ins.  Check what does not depend on size or TLS.  Return 0, or print an
+ * error and return -EINVAL.
+ */
+int options_read (struct options *o, const char *path);
+
+/* Refuse a size that would drive this host out of memory (fit.c).  If no
+ * reserve is given, set o->reserve to its default.
+ */
+int options_fit (struct options *o, struct fp_error *error);
 
 /* Return true if the server may listen on this address.  Without TLS clients
  * are unknown, and others on the network can read and change what is sent.  So

@@ -172,9 +172,10 @@ start_signals (struct server *srv)
     return -errno;
   for (unsigned i = 0; i < NR_SIGNALS; i++) {
     /* Without keys and access file SIGHUP only means that a terminal was
-     * closed: leave it at its default.
+     * closed: leave it at its default, unless systemd is there instead.
      */
-    if (signals[i] == SIGHUP && !srv->sessions.tls && !srv->sessions.access)
+    if (signals[i] == SIGHUP && !srv->sessions.tls && !srv->sessions.access &&
+        !getenv ("NOTIFY_SOCKET"))
       continue;
     srv->signals[i] = evsignal_new (srv->base, signals[i], on_signal, srv);
     if (!srv->signals[i])

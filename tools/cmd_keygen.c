@@ -14,15 +14,14 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/random.h"
 #include "base/memlock.h"
 #include "tools/common/commands.h"
 #include "transport/tls/psk_file.h"
+#include "transport/tls/psk_write.h"
 
 #define DEFAULT_FILE "farpage.psk"
 #define ENCRYPT_FILE "farpage.key"
 #define DEFAULT_USER "farpage"
-#define KEY_BYTES 32
 
 static const char help[] =
     "Usage: farpage keygen [OPTION]... [FILE]\n"
@@ -97,47 +96,6 @@ open_file (const char *path, const char *user, bool append, int *out,
   return 0;
 }
 
-/* Return true if the last line has no newline: some editors leave it out. */
-static bool
-needs_newline (int fd)
-{
-  off_t end = lseek (fd, 0, SEEK_END);
-  char last = '\n';
-
-  return end > 0 && pread (fd, &last, 1, end - 1) == 1 && last != '\n';
-}
-
-static int
-write_key (int fd, const char *user)
-{
-  struct secret {
-    uint8_t key[KEY_BYTES];
-    char line[1 + FP_NAME_MAX + 1 + 2 * KEY_BYTES + 2];
-  } * s;
-  void *p;
-  int n, r = fp_secret_new (&p, sizeof *s);
-
-  if (r < 0)
-    return r;
-  s = p;
-  r = fp_random (s->key, sizeof s->key);
-  if (r == 0) {
-    n = snprintf (s->line, sizeof s->line,
-                  "%s%s:", needs_newline (fd) ? "\n" : "", user);
-    for (unsigned i = 0; i < KEY_BYTES; i++)
-      n += snprintf (s->line + n, sizeof s->line - (size_t) n, "%02x",
-                     s->key[i]);
-    s->line[n++] = '\n';
-    /* In one call, so that all of the line is there, or nothing. */
-    if (write (fd, s->line, (size_t) n) != n)
-      r = errno != 0 ? -errno : -EIO;
-    else if (fsync (fd) < 0)
-      r = -errno;
-  }
-  fp_secret_free (s, sizeof *s);
-  return r;
-}
-
 int
 cmd_keygen (int argc, char *argv[])
 {
@@ -158,11 +116,11 @@ cmd_keygen (int argc, char *argv[])
     path = argv[optind++];
   if (optind < argc)
     return say_usage ("keygen", "give one FILE, not '%s' too", argv[optind]);
-  if (user && (!fp_name_ok (user) || strchr (user, ':') || user[0] == '#'))
+  if (user && !fp_psk_user_ok (user))
     return say_usage ("keygen",
                       "--user %s: a name is 1 to %d printable ASCII "
                       "characters, without blanks, ':', '/', '\"' and '\\', "
-                      "and does not begin with '#'",
+                      "and does not begin with '#' or 'join.'",
                       user, FP_NAME_MAX);
   if (user && strcmp (user, FP_PSK_VOLUMES) == 0)
     return say_usage ("keygen",
@@ -179,7 +137,9 @@ cmd_keygen (int argc, char *argv[])
       open_file (path, user ? user : DEFAULT_USER, user != NULL, &fd, &made);
   if (status != 0)
     return status;
-  r = write_key (fd, encrypt ? FP_PSK_VOLUMES : user ? user : DEFAULT_USER);
+  r = fp_psk_append_new (fd, encrypt ? FP_PSK_VOLUMES
+                             : user  ? user
+                                     : DEFAULT_USER);
   if (r < 0) {
     if (made)
       unlink (path);

@@ -85,3 +85,15 @@ fp_format_size (uint64_t size, char out[FP_SIZE_STR_MAX])
     snprintf (out, FP_SIZE_STR_MAX, "%" PRIu64 ".%u%c", size / unit, tenths,
               "-KMGTPE"[i]);
 }
+
+void
+fp_format_size_exact (uint64_t size, char out[FP_SIZE_STR_MAX])
+{
+  unsigned i = 0;
+
+  while (size != 0 && i < 6 && size % 1024 == 0) {
+    size /= 1024;
+    i++;
+  }
+  snprintf (out, FP_SIZE_STR_MAX, "%" PRIu64 "%c", size, "BKMGTPE"[i]);
+}

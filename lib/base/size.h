@@ -26,4 +26,9 @@ int fp_parse_size (const char *s, uint64_t *out, const char **why);
  */
 void fp_format_size (uint64_t size, char out[FP_SIZE_STR_MAX]);
 
+/* Write size so that fp_parse_size reads it back, in the largest unit that
+ * divides it: "1536M", "8G".
+ */
+void fp_format_size_exact (uint64_t size, char out[FP_SIZE_STR_MAX]);
+
 #endif /* FP_SIZE_H */

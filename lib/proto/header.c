@@ -77,6 +77,7 @@ fp_msg_name (unsigned type)
     NAMED (DELETE);
     NAMED (VOLUMES);
     NAMED (TOKEN);
+    NAMED (JOIN);
   default:
     return "unknown message";
   }

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "proto/encoding.h"
 
 /* Return true for visible ASCII, except for characters with a meaning in an
@@ -464,6 +465,26 @@ fp_dec_token (struct fp_reader *r, struct fp_token *m)
 {
   fp_get_bytes (r, m->token, sizeof m->token);
   return verdict (r, true);
+}
+
+void
+fp_enc_join_reply (struct fp_writer *w, const struct fp_join_reply *m)
+{
+  fp_put_string (w, m->user, FP_NAME_MAX);
+  fp_put_u16 (w, m->length);
+  fp_put_bytes (w, m->key, FP_MIN (m->length, sizeof m->key));
+}
+
+int
+fp_dec_join_reply (struct fp_reader *r, struct fp_join_reply *m)
+{
+  fp_get_string (r, m->user, FP_NAME_MAX);
+  m->length = fp_get_u16 (r);
+  if (m->length < FP_JOIN_KEY_MIN || m->length > FP_JOIN_KEY_MAX)
+    r->bad = true;
+  else
+    fp_get_bytes (r, m->key, m->length);
+  return verdict (r, fp_name_ok (m->user));
 }
 
 void

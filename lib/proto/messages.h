@@ -42,6 +42,8 @@
 #define FP_NAME_MAX 64    /* bytes of a name, without a NUL */
 #define FP_REASON_MAX 240
 #define FP_TOKEN_SIZE 16
+#define FP_JOIN_KEY_MIN 16 /* bytes of a user's key */
+#define FP_JOIN_KEY_MAX 64
 #define FP_MAX_GRANTS 64 /* grants, labels or slabs in one message */
 #define FP_MAX_SESSIONS_LISTED 48
 #define FP_MAX_RDMA_ADDRS 4
@@ -89,7 +91,9 @@ enum fp_msg_type {
   FP_MSG_DELETE = 17,    /* scrub and forget a volume */
   FP_MSG_VOLUMES = 18,   /* list the volumes, in pages */
 
-  FP_MSG_TOKEN = 19 /* ask for the token of the next data connection */
+  FP_MSG_TOKEN = 19, /* ask for the token of the next data connection */
+
+  FP_MSG_JOIN = 20 /* fetch the key of the user that a join token names */
 };
 #define FP_MSG_REPLY 0x8000
 
@@ -346,6 +350,15 @@ struct fp_token {
   uint8_t token[FP_TOKEN_SIZE];
 };
 
+/* Reply to JOIN: the key of the user that the join token names
+ * (transport/tls/join_token.h).  The request is empty.
+ */
+struct fp_join_reply {
+  char user[FP_NAME_MAX + 1];
+  uint16_t length; /* bytes of the key */
+  uint8_t key[FP_JOIN_KEY_MAX];
+};
+
 struct fp_data_hello { /* the reply is empty */
   uint64_t session;
   uint8_t token[FP_TOKEN_SIZE]; /* token of this lane */
@@ -461,6 +474,7 @@ FP_MESSAGE (bye);
 FP_MESSAGE (stat_reply);
 FP_MESSAGE (token_req);
 FP_MESSAGE (token);
+FP_MESSAGE (join_reply);
 FP_MESSAGE (data_hello);
 FP_MESSAGE (lookup);
 FP_MESSAGE (lookup_reply);

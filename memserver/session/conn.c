@@ -429,6 +429,7 @@ conn_free (struct conn *c)
     event_free (c->timer);
   fp_tls_end (c->tls);
   fp_closep (&c->fd);
+  explicit_bzero (c, sizeof *c); /* the reply may hold a key */
   free (c);
 }
 
@@ -454,6 +455,12 @@ const char *
 conn_user (const struct conn *c)
 {
   return c->tls ? fp_tls_user (c->tls) : "";
+}
+
+bool
+conn_is_joining (const struct conn *c)
+{
+  return c->tls && fp_tls_is_joining (c->tls);
 }
 
 bool

@@ -58,6 +58,7 @@ bool conn_is_unix (const struct conn *c);
 const char *conn_address (const struct conn *c); /* for people */
 bool conn_is_tls (const struct conn *c);
 const char *conn_user (const struct conn *c); /* proved by TLS, or "" */
+bool conn_is_joining (const struct conn *c);  /* by TLS with a join token */
 bool conn_hung_up (const struct conn *c);     /* the client ended it */
 /* Return true if the client also knows of the end: it has closed its own. */
 bool conn_closed_by_client (const struct conn *c);

@@ -45,6 +45,7 @@ static const struct {
   [FP_MSG_DELETE] = { ctl_delete, READY | OPEN, false },
   [FP_MSG_VOLUMES] = { ctl_volumes, READY | OPEN, false },
   [FP_MSG_TOKEN] = { ctl_token, READY | OPEN, false },
+  [FP_MSG_JOIN] = { ctl_join, FRESH, false },
 };
 
 /* Return true if the connection must use TLS, but does not. */
@@ -69,6 +70,12 @@ run_handler (struct call *call)
     return ctl_fail (call, -EPERM,
                      "this server requires TLS (--tls require): give "
                      "tls-psk=FILE with its key, or tls-certificates=DIR");
+  if (conn_is_joining (call->session->conn) != (type == FP_MSG_JOIN))
+    return ctl_fail (call, -EPERM,
+                     type == FP_MSG_JOIN
+                         ? "JOIN needs a join token"
+                         : "a join token can only fetch a key: run 'farpage "
+                           "join', and give tls-psk=FILE with that key");
   /* HELLO itself names the versions, and looks the same in all of them. */
   if (type != FP_MSG_HELLO && call->header->version != FP_VERSION)
     return ctl_fail (call, -EPROTONOSUPPORT,

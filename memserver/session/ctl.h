@@ -21,7 +21,8 @@ typedef int ctl_handler (struct call *call);
 void ctl_dispatch (struct session *s);
 
 /* ctl_session.c */
-ctl_handler ctl_hello, ctl_open, ctl_ping, ctl_bye, ctl_token, ctl_data_hello;
+ctl_handler ctl_hello, ctl_open, ctl_ping, ctl_bye, ctl_token, ctl_join,
+    ctl_data_hello;
 /* ctl_slabs.c */
 ctl_handler ctl_list, ctl_grant, ctl_label, ctl_release, ctl_zero;
 /* ctl_stat.c */

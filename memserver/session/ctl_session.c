@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* ctl_session.c - the messages that begin and end sessions and connections:
- * HELLO, OPEN, PING, BYE, TOKEN and DATA_HELLO.
+ * HELLO, OPEN, PING, BYE, TOKEN, JOIN and DATA_HELLO.
  */
 
 #include <config.h>
@@ -21,6 +21,9 @@
 #include "memserver/store/persist.h"
 #include "memserver/store/record.h"
 #include "memserver/store/records.h"
+#include "transport/tls/join_token.h"
+#include "transport/tls/psk_file.h"
+#include "transport/tls/tls.h"
 
 int
 ctl_hello (struct call *call)
@@ -509,6 +512,35 @@ ctl_token (struct call *call)
   if (r == 0)
     fp_enc_token (&call->out, &p);
   return r;
+}
+
+int
+ctl_join (struct call *call)
+{
+  /* Clients that join do not hide that the master key was handed out. */
+  static struct fp_log_limit clients, servers;
+  struct session *s = call->session;
+  struct fp_join_token token = { .user = "" };
+  struct fp_join_reply p = { .length = 0 };
+  int r;
+
+  if (!fp_reader_done (&call->in))
+    return -EPROTO;
+  r = fp_join_parse_identity (&token, conn_user (s->conn));
+  if (r == 0)
+    r = fp_tls_user_key (s->sessions->tls, token.user, p.key);
+  if (r < 0)
+    return ctl_fail (call, r, "this server has no key for user %s",
+                     token.user);
+  memcpy (p.user, token.user, sizeof p.user);
+  p.length = (uint16_t) r;
+  fp_enc_join_reply (&call->out, &p);
+  explicit_bzero (&p, sizeof p);
+  fp_log_limited (strcmp (token.user, FP_PSK_ALL) == 0 ? &servers : &clients,
+                  FP_LOG_INFO, "%s: joined as user %s", conn_address (s->conn),
+                  token.user);
+  call->after = CONN_CLOSE;
+  return 0;
 }
 
 /* Check the token and the user.  Call this once for each connection, even if

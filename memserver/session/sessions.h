@@ -53,9 +53,9 @@ TAILQ_HEAD (session_list, session);
 /* Numbers since the start. */
 struct sessions_counts {
   uint64_t sessions;
-  uint64_t granted, released;          /* slabs */
-  uint64_t requests[FP_MSG_TOKEN + 1]; /* answered, by type; 0: unknown */
-  uint64_t refused[FP_STATUS_IO + 1];  /* answered with an error, by status */
+  uint64_t granted, released;         /* slabs */
+  uint64_t requests[FP_MSG_JOIN + 1]; /* answered, by type; 0: unknown */
+  uint64_t refused[FP_STATUS_IO + 1]; /* answered with an error, by status */
 };
 
 struct sessions {

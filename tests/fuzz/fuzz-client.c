@@ -136,6 +136,7 @@ ask (struct fp_ctl *c, unsigned type)
     struct fp_map_words words;
     struct fp_volumes volumes;
     struct fp_token token;
+    struct fp_join_reply join;
   } p;
   const struct fp_volumes_req volumes = { .start = 0 };
   const struct fp_token_req token = { .lane = 1 };
@@ -165,6 +166,8 @@ ask (struct fp_ctl *c, unsigned type)
     return fp_ctl_stat (c, &p.stat, never);
   case FP_MSG_TOKEN:
     return fp_ctl_token (c, &token, &p.token, never);
+  case FP_MSG_JOIN:
+    return fp_ctl_join (c, &p.join, never);
   case FP_MSG_DATA_HELLO:
     return fp_ctl_data_hello (c, &data, never);
   case FP_MSG_LOOKUP:

@@ -63,6 +63,7 @@ WRAP (volumes_req)
 WRAP (volumes)
 WRAP (token_req)
 WRAP (token)
+WRAP (join_reply)
 
 static const struct {
   void (*enc) (struct fp_writer *w);
@@ -105,6 +106,7 @@ static const struct {
   ANSWERS (volumes, VOLUMES),
   ASKS (token_req, TOKEN),
   ANSWERS (token, TOKEN),
+  ANSWERS (join_reply, JOIN),
 };
 #define NR_KINDS (sizeof kinds / sizeof kinds[0])
 enum { HEADER = NR_KINDS, REASON, DATA_REQ, DATA_REPLY, CM_PRIVATE, NR_ALL };

@@ -40,6 +40,9 @@ static const struct fp_open open_ = { .flags = FP_OPEN_CREATE | FP_OPEN_RESUME,
                                       .servers = 1,
                                       .stripe = { .width = 1, .size = 4096 } };
 static const struct fp_open_reply open_reply = { .epoch = 7, .labels = 2 };
+static const struct fp_join_reply join_reply = { .user = "alice",
+                                                 .length = 32,
+                                                 .key = { 1, 2, 3 } };
 static const struct fp_list list = { .max = FP_MAX_GRANTS };
 static const struct fp_grant_req grant_req = { .count = 2 };
 static const struct fp_grants grants = { .count = 2,
@@ -222,6 +225,9 @@ sample_reply (unsigned type, uint8_t *out)
     break;
   case FP_MSG_TOKEN:
     fp_enc_token (&w, &token);
+    break;
+  case FP_MSG_JOIN:
+    fp_enc_join_reply (&w, &join_reply);
     break;
   default: /* the others are empty */
     break;

@@ -57,7 +57,8 @@
  *   fails:ERRNO       Check that the next word fails like this (EBUSY, ...).
  *
  * MEMCLIENT_UUID is the client's UUID, by default a new one.  MEMCLIENT_PSK is
- * a file with its key for TLS.
+ * a file with its key for TLS.  MEMCLIENT_TOKEN is a join token to use in its
+ * place.  With MEMCLIENT_JOIN it sends JOIN instead of HELLO, and ends.
  *
  * Exit status 0: all words succeeded.
  */
@@ -76,6 +77,7 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "memclient.h"
+#include "transport/control/join.h"
 #include "transport/tls/tls.h"
 
 struct fp_addr addr;
@@ -577,17 +579,21 @@ run (char *words[])
 }
 
 static int
-start_tls (const char *file)
+start_tls (const char *file, const char *token)
 {
   struct fp_tls_params p = { .mode_given = true, .mode = FP_TLS_REQUIRE };
+  struct fp_join_token t;
   struct fp_error error;
   struct fp_tls *tls;
   int r;
 
-  if (!file)
+  if (!file && !token)
     return 0;
-  r = fp_tls_params_set (&p, "tls-psk", file, &error);
-  if (r == 0)
+  r = token ? fp_join_read (&t, token, NULL, &error)
+            : fp_tls_params_set (&p, "tls-psk", file, &error);
+  if (r == 0 && token)
+    r = fp_tls_new_key (&tls, t.identity, t.key, sizeof t.key, &error);
+  else if (r == 0)
     r = fp_tls_new (&tls, &p, false, &error);
   if (r < 0)
     fprintf (stderr, "memclient: %s\n", error.text);
@@ -600,6 +606,7 @@ int
 main (int argc, char *argv[])
 {
   const char *why, *uuid = getenv ("MEMCLIENT_UUID");
+  struct fp_join_reply joined;
   int r;
 
   if (argc < 3 || fp_addr_parse (&addr, argv[1], &why) < 0) {
@@ -616,12 +623,16 @@ main (int argc, char *argv[])
   r = uuid ? fp_uuid_parse (&hello.client, uuid)
            : fp_uuid_generate (&hello.client);
   if (r == 0)
-    r = start_tls (getenv ("MEMCLIENT_PSK"));
+    r = start_tls (getenv ("MEMCLIENT_PSK"), getenv ("MEMCLIENT_TOKEN"));
   if (r == 0)
     r = fp_ctl_open (&ctl, &addr, deadline ());
   if (r < 0) {
     fprintf (stderr, "memclient: %s: %s\n", argv[1], strerror (-r));
     return 1;
+  }
+  if (getenv ("MEMCLIENT_JOIN")) {
+    r = fp_ctl_join (ctl, &joined, deadline ());
+    return r < 0 && say (r, "JOIN") ? 1 : 0;
   }
   r = fp_ctl_hello (ctl, &hello, &server, deadline ());
   if (r < 0)

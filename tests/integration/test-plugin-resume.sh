@@ -120,7 +120,7 @@ start_nbdkit long "$FARPAGE_PLUGIN" "$long" size=16M "$MLOCK" uuid=$uuid client=
 io long 'read -P 7 0 4M' 'read -P 0 4M 4M'
 stop "$(cat "$tmp/long.pid")"
 
-# The lease is over, and nobody needed the memory.
+# The lease has ended, and no other client needed the memory.
 for s in s t; do
     start_memserver $s --listen "unix:$tmp/$s.usock" --size 32M --slab 4M --lease 5
 done

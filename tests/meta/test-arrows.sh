@@ -35,10 +35,12 @@ memserver/auth    base/ conf/ proto/ transport/ memserver/auth/
 memserver/pool    base/ proto/ transport/ memserver/auth/ memserver/pool/
 memserver/store   base/ proto/ transport/ memserver/auth/ memserver/pool/ memserver/store/
 memserver/session base/ proto/ transport/ memserver/auth/ memserver/pool/ memserver/store/ memserver/session/
+memserver/setup   base/ conf/ proto/ transport/ memserver/options.h memserver/say.h memserver/pool/host.h memserver/setup/
 memserver         base/ conf/ metrics/ proto/ transport/ memserver/
 tools/common  base/ conf/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ tools/common/
 tools/attach  base/ conf/ proto/ transport/ volume/volume.h tools/common/ tools/attach/
-tools/swap    base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/swap/
+tools/setup   base/ proto/ transport/ tools/common/ tools/setup/
+tools/swap    base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/setup/ tools/swap/
 tools/doctor  base/ conf/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/doctor/
 tools/top     base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/top/
 tools/ublk    base/ front/ volume/volume.h tools/common/ublk_uapi.h tools/ublk/

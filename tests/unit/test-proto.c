@@ -7,6 +7,7 @@
 #include "unit.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,6 +38,7 @@ WRAP (bye)
 WRAP (stat_reply)
 WRAP (token_req)
 WRAP (token)
+WRAP (join_reply)
 WRAP (data_hello)
 WRAP (lookup)
 WRAP (lookup_reply)
@@ -119,6 +121,9 @@ static struct fp_stat_reply stat_reply = { .name = "donor-1",
                                            .nr_all = 1000 };
 static struct fp_token_req token_req = { .lane = 3 };
 static struct fp_token token = { .token = "0123456789abcde" };
+static struct fp_join_reply join_reply = { .user = "alice",
+                                           .length = FP_JOIN_KEY_MAX,
+                                           .key = "0123456789abcde" };
 static struct fp_data_hello data_hello = { .session = 99,
                                            .token = "0123456789abcde",
                                            .lane = 3 };
@@ -170,6 +175,7 @@ static const struct message {
   MESSAGE (volumes, volumes),
   MESSAGE (token_req, token_req),
   MESSAGE (token, token),
+  MESSAGE (join_reply, join_reply),
 };
 #define NR_MESSAGES (sizeof messages / sizeof messages[0])
 
@@ -338,7 +344,7 @@ test_layout (void **state)
 static void
 test_version (void **state)
 {
-  static const uint64_t known = UINT64_C (0x6b53b88e07dfe5);
+  static const uint64_t known = UINT64_C (0x57b43c044adfa34);
   uint64_t sum = UINT64_C (0xcbf29ce484222325); /* FNV-1a */
   uint8_t buf[FP_BODY_MAX];
 
@@ -588,6 +594,41 @@ test_counts (void **state)
   free (g);
 }
 
+/* A key has 16 to 64 bytes, and its user a name. */
+static void
+test_join (void **state)
+{
+  static const uint16_t lengths[] = { 0, 15, 16, 64, 65, 0xffff };
+  struct fp_join_reply p = { .user = "bob" }, back;
+  uint8_t buf[128];
+
+  (void) state;
+  for (unsigned i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
+    const uint16_t n = lengths[i];
+    struct fp_writer w;
+    struct fp_reader r;
+
+    fp_writer_init (&w, buf, sizeof buf);
+    fp_put_string (&w, p.user, FP_NAME_MAX);
+    fp_put_u16 (&w, n);
+    memset (w.p, 7, w.left);
+    fp_reader_init (&r, buf, sizeof buf - w.left + (n <= 65 ? n : 65));
+    assert_int_equal (fp_dec_join_reply (&r, &back),
+                      n >= 16 && n <= 64 ? 0 : -EPROTO);
+  }
+  p.length = 16;
+  for (unsigned i = 0; i < 2; i++) {
+    struct fp_writer w;
+    struct fp_reader r;
+
+    snprintf (p.user, sizeof p.user, "%s", i == 0 ? "" : "a b");
+    fp_writer_init (&w, buf, sizeof buf);
+    fp_enc_join_reply (&w, &p);
+    fp_reader_init (&r, buf, sizeof buf - w.left);
+    assert_int_equal (fp_dec_join_reply (&r, &back), -EPROTO);
+  }
+}
+
 static void
 test_strings (void **state)
 {
@@ -750,13 +791,14 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test (test_round_trip),     cmocka_unit_test (test_layout),
-    cmocka_unit_test (test_cut_and_longer), cmocka_unit_test (test_corrupt),
-    cmocka_unit_test (test_ranges),         cmocka_unit_test (test_counts),
-    cmocka_unit_test (test_strings),        cmocka_unit_test (test_reason),
-    cmocka_unit_test (test_header),         cmocka_unit_test (test_frames),
-    cmocka_unit_test (test_cm_private),     cmocka_unit_test (test_numbers),
-    cmocka_unit_test (test_version),        cmocka_unit_test (test_ahead),
+    cmocka_unit_test (test_round_trip), cmocka_unit_test (test_layout),
+    cmocka_unit_test (test_join),       cmocka_unit_test (test_cut_and_longer),
+    cmocka_unit_test (test_corrupt),    cmocka_unit_test (test_ranges),
+    cmocka_unit_test (test_counts),     cmocka_unit_test (test_strings),
+    cmocka_unit_test (test_reason),     cmocka_unit_test (test_header),
+    cmocka_unit_test (test_frames),     cmocka_unit_test (test_cm_private),
+    cmocka_unit_test (test_numbers),    cmocka_unit_test (test_version),
+    cmocka_unit_test (test_ahead),
   };
 
   return cmocka_run_group_tests (tests, setup, NULL);

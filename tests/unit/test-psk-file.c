@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "transport/tls/psk_file.h"
+#include "transport/tls/psk_write.h"
 
 #define KEY "00112233445566778899aabbccddeeff"
 #define KEY2 "FF112233445566778899aabbccddee00FF112233445566778899aabbccddee00"
@@ -145,13 +146,78 @@ test_volumes (void **state)
   fp_psk_file_free (f);
 }
 
+/* The key of a user without a line is derived from the master key.  Python's
+ * hmac computed the expected bytes: HMAC-SHA256 of "farpage-user:zoe" and a
+ * byte 1.
+ */
+static void
+test_all (void **state)
+{
+  static const char text[] = "alice:" KEY2 "\n@all:" KEY KEY "\n";
+  static const uint8_t zoe[] = { 0x5b, 0x57, 0x53, 0x61, 0xbc, 0x7b };
+  static const uint8_t join[] = { 0x69, 0x8d, 0x1c, 0x6b, 0x8b, 0xf6 };
+  uint8_t key[FP_PSK_KEY_MAX], again[FP_PSK_KEY_MAX];
+  struct fp_psk_file *f;
+
+  (void) state;
+  assert_int_equal (read_text (&f, text, strlen (text), 0600), 0);
+  assert_int_equal (fp_psk_file_user (f, "zoe", key), FP_PSK_DERIVED);
+  assert_memory_equal (key, zoe, sizeof zoe);
+  assert_int_equal (fp_psk_file_key (f, "zoe", key), -ENOENT);
+  assert_int_equal (fp_psk_file_derive (f, "join.zoe.7fffffff", key, 16), 0);
+  assert_memory_equal (key, join, sizeof join);
+  /* A line of its own revokes the derived key. */
+  assert_int_equal (fp_psk_file_derive (f, "alice", again, 32), 0);
+  assert_int_equal (fp_psk_file_user (f, "alice", key), 32);
+  assert_int_equal (key[0], 0xff);
+  assert_memory_not_equal (key, again, 32);
+  fp_psk_file_free (f);
+
+  assert_int_equal (read_text (&f, text, strlen ("alice:" KEY2), 0600), 0);
+  assert_int_equal (fp_psk_file_user (f, "zoe", key), -ENOENT);
+  fp_psk_file_free (f);
+  refused (-EINVAL, "@all:" KEY "\n", "the master key needs 32 bytes");
+  refused (-EINVAL, "join.zoe.7fffffff:" KEY "\n", "key 1: not USER:KEY");
+}
+
+/* Lines that fp_psk_append writes can be read back, and older lines stay. */
+static void
+test_written (void **state)
+{
+  uint8_t key[FP_PSK_KEY_MAX], again[FP_PSK_KEY_MAX];
+  struct fp_psk_file *f;
+  struct stat st;
+  int fd;
+
+  (void) state;
+  for (unsigned i = 0; i < sizeof key; i++)
+    key[i] = (uint8_t) (i * 37);
+  unlink (path);
+  assert_int_equal (fp_psk_create (path, "alice", key, 64), 0);
+  assert_int_equal (fp_psk_create (path, "alice", key, 64), -EEXIST);
+  assert_int_equal (stat (path, &st), 0);
+  assert_int_equal (st.st_mode & 07777, 0600);
+  fd = open (path, O_RDWR | O_APPEND | O_CLOEXEC);
+  assert_true (fd >= 0);
+  assert_int_equal (ftruncate (fd, st.st_size - 1), 0); /* the newline */
+  assert_int_equal (fp_psk_append (fd, "bob", key, 16), 0);
+  assert_int_equal (fp_psk_append_new (fd, FP_PSK_ALL), 0);
+  close (fd);
+  assert_int_equal (fp_psk_file_read (&f, path, &error), 0);
+  assert_int_equal (fp_psk_file_key (f, "alice", again), 64);
+  assert_memory_equal (again, key, 64);
+  assert_int_equal (fp_psk_file_key (f, "bob", again), 16);
+  assert_int_equal (fp_psk_file_key (f, FP_PSK_ALL, again), FP_PSK_NEW);
+  fp_psk_file_free (f);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test (test_good),
-    cmocka_unit_test (test_bad),
-    cmocka_unit_test (test_volumes),
+    cmocka_unit_test (test_good),    cmocka_unit_test (test_bad),
+    cmocka_unit_test (test_volumes), cmocka_unit_test (test_all),
+    cmocka_unit_test (test_written),
   };
 
   return cmocka_run_group_tests (tests, setup, teardown);

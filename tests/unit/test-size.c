@@ -96,11 +96,43 @@ test_format (void **state)
   }
 }
 
+/* A size that is written to a file is read back as it was. */
+static void
+test_exact (void **state)
+{
+  static const struct {
+    uint64_t size;
+    const char *text;
+  } sizes[] = {
+    { 0, "0B" },
+    { 1, "1B" },
+    { 1023, "1023B" },
+    { 1536, "1536B" },
+    { UINT64_C (8) << 30, "8G" },
+    { UINT64_C (1536) << 20, "1536M" },
+    { UINT64_C (7936) << 20, "7936M" },
+    { (UINT64_C (10) << 30) + (UINT64_C (64) << 20), "10304M" },
+    { UINT64_C (7) << 60, "7E" },
+    { INT64_MAX, "9223372036854775807B" },
+  };
+  char text[FP_SIZE_STR_MAX];
+  uint64_t size;
+
+  (void) state;
+  for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+    fp_format_size_exact (sizes[i].size, text);
+    assert_string_equal (text, sizes[i].text);
+    assert_int_equal (fp_parse_size (text, &size, NULL), 0);
+    assert_true (size == sizes[i].size);
+  }
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_parse),
+    cmocka_unit_test (test_exact),
     cmocka_unit_test (test_format),
   };
 

@@ -17,6 +17,8 @@
 
 #include "base/error.h"
 #include "tls-files.h"
+#include "transport/tls/join_token.h"
+#include "transport/tls/psk_file.h"
 
 /* Both ends, and the result of the handshake on each. */
 struct pair {
@@ -122,6 +124,63 @@ test_keys (void **state)
         "certificates, and this end uses keys", "");
 }
 
+/* Make the identity of a client with a join token from the file psk-all. */
+static struct fp_tls *
+joining (const char *user, uint32_t expiry)
+{
+  struct fp_join_token token;
+  struct fp_psk_file *f;
+  struct fp_error error;
+  struct fp_tls *t;
+  char path[64];
+
+  snprintf (path, sizeof path, "%s/psk-all", tls_dir);
+  assert_int_equal (fp_psk_file_read_tls (&f, path, &error), 0);
+  assert_int_equal (fp_join_make (&token, user, expiry), 0);
+  assert_int_equal (
+      fp_psk_file_derive (f, token.identity, token.key, sizeof token.key), 0);
+  fp_psk_file_free (f);
+  assert_int_equal (
+      fp_tls_new_key (&t, token.identity, token.key, sizeof token.key, &error),
+      0);
+  return t;
+}
+
+/* With the master key a server accepts each user, and each join token that has
+ * not expired.  No client can be user @all.
+ */
+static void
+test_all_users (void **state)
+{
+  struct fp_tls_params p = { .mode = FP_TLS_REQUIRE };
+  uint8_t key[FP_PSK_KEY_MAX] = { 0 };
+  struct fp_error error;
+  struct fp_tls *t;
+  int n;
+
+  (void) state;
+  meet (client ("psk-all", "zoe"), server ("psk-all"), NULL, "", "", "zoe");
+  meet (client ("psk-alice", NULL), server ("psk-all"), NULL, "not know",
+        "its key differs", "");
+  snprintf (p.psk, sizeof p.psk, "%s/psk-all", tls_dir);
+  assert_int_equal (fp_tls_new (&t, &p, false, &error), -EINVAL);
+  assert_non_null (strstr (error.text, "tls-username=NAME"));
+
+  meet (joining ("zoe", UINT32_MAX), server ("psk-all"), NULL, "", "",
+        "join.zoe.ffffffff");
+  meet (joining ("zoe", 1), server ("psk-all"), NULL, "not know",
+        "its key differs", "");
+  meet (joining ("zoe", UINT32_MAX), server ("psk"), NULL, "not know",
+        "its key differs", "");
+  /* The server accepts the key that it hands out. */
+  t = server ("psk-all");
+  n = fp_tls_user_key (t, "zoe", key);
+  assert_int_equal (n, FP_PSK_DERIVED);
+  fp_tls_free (t);
+  assert_int_equal (fp_tls_new_key (&t, "zoe", key, (size_t) n, &error), 0);
+  meet (t, server ("psk-all"), NULL, "", "", "zoe");
+}
+
 static void
 test_certificates (void **state)
 {
@@ -163,6 +222,19 @@ test_other_names (void **state)
   meet (client ("san", NULL), server ("good"), "localhost", "", "", "");
 }
 
+/* Run both sides of the handshake with a client of GnuTLS. */
+static void
+meet_foreign (gnutls_session_t session, struct fp_tls_session *s, int *r,
+              int *ours)
+{
+  for (unsigned n = 0; n < 20; n++) {
+    if (*r == GNUTLS_E_AGAIN)
+      *r = gnutls_handshake (session);
+    if (*ours == -EAGAIN)
+      *ours = fp_tls_handshake (s);
+  }
+}
+
 /* Connect a client of GnuTLS with this priority string. */
 static void
 foreign (const char *priority, const char *server_says)
@@ -181,12 +253,7 @@ foreign (const char *priority, const char *server_says)
   gnutls_credentials_set (session, GNUTLS_CRD_CERTIFICATE, none);
   assert_int_equal (gnutls_priority_set_direct (session, priority, NULL), 0);
   gnutls_transport_set_int (session, fd[0]);
-  for (unsigned n = 0; n < 20; n++) {
-    if (r == GNUTLS_E_AGAIN)
-      r = gnutls_handshake (session);
-    if (ours == -EAGAIN)
-      ours = fp_tls_handshake (s);
-  }
+  meet_foreign (session, s, &r, &ours);
   if (server_says == NULL) {
     assert_int_equal (r, 0);
     assert_int_equal (ours, 0);
@@ -203,6 +270,72 @@ foreign (const char *priority, const char *server_says)
   fp_tls_free (t);
   close (fd[0]);
   close (fd[1]);
+}
+
+/* Return whether psk-all accepts a client of GnuTLS whose user name has these
+ * bytes, and the key of `user`.
+ */
+static bool
+accepts (const void *name, unsigned length, const char *user)
+{
+  uint8_t bytes[FP_PSK_KEY_MAX];
+  const gnutls_datum_t who = { (unsigned char *) (uintptr_t) name, length };
+  gnutls_datum_t key = { bytes, 0 };
+  gnutls_psk_client_credentials_t psk;
+  gnutls_session_t session;
+  struct fp_tls_session *s;
+  struct fp_tls *t = server ("psk-all");
+  int fd[2], r = GNUTLS_E_AGAIN, ours = -EAGAIN;
+
+  key.size = (unsigned) fp_tls_user_key (t, user, bytes);
+  assert_int_equal (socketpair (AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fd),
+                    0);
+  assert_int_equal (fp_tls_begin (&s, t, fd[1], NULL), 0);
+  gnutls_init (&session, GNUTLS_CLIENT | GNUTLS_NONBLOCK);
+  gnutls_psk_allocate_client_credentials (&psk);
+  assert_int_equal (
+      gnutls_psk_set_client_credentials2 (psk, &who, &key, GNUTLS_PSK_KEY_RAW),
+      0);
+  gnutls_credentials_set (session, GNUTLS_CRD_PSK, psk);
+  assert_int_equal (
+      gnutls_priority_set_direct (
+          session, "NORMAL:-VERS-ALL:+VERS-TLS1.3:-KX-ALL:+ECDHE-PSK", NULL),
+      0);
+  gnutls_transport_set_int (session, fd[0]);
+  meet_foreign (session, s, &r, &ours);
+  if (ours == 0)
+    assert_string_equal (fp_tls_user (s), user);
+  gnutls_deinit (session);
+  gnutls_psk_free_client_credentials (psk);
+  fp_tls_end (s);
+  fp_tls_free (t);
+  close (fd[0]);
+  close (fd[1]);
+  return ours == 0;
+}
+
+/* A user name is any bytes, but only one that a key file may have is a user.
+ */
+static void
+test_names (void **state)
+{
+  char longest[FP_NAME_MAX + 2];
+
+  (void) state;
+  assert_true (accepts ("zoe", 3, "zoe"));
+  assert_false (accepts ("zoe", 3, "eve"));
+  /* A NUL must not make a client one without a name, or with a shorter one. */
+  assert_false (accepts ("zoe\0", 4, "zoe"));
+  assert_false (accepts ("zoe\0x", 5, "zoe"));
+  assert_false (accepts ("\0zoe", 4, "zoe"));
+  assert_false (accepts ("@all", 4, "@all"));
+  assert_false (accepts ("a b", 3, "a b"));
+  assert_false (accepts ("#zoe", 4, "#zoe"));
+  memset (longest, 'x', sizeof longest);
+  longest[FP_NAME_MAX] = '\0';
+  assert_true (accepts (longest, FP_NAME_MAX, longest));
+  longest[FP_NAME_MAX] = 'x';
+  assert_false (accepts (longest, FP_NAME_MAX + 1, "zoe"));
 }
 
 static void
@@ -457,7 +590,8 @@ main (void)
     cmocka_unit_test (test_certificates), cmocka_unit_test (test_other_names),
     cmocka_unit_test (test_versions),     cmocka_unit_test (test_garbage),
     cmocka_unit_test (test_data),         cmocka_unit_test (test_groups),
-    cmocka_unit_test (test_purposes),
+    cmocka_unit_test (test_purposes),     cmocka_unit_test (test_all_users),
+    cmocka_unit_test (test_names),
   };
 
   return cmocka_run_group_tests (tests, tls_files_setup, tls_files_teardown);

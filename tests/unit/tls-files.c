@@ -188,6 +188,8 @@ tls_files_setup (void **state)
   static const char keys[] = "alice:00112233445566778899aabbccddeeff\n"
                              "bob:ff112233445566778899aabbccddee00\n";
   static const char other[] = "alice:99112233445566778899aabbccddee99\n";
+  static const char all[] = "@all:00112233445566778899aabbccddeeff"
+                            "00112233445566778899aabbccddeeff\n";
   static const char volumes[] = "encrypt:99112233445566778899aabbccddee99\n";
   const time_t now = time (NULL);
   struct identity ca, other_ca;
@@ -204,6 +206,7 @@ tls_files_setup (void **state)
   put ("psk-alice", keys, 39);
   put ("psk-other", other, sizeof other - 1);
   put ("psk-volumes", volumes, sizeof volumes - 1);
+  put ("psk-all", all, sizeof all - 1);
   make (&ca, "one authority", NULL, NULL, now + 10 * DAY);
   make (&other_ca, "another authority", NULL, NULL, now + 10 * DAY);
   save_both ("good", &ca, now + 10 * DAY);
@@ -234,7 +237,7 @@ tls_files_teardown (void **state)
     "client-cert.pem", "client-key.pem",  "",
   };
   static const char *const keys[] = { "psk", "psk-alice", "psk-other",
-                                      "psk-volumes" };
+                                      "psk-volumes", "psk-all" };
   char path[128];
 
   (void) state;

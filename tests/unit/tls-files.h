@@ -6,6 +6,7 @@
  *   - psk-alice     alice alone
  *   - psk-other     alice, with another key
  *   - psk-volumes   a key of volumes, not valid for TLS
+ *   - psk-all       the master key
  *   - good/         an authority, a server (localhost, 127.0.0.1), a client
  *   - other/        as good/, of another authority
  *   - expired/      as good/, but server and client ended yesterday

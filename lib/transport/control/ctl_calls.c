@@ -70,6 +70,12 @@ fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
 }
 
 int
+fp_ctl_join (struct fp_ctl *c, struct fp_join_reply *p, uint64_t deadline_ns)
+{
+  CALL (FP_MSG_JOIN, NOTHING_TO_SAY, DECODE (fp_dec_join_reply));
+}
+
+int
 fp_ctl_data_hello (struct fp_ctl *c, const struct fp_data_hello *q,
                    uint64_t deadline_ns)
 {

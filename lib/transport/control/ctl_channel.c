@@ -215,6 +215,7 @@ fp_ctl_free (struct fp_ctl *c)
   fp_ctl_end_tls (c);
   if (c->fd >= 0)
     close (c->fd);
+  explicit_bzero (c, sizeof *c); /* a reply may hold a key */
   free (c);
 }
 

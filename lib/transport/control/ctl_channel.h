@@ -96,6 +96,11 @@ int fp_ctl_delete (struct fp_ctl *c, const struct fp_delete *q,
 int fp_ctl_volumes (struct fp_ctl *c, const struct fp_volumes_req *q,
                     struct fp_volumes *p, uint64_t deadline_ns);
 
+/* Fetch this client's key.  The process has the TLS identity of a join token.
+ */
+int fp_ctl_join (struct fp_ctl *c, struct fp_join_reply *p,
+                 uint64_t deadline_ns);
+
 /* Get a one-time token for the lane's next data connection. */
 int fp_ctl_token (struct fp_ctl *c, const struct fp_token_req *q,
                   struct fp_token *p, uint64_t deadline_ns);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <gnutls/crypto.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,7 +17,10 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/memlock.h"
+#include "transport/tls/hex.h"
 #include "transport/tls/psk_file.h"
+
+#define INFO "farpage-user:"
 
 struct fp_psk_file {
   size_t length;
@@ -27,15 +31,6 @@ struct line {
   const char *user, *key;
   size_t user_length, key_length; /* characters */
 };
-
-static int
-nibble (char c)
-{
-  return c >= '0' && c <= '9'   ? c - '0'
-         : c >= 'a' && c <= 'f' ? c - 'a' + 10
-         : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                : -1;
-}
 
 /* Fill in l from the line at *pos and move *pos to the next line.  Return 0 at
  * the end, else 1.  A line without ':' yields an empty key.
@@ -66,6 +61,20 @@ next_line (const struct fp_psk_file *f, size_t *pos, struct line *l)
   return 0;
 }
 
+bool
+fp_psk_user_joins (const char *user)
+{
+  return strncmp (user, FP_PSK_JOIN, sizeof FP_PSK_JOIN - 1) == 0;
+}
+
+bool
+fp_psk_user_ok (const char *user)
+{
+  /* GnuTLS takes a name that begins with '#' as hexadecimal. */
+  return fp_name_ok (user) && user[0] != '#' && strchr (user, ':') == NULL &&
+         !fp_psk_user_joins (user);
+}
+
 static bool
 user_ok (const struct line *l)
 {
@@ -75,20 +84,29 @@ user_ok (const struct line *l)
     return false;
   memcpy (name, l->user, l->user_length);
   name[l->user_length] = '\0';
-  /* GnuTLS takes a name that begins with '#' as hexadecimal. */
-  return fp_name_ok (name) && name[0] != '#';
+  return fp_psk_user_ok (name);
+}
+
+/* Copy the line's key to key.  Return its length in bytes, or -EINVAL. */
+static int
+take_key (const struct line *l, uint8_t key[FP_PSK_KEY_MAX])
+{
+  size_t n = l->key_length / 2;
+
+  if (l->key_length % 2 != 0 || n < FP_PSK_KEY_MIN || n > FP_PSK_KEY_MAX ||
+      fp_unhex (key, l->key, n) < 0)
+    return -EINVAL;
+  return (int) n;
 }
 
 static bool
 key_ok (const struct line *l)
 {
-  if (l->key_length % 2 != 0 || l->key_length < 2 * FP_PSK_KEY_MIN ||
-      l->key_length > 2 * FP_PSK_KEY_MAX)
-    return false;
-  for (size_t i = 0; i < l->key_length; i++)
-    if (nibble (l->key[i]) < 0)
-      return false;
-  return true;
+  uint8_t key[FP_PSK_KEY_MAX];
+  int r = take_key (l, key);
+
+  explicit_bzero (key, sizeof key);
+  return r > 0;
 }
 
 static bool
@@ -113,6 +131,9 @@ check (const struct fp_psk_file *f, const char *path, struct fp_error *error)
           "%s: key %u: not USER:KEY, where USER is a name of up to %d "
           "characters and KEY has %d to %d bytes in hexadecimal",
           path, n, FP_NAME_MAX, FP_PSK_KEY_MIN, FP_PSK_KEY_MAX);
+    if (is_user (&l, FP_PSK_ALL) && l.key_length < 2 * FP_PSK_DERIVED)
+      return fp_fail (error, -EINVAL, "%s: the master key needs %d bytes",
+                      path, FP_PSK_DERIVED);
     for (other = pos; next_line (f, &other, &o);)
       if (o.user_length == l.user_length &&
           memcmp (o.user, l.user, l.user_length) == 0)
@@ -201,6 +222,27 @@ fp_psk_file_read (struct fp_psk_file **out, const char *path,
   return 0;
 }
 
+int
+fp_psk_file_new (struct fp_psk_file **out, const char *user,
+                 const uint8_t *key, size_t n)
+{
+  struct fp_psk_file *f;
+  void *p;
+  int r = fp_secret_new (&p, sizeof *f);
+
+  if (r < 0)
+    return r;
+  f = p;
+  f->length = (size_t) snprintf (f->text, sizeof f->text, "%s:", user);
+  r = fp_hex (f->text + f->length, key, n);
+  f->length += 2 * n;
+  if (r < 0)
+    fp_psk_file_free (f);
+  else
+    *out = f;
+  return r;
+}
+
 void
 fp_psk_file_free (struct fp_psk_file *f)
 {
@@ -220,15 +262,42 @@ fp_psk_file_key (const struct fp_psk_file *f, const char *user,
   size_t pos = 0;
   struct line l;
 
-  while (next_line (f, &pos, &l)) {
-    if (!is_user (&l, user))
-      continue;
-    for (size_t i = 0; i < l.key_length / 2; i++)
-      key[i] =
-          (uint8_t) (nibble (l.key[2 * i]) << 4 | nibble (l.key[2 * i + 1]));
-    return (int) (l.key_length / 2);
-  }
+  while (next_line (f, &pos, &l))
+    if (is_user (&l, user))
+      return take_key (&l, key);
   return -ENOENT;
+}
+
+/* Derive with HKDF-Expand (RFC 5869, section 2.3). */
+int
+fp_psk_file_derive (const struct fp_psk_file *f, const char *user,
+                    uint8_t *out, size_t n)
+{
+  uint8_t all[FP_PSK_KEY_MAX];
+  char info[sizeof INFO + FP_NAME_MAX];
+  gnutls_datum_t key = { all, 0 }, text = { (unsigned char *) info, 0 };
+  int r = strlen (user) > FP_NAME_MAX ? -ENOENT
+                                      : fp_psk_file_key (f, FP_PSK_ALL, all);
+
+  if (r < 0)
+    return r;
+  key.size = (unsigned) r;
+  text.size = (unsigned) snprintf (info, sizeof info, INFO "%s", user);
+  r = gnutls_hkdf_expand (GNUTLS_MAC_SHA256, &key, &text, out, n);
+  explicit_bzero (all, sizeof all);
+  return r < 0 ? -EIO : 0;
+}
+
+int
+fp_psk_file_user (const struct fp_psk_file *f, const char *user,
+                  uint8_t key[FP_PSK_KEY_MAX])
+{
+  int r = fp_psk_file_key (f, user, key);
+
+  if (r != -ENOENT)
+    return r;
+  r = fp_psk_file_derive (f, user, key, FP_PSK_DERIVED);
+  return r < 0 ? r : FP_PSK_DERIVED;
 }
 
 int

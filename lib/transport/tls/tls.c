@@ -20,9 +20,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "transport/tls/join_token.h"
 #include "transport/tls/psk_file.h"
 #include "transport/tls/tls.h"
 #include "transport/tls/tls_name.h"
@@ -102,6 +104,36 @@ pull (gnutls_transport_ptr_t arg, void *buf, size_t n)
 
 /* ---- keys ---- */
 
+/* Copy user's key to key.  Return its length in bytes, or -ENOENT.  A server
+ * also finds the keys of join tokens that have not expired.
+ */
+static int
+find_key (const struct fp_tls *t, const char *user,
+          uint8_t key[FP_PSK_KEY_MAX])
+{
+  struct fp_join_token token;
+  int r;
+
+  if (strcmp (user, FP_PSK_ALL) == 0)
+    return -ENOENT; /* the master key is no user's key */
+  if (!t->server)
+    return fp_psk_file_user (t->keys, user, key);
+  if (!fp_psk_user_joins (user))
+    return fp_psk_user_ok (user) ? fp_psk_file_user (t->keys, user, key)
+                                 : -ENOENT;
+  if (fp_join_parse_identity (&token, user) < 0 ||
+      time (NULL) >= (time_t) token.expiry)
+    return -ENOENT;
+  /* A line of its own revokes what a user can fetch. */
+  if (strcmp (token.user, FP_PSK_ALL) != 0) {
+    r = fp_psk_file_key (t->keys, token.user, key);
+    if (r != -ENOENT)
+      return -ENOENT;
+  }
+  r = fp_psk_file_derive (t->keys, user, key, FP_JOIN_KEY_SIZE);
+  return r < 0 ? r : FP_JOIN_KEY_SIZE;
+}
+
 /* Copy user's key to memory that GnuTLS wipes and frees. */
 static int
 give_key (const struct fp_tls *t, const char *user, gnutls_datum_t *key)
@@ -111,7 +143,7 @@ give_key (const struct fp_tls *t, const char *user, gnutls_datum_t *key)
   key->data = gnutls_malloc (FP_PSK_KEY_MAX);
   if (key->data == NULL)
     return GNUTLS_E_MEMORY_ERROR;
-  n = fp_psk_file_key (t->keys, user, key->data);
+  n = find_key (t, user, key->data);
   if (n >= 0) {
     key->size = (unsigned) n;
     return 0;
@@ -121,11 +153,21 @@ give_key (const struct fp_tls *t, const char *user, gnutls_datum_t *key)
   return 1; /* no such user: GnuTLS goes on with a random key */
 }
 
+/* The name is from the network: any bytes, of any length.  It must be one that
+ * note_user gets as it is.  With a NUL inside note_user would get none, and
+ * the client would be no user.
+ */
 static int
-server_key (gnutls_session_t session, const char *user, gnutls_datum_t *key)
+server_key (gnutls_session_t session, const gnutls_datum_t *name,
+            gnutls_datum_t *key)
 {
   const struct fp_tls_session *s = gnutls_session_get_ptr (session);
+  char user[FP_NAME_MAX + 1] = "";
 
+  if (name->size == 0 || name->size > FP_NAME_MAX ||
+      memchr (name->data, '\0', name->size))
+    return 1; /* no such user */
+  memcpy (user, name->data, name->size);
   return give_key (s->tls, user, key);
 }
 
@@ -143,6 +185,17 @@ client_key (gnutls_session_t session, char **user, gnutls_datum_t *key)
   return 0;
 }
 
+/* Let the sessions of a client use t->keys. */
+static int
+use_keys (struct fp_tls *t)
+{
+  t->has_keys = true;
+  if (gnutls_psk_allocate_client_credentials (&t->psk.client) < 0)
+    return -ENOMEM;
+  gnutls_psk_set_client_credentials_function (t->psk.client, client_key);
+  return 0;
+}
+
 static int
 load_psk (struct fp_tls *t, const struct fp_tls_params *p,
           struct fp_error *error)
@@ -152,16 +205,16 @@ load_psk (struct fp_tls *t, const struct fp_tls_params *p,
 
   if (r < 0)
     return r;
-  t->has_keys = true;
   if (t->server) {
+    t->has_keys = true;
     if (gnutls_psk_allocate_server_credentials (&t->psk.server) < 0)
       return -ENOMEM;
-    gnutls_psk_set_server_credentials_function (t->psk.server, server_key);
+    gnutls_psk_set_server_credentials_function2 (t->psk.server, server_key);
     return 0;
   }
-  if (gnutls_psk_allocate_client_credentials (&t->psk.client) < 0)
-    return -ENOMEM;
-  gnutls_psk_set_client_credentials_function (t->psk.client, client_key);
+  r = use_keys (t);
+  if (r < 0)
+    return r;
   snprintf (t->username, sizeof t->username, "%s", p->username);
   if (p->username[0] == '\0' &&
       fp_psk_file_only_user (t->keys, t->username) < 0)
@@ -169,7 +222,11 @@ load_psk (struct fp_tls *t, const struct fp_tls_params *p,
         error, -EINVAL,
         "%s has keys of several users: choose one with tls-username=NAME",
         p->psk);
-  r = fp_psk_file_key (t->keys, t->username, key);
+  if (strcmp (t->username, FP_PSK_ALL) == 0)
+    return fp_fail (
+        error, -EINVAL,
+        "%s has the master key: choose a user with tls-username=NAME", p->psk);
+  r = find_key (t, t->username, key);
   explicit_bzero (key, sizeof key);
   if (r < 0)
     return fp_fail (error, -EINVAL, "%s has no key for user %s", p->psk,
@@ -257,6 +314,40 @@ fp_tls_new (struct fp_tls **out, const struct fp_tls_params *p, bool server,
   }
   *out = t;
   return 0;
+}
+
+int
+fp_tls_new_key (struct fp_tls **out, const char *user, const uint8_t *key,
+                size_t n, struct fp_error *error)
+{
+  struct fp_tls *t = calloc (1, sizeof *t);
+  int r = t == NULL ? -ENOMEM : 0;
+
+  *out = NULL;
+  if (r == 0) {
+    t->mode = FP_TLS_REQUIRE;
+    snprintf (t->username, sizeof t->username, "%s", user);
+    if (gnutls_priority_init (&t->priority, PSK_PRIORITY, NULL) < 0)
+      r = -EOPNOTSUPP;
+  }
+  if (r == 0)
+    r = fp_psk_file_new (&t->keys, user, key, n);
+  if (r == 0)
+    r = use_keys (t);
+  if (r < 0) {
+    fp_tls_free (t);
+    return fp_fail (error, r, "tls: %s", strerror (-r));
+  }
+  *out = t;
+  return 0;
+}
+
+int
+fp_tls_user_key (const struct fp_tls *t, const char *user,
+                 uint8_t key[FP_JOIN_KEY_MAX])
+{
+  return t == NULL || !t->has_keys ? -ENOENT
+                                   : fp_psk_file_user (t->keys, user, key);
 }
 
 void
@@ -512,6 +603,12 @@ bool
 fp_tls_is_stranger (const struct fp_tls_session *s)
 {
   return !s->like_tls;
+}
+
+bool
+fp_tls_is_joining (const struct fp_tls_session *s)
+{
+  return s->tls->server && s->tls->has_keys && fp_psk_user_joins (s->user);
 }
 
 const char *

@@ -70,6 +70,14 @@ struct fp_tls;
 int fp_tls_new (struct fp_tls **out, const struct fp_tls_params *p,
                 bool server, struct fp_error *error);
 void fp_tls_free (struct fp_tls *t); /* no sessions left */
+/* Make a client's identity from a key in memory.  Its mode is require. */
+int fp_tls_new_key (struct fp_tls **out, const char *user, const uint8_t *key,
+                    size_t n, struct fp_error *error);
+/* Copy the key that the server t has for user.  Return its length in bytes, or
+ * -ENOENT.
+ */
+int fp_tls_user_key (const struct fp_tls *t, const char *user,
+                     uint8_t key[FP_JOIN_KEY_MAX]);
 /* Read a server's file of keys again, for handshakes from now on.  On failure
  * return -errno, set error, and keep the old keys.  No handshake may be
  * running in another thread.
@@ -79,8 +87,8 @@ int fp_tls_reload (struct fp_tls *t, const struct fp_tls_params *p,
 enum fp_tls_mode fp_tls_mode (const struct fp_tls *t); /* NULL: off */
 
 /* Set the TLS identity of all control and data connections that this process
- * opens over TCP from now on; NULL (initial): no encryption.  Call this once,
- * before the first connection: a process is one client.
+ * opens over TCP from now on; NULL (initial): no encryption.  Call this while
+ * no connection is open: a process is one client.
  */
 void fp_tls_set_client (struct fp_tls *t);
 struct fp_tls *fp_tls_client (void);
@@ -133,5 +141,7 @@ bool fp_tls_pending (const struct fp_tls_session *s);
  * the name in its certificate; else "".
  */
 const char *fp_tls_user (const struct fp_tls_session *s);
+/* Return true if the client proved to a server that it has a join token. */
+bool fp_tls_is_joining (const struct fp_tls_session *s);
 
 #endif /* FP_TLS_H */
