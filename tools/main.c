@@ -17,9 +17,11 @@ static const struct command {
   int (*run) (int argc, char *argv[]);
   const char *help;
 } commands[] = {
+  { "join", cmd_join, "fetch this machine's key from a memory server" },
+  { "leave", cmd_leave, "remove the key that join fetched" },
   { "attach", cmd_attach, "attach other machines' memory as a block device" },
   { "detach", cmd_detach, "detach a device, and return its memory" },
-  { "swapon", cmd_swapon, "swap to an attached device" },
+  { "swapon", cmd_swapon, "swap to memory servers, or to an attached device" },
   { "swapoff", cmd_swapoff, "stop swapping to a device" },
   { "status", cmd_status, "show what is attached, and its state" },
   { "top", cmd_top, "show rates and latencies, live" },

@@ -57,8 +57,10 @@ while read -r -a words; do
         has_options "$tmp/help" "farpage ${args[0]}" "${args[@]:1}"
         has_parameters "${args[@]:1}" ;;
     farpage-memserver)
-        farpage-memserver --help >"$tmp/help"
-        has_options "$tmp/help" "$program" "${args[@]}" ;;
+        command=()
+        case ${args[0]} in -*) ;; *) command=("${args[0]}") ;; esac
+        farpage-memserver "${command[@]}" --help >"$tmp/help" || complain "farpage-memserver has no command ${args[0]}"
+        has_options "$tmp/help" "$program ${command[*]}" "${args[@]}" ;;
     nbdkit)
         has_parameters "${args[@]}" ;;
     tools/*|tests/*)

@@ -28,14 +28,7 @@ trap cleanup EXIT
 "$build/run" farpage-memserver --size 256M --slab 16M --reserve 0 --hugepages off \
     --listen 127.0.0.1:0 --address-file "$tmp/address" 2>"$tmp/server.log" &
 server=$!
-mkdir "$tmp/share"
-if [[ -n ${FARPAGE_DEBS:-} ]]; then
-    mkdir "$tmp/share/debs"
-    cp "$FARPAGE_DEBS"/*.deb "$tmp/share/debs"
-else
-    make -s -C "$build" install DESTDIR="$tmp/share/root" >"$tmp/install.log" 2>&1 ||
-        { cat "$tmp/install.log"; fail "make install"; finish; }
-fi
+put_farpage "$build"
 for ((i = 0; i < 300; i++)); do
     if [[ -s $tmp/address ]]; then break; fi
     sleep 0.1

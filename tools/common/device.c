@@ -70,6 +70,12 @@ device_index (const char *device)
   return unit >= 0 ? device_ublk (unit) : unit_of (device, nbd);
 }
 
+bool
+device_is_meant (const char *arg)
+{
+  return device_index (arg) >= 0 || strncmp (arg, "/dev/", 5) == 0;
+}
+
 /* The character device of ublk tells: the disk exists only between start and
  * stop.
  */

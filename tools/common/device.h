@@ -55,6 +55,10 @@ struct device_name device_path (int index);
  * link points to nothing.
  */
 int device_index (const char *device);
+/* Return true if arg names a device, which need not exist, and not a volume
+ * file or a memory server.
+ */
+bool device_is_meant (const char *arg);
 
 bool device_exists (int index);
 /* Return true if the device has a size, or if the kernel has an NBD server for

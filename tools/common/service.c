@@ -4,6 +4,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -62,4 +63,19 @@ service_take_down (service_step *step, void *arg)
       return status;
     sleep_ms (AGAIN_MS);
   }
+}
+
+bool
+service_is_misconfigured (const char *unit)
+{
+  char said[512];
+  char *const argv[] = { (char *) "systemctl",
+                         (char *) "show",
+                         (char *) "--property=ExecMainStatus",
+                         (char *) "--value",
+                         (char *) (uintptr_t) unit,
+                         NULL };
+
+  return run_program_within (said, sizeof said, argv, ASK_MS) == 0 &&
+         strcmp (said, "2\n") == 0;
 }

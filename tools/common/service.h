@@ -21,4 +21,9 @@ typedef int service_step (void *arg, bool stopping);
  */
 int service_take_down (service_step *step, void *arg);
 
+/* Return true if the unit's program has ended because its configuration is
+ * wrong (exit status 2).  systemd does not start it again by itself.
+ */
+bool service_is_misconfigured (const char *unit);
+
 #endif /* FARPAGE_SERVICE_H */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "conf/conf.h"
@@ -16,7 +17,7 @@
 #include "tools/common/volume_file.h"
 
 #define VOLUMES_DIR SYSCONFDIR "/farpage/volumes.d"
-#define PATH_SIZE 512
+#define VOLUMES_RUN_DIR STATE_DIR "/volumes.d"
 #define MAX_SETTINGS (VOLUME_FILE_WORDS - 3) /* --name, --swap, volume= */
 #define PRIORITY_MAX 32767
 
@@ -262,23 +263,52 @@ use (struct volume_file *f, const struct settings *all, struct fp_error *error)
 }
 
 int
-volume_file_read (struct volume_file *f, const char *name,
+volume_file_path (char path[VOLUME_FILE_PATH_MAX], const char *name, bool once,
                   struct fp_error *error)
 {
   const char *dir = getenv ("FARPAGE_VOLUMES_DIR");
-  struct settings all = { .name = name };
-  char path[PATH_SIZE];
-  int n, r;
+  int n;
 
-  *f = (struct volume_file) { .priority = -1 };
   if (!state_link_ok (name))
     return fp_fail (error, -EINVAL, "'%s' is not the name of a volume file",
                     name);
-  n = snprintf (path, sizeof path, "%s/%s.conf",
-                dir != NULL ? dir : VOLUMES_DIR, name);
-  if (n < 0 || (size_t) n >= sizeof path)
+  if (dir == NULL)
+    dir = once ? VOLUMES_RUN_DIR : VOLUMES_DIR;
+  n = snprintf (path, VOLUME_FILE_PATH_MAX, "%s/%s.conf", dir, name);
+  if (n < 0 || n >= VOLUME_FILE_PATH_MAX)
     return fp_fail (error, -ENAMETOOLONG, "%s: the path is too long", name);
-  r = fp_conf_read (path, on_line, &all, error);
+  return 0;
+}
+
+int
+volume_file_find (char path[VOLUME_FILE_PATH_MAX], const char *name,
+                  struct fp_error *error)
+{
+  char other[VOLUME_FILE_PATH_MAX];
+  int r = volume_file_path (path, name, false, error);
+
+  if (r == 0)
+    r = volume_file_path (other, name, true, error);
+  if (r < 0 || access (path, F_OK) == 0)
+    return r;
+  if (access (other, F_OK) < 0)
+    return fp_fail (error, -ENOENT, "%s: %s", path, strerror (ENOENT));
+  strcpy (path, other);
+  return 0;
+}
+
+int
+volume_file_read (struct volume_file *f, const char *name,
+                  struct fp_error *error)
+{
+  struct settings all = { .name = name };
+  char path[VOLUME_FILE_PATH_MAX];
+  int r;
+
+  *f = (struct volume_file) { .priority = -1 };
+  r = volume_file_find (path, name, error);
+  if (r == 0)
+    r = fp_conf_read (path, on_line, &all, error);
   if (r == 0)
     r = use (f, &all, error);
   while (all.nr > 0)

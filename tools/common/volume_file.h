@@ -15,6 +15,7 @@
 #include "base/error.h"
 
 #define VOLUME_FILE_WORDS 128
+#define VOLUME_FILE_PATH_MAX 512
 
 struct volume_file {
   /* Words for 'farpage attach': its options, then parameters. */
@@ -24,9 +25,21 @@ struct volume_file {
   long priority;             /* -1: none is given */
 };
 
-/* Read the file of NAME in $FARPAGE_VOLUMES_DIR, or else in
- * /etc/farpage/volumes.d, and its drop-ins.  Call volume_file_clear
- * afterwards, even after an error.
+/* Get the path for the volume file of NAME, whether it exists or not.  It is
+ * in $FARPAGE_VOLUMES_DIR if that is set.  Otherwise it is in
+ * /run/farpage/volumes.d if once is true, else in /etc/farpage/volumes.d.
+ */
+int volume_file_path (char path[VOLUME_FILE_PATH_MAX], const char *name,
+                      bool once, struct fp_error *error);
+
+/* Get the path of the existing volume file of NAME.  /etc comes before /run.
+ * -ENOENT: there is none; path is the one in /etc.
+ */
+int volume_file_find (char path[VOLUME_FILE_PATH_MAX], const char *name,
+                      struct fp_error *error);
+
+/* Read the file of NAME, and its drop-ins.  Call volume_file_clear afterwards,
+ * even after an error.
  */
 int volume_file_read (struct volume_file *f, const char *name,
                       struct fp_error *error);

@@ -26,15 +26,19 @@
 #include "tools/common/service.h"
 #include "tools/common/state.h"
 #include "tools/common/sysfs.h"
+#include "tools/setup/borrow.h"
 #include "tools/swap/swap_settings.h"
 
 static const char help[] =
-    "Usage: farpage swapoff [OPTION]... DEVICE\n"
+    "Usage: farpage swapoff [OPTION]... DEVICE|NAME\n"
     "\n"
     "Stop swapping to a device, and wait until all its pages are back.\n"
     "Refused if they would not fit into memory and other swap. If it is\n"
     "interrupted, the device stays in use. After the last device, the\n"
     "kernel's settings that 'farpage swapon' changed are restored.\n"
+    "With a NAME that 'farpage swapon DONOR...' printed, also detach the\n"
+    "device, disable the services, and remove the volume file. The key "
+    "stays.\n"
     "\n"
     "      --force    do it even if it may not fit (the OOM killer may run)\n"
     "      --config NAME\n"
@@ -174,6 +178,22 @@ stop_swapping (void *arg, bool stopping)
   return status;
 }
 
+/* Undo 'farpage swapon DONOR...'. */
+static int
+undo (struct request *q, const char *name)
+{
+  struct fp_error error;
+  int status = borrow_check ("swapoff", name);
+
+  if (status != EXIT_SUCCESS)
+    return status;
+  if (state_find_link (name, &q->index, &error) < 0)
+    return say_error ("swapoff: %s", error.text);
+  q->may_be_off = true;
+  status = q->index < 0 ? EXIT_SUCCESS : stop_swapping (q, false);
+  return status == EXIT_SUCCESS ? borrow_undo ("swapoff", name) : status;
+}
+
 int
 cmd_swapoff (int argc, char *argv[])
 {
@@ -190,7 +210,9 @@ cmd_swapoff (int argc, char *argv[])
       config = optarg;
   }
   if (optind != argc - (config == NULL))
-    return say_usage ("swapoff", "give one device, or --config NAME");
+    return say_usage ("swapoff", "give one device or name, or --config NAME");
+  if (config == NULL && !device_is_meant (argv[optind]))
+    return undo (&q, argv[optind]);
   if (config != NULL) {
     if (!state_link_ok (config))
       return say_usage ("swapoff", "--config: '%s' cannot be a name", config);

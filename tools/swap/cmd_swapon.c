@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* cmd_swapon.c - farpage swapon: make an attached device a swap area. */
+/* cmd_swapon.c - farpage swapon: make an attached device a swap area, or
+ * borrow memory and swap to it.
+ */
 
 #include <config.h>
 
@@ -19,8 +21,10 @@
 #include "tools/common/device.h"
 #include "tools/common/plugin_status.h"
 #include "tools/common/program.h"
+#include "tools/common/service.h"
 #include "tools/common/state.h"
 #include "tools/common/volume_file.h"
+#include "tools/setup/borrow.h"
 #include "tools/swap/swap_settings.h"
 
 #ifndef SWAP_FLAG_DISCARD_PAGES
@@ -28,19 +32,42 @@
 #endif
 
 static const char help[] =
-    "Usage: farpage swapon [OPTION]... DEVICE\n"
+    "Usage: farpage swapon [OPTION]... DONOR...\n"
+    "       farpage swapon [OPTION]... DEVICE\n"
     "\n"
-    "Write a swap signature to a device that 'farpage attach' made, and\n"
-    "swap to it. Data on the device is lost. A file system is overwritten\n"
+    "Swap to the memory of the servers DONOR..., now and at each boot. "
+    "Choose\n"
+    "a size by their free memory, write a volume file, and start its "
+    "services.\n"
+    "'farpage swapoff NAME' undoes that.\n"
+    "\n"
+    "      --token TOKEN      join token, if this machine has no key yet;\n"
+    "                         'farpage-memserver token' on a server prints "
+    "it\n"
+    "      --token-file FILE  read the join token from FILE; - is standard\n"
+    "                         input\n"
+    "      --key FILE         file of this machine's key (default\n"
+    "                         " CLIENT_KEY ")\n"
+    "      --size SIZE        size of the swap (default: half of the room, "
+    "but\n"
+    "                         at most the memory of this machine)\n"
+    "      --name NAME        name of the volume file (default: swap0, ...)\n"
+    "      --once             swap only until the next boot\n"
+    "      --dry-run          ask the servers, and print the volume file\n"
+    "\n"
+    "With a DEVICE that 'farpage attach' made, write a swap signature to it,\n"
+    "and swap to it. Data on the device is lost. A file system is "
+    "overwritten\n"
     "only with --force.\n"
+    "\n"
     "If a memory server dies, pages that only it had are lost, and programs\n"
     "that are swapped out to it die. So the volume must have more than one\n"
     "copy, unless you give --single-copy.\n"
     "The kernel is told to keep a larger reserve of memory. 'farpage\n"
     "swapoff' restores that setting, and so does this command if it fails.\n"
     "\n"
-    "  -p, --priority N     0 to 32767; the highest is used first\n"
-    "                       (default: the kernel's choice)\n"
+    "  -p, --priority N     0 to 32767; the highest is used first (default:\n"
+    "                       10 with DONOR, the kernel's choice with DEVICE)\n"
     "      --discard        give memory back when pages are freed\n"
     "      --single-copy    accept a volume with one copy\n"
     "      --keep-settings  leave the kernel's settings as they are\n"
@@ -58,6 +85,13 @@ static const struct option long_options[] = {
   { "keep-settings", no_argument, NULL, 'k' },
   { "force", no_argument, NULL, 'f' },
   { "config", required_argument, NULL, 'c' },
+  { "token", required_argument, NULL, 't' },
+  { "token-file", required_argument, NULL, 'T' },
+  { "key", required_argument, NULL, 'K' },
+  { "size", required_argument, NULL, 'S' },
+  { "name", required_argument, NULL, 'n' },
+  { "once", no_argument, NULL, 'o' },
+  { "dry-run", no_argument, NULL, 'd' },
   { NULL, 0, NULL, 0 },
 };
 
@@ -65,7 +99,7 @@ static const struct option long_options[] = {
  * death of this host.
  */
 static int
-check_copies (int index)
+check_copies (int index, int refused)
 {
   FP_CLEANUP (fp_free) struct fp_status_doc *doc = NULL;
   char path[STATE_PATH_MAX];
@@ -78,16 +112,17 @@ check_copies (int index)
                       device_path (index).s, error.text);
   if (doc->volume.copies > 1)
     return EXIT_SUCCESS;
-  return say_error ("swapon: %s has one copy of each page: if a"
-                    " memory server dies, programs that are swapped out to it"
-                    " die, and perhaps this host: attach a new volume with"
-                    " copies=2 and two servers, or accept that with"
-                    " --single-copy",
-                    device_path (index).s);
+  say_error ("swapon: %s has one copy of each page: if a"
+             " memory server dies, programs that are swapped out to it"
+             " die, and perhaps this host: attach a new volume with"
+             " copies=2 and two servers, or accept that with"
+             " --single-copy",
+             device_path (index).s);
+  return refused;
 }
 
 static int
-check_content (char *device, bool force)
+check_content (char *device, bool force, int refused)
 {
   char type[64];
 
@@ -95,10 +130,11 @@ check_content (char *device, bool force)
     return EXIT_SUCCESS;
   if (probe_signature (type, sizeof type, device) < 0)
     return say_error ("swapon: cannot find out what is on %s", device);
-  if (*type && strcmp (type, "swap"))
-    return say_error ("swapon: %s holds data (%s): --force overwrites it",
-                      device, type);
-  return EXIT_SUCCESS;
+  if (!*type || strcmp (type, "swap") == 0)
+    return EXIT_SUCCESS;
+  say_error ("swapon: %s holds data (%s): --force overwrites it", device,
+             type);
+  return refused;
 }
 
 static int
@@ -131,6 +167,10 @@ raise_settings (void)
 struct options {
   long priority; /* -1: the kernel's choice */
   bool discard, single_copy, keep_settings, force;
+  /* Exit status for a volume that may not be swapped to.  With --config it is
+   * 2, so that systemd does not try again.
+   */
+  int refused;
 };
 
 static int
@@ -148,9 +188,9 @@ swap_on (struct state *st, const struct options *o)
   if (!device_connected (st->index))
     return say_error ("swapon: %s is not connected: see 'farpage status'",
                       device);
-  status = check_content (device, o->force);
+  status = check_content (device, o->force, o->refused);
   if (status == EXIT_SUCCESS && !o->single_copy)
-    status = check_copies (st->index);
+    status = check_copies (st->index, o->refused);
   if (status == EXIT_SUCCESS)
     status = make_swap (device);
   if (status != EXIT_SUCCESS)
@@ -192,6 +232,7 @@ swap_on (struct state *st, const struct options *o)
 static int
 use_config (struct options *o, int *index, const char *name)
 {
+  char unit[STATE_LINK_MAX + 32];
   struct volume_file f;
   struct fp_error error;
   struct swap_area area;
@@ -204,25 +245,101 @@ use_config (struct options *o, int *index, const char *name)
     say_error ("swapon: %s", error.text);
     return volume_file_status (r);
   }
+  o->refused = EXIT_USAGE;
   o->discard = o->discard || f.discard;
   o->single_copy = o->single_copy || f.single_copy;
   o->priority = o->priority < 0 ? f.priority : o->priority;
-  if (*index < 0)
-    return say_error ("swapon: %s is not attached: run 'farpage attach "
-                      "--config %s' first",
-                      name, name);
+  if (*index < 0) {
+    say_error ("swapon: %s is not attached: run 'farpage attach --config %s' "
+               "first",
+               name, name);
+    snprintf (unit, sizeof unit, "farpage@%s.service", name);
+    return service_is_misconfigured (unit) ? EXIT_USAGE : EXIT_FAILURE;
+  }
   return device_swap (*index, &area, NULL) == 0 && area.active ? EXIT_SUCCESS
                                                                : -1;
+}
+
+/* Swap to the device that is attached as config, or if that is NULL, to
+ * device.
+ */
+static int
+use_device (struct options *o, const char *config, const char *device)
+{
+  struct fp_error error;
+  struct state st;
+  int index, status = config == NULL ? -1 : use_config (o, &index, config);
+
+  if (status != -1)
+    return status;
+  if (config == NULL)
+    index = device_index (device);
+  if (index < 0)
+    return say_usage ("swapon", "%s: not a /dev/nbdX or /dev/ublkbX", device);
+  if (state_load (&st, index, &error) < 0)
+    return say_error ("swapon: %s", error.text);
+  status = swap_on (&st, o);
+  state_clear (&st);
+  return status;
+}
+
+/* Borrow memory from servers and swap to it. */
+static int
+use_servers (const struct options *o, struct borrow *b)
+{
+  if (o->keep_settings || o->force)
+    return say_usage ("swapon", "--%s is only for a DEVICE",
+                      o->force ? "force" : "keep-settings");
+  b->command = "swapon";
+  b->single_copy = o->single_copy;
+  b->discard = o->discard;
+  b->priority = o->priority < 0 ? 10 : o->priority;
+  return borrow_swap (b);
+}
+
+/* Set an option that is only for servers. */
+static int
+set_borrow (struct borrow *b, int c, const char *value)
+{
+  const char *why;
+
+  switch (c) {
+  case 't':
+    b->key.token = value;
+    break;
+  case 'T':
+    b->key.token_file = value;
+    break;
+  case 'K':
+    b->key.path = value;
+    break;
+  case 'n':
+    b->name = value;
+    break;
+  case 'o':
+    b->once = true;
+    break;
+  case 'd':
+    b->dry_run = true;
+    break;
+  case 'S':
+    if (fp_parse_size (value, &b->size, &why) < 0 || b->size == 0)
+      return say_usage ("swapon",
+                        "--size: '%s' is not a size: give one such "
+                        "as 16G",
+                        value);
+  }
+  return EXIT_SUCCESS;
 }
 
 int
 cmd_swapon (int argc, char *argv[])
 {
-  struct options o = { .priority = -1 };
+  struct options o = { .priority = -1, .refused = EXIT_FAILURE };
+  struct borrow b = { .key.path = CLIENT_KEY };
   const char *config = NULL;
-  int c, index, status;
-  struct state st;
-  struct fp_error error;
+  bool for_servers = false;
+  int c, status = EXIT_SUCCESS, nr;
 
   while ((c = getopt_long (argc, argv, "p:hV", long_options, NULL)) != -1) {
     if (common_option (c, "swapon", help, &status))
@@ -236,20 +353,31 @@ cmd_swapon (int argc, char *argv[])
     o.force = o.force || c == 'f';
     if (c == 'c')
       config = optarg;
+    if (strchr ("tTKnodS", c) == NULL)
+      continue;
+    for_servers = true;
+    status = set_borrow (&b, c, optarg);
+    if (status != EXIT_SUCCESS)
+      return status;
   }
-  if (optind != argc - (config == NULL))
-    return say_usage ("swapon", "give one device, or --config NAME");
-  status = config == NULL ? -1 : use_config (&o, &index, config);
-  if (status != -1)
-    return status;
-  if (config == NULL)
-    index = device_index (argv[optind]);
-  if (index < 0)
-    return say_usage ("swapon", "%s: not a /dev/nbdX or /dev/ublkbX",
-                      argv[optind]);
-  if (state_load (&st, index, &error) < 0)
-    return say_error ("swapon: %s", error.text);
-  status = swap_on (&st, &o);
-  state_clear (&st);
-  return status;
+  nr = argc - optind;
+  for (int i = 0; nr > 1 && i < nr; i++)
+    if (device_is_meant (argv[optind + i]))
+      return say_usage ("swapon",
+                        "give either one device or only memory servers");
+  if (nr > 0 && config == NULL &&
+      (nr > 1 || !device_is_meant (argv[optind]))) {
+    b.servers = argv + optind;
+    b.nr_servers = nr;
+    return use_servers (&o, &b);
+  }
+  if (nr != (config == NULL))
+    return say_usage ("swapon", "give memory servers, one device, or --config "
+                                "NAME");
+  if (for_servers)
+    return say_usage ("swapon",
+                      "--token, --token-file, --key, --size, --name, "
+                      "--once and --dry-run are only for memory "
+                      "servers");
+  return use_device (&o, config, argv[optind]);
 }

@@ -62,6 +62,20 @@ requires_module ()
         skip "no module $1: $(tail -n 1 "$tmp/build")"
 }
 
+# put_farpage BUILD: put farpage into $tmp/share, for a guest to install. It is
+# the packages in FARPAGE_DEBS, or else the files of make install.
+put_farpage ()
+{
+    mkdir -p "$tmp/share"
+    if [[ -n ${FARPAGE_DEBS:-} ]]; then
+        mkdir "$tmp/share/debs"
+        cp "$FARPAGE_DEBS"/*.deb "$tmp/share/debs"
+    else
+        make -s -C "$1" install DESTDIR="$tmp/share/root" >"$tmp/install.log" 2>&1 ||
+            { cat "$tmp/install.log"; fail "make install"; finish; }
+    fi
+}
+
 # claim STATUS WHAT COMMAND...: claim that COMMAND ends with STATUS. Its output
 # is in $tmp/output, and is shown if the claim is false.
 claim ()

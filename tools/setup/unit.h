@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* unit.h - start and stop systemd units, through systemctl(1).
+ *
+ * Errors:   0, or a negative errno value and the sentence in error.
+ */
+
+#ifndef FARPAGE_UNIT_H
+#define FARPAGE_UNIT_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+
+/* Return true if systemd is this machine's init. */
+bool unit_possible (void);
+
+/* Start the unit, and wait until it has started.  If always, enable it for
+ * each boot as well.
+ */
+int unit_start (const char *unit, bool always, struct fp_error *error);
+
+/* Stop the unit, wait until it has stopped, and disable it. */
+int unit_stop (const char *unit, struct fp_error *error);
+
+/* Print the last lines of the unit's log to standard error. */
+void unit_say_log (const char *unit);
+
+#endif /* FARPAGE_UNIT_H */
