@@ -17,7 +17,7 @@
 #include "tools/common/json_out.h"
 #include "tools/common/suggest.h"
 #include "tools/pool_args.h"
-#include "tools/volumes.h"
+#include "tools/common/volumes.h"
 
 static const char help[] =
     "Usage: farpage volumes [list] [--json] ADDR...|pool=NAME\n"

@@ -23,6 +23,8 @@ static const struct command {
   { "detach", cmd_detach, "detach a device, and return its memory" },
   { "swapon", cmd_swapon, "swap to memory servers, or to an attached device" },
   { "swapoff", cmd_swapoff, "stop swapping to a device" },
+  { "mount", cmd_mount, "mount a file system that memory servers hold" },
+  { "umount", cmd_umount, "undo mount, but keep the volume" },
   { "status", cmd_status, "show what is attached, and its state" },
   { "top", cmd_top, "show rates and latencies, live" },
   { "servers", cmd_servers, "show, add or remove memory servers" },

@@ -174,10 +174,48 @@ touch "$FARPAGE_VOLUMES_DIR/swap0.conf"
 says 0 '^swap1: ' farpage swapon --dry-run "$first" "$second" --key "$mine"
 says 1 'swap0.conf exists' farpage swapon --dry-run --name swap0 "$first" "$second" --key "$mine"
 says 1 "did not write .*swap0.conf" farpage swapoff swap0
-says 1 'is no device, and there is no volume file' farpage swapoff swap7
+says 1 'there is no volume file' farpage swapoff swap7
 # With a join token, a dry run fetches the key, but does not store it.
 says 0 '^swap1: ' farpage swapon --dry-run "$first" "$second" --token "$token" --key "$tmp/second.key"
 [ ! -e "$tmp/second.key" ] || fail "a dry run stores a key"
+
+# ---- mount ----
+
+says 2 'give a name, memory servers and a directory' farpage mount data "$first"
+says 2 "with a '/' at its beginning" farpage mount data "$first" "$second"
+says 2 'is not a size' farpage mount --size x data "$first" /mnt
+says 2 'give one name or directory' farpage umount
+says 1 "use no '+'" farpage mount --dry-run a=b "$first" "$tmp/at" --key "$mine"
+says 1 'swap0.conf exists' farpage mount --dry-run swap0 "$first" "$tmp/at" --key "$mine"
+if command -v systemd-escape >/dev/null; then
+    says 0 '32M of ext2, two copies of each page' farpage mount --dry-run data "$first" "$second" "$tmp/at" \
+        --key "$mine" --type ext2
+    for line in '# Mounted at .*/at' 'size = 32M' 'copies = 2' "tls-psk = $mine" 'What=/dev/farpage/data' \
+        'Where=/.*/at' 'Requires=farpage@data.service' 'WantedBy=dev-farpage-data.device'; do
+        grep -qx "$line" "$tmp/out" || { cat "$tmp/out"; fail "no '$line'"; }
+    done
+    says 1 'give two servers, or accept that' farpage mount --dry-run data "$first" "$tmp/at" --key "$mine"
+    says 1 'mkfs.none is not installed' farpage mount --dry-run data "$first" "$tmp/at" --key "$mine" --type none
+    says 1 'Not a directory' farpage mount --dry-run data "$first" "$mine" --key "$mine"
+    says 1 'No such file' farpage mount --dry-run data "$first" "$tmp/none/at" --key "$mine"
+    says 1 'use another directory' farpage mount --dry-run data "$first" / --key "$mine"
+    ln -s nowhere "$tmp/dangling"
+    says 1 'No such file' farpage mount --dry-run data "$first" "$tmp/dangling" --key "$mine"
+    says 1 'a name cannot be a UUID' farpage mount --dry-run 00112233-4455-6677-8899-aabbccddeeff "$first" "$tmp/at" --key "$mine"
+    says 1 "can have no '%'" farpage mount --dry-run data "$first" "$tmp/at"$'\r' --key "$mine"
+    says 1 "can have no '%'" farpage mount --dry-run data "$first" "$tmp/5%" --key "$mine"
+    # A volume that exists is used as it is, also if a server does not answer.
+    says 0 '' "${nbdkit_cmd[@]}" -U "$tmp/n.sock" "$FARPAGE_PLUGIN" "$MLOCK" "server=$first" "server=$second" \
+        "tls-psk=$mine" size=16M volume=data timeout=20000 --run true
+    says 0 'existing volume of 16M, mounted as it is' farpage mount --dry-run data "unix:$tmp/none" "$first" "$tmp/at" --key "$mine"
+    if grep -q '^size' "$tmp/out"; then fail "the volume may be made again"; fi
+    says 1 'exists, and its size is 16M: leave --size out' farpage mount --dry-run data "$first" "$tmp/at" --key "$mine" --size 8M
+fi
+if [ "$(id -u)" = 0 ]; then
+    says 1 'there is no volume file' farpage umount data
+    says 1 "'farpage mount' did not write" farpage umount swap0
+    says 1 'did not mount it' farpage umount "$tmp/at"
+fi
 
 # ---- leave ----
 

@@ -21,7 +21,7 @@ server=
 # shellcheck disable=SC2317 # called by the trap
 cleanup ()
 {
-    if [[ -n $server ]]; then kill "$server"; wait "$server"; fi
+    if [[ -n $server ]]; then kill "$server"; kill -CONT "$server"; wait "$server"; fi
     rm -rf "$tmp"
 }
 trap cleanup EXIT
@@ -30,13 +30,9 @@ mkdir "$tmp/share" "$tmp/etc"
 printf '%s\n' 'slab = 8M' 'reserve = 0' 'hugepages = off' 'listen = 127.0.0.1:0' >"$tmp/etc/memserver.conf"
 config=$tmp/etc/memserver.conf
 claim 0 "a server on this host is set up" "$build/run" farpage-memserver setup --size 128M --config "$config"
-serve () # listen on an address, and write it to a file
-{
-    "$build/run" farpage-memserver --config "$config" --listen "$1" --address-file "$tmp/address" \
-        2>>"$tmp/server.log" &
-    server=$!
-}
-serve 127.0.0.1:0
+"$build/run" farpage-memserver --config "$config" --listen 127.0.0.1:0 --address-file "$tmp/address" \
+    2>"$tmp/server.log" &
+server=$!
 "$build/run" farpage-memserver token --config "$config" --server --ttl 1h >"$tmp/share/server.token"
 "$build/run" farpage-memserver token --config "$config" --user guest --ttl 1h >"$tmp/share/client.token"
 put_farpage "$build"
@@ -55,15 +51,14 @@ boot ()
     return $((failures > 0))
 }
 boot first
-# At the second boot this server starts late: when the guest has tried once.
-kill "$server"
-wait "$server"
+# At the second boot this server is late: it answers when the guest has tried once.
+kill -STOP "$server"
 boot second &
 second=$!
 for ((i = 0; i < 8000; i++)); do
     if [[ -e $tmp/share/serve ]] || ! kill -0 $second 2>/dev/null; then break; fi
     sleep 0.1
 done
-serve "127.0.0.1:${address##*:}"
+kill -CONT "$server"
 wait $second || failures=$((failures + 1))
 finish

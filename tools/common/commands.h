@@ -20,6 +20,8 @@ int cmd_swapon (int argc, char *argv[]);
 int cmd_swapoff (int argc, char *argv[]);
 int cmd_join (int argc, char *argv[]);
 int cmd_leave (int argc, char *argv[]);
+int cmd_mount (int argc, char *argv[]);
+int cmd_umount (int argc, char *argv[]);
 int cmd_check (int argc, char *argv[]);
 int cmd_status (int argc, char *argv[]);
 int cmd_drain (int argc, char *argv[]);

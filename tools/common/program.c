@@ -114,6 +114,21 @@ run_program_within (char *out, size_t size, char *const argv[], int ms)
   return WEXITSTATUS (status) == 127 ? -ENOENT : WEXITSTATUS (status);
 }
 
+/* Check that the part of the device where most signatures are can be read.
+ * blkid(8) takes an error there for a device without signature.
+ */
+static int
+check_readable (const char *device)
+{
+  char buffer[128 << 10];
+  int fd = open (device, O_RDONLY | O_CLOEXEC);
+  int r = fd >= 0 && read (fd, buffer, sizeof buffer) > 0 ? 0 : -EIO;
+
+  if (fd >= 0)
+    close (fd);
+  return r;
+}
+
 int
 probe_signature (char *type, size_t size, char *device)
 {
@@ -121,8 +136,11 @@ probe_signature (char *type, size_t size, char *device)
                    "value", "-s", "TYPE", device,      NULL };
   char *table[] = { "blkid", "-p", "-c",     "/dev/null", "-o",
                     "value", "-s", "PTTYPE", device,      NULL };
-  int r = run_program (type, size, argv);
+  int r;
 
+  if (check_readable (device) < 0)
+    return -EIO;
+  r = run_program (type, size, argv);
   if ((r == 0 || r == 2) && !*type)
     r = run_program (type, size, table);
   /* 2: nothing was found. 8: several things were. */

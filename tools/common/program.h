@@ -22,7 +22,7 @@ int run_program (char *line, size_t size, char *const argv[]);
 int run_program_within (char *out, size_t size, char *const argv[], int ms);
 
 /* Get what is on a block device, as blkid(8) names it; "" if blkid knows of
- * nothing there.
+ * nothing there.  -EIO: the device cannot be read.
  */
 int probe_signature (char *type, size_t size, char *device);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* borrow.h - borrow memory and swap to it, with one command: 'farpage swapon
- * DONOR...'.  borrow_swap chooses size and copies, writes a volume file, and
- * enables the swap service.  borrow_undo undoes that.
+/* borrow.h - borrow memory of servers with one command, as swap or as a file
+ * system.  Both write a volume file, and enable the services that use it at
+ * each boot.  Both can be undone.
  *
  * Threads:  one thread.
  * Errors:   exit statuses.  The functions print the reason.
@@ -11,32 +11,40 @@
 #define FARPAGE_BORROW_H
 
 #include <stdbool.h>
-#include <stdint.h>
 
-#include "tools/setup/client_key.h"
+#include "tools/setup/plan.h"
 
-struct borrow {
-  const char *command; /* name of the command, for messages */
-  const char *name;    /* name of the volume file; NULL: a free swapN */
-  char *const *servers;
-  int nr_servers;
-  uint64_t size; /* bytes; 0: choose one */
-  bool single_copy, discard, once, dry_run;
+struct borrow_swap {
+  struct plan_args plan;
+  bool discard;
   long priority;
-  struct client_key_args key;
 };
 
-/* Borrow memory from b's servers, and swap to it. */
-int borrow_swap (const struct borrow *b);
+struct borrow_mount {
+  struct plan_args plan;
+  const char *directory;
+  const char *type; /* file system of a new volume */
+};
 
-/* Check that borrow_swap wrote the volume file of this name.  Return
- * EXIT_SUCCESS, or print an error and return its exit status.
- */
-int borrow_check (const char *command, const char *name);
+/* Borrow memory, and swap to it. */
+int borrow_swap (const struct borrow_swap *b);
 
-/* Stop and disable the units of a volume file that borrow_swap wrote, whose
- * device is not in use any more.  Then remove the file.
+/* Check that borrow_swap wrote the volume file of this name. */
+int borrow_swap_check (const char *command, const char *name);
+
+/* Stop and disable the units of that volume file, and remove it.  Call this
+ * after swapoff(2).
  */
-int borrow_undo (const char *command, const char *name);
+int borrow_swap_undo (const char *command, const char *name);
+
+/* Make a volume with a file system, or find the volume that has this name.
+ * Mount it on the directory.  An existing volume is never formatted.
+ */
+int borrow_mount (const struct borrow_mount *b);
+
+/* Unmount a volume that borrow_mount mounted, and undo the rest of that, but
+ * keep the volume.  what: the name, or the directory.
+ */
+int borrow_umount (const char *command, const char *what);
 
 #endif /* FARPAGE_BORROW_H */

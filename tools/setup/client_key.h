@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* client_key.h - this machine's key for memory servers.  'farpage join' and
- * 'farpage swapon DONOR...' fetch it from one of them with a join token, and
- * store it.
+/* client_key.h - this machine's key for memory servers.  'farpage join',
+ * 'farpage swapon DONOR...' and 'farpage mount' fetch it from one of them with
+ * a join token, and store it.
  *
  * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one thread.

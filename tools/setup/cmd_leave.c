@@ -21,7 +21,8 @@
 static const char help[] =
     "Usage: farpage leave [--key FILE]\n"
     "\n"
-    "Remove the key that 'farpage join' or 'farpage swapon DONOR...' stored.\n"
+    "Remove the key that 'farpage join', 'swapon DONOR...' or 'mount' "
+    "stored.\n"
     "If a device or a volume file uses the key, this is refused. The memory\n"
     "servers still accept the key: farpage-memserver(1) says how to revoke "
     "it.\n"
@@ -96,11 +97,12 @@ check_file (const char *entry, const struct stat *key)
   if (r < 0)
     return say_error ("leave: cannot tell whether %s uses this key: %s", name,
                       error.text);
-  return used
-             ? say_error ("leave: %s uses this key: run 'farpage swapoff %s', "
-                          "or remove tls-psk from that volume file",
-                          name, name)
-             : EXIT_SUCCESS;
+  return used ? say_error (
+                    "leave: %s uses this key: run 'farpage swapoff %s' or "
+                    "'farpage umount %s', or remove tls-psk from that "
+                    "volume file",
+                    name, name, name)
+              : EXIT_SUCCESS;
 }
 
 static int

@@ -19,15 +19,16 @@ unit_possible (void)
   return sd_booted () > 0;
 }
 
+/* Run 'systemctl VERB UNIT'.  now: with --now.  unit may be NULL. */
 static int
-systemctl (const char *unit, const char *verb, bool now,
+systemctl (const char *verb, bool now, const char *unit,
            struct fp_error *error)
 {
   char line[LINE_MAX_];
   char *const argv[] = { (char *) "systemctl",
                          (char *) "--quiet",
-                         (char *) (uintptr_t) verb,
                          now ? (char *) "--now" : (char *) "--no-ask-password",
+                         (char *) (uintptr_t) verb,
                          (char *) (uintptr_t) unit,
                          NULL };
   int r = run_program (line, sizeof line, argv);
@@ -36,21 +37,94 @@ systemctl (const char *unit, const char *verb, bool now,
     return fp_fail (error, r, "systemctl: %s", strerror (-r));
   if (r > 0)
     return fp_fail (error, -EIO,
-                    "'systemctl %s %s' failed with exit status %d: see above",
-                    verb, unit, r);
+                    "'systemctl %s%s%s' failed with exit status %d: see above",
+                    verb, unit == NULL ? "" : " ", unit == NULL ? "" : unit,
+                    r);
   return 0;
 }
 
 int
 unit_start (const char *unit, bool always, struct fp_error *error)
 {
-  return systemctl (unit, always ? "enable" : "start", always, error);
+  return systemctl (always ? "enable" : "start", always, unit, error);
+}
+
+/* Read a property of the unit, which need not exist. */
+static int
+property (char *value, int size, const char *option, const char *unit,
+          struct fp_error *error)
+{
+  char *const argv[] = {
+    (char *) "systemctl",        (char *) "show",           (char *) "--value",
+    (char *) (uintptr_t) option, (char *) (uintptr_t) unit, NULL
+  };
+  int r = run_program (value, (size_t) size, argv);
+
+  return r == 0 ? 0
+                : fp_fail (error, r < 0 ? r : -EIO,
+                           "'systemctl show %s' failed", unit);
 }
 
 int
 unit_stop (const char *unit, struct fp_error *error)
 {
-  return systemctl (unit, "disable", true, error);
+  char loaded[LINE_MAX_], active[LINE_MAX_];
+  int r =
+      property (loaded, sizeof loaded, "--property=LoadState", unit, error);
+
+  if (r == 0)
+    r = property (active, sizeof active, "--property=ActiveState", unit,
+                  error);
+  /* A unit that systemd could not load cannot be stopped.  Stop all others,
+   * also inactive ones: a start may be queued.
+   */
+  if (r == 0 &&
+      (strcmp (loaded, "loaded") == 0 || strcmp (active, "inactive") != 0))
+    r = systemctl ("stop", false, unit, error);
+  if (r == 0)
+    r = systemctl ("disable", false, unit, error);
+  if (r == 0)
+    r = property (active, sizeof active, "--property=ActiveState", unit,
+                  error);
+  if (r == 0 && strcmp (active, "failed") == 0)
+    r = systemctl ("reset-failed", false, unit, error);
+  return r;
+}
+
+int
+unit_reload (struct fp_error *error)
+{
+  return systemctl ("daemon-reload", false, NULL, error);
+}
+
+int
+unit_is_known (const char *unit, struct fp_error *error)
+{
+  char state[LINE_MAX_];
+  int r = property (state, sizeof state, "--property=LoadState", unit, error);
+
+  return r < 0 ? r : strcmp (state, "not-found") != 0;
+}
+
+int
+unit_of_path (char unit[UNIT_NAME_MAX], const char *type, const char *path,
+              struct fp_error *error)
+{
+  char suffix[32];
+  char *const argv[] = { (char *) "systemd-escape",
+                         (char *) "--path",
+                         suffix,
+                         (char *) "--",
+                         (char *) (uintptr_t) path,
+                         NULL };
+  int r;
+
+  snprintf (suffix, sizeof suffix, "--suffix=%s", type);
+  r = run_program (unit, UNIT_NAME_MAX, argv);
+  if (r != 0 || unit[0] == '\0')
+    return fp_fail (error, r < 0 ? r : -EINVAL,
+                    "%s cannot be the path of a %s unit", path, type);
+  return 0;
 }
 
 void

@@ -183,7 +183,7 @@ static int
 undo (struct request *q, const char *name)
 {
   struct fp_error error;
-  int status = borrow_check ("swapoff", name);
+  int status = borrow_swap_check ("swapoff", name);
 
   if (status != EXIT_SUCCESS)
     return status;
@@ -191,7 +191,7 @@ undo (struct request *q, const char *name)
     return say_error ("swapoff: %s", error.text);
   q->may_be_off = true;
   status = q->index < 0 ? EXIT_SUCCESS : stop_swapping (q, false);
-  return status == EXIT_SUCCESS ? borrow_undo ("swapoff", name) : status;
+  return status == EXIT_SUCCESS ? borrow_swap_undo ("swapoff", name) : status;
 }
 
 int

@@ -85,13 +85,13 @@ static const struct option long_options[] = {
   { "keep-settings", no_argument, NULL, 'k' },
   { "force", no_argument, NULL, 'f' },
   { "config", required_argument, NULL, 'c' },
-  { "token", required_argument, NULL, 't' },
-  { "token-file", required_argument, NULL, 'T' },
-  { "key", required_argument, NULL, 'K' },
-  { "size", required_argument, NULL, 'S' },
+  { "token", required_argument, NULL, PLAN_TOKEN },
+  { "token-file", required_argument, NULL, PLAN_TOKEN_FILE },
+  { "key", required_argument, NULL, PLAN_KEY },
+  { "size", required_argument, NULL, PLAN_SIZE },
   { "name", required_argument, NULL, 'n' },
-  { "once", no_argument, NULL, 'o' },
-  { "dry-run", no_argument, NULL, 'd' },
+  { "once", no_argument, NULL, PLAN_ONCE },
+  { "dry-run", no_argument, NULL, PLAN_DRY_RUN },
   { NULL, 0, NULL, 0 },
 };
 
@@ -285,58 +285,24 @@ use_device (struct options *o, const char *config, const char *device)
 
 /* Borrow memory from servers and swap to it. */
 static int
-use_servers (const struct options *o, struct borrow *b)
+use_servers (const struct options *o, struct borrow_swap *b)
 {
   if (o->keep_settings || o->force)
     return say_usage ("swapon", "--%s is only for a DEVICE",
                       o->force ? "force" : "keep-settings");
-  b->command = "swapon";
-  b->single_copy = o->single_copy;
+  b->plan.single_copy = o->single_copy;
   b->discard = o->discard;
   b->priority = o->priority < 0 ? 10 : o->priority;
   return borrow_swap (b);
-}
-
-/* Set an option that is only for servers. */
-static int
-set_borrow (struct borrow *b, int c, const char *value)
-{
-  const char *why;
-
-  switch (c) {
-  case 't':
-    b->key.token = value;
-    break;
-  case 'T':
-    b->key.token_file = value;
-    break;
-  case 'K':
-    b->key.path = value;
-    break;
-  case 'n':
-    b->name = value;
-    break;
-  case 'o':
-    b->once = true;
-    break;
-  case 'd':
-    b->dry_run = true;
-    break;
-  case 'S':
-    if (fp_parse_size (value, &b->size, &why) < 0 || b->size == 0)
-      return say_usage ("swapon",
-                        "--size: '%s' is not a size: give one such "
-                        "as 16G",
-                        value);
-  }
-  return EXIT_SUCCESS;
 }
 
 int
 cmd_swapon (int argc, char *argv[])
 {
   struct options o = { .priority = -1, .refused = EXIT_FAILURE };
-  struct borrow b = { .key.path = CLIENT_KEY };
+  struct borrow_swap b = {
+    .plan = { .command = "swapon", .undo = "swapoff", .key.path = CLIENT_KEY },
+  };
   const char *config = NULL;
   bool for_servers = false;
   int c, status = EXIT_SUCCESS, nr;
@@ -353,12 +319,12 @@ cmd_swapon (int argc, char *argv[])
     o.force = o.force || c == 'f';
     if (c == 'c')
       config = optarg;
-    if (strchr ("tTKnodS", c) == NULL)
-      continue;
-    for_servers = true;
-    status = set_borrow (&b, c, optarg);
-    if (status != EXIT_SUCCESS)
+    if (c == 'n')
+      b.plan.name = optarg;
+    status = plan_option (&b.plan, c, optarg);
+    if (status > 0)
       return status;
+    for_servers = for_servers || c == 'n' || status == 0;
   }
   nr = argc - optind;
   for (int i = 0; nr > 1 && i < nr; i++)
@@ -367,8 +333,8 @@ cmd_swapon (int argc, char *argv[])
                         "give either one device or only memory servers");
   if (nr > 0 && config == NULL &&
       (nr > 1 || !device_is_meant (argv[optind]))) {
-    b.servers = argv + optind;
-    b.nr_servers = nr;
+    b.plan.servers = argv + optind;
+    b.plan.nr_servers = nr;
     return use_servers (&o, &b);
   }
   if (nr != (config == NULL))

@@ -89,9 +89,9 @@ vm_parse_options ()
     local parsed
 
     opt_memory=2048 opt_cpus=2 opt_timeout=120 opt_modules='' opt_share=''
-    opt_disk='' opt_donor_memory='' opt_init=command opt_klog='' opt_env=() opt_ignore=() opt_qemu=()
+    opt_disk='' opt_lan='' opt_donor_memory='' opt_init=command opt_klog='' opt_env=() opt_ignore=() opt_qemu=()
     parsed=$(getopt -n "${0##*/}" -o +m:c:t:n:M:e:s:k:i:q:d:h -l \
-memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,disk:,donor-memory:,systemd,help \
+memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,disk:,lan:,donor-memory:,systemd,help \
         -- "$@") || exit 2
     eval set -- "$parsed"
     while :; do
@@ -117,6 +117,7 @@ memory:,cpus:,timeout:,net:,modules:,env:,share:,klog:,ignore-klog:,qemu:,disk:,
             ;;
         -k | --klog) opt_klog=$2 ;;
         -d | --disk) opt_disk=$2 ;;
+        --lan) opt_lan=$2 ;;
         --donor-memory) vm_number "$1" "$2"; opt_donor_memory=$2 ;;
         --systemd) opt_init=systemd; shift; continue ;;
         -i | --ignore-klog)

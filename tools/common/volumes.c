@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "tools/common/ask_server.h"
-#include "tools/volumes.h"
+#include "tools/common/volumes.h"
 #include "transport/tls/tls.h"
 
 /* More than any server has.  A faulty server might list volumes for ever. */
