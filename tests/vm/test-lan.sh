@@ -8,12 +8,7 @@
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
-[[ -n ${TEST_REBOOT:-} ]] || skip "takes minutes: set TEST_REBOOT=yes"
-requires_guest
-requires nbdkit python3
-[[ -x /lib/systemd/systemd ]] || skip "systemd is not installed"
-build=${top_builddir:-$(cd "$vm/../.." && pwd)}
-[[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
+requires_reboot
 
 put_farpage "$build"
 # shellcheck disable=SC2317 # called by the trap

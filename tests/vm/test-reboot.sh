@@ -8,13 +8,8 @@
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
-# systemd starts twice, which on a busy machine takes longer than a test may.
-[[ -n ${TEST_REBOOT:-} ]] || skip "takes minutes: set TEST_REBOOT=yes"
-requires_guest
-requires jq mkfs.ext4 nbdkit python3
-[[ -x /lib/systemd/systemd ]] || skip "systemd is not installed"
-build=${top_builddir:-$(cd "$vm/../.." && pwd)}
-[[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
+requires_reboot
+requires jq mkfs.ext4
 
 server=
 # shellcheck disable=SC2317 # called by the trap
@@ -29,11 +24,7 @@ trap cleanup EXIT
     --listen 127.0.0.1:0 --address-file "$tmp/address" 2>"$tmp/server.log" &
 server=$!
 put_farpage "$build"
-for ((i = 0; i < 300; i++)); do
-    if [[ -s $tmp/address ]]; then break; fi
-    sleep 0.1
-done
-address=10.0.2.2:$(sed 's/.*://' "$tmp/address")
+server_address
 
 # shut_down NAME: check in the kernel log that the shutdown was clean and in
 # order.

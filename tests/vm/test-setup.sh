@@ -9,13 +9,7 @@
 
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
-# systemd starts twice, which on a busy machine takes longer than a test may.
-[[ -n ${TEST_REBOOT:-} ]] || skip "takes minutes: set TEST_REBOOT=yes"
-requires_guest
-requires nbdkit python3
-[[ -x /lib/systemd/systemd ]] || skip "systemd is not installed"
-build=${top_builddir:-$(cd "$vm/../.." && pwd)}
-[[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
+requires_reboot
 
 server=
 # shellcheck disable=SC2317 # called by the trap
@@ -36,11 +30,7 @@ server=$!
 "$build/run" farpage-memserver token --config "$config" --server --ttl 1h >"$tmp/share/server.token"
 "$build/run" farpage-memserver token --config "$config" --user guest --ttl 1h >"$tmp/share/client.token"
 put_farpage "$build"
-for ((i = 0; i < 300; i++)); do
-    if [[ -s $tmp/address ]]; then break; fi
-    sleep 0.1
-done
-address=10.0.2.2:$(sed 's/.*://' "$tmp/address")
+server_address
 
 # boot HALF: boot the guest for that half of setup-cases.
 boot ()

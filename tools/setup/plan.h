@@ -42,6 +42,16 @@ enum {
   PLAN_DRY_RUN,
 };
 
+/* Lines of --help for the first three. */
+#define PLAN_KEY_HELP                                                         \
+  "      --token TOKEN      join token, if this machine has no key yet;\n"    \
+  "                         'farpage-memserver token' on a server prints "    \
+  "it\n"                                                                      \
+  "      --token-file FILE  read the join token from FILE; - is standard\n"   \
+  "                         input\n"                                          \
+  "      --key FILE         file of this machine's key (default\n"            \
+  "                         " CLIENT_KEY ")\n"
+
 /* Handle option c.  Return -1 if it is not one of these, else an exit status.
  * Print the reason if the value is wrong.
  */

@@ -55,6 +55,31 @@ requires_guest ()
         skip "no guest here: ${reason##*$'\n'}"
 }
 
+# Skip unless guests with systemd can run here, and were asked for: they start
+# twice, which takes longer than a test may. Set $build to the build tree.
+requires_reboot ()
+{
+    [[ -n ${TEST_REBOOT:-} ]] || skip "takes minutes: set TEST_REBOOT=yes"
+    requires_guest
+    requires nbdkit python3
+    [[ -x /lib/systemd/systemd ]] || skip "systemd is not installed"
+    build=${top_builddir:-$(cd "$vm/../.." && pwd)}
+    [[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
+}
+
+# Wait until a memory server of this host has written $tmp/address. Set $address
+# to what a guest calls it (--net user).
+server_address ()
+{
+    local i
+
+    for ((i = 0; i < 300; i++)); do
+        if [[ -s $tmp/address ]]; then break; fi
+        sleep 0.1
+    done
+    address=10.0.2.2:$(sed 's/.*://' "$tmp/address")
+}
+
 # requires_module NAME: skip unless build-modules can make it.
 requires_module ()
 {
