@@ -101,6 +101,18 @@ fp_extents_raise_generation (struct fp_extents *t, uint64_t seen)
     ;
 }
 
+int
+fp_extent_server (const struct fp_extent *p)
+{
+  enum fp_extent_state s = fp_extent_state (p);
+
+  if (s == FP_EXTENT_EMPTY || s == FP_EXTENT_LOST)
+    return -1;
+  if (s == FP_EXTENT_BUSY && !atomic_load (&p->held))
+    return (int) atomic_load (&p->asked) - 1;
+  return (int) atomic_load (&p->server);
+}
+
 void
 fp_extent_leave (struct fp_extents *t, struct fp_extent *p)
 {

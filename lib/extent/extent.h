@@ -170,6 +170,9 @@ fp_extent_state (const struct fp_extent *p)
   return (enum fp_extent_state) (atomic_load (&p->word) >> 24);
 }
 
+/* Return the donor where p is, or where it waits for memory; or -1. */
+int fp_extent_server (const struct fp_extent *p);
+
 void fp_extent_leave (struct fp_extents *t, struct fp_extent *p);
 
 /* Enter the extent if it is READY.  Return its state; the caller is inside

@@ -137,8 +137,24 @@ publish (struct fp_peer *peer, struct fp_take *take, uint64_t generation,
   return true;
 }
 
+/* Return true if another copy of the take's extent is here, or will be. */
+static bool
+has_other (const struct fp_peer *peer, const struct fp_take *take)
+{
+  struct fp_extents *t = peer->peers->extents;
+  uint64_t k = (uint64_t) (take->call.extent - t->p);
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    uint64_t other = fp_copies_entry (t, fp_extent_of (t, k), c);
+
+    if (other != k && fp_extent_server (&t->p[other]) == (int) peer->index)
+      return true;
+  }
+  return false;
+}
+
 /* Return true if the label may be sent.  Since the donor was chosen, it may
- * have been closed to new extents.
+ * have been closed to new extents, or have been asked for another copy.
  */
 static bool
 may_send (struct fp_peer *peer, struct fp_take *take)
@@ -148,8 +164,9 @@ may_send (struct fp_peer *peer, struct fp_take *take)
     take->session = peer->session;
   }
   FP_LOCK_SCOPE (&peer->peers->extents->lock);
-  take->sent =
-      !take->withdrawn && !fp_peers_gets_none (peer->peers, peer->index);
+  take->sent = !take->withdrawn &&
+               !fp_peers_gets_none (peer->peers, peer->index) &&
+               !has_other (peer, take);
   return take->sent;
 }
 

@@ -118,34 +118,21 @@ look_for_room (struct fp_allocator *a, uint64_t tried, bool mute, bool trusted,
       room[i] = 0;
 }
 
-/* Return the donor where an extent is, or will be; or -1. */
-static int
-server_of (struct fp_extent *p)
-{
-  enum fp_extent_state s = fp_extent_state (p);
-
-  if (s == FP_EXTENT_EMPTY || s == FP_EXTENT_LOST)
-    return -1;
-  if (s == FP_EXTENT_BUSY && !atomic_load (&p->held))
-    return (int) atomic_load (&p->asked) - 1;
-  return (int) atomic_load (&p->server);
-}
-
-/* Return the set of donors where the other copies of entry k's extent are, or
- * will be.
- */
-static uint64_t
-servers_of_others (struct fp_allocator *a, uint64_t k)
+uint64_t
+fp_allocator_others (const struct fp_allocator *a, uint64_t k)
 {
   struct fp_extents *t = a->extents;
-  uint64_t i = fp_extent_of (t, k), set = 0;
+  uint64_t i = fp_extent_of (t, k), set = 0, moving = atomic_load (&t->moving);
 
   for (unsigned c = 0; c < t->copies; c++) {
     uint64_t other = fp_copies_entry (t, i, c);
-    int s = other == k ? -1 : server_of (&t->p[other]);
+    int s = other == k ? -1 : fp_extent_server (&t->p[other]);
 
     if (s >= 0)
       set |= UINT64_C (1) << s;
+    if (other != k && other == moving &&
+        fp_extent_state (&t->target) != FP_EXTENT_EMPTY)
+      set |= UINT64_C (1) << atomic_load (&t->target.server);
   }
   return set;
 }
@@ -178,14 +165,10 @@ can_do_without (struct fp_allocator *a, uint64_t k)
 static void
 keep_apart (struct fp_allocator *a, uint64_t k, uint64_t *room)
 {
-  struct fp_extents *t = a->extents;
-  uint64_t near = 0, rest = 0;
+  uint64_t others = fp_allocator_others (a, k), near = 0, rest = 0;
 
-  for (unsigned c = 0; c < t->copies; c++) {
-    uint64_t other = fp_copies_entry (t, fp_extent_of (t, k), c);
-    int s = other == k ? -1 : server_of (&t->p[other]);
-
-    if (s < 0)
+  for (unsigned s = 0; s < a->peers->nr; s++) {
+    if (!(others >> s & 1))
       continue;
     room[s] = 0;
     for (unsigned n = 0; n < a->peers->nr; n++)
@@ -211,7 +194,7 @@ fp_allocator_choose (struct fp_allocator *a, uint64_t k, uint64_t *room)
     random = 0; /* then take the first two */
   first = fp_stripe_group (a->extents, i, &width);
   for (uint64_t n = first; n < first + width; n++) {
-    int s = n == i ? -1 : server_of (&a->extents->p[k - i + n]);
+    int s = n == i ? -1 : fp_extent_server (&a->extents->p[k - i + n]);
 
     if (s >= 0)
       has[s]++;
@@ -262,9 +245,19 @@ static void
 place (struct fp_allocator *a, uint64_t i)
 {
   struct fp_extent *p = &a->extents->p[i];
-  int server = choose (a, i);
+  bool apart = false;
+  int server = -1;
 
-  atomic_store (&p->asked, (uint32_t) (server + 1));
+  /* Another copy may begin to move there meanwhile.  A move looks at `asked`
+   * under the lock before it counts (fp_peer_take).
+   */
+  while (!apart) {
+    server = choose (a, i);
+    FP_LOCK_SCOPE (&a->extents->lock);
+    apart = server < 0 || !(fp_allocator_others (a, i) >> server & 1);
+    if (apart)
+      atomic_store (&p->asked, (uint32_t) (server + 1));
+  }
   if (server >= 0) {
     fp_peer_place (a->peers->at[server], i);
     return;
@@ -311,7 +304,7 @@ may_withdraw (uint64_t k, const void *arg)
   const struct fp_extent *p = &a->extents->p[k];
   uint64_t set = p->fresh ? o->answering : o->trusted;
 
-  return (set & ~p->tried & ~servers_of_others (a, k)) != 0 ||
+  return (set & ~p->tried & ~fp_allocator_others (a, k)) != 0 ||
          (o->late && can_do_without (a, k));
 }
 

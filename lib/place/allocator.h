@@ -57,6 +57,10 @@ void fp_allocator_want (struct fp_allocator *a, uint64_t i);
  */
 void fp_allocator_return (struct fp_allocator *a, uint64_t i, unsigned server,
                           int err);
+/* Return the set of donors that get no entry k.  There another copy of its
+ * extent is, or will be, or is being moved to.
+ */
+uint64_t fp_allocator_others (const struct fp_allocator *a, uint64_t k);
 /* Return a donor with room for entry k, or -1.  room[FP_MAX_SERVERS]: slabs
  * that each can lend, 0 = leave it out; changed.
  */
