@@ -48,3 +48,12 @@ alive_start (struct event **out, struct event_base *base)
   }
   return 0;
 }
+
+void
+alive_drains (unsigned seconds)
+{
+  sd_notifyf (0,
+              "STOPPING=1\nSTATUS=Clients move their memory to other "
+              "servers\nEXTEND_TIMEOUT_USEC=%u000000",
+              seconds);
+}

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* alive.h - notify systemd, if it started this server, that the server is
- * ready.  With WatchdogSec=, also notify it that the event loop still runs.
+ * ready, or stops.  With WatchdogSec=, also notify it that the event loop
+ * still runs.
  *
  * Threads:  the event loop's.
  */
@@ -16,5 +17,10 @@ struct event_base;
  * -ENOMEM.
  */
 int alive_start (struct event **out, struct event_base *base);
+
+/* Report that the server stops, and that it needs so many seconds for it:
+ * systemd waits for longer than TimeoutStopSec=.
+ */
+void alive_drains (unsigned seconds);
 
 #endif /* MEMSERVER_ALIVE_H */

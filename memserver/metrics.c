@@ -18,6 +18,7 @@
 #include "memserver/metrics.h"
 #include "memserver/pool/host.h"
 #include "memserver/server.h"
+#include "memserver/session/drain.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
@@ -140,7 +141,10 @@ put_pressure (struct fp_prom *p, const struct server *srv)
                   "(PSI).");
   if (host_stalled_us (&stalled) == 0)
     fp_prom_ns (p, stalled * 1000, NULL);
-  gauge (p, "farpage_memserver_slabs_asked_back", srv->sessions.wanted,
+  gauge (p, "farpage_memserver_draining", srv->sessions.drain != DRAIN_NOT,
+         "1: this server is being drained, by a command or before it "
+         "stops.");
+  gauge (p, "farpage_memserver_slabs_asked_back", drain_asked (&srv->sessions),
          "Slabs that clients are asked to move to other servers.");
   counter (p, "farpage_memserver_slabs_returned_total", c.given,
            "Slabs given back to this host while it was short of memory.");

@@ -33,6 +33,7 @@ enum which {
   NUMA,
   LEASE,
   ORPHAN_TIME,
+  DRAIN,
   ADDRESS_FILE,
   PIDFILE,
   BACKING,
@@ -60,6 +61,7 @@ static const struct option names[] = {
   { "numa", required_argument, NULL, NUMA },
   { "lease", required_argument, NULL, LEASE },
   { "orphan-time", required_argument, NULL, ORPHAN_TIME },
+  { "drain", required_argument, NULL, DRAIN },
   { "address-file", required_argument, NULL, ADDRESS_FILE },
   { "pidfile", required_argument, NULL, PIDFILE },
   { "backing", required_argument, NULL, BACKING },
@@ -114,6 +116,9 @@ usage (FILE *fp)
       "  --orphan-time TIME\n"
       "                      then keep that memory for its client this much\n"
       "                      longer, unless it is needed (default %ds)\n"
+      "  --drain TIME        when told to stop, first ask clients to move\n"
+      "                      their memory to other servers, for at most this\n"
+      "                      long (default 0s: stop at once)\n"
       "  --tls MODE          off, on or require (default: require with a key\n"
       "                      or certificates, else off)\n"
       "  --tls-psk FILE      keys of the clients: see farpage keygen\n"
@@ -305,6 +310,8 @@ set (struct options *o, unsigned which, const char *value)
     return set_seconds (&o->lease_s, which, value, 1, MAX_LEASE_S);
   case ORPHAN_TIME:
     return set_seconds (&o->orphan_s, which, value, 0, MAX_ORPHAN_S);
+  case DRAIN:
+    return set_seconds (&o->drain_s, which, value, 0, MAX_DRAIN_S);
   case LOG_LEVEL:
     r = set_word (&n, which, value, levels, "error, warn, info, debug");
     if (r == 0)

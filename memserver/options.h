@@ -26,6 +26,7 @@
 #define MAX_LEASE_S 86400
 #define DEFAULT_ORPHAN_S 86400
 #define MAX_ORPHAN_S (366 * 86400)
+#define MAX_DRAIN_S 86400
 #define OPTION_PATH_MAX 4096
 #define DEFAULT_CONFIG SYSCONFDIR "/farpage/memserver.conf"
 
@@ -43,6 +44,7 @@ struct options {
   int numa; /* -1: any */
   unsigned lease_s;
   unsigned orphan_s; /* seconds after the lease: see record_is_orphan */
+  unsigned drain_s;  /* see server_stop.h */
   bool has_metrics;
   struct fp_addr metrics;
   char address_file[OPTION_PATH_MAX]; /* "": none */

@@ -27,14 +27,14 @@
 #include "memserver/server.h"
 #include "memserver/session/access_reread.h"
 #include "memserver/session/ctl.h"
+#include "memserver/session/drain.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
+#include "memserver/server_stop.h"
 #include "memserver/store/persist.h"
 #include "memserver/store/record.h"
 #include "memserver/store/records.h"
 #include "transport/tls/tls.h"
-
-#define STOP_MS 10000 /* time limit for the threads to end */
 
 static void
 on_slab_freed (void *ctx)
@@ -52,9 +52,8 @@ on_slab_left (void *ctx, uint32_t slab, uint32_t *serial)
   return records_left (&srv->records, slab, serial);
 }
 
-/* Log how many slabs are lent, and which client has each volume. */
-static void
-log_state (struct server *srv)
+void
+server_log (struct server *srv)
 {
   struct pool_counts c = pool_count (srv->pool);
   struct record *r;
@@ -70,6 +69,12 @@ log_state (struct server *srv)
             "this host is short of memory: lending is stopped; clients are "
             "asked for %u slabs",
             srv->sessions.wanted);
+  if (srv->sessions.drain != DRAIN_NOT)
+    fp_log (
+        FP_LOG_INFO,
+        "this server is being drained: lending is stopped; clients are asked "
+        "for %u slabs",
+        drain_asked (&srv->sessions));
   TAILQ_FOREACH (r, &srv->records.list, entry)
   {
     char title[FP_NAME_MAX + 1];
@@ -82,52 +87,7 @@ log_state (struct server *srv)
   guard_log (&srv->sessions);
 }
 
-/* ---- stopping ---- */
-
-/* Log which volumes the next server will find, and which are lost. */
-static void
-log_what_becomes (const struct server *srv)
-{
-  const struct record *r;
-
-  TAILQ_FOREACH (r, &srv->records.list, entry)
-  if (srv->records.persist) {
-    char title[FP_NAME_MAX + 1];
-
-    record_title (r, title);
-    fp_log (FP_LOG_INFO, "volume %s: kept in %s, with %u slabs", title,
-            srv->options->backing, r->nr_slabs);
-  }
-  else if (r->kept)
-    fp_log (FP_LOG_WARN,
-            "volume %s: this server forgets it, and its data in %u slabs is "
-            "lost",
-            r->name, r->nr_slabs);
-}
-
-static void
-on_sessions_stopped (void *ctx)
-{
-  struct server *srv = ctx;
-
-  event_base_loopbreak (srv->base);
-}
-
-static void
-stop (struct server *srv)
-{
-  struct timeval limit = { .tv_sec = STOP_MS / 1000 };
-
-  fp_log (FP_LOG_INFO, "stopping");
-  log_state (srv);
-  log_what_becomes (srv);
-  for (unsigned i = 0; i < srv->nr_listeners; i++)
-    listener_free (srv->listeners[i]);
-  srv->nr_listeners = 0;
-  sessions_stop (&srv->sessions, on_sessions_stopped, srv);
-  if (srv->sessions.nr > 0)
-    event_base_loopexit (srv->base, &limit);
-}
+/* ---- signals ---- */
 
 /* Read the TLS keys again.  A client whose key is gone keeps its sessions. */
 static void
@@ -148,17 +108,16 @@ on_signal (evutil_socket_t signo, short what, void *arg)
 
   (void) what;
   if (signo == SIGUSR1)
-    log_state (srv);
+    server_log (srv);
   else if (signo == SIGHUP) {
     if (srv->sessions.tls)
       read_keys (srv);
     if (srv->sessions.access)
       access_reread (&srv->sessions);
   }
-  else if (srv->sessions.stopping)
-    _exit (1);
   else
-    stop (srv);
+    stop_request (srv->stop,
+                  signo == SIGTERM ? STOP_FOR_GOOD : STOP_FOR_RESTART);
 }
 
 /* ---- start and end ---- */
@@ -344,6 +303,8 @@ server_start (struct server *srv, const struct options *o,
   r = mailbox_new (&srv->mailbox, srv->base);
   srv->sessions.mailbox = srv->mailbox;
   if (r == 0)
+    r = stop_new (&srv->stop, srv);
+  if (r == 0)
     r = start_signals (srv);
   if (r == 0)
     r = start_pool (srv, error);
@@ -390,6 +351,7 @@ server_end (struct server *srv)
   for (unsigned i = 0; i < NR_SIGNALS; i++)
     if (srv->signals[i])
       event_free (srv->signals[i]);
+  stop_free (srv->stop);
   if (srv->base)
     event_base_free (srv->base);
   fp_tls_free (srv->sessions.tls);

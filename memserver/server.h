@@ -23,6 +23,7 @@ struct mailbox;
 struct metrics;
 struct pool;
 struct pressure;
+struct stop;
 
 struct server {
   const struct options *options;
@@ -36,6 +37,7 @@ struct server {
   struct listener *listeners[MAX_LISTEN];
   unsigned nr_listeners;
   struct event *signals[NR_SIGNALS];
+  struct stop *stop;
 };
 
 /* Start the server.  On failure the text of error is "", or says what failed
@@ -44,7 +46,11 @@ struct server {
 int server_start (struct server *srv, const struct options *o,
                   struct fp_error *error);
 
-/* Run until SIGTERM or SIGINT, and until all sessions have ended. */
+/* Log how many slabs are lent, and which client has each volume. */
+void server_log (struct server *srv);
+
+/* Run until it is told to stop (server_stop.h), and until all sessions have
+ * ended. */
 int server_run (struct server *srv);
 
 void server_end (struct server *srv);

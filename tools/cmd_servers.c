@@ -23,17 +23,20 @@
 #include "tools/common/suggest.h"
 #include "tools/pool_args.h"
 #include "tools/servers_change.h"
+#include "tools/servers_drain.h"
 
 static const char help[] =
     "Usage: farpage servers [OPTION]... ADDR...|pool=NAME\n"
     "       farpage servers add DEVICE|SOCKET ADDR[,domain=NAME]...\n"
     "       farpage servers remove DEVICE|SOCKET ADDR...\n"
+    "       farpage servers drain ADDR\n"
     "\n"
     "Show what memory servers lend, and to which clients. ADDR is HOST,\n"
     "HOST:PORT, [V6]:PORT or unix:PATH. A pool is a file that names\n"
     "servers. For servers with TLS, add tls-psk=FILE or\n"
     "tls-certificates=DIR. 'add' and 'remove' change the servers of a\n"
-    "volume in use: see 'farpage servers add --help'.\n"
+    "volume in use: see 'farpage servers add --help'. 'drain' empties a\n"
+    "server, whatever volumes it has: see 'farpage servers drain --help'.\n"
     "\n"
     "      --json   print JSON\n"
     "      --help, --version\n";
@@ -44,16 +47,28 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
+/* The replies of one server. */
+struct answer {
+  struct fp_hello_reply hello;
+  struct fp_stat_reply stat;
+  struct fp_drain_reply drain;
+};
+
 static int
-ask (const struct fp_addr *addr, struct fp_stat_reply *stat,
-     struct fp_hello_reply *hello, struct fp_error *error)
+ask (const struct fp_addr *addr, struct answer *a, struct fp_error *error)
 {
+  const struct fp_drain_req look = { .action = FP_DRAIN_LOOK };
+  uint64_t deadline = fp_deadline_in_ms (ASK_MS);
   struct fp_ctl *c;
-  int r = ask_begin (&c, addr, hello, error);
+  int r = ask_begin (&c, addr, &a->hello, error);
 
   if (r < 0)
     return r;
-  r = ask_why (c, fp_ctl_stat (c, stat, fp_deadline_in_ms (ASK_MS)), error);
+  a->drain = (struct fp_drain_reply) { .drains = false };
+  r = fp_ctl_stat (c, &a->stat, deadline);
+  if (r == 0 && (a->hello.features & FP_FEATURE_DRAIN))
+    r = fp_ctl_drain (c, &look, &a->drain, deadline);
+  r = ask_why (c, r, error);
   ask_end (c);
   return r;
 }
@@ -88,9 +103,10 @@ held_how (const struct fp_stat_session *e)
 }
 
 static void
-print_server (const char *addr, const struct fp_stat_reply *s,
-              const struct fp_hello_reply *h)
+print_server (const char *addr, const struct answer *a)
 {
+  const struct fp_stat_reply *s = &a->stat;
+  const struct fp_drain_reply *d = &a->drain;
   char total[FP_SIZE_STR_MAX], slab[FP_SIZE_STR_MAX], set[64], since[32];
   char free_size[FP_SIZE_STR_MAX], lent[FP_SIZE_STR_MAX];
   struct tm tm;
@@ -107,11 +123,19 @@ print_server (const char *addr, const struct fp_stat_reply *s,
     printf (", %" PRIu64 " slabs being scrubbed", s->scrubbing);
   if (s->unpopulated)
     printf (", %" PRIu64 " slabs not populated yet", s->unpopulated);
-  printf ("; offers %s%s\n", transports (h->transports, set),
+  printf ("; offers %s%s\n", transports (a->hello.transports, set),
           s->stopping ? "; STOPPING" : "");
   if (s->insecure)
     printf ("  INSECURE: without TLS, anyone who can reach it can use it\n");
-  if (s->pressed)
+  if (d->drains && d->moving + d->stuck + d->kept == 0)
+    printf ("  DRAINED: it lends nothing, and has nothing\n");
+  else if (d->drains)
+    printf ("  DRAINING: it lends nothing; slabs left: %" PRIu64
+            " that clients move away, %" PRIu64
+            " without room on other servers, %" PRIu64
+            " of volumes that no client has attached to write\n",
+            d->moving, d->stuck, d->kept);
+  else if (s->pressed)
     printf ("  PRESSED: its host is short of memory: it lends nothing now, "
             "and wants %" PRIu64 " slabs back\n",
             s->wanted);
@@ -136,9 +160,9 @@ print_server (const char *addr, const struct fp_stat_reply *s,
 }
 
 static struct json_object *
-server_to_json (const char *addr, const struct fp_stat_reply *s,
-                const struct fp_hello_reply *h)
+server_to_json (const char *addr, const struct answer *a)
 {
+  const struct fp_stat_reply *s = &a->stat;
   struct json_object *o = json_object_new_object ();
   struct json_object *sessions = json_object_new_array (), *e;
   char uuid[FP_UUID_STR_MAX], set[64];
@@ -148,7 +172,7 @@ server_to_json (const char *addr, const struct fp_stat_reply *s,
   json_add_str (o, "addr", addr);
   json_add_str (o, "name", s->name);
   json_add_str (o, "uuid", uuid);
-  json_add_str (o, "transports", transports (h->transports, set));
+  json_add_str (o, "transports", transports (a->hello.transports, set));
   json_add_num (o, "slab_size", s->slab_size);
   json_add_num (o, "slabs_total", s->total);
   json_add_num (o, "slabs_free", s->free);
@@ -156,8 +180,9 @@ server_to_json (const char *addr, const struct fp_stat_reply *s,
   json_add_num (o, "slabs_scrubbing", s->scrubbing);
   json_add_num (o, "slabs_unpopulated", s->unpopulated);
   json_add_num (o, "uptime_s", s->uptime_s);
-  json_add_num (o, "lease_ms", h->lease_ms);
+  json_add_num (o, "lease_ms", a->hello.lease_ms);
   json_add_bool (o, "stopping", s->stopping);
+  json_add_bool (o, "draining", a->drain.drains);
   json_add_bool (o, "pressed", s->pressed);
   json_add_bool (o, "insecure", s->insecure);
   json_add_num (o, "slabs_wanted", s->wanted);
@@ -180,7 +205,7 @@ server_to_json (const char *addr, const struct fp_stat_reply *s,
   return o;
 }
 
-static const char *const words[] = { "add", "remove" };
+static const char *const words[] = { "add", "drain", "remove" };
 
 /* Return a hint, or "".  A host may have any name, so this guess at a mistyped
  * command is only for when there is no such host.
@@ -199,8 +224,7 @@ or_meant (const char *first, char buf[64])
 static int
 show (char *argv[], int n, bool json)
 {
-  static struct fp_stat_reply stat;
-  static struct fp_hello_reply hello;
+  static struct answer a;
   struct json_object *o = json_object_new_object ();
   struct json_object *list = json_object_new_array ();
   int i, status = EXIT_SUCCESS;
@@ -214,13 +238,13 @@ show (char *argv[], int n, bool json)
   for (i = 0; i < n; i++) {
     /* The caller has checked that it parses. */
     if (fp_addr_parse (&addr, argv[i], &parse_why) < 0 ||
-        ask (&addr, &stat, &hello, &error) < 0)
+        ask (&addr, &a, &error) < 0)
       status = say_error ("servers: %s: %s%s", argv[i], error.text,
                           i == 0 ? or_meant (argv[i], meant) : "");
     else if (json)
-      json_object_array_add (list, server_to_json (argv[i], &stat, &hello));
+      json_object_array_add (list, server_to_json (argv[i], &a));
     else
-      print_server (argv[i], &stat, &hello);
+      print_server (argv[i], &a);
   }
   if (json)
     json_print (o);
@@ -240,6 +264,8 @@ cmd_servers (int argc, char *argv[])
 
   if (argc > 1 && servers_is_change (argv[1]))
     return servers_change (argc - 1, argv + 1);
+  if (argc > 1 && strcmp (argv[1], "drain") == 0)
+    return servers_drain (argc - 1, argv + 1);
   while ((c = getopt_long (argc, argv, "hV", long_options, NULL)) != -1) {
     if (common_option (c, "servers", help, &status))
       return status;

@@ -67,10 +67,12 @@ struct fp_drain_status {
   char why[FP_STATUS_REASON_MAX]; /* reason for no progress, or "" */
 };
 
-/* Reclaim: a server whose host is short of memory asks for slabs back.  The
- * least recently used extents go to other servers, if they have room.
+/* Reclaim: a server whose host is short of memory, or that is being drained,
+ * asks for slabs back.  The least recently used extents go to other servers,
+ * if they have room.
  */
 struct fp_reclaim_status {
+  bool draining;                  /* the server as a whole */
   uint64_t wanted;                /* slabs that it still asks for */
   uint64_t reclaimed;             /* extents moved because of that, ever */
   char why[FP_STATUS_REASON_MAX]; /* reason for no progress, or "" */

@@ -233,9 +233,12 @@ log_reclaim (const struct fp_server_status *s, bool *wanted, bool *stuck)
 
   if (g->wanted > 0 && !*wanted)
     fp_log (FP_LOG_INFO,
-            "server %s: its host is short of memory: it asked for %" PRIu64
+            "server %s: %s: it asked for %" PRIu64
             " slabs back; moving extents to other servers",
-            s->addr, g->wanted);
+            s->addr,
+            g->draining ? "it is being drained"
+                        : "its host is short of memory",
+            g->wanted);
   if (g->why[0] != '\0' && !*stuck)
     fp_log (FP_LOG_WARN,
             "server %s: it asked for %" PRIu64 " slabs back, which cannot be "

@@ -40,9 +40,8 @@ note (struct fp_migrate *m, unsigned server, const char *why)
   snprintf (m->drains[server].why, sizeof m->drains[server].why, "%s", why);
 }
 
-/* Count the slabs that each server has free for moves.  Return the sum. */
-static uint64_t
-look_for_room (struct fp_engine *e, uint64_t room[FP_MAX_SERVERS])
+uint64_t
+migrate_look_for_room (struct fp_engine *e, uint64_t room[FP_MAX_SERVERS])
 {
   uint64_t sum = 0;
 
@@ -61,15 +60,6 @@ look_for_room (struct fp_engine *e, uint64_t room[FP_MAX_SERVERS])
     sum += room[i];
   }
   return sum;
-}
-
-int
-migrate_choose (struct fp_engine *e, uint64_t i)
-{
-  uint64_t room[FP_MAX_SERVERS];
-
-  look_for_room (e, room);
-  return fp_allocator_choose (e->allocator, i, room);
 }
 
 /* Find the next extent on that server that can be moved now. */
@@ -106,6 +96,8 @@ migrate_reason (int r)
   case -ENOSPC:
   case -ENOMEM:
     return "the other servers have no room now";
+  case -EROFS:
+    return "the volume is frozen or read-only";
   default:
     return strerror (-r);
   }
@@ -135,14 +127,16 @@ look_after (struct fp_migrate *m, unsigned server)
 static bool
 drain (struct fp_migrate *m, unsigned server)
 {
-  uint64_t i;
+  uint64_t i, room[FP_MAX_SERVERS];
   int to, r;
 
   if (!next_extent (m, server, &i)) {
     look_after (m, server);
     return false;
   }
-  to = migrate_choose (m->e, i);
+  migrate_look_for_room (m->e, room);
+  to = fp_allocator_choose (m->e->allocator, i, room);
+  fp_peer_cannot_move (m->e->peers->at[server], to < 0);
   if (to < 0)
     r = -ENOSPC;
   else {
@@ -214,7 +208,7 @@ check_others (struct fp_migrate *m, unsigned i, struct fp_error *error)
     return fp_fail (error, -EBUSY,
                     "%s is the last server of this volume that is not drained",
                     addr);
-  has = look_for_room (e, room);
+  has = migrate_look_for_room (e, room);
   if (has >= need)
     return 0;
   fp_format_size ((need - has) * e->p->slab_size, missing);

@@ -127,8 +127,11 @@ void migrate_pause (struct fp_migrate *m, unsigned ms);
 
 /* drain.c: for the migration thread */
 bool migrate_drain_next (struct fp_migrate *m);
-/* Return a server to move extent i to, or -1 if none has room. */
-int migrate_choose (struct fp_engine *e, uint64_t i);
+/* Count the slabs that each server has free for moves, as fp_allocator_choose
+ * takes them.  Return the sum.
+ */
+uint64_t migrate_look_for_room (struct fp_engine *e,
+                                uint64_t room[FP_MAX_SERVERS]);
 /* Return the reason for people; "" = another try may do. */
 const char *migrate_reason (int r);
 #define MIGRATE_FAILED_MS 100 /* before the next extent, or label */

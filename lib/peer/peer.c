@@ -287,10 +287,13 @@ ping (struct fp_peer *peer)
   unsigned ms =
       FP_MAX (peer->s.hello.lease_ms / 2, peer->peers->p->timeout_ms);
   uint64_t asked = fp_boot_ns ();
+  struct fp_ping q = { .stuck = atomic_load (&peer->stuck) };
   int r;
 
   (void) peer_soon (peer); /* a sound donor answers PING soon */
-  r = fp_ctl_ping (peer->s.ctl, &reply, fp_deadline_in_ms (ms));
+  r = fp_ctl_ping (peer->s.ctl,
+                   peer->s.hello.features & FP_FEATURE_DRAIN ? &q : NULL,
+                   &reply, fp_deadline_in_ms (ms));
   if (r < 0)
     return r;
   peer_renewed (peer, asked);
@@ -298,6 +301,7 @@ ping (struct fp_peer *peer)
   peer->slabs_total = reply.slabs_total;
   peer->slabs_free = reply.stopping ? 0 : reply.slabs_free;
   peer->wanted = reply.wanted;
+  peer->draining = reply.stopping;
   return 0;
 }
 

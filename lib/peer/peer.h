@@ -113,6 +113,7 @@ void fp_peer_place (struct fp_peer *peer, uint64_t i);
 struct fp_peer_room {
   uint64_t free;     /* slabs, as the donor last reported */
   uint64_t wanted;   /* slabs that the donor wants back and still misses */
+  bool draining;     /* the donor is being drained */
   unsigned extents;  /* extents that wait for memory here */
   bool mute;         /* some were withdrawn, and the donor was silent since */
   bool distrusted;   /* see fp_peer_distrust */
@@ -127,6 +128,10 @@ bool fp_peer_room (struct fp_peer *peer, struct fp_peer_room *room);
  * would be given twice, until the donor reports what is missing then.
  */
 void fp_peer_reclaimed (struct fp_peer *peer);
+/* Note whether nothing that the donor asks for can be moved.  The next PING
+ * says so.
+ */
+void fp_peer_cannot_move (struct fp_peer *peer, bool stuck);
 /* Take back the entries that wait for memory here and for which may_go
  * returns true.  They are the allocator's again, linked by next_wanted;
  * return the first.  may_go is called with the peer's lock held, and takes no

@@ -111,6 +111,7 @@ struct fp_peer {
   _Atomic bool mute;     /* see struct fp_peer_room */
   _Atomic bool sweep;    /* the donor holds slabs that we do not use */
   _Atomic bool lost_any; /* the donor held an extent that is LOST */
+  _Atomic bool stuck;    /* see fp_peer_cannot_move */
 
   pthread_mutex_t lock; /* protects what follows, up to "Owned by" */
   pthread_cond_t cond;  /* a call is done, or the state changed */
@@ -136,6 +137,7 @@ struct fp_peer {
   struct fp_uuid server;
   char why[FP_STATUS_REASON_MAX];
   uint64_t slabs_total, slabs_free, wanted, reconnects;
+  bool draining; /* see struct fp_peer_room */
 
   /* When the last answered message was sent, by fp_mono_ns as asks_ns. */
   _Atomic uint64_t proof_ns;

@@ -34,6 +34,7 @@ fp_peer_renew (struct fp_peer *peer, const struct fp_addr *addr,
   peer->control = NULL;
   peer->name[0] = peer->why[0] = '\0';
   peer->slabs_total = peer->slabs_free = peer->wanted = peer->reconnects = 0;
+  peer->draining = false;
   peer->made = peer->anew = false;
   peer->stage = STAGE_NEW;
   peer->after = FP_SERVER_DOWN;
@@ -43,6 +44,7 @@ fp_peer_renew (struct fp_peer *peer, const struct fp_addr *addr,
   atomic_store (&peer->mute, false);
   atomic_store (&peer->sweep, false);
   atomic_store (&peer->lost_any, false);
+  atomic_store (&peer->stuck, false);
   fp_lease_reset (peer->peers->lease, peer->index);
   atomic_store (&peer->learn_until_ns, 0);
   atomic_store (&peer->down_ns, 0);

@@ -66,6 +66,7 @@ fp_peer_room (struct fp_peer *peer, struct fp_peer_room *room)
   FP_LOCK_SCOPE (&peer->lock);
   room->free = peer->slabs_free;
   room->wanted = peer->wanted;
+  room->draining = peer->draining;
   room->extents = peer->nr_want + peer->nr_batch;
   room->held = atomic_load (&peer->extents);
   room->mute = atomic_load (&peer->mute);
@@ -85,6 +86,12 @@ fp_peer_reclaimed (struct fp_peer *peer)
 {
   FP_LOCK_SCOPE (&peer->lock);
   peer->wanted -= peer->wanted > 0;
+}
+
+void
+fp_peer_cannot_move (struct fp_peer *peer, bool stuck)
+{
+  atomic_store (&peer->stuck, stuck);
 }
 
 uint32_t

@@ -510,6 +510,7 @@ come_up (struct fp_peer *peer, struct fp_error *error)
     peer->slabs_total = peer->s.hello.slabs_total;
     peer->slabs_free = peer->s.hello.slabs_free;
     peer->wanted = 0;
+    peer->draining = false;
     peer->why[0] = '\0';
     if (peer->session++ > 0)
       peer->reconnects++;

@@ -78,6 +78,7 @@ fp_msg_name (unsigned type)
     NAMED (VOLUMES);
     NAMED (TOKEN);
     NAMED (JOIN);
+    NAMED (DRAIN);
   default:
     return "unknown message";
   }

@@ -109,6 +109,7 @@ fp_enc_hello_reply (struct fp_writer *w, const struct fp_hello_reply *m)
 int
 fp_dec_hello_reply (struct fp_reader *r, struct fp_hello_reply *m)
 {
+  const uint64_t reply_features = FP_FEATURE_AHEAD | FP_FEATURE_DRAIN;
   bool ok = true;
 
   m->version = fp_get_u16 (r);
@@ -128,7 +129,7 @@ fp_dec_hello_reply (struct fp_reader *r, struct fp_hello_reply *m)
   }
   return verdict (r, ok && m->version >= 1 &&
                          (m->transports & ~FP_TRANSPORT_WIRE_MASK) == 0 &&
-                         (m->features & ~(uint64_t) FP_FEATURE_AHEAD) == 0 &&
+                         (m->features & ~reply_features) == 0 &&
                          fp_name_ok (m->name) && slab_size_ok (m->slab_size) &&
                          m->slabs_free <= m->slabs_total && m->lease_ms > 0);
 }
@@ -339,6 +340,19 @@ fp_dec_zero (struct fp_reader *r, struct fp_zero *m)
 }
 
 void
+fp_enc_ping (struct fp_writer *w, const struct fp_ping *m)
+{
+  fp_put_bool (w, m->stuck);
+}
+
+int
+fp_dec_ping (struct fp_reader *r, struct fp_ping *m)
+{
+  m->stuck = fp_get_bool (r);
+  return verdict (r, true);
+}
+
+void
 fp_enc_ping_reply (struct fp_writer *w, const struct fp_ping_reply *m)
 {
   fp_put_u64 (w, m->slabs_total);
@@ -439,6 +453,38 @@ fp_dec_stat_reply (struct fp_reader *r, struct fp_stat_reply *m)
   return verdict (r, ok && fp_name_ok (m->name) &&
                          slab_size_ok (m->slab_size) &&
                          m->nr_all >= m->nr_sessions);
+}
+
+void
+fp_enc_drain_req (struct fp_writer *w, const struct fp_drain_req *m)
+{
+  fp_put_u32 (w, m->action);
+}
+
+int
+fp_dec_drain_req (struct fp_reader *r, struct fp_drain_req *m)
+{
+  m->action = fp_get_u32 (r);
+  return verdict (r, m->action <= FP_DRAIN_CANCEL);
+}
+
+void
+fp_enc_drain_reply (struct fp_writer *w, const struct fp_drain_reply *m)
+{
+  fp_put_bool (w, m->drains);
+  fp_put_u64 (w, m->moving);
+  fp_put_u64 (w, m->stuck);
+  fp_put_u64 (w, m->kept);
+}
+
+int
+fp_dec_drain_reply (struct fp_reader *r, struct fp_drain_reply *m)
+{
+  m->drains = fp_get_bool (r);
+  m->moving = fp_get_u64 (r);
+  m->stuck = fp_get_u64 (r);
+  m->kept = fp_get_u64 (r);
+  return verdict (r, true);
 }
 
 void

@@ -93,7 +93,9 @@ enum fp_msg_type {
 
   FP_MSG_TOKEN = 19, /* ask for the token of the next data connection */
 
-  FP_MSG_JOIN = 20 /* fetch the key of the user that a join token names */
+  FP_MSG_JOIN = 20, /* fetch the key of the user that a join token names */
+
+  FP_MSG_DRAIN = 21 /* ask all clients of the server for all its slabs */
 };
 #define FP_MSG_REPLY 0x8000
 
@@ -303,11 +305,41 @@ struct fp_zero {
   uint64_t length;
 };
 
-struct fp_ping_reply { /* the request is empty */
+/* In HELLO: the client says in PING whether it can move what the server asks
+ * for.  In the reply: the server knows that, and DRAIN.
+ */
+#define FP_FEATURE_DRAIN 4u
+
+/* Sent only to a server with FP_FEATURE_DRAIN; else the request is empty. */
+struct fp_ping {
+  bool stuck; /* the other servers have no room for what is asked for */
+};
+
+struct fp_ping_reply {
   uint64_t slabs_total;
   uint64_t slabs_free;
-  bool stopping;
+  bool stopping;   /* or is being drained: it lends nothing */
   uint64_t wanted; /* slabs of this session that the server wants back */
+};
+
+enum fp_drain_action {
+  FP_DRAIN_LOOK = 0,  /* change nothing */
+  FP_DRAIN_BEGIN = 1, /* lend nothing, and ask for all slabs */
+  FP_DRAIN_CANCEL = 2
+};
+
+/* Sent only to a server with FP_FEATURE_DRAIN. */
+struct fp_drain_req {
+  uint32_t action; /* enum fp_drain_action */
+};
+
+/* State after that action. */
+struct fp_drain_reply {
+  bool drains;
+  /* Lent slabs: their client can move them; it has no room for them elsewhere;
+   * no client that may write has them.
+   */
+  uint64_t moving, stuck, kept;
 };
 
 struct fp_bye { /* the reply is empty */
@@ -469,9 +501,12 @@ FP_MESSAGE (grants);
 FP_MESSAGE (labels);
 FP_MESSAGE (release);
 FP_MESSAGE (zero);
+FP_MESSAGE (ping);
 FP_MESSAGE (ping_reply);
 FP_MESSAGE (bye);
 FP_MESSAGE (stat_reply);
+FP_MESSAGE (drain_req);
+FP_MESSAGE (drain_reply);
 FP_MESSAGE (token_req);
 FP_MESSAGE (token);
 FP_MESSAGE (join_reply);

@@ -238,13 +238,12 @@ static const struct fp_field server_fields[] = {
     METRIC ("farpage_server_errors_total", "Transfers that failed.") },
   { FIELD (NUMBER, "slabs_wanted", reclaim.wanted),
     METRIC ("farpage_server_slabs_asked_back",
-            "Slabs that the server wants back, as its host is short of "
-            "memory.") },
+            "Slabs that the server wants back.") },
   { FIELD (NUMBER, "extents_reclaimed", reclaim.reclaimed),
     METRIC ("farpage_server_extents_reclaimed_total",
-            "Extents that moved away, as the server's host was short of "
-            "memory.") },
+            "Extents that moved away, as the server wanted slabs back.") },
   { FIELD (TEXT, "wanted_why", reclaim.why) },
+  { FIELD (BOOL, "server_draining", reclaim.draining) },
   { FIELD (BOOL, "current", current),
     METRIC ("farpage_server_current",
             "1: the server has missed no change of the volume's metadata.") },

@@ -46,6 +46,7 @@ static const struct {
   [FP_MSG_VOLUMES] = { ctl_volumes, READY | OPEN, false },
   [FP_MSG_TOKEN] = { ctl_token, READY | OPEN, false },
   [FP_MSG_JOIN] = { ctl_join, FRESH, false },
+  [FP_MSG_DRAIN] = { ctl_drain, READY | OPEN, false },
 };
 
 /* Return true if the connection must use TLS, but does not. */

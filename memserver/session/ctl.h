@@ -27,6 +27,8 @@ ctl_handler ctl_hello, ctl_open, ctl_ping, ctl_bye, ctl_token, ctl_join,
 ctl_handler ctl_list, ctl_grant, ctl_label, ctl_release, ctl_zero;
 /* ctl_stat.c */
 ctl_handler ctl_stat;
+/* drain.c */
+ctl_handler ctl_drain;
 /* ctl_volumes.c */
 ctl_handler ctl_lookup, ctl_members, ctl_map, ctl_map_read, ctl_map_write,
     ctl_delete, ctl_volumes;

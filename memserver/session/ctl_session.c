@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "memserver/session/ctl.h"
 #include "memserver/session/data.h"
+#include "memserver/session/drain.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/rdma.h"
 #include "memserver/session/session.h"
@@ -69,7 +70,7 @@ ctl_hello (struct call *call)
   if (r < 0)
     return r;
   s->transports = p.transports;
-  p.features = q.features & FP_FEATURE_AHEAD;
+  p.features = q.features & (FP_FEATURE_AHEAD | FP_FEATURE_DRAIN);
   p.server = all->uuid;
   snprintf (p.name, sizeof p.name, "%s", all->name);
   p.slab_size = pool_slab_size (all->pool);
@@ -459,15 +460,19 @@ ctl_ping (struct call *call)
 {
   const struct sessions *all = call->session->sessions;
   const struct guard_room room = guard_room (call->session);
-  struct fp_ping_reply p = { .slabs_total = FP_MIN (
-                                 (uint64_t) pool_count (all->pool).total,
-                                 room.total),
-                             .slabs_free = guard_free (call->session),
-                             .stopping = all->stopping,
-                             .wanted = sessions_share (all, call->session) };
+  struct fp_ping_reply p = {
+    .slabs_total =
+        FP_MIN ((uint64_t) pool_count (all->pool).total, room.total),
+    .slabs_free = guard_free (call->session),
+    .stopping = all->stopping || all->drain != DRAIN_NOT,
+    .wanted = drain_share (all, call->session)
+  };
+  struct fp_ping q = { .stuck = false };
 
-  if (!fp_reader_done (&call->in))
+  /* A client without FP_FEATURE_DRAIN sends nothing. */
+  if (call->header->length > 0 && fp_dec_ping (&call->in, &q) < 0)
     return -EPROTO;
+  call->session->stuck = q.stuck;
   fp_enc_ping_reply (&call->out, &p);
   return 0;
 }

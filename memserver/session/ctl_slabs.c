@@ -282,8 +282,11 @@ ctl_grant (struct call *call)
 
   if (r < 0)
     return r;
-  if (all->stopping)
+  if (all->stopping || all->drain == DRAIN_LAST)
     return ctl_fail (call, -ESHUTDOWN, "this server is stopping");
+  if (all->drain != DRAIN_NOT)
+    return ctl_fail (call, -ENOSPC,
+                     "this server is being drained: it lends nothing");
   r = check_keys (call);
   if (r == 0)
     r = guard_grant (call, q.ahead);

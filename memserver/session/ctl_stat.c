@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "memserver/session/ctl.h"
+#include "memserver/session/drain.h"
 #include "memserver/session/guard.h"
 #include "memserver/session/session.h"
 #include "memserver/store/record.h"
@@ -78,7 +79,7 @@ ctl_stat (struct call *call)
     .stopping = all->stopping,
     .pressed = pool_is_pressed (all->pool),
     .insecure = all->insecure,
-    .wanted = all->wanted,
+    .wanted = drain_asked (all),
     .returned = counts.given,
   };
 

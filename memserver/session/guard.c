@@ -334,6 +334,8 @@ guard_free (const struct session *s)
   const struct guard_room room = guard_room (s);
   uint64_t left = room.left, ready = pool_lendable (all->pool);
 
+  if (all->drain != DRAIN_NOT)
+    return 0;
   if (left != UINT64_MAX)
     left = FP_MIN (left + records_reclaimable (all->records, payer (s)),
                    room.total);

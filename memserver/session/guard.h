@@ -97,7 +97,8 @@ struct guard_room {
 struct guard_room guard_room (const struct session *s);
 
 /* Return how many slabs the session could be granted: now, once they are
- * scrubbed, or in place of orphans.
+ * scrubbed, or in place of orphans.  A server that is being drained grants
+ * none.
  */
 uint64_t guard_free (const struct session *s);
 

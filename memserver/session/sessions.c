@@ -88,25 +88,3 @@ sessions_of_origin (const struct sessions *all, const struct origin *origin,
   }
   return n;
 }
-
-/* ---- memory pressure ---- */
-
-/* The part is in proportion to the session's slabs, and at least 1.  So a
- * client that can move slabs elsewhere is asked until the host has enough,
- * whatever the others do.
- */
-uint32_t
-sessions_share (const struct sessions *all, const struct session *asks)
-{
-  uint64_t wanted = all->wanted, slabs = 0, own;
-  const struct session *s;
-
-  if (wanted == 0 || !asks->record || asks->record->nr_slabs == 0)
-    return 0;
-  TAILQ_FOREACH (s, &all->list, entry)
-  if (s->record)
-    slabs += s->record->nr_slabs;
-  own = asks->record->nr_slabs;
-  slabs = FP_MAX (slabs, own);
-  return (uint32_t) ((wanted * own - 1) / slabs + 1);
-}

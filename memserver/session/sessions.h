@@ -2,9 +2,9 @@
 /* sessions.h - all sessions of this server, and the limits on them.
  *
  * The server embeds one, zeroed, and sets the first fields before it accepts a
- * connection.  Only `wanted` changes later, and access_reread.c replaces
- * `access`.  The server frees what they point to, and rdma.  Other threads
- * read mailbox, pool and access_file.
+ * connection.  Only `wanted` and `drain` change later (pressure.c, drain.c),
+ * and access_reread.c replaces `access`.  The server frees what they point to,
+ * and rdma.  Other threads read mailbox, pool and access_file.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's, except sessions_poke.
@@ -50,12 +50,19 @@ struct records;
 struct session;
 TAILQ_HEAD (session_list, session);
 
+/* See drain.h. */
+enum drain {
+  DRAIN_NOT,
+  DRAIN_ASKED, /* until it is cancelled */
+  DRAIN_LAST   /* the server stops afterwards */
+};
+
 /* Numbers since the start. */
 struct sessions_counts {
   uint64_t sessions;
-  uint64_t granted, released;         /* slabs */
-  uint64_t requests[FP_MSG_JOIN + 1]; /* answered, by type; 0: unknown */
-  uint64_t refused[FP_STATUS_IO + 1]; /* answered with an error, by status */
+  uint64_t granted, released;          /* slabs */
+  uint64_t requests[FP_MSG_DRAIN + 1]; /* answered, by type; 0: unknown */
+  uint64_t refused[FP_STATUS_IO + 1];  /* answered with an error, by status */
 };
 
 struct sessions {
@@ -70,7 +77,8 @@ struct sessions {
   const char *name;        /* name of this server */
   uint64_t start_ns;
   bool insecure;   /* other machines can connect without TLS */
-  uint32_t wanted; /* slabs that clients are asked to move elsewhere */
+  uint32_t wanted; /* slabs that this host needs back from clients */
+  enum drain drain;
 
   struct rdma *rdma;            /* NULL: RDMA listens nowhere */
   struct access_reread *reread; /* NULL until the first reread */
@@ -131,8 +139,5 @@ bool sessions_shed (struct sessions *all);
  */
 unsigned sessions_of_origin (const struct sessions *all,
                              const struct origin *origin, unsigned *nr_data);
-
-/* Return this session's part of the slabs wanted. */
-uint32_t sessions_share (const struct sessions *all, const struct session *s);
 
 #endif /* MEMSERVER_SESSIONS_H */

@@ -112,6 +112,8 @@ ask (struct fp_ctl *c, unsigned type)
   const struct fp_release release = { .count = 1 };
   const struct fp_zero zero = { .length = 512 };
   const struct fp_bye bye = { .discard = true };
+  const struct fp_ping ping = { .stuck = true };
+  const struct fp_drain_req drain = { .action = FP_DRAIN_BEGIN };
   const struct fp_hello hello = { .version_min = FP_VERSION,
                                   .version_max = FP_VERSION,
                                   .name = "fuzz" };
@@ -137,6 +139,7 @@ ask (struct fp_ctl *c, unsigned type)
     struct fp_volumes volumes;
     struct fp_token token;
     struct fp_join_reply join;
+    struct fp_drain_reply drain;
   } p;
   const struct fp_volumes_req volumes = { .start = 0 };
   const struct fp_token_req token = { .lane = 1 };
@@ -159,7 +162,9 @@ ask (struct fp_ctl *c, unsigned type)
   case FP_MSG_ZERO:
     return fp_ctl_zero (c, &zero, never);
   case FP_MSG_PING:
-    return fp_ctl_ping (c, &p.ping, never);
+    return fp_ctl_ping (c, &ping, &p.ping, never);
+  case FP_MSG_DRAIN:
+    return fp_ctl_drain (c, &drain, &p.drain, never);
   case FP_MSG_BYE:
     return fp_ctl_bye (c, &bye, never);
   case FP_MSG_STAT:

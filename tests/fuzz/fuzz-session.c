@@ -240,6 +240,7 @@ check_reply (struct client *peer, const struct fp_header *h,
     struct fp_map_words words;
     struct fp_volumes volumes;
     struct fp_token token;
+    struct fp_drain_reply drain;
   } p;
   char reason[FP_REASON_MAX + 1];
   struct fp_reader r;
@@ -272,6 +273,9 @@ check_reply (struct client *peer, const struct fp_header *h,
     break;
   case FP_MSG_PING:
     e = fp_dec_ping_reply (&r, &p.ping);
+    break;
+  case FP_MSG_DRAIN:
+    e = fp_dec_drain_reply (&r, &p.drain);
     break;
   case FP_MSG_STAT:
     e = fp_dec_stat_reply (&r, &p.stat);

@@ -77,6 +77,10 @@ static const struct fp_zero zero = { .slab = 0,
 static const struct fp_ping_reply ping_reply = { .slabs_total = 4,
                                                  .slabs_free = 3,
                                                  .wanted = 1 };
+static const struct fp_ping ping = { .stuck = true };
+static const struct fp_drain_req drain_req = { .action = FP_DRAIN_BEGIN };
+static const struct fp_drain_reply drain_reply = { .drains = true,
+                                                   .moving = 1 };
 static const struct fp_bye bye = { .discard = true };
 static const struct fp_stat_reply stat_reply = {
   .name = "donor-1",
@@ -148,6 +152,12 @@ sample_request (unsigned type, unsigned transport, uint8_t *out)
   case FP_MSG_ZERO:
     fp_enc_zero (&w, &zero);
     break;
+  case FP_MSG_PING:
+    fp_enc_ping (&w, &ping);
+    break;
+  case FP_MSG_DRAIN:
+    fp_enc_drain_req (&w, &drain_req);
+    break;
   case FP_MSG_BYE:
     fp_enc_bye (&w, &bye);
     break;
@@ -178,7 +188,7 @@ sample_request (unsigned type, unsigned transport, uint8_t *out)
   case FP_MSG_VOLUMES:
     fp_enc_volumes_req (&w, &volumes_req);
     break;
-  default: /* PING, STAT: empty */
+  default: /* STAT: empty */
     break;
   }
   FUZZ_CHECK (fp_writer_ok (&w));
@@ -228,6 +238,9 @@ sample_reply (unsigned type, uint8_t *out)
     break;
   case FP_MSG_JOIN:
     fp_enc_join_reply (&w, &join_reply);
+    break;
+  case FP_MSG_DRAIN:
+    fp_enc_drain_reply (&w, &drain_reply);
     break;
   default: /* the others are empty */
     break;

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #define SAMPLE_SLAB (UINT64_C (1) << 16) /* bytes, of the volume in OPEN */
-#define SAMPLE_TYPES 20u                 /* FP_MSG_HELLO .. FP_MSG_JOIN */
+#define SAMPLE_TYPES 21u                 /* FP_MSG_HELLO .. FP_MSG_DRAIN */
 
 /* Write the body of a request or a reply to out, of FP_BODY_MAX bytes.  Return
  * its size: some are empty.  transport is for OPEN.

@@ -194,7 +194,7 @@ grant_all (void)
       return r;
     if (r == 0)
       continue;
-    r = fp_ctl_ping (ctl, &p, deadline ());
+    r = fp_ctl_ping (ctl, NULL, &p, deadline ());
     if (r < 0)
       return r;
     if (p.slabs_free == 0)
@@ -340,7 +340,7 @@ wait_wanted (unsigned long n)
   int r = 0;
 
   while (r == 0 && !fp_deadline_passed (end)) {
-    r = fp_ctl_ping (ctl, &p, end);
+    r = fp_ctl_ping (ctl, NULL, &p, end);
     if (r == 0 && p.wanted == n)
       return 0;
     poll (NULL, 0, 20);
@@ -500,7 +500,7 @@ do_word (const char *word)
   if (IS ("data-as"))
     return connection_as ((unsigned) n);
   if (IS ("ping"))
-    return fp_ctl_ping (ctl, &pong, deadline ());
+    return fp_ctl_ping (ctl, NULL, &pong, deadline ());
   if (IS ("wait-wanted"))
     return wait_wanted (n);
   if (IS ("stat"))

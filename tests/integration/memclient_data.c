@@ -24,7 +24,7 @@ stay (void)
 {
   struct fp_ping_reply p;
 
-  return fp_ctl_ping (ctl, &p, deadline ());
+  return fp_ctl_ping (ctl, NULL, &p, deadline ());
 }
 
 /* Get the proof for a data connection of this lane: a new token. */

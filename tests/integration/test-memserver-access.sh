@@ -127,6 +127,12 @@ for text in a-1 client=theirs; do
     grep -q -e "$text" "$tmp/admin.out" || { cat "$tmp/admin.out"; fail "admin does not see $text"; }
 done
 go_on theirs
+# Only an admin may drain the server.
+status=0
+farpage servers drain "$tcp" "tls-psk=$tmp/alice" >"$tmp/out" 2>&1 || status=$?
+[ $status = 1 ] || fail "alice drains: $(cat "$tmp/out")"
+grep -q 'admin = yes' "$tmp/out" || fail "$(cat "$tmp/out")"
+farpage servers drain --cancel "$unix" | grep -q 'lends again' || fail "an admin may not"
 
 # ---- delete, take over ----
 

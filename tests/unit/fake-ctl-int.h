@@ -34,9 +34,10 @@ struct fake_server {
   bool stingy, barred;
   /* Lane that gets no token, counted from 1; 0: none. */
   unsigned stingy_to;
-  bool held;       /* by a client outside this process */
-  unsigned wanted; /* slabs; it lends none while not 0 */
-  uint64_t epoch;  /* counts the times the volume was opened */
+  bool held;           /* by a client outside this process */
+  unsigned wanted;     /* slabs; it lends none while not 0 */
+  bool leaving, stuck; /* being drained; as the client said last */
+  uint64_t epoch;      /* counts the times the volume was opened */
   struct fp_uuid volume;
   struct fp_uuid uuid; /* a new one each time it starts empty */
   struct fp_open opened;

@@ -254,6 +254,20 @@ fake_server_want (struct fake_server *s, unsigned slabs)
   s->wanted = slabs;
 }
 
+void
+fake_server_drain (struct fake_server *s, bool on)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  s->leaving = on;
+}
+
+bool
+fake_server_is_stuck (struct fake_server *s)
+{
+  FP_LOCK_SCOPE (&fake_lock);
+  return s->stuck;
+}
+
 /* ---- the functions of ctl_channel.h ---- */
 
 int
@@ -460,7 +474,7 @@ fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
     memset (p, 0, sizeof *p);
     p->version = FP_VERSION;
     p->transports = FP_TRANSPORT_FAKE;
-    p->features = q->features & FP_FEATURE_AHEAD;
+    p->features = q->features & (FP_FEATURE_AHEAD | FP_FEATURE_DRAIN);
     strcpy (p->name, "fake");
     p->server = s->uuid;
     p->slab_size = s->slab_size;
@@ -679,7 +693,8 @@ fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q, uint64_t deadline_ns)
 }
 
 int
-fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p, uint64_t deadline_ns)
+fp_ctl_ping (struct fp_ctl *c, const struct fp_ping *q,
+             struct fp_ping_reply *p, uint64_t deadline_ns)
 {
   CALL (c, FP_MSG_PING, {
     memset (p, 0, sizeof *p);
@@ -687,6 +702,8 @@ fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p, uint64_t deadline_ns)
     for (unsigned i = 0; i < s->slabs; i++)
       p->slabs_free += s->slab[i].state == SLAB_FREE && s->wanted == 0;
     p->wanted = s->wanted;
+    p->stopping = s->leaving;
+    s->stuck = q != NULL && q->stuck;
   });
 }
 

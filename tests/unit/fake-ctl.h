@@ -93,6 +93,10 @@ void fake_server_stingy_to (struct fake_server *s, unsigned lane, bool on);
 
 /* Ask for this many slabs back, and lend none until they are back. */
 void fake_server_want (struct fake_server *s, unsigned slabs);
+/* Say that it is being drained, or not any more. */
+void fake_server_drain (struct fake_server *s, bool on);
+/* Return true if the client said last that it cannot move what is wanted. */
+bool fake_server_is_stuck (struct fake_server *s);
 
 /* Put a label, as a client that is gone could have left it, on a free slab. */
 void fake_server_plant (struct fake_server *s, unsigned slab, uint64_t extent,

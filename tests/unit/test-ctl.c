@@ -245,7 +245,7 @@ ping_says (const struct step *step, int want, unsigned ms, const char *why)
   server_start (step, 1, false);
   assert_int_equal (fp_ctl_open (&c, &addr, fp_deadline_in_ms (LONG_MS)), 0);
   assert_false (fp_ctl_is_unix (c));
-  ret = fp_ctl_ping (c, &p, fp_deadline_in_ms (ms));
+  ret = fp_ctl_ping (c, NULL, &p, fp_deadline_in_ms (ms));
   assert_int_equal (ret, want);
   if (why != NULL && strstr (fp_ctl_why (c), why) == NULL)
     fail_msg ("\"%s\" is not in \"%s\"", why, fp_ctl_why (c));
@@ -284,7 +284,7 @@ test_answers (void **state)
   (void) state;
   server_start (list, 4, false);
   assert_int_equal (fp_ctl_open (&c, &addr, fp_deadline_in_ms (LONG_MS)), 0);
-  assert_int_equal (fp_ctl_ping (c, &p, fp_deadline_in_ms (LONG_MS)), 0);
+  assert_int_equal (fp_ctl_ping (c, NULL, &p, fp_deadline_in_ms (LONG_MS)), 0);
   assert_int_equal (p.slabs_total, 2);
   /* A refusal does not break the channel. */
   assert_int_equal (
@@ -298,7 +298,7 @@ test_answers (void **state)
   assert_int_equal (
       fp_ctl_bye (c, &(struct fp_bye) { true }, fp_deadline_in_ms (LONG_MS)),
       0);
-  assert_int_equal (fp_ctl_ping (c, &p, fp_deadline_in_ms (LONG_MS)),
+  assert_int_equal (fp_ctl_ping (c, NULL, &p, fp_deadline_in_ms (LONG_MS)),
                     -ECONNRESET);
   fp_ctl_free (c);
   server_stop ();

@@ -25,7 +25,8 @@ ask_begin (struct fp_ctl **out, const struct fp_addr *addr,
   uint64_t deadline = fp_deadline_in_ms (ASK_MS);
   struct fp_hello q = { .version_min = FP_VERSION,
                         .version_max = FP_VERSION,
-                        .transports = FP_TRANSPORT_WIRE_MASK };
+                        .transports = FP_TRANSPORT_WIRE_MASK,
+                        .features = FP_FEATURE_DRAIN };
   struct fp_ctl *c = NULL;
   int r;
 

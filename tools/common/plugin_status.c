@@ -322,12 +322,14 @@ print_server (FILE *fp, const struct fp_status_doc *doc,
   if (s->why[0] != '\0')
     fprintf (fp, "                 %s\n", s->why);
   if (s->reclaim.wanted > 0)
-    fprintf (fp,
-             "                 its host is short of memory: wants %" PRIu64
-             " slabs back%s%s\n",
+    fprintf (fp, "                 %s: wants %" PRIu64 " slabs back%s%s\n",
+             s->reclaim.draining ? "it is being drained"
+                                 : "its host is short of memory",
              s->reclaim.wanted,
              s->reclaim.why[0] != '\0' ? ", which cannot be moved: " : "",
              s->reclaim.why);
+  else if (s->reclaim.draining)
+    fprintf (fp, "                 it is being drained: it lends nothing\n");
   print_drain (fp, &s->drain);
 }
 

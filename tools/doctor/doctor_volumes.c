@@ -53,7 +53,14 @@ look_at_server (struct doctor *d, int index, const struct fp_status_doc *doc,
     doctor_say (d, DOCTOR_WARNING, "wait until it is up to date; look again",
                 "%s: server %.100s is stale: it missed changes",
                 device_path (index).s, s->addr);
-  if (s->reclaim.wanted > 0)
+  if (s->reclaim.draining)
+    doctor_say (d, DOCTOR_WARNING,
+                s->reclaim.why[0] != '\0'
+                    ? "add a server to the volume: 'farpage servers add'"
+                    : "wait until it has nothing left",
+                "%s: server %.100s is being drained, and lends nothing",
+                device_path (index).s, s->addr);
+  else if (s->reclaim.wanted > 0)
     doctor_say (d, DOCTOR_WARNING,
                 "add a server to the volume: 'farpage servers add'",
                 "%s: the host of server %.100s is short of memory",

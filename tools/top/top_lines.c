@@ -229,7 +229,7 @@ struct uses {
   enum fp_server_state state; /* if one cannot use it, why not */
   unsigned transport;         /* 0: none */
   uint64_t wanted, drain_extents, drain_left, free, slab;
-  bool stale, drains, seen;
+  bool stale, drains, draining, seen;
 };
 
 static void
@@ -253,6 +253,7 @@ add_use (struct uses *u, const struct top_seen *s,
   if (now->transport != 0)
     u->transport = now->transport;
   u->wanted += now->reclaim.wanted;
+  u->draining = u->draining || now->reclaim.draining;
   u->drains = u->drains || now->drain.state != FP_DRAIN_NONE;
   u->drain_extents += now->drain.extents;
   u->drain_left += now->drain.left;
@@ -299,6 +300,8 @@ server_state (const struct uses *u, const struct top_seen *s, char *out,
     snprintf (out, size, "drained");
   else if (s->answers && server->pressed)
     snprintf (out, size, "PRESSED, -%" PRIu64, server->wanted);
+  else if (u->draining)
+    snprintf (out, size, "DRAINING, -%" PRIu64, u->wanted);
   else if (u->wanted > 0)
     snprintf (out, size, "wants %" PRIu64, u->wanted);
   else if (u->stale)

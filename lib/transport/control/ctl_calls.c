@@ -45,9 +45,11 @@ fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q, uint64_t deadline_ns)
 }
 
 int
-fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p, uint64_t deadline_ns)
+fp_ctl_ping (struct fp_ctl *c, const struct fp_ping *q,
+             struct fp_ping_reply *p, uint64_t deadline_ns)
 {
-  CALL (FP_MSG_PING, NOTHING_TO_SAY, DECODE (fp_dec_ping_reply));
+  CALL (FP_MSG_PING, if (q != NULL) ENCODE (fp_enc_ping);
+        else NOTHING_TO_SAY, DECODE (fp_dec_ping_reply));
 }
 
 int
@@ -60,6 +62,13 @@ int
 fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p, uint64_t deadline_ns)
 {
   CALL (FP_MSG_STAT, NOTHING_TO_SAY, DECODE (fp_dec_stat_reply));
+}
+
+int
+fp_ctl_drain (struct fp_ctl *c, const struct fp_drain_req *q,
+              struct fp_drain_reply *p, uint64_t deadline_ns)
+{
+  CALL (FP_MSG_DRAIN, ENCODE (fp_enc_drain_req), DECODE (fp_dec_drain_reply));
 }
 
 int

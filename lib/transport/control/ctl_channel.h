@@ -74,12 +74,16 @@ int fp_ctl_release (struct fp_ctl *c, const struct fp_release *q,
                     uint64_t deadline_ns);
 int fp_ctl_zero (struct fp_ctl *c, const struct fp_zero *q,
                  uint64_t deadline_ns);
-int fp_ctl_ping (struct fp_ctl *c, struct fp_ping_reply *p,
-                 uint64_t deadline_ns);
+/* q is NULL for a server without FP_FEATURE_DRAIN. */
+int fp_ctl_ping (struct fp_ctl *c, const struct fp_ping *q,
+                 struct fp_ping_reply *p, uint64_t deadline_ns);
 int fp_ctl_bye (struct fp_ctl *c, const struct fp_bye *q,
                 uint64_t deadline_ns);
 int fp_ctl_stat (struct fp_ctl *c, struct fp_stat_reply *p,
                  uint64_t deadline_ns);
+/* Only for a server with FP_FEATURE_DRAIN. */
+int fp_ctl_drain (struct fp_ctl *c, const struct fp_drain_req *q,
+                  struct fp_drain_reply *p, uint64_t deadline_ns);
 
 int fp_ctl_lookup (struct fp_ctl *c, const struct fp_lookup *q,
                    struct fp_lookup_reply *p, uint64_t deadline_ns);
