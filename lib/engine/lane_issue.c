@@ -280,7 +280,11 @@ issue_one (struct fp_lane *lane, struct fp_io *io, uint64_t at, uint64_t left)
           : io->migrate ? fp_extent_enter_frozen (t, p)
                         : fp_extent_enter (t, p)) {
   case FP_EXTENT_READY:
-    return lane_transfer (lane, io, p, at, left);
+    if (io->generation == 0 || io->generation == p->copy.generation)
+      return lane_transfer (lane, io, p, at, left);
+    /* The extent has got other memory. */
+    fp_extent_leave (t, p);
+    return fail_io (io, -EIO);
   case FP_EXTENT_EMPTY:
     return io->target != NULL ? fail_io (io, -EIO)
                               : lane_issue_nothing (lane, io, i, left);

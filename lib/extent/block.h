@@ -117,7 +117,8 @@ struct fp_io {
   uint8_t only; /* set of copies that may be read; 0 = any */
 
   enum fp_tail tail;
-  /* Generation that a tail's extent must have; 0 = any. */
+  /* Generation that the extent of a tail, or the target, must have; 0 = any.
+   */
   uint64_t generation;
   unsigned saying; /* fragments in flight that set marks for it */
 

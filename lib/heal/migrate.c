@@ -140,6 +140,7 @@ begin (struct fp_migrate *m, uint64_t i, unsigned *server,
 
   m->dirty = e->extents->moving_dirty;
   m->to_extent = &e->extents->target;
+  m->to_generation = 0;
   for (unsigned w = 0; w < t->words; w++)
     atomic_store (&e->extents->moving_dirty[w], 0);
   atomic_store (&e->extents->moving, i);

@@ -152,6 +152,7 @@ submit (struct fp_migrate *m, struct migrate_buf *b, enum fp_io_kind kind,
     .linear = true,
     .migrate = true,
     .target = target,
+    .generation = target != NULL ? m->to_generation : 0,
   };
   fp_lane_start (m->lane, &b->io);
 }

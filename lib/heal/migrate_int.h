@@ -71,8 +71,11 @@ struct fp_migrate {
   uint64_t *taken; /* chunks of all rounds, for a resync */
   /* to_extent: what is copied to.  dirty: chunks of it that must be copied.
    * They are those of the move's target, or of a copy that is being resynced.
+   * That one must have its generation, as it may get other memory meanwhile.
+   * (0: any.)
    */
   struct fp_extent *to_extent;
+  uint64_t to_generation;
   _Atomic uint64_t *dirty;
   uint64_t next_ns; /* when the rate allows the next transfer */
   uint64_t at;      /* next extent to look at, for a drain */

@@ -68,7 +68,8 @@ migrate_copy_mapped (struct fp_migrate *m, uint64_t i, uint64_t in,
   if (fp_extent_enter_frozen (t, from) != FP_EXTENT_READY)
     return false;
   if (fp_extent_enter_frozen (t, to) == FP_EXTENT_READY) {
-    did = copy_mapped (m, &from->copy, &to->copy, in, length);
+    did = (m->to_generation == 0 || m->to_generation == to->copy.generation) &&
+          copy_mapped (m, &from->copy, &to->copy, in, length);
     fp_extent_leave (t, to);
   }
   fp_extent_leave (t, from);

@@ -69,6 +69,17 @@ look_at (struct fp_migrate *m, struct fp_extent *p, unsigned *server,
   return 0;
 }
 
+/* Return true if the target has got other memory since fill looked at it. */
+static bool
+has_other_memory (struct fp_migrate *m)
+{
+  unsigned server;
+  uint64_t generation;
+
+  return look_at (m, m->to_extent, &server, &generation) == 0 &&
+         generation != m->to_generation;
+}
+
 /* Make the target in sync, if it still has that generation.  The source is
  * FROZEN, and the target has all its data.  -EAGAIN: something has changed.
  */
@@ -120,7 +131,7 @@ fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
   struct fp_extents *t = m->e->extents;
   uint64_t source = fp_copies_entry (t, i, from);
   struct fp_extent *p = &t->p[source];
-  uint64_t generation, to_generation;
+  uint64_t generation;
   unsigned server, to_server;
   int r;
 
@@ -129,7 +140,7 @@ fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
   memset (m->taken, 0, t->words * sizeof *m->taken);
   r = look_at (m, p, &server, &generation);
   if (r == 0)
-    r = look_at (m, m->to_extent, &to_server, &to_generation);
+    r = look_at (m, m->to_extent, &to_server, &m->to_generation);
   /* A write under way to a third copy may get into this one through the
    * source.
    */
@@ -141,7 +152,7 @@ fill (struct fp_migrate *m, uint64_t i, unsigned from, unsigned to)
     r = migrate_read_back (m, source,
                            fp_deadline_in_ms (migrate_pause_ms (m->e)), p);
     if (r == 0)
-      r = make_in_sync (m, i, from, to, to_generation);
+      r = make_in_sync (m, i, from, to, m->to_generation);
     migrate_thaw (m, p);
   }
   if (r == 0) {
@@ -167,6 +178,8 @@ migrate_resync_next (struct fp_migrate *m)
     return false;
   m->resync_at = i + 1;
   r = fill (m, i, from, to);
+  if (r < 0 && has_other_memory (m))
+    r = -EAGAIN;
   judge_memory (m, fp_copies_entry (m->e->extents, i, to), r);
   if (r < 0)
     migrate_pause (m, MIGRATE_FAILED_MS);

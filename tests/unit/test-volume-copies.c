@@ -736,6 +736,50 @@ test_trimmed_goes_back (void **state)
   all_have (1, 5);
 }
 
+/* Write to copy 1 of the first extent, as a resync does.  Return the status.
+ */
+static int
+write_copy (uint64_t generation)
+{
+  struct fp_lane *lane = fp_volume_lane_get (v);
+  unsigned char bytes[512] = { 9 };
+  struct fp_io io = {
+    .kind = FP_IO_WRITE,
+    .length = sizeof bytes,
+    .offset = (fp_copies_entry (v->extents, 0, 1) << v->extents->shift) + 4096,
+    .buf = bytes,
+    .linear = true,
+    .migrate = true,
+    .target = fp_copies_get (v->extents, 0, 1),
+    .generation = generation,
+  };
+
+  fp_lane_sync_begin (lane, &io);
+  assert_true (fp_lane_sync_await (lane, &io, NULL, FP_NEVER));
+  fp_volume_lane_put (lane);
+  return io.status;
+}
+
+/* A copy that is resynced gets other memory, as its extent is trimmed and
+ * written again.  The bytes that the resync has read before must not be
+ * written there.
+ */
+static void
+test_trimmed_while_resynced (void **state)
+{
+  uint64_t generation;
+
+  (void) state;
+  must (copies_attach (SIZE, false));
+  assert_int_equal (put (0, 1), 0);
+  generation = fp_copies_get (v->extents, 0, 1)->copy.generation;
+  assert_int_equal (write_copy (generation), 0);
+  trim (0, SLAB);
+  assert_int_equal (put (0, 2), 0);
+  assert_int_equal (write_copy (generation), -EIO);
+  all_have (0, 2);
+}
+
 /* After a refused release, the extent can still get memory again. */
 static void
 test_release_refused (void **state)
@@ -972,6 +1016,7 @@ main (void)
     TEST (test_three_copies),
     TEST (test_made_anew),
     TEST (test_trimmed_meanwhile),
+    TEST (test_trimmed_while_resynced),
     TEST (test_beyond_the_end),
     TEST (test_trimmed_goes_back),
     TEST (test_release_refused),
