@@ -75,8 +75,13 @@ fp_recorded_heard (struct fp_recorded *d, unsigned server)
 }
 
 bool
-fp_recorded_doubts (const struct fp_recorded *d, unsigned server, bool open)
+fp_recorded_doubts (const struct fp_recorded *d, unsigned server, uint64_t k,
+                    bool open)
 {
-  return fp_recorded_is_judged (d) && (open || (d->stale >> server & 1)) &&
+  if (!fp_recorded_is_judged (d))
+    return false;
+  if (atomic_load (&d->frozen) && !fp_recorded_has (d, k))
+    return true;
+  return (open || (d->stale >> server & 1)) &&
          (atomic_load (&d->unheard) & ~(UINT64_C (1) << server)) != 0;
 }

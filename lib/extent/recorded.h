@@ -80,11 +80,16 @@ bool fp_recorded_is_judged (const struct fp_recorded *d);
 /* Note that this donor has listed all that it holds, for the first time. */
 void fp_recorded_heard (struct fp_recorded *d, unsigned server);
 
-/* Return true if a label at this donor, which comes late, is in doubt because
- * other donors were not heard yet.  open: the label is open.  Under
- * fp_extents.lock.
+/* Return true if a label of entry k at this donor, which comes late, is in
+ * doubt because other donors were not heard yet.  open: the label is open.
+ *
+ * If the volume is frozen, also if the map does not have k.  The extent may
+ * have been trimmed, or made and never written.  Then no map tells the next
+ * client that it exists, and a write to it would be lost.
+ *
+ * Under fp_extents.lock.
  */
 bool fp_recorded_doubts (const struct fp_recorded *d, unsigned server,
-                         bool open);
+                         uint64_t k, bool open);
 
 #endif /* FP_RECORDED_H */

@@ -288,7 +288,8 @@ judge (struct fp_meta_log *log)
     bool exists = fp_recorded_has (log->recorded, i);
 
     peer_judge (log->peers, i, log->recorded->frozen || log->forced || exists,
-                exists ? stale : UINT64_MAX, missing);
+                exists ? stale : UINT64_MAX,
+                missing || (log->recorded->frozen && !exists));
   }
   if (log->p->leaves != 0) {
     peer_give_up_doubts (log->peers);

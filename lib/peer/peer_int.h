@@ -232,6 +232,10 @@ int peer_opened (struct fp_peer *peer, uint64_t asked_ns, uint64_t epoch);
  * donor off.
  */
 uint64_t peer_soon (struct fp_peer *peer);
+/* Return the highest version of a list of members that this client has
+ * written, or found when it attached the volume.
+ */
+uint64_t peer_attached_version (const struct fp_peer *peer);
 /* Return the deadline of a message that may mean much work for the donor:
  * GRANT, unless ahead of need; LIST; many slabs.
  */

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "peer/peer_int.h"
+#include "peer/peer_record.h"
 
 /* More than any donor has slabs: a donor that lists more would never end. */
 #define MAX_LABELS (1u << 20)
@@ -234,16 +235,29 @@ take_shut (struct fp_peer *peer, const struct fp_grant *g,
   return true;
 }
 
-/* Return true if the label of a late member cannot be believed yet.  No donor
- * that we believe has the extent, and other members are still to come.
+/* Return true if a late member of a frozen volume has a newer list than any
+ * that was there.  Our map is older than its labels.
  */
 static bool
-is_doubtful (struct fp_peer *peer, struct fp_extent *p, bool open)
+has_newer_list (const struct fp_peer *peer)
+{
+  return fp_recorded_is_judged (peer->peers->recorded) &&
+         atomic_load (&peer->peers->recorded->frozen) &&
+         fp_peer_said (peer)->members.version > peer_attached_version (peer);
+}
+
+/* Return true if the label of a late member for entry k cannot be believed.
+ * No donor that we believe has the extent.  Other members are still to come,
+ * or the volume is frozen and the map that we have does not show k.
+ */
+static bool
+is_doubtful (struct fp_peer *peer, struct fp_extent *p, uint64_t k, bool open)
 {
   enum fp_extent_state s = fp_extent_state (p);
 
   return (s == FP_EXTENT_EMPTY || s == FP_EXTENT_LOST) &&
-         fp_recorded_doubts (peer->peers->recorded, peer->index, open);
+         (fp_recorded_doubts (peer->peers->recorded, peer->index, k, open) ||
+          has_newer_list (peer));
 }
 
 /* Believe the label if it is what we know, or if we know nothing yet.  *old
@@ -282,7 +296,7 @@ take_copy (struct fp_peer *peer, const struct fp_grant *g, bool open,
     *old = *copy;
     return 0;
   }
-  if (is_doubtful (peer, p, open)) {
+  if (is_doubtful (peer, p, g->extent, open)) {
     *old = *copy;
     r = lose (peer, g, &none);
     if (r == 0 && is_about (peer, p, g->slab))

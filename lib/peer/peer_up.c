@@ -31,11 +31,8 @@ comes_late (const struct fp_peer *peer)
          (p->away >> peer->index & 1);
 }
 
-/* Return the highest version of a list of members that this client has
- * written, or found when it attached the volume.
- */
-static uint64_t
-attached_version (const struct fp_peer *peer)
+uint64_t
+peer_attached_version (const struct fp_peer *peer)
 {
   uint64_t version = atomic_load (&peer->peers->recorded->version);
 
@@ -53,7 +50,7 @@ is_only_barred (struct fp_peer *peer, uint64_t deadline)
       peer_lookup_again (peer, deadline) < 0)
     return false;
   return fp_peer_said (peer)->epoch == peer->epoch &&
-         fp_peer_said (peer)->members.version <= attached_version (peer);
+         fp_peer_said (peer)->members.version <= peer_attached_version (peer);
 }
 
 static int
@@ -222,7 +219,7 @@ look_again (struct fp_peer *peer, uint64_t deadline, struct fp_error *error)
     return 0;
   /* A donor that was away when it was attached may have an older one. */
   is = fp_peer_said (peer)->members.version;
-  if (is <= attached_version (peer) && (!reads_on || is == was))
+  if (is <= peer_attached_version (peer) && (!reads_on || is == was))
     return 0;
   fp_fail (error, -EPERM,
            "another client has written the volume since it was attached: "

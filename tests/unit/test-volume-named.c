@@ -563,7 +563,9 @@ test_trim_queued (void **state)
 }
 
 /* One of two servers may not know of a newer list.  With it alone, nothing
- * reads as zeros, and nothing is recorded.
+ * reads as zeros, and nothing is recorded.  The other one comes back with an
+ * extent that is in no map: the next client would not find what is written
+ * there.
  */
 static void
 test_frozen (void **state)
@@ -575,6 +577,7 @@ test_frozen (void **state)
   write_all (0, 20);
   gone = holder (0);
   detach ();
+  fake_server_plant (servers[gone], SLABS - 1, 40, 1000);
   fake_server_cut (servers[gone]);
   assert_int_equal (attach (!gone, 1, 0), -ENOTCONN);
   must (attach_degraded (!gone, 1));
@@ -604,6 +607,8 @@ test_frozen (void **state)
       assert_int_equal (trim_extent (i), 0);
       expect (i, "");
     }
+  expect_error (40);
+  assert_int_equal (write_extent (40, "lost."), -EIO);
   detach ();
   must (attach (gone, 1, 0));
   for (unsigned i = 0; i < 20; i++) {
