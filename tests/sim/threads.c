@@ -14,14 +14,17 @@
  *           All state in this file belongs to the thread that has the turn.
  *           ThreadSanitizer does not see the turns (UNSEEN), so it still
  *           reports two threads that share data without a lock.
- * Wrapped:  pthread_create, _join, _mutex_lock, _trylock, _unlock, _cond_wait,
- *           _timedwait, _signal, _broadcast; clock_gettime, nanosleep, usleep,
- *           poll, ppoll, sched_yield, getrandom.
+ *
+ * Wrapped:  pthread_create, _join, _detach, _mutex_lock, _trylock, _unlock,
+ *           _cond_wait, _timedwait, _signal, _broadcast; clock_gettime,
+ *           nanosleep, usleep, poll, ppoll, sched_yield, getrandom.
+ *
  * Limits:   A test may poll only descriptors that its own threads make ready,
  *           such as an eventfd.  No turn waits for another process.
+ *
  * Errors:   A deadlock ends the program with abort, and so does a turn that
- *           has not ended after STUCK_S seconds of real time.  A line for
- *           each thread is printed first.
+ *           has not ended after STUCK_S seconds of real time.  A line for each
+ *           thread is printed first.
  */
 
 #include <config.h>
@@ -46,6 +49,7 @@
 #include "sim/threads.h"
 
 #define MAX_THREADS 512u
+#define MAX_CALLS 65536u
 #define NEVER UINT64_MAX
 /* CLOCK_REALTIME minus CLOCK_MONOTONIC. */
 #define EPOCH_NS (UINT64_C (1700000000) * FP_NS_PER_S)
@@ -71,15 +75,32 @@ static const char *const wait_names[] = {
   [ENDED] = "has ended",
 };
 
+/* RUNNING -> STOPPED -> RUNNING, and any -> KILLED. */
+enum host_state { RUNNING, STOPPED, KILLED };
+
+struct host {
+  enum host_state state;
+  uint64_t since_ns;   /* STOPPED: since when */
+  uint64_t stopped_ns; /* see sim_host_stopped_ns */
+};
+
+struct call {
+  uint64_t at_ns, order;
+  void (*run) (void *arg);
+  void *arg;
+};
+
 struct thread {
   pthread_t id;
-  uint32_t turn; /* futex: 1 while this thread has the turn */
+  unsigned host;
+  unsigned statics; /* locks with static storage that it has */
+  uint32_t turn;    /* futex: 1 while this thread has the turn */
   enum wait wait;
   const void *on; /* the condition, the mutex, or the thread */
   struct pollfd *fds;
   nfds_t nr_fds;
   uint64_t until_ns; /* end of the wait, or NEVER */
-  bool timed_out;
+  bool timed_out, detached;
   unsigned long timeouts;
   void *(*run) (void *arg);
   void *arg;
@@ -88,6 +109,11 @@ struct thread {
 static struct thread *threads[MAX_THREADS];
 static unsigned nr_threads;
 static struct thread *current;
+static struct host hosts[SIM_HOSTS];
+static struct call calls[MAX_CALLS]; /* a heap: the first one is at 0 */
+static unsigned nr_calls;
+static uint64_t next_order;
+static bool in_call;
 static uint64_t now_ns = 1000 * FP_NS_PER_S, seed;
 static _Atomic unsigned long turns; /* read by the watchdog */
 static _Atomic bool watched;        /* set by the watchdog */
@@ -98,6 +124,8 @@ int __wrap_pthread_create (pthread_t *id, const pthread_attr_t *attr,
                            void *(*run) (void *), void *arg);
 int __real_pthread_join (pthread_t id, void **result);
 int __wrap_pthread_join (pthread_t id, void **result);
+int __real_pthread_detach (pthread_t id);
+int __wrap_pthread_detach (pthread_t id);
 int __wrap_pthread_mutex_lock (pthread_mutex_t *m);
 int __real_pthread_mutex_trylock (pthread_mutex_t *m);
 int __wrap_pthread_mutex_trylock (pthread_mutex_t *m);
@@ -157,6 +185,13 @@ give_up (const char *why)
   abort ();
 }
 
+/* Return true if the thread gets no turn, whatever it waits for. */
+UNSEEN static bool
+is_held (const struct thread *t)
+{
+  return hosts[t->host].state != RUNNING && t->statics == 0;
+}
+
 /* Make each thread runnable whose poll has something to report. */
 UNSEEN static bool
 look_at_fds (void)
@@ -166,7 +201,7 @@ look_at_fds (void)
   for (unsigned i = 0; i < nr_threads; i++) {
     struct thread *t = threads[i];
 
-    if (t->wait == ON_FDS &&
+    if (t->wait == ON_FDS && !is_held (t) &&
         syscall (SYS_poll, t->fds, (unsigned long) t->nr_fds, 0) > 0) {
       t->wait = RUNS;
       found = true;
@@ -186,7 +221,7 @@ look_at_deadlines (void)
   for (unsigned i = 0; i < nr_threads; i++) {
     struct thread *t = threads[i];
 
-    if (t->wait == RUNS || t->wait == ENDED)
+    if (t->wait == RUNS || t->wait == ENDED || is_held (t))
       continue;
     if (t->until_ns <= now_ns) {
       t->wait = RUNS;
@@ -205,13 +240,91 @@ draw (void)
   unsigned nr = 0, n;
 
   for (unsigned i = 0; i < nr_threads; i++)
-    nr += threads[i]->wait == RUNS;
+    nr += threads[i]->wait == RUNS && !is_held (threads[i]);
   if (nr == 0)
     return NULL;
   n = nr > 1 ? dice (nr) : 0;
   for (unsigned i = 0;; i++)
-    if (threads[i]->wait == RUNS && n-- == 0)
+    if (threads[i]->wait == RUNS && !is_held (threads[i]) && n-- == 0)
       return threads[i];
+}
+
+/* Forget the threads of hosts that were killed. */
+UNSEEN static void
+bury (void)
+{
+  unsigned kept = 0;
+
+  for (unsigned i = 0; i < nr_threads; i++) {
+    struct thread *t = threads[i];
+
+    if (hosts[t->host].state != KILLED || !is_held (t) || t == current)
+      threads[kept++] = t;
+  }
+  nr_threads = kept;
+}
+
+/* ---- calls at a time ---- */
+
+UNSEEN static bool
+is_before (const struct call *a, const struct call *b)
+{
+  return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
+}
+
+UNSEEN static void
+swap_calls (unsigned i, unsigned j)
+{
+  struct call c = calls[i];
+
+  calls[i] = calls[j];
+  calls[j] = c;
+}
+
+UNSEEN void
+sim_at (uint64_t at_ns, void (*run) (void *arg), void *arg)
+{
+  unsigned i = nr_calls;
+
+  if (nr_calls == MAX_CALLS)
+    give_up ("too many calls");
+  calls[nr_calls++] = (struct call) {
+    .at_ns = at_ns, .order = next_order++, .run = run, .arg = arg
+  };
+  for (; i > 0 && is_before (&calls[i], &calls[(i - 1) / 2]); i = (i - 1) / 2)
+    swap_calls (i, (i - 1) / 2);
+}
+
+UNSEEN static struct call
+first_call (void)
+{
+  struct call c = calls[0];
+
+  calls[0] = calls[--nr_calls];
+  for (unsigned i = 0;;) {
+    unsigned least = i;
+
+    for (unsigned child = 2 * i + 1; child <= 2 * i + 2; child++)
+      if (child < nr_calls && is_before (&calls[child], &calls[least]))
+        least = child;
+    if (least == i)
+      return c;
+    swap_calls (i, least);
+    i = least;
+  }
+}
+
+/* Make the calls that are due. */
+UNSEEN static void
+make_calls (void)
+{
+  in_call = true;
+  while (nr_calls > 0 && calls[0].at_ns <= now_ns) {
+    struct call c = first_call ();
+
+    c.run (c.arg);
+  }
+  in_call = false;
 }
 
 /* Return the next thread to run. */
@@ -223,19 +336,25 @@ choose (void)
 
   turns++;
   now_ns += TURN_NS;
+  make_calls ();
+  bury ();
   first = look_at_deadlines ();
   if (dice (LOOK_ONCE_IN) == 0)
     (void) look_at_fds ();
   t = draw ();
-  if (t != NULL)
-    return t;
-  if (look_at_fds ())
-    return draw ();
-  if (first == NEVER)
-    give_up ("all threads wait for ever");
-  now_ns = first;
-  (void) look_at_deadlines ();
-  return draw ();
+  while (t == NULL) {
+    if (look_at_fds ())
+      return draw ();
+    if (nr_calls > 0)
+      first = FP_MIN (first, calls[0].at_ns);
+    if (first == NEVER)
+      give_up ("all threads wait for ever");
+    now_ns = first;
+    make_calls ();
+    first = look_at_deadlines ();
+    t = draw ();
+  }
+  return t;
 }
 
 UNSEEN static void
@@ -274,6 +393,8 @@ wait_for (enum wait what, const void *on, uint64_t until_ns)
 {
   struct thread *me = current;
 
+  if (in_call)
+    give_up ("a call of sim_at waits");
   me->wait = what;
   me->on = on;
   me->until_ns = until_ns;
@@ -293,7 +414,8 @@ yield (void)
 UNSEEN static void
 perhaps_yield (void)
 {
-  if (nr_threads > 1 && dice (YIELD_ONCE_IN) == 0)
+  if (!in_call && (nr_threads > 1 || nr_calls > 0) &&
+      dice (YIELD_ONCE_IN) == 0)
     yield ();
 }
 
@@ -307,6 +429,79 @@ UNSEEN unsigned long
 sim_timeouts (void)
 {
   return current->timeouts;
+}
+
+UNSEEN void
+sim_seed (unsigned long n)
+{
+  seed = (n + 1) * UINT64_C (0x9e3779b97f4a7c15);
+}
+
+UNSEEN unsigned
+sim_dice (unsigned n)
+{
+  return dice (n);
+}
+
+UNSEEN uint64_t
+sim_now_ns (void)
+{
+  return now_ns;
+}
+
+/* ---- hosts ---- */
+
+UNSEEN unsigned
+sim_host_new (void)
+{
+  static unsigned last;
+
+  if (++last == SIM_HOSTS)
+    give_up ("too many hosts");
+  return last;
+}
+
+UNSEEN void
+sim_host_enter (unsigned host)
+{
+  current->host = host;
+}
+
+UNSEEN unsigned
+sim_host (void)
+{
+  return current->host;
+}
+
+UNSEEN void
+sim_host_stop (unsigned host)
+{
+  if (hosts[host].state != RUNNING)
+    return;
+  hosts[host].state = STOPPED;
+  hosts[host].since_ns = now_ns;
+}
+
+UNSEEN void
+sim_host_continue (unsigned host)
+{
+  if (hosts[host].state != STOPPED)
+    return;
+  hosts[host].state = RUNNING;
+  if (now_ns - hosts[host].since_ns > SIM_GAP_NS)
+    hosts[host].stopped_ns += now_ns - hosts[host].since_ns - SIM_GAP_NS;
+}
+
+UNSEEN void
+sim_host_kill (unsigned host)
+{
+  hosts[host].state = KILLED;
+}
+
+UNSEEN uint64_t
+sim_host_stopped_ns (unsigned host)
+{
+  return hosts[host].stopped_ns;
 }
 
 /* ---- start ---- */
@@ -328,6 +523,9 @@ thread_new (void)
       abort ();
     threads[nr_threads++] = t;
   }
+  t->host = current != NULL ? current->host : 0;
+  t->statics = 0;
+  t->detached = false;
   t->wait = RUNS;
   t->on = NULL;
   t->until_ns = NEVER;
@@ -388,7 +586,7 @@ start (void)
 
   seed = s != NULL ? strtoull (s, NULL, 0) : 1;
   fprintf (stderr, "FARPAGE_TEST_SEED=%llu\n", (unsigned long long) seed);
-  seed = (seed + 1) * UINT64_C (0x9e3779b97f4a7c15);
+  sim_seed (seed);
   current = thread_new ();
   current->id = pthread_self ();
   if (pthread_atfork (NULL, NULL, in_child) != 0)
@@ -413,6 +611,8 @@ run_thread (void *arg)
   take_turn (me);
   result = me->run (me->arg);
   me->wait = ENDED;
+  if (me->detached)
+    me->run = NULL;
   for (unsigned i = 0; i < nr_threads; i++)
     if (threads[i]->wait == ON_JOIN && threads[i]->on == me)
       threads[i]->wait = RUNS;
@@ -459,6 +659,16 @@ __wrap_pthread_join (pthread_t id, void **result)
   return r;
 }
 
+/* A detached thread gives up its place when it ends. */
+UNSEEN int
+__wrap_pthread_detach (pthread_t id)
+{
+  for (unsigned i = 0; i < nr_threads; i++)
+    if (threads[i]->run != NULL && pthread_equal (threads[i]->id, id))
+      threads[i]->detached = true;
+  return __real_pthread_detach (id);
+}
+
 UNSEEN int
 __wrap_sched_yield (void)
 {
@@ -468,6 +678,15 @@ __wrap_sched_yield (void)
 
 /* ---- locks ---- */
 
+/* The program's data, from its first byte to the end of bss (end(3)). */
+extern char __data_start, end;
+
+UNSEEN static bool
+is_static (const pthread_mutex_t *m)
+{
+  return (const char *) m >= &__data_start && (const char *) m < &end;
+}
+
 UNSEEN int
 __wrap_pthread_mutex_lock (pthread_mutex_t *m)
 {
@@ -476,6 +695,7 @@ __wrap_pthread_mutex_lock (pthread_mutex_t *m)
   perhaps_yield ();
   while ((r = __real_pthread_mutex_trylock (m)) == EBUSY)
     (void) wait_for (ON_MUTEX, m, NEVER);
+  current->statics += r == 0 && is_static (m);
   return r;
 }
 
@@ -486,6 +706,7 @@ __wrap_pthread_mutex_trylock (pthread_mutex_t *m)
 
   if (r == EBUSY)
     yield (); /* the caller may try in a loop */
+  current->statics += r == 0 && is_static (m);
   return r;
 }
 
@@ -494,6 +715,7 @@ __wrap_pthread_mutex_unlock (pthread_mutex_t *m)
 {
   int r = __real_pthread_mutex_unlock (m);
 
+  current->statics -= r == 0 && is_static (m);
   for (unsigned i = 0; i < nr_threads; i++)
     if (threads[i]->wait == ON_MUTEX && threads[i]->on == m)
       threads[i]->wait = RUNS;
