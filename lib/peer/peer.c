@@ -87,22 +87,30 @@ set_busy (struct fp_peer *peer, uint64_t since_ns)
 }
 
 static void
-set_asks (struct fp_peer *peer, uint64_t since_ns)
+set_asks (struct fp_peer *peer, uint64_t since_ns, bool slow)
 {
   FP_LOCK_SCOPE (&peer->lock);
   peer->asks_ns = since_ns;
+  peer->asks_slow = slow;
 }
 
 void
 peer_answered (struct fp_peer *peer)
 {
-  set_asks (peer, 0);
+  set_asks (peer, 0, false);
 }
 
 uint64_t
 peer_soon (struct fp_peer *peer)
 {
-  set_asks (peer, fp_mono_ns ());
+  set_asks (peer, fp_mono_ns (), false);
+  return fp_deadline_in_ms (PEER_SLOW_MS);
+}
+
+uint64_t
+peer_patient (struct fp_peer *peer)
+{
+  set_asks (peer, fp_mono_ns (), true);
   return fp_deadline_in_ms (PEER_SLOW_MS);
 }
 

@@ -143,7 +143,8 @@ uint32_t fp_peer_withdraw (struct fp_peer *peer,
 
 /* Give back the memory of extent p, which is BUSY and drained.  p becomes
  * EMPTY, or on failure READY or OFFLINE.  -ETIMEDOUT: it does so later.  A
- * donor that does not answer for 3/8 of `timeout`, 1 to 4 s, is cut off.
+ * donor that does not answer for 3/8 of `timeout`, 1 to 4 s, is cut off.  If
+ * it was busy with much work (GRANT), that is half of `await`, 4 s at least.
  * This happens only if each extent with an in-sync copy there has another
  * one, at a donor that answers.
  */

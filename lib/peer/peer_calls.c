@@ -406,8 +406,22 @@ struct silence {
   uint64_t asks_ns;   /* fp_peer.asks_ns, at the last look */
   uint64_t looked_ns; /* time of the last look */
   uint64_t ns;        /* time it was unchanged while this process ran */
-  bool others;        /* the other donors were asked for a PING */
+  uint64_t others_ns; /* when the others were asked for a PING; 0: not yet */
 };
+
+/* Return the longest silence before the donor is cut off, in ms.  Much work
+ * may take it long, but the extent must open before its requests are given up.
+ */
+static unsigned
+silent_ms (const struct fp_peer *peer)
+{
+  const struct fp_volume_params *p = peer->peers->p;
+  unsigned ms =
+      FP_MIN (FP_MAX (p->timeout_ms / 8 * 3, SILENT_MIN_MS), SILENT_MAX_MS);
+
+  return peer->asks_slow ? FP_MAX (fp_volume_await_ms (p) / 2, SILENT_MAX_MS)
+                         : ms;
+}
 
 /* Return how long the donor is silent, in units of 1 / SILENT_PARTS of the
  * limit.  The caller holds the lock.
@@ -415,25 +429,21 @@ struct silence {
 static unsigned
 silence (struct fp_peer *peer, struct silence *s)
 {
-  unsigned ms =
-      FP_MIN (FP_MAX (peer->peers->p->timeout_ms / 8 * 3, SILENT_MIN_MS),
-              SILENT_MAX_MS);
   uint64_t now = fp_now_ns ();
 
   if (peer->asks_ns == 0 || peer->asks_ns != s->asks_ns) {
     s->ns = 0;
-    s->others = false;
+    s->others_ns = 0;
   }
   else
     s->ns += FP_MIN (now - s->looked_ns, 2 * SILENT_LOOK_MS * FP_NS_PER_MS);
   s->asks_ns = peer->asks_ns;
   s->looked_ns = now;
-  return (unsigned) (s->ns / (ms * FP_NS_PER_MS / SILENT_PARTS));
+  return (unsigned) (s->ns / (silent_ms (peer) * FP_NS_PER_MS / SILENT_PARTS));
 }
 
 /* Hang up if the donor does not answer, and the others that wait for c can go
- * on without it.  A message that may take a sound donor that long never leads
- * to this (peer_slow).
+ * on without it.
  */
 static void
 cut_if_silent (struct fp_peer *peer, const struct call *c, struct silence *s)
@@ -444,12 +454,12 @@ cut_if_silent (struct fp_peer *peer, const struct call *c, struct silence *s)
     FP_LOCK_SCOPE (&peer->lock);
     parts = silence (peer, s);
   }
-  if (parts >= SILENT_PARTS / 2 && !s->others) {
+  if (parts >= SILENT_PARTS / 2 && s->others_ns == 0) {
+    s->others_ns = fp_mono_ns ();
     ask_others (peer);
-    s->others = true;
   }
   if (parts < SILENT_PARTS || !others_go_on (peer->peers->extents, c) ||
-      !may_do_without (peer, s->asks_ns))
+      !may_do_without (peer, s->others_ns))
     return;
   FP_LOCK_SCOPE (&peer->lock);
   if (peer->asked != NULL && peer->state == FP_SERVER_UP &&

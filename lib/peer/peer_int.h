@@ -120,7 +120,8 @@ struct fp_peer {
   enum peer_thread life;
   struct fp_ctl *asked; /* control channel to hang up; NULL: no session */
   uint64_t busy_ns;     /* since when it works, ns; 0: it waits for work */
-  uint64_t asks_ns;     /* when peer_soon's message was sent; 0: answered */
+  uint64_t asks_ns;     /* when the unanswered message was sent; 0: none */
+  bool asks_slow;       /* that message was sent with peer_patient */
   struct call *calls, **calls_tail;
   struct call kept[PEER_KEPT];
   /* Extents that wait for memory here (want_*), and those being worked on
@@ -237,7 +238,13 @@ uint64_t peer_soon (struct fp_peer *peer);
  */
 uint64_t peer_attached_version (const struct fp_peer *peer);
 /* Return the deadline of a message that may mean much work for the donor:
- * GRANT, unless ahead of need; LIST; many slabs.
+ * GRANT, unless ahead of need; LIST; many slabs.  The session is up.  As with
+ * peer_soon, but the donor is cut off only after half of await_ms.  Call
+ * peer_answered after the answer.
+ */
+uint64_t peer_patient (struct fp_peer *peer);
+/* Return the deadline of the same messages while the session begins.  The
+ * donor is not cut off before that.
  */
 uint64_t peer_slow (struct fp_peer *peer);
 /* Note that the thread waits for no answer now. */

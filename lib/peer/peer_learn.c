@@ -507,8 +507,8 @@ find_strays (struct fp_peer *peer, struct fp_release *out)
 
     extend_start (peer, 0); /* the number was given before */
     r = fp_ctl_list (peer->s.ctl, &q, &peer->grants, peer->grant_fds,
-                     peer_slow (peer));
-
+                     peer_patient (peer));
+    peer_answered (peer);
     if (r < 0)
       return r;
     peer_renewed (peer, asked);
@@ -611,7 +611,8 @@ peer_sweep (struct fp_peer *peer)
     if (r == 0 && strays.count == 0)
       return 0;
     if (r == 0)
-      r = fp_ctl_release (peer->s.ctl, &strays, peer_slow (peer));
+      r = fp_ctl_release (peer->s.ctl, &strays, peer_patient (peer));
+    peer_answered (peer);
     if (r < 0)
       return r;
   }

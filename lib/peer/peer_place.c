@@ -160,9 +160,10 @@ peer_ask_for_grants (struct fp_peer *peer, struct fp_copy *copies,
   };
   uint64_t asked = fp_boot_ns ();
   int r = fp_ctl_grant (peer->s.ctl, &q, &peer->grants, peer->grant_fds,
-                        q.ahead ? peer_soon (peer) : peer_slow (peer));
+                        q.ahead ? peer_soon (peer) : peer_patient (peer));
   unsigned n = 0;
 
+  peer_answered (peer);
   if (r < 0) {
     FP_LOCK_SCOPE (&peer->lock);
     peer->slabs_free = 0; /* until the donor reports again */

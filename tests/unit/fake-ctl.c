@@ -23,6 +23,7 @@ static enum fake_ctl_fault fault_kind, again_kind;
 static bool fired;
 
 unsigned fake_lease_ms = 400;
+uint64_t fake_features = FP_FEATURE_AHEAD | FP_FEATURE_DRAIN;
 
 void
 fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault)
@@ -474,7 +475,7 @@ fp_ctl_hello (struct fp_ctl *c, const struct fp_hello *q,
     memset (p, 0, sizeof *p);
     p->version = FP_VERSION;
     p->transports = FP_TRANSPORT_FAKE;
-    p->features = q->features & (FP_FEATURE_AHEAD | FP_FEATURE_DRAIN);
+    p->features = q->features & fake_features;
     strcpy (p->name, "fake");
     p->server = s->uuid;
     p->slab_size = s->slab_size;

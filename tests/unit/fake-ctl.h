@@ -127,6 +127,7 @@ void fake_server_set_map (struct fake_server *s, uint64_t extent, bool exists);
 
 /* Lease of sessions that begin from now on, at all servers. */
 extern unsigned fake_lease_ms;
+extern uint64_t fake_features; /* FP_FEATURE_* that they have */
 
 unsigned fake_server_free_slabs (struct fake_server *s);
 unsigned fake_server_labelled (struct fake_server *s);

@@ -39,6 +39,7 @@ setup (void **state)
   copies_timeout_ms = 20000;
   quiet_ms = NEVER;
   fake_lease_ms = 400;
+  fake_features |= FP_FEATURE_AHEAD;
   return r;
 }
 
@@ -353,6 +354,42 @@ test_zeros_at_second_hung (void **state)
   zeros_at_hung (1);
 }
 
+/* As zeros_at_hung, but the server was asked for memory first.  A sound server
+ * may take long for that, so the writes go on later: after half of await_ms.
+ */
+static void
+test_zeros_behind_grant (void **state)
+{
+  struct zeroing z;
+  uint64_t start;
+  unsigned s;
+
+  (void) state;
+  copies_timeout_ms = 1000;
+  fake_lease_ms = 30000;
+  fake_features &= ~FP_FEATURE_AHEAD; /* so each GRANT may take it long */
+  attach ();
+  assert_int_equal (write_at (AT, 9), 0);
+  s = atomic_load (&fp_copies_get (v->extents, 0, 1)->server);
+  fake_server_silence (servers[s], FAKE_DEAF, FP_MSG_GRANT);
+  /* This takes memory that was granted ahead, so the client asks for more. */
+  assert_int_equal (write_at (SLAB + AT, 7), 0);
+  pause_ms (100);
+  fake_server_silence (servers[s], FAKE_DEAF, 0);
+  assert_int_equal (fp_thread_create (&z.thread, "zero", zero, &z), 0);
+  pause_ms (100);
+  start = fp_now_ns ();
+  assert_int_equal (write_at (AT + IO, 5), 0);
+  assert_in_range ((fp_now_ns () - start) / FP_NS_PER_MS, 3000,
+                   v->engine.block.await_ms / 2 + 1000);
+  assert_int_equal (fp_thread_join (&z.thread), 0);
+  assert_int_equal (z.result, 0);
+  fake_server_silence (servers[s], FAKE_SPEAKS, 0);
+  await_whole ();
+  for (unsigned n = 0; n < 2; n++)
+    assert_int_equal (byte_of (n, AT), 0);
+}
+
 /* Both server processes hang, but their memory can be used.  Dropping one copy
  * would not help, because the other server could not record that.
  */
@@ -497,6 +534,7 @@ main (void)
     TEST (test_zeros_are_unsettled),
     TEST (test_zeros_at_first_hung),
     TEST (test_zeros_at_second_hung),
+    TEST (test_zeros_behind_grant),
     TEST (test_zeros_at_both_hung),
     TEST (test_stale_between_copies),
     TEST (test_stale_between_extents),
