@@ -18,7 +18,8 @@ static uint64_t order;
 struct value {
   uint64_t number;
   uint64_t ended;   /* order of the end of its write; 0: under way */
-  uint64_t removed; /* order from which on no read may begin; 0: never */
+  uint64_t removed; /* reads that begin later may not return it; 0: valid */
+  unsigned host;    /* that wrote it */
   bool acknowledged;
 };
 
@@ -93,7 +94,7 @@ begin_change (struct checked *c, uint64_t first, uint64_t nr)
 {
   begin (c, first, nr);
   for (uint64_t i = first; i < first + nr; i++)
-    add (&blocks[i], (struct value) { .number = c->number });
+    add (&blocks[i], (struct value) { .number = c->number, .host = c->host });
 }
 
 void
@@ -156,7 +157,8 @@ end_change (const struct checked *c, bool acknowledged)
       struct value *v = &b->values[n];
 
       /* Two zeros at once cannot be told apart, and need not be. */
-      if (!found && v->ended == 0 && v->number == c->number) {
+      if (!found && v->ended == 0 && v->number == c->number &&
+          v->host == c->host) {
         v->ended = order;
         v->acknowledged = acknowledged;
         found = true;
@@ -190,19 +192,40 @@ wrong (const struct checked *c, uint64_t i, const char *what, uint64_t a,
   return text;
 }
 
-/* A read has returned v, so v is later than all that had been acknowledged
- * when the read began.  After that no read may return one of those.
- */
+/* Return true if no read may return u after this one has returned v. */
+static bool
+replaces (const struct value *v, const struct value *u,
+          const struct checked *c)
+{
+  /* The next client finds one of the values that former ones have left. */
+  if (v->host < c->host && u->host < c->host)
+    return true;
+  /* v is later than all that had been acknowledged when the read began. */
+  return v->acknowledged && u->acknowledged && u->ended < c->began;
+}
+
+/* Return how many writes of zeros a read may find. */
+static unsigned
+nr_zeros (const struct block *b, const struct checked *c)
+{
+  unsigned nr = 0;
+
+  for (unsigned n = 0; n < b->nr; n++)
+    nr += b->values[n].number == 0 &&
+          (b->values[n].removed == 0 || b->values[n].removed > c->began);
+  return nr;
+}
+
+/* Remove the values that no read may return after v. */
 static void
 settle (struct block *b, const struct value *v, const struct checked *c)
 {
-  /* Two zeros cannot be told apart. */
-  if (!v->acknowledged || v->number == 0)
-    return;
+  if (v->number == 0 && nr_zeros (b, c) > 1)
+    return; /* they cannot be told apart */
   for (unsigned n = 0; n < b->nr; n++) {
     struct value *u = &b->values[n];
 
-    if (u != v && u->acknowledged && u->removed == 0 && u->ended < c->began)
+    if (u != v && u->removed == 0 && replaces (v, u, c))
       u->removed = order;
   }
 }
@@ -242,6 +265,19 @@ checker_end (struct checked *c, const void *buf, int status)
                          words + i * (CHECKER_BLOCK / sizeof *words));
   forget (c);
   return why;
+}
+
+void
+checker_attached (unsigned host)
+{
+  order++;
+  for (uint64_t i = 0; i < nr_blocks; i++)
+    for (unsigned n = 0; n < blocks[i].nr; n++) {
+      struct value *v = &blocks[i].values[n];
+
+      if (v->ended == 0 && v->host < host)
+        v->ended = order;
+    }
 }
 
 unsigned

@@ -10,9 +10,15 @@
  *   end is acknowledged.
  *
  * If two acknowledged writes overlapped, reads may return either, until one
- * read has returned one of them.  Later reads return that one.  Anything else
- * is an error: an older write, zeros that were never written, half a block,
- * another block.
+ * read has returned one of them.  Later reads return that one.  The same is
+ * true for all that former clients wrote, once a read of the next client has
+ * returned one of those values.  If several writes of zeros were possible, a
+ * read of zeros settles nothing.
+ *
+ * Of two clients the later one has the higher host.
+ *
+ * Anything else is an error: an older write, zeros that were never written,
+ * half a block, another block.
  *
  * Writes are told apart by their numbers: a block is full of the number of
  * the block and that of the write.  Zeroing is write 0.
@@ -51,6 +57,11 @@ void checker_begin_zero (struct checked *c, uint64_t first, uint64_t nr);
  * wrong, in a static buffer.
  */
 const char *checker_end (struct checked *c, const void *buf, int status);
+
+/* A client has attached.  Writes of former clients that are under way count as
+ * failed: they cannot land any more.
+ */
+void checker_attached (unsigned host);
 
 /* End all requests of this host, which was killed.  Return their number. */
 unsigned checker_abandon (unsigned host);

@@ -25,8 +25,8 @@
 #define MAX_THREADS 8u
 #define MAX_LENGTH (96u << 10)
 #define QUIET_MS 50u
-#define READ UINT64_C (64) /* blocks at once in the end */
-#define BURST 8u           /* one pause in so many requests */
+#define FINAL_READ UINT64_C (64) /* blocks */
+#define BURST 8u                 /* one pause in so many requests */
 
 /* One process. */
 struct process {
@@ -40,6 +40,7 @@ struct process {
 static struct client_options options;
 static struct process *processes[CLIENTS];
 static bool quiet, made;
+static int removes = -1; /* client_remove */
 static uint64_t done, failed;
 static unsigned under_way;
 
@@ -197,14 +198,57 @@ client_read_all (unsigned i)
 
   must (q != NULL, "memory");
   q->kind = 0;
-  sim_host_enter (p->host); /* with its clock */
-  for (uint64_t at = 0; at < blocks; at += READ)
-    if (checked_request (p, lane, q, at, FP_MIN (READ, blocks - at)) < 0)
-      lost += FP_MIN (READ, blocks - at);
+  client_enter (i);
+  for (uint64_t at = 0; at < blocks; at += FINAL_READ)
+    if (checked_request (p, lane, q, at, FP_MIN (FINAL_READ, blocks - at)) < 0)
+      lost += FP_MIN (FINAL_READ, blocks - at);
   sim_host_enter (0);
   free (q);
   fp_volume_lane_put (lane);
   return lost;
+}
+
+void
+client_fail_if_differ (struct fp_volume *v)
+{
+  struct fp_volume_status s;
+
+  fp_volume_status (v, &s);
+  if (s.check.all_differ > 0)
+    simulation_failed ("%llu blocks of 64 KiB differ between copies, the "
+                       "first at byte %llu",
+                       (unsigned long long) s.check.all_differ,
+                       (unsigned long long) (s.check.nr_offsets > 0
+                                                 ? s.check.offsets[0]
+                                                 : 0));
+}
+
+uint64_t
+client_compare_all (unsigned i)
+{
+  struct fp_volume *v = processes[i]->volume;
+  struct fp_volume_status s;
+  struct fp_error error;
+  int r;
+
+  if (options.copies == 1)
+    return 0;
+  client_enter (i);
+  /* One that is running may have begun before the copies were rebuilt. */
+  (void) fp_volume_check_cancel (v, &error);
+  while ((r = fp_volume_check (v, false, 0, &error)) == -EBUSY)
+    pause_ms (QUIET_MS);
+  if (r < 0)
+    simulation_failed ("the last check does not begin: %s", error.text);
+  do {
+    pause_ms (QUIET_MS);
+    fp_volume_status (v, &s);
+  } while (s.check.state == FP_CHECK_RUNNING);
+  if (s.check.state != FP_CHECK_DONE)
+    simulation_failed ("the last check did not finish: %s", s.check.why);
+  client_fail_if_differ (v);
+  sim_host_enter (0);
+  return s.check.skipped;
 }
 
 /* ---- a process ---- */
@@ -215,9 +259,12 @@ set_params (struct process *p)
   struct fp_volume_params *v = &p->params;
 
   fp_volume_params_init (v);
-  v->nr_servers = donors_nr ();
-  for (unsigned i = 0; i < v->nr_servers; i++)
-    v->servers[i] = donor_addr (i);
+  for (unsigned i = 0; i < donors_nr (); i++)
+    if ((int) i == removes)
+      v->remove[v->nr_remove++] = donor_addr (i);
+    else
+      v->servers[v->nr_servers++] = donor_addr (i);
+  removes = -1;
   v->size = made ? 0 : options.size;
   v->copies = options.copies;
   snprintf (v->name, sizeof v->name, "vol");
@@ -232,7 +279,8 @@ set_params (struct process *p)
   v->takeover = p->takeover;
   /* As an operator would, to get the volume back. */
   v->add = made;
-  v->degraded = made && options.degraded;
+  /* With degraded=true a server could be removed that does not answer. */
+  v->degraded = made && options.degraded && v->nr_remove == 0;
 }
 
 static void
@@ -260,10 +308,12 @@ run (void *arg)
   trace ("attach = %d%s%s", r, r < 0 ? ": " : "", error.text);
   if (r == 0) {
     made = true;
+    checker_attached (p->host);
     faults_trace_extents (p->volume);
     p->state = CLIENT_RUNNING;
     run_threads (p);
     p->state = CLIENT_ENDING;
+    client_fail_if_differ (p->volume);
     fp_volume_stop (p->volume, false);
     trace ("detached");
   }
@@ -304,6 +354,12 @@ client_start (unsigned i, bool takeover)
 }
 
 void
+client_remove (unsigned donor)
+{
+  removes = (int) donor;
+}
+
+void
 client_stop (unsigned i)
 {
   if (processes[i] != NULL)
@@ -339,6 +395,17 @@ client_pause (unsigned i, bool pause)
 }
 
 void
+client_suspend (unsigned i)
+{
+  struct process *p = processes[i];
+
+  if (p == NULL || p->paused)
+    return;
+  p->paused = true;
+  sim_host_suspend (p->host);
+}
+
+void
 clients_quiet (bool on)
 {
   quiet = on;
@@ -347,7 +414,11 @@ clients_quiet (bool on)
 enum client_state
 client_state (unsigned i)
 {
-  return processes[i] == NULL ? CLIENT_NONE : processes[i]->state;
+  const struct process *p = processes[i];
+
+  if (p == NULL)
+    return CLIENT_NONE;
+  return p->state == CLIENT_RUNNING && p->stop ? CLIENT_ENDING : p->state;
 }
 
 bool
@@ -372,6 +443,12 @@ struct fp_volume *
 client_volume (unsigned i)
 {
   return client_state (i) == CLIENT_RUNNING ? processes[i]->volume : NULL;
+}
+
+void
+client_enter (unsigned i)
+{
+  sim_host_enter (processes[i]->host);
 }
 
 uint64_t

@@ -42,13 +42,21 @@ void clients_init (const struct client_options *o);
  * it takes the volume from the client that has it.
  */
 void client_start (unsigned i, bool takeover);
+/* Make the next client that starts give this donor as `remove`, and not as one
+ * of its servers.
+ */
+void client_remove (unsigned donor);
 /* Let its requests end, and detach. */
 void client_stop (unsigned i);
+/* Kill its process.  power = false: the machine goes off. */
 void client_kill (unsigned i, bool power);
 void client_pause (unsigned i, bool pause);
+/* Suspend its machine.  client_pause (i, false) ends that. */
+void client_suspend (unsigned i);
 /* Send no more requests, or go on. */
 void clients_quiet (bool quiet);
 
+/* A client that was asked to stop is ENDING. */
 enum client_state client_state (unsigned i);
 bool client_is_paused (unsigned i);
 /* Return true if another client has taken its volume over. */
@@ -56,6 +64,10 @@ bool client_is_fenced (unsigned i);
 unsigned client_machine (unsigned i);
 /* Return its volume; NULL unless it is RUNNING. */
 struct fp_volume *client_volume (unsigned i);
+/* Move the calling thread to its host, for calls into its volume: they use its
+ * clock and create its threads.  sim_host_enter (0) goes back.
+ */
+void client_enter (unsigned i);
 
 /* Requests of all clients: those that were done, and those that failed. */
 uint64_t clients_done (void);
@@ -67,5 +79,13 @@ unsigned clients_under_way (void);
  * while the clients are quiet.
  */
 uint64_t client_read_all (unsigned i);
+/* Compare all copies, if there are several.  Return how many blocks of 64 KiB
+ * could not be compared.  Fail the run if copies differ.
+ */
+uint64_t client_compare_all (unsigned i);
+/* Fail the run if a check of v has found copies that differ.  Called on the
+ * client's host.
+ */
+void client_fail_if_differ (struct fp_volume *v);
 
 #endif /* SIM_CLIENT_H */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* clock.c - base/clock.h for a program with several hosts.  Each host has its
- * own clock, which stands still while that host is stopped.  (The one of
+ * own clocks: fp_now_ns stands still while the host is stopped or suspended,
+ * fp_mono_ns while it is suspended, fp_boot_ns never.  (The one of
  * base/clock.c belongs to the process, and so would be that of all hosts.)
  */
 
@@ -30,19 +31,21 @@ fp_now_ns (void)
    */
   uint64_t stopped = sim_host_stopped_ns (sim_host ());
 
-  return now (CLOCK_MONOTONIC) - stopped;
+  return fp_mono_ns () - stopped;
 }
 
 uint64_t
 fp_mono_ns (void)
 {
-  return now (CLOCK_MONOTONIC);
+  uint64_t suspended = sim_host_suspended_ns (sim_host ());
+
+  return now (CLOCK_MONOTONIC) - suspended;
 }
 
 uint64_t
 fp_mono_coarse_ns (void)
 {
-  return now (CLOCK_MONOTONIC_COARSE);
+  return fp_mono_ns ();
 }
 
 uint64_t

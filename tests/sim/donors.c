@@ -43,10 +43,11 @@ struct process {
 static struct donor {
   unsigned slabs;
   char dir[16];
+  int64_t date_s;
   struct process *process; /* NULL: down */
 } donors[DONORS_MAX];
 static unsigned nr_donors;
-static char home[] = "/dev/shm/farpage-sim.XXXXXX";
+static char home[256];
 
 static void
 must (bool ok, const char *what)
@@ -114,11 +115,17 @@ give_order (unsigned i, enum order order)
 {
   struct process *p = donors[i].process;
 
-  /* One at a time.  A second one in the same moment is lost. */
-  if (p == NULL || !p->running || p->note.waiting)
+  if (p == NULL || !p->running)
     return;
-  p->order = order;
-  mailbox_post (p->server.mailbox, &p->note);
+  if (!p->note.waiting) {
+    p->order = order;
+    mailbox_post (p->server.mailbox, &p->note);
+  }
+  /* In the same moment the last one counts, but a server that was told to stop
+   * does so.
+   */
+  else if (p->order != STOP && p->order != RESTART)
+    p->order = order;
 }
 
 /* ---- files ---- */
@@ -171,6 +178,7 @@ donor_start (unsigned i, bool with_memory)
   snprintf (p->options.name, sizeof p->options.name, "donor%u", i);
   snprintf (p->options.backing, sizeof p->options.backing, "%s", d->dir);
   system_memory (p->host, PLENTY);
+  system_date (p->host, d->date_s);
   net_join (p->host, i + 1);
   d->process = p;
   /* A thread begins on the host of the one that creates it. */
@@ -214,6 +222,14 @@ donor_press (unsigned i, bool pressed)
                    pressed ? SYSTEM_MEMORY / 32 : PLENTY);
 }
 
+void
+donor_date (unsigned i, int64_t seconds)
+{
+  donors[i].date_s = seconds;
+  if (donors[i].process != NULL)
+    system_date (donors[i].process->host, seconds);
+}
+
 bool
 donor_is_up (unsigned i)
 {
@@ -251,6 +267,10 @@ void
 donors_start (unsigned nr, unsigned slabs)
 {
   /* The names in the trace are the same in each run. */
+  const char *shm = getenv ("FARPAGE_SIM_DIR");
+
+  snprintf (home, sizeof home, "%s/farpage-sim.XXXXXX",
+            shm != NULL ? shm : "/dev/shm");
   must (mkdtemp (home) != NULL && chdir (home) == 0, home);
   nr_donors = nr;
   for (unsigned i = 0; i < nr; i++) {

@@ -4,8 +4,8 @@
  *
  *   DOWN --start--> UP --kill, stop--> DOWN
  *
- * Donor i is machine i + 1.  Its memory is in a directory in /dev/shm
- * (--backing), so that the next process can use it again.
+ * Donor i is machine i + 1.  Its memory is in a directory in /dev/shm, or in
+ * $FARPAGE_SIM_DIR (--backing), so that the next process can use it again.
  *
  * Threads:  the first one.
  */
@@ -44,6 +44,10 @@ void donor_kill (unsigned i, bool power);
 void donor_stop (unsigned i, bool for_good);
 /* Say that its host is short of memory, or has enough. */
 void donor_press (unsigned i, bool pressed);
+/* Set how many seconds time () is fast on its machine.  Later processes there
+ * keep that.
+ */
+void donor_date (unsigned i, int64_t seconds);
 /* Begin to drain it, or end that. */
 void donor_drain (unsigned i, bool drain);
 

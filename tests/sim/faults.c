@@ -3,7 +3,9 @@
 
 #include <config.h>
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/checked.h"
 #include "base/clock.h"
@@ -38,7 +40,10 @@ enum kind {
   RESET,   /* all its connections */
   RESET_DATA,
   RESET_CONTROL,
-  MOVE, /* drain, asked for by the client */
+  MOVE,   /* drain, asked for by the client */
+  REMOVE, /* as MOVE; then the next client leaves the donor out */
+  STARVE, /* no memory for the RDMA card */
+  DATE,   /* the time of day is set */
   /* faults of the client, and of all */
   CUT_ALL,
   WEATHER,
@@ -46,6 +51,8 @@ enum kind {
   CLIENT_KILL,
   CLIENT_POWER,
   CLIENT_PAUSE,
+  CLIENT_SUSPEND,
+  CLIENT_STARVE,
   CLIENT_STOP,
   TAKEOVER,
   KINDS
@@ -60,23 +67,28 @@ static const struct {
 } kinds[KINDS] = {
   [KILL] = { "donor killed", 8, 20000, false, true },
   [EMPTY] = { "donor killed and emptied", 4, 20000, true, true },
-  [POWER] = { "donor off", 3, 30000, true, true },
+  [POWER] = { "donor loses power", 3, 30000, true, true },
   [RESTART] = { "donor restarted", 4, 5000, false, true },
-  [LEAVE] = { "donor stopped", 2, 30000, false, true },
+  [LEAVE] = { "donor leaves", 2, 30000, false, true },
   [PAUSE] = { "donor paused", 6, 15000, false, true },
   [CUT] = { "donor cut off", 10, 20000, false, true },
-  [PRESS] = { "donor short of memory", 4, 20000, false, true },
-  [DRAIN] = { "donor drained", 3, 20000, false, true },
+  [PRESS] = { "donor under memory pressure", 4, 20000, false, true },
+  [DRAIN] = { "donor drained by admin", 3, 20000, false, true },
   [RESET] = { "connections reset", 6, 0, false, true },
   [RESET_DATA] = { "queue pairs reset", 6, 0, false, true },
   [RESET_CONTROL] = { "streams reset", 6, 0, false, true },
-  [MOVE] = { "server drained", 4, 20000, false, true },
-  [CUT_ALL] = { "client cut off", 4, 4000, false, false },
+  [MOVE] = { "donor drained by client", 4, 20000, false, true },
+  [REMOVE] = { "donor removed", 4, 15000, false, true },
+  [STARVE] = { "donor out of RDMA memory", 3, 10000, false, true },
+  [DATE] = { "donor clock jumps", 2, 0, false, true },
+  [CUT_ALL] = { "clients cut off", 4, 4000, false, false },
   [WEATHER] = { "slow network", 6, 10000, false, false },
-  [CHECK] = { "check", 2, 0, false, false },
+  [CHECK] = { "copies compared", 2, 0, false, false },
   [CLIENT_KILL] = { "client killed", 4, 0, false, false },
-  [CLIENT_POWER] = { "client off", 2, 0, false, false },
+  [CLIENT_POWER] = { "client loses power", 2, 0, false, false },
   [CLIENT_PAUSE] = { "client paused", 5, 8000, false, false },
+  [CLIENT_SUSPEND] = { "client suspended", 3, 20000, false, false },
+  [CLIENT_STARVE] = { "client out of RDMA memory", 3, 10000, false, false },
   [CLIENT_STOP] = { "client detached", 2, 0, false, false },
   [TAKEOVER] = { "takeover", 2, 0, false, false },
 };
@@ -84,7 +96,8 @@ static const struct {
 #define MAX_ACTIVE 16u
 /* Longest time without a client, if data may be lost. */
 #define GIVE_UP_S 300u
-#define START_MS 500u /* between two starts of a client */
+#define DAY_S 86400
+#define START_MS 2000u /* between two starts of a client */
 
 static struct active {
   enum kind kind;
@@ -120,33 +133,99 @@ holder (void)
   return CLIENTS;
 }
 
+/* Enter the host of the client that has the volume, and return the volume;
+ * NULL if no client has it.  Call leave_volume in either case.
+ */
 static struct fp_volume *
-volume (void)
+enter_volume (void)
 {
   unsigned i = holder ();
 
-  return i < CLIENTS ? client_volume (i) : NULL;
+  /* The client may have ended meanwhile. */
+  if (i == CLIENTS || client_volume (i) == NULL)
+    return NULL;
+  client_enter (i);
+  return client_volume (i);
 }
 
-bool
-faults_whole (void)
+static void
+leave_volume (void)
 {
-  struct fp_volume *v = volume ();
+  sim_host_enter (0);
+}
+
+static bool
+has_its_copies (struct fp_extents *t, uint64_t i, bool lossy)
+{
+  uint8_t in_sync = fp_copies_in_sync (t, i);
+
+  if (in_sync == 0)
+    return true; /* no such extent */
+  if (fp_copies_are_lost (t, i, in_sync))
+    return lossy;
+  for (unsigned c = 0; c < t->copies; c++)
+    if (!(in_sync >> c & 1) ||
+        fp_extent_state (fp_copies_get (t, i, c)) != FP_EXTENT_READY)
+      return false;
+  return true;
+}
+
+/* Return true if v is whole.  lossy: as faults_whole says. */
+static bool
+is_whole (struct fp_volume *v, bool lossy)
+{
   struct fp_volume_status s;
 
-  if (v == NULL)
-    return false;
   fp_volume_status (v, &s);
-  if (s.fenced || s.frozen || s.extents_degraded > 0 || s.extents_lost > 0)
+  if (s.fenced)
     return false;
+  /* A frozen volume gets no copies. */
+  if (s.frozen)
+    return lossy;
+  for (uint64_t i = 0; i < v->extents->nr; i++)
+    if (!has_its_copies (v->extents, i, lossy))
+      return false;
   for (unsigned i = 0; i < s.nr_servers; i++) {
     struct fp_server_status server;
 
     fp_volume_server_status (v, i, &server);
-    if (!server.gone && (server.state != FP_SERVER_UP || !server.current))
+    if (server.gone || (lossy && server.state == FP_SERVER_LOST))
+      continue;
+    if (server.state != FP_SERVER_UP || !server.current)
       return false;
   }
   return true;
+}
+
+bool
+faults_whole (bool lossy)
+{
+  struct fp_volume *v = enter_volume ();
+  bool whole = v != NULL && is_whole (v, lossy);
+
+  leave_volume ();
+  return whole;
+}
+
+/* Return the number of the member of v that the donor is now, or -1. */
+static int
+member_of (struct fp_volume *v, unsigned donor)
+{
+  const struct fp_addr addr = donor_addr (donor);
+  char text[FP_ADDR_MAX + 1];
+  struct fp_volume_status s;
+
+  fp_addr_format (&addr, text);
+  fp_volume_status (v, &s);
+  for (unsigned i = 0; i < s.nr_servers; i++) {
+    struct fp_server_status server;
+
+    fp_volume_server_status (v, i, &server);
+    /* One that lost its memory has joined as another member. */
+    if (!server.gone && strcmp (server.addr, text) == 0)
+      return (int) i;
+  }
+  return -1;
 }
 
 void
@@ -175,17 +254,11 @@ faults_trace_extents (struct fp_volume *v)
   }
 }
 
-void
-faults_trace_state (void)
+static void
+trace_volume (struct fp_volume *v)
 {
-  struct fp_volume *v = volume ();
   struct fp_volume_status s;
 
-  for (unsigned i = 0; i < CLIENTS; i++)
-    trace ("client %u: state %d%s", i, (int) client_state (i),
-           client_is_paused (i) ? ", paused" : "");
-  if (v == NULL)
-    return;
   fp_volume_status (v, &s);
   trace ("volume: %s%s%llu degraded, %llu lost, %llu to resync, list %llu",
          s.fenced ? "fenced, " : "", s.frozen ? "frozen, " : "",
@@ -208,6 +281,20 @@ faults_trace_state (void)
   faults_trace_extents (v);
 }
 
+void
+faults_trace_state (void)
+{
+  struct fp_volume *v;
+
+  for (unsigned i = 0; i < CLIENTS; i++)
+    trace ("client %u: state %d%s", i, (int) client_state (i),
+           client_is_paused (i) ? ", paused" : "");
+  v = enter_volume ();
+  if (v != NULL)
+    trace_volume (v);
+  leave_volume ();
+}
+
 static bool
 is_affected (unsigned donor)
 {
@@ -220,18 +307,54 @@ is_affected (unsigned donor)
 /* ---- begin and end ---- */
 
 static void
-cut_clients (unsigned donor, bool cut)
+cut_donor (unsigned donor, bool cut)
 {
   for (unsigned i = 0; i < CLIENTS; i++)
     net_cut (client_machine (i), donor_machine (donor), cut);
+}
+
+/* Begin a check, or a drain by the client.  Return true if it began. */
+static bool
+request_from_holder (const struct active *a)
+{
+  struct fp_volume *v = enter_volume ();
+  struct fp_error error;
+  int member, r = -ENOENT;
+
+  if (v != NULL && a->kind == CHECK)
+    r = fp_volume_check (v, sim_dice (2), 0, &error);
+  else if (v != NULL) {
+    member = member_of (v, a->donor);
+    if (member >= 0)
+      r = fp_volume_drain (v, (unsigned) member, 0, &error);
+  }
+  leave_volume ();
+  return r == 0;
+}
+
+static void
+undrain (unsigned donor)
+{
+  struct fp_volume *v = enter_volume ();
+  struct fp_error error;
+  int member = v != NULL ? member_of (v, donor) : -1;
+
+  if (member >= 0)
+    (void) fp_volume_drain_cancel (v, (unsigned) member, &error);
+  leave_volume ();
+}
+
+static void
+cut_client (unsigned client, bool cut)
+{
+  for (unsigned i = 0; i < donors_nr (); i++)
+    net_cut (client_machine (client), donor_machine (i), cut);
 }
 
 static bool
 begin (const struct active *a)
 {
   unsigned d = a->donor, c = a->client;
-  struct fp_volume *v = volume ();
-  struct fp_error error;
 
   switch (a->kind) {
   case KILL:
@@ -249,7 +372,7 @@ begin (const struct active *a)
     sim_host_stop (donor_host (d));
     return true;
   case CUT:
-    cut_clients (d, true);
+    cut_donor (d, true);
     return true;
   case PRESS:
     donor_press (d, true);
@@ -268,23 +391,36 @@ begin (const struct active *a)
     }
     return true;
   case MOVE:
-    return v != NULL && fp_volume_drain (v, d, 0, &error) == 0;
+  case REMOVE:
+  case CHECK:
+    return request_from_holder (a);
+  case STARVE:
+    nic_starve (donor_machine (d), true);
+    return true;
+  case DATE:
+    donor_date (d, (int64_t) sim_dice (2 * DAY_S) - DAY_S);
+    return true;
   case CUT_ALL:
     for (unsigned i = 0; i < donors_nr (); i++)
-      cut_clients (i, true);
+      cut_donor (i, true);
     return true;
   case WEATHER:
     net_weather (1 + sim_dice (1000),
                  1 + sim_dice (mode == FAULTS_GENTLE ? 100 : 2000));
     return true;
-  case CHECK:
-    return v != NULL && fp_volume_check (v, sim_dice (2), 0, &error) == 0;
   case CLIENT_KILL:
   case CLIENT_POWER:
     client_kill (c, a->kind == CLIENT_KILL);
     return true;
   case CLIENT_PAUSE:
     client_pause (c, true);
+    return true;
+  case CLIENT_SUSPEND:
+    cut_client (c, true);
+    client_suspend (c);
+    return true;
+  case CLIENT_STARVE:
+    nic_starve (client_machine (c), true);
     return true;
   case CLIENT_STOP:
     client_stop (c);
@@ -298,6 +434,22 @@ begin (const struct active *a)
   return false;
 }
 
+/* Let the next client do without the server, which should be empty by now. */
+static void
+remove_server (unsigned donor)
+{
+  unsigned i = holder ();
+
+  /* A client that ends attaches again only if enough servers are there. */
+  if (i == CLIENTS ||
+      (mode == FAULTS_GENTLE && (nr_active > 1 || !faults_whole (false)))) {
+    undrain (donor);
+    return;
+  }
+  client_remove (donor);
+  client_stop (i);
+}
+
 static void
 start_donor (const struct active *a)
 {
@@ -308,9 +460,6 @@ start_donor (const struct active *a)
 static void
 end (const struct active *a)
 {
-  struct fp_volume *v = volume ();
-  struct fp_error error;
-
   trace ("over: %s %u", kinds[a->kind].name,
          kinds[a->kind].of_donor ? a->donor : a->client);
   switch (a->kind) {
@@ -329,7 +478,7 @@ end (const struct active *a)
     sim_host_continue (donor_host (a->donor));
     break;
   case CUT:
-    cut_clients (a->donor, false);
+    cut_donor (a->donor, false);
     break;
   case PRESS:
     donor_press (a->donor, false);
@@ -338,18 +487,30 @@ end (const struct active *a)
     donor_drain (a->donor, false);
     break;
   case MOVE:
-    if (v != NULL)
-      (void) fp_volume_drain_cancel (v, a->donor, &error);
+    undrain (a->donor);
+    break;
+  case REMOVE:
+    remove_server (a->donor);
+    break;
+  case STARVE:
+    nic_starve (donor_machine (a->donor), false);
     break;
   case CUT_ALL:
     for (unsigned i = 0; i < donors_nr (); i++)
-      cut_clients (i, false);
+      cut_donor (i, false);
     break;
   case WEATHER:
     net_weather (0, 0);
     break;
+  case CLIENT_SUSPEND:
+    cut_client (a->client, false);
+    client_pause (a->client, false);
+    break;
   case CLIENT_PAUSE:
     client_pause (a->client, false);
+    break;
+  case CLIENT_STARVE:
+    nic_starve (client_machine (a->client), false);
     break;
   default:
     break;
@@ -359,15 +520,13 @@ end (const struct active *a)
 /* ---- steps ---- */
 
 static bool
-has_weight (enum kind kind)
+may_draw (enum kind kind)
 {
   if (kinds[kind].loses && mode == FAULTS_DURABLE)
     return false;
-  /* A client that reaches no server, or was stopped, gives requests up.  So
-   * does one whose trim a stopped memory server does not answer.
-   */
+  /* A client that reaches no server, or was stopped, gives requests up. */
   return mode != FAULTS_GENTLE ||
-         (kind != CUT_ALL && kind != CLIENT_PAUSE && kind != PAUSE);
+         (kind != CUT_ALL && kind != CLIENT_PAUSE && kind != CLIENT_SUSPEND);
 }
 
 static enum kind
@@ -376,10 +535,10 @@ draw (void)
   unsigned all = 0, n;
 
   for (unsigned k = 0; k < KINDS; k++)
-    all += has_weight (k) ? kinds[k].weight : 0;
+    all += may_draw (k) ? kinds[k].weight : 0;
   n = sim_dice (all);
   for (unsigned k = 0;; k++) {
-    unsigned weight = has_weight (k) ? kinds[k].weight : 0;
+    unsigned weight = may_draw (k) ? kinds[k].weight : 0;
 
     if (n < weight)
       return k;
@@ -411,18 +570,19 @@ may_begin (const struct active *a)
     /* A client attaches while more than half of the servers are there. */
     return mode != FAULTS_GENTLE ||
            (affected + 1 < copies && affected < (donors_nr () - 1) / 2 &&
-            faults_whole ());
+            faults_whole (false));
   }
   /* The servers that are there do not always let a client attach: the others
    * could have gone on without them (docs/FAILURES.md).
    */
   if (mode == FAULTS_GENTLE && ends_client (a->kind) &&
-      (affected > 0 || !faults_whole ()))
+      (affected > 0 || !faults_whole (false)))
     return false;
   switch (a->kind) {
   case CUT_ALL:
-  case CLIENT_PAUSE:
     return client_state (a->client) != CLIENT_NONE;
+  case CLIENT_PAUSE:
+  case CLIENT_SUSPEND:
   case CLIENT_KILL:
   case CLIENT_POWER:
     return client_state (a->client) != CLIENT_NONE &&
@@ -438,14 +598,20 @@ may_begin (const struct active *a)
 }
 
 bool
+faults_lossy (void)
+{
+  return mode == FAULTS_HARSH && lost_memory;
+}
+
+bool
 faults_no_client (void)
 {
-  return mode == FAULTS_HARSH && lost_memory &&
+  return faults_lossy () &&
          sim_now_ns () - attached_ns > GIVE_UP_S * FP_NS_PER_S;
 }
 
 void
-faults_await_client (void)
+faults_restart_patience (void)
 {
   attached_ns = sim_now_ns ();
 }
@@ -482,20 +648,59 @@ end_those_over (bool all)
   nr_active = kept;
 }
 
-/* Note in the trace when extents become lost, or are found again. */
+/* Note in the trace when extents become lost, or are found again.  Look at
+ * what checks have found.
+ */
 static void
-watch_lost (void)
+watch (void)
 {
   static uint64_t last;
-  struct fp_volume *v = volume ();
+  struct fp_volume *v = enter_volume ();
   struct fp_volume_status s;
 
-  if (v == NULL)
-    return;
-  fp_volume_status (v, &s);
-  if (s.extents_lost != last)
-    faults_trace_state ();
-  last = s.extents_lost;
+  if (v != NULL) {
+    client_fail_if_differ (v);
+    fp_volume_status (v, &s);
+    if (s.extents_lost != last)
+      trace_volume (v);
+    last = s.extents_lost;
+  }
+  leave_volume ();
+}
+
+void
+faults_pass (void)
+{
+  end_those_over (false);
+  keep_client ();
+  watch ();
+}
+
+static unsigned
+victim (void)
+{
+  unsigned i = holder ();
+
+  return i < CLIENTS ? i : sim_dice (CLIENTS);
+}
+
+/* Begin a, which lasts for ms.  Return true if it could. */
+static bool
+begin_for (struct active *a, unsigned ms)
+{
+  if (nr_active == MAX_ACTIVE)
+    return false;
+  trace ("fault: %s %u", kinds[a->kind].name,
+         kinds[a->kind].of_donor ? a->donor : a->client);
+  if (!begin (a))
+    return false;
+  counts[a->kind]++;
+  lost_memory |= kinds[a->kind].loses;
+  if (kinds[a->kind].ms > 0) {
+    a->ends_ns = sim_now_ns () + ms * FP_NS_PER_MS;
+    active[nr_active++] = *a;
+  }
+  return true;
 }
 
 bool
@@ -503,26 +708,49 @@ faults_step (void)
 {
   struct active a = { .kind = draw (), .donor = sim_dice (donors_nr ()) };
 
-  end_those_over (false);
-  keep_client ();
-  watch_lost ();
-  a.client = holder ();
-  if (a.client == CLIENTS)
-    a.client = sim_dice (CLIENTS);
-  if (sim_dice (2) == 0 || nr_active == MAX_ACTIVE || !may_begin (&a))
+  faults_pass ();
+  a.client = victim ();
+  if (sim_dice (2) == 0 || !may_begin (&a))
     return false;
-  trace ("fault: %s %u", kinds[a.kind].name,
-         kinds[a.kind].of_donor ? a.donor : a.client);
-  if (!begin (&a))
+  return begin_for (&a, 1 + sim_dice (kinds[a.kind].ms + 1));
+}
+
+int
+faults_find (const char *name, bool *of_donor)
+{
+  for (unsigned k = 0; k < KINDS; k++)
+    if (strcmp (name, kinds[k].name) == 0) {
+      *of_donor = kinds[k].of_donor;
+      return (int) k;
+    }
+  return -1;
+}
+
+const char *
+faults_name (int kind)
+{
+  return kinds[kind].name;
+}
+
+bool
+faults_begin (int kind, unsigned donor, unsigned ms)
+{
+  struct active a = { .kind = (enum kind) kind, .donor = donor };
+
+  a.client = victim ();
+  /* A fault needs its donor up, or a client. */
+  if (kinds[a.kind].of_donor ? !donor_is_up (donor)
+                             : client_state (a.client) == CLIENT_NONE)
     return false;
-  counts[a.kind]++;
-  lost_memory |= kinds[a.kind].loses;
-  if (kinds[a.kind].ms > 0) {
-    a.ends_ns =
-        sim_now_ns () + (1 + sim_dice (kinds[a.kind].ms)) * FP_NS_PER_MS;
-    active[nr_active++] = a;
-  }
-  return true;
+  if (a.kind == TAKEOVER && client_state (!a.client) != CLIENT_NONE)
+    return false;
+  return begin_for (&a, ms);
+}
+
+unsigned
+faults_active (void)
+{
+  return nr_active;
 }
 
 void

@@ -52,7 +52,7 @@ struct transfer {
   enum fp_op_kind kind;
   uint32_t length;
   uint64_t raddr, rkey;
-  uint64_t kicked_ns, at_ns; /* next step */
+  uint64_t kicked_ns, departs_ns, at_ns; /* at_ns: next step */
   bool departed;
   int status;
   uint8_t bytes[];
@@ -120,6 +120,7 @@ static struct fp_verbs_region *regions;
 static uint64_t next_key = 0x100;
 static bool in_child;
 static unsigned long nr_transfers;
+static bool starved[NET_MACHINES];
 bool nic_traced;
 
 static void
@@ -158,6 +159,19 @@ static bool
 is_cut (const struct qp *qp)
 {
   return net_is_cut (qp->client_machine, qp->machine);
+}
+
+void
+nic_starve (unsigned machine, bool on)
+{
+  starved[machine] = on;
+}
+
+/* Return true if there is no memory now for what this host asks for. */
+static bool
+is_starved (void)
+{
+  return starved[net_machine (sim_host ())] && sim_dice (2) == 0;
 }
 
 unsigned long
@@ -343,7 +357,7 @@ depart (void *arg)
   uint64_t now = sim_now_ns ();
 
   for (struct transfer *t = qp->out.first; t != NULL; t = t->next) {
-    if (t->departed || !qp->client_up || t->kicked_ns > now)
+    if (t->departed || !qp->client_up || t->departs_ns > now)
       continue;
     t->departed = true;
     if (t->kind == FP_OP_WRITE)
@@ -505,8 +519,13 @@ nic_kick (struct fp_queue *base)
                              .raddr = op->raddr,
                              .rkey = op->rkey,
                              .kicked_ns = sim_now_ns () };
-    sim_at (sim_now_ns () + sim_dice (5000), depart, qp);
-    line_add (&qp->out, t, soon (), step_out, qp);
+    t->departs_ns = soon ();
+    line_add (&qp->out, t, t->departs_ns, step_out, qp);
+    /* The other half departs on arrival. */
+    if (sim_dice (2) == 0) {
+      t->departs_ns = sim_now_ns () + sim_dice (5000);
+      sim_at (t->departs_ns, depart, qp);
+    }
   }
 }
 
@@ -677,6 +696,8 @@ nic_conn_open (struct fp_conn **out, struct fp_queue *base,
     return 0;
   if (inet_pton (AF_INET, p->addr->host, &addr) != 1)
     return -EHOSTUNREACH;
+  if (is_starved ())
+    return -ENOMEM;
   c = calloc (1, sizeof *c);
   qp = calloc (1, sizeof *qp);
   must (c != NULL && qp != NULL, "memory");
@@ -878,8 +899,11 @@ int
 fp_verbs_region_new (struct fp_verbs_region **out, struct fp_verbs_domain *d,
                      void *addr, size_t length, bool writable)
 {
-  struct fp_verbs_region *r = calloc (1, sizeof *r);
+  struct fp_verbs_region *r;
 
+  if (is_starved ())
+    return -ENOMEM;
+  r = calloc (1, sizeof *r);
   must (r != NULL, "memory");
   *r = (struct fp_verbs_region) {
     .next = regions,

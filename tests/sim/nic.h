@@ -44,6 +44,11 @@ void nic_kill (unsigned host, bool power);
  */
 void nic_reset (unsigned a, unsigned b);
 
+/* While a machine is starved, half of its new connections and memory regions
+ * fail with -ENOMEM.
+ */
+void nic_starve (unsigned machine, bool starved);
+
 /* Return the number of transfers that have completed well. */
 unsigned long nic_transfers (void);
 

@@ -26,23 +26,27 @@
 #include "sim/donors.h"
 #include "sim/faults.h"
 #include "sim/nic.h"
+#include "sim/scenario.h"
 #include "sim/simulate.h"
 #include "sim/threads.h"
 #include "transport/transport.h"
 
 #define STEP_MS 400u /* longest pause between two steps */
+#define SCENARIO_MS 10u
 #define SETTLE_MS 10000u
 #define REQUEST_MS 60000u
-#define END_S 300u /* virtual time until all is whole again */
-#define RING 400u  /* lines of the trace that are printed */
+#define PATIENCE_S 2000u /* virtual time without a client, with faults */
+#define END_S 300u       /* virtual time until all is whole again */
+#define RING 400u        /* lines of the trace that are printed */
 #define LINE_MAX_ 400u
+#define ARGS 64
 
 static struct {
   unsigned long seed;
-  uint64_t ops;
+  uint64_t ops, faults;
   enum faults_mode mode;
-  unsigned donors, copies, threads;
-  const char *trace;
+  unsigned donors, copies, threads, pause_ms;
+  const char *trace, *scenario;
   bool no_faults, degraded;
 } options = { .ops = 2000 };
 
@@ -84,12 +88,15 @@ static void
 print_run (FILE *to)
 {
   fprintf (to,
-           "--seed %lu --ops %" PRIu64
-           " --mode %s --donors %u --copies %u --threads %u%s%s",
-           options.seed, options.ops, faults_modes[options.mode],
-           options.donors, options.copies, options.threads,
+           "--seed %lu --ops %" PRIu64 " --faults %" PRIu64
+           " --mode %s --donors %u --copies %u --threads %u --pause %u%s%s",
+           options.seed, options.ops, options.faults,
+           faults_modes[options.mode], options.donors, options.copies,
+           options.threads, options.pause_ms,
            options.degraded ? " --degraded" : "",
            options.no_faults ? " --no-faults" : "");
+  if (options.scenario != NULL)
+    fprintf (to, " --scenario %s", options.scenario);
 }
 
 void
@@ -98,7 +105,7 @@ simulation_failed (const char *fmt, ...)
   static bool failed;
   va_list ap;
 
-  /* Say it first: the rest may give up the turn. */
+  /* Print the reason first: the rest may give up the turn. */
   if (failed)
     _exit (1);
   failed = true;
@@ -108,7 +115,8 @@ simulation_failed (const char *fmt, ...)
   va_end (ap);
   fprintf (stderr, "\nFAILED: ");
   print_run (stderr);
-  fprintf (stderr, "\n");
+  fprintf (stderr, "\nFAILED: after %" PRIu64 " requests, %lu transfers\n",
+           clients_done () + clients_failed (), nic_transfers ());
   faults_trace_state ();
   for (unsigned i = ring_at > RING ? ring_at - RING : 0; i < ring_at; i++)
     fprintf (stderr, "%s\n", ring[i % RING]);
@@ -128,7 +136,7 @@ simulation_request_ended (const char *kind, uint64_t first, uint64_t nr, int r,
     return;
   if (r < 0)
     simulation_failed ("%s of blocks %" PRIu64 "+%" PRIu64 " failed after "
-                       "%" PRIu64 " ms with %s, and a copy could be reached",
+                       "%" PRIu64 " ms with %s, and in gentle mode none may",
                        kind, first, nr, ms, strerror (-r));
   if (ms > REQUEST_MS)
     simulation_failed ("%s of blocks %" PRIu64 "+%" PRIu64 " took %" PRIu64
@@ -180,7 +188,7 @@ has_one_client (void)
 static bool
 is_whole (void)
 {
-  return has_one_client () && faults_whole ();
+  return has_one_client () && faults_whole (faults_lossy ());
 }
 
 /* Attach once more.  A client that attached without some servers does not
@@ -195,20 +203,46 @@ attach_again (void)
 }
 
 static bool
-is_usable (void)
+is_settled (void)
 {
-  return faults_no_client () ||
-         (options.mode == FAULTS_HARSH ? has_one_client () : is_whole ());
+  return faults_no_client () || is_whole ();
 }
 
+/* Read all, and compare all copies. */
 static void
 read_all (void)
 {
-  uint64_t lost = client_read_all (client_volume (0) != NULL ? 0 : 1);
+  unsigned client = client_volume (0) != NULL ? 0 : 1;
+  uint64_t lost = client_read_all (client);
+  uint64_t skipped = client_compare_all (client);
 
-  if (lost > 0 && options.mode != FAULTS_HARSH)
+  if (lost > 0 && !faults_lossy ())
     simulation_failed ("%" PRIu64 " blocks cannot be read in the end", lost);
+  if (skipped > 0 && !faults_lossy ())
+    simulation_failed ("%" PRIu64 " blocks cannot be compared in the end",
+                       skipped);
   trace ("read all: %" PRIu64 " blocks lost", lost);
+}
+
+/* Wait, then begin and end what is due.  Count the faults that began in
+ * *faults.  Return false if the run is over.
+ */
+static bool
+step (uint64_t *faults)
+{
+  bool more;
+
+  if (options.scenario != NULL) {
+    pause_ms (SCENARIO_MS);
+    more = scenario_step ();
+    *faults = scenario_faults ();
+    return more;
+  }
+  if (clients_done () >= options.ops && *faults >= options.faults)
+    return false;
+  pause_ms (1 + sim_dice (STEP_MS));
+  *faults += !options.no_faults && faults_step ();
+  return true;
 }
 
 static void
@@ -217,9 +251,9 @@ run (void)
   struct client_options o = { .size = 16 * DONORS_SLAB,
                               .copies = options.copies,
                               .threads = options.threads,
-                              .pause_ms = 1000,
+                              .pause_ms = options.pause_ms,
                               .degraded = options.degraded };
-  unsigned faults = 0;
+  uint64_t faults = 0, client_ns;
   bool lost;
 
   donors_start (options.donors, 24);
@@ -227,24 +261,26 @@ run (void)
   faults_init (options.mode, options.copies);
   if (options.no_faults)
     await (has_one_client, "no client has the volume");
-  while (clients_done () < options.ops && !faults_no_client ()) {
-    pause_ms (1 + sim_dice (STEP_MS));
-    faults += !options.no_faults && faults_step ();
-  }
+  client_ns = sim_now_ns ();
+  while (step (&faults) && !faults_no_client ())
+    if (client_volume (0) != NULL || client_volume (1) != NULL)
+      client_ns = sim_now_ns ();
+    else if (sim_now_ns () - client_ns > PATIENCE_S * FP_NS_PER_S)
+      simulation_failed ("no client could attach for %u s", PATIENCE_S);
   clients_quiet (true);
   faults_end ();
-  faults_await_client ();
+  faults_restart_patience ();
   pause_ms (SETTLE_MS); /* what is wrong shows by then */
   await (is_quiet, "a request is still under way");
   if (options.degraded)
     attach_again ();
-  await (is_usable, "the volume is not whole");
+  await (is_settled, "the volume is not whole");
   lost = faults_no_client ();
   if (!lost)
     read_all ();
   print_run (stdout);
   printf (": %" PRIu64 " requests done, %" PRIu64 " failed, %lu transfers, "
-          "%u faults, %llu s, trace %016" PRIx64 "%s\n",
+          "%" PRIu64 " faults, %llu s, trace %016" PRIx64 "%s\n",
           clients_done (), clients_failed (), nic_transfers (), faults,
           sim_now_ns () / FP_NS_PER_S, hash,
           lost ? ", no client could attach" : "");
@@ -262,12 +298,17 @@ Runs the client library and memory servers on virtual time, with faults, and\n\
 checks every byte that is read.  Prints one line if all is right.\n\
 \n\
       --seed N       default 1\n\
-      --ops N        end after so many requests that succeed (2000)\n\
+      --ops N        run until N requests have succeeded (2000)\n\
+      --faults N     and N faults have begun (a hundredth of --ops)\n\
       --mode MODE    gentle, durable or harsh (default: drawn from the seed)\n\
-      --donors N     2 to 8 (drawn: 3 to 5)\n\
+      --donors N     2 to 8 (drawn: 2 to 5)\n\
       --copies N     1 to 4 (drawn: 1 to 3)\n\
       --threads N    of a client, 1 to 8 (drawn: 1 to 6)\n\
+      --pause MS     longest pause between requests (drawn: 40, 200, 1000)\n\
       --no-faults    only requests\n\
+      --scenario FILE:NAME\n\
+                     play a scenario of a file: its options, and its faults\n\
+                     in the place of --ops and --faults\n\
       --degraded     attach without servers that are away (degraded=true)\n\
       --trace FILE   write all events but transfers there\n\
       --transfers    trace transfers, too\n\
@@ -303,11 +344,14 @@ mode_of (const char *s)
 enum {
   SEED = 256,
   OPS,
+  FAULTS,
   MODE,
   DONORS,
   COPIES,
   THREADS,
+  PAUSE,
   NO_FAULTS,
+  SCENARIO,
   DEGRADED,
   TRACE,
   TRANSFERS,
@@ -320,11 +364,14 @@ parse (int argc, char *argv[])
   static const struct option known[] = {
     { "seed", required_argument, NULL, SEED },
     { "ops", required_argument, NULL, OPS },
+    { "faults", required_argument, NULL, FAULTS },
     { "mode", required_argument, NULL, MODE },
     { "donors", required_argument, NULL, DONORS },
     { "copies", required_argument, NULL, COPIES },
     { "threads", required_argument, NULL, THREADS },
+    { "pause", required_argument, NULL, PAUSE },
     { "no-faults", no_argument, NULL, NO_FAULTS },
+    { "scenario", required_argument, NULL, SCENARIO },
     { "degraded", no_argument, NULL, DEGRADED },
     { "trace", required_argument, NULL, TRACE },
     { "transfers", no_argument, NULL, TRANSFERS },
@@ -332,7 +379,8 @@ parse (int argc, char *argv[])
     { "help", no_argument, NULL, 'h' },
     { NULL, 0, NULL, 0 },
   };
-  bool verbose = false, has_mode = false;
+  static const unsigned pauses[] = { 40, 200, 1000 };
+  bool verbose = false, has_mode = false, has_faults = false;
   int c;
 
   options.seed = 1;
@@ -343,6 +391,10 @@ parse (int argc, char *argv[])
       break;
     case OPS:
       options.ops = number (optarg, 1, 1000000000);
+      break;
+    case FAULTS:
+      options.faults = number (optarg, 0, 1000000000);
+      has_faults = true;
       break;
     case MODE:
       options.mode = mode_of (optarg);
@@ -357,8 +409,14 @@ parse (int argc, char *argv[])
     case THREADS:
       options.threads = (unsigned) number (optarg, 1, 8);
       break;
+    case PAUSE:
+      options.pause_ms = (unsigned) number (optarg, 1, 60000);
+      break;
     case NO_FAULTS:
       options.no_faults = true;
+      break;
+    case SCENARIO:
+      options.scenario = optarg;
       break;
     case DEGRADED:
       options.degraded = true;
@@ -385,16 +443,23 @@ parse (int argc, char *argv[])
   }
   sim_seed (options.seed);
   /* Draw all, so that an option does not change the rest. */
-  unsigned donors = 3 + sim_dice (3), copies = 1 + sim_dice (8) % 3;
+  unsigned donors = 2 + sim_dice (4), copies = 1 + sim_dice (8) % 3;
   unsigned threads = 1 + sim_dice (6);
   enum faults_mode mode = sim_dice (FAULTS_MODES);
+  unsigned pause = pauses[sim_dice (3)];
 
   options.donors = options.donors > 0 ? options.donors : donors;
   if (options.copies == 0)
     options.copies = FP_MIN (copies, options.donors);
   options.threads = options.threads > 0 ? options.threads : threads;
+  options.pause_ms = options.pause_ms > 0 ? options.pause_ms : pause;
+  if (!has_faults)
+    options.faults = options.ops / 100;
+  if (options.no_faults)
+    options.faults = 0;
   if (!has_mode)
     options.mode = mode;
+  scenario_check (options.donors);
   if (options.copies > options.donors) {
     fprintf (stderr, "simulate: more copies than donors\n");
     exit (2);
@@ -402,11 +467,34 @@ parse (int argc, char *argv[])
   return verbose;
 }
 
+/* Put the options of a scenario first, so that the command line overrides
+ * them.
+ */
+static int
+with_scenario (int argc, char *argv[], char *all[ARGS])
+{
+  static const char option[] = "--scenario";
+  int n = 1;
+
+  all[0] = argv[0];
+  for (int i = 1; i < argc; i++)
+    if (strcmp (argv[i], option) == 0 && i + 1 < argc)
+      n = scenario_read (argv[i + 1], 1, all, ARGS / 2);
+    else if (strncmp (argv[i], "--scenario=", sizeof option) == 0)
+      n = scenario_read (argv[i] + sizeof option, 1, all, ARGS / 2);
+  for (int i = 1; i < argc && n < ARGS - 1; i++)
+    all[n++] = argv[i];
+  all[n] = NULL;
+  return n;
+}
+
 int
 main (int argc, char *argv[])
 {
   struct rlimit files = { 65536, 65536 };
-  bool verbose = parse (argc, argv);
+  char *all[ARGS];
+  int nr = with_scenario (argc, argv, all);
+  bool verbose = parse (nr, all);
 
   if (options.trace != NULL) {
     trace_file = fopen (options.trace, "we");

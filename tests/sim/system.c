@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* system.c - what the simulated hosts ask the system, beside files and memory:
+/* system.c - what the simulated hosts ask the system, besides files:
  * their name, their process, the time of day, how much memory there is.
  *
  * Wrapped:  time, getpid, gethostname, fork, event_add.
@@ -26,6 +26,7 @@
 #define FIRST_PID 1000
 
 static uint64_t available[SIM_HOSTS];
+static int64_t date_s[SIM_HOSTS]; /* how fast its clock is */
 
 int __wrap_clock_gettime (clockid_t clock, struct timespec *t);
 time_t __wrap_time (time_t *t);
@@ -69,6 +70,7 @@ __wrap_time (time_t *out)
   struct timespec t;
 
   (void) __wrap_clock_gettime (CLOCK_REALTIME, &t);
+  t.tv_sec += date_s[sim_host ()];
   if (out != NULL)
     *out = t.tv_sec;
   return t.tv_sec;
@@ -101,6 +103,12 @@ __wrap_fork (void)
            errno == EINTR)
       ;
   return pid;
+}
+
+void
+system_date (unsigned host, int64_t seconds)
+{
+  date_s[host] = seconds;
 }
 
 /* ---- memory ---- */

@@ -10,5 +10,7 @@
 
 /* Set how much memory is available on a host. */
 void system_memory (unsigned host, uint64_t bytes);
+/* Set how many seconds time () is fast there. */
+void system_date (unsigned host, int64_t seconds);
 
 #endif /* SIM_SYSTEM_H */

@@ -50,6 +50,7 @@
 
 #define MAX_THREADS 512u
 #define MAX_CALLS 65536u
+#define MAX_FDS 256u
 #define NEVER UINT64_MAX
 /* CLOCK_REALTIME minus CLOCK_MONOTONIC. */
 #define EPOCH_NS (UINT64_C (1700000000) * FP_NS_PER_S)
@@ -82,6 +83,8 @@ struct host {
   enum host_state state;
   uint64_t since_ns;   /* STOPPED: since when */
   uint64_t stopped_ns; /* see sim_host_stopped_ns */
+  bool suspended;      /* STOPPED, because its machine is suspended */
+  uint64_t suspended_ns;
 };
 
 struct call {
@@ -192,19 +195,44 @@ is_held (const struct thread *t)
   return hosts[t->host].state != RUNNING && t->statics == 0;
 }
 
-/* Make each thread runnable whose poll has something to report. */
+/* Make each thread runnable whose poll has something to report.  One call
+ * covers many threads, because usually nothing is ready.
+ */
 UNSEEN static bool
 look_at_fds (void)
 {
+  static struct pollfd fds[MAX_FDS];
   bool found = false;
 
-  for (unsigned i = 0; i < nr_threads; i++) {
-    struct thread *t = threads[i];
+  for (unsigned i = 0, end; i < nr_threads; i = end) {
+    unsigned long nr = 0;
 
-    if (t->wait == ON_FDS && !is_held (t) &&
-        syscall (SYS_poll, t->fds, (unsigned long) t->nr_fds, 0) > 0) {
-      t->wait = RUNS;
-      found = true;
+    for (end = i; end < nr_threads; end++) {
+      const struct thread *t = threads[end];
+
+      if (t->wait != ON_FDS || is_held (t))
+        continue;
+      if (t->nr_fds > MAX_FDS)
+        give_up ("too many descriptors in a poll");
+      if (nr + t->nr_fds > MAX_FDS)
+        break;
+      for (unsigned long n = 0; n < t->nr_fds; n++)
+        fds[nr++] = t->fds[n];
+    }
+    if (syscall (SYS_poll, fds, nr, 0) <= 0)
+      continue;
+    nr = 0;
+    for (unsigned k = i; k < end; k++) {
+      struct thread *t = threads[k];
+
+      if (t->wait != ON_FDS || is_held (t))
+        continue;
+      for (unsigned long n = 0; n < t->nr_fds; n++)
+        if (fds[nr + n].revents != 0) {
+          t->wait = RUNS;
+          found = true;
+        }
+      nr += t->nr_fds;
     }
   }
   return found;
@@ -483,13 +511,25 @@ sim_host_stop (unsigned host)
 }
 
 UNSEEN void
+sim_host_suspend (unsigned host)
+{
+  if (hosts[host].state != RUNNING)
+    return;
+  sim_host_stop (host);
+  hosts[host].suspended = true;
+}
+
+UNSEEN void
 sim_host_continue (unsigned host)
 {
   if (hosts[host].state != STOPPED)
     return;
   hosts[host].state = RUNNING;
-  if (now_ns - hosts[host].since_ns > SIM_GAP_NS)
+  if (hosts[host].suspended)
+    hosts[host].suspended_ns += now_ns - hosts[host].since_ns;
+  else if (now_ns - hosts[host].since_ns > SIM_GAP_NS)
     hosts[host].stopped_ns += now_ns - hosts[host].since_ns - SIM_GAP_NS;
+  hosts[host].suspended = false;
 }
 
 UNSEEN void
@@ -502,6 +542,12 @@ UNSEEN uint64_t
 sim_host_stopped_ns (unsigned host)
 {
   return hosts[host].stopped_ns;
+}
+
+UNSEEN uint64_t
+sim_host_suspended_ns (unsigned host)
+{
+  return hosts[host].suspended_ns;
 }
 
 /* ---- start ---- */

@@ -46,6 +46,9 @@ unsigned sim_host (void);
  * goes on until it has none.
  */
 void sim_host_stop (unsigned host);
+/* Stop a host as if its machine were suspended: its fp_mono_ns stands still.
+ */
+void sim_host_suspend (unsigned host);
 void sim_host_continue (unsigned host);
 /* Give its threads no turn any more.  Their memory stays. */
 void sim_host_kill (unsigned host);
@@ -55,5 +58,9 @@ void sim_host_kill (unsigned host);
  */
 #define SIM_GAP_NS UINT64_C (500000000)
 uint64_t sim_host_stopped_ns (unsigned host);
+/* Return how long the host was suspended in all, in ns, up to the last
+ * continue.
+ */
+uint64_t sim_host_suspended_ns (unsigned host);
 
 #endif /* SIM_THREADS_H */
