@@ -139,7 +139,7 @@ record_gone (struct shut *s, uint8_t in_sync, uint64_t deadline)
     if (!(in_sync >> c & 1))
       continue;
     r = fp_meta_log_gone (e->meta_log, entry (s, c), deadline);
-    if (r == -EIO)
+    if (r == -EIO || r == -EAGAIN)
       s->set &= (uint8_t) ~(1u << c); /* the metadata log owns it now */
     else if (r == 0)
       gone |= (uint8_t) (1u << c);

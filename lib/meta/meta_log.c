@@ -21,6 +21,7 @@
  * another member.
  */
 #define PATIENCE_PART 4
+#define LOOK_AHEAD 1024 /* entries of the queue that may join a batch */
 #define PATIENCE_MIN_MS 20u
 
 static uint64_t
@@ -162,6 +163,15 @@ withdraw (struct fp_meta_log *log, uint32_t i)
   return true;
 }
 
+/* Return the server of entry i as a set, if it is an only copy; else none. */
+static uint64_t
+holder_of (struct fp_meta_log *log, uint64_t i)
+{
+  return fp_copies_several (log->extents)
+             ? 0
+             : bit (atomic_load (&log->extents->p[i].server));
+}
+
 int
 fp_meta_log_gone (struct fp_meta_log *log, uint64_t i, uint64_t deadline_ns)
 {
@@ -177,7 +187,9 @@ fp_meta_log_gone (struct fp_meta_log *log, uint64_t i, uint64_t deadline_ns)
   push (log, (uint32_t) i);
   while (atomic_load (&p->record) == RECORD_GONE) {
     /* Otherwise the extent stays unusable until these members are back. */
-    if (!may_record (log) && withdraw (log, (uint32_t) i))
+    if ((!may_record (log) ||
+         (holder_of (log, i) & ~(log->current & log->up)) != 0) &&
+        withdraw (log, (uint32_t) i))
       return -EROFS;
     if (fp_deadline_passed (deadline_ns)) {
       /* Some members may have heard of it by now. */
@@ -185,6 +197,11 @@ fp_meta_log_gone (struct fp_meta_log *log, uint64_t i, uint64_t deadline_ns)
       return -EIO;
     }
     meta_log_wait_ms (log, 20);
+  }
+  if (atomic_load (&p->record) == RECORD_UNDONE) {
+    atomic_store (&p->record, RECORD_REVERSE);
+    pthread_cond_broadcast (&log->cond);
+    return -EAGAIN;
   }
   /* If its server is away now, do not make it READY again later. */
   p->releasing = true;
@@ -278,25 +295,36 @@ meta_log_ask (struct fp_meta_log *log, uint64_t servers, enum fp_record_op op,
 
 /* ---- changes of the map ---- */
 
-/* Take the next extents that are recorded in the same way.  Return their
- * number.
+/* Take the first extent of the queue, and others soon after it that are
+ * recorded in the same way and have the same holder.  Return their number.
  */
 static unsigned
 take_batch (struct fp_meta_log *log)
 {
   struct fp_extent *p = log->extents->p;
+  uint32_t *next = &log->head, last = FP_NO_EXTENT;
 
   FP_LOCK_SCOPE (&log->lock);
   log->change.count = 0;
-  while (log->head != FP_NO_EXTENT && log->change.count < FP_MAX_GRANTS) {
-    uint32_t i = log->head;
+  for (unsigned n = 0; n < LOOK_AHEAD && *next != FP_NO_EXTENT &&
+                       log->change.count < FP_MAX_GRANTS;
+       n++) {
+    uint32_t i = *next;
     bool exist = atomic_load (&p[i].record) != RECORD_GONE &&
                  atomic_load (&p[i].record) != RECORD_DROP;
+    uint64_t holder = holder_of (log, i);
 
-    if (log->change.count > 0 && exist != log->change.exist)
-      break;
+    if (log->change.count > 0 &&
+        (exist != log->change.exist || holder != log->holder)) {
+      last = i;
+      next = &p[i].next_wanted;
+      continue;
+    }
     log->change.exist = exist;
-    log->head = p[i].next_wanted;
+    log->holder = holder;
+    *next = p[i].next_wanted;
+    if (log->tail == i)
+      log->tail = last;
     log->batch[log->change.count] = i;
     log->change.extents[log->change.count++] = i;
   }
@@ -357,6 +385,38 @@ finish_batch (struct fp_meta_log *log)
   fp_notifier_raise (&log->extents->changes);
 }
 
+/* The holder of the batch does not answer, and others must not hear before it:
+ * let the extents exist.  The others can go on without the holder at once, as
+ * by their maps these extents still exist.
+ */
+static void
+reverse_batch (struct fp_meta_log *log)
+{
+  uint64_t next = meta_log_next (log, log->members & ~log->holder);
+  struct fp_extent *p = log->extents->p;
+  unsigned undone;
+
+  if ((log->members & log->holder) != 0 && next != 0) {
+    log->members = next;
+    log->list_due = true;
+  }
+  log->change.exist = true;
+  change_map (log);
+  FP_LOCK_SCOPE (&log->lock);
+  for (unsigned k = 0; k < log->nr_batch; k++)
+    if (atomic_load (&p[log->batch[k]].record) == RECORD_GONE)
+      atomic_store (&p[log->batch[k]].record, RECORD_UNDONE);
+  /* Wait for the threads: the next record of the extent could be another's. */
+  do {
+    undone = 0;
+    pthread_cond_broadcast (&log->cond);
+    for (unsigned k = 0; k < log->nr_batch; k++)
+      undone += atomic_load (&p[log->batch[k]].record) == RECORD_UNDONE;
+    if (undone > 0)
+      meta_log_wait_ms (log, 20);
+  } while (undone > 0);
+}
+
 static bool
 is_stopping (struct fp_meta_log *log)
 {
@@ -364,16 +424,27 @@ is_stopping (struct fp_meta_log *log)
   return log->stop;
 }
 
+/* Return those of `left` to tell next.  The holder hears first
+ * that an extent is gone, and last that one exists (meta_log.h).
+ */
+static uint64_t
+next_to_tell (const struct fp_meta_log *log, uint64_t left)
+{
+  uint64_t first = log->change.exist ? ~log->holder : log->holder;
+
+  return log->holder != 0 && (left & first) != 0 ? left & first : left;
+}
+
 /* Send the batch until all current members have it, or the thread stops. */
 static void
 record_batch (struct fp_meta_log *log)
 {
-  uint64_t since = fp_now_ns (), answered = 0;
+  uint64_t since = fp_now_ns (), answered = 0, told = 0;
   uint64_t patience = meta_log_patience_ms (log) * FP_NS_PER_MS;
 
   change_map (log);
   while (!is_stopping (log)) {
-    uint64_t left;
+    uint64_t left, silent;
 
     /* The waiting request can go on with another copy: wait for no dead
      * member.
@@ -389,20 +460,43 @@ record_batch (struct fp_meta_log *log)
       finish_batch (log);
       return;
     }
+    if (!log->change.exist && (log->holder & ~log->members) != 0) {
+      reverse_batch (log);
+      answered = told = 0;
+      continue;
+    }
+    silent = next_to_tell (log, left);
     /* A client that reaches only servers with an incomplete list may believe
      * them.  So they must not hear of a change that is later than that list.
      */
-    if (left != 0 && !log->list_due)
+    if (left != 0 && !log->list_due) {
+      if (log->holder != 0 && (silent & ~told) != 0)
+        since = fp_now_ns ();
+      told = silent;
       answered |=
-          meta_log_ask (log, left, RECORD_OP_MAP, &log->change,
+          meta_log_ask (log, silent, RECORD_OP_MAP, &log->change,
                         fp_deadline_in_ms (meta_log_patience_ms (log)), NULL);
-    left = log->members & ~answered;
-    if (left == 0 && log->members != 0 && !log->list_due)
+    }
+    silent &= ~answered;
+    if (silent == 0 && log->members != 0 && !log->list_due)
       continue;
     if (fp_now_ns () - since >= patience) {
-      uint64_t next = meta_log_next (log, log->members & answered);
+      uint64_t next;
 
-      if (left != 0 && next != 0) {
+      if (!log->change.exist && !log->list_due && silent != 0 &&
+          silent == log->holder) {
+        reverse_batch (log);
+        answered = told = 0;
+        continue;
+      }
+      /* Others are silent.  Go on with the holder, if it answers. */
+      if (log->change.exist && !log->list_due &&
+          (left & log->holder & ~told) != 0) {
+        log->holder = 0;
+        continue;
+      }
+      next = meta_log_next (log, log->members & answered);
+      if (silent != 0 && next != 0) {
         log->members = next;
         log->list_due = true;
         continue;

@@ -25,11 +25,11 @@
  *    list with members that a list since the last complete one lacks.
  *  - Once a list was sent, no change counts until a list is complete.
  *
- * The next client may find several lists, and only the first may have been
- * complete.  membership.h says which members it believes.  Until its own first
- * list is complete, it treats all of these as if it had sent them.
+ * The server of an only copy hears first that it is gone, last that it exists.
  *
- * Each attachment raises the version, and with it the generation of its labels
+ * The next client may find several lists (membership.h).  Until its own first
+ * list is complete, it treats all of these as if it had sent them.  Each
+ * attachment raises the version, and with it the generation of its labels
  * (fp_membership_generation), above those at servers that could not be asked.
  *
  * A volume attached while half of its current members or more were missing
@@ -122,10 +122,12 @@ void fp_meta_log_wake (struct fp_meta_log *log);
  */
 void fp_meta_log_exists (struct fp_meta_log *log, uint64_t i);
 /* Record that extent i, which is BUSY and drained, no longer exists.  Then its
- * memory may be released.  -EROFS: the volume is frozen, or recording would
- * have to wait for members that are down.  No member was told, and the extent
- * is still the caller's.  -EIO: the deadline passed.  The extent now belongs
- * to the metadata log, and will be READY again some time.
+ * memory may be released.  -EROFS: no member was told, and the extent is still
+ * the caller's.  The volume is frozen, or recording would have to wait for
+ * members that are down.  Or the server of an only copy is down, or not
+ * current.  -EAGAIN: that server does not record it.  -EIO: the deadline
+ * passed.  After these two the extent belongs to the metadata log, and will be
+ * READY again some time.
  */
 int fp_meta_log_gone (struct fp_meta_log *log, uint64_t i,
                       uint64_t deadline_ns);

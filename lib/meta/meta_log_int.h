@@ -24,8 +24,9 @@
 enum {
   RECORD_NOTHING,
   RECORD_EXISTS,
-  RECORD_GONE,    /* a thread waits until this is recorded */
-  RECORD_REVERSE, /* that wait has timed out: make it exist again */
+  RECORD_GONE,   /* a thread waits until this is recorded */
+  RECORD_UNDONE, /* that is not possible now; the thread has not seen it yet */
+  RECORD_REVERSE, /* that wait is over without success: make it exist again */
   RECORD_DROP,    /* the copy is out of sync (mirror.h) */
   RECORD_IN_SYNC, /* the copy is in sync again */
 };
@@ -108,6 +109,7 @@ struct fp_meta_log {
   uint64_t rejoin_ns; /* time of the next attempt to take members in */
   struct fp_members list, sent; /* by place; and packed, as sent */
   struct fp_map_change change;
+  uint64_t holder; /* set: the server of an only copy; else none */
   uint32_t batch[FP_MAX_GRANTS];
 };
 

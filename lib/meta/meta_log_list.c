@@ -326,6 +326,9 @@ meta_log_rejoin (struct fp_meta_log *log)
       return;
   }
   out = up & ~log->members & log->listed & ~log->leaving;
+  /* The map has the batch already, and its holder must hear last. */
+  if (log->nr_batch > 0 && log->change.exist)
+    out &= ~log->holder;
   if ((newest > log->list.version || confirm != 0) && !outdo (log, newest)) {
     FP_LOCK_SCOPE (&log->lock);
     log->rejoin_ns = fp_deadline_in_ms (REJOIN_MS);

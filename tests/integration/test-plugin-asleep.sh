@@ -66,6 +66,7 @@ whole () # NAME
 import json, socket, sys
 s = socket.socket(socket.AF_UNIX)
 s.connect(sys.argv[1])
+s.shutdown(socket.SHUT_WR)
 d = json.loads(b"".join(iter(lambda: s.recv(65536), b"")))
 sys.exit(d["volume"]["extents_degraded"] or any(x["state"] != "up" for x in d["servers"]))
 END

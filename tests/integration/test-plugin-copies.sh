@@ -12,7 +12,6 @@ seed=${SEED:-$RANDOM}
 echo "seed=$seed"
 RANDOM=$seed
 
-
 serve () # NAME
 {
     rm -f "$tmp/$1.addr"
@@ -28,16 +27,6 @@ plugin () # NAME [ARG...]
     start_nbdkit "$name" "$FARPAGE_PLUGIN" "$MLOCK" timeout=20000 connections=2 \
                  server="unix:$tmp/a.usock" server="unix:$tmp/b.usock" \
                  server="unix:$tmp/c.usock" status="$tmp/$name.status" "$@"
-}
-status () # NAME EXPRESSION, of the document d
-{
-    python3 - "$tmp/$1.status" "$2" <<'END'
-import json, socket, sys
-s = socket.socket(socket.AF_UNIX)
-s.connect(sys.argv[1])
-d = json.loads(b"".join(iter(lambda: s.recv(65536), b"")))
-print(eval(sys.argv[2]))
-END
 }
 whole () # NAME: succeed if each extent has all its copies
 {

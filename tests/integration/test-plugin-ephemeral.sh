@@ -35,16 +35,6 @@ plugin () # NAME [ARG...]
                  copies=2 rebuild-delay=0 transport="$transport" uuid=$uuid \
                  status="$tmp/$name.status" "${named[@]}" "$@"
 }
-status () # NAME EXPRESSION, of the document d
-{
-    python3 - "$tmp/$1.status" "$2" <<'END'
-import json, socket, sys
-s = socket.socket(socket.AF_UNIX)
-s.connect(sys.argv[1])
-d = json.loads(b"".join(iter(lambda: s.recv(65536), b"")))
-print(eval(sys.argv[2]))
-END
-}
 # Succeed if each extent has all its copies, on so many servers.
 whole () # NAME SERVERS
 {
@@ -81,7 +71,6 @@ is_free () # SERVER
 import json, sys
 sys.exit(json.load(sys.stdin)["volumes"] != [])'
 }
-
 
 for s in a b c; do serve $s; done
 for transport in tcp shm; do

@@ -39,7 +39,7 @@ whole () { all_is '.volume.extents_degraded == 0 and .volume.bytes_to_resync == 
 load ()
 {
     uri="nbd+unix:///?socket=$tmp/$name.sock" enough=$tmp/$name.enough "$NBDSH" -c - <<'EOF'
-import os, random
+import os, random, time
 import nbd
 conns = []
 for i in range(2):
@@ -55,6 +55,7 @@ while not os.path.exists(os.environ["enough"]):
             c.pwrite(data, at)
             assert c.pread(size, at) == data
     rounds += 1
+    time.sleep(0.01)  # leave the processors to the servers
     if rounds == 5:
         open(os.environ["enough"] + ".ready", "w")
 print(rounds, "rounds of requests")
@@ -79,21 +80,19 @@ faults ()
 # addr2line names them.
 places ()
 {
-    local line offset
     "$SED" -n 's/.*nbdkit-farpage-plugin\.so(+\(0x[0-9a-f]*\)).*/\1/p' "$1" | sort -u >"$tmp/offsets"
     addr2line -f -e "$top_builddir/nbdkit-plugin/.libs/nbdkit-farpage-plugin.so" <"$tmp/offsets" \
         >"$tmp/lines"
     "$SED" -n 'p;n' "$tmp/lines" | paste "$tmp/offsets" - >"$tmp/names"
-    while read -r line; do
-        offset=${line#*(+} offset=${offset%%)*}
-        case $line in
-        *' allocations, '*) echo; echo -n "$line:" ;;
-        *nbdkit-farpage-plugin.so*) echo -n " $("$SED" -n "s/^$offset\t//p" "$tmp/names")" ;;
-        *'('[a-z_]*) line=${line#*(}; echo -n " ${line%%+*}" ;;
-        *) echo -n " ?" ;;
-        esac
-    done <"$1"
-    echo
+    # shellcheck disable=SC2016 # awk's
+    awk -F '\t' '
+        NR == FNR { name[$1] = $2; next }
+        / allocations, / { printf "\n%s:", $0; next }
+        { at = substr($0, index($0, "(") + 1) }
+        /nbdkit-farpage-plugin\.so/ { sub(/^\+/, "", at); sub(/\).*/, "", at); printf " %s", name[at]; next }
+        /\([a-z_]/ { sub(/\+.*/, "", at); printf " %s", at; next }
+        { printf " ?" }
+        END { print "" }' "$tmp/names" "$1"
 }
 
 farpage keygen "$tmp/key"

@@ -14,7 +14,7 @@ for t in shm tcp; do
     if [ $t = shm ]; then server=unix:$tmp/m$t.usock
     else server=$(grep -v '^unix:' "$tmp/m$t.addr"); fi
     start_nbdkit $t "$FARPAGE_PLUGIN" "$server" size=32M transport=$t \
-                 timeout=5000 await=5000 status="$tmp/$t.status" "$MLOCK"
+                 timeout=5000 await=2000 status="$tmp/$t.status" "$MLOCK"
     mpid=$(cat "$tmp/m$t.pid") uri="nbd+unix:///?socket=$tmp/$t.sock" \
         status="$tmp/$t.status" "$NBDSH" -c - <<'EOF' || fail "$t: see above"
 import json
@@ -62,6 +62,7 @@ assert errno_of(lambda: c.pread(4096, 20 << 20)) == "EIO"
 
 s = socket.socket(socket.AF_UNIX)
 s.connect(os.environ["status"])
+s.shutdown(socket.SHUT_WR)
 doc = json.loads(s.makefile().read())
 assert doc["volume"]["errors"] >= 3, doc
 assert doc["servers"][0]["state"] != "up", doc

@@ -31,15 +31,6 @@ io () { # NAME COMMAND
 }
 must () { io "$@" || { cat "$tmp/io.log"; fail "$*"; }; }
 
-status () { # NAME EXPRESSION, of the document d
-    python3 - "$tmp/$1.status" "$2" <<'END'
-import json, socket, sys
-s = socket.socket(socket.AF_UNIX)
-s.connect(sys.argv[1])
-d = json.loads(b"".join(iter(lambda: s.recv(65536), b"")))
-print(eval(sys.argv[2]))
-END
-}
 is_so () { [ "$(status "$1" "$2")" = True ]; }
 await () { wait_until 60 is_so "$@"; } # NAME EXPRESSION
 

@@ -57,18 +57,6 @@ refused ()
     fi
 }
 
-status () { # NAME EXPRESSION, of the document d
-    python3 - "$tmp/$1.status" "$2" <<'END'
-import json
-import socket
-import sys
-s = socket.socket(socket.AF_UNIX)
-s.connect(sys.argv[1])
-d = json.load(s.makefile())
-print(eval(sys.argv[2]))
-END
-}
-
 end () { stop "$(cat "$tmp/$1.pid")"; }
 
 extents=12 # extents of 1 MiB are written, of 24

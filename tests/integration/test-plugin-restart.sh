@@ -47,7 +47,7 @@ go_on ()
     start_nbdkit c$n "$FARPAGE_PLUGIN" "$server" size=24M timeout=30000 $name "$MLOCK" \
                  connections=2
     grep -q "transport $2" "$tmp/c$n.log" || fail "$server: not over $2"
-    uri="nbd+unix:///?socket=$tmp/c$n.sock" seed=$seed ops=1500 slab=$((1 << 20)) away=1 \
+    uri="nbd+unix:///?socket=$tmp/c$n.sock" seed=$seed ops=500 slab=$((1 << 20)) away=1 \
         "$NBDSH" -c - <"$top_srcdir/tests/integration/random-ops.py" >"$tmp/ops.log" 2>&1 &
     ops=$!
     times=0
@@ -80,7 +80,7 @@ go_on "$tcp" tcp volume=vol
 go_on "unix:$tmp/m.usock" tcp volume=vol
 
 # The server is away for longer than the timeout.
-start_nbdkit long "$FARPAGE_PLUGIN" "$tcp" size=8M timeout=3000 "$MLOCK"
+start_nbdkit long "$FARPAGE_PLUGIN" "$tcp" size=8M timeout=3000 await=2000 "$MLOCK"
 export uri="nbd+unix:///?socket=$tmp/long.sock"
 "$NBDSH" -c - <<'PY' || fail "written"
 import os

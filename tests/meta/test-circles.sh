@@ -7,41 +7,46 @@
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
-# object DIR NAME: print the object to which the file DIR/NAME.c belongs.
-object ()
-{
-    case $1/$2 in
-    # The migration thread (migrate.h) runs them all.
-    lib/heal/drain|lib/heal/reclaim|lib/heal/resync) echo lib/heal/migrate ;;
-    *) echo "$1/${2%%_*}" ;;
-    esac
-}
-
-# Print OBJECT KIND SYMBOL for each symbol that a .o file defines or needs.
-while IFS= read -r o; do
-    dir=${o#"$top_builddir"/}
-    dir=${dir%/*}
-    dir=${dir%/.libs}
-    name=${o##*/}
-    name=${name##*-}
-    name=${name%.o}
-    [ -e "$top_srcdir/$dir/$name.c" ] || continue # left over: its source was removed
-    nm --format=posix "$o" >"$tmp/nm" || fail "nm $o"
-    sed -nE "s,^([^ ]*) ([TDBRCU]) .*,$(object "$dir" "$name") \2 \1,p" "$tmp/nm"
-done < <(find "$top_builddir"/{lib,memserver,nbdkit-plugin,tools} -name '*.o') >"$tmp/symbols"
+folders='lib memserver nbdkit-plugin tools'
+# shellcheck disable=SC2086 # several words
+(cd "$top_srcdir" && find $folders -name '*.c') >"$tmp/sources"
+# A line is FILE: SYMBOL KIND VALUE SIZE.
+# shellcheck disable=SC2086 # several words
+(cd "$top_builddir" && find $folders -name '*.o' -exec nm -A --format=posix {} +) >"$tmp/nm" ||
+    fail "nm"
 
 # Print USER USED for each two objects. A symbol is one of the same program, or
 # of lib/.
-awk '{ program = $1; sub("/.*", "", program) }
-     $2 != "U" { of[program, $3] = $1 }
-     $2 == "U" { n++; user[n] = $1; needs[n] = $3; in_program[n] = program }
+# shellcheck disable=SC2016 # awk's
+awk 'NR == FNR { is_source[$0] = 1; next }
+     $3 !~ /^[TDBRCU]$/ { next }
+     $1 != last {
+         last = $1
+         dir = name = $1
+         sub("/[^/]*$", "", dir)
+         sub("/[.]libs$", "", dir)
+         sub(".*/", "", name)
+         sub(".*-", "", name)
+         sub("[.]o:$", "", name)
+         source = dir "/" name ".c"
+         object = dir "/" name
+         # The migration thread (migrate.h) runs them all.
+         if (object ~ "^lib/heal/(drain|reclaim|resync)$")
+             object = "lib/heal/migrate"
+         sub("_[^/]*$", "", object)
+         program = dir
+         sub("/.*", "", program)
+     }
+     !(source in is_source) { next } # left over: its source was removed
+     $3 != "U" { of[program, $2] = object }
+     $3 == "U" { n++; user[n] = object; needs[n] = $2; in_program[n] = program }
      END { for (i = 1; i <= n; i++) {
                used = of[in_program[i], needs[i]]
                if (used == "")
                    used = of["lib", needs[i]]
                if (used != "" && used != user[i])
                    print user[i], used
-           } }' "$tmp/symbols" >"$tmp/uses" || fail "awk"
+           } }' "$tmp/sources" "$tmp/nm" >"$tmp/uses" || fail "awk"
 n=$(sort -u "$tmp/uses" | wc -l)
 [ "$n" -gt 400 ] || fail "found only $n uses below $top_builddir"
 

@@ -8,21 +8,26 @@
 . "$top_srcdir/tests/meta/files.sh"
 
 tag='SPDX-License'-Identifier # split, so as not to count itself
-bad=0
-n=0
-while IFS= read -r f; do
-    case $f in
-    *.[ch]|*.sh|*.in|*.am|*.ac|*.mk|*.syms|*.py|*.fio) ;;
-    *) head -c 2 "$f" | grep -q '^#!' || continue ;;
-    esac
-    n=$((n + 1))
-    if ! head -n 3 "$f" | grep -q "$tag: BSD-3-Clause"; then
-        echo "$f: no $tag: BSD-3-Clause in its first 3 lines"
-        bad=1
-    elif [ "$(grep -c "$tag:" "$f")" != 1 ]; then
-        echo "$f: more than one $tag line"
-        bad=1
-    fi
-done < <(source_files)
-[ $n -gt 0 ] || fail "found no files"
-[ $bad = 0 ] || fail "see above"
+source_files >"$tmp/list"
+# shellcheck disable=SC2016 # $0 is awk's
+xargs -d '\n' awk -v tag="$tag" '
+function judge ()
+{
+    if (!wanted)
+        return
+    n++
+    if (!first)
+        print file ": no " tag ": BSD-3-Clause in its first 3 lines"
+    else if (all != 1)
+        print file ": more than one " tag " line"
+}
+FNR == 1 {
+    judge()
+    file = FILENAME
+    first = all = 0
+    wanted = file ~ /\.([ch]|sh|in|am|ac|mk|syms|py|fio)$/ || /^#!/
+}
+wanted && index($0, tag ":") { all++; first = first || (FNR <= 3 && index($0, tag ": BSD-3-Clause")) }
+END { judge(); print "files: " n }' <"$tmp/list" >"$tmp/said" || fail "awk"
+grep -q '^files: [1-9]' "$tmp/said" || fail "found no files"
+! grep -v '^files: ' "$tmp/said" || fail "see above"

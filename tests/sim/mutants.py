@@ -62,15 +62,6 @@ MUTANTS = [
      '''  if (head->op.status == 0)
     let_go (lane, head->held_at, head->held);
 '''),
-    ("failed-write-keeps-its-slot",
-     "The slot of a write that failed in its first copy is never used again",
-     "--mode durable --copies 2 --threads 6 --pause 1000",
-     "lib/engine/lane_copies.c",
-     '''  lane_frag_put (lane, head);
-''',
-     '''  if (head->op.status == 0)
-    lane_frag_put (lane, head);
-'''),
     ("stale-copy-read",
      "A read goes to any copy that has memory, in sync or not",
      "--mode durable --copies 2",
@@ -215,15 +206,6 @@ fp_engine_unlock (struct fp_engine *e, uint64_t i, uint64_t in,
      '''  if (false && atomic_load (&d->frozen) && !fp_recorded_has (d, k))
     return true;
 '''),
-    ("lease-without-end",
-     "A client answers reads of unwritten memory after its lease is over",
-     "--mode durable --copies 1 --threads 6",
-     "lib/extent/lease.h",
-     '''  return boot_ns < atomic_load (&s->servers[server].zeros_ns);
-''',
-     '''  (void) boot_ns;
-  return atomic_load (&s->servers[server].zeros_ns) != 0;
-'''),
     ("drop-not-recorded",
      "Writes go on without a dead copy, and no server records that it is stale",
      "--mode durable --donors 2 --copies 2",
@@ -314,16 +296,6 @@ put_back (struct fp_migrate *m)
      '''  uint64_t end = fp_extent_length (t, fp_extent_of (t, i));
 ''',
      '''  uint64_t end = fp_extent_length (t, fp_extent_of (t, i)) - 512;
-'''),
-    ("target-of-failed-move-kept",
-     "The memory for a move that failed is not given back",
-     "--mode durable --copies 2",
-     "lib/heal/migrate.c",
-     '''  if (r < 0)
-    fp_peer_drop_target (e->peers->at[to]);
-''',
-     '''  if (r == -ENOTCONN)
-    fp_peer_drop_target (e->peers->at[to]);
 '''),
     ("copies-at-one-server",
      "Two copies of a new extent may get memory at the same server",

@@ -562,6 +562,74 @@ test_trim_queued (void **state)
       expect_all (i, i + 1);
 }
 
+/* The server of an extent does not record that it is gone.  Then no other one
+ * does.  Otherwise a client with the others would find nothing there, while a
+ * client with that server alone still writes to it.
+ */
+static void
+test_gone_first_at_holder (void **state)
+{
+  struct trim t = { .extent = 0 };
+  unsigned at;
+
+  (void) state;
+  must (attach (0, 3, SIZE));
+  write_all (0, 10);
+  at = holder (0);
+  fake_server_silence (servers[at], FAKE_DEAF, FP_MSG_MAP);
+  assert_int_equal (fp_thread_create (&t.thread, "trim", do_trim, &t), 0);
+  for (unsigned ms = 0; ms < 100; ms++) {
+    pause_ms (1);
+    for (unsigned n = 1; n < 3; n++)
+      assert_int_equal (fake_server_mapped (servers[(at + n) % 3]), 10);
+  }
+  assert_int_equal (fp_thread_join (&t.thread), 0);
+  assert_int_equal (t.result, -EIO);
+  fake_server_silence (servers[at], FAKE_SPEAKS, 0);
+  await_current (at, 3);
+  expect_all (1, 10);
+  assert_int_equal (write_extent (0, "new.."), 0);
+  expect (0, "new..");
+  fake_server_cut (servers[at]);
+  detach ();
+  must (attach_degraded (0, 3));
+  expect_error (0);
+}
+
+static void
+write_later (void *arg)
+{
+  struct trim *t = arg;
+
+  t->result = write_extent (t->extent, "new..");
+}
+
+/* The server of a new extent is the last to record that it exists. */
+static void
+test_exists_last_at_holder (void **state)
+{
+  (void) state;
+  must (attach (0, 2, SIZE));
+  for (unsigned i = 0; i < 4; i++) {
+    struct trim w = { .extent = i };
+    uint64_t deadline = fp_deadline_in_ms (5000);
+
+    for (unsigned s = 0; s < 2; s++)
+      fake_server_silence (servers[s], FAKE_MUTE, FP_MSG_MAP);
+    assert_int_equal (fp_thread_create (&w.thread, "write", write_later, &w),
+                      0);
+    while (fake_server_mapped (servers[0]) + fake_server_mapped (servers[1]) ==
+           2 * i)
+      assert_false (fp_deadline_passed (deadline));
+    assert_int_equal (fake_server_mapped (servers[holder (i)]), i);
+    assert_int_equal (fake_server_mapped (servers[!holder (i)]), i + 1);
+    for (unsigned s = 0; s < 2; s++)
+      fake_server_silence (servers[s], FAKE_SPEAKS, 0);
+    assert_int_equal (fp_thread_join (&w.thread), 0);
+    assert_int_equal (w.result, 0);
+  }
+}
+
 /* One of two servers may not know of a newer list.  With it alone, nothing
  * reads as zeros, and nothing is recorded.  The other one comes back with an
  * extent that is in no map: the next client would not find what is written
@@ -946,6 +1014,8 @@ main (void)
     TEST (test_trim_cut),
     TEST (test_trim_alone),
     TEST (test_trim_queued),
+    TEST (test_gone_first_at_holder),
+    TEST (test_exists_last_at_holder),
     TEST (test_frozen),
     TEST (test_came_back_empty),
     TEST (test_tried_often),
