@@ -13,12 +13,13 @@ AM_CPPFLAGS = -I$(top_srcdir)/lib -I$(top_srcdir) -DSYSCONFDIR='"$(sysconfdir)"'
 # The libraries of lib/. Each variable lists a library before those that it
 # uses, as static linking requires.
 LIBBASE = $(top_builddir)/lib/base/libbase.la
-LIBMETRICS = $(top_builddir)/lib/libmetrics.la
+LIBPROM = $(top_builddir)/lib/libprom.la
+LIBMETRICS = $(top_builddir)/lib/libmetrics.la $(LIBPROM)
 LIBCONF = $(top_builddir)/lib/libconf.la
 LIBPROTO = $(top_builddir)/lib/proto/libproto.la $(LIBBASE)
 LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.la $(LIBPROTO)
 LIBVOLUME = $(top_builddir)/lib/libvolume.la $(LIBCONF) $(LIBTRANSPORT)
-LIBFRONT = $(top_builddir)/lib/libfront.la $(LIBMETRICS) $(LIBVOLUME)
+LIBFRONT = $(top_builddir)/lib/libfront.la $(LIBPROM) $(LIBVOLUME)
 
 # Man pages: name them in man_MANS and CLEANFILES, and the .pod in EXTRA_DIST. A
 # page that does not parse is an error.

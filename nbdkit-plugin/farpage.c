@@ -87,13 +87,6 @@ farpage_load (void)
   fp_front_init (&front);
 }
 
-/* Close the sockets if .after_fork was never called. */
-static void
-farpage_unload (void)
-{
-  fp_front_unload (&front);
-}
-
 static int
 farpage_config (const char *key, const char *value)
 {
@@ -172,9 +165,7 @@ farpage_config_complete (void)
   "client=<UUID>      UUID of this client (default: random).\n"               \
   "keep=<BOOL>        Keep the volume at the end, until its lease is over.\n" \
   "members=<PATH>     Keep a list of the servers here, for resume=true.\n"    \
-  "status=<PATH>      Serve a status document on this Unix socket.\n"         \
-  "metrics=<ADDR>     Serve Prometheus metrics on HOST:PORT, [V6]:PORT or\n"  \
-  "                   unix:PATH."
+  "status=<PATH>      Serve a status document on this Unix socket."
 
 static void
 farpage_dump_plugin (void)
@@ -506,7 +497,6 @@ static struct nbdkit_plugin plugin = {
   .version = PACKAGE_VERSION,
   .description = "a block device made of other machines' memory",
   .load = farpage_load,
-  .unload = farpage_unload,
   .config = farpage_config,
   .config_complete = farpage_config_complete,
   .config_help = farpage_config_help,

@@ -27,6 +27,8 @@ static const struct command {
   { "umount", cmd_umount, "undo mount, but keep the volume" },
   { "status", cmd_status, "show what is attached, and its state" },
   { "top", cmd_top, "show rates and latencies, live" },
+  { "exporter", cmd_exporter,
+    "serve the metrics of all devices to Prometheus" },
   { "servers", cmd_servers, "show, add or remove memory servers" },
   { "volumes", cmd_volumes, "list, show or delete volumes on memory servers" },
   { "drain", cmd_drain, "move the extents of a server to the others" },

@@ -214,11 +214,13 @@ reply (struct fp_answers *a, struct conn *c)
     r = fp_request_parse (&q, c->line, &error);
   if (r < 0)
     answer (c, fp_json_result (r, error.text));
-  else if (q.kind != FP_REQUEST_STATUS)
-    ask_change (a, c, &q);
-  else
+  else if (q.kind == FP_REQUEST_METRICS)
+    answer (c, a->p.metrics (a->p.opaque));
+  else if (q.kind == FP_REQUEST_STATUS)
     answer (c,
             a->p.document (a->p.opaque, changes, list_changes (a, changes)));
+  else
+    ask_change (a, c, &q);
 }
 
 static void

@@ -25,11 +25,13 @@ struct fp_answers_params {
   int listen_fd; /* -1: there is no socket */
   struct fp_volume *volume;
   void *opaque;
-  /* document: Return the status document, or NULL.  changed: a change is over,
-   * so log the new state.  Both are called in the owner's thread.
+  /* document: Return the status document, or NULL.  metrics: Return the page
+   * of metrics, or NULL.  changed: a change is over, so log the new state. All
+   * are called in the owner's thread.
    */
   char *(*document) (void *opaque, const struct fp_change *changes,
                      unsigned nr);
+  char *(*metrics) (void *opaque);
   void (*changed) (void *opaque);
 };
 

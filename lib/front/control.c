@@ -16,13 +16,10 @@ static const struct {
   const char *word;
   enum fp_request_kind kind;
 } words[] = {
-  { "status", FP_REQUEST_STATUS },
-  { "drain", FP_REQUEST_DRAIN },
-  { "drain-cancel", FP_REQUEST_DRAIN_CANCEL },
-  { "add", FP_REQUEST_ADD },
-  { "remove", FP_REQUEST_REMOVE },
-  { "check", FP_REQUEST_CHECK },
-  { "check-cancel", FP_REQUEST_CHECK_CANCEL },
+  { "status", FP_REQUEST_STATUS }, { "metrics", FP_REQUEST_METRICS },
+  { "drain", FP_REQUEST_DRAIN },   { "drain-cancel", FP_REQUEST_DRAIN_CANCEL },
+  { "add", FP_REQUEST_ADD },       { "remove", FP_REQUEST_REMOVE },
+  { "check", FP_REQUEST_CHECK },   { "check-cancel", FP_REQUEST_CHECK_CANCEL },
 };
 #define NR_WORDS (sizeof words / sizeof words[0])
 
@@ -85,7 +82,8 @@ parse_arguments (struct fp_request *q, char *addr, char *rate,
 static bool
 is_bare (enum fp_request_kind kind)
 {
-  return kind == FP_REQUEST_STATUS || kind == FP_REQUEST_CHECK_CANCEL;
+  return kind == FP_REQUEST_STATUS || kind == FP_REQUEST_METRICS ||
+         kind == FP_REQUEST_CHECK_CANCEL;
 }
 
 int

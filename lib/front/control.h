@@ -3,18 +3,20 @@
  * line:
  *
  *   status                      Send the status document.
+ *   metrics                     Send a page for Prometheus (metrics.h).
  *   drain ADDR [BYTES]          Move everything that the server holds to the
  *                               others, at most BYTES per second.
  *   drain-cancel ADDR           Stop that; the server may be used again.
  *   add ADDR[,domain=NAME]      Add a server.
  *   remove ADDR                 Remove a server that holds nothing.
  *   check [repair] [BYTES]      Compare all copies, at most BYTES per second
- * of each; repair those that differ. check-cancel                Stop the
- * check.
+ *                               of each; repair those that differ.
+ *   check-cancel                Stop the check.
  *
  * A client that connects and sends nothing gets the status document, too:
- * early versions of the socket had no requests.  The answer to every other
- * request is one line of JSON: {"ok":true}, perhaps with a "note":"...", or
+ * early versions of the socket had no requests.  The answer to all requests
+ * but status and metrics is one line of JSON: {"ok":true}, perhaps with a
+ * "note":"...", or
  * {"ok":false,"error":"..."}.
  *
  * Errors:   0, or a negative errno value and the sentence in error.
@@ -31,6 +33,7 @@
 
 enum fp_request_kind {
   FP_REQUEST_STATUS,
+  FP_REQUEST_METRICS,
   FP_REQUEST_DRAIN,
   FP_REQUEST_DRAIN_CANCEL,
   FP_REQUEST_ADD,
@@ -58,8 +61,9 @@ const char *fp_request_name (enum fp_request_kind kind);
 /* Return true if the request names a server (addr). */
 bool fp_request_has_server (enum fp_request_kind kind);
 
-/* Carry out any request but STATUS.  Set error->text to "" before.  If it is
- * not "" after success, it is a note for the user.  One call at a time.
+/* Carry out any request but STATUS and METRICS.  Set error->text to "" before.
+ * If it is not "" after success, it is a note for the user.  One call at a
+ * time.
  */
 int fp_request_run (const struct fp_request *q, struct fp_volume *v,
                     struct fp_error *error);

@@ -1,37 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metrics.c - the thread that answers Prometheus. */
+/* metrics.c - see metrics.h. */
 
 #include <config.h>
 
 #include "front/metrics.h"
 
-#include <errno.h>
-#include <event2/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
-#include "base/error.h"
-#include "base/log.h"
-#include "base/thread.h"
 #include "front/memory.h"
+#include "metrics/prom.h"
 #include "volume/status_fields.h"
 
 struct fp_metrics {
-  struct fp_scrape_sockets sockets;
-  struct event_base *base;
-  struct fp_scrape *scrape;
-  int stop_fd; /* eventfd, readable: stop */
-  struct event *stop;
-  struct fp_thread thread;
-  bool started;
-  bool io_flusher;
-  struct fp_volume *volume;
-
-  /* Data of the page that is being written. */
-  char title[FP_UUID_STR_MAX + FP_NAME_MAX + 1];
   struct fp_status_doc now;
   char places[FP_MAX_SERVERS][FP_ADDR_MAX + 16];
   uint64_t inflight[FP_MAX_SERVERS];
@@ -45,10 +27,8 @@ static const char *const extent_states[] = {
 };
 #define NR_EXTENT_STATES (sizeof extent_states / sizeof extent_states[0])
 
-#define OF_VOLUME(m, ...) FP_LABELS ({ "volume", (m)->title }, __VA_ARGS__)
 #define OF_SERVER(m, i, ...)                                                  \
-  FP_LABELS ({ "volume", (m)->title }, { "server", (m)->places[i] },          \
-             __VA_ARGS__)
+  FP_LABELS ({ "server", (m)->places[i] }, __VA_ARGS__)
 
 /* ---- fields of the status document ---- */
 
@@ -97,18 +77,17 @@ put_fields (const struct fp_metrics *m, struct fp_prom *p,
     for (unsigned i = 0; i < nr; i++)
       put_samples (f, p, of + i * each,
                    servers ? OF_SERVER (m, i, { f->label, f->value })
-                           : OF_VOLUME (m, { f->label, f->value }));
+                           : FP_LABELS ({ f->label, f->value }));
   }
 }
 
 /* ---- other metrics of the volume ---- */
 
 static void
-gauge (const struct fp_metrics *m, struct fp_prom *p, const char *name,
-       uint64_t value, const char *help)
+gauge (struct fp_prom *p, const char *name, uint64_t value, const char *help)
 {
   fp_prom_family (p, name, FP_PROM_GAUGE, help);
-  fp_prom_value (p, value, OF_VOLUME (m, { NULL, NULL }));
+  fp_prom_value (p, value, NULL);
 }
 
 static void
@@ -118,37 +97,37 @@ put_volume (const struct fp_metrics *m, struct fp_prom *p)
   char uuid[FP_UUID_STR_MAX], width[16];
 
   fp_prom_family (p, "farpage_build_info", FP_PROM_GAUGE,
-                  "Which program this is; always 1.");
+                  "Program and version that serve it; always 1.");
   fp_prom_value (p, 1,
                  FP_LABELS ({ "program", "nbdkit-farpage-plugin" },
                             { "version", PACKAGE_VERSION }));
   fp_uuid_format (&v->uuid, uuid);
   snprintf (width, sizeof width, "%u", v->stripe.width);
   fp_prom_family (p, "farpage_volume_info", FP_PROM_GAUGE,
-                  "UUID and stripe width of the volume; always 1.");
+                  "Name, UUID and stripe width of the volume; always 1.");
   fp_prom_value (p, 1,
-                 OF_VOLUME (m, { "uuid", uuid }, { "stripe_width", width }));
-  gauge (m, p, "farpage_volume_allocated_bytes",
+                 FP_LABELS ({ "name", v->name }, { "uuid", uuid },
+                            { "stripe_width", width }));
+  gauge (p, "farpage_volume_allocated_bytes",
          v->extents_allocated * v->slab_size,
          "Size of the extents that have memory.");
   fp_prom_family (p, "farpage_volume_extent_copies", FP_PROM_GAUGE,
                   "Copies of extents, by state.");
   for (unsigned i = 0; i < NR_EXTENT_STATES; i++)
     fp_prom_value (p, m->census.extents[i],
-                   OF_VOLUME (m, { "state", extent_states[i] }));
-  gauge (m, p, "farpage_volume_migrating_extents", m->census.moving,
+                   FP_LABELS ({ "state", extent_states[i] }));
+  gauge (p, "farpage_volume_migrating_extents", m->census.moving,
          "1: an extent is being moved to another server.");
-  gauge (m, p, "farpage_volume_encrypted", v->seal.encrypt != FP_ENCRYPT_NONE,
+  gauge (p, "farpage_volume_encrypted", v->seal.encrypt != FP_ENCRYPT_NONE,
          "1: the data on the servers is encrypted.");
-  gauge (m, p, "farpage_volume_checked",
+  gauge (p, "farpage_volume_checked",
          v->seal.integrity || v->seal.checksum != FP_CHECKSUM_NONE,
          "1: blocks are verified when they are read.");
   fp_prom_family (
       p, "farpage_volume_request_duration_seconds", FP_PROM_HISTOGRAM,
-      "Duration of reads and writes: of all, or of one in eight (see "
-      "STATUS).");
-  fp_prom_hist (p, &m->census.read_ns, OF_VOLUME (m, { "op", "read" }));
-  fp_prom_hist (p, &m->census.write_ns, OF_VOLUME (m, { "op", "write" }));
+      "Duration of reads and writes (of all, or of one in eight).");
+  fp_prom_hist (p, &m->census.read_ns, FP_LABELS ({ "op", "read" }));
+  fp_prom_hist (p, &m->census.write_ns, FP_LABELS ({ "op", "write" }));
 }
 
 /* ---- other metrics of the servers ---- */
@@ -204,126 +183,52 @@ name_places (struct fp_metrics *m)
 }
 
 static void
-gather (struct fp_metrics *m)
+gather (struct fp_metrics *m, struct fp_volume *volume, bool io_flusher)
 {
   unsigned n = 0;
 
-  fp_volume_status (m->volume, &m->now.volume);
-  fp_volume_census (m->volume, &m->census);
+  fp_volume_status (volume, &m->now.volume);
+  fp_volume_census (volume, &m->census);
   for (unsigned i = 0; i < m->now.volume.nr_servers; i++) {
-    fp_volume_server_status (m->volume, i, &m->now.servers[n]);
+    fp_volume_server_status (volume, i, &m->now.servers[n]);
     if (m->now.servers[n].gone)
       continue;
     m->inflight[n++] = m->census.inflight[i];
   }
   m->now.nr_servers = n;
-  m->now.io_flusher = m->io_flusher;
+  m->now.io_flusher = io_flusher;
   m->now.locked_bytes = fp_memory_locked ();
 }
 
-static void
-render (void *ctx, struct fp_prom *p)
+char *
+fp_metrics_page (struct fp_metrics *m, struct fp_volume *volume,
+                 bool io_flusher)
 {
-  struct fp_metrics *m = ctx;
+  struct fp_prom page = { .used = 0 };
+  char *text = NULL;
 
-  gather (m);
+  gather (m, volume, io_flusher);
   name_places (m);
-  if (m->now.volume.name[0] != '\0')
-    snprintf (m->title, sizeof m->title, "%s", m->now.volume.name);
+  put_volume (m, &page);
+  put_fields (m, &page, fp_status_fields, (const char *) &m->now, 1, 0, false);
+  put_servers (m, &page);
+  if (fp_prom_ok (&page))
+    text = realloc (page.text, page.used + sizeof FP_PROM_END);
+  if (text == NULL)
+    free (page.text);
   else
-    fp_uuid_format (&m->now.volume.uuid, m->title);
-
-  put_volume (m, p);
-  put_fields (m, p, fp_status_fields, (const char *) &m->now, 1, 0, false);
-  put_servers (m, p);
+    memcpy (text + page.used, FP_PROM_END, sizeof FP_PROM_END);
+  return text;
 }
 
-/* ---- life ---- */
-
-static void
-on_stop (evutil_socket_t fd, short what, void *arg)
+struct fp_metrics *
+fp_metrics_new (void)
 {
-  struct fp_metrics *m = arg;
-
-  (void) fd;
-  (void) what;
-  (void) event_base_loopbreak (m->base);
-}
-
-static void
-run (void *arg)
-{
-  struct fp_metrics *m = arg;
-
-  fp_thread_step_aside ();
-  (void) event_base_dispatch (m->base);
-}
-
-static int
-start (struct fp_metrics *m)
-{
-  int r;
-
-  m->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (m->stop_fd == -1)
-    return -errno;
-  m->base = event_base_new ();
-  if (m->base == NULL)
-    return -ENOMEM;
-  m->stop = event_new (m->base, m->stop_fd, EV_READ, on_stop, m);
-  if (m->stop == NULL || event_add (m->stop, NULL) < 0)
-    return -ENOMEM;
-  r = fp_scrape_new (&m->scrape, m->base, &m->sockets, render, m);
-  if (r == 0)
-    r = fp_thread_create_large (&m->thread, "fp-metrics", run, m);
-  m->started = r == 0;
-  return r;
-}
-
-int
-fp_metrics_start (struct fp_metrics **out, struct fp_scrape_sockets *sockets,
-                  struct fp_volume *volume, bool io_flusher,
-                  struct fp_error *error)
-{
-  struct fp_metrics *m = calloc (1, sizeof *m);
-  char addr[FP_ADDR_MAX + 1];
-  int r = -ENOMEM;
-
-  if (m != NULL) {
-    m->sockets = *sockets;
-    sockets->nr = 0;
-    m->stop_fd = -1;
-    m->volume = volume;
-    m->io_flusher = io_flusher;
-    r = start (m);
-  }
-  if (r < 0) {
-    fp_fail (error, r, "metrics: %s", strerror (-r));
-    fp_metrics_free (m);
-    return r;
-  }
-  fp_addr_format (&m->sockets.addr, addr);
-  fp_log (FP_LOG_INFO, "metrics are at %s", addr);
-  *out = m;
-  return 0;
+  return calloc (1, sizeof (struct fp_metrics));
 }
 
 void
 fp_metrics_free (struct fp_metrics *m)
 {
-  uint64_t one = 1;
-
-  if (m == NULL)
-    return;
-  if (m->started && write (m->stop_fd, &one, sizeof one) == sizeof one)
-    fp_thread_join (&m->thread);
-  fp_scrape_free (m->scrape);
-  if (m->stop != NULL)
-    event_free (m->stop);
-  if (m->base != NULL)
-    event_base_free (m->base);
-  fp_scrape_close (&m->sockets);
-  if (m->stop_fd >= 0)
-    close (m->stop_fd);
   free (m);
 }

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* metrics.h - export the state of the volume and its servers to Prometheus:
- * all of the status document, and a little more.  nbdkit-farpage-plugin(1)
- * documents the names, which are stable.
+/* metrics.h - the state of the volume and its servers as a page for
+ * Prometheus: all of the status document, and a little more.
+ * farpage-exporter(1) documents the names, which are stable.  The exporter
+ * adds the labels device and volume.
  *
- * The sockets are made before the fork, where the user sees an error.  After
- * the fork a thread answers; no I/O waits for it.
- *
- * Errors:   0, or a negative errno value and the sentence in error.
  * Threads:  one thread owns the struct.
- * Memory:   the thread allocates, as scrape.h says.
+ * Memory:   allocates the page.
  */
 
 #ifndef FP_METRICS_H
@@ -16,19 +13,17 @@
 
 #include <stdbool.h>
 
-#include "base/error.h"
-#include "metrics/scrape.h"
 #include "volume/volume.h"
 
-struct fp_metrics;
+struct fp_metrics; /* data of a page; too large for a stack */
 
-/* Answer on these sockets.  Takes them over: closing *sockets later is
- * harmless, also if this fails.  The volume must live until fp_metrics_free.
- */
-int fp_metrics_start (struct fp_metrics **out,
-                      struct fp_scrape_sockets *sockets,
-                      struct fp_volume *volume, bool io_flusher,
-                      struct fp_error *error);
+struct fp_metrics *fp_metrics_new (void);    /* NULL: out of memory */
 void fp_metrics_free (struct fp_metrics *m); /* m may be NULL */
+
+/* Return the page as a string that ends with FP_PROM_END, or NULL if out of
+ * memory.  The caller frees it.  io_flusher: the process is PR_SET_IO_FLUSHER.
+ */
+char *fp_metrics_page (struct fp_metrics *m, struct fp_volume *volume,
+                       bool io_flusher);
 
 #endif /* FP_METRICS_H */

@@ -19,7 +19,6 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "conf/duration.h"
-#include "metrics/scrape.h"
 #include "transport/transport.h"
 
 /* Room for an address and a domain; a longer text is not valid. */
@@ -537,26 +536,6 @@ set_status (struct fp_params *p, const char *key, const char *value,
   return make_absolute (p->status, sizeof p->status, key, value, error);
 }
 
-static int
-set_metrics (struct fp_params *p, const char *key, const char *value,
-             struct fp_error *error)
-{
-  struct fp_addr *addr = &p->metrics;
-  const char *reason;
-
-  if (fp_scrape_parse (addr, value, &reason) < 0)
-    return fp_fail (error, -EINVAL, "%s=%s: %s", key, value, reason);
-  if (addr->is_unix) {
-    char path[sizeof addr->host];
-
-    if (make_absolute (path, sizeof path, key, addr->host, error) < 0)
-      return -EINVAL;
-    memcpy (addr->host, path, sizeof path);
-  }
-  p->has_metrics = true;
-  return 0;
-}
-
 /* All parameters.  farpage_config_help and the man page list them, too: a test
  * compares the three.
  */
@@ -603,7 +582,6 @@ static const struct {
   { "keep", set_keep, false },
   { "members", set_members, false },
   { "status", set_status, false },
-  { "metrics", set_metrics, false },
 };
 #define NR_PARAMS (sizeof table / sizeof table[0])
 _Static_assert(NR_PARAMS <= 64, "one bit of fp_params.seen each");
@@ -626,6 +604,26 @@ present_name (const char *key)
       return renamed[i].key;
     }
   return key;
+}
+
+/* Removed parameters.  A volume whose file still has one must start. */
+static const struct {
+  const char *key, *instead;
+} removed[] = {
+  { "metrics", "enable farpage-exporter.service" },
+};
+
+/* Return true, after a warning, if key is a removed parameter. */
+static bool
+was_removed (const char *key)
+{
+  for (size_t i = 0; i < sizeof removed / sizeof removed[0]; i++)
+    if (strcmp (key, removed[i].key) == 0) {
+      fp_log (FP_LOG_WARN, "%s= has no effect any more: remove it, and %s",
+              key, removed[i].instead);
+      return true;
+    }
+  return false;
 }
 
 static bool
@@ -668,7 +666,9 @@ fp_params_set (struct fp_params *p, const char *key, const char *value,
     p->of_pool = p->in_pool ? p->of_pool | bit : p->of_pool & ~bit;
     return table[i].set (p, key, value, error);
   }
-  return fp_fail (error, -EINVAL, "unknown parameter '%s'", key);
+  return was_removed (key)
+             ? 0
+             : fp_fail (error, -EINVAL, "unknown parameter '%s'", key);
 }
 
 /* Return true if RDMA may be used to a server on another machine.  A server on

@@ -36,9 +36,6 @@ struct fp_params {
   /* status=PATH, absolute; "": no socket. */
   char status[sizeof ((struct sockaddr_un *) 0)->sun_path];
 
-  bool has_metrics; /* metrics=ADDR; the path of a socket is absolute */
-  struct fp_addr metrics;
-
   /* members=PATH, absolute; "": no file. */
   char members[FP_MEMBERS_PATH_MAX];
 

@@ -75,8 +75,8 @@ heap_size (const struct fp_params *p)
   return p->mlock && p->swap ? fp_memory_later (p->volume.lanes) : 0;
 }
 
-static int
-prepare (struct fp_front *f, struct fp_error *error)
+int
+fp_front_prepare (struct fp_front *f, struct fp_error *error)
 {
   struct fp_params *p = &f->params;
   struct fp_volume_params *v = &p->volume;
@@ -89,23 +89,13 @@ prepare (struct fp_front *f, struct fp_error *error)
                          error);
   if (r == 0 && p->status[0] != '\0')
     r = fp_status_check (p->status, error);
-  if (r == 0 && p->has_metrics)
-    r = fp_scrape_listen (&f->sockets, &p->metrics, error);
   if (r == 0)
     r = fp_params_read_keys (p, error);
   v->waits = on_waits;
-  return r == 0 ? fp_volume_probe (v, error) : r;
-}
-
-int
-fp_front_prepare (struct fp_front *f, struct fp_error *error)
-{
-  int r = prepare (f, error);
-
-  if (r < 0)
-    fp_scrape_close (&f->sockets); /* nbdkit exits without fp_front_unload */
-  else
-    say_takeover (&f->params.volume);
+  if (r == 0)
+    r = fp_volume_probe (v, error);
+  if (r == 0)
+    say_takeover (v);
   return r;
 }
 
@@ -198,12 +188,6 @@ fp_front_start (struct fp_front *f, struct fp_error *error)
   if (r < 0)
     return fp_fail (error, r, "cannot start the status thread: %s",
                     strerror (-r));
-  if (p->has_metrics) {
-    r = fp_metrics_start (&f->metrics, &f->sockets, f->volume, io_flusher,
-                          error);
-    if (r < 0)
-      return r;
-  }
   if (heap_size (p) > 0) {
     r = fp_memory_fill_heap (heap_size (p));
     if (r < 0)
@@ -217,18 +201,10 @@ fp_front_start (struct fp_front *f, struct fp_error *error)
 void
 fp_front_stop (struct fp_front *f, bool discard)
 {
-  fp_metrics_free (f->metrics);
-  f->metrics = NULL;
   fp_status_free (f->status);
   f->status = NULL;
   fp_volume_stop (f->volume, discard);
   f->volume = NULL;
   fp_seal_key_free (f->params.volume.key);
   f->params.volume.key = NULL;
-}
-
-void
-fp_front_unload (struct fp_front *f)
-{
-  fp_scrape_close (&f->sockets);
 }

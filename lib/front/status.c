@@ -27,6 +27,7 @@
 #include "front/answers.h"
 #include "front/json.h"
 #include "front/memory.h"
+#include "front/metrics.h"
 
 #define WATCH_MS 1000       /* between two looks at the volume */
 #define ERRORS_MAX_LOOKS 60 /* between two reports of ongoing errors */
@@ -40,6 +41,7 @@ struct fp_status_thread {
   struct fp_thread thread;
   struct fp_volume *volume;
   struct fp_answers *answers;
+  struct fp_metrics *metrics;
 
   /* Used only by the thread, once it runs. */
   /* look sets the servers of all places, those that are gone, too. */
@@ -155,9 +157,11 @@ fp_status_new (struct fp_status_thread **out, const char *path,
   if (s == NULL)
     return fp_fail (error, -ENOMEM, "status: %s", strerror (ENOMEM));
   s->listen_fd = -1;
-  s->stop_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
+  s->metrics = fp_metrics_new ();
+  s->stop_fd =
+      s->metrics != NULL ? eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
   if (s->stop_fd == -1) {
-    r = fp_fail (error, -errno, "eventfd: %s", strerror (errno));
+    r = fp_fail (error, -errno, "status: %s", strerror (errno));
     fp_status_free (s);
     return r;
   }
@@ -502,6 +506,14 @@ document (void *opaque, const struct fp_change *changes, unsigned nr)
   return fp_json_status (now);
 }
 
+static char *
+metrics (void *opaque)
+{
+  struct fp_status_thread *s = opaque;
+
+  return fp_metrics_page (s->metrics, s->volume, s->io_flusher);
+}
+
 static void
 changed (void *opaque)
 {
@@ -539,6 +551,7 @@ fp_status_start (struct fp_status_thread *s, struct fp_volume *volume,
                                    .volume = volume,
                                    .opaque = s,
                                    .document = document,
+                                   .metrics = metrics,
                                    .changed = changed };
   r = fp_answers_new (&s->answers, &p);
   if (r == 0)
@@ -558,6 +571,7 @@ fp_status_free (struct fp_status_thread *s)
   if (s->started && write (s->stop_fd, &one, sizeof one) == sizeof one)
     fp_thread_join (&s->thread);
   fp_answers_free (s->answers);
+  fp_metrics_free (s->metrics);
   if (s->listen_fd >= 0)
     close (s->listen_fd);
   if (s->path[0] != '\0')

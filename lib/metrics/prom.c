@@ -253,6 +253,140 @@ fp_prom_hist (struct fp_prom *p, const struct fp_hist *h,
   print (p, "%" PRIu64 "\n", all);
 }
 
+/* ---- joining pages ---- */
+
+static const char help_mark[] = "# HELP ";
+#define HELP_MARK (sizeof help_mark - 1)
+
+/* A family in the page of a part: from its "# HELP" line to the next one, or
+ * to the end.
+ */
+struct family {
+  const char *name, *end;
+  size_t name_length;
+  bool printed;
+};
+
+struct families {
+  struct family *list;
+  size_t nr;
+};
+
+/* Return the next line that begins with "# HELP ", or the end of the page. */
+static const char *
+next_help (const char *s)
+{
+  while (*s != '\0' && strncmp (s, help_mark, HELP_MARK) != 0) {
+    const char *nl = strchr (s, '\n');
+
+    s = nl != NULL ? nl + 1 : s + strlen (s);
+  }
+  return s;
+}
+
+static int
+find_families (struct families *f, const char *text)
+{
+  for (const char *s = next_help (text); *s != '\0';) {
+    struct family *list = realloc (f->list, (f->nr + 1) * sizeof *list);
+    const char *end = next_help (s + HELP_MARK);
+
+    if (list == NULL)
+      return -1;
+    f->list = list;
+    s += HELP_MARK;
+    list[f->nr++] = (struct family) { .name = s,
+                                      .name_length = strcspn (s, " \n"),
+                                      .end = end };
+    s = end;
+  }
+  return 0;
+}
+
+/* Print the sample of a line, with labels added. */
+static void
+put_sample (struct fp_prom *p, const char *line, size_t length,
+            const struct fp_prom_label *labels)
+{
+  size_t name = strcspn (line, "{ \n");
+  bool has_labels = line[name] == '{';
+
+  put (p, line, name);
+  for (const struct fp_prom_label *l = labels; l != NULL && l->name != NULL;
+       l++) {
+    put_str (p, l == labels ? "{" : ",");
+    put_str (p, l->name);
+    put_str (p, "=\"");
+    put_label_value (p, l->value);
+    put_str (p, "\"");
+  }
+  if (labels == NULL || labels->name == NULL)
+    ;
+  else if (!has_labels)
+    put_str (p, "}");
+  else if (line[++name] != '}')
+    put_str (p, ",");
+  put (p, line + name, length - name);
+}
+
+/* Print the comments of a family, or else its samples with labels added. */
+static void
+put_lines (struct fp_prom *p, const struct family *f, bool comments,
+           const struct fp_prom_label *labels)
+{
+  const char *s = f->name - HELP_MARK;
+
+  while (s < f->end) {
+    size_t length = strcspn (s, "\n");
+
+    length += s[length] == '\n';
+    if (s[0] == '#' && comments)
+      put (p, s, length);
+    else if (s[0] != '#' && s[0] != '\n' && !comments)
+      put_sample (p, s, length, labels);
+    if (s[length - 1] != '\n')
+      put_str (p, "\n");
+    s += length;
+  }
+}
+
+static struct family *
+find (struct families *f, const struct family *like)
+{
+  for (size_t i = 0; i < f->nr; i++)
+    if (f->list[i].name_length == like->name_length &&
+        memcmp (f->list[i].name, like->name, like->name_length) == 0)
+      return &f->list[i];
+  return NULL;
+}
+
+void
+fp_prom_join (struct fp_prom *p, const struct fp_prom_part *parts, unsigned nr)
+{
+  struct families *of = calloc (nr > 0 ? nr : 1, sizeof *of);
+
+  p->failed = p->failed || of == NULL;
+  for (unsigned i = 0; i < nr && !p->failed; i++)
+    p->failed = find_families (&of[i], parts[i].text) < 0;
+  for (unsigned i = 0; i < nr && !p->failed; i++)
+    for (size_t k = 0; k < of[i].nr; k++) {
+      if (of[i].list[k].printed)
+        continue;
+      put_lines (p, &of[i].list[k], true, NULL);
+      for (unsigned j = i; j < nr; j++) {
+        struct family *f = find (&of[j], &of[i].list[k]);
+
+        if (f == NULL)
+          continue;
+        put_lines (p, f, false, parts[j].labels);
+        f->printed = true;
+      }
+    }
+  for (unsigned i = 0; i < nr && of != NULL; i++)
+    free (of[i].list);
+  free (of);
+}
+
 bool
 fp_prom_ok (const struct fp_prom *p)
 {

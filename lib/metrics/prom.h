@@ -72,6 +72,25 @@ void fp_prom_states (struct fp_prom *p, const char *const *names, unsigned nr,
 void fp_prom_hist (struct fp_prom *p, const struct fp_hist *h,
                    const struct fp_prom_label *labels);
 
+/* The last line of a page on a status socket.  A page without it is
+ * incomplete.
+ */
+#define FP_PROM_END "# EOF\n"
+
+/* A page that another process printed with these functions, without
+ * FP_PROM_END.
+ */
+struct fp_prom_part {
+  const char *text;                   /* ends with NUL */
+  const struct fp_prom_label *labels; /* or NULL; each sample gets them, too */
+};
+
+/* Print each family once, with the samples of all parts.  Its help is that of
+ * the first part that has it.
+ */
+void fp_prom_join (struct fp_prom *p, const struct fp_prom_part *parts,
+                   unsigned nr);
+
 /* Return true if nothing is missing from the page. */
 bool fp_prom_ok (const struct fp_prom *p);
 

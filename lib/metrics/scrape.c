@@ -23,6 +23,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -35,7 +36,7 @@
 #define LOOK_MS 50
 #define HEADERS_MAX 8192
 #define INPUT_MAX 16384 /* bytes received and not yet parsed */
-#define PAGE_COST 20    /* reuse a page for this many times its render time */
+#define PAGE_COST 20    /* reuse a page for this many times its CPU time */
 #define PATH "/metrics"
 
 /* A page, shared by the replies that send it. */
@@ -320,15 +321,25 @@ on_page_sent (const void *data, size_t size, void *arg)
   page_put (arg);
 }
 
+/* Return the CPU time of this thread. */
+static uint64_t
+cpu_ns (void)
+{
+  struct timespec ts = { 0, 0 };
+
+  (void) clock_gettime (CLOCK_THREAD_CPUTIME_ID, &ts);
+  return (uint64_t) ts.tv_sec * FP_NS_PER_S + (uint64_t) ts.tv_nsec;
+}
+
 /* Return the present page, or a new one.  Return NULL if out of memory. */
 static struct page *
 page_now (struct fp_scrape *s)
 {
-  uint64_t begin = fp_now_ns (), end;
+  uint64_t begin = cpu_ns ();
   struct fp_prom text = { .used = 0 };
   struct page *p;
 
-  if (s->page != NULL && begin < s->page_until_ns)
+  if (s->page != NULL && fp_now_ns () < s->page_until_ns)
     return s->page;
   p = calloc (1, sizeof *p);
   if (p == NULL)
@@ -339,11 +350,10 @@ page_now (struct fp_scrape *s)
     free (p);
     return NULL;
   }
-  end = fp_now_ns ();
   page_put (s->page);
   *p = (struct page) { .users = 1, .text = text.text, .size = text.used };
   s->page = p;
-  s->page_until_ns = end + PAGE_COST * (end - begin);
+  s->page_until_ns = fp_now_ns () + PAGE_COST * (cpu_ns () - begin);
   return p;
 }
 

@@ -5,7 +5,7 @@
  * request, and for SCRAPE_MS in all.  If none is free, connections older than
  * SCRAPE_CROWDED_MS are closed.  A page is rendered once for all clients that
  * ask while it is new.  So rendering takes about a twentieth of a CPU at most,
- * however often clients ask.
+ * however often clients ask.  Time in which it waits makes no page old.
  *
  * Units:    as the names say.
  * Errors:   0, or a negative errno value and the sentence in error.

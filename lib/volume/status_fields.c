@@ -309,12 +309,12 @@ const struct fp_field fp_status_fields[] = {
   { FIELD (NUMBER, "pid", pid) },
   { FIELD (BOOL, "io_flusher", io_flusher),
     METRIC ("farpage_plugin_io_flusher",
-            "1: the kernel knows that this process must not wait for block "
+            "1: the kernel knows that the process must not wait for block "
             "I/O.") },
   { FIELD (BOOL, "realtime", realtime) },
   { FIELD (NUMBER, "locked_bytes", locked_bytes),
     METRIC ("farpage_plugin_locked_bytes",
-            "Memory of this process that cannot be swapped out.") },
+            "Memory of the process that cannot be swapped out.") },
   { TABLE ("volume", volume, volume_fields) },
   { TABLE ("check", volume.check, fp_check_fields) },
   { LIST ("servers", servers, nr_servers, server_fields) },

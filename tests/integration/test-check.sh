@@ -66,7 +66,7 @@ for transport in shm tcp; do
     n=v$transport
     start_nbdkit $n "$FARPAGE_PLUGIN" "$MLOCK" connections=2 volume=$n size=20M copies=2 \
         server="unix:$tmp/a.usock" server="unix:$tmp/b.usock" transport=$transport \
-        status="$tmp/status" metrics="unix:$tmp/metrics"
+        status="$tmp/status"
     uri="nbd+unix:///?socket=$tmp/$n.sock"
     expect 0 '^0 blocks compared, 0 differ$' "$tmp/status"
 
@@ -94,10 +94,10 @@ END
     farpage status --socket "$tmp/status" | grep -q \
         '^  check          done: 81 of 81 blocks compared, 1 differ (first at 3210000), 0 repaired$' ||
         fail "$(farpage status --socket "$tmp/status")"
-    page=$(/usr/bin/python3 "$top_srcdir/tests/integration/metrics.py" get "unix:$tmp/metrics")
-    grep -q "^farpage_volume_check_differing_blocks_total{volume=\"$n\"} 5\$" <<<"$page" ||
+    page=$(farpage exporter --once --socket "$tmp/status")
+    grep -q "^farpage_volume_check_differing_blocks_total{.*} 5\$" <<<"$page" ||
         fail "$page"
-    grep -q "^farpage_volume_check_repaired_blocks_total{volume=\"$n\"} 2\$" <<<"$page" ||
+    grep -q "^farpage_volume_check_repaired_blocks_total{.*} 2\$" <<<"$page" ||
         fail "$page"
     wait_until 20 grep -q "check: 81 blocks compared, 1 differ" "$tmp/$n.log"
     expect 0 '1 repaired' --repair "$tmp/status"

@@ -69,7 +69,7 @@ faults ()
     for task in "/proc/$pid/task/"*; do
         comm=$(<"$task/comm")
         case $comm in
-        fp-status | fp-metrics | fp-change) ;;
+        fp-status | fp-change) ;;
         *) echo "$comm ${task##*/} $(awk '{ sub(/.*\) /, ""); print $8 + $10 }' "$task/stat")" ;;
         esac
     done | sort
@@ -149,7 +149,7 @@ for name in tcp shm tls; do
     wait $load || { cat "$tmp/$name.load"; fail "$name: the load failed"; }
     stop "$pid"
     echo "$name: $(cat "$tmp/$name.load")"
-    places "$tmp/$name.count.txt" | grep -v ', fp-status:\|, fp-metrics:\|, fp-change:\|^$' \
+    places "$tmp/$name.count.txt" | grep -v ', fp-status:\|, fp-change:\|^$' \
         >"$tmp/$name.places" || :
     echo "$name: allocations after the start:"
     # GnuTLS allocates in hundreds of places, for each connection and each

@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # If nbdkit has real-time priority, so has each thread that I/O may wait for,
-# even for a server that is added later. The status and metrics threads do not
-# have it. A thread that looks for memory at that priority keeps others from
-# freeing some.
+# even for a server that is added later. The status thread does not have it. A
+# thread that looks for memory at that priority keeps others from freeing some.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -37,9 +36,8 @@ look ()
 {
     threads "$(cat "$tmp/n.pid")" >"$tmp/threads"
     has fp-status SCHED_BATCH
-    has fp-metrics SCHED_BATCH
     for name in "$@"; do has "$name" SCHED_FIFO; done
-    if grep -v '^fp-status \|^fp-metrics ' "$tmp/threads" | grep -v ' SCHED_FIFO$'; then
+    if grep -v '^fp-status ' "$tmp/threads" | grep -v ' SCHED_FIFO$'; then
         fail "no real-time priority"
     fi
 }
@@ -47,7 +45,7 @@ look ()
 nbdkit_cmd=(chrt -f 10 "${nbdkit_cmd[@]}")
 start_nbdkit n "$FARPAGE_PLUGIN" "$MLOCK" transport=shm size=16M copies=2 swap=true \
     "unix:$tmp/a.usock" server="unix:$tmp/b.usock" \
-    status="$tmp/status" metrics="unix:$tmp/metrics"
+    status="$tmp/status"
 look fp-peer0 fp-peer1 fp-allocator fp-migrate
 farpage status --socket "$tmp/status" --json | grep -q '"realtime": *true' || fail "status says no"
 timeout 60 farpage servers add "$tmp/status" "unix:$tmp/c.usock" >"$tmp/out" || fail "servers add"

@@ -42,6 +42,7 @@ tools/attach  base/ conf/ proto/ transport/ volume/volume.h tools/common/ tools/
 tools/setup   base/ proto/ transport/ tools/common/ tools/setup/
 tools/swap    base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/setup/ tools/swap/
 tools/doctor  base/ conf/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/doctor/
+tools/exporter base/ metrics/ tools/common/ tools/exporter/
 tools/top     base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/top/
 tools/ublk    base/ front/ volume/volume.h tools/common/ublk_uapi.h tools/ublk/
 tools/bench   base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/bench/

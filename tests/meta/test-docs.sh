@@ -103,9 +103,9 @@ while IFS=: read -r page name; do
     names=$((names + 1))
     name=${name%_bucket}
     grep -q "^ $name (" "$top_srcdir/memserver/farpage-memserver.pod" \
-        "$top_srcdir/nbdkit-plugin/nbdkit-farpage-plugin.pod" || complain "${page##*/}: there is no metric $name"
-done < <(grep -oE '\bfarpage_(memserver|volume|server|plugin|build)_[a-z_]+' "${pages[@]}" \
-    "$top_srcdir/docs/grafana/farpage.json" | sort -u)
+        "$top_srcdir/tools/farpage-exporter.pod" || complain "${page##*/}: there is no metric $name"
+done < <(grep -oE '\bfarpage_(memserver|volume|server|plugin|build|device|exporter)_[a-z_]+' "${pages[@]}" \
+    "$top_srcdir/docs/grafana/farpage.json" "$top_srcdir/docs/prometheus/farpage.rules.yml" | sort -u)
 
 # ---- tests of FAILURES.md ----
 

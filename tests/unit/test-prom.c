@@ -163,6 +163,42 @@ test_hist (void **state)
   assert_int_equal (sample ("f_count "), 7);
 }
 
+/* Three pages become one.  Each family is there once, in the order of the
+ * first page that has it.
+ */
+static void
+test_join (void **state)
+{
+  static const char first[] = "# HELP a All {of} it.\n# TYPE a counter\n"
+                              "a 1\n"
+                              "a{} 2\n"
+                              "# HELP h Time.\n# TYPE h histogram\n"
+                              "h_bucket{op=\"x y}\",le=\"+Inf\"} 3\n"
+                              "h_sum 0.5\nh_count 3\n";
+  static const char second[] = "# HELP b Other.\n# TYPE b gauge\n"
+                               "b 4\n"
+                               "# HELP ab Not a.\n# TYPE ab gauge\nab 5\n"
+                               "# HELP a Ours.\n# TYPE a counter\na 6";
+  const struct fp_prom_part parts[] = {
+    { .text = first, .labels = FP_LABELS ({ "d", "/dev/0" }, { "v", "\"" }) },
+    { .text = "", .labels = NULL },
+    { .text = second, .labels = NULL },
+  };
+
+  (void) state;
+  fp_prom_join (&page, parts, 3);
+  assert_page ("# HELP a All {of} it.\n# TYPE a counter\n"
+               "a{d=\"/dev/0\",v=\"\\\"\"} 1\n"
+               "a{d=\"/dev/0\",v=\"\\\"\"} 2\n"
+               "a 6\n"
+               "# HELP h Time.\n# TYPE h histogram\n"
+               "h_bucket{d=\"/dev/0\",v=\"\\\"\",op=\"x y}\",le=\"+Inf\"} 3\n"
+               "h_sum{d=\"/dev/0\",v=\"\\\"\"} 0.5\n"
+               "h_count{d=\"/dev/0\",v=\"\\\"\"} 3\n"
+               "# HELP b Other.\n# TYPE b gauge\nb 4\n"
+               "# HELP ab Not a.\n# TYPE ab gauge\nab 5\n");
+}
+
 static void
 test_too_large (void **state)
 {
@@ -186,6 +222,7 @@ main (void)
     cmocka_unit_test_setup_teardown (test_states, setup, teardown),
     cmocka_unit_test_setup_teardown (test_escapes, setup, teardown),
     cmocka_unit_test_setup_teardown (test_hist, setup, teardown),
+    cmocka_unit_test_setup_teardown (test_join, setup, teardown),
     cmocka_unit_test_setup_teardown (test_too_large, setup, teardown),
   };
 

@@ -122,10 +122,9 @@ has_key (const char *arg, const char *key)
 static char *
 absolute (char *arg)
 {
-  static const char *const prefixes[] = {
-    "server=unix:",      "remove=unix:", "metrics=unix:", "tls-psk=",
-    "tls-certificates=", "pool=",        "encrypt="
-  };
+  static const char *const prefixes[] = { "server=unix:", "remove=unix:",
+                                          "tls-psk=",     "tls-certificates=",
+                                          "pool=",        "encrypt=" };
   char cwd[PATH_MAX], *out;
 
   for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++) {

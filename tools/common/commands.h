@@ -31,6 +31,7 @@ int cmd_bench (int argc, char *argv[]);
 int cmd_keygen (int argc, char *argv[]);
 int cmd_doctor (int argc, char *argv[]);
 int cmd_top (int argc, char *argv[]);
+int cmd_exporter (int argc, char *argv[]);
 
 /* Print "farpage: " and the sentence to standard error. say_error returns
  * EXIT_FAILURE. say_usage also prints the command's name and how to get help,

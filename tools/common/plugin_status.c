@@ -106,6 +106,22 @@ no_answer (const char *path, const char *said, int ms, struct fp_error *error)
                   path, ms / 1000);
 }
 
+int
+plugin_ask (int *out, const char *path, const char *line,
+            struct fp_error *error)
+{
+  int fd, r = connect_to (&fd, path, error);
+
+  if (r < 0)
+    return r;
+  r = send_line (fd, path, line, error);
+  if (r < 0)
+    close (fd);
+  else
+    *out = fd;
+  return r;
+}
+
 static int
 ask (struct json_object **out, const char *path, const char *line, int ms,
      struct fp_error *error)
@@ -115,10 +131,8 @@ ask (struct json_object **out, const char *path, const char *line, int ms,
   struct deadline d = deadline_in (ms, NULL);
   size_t used = 0;
   ssize_t n;
-  int r = connect_to (&fd, path, error);
+  int r = plugin_ask (&fd, path, line, error);
 
-  if (r == 0)
-    r = send_line (fd, path, line, error);
   if (r < 0)
     return r;
   buf = malloc (ANSWER_MAX + 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* plugin_status.h - ask a plugin on its status socket for its status, or to do
- * something.  The plugin answers each connection with one JSON document and
- * closes it.
+ * something.  The plugin answers each connection with one JSON document, or
+ * with a page of metrics, and closes it.
  *
  * Errors:   0, or a negative errno value and the sentence in error.  -EPROTO:
  *           the answer is no status document, or has another version.
@@ -35,6 +35,12 @@ int plugin_status_parse (struct fp_status_doc **out, struct json_object *doc,
  */
 int plugin_request (const char *socket_path, const char *line,
                     struct fp_error *error);
+
+/* Connect, and send a request.  The caller reads the answer from *fd, which
+ * does not block, and closes it.
+ */
+int plugin_ask (int *fd, const char *socket_path, const char *line,
+                struct fp_error *error);
 
 /* Print the status for people, each line indented. */
 void plugin_status_print (FILE *fp, const struct fp_status_doc *doc);

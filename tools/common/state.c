@@ -108,16 +108,16 @@ state_next (int index)
 }
 
 /* In the file for udev; see farpage.rules. */
-#define LINK_LINE "FARPAGE_NAME=%s\n"
+#define LINK_KEY "FARPAGE_NAME="
 
-/* Return 1 if the device has this link, 0 if not. */
-static int
-has_link (int index, const char *link, struct fp_error *error)
+int
+state_load_link (char link[STATE_LINK_MAX], int index, struct fp_error *error)
 {
   char path[STATE_PATH_MAX], line[STATE_LINK_MAX + 32];
-  char wanted[STATE_LINK_MAX + 32];
   FP_CLEANUP (fp_fclosep) FILE *fp = NULL;
+  size_t key = strlen (LINK_KEY);
 
+  link[0] = '\0';
   state_path (path, index, "udev");
   fp = fopen (path, "re");
   if (!fp)
@@ -125,25 +125,28 @@ has_link (int index, const char *link, struct fp_error *error)
                ? 0
                : fp_fail (error, -errno, "%s: %s%s", path, strerror (errno),
                           errno == EACCES ? " (are you root?)" : "");
-  snprintf (wanted, sizeof wanted, LINK_LINE, link);
   while (fgets (line, sizeof line, fp))
-    if (strcmp (line, wanted) == 0)
-      return 1;
+    if (strncmp (line, LINK_KEY, key) == 0)
+      snprintf (link, STATE_LINK_MAX, "%.*s", (int) strcspn (line + key, "\n"),
+                line + key);
   return ferror (fp) ? fp_fail (error, -EIO, "cannot read %s", path) : 0;
 }
 
 int
 state_find_link (const char *link, int *index, struct fp_error *error)
 {
-  int r = 0;
+  char found[STATE_LINK_MAX];
 
   *index = -1;
-  for (int i = state_next (-1); i >= 0 && r == 0; i = state_next (i)) {
-    r = has_link (i, link, error);
-    if (r > 0)
+  for (int i = state_next (-1); i >= 0 && *index < 0; i = state_next (i)) {
+    int r = state_load_link (found, i, error);
+
+    if (r < 0)
+      return r;
+    if (strcmp (found, link) == 0)
       *index = i;
   }
-  return r < 0 ? r : 0;
+  return 0;
 }
 
 int
@@ -243,7 +246,7 @@ state_save_link (const struct state *s, struct fp_error *error)
     return fp_fail (error, -errno, "cannot make %s: %s", path,
                     strerror (errno));
   ok = fprintf (fp, "FARPAGE=1\n") > 0 &&
-       (!*s->link || fprintf (fp, LINK_LINE, s->link) > 0);
+       (!*s->link || fprintf (fp, LINK_KEY "%s\n", s->link) > 0);
   if (fclose (fp) != 0 || !ok)
     return fp_fail (error, -EIO, "cannot write %s", path);
   return 0;

@@ -87,6 +87,11 @@ bool state_link_ok (const char *name);
  * device.
  */
 int state_save_link (const struct state *s, struct fp_error *error);
+/* Get the name of the link from that file; "": it has none.  state_load does
+ * not set it.
+ */
+int state_load_link (char link[STATE_LINK_MAX], int index,
+                     struct fp_error *error);
 
 /* Return the contents of the file, for --json. The caller drops the reference.
  */
