@@ -404,6 +404,16 @@ put_back (struct fp_migrate *m)
      '''  p = &log->extents->p[i];
   FP_LOCK_SCOPE (&log->lock);
 '''),
+    ("holder-of-only-copy-not-told-first",
+     "All servers hear at the same time that an extent of one copy is gone",
+     "--degraded --copies 1 --mode durable",
+     "lib/meta/meta_log.c",
+     '''  return log->holder != 0 && (left & first) != 0 ? left & first : left;
+''',
+     '''  return log->holder != 0 && log->change.exist && (left & first) != 0
+             ? left & first
+             : left;
+'''),
     ("new-extent-not-recorded",
      "A new extent is written although no server has recorded that it exists",
      "--copies 1",
