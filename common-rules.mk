@@ -10,16 +10,25 @@ AM_CFLAGS = $(WARNINGS_CFLAGS)
 # include which.
 AM_CPPFLAGS = -I$(top_srcdir)/lib -I$(top_srcdir) -DSYSCONFDIR='"$(sysconfdir)"'
 
-# The libraries of lib/. Each variable lists a library before those that it
-# uses, as static linking requires.
-LIBBASE = $(top_builddir)/lib/base/libbase.la
-LIBPROM = $(top_builddir)/lib/libprom.la
-LIBMETRICS = $(top_builddir)/lib/libmetrics.la $(LIBPROM)
-LIBCONF = $(top_builddir)/lib/libconf.la
-LIBPROTO = $(top_builddir)/lib/proto/libproto.la $(LIBBASE)
-LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.la $(LIBPROTO)
-LIBVOLUME = $(top_builddir)/lib/libvolume.la $(LIBCONF) $(LIBTRANSPORT)
-LIBFRONT = $(top_builddir)/lib/libfront.la $(LIBPROM) $(LIBVOLUME)
+# The plugin is a shared object, so each library that it links is
+# position-independent. libtool is not used: for a test program it took longer
+# than the compiler and the linker.
+PIC_CFLAGS = -fPIC
+# No object of the plugin itself refers to libplugin.a, so name a symbol of it.
+PLUGIN_INIT = -Wl,--undefined=plugin_init
+
+# The libraries of lib/, with the other libraries that each needs. A variable
+# lists a library before those that it uses, as static linking requires.
+LIBBASE = $(top_builddir)/lib/base/libbase.a
+LIBPROM = $(top_builddir)/lib/libprom.a
+LIBMETRICS = $(top_builddir)/lib/libmetrics.a $(LIBPROM) $(LIBEVENT_LIBS)
+LIBCONF = $(top_builddir)/lib/libconf.a $(INIH_LIBS)
+LIBPROTO = $(top_builddir)/lib/proto/libproto.a $(LIBBASE)
+LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.a $(LIBPROTO) \
+	$(GNUTLS_LIBS) $(RDMA_LIBS)
+LIBVOLUME = $(top_builddir)/lib/libvolume.a $(LIBCONF) $(LIBTRANSPORT) \
+	$(JSON_C_LIBS) $(ISAL_LIBS)
+LIBFRONT = $(top_builddir)/lib/libfront.a $(LIBPROM) $(LIBVOLUME)
 
 # Man pages: name them in man_MANS and CLEANFILES, and the .pod in EXTRA_DIST. A
 # page that does not parse is an error.

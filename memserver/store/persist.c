@@ -433,7 +433,7 @@ map_state (struct persist *p, int fd, struct fp_error *error)
 {
   uint64_t wanted = state_bytes (p);
   struct stat st;
-  void *map;
+  void *map = NULL; /* gcc 12 warns that it may be used uninitialized */
   int r;
 
   if (fstat (fd, &st) < 0)

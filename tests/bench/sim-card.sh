@@ -5,7 +5,7 @@
 # (sim/card.h): what the software makes of a card that takes no processor time.
 # Rounds are interleaved. Print medians, and the share of the card's own rate.
 #
-#   make -C tests bench/engine-rate-sim farpage-sim.la
+#   make -C tests bench/engine-rate-sim farpage-sim.so
 #   ./run tests/bench/sim-card.sh [ROUNDS [SECONDS]]
 
 set -eu
@@ -16,7 +16,7 @@ rounds=${1:-5}
 seconds=${2:-2}
 tests=${top_builddir:-.}/tests
 engine=$tests/bench/engine-rate-sim
-plugin=$(cd "$tests" && pwd)/.libs/farpage-sim.so
+plugin=$(cd "$tests" && pwd)/farpage-sim.so
 for i in "$engine" "$plugin"; do
     [ -e "$i" ] || { echo "$i is not built: see the top of this script" >&2; exit 1; }
 done

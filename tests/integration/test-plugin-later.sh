@@ -15,7 +15,7 @@ requires jq --version
 [ -z "$SANITIZER_PRELOAD" ] || skip "a sanitizer allocates memory by itself"
 [ "$NBDSH" != no ] || skip "no nbdsh (Debian: python3-libnbd)"
 [ "$(ulimit -l)" = unlimited ] || [ "$(id -u)" = 0 ] || skip "needs root"
-preload=$top_builddir/tests/.libs/count-later.so
+preload=$top_builddir/tests/count-later.so
 [ -e "$preload" ] || fail "no $preload"
 
 # Each place that allocates must have one of these functions on its stack. They
@@ -81,7 +81,7 @@ faults ()
 places ()
 {
     "$SED" -n 's/.*nbdkit-farpage-plugin\.so(+\(0x[0-9a-f]*\)).*/\1/p' "$1" | sort -u >"$tmp/offsets"
-    addr2line -f -e "$top_builddir/nbdkit-plugin/.libs/nbdkit-farpage-plugin.so" <"$tmp/offsets" \
+    addr2line -f -e "$top_builddir/nbdkit-plugin/nbdkit-farpage-plugin.so" <"$tmp/offsets" \
         >"$tmp/lines"
     "$SED" -n 'p;n' "$tmp/lines" | paste "$tmp/offsets" - >"$tmp/names"
     # shellcheck disable=SC2016 # awk's

@@ -286,6 +286,10 @@ test_back (void **state)
   if (fp_now_ns () < 100 * FP_NS_PER_S)
     skip (); /* the clock would be negative */
   for (unsigned mute = 0; mute < 2; mute++) {
+    /* With a silent name server, fp_ctl_open waits for it half of the time
+     * until the deadline.  A short deadline keeps the test short.
+     */
+    const unsigned ms = mute ? 8000 : 60000;
     struct fp_addr a;
     int fd;
 
@@ -295,10 +299,10 @@ test_back (void **state)
     assert_int_equal (connect_to (&a, 60000), -ECONNREFUSED);
     set_broken (true);
     set_silent (mute);
-    assert_int_equal (connect_to (&a, 60000), -ECONNREFUSED);
-    assert_int_equal (connect_to (&a, 60000), -ECONNREFUSED);
+    assert_int_equal (connect_to (&a, ms), -ECONNREFUSED);
+    assert_int_equal (connect_to (&a, ms), -ECONNREFUSED);
     assert_int_equal (listen (fd, 8), 0);
-    assert_int_equal (connect_to (&a, 60000), 0);
+    assert_int_equal (connect_to (&a, ms), 0);
     while (count (&asked) < 1)
       poll (NULL, 0, 1);
     assert_int_equal (count (&asked), 1);
@@ -400,16 +404,15 @@ ask_often (void *arg)
 static void
 test_fork_locked (void **state)
 {
-  struct fp_thread threads[2];
+  struct fp_thread thread;
   struct fp_addr a;
 
   (void) state;
   assert_int_equal (resolve ("host.example:42", 60000, NULL), 0);
   assert_int_equal (fp_addr_parse (&a, "host.example:42", NULL), 0);
   atomic_store (&asking, true);
-  for (unsigned i = 0; i < 2; i++)
-    assert_int_equal (fp_thread_create (&threads[i], "ask", ask_often, &a), 0);
-  for (unsigned i = 0; i < 50; i++) {
+  assert_int_equal (fp_thread_create (&thread, "ask", ask_often, &a), 0);
+  for (unsigned i = 0; i < 20; i++) {
     pid_t pid = fork ();
 
     if (pid == 0) {
@@ -421,8 +424,7 @@ test_fork_locked (void **state)
     expect_child (pid);
   }
   atomic_store (&asking, false);
-  for (unsigned i = 0; i < 2; i++)
-    assert_int_equal (fp_thread_join (&threads[i]), 0);
+  assert_int_equal (fp_thread_join (&thread), 0);
 }
 
 /* With more names than there is room for, the oldest goes. */

@@ -11,7 +11,7 @@ requires_guest
 requires nbdkit nbdsh rdma
 src=$(cd "$vm/../.." && pwd)
 build=${top_builddir:-$src}
-[[ -e $build/nbdkit-plugin/.libs/nbdkit-farpage-plugin.so ]] ||
+[[ -e $build/nbdkit-plugin/nbdkit-farpage-plugin.so ]] ||
     skip "no build tree at $build: set top_builddir"
 
 for device in ${TEST_DEVICES:-rxe}; do

@@ -10,7 +10,7 @@
 requires_guest
 requires jq nbdkit nbdsh qemu-io rdma
 build=${top_builddir:-$(cd "$vm/../.." && pwd)}
-[[ -e $build/tests/.libs/revoke.so ]] ||
+[[ -e $build/tests/revoke.so ]] ||
     skip "no build tree at $build: set top_builddir, and make check"
 
 read -r -a cases <<<"${TEST_CASES:-killed stopped revoked client_killed check}"

@@ -83,13 +83,13 @@ listener (const char *path)
     peer.pid = 0;
 out:
   close (fd);
-  /* The kernel names the process that called listen, which may have started
-   * the server (socket activation).  libtool puts "lt-" before the name, and
-   * the kernel keeps 15 bytes.
+  /* SO_PEERCRED names the process that called listen, which may have started
+   * the server (socket activation).  /proc/PID/comm has at most 15 bytes of a
+   * program's name, so compare a prefix.
    */
   if (peer.pid <= 0 ||
       sysfs_read (comm, sizeof comm, "/proc/%d/comm", (int) peer.pid) < 0 ||
-      strstr (comm, "farpage-mem") == NULL)
+      strncmp (comm, "farpage-mem", 11) != 0)
     return 0;
   return peer.pid;
 }

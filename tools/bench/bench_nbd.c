@@ -95,7 +95,7 @@ start (struct bench *b, struct state *s, int variant, const char *socket,
         return r;
       addr = b->donor_unix;
     }
-    bench_find ("nbdkit-plugin/.libs/nbdkit-farpage-plugin.so",
+    bench_find ("nbdkit-plugin/nbdkit-farpage-plugin.so",
                 PLUGINDIR "/nbdkit-farpage-plugin.so", "farpage", plugin);
     argv[n++] = plugin;
     snprintf (server, sizeof server, "server=%s", addr);
