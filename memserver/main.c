@@ -212,6 +212,7 @@ main (int argc, char *argv[])
 {
   static char setup[] = "farpage-memserver: setup";
   static char token[] = "farpage-memserver: token";
+  static char keygen[] = "farpage-memserver: keygen";
   struct options o;
   struct fp_error error;
   int r;
@@ -224,6 +225,10 @@ main (int argc, char *argv[])
   if (argc > 1 && strcmp (argv[1], "token") == 0) {
     argv[1] = token;
     return token_main (argc - 1, argv + 1);
+  }
+  if (argc > 1 && strcmp (argv[1], "keygen") == 0) {
+    argv[1] = keygen;
+    return keygen_main (argc - 1, argv + 1);
   }
   r = options_parse (&o, argc, argv);
   if (r == 0 &&

@@ -92,6 +92,7 @@ usage (FILE *fp)
       fp,
       "Usage: farpage-memserver --size SIZE [OPTION]...\n"
       "       farpage-memserver setup|token [OPTION]...\n"
+      "       farpage-memserver keygen [--user NAME] FILE\n"
       "Lend SIZE of this machine's memory to other machines.\n"
       "\n"
       "  --size SIZE         memory to lend (512M, 8G, ...)\n"

@@ -4,17 +4,12 @@
 #include <config.h>
 
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/cleanup.h"
 #include "base/error.h"
-#include "base/memlock.h"
 #include "tools/common/commands.h"
 #include "transport/tls/psk_file.h"
 #include "transport/tls/psk_write.h"
@@ -48,60 +43,12 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
-/* Make the file, or open a file of TLS keys that has none of this user.
- * Return 0, or print an error and return its exit status.
- */
-static int
-open_file (const char *path, const char *user, bool append, int *out,
-           bool *made)
-{
-  struct fp_error error;
-  struct fp_psk_file *f;
-  uint8_t *key;
-  void *p;
-  int r, fd = open (path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-  if (fd >= 0) {
-    *out = fd;
-    *made = true;
-    /* The umask may have removed permissions; add none beyond these. */
-    return fchmod (fd, 0600) == 0
-               ? 0
-               : say_error ("keygen: %s: %s", path, strerror (errno));
-  }
-  if (errno != EEXIST)
-    return say_error ("keygen: %s: %s", path, strerror (errno));
-  if (!append)
-    return say_error ("keygen: %s: exists, and is not overwritten: give"
-                      " another FILE, or add a user to a file of TLS keys"
-                      " with --user NAME",
-                      path);
-  if (fp_psk_file_read_tls (&f, path, &error) < 0)
-    return say_error ("keygen: %s", error.text);
-  r = fp_secret_new (&p, FP_PSK_KEY_MAX);
-  if (r == 0) {
-    key = p;
-    r = fp_psk_file_key (f, user, key);
-    fp_secret_free (key, FP_PSK_KEY_MAX);
-  }
-  fp_psk_file_free (f);
-  if (r >= 0)
-    return say_error ("keygen: %s: user %s already has a key", path, user);
-  if (r != -ENOENT)
-    return say_error ("keygen: %s", strerror (-r));
-  fd = open (path, O_RDWR | O_APPEND | O_CLOEXEC);
-  if (fd < 0)
-    return say_error ("keygen: %s: %s", path, strerror (errno));
-  *out = fd;
-  return 0;
-}
-
 int
 cmd_keygen (int argc, char *argv[])
 {
   const char *path = NULL, *user = NULL;
-  FP_CLEANUP (fp_closep) int fd = -1;
-  bool made = false, encrypt = false;
+  struct fp_error error;
+  bool encrypt = false;
   int c, status, r;
 
   while ((c = getopt_long (argc, argv, "", long_options, NULL)) != -1) {
@@ -133,17 +80,16 @@ cmd_keygen (int argc, char *argv[])
                       "volumes: use one of them");
   if (!path)
     path = encrypt ? ENCRYPT_FILE : DEFAULT_FILE;
-  status =
-      open_file (path, user ? user : DEFAULT_USER, user != NULL, &fd, &made);
-  if (status != 0)
-    return status;
-  r = fp_psk_append_new (fd, encrypt ? FP_PSK_VOLUMES
-                             : user  ? user
-                                     : DEFAULT_USER);
-  if (r < 0) {
-    if (made)
-      unlink (path);
-    return say_error ("keygen: %s: %s", path, strerror (-r));
-  }
+  r = fp_psk_new (path,
+                  encrypt ? FP_PSK_VOLUMES
+                  : user  ? user
+                          : DEFAULT_USER,
+                  user != NULL, &error);
+  if (r == -EEXIST && user == NULL)
+    return say_error ("keygen: %s: give another FILE, or add a user to a file "
+                      "of TLS keys with --user NAME",
+                      error.text);
+  if (r < 0)
+    return say_error ("keygen: %s", error.text);
   return EXIT_SUCCESS;
 }

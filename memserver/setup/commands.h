@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* commands.h - functions that the commands setup and token share. */
+/* commands.h - functions that the commands setup, token and keygen
+ * share. */
 
 #ifndef MEMSERVER_COMMANDS_H
 #define MEMSERVER_COMMANDS_H

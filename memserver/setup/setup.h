@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* setup.h - the commands 'farpage-memserver setup' and 'farpage-memserver
- * token'.  Each gets its own argv, and returns 0, 1 after a failure, or 2
- * after a bad command line.  It prints the reason before it returns 1 or 2.
+/* setup.h - the commands of farpage-memserver: setup, token and keygen.  Each
+ * takes its own argv.  Each returns 0, or prints the reason and returns 1
+ * after a failure or 2 after a bad command line.
  */
 
 #ifndef MEMSERVER_SETUP_H
@@ -12,5 +12,8 @@ int setup_main (int argc, char *argv[]);
 
 /* Print a join token. */
 int token_main (int argc, char *argv[]);
+
+/* Make a key file, or add a user to it. */
+int keygen_main (int argc, char *argv[]);
 
 #endif /* MEMSERVER_SETUP_H */

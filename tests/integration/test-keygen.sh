@@ -51,6 +51,27 @@ for user in a:b 'a b' '' '#6162' a/b; do
     [ ! -e c ] || fail "user '$user' is taken"
 done
 
+# farpage-memserver keygen makes the same files.
+farpage-memserver keygen donor
+farpage-memserver keygen --user alice donor
+grep -cxE '(farpage|alice):[0-9a-f]{64}' donor | grep -qx 2 || fail "users: $(cut -d: -f1 donor)"
+[ "$(stat -c %a donor)" = 600 ] || fail "donor has mode $(stat -c %a donor)"
+cp donor before
+donor_keygen () # STATUS TEXT ARG...
+{
+    local wanted=$1 text=$2 status=0
+    shift 2
+    farpage-memserver keygen "$@" </dev/null >"$tmp/out" 2>&1 || status=$?
+    [ $status = "$wanted" ] || fail "farpage-memserver keygen $*: exit $status: $(cat "$tmp/out")"
+    grep -q -e "$text" "$tmp/out" || fail "farpage-memserver keygen $*: no '$text' in: $(cat "$tmp/out")"
+}
+donor_keygen 1 'donor: exists, and is not overwritten: give another FILE' donor
+donor_keygen 1 'donor: user alice already has a key' --user alice donor
+donor_keygen 2 'give one FILE'
+donor_keygen 2 'not a valid name' --user encrypt c
+donor_keygen 2 'keygen --help' --no-such-option
+cmp donor before || fail "donor was changed"
+
 # No server may get a key of volumes. So a file cannot hold keys of both kinds.
 keygen 2 'user encrypt: this name marks keys for volumes' --user encrypt c
 keygen 0 '' --encrypt volumes
