@@ -111,14 +111,6 @@ MUTANTS = [
     fp_extent_leave (t, p);
   return why;
 '''),
-    ("resync-into-other-memory",
-     "A resync writes to memory that the copy was given since it began",
-     "--mode durable --copies 2 --pause 200",
-     "lib/engine/lane_issue.c",
-     '''    if (io->generation == 0 || io->generation == p->copy.generation)
-      return lane_transfer''',
-     '''    if (io->generation == 0 || p->copy.generation != 0)
-      return lane_transfer'''),
     ("copy-from-before-a-trim-counts",
      "A copy whose server was away during a trim counts as given after it",
      "--mode durable --donors 2 --copies 2",
@@ -126,22 +118,6 @@ MUTANTS = [
      '''      if (extent (s, c)->fresh)
 ''',
      '''      if (extent (s, c)->fresh && (s->set >> c & 1))
-'''),
-    ("failed-clear-not-awaited",
-     "A write does not wait while a failed clear of the dirty log may still land",
-     "--mode durable --donors 2 --copies 2 --threads 6",
-     "lib/engine/dirty_log.c",
-     '''    waits = waits || s != FP_DIRTY_LOG_SET;
-''',
-     '''    waits = waits || s == FP_DIRTY_LOG_CLEARING;
-'''),
-    ("both-logs-must-have-a-mark",
-     "After a crash a range counts as different only if both dirty logs have it",
-     "--mode durable --donors 2 --copies 2 --threads 6",
-     "lib/engine/marks.c",
-     '''    if (a[k] == 0 && b[k] == 0)
-''',
-     '''    if (a[k] == 0 || b[k] == 0)
 '''),
     ("marked-range-not-copied",
      "After a crash the ranges in the dirty log are not made equal",
@@ -358,14 +334,6 @@ put_back (struct fp_migrate *m)
 ''',
      '''    if (peer->after == FP_SERVER_LOST || failures > 8) {
 '''),
-    ("busy-server-is-waited-for",
-     "A server that was asked for memory may keep an extent shut for any time",
-     "--mode gentle --copies 2",
-     "lib/peer/peer_calls.c",
-     '''  return peer->asks_slow ? FP_MAX (fp_volume_await_ms (p) / 2, SILENT_MAX_MS)
-''',
-     '''  return peer->asks_slow ? FP_MAX (fp_volume_await_ms (p) * 2, SILENT_MAX_MS)
-'''),
     ("fence-not-heeded",
      "A client that a server shut out after a takeover keeps reconnecting",
      "",
@@ -403,16 +371,6 @@ put_back (struct fp_migrate *m)
 ''',
      '''  p = &log->extents->p[i];
   FP_LOCK_SCOPE (&log->lock);
-'''),
-    ("holder-of-only-copy-not-told-first",
-     "All servers hear at the same time that an extent of one copy is gone",
-     "--degraded --copies 1 --mode durable",
-     "lib/meta/meta_log.c",
-     '''  return log->holder != 0 && (left & first) != 0 ? left & first : left;
-''',
-     '''  return log->holder != 0 && log->change.exist && (left & first) != 0
-             ? left & first
-             : left;
 '''),
     ("new-extent-not-recorded",
      "A new extent is written although no server has recorded that it exists",
@@ -488,17 +446,6 @@ put_back (struct fp_migrate *m)
 ''',
      '''  while (s->to_close > 1) {
 '''),
-    ("old-queue-pair-stays",
-     "A lane's earlier queue pair lives on when the lane connects again",
-     "--mode harsh --copies 2 --threads 6",
-     "memserver/session/rdma.c",
-     '''  end_lane (s, h->lane);
-  if (s->nr_peers == MAX_DATA)
-''',
-     '''  if (s->nr_peers == MAX_DATA)
-    end_lane (s, h->lane);
-  if (s->nr_peers == MAX_DATA)
-'''),
     ("label-not-saved",
      "A label that a client sets is not saved for the next server process",
      "--mode durable --copies 1",
@@ -553,15 +500,5 @@ put_back (struct fp_migrate *m)
      '''    s->status = backing_zero (&s->backing, s->scrubbed, step);
 ''',
      '''    s->status = backing_zero (&s->backing, s->scrubbed, step / 2);
-'''),
-    ("unlabelled-memory-not-scrubbed",
-     "Memory that comes back without a label is lent again as it is",
-     "--mode durable --copies 2",
-     "memserver/pool/pool.c",
-     '''  s->status = 0;
-  s->scrubbed = 0;
-''',
-     '''  s->status = 0;
-  s->scrubbed = s->label.extent == FP_EXTENT_NONE ? s->backing.size : 0;
 '''),
 ]
