@@ -6,13 +6,18 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "extent/recorded.h"
+#include "proto/messages.h"
 
 int
-fp_recorded_new (struct fp_recorded *d, uint64_t bits)
+fp_recorded_new (struct fp_recorded *d, uint64_t extents, uint32_t copies)
 {
-  d->bits = bits;
-  d->words = (bits + 63) / 64;
+  d->extents = extents;
+  d->copies = copies;
+  d->words = fp_div_round_up (fp_map_bits (extents, copies), 64);
+  d->words_of_copies =
+      fp_div_round_up (fp_map_bits_of_copies (extents, copies), 64);
   d->map = calloc (d->words, sizeof *d->map);
   if (d->map == NULL)
     return -ENOMEM;
@@ -45,6 +50,28 @@ fp_recorded_set (struct fp_recorded *d, uint64_t k, bool exists)
     atomic_fetch_or (&d->map[k / 64], mask);
   else
     atomic_fetch_and (&d->map[k / 64], ~mask);
+}
+
+bool
+fp_recorded_is_lost (const struct fp_recorded *d, uint64_t k)
+{
+  uint64_t first;
+
+  if (atomic_load (&d->stage) == FP_RECORDED_NONE)
+    return false;
+  first = fp_map_lost (d->extents, d->copies);
+  return first > 0 && fp_recorded_has (d, first + k % d->extents);
+}
+
+bool
+fp_recorded_lose (struct fp_recorded *d, uint64_t i)
+{
+  uint64_t first = fp_map_lost (d->extents, d->copies);
+
+  if (first == 0 || fp_recorded_has (d, first + i))
+    return false;
+  fp_recorded_set (d, first + i, true);
+  return true;
 }
 
 bool

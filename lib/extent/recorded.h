@@ -33,7 +33,9 @@ enum fp_recorded_stage {
 struct fp_recorded {
   _Atomic unsigned stage; /* enum fp_recorded_stage */
   _Atomic bool frozen;    /* set at start-up only: meta_log.h */
-  uint64_t bits, words;   /* size of map: fp_map_bits */
+  /* The volume, and the size of map with the lost bits and without. */
+  uint64_t extents, words, words_of_copies;
+  uint32_t copies;
   _Atomic uint64_t *map;
   _Atomic uint64_t version; /* version of the last complete list, or 0 */
   /* Set of donors that were away at start-up, and have not listed yet what
@@ -46,8 +48,8 @@ struct fp_recorded {
   uint64_t stale;
 };
 
-/* Go from NONE to UNKNOWN, with a map of so many bits. */
-int fp_recorded_new (struct fp_recorded *d, uint64_t bits);
+/* Go from NONE to UNKNOWN, with a map for so many extents. */
+int fp_recorded_new (struct fp_recorded *d, uint64_t extents, uint32_t copies);
 void fp_recorded_free (struct fp_recorded *d);
 /* Go to the next stage, which is `to`.  To JUDGED: under fp_extents.lock. */
 void fp_recorded_advance (struct fp_recorded *d, enum fp_recorded_stage to);
@@ -59,6 +61,15 @@ fp_recorded_has (const struct fp_recorded *d, uint64_t k)
 }
 
 void fp_recorded_set (struct fp_recorded *d, uint64_t k, bool exists);
+
+/* Return true if it is recorded that the extent of entry k is lost for good.
+ * Then no label of it counts.
+ */
+bool fp_recorded_is_lost (const struct fp_recorded *d, uint64_t k);
+/* Record that for extent i.  Return false if that was recorded before, or if
+ * the map has no lost bits.
+ */
+bool fp_recorded_lose (struct fp_recorded *d, uint64_t i);
 
 /* Return true if entry k is recorded, or that is not known (stages NONE and
  * UNKNOWN), or the volume is frozen.  Then a label of it that is heard of late

@@ -521,6 +521,7 @@ meta_log_main (void *arg)
 
     meta_log_note_restarted (log, &nobody);
     meta_log_note_changes (log);
+    meta_log_note_lost (log);
     if (log->list_due)
       meta_log_mend_list (log);
     meta_log_rejoin (log);
@@ -631,8 +632,7 @@ fp_meta_log_new (struct fp_meta_log **out, struct fp_peers *peers,
   for (uint32_t i = 0; i < log->p->members.count; i++)
     log->uuid[i] = log->p->members.members[i].server;
   atomic_store (&log->recorded->unheard, log->p->away);
-  e = fp_recorded_new (log->recorded,
-                       fp_map_bits (log->extents->nr, log->extents->copies));
+  e = fp_recorded_new (log->recorded, log->extents->nr, log->extents->copies);
   if (e < 0)
     return e;
   *out = FP_STEAL (log);

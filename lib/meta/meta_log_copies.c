@@ -163,6 +163,110 @@ meta_log_read_copies (struct fp_meta_log *log, struct fp_error *error)
   return 0;
 }
 
+/* ---- extents that are lost for good ---- */
+
+/* Return true if the memory of this copy is gone, and its server is up, which
+ * says so.  A copy in doubt may still be found, and so may one that has no
+ * label yet.
+ */
+static bool
+is_gone (struct fp_extent *p, uint64_t up)
+{
+  return fp_extent_state (p) == FP_EXTENT_LOST && !atomic_load (&p->doubt) &&
+         p->copy.slab != UINT64_MAX &&
+         (up >> atomic_load (&p->server) & 1) != 0;
+}
+
+/* Return true if extent i was written, and its copies are gone: those in sync,
+ * and those that the map names or soon will.
+ */
+static bool
+is_lost (struct fp_meta_log *log, uint64_t i, uint64_t up)
+{
+  struct fp_extents *t = log->extents;
+  uint8_t in_sync = fp_copies_in_sync (t, i);
+
+  for (unsigned c = 0; c < t->copies; c++) {
+    uint64_t k = fp_copies_entry (t, i, c);
+
+    if (((in_sync >> c & 1) || fp_recorded_has (log->recorded, k) ||
+         fp_meta_log_is_due (log, k)) &&
+        !is_gone (&t->p[k], up))
+      return false;
+  }
+  return in_sync != 0;
+}
+
+/* Return true if extent i was written, and all its in-sync copies are LOST. */
+static bool
+is_left (struct fp_meta_log *log, uint64_t i)
+{
+  uint8_t in_sync = fp_copies_in_sync (log->extents, i);
+
+  return in_sync != 0 && fp_copies_are_lost (log->extents, i, in_sync);
+}
+
+/* Have the members record the lost bits that are set.  Return those that did.
+ */
+static uint64_t
+tell_lost (struct fp_meta_log *log)
+{
+  return meta_log_ask (log, log->members, RECORD_OP_MAP_WRITE, NULL,
+                       fp_deadline_in_ms (log->p->timeout_ms), NULL);
+}
+
+void
+meta_log_note_lost (struct fp_meta_log *log)
+{
+  bool any = false;
+  uint64_t up;
+
+  if (!fp_copies_several (log->extents) ||
+      atomic_load (&log->extents->lost) == 0 ||
+      atomic_load (&log->recorded->unheard) != 0 ||
+      fp_lease_is_fenced (log->lease))
+    return;
+  {
+    FP_LOCK_SCOPE (&log->lock);
+    up = log->up;
+  }
+  {
+    FP_LOCK_SCOPE (&log->extents->lock);
+    for (uint64_t i = 0; i < log->extents->nr; i++)
+      any |= is_lost (log, i, up) && fp_recorded_lose (log->recorded, i);
+  }
+  if (any)
+    log->lost_due = log->list_due = true;
+}
+
+bool
+meta_log_tell_lost (struct fp_meta_log *log)
+{
+  uint64_t done, next;
+
+  /* A member that is taken in gets the whole map. */
+  if (!log->lost_due || log->members == 0)
+    return true;
+  done = tell_lost (log);
+  next = meta_log_next (log, log->members & done);
+  if (next != 0)
+    log->members = next;
+  log->lost_due = (log->members & ~done) != 0;
+  return !log->lost_due;
+}
+
+void
+meta_log_lose_rest (struct fp_meta_log *log)
+{
+  bool any = false;
+
+  if (!fp_copies_several (log->extents))
+    return;
+  for (uint64_t i = 0; i < log->extents->nr; i++)
+    any |= is_left (log, i) && fp_recorded_lose (log->recorded, i);
+  log->lost_due = any && tell_lost (log) != log->members;
+}
+
 void
 fp_meta_log_rest (struct fp_meta_log *log)
 {

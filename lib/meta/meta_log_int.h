@@ -103,6 +103,7 @@ struct fp_meta_log {
   unsigned nr_tried;
   bool several; /* several lists were found, and are in tried */
   bool list_due;
+  bool lost_due;      /* not all members have the lost bits of our map */
   bool unsettled;     /* stopped while changes waited to be recorded */
   bool begun;         /* a list of this client was sent */
   uint64_t attempted; /* members of the last list sent; 0 = all have it */
@@ -140,6 +141,22 @@ unsigned meta_log_patience_ms (const struct fp_meta_log *log);
 /* Wait for a wake-up, at most ms.  Call with the lock held. */
 void meta_log_wait_ms (struct fp_meta_log *log, unsigned ms);
 
+/* meta_log_copies.c: note in the map which extents are lost for good, as the
+ * memory of all their copies is gone.  Do nothing while a member is unheard.
+ * If some are new, a list is due.
+ */
+void meta_log_note_lost (struct fp_meta_log *log);
+/* At start-up, once the members that leave have left: note that all extents
+ * that are LOST are so for good, and tell the members.
+ */
+void meta_log_lose_rest (struct fp_meta_log *log);
+/* Have the members record what is lost, before a list is written.  Return
+ * false if some have not done so yet.  A list names a server by the UUID that
+ * it came back with.  So the next client would not know that later copies are
+ * missing, and would believe a member that missed writes.
+ */
+bool meta_log_tell_lost (struct fp_meta_log *log);
+
 /* ---- meta_log_list.c, the metadata log's thread ---- */
 
 /* Write the list of log->members.  -EAGAIN: the list is still due.  -EPERM:
@@ -162,7 +179,7 @@ uint64_t meta_log_next (const struct fp_meta_log *log, uint64_t set);
  */
 bool meta_log_note_tried (struct fp_meta_log *log, uint64_t set, unsigned nr);
 /* Take servers that came back with nothing out of the current members, and out
- * of *answered, until they are given everything.
+ * of *answered, until they are given everything.  Note what they lost.
  */
 void meta_log_note_restarted (struct fp_meta_log *log, uint64_t *answered);
 /* Write the list, which is due.  Leave out members that are away, if enough

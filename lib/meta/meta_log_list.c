@@ -55,6 +55,7 @@ meta_log_note_restarted (struct fp_meta_log *log, uint64_t *answered)
     log->anchor = log->durable;
   *answered &= ~gone;
   log->list_due = true;
+  meta_log_note_lost (log);
 }
 
 bool
@@ -277,6 +278,8 @@ meta_log_mend_list (struct fp_meta_log *log)
     log->members = next;
   if ((log->members & ~up) != 0)
     return; /* members that are away may have the last list */
+  if (!meta_log_tell_lost (log))
+    return;
   e = meta_log_write_list (log,
                            fp_deadline_in_ms (4 * meta_log_patience_ms (log)));
   if (e == -EPERM)

@@ -287,6 +287,8 @@ judge (struct fp_meta_log *log)
   for (uint64_t i = 0; i < log->extents->all; i++) {
     bool exists = fp_recorded_has (log->recorded, i);
 
+    if (fp_recorded_is_lost (log->recorded, i))
+      peer_judge (log->peers, i, false, UINT64_MAX, missing);
     peer_judge (log->peers, i, log->recorded->frozen || log->forced || exists,
                 exists ? stale : UINT64_MAX,
                 missing || (log->recorded->frozen && !exists));
@@ -308,6 +310,8 @@ release (struct fp_meta_log *log, bool missing, uint64_t deadline_ns,
   uint64_t stray = peer_with_strays (log->peers) & ~log->p->away, done;
 
   fp_recorded_advance (log->recorded, FP_RECORDED_COMPLETE);
+  if (log->p->leaves != 0)
+    meta_log_lose_rest (log);
   done = meta_log_ask_all (log, stray, RECORD_OP_SWEEP, deadline_ns);
   if (done != stray)
     return silent (log, stray & ~done, "release unused slabs", error);

@@ -285,8 +285,9 @@ take_copy (struct fp_peer *peer, const struct fp_grant *g, bool open,
     return 0;
   }
   if (peer->stage == STAGE_LISTED ||
-      !fp_recorded_may_exist (peer->peers->recorded, g->extent)) {
-    /* A leftover of a label whose answer never came. */
+      !fp_recorded_may_exist (peer->peers->recorded, g->extent) ||
+      fp_recorded_is_lost (peer->peers->recorded, g->extent)) {
+    /* A leftover of a label whose answer never came, or of a lost extent. */
     *old = *copy;
     atomic_store (&peer->sweep, true);
     return 0;

@@ -154,25 +154,27 @@ fp_peer_settle (struct fp_peer *peer, uint64_t i)
 
 /* ---- the peer's thread ---- */
 
-/* Return a mask of the bits of this word that the map has. */
+/* Return the number of words of the map that the server has. */
 static uint64_t
-valid_bits (const struct fp_recorded *d, uint64_t word)
+words_there (const struct fp_peer *peer)
 {
-  uint64_t left = d->bits - word * 64;
+  const struct fp_recorded *d = peer->peers->recorded;
 
-  return left >= 64 ? UINT64_MAX : (UINT64_C (1) << left) - 1;
+  return peer->s.hello.features & FP_FEATURE_LOST ? d->words
+                                                  : d->words_of_copies;
 }
 
 static int
 read_map (struct fp_peer *peer, struct fp_map_words *w)
 {
   struct fp_recorded *d = peer->peers->recorded;
+  uint64_t words = words_there (peer);
   int e = 0;
 
-  for (uint64_t at = 0; e == 0 && at < d->words; at += FP_MAP_WORDS) {
+  for (uint64_t at = 0; e == 0 && at < words; at += FP_MAP_WORDS) {
     struct fp_map_read q = {
       .start = at * 64,
-      .count = (uint32_t) FP_MIN (d->words - at, (uint64_t) FP_MAP_WORDS),
+      .count = (uint32_t) FP_MIN (words - at, (uint64_t) FP_MAP_WORDS),
     };
 
     e = fp_ctl_map_read (peer->s.ctl, &q, w, peer_soon (peer));
@@ -180,7 +182,7 @@ read_map (struct fp_peer *peer, struct fp_map_words *w)
       e = -EPROTO;
     /* All other donors would refuse a bit beyond the end. */
     for (uint32_t i = 0; e == 0 && i < q.count; i++)
-      if ((w->words[i] & ~valid_bits (d, at + i)) != 0)
+      if ((w->words[i] & ~fp_map_valid (d->extents, d->copies, at + i)) != 0)
         e = -EPROTO;
     for (uint32_t i = 0; e == 0 && i < q.count; i++)
       atomic_fetch_or (&d->map[at + i], w->words[i]);
@@ -192,11 +194,12 @@ static int
 write_map (struct fp_peer *peer, struct fp_map_words *w)
 {
   struct fp_recorded *d = peer->peers->recorded;
+  uint64_t words = words_there (peer);
   int e = 0;
 
-  for (uint64_t at = 0; e == 0 && at < d->words; at += FP_MAP_WORDS) {
+  for (uint64_t at = 0; e == 0 && at < words; at += FP_MAP_WORDS) {
     w->start = at * 64;
-    w->count = (uint32_t) FP_MIN (d->words - at, (uint64_t) FP_MAP_WORDS);
+    w->count = (uint32_t) FP_MIN (words - at, (uint64_t) FP_MAP_WORDS);
     for (uint32_t i = 0; i < w->count; i++)
       w->words[i] = atomic_load (&d->map[at + i]);
     e = fp_ctl_map_write (peer->s.ctl, w, peer_soon (peer));

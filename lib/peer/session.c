@@ -97,7 +97,7 @@ fp_session_open (struct fp_session *s, const struct fp_volume_params *p,
   struct fp_hello q = {
     /* A volume with one copy has no dirty log, and so needs no tails. */
     .features = FP_FEATURE_AHEAD | FP_FEATURE_DRAIN |
-                (p->copies > 1 ? FP_FEATURE_TAIL : 0),
+                (p->copies > 1 ? FP_FEATURE_TAIL | FP_FEATURE_LOST : 0),
     .version_min = FP_VERSION,
     .version_max = FP_VERSION,
     .transports = FP_TRANSPORT_WIRE_MASK,

@@ -109,7 +109,8 @@ fp_enc_hello_reply (struct fp_writer *w, const struct fp_hello_reply *m)
 int
 fp_dec_hello_reply (struct fp_reader *r, struct fp_hello_reply *m)
 {
-  const uint64_t reply_features = FP_FEATURE_AHEAD | FP_FEATURE_DRAIN;
+  const uint64_t reply_features =
+      FP_FEATURE_AHEAD | FP_FEATURE_DRAIN | FP_FEATURE_LOST;
   bool ok = true;
 
   m->version = fp_get_u16 (r);

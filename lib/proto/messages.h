@@ -55,14 +55,56 @@
  */
 #define FP_FORMER_MIN 64u
 #define FP_WIRE_COPIES_MAX 16 /* copies of an extent; a copy is 0..15 */
-/* Return the number of bits in the map of a volume.  It has a bit for each
- * copy of each extent, those of copy 0 first.  If there are several copies,
- * one more bit is set while a client is at work.
+
+/* The map of a volume has a bit for each copy of each extent, those of copy 0
+ * first.  If there are several copies, more bits follow: one is set while a
+ * client is at work.  Then, from the next word on, there is a lost bit for
+ * each extent.  These are left out if the map would need another page for
+ * them.  Then the file of a map that a server of 0.1 kept has the right size.
  */
+#define FP_MAP_PAGE UINT64_C (32768) /* bits */
+
+/* Return the number of bits before the lost bits. */
+static inline uint64_t
+fp_map_bits_of_copies (uint64_t extents, uint32_t copies)
+{
+  return extents * copies + (copies > 1);
+}
+
+/* Return the place of the first lost bit, or 0 if there are none. */
+static inline uint64_t
+fp_map_lost (uint64_t extents, uint32_t copies)
+{
+  uint64_t bits = fp_map_bits_of_copies (extents, copies);
+  uint64_t first = (bits + 63) / 64 * 64;
+
+  if (copies == 1 ||
+      (first + extents - 1) / FP_MAP_PAGE != (bits - 1) / FP_MAP_PAGE)
+    return 0;
+  return first;
+}
+
+/* Return the number of all bits, with those between that are not used. */
 static inline uint64_t
 fp_map_bits (uint64_t extents, uint32_t copies)
 {
-  return extents * copies + (copies > 1);
+  uint64_t first = fp_map_lost (extents, copies);
+
+  return first > 0 ? first + extents : fp_map_bits_of_copies (extents, copies);
+}
+
+/* Return which bits of this word are used. */
+static inline uint64_t
+fp_map_valid (uint64_t extents, uint32_t copies, uint64_t word)
+{
+  uint64_t bits = fp_map_bits_of_copies (extents, copies);
+
+  if (word >= (bits + 63) / 64)
+    bits = fp_map_bits (extents, copies);
+  if (word >= (bits + 63) / 64)
+    return 0;
+  return bits - word * 64 >= 64 ? UINT64_MAX
+                                : (UINT64_C (1) << (bits - word * 64)) - 1;
 }
 
 #define FP_STRIPE_WIDTH_MAX 64
@@ -162,7 +204,7 @@ struct fp_hello {
 struct fp_hello_reply {
   uint16_t version;
   uint32_t transports;   /* transports that the server offers this client */
-  uint64_t features;     /* FP_FEATURE_AHEAD, if both know it */
+  uint64_t features;     /* those that both know */
   struct fp_uuid server; /* new each time the server starts empty */
   char name[FP_NAME_MAX + 1];
   uint64_t slab_size; /* bytes */
@@ -304,6 +346,11 @@ struct fp_zero {
   uint64_t offset;
   uint64_t length;
 };
+
+/* In HELLO: the client knows the lost bits of a map.  In the reply: the
+ * server has them.
+ */
+#define FP_FEATURE_LOST 8u
 
 /* In HELLO: the client says in PING whether it can move what the server asks
  * for.  In the reply: the server knows that, and DRAIN.

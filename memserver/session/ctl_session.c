@@ -70,7 +70,8 @@ ctl_hello (struct call *call)
   if (r < 0)
     return r;
   s->transports = p.transports;
-  p.features = q.features & (FP_FEATURE_AHEAD | FP_FEATURE_DRAIN);
+  p.features =
+      q.features & (FP_FEATURE_AHEAD | FP_FEATURE_DRAIN | FP_FEATURE_LOST);
   p.server = all->uuid;
   snprintf (p.name, sizeof p.name, "%s", all->name);
   p.slab_size = pool_slab_size (all->pool);
@@ -172,7 +173,9 @@ refuse_name (struct call *call, const struct record *other)
                    other->name, uuid);
 }
 
-/* Check that the request fits the volume.  -EEXIST, -EINVAL: it does not. */
+/* Check that the request fits the volume.  -EEXIST, -EINVAL, -EOPNOTSUPP: it
+ * does not.
+ */
 static int
 check_same (struct call *call, const struct fp_open *q,
             const struct record *rec)
@@ -202,6 +205,14 @@ check_same (struct call *call, const struct fp_open *q,
                      "not over %u by %llu",
                      rec->stripe.width, (unsigned long long) rec->stripe.size,
                      q->stripe.width, (unsigned long long) q->stripe.size);
+  /* A client that does not know that would read old data, and its next client
+   * would lose what it writes.
+   */
+  if (!call->session->lost_bits && record_has_lost (rec))
+    return ctl_fail (call, -EOPNOTSUPP,
+                     "extents of volume %s are lost for good, which this "
+                     "client cannot tell: use farpage 0.2 or later",
+                     title);
   /* Extents on servers that were not named would read as never written.  A
    * list of members tells the client which servers to ask.  Only the client
    * that had the volume last may count its servers again.

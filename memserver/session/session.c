@@ -293,6 +293,7 @@ session_begin (struct session *s, const struct fp_hello *q)
     return r;
   s->client = q->client;
   s->tails = q->features & FP_FEATURE_TAIL;
+  s->lost_bits = q->features & FP_FEATURE_LOST;
   snprintf (s->name, sizeof s->name, "%s", q->name);
   s->since = (uint64_t) time (NULL);
   session_move (s, SESSION_READY);

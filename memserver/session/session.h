@@ -118,6 +118,7 @@ struct session {
   uint64_t renewed_ns; /* start of its lease */
   uint32_t transports; /* offered to it */
   bool tails;          /* the client knows FP_FEATURE_TAIL */
+  bool lost_bits;      /* and FP_FEATURE_LOST */
   bool stuck;          /* see struct fp_ping, as it said last */
   struct who who;      /* identity, as guard_hello found it */
 

@@ -342,11 +342,8 @@ is_hole (int fd, off_t from, uint64_t bytes)
 static bool
 beyond_end (const struct persist_volume *v, const struct persist_record *r)
 {
-  uint64_t bits = fp_map_bits (v->extents, r->copies);
-  uint64_t i = bits / 64, used = bits % 64;
-
-  for (; i < v->map_bytes / 8; i++, used = 0)
-    if (v->map[i] >> used != 0)
+  for (uint64_t i = 0; i < v->map_bytes / 8; i++)
+    if ((v->map[i] & ~fp_map_valid (v->extents, r->copies, i)) != 0)
       return true;
   return false;
 }

@@ -211,6 +211,9 @@ uint64_t record_extents (const struct record *r);
 /* Return the number of bits of the volume's map. */
 uint64_t record_bits (const struct record *r);
 
+/* Return true if the map has a lost bit that is set. */
+bool record_has_lost (const struct record *r);
+
 /* Return true if the volume has a list of its servers and a map of its
  * extents.
  */

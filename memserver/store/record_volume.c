@@ -76,6 +76,18 @@ record_bits (const struct record *r)
   return fp_map_bits (record_extents (r), r->copies);
 }
 
+bool
+record_has_lost (const struct record *r)
+{
+  uint64_t first = fp_map_lost (record_extents (r), r->copies);
+
+  for (uint64_t w = first / 64;
+       r->map && first > 0 && w < record_map_words (r); w++)
+    if (r->map[w] != 0)
+      return true;
+  return false;
+}
+
 uint64_t
 record_map_words (const struct record *r)
 {
@@ -123,7 +135,7 @@ set_word (struct record *r, uint64_t w, uint64_t word)
     bit = w * 64 + (uint64_t) __builtin_ctzll (changed);
     mask = UINT64_C (1) << (bit % 64);
     now &= ~mask;
-    /* The last bit belongs to no extent: see fp_map_bits. */
+    /* Later bits are of no copy: see fp_map_bits. */
     if (bit < extents * r->copies &&
         !exists (r, bit % extents, r->copies, w, now)) {
       if (word & mask)
@@ -159,14 +171,20 @@ record_need_map (struct record *r)
   return 0;
 }
 
+/* Return which bits of word w belong to the map. */
+static uint64_t
+valid_bits (const struct record *r, uint64_t w)
+{
+  return fp_map_valid (record_extents (r), r->copies, w);
+}
+
 int
 record_map (struct record *r, const struct fp_map_change *q)
 {
-  uint64_t bits = record_bits (r);
   int ret;
 
   for (uint32_t i = 0; i < q->count; i++)
-    if (q->extents[i] >= bits)
+    if (!(valid_bits (r, q->extents[i] / 64) >> (q->extents[i] % 64) & 1))
       return -EINVAL;
   if (!r->map && !q->exist)
     return 0;
@@ -180,18 +198,6 @@ record_map (struct record *r, const struct fp_map_change *q)
     set_word (r, w, q->exist ? r->map[w] | bit : r->map[w] & ~bit);
   }
   return 0;
-}
-
-/* Return which bits of word w belong to the map. */
-static uint64_t
-valid_bits (const struct record *r, uint64_t w)
-{
-  uint64_t bits = record_bits (r);
-
-  if (w >= record_map_words (r))
-    return 0;
-  return bits - w * 64 >= 64 ? UINT64_MAX
-                             : (UINT64_C (1) << (bits - w * 64)) - 1;
 }
 
 int

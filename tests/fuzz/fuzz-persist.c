@@ -323,9 +323,10 @@ check_records (void)
     }
     if (!r->map)
       continue;
-    words += fp_div_round_up (record_bits (r), 64);
-    FUZZ_CHECK (record_bits (r) % 64 == 0 ||
-                r->map[record_bits (r) / 64] >> record_bits (r) % 64 == 0);
+    words += record_map_words (r);
+    for (uint64_t n = 0; n < record_map_words (r); n++)
+      FUZZ_CHECK (
+          (r->map[n] & ~fp_map_valid (record_extents (r), r->copies, n)) == 0);
   }
   FUZZ_CHECK (words == records.map_words);
 }

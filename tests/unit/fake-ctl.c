@@ -23,7 +23,7 @@ static enum fake_ctl_fault fault_kind, again_kind;
 static bool fired;
 
 unsigned fake_lease_ms = 400;
-uint64_t fake_features = FP_FEATURE_AHEAD | FP_FEATURE_DRAIN;
+uint64_t fake_features = FP_FEATURE_AHEAD | FP_FEATURE_DRAIN | FP_FEATURE_LOST;
 
 void
 fake_ctl_fault_at (unsigned n, enum fake_ctl_fault fault)

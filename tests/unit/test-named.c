@@ -249,7 +249,7 @@ test_map (void **state)
 }
 
 static int
-open_volume (uint8_t id, const char *name)
+open_copies (uint8_t id, const char *name, uint32_t copies, bool lost_bits)
 {
   static struct session s;
   struct fp_open q = { .flags = FP_OPEN_CREATE | FP_OPEN_RESUME,
@@ -257,7 +257,7 @@ open_volume (uint8_t id, const char *name)
                        .volume = { .bytes = { id } },
                        .size = EXTENTS * MIB,
                        .slab_size = MIB,
-                       .copies = 1,
+                       .copies = copies,
                        .servers = 1,
                        .stripe = { .width = 1, .size = 4096 } };
   int r;
@@ -265,12 +265,19 @@ open_volume (uint8_t id, const char *name)
   s = (struct session) { .sessions = &donor.sessions,
                          .id = id,
                          .state = SESSION_READY,
-                         .transports = TCP };
+                         .transports = TCP,
+                         .lost_bits = lost_bits };
   TAILQ_INIT (&s.data);
   snprintf (q.name, sizeof q.name, "%s", name);
   r = ASK (&s, ctl_open, fp_enc_open, &q);
   assert_true (r != 0 || session_close_volume (&s));
   return r;
+}
+
+static int
+open_volume (uint8_t id, const char *name)
+{
+  return open_copies (id, name, 1, false);
 }
 
 /* All maps together have a limit, however large the volumes are.  OPEN fails
@@ -407,6 +414,12 @@ test_copies_without_name (void **state)
   assert_int_equal (set_members (s, 3, 2), 0);
   assert_int_equal (map (s, true, 5, 2 * EXTENTS), 0);
   assert_true (map (s, true, 5, 2 * EXTENTS + 1) < 0);
+  /* Lost bits begin in the next word. */
+  assert_int_equal (map (s, true, 192, 192 + EXTENTS - 1), 0);
+  assert_true (map_word (s, 192, 0) == (UINT64_C (1) << (EXTENTS - 1) | 1));
+  assert_true (map (s, true, 191, 192) < 0);
+  assert_true (map (s, true, 192, 192 + EXTENTS) < 0);
+  assert_int_equal (map_write (s, 192, 1, 0), 0);
   assert_int_equal (lookup (s, "", 1), 0);
   assert_true (found.volume.ephemeral);
   assert_int_equal (found.volume.copies, 2);
@@ -421,20 +434,33 @@ test_copies_without_name (void **state)
   assert_int_equal (donor.records.map_words, 0);
 }
 
+/* A client of 0.1 does not know the lost bits. */
+static void
+test_lost_bits (void **state)
+{
+  struct session *s = donor_attach_copies (1, "v", 2, TCP);
+
+  (void) state;
+  assert_true (session_close_volume (s));
+  assert_int_equal (open_copies (1, "v", 2, false), 0);
+  s = donor_attach_copies (1, "v", 2, TCP);
+  assert_int_equal (map (s, true, 5, 192 + 5), 0);
+  assert_true (session_close_volume (s));
+  assert_int_equal (open_copies (1, "v", 2, false), -EOPNOTSUPP);
+  assert_non_null (strstr (donor_call.call.why, "lost for good"));
+  assert_int_equal (open_copies (1, "v", 2, true), 0);
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
 #define TEST(t) cmocka_unit_test_setup_teardown (t, setup, teardown)
-    TEST (test_delete),
-    TEST (test_volumes),
-    TEST (test_kept),
-    TEST (test_lookup),
-    TEST (test_members),
-    TEST (test_map),
-    TEST (test_map_bounded),
-    TEST (test_without_name),
-    TEST (test_copies_without_name),
+    TEST (test_delete),       TEST (test_volumes),
+    TEST (test_kept),         TEST (test_lookup),
+    TEST (test_members),      TEST (test_map),
+    TEST (test_map_bounded),  TEST (test_lost_bits),
+    TEST (test_without_name), TEST (test_copies_without_name),
   };
 
   return RUN_TESTS (tests);

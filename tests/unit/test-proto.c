@@ -798,6 +798,35 @@ test_numbers (void **state)
   assert_int_equal (fp_transport_by_name ("verbs"), 0);
 }
 
+/* The lost bits of a map follow the other bits, on the same pages. */
+static void
+test_map_bits (void **state)
+{
+  static const uint64_t sizes[] = { 1,     63,    64,    10922, 10923,
+                                    16383, 16384, 32768, 100000 };
+  unsigned with = 0;
+
+  (void) state;
+  for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+    for (uint32_t copies = 1; copies <= FP_WIRE_COPIES_MAX; copies++) {
+      uint64_t bits = fp_map_bits_of_copies (sizes[i], copies), n = 0;
+      uint64_t first = fp_map_lost (sizes[i], copies);
+      uint64_t all = fp_map_bits (sizes[i], copies);
+
+      for (uint64_t w = 0; w < all / 64 + 2; w++)
+        n += (uint64_t) __builtin_popcountll (
+            fp_map_valid (sizes[i], copies, w));
+      assert_true (n == bits + (first > 0 ? sizes[i] : 0));
+      assert_true ((all + FP_MAP_PAGE - 1) / FP_MAP_PAGE ==
+                   (bits + FP_MAP_PAGE - 1) / FP_MAP_PAGE);
+      assert_true (first == 0 || (first >= bits && first % 64 == 0));
+      assert_true (copies > 1 || first == 0);
+      with += first > 0;
+    }
+  assert_true (fp_map_lost (10000, 2) > 0 && fp_map_lost (10923, 2) == 0);
+  assert_true (with > 20);
+}
+
 int
 main (void)
 {
@@ -808,8 +837,8 @@ main (void)
     cmocka_unit_test (test_counts),     cmocka_unit_test (test_strings),
     cmocka_unit_test (test_reason),     cmocka_unit_test (test_header),
     cmocka_unit_test (test_frames),     cmocka_unit_test (test_cm_private),
-    cmocka_unit_test (test_numbers),    cmocka_unit_test (test_version),
-    cmocka_unit_test (test_ahead),
+    cmocka_unit_test (test_map_bits),   cmocka_unit_test (test_numbers),
+    cmocka_unit_test (test_version),    cmocka_unit_test (test_ahead),
   };
 
   return cmocka_run_group_tests (tests, setup, NULL);

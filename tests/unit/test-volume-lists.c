@@ -947,6 +947,91 @@ test_stale_copy (void **state)
     all_have (i, (int) (2 + i));
 }
 
+/* Let A miss a write, and then B, so that C alone has all of them. */
+static void
+leave_alone (void)
+{
+  fake_server_cut (servers[A]);
+  assert_int_equal (write_all (2), EXTENTS);
+  await_whole ();
+  fake_server_cut (servers[B]);
+  assert_int_equal (write_all (3), EXTENTS);
+  AWAIT (fake_server_current (servers[C]) == 1);
+}
+
+/* Let C come back with nothing, and the client die.  Then attach. */
+static void
+lose_all (void)
+{
+  fake_server_cut (servers[C]);
+  fake_server_forget (servers[C]);
+  fake_server_revive (servers[C]);
+  AWAIT (fake_server_current (servers[C]) == 1);
+  copies_die ();
+  fake_server_revive (servers[A]);
+  fake_server_revive (servers[B]);
+  must (attach ());
+}
+
+/* Two servers miss writes, and the third one, which alone has them, comes back
+ * with nothing.  The map says that there are copies.  The old ones do not
+ * count, now and for later clients.
+ */
+static void
+test_lost_for_good (void **state)
+{
+  (void) state;
+  make (3, A, B);
+  must (copies_attach (0, false));
+  leave_alone ();
+  lose_all ();
+  for (unsigned n = 0; n < 3; n++) {
+    for (unsigned i = 0; i < EXTENTS; i++)
+      assert_int_equal (get (i), -EIO);
+    if (n < 2) {
+      AWAIT (fake_server_current (servers[C]) == 3);
+      copies_die ();
+      must (attach ());
+    }
+  }
+}
+
+/* B comes back with nothing while A is away.  A's copies are not lost. */
+static void
+test_not_lost (void **state)
+{
+  (void) state;
+  make (4, A, B);
+  must (copies_attach (0, false));
+  fake_server_cut (servers[A]);
+  fake_server_cut (servers[B]);
+  fake_server_forget (servers[B]);
+  fake_server_revive (servers[B]);
+  AWAIT (fake_server_current (servers[B]) == 3);
+  copies_die ();
+  fake_server_revive (servers[A]);
+  must (attach ());
+  check (true);
+}
+
+/* Servers of 0.1 have no lost bits: old data can be read then. */
+static void
+test_old_servers (void **state)
+{
+  bool old = false;
+
+  (void) state;
+  fake_features &= ~FP_FEATURE_LOST;
+  make (3, A, B);
+  must (copies_attach (0, false));
+  leave_alone ();
+  lose_all ();
+  fake_features |= FP_FEATURE_LOST;
+  for (unsigned i = 0; i < EXTENTS; i++)
+    old |= get (i) >= 0;
+  assert_true (old);
+}
+
 /* A read-only client knows that A's newer list does not count. */
 static void
 test_reader (void **state)
@@ -999,6 +1084,9 @@ main (void)
     TEST (test_forgotten),
     TEST (test_not_released),
     TEST (test_stale_copy),
+    TEST (test_lost_for_good),
+    TEST (test_not_lost),
+    TEST (test_old_servers),
     TEST (test_reader),
   };
 
