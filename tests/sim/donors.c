@@ -46,7 +46,7 @@ static struct donor {
   int64_t date_s;
   struct process *process; /* NULL: down */
 } donors[DONORS_MAX];
-static unsigned nr_donors;
+static unsigned nr_donors, nr_started;
 static char home[256];
 
 static void
@@ -181,6 +181,7 @@ donor_start (unsigned i, bool with_memory)
   system_date (p->host, d->date_s);
   net_join (p->host, i + 1);
   d->process = p;
+  nr_started++;
   /* A thread begins on the host of the one that creates it. */
   sim_host_enter (p->host);
   must (pthread_create (&thread, NULL, run, p) == 0 &&
@@ -255,6 +256,12 @@ donor_addr (unsigned i)
 
   snprintf (a.host, sizeof a.host, "10.0.0.%u", i + 1);
   return a;
+}
+
+unsigned
+donors_started (void)
+{
+  return nr_started;
 }
 
 unsigned

@@ -29,6 +29,10 @@ void donors_start (unsigned nr, unsigned slabs);
 /* Kill them all, and remove their directories. */
 void donors_end (void);
 unsigned donors_nr (void);
+/* Return how many processes were started.  The files of one that was killed
+ * stay open.
+ */
+unsigned donors_started (void);
 
 struct fp_addr donor_addr (unsigned i);
 unsigned donor_machine (unsigned i);

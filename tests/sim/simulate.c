@@ -37,6 +37,7 @@
 #define REQUEST_MS 60000u
 #define PATIENCE_S 2000u /* virtual time without a client, with faults */
 #define END_S 300u       /* virtual time until all is whole again */
+#define STARTS 400u      /* each start of a donor leaves 35 files open */
 #define RING 400u        /* lines of the trace that are printed */
 #define LINE_MAX_ 400u
 #define ARGS 64
@@ -240,6 +241,8 @@ step (uint64_t *faults)
   }
   if (clients_done () >= options.ops && *faults >= options.faults)
     return false;
+  if (donors_started () >= STARTS)
+    return false;
   pause_ms (1 + sim_dice (STEP_MS));
   *faults += !options.no_faults && faults_step ();
   return true;
@@ -283,7 +286,9 @@ run (void)
           "%" PRIu64 " faults, %llu s, trace %016" PRIx64 "%s\n",
           clients_done (), clients_failed (), nic_transfers (), faults,
           sim_now_ns () / FP_NS_PER_S, hash,
-          lost ? ", no client could attach" : "");
+          lost                          ? ", no client could attach"
+          : donors_started () >= STARTS ? ", no more starts"
+                                        : "");
 }
 
 /* ---- options ---- */
@@ -299,7 +304,8 @@ checks every byte that is read.  Prints one line if all is right.\n\
 \n\
       --seed N       default 1\n\
       --ops N        run until N requests have succeeded (2000)\n\
-      --faults N     and N faults have begun (a hundredth of --ops)\n\
+      --faults N     and N faults have begun (a hundredth of --ops), or until\n\
+                     the 400th start of a donor\n\
       --mode MODE    gentle, durable or harsh (default: drawn from the seed)\n\
       --donors N     2 to 8 (drawn: 2 to 5)\n\
       --copies N     1 to 4 (drawn: 1 to 3)\n\
