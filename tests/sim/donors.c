@@ -243,6 +243,18 @@ donor_host (unsigned i)
   return donors[i].process != NULL ? donors[i].process->host : 0;
 }
 
+bool
+donors_have (const struct fp_uuid *uuid)
+{
+  for (unsigned i = 0; i < nr_donors; i++) {
+    const struct process *p = donors[i].process;
+
+    if (p != NULL && p->running && fp_uuid_eq (&p->server.sessions.uuid, uuid))
+      return true;
+  }
+  return false;
+}
+
 unsigned
 donor_machine (unsigned i)
 {

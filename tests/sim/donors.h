@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/addr.h"
+#include "base/uuid.h"
 
 #define DONORS_MAX 8u
 #define DONORS_SLAB (UINT64_C (256) << 10) /* four chunks of dirty bits */
@@ -39,6 +40,10 @@ unsigned donor_machine (unsigned i);
 bool donor_is_up (unsigned i);
 /* Return its host; 0 if it is down. */
 unsigned donor_host (unsigned i);
+/* Return true if some donor runs under this UUID.  One that lost its memory
+ * has another.
+ */
+bool donors_have (const struct fp_uuid *uuid);
 
 /* Start a donor that is down.  with_memory: it keeps its directory. */
 void donor_start (unsigned i, bool with_memory);

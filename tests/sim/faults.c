@@ -170,6 +170,15 @@ has_its_copies (struct fp_extents *t, uint64_t i, bool lossy)
   return true;
 }
 
+/* Return true if the server i of v, which is up as far as v knows, is. */
+static bool
+is_there (struct fp_volume *v, unsigned i)
+{
+  struct fp_uuid uuid;
+
+  return fp_peer_server (v->peers.at[i], &uuid) && donors_have (&uuid);
+}
+
 /* Return true if v is whole.  lossy: as faults_whole says. */
 static bool
 is_whole (struct fp_volume *v, bool lossy)
@@ -191,7 +200,7 @@ is_whole (struct fp_volume *v, bool lossy)
     fp_volume_server_status (v, i, &server);
     if (server.gone || (lossy && server.state == FP_SERVER_LOST))
       continue;
-    if (server.state != FP_SERVER_UP || !server.current)
+    if (server.state != FP_SERVER_UP || !server.current || !is_there (v, i))
       return false;
   }
   return true;

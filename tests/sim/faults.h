@@ -6,7 +6,8 @@
  *
  *   GENTLE   Fewer donors than there are copies are affected at a time, and
  *            the next one only after the volume is whole again.  So no request
- *            may fail.
+ *            may fail.  A donor that lost its memory counts as away until the
+ *            client knows the new one, however soon that began.
  *   DURABLE  Anything but the loss of memory.  Requests may fail.  In the end
  *            all data is there.
  *   HARSH    Anything.  Data may be lost, but what is read is right.
