@@ -152,8 +152,10 @@ test_kernel (void **state)
   (void) state;
   put ("/proc/sys/kernel/osrelease", "6.1.0-56-amd64");
   finds ("kernel", DOCTOR_OK, "6.1.0-56");
-  put ("/proc/sys/kernel/osrelease", "4.18.3");
-  finds ("kernel", DOCTOR_PROBLEM, "4.18.3");
+  put ("/proc/sys/kernel/osrelease", "5.3.0");
+  finds ("kernel", DOCTOR_OK, "5.3.0");
+  put ("/proc/sys/kernel/osrelease", "5.2.21");
+  finds ("kernel", DOCTOR_PROBLEM, "5.2.21");
   put ("/proc/sys/kernel/osrelease", "experimental");
   finds ("kernel", DOCTOR_UNKNOWN, "experimental");
 }

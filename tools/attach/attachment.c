@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/pidfd.h>
 #include <sys/wait.h>
@@ -29,6 +30,7 @@
 
 #define STOP_MS 10000
 #define GONE_MS 10000
+#define UDEV_MS 2000
 #define PATIENCE_MS 1000 /* then tell the user what it waits for */
 
 const struct front *
@@ -267,6 +269,20 @@ open_exclusive (int *fd, int index, struct fp_error *error)
   return 0;
 }
 
+/* Take the lock that udev takes before it reads the device, so that it does
+ * not while fd is open: https://systemd.io/BLOCK_DEVICE_LOCKING/.  Without the
+ * lock such reads may fail at the disconnect.  They do no harm, but the kernel
+ * logs I/O errors, so do not wait for long.
+ */
+static void
+keep_udev_out (int fd)
+{
+  struct deadline d = deadline_in (UDEV_MS, NULL);
+
+  while (flock (fd, LOCK_EX | LOCK_NB) == -1 && deadline_left (&d, 1) > 0)
+    sleep_ms (20);
+}
+
 static int
 wait_gone (int index, struct fp_error *error)
 {
@@ -315,8 +331,10 @@ disconnect (struct attachment *a, bool check, struct fp_error *error)
     r = open_exclusive (&fd, a->st.index, error);
     if (r < 0)
       return r;
-    if (fd != -1)
+    if (fd != -1) {
+      keep_udev_out (fd);
       flush (a, fd);
+    }
   }
   r = a->front->disconnect (a, error);
   if (fd != -1) {

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/checked.h"
@@ -180,17 +181,20 @@ device_tune (int index, unsigned read_ahead_kb)
                           device_name (index).s, settings[i].name);
 }
 
-/* Find where a device is mounted; return 1 if it is.  A line of
- * /proc/self/mountinfo: id parent MAJOR:MINOR root MOUNTPOINT ...
+/* Find where a process sees the device mounted; return 1 if it does.  A line
+ * of mountinfo: id parent MAJOR:MINOR root MOUNTPOINT ...
  */
 static int
-find_mount (const char *majmin, char *where, size_t size)
+find_mount (const char *process, const char *majmin, char *where, size_t size)
 {
-  FP_CLEANUP (fp_fclosep) FILE *fp = fopen ("/proc/self/mountinfo", "re");
+  FP_CLEANUP (fp_fclosep) FILE *fp = NULL;
   FP_CLEANUP (fp_free) char *line = NULL;
+  char path[64];
   char dev[32], point[PATH_MAX];
   size_t n = 0;
 
+  snprintf (path, sizeof path, "/proc/%.32s/mountinfo", process);
+  fp = fopen (path, "re");
   if (!fp)
     return -errno;
   while (getline (&line, &n, fp) != -1)
@@ -202,10 +206,82 @@ find_mount (const char *majmin, char *where, size_t size)
   return 0;
 }
 
+#define NAMESPACES 16
+
+/* Return the number of the mount namespace of a process, or 0. */
+static ino_t
+mount_namespace (const char *process)
+{
+  char path[64];
+  struct stat st;
+
+  snprintf (path, sizeof path, "/proc/%.32s/ns/mnt", process);
+  return stat (path, &st) == 0 ? st.st_ino : 0;
+}
+
+/* Find a process with another mount namespace, such as that of a container, in
+ * which the device is mounted.  Return its pid, or 0.  Processes that this one
+ * may not look into are left out.
+ */
+static long
+find_other_mount (const char *majmin, char *where, size_t size)
+{
+  /* This process's namespace, and the last ones that were looked into. */
+  ino_t seen[NAMESPACES] = { mount_namespace ("self") }, ns;
+  unsigned nr = 1;
+  struct dirent *d;
+  long found = 0;
+  DIR *proc = opendir ("/proc");
+
+  if (!proc)
+    return 0;
+  while (found == 0 && (d = readdir (proc))) {
+    bool known = false;
+
+    if (d->d_name[0] < '1' || d->d_name[0] > '9')
+      continue;
+    ns = mount_namespace (d->d_name);
+    for (unsigned i = 0; i < NAMESPACES; i++)
+      known |= seen[i] == ns;
+    if (known || ns == 0)
+      continue;
+    seen[nr] = ns;
+    nr = nr % (NAMESPACES - 1) + 1; /* the first one stays */
+    if (find_mount (d->d_name, majmin, where, size) > 0)
+      found = strtol (d->d_name, NULL, 10);
+  }
+  closedir (proc);
+  return found;
+}
+
+/* Return true if the device is mounted, in whichever mount namespace. */
+static bool
+is_mounted (int index, struct fp_error *error)
+{
+  char majmin[32], where[PATH_MAX];
+  long pid;
+
+  if (sysfs_read (majmin, sizeof majmin, "/sys/block/%s/dev",
+                  device_name (index).s) < 0)
+    return false;
+  if (find_mount ("self", majmin, where, sizeof where) > 0) {
+    fp_fail (error, 0, "%s is mounted on %s: run 'umount %s'",
+             device_path (index).s, where, where);
+    return true;
+  }
+  pid = find_other_mount (majmin, where, sizeof where);
+  if (pid != 0)
+    fp_fail (error, 0,
+             "%s is mounted on %s in the mount namespace of process %ld:"
+             " run 'nsenter -t %ld -m umount %s'",
+             device_path (index).s, where, pid, pid, where);
+  return pid != 0;
+}
+
 int
 device_in_use (int index, struct fp_error *error)
 {
-  char majmin[32], where[PATH_MAX], path[64];
+  char path[64];
   struct swap_area area;
   struct dirent *d;
   DIR *holders;
@@ -215,13 +291,8 @@ device_in_use (int index, struct fp_error *error)
              device_path (index).s, device_path (index).s);
     return 1;
   }
-  if (sysfs_read (majmin, sizeof majmin, "/sys/block/%s/dev",
-                  device_name (index).s) == 0 &&
-      find_mount (majmin, where, sizeof where) > 0) {
-    fp_fail (error, 0, "%s is mounted on %s: run 'umount %s'",
-             device_path (index).s, where, where);
+  if (is_mounted (index, error))
     return 1;
-  }
   snprintf (path, sizeof path, "/sys/block/%s/holders", device_name (index).s);
   holders = opendir (path);
   if (!holders)

@@ -88,7 +88,8 @@ unsigned device_read_ahead_kb (uint64_t group);
 
 /* Return 1 and set error if the device is mounted, swapped to, or held by
  * another block device.  Return 0 if not, or if that cannot be found out: to
- * be sure, open the device with O_EXCL.
+ * be sure, open the device with O_EXCL.  For mounts of other namespaces it
+ * looks into all processes, some milliseconds if there are thousands.
  */
 int device_in_use (int index, struct fp_error *error);
 

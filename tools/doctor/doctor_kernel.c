@@ -31,9 +31,10 @@ doctor_kernel (struct doctor *d)
     doctor_say (d, DOCTOR_UNKNOWN, "", "cannot read /proc");
   else if (sscanf (release, "%u.%u", &major, &minor) != 2)
     doctor_say (d, DOCTOR_UNKNOWN, "", "Linux %s: unknown version", release);
-  else if (major < 4 || (major == 4 && minor < 19))
-    doctor_say (d, DOCTOR_PROBLEM, "use Linux 4.19 or later",
-                "Linux %s: its NBD client cannot replace dead connections",
+  else if (major < 5 || (major == 5 && minor < 3))
+    doctor_say (d, DOCTOR_PROBLEM, "use Linux 5.3 or later",
+                "Linux %s: it has no pidfd_open(2), which attach and detach"
+                " need",
                 release);
   else
     doctor_say (d, DOCTOR_OK, "", "Linux %s", release);
