@@ -35,4 +35,5 @@ for i in range(10):
 EOF
 kill -0 "$pid" || fail "nbdkit is gone"
 stop "$pid"
-if grep -i -e assert -e abort "$tmp/n.log"; then fail "see above"; fi
+# nbdkit says NBD_OPT_ABORT if a client hangs up early.
+if grep -v NBD_OPT_ABORT "$tmp/n.log" | grep -i -e assert -e abort; then fail "see above"; fi

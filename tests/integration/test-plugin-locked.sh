@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # The plugin's memory is locked, in the foreground and in the background. An 8
-# GiB volume with 4 connections in use locks less than 32 MiB.
+# GiB volume with 4 connections in use locks less than 32 MiB, or 48 MiB.
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
@@ -33,6 +33,12 @@ with open("/proc/%s/status" % os.environ["pid"]) as f:
 EOF
 }
 
+# Recent releases of nbdkit start all threads of a connection at once, each with a
+# stack of 256 KiB that counts as locked and is hardly touched.
+most=32768
+minor=$(nbdkit --version | sed -E 's/^nbdkit [0-9]+\.([0-9]+).*/\1/')
+if [ "$minor" -gt 32 ]; then most=49152; fi
+
 for server in "unix:$tmp/m.usock" "$(grep -v '^unix:' "$tmp/m.addr")"; do
     for mode in foreground background; do
         sock=$tmp/$mode.sock
@@ -50,11 +56,12 @@ for server in "unix:$tmp/m.usock" "$(grep -v '^unix:' "$tmp/m.addr")"; do
         locked=$(use "$pid" "$sock")
         echo "$server, $mode: VmLck $locked kB with 4 connections in use"
         [ "$locked" -gt 4096 ] || fail "$mode: only $locked kB are locked"
-        [ "$locked" -lt 32768 ] || fail "$mode: $locked kB are locked"
+        [ "$locked" -lt $most ] || fail "$mode: $locked kB are locked"
         # All anonymous memory that is present is locked. Unused buffers of
-        # nbdkit are not present.
+        # nbdkit are not present. The state of the vDSO's getrandom (dp, from glibc 2.41
+        # and Linux 6.11) cannot be locked. It is never swapped.
         unlocked=$(awk '/^[0-9a-f]+-/ { rw = $2 ~ /^rw-p/ }
-            /^Anonymous:/ && rw { a = $2 } /^VmFlags:/ && rw && !/ lo / { s += a }
+            /^Anonymous:/ && rw { a = $2 } /^VmFlags:/ && rw && !/ (lo|dp) / { s += a }
             END { print s + 0 }' "/proc/$pid/smaps")
         [ "$unlocked" = 0 ] || fail "$mode: $unlocked kB of anonymous memory are not locked"
         # The code is present, too, and not only locked once it is read from a

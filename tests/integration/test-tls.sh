@@ -202,6 +202,7 @@ certificate () # DIR NAME SUBJECT CA
 for ca in good other; do
     mkdir "$tmp/$ca"
     openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -keyout "$tmp/$ca/ca-key.pem" \
+        -addext keyUsage=critical,keyCertSign,cRLSign \
         -subj "/CN=$ca" -days 2 -out "$tmp/$ca/ca-cert.pem" 2>/dev/null
     certificate $ca server farm $ca
     certificate $ca client alice $ca

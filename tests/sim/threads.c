@@ -205,6 +205,7 @@ look_at_fds (void)
   bool found = false;
 
   for (unsigned i = 0, end; i < nr_threads; i = end) {
+    struct timespec at_once = { 0 };
     unsigned long nr = 0;
 
     for (end = i; end < nr_threads; end++) {
@@ -219,7 +220,8 @@ look_at_fds (void)
       for (unsigned long n = 0; n < t->nr_fds; n++)
         fds[nr++] = t->fds[n];
     }
-    if (syscall (SYS_poll, fds, nr, 0) <= 0)
+    /* arm64 has no SYS_poll. */
+    if (syscall (SYS_ppoll, fds, nr, &at_once, NULL, 0) <= 0)
       continue;
     nr = 0;
     for (unsigned k = i; k < end; k++) {

@@ -13,6 +13,7 @@
 #include "front/memory.h"
 
 /* Below M_MMAP_THRESHOLD (mallopt(3)), so in the heap. */
+#define HEAP_MAX (64u << 20) /* more than this program has */
 #define PIECE ((size_t) 100 << 10)
 #define PIECES 32
 
@@ -43,7 +44,8 @@ static void
 skip_where_impossible (void)
 {
   void *one = malloc (PIECE);
-  bool outside = (uintptr_t) one > (uintptr_t) sbrk (0);
+  const uintptr_t at = (uintptr_t) one, end = (uintptr_t) sbrk (0);
+  const bool outside = at > end || end - at > HEAP_MAX;
   size_t page = (size_t) sysconf (_SC_PAGESIZE);
   void *p = mmap (NULL, page, PROT_READ | PROT_WRITE,
                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -182,7 +182,7 @@ static int
 reconnect (struct attachment *a, unsigned n, const struct deadline *d,
            struct fp_error *error)
 {
-  int socks[MAX_LINKS];
+  int socks[MAX_LINKS] = { 0 };
   struct nbd_connect c;
   int r;
 
@@ -248,7 +248,7 @@ static int
 connect_all (struct attachment *a, const struct deadline *d,
              struct fp_error *error)
 {
-  int socks[MAX_LINKS];
+  int socks[MAX_LINKS] = { 0 };
   unsigned n = a->st.connections < MAX_LINKS ? a->st.connections : MAX_LINKS;
   struct nbd_connect c = connect_params (a, socks, n);
   int r = make_links (a, socks, n, d, error);

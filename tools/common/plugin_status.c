@@ -110,7 +110,7 @@ int
 plugin_ask (int *out, const char *path, const char *line,
             struct fp_error *error)
 {
-  int fd, r = connect_to (&fd, path, error);
+  int fd = -1, r = connect_to (&fd, path, error);
 
   if (r < 0)
     return r;
