@@ -40,8 +40,8 @@ unsigned donor_machine (unsigned i);
 bool donor_is_up (unsigned i);
 /* Return its host; 0 if it is down. */
 unsigned donor_host (unsigned i);
-/* Return true if some donor runs under this UUID.  One that lost its memory
- * has another.
+/* Return true if a running donor has this UUID.  A donor that lost its memory
+ * gets a new one.
  */
 bool donors_have (const struct fp_uuid *uuid);
 

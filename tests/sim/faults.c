@@ -170,7 +170,9 @@ has_its_copies (struct fp_extents *t, uint64_t i, bool lossy)
   return true;
 }
 
-/* Return true if the server i of v, which is up as far as v knows, is. */
+/* Return true if a running donor has the UUID that v knows for server i.  v
+ * may not have noticed yet that the donor lost its memory.
+ */
 static bool
 is_there (struct fp_volume *v, unsigned i)
 {

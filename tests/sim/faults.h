@@ -6,8 +6,8 @@
  *
  *   GENTLE   Fewer donors than there are copies are affected at a time, and
  *            the next one only after the volume is whole again.  So no request
- *            may fail.  A donor that lost its memory counts as away until the
- *            client knows the new one, however soon that began.
+ *            may fail.  A donor that lost its memory counts as down until the
+ *            client knows its new UUID, however soon it was back.
  *   DURABLE  Anything but the loss of memory.  Requests may fail.  In the end
  *            all data is there.
  *   HARSH    Anything.  Data may be lost, but what is read is right.

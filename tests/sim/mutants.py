@@ -3,6 +3,7 @@
 
 Each has a name, a description of the defect, options of the simulation that
 expose it quickly, a file, a text that occurs once in it, and its replacement.
+Paths are relative to the top of the source tree.
 """
 
 MUTANTS = [
@@ -491,6 +492,14 @@ put_back (struct fp_migrate *m)
      '''    set_word (r, first + i, q->words[i]);
 ''',
      '''    set_word (r, first + i, r->map[first + i] | q->words[i]);
+'''),
+    ("lost-extent-not-recorded",
+     "A client never records that an extent is lost for good",
+     "--scenario tests/sim/scenarios:lost-for-good --pause 40",
+     "lib/meta/meta_log_copies.c",
+     '''      any |= is_lost (log, i, up) && fp_recorded_lose (log->recorded, i);
+''',
+     '''      any |= is_lost (log, i, up) && i == UINT64_MAX && fp_recorded_lose (log->recorded, i);
 '''),
     ("memory-half-scrubbed",
      "Only half of the memory that comes back is zeroed before it is lent again",
