@@ -7,6 +7,10 @@
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
 
+# The unit tests of the engine are on virtual time, too, and run there.
+if [[ $SANITIZER_PRELOAD == *tsan* ]]; then
+    skip "threads of the simulated network and card take turns, which ThreadSanitizer does not see"
+fi
 simulate=$top_builddir/tests/sim/simulate
 run=$top_srcdir/tests/sim/run
 scenarios=$top_srcdir/tests/sim/scenarios
