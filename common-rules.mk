@@ -27,7 +27,7 @@ LIBPROTO = $(top_builddir)/lib/proto/libproto.a $(LIBBASE)
 LIBTRANSPORT = $(top_builddir)/lib/transport/libtransport.a $(LIBPROTO) \
 	$(GNUTLS_LIBS) $(RDMA_LIBS)
 LIBVOLUME = $(top_builddir)/lib/libvolume.a $(LIBCONF) $(LIBTRANSPORT) \
-	$(JSON_C_LIBS) $(ISAL_LIBS)
+	$(JSON_C_LIBS) $(ISAL_LIBS) -lresolv
 LIBFRONT = $(top_builddir)/lib/libfront.a $(LIBPROM) $(LIBVOLUME)
 
 # Man pages: name them in man_MANS and CLEANFILES, and the .pod in EXTRA_DIST. A

@@ -111,7 +111,8 @@ farpage_config_complete (void)
   "                   be repeated.\n"                                         \
   "pool=<NAME>        Read servers from " SYSCONFDIR                          \
   "/farpage/pools.d/NAME.conf, or\n"                                          \
-  "                   from the file with this path.\n"                        \
+  "                   from the file with this path.  dns:DOMAIN and\n"        \
+  "                   etcd:PREFIX get them from DNS and etcd.\n"              \
   "size=<SIZE>        (required) Size of the volume.  Not needed for a\n"     \
   "                   volume=NAME that exists.\n"                             \
   "slab=<SIZE>        Slab size (default: that of the servers).\n"            \

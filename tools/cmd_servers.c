@@ -47,32 +47,6 @@ static const struct option long_options[] = {
   { NULL, 0, NULL, 0 },
 };
 
-/* The replies of one server. */
-struct answer {
-  struct fp_hello_reply hello;
-  struct fp_stat_reply stat;
-  struct fp_drain_reply drain;
-};
-
-static int
-ask (const struct fp_addr *addr, struct answer *a, struct fp_error *error)
-{
-  const struct fp_drain_req look = { .action = FP_DRAIN_LOOK };
-  uint64_t deadline = fp_deadline_in_ms (ASK_MS);
-  struct fp_ctl *c;
-  int r = ask_begin (&c, addr, &a->hello, error);
-
-  if (r < 0)
-    return r;
-  a->drain = (struct fp_drain_reply) { .drains = false };
-  r = fp_ctl_stat (c, &a->stat, deadline);
-  if (r == 0 && (a->hello.features & FP_FEATURE_DRAIN))
-    r = fp_ctl_drain (c, &look, &a->drain, deadline);
-  r = ask_why (c, r, error);
-  ask_end (c);
-  return r;
-}
-
 static const char *
 transports (uint32_t set, char buf[64])
 {
@@ -103,7 +77,7 @@ held_how (const struct fp_stat_session *e)
 }
 
 static void
-print_server (const char *addr, const struct answer *a)
+print_server (const char *addr, const struct ask_answer *a)
 {
   const struct fp_stat_reply *s = &a->stat;
   const struct fp_drain_reply *d = &a->drain;
@@ -160,7 +134,7 @@ print_server (const char *addr, const struct answer *a)
 }
 
 static struct json_object *
-server_to_json (const char *addr, const struct answer *a)
+server_to_json (const char *addr, const struct ask_answer *a)
 {
   const struct fp_stat_reply *s = &a->stat;
   struct json_object *o = json_object_new_object ();
@@ -224,7 +198,7 @@ or_meant (const char *first, char buf[64])
 static int
 show (char *argv[], int n, bool json)
 {
-  static struct answer a;
+  static struct ask_answer a;
   struct json_object *o = json_object_new_object ();
   struct json_object *list = json_object_new_array ();
   int i, status = EXIT_SUCCESS;
@@ -238,7 +212,7 @@ show (char *argv[], int n, bool json)
   for (i = 0; i < n; i++) {
     /* The caller has checked that it parses. */
     if (fp_addr_parse (&addr, argv[i], &parse_why) < 0 ||
-        ask (&addr, &a, &error) < 0)
+        ask_all (&addr, &a, &error) < 0)
       status = say_error ("servers: %s: %s%s", argv[i], error.text,
                           i == 0 ? or_meant (argv[i], meant) : "");
     else if (json)

@@ -30,6 +30,8 @@ static const struct command {
   { "exporter", cmd_exporter,
     "serve the metrics of all devices to Prometheus" },
   { "servers", cmd_servers, "show, add or remove memory servers" },
+  { "cluster", cmd_cluster,
+    "show, choose or drain the donors announced in etcd" },
   { "volumes", cmd_volumes, "list, show or delete volumes on memory servers" },
   { "drain", cmd_drain, "move the extents of a server to the others" },
   { "check", cmd_check, "compare the copies of a volume, and repair them" },

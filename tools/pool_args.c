@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attach/pool_file.h"
 #include "base/error.h"
+#include "pool/pool.h"
 #include "tools/common/commands.h"
 #include "tools/common/tls_args.h"
 #include "tools/pool_args.h"
@@ -63,7 +63,6 @@ value_of (const char *arg, const char *key)
 int
 pool_args (const char *command, int *n, char ***argv)
 {
-  char path[FP_POOL_PATH_MAX];
   struct fp_error error;
   static struct list l; /* the addresses, until the program ends */
   int status;
@@ -72,9 +71,7 @@ pool_args (const char *command, int *n, char ***argv)
     const char *pool = value_of ((*argv)[i], "pool=");
     const char *server = value_of ((*argv)[i], "server=");
 
-    if (pool && fp_pool_path (path, pool, &error) < 0)
-      return say_usage (command, "%s: %s", (*argv)[i], error.text);
-    if (pool && fp_pool_read (path, on_line, &l, &error) < 0)
+    if (pool && fp_pool_read (pool, FP_POOL_LOOK, on_line, &l, &error) < 0)
       return say_error ("%s: %s", command, error.text);
     if (pool)
       continue;

@@ -22,7 +22,6 @@
 
 #define COMMAND "servers drain"
 #define DEADLINE_S 600
-#define DEADLINE_MAX_S (7 * 86400)
 #define LOOK_MS 250
 #define SETTLE_MS 8000 /* as STOP_SETTLE_MS of memserver/server_stop.h */
 
@@ -243,7 +242,7 @@ servers_drain (int argc, char *argv[])
     if (common_option (c, COMMAND, help, &status))
       return status;
     if (c == 'd' &&
-        !parse_seconds (optarg, 1, DEADLINE_MAX_S, &job.deadline_s))
+        !parse_seconds (optarg, 1, SERVERS_DRAIN_MAX_S, &job.deadline_s))
       return say_usage (COMMAND, "--deadline: %s: not a time from 1s to 7d",
                         optarg);
     limited = limited || c == 'd';

@@ -13,12 +13,12 @@
 #include <strings.h>
 #include <unistd.h>
 
-#include "attach/pool_file.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/size.h"
 #include "conf/duration.h"
+#include "pool/pool.h"
 #include "transport/transport.h"
 
 /* Room for an address and a domain; a longer text is not valid. */
@@ -216,14 +216,12 @@ static int
 set_pool (struct fp_params *p, const char *key, const char *value,
           struct fp_error *error)
 {
-  char path[FP_POOL_PATH_MAX];
   int r;
 
-  if (fp_pool_path (path, value, error) < 0)
-    return fp_fail (error, -EINVAL, "%s=%s: neither a pool name nor a path",
-                    key, value);
+  (void) key;
+  p->varies = p->varies || !fp_pool_is_file (value);
   p->in_pool = true;
-  r = fp_pool_read (path, set_line, p, error);
+  r = fp_pool_read (value, FP_POOL_ATTACH, set_line, p, error);
   p->in_pool = false;
   return r;
 }
@@ -712,6 +710,16 @@ fp_params_complete (struct fp_params *p, struct fp_error *error)
                     "volume=%s and uuid=UUID contradict each other: a volume "
                     "with a name is found by its name",
                     v->name);
+  /* Servers in DNS or etcd can change or be missing.  Without one of its
+   * servers the volume may seem not to exist, and would be made again, empty.
+   */
+  if ((v->name[0] != '\0' || v->resume) && p->varies)
+    return fp_fail (error, -EINVAL,
+                    "%s=%s: an existing volume cannot use pool=dns: or "
+                    "pool=etcd:, because the servers there change: give "
+                    "server=ADDR or a pool file",
+                    v->name[0] != '\0' ? "volume" : "resume",
+                    v->name[0] != '\0' ? v->name : "true");
   if (complete_seal (p, error) < 0)
     return -EINVAL;
   if (check_readonly (p, error) < 0)

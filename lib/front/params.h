@@ -48,6 +48,7 @@ struct fp_params {
    */
   uint64_t seen, of_pool;
   bool in_pool; /* while the pool file is read */
+  bool varies;  /* the servers come from DNS or etcd */
 };
 
 void fp_params_init (struct fp_params *p);

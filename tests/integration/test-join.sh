@@ -161,6 +161,8 @@ says 1 'requires TLS' env MEMCLIENT_JOIN=yes "$memclient" "$first" eve
 
 says 0 '32M of swap, two copies of each page; there is room for 64M' farpage swapon --dry-run "$first" "$second" --key "$mine"
 grep -qx "tls-psk = $mine" "$tmp/out" || fail "no key in the volume file"
+# As 'farpage cluster choose' prints servers.
+says 0 'two copies of each page' farpage swapon --dry-run "$first,domain=r1" "$second,domain=r2" --key "$mine"
 says 1 'give two servers, or accept that' farpage swapon --dry-run "$first" --key "$mine"
 says 0 'one copy of each page' farpage swapon --dry-run --single-copy --size 8M "$first" --key "$mine"
 says 1 'room for 64M with two copies' farpage swapon --dry-run --size 1G "$first" "$second" --key "$mine"

@@ -29,7 +29,8 @@ lib/heal         base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal
 lib/filter       base/ extent/block.h extent/notifier.h extent/range_lock.h extent/volume_params.h extent/volume_status.h filter/
 lib/attach       base/ conf/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/
 lib/volume       base/ proto/ transport/ extent/ peer/ meta/ place/ engine/ heal/ filter/ attach/ volume/
-lib/front        base/ conf/ metrics/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ front/
+lib/pool         base/ conf/ proto/ place/placement.h pool/
+lib/front        base/ conf/ metrics/ proto/ transport/ pool/pool.h volume/volume.h volume/status_ front/
 nbdkit-plugin    base/ volume/volume.h front/
 memserver/auth    base/ conf/ proto/ transport/ memserver/auth/
 memserver/pool    base/ proto/ transport/ memserver/auth/ memserver/pool/
@@ -37,8 +38,8 @@ memserver/store   base/ proto/ transport/ memserver/auth/ memserver/pool/ memser
 memserver/session base/ proto/ transport/ memserver/auth/ memserver/pool/ memserver/store/ memserver/session/
 memserver/setup   base/ conf/ proto/ transport/ memserver/options.h memserver/say.h memserver/pool/host.h memserver/setup/
 memserver         base/ conf/ metrics/ proto/ transport/ memserver/
-tools/common  base/ conf/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ tools/common/
-tools/attach  base/ conf/ proto/ transport/ volume/volume.h tools/common/ tools/attach/
+tools/common  base/ conf/ proto/ transport/ pool/pool.h volume/volume.h volume/status_ tools/common/
+tools/attach  base/ conf/ pool/pool.h proto/ transport/ volume/volume.h tools/common/ tools/attach/
 tools/setup   base/ proto/ transport/ tools/common/ tools/setup/
 tools/swap    base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/setup/ tools/swap/
 tools/doctor  base/ conf/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/doctor/
@@ -46,7 +47,8 @@ tools/exporter base/ metrics/ tools/common/ tools/exporter/
 tools/top     base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/top/
 tools/ublk    base/ front/ volume/volume.h tools/common/ublk_uapi.h tools/ublk/
 tools/bench   base/ proto/ transport/ volume/volume.h tools/common/ tools/attach/ tools/bench/
-tools         base/ proto/ transport/ attach/pool_file.h volume/volume.h volume/status_ tools/
+tools/cluster base/ pool/ proto/ transport/ tools/common/ tools/cluster/
+tools         base/ proto/ transport/ pool/ volume/volume.h volume/status_ tools/
 '
 declare -A may
 while read -r dir what; do
@@ -80,7 +82,7 @@ while IFS= read -r f; do
         \"*)
             header=${header//\"/}
             allowed "$f" "$header" || complain "$f may not include $header" ;;
-        '<'base/*|'<'metrics/*|'<'proto/*|'<'transport/*|'<'extent/*|'<'peer/*|'<'meta/*|'<'place/*|\
+        '<'base/*|'<'metrics/*|'<'proto/*|'<'transport/*|'<'extent/*|'<'peer/*|'<'meta/*|'<'place/*|'<'pool/*|\
         '<'engine/*|'<'heal/*|'<'filter/*|'<'attach/*|'<'volume/*|'<'front/*|\
         '<'memserver/*|'<'tools/*|'<'tests/*)
             complain "$f: our own headers go in quotes: $header" ;;

@@ -10,6 +10,7 @@
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
 requires_reboot
+requires etcd etcdctl jq
 
 server=
 # shellcheck disable=SC2317 # called by the trap

@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "base/uuid.h"
 #include "conf/duration.h"
+#include "pool/pool.h"
 #include "tools/attach/attachment.h"
 #include "tools/attach/supervisor.h"
 #include "tools/attach/syslog_sink.h"
@@ -174,6 +175,96 @@ add_readonly (struct options *o)
   return add_parameter (o, readonly);
 }
 
+/* Words in place of those on the command line. */
+struct words {
+  char **list;
+  int n;
+};
+
+static int
+add_word (struct words *w, char *word)
+{
+  char **more = realloc (w->list, ((size_t) w->n + 1) * sizeof *more);
+
+  if (!more || !word)
+    return -ENOMEM;
+  w->list = more;
+  more[w->n++] = word;
+  return 0;
+}
+
+static int
+add_server (void *arg, const char *key, const char *value,
+            struct fp_error *error)
+{
+  char *word;
+
+  if (asprintf (&word, "%s=%s", key, value) == -1 || add_word (arg, word) < 0)
+    return fp_fail (error, -ENOMEM, "out of memory");
+  return 0;
+}
+
+/* Remove the variables that only etcdctl needs, such as a password.  nbdkit
+ * must not get them.
+ */
+static void
+forget_etcd (void)
+{
+  extern char **environ;
+  char **kept = environ;
+
+  for (char **e = environ; *e; e++)
+    if (strncmp (*e, "ETCDCTL_", 8) != 0 && !has_key (*e, "FARPAGE_ANNOUNCE"))
+      *kept++ = *e;
+  *kept = NULL;
+}
+
+static bool
+is_varying_pool (const char *word)
+{
+  return has_key (word, "pool") && !fp_pool_is_file (strchr (word, '=') + 1);
+}
+
+/* Replace pools of DNS and etcd with their servers.  A restarted nbdkit must
+ * not need DNS, etcd or etcdctl.
+ */
+static int
+find_servers (int *argc, char **argv[])
+{
+  static struct words w; /* until the program ends */
+  struct fp_error error = { .text = "out of memory" };
+  const char *varies = NULL;
+  bool named = false;
+
+  for (int i = 0; i < *argc; i++) {
+    named = named || has_key ((*argv)[i], "volume");
+    if (is_varying_pool ((*argv)[i]))
+      varies = (*argv)[i];
+  }
+  /* See fp_params_complete. */
+  if (named && varies)
+    return say_usage ("attach",
+                      "%s: not for a volume with a name, because servers in "
+                      "DNS or etcd change: give server=ADDR or a pool file, "
+                      "or 'volume =' in the volume file for one without a "
+                      "name",
+                      varies);
+  for (int i = 0; i < *argc; i++) {
+    char *word = (*argv)[i];
+    int r = is_varying_pool (word)
+                ? fp_pool_read (strchr (word, '=') + 1, FP_POOL_ATTACH,
+                                add_server, &w, &error)
+                : add_word (&w, word);
+
+    if (r < 0)
+      return say_error ("attach: %s", error.text);
+  }
+  forget_etcd ();
+  *argc = w.n;
+  *argv = w.list;
+  return EXIT_SUCCESS;
+}
+
 /* Check only what attach itself depends on. The plugin knows its parameters
  * and reports what is wrong with them.
  */
@@ -197,6 +288,9 @@ check_parameters (struct options *o, int argc, char *argv[])
   size_t k;
   int i;
 
+  i = find_servers (&argc, &argv);
+  if (i != EXIT_SUCCESS)
+    return i;
   for (i = 0; i < argc; i++) {
     if (!strchr (argv[i], '=') || argv[i][0] == '=' || argv[i][0] == '-')
       return say_usage ("attach", "%s: not PARAMETER=VALUE", argv[i]);

@@ -23,6 +23,7 @@ int cmd_leave (int argc, char *argv[]);
 int cmd_mount (int argc, char *argv[]);
 int cmd_umount (int argc, char *argv[]);
 int cmd_check (int argc, char *argv[]);
+int cmd_cluster (int argc, char *argv[]);
 int cmd_status (int argc, char *argv[]);
 int cmd_drain (int argc, char *argv[]);
 int cmd_servers (int argc, char *argv[]);

@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "attach/pool_file.h"
 #include "base/error.h"
 #include "tools/common/commands.h"
+#include "pool/pool.h"
 #include "tools/common/tls_args.h"
 #include "transport/tls/tls.h"
 
@@ -73,17 +73,13 @@ static int
 read_args (const struct state *s, struct fp_tls_params *p,
            struct fp_error *error)
 {
-  char path[FP_POOL_PATH_MAX];
   int r = 0;
 
   /* Read the pool first, so that the command line overrides it. */
-  for (unsigned i = 0; r == 0 && i < s->nr_args; i++) {
-    if (strncmp (s->args[i], "pool=", 5) != 0)
-      continue;
-    r = fp_pool_path (path, s->args[i] + 5, error);
-    if (r == 0)
-      r = fp_pool_read (path, on_line, p, error);
-  }
+  for (unsigned i = 0; r == 0 && i < s->nr_args; i++)
+    if (strncmp (s->args[i], "pool=", 5) == 0 &&
+        fp_pool_is_file (s->args[i] + 5)) /* else it has servers only */
+      r = fp_pool_read (s->args[i] + 5, FP_POOL_LOOK, on_line, p, error);
   for (unsigned i = 0; r == 0 && i < s->nr_args; i++)
     if (tls_args_is (s->args[i]))
       r = set_word (p, s->args[i], error);
@@ -120,13 +116,14 @@ tls_args_of_device (int index, struct fp_error *error)
 int
 tls_args_use (const char *command)
 {
+  struct fp_tls *t, *old = fp_tls_client ();
   struct fp_error error;
-  struct fp_tls *t;
 
   if (fp_tls_params_complete (&params, false, &error) < 0)
     return say_usage (command, "%s", error.text);
   if (fp_tls_new (&t, &params, false, &error) < 0)
     return say_error ("%s: %s", command, error.text);
   fp_tls_set_client (t);
+  fp_tls_free (old);
   return EXIT_SUCCESS;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/size.h"
+#include "tools/common/ask_server.h"
 #include "tools/common/commands.h"
 #include "tools/common/device.h"
 #include "tools/common/program.h"
@@ -44,15 +45,14 @@ look (struct mounting *m, struct fp_error *error)
   struct fp_error reason;
   struct fp_addr addr;
   struct fp_uuid uuid;
-  const char *why;
   int r = -ENOENT, failed = 0;
 
   if (fp_uuid_parse (&uuid, m->plan.name) == 0)
     return fp_fail (error, -EINVAL, "%s: a name cannot be a UUID",
                     m->plan.name);
   for (int i = 0; i < a->nr_servers && r != 0; i++) {
-    if (fp_addr_parse (&addr, a->servers[i], &why) < 0)
-      return fp_fail (error, -EINVAL, "%s: %s", a->servers[i], why);
+    if (ask_parse (&addr, a->servers[i], error) < 0)
+      return -EINVAL;
     r = volumes_find (&v, m->plan.name, &addr, 1, NULL, &reason);
     if (r < 0 && r != -ENOENT)
       failed = fp_fail (error, r, "%s", reason.text);

@@ -21,15 +21,14 @@ choice_ask (struct choice *c, const char *name, struct fp_error *error)
   struct fp_error reason;
   struct fp_ctl *ctl;
   struct fp_addr addr;
-  const char *why;
   int r;
 
   if (c->nr == FP_MAX_MEMBERS)
     return fp_fail (error, -E2BIG, "give at most %d memory servers",
                     FP_MAX_MEMBERS);
-  r = fp_addr_parse (&addr, name, &why);
+  r = ask_parse (&addr, name, error);
   if (r < 0)
-    return fp_fail (error, r, "%s: %s", name, why);
+    return r;
   r = ask_begin (&ctl, &addr, &hello, &reason);
   if (r < 0)
     return fp_fail (error, r, "%s: %s", name, reason.text);

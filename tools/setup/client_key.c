@@ -24,10 +24,9 @@ fetch_from (struct client_key *k, const char *server,
 {
   struct fp_error reason;
   struct fp_addr addr;
-  const char *why;
 
-  if (fp_addr_parse (&addr, server, &why) < 0)
-    return fp_fail (error, -EINVAL, "%s: %s", server, why);
+  if (ask_parse (&addr, server, error) < 0)
+    return -EINVAL;
   if (fp_join (&k->is, &addr, token, fp_deadline_in_ms (ASK_MS), &reason) < 0)
     return fp_fail (error, -EACCES, "%s: %s", server, reason.text);
   k->fetched = true;
