@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <systemd/sd-daemon.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -29,6 +30,7 @@
 #include "memserver/setup/setup.h"
 
 #define MIB (UINT64_C (1) << 20)
+#define RETRY_S 5
 
 /* Print the sentence, and return -1. */
 #define failed(...) (say (__VA_ARGS__), -1)
@@ -103,6 +105,22 @@ check_access (const struct options *o, struct fp_error *error)
 
   access_free (a);
   return r;
+}
+
+/* Return the exit status for wrong settings.  systemd does not start the
+ * service again after status 2, and then drops the lent memory that it keeps.
+ * So if it keeps some, let it try again, until the settings are right.
+ */
+static int
+wrong_settings (void)
+{
+  if (sd_listen_fds (0) <= 0)
+    return 2;
+  say ("the lent memory is kept until the settings are right: trying again "
+       "in %d s",
+       RETRY_S);
+  (void) sleep (RETRY_S);
+  return EXIT_FAILURE;
 }
 
 /* Write a file by a rename: a reader sees all of it or no file. */
@@ -235,7 +253,7 @@ main (int argc, char *argv[])
       (listener_check (&o, &error) < 0 || check_access (&o, &error) < 0))
     r = failed ("%s", error.text);
   if (r != 0)
-    return r < 0 ? 2 : EXIT_SUCCESS;
+    return r < 0 ? wrong_settings () : EXIT_SUCCESS;
   fp_log_set_sink (fp_log_to_stderr, (void *) "farpage-memserver");
   fp_log_set_level (o.log_level);
   fp_raise_memlock ();
