@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,16 +210,17 @@ print_list (const struct fp_registry *r)
           domain, "DOMAIN", "SLAB", "SIZE", "FREE", "STATE");
   for (size_t i = 0; i < r->nr; i++) {
     const struct fp_donor *d = &r->donors[i];
-    bool lends = !d->cordoned && !d->draining && !d->pressed;
-
     fp_format_size (d->slab, slab);
     fp_format_size (d->total, total);
     fp_format_size (d->free, free_size);
-    printf ("%-*s  %-*s  %-*s %7s %9s %9s %s%s%s%s\n", addr, d->addr, name,
+    printf ("%-*s  %-*s  %-*s %7s %9s %9s %s%s%s%s", addr, d->addr, name,
             d->name, domain, d->domain[0] != '\0' ? d->domain : "-", slab,
-            total, free_size, lends ? " lends" : "",
+            total, free_size, fp_donor_lends (d) ? " lends" : "",
             d->cordoned ? " cordoned" : "", d->draining ? " draining" : "",
             d->pressed ? " pressed" : "");
+    if (d->protocol != FP_VERSION)
+      printf (" protocol %" PRIu64, d->protocol);
+    putchar ('\n');
   }
   for (size_t i = 0; i < r->nr_cordons; i++)
     if (!is_announced (r, r->cordons[i])) {
@@ -278,7 +280,7 @@ add_to (struct sum *s, const struct fp_donor *d)
   s->donors++;
   s->total += d->total;
   s->free += d->free;
-  if (!d->pressed && !d->draining && !d->cordoned)
+  if (fp_donor_lends (d))
     s->usable += d->free;
 }
 

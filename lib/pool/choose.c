@@ -55,8 +55,7 @@ look (struct choice *c)
       count (c, i);
       slab = d->slab;
     }
-    else if (!d->pressed && !d->draining && !d->cordoned &&
-             d->free >= c->rules->room)
+    else if (fp_donor_lends (d) && d->free >= c->rules->room)
       c->usable[i] = d->free;
   }
   return slab;

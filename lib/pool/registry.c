@@ -111,6 +111,13 @@ fp_donor_addr (fp_donor_addr_t out, const char *text, struct fp_error *error)
   return 0;
 }
 
+bool
+fp_donor_lends (const struct fp_donor *d)
+{
+  return !d->pressed && !d->draining && !d->cordoned &&
+         (d->protocol == FP_VERSION || d->protocol == FP_VERSION + 1);
+}
+
 /* ---- JSON ---- */
 
 static bool
@@ -181,6 +188,7 @@ fp_donor_from_json (struct fp_donor *d, struct json_object *o)
       !take_string (d->name, sizeof d->name, o, "name") ||
       !take_string (d->domain, sizeof d->domain, o, "domain") ||
       (d->domain[0] != '\0' && !fp_donor_domain_ok (d->domain)) ||
+      !take_number (&d->protocol, o, "protocol") ||
       !take_number (&d->slab, o, "slab") ||
       !take_number (&d->total, o, "total") ||
       !take_number (&d->free, o, "free") || d->slab == 0 ||
@@ -200,6 +208,7 @@ fp_donor_to_json (const struct fp_donor *d)
   json_object_object_add (o, "addr", json_object_new_string (d->addr));
   json_object_object_add (o, "name", json_object_new_string (d->name));
   json_object_object_add (o, "domain", json_object_new_string (d->domain));
+  json_object_object_add (o, "protocol", json_object_new_uint64 (d->protocol));
   json_object_object_add (o, "slab", json_object_new_uint64 (d->slab));
   json_object_object_add (o, "total", json_object_new_uint64 (d->total));
   json_object_object_add (o, "free", json_object_new_uint64 (d->free));

@@ -38,6 +38,7 @@ struct fp_donor {
   fp_donor_addr_t addr;         /* for clients */
   char name[FP_NAME_MAX + 1];   /* the donor chose it */
   char domain[FP_NAME_MAX + 1]; /* failure domain; "": none */
+  uint64_t protocol; /* version that it and its announcer agreed on */
   uint64_t slab, total, free;
   bool pressed;     /* lends nothing now */
   bool draining;    /* no longer lends */
@@ -74,6 +75,12 @@ int fp_registry_prefix (const char *prefix, struct fp_error *error);
  */
 int fp_donor_addr (fp_donor_addr_t out, const char *text,
                    struct fp_error *error);
+
+/* Return true if d lends, and a client of this release can talk to it.  That
+ * is so for this release's version N, and for N + 1: the release that raises
+ * the version also speaks the one before (docs/PROTOCOL.md, 'Versions').
+ */
+bool fp_donor_lends (const struct fp_donor *d);
 
 /* Return true if s has only letters, digits and ._:-, and is not empty or too
  * long.

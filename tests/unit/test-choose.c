@@ -60,6 +60,7 @@ fleet (size_t n, unsigned in_domain)
     snprintf (d->domain, sizeof d->domain, "rack%zu", i / in_domain);
     d->total = d->free = DONOR_SIZE;
     d->slab = GIB / 4;
+    d->protocol = FP_VERSION;
   }
 }
 
@@ -127,6 +128,13 @@ test_left_out (void **state)
     assert_int_equal (fp_choose_donors (&registry, &rules, out), 1);
     assert_int_equal (out[0], 5);
   }
+  registry.donors[5].protocol = FP_VERSION + 1;
+  assert_int_equal (fp_choose_donors (&registry, &rules, out), 1);
+  registry.donors[5].protocol = FP_VERSION + 2;
+  assert_int_equal (fp_choose_donors (&registry, &rules, out), 0);
+  registry.donors[5].protocol = FP_VERSION - 1;
+  assert_int_equal (fp_choose_donors (&registry, &rules, out), 0);
+  registry.donors[5].protocol = FP_VERSION;
   registry.donors[5].free = 0;
   assert_int_equal (choose (2, 0, out), 2);
   assert_int_equal (out[0] + out[1], 3 + 4);

@@ -23,7 +23,8 @@
 #define KEY(n) "p/donors/" UUID n
 #define ID(n) "\"uuid\":\"" UUID n "\","
 #define REST                                                                  \
-  "\"name\":\"n\",\"domain\":\"r\",\"slab\":4,\"total\":8,\"free\":2"
+  "\"name\":\"n\",\"domain\":\"r\",\"protocol\":2,\"slab\":4,\"total\":8,"    \
+  "\"free\":2"
 #define DONOR(n, addr) "{" ID (n) "\"addr\":\"" addr "\"," REST "}"
 
 static struct fp_registry registry;
@@ -191,16 +192,23 @@ test_bad_values (void **state)
     DONOR ("a", "127.1:7"),
     DONOR ("a", "0:7"),
     DONOR ("a", "0x7f000001"),
-    "{" ID ("a") "\"addr\":\"a\",\"name\":\"a b\",\"domain\":\"\",\"slab\":4,"
+    "{" ID ("a") "\"addr\":\"a\",\"name\":\"a "
+                 "b\",\"domain\":\"\",\"protocol\":2,\"slab\":4,"
                  "\"total\":8,\"free\":2}",
-    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"slab\":4,"
+    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"protocol\":"
+                 "2,\"slab\":4,"
                  "\"total\":8,\"free\":-2}",
-    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"slab\":3,"
+    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"protocol\":"
+                 "2,\"slab\":3,"
                  "\"total\":8,\"free\":2}",
-    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"slab\":4,"
+    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"protocol\":"
+                 "2,\"slab\":4,"
                  "\"total\":8,\"free\":\"2\"}",
-    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"slab\":4,"
+    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"protocol\":"
+                 "2,\"slab\":4,"
                  "\"total\":1125899906842625,\"free\":2}",
+    "{" ID ("a") "\"addr\":\"a\",\"name\":\"n\",\"domain\":\"\",\"slab\":4,"
+                 "\"total\":8,\"free\":2}",
     /* Other keys and their values, as etcdctl prints them without JSON. */
     "x\n" KEY ("b") "\n" DONOR ("b", "b") "\np/cordon/b:7471\nx",
     "[1]",
@@ -231,6 +239,7 @@ test_and_back (void **state)
   struct fp_donor d = { .addr = "donor:7",
                         .name = "n",
                         .domain = "r",
+                        .protocol = FP_VERSION,
                         .slab = 4,
                         .total = UINT64_C (1) << 50,
                         .free = 2,
@@ -245,6 +254,7 @@ test_and_back (void **state)
   assert_true (fp_uuid_eq (&d.uuid, &e.uuid));
   assert_string_equal (d.addr, e.addr);
   assert_int_equal (e.total, UINT64_C (1) << 50);
+  assert_int_equal (e.protocol, FP_VERSION);
   assert_true (e.draining && !e.pressed);
 }
 

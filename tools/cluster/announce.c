@@ -63,6 +63,7 @@ look (struct announcer *a, struct fp_error *error)
   *d = a->is->donor;
   d->uuid = answer.stat.server;
   snprintf (d->name, sizeof d->name, "%s", answer.stat.name);
+  d->protocol = answer.hello.version;
   d->slab = answer.stat.slab_size;
   d->total = answer.stat.total * d->slab;
   d->free = answer.stat.free * d->slab;
@@ -79,9 +80,10 @@ is_news (const struct announcer *a)
   uint64_t moved = x->free > y->free ? x->free - y->free : y->free - x->free;
 
   return strcmp (x->name, y->name) != 0 || x->slab != y->slab ||
-         x->total != y->total || x->pressed != y->pressed ||
-         x->draining != y->draining || moved > x->total / FREE_PART ||
-         (x->free == 0) != (y->free == 0) || a->rounds >= WRITE_EACH;
+         x->protocol != y->protocol || x->total != y->total ||
+         x->pressed != y->pressed || x->draining != y->draining ||
+         moved > x->total / FREE_PART || (x->free == 0) != (y->free == 0) ||
+         a->rounds >= WRITE_EACH;
 }
 
 /* Revoke the lease.  etcd then deletes the key. */
