@@ -282,7 +282,7 @@ check_reach (const struct options *o, const struct fp_sockaddrs *list,
             ? "there is no TLS"
             : "--tls on also accepts clients without TLS",
         o->tls.mode == FP_TLS_OFF
-            ? "make a key (farpage keygen FILE) and give it with "
+            ? "make a key (farpage-memserver keygen FILE) and give it with "
               "--tls-psk FILE"
             : "use --tls require");
   }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* metrics.h - the Prometheus metrics of this server.  Their names are in
- * farpage-memserver(1), and must not change.
+ * farpage-memserver(8), and must not change.
  *
  * Errors:   0 or a negative errno value.
  * Threads:  the loop's.

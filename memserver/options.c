@@ -122,7 +122,7 @@ usage (FILE *fp)
       "                      long (default 0s: stop at once)\n"
       "  --tls MODE          off, on or require (default: require with a key\n"
       "                      or certificates, else off)\n"
-      "  --tls-psk FILE      keys of the clients: see farpage keygen\n"
+      "  --tls-psk FILE      keys of the clients (farpage-memserver keygen)\n"
       "  --tls-certificates DIR\n"
       "                      directory with ca-cert.pem, server-cert.pem and\n"
       "                      server-key.pem\n"

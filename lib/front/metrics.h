@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* metrics.h - the state of the volume and its servers as a page for
  * Prometheus: all of the status document, and a little more.
- * farpage-exporter(1) documents the names, which are stable.  The exporter
+ * farpage-exporter(8) documents the names, which are stable.  The exporter
  * adds the labels device and volume.
  *
  * Threads:  one thread owns the struct.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* access.h - the access file (--access): what each identity may do here.  It
- * has a section for each identity; farpage-memserver(1), 'WHO MAY DO WHAT',
- * describes it.  An identity without a section may do nothing.  Without a file
- * every client may do everything.
+ * has a section for each identity; farpage-access.conf(5) describes it.  An
+ * identity without a section may do nothing.  Without a file every client may
+ * do everything.
  *
  * TLS or the kernel vouches for an identity, never the client itself.
  *

@@ -83,6 +83,41 @@ offers "farpage volumes delete " "data"
 offers "farpage volumes delete data donor1" "donor1"
 offers "farpage swapon -p " ""
 offers "farpage nothing " ""
+
+# The memory server.
+# shellcheck source=memserver/completion/farpage-memserver
+. "$top_srcdir/memserver/completion/farpage-memserver"
+# server_offers WANTED WORD...: check what completes the last word.
+server_offers ()
+{
+    local wanted=$1 got
+    shift
+    COMP_WORDS=(farpage-memserver "$@") COMP_CWORD=$# COMPREPLY=()
+    _farpage_memserver farpage-memserver "${!#}" || : # no word fits
+    got=$(printf '%s\n' "${COMPREPLY[@]}" | sort -u | paste -s -d ' ')
+    [ "$got" = "$wanted" ] || fail "farpage-memserver $*: offers '$got', not '$wanted'"
+}
+server_offers 'keygen setup token' ''
+server_offers 'setup' s
+server_offers '--metrics' --m
+server_offers '--token --token-file' setup --t
+server_offers '' setup ''
+
+# zsh asks bash. Its own functions are stand-ins that print the words found.
+if zsh --version >/dev/null 2>&1; then
+    mkdir -p "$tmp/share/bash-completion/completions"
+    cp "$top_srcdir/tools/completion/farpage" "$tmp/share/bash-completion/completions"
+    # shellcheck disable=SC2016 # zsh expands these
+    XDG_DATA_DIRS=/none:$tmp/share zsh -f -c '
+        compset () { :; }
+        compadd () { while [[ $1 != -- ]]; do shift; done; shift; print -r -- $*; }
+        complete_it () { source $file; }
+        file=$1 words=("${@:2}") CURRENT=$(($# - 1))
+        complete_it
+    ' zsh "$top_srcdir/tools/completion/_farpage" farpage attach transport=r >"$tmp/zsh"
+    grep -qx rdma "$tmp/zsh" || fail "zsh offers $(cat "$tmp/zsh")"
+fi
+
 # If nothing is found on this machine, nothing is offered.
 rm -r "$tmp/run" "$tmp/sys" "$tmp/pools" "$tmp/volumes"
 offers "farpage detach " ""

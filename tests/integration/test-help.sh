@@ -15,7 +15,7 @@ for prog in farpage farpage-memserver; do
     grep -q no-such-option "$tmp/err" || fail "$prog does not name the option"
 done
 
-# Each command has a man page and is listed in farpage(1). Its --help, its man
+# Each command has a man page and is listed in farpage(8). Its --help, its man
 # page and its option table have the same options.
 pods=$top_srcdir/tools
 # Print the options of each line that begins with one, including those after a
@@ -23,7 +23,7 @@ pods=$top_srcdir/tools
 options () { grep -oE '^(-[a-zA-Z], )?--[a-z-]+(, --[a-z-]+)?' | grep -oE -e '-[a-zA-Z]\b|--[a-z-]+' | sort -u; }
 farpage --help | "$SED" -n 's/^  \([a-z]\{3,\}\) .*/\1/p' | sort >"$tmp/commands"
 [ -s "$tmp/commands" ] || fail "--help lists no command"
-"$SED" -n 's/^=item L<farpage-\([a-z]*\)(1)>$/\1/p' "$pods/farpage.pod" | sort >"$tmp/listed"
+"$SED" -n 's/^=item L<farpage-\([a-z]*\)(8)>$/\1/p' "$pods/farpage.pod" | sort >"$tmp/listed"
 diff "$tmp/commands" "$tmp/listed" || fail "--help (<) and farpage.pod (>) list other commands"
 while read -r c; do
     pod=$pods/farpage-$c.pod
@@ -40,9 +40,12 @@ while read -r c; do
     grep -e "^--" "$tmp/help.$c" | diff - "$tmp/table" ||
         fail "farpage $c --help (<) and cmd_$c.c (>) differ"
 done <"$tmp/commands"
+for pod in "$top_srcdir"/memserver/*.pod "$pods"/*.conf.pod "$pods"/*.service.pod; do
+    podchecker "$pod" >"$tmp/pod" 2>&1 || { cat "$tmp/pod"; fail "$pod"; }
+done
 for pod in "$pods"/*.pod; do
     c=${pod##*/farpage-}
-    case $pod in */farpage.pod|*/farpage.service.pod|*/farpage-volume.conf.pod) ;; *) grep -qx "${c%.pod}" "$tmp/commands" || fail "$pod: of no command" ;; esac
+    case $pod in */farpage.pod|*.service.pod|*.conf.pod) ;; *) grep -qx "${c%.pod}" "$tmp/commands" || fail "$pod: of no command" ;; esac
 done
 
 # Without an argument it must not say that no package is missing.

@@ -22,7 +22,7 @@ refused ()
 }
 
 for address in 0.0.0.0:0 '[::]:0' 10.99.99.99 '[::ffff:10.99.99.99]:7471' '[2001:db8::1]:7471'; do
-    refused "listen: .*${address//[][]/.}.*no TLS.*farpage keygen FILE.*--tls-psk FILE" --listen "$address"
+    refused "listen: .*${address//[][]/.}.*no TLS.*farpage-memserver keygen FILE.*--tls-psk FILE" --listen "$address"
 done
 refused 'listen: 10.99.99.99' --listen "unix:$tmp/sock" --listen 127.0.0.1:0 --listen 10.99.99.99
 refused 'no TLS' --tls off --tls-psk "$tmp/key" --listen 0.0.0.0:0

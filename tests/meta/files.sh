@@ -37,7 +37,7 @@ shell_scripts ()
         line=
         IFS= read -r line <"$f" || :
         case $f:$line in
-        *.sh:*|*.sh.in:*|*/completion/*|*:'#!'*bash*|*:'#!/bin/sh'*) echo "$f" ;;
+        *.sh:*|*.sh.in:*|*/completion/farpage*|*:'#!'*bash*|*:'#!/bin/sh'*) echo "$f" ;;
         esac
     done 2>/dev/null
 }

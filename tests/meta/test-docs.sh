@@ -5,6 +5,8 @@
 
 # shellcheck source=tests/functions.sh.in
 . "$FUNCTIONS"
+# shellcheck source=tests/meta/files.sh
+. "$top_srcdir/tests/meta/files.sh"
 
 requires nbdkit --version
 bad=0 links=0 options=0 names=0
@@ -95,6 +97,28 @@ for page in "${pages[@]}"; do
         look "$page" "${words[@]}"
     done <"$tmp/commands"
 done
+
+# ---- man pages ----
+
+# section FILE: print the section of the page that this pod becomes.
+section ()
+{
+    case $1 in
+    *.conf.pod) echo 5 ;;
+    *.service.pod) echo 7 ;;
+    */nbdkit-plugin/*) echo 1 ;;
+    *) echo 8 ;;
+    esac
+}
+for file in "$top_srcdir"/{tools,memserver,nbdkit-plugin}/*.pod; do
+    name=${file##*/}
+    echo "${name%.pod}($(section "$file"))"
+done >"$tmp/manual"
+while IFS=: read -r page name; do
+    names=$((names + 1))
+    grep -qxF "$name" "$tmp/manual" || complain "${page#"$top_srcdir"/}: there is no $name"
+done < <(cd "$top_srcdir" && source_files |
+    xargs grep -oHE '\b(nbdkit-)?farpage[a-z.-]*\([1-9]\)' | sort -u)
 
 # ---- metrics ----
 

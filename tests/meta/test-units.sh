@@ -8,7 +8,8 @@
 requires systemd-analyze --version
 
 n=0
-for unit in "$top_builddir"/memserver/*.service "$top_builddir"/tools/*.service; do
+for unit in "$top_builddir"/memserver/*.service "$top_builddir"/tools/*.service \
+            "$top_builddir"/tools/*.timer; do
     [ -e "$unit" ] || continue
     if grep -n '@[a-z]*@' "$unit"; then fail "$unit: not replaced"; fi
     # The programs and man pages that a unit names are not installed here.
@@ -17,10 +18,10 @@ for unit in "$top_builddir"/memserver/*.service "$top_builddir"/tools/*.service;
     n=$((n + 1))
 done
 [ $n -gt 0 ] || fail "no units in $top_builddir: make"
-for unit in "$tmp"/*.service; do
+for unit in "$tmp"/*.service "$tmp"/*.timer; do
     name=${unit##*/}
     case $name in
-    *@.service) cp "$unit" "$tmp/${name/@/@test}"; unit=$tmp/${name/@/@test} ;;
+    *@.*) cp "$unit" "$tmp/${name/@/@test}"; unit=$tmp/${name/@/@test} ;;
     esac
     # systemd-analyze also complains of units of this machine.
     SYSTEMD_UNIT_PATH="$tmp:" systemd-analyze verify --man=no "$unit" 2>&1 |

@@ -10,7 +10,7 @@
 # shellcheck source=lib/test.sh
 . "$(dirname "$0")/lib/test.sh"
 requires_guest
-requires cryptsetup fio jq mdadm mkfs.ext4 mkswap nbdkit
+requires cryptsetup fio jq lvm mdadm mkfs.ext4 mkswap nbdkit resize2fs
 requires_hog
 build=${top_builddir:-$(cd "$vm/../.." && pwd)}
 [[ -x $build/run ]] || skip "no build tree at $build: set top_builddir"
@@ -25,7 +25,7 @@ run_cases ()
     local seconds=$1 mib=$2 c
     shift 2
 
-    claim 0 "recipes: $*" "$vm/run" --memory "$mib" --timeout "$seconds" -M "raid1 dm_crypt xts" \
+    claim 0 "recipes: $*" "$vm/run" --memory "$mib" --timeout "$seconds" -M "raid1 dm_crypt xts dm_mod" \
         --qemu "-cpu max,aes=off" \
         "$build/run" "$vm/guest/recipes-cases" "$document" "$@"
     for c; do
@@ -43,7 +43,7 @@ if [[ -n ${TEST_CASES:-} ]]; then
     finish
 fi
 run_cases 1000 3072 md_files md_back md_behind md_swap
-run_cases 700 2048 crypt_swap luks zswap zram
+run_cases 700 2048 crypt_swap luks lvm zswap zram
 (( failures == 0 )) || finish
 cp "$tmp/all" "$tmp/output"
 blocks=0

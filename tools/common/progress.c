@@ -7,12 +7,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "base/checked.h"
 #include "tools/common/deadline.h"
 #include "tools/common/progress.h"
 
 #define QUIET_MS 2000 /* nothing is shown before that */
 #define BAR_EVERY_MS 100
-#define TEXT_EVERY_MS 2000
+#define TEXT_EVERY_MS 2000 /* doubles with each line */
+#define TEXT_EVERY_MAX_MS 60000
 #define BAR 30 /* characters */
 
 struct progress_bar
@@ -20,7 +22,8 @@ progress_begin (const char *command)
 {
   return (struct progress_bar) { .command = command,
                                  .terminal = isatty (STDERR_FILENO) == 1,
-                                 .next = now_ms () + QUIET_MS };
+                                 .next = now_ms () + QUIET_MS,
+                                 .every_ms = TEXT_EVERY_MS };
 }
 
 /* Return the width of the terminal.  A line that is wrapped could not be
@@ -71,7 +74,8 @@ progress_show (struct progress_bar *p, uint64_t done, uint64_t all,
   else
     fprintf (stderr, "farpage: %s: %s\n", p->command, text);
   p->shown = true;
-  p->next = now_ms () + (p->terminal ? BAR_EVERY_MS : TEXT_EVERY_MS);
+  p->next = now_ms () + (p->terminal ? BAR_EVERY_MS : p->every_ms);
+  p->every_ms = FP_MIN (2 * p->every_ms, TEXT_EVERY_MAX_MS);
 }
 
 void

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* progress.h - show on standard error how far a step is that takes longer than
- * two seconds. On a terminal this is a bar in the last line, elsewhere a line
- * of text now and then.
+ * two seconds. On a terminal this is a bar in the last line. Elsewhere it is
+ * lines of text, at intervals that double, so that a journal does not fill up.
  *
  *   struct progress_bar p = progress_begin ("drain");
  *   while (...) progress_show (&p, done, all, "%s", text);
@@ -18,6 +18,7 @@ struct progress_bar {
   const char *command;
   bool terminal, shown;
   int64_t next; /* earliest time of the next output: now_ms */
+  int every_ms; /* between two lines of text */
 };
 
 struct progress_bar progress_begin (const char *command);

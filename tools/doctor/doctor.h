@@ -3,7 +3,7 @@
  * small function in the table of doctor_checks.c.
  *
  * To add a check, write a function in the doctor_*.c that fits, and a line in
- * that table. Add its id to farpage-doctor(1) and its findings to
+ * that table. Add its id to farpage-doctor(8) and its findings to
  * tests/unit/test-doctor.c. A check reads files with doctor_read and the like,
  * so that a test can give it a machine of its own. A check changes nothing.
  *

@@ -24,7 +24,7 @@ static const char help[] =
     "Remove the key that 'farpage join', 'swapon DONOR...' or 'mount' "
     "stored.\n"
     "If a device or a volume file uses the key, this is refused. The memory\n"
-    "servers still accept the key: farpage-memserver(1) says how to revoke "
+    "servers still accept the key: farpage-memserver(8) says how to revoke "
     "it.\n"
     "\n"
     "      --key FILE  the file with the key (default\n"

@@ -135,7 +135,7 @@ mount_unit_text (char *text, size_t size, const struct mount_unit *u,
             UNDO "%s\n"
                  "[Unit]\n"
                  "Description=Volume %s of memory servers\n"
-                 "Documentation=man:farpage-mount(1)\n"
+                 "Documentation=man:farpage-mount(8)\n"
                  "Requires=farpage@%s.service\n"
                  "After=farpage@%s.service\n"
                  "\n"

@@ -375,11 +375,14 @@ detach (const char *name)
 int
 plan_detach (const char *name, const char *undo, struct fp_error *error)
 {
-  char unit[PLAN_UNIT_MAX];
+  char unit[PLAN_UNIT_MAX], timer[PLAN_UNIT_MAX];
   int index, r;
 
   plan_unit (unit, "farpage", name);
-  r = unit_stop (unit, error);
+  snprintf (timer, sizeof timer, "farpage-check@%s.timer", name);
+  r = unit_stop (timer, error);
+  if (r == 0)
+    r = unit_stop (unit, error);
   if (r == 0)
     r = state_find_link (name, &index, error);
   if (r == 0 && index >= 0) {

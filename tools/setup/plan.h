@@ -117,8 +117,8 @@ bool plan_line (char *rest, size_t size, const char *path, const char *text);
 int plan_find (char path[VOLUME_FILE_PATH_MAX], const char *name,
                const char *command, struct fp_error *error);
 
-/* Stop and disable farpage@NAME.service.  -EBUSY: the device is still
- * attached.  undo is the command to repeat then.
+/* Stop and disable farpage-check@NAME.timer and farpage@NAME.service.  -EBUSY:
+ * the device is still attached.  undo is the command to repeat then.
  */
 int plan_detach (const char *name, const char *undo, struct fp_error *error);
 

@@ -42,7 +42,7 @@ static int
 usage (void)
 {
   fprintf (stderr, "farpage-ublk: bad arguments: only 'farpage attach' starts "
-                   "this program: see farpage-attach(1)\n");
+                   "this program: see farpage-attach(8)\n");
   return 2;
 }
 
